@@ -1,0 +1,212 @@
+package device
+
+import (
+	"fmt"
+	"time"
+)
+
+// DType is the type of the elements of a Tensor.
+type DType uint8
+
+// The element types that a device holds.
+const (
+	F32 DType = iota
+	BF16
+	I32
+)
+
+// Size is the number of bytes of one element.
+func (d DType) Size() int64 {
+	if d == BF16 {
+		return 2
+	}
+	return 4
+}
+
+func (d DType) String() string {
+	switch d {
+	case F32:
+		return "fp32"
+	case BF16:
+		return "bf16"
+	case I32:
+		return "int32"
+	}
+	return fmt.Sprintf("DType(%d)", uint8(d))
+}
+
+// Align is the alignment in bytes of every allocation and of every tensor in a
+// tile: what matrix-product libraries ask for to keep one algorithm per shape.
+const Align = 256
+
+// Purpose says what memory is for, so that usage can be shown and planned.
+type Purpose uint8
+
+// The purposes memory is allocated for. ForHost* count host memory.
+const (
+	ForWeights     Purpose = iota // weight slots
+	ForGradients                  // gradient buffers
+	ForActivations                // activation slots: layer inputs and their gradients
+	ForSaved                      // what recompute keeps from the forward for the backward
+	ForWorkspace                  // what one launch needs and forgets
+	ForBatch                      // ids, targets, positions, gathered rows
+	ForTables                     // RoPE tables and other constants
+	ForKVCache                    // keys and values of generation
+	ForHostStaging                // pinned host memory: gathered rows, spilled activations, slabs
+	NumPurposes
+)
+
+var purposeNames = [NumPurposes]string{"weight slots", "gradient buffers", "activations", "saved for backward",
+	"workspace", "batch", "tables", "kv cache", "host staging"}
+
+func (p Purpose) String() string {
+	if p < NumPurposes {
+		return purposeNames[p]
+	}
+	return fmt.Sprintf("Purpose(%d)", uint8(p))
+}
+
+// Mem is a range of device memory. Addr means something only to the device
+// that gave it. The zero Mem is no memory.
+type Mem struct {
+	Addr  uintptr
+	Bytes int64
+}
+
+// Slice is the n bytes from off on. It panics when they are not all inside m.
+func (m Mem) Slice(off, n int64) Mem {
+	if off < 0 || n < 0 || off+n > m.Bytes {
+		panic(fmt.Sprintf("device: slice [%d:%d+%d] of %d bytes", off, off, n, m.Bytes))
+	}
+	return Mem{Addr: m.Addr + uintptr(off), Bytes: n}
+}
+
+// Tensor views n elements of type dt that start off bytes into m.
+func (m Mem) Tensor(dt DType, off, n int64) Tensor {
+	s := m.Slice(off, n*dt.Size())
+	return Tensor{Addr: s.Addr, Len: n, DType: dt}
+}
+
+// Tensor is a dense run of elements in device memory. Shapes are arguments of
+// the operations; a Tensor only knows where it is and how many there are. The
+// zero Tensor means "none" where an operation allows it.
+type Tensor struct {
+	Addr  uintptr
+	Len   int64 // elements
+	DType DType
+}
+
+// Slice is the n elements from off on. It panics when they are not all inside.
+func (t Tensor) Slice(off, n int64) Tensor {
+	if off < 0 || n < 0 || off+n > t.Len {
+		panic(fmt.Sprintf("device: slice [%d:%d+%d] of %d elements", off, off, n, t.Len))
+	}
+	return Tensor{Addr: t.Addr + uintptr(off*t.DType.Size()), Len: n, DType: t.DType}
+}
+
+// None says whether t is no tensor at all.
+func (t Tensor) None() bool { return t.Addr == 0 }
+
+// Mem is the memory under t.
+func (t Tensor) Mem() Mem { return Mem{Addr: t.Addr, Bytes: t.Len * t.DType.Size()} }
+
+// Usage is how much memory a device holds now, and held at most, by purpose.
+type Usage struct {
+	Now, Peak [NumPurposes]int64 // bytes
+	Total     int64              // device bytes now, ForHostStaging not counted
+	PeakTotal int64              // the largest Total has been
+	Limit     int64              // the budget in bytes; 0 is none
+}
+
+// Device is one accelerator, or the host's cores acting as one.
+type Device interface {
+	// Name is for people: "cpu (2 threads, avx512)", "NVIDIA H100 80GB HBM3".
+	Name() string
+	// Kind is "cpu" or "cuda".
+	Kind() string
+	// Unified is true where both sides read the same memory at the same rate:
+	// a tile is then bound in place (BindHost) and never copied.
+	Unified() bool
+
+	// Alloc returns bytes of device memory aligned to Align, content undefined.
+	// The error names purpose, requested, used and limit, and is *OutOfMemory
+	// where memory is what lacks.
+	Alloc(p Purpose, bytes int64) (Mem, error)
+	// Free gives back what Alloc gave; the device must be done with it. The
+	// zero Mem is freed without effect.
+	Free(m Mem)
+	// AllocHost returns pinned (where that means something) host memory for
+	// asynchronous copies, aligned to Align and zeroed.
+	AllocHost(bytes int64) ([]byte, error)
+	// FreeHost gives back what AllocHost gave.
+	FreeHost(b []byte)
+	// Register makes long-lived host memory fast to copy from and to. It may do
+	// nothing. Memory must stay mapped until Unregister.
+	Register(b []byte) error
+	Unregister(b []byte)
+	// BindHost is the device's view of host memory, for Unified devices only.
+	BindHost(b []byte) Mem
+	// Usage counts memory by purpose.
+	Usage() Usage
+
+	// NewStream starts a stream; name is for errors and traces.
+	NewStream(name string) (Stream, error)
+	// NewEvent makes an event that counts as complete until it is recorded.
+	NewEvent() (Event, error)
+	// Ops are the operations of this device.
+	Ops() Ops
+	// Close gives everything back. The streams must have been closed.
+	Close() error
+}
+
+// Event marks a point of a stream. It may be recorded again and again; waits
+// refer to the last record made before the wait was enqueued.
+type Event interface {
+	// Elapsed is the device time from the completion of start's last record to
+	// that of this event. Both must be complete.
+	Elapsed(start Event) time.Duration
+	Close()
+}
+
+// Stream runs what is enqueued in order. A call that fails makes the stream
+// fail: Err keeps the first error, which names the call, and whatever is
+// enqueued later is dropped, except that events still complete and
+// notifications still come, with the error. So callers check Err once per
+// launch sequence, not after every call. Safe for one goroutine at a time.
+type Stream interface {
+	// CopyH2D enqueues dst = src. src must not change until it is done.
+	CopyH2D(dst Mem, src []byte)
+	// CopyD2H enqueues dst = src. dst must not be touched until it is done.
+	CopyD2H(dst []byte, src Mem)
+	// CopyD2D enqueues dst = src, of equal size, not overlapping.
+	CopyD2D(dst, src Mem)
+	// Zero enqueues dst = 0.
+	Zero(dst Mem)
+	// Record enqueues e: it completes when everything enqueued before it has.
+	Record(e Event)
+	// Wait makes what is enqueued later wait for e's last record.
+	Wait(e Event)
+	// Notify calls f, on a goroutine of the device's own, when everything
+	// enqueued before it is complete, in order of the calls. err is the
+	// stream's first error by then. f must not block.
+	Notify(f func(err error))
+	// Sync waits for everything enqueued and returns Err.
+	Sync() error
+	// Err is the first error of the stream so far, nil while all is well.
+	Err() error
+	// Close waits for everything enqueued and ends the stream.
+	Close() error
+}
+
+// OutOfMemory says that an allocation does not fit.
+type OutOfMemory struct {
+	Purpose                Purpose
+	Requested, Used, Limit int64 // bytes
+}
+
+func (e *OutOfMemory) Error() string {
+	return fmt.Sprintf("out of device memory: %s wants %s, %s of %s are in use (see device_memory, pipeline and recompute)",
+		e.Purpose, gib(e.Requested), gib(e.Used), gib(e.Limit))
+}
+
+func gib(n int64) string { return fmt.Sprintf("%.3f GiB", float64(n)/(1<<30)) }

@@ -1,0 +1,10 @@
+// Package device is the contract between the pipeline and whatever computes:
+// memory counted by purpose, streams, events, asynchronous copies and Ops.
+//
+// The semantics are CUDA's. Work on one stream runs in order; streams are
+// ordered among themselves only by events; nothing else is promised.
+// device/cpu and device/cuda implement it.
+//
+// It imports nothing of ours. Invariant: no call here waits for the device,
+// except Stream.Sync, Free and the Close methods.
+package device

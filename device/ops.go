@@ -1,0 +1,165 @@
+package device
+
+// Ops are the operations that layers are made of. Every method enqueues on s
+// and returns; tensors must outlive an event recorded after it. Errors stick
+// to the stream (Stream.Err).
+//
+// Conventions. All tensors are dense and row-major unless a stride says
+// otherwise. "act" is the compute dtype (fp32 or bf16) of activations and of
+// weights with two dimensions; norms' weights and biases are fp32. Sums,
+// norms, softmax and losses are computed in fp32 and rounded once, when
+// stored. The gradient rule: gradients of parameters ACCUMULATE in fp32,
+// gradients of activations OVERWRITE, unless a field says otherwise. Every
+// reduction has a partition fixed by the shapes alone: the same bits for any
+// number of threads.
+type Ops interface {
+	// MatMul is D = op(A)·op(B) [+ C] [+ Bias].
+	MatMul(s Stream, m MatMul)
+	// AddBiasGrad accumulates db (N) f32 += Σ_t dy (T, N) act.
+	AddBiasGrad(s Stream, db, dy Tensor, T, N int)
+
+	// RMSNorm writes Y and RStd. Source: arXiv:1910.07467.
+	RMSNorm(s Stream, a RMSNorm)
+	// RMSNormBackward writes DX (or adds to it) and accumulates DW.
+	RMSNormBackward(s Stream, a RMSNormBackward)
+	// RoPE rotates heads in place. Source: arXiv:2104.09864, in the half-split
+	// layout of Hugging Face (element i pairs with i + D/2).
+	RoPE(s Stream, a RoPE)
+
+	// Attention writes O and LSE: softmax(scale·QKᵀ)V over ragged sequences,
+	// never materialising scores. Source: arXiv:2205.14135, arXiv:2307.08691.
+	Attention(s Stream, a Attention)
+	// AttentionBackward overwrites DQ, DK, DV.
+	AttentionBackward(s Stream, a AttentionBackward)
+
+	// SwiGLU writes y (T, F) act = silu(gate)·up where gu (T, 2F) act holds a
+	// row's gate, then its up. Source: arXiv:2002.05202.
+	SwiGLU(s Stream, y, gu Tensor, T, F int)
+	// SwiGLUBackward overwrites dgu (T, 2F) act from dy (T, F) and gu; dgu may
+	// be gu. If y is not none it is written too, as SwiGLU would; y may be dy.
+	SwiGLUBackward(s Stream, dgu, y, dy, gu Tensor, T, F int)
+
+	// GatherRows writes dst (T, C) = src (U, C) rows index (T) i32; dst and src
+	// act.
+	GatherRows(s Stream, dst, src, index Tensor, T, C int)
+	// ScatterAddRows accumulates drows (U, C) f32: row u += Σ dy (T, C) act rows
+	// pos[start[u]:start[u+1]], in that order. start (U+1) i32, pos (T) i32.
+	ScatterAddRows(s Stream, drows, dy, start, pos Tensor, U, T, C int)
+
+	// CrossEntropy computes losses and, unless ForwardOnly, turns logits into
+	// their gradient in place.
+	CrossEntropy(s Stream, a CrossEntropy)
+
+	// Convert writes dst (n) = src (n) with dst's dtype (bf16: nearest even).
+	Convert(s Stream, dst, src Tensor, n int64)
+}
+
+// MatMul holds the arguments of Ops.MatMul.
+//
+//	A (M, K), or (K, M) with TransA; B (K, N), or (N, K) with TransB
+//	D (M, N); C none or (M, N) of D's dtype, may be D itself (accumulate)
+//	Bias none or (N) f32
+//
+// A and B have the same dtype (F32 or BF16), D is F32 or BF16. Products and
+// sums are fp32; D is rounded once after C and Bias were added.
+type MatMul struct {
+	M, N, K        int
+	TransA, TransB bool
+	A, B, C, D     Tensor
+	Bias           Tensor
+}
+
+// RMSNorm holds the arguments of Ops.RMSNorm: for each of Rows rows and each of
+// Groups groups, y = x · rstd · w over Dim elements with rstd = 1/√(mean(x²) +
+// Eps). Groups is 1 for a hidden state and the number of heads for q/k norm.
+//
+//	X, Y act: element (r, g, c) at r·XStride + g·Dim + c (elements); Y may be X
+//	W (Dim) f32; RStd (Rows, Groups) f32, written unless none
+type RMSNorm struct {
+	Y, RStd, X, W     Tensor
+	Rows, Groups, Dim int
+	XStride, YStride  int
+	Eps               float32
+}
+
+// RMSNormBackward holds the arguments of Ops.RMSNormBackward.
+//
+//	X as in the forward; DY, DX act with strides of their own; DX may be DY
+//	W (Dim) f32; DW (Dim) f32 accumulates; RStd (Rows, Groups) f32
+//	Add: DX += gradient (one rounding) instead of DX = gradient; then DX is not DY
+type RMSNormBackward struct {
+	DX, DW, DY, X, W, RStd      Tensor
+	Rows, Groups, Dim           int
+	DXStride, DYStride, XStride int
+	Add                         bool
+}
+
+// RoPE holds the arguments of Ops.RoPE. Heads×Dim elements of each row are
+// rotated in place; of a head the first Rotary elements take part.
+//
+//	X act: element (t, head, c) at t·Stride + head·Dim + c
+//	Cos, Sin (P, Rotary/2) f32 tables; Pos (T) i32, each < P
+//	Inverse rotates back: the gradient of the rotation
+type RoPE struct {
+	X, Cos, Sin, Pos              Tensor
+	T, Heads, Dim, Rotary, Stride int
+	Inverse                       bool
+}
+
+// AttentionShape says how queries and keys lie. Sequence i of Seqs has queries
+// CuQ[i]..CuQ[i+1] and keys CuK[i]..CuK[i+1]; the last query of a sequence
+// stands at its last key (a key/value cache has more keys than queries), and a
+// query sees keys at or before its own place.
+//
+//	CuQ, CuK (Seqs+1) i32; in training the same tensor
+//	MaxQ, MaxK: the longest sequence's queries, keys
+//	TQ, TK: queries and keys in all
+//	Heads query heads share KVHeads key heads: head h reads h / (Heads/KVHeads)
+//	Window: 0, or how many keys a query sees at most, itself included
+type AttentionShape struct {
+	CuQ, CuK           Tensor
+	Seqs               int
+	TQ, TK, MaxQ, MaxK int
+	Heads, KVHeads     int
+	Dim                int
+	Scale              float32
+	Window             int
+}
+
+// Attention holds the arguments of Ops.Attention.
+//
+//	Q (TQ, Heads, Dim) with QStride elements from row to row; K, V (TK,
+//	KVHeads, Dim) with KStride; act. O (TQ, Heads·Dim) dense act
+//	LSE (Heads, TQ) f32: log-sum-exp of the scaled scores, written unless none
+type Attention struct {
+	AttentionShape
+	O, LSE, Q, K, V  Tensor
+	QStride, KStride int
+}
+
+// AttentionBackward holds the arguments of Ops.AttentionBackward.
+//
+//	DQ like Q with stride DQStride, DK and DV like K with DKStride, act
+//	DO, O (TQ, Heads·Dim) dense act; Delta (Heads, TQ) f32 scratch
+type AttentionBackward struct {
+	AttentionShape
+	DQ, DK, DV, DO, O, LSE, Q, K, V      Tensor
+	QStride, KStride, DQStride, DKStride int
+	Delta                                Tensor
+}
+
+// IgnoreIndex is the target that takes no part in the loss.
+const IgnoreIndex = -100
+
+// CrossEntropy holds the arguments of Ops.CrossEntropy.
+//
+//	Logits (T, V) act, overwritten by (softmax − onehot)·Scale unless
+//	ForwardOnly (rows whose target is IgnoreIndex become 0)
+//	Targets (T) i32; Losses (T) f32 overwritten: −log p(target), unscaled,
+//	0 for IgnoreIndex
+type CrossEntropy struct {
+	Logits, Targets, Losses Tensor
+	T, V                    int
+	Scale                   float32
+	ForwardOnly             bool
+}
