@@ -1,0 +1,7 @@
+// Package model describes architectures: config.json, the table of parameters
+// by layer, tensor names as Hugging Face writes them, presets, and how a model
+// is initialised when it is trained from scratch.
+//
+// It imports nothing of ours. Invariant: the parameter table is the only place
+// that knows tensor names; everything else walks the table.
+package model

@@ -1,0 +1,65 @@
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+)
+
+// InitRow fills dst with rows of p from row on, as a model trained from scratch
+// starts: matrices from N(0, initializer_range), the embedding's padding rows
+// and biases 0, norms 1 (transformers' _init_weights). dst holds whole rows:
+// len(dst) is a multiple of p.Cols.
+//
+// Every row of a matrix has a generator of its own, keyed by seed, tensor name
+// and row, so the values depend neither on the order nor on which rows are
+// asked for together.
+func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
+	switch p.Role {
+	case RoleAttnNorm, RoleQNorm, RoleKNorm, RoleMLPNorm, RoleFinalNorm:
+		fill(dst, 1)
+		return
+	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleDownBias:
+		fill(dst, 0)
+		return
+	}
+	source := rand.NewPCG(0, 0)
+	normal := rand.New(source)
+	for i := 0; i < len(dst); i, row = i+p.Cols, row+1 {
+		values := dst[i : i+p.Cols]
+		part, local := p.partOf(row)
+		if p.Role == RoleEmbed && len(c.PAD) > 0 && c.PAD[0] == row {
+			fill(values, 0)
+			continue
+		}
+		source.Seed(rowKey(seed, part.Name, local))
+		for j := range values {
+			values[j] = float32(c.InitializerRange * normal.NormFloat64())
+		}
+	}
+}
+
+// partOf is the checkpoint tensor that row lies in, and the row inside it.
+func (p Param) partOf(row int) (Part, int) {
+	for _, part := range p.Parts {
+		if row < part.Row+part.Rows {
+			return part, row - part.Row
+		}
+	}
+	panic(fmt.Sprintf("model: row %d of %s, which has %d", row, p.Role, p.Rows))
+}
+
+func rowKey(seed int64, name string, row int) (uint64, uint64) {
+	b := make([]byte, 0, 128)
+	b = binary.LittleEndian.AppendUint64(b, uint64(seed))
+	b = binary.LittleEndian.AppendUint64(b, uint64(row))
+	sum := sha256.Sum256(append(b, name...))
+	return binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])
+}
+
+func fill(dst []float32, v float32) {
+	for i := range dst {
+		dst[i] = v
+	}
+}

@@ -1,0 +1,79 @@
+package model
+
+// ElemAlign is the alignment, in elements, of every tensor in a layer's flat
+// element space: 256 bytes for the bf16 and the fp32 planes alike.
+const ElemAlign = 128
+
+// tileAlign is the alignment in bytes of every tensor in a tile.
+const tileAlign = 256
+
+// TensorLayout says where one parameter of a layer lies.
+type TensorLayout struct {
+	Param
+	// BF16: streamed as the upper half of the split planes (hi in the tile, lo
+	// apart); else a plain fp32 plane in the tile is the master weight.
+	BF16 bool
+	// TileOff is its first byte in the tile and in the device slot.
+	TileOff int64
+	// Elem is its first element in the flat element space that lo, m, v and
+	// gradients share.
+	Elem int64
+	// Ref: the tensor belongs to the embedding's tile (tied lm_head): it has a
+	// place in the slot and in the gradient, none in the head's own tile, lo, m
+	// or v. References come last.
+	Ref bool
+}
+
+// TileBytes is the size of the tensor in the tile.
+func (t TensorLayout) TileBytes() int64 {
+	if t.BF16 {
+		return 2 * t.Elems()
+	}
+	return 4 * t.Elems()
+}
+
+// Layout is the memory layout of one layer: the tile (host, owned tensors), the
+// slot (device: tile, then references), and the flat element space.
+type Layout struct {
+	Layer
+	Tensors   []TensorLayout
+	TileBytes int64 // host bytes that travel, owned tensors only
+	SlotBytes int64 // device bytes: TileBytes and the references
+	Elems     int64 // flat element space of owned tensors, padding included
+	GradElems int64 // flat element space with references
+}
+
+// NewLayout lays out l. With bf16, tensors of two dimensions are split into
+// planes; all others stay fp32. embed is the embedding's table parameter, which
+// a tied head refers to; it is ignored for other layers.
+func NewLayout(l Layer, bf16 bool, embed Param) Layout {
+	out := Layout{Layer: l}
+	add := func(p Param, ref bool) {
+		t := TensorLayout{Param: p, BF16: bf16 && p.Dims >= 2, TileOff: out.SlotBytes, Elem: out.GradElems, Ref: ref}
+		out.Tensors = append(out.Tensors, t)
+		out.SlotBytes = roundUp(t.TileOff+t.TileBytes(), tileAlign)
+		out.GradElems = roundUp(t.Elem+t.Elems(), ElemAlign)
+	}
+	for _, p := range l.Params {
+		add(p, false)
+	}
+	out.TileBytes, out.Elems = out.SlotBytes, out.GradElems
+	if l.Tied {
+		ref := embed
+		ref.Role = RoleLMHead
+		add(ref, true)
+	}
+	return out
+}
+
+// Tensor is the layout of the parameter with role r, and whether there is one.
+func (l Layout) Tensor(r Role) (TensorLayout, bool) {
+	for _, t := range l.Tensors {
+		if t.Role == r {
+			return t, true
+		}
+	}
+	return TensorLayout{}, false
+}
+
+func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }

@@ -1,0 +1,88 @@
+package model
+
+// LayerKind is the kind of a streamed layer.
+type LayerKind uint8
+
+// The layer kinds, in the order they appear in a model.
+const (
+	Embedding LayerKind = iota
+	Block
+	Head
+)
+
+func (k LayerKind) String() string { return [...]string{"embedding", "block", "head"}[k] }
+
+// Role says what a parameter does in its layer's template.
+type Role string
+
+// The roles of the Llama family. Fused roles hold their parts one after the
+// other, by rows, so that one matrix product serves all.
+const (
+	RoleEmbed      Role = "embed"        // embedding (V, h)
+	RoleAttnNorm   Role = "attn_norm"    // block (h)
+	RoleQKV        Role = "qkv"          // block ((H+2·KV)·D, h): q, then k, then v
+	RoleQKVBias    Role = "qkv_bias"     // block ((H+2·KV)·D)
+	RoleQNorm      Role = "q_norm"       // block (D)
+	RoleKNorm      Role = "k_norm"       // block (D)
+	RoleO          Role = "o"            // block (h, H·D)
+	RoleOBias      Role = "o_bias"       // block (h)
+	RoleMLPNorm    Role = "mlp_norm"     // block (h)
+	RoleGateUp     Role = "gate_up"      // block (2·F, h): gate, then up
+	RoleGateUpBias Role = "gate_up_bias" // block (2·F)
+	RoleDown       Role = "down"         // block (h, F)
+	RoleDownBias   Role = "down_bias"    // block (h)
+	RoleFinalNorm  Role = "final_norm"   // head (h)
+	RoleLMHead     Role = "lm_head"      // head (V, h)
+)
+
+// Part is one tensor of a checkpoint inside a parameter.
+type Part struct {
+	Name string // as in safetensors: "model.layers.0.self_attn.q_proj.weight"
+	Row  int    // first row inside the parameter
+	Rows int    // rows it has there; a vector counts its elements as rows
+}
+
+// Param is one parameter as the engine holds it: dense, row-major, one or more
+// checkpoint tensors stacked by rows.
+type Param struct {
+	Role  Role
+	Rows  int // a vector (Dims 1) has Rows elements and Cols 1
+	Cols  int
+	Dims  int // 1 or 2: decay and the streamed dtype depend on it
+	Parts []Part
+}
+
+// Elems is the number of elements of p.
+func (p Param) Elems() int64 { return int64(p.Rows) * int64(p.Cols) }
+
+// Decay says whether weight decay applies: to tensors of two or more
+// dimensions, as Hugging Face's Trainer groups them (norms and biases apart).
+func (p Param) Decay() bool { return p.Dims >= 2 }
+
+// PartShape is the shape of part i in a checkpoint.
+func (p Param) PartShape(i int) []int64 {
+	if p.Dims == 1 {
+		return []int64{int64(p.Parts[i].Rows)}
+	}
+	return []int64{int64(p.Parts[i].Rows), int64(p.Cols)}
+}
+
+// Layer is one streamed unit of a model.
+type Layer struct {
+	Index  int // place in Config.Layers: 0 is the embedding, the last the head
+	Kind   LayerKind
+	Block  int // which decoder block, for Block
+	Params []Param
+	// Tied: the head's lm_head is the embedding's tensor; then the head's own
+	// Params lack RoleLMHead (see DESIGN "Tied weights").
+	Tied bool
+}
+
+// Elems is the number of parameters of the layer, a tied one not counted.
+func (l Layer) Elems() int64 {
+	var n int64
+	for _, p := range l.Params {
+		n += p.Elems()
+	}
+	return n
+}

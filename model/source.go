@@ -1,0 +1,112 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// source is the text of a JSON object and where its values stand in it.
+type source struct {
+	raw  []byte
+	keys []sourceKey
+}
+
+// sourceKey is one key of a source: its value is raw[start:end].
+type sourceKey struct {
+	name       string
+	start, end int
+}
+
+// scanObject reads a JSON object, keeping the place of every value. Keys that
+// appear twice are refused: which of them counts differs between readers.
+func scanObject(raw []byte) (source, map[string]any, error) {
+	src := source{raw: raw}
+	vals := map[string]any{}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if tok, err := dec.Token(); err != nil {
+		return src, nil, jsonError(raw, err)
+	} else if tok != json.Delim('{') {
+		return src, nil, errors.New("not a JSON object")
+	}
+	for dec.More() {
+		tok, err := dec.Token()
+		if err != nil {
+			return src, nil, jsonError(raw, err)
+		}
+		name, ok := tok.(string)
+		if !ok {
+			return src, nil, fmt.Errorf("unexpected %v in place of a key", tok)
+		}
+		if _, twice := vals[name]; twice {
+			return src, nil, fmt.Errorf("%s: appears twice", name)
+		}
+		var val json.RawMessage
+		if err := dec.Decode(&val); err != nil {
+			return src, nil, jsonError(raw, err)
+		}
+		end := int(dec.InputOffset())
+		src.keys = append(src.keys, sourceKey{name, end - len(val), end})
+		if vals[name], err = decodeNumbers(val); err != nil {
+			return src, nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return src, nil, jsonError(raw, err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return src, nil, errors.New("text after the closing brace")
+	}
+	return src, vals, nil
+}
+
+// decodeNumbers decodes a JSON value, numbers as json.Number.
+func decodeNumbers(raw []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	err := dec.Decode(&v)
+	return v, err
+}
+
+// jsonError adds the line to a syntax error of text raw.
+func jsonError(raw []byte, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the file ends in the middle of a JSON value")
+	}
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		n := min(max(int(syntax.Offset), 0), len(raw))
+		return fmt.Errorf("line %d: %w", 1+bytes.Count(raw[:n], []byte("\n")), err)
+	}
+	return err
+}
+
+// with returns the text with every value of the named keys replaced by value,
+// or, where there is none of them, with names[0] put in front.
+func (s source) with(value string, names ...string) []byte {
+	quoted, _ := json.Marshal(value) // a string always marshals
+	var out []byte
+	from, found := 0, false
+	for _, k := range s.keys {
+		for _, n := range names {
+			if k.name == n {
+				out = append(append(out, s.raw[from:k.start]...), quoted...)
+				from, found = k.end, true
+			}
+		}
+	}
+	if !found {
+		open := bytes.IndexByte(s.raw, '{') + 1
+		sep := ","
+		if len(s.keys) == 0 {
+			sep = ""
+		}
+		out = append(out, s.raw[:open]...)
+		out = fmt.Appendf(out, "\n  %q: %s%s", names[0], quoted, sep)
+		from = open
+	}
+	return append(out, s.raw[from:]...)
+}

@@ -1,0 +1,214 @@
+package model
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func preset(t *testing.T, name string) *Config {
+	t.Helper()
+	c, err := Preset(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestParams compares with the numbers of parameters published for the models.
+func TestParams(t *testing.T) {
+	for name, want := range map[string]int64{
+		"llama-1b": 1235814400, "llama-3b": 3212749824, "llama-7b": 6738415616, "llama-8b": 8030261248,
+		"llama-13b": 13015864320, "llama-70b": 70553706496,
+		"qwen2.5-0.5b": 494032768, "qwen2.5-1.5b": 1543714304, "qwen2.5-3b": 3085938688, "qwen2.5-7b": 7615616512,
+		"qwen2.5-14b": 14770033664, "qwen2.5-32b": 32763876352, "qwen2.5-72b": 72706203648,
+		"qwen3-0.6b": 596049920, "qwen3-4b": 4022468096, "qwen3-8b": 8190735360, "qwen3-14b": 14768307200,
+	} {
+		if got := preset(t, name).Params(); got != want {
+			t.Errorf("%s: %d parameters, want %d", name, got, want)
+		}
+	}
+}
+
+func TestLayers(t *testing.T) {
+	c := preset(t, "tiny")
+	c.QKVBias, c.OBias, c.MLPBias, c.QKNorm = true, true, true, true
+	layers := c.Layers()
+	if len(layers) != 4 {
+		t.Fatalf("%d layers", len(layers))
+	}
+	seen := map[string]bool{}
+	for i, l := range layers {
+		if l.Index != i {
+			t.Errorf("layer %d has index %d", i, l.Index)
+		}
+		for _, p := range l.Params {
+			row := 0
+			for _, part := range p.Parts {
+				if seen[part.Name] {
+					t.Errorf("%s appears twice", part.Name)
+				}
+				seen[part.Name] = true
+				if part.Row != row {
+					t.Errorf("%s starts at row %d, want %d", part.Name, part.Row, row)
+				}
+				row += part.Rows
+			}
+			if row != p.Rows {
+				t.Errorf("%s: the parts have %d rows, the parameter %d", p.Role, row, p.Rows)
+			}
+		}
+	}
+	var block []string
+	for _, p := range layers[1].Params {
+		names := []string{string(p.Role)}
+		for i, part := range p.Parts {
+			names = append(names, strings.TrimPrefix(part.Name, "model.layers.0."))
+			if shape := p.PartShape(i); len(shape) != p.Dims || shape[0] != int64(part.Rows) {
+				t.Errorf("%s: shape %v", part.Name, shape)
+			}
+		}
+		block = append(block, strings.Join(names, " "))
+	}
+	want := []string{
+		"attn_norm input_layernorm.weight",
+		"qkv self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight",
+		"qkv_bias self_attn.q_proj.bias self_attn.k_proj.bias self_attn.v_proj.bias",
+		"q_norm self_attn.q_norm.weight", "k_norm self_attn.k_norm.weight",
+		"o self_attn.o_proj.weight", "o_bias self_attn.o_proj.bias",
+		"mlp_norm post_attention_layernorm.weight",
+		"gate_up mlp.gate_proj.weight mlp.up_proj.weight",
+		"gate_up_bias mlp.gate_proj.bias mlp.up_proj.bias",
+		"down mlp.down_proj.weight", "down_bias mlp.down_proj.bias",
+	}
+	if !slices.Equal(block, want) {
+		t.Errorf("got %q", block)
+	}
+}
+
+func TestTiedHead(t *testing.T) {
+	c := preset(t, "tiny")
+	untied := c.Params()
+	c.TieEmbeddings = true
+	head := c.Layouts(true)[3]
+	if !head.Tied || len(head.Tensors) != 2 || !head.Tensors[1].Ref || head.Tensors[1].Rows != 256 {
+		t.Errorf("head %+v", head)
+	}
+	if got := untied - c.Params(); got != 256*64 {
+		t.Errorf("tying saves %d parameters", got)
+	}
+}
+
+func TestFLOPsPerToken(t *testing.T) {
+	c := preset(t, "tiny")
+	block := (4+2*2)*16*64 + 64*4*16 + 3*64*176
+	want := 6*float64(2*block+256*64) + 12*2*4*16*100.5
+	for _, tied := range []bool{false, true} {
+		c.TieEmbeddings = tied
+		if got := c.FLOPsPerToken(100.5); math.Abs(got-want) > 1e-6*want {
+			t.Errorf("tied %v: got %g, want %g", tied, got, want)
+		}
+	}
+}
+
+func TestFromInline(t *testing.T) {
+	c, err := FromInline(map[string]any{"preset": "quickstart", "num_hidden_layers": uint64(4), "tie_word_embeddings": true}, "x")
+	if err != nil || c.NumLayers != 4 || c.HiddenSize != 256 || !c.TieEmbeddings || c.Arch != "LlamaForCausalLM" {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	for _, tc := range []struct {
+		m    map[string]any
+		want string
+	}{
+		{map[string]any{"hiden_size": 64}, `t.yaml:3: model: hiden_size: unknown key; did you mean "hidden_size"?`},
+		{map[string]any{"xyzzy": 64}, `t.yaml:3: model: xyzzy: unknown key`},
+		{map[string]any{"preset": "quikstart"}, `t.yaml:3: model: preset: no preset is called "quikstart"; did you mean "quickstart"? (presets: `},
+		{map[string]any{"preset": "tiny", "rope_parameters": map[string]any{"theta": 1}}, `t.yaml:3: model: rope_parameters: theta: unknown key`},
+		{nil, "t.yaml:3: model: vocab_size: missing"},
+	} {
+		_, err := FromInline(tc.m, "t.yaml:3: model")
+		if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+			t.Errorf("got %v, want %s", err, tc.want)
+		}
+	}
+	if _, err := Preset("lama-7b"); err == nil || !strings.Contains(err.Error(), `did you mean "llama-7b"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestInitRow(t *testing.T) {
+	c := preset(t, "tiny")
+	c.QKVBias = true
+	block := c.Layers()[1]
+	qkv := block.Params[1]
+	all := make([]float32, qkv.Elems())
+	InitRow(c, qkv, 0, 42, all)
+	one := make([]float32, qkv.Cols)
+	for row := qkv.Rows - 1; row >= 0; row -= 3 {
+		InitRow(c, qkv, row, 42, one)
+		if !slices.Equal(one, all[row*qkv.Cols:(row+1)*qkv.Cols]) {
+			t.Fatalf("row %d differs when it is asked for alone", row)
+		}
+	}
+	// Pinned, so that a change of the generator does not go unnoticed.
+	if all[0] != goldenInit {
+		t.Errorf("first value %v, want %v", all[0], goldenInit)
+	}
+	other := make([]float32, len(all))
+	InitRow(c, qkv, 0, 43, other)
+	if slices.Equal(all, other) {
+		t.Error("the seed does not count")
+	}
+	if slices.Equal(all[:qkv.Cols], all[qkv.Cols:2*qkv.Cols]) || all[0] == all[qkv.Parts[1].Row*qkv.Cols] {
+		t.Error("rows or tensors repeat")
+	}
+	moments(t, all, c.InitializerRange)
+
+	InitRow(c, block.Params[0], 0, 42, one)
+	if slices.Min(one) != 1 || slices.Max(one) != 1 {
+		t.Error("a norm does not start at 1")
+	}
+	InitRow(c, block.Params[2], 0, 42, one)
+	if slices.Min(one) != 0 || slices.Max(one) != 0 {
+		t.Error("a bias does not start at 0")
+	}
+	c.PAD = []int{5}
+	rows := make([]float32, 3*c.HiddenSize)
+	InitRow(c, c.EmbedParam(), 4, 42, rows)
+	h := c.HiddenSize
+	if slices.Max(rows[h:2*h]) != 0 || slices.Max(rows[:h]) == 0 || slices.Max(rows[2*h:]) == 0 {
+		t.Error("the padding row alone starts at 0")
+	}
+}
+
+const goldenInit = float32(-0.01919509)
+
+// moments checks mean, deviation and kurtosis of n values within six standard
+// errors each (σ/√n, σ/√2n, √(96/n)).
+func moments(t *testing.T, x []float32, sigma float64) {
+	t.Helper()
+	var sum, sq, four float64
+	for _, v := range x {
+		z := float64(v) / sigma
+		sum, sq, four = sum+z, sq+z*z, four+z*z*z*z
+	}
+	n := float64(len(x))
+	mean, std, kurt := sum/n, math.Sqrt(sq/n), four/n
+	if math.Abs(mean) > 6/math.Sqrt(n) || math.Abs(std-1) > 6/math.Sqrt(2*n) || math.Abs(kurt-3) > 6*math.Sqrt(96/n) {
+		t.Errorf("mean %g, deviation %g, fourth moment %g of %g values", mean, std, kurt, n)
+	}
+}
+
+func BenchmarkInitRow(b *testing.B) {
+	c, err := Preset("llama-7b")
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := c.Layers()[1].Params[1]
+	dst := make([]float32, p.Cols)
+	b.SetBytes(int64(4 * len(dst)))
+	for i := range b.N {
+		InitRow(c, p, i%p.Rows, 1, dst)
+	}
+}

@@ -1,0 +1,94 @@
+package model
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// float prints as Python prints one: 8.0, not 8. Transformers 4 wants to see
+// floats where it expects them.
+type float float64
+
+// MarshalJSON writes f with the digits that give it back.
+func (f float) MarshalJSON() ([]byte, error) {
+	s := strconv.FormatFloat(float64(f), 'g', -1, 64)
+	if !strings.ContainsAny(s, ".e") {
+		s += ".0"
+	}
+	return []byte(s), nil
+}
+
+// JSON is the config.json to put beside saved weights of the given dtype
+// ("bfloat16", "float32"). Text that was read is given back byte for byte but
+// for the dtype; for an inline config it is made in full, in a spelling that
+// Transformers 4 and 5 both load.
+func (c *Config) JSON(dtype string) []byte {
+	if c.source.raw != nil {
+		return c.source.with(dtype, "torch_dtype", "dtype")
+	}
+	m := map[string]any{
+		"architectures":           []string{c.Arch},
+		"model_type":              c.ModelType,
+		"vocab_size":              c.VocabSize,
+		"hidden_size":             c.HiddenSize,
+		"intermediate_size":       c.IntermediateSize,
+		"num_hidden_layers":       c.NumLayers,
+		"num_attention_heads":     c.NumHeads,
+		"num_key_value_heads":     c.NumKVHeads,
+		"head_dim":                c.HeadDim,
+		"max_position_embeddings": c.MaxPositions,
+		"rms_norm_eps":            c.RMSNormEps,
+		"tie_word_embeddings":     c.TieEmbeddings,
+		"initializer_range":       float(c.InitializerRange),
+		"bos_token_id":            tokenIDs(c.BOS),
+		"eos_token_id":            tokenIDs(c.EOS),
+		"pad_token_id":            tokenIDs(c.PAD),
+		"hidden_act":              "silu",
+		"attention_dropout":       float(0),
+		"torch_dtype":             dtype,
+		"use_cache":               true,
+	}
+	c.ropeJSON(m)
+	switch c.ModelType {
+	case "llama":
+		m["attention_bias"], m["mlp_bias"] = c.QKVBias, c.MLPBias
+	case "qwen3":
+		m["attention_bias"] = c.QKVBias
+		fallthrough
+	case "qwen2":
+		m["use_sliding_window"], m["sliding_window"] = false, nil
+	}
+	out, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		panic("model: a parsed config does not marshal: " + err.Error())
+	}
+	return append(out, '\n')
+}
+
+// ropeJSON writes the rotary embedding in both spellings.
+func (c *Config) ropeJSON(m map[string]any) {
+	r := c.Rope
+	five := map[string]any{"rope_type": r.Type, "rope_theta": float(r.Theta)}
+	m["rope_theta"], m["rope_parameters"], m["rope_scaling"] = float(r.Theta), five, nil
+	if r.Type == "default" {
+		return
+	}
+	four := map[string]any{"rope_type": r.Type}
+	for _, x := range []map[string]any{four, five} {
+		x["factor"], x["low_freq_factor"], x["high_freq_factor"] = float(r.Factor), float(r.LowFreqFactor), float(r.HighFreqFactor)
+		x["original_max_position_embeddings"] = r.OriginalMaxPositions
+	}
+	m["rope_scaling"] = four
+}
+
+// tokenIDs is null, one id, or a list, as config.json has them.
+func tokenIDs(ids []int) any {
+	switch len(ids) {
+	case 0:
+		return nil
+	case 1:
+		return ids[0]
+	}
+	return ids
+}
