@@ -1,0 +1,205 @@
+package data
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// IgnoreIndex is the label that takes no part in the loss, as in PyTorch.
+const IgnoreIndex = -100
+
+// Row is one training sequence. Packed rows hold several documents.
+type Row struct {
+	IDs []int32 // tokens
+	// Labels are aligned with IDs: position t is predicted from positions < t,
+	// so the first label of a document never counts. Nil: Labels are the IDs.
+	Labels []int32
+	// Docs are the lengths of the documents in the row, in order; attention
+	// never crosses them and positions restart. Nil: one document.
+	Docs []int32
+}
+
+// MicroBatch is the rows that go through a layer in one launch sequence: all
+// documents one after the other, no padding.
+type MicroBatch struct {
+	Tokens int
+	IDs    []int32 // (Tokens)
+	// Index is where a token's embedding stands in the batch's unique ids.
+	Index []int32 // (Tokens)
+	// Targets is the token to predict at a place, shifted already; IgnoreIndex
+	// where none is.
+	Targets   []int32 // (Tokens)
+	Positions []int32 // (Tokens), restarting with every document
+	CuSeqlens []int32 // (documents + 1) first token of each document, then Tokens
+	MaxSeqlen int     // the longest document
+	// RowStart and RowPos list, for unique id u of the batch, the places
+	// RowPos[RowStart[u]:RowStart[u+1]] of this micro-batch that hold it, rising.
+	RowStart []int32 // (unique ids of the batch + 1)
+	RowPos   []int32 // (Tokens)
+	// Supervised counts the targets that are not IgnoreIndex.
+	Supervised int64
+	// AttendedPairs is Σ n(n+1)/2 over documents: (query, key) pairs that
+	// causal attention computes.
+	AttendedPairs int64
+}
+
+// Batch is one optimizer step's (or evaluation pass's) global batch.
+type Batch struct {
+	Step         int // 1-based number of the step, or of the evaluation pass
+	MicroBatches []MicroBatch
+	UniqueIDs    []int32 // rising
+	Tokens       int64
+	Supervised   int64 // over all micro-batches: the loss's denominator
+	// Pos is the data position after this batch: rows consumed since the start
+	// of training, over all epochs.
+	Pos int64
+}
+
+// NewBatch groups rows into micro-batches of at most maxTokens (at least one
+// row each, in order) and lists the unique ids. Pos is left to the caller. The
+// rows are read, not kept.
+func NewBatch(step int, rows []Row, maxTokens int) *Batch {
+	b := &Batch{Step: step}
+	for len(rows) > 0 {
+		n, tokens := 1, len(rows[0].IDs)
+		for n < len(rows) && tokens+len(rows[n].IDs) <= maxTokens {
+			tokens += len(rows[n].IDs)
+			n++
+		}
+		mb := newMicroBatch(rows[:n], tokens)
+		b.Tokens += int64(mb.Tokens)
+		b.Supervised += mb.Supervised
+		b.MicroBatches = append(b.MicroBatches, mb)
+		rows = rows[n:]
+	}
+	b.index()
+	return b
+}
+
+// newMicroBatch lays the documents of rows one after the other.
+func newMicroBatch(rows []Row, tokens int) MicroBatch {
+	mb := MicroBatch{
+		Tokens:    tokens,
+		IDs:       make([]int32, 0, tokens),
+		Targets:   make([]int32, 0, tokens),
+		Positions: make([]int32, 0, tokens),
+		CuSeqlens: []int32{0},
+	}
+	for _, r := range rows {
+		first := 0
+		for n := range r.docs() {
+			mb.add(r.IDs[first:first+n], r.labels()[first:first+n])
+			first += n
+		}
+		if first != len(r.IDs) {
+			panic(fmt.Sprintf("data: a row of %d tokens has documents of %d", len(r.IDs), first))
+		}
+	}
+	return mb
+}
+
+// add appends a document; labels are aligned with ids.
+func (mb *MicroBatch) add(ids, labels []int32) {
+	n := len(ids)
+	if n == 0 {
+		return
+	}
+	mb.IDs = append(mb.IDs, ids...)
+	mb.Targets = append(append(mb.Targets, labels[1:]...), IgnoreIndex)
+	for i := range int32(n) {
+		mb.Positions = append(mb.Positions, i)
+	}
+	mb.CuSeqlens = append(mb.CuSeqlens, int32(len(mb.IDs)))
+	mb.MaxSeqlen = max(mb.MaxSeqlen, n)
+	mb.Supervised += supervised(labels)
+	mb.AttendedPairs += int64(n) * int64(n+1) / 2
+}
+
+// index fills UniqueIDs and what the micro-batches say about them.
+func (b *Batch) index() {
+	largest := int32(-1)
+	for _, mb := range b.MicroBatches {
+		for _, id := range mb.IDs {
+			largest = max(largest, id)
+		}
+	}
+	place := make([]int32, largest+1) // of an id in UniqueIDs
+	for _, mb := range b.MicroBatches {
+		for _, id := range mb.IDs {
+			place[id] = 1
+		}
+	}
+	for id, used := range place {
+		if used == 1 {
+			place[id] = int32(len(b.UniqueIDs))
+			b.UniqueIDs = append(b.UniqueIDs, int32(id))
+		}
+	}
+	for i := range b.MicroBatches {
+		b.MicroBatches[i].index(place, len(b.UniqueIDs))
+	}
+}
+
+// index lists the places of each of the batch's unique ids, by counting.
+func (mb *MicroBatch) index(place []int32, unique int) {
+	mb.Index = make([]int32, mb.Tokens)
+	mb.RowStart = make([]int32, unique+1)
+	mb.RowPos = make([]int32, mb.Tokens)
+	for t, id := range mb.IDs {
+		mb.Index[t] = place[id]
+		mb.RowStart[place[id]+1]++
+	}
+	for u := range unique {
+		mb.RowStart[u+1] += mb.RowStart[u]
+	}
+	next := slices.Clone(mb.RowStart)
+	for t, u := range mb.Index {
+		mb.RowPos[next[u]] = int32(t)
+		next[u]++
+	}
+}
+
+// docs are the lengths of the row's documents.
+func (r Row) docs() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if r.Docs == nil {
+			yield(len(r.IDs))
+			return
+		}
+		for _, n := range r.Docs {
+			if !yield(int(n)) {
+				return
+			}
+		}
+	}
+}
+
+func (r Row) labels() []int32 {
+	if r.Labels == nil {
+		return r.IDs
+	}
+	return r.Labels
+}
+
+// Supervised counts the row's tokens that have a loss.
+func (r Row) Supervised() int64 {
+	var sum int64
+	first, labels := 0, r.labels()
+	for n := range r.docs() {
+		sum += supervised(labels[first : first+n])
+		first += n
+	}
+	return sum
+}
+
+// supervised counts the tokens of one document that have a loss.
+func supervised(labels []int32) int64 {
+	var n int64
+	for i, l := range labels {
+		if i > 0 && l != IgnoreIndex {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,308 @@
+package data
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A cache file is, all numbers little-endian:
+//
+//	tokens    (Tokens) u16 or u32
+//	labels    the same again, or nothing
+//	documents (Docs) of u64 tokens up to its end, u64 line in its file
+//	manifest  JSON
+//	trailer   u64 length of the manifest, u32 its CRC32C, u32 version, magic
+//
+// It is written under another name and renamed when whole, and never changed.
+const (
+	cacheVersion = 1
+	cacheMagic   = "mt-token-cache\r\n"
+	trailerBytes = 16 + len(cacheMagic)
+	docBytes     = 16
+	ignore16     = 0xffff // IgnoreIndex in u16
+)
+
+// racy is how much older than the reading of it a file must be for its size and
+// time to vouch for its content: within a tick of the file system's clock a
+// second change leaves no trace.
+const racy = 2 * time.Second
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// manifest describes a cache file.
+type manifest struct {
+	Tokenizer  string       `json:"tokenizer"`
+	Kind       kind         `json:"kind"`
+	TokenBytes int64        `json:"token_bytes"` // 2 or 4
+	Started    int64        `json:"started"`     // when reading began, nanoseconds since 1970
+	Tokens     int64        `json:"tokens"`
+	Docs       int64        `json:"docs"`
+	HasLabels  bool         `json:"has_labels"`
+	Sums       [3]uint32    `json:"sums"` // CRC32C of tokens, labels, documents
+	Files      []cachedFile `json:"files"`
+}
+
+// cachedFile is a source as it was when it was read.
+type cachedFile struct {
+	Path   string `json:"path"`
+	Size   int64  `json:"size"`
+	MTime  int64  `json:"mtime"`
+	SHA256 string `json:"sha256"` // empty for a binary file
+	Binary bool   `json:"binary,omitempty"`
+	Docs   int64  `json:"docs"`
+}
+
+// sizes are the bytes of tokens, labels and documents.
+func (m *manifest) sizes() [3]int64 {
+	s := [3]int64{m.Tokens * m.TokenBytes, 0, m.Docs * docBytes}
+	if m.HasLabels {
+		s[1] = s[0]
+	}
+	return s
+}
+
+// cache is a cache file in memory.
+type cache struct {
+	manifest
+	mapped       []byte
+	tokens, labs []byte // u16 or u32
+	docs         []byte
+}
+
+// cacheTokenBytes is the width that ids below vocab, and IgnoreIndex, take.
+func cacheTokenBytes(vocab int) int64 {
+	if vocab <= ignore16 {
+		return 2
+	}
+	return 4
+}
+
+// cachePath is where the cache of sources lies: the name stands for what is
+// read and how, the manifest inside for its content.
+func cachePath(s *Spec, sources []source) (string, error) {
+	dir := s.CacheDir
+	if dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("no folder for token caches: %w; set cache_dir", err)
+		}
+		dir = filepath.Join(user, "mt")
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %q %q %d\n", cacheVersion, s.tokenizerID(), s.Format, s.VocabSize)
+	for _, src := range sources {
+		fmt.Fprintf(h, "%q %v\n", src.path, src.named)
+	}
+	return filepath.Join(dir, hex.EncodeToString(h.Sum(nil)[:16])+".tokens"), nil
+}
+
+// errNoCache stands for a cache that is not there.
+var errNoCache = errors.New("no cache")
+
+// openCache maps a cache file and checks all of it. The error is errNoCache, or
+// says what is wrong with the file.
+func openCache(name string, s *Spec) (*cache, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoCache
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() < int64(trailerBytes) {
+		return nil, fmt.Errorf("%d bytes are too few", info.Size())
+	}
+	b, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	c := &cache{mapped: b}
+	if err := c.parse(s); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *cache) close() error {
+	if c.mapped == nil {
+		return nil
+	}
+	b := c.mapped
+	*c = cache{manifest: c.manifest}
+	return unix.Munmap(b)
+}
+
+// parse finds the parts of the file and checks their sums.
+func (c *cache) parse(s *Spec) error {
+	body, t := c.mapped[:len(c.mapped)-trailerBytes], c.mapped[len(c.mapped)-trailerBytes:]
+	if !bytes.Equal(t[16:], []byte(cacheMagic)) || binary.LittleEndian.Uint32(t[12:]) != cacheVersion {
+		return errors.New("no such file, or of another version")
+	}
+	n := binary.LittleEndian.Uint64(t)
+	if n > uint64(len(body)) {
+		return fmt.Errorf("a manifest of %d bytes in a file of %d", n, len(c.mapped))
+	}
+	text := body[uint64(len(body))-n:]
+	if crc32.Checksum(text, castagnoli) != binary.LittleEndian.Uint32(t[8:]) {
+		return errors.New("checksum of the manifest")
+	}
+	if err := json.Unmarshal(text, &c.manifest); err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	rest := body[:uint64(len(body))-n]
+	var done int64
+	for i, part := range []*[]byte{&c.tokens, &c.labs, &c.docs} {
+		size := c.sizes()[i]
+		if size < 0 || size > int64(len(rest)) {
+			return fmt.Errorf("part %d has %d bytes, more than are there", i, size)
+		}
+		*part, rest = rest[:size:size], rest[size:]
+		sum := uint32(0)
+		for chunk := range slicesOf(*part, 64<<20) {
+			sum = crc32.Update(sum, castagnoli, chunk)
+			done += int64(len(chunk))
+			s.progress(done, int64(len(body))-int64(n), "check token cache")
+		}
+		if sum != c.Sums[i] {
+			return fmt.Errorf("checksum of part %d", i)
+		}
+	}
+	if len(rest) != 0 {
+		return fmt.Errorf("%d bytes too many", len(rest))
+	}
+	return nil
+}
+
+func slicesOf(b []byte, n int) func(func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for len(b) > 0 {
+			chunk := b[:min(n, len(b))]
+			if !yield(chunk) {
+				return
+			}
+			b = b[len(chunk):]
+		}
+	}
+}
+
+// isOf tells whether the cache holds what sources hold now. A file whose time
+// does not vouch for it is read for its content's sum.
+func (c *cache) isOf(sources []source) bool {
+	if len(c.Files) != len(sources) {
+		return false
+	}
+	for i, f := range c.Files {
+		src := sources[i]
+		if f.Path != src.path || f.Size != src.size {
+			return false
+		}
+		if f.MTime == src.mtime && f.MTime < c.Started-int64(racy) {
+			continue
+		}
+		if sum, err := sumOf(src.path); err != nil || sum != f.SHA256 {
+			return false
+		}
+	}
+	return true
+}
+
+func sumOf(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// doc is where document i ends, in tokens from the start of the data set, and
+// the line of its file it is on.
+func (c *cache) doc(i int64) (end, line int64) {
+	r := c.docs[i*docBytes:]
+	return int64(binary.LittleEndian.Uint64(r)), int64(binary.LittleEndian.Uint64(r[8:]))
+}
+
+// span is document i's tokens [first, end).
+func (c *cache) span(i int64) (first, end int64) {
+	if i > 0 {
+		first, _ = c.doc(i - 1)
+	}
+	end, _ = c.doc(i)
+	return first, end
+}
+
+// where names document i for an error.
+func (c *cache) where(i int64) string {
+	_, line := c.doc(i)
+	for _, f := range c.Files {
+		if i < f.Docs {
+			if line == 0 {
+				return f.Path
+			}
+			return fmt.Sprintf("%s:%d", f.Path, line)
+		}
+		i -= f.Docs
+	}
+	return fmt.Sprintf("document %d", i)
+}
+
+// readIDs appends tokens [first, end) to dst.
+func (c *cache) readIDs(dst []int32, first, end int64) []int32 {
+	return c.read(dst, c.tokens, first, end)
+}
+
+// readLabels appends the labels of tokens [first, end) to dst; nil where the
+// data set has none.
+func (c *cache) readLabels(dst []int32, first, end int64) []int32 {
+	if !c.HasLabels {
+		return nil
+	}
+	return c.read(dst, c.labs, first, end)
+}
+
+func (c *cache) read(dst []int32, from []byte, first, end int64) []int32 {
+	from = from[first*c.TokenBytes : end*c.TokenBytes]
+	n := len(dst)
+	if need := n + int(end-first); cap(dst) < need {
+		dst = append(make([]int32, 0, need), dst...)
+	}
+	dst = dst[:n+int(end-first)]
+	out := dst[n:]
+	if c.TokenBytes == 4 {
+		for i := range out {
+			out[i] = int32(binary.LittleEndian.Uint32(from[4*i:]))
+		}
+		return dst
+	}
+	for i := range out {
+		v := int32(binary.LittleEndian.Uint16(from[2*i:]))
+		if v == ignore16 {
+			v = IgnoreIndex
+		}
+		out[i] = v
+	}
+	return dst
+}

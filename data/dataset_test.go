@@ -1,0 +1,416 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/data/tokenizer"
+)
+
+func TestPackedText(t *testing.T) {
+	dir := t.TempDir()
+	for i, text := range []string{"abc", "", "defghij", "k", "lm"} {
+		write(t, dir, fmt.Sprintf("%d.txt", i), text)
+	}
+	tests := []struct {
+		maxSeqLen int
+		rows      []string
+		docs      [][]int32
+		warned    string
+	}{
+		{100, []string{"abc$defghij$k$lm$"}, [][]int32{{4, 8, 2, 3}}, ""},
+		{4, []string{"abc$", "defg", "hij$", "k$lm"}, [][]int32{{4}, {4}, {4}, {2, 2}}, ""},
+		{5, []string{"abc$d", "efghi", "j$k$l", "m$"}, [][]int32{{4, 1}, {5}, {2, 2, 1}, {2}}, ""},
+		{2, []string{"ab", "c$", "de", "fg", "hi", "j$", "k$", "lm"}, [][]int32{{2}, {2}, {2}, {2}, {2}, {2}, {2}, {2}}, ""},
+	}
+	for _, tt := range tests {
+		d := mustOpen(t, textSpec(t, tt.maxSeqLen, dir))
+		var docs [][]int32
+		for i := range d.Rows() {
+			docs = append(docs, d.Row(i).Docs)
+		}
+		if got := texts(d.All()); !slices.Equal(got, tt.rows) || !reflect.DeepEqual(docs, tt.docs) {
+			t.Errorf("rows of %d: %q with documents %v, want %q with %v", tt.maxSeqLen, got, docs, tt.rows, tt.docs)
+		}
+		if !d.Packed() || len(d.Warnings()) != 0 {
+			t.Errorf("rows of %d: packed %v, warnings %q", tt.maxSeqLen, d.Packed(), d.Warnings())
+		}
+	}
+}
+
+func TestPackedRowsWithoutSupervisionAreLeftOut(t *testing.T) {
+	name := write(t, t.TempDir(), "a.jsonl", strings.Join([]string{
+		`{"input_ids":[1,2,3,4,5,6,7,8],"labels":[-100,-100,-100,-100,-100,-100,7,8]}`,
+		`{"input_ids":[1,9]}`,
+		`{"input_ids":[1,2,3,4],"labels":[-100,-100,-100,4]}`,
+	}, "\n"))
+	s := idsSpec(t, 3, 10, name)
+	s.Packing = set(true)
+	d := mustOpen(t, s)
+	want := []Row{
+		{IDs: []int32{7, 8, 1}, Labels: []int32{7, 8, 1}, Docs: []int32{2, 1}},
+		{IDs: []int32{3, 4}, Labels: []int32{-100, 4}, Docs: []int32{2}},
+	}
+	if got := []Row{d.Row(0), d.Row(1)}; d.Rows() != 2 || !equalRows(got, want) {
+		t.Errorf("%d rows, %+v, want %+v", d.Rows(), got, want)
+	}
+	if w := d.Warnings(); len(w) != 1 || !strings.Contains(w[0], "left out 3 of 5 packed rows") {
+		t.Errorf("warnings %q", w)
+	}
+	if s := d.Stats(); s.Unused != 3 || s.Supervised != 2 {
+		t.Errorf("stats %+v, want 3 unused rows and 2 supervised tokens", s)
+	}
+}
+
+func TestUnpackedTextIsCut(t *testing.T) {
+	name := write(t, t.TempDir(), "a.jsonl", "{\"text\":\"abcdefgh\"}\n\n  \r\n{\"text\":\"i\"}\r\n{\"text\":\"jkl\"}\n{\"text\":\"mnopqrs\"}")
+	tests := []struct {
+		maxSeqLen int
+		rows      []string
+	}{
+		{4, []string{"abcd", "efgh", "i$", "jkl$", "mnop", "qrs$"}}, // "$" alone predicts nothing
+		{5, []string{"abcde", "fgh$", "i$", "jkl$", "mnopq", "rs$"}},
+		{9, []string{"abcdefgh$", "i$", "jkl$", "mnopqrs$"}},
+	}
+	for _, tt := range tests {
+		s := textSpec(t, tt.maxSeqLen, name)
+		s.Packing = set(false)
+		d := mustOpen(t, s)
+		if got := texts(d.All()); !slices.Equal(got, tt.rows) {
+			t.Errorf("rows of %d: %q, want %q", tt.maxSeqLen, got, tt.rows)
+		}
+		if r := d.Row(0); d.Packed() || r.Docs != nil || r.Labels != nil {
+			t.Errorf("rows of %d: packed %v, row %+v", tt.maxSeqLen, d.Packed(), r)
+		}
+	}
+}
+
+func TestInputIDs(t *testing.T) {
+	name := write(t, t.TempDir(), "a.jsonl", `{"input_ids":[1,2,70000,4],"labels":[1,-100,70000,-100]}
+{"input_ids":[5,6]}
+{"input_ids":[1,2,3,4,5],"labels":[-100,-100,3,4,5]}`)
+	for _, vocab := range []int{70001, 1 << 20} {
+		d := mustOpen(t, idsSpec(t, 4, vocab, name))
+		want := []Row{
+			{IDs: []int32{1, 2, 70000, 4}, Labels: []int32{1, -100, 70000, -100}},
+			{IDs: []int32{5, 6}, Labels: []int32{5, 6}},
+			{IDs: []int32{1, 2, 3, 4}, Labels: []int32{-100, -100, 3, 4}},
+		}
+		if got := []Row{d.Row(0), d.Row(1), d.Row(2)}; d.Rows() != 3 || !equalRows(got, want) {
+			t.Errorf("%d rows, %+v, want %+v", d.Rows(), got, want)
+		}
+		if w := d.Warnings(); len(w) != 1 || !strings.Contains(w[0], "cut 1 of 3 rows to 4 tokens") {
+			t.Errorf("warnings %q", w)
+		}
+		if d.Packed() || d.All().Longest() != 4 {
+			t.Errorf("packed %v, longest row %d", d.Packed(), d.All().Longest())
+		}
+	}
+}
+
+// TestWidths: the largest ids of each width come back, with labels and without.
+func TestWidths(t *testing.T) {
+	for _, vocab := range []int{2, 256, 65535, 65536, math.MaxInt32} {
+		for _, labels := range []string{"", `,"labels":[-100,%d]`} {
+			last := int32(vocab - 1)
+			line := fmt.Sprintf(`{"input_ids":[0,%d]`, last)
+			want := Row{IDs: []int32{0, last}}
+			if labels != "" {
+				line += fmt.Sprintf(labels, last)
+				want.Labels = []int32{IgnoreIndex, last}
+			}
+			d := mustOpen(t, idsSpec(t, 8, vocab, write(t, t.TempDir(), "a.jsonl", line+"}")))
+			if got := d.Row(0); !equalRows([]Row{got}, []Row{want}) {
+				t.Errorf("vocabulary %d: row %+v, want %+v", vocab, got, want)
+			}
+		}
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name, content string) string { return write(t, dir, name, content) }
+	text := in("a.txt", "hello")
+	tests := []struct {
+		name string
+		spec Spec // Paths and what differs
+		want []string
+	}{
+		{"no paths", Spec{}, []string{"no files are given"}},
+		{"no such file", Spec{Paths: []string{"/none/such.txt"}}, []string{"no such file or directory: /none/such.txt"}},
+		{"known format", Spec{Paths: []string{text}, Format: "alpaca"}, []string{"alpaca is not supported yet", "jsonl"}},
+		{"unknown format", Spec{Paths: []string{text}, Format: "csv"}, []string{`"csv" is unknown`}},
+		{"short rows", Spec{Paths: []string{text}, MaxSeqLen: 1}, []string{"max_seq_len is 1"}},
+		{"negative val_size", Spec{Paths: []string{text}, ValSize: -1}, []string{"val_size is -1"}},
+		{"fraction of rows", Spec{Paths: []string{text}, ValSize: 1.5}, []string{"val_size is 1.5"}},
+		{"NaN", Spec{Paths: []string{text}, ValSize: math.NaN()}, []string{"val_size is NaN"}},
+		{"all rows held out", Spec{Paths: []string{text}, ValSize: 1}, []string{"takes 1 of 1 rows"}},
+		{"no tokenizer", Spec{Paths: []string{text}, VocabSize: 9, Tokenizer: nil, TokenizerErr: errors.New("why")}, []string{text, "needs a tokenizer: why"}},
+		{"vocabulary too small", Spec{Paths: []string{text}, VocabSize: 100, Tokenizer: tokenizer.Bytes()}, []string{"100 tokens and the tokenizer's 256"}},
+		{"no vocabulary", Spec{Paths: []string{text}, VocabSize: -3}, []string{"-3 tokens"}},
+		{"empty file", Spec{Paths: []string{in("empty.txt", "")}}, []string{"empty"}},
+		{"empty JSONL", Spec{Paths: []string{in("empty.jsonl", "\n \n")}}, []string{"empty"}},
+		{"binary", Spec{Paths: []string{in("b.bin", "ab\x00c")}}, []string{"b.bin is binary (byte 2 is NUL)"}},
+		{"binary text in JSON", Spec{Paths: []string{in("b.jsonl", "{\"text\":\"ok\"}\n{\"text\":\"a\\u0000\"}")}}, []string{"b.jsonl:2: a NUL byte"}},
+		{"parquet", Spec{Paths: []string{in("b.parquet", "PAR1")}}, []string{"b.parquet: Parquet is not supported yet"}},
+		{"row", Spec{Paths: []string{in("r.jsonl", "\n{\"input_ids\":[1,2]}\n{\"input_ids\":[1,256]}\n")}}, []string{"r.jsonl:3: input_ids[1] is 256"}},
+		{"unsupervised row", Spec{Paths: []string{in("u.jsonl", `{"input_ids":[1,2],"labels":[1,-100]}`)}}, []string{"u.jsonl:1: no token is supervised"}},
+		{"mixed rows", Spec{Paths: []string{in("m.jsonl", "{\"input_ids\":[1,2]}\n{\"text\":\"a\"}")}}, []string{"m.jsonl:2: this is text, and what came before is input_ids"}},
+		{"mixed files", Spec{Paths: []string{text, in("i.jsonl", `{"input_ids":[1,2]}`)}}, []string{"i.jsonl:1: this is input_ids, and what came before is text"}},
+		{"supervision cut off", Spec{Paths: []string{in("t.jsonl", "{\"input_ids\":[1,2,3]}\n\n{\"input_ids\":[1,2,3,4],\"labels\":[-100,-100,-100,4]}")}, MaxSeqLen: 3}, []string{"t.jsonl:3: the row has 4 tokens", "raise max_seq_len"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := tt.spec
+			s.CacheDir = t.TempDir()
+			if s.TokenizerErr == nil && s.VocabSize == 0 {
+				s.Tokenizer = tokenizer.Bytes()
+			}
+			d, err := Open(s)
+			if err == nil {
+				d.Close()
+			}
+			wantError(t, err, tt.want...)
+			if left, _ := filepath.Glob(filepath.Join(s.CacheDir, "*.tmp-*")); len(left) != 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}
+
+func TestDirectoryWithBinaryAndHiddenFiles(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.txt", "abc")
+	write(t, dir, "b.png", "x\x00y")
+	write(t, dir, "c/d.o", "\x00")
+	write(t, dir, "c/e.txt", "de")
+	write(t, dir, ".git/config", "x")
+	for i := range 2 { // read, then from the cache
+		s := textSpec(t, 10, dir)
+		s.CacheDir = filepath.Join(dir, ".cache")
+		d := mustOpen(t, s)
+		if got := texts(d.All()); !slices.Equal(got, []string{"abc$de$"}) {
+			t.Errorf("rows %q", got)
+		}
+		hidden := 1 + i // the cache is hidden, too
+		want := fmt.Sprintf("skipped %d file(s): 2 binary (they hold a NUL byte), %d hidden", 2+hidden, hidden)
+		if w := d.Warnings(); len(w) != 1 || !strings.Contains(w[0], want) {
+			t.Errorf("warnings %q, want one that says %q", w, want)
+		}
+	}
+}
+
+func TestJSONLOddities(t *testing.T) {
+	long := strings.Repeat("x", 3<<20)
+	content := "\xef\xbb\xbf{\"text\":\"bom\"}\n{\"text\":\"" + long + "\"}\r\n{\"text\":\"\xff\xfe\"}"
+	name := write(t, t.TempDir(), "a.json", content)
+	s := textSpec(t, 4<<20, name)
+	s.Packing = set(false)
+	if got := texts(mustOpen(t, s).All()); !slices.Equal(got, []string{"bom$", long + "$", "\xff\xfe$"}) {
+		t.Errorf("%d rows of other content", len(got))
+	}
+	s.Format = "text"
+	if got := texts(mustOpen(t, s).All()); !slices.Equal(got, []string{content + "$"}) {
+		t.Errorf("as text: %d rows of other content", len(got))
+	}
+}
+
+// TestLongText reads a file piece by piece and expects what one read gives.
+func TestLongText(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	text := make([]byte, wholeFile+12345)
+	for i := range text {
+		text[i] = byte(1 + r.IntN(255))
+	}
+	dir := t.TempDir()
+	name := write(t, dir, "a.txt", string(text))
+	d := mustOpen(t, textSpec(t, len(text)+1, name))
+	row := d.Row(0)
+	if d.Rows() != 1 || len(row.IDs) != len(text)+1 || row.IDs[len(text)] != 0 || !slices.EqualFunc(row.IDs[:len(text)], text, func(id int32, b byte) bool { return id == int32(b) }) {
+		t.Errorf("%d rows; the first has %d tokens, and not those of the file", d.Rows(), len(row.IDs))
+	}
+	text[wholeFile+77] = 0
+	_, err := Open(textSpec(t, 10, write(t, dir, "b.txt", string(text))))
+	wantError(t, err, fmt.Sprintf("b.txt is binary (byte %d is NUL)", wholeFile+77))
+}
+
+func numbered(t *testing.T, rows int) string {
+	var b strings.Builder
+	for i := range rows {
+		fmt.Fprintf(&b, "{\"input_ids\":[%d,%d]}\n", i, i+1)
+	}
+	return write(t, t.TempDir(), "n.jsonl", b.String())
+}
+
+// firsts are the first tokens of the rows.
+func firsts(rows int, row func(int) Row) []int32 {
+	out := []int32{}
+	for i := range rows {
+		out = append(out, row(i).IDs[0])
+	}
+	return out
+}
+
+func TestSplit(t *testing.T) {
+	name := numbered(t, 50)
+	tests := []struct {
+		val  float64
+		want int
+	}{{0, 0}, {0.001, 1}, {0.1, 5}, {0.11, 6}, {1, 1}, {7, 7}, {49, 49}}
+	for _, tt := range tests {
+		s := idsSpec(t, 8, 1000, name)
+		s.ValSize, s.Seed = tt.val, 42
+		d := mustOpen(t, s)
+		train, eval := firsts(d.Train().Rows(), d.Train().Row), firsts(d.Eval().Rows(), d.Eval().Row)
+		if len(eval) != tt.want || !slices.IsSorted(eval) || !slices.IsSorted(train) {
+			t.Errorf("val_size %v: eval rows %v, train rows %v; want %d, both in file order", tt.val, eval, train, tt.want)
+		}
+		all := slices.Concat(train, eval)
+		slices.Sort(all)
+		if !slices.Equal(all, firsts(50, d.Row)) {
+			t.Errorf("val_size %v: train and eval make up %v", tt.val, all)
+		}
+	}
+}
+
+func TestSplitFollowsTheSeedAlone(t *testing.T) {
+	name := numbered(t, 200)
+	eval := func(seed int64, shuffle bool) []int32 {
+		s := idsSpec(t, 8, 1000, name)
+		s.ValSize, s.Seed, s.Shuffle = 20, seed, shuffle
+		d := mustOpen(t, s)
+		return firsts(d.Eval().Rows(), d.Eval().Row)
+	}
+	base := eval(1, false)
+	if !slices.Equal(base, eval(1, true)) {
+		t.Error("shuffling changes which rows are held out")
+	}
+	if slices.Equal(base, eval(2, false)) {
+		t.Error("another seed holds out the same rows")
+	}
+}
+
+func TestSampler(t *testing.T) {
+	s := idsSpec(t, 8, 1000, numbered(t, 10))
+	s.Seed, s.Shuffle = 3, true
+	d := mustOpen(t, s)
+	plain, shuffled := NewSampler(d.All(), 4, 3, false), d.Sampler(4)
+	if plain.StepsPerEpoch() != 3 || plain.Pos(0) != 0 {
+		t.Errorf("%d steps an epoch, position %d at the start; want 3, 0", plain.StepsPerEpoch(), plain.Pos(0))
+	}
+	var epochs [3][]int32
+	for n := 1; n <= 9; n++ {
+		e, k := (n-1)/3, (n-1)%3
+		size := []int{4, 4, 2}[k]
+		rows := plain.Step(n)
+		got := firsts(len(rows), func(i int) Row { return rows[i] })
+		if want := firsts(size, func(i int) Row { return d.Row(4*k + i) }); !slices.Equal(got, want) {
+			t.Errorf("file order: step %d has rows %v, want %v", n, got, want)
+		}
+		if want := int64(10*e + 4*k + size); plain.Pos(n) != want || shuffled.Pos(n) != want {
+			t.Errorf("positions after step %d are %d and %d, want %d", n, plain.Pos(n), shuffled.Pos(n), want)
+		}
+		rows = shuffled.Step(n)
+		if len(rows) != size {
+			t.Errorf("shuffled: step %d has %d rows, want %d", n, len(rows), size)
+		}
+		epochs[e] = append(epochs[e], firsts(len(rows), func(i int) Row { return rows[i] })...)
+	}
+	for e, got := range epochs {
+		if slices.IsSorted(got) || e > 0 && slices.Equal(got, epochs[0]) {
+			t.Errorf("epoch %d has the order %v, epoch 0 %v", e, got, epochs[0])
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, firsts(10, d.Row)) {
+			t.Errorf("epoch %d has the rows %v", e, got)
+		}
+	}
+}
+
+// TestResume: a sampler made later, on the data set opened again, goes on as if
+// it had been there from the start.
+func TestResume(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 7 {
+		write(t, dir, fmt.Sprintf("%d.txt", i), strings.Repeat(fmt.Sprintf("text %d ", i), 20))
+	}
+	s := textSpec(t, 16, dir)
+	s.Seed, s.Shuffle, s.ValSize = 9, true, 0.1
+	first := mustOpen(t, s).Sampler(5)
+	again := mustOpen(t, s)
+	if !again.Cached() {
+		t.Error("read again without the cache")
+	}
+	for n := 2*first.StepsPerEpoch() + 2; n >= 1; n-- { // any order of asking
+		want, got := first.Batch(n, 64), again.Sampler(5).Batch(n, 64)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("step %d differs", n)
+		}
+		if got.Step != n || got.Pos != first.Pos(n) {
+			t.Errorf("step %d calls itself %d, at %d, want %d", n, got.Step, got.Pos, first.Pos(n))
+		}
+	}
+}
+
+func TestStats(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.txt", "aaaa")
+	write(t, dir, "b.txt", strings.Repeat("b", 20))
+	write(t, dir, "c.txt", "c")
+	s := textSpec(t, 8, dir)
+	s.ValSize = 1
+	d := mustOpen(t, s)
+	want := Stats{
+		ID: d.ID(), Kind: "text", Packed: true, Files: 3, Documents: 3, Rows: 4, TrainRows: 3, EvalRows: 1,
+		Tokens: 28, Supervised: 28 - 6, VocabSize: 256, VocabUsed: 4,
+		Lengths: []Bucket{{2, 3, 1}, {4, 7, 1}, {8, 15, 0}, {16, 31, 1}},
+	}
+	// Rows aaaa$bbb bbbbbbbb bbbbbbbb b$c$: six pieces of documents.
+	if got := d.Stats(); !reflect.DeepEqual(got, want) {
+		t.Errorf("stats\n%+v\nwant\n%+v", got, want)
+	}
+	if d.All().Longest() != 8 || (View{}).Longest() != 0 {
+		t.Errorf("longest rows %d and %d, want 8 and 0", d.All().Longest(), View{}.Longest())
+	}
+}
+
+func TestBigramLoss(t *testing.T) {
+	train := mustOpen(t, idsSpec(t, 8, 3, write(t, t.TempDir(), "t.jsonl",
+		`{"input_ids":[0,1,0,1]}
+{"input_ids":[0,2,2],"labels":[-100,-100,2]}`)))
+	eval := mustOpen(t, idsSpec(t, 8, 3, write(t, t.TempDir(), "e.jsonl",
+		`{"input_ids":[0,1,2]}
+{"input_ids":[2,2,0],"labels":[2,2,-100]}`)))
+	// Fitted pairs: 0→1 twice, 1→0 once, 2→2 once. Scored: 0→1 (2+1)/(2+3), 1→2
+	// (0+1)/(1+3), 2→2 (1+1)/(1+3).
+	want := -(math.Log(3.0/5) + math.Log(1.0/4) + math.Log(2.0/4)) / 3
+	got, err := BigramLoss(train.All(), eval.All())
+	if err != nil || math.Abs(got-want) > 1e-12 {
+		t.Errorf("loss %v, %v, want %v", got, err, want)
+	}
+	if _, err := BigramLoss(train.All(), eval.Eval()); err == nil {
+		t.Error("no rows to score pass")
+	}
+	large := mustOpen(t, idsSpec(t, 8, 5000, write(t, t.TempDir(), "l.jsonl", `{"input_ids":[0,1]}`)))
+	_, err = BigramLoss(large.All(), large.All())
+	wantError(t, err, "5000")
+}
+
+func TestBigramLossOfPackedTextStopsAtDocuments(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.txt", "ab")
+	write(t, dir, "b.txt", "ab")
+	d := mustOpen(t, textSpec(t, 100, dir))
+	got, err := BigramLoss(d.All(), d.All())
+	// a→b twice and b→$ twice; $→a would be across documents.
+	if want := -math.Log(3.0 / 258); err != nil || math.Abs(got-want) > 1e-12 {
+		t.Errorf("loss %v, %v, want %v", got, err, want)
+	}
+}

@@ -1,0 +1,91 @@
+package data
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/data/tokenizer"
+)
+
+// write makes a file, and the directories it is in, below dir.
+func write(t *testing.T, dir, name, content string) string {
+	t.Helper()
+	name = filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// textSpec reads paths as bytes, with a cache of the test's own.
+func textSpec(t *testing.T, maxSeqLen int, paths ...string) Spec {
+	return Spec{Paths: paths, Tokenizer: tokenizer.Bytes(), MaxSeqLen: maxSeqLen, CacheDir: t.TempDir()}
+}
+
+// idsSpec reads paths as ids below vocab.
+func idsSpec(t *testing.T, maxSeqLen, vocab int, paths ...string) Spec {
+	return Spec{Paths: paths, VocabSize: vocab, MaxSeqLen: maxSeqLen, CacheDir: t.TempDir()}
+}
+
+func mustOpen(t *testing.T, s Spec) *Dataset {
+	t.Helper()
+	d, err := Open(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// texts are the rows as strings, the end of a document as "$".
+func texts(v View) []string {
+	out := []string{}
+	for i := range v.Rows() {
+		out = append(out, rowText(v.Row(i)))
+	}
+	return out
+}
+
+func rowText(r Row) string {
+	var b strings.Builder
+	for _, id := range r.IDs {
+		if id == 0 {
+			id = '$'
+		}
+		b.WriteByte(byte(id))
+	}
+	return b.String()
+}
+
+// wantError checks that err says all of parts.
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want one that says %q", parts)
+		return
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("error %q does not say %q", err, p)
+		}
+	}
+}
+
+func equalRows(a, b []Row) bool {
+	return slices.EqualFunc(a, b, func(a, b Row) bool {
+		return slices.Equal(a.IDs, b.IDs) && slices.Equal(a.Labels, b.Labels) && slices.Equal(a.Docs, b.Docs)
+	})
+}
+
+// set is a Packing that is given.
+func set(b bool) *bool { return &b }

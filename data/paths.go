@@ -1,0 +1,273 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// source is a file to read.
+type source struct {
+	path  string // absolute
+	named bool   // given by its own name: it is never skipped
+	size  int64
+	mtime int64 // nanoseconds since 1970
+}
+
+// findSources lists the files of s in order, and how many hidden ones its
+// directories hold. A hidden directory counts once.
+func findSources(s *Spec) (found []source, hidden int, err error) {
+	seen := map[string]bool{}
+	for _, entry := range s.Paths {
+		sources, h, err := findEntry(s.Dir, entry)
+		if err != nil {
+			return nil, 0, err
+		}
+		hidden += h
+		for _, src := range sources {
+			if !seen[src.path] {
+				seen[src.path] = true
+				found = append(found, src)
+			}
+		}
+	}
+	return found, hidden, nil
+}
+
+func findEntry(dir, entry string) ([]source, int, error) {
+	name, err := ExpandVars(entry)
+	if err != nil {
+		return nil, 0, err
+	}
+	if name == "" {
+		return nil, 0, errors.New("a file name is empty")
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
+	}
+	if name, err = filepath.Abs(name); err != nil {
+		return nil, 0, err
+	}
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		w := walker{}
+		if err := w.directory(name); err != nil {
+			return nil, 0, err
+		}
+		if len(w.found) == 0 {
+			return nil, 0, fmt.Errorf("directory %s holds no files to read (hidden ones do not count)", name)
+		}
+		return w.sorted(), w.hidden, nil
+	case err == nil && !info.Mode().IsRegular():
+		return nil, 0, fmt.Errorf("%s is no regular file; give a file, a directory or a glob", name)
+	case err == nil:
+		return []source{newSource(name, true, info)}, 0, nil
+	case !hasGlob(name):
+		return nil, 0, missing(entry, name, err)
+	}
+	w := walker{}
+	if err := w.glob("/", strings.Split(filepath.ToSlash(name), "/")[1:]); err != nil {
+		return nil, 0, err
+	}
+	if len(w.found) == 0 {
+		return nil, 0, fmt.Errorf("no file matches %s", name)
+	}
+	return w.sorted(), 0, nil
+}
+
+// missing says that a file is not there, and where it was looked for.
+func missing(entry, name string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err // names the file itself
+	}
+	if entry == name {
+		return fmt.Errorf("no such file or directory: %s", name)
+	}
+	return fmt.Errorf("no such file or directory: %s (looked for %s)", entry, name)
+}
+
+func newSource(name string, named bool, info fs.FileInfo) source {
+	return source{path: name, named: named, size: info.Size(), mtime: info.ModTime().UnixNano()}
+}
+
+func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
+
+// walker collects regular files. Symbolic links to files are followed, those to
+// directories only where a name or pattern leads through them, never by "**" or
+// a walk: so no walk is endless.
+type walker struct {
+	found  []source
+	hidden int
+}
+
+// sorted is the files by name, each once.
+func (w *walker) sorted() []source {
+	slices.SortFunc(w.found, func(a, b source) int { return strings.Compare(a.path, b.path) })
+	return slices.CompactFunc(w.found, func(a, b source) bool { return a.path == b.path })
+}
+
+// add takes name if it is a regular file or a link to one.
+func (w *walker) add(name string) error {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return nil // not there, or a link to nothing
+	case err != nil:
+		return err
+	case info.Mode().IsRegular():
+		w.found = append(w.found, newSource(name, false, info))
+	}
+	return nil
+}
+
+// directory takes all files below dir.
+func (w *walker) directory(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		switch {
+		case isHidden(e.Name()):
+			w.hidden++
+		case e.IsDir():
+			err = w.directory(name)
+		default:
+			err = w.add(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// glob takes the files below dir that match the pattern's parts.
+func (w *walker) glob(dir string, parts []string) error {
+	part, last := parts[0], len(parts) == 1
+	switch {
+	case part == "**":
+		return w.anyDepth(dir, parts)
+	case hasGlob(part):
+		return w.match(dir, parts)
+	case last:
+		return w.add(filepath.Join(dir, part))
+	}
+	return w.glob(filepath.Join(dir, part), parts[1:])
+}
+
+// match takes what matches a pattern of one level.
+func (w *walker) match(dir string, parts []string) error {
+	entries, err := readDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		ok, err := path.Match(parts[0], e.Name())
+		if err != nil {
+			return fmt.Errorf("pattern %q: %w", parts[0], err)
+		}
+		if !ok || isHidden(e.Name()) && !isHidden(parts[0]) {
+			continue
+		}
+		if len(parts) == 1 {
+			err = w.add(filepath.Join(dir, e.Name()))
+		} else {
+			err = w.glob(filepath.Join(dir, e.Name()), parts[1:])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// anyDepth takes what matches the rest of the pattern in dir and below. "**" at
+// the end means all files.
+func (w *walker) anyDepth(dir string, parts []string) error {
+	rest := parts[1:]
+	if len(rest) == 0 {
+		rest = []string{"*"}
+	}
+	if err := w.glob(dir, rest); err != nil {
+		return err
+	}
+	entries, err := readDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.IsDir() || isHidden(e.Name()) {
+			continue
+		}
+		if err := w.anyDepth(filepath.Join(dir, e.Name()), parts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readDir is os.ReadDir, with nothing in what is no directory.
+func readDir(dir string) ([]fs.DirEntry, error) {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || err == nil && !info.IsDir() {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadDir(dir)
+}
+
+func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
+
+var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
+
+// ExpandVars replaces each ${NAME} by the variable of the environment. GOROOT is
+// found, where it is not set, by asking go. The error names a variable that is
+// not set.
+func ExpandVars(s string) (string, error) {
+	var failed error
+	out := variable.ReplaceAllStringFunc(s, func(m string) string {
+		name := m[2 : len(m)-1]
+		value, ok := os.LookupEnv(name)
+		if name == "GOROOT" && value == "" {
+			value, ok = goroot()
+		}
+		if !ok && failed == nil {
+			failed = fmt.Errorf("%s: the variable %s is not set; export %s, or write the path out", s, name, name)
+		}
+		return value
+	})
+	return out, failed
+}
+
+// goroot is the directory of the Go installation on the PATH.
+func goroot() (string, bool) {
+	if out, err := exec.Command("go", "env", "GOROOT").Output(); err == nil {
+		if dir := strings.TrimSpace(string(out)); dir != "" {
+			return dir, true
+		}
+	}
+	bin, err := exec.LookPath("go")
+	if err != nil {
+		return "", false
+	}
+	if bin, err = filepath.EvalSymlinks(bin); err != nil {
+		return "", false
+	}
+	dir := filepath.Dir(filepath.Dir(bin))
+	info, err := os.Stat(filepath.Join(dir, "src"))
+	return dir, err == nil && info.IsDir()
+}

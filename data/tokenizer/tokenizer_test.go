@@ -1,0 +1,186 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestBytesRoundTrip(t *testing.T) {
+	all := make([]byte, 0, 255)
+	for b := 1; b < 256; b++ {
+		all = append(all, byte(b))
+	}
+	for _, text := range []string{"", "a", "func main() {}\r\n\t", "Zürich 東京 🙂", "\xff\xfe\xc3(", string(all)} {
+		ids, err := Bytes().Encode([]int32{7}, []byte(text))
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if ids[0] != 7 || len(ids) != 1+len(text) {
+			t.Errorf("%q: %d ids, first %d, want one a byte after the 7 that was there", text, len(ids)-1, ids[0])
+		}
+		for i, id := range ids[1:] {
+			if id != int32(text[i]) {
+				t.Errorf("%q: id %d is %d, want the byte's value %d", text, i, id, text[i])
+			}
+		}
+		if got := string(Bytes().Decode(ids[1:])); got != text {
+			t.Errorf("%q comes back as %q", text, got)
+		}
+	}
+}
+
+func TestBytesSpecials(t *testing.T) {
+	if eos, ok := Bytes().EOS(); eos != 0 || !ok {
+		t.Errorf("EOS is %d, %v, want 0, true", eos, ok)
+	}
+	if got, want := string(Bytes().Decode([]int32{'a', 0, 256, 'b', -1})), "a<256>b<-1>"; got != want {
+		t.Errorf("decoded %q, want %q", got, want)
+	}
+	if _, err := Bytes().Encode(nil, []byte("a\x00b")); !errors.Is(err, ErrBinary) {
+		t.Errorf("text with a NUL byte: %v, want ErrBinary", err)
+	}
+}
+
+func TestFilesSpellTheVocabulary(t *testing.T) {
+	var f struct {
+		AddedTokens []struct {
+			ID      int
+			Content string
+			Special bool
+		} `json:"added_tokens"`
+		Model struct {
+			Vocab  map[string]int
+			Merges []any
+		}
+	}
+	if err := json.Unmarshal(Bytes().Files()["tokenizer.json"], &f); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Model.Vocab) != 256 || f.Model.Merges == nil || len(f.Model.Merges) != 0 {
+		t.Errorf("%d tokens and merges %v, want 256 and none", len(f.Model.Vocab), f.Model.Merges)
+	}
+	ids := map[int]bool{}
+	for _, id := range f.Model.Vocab {
+		ids[id] = id >= 0 && id < 256
+	}
+	if len(ids) != 256 {
+		t.Errorf("%d different ids, want 256", len(ids))
+	}
+	for letter, id := range map[string]int{"A": 'A', "Ġ": ' ', "Ċ": '\n', "é": 0xe9, "ŀ": 0x9e, "Ń": 0xad, EndOfText: 0} {
+		if f.Model.Vocab[letter] != id {
+			t.Errorf("%q has id %d, want %d", letter, f.Model.Vocab[letter], id)
+		}
+	}
+	if len(f.AddedTokens) != 1 || f.AddedTokens[0].ID != 0 || !f.AddedTokens[0].Special {
+		t.Errorf("added tokens are %+v, want one special token with id 0", f.AddedTokens)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	own := string(Bytes().Files()["tokenizer.json"])
+	merged := strings.Replace(own, `"merges": []`, `"merges": [["a", "b"]]`, 1)
+	prefix := strings.Replace(own, `"add_prefix_space": false`, `"add_prefix_space": true`, 1)
+	moved := strings.Replace(strings.Replace(own, `"A": 65`, `"A": 66`, 1), `"B": 66`, `"B": 65`, 1)
+	added := strings.Replace(own, `"content": "<|endoftext|>"`, `"content": "</s>"`, 1)
+	tests := []struct {
+		name, file, content string
+		vocab               int
+		want                string // a part of the error; "" for Bytes
+	}{
+		{"no file", "config.json", "{}", 256, ""},
+		{"no file, large model", "config.json", "{}", 32000, ""},
+		{"no file, small model", "config.json", "{}", 255, "too small for text"},
+		{"our own", "tokenizer.json", own, 300, ""},
+		{"our own, small model", "tokenizer.json", own, 128, "give input_ids (JSONL) instead"},
+		{"with merges", "tokenizer.json", merged, 300, "tokenizer.json: this tokenizer is not supported yet"},
+		{"with a prefix space", "tokenizer.json", prefix, 300, "not supported yet"},
+		{"other ids", "tokenizer.json", moved, 300, "not supported yet"},
+		{"other special token", "tokenizer.json", added, 300, "not supported yet"},
+		{"no JSON", "tokenizer.json", "hello", 300, "not supported yet"},
+		{"sentencepiece", "tokenizer.model", "x", 32000, "tokenizer.model: this tokenizer is not supported yet; give input_ids (JSONL) instead"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, tt.file), []byte(tt.content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			got, err := Load(dir, tt.vocab)
+			switch {
+			case tt.want == "" && (err != nil || got.ID() != Bytes().ID()):
+				t.Errorf("tokenizer %v, error %v, want Bytes", got, err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("error %v, want one that says %q", err, tt.want)
+			}
+		})
+	}
+	for _, broken := range []string{merged, prefix, moved, added} {
+		if broken == own {
+			t.Error("a test case equals our own file")
+		}
+	}
+}
+
+func TestLoadWithoutDirectory(t *testing.T) {
+	if got, err := Load("", 256); err != nil || got.ID() != Bytes().ID() {
+		t.Errorf("tokenizer %v, error %v, want Bytes", got, err)
+	}
+}
+
+func TestStream(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       []string // what each byte completes, then what is flushed
+	}{
+		{"ASCII", "ab", []string{"a", "b", ""}},
+		{"two bytes", "é!", []string{"", "é", "!", ""}},
+		{"four bytes", "🙂", []string{"", "", "", "🙂", ""}},
+		{"never completed", "\xe6\x9d", []string{"", "", "\xe6\x9d"}},
+		{"broken off", "\xe6a", []string{"", "\xe6a", ""}},
+		{"no UTF-8", "\xff\x80", []string{"\xff", "\x80", ""}},
+		{"only continuations", "\x80\x80\x80\x80\x80", []string{"\x80", "\x80", "\x80", "\x80", "\x80", ""}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ids, err := Bytes().Encode(nil, []byte(tt.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := NewStream(Bytes())
+			var got []string
+			for _, id := range ids {
+				got = append(got, s.Next(id))
+			}
+			if got = append(got, s.Flush()); !slices.Equal(got, tt.want) {
+				t.Errorf("came as %q, want %q", got, tt.want)
+			}
+			if rest := s.Flush(); rest != "" {
+				t.Errorf("flushed twice: %q", rest)
+			}
+		})
+	}
+}
+
+func FuzzStream(f *testing.F) {
+	f.Add([]byte("aé🙂\xff\xe6"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		text = bytes.ReplaceAll(text, []byte{0}, nil)
+		ids, err := Bytes().Encode(nil, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, got := NewStream(Bytes()), ""
+		for _, id := range ids {
+			got += s.Next(id)
+		}
+		if got += s.Flush(); got != string(text) {
+			t.Errorf("%q came as %q", text, got)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package data
+
+import (
+	"fmt"
+	"sort"
+)
+
+// Train is the rows that Eval has not.
+func (d *Dataset) Train() View {
+	return View{d: d, rows: int(d.rows) - len(d.val), drop: d.val}
+}
+
+// Eval is the rows that ValSize holds out: a choice by Seed alone, whatever the
+// order of training. A share counts up to a whole row.
+func (d *Dataset) Eval() View { return View{d: d, rows: len(d.val), pick: d.val} }
+
+// All is Train and Eval together.
+func (d *Dataset) All() View { return View{d: d, rows: int(d.rows)} }
+
+// View is some rows of a data set, in file order. The zero value has none.
+type View struct {
+	d    *Dataset
+	rows int
+	pick []int64 // these rows, where not nil,
+	drop []int64 // else all but these; rising
+}
+
+// Rows is the number of rows.
+func (v View) Rows() int { return v.rows }
+
+// Row is row i of the view. The slices are the caller's.
+func (v View) Row(i int) Row {
+	var r Row
+	v.fill(i, &r)
+	return r
+}
+
+func (v View) fill(i int, r *Row) { v.d.fill(v.at(i), r) }
+
+// at is which of the data set's rows is the view's row i.
+func (v View) at(i int) int {
+	switch {
+	case i < 0 || i >= v.rows:
+		panic(fmt.Sprintf("data: row %d of %d", i, v.rows))
+	case v.pick != nil:
+		return int(v.pick[i])
+	}
+	return int(without(v.drop, int64(i)))
+}
+
+// Longest is the number of tokens of the view's longest row; 0 where it has
+// none.
+func (v View) Longest() int {
+	longest := 0
+	var r Row
+	for i := range v.rows {
+		if v.d.packing {
+			v.fill(i, &r)
+			longest = max(longest, len(r.IDs))
+		} else {
+			first, end := v.d.span(v.at(i))
+			longest = max(longest, int(end-first))
+		}
+		if longest == v.d.spec.MaxSeqLen {
+			break // none is longer
+		}
+	}
+	return longest
+}
+
+// without is the number i, from 0, of those that are not in drop, which rises.
+func without(drop []int64, i int64) int64 {
+	return i + int64(sort.Search(len(drop), func(k int) bool { return drop[k]-int64(k) > i }))
+}
