@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"mt/host"
+	"mt/internal/parallel"
+	"mt/model"
+)
+
+// AdamWOptions says what AdamW measures. Zero fields take their default.
+type AdamWOptions struct {
+	Params  int64 // elements of the one tensor updated; default 64 Mi
+	Rounds  int   // measured runs of each contestant; default 9
+	Threads []int // default 1 and all cores
+}
+
+// AdamWReport is how fast the optimizer goes through memory, beside a copy.
+type AdamWReport struct {
+	Level  string     `json:"level"` // instruction set: avx512, avx2, generic
+	Cores  int        `json:"cores"`
+	Params int64      `json:"params"`
+	Rounds int        `json:"rounds"`
+	Rows   []AdamWRow `json:"rows"`
+}
+
+// AdamWRow is one kind of update on one number of threads. Rates are in GB/s
+// (10⁹ bytes) of memory read and written.
+type AdamWRow struct {
+	Planes     string `json:"planes"` // "fp32" or "split": hi and lo
+	Grad       string `json:"grad"`   // "fp32" or "bf16"
+	Threads    int    `json:"threads"`
+	BytesParam int    `json:"bytes_per_param"` // read and written in an update
+	AdamW      Sample `json:"adamw_gb_s"`
+	Copy       Sample `json:"copy_gb_s"`
+	Ratio      Sample `json:"adamw_over_copy"` // of runs side by side
+	Norm       Sample `json:"norm_gb_s"`       // sum of squares of the gradient, read only
+}
+
+// AdamW measures the update of Params parameters in host memory against a copy
+// of one of the same arenas to another, by as many threads, in turns.
+func AdamW(o AdamWOptions) (AdamWReport, error) {
+	if o.Params == 0 {
+		o.Params = 64 << 20
+	}
+	if o.Rounds == 0 {
+		o.Rounds = 9
+	}
+	if o.Threads == nil {
+		o.Threads = slices.Compact([]int{1, runtime.GOMAXPROCS(0)})
+	}
+	if o.Params < 1<<10 || o.Rounds < 1 || slices.Min(o.Threads) < 1 {
+		return AdamWReport{}, fmt.Errorf("bench adamw: %d parameters, %d rounds, threads %v: want at least 1024, 1 and 1",
+			o.Params, o.Rounds, o.Threads)
+	}
+	r := AdamWReport{Level: host.Level(), Cores: runtime.GOMAXPROCS(0), Params: o.Params, Rounds: o.Rounds}
+	for _, split := range []bool{false, true} {
+		for _, threads := range o.Threads {
+			rows, err := adamWRows(o, split, threads)
+			if err != nil {
+				return AdamWReport{}, fmt.Errorf("bench adamw: %w", err)
+			}
+			r.Rows = append(r.Rows, rows...)
+		}
+	}
+	return r, nil
+}
+
+// adamWRows measures updates by both kinds of gradients.
+func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err error) {
+	pool := parallel.New(threads)
+	defer pool.Close()
+	const cols = 1 << 10
+	layer := model.Layer{Kind: model.Block, Params: []model.Param{
+		{Role: model.RoleDown, Rows: int(o.Params / cols), Cols: cols, Dims: 2}}}
+	layout := model.NewLayout(layer, split, model.Param{})
+	store, err := host.NewStore([]model.Layout{layout}, pool)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	slab, err := host.NewArena(host.ForGradSlabs, 4*layout.Elems, pool)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, slab.Close()) }()
+	for _, bf16 := range []bool{false, true} {
+		if bf16 && !split {
+			continue // such gradients come with split weights
+		}
+		grad := host.Grad{Data: slab.Bytes(), BF16: bf16, Elems: layout.Elems}
+		fillGradient(grad)
+		rows = append(rows, adamWRow(o.Rounds, store, pool, grad, split))
+	}
+	return rows, nil
+}
+
+// adamWRow runs the contestants.
+func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad host.Grad, split bool) AdamWRow {
+	row := AdamWRow{Planes: "fp32", Grad: "fp32", Threads: pool.Threads()}
+	// Read and written: m, v and the weight, of 4 bytes; read: the gradient.
+	gradBytes := 4
+	if split {
+		row.Planes = "split"
+	}
+	if grad.BF16 {
+		row.Grad, gradBytes = "bf16", 2
+	}
+	row.BytesParam = 24 + gradBytes
+	l := store.Layers[0]
+	recipe := host.AdamW{LR: 1e-4, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01, Clip: 0.5}
+	times := Alternate(rounds,
+		func() { recipe.Step++; store.Update(0, grad, recipe) },
+		func() { copyAll(pool, l.M, l.V) },
+		func() { host.SumSquares(pool, grad) })
+	elems := float64(grad.Elems)
+	update := Rates(float64(row.BytesParam)*elems/1e9, times[0])
+	copied := Rates(8*elems/1e9, times[1])
+	row.AdamW, row.Copy, row.Ratio = Summarize(update), Summarize(copied), Summarize(Ratios(update, copied))
+	row.Norm = Summarize(Rates(float64(gradBytes)*elems/1e9, times[2]))
+	return row
+}
+
+// copyAll is a copy on all threads of pool, in pieces large enough for what
+// copy does with long runs.
+func copyAll(pool *parallel.Pool, dst, src []float32) {
+	const piece = 2 << 20
+	pool.Run((len(src)+piece-1)/piece, func(i int) {
+		end := min(len(src), (i+1)*piece)
+		copy(dst[i*piece:end], src[i*piece:end])
+	})
+}
+
+// fillGradient sets all gradients to numbers of the usual size.
+func fillGradient(g host.Grad) {
+	state := uint32(1)
+	next := func() float32 {
+		state = state*1664525 + 1013904223
+		return (float32(state>>8)/(1<<24) - 0.5) * 1e-3
+	}
+	for i := range int(g.Elems) {
+		bits := math.Float32bits(next())
+		if g.BF16 {
+			binary.NativeEndian.PutUint16(g.Data[2*i:], uint16(bits>>16))
+		} else {
+			binary.NativeEndian.PutUint32(g.Data[4*i:], bits)
+		}
+	}
+}
+
+// WriteTable prints the report for people.
+func (r AdamWReport) WriteTable(w io.Writer) error {
+	if _, err := fmt.Fprintf(w, "AdamW over %d parameters, %s, %d cores, median (least to most) of %d rounds, GB/s\n",
+		r.Params, r.Level, r.Cores, r.Rounds); err != nil {
+		return err
+	}
+	rows := [][]string{{"weights", "gradient", "threads", "AdamW", "copy", "AdamW / copy", "norm"}}
+	for _, row := range r.Rows {
+		rows = append(rows, []string{row.Planes, row.Grad, strconv.Itoa(row.Threads), row.AdamW.String(),
+			row.Copy.String(), row.Ratio.String(), row.Norm.String()})
+	}
+	return writeTable(w, rows)
+}

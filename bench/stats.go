@@ -1,0 +1,76 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Sample sums up repeated measurements of one quantity.
+type Sample struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+// String is the median with its range.
+func (s Sample) String() string { return fmt.Sprintf("%.2f [%.2f–%.2f]", s.Median, s.Min, s.Max) }
+
+// Summarize is the sample of values. Without values it is zero.
+func Summarize(values []float64) Sample {
+	if len(values) == 0 {
+		return Sample{}
+	}
+	return Sample{Median: Median(values), Min: slices.Min(values), Max: slices.Max(values)}
+}
+
+// Median is the middle of values, the mean of the two middle ones where their
+// number is even, 0 without values. values stay as they are.
+func Median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	half := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[half]
+	}
+	return (sorted[half-1] + sorted[half]) / 2
+}
+
+// Alternate runs all contestants in turns, for one round that does not count
+// and then for the given number of rounds, and returns how long each took in
+// every round. Each round begins with another contestant, so that none always
+// follows the same one.
+func Alternate(rounds int, contestants ...func()) [][]time.Duration {
+	took := make([][]time.Duration, len(contestants))
+	for round := -1; round < rounds; round++ {
+		for i := range contestants {
+			n := (i + round + 1) % len(contestants)
+			start := time.Now()
+			contestants[n]()
+			if d := time.Since(start); round >= 0 {
+				took[n] = append(took[n], d)
+			}
+		}
+	}
+	return took
+}
+
+// Rates turns the times of a piece of work into amounts per second.
+func Rates(amount float64, times []time.Duration) []float64 {
+	rates := make([]float64, len(times))
+	for i, t := range times {
+		rates[i] = amount / t.Seconds()
+	}
+	return rates
+}
+
+// Ratios divides element by element: runs of the same round.
+func Ratios(over, under []float64) []float64 {
+	out := make([]float64, len(over))
+	for i := range out {
+		out[i] = over[i] / under[i]
+	}
+	return out
+}

@@ -1,0 +1,90 @@
+package host
+
+import (
+	"fmt"
+
+	"mt/internal/parallel"
+)
+
+// pageBytes is the alignment of arenas, and of layers inside them.
+const pageBytes = 4096
+
+// touchBytes is how much one call of the parallel first touch covers.
+const touchBytes = 32 << 20
+
+// Arena is one range of host memory, zeroed, counted in Usage until it is
+// closed. Its memory is outside the Go heap (except in race builds, where the
+// detector has to see it), in huge pages where the system gives them, and
+// resident: using it cannot fail any more.
+type Arena struct {
+	purpose Purpose
+	raw     []byte // what the system gave
+	bytes   []byte
+}
+
+// NewArena makes an arena of the given size, aligned to 4 KiB, and touches its
+// pages on the threads of pool (nil: the caller's alone). Zero bytes are no
+// memory. The error is an *OutOfMemory where memory is what lacks.
+func NewArena(purpose Purpose, bytes int64, pool *parallel.Pool) (*Arena, error) {
+	if purpose >= NumPurposes || bytes < 0 {
+		return nil, fmt.Errorf("host: arena of %d bytes for %s: a size is at least 0 and a purpose one of host's", bytes, purpose)
+	}
+	a := &Arena{purpose: purpose}
+	if bytes == 0 {
+		return a, nil
+	}
+	if err := checkAvailable(purpose.String(), bytes); err != nil {
+		return nil, err
+	}
+	raw, b, err := reserve(bytes)
+	if err != nil {
+		return nil, fmt.Errorf("host: %w", &OutOfMemory{What: purpose.String(), Requested: bytes, Available: AvailableMemory(), Err: err})
+	}
+	a.raw, a.bytes = raw, b
+	pieces := (bytes + touchBytes - 1) / touchBytes
+	run(pool, int(pieces), func(i int) {
+		piece := b[int64(i)*touchBytes : min(bytes, int64(i+1)*touchBytes)]
+		for off := 0; off < len(piece); off += pageBytes {
+			piece[off] = 0
+		}
+	})
+	count(purpose, bytes)
+	return a, nil
+}
+
+// checkAvailable refuses what cannot fit, since Linux would promise it and kill
+// the process when it is touched.
+func checkAvailable(what string, bytes int64) error {
+	if available := AvailableMemory(); available > 0 && bytes > available {
+		return fmt.Errorf("host: %w", &OutOfMemory{What: what, Requested: bytes, Available: available})
+	}
+	return nil
+}
+
+// Bytes is the memory. It must not be used after Close.
+func (a *Arena) Bytes() []byte { return a.bytes }
+
+// Close gives the memory back. Closing twice, or nil, does nothing.
+func (a *Arena) Close() error {
+	if a == nil || a.bytes == nil {
+		return nil
+	}
+	err := release(a.raw)
+	count(a.purpose, -int64(len(a.bytes)))
+	a.raw, a.bytes = nil, nil
+	if err != nil {
+		return fmt.Errorf("host: give back %s: %w", a.purpose, err)
+	}
+	return nil
+}
+
+// run is pool.Run; without a pool the caller does everything.
+func run(pool *parallel.Pool, n int, f func(i int)) {
+	if pool != nil {
+		pool.Run(n, f)
+		return
+	}
+	for i := range n {
+		f(i)
+	}
+}

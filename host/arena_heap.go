@@ -1,0 +1,16 @@
+//go:build race || !unix
+
+package host
+
+import "unsafe"
+
+// reserve takes memory from the Go heap: what the race detector can see, and
+// what every system has.
+func reserve(bytes int64) (raw, aligned []byte, err error) {
+	raw = make([]byte, bytes+pageBytes)
+	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(raw))) & (pageBytes - 1)
+	return raw, raw[skip : int64(skip)+bytes : int64(skip)+bytes], nil
+}
+
+// release leaves the memory to the garbage collector.
+func release([]byte) error { return nil }

@@ -1,0 +1,17 @@
+//go:build unix && !race
+
+package host
+
+import "golang.org/x/sys/unix"
+
+// reserve maps private memory. Pages come when they are touched.
+func reserve(bytes int64) (raw, aligned []byte, err error) {
+	raw, err = unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, nil, err
+	}
+	adviseHuge(raw)
+	return raw, raw, nil
+}
+
+func release(raw []byte) error { return unix.Munmap(raw) }

@@ -1,0 +1,182 @@
+package host
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"mt/internal/parallel"
+	"mt/model"
+)
+
+// useKernels makes k the active level until the test ends.
+func useKernels(t *testing.T, k *kernels) {
+	t.Helper()
+	before := active
+	active = k
+	t.Cleanup(func() { active = before })
+}
+
+// poolOf is a pool that is closed when the test ends.
+func poolOf(t *testing.T, threads int) *parallel.Pool {
+	t.Helper()
+	p := parallel.New(threads)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// embedding, block and head are small layers with odd sizes.
+func embedding(rows, cols int) model.Layer {
+	return model.Layer{Kind: model.Embedding, Params: []model.Param{{Role: model.RoleEmbed, Rows: rows, Cols: cols, Dims: 2}}}
+}
+
+func block(index, h, f int) model.Layer {
+	return model.Layer{Index: index, Kind: model.Block, Params: []model.Param{
+		{Role: model.RoleAttnNorm, Rows: h, Cols: 1, Dims: 1},
+		{Role: model.RoleGateUp, Rows: 2 * f, Cols: h, Dims: 2},
+		{Role: model.RoleDown, Rows: h, Cols: f, Dims: 2},
+	}}
+}
+
+func tiedHead(index, h int) model.Layer {
+	return model.Layer{Index: index, Kind: model.Head, Tied: true,
+		Params: []model.Param{{Role: model.RoleFinalNorm, Rows: h, Cols: 1, Dims: 1}}}
+}
+
+// layouts lays out an embedding, a block and a tied head.
+func layouts(bf16 bool) []model.Layout {
+	embed := embedding(67, 19)
+	return []model.Layout{
+		model.NewLayout(embed, bf16, model.Param{}),
+		model.NewLayout(block(1, 19, 900), bf16, model.Param{}),
+		model.NewLayout(tiedHead(2, 19), bf16, embed.Params[0]),
+	}
+}
+
+// newStore is a store that is closed when the test ends.
+func newStore(t *testing.T, l []model.Layout, pool *parallel.Pool) *Store {
+	t.Helper()
+	s, err := NewStore(l, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// wild is a number of any size: usual ones, zeros, denormals, huge ones.
+func wild(r *rand.Rand) float32 {
+	switch r.IntN(8) {
+	case 0:
+		return 0
+	case 1:
+		return math.Float32frombits(r.Uint32() & 0x807fffff) // denormal
+	case 2:
+		return math.Float32frombits(r.Uint32()&0x80ffffff | 0x7e000000) // huge
+	case 3:
+		return math.Float32frombits(r.Uint32()&0x80ffffff | 0x00800000) // barely normal
+	}
+	return float32(r.NormFloat64())
+}
+
+// fillStore sets weights and moments to random numbers.
+func fillStore(s *Store, seed uint64, number func(*rand.Rand) float32) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for _, l := range s.Layers {
+		for t, tl := range l.Layout.Tensors {
+			if tl.Ref {
+				continue
+			}
+			row := make([]float32, tl.Elems())
+			for i := range row {
+				row[i] = number(r)
+			}
+			l.WriteRows(t, 0, tl.Rows, row)
+			m, v := l.Moments(t)
+			for i := range m {
+				m[i], v[i] = number(r), float32(math.Abs(float64(number(r))))
+			}
+		}
+	}
+}
+
+// gradOf is n random gradients.
+func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) Grad {
+	r := rand.New(rand.NewPCG(seed, 2))
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = number(r)
+	}
+	return gradFrom(values, bf16)
+}
+
+// gradFrom is a gradient with these values, rounded where it is bf16.
+func gradFrom(values []float32, bf16 bool) Grad {
+	g := Grad{BF16: bf16, Elems: int64(len(values))}
+	words := make([]float32, len(values)) // for the alignment
+	g.Data = bytesOf(words)[:g.Elems*g.size()]
+	for i, x := range values {
+		if bf16 {
+			view[uint16](g.Data)[i] = round(x)
+		} else {
+			view[float32](g.Data)[i] = x
+		}
+	}
+	return g
+}
+
+// values are the elements of g.
+func (g Grad) values() []float32 {
+	out := make([]float32, g.Elems)
+	for i := range out {
+		if g.BF16 {
+			out[i] = widen(view[uint16](g.Data)[i])
+		} else {
+			out[i] = view[float32](g.Data)[i]
+		}
+	}
+	return out
+}
+
+// sameBits fails the test unless a and b hold the same state, bit for bit; any
+// two NaNs are the same.
+func sameBits(t *testing.T, a, b *Store) {
+	t.Helper()
+	for i, l := range a.Layers {
+		for n, tl := range l.Layout.Tensors {
+			if tl.Ref {
+				continue
+			}
+			want, got := make([]float32, tl.Elems()), make([]float32, tl.Elems())
+			l.ReadRows(n, 0, tl.Rows, want)
+			b.Layers[i].ReadRows(n, 0, tl.Rows, got)
+			sameFloats(t, string(tl.Role)+" weights", want, got)
+		}
+		sameFloats(t, "m", l.M, b.Layers[i].M)
+		sameFloats(t, "v", l.V, b.Layers[i].V)
+	}
+}
+
+func sameFloats(t *testing.T, what string, want, got []float32) {
+	t.Helper()
+	for i := range want {
+		if math.Float32bits(want[i]) != math.Float32bits(got[i]) && (want[i] == want[i] || got[i] == got[i]) {
+			t.Fatalf("%s[%d] = %v (%#x), want %v (%#x)", what, i, got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
+		}
+	}
+}
+
+// mean is a number of the size that weights and gradients have.
+func mean(r *rand.Rand) float32 { return float32(r.NormFloat64()) }
+
+var recipe = AdamW{LR: 1e-2, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.1, Step: 3, Clip: 0.625}
+
+// bytesOf sees x as bytes.
+func bytesOf(x []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+}

@@ -1,0 +1,104 @@
+package host
+
+import (
+	"os"
+	"unsafe"
+)
+
+// gradKind is what a kernel reads as gradient.
+type gradKind uint8
+
+const (
+	gradF32 gradKind = iota
+	gradBF16
+	gradZero // nothing: all elements are zero
+	gradKinds
+)
+
+// plainKernel updates n elements of an fp32 plane, splitKernel of a pair of
+// planes. n is a multiple of the level's lanes.
+type (
+	plainKernel func(w, m, v *float32, grad *byte, n int, c *[8]float32)
+	splitKernel func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
+	sumKernel   func(x *byte, n int, lanes *[sumLanes]float64) // n: a multiple of sumLanes
+)
+
+// kernels is the implementation for one instruction set.
+type kernels struct {
+	name  string
+	lanes int // elements a kernel takes at a time; the rest is left to the generic one
+	plain [gradKinds]plainKernel
+	split [gradKinds]splitKernel
+	sum   [gradKinds]sumKernel // none for gradZero
+}
+
+// active is what the functions of this package run on.
+var active = choose(os.Getenv("MT_CPU"), available())
+
+// Level names the instruction set in use: "avx512", "avx2" or "generic". The
+// environment variable MT_CPU, read at start, limits the choice to that name
+// and slower ones; any other value leaves it free.
+func Level() string { return active.name }
+
+// choose takes the first of the available kernels, fastest first and generic
+// last, that limit allows.
+func choose(limit string, available []*kernels) *kernels {
+	rank := map[string]int{"generic": 0, "avx2": 1, "avx512": 2}
+	most, limited := rank[limit]
+	for _, k := range available {
+		if !limited || rank[k.name] <= most {
+			return k
+		}
+	}
+	return &generic
+}
+
+func (k *kernels) adamPlain(kind gradKind, w, m, v *float32, grad *byte, n int, c *coefs) {
+	whole := n / k.lanes * k.lanes
+	if whole > 0 {
+		k.plain[kind](w, m, v, grad, whole, (*[8]float32)(c))
+	}
+	if n > whole {
+		generic.plain[kind](skip(w, whole), skip(m, whole), skip(v, whole), skipGrad(kind, grad, whole), n-whole, (*[8]float32)(c))
+	}
+}
+
+func (k *kernels) adamSplit(kind gradKind, hi, lo *uint16, m, v *float32, grad *byte, n int, c *coefs) {
+	whole := n / k.lanes * k.lanes
+	if whole > 0 {
+		k.split[kind](hi, lo, m, v, grad, whole, (*[8]float32)(c))
+	}
+	if n > whole {
+		generic.split[kind](skip(hi, whole), skip(lo, whole), skip(m, whole), skip(v, whole),
+			skipGrad(kind, grad, whole), n-whole, (*[8]float32)(c))
+	}
+}
+
+// sumSquares sums the squares of one block of n elements.
+func (k *kernels) sumSquares(kind gradKind, x *byte, n int) float64 {
+	var lanes [sumLanes]float64
+	whole := n / sumLanes * sumLanes
+	if whole > 0 {
+		k.sum[kind](x, whole, &lanes)
+	}
+	if n > whole {
+		generic.sum[kind](skipGrad(kind, x, whole), n-whole, &lanes)
+	}
+	return fold(&lanes)
+}
+
+// skip is the element n after p.
+func skip[E any](p *E, n int) *E {
+	return (*E)(unsafe.Add(unsafe.Pointer(p), n*int(unsafe.Sizeof(*p))))
+}
+
+// skipGrad is the gradient n after p.
+func skipGrad(kind gradKind, p *byte, n int) *byte {
+	switch kind {
+	case gradF32:
+		return skip(p, 4*n)
+	case gradBF16:
+		return skip(p, 2*n)
+	}
+	return nil
+}

@@ -1,0 +1,24 @@
+//go:build race
+
+package host
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// announceRead tells the race detector of a read that it cannot see: assembly's.
+func announceRead[E any](first *E, n int) {
+	var e E
+	if n > 0 {
+		runtime.RaceReadRange(unsafe.Pointer(first), n*int(unsafe.Sizeof(e)))
+	}
+}
+
+// announceWrite tells the race detector of a write that it cannot see.
+func announceWrite[E any](first *E, n int) {
+	var e E
+	if n > 0 {
+		runtime.RaceWriteRange(unsafe.Pointer(first), n*int(unsafe.Sizeof(e)))
+	}
+}

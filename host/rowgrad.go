@@ -1,0 +1,110 @@
+package host
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"sort"
+
+	"mt/internal/parallel"
+)
+
+// checkIDs panics unless ids rise strictly and are rows of a table.
+func checkIDs(what string, ids []int32, rows int) {
+	for i, id := range ids {
+		if id < 0 || int(id) >= rows || i > 0 && id <= ids[i-1] {
+			panic(fmt.Sprintf("host: %s: ids[%d] = %d: ids rise strictly and are below %d", what, i, id, rows))
+		}
+	}
+}
+
+// rowRun is a run of neighbouring rows.
+type rowRun struct{ row, n int }
+
+// runs cuts rows [row, end) into runs that all are in ids or all are not. It
+// yields where the first of them is in ids, −1 for rows that are not there.
+func runs(ids []int32, row, end int) iter.Seq2[int, rowRun] {
+	return func(yield func(int, rowRun) bool) {
+		at := sort.Search(len(ids), func(i int) bool { return int(ids[i]) >= row })
+		for row < end {
+			first, n := -1, 0
+			if at < len(ids) && int(ids[at]) == row {
+				first = at
+				for ; at < len(ids) && int(ids[at]) == row+n && row+n < end; at++ {
+					n++
+				}
+			} else {
+				n = end - row
+				if at < len(ids) {
+					n = min(n, int(ids[at])-row)
+				}
+			}
+			if !yield(first, rowRun{row, n}) {
+				return
+			}
+			row += n
+		}
+	}
+}
+
+// AddRows adds rows (len(ids), cols) to rows ids of dst (V, cols), the head's
+// part of a tied table's gradient. ids must rise strictly. Sums are made in
+// fp32; a bf16 dst is rounded to nearest even. pool may be nil.
+func AddRows(pool *parallel.Pool, dst Grad, ids []int32, rows Grad, cols int) {
+	if cols <= 0 || dst.Elems%int64(cols) != 0 {
+		panic(fmt.Sprintf("host: add rows of %d columns to %d elements", cols, dst.Elems))
+	}
+	checkIDs("add rows", ids, int(dst.Elems/int64(cols)))
+	dst.check("add rows to", dst.Elems)
+	rows.check("add rows", int64(len(ids))*int64(cols))
+	each := max(1, pieceElems/cols)
+	run(pool, (len(ids)+each-1)/each, func(piece int) {
+		for i := piece * each; i < min(len(ids), (piece+1)*each); i++ {
+			addRow(dst.part(int64(ids[i])*int64(cols), cols), rows.part(int64(i)*int64(cols), cols))
+		}
+	})
+}
+
+// part is n elements of g from element at on.
+func (g Grad) part(at int64, n int) Grad {
+	size := g.size()
+	return Grad{Data: g.Data[at*size : (at+int64(n))*size], BF16: g.BF16, Elems: int64(n)}
+}
+
+// addRow is dst += src.
+func addRow(dst, src Grad) {
+	switch {
+	case dst.BF16 && src.BF16:
+		d, s := view[uint16](dst.Data), view[uint16](src.Data)
+		for i := range d {
+			d[i] = round(widen(d[i]) + widen(s[i]))
+		}
+	case dst.BF16:
+		d, s := view[uint16](dst.Data), view[float32](src.Data)
+		for i := range d {
+			d[i] = round(widen(d[i]) + s[i])
+		}
+	case src.BF16:
+		d, s := view[float32](dst.Data), view[uint16](src.Data)
+		for i := range d {
+			d[i] += widen(s[i])
+		}
+	default:
+		d, s := view[float32](dst.Data), view[float32](src.Data)
+		for i := range d {
+			d[i] += s[i]
+		}
+	}
+}
+
+// widen is the value of a bf16 pattern.
+func widen(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
+
+// round is the bf16 nearest to x, ties to even. A NaN stays one.
+func round(x float32) uint16 {
+	bits := math.Float32bits(x)
+	if x != x {
+		return uint16(bits>>16) | 1<<6
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}

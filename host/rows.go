@@ -1,0 +1,92 @@
+package host
+
+import (
+	"fmt"
+	"math"
+)
+
+// split cuts the bits of an fp32 value in two: hi is its bf16 image, rounded
+// half up in magnitude, lo the signed rest. Every pattern comes back from join,
+// although hi is an infinity for the finite values above bf16's greatest, and
+// not a NaN for the NaNs nearest to infinity and to the next sign.
+func split(bits uint32) (hi, lo uint16) {
+	return uint16((bits + 1<<15) >> 16), uint16(bits)
+}
+
+// join is the inverse of split.
+func join(hi, lo uint16) uint32 {
+	return uint32(hi)<<16 + uint32(int32(int16(lo)))
+}
+
+// splitRow is split over a run of elements.
+func splitRow(hi, lo []uint16, src []float32) {
+	hi, lo = hi[:len(src)], lo[:len(src)]
+	for i, x := range src {
+		hi[i], lo[i] = split(math.Float32bits(x))
+	}
+}
+
+// joinRow is join over a run of elements.
+func joinRow(dst []float32, hi, lo []uint16) {
+	hi, lo = hi[:len(dst)], lo[:len(dst)]
+	for i := range dst {
+		dst[i] = math.Float32frombits(join(hi[i], lo[i]))
+	}
+}
+
+// ReadRows copies rows [row, row+n) of tensor t, exact fp32, to dst (n, cols).
+func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
+	at, end := l.rows(t, row, n, len(dst))
+	if l.Layout.Tensors[t].BF16 {
+		joinRow(dst, l.HiPlane(t)[at:end], l.LoPlane(t)[at:end])
+		return
+	}
+	copy(dst, l.F32Plane(t)[at:end])
+}
+
+// WriteRows sets rows [row, row+n) of tensor t to src (n, cols), exact fp32.
+func (l *LayerState) WriteRows(t, row, n int, src []float32) {
+	at, end := l.rows(t, row, n, len(src))
+	if l.Layout.Tensors[t].BF16 {
+		splitRow(l.HiPlane(t)[at:end], l.LoPlane(t)[at:end], src)
+		return
+	}
+	copy(l.F32Plane(t)[at:end], src)
+}
+
+// rows are the first and the last element of rows [row, row+n) of tensor t. It
+// panics unless the tensor has them and elems is their number of elements.
+func (l *LayerState) rows(t, row, n, elems int) (at, end int) {
+	tl := l.owned(t)
+	if row < 0 || n < 0 || row+n > tl.Rows || elems != n*tl.Cols {
+		panic(fmt.Sprintf("host: layer %d %s (%d, %d): rows [%d:%d+%d] and %d elements", l.Layout.Index, tl.Role,
+			tl.Rows, tl.Cols, row, row, n, elems))
+	}
+	return row * tl.Cols, (row + n) * tl.Cols
+}
+
+// gatherRows is how many rows one call of the parallel gather copies.
+const gatherRows = 64
+
+// GatherRows copies rows ids of tensor t, as they stream (bf16 or fp32), to dst
+// (len(ids), cols) of that type, on all threads of the store.
+func (l *LayerState) GatherRows(dst []byte, t int, ids []int32) {
+	tl := l.owned(t)
+	table := l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()]
+	width := 0
+	if tl.Rows > 0 {
+		width = len(table) / tl.Rows
+	}
+	if len(dst) != len(ids)*width {
+		panic(fmt.Sprintf("host: gather %d rows of %d bytes into %d bytes", len(ids), width, len(dst)))
+	}
+	run(l.pool, (len(ids)+gatherRows-1)/gatherRows, func(piece int) {
+		for i := piece * gatherRows; i < min(len(ids), (piece+1)*gatherRows); i++ {
+			id := int(ids[i])
+			if id < 0 || id >= tl.Rows {
+				panic(fmt.Sprintf("host: gather row %d of %d", id, tl.Rows))
+			}
+			copy(dst[i*width:(i+1)*width], table[id*width:(id+1)*width])
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package host
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"testing/fstest"
+	"unsafe"
+
+	"mt/model"
+)
+
+func TestStoreTakesTwelveBytesAParameter(t *testing.T) {
+	for _, bf16 := range []bool{false, true} {
+		before := Usage()
+		l := layouts(bf16)
+		s, err := NewStore(l, poolOf(t, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var held, params, planned int64
+		now := Usage()
+		for p, n := range StoreBytes(l) {
+			planned += n
+			held += now.Now[p] - before.Now[p]
+			if got := now.Now[p] - before.Now[p]; got != n {
+				t.Errorf("bf16 %t: %s: %d bytes, planned %d", bf16, Purpose(p), got, n)
+			}
+		}
+		for _, layout := range l {
+			params += layout.Layer.Elems()
+		}
+		// A page at the end of each plane of each layer, and 128 elements a tensor.
+		if slack := int64(len(l) * 4 * (pageBytes + 128*12)); held < 12*params || held > 12*params+slack {
+			t.Errorf("bf16 %t: %d bytes for %d parameters", bf16, held, params)
+		}
+		if (s.Layers[1].Lo != nil) != bf16 {
+			t.Errorf("bf16 %t: lo plane of %d elements", bf16, len(s.Layers[1].Lo))
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if after := Usage(); after.Now != before.Now || after.Total != before.Total {
+			t.Errorf("after Close %v, before %v", after, before)
+		}
+		if peak := Usage().PeakTotal; peak < before.Total+planned {
+			t.Errorf("peak %d, held %d", peak, before.Total+planned)
+		}
+	}
+}
+
+func TestLayersArePageAlignedAndApart(t *testing.T) {
+	s := newStore(t, layouts(true), nil)
+	for i, l := range s.Layers {
+		for name, p := range map[string]unsafe.Pointer{"tile": unsafe.Pointer(unsafe.SliceData(l.Tile)),
+			"m": unsafe.Pointer(unsafe.SliceData(l.M)), "v": unsafe.Pointer(unsafe.SliceData(l.V))} {
+			if uintptr(p)%pageBytes != 0 {
+				t.Errorf("layer %d: %s at %p", i, name, p)
+			}
+		}
+	}
+	fillStore(s, 1, mean)
+	first := make([]float32, 19)
+	s.Layers[0].ReadRows(0, 0, 1, first)
+	fillStore(&Store{Layers: s.Layers[1:]}, 2, mean)
+	again := make([]float32, 19)
+	s.Layers[0].ReadRows(0, 0, 1, again)
+	sameFloats(t, "first row", first, again)
+}
+
+func TestReferencesOwnNothing(t *testing.T) {
+	s := newStore(t, layouts(true), nil)
+	head := s.Layers[2]
+	if len(head.Tile) != int(head.Layout.TileBytes) || len(head.M) != int(head.Layout.Elems) || head.Lo != nil {
+		t.Errorf("head: tile %d, m %d, lo %d", len(head.Tile), len(head.M), len(head.Lo))
+	}
+}
+
+func TestTooLargeAModelIsAnError(t *testing.T) {
+	if AvailableMemory() == 0 {
+		t.Skip("the system does not say how much memory there is")
+	}
+	before := Usage().Now
+	huge := model.NewLayout(embedding(1<<30, 1<<20), true, model.Param{})
+	_, err := NewStore([]model.Layout{huge}, nil)
+	var oom *OutOfMemory
+	if !errors.As(err, &oom) || oom.Requested < 12<<50 || oom.Available <= 0 {
+		t.Errorf("error %v", err)
+	}
+	if after := Usage().Now; after != before {
+		t.Errorf("it kept %v, had %v", after, before)
+	}
+}
+
+func TestArena(t *testing.T) {
+	for _, bytes := range []int64{0, 1, pageBytes, 3*touchBytes + 5} {
+		before := Usage()
+		a, err := NewArena(ForStaging, bytes, poolOf(t, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := a.Bytes()
+		if int64(len(b)) != bytes || Usage().Now[ForStaging] != before.Now[ForStaging]+bytes {
+			t.Errorf("%d bytes: got %d, counted %d", bytes, len(b), Usage().Now[ForStaging])
+		}
+		r := rand.New(rand.NewPCG(1, 1))
+		for range min(bytes, 1000) {
+			if i := r.Int64N(bytes); b[i] != 0 {
+				t.Fatalf("%d bytes: byte %d is %d", bytes, i, b[i])
+			}
+		}
+		for range 2 {
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if Usage().Now != before.Now {
+			t.Errorf("%d bytes: after Close %v", bytes, Usage())
+		}
+	}
+	if _, err := NewArena(ForStaging, -1, nil); err == nil {
+		t.Error("no error for a negative size")
+	}
+}
+
+func TestAvailableMemory(t *testing.T) {
+	const meminfo = "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:  4000 kB\n"
+	tests := map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"nothing known": {nil, 0},
+		"no group":      {map[string]string{"proc/meminfo": meminfo}, 4000 << 10},
+		"version 2": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/memory.current": "5000\n",
+			"sys/fs/cgroup/a/memory.max": "1000000\n", "sys/fs/cgroup/a/memory.current": "700000\n",
+			"sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 50000\n"}, 350000},
+		"version 1": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu:/x\n4:memory,foo:/x\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "2000000\n", "sys/fs/cgroup/memory/memory.usage_in_bytes": "500000\n"}, 1500000},
+		"version 1 without limit": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+			"sys/fs/cgroup/memory/memory.usage_in_bytes": "500000\n"}, 4000 << 10},
+		"limit above what there is": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "100000000000\n", "sys/fs/cgroup/memory.current": "1\n"}, 4000 << 10},
+		"limit used up": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "1000\n"}, 1},
+		"broken lines": {map[string]string{"proc/meminfo": "MemAvailable:\nMemAvailable: x kB\n", "proc/self/cgroup": "what\n"}, 0},
+	}
+	for name, c := range tests {
+		fsys := fstest.MapFS{}
+		for path, text := range c.files {
+			fsys[path] = &fstest.MapFile{Data: []byte(text)}
+		}
+		if got := availableIn(fsys); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestChooseHonoursTheLimit(t *testing.T) {
+	all := []*kernels{{name: "avx512"}, {name: "avx2"}, &generic}
+	for limit, want := range map[string]string{"": "avx512", "avx512": "avx512", "avx2": "avx2", "generic": "generic", "other": "avx512"} {
+		if got := choose(limit, all).name; got != want {
+			t.Errorf("limit %q: %s, want %s", limit, got, want)
+		}
+	}
+	if got := choose("avx512", all[1:]).name; got != "avx2" {
+		t.Errorf("without avx512: %s", got)
+	}
+}
