@@ -1,0 +1,146 @@
+package reference
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+
+	"mt/model"
+)
+
+// Fixture is a recorded training run of Transformers: its model, data and the
+// figures of its first step.
+type Fixture struct {
+	Config  *model.Config
+	Weights Weights    // before training
+	Rows    []Sequence // in file order
+	PerStep int        // rows per step
+	// Loss and GradNorm are step 1's, before clipping; LossBound and NormBound
+	// how far, relatively, an fp32 run may be from them.
+	Loss, GradNorm, LossBound, NormBound float64
+	Logits                               []float64 // (T, V) of the first row
+}
+
+// LoadFixture reads the case in dir.
+func LoadFixture(dir string) (*Fixture, error) {
+	f := &Fixture{Weights: Weights{}}
+	for _, read := range []func(string) error{f.readModel, f.readRows, f.readExpected, f.readLogits} {
+		if err := read(dir); err != nil {
+			return nil, fmt.Errorf("fixture %s: %w", dir, err)
+		}
+	}
+	return f, nil
+}
+
+func (f *Fixture) readModel(dir string) error {
+	var err error
+	if f.Config, err = model.LoadDir(filepath.Join(dir, "model")); err != nil {
+		return err
+	}
+	shards, err := filepath.Glob(filepath.Join(dir, "model", "model*.safetensors"))
+	if err != nil {
+		return err
+	}
+	for _, s := range shards {
+		if err := readTensors(s, f.Weights); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Fixture) readLogits(dir string) error {
+	w := Weights{}
+	err := readTensors(filepath.Join(dir, "logits.safetensors"), w)
+	f.Logits = w["row0"]
+	return err
+}
+
+// readTensors adds the F32 tensors of a safetensors file to w.
+func readTensors(file string, w Weights) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if len(raw) < 8 {
+		return fmt.Errorf("%s: %d bytes are no safetensors file", file, len(raw))
+	}
+	n := binary.LittleEndian.Uint64(raw)
+	header := map[string]struct {
+		DType   string   `json:"dtype"`
+		Offsets [2]int64 `json:"data_offsets"`
+	}{}
+	if err := json.Unmarshal(raw[8:8+n], &header); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for name, h := range header {
+		if h.DType != "F32" {
+			continue // __metadata__
+		}
+		data := raw[8+n:][h.Offsets[0]:h.Offsets[1]]
+		v := make([]float64, len(data)/4)
+		for i := range v {
+			v[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:])))
+		}
+		w[name] = v
+	}
+	return nil
+}
+
+func (f *Fixture) readRows(dir string) error {
+	file, err := os.Open(filepath.Join(dir, "train.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for in := json.NewDecoder(file); ; {
+		var row struct {
+			IDs    []int32 `json:"input_ids"`
+			Labels []int32 `json:"labels"`
+		}
+		if err := in.Decode(&row); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		targets := make([]int32, len(row.IDs))
+		copy(targets, row.Labels[1:])
+		targets[len(targets)-1] = -100
+		f.Rows = append(f.Rows, Sequence{IDs: row.IDs, Targets: targets})
+	}
+}
+
+func (f *Fixture) readExpected(dir string) error {
+	var recipe struct {
+		Rows int `json:"rows_per_step"`
+	}
+	var e struct {
+		Bounds struct {
+			FP32 struct {
+				Loss     float64 `json:"loss"`
+				GradNorm float64 `json:"grad_norm"`
+			} `json:"fp32"`
+		} `json:"bounds"`
+		Steps []struct {
+			Loss     float64 `json:"loss"`
+			GradNorm float64 `json:"grad_norm"`
+		} `json:"steps"`
+	}
+	for name, into := range map[string]any{"recipe.json": &recipe, "expected.json": &e} {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(raw, into); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	f.PerStep = recipe.Rows
+	f.Loss, f.GradNorm = e.Steps[0].Loss, e.Steps[0].GradNorm
+	f.LossBound, f.NormBound = e.Bounds.FP32.Loss, e.Bounds.FP32.GradNorm
+	return nil
+}

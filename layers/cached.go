@@ -1,0 +1,57 @@
+package layers
+
+import (
+	"fmt"
+
+	"mt/device"
+)
+
+// CacheStep is the tokens of one sequence that generation adds to its cache:
+// the prompt (or a piece of it), later one token at a time. All tensors i32.
+type CacheStep struct {
+	Tokens int           // new tokens, at most Spec.MaxTokens
+	Start  int           // tokens in the cache already
+	Pos    device.Tensor // (Tokens): Start, Start+1, …
+	CuQ    device.Tensor // (2): 0, Tokens
+	CuK    device.Tensor // (2): 0, Start+Tokens
+}
+
+// CacheBytes is the device memory of one block's key/value cache for maxTokens
+// tokens: packed rows (maxTokens, (H+2·KV)·D) act of rotated q and k, and v.
+// Needs no device.
+func (s Spec) CacheBytes(maxTokens int) int64 {
+	a := arena{dry: true}
+	d := newDims(s)
+	a.take(d.act, maxTokens*d.qkv)
+	return a.used
+}
+
+// BlockForwardCached is BlockForward for one growing sequence: it writes rows
+// Start to Start+Tokens of the block's cache and attends to all up to there.
+//
+//	x, y (Tokens, h) act, not overlapping; cache as CacheBytes says
+func (t *Templates) BlockForwardCached(s device.Stream, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) {
+	t.spec.fits(step.Tokens)
+	d, rowBytes := t.dims, int64(t.dims.qkv)*t.dims.act.Size()
+	end := int64(step.Start + step.Tokens)
+	if step.Start < 0 || end*rowBytes > cache.Bytes {
+		panic(fmt.Sprintf("layers: tokens %d to %d in a cache of %d", step.Start, end, cache.Bytes/rowBytes))
+	}
+	l := t.newLaunch(s, w, MicroBatch{Tokens: step.Tokens, Pos: step.Pos}, device.Mem{}, ws, false)
+	l.x, l.y = whole(x, d.hidden), whole(y, d.hidden)
+	all := cache.Tensor(d.act, 0, end*int64(d.qkv))
+	l.qkv = whole(from(all, step.Start*d.qkv), d.qkv)
+	l.rot = l.qkv // nothing goes backward: q/k norm works in place
+	for c := range l.chunks() {
+		l.project(c)
+		l.rotate(c)
+	}
+	a := t.attentionShape()
+	a.CuQ, a.CuK, a.Seqs = step.CuQ, step.CuK, 1
+	a.TQ, a.MaxQ, a.TK, a.MaxK = step.Tokens, step.Tokens, int(end), int(end)
+	t.ops.Attention(s, device.Attention{AttentionShape: a, O: l.o.t, Q: l.qkv.t, K: from(all, d.q), V: from(all, d.q+d.kv),
+		QStride: d.qkv, KStride: d.qkv})
+	for c := range l.chunks() {
+		l.mlp(c)
+	}
+}

@@ -1,0 +1,25 @@
+package layers
+
+// RecomputedFLOPs is what one block's backward computes a second time with
+// Keep, in floating point operations (a multiply-add is two).
+//
+//	tokens: of the micro-batch or batch; attendedPairs: its (query, key) pairs
+//
+// Matrix products and attention's forward count; norms and rotations do not, as
+// they do not in model FLOPs. Nor do the scores that AttentionBackward forms
+// again inside, on every level alike: they are how that operation works.
+func (s Spec) RecomputedFLOPs(tokens, attendedPairs int64) int64 {
+	d := newDims(s)
+	product := func(in, out int) int64 { return 2 * tokens * int64(in) * int64(out) }
+	var n int64
+	if s.Keep < KeepAttention {
+		n += 4 * attendedPairs * int64(d.q) // QKᵀ and PV
+	}
+	if s.Keep < KeepQKV {
+		n += product(d.hidden, d.qkv)
+	}
+	if s.Keep < KeepAll {
+		n += product(d.q, d.hidden) + product(d.hidden, 2*d.ffn)
+	}
+	return n
+}

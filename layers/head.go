@@ -1,0 +1,92 @@
+package layers
+
+import (
+	"mt/device"
+	"mt/model"
+)
+
+// headSpace is the head's workspace, for one chunk of tokens at a time:
+//
+//	n (C, h) act: the normed input, then its gradient; rstd (C) f32
+//	logits (C, V) act: the logits, then their gradient
+type headSpace struct{ n, rstd, logits rows }
+
+func (s Spec) headBuffers(d dims, tokens int, ws *arena) headSpace {
+	chunk := chunkOf(s.HeadChunk, tokens)
+	return headSpace{n: ws.chunkRows(d.act, chunk, d.hidden), rstd: ws.chunkRows(device.F32, chunk, 1),
+		logits: ws.chunkRows(d.act, chunk, d.vocab)}
+}
+
+// HeadForwardBackward computes the losses of a micro-batch and their gradients:
+// final norm, lm_head and cross-entropy, HeadChunk tokens at a time, so that the
+// logits of a whole micro-batch never exist.
+//
+//	x (T, h) act; dx (T, h) act overwritten, may be x itself, else disjoint
+//	losses (T) f32 overwritten: −log p, unscaled, 0 where no target is
+//	scale: what every token's gradient is multiplied by, 1/(supervised tokens of
+//	the batch)
+//	g: overwritten where first is set, else accumulated. RoleLMHead is there for
+//	a tied head too: its own share of the embedding's gradient
+func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx, x, losses device.Tensor, mb MicroBatch, ws device.Mem, scale float32, first bool) {
+	t.spec.fits(mb.Tokens)
+	d := t.dims
+	b := t.spec.headBuffers(d, mb.Tokens, &arena{mem: ws})
+	if first {
+		zeroVectors(s, g)
+	}
+	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
+		xc, n, logits := whole(x, d.hidden).of(c), b.n.of(c), b.logits.of(c)
+		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n)
+		t.ops.CrossEntropy(s, device.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
+			Losses: whole(losses, 1).of(c), T: c.n, V: d.vocab, Scale: scale})
+		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)
+		t.inputGrad(s, n, logits, w[model.RoleLMHead], c.n, d.vocab, d.hidden)
+		t.finalNormBackward(s, w, g, whole(dx, d.hidden).of(c), xc, n, b.rstd.of(c), c.n)
+	}
+}
+
+// finalNormBackward writes dx (n, h) from dn, the gradient of norm(x); dn is
+// used up. RMSNormBackward may not write over x, so a dx that is x goes by dn.
+func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x, dn, rstd device.Tensor, n int) {
+	h, to := t.dims.hidden, dx
+	if dx.Addr == x.Addr {
+		to = dn
+	}
+	t.ops.RMSNormBackward(s, device.RMSNormBackward{DX: to, DW: g[model.RoleFinalNorm], DY: dn, X: x,
+		W: w[model.RoleFinalNorm], RStd: rstd, Rows: n, Groups: 1, Dim: h, DXStride: h, DYStride: h, XStride: h})
+	if dx.Addr == x.Addr {
+		s.CopyD2D(dx.Mem(), dn.Mem())
+	}
+}
+
+// logits writes logits (n, V) = norm(x)·Wᵀ; y (n, h) receives norm(x) and rstd
+// (n), unless none, its scale.
+func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device.Tensor, n int) {
+	t.norm(s, y, rstd, x, w[model.RoleFinalNorm], n)
+	t.linear(s, logits, y, w[model.RoleLMHead], device.Tensor{}, device.Tensor{}, n, t.dims.hidden, t.dims.vocab)
+}
+
+// HeadForward is the losses of HeadForwardBackward alone, bit for bit.
+//
+//	x (T, h) act; losses (T) f32 overwritten
+func (t *Templates) HeadForward(s device.Stream, w Weights, x, losses device.Tensor, mb MicroBatch, ws device.Mem) {
+	t.spec.fits(mb.Tokens)
+	b := t.spec.headBuffers(t.dims, mb.Tokens, &arena{mem: ws})
+	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
+		logits := b.logits.of(c)
+		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n)
+		t.ops.CrossEntropy(s, device.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
+			Losses: whole(losses, 1).of(c), T: c.n, V: t.dims.vocab, ForwardOnly: true})
+	}
+}
+
+// HeadLogits writes the logits of n rows, for generation.
+//
+//	x (n, h) act; logits (n, V) f32 overwritten, not rounded to act
+func (t *Templates) HeadLogits(s device.Stream, w Weights, logits, x device.Tensor, n int, ws device.Mem) {
+	t.spec.fits(n)
+	b := t.spec.headBuffers(t.dims, n, &arena{mem: ws})
+	for c := range spans(n, chunkOf(t.spec.HeadChunk, n)) {
+		t.logits(s, w, whole(logits, t.dims.vocab).of(c), b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n)
+	}
+}

@@ -1,0 +1,90 @@
+package layers
+
+import (
+	"mt/device"
+	"mt/model"
+)
+
+// Keep says what a block's forward keeps on the device for its backward; what
+// is not kept is recomputed, and never more than the backward reads.
+type Keep uint8
+
+// The levels, each with everything of those before it.
+const (
+	KeepNothing   Keep = iota // from the layer's input alone ("recompute: full")
+	KeepAttention             // attention's output and log-sum-exp
+	KeepQKV                   // rotated q and k, v; with q/k norm as they were before norm and rotation, which are repeated
+	KeepAll                   // gate/up and the MLP's residual input: no product is computed twice ("recompute: none")
+)
+
+// Spec is what a run fixes about all its layers.
+type Spec struct {
+	Config *model.Config
+	Act    device.DType // compute dtype of activations and matrices
+	Keep   Keep
+	// MaxTokens is the largest micro-batch, MaxSeqs its largest number of
+	// sequences.
+	MaxTokens int
+	// ChunkTokens is how many tokens go at once through everything but
+	// attention; HeadChunk the same for the head, whose logits are (HeadChunk, V).
+	// Chunks start at multiples of these from the micro-batch's first token. 0 is
+	// a whole micro-batch. They take part in the order of sums: a run keeps them.
+	ChunkTokens, HeadChunk int
+	// Cos and Sin (P, Rotary/2) f32 are the RoPE tables on the device.
+	Cos, Sin device.Tensor
+}
+
+// Templates are the layer templates of one run: stateless, so one value serves
+// all layers and all streams. Every method enqueues on the stream it is given
+// and returns; errors stick to the stream. The workspace ws of a launch is at
+// least Spec.WorkspaceBytes of device memory with undefined content before and
+// after; one serves all launches of a stream. Buffers must outlive an event
+// recorded after the launch.
+type Templates struct {
+	spec Spec
+	dims dims
+	ops  device.Ops
+}
+
+// New makes the templates of a run over the operations of a device.
+func New(spec Spec, ops device.Ops) *Templates {
+	return &Templates{spec: spec, dims: newDims(spec), ops: ops}
+}
+
+// Weights are the parameters of one layer on the device, by role.
+type Weights map[model.Role]device.Tensor
+
+// Grads are the fp32 gradients of one layer on the device, by role.
+type Grads map[model.Role]device.Tensor
+
+// BindWeights views the tensors of layout in slot, a device buffer of at least
+// layout.SlotBytes.
+func BindWeights(layout model.Layout, slot device.Mem) Weights {
+	w := Weights{}
+	for _, t := range layout.Tensors {
+		dt := device.F32
+		if t.BF16 {
+			dt = device.BF16
+		}
+		w[t.Role] = slot.Tensor(dt, t.TileOff, t.Elems())
+	}
+	return w
+}
+
+// BindGrads views the gradients of layout in buf, fp32 in the flat element
+// space (layout.GradElems elements).
+func BindGrads(layout model.Layout, buf device.Mem) Grads {
+	g := Grads{}
+	for _, t := range layout.Tensors {
+		g[t.Role] = buf.Tensor(device.F32, 4*t.Elem, t.Elems())
+	}
+	return g
+}
+
+// MicroBatch is a data.MicroBatch on the device; all tensors i32.
+type MicroBatch struct {
+	Tokens, Seqs, MaxSeqlen int
+	Index, Targets, Pos, Cu device.Tensor
+	RowStart, RowPos        device.Tensor
+	UniqueRows              int
+}

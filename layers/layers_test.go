@@ -1,0 +1,356 @@
+package layers
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"mt/device"
+	"mt/device/cpu"
+	"mt/internal/reference"
+	"mt/model"
+)
+
+// devices are what the templates are tested on.
+var devices = []struct {
+	name string
+	open func(t *testing.T) device.Device
+}{
+	{"toy", func(*testing.T) device.Device { return newToy() }},
+	{"cpu", func(t *testing.T) device.Device { return openCPU(t, 2) }},
+}
+
+func openCPU(t *testing.T, threads int) device.Device {
+	t.Helper()
+	dev, err := cpu.New(cpu.Options{Threads: threads})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dev
+}
+
+// config is the smallest model with two blocks; edit changes it.
+func config(edit func(c *model.Config)) *model.Config {
+	c := &model.Config{VocabSize: 11, HiddenSize: 12, IntermediateSize: 10, NumLayers: 2, NumHeads: 2, NumKVHeads: 2,
+		HeadDim: 6, MaxPositions: 64, RMSNormEps: 1e-5, Rope: model.Rope{Type: "default", Theta: 100}}
+	edit(c)
+	return c
+}
+
+var configs = []struct {
+	name string
+	cfg  *model.Config
+}{
+	{"plain", config(func(*model.Config) {})},
+	{"llama bias", config(func(c *model.Config) { c.QKVBias, c.OBias, c.MLPBias, c.NumKVHeads = true, true, true, 1 })},
+	{"qwen2 tied", config(func(c *model.Config) { c.QKVBias, c.TieEmbeddings = true, true })},
+	{"qwen3", config(func(c *model.Config) { c.QKNorm, c.HiddenSize, c.NumHeads, c.HeadDim = true, 10, 4, 4 })},
+	{"odd sizes", config(func(c *model.Config) {
+		c.HiddenSize, c.NumHeads, c.NumKVHeads, c.IntermediateSize, c.VocabSize = 9, 3, 3, 7, 13
+	})},
+	{"everything", config(func(c *model.Config) {
+		c.QKVBias, c.OBias, c.MLPBias, c.QKNorm, c.TieEmbeddings = true, true, true, true, true
+		c.HiddenSize, c.NumHeads, c.NumKVHeads, c.HeadDim, c.IntermediateSize = 11, 4, 2, 6, 9
+		c.Rope = model.Rope{Type: "llama3", Theta: 50, Factor: 4, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMaxPositions: 16}
+	})},
+}
+
+// sequences are random documents of the given lengths; some places have no
+// target, the last of each document never has.
+func sequences(vocab int, seed uint64, lengths ...int) []reference.Sequence {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	var out []reference.Sequence
+	for _, n := range lengths {
+		s := reference.Sequence{}
+		for i := range n {
+			s.IDs = append(s.IDs, int32(rng.IntN(vocab)))
+			target := int32(rng.IntN(vocab))
+			if i == n-1 && n > 1 || rng.IntN(5) == 0 {
+				target = device.IgnoreIndex
+			}
+			s.Targets = append(s.Targets, target)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// spec is what most tests run: chunks that divide no micro-batch.
+func spec(cfg *model.Config, keep Keep, act device.DType) Spec {
+	return Spec{Config: cfg, Act: act, Keep: keep, MaxTokens: 13, ChunkTokens: 4, HeadChunk: 3}
+}
+
+// micro is two micro-batches of ragged sequences, 13 and 7 tokens.
+func micro(cfg *model.Config) [][]reference.Sequence {
+	return [][]reference.Sequence{sequences(cfg.VocabSize, 1, 5, 1, 7), sequences(cfg.VocabSize, 2, 3, 4)}
+}
+
+func onEach(t *testing.T, f func(t *testing.T, dev device.Device, cfg *model.Config)) {
+	for _, d := range devices {
+		for _, c := range configs {
+			t.Run(d.name+"/"+c.name, func(t *testing.T) { f(t, d.open(t), c.cfg) })
+		}
+	}
+}
+
+// Losses equal the reference's, and gradients of every parameter of every layer
+// its finite differences: along a random direction of the whole tensor, which no
+// wrong element escapes, and at single places.
+func TestGradientsEqualFiniteDifferences(t *testing.T) {
+	for _, c := range configs {
+		t.Run(c.name, func(t *testing.T) {
+			mbs := micro(c.cfg)
+			grads := map[string]map[string][]float64{} // by device
+			var weights reference.Weights
+			for _, d := range devices {
+				r := newRig(t, d.open(t), spec(c.cfg, KeepNothing, device.F32), nil)
+				b := r.batch(mbs...)
+				got := r.step(b)
+				checkLoss(t, d.name, got.losses, b.supervised, reference.Loss(c.cfg, r.ref, slices.Concat(mbs...)))
+				grads[d.name], weights = got.grads, r.ref
+			}
+			loss := func() float64 { return reference.Loss(c.cfg, weights, slices.Concat(mbs...)) }
+			rng := rand.New(rand.NewPCG(5, 5))
+			for _, name := range slices.Sorted(maps.Keys(weights)) {
+				x := weights[name]
+				for _, dir := range directions(rng, len(x)) {
+					want := reference.Derivative(func(s float64) float64 { return reference.Perturbed(loss, x, dir, s) })
+					for dev, g := range grads {
+						checkGradient(t, dev+" "+name, g[name], dir, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func checkLoss(t *testing.T, dev string, losses []float64, supervised int, want float64) {
+	t.Helper()
+	var sum float64
+	for _, v := range losses {
+		sum += v
+	}
+	// fp32 through two blocks: some tens of roundings of 6e-8.
+	if mean := sum / float64(supervised); !(math.Abs(mean-want) <= 2e-6*want) {
+		t.Errorf("%s: loss %.9g, reference %.9g", dev, mean, want)
+	}
+}
+
+// directions to move n values along, of length about one, so that finite
+// differences stay local: a random one, and four of single values.
+func directions(rng *rand.Rand, n int) [][]float64 {
+	all := make([]float64, n)
+	for i := range all {
+		all[i] = rng.NormFloat64() / math.Sqrt(float64(n))
+	}
+	out := [][]float64{all}
+	for range 4 {
+		one := make([]float64, n)
+		one[rng.IntN(n)] = 1
+		out = append(out, one)
+	}
+	return out
+}
+
+// gradientBound is how far a gradient computed in fp32 may be from the
+// derivative, as a part of the gradient's norm. Some fifty operations, each with
+// a relative error of 2⁻²⁴ or a little more, lie between a weight and the loss
+// and back: as a random walk √100·2⁻²⁴ = 6e-7, and ten times that for sums that
+// cancel.
+const gradientBound = 6e-6
+
+func checkGradient(t *testing.T, what string, got, dir []float64, want float64) {
+	t.Helper()
+	if len(got) != len(dir) {
+		t.Fatalf("%s: gradient of %d elements, weight of %d", what, len(got), len(dir))
+	}
+	var norm, along float64
+	for i, g := range got {
+		norm += g * g
+		along += dir[i] * g
+	}
+	norm = math.Sqrt(norm)
+	if !(math.Abs(along-want) <= gradientBound*norm) { // NaN fails
+		t.Errorf("%s: %.9g along a direction, finite difference %.9g, norm %.3g", what, along, want, norm)
+	}
+}
+
+// What is kept changes no bit, nor does evaluation.
+func TestKeepChangesNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
+		for _, act := range []device.DType{device.F32, device.BF16} {
+			var want result
+			var bytes int64 = -1
+			for keep := KeepNothing; keep <= KeepAll; keep++ {
+				r := newRig(t, dev, spec(cfg, keep, act), nil)
+				b := r.batch(micro(cfg)...)
+				got := r.step(b)
+				if losses := r.evaluate(b); !reflect.DeepEqual(losses, got.losses) {
+					t.Errorf("%s keep %d: evaluation's losses %v, training's %v", act, keep, losses, got.losses)
+				}
+				if keep == KeepNothing {
+					want = got
+				}
+				if saved := r.spec.SavedBytes(13); saved <= bytes {
+					t.Errorf("%s keep %d: %d bytes, the level before %d", act, keep, saved, bytes)
+				} else {
+					bytes = saved
+				}
+				compareBits(t, fmt.Sprintf("%s keep %d", act, keep), got, want)
+			}
+		}
+	})
+}
+
+func compareBits(t *testing.T, what string, got, want result) {
+	t.Helper()
+	same := func(name string, a, b []float64) {
+		t.Helper()
+		for i := range b {
+			if math.Float64bits(a[i]) != math.Float64bits(b[i]) || math.IsNaN(a[i]) {
+				t.Fatalf("%s: %s[%d] is %v, want %v", what, name, i, a[i], b[i])
+			}
+		}
+	}
+	same("losses", got.losses, want.losses)
+	for name := range want.grads {
+		same(name, got.grads[name], want.grads[name])
+	}
+}
+
+// distance is |a − b| / |b|.
+func distance(a, b []float64) float64 {
+	var diff, norm float64
+	for i := range b {
+		diff += (a[i] - b[i]) * (a[i] - b[i])
+		norm += b[i] * b[i]
+	}
+	return math.Sqrt(diff / norm)
+}
+
+// Chunks change only the order of sums.
+func TestChunkSizes(t *testing.T) {
+	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
+		var want result
+		for i, chunk := range []int{0, 1, 5, 13, 100} {
+			sp := spec(cfg, KeepQKV, device.F32)
+			sp.ChunkTokens, sp.HeadChunk = chunk, chunk
+			r := newRig(t, dev, sp, nil)
+			got := r.step(r.batch(micro(cfg)...))
+			if i == 0 {
+				want = got
+			}
+			for name := range want.grads {
+				// Both sides are within gradientBound of the truth.
+				if d := distance(got.grads[name], want.grads[name]); !(d <= gradientBound) {
+					t.Errorf("chunk %d: %s differs by %g", chunk, name, d)
+				}
+			}
+		}
+	})
+}
+
+// In bf16 gradients stay close to those in fp32 of the same weights.
+func TestBF16(t *testing.T) {
+	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
+		half := newRig(t, dev, spec(cfg, KeepAttention, device.BF16), nil)
+		full := newRig(t, dev, spec(cfg, KeepAttention, device.F32), half.ref)
+		got, want := half.step(half.batch(micro(cfg)...)), full.step(full.batch(micro(cfg)...))
+		// An activation is rounded by up to 2⁻⁹ at some 50 places on the way through
+		// two blocks and back: √50·2⁻⁹ = 1.4 %, and half as much again for sums that
+		// cancel. One small tensor alone may cancel more: 8 %.
+		const bound, one = 0.02, 0.08
+		if d := distance(got.losses, want.losses); !(d <= bound) {
+			t.Errorf("losses differ by %g", d)
+		}
+		var all, allWant []float64
+		for _, name := range slices.Sorted(maps.Keys(want.grads)) {
+			all, allWant = append(all, got.grads[name]...), append(allWant, want.grads[name]...)
+			if d := distance(got.grads[name], want.grads[name]); !(d <= one) {
+				t.Errorf("%s differs by %g", name, d)
+			}
+		}
+		if d := distance(all, allWant); !(d <= bound) {
+			t.Errorf("the whole gradient differs by %g", d)
+		}
+	})
+}
+
+// The head's dx may be x itself.
+func TestHeadInPlace(t *testing.T) {
+	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
+		r := newRig(t, dev, spec(cfg, KeepNothing, device.F32), nil)
+		b := r.batch(micro(cfg)...)
+		mb, last := b.mbs[0], len(r.layouts)-1
+		run := func(inPlace bool) []float64 {
+			x := r.tensor(device.F32, mb.Tokens*cfg.HiddenSize)
+			r.tpl.EmbedForward(r.s, x, b.table, mb)
+			dx := x
+			if !inPlace {
+				dx = r.tensor(device.F32, mb.Tokens*cfg.HiddenSize)
+			}
+			g := BindGrads(r.layouts[last], r.alloc(4*r.layouts[last].GradElems))
+			r.tpl.HeadForwardBackward(r.s, r.weights[last], g, dx, x, r.tensor(device.F32, mb.Tokens), mb,
+				r.alloc(r.spec.WorkspaceBytes()), 1, true)
+			return r.get(dx)
+		}
+		apart, inPlace := run(false), run(true)
+		r.checkGuards()
+		compareBits(t, "dx", result{losses: inPlace}, result{losses: apart})
+	})
+}
+
+// A sequence generated through the cache, prompt first and then token by token,
+// has the logits of the whole sequence.
+func TestCachedEqualsWhole(t *testing.T) {
+	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
+		const tokens = 12
+		r := newRig(t, dev, spec(cfg, KeepAll, device.F32), nil)
+		ids := sequences(cfg.VocabSize, 9, tokens)[0].IDs
+		want := reference.Logits(cfg, r.ref, ids)
+		ws := r.alloc(r.spec.ForwardWorkspaceBytes())
+		var caches []device.Mem
+		for range cfg.NumLayers {
+			caches = append(caches, r.alloc(r.spec.CacheBytes(tokens)))
+		}
+		var got []float64
+		for start, n := 0, 6; start < tokens; start, n = start+n, 1 {
+			got = append(got, r.generate(ids, start, n, caches, ws)...)
+		}
+		r.checkGuards()
+		if d := distance(got, want); !(d <= gradientBound) {
+			t.Errorf("logits differ by %g", d)
+		}
+	})
+}
+
+// generate is the logits of tokens start to start+n, whose predecessors are in
+// the caches.
+func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device.Mem) []float64 {
+	cfg := r.spec.Config
+	b := r.batch([]reference.Sequence{{IDs: ids[start : start+n]}})
+	step := CacheStep{Tokens: n, Start: start, CuQ: r.ints(0, int32(n)), CuK: r.ints(0, int32(start+n))}
+	var pos []int32
+	for i := range n {
+		pos = append(pos, int32(start+i))
+	}
+	step.Pos = r.ints(pos...)
+	x, y := r.tensor(device.F32, n*cfg.HiddenSize), r.tensor(device.F32, n*cfg.HiddenSize)
+	r.tpl.EmbedForward(r.s, x, b.table, b.mbs[0])
+	for i, cache := range caches {
+		r.tpl.BlockForwardCached(r.s, r.weights[i+1], y, x, step, cache, ws)
+		x, y = y, x
+	}
+	logits := r.tensor(device.F32, n*cfg.VocabSize)
+	r.tpl.HeadLogits(r.s, r.weights[len(r.weights)-1], logits, x, n, ws)
+	return r.get(logits)
+}

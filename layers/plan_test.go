@@ -1,0 +1,259 @@
+package layers
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/device"
+	"mt/device/cpu"
+	"mt/internal/reference"
+	"mt/model"
+)
+
+// RecomputedFLOPs is what the operations of a backward do more than those of one
+// that finds everything kept.
+func TestRecomputedFLOPsAreCounted(t *testing.T) {
+	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads = 4, 2 })
+	seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
+	const tokens, pairs = 13, 15 + 1 + 28
+	run := func(keep Keep) (matmuls, attended int64) {
+		toy := newToy()
+		r := newRig(t, toy, spec(cfg, keep, device.F32), nil)
+		r.step(r.batch(seqs))
+		return toy.matmuls, toy.attended
+	}
+	least, once := run(KeepAll)
+	for keep := KeepNothing; keep <= KeepAll; keep++ {
+		matmuls, attended := run(keep)
+		want := matmuls - least + attended - once
+		got := Spec{Config: cfg, Keep: keep}.RecomputedFLOPs(tokens, pairs) * int64(cfg.NumLayers)
+		if got != want {
+			t.Errorf("keep %d: %d, the operations do %d", keep, got, want)
+		}
+	}
+	if got := (Spec{Config: cfg, Keep: KeepAttention}).RecomputedFLOPs(tokens, pairs); got == 0 {
+		t.Error("keeping attention alone recomputes nothing")
+	}
+}
+
+func TestSavedAndCacheBytes(t *testing.T) {
+	// 256 tokens, so that every tensor is a multiple of the alignment.
+	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads = 4, 2 }) // D 6, h 12, F 10
+	const tokens, o, lse, qkv, x2, gu = 256, 24, 4, 48, 12, 20
+	for keep, elems := range map[Keep]int64{KeepNothing: 0, KeepAttention: o, KeepQKV: o + qkv, KeepAll: o + qkv + x2 + gu} {
+		for _, act := range []device.DType{device.F32, device.BF16} {
+			want := tokens * elems * act.Size()
+			if keep > KeepNothing {
+				want += 4 * tokens * lse
+			}
+			if got := (Spec{Config: cfg, Act: act, Keep: keep}).SavedBytes(tokens); got != want {
+				t.Errorf("keep %d %s: %d bytes, want %d", keep, act, got, want)
+			}
+		}
+	}
+	if got := (Spec{Config: cfg, Act: device.BF16}).CacheBytes(tokens); got != 2*tokens*qkv {
+		t.Errorf("cache of %d bytes, want %d", got, 2*tokens*qkv)
+	}
+}
+
+// A workspace grows with the micro-batch only by what attention needs and, once
+// chunks are smaller than it, by nothing else.
+func TestWorkspaceGrowsByAttentionOnly(t *testing.T) {
+	cfg := config(func(*model.Config) {})
+	at := func(tokens int) int64 {
+		return Spec{Config: cfg, Act: device.F32, MaxTokens: tokens, ChunkTokens: 64, HeadChunk: 64}.WorkspaceBytes()
+	}
+	// o, its gradient, qkv and its gradient; log-sum-exp and delta.
+	perToken := int64(4 * (2*12 + 2*36 + 2*2))
+	if got := at(2048) - at(1024); got != 1024*perToken {
+		t.Errorf("1024 tokens more take %d bytes, want %d", got, 1024*perToken)
+	}
+}
+
+func TestBrokenPlansPanic(t *testing.T) {
+	cfg := config(func(*model.Config) {})
+	r := newRig(t, newToy(), spec(cfg, KeepAttention, device.F32), nil)
+	b := r.batch(sequences(cfg.VocabSize, 1, 14))
+	small := r.batch(sequences(cfg.VocabSize, 1, 4))
+	x, y := r.tensor(device.F32, 14*12), r.tensor(device.F32, 14*12)
+	ws := r.alloc(r.spec.WorkspaceBytes())
+	cases := []struct {
+		name, want string
+		f          func()
+	}{
+		{"too many tokens", "14 tokens where 1 to 13", func() {
+			r.tpl.BlockForward(r.s, r.weights[1], y, x, b.mbs[0], device.Mem{}, ws)
+		}},
+		{"small workspace", "slice", func() {
+			r.tpl.BlockForward(r.s, r.weights[1], y, x, small.mbs[0], device.Mem{}, ws.Slice(0, 512))
+		}},
+		{"full cache", "tokens 2 to 6 in a cache of 5", func() {
+			r.tpl.BlockForwardCached(r.s, r.weights[1], y, x, CacheStep{Tokens: 4, Start: 2}, ws.Slice(0, 5*36*4), ws)
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			defer func() {
+				if got, _ := recover().(string); !strings.Contains(got, c.want) {
+					t.Errorf("panic %q, want %q", got, c.want)
+				}
+			}()
+			c.f()
+		})
+	}
+}
+
+// The first step of recorded training runs: loss and gradient norm as
+// Transformers and PyTorch computed them.
+func TestFirstStepEqualsTransformers(t *testing.T) {
+	for _, name := range []string{"llama-plain", "llama-mha-tied", "llama-rope3", "llama-headdim", "llama-bias",
+		"qwen2-tied", "qwen3-plain"} {
+		t.Run(name, func(t *testing.T) { firstStep(t, openCPU(t, 2), "../../shared/fixtures/"+name) })
+	}
+}
+
+func firstStep(t *testing.T, dev device.Device, dir string) {
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("no recorded run: %v", err)
+	}
+	f, err := reference.LoadFixture(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sp := Spec{Config: f.Config, Act: device.F32, MaxTokens: 256, ChunkTokens: 32, HeadChunk: 32}
+	r := newRig(t, dev, sp, f.Weights)
+	half := f.PerStep / 2
+	b := r.batch(f.Rows[:half], f.Rows[half:f.PerStep])
+	got := r.step(b)
+	var loss, norm float64
+	for _, v := range got.losses {
+		loss += v / float64(b.supervised)
+	}
+	for _, name := range slices.Sorted(maps.Keys(got.grads)) {
+		for _, v := range got.grads[name] {
+			norm += v * v
+		}
+	}
+	if d := loss/f.Loss - 1; !(max(d, -d) <= f.LossBound) {
+		t.Errorf("loss %.9g, recorded %.9g", loss, f.Loss)
+	}
+	if d := norm/(f.GradNorm*f.GradNorm) - 1; !(max(d, -d) <= 2*f.NormBound) { // of the square
+		t.Errorf("squared norm %.9g, recorded %.9g", norm, f.GradNorm*f.GradNorm)
+	}
+}
+
+// The number of threads changes no bit, whatever is kept.
+func TestThreadsChangeNothing(t *testing.T) {
+	cfg := config(func(c *model.Config) {
+		c.QKNorm, c.QKVBias, c.VocabSize, c.HiddenSize, c.IntermediateSize = true, true, 150, 72, 100
+		c.NumHeads, c.NumKVHeads, c.HeadDim = 4, 2, 20
+	})
+	seqs := sequences(cfg.VocabSize, 4, 90, 1, 33, 70)
+	for _, act := range []device.DType{device.F32, device.BF16} {
+		var want result
+		for _, threads := range []int{1, 2, 3, 5} {
+			sp := Spec{Config: cfg, Act: act, Keep: Keep(threads % 4), MaxTokens: 194, ChunkTokens: 64, HeadChunk: 48}
+			r := newRig(t, openCPU(t, threads), sp, nil)
+			got := r.step(r.batch(seqs))
+			if threads == 1 {
+				want = got
+			}
+			compareBits(t, fmt.Sprintf("%s, %d threads", act, threads), got, want)
+		}
+	}
+}
+
+// A launch makes little garbage in Go: its own bookkeeping and, on this device,
+// nothing else.
+func TestLaunchGarbage(t *testing.T) {
+	cfg := config(func(*model.Config) {})
+	r := newRig(t, newToy(), spec(cfg, KeepNothing, device.F32), nil)
+	b := r.batch(sequences(cfg.VocabSize, 1, 5, 8))
+	mb, n := b.mbs[0], 13*cfg.HiddenSize
+	x, dx, losses := r.tensor(device.F32, n), r.tensor(device.F32, n), r.tensor(device.F32, 13)
+	g := BindGrads(r.layouts[1], r.alloc(4*r.layouts[1].GradElems))
+	gh := BindGrads(r.layouts[3], r.alloc(4*r.layouts[3].GradElems))
+	ws := r.alloc(r.spec.WorkspaceBytes())
+	idle := New(r.spec, idleOps{})
+	got := testing.AllocsPerRun(10, func() {
+		idle.BlockForward(r.s, r.weights[1], dx, x, mb, device.Mem{}, ws)
+		idle.BlockBackward(r.s, r.weights[1], g, dx, x, mb, device.Mem{}, ws, true)
+		idle.HeadForwardBackward(r.s, r.weights[3], gh, dx, x, losses, mb, ws, 1, true)
+	})
+	// A launch and two arenas, and the loops over chunks.
+	if got > 24 {
+		t.Errorf("%g allocations in three launches", got)
+	}
+}
+
+// idleOps are operations that do nothing.
+type idleOps struct{}
+
+func (idleOps) MatMul(device.Stream, device.MatMul)                                   {}
+func (idleOps) AddBiasGrad(device.Stream, device.Tensor, device.Tensor, int, int)     {}
+func (idleOps) RMSNorm(device.Stream, device.RMSNorm)                                 {}
+func (idleOps) RMSNormBackward(device.Stream, device.RMSNormBackward)                 {}
+func (idleOps) RoPE(device.Stream, device.RoPE)                                       {}
+func (idleOps) Attention(device.Stream, device.Attention)                             {}
+func (idleOps) AttentionBackward(device.Stream, device.AttentionBackward)             {}
+func (idleOps) SwiGLU(device.Stream, device.Tensor, device.Tensor, int, int)          {}
+func (idleOps) SwiGLUBackward(_ device.Stream, _, _, _, _ device.Tensor, _, _ int)    {}
+func (idleOps) GatherRows(_ device.Stream, _, _, _ device.Tensor, _, _ int)           {}
+func (idleOps) ScatterAddRows(_ device.Stream, _, _, _, _ device.Tensor, _, _, _ int) {}
+func (idleOps) CrossEntropy(device.Stream, device.CrossEntropy)                       {}
+func (idleOps) Convert(device.Stream, device.Tensor, device.Tensor, int64)            {}
+
+// Weights bound where they lie on the host are those that a copy has, the tied
+// one taken from the embedding's tile.
+func TestBindInPlace(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(func(c *model.Config) { c.TieEmbeddings = true })
+	layouts := cfg.Layouts(false)
+	head := layouts[len(layouts)-1]
+	tile, err := dev.AllocHost(head.TileBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := dev.AllocHost(layouts[0].TileBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := BindInPlace(head, dev, tile, table)
+	for role, host := range map[model.Role][]byte{model.RoleFinalNorm: tile, model.RoleLMHead: table} {
+		if w[role].Addr != dev.BindHost(host).Addr || w[role].DType != device.F32 {
+			t.Errorf("%s is bound at %#x as %s", role, w[role].Addr, w[role].DType)
+		}
+	}
+	if got, want := w[model.RoleLMHead].Len, int64(cfg.VocabSize*cfg.HiddenSize); got != want {
+		t.Errorf("lm_head of %d elements, want %d", got, want)
+	}
+	dev.FreeHost(tile)
+	dev.FreeHost(table)
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// One workspace serves every launch: evaluation beside training whatever
+// training keeps, an MLP or a head whose rows are the largest thing there is.
+func TestWorkspaceServesEveryLaunch(t *testing.T) {
+	wide := config(func(c *model.Config) { c.VocabSize = 500 })
+	deep := config(func(c *model.Config) { c.IntermediateSize = 100 })
+	for _, cfg := range []*model.Config{deep, wide} {
+		for keep := KeepNothing; keep <= KeepAll; keep++ {
+			r := newRig(t, newToy(), spec(cfg, keep, device.F32), nil)
+			all, forward := r.spec.WorkspaceBytes(), r.spec.ForwardWorkspaceBytes()
+			if forward > all {
+				t.Errorf("vocabulary %d, ffn %d, keep %d: evaluation takes %d bytes, everything %d", cfg.VocabSize, cfg.IntermediateSize, keep, forward, all)
+			}
+			r.evaluate(r.batch(micro(cfg)...)) // panics where its workspace is too small
+		}
+	}
+}

@@ -1,0 +1,355 @@
+package layers
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"mt/device"
+	"mt/internal/reference"
+	"mt/model"
+)
+
+// rig is a small model on a device: weights bound, memory guarded.
+type rig struct {
+	t       *testing.T
+	dev     device.Device
+	s       device.Stream
+	spec    Spec
+	tpl     *Templates
+	layouts []model.Layout
+	weights []Weights         // per layer, on the device
+	ref     reference.Weights // the same values
+	guards  []device.Mem
+}
+
+const guardBytes = 2 * device.Align
+
+// guardFill lies before and after everything the rig allocates.
+const guardFill = 0xA5
+
+// alloc is n bytes of NaN between two guards.
+func (r *rig) alloc(n int64) device.Mem {
+	r.t.Helper()
+	m, err := r.dev.Alloc(device.ForWorkspace, n+2*guardBytes)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { r.dev.Free(m) })
+	fill := bytes.Repeat([]byte{0xFF}, int(m.Bytes))
+	for i := range guardBytes {
+		fill[i], fill[len(fill)-1-i] = guardFill, guardFill
+	}
+	r.write(m, fill)
+	r.guards = append(r.guards, m.Slice(0, guardBytes), m.Slice(n+guardBytes, guardBytes))
+	return m.Slice(guardBytes, n)
+}
+
+func (r *rig) tensor(dt device.DType, n int) device.Tensor {
+	return r.alloc(int64(n)*dt.Size()).Tensor(dt, 0, int64(n))
+}
+
+func (r *rig) write(m device.Mem, b []byte) {
+	r.t.Helper()
+	r.s.CopyH2D(m, b)
+	if err := r.s.Sync(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) read(m device.Mem) []byte {
+	r.t.Helper()
+	b := make([]byte, m.Bytes)
+	r.s.CopyD2H(b, m)
+	if err := r.s.Sync(); err != nil {
+		r.t.Fatal(err)
+	}
+	return b
+}
+
+// checkGuards fails the test where something was written outside its memory.
+func (r *rig) checkGuards() {
+	r.t.Helper()
+	for i, g := range r.guards {
+		for _, b := range r.read(g) {
+			if b != guardFill {
+				r.t.Fatalf("guard %d of %d is overwritten", i, len(r.guards))
+			}
+		}
+	}
+}
+
+// put uploads v, rounded to t's type, and returns what is there now.
+func (r *rig) put(t device.Tensor, v []float64) []float64 {
+	b, kept := make([]byte, t.Mem().Bytes), make([]float64, len(v))
+	for i, x := range v {
+		bits := math.Float32bits(float32(x))
+		switch t.DType {
+		case device.BF16:
+			binary.LittleEndian.PutUint16(b[2*i:], bf16(bits))
+			bits = uint32(bf16(bits)) << 16
+		case device.F32:
+			binary.LittleEndian.PutUint32(b[4*i:], bits)
+		}
+		kept[i] = float64(math.Float32frombits(bits))
+	}
+	r.write(t.Mem(), b)
+	return kept
+}
+
+func (r *rig) get(t device.Tensor) []float64 {
+	b, out := r.read(t.Mem()), make([]float64, t.Len)
+	for i := range out {
+		if t.DType == device.BF16 {
+			out[i] = float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16))
+		} else {
+			out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
+		}
+	}
+	return out
+}
+
+// ints uploads v as an int32 tensor.
+func (r *rig) ints(v ...int32) device.Tensor {
+	t := r.tensor(device.I32, len(v))
+	b := make([]byte, 4*len(v))
+	for i, x := range v {
+		binary.LittleEndian.PutUint32(b[4*i:], uint32(x))
+	}
+	r.write(t.Mem(), b)
+	return t
+}
+
+// newRig puts a model with the given weights, random ones where nil, on dev.
+func newRig(t *testing.T, dev device.Device, spec Spec, weights reference.Weights) *rig {
+	t.Helper()
+	s, err := dev.NewStream("compute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r := &rig{t: t, dev: dev, s: s, spec: spec, ref: reference.Weights{}}
+	cos, sin := spec.Config.RopeTables(spec.MaxTokens)
+	r.spec.Cos, r.spec.Sin = r.tensor(device.F32, len(cos)), r.tensor(device.F32, len(sin))
+	r.put(r.spec.Cos, widen(cos))
+	r.put(r.spec.Sin, widen(sin))
+	r.tpl = New(r.spec, dev.Ops())
+	r.layouts = spec.Config.Layouts(spec.Act == device.BF16)
+	rng := rand.New(rand.NewPCG(7, 11))
+	for _, l := range r.layouts {
+		w := BindWeights(l, r.alloc(l.SlotBytes))
+		for _, p := range l.Tensors {
+			kept := r.put(w[p.Role], r.values(p, weights, rng))
+			for _, part := range p.Parts {
+				r.ref[part.Name] = kept[part.Row*p.Cols : (part.Row+part.Rows)*p.Cols]
+			}
+		}
+		r.weights = append(r.weights, w)
+	}
+	return r
+}
+
+func widen(v []float32) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = float64(x)
+	}
+	return out
+}
+
+// values are a parameter's: given ones, or random ones of a size that makes
+// every part of the model matter. A tied tensor has its first values.
+func (r *rig) values(p model.TensorLayout, given reference.Weights, rng *rand.Rand) []float64 {
+	var v []float64
+	for _, part := range p.Parts {
+		if known := given[part.Name]; known != nil {
+			v = append(v, known...)
+		} else if p.Ref {
+			v = append(v, r.ref[part.Name]...)
+		}
+	}
+	if v != nil {
+		return v
+	}
+	v = make([]float64, p.Elems())
+	for i := range v {
+		switch x := rng.NormFloat64(); {
+		case p.Dims == 2:
+			v[i] = 0.35 * x
+		case slices.Contains([]model.Role{model.RoleQKVBias, model.RoleOBias, model.RoleGateUpBias, model.RoleDownBias}, p.Role):
+			v[i] = 0.2 * x
+		default:
+			v[i] = 1 + 0.3*x
+		}
+	}
+	return v
+}
+
+// batch is micro-batches of sequences on the device, with their unique ids.
+type batch struct {
+	mbs        []MicroBatch
+	ids        []int32
+	table      device.Tensor // (U, h) act
+	supervised int
+}
+
+func (r *rig) batch(mbs ...[]reference.Sequence) batch {
+	var b batch
+	for _, seqs := range mbs {
+		for _, s := range seqs {
+			b.ids = append(b.ids, s.IDs...)
+			for _, target := range s.Targets {
+				if target >= 0 {
+					b.supervised++
+				}
+			}
+		}
+	}
+	slices.Sort(b.ids)
+	b.ids = slices.Compact(b.ids)
+	h, embed := r.spec.Config.HiddenSize, r.ref["model.embed_tokens.weight"]
+	var rows []float64
+	for _, id := range b.ids {
+		rows = append(rows, embed[int(id)*h:][:h]...)
+	}
+	b.table = r.tensor(r.spec.Act, len(rows))
+	r.put(b.table, rows)
+	for _, seqs := range mbs {
+		b.mbs = append(b.mbs, r.microBatch(seqs, b.ids))
+	}
+	return b
+}
+
+func (r *rig) microBatch(seqs []reference.Sequence, unique []int32) MicroBatch {
+	mb := MicroBatch{Seqs: len(seqs), UniqueRows: len(unique)}
+	var index, targets, pos, rowPos []int32
+	cu, rowStart := []int32{0}, []int32{0}
+	for _, s := range seqs {
+		for i, id := range s.IDs {
+			u, _ := slices.BinarySearch(unique, id)
+			index, pos = append(index, int32(u)), append(pos, int32(i))
+		}
+		targets = append(targets, s.Targets...)
+		cu = append(cu, int32(len(index)))
+		mb.MaxSeqlen = max(mb.MaxSeqlen, len(s.IDs))
+	}
+	for u := range unique {
+		for t, v := range index {
+			if int(v) == u {
+				rowPos = append(rowPos, int32(t))
+			}
+		}
+		rowStart = append(rowStart, int32(len(rowPos)))
+	}
+	mb.Tokens = len(index)
+	mb.Index, mb.Targets, mb.Pos, mb.Cu = r.ints(index...), r.ints(targets...), r.ints(pos...), r.ints(cu...)
+	mb.RowStart, mb.RowPos = r.ints(rowStart...), r.ints(rowPos...)
+	return mb
+}
+
+// result is what a training step computes: token losses, and gradients by the
+// names of a checkpoint's tensors.
+type result struct {
+	losses []float64
+	grads  map[string][]float64
+}
+
+// step runs forward and backward of all micro-batches through all layers.
+func (r *rig) step(b batch) result {
+	r.t.Helper()
+	tokens := 0
+	grads, embed := r.gradients(len(b.ids))
+	res := result{grads: map[string][]float64{}}
+	ws := r.alloc(r.spec.WorkspaceBytes())
+	for i, mb := range b.mbs {
+		losses := r.tensor(device.F32, mb.Tokens)
+		r.stepOne(b, mb, grads, embed, losses, ws, i == 0)
+		res.losses = append(res.losses, r.get(losses)...)
+		tokens += mb.Tokens
+	}
+	r.checkGuards()
+	for i, l := range r.layouts[1:] {
+		for _, p := range l.Tensors {
+			g := r.get(grads[i+1][p.Role])
+			for _, part := range p.Parts {
+				res.grads[part.Name] = g[part.Row*p.Cols : (part.Row+part.Rows)*p.Cols]
+			}
+		}
+	}
+	r.addEmbedding(res.grads, b.ids, r.get(embed))
+	return res
+}
+
+// gradients are buffers full of NaN, one per layer and one for the embedding's
+// rows.
+func (r *rig) gradients(unique int) ([]Grads, device.Tensor) {
+	grads := []Grads{nil}
+	for _, l := range r.layouts[1:] {
+		grads = append(grads, BindGrads(l, r.alloc(4*l.GradElems)))
+	}
+	return grads, r.tensor(device.F32, unique*r.spec.Config.HiddenSize)
+}
+
+// addEmbedding adds the rows' gradient to the table's, which starts with the
+// head's share where it is tied.
+func (r *rig) addEmbedding(grads map[string][]float64, ids []int32, rows []float64) {
+	const name = "model.embed_tokens.weight"
+	h := r.spec.Config.HiddenSize
+	if grads[name] == nil {
+		grads[name] = make([]float64, len(r.ref[name]))
+	}
+	for i, v := range rows {
+		grads[name][int(ids[i/h])*h+i%h] += v
+	}
+}
+
+func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses device.Tensor, ws device.Mem, first bool) {
+	n := mb.Tokens * r.spec.Config.HiddenSize
+	xs := []device.Tensor{r.tensor(r.spec.Act, n)}
+	saved := []device.Mem{{}}
+	r.tpl.EmbedForward(r.s, xs[0], b.table, mb)
+	last := len(r.layouts) - 1
+	for i := 1; i < last; i++ {
+		xs = append(xs, r.tensor(r.spec.Act, n))
+		var keep device.Mem
+		if k := r.spec.SavedBytes(mb.Tokens); k > 0 {
+			keep = r.alloc(k)
+		}
+		saved = append(saved, keep)
+		r.tpl.BlockForward(r.s, r.weights[i], xs[i], xs[i-1], mb, saved[i], ws)
+	}
+	dx := r.tensor(r.spec.Act, n)
+	r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, 1/float32(b.supervised), first)
+	for i := last - 1; i > 0; i-- {
+		r.tpl.BlockBackward(r.s, r.weights[i], grads[i], dx, xs[i-1], mb, saved[i], ws, first)
+	}
+	r.tpl.EmbedBackward(r.s, embed, dx, mb, first)
+}
+
+// evaluate is the token losses of a forward that keeps nothing.
+func (r *rig) evaluate(b batch) []float64 {
+	r.t.Helper()
+	ws := r.alloc(r.spec.ForwardWorkspaceBytes())
+	var out []float64
+	for _, mb := range b.mbs {
+		n := mb.Tokens * r.spec.Config.HiddenSize
+		x, y, losses := r.tensor(r.spec.Act, n), r.tensor(r.spec.Act, n), r.tensor(device.F32, mb.Tokens)
+		r.tpl.EmbedForward(r.s, x, b.table, mb)
+		last := len(r.layouts) - 1
+		for i := 1; i < last; i++ {
+			r.tpl.BlockForward(r.s, r.weights[i], y, x, mb, device.Mem{}, ws)
+			x, y = y, x
+		}
+		r.tpl.HeadForward(r.s, r.weights[last], x, losses, mb, ws)
+		out = append(out, r.get(losses)...)
+	}
+	r.checkGuards()
+	return out
+}

@@ -1,0 +1,154 @@
+package layers
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sort"
+	"time"
+
+	"mt/device"
+)
+
+// toy is a device in the plainest Go: every operation runs at once, in float64,
+// and rounds once, where it stores. It is strict: what it holds is NaN until it
+// is written, ranges are checked, and tensors that may not overlap are an error.
+type toy struct {
+	base []uintptr
+	data [][]byte
+	used device.Usage
+	// matmuls and attended count floating point operations of MatMul and of
+	// Attention's forward.
+	matmuls, attended int64
+}
+
+func newToy() *toy { return &toy{} }
+
+func (d *toy) Name() string               { return "toy" }
+func (d *toy) Kind() string               { return "toy" }
+func (d *toy) Unified() bool              { return false }
+func (d *toy) Free(device.Mem)            {}
+func (d *toy) FreeHost([]byte)            {}
+func (d *toy) Register([]byte) error      { return nil }
+func (d *toy) Unregister([]byte)          {}
+func (d *toy) Usage() device.Usage        { return d.used }
+func (d *toy) Ops() device.Ops            { return d }
+func (d *toy) Close() error               { return nil }
+func (d *toy) BindHost([]byte) device.Mem { panic("toy: not unified") }
+
+func (d *toy) AllocHost(n int64) ([]byte, error)       { return make([]byte, n), nil }
+func (d *toy) NewStream(string) (device.Stream, error) { return toyStream{d}, nil }
+func (d *toy) NewEvent() (device.Event, error)         { return toyEvent{}, nil }
+func (d *toy) Alloc(_ device.Purpose, n int64) (device.Mem, error) {
+	next := uintptr(device.Align)
+	if k := len(d.base); k > 0 {
+		next = (d.base[k-1] + uintptr(len(d.data[k-1])) + 2*device.Align) / device.Align * device.Align
+	}
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = 0xFF // NaN in fp32 and bf16
+	}
+	d.base, d.data = append(d.base, next), append(d.data, b)
+	return device.Mem{Addr: next, Bytes: n}, nil
+}
+
+// bytes is the memory of m, which must lie inside one allocation.
+func (d *toy) bytes(m device.Mem) []byte {
+	k := sort.Search(len(d.base), func(i int) bool { return d.base[i] > m.Addr }) - 1
+	if k < 0 || int64(m.Addr-d.base[k])+m.Bytes > int64(len(d.data[k])) {
+		panic(fmt.Sprintf("toy: %d bytes at %#x are no memory of mine", m.Bytes, m.Addr))
+	}
+	return d.data[k][m.Addr-d.base[k]:][:m.Bytes]
+}
+
+// load reads the first n elements of t.
+func (d *toy) load(t device.Tensor, n int) []float64 {
+	b := d.bytes(t.Slice(0, int64(n)).Mem())
+	out := make([]float64, n)
+	for i := range out {
+		switch t.DType {
+		case device.BF16:
+			out[i] = float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16))
+		case device.F32:
+			out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
+		case device.I32:
+			out[i] = float64(int32(binary.LittleEndian.Uint32(b[4*i:])))
+		}
+	}
+	return out
+}
+
+// loadInt reads the first n elements of an I32 tensor.
+func (d *toy) loadInt(t device.Tensor, n int) []int {
+	if t.DType != device.I32 {
+		panic("toy: " + t.DType.String() + " where int32 belongs")
+	}
+	out := make([]int, n)
+	for i, v := range d.load(t, n) {
+		out[i] = int(v)
+	}
+	return out
+}
+
+// store writes element i of t.
+func (d *toy) store(t device.Tensor, i int, v float64) {
+	b := d.bytes(t.Slice(int64(i), 1).Mem())
+	bits := math.Float32bits(float32(v))
+	if t.DType == device.F32 {
+		binary.LittleEndian.PutUint32(b, bits)
+		return
+	}
+	binary.LittleEndian.PutUint16(b, bf16(bits))
+}
+
+// bf16 rounds to nearest even; a NaN stays one.
+func bf16(bits uint32) uint16 {
+	if bits&0x7FFFFFFF > 0x7F800000 {
+		return 0x7FC0
+	}
+	return uint16((bits + 0x7FFF + bits>>16&1) >> 16)
+}
+
+func (d *toy) storeAll(t device.Tensor, v []float64) {
+	for i := range v {
+		d.store(t, i, v[i])
+	}
+}
+
+// disjoint panics where an output overlaps another tensor.
+func disjoint(op string, out device.Tensor, others ...device.Tensor) {
+	for _, o := range others {
+		if o.None() || out.None() {
+			continue
+		}
+		a, b := out.Mem(), o.Mem()
+		if a.Addr < b.Addr+uintptr(b.Bytes) && b.Addr < a.Addr+uintptr(a.Bytes) {
+			panic("toy: " + op + " writes over what it reads")
+		}
+	}
+}
+
+// exact panics unless t has n elements.
+func exact(op string, t device.Tensor, n int) {
+	if t.Len != int64(n) {
+		panic(fmt.Sprintf("toy: %s is given %d elements for %d", op, t.Len, n))
+	}
+}
+
+type toyEvent struct{}
+
+func (toyEvent) Elapsed(device.Event) time.Duration { return 0 }
+func (toyEvent) Close()                             {}
+
+type toyStream struct{ d *toy }
+
+func (s toyStream) CopyH2D(dst device.Mem, src []byte) { copy(s.d.bytes(dst), src) }
+func (s toyStream) CopyD2H(dst []byte, src device.Mem) { copy(dst, s.d.bytes(src)) }
+func (s toyStream) CopyD2D(dst, src device.Mem)        { copy(s.d.bytes(dst), s.d.bytes(src)) }
+func (s toyStream) Zero(dst device.Mem)                { clear(s.d.bytes(dst)) }
+func (s toyStream) Record(device.Event)                {}
+func (s toyStream) Wait(device.Event)                  {}
+func (s toyStream) Notify(f func(error))               { f(nil) }
+func (s toyStream) Sync() error                        { return nil }
+func (s toyStream) Err() error                         { return nil }
+func (s toyStream) Close() error                       { return nil }

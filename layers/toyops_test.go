@@ -1,0 +1,293 @@
+package layers
+
+import (
+	"math"
+
+	"mt/device"
+)
+
+func (d *toy) MatMul(_ device.Stream, m device.MatMul) {
+	exact("MatMul A", m.A, m.M*m.K)
+	exact("MatMul B", m.B, m.K*m.N)
+	exact("MatMul D", m.D, m.M*m.N)
+	disjoint("MatMul", m.D, m.A, m.B, m.Bias)
+	if m.A.DType != m.B.DType {
+		panic("toy: MatMul of " + m.A.DType.String() + " and " + m.B.DType.String())
+	}
+	d.matmuls += 2 * int64(m.M) * int64(m.N) * int64(m.K)
+	a, b := d.load(m.A, m.M*m.K), d.load(m.B, m.K*m.N)
+	ai, ak, bk, bj := m.K, 1, m.N, 1
+	if m.TransA {
+		ai, ak = 1, m.M
+	}
+	if m.TransB {
+		bk, bj = 1, m.K
+	}
+	out := make([]float64, m.M*m.N)
+	if !m.C.None() {
+		out = d.load(m.C, m.M*m.N)
+	}
+	for i := range m.M {
+		for j := range m.N {
+			for k := range m.K {
+				out[i*m.N+j] += a[i*ai+k*ak] * b[k*bk+j*bj]
+			}
+		}
+	}
+	if !m.Bias.None() {
+		for i, v := range d.load(m.Bias, m.N) {
+			for r := range m.M {
+				out[r*m.N+i] += v
+			}
+		}
+	}
+	d.storeAll(m.D, out)
+}
+
+func (d *toy) AddBiasGrad(_ device.Stream, db, dy device.Tensor, T, N int) {
+	exact("AddBiasGrad db", db, N)
+	sum := d.load(db, N)
+	for i, v := range d.load(dy, T*N) {
+		sum[i%N] += v
+	}
+	d.storeAll(db, sum)
+}
+
+func (d *toy) RMSNorm(_ device.Stream, a device.RMSNorm) {
+	if a.Y.Addr != a.X.Addr {
+		disjoint("RMSNorm", a.Y, a.X)
+	}
+	x, w := d.load(a.X, (a.Rows-1)*a.XStride+a.Groups*a.Dim), d.load(a.W, a.Dim)
+	for r := range a.Rows {
+		for g := range a.Groups {
+			in := x[r*a.XStride+g*a.Dim:][:a.Dim]
+			var sum float64
+			for _, v := range in {
+				sum += v * v
+			}
+			rstd := 1 / math.Sqrt(sum/float64(a.Dim)+float64(a.Eps))
+			for i, v := range in {
+				d.store(a.Y, r*a.YStride+g*a.Dim+i, v*rstd*w[i])
+			}
+			if !a.RStd.None() {
+				d.store(a.RStd, r*a.Groups+g, rstd)
+			}
+		}
+	}
+}
+
+func (d *toy) RMSNormBackward(_ device.Stream, a device.RMSNormBackward) {
+	if a.Add || a.DX.Addr != a.DY.Addr {
+		disjoint("RMSNormBackward", a.DX, a.DY)
+	}
+	disjoint("RMSNormBackward", a.DX, a.X)
+	x, dy := d.load(a.X, (a.Rows-1)*a.XStride+a.Groups*a.Dim), d.load(a.DY, (a.Rows-1)*a.DYStride+a.Groups*a.Dim)
+	w, dw, rstds := d.load(a.W, a.Dim), d.load(a.DW, a.Dim), d.load(a.RStd, a.Rows*a.Groups)
+	old := make([]float64, (a.Rows-1)*a.DXStride+a.Groups*a.Dim)
+	if a.Add {
+		old = d.load(a.DX, len(old))
+	}
+	for r := range a.Rows {
+		for g := range a.Groups {
+			in, up, rstd := x[r*a.XStride+g*a.Dim:][:a.Dim], dy[r*a.DYStride+g*a.Dim:][:a.Dim], rstds[r*a.Groups+g]
+			var mean float64
+			for i, v := range in {
+				mean += v * rstd * up[i] * w[i] / float64(a.Dim)
+			}
+			for i, v := range in {
+				dw[i] += up[i] * v * rstd
+				at := r*a.DXStride + g*a.Dim + i
+				d.store(a.DX, at, old[at]+rstd*(up[i]*w[i]-v*rstd*mean))
+			}
+		}
+	}
+	d.storeAll(a.DW, dw)
+}
+
+func (d *toy) RoPE(_ device.Stream, a device.RoPE) {
+	half := a.Rotary / 2
+	x, pos := d.load(a.X, (a.T-1)*a.Stride+a.Heads*a.Dim), d.loadInt(a.Pos, a.T)
+	cos, sin := d.load(a.Cos, int(a.Cos.Len)), d.load(a.Sin, int(a.Sin.Len))
+	for t := range a.T {
+		for h := range a.Heads {
+			for i := range half {
+				p, c, s := t*a.Stride+h*a.Dim+i, cos[pos[t]*half+i], sin[pos[t]*half+i]
+				if a.Inverse {
+					s = -s
+				}
+				d.store(a.X, p, x[p]*c-x[p+half]*s)
+				d.store(a.X, p+half, x[p+half]*c+x[p]*s)
+			}
+		}
+	}
+}
+
+// scores calls f for every query: its row and head, and the keys it sees with
+// their scaled scores.
+func (d *toy) scores(a device.AttentionShape, q, k []float64, qs, ks int, f func(t, h, key0 int, s []float64)) {
+	cuq, cuk := d.loadInt(a.CuQ, a.Seqs+1), d.loadInt(a.CuK, a.Seqs+1)
+	for i := range a.Seqs {
+		last := cuk[i+1] - cuk[i] - (cuq[i+1] - cuq[i])
+		for t := cuq[i]; t < cuq[i+1]; t++ {
+			for h := range a.Heads {
+				s := make([]float64, t-cuq[i]+last+1)
+				for j := range s {
+					for e := range a.Dim {
+						s[j] += q[t*qs+h*a.Dim+e] * k[(cuk[i]+j)*ks+h/(a.Heads/a.KVHeads)*a.Dim+e]
+					}
+					s[j] *= float64(a.Scale)
+				}
+				f(t, h, cuk[i], s)
+			}
+		}
+	}
+}
+
+func logSumExp(x []float64) float64 {
+	top := math.Inf(-1)
+	for _, v := range x {
+		top = max(top, v)
+	}
+	var sum float64
+	for _, v := range x {
+		sum += math.Exp(v - top)
+	}
+	return top + math.Log(sum)
+}
+
+func (d *toy) Attention(_ device.Stream, a device.Attention) {
+	exact("Attention O", a.O, a.TQ*a.Heads*a.Dim)
+	disjoint("Attention", a.O, a.Q, a.K, a.V)
+	q := d.load(a.Q, (a.TQ-1)*a.QStride+a.Heads*a.Dim)
+	k, v := d.load(a.K, (a.TK-1)*a.KStride+a.KVHeads*a.Dim), d.load(a.V, (a.TK-1)*a.KStride+a.KVHeads*a.Dim)
+	d.scores(a.AttentionShape, q, k, a.QStride, a.KStride, func(t, h, key0 int, s []float64) {
+		d.attended += 4 * int64(len(s)) * int64(a.Dim)
+		lse := logSumExp(s)
+		o := make([]float64, a.Dim)
+		for j := range s {
+			for e := range o {
+				o[e] += math.Exp(s[j]-lse) * v[(key0+j)*a.KStride+h/(a.Heads/a.KVHeads)*a.Dim+e]
+			}
+		}
+		for e := range o {
+			d.store(a.O, (t*a.Heads+h)*a.Dim+e, o[e])
+		}
+		if !a.LSE.None() {
+			d.store(a.LSE, h*a.TQ+t, lse)
+		}
+	})
+}
+
+func (d *toy) AttentionBackward(_ device.Stream, a device.AttentionBackward) {
+	exact("AttentionBackward Delta", a.Delta, a.TQ*a.Heads)
+	disjoint("AttentionBackward", a.DQ, a.Q, a.K, a.V, a.DO, a.O, a.LSE)
+	q := d.load(a.Q, (a.TQ-1)*a.QStride+a.Heads*a.Dim)
+	k, v := d.load(a.K, (a.TK-1)*a.KStride+a.KVHeads*a.Dim), d.load(a.V, (a.TK-1)*a.KStride+a.KVHeads*a.Dim)
+	o, do, lse := d.load(a.O, a.TQ*a.Heads*a.Dim), d.load(a.DO, a.TQ*a.Heads*a.Dim), d.load(a.LSE, a.TQ*a.Heads)
+	kv := a.KVHeads * a.Dim
+	dq, dk, dv := make([]float64, a.TQ*a.Heads*a.Dim), make([]float64, a.TK*kv), make([]float64, a.TK*kv)
+	d.scores(a.AttentionShape, q, k, a.QStride, a.KStride, func(t, h, key0 int, s []float64) {
+		head, at := h/(a.Heads/a.KVHeads)*a.Dim, (t*a.Heads+h)*a.Dim
+		var delta float64
+		for e := range a.Dim {
+			delta += do[at+e] * o[at+e]
+		}
+		for j := range s {
+			p, key := math.Exp(s[j]-lse[h*a.TQ+t]), key0+j
+			var dp float64
+			for e := range a.Dim {
+				dp += do[at+e] * v[key*a.KStride+head+e]
+				dv[key*kv+head+e] += p * do[at+e]
+			}
+			ds := p * (dp - delta) * float64(a.Scale)
+			for e := range a.Dim {
+				dq[at+e] += ds * k[key*a.KStride+head+e]
+				dk[key*kv+head+e] += ds * q[t*a.QStride+h*a.Dim+e]
+			}
+		}
+	})
+	d.storeStrided(a.DQ, dq, a.Heads*a.Dim, a.DQStride)
+	d.storeStrided(a.DK, dk, kv, a.DKStride)
+	d.storeStrided(a.DV, dv, kv, a.DKStride)
+}
+
+func (d *toy) storeStrided(t device.Tensor, v []float64, width, stride int) {
+	for i := range v {
+		d.store(t, i/width*stride+i%width, v[i])
+	}
+}
+
+func (d *toy) SwiGLU(_ device.Stream, y, gu device.Tensor, T, F int) {
+	exact("SwiGLU y", y, T*F)
+	disjoint("SwiGLU", y, gu)
+	x := d.load(gu, 2*T*F)
+	for i := range T * F {
+		g, u := x[i/F*2*F+i%F], x[i/F*2*F+F+i%F]
+		d.store(y, i, u*g/(1+math.Exp(-g)))
+	}
+}
+
+func (d *toy) SwiGLUBackward(_ device.Stream, dgu, y, dy, gu device.Tensor, T, F int) {
+	exact("SwiGLUBackward dgu", dgu, 2*T*F)
+	disjoint("SwiGLUBackward", dgu, dy, y)
+	x, up := d.load(gu, 2*T*F), d.load(dy, T*F)
+	for i := range T * F {
+		p := i/F*2*F + i%F
+		g, u, sig := x[p], x[p+F], 1/(1+math.Exp(-x[p]))
+		d.store(dgu, p, up[i]*u*sig*(1+g*(1-sig)))
+		d.store(dgu, p+F, up[i]*g*sig)
+		if !y.None() {
+			d.store(y, i, u*g/(1+math.Exp(-g)))
+		}
+	}
+}
+
+func (d *toy) GatherRows(_ device.Stream, dst, src, index device.Tensor, T, C int) {
+	x := d.load(src, int(src.Len))
+	for t, u := range d.loadInt(index, T) {
+		for c := range C {
+			d.store(dst, t*C+c, x[u*C+c])
+		}
+	}
+}
+
+func (d *toy) ScatterAddRows(_ device.Stream, drows, dy, start, pos device.Tensor, U, T, C int) {
+	sum, x, first, at := d.load(drows, U*C), d.load(dy, T*C), d.loadInt(start, U+1), d.loadInt(pos, T)
+	for u := range U {
+		for _, t := range at[first[u]:first[u+1]] {
+			for c := range C {
+				sum[u*C+c] += x[t*C+c]
+			}
+		}
+	}
+	d.storeAll(drows, sum)
+}
+
+func (d *toy) CrossEntropy(_ device.Stream, a device.CrossEntropy) {
+	exact("CrossEntropy", a.Logits, a.T*a.V)
+	x := d.load(a.Logits, a.T*a.V)
+	for t, target := range d.loadInt(a.Targets, a.T) {
+		row := x[t*a.V : (t+1)*a.V]
+		lse, scale := logSumExp(row), float64(a.Scale)
+		loss := 0.0
+		if target == device.IgnoreIndex {
+			scale = 0
+		} else {
+			loss = lse - row[target]
+		}
+		d.store(a.Losses, t, loss)
+		for i, v := range row {
+			p := math.Exp(v - lse)
+			if i == target {
+				p--
+			}
+			if !a.ForwardOnly {
+				d.store(a.Logits, t*a.V+i, p*scale)
+			}
+		}
+	}
+}
+
+func (d *toy) Convert(_ device.Stream, dst, src device.Tensor, n int64) {
+	d.storeAll(dst, d.load(src, int(n)))
+}

@@ -1,0 +1,139 @@
+package layers
+
+import (
+	"fmt"
+
+	"mt/device"
+)
+
+// dims are the widths of a model's rows, in elements.
+type dims struct {
+	act            device.DType
+	hidden         int // h
+	heads, kvHeads int
+	headDim        int // D
+	q, kv          int // H·D and KV·D
+	qkv            int // (H+2·KV)·D: a packed row of q, k, v
+	ffn            int // F
+	vocab          int // V
+	qkNorm         bool
+}
+
+func newDims(s Spec) dims {
+	c := s.Config
+	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.HeadDim,
+		ffn: c.IntermediateSize, vocab: c.VocabSize, qkNorm: c.QKNorm}
+	d.q, d.kv = d.heads*d.headDim, d.kvHeads*d.headDim
+	d.qkv = d.q + 2*d.kv
+	return d
+}
+
+// arena hands out tensors of one range of memory, one after the other. Without
+// memory (dry) it only counts, so that sizes and places come from the same code.
+type arena struct {
+	mem  device.Mem
+	dry  bool
+	used int64 // bytes
+}
+
+// take is the next n elements of type dt. It panics when the memory is too
+// small: whoever made it did not ask for the size.
+func (a *arena) take(dt device.DType, n int) device.Tensor {
+	off := a.used
+	a.used = (off + int64(n)*dt.Size() + device.Align - 1) / device.Align * device.Align
+	if a.dry {
+		return device.Tensor{}
+	}
+	return a.mem.Tensor(dt, off, int64(n))
+}
+
+// span is the tokens from at on, n of them, within a micro-batch.
+type span struct{ at, n int }
+
+// spans cuts tokens into chunks of a fixed size; the last may be shorter.
+func spans(tokens, chunk int) func(yield func(span) bool) {
+	return func(yield func(span) bool) {
+		for at := 0; at < tokens; at += chunk {
+			if !yield(span{at, min(chunk, tokens-at)}) {
+				return
+			}
+		}
+	}
+}
+
+// chunkOf is the chunk size in force: chunk, or everything where it is 0.
+func chunkOf(chunk, tokens int) int {
+	if chunk <= 0 {
+		return tokens
+	}
+	return min(chunk, tokens)
+}
+
+// rows is a matrix with one row per token: of the whole micro-batch or, where
+// chunk is set, of the chunk at work only.
+type rows struct {
+	t     device.Tensor
+	width int
+	chunk bool
+}
+
+// whole views t as the rows of a micro-batch.
+func whole(t device.Tensor, width int) rows { return rows{t: t, width: width} }
+
+// of is the rows of the tokens in c; none stays none.
+func (r rows) of(c span) device.Tensor {
+	if r.t.None() {
+		return r.t
+	}
+	at := c.at
+	if r.chunk {
+		at = 0
+	}
+	return r.t.Slice(int64(at)*int64(r.width), int64(c.n)*int64(r.width))
+}
+
+// wholeRows and chunkRows take rows of type dt from a.
+func (a *arena) wholeRows(dt device.DType, tokens, width int) rows {
+	return rows{t: a.take(dt, tokens*width), width: width}
+}
+
+func (a *arena) chunkRows(dt device.DType, chunk, width int) rows {
+	return rows{t: a.take(dt, chunk*width), width: width, chunk: true}
+}
+
+// WorkspaceBytes is the device memory that one launch needs, whichever layer it
+// is of: the largest of all for MaxTokens tokens. Needs no device.
+func (s Spec) WorkspaceBytes() int64 {
+	return max(s.blockBytes(true), s.blockBytes(false), s.headBytes())
+}
+
+// ForwardWorkspaceBytes is WorkspaceBytes for evaluation and generation, where
+// nothing goes backward.
+func (s Spec) ForwardWorkspaceBytes() int64 {
+	return max(s.blockBytes(false), s.headBytes())
+}
+
+func (s Spec) blockBytes(backward bool) int64 {
+	ws := arena{dry: true}
+	saved := arena{dry: true}
+	keep := s.Keep
+	if !backward {
+		keep = KeepNothing // an evaluation keeps nothing, so it needs most
+	}
+	s.blockBuffers(newDims(s), keep, s.MaxTokens, backward, &saved, &ws)
+	return ws.used
+}
+
+func (s Spec) headBytes() int64 {
+	ws := arena{dry: true}
+	s.headBuffers(newDims(s), s.MaxTokens, &ws)
+	return ws.used
+}
+
+// fits panics when a launch is larger than what the workspace is made for: the
+// plan of the run does not hold.
+func (s Spec) fits(tokens int) {
+	if tokens < 1 || tokens > s.MaxTokens {
+		panic(fmt.Sprintf("layers: a launch of %d tokens where 1 to %d are planned", tokens, s.MaxTokens))
+	}
+}
