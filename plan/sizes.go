@@ -1,0 +1,150 @@
+package plan
+
+import (
+	"mt/device"
+	"mt/layers"
+	"mt/model"
+)
+
+// Depths are the credits an edge of the pipeline starts with: what a user tunes
+// as "mailbox depth".
+type Depths struct {
+	WeightSlots     int // decoder blocks on the device; at least 1
+	GradBuffers     int // layers whose gradient is on the device; at least 1
+	GradSlabs       int // landed gradients, without clipping; at least 1, with tied embeddings 2
+	ActivationSlots int // layer inputs of one micro-batch on the device; at least 3
+	BatchesAhead    int // batches packed ahead; at least 1
+}
+
+// Limits bound every batch of a run; buffers are sized by them.
+type Limits struct {
+	Tokens           int // of a batch
+	MicroBatches     int
+	MicroBatchTokens int // of the largest micro-batch
+	Sequences        int // of a batch
+	UniqueIDs        int
+}
+
+// NewLimits bounds batches of so many rows of at most rowTokens, cut into
+// micro-batches of at most microBatchTokens (at least one row each). Any two
+// neighbouring micro-batches hold more than microBatchTokens together.
+func NewLimits(rows, rowTokens, microBatchTokens, vocab int) Limits {
+	tokens := rows * rowTokens
+	return Limits{Tokens: tokens, MicroBatchTokens: min(tokens, max(microBatchTokens, rowTokens)),
+		MicroBatches: min(rows, 2*((tokens+microBatchTokens-1)/microBatchTokens)+1),
+		Sequences:    tokens, UniqueIDs: min(vocab, tokens)}
+}
+
+// Run is a run with nothing left to resolve.
+type Run struct {
+	Layouts  []model.Layout
+	Spec     layers.Spec
+	GradBF16 bool
+	Clip     bool // gradients of all layers wait for the norm
+	Unified  bool // tiles are bound in place
+	EvalOnly bool // no gradients, no moments
+	Depths   Depths
+	Limits   Limits
+}
+
+// GradBytes is the size of one element of a landed gradient.
+func (r *Run) GradBytes() int64 {
+	if r.GradBF16 {
+		return 2
+	}
+	return 4
+}
+
+// GradElems is the size of layer l's gradient in elements. The embedding's is
+// (unique ids, hidden).
+func (r *Run) GradElems(l int) int64 {
+	if l == 0 {
+		return int64(r.Limits.UniqueIDs) * int64(r.Spec.Config.HiddenSize)
+	}
+	return r.Layouts[l].GradElems
+}
+
+// MaxGradElems is the size of a gradient buffer in elements.
+func (r *Run) MaxGradElems() int64 {
+	var n int64
+	for l := range r.Layouts {
+		n = max(n, r.GradElems(l))
+	}
+	return n
+}
+
+// Head is the index of the head.
+func (r *Run) Head() int { return len(r.Layouts) - 1 }
+
+// BlockSlotBytes is the size of a weight slot.
+func (r *Run) BlockSlotBytes() int64 {
+	var n int64
+	for _, l := range r.Layouts {
+		if l.Kind == model.Block {
+			n = max(n, l.SlotBytes)
+		}
+	}
+	return n
+}
+
+// SlabBytes are the sizes of the slabs: with clipping one for every layer, else
+// GradSlabs of the largest size.
+func (r *Run) SlabBytes() []int64 {
+	var out []int64
+	switch {
+	case r.EvalOnly:
+	case r.Clip:
+		for l := range r.Layouts {
+			out = append(out, r.GradElems(l)*r.GradBytes())
+		}
+	default:
+		for range r.Depths.GradSlabs {
+			out = append(out, r.MaxGradElems()*r.GradBytes())
+		}
+	}
+	return out
+}
+
+// ActivationBytes is the size of a hidden state of so many tokens.
+func (r *Run) ActivationBytes(tokens int) int64 {
+	return int64(tokens) * int64(r.Spec.Config.HiddenSize) * r.Spec.Act.Size()
+}
+
+// savedTensors bounds how many tensors a block keeps for a micro-batch.
+const savedTensors = 16
+
+// SavedBytes is what one block keeps for its backward over all micro-batches:
+// each may lose an alignment for each of its tensors.
+func (r *Run) SavedBytes() int64 {
+	if r.Spec.Keep == layers.KeepNothing || r.EvalOnly {
+		return 0
+	}
+	return r.Spec.SavedBytes(r.Limits.Tokens) + int64(r.Limits.MicroBatches)*savedTensors*device.Align
+}
+
+// WorkspaceBytes is what one launch needs.
+func (r *Run) WorkspaceBytes() int64 {
+	if r.EvalOnly {
+		return r.Spec.ForwardWorkspaceBytes()
+	}
+	return r.Spec.WorkspaceBytes()
+}
+
+// BatchIntBytes is the size of a batch's ids and places: index, targets,
+// positions and row places of every token, cumulative lengths, and the row
+// starts of every micro-batch; each tensor may lose an alignment.
+func (r *Run) BatchIntBytes() int64 {
+	l := r.Limits
+	n := 4*int64(l.Tokens) + int64(l.Sequences+l.MicroBatches) + int64(l.MicroBatches)*int64(l.UniqueIDs+1)
+	return alignUp(4*n + 6*int64(l.MicroBatches)*device.Align)
+}
+
+// BatchBytes is the size of a batch on the device without its losses.
+func (r *Run) BatchBytes() int64 {
+	return r.BatchIntBytes() + r.ActivationBytes(r.Limits.UniqueIDs)
+}
+
+// LossBytes is the size of a batch's losses.
+func (r *Run) LossBytes() int64 { return 4 * int64(r.Limits.Tokens) }
+
+func alignUp(n int64) int64 { return (n + device.Align - 1) / device.Align * device.Align }

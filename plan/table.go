@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Row is one line of the memory table.
+type Row struct {
+	Where   string `json:"where"` // "host" or "device"
+	Purpose string `json:"purpose"`
+	Bytes   int64  `json:"bytes"`
+	Detail  string `json:"detail,omitempty"`
+}
+
+// Table is what a run needs.
+type Table struct {
+	Rows   []Row `json:"rows"`
+	Host   int64 `json:"host_bytes"`   // sum of the rows on the host
+	Device int64 `json:"device_bytes"` // sum of the rows on the device
+	Params int64 `json:"parameters"`
+}
+
+// Table lists the memory of r by purpose. On a unified device both sides are
+// the same memory and every byte is in one row only.
+func (r *Run) Table() Table {
+	var t Table
+	host := func(purpose string, bytes int64, detail string, args ...any) {
+		t.Rows = append(t.Rows, Row{"host", purpose, bytes, fmt.Sprintf(detail, args...)})
+		t.Host += bytes
+	}
+	dev := func(purpose string, bytes int64, detail string, args ...any) {
+		t.Rows = append(t.Rows, Row{"device", purpose, bytes, fmt.Sprintf(detail, args...)})
+		t.Device += bytes
+	}
+	var tiles, lo, moments int64
+	for _, l := range r.Layouts {
+		t.Params += l.Layer.Elems()
+		tiles += l.TileBytes
+		for _, ten := range l.Tensors {
+			if ten.BF16 && !ten.Ref {
+				lo += 2 * ten.Elems()
+			}
+		}
+		moments += 8 * l.Elems
+	}
+	host("weights", tiles, "what streams to the device")
+	if lo > 0 {
+		host("lo planes", lo, "lower halves of fp32 master weights")
+	}
+	if !r.EvalOnly {
+		host("moments", moments, "m and v of AdamW, fp32")
+		r.gradRows(host, dev)
+	}
+	r.activationRows(host, dev)
+	return t
+}
+
+type addRow func(purpose string, bytes int64, detail string, args ...any)
+
+func (r *Run) gradRows(host, dev addRow) {
+	var slabs int64
+	for _, n := range r.SlabBytes() {
+		slabs += n
+	}
+	kind := "fp32"
+	if r.GradBF16 {
+		kind = "bf16"
+	}
+	if r.Clip {
+		host("gradient slabs", slabs, "%s, all layers wait for the norm", kind)
+	} else {
+		host("gradient slabs", slabs, "%s × %d", kind, r.Depths.GradSlabs)
+	}
+	buffers := int64(r.Depths.GradBuffers) * 4 * r.MaxGradElems()
+	if r.GradBF16 {
+		buffers += 2 * r.MaxGradElems()
+	}
+	dev("gradient buffers", buffers, "fp32 × %d", r.Depths.GradBuffers)
+}
+
+func (r *Run) activationRows(host, dev addRow) {
+	if !r.Unified {
+		dev("weight slots", int64(r.Depths.WeightSlots)*r.BlockSlotBytes()+r.Layouts[r.Head()].SlotBytes,
+			"%d blocks and the head", r.Depths.WeightSlots)
+	}
+	dev("activations", int64(r.Depths.ActivationSlots)*r.ActivationBytes(r.Limits.MicroBatchTokens),
+		"%d slots of %s tokens", r.Depths.ActivationSlots, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
+	if n := r.SavedBytes(); n > 0 {
+		dev("saved for backward", int64(len(r.Layouts)-2)*n, "%s", r.Spec.Keep)
+	}
+	dev("workspace", r.WorkspaceBytes(), "of one launch")
+	batch := r.BatchBytes()
+	if r.Unified {
+		dev("batch", batch+r.LossBytes(), "ids and gathered rows")
+		host("staging", r.LossBytes(), "losses")
+	} else {
+		dev("batch", batch+r.LossBytes(), "ids and gathered rows")
+		host("staging", batch+r.LossBytes(), "batch and losses")
+	}
+	dev("tables", r.tableBytes(), "rotary embedding")
+	if n := r.SpillBytes(); n > 0 {
+		host("spilled activations", n, "layer inputs that do not fit in the slots")
+	}
+}
+
+func (r *Run) tableBytes() int64 { return 4 * (r.Spec.Cos.Len + r.Spec.Sin.Len) }
+
+// SpillBytes bounds what activations spilled to the host take: the inputs of
+// all blocks and the gradients, less what stays in slots.
+func (r *Run) SpillBytes() int64 {
+	objects := int64(len(r.Layouts)-1) * int64(r.Limits.MicroBatches)
+	if r.EvalOnly {
+		objects = 2 * int64(r.Limits.MicroBatches)
+	}
+	if objects <= int64(r.Depths.ActivationSlots) {
+		return 0
+	}
+	bytes := int64(len(r.Layouts)-1) * r.ActivationBytes(r.Limits.Tokens)
+	return max(0, bytes-int64(r.Depths.ActivationSlots-2)*r.ActivationBytes(r.Limits.MicroBatchTokens))
+}
+
+// Write prints the table for people.
+func (t Table) Write(w io.Writer) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, r := range t.Rows {
+		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\n", r.Where, r.Purpose, humanize.IBytes(uint64(r.Bytes)), r.Detail)
+	}
+	fmt.Fprintf(tw, "  host\ttotal\t%s\t\n", humanize.IBytes(uint64(t.Host)))
+	fmt.Fprintf(tw, "  device\ttotal\t%s\t\n", humanize.IBytes(uint64(t.Device)))
+	tw.Flush()
+}
