@@ -1,0 +1,178 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Commit completes the checkpoint: config.json, state and the extra files (name
+// to content, such as the tokenizer's) are written, everything is put on disk,
+// the manifest last, and the directory gets its name. A checkpoint that had the
+// name is replaced.
+func (w *Writer) Commit(state TrainerState, extra map[string][]byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return w.err
+	}
+	if i := slices.Index(w.written, false); i >= 0 {
+		return w.failLocked(fmt.Errorf("layer %d was not written", i))
+	}
+	if err := w.finish(state, extra); err != nil {
+		return w.failLocked(err)
+	}
+	if err := w.rename(); err != nil {
+		return w.failLocked(err)
+	}
+	w.err = errors.New("checkpoint: the writer has committed")
+	return nil
+}
+
+// finish writes all that is not tensors and puts every file on disk.
+func (w *Writer) finish(state TrainerState, extra map[string][]byte) error {
+	for _, f := range slices.Clone(w.open) {
+		if err := w.close(f); err != nil {
+			return err
+		}
+		if !f.zstd {
+			w.record = append(w.record, f.recordOf())
+		}
+	}
+	small, err := w.smallFiles(state, extra)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(small)) {
+		if err := w.writeSmall(name, small[name]); err != nil {
+			return err
+		}
+		w.record = append(w.record, sumRecord(name, small[name]))
+	}
+	slices.SortFunc(w.record, func(a, b fileRecord) int { return strings.Compare(a.Name, b.Name) })
+	text, err := json.MarshalIndent(manifest{manifestFormat, manifestVersion, w.record}, "", " ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", manifestName, err)
+	}
+	if err := w.disk.do("sync directory", "optimizer", w.disk.fs.SyncDir(w.disk.path("optimizer"))); err != nil {
+		return err
+	}
+	if err := w.writeSmall(manifestName, append(text, '\n')); err != nil {
+		return err
+	}
+	return w.disk.do("sync directory", "", w.disk.fs.SyncDir(w.disk.root))
+}
+
+// smallFiles are the contents of all files but the tensors and the manifest.
+func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[string][]byte, error) {
+	text, err := json.MarshalIndent(state, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", stateName, err)
+	}
+	small, err := modelExtras(w.opts, w.shards, extra)
+	if err != nil {
+		return nil, err
+	}
+	small[stateName] = append(text, '\n')
+	return small, nil
+}
+
+// modelExtras are the files beside the weights.
+func modelExtras(o WriterOptions, shards []*outFile, extra map[string][]byte) (map[string][]byte, error) {
+	small := map[string][]byte{}
+	for name, data := range extra {
+		if name != filepath.Base(name) || !filepath.IsLocal(name) || name == manifestName || name == stateName || isWeights(name) {
+			return nil, fmt.Errorf("extra file %q: not a name for a file beside the weights", name)
+		}
+		small[name] = data
+	}
+	small["config.json"] = o.Config.JSON(o.SaveDType.name())
+	if len(shards) > 1 {
+		var fs []*file
+		for _, s := range shards {
+			fs = append(fs, s.file)
+		}
+		small[indexName] = indexJSON(fs)
+	}
+	return small, nil
+}
+
+// close puts f on disk.
+func (w *Writer) close(f *outFile) error {
+	if err := w.disk.do("sync", f.name, f.out.Sync()); err != nil {
+		return err
+	}
+	w.open = slices.DeleteFunc(w.open, func(o *outFile) bool { return o == f })
+	return w.disk.do("close", f.name, f.out.Close())
+}
+
+// writeSmall writes a whole file and puts it on disk.
+func (w *Writer) writeSmall(name string, data []byte) error {
+	f := &outFile{file: &file{name: name, header: data, bytes: int64(len(data))}}
+	w.disk.left += f.bytes
+	if err := w.create(f); err != nil {
+		return err
+	}
+	return w.close(f)
+}
+
+// rename gives the directory its name, replacing an older one.
+func (w *Writer) rename() error {
+	fs, tmp := w.disk.fs, w.disk.root
+	if _, err := os.Stat(w.final); err == nil {
+		return w.replace()
+	}
+	if err := w.disk.do("rename", "", fs.Rename(tmp, w.final)); err != nil {
+		return err
+	}
+	w.disk.root = w.final // what a failure removes
+	output := filepath.Dir(w.final)
+	return opError("sync directory", output, fs.SyncDir(output))
+}
+
+// replace swaps the directory with the older one of its name and removes that.
+// After an error the older one has its name again.
+func (w *Writer) replace() error {
+	fs, tmp, output := w.disk.fs, w.disk.root, filepath.Dir(w.final)
+	swap := fs.Exchange
+	err := swap(tmp, w.final)
+	if errors.Is(err, errors.ErrUnsupported) {
+		swap = func(a, b string) error { return exchange(fs, a, b) }
+		err = swap(tmp, w.final)
+	}
+	if err != nil {
+		return opError("rename", tmp, err)
+	}
+	if err := fs.SyncDir(output); err != nil {
+		err = opError("sync directory", output, err)
+		if serr := swap(tmp, w.final); serr != nil {
+			err = fmt.Errorf("%w; and then %w", err, opError("rename", tmp, serr))
+			w.disk.root = "" // nothing is removed: the older one is there
+		}
+		return err
+	}
+	_ = fs.RemoveAll(tmp) // Prune removes it else
+	return nil
+}
+
+// exchange swaps two directories where the file system cannot: for a moment
+// there is no b. After an error both are where they were.
+func exchange(fs FS, a, b string) error {
+	aside := a + "-old"
+	if err := fs.Rename(b, aside); err != nil {
+		return err
+	}
+	err := fs.Rename(a, b)
+	if err == nil {
+		if err = fs.Rename(aside, a); err == nil {
+			return nil
+		}
+		err = errors.Join(err, fs.Rename(b, a))
+	}
+	return errors.Join(err, fs.Rename(aside, b))
+}

@@ -1,0 +1,12 @@
+// Package checkpoint reads and writes models and training states on disk:
+// safetensors in Hugging Face's layout, the optimizer's state beside it, atomic
+// saves and exact resumes.
+//
+// It imports model only; the memory of a layer comes as a Layer, which views
+// what package host owns. Files are read and written in pieces, so there is
+// never a second copy of the model in memory.
+//
+// Invariant: a directory called checkpoint-N is complete. It is written under
+// another name, its manifest last, and renamed once everything is on disk; what
+// Load reads back is bit for bit what was saved.
+package checkpoint

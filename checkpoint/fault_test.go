@@ -1,0 +1,439 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mt/model"
+)
+
+// faultyFS fails the operation number failAt with err, and with dead all that
+// come after it too: what a killed process leaves behind. Nothing waits for the
+// disk.
+type faultyFS struct {
+	osFS
+	failAt  int
+	err     error
+	dead    bool
+	ops     int
+	failed  string // the operation that failed
+	free    int64  // what Free says, if it is not 0
+	twoStep bool   // no Exchange
+}
+
+var errDisk = errors.New("the disk is on fire")
+
+// next counts an operation and says whether it fails.
+func (f *faultyFS) next(op, path string) error {
+	f.ops++
+	if f.ops == f.failAt || f.dead && f.ops > f.failAt {
+		if f.failed == "" {
+			f.failed = op + " " + filepath.Base(path)
+		}
+		return &os.PathError{Op: op, Path: path, Err: f.err}
+	}
+	return nil
+}
+
+func (f *faultyFS) MkdirAll(p string) error {
+	return errors.Join(f.next("make directory", p), f.osFS.MkdirAll(p))
+}
+
+func (f *faultyFS) Mkdir(p string) error {
+	if err := f.next("make directory", p); err != nil {
+		return err
+	}
+	return f.osFS.Mkdir(p)
+}
+
+func (f *faultyFS) Create(p string) (File, error) {
+	if err := f.next("create", p); err != nil {
+		return nil, err
+	}
+	file, err := f.osFS.Create(p)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyFile{File: file, fs: f, path: p}, nil
+}
+
+func (f *faultyFS) Rename(from, to string) error {
+	if err := f.next("rename", strings.TrimSuffix(from, "-old")); err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: f.err}
+	}
+	return f.osFS.Rename(from, to)
+}
+
+func (f *faultyFS) Exchange(a, b string) error {
+	if f.twoStep {
+		return errors.ErrUnsupported
+	}
+	if err := f.next("rename", a); err != nil {
+		return err
+	}
+	return f.osFS.Exchange(a, b)
+}
+
+func (f *faultyFS) RemoveAll(p string) error {
+	if err := f.next("remove", p); err != nil {
+		return err
+	}
+	return f.osFS.RemoveAll(p)
+}
+
+func (f *faultyFS) SyncDir(p string) error { return f.next("sync directory", p) }
+
+func (f *faultyFS) Free(p string) (int64, error) {
+	if f.free != 0 {
+		return f.free, nil
+	}
+	if err := f.next("free space of", p); err != nil {
+		return 0, err
+	}
+	return f.osFS.Free(p)
+}
+
+type faultyFile struct {
+	File
+	fs   *faultyFS
+	path string
+}
+
+// WriteAt fails after half of the bytes, as a full disk does.
+func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.fs.next("write", f.path); err != nil {
+		n, _ := f.File.WriteAt(p[:len(p)/2], off)
+		return n, err
+	}
+	return f.File.WriteAt(p, off)
+}
+
+func (f *faultyFile) Allocate(n int64) error { return f.fs.next("allocate", f.path) }
+func (f *faultyFile) Flush(off, n int64)     {}
+func (f *faultyFile) Sync() error            { return f.fs.next("sync", f.path) }
+
+func (f *faultyFile) Close() error {
+	return errors.Join(f.File.Close(), f.fs.next("close", f.path))
+}
+
+// saves are the ways to save that the fault tests go through; each writes into
+// output on the given disk.
+func saves(t *testing.T) map[string]func(output string, disk *faultyFS) error {
+	c := small(t)
+	layers := newLayers(c, true)
+	fillLayers(layers, 8)
+	with := func(d *faultyFS, zstd bool) WriterOptions {
+		o := options(c, layers, BF16)
+		o.MaxShardBytes, o.Zstd, o.FS = 2500, zstd, d
+		return o
+	}
+	return map[string]func(string, *faultyFS) error{
+		"checkpoint": func(out string, d *faultyFS) error { return save(out, layers, with(d, false), testState) },
+		"compressed": func(out string, d *faultyFS) error { return save(out, layers, with(d, true), testState) },
+		"replacing": func(out string, d *faultyFS) error {
+			if err := save(out, layers, with(&faultyFS{}, false), testState); err != nil {
+				return err
+			}
+			return save(out, layers, with(d, false), testState)
+		},
+		"replacing in two steps": func(out string, d *faultyFS) error {
+			if err := save(out, layers, with(&faultyFS{}, false), testState); err != nil {
+				return err
+			}
+			d.twoStep = true
+			return save(out, layers, with(d, false), testState)
+		},
+		"model": func(out string, d *faultyFS) error { return WriteModel(out, layers, with(d, false), nil) },
+	}
+}
+
+// TestFailingDisk fails file operation i, for every i, until a save succeeds.
+func TestFailingDisk(t *testing.T) {
+	for name, save := range saves(t) {
+		t.Run(name, func(t *testing.T) {
+			for i := 1; ; i++ {
+				if i > 1000 {
+					t.Fatal("no end")
+				}
+				out := fastDir(t)
+				disk := &faultyFS{failAt: i, err: errDisk}
+				err := save(out, disk)
+				left := names(t, out)
+				if disk.failed == "" {
+					if err != nil || i < 20 {
+						t.Fatalf("nothing failed in %d operations: %v", i, err)
+					}
+					return
+				}
+				if err == nil {
+					// Only what was put aside may be left, for Prune to remove.
+					if !strings.HasPrefix(disk.failed, "remove ") {
+						t.Fatalf("operation %d, %s, failed and the save did not", i, disk.failed)
+					}
+					continue
+				}
+				at := strings.LastIndex(disk.failed, " ")
+				op, file := disk.failed[:at], disk.failed[at+1:]
+				if !errors.Is(err, errDisk) || !strings.Contains(err.Error(), op) || !strings.Contains(err.Error(), file) {
+					t.Errorf("operation %d, %s: the error is %v", i, disk.failed, err)
+				}
+				if strings.HasPrefix(name, "replacing") {
+					if len(left) != 1 || Verify(filepath.Join(out, left[0])) != nil {
+						t.Errorf("operation %d, %s: the older checkpoint is lost: %v", i, disk.failed, left)
+					}
+					continue
+				}
+				for _, l := range left {
+					if name != "model" || strings.Contains(l, ".tmp-") && !strings.HasPrefix(disk.failed, "remove ") {
+						t.Errorf("operation %d, %s: %v is left", i, disk.failed, left)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestKilled ends the process at every file operation of a save: the checkpoint
+// before it stays the newest, or the new one is whole.
+func TestKilled(t *testing.T) {
+	c := small(t)
+	layers := newLayers(c, true)
+	old := testState
+	old.Step = 10
+	for name, save := range saves(t) {
+		t.Run(name, func(t *testing.T) {
+			seen := map[int]int{}
+			for i := 1; i < 1000; i++ {
+				out := fastDir(t)
+				if err := saveStep(out, layers, c, old); err != nil {
+					t.Fatal(err)
+				}
+				disk := &faultyFS{failAt: i, err: errDisk, dead: true}
+				_ = save(out, disk)
+				dir, state, skipped, err := Latest(out)
+				if err != nil || dir == "" || state.Step != 10 && state.Step != 20 {
+					t.Fatalf("operation %d, %s: %q, %+v, %v, %v", i, disk.failed, dir, state, skipped, err)
+				}
+				seen[state.Step]++
+				if err := Prune(out, 2); err != nil {
+					t.Fatal(err)
+				}
+				for _, n := range names(t, out) {
+					if strings.Contains(n, ".tmp-") {
+						t.Errorf("operation %d, %s: %s is left after Prune", i, disk.failed, n)
+					}
+				}
+				if disk.failed == "" {
+					if name == "replacing" && seen[10] > 0 || !strings.HasPrefix(name, "replacing") && seen[10] < 20 {
+						t.Errorf("resumed from %v", seen)
+					}
+					return
+				}
+			}
+			t.Fatal("no end")
+		})
+	}
+}
+
+func saveStep(out string, layers []Layer, c *model.Config, s TrainerState) error {
+	o := options(c, layers, BF16)
+	o.Step, o.FS = s.Step, &faultyFS{}
+	return save(out, layers, o, s)
+}
+
+func TestDiskFull(t *testing.T) {
+	c := config(t, nil)
+	layers := newLayers(c, true)
+	out := fastDir(t)
+	o := options(c, layers, BF16)
+
+	o.FS = &faultyFS{free: 1000}
+	_, err := NewWriter(out, o)
+	if err == nil || !strings.Contains(err.Error(), out+" has 1000 B free and the save takes 32 MiB: 32 MiB more is needed; ") {
+		t.Errorf("before the save: %v", err)
+	}
+	// The disk fills up while the save is under way.
+	full := &faultyFS{failAt: 20, err: syscall.ENOSPC}
+	o.FS = full
+	err = save(out, layers, o, testState)
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "no space left on device (") || !strings.Contains(err.Error(), "more is needed)") {
+		t.Errorf("during the save, %s: %v", full.failed, err)
+	}
+	if got := names(t, out); len(got) != 0 {
+		t.Errorf("output holds %v", got)
+	}
+}
+
+// TestDamaged: a checkpoint of which any file is cut, changed or gone is passed
+// over with the reason, which names the file.
+func TestDamaged(t *testing.T) {
+	c := small(t)
+	layers := newLayers(c, true)
+	fillLayers(layers, 2)
+	state := testState
+	type damage struct {
+		what string
+		do   func(path string, data []byte) error
+	}
+	damages := []damage{
+		{"gone", func(p string, _ []byte) error { return os.Remove(p) }},
+		{"empty", func(p string, d []byte) error { return os.WriteFile(p, nil, 0o644) }},
+		{"cut by a byte", func(p string, d []byte) error { return os.WriteFile(p, d[:len(d)-1], 0o644) }},
+		{"cut in half", func(p string, d []byte) error { return os.WriteFile(p, d[:len(d)/2], 0o644) }},
+		{"longer", func(p string, d []byte) error { return os.WriteFile(p, append(slices.Clone(d), 0), 0o644) }},
+		{"first byte changed", func(p string, d []byte) error { return os.WriteFile(p, flip(d, 0), 0o644) }},
+		{"last byte changed", func(p string, d []byte) error { return os.WriteFile(p, flip(d, len(d)-2), 0o644) }},
+	}
+	for _, zstd := range []bool{false, true} {
+		pristine := fastDir(t)
+		o := options(c, layers, BF16)
+		o.FS, o.Zstd, o.MaxShardBytes = &faultyFS{}, zstd, 2500
+		if err := save(pristine, layers, o, state); err != nil {
+			t.Fatal(err)
+		}
+		records, err := readManifest(filepath.Join(pristine, "checkpoint-20"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := []string{manifestName}
+		for name := range records {
+			files = append(files, name)
+		}
+		slices.Sort(files)
+		for _, name := range files {
+			for _, d := range damages {
+				if name == manifestName && (d.what == "cut by a byte" || d.what == "longer") {
+					continue // only white space after the text
+				}
+				out := fastDir(t)
+				dir := filepath.Join(out, "checkpoint-20")
+				if err := os.CopyFS(dir, os.DirFS(filepath.Join(pristine, "checkpoint-20"))); err != nil {
+					t.Fatal(err)
+				}
+				path := filepath.Join(dir, filepath.FromSlash(name))
+				if err := d.do(path, read(t, path)); err != nil {
+					t.Fatal(err)
+				}
+				got, _, skipped, err := Latest(out)
+				if name == manifestName && d.what == "last byte changed" && got != "" {
+					continue
+				}
+				if err != nil || got != "" || len(skipped) != 1 || skipped[0].Dir != dir || !strings.Contains(skipped[0].Why, name) {
+					t.Errorf("%s %s: %q, %v, %v", name, d.what, got, skipped, err)
+				}
+				// Load finds what it reads itself, whoever calls it.
+				if strings.Contains(name, "safetensors") && !strings.Contains(name, "index") {
+					if _, err := Load(dir, newLayers(c, true), nil); err == nil {
+						t.Errorf("%s %s: loaded", name, d.what)
+					}
+				}
+			}
+		}
+	}
+}
+
+func flip(data []byte, i int) []byte {
+	out := slices.Clone(data)
+	out[i] ^= 1
+	return out
+}
+
+func TestLatest(t *testing.T) {
+	c := small(t)
+	layers := newLayers(c, false)
+	out := fastDir(t)
+	dir, _, skipped, err := Latest(filepath.Join(out, "nothing"))
+	if dir != "" || skipped != nil || err != nil {
+		t.Errorf("no directory: %q, %v, %v", dir, skipped, err)
+	}
+	for _, step := range []int{9, 10, 100} {
+		s := testState
+		s.Step = step
+		if err := saveStep(out, layers, c, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range []string{"checkpoint-100/model.safetensors", "checkpoint-200/x", "checkpoint-300.tmp-7/x", "checkpoint-x/y", "my-checkpoint-900/z"} {
+		write(t, filepath.Join(out, n), []byte("garbage"))
+	}
+	write(t, filepath.Join(out, "checkpoint-500"), nil)
+	dir, state, skipped, err := Latest(out)
+	if err != nil || filepath.Base(dir) != "checkpoint-10" || state.Step != 10 {
+		t.Fatalf("%q, %+v, %v", dir, state, err)
+	}
+	want := []string{"checkpoint-300.tmp-7: the save was not finished", "checkpoint-200: no manifest.json", "checkpoint-100: model.safetensors: 7 bytes long"}
+	if len(skipped) != len(want) {
+		t.Fatalf("skipped %v", skipped)
+	}
+	for i, s := range skipped {
+		got := fmt.Sprintf("%s: %s", filepath.Base(s.Dir), strings.TrimPrefix(s.Why, s.Dir+": "))
+		if !strings.HasPrefix(got, want[i]) {
+			t.Errorf("skipped %q, want %q", got, want[i])
+		}
+	}
+}
+
+func TestPrune(t *testing.T) {
+	c := small(t)
+	layers := newLayers(c, false)
+	for _, tc := range []struct {
+		steps []int // in the order they are written
+		keep  int
+		want  string
+	}{
+		{[]int{1, 2, 3}, 0, "[checkpoint-1 checkpoint-2 checkpoint-3 notes]"},
+		{[]int{1, 2, 3}, 5, "[checkpoint-1 checkpoint-2 checkpoint-3 notes]"},
+		{[]int{9, 10, 11}, 2, "[checkpoint-10 checkpoint-11 notes]"},
+		{[]int{1, 2, 3}, 1, "[checkpoint-3 notes]"},
+		{[]int{1, 30, 2}, 1, "[checkpoint-2 checkpoint-30 notes]"}, // resumed from 1: both the highest and the last stay
+	} {
+		out := fastDir(t)
+		write(t, filepath.Join(out, "notes", "x"), nil)
+		write(t, filepath.Join(out, "checkpoint-7.tmp-123", "x"), nil)
+		write(t, filepath.Join(out, "model.tmp-123", "x"), nil)
+		for i, step := range tc.steps {
+			s := testState
+			s.Step = step
+			if err := saveStep(out, layers, c, s); err != nil {
+				t.Fatal(err)
+			}
+			at := time.Unix(1e9+int64(i), 0)
+			if err := os.Chtimes(filepath.Join(out, fmt.Sprintf("checkpoint-%d", step), manifestName), at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Prune(out, tc.keep); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(names(t, out)); got != tc.want {
+			t.Errorf("%v keep %d: %s, want %s", tc.steps, tc.keep, got, tc.want)
+		}
+	}
+}
+
+func TestCheckCompatible(t *testing.T) {
+	saved := map[string]string{"model": "m1", "dataset": "d1"}
+	if err := CheckCompatible("out/checkpoint-5", saved, map[string]string{"model": "m1", "dataset": "d1"}); err != nil {
+		t.Error(err)
+	}
+	for _, tc := range []struct {
+		now  map[string]string
+		want string
+	}{
+		{map[string]string{"model": "m2", "dataset": "d1"}, "out/checkpoint-5 was made with another model (there m1, here m2); "},
+		{map[string]string{"model": "m1"}, "out/checkpoint-5 was made with another dataset (there d1, here none); "},
+		{map[string]string{"model": "m1", "dataset": "d1", "optimizer": "o"}, "out/checkpoint-5 was made with another optimizer (there none, here o); "},
+	} {
+		err := CheckCompatible("out/checkpoint-5", saved, tc.now)
+		if err == nil || !strings.HasPrefix(err.Error(), tc.want) || !strings.Contains(err.Error(), "resume_from_checkpoint: false") {
+			t.Errorf("%v: %v", tc.now, err)
+		}
+	}
+}

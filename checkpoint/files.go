@@ -1,0 +1,126 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"mt/model"
+)
+
+// defaultShardBytes is where a model is cut into shards, as save_pretrained does.
+const defaultShardBytes = 5_000_000_000
+
+// entry is one tensor to be written: where its values come from and go to.
+type entry struct {
+	tensor
+	layer  int
+	layout model.TensorLayout
+	elem   int64 // its first element in the parameter
+	elems  int64
+	plane  plane
+}
+
+// file is one safetensors file to be written.
+type file struct {
+	name    string // relative to the directory, slashes
+	header  []byte
+	entries []*entry
+	bytes   int64 // before compression
+	zstd    bool
+}
+
+// entriesOf lists plane p of every checkpoint tensor that layout owns.
+func entriesOf(layer int, layout model.Layout, p plane) []*entry {
+	var out []*entry
+	for _, t := range layout.Tensors {
+		if t.Ref {
+			continue
+		}
+		for i, part := range t.Parts {
+			elems := int64(part.Rows) * int64(t.Cols)
+			out = append(out, &entry{
+				tensor: tensor{name: p.prefix() + part.Name, dtype: planeDType[p], shape: t.PartShape(i), bytes: elems * p.size()},
+				layer:  layer, layout: t, elem: int64(part.Row) * int64(t.Cols), elems: elems, plane: p,
+			})
+		}
+	}
+	return out
+}
+
+// newFile lays out a file.
+func newFile(name string, entries []*entry) *file {
+	f := &file{name: name, header: headerBytes(entries), entries: entries}
+	f.bytes = int64(len(f.header))
+	for _, e := range entries {
+		f.bytes += e.bytes
+	}
+	return f
+}
+
+// modelFiles cuts the weights into shards of at most maxBytes (a larger tensor
+// is alone in one), in the order of the layers.
+func modelFiles(layouts []model.Layout, d DType, maxBytes int64) []*file {
+	var shards [][]*entry
+	var size int64
+	for i, l := range layouts {
+		for _, e := range entriesOf(i, l, d.plane()) {
+			if len(shards) == 0 || size+e.bytes > maxBytes {
+				shards, size = append(shards, nil), 0
+			}
+			shards[len(shards)-1] = append(shards[len(shards)-1], e)
+			size += e.bytes
+		}
+	}
+	var out []*file
+	for i, entries := range shards {
+		name := "model.safetensors"
+		if len(shards) > 1 {
+			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
+		}
+		out = append(out, newFile(name, entries))
+	}
+	return out
+}
+
+// optimizerFile holds the moments of a layer and, where the weights are saved
+// in bf16, the lower halves that make them exact again.
+func optimizerFile(layer int, layout model.Layout, d DType, zstd bool) *file {
+	entries := append(entriesOf(layer, layout, planeM), entriesOf(layer, layout, planeV)...)
+	if d == BF16 {
+		entries = append(entries, entriesOf(layer, layout, planeLo)...)
+	}
+	f := newFile(optimizerName(layer, zstd), entries)
+	f.zstd = zstd
+	return f
+}
+
+func optimizerName(layer int, zstd bool) string {
+	name := fmt.Sprintf("optimizer/layer-%05d.safetensors", layer)
+	if zstd {
+		name += ".zst"
+	}
+	return name
+}
+
+// indexJSON is model.safetensors.index.json for shards.
+func indexJSON(shards []*file) []byte {
+	var bytes, params int64
+	where := map[string]string{}
+	for _, f := range shards {
+		for _, e := range f.entries {
+			where[e.name] = f.name
+			bytes += e.bytes
+			params += e.elems
+		}
+	}
+	out, err := json.MarshalIndent(map[string]any{
+		"metadata":   map[string]any{"total_size": bytes, "total_parameters": params},
+		"weight_map": where,
+	}, "", "  ")
+	if err != nil {
+		panic("checkpoint: an index does not marshal: " + err.Error())
+	}
+	return append(out, '\n')
+}
+
+const indexName = "model.safetensors.index.json"

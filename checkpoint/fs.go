@@ -1,0 +1,135 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/dustin/go-humanize"
+)
+
+// FS is the file operations of a save, so that tests can give it a failing disk.
+// Paths are the operating system's.
+type FS interface {
+	// MkdirAll makes a directory and those above it; one that exists is all right.
+	MkdirAll(path string) error
+	// Mkdir makes a directory and fails with fs.ErrExist where there is one.
+	Mkdir(path string) error
+	// Create makes a file, emptying one that exists.
+	Create(path string) (File, error)
+	Rename(from, to string) error
+	// Exchange swaps two directories in one step, or fails with
+	// errors.ErrUnsupported.
+	Exchange(a, b string) error
+	// RemoveAll removes a file or a directory with all that is in it; one that
+	// does not exist is all right.
+	RemoveAll(path string) error
+	// SyncDir puts the entries of a directory on disk.
+	SyncDir(path string) error
+	// Free is the number of bytes that can still be written at path.
+	Free(path string) (int64, error)
+}
+
+// File is a file being written.
+type File interface {
+	io.WriterAt
+	// Allocate reserves the space of the first size bytes, where the file
+	// system can.
+	Allocate(size int64) error
+	// Flush says that bytes off … off+n will not be written again: they may go
+	// to disk now and leave the page cache.
+	Flush(off, n int64)
+	// Sync puts the file on disk.
+	Sync() error
+	Close() error
+}
+
+// osFS is the operating system's file system.
+type osFS struct{}
+
+func (osFS) MkdirAll(path string) error   { return os.MkdirAll(path, 0o755) }
+func (osFS) Mkdir(path string) error      { return os.Mkdir(path, 0o755) }
+func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+func (osFS) RemoveAll(path string) error  { return os.RemoveAll(path) }
+
+func (osFS) Create(path string) (File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &osFile{File: f}, nil
+}
+
+func (osFS) SyncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// osFile is an open file and the range last given to Flush.
+type osFile struct {
+	*os.File
+	off, n int64
+}
+
+// disk does the file operations of one save below root and words their errors.
+type disk struct {
+	fs   FS
+	root string
+	left int64 // bytes not written yet
+}
+
+// do words the error of operation op on the file name, relative to the root. A
+// full disk is said with the space that is missing.
+func (d *disk) do(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = opError(op, filepath.Join(d.root, filepath.FromSlash(name)), err)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		free, ferr := d.fs.Free(filepath.Dir(d.root))
+		if ferr == nil {
+			err = fmt.Errorf("%w (%s to write, %s free: %s more is needed)", err, size(d.left), size(free), size(max(0, d.left-free)))
+		}
+	}
+	return err
+}
+
+// opError words the error of a file operation in the same way for every FS.
+func opError(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var onPath *fs.PathError
+	var onLink *os.LinkError
+	switch {
+	case errors.As(err, &onPath):
+		err = onPath.Err
+	case errors.As(err, &onLink):
+		err = onLink.Err
+	}
+	return fmt.Errorf("%s %s: %w", op, path, err)
+}
+
+func (d *disk) path(name string) string { return filepath.Join(d.root, filepath.FromSlash(name)) }
+
+// checkFree refuses a save of need bytes into dir where there is no room for it.
+func checkFree(f FS, dir string, need int64) error {
+	free, err := f.Free(dir)
+	if err != nil {
+		return opError("free space of", dir, err)
+	}
+	if need > free {
+		return fmt.Errorf("%s has %s free and the save takes %s: %s more is needed; free some, choose another output_dir, or keep fewer checkpoints (save_total_limit)",
+			dir, size(free), size(need), size(need-free))
+	}
+	return nil
+}
+
+func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -1,0 +1,218 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// maxHeader bounds the JSON header of a safetensors file, as the reference
+// implementation does.
+const maxHeader = 100_000_000
+
+// dtypeSize is the bytes of an element by safetensors dtype.
+var dtypeSize = map[string]int64{
+	"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1,
+	"I16": 2, "U16": 2, "F16": 2, "BF16": 2,
+	"I32": 4, "U32": 4, "F32": 4,
+	"I64": 8, "U64": 8, "F64": 8,
+}
+
+// tensor is one entry of a safetensors header.
+type tensor struct {
+	name  string
+	dtype string
+	shape []int64
+	off   int64 // from the start of the file
+	bytes int64
+}
+
+// header is what a safetensors file says about itself.
+type header struct {
+	bytes   int64    // length word and JSON
+	tensors []tensor // in the order of their data
+}
+
+// end is where the data ends.
+func (h header) end() int64 {
+	if len(h.tensors) == 0 {
+		return h.bytes
+	}
+	last := h.tensors[len(h.tensors)-1]
+	return last.off + last.bytes
+}
+
+// errLFS is the error for a Git LFS pointer in place of a file.
+var errLFS = errors.New("this is a Git LFS pointer, not the weights; fetch them with `git lfs pull`")
+
+// readHeader reads the header of a safetensors file from r, a file of the given
+// size or, with size < 0, a stream of unknown length. It checks everything that
+// can be checked without the data: the tensors fill the file without gaps or
+// overlaps and each has the bytes its dtype and shape ask for.
+func readHeader(r io.Reader, size int64) (header, error) {
+	var word [8]byte
+	if _, err := io.ReadFull(r, word[:]); err != nil {
+		return header{}, truncated(err, "its first 8 bytes")
+	}
+	if bytes.HasPrefix([]byte("version https://git-lfs"), word[:]) {
+		return header{}, errLFS
+	}
+	n := binary.LittleEndian.Uint64(word[:])
+	if n > maxHeader {
+		return header{}, fmt.Errorf("not a safetensors file: its header would be %d bytes long", n)
+	}
+	if size >= 0 && int64(n) > size-8 {
+		return header{}, fmt.Errorf("truncated: the header is %d bytes long, the file %d", n, size)
+	}
+	text, err := io.ReadAll(io.LimitReader(r, int64(n)))
+	if err != nil || len(text) < int(n) {
+		return header{}, truncated(err, "its header")
+	}
+	h, err := parseHeader(text)
+	if err != nil {
+		return header{}, err
+	}
+	if size >= 0 && h.end() > size {
+		i := slices.IndexFunc(h.tensors, func(t tensor) bool { return t.off+t.bytes > size })
+		return header{}, fmt.Errorf("tensor %q: truncated: its data end at byte %d, the file at %d", h.tensors[i].name, h.tensors[i].off+h.tensors[i].bytes, size)
+	}
+	if size >= 0 && h.end() < size {
+		return header{}, fmt.Errorf("%d bytes after the last tensor", size-h.end())
+	}
+	return h, nil
+}
+
+// truncated says that a file ends in the middle of what.
+func truncated(err error, what string) error {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("truncated: the file ends in %s", what)
+	}
+	return err
+}
+
+// parseHeader reads the JSON of a header.
+func parseHeader(text []byte) (header, error) {
+	h := header{bytes: 8 + int64(len(text))}
+	if len(text) == 0 || text[0] != '{' {
+		return h, errors.New("not a safetensors file: the header is not a JSON object")
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if _, err := dec.Token(); err != nil {
+		return h, fmt.Errorf("header: %w", err)
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		tok, err := dec.Token()
+		if err != nil {
+			return h, fmt.Errorf("header: %w", err)
+		}
+		name, _ := tok.(string)
+		if seen[name] {
+			return h, fmt.Errorf("tensor %q: appears twice", name)
+		}
+		seen[name] = true
+		var val json.RawMessage
+		if err := dec.Decode(&val); err != nil {
+			return h, fmt.Errorf("header: %w", err)
+		}
+		if name == "__metadata__" {
+			continue
+		}
+		t, err := parseTensor(name, val, h.bytes)
+		if err != nil {
+			return h, fmt.Errorf("tensor %q: %w", name, err)
+		}
+		h.tensors = append(h.tensors, t)
+	}
+	if _, err := dec.Token(); err != nil {
+		return h, fmt.Errorf("header: %w", err)
+	}
+	if rest := bytes.TrimSpace(text[dec.InputOffset():]); len(rest) > 0 {
+		return h, fmt.Errorf("header: text after the closing brace")
+	}
+	return h, h.order()
+}
+
+func parseTensor(name string, val []byte, dataStart int64) (tensor, error) {
+	var v struct {
+		DType   string  `json:"dtype"`
+		Shape   []int64 `json:"shape"`
+		Offsets []int64 `json:"data_offsets"`
+	}
+	if err := json.Unmarshal(val, &v); err != nil {
+		return tensor{}, fmt.Errorf("header: %w", err)
+	}
+	size, ok := dtypeSize[v.DType]
+	if !ok {
+		return tensor{}, fmt.Errorf("unknown dtype %q", v.DType)
+	}
+	if len(v.Offsets) != 2 || v.Offsets[0] < 0 || v.Offsets[1] < v.Offsets[0] || v.Offsets[1] > math.MaxInt64-dataStart {
+		return tensor{}, fmt.Errorf("impossible data_offsets %v", v.Offsets)
+	}
+	want := size
+	for _, d := range v.Shape {
+		if d < 0 || (d > 0 && want > math.MaxInt64/d) {
+			return tensor{}, fmt.Errorf("impossible shape %v", v.Shape)
+		}
+		want *= d
+	}
+	t := tensor{name: name, dtype: v.DType, shape: v.Shape, off: dataStart + v.Offsets[0], bytes: v.Offsets[1] - v.Offsets[0]}
+	if t.bytes != want {
+		return tensor{}, fmt.Errorf("%s %v takes %d bytes, data_offsets %v have %d", v.DType, v.Shape, want, v.Offsets, t.bytes)
+	}
+	if v.Offsets[0]%size != 0 {
+		return tensor{}, fmt.Errorf("misaligned: its data begin at %d, not a multiple of the %d bytes of %s", v.Offsets[0], size, v.DType)
+	}
+	return t, nil
+}
+
+// order sorts the tensors by their data and checks that they fill the file.
+func (h *header) order() error {
+	slices.SortStableFunc(h.tensors, func(a, b tensor) int {
+		if a.off != b.off {
+			return int(max(-1, min(1, a.off-b.off)))
+		}
+		return int(max(-1, min(1, a.bytes-b.bytes)))
+	})
+	at := h.bytes
+	for i, t := range h.tensors {
+		switch {
+		case t.off < at:
+			return fmt.Errorf("tensor %q: its data overlap those of tensor %q", t.name, h.tensors[i-1].name)
+		case t.off > at:
+			return fmt.Errorf("tensor %q: %d unused bytes before its data", t.name, t.off-at)
+		}
+		at += t.bytes
+	}
+	return nil
+}
+
+// headerBytes is the header of a file that holds ts in this order, with off set
+// in each: padded so that the data begin at a multiple of 8 bytes.
+func headerBytes(ts []*entry) []byte {
+	text := []byte(`{"__metadata__":{"format":"pt"}`)
+	var off int64
+	for _, t := range ts {
+		shape, _ := json.Marshal(t.shape)
+		text = append(text, ',')
+		text = strconv.AppendQuote(text, t.name)
+		text = fmt.Appendf(text, `:{"dtype":%q,"shape":%s,"data_offsets":[%d,%d]}`, t.dtype, shape, off, off+t.bytes)
+		off += t.bytes
+	}
+	text = append(text, '}')
+	for len(text)%8 != 0 {
+		text = append(text, ' ')
+	}
+	start := 8 + int64(len(text))
+	for _, t := range ts {
+		t.off = start
+		start += t.bytes
+	}
+	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)
+}

@@ -1,0 +1,163 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestHeaderRefuses(t *testing.T) {
+	four := make([]byte, 4)
+	cases := []struct {
+		name string
+		file []byte
+		want string
+	}{
+		{"empty", nil, "truncated: the file ends in its first 8 bytes"},
+		{"short", []byte("abc"), "truncated: the file ends in its first 8 bytes"},
+		{"LFS pointer", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:0"), "Git LFS pointer"},
+		{"header longer than the file", binary.LittleEndian.AppendUint64(nil, 1000), "truncated: the header is 1000 bytes long, the file 8"},
+		{"absurd header", append(binary.LittleEndian.AppendUint64(nil, 1<<62), four...), "its header would be 4611686018427387904 bytes long"},
+		{"negative header", append(binary.LittleEndian.AppendUint64(nil, 1<<63+5), four...), "not a safetensors file"},
+		{"not JSON", safetensors("hello", nil), "not a JSON object"},
+		{"broken JSON", safetensors(`{"a": `, nil), "header: "},
+		{"unclosed", safetensors(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, nil), "header: "},
+		{"text after", safetensors(`{} x`, nil), "text after the closing brace"},
+		{"wrong kinds", safetensors(`{"a": 7}`, four), `tensor "a": header: `},
+		{"twice", safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, four), `tensor "a": appears twice`},
+		{"dtype", safetensors(`{"a":{"dtype":"Q4","shape":[1],"data_offsets":[0,4]}}`, four), `tensor "a": unknown dtype "Q4"`},
+		{"no offsets", safetensors(`{"a":{"dtype":"F32","shape":[1]}}`, four), `tensor "a": impossible data_offsets []`},
+		{"three offsets", safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,8]}}`, four), `tensor "a": impossible data_offsets [0 4 8]`},
+		{"backwards", safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}}`, four), `tensor "a": impossible data_offsets [4 0]`},
+		{"negative offset", safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}}`, four), `tensor "a": impossible data_offsets`},
+		{"huge offset", safetensors(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[9223372036854775806,9223372036854775807]}}`, four), `tensor "a": impossible data_offsets`},
+		{"negative shape", safetensors(`{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}`, four), `tensor "a": impossible shape [-1]`},
+		{"overflowing shape", safetensors(`{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`, nil), `tensor "a": impossible shape`},
+		{"shape and bytes", safetensors(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, four), `tensor "a": F32 [2] takes 8 bytes, data_offsets [0 4] have 4`},
+		{"misaligned", safetensors(`{"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}}`, make([]byte, 5)), `tensor "a": misaligned: its data begin at 1`},
+		{"overlap", safetensors(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}`, make([]byte, 12)), `tensor "b": its data overlap those of tensor "a"`},
+		{"same place", safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, four), `overlap those of tensor "a"`},
+		{"gap", safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, make([]byte, 8)), `tensor "a": 4 unused bytes before its data`},
+		{"out of range", safetensors(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, four), `tensor "a": truncated: its data end at byte`},
+		{"too long", safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, make([]byte, 7)), "3 bytes after the last tensor"},
+	}
+	for _, tc := range cases {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "model.safetensors"), tc.file)
+		_, err := openSource(dir)
+		want := filepath.Join(dir, "model.safetensors") + ": "
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want %s … %s", tc.name, err, want, tc.want)
+		}
+	}
+}
+
+func TestHeaderReads(t *testing.T) {
+	text := `{"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[],"data_offsets":[8,10]},"e":{"dtype":"F32","shape":[0,3],"data_offsets":[8,8]},"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}}   `
+	file := safetensors(text, make([]byte, 10))
+	for _, size := range []int64{int64(len(file)), -1} {
+		h, err := readHeader(bytes.NewReader(file), size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, x := range h.tensors {
+			got = append(got, x.name)
+		}
+		if strings.Join(got, "") != "aeb" || h.tensors[2].off != int64(8+len(text)+8) || h.tensors[2].bytes != 2 {
+			t.Errorf("got %+v", h)
+		}
+	}
+}
+
+// TestHeaderBytes: what is written is read, and the data are aligned.
+func TestHeaderBytes(t *testing.T) {
+	for i, l := range config(t, nil).Layouts(true) {
+		f := optimizerFile(i, l, BF16, false)
+		h, err := readHeader(bytes.NewReader(f.header), -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(f.header)%8 != 0 || h.end() != f.bytes || len(h.tensors) != len(f.entries) {
+			t.Errorf("layer %d: header of %d bytes, data to %d of %d", i, len(f.header), h.end(), f.bytes)
+		}
+		for j, x := range h.tensors {
+			if e := f.entries[j]; x.name != e.name || x.off != e.off || x.bytes != e.bytes {
+				t.Errorf("layer %d: got %+v, want %+v", i, x, e.tensor)
+			}
+		}
+	}
+}
+
+func TestSourceRefuses(t *testing.T) {
+	shard := safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, make([]byte, 4))
+	cases := []struct {
+		name  string
+		files map[string]string
+		want  string
+	}{
+		{"nothing", nil, "no model.safetensors and no model.safetensors.index.json"},
+		{"pickled", map[string]string{"pytorch_model.bin": "x"}, "pickled weights are not read"},
+		{"no index", map[string]string{"model-00001-of-00002.safetensors": "x"}, "the index model.safetensors.index.json is missing"},
+		{"bad index", map[string]string{indexName: "{"}, indexName + ": unexpected end of JSON"},
+		{"LFS index", map[string]string{indexName: "version https://git-lfs.github.com/spec/v1\n"}, "git lfs pull"},
+		{"empty index", map[string]string{indexName: "{}"}, "weight_map is missing or empty"},
+		{"outside", map[string]string{indexName: `{"weight_map":{"a":"../x.safetensors"}}`}, `tensor "a": the shard "../x.safetensors" is not a file of this directory`},
+		{"absolute", map[string]string{indexName: `{"weight_map":{"a":"/etc/passwd"}}`}, `tensor "a": the shard "/etc/passwd" is not`},
+		{"parent", map[string]string{indexName: `{"weight_map":{"a":".."}}`}, `tensor "a": the shard ".." is not`},
+		{"missing shard", map[string]string{indexName: `{"weight_map":{"a":"x.safetensors"}}`}, "x.safetensors: missing, but model.safetensors.index.json names it"},
+		{"tensor elsewhere", map[string]string{indexName: `{"weight_map":{"b":"x.safetensors"}}`, "x.safetensors": string(shard)}, `x.safetensors: tensor "b": model.safetensors.index.json says`},
+		{"directory", map[string]string{"model.safetensors/x": "x"}, "is a directory"},
+	}
+	for _, tc := range cases {
+		dir := t.TempDir()
+		for name, text := range tc.files {
+			write(t, filepath.Join(dir, name), []byte(text))
+		}
+		_, err := openSource(dir)
+		if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
+		}
+	}
+}
+
+func FuzzHeader(f *testing.F) {
+	f.Add(safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"BF16","shape":[2,1],"data_offsets":[4,8]}}`, make([]byte, 8)))
+	f.Add(safetensors(`{"__metadata__":{"format":"pt"}}`, nil))
+	f.Add([]byte("version https://git-lfs.github.com/spec/v1"))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		h, err := readHeader(bytes.NewReader(file), int64(len(file)))
+		if err != nil {
+			return
+		}
+		at := h.bytes
+		for _, x := range h.tensors {
+			if x.off != at || x.bytes < 0 {
+				t.Fatalf("tensor %q at %d, want %d", x.name, x.off, at)
+			}
+			at += x.bytes
+		}
+		if at != int64(len(file)) {
+			t.Fatalf("data end at %d of %d", at, len(file))
+		}
+	})
+}
+
+func TestFixtureHeaders(t *testing.T) {
+	files, _ := filepath.Glob("../../shared/fixtures/*/model/*.safetensors")
+	if len(files) == 0 {
+		t.Skip("../shared/fixtures is not here")
+	}
+	for _, path := range files {
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readHeader(bytes.NewReader(read(t, path)), st.Size()); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

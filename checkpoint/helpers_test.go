@@ -1,0 +1,201 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"mt/model"
+)
+
+// config is a small model with every kind of parameter and odd sizes.
+func config(t testing.TB, changes map[string]any) *model.Config {
+	t.Helper()
+	m := map[string]any{"model_type": "llama", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11, "num_hidden_layers": 2,
+		"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6, "attention_bias": true, "mlp_bias": true}
+	for k, v := range changes {
+		m[k] = v
+	}
+	c, err := model.FromInline(m, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// small is a model with as few tensors as there can be.
+func small(t testing.TB) *model.Config {
+	return config(t, map[string]any{"num_hidden_layers": 1, "attention_bias": false, "mlp_bias": false, "tie_word_embeddings": true})
+}
+
+// newLayers is memory for a model, zero.
+func newLayers(c *model.Config, bf16 bool) []Layer {
+	var out []Layer
+	for _, l := range c.Layouts(bf16) {
+		out = append(out, Layer{Layout: l, Tile: make([]byte, l.TileBytes), Lo: make([]uint16, l.Elems),
+			M: make([]float32, l.Elems), V: make([]float32, l.Elems)})
+	}
+	return out
+}
+
+// awkward are weights that rounding to bf16 could lose.
+var awkward = []uint32{0, 0x80000000, 1, 0x80000001, 0x00008000, 0x00007fff, 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001,
+	0x7f7fffff, 0xff7fffff, 0x7f7f8000, 0x7f800000, 0xff800000, 0x007fffff}
+
+// fillLayers sets weights and moments: random bits of finite values, the
+// awkward ones first.
+func fillLayers(layers []Layer, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for _, l := range layers {
+		for _, t := range l.Layout.Tensors {
+			if t.Ref {
+				continue
+			}
+			for i := range t.Elems() {
+				bits := math.Float32bits(float32(r.NormFloat64()))
+				if i < int64(len(awkward)) {
+					bits = awkward[i]
+				}
+				l.setWeights(t, i, []uint32{bits})
+				l.M[t.Elem+i] = float32(r.NormFloat64())
+				l.V[t.Elem+i] = float32(math.Abs(r.NormFloat64()))
+			}
+		}
+	}
+}
+
+// values are the fp32 bits of weight, m and v by checkpoint tensor.
+func values(layers []Layer) map[string][]uint32 {
+	out := map[string][]uint32{}
+	for i, l := range layers {
+		for _, p := range []plane{planeF32, planeM, planeV} {
+			for _, e := range entriesOf(i, l.Layout, p) {
+				buf := make([]byte, 4*e.elems)
+				raw := l.encode(e.layout, p, e.elem, e.elems, buf)
+				for j := range e.elems {
+					out[e.name] = append(out[e.name], binary.LittleEndian.Uint32(raw[4*j:]))
+				}
+			}
+		}
+	}
+	return out
+}
+
+func sameValues(t *testing.T, got, want map[string][]uint32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%d tensors, want %d", len(got), len(want))
+	}
+	for name, w := range want {
+		if !slices.Equal(got[name], w) {
+			t.Errorf("%s differs", name)
+		}
+	}
+}
+
+// options are those of a save of step 20.
+func options(c *model.Config, layers []Layer, d DType) WriterOptions {
+	o := WriterOptions{Step: 20, Config: c, SaveDType: d}
+	for _, l := range layers {
+		o.Layouts = append(o.Layouts, l.Layout)
+	}
+	return o
+}
+
+var testState = TrainerState{Step: 20, AdamStep: 19, DataPos: 160, Tokens: 9999, Seed: 42, Epoch: 0.5, NonFinite: 1,
+	ConfigDigests: map[string]string{"model": "m1", "dataset": "d1"}, Resolved: map[string]string{"micro_batch_tokens": "512"}}
+
+// save writes a whole checkpoint, the layers from the last to the first.
+func save(output string, layers []Layer, o WriterOptions, s TrainerState) error {
+	w, err := NewWriter(output, o)
+	if err != nil {
+		return err
+	}
+	for i, l := range slices.Backward(layers) {
+		if err := w.WriteLayer(i, l); err != nil {
+			return err
+		}
+	}
+	return w.Commit(s, map[string][]byte{"tokenizer.json": []byte("{}")})
+}
+
+// fastDir is a directory in memory, where there is room in one, for tests that
+// save hundreds of times.
+func fastDir(t *testing.T) string {
+	t.Helper()
+	free, err := osFS{}.Free("/dev/shm")
+	if err != nil || free < 2*smallFiles {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "mt-checkpoint-test")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// safetensors is the text of a file with the given header and data.
+func safetensors(header string, data []byte) []byte {
+	out := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	return append(append(out, header...), data...)
+}
+
+func write(t testing.TB, path string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// tensorsOf reads all tensors of the weights in dir.
+func tensorsOf(t testing.TB, dir string) (dtypes map[string]string, data map[string][]byte) {
+	t.Helper()
+	src, err := openSource(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	dtypes, data = map[string]string{}, map[string][]byte{}
+	for name, sh := range src.where {
+		in := sh.tensors[name]
+		file := read(t, filepath.Join(dir, sh.name))
+		dtypes[name], data[name] = in.dtype, bytes.Clone(file[in.off:in.off+in.bytes])
+	}
+	return dtypes, data
+}
+
+// names lists the files and directories in dir.
+func names(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}

@@ -1,0 +1,227 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"math"
+
+	"mt/model"
+)
+
+// Layer is the memory of one layer as package host holds it. Nothing is copied:
+// the slices are the arenas.
+type Layer struct {
+	Layout model.Layout
+	Tile   []byte   // (Layout.TileBytes) hi planes and fp32 tensors
+	Lo     []uint16 // (Layout.Elems) lower halves of tensors with BF16 set; may be nil where there are none
+	M, V   []float32
+}
+
+// DType is how a saved model's weights are written, in the words of the config
+// key save_dtype.
+type DType string
+
+// The types weights are saved in.
+const (
+	BF16 DType = "bf16"
+	F32  DType = "fp32"
+)
+
+// name is the dtype in the words of config.json.
+func (d DType) name() string {
+	if d == BF16 {
+		return "bfloat16"
+	}
+	return "float32"
+}
+
+func (d DType) plane() plane {
+	if d == BF16 {
+		return planeBF16
+	}
+	return planeF32
+}
+
+// plane is one of the values a parameter has on disk.
+type plane uint8
+
+const (
+	planeF32  plane = iota // the weight
+	planeBF16              // the weight rounded half up to bf16: the hi plane
+	planeF16               // the weight in half precision, only read
+	planeLo                // what planeBF16 lacks: bits = hi<<16 + int16(lo)
+	planeM                 // Adam's first moment
+	planeV                 // Adam's second moment
+)
+
+// The dtypes of safetensors that planes are stored in.
+var planeDType = [...]string{"F32", "BF16", "F16", "U16", "F32", "F32"}
+
+func (p plane) size() int64 { return dtypeSize[planeDType[p]] }
+
+// prefix is put before a tensor's name in the optimizer's files.
+func (p plane) prefix() string { return [...]string{"", "", "", "lo.", "m.", "v."}[p] }
+
+// weightPlane is the plane that weights of a safetensors dtype are, if they can
+// be read.
+func weightPlane(dtype string) (plane, bool) {
+	for _, p := range []plane{planeF32, planeBF16, planeF16} {
+		if planeDType[p] == dtype {
+			return p, true
+		}
+	}
+	return 0, false
+}
+
+// hiOf is bits rounded half up to bf16. The sum wraps for NaNs with all upper
+// bits set; they stay NaNs.
+func hiOf(bits uint32) uint16 {
+	hi := uint16((bits + 0x8000) >> 16)
+	if bits&0x7fffffff > 0x7f800000 && hi&0x7fff <= 0x7f80 {
+		return uint16(bits>>16) | 0x0040
+	}
+	return hi
+}
+
+// join is the fp32 pattern of the planes hi and lo (arXiv:2005.04680).
+func join(hi, lo uint16) uint32 { return uint32(hi)<<16 + uint32(int32(int16(lo))) }
+
+// tile is the bytes of n elements of t from elem on.
+func (l Layer) tile(t model.TensorLayout, elem, n int64) []byte {
+	size := t.TileBytes() / t.Elems()
+	off := t.TileOff + elem*size
+	return l.Tile[off : off+n*size]
+}
+
+// encode gives n elements of plane p of t, from elem on, as they are stored. The
+// result is the arena itself where that has the same bytes, else buf.
+func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
+	switch {
+	case p == planeM:
+		return putFloats(buf, l.M[t.Elem+elem:][:n])
+	case p == planeV:
+		return putFloats(buf, l.V[t.Elem+elem:][:n])
+	case p == planeF32 && !t.BF16, p == planeBF16 && t.BF16:
+		return l.tile(t, elem, n)
+	}
+	tile := l.tile(t, elem, n)
+	if t.BF16 {
+		lo := l.Lo[t.Elem+elem:][:n]
+		if p == planeLo {
+			for i, v := range lo {
+				binary.LittleEndian.PutUint16(buf[2*i:], v)
+			}
+			return buf[:2*n]
+		}
+		for i, v := range lo {
+			binary.LittleEndian.PutUint32(buf[4*i:], join(binary.LittleEndian.Uint16(tile[2*i:]), v))
+		}
+		return buf[:4*n]
+	}
+	for i := range int(n) {
+		bits := binary.LittleEndian.Uint32(tile[4*i:])
+		if p == planeBF16 {
+			binary.LittleEndian.PutUint16(buf[2*i:], hiOf(bits))
+		} else {
+			binary.LittleEndian.PutUint16(buf[2*i:], uint16(bits))
+		}
+	}
+	return buf[:2*n]
+}
+
+// decode stores raw, values of plane p, at the elements of t from elem on. A
+// weight is stored whole, with a lower half of zero where raw has none; planeLo
+// must come after the weight and completes it.
+func (l Layer) decode(t model.TensorLayout, p plane, elem int64, raw []byte) {
+	n := int64(len(raw)) / p.size()
+	switch p {
+	case planeM:
+		getFloats(l.M[t.Elem+elem:][:n], raw)
+	case planeV:
+		getFloats(l.V[t.Elem+elem:][:n], raw)
+	case planeLo:
+		l.addLo(t, elem, raw)
+	default:
+		var bits [1024]uint32
+		for at := int64(0); at < n; at += int64(len(bits)) {
+			part := bits[:min(int64(len(bits)), n-at)]
+			widen(part, p, raw[at*p.size():])
+			l.setWeights(t, elem+at, part)
+		}
+	}
+}
+
+// widen turns stored weights into fp32 patterns.
+func widen(bits []uint32, p plane, raw []byte) {
+	switch p {
+	case planeF32:
+		for i := range bits {
+			bits[i] = binary.LittleEndian.Uint32(raw[4*i:])
+		}
+	case planeBF16:
+		for i := range bits {
+			bits[i] = uint32(binary.LittleEndian.Uint16(raw[2*i:])) << 16
+		}
+	case planeF16:
+		for i := range bits {
+			bits[i] = halfBits(binary.LittleEndian.Uint16(raw[2*i:]))
+		}
+	}
+}
+
+// setWeights stores weights, in two planes or in one.
+func (l Layer) setWeights(t model.TensorLayout, elem int64, bits []uint32) {
+	tile := l.tile(t, elem, int64(len(bits)))
+	if !t.BF16 {
+		for i, b := range bits {
+			binary.LittleEndian.PutUint32(tile[4*i:], b)
+		}
+		return
+	}
+	lo := l.Lo[t.Elem+elem:][:len(bits)]
+	for i, b := range bits {
+		binary.LittleEndian.PutUint16(tile[2*i:], uint16((b+0x8000)>>16))
+		lo[i] = uint16(b)
+	}
+}
+
+// addLo completes weights that were stored from planeBF16.
+func (l Layer) addLo(t model.TensorLayout, elem int64, raw []byte) {
+	n := len(raw) / 2
+	if t.BF16 {
+		lo := l.Lo[t.Elem+elem:][:n]
+		for i := range lo {
+			lo[i] = binary.LittleEndian.Uint16(raw[2*i:])
+		}
+		return
+	}
+	tile := l.tile(t, elem, int64(n))
+	for i := range n {
+		bits := binary.LittleEndian.Uint32(tile[4*i:])
+		binary.LittleEndian.PutUint32(tile[4*i:], join(uint16(bits>>16), binary.LittleEndian.Uint16(raw[2*i:])))
+	}
+}
+
+func putFloats(buf []byte, src []float32) []byte {
+	for i, v := range src {
+		binary.LittleEndian.PutUint32(buf[4*i:], math.Float32bits(v))
+	}
+	return buf[:4*len(src)]
+}
+
+func getFloats(dst []float32, raw []byte) {
+	for i := range dst {
+		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+}
+
+// halfBits is the fp32 pattern of an IEEE half; every half is exact in fp32.
+func halfBits(h uint16) uint32 {
+	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h&0x3ff)
+	switch {
+	case exp == 31: // infinity, NaN
+		return sign | 0xff<<23 | frac<<13
+	case exp != 0:
+		return sign | (exp+112)<<23 | frac<<13
+	}
+	return sign | math.Float32bits(float32(frac)*(1.0/(1<<24)))
+}

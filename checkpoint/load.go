@@ -1,0 +1,146 @@
+package checkpoint
+
+import (
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// target is a checkpoint tensor and the place in memory it belongs to.
+type target struct {
+	*entry
+	src   *shard
+	plane plane
+	in    tensor
+}
+
+// Progress is told how many of total bytes are done. Calls come from several
+// goroutines at once and may come late: the greatest done counts.
+type Progress func(done, total int64)
+
+// LoadModel reads the weights of the Hugging Face directory dir (F32, BF16 or
+// F16, sharded or not) into layers, which are all layers of the model. Moments
+// are left alone. Every tensor must be there with the right shape; a tied
+// lm_head.weight may be there and is not read. The names of tensors that belong
+// to nothing are returned, for one warning. progress may be nil.
+func LoadModel(dir string, layers []Layer, progress Progress) (unexpected []string, err error) {
+	src, err := openSource(dir)
+	if err != nil {
+		return nil, fmt.Errorf("load model: %w", err)
+	}
+	defer src.Close()
+	targets, err := src.match(layers)
+	if err != nil {
+		return nil, fmt.Errorf("load model: %w", err)
+	}
+	if err := src.read(targets, layers, nil, progress); err != nil {
+		return nil, fmt.Errorf("load model: %w", err)
+	}
+	return src.unexpected(targets, layers), nil
+}
+
+// match finds the tensor of every parameter, before any is read.
+func (s *source) match(layers []Layer) ([]target, error) {
+	var out []target
+	var missing []string
+	for i, l := range layers {
+		for _, e := range entriesOf(i, l.Layout, planeF32) {
+			sh, ok := s.where[e.name]
+			if !ok {
+				missing = append(missing, e.name)
+				continue
+			}
+			in := sh.tensors[e.name]
+			p, ok := weightPlane(in.dtype)
+			path := filepath.Join(s.dir, sh.name)
+			if !ok {
+				return nil, fmt.Errorf("%s: tensor %q: its dtype is %s; F32, BF16 and F16 are read", path, e.name, in.dtype)
+			}
+			if !slices.Equal(in.shape, e.shape) {
+				return nil, fmt.Errorf("%s: tensor %q: its shape is %v, config.json asks for %v", path, e.name, in.shape, e.shape)
+			}
+			out = append(out, target{entry: e, src: sh, plane: p, in: in})
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("%s: %s missing: not the weights that config.json describes", s.dir, several("tensor", missing))
+	}
+	return out, nil
+}
+
+// several quotes up to four names.
+func several(what string, names []string) string {
+	if len(names) == 1 {
+		return fmt.Sprintf("%s %q is", what, names[0])
+	}
+	shown, rest := names, ""
+	if len(names) > 4 {
+		shown, rest = names[:3], fmt.Sprintf(" and %d more", len(names)-3)
+	}
+	return fmt.Sprintf("%ss %q%s are", what, shown, rest)
+}
+
+// read reads the data of all targets, several at a time. With records, what is
+// read must have the checksums they say.
+func (s *source) read(targets []target, layers []Layer, records map[string]fileRecord, progress Progress) error {
+	var total int64
+	var done atomic.Int64
+	for _, t := range targets {
+		total += t.in.bytes
+	}
+	return each(len(targets), func(i int) error {
+		t := targets[i]
+		sum, err := t.read(layers[t.layer], func(n int64) {
+			if d := done.Add(n); progress != nil {
+				progress(d, total)
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("%s: tensor %q: %w", filepath.Join(s.dir, t.src.name), t.name, err)
+		}
+		if records == nil {
+			return nil
+		}
+		return records[t.src.name].region(t.name).check(filepath.Join(s.dir, t.src.name), sum)
+	})
+}
+
+// read reads one tensor in pieces into l.
+func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
+	buf := make([]byte, min(pieceBytes, t.in.bytes))
+	for at := int64(0); at < t.in.bytes; at += int64(len(buf)) {
+		p := buf[:min(int64(len(buf)), t.in.bytes-at)]
+		if n, err := t.src.file.ReadAt(p, t.in.off+at); n < len(p) {
+			return 0, truncated(err, "the tensor's data")
+		}
+		sum = crc32.Update(sum, castagnoli, p)
+		l.decode(t.layout, t.plane, t.elem+at/t.plane.size(), p)
+		done(int64(len(p)))
+	}
+	return sum, nil
+}
+
+// unexpected lists the tensors nobody asked for: neither a tied lm_head nor the
+// rotary tables that older versions of Transformers saved.
+func (s *source) unexpected(targets []target, layers []Layer) []string {
+	used := map[string]bool{}
+	for _, t := range targets {
+		used[t.name] = true
+	}
+	for _, l := range layers {
+		used["lm_head.weight"] = used["lm_head.weight"] || l.Layout.Tied
+	}
+	var out []string
+	for _, sh := range s.shards {
+		for name := range sh.tensors {
+			if !used[name] && !strings.HasSuffix(name, ".rotary_emb.inv_freq") {
+				out = append(out, name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

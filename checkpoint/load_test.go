@@ -1,0 +1,176 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"mt/model"
+)
+
+// TestFixtures: reading a fixture's model and writing it in fp32 gives every
+// tensor back byte for byte, from either kind of memory.
+func TestFixtures(t *testing.T) {
+	for _, name := range []string{"llama-plain", "llama-mha-tied", "llama-rope3", "llama-headdim", "llama-bias", "qwen2-tied", "qwen3-plain"} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join("../../shared/fixtures", name, "model")
+			if found, _ := filepath.Glob(dir); found == nil {
+				t.Skip(dir + " is not here")
+			}
+			c, err := model.LoadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, want := tensorsOf(t, dir)
+			for _, bf16 := range []bool{false, true} {
+				layers := newLayers(c, bf16)
+				var done atomic.Int64
+				extra, err := LoadModel(dir, layers, func(d, total int64) {
+					if d == total {
+						done.Add(1)
+					}
+				})
+				if err != nil || len(extra) > 0 || done.Load() != 1 {
+					t.Fatalf("%v, %v, done %d times", extra, err, done.Load())
+				}
+				extras, err := Companions(dir)
+				if err != nil || len(extras) != 1 {
+					t.Fatalf("companions %v, %v", extras, err)
+				}
+				out := t.TempDir()
+				if err := WriteModel(out, layers, WriterOptions{Config: c, SaveDType: F32, MaxShardBytes: 100_000}, extras); err != nil {
+					t.Fatal(err)
+				}
+				_, got := tensorsOf(t, out)
+				for n, w := range want {
+					if !bytes.Equal(got[n], w) {
+						t.Errorf("%s differs", n)
+					}
+				}
+				if len(got) != len(want) {
+					t.Errorf("%d tensors, want %d", len(got), len(want))
+				}
+				if !bytes.Equal(read(t, filepath.Join(out, "config.json")), read(t, filepath.Join(dir, "config.json"))) {
+					t.Error("config.json differs")
+				}
+			}
+		})
+	}
+}
+
+// fakeModel writes a model.safetensors with all tensors of c in the given
+// dtype, element i of each being value(i), changed by edit.
+func fakeModel(t *testing.T, c *model.Config, dtype string, value func(i int64) []byte, edit func(m map[string]*fakeTensor)) string {
+	t.Helper()
+	all := map[string]*fakeTensor{}
+	for i, l := range c.Layouts(false) {
+		for _, e := range entriesOf(i, l, planeF32) {
+			f := &fakeTensor{DType: dtype, Shape: e.shape}
+			for j := range e.elems {
+				f.data = append(f.data, value(j)...)
+			}
+			all[e.name] = f
+		}
+	}
+	if edit != nil {
+		edit(all)
+	}
+	var data []byte
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		f := all[name]
+		f.Offsets = []int{len(data), len(data) + len(f.data)}
+		data = append(data, f.data...)
+	}
+	header, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "model.safetensors"), safetensors(string(header), data))
+	return dir
+}
+
+type fakeTensor struct {
+	DType   string  `json:"dtype"`
+	Shape   []int64 `json:"shape"`
+	Offsets []int   `json:"data_offsets"`
+	data    []byte
+}
+
+func TestLoadDTypes(t *testing.T) {
+	c := config(t, nil)
+	pattern := func(i int64) uint32 { return math.Float32bits(float32(i%29) - 13.5) }
+	for dtype, value := range map[string]func(i int64) []byte{
+		"F32":  func(i int64) []byte { return binary.LittleEndian.AppendUint32(nil, pattern(i)) },
+		"BF16": func(i int64) []byte { return binary.LittleEndian.AppendUint16(nil, uint16(pattern(i)>>16)) },
+		"F16": func(i int64) []byte { // exponent and fraction of a small normal number
+			b := pattern(i)
+			return binary.LittleEndian.AppendUint16(nil, uint16(b>>16&0x8000|((b>>23&255)-112)<<10|b>>13&0x3ff))
+		},
+	} {
+		dir := fakeModel(t, c, dtype, value, nil)
+		for _, bf16 := range []bool{false, true} {
+			layers := newLayers(c, bf16)
+			if _, err := LoadModel(dir, layers, nil); err != nil {
+				t.Fatal(err)
+			}
+			for name, got := range values(layers) {
+				if strings.HasPrefix(name, "m.") || strings.HasPrefix(name, "v.") {
+					continue
+				}
+				for i, g := range got {
+					if g != pattern(int64(i)) {
+						t.Fatalf("%s bf16 %v: %s[%d] is %08x, want %08x", dtype, bf16, name, i, g, pattern(int64(i)))
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	c := config(t, nil)
+	f32 := func(i int64) []byte { return make([]byte, 4) }
+	cases := []struct {
+		name string
+		edit func(m map[string]*fakeTensor)
+		want string
+	}{
+		{"missing", func(m map[string]*fakeTensor) { delete(m, "model.norm.weight") }, `tensor "model.norm.weight" is missing: not the weights that config.json describes`},
+		{"all missing", func(m map[string]*fakeTensor) { clear(m) }, `tensors ["model.embed_tokens.weight" "model.layers.0.input_layernorm.weight" "model.layers.0.self_attn.q_proj.weight"] and 32 more are missing`},
+		{"shape", func(m map[string]*fakeTensor) {
+			m["lm_head.weight"].Shape = []int64{14, 37}
+		}, `model.safetensors: tensor "lm_head.weight": its shape is [14 37], config.json asks for [37 14]`},
+		{"dtype", func(m map[string]*fakeTensor) { m["model.norm.weight"].DType = "I32" },
+			`model.safetensors: tensor "model.norm.weight": its dtype is I32; F32, BF16 and F16 are read`},
+	}
+	for _, tc := range cases {
+		dir := fakeModel(t, c, "F32", f32, tc.edit)
+		_, err := LoadModel(dir, newLayers(c, false), nil)
+		if err == nil || !strings.HasPrefix(err.Error(), "load model: "+dir) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
+		}
+	}
+}
+
+func TestUnexpected(t *testing.T) {
+	add := func(m map[string]*fakeTensor) {
+		for _, n := range []string{"lm_head.weight", "vision.weight", "model.layers.0.self_attn.rotary_emb.inv_freq"} {
+			m[n] = &fakeTensor{DType: "F32", Shape: []int64{1}, data: make([]byte, 4)}
+		}
+	}
+	c := config(t, map[string]any{"tie_word_embeddings": true})
+	dir := fakeModel(t, c, "F32", func(int64) []byte { return make([]byte, 4) }, add)
+	extra, err := LoadModel(dir, newLayers(c, false), nil)
+	if err != nil || fmt.Sprint(extra) != "[vision.weight]" {
+		t.Errorf("got %v, %v", extra, err)
+	}
+}

@@ -1,0 +1,241 @@
+package checkpoint
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Skipped is a checkpoint that cannot be resumed from.
+type Skipped struct {
+	Dir string
+	Why string
+}
+
+var (
+	checkpointDir = regexp.MustCompile(`^checkpoint-(\d{1,18})$`)
+	leftoverName  = regexp.MustCompile(`^(checkpoint-\d+|model)\.tmp-`)
+)
+
+// found is a directory named checkpoint-N.
+type found struct {
+	path  string
+	step  int
+	entry fs.DirEntry
+}
+
+// list finds the checkpoints in output, newest first, and what unfinished saves
+// have left. A directory that does not exist has none.
+func list(output string) (checkpoints []found, leftovers []string, err error) {
+	entries, err := os.ReadDir(output)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		path := filepath.Join(output, e.Name())
+		if leftoverName.MatchString(e.Name()) {
+			leftovers = append(leftovers, path)
+		}
+		m := checkpointDir.FindStringSubmatch(e.Name())
+		if m == nil || !e.IsDir() {
+			continue
+		}
+		step, err := strconv.Atoi(m[1])
+		if err != nil {
+			continue
+		}
+		checkpoints = append(checkpoints, found{path, step, e})
+	}
+	slices.SortFunc(checkpoints, func(a, b found) int { return b.step - a.step })
+	return checkpoints, leftovers, nil
+}
+
+// Latest is the newest checkpoint in output whose manifest holds, with all it
+// had to skip to find it: dir is empty where there is none. Every byte of the
+// checkpoint is read and checked.
+func Latest(output string) (dir string, state TrainerState, skipped []Skipped, err error) {
+	checkpoints, leftovers, err := list(output)
+	if err != nil {
+		return "", state, nil, fmt.Errorf("look for checkpoints: %w", err)
+	}
+	for _, path := range leftovers {
+		skipped = append(skipped, Skipped{path, "the save was not finished"})
+	}
+	for _, c := range checkpoints {
+		if err = Verify(c.path); err == nil {
+			state, err = ReadState(c.path)
+		}
+		if err == nil {
+			return c.path, state, skipped, nil
+		}
+		skipped = append(skipped, Skipped{c.path, err.Error()})
+	}
+	return "", TrainerState{}, skipped, nil
+}
+
+// Load reads the checkpoint dir into layers: weights and moments, bit for bit
+// as they were saved, whether they were or are in one plane or in two. What is
+// read is compared with the manifest's checksums. progress may be nil; it is
+// told about the weights.
+func Load(dir string, layers []Layer, progress Progress) (TrainerState, error) {
+	state, err := load(dir, layers, progress)
+	if err != nil {
+		return state, fmt.Errorf("resume from %s: %w", dir, err)
+	}
+	return state, nil
+}
+
+func load(dir string, layers []Layer, progress Progress) (TrainerState, error) {
+	records, err := readManifest(dir)
+	if err != nil {
+		return TrainerState{}, err
+	}
+	if err := records[stateName].verify(dir); err != nil {
+		return TrainerState{}, err
+	}
+	src, err := openSource(dir)
+	if err != nil {
+		return TrainerState{}, err
+	}
+	defer src.Close()
+	targets, err := src.match(layers)
+	if err != nil {
+		return TrainerState{}, err
+	}
+	if err := src.read(targets, layers, records, progress); err != nil {
+		return TrainerState{}, err
+	}
+	rounded := make([]bool, len(layers))
+	for _, t := range targets {
+		rounded[t.layer] = rounded[t.layer] || t.plane != planeF32
+	}
+	err = each(len(layers), func(i int) error { return loadLayerState(dir, i, layers[i], rounded[i], records) })
+	if err != nil {
+		return TrainerState{}, err
+	}
+	return ReadState(dir)
+}
+
+// loadLayerState reads a layer's optimizer file; with lo, the weights' lower
+// halves must be in it.
+func loadLayerState(dir string, i int, l Layer, lo bool, records map[string]fileRecord) error {
+	for _, compressed := range []bool{false, true} {
+		name := optimizerName(i, compressed)
+		record, ok := records[name]
+		if !ok {
+			continue
+		}
+		if err := readState(dir, name, record, compressed, i, l, lo); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("%s: missing", optimizerName(i, false))
+}
+
+// readState reads one optimizer file from its start to its end.
+func readState(dir, name string, record fileRecord, compressed bool, layer int, l Layer, lo bool) error {
+	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if st.Size() != record.Bytes {
+		return fmt.Errorf("%d bytes long, not %d", st.Size(), record.Bytes)
+	}
+	if !compressed {
+		return readStateTensors(bufio.NewReaderSize(f, 1<<16), record.Bytes, record, layer, l, lo)
+	}
+	sum := crc32.New(castagnoli)
+	all := io.TeeReader(f, sum)
+	dec, err := zstd.NewReader(all, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return fmt.Errorf("zstd: %w", err)
+	}
+	defer dec.Close()
+	if err := readStateTensors(dec, -1, fileRecord{}, layer, l, lo); err != nil {
+		return err
+	}
+	if n, err := io.Copy(io.Discard, dec); err != nil {
+		return fmt.Errorf("zstd: %w", err)
+	} else if n > 0 {
+		return fmt.Errorf("%d bytes after the last tensor", n)
+	}
+	if _, err := io.Copy(io.Discard, all); err != nil {
+		return err
+	}
+	return record.Regions[0].check(name, sum.Sum32())
+}
+
+// readStateTensors reads the tensors of an optimizer file in the order they
+// have there. Checksums are compared where the record has regions.
+func readStateTensors(r io.Reader, size int64, record fileRecord, layer int, l Layer, lo bool) error {
+	h, err := readHeader(r, size)
+	if err != nil {
+		return err
+	}
+	want := map[string]*entry{}
+	for _, e := range optimizerFile(layer, l.Layout, BF16, false).entries {
+		if lo || e.plane != planeLo {
+			want[e.name] = e
+		}
+	}
+	var buf []byte
+	for _, t := range h.tensors {
+		e := want[t.name]
+		if e == nil {
+			return fmt.Errorf("tensor %q: belongs to no parameter of the layer", t.name)
+		}
+		if t.dtype != e.dtype || !slices.Equal(t.shape, e.shape) {
+			return fmt.Errorf("tensor %q: %s %v, not %s %v", t.name, t.dtype, t.shape, e.dtype, e.shape)
+		}
+		delete(want, t.name)
+		if n := min(pieceBytes, e.bytes); int64(len(buf)) < n {
+			buf = make([]byte, n)
+		}
+		sum, err := e.read(r, l, buf)
+		if err != nil {
+			return fmt.Errorf("tensor %q: %w", t.name, err)
+		}
+		if record.Regions == nil {
+			continue
+		}
+		if err := record.region(t.name).check(record.Name, sum); err != nil {
+			return err
+		}
+	}
+	for name := range want {
+		return fmt.Errorf("tensor %q: missing", name)
+	}
+	return nil
+}
+
+// read reads e from the stream r into l.
+func (e *entry) read(r io.Reader, l Layer, buf []byte) (sum uint32, err error) {
+	for at := int64(0); at < e.bytes; at += int64(len(buf)) {
+		p := buf[:min(int64(len(buf)), e.bytes-at)]
+		if _, err := io.ReadFull(r, p); err != nil {
+			return 0, truncated(err, "the tensor's data")
+		}
+		sum = crc32.Update(sum, castagnoli, p)
+		l.decode(e.layout, e.plane, e.elem+at/e.plane.size(), p)
+	}
+	return sum, nil
+}

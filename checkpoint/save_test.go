@@ -1,0 +1,242 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestResumeIsExact saves from either kind of memory in either type, compressed
+// or not, in one file or many, and loads into either kind.
+func TestResumeIsExact(t *testing.T) {
+	for _, tied := range []bool{false, true} {
+		c := config(t, map[string]any{"tie_word_embeddings": tied})
+		for _, fromBF16 := range []bool{false, true} {
+			from := newLayers(c, fromBF16)
+			fillLayers(from, 5)
+			want := values(from)
+			for _, d := range []DType{BF16, F32} {
+				for _, zstd := range []bool{false, true} {
+					o := options(c, from, d)
+					o.Zstd = zstd
+					if zstd {
+						o.MaxShardBytes = 1000
+					}
+					out := fastDir(t)
+					if err := save(out, from, o, testState); err != nil {
+						t.Fatal(err)
+					}
+					dir, _, skipped, err := Latest(out)
+					if err != nil || filepath.Base(dir) != "checkpoint-20" || len(skipped) > 0 {
+						t.Fatalf("Latest: %q, %v, %v", dir, skipped, err)
+					}
+					for _, toBF16 := range []bool{false, true} {
+						t.Run(fmt.Sprint("tied ", tied, " from bf16 ", fromBF16, " to ", toBF16, " as ", d, " zstd ", zstd), func(t *testing.T) {
+							to := newLayers(c, toBF16)
+							state, err := Load(dir, to, nil)
+							if err != nil {
+								t.Fatal(err)
+							}
+							if !reflect.DeepEqual(state, testState) {
+								t.Errorf("state %+v", state)
+							}
+							sameValues(t, values(to), want)
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestPieces: a tensor of more bytes than are converted at a time.
+func TestPieces(t *testing.T) {
+	c := config(t, map[string]any{"vocab_size": 140_003, "hidden_size": 10, "num_hidden_layers": 1})
+	if 10*140_003*4 <= pieceBytes {
+		t.Fatal("the embedding fits into a piece")
+	}
+	for _, bf16 := range []bool{false, true} {
+		from := newLayers(c, bf16)
+		fillLayers(from, 6)
+		for _, d := range []DType{BF16, F32} {
+			o := options(c, from, d)
+			o.Zstd = bf16
+			out := fastDir(t)
+			if err := save(out, from, o, testState); err != nil {
+				t.Fatal(err)
+			}
+			to := newLayers(c, !bf16)
+			if _, err := Load(filepath.Join(out, "checkpoint-20"), to, nil); err != nil {
+				t.Fatal(err)
+			}
+			sameValues(t, values(to), values(from))
+		}
+	}
+}
+
+// TestSavedFiles: what lies in a checkpoint, and that nothing else is left.
+func TestSavedFiles(t *testing.T) {
+	c := config(t, nil)
+	layers := newLayers(c, true)
+	fillLayers(layers, 1)
+	out := t.TempDir()
+	o := options(c, layers, BF16)
+	o.MaxShardBytes = 2000
+	if err := save(out, layers, o, testState); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, out); len(got) != 1 || got[0] != "checkpoint-20" {
+		t.Fatalf("output holds %v", got)
+	}
+	dir := filepath.Join(out, "checkpoint-20")
+	var index struct {
+		Metadata struct {
+			Size   int64 `json:"total_size"`
+			Params int64 `json:"total_parameters"`
+		}
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(read(t, filepath.Join(dir, indexName)), &index); err != nil {
+		t.Fatal(err)
+	}
+	if index.Metadata.Params != c.Params() || index.Metadata.Size != 2*c.Params() {
+		t.Errorf("index says %+v of %d parameters", index.Metadata, c.Params())
+	}
+	shards := map[string]bool{}
+	for _, f := range index.WeightMap {
+		shards[f] = true
+	}
+	if len(shards) < 3 || !shards[fmt.Sprintf("model-00001-of-%05d.safetensors", len(shards))] {
+		t.Errorf("shards %v", shards)
+	}
+	dtypes, _ := tensorsOf(t, dir)
+	if len(dtypes) != len(index.WeightMap) {
+		t.Errorf("%d tensors, the index has %d", len(dtypes), len(index.WeightMap))
+	}
+	for name, d := range dtypes {
+		if d != "BF16" {
+			t.Errorf("%s is %s", name, d)
+		}
+	}
+	if s := string(read(t, filepath.Join(dir, "config.json"))); !strings.Contains(s, `"torch_dtype": "bfloat16"`) {
+		t.Errorf("config.json: %s", s)
+	}
+	for _, name := range []string{"tokenizer.json", "trainer_state.json", "manifest.json", "optimizer/layer-00003.safetensors"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if total := Bytes(o.Layouts, BF16); total < 12*c.Params() || total > 12*c.Params()+20000 {
+		t.Errorf("a save of %d parameters takes %d bytes", c.Params(), total)
+	}
+}
+
+// TestSaveAgain: a checkpoint of the same step is replaced.
+func TestSaveAgain(t *testing.T) {
+	c := config(t, nil)
+	layers := newLayers(c, false)
+	out := t.TempDir()
+	for seed := range uint64(2) {
+		fillLayers(layers, seed)
+		if err := save(out, layers, options(c, layers, F32), testState); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := names(t, out); len(got) != 1 {
+		t.Errorf("output holds %v", got)
+	}
+	to := newLayers(c, false)
+	if _, err := Load(filepath.Join(out, "checkpoint-20"), to, nil); err != nil {
+		t.Fatal(err)
+	}
+	sameValues(t, values(to), values(layers))
+}
+
+func TestWriterMisuse(t *testing.T) {
+	c := config(t, nil)
+	layers := newLayers(c, false)
+	out := t.TempDir()
+	w, err := NewWriter(out, options(c, layers, BF16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteLayer(1, layers[1]); err != nil {
+		t.Fatal(err)
+	}
+	err = w.Commit(testState, nil)
+	if err == nil || !strings.Contains(err.Error(), "save checkpoint-20: layer 0 was not written") {
+		t.Errorf("got %v", err)
+	}
+	if again := w.WriteLayer(0, layers[0]); again == nil || again.Error() != err.Error() {
+		t.Errorf("after an error: %v", again)
+	}
+	if got := names(t, out); len(got) != 0 {
+		t.Errorf("output holds %v", got)
+	}
+
+	if w, err = NewWriter(out, options(c, layers, BF16)); err != nil {
+		t.Fatal(err)
+	}
+	w.Abort()
+	w.Abort()
+	if got := names(t, out); len(got) != 0 {
+		t.Errorf("after Abort output holds %v", got)
+	}
+
+	for _, name := range []string{"../x", "a/b", "manifest.json", "model.safetensors", ".."} {
+		err := WriteModel(out, layers, options(c, layers, BF16), map[string][]byte{name: nil})
+		if err == nil || !strings.Contains(err.Error(), "extra file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestWriteModel: the final model replaces an older one whole.
+func TestWriteModel(t *testing.T) {
+	c := config(t, nil)
+	layers := newLayers(c, true)
+	fillLayers(layers, 3)
+	out := t.TempDir()
+	write(t, filepath.Join(out, "model-notes.txt"), nil)
+	for i, o := range []WriterOptions{
+		{Config: c, SaveDType: F32, MaxShardBytes: 2000}, {Config: c, SaveDType: F32, MaxShardBytes: 4000}, {Config: c, SaveDType: F32},
+	} {
+		if err := WriteModel(out, layers, o, map[string][]byte{"tokenizer.json": []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		to := newLayers(c, true)
+		if extra, err := LoadModel(out, to, nil); err != nil || len(extra) > 0 {
+			t.Fatalf("save %d: %v, %v", i, extra, err)
+		}
+		for j, l := range layers {
+			copy(l.M, to[j].M)
+			copy(l.V, to[j].V)
+		}
+		sameValues(t, values(to), values(layers))
+	}
+	if got := fmt.Sprint(names(t, out)); got != "[config.json model-notes.txt model.safetensors tokenizer.json]" {
+		t.Errorf("output holds %v", got)
+	}
+}
+
+// TestRounding: bf16 weights of fp32 memory and of planes are the same bits.
+func TestRounding(t *testing.T) {
+	c := config(t, nil)
+	var saved [2]map[string][]byte
+	for i, bf16 := range []bool{false, true} {
+		layers := newLayers(c, bf16)
+		fillLayers(layers, 9)
+		out := t.TempDir()
+		if err := WriteModel(out, layers, WriterOptions{Config: c}, nil); err != nil {
+			t.Fatal(err)
+		}
+		_, saved[i] = tensorsOf(t, out)
+	}
+	if len(saved[0]) == 0 || !reflect.DeepEqual(saved[0], saved[1]) {
+		t.Error("the saved weights differ")
+	}
+}

@@ -1,0 +1,326 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"mt/model"
+)
+
+// pieceBytes is how much of a tensor is converted and written at a time.
+const pieceBytes = 4 << 20
+
+// smallFiles is room for everything in a checkpoint that is not a tensor.
+const smallFiles = 32 << 20
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// WriterOptions says what a Writer writes.
+type WriterOptions struct {
+	Step          int // names the directory: checkpoint-STEP
+	Config        *model.Config
+	Layouts       []model.Layout // of all layers, as Config.Layouts gives them
+	SaveDType     DType          // of the weights; BF16 unless given
+	MaxShardBytes int64          // where weights are cut into files; 5 GB unless given
+	Zstd          bool           // compress the optimizer's state
+	FS            FS             // the operating system's unless given
+}
+
+func (o WriterOptions) defaults() WriterOptions {
+	if o.SaveDType == "" {
+		o.SaveDType = BF16
+	}
+	if o.MaxShardBytes <= 0 {
+		o.MaxShardBytes = defaultShardBytes
+	}
+	if o.FS == nil {
+		o.FS = osFS{}
+	}
+	return o
+}
+
+// Writer writes one checkpoint, layer by layer in any order, into a temporary
+// directory that Commit renames. After an error the directory is gone and every
+// call returns that error. Its methods may be called from several goroutines.
+type Writer struct {
+	opts  WriterOptions
+	disk  *disk
+	final string
+
+	mu      sync.Mutex
+	err     error
+	open    []*outFile   // everything that is not closed yet
+	shards  []*outFile   // the weights
+	state   []*outFile   // the optimizer, by layer
+	written []bool       // by layer
+	record  []fileRecord // of finished files
+	buf     []byte
+}
+
+// outFile is a planned file being written.
+type outFile struct {
+	*file
+	out  File
+	sums map[*entry]uint32 // CRC32C of the tensors written
+}
+
+// NewWriter begins the checkpoint of opts.Step in the directory output: it plans
+// every file, checks that there is room for all of them, and makes them under a
+// temporary name. Abort or Commit must follow.
+func NewWriter(output string, opts WriterOptions) (*Writer, error) {
+	w := &Writer{opts: opts.defaults(), written: make([]bool, len(opts.Layouts))}
+	w.final = filepath.Join(output, fmt.Sprintf("checkpoint-%d", opts.Step))
+	w.disk = &disk{fs: w.opts.FS}
+	for _, f := range modelFiles(opts.Layouts, w.opts.SaveDType, w.opts.MaxShardBytes) {
+		w.shards = append(w.shards, &outFile{file: f, sums: map[*entry]uint32{}})
+		w.disk.left += f.bytes
+	}
+	for i, l := range opts.Layouts {
+		f := optimizerFile(i, l, w.opts.SaveDType, opts.Zstd)
+		w.state = append(w.state, &outFile{file: f, sums: map[*entry]uint32{}})
+		w.disk.left += f.bytes
+	}
+	w.buf = make([]byte, pieceFor(w.shards, w.state))
+	if err := w.begin(output); err != nil {
+		return nil, w.fail(err)
+	}
+	return w, nil
+}
+
+// pieceFor is the size of a piece: pieceBytes, or less where no tensor has as
+// much.
+func pieceFor(groups ...[]*outFile) int64 {
+	var most int64
+	for _, g := range groups {
+		for _, f := range g {
+			for _, e := range f.entries {
+				most = max(most, e.bytes)
+			}
+		}
+	}
+	return min(most, pieceBytes)
+}
+
+// Bytes is what a checkpoint of these layouts takes on disk, before compression.
+func Bytes(layouts []model.Layout, d DType) int64 {
+	var n int64
+	for _, f := range modelFiles(layouts, d, defaultShardBytes) {
+		n += f.bytes
+	}
+	for i, l := range layouts {
+		n += optimizerFile(i, l, d, false).bytes
+	}
+	return n
+}
+
+// begin makes the temporary directory and all files in it.
+func (w *Writer) begin(output string) error {
+	if err := w.opts.FS.MkdirAll(output); err != nil {
+		return opError("make directory", output, err)
+	}
+	if err := checkFree(w.opts.FS, output, w.disk.left+smallFiles); err != nil {
+		return err
+	}
+	tmp, err := makeTemp(w.opts.FS, w.final)
+	if err != nil {
+		return opError("make directory", tmp, err)
+	}
+	w.disk.root = tmp
+	if err := w.disk.do("make directory", "optimizer", w.opts.FS.Mkdir(w.disk.path("optimizer"))); err != nil {
+		return err
+	}
+	for _, f := range append(append([]*outFile(nil), w.shards...), w.state...) {
+		if err := w.create(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeTemp makes a directory called base.tmp-… that is not there yet.
+func makeTemp(f FS, base string) (string, error) {
+	for i := 0; ; i++ {
+		tmp := fmt.Sprintf("%s.tmp-%d", base, os.Getpid())
+		if i > 0 {
+			tmp += fmt.Sprintf("-%d", i)
+		}
+		if err := f.Mkdir(tmp); err == nil || !errors.Is(err, os.ErrExist) {
+			return tmp, err
+		}
+	}
+}
+
+// create opens f, reserves its space and writes its header.
+func (w *Writer) create(f *outFile) error {
+	var err error
+	if f.out, err = w.disk.fs.Create(w.disk.path(f.name)); err != nil {
+		f.out = nil
+		return w.disk.do("create", f.name, err)
+	}
+	w.open = append(w.open, f)
+	if f.zstd {
+		return nil
+	}
+	if err := w.disk.do("allocate", f.name, f.out.Allocate(f.bytes)); err != nil {
+		return err
+	}
+	return f.writeAt(w.disk, f.header, 0)
+}
+
+func (f *outFile) writeAt(d *disk, p []byte, off int64) error {
+	_, err := f.out.WriteAt(p, off)
+	if err = d.do("write", f.name, err); err == nil {
+		d.left -= int64(len(p))
+	}
+	return err
+}
+
+// WriteLayer writes the weights and moments of layer i, which must not change
+// meanwhile, and returns when the operating system has taken them.
+func (w *Writer) WriteLayer(i int, l Layer) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return w.err
+	}
+	if w.written[i] {
+		panic(fmt.Sprintf("checkpoint: layer %d is written twice", i))
+	}
+	for _, f := range w.shards {
+		for _, e := range f.entries {
+			if e.layer != i {
+				continue
+			}
+			if err := f.writeEntry(w.disk, e, l, w.buf); err != nil {
+				return w.failLocked(err)
+			}
+		}
+	}
+	if err := w.writeState(w.state[i], l); err != nil {
+		return w.failLocked(err)
+	}
+	w.written[i] = true
+	return nil
+}
+
+// writeEntry converts and writes one tensor at its place.
+func (f *outFile) writeEntry(d *disk, e *entry, l Layer, buf []byte) error {
+	var sum uint32
+	off := e.off
+	err := e.pieces(l, buf, func(p []byte) error {
+		sum = crc32.Update(sum, castagnoli, p)
+		if err := f.writeAt(d, p, off); err != nil {
+			return err
+		}
+		f.out.Flush(off, int64(len(p)))
+		off += int64(len(p))
+		return nil
+	})
+	f.sums[e] = sum
+	return err
+}
+
+// pieces passes the bytes of e to put, in order.
+func (e *entry) pieces(l Layer, buf []byte, put func([]byte) error) error {
+	step := int64(len(buf)) / e.plane.size()
+	for at := int64(0); at < e.elems; at += step {
+		n := min(step, e.elems-at)
+		if err := put(l.encode(e.layout, e.plane, e.elem+at, n, buf)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeState writes a layer's optimizer file.
+func (w *Writer) writeState(f *outFile, l Layer) error {
+	if f.zstd {
+		return w.compressState(f, l)
+	}
+	for _, e := range f.entries {
+		if err := f.writeEntry(w.disk, e, l, w.buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compressState writes a layer's optimizer file through zstd.
+func (w *Writer) compressState(f *outFile, l Layer) error {
+	seq := &sequential{f: f, disk: w.disk}
+	left := w.disk.left
+	enc, err := zstd.NewWriter(seq, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return fmt.Errorf("zstd: %w", err)
+	}
+	_, err = enc.Write(f.header)
+	for _, e := range f.entries {
+		if err == nil {
+			err = e.pieces(l, w.buf, func(p []byte) error { _, err := enc.Write(p); return err })
+		}
+	}
+	if cerr := enc.Close(); err == nil {
+		err = cerr
+	}
+	if seq.err != nil {
+		return seq.err
+	}
+	w.disk.left = left - f.bytes
+	w.record = append(w.record, fileRecord{Name: f.name, Bytes: seq.off, Regions: []region{{Name: wholeFile, Bytes: seq.off, CRC32C: seq.sum}}})
+	return err
+}
+
+// sequential writes a file from its start to its end.
+type sequential struct {
+	f    *outFile
+	disk *disk
+	off  int64
+	sum  crc
+	err  error
+}
+
+func (s *sequential) Write(p []byte) (int, error) {
+	if s.err = s.f.writeAt(s.disk, p, s.off); s.err != nil {
+		return 0, s.err
+	}
+	s.f.out.Flush(s.off, int64(len(p)))
+	s.off += int64(len(p))
+	s.sum = crc(crc32.Update(uint32(s.sum), castagnoli, p))
+	return len(p), nil
+}
+
+// Abort removes what was written. After Commit it does nothing.
+func (w *Writer) Abort() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		_ = w.failLocked(errors.New("aborted"))
+	}
+}
+
+// fail keeps err as the writer's error and removes what was written.
+func (w *Writer) fail(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failLocked(err)
+}
+
+func (w *Writer) failLocked(err error) error {
+	w.err = fmt.Errorf("save checkpoint-%d: %w", w.opts.Step, err)
+	for _, f := range w.open {
+		_ = f.out.Close() // what it would report is being removed
+	}
+	w.open = nil
+	if w.disk.root != "" {
+		if rerr := w.opts.FS.RemoveAll(w.disk.root); rerr != nil {
+			w.err = fmt.Errorf("%w; and %s could not be removed: %w", w.err, w.disk.root, rerr)
+		}
+	}
+	return w.err
+}
