@@ -1,0 +1,102 @@
+package actors
+
+import (
+	"encoding/binary"
+	"math"
+
+	"mt/data"
+	"mt/device"
+	"mt/layers"
+)
+
+// batchSlot is a batch on the device: the rows of the embedding that it uses,
+// and the ids and places of every micro-batch. On a unified device the staging
+// itself is read.
+type batchSlot struct {
+	staging []byte // host: ints, then rows
+	mem     device.Mem
+	losses  device.Tensor // (tokens of the batch) f32
+	rows    device.Tensor // (unique ids, hidden) act
+	micro   []layers.MicroBatch
+	// ids are the batch's unique ids: read by the update of the embedding, which
+	// the next batch waits for.
+	ids    []int32
+	offset []int // first token of a micro-batch in losses
+	ints   int64 // bytes of staging in front of the rows
+}
+
+func (r *resources) allocBatch() (err error) {
+	b := &r.batch
+	b.ints = r.plan.BatchIntBytes()
+	total := r.plan.BatchBytes()
+	if b.staging, err = r.allocHost(total); err != nil {
+		return err
+	}
+	if r.dev.Unified() {
+		b.mem = r.dev.BindHost(b.staging)
+	} else if b.mem, err = r.alloc(device.ForBatch, total); err != nil {
+		return err
+	}
+	losses, err := r.alloc(device.ForBatch, r.plan.LossBytes())
+	if err != nil {
+		return err
+	}
+	b.losses = losses.Tensor(device.F32, 0, int64(r.plan.Limits.Tokens))
+	r.lossHost, err = r.allocHost(r.plan.LossBytes())
+	return err
+}
+
+// gather fills the staging: the rows of the batch's unique ids, and its ints.
+func (r *resources) gather(p *Program) {
+	b, batch := &r.batch, p.Batch
+	b.ids = batch.UniqueIDs
+	b.micro, b.offset = b.micro[:0], b.offset[:0]
+	var off int64
+	put := func(v []int32) device.Tensor {
+		at := off
+		putInts(b.staging[at:], v)
+		off = (at + 4*int64(len(v)) + device.Align - 1) / device.Align * device.Align
+		return b.mem.Tensor(device.I32, at, int64(len(v)))
+	}
+	tokens := 0
+	for i := range batch.MicroBatches {
+		m := &batch.MicroBatches[i]
+		b.offset = append(b.offset, tokens)
+		tokens += m.Tokens
+		b.micro = append(b.micro, layers.MicroBatch{Tokens: m.Tokens, Seqs: len(m.CuSeqlens) - 1, MaxSeqlen: m.MaxSeqlen,
+			Index: put(m.Index), Targets: put(m.Targets), Pos: put(m.Positions), Cu: put(m.CuSeqlens),
+			RowStart: put(m.RowStart), RowPos: put(m.RowPos), UniqueRows: len(batch.UniqueIDs)})
+	}
+	n := int64(len(batch.UniqueIDs)) * int64(r.plan.Spec.Config.HiddenSize)
+	b.rows = b.mem.Tensor(r.plan.Spec.Act, b.ints, n)
+	r.o.Store.Layers[0].GatherRows(b.staging[b.ints:b.ints+n*r.plan.Spec.Act.Size()], 0, batch.UniqueIDs)
+}
+
+// upload enqueues the copies of what gather staged.
+func (r *resources) upload(p *Program) {
+	if r.dev.Unified() {
+		return
+	}
+	b := &r.batch
+	used := b.rows.Len * r.plan.Spec.Act.Size()
+	r.h2d.CopyH2D(b.mem.Slice(0, b.ints), b.staging[:b.ints])
+	r.h2d.CopyH2D(b.mem.Slice(b.ints, used), b.staging[b.ints:b.ints+used])
+}
+
+// putInts writes v as little-endian int32.
+func putInts(dst []byte, v []int32) {
+	for i, x := range v {
+		binary.LittleEndian.PutUint32(dst[4*i:], uint32(x))
+	}
+}
+
+// putFloats writes v as little-endian float32.
+func putFloats(dst []byte, v []float32) {
+	for i, x := range v {
+		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(x))
+	}
+}
+
+// supervisedScale is the factor of every token's gradient: one over the number
+// of supervised tokens in the whole batch.
+func supervisedScale(b *data.Batch) float32 { return float32(1 / float64(max(b.Supervised, 1))) }

@@ -1,0 +1,226 @@
+package actors
+
+import (
+	"mt/model"
+	"mt/plan"
+)
+
+// Compute runs the launches of a program in order. It owns the gradient
+// buffers' credits and holds, for a while, slots the Prefetcher granted. A
+// launch goes when everything it needs has been granted: weights, activations,
+// gradient buffer, in this order.
+
+// computeCore is the pure part of Compute.
+type computeCore struct {
+	programs []*Program
+	next     int          // launch of programs[0]
+	weights  map[int]held // by layer
+	batch    held
+	acts     map[int]held // by object of programs[0]
+	gradFree []int
+	grad     int // buffer of the current visit, −1: none
+	// early keeps what arrives for programs not yet begun.
+	early   []any
+	blocked Cause // what the next launch has waited for in this mailbox
+	started bool
+}
+
+// held is a slot with something in it.
+type held struct {
+	slot   int
+	ok     bool
+	cause  Cause // what whoever filled it had waited for
+	filled bool  // by a copy that the launch must wait for
+}
+
+func newComputeCore(d plan.Depths) *computeCore {
+	return &computeCore{weights: map[int]held{}, acts: map[int]held{}, gradFree: ids(d.GradBuffers), grad: -1}
+}
+
+// launch enqueues one micro-batch of one visit on the compute stream.
+type launch struct {
+	p                           *Program
+	Index                       int
+	Weights, Batch, In, Out, Gr int // slots; −1: none
+	Grad                        int // gradient buffer; −1: none
+	WaitWeights, WaitIn, WaitGr bool
+	First, Last                 bool // of the visit
+	Cause                       Cause
+}
+
+func (c *computeCore) step(msg any) []any {
+	switch m := msg.(type) {
+	case PassPlanned:
+		c.programs = append(c.programs, m.Program)
+	case GradBufferFreed:
+		c.gradFree = append(c.gradFree, m.Buf)
+	case LayerFetched, ActivationFetched, BatchFetched:
+		c.early = append(c.early, msg)
+	default:
+		panic(unexpected(computeID, msg))
+	}
+	return c.advance()
+}
+
+func (c *computeCore) advance() []any {
+	var out []any
+	for len(c.programs) > 0 {
+		p := c.programs[0]
+		if !c.started {
+			c.started = true
+			for _, l := range p.Stale {
+				out = append(out, send{prefetcherID, SlotFreed{c.weights[l].slot}})
+				delete(c.weights, l)
+			}
+		}
+		c.admit(p)
+		for c.next < len(p.Launches) && c.ready(p) {
+			out = append(out, c.launch(p)...)
+		}
+		if c.next < len(p.Launches) {
+			return out
+		}
+		c.programs, c.next, c.started = c.programs[1:], 0, false
+	}
+	return out
+}
+
+// admit takes what has arrived for p.
+func (c *computeCore) admit(p *Program) {
+	rest := c.early[:0]
+	for _, msg := range c.early {
+		switch m := msg.(type) {
+		case LayerFetched:
+			if m.Prog == p.Seq {
+				c.weights[p.Visits[m.Visit].Layer] = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
+				continue
+			}
+		case ActivationFetched:
+			if m.Prog == p.Seq {
+				c.acts[m.Object] = held{slot: m.Slot, ok: true, filled: m.Filled}
+				continue
+			}
+		case BatchFetched:
+			if m.Prog == p.Seq {
+				c.batch = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
+				continue
+			}
+		}
+		rest = append(rest, msg)
+	}
+	c.early = rest
+}
+
+// ready says whether the next launch has all it needs; if not, blocked keeps
+// what lacks.
+func (c *computeCore) ready(p *Program) bool {
+	l := p.Launches[c.next]
+	v := p.Visits[l.Visit]
+	switch {
+	case !c.batch.ok:
+		c.blocked = StallData
+	case v.Kind != model.Embedding && !c.weights[v.Layer].ok:
+		c.blocked = StallWeights
+	case l.In >= 0 && !c.acts[l.In].ok, l.Out >= 0 && !c.acts[l.Out].ok, l.Grad >= 0 && !c.acts[l.Grad].ok:
+		c.blocked = StallActivation
+	case v.Grad() && c.grad < 0 && len(c.gradFree) == 0:
+		c.blocked = StallGradBuffer
+	default:
+		return true
+	}
+	return false
+}
+
+func (c *computeCore) launch(p *Program) []any {
+	i := c.next
+	c.next++
+	l := p.Launches[i]
+	v := p.Visits[l.Visit]
+	e := launch{p: p, Index: i, Weights: -1, Batch: c.batch.slot, In: -1, Out: -1, Gr: -1, Grad: -1,
+		First: i == v.First, Last: i+1 == len(p.Launches) || p.Launches[i+1].Visit != l.Visit}
+	if v.Kind != model.Embedding {
+		w := c.weights[v.Layer]
+		e.Weights, e.WaitWeights = w.slot, w.filled && e.First
+	} else {
+		e.WaitWeights = e.First && v.Pass != Backward
+	}
+	e.In, e.WaitIn = c.use(l.In)
+	e.Out, _ = c.use(l.Out)
+	e.Gr, e.WaitGr = c.use(l.Grad)
+	if v.Grad() {
+		if c.grad < 0 {
+			c.grad, c.gradFree = c.gradFree[0], c.gradFree[1:]
+		}
+		e.Grad = c.grad
+	}
+	e.Cause = c.cause(v, e)
+	c.blocked = NoStall
+	return append([]any{work{do: e}}, c.after(p, v, l, e)...)
+}
+
+// use is the slot of an object, and whether the launch must wait for a copy.
+func (c *computeCore) use(object int) (slot int, wait bool) {
+	if object < 0 {
+		return -1, false
+	}
+	h := c.acts[object]
+	wait = h.filled
+	h.filled = false
+	c.acts[object] = h
+	return h.slot, wait
+}
+
+// cause is why the stream would stand still before launch e.
+func (c *computeCore) cause(v Visit, e launch) Cause {
+	fetched := c.batch.cause
+	if v.Kind != model.Embedding {
+		fetched = c.weights[v.Layer].cause
+	}
+	switch {
+	case c.blocked == StallWeights, c.blocked == StallData:
+		return fetched
+	case c.blocked != NoStall:
+		return c.blocked
+	case e.WaitWeights:
+		return fetched
+	case e.WaitIn, e.WaitGr:
+		return StallActivation
+	case v.Grad() && e.First:
+		return StallGradBuffer
+	}
+	return NoStall
+}
+
+// after is what follows a launch: activations and slots that are free now, and
+// at the end of a visit its gradient.
+func (c *computeCore) after(p *Program, v Visit, l Launch, e launch) []any {
+	var out []any
+	for _, r := range l.Releases {
+		slot := c.acts[r.Object].slot
+		delete(c.acts, r.Object)
+		if r.Spill {
+			out = append(out, send{offloaderID, ActivationComputed{Prog: p.Seq, Object: r.Object, Slot: slot}})
+		} else {
+			out = append(out, send{prefetcherID, ActivationSlotFreed{slot}})
+		}
+	}
+	if !e.Last {
+		return out
+	}
+	if v.Kind == model.Head {
+		out = append(out, send{prefetcherID, HeadSlotFreed{}}, send{offloaderID, LossComputed{p.Seq}})
+		delete(c.weights, v.Layer)
+	} else if v.Kind == model.Block && v.Release {
+		out = append(out, send{prefetcherID, SlotFreed{c.weights[v.Layer].slot}})
+		delete(c.weights, v.Layer)
+	}
+	if v.Grad() {
+		out = append(out, send{offloaderID, GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Buf: c.grad}})
+		c.grad = -1
+	}
+	if e.Index+1 == len(p.Launches) {
+		out = append(out, send{prefetcherID, BatchSlotFreed{c.batch.slot}})
+		c.batch = held{}
+	}
+	return out
+}

@@ -1,0 +1,287 @@
+package actors
+
+import (
+	"fmt"
+	"math"
+
+	"mt/data"
+)
+
+// The Conductor plans passes, closes steps, asks for checkpoints and
+// evaluations, and ends the run. One program is planned at a time: the next
+// when the loss of the one before has landed, which is early enough for its
+// first layers to start behind the updates.
+
+// Schedule is what a run does, and when.
+type Schedule struct {
+	FirstStep, LastStep int // 1-based; nothing is done where First > Last
+	SaveSteps           int // 0: only at the end
+	EvalSteps           int // 0: never
+	EvalPasses          int // batches of an evaluation
+	EvalAtEnd           bool
+	EvalAtStart         bool
+	MaxNonFinite        int
+	SynchronousUpdates  bool
+	NoSave              bool // no checkpoints at all
+	LR                  func(step int) float64
+	// DataPos is the data position after a step.
+	DataPos func(step int) int64
+}
+
+// conductorCore is the pure part of the Conductor.
+type conductorCore struct {
+	plan      Schedule
+	ahead     int // batches packed ahead
+	spec      programSpec
+	seq       int
+	step0     int // the training step last planned
+	version   int // steps closed
+	updated   int // steps whose updates are complete
+	batches   map[BatchWanted]*data.Batch
+	asked     int // training batches asked for, as a step number
+	evalAsked int
+	program   *Program // in progress: its loss has not landed
+	open      map[int]*stepInProgress
+	eval      evalState
+	nonFinite int
+	tokens    int64 // consumed by closed steps
+	saving    int   // saves requested and not done
+	lastSave  int   // the step of the last one
+	stop      bool  // no step after the one in progress
+	closing   bool  // the last step is closed
+	diagnosis *diagnosis
+	flushed   bool // the Reporter has been asked for its last word
+	finished  bool
+}
+
+// stepInProgress is a step from the closing to the last update.
+type stepInProgress struct {
+	batch  *data.Batch
+	report StepReport
+}
+
+type evalState struct {
+	running    bool
+	pass       int
+	sum        float64
+	supervised int64
+}
+
+// diagnosis is the forward that is run once more to name what is not finite.
+type diagnosis struct {
+	batch             *data.Batch
+	layer, microBatch int
+}
+
+func newConductorCore(plan Schedule, start State, ahead int, spec programSpec) *conductorCore {
+	n := plan.FirstStep - 1
+	c := &conductorCore{plan: plan, ahead: ahead, tokens: start.Tokens, nonFinite: start.NonFinite, spec: spec, step0: n, version: n, updated: n, asked: n, lastSave: n,
+		batches: map[BatchWanted]*data.Batch{}, open: map[int]*stepInProgress{}, closing: plan.FirstStep > plan.LastStep}
+	c.eval.running = plan.EvalAtStart && plan.EvalPasses > 0
+	return c
+}
+
+// begin starts the run.
+type begin struct{}
+
+// flushReports asks the Reporter to answer, when all before it is reported.
+type flushReports struct{}
+
+// reported is the answer.
+type reported struct{}
+
+// runEnded ends the run, with err or well.
+type runEnded struct{ Err error }
+
+func (c *conductorCore) step(msg any) []any {
+	if c.finished {
+		return nil
+	}
+	var out []any
+	switch m := msg.(type) {
+	case begin:
+	case BatchReady:
+		c.batches[BatchWanted{Step: m.Step, Eval: m.Eval}] = m.Batch
+	case LossLanded:
+		out = c.lossLanded(m)
+	case ActivationChecked:
+		if d := c.diagnosis; d != nil && !m.Finite && (d.layer < 0 || m.Layer < d.layer) {
+			d.layer, d.microBatch = m.Layer, m.MicroBatch
+		}
+	case StepUpdated:
+		out = c.stepUpdated(m)
+	case SaveDone:
+		c.saving--
+	case StopRequested:
+		c.stop = true
+	case reported:
+		return c.end(nil)
+	case Failed:
+		return c.end(m.Err)
+	default:
+		panic(unexpected(conductorID, msg))
+	}
+	return append(out, c.advance()...)
+}
+
+// end ends the run.
+func (c *conductorCore) end(err error) []any {
+	c.finished = true
+	return []any{work{do: runEnded{err}}}
+}
+
+func (c *conductorCore) advance() []any {
+	if c.finished {
+		return nil
+	}
+	if c.stop && c.program == nil {
+		c.eval = evalState{}
+		c.closing = c.closing || c.lastSave == c.version // nothing to save that is not saved
+	}
+	out := c.wantBatches()
+	switch {
+	case c.program != nil:
+	case c.diagnosis != nil:
+		out = append(out, c.start(&Program{Step: c.version, Eval: true, Check: true, Version: c.version, Batch: c.diagnosis.batch})...)
+	case c.eval.running:
+		out = append(out, c.planEval()...)
+	case !c.closing:
+		out = append(out, c.planStep()...)
+	case c.updated == c.version && c.saving == 0 && !c.flushed:
+		c.flushed = true
+		out = append(out, send{reporterID, flushReports{}})
+	}
+	return out
+}
+
+// wantBatches keeps BatchesAhead training batches under way besides the one in
+// progress, and as many of an evaluation.
+func (c *conductorCore) wantBatches() []any {
+	var out []any
+	last := min(c.step0+c.ahead, c.plan.LastStep)
+	if c.stop {
+		last = min(last, c.version+1) // the step that will be saved
+	}
+	for c.asked < last && !c.closing {
+		c.asked++
+		out = append(out, send{feederID, BatchWanted{Step: c.asked}})
+	}
+	for c.eval.running && c.evalAsked < min(c.eval.pass+c.ahead, c.plan.EvalPasses) {
+		c.evalAsked++
+		out = append(out, send{feederID, BatchWanted{Step: c.evalAsked, Eval: true}})
+	}
+	return out
+}
+
+func (c *conductorCore) planStep() []any {
+	next := c.step0 + 1
+	b := c.batches[BatchWanted{Step: next}]
+	if b == nil || c.plan.SynchronousUpdates && c.updated < c.version {
+		return nil
+	}
+	delete(c.batches, BatchWanted{Step: next})
+	c.step0 = next
+	return append(c.start(&Program{Step: next, Version: c.version, Batch: b}), c.wantBatches()...)
+}
+
+func (c *conductorCore) planEval() []any {
+	key := BatchWanted{Step: c.eval.pass + 1, Eval: true}
+	b := c.batches[key]
+	if b == nil {
+		return nil
+	}
+	delete(c.batches, key)
+	c.eval.pass++
+	return append(c.start(&Program{Step: c.version, Eval: true, Version: c.version, Batch: b}), c.wantBatches()...)
+}
+
+// start plans p and hands it out.
+func (c *conductorCore) start(p *Program) []any {
+	p.Seq = c.seq
+	c.seq++
+	if err := planProgram(p, c.spec); err != nil {
+		return c.end(err)
+	}
+	c.spec.held = nil
+	if p.Eval {
+		c.spec.held = p.heldAfter
+	}
+	c.program = p
+	m := PassPlanned{p}
+	return []any{send{offloaderID, m}, send{prefetcherID, m}, send{computeID, m}}
+}
+
+func (c *conductorCore) lossLanded(m LossLanded) []any {
+	p := c.program
+	c.program = nil
+	switch {
+	case p.Check:
+		return c.diagnosed()
+	case p.Eval:
+		return c.evalLanded(p, m)
+	case c.diagnosis != nil:
+		return nil // the run is about to fail: this step is not closed
+	}
+	c.version = m.Step
+	c.closing = c.closing || c.stop || m.Step >= c.plan.LastStep
+	due := c.plan.SaveSteps > 0 && m.Step%c.plan.SaveSteps == 0
+	save := !c.plan.NoSave && (due || c.closing)
+	lr := c.plan.LR(m.Step)
+	c.tokens += p.Batch.Tokens
+	c.open[m.Step] = &stepInProgress{batch: p.Batch, report: StepReport{Step: m.Step, Prog: p.Seq, LR: lr,
+		Loss: m.Sum / float64(p.Batch.Supervised), Tokens: p.Batch.Tokens, TotalTokens: c.tokens, Supervised: p.Batch.Supervised, AttendedPairs: attendedPairs(p.Batch)}}
+	out := []any{send{optimizerID, StepClosed{Step: m.Step, LR: lr, Skip: math.IsNaN(m.Sum) || math.IsInf(m.Sum, 0), Save: save}}}
+	if save {
+		c.saving++
+		c.lastSave = m.Step
+		out = append(out, send{checkpointerID, SaveRequested{Step: m.Step, DataPos: c.plan.DataPos(m.Step), Tokens: c.tokens}})
+	}
+	evalDue := c.plan.EvalSteps > 0 && m.Step%c.plan.EvalSteps == 0 || c.plan.EvalAtEnd && m.Step == c.plan.LastStep
+	if c.plan.EvalPasses > 0 && evalDue && !c.stop {
+		c.eval, c.evalAsked = evalState{running: true}, 0
+	}
+	return out
+}
+
+func attendedPairs(b *data.Batch) int64 {
+	var n int64
+	for _, m := range b.MicroBatches {
+		n += m.AttendedPairs
+	}
+	return n
+}
+
+func (c *conductorCore) evalLanded(p *Program, m LossLanded) []any {
+	c.eval.sum += m.Sum
+	c.eval.supervised += p.Batch.Supervised
+	if c.eval.pass < c.plan.EvalPasses {
+		return nil
+	}
+	loss := c.eval.sum / float64(max(c.eval.supervised, 1))
+	r := EvalReport{Step: c.version, Loss: loss, Tokens: c.eval.supervised}
+	c.eval = evalState{}
+	return []any{send{reporterID, r}}
+}
+
+func (c *conductorCore) stepUpdated(m StepUpdated) []any {
+	c.updated = m.Step
+	s := c.open[m.Step]
+	delete(c.open, m.Step)
+	s.report.GradNorm, s.report.Skipped = m.GradNorm, m.Skipped
+	c.nonFinite = m.NonFinite
+	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil {
+		c.diagnosis = &diagnosis{layer: -1, batch: s.batch}
+	}
+	return []any{send{reporterID, s.report}}
+}
+
+// diagnosed ends the run with the name of the layer that is not finite.
+func (c *conductorCore) diagnosed() []any {
+	d := c.diagnosis
+	err := fmt.Errorf("step %d: the loss or the gradient was not finite in %d steps in a row (max_nonfinite_steps: %d)",
+		c.version, c.nonFinite, c.plan.MaxNonFinite)
+	if d.layer < 0 {
+		return c.end(fmt.Errorf("%w: every layer's output is finite, so it arises in the loss or in the backward; try a lower learning_rate", err))
+	}
+	return c.end(fmt.Errorf("%w: the first output that is not finite is that of layer %d, micro-batch %d; look at the weights and the data", err, d.layer, d.microBatch))
+}

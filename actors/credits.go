@@ -1,0 +1,23 @@
+package actors
+
+// Credit is the right to fill something. The table below is all of them; the
+// model test checks that it closes, and the documentation prints it.
+type Credit struct {
+	Name    string // what it is the right to fill
+	Key     string // of the configuration, empty where the depth is fixed
+	Minimum int
+	Owner   string // the actor that keeps the free ones
+	Taken   string // the message with which one leaves its owner
+	Return  string // the message that brings it back
+}
+
+// Credits lists every credit in the order in which a launch takes them.
+var Credits = []Credit{
+	{"weight slot", "weight_slots", 1, "prefetcher", "LayerFetched", "SlotFreed"},
+	{"head slot", "", 1, "prefetcher", "LayerFetched", "HeadSlotFreed"},
+	{"batch slot", "", 1, "prefetcher", "BatchFetched", "BatchSlotFreed"},
+	{"activation slot", "activation_slots", 3, "prefetcher", "ActivationFetched", "ActivationSlotFreed"},
+	{"gradient buffer", "grad_buffers", 1, "compute", "GradComputed", "GradBufferFreed"},
+	{"slab", "grad_slabs", 1, "offloader", "GradLanded", "SlabFreed"},
+	{"batch", "batches_ahead", 1, "conductor", "BatchWanted", "BatchReady"},
+}

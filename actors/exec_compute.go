@@ -1,0 +1,200 @@
+package actors
+
+import (
+	"fmt"
+
+	"mt/device"
+	"mt/layers"
+	"mt/model"
+)
+
+// This file executes the launches of Compute.
+
+func (r *run) execCompute(w work) error {
+	e := w.do.(launch)
+	res := r.res
+	l := e.p.Launches[e.Index]
+	v := e.p.Visits[l.Visit]
+	if e.Index == 0 {
+		res.bindSaved(e.p.Batch)
+	}
+	res.waitFor(e, v)
+	var err error
+	if e.p.Eval {
+		res.launch(e, l, v)
+	} else {
+		err = res.clock.around(res.compute, e.p.Seq, e.Cause, func() { res.launch(e, l, v) })
+	}
+	if err == nil {
+		err = res.compute.Err()
+	}
+	if err != nil {
+		return launchError(e, v, err)
+	}
+	res.record(e, l, v)
+	if e.Last {
+		res.compute.Notify(func(err error) {
+			if err != nil && !r.hub.stopped.Load() {
+				r.hub.fail(computeID, launchError(e, v, err))
+			}
+		})
+	}
+	if e.p.Check {
+		return r.check(e, v)
+	}
+	return nil
+}
+
+func launchError(e launch, v Visit, err error) error {
+	return fmt.Errorf("compute layer %d %s step %d: %w", v.Layer, v.Pass, e.p.Step, err)
+}
+
+// waitFor makes the compute stream wait for what the launch needs.
+func (r *resources) waitFor(e launch, v Visit) {
+	if e.WaitWeights {
+		switch v.Kind {
+		case model.Embedding:
+			r.compute.Wait(r.batchReady)
+		case model.Head:
+			r.compute.Wait(r.headReady)
+		default:
+			r.compute.Wait(r.weightsReady[e.Weights])
+		}
+	}
+	if e.WaitIn {
+		r.compute.Wait(r.actReady[e.In])
+	}
+	if e.WaitGr {
+		r.compute.Wait(r.actReady[e.Gr])
+	}
+	if e.Out >= 0 {
+		r.compute.Wait(r.actIdle[e.Out]) // its last spill has been read
+	}
+	if v.Grad() && e.First {
+		r.compute.Wait(r.gradIdle[e.Grad])
+	}
+}
+
+// weights binds the parameters of a layer: in its slot, or in place.
+func (r *resources) weights(layer, slot int) layers.Weights {
+	layout := r.plan.Layouts[layer]
+	if !r.dev.Unified() {
+		mem := r.headSlot
+		if layer != r.plan.Head() {
+			mem = r.weightSlots[slot]
+		}
+		return layers.BindWeights(layout, mem)
+	}
+	st := r.o.Store.Layers
+	return layers.BindInPlace(layout, r.dev, st[layer].Tile, st[0].Tile)
+}
+
+func (r *resources) activation(slot, tokens int) device.Tensor {
+	return r.actSlots[slot].Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize))
+}
+
+// savedFor is the memory a block keeps for a micro-batch, if it keeps any.
+func (r *resources) savedFor(layer, mb int) device.Mem {
+	if len(r.saved) == 0 {
+		return device.Mem{}
+	}
+	return r.saved[layer-1][mb]
+}
+
+// launch enqueues the template of one visit for one micro-batch.
+func (r *resources) launch(e launch, l Launch, v Visit) {
+	s, mb := r.compute.Stream, r.batch.micro[l.MicroBatch]
+	losses := r.batch.losses.Slice(int64(r.batch.offset[l.MicroBatch]), int64(mb.Tokens))
+	var in, out, gr device.Tensor
+	if e.In >= 0 {
+		in = r.activation(e.In, mb.Tokens)
+	}
+	if e.Out >= 0 {
+		out = r.activation(e.Out, mb.Tokens)
+	}
+	if e.Gr >= 0 {
+		gr = r.activation(e.Gr, mb.Tokens)
+	}
+	switch {
+	case v.Kind == model.Embedding && v.Pass == Backward:
+		rows := int64(mb.UniqueRows) * int64(r.plan.Spec.Config.HiddenSize)
+		r.ops.EmbedBackward(s, r.gradBufs[e.Grad].Tensor(device.F32, 0, rows), gr, mb, e.First)
+	case v.Kind == model.Embedding:
+		r.ops.EmbedForward(s, out, r.batch.rows, mb)
+	case v.Kind == model.Head && v.Pass == Backward:
+		w := r.weights(v.Layer, e.Weights)
+		g := layers.BindGrads(r.plan.Layouts[v.Layer], r.gradBufs[e.Grad])
+		r.ops.HeadForwardBackward(s, w, g, gr, gr, losses, mb, r.workspace, supervisedScale(e.p.Batch), e.First)
+	case v.Kind == model.Head:
+		r.ops.HeadForward(s, r.weights(v.Layer, e.Weights), in, losses, mb, r.workspace)
+	case v.Pass == Backward:
+		w := r.weights(v.Layer, e.Weights)
+		g := layers.BindGrads(r.plan.Layouts[v.Layer], r.gradBufs[e.Grad])
+		r.ops.BlockBackward(s, w, g, gr, in, mb, r.savedFor(v.Layer, l.MicroBatch), r.workspace, e.First)
+	default:
+		saved := device.Mem{}
+		if v.Pass == Forward {
+			saved = r.savedFor(v.Layer, l.MicroBatch)
+		}
+		r.ops.BlockForward(s, r.weights(v.Layer, e.Weights), out, in, mb, saved, r.workspace)
+	}
+}
+
+// record marks, after a launch, what is ready now and what is idle again.
+func (r *resources) record(e launch, l Launch, v Visit) {
+	for _, slot := range []int{e.Out, e.Gr} {
+		if slot >= 0 {
+			r.compute.Record(r.actReady[slot])
+		}
+	}
+	for _, slot := range []int{e.In, e.Out, e.Gr} {
+		if slot >= 0 {
+			r.compute.Record(r.actIdle[slot])
+		}
+	}
+	if !e.Last {
+		return
+	}
+	switch v.Kind {
+	case model.Head:
+		r.compute.Record(r.headIdle)
+		r.compute.Record(r.lossReady)
+	case model.Block:
+		r.compute.Record(r.slotIdle[e.Weights])
+	}
+	if v.Grad() {
+		r.compute.Record(r.gradReady[e.Grad])
+	}
+}
+
+// check waits for a launch of a diagnosis and looks at its output.
+func (r *run) check(e launch, v Visit) error {
+	slot := e.Out
+	if slot < 0 {
+		return nil // the head: its losses tell
+	}
+	l := e.p.Launches[e.Index]
+	n := r.res.activation(slot, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
+	buf, err := r.res.allocHost(n.Mem().Bytes)
+	if err != nil {
+		return launchError(e, v, err)
+	}
+	r.res.compute.CopyD2H(buf, n.Mem())
+	if err := r.res.compute.Sync(); err != nil {
+		return launchError(e, v, err)
+	}
+	r.hub.tell(conductorID, ActivationChecked{Prog: e.p.Seq, Layer: v.Layer, MicroBatch: l.MicroBatch,
+		Finite: allFinite(buf, r.res.plan.Spec.Act)})
+	return nil
+}
+
+// allFinite looks at the exponents of fp32 or bf16 elements.
+func allFinite(b []byte, dt device.DType) bool {
+	step := int(dt.Size())
+	for i := step; i <= len(b); i += step {
+		if top := uint16(b[i-1])<<8 | uint16(b[i-2]); top&0x7f80 == 0x7f80 {
+			return false
+		}
+	}
+	return true
+}

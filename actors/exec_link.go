@@ -1,0 +1,169 @@
+package actors
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"mt/device"
+	"mt/host"
+)
+
+// This file executes the effects of the Prefetcher and the Offloader: what
+// crosses the link between host and device.
+
+func (r *run) execPrefetcher(w work) error {
+	switch e := w.do.(type) {
+	case gatherRows:
+		r.hub.async(prefetcherID, func() (any, error) {
+			r.res.gather(e.p)
+			return w.done, nil
+		})
+		return nil
+	case fetchBatch:
+		r.res.upload(e.p)
+		r.res.h2d.Record(r.res.batchReady)
+		return r.h2dErr("prefetch the batch of step %d", e.p.Step)
+	case fetchWeights:
+		r.res.fetchWeights(e)
+		return r.h2dErr("prefetch layer %d", e.Layer)
+	case fetchActivation:
+		bytes := r.res.plan.ActivationBytes(e.Tokens)
+		host, err := r.res.spillBuffer(e.Host, bytes)
+		if err != nil {
+			return err
+		}
+		r.res.h2d.Wait(r.res.actIdle[e.Slot])
+		r.res.h2d.CopyH2D(r.res.actSlots[e.Slot].Slice(0, bytes), host)
+		r.res.h2d.Record(r.res.actReady[e.Slot])
+		return r.h2dErr("prefetch an activation into slot %d", e.Slot)
+	}
+	panic(fmt.Sprintf("prefetcher: work %T", w.do))
+}
+
+// h2dErr is the error of the h2d stream so far, in the words of what it did.
+func (r *run) h2dErr(what string, args ...any) error {
+	if err := r.res.h2d.Err(); err != nil {
+		return fmt.Errorf(what+": %w", append(args, err)...)
+	}
+	return nil
+}
+
+// fetchWeights copies a tile into its slot; on a unified device the tile is
+// bound in place when it is used, and nothing is copied.
+func (r *resources) fetchWeights(e fetchWeights) {
+	slot, idle, ready := r.headSlot, r.headIdle, r.headReady
+	if !e.Head {
+		idle, ready = r.slotIdle[e.Slot], r.weightsReady[e.Slot]
+	}
+	if !r.dev.Unified() {
+		if !e.Head {
+			slot = r.weightSlots[e.Slot]
+		}
+		layout := r.plan.Layouts[e.Layer]
+		r.h2d.Wait(idle)
+		if n := layout.TileBytes; n > 0 {
+			r.h2d.CopyH2D(slot.Slice(0, n), r.o.Store.Layers[e.Layer].Tile[:n])
+		}
+		for _, t := range layout.Tensors {
+			if t.Ref {
+				r.h2d.CopyH2D(slot.Slice(t.TileOff, t.TileBytes()), r.o.Store.Layers[0].Tile[:t.TileBytes()])
+			}
+		}
+	}
+	r.h2d.Record(ready)
+}
+
+func (r *run) execOffloader(w work) error {
+	s := r.res.d2h
+	switch e := w.do.(type) {
+	case spill:
+		bytes := r.res.plan.ActivationBytes(e.Tokens)
+		host, err := r.res.spillBuffer(e.Host, bytes)
+		if err != nil {
+			return err
+		}
+		s.Wait(r.res.actReady[e.Slot])
+		s.CopyD2H(host, r.res.actSlots[e.Slot].Slice(0, bytes))
+		s.Wait(r.res.actIdle[e.Slot]) // its last reader may still be at work
+		s.Record(r.res.actIdle[e.Slot])
+		s.Notify(r.landed(fmt.Sprintf("spill an activation from slot %d", e.Slot), func() { r.hub.done(offloaderID, w.done) }))
+	case offloadGrad:
+		r.res.offloadGrad(e)
+		s.Notify(r.landed(fmt.Sprintf("offload the gradient of layer %d", e.Layer), func() { r.hub.done(offloaderID, w.done) }))
+	case offloadLoss:
+		b := r.res.batch
+		n := 4 * int64(e.p.Batch.Tokens)
+		s.Wait(r.res.lossReady)
+		s.CopyD2H(r.res.lossHost[:n], b.losses.Mem().Slice(0, n))
+		s.Notify(r.landed(fmt.Sprintf("offload the losses of step %d", e.p.Step), func() {
+			r.hub.tell(conductorID, LossLanded{Prog: e.p.Seq, Step: e.p.Step, Eval: e.p.Eval, Sum: sumF32(r.res.lossHost[:n])})
+		}))
+	default:
+		panic(fmt.Sprintf("offloader: work %T", w.do))
+	}
+	return nil // an error of the stream comes with the notification
+}
+
+// landed wraps what follows a copy: it goes on only if no stream has failed, as
+// what a failed stream left behind must not reach the optimizer.
+func (r *run) landed(what string, then func()) func(error) {
+	return func(err error) {
+		if r.hub.stopped.Load() {
+			return
+		}
+		if err == nil {
+			err = r.res.streamErr()
+		}
+		if err != nil {
+			r.hub.fail(offloaderID, fmt.Errorf("%s: %w", what, err))
+			return
+		}
+		then()
+	}
+}
+
+func (r *resources) offloadGrad(e offloadGrad) {
+	elems := r.plan.Layouts[e.Layer].GradElems
+	if e.Layer == 0 {
+		elems = int64(e.Rows) * int64(r.plan.Spec.Config.HiddenSize)
+	}
+	src := r.gradBufs[e.Buf].Slice(0, 4*elems)
+	r.d2h.Wait(r.gradReady[e.Buf])
+	if r.plan.GradBF16 {
+		dst := r.narrow.Tensor(device.BF16, 0, elems)
+		r.dev.Ops().Convert(r.d2h.Stream, dst, src.Tensor(device.F32, 0, elems), elems)
+		src = dst.Mem()
+	}
+	r.d2h.CopyD2H(r.slabs[e.Slab].Bytes()[:src.Bytes], src)
+	r.d2h.Record(r.gradIdle[e.Buf])
+}
+
+// spillBuffer is host buffer i, made when it is first asked for.
+func (r *resources) spillBuffer(i int, bytes int64) ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.spills) <= i {
+		b, err := r.allocHost(r.plan.ActivationBytes(r.plan.Limits.MicroBatchTokens))
+		if err != nil {
+			return nil, fmt.Errorf("host memory for spilled activations: %w", err)
+		}
+		r.spills = append(r.spills, b)
+	}
+	return r.spills[i][:bytes], nil
+}
+
+// sumF32 adds little-endian floats in order, in float64.
+func sumF32(b []byte) float64 {
+	var sum float64
+	for i := 0; i+4 <= len(b); i += 4 {
+		sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))
+	}
+	return sum
+}
+
+// slab views a landed gradient: n elements from element off on.
+func (r *resources) slab(i int, off, n int64) host.Grad {
+	w := r.plan.GradBytes()
+	return host.Grad{Data: r.slabs[i].Bytes()[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
+}

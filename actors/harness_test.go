@@ -1,0 +1,227 @@
+package actors
+
+import (
+	"fmt"
+	"hash/crc64"
+	"math"
+	"math/rand"
+	"testing"
+	"time"
+
+	"mt/data"
+	"mt/device"
+	"mt/device/cpu"
+	"mt/host"
+	"mt/internal/parallel"
+	"mt/layers"
+	"mt/model"
+	"mt/plan"
+)
+
+// trial is one small training run through the whole pipeline.
+type trial struct {
+	tied, qkNorm, bf16, gradBF16 bool
+	copyTiles                    bool // not unified
+	blocks, rows, micro, steps   int
+	maxLen                       int
+	keep                         layers.Keep
+	depths                       plan.Depths
+	noClip, sync                 bool
+	threads                      int
+	delay                        func(string, int64) time.Duration
+	evalSteps                    int
+	wrap                         func(device.Device) device.Device
+	batch                        func(step int, b *data.Batch) // may spoil a batch
+	start                        *outcome                      // weights, moments and step to go on from
+	lr                           func(step int) float64
+	maxNonFinite                 int
+	stop                         <-chan struct{}
+	saver                        Saver
+	saveSteps                    int
+	spoil                        func(s *host.Store)
+}
+
+// outcome is everything a trial leaves behind.
+type outcome struct {
+	steps []string // loss and norm of each step, in bits
+	evals []string
+	state []layerBytes
+	end   State
+	usage device.Usage
+}
+
+type layerBytes struct {
+	tile []byte
+	lo   []uint16
+	m, v []float32
+}
+
+func (o outcome) digest() uint64 {
+	h := crc64.New(crc64.MakeTable(crc64.ECMA))
+	for _, l := range o.state {
+		_, _ = h.Write(l.tile)
+		for _, x := range l.lo {
+			_, _ = h.Write([]byte{byte(x), byte(x >> 8)})
+		}
+		for _, f := range [][]float32{l.m, l.v} {
+			for _, x := range f {
+				u := math.Float32bits(x)
+				_, _ = h.Write([]byte{byte(u), byte(u >> 8), byte(u >> 16), byte(u >> 24)})
+			}
+		}
+	}
+	return h.Sum64()
+}
+
+// base is a trial with every depth generous.
+func base() trial {
+	return trial{blocks: 3, rows: 6, micro: 24, steps: 4, maxLen: 17, keep: layers.KeepAll, threads: 2,
+		depths: plan.Depths{WeightSlots: 3, GradBuffers: 2, GradSlabs: 3, ActivationSlots: 64, BatchesAhead: 2}}
+}
+
+func (tr trial) config() *model.Config {
+	return &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 37, HiddenSize: 24, IntermediateSize: 40, NumLayers: tr.blocks,
+		NumHeads: 4, NumKVHeads: 2, HeadDim: 6, MaxPositions: 64, RMSNormEps: 1e-5, TieEmbeddings: tr.tied, QKNorm: tr.qkNorm,
+		Rope: model.Rope{Type: "default", Theta: 10000}, InitializerRange: 0.1}
+}
+
+// batches are random rows, the same for every trial of the same shape.
+func (tr trial) makeBatch(step int) *data.Batch {
+	r := rand.New(rand.NewSource(int64(step) * 7919))
+	var rows []data.Row
+	for range tr.rows {
+		row := data.Row{IDs: make([]int32, 2+r.Intn(tr.maxLen-1))}
+		for i := range row.IDs {
+			row.IDs[i] = int32(r.Intn(37))
+		}
+		rows = append(rows, row)
+	}
+	b := data.NewBatch(step, rows, tr.micro)
+	if tr.batch != nil {
+		tr.batch(step, b)
+	}
+	return b
+}
+
+func (tr trial) plan(c *model.Config) *plan.Run {
+	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip, Unified: !tr.copyTiles, Depths: tr.depths,
+		Limits: plan.NewLimits(tr.rows, tr.maxLen, tr.micro, c.VocabSize)}
+	p.Spec = layers.Spec{Config: c, Keep: tr.keep, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8}
+	if tr.bf16 {
+		p.Spec.Act = device.BF16
+	}
+	p.Spec.Cos.Len = int64(tr.maxLen * c.HeadDim / 2)
+	p.Spec.Sin.Len = p.Spec.Cos.Len
+	return p
+}
+
+// run trains and returns what is left, or the error of the run.
+func (tr trial) run(t *testing.T) (outcome, error) {
+	t.Helper()
+	pool := parallel.New(tr.threads)
+	defer pool.Close()
+	real, err := cpu.New(cpu.Options{Threads: tr.threads, Unified: !tr.copyTiles, Delay: tr.delay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if u := real.Usage(); u.Now != [device.NumPurposes]int64{} {
+			t.Errorf("the run left device memory behind: %v", u.Now)
+		}
+		if err := real.Close(); err != nil {
+			t.Errorf("close the device: %v", err)
+		}
+	}()
+	dev := device.Device(real)
+	if tr.wrap != nil {
+		dev = tr.wrap(real)
+	}
+	c := tr.config()
+	p := tr.plan(c)
+	store, err := host.NewStore(p.Layouts, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	tr.fill(store, c)
+	var out outcome
+	o := tr.options(dev, store, pool, p, &out)
+	if tr.spoil != nil {
+		tr.spoil(store)
+	}
+	err = Run(o)
+	out.usage = real.Usage()
+	for _, l := range store.Layers {
+		out.state = append(out.state, layerBytes{clone(l.Tile), clone(l.Lo), clone(l.M), clone(l.V)})
+	}
+	return out, err
+}
+
+func clone[T any](s []T) []T { return append([]T(nil), s...) }
+
+// fill puts the start into the store: random weights, or an outcome's state.
+func (tr trial) fill(store *host.Store, c *model.Config) {
+	for i, l := range store.Layers {
+		if tr.start != nil {
+			s := tr.start.state[i]
+			copy(l.Tile, s.tile)
+			copy(l.Lo, s.lo)
+			copy(l.M, s.m)
+			copy(l.V, s.v)
+			continue
+		}
+		for k, tl := range l.Layout.Tensors {
+			for r := 0; r < tl.Rows && !tl.Ref; r++ {
+				row := make([]float32, tl.Cols)
+				model.InitRow(c, tl.Param, r, 1, row)
+				l.WriteRows(k, r, 1, row)
+			}
+		}
+	}
+}
+
+func (tr trial) options(dev device.Device, store *host.Store, pool *parallel.Pool, p *plan.Run, out *outcome) Options {
+	o := Options{Device: dev, Store: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver,
+		Schedule: Schedule{FirstStep: 1, LastStep: tr.steps, EvalSteps: tr.evalSteps, EvalPasses: min(1, tr.evalSteps) * 2, MaxNonFinite: max(1, tr.maxNonFinite),
+			SynchronousUpdates: tr.sync, NoSave: tr.saver == nil, SaveSteps: tr.saveSteps, LR: tr.lr, DataPos: func(s int) int64 { return int64(s * tr.rows) }},
+		Adam: host.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}, MaxGradNorm: 1,
+		Batch: func(step int, eval bool) (*data.Batch, error) {
+			if eval {
+				step = 1000 + step
+			}
+			return tr.makeBatch(step), nil
+		},
+		OnStep: func(r StepReport) {
+			out.steps = append(out.steps, fmt.Sprintf("%d %x %x %t", r.Step, math.Float64bits(r.Loss), math.Float64bits(r.GradNorm), r.Skipped))
+			out.end = State{Step: r.Step, AdamStep: out.end.AdamStep + 1, Tokens: r.TotalTokens}
+			if r.Skipped {
+				out.end.AdamStep--
+			}
+		},
+		OnEval: func(r EvalReport) {
+			out.evals = append(out.evals, fmt.Sprintf("%d %x", r.Step, math.Float64bits(r.Loss)))
+		}}
+	if tr.noClip {
+		o.MaxGradNorm = 0
+	}
+	if o.Schedule.LR == nil {
+		o.Schedule.LR = func(step int) float64 { return 1e-2 / float64(step) }
+	}
+	if tr.start != nil {
+		o.Start = tr.start.end
+		o.Schedule.FirstStep = tr.start.end.Step + 1
+		out.end = o.Start
+	}
+	return o
+}
+
+// lossOf reads the loss from an outcome's line.
+func lossOf(t *testing.T, line string) float64 {
+	t.Helper()
+	var step int
+	var loss uint64
+	if _, err := fmt.Sscanf(line, "%d %x", &step, &loss); err != nil {
+		t.Fatal(err)
+	}
+	return math.Float64frombits(loss)
+}

@@ -1,0 +1,245 @@
+package actors
+
+import (
+	"fmt"
+	"time"
+
+	"mt/data"
+)
+
+// actorID names an actor of the pipeline.
+type actorID uint8
+
+const (
+	conductorID actorID = iota
+	feederID
+	prefetcherID
+	computeID
+	offloaderID
+	optimizerID
+	checkpointerID
+	reporterID
+	numActors
+)
+
+func (a actorID) String() string {
+	return [...]string{"conductor", "feeder", "prefetcher", "compute", "offloader", "optimizer", "checkpointer", "reporter"}[a]
+}
+
+// Pass is what a visit to a layer is for.
+type Pass uint8
+
+// The passes. The head's visit in training is Forward and Backward at once and
+// counts as Backward.
+const (
+	Forward Pass = iota
+	Backward
+	Evaluate
+)
+
+func (p Pass) String() string { return [...]string{"forward", "backward", "evaluate"}[p] }
+
+// Cause is why the compute stream stood still.
+type Cause uint8
+
+// The causes of a stall.
+const (
+	NoStall Cause = iota
+	StallWeights
+	StallUpdate
+	StallActivation
+	StallGradBuffer
+	StallData
+	StallCheckpoint
+	NumCauses
+)
+
+func (c Cause) String() string {
+	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint"}[c]
+}
+
+// Messages. Commands are imperative, events past tense. Prog is the sequence
+// number of the program (one pass over the layers) a message belongs to.
+
+// BatchWanted asks the Feeder for the batch of a training step, or of an
+// evaluation pass.
+type BatchWanted struct {
+	Step int
+	Eval bool
+}
+
+// BatchReady brings it.
+type BatchReady struct {
+	Step  int
+	Eval  bool
+	Batch *data.Batch
+}
+
+// PassPlanned hands out the program of the next pass.
+type PassPlanned struct{ Program *Program }
+
+// StepClosed tells that the loss of a training step is known; updates may go.
+type StepClosed struct {
+	Step int
+	LR   float64
+	// Skip: the loss is not finite; no layer is updated.
+	Skip bool
+	// Save: the state after this step is written to disk.
+	Save bool
+}
+
+// LayerUpdated tells that a layer's weights are at Version (steps taken).
+type LayerUpdated struct {
+	Layer, Version int
+	// Save: the Checkpointer writes the layer at this version.
+	Save bool
+	// Held: the update had to wait for the Checkpointer.
+	Held bool
+	// AdamStep counts the updates made, NonFinite the steps skipped in a row.
+	AdamStep  int64
+	NonFinite int
+}
+
+// LayerFetched tells that a layer's weights are on their way into Slot: the
+// compute stream waits for the slot's event.
+type LayerFetched struct {
+	Prog, Visit, Slot int
+	Cause             Cause
+}
+
+// BatchFetched is LayerFetched for the embedding: ids and gathered rows.
+type BatchFetched struct {
+	Prog, Slot int
+	Cause      Cause
+}
+
+// SlotFreed returns a weight slot; its slotIdle event is recorded.
+type SlotFreed struct{ Slot int }
+
+// HeadSlotFreed returns the head's slot.
+type HeadSlotFreed struct{}
+
+// BatchSlotFreed returns a batch slot.
+type BatchSlotFreed struct{ Slot int }
+
+// ActivationFetched grants an activation slot to an object of the program:
+// filled from the host (Filled) or to be written.
+type ActivationFetched struct {
+	Prog, Object, Slot int
+	Filled             bool
+}
+
+// ActivationComputed hands an activation to the Offloader, to be spilled.
+type ActivationComputed struct{ Prog, Object, Slot int }
+
+// ActivationSpilled tells that an activation is on the host.
+type ActivationSpilled struct{ Prog, Object int }
+
+// ActivationSlotFreed returns an activation slot.
+type ActivationSlotFreed struct{ Slot int }
+
+// GradComputed tells that a layer's gradient is complete in device buffer Buf.
+type GradComputed struct{ Prog, Step, Layer, Buf int }
+
+// GradBufferFreed returns a gradient buffer; its gradIdle event is recorded.
+type GradBufferFreed struct{ Buf int }
+
+// GradLanded tells that a layer's gradient is on the host, in Slab.
+type GradLanded struct{ Step, Layer, Slab int }
+
+// SlabFreed returns a slab.
+type SlabFreed struct{ Slab int }
+
+// LossComputed tells that the losses of a pass are complete on the device.
+type LossComputed struct{ Prog int }
+
+// LossLanded brings the sum of the losses of a pass.
+type LossLanded struct {
+	Prog, Step int
+	Eval       bool
+	Sum        float64 // nats over all supervised tokens
+}
+
+// StepUpdated tells that every layer is at version Step.
+type StepUpdated struct {
+	Step     int
+	GradNorm float64 // before clipping
+	Skipped  bool
+	// NonFinite counts the steps skipped in a row.
+	NonFinite int
+}
+
+// SaveRequested asks for a checkpoint of the state after Step.
+type SaveRequested struct {
+	Step            int
+	DataPos, Tokens int64
+}
+
+// LayerSaved tells that a layer of a checkpoint is on disk.
+type LayerSaved struct{ Step, Layer int }
+
+// SaveDone tells that a checkpoint is complete.
+type SaveDone struct {
+	Step int
+	Dir  string
+}
+
+// ActivationChecked tells, in a diagnosis, whether a layer's output is finite.
+type ActivationChecked struct {
+	Prog, Layer, MicroBatch int
+	Finite                  bool
+}
+
+// StopRequested asks the run to end after the step in progress.
+type StopRequested struct{}
+
+// Failed tells the Conductor of the first fault; the run ends.
+type Failed struct {
+	Actor actorID
+	Err   error
+}
+
+// StepReport is what the Reporter learns of a step.
+type StepReport struct {
+	Step, Prog     int
+	Loss, GradNorm float64
+	LR             float64
+	Skipped        bool
+	Tokens         int64
+	TotalTokens    int64 // since the start of training
+	Supervised     int64
+	AttendedPairs  int64
+	Elapsed        time.Duration // since the step before was complete
+	Compute        time.Duration // from the first launch to the end of the last
+	Stall          [NumCauses]time.Duration
+	H2D, D2H       int64 // bytes that travelled
+}
+
+// EvalReport is what the Reporter learns of an evaluation.
+type EvalReport struct {
+	Step   int
+	Loss   float64 // nats per supervised token
+	Tokens int64   // supervised tokens
+}
+
+// effects of a core: sends, and work for the shell.
+
+// send puts msg into the mailbox of to.
+type send struct {
+	to  actorID
+	msg any
+}
+
+func (s send) String() string { return fmt.Sprintf("→ %s %T%+v", s.to, s.msg, s.msg) }
+
+// work is something for the shell to do. Done, unless nil, comes back to the
+// actor when it is complete; a failing work sends Failed instead.
+type work struct {
+	do   any
+	done any
+}
+
+// core is the pure part of an actor.
+type core interface {
+	step(msg any) []any // effects: send or work, in order
+}

@@ -1,0 +1,299 @@
+package actors
+
+import (
+	"fmt"
+	"math/rand"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"mt/data"
+	"mt/plan"
+)
+
+// world runs the cores without protoactor, device or clock: it delivers
+// messages, executes effects one by one and completes works in a random legal
+// order. A mailbox keeps its order, as do the effects of one actor and the
+// completions of one stream; nothing else does.
+type world struct {
+	t     *testing.T
+	rnd   *rand.Rand
+	cfg   worldConfig
+	cores [numActors]core
+	boxes [numActors][]any
+	todo  [numActors][]any // effects not yet executed
+	async []work           // running works, any of which may end
+	owner []actorID        // of async
+	d2h   []func()         // completions of the d2h stream, in order
+
+	slots    map[int]content // weight slots; −1 is the head's
+	acts     map[int]content // activation slots
+	spilled  map[int]content // host buffers
+	version  []int           // of a layer's weights on the host
+	reading  []int           // launches that still may read a layer, per layer
+	saved    map[int]int     // layers written, by step
+	taken    map[string]int
+	returned map[string]int
+	steps    []int // steps reported, in order
+	evals    int
+	saves    []int
+	ended    bool
+	trace    map[actorID]*strings.Builder // nil: not kept
+	err      error
+}
+
+// content is what a slot holds.
+type content struct {
+	layer, version int // weights
+	prog, object   int // activations
+	written        bool
+}
+
+type worldConfig struct {
+	layers, micro, steps int
+	depths               plan.Depths
+	clip                 float64
+	tied, sync           bool
+	saveSteps, evalSteps int
+	evalPasses           int
+	stopAfter            int // messages until StopRequested; −1: never
+	skip                 map[int]bool
+	seed                 int64
+}
+
+func newWorld(t *testing.T, cfg worldConfig) *world {
+	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg,
+		slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}, version: make([]int, cfg.layers),
+		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}}
+	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
+		MaxNonFinite: 100, SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
+	w.cores = [numActors]core{
+		conductorID:    newConductorCore(sched, State{}, cfg.depths.BatchesAhead, programSpec{layers: cfg.layers, weightSlots: cfg.depths.WeightSlots, activationSlots: cfg.depths.ActivationSlots}),
+		feederID:       &feederCore{},
+		prefetcherID:   newPrefetcherCore(cfg.layers, 0, cfg.tied, cfg.depths),
+		computeID:      newComputeCore(cfg.depths),
+		offloaderID:    newOffloaderCore(cfg.clip > 0, cfg.depths),
+		optimizerID:    newOptimizerCore(cfg.layers, State{}, cfg.clip, cfg.tied),
+		checkpointerID: newCheckpointerCore(cfg.layers),
+		reporterID:     reporterCore{},
+	}
+	return w
+}
+
+func (w *world) send(to actorID, msg any) {
+	w.count(reflect.TypeOf(msg).Name(), msg)
+	w.boxes[to] = append(w.boxes[to], msg)
+}
+
+// count books credits by the names of the table.
+func (w *world) count(name string, msg any) {
+	for _, c := range Credits {
+		head := false
+		if m, ok := msg.(LayerFetched); ok {
+			head = w.isHead(m)
+		}
+		if c.Taken == name && (name != "LayerFetched" || head == (c.Name == "head slot")) {
+			w.taken[c.Name]++
+		}
+		if c.Return == name {
+			w.returned[c.Name]++
+		}
+	}
+}
+
+func (w *world) isHead(m LayerFetched) bool {
+	return m.Visit == w.cfg.layers-1
+}
+
+// run plays until the run has ended. It reports a deadlock, or what an effect
+// found wrong.
+func (w *world) run() error {
+	w.send(conductorID, begin{})
+	for n := 0; w.err == nil; n++ {
+		if n == w.cfg.stopAfter && !w.ended {
+			w.send(conductorID, StopRequested{})
+		}
+		var choices []func()
+		for id := range w.boxes {
+			if len(w.boxes[id]) > 0 || len(w.todo[id]) > 0 {
+				choices = append(choices, func() { w.turn(actorID(id)) })
+			}
+		}
+		for i := range w.async {
+			choices = append(choices, func() { w.complete(i) })
+		}
+		if len(w.d2h) > 0 {
+			choices = append(choices, func() {
+				f := w.d2h[0]
+				w.d2h = w.d2h[1:]
+				f()
+			})
+		}
+		if len(choices) == 0 {
+			break
+		}
+		choices[w.rnd.Intn(len(choices))]()
+		if n > 1_000_000 {
+			return fmt.Errorf("no end after %d deliveries", n)
+		}
+	}
+	if w.err == nil && !w.ended {
+		return fmt.Errorf("deadlock: nothing is under way and the run has not ended (steps done: %v)", w.steps)
+	}
+	return w.err
+}
+
+func (w *world) failf(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf(format, args...)
+	}
+}
+
+// turn lets an actor execute its next effect, or handle its next message.
+func (w *world) turn(id actorID) {
+	if len(w.todo[id]) == 0 {
+		msg := w.boxes[id][0]
+		w.boxes[id] = w.boxes[id][1:]
+		w.todo[id] = w.cores[id].step(msg)
+		w.record(id, msg, w.todo[id])
+		return
+	}
+	e := w.todo[id][0]
+	w.todo[id] = w.todo[id][1:]
+	switch e := e.(type) {
+	case send:
+		w.send(e.to, e.msg)
+	case work:
+		w.do(id, e)
+	}
+}
+
+func (w *world) done(id actorID, d any) {
+	switch d := d.(type) {
+	case nil:
+	case send:
+		w.send(d.to, d.msg)
+	case []any:
+		for _, e := range d {
+			w.done(id, e)
+		}
+	default:
+		w.send(id, d)
+	}
+}
+
+// complete ends a running work, with the message its shell would make.
+func (w *world) complete(i int) {
+	e, id := w.async[i], w.owner[i]
+	w.async = append(w.async[:i:i], w.async[i+1:]...)
+	w.owner = append(w.owner[:i:i], w.owner[i+1:]...)
+	switch d := e.do.(type) {
+	case packBatch:
+		w.done(id, batchPacked{BatchReady{Step: d.Step, Eval: d.Eval, Batch: w.batch(d)}})
+	case measure:
+		w.done(id, measured{Layer: d.Layer, Squares: 1})
+	case update:
+		w.version[d.Layer]++
+		w.done(id, e.done)
+	case commitSave:
+		if w.saved[d.Save.Step] != w.cfg.layers {
+			w.failf("checkpoint of step %d committed with %d layers", d.Save.Step, w.saved[d.Save.Step])
+		}
+		w.saves = append(w.saves, d.Save.Step)
+		w.done(id, saveCommitted{Step: d.Save.Step})
+	default:
+		w.done(id, e.done)
+	}
+}
+
+// batch varies the number of micro-batches with the step.
+func (w *world) batch(d packBatch) *data.Batch {
+	n := 1 + (w.cfg.micro+d.Step)%w.cfg.micro
+	b := &data.Batch{Step: d.Step, Supervised: 1, UniqueIDs: []int32{1}}
+	for range n {
+		b.MicroBatches = append(b.MicroBatches, data.MicroBatch{Tokens: 1})
+	}
+	return b
+}
+
+// TestRandomInterleavings walks random legal orders of events over random
+// configurations: the run ends, every credit comes back, every launch finds
+// what it needs, and the steps come in order.
+func TestRandomInterleavings(t *testing.T) {
+	total := interleavings
+	var wg sync.WaitGroup
+	workers := runtime.GOMAXPROCS(0)
+	for k := range workers {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for seed := k; seed < total && !t.Failed(); seed += workers {
+				cfg := randomConfig(int64(seed))
+				w := newWorld(t, cfg)
+				err := w.run()
+				if err == nil {
+					err = w.verify()
+				}
+				if err != nil {
+					t.Errorf("seed %d: %v\nconfiguration: %+v", seed, err, cfg)
+				}
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+func randomConfig(seed int64) worldConfig {
+	r := rand.New(rand.NewSource(seed ^ 0x5eed))
+	c := worldConfig{layers: 2 + r.Intn(5), micro: 1 + r.Intn(4), steps: 1 + r.Intn(3), seed: seed, tied: r.Intn(2) == 0,
+		sync: r.Intn(4) == 0, saveSteps: r.Intn(3), evalSteps: r.Intn(3), evalPasses: r.Intn(3), stopAfter: -1, skip: map[int]bool{},
+		depths: plan.Depths{WeightSlots: 1 + r.Intn(4), GradBuffers: 1 + r.Intn(3), GradSlabs: 1 + r.Intn(3), ActivationSlots: 3 + r.Intn(5), BatchesAhead: 1 + r.Intn(2)}}
+	if r.Intn(2) == 0 {
+		c.clip = 1
+	} else if c.tied {
+		c.depths.GradSlabs = max(2, c.depths.GradSlabs)
+	}
+	if r.Intn(4) == 0 {
+		c.stopAfter = r.Intn(400)
+	}
+	if r.Intn(4) == 0 {
+		c.skip[1+r.Intn(3)] = true
+	}
+	return c
+}
+
+// verify checks the world after its run.
+func (w *world) verify() error {
+	for i, s := range w.steps {
+		if s != i+1 {
+			return fmt.Errorf("steps were reported in the order %v", w.steps)
+		}
+	}
+	if w.cfg.stopAfter < 0 && len(w.steps) != w.cfg.steps {
+		return fmt.Errorf("%d of %d steps were made", len(w.steps), w.cfg.steps)
+	}
+	if n := len(w.steps); n > 0 && (len(w.saves) == 0 || w.saves[len(w.saves)-1] != n) {
+		return fmt.Errorf("step %d was the last and the last save is %v", n, w.saves)
+	}
+	for _, c := range Credits {
+		if w.cfg.clip > 0 && c.Name == "slab" {
+			continue // one per layer, no credit
+		}
+		if c.Name == "batch" {
+			if w.taken[c.Name] < w.returned[c.Name] {
+				return fmt.Errorf("%d batches came, %d were asked for", w.returned[c.Name], w.taken[c.Name])
+			}
+			continue // batches asked for and not used die with the run
+		}
+		held := 0
+		if c.Name == "weight slot" {
+			held = len(w.cores[computeID].(*computeCore).weights) // kept for an evaluation to come
+		}
+		if w.taken[c.Name] != w.returned[c.Name]+held {
+			return fmt.Errorf("credit %s: taken %d, returned %d, held %d", c.Name, w.taken[c.Name], w.returned[c.Name], held)
+		}
+	}
+	return nil
+}

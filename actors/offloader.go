@@ -1,0 +1,81 @@
+package actors
+
+import "mt/plan"
+
+// The Offloader brings to the host what the device computed: gradients into
+// slabs, activations into spill buffers, losses. It owns the slabs' credits.
+// "Landed" means that the bytes are on the host, not that the copy is enqueued.
+
+// offloaderCore is the pure part of the Offloader.
+type offloaderCore struct {
+	programs map[int]*Program // by Seq, while something of theirs may come
+	pool     bool             // slabs are a credit; else slab = layer, always free
+	slabs    []int
+	waiting  []GradComputed
+}
+
+func newOffloaderCore(clip bool, d plan.Depths) *offloaderCore {
+	c := &offloaderCore{programs: map[int]*Program{}, pool: !clip}
+	if c.pool {
+		c.slabs = ids(d.GradSlabs)
+	}
+	return c
+}
+
+// spill copies an activation to its host buffer.
+type spill struct{ Slot, Host, Tokens int }
+
+// offloadGrad copies a gradient (rows: of so many unique ids, for the
+// embedding) into a slab and records gradIdle once the buffer is read.
+type offloadGrad struct{ Layer, Buf, Slab, Rows int }
+
+// offloadLoss copies the losses of p to the host and sums them. Its done
+// message is made by the shell, as it holds the sum.
+type offloadLoss struct{ p *Program }
+
+func (c *offloaderCore) step(msg any) []any {
+	switch m := msg.(type) {
+	case PassPlanned:
+		c.programs[m.Program.Seq] = m.Program
+		delete(c.programs, m.Program.Seq-programsKept)
+	case ActivationComputed:
+		o := c.programs[m.Prog].Objects[m.Object]
+		return []any{work{do: spill{Slot: m.Slot, Host: o.Host, Tokens: o.Tokens}, done: []any{
+			send{prefetcherID, ActivationSpilled{Prog: m.Prog, Object: m.Object}},
+			send{prefetcherID, ActivationSlotFreed{m.Slot}}}}}
+	case LossComputed:
+		return []any{work{do: offloadLoss{c.programs[m.Prog]}}}
+	case GradComputed:
+		c.waiting = append(c.waiting, m)
+	case SlabFreed:
+		if c.pool {
+			c.slabs = append(c.slabs, m.Slab)
+		}
+	default:
+		panic(unexpected(offloaderID, msg))
+	}
+	return c.advance()
+}
+
+// programsKept is how many programs back a late message may come from.
+const programsKept = 4
+
+func (c *offloaderCore) advance() []any {
+	var out []any
+	for len(c.waiting) > 0 && (!c.pool || len(c.slabs) > 0) {
+		m := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		slab := m.Layer
+		if c.pool {
+			slab, c.slabs = c.slabs[0], c.slabs[1:]
+		}
+		rows := 0
+		if m.Layer == 0 {
+			rows = len(c.programs[m.Prog].Batch.UniqueIDs)
+		}
+		out = append(out, work{do: offloadGrad{Layer: m.Layer, Buf: m.Buf, Slab: slab, Rows: rows},
+			done: send{optimizerID, GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab}}},
+			send{computeID, GradBufferFreed{m.Buf}})
+	}
+	return out
+}

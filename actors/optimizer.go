@@ -1,0 +1,278 @@
+package actors
+
+import "math"
+
+// The Optimizer takes gradients as they land: it measures them, and updates
+// weights and moments on all cores, one layer after the other. With clipping
+// the updates begin when the norm over all layers is known and go in forward
+// order, so that the next forward can begin behind them; without, a layer is
+// updated as its gradient lands.
+
+// optimizerCore is the pure part of the Optimizer.
+type optimizerCore struct {
+	layers  int
+	clip    float64 // max_grad_norm; 0: no clipping
+	tied    bool
+	version int   // steps taken by all layers
+	adam    int64 // updates made: Adam's step count
+	skipped int   // steps skipped in a row
+	busy    bool
+	cur     *stepState
+	// saving: the layer's state is being written; its next update waits.
+	saving []bool
+}
+
+// stepState is what is known of the step in progress.
+type stepState struct {
+	step    int
+	closed  *StepClosed
+	landed  []int // slab of a layer, −1: not landed
+	squares []float64
+	have    []bool // squares are known
+	queue   []int  // landed layers to measure
+	updated []bool
+	done    int // layers updated
+	next    int // with clipping: next layer to update
+	pending int // without clipping: index into order
+	order   []int
+	held    []bool
+}
+
+func newOptimizerCore(layers int, start State, clip float64, tied bool) *optimizerCore {
+	return &optimizerCore{layers: layers, clip: clip, tied: tied, version: start.Step, adam: start.AdamStep,
+		skipped: start.NonFinite, saving: make([]bool, layers)}
+}
+
+// mergeTied adds the embedding's gradient rows to the head's part.
+type mergeTied struct{ Rows, Head int } // slabs
+
+// measure sums the squares of a landed gradient; its done message is
+// measured, made by the shell.
+type measure struct{ Layer, Slab int }
+
+// measured is the sum of squares of a layer's gradient.
+type measured struct {
+	Layer   int
+	Squares float64
+}
+
+// merged tells that mergeTied is done.
+type merged struct{}
+
+// update moves a layer's weights and moments.
+type update struct {
+	Layer, Slab, HeadSlab int
+	AdamStep              int64
+	LR                    float64
+	Clip                  float32
+}
+
+// updateDone tells that update is done.
+type updateDone struct{ Layer int }
+
+func (c *optimizerCore) step(msg any) []any {
+	s := c.cur
+	switch m := msg.(type) {
+	case GradLanded:
+		if s == nil {
+			s = c.open(m.Step)
+		}
+		s.landed[m.Layer] = m.Slab
+		if !(c.tied && m.Layer == c.head()) {
+			s.queue = append(s.queue, m.Layer)
+		}
+	case StepClosed:
+		if s == nil {
+			s = c.open(m.Step)
+		}
+		s.closed = &m
+	case merged:
+		c.busy = false
+		s.squares[0], s.have[0] = 0, true // the embedding's part is measured with the head's
+		s.order = append(s.order, 0)
+		s.queue = append(s.queue, c.head())
+	case measured:
+		c.busy = false
+		s.squares[m.Layer], s.have[m.Layer] = m.Squares, true
+		s.order = append(s.order, m.Layer)
+	case updateDone:
+		c.busy = false
+		return append(c.updated(m.Layer), c.advance()...)
+	case LayerSaved:
+		c.saving[m.Layer] = false
+	default:
+		panic(unexpected(optimizerID, msg))
+	}
+	return c.advance()
+}
+
+func (c *optimizerCore) head() int { return c.layers - 1 }
+
+func (c *optimizerCore) open(step int) *stepState {
+	c.cur = &stepState{step: step, landed: make([]int, c.layers), squares: make([]float64, c.layers),
+		have: make([]bool, c.layers), updated: make([]bool, c.layers), held: make([]bool, c.layers)}
+	for i := range c.cur.landed {
+		c.cur.landed[i] = -1
+	}
+	return c.cur
+}
+
+// advance starts the next piece of work, or finishes the step without any.
+func (c *optimizerCore) advance() []any {
+	s := c.cur
+	if s == nil || c.busy {
+		return nil
+	}
+	if len(s.queue) > 0 {
+		return c.startMeasure(s)
+	}
+	if s.closed == nil {
+		return nil
+	}
+	if c.clip == 0 && !s.closed.Skip {
+		return c.advanceUnclipped(s)
+	}
+	var out []any
+	if s.closed.Skip {
+		out = c.dropMeasured(s)
+	}
+	for _, ok := range s.have {
+		if !ok {
+			return out
+		}
+	}
+	norm := s.norm()
+	if s.closed.Skip || math.IsNaN(norm) || math.IsInf(norm, 0) {
+		return append(out, c.skip(s)...)
+	}
+	coef := 1.0
+	if c.clip > 0 {
+		coef = min(1, c.clip/(norm+1e-6))
+	}
+	return c.startUpdate(s, s.next, float32(coef))
+}
+
+func (c *optimizerCore) startMeasure(s *stepState) []any {
+	l := s.queue[0]
+	if c.tied && l == 0 {
+		if s.landed[c.head()] < 0 {
+			return nil // the head's gradient lands first; it is on its way
+		}
+		s.queue, c.busy = s.queue[1:], true
+		return []any{work{do: mergeTied{Rows: s.landed[0], Head: s.landed[c.head()]}, done: merged{}}}
+	}
+	s.queue, c.busy = s.queue[1:], true
+	return []any{work{do: measure{Layer: l, Slab: s.landed[l]}}}
+}
+
+// advanceUnclipped updates layers in the order in which they were measured.
+func (c *optimizerCore) advanceUnclipped(s *stepState) []any {
+	if s.pending == len(s.order) {
+		return nil
+	}
+	l := s.order[s.pending]
+	if c.tied && (l == 0 || l == c.head()) && !s.have[c.head()] {
+		return nil
+	}
+	sq := s.squares[l]
+	if c.tied && l == 0 {
+		sq = s.squares[c.head()]
+	}
+	if math.IsNaN(sq) || math.IsInf(sq, 0) {
+		return []any{work{do: nonFiniteGradient{Step: s.step, Layer: l}}}
+	}
+	out := c.startUpdate(s, l, 1)
+	if out != nil {
+		s.pending++
+	}
+	return out
+}
+
+// nonFiniteGradient fails the run: without clipping layers are updated already.
+type nonFiniteGradient struct{ Step, Layer int }
+
+func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []any {
+	if c.saving[l] {
+		s.held[l] = true
+		return nil
+	}
+	c.busy = true
+	return []any{work{do: update{Layer: l, Slab: s.landed[l], HeadSlab: s.landed[c.head()],
+		AdamStep: c.adam + 1, LR: s.closed.LR, Clip: clip}, done: updateDone{l}}}
+}
+
+// updated passes on that l is at the step's version, and ends the step after
+// the last layer.
+func (c *optimizerCore) updated(l int) []any {
+	s := c.cur
+	c.skipped = 0
+	s.updated[l] = true
+	s.done++
+	s.next++
+	out := c.announce(s, l, c.adam+1)
+	if c.tied && l != 0 && l != c.head() || !c.tied {
+		out = append(out, send{offloaderID, SlabFreed{s.landed[l]}})
+	} else if s.updated[0] && s.updated[c.head()] {
+		out = append(out, send{offloaderID, SlabFreed{s.landed[0]}}, send{offloaderID, SlabFreed{s.landed[c.head()]}})
+	}
+	if s.done == c.layers {
+		c.adam++
+		out = append(out, c.finish(s, false))
+	}
+	return out
+}
+
+func (c *optimizerCore) announce(s *stepState, l int, adam int64) []any {
+	m := LayerUpdated{Layer: l, Version: s.step, Save: s.closed.Save, Held: s.held[l], AdamStep: adam, NonFinite: c.skipped}
+	c.saving[l] = s.closed.Save
+	out := []any{send{prefetcherID, m}}
+	if m.Save {
+		out = append(out, send{checkpointerID, m})
+	}
+	return out
+}
+
+// dropMeasured gives back the slabs of gradients that are measured and will not
+// be used: others may wait for them.
+func (c *optimizerCore) dropMeasured(s *stepState) []any {
+	var out []any
+	for l := range c.layers {
+		if s.have[l] && s.landed[l] >= 0 && !(c.tied && l == 0 && !s.have[c.head()]) {
+			out = append(out, send{offloaderID, SlabFreed{s.landed[l]}})
+			s.landed[l] = -1
+		}
+	}
+	return out
+}
+
+// skip ends a step that changes nothing. A layer that is still being saved may
+// change its version all the same: its bytes stay.
+func (c *optimizerCore) skip(s *stepState) []any {
+	out := c.dropMeasured(s)
+	for l := range c.layers {
+		if c.saving[l] && s.closed.Save {
+			return out // the layer's earlier save comes first
+		}
+	}
+	c.skipped++
+	for l := range c.layers {
+		saving := c.saving[l]
+		out = append(out, c.announce(s, l, c.adam)...)
+		c.saving[l] = saving || s.closed.Save
+	}
+	return append(out, c.finish(s, true))
+}
+
+func (c *optimizerCore) finish(s *stepState, skipped bool) any {
+	c.cur, c.version = nil, s.step
+	return send{conductorID, StepUpdated{Step: s.step, GradNorm: s.norm(), Skipped: skipped, NonFinite: c.skipped}}
+}
+
+// norm is the L2 norm over all layers, summed in the order of the layers.
+func (s *stepState) norm() float64 {
+	var sum float64
+	for _, sq := range s.squares {
+		sum += sq
+	}
+	return math.Sqrt(sum)
+}

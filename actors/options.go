@@ -1,0 +1,53 @@
+package actors
+
+import (
+	"mt/data"
+	"mt/device"
+	"mt/host"
+	"mt/internal/parallel"
+	"mt/plan"
+)
+
+// batchSlots is how many batches are on the device. One is enough: the next
+// batch's embedding waits for the update that this one's gradient makes.
+const batchSlots = 1
+
+// State is where a run starts: after Step steps.
+type State struct {
+	Step      int
+	AdamStep  int64 // updates made
+	NonFinite int   // steps skipped in a row
+	Tokens    int64 // consumed by all steps
+}
+
+// Saver writes checkpoints; one save is open at a time. All calls come from one
+// goroutine at a time.
+type Saver interface {
+	Open(step int) error
+	Layer(i int) error
+	Commit(s State, dataPos int64) (dir string, err error)
+	Abort()
+}
+
+// Options are all a run needs. The caller owns Device and Store.
+type Options struct {
+	Device device.Device
+	Store  *host.Store
+	Pool   *parallel.Pool // the host's cores: norms and arenas
+	// Plan is the memory plan: layouts, templates, depths, limits of batches.
+	Plan     *plan.Run
+	Schedule Schedule
+	Start    State
+	// Adam holds the hyperparameters; LR, Step and Clip are set step by step.
+	Adam        host.AdamW
+	MaxGradNorm float64 // 0: no clipping; as Plan.Clip says
+	// Batch packs the batch of a training step (1-based) or, with eval, of an
+	// evaluation pass (1-based).
+	Batch func(step int, eval bool) (*data.Batch, error)
+	Saver Saver // nil with Schedule.NoSave
+	// OnStep and OnEval get the measurements, in order, on one goroutine.
+	OnStep func(StepReport)
+	OnEval func(EvalReport)
+	// Stop, when closed, ends the run after the step in progress.
+	Stop <-chan struct{}
+}

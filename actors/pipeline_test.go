@@ -1,0 +1,130 @@
+package actors
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"mt/layers"
+	"mt/plan"
+)
+
+// sameAs runs a trial and compares every bit of it with want.
+func sameAs(t *testing.T, want outcome, tr trial) {
+	t.Helper()
+	got, err := tr.run(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got.steps, want.steps) {
+		t.Errorf("losses or norms differ:\n got %v\nwant %v", got.steps, want.steps)
+	}
+	if !slices.Equal(got.evals, want.evals) {
+		t.Errorf("evaluations differ:\n got %v\nwant %v", got.evals, want.evals)
+	}
+	if g, w := got.digest(), want.digest(); g != w {
+		t.Errorf("weights and moments differ: %x, want %x", g, w)
+	}
+}
+
+func mustRun(t *testing.T, tr trial) outcome {
+	t.Helper()
+	out, err := tr.run(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.steps) == 0 {
+		t.Fatal("no step was reported")
+	}
+	return out
+}
+
+// randomDelays gives every command of every stream a delay of its own.
+func randomDelays(seed int64) func(string, int64) time.Duration {
+	var mu sync.Mutex
+	r := rand.New(rand.NewSource(seed))
+	return func(string, int64) time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Intn(4) > 0 {
+			return 0
+		}
+		return time.Duration(r.Intn(60)) * time.Microsecond
+	}
+}
+
+// TestBitsDoNotDependOnDepths: whatever the depths, the binding, the number of
+// threads, the order of updates, what is kept or how streams are delayed, a run
+// gives the same bits.
+func TestBitsDoNotDependOnDepths(t *testing.T) {
+	shapes := map[string]trial{}
+	add := func(name string, f func(*trial)) {
+		tr := base()
+		f(&tr)
+		shapes[name] = tr
+	}
+	add("fp32", func(*trial) {})
+	add("fp32-tied-qknorm", func(tr *trial) { tr.tied, tr.qkNorm = true, true })
+	add("bf16", func(tr *trial) { tr.bf16 = true })
+	add("bf16-tied-bf16grads", func(tr *trial) { tr.bf16, tr.tied, tr.gradBF16 = true, true, true })
+	add("no-clip", func(tr *trial) { tr.noClip = true })
+	add("no-clip-tied-bf16", func(tr *trial) { tr.noClip, tr.tied, tr.bf16 = true, true, true })
+	add("eval", func(tr *trial) { tr.evalSteps = 2 })
+	for name, shape := range shapes {
+		t.Run(name, func(t *testing.T) {
+			want := mustRun(t, shape)
+			for vary, f := range variations(shape) {
+				t.Run(vary, func(t *testing.T) {
+					tr := shape
+					f(&tr)
+					sameAs(t, want, tr)
+				})
+			}
+		})
+	}
+}
+
+func variations(shape trial) map[string]func(*trial) {
+	least := plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1, ActivationSlots: 3, BatchesAhead: 1}
+	if shape.tied {
+		least.GradSlabs = 2
+	}
+	v := map[string]func(*trial){
+		"least":              func(tr *trial) { tr.depths = least },
+		"least-copy":         func(tr *trial) { tr.depths, tr.copyTiles = least, true },
+		"copy":               func(tr *trial) { tr.copyTiles = true },
+		"synchronous":        func(tr *trial) { tr.sync = true },
+		"one-thread":         func(tr *trial) { tr.threads = 1 },
+		"three-threads-copy": func(tr *trial) { tr.threads, tr.copyTiles = 3, true },
+		"keep-nothing":       func(tr *trial) { tr.keep = layers.KeepNothing },
+		"keep-attention":     func(tr *trial) { tr.keep = layers.KeepAttention },
+		"keep-qkv-copy":      func(tr *trial) { tr.keep, tr.copyTiles = layers.KeepQKV, true },
+	}
+	for i := range 4 {
+		d := plan.Depths{WeightSlots: 1 + i, GradBuffers: 1 + i%3, GradSlabs: least.GradSlabs + i%2, ActivationSlots: 3 + i, BatchesAhead: 1 + i%2}
+		v[fmt.Sprintf("delayed-%d", i)] = func(tr *trial) {
+			tr.depths, tr.copyTiles, tr.delay, tr.keep = d, true, randomDelays(int64(i)), layers.KeepNothing
+		}
+	}
+	return v
+}
+
+// TestMicroBatchesDoNotChangeTheLoss: regrouping rows changes only the order of
+// sums, so losses agree to rounding.
+func TestMicroBatchesDoNotChangeTheLoss(t *testing.T) {
+	want := mustRun(t, base())
+	for _, micro := range []int{1, 40, 1000} {
+		tr := base()
+		tr.micro = micro
+		got := mustRun(t, tr)
+		for i := range want.steps {
+			a, b := lossOf(t, got.steps[i]), lossOf(t, want.steps[i])
+			if d := (a - b) / b; d > 1e-5 || d < -1e-5 {
+				t.Errorf("micro-batches of %d: step %d: loss %v, want %v", micro, i+1, a, b)
+			}
+		}
+	}
+}

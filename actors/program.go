@@ -1,0 +1,230 @@
+package actors
+
+import (
+	"fmt"
+
+	"mt/data"
+	"mt/model"
+)
+
+// Visit is one stay of a layer on the device: all micro-batches go through it.
+type Visit struct {
+	Pass  Pass
+	Layer int
+	Kind  model.LayerKind
+	First int // its first launch
+	// Take: the weights must be fetched; else an earlier visit left them.
+	Take bool
+	// Release: the slot is free after the visit.
+	Release bool
+}
+
+// Grad says whether the visit computes a gradient.
+func (v Visit) Grad() bool { return v.Pass == Backward }
+
+// Launch is one micro-batch going through one visit.
+type Launch struct {
+	Visit, MicroBatch int
+	// In, Out: the layer's input and output; Grad: the gradient, turned in
+	// place from that of the output into that of the input. −1: none.
+	In, Out, Grad int
+	Releases      []release
+}
+
+// Object is one activation: a layer's input for one micro-batch, or a
+// micro-batch's gradient as it wanders down (which begins as the head's input).
+type Object struct {
+	Tokens int
+	Host   int // which host buffer it spills to; −1: it never does
+}
+
+// Program is one pass over the layers, planned before it runs: which launches,
+// in which order, and when weights and activations come and go. It depends on
+// the batch and the depths alone, never on timing.
+type Program struct {
+	Seq     int
+	Step    int // the training step it belongs to; for an evaluation the step it follows
+	Eval    bool
+	Check   bool // diagnosis: look for non-finite values after every launch
+	Version int  // of the weights it wants: steps taken
+	Batch   *data.Batch
+
+	Visits   []Visit
+	Launches []Launch
+	Objects  []Object
+	// WeightTakes are the visits to fetch weights for, in order.
+	WeightTakes []int
+	ActTakes    []take
+	// Stale are the layers whose held weights are released before it starts.
+	Stale       []int
+	HostBuffers int // host buffers that spilled activations need
+	heldAfter   []int
+}
+
+func (p *Program) String() string {
+	return fmt.Sprintf("program %d step %d eval %t visits %d launches %d", p.Seq, p.Step, p.Eval, len(p.Visits), len(p.Launches))
+}
+
+// microBatchOrder is the order in which layer takes n micro-batches: it turns
+// around with every layer, so that what was computed last is read first.
+func microBatchOrder(layer, n int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+		if layer%2 == 1 {
+			order[i] = n - 1 - i
+		}
+	}
+	return order
+}
+
+// programSpec is what planProgram needs besides the batch.
+type programSpec struct {
+	layers          int // embedding and head included
+	weightSlots     int
+	activationSlots int
+	held            []int // layers whose weights are in slots at the right version
+}
+
+// planProgram plans one pass. It fails when activationSlots are too few.
+func planProgram(p *Program, s programSpec) error {
+	p.Visits = visits(s.layers, p.Eval)
+	n := len(p.Batch.MicroBatches)
+	b := programBuilder{p: p, n: n, top: s.layers - 1}
+	for v := range p.Visits {
+		p.Visits[v].First = len(p.Launches)
+		for _, mb := range microBatchOrder(p.Visits[v].Layer, n) {
+			b.launch(v, mb)
+		}
+	}
+	acts, ok := planResidency(b.uses, len(p.Launches), s.activationSlots, false, nil, true)
+	if !ok {
+		return fmt.Errorf("plan %s: %d activation slots are too few (pipeline.activation_slots is at least 3)", p, s.activationSlots)
+	}
+	p.ActTakes = acts.takes
+	for l := range p.Launches {
+		p.Launches[l].Releases = acts.releases[l]
+		for _, r := range p.Launches[l].Releases {
+			if o := &p.Objects[r.Object]; r.Spill && o.Host < 0 {
+				o.Host = p.HostBuffers
+				p.HostBuffers++
+			}
+		}
+	}
+	return planWeights(p, s)
+}
+
+// visits lists the visits of a pass: forward over the embedding and the blocks,
+// the head, and in training back down.
+func visits(layers int, eval bool) []Visit {
+	kind := func(l int) model.LayerKind {
+		switch l {
+		case 0:
+			return model.Embedding
+		case layers - 1:
+			return model.Head
+		}
+		return model.Block
+	}
+	var out []Visit
+	up, top := Forward, Backward
+	if eval {
+		up, top = Evaluate, Evaluate
+	}
+	for l := 0; l < layers-1; l++ {
+		out = append(out, Visit{Pass: up, Layer: l, Kind: kind(l)})
+	}
+	out = append(out, Visit{Pass: top, Layer: layers - 1, Kind: model.Head})
+	for l := layers - 2; l >= 0 && !eval; l-- {
+		out = append(out, Visit{Pass: Backward, Layer: l, Kind: kind(l)})
+	}
+	return out
+}
+
+type programBuilder struct {
+	p      *Program
+	n, top int
+	uses   []use
+}
+
+// object is the id of the input of layer (1 … top) for a micro-batch. The input
+// of the head is also the micro-batch's gradient.
+func (b *programBuilder) object(layer, mb int) int { return (layer-1)*b.n + mb }
+
+func (b *programBuilder) launch(v, mb int) {
+	p, visit, at := b.p, b.p.Visits[v], len(b.p.Launches)
+	if len(p.Objects) == 0 {
+		for i := range b.top * b.n {
+			p.Objects = append(p.Objects, Object{Tokens: p.Batch.MicroBatches[i%b.n].Tokens, Host: -1})
+		}
+	}
+	l := Launch{Visit: v, MicroBatch: mb, In: -1, Out: -1, Grad: -1}
+	grad := b.object(b.top, mb)
+	switch {
+	case visit.Kind == model.Embedding && visit.Pass != Backward:
+		l.Out = b.object(1, mb)
+	case visit.Kind == model.Embedding:
+		l.Grad = grad
+	case visit.Kind == model.Head && visit.Pass == Evaluate:
+		l.In = grad
+	case visit.Kind == model.Head:
+		l.Grad = grad
+	case visit.Pass == Backward:
+		l.In, l.Grad = b.object(visit.Layer, mb), grad
+	default:
+		l.In, l.Out = b.object(visit.Layer, mb), b.object(visit.Layer+1, mb)
+	}
+	if l.In >= 0 {
+		b.uses = append(b.uses, use{at: at, object: l.In})
+	}
+	if l.Grad >= 0 {
+		b.uses = append(b.uses, use{at: at, object: l.Grad, modify: true})
+	}
+	if l.Out >= 0 {
+		b.uses = append(b.uses, use{at: at, object: l.Out, create: true})
+	}
+	p.Launches = append(p.Launches, l)
+}
+
+// planWeights plans the weight slots of the decoder blocks. The embedding takes
+// none and the head has its own. After an evaluation the same version serves
+// the next pass: its forward counts as the future.
+func planWeights(p *Program, s programSpec) error {
+	var uses []use
+	for v, visit := range p.Visits {
+		if visit.Kind == model.Block {
+			uses = append(uses, use{at: v, object: visit.Layer})
+		}
+	}
+	if p.Eval {
+		for l := 1; l < s.layers-1; l++ {
+			uses = append(uses, use{at: len(p.Visits) + l, object: l})
+		}
+	}
+	res, ok := planResidency(uses, len(p.Visits), s.weightSlots, true, s.held, false)
+	if !ok {
+		return fmt.Errorf("plan %s: %d weight slots are too few (pipeline.weight_slots is at least 1)", p, s.weightSlots)
+	}
+	p.heldAfter = res.held
+	taken := map[int]bool{}
+	for _, t := range res.takes {
+		taken[t.At] = true
+	}
+	for v := range p.Visits {
+		visit := &p.Visits[v]
+		if visit.Kind != model.Block {
+			visit.Take = visit.Pass != Backward || visit.Kind == model.Head
+			visit.Release = visit.Kind == model.Head || visit.Pass == Backward || p.Eval
+		} else {
+			visit.Take = taken[v]
+			visit.Release = len(res.releases[v]) > 0
+		}
+		if visit.Take && visit.Kind != model.Embedding {
+			p.WeightTakes = append(p.WeightTakes, v)
+		}
+	}
+	for _, r := range res.releases[-1] {
+		p.Stale = append(p.Stale, r.Object)
+	}
+	return nil
+}

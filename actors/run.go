@@ -1,0 +1,80 @@
+package actors
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// run is one run of the pipeline: the resources, the actors and what their
+// effects share.
+type run struct {
+	o      *Options
+	res    *resources
+	hub    *hub
+	saving atomic.Bool // a checkpoint is open
+
+	// Of the Reporter's goroutine.
+	lastStep         time.Time
+	lastH2D, lastD2H int64
+}
+
+// Run trains (or evaluates) as o says and returns when everything has come to
+// rest: the device idle, goroutines ended, buffers given back. A fault anywhere
+// ends the run with its error; the last checkpoint stands.
+func Run(o Options) error {
+	res, err := newResources(&o)
+	if err != nil {
+		return err
+	}
+	defer res.close()
+	r := &run{o: &o, res: res, hub: newHub(), lastStep: time.Now()}
+	defer func() {
+		r.hub.close()
+		res.drain()
+		if r.saving.Load() {
+			o.Saver.Abort()
+		}
+	}()
+	if err := r.spawn(); err != nil {
+		return err
+	}
+	r.hub.tell(conductorID, begin{})
+	for stop := o.Stop; ; {
+		select {
+		case err := <-r.hub.ended:
+			return err
+		case <-stop:
+			r.hub.tell(conductorID, StopRequested{})
+			stop = nil
+		}
+	}
+}
+
+// spawn starts the actors.
+func (r *run) spawn() error {
+	o := r.o
+	n := len(o.Plan.Layouts)
+	tied := o.Plan.Layouts[n-1].Tied
+	spec := programSpec{layers: n, weightSlots: o.Plan.Depths.WeightSlots, activationSlots: o.Plan.Depths.ActivationSlots}
+	shells := []*shell{
+		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
+		{id: checkpointerID, core: newCheckpointerCore(n), exec: r.execCheckpointer},
+		{id: optimizerID, core: newOptimizerCore(n, o.Start, o.MaxGradNorm, tied), exec: r.execOptimizer},
+		{id: offloaderID, core: newOffloaderCore(o.MaxGradNorm > 0, o.Plan.Depths), exec: r.execOffloader},
+		{id: computeID, core: newComputeCore(o.Plan.Depths), exec: r.execCompute},
+		{id: prefetcherID, core: newPrefetcherCore(n, o.Start.Step, tied, o.Plan.Depths), exec: r.execPrefetcher},
+		{id: feederID, core: &feederCore{}, exec: r.execFeeder},
+		{id: conductorID, core: newConductorCore(o.Schedule, o.Start, o.Plan.Depths.BatchesAhead, spec), exec: r.execConductor},
+	}
+	for _, s := range shells {
+		if err := r.hub.spawn(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) execConductor(w work) error {
+	r.hub.ended <- w.do.(runEnded).Err
+	return nil
+}

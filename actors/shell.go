@@ -1,0 +1,150 @@
+package actors
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// shell is the protoactor side of one actor: it feeds messages to the core and
+// executes the effects. Mailboxes are unbounded: credits bound what is in them.
+type shell struct {
+	id   actorID
+	core core
+	// exec does a work; what takes time it starts and returns.
+	exec func(w work) error
+	hub  *hub
+	mu   sync.Mutex // held while a message is handled
+}
+
+// Receive implements actor.Actor.
+func (s *shell) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
+	default:
+		s.hub.handle(s, m)
+	}
+}
+
+// hub connects the shells of one run.
+type hub struct {
+	system  *actor.ActorSystem
+	pids    [numActors]*actor.PID
+	shells  []*shell
+	stopped atomic.Bool    // effects are no longer executed
+	pending sync.WaitGroup // goroutines that effects have started
+	ended   chan error     // the Conductor's word on the run, once
+}
+
+func newHub() *hub {
+	quiet := func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+	return &hub{system: actor.NewActorSystem(actor.WithLoggerFactory(quiet)), ended: make(chan error, 1)}
+}
+
+// spawn starts the actor of s.
+func (h *hub) spawn(s *shell) error {
+	s.hub = h
+	pid, err := h.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return s }), s.id.String())
+	if err != nil {
+		return fmt.Errorf("start actor %s: %w", s.id, err)
+	}
+	h.pids[s.id] = pid
+	h.shells = append(h.shells, s)
+	return nil
+}
+
+// tell puts msg into an actor's mailbox.
+func (h *hub) tell(to actorID, msg any) { h.system.Root.Send(h.pids[to], msg) }
+
+// fail reports a fault to the Conductor, which ends the run.
+func (h *hub) fail(id actorID, err error) { h.tell(conductorID, Failed{Actor: id, Err: err}) }
+
+// handle runs one message through a core. A panic, which is a broken invariant,
+// ends the run like any other fault: no actor is ever restarted.
+func (h *hub) handle(s *shell, msg any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.stopped.Load() {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			h.fail(s.id, fmt.Errorf("%s: broken invariant: %v\n%s", s.id, p, debug.Stack()))
+		}
+	}()
+	for _, e := range s.core.step(msg) {
+		switch e := e.(type) {
+		case send:
+			h.tell(e.to, e.msg)
+		case work:
+			if err := s.exec(e); err != nil {
+				h.fail(s.id, err)
+				return
+			}
+		default:
+			panic(fmt.Sprintf("effect %T", e))
+		}
+	}
+}
+
+// done delivers what a work promised: a message to the actor itself, a send, or
+// several of them.
+func (h *hub) done(id actorID, done any) {
+	switch d := done.(type) {
+	case nil:
+	case send:
+		h.tell(d.to, d.msg)
+	case []any:
+		for _, e := range d {
+			h.done(id, e)
+		}
+	default:
+		h.tell(id, d)
+	}
+}
+
+// async runs f on a goroutine of its own; what it returns is delivered as the
+// end of a work of actor id.
+func (h *hub) async(id actorID, f func() (done any, err error)) {
+	h.pending.Add(1)
+	go func() {
+		defer h.pending.Done()
+		defer func() {
+			if p := recover(); p != nil {
+				h.fail(id, fmt.Errorf("%s: broken invariant: %v\n%s", id, p, debug.Stack()))
+			}
+		}()
+		if h.stopped.Load() {
+			return
+		}
+		d, err := f()
+		if err != nil {
+			h.fail(id, err)
+			return
+		}
+		h.done(id, d)
+	}()
+}
+
+// close ends all actors and waits for what they started. No effect begins
+// after it returns.
+func (h *hub) close() {
+	h.stopped.Store(true)
+	for _, s := range h.shells {
+		s.mu.Lock() // its last message has been handled
+		s.mu.Unlock()
+	}
+	h.pending.Wait()
+	for _, s := range h.shells {
+		h.system.Root.Stop(h.pids[s.id])
+	}
+	h.system.Shutdown()
+}
+
+// unexpected is the panic of a core for a message it does not know.
+func unexpected(id actorID, msg any) string { return fmt.Sprintf("%s: unexpected message %T", id, msg) }

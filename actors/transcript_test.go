@@ -1,0 +1,98 @@
+package actors
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"mt/plan"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata anew")
+
+// TestTranscripts plays fixed scenarios and compares, actor by actor, every
+// message a core got and every effect it answered with, with testdata.
+func TestTranscripts(t *testing.T) {
+	least := plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 2, ActivationSlots: 3, BatchesAhead: 1}
+	wide := plan.Depths{WeightSlots: 3, GradBuffers: 2, GradSlabs: 3, ActivationSlots: 12, BatchesAhead: 2}
+	for name, cfg := range map[string]worldConfig{
+		"clip":          {layers: 4, micro: 2, steps: 2, depths: wide, clip: 1, stopAfter: -1, seed: 1},
+		"least-depths":  {layers: 4, micro: 3, steps: 1, depths: least, clip: 1, stopAfter: -1, seed: 2},
+		"no-clip-tied":  {layers: 4, micro: 1, steps: 2, depths: least, tied: true, stopAfter: -1, seed: 3},
+		"save-and-eval": {layers: 3, micro: 1, steps: 2, depths: wide, clip: 1, saveSteps: 1, evalSteps: 1, evalPasses: 2, stopAfter: -1, seed: 4},
+		"skip":          {layers: 3, micro: 1, steps: 2, depths: wide, clip: 1, skip: map[int]bool{1: true}, stopAfter: -1, seed: 5},
+		"stop":          {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, stopAfter: 60, seed: 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, cfg)
+			w.trace = map[actorID]*strings.Builder{}
+			if err := w.run(); err != nil {
+				t.Fatal(err)
+			}
+			for id := range numActors {
+				compareTranscript(t, filepath.Join("testdata", name, id.String()+".txt"), w.trace[id])
+			}
+		})
+	}
+}
+
+func compareTranscript(t *testing.T, file string, got *strings.Builder) {
+	t.Helper()
+	if got == nil {
+		return // the scenario does not reach this actor
+	}
+	if *rewrite {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v (go test ./actors -run Transcripts -rewrite makes it)", err)
+	}
+	if g, w := strings.Split(got.String(), "\n"), strings.Split(string(want), "\n"); got.String() != string(want) {
+		for i := range g {
+			if i >= len(w) || g[i] != w[i] {
+				t.Fatalf("%s:%d: got %q, the transcript ends or says otherwise", file, i+1, g[i])
+			}
+		}
+		t.Fatalf("%s: the transcript goes on after line %d", file, len(g))
+	}
+}
+
+// record notes a message and what came of it.
+func (w *world) record(id actorID, msg any, effects []any) {
+	if w.trace == nil {
+		return
+	}
+	b := w.trace[id]
+	if b == nil {
+		b = &strings.Builder{}
+		w.trace[id] = b
+	}
+	fmt.Fprintf(b, "%s\n", describe(msg))
+	for _, e := range effects {
+		switch e := e.(type) {
+		case send:
+			fmt.Fprintf(b, "    -> %s %s\n", e.to, describe(e.msg))
+		case work:
+			fmt.Fprintf(b, "    do %s\n", describe(e.do))
+		}
+	}
+}
+
+// pointer matches an address, which changes from run to run.
+var pointer = regexp.MustCompile(`0x[0-9a-f]{6,}`)
+
+func describe(v any) string {
+	s := fmt.Sprintf("%T%+v", v, v)
+	return pointer.ReplaceAllString(strings.ReplaceAll(s, "actors.", ""), "*")
+}
