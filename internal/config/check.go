@@ -1,0 +1,69 @@
+package config
+
+// check looks at keys together. It returns mistakes and adds warnings about
+// keys that have no effect.
+func (c *Config) check() []error {
+	var errs []error
+	fail := func(key, format string, args ...any) { errs = append(errs, c.Errorf(key, format, args...)) }
+	held := c.ValSize > 0 || len(c.EvalDataset) > 0
+	if c.ValSize > 0 && len(c.EvalDataset) > 0 {
+		fail("val_size", "val_size holds rows of dataset out and eval_dataset brings its own: give one of them")
+	}
+	if c.CompareBigram && !held {
+		fail("compare_bigram", "compare_bigram compares on held-out data: give eval_dataset or val_size")
+	}
+	if c.MaskHistory && c.TrainOnPrompt {
+		fail("mask_history", "mask_history and train_on_prompt exclude each other")
+	}
+	if c.OutputDir == "" {
+		fail("output_dir", "output_dir is empty: name a directory")
+	}
+	if c.LRScheduler == "wsd" && c.MaxSteps > 0 && c.NumDecaySteps > c.MaxSteps {
+		fail("num_decay_steps", "num_decay_steps is %d, more than max_steps %d", c.NumDecaySteps, c.MaxSteps)
+	}
+	c.warnings(held)
+	return errs
+}
+
+func (c *Config) warnings(held bool) {
+	d := Default()
+	ignored := func(key, why string) { // what says the default disappoints nobody
+		if k := byName[key]; c.Given(key) && k.print(c) != k.print(d) {
+			c.warnf("%s has no effect: %s", key, why)
+		}
+	}
+	if c.EvalSteps > 0 && !held {
+		ignored("eval_steps", "there is neither eval_dataset nor val_size")
+	}
+	if c.LRScheduler == "constant" && c.MinLRRatio > 0 {
+		ignored("min_lr_ratio", "lr_scheduler_type is constant")
+	}
+	if c.LRScheduler != "wsd" {
+		ignored("num_decay_steps", "lr_scheduler_type is "+c.LRScheduler)
+		ignored("decay_ratio", "lr_scheduler_type is "+c.LRScheduler)
+	} else if c.NumDecaySteps > 0 {
+		ignored("decay_ratio", "num_decay_steps is given")
+	}
+	if c.WarmupSteps > 0 && c.WarmupRatio > 0 {
+		ignored("warmup_ratio", "warmup_steps is given")
+	}
+	if c.MaxSteps > 0 {
+		ignored("num_train_epochs", "max_steps is given")
+	}
+	for _, r := range c.ReportTo {
+		ignored("report_to", r+" is not written by this version; metrics.jsonl is")
+	}
+}
+
+// CheckGradSlabs is a UsageError when grad_slabs cannot hold what clipping
+// keeps: the norm needs every gradient of a step, so each of the layers has its
+// slab. A grad_slabs of auto always fits.
+func (c *Config) CheckGradSlabs(layers int) error {
+	n := c.Pipeline.GradSlabs
+	if n == 0 || n >= layers || c.MaxGradNorm == 0 {
+		return nil
+	}
+	return c.Errorf("pipeline.grad_slabs", "pipeline.grad_slabs is %d, and with clipping every layer of the model keeps "+
+		"its gradient until the norm is known: %d slabs. Leave it out, or need less: `max_grad_norm: 0` updates a "+
+		"layer as its gradient lands, `grad_dtype: bf16` halves the slabs", n, layers)
+}

@@ -1,0 +1,171 @@
+package config
+
+import (
+	"strconv"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Bytes is an amount of memory. Zero is "auto" where a key allows that.
+type Bytes int64
+
+// String is b in the binary unit that shows it well: "10 GiB".
+func (b Bytes) String() string {
+	if b < 0 {
+		return "-" + humanize.IBytes(uint64(-b))
+	}
+	return humanize.IBytes(uint64(b))
+}
+
+// exact is b as a config file says it, without loss.
+func (b Bytes) exact() string {
+	units := []string{"", "KiB", "MiB", "GiB", "TiB"}
+	n, u := int64(b), 0
+	for u < len(units)-1 && n != 0 && n%1024 == 0 {
+		n /= 1024
+		u++
+	}
+	return strconv.FormatInt(n, 10) + units[u]
+}
+
+// Toggle is a switch that can be left to mt.
+type Toggle string
+
+// The values of a Toggle.
+const (
+	Auto Toggle = "auto"
+	On   Toggle = "true"
+	Off  Toggle = "false"
+)
+
+// ModelRef says which model to train. Exactly one field is set once a model was
+// given.
+type ModelRef struct {
+	// Path is a local Hugging Face directory or a Hub id, see Dir. Its weights
+	// are loaded.
+	Path string
+	// Preset names an architecture, trained from scratch.
+	Preset string
+	// Inline is a config.json written into the config file, trained from
+	// scratch. Its values are nil, bool, int64, float64, string, []any and
+	// map[string]any.
+	Inline map[string]any
+}
+
+// Set says whether a model was given.
+func (m ModelRef) Set() bool { return m.Path != "" || m.Preset != "" || m.Inline != nil }
+
+// Pipeline holds the depths of the pipeline's edges. Zero is "auto".
+type Pipeline struct {
+	WeightSlots      int // device buffers that hold a layer's weights, at least 1
+	GradBuffers      int // device buffers that gradients are summed in, at least 1
+	GradSlabs        int // host buffers that gradients land in, at least 1
+	ActivationSlots  int // device buffers of one micro-batch's hidden states, at least 3
+	BatchesAhead     int // batches packed before they are asked for, at least 1
+	MicroBatchTokens int // tokens that go through a layer in one launch sequence, at least 1
+	ChunkTokens      int // tokens that everything but attention works on at a time, at least 1
+}
+
+// Config is everything a user can say about a run. Field comments give the key
+// where the name does not; the table in keys.go gives meaning and limits.
+type Config struct {
+	Model ModelRef // model_name_or_path or model
+
+	Dataset       []string // files, directories, globs
+	DatasetDir    string   // folder that relative names of Dataset and EvalDataset are in
+	DatasetFormat string   // auto, text, jsonl, alpaca, sharegpt, messages, parquet
+	EvalDataset   []string
+	ValSize       float64 // below 1 a share of the rows, else their number; 0: none
+	MaxSeqLen     int     // tokens of a row
+	Packing       Toggle
+	TrainOnPrompt bool
+	MaskHistory   bool
+	Template      string // chat template; empty: the model's
+	Shuffle       bool
+	CacheDir      string // token caches; empty: the user's cache folder
+
+	PerDeviceTrainBatchSize   int
+	GradientAccumulationSteps int
+	MaxSteps                  int     // 0: NumTrainEpochs decides
+	NumTrainEpochs            float64 // passes over the data
+
+	LearningRate  float64
+	LRScheduler   string  // constant, linear, cosine, wsd (lr_scheduler_type)
+	WarmupSteps   int     // counts when above 0
+	WarmupRatio   float64 // of all steps, rounded up; counts when WarmupSteps is 0
+	MinLRRatio    float64 // lowest rate over LearningRate
+	NumDecaySteps int     // wsd: steps of the decay; 0: DecayRatio decides
+	DecayRatio    float64 // wsd: of all steps, rounded up
+	Optim         string  // adamw
+	AdamBeta1     float64
+	AdamBeta2     float64
+	AdamEpsilon   float64
+	WeightDecay   float64
+	MaxGradNorm   float64 // 0: no clipping
+
+	OutputDir         string
+	SaveSteps         int // 0: only the final model
+	SaveTotalLimit    int // checkpoints kept; 0: all
+	SaveDType         string
+	OptimizerZstd     bool
+	Resume            string // resume_from_checkpoint: "auto", "false" or a directory
+	LoggingSteps      int
+	EvalSteps         int // 0: at the end only
+	ReportTo          []string
+	MaxNonfiniteSteps int
+	Seed              int64
+	SamplePrompt      string
+	CompareBigram     bool
+
+	Device             string // auto, cpu, cuda
+	ComputeDType       string // auto, bf16, fp32
+	GradDType          string // auto, bf16, fp32
+	DeviceMemory       Bytes  // 0: auto
+	HostMemory         Bytes  // 0: auto
+	Recompute          string // auto, full, none
+	Binding            string // auto, unified, copy
+	SynchronousUpdates bool
+	Threads            int // 0: all cores
+	Pipeline           Pipeline
+
+	// Warnings are for the user to see, once, before the run starts.
+	Warnings []string
+
+	file   string            // the config file's name, for errors about the whole
+	origin map[string]origin // where each key was given, by canonical name
+}
+
+// origin is where a key was given and how it was spelled there.
+type origin struct {
+	spelled string
+	pos     Pos
+}
+
+// Default is the configuration before anything was said: the defaults of
+// transformers.TrainingArguments where the name is its, except logging_steps.
+func Default() *Config {
+	return &Config{
+		DatasetFormat: "auto", MaxSeqLen: 2048, Packing: Auto, Shuffle: true,
+		PerDeviceTrainBatchSize: 8, GradientAccumulationSteps: 1, NumTrainEpochs: 3,
+		LearningRate: 5e-5, LRScheduler: "linear", DecayRatio: 0.1,
+		Optim: "adamw", AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEpsilon: 1e-8, MaxGradNorm: 1,
+		OutputDir: "trainer_output", SaveSteps: 500, SaveDType: "bf16", Resume: "auto",
+		LoggingSteps: 10, MaxNonfiniteSteps: 3, Seed: 42,
+		Device: "auto", ComputeDType: "auto", GradDType: "auto", Recompute: "auto", Binding: "auto",
+		origin: map[string]origin{},
+	}
+}
+
+// RowsPerStep is the number of rows of one optimizer update: only the product
+// of per_device_train_batch_size and gradient_accumulation_steps counts.
+func (c *Config) RowsPerStep() int { return c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps }
+
+// Given says whether the user gave the key, by canonical name
+// ("pipeline.weight_slots"), in the file or as a flag.
+func (c *Config) Given(key string) bool {
+	_, ok := c.origin[key]
+	return ok
+}
+
+// Equal says whether c and o have the same value for every key.
+func (c *Config) Equal(o *Config) bool { return len(c.Differences(o)) == 0 }

@@ -1,0 +1,382 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// everything is a config with no key at its default.
+const everything = `model: {hidden_size: 64, rms_norm_eps: 1e-6, tie_word_embeddings: true, layer_types: [a, "1"], "odd key": null}
+dataset: [a.txt, "b, c.txt", '${GOROOT}/src/**/*.go']
+dataset_dir: "dir with spaces"
+dataset_format: jsonl
+eval_dataset: held.jsonl
+max_seq_len: 77
+packing: false
+train_on_prompt: true
+template: "true"
+shuffle: false
+seed: 7
+cache_dir: /tmp/c
+batch_size: 3
+gradient_accumulation_steps: 4
+max_steps: 50
+num_train_epochs: 1.5
+optim: adamw
+adam_beta1: 0.8
+adam_beta2: 0.95
+adam_epsilon: 1e-6
+weight_decay: .1
+max_grad_norm: 0
+learning_rate: 3e-3
+lr_scheduler_type: wsd
+warmup_steps: 3
+warmup_ratio: 0.1
+min_lr_ratio: 0.05
+num_decay_steps: 9
+decay_ratio: 0.2
+max_nonfinite_steps: 5
+output_dir: out
+save_steps: 0
+save_total_limit: 2
+save_dtype: fp32
+optimizer_zstd: true
+resume_from_checkpoint: out/checkpoint-5
+logging_steps: 1
+eval_steps: 4
+report_to: tensorboard
+sample_prompt: "func \"main\"\n\t: # é"
+compare_bigram: true
+device: cpu
+compute_dtype: bf16
+grad_dtype: bf16
+recompute: full
+device_memory: 10GiB
+host_memory: 1234567891
+threads: 2
+binding: copy
+synchronous_updates: true
+pipeline: {weight_slots: 2, grad_buffers: 3, grad_slabs: 4, activation_slots: 5, batches_ahead: 6, micro_batch_tokens: 7, chunk_tokens: 8}
+`
+
+func TestPrintedConfigsParseToEqual(t *testing.T) {
+	for _, text := range []string{"", everything, "model: tiny", "model: ./tiny", "base_model: tiny", "base_model: '12'",
+		"resume_from_checkpoint: false", `sample_prompt: "auto"`, `output_dir: "null"`, "dataset: ['a,b']", "template: ''",
+		"cache_dir: 'C:\\x'", `sample_prompt: "\u0000\u2028\u007f"`} {
+		c := mustParse(t, text)
+		printed := c.YAML("what this is\nand more")
+		again, err := Parse("again.yaml", printed, Args{})
+		if err != nil {
+			t.Errorf("%q: %v in\n%s", text, err, printed)
+			continue
+		}
+		if d := again.Differences(c); len(d) > 0 {
+			t.Errorf("%q: %v", text, d)
+		}
+		if twice := again.YAML("what this is\nand more"); !bytes.Equal(printed, twice) {
+			t.Errorf("%q: printed\n%s\nthen\n%s", text, printed, twice)
+		}
+	}
+}
+
+// TestEverythingIsCovered keeps the round trip honest: no key may be at its
+// default there, apart from those with one value and those that exclude others.
+func TestEverythingIsCovered(t *testing.T) {
+	c, d := mustParse(t, everything), Default()
+	same := map[string]bool{"optim": true, "mask_history": true, "val_size": true}
+	eachKey(func(k *key) {
+		if k.print(c) == k.print(d) && !same[k.name] {
+			t.Errorf("%s is at its default", k.name)
+		}
+	})
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	printed := string(Default().YAML("head"))
+	for _, want := range []string{"# head\n", "learning_rate: 5.0e-05\n", "max_steps: -1\n", "report_to: none\n",
+		"pipeline:\n  weight_slots: auto\n", "resume_from_checkpoint: auto\n", "device_memory: auto\n", "template: \"\"\n"} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("%q is not in\n%s", want, printed)
+		}
+	}
+}
+
+func TestHelpNamesEveryKey(t *testing.T) {
+	var b bytes.Buffer
+	if err := Help(&b); err != nil {
+		t.Fatal(err)
+	}
+	for name := range byName {
+		if !strings.Contains(b.String(), name) {
+			t.Errorf("%s is not in the help", name)
+		}
+	}
+}
+
+func TestModel(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("local", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]ModelRef{
+		"model: tiny":                 {Preset: "tiny"},
+		"model: local":                {Path: "local"},
+		"model: a/b":                  {Path: "a/b"},
+		"model_name_or_path: gpt2":    {Path: "gpt2"},
+		"base_model: meta-llama/Ll-3": {Path: "meta-llama/Ll-3"},
+	} {
+		if got := mustParse(t, text).Model; got.Path != want.Path || got.Preset != want.Preset || got.Inline != nil {
+			t.Errorf("%s: got %+v", text, got)
+		}
+	}
+	got := mustParse(t, "model:\n  hidden_size: 64\n  eps: 1e-5\n  tied: false\n  rope: {type: llama3, list: [1, x]}\n").Model.Inline
+	want := map[string]any{"hidden_size": int64(64), "eps": 1e-5, "tied": false,
+		"rope": map[string]any{"type": "llama3", "list": []any{int64(1), "x"}}}
+	if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
+		t.Errorf("got %#v", got)
+	}
+}
+
+func TestModelDir(t *testing.T) {
+	root := t.TempDir()
+	for _, v := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"} {
+		t.Setenv(v, "")
+	}
+	t.Setenv("HOME", root)
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill := func(hub string) string {
+		repo := filepath.Join(hub, "models--org--name")
+		write(filepath.Join(repo, "refs", "main"), "abc123\n")
+		write(filepath.Join(repo, "snapshots", "abc123", "config.json"), "{}")
+		write(filepath.Join(hub, "models--org--half", "refs", "main"), "abc123")
+		return filepath.Join(repo, "snapshots", "abc123")
+	}
+	for variable, hub := range map[string]string{
+		"HF_HUB_CACHE": "one", "HF_HOME": "two/hub", "XDG_CACHE_HOME": "three/huggingface/hub", "": ".cache/huggingface/hub",
+	} {
+		want := fill(filepath.Join(root, hub))
+		if variable != "" {
+			t.Setenv(variable, filepath.Join(root, strings.Split(hub, "/")[0]))
+		}
+		if got, err := ModelDir("org/name"); err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", variable, got, err, want)
+		}
+		for id, want := range map[string]string{"org/none": "no such directory, and no model of that name", "org/half": "no config.json"} {
+			_, err := ModelDir(id)
+			if err == nil || !IsUsage(err) || !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), "hf download "+id) {
+				t.Errorf("%s %s: %v", variable, id, err)
+			}
+		}
+		if variable != "" {
+			t.Setenv(variable, "")
+		}
+	}
+	t.Setenv("MODELS", root)
+	write(filepath.Join(root, "dir", "x"), "")
+	for path, want := range map[string]string{root: root, "${MODELS}/dir": root + "/dir", "~/dir": root + "/dir"} {
+		if got, err := ModelDir(path); err != nil || got != want {
+			t.Errorf("%s: got %s, %v", path, got, err)
+		}
+	}
+	for path, want := range map[string]string{
+		filepath.Join(root, "dir", "x"): "is a file", "./none": "./none: no such directory", "a/b/c": "a/b/c: no such directory",
+		"${NOT_SET_ANYWHERE}/x": "NOT_SET_ANYWHERE",
+	} {
+		if _, err := ModelDir(path); err == nil || !IsUsage(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestCompatibility(t *testing.T) {
+	base := "model: tiny\ndataset: x\nmax_steps: 10\n"
+	for _, tc := range []struct{ change, key string }{
+		{"", ""},
+		{"output_dir: elsewhere", ""},
+		{"threads: 3", ""},
+		{"pipeline: {weight_slots: 3}", ""},
+		{"batch_size: 4\ngradient_accumulation_steps: 2", ""},
+		{"batch_size: 4", "rows_per_step"},
+		{"learning_rate: 1", "learning_rate"},
+		{"adam_beta1: 0.5", "adam_beta1"},
+		{"max_seq_len: 64", "max_seq_len"},
+		{"compute_dtype: bf16", "compute_dtype"},
+		{"pipeline: {micro_batch_tokens: 64}", "pipeline.micro_batch_tokens"},
+	} {
+		saved, now := mustParse(t, base), mustParse(t, base+tc.change)
+		got := now.Incompatible(saved)
+		if tc.key == "" && len(got) > 0 || tc.key != "" && (len(got) != 1 || got[0].Key != tc.key) {
+			t.Errorf("%q: got %v", tc.change, got)
+		}
+		differ := false
+		for _, p := range Parts {
+			d := now.Digest(p) != saved.Digest(p)
+			differ = differ || d
+			if d && got[0].Part != p {
+				t.Errorf("%q: part %s differs", tc.change, p)
+			}
+		}
+		if differ != (tc.key != "") {
+			t.Errorf("%q: digests differ: %t", tc.change, differ)
+		}
+	}
+	path, preset := mustParse(t, "base_model: tiny"), mustParse(t, "model: tiny")
+	if d := path.Incompatible(preset); len(d) != 1 || d[0].Key != modelKey {
+		t.Errorf("a path and a preset of one name: %v", d)
+	}
+}
+
+func TestKeepResolved(t *testing.T) {
+	saved := mustParse(t, "device: cpu\ncompute_dtype: fp32\npacking: true\npipeline: {micro_batch_tokens: 512, weight_slots: 4}\nthreads: 7")
+	c := mustParse(t, "pipeline: {weight_slots: 2}")
+	c.KeepResolved(saved)
+	if c.Device != "cpu" || c.ComputeDType != "fp32" || c.Packing != On || c.Pipeline.MicroBatchTokens != 512 ||
+		c.Pipeline.WeightSlots != 2 || c.Resume != "auto" || c.GradDType != "auto" {
+		t.Errorf("got %+v", c)
+	}
+	d := c.Clone()
+	if !d.Equal(c) {
+		t.Error("a clone differs")
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	const w, d = 4.0, 20.0
+	for _, tc := range []struct {
+		text string
+		rate func(s float64) float64 // of 1, s steps into the run of 20
+	}{
+		{"lr_scheduler_type: constant", func(float64) float64 { return 1 }},
+		{"lr_scheduler_type: constant_with_warmup\nwarmup_steps: 4", func(s float64) float64 { return min(1, s/w) }},
+		{"warmup_steps: 4", func(s float64) float64 { return min(s/w, (d-s)/(d-w)) }},
+		{"warmup_ratio: 0.17", func(s float64) float64 { return min(s/w, (d-s)/(d-w)) }}, // 3.4, rounded up
+		{"min_lr_ratio: 0.1", func(s float64) float64 { return 0.1 + 0.9*(d-s)/d }},
+		{"lr_scheduler_type: cosine", func(s float64) float64 { return 0.5 + 0.5*math.Cos(math.Pi*s/d) }},
+		{"lr_scheduler_type: cosine_with_min_lr\nmin_lr_ratio: 0.1\nwarmup_steps: 4", func(s float64) float64 {
+			return min(s/w, 0.55+0.45*math.Cos(math.Pi*(s-w)/(d-w)))
+		}},
+		{"lr_scheduler_type: wsd\nwarmup_steps: 4\nnum_decay_steps: 5\nmin_lr_ratio: 0.2", func(s float64) float64 {
+			switch {
+			case s < 4:
+				return 0.2 + 0.8*s/w
+			case s < 15:
+				return 1
+			}
+			return 0.6 + 0.4*math.Cos(math.Pi*(s-15)/5)
+		}},
+		{"lr_scheduler_type: warmup_stable_decay", func(s float64) float64 { // the last 2 of 20
+			return 0.5 + 0.5*math.Cos(math.Pi*max(0, s-18)/2)
+		}},
+	} {
+		c := mustParse(t, tc.text+"\nmax_steps: 20\nlearning_rate: 0.003")
+		for step := 1; step <= 20; step++ {
+			want := 0.003 * tc.rate(float64(step-1))
+			if s := float64(step - 1); strings.Contains(tc.text, "cosine_with") && s < w {
+				want = 0.003 * s / w
+			}
+			if got := c.Schedule(step); math.Abs(got-want) > 1e-15 {
+				t.Errorf("%q step %d: %g, want %g", tc.text, step, got, want)
+			}
+		}
+	}
+	end := mustParse(t, "lr_scheduler_type: wsd\nmax_steps: 20\nmin_lr_ratio: 0.2\nlearning_rate: 1")
+	if got := end.Schedule(21); got != 0.2 {
+		t.Errorf("after the end: %g", got)
+	}
+}
+
+// TestScheduleEqualsTransformers compares with the rates of recorded runs.
+func TestScheduleEqualsTransformers(t *testing.T) {
+	dirs, _ := filepath.Glob("../../../shared/fixtures/*/expected.json")
+	if len(dirs) == 0 {
+		t.Skip("no recorded runs in ../shared/fixtures")
+	}
+	for _, file := range dirs {
+		var recipe map[string]any
+		var run struct {
+			Steps []struct {
+				Step int
+				LR   float64
+			}
+		}
+		readJSON(t, filepath.Join(filepath.Dir(file), "recipe.json"), &recipe)
+		readJSON(t, file, &run)
+		var flags []string
+		for k, v := range recipe {
+			if byName[k] != nil {
+				flags = append(flags, fmt.Sprintf("--%s=%v", k, v))
+			}
+		}
+		c := mustParse(t, "", flags...)
+		for _, s := range run.Steps {
+			// Libraries' cosines differ in the last bit of a number near 1.
+			if got := c.Schedule(s.Step); math.Abs(got-s.LR) > 1e-15*c.LearningRate {
+				t.Errorf("%s step %d: %v, want %v", file, s.Step, got, s.LR)
+			}
+		}
+	}
+}
+
+func readJSON(t *testing.T, file string, into any) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for b, want := range map[Bytes]string{0: "0 B", 10 << 30: "10 GiB", -(1 << 20): "-1.0 MiB"} {
+		if got := b.String(); got != want {
+			t.Errorf("%d: %s, want %s", int64(b), got, want)
+		}
+	}
+	for b, want := range map[Bytes]string{10 << 30: "10GiB", 3 << 39: "1536GiB", 1 << 50: "1024TiB", 1025: "1025"} {
+		if got := b.exact(); got != want {
+			t.Errorf("%d: %s, want %s", int64(b), got, want)
+		}
+	}
+}
+
+// FuzzParse: no input makes the parser panic, and what it takes survives
+// printing.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{everything, "model: tiny", "a: [", "pipeline: {weight_slots: auto}", "&a *a", "? x\n: y", "--- |\n x",
+		"model: {a: {b: {c: []}}}", "seed: !!int 3", "dataset: >-\n  a\n  b", "\"\\ud800\": 1", "report_to: []", "model: 1e999"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, src []byte) {
+		c, err := Parse("f.yaml", src, Args{})
+		if err != nil {
+			if !IsUsage(err) {
+				t.Fatalf("not a usage error: %v", err)
+			}
+			return
+		}
+		printed := c.YAML("")
+		again, err := Parse("again.yaml", printed, Args{})
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, printed)
+		}
+		if d := again.Differences(c); len(d) > 0 {
+			t.Fatalf("%v", d)
+		}
+	})
+}

@@ -1,0 +1,167 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// judge says why the value of another tool's key contradicts what mt does, or
+// nothing when it says what mt does anyway.
+type judge func(v value, c *Config) string
+
+// any value is fine.
+func harmless(value, *Config) string { return "" }
+
+// unset says whether v asks for nothing.
+func (v value) unset() bool {
+	switch v.kind {
+	case null:
+		return true
+	case plain:
+		val, ok := truth(v.text)
+		return ok && !val || slices.Contains([]string{"", "0", "0.0", "none", "None", "null"}, v.text)
+	case quoted:
+		return v.text == "" || strings.EqualFold(v.text, "none")
+	case list:
+		return len(v.items) == 0
+	}
+	return len(v.fields) == 0
+}
+
+// off allows only values that ask for nothing.
+func off(reason string) judge {
+	return func(v value, _ *Config) string {
+		if v.unset() {
+			return ""
+		}
+		return reason
+	}
+}
+
+// on allows everything but "false" and the like.
+func on(reason string) judge {
+	return func(v value, _ *Config) string {
+		if v.kind != null && v.unset() {
+			return reason
+		}
+		return ""
+	}
+}
+
+// only allows the given words, and an empty value.
+func only(reason string, words ...string) judge {
+	return func(v value, _ *Config) string {
+		if v.kind == null || v.kind <= quoted && slices.Contains(words, strings.ToLower(v.text)) {
+			return ""
+		}
+		return reason
+	}
+}
+
+const (
+	noAdapter = "mt trains all parameters; adapters are not supported"
+	noQuant   = "mt trains in full precision; quantised weights are not supported"
+)
+
+// foreign are the keys of other tools (LLaMA-Factory, Axolotl, torchtune,
+// TrainingArguments) that mt knows and has no use for.
+var foreign = map[string]judge{
+	"stage":            only("mt does supervised fine-tuning and pre-training: sft or pt", "sft", "pt"),
+	"do_train":         on("mt train trains; mt eval evaluates"),
+	"finetuning_type":  only(noAdapter+"; write full, or leave it out", "full"),
+	"adapter":          off(noAdapter),
+	"lora_rank":        off(noAdapter),
+	"lora_r":           off(noAdapter),
+	"lora_alpha":       off(noAdapter),
+	"lora_dropout":     off(noAdapter),
+	"lora_target":      off(noAdapter),
+	"use_peft":         off(noAdapter),
+	"load_in_4bit":     off(noQuant),
+	"load_in_8bit":     off(noQuant),
+	"quantization_bit": off(noQuant),
+	"bf16":             bf16,
+	"fp16":             off("mt computes in bf16 or fp32: see compute_dtype"),
+	"tf32":             off("fp32 products are fp32 throughout here"),
+
+	"gradient_checkpointing":        checkpointing,
+	"save_only_model":               off("checkpoints hold the optimizer, so that a run can resume"),
+	"save_safetensors":              on("mt writes safetensors only"),
+	"save_strategy":                 only("mt saves by steps: see save_steps (0: only the final model)", "steps"),
+	"logging_strategy":              only("mt logs by steps: see logging_steps", "steps"),
+	"eval_strategy":                 only("mt evaluates by steps: see eval_steps, or leave held-out data away", "steps"),
+	"evaluation_strategy":           only("mt evaluates by steps: see eval_steps, or leave held-out data away", "steps"),
+	"load_best_model_at_end":        off("the final model is the last step's"),
+	"group_by_length":               off("rows come in a seeded order or the file's: see shuffle"),
+	"neftune_noise_alpha":           off("noise on embeddings is not supported"),
+	"label_smoothing_factor":        off("label smoothing is not supported"),
+	"push_to_hub":                   off("mt reaches no network: upload output_dir with `hf upload`"),
+	"fsdp":                          off("one process drives one device"),
+	"streaming":                     off("data is packed once into a token cache: see cache_dir"),
+	"use_cache":                     off("there is no key/value cache in training"),
+	"ignore_data_skip":              off("resuming goes on in the data where the checkpoint was made"),
+	"average_tokens_across_devices": harmless, "auto_find_batch_size": off("mt plans before it runs"),
+	"lr_scheduler_kwargs": off("give min_lr_ratio, num_decay_steps or decay_ratio as keys of their own"),
+	"deepspeed":           harmless, "trust_remote_code": harmless, "overwrite_output_dir": harmless, "overwrite_cache": harmless,
+	"preprocessing_num_workers": harmless, "dataset_processes": harmless, "dataloader_num_workers": harmless,
+	"dataloader_pin_memory": harmless, "plot_loss": harmless, "ddp_timeout": harmless,
+	"ddp_find_unused_parameters": harmless, "logging_dir": harmless, "logging_first_step": harmless, "do_eval": harmless,
+	"per_device_eval_batch_size": harmless, "eval_batch_size": harmless, "flash_attn": harmless,
+	"flash_attention": harmless, "attn_implementation": harmless, "enable_liger_kernel": harmless,
+	"use_unsloth": harmless, "low_cpu_mem_usage": harmless, "use_fast_tokenizer": harmless, "model_type": harmless,
+	"tokenizer_type": harmless, "remove_unused_columns": harmless, "disable_tqdm": harmless,
+	"include_num_input_tokens_seen": harmless, "torch_compile": harmless, "local_rank": harmless,
+	"pad_to_max_length": harmless, "pad_to_sequence_len": harmless, "gradient_checkpointing_kwargs": harmless,
+	"strict": harmless, "run_name": harmless, "wandb_project": wandb, "wandb_entity": wandb, "wandb_watch": wandb,
+	"wandb_name": wandb, "wandb_run_id": wandb, "wandb_log_model": wandb,
+}
+
+var wandb = off("mt reports to metrics.jsonl, and to tensorboard: see report_to")
+
+// foreignSwitches are those that may stand as a flag without a value.
+var foreignSwitches = func() map[string]bool {
+	m := map[string]bool{}
+	for k := range maps.Keys(foreign) {
+		m[k] = true
+	}
+	for _, k := range []string{"stage", "finetuning_type", "adapter", "lora_rank", "lora_r", "lora_alpha", "lora_dropout",
+		"lora_target", "lr_scheduler_kwargs", "quantization_bit", "save_strategy", "logging_strategy", "eval_strategy", "evaluation_strategy",
+		"neftune_noise_alpha", "label_smoothing_factor", "fsdp", "deepspeed", "preprocessing_num_workers",
+		"dataset_processes", "dataloader_num_workers", "ddp_timeout", "logging_dir", "per_device_eval_batch_size",
+		"eval_batch_size", "flash_attn", "attn_implementation", "model_type", "tokenizer_type", "local_rank",
+		"gradient_checkpointing_kwargs", "run_name", "wandb_project", "wandb_entity", "wandb_watch", "wandb_name",
+		"wandb_run_id", "wandb_log_model"} {
+		m[k] = false
+	}
+	return m
+}()
+
+// bf16 true is what auto means on cuda; false is taken at its word.
+func bf16(v value, c *Config) string {
+	val, ok := truth(v.text)
+	switch {
+	case v.kind == null || v.text == "auto":
+		return ""
+	case !ok:
+		return "wants true or false"
+	case val && c.ComputeDType == "fp32":
+		return "contradicts compute_dtype: fp32; leave one of them out"
+	case !val && c.ComputeDType == "bf16":
+		return "contradicts compute_dtype: bf16; leave one of them out"
+	case !val:
+		c.ComputeDType = "fp32"
+	}
+	return ""
+}
+
+// checkpointing agrees with every recompute but its opposite.
+func checkpointing(v value, c *Config) string {
+	val, ok := truth(v.text)
+	switch {
+	case ok && val && c.Recompute == "none":
+		return "contradicts recompute: none; leave one of them out"
+	case ok && !val && c.Recompute == "full":
+		return "contradicts recompute: full; leave one of them out"
+	}
+	return ""
+}

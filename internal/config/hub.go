@@ -1,0 +1,93 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"mt/data"
+)
+
+var hubID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)?$`)
+
+// ModelDir is the local directory that a model path means: the directory
+// itself, or for a Hub id ("ORG/NAME") its snapshot in the local Hugging Face
+// cache. Nothing is downloaded: where there is no snapshot, the error is a
+// UsageError with the command that fetches it.
+func ModelDir(path string) (string, error) {
+	expanded, err := expand(path)
+	if err != nil {
+		return "", err
+	}
+	st, err := os.Stat(expanded)
+	switch {
+	case err == nil && st.IsDir():
+		return expanded, nil
+	case err == nil:
+		return "", Usagef("%s is a file; give the directory that holds config.json", path)
+	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrInvalid):
+		return "", Usagef("%v", err)
+	case !hubID.MatchString(path):
+		return "", Usagef("%s: no such directory", path)
+	}
+	return snapshot(path)
+}
+
+// snapshot finds refs/main of a Hub id in the cache.
+func snapshot(id string) (string, error) {
+	hub, err := hubCache()
+	if err != nil {
+		return "", err
+	}
+	repo := filepath.Join(hub, "models--"+strings.ReplaceAll(id, "/", "--"))
+	fetch := "fetch it with: hf download " + id
+	ref, err := os.ReadFile(filepath.Join(repo, "refs", "main"))
+	if err != nil {
+		return "", Usagef("%s: no such directory, and no model of that name in the Hugging Face cache %s; %s", id, hub, fetch)
+	}
+	dir := filepath.Join(repo, "snapshots", filepath.Base(strings.TrimSpace(string(ref))))
+	if _, err := os.Stat(filepath.Join(dir, "config.json")); err != nil {
+		return "", Usagef("%s: its snapshot %s has no config.json; %s", id, dir, fetch)
+	}
+	return dir, nil
+}
+
+// hubCache is the folder huggingface_hub keeps its repositories in.
+func hubCache() (string, error) {
+	for _, v := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"} {
+		if dir := os.Getenv(v); dir != "" {
+			return expand(dir)
+		}
+	}
+	if dir := os.Getenv("HF_HOME"); dir != "" {
+		home, err := expand(dir)
+		return filepath.Join(home, "hub"), err
+	}
+	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
+		return filepath.Join(dir, "huggingface", "hub"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", Usagef("where is the Hugging Face cache? %v (set HF_HOME)", err)
+	}
+	return filepath.Join(home, ".cache", "huggingface", "hub"), nil
+}
+
+// expand replaces ${NAME} and a leading "~/".
+func expand(path string) (string, error) {
+	out, err := data.ExpandVars(path)
+	if err != nil {
+		return "", Usagef("%w", err)
+	}
+	if rest, ok := strings.CutPrefix(out, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", Usagef("%s: %w", path, err)
+		}
+		return filepath.Join(home, rest), nil
+	}
+	return out, nil
+}

@@ -1,0 +1,265 @@
+package config
+
+import (
+	"math"
+	"strings"
+)
+
+// Part says which part of a run a key decides, for comparing a checkpoint with
+// the run that wants to go on from it.
+type Part string
+
+// The parts of a run. Keys of no part may differ freely.
+const (
+	PartModel     Part = "model"
+	PartDataset   Part = "dataset"   // which rows make up a step
+	PartOptimizer Part = "optimizer" // what an update does
+	PartSchedule  Part = "schedule"  // the learning rate of each step
+	PartNumerics  Part = "numerics"  // the roundings and the order of sums
+)
+
+// Parts are all parts, in the order in which they are compared.
+var Parts = []Part{PartModel, PartDataset, PartOptimizer, PartSchedule, PartNumerics}
+
+// key is one row of the table.
+type key struct {
+	name    string
+	aliases []string
+	part    Part
+	doc     string
+	field   func(*Config) any // pointer: string, int, int64, float64, bool, Bytes, []string, Toggle, ModelRef
+
+	choices   []string          // a string's values, if only some are allowed
+	spellings map[string]string // other tools' names of choices
+	auto      bool              // "auto" is allowed and is the zero value (numbers)
+	limit     limit             // of numbers
+}
+
+// limit is the range of a number, and why.
+type limit struct {
+	min, max float64
+	open     bool // min itself is not allowed
+	below    bool // max itself is not allowed
+	why      string
+}
+
+func atLeast(min float64, why string) limit { return limit{min: min, max: math.Inf(1), why: why} }
+
+func between(min, max float64, why string) limit { return limit{min: min, max: max, why: why} }
+
+var positive = limit{max: math.Inf(1), open: true}
+
+// section is a group of keys, as printed.
+type section struct {
+	title string
+	keys  []key
+}
+
+var dtypes = map[string]string{
+	"bfloat16": "bf16", "torch.bfloat16": "bf16", "float32": "fp32", "torch.float32": "fp32", "float": "fp32",
+}
+
+// sections is the table of all keys, in the order they are printed.
+var sections = []section{
+	{"Model", []key{
+		{name: modelKey, aliases: []string{"model", "base_model"}, part: PartModel,
+			doc:   "a Hugging Face directory or Hub id; `model:` also takes a preset or an inline config, trained from scratch",
+			field: func(c *Config) any { return &c.Model }},
+	}},
+	{"Data", dataKeys},
+	{"Length of the run", []key{
+		{name: "per_device_train_batch_size", aliases: []string{"micro_batch_size", "batch_size"}, part: PartDataset,
+			doc:   "rows of a step, times gradient_accumulation_steps; only the product counts",
+			limit: between(1, 1<<20, ""), field: func(c *Config) any { return &c.PerDeviceTrainBatchSize }},
+		{name: "gradient_accumulation_steps", part: PartDataset, doc: "see per_device_train_batch_size",
+			limit: between(1, 1<<20, ""), field: func(c *Config) any { return &c.GradientAccumulationSteps }},
+		{name: "max_steps", aliases: []string{"num_steps"}, part: PartSchedule,
+			doc:   "steps of the run; -1: num_train_epochs decides",
+			limit: atLeast(-1, "-1 leaves it to num_train_epochs"), field: func(c *Config) any { return &c.MaxSteps }},
+		{name: "num_train_epochs", aliases: []string{"num_epochs"}, doc: "passes over the data, when max_steps is not given",
+			limit: positive, field: func(c *Config) any { return &c.NumTrainEpochs }},
+	}},
+	{"Optimizer and schedule", optimKeys},
+	{"Output", outputKeys},
+	{"Machine", machineKeys},
+}
+
+const (
+	modelKey    = "model_name_or_path"
+	pipelineKey = "pipeline"
+)
+
+var dataKeys = []key{
+	{name: "dataset", part: PartDataset, doc: "files, directories or globs; `${NAME}` is the environment's",
+		field: func(c *Config) any { return &c.Dataset }},
+	{name: "dataset_dir", part: PartDataset, doc: "folder that relative names in dataset and eval_dataset are in",
+		field: func(c *Config) any { return &c.DatasetDir }},
+	{name: "dataset_format", part: PartDataset, doc: "how rows are written; auto goes by name and content",
+		choices: []string{"auto", "text", "jsonl", "alpaca", "sharegpt", "messages", "parquet"},
+		field:   func(c *Config) any { return &c.DatasetFormat }},
+	{name: "eval_dataset", doc: "held-out data, as dataset",
+		field: func(c *Config) any { return &c.EvalDataset }},
+	{name: "val_size", aliases: []string{"val_set_size", "split_dataset_ratio"}, part: PartDataset,
+		doc:   "rows of dataset held out instead: below 1 their share, else their number",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.ValSize }},
+	{name: "max_seq_len", aliases: []string{"cutoff_len", "sequence_len", "max_length"}, part: PartDataset,
+		doc:   "tokens of a row",
+		limit: between(2, 1<<30, "a token is predicted from those before it"), field: func(c *Config) any { return &c.MaxSeqLen }},
+	{name: "packing", aliases: []string{"sample_packing"}, part: PartDataset,
+		doc: "fill rows with several documents; auto: for text and chat", field: func(c *Config) any { return &c.Packing }},
+	{name: "train_on_prompt", aliases: []string{"train_on_inputs"}, part: PartDataset,
+		doc: "prompts are supervised too", field: func(c *Config) any { return &c.TrainOnPrompt }},
+	{name: "mask_history", part: PartDataset, doc: "only the last turn of a chat is supervised",
+		field: func(c *Config) any { return &c.MaskHistory }},
+	{name: "template", part: PartDataset, doc: "chat template; empty: the model's",
+		field: func(c *Config) any { return &c.Template }},
+	{name: "shuffle", part: PartDataset, doc: "false: rows in file order",
+		field: func(c *Config) any { return &c.Shuffle }},
+	{name: "seed", part: PartDataset, doc: "order of rows, new weights, samples",
+		limit: between(0, 1<<53, ""), field: func(c *Config) any { return &c.Seed }},
+	{name: "cache_dir", doc: "where token caches are kept; empty: the user's cache folder",
+		field: func(c *Config) any { return &c.CacheDir }},
+}
+
+var optimKeys = []key{
+	{name: "optim", aliases: []string{"optimizer"}, part: PartOptimizer, doc: "the optimizer",
+		choices: []string{"adamw"}, spellings: map[string]string{"adamw_torch": "adamw", "adamw_torch_fused": "adamw",
+			"adamw_hf": "adamw", "torch.optim.adamw": "adamw"},
+		field: func(c *Config) any { return &c.Optim }},
+	{name: "adam_beta1", part: PartOptimizer, doc: "decay of the first moment",
+		limit: limit{max: 1, below: true, why: "at 1 a moment never changes"}, field: func(c *Config) any { return &c.AdamBeta1 }},
+	{name: "adam_beta2", part: PartOptimizer, doc: "decay of the second moment",
+		limit: limit{max: 1, below: true, why: "at 1 a moment never changes"}, field: func(c *Config) any { return &c.AdamBeta2 }},
+	{name: "adam_epsilon", part: PartOptimizer, doc: "added to the root of the second moment",
+		limit: positive, field: func(c *Config) any { return &c.AdamEpsilon }},
+	{name: "weight_decay", part: PartOptimizer, doc: "decoupled; tensors of two or more dimensions",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.WeightDecay }},
+	{name: "max_grad_norm", aliases: []string{"clip_grad_norm"}, part: PartOptimizer,
+		doc:   "largest norm of all gradients; 0: no clipping, and layers update as gradients land",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.MaxGradNorm }},
+	{name: "learning_rate", part: PartSchedule, doc: "the highest rate of the schedule",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.LearningRate }},
+	{name: "lr_scheduler_type", aliases: []string{"lr_scheduler"}, part: PartSchedule,
+		doc: "how the rate falls after warm-up", choices: []string{"constant", "linear", "cosine", "wsd"},
+		spellings: map[string]string{"constant_with_warmup": "constant", "cosine_with_min_lr": "cosine",
+			"warmup_stable_decay": "wsd"},
+		field: func(c *Config) any { return &c.LRScheduler }},
+	{name: "warmup_steps", part: PartSchedule, doc: "steps over which the rate rises from 0",
+		limit: atLeast(0, "a share of the steps is warmup_ratio"), field: func(c *Config) any { return &c.WarmupSteps }},
+	{name: "warmup_ratio", part: PartSchedule, doc: "the same as a share of all steps, when warmup_steps is 0",
+		limit: between(0, 1, ""), field: func(c *Config) any { return &c.WarmupRatio }},
+	{name: "min_lr_ratio", part: PartSchedule, doc: "where the rate ends, over learning_rate",
+		limit: between(0, 1, ""), field: func(c *Config) any { return &c.MinLRRatio }},
+	{name: "num_decay_steps", part: PartSchedule, doc: "wsd: steps of the decay; 0: decay_ratio decides",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.NumDecaySteps }},
+	{name: "decay_ratio", part: PartSchedule, doc: "wsd: the decay as a share of all steps",
+		limit: between(0, 1, ""), field: func(c *Config) any { return &c.DecayRatio }},
+	{name: "max_nonfinite_steps", doc: "skipped steps in a row after which the run fails",
+		limit: atLeast(1, ""), field: func(c *Config) any { return &c.MaxNonfiniteSteps }},
+}
+
+var outputKeys = []key{
+	{name: "output_dir", doc: "model, checkpoints, metrics.jsonl and config.yaml",
+		field: func(c *Config) any { return &c.OutputDir }},
+	{name: "save_steps", doc: "steps between checkpoints; 0: only the final model",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.SaveSteps }},
+	{name: "save_total_limit", doc: "checkpoints kept; 0: all",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.SaveTotalLimit }},
+	{name: "save_dtype", doc: "type of the saved weights", choices: []string{"bf16", "fp32"}, spellings: dtypes,
+		field: func(c *Config) any { return &c.SaveDType }},
+	{name: "optimizer_zstd", doc: "compress the optimizer's state in checkpoints",
+		field: func(c *Config) any { return &c.OptimizerZstd }},
+	{name: "resume_from_checkpoint", doc: "auto: the newest in output_dir, if any; false: start afresh; or a directory",
+		field: func(c *Config) any { return &c.Resume }},
+	{name: "logging_steps", doc: "steps between lines of metrics.jsonl",
+		limit: atLeast(1, ""), field: func(c *Config) any { return &c.LoggingSteps }},
+	{name: "eval_steps", doc: "steps between evaluations, with held-out data; 0: at the end only",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.EvalSteps }},
+	{name: "report_to", doc: "none, or tensorboard", choices: []string{"none", "tensorboard"},
+		field: func(c *Config) any { return &c.ReportTo }},
+	{name: "sample_prompt", doc: "at the end, print how the model continues this; empty: nothing",
+		field: func(c *Config) any { return &c.SamplePrompt }},
+	{name: "compare_bigram", doc: "at the end, print the held-out loss of a bigram model of the same data",
+		field: func(c *Config) any { return &c.CompareBigram }},
+}
+
+var machineKeys = []key{
+	{name: "device", part: PartNumerics, doc: "auto: cuda where there is a GPU, else cpu",
+		choices: []string{"auto", "cpu", "cuda"}, field: func(c *Config) any { return &c.Device }},
+	{name: "compute_dtype", part: PartNumerics, doc: "activations and products; auto: fp32 on cpu, bf16 on cuda",
+		choices: []string{"auto", "bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.ComputeDType }},
+	{name: "grad_dtype", part: PartNumerics, doc: "gradients on the link and on the host; auto: fp32 where that fits",
+		choices: []string{"auto", "bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.GradDType }},
+	{name: "recompute", part: PartNumerics, doc: "what the backward computes again: auto, full (all it reads), none",
+		choices: []string{"auto", "full", "none"}, field: func(c *Config) any { return &c.Recompute }},
+	{name: "device_memory", doc: "device memory to use at most, such as 10GiB", auto: true,
+		limit: atLeast(1<<20, "is a unit missing, as in 10GiB?"), field: func(c *Config) any { return &c.DeviceMemory }},
+	{name: "host_memory", doc: "host memory to use at most", auto: true,
+		limit: atLeast(1<<20, "is a unit missing, as in 100GiB?"), field: func(c *Config) any { return &c.HostMemory }},
+	{name: "threads", doc: "worker threads; auto: one a core", auto: true,
+		limit: between(1, 4096, "somebody has to work"), field: func(c *Config) any { return &c.Threads }},
+	{name: "binding", doc: "weights used in place (unified) or copied to the device (copy)",
+		choices: []string{"auto", "unified", "copy"}, field: func(c *Config) any { return &c.Binding }},
+	{name: "synchronous_updates", doc: "wait for all updates of a step before the next forward",
+		field: func(c *Config) any { return &c.SynchronousUpdates }},
+	{name: "pipeline.weight_slots", doc: "device buffers for a layer's weights", auto: true,
+		limit: between(1, maxDepthValue, "a layer computes from the slot its weights were brought to"),
+		field: func(c *Config) any { return &c.Pipeline.WeightSlots }},
+	{name: "pipeline.grad_buffers", doc: "device buffers that gradients are summed in", auto: true,
+		limit: between(1, maxDepthValue, "a layer's gradient is summed on the device"),
+		field: func(c *Config) any { return &c.Pipeline.GradBuffers }},
+	{name: "pipeline.grad_slabs", doc: "host buffers that gradients land in; with clipping one a layer", auto: true,
+		limit: between(1, maxDepthValue, "a gradient has to land somewhere"),
+		field: func(c *Config) any { return &c.Pipeline.GradSlabs }},
+	{name: "pipeline.activation_slots", doc: "device buffers of one micro-batch's hidden states", auto: true,
+		limit: between(3, maxDepthValue, "one is read, one is written, one is arriving"),
+		field: func(c *Config) any { return &c.Pipeline.ActivationSlots }},
+	{name: "pipeline.batches_ahead", doc: "batches packed before they are asked for", auto: true,
+		limit: between(1, maxDepthValue, "a step needs a batch"),
+		field: func(c *Config) any { return &c.Pipeline.BatchesAhead }},
+	{name: "pipeline.micro_batch_tokens", part: PartNumerics, doc: "tokens that go through a layer at once, whole rows", auto: true,
+		limit: between(1, 1<<30, "a micro-batch has at least one row"),
+		field: func(c *Config) any { return &c.Pipeline.MicroBatchTokens }},
+	{name: "pipeline.chunk_tokens", part: PartNumerics, doc: "tokens that all but attention works on at once", auto: true,
+		limit: between(1, 1<<30, "a chunk has at least one token"),
+		field: func(c *Config) any { return &c.Pipeline.ChunkTokens }},
+}
+
+// maxDepthValue is far above any useful depth and far below any overflow.
+const maxDepthValue = 1 << 20
+
+// byName finds keys by canonical name and by alias.
+var byName = func() map[string]*key {
+	m := map[string]*key{}
+	for s := range sections {
+		for k := range sections[s].keys {
+			p := &sections[s].keys[k]
+			m[p.name] = p
+			for _, a := range p.aliases {
+				m[a] = p
+			}
+		}
+	}
+	return m
+}()
+
+// eachKey calls f for every key, in printing order.
+func eachKey(f func(k *key)) {
+	for s := range sections {
+		for k := range sections[s].keys {
+			f(&sections[s].keys[k])
+		}
+	}
+}
+
+// isPipeline says whether k is under `pipeline:`.
+func (k *key) isPipeline() bool { return strings.HasPrefix(k.name, pipelineKey+".") }
+
+// isBool says whether the flag of k may stand without a value.
+func (k *key) isBool() bool {
+	switch k.field(Default()).(type) {
+	case *bool, *Toggle:
+		return true
+	}
+	return false
+}

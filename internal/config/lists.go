@@ -1,0 +1,149 @@
+package config
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// list sets a list from a YAML list, or from text with commas between items;
+// commas in the braces of a glob do not count.
+func (e *setter) list(p *[]string) error {
+	var out []string
+	switch {
+	case e.v.kind == null:
+	case e.v.kind == list:
+		for _, item := range e.v.items {
+			if item.kind != quoted && item.kind != plain || item.text == "" {
+				return (&setter{key: e.key, spelled: e.spelled, v: item}).fail("text in its list")
+			}
+			out = append(out, item.text)
+		}
+	case e.v.kind == mapping || e.v.kind == plain && e.v.pos.Flag == "" && !isWord(e.v.text):
+		return e.fail("text or a list")
+	default:
+		out = splitList(e.v.text)
+	}
+	if len(e.choices) > 0 {
+		return e.reports(p, out)
+	}
+	*p = out
+	return nil
+}
+
+// reports checks report_to and drops "none".
+func (e *setter) reports(p *[]string, in []string) error {
+	var out []string
+	for _, s := range in {
+		if !slices.Contains(e.choices, s) {
+			bad := *e
+			bad.v = value{kind: plain, text: s, pos: e.v.pos}
+			return bad.fail("none or tensorboard (metrics.jsonl is always written)", suggest(s, e.choices))
+		}
+		if s != "none" && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	*p = out
+	return nil
+}
+
+func splitList(s string) []string {
+	var out []string
+	depth, start := 0, 0
+	add := func(item string) {
+		if item = strings.TrimSpace(item); item != "" {
+			out = append(out, item)
+		}
+	}
+	for i, r := range s {
+		switch {
+		case r == '{':
+			depth++
+		case r == '}':
+			depth--
+		case r == ',' && depth <= 0:
+			add(s[start:i])
+			start = i + 1
+		}
+	}
+	add(s[start:])
+	return out
+}
+
+// model sets the model. A mapping is an inline config. Under the key `model`
+// text without a slash is a preset, unless such a directory exists; all else is
+// a path or a Hub id.
+func (e *setter) model(p *ModelRef) error {
+	switch {
+	case e.v.kind == mapping && e.spelled == "model":
+		if len(e.v.fields) == 0 {
+			return e.fail("a preset's name, a directory or the keys of a config.json")
+		}
+		*p = ModelRef{Inline: e.v.inline().(map[string]any)}
+		return nil
+	case e.v.kind == mapping:
+		return e.fail("a directory or a Hub id (an inline config is given as model)")
+	case e.v.kind != quoted && e.v.kind != plain || e.v.text == "":
+		return e.fail("a directory or a Hub id")
+	}
+	name := e.v.text
+	if e.spelled == "model" && !strings.ContainsAny(name, `/\`) && !isDir(name) {
+		*p = ModelRef{Preset: name}
+		return nil
+	}
+	*p = ModelRef{Path: name}
+	return nil
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}
+
+// inline is v as JSON would have it, with int64 for whole numbers.
+func (v value) inline() any {
+	switch v.kind {
+	case quoted:
+		return v.text
+	case plain:
+		return scalar(v.text)
+	case list:
+		out := make([]any, 0, len(v.items))
+		for _, item := range v.items {
+			out = append(out, item.inline())
+		}
+		return out
+	case mapping:
+		out := make(map[string]any, len(v.fields))
+		for _, f := range v.fields {
+			out[f.name] = f.val.inline()
+		}
+		return out
+	}
+	return nil
+}
+
+// scalar is what a plain scalar says by its look.
+func scalar(s string) any {
+	switch strings.ToLower(s) {
+	case "true":
+		return true
+	case "false":
+		return false
+	case "null", "~", "":
+		return nil
+	}
+	if intText.MatchString(s) {
+		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return n
+		}
+	}
+	if floatText.MatchString(s) {
+		if x, err := strconv.ParseFloat(s, 64); err == nil {
+			return x
+		}
+	}
+	return s
+}

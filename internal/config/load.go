@@ -1,0 +1,227 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// maxFile is the size above which a file cannot be a config.
+const maxFile = 1 << 20
+
+// Load reads the config file, then the flags of a; file may be empty: flags
+// only. Mistakes are UsageErrors, all of them at once, in the order of the
+// text. Warnings are left in the Config.
+func Load(file string, a Args) (*Config, error) {
+	if file == "" {
+		return Parse("", nil, a)
+	}
+	st, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, fileError(file, err)
+	case st.IsDir():
+		return nil, Usagef("config: %s is a directory; give the YAML file", file)
+	case st.Size() > maxFile:
+		return nil, Usagef("config: %s has %s: not a config file", file, Bytes(st.Size()))
+	}
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fileError(file, err)
+	}
+	return Parse(file, src, a)
+}
+
+// fileError is err about file, without the name of the system call.
+func fileError(file string, err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		err = p.Err
+	}
+	return Usagef("config: %s: %w", file, err)
+}
+
+// Parse is Load of the text src; name stands for the file in messages.
+func Parse(name string, src []byte, a Args) (*Config, error) {
+	c := Default()
+	c.file = name
+	l := &loader{c: c}
+	if len(src) > 0 {
+		doc, err := parseYAML(name, src)
+		if err != nil {
+			return nil, err
+		}
+		l.source(l.fileEntries(doc))
+	}
+	l.source(a.entries)
+	if len(l.errs) == 0 {
+		l.foreignKeys()
+		l.errs = append(l.errs, c.check()...)
+	}
+	if len(l.errs) > 0 {
+		return nil, errors.Join(l.errs...)
+	}
+	return c, nil
+}
+
+// entry is one key as given: by the name it was spelled with, in full
+// ("pipeline.weight_slots").
+type entry struct {
+	spelled string
+	pos     Pos // of the key
+	val     value
+}
+
+// loader applies entries, the file's, then the flags'.
+type loader struct {
+	c       *Config
+	errs    []error
+	foreign []entry
+}
+
+func (l *loader) fail(err error) { l.errs = append(l.errs, err) }
+
+// fileEntries are the entries of a document; `pipeline:` is taken apart.
+func (l *loader) fileEntries(doc value) []entry {
+	if doc.kind == null {
+		return nil
+	}
+	if doc.kind != mapping {
+		l.fail(doc.pos.errorf("a config is `key: value` lines, this is %s", doc.kind))
+		return nil
+	}
+	var out []entry
+	for _, f := range doc.fields {
+		if f.name == pipelineKey {
+			out = append(out, l.pipeline(f.val)...)
+			continue
+		}
+		out = append(out, entry{f.name, f.pos, f.val})
+	}
+	return out
+}
+
+func (l *loader) pipeline(v value) []entry {
+	if v.kind != mapping && v.kind != null {
+		l.fail(v.pos.errorf("pipeline: wants a mapping such as {weight_slots: 4}, is %s", v.shown()))
+	}
+	var out []entry
+	for _, f := range v.fields {
+		out = append(out, entry{pipelineKey + "." + f.name, f.pos, f.val})
+	}
+	return out
+}
+
+// source applies the entries of one source, in which a key is given once.
+func (l *loader) source(entries []entry) {
+	given := map[string]entry{}
+	for _, e := range entries {
+		if strings.HasPrefix(e.spelled, "model.") {
+			l.modelKey(e)
+			continue
+		}
+		k := byName[e.spelled]
+		if k == nil {
+			l.other(e)
+			continue
+		}
+		if first, twice := given[k.name]; twice {
+			l.fail(e.pos.errorf("%s and %s%s are one key: give one of them", e.spelled, first.spelled, lineOf(first.pos)))
+			continue
+		}
+		given[k.name] = e
+		if err := k.set(l.c, e.spelled, e.val); err != nil {
+			l.fail(err)
+			continue
+		}
+		l.c.origin[k.name] = origin{e.spelled, e.val.pos}
+		if k.name == modelKey {
+			l.modelOrigins(e)
+		}
+	}
+}
+
+// lineOf is " (line 3)" for a place in a file.
+func lineOf(p Pos) string {
+	if p.Line == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (line %d)", p.Line)
+}
+
+// modelOrigins notes where the keys of an inline model stand, as
+// "model.hidden_size", and "model" for the whole.
+func (l *loader) modelOrigins(e entry) {
+	maps.DeleteFunc(l.c.origin, func(k string, _ origin) bool { return strings.HasPrefix(k, "model.") })
+	l.c.origin["model"] = origin{e.spelled, e.val.pos}
+	for _, f := range e.val.fields {
+		l.c.origin["model."+f.name] = origin{"model." + f.name, f.val.pos}
+	}
+}
+
+// modelKey sets one key of an inline model, from a flag.
+func (l *loader) modelKey(e entry) {
+	m := &l.c.Model
+	if m.Preset != "" {
+		*m = ModelRef{Inline: map[string]any{"preset": m.Preset}}
+	}
+	if m.Inline == nil {
+		l.fail(e.pos.errorf("there is no inline model or preset whose key this could be"))
+		return
+	}
+	m.Inline[strings.TrimPrefix(e.spelled, "model.")] = e.val.inline()
+	l.c.origin[e.spelled] = origin{e.spelled, e.val.pos}
+}
+
+// other is a key that is not ours: another tool's, or a mistake.
+func (l *loader) other(e entry) {
+	if _, ok := foreign[e.spelled]; ok {
+		l.foreign = append(l.foreign, e)
+		return
+	}
+	if e.pos.Flag != "" {
+		l.fail(e.pos.errorf("unknown key%s", suggest("--"+strings.ReplaceAll(e.spelled, "_", "-"), flagNames())))
+		return
+	}
+	names := append(slices.Collect(maps.Keys(byName)), pipelineKey)
+	l.fail(e.pos.errorf("unknown key %q%s", e.spelled, suggest(e.spelled, names)))
+}
+
+// flagNames are all flags of mt train.
+func flagNames() []string {
+	out := []string{"--" + pipelineKey, "--dry-run", "--json", "--help"}
+	for name := range byName {
+		out = append(out, "--"+strings.ReplaceAll(name, "_", "-"))
+	}
+	return out
+}
+
+// foreignKeys judges the keys of other tools and warns of those that change
+// nothing, in one sentence.
+func (l *loader) foreignKeys() {
+	last := map[string]entry{}
+	for _, e := range l.foreign {
+		last[e.spelled] = e // a flag after the file's
+	}
+	for _, name := range slices.Sorted(maps.Keys(last)) {
+		e := last[name]
+		if reason := foreign[name](e.val, l.c); reason != "" {
+			sep := name + ": " + e.val.shown() + ": "
+			if e.pos.Flag != "" {
+				sep = e.val.shown() + ": "
+			}
+			l.fail(e.val.pos.errorf("%s%s", sep, reason))
+		}
+	}
+	if len(last) > 0 {
+		l.c.warnf("keys of other tools that say what mt does anyway, or mean nothing to it: %s", strings.Join(slices.Sorted(maps.Keys(last)), ", "))
+	}
+}
+
+func (c *Config) warnf(format string, args ...any) {
+	c.Warnings = append(c.Warnings, fmt.Sprintf(format, args...))
+}

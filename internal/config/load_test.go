@@ -1,0 +1,311 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// parse reads text as t.yaml with flags.
+func parse(t *testing.T, text string, flags ...string) (*Config, error) {
+	t.Helper()
+	a, err := ParseArgs(flags)
+	if err != nil {
+		return nil, err
+	}
+	return Parse("t.yaml", []byte(text), a)
+}
+
+func mustParse(t *testing.T, text string, flags ...string) *Config {
+	t.Helper()
+	c, err := parse(t, text, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestErrorsSayWhere(t *testing.T) {
+	for _, tc := range []struct{ name, text, want string }{
+		{"unknown key", "dataset: x\nlerning_rate: 1", `t.yaml:2:1: unknown key "lerning_rate"; did you mean "learning_rate"?`},
+		{"near an alias", "cutof_len: 3", `t.yaml:1:1: unknown key "cutof_len"; did you mean "cutoff_len"?`},
+		{"far from all", "zzzzzzzz: 3", `t.yaml:1:1: unknown key "zzzzzzzz"`},
+		{"nested unknown", "seed: 1\npipeline:\n  weight_slot: 4", `t.yaml:3:3: unknown key "pipeline.weight_slot"; did you mean "pipeline.weight_slots"?`},
+		{"repeated", "seed: 1\n\nseed: 2", `t.yaml:3:1: repeated key "seed", first given in line 1`},
+		{"repeated nested", "pipeline:\n  grad_slabs: 1\n  grad_slabs: 1", `t.yaml:3:3: repeated key "grad_slabs", first given in line 2`},
+		{"alias and name", "max_seq_len: 8\ncutoff_len: 8", `t.yaml:2:1: cutoff_len and max_seq_len (line 1) are one key: give one of them`},
+		{"two models", "model: tiny\nbase_model: a/b", `t.yaml:2:1: base_model and model (line 1) are one key: give one of them`},
+		{"int from text", "max_steps:   many", `t.yaml:1:14: max_steps: wants a whole number, is many`},
+		{"int from float", "logging_steps: 2.5", `t.yaml:1:16: logging_steps: wants a whole number, is 2.5`},
+		{"int in quotes", `seed: "7"`, `t.yaml:1:7: seed: wants a whole number, is "7"`},
+		{"int too large", "seed: 99999999999999999999", `t.yaml:1:7: seed: wants a smaller number, is 99999999999999999999`},
+		{"float from list", "learning_rate: [1]", `t.yaml:1:16: learning_rate: wants a number, is a list`},
+		{"float not a number", "learning_rate: .nan", `t.yaml:1:16: learning_rate: wants a number, is .nan`},
+		{"empty", "learning_rate:", `learning_rate: wants a number, is left empty`},
+		{"bool", "shuffle: 1", `t.yaml:1:10: shuffle: wants true or false, is 1`},
+		{"toggle", "packing: maybe", `t.yaml:1:10: packing: wants true, false or auto, is maybe`},
+		{"text from number", "output_dir: 12", `t.yaml:1:13: output_dir: wants text (put quotes around it), is 12`},
+		{"text from mapping", "template: {a: 1}", `template: wants text, is a mapping`},
+		{"choice", "save_dtype: int8", `t.yaml:1:13: save_dtype: wants bf16 or fp32, is int8`},
+		{"near a choice", "lr_scheduler_type: cosin", `t.yaml:1:20: lr_scheduler_type: wants constant, linear, cosine or wsd, is cosin; did you mean "cosine"?`},
+		{"optimizer", "optim: adamw_8bit", `t.yaml:1:8: optim: wants adamw (one optimizer: AdamW with fp32 moments in host memory), is adamw_8bit`},
+		{"size", "device_memory: ten", `t.yaml:1:16: device_memory: wants a size such as 10GiB or auto, is ten`},
+		{"size without unit", "device_memory: 10", `t.yaml:1:16: device_memory: wants at least 1.0 MiB or auto (is a unit missing, as in 10GiB?), is 10`},
+		{"negative", "weight_decay: -0.1", `t.yaml:1:15: weight_decay: wants at least 0, is -0.1`},
+		{"too large", "warmup_ratio: 1.5", `t.yaml:1:15: warmup_ratio: wants at most 1, is 1.5`},
+		{"below one", "adam_beta2: 1.0", `t.yaml:1:13: adam_beta2: wants less than 1 (at 1 a moment never changes), is 1.0`},
+		{"positive", "adam_epsilon: 0", `t.yaml:1:15: adam_epsilon: wants more than 0, is 0`},
+		{"val_size", "val_size: 1.5", `t.yaml:1:11: val_size: wants a share below 1 or a whole number of rows, is 1.5`},
+		{"max_seq_len", "max_seq_len: 1", `t.yaml:1:14: max_seq_len: wants at least 2 (a token is predicted from those before it), is 1`},
+		{"weight_slots", "pipeline: {weight_slots: 0}", `t.yaml:1:26: pipeline.weight_slots: wants at least 1 or auto (a layer computes from the slot its weights were brought to), is 0`},
+		{"grad_buffers", "pipeline: {grad_buffers: 0}", `pipeline.grad_buffers: wants at least 1 or auto (a layer's gradient is summed on the device), is 0`},
+		{"grad_slabs", "pipeline: {grad_slabs: -1}", `pipeline.grad_slabs: wants at least 1 or auto (a gradient has to land somewhere), is -1`},
+		{"activation_slots", "pipeline:\n  activation_slots: 2", `t.yaml:2:21: pipeline.activation_slots: wants at least 3 or auto (one is read, one is written, one is arriving), is 2`},
+		{"batches_ahead", "pipeline: {batches_ahead: 0}", `wants at least 1 or auto (a step needs a batch), is 0`},
+		{"micro_batch_tokens", "pipeline: {micro_batch_tokens: 0}", `wants at least 1 or auto (a micro-batch has at least one row), is 0`},
+		{"pipeline", "pipeline: 3", `t.yaml:1:11: pipeline: wants a mapping such as {weight_slots: 4}, is 3`},
+		{"report_to", "report_to: [tensorboard, wandb]", `t.yaml:1:12: report_to: wants none or tensorboard (metrics.jsonl is always written), is wandb`},
+		{"list item", "dataset: [a, [b]]", `t.yaml:1:14: dataset: wants text in its list, is a list`},
+		{"dataset number", "dataset: 3", `t.yaml:1:10: dataset: wants text or a list, is 3`},
+		{"model list", "model: [a]", `t.yaml:1:8: model: wants a directory or a Hub id, is a list`},
+		{"model empty mapping", "model: {}", `t.yaml:1:8: model: wants a preset's name, a directory or the keys of a config.json, is a mapping`},
+		{"path mapping", "base_model: {a: 1}", `base_model: wants a directory or a Hub id (an inline config is given as model), is a mapping`},
+		{"resume", "resume_from_checkpoint: [1]", `wants auto, false or a checkpoint's directory, is a list`},
+		{"anchor", "seed: &a 1", `t.yaml:1:7: anchors, aliases, merge keys and tags are not supported: write the value out`},
+		{"not a mapping", "- a\n- b", `a config is ` + "`key: value`" + ` lines, this is a list`},
+		{"two documents", "seed: 1\n---\nseed: 2", `a second YAML document; a config file has one`},
+		{"syntax", "seed: [1", `t.yaml:1:7: YAML: `},
+		{"not text", "seed: \xff", `t.yaml: is not UTF-8 text`},
+		{"held out twice", "val_size: 3\neval_dataset: x", `t.yaml:1:11: val_size holds rows of dataset out and eval_dataset brings its own: give one of them`},
+		{"bigram", "compare_bigram: true", `t.yaml:1:17: compare_bigram compares on held-out data: give eval_dataset or val_size`},
+		{"masks", "mask_history: true\ntrain_on_prompt: true", `t.yaml:1:15: mask_history and train_on_prompt exclude each other`},
+		{"lora", "finetuning_type: lora", `t.yaml:1:18: finetuning_type: lora: mt trains all parameters; adapters are not supported; write full, or leave it out`},
+		{"4 bit", "load_in_4bit: true", `t.yaml:1:15: load_in_4bit: true: mt trains in full precision; quantised weights are not supported`},
+		{"fp16", "fp16: true", `fp16: true: mt computes in bf16 or fp32: see compute_dtype`},
+		{"bf16 against fp32", "bf16: true\ncompute_dtype: fp32", `t.yaml:1:7: bf16: true: contradicts compute_dtype: fp32; leave one of them out`},
+		{"no bf16 against bf16", "bf16: false\ncompute_dtype: bf16", `contradicts compute_dtype: bf16; leave one of them out`},
+		{"checkpointing", "gradient_checkpointing: true\nrecompute: none", `contradicts recompute: none; leave one of them out`},
+		{"stage", "stage: dpo", `t.yaml:1:8: stage: dpo: mt does supervised fine-tuning and pre-training: sft or pt`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := parse(t, tc.text)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("got  %v\nwant %s", err, tc.want)
+			}
+			if !IsUsage(err) {
+				t.Errorf("not a usage error: %v", err)
+			}
+		})
+	}
+}
+
+func TestAllMistakesAtOnce(t *testing.T) {
+	_, err := parse(t, "sed: 1\nmax_steps: x\n", "--packing", "--threads=0")
+	want := "t.yaml:1:1: unknown key \"sed\"; did you mean \"seed\"?\n" +
+		"t.yaml:2:12: max_steps: wants a whole number, is x\n" +
+		"--threads: wants at least 1 or auto (somebody has to work), is 0"
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		flags []string
+		ok    func(c *Config) bool
+		err   string
+	}{
+		{"dashes", []string{"--learning-rate", "1e-4"}, func(c *Config) bool { return c.LearningRate == 1e-4 }, ""},
+		{"underscores, equals", []string{"--learning_rate=2"}, func(c *Config) bool { return c.LearningRate == 2 }, ""},
+		{"alias", []string{"--cutoff-len", "9"}, func(c *Config) bool { return c.MaxSeqLen == 9 }, ""},
+		{"nested", []string{"--pipeline.weight-slots", "4"}, func(c *Config) bool { return c.Pipeline.WeightSlots == 4 }, ""},
+		{"nested at once", []string{"--pipeline", "{weight_slots: 4, grad_slabs: auto}"}, func(c *Config) bool { return c.Pipeline.WeightSlots == 4 }, ""},
+		{"bare switch", []string{"--train-on-prompt", "--seed", "3"}, func(c *Config) bool { return c.TrainOnPrompt && c.Seed == 3 }, ""},
+		{"switch with value", []string{"--shuffle", "false"}, func(c *Config) bool { return !c.Shuffle }, ""},
+		{"switch, equals", []string{"--shuffle=no"}, func(c *Config) bool { return !c.Shuffle }, ""},
+		{"negative", []string{"--max-steps", "-1"}, func(c *Config) bool { return c.MaxSteps == 0 }, ""},
+		{"list", []string{"--dataset", "a.txt, b/**/*.{c,h}"}, func(c *Config) bool { return len(c.Dataset) == 2 && c.Dataset[1] == "b/**/*.{c,h}" }, ""},
+		{"text as it is", []string{"--sample-prompt", "func "}, func(c *Config) bool { return c.SamplePrompt == "func " }, ""},
+		{"text like a number", []string{"--output-dir", "12"}, func(c *Config) bool { return c.OutputDir == "12" }, ""},
+		{"text with dashes", []string{"--sample-prompt=--x"}, func(c *Config) bool { return c.SamplePrompt == "--x" }, ""},
+		{"inline model", []string{"--model", "{preset: tiny, hidden_size: 8}"}, func(c *Config) bool { return c.Model.Inline["hidden_size"] == int64(8) }, ""},
+		{"key of a preset", []string{"--model", "tiny", "--model.hidden-size", "8"}, func(c *Config) bool {
+			return c.Model.Inline["preset"] == "tiny" && c.Model.Inline["hidden_size"] == int64(8)
+		}, ""},
+		{"foreign", []string{"--bf16", "--deepspeed", "z3.json"}, func(c *Config) bool { return len(c.Warnings) == 1 }, ""},
+		{"unknown", []string{"--lerning-rate", "1"}, nil, `--lerning-rate: unknown key; did you mean "--learning-rate"?`},
+		{"unknown bare", []string{"--dry-rum"}, nil, `--dry-rum: unknown key; did you mean "--dry-run"?`},
+		{"twice", []string{"--seed", "1", "--seed=2"}, nil, "--seed: given twice"},
+		{"alias too", []string{"--cutoff-len", "9", "--max-seq-len", "9"}, nil, "--max-seq-len: max_seq_len and cutoff_len are one key: give one of them"},
+		{"no value", []string{"--seed"}, nil, "--seed: has no value"},
+		{"flag for a value", []string{"--output-dir", "--seed"}, nil, "--output-dir: has no value"},
+		{"one dash", []string{"-seed", "1"}, nil, "-seed: flags have two dashes, as in --learning-rate 1e-4"},
+		{"impossible", []string{"--activation-slots", "1", "--pipeline.activation-slots", "1"}, nil,
+			"--pipeline.activation-slots: wants at least 3 or auto (one is read, one is written, one is arriving), is 1"},
+		{"key of no model", []string{"--model.hidden-size", "8"}, nil, "--model.hidden-size: there is no inline model or preset whose key this could be"},
+		{"foreign against us", []string{"--load-in-4bit"}, nil, "--load-in-4bit: true: mt trains in full precision"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, err := parse(t, "", tc.flags...)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) || !IsUsage(err) {
+					t.Fatalf("got  %v\nwant %s", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !tc.ok(c) {
+				t.Errorf("got %+v", c)
+			}
+		})
+	}
+}
+
+func TestArgs(t *testing.T) {
+	a, err := ParseArgs([]string{"run.yaml", "--dry_run", "--json=false", "--shuffle", "more", "--prompt", "--x", "--", "--seed"}, "dry-run", "json", "prompt=")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(a.Positional, " "); got != "run.yaml more --seed" {
+		t.Errorf("positional: %s", got)
+	}
+	if !a.Switch("dry-run") || a.Switch("json") || a.Own["prompt"] != "--x" {
+		t.Errorf("own: %v", a.Own)
+	}
+	for _, bad := range [][]string{{"--dry-run=7"}, {"--prompt"}} {
+		if _, err := ParseArgs(bad, "dry-run", "prompt="); err == nil || !IsUsage(err) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	c := mustParse(t, "cutoff_len: 64\nmodel: {hidden_size: 8}\nseed: 1\n", "--max-seq-len", "128", "--base-model", "a/b")
+	if c.MaxSeqLen != 128 || c.Seed != 1 || c.Model.Path != "a/b" || c.Model.Inline != nil {
+		t.Errorf("got %+v", c)
+	}
+	if !c.Given("max_seq_len") || c.Given("learning_rate") {
+		t.Error("Given is wrong")
+	}
+}
+
+func TestErrorfFindsTheKey(t *testing.T) {
+	c := mustParse(t, "dataset: x\nmodel:\n  hidden_size: 7\n", "--cutoff-len", "9")
+	for key, want := range map[string]string{
+		"dataset":           "t.yaml:1:10: dataset: bad",
+		"model.hidden_size": "t.yaml:3:16: model.hidden_size: bad",
+		"max_seq_len":       "--cutoff-len: bad",
+		"seed":              "t.yaml: seed: bad",
+	} {
+		if got := c.Errorf(key, "%w", os.ErrInvalid).Error(); got != strings.Replace(want, "bad", os.ErrInvalid.Error(), 1) {
+			t.Errorf("%s: got %s", key, got)
+		}
+	}
+}
+
+func TestRequire(t *testing.T) {
+	if err := mustParse(t, "dataset: x").Require("model", "dataset"); err == nil || !strings.HasPrefix(err.Error(), "t.yaml: no model: ") {
+		t.Errorf("got %v", err)
+	}
+	if err := mustParse(t, "model: tiny").Require("model", "dataset"); err == nil || !strings.HasPrefix(err.Error(), "t.yaml: no dataset: ") {
+		t.Errorf("got %v", err)
+	}
+	if err := mustParse(t, "model: tiny\ndataset: x").Require("model", "dataset"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAliasesAndSpellings(t *testing.T) {
+	eachKey(func(k *key) {
+		for _, a := range k.aliases {
+			if byName[a] != k {
+				t.Errorf("%s does not lead to %s", a, k.name)
+			}
+		}
+		if foreign[k.name] != nil {
+			t.Errorf("%s is ours and foreign", k.name)
+		}
+	})
+	c := mustParse(t, "lr_scheduler: cosine_with_min_lr\noptimizer: adamw_torch_fused\ncompute_dtype: bfloat16\n"+
+		"sample_packing: yes\nbatch_size: 2\nnum_steps: 7\nclip_grad_norm: 0.5\nval_set_size: 0.1\ntrain_on_inputs: true\n"+
+		"resume_from_checkpoint: true\nreport_to: none\nhost_memory: 2GB\nthreads: auto\n")
+	if c.LRScheduler != "cosine" || c.Optim != "adamw" || c.ComputeDType != "bf16" || c.Packing != On ||
+		c.PerDeviceTrainBatchSize != 2 || c.MaxSteps != 7 || c.MaxGradNorm != 0.5 || c.ValSize != 0.1 || !c.TrainOnPrompt ||
+		c.Resume != "auto" || c.ReportTo != nil || c.HostMemory != 2e9 || c.Threads != 0 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestForeignKeysWarnOnce(t *testing.T) {
+	c := mustParse(t, "stage: sft\ndo_train: true\nfinetuning_type: full\nbf16: true\ndeepspeed: {zero: 3}\nload_in_8bit: false\n"+
+		"adapter:\nwandb_project:\nplot_loss: true\noverwrite_output_dir: true\n")
+	if len(c.Warnings) != 1 {
+		t.Fatalf("warnings: %q", c.Warnings)
+	}
+	for _, k := range []string{"stage", "do_train", "finetuning_type", "bf16", "deepspeed", "load_in_8bit", "adapter", "plot_loss"} {
+		if !strings.Contains(c.Warnings[0], k) {
+			t.Errorf("%s is not in %q", k, c.Warnings[0])
+		}
+	}
+	if c.ComputeDType != "auto" {
+		t.Errorf("compute_dtype is %s", c.ComputeDType)
+	}
+	if c := mustParse(t, "bf16: false"); c.ComputeDType != "fp32" {
+		t.Errorf("without bf16 compute_dtype is %s", c.ComputeDType)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for text, want := range map[string]string{
+		"eval_steps: 5": "eval_steps has no effect: there is neither eval_dataset nor val_size",
+		"lr_scheduler_type: constant\nmin_lr_ratio: 0.1": "min_lr_ratio has no effect: lr_scheduler_type is constant",
+		"decay_ratio: 0.3":                   "decay_ratio has no effect: lr_scheduler_type is linear",
+		"warmup_steps: 5\nwarmup_ratio: 0.1": "warmup_ratio has no effect: warmup_steps is given",
+		"max_steps: 5\nnum_train_epochs: 2":  "num_train_epochs has no effect: max_steps is given",
+	} {
+		if c := mustParse(t, text); len(c.Warnings) != 1 || c.Warnings[0] != want {
+			t.Errorf("%q: got %q", text, c.Warnings)
+		}
+	}
+}
+
+func TestCheckGradSlabs(t *testing.T) {
+	c := mustParse(t, "pipeline:\n  grad_slabs: 4")
+	err := c.CheckGradSlabs(8)
+	if err == nil || !IsUsage(err) {
+		t.Fatalf("got %v", err)
+	}
+	for _, want := range []string{"t.yaml:2:15: ", "8 slabs", "max_grad_norm: 0", "grad_dtype: bf16"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	for _, text := range []string{"pipeline: {grad_slabs: 8}", "pipeline: {grad_slabs: 1}\nmax_grad_norm: 0", ""} {
+		if err := mustParse(t, text).CheckGradSlabs(8); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "c.yaml")
+	if err := os.WriteFile(file, []byte("seed: 9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Load(file, Args{}); err != nil || c.Seed != 9 {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	for _, bad := range []string{dir, filepath.Join(dir, "none.yaml")} {
+		if _, err := Load(bad, Args{}); err == nil || !IsUsage(err) || !strings.Contains(err.Error(), bad) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	if c, err := Load("", Args{}); err != nil || !c.Equal(Default()) {
+		t.Errorf("without a file: %+v, %v", c, err)
+	}
+}

@@ -1,0 +1,182 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// YAML is c as a config file: every key by its canonical name, in a fixed
+// order, under comments. Parsing it gives a Config equal to c. header is
+// written on top as comment lines; it may be empty.
+func (c *Config) YAML(header string) []byte {
+	var b bytes.Buffer
+	for line := range strings.Lines(header) {
+		fmt.Fprintf(&b, "# %s\n", strings.TrimRight(line, "\n"))
+	}
+	for _, s := range sections {
+		fmt.Fprintf(&b, "\n# %s\n", s.title)
+		inPipeline := false
+		for i := range s.keys {
+			k := &s.keys[i]
+			name := k.name
+			if k.isPipeline() {
+				if !inPipeline {
+					b.WriteString(pipelineKey + ":\n")
+				}
+				inPipeline = true
+				name = "  " + strings.TrimPrefix(name, pipelineKey+".")
+			}
+			if text := k.print(c); text != "" {
+				if k.name == modelKey && c.Model.Path == "" {
+					name = "model"
+				}
+				fmt.Fprintf(&b, "%s: %s\n", name, text)
+			}
+		}
+	}
+	return bytes.TrimLeft(b.Bytes(), "\n")
+}
+
+// print is the value of k as YAML on one line; nothing for no model.
+func (k *key) print(c *Config) string {
+	switch p := k.field(c).(type) {
+	case *ModelRef:
+		return p.print()
+	case *[]string:
+		if len(k.choices) > 0 && len(*p) == 0 {
+			return k.choices[0]
+		}
+		return flow(anys(*p))
+	case *bool:
+		return strconv.FormatBool(*p)
+	case *Toggle:
+		return string(*p)
+	case *Bytes:
+		if *p == 0 && k.auto {
+			return "auto"
+		}
+		return p.exact()
+	case *int:
+		if *p == 0 && k.auto {
+			return "auto"
+		}
+		if *p == 0 && k.name == "max_steps" {
+			return "-1"
+		}
+		return strconv.Itoa(*p)
+	case *int64:
+		return strconv.FormatInt(*p, 10)
+	case *float64:
+		return number(*p)
+	case *string:
+		if len(k.choices) > 0 || k.name == "resume_from_checkpoint" && (*p == "auto" || *p == "false") {
+			return *p
+		}
+		return flow(*p)
+	}
+	panic("config: key " + k.name + " has a field of unknown type")
+}
+
+func (m ModelRef) print() string {
+	switch {
+	case m.Path != "":
+		return flow(m.Path)
+	case m.Preset != "":
+		return flow(m.Preset)
+	case m.Inline != nil:
+		return flow(m.Inline)
+	}
+	return ""
+}
+
+func anys(in []string) []any {
+	out := make([]any, len(in))
+	for i, s := range in {
+		out[i] = s
+	}
+	return out
+}
+
+// flow is x in YAML's flow style, mappings by sorted keys. x is what
+// value.inline makes.
+func flow(x any) string {
+	switch x := x.(type) {
+	case string:
+		return scalarText(x)
+	case float64:
+		return number(x)
+	case []any:
+		parts := make([]string, len(x))
+		for i := range x {
+			parts[i] = flow(x[i])
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case map[string]any:
+		parts := make([]string, 0, len(x))
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			parts = append(parts, scalarText(k)+": "+flow(x[k]))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case nil:
+		return "null"
+	}
+	return fmt.Sprint(x)
+}
+
+// bare is text that needs no quotes anywhere in YAML: a word or a path.
+var bare = regexp.MustCompile(`^[A-Za-z_./][A-Za-z0-9_./+-]*$`)
+
+// scalarText is s as a YAML scalar, in quotes unless it plainly is a word.
+func scalarText(s string) string {
+	if _, isString := scalar(s).(string); isString && isWord(s) && bare.MatchString(s) && s != "auto" {
+		return s
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(s); err != nil {
+		panic("config: " + err.Error()) // text always encodes
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// number is x so that every YAML reader takes it for a number: with a point.
+func number(x float64) string {
+	s := strconv.FormatFloat(x, 'g', -1, 64)
+	if strings.ContainsAny(s, ".") {
+		return s
+	}
+	if mantissa, exp, ok := strings.Cut(s, "e"); ok {
+		return mantissa + ".0e" + exp
+	}
+	return s + ".0"
+}
+
+// Help writes the table of keys, with aliases and defaults, for people.
+func Help(w io.Writer) error {
+	var b bytes.Buffer
+	d := Default()
+	for _, s := range sections {
+		fmt.Fprintf(&b, "\n%s:\n", s.title)
+		for i := range s.keys {
+			k := &s.keys[i]
+			fmt.Fprintf(&b, "  %-30s %s", k.name, k.doc)
+			if text := k.print(d); text != "" && text != `""` && text != "[]" {
+				fmt.Fprintf(&b, " (default %s)", text)
+			}
+			if len(k.aliases) > 0 {
+				fmt.Fprintf(&b, "\n  %-30s also: %s", "", strings.Join(k.aliases, ", "))
+			}
+			b.WriteByte('\n')
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}

@@ -1,0 +1,192 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// kind is the shape of a value as written.
+type kind uint8
+
+const (
+	null    kind = iota
+	plain        // a scalar without quotes; what it is depends on the key
+	quoted       // text in quotes or a block
+	list         // items
+	mapping      // fields
+)
+
+func (k kind) String() string {
+	return [...]string{"nothing", "a plain value", "text", "a list", "a mapping"}[k]
+}
+
+// value is a value as written, before its key's type is known.
+type value struct {
+	kind   kind
+	text   string
+	items  []value
+	fields []field
+	pos    Pos
+}
+
+// field is one key of a mapping, as written.
+type field struct {
+	name string
+	pos  Pos
+	val  value
+}
+
+// shown is v for error messages.
+func (v value) shown() string {
+	switch v.kind {
+	case plain:
+		return v.text
+	case quoted:
+		return fmt.Sprintf("%q", v.text)
+	}
+	return v.kind.String()
+}
+
+// maxDepth bounds how deep lists and mappings nest: a config.json needs 3.
+const maxDepth = 16
+
+// parseYAML reads one YAML document. The result is a mapping, or null when the
+// document is empty.
+func parseYAML(name string, src []byte) (v value, err error) {
+	if !utf8.Valid(src) {
+		return v, Usagef("%s: is not UTF-8 text", name)
+	}
+	f, err := parseAST(src)
+	if err != nil {
+		var at yaml.Error
+		if errors.As(err, &at) && at.GetToken() != nil && at.GetToken().Position != nil {
+			p := at.GetToken().Position
+			return v, Pos{File: name, Line: p.Line, Col: p.Column}.errorf("YAML: %s", at.GetMessage())
+		}
+		return v, Usagef("%s: YAML: %s", name, firstLine(err.Error()))
+	}
+	var body ast.Node
+	for _, d := range f.Docs {
+		if d.Body == nil {
+			continue
+		}
+		if body != nil {
+			return v, nodePos(name, d.Body).errorf("a second YAML document; a config file has one")
+		}
+		body = d.Body
+	}
+	if body == nil {
+		return value{pos: Pos{File: name, Line: 1, Col: 1}}, nil
+	}
+	return (&reader{file: name}).node(body, 0)
+}
+
+// parseAST keeps a panic of the YAML library from ending the process.
+func parseAST(src []byte) (f *ast.File, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("cannot be read (%v)", r)
+		}
+	}()
+	return parser.ParseBytes(src, 0, parser.AllowDuplicateMapKey())
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
+func nodePos(file string, n ast.Node) Pos {
+	p := Pos{File: file, Line: 1, Col: 1}
+	if t := n.GetToken(); t != nil && t.Position != nil {
+		p.Line, p.Col = t.Position.Line, t.Position.Column
+	}
+	return p
+}
+
+// reader turns the library's tree into values, refusing what a config has no
+// use for: anchors, aliases, merges and tags.
+type reader struct{ file string }
+
+func (r *reader) node(n ast.Node, depth int) (value, error) {
+	v := value{pos: nodePos(r.file, n)}
+	if depth > maxDepth {
+		return v, v.pos.errorf("nested more than %d deep", maxDepth)
+	}
+	switch n := n.(type) {
+	case *ast.NullNode:
+		return v, nil
+	case *ast.StringNode:
+		v.kind, v.text = plain, n.Value
+		if t := n.Token.Type.String(); t == "SingleQuote" || t == "DoubleQuote" {
+			v.kind = quoted
+		}
+		return v, nil
+	case *ast.LiteralNode:
+		v.kind = quoted
+		if n.Value != nil {
+			v.text = n.Value.Value
+		}
+		return v, nil
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		v.kind, v.text = plain, n.GetToken().Value
+		return v, nil
+	case *ast.SequenceNode:
+		v.kind = list
+		for _, item := range n.Values {
+			iv, err := r.node(item, depth+1)
+			if err != nil {
+				return v, err
+			}
+			v.items = append(v.items, iv)
+		}
+		return v, nil
+	case *ast.MappingNode:
+		return r.fields(v, n.Values, depth)
+	case *ast.MappingValueNode:
+		return r.fields(v, []*ast.MappingValueNode{n}, depth)
+	}
+	return v, v.pos.errorf("anchors, aliases, merge keys and tags are not supported: write the value out")
+}
+
+func (r *reader) fields(v value, in []*ast.MappingValueNode, depth int) (value, error) {
+	v.kind = mapping
+	seen := map[string]Pos{}
+	for _, mv := range in {
+		pos := nodePos(r.file, mv.Key)
+		name, ok := keyText(mv.Key)
+		if !ok {
+			return v, pos.errorf("not a key: keys are plain words")
+		}
+		if first, ok := seen[name]; ok {
+			return v, pos.errorf("repeated key %q, first given in line %d", name, first.Line)
+		}
+		seen[name] = pos
+		fv, err := r.node(mv.Value, depth+1)
+		if err != nil {
+			return v, err
+		}
+		v.fields = append(v.fields, field{name: name, pos: pos, val: fv})
+	}
+	if len(v.fields) > 0 {
+		v.pos = v.fields[0].pos
+	}
+	return v, nil
+}
+
+// keyText is the text of a mapping's key, when it is a scalar.
+func keyText(n ast.MapKeyNode) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
+}
