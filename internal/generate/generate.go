@@ -1,0 +1,267 @@
+package generate
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"mt/device"
+	"mt/host"
+	"mt/layers"
+	"mt/model"
+)
+
+// Options say how to continue.
+type Options struct {
+	Device device.Device
+	Store  *host.Store // weights; moments are not read
+	Config *model.Config
+	Act    device.DType // compute dtype
+	Layout []model.Layout
+
+	MaxNewTokens int
+	Temperature  float64 // 0: the most likely token each time
+	TopK         int     // only the k most likely; 0: all
+	TopP         float64 // only the most likely that make up this share; 0 or 1: all
+	Seed         int64
+	Stop         []int32 // ids that end the text; they are not passed on
+}
+
+// chunk is how many tokens of a prompt go through the layers at once.
+const chunk = 512
+
+// Run continues prompt (at least one id) and passes each new id to emit as it
+// is chosen. It ends after MaxNewTokens, at an id of Stop, or with ctx.
+func Run(ctx context.Context, o Options, prompt []int32, emit func(id int32)) error {
+	if len(prompt) == 0 {
+		return fmt.Errorf("generate: the prompt is empty: give at least one token")
+	}
+	for _, id := range prompt {
+		if id < 0 || int(id) >= o.Config.VocabSize {
+			return fmt.Errorf("generate: prompt token %d is not in the vocabulary of %d", id, o.Config.VocabSize)
+		}
+	}
+	d, err := newDecoder(o, len(prompt)+o.MaxNewTokens)
+	if err != nil {
+		return fmt.Errorf("generate: %w", err)
+	}
+	defer d.close()
+	s := newSampler(o)
+	next := prompt
+	for n := 0; n < o.MaxNewTokens; n++ {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		logits, err := d.forward(next)
+		if err != nil {
+			return fmt.Errorf("generate token %d: %w", n+1, err)
+		}
+		id, err := s.sample(logits)
+		if err != nil {
+			return fmt.Errorf("generate token %d: %w", n+1, err)
+		}
+		for _, stop := range o.Stop {
+			if id == stop {
+				return nil
+			}
+		}
+		emit(id)
+		next = []int32{id}
+	}
+	return nil
+}
+
+// decoder holds the device side of one growing sequence.
+type decoder struct {
+	o         Options
+	stream    device.Stream
+	templates *layers.Templates
+	slot      device.Mem // not used on a unified device
+	caches    []device.Mem
+	ws        device.Mem
+	x, y      device.Tensor // hidden states of a chunk
+	rows      device.Tensor
+	ints      device.Mem // index, positions, cumulative lengths
+	logits    device.Tensor
+	staging   []byte
+	start     int
+	freeing   []func()
+}
+
+func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
+	d := &decoder{o: o}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	if d.stream, err = o.Device.NewStream("generate"); err != nil {
+		return nil, err
+	}
+	d.freeing = append(d.freeing, func() { _ = d.stream.Close() })
+	c, act := o.Config, o.Act.Size()
+	spec := layers.Spec{Config: c, Act: o.Act, MaxTokens: chunk, ChunkTokens: chunk, HeadChunk: chunk}
+	hidden := int64(chunk) * int64(c.HiddenSize)
+	vocab := int64(c.VocabSize)
+	staging := max(hidden*act, 4*vocab, 4*4*chunk, 2*4*int64(maxTokens)*int64(c.HeadDim/2))
+	if d.staging, err = o.Device.AllocHost(staging); err != nil {
+		return nil, err
+	}
+	d.freeing = append(d.freeing, func() { o.Device.FreeHost(d.staging) })
+	cos, sin := c.RopeTables(maxTokens)
+	if spec.Cos, err = d.table(cos); err != nil {
+		return nil, err
+	}
+	if spec.Sin, err = d.table(sin); err != nil {
+		return nil, err
+	}
+	d.templates = layers.New(spec, o.Device.Ops())
+	return d, d.alloc(spec, maxTokens)
+}
+
+func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
+	c := d.o.Config
+	hidden := int64(chunk) * int64(c.HiddenSize)
+	var slot int64
+	for _, l := range d.o.Layout[1:] {
+		slot = max(slot, l.SlotBytes)
+	}
+	if !d.o.Device.Unified() {
+		if err := d.take(&d.slot, device.ForWeights, slot); err != nil {
+			return err
+		}
+	}
+	d.caches = make([]device.Mem, len(d.o.Layout)-2)
+	for i := range d.caches {
+		if err := d.take(&d.caches[i], device.ForKVCache, spec.CacheBytes(maxTokens)); err != nil {
+			return err
+		}
+	}
+	if err := d.take(&d.ws, device.ForWorkspace, spec.ForwardWorkspaceBytes()); err != nil {
+		return err
+	}
+	for _, t := range []struct {
+		to *device.Tensor
+		dt device.DType
+		n  int64
+	}{{&d.x, d.o.Act, hidden}, {&d.y, d.o.Act, hidden}, {&d.rows, d.o.Act, hidden}, {&d.logits, device.F32, int64(c.VocabSize)}} {
+		var m device.Mem
+		if err := d.take(&m, device.ForActivations, t.n*t.dt.Size()); err != nil {
+			return err
+		}
+		*t.to = m.Tensor(t.dt, 0, t.n)
+	}
+	return d.take(&d.ints, device.ForBatch, 4*4*chunk)
+}
+
+func (d *decoder) take(m *device.Mem, p device.Purpose, bytes int64) (err error) {
+	if *m, err = d.o.Device.Alloc(p, max(bytes, device.Align)); err == nil {
+		mem := *m
+		d.freeing = append(d.freeing, func() { d.o.Device.Free(mem) })
+	}
+	return err
+}
+
+// table puts fp32 values on the device.
+func (d *decoder) table(v []float32) (device.Tensor, error) {
+	var m device.Mem
+	n := int64(len(v))
+	if err := d.take(&m, device.ForTables, 4*n); err != nil {
+		return device.Tensor{}, err
+	}
+	for i, x := range v {
+		binary.LittleEndian.PutUint32(d.staging[4*i:], math.Float32bits(x))
+	}
+	d.stream.CopyH2D(m.Slice(0, 4*n), d.staging[:4*n])
+	return m.Tensor(device.F32, 0, n), d.stream.Sync()
+}
+
+func (d *decoder) close() {
+	for i := len(d.freeing) - 1; i >= 0; i-- {
+		d.freeing[i]()
+	}
+}
+
+// forward appends ids to the sequence and returns the logits (V) after the
+// last; they are valid until the next call.
+func (d *decoder) forward(ids []int32) ([]float32, error) {
+	for len(ids) > 0 {
+		n := min(len(ids), chunk)
+		if err := d.piece(ids[:n], n == len(ids)); err != nil {
+			return nil, err
+		}
+		ids = ids[n:]
+		d.start += n
+	}
+	out := make([]float32, d.o.Config.VocabSize)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(d.staging[4*i:]))
+	}
+	return out, nil
+}
+
+// piece runs at most chunk tokens through all layers; with last the logits of
+// the last token land in staging.
+func (d *decoder) piece(ids []int32, last bool) error {
+	n, s := len(ids), d.stream
+	step := layers.CacheStep{Tokens: n, Start: d.start}
+	index, err := d.upload(ids, &step)
+	if err != nil {
+		return err
+	}
+	rowLen := int64(n) * int64(d.o.Config.HiddenSize)
+	bytes := rowLen * d.o.Act.Size()
+	d.o.Store.Layers[0].GatherRows(d.staging[:bytes], 0, ids)
+	s.CopyH2D(d.rows.Mem().Slice(0, bytes), d.staging[:bytes])
+	x, y := d.x.Slice(0, rowLen), d.y.Slice(0, rowLen)
+	d.templates.EmbedForward(s, x, d.rows.Slice(0, rowLen), layers.MicroBatch{Tokens: n, Index: index, UniqueRows: n})
+	for i, l := range d.o.Layout[1 : len(d.o.Layout)-1] {
+		d.templates.BlockForwardCached(s, d.weights(l), y, x, step, d.caches[i], d.ws)
+		x, y = y, x
+	}
+	if last {
+		h := int64(d.o.Config.HiddenSize)
+		d.templates.HeadLogits(s, d.weights(d.o.Layout[len(d.o.Layout)-1]), d.logits, x.Slice(rowLen-h, h), 1, d.ws)
+		if err := s.Sync(); err != nil { // staging holds the rows until here
+			return err
+		}
+		s.CopyD2H(d.staging[:d.logits.Mem().Bytes], d.logits.Mem())
+	}
+	return s.Sync()
+}
+
+// upload puts a piece's ids' places and positions on the device.
+func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tensor, err error) {
+	n := len(ids)
+	v := make([]int32, 2*n, 2*n+4)
+	for i := range n {
+		v[i], v[n+i] = int32(i), int32(d.start+i)
+	}
+	v = append(v, 0, int32(n), 0, int32(d.start+n))
+	for i, x := range v {
+		binary.LittleEndian.PutUint32(d.staging[4*i:], uint32(x))
+	}
+	all := d.ints.Tensor(device.I32, 0, int64(len(v)))
+	d.stream.CopyH2D(all.Mem(), d.staging[:4*len(v)])
+	at := int64(n)
+	step.Pos, step.CuQ, step.CuK = all.Slice(at, at), all.Slice(2*at, 2), all.Slice(2*at+2, 2)
+	return all.Slice(0, at), d.stream.Sync()
+}
+
+// weights binds a layer in place, or copies it into the slot.
+func (d *decoder) weights(l model.Layout) layers.Weights {
+	st := d.o.Store.Layers
+	if d.o.Device.Unified() {
+		return layers.BindInPlace(l, d.o.Device, st[l.Index].Tile, st[0].Tile)
+	}
+	if l.TileBytes > 0 {
+		d.stream.CopyH2D(d.slot.Slice(0, l.TileBytes), st[l.Index].Tile[:l.TileBytes])
+	}
+	for _, t := range l.Tensors {
+		if t.Ref {
+			d.stream.CopyH2D(d.slot.Slice(t.TileOff, t.TileBytes()), st[0].Tile[:t.TileBytes()])
+		}
+	}
+	return layers.BindWeights(l, d.slot)
+}

@@ -1,0 +1,48 @@
+package train
+
+import (
+	"context"
+	"fmt"
+
+	"mt/checkpoint"
+	"mt/data"
+	"mt/internal/generate"
+)
+
+// sampleTokens is how long the sample at the end of a run is.
+const sampleTokens = 200
+
+// finish writes the model into the output directory and shows what was learned.
+func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
+	c := s.c
+	if err := checkpoint.WriteModel(c.OutputDir, checkpointLayers(s.store), s.writerOptions(s.lastStep), extra); err != nil {
+		return fmt.Errorf("write the model: %w", err)
+	}
+	if err := s.compare(); err != nil {
+		return err
+	}
+	if c.SamplePrompt != "" && s.tokErr == nil {
+		fmt.Fprintf(s.o.Stdout, "\n--- sample ---\n")
+		err := s.generate(ctx, generate.Options{MaxNewTokens: sampleTokens, Temperature: 0.7, TopP: 0.95, Seed: c.Seed}, c.SamplePrompt, s.o.Stdout)
+		fmt.Fprintln(s.o.Stdout, "\n--------------")
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(s.o.Stdout, "model written to %s\n", c.OutputDir)
+	return nil
+}
+
+// compare prints the held-out loss beside that of a bigram model of the same
+// text.
+func (s *session) compare() error {
+	if !s.c.CompareBigram || s.eval == nil {
+		return nil
+	}
+	bigram, err := data.BigramLoss(s.set.Train(), s.evalView)
+	if err != nil {
+		return fmt.Errorf("compare_bigram: %w", err)
+	}
+	fmt.Fprintf(s.o.Stdout, "held-out loss %.4f nats per token; a bigram model of the same text reaches %.4f\n", s.lastEval.Loss, bigram)
+	return nil
+}

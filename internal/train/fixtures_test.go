@@ -1,0 +1,248 @@
+package train
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"mt/checkpoint"
+	"mt/host"
+	"mt/internal/config"
+	"mt/model"
+)
+
+// fixtures are training runs recorded with PyTorch and Transformers; make.py
+// beside them says how.
+const fixtures = "../../../shared/fixtures"
+
+// recipe and expected are the parts of a recording that tests read.
+type recipe struct {
+	RowsPerStep  int     `json:"rows_per_step"`
+	MaxSteps     int     `json:"max_steps"`
+	LearningRate float64 `json:"learning_rate"`
+	Scheduler    string  `json:"lr_scheduler_type"`
+	WarmupSteps  int     `json:"warmup_steps"`
+	Beta1        float64 `json:"adam_beta1"`
+	Beta2        float64 `json:"adam_beta2"`
+	Epsilon      float64 `json:"adam_epsilon"`
+	WeightDecay  float64 `json:"weight_decay"`
+	MaxGradNorm  float64 `json:"max_grad_norm"`
+}
+
+type bound struct {
+	Loss     float64 `json:"loss"`
+	GradNorm float64 `json:"grad_norm"`
+	Weights  float64 `json:"weights"`
+}
+
+type expected struct {
+	Bounds map[string]bound `json:"bounds"`
+	Steps  []struct {
+		Step     int     `json:"step"`
+		Loss     float64 `json:"loss"`
+		GradNorm float64 `json:"grad_norm"`
+		LR       float64 `json:"lr"`
+	} `json:"steps"`
+}
+
+func readJSON(t *testing.T, name string, v any) {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(raw, v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fixtureConfig is the configuration of a recorded case.
+func fixtureConfig(t *testing.T, dir, out string, extra string) *config.Config {
+	t.Helper()
+	var r recipe
+	readJSON(t, filepath.Join(dir, "recipe.json"), &r)
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := fmt.Sprintf(`
+model_name_or_path: %s/model
+dataset: %s/train.jsonl
+shuffle: false
+packing: false
+save_dtype: fp32
+logging_steps: 1
+output_dir: %s
+cache_dir: %s/cache
+per_device_train_batch_size: %d
+max_steps: %d
+learning_rate: %g
+lr_scheduler_type: %s
+warmup_steps: %d
+adam_beta1: %g
+adam_beta2: %g
+adam_epsilon: %g
+weight_decay: %g
+max_grad_norm: %g
+%s`, abs, abs, out, out, r.RowsPerStep, r.MaxSteps, r.LearningRate, r.Scheduler, r.WarmupSteps, r.Beta1, r.Beta2, r.Epsilon, r.WeightDecay, r.MaxGradNorm, extra)
+	c, err := config.Parse("fixture.yaml", []byte(src), config.Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func runTrain(t *testing.T, c *config.Config) {
+	t.Helper()
+	var out, log bytes.Buffer
+	if err := Train(context.Background(), c, Options{Stdout: &out, Stderr: &log}); err != nil {
+		t.Fatalf("%v\n%s%s", err, log.String(), out.String())
+	}
+}
+
+// TestFixtures trains every recorded case from outside, as a user would, in
+// many ways that must not matter, and compares losses, gradient norms and final
+// weights with the recording.
+func TestFixtures(t *testing.T) {
+	cases := []string{"llama-plain", "llama-mha-tied", "llama-rope3", "llama-headdim", "llama-bias", "qwen2-tied", "qwen3-plain"}
+	variants := map[string]string{
+		"default":         "",
+		"copy":            "binding: copy",
+		"micro1-full":     "recompute: full\npipeline: {micro_batch_tokens: 1}",
+		"micro60-full":    "recompute: full\nbinding: copy\npipeline: {micro_batch_tokens: 60, chunk_tokens: 16}",
+		"micro100-none":   "recompute: none\npipeline: {micro_batch_tokens: 100, chunk_tokens: 24}",
+		"micro70-minimal": "recompute: full\nbinding: copy\npipeline: {micro_batch_tokens: 70, weight_slots: 1, grad_buffers: 1, activation_slots: 3, batches_ahead: 1}",
+		"bf16":            "compute_dtype: bf16",
+		"bf16-grads":      "compute_dtype: bf16\ngrad_dtype: bf16\nbinding: copy",
+	}
+	for _, name := range cases {
+		dir := filepath.Join(fixtures, name)
+		for variant, extra := range variants {
+			t.Run(name+"/"+variant, func(t *testing.T) {
+				if _, err := os.Stat(dir); err != nil {
+					t.Skipf("the recording %s is not here", dir)
+				}
+				t.Parallel()
+				out := t.TempDir()
+				c := fixtureConfig(t, dir, out, extra)
+				kind := "fp32"
+				if c.ComputeDType == "bf16" {
+					kind = "bf16"
+				}
+				runTrain(t, c)
+				var want expected
+				readJSON(t, filepath.Join(dir, "expected.json"), &want)
+				compareSteps(t, out, want, want.Bounds[kind])
+				compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, want.Bounds[kind].Weights, kind == "bf16")
+			})
+		}
+	}
+}
+
+func compareSteps(t *testing.T, out string, want expected, b bound) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(out, metricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	sc := bufio.NewScanner(f)
+	for i, w := range want.Steps {
+		if !sc.Scan() {
+			t.Fatalf("metrics end before step %d", i+1)
+		}
+		var m struct {
+			Step     int
+			Loss     float64
+			GradNorm float64 `json:"grad_norm"`
+			LR       float64
+		}
+		if err := json.Unmarshal(sc.Bytes(), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Step != w.Step {
+			t.Fatalf("line %d of the metrics is step %d", i+1, m.Step)
+		}
+		within := func(what string, got, want, bound float64) {
+			if d := math.Abs(got-want) / math.Max(math.Abs(want), 1e-9); !(d <= bound) {
+				t.Errorf("step %d: %s %v, recorded %v: relative difference %.2e over %.2e", m.Step, what, got, want, d, bound)
+			}
+		}
+		within("loss", m.Loss, w.Loss, b.Loss)
+		within("grad_norm", m.GradNorm, w.GradNorm, b.GradNorm)
+		if math.Abs(m.LR-w.LR) > 1e-12 {
+			t.Errorf("step %d: lr %v, recorded %v", m.Step, m.LR, w.LR)
+		}
+	}
+}
+
+// loadStore reads a model directory in fp32.
+func loadStore(t *testing.T, dir string) *host.Store {
+	t.Helper()
+	c, err := model.LoadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := host.NewWeights(c.Layouts(false), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if _, err := checkpoint.LoadModel(dir, checkpointLayers(s), nil); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// compareWeights bounds |w − w_ref| / |w_ref − w_initial| tensor by tensor, or
+// with whole over all tensors as one vector.
+func compareWeights(t *testing.T, initial, final, got string, limit float64, whole bool) {
+	t.Helper()
+	ref := t.TempDir() // the recorded weights with the model's config.json make a model directory
+	for from, to := range map[string]string{filepath.Join(initial, "config.json"): "config.json", final: "model.safetensors"} {
+		raw, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(ref, to), raw, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	start, want, have := loadStore(t, initial), loadStore(t, ref), loadStore(t, got)
+	var num, den float64
+	for i, l := range want.Layers {
+		for k, tl := range l.Layout.Tensors {
+			if tl.Ref {
+				continue
+			}
+			for _, part := range tl.Parts {
+				a, b, s := rowsOf(have.Layers[i], k, part), rowsOf(l, k, part), rowsOf(start.Layers[i], k, part)
+				var e, d float64
+				for x := range b {
+					e += math.Pow(float64(a[x])-float64(b[x]), 2)
+					d += math.Pow(float64(b[x])-float64(s[x]), 2)
+				}
+				num, den = num+e, den+d
+				if r := math.Sqrt(e / d); !whole && !(r <= limit) {
+					t.Errorf("%s: relative difference %.2e over %.2e", part.Name, r, limit)
+				}
+			}
+		}
+	}
+	if r := math.Sqrt(num / den); whole && !(r <= limit) {
+		t.Errorf("weights: relative difference %.2e over %.2e", r, limit)
+	}
+}
+
+func rowsOf(l *host.LayerState, t int, p model.Part) []float32 {
+	cols := l.Layout.Tensors[t].Cols
+	out := make([]float32, p.Rows*cols)
+	l.ReadRows(t, p.Row, p.Rows, out)
+	return out
+}

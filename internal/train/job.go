@@ -1,0 +1,264 @@
+package train
+
+import (
+	"fmt"
+	"io"
+	"math"
+
+	"mt/checkpoint"
+	"mt/data"
+	"mt/data/tokenizer"
+	"mt/device"
+	"mt/device/cpu"
+	"mt/host"
+	"mt/internal/config"
+	"mt/internal/parallel"
+	"mt/model"
+	"mt/plan"
+)
+
+// job is a configuration with everything it names opened, and nothing big
+// allocated yet.
+type job struct {
+	c        *config.Config // resolved
+	model    *model.Config
+	modelDir string // where weights are loaded from; empty: from scratch
+	tok      tokenizer.Tokenizer
+	tokErr   error
+	set      *data.Dataset
+	evalSet  *data.Dataset // nil: held out from set, or none
+	train    *data.Sampler
+	eval     *data.Sampler // nil: no evaluation
+	evalView data.View
+	plan     *plan.Run
+	act      device.DType
+	unified  bool
+	notes    []string // for the user, once
+	closers  []func()
+}
+
+func (j *job) close() {
+	for i := len(j.closers) - 1; i >= 0; i-- {
+		j.closers[i]()
+	}
+}
+
+func (j *job) note(format string, args ...any) {
+	j.notes = append(j.notes, fmt.Sprintf(format, args...))
+}
+
+// openJob checks c and opens what it names. The config is changed: every auto
+// is resolved.
+func openJob(c *config.Config, o Options) (_ *job, err error) {
+	j := &job{c: c}
+	defer func() {
+		if err != nil {
+			j.close()
+		}
+	}()
+	if err := c.Require("model", "dataset"); err != nil {
+		return nil, err
+	}
+	if err := j.openModel(); err != nil {
+		return nil, err
+	}
+	if err := c.CheckGradSlabs(j.model.NumLayers + 2); err != nil {
+		return nil, err
+	}
+	if err := j.resolveDevice(); err != nil {
+		return nil, err
+	}
+	if err := j.openData(o.Stderr, o.Interactive); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// openModel reads or makes the architecture and finds the tokenizer.
+func (j *job) openModel() (err error) {
+	m := j.c.Model
+	switch {
+	case m.Path != "":
+		if j.modelDir, err = config.ModelDir(m.Path); err == nil {
+			j.model, err = model.LoadDir(j.modelDir)
+		}
+	case m.Preset != "":
+		j.model, err = model.Preset(m.Preset)
+	default:
+		j.model, err = model.FromInline(m.Inline, "model")
+	}
+	if err != nil {
+		if m.Path == "" {
+			return j.c.Errorf("model", "%v", err)
+		}
+		return err
+	}
+	j.tok, j.tokErr = tokenizer.Load(j.modelDir, j.model.VocabSize)
+	return nil
+}
+
+// resolveDevice settles device and compute dtype.
+func (j *job) resolveDevice() error {
+	switch j.c.Device {
+	case "auto":
+		j.c.Device = "cpu"
+	case "cuda":
+		return j.c.Errorf("device", "cuda: this build has no CUDA device; use device: cpu or auto")
+	}
+	if j.c.ComputeDType == "auto" {
+		j.c.ComputeDType = "fp32"
+	}
+	if j.c.ComputeDType == "bf16" {
+		j.act = device.BF16
+	}
+	if j.c.Binding == "auto" {
+		j.c.Binding = "unified"
+	}
+	j.unified = j.c.Binding == "unified"
+	return nil
+}
+
+func (j *job) dataSpec(paths []string, w io.Writer, interactive bool) data.Spec {
+	c := j.c
+	s := data.Spec{Paths: paths, Dir: c.DatasetDir, Format: c.DatasetFormat, Tokenizer: j.tok, TokenizerErr: j.tokErr,
+		VocabSize: j.model.VocabSize, MaxSeqLen: c.MaxSeqLen, Seed: c.Seed, Shuffle: c.Shuffle, CacheDir: c.CacheDir,
+		Progress: progressOf(w, interactive)}
+	if c.Packing != config.Auto {
+		packing := c.Packing == config.On
+		s.Packing = &packing
+	}
+	return s
+}
+
+// openData opens the data sets and settles the number of steps.
+func (j *job) openData(w io.Writer, interactive bool) (err error) {
+	c := j.c
+	spec := j.dataSpec(c.Dataset, w, interactive)
+	if len(c.EvalDataset) == 0 {
+		spec.ValSize = c.ValSize
+	}
+	if j.set, err = data.Open(spec); err != nil {
+		return fmt.Errorf("dataset: %w", err)
+	}
+	j.closers = append(j.closers, func() { _ = j.set.Close() })
+	j.notes = append(j.notes, j.set.Warnings()...)
+	view := j.set.Eval()
+	if len(c.EvalDataset) > 0 {
+		if j.evalSet, err = data.Open(j.dataSpec(c.EvalDataset, w, interactive)); err != nil {
+			return fmt.Errorf("eval_dataset: %w", err)
+		}
+		j.closers = append(j.closers, func() { _ = j.evalSet.Close() })
+		j.notes = append(j.notes, j.evalSet.Warnings()...)
+		view = j.evalSet.All()
+	}
+	if j.set.Train().Rows() == 0 {
+		return fmt.Errorf("dataset: val_size leaves no row to train on of %d: lower it", j.set.Rows())
+	}
+	j.train, j.evalView = j.set.Sampler(c.RowsPerStep()), view
+	if view.Rows() > 0 {
+		j.eval = data.NewSampler(view, c.RowsPerStep(), c.Seed, false)
+	}
+	if c.MaxSteps <= 0 {
+		c.MaxSteps = int(math.Ceil(c.NumTrainEpochs * float64(j.train.StepsPerEpoch())))
+	}
+	c.Packing = config.Off
+	if j.set.Packed() {
+		c.Packing = config.On
+	}
+	return nil
+}
+
+// rowTokens is the longest row that a batch can hold.
+func (j *job) rowTokens() int {
+	n := j.set.Train().Longest()
+	if j.eval != nil {
+		n = max(n, j.evalView.Longest())
+	}
+	return n
+}
+
+// resolvePlan settles what is left to mt and checks that it fits.
+func (j *job) resolvePlan() error { return j.resolve(false) }
+
+// resolveEvalPlan is resolvePlan for an evaluation alone.
+func (j *job) resolveEvalPlan() error { return j.resolve(true) }
+
+func (j *job) resolve(evalOnly bool) (err error) {
+	c := j.c
+	q := plan.Request{Config: j.model, Act: j.act, GradDType: c.GradDType, Recompute: c.Recompute,
+		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
+		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
+			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead},
+		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly,
+		DeviceMemory: int64(c.DeviceMemory), HostMemory: int64(c.HostMemory)}
+	if q.HostMemory == 0 {
+		q.HostMemory = host.AvailableMemory()
+	}
+	if n := q.RowTokens; n > j.model.MaxPositions && j.model.MaxPositions > 0 {
+		j.note("rows of %d tokens are longer than the model's max_position_embeddings of %d", n, j.model.MaxPositions)
+	}
+	if j.plan, err = plan.Resolve(q); err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	j.recordResolved()
+	return nil
+}
+
+// recordResolved writes what the plan chose into the configuration, for
+// config.yaml and for resuming.
+func (j *job) recordResolved() {
+	c, p := j.c, j.plan
+	c.GradDType = "fp32"
+	if p.GradBF16 {
+		c.GradDType = "bf16"
+	}
+	d := p.Depths
+	c.Pipeline = config.Pipeline{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, ActivationSlots: d.ActivationSlots,
+		BatchesAhead: d.BatchesAhead, GradSlabs: c.Pipeline.GradSlabs, MicroBatchTokens: c.Pipeline.MicroBatchTokens,
+		ChunkTokens: p.Spec.ChunkTokens}
+	if !p.Clip {
+		c.Pipeline.GradSlabs = d.GradSlabs
+	}
+	if c.Pipeline.MicroBatchTokens == 0 {
+		c.Pipeline.MicroBatchTokens = p.Limits.MicroBatchTokens
+	}
+}
+
+// openDevice makes the device and the host's worker pool.
+func (j *job) openDevice() (device.Device, *parallel.Pool, error) {
+	dev, err := cpu.New(cpu.Options{Threads: j.c.Threads, MemoryLimit: int64(j.c.DeviceMemory), Unified: j.unified})
+	if err != nil {
+		return nil, nil, err
+	}
+	pool := parallel.New(j.c.Threads)
+	j.closers = append(j.closers, func() { _ = dev.Close() }, pool.Close)
+	return dev, pool, nil
+}
+
+// checkpointLayers views the store as package checkpoint wants it.
+func checkpointLayers(s *host.Store) []checkpoint.Layer {
+	out := make([]checkpoint.Layer, len(s.Layers))
+	for i, l := range s.Layers {
+		out[i] = checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, M: l.M, V: l.V}
+	}
+	return out
+}
+
+// initialise fills the store for training from scratch.
+func initialise(s *host.Store, c *model.Config, seed int64, pool *parallel.Pool) {
+	for _, l := range s.Layers {
+		for t, tl := range l.Layout.Tensors {
+			if tl.Ref {
+				continue
+			}
+			rowsAt := max(1, (1<<16)/tl.Cols)
+			pool.Run((tl.Rows+rowsAt-1)/rowsAt, func(i int) {
+				row := make([]float32, tl.Cols)
+				for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt); r++ {
+					model.InitRow(c, tl.Param, r, seed, row)
+					l.WriteRows(t, r, 1, row)
+				}
+			})
+		}
+	}
+}

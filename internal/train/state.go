@@ -1,0 +1,139 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"mt/actors"
+	"mt/checkpoint"
+	"mt/internal/config"
+)
+
+// resume is where a run goes on from.
+type resume struct {
+	dir   string // empty: from the start
+	state checkpoint.TrainerState
+}
+
+// configFile is the resolved configuration in an output directory and in every
+// checkpoint.
+const configFile = "config.yaml"
+
+// findResume looks for the checkpoint that c says to go on from. It must come
+// before the plan: what an earlier run resolved is kept.
+func (j *job) findResume() (r resume, err error) {
+	c := j.c
+	switch c.Resume {
+	case "false":
+		return r, nil
+	case "auto", "true":
+		var skipped []checkpoint.Skipped
+		r.dir, r.state, skipped, err = checkpoint.Latest(c.OutputDir)
+		if errors.Is(err, os.ErrNotExist) {
+			return resume{}, nil
+		}
+		for _, s := range skipped {
+			j.note("checkpoint %s is skipped: %s", s.Dir, s.Why)
+		}
+		if err != nil || r.dir == "" {
+			return resume{}, err
+		}
+	default:
+		r.dir = c.Resume
+		if err = checkpoint.Verify(r.dir); err != nil {
+			return r, fmt.Errorf("resume_from_checkpoint: %w", err)
+		}
+		if r.state, err = checkpoint.ReadState(r.dir); err != nil {
+			return r, fmt.Errorf("resume_from_checkpoint: %w", err)
+		}
+	}
+	return r, j.matchResume(r)
+}
+
+// matchResume keeps what the run of the checkpoint resolved, and refuses to go
+// on where the two runs differ.
+func (j *job) matchResume(r resume) error {
+	file := filepath.Join(r.dir, configFile)
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("resume from %s: %w", r.dir, err)
+	}
+	saved, err := config.Parse(file, src, config.Args{})
+	if err != nil {
+		return fmt.Errorf("resume from %s: %w", r.dir, err)
+	}
+	j.c.KeepResolved(saved)
+	if d := j.c.Incompatible(saved); len(d) > 0 {
+		return j.c.Errorf(d[0].Key, "the checkpoint %s was made with another value: %s; restore it, or choose another output_dir "+
+			"or resume_from_checkpoint: false to start afresh", r.dir, d[0])
+	}
+	return checkpoint.CheckCompatible(r.dir, r.state.ConfigDigests, j.digests())
+}
+
+// digests identify what a resumed run must share beyond its configuration: the
+// content of the data.
+func (j *job) digests() map[string]string {
+	return map[string]string{"dataset": j.set.ID()}
+}
+
+// saver writes checkpoints for the pipeline.
+type saver struct {
+	j      *job
+	layers []checkpoint.Layer
+	extra  map[string][]byte
+	w      *checkpoint.Writer
+}
+
+// Open implements actors.Saver.
+func (s *saver) Open(step int) (err error) {
+	s.w, err = checkpoint.NewWriter(s.j.c.OutputDir, s.j.writerOptions(step))
+	return err
+}
+
+// Layer implements actors.Saver.
+func (s *saver) Layer(i int) error { return s.w.WriteLayer(i, s.layers[i]) }
+
+// Commit implements actors.Saver.
+func (s *saver) Commit(st actors.State, dataPos int64) (string, error) {
+	c := s.j.c
+	state := checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: c.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens,
+		Epoch: float64(dataPos) / float64(s.j.set.Train().Rows()), ConfigDigests: s.j.digests()}
+	if err := s.w.Commit(state, s.extra); err != nil {
+		return "", err
+	}
+	if err := checkpoint.Prune(c.OutputDir, c.SaveTotalLimit); err != nil {
+		return "", err
+	}
+	return filepath.Join(c.OutputDir, fmt.Sprintf("checkpoint-%d", st.Step)), nil
+}
+
+// Abort implements actors.Saver.
+func (s *saver) Abort() {
+	if s.w != nil {
+		s.w.Abort()
+	}
+}
+
+func (j *job) writerOptions(step int) checkpoint.WriterOptions {
+	return checkpoint.WriterOptions{Step: step, Config: j.model, Layouts: j.plan.Layouts, SaveDType: checkpoint.DType(j.c.SaveDType), Zstd: j.c.OptimizerZstd}
+}
+
+// companions are the files that go beside saved weights: the tokenizer's and
+// the generation's of the model trained from, or the byte tokenizer's.
+func (j *job) companions() (map[string][]byte, error) {
+	out := map[string][]byte{}
+	if j.modelDir != "" {
+		var err error
+		if out, err = checkpoint.Companions(j.modelDir); err != nil {
+			return nil, err
+		}
+	}
+	if _, ok := out["tokenizer.json"]; !ok && j.tok != nil && j.modelDir == "" {
+		for name, content := range j.tok.Files() {
+			out[name] = content
+		}
+	}
+	return out, nil
+}
