@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/cpu"
+
+	devicecpu "mt/device/cpu"
+	"mt/host"
+	"mt/internal/config"
+)
+
+// noCUDA says why this build trains on the CPU.
+const noCUDA = "CUDA is not in this build: training runs on the CPU device"
+
+// health is what mt doctor finds.
+type health struct {
+	OS        string       `json:"os"`
+	Processor string       `json:"processor,omitempty"`
+	Features  []string     `json:"cpu_features"`
+	Kernels   string       `json:"kernels"` // instruction set in use
+	Cores     int          `json:"cores"`
+	Threads   int          `json:"threads"`
+	Available config.Bytes `json:"available_memory_bytes,omitempty"`
+	Device    string       `json:"device"` // what device: auto takes
+	CUDA      string       `json:"cuda"`
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Show what mt finds on this machine",
+		Example: "  mt doctor --json",
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			h, err := examine()
+			if err != nil {
+				return err
+			}
+			return a.report(h, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// examine looks at the machine.
+func examine() (health, error) {
+	dev, err := devicecpu.New(devicecpu.Options{Unified: true})
+	if err != nil {
+		return health{}, err
+	}
+	h := health{OS: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor("/proc/cpuinfo"), Features: features(),
+		Kernels: host.Level(), Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
+		Available: config.Bytes(host.AvailableMemory()), Device: dev.Name(), CUDA: noCUDA}
+	return h, dev.Close()
+}
+
+// processor is the name of the first processor that a file like /proc/cpuinfo
+// lists, or nothing.
+func processor(file string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// features are the instruction sets that matter here and are present.
+func features() []string {
+	out := []string{}
+	for _, f := range []struct {
+		name string
+		has  bool
+	}{
+		{"avx2", cpu.X86.HasAVX2}, {"fma", cpu.X86.HasFMA}, {"avx512f", cpu.X86.HasAVX512F},
+		{"avx512bw", cpu.X86.HasAVX512BW}, {"avx512dq", cpu.X86.HasAVX512DQ}, {"avx512vl", cpu.X86.HasAVX512VL},
+		{"avx512_bf16", cpu.X86.HasAVX512BF16}, {"amx_tile", cpu.X86.HasAMXTile}, {"amx_bf16", cpu.X86.HasAMXBF16},
+		{"asimd", cpu.ARM64.HasASIMD}, {"sve", cpu.ARM64.HasSVE},
+	} {
+		if f.has {
+			out = append(out, f.name)
+		}
+	}
+	return out
+}
+
+// WriteTable prints h for people.
+func (h health) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	memory := "unknown on this system"
+	if h.Available > 0 {
+		memory = h.Available.String() + " available"
+	}
+	for _, row := range [][2]string{
+		{"system", h.OS}, {"processor", h.Processor}, {"cpu features", strings.Join(h.Features, " ")}, {"kernels", h.Kernels},
+		{"cores", fmt.Sprintf("%d, %d threads in use", h.Cores, h.Threads)}, {"host memory", memory},
+		{"device: auto", h.Device}, {"device: cuda", h.CUDA},
+	} {
+		if _, err := fmt.Fprintf(t, "%s\t%s\n", row[0], row[1]); err != nil {
+			return err
+		}
+	}
+	return t.Flush()
+}

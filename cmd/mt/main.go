@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"mt/internal/config"
+	"mt/internal/train"
+)
+
+// Exit codes.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+func main() {
+	ctx, stop := interruptible(os.Stderr)
+	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interactive: term.IsTerminal(int(os.Stderr.Fd()))}
+	code := a.run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// interruptible is a context that the first SIGINT or SIGTERM cancels, so that
+// the step in progress can end and be saved. The second ends the process.
+func interruptible(w io.Writer) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s, ok := <-signals
+		if !ok {
+			return
+		}
+		fmt.Fprintf(w, "\nmt: %s: finishing what is begun; once more to stop at once\n", s)
+		cancel(train.ErrInterrupted)
+		if _, ok := <-signals; ok {
+			os.Exit(exitInterrupted)
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		cancel(nil)
+	}
+}
+
+// app is a run of the command: its streams, and what tests replace.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	interactive    bool
+}
+
+// run executes a command line and returns the exit code. An error is printed
+// once, on one line unless it lists several mistakes. A panic is a broken
+// invariant: one line too, with its trace when MT_DEBUG is 1.
+func (a *app) run(ctx context.Context, args []string) (code int) {
+	defer func() {
+		if r := recover(); r != nil {
+			fmt.Fprintf(a.stderr, "mt: internal error, please report it: %v (MT_DEBUG=1 shows where)\n", r)
+			if os.Getenv("MT_DEBUG") == "1" {
+				fmt.Fprintf(a.stderr, "%s", debug.Stack())
+			}
+			code = exitFailed
+		}
+	}()
+	root := a.root()
+	root.SetArgs(args)
+	root.SetContext(ctx)
+	err := root.Execute()
+	if err == nil {
+		return exitDone
+	}
+	fmt.Fprintf(a.stderr, "mt: %v\n", err)
+	return exitCode(ctx, err)
+}
+
+// exitCode is the code for err; ctx tells whether the user interrupted.
+func exitCode(ctx context.Context, err error) int {
+	interrupted := errors.Is(context.Cause(ctx), train.ErrInterrupted)
+	switch {
+	case errors.Is(err, train.ErrInterrupted), interrupted && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case config.IsUsage(err):
+		return exitUsage
+	}
+	return exitFailed
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"mt/internal/config"
+	"mt/internal/train"
+)
+
+// mt runs a command line.
+func mt(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	a := &app{stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs}
+	code = a.run(t.Context(), args)
+	return code, out.String(), errs.String()
+}
+
+func TestBadUsage(t *testing.T) {
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("dataset: x\nsed: 1\nmax_steps: many\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args string
+		want string
+	}{
+		{"trian", `mt: unknown command "trian"; did you mean "train"? (see mt --help)`},
+		{"--nope", "mt: unknown flag: --nope (see mt --help)"},
+		{"train", "mt: train: give CONFIG.yaml [--any-config-key value] (see mt train --help)"},
+		{"train a b", `mt: train: takes one config file, got ["a" "b"]; commas separate the values of a list`},
+		{"train nope.yaml", "mt: config: nope.yaml: no such file or directory"},
+		{"train --seed", "mt: --seed: has no value (write --seed=VALUE if it begins with two dashes) (see mt train --help)"},
+		{"train " + file, "mt: " + file + ":2:1: unknown key \"sed\"; did you mean \"seed\"?\n" + file + ":3:12: max_steps: wants a whole number, is many"},
+		{"train --dataset x", "mt: no model: "},
+		{"train --model tiny", "mt: no dataset: "},
+		{"train --model nopreset --dataset x --dry-run", "mt: --model: "},
+		{"plan --dataset x", "mt: no model: "},
+		{"eval --model a/b --dataset x --json", "mt: a/b: no such directory, and no model of that name"},
+		{"eval --dataset x", "mt: no model: "},
+		{"generate --model a/b", "mt: no prompt: "},
+		{"generate --model a/b --prompt x --top-p 2", "mt: --top-p: wants a number from 0 to 1, is 2"},
+		{"generate --model a/b --prompt x --temperature nan", "mt: --temperature: wants a number from 0 to 1e+06, is nan"},
+		{"generate --model a/b --prompt x --max_new_tokens 0", "mt: --max-new-tokens: wants a whole number of at least 1, is 0"},
+		{"generate --model a/b --prompt -", "hf download a/b"},
+		{"bench sgem", `mt: unknown command "sgem"; did you mean "sgemm"? (see mt bench --help)`},
+		{"bench adamw --params 5", "mt: bench adamw: --params 5, --rounds 9: want at least 1024 and 1"},
+		{"bench sgemm --rounds 0", "mt: bench sgemm: --threads 0, --rounds 0"},
+		{"bench sgemm 7", `mt: sgemm: takes no arguments, got ["7"]`},
+		{"data inspect --model tiny", "mt: no dataset: "},
+		{"export", `mt: unknown command "export"`},
+	} {
+		code, stdout, stderr := mt(t, "", strings.Fields(tc.args)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, tc.want) {
+			t.Errorf("mt %s: exit code %d\n%s%s\nwant %s", tc.args, code, stdout, stderr, tc.want)
+		}
+		if strings.Contains(stderr, "Usage:") || strings.Contains(stderr, "goroutine") {
+			t.Errorf("mt %s: more than the error:\n%s", tc.args, stderr)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "mt train examples/quickstart.yaml", "--help": "Exit codes:", "train --help": "learning_rate", "train -h": "Examples:",
+		"help train": "sample_packing", "plan --help": "allocates", "eval --help": "perplexity", "generate --help": "--top-p",
+		"bench": "sgemm", "bench adamw --help": "--params", "data": "inspect", "doctor --help": "--json",
+	} {
+		code, stdout, stderr := mt(t, "", strings.Fields(args)...)
+		if code != exitDone || stderr != "" || !strings.Contains(stdout, want) {
+			t.Errorf("mt %s: exit code %d, %q is not in\n%s%s", args, code, want, stdout, stderr)
+		}
+	}
+}
+
+// TestCommandsAreDescribed keeps the lists of commands useful.
+func TestCommandsAreDescribed(t *testing.T) {
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		if c.Short == "" {
+			t.Errorf("%s has no description", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit((&app{}).root())
+}
+
+func TestJSON(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "x.jsonl")
+	if err := os.WriteFile(file, []byte(`{"input_ids": [5, 6, 7]}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, key := range map[string]string{
+		"version --json": "platform",
+		"doctor --json":  "cuda",
+		"data inspect --json --dataset " + file + " --cache_dir " + dir: "supervised_tokens",
+	} {
+		code, stdout, stderr := mt(t, "", strings.Fields(args)...)
+		var got map[string]any
+		if err := json.Unmarshal([]byte(stdout), &got); code != exitDone || err != nil || got[key] == nil {
+			t.Errorf("mt %s: exit code %d, %v\n%s%s", args, code, err, stdout, stderr)
+		}
+	}
+	for args, want := range map[string]string{
+		"version": "mt ", "doctor": "CUDA is not in this build",
+		"data inspect --dataset " + file + " --cache_dir " + dir: "3 (2 supervised)",
+	} {
+		if code, stdout, stderr := mt(t, "", strings.Fields(args)...); code != exitDone || !strings.Contains(stdout, want) {
+			t.Errorf("mt %s: exit code %d\n%s%s", args, code, stdout, stderr)
+		}
+	}
+}
+
+// TestEveryExampleIsValid reads the configs that users start from.
+func TestEveryExampleIsValid(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("examples: %v, %v", files, err)
+	}
+	for _, file := range files {
+		c, err := config.Load(file, config.Args{})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if err := c.Require("model", "dataset"); err != nil {
+			t.Error(err)
+		}
+		if len(c.Warnings) > 0 {
+			t.Errorf("%s: %q", file, c.Warnings)
+		}
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	interrupted, cancel := context.WithCancelCause(t.Context())
+	cancel(train.ErrInterrupted)
+	for _, tc := range []struct {
+		ctx  context.Context
+		err  error
+		want int
+	}{
+		{t.Context(), errors.New("x"), exitFailed},
+		{t.Context(), fmt.Errorf("train: %w", config.Usagef("x")), exitUsage},
+		{t.Context(), fmt.Errorf("train: %w", train.ErrInterrupted), exitInterrupted},
+		{interrupted, fmt.Errorf("bench: %w", context.Canceled), exitInterrupted},
+		{t.Context(), context.Canceled, exitFailed},
+		{interrupted, errors.New("the disk is full"), exitFailed},
+	} {
+		if got := exitCode(tc.ctx, tc.err); got != tc.want {
+			t.Errorf("%v: %d, want %d", tc.err, got, tc.want)
+		}
+	}
+}
+
+// brokenReader stands for a broken invariant.
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { panic("broken on purpose") }
+
+func TestPanicIsOneLine(t *testing.T) {
+	for _, debug := range []string{"", "1"} {
+		t.Setenv("MT_DEBUG", debug)
+		var errs bytes.Buffer
+		a := &app{stdin: brokenReader{}, stdout: &errs, stderr: &errs}
+		code := a.run(t.Context(), []string{"generate", "--model", "tiny", "--prompt", "-"})
+		if code != exitFailed || !strings.HasPrefix(errs.String(), "mt: internal error, please report it: broken on purpose") {
+			t.Errorf("exit code %d: %s", code, errs.String())
+		}
+		if trace := strings.Contains(errs.String(), "goroutine"); trace != (debug == "1") {
+			t.Errorf("MT_DEBUG=%s: trace %t", debug, trace)
+		}
+	}
+}
+
+func TestFirstSignalCancels(t *testing.T) {
+	var errs bytes.Buffer
+	ctx, stop := interruptible(&errs)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+	stop()
+	if !errors.Is(context.Cause(ctx), train.ErrInterrupted) || !strings.Contains(errs.String(), "once more to stop at once") {
+		t.Errorf("cause %v, said %q", context.Cause(ctx), errs.String())
+	}
+}

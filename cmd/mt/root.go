@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mt/internal/config"
+	"mt/internal/train"
+)
+
+// root is the tree of commands.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "mt",
+		Short: "Train large language models in full precision on one machine",
+		Long: `mt trains large language models, all parameters, in full precision, with host
+memory as the home of weights and optimizer state.
+
+Start with the quickstart, which needs nothing but Go and takes minutes:
+
+  mt train examples/quickstart.yaml
+
+It trains a small model on the sources of Go's standard library and leaves a
+model directory, which the other commands take:
+
+  mt generate --model out/quickstart --prompt "func "
+  mt eval --model out/quickstart --dataset FILE
+
+Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted
+(a training run has then saved a checkpoint; the same command resumes it).`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE:          group,
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
+	})
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return config.Usagef("%w (see %s --help)", err, c.CommandPath())
+	})
+	root.AddCommand(a.trainCommand(), a.planCommand(), a.evalCommand(), a.generateCommand(), a.benchCommand(),
+		a.doctorCommand(), a.dataCommand(), a.versionCommand())
+	return root
+}
+
+// group is the RunE of a command that only has commands under it.
+func group(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return c.Help()
+	}
+	hint := ""
+	c.SuggestionsMinimumDistance = 2
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = fmt.Sprintf("; did you mean %q?", near[0])
+	}
+	return config.Usagef("unknown command %q%s (see %s --help)", args[0], hint, c.CommandPath())
+}
+
+// noArgs is the Args of a command without arguments.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return config.Usagef("%s: takes no arguments, got %q", c.Name(), args)
+	}
+	return nil
+}
+
+// options are what every call of package train is told.
+func (a *app) options(asJSON bool) train.Options {
+	return train.Options{Stdout: a.stdout, Stderr: a.stderr, JSON: asJSON, Interactive: a.interactive}
+}
+
+// keyed reads the command line of a command whose flags are config keys: its
+// own flags (see config.ParseArgs), at most one config file, and the rest. It
+// prints the help and returns a nil Config where that was asked for.
+func keyed(c *cobra.Command, args []string, own ...string) (config.Args, *config.Config, error) {
+	parsed, err := config.ParseArgs(args, append(own, "help")...)
+	if err != nil {
+		return parsed, nil, fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
+	}
+	if parsed.Switch("help") {
+		return parsed, nil, c.Help()
+	}
+	if len(args) == 0 {
+		return parsed, nil, config.Usagef("%s: give %s (see %s --help)", c.Name(),
+			strings.TrimPrefix(c.Use, c.Name()+" "), c.CommandPath())
+	}
+	file := ""
+	switch len(parsed.Positional) {
+	case 0:
+	case 1:
+		file = parsed.Positional[0]
+	default:
+		return parsed, nil, config.Usagef("%s: takes one config file, got %q; commas separate the values of a list",
+			c.Name(), parsed.Positional)
+	}
+	cfg, err := config.Load(file, parsed)
+	return parsed, cfg, err
+}
+
+// keyHelp is text followed by the table of config keys.
+func keyHelp(text string) string {
+	var b bytes.Buffer
+	b.WriteString(text)
+	if err := config.Help(&b); err != nil {
+		panic(err) // a buffer takes everything
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// tabled is a report that prints itself for people.
+type tabled interface{ WriteTable(w io.Writer) error }
+
+// report prints r as a table, or as JSON.
+func (a *app) report(r tabled, asJSON bool) error {
+	if asJSON {
+		return a.json(r)
+	}
+	return r.WriteTable(a.stdout)
+}
+
+// json prints v, indented.
+func (a *app) json(v any) error {
+	e := json.NewEncoder(a.stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

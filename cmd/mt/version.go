@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is what mt version prints.
+type version struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Show which build this is",
+		Args:  noArgs,
+		RunE:  func(*cobra.Command, []string) error { return a.report(thisVersion(), asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// thisVersion is what the linker noted.
+func thisVersion() version {
+	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}
+
+// WriteTable prints v for people.
+func (v version) WriteTable(w io.Writer) error {
+	revision := ""
+	if v.Revision != "" {
+		revision = ", revision " + v.Revision
+		if v.Modified {
+			revision += " with changes"
+		}
+	}
+	_, err := fmt.Fprintf(w, "mt %s (%s, %s%s)\n", v.Version, v.Go, v.Platform, revision)
+	return err
+}
