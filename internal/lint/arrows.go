@@ -1,0 +1,166 @@
+package lint
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Rules say which package may import what. A name stands for the package and
+// all below it, unless a longer name stands for it too.
+type Rules struct {
+	// Arrows lists, for each name, the names that its packages may import. They
+	// may import what those may as well, and each other. A name may import
+	// itself.
+	Arrows map[string][]string
+	// Helpers is a folder whose packages, unless Arrows names them, everybody
+	// may import and which import only each other.
+	Helpers string
+	// TestOnly are names that only tests, and packages of these names, import.
+	TestOnly []string
+	// ForTests are names that every test may import.
+	ForTests []string
+	// Only lists, for the start of a path outside the module, the names whose
+	// packages may import it.
+	Only map[string][]string
+}
+
+// Arrows are the rules of this module.
+var Arrows = Rules{
+	Arrows: map[string][]string{
+		"cmd":               {"bench"},
+		"bench":             {"internal/train"},
+		"internal/train":    {"internal/config", "internal/generate", "actors", "device/cpu", "device/cuda"},
+		"internal/config":   {"model", "data"},
+		"internal/generate": {"layers", "host"},
+		"actors":            {"layers", "host", "checkpoint", "data", "plan", "device"},
+		"checkpoint":        {"host", "model"},
+		"plan":              {"layers", "model"},
+		"layers":            {"device", "model"},
+		"host":              {"model"},
+
+		"model":  nil,
+		"data":   nil,
+		"device": nil,
+		"cudart": nil,
+
+		"device/cpu":    {"device"},
+		"device/cuda":   {"device", "cudart"},
+		"device/oracle": nil,
+		"device/optest": {"device", "device/oracle"},
+		"device/fault":  {"device"},
+
+		"internal/reference": {"model", "device/oracle"},
+		"internal/lint":      nil,
+	},
+	Helpers:  "internal",
+	TestOnly: []string{"device/oracle", "device/optest", "device/fault", "cudart/emu", "internal/reference", "internal/lint"},
+	ForTests: []string{"device/oracle", "device/optest", "device/fault", "device/cpu", "cudart/emu", "internal/reference"},
+	Only: map[string][]string{
+		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "device/oracle", "device/optest", "device/fault", "host"},
+		"github.com/asynkron/protoactor-go": {"actors"},
+		"github.com/ebitengine/purego":      {"cudart", "device/cpu"},
+	},
+}
+
+// Check returns what pkgs do against the rules, one sentence each, in order.
+func (r *Rules) Check(pkgs []Package) []string {
+	var found []string
+	for _, p := range pkgs {
+		if r.name(p.Path) == "" {
+			found = append(found, fmt.Sprintf("%s: no rule names this package; add it to Arrows in internal/lint", path.Join(".", p.Path)))
+			continue
+		}
+		for _, to := range p.Imports {
+			found = r.appendImport(found, p.Path, to, false)
+		}
+		for _, to := range p.TestImports {
+			if !slices.Contains(p.Imports, to) {
+				found = r.appendImport(found, p.Path, to, true)
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// appendImport appends what is wrong with one import, if anything.
+func (r *Rules) appendImport(found []string, from, to string, test bool) []string {
+	who := from
+	if test {
+		who = "the tests of " + from
+	}
+	own, internal := strings.CutPrefix(to, "./")
+	if !internal {
+		for start, names := range r.Only {
+			if within(to, start) && !slices.ContainsFunc(names, func(n string) bool { return within(from, n) }) {
+				found = append(found, fmt.Sprintf("%s import %s, which only %s may", who, to, strings.Join(names, ", ")))
+			}
+		}
+		return found
+	}
+	name, target := r.name(from), r.name(own)
+	switch {
+	case name == target:
+	case test && longest(own, r.ForTests) != "":
+	case longest(own, r.TestOnly) != "" && longest(from, r.TestOnly) == "":
+		found = append(found, fmt.Sprintf("%s import %s, which is for tests", who, own))
+	case !r.reaches(name, target, map[string]bool{}):
+		found = append(found, fmt.Sprintf("%s import %s against the arrows: %s may reach %s", who, own, name, r.below(name)))
+	}
+	return found
+}
+
+// name is the longest name that stands for the package, "" without one.
+func (r *Rules) name(path string) string {
+	names := make([]string, 0, len(r.Arrows))
+	for n := range r.Arrows {
+		names = append(names, n)
+	}
+	best := longest(path, names)
+	if best == "" && within(path, r.Helpers) {
+		best = r.Helpers
+	}
+	return best
+}
+
+// reaches reports whether the arrows lead from one name to another.
+func (r *Rules) reaches(from, to string, seen map[string]bool) bool {
+	if from == to || to == r.Helpers {
+		return true
+	}
+	if seen[from] {
+		return false
+	}
+	seen[from] = true
+	return slices.ContainsFunc(r.Arrows[from], func(next string) bool { return r.reaches(next, to, seen) })
+}
+
+// below lists the names that the arrows lead to from name.
+func (r *Rules) below(name string) string {
+	var names []string
+	for to := range r.Arrows {
+		if to != name && r.reaches(name, to, map[string]bool{}) {
+			names = append(names, to)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(append(names, "helpers in "+r.Helpers), ", ")
+}
+
+// within reports whether path is name or lies below it.
+func within(path, name string) bool {
+	return path == name || strings.HasPrefix(path, name+"/")
+}
+
+// longest is the longest of names that path is within, "" without one.
+func longest(path string, names []string) string {
+	best := ""
+	for _, n := range names {
+		if len(n) > len(best) && within(path, n) {
+			best = n
+		}
+	}
+	return best
+}

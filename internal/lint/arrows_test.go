@@ -1,0 +1,134 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// toy are rules of the same form as the module's.
+var toy = Rules{
+	Arrows: map[string][]string{
+		"cmd":          {"pipe"},
+		"pipe":         {"steps", "disk"},
+		"steps":        {"chip"},
+		"disk":         nil,
+		"chip":         nil,
+		"chip/soft":    {"chip"},
+		"chip/truth":   nil,
+		"internal/fit": nil,
+	},
+	Helpers:  "internal",
+	TestOnly: []string{"chip/truth"},
+	ForTests: []string{"chip/truth", "chip/soft"},
+	Only:     map[string][]string{"unsafe": {"chip/soft"}, "example.com/actor": {"pipe"}},
+}
+
+func TestCheck(t *testing.T) {
+	tests := []struct {
+		name string
+		pkg  Package
+		want string // a part of the only finding; "" for none
+	}{
+		{"direct arrow", Package{Path: "pipe", Imports: []string{"./steps", "fmt"}}, ""},
+		{"arrow by way of others", Package{Path: "cmd/x", Imports: []string{"./chip"}}, ""},
+		{"same name", Package{Path: "disk/a", Imports: []string{"./disk/b", "./disk"}}, ""},
+		{"helper", Package{Path: "chip", Imports: []string{"./internal/pool"}}, ""},
+		{"helper of a helper", Package{Path: "internal/pool", Imports: []string{"./internal/bits"}}, ""},
+		{"upward", Package{Path: "steps", Imports: []string{"./pipe"}}, "steps import pipe against the arrows"},
+		{"sideways", Package{Path: "disk", Imports: []string{"./steps"}}, "disk import steps against the arrows: disk may reach helpers in internal"},
+		{"below a name of its own", Package{Path: "steps", Imports: []string{"./chip/soft"}}, "steps import chip/soft against the arrows"},
+		{"contract to implementation", Package{Path: "chip", Imports: []string{"./chip/soft"}}, "chip import chip/soft against"},
+		{"helper upward", Package{Path: "internal/pool", Imports: []string{"./chip"}}, "internal/pool import chip against the arrows"},
+		{"named package in the helpers' folder", Package{Path: "pipe", Imports: []string{"./internal/fit"}}, "pipe import internal/fit against the arrows"},
+		{"root of the module", Package{Path: ""}, ".: no rule names this package"},
+		{"unknown package", Package{Path: "extra", Imports: []string{"fmt"}}, "extra: no rule names this package"},
+		{"name is no prefix of a word", Package{Path: "chipper"}, "chipper: no rule"},
+
+		{"test of itself", Package{Path: "chip", TestImports: []string{"./chip"}}, ""},
+		{"test with a test helper", Package{Path: "steps", TestImports: []string{"./chip/truth", "./chip/soft"}}, ""},
+		{"test upward", Package{Path: "steps", TestImports: []string{"./pipe"}}, "the tests of steps import pipe against"},
+		{"test helper in a program", Package{Path: "chip/soft", Imports: []string{"./chip/truth"}}, "chip/soft import chip/truth, which is for tests"},
+
+		{"reserved, allowed", Package{Path: "chip/soft/simd", Imports: []string{"unsafe"}}, ""},
+		{"reserved", Package{Path: "disk", Imports: []string{"unsafe"}}, "disk import unsafe, which only chip/soft may"},
+		{"reserved in a test", Package{Path: "disk", TestImports: []string{"unsafe"}}, "the tests of disk import unsafe"},
+		{"reserved subpackage", Package{Path: "steps", Imports: []string{"example.com/actor/log"}}, "steps import example.com/actor/log, which only pipe may"},
+		{"other module with the same start", Package{Path: "steps", Imports: []string{"example.com/actors"}}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := toy.Check([]Package{tt.pkg})
+			if tt.want == "" {
+				if len(got) != 0 {
+					t.Errorf("found %q, want nothing", got)
+				}
+				return
+			}
+			if len(got) != 1 || !strings.Contains(got[0], tt.want) {
+				t.Errorf("found %q, want one that says %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCheckReportsEachImportOnce(t *testing.T) {
+	got := toy.Check([]Package{
+		{Path: "steps", Imports: []string{"./pipe"}, TestImports: []string{"./pipe"}},
+		{Path: "disk", Imports: []string{"./chip", "unsafe"}},
+	})
+	if len(got) != 3 || !slices.IsSorted(got) {
+		t.Errorf("found %q, want three in order", got)
+	}
+}
+
+// TestArrowsAreSound: the module's rules name nothing that does not exist among
+// them, and no arrow leads round.
+func TestArrowsAreSound(t *testing.T) {
+	for from, tos := range Arrows.Arrows {
+		for _, to := range tos {
+			if _, ok := Arrows.Arrows[to]; !ok {
+				t.Errorf("%s may import %s, which is no name", from, to)
+			}
+			if Arrows.reaches(to, from, map[string]bool{}) {
+				t.Errorf("arrows lead from %s to %s and back", from, to)
+			}
+		}
+	}
+}
+
+// TestArrowsForbid tries the module's own rules on imports that must never be.
+func TestArrowsForbid(t *testing.T) {
+	for _, tt := range [][2]string{
+		{"actors", "github.com/ebitengine/purego"},
+		{"layers", "github.com/asynkron/protoactor-go/actor"},
+		{"cmd/mt", "unsafe"},
+		{"bench", "unsafe"},
+		{"data", "unsafe"},
+		{"data", "./model"},
+		{"model", "./data"},
+		{"device", "./model"},
+		{"device", "./device/cpu"},
+		{"cudart", "./device"},
+		{"layers", "./device/cpu"},
+		{"layers", "./host"},
+		{"host", "./device"},
+		{"host", "./bench"},
+		{"checkpoint", "./actors"},
+		{"plan", "./actors"},
+		{"internal/generate", "./actors"},
+		{"actors", "./internal/train"},
+		{"actors", "./internal/config"},
+		{"actors", "./device/cpu"},
+		{"internal/config", "./internal/train"},
+		{"internal/train", "./bench"},
+		{"internal/train", "./cmd/mt"},
+		{"internal/parallel", "./device"},
+		{"device/cpu", "./device/oracle"},
+		{"layers", "./internal/reference"},
+	} {
+		if got := Arrows.Check([]Package{{Path: tt[0], Imports: []string{tt[1]}}}); len(got) != 1 {
+			t.Errorf("%s importing %s: found %q, want one finding", tt[0], tt[1], got)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package lint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Package is what the checks know of a package of the main module.
+type Package struct {
+	// Path is the import path without the module's: "device/cpu", "" for the
+	// root of the module.
+	Path string
+	// Imports are those of the files that make the package, on any platform and
+	// under any build tag; TestImports those of its tests. Imports of the module
+	// are written as Path is, with a leading "./".
+	Imports, TestImports []string
+	// Files are the names of all its files, tests included.
+	Files []string
+}
+
+// listed is the part of `go list -json` that Packages reads.
+type listed struct {
+	Dir, ImportPath string
+	Module          struct{ Path string }
+
+	GoFiles, CgoFiles, IgnoredGoFiles  []string
+	TestGoFiles, XTestGoFiles          []string
+	Imports, TestImports, XTestImports []string
+	Error                              *struct{ Err string }
+}
+
+// Packages runs `go list -json ./...` in root, the root of a module.
+func Packages(root string) ([]Package, error) {
+	cmd := exec.Command("go", "list", "-e", "-json", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list in %s: %w%s", root, err, stderrOf(err))
+	}
+	return decode(strings.NewReader(string(out)))
+}
+
+// decode reads the objects that go list prints, and the imports of files that
+// it left out for this platform.
+func decode(r io.Reader) ([]Package, error) {
+	var pkgs []Package
+	for d := json.NewDecoder(r); ; {
+		var l listed
+		if err := d.Decode(&l); errors.Is(err, io.EOF) {
+			return pkgs, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		p, err := l.pack()
+		if err != nil {
+			return nil, err
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// pack turns l into a Package.
+func (l *listed) pack() (Package, error) {
+	module := l.Module.Path
+	p := Package{Path: strings.TrimPrefix(strings.TrimPrefix(l.ImportPath, module), "/")}
+	for _, names := range [][]string{l.GoFiles, l.CgoFiles, l.IgnoredGoFiles, l.TestGoFiles, l.XTestGoFiles} {
+		p.Files = append(p.Files, names...)
+	}
+	p.Imports = l.Imports
+	p.TestImports = append(append([]string(nil), l.TestImports...), l.XTestImports...)
+	for _, name := range l.IgnoredGoFiles {
+		imports, err := importsOf(filepath.Join(l.Dir, name))
+		if err != nil {
+			return Package{}, err
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			p.TestImports = append(p.TestImports, imports...)
+		} else {
+			p.Imports = append(p.Imports, imports...)
+		}
+	}
+	p.Imports = shorten(p.Imports, module)
+	p.TestImports = shorten(p.TestImports, module)
+	return p, nil
+}
+
+// importsOf are the paths that a Go file imports.
+func importsOf(file string) ([]string, error) {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		return nil, fmt.Errorf("imports of %s: %w", file, err)
+	}
+	var paths []string
+	for _, spec := range f.Imports {
+		path, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return nil, fmt.Errorf("imports of %s: %s: %w", file, spec.Path.Value, err)
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+// shorten replaces module at the head of paths by ".", each path once.
+func shorten(paths []string, module string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, path := range paths {
+		if own, ok := strings.CutPrefix(path, module+"/"); ok {
+			path = "./" + own
+		}
+		if !seen[path] {
+			seen[path] = true
+			out = append(out, path)
+		}
+	}
+	return out
+}
+
+// Tree lists the files of the git work tree at root, relative to it: those
+// tracked and those that are neither tracked nor ignored.
+func Tree(root string) ([]string, error) {
+	cmd := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files in %s: %w%s", root, err, stderrOf(err))
+	}
+	var files []string
+	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
+		// A file deleted from the work tree is still in the index.
+		if info, err := os.Lstat(filepath.Join(root, name)); err == nil && info.Mode().IsRegular() {
+			files = append(files, name)
+		}
+	}
+	return files, nil
+}
+
+// stderrOf is what a command that failed printed, ready to be appended.
+func stderrOf(err error) string {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		return ": " + strings.TrimSpace(string(exit.Stderr))
+	}
+	return ""
+}
