@@ -1,0 +1,244 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"mt/device/cpu/gemm"
+	"mt/device/cpu/openblas"
+	"mt/internal/parallel"
+)
+
+// SGEMMShape is a product D (M,N) = op(A) (M,K) · op(B) (K,N).
+type SGEMMShape struct {
+	Name       string `json:"name"`
+	M          int    `json:"m"`
+	N          int    `json:"n"`
+	K          int    `json:"k"`
+	TransA     bool   `json:"trans_a"`
+	TransB     bool   `json:"trans_b"`
+	Accumulate bool   `json:"accumulate"`
+}
+
+// SGEMMShapes are the square products of 512 to 2048 with either operand
+// transposed or none, and the products of a training step over 2048 tokens:
+// forward, gradient of the input, gradient of the weight (added to what was
+// there).
+func SGEMMShapes() []SGEMMShape {
+	var shapes []SGEMMShape
+	for _, n := range []int{512, 1024, 2048} {
+		shapes = append(shapes,
+			SGEMMShape{Name: "square", M: n, N: n, K: n},
+			SGEMMShape{Name: "square", M: n, N: n, K: n, TransB: true},
+			SGEMMShape{Name: "square", M: n, N: n, K: n, TransA: true})
+	}
+	const tokens = 2048
+	for _, w := range [][2]int{{256, 256}, {256, 1408}, {704, 256}, {1024, 1024}, {1024, 2816}, {2816, 1024}, {1024, 4096}} {
+		in, out := w[0], w[1]
+		shapes = append(shapes,
+			SGEMMShape{Name: "forward", M: tokens, N: out, K: in, TransB: true},
+			SGEMMShape{Name: "d input", M: tokens, N: in, K: out},
+			SGEMMShape{Name: "d weight", M: out, N: in, K: tokens, TransA: true, Accumulate: true})
+	}
+	return shapes
+}
+
+// SGEMMOptions say how to measure; the zero value is usable.
+type SGEMMOptions struct {
+	Threads int           // 0: runtime.GOMAXPROCS
+	Rounds  int           // how often the sides alternate; 0: 7
+	Sample  time.Duration // how long a side runs in a round, about; 0: 100 ms
+	// Rest is how long both sides wait before they run, so that the idle threads
+	// of the other, which spin for a while, do not take its cores. 0: 30 ms.
+	Rest   time.Duration
+	Shapes []SGEMMShape // nil: SGEMMShapes
+}
+
+// SGEMMReport is what `mt bench sgemm` prints.
+type SGEMMReport struct {
+	Level   string `json:"level"` // of package gemm
+	Threads int    `json:"threads"`
+	Rounds  int    `json:"rounds"`
+	// Load is the system's before the start: threads that wanted to run.
+	Load float64 `json:"load_before"`
+	// Peer is nil without OpenBLAS; NoPeer then says so.
+	Peer   *SGEMMPeer `json:"peer,omitempty"`
+	NoPeer string     `json:"no_peer,omitempty"`
+	Rows   []SGEMMRow `json:"rows"`
+	// Geomean is that of the rows' median ratios, 0 without a peer.
+	Geomean float64 `json:"geomean_ratio,omitempty"`
+}
+
+// SGEMMPeer is the library that gemm is compared with.
+type SGEMMPeer struct {
+	Path   string `json:"path"`
+	Config string `json:"config"`
+	Core   string `json:"core"`
+}
+
+// SGEMMRow holds the GFLOP/s of one shape: of a round, that of its fastest
+// product. Ratio is ours divided by the peer's of the same round.
+type SGEMMRow struct {
+	SGEMMShape
+	Ours  Sample  `json:"ours_gflops"`
+	Peer  *Sample `json:"peer_gflops,omitempty"`
+	Ratio *Sample `json:"ratio,omitempty"`
+}
+
+// SGEMM measures package gemm and, where there is one, an OpenBLAS on the same
+// shapes, alternating. A machine without OpenBLAS is no error; one that
+// MT_OPENBLAS names and that cannot be loaded is.
+func SGEMM(ctx context.Context, o SGEMMOptions) (*SGEMMReport, error) {
+	o.setDefaults()
+	pool := parallel.New(o.Threads)
+	defer pool.Close()
+	r := &SGEMMReport{Level: gemm.Level(), Threads: pool.Threads(), Rounds: o.Rounds, Load: loadNow()}
+
+	library, err := openblas.Open()
+	switch {
+	case errors.Is(err, openblas.ErrNotFound):
+		r.NoPeer = err.Error()
+	case err != nil:
+		return nil, fmt.Errorf("bench sgemm: %w", err)
+	default:
+		library.SetThreads(pool.Threads())
+		r.Peer = &SGEMMPeer{Path: library.Path, Config: library.Config, Core: library.Core}
+	}
+
+	ws := new(gemm.Workspace)
+	var medians []float64
+	for _, shape := range o.Shapes {
+		p := shape.product()
+		sides := []func(){func() { p.Gemm(pool, ws) }}
+		if library != nil {
+			sides = append(sides, func() { library.Multiply(p) })
+		}
+		rates, err := o.measure(ctx, p.FLOPs(), sides)
+		if err != nil {
+			return nil, fmt.Errorf("bench sgemm: %w", err)
+		}
+		row := SGEMMRow{SGEMMShape: shape, Ours: Summarize(rates[0])}
+		if library != nil {
+			peer, ratio := Summarize(rates[1]), Summarize(Ratios(rates[0], rates[1]))
+			row.Peer, row.Ratio = &peer, &ratio
+			medians = append(medians, ratio.Median)
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	if library != nil {
+		r.Geomean = geomean(medians)
+	}
+	return r, nil
+}
+
+func (o *SGEMMOptions) setDefaults() {
+	if o.Rounds <= 0 {
+		o.Rounds = 7
+	}
+	if o.Sample <= 0 {
+		o.Sample = 100 * time.Millisecond
+	}
+	if o.Rest <= 0 {
+		o.Rest = 30 * time.Millisecond
+	}
+	if o.Shapes == nil {
+		o.Shapes = SGEMMShapes()
+	}
+}
+
+// product makes the operands of s: small whole numbers, so that nothing grows
+// out of range however often it is added up.
+func (s SGEMMShape) product() *openblas.Product {
+	fill := func(n int) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(i%7) - 3
+		}
+		return x
+	}
+	return &openblas.Product{
+		M: s.M, N: s.N, K: s.K, TransA: s.TransA, TransB: s.TransB, Accumulate: s.Accumulate,
+		A: fill(s.M * s.K), B: fill(s.K * s.N), D: fill(s.M * s.N),
+	}
+}
+
+// measure runs the sides in turn and returns, for each, the GFLOP/s of every
+// round. Who goes first changes from round to round.
+func (o *SGEMMOptions) measure(ctx context.Context, flops float64, sides []func()) ([][]float64, error) {
+	rates := make([][]float64, len(sides))
+	for round := range o.Rounds {
+		for i := range sides {
+			if err := ctx.Err(); err != nil {
+				return nil, context.Cause(ctx)
+			}
+			side := (i + round) % len(sides)
+			time.Sleep(o.Rest)
+			best := fastest(sides[side], o.Sample)
+			rates[side] = append(rates[side], flops/best.Seconds()/1e9)
+		}
+	}
+	return rates, nil
+}
+
+// fastest calls f once to warm up, then until the time is over, and returns the
+// time of the fastest call.
+func fastest(f func(), total time.Duration) time.Duration {
+	f()
+	best := time.Duration(math.MaxInt64)
+	for began := time.Now(); ; {
+		start := time.Now()
+		f()
+		end := time.Now()
+		best = min(best, end.Sub(start))
+		if end.Sub(began) >= total {
+			return max(best, 1)
+		}
+	}
+}
+
+// WriteTable prints r for a person.
+func (r *SGEMMReport) WriteTable(w io.Writer) error {
+	about := r.NoPeer
+	if r.Peer != nil {
+		about = fmt.Sprintf("against %s (%s, core %s)", r.Peer.Path, r.Peer.Config, r.Peer.Core)
+	}
+	if _, err := fmt.Fprintf(w, "fp32 matrix products, %s, %d threads, median [range] of %d rounds\n%s\n%s",
+		r.Level, r.Threads, r.Rounds, about, busy(r.Load)); err != nil {
+		return err
+	}
+	rows := [][]string{{"product", "M", "N", "K", "operands", "GFLOP/s"}}
+	if r.Peer != nil {
+		rows[0] = append(rows[0], "OpenBLAS", "ratio")
+	}
+	for _, row := range r.Rows {
+		cells := []string{row.Name, fmt.Sprint(row.M), fmt.Sprint(row.N), fmt.Sprint(row.K), row.operands(), fmt.Sprintf("%.0f", row.Ours.Median)}
+		if row.Peer != nil {
+			cells = append(cells, fmt.Sprintf("%.0f", row.Peer.Median), row.Ratio.String())
+		}
+		rows = append(rows, cells)
+	}
+	if err := writeTable(w, rows); err != nil || r.Peer == nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "geometric mean of the ratios: %.2f\n", r.Geomean)
+	return err
+}
+
+// operands spells the transpositions: "A·Bᵀ".
+func (s SGEMMShape) operands() string {
+	a, b, c := "A", "B", ""
+	if s.TransA {
+		a = "Aᵀ"
+	}
+	if s.TransB {
+		b = "Bᵀ"
+	}
+	if s.Accumulate {
+		c = " + D"
+	}
+	return a + "·" + b + c
+}
