@@ -1,0 +1,129 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// load256 reads 8 elements at m into y as fp32.
+func load256(bf16 bool, m Mem, y reg.Register) {
+	if bf16 {
+		VPMOVZXWD(m, y)
+		VPSLLD(Imm(16), y, y)
+	} else {
+		VMOVUPS(m, y)
+	}
+}
+
+// loop8 runs body n/8 times. n is used up.
+func loop8(n reg.Register, body func()) {
+	SHRQ(Imm(3), n)
+	JE(LabelRef("done"))
+	Label("block")
+	body()
+	DECQ(n)
+	JNE(LabelRef("block"))
+	Label("done")
+}
+
+// widen256 is the packing of a row of A in bf16.
+func widen256() {
+	TEXT("widen256", NOSPLIT, "func(dst *float32, src *uint16, n int)")
+	Pragma("noescape")
+	Doc("widen256 writes n bf16 as fp32; n is a multiple of 8.")
+	dst := Load(Param("dst"), GP64())
+	src := Load(Param("src"), GP64())
+	n := Load(Param("n"), GP64())
+	y := YMM()
+	loop8(n, func() {
+		load256(true, Mem{Base: src}, y)
+		VMOVUPS(y, Mem{Base: dst})
+		ADDQ(U32(16), src)
+		ADDQ(U32(32), dst)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// narrow256 rounds to nearest even and keeps NaNs as quiet NaNs.
+func narrow256() {
+	TEXT("narrow256", NOSPLIT, "func(dst *uint16, src *float32, n int)")
+	Pragma("noescape")
+	Doc("narrow256 writes n fp32 as bf16, rounded to nearest even; n is a multiple of 8.")
+	dst := Load(Param("dst"), GP64())
+	src := Load(Param("src"), GP64())
+	n := Load(Param("n"), GP64())
+	constant := func(v uint32) reg.VecVirtual {
+		r, y := GP32(), YMM()
+		MOVL(U32(v), r)
+		VMOVD(r, y.AsX())
+		VPBROADCASTD(y.AsX(), y)
+		return y
+	}
+	one, half, quiet := constant(1), constant(0x7fff), constant(0x400000)
+	x, y, nan := YMM(), YMM(), YMM()
+	loop8(n, func() {
+		load256(false, Mem{Base: src}, x)
+		VPSRLD(Imm(16), x, y)
+		VPAND(one, y, y)
+		VPADDD(half, y, y)
+		VPADDD(x, y, y)
+		VCMPPS(Imm(3), x, x, nan) // unordered
+		VPOR(quiet, x, x)
+		VBLENDVPS(nan, x, y, y)
+		VPSRLD(Imm(16), y, y)
+		VEXTRACTI128(Imm(1), y, x.AsX())
+		VPACKUSDW(x.AsX(), y.AsX(), y.AsX())
+		VMOVUPS(y.AsX(), Mem{Base: dst})
+		ADDQ(U32(32), src)
+		ADDQ(U32(16), dst)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// dot256 reads four rows of B (N,K) as they lie, each with two accumulators.
+func dot256(bf16 bool) {
+	TEXT("dot256"+suffix(bf16), NOSPLIT, "func(d, x *float32, w *"+element(bf16)+", offsets *[4]int, k int)")
+	Pragma("noescape")
+	Doc("dot256"+suffix(bf16)+" writes to d the products of x with four rows of k elements, which begin at",
+		"w plus offsets bytes; k is a multiple of 16.")
+	d := Load(Param("d"), GP64())
+	x := Load(Param("x"), GP64())
+	w := Load(Param("w"), GP64())
+	offsets := Load(Param("offsets"), GP64())
+	k := Load(Param("k"), GP64())
+	row := rowPointers(w, offsets)
+	for i := range 8 {
+		VPXOR(ymm(i), ymm(i), ymm(i))
+	}
+	SHRQ(Imm(4), k)
+	JE(LabelRef("sum"))
+	Label("block")
+	VMOVUPS(Mem{Base: x}, ymm(8))
+	VMOVUPS(Mem{Base: x, Disp: 32}, ymm(9))
+	for r := range row {
+		PREFETCHT0(Mem{Base: row[r], Disp: dotAhead})
+		for i := range 2 {
+			load256(bf16, Mem{Base: row[r], Disp: 8 * i * size(bf16)}, ymm(10+i))
+			VFMADD231PS(ymm(10+i), ymm(8+i), ymm(2*r+i))
+		}
+		ADDQ(U32(16*size(bf16)), row[r])
+	}
+	ADDQ(U32(64), x)
+	DECQ(k)
+	JNE(LabelRef("block"))
+	Label("sum")
+	for r := range row {
+		VADDPS(ymm(2*r+1), ymm(2*r), ymm(2*r))
+	}
+	VHADDPS(ymm(2), ymm(0), ymm(0))
+	VHADDPS(ymm(6), ymm(4), ymm(4))
+	VHADDPS(ymm(4), ymm(0), ymm(0)) // in each half a sum of every row
+	VEXTRACTF128(Imm(1), ymm(0), reg.X1)
+	VADDPS(reg.X1, reg.X0, reg.X0)
+	VMOVUPS(reg.X0, Mem{Base: d})
+	VZEROUPPER()
+	RET()
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// rowStride is the distance of rows of packed A, in floats: the
+// constant of that name in the package.
+const rowStride = 528
+
+// unroll is the steps of K in one turn of a kernel's loop, in which it
+// prefetches two lines of each of its streams.
+const unroll = 16
+
+// machine is what differs between the kernels of two instruction sets.
+type machine struct {
+	name  string
+	regs  []reg.VecPhysical
+	width int // bytes of a register; a panel is two registers wide
+	// mr is the greatest height: two accumulators a row, two registers for B
+	// and two for broadcasts use all registers.
+	mr     int
+	zero   func(reg.Register)
+	finish func(h int, d, ldd reg.Register)
+}
+
+var machine512 = &machine{
+	name: "512",
+	regs: []reg.VecPhysical{
+		reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7,
+		reg.Z8, reg.Z9, reg.Z10, reg.Z11, reg.Z12, reg.Z13, reg.Z14, reg.Z15,
+		reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23,
+		reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31,
+	},
+	width: 64, mr: 14,
+	zero: func(r reg.Register) { VPXORQ(r, r, r) },
+}
+
+var machine256 = &machine{
+	name: "256",
+	regs: []reg.VecPhysical{
+		reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7,
+		reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
+	},
+	width: 32, mr: 6,
+	zero: func(r reg.Register) { VPXOR(r, r, r) },
+}
+
+func init() {
+	machine512.finish = finish512
+	machine256.finish = finish256
+}
+
+// kernels generates the kernels of every height.
+func (m *machine) kernels() {
+	for h := 1; h <= m.mr; h++ {
+		m.kernel(h)
+	}
+}
+
+// kernel writes d = a·b + c for h rows and one panel.
+func (m *machine) kernel(h int) {
+	TEXT(fmt.Sprintf("kernel%sx%d", m.name, h), NOSPLIT,
+		"func(k int, a, b, c *float32, ldc int, d *float32, ldd int, mask uint32, panel, block, across, down uintptr)")
+	Pragma("noescape")
+	Doc(fmt.Sprintf("kernel%sx%d computes %d rows of %d columns: see kernelFunc.", m.name, h, h, m.width/2))
+	k := Load(Param("k"), GP64())
+	a := Load(Param("a"), GP64())
+	b := Load(Param("b"), GP64())
+	d := Load(Param("d"), GP64())
+	ldd := Load(Param("ldd"), GP64())
+	panel := Load(Param("panel"), GP64())
+	block := Load(Param("block"), GP64())
+	across := Load(Param("across"), GP64())
+	down := Load(Param("down"), GP64())
+	SHLQ(Imm(2), ldd)
+	row := GP64()
+	MOVQ(d, row)
+	for i := range 2 * h {
+		m.zero(m.regs[i])
+	}
+
+	Comment("Blocks of k. The rows of d are prefetched one by one, so that they do not get in the way.")
+	SUBQ(U32(unroll), k)
+	JLT(LabelRef("tail"))
+	Label("block")
+	for i := range unroll {
+		switch i {
+		case 0:
+			PREFETCHT1(Mem{Base: panel})
+		case 2:
+			PREFETCHT0(Mem{Base: row})
+		case 4:
+			PREFETCHT1(Mem{Base: block})
+		case 6:
+			PREFETCHT0(Mem{Base: row, Disp: 64})
+			ADDQ(ldd, row)
+		case 8:
+			PREFETCHT1(Mem{Base: panel, Disp: 64})
+		case 12:
+			PREFETCHT1(Mem{Base: block, Index: across, Scale: 1})
+		}
+		m.step(h, a, b, i)
+	}
+	ADDQ(U32(unroll*4), a)
+	ADDQ(U32(unroll*2*m.width), b)
+	ADDQ(U32(128), panel)
+	ADDQ(down, block)
+	SUBQ(U32(unroll), k)
+	JGE(LabelRef("block"))
+
+	Comment("The rest of k, one at a time.")
+	Label("tail")
+	ADDQ(U32(unroll), k)
+	JE(LabelRef("finish"))
+	Label("single")
+	m.step(h, a, b, 0)
+	ADDQ(U32(4), a)
+	ADDQ(U32(2*m.width), b)
+	DECQ(k)
+	JNE(LabelRef("single"))
+
+	Label("finish")
+	m.finish(h, d, ldd)
+	VZEROUPPER()
+	RET()
+}
+
+// step adds the products of the i-th k after a and b.
+func (m *machine) step(h int, a, b reg.Register, i int) {
+	b0, b1 := m.regs[2*m.mr], m.regs[2*m.mr+1]
+	VMOVUPS(Mem{Base: b, Disp: 2 * m.width * i}, b0)
+	VMOVUPS(Mem{Base: b, Disp: 2*m.width*i + m.width}, b1)
+	for r := range h {
+		x := m.regs[2*m.mr+2+r%2]
+		VBROADCASTSS(Mem{Base: a, Disp: 4*r*rowStride + 4*i}, x)
+		VFMADD231PS(b0, x, m.regs[2*r])
+		VFMADD231PS(b1, x, m.regs[2*r+1])
+	}
+}
+
+// finish512 adds c, if there is one, and stores.
+func finish512(h int, d, ldd reg.Register) {
+	mask := Load(Param("mask"), GP32())
+	KMOVW(mask, reg.K1)
+	SHRL(Imm(16), mask)
+	KMOVW(mask, reg.K2)
+	c := Load(Param("c"), GP64())
+	TESTQ(c, c)
+	JE(LabelRef("store"))
+	ldc := Load(Param("ldc"), GP64())
+	SHLQ(Imm(2), ldc)
+	for r := range h {
+		VMOVUPS_Z(Mem{Base: c}, reg.K1, reg.Z28)
+		VMOVUPS_Z(Mem{Base: c, Disp: 64}, reg.K2, reg.Z29)
+		VADDPS(reg.Z28, zmm(2*r), zmm(2*r))
+		VADDPS(reg.Z29, zmm(2*r+1), zmm(2*r+1))
+		if r < h-1 {
+			ADDQ(ldc, c)
+		}
+	}
+	Label("store")
+	for r := range h {
+		VMOVUPS(zmm(2*r), reg.K1, Mem{Base: d})
+		VMOVUPS(zmm(2*r+1), reg.K2, Mem{Base: d, Disp: 64})
+		if r < h-1 {
+			ADDQ(ldd, d)
+		}
+	}
+}
+
+// zmm is the i-th 512-bit register.
+func zmm(i int) reg.VecPhysical { return machine512.regs[i] }
+
+// ymm is the i-th 256-bit register.
+func ymm(i int) reg.VecPhysical { return machine256.regs[i] }
+
+// finish256 adds c, if there is one, and stores; whole panels without masks,
+// as masked stores are slow on some machines.
+func finish256(h int, d, ldd reg.Register) {
+	c := Load(Param("c"), GP64())
+	ldc := Load(Param("ldc"), GP64())
+	mask := Load(Param("mask"), GP32())
+	SHLQ(Imm(2), ldc)
+	CMPL(mask, U32(0xffff))
+	JNE(LabelRef("masked"))
+	finishRows256(h, "store", c, ldc, d, ldd,
+		func(m Mem, x reg.Register, _ int) { VMOVUPS(m, x) },
+		func(x reg.Register, m Mem, _ int) { VMOVUPS(x, m) })
+	VZEROUPPER()
+	RET()
+
+	Label("masked")
+	lanes := [2]reg.Register{ymm(14), ymm(15)}
+	expandMask256(mask, lanes[0], lanes[1])
+	finishRows256(h, "storeMasked", c, ldc, d, ldd,
+		func(m Mem, x reg.Register, half int) { VMASKMOVPS(m, lanes[half], x) },
+		func(x reg.Register, m Mem, half int) { VMASKMOVPS(x, lanes[half], m) })
+}
+
+// finishRows256 adds c and stores with the given moves.
+func finishRows256(h int, store string, c, ldc, d, ldd reg.Register,
+	load func(Mem, reg.Register, int), save func(reg.Register, Mem, int)) {
+	TESTQ(c, c)
+	JE(LabelRef(store))
+	for r := range h {
+		for half := range 2 {
+			load(Mem{Base: c, Disp: 32 * half}, ymm(12+half), half)
+			VADDPS(ymm(12+half), ymm(2*r+half), ymm(2*r+half))
+		}
+		if r < h-1 {
+			ADDQ(ldc, c)
+		}
+	}
+	Label(store)
+	for r := range h {
+		for half := range 2 {
+			save(ymm(2*r+half), Mem{Base: d, Disp: 32 * half}, half)
+		}
+		if r < h-1 {
+			ADDQ(ldd, d)
+		}
+	}
+}
+
+// expandMask256 puts bits 0–7 of mask into the signs of the lanes of low and
+// bits 8–15 into those of high, which is where masked moves look. ymm(12) and
+// mask are used up.
+func expandMask256(mask, low, high reg.Register) {
+	counts := GP64()
+	MOVQ(U64(0x18191a1b1c1d1e1f), counts) // the byte of lane i is 31 - i
+	VMOVQ(counts, reg.X12)
+	VPMOVZXBD(reg.X12, reg.Y12)
+	for _, lanes := range []reg.Register{low, high} {
+		x := lanes.(reg.Vec).AsX()
+		VMOVD(mask, x)
+		VPBROADCASTD(x, lanes)
+		VPSLLVD(reg.Y12, lanes, lanes)
+		SHRL(Imm(8), mask)
+	}
+}

@@ -1,0 +1,61 @@
+// Command asm writes the assembly of package gemm: the micro-kernels of every
+// height, the packing of both operands, the conversion of
+// results to bf16 and the dot products for one row. It is run by go generate.
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+func main() {
+	ConstraintExpr("!noasm")
+	machine512.kernels()
+	machine256.kernels()
+	for _, bf16 := range []bool{false, true} {
+		packB512(bf16)
+		transpose512(bf16)
+		dot512(bf16)
+		dot256(bf16)
+	}
+	widen512()
+	narrow512()
+	widen256()
+	narrow256()
+	Generate()
+}
+
+// suffix names the element type of what a function reads.
+func suffix(bf16 bool) string {
+	if bf16 {
+		return "BF16"
+	}
+	return "F32"
+}
+
+// size is the bytes of an element.
+func size(bf16 bool) int {
+	if bf16 {
+		return 2
+	}
+	return 4
+}
+
+// load512 reads 16 elements at m into z as fp32; under mask k, unless it is
+// nil, elements that are masked out are not read and become 0.
+func load512(bf16 bool, m Mem, z, k reg.Register) {
+	switch {
+	case bf16 && k != nil:
+		VPMOVZXWD_Z(m, k, z)
+	case bf16:
+		VPMOVZXWD(m, z)
+	case k != nil:
+		VMOVUPS_Z(m, k, z)
+	default:
+		VMOVUPS(m, z)
+	}
+	if bf16 {
+		VPSLLD(Imm(16), z, z)
+	}
+}

@@ -1,0 +1,76 @@
+package gemm
+
+import "unsafe"
+
+// panelAfter is the address of the panel that is used after the j-th of block
+// kb of K.
+func (w *Workspace) panelAfter(b *block, kb, j int) uintptr {
+	switch {
+	case j+1 < b.last:
+		return uintptr(unsafe.Pointer(w.panel(kb, j+1)))
+	case kb+1 < w.plan.kBlocks:
+		return uintptr(unsafe.Pointer(w.panel(kb+1, b.first)))
+	}
+	return uintptr(unsafe.Pointer(w.panel(0, b.first)))
+}
+
+// source is the part of A, as it is stored, that is packed next. The calls of
+// kernels prefetch it, each one or two rows.
+type source struct {
+	from uintptr // where the rows begin that the next call prefetches
+	ld   uintptr // bytes between rows
+	rows int     // rows left
+
+	// What a call of a kernel is told: the distance of its second row, 0 for
+	// one row, and the bytes to move after every 16 of K.
+	across, down uintptr
+}
+
+// sourceAfter is what is packed after block kb of K of task b, shared between
+// so many calls of kernels: the next block of K, or the first of the task that
+// is claimed next, very likely by this thread or soon by another. A transposed
+// A is not worth it: its rows are short and far apart.
+func (w *Workspace) sourceAfter(b *block, kb, calls int) source {
+	if w.TransA {
+		return source{}
+	}
+	m0, m := b.m0, b.m
+	_, now := w.plan.kRange(kb, w.K)
+	kb++
+	if kb == w.plan.kBlocks {
+		kb = 0
+		t := int(w.next.Load())
+		if t >= w.plan.mBlocks*w.plan.nBlocks {
+			return source{}
+		}
+		next := w.blockOf(t)
+		m0, m = next.m0, next.m
+	}
+	k0, k := w.plan.kRange(kb, w.K)
+	size := w.left.size()
+	s := source{
+		from: uintptr(w.left.at(m0, k0).p),
+		ld:   uintptr(w.left.ld * size),
+		rows: m,
+		down: uintptr(ceil(k*size, max(now/kGrain, 1))),
+	}
+	if m > calls {
+		s.across = s.ld
+	}
+	return s
+}
+
+// take is where the next call of a kernel shall begin to prefetch.
+func (s *source) take() uintptr {
+	if s.rows <= 0 {
+		s.from, s.across, s.down = 0, 0, 0
+		return 0
+	}
+	at := s.from
+	s.from += s.ld + s.across
+	s.rows--
+	if s.across != 0 {
+		s.rows--
+	}
+	return at
+}

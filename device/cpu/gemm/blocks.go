@@ -1,0 +1,191 @@
+package gemm
+
+import (
+	"unsafe"
+
+	"mt/internal/parallel"
+)
+
+// packGroup is how many panels of B are packed as one piece of work.
+const packGroup = 8
+
+// chunk is the columns of B that are packed now.
+type chunk struct{ from, n int }
+
+// runBlocks computes the product with packed operands.
+func (w *Workspace) runBlocks(p *parallel.Pool) {
+	l := w.level
+	w.plan.planK(w.K)
+	w.plan.planN(w.N, w.K, l.nr)
+	for from := 0; from < w.N; from += w.plan.nc {
+		w.chunk = chunk{from, min(w.plan.nc, w.N-from)}
+		w.plan.planTasks(w.M, w.chunk.n, l, w.threads, w.DBF16)
+		w.b = grown(w.b, w.plan.panels*l.nr*roundUp(w.K, kGrain))
+
+		w.next.Store(0)
+		p.Run(min(w.threads, w.packUnits()), w.packBody)
+		w.next.Store(0)
+		p.Run(min(w.threads, w.plan.mBlocks*w.plan.nBlocks), w.tileBody)
+	}
+}
+
+// panelStride is the distance, in floats, of packed panels with k of K.
+func (w *Workspace) panelStride(k int) int { return roundUp(k, kGrain) * w.level.nr }
+
+// panel is the j-th packed panel of block kb of K.
+func (w *Workspace) panel(kb, j int) *float32 {
+	from, k := w.plan.kRange(kb, w.K)
+	return &w.b[from*w.plan.panels*w.level.nr+j*w.panelStride(k)]
+}
+
+func (w *Workspace) packUnits() int { return w.plan.kBlocks * ceil(w.plan.panels, packGroup) }
+
+// packLane packs pieces of B until there are none left.
+func (w *Workspace) packLane(lane int) {
+	units := w.packUnits()
+	for u := w.claim(); u < units; u = w.claim() {
+		w.packUnit(&w.lanes[lane], u)
+	}
+}
+
+// packUnit packs one group of panels of one block of K.
+func (w *Workspace) packUnit(s *lane, u int) {
+	l := w.level
+	groups := ceil(w.plan.panels, packGroup)
+	kb, first := u/groups, u%groups*packGroup
+	k0, k := w.plan.kRange(kb, w.K)
+	n0 := w.chunk.from + first*l.nr
+	n := min(packGroup*l.nr, w.chunk.from+w.chunk.n-n0)
+	if w.TransB {
+		l.packBT(w.panel(kb, first), w.panelStride(k), w.right.at(n0, k0), n, k, &s.rows)
+	} else {
+		l.packB(w.panel(kb, first), w.panelStride(k), w.right.at(k0, n0), n, k)
+	}
+}
+
+// tileLane computes blocks of D until there are none left.
+func (w *Workspace) tileLane(lane int) {
+	tasks := w.plan.mBlocks * w.plan.nBlocks
+	for t := w.claim(); t < tasks; t = w.claim() {
+		b := w.blockOf(t)
+		w.prepare(&b, &w.lanes[lane])
+		for kb := range w.plan.kBlocks {
+			w.packA(&b, kb)
+			w.multiply(&b, kb)
+			b.c, b.ldc = b.d, b.ldd
+		}
+		w.complete(&b)
+	}
+}
+
+// block is one task: a block of D.
+type block struct {
+	*lane
+	m0, m       int // rows
+	first, last int // panels, the last excluded
+	n0, n       int // columns
+	tiles, h    int // tiles of h rows, the last may be lower
+
+	c, d     *float32 // what kernels add and where they write, from (m0, n0) on
+	ldc, ldd int
+}
+
+// blockOf is the t-th task. Neighbours read the same panels of B.
+func (w *Workspace) blockOf(t int) block {
+	p, l := &w.plan, w.level
+	var b block
+	b.m0 = t % p.mBlocks * p.rows
+	b.m = min(p.rows, w.M-b.m0)
+	b.first = t / p.mBlocks * p.across
+	b.last = min(b.first+p.across, p.panels)
+	b.n0 = w.chunk.from + b.first*l.nr
+	b.n = min(w.chunk.from+b.last*l.nr, w.chunk.from+w.chunk.n) - b.n0
+	b.tiles = ceil(b.m, l.mr)
+	b.h = ceil(b.m, b.tiles)
+	return b
+}
+
+// prepare fixes what the first block of K adds to and where results go.
+func (w *Workspace) prepare(b *block, s *lane) {
+	b.lane = s
+	s.a = grown(s.a, roundUp(b.m, kGrain)*rowStride)
+	out := w.result.at(b.m0, b.n0)
+	b.d, b.ldd = (*float32)(out.p), w.N
+	if w.DBF16 {
+		b.ldd = (b.last - b.first) * w.level.nr
+		s.tile = grown(s.tile, b.m*b.ldd)
+		b.d = &s.tile[0]
+	}
+	switch {
+	case w.C != nil && w.DBF16:
+		out.p = w.C
+		for r := range b.m {
+			w.level.widen(at(b.d, r*b.ldd), (*uint16)(out.at(b.m0+r, b.n0).p), b.n)
+		}
+		b.c, b.ldc = b.d, b.ldd
+	case w.C != nil:
+		out.p = w.C
+		b.c, b.ldc = (*float32)(out.at(b.m0, b.n0).p), w.N
+	case w.Bias != nil:
+		b.c, b.ldc = at((*float32)(w.Bias), b.n0), 0
+	}
+}
+
+// packA packs block kb of K of b's rows of A.
+func (w *Workspace) packA(b *block, kb int) {
+	k0, k := w.plan.kRange(kb, w.K)
+	if w.TransA {
+		w.level.packRowsT(&b.a[0], w.left.at(k0, b.m0), b.m, k, &b.rows)
+	} else {
+		w.level.packRows(&b.a[0], w.left.at(b.m0, k0), b.m, k)
+	}
+}
+
+// multiply runs the kernels of a block of D for one block of K. They prefetch
+// the next panel and the part of A that will be packed next.
+func (w *Workspace) multiply(b *block, kb int) {
+	l := w.level
+	_, k := w.plan.kRange(kb, w.K)
+	next := w.sourceAfter(b, kb, (b.last-b.first)*b.tiles)
+	for j := b.first; j < b.last; j++ {
+		panel := w.panel(kb, j)
+		ahead := w.panelAfter(b, kb, j)
+		column := (j - b.first) * l.nr
+		mask := uint32(1<<min(l.nr, b.n-column) - 1)
+		for i := range b.tiles {
+			h := min(b.h, b.m-i*b.h)
+			var c *float32
+			if b.c != nil {
+				c = at(b.c, i*b.h*b.ldc+column)
+			}
+			l.kernels[h](k, &b.a[i*b.h*rowStride], panel, c, b.ldc, at(b.d, i*b.h*b.ldd+column), b.ldd, mask,
+				ahead, next.take(), next.across, next.down)
+			ahead += uintptr(8 * k)
+		}
+	}
+}
+
+// complete adds a bias that prepare could not, and rounds.
+func (w *Workspace) complete(b *block) {
+	late := w.C != nil && w.Bias != nil
+	if !late && !w.DBF16 {
+		return
+	}
+	bias := w.bias(b.n0, b.n)
+	for r := range b.m {
+		row := at(b.d, r*b.ldd)
+		if late {
+			addTo(unsafe.Slice(row, b.n), bias)
+		}
+		if w.DBF16 {
+			w.level.narrow((*uint16)(w.result.at(b.m0+r, b.n0).p), row, b.n)
+		}
+	}
+}
+
+// addTo adds x to d, element by element.
+func addTo(d, x []float32) {
+	for i, v := range x {
+		d[i] += v
+	}
+}

@@ -1,0 +1,18 @@
+// Package gemm multiplies row-major matrices on the CPU, in fp32, with operands
+// and results in fp32 or bf16.
+//
+// It may import internal/parallel and golang.org/x/sys/cpu.
+//
+// Invariant: the order in which the products of one element are added depends
+// on the shape, the transpositions and the instruction set alone, never on the
+// number of threads, so a result has the same bits on one thread and on many.
+//
+// B is cut into panels of as many columns as a micro-kernel is wide, A into
+// tiles of as many rows as it is high, K into blocks of at most 512. All
+// threads pack B into a shared buffer; then each takes blocks of rows, packs
+// the matching part of A and runs a kernel for every tile and panel. The
+// scheme is Goto and van de Geijn's, "Anatomy of High-Performance Matrix
+// Multiplication" (ACM TOMS 34(3), 2008).
+package gemm
+
+//go:generate go run -C _asm . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg gemm

@@ -1,0 +1,87 @@
+package gemm
+
+import (
+	"unsafe"
+
+	"mt/internal/parallel"
+)
+
+const (
+	// maxDotRows is the greatest M for which B is read as it lies: such a
+	// product takes as long as reading B does, and packing would read it twice
+	// and write it once more.
+	maxDotRows = 4
+	// dotUnit is about how many bytes of B are one piece of work.
+	dotUnit = 256 << 10
+)
+
+// runDots computes op(A)·Bᵀ for few rows of A, as dot products of rows.
+func (w *Workspace) runDots(p *parallel.Pool) {
+	w.x = grown(w.x, w.M*w.K)
+	for m := range w.M {
+		for k := range w.K {
+			if w.TransA {
+				w.x[m*w.K+k] = w.left.value(k*w.M + m)
+			} else {
+				w.x[m*w.K+k] = w.left.value(m*w.K + k)
+			}
+		}
+	}
+	w.next.Store(0)
+	p.Run(min(w.threads, ceil(w.N, w.dotRows())), w.dotBody)
+}
+
+// dotRows is how many rows of B are one piece of work: whole groups of four.
+func (w *Workspace) dotRows() int { return max(roundUp(dotUnit/(w.K*w.right.size()), 4), 4) }
+
+// dotLane computes pieces of D until there are none left.
+func (w *Workspace) dotLane(lane int) {
+	rows := w.dotRows()
+	units := ceil(w.N, rows)
+	for u := w.claim(); u < units; u = w.claim() {
+		end := min((u+1)*rows, w.N)
+		for n := u * rows; n < end; n += 4 {
+			w.dotGroup(&w.lanes[lane], n, min(4, end-n))
+		}
+	}
+}
+
+// dotGroup computes columns n … n+count-1 of D, at most four.
+func (w *Workspace) dotGroup(s *lane, n, count int) {
+	for i := range s.four {
+		s.four[i] = min(i, count-1) * w.K * w.right.size()
+	}
+	for m := range w.M {
+		w.level.dot(&s.sums, &w.x[m*w.K], w.right.at(n, 0), &s.four, w.K)
+		for i, sum := range s.sums[:count] {
+			w.put(m, n+i, sum)
+		}
+	}
+}
+
+// addOnly is the product with K = 0.
+func (w *Workspace) addOnly() {
+	for m := range w.M {
+		for n := range w.N {
+			w.put(m, n, 0)
+		}
+	}
+}
+
+// put writes sum plus C and bias to element (m, n) of D.
+func (w *Workspace) put(m, n int, sum float32) {
+	i := m*w.N + n
+	if w.C != nil {
+		c := w.result
+		c.p = w.C
+		sum += c.value(i)
+	}
+	if w.Bias != nil {
+		sum += *at((*float32)(w.Bias), n)
+	}
+	if w.DBF16 {
+		*(*uint16)(unsafe.Add(w.D, 2*i)) = narrowed(sum)
+		return
+	}
+	*(*float32)(unsafe.Add(w.D, 4*i)) = sum
+}

@@ -1,0 +1,98 @@
+package gemm
+
+import (
+	"fmt"
+	"unsafe"
+
+	"mt/internal/parallel"
+)
+
+// Args describes one product
+//
+//	D (M,N) = op(A) (M,K) · op(B) (K,N) + C (M,N) + Bias (N)
+//
+// of dense row-major matrices. An operand is fp32, or bf16 (the upper half of
+// an fp32, two bytes) where its flag is set. Products and sums are fp32; a bf16
+// D is rounded once, to nearest even, after C and Bias have been added.
+type Args struct {
+	M, N, K int
+	// TransA: A is stored (K,M). TransB: B is stored (N,K).
+	TransA, TransB bool
+	// C is nil or has D's type; it may be D itself. Otherwise D overlaps
+	// nothing that is read.
+	A, B, C, D unsafe.Pointer
+	// The types of A, of B, and of C and D.
+	ABF16, BBF16, DBF16 bool
+	// Bias is nil or N fp32 that are added to every row.
+	Bias unsafe.Pointer
+}
+
+// Run computes a on the threads of p with the scratch memory of ws. With M or N
+// 0 it does nothing; with K = 0 the product is 0. A negative extent panics.
+func Run(p *parallel.Pool, ws *Workspace, a Args) {
+	if a.M < 0 || a.N < 0 || a.K < 0 {
+		panic(fmt.Sprintf("gemm: negative extent: M %d, N %d, K %d", a.M, a.N, a.K))
+	}
+	if a.M == 0 || a.N == 0 {
+		return
+	}
+	ws.begin(p, a)
+	defer ws.end()
+	switch {
+	case a.K == 0:
+		ws.addOnly()
+	case a.TransB && a.M <= maxDotRows:
+		ws.runDots(p)
+	default:
+		ws.runBlocks(p)
+	}
+}
+
+// operand is a matrix that is read: row r, column c lies ld·r + c elements
+// after p.
+type operand struct {
+	p    unsafe.Pointer
+	ld   int
+	bf16 bool
+}
+
+// at is o seen from row r, column c.
+func (o operand) at(r, c int) operand {
+	o.p = unsafe.Add(o.p, (r*o.ld+c)*o.size())
+	return o
+}
+
+// size is the number of bytes of an element.
+func (o operand) size() int {
+	if o.bf16 {
+		return 2
+	}
+	return 4
+}
+
+// f32 is the n elements from o's origin on, which are fp32.
+func (o operand) f32(n int) []float32 { return unsafe.Slice((*float32)(o.p), n) }
+
+// u16 is the n elements from o's origin on, which are bf16.
+func (o operand) u16(n int) []uint16 { return unsafe.Slice((*uint16)(o.p), n) }
+
+// operands are A, B and D as they are stored; D also describes C.
+func (a *Args) operands() (left, right, result operand) {
+	left = operand{a.A, a.K, a.ABF16}
+	if a.TransA {
+		left.ld = a.M
+	}
+	right = operand{a.B, a.N, a.BBF16}
+	if a.TransB {
+		right.ld = a.K
+	}
+	return left, right, operand{a.D, a.N, a.DBF16}
+}
+
+// bias is the bias of columns from n on, nil without one.
+func (a *Args) bias(from, n int) []float32 {
+	if a.Bias == nil {
+		return nil
+	}
+	return unsafe.Slice((*float32)(unsafe.Add(a.Bias, 4*from)), n)
+}

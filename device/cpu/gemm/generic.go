@@ -1,0 +1,203 @@
+package gemm
+
+import (
+	"math"
+	"unsafe"
+)
+
+// The plain Go level: what every other machine uses, and what the assembly is
+// compared with. Tiles are 4 by 8.
+const (
+	genericMR = 4
+	genericNR = 8
+)
+
+var generic = &level{
+	name:      "generic",
+	mr:        genericMR,
+	nr:        genericNR,
+	kernels:   genericKernels(),
+	packRows:  packRowsGeneric,
+	packRowsT: packRowsTGeneric,
+	packB: func(dst *float32, stride int, b operand, n, k int) {
+		packPanels(dst, stride, genericNR, b, n, k)
+	},
+	packBT: func(dst *float32, stride int, b operand, n, k int, _ *rowOffsets) {
+		packPanelsT(dst, stride, genericNR, b, n, k)
+	},
+	widen:  widenGeneric,
+	narrow: narrowGeneric,
+	dot:    dotGeneric,
+}
+
+// genericKernels makes the kernels of every height.
+func genericKernels() []kernelFunc {
+	kernels := make([]kernelFunc, genericMR+1)
+	for h := 1; h <= genericMR; h++ {
+		kernels[h] = func(k int, a, b, c *float32, ldc int, d *float32, ldd int, mask uint32, _, _, _, _ uintptr) {
+			for r := range h {
+				row := rowProduct(unsafe.Slice(at(a, r*rowStride), k), unsafe.Slice(b, k*genericNR))
+				if c == nil {
+					storeRow(&row, nil, at(d, r*ldd), mask)
+				} else {
+					storeRow(&row, at(c, r*ldc), at(d, r*ldd), mask)
+				}
+			}
+		}
+	}
+	return kernels
+}
+
+// rowProduct is one row of A times a panel.
+func rowProduct(a, b []float32) [genericNR]float32 {
+	var s0, s1, s2, s3, s4, s5, s6, s7 float32
+	for i, x := range a {
+		p := (*[genericNR]float32)(b[i*genericNR:])
+		s0 += x * p[0]
+		s1 += x * p[1]
+		s2 += x * p[2]
+		s3 += x * p[3]
+		s4 += x * p[4]
+		s5 += x * p[5]
+		s6 += x * p[6]
+		s7 += x * p[7]
+	}
+	return [genericNR]float32{s0, s1, s2, s3, s4, s5, s6, s7}
+}
+
+// storeRow writes row plus c, unless that is nil, to the columns of d in mask.
+func storeRow(row *[genericNR]float32, c, d *float32, mask uint32) {
+	for j, v := range row {
+		if mask>>j&1 == 0 {
+			continue
+		}
+		if c != nil {
+			v += *at(c, j)
+		}
+		*at(d, j) = v
+	}
+}
+
+// at is the address i floats after p.
+func at(p *float32, i int) *float32 {
+	return (*float32)(unsafe.Add(unsafe.Pointer(p), 4*i))
+}
+
+func packRowsGeneric(dst *float32, a operand, rows, k int) {
+	for r := range rows {
+		copyRow(unsafe.Slice(at(dst, r*rowStride), k), a.at(r, 0))
+	}
+}
+
+func packRowsTGeneric(dst *float32, a operand, rows, k int, _ *rowOffsets) {
+	transposeTo(dst, rowStride, a, k, rows)
+}
+
+// packPanels copies k rows of n columns of src into panels of w columns, stride
+// floats apart.
+func packPanels(dst *float32, stride, w int, src operand, n, k int) {
+	for j := 0; j < n; j += w {
+		out := unsafe.Slice(at(dst, j/w*stride), k*w)
+		cols := min(w, n-j)
+		for i := range k {
+			row, from := out[i*w:], src.at(i, j)
+			switch {
+			case cols == 16 && !src.bf16: // these two need no call
+				*(*[16]float32)(row) = *(*[16]float32)(from.p)
+			case cols == 8 && !src.bf16:
+				*(*[8]float32)(row) = *(*[8]float32)(from.p)
+			default:
+				copyRow(row[:cols], from)
+			}
+		}
+	}
+}
+
+// packPanelsT is packPanels for src stored transposed.
+func packPanelsT(dst *float32, stride, w int, src operand, n, k int) {
+	for j := 0; j < n; j += w {
+		transposeTo(at(dst, j/w*stride), w, src.at(j, 0), min(w, n-j), k)
+	}
+}
+
+// transposeTo writes the transpose of rows of n elements of src to n rows,
+// stride apart.
+func transposeTo(dst *float32, stride int, src operand, rows, n int) {
+	r := 0
+	if !src.bf16 {
+		for ; r+4 <= rows; r += 4 {
+			x0, x1 := src.at(r, 0).f32(n), src.at(r+1, 0).f32(n)
+			x2, x3 := src.at(r+2, 0).f32(n), src.at(r+3, 0).f32(n)
+			for i := range x0 {
+				*(*[4]float32)(unsafe.Pointer(at(dst, i*stride+r))) = [4]float32{x0[i], x1[i], x2[i], x3[i]}
+			}
+		}
+	}
+	for ; r < rows; r++ {
+		for i := range n {
+			*at(dst, i*stride+r) = src.at(r, 0).value(i)
+		}
+	}
+}
+
+// copyRow fills dst from the origin of src.
+func copyRow(dst []float32, src operand) {
+	if !src.bf16 {
+		copy(dst, src.f32(len(dst)))
+		return
+	}
+	for i, v := range src.u16(len(dst)) {
+		dst[i] = widened(v)
+	}
+}
+
+func widenGeneric(dst *float32, src *uint16, n int) {
+	out := unsafe.Slice(dst, n)
+	for i, v := range unsafe.Slice(src, n) {
+		out[i] = widened(v)
+	}
+}
+
+func narrowGeneric(dst *uint16, src *float32, n int) {
+	out := unsafe.Slice(dst, n)
+	for i, v := range unsafe.Slice(src, n) {
+		out[i] = narrowed(v)
+	}
+}
+
+func dotGeneric(d *[4]float32, x *float32, b operand, offsets *[4]int, k int) {
+	in := unsafe.Slice(x, k)
+	for r, off := range offsets {
+		row := b
+		row.p = unsafe.Add(b.p, off)
+		var even, odd float32
+		for i := 0; i+1 < k; i += 2 {
+			even += in[i] * row.value(i)
+			odd += in[i+1] * row.value(i+1)
+		}
+		if k%2 == 1 {
+			even += in[k-1] * row.value(k-1)
+		}
+		d[r] = even + odd
+	}
+}
+
+// value is the i-th element after o's origin.
+func (o operand) value(i int) float32 {
+	if o.bf16 {
+		return widened(*(*uint16)(unsafe.Add(o.p, 2*i)))
+	}
+	return *(*float32)(unsafe.Add(o.p, 4*i))
+}
+
+// widened is a bf16 as fp32.
+func widened(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) }
+
+// narrowed rounds to bf16, to nearest even; a NaN stays a quiet NaN.
+func narrowed(v float32) uint16 {
+	bits := math.Float32bits(v)
+	if v != v {
+		return uint16((bits | 0x400000) >> 16)
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}

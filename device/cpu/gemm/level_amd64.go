@@ -1,0 +1,102 @@
+//go:build !noasm
+
+package gemm
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+// levels lists what this machine can run, the fastest first.
+func levels() []*level {
+	var all []*level
+	x := &cpu.X86
+	if x.HasAVX512F && x.HasAVX512VL && x.HasAVX512DQ && x.HasAVX512BW && x.HasBMI2 {
+		all = append(all, avx512)
+	}
+	if x.HasAVX2 && x.HasFMA {
+		all = append(all, avx2)
+	}
+	return append(all, generic)
+}
+
+const nr512 = 32
+
+var avx512 = &level{
+	name: "avx512",
+	mr:   14,
+	nr:   nr512,
+	kernels: []kernelFunc{nil,
+		kernel512x1, kernel512x2, kernel512x3, kernel512x4, kernel512x5, kernel512x6, kernel512x7,
+		kernel512x8, kernel512x9, kernel512x10, kernel512x11, kernel512x12, kernel512x13, kernel512x14,
+	},
+	packRows:  packRows512,
+	packRowsT: packRowsT512,
+	packB:     packB512,
+	packBT:    packBT512,
+	widen:     widen512,
+	narrow:    narrow512,
+	dot:       dot512,
+}
+
+func packRows512(dst *float32, a operand, rows, k int) {
+	for r := range rows {
+		src := a.at(r, 0)
+		if a.bf16 {
+			widen512(at(dst, r*rowStride), (*uint16)(src.p), k)
+		} else {
+			copy(unsafe.Slice(at(dst, r*rowStride), k), src.f32(k))
+		}
+	}
+}
+
+// packRowsT512 packs 16 of K at a time. The tail of a row repeats its end, which
+// kernels do not read.
+func packRowsT512(dst *float32, a operand, rows, k int, s *rowOffsets) {
+	for j := 0; j < k; j += 16 {
+		transpose16(at(dst, j), rowStride, a.at(j, 0), k-j, rows, s)
+	}
+}
+
+// transpose16 writes the transpose of n elements of up to 16 rows of src. Where
+// there are fewer it repeats the last.
+func transpose16(dst *float32, stride int, src operand, rows, n int, s *rowOffsets) {
+	for i := range s {
+		s[i] = min(i, rows-1) * src.ld * src.size()
+	}
+	if src.bf16 {
+		transpose512BF16(dst, stride, (*uint16)(src.p), (*[16]int)(s), n)
+	} else {
+		transpose512F32(dst, stride, (*float32)(src.p), (*[16]int)(s), n)
+	}
+}
+
+func packB512(dst *float32, stride int, b operand, n, k int) {
+	panels := ceil(n, nr512)
+	last := lowBits(n - (panels-1)*nr512)
+	if b.bf16 {
+		packB512BF16(dst, stride, (*uint16)(b.p), b.ld, panels, k, last)
+	} else {
+		packB512F32(dst, stride, (*float32)(b.p), b.ld, panels, k, last)
+	}
+}
+
+// packBCols512 packs 16 columns at a time. Where there are fewer it repeats the
+// last, whose products are not stored.
+func packBT512(dst *float32, stride int, b operand, n, k int, s *rowOffsets) {
+	for j := 0; j < n; j += 16 {
+		transpose16(at(dst, j/nr512*stride+j%nr512), nr512, b.at(j, 0), n-j, k, s)
+	}
+}
+
+func dot512(d *[4]float32, x *float32, b operand, offsets *[4]int, k int) {
+	if b.bf16 {
+		dot512BF16(&d[0], x, (*uint16)(b.p), offsets, k)
+	} else {
+		dot512F32(&d[0], x, (*float32)(b.p), offsets, k)
+	}
+}
+
+// lowBits has the lowest n bits set.
+func lowBits(n int) uint32 { return uint32(1<<n - 1) }

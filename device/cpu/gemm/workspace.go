@@ -1,0 +1,91 @@
+package gemm
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"mt/internal/parallel"
+)
+
+// Workspace is the scratch memory of one call of Run at a time. It grows to
+// what a shape needs and is kept, so repeated calls allocate nothing. The zero
+// value is ready for use; it must not be copied.
+type Workspace struct {
+	lanes []lane
+	b     []float32 // packed panels of B
+	x     []float32 // rows of A as fp32, for dots
+
+	// The call under way.
+	Args
+	level   *level
+	left    operand
+	right   operand
+	result  operand
+	plan    plan
+	chunk   chunk
+	threads int
+
+	// Loop bodies handed to the pool, made once, and the indices they share.
+	next     atomic.Int64
+	packBody func(int)
+	tileBody func(int)
+	dotBody  func(int)
+}
+
+// lane is the scratch of one thread.
+type lane struct {
+	a    []float32 // a packed block of A
+	tile []float32 // a block of D in fp32, where D is bf16
+	rows rowOffsets
+	four [4]int // offsets of the rows of a dot product
+	sums [4]float32
+	_    [64]byte // keeps lanes off each other's cache lines
+}
+
+// begin makes w ready for the call a.
+func (w *Workspace) begin(p *parallel.Pool, a Args) {
+	if w.packBody == nil {
+		w.packBody, w.tileBody, w.dotBody = w.packLane, w.tileLane, w.dotLane
+	}
+	if w.level == nil {
+		w.level = best
+	}
+	w.Args = a
+	w.left, w.right, w.result = w.operands()
+	w.threads = p.Threads()
+	if n := w.threads; len(w.lanes) < n {
+		w.lanes = append(w.lanes, make([]lane, n-len(w.lanes))...)
+	}
+}
+
+// end drops what the call referred to.
+func (w *Workspace) end() {
+	w.Args = Args{}
+	w.left, w.right, w.result = operand{}, operand{}, operand{}
+}
+
+// Bytes is the size of the memory w holds: about 32 MiB at most for packed
+// panels of B, or 256 bytes for each of K where that is more, and about 0.5 MiB
+// (1 MiB where D is bf16) for each thread.
+func (w *Workspace) Bytes() int64 {
+	n := cap(w.b) + cap(w.x)
+	for i := range w.lanes {
+		n += cap(w.lanes[i].a) + cap(w.lanes[i].tile)
+	}
+	return 4 * int64(n)
+}
+
+// claim is the next index of the phase under way.
+func (w *Workspace) claim() int { return int(w.next.Add(1) - 1) }
+
+// grown is buf, or a new buffer, with at least n floats; it begins on a cache
+// line.
+func grown(buf []float32, n int) []float32 {
+	if len(buf) >= n {
+		return buf
+	}
+	const line = 16
+	buf = make([]float32, n+line)
+	skip := -int(uintptr(unsafe.Pointer(&buf[0]))/4) & (line - 1)
+	return buf[skip : skip+n]
+}
