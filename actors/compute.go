@@ -48,6 +48,10 @@ type launch struct {
 	Cause                       Cause
 }
 
+// passBatch tells when the device has done with the batch: what is staged on
+// the host for the next one takes its place.
+type passBatch struct{}
+
 func (c *computeCore) step(msg any) []any {
 	switch m := msg.(type) {
 	case PassPlanned:
@@ -219,7 +223,7 @@ func (c *computeCore) after(p *Program, v Visit, l Launch, e launch) []any {
 		c.grad = -1
 	}
 	if e.Index+1 == len(p.Launches) {
-		out = append(out, send{prefetcherID, BatchSlotFreed{c.batch.slot}})
+		out = append(out, work{do: passBatch{}, done: send{prefetcherID, BatchSlotFreed{c.batch.slot}}})
 		c.batch = held{}
 	}
 	return out

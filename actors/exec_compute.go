@@ -11,8 +11,16 @@ import (
 // This file executes the launches of Compute.
 
 func (r *run) execCompute(w work) error {
-	e := w.do.(launch)
 	res := r.res
+	e, ok := w.do.(launch)
+	if !ok { // passBatch
+		res.compute.Notify(func(error) {
+			if !r.hub.stopped.Load() {
+				r.hub.done(computeID, w.done)
+			}
+		})
+		return nil
+	}
 	l := e.p.Launches[e.Index]
 	v := e.p.Visits[l.Visit]
 	if e.Index == 0 {

@@ -18,15 +18,16 @@ import (
 // order. A mailbox keeps its order, as do the effects of one actor and the
 // completions of one stream; nothing else does.
 type world struct {
-	t     *testing.T
-	rnd   *rand.Rand
-	cfg   worldConfig
-	cores [numActors]core
-	boxes [numActors][]any
-	todo  [numActors][]any // effects not yet executed
-	async []work           // running works, any of which may end
-	owner []actorID        // of async
-	d2h   []func()         // completions of the d2h stream, in order
+	t       *testing.T
+	rnd     *rand.Rand
+	cfg     worldConfig
+	cores   [numActors]core
+	boxes   [numActors][]any
+	todo    [numActors][]any // effects not yet executed
+	choices []int            // what may happen next, reused
+	async   []work           // running works, any of which may end
+	owner   []actorID        // of async
+	d2h     []func()         // completions of the d2h stream, in order
 
 	slots    map[int]content // weight slots; −1 is the head's
 	acts     map[int]content // activation slots
@@ -39,6 +40,7 @@ type world struct {
 	steps    []int // steps reported, in order
 	evals    int
 	saves    []int
+	booked   map[string]bool // messages the table of credits names
 	ended    bool
 	trace    map[actorID]*strings.Builder // nil: not kept
 	err      error
@@ -66,7 +68,7 @@ type worldConfig struct {
 func newWorld(t *testing.T, cfg worldConfig) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg,
 		slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}, version: make([]int, cfg.layers),
-		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}}
+		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages}
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
 		MaxNonFinite: 100, SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
 	w.cores = [numActors]core{
@@ -87,8 +89,20 @@ func (w *world) send(to actorID, msg any) {
 	w.boxes[to] = append(w.boxes[to], msg)
 }
 
+// bookedMessages are the messages that the table of credits names.
+var bookedMessages = func() map[string]bool {
+	m := map[string]bool{}
+	for _, c := range Credits {
+		m[c.Taken], m[c.Return] = true, true
+	}
+	return m
+}()
+
 // count books credits by the names of the table.
 func (w *world) count(name string, msg any) {
+	if _, ok := w.booked[name]; !ok {
+		return
+	}
 	for _, c := range Credits {
 		head := false
 		if m, ok := msg.(LayerFetched); ok {
@@ -115,26 +129,32 @@ func (w *world) run() error {
 		if n == w.cfg.stopAfter && !w.ended {
 			w.send(conductorID, StopRequested{})
 		}
-		var choices []func()
+		choices := w.choices[:0]
 		for id := range w.boxes {
 			if len(w.boxes[id]) > 0 || len(w.todo[id]) > 0 {
-				choices = append(choices, func() { w.turn(actorID(id)) })
+				choices = append(choices, id)
 			}
 		}
 		for i := range w.async {
-			choices = append(choices, func() { w.complete(i) })
+			choices = append(choices, int(numActors)+1+i)
 		}
 		if len(w.d2h) > 0 {
-			choices = append(choices, func() {
-				f := w.d2h[0]
-				w.d2h = w.d2h[1:]
-				f()
-			})
+			choices = append(choices, int(numActors))
 		}
+		w.choices = choices
 		if len(choices) == 0 {
 			break
 		}
-		choices[w.rnd.Intn(len(choices))]()
+		switch c := choices[w.rnd.Intn(len(choices))]; {
+		case c < int(numActors):
+			w.turn(actorID(c))
+		case c == int(numActors):
+			f := w.d2h[0]
+			w.d2h = w.d2h[1:]
+			f()
+		default:
+			w.complete(c - int(numActors) - 1)
+		}
 		if n > 1_000_000 {
 			return fmt.Errorf("no end after %d deliveries", n)
 		}

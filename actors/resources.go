@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -265,8 +266,6 @@ func (r *resources) streamErr() error {
 }
 
 // drain waits until the device has done all that was enqueued.
-func (r *resources) drain() {
-	for _, s := range []*countedStream{r.h2d, r.compute, r.d2h} {
-		_ = s.Sync()
-	}
+func (r *resources) drain() error {
+	return errors.Join(r.h2d.Sync(), r.compute.Sync(), r.d2h.Sync())
 }

@@ -21,7 +21,7 @@ type run struct {
 // Run trains (or evaluates) as o says and returns when everything has come to
 // rest: the device idle, goroutines ended, buffers given back. A fault anywhere
 // ends the run with its error; the last checkpoint stands.
-func Run(o Options) error {
+func Run(o Options) (err error) {
 	res, err := newResources(&o)
 	if err != nil {
 		return err
@@ -30,7 +30,9 @@ func Run(o Options) error {
 	r := &run{o: &o, res: res, hub: newHub(), lastStep: time.Now()}
 	defer func() {
 		r.hub.close()
-		res.drain()
+		if drained := res.drain(); err == nil {
+			err = drained
+		}
 		if r.saving.Load() {
 			o.Saver.Abort()
 		}

@@ -81,6 +81,8 @@ type TrainReport struct {
 	Ratio    *Sample `json:"ratio,omitempty"`
 	// About is what the peer says of itself, as it says it.
 	About map[string]any `json:"peer,omitempty"`
+	// Pipeline is what ours says of its own waiting.
+	Pipeline *PipelineSample `json:"pipeline,omitempty"`
 	// StepSeconds are the times of all steps in the order they ran.
 	StepSeconds struct {
 		Ours []float64 `json:"ours"`
@@ -196,6 +198,10 @@ func (s *trainSide) close() error {
 func (o *TrainOptions) report(sides []*trainSide) *TrainReport {
 	r := &TrainReport{TrainSetup: o.TrainSetup, Rounds: o.Rounds, Steps: o.Steps, Ours: Summarize(sides[0].rates)}
 	r.StepSeconds.Ours = sides[0].seconds
+	if a, ok := sides[0].runner.(interface{ Pipeline() PipelineSample }); ok {
+		p := a.Pipeline()
+		r.Pipeline = &p
+	}
 	if len(sides) == 1 {
 		return r
 	}
@@ -220,6 +226,9 @@ func (r *TrainReport) WriteTable(w io.Writer) error {
 	rows := [][]string{{"", "tokens/s"}, {"mt", whole(r.Ours)}}
 	if r.Peer != nil {
 		rows = append(rows, []string{r.PeerName, whole(*r.Peer)}, []string{"ratio", r.Ratio.String()})
+	}
+	if r.Pipeline != nil {
+		rows = append(rows, []string{"compute stalled", fmt.Sprintf("%.2f %% of the step", 100*r.Pipeline.Share)})
 	}
 	return writeTable(w, rows)
 }

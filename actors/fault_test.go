@@ -1,0 +1,180 @@
+package actors
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"mt/data"
+	"mt/device"
+	"mt/device/fault"
+	"mt/host"
+	"mt/layers"
+	"mt/plan"
+)
+
+// small is a trial with few device calls that still spills, copies and
+// evaluates.
+func small() trial {
+	return trial{blocks: 1, rows: 2, micro: 1, steps: 1, maxLen: 5, keep: layers.KeepNothing, threads: 1, copyTiles: true, evalSteps: 1,
+		depths: plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 2, ActivationSlots: 3, BatchesAhead: 1}}
+}
+
+// TestEveryDeviceCallMayFail fails call 1, 2, 3, … until a run succeeds: every
+// failing run returns that very error, and leaves no memory and no goroutine.
+func TestEveryDeviceCallMayFail(t *testing.T) {
+	for name, change := range map[string]func(*trial){
+		"clip":    func(*trial) {},
+		"no-clip": func(tr *trial) { tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true },
+		"unified": func(tr *trial) { tr.copyTiles = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := runtime.NumGoroutine()
+			hostBefore := host.Usage().Now
+			failed := 0
+			for call := int64(1); ; call++ {
+				tr := small()
+				change(&tr)
+				var dev *fault.Device
+				tr.wrap = func(d device.Device) device.Device {
+					dev = fault.Wrap(d, call)
+					return dev
+				}
+				_, err := tr.run(t)
+				if err == nil {
+					if dev.Calls() >= call {
+						t.Fatalf("call %d was to fail and the run succeeded", call)
+					}
+					break
+				}
+				failed++
+				var want *fault.Error
+				if !errors.As(err, &want) || want.Call != call {
+					t.Fatalf("call %d failed and the run's error is %v", call, err)
+				}
+				if strings.Contains(err.Error(), "goroutine") {
+					t.Fatalf("call %d: the error is a trace: %v", call, err)
+				}
+				if host.Usage().Now != hostBefore {
+					t.Fatalf("call %d (%v): host memory is left: %v", call, err, host.Usage().Now)
+				}
+			}
+			if failed < 100 {
+				t.Errorf("only %d calls failed: the run hardly used the device", failed)
+			}
+			settle(t, before)
+		})
+	}
+}
+
+// settle waits for the goroutines of finished runs to end.
+func settle(t *testing.T, before int) {
+	t.Helper()
+	deadline := time.Now().Add(5 * time.Second)
+	for runtime.NumGoroutine() > before+2 {
+		if time.Now().After(deadline) {
+			buf := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+		}
+		runtime.Gosched()
+	}
+}
+
+// spoilWeights makes one weight of a layer not finite.
+func spoilWeights(layer int) func(*host.Store) {
+	return func(s *host.Store) {
+		l := s.Layers[layer]
+		row := make([]float32, l.Layout.Tensors[0].Cols)
+		row[0] = float32(math.Inf(1))
+		l.WriteRows(0, 0, 1, row)
+	}
+}
+
+// TestNonFiniteStepsAreSkipped: a batch whose loss is not finite changes
+// neither weights, nor moments, nor Adam's step count; the schedule goes on.
+func TestNonFiniteStepsAreSkipped(t *testing.T) {
+	for _, noClip := range []bool{false, true} {
+		tr := base()
+		tr.noClip, tr.maxNonFinite, tr.steps = noClip, 5, 3
+		// An unsupervised batch divides by zero: its loss is 0, so spoil the
+		// weights for one step instead and restore them before the next.
+		want := mustRun(t, tr)
+		spoiled := tr
+		spoiled.steps = 2
+		spoiled.spoil = spoilWeights(2)
+		got, err := spoiled.run(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range got.steps {
+			if !strings.HasSuffix(line, "true") {
+				t.Errorf("clip %t: step %s was not skipped", !noClip, line)
+			}
+		}
+		if got.end.AdamStep != 0 || got.end.Step != 2 {
+			t.Errorf("clip %t: after two skipped steps: %+v", !noClip, got.end)
+		}
+		if len(want.steps) != 3 || want.end.AdamStep != 3 {
+			t.Errorf("clip %t: the undisturbed run ended at %+v", !noClip, want.end)
+		}
+	}
+}
+
+// TestNonFiniteRunsNameTheLayer: after max_nonfinite_steps the run fails and
+// says which layer's output is not finite first.
+func TestNonFiniteRunsNameTheLayer(t *testing.T) {
+	for layer := range 5 {
+		if layer == 0 || layer == 4 {
+			continue // the embedding has rows that no batch may use; the head has no output
+		}
+		tr := base()
+		tr.steps, tr.maxNonFinite, tr.spoil = 10, 2, spoilWeights(layer)
+		_, err := tr.run(t)
+		if err == nil || !strings.Contains(err.Error(), "2 steps in a row") {
+			t.Fatalf("layer %d: %v", layer, err)
+		}
+		if want := "that of layer " + string(rune('0'+layer)); !strings.Contains(err.Error(), want) {
+			t.Errorf("layer %d is spoiled; the error says: %v", layer, err)
+		}
+	}
+}
+
+// TestNonFiniteGradientWithoutClippingEndsTheRun: other layers are updated
+// already, so nothing can be skipped.
+func TestNonFiniteGradientWithoutClippingEndsTheRun(t *testing.T) {
+	tr := base()
+	tr.noClip = true
+	tr.lr = func(int) float64 { return 1e-2 }
+	tr.spoil = func(s *host.Store) {
+		// A huge norm weight: the loss is finite, its gradient overflows.
+		l := s.Layers[1]
+		for k, tl := range l.Layout.Tensors {
+			if tl.Dims == 2 {
+				row := make([]float32, tl.Cols)
+				for i := range row {
+					row[i] = 1e30
+				}
+				l.WriteRows(k, 0, 1, row)
+			}
+		}
+	}
+	_, err := tr.run(t)
+	if err == nil {
+		t.Fatal("the run succeeded")
+	}
+	if !strings.Contains(err.Error(), "max_grad_norm") && !strings.Contains(err.Error(), "in a row") {
+		t.Errorf("the error names no way out: %v", err)
+	}
+}
+
+// TestBatchLargerThanLimitsIsRefused: buffers are sized by the plan.
+func TestBatchLargerThanLimitsIsRefused(t *testing.T) {
+	tr := base()
+	tr.batch = func(_ int, b *data.Batch) { b.Tokens = 1 << 40 }
+	if _, err := tr.run(t); err == nil || !strings.Contains(err.Error(), "exceeds the limits") {
+		t.Fatalf("got %v", err)
+	}
+}

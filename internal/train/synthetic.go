@@ -1,0 +1,152 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"mt/actors"
+	"mt/data"
+	"mt/device"
+	"mt/device/cpu"
+	"mt/host"
+	"mt/internal/parallel"
+	"mt/model"
+	"mt/plan"
+)
+
+// SyntheticOptions describe a run over random tokens, for benchmarks: the whole
+// pipeline without files.
+type SyntheticOptions struct {
+	Model        *model.Config
+	Rows, SeqLen int
+	Act          device.DType // compute dtype
+	Threads      int          // 0: all cores
+	Unified      bool
+	Recompute    string // auto, full or none
+	Depths       plan.Depths
+	MicroTokens  int // 0: auto
+	ChunkTokens  int // 0: auto
+}
+
+// Synthetic is such a run. It stands still between calls of RunSteps.
+type Synthetic struct {
+	Plan    *plan.Run
+	dev     device.Device
+	pool    *parallel.Pool
+	store   *host.Store
+	allowed chan struct{} // one for every step that may begin
+	reports chan actors.StepReport
+	stop    chan struct{}
+	ended   chan error
+	steps   int
+	closers []func()
+}
+
+// maxSyntheticSteps is the length of the schedule; nobody gets there.
+const maxSyntheticSteps = 1 << 30
+
+// StartSynthetic allocates everything and starts the pipeline.
+func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
+	s := &Synthetic{allowed: make(chan struct{}, 1<<20), reports: make(chan actors.StepReport, 1<<10), stop: make(chan struct{}), ended: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			s.free()
+			err = fmt.Errorf("synthetic run: %w", err)
+		}
+	}()
+	s.Plan, err = plan.Resolve(plan.Request{Config: o.Model, Act: o.Act, GradDType: "auto", Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
+		ChunkTokens: o.ChunkTokens, Depths: o.Depths, Rows: o.Rows, RowTokens: o.SeqLen, Clip: true, Unified: o.Unified, HostMemory: host.AvailableMemory()})
+	if err != nil {
+		return nil, err
+	}
+	if s.dev, err = cpu.New(cpu.Options{Threads: o.Threads, Unified: o.Unified}); err != nil {
+		return nil, err
+	}
+	s.pool = parallel.New(o.Threads)
+	s.closers = append(s.closers, func() { _ = s.dev.Close() }, s.pool.Close)
+	if s.store, err = host.NewStore(s.Plan.Layouts, s.pool); err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() { _ = s.store.Close() })
+	initialise(s.store, o.Model, 1, s.pool)
+	go func() { s.ended <- actors.Run(s.options(o)) }()
+	return s, nil
+}
+
+func (s *Synthetic) options(o SyntheticOptions) actors.Options {
+	return actors.Options{Device: s.dev, Store: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: 1, Stop: s.stop,
+		Schedule: actors.Schedule{FirstStep: 1, LastStep: maxSyntheticSteps, MaxNonFinite: 1, NoSave: true,
+			LR: func(int) float64 { return 1e-4 }, DataPos: func(int) int64 { return 0 }},
+		Adam: host.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1},
+		Batch: func(step int, _ bool) (*data.Batch, error) {
+			select {
+			case <-s.allowed:
+			case <-s.stop:
+			}
+			return data.NewBatch(step, randomRows(o, step), s.Plan.Limits.MicroBatchTokens), nil
+		},
+		OnStep: func(r actors.StepReport) { s.reports <- r }}
+}
+
+func randomRows(o SyntheticOptions, step int) []data.Row {
+	r := rand.New(rand.NewPCG(uint64(step), 1))
+	rows := make([]data.Row, o.Rows)
+	for i := range rows {
+		rows[i].IDs = make([]int32, o.SeqLen)
+		for k := range rows[i].IDs {
+			rows[i].IDs[k] = int32(r.IntN(o.Model.VocabSize))
+		}
+	}
+	return rows
+}
+
+// Run does k steps and returns their reports; Elapsed of the first counts from
+// the call.
+func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
+	begin := time.Now()
+	for range k {
+		s.allowed <- struct{}{}
+	}
+	var out []actors.StepReport
+	for len(out) < k {
+		select {
+		case r := <-s.reports:
+			if len(out) == 0 {
+				r.Elapsed = time.Since(begin)
+			}
+			out = append(out, r)
+		case err := <-s.ended:
+			if err == nil {
+				err = errors.New("the run has ended")
+			}
+			s.ended <- err
+			return out, err
+		}
+	}
+	s.steps += k
+	return out, nil
+}
+
+// DeviceUsage is the memory that the device holds.
+func (s *Synthetic) DeviceUsage() device.Usage { return s.dev.Usage() }
+
+// Close ends the run and gives its memory back.
+func (s *Synthetic) Close() error {
+	close(s.stop)
+	for {
+		select {
+		case <-s.reports: // the step in progress
+		case err := <-s.ended:
+			s.free()
+			return err
+		}
+	}
+}
+
+func (s *Synthetic) free() {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		s.closers[i]()
+	}
+}
