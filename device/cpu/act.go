@@ -1,0 +1,74 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"mt/device"
+	"mt/device/cpu/vec"
+)
+
+// act is a tensor of the compute type: fp32 is used in place, bf16 goes
+// through a buffer.
+type act struct {
+	addr uintptr
+	bf16 bool
+}
+
+func actOf(t device.Tensor) act { return act{t.Addr, t.DType == device.BF16} }
+
+func (a act) f32(off, n int) []float32 {
+	return unsafe.Slice((*float32)(pointer(a.addr+uintptr(4*off))), n)
+}
+
+func (a act) u16(off, n int) []uint16 {
+	return unsafe.Slice((*uint16)(pointer(a.addr+uintptr(2*off))), n)
+}
+
+// load is the n elements from off on as fp32: themselves, or a copy in buffer
+// buf of sc.
+func (a act) load(sc *scratch, buf, off, n int) []float32 {
+	if !a.bf16 {
+		return a.f32(off, n)
+	}
+	x := sc.f32(buf, n)
+	vec.Widen(x, a.u16(off, n))
+	return x
+}
+
+// target is where to put n elements from off on before store: themselves, or
+// buffer buf of sc.
+func (a act) target(sc *scratch, buf, off, n int) []float32 {
+	if !a.bf16 {
+		return a.f32(off, n)
+	}
+	return sc.f32(buf, n)
+}
+
+// store rounds what was put in a target into the tensor.
+func (a act) store(off int, x []float32) {
+	if a.bf16 {
+		vec.Narrow(a.u16(off, len(x)), x)
+	}
+}
+
+// loadRows is n rows of width elements, stride apart, from off on, as fp32, and
+// their distance: themselves, or a copy in buffer buf of sc.
+func (a act) loadRows(sc *scratch, buf, off, n, stride, width int) ([]float32, int) {
+	if !a.bf16 {
+		return a.f32(off, strided(n, stride, width)), stride
+	}
+	x := sc.f32(buf, n*width)
+	for r := range n {
+		vec.Widen(x[r*width:(r+1)*width], a.u16(off+r*stride, width))
+	}
+	return x, width
+}
+
+// put writes x at off, rounded for bf16.
+func (a act) put(off int, x []float32) {
+	if a.bf16 {
+		vec.Narrow(a.u16(off, len(x)), x)
+		return
+	}
+	copy(a.f32(off, len(x)), x)
+}

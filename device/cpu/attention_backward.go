@@ -1,0 +1,281 @@
+package cpu
+
+import (
+	"mt/device"
+	"mt/device/cpu/vec"
+)
+
+// queryTile is how many queries contribute to the gradients of keys and values
+// at a time.
+const queryTile = 56
+
+// AttentionBackward overwrites DQ, DK, DV. With P = exp(scale·QKᵀ − LSE), dP =
+// dO·Vᵀ and delta = Σ dO·O: dS = scale·P·(dP − delta), dQ = dS·K, dK = dSᵀ·Q,
+// dV = Pᵀ·dO. Source: arXiv:2307.08691.
+//
+// A job is a sequence and a key head: it goes over the blocks of keys in order
+// and within each over the heads of the group and their queries in order. Where
+// there are too few of those for the threads, queries and keys are done one
+// after the other, a range of them a job, at 7 products instead of 5. Every sum
+// has the same order in both ways: a gradient of keys or values adds up heads,
+// then queries; one of queries adds up blocks of keys, within them keys, and
+// zeros in between, for what a query does not see, change nothing.
+func (o ops) AttentionBackward(s device.Stream, a device.AttentionBackward) {
+	var c checker
+	checkShape(&c, &a.AttentionShape)
+	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
+	dt := a.Q.DType
+	c.act("Q", a.Q, strided(a.TQ, a.QStride, wide), dt)
+	c.tensor("K", a.K, strided(a.TK, a.KStride, narrow), dt)
+	c.tensor("V", a.V, strided(a.TK, a.KStride, narrow), dt)
+	c.tensor("O", a.O, a.TQ*wide, dt)
+	c.tensor("DO", a.DO, a.TQ*wide, dt)
+	c.tensor("DQ", a.DQ, strided(a.TQ, a.DQStride, wide), dt)
+	c.tensor("DK", a.DK, strided(a.TK, a.DKStride, narrow), dt)
+	c.tensor("DV", a.DV, strided(a.TK, a.DKStride, narrow), dt)
+	c.tensor("LSE", a.LSE, a.Heads*a.TQ, device.F32)
+	c.tensor("Delta", a.Delta, a.Heads*a.TQ, device.F32)
+	on(s).do("AttentionBackward", c.err, func(s *stream) error {
+		if raceEnabled {
+			announceBackward(&a, wide, narrow)
+		}
+		if err := s.jobs.list(&a.AttentionShape, 0); err != nil {
+			return err
+		}
+		if s.jobs.balanced(s.pool.Threads()) {
+			o.backward(s, &a, backward{forQueries: true, forKeys: true})
+			return nil
+		}
+		if err := s.jobs.list(&a.AttentionShape, queryBlock(a.Heads/a.KVHeads)); err != nil {
+			return err
+		}
+		o.backward(s, &a, backward{forQueries: true})
+		s.jobs.listKeys(&a.AttentionShape)
+		o.backward(s, &a, backward{forKeys: true})
+		return nil
+	})
+}
+
+// backward does the jobs of s, each with what b says.
+func (o ops) backward(s *stream, a *device.AttentionBackward, b backward) {
+	b.AttentionBackward, b.group, b.wide = a, a.Heads/a.KVHeads, panels(a.Dim)*vec.Panel
+	s.pool.Run(len(s.jobs), func(i int) {
+		job := b
+		job.sc, job.attnJob = s.scratch.get(), s.jobs[i]
+		job.run()
+		s.scratch.put(job.sc)
+	})
+}
+
+func announceBackward(a *device.AttentionBackward, wide, narrow int) {
+	reads(a.CuQ, 1, 0, a.Seqs+1)
+	reads(a.CuK, 1, 0, a.Seqs+1)
+	reads(a.Q, a.TQ, a.QStride, wide)
+	reads(a.K, a.TK, a.KStride, narrow)
+	reads(a.V, a.TK, a.KStride, narrow)
+	reads(a.O, 1, 0, a.TQ*wide)
+	reads(a.DO, 1, 0, a.TQ*wide)
+	reads(a.LSE, 1, 0, a.Heads*a.TQ)
+	writes(a.Delta, 1, 0, a.Heads*a.TQ)
+	writes(a.DQ, a.TQ, a.DQStride, wide)
+	writes(a.DK, a.TK, a.DKStride, narrow)
+	writes(a.DV, a.TK, a.DKStride, narrow)
+}
+
+// backward is the work of one job.
+type backward struct {
+	*device.AttentionBackward
+	attnJob
+	sc    *scratch
+	group int
+	wide  int // Dim rounded up to panels
+	// Whether the job is to compute the gradients of queries, of keys and values.
+	forQueries, forKeys bool
+
+	dq               []float32 // (group, queries, wide)
+	k0, n            int       // the block of keys
+	fresh            int       // keys of the block from here on have no gradient yet
+	keys, values     []float32 // its columns
+	keyRows          []float32
+	dk, dv           []float32 // (keys, wide)
+	scores, dscores  []float32 // (queryTile, scoreStride)
+	queries, dout    []float32 // rows of the tile
+	qStride, dStride int
+	qPanels, dPanels []float32
+}
+
+func (b *backward) run() {
+	if b.forQueries {
+		b.sumDelta()
+		b.dq = b.sc.f32(bufOut, b.group*(b.to-b.from)*b.wide)
+		clear(b.dq)
+	}
+	b.scores = b.sc.f32(bufScores, queryTile*scoreStride)
+	b.dscores = b.sc.f32(bufDScores, queryTile*scoreStride)
+	for b.k0 = b.keyFrom; b.k0 < b.keyTo; b.k0 += keyBlock {
+		b.n = min(keyBlock, b.keyTo-b.k0)
+		first, last := max(b.from, b.k0-b.shift()), b.to
+		if b.Window > 0 {
+			last = min(last, b.k0+b.n-1+b.Window-b.shift())
+		}
+		if first < last {
+			b.pack()
+		}
+		b.fresh = 0
+		for g := range b.group {
+			count := (last - first + queryTile - 1) / queryTile
+			for i := range count {
+				b.tile(g, first+(last-first)*i/count, first+(last-first)*(i+1)/count)
+			}
+		}
+		if b.forKeys {
+			b.storeKeys()
+		}
+	}
+	if b.forQueries {
+		b.storeQueries()
+	}
+}
+
+// sumDelta writes Σ dO·O of every query and head.
+func (b *backward) sumDelta() {
+	o, dout, delta := actOf(b.O), actOf(b.DO), f32s(b.Delta, b.Heads*b.TQ)
+	for q := b.q + b.from; q < b.q+b.to; q++ {
+		off, n := (q*b.Heads+b.kv*b.group)*b.Dim, b.group*b.Dim
+		x, y := o.load(b.sc, bufWide, off, n), dout.load(b.sc, bufWide2, off, n)
+		for g := range b.group {
+			delta[(b.kv*b.group+g)*b.TQ+q] = vec.Dot(x[g*b.Dim:(g+1)*b.Dim], y[g*b.Dim:(g+1)*b.Dim])
+		}
+	}
+}
+
+// pack makes panels of the block's keys and values.
+func (b *backward) pack() {
+	off := (b.k+b.k0)*b.KStride + b.kv*b.Dim
+	columns := panels(b.n) * vec.Panel * b.Dim
+	rows, stride := actOf(b.K).loadRows(b.sc, bufWide, off, b.n, b.KStride, b.Dim)
+	b.keys, b.keyRows = b.sc.f32(bufKeys, columns), b.sc.f32(bufKeyRows, b.n*b.wide)
+	vec.Transpose(b.keys, rows, stride, b.n, b.Dim)
+	packPanels(b.keyRows, rows, stride, b.n, b.Dim)
+	rows, stride = actOf(b.V).loadRows(b.sc, bufWide, off, b.n, b.KStride, b.Dim)
+	b.values = b.sc.f32(bufValues, columns)
+	vec.Transpose(b.values, rows, stride, b.n, b.Dim)
+}
+
+// tile takes queries from … to−1 of head g of the group through the block.
+func (b *backward) tile(g, from, to int) {
+	h, rows := b.kv*b.group+g, to-from
+	see := seen(from, to, b.shift(), b.Window, b.k0, b.n)
+	b.queries, b.qStride = actOf(b.Q).loadRows(b.sc, bufWide, (b.q+from)*b.QStride+h*b.Dim, rows, b.QStride, b.Dim)
+	b.dout, b.dStride = actOf(b.DO).loadRows(b.sc, bufWide2, ((b.q+from)*b.Heads+h)*b.Dim, rows, b.Heads*b.Dim, b.Dim)
+	for i, count := 0, strips(rows); i < count; i++ {
+		b.strip(g, from, from+rows*i/count, from+rows*(i+1)/count, see)
+	}
+	if !b.forKeys {
+		return
+	}
+	b.qPanels, b.dPanels = b.sc.f32(bufQueries, rows*b.wide), b.sc.f32(bufDOut, rows*b.wide)
+	packPanels(b.qPanels, b.queries, b.qStride, rows, b.Dim)
+	packPanels(b.dPanels, b.dout, b.dStride, rows, b.Dim)
+	b.addKeys(from, rows, see)
+}
+
+// strip computes the scores of queries from … to−1, of the tile that begins at
+// tile, and their gradients, and adds to that of the queries.
+func (b *backward) strip(g, tile, from, to int, all span) {
+	h, rows, row := b.kv*b.group+g, to-from, from-tile
+	see := seen(from, to, b.shift(), b.Window, b.k0, b.n)
+	p := see.lo / vec.Panel
+	count, skip := panels(see.hi)-p, p*vec.Panel*b.Dim
+	scores, dscores := b.scores[row*scoreStride:], b.dscores[row*scoreStride:]
+	vec.Tile(rows, b.Dim, b.queries[row*b.qStride:], b.qStride, false, b.keys[skip:], vec.Panel*b.Dim,
+		scores[p*vec.Panel:], scoreStride, count, false)
+	vec.Tile(rows, b.Dim, b.dout[row*b.dStride:], b.dStride, false, b.values[skip:], vec.Panel*b.Dim,
+		dscores[p*vec.Panel:], scoreStride, count, false)
+	lse, delta := f32s(b.LSE, b.Heads*b.TQ)[h*b.TQ+b.q:], f32s(b.Delta, b.Heads*b.TQ)[h*b.TQ+b.q:]
+	b.gradient(scores, dscores, from, rows, all, lse[from:], delta[from:])
+	if !b.forQueries {
+		return
+	}
+	vec.Tile(rows, see.hi-see.lo, dscores[see.lo:], scoreStride, false, b.keyRows[see.lo*vec.Panel:], b.n*vec.Panel,
+		b.dq[(g*(b.to-b.from)+from-b.from)*b.wide:], b.wide, b.wide/vec.Panel, true)
+}
+
+// gradient turns the scores of a strip, whose first query is from, into
+// probabilities and their gradients into those of the scores.
+func (b *backward) gradient(scores, dscores []float32, from, rows int, all span, lse, delta []float32) {
+	s := vec.Strip{Stride: scoreStride, Rows: rows, Width: all.hi, Most: all.hi, Scale: b.Scale}
+	s.N = from + b.shift() + 1 - b.k0
+	if b.Window == 0 {
+		vec.GradStrip(scores, dscores, s, lse, delta)
+		return
+	}
+	s.Rows = 1
+	for r := range rows {
+		row, drow := scores[r*scoreStride:], dscores[r*scoreStride:]
+		mine := visible(from+r, b.shift(), b.Window, b.k0, b.n)
+		clear(row[all.lo:mine.lo])
+		clear(drow[all.lo:mine.lo])
+		s.Width = all.hi - mine.lo
+		s.N, s.Most = mine.hi-mine.lo, s.Width
+		vec.GradStrip(row[mine.lo:], drow[mine.lo:], s, lse[r:], delta[r:])
+	}
+}
+
+// addKeys adds what the tile of queries from … from+rows−1 contributes to the
+// gradients of the keys and values it sees. Keys that every query sees go
+// together; of the others, each strip leaves out the queries before it. Keys
+// that were not seen yet are the last ones.
+func (b *backward) addKeys(from, rows int, see span) {
+	b.dk, b.dv = b.sc.f32(bufDKeys, b.n*b.wide), b.sc.f32(bufDValues, b.n*b.wide)
+	if b.fresh < see.lo { // keys before the window of the first query
+		clear(b.dk[b.fresh*b.wide : see.lo*b.wide])
+		clear(b.dv[b.fresh*b.wide : see.lo*b.wide])
+		b.fresh = see.lo
+	}
+	diagonal := from + b.shift() - b.k0 // the key where the first query stands
+	for j := see.lo; j < see.hi; {
+		next, r := j+stripRows, max(0, j-diagonal)
+		if r == 0 {
+			next = max(next, diagonal)
+		}
+		if next = min(next, see.hi); j < b.fresh {
+			next = min(next, b.fresh)
+		}
+		b.addStrip(j, next, r, rows)
+		j = next
+	}
+	b.fresh = max(b.fresh, see.hi)
+}
+
+// addStrip adds the contribution of queries r … rows−1 of the tile to the
+// gradients of keys and values j … next−1.
+func (b *backward) addStrip(j, next, r, rows int) {
+	at, add := r*scoreStride+j, j < b.fresh
+	vec.Tile(next-j, rows-r, b.scores[at:], scoreStride, true, b.dPanels[r*vec.Panel:], rows*vec.Panel,
+		b.dv[j*b.wide:], b.wide, b.wide/vec.Panel, add)
+	vec.Tile(next-j, rows-r, b.dscores[at:], scoreStride, true, b.qPanels[r*vec.Panel:], rows*vec.Panel,
+		b.dk[j*b.wide:], b.wide, b.wide/vec.Panel, add)
+}
+
+// storeKeys stores the gradients of the block; those of keys no query sees
+// are 0.
+func (b *backward) storeKeys() {
+	dk, dv := actOf(b.DK), actOf(b.DV)
+	b.dk, b.dv = b.sc.f32(bufDKeys, b.n*b.wide), b.sc.f32(bufDValues, b.n*b.wide)
+	clear(b.dk[b.fresh*b.wide:])
+	clear(b.dv[b.fresh*b.wide:])
+	for j := range b.n {
+		off := (b.k+b.k0+j)*b.DKStride + b.kv*b.Dim
+		dk.put(off, b.dk[j*b.wide:][:b.Dim])
+		dv.put(off, b.dv[j*b.wide:][:b.Dim])
+	}
+}
+
+func (b *backward) storeQueries() {
+	dq, n := actOf(b.DQ), b.to-b.from
+	for i := range b.group * n {
+		h, q := b.kv*b.group+i/n, b.q+b.from+i%n
+		dq.put(q*b.DQStride+h*b.Dim, b.dq[i*b.wide:][:b.Dim])
+	}
+}

@@ -1,0 +1,187 @@
+package cpu
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"mt/device"
+	"mt/device/cpu/vec"
+)
+
+// Attention works on one sequence and one key head at a time, with the query
+// heads that share it. Keys come in blocks, packed so that the tiles of package
+// vec can read them; queries in strips of at most stripRows. Scores exist only
+// for a strip and a block.
+const (
+	keyBlock    = 256
+	stripRows   = 14
+	scoreStride = keyBlock + 16 // not a power of two: rows fall into different cache sets
+)
+
+// attnJob is a piece of attention that one worker does.
+type attnJob struct {
+	q, k   int // first row of the sequence's queries and keys
+	nq, nk int // how many it has
+	kv     int // key head
+	from,
+	to int // queries of this job, counted within the sequence
+	keyFrom,
+	keyTo int // its keys
+}
+
+// shift is how much further along its keys a query stands than among queries.
+func (j *attnJob) shift() int { return j.nk - j.nq }
+
+// cost is proportional to the work, causality counted and windows not.
+func (j *attnJob) cost() int {
+	first := max(j.from, j.keyFrom-j.shift()) // queries before see none of the keys
+	if first >= j.to {
+		return 0
+	}
+	seen := min(2*j.shift()+first+j.to, 2*j.keyTo) - 2*j.keyFrom
+	return (j.to - first) * max(1, seen)
+}
+
+// jobList is the jobs of an operation, the most expensive first.
+type jobList []attnJob
+
+// list cuts sequences into jobs of at most block queries (0: whole sequences).
+func (l *jobList) list(a *device.AttentionShape, block int) error {
+	jobs := (*l)[:0]
+	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
+	if err := ascending("CuQ", cuQ, a.TQ); err != nil {
+		return err
+	}
+	if err := ascending("CuK", cuK, a.TK); err != nil {
+		return err
+	}
+	for i := range a.Seqs {
+		j := sequence(cuQ, cuK, i)
+		if j.nk < j.nq {
+			return fmt.Errorf("sequence %d has %d queries and %d keys", i, j.nq, j.nk)
+		}
+		pieces := min(1, j.nk)
+		if block > 0 {
+			pieces = (j.nq + block - 1) / block
+		}
+		for p := range pieces {
+			j.from, j.to = j.nq*p/pieces, j.nq*(p+1)/pieces
+			jobs = j.eachHead(jobs, a.KVHeads)
+		}
+	}
+	l.set(jobs)
+	return nil
+}
+
+// listKeys makes a job of every block of keys, after list has found the
+// sequences to be right.
+func (l *jobList) listKeys(a *device.AttentionShape) {
+	jobs := (*l)[:0]
+	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
+	for i := range a.Seqs {
+		j := sequence(cuQ, cuK, i)
+		for k := 0; k < j.nk; k += keyBlock {
+			j.keyFrom, j.keyTo = k, min(j.nk, k+keyBlock)
+			jobs = j.eachHead(jobs, a.KVHeads)
+		}
+	}
+	l.set(jobs)
+}
+
+// sequence is all of sequence i.
+func sequence(cuQ, cuK []int32, i int) attnJob {
+	j := attnJob{q: int(cuQ[i]), nq: int(cuQ[i+1] - cuQ[i]), k: int(cuK[i]), nk: int(cuK[i+1] - cuK[i])}
+	j.to, j.keyTo = j.nq, j.nk
+	return j
+}
+
+// eachHead appends j for every key head.
+func (j attnJob) eachHead(jobs []attnJob, heads int) []attnJob {
+	for j.kv = range heads {
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+func (l *jobList) set(jobs []attnJob) {
+	slices.SortStableFunc(jobs, func(a, b attnJob) int { return cmp.Compare(b.cost(), a.cost()) })
+	*l = jobs
+}
+
+// balanced says whether the jobs keep threads busy so well that cutting them,
+// which makes 7 products of 5, would not pay.
+func (l jobList) balanced(threads int) bool {
+	total := 0
+	for i := range l {
+		total += l[i].cost()
+	}
+	return total == 0 || 5*threads*l[0].cost() <= 7*total
+}
+
+// checkShape checks what both directions share.
+func checkShape(c *checker, a *device.AttentionShape) {
+	c.sizes(a.Seqs, a.TQ, a.TK, a.Heads, a.KVHeads, a.Dim, a.Window)
+	c.that(a.KVHeads > 0 && a.Heads%a.KVHeads == 0, "%d heads do not share %d key heads evenly", a.Heads, a.KVHeads)
+	c.tensor("CuQ", a.CuQ, a.Seqs+1, device.I32)
+	c.tensor("CuK", a.CuK, a.Seqs+1, device.I32)
+}
+
+// span is a range of keys of the block that begins at key k0 and has n keys.
+type span struct{ lo, hi int }
+
+// visible is what query q, at place q + shift, sees of the block.
+func visible(q, shift, window, k0, n int) span {
+	s := span{0, min(n, q+shift+1-k0)}
+	if window > 0 {
+		s.lo = max(0, q+shift+1-window-k0)
+	}
+	return s
+}
+
+// seen is what queries from … to−1 see of the block between them.
+func seen(from, to, shift, window, k0, n int) span {
+	return span{visible(from, shift, window, k0, n).lo, visible(to-1, shift, window, k0, n).hi}
+}
+
+// panels is how many panels n columns take.
+func panels(n int) int { return (n + vec.Panel - 1) / vec.Panel }
+
+// packPanels copies n rows of width floats, stride apart, into panels.
+func packPanels(dst, src []float32, stride, n, width int) {
+	for p := 0; p < width; p += vec.Panel {
+		d := dst[p*n:]
+		if p+vec.Panel <= width {
+			for r := range n {
+				*(*[vec.Panel]float32)(d[r*vec.Panel:]) = *(*[vec.Panel]float32)(src[r*stride+p:])
+			}
+			continue
+		}
+		for r := range n {
+			copy(d[r*vec.Panel:(r+1)*vec.Panel], src[r*stride+p:r*stride+width])
+		}
+	}
+}
+
+// strips is into how many strips n queries fall.
+func strips(n int) int { return (n + stripRows - 1) / stripRows }
+
+// The buffers that attention uses of a scratch.
+const (
+	bufKeys    = iota // keys, as columns of panels
+	bufValues         // values, as rows (forward) or columns (backward) of panels
+	bufWide           // rows widened from bf16
+	bufWide2          // more of them
+	bufScores         // scores, then probabilities
+	bufDScores        // gradients of the scores
+	bufOut            // output, or gradient of the queries
+	bufMax            // greatest score of a row so far
+	bufSum            // sum of its exponentials so far
+	bufKeyRows        // keys, as rows of panels
+	bufQueries        // queries of a tile, as rows of panels
+	bufDOut           // gradient of the output of a tile, as rows of panels
+	bufDKeys
+	bufDValues
+	bufWas      // what bufMax was before a block
+	bufBlockSum // sum of a block
+)

@@ -1,0 +1,181 @@
+package cpu
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"mt/device"
+)
+
+// benchShape is one decoder block of a model and its batch.
+type benchShape struct {
+	name                                             string
+	seqs, length, hidden, ffn, heads, kv, dim, vocab int
+}
+
+var benchShapes = []benchShape{
+	{"256", 8, 256, 256, 704, 8, 4, 32, 256},
+	{"1024", 4, 512, 1024, 2816, 16, 8, 64, 4096},
+}
+
+// bench holds a device with every tensor of a block.
+type bench struct {
+	benchShape
+	b    *testing.B
+	dev  device.Device
+	s    device.Stream
+	ops  device.Ops
+	dt   device.DType
+	T    int
+	seed uint32
+}
+
+func (b *bench) tensor(dt device.DType, n int) device.Tensor {
+	mem, err := b.dev.Alloc(device.ForWorkspace, int64(n)*dt.Size())
+	if err != nil {
+		b.b.Fatal(err)
+	}
+	t := mem.Tensor(dt, 0, int64(n))
+	if dt == device.I32 {
+		clear(i32s(t, n))
+		return t
+	}
+	v := make([]float32, n)
+	for i := range v {
+		b.seed = b.seed*1664525 + 1013904223
+		v[i] = float32(int32(b.seed)) / (1 << 30)
+	}
+	actOf(t).put(0, v)
+	return t
+}
+
+func (b *bench) act(n int) device.Tensor { return b.tensor(b.dt, n) }
+func (b *bench) f32(n int) device.Tensor { return b.tensor(device.F32, n) }
+
+func (b *bench) ints(v []int32) device.Tensor {
+	t := b.tensor(device.I32, len(v))
+	copy(i32s(t, len(v)), v)
+	return t
+}
+
+// run times f, which enqueues one operation.
+func (b *bench) run(name string, f func()) {
+	b.b.Run(b.name+"/"+b.dt.String()+"/"+name, func(t *testing.B) {
+		t.ReportAllocs()
+		before := cpuTime(t)
+		for t.Loop() {
+			f()
+			if err := b.s.Sync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.ReportMetric(float64((cpuTime(t)-before).Nanoseconds())/float64(t.N)/1e6, "cpu-ms/op")
+	})
+}
+
+// cpuTime is the time this process has computed: steadier than the clock on a
+// machine that others use.
+func cpuTime(t *testing.B) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func BenchmarkBlock(b *testing.B) {
+	for _, dt := range []device.DType{device.F32, device.BF16} {
+		for _, sh := range benchShapes {
+			dev, err := New(Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			s, err := dev.NewStream("bench")
+			if err != nil {
+				b.Fatal(err)
+			}
+			x := &bench{benchShape: sh, b: b, dev: dev, s: s, ops: dev.Ops(), dt: dt, T: sh.seqs * sh.length}
+			x.products()
+			x.attention()
+			x.rows()
+			s.Close()
+			dev.Close()
+		}
+	}
+}
+
+// products times all matrix products of a block's forward and backward.
+func (b *bench) products() {
+	type product struct{ n, k int }
+	all := []product{{(b.heads + 2*b.kv) * b.dim, b.hidden}, {b.hidden, b.heads * b.dim}, {2 * b.ffn, b.hidden}, {b.hidden, b.ffn}}
+	x, y := b.act(b.T*2*b.ffn), b.act(b.T*2*b.ffn)
+	w, dw := b.act(2*b.ffn*b.hidden), b.f32(2*b.ffn*b.hidden)
+	b.run("MatMul forward", func() {
+		for _, p := range all {
+			b.ops.MatMul(b.s, device.MatMul{M: b.T, N: p.n, K: p.k, TransB: true, A: x, B: w, D: y})
+		}
+	})
+	b.run("MatMul backward", func() {
+		for _, p := range all {
+			b.ops.MatMul(b.s, device.MatMul{M: b.T, N: p.k, K: p.n, A: x, B: w, D: y})
+			b.ops.MatMul(b.s, device.MatMul{M: p.n, N: p.k, K: b.T, TransA: true, A: x, B: y, C: dw, D: dw})
+		}
+	})
+}
+
+func (b *bench) attention() {
+	cu := make([]int32, b.seqs+1)
+	for i := range cu {
+		cu[i] = int32(i * b.length)
+	}
+	wide, narrow := b.heads*b.dim, b.kv*b.dim
+	stride := wide + 2*narrow
+	qkv, dqkv := b.act(b.T*stride), b.act(b.T*stride)
+	part := func(t device.Tensor, off int) device.Tensor { return t.Slice(int64(off), t.Len-int64(off)) }
+	sh := device.AttentionShape{CuQ: b.ints(cu), Seqs: b.seqs, TQ: b.T, TK: b.T, MaxQ: b.length, MaxK: b.length, Heads: b.heads,
+		KVHeads: b.kv, Dim: b.dim, Scale: 0.18}
+	sh.CuK = sh.CuQ
+	f := device.Attention{AttentionShape: sh, O: b.act(b.T * wide), LSE: b.f32(b.T * b.heads), Q: qkv, K: part(qkv, wide),
+		V: part(qkv, wide+narrow), QStride: stride, KStride: stride}
+	g := device.AttentionBackward{AttentionShape: sh, DQ: dqkv, DK: part(dqkv, wide), DV: part(dqkv, wide+narrow),
+		DO: b.act(b.T * wide), O: f.O, LSE: f.LSE, Q: f.Q, K: f.K, V: f.V, QStride: stride, KStride: stride, DQStride: stride,
+		DKStride: stride, Delta: b.f32(b.T * b.heads)}
+	b.run("Attention", func() { b.ops.Attention(b.s, f) })
+	b.run("AttentionBackward", func() { b.ops.AttentionBackward(b.s, g) })
+	pos := make([]int32, b.T)
+	for i := range pos {
+		pos[i] = int32(i % b.length)
+	}
+	cos, sin := b.f32(b.length*b.dim/2), b.f32(b.length*b.dim/2)
+	for i := range b.length * b.dim / 2 {
+		actOf(cos).put(i, []float32{0.6})
+		actOf(sin).put(i, []float32{0.8})
+	}
+	r := device.RoPE{X: qkv, Cos: cos, Sin: sin, Pos: b.ints(pos), T: b.T,
+		Heads: b.heads + b.kv, Dim: b.dim, Rotary: b.dim, Stride: stride}
+	b.run("RoPE", func() { b.ops.RoPE(b.s, r) })
+}
+
+func (b *bench) rows() {
+	x, y, w := b.act(b.T*b.hidden), b.act(b.T*b.hidden), b.f32(b.hidden)
+	rstd, dw := b.f32(b.T), b.f32(b.hidden)
+	b.run("RMSNorm", func() {
+		b.ops.RMSNorm(b.s, device.RMSNorm{Y: y, RStd: rstd, X: x, W: w, Rows: b.T, Groups: 1, Dim: b.hidden, XStride: b.hidden,
+			YStride: b.hidden, Eps: 1e-5})
+	})
+	dx := b.act(b.T * b.hidden)
+	b.run("RMSNormBackward", func() {
+		b.ops.RMSNormBackward(b.s, device.RMSNormBackward{DX: dx, DW: dw, DY: y, X: x, W: w, RStd: rstd, Rows: b.T, Groups: 1,
+			Dim: b.hidden, DXStride: b.hidden, DYStride: b.hidden, XStride: b.hidden, Add: true})
+	})
+	gu, dgu, act := b.act(b.T*2*b.ffn), b.act(b.T*2*b.ffn), b.act(b.T*b.ffn)
+	b.run("SwiGLU", func() { b.ops.SwiGLU(b.s, act, gu, b.T, b.ffn) })
+	b.run("SwiGLUBackward", func() { b.ops.SwiGLUBackward(b.s, dgu, act, act, gu, b.T, b.ffn) })
+	logits, targets, losses := b.act(b.T*b.vocab), b.ints(make([]int32, b.T)), b.f32(b.T)
+	b.run("CrossEntropy", func() {
+		b.ops.CrossEntropy(b.s, device.CrossEntropy{Logits: logits, Targets: targets, Losses: losses, T: b.T, V: b.vocab, Scale: 1})
+	})
+	b.run("Convert", func() { b.ops.Convert(b.s, dw, w, int64(b.hidden)) })
+}

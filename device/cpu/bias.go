@@ -1,0 +1,44 @@
+package cpu
+
+import (
+	"mt/device"
+	"mt/device/cpu/vec"
+)
+
+// AddBiasGrad sums fixed blocks of rows, then the blocks in order.
+//
+//	db (N) f32 += Σ_t dy (T, N) act
+func (o ops) AddBiasGrad(s device.Stream, db, dy device.Tensor, T, N int) {
+	var c checker
+	c.sizes(T, N)
+	c.tensor("db", db, N, device.F32)
+	c.act("dy", dy, T*N, dy.DType)
+	on(s).do("AddBiasGrad", c.err, func(s *stream) error {
+		reads(dy, 1, 0, T*N)
+		writes(db, 1, 0, N)
+		blocks, each := sumBlocks(T)
+		sums, in := s.partials(blocks, N), actOf(dy)
+		s.pool.Run(blocks, func(b int) {
+			sc := s.scratch.get()
+			sum := sums[b*N : (b+1)*N]
+			for t := b * each; t < min(T, (b+1)*each); t++ {
+				vec.Add(sum, in.load(sc, 0, t*N, N))
+			}
+			s.scratch.put(sc)
+		})
+		addBlocks(f32s(db, N), sums, blocks)
+		return nil
+	})
+}
+
+// addBlocks adds the sum of the blocks, taken in order, to dst.
+func addBlocks(dst, sums []float32, blocks int) {
+	if blocks == 0 {
+		return
+	}
+	n := len(dst)
+	for b := 1; b < blocks; b++ {
+		vec.Add(sums[:n], sums[b*n:(b+1)*n])
+	}
+	vec.Add(dst, sums[:n])
+}

@@ -1,0 +1,72 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+
+	"mt/device"
+	"mt/device/cpu/vec"
+)
+
+// CrossEntropy goes over every row while it is in the cache: maximum, sum of
+// exponentials, gradient.
+func (o ops) CrossEntropy(s device.Stream, a device.CrossEntropy) {
+	var c checker
+	c.sizes(a.T, a.V)
+	c.act("Logits", a.Logits, a.T*a.V, a.Logits.DType)
+	c.tensor("Targets", a.Targets, a.T, device.I32)
+	c.tensor("Losses", a.Losses, a.T, device.F32)
+	on(s).do("CrossEntropy", c.err, func(s *stream) error {
+		if raceEnabled {
+			reads(a.Targets, 1, 0, a.T)
+			writes(a.Losses, 1, 0, a.T)
+			if a.ForwardOnly {
+				reads(a.Logits, 1, 0, a.T*a.V)
+			} else {
+				writes(a.Logits, 1, 0, a.T*a.V)
+			}
+		}
+		targets := i32s(a.Targets, a.T)
+		for t, v := range targets {
+			if v != device.IgnoreIndex && (v < 0 || int(v) >= a.V) {
+				return fmt.Errorf("target of row %d is %d: want less than %d, or %d", t, v, a.V, device.IgnoreIndex)
+			}
+		}
+		losses, logits := f32s(a.Losses, a.T), actOf(a.Logits)
+		s.forRows(a.T, a.V, func(sc *scratch, from, to int) {
+			for t := from; t < to; t++ {
+				losses[t] = lossRow(&a, logits, sc, t, int(targets[t]))
+			}
+		})
+		return nil
+	})
+}
+
+// lossRow returns the loss of row t and turns its logits into their gradient.
+func lossRow(a *device.CrossEntropy, logits act, sc *scratch, t, target int) float32 {
+	if target == device.IgnoreIndex {
+		if !a.ForwardOnly {
+			if logits.bf16 {
+				clear(logits.u16(t*a.V, a.V))
+			} else {
+				clear(logits.f32(t*a.V, a.V))
+			}
+		}
+		return 0
+	}
+	row := logits.load(sc, 0, t*a.V, a.V)
+	top, chosen := vec.Max(row), row[target]
+	if a.ForwardOnly {
+		return loss(vec.SumExp(row, 1, top), top, chosen)
+	}
+	sum := vec.ExpSum(row, row, 1, top)
+	vec.Scale(row, row, a.Scale/sum)
+	row[target] -= a.Scale
+	logits.store(t*a.V, row)
+	return loss(sum, top, chosen)
+}
+
+// loss is −log(exp(chosen − top) / sum).
+func loss(sum, top, chosen float32) float32 {
+	return float32(math.Log(float64(sum)) + float64(top) - float64(chosen))
+}

@@ -1,0 +1,99 @@
+package cpu
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"mt/device"
+	"mt/device/cpu/vec"
+	"mt/internal/parallel"
+)
+
+// Options configure a device. The zero value uses all cores and any memory.
+type Options struct {
+	Threads     int   // goroutines that compute; 0 is GOMAXPROCS
+	MemoryLimit int64 // device bytes; 0 is no limit
+	// Unified makes tiles usable in place (Device.BindHost). Without it host
+	// memory is copied, as a GPU would.
+	Unified bool
+	// Delay, unless nil, says how long a stream sleeps before its n-th command,
+	// counted from 0: a test's way to change the order of events.
+	Delay func(stream string, n int64) time.Duration
+}
+
+// dev implements device.Device.
+type dev struct {
+	opts    Options
+	name    string
+	pool    *parallel.Pool
+	scratch scratchList
+
+	mu      sync.Mutex
+	blocks  map[uintptr]*block
+	usage   device.Usage
+	streams int
+	closed  bool
+}
+
+// New starts a device on the host's cores.
+func New(o Options) (device.Device, error) {
+	level, err := vec.Level()
+	if err != nil {
+		return nil, fmt.Errorf("cpu: %w", err)
+	}
+	if o.Threads < 0 || o.MemoryLimit < 0 {
+		return nil, fmt.Errorf("cpu: threads %d, memory limit %d: neither may be negative", o.Threads, o.MemoryLimit)
+	}
+	pool := parallel.New(o.Threads)
+	return &dev{
+		opts:   o,
+		name:   fmt.Sprintf("cpu (%d threads, %s)", pool.Threads(), level),
+		pool:   pool,
+		blocks: map[uintptr]*block{},
+		usage:  device.Usage{Limit: o.MemoryLimit},
+	}, nil
+}
+
+func (d *dev) Name() string  { return d.name }
+func (d *dev) Kind() string  { return "cpu" }
+func (d *dev) Unified() bool { return d.opts.Unified }
+
+// NewEvent makes an event; it holds no resources.
+func (d *dev) NewEvent() (device.Event, error) { return &event{}, nil }
+
+func (d *dev) Ops() device.Ops { return ops{} }
+
+// NewStream starts the goroutines of a stream.
+func (d *dev) NewStream(name string) (device.Stream, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fmt.Errorf("cpu: stream %s: the device is closed", name)
+	}
+	d.streams++
+	return startStream(d, name), nil
+}
+
+func (d *dev) streamClosed() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.streams--
+}
+
+// Close frees all memory and ends the workers.
+func (d *dev) Close() error {
+	d.mu.Lock()
+	if d.streams > 0 {
+		n := d.streams
+		d.mu.Unlock()
+		return fmt.Errorf("cpu: close: %d streams are still open", n)
+	}
+	d.closed = true
+	for addr, b := range d.blocks {
+		d.drop(addr, b)
+	}
+	d.mu.Unlock()
+	d.pool.Close()
+	return nil
+}

@@ -1,0 +1,58 @@
+package cpu
+
+import (
+	"sync"
+	"time"
+
+	"mt/device"
+)
+
+// mark is one record of an event.
+type mark struct {
+	done chan struct{}
+	at   time.Time // set before done is closed
+}
+
+func newMark() *mark { return &mark{done: make(chan struct{})} }
+
+func (m *mark) complete() {
+	m.at = time.Now()
+	close(m.done)
+}
+
+// event implements device.Event: it is its last record.
+type event struct {
+	mu   sync.Mutex
+	last *mark // nil until recorded
+}
+
+func (e *event) set(m *mark) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last = m
+}
+
+func (e *event) get() *mark {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.last
+}
+
+// Elapsed is 0 where one of the events was never recorded. It panics when one
+// is not complete.
+func (e *event) Elapsed(start device.Event) time.Duration {
+	from, to := start.(*event).get(), e.get()
+	if from == nil || to == nil {
+		return 0
+	}
+	for _, m := range []*mark{from, to} {
+		select {
+		case <-m.done:
+		default:
+			panic("cpu: Elapsed of an event that is not complete")
+		}
+	}
+	return to.at.Sub(from.at)
+}
+
+func (e *event) Close() {}

@@ -1,0 +1,37 @@
+package cpu
+
+import (
+	"mt/device"
+	"mt/device/cpu/gemm"
+)
+
+// MatMul is gemm.Run.
+func (o ops) MatMul(s device.Stream, m device.MatMul) {
+	var c checker
+	c.sizes(m.M, m.N, m.K)
+	c.act("A", m.A, m.M*m.K, m.A.DType)
+	c.tensor("B", m.B, m.K*m.N, m.A.DType)
+	c.act("D", m.D, m.M*m.N, m.D.DType)
+	if !m.C.None() {
+		c.tensor("C", m.C, m.M*m.N, m.D.DType)
+	}
+	if !m.Bias.None() {
+		c.tensor("Bias", m.Bias, m.N, device.F32)
+	}
+	on(s).do("MatMul", c.err, func(s *stream) error {
+		if raceEnabled {
+			reads(m.A, 1, 0, m.M*m.K)
+			reads(m.B, 1, 0, m.K*m.N)
+			reads(m.C, 1, 0, m.M*m.N)
+			reads(m.Bias, 1, 0, m.N)
+			writes(m.D, 1, 0, m.M*m.N)
+		}
+		gemm.Run(s.pool, &s.gemm, gemm.Args{
+			M: m.M, N: m.N, K: m.K, TransA: m.TransA, TransB: m.TransB,
+			A: pointer(m.A.Addr), B: pointer(m.B.Addr), C: pointer(m.C.Addr), D: pointer(m.D.Addr),
+			ABF16: m.A.DType == device.BF16, BBF16: m.B.DType == device.BF16, DBF16: m.D.DType == device.BF16,
+			Bias: pointer(m.Bias.Addr),
+		})
+		return nil
+	})
+}

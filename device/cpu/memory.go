@@ -1,0 +1,134 @@
+package cpu
+
+import (
+	"fmt"
+	"unsafe"
+
+	"mt/device"
+)
+
+// block is one allocation.
+type block struct {
+	purpose device.Purpose
+	bytes   int64  // what was asked for, rounded up to device.Align
+	data    []byte // the memory, for as long as it lives
+}
+
+// pointer is the address as a pointer. The memory is not Go's, or is kept alive
+// by dev.blocks until it is freed.
+func pointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
+
+// memory is m as bytes.
+func memory(m device.Mem) []byte { return unsafe.Slice((*byte)(pointer(m.Addr)), m.Bytes) }
+
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// Alloc maps memory for a device purpose. No bytes are no memory.
+func (d *dev) Alloc(p device.Purpose, bytes int64) (device.Mem, error) {
+	if p >= device.NumPurposes || p == device.ForHostStaging || bytes < 0 {
+		return device.Mem{}, fmt.Errorf("cpu: alloc %d bytes for %s: not a request for device memory", bytes, p)
+	}
+	b, err := d.alloc(p, bytes)
+	if err != nil || bytes == 0 {
+		return device.Mem{}, err
+	}
+	return device.Mem{Addr: address(b), Bytes: bytes}, nil
+}
+
+// AllocHost maps zeroed memory that counts as ForHostStaging.
+func (d *dev) AllocHost(bytes int64) ([]byte, error) {
+	if bytes < 0 {
+		return nil, fmt.Errorf("cpu: alloc %d bytes of host memory", bytes)
+	}
+	return d.alloc(device.ForHostStaging, bytes)
+}
+
+func (d *dev) alloc(p device.Purpose, bytes int64) ([]byte, error) {
+	if bytes == 0 {
+		return nil, nil
+	}
+	rounded := (bytes + device.Align - 1) &^ (device.Align - 1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fmt.Errorf("cpu: alloc for %s: the device is closed", p)
+	}
+	u := &d.usage
+	lacking := &device.OutOfMemory{Purpose: p, Requested: bytes, Used: u.Total, Limit: u.Limit}
+	if p != device.ForHostStaging && u.Limit > 0 && rounded > u.Limit-u.Total {
+		return nil, fmt.Errorf("cpu: %w", lacking)
+	}
+	data, err := mapMemory(rounded)
+	if err != nil {
+		return nil, fmt.Errorf("cpu: %w: %w", lacking, err)
+	}
+	d.blocks[address(data)] = &block{purpose: p, bytes: rounded, data: data}
+	d.count(p, rounded)
+	return data[:bytes:bytes], nil
+}
+
+// count adds bytes to the usage. d.mu is held.
+func (d *dev) count(p device.Purpose, bytes int64) {
+	u := &d.usage
+	u.Now[p] += bytes
+	u.Peak[p] = max(u.Peak[p], u.Now[p])
+	if p != device.ForHostStaging {
+		u.Total += bytes
+		u.PeakTotal = max(u.PeakTotal, u.Total)
+	}
+}
+
+// Free unmaps what Alloc gave; anything else panics.
+func (d *dev) Free(m device.Mem) {
+	if m.Addr != 0 {
+		d.free(m.Addr, false)
+	}
+}
+
+// FreeHost unmaps what AllocHost gave; anything else panics.
+func (d *dev) FreeHost(b []byte) {
+	if cap(b) > 0 {
+		d.free(address(b), true)
+	}
+}
+
+func (d *dev) free(addr uintptr, host bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.blocks[addr]
+	if b == nil || host != (b.purpose == device.ForHostStaging) {
+		panic(fmt.Sprintf("cpu: free of %#x, which is no allocation of this device", addr))
+	}
+	d.drop(addr, b)
+}
+
+// drop unmaps a block and forgets it. d.mu is held.
+func (d *dev) drop(addr uintptr, b *block) {
+	delete(d.blocks, addr)
+	d.count(b.purpose, -b.bytes)
+	unmapMemory(b.data)
+}
+
+// Register does nothing: all host memory is as fast.
+func (d *dev) Register([]byte) error { return nil }
+
+// Unregister does nothing.
+func (d *dev) Unregister([]byte) {}
+
+// BindHost is b itself.
+func (d *dev) BindHost(b []byte) device.Mem {
+	if !d.opts.Unified {
+		panic("cpu: BindHost on a device that is not unified")
+	}
+	if len(b) == 0 {
+		return device.Mem{}
+	}
+	return device.Mem{Addr: address(b), Bytes: int64(len(b))}
+}
+
+// Usage counts memory by purpose.
+func (d *dev) Usage() device.Usage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.usage
+}

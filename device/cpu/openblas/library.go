@@ -1,0 +1,137 @@
+package openblas
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unsafe"
+)
+
+// Variable names the environment variable with the path of a library to take,
+// instead of the first that is found. Any library with the CBLAS interface
+// works.
+const Variable = "MT_OPENBLAS"
+
+// ErrNotFound is what Open returns on a machine without OpenBLAS.
+var ErrNotFound = errors.New("no OpenBLAS found: install libopenblas0, or numpy, or set " + Variable + " to the path of a library")
+
+// Library is an OpenBLAS in this process. It is never unloaded.
+type Library struct {
+	// Path is where it was found, Config what the library says of itself: its
+	// version and how it was built. Core is the kind of processor it chose its
+	// kernels for; the library reads OPENBLAS_CORETYPE to be told another. Both
+	// are empty where the library does not say.
+	Path, Config, Core string
+
+	multiply   func(p *Product)
+	setThreads func(n int)
+}
+
+// CBLAS's names for row-major order and for the two kinds of operands.
+// Source: https://www.netlib.org/blas/cblas.h
+const (
+	rowMajor = 101
+	noTrans  = 111
+	trans    = 112
+)
+
+// sgemm32 and sgemm64 are cblas_sgemm with 32 and with 64 bit integers.
+type (
+	sgemm32 func(order, transA, transB, m, n, k int32, alpha float32, a unsafe.Pointer, lda int32, b unsafe.Pointer, ldb int32, beta float32, c unsafe.Pointer, ldc int32)
+	sgemm64 func(order, transA, transB int32, m, n, k int64, alpha float32, a unsafe.Pointer, lda int64, b unsafe.Pointer, ldb int64, beta float32, c unsafe.Pointer, ldc int64)
+)
+
+// Open loads the library that MT_OPENBLAS names, or else the first that the
+// loader knows by name or that lies where Debian's or numpy's packages put it.
+func Open() (*Library, error) {
+	if path := os.Getenv(Variable); path != "" {
+		l, err := load(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s: %w", Variable, path, err)
+		}
+		return l, nil
+	}
+	for _, path := range candidates() {
+		if l, err := load(path); err == nil {
+			return l, nil
+		}
+	}
+	return nil, ErrNotFound
+}
+
+// candidates are the names to try, in order.
+func candidates() []string {
+	names := []string{"libopenblas.so.0", "libopenblas.so"}
+	prefixes := []string{"/usr", "/usr/local", "/opt/*", os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX")}
+	if home, err := os.UserHomeDir(); err == nil {
+		prefixes = append(prefixes, home+"/.local", home+"/.pyenv/versions/*")
+	}
+	for _, prefix := range slices.DeleteFunc(prefixes, func(p string) bool { return p == "" }) {
+		for _, pattern := range []string{
+			"lib/*/openblas-*/libopenblas.so.0",
+			"lib/libopenblas.so.0",
+			"lib/python3*/*-packages/numpy.libs/libscipy_openblas*.so",
+		} {
+			found, err := filepath.Glob(filepath.Join(prefix, pattern))
+			if err == nil { // the patterns are constant but for a prefix with brackets in it
+				names = append(names, found...)
+			}
+		}
+	}
+	return names
+}
+
+// Multiply computes p on as many threads as SetThreads said.
+func (l *Library) Multiply(p *Product) {
+	p.check()
+	l.multiply(p)
+}
+
+// SetThreads says how many threads Multiply uses from now on.
+func (l *Library) SetThreads(n int) { l.setThreads(n) }
+
+// layout is what CBLAS is told of p: its transpositions, the lengths of stored
+// rows and the factor of what D holds.
+func (p *Product) layout() (transA, transB int32, lda, ldb, ldc int, beta float32) {
+	transA, lda = noTrans, p.K
+	if p.TransA {
+		transA, lda = trans, p.M
+	}
+	transB, ldb = noTrans, p.N
+	if p.TransB {
+		transB, ldb = trans, p.K
+	}
+	if p.Accumulate {
+		beta = 1
+	}
+	return transA, transB, lda, ldb, p.N, beta
+}
+
+// with32 and with64 make Multiply of a cblas_sgemm.
+func with32(f sgemm32) func(p *Product) {
+	return func(p *Product) {
+		ta, tb, lda, ldb, ldc, beta := p.layout()
+		f(rowMajor, ta, tb, int32(p.M), int32(p.N), int32(p.K), 1, unsafe.Pointer(&p.A[0]), int32(lda),
+			unsafe.Pointer(&p.B[0]), int32(ldb), beta, unsafe.Pointer(&p.D[0]), int32(ldc))
+	}
+}
+
+func with64(f sgemm64) func(p *Product) {
+	return func(p *Product) {
+		ta, tb, lda, ldb, ldc, beta := p.layout()
+		f(rowMajor, ta, tb, int64(p.M), int64(p.N), int64(p.K), 1, unsafe.Pointer(&p.A[0]), int64(lda),
+			unsafe.Pointer(&p.B[0]), int64(ldb), beta, unsafe.Pointer(&p.D[0]), int64(ldc))
+	}
+}
+
+// spellings are the names that builds give a function of OpenBLAS, those with
+// 64 bit integers last: plain, with a suffix, and in numpy's packages.
+func spellings(name string) (plain []string, wide []string) {
+	return []string{name, "scipy_" + name}, []string{name + "64_", "scipy_" + name + "64_"}
+}
+
+// words joins what a library says of itself on one line.
+func words(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,131 @@
+package cpu
+
+import (
+	"fmt"
+	"unsafe"
+
+	"mt/device"
+)
+
+// ops implements device.Ops.
+type ops struct{}
+
+// on is the stream under s, which must be one of this package.
+func on(s device.Stream) *stream { return s.(*stream) }
+
+// checker finds the first thing wrong with the arguments of an operation.
+type checker struct{ err error }
+
+// tensor wants t to hold at least n elements of one of the types.
+func (c *checker) tensor(name string, t device.Tensor, n int, types ...device.DType) {
+	if c.err != nil {
+		return
+	}
+	if t.Len < int64(n) || (t.None() && n > 0) {
+		c.err = fmt.Errorf("%s holds %d elements, want %d", name, t.Len, n)
+		return
+	}
+	for _, dt := range types {
+		if t.DType == dt {
+			return
+		}
+	}
+	if n > 0 {
+		c.err = fmt.Errorf("%s is %s, want %s", name, t.DType, types[0])
+	}
+}
+
+// act wants t to hold n elements of the compute type dt.
+func (c *checker) act(name string, t device.Tensor, n int, dt device.DType) {
+	if c.err == nil && n > 0 && dt != device.F32 && dt != device.BF16 {
+		c.err = fmt.Errorf("%s is %s, want fp32 or bf16", name, dt)
+		return
+	}
+	c.tensor(name, t, n, dt)
+}
+
+// sizes wants every extent to be at least 0.
+func (c *checker) sizes(extents ...int) {
+	for _, n := range extents {
+		if n < 0 {
+			c.that(false, "an extent is negative: %v", extents)
+		}
+	}
+}
+
+func (c *checker) that(ok bool, format string, args ...any) {
+	if c.err == nil && !ok {
+		c.err = fmt.Errorf(format, args...)
+	}
+}
+
+// strided is the number of elements of rows rows, stride apart, of n elements.
+func strided(rows, stride, n int) int {
+	if rows == 0 || n == 0 {
+		return 0
+	}
+	return (rows-1)*stride + n
+}
+
+// f32s is the first n elements of an fp32 tensor, nil for none.
+func f32s(t device.Tensor, n int) []float32 {
+	if t.None() {
+		return nil
+	}
+	return unsafe.Slice((*float32)(pointer(t.Addr)), n)
+}
+
+// i32s is the first n elements of an int32 tensor.
+func i32s(t device.Tensor, n int) []int32 {
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*int32)(pointer(t.Addr)), n)
+}
+
+// reads and writes announce rows rows, stride elements apart, of n elements to
+// the race detector.
+func reads(t device.Tensor, rows, stride, n int) { announce(t, rows, stride, n, raceRead) }
+
+func writes(t device.Tensor, rows, stride, n int) { announce(t, rows, stride, n, raceWrite) }
+
+func announce(t device.Tensor, rows, stride, n int, f func(uintptr, int)) {
+	if !raceEnabled || t.None() || n == 0 {
+		return
+	}
+	size := int(t.DType.Size())
+	if stride == n {
+		rows, n = 1, rows*n
+	}
+	for r := range rows {
+		f(t.Addr+uintptr(r*stride*size), n*size)
+	}
+}
+
+// pieceElems is about how many elements a worker takes at a time.
+const pieceElems = 16 << 10
+
+// forRows calls f with pieces of the rows 0 … rows, of width elements each, on
+// all cores. Only what treats every row by itself may use it.
+func (s *stream) forRows(rows, width int, f func(sc *scratch, from, to int)) {
+	piece := min(max(1, pieceElems/max(width, 1)), max(1, rows/(2*s.pool.Threads())))
+	s.pool.Run((rows+piece-1)/piece, func(i int) {
+		sc := s.scratch.get()
+		f(sc, i*piece, min(rows, (i+1)*piece))
+		s.scratch.put(sc)
+	})
+}
+
+// sumBlocks is into how many blocks the rows of a reduction fall, and how many
+// rows each has: a function of rows alone.
+func sumBlocks(rows int) (blocks, each int) {
+	each = max(32, (rows+63)/64)
+	return (rows + each - 1) / each, each
+}
+
+// partials is a buffer of blocks·n zeros that lasts until the next call.
+func (s *stream) partials(blocks, n int) []float32 {
+	s.partial = grown(s.partial, blocks*n)
+	clear(s.partial[:blocks*n])
+	return s.partial[:blocks*n]
+}

@@ -1,0 +1,14 @@
+//go:build race
+
+package cpu
+
+import "runtime"
+
+// raceEnabled says that the race detector watches.
+const raceEnabled = true
+
+// raceRead tells the race detector that this goroutine reads n bytes at addr.
+func raceRead(addr uintptr, n int) { runtime.RaceReadRange(pointer(addr), n) }
+
+// raceWrite tells the race detector that this goroutine writes n bytes at addr.
+func raceWrite(addr uintptr, n int) { runtime.RaceWriteRange(pointer(addr), n) }

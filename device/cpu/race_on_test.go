@@ -1,0 +1,71 @@
+//go:build race
+
+package cpu
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"mt/device"
+)
+
+// racyCase names the program that a child process runs.
+const racyCase = "MT_TEST_RACE"
+
+// A missing wait between two streams is reported by the race detector, although
+// kernels are assembly; with the wait nothing is.
+func TestRaceDetectorSeesAMissingWait(t *testing.T) {
+	if os.Getenv(racyCase) != "" {
+		t.Skip("this is the child")
+	}
+	for _, c := range []struct {
+		name string
+		race bool
+	}{{"copy,no wait", true}, {"copy,wait", false}, {"op,no wait", true}, {"op,wait", false}} {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestTwoStreams$", "-test.count=1")
+		cmd.Env = append(os.Environ(), racyCase+"="+c.name)
+		out, err := cmd.CombinedOutput()
+		seen := strings.Contains(string(out), "WARNING: DATA RACE")
+		if seen != c.race || (err != nil) != c.race {
+			t.Errorf("%s: data race reported: %v, want %v (%v)\n%s", c.name, seen, c.race, err, out)
+		}
+	}
+}
+
+// TestTwoStreams copies on one stream what another one wrote.
+func TestTwoStreams(t *testing.T) {
+	name := os.Getenv(racyCase)
+	if name == "" {
+		t.Skip("runs as a child of TestRaceDetectorSeesAMissingWait")
+	}
+	d := newDevice(t, Options{Threads: 2})
+	a, b, e := newStream(t, d, "a"), newStream(t, d, "b"), newEvent(t, d)
+	m := alloc(t, d, 1024)
+	x, y := m.Slice(0, 512).Tensor(device.F32, 0, 128), m.Slice(512, 512).Tensor(device.F32, 0, 128)
+	// Locks of the queues order things too. So everything of a is in the hands of
+	// its goroutine, behind a gate, before anything of b is enqueued.
+	holding, hold, begun, gate := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	on(a).do("hold", nil, func(*stream) error { close(holding); <-hold; return nil })
+	<-holding
+	on(a).do("gate", nil, func(*stream) error { close(begun); <-gate; return nil })
+	if strings.HasPrefix(name, "copy") {
+		a.CopyH2D(x.Mem(), make([]byte, 512))
+	} else {
+		d.Ops().Convert(a, x, y, 128)
+	}
+	a.Record(e)
+	close(hold)
+	<-begun
+	if strings.HasSuffix(name, ",wait") {
+		b.Wait(e)
+	}
+	d.Ops().AddBiasGrad(b, y, x, 1, 128)
+	close(gate)
+	for _, s := range []device.Stream{b, a} {
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

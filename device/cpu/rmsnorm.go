@@ -1,0 +1,103 @@
+package cpu
+
+import (
+	"math"
+
+	"mt/device"
+	"mt/device/cpu/vec"
+)
+
+// RMSNorm normalises every group of every row while it is in the cache.
+// Source: arXiv:1910.07467.
+func (o ops) RMSNorm(s device.Stream, a device.RMSNorm) {
+	var c checker
+	width := a.Groups * a.Dim
+	c.sizes(a.Rows, a.Groups, a.Dim, a.XStride, a.YStride)
+	c.act("X", a.X, strided(a.Rows, a.XStride, width), a.X.DType)
+	c.tensor("Y", a.Y, strided(a.Rows, a.YStride, width), a.X.DType)
+	c.tensor("W", a.W, a.Dim, device.F32)
+	if !a.RStd.None() {
+		c.tensor("RStd", a.RStd, a.Rows*a.Groups, device.F32)
+	}
+	on(s).do("RMSNorm", c.err, func(s *stream) error {
+		reads(a.X, a.Rows, a.XStride, width)
+		reads(a.W, 1, 0, a.Dim)
+		writes(a.Y, a.Rows, a.YStride, width)
+		writes(a.RStd, 1, 0, a.Rows*a.Groups)
+		s.forRows(a.Rows, width, func(sc *scratch, from, to int) { normRows(&a, sc, from, to) })
+		return nil
+	})
+}
+
+func normRows(a *device.RMSNorm, sc *scratch, from, to int) {
+	x, y := actOf(a.X), actOf(a.Y)
+	w, rstd := f32s(a.W, a.Dim), f32s(a.RStd, a.Rows*a.Groups)
+	for r := from; r < to; r++ {
+		in := x.load(sc, 0, r*a.XStride, a.Groups*a.Dim)
+		out := y.target(sc, 1, r*a.YStride, a.Groups*a.Dim)
+		for g := range a.Groups {
+			v := in[g*a.Dim : (g+1)*a.Dim]
+			mean := float64(vec.Dot(v, v)) / float64(a.Dim)
+			k := float32(1 / math.Sqrt(mean+float64(a.Eps)))
+			vec.ScaleMul(out[g*a.Dim:(g+1)*a.Dim], v, w, k)
+			if rstd != nil {
+				rstd[r*a.Groups+g] = k
+			}
+		}
+		y.store(r*a.YStride, out)
+	}
+}
+
+// RMSNormBackward writes DX (or adds to it) and accumulates DW. With g = dy·w
+// and n elements a group, dx = rstd·g − x·rstd³·Σ(g·x)/n and dw = Σ dy·x·rstd.
+func (o ops) RMSNormBackward(s device.Stream, a device.RMSNormBackward) {
+	var c checker
+	width := a.Groups * a.Dim
+	c.sizes(a.Rows, a.Groups, a.Dim, a.XStride, a.DXStride, a.DYStride)
+	c.act("X", a.X, strided(a.Rows, a.XStride, width), a.X.DType)
+	c.tensor("DX", a.DX, strided(a.Rows, a.DXStride, width), a.X.DType)
+	c.tensor("DY", a.DY, strided(a.Rows, a.DYStride, width), a.X.DType)
+	c.tensor("W", a.W, a.Dim, device.F32)
+	c.tensor("DW", a.DW, a.Dim, device.F32)
+	c.tensor("RStd", a.RStd, a.Rows*a.Groups, device.F32)
+	c.that(!a.Add || a.DX.Addr != a.DY.Addr || a.Rows == 0, "with Add, DX may not be DY")
+	on(s).do("RMSNormBackward", c.err, func(s *stream) error {
+		reads(a.X, a.Rows, a.XStride, width)
+		reads(a.DY, a.Rows, a.DYStride, width)
+		reads(a.W, 1, 0, a.Dim)
+		reads(a.RStd, 1, 0, a.Rows*a.Groups)
+		writes(a.DX, a.Rows, a.DXStride, width)
+		writes(a.DW, 1, 0, a.Dim)
+		blocks, each := sumBlocks(a.Rows)
+		sums := s.partials(blocks, a.Dim)
+		s.pool.Run(blocks, func(b int) {
+			sc := s.scratch.get()
+			normGradRows(&a, sc, sums[b*a.Dim:(b+1)*a.Dim], b*each, min(a.Rows, (b+1)*each))
+			s.scratch.put(sc)
+		})
+		addBlocks(f32s(a.DW, a.Dim), sums, blocks)
+		return nil
+	})
+}
+
+func normGradRows(a *device.RMSNormBackward, sc *scratch, dw []float32, from, to int) {
+	x, dy, dx := actOf(a.X), actOf(a.DY), actOf(a.DX)
+	w, rstd := f32s(a.W, a.Dim), f32s(a.RStd, a.Rows*a.Groups)
+	width := a.Groups * a.Dim
+	for r := from; r < to; r++ {
+		in, grad := x.load(sc, 0, r*a.XStride, width), dy.load(sc, 1, r*a.DYStride, width)
+		var out []float32
+		if a.Add {
+			out = dx.load(sc, 2, r*a.DXStride, width)
+		} else {
+			out = dx.target(sc, 2, r*a.DXStride, width)
+		}
+		for g := range a.Groups {
+			lo, hi := g*a.Dim, (g+1)*a.Dim
+			k := rstd[r*a.Groups+g]
+			c := float64(vec.Dot3(in[lo:hi], grad[lo:hi], w)) * float64(k) * float64(k) * float64(k) / float64(a.Dim)
+			vec.NormGrad(out[lo:hi], dw, grad[lo:hi], in[lo:hi], w, k, float32(c), a.Add)
+		}
+		dx.store(r*a.DXStride, out)
+	}
+}

@@ -1,0 +1,66 @@
+package cpu
+
+import (
+	"math"
+	"sync"
+	"unsafe"
+)
+
+// scratch is what one worker needs for one piece of an operation: buffers that
+// grow and are used again, whatever is in them.
+type scratch struct {
+	bufs [numBuffers][]float32
+}
+
+// The buffers of a scratch. Operations on rows use the first ones in their own
+// order, attention those with names.
+const numBuffers = 16
+
+// f32 is buffer i with n elements, on a cache line.
+func (s *scratch) f32(i, n int) []float32 {
+	s.bufs[i] = grown(s.bufs[i], n)
+	return s.bufs[i][:n]
+}
+
+// grown is buf or a larger buffer, with at least n elements, on a cache line.
+func grown(buf []float32, n int) []float32 {
+	if cap(buf) >= n {
+		return buf[:cap(buf)]
+	}
+	const line = 16
+	buf = make([]float32, n+n/4+line)
+	skip := -int(uintptr(unsafe.Pointer(&buf[0]))/4) & (line - 1)
+	return buf[skip:]
+}
+
+// scratchList keeps the scratches nobody uses.
+type scratchList struct {
+	mu     sync.Mutex
+	free   []*scratch
+	poison bool // tests: what was left in the buffers becomes NaN
+}
+
+func (l *scratchList) get() *scratch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := len(l.free) - 1
+	if last < 0 {
+		return &scratch{}
+	}
+	s := l.free[last]
+	l.free = l.free[:last]
+	return s
+}
+
+func (l *scratchList) put(s *scratch) {
+	if l.poison {
+		for _, buf := range s.bufs {
+			for i := range buf {
+				buf[i] = float32(math.NaN())
+			}
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.free = append(l.free, s)
+}

@@ -1,0 +1,213 @@
+package cpu
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"mt/device"
+	"mt/device/cpu/gemm"
+	"mt/internal/parallel"
+)
+
+// command is what a stream's queue holds: work, or what happens even after a
+// failure: a wait, the completion of a mark, a notification.
+type command struct {
+	name   string
+	run    func(s *stream) error
+	wait   *mark
+	mark   *mark
+	notify func(error)
+}
+
+// notice is a notification on its way.
+type notice struct {
+	f   func(error)
+	err error
+}
+
+// stream implements device.Stream.
+type stream struct {
+	dev     *dev
+	name    string
+	queue   *queue[command]
+	notices *queue[notice]
+	ended   sync.WaitGroup
+	closing sync.Once
+
+	mu  sync.Mutex
+	err error
+
+	// Used by the stream's goroutine only.
+	pool    *parallel.Pool
+	scratch *scratchList
+	broken  bool  // a command has failed: what follows is dropped
+	count   int64 // commands begun
+	gemm    gemm.Workspace
+	partial []float32 // partial sums of reductions
+	jobs    jobList
+}
+
+// startStream shares the device's workers. The race detector would see their
+// going from one stream to another as an order between the streams, so there
+// each has its own.
+func startStream(d *dev, name string) *stream {
+	s := &stream{dev: d, name: name, queue: newQueue[command](), notices: newQueue[notice](), pool: d.pool, scratch: &d.scratch}
+	if raceEnabled {
+		s.pool, s.scratch = parallel.New(d.opts.Threads), &scratchList{poison: d.scratch.poison}
+	}
+	s.ended.Go(func() {
+		defer s.notices.close()
+		s.queue.drain(s.execute)
+	})
+	s.ended.Go(func() {
+		s.notices.drain(func(n *notice) { n.f(n.err) })
+	})
+	return s
+}
+
+// execute is what the stream's goroutine does with a command.
+func (s *stream) execute(c *command) {
+	if s.dev.opts.Delay != nil {
+		time.Sleep(s.dev.opts.Delay(s.name, s.count))
+	}
+	s.count++
+	switch {
+	case c.wait != nil:
+		<-c.wait.done
+	case c.mark != nil:
+		c.mark.complete()
+	case c.notify != nil:
+		s.notices.put(notice{c.notify, s.Err()})
+	case !s.broken:
+		if err := s.attempt(c); err != nil {
+			s.broken = true
+			s.fail(c.name, err)
+		}
+	}
+}
+
+// attempt runs a command and turns a panic into an error.
+func (s *stream) attempt(c *command) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	return c.run(s)
+}
+
+// fail keeps the stream's first error.
+func (s *stream) fail(name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = fmt.Errorf("cpu: stream %s: %s: %w", s.name, name, err)
+	}
+}
+
+// do enqueues work, or fails the stream with bad, what is wrong with the call.
+func (s *stream) do(name string, bad error, run func(s *stream) error) {
+	if bad != nil {
+		s.fail(name, bad)
+	}
+	if s.Err() == nil {
+		s.put(command{name: name, run: run})
+	}
+}
+
+// put enqueues c. On a closed stream the call fails, and what others wait for
+// happens at once.
+func (s *stream) put(c command) {
+	if s.queue.put(c) {
+		return
+	}
+	s.fail(c.name, fmt.Errorf("the stream is closed"))
+	switch {
+	case c.mark != nil:
+		c.mark.complete()
+	case c.notify != nil:
+		go c.notify(s.Err())
+	}
+}
+
+func (s *stream) CopyH2D(dst device.Mem, src []byte) {
+	s.copy("CopyH2D", dst, device.Mem{Addr: address(src), Bytes: int64(len(src))}, src)
+}
+
+func (s *stream) CopyD2H(dst []byte, src device.Mem) {
+	s.copy("CopyD2H", device.Mem{Addr: address(dst), Bytes: int64(len(dst))}, src, dst)
+}
+
+func (s *stream) CopyD2D(dst, src device.Mem) { s.copy("CopyD2D", dst, src, nil) }
+
+// copy enqueues dst = src. host is the side that is Go's, which must stay
+// alive.
+func (s *stream) copy(name string, dst, src device.Mem, host []byte) {
+	var bad error
+	if dst.Bytes != src.Bytes {
+		bad = fmt.Errorf("%d bytes to %d bytes", src.Bytes, dst.Bytes)
+	}
+	s.do(name, bad, func(*stream) error {
+		if dst.Bytes > 0 && dst.Addr != src.Addr {
+			copy(memory(dst), memory(src))
+		}
+		_ = host
+		return nil
+	})
+}
+
+func (s *stream) Zero(dst device.Mem) {
+	s.do("Zero", nil, func(s *stream) error {
+		const piece = 1 << 20
+		if dst.Bytes == 0 {
+			return nil
+		}
+		raceWrite(dst.Addr, int(dst.Bytes))
+		b := memory(dst)
+		s.pool.Run((len(b)+piece-1)/piece, func(i int) {
+			clear(b[i*piece : min(len(b), (i+1)*piece)])
+		})
+		return nil
+	})
+}
+
+func (s *stream) Record(e device.Event) {
+	m := newMark()
+	e.(*event).set(m)
+	s.put(command{name: "Record", mark: m})
+}
+
+func (s *stream) Wait(e device.Event) {
+	if m := e.(*event).get(); m != nil {
+		s.put(command{name: "Wait", wait: m})
+	}
+}
+
+func (s *stream) Notify(f func(err error)) { s.put(command{name: "Notify", notify: f}) }
+
+func (s *stream) Sync() error {
+	m := newMark()
+	s.put(command{name: "Sync", mark: m})
+	<-m.done
+	return s.Err()
+}
+
+func (s *stream) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Close also waits for the notifications to be delivered. It returns Err.
+func (s *stream) Close() error {
+	s.closing.Do(func() {
+		s.queue.close()
+		s.ended.Wait()
+		if raceEnabled {
+			s.pool.Close()
+		}
+		s.dev.streamClosed()
+	})
+	return s.Err()
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// exponential computes e^x: x = n·ln 2 + r, e^r = 1 + r + r²·q(r) with q the
+// polynomial of degree 4 whose greatest relative error over |r| ≤ ln 2 / 2 is
+// least (4e-9, so rounding dominates), times 2^n.
+type exponential struct {
+	isa
+	low, high, log2e, magic, ln2hi, ln2lo, one Op
+	q                                          [5]Op
+	bias                                       Op // AVX2: exponent bias
+}
+
+func (v isa) newExp() exponential {
+	e := exponential{isa: v,
+		low:   v.constant(-104), // e^-104 rounds to 0
+		high:  v.constant(89),   // e^89 is over the largest fp32
+		log2e: v.constant(math.Log2E),
+		magic: v.constant(3 << 22), // adding it rounds to an integer
+		ln2hi: v.constant(0.693145751953125),
+		ln2lo: v.constant(1.428606765330187e-06),
+		one:   v.constant(1),
+	}
+	for i, c := range []float32{0.4999999403953552, 0.1666652113199234, 0.04166838899254799,
+		0.00836874544620514, 0.0013814540579915047} {
+		e.q[i] = v.constant(c)
+	}
+	if !v.wide() {
+		e.bias = v.bits(127)
+	}
+	return e
+}
+
+// apply sets x to e^x. NaN stays NaN: the second source of VMAXPS and VMINPS
+// wins when they cannot compare.
+func (e exponential) apply(x reg.VecVirtual) {
+	v := e.isa
+	limit := func(op func(...Op), c Op) {
+		t := v.reg()
+		VMOVUPS(c, t)
+		op(x, t, x)
+	}
+	limit(VMAXPS, e.low)
+	limit(VMINPS, e.high)
+	n, r := v.reg(), v.reg()
+	z := v.reg()
+	VMOVUPS(e.magic, z)
+	VFMADD231PS(e.log2e, x, z)
+	VSUBPS(e.magic, z, n)
+	VFNMADD231PS(e.ln2hi, n, x)
+	VFNMADD231PS(e.ln2lo, n, x)
+	VMOVUPS(e.q[4], r)
+	for _, c := range []Op{e.q[3], e.q[2], e.q[1], e.q[0], e.one, e.one} {
+		VFMADD213PS(c, x, r)
+	}
+	if v.wide() {
+		VSCALEFPS(n, r, x)
+		return
+	}
+	half := v.reg()
+	VPSUBD(e.magic, z, z)   // n as an integer
+	VPSRAD(Imm(1), z, half) // 2^n in two factors, each of them a normal number
+	VPSUBD(half, z, z)
+	for _, k := range []reg.VecVirtual{z, half} {
+		VPADDD(e.bias, k, k)
+		VPSLLD(Imm(23), k, k)
+		VMULPS(k, r, r)
+	}
+	VMOVAPS(r, x)
+}
+
+func maxOf(v isa) {
+	v.begin("max", "func(x *float32, n int) float32", "is the largest of x, −Inf for none; a NaN may be passed over.")
+	p := pointers("x")
+	n := count("n")
+	lowest := v.reg()
+	VMOVUPS(v.constant(float32(math.Inf(-1))), lowest)
+	var acc [4]reg.VecVirtual
+	for i := range acc {
+		acc[i] = v.reg()
+		VMOVAPS(lowest, acc[i])
+	}
+	v.each(n, 4, p, func(i, d int, mask reg.Register) {
+		x := v.load(at(p[0], d), mask)
+		v.fill(x, lowest, mask)
+		VMAXPS(x, acc[i], acc[i])
+	})
+	VMAXPS(acc[1], acc[0], acc[0])
+	VMAXPS(acc[3], acc[2], acc[2])
+	VMAXPS(acc[2], acc[0], acc[0])
+	v.result(v.fold(acc[0], VMAXPS))
+}
+
+func expSum(v isa, stores bool) {
+	if stores {
+		v.begin("expSum", "func(dst, x *float32, n int, scale, shift float32) float32",
+			"is dst = exp(scale·x − shift) and returns the sum; dst may be x.")
+	} else {
+		v.begin("sumExp", "func(x *float32, n int, scale, shift float32) float32", "is Σ exp(scale·x − shift).")
+	}
+	var p []reg.GPVirtual
+	if stores {
+		p = pointers("x", "dst")
+	} else {
+		p = pointers("x")
+	}
+	n, scale, shift := count("n"), v.broadcast("scale"), v.broadcast("shift")
+	e := v.newExp()
+	acc := [2]reg.VecVirtual{v.zero(), v.zero()}
+	v.each(n, 2, p, func(i, d int, mask reg.Register) {
+		x := v.load(at(p[0], d), mask)
+		VFMSUB213PS(shift, scale, x)
+		e.apply(x)
+		if stores {
+			v.store(x, at(p[1], d), mask)
+		}
+		v.clear(x, mask)
+		VADDPS(x, acc[i], acc[i])
+	})
+	VADDPS(acc[1], acc[0], acc[0])
+	v.result(v.fold(acc[0], VADDPS))
+}
+
+// sigmoid is 1 / (1 + e^−x).
+type sigmoid struct {
+	exponential
+	sign, two Op
+}
+
+func (v isa) newSigmoid() sigmoid {
+	s := sigmoid{exponential: v.newExp(), sign: v.bits(1 << 31), two: v.constant(2)}
+	s.high = v.constant(87) // so that the reciprocal below is a normal number
+	return s
+}
+
+// of returns 1 / (1 + e^−x).
+func (s sigmoid) of(x reg.VecVirtual) reg.VecVirtual {
+	v := s.isa
+	d, r, t := v.reg(), v.reg(), v.reg()
+	if !v.wide() {
+		VXORPS(s.sign, x, d)
+		s.apply(d)
+		VADDPS(s.one, d, d)
+		VMOVUPS(s.one, r)
+		VDIVPS(d, r, r)
+		return r
+	}
+	VPXORD(s.sign, x, d)
+	s.apply(d)
+	VADDPS(s.one, d, d)
+	VRCP14PS(d, r) // relative error 2^-14; one step of Newton's method squares it
+	VMOVAPS(s.two.(reg.VecVirtual), t)
+	VFNMADD231PS(d, r, t)
+	VMULPS(t, r, r)
+	return r
+}
+
+func swiglu(v isa) {
+	v.begin("swiglu", "func(y, gate, up *float32, n int)", "is y = gate·sigmoid(gate)·up.")
+	p := pointers("y", "gate", "up")
+	n, s := count("n"), v.newSigmoid()
+	v.each(n, 2, p, func(_, d int, mask reg.Register) {
+		g := v.load(at(p[1], d), mask)
+		y := s.of(g)
+		VMULPS(g, y, y)
+		u := v.load(at(p[2], d), mask)
+		VMULPS(u, y, y)
+		v.store(y, at(p[0], d), mask)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+func swigluGrad(v isa, forward bool) {
+	if forward {
+		v.begin("swigluGradY", "func(dgate, dup, y, dy, gate, up *float32, n int)",
+			"is swigluGrad and y = silu(gate)·up as well; y may be dy.")
+	} else {
+		v.begin("swigluGrad", "func(dgate, dup, dy, gate, up *float32, n int)",
+			"is the gradient of swiglu; dgate may be gate and dup may be up.")
+	}
+	p := pointers("dgate", "dup", "dy", "gate", "up")
+	if forward {
+		p = append(p, pointers("y")...)
+	}
+	n, s := count("n"), v.newSigmoid()
+	v.each(n, 1, p, func(_, d int, mask reg.Register) {
+		g := v.load(at(p[3], d), mask)
+		sig := s.of(g)
+		silu := v.reg()
+		VMULPS(g, sig, silu)
+		dy, u := v.load(at(p[2], d), mask), v.load(at(p[4], d), mask)
+		if forward {
+			y := v.reg()
+			VMULPS(silu, u, y)
+			v.store(y, at(p[5], d), mask)
+		}
+		VMULPS(dy, u, u) // gradient of silu(gate)
+		VMULPS(silu, dy, dy)
+		v.store(dy, at(p[1], d), mask)
+		VFNMADD231PS(silu, sig, silu) // silu·(1 − σ)
+		VADDPS(sig, silu, silu)
+		VMULPS(silu, u, u)
+		v.store(u, at(p[0], d), mask)
+	})
+	VZEROUPPER()
+	RET()
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// isa is an instruction set that kernels are written for.
+type isa struct {
+	name     string // suffix of its functions
+	lanes    int    // fp32 elements of a register
+	tileRows int    // greatest height of a matrix tile
+}
+
+var (
+	avx512 = isa{name: "AVX512", lanes: 16, tileRows: 14}
+	avx2   = isa{name: "AVX2", lanes: 8, tileRows: 4}
+)
+
+func (v isa) wide() bool { return v.lanes == 16 }
+
+// bytes is the size of a register.
+func (v isa) bytes() int { return 4 * v.lanes }
+
+// reg is a fresh register.
+func (v isa) reg() reg.VecVirtual {
+	if v.wide() {
+		return ZMM()
+	}
+	return YMM()
+}
+
+func (v isa) zero() reg.VecVirtual {
+	r := v.reg()
+	if v.wide() {
+		VPXORD(r, r, r)
+	} else {
+		VPXOR(r, r, r)
+	}
+	return r
+}
+
+// load reads a register's worth of fp32; elements outside mask (nil: all) are
+// not read and become 0.
+func (v isa) load(m Mem, mask reg.Register) reg.VecVirtual {
+	r := v.reg()
+	switch {
+	case mask == nil:
+		VMOVUPS(m, r)
+	case v.wide():
+		VMOVUPS_Z(m, mask, r)
+	default:
+		VMASKMOVPS(m, mask, r)
+	}
+	return r
+}
+
+func (v isa) store(r reg.Register, m Mem, mask reg.Register) {
+	switch {
+	case mask == nil:
+		VMOVUPS(r, m)
+	case v.wide():
+		VMOVUPS(r, mask, m)
+	default:
+		VMASKMOVPS(r, mask, m)
+	}
+}
+
+// clear sets the elements of r outside mask to 0.
+func (v isa) clear(r reg.VecVirtual, mask reg.Register) {
+	switch {
+	case mask == nil:
+	case v.wide():
+		VMOVAPS_Z(r, mask, r)
+	default:
+		VANDPS(mask, r, r)
+	}
+}
+
+// fill sets the elements of r outside mask to those of other.
+func (v isa) fill(r reg.VecVirtual, other reg.Register, mask reg.Register) {
+	switch {
+	case mask == nil:
+	case v.wide():
+		VBLENDMPS(r, other, mask, r)
+	default:
+		VBLENDVPS(mask, r, other, r)
+	}
+}
+
+// broadcast spreads the float parameter name over a register.
+func (v isa) broadcast(name string) reg.VecVirtual {
+	x, r := Load(Param(name), XMM()), v.reg()
+	VBROADCASTSS(x, r)
+	return r
+}
+
+var constants = map[uint32]Mem{}
+
+// bits is a constant as an operand: a register where there are many of them,
+// memory else. It must be called before the loop that uses it.
+func (v isa) bits(b uint32) Op {
+	m, ok := constants[b]
+	if !ok {
+		m = GLOBL(fmt.Sprintf("c%08x", b), RODATAandNOPTR)
+		for i := range 16 {
+			DATA(4*i, U32(b))
+		}
+		constants[b] = m
+	}
+	if !v.wide() {
+		return m
+	}
+	r := ZMM()
+	VMOVUPS(m, r)
+	return r
+}
+
+func (v isa) constant(f float32) Op { return v.bits(math.Float32bits(f)) }
+
+// RODATAandNOPTR are the attributes of the constants.
+const RODATAandNOPTR = 8 | 16
+
+var maskTable Mem
+
+// tailMask is the mask of the first n < lanes elements.
+func (v isa) tailMask(n reg.GPVirtual) reg.Register {
+	if v.wide() {
+		m, k := GP32(), K()
+		MOVL(U32(0xffff), m)
+		BZHIL(n.As32(), m, m)
+		KMOVW(m, k)
+		return k
+	}
+	if maskTable.Symbol.Name == "" {
+		maskTable = GLOBL("masks", RODATAandNOPTR)
+		for i := range 16 {
+			if i < 8 {
+				DATA(4*i, U32(0xffffffff))
+			} else {
+				DATA(4*i, U32(0))
+			}
+		}
+	}
+	base, y := GP64(), YMM()
+	LEAQ(maskTable, base)
+	SHLQ(Imm(2), n)
+	SUBQ(n, base)
+	VMOVUPS(Mem{Base: base, Disp: 32}, y)
+	return y
+}
+
+// each runs body over the n elements that begin at ptrs: unroll registers at a
+// time, then one at a time, then under a mask for what is left. body works at
+// displacement disp of the pointers. n and the pointers are used up.
+func (v isa) each(n reg.GPVirtual, unroll int, ptrs []reg.GPVirtual, body func(i, disp int, mask reg.Register)) {
+	step := func(label, next string, count int) {
+		Label(label)
+		CMPQ(n, U32(uint32(count*v.lanes)))
+		JL(LabelRef(next))
+		for i := range count {
+			body(i, i*v.bytes(), nil)
+		}
+		for _, p := range ptrs {
+			ADDQ(U32(uint32(count*v.bytes())), p)
+		}
+		SUBQ(U32(uint32(count*v.lanes)), n)
+		JMP(LabelRef(label))
+	}
+	if unroll > 1 {
+		step("many", "one", unroll)
+	}
+	step("one", "tail", 1)
+	Label("tail")
+	TESTQ(n, n)
+	JE(LabelRef("done"))
+	body(0, 0, v.tailMask(n))
+	Label("done")
+}
+
+// pointers loads the pointer parameters named.
+func pointers(names ...string) []reg.GPVirtual {
+	var p []reg.GPVirtual
+	for _, name := range names {
+		p = append(p, Load(Param(name), GP64()).(reg.GPVirtual))
+	}
+	return p
+}
+
+func count(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
+
+func at(p reg.Register, disp int) Mem { return Mem{Base: p, Disp: disp} }
+
+// fold combines the elements of r with op (VADDPS or VMAXPS), halves first,
+// and returns the register whose first element is the result.
+func (v isa) fold(r reg.VecVirtual, op func(...Op)) reg.VecVirtual {
+	y := r.AsY()
+	if v.wide() {
+		hi := YMM()
+		VEXTRACTF64X4(Imm(1), r, hi)
+		op(hi, y, y)
+	}
+	x, t := r.AsX(), XMM()
+	if v.wide() { // reaches all registers
+		VEXTRACTF32X4(Imm(1), y, t)
+	} else {
+		VEXTRACTF128(Imm(1), y, t)
+	}
+	op(t, x, x)
+	VMOVHLPS(x, x, t)
+	op(t, x, x)
+	VMOVSHDUP(x, t)
+	op(t, x, x)
+	return r
+}
+
+// result returns the first element of r.
+func (v isa) result(r reg.VecVirtual) {
+	VZEROUPPER()
+	Store(r.AsX(), ReturnIndex(0))
+	RET()
+}
+
+// begin starts a function and describes it.
+func (v isa) begin(name, signature, doc string) {
+	TEXT(name+v.name, 4, signature) // 4 is NOSPLIT
+	Pragma("noescape")
+	Doc(name + v.name + " " + doc)
+}

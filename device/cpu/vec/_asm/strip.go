@@ -1,0 +1,169 @@
+package main
+
+import (
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// strip is a loop over rows of scores of which the first sees n columns and
+// each one more than the one before, at least none and at most most.
+type strip struct {
+	isa
+	most, width reg.GPVirtual
+}
+
+func (v isa) newStrip() *strip {
+	return &strip{isa: v, most: count("most"), width: count("width")}
+}
+
+// rows runs body for every row, with seen columns; step moves on to the next.
+func (s *strip) rows(label string, body func(seen reg.GPVirtual), step func()) {
+	left, n, none := count("rows"), count("n"), GP64()
+	XORQ(none, none)
+	Label(label)
+	seen := GP64()
+	MOVQ(n, seen)
+	TESTQ(seen, seen)
+	CMOVQLT(none, seen)
+	CMPQ(seen, s.most)
+	CMOVQGT(s.most, seen)
+	body(seen)
+	step()
+	INCQ(n)
+	DECQ(left)
+	JNE(LabelRef(label))
+}
+
+// over runs body at the byte offset of every register of n ≥ 0 columns, and
+// once under a mask for a rest; it leaves offset behind the last one.
+func (s *strip) over(label string, n, offset reg.GPVirtual, body func(at reg.GPVirtual, mask reg.Register)) {
+	left := GP64()
+	MOVQ(n, left)
+	XORQ(offset, offset)
+	Label(label)
+	CMPQ(left, U32(uint32(s.lanes)))
+	JL(LabelRef(label + "Tail"))
+	body(offset, nil)
+	ADDQ(U32(uint32(s.bytes())), offset)
+	SUBQ(U32(uint32(s.lanes)), left)
+	JMP(LabelRef(label))
+	Label(label + "Tail")
+	TESTQ(left, left)
+	JE(LabelRef(label + "Done"))
+	body(offset, s.tailMask(left))
+	ADDQ(U32(uint32(s.bytes())), offset)
+	Label(label + "Done")
+}
+
+// blank stores zeros from the byte offset on until width columns are full. It
+// may write up to a register more.
+func (s *strip) blank(label string, offset reg.GPVirtual, zero reg.Register, rows ...reg.GPVirtual) {
+	end := GP64()
+	MOVQ(s.width, end)
+	SHLQ(Imm(2), end)
+	Label(label)
+	CMPQ(offset, end)
+	JGE(LabelRef(label + "Done"))
+	for _, p := range rows {
+		VMOVUPS(zero, Mem{Base: p, Index: offset, Scale: 1})
+	}
+	ADDQ(U32(uint32(s.bytes())), offset)
+	JMP(LabelRef(label))
+	Label(label + "Done")
+}
+
+// softmaxStrip turns scores into exponentials: first all the maxima, so that no
+// exponential has to wait for one. Constants stay in registers from row to row.
+func softmaxStrip(v isa) {
+	v.begin("softmaxStrip", "func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32)",
+		"does a strip: see SoftmaxStrip.")
+	s := v.newStrip()
+	scale, stride := v.broadcast("scale"), count("stride")
+	lowest, zero := v.reg(), v.zero()
+	VMOVUPS(v.constant(float32(math.Inf(-1))), lowest)
+	x, top := count("x"), count("top")
+	s.rows("maxima", func(seen reg.GPVirtual) {
+		m := v.reg()
+		VMOVAPS(lowest, m)
+		s.over("max", seen, GP64(), func(o reg.GPVirtual, mask reg.Register) {
+			y := v.load(Mem{Base: x, Index: o, Scale: 1}, mask)
+			v.fill(y, lowest, mask)
+			VMAXPS(y, m, m)
+		})
+		m = v.fold(m, VMAXPS)
+		VMULSS(m.AsX(), scale.AsX(), m.AsX())
+		VMAXSS(at(top, 0), m.AsX(), m.AsX())
+		VMOVSS(m.AsX(), at(top, 0))
+	}, func() {
+		ADDQ(stride, x)
+		ADDQ(Imm(4), top)
+	})
+	e := v.newExp()
+	x, top = count("x"), count("top")
+	sums := count("sum")
+	s.rows("exponentials", func(seen reg.GPVirtual) {
+		shift, sum, offset := v.reg(), v.reg(), GP64()
+		VBROADCASTSS(at(top, 0), shift)
+		VMOVAPS(zero, sum)
+		s.over("exp", seen, offset, func(o reg.GPVirtual, mask reg.Register) {
+			y := v.load(Mem{Base: x, Index: o, Scale: 1}, mask)
+			VFMSUB213PS(shift, scale, y)
+			e.apply(y)
+			v.clear(y, mask)
+			VADDPS(y, sum, sum)
+			VMOVUPS(y, Mem{Base: x, Index: o, Scale: 1})
+		})
+		s.blank("blank", offset, zero, x)
+		v.fold(sum, VADDPS)
+		VMOVSS(sum.AsX(), at(sums, 0))
+	}, func() {
+		ADDQ(stride, x)
+		ADDQ(Imm(4), top)
+		ADDQ(Imm(4), sums)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// gradStrip turns scores into probabilities and the gradients of those into
+// gradients of the scores.
+func gradStrip(v isa) {
+	v.begin("gradStrip", "func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32)",
+		"does a strip: see GradStrip.")
+	x, dx, stride := count("x"), count("dx"), count("stride")
+	s := v.newStrip()
+	scale := v.broadcast("scale")
+	p := pointers("lse", "delta")
+	e := v.newExp()
+	zero := v.zero()
+	s.rows("row", func(seen reg.GPVirtual) {
+		offset := GP64()
+		lse, delta := v.reg(), v.reg()
+		VBROADCASTSS(at(p[0], 0), lse)
+		VBROADCASTSS(at(p[1], 0), delta)
+		s.over("exp", seen, offset, func(o reg.GPVirtual, mask reg.Register) {
+			y := v.load(Mem{Base: x, Index: o, Scale: 1}, mask)
+			g := v.load(Mem{Base: dx, Index: o, Scale: 1}, mask)
+			VFMSUB213PS(lse, scale, y)
+			e.apply(y)
+			v.clear(y, mask)
+			VMOVUPS(y, Mem{Base: x, Index: o, Scale: 1})
+			VSUBPS(delta, g, g)
+			VMULPS(scale, y, y)
+			VMULPS(y, g, g)
+			v.clear(g, mask)
+			VMOVUPS(g, Mem{Base: dx, Index: o, Scale: 1})
+		})
+		s.blank("blank", offset, zero, x, dx)
+	}, func() {
+		ADDQ(stride, x)
+		ADDQ(stride, dx)
+		ADDQ(Imm(4), p[0])
+		ADDQ(Imm(4), p[1])
+	})
+	VZEROUPPER()
+	RET()
+}

@@ -1,0 +1,6 @@
+//go:build noasm || !amd64
+
+package vec
+
+// available lists what this machine runs.
+func available() []*kernels { return []*kernels{&generic} }

@@ -1,0 +1,260 @@
+package vec
+
+import (
+	"math"
+	"unsafe"
+)
+
+// generic is every kernel in plain Go: what runs where there is no assembly,
+// and what the assembly is compared with.
+var generic = kernels{
+	level: Generic, widen: genericWiden, narrow: genericNarrow, add: genericAdd, axpy: genericAxpy,
+	scale: genericScale, scaleMul: genericScaleMul, dot: genericDot, dot3: genericDot3,
+	normGrad: genericNormGrad, normGradAdd: genericNormGradAdd, rotate: genericRotate, max: genericMax,
+	expSum: genericExpSum, sumExp: genericSumExp, softmaxStrip: genericSoftmaxStrip, gradStrip: genericGradStrip, swiglu: genericSwiGLU,
+	swigluGrad: genericSwiGLUGrad, swigluGradY: genericSwiGLUGradY,
+	tileRows: genericTiles(false), tileCols: genericTiles(true),
+}
+
+func span(p *float32, n int) []float32 { return unsafe.Slice(p, n) }
+
+func genericWiden(dst *float32, src *uint16, n int) {
+	d := span(dst, n)
+	for i, s := range unsafe.Slice(src, n) {
+		d[i] = math.Float32frombits(uint32(s) << 16)
+	}
+}
+
+func genericNarrow(dst *uint16, src *float32, n int) {
+	d := unsafe.Slice(dst, n)
+	for i, s := range span(src, n) {
+		b := math.Float32bits(s)
+		if s != s {
+			d[i] = uint16(b>>16) | 0x40
+		} else {
+			d[i] = uint16((b + 0x7fff + b>>16&1) >> 16)
+		}
+	}
+}
+
+func genericAdd(y, x *float32, n int) {
+	d := span(y, n)
+	for i, v := range span(x, n) {
+		d[i] += v
+	}
+}
+
+func genericAxpy(y, x *float32, n int, a float32) {
+	d := span(y, n)
+	for i, v := range span(x, n) {
+		d[i] += a * v
+	}
+}
+
+func genericScale(y, x *float32, n int, a float32) {
+	d := span(y, n)
+	for i, v := range span(x, n) {
+		d[i] = a * v
+	}
+}
+
+func genericScaleMul(y, x, w *float32, n int, a float32) {
+	d, ws := span(y, n), span(w, n)
+	for i, v := range span(x, n) {
+		d[i] = a * v * ws[i]
+	}
+}
+
+func genericDot(x, y *float32, n int) float32 {
+	var acc [4]float32
+	ys := span(y, n)
+	for i, v := range span(x, n) {
+		acc[i&3] += v * ys[i]
+	}
+	return (acc[0] + acc[1]) + (acc[2] + acc[3])
+}
+
+func genericDot3(x, y, w *float32, n int) float32 {
+	var acc [4]float32
+	ys, ws := span(y, n), span(w, n)
+	for i, v := range span(x, n) {
+		acc[i&3] += v * (ys[i] * ws[i])
+	}
+	return (acc[0] + acc[1]) + (acc[2] + acc[3])
+}
+
+func genericNormGrad(dx, dw, dy, x, w *float32, n int, rstd, c float32) {
+	out, dws, dys, ws := span(dx, n), span(dw, n), span(dy, n), span(w, n)
+	for i, v := range span(x, n) {
+		g := dys[i] * rstd
+		dws[i] += g * v
+		out[i] = g*ws[i] - c*v
+	}
+}
+
+func genericNormGradAdd(dx, dw, dy, x, w *float32, n int, rstd, c float32) {
+	out, dws, dys, ws := span(dx, n), span(dw, n), span(dy, n), span(w, n)
+	for i, v := range span(x, n) {
+		g := dys[i] * rstd
+		dws[i] += g * v
+		out[i] += g*ws[i] - c*v
+	}
+}
+
+func genericRotate(x, cos, sin *float32, half, heads, stride int, sign float32) {
+	c, s := span(cos, half), span(sin, half)
+	all := span(x, (heads-1)*stride+2*half)
+	for h := range heads {
+		a := all[h*stride:][:half]
+		b := all[h*stride+half:][:half]
+		for i := range half {
+			u, v, t := a[i], b[i], sign*s[i]
+			a[i], b[i] = u*c[i]-v*t, v*c[i]+u*t
+		}
+	}
+}
+
+func genericMax(x *float32, n int) float32 {
+	m := float32(math.Inf(-1))
+	for _, v := range span(x, n) {
+		if v > m {
+			m = v
+		}
+	}
+	return m
+}
+
+// exp is e^x by the polynomial of the assembly (see _asm/exp.go).
+func exp(x float32) float32 {
+	const magic = 3 << 22
+	switch {
+	case x < -104:
+		return 0
+	case x > 89:
+		return float32(math.Inf(1))
+	case x != x:
+		return x
+	}
+	n := float32(x*math.Log2E+magic) - magic
+	r := x - n*0.693145751953125
+	r -= n * 1.428606765330187e-06
+	p := float32(0.0013814540579915047)
+	for _, c := range [...]float32{0.00836874544620514, 0.04166838899254799, 0.1666652113199234, 0.4999999403953552, 1, 1} {
+		p = p*r + c
+	}
+	half := int32(n) >> 1 // 2^n in two factors, each of them a normal number
+	p *= math.Float32frombits(uint32(int32(n)-half+127) << 23)
+	return p * math.Float32frombits(uint32(half+127)<<23)
+}
+
+func genericExpSum(dst, x *float32, n int, scale, shift float32) float32 {
+	var acc [4]float32
+	d := span(dst, n)
+	for i, v := range span(x, n) {
+		e := exp(scale*v - shift)
+		d[i] = e
+		acc[i&3] += e
+	}
+	return (acc[0] + acc[1]) + (acc[2] + acc[3])
+}
+
+func genericSumExp(x *float32, n int, scale, shift float32) float32 {
+	var acc [4]float32
+	for i, v := range span(x, n) {
+		acc[i&3] += exp(scale*v - shift)
+	}
+	return (acc[0] + acc[1]) + (acc[2] + acc[3])
+}
+
+func genericSoftmaxStrip(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32) {
+	tops, sums := span(top, rows), span(sum, rows)
+	all := span(x, (rows-1)*stride/4+width)
+	for r := range rows {
+		row, seen := all[r*stride/4:][:width], min(max(0, n+r), most)
+		tops[r] = max(tops[r], genericMax(first(row), seen)*scale)
+		sums[r] = genericExpSum(first(row), first(row), seen, scale, tops[r])
+		clear(row[seen:])
+	}
+}
+
+func genericGradStrip(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32) {
+	lses, deltas := span(lse, rows), span(delta, rows)
+	p, g := span(x, (rows-1)*stride/4+width), span(dx, (rows-1)*stride/4+width)
+	for r := range rows {
+		row, grad, seen := p[r*stride/4:][:width], g[r*stride/4:][:width], min(max(0, n+r), most)
+		for i, v := range row[:seen] {
+			row[i] = exp(scale*v - lses[r])
+			grad[i] = row[i] * scale * (grad[i] - deltas[r])
+		}
+		clear(row[seen:])
+		clear(grad[seen:])
+	}
+}
+
+func genericSwiGLU(y, gate, up *float32, n int) {
+	out, u := span(y, n), span(up, n)
+	for i, v := range span(gate, n) {
+		out[i] = v / (1 + exp(-v)) * u[i]
+	}
+}
+
+func genericSwiGLUGrad(dgate, dup, dy, gate, up *float32, n int) {
+	genericSwiGLUGradY(dgate, dup, nil, dy, gate, up, n)
+}
+
+func genericSwiGLUGradY(dgate, dup, y, dy, gate, up *float32, n int) {
+	dg, du, d, g, u := span(dgate, n), span(dup, n), span(dy, n), span(gate, n), span(up, n)
+	for i, v := range g {
+		s := 1 / (1 + exp(-v))
+		silu, grad, w := v*s, d[i], u[i]
+		if y != nil {
+			span(y, n)[i] = silu * w
+		}
+		du[i] = grad * silu
+		dg[i] = grad * w * (s + silu*(1-s))
+	}
+}
+
+// genericTiles are the tiles of up to four rows. They go row by row: what counts
+// here is that the order of the sums is that of the assembly.
+func genericTiles(cols bool) []tileFunc {
+	var funcs []tileFunc
+	for h := 1; h <= 4; h++ {
+		funcs = append(funcs, func(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool) {
+			astride, bpanel, cstride = astride/4, bpanel/4, cstride/4
+			row, step := astride, 1
+			if cols {
+				row, step = 1, astride
+			}
+			bs := span(b, (panels-1)*bpanel+k*Panel)
+			out := span(c, (h-1)*cstride+panels*Panel)
+			for r := range h {
+				for p := range panels {
+					genericTileRow(out[r*cstride+p*Panel:][:Panel], a, r*row, step, bs[p*bpanel:], k, acc)
+				}
+			}
+		})
+	}
+	return funcs
+}
+
+// genericTileRow is one row of one panel; a begins at element from and goes on
+// in steps.
+func genericTileRow(c []float32, a *float32, from, step int, b []float32, k int, acc bool) {
+	var sum [Panel]float32
+	if k > 0 {
+		as := span(a, from+(k-1)*step+1)
+		for i := range k {
+			x := as[from+i*step]
+			for j, y := range b[i*Panel : i*Panel+Panel] {
+				sum[j] += x * y
+			}
+		}
+	}
+	for j, v := range sum {
+		if acc {
+			v += c[j]
+		}
+		c[j] = v
+	}
+}

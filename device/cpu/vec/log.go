@@ -1,0 +1,21 @@
+package vec
+
+import "math"
+
+// Log is the natural logarithm of a positive x, to fp32 precision; of 0 and
+// negative numbers, +Inf and NaN what math.Log says.
+func Log(x float32) float32 {
+	bits := math.Float32bits(x)
+	const smallest, infinity = 1 << 23, 255 << 23
+	if bits < smallest || bits >= infinity { // not a positive normal number
+		return float32(math.Log(float64(x)))
+	}
+	// x = m·2^e with m between √½ and √2.
+	const half = 0x3f3504f3 // √½
+	e := int32(bits-half) >> 23
+	m := float64(math.Float32frombits(bits - uint32(e)<<23))
+	// log m = 2·artanh s; the first term left out is 2·s¹¹/11 < 1e-9.
+	s := (m - 1) / (m + 1)
+	z := s * s
+	return float32(float64(e)*math.Ln2 + 2*s*(1+z*(1.0/3+z*(1.0/5+z*(1.0/7+z*(1.0/9))))))
+}

@@ -1,0 +1,65 @@
+package vec
+
+// Panel is the width of the panels that Tile reads its second operand in.
+const Panel = 32
+
+// Tile computes C (m, Panel·panels) = A (m, k)·B (k, Panel·panels), or adds to
+// C with acc.
+//
+//	a: element (r, i) at r·astride + i; with cols at i·astride + r
+//	b: panels of k rows of Panel floats each, bpanel floats apart
+//	c: element (r, j) at r·cstride + j
+func Tile(m, k int, a []float32, astride int, cols bool, b []float32, bpanel int, c []float32, cstride, panels int, acc bool) {
+	if m == 0 || panels == 0 {
+		return
+	}
+	step, funcs := astride, chosen.tileRows
+	if cols {
+		step, funcs = 1, chosen.tileCols
+	}
+	if k > 0 { // what is read and written lies inside
+		last := (m-1)*astride + k - 1
+		if cols {
+			last = (k-1)*astride + m - 1
+		}
+		_, _ = a[last], b[(panels-1)*bpanel+k*Panel-1]
+	}
+	_ = c[(m-1)*cstride+panels*Panel-1]
+	parts := (m + len(funcs) - 1) / len(funcs)
+	for p, r := 0, 0; p < parts; p++ {
+		h := (m - r) / (parts - p) // nearly equal heights, the greater ones last
+		f := funcs[h-1]
+		f(k, first(a[r*step:]), 4*astride, first(b), 4*bpanel, first(c[r*cstride:]), 4*cstride, panels, acc)
+		r += h
+	}
+}
+
+// Transpose writes the (n, k) rows of src, stride floats apart, as panels of k
+// rows of Panel floats: column r%Panel of panel r/Panel is row r of src. dst
+// holds whole panels; what lies beside the n columns is left as it is.
+func Transpose(dst, src []float32, stride, n, k int) {
+	const side = 16
+	r := 0
+	if chosen.transpose != nil {
+		for ; r+side <= n; r += side {
+			d := dst[r/Panel*Panel*k+r%Panel:]
+			s := src[r*stride:]
+			if blocks := k / side; blocks > 0 {
+				_ = s[(side-1)*stride+side*blocks-1]
+				_ = d[(side*blocks-1)*Panel+side-1]
+				chosen.transpose(first(d), first(s), 4*stride, blocks)
+			}
+			for i := k &^ (side - 1); i < k; i++ {
+				for j := range side {
+					d[i*Panel+j] = s[j*stride+i]
+				}
+			}
+		}
+	}
+	for ; r < n; r++ {
+		d := dst[r/Panel*Panel*k+r%Panel:]
+		for i, x := range src[r*stride : r*stride+k] {
+			d[i*Panel] = x
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package vec
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+)
+
+// The levels, from the slowest to the fastest.
+const (
+	Generic = "generic"
+	AVX2    = "avx2"
+	AVX512  = "avx512"
+)
+
+// LevelEnv is the environment variable that limits which level is chosen.
+const LevelEnv = "MT_CPU"
+
+// kernels is one implementation of everything here. Pointers are to the first
+// of n elements.
+type kernels struct {
+	level        string
+	widen        func(dst *float32, src *uint16, n int)
+	narrow       func(dst *uint16, src *float32, n int)
+	add          func(y, x *float32, n int)
+	axpy         func(y, x *float32, n int, a float32)
+	scale        func(y, x *float32, n int, a float32)
+	scaleMul     func(y, x, w *float32, n int, a float32)
+	dot          func(x, y *float32, n int) float32
+	dot3         func(x, y, w *float32, n int) float32
+	normGrad     func(dx, dw, dy, x, w *float32, n int, rstd, c float32)
+	normGradAdd  func(dx, dw, dy, x, w *float32, n int, rstd, c float32)
+	rotate       func(x, cos, sin *float32, half, heads, stride int, sign float32)
+	max          func(x *float32, n int) float32
+	expSum       func(dst, x *float32, n int, scale, shift float32) float32
+	sumExp       func(x *float32, n int, scale, shift float32) float32
+	softmaxStrip func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32)
+	gradStrip    func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32)
+	swiglu       func(y, gate, up *float32, n int)
+	swigluGrad   func(dgate, dup, dy, gate, up *float32, n int)
+	swigluGradY  func(dgate, dup, y, dy, gate, up *float32, n int)
+	tileRows     []tileFunc // by height, from 1 on; a by rows
+	tileCols     []tileFunc // a by columns
+	transpose    func(dst, src *float32, stride, blocks int)
+}
+
+// tileFunc multiplies len rows of a with the panels of b. Strides are in bytes.
+// By rows, element (r, i) of a is r strides and i floats on; by columns, i
+// strides and r floats.
+type tileFunc func(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
+
+// chosen is what the functions of this package run on.
+var chosen, chosenErr = choose(os.Getenv(LevelEnv), available())
+
+// choose takes the fastest of the available kernels (fastest first, generic
+// last) that limit admits.
+func choose(limit string, available []*kernels) (*kernels, error) {
+	rank := map[string]int{Generic: 0, AVX2: 1, AVX512: 2}
+	most, ok := rank[limit]
+	if limit != "" && !ok {
+		return &generic, fmt.Errorf("vec: %s=%q: want %s, %s or %s", LevelEnv, limit, AVX512, AVX2, Generic)
+	}
+	for _, k := range available {
+		if limit == "" || rank[k.level] <= most {
+			return k, nil
+		}
+	}
+	return &generic, nil
+}
+
+// Level is what is in use: the fastest this machine has, limited by LevelEnv.
+// The error says that LevelEnv has a value that means nothing.
+func Level() (string, error) { return chosen.level, chosenErr }
+
+func first[E float32 | uint16](x []E) *E { return unsafe.SliceData(x) }
+
+// same panics unless all lengths are n. It does not print them: they would
+// escape to the heap in every call.
+func same(n int, lengths ...int) {
+	for _, l := range lengths {
+		if l != n {
+			panic("vec: operands differ in length")
+		}
+	}
+}
+
+// Widen writes dst = src, bf16 bit patterns as fp32.
+func Widen(dst []float32, src []uint16) {
+	same(len(dst), len(src))
+	n := len(dst)
+	if chosen.level == AVX2 {
+		n &^= 7
+		genericWiden(first(dst[n:]), first(src[n:]), len(dst)-n)
+	}
+	chosen.widen(first(dst), first(src), n)
+}
+
+// Narrow writes dst = src, rounded to the nearest bf16, ties to even. NaNs stay
+// NaNs.
+func Narrow(dst []uint16, src []float32) {
+	same(len(dst), len(src))
+	n := len(dst)
+	if chosen.level == AVX2 {
+		n &^= 7
+		genericNarrow(first(dst[n:]), first(src[n:]), len(dst)-n)
+	}
+	chosen.narrow(first(dst), first(src), n)
+}
+
+// Add is y += x.
+func Add(y, x []float32) {
+	same(len(y), len(x))
+	chosen.add(first(y), first(x), len(y))
+}
+
+// Axpy is y += a·x.
+func Axpy(y, x []float32, a float32) {
+	same(len(y), len(x))
+	chosen.axpy(first(y), first(x), len(y), a)
+}
+
+// Scale is y = a·x; y may be x.
+func Scale(y, x []float32, a float32) {
+	same(len(y), len(x))
+	chosen.scale(first(y), first(x), len(y), a)
+}
+
+// ScaleMul is y = (a·x)·w, element by element; y may be x.
+func ScaleMul(y, x, w []float32, a float32) {
+	same(len(y), len(x), len(w))
+	chosen.scaleMul(first(y), first(x), first(w), len(y), a)
+}
+
+// Dot is Σ x·y.
+func Dot(x, y []float32) float32 {
+	same(len(x), len(y))
+	return chosen.dot(first(x), first(y), len(x))
+}
+
+// Dot3 is Σ x·y·w.
+func Dot3(x, y, w []float32) float32 {
+	same(len(x), len(y), len(w))
+	return chosen.dot3(first(x), first(y), first(w), len(x))
+}
+
+// NormGrad is the last pass of RMSNorm's backward over a row: dx = rstd·dy·w −
+// c·x (with add: dx += that) and dw += rstd·dy·x. dx may be dy unless add.
+func NormGrad(dx, dw, dy, x, w []float32, rstd, c float32, add bool) {
+	same(len(dx), len(dw), len(dy), len(x), len(w))
+	f := chosen.normGrad
+	if add {
+		f = chosen.normGradAdd
+	}
+	f(first(dx), first(dw), first(dy), first(x), first(w), len(dx), rstd, c)
+}
+
+// Rotate turns heads vectors of x, stride floats apart: of each, the pair (i, i
+// + len(cos)) by the angle with that cosine and sine, or back with inverse.
+func Rotate(x, cos, sin []float32, heads, stride int, inverse bool) {
+	same(len(cos), len(sin))
+	if heads == 0 || len(cos) == 0 {
+		return
+	}
+	_ = x[(heads-1)*stride+2*len(cos)-1]
+	sign := float32(1)
+	if inverse {
+		sign = -1
+	}
+	chosen.rotate(first(x), first(cos), first(sin), len(cos), heads, stride, sign)
+}
+
+// Max is the largest element of x, −Inf when there is none. A NaN may be passed
+// over.
+func Max(x []float32) float32 { return chosen.max(first(x), len(x)) }
+
+// ExpSum writes dst = exp(scale·x − shift) and returns the sum; dst may be x.
+// The relative error of an exponential is at most 2e-7 beside that of its
+// argument; of −Inf it is 0, over the range +Inf, of NaN NaN.
+func ExpSum(dst, x []float32, scale, shift float32) float32 {
+	same(len(dst), len(x))
+	return chosen.expSum(first(dst), first(x), len(x), scale, shift)
+}
+
+// SumExp is what ExpSum returns.
+func SumExp(x []float32, scale, shift float32) float32 {
+	return chosen.sumExp(first(x), len(x), scale, shift)
+}
+
+// SwiGLU writes y = silu(gate)·up with silu(x) = x/(1+e^−x).
+func SwiGLU(y, gate, up []float32) {
+	same(len(y), len(gate), len(up))
+	chosen.swiglu(first(y), first(gate), first(up), len(y))
+}
+
+// SwiGLUGrad writes the gradients of gate and up from dy, that of SwiGLU's
+// result, and unless y is nil the result itself. dgate may be gate, dup may be
+// up and y may be dy.
+func SwiGLUGrad(dgate, dup, y, dy, gate, up []float32) {
+	same(len(dy), len(dgate), len(dup), len(gate), len(up))
+	if y == nil {
+		chosen.swigluGrad(first(dgate), first(dup), first(dy), first(gate), first(up), len(dy))
+		return
+	}
+	same(len(dy), len(y))
+	chosen.swigluGradY(first(dgate), first(dup), first(y), first(dy), first(gate), first(up), len(dy))
+}

@@ -1,0 +1,92 @@
+package fault
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"mt/device"
+)
+
+// Error is the fault that was asked for.
+type Error struct {
+	Call int64  // which call, counted from 1
+	Name string // what it was
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("injected fault: device call %d (%s)", e.Call, e.Name)
+}
+
+// Device counts calls and fails one of them.
+type Device struct {
+	device.Device
+	failAt int64
+	calls  atomic.Int64
+}
+
+// Wrap returns dev with call number failAt, counted from 1, failing; 0 never
+// does. Counted are Alloc, AllocHost, Register, NewStream, NewEvent, every call
+// of a stream that can fail (copies, Zero, Record, Wait, Sync) and every
+// operation. Streams, events and operations of the result belong together.
+func Wrap(dev device.Device, failAt int64) *Device { return &Device{Device: dev, failAt: failAt} }
+
+// Calls is the number of calls counted so far.
+func (d *Device) Calls() int64 { return d.calls.Load() }
+
+// call counts the call that name, joined by spaces, describes and returns its
+// fault, nil if it has none.
+func (d *Device) call(name ...string) error {
+	n := d.calls.Add(1)
+	if n != d.failAt {
+		return nil
+	}
+	return &Error{Call: n, Name: strings.Join(name, " ")}
+}
+
+// Alloc fails or allocates.
+func (d *Device) Alloc(p device.Purpose, bytes int64) (device.Mem, error) {
+	if err := d.call("Alloc for", p.String()); err != nil {
+		return device.Mem{}, err
+	}
+	return d.Device.Alloc(p, bytes)
+}
+
+// AllocHost fails or allocates.
+func (d *Device) AllocHost(bytes int64) ([]byte, error) {
+	if err := d.call("AllocHost"); err != nil {
+		return nil, err
+	}
+	return d.Device.AllocHost(bytes)
+}
+
+// Register fails or registers.
+func (d *Device) Register(b []byte) error {
+	if err := d.call("Register"); err != nil {
+		return err
+	}
+	return d.Device.Register(b)
+}
+
+// NewStream fails or starts a stream.
+func (d *Device) NewStream(name string) (device.Stream, error) {
+	if err := d.call("NewStream", name); err != nil {
+		return nil, err
+	}
+	s, err := d.Device.NewStream(name)
+	if err != nil {
+		return nil, err
+	}
+	return &stream{Stream: s, dev: d, name: name}, nil
+}
+
+// NewEvent fails or makes an event.
+func (d *Device) NewEvent() (device.Event, error) {
+	if err := d.call("NewEvent"); err != nil {
+		return nil, err
+	}
+	return d.Device.NewEvent()
+}
+
+// Ops are the device's operations on streams of d.
+func (d *Device) Ops() device.Ops { return ops{d.Device.Ops()} }

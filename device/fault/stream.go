@@ -1,0 +1,107 @@
+package fault
+
+import (
+	"sync"
+
+	"mt/device"
+)
+
+// stream fails with the device's fault. What is enqueued afterwards is dropped;
+// records, waits and notifications go on, so that nobody waits for ever.
+type stream struct {
+	device.Stream
+	dev  *Device
+	name string
+
+	mu  sync.Mutex
+	err error
+}
+
+// do counts the call named and makes it, unless it or one before it failed.
+func (s *stream) do(name string, call func()) {
+	if s.fails(name) {
+		return
+	}
+	call()
+}
+
+// fails counts the call named, keeps its fault and says whether the stream has
+// failed.
+func (s *stream) fails(name string) bool {
+	fault := s.dev.call(name, "on stream", s.name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil && fault != nil {
+		if s.err = s.Stream.Err(); s.err == nil {
+			s.err = fault
+		}
+	}
+	return s.err != nil
+}
+
+func (s *stream) CopyH2D(dst device.Mem, src []byte) {
+	s.do("CopyH2D", func() { s.Stream.CopyH2D(dst, src) })
+}
+
+func (s *stream) CopyD2H(dst []byte, src device.Mem) {
+	s.do("CopyD2H", func() { s.Stream.CopyD2H(dst, src) })
+}
+
+func (s *stream) CopyD2D(dst, src device.Mem) {
+	s.do("CopyD2D", func() { s.Stream.CopyD2D(dst, src) })
+}
+
+func (s *stream) Zero(dst device.Mem) {
+	s.do("Zero", func() { s.Stream.Zero(dst) })
+}
+
+func (s *stream) Record(e device.Event) {
+	s.fails("Record")
+	s.Stream.Record(e)
+}
+
+func (s *stream) Wait(e device.Event) {
+	s.fails("Wait")
+	s.Stream.Wait(e)
+}
+
+func (s *stream) Notify(f func(err error)) {
+	s.Stream.Notify(func(err error) {
+		s.mu.Lock()
+		if s.err != nil {
+			err = s.err
+		}
+		s.mu.Unlock()
+		f(err)
+	})
+}
+
+func (s *stream) Sync() error {
+	s.fails("Sync")
+	err := s.Stream.Sync()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	return err
+}
+
+func (s *stream) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	return s.Stream.Err()
+}
+
+func (s *stream) Close() error {
+	err := s.Stream.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	return err
+}

@@ -1,0 +1,61 @@
+package optest
+
+import (
+	"fmt"
+
+	"mt/device"
+	"mt/device/oracle"
+)
+
+func matMulCases(add func(string, func(*rig))) {
+	shapes := [][3]int{{1, 1, 1}, {3, 5, 7}, {1, 40, 33}, {2, 130, 70}, {17, 33, 65}, {29, 64, 16}, {64, 48, 400}, {5, 6, 0}, {0, 4, 3}, {4, 0, 3}}
+	for _, sh := range shapes {
+		for bits := range 4 {
+			transA, transB := bits&1 != 0, bits&2 != 0
+			for _, form := range []string{"plain", "bias", "c", "accumulate", "fp32"} {
+				add(fmt.Sprintf("%dx%dx%d,%v,%v,%s", sh[0], sh[1], sh[2], transA, transB, form), func(r *rig) {
+					matMul(r, sh[0], sh[1], sh[2], transA, transB, form)
+				})
+			}
+		}
+	}
+}
+
+func matMul(r *rig, M, N, K int, transA, transB bool, form string) {
+	a, b := r.act("A", M*K), r.act("B", K*N)
+	d := r.act("D", M*N)
+	m := device.MatMul{M: M, N: N, K: K, TransA: transA, TransB: transB, A: a.t, B: b.t}
+	var c, bias []float64
+	switch form {
+	case "bias":
+		x := r.f32("Bias", N)
+		m.Bias, bias = x.t, x.v
+	case "c":
+		x := r.act("C", M*N)
+		m.C, c = x.t, x.v
+	case "accumulate":
+		d = r.f32("D", M*N)
+		x := r.f32("Bias", N)
+		m.C, c, m.Bias, bias = d.t, d.v, x.t, x.v
+	case "fp32":
+		d = r.f32("D", M*N)
+	}
+	m.D = d.t
+	want := d.copy()
+	oracle.MatMul(want, a.v, b.v, c, bias, M, N, K, transA, transB)
+	d.expect(want, summing(K), 1)
+	r.dev.Ops().MatMul(r.s, m)
+}
+
+func biasCases(add func(string, func(*rig))) {
+	for _, sh := range [][2]int{{1, 1}, {3, 5}, {31, 16}, {70, 33}, {300, 17}, {2100, 3}, {0, 4}, {4, 0}} {
+		T, N := sh[0], sh[1]
+		add(fmt.Sprintf("%dx%d", T, N), func(r *rig) {
+			db, dy := r.f32("db", N), r.act("dy", T*N)
+			want := db.copy()
+			oracle.AddBiasGrad(want, dy.v, T, N)
+			db.expect(want, summing(T), 0)
+			r.dev.Ops().AddBiasGrad(r.s, db.t, dy.t, T, N)
+		})
+	}
+}

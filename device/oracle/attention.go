@@ -1,0 +1,109 @@
+package oracle
+
+import "math"
+
+// Shape says how queries and keys lie: see device.AttentionShape.
+type Shape struct {
+	CuQ, CuK            []int32
+	TQ                  int
+	Heads, KVHeads, Dim int
+	Scale               float64
+	Window              int
+	QStride, KStride    int
+	DQStride, DKStride  int
+}
+
+// scores calls f for every query and head: the head, the query's row, the first
+// key it sees and the scaled scores of that key and those after it.
+func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores []float64)) {
+	for i := range len(s.CuQ) - 1 {
+		nq, nk := int(s.CuQ[i+1]-s.CuQ[i]), int(s.CuK[i+1]-s.CuK[i])
+		for h := range s.Heads {
+			for t := range nq {
+				place, first := t+nk-nq, 0
+				if s.Window > 0 {
+					first = max(0, place-s.Window+1)
+				}
+				row, key := int(s.CuQ[i])+t, int(s.CuK[i])+first
+				scores := make([]float64, place-first+1)
+				for j := range scores {
+					scores[j] = s.Scale * dot(s.query(q, row, h), s.key(k, key+j, h))
+				}
+				f(h, row, key, scores)
+			}
+		}
+	}
+}
+
+// query is the row of head h in a tensor like Q, key in one like K.
+func (s *Shape) query(q []float64, row, h int) []float64 { return q[row*s.QStride+h*s.Dim:][:s.Dim] }
+
+func (s *Shape) key(k []float64, row, h int) []float64 {
+	return k[row*s.KStride+h/(s.Heads/s.KVHeads)*s.Dim:][:s.Dim]
+}
+
+func dot(x, y []float64) float64 {
+	var s float64
+	for i := range x {
+		s += x[i] * y[i]
+	}
+	return s
+}
+
+// add is y += a·x.
+func add(y []float64, a float64, x []float64) {
+	for i := range x {
+		y[i] += a * x[i]
+	}
+}
+
+func logSumExp(x []float64) float64 {
+	top := math.Inf(-1)
+	for _, v := range x {
+		top = max(top, v)
+	}
+	var sum float64
+	for _, v := range x {
+		sum += math.Exp(v - top)
+	}
+	return top + math.Log(sum)
+}
+
+// Attention writes o (TQ, Heads·Dim) and lse (Heads, TQ).
+func Attention(o, lse, q, k, v []float64, s Shape) {
+	s.scores(q, k, func(h, row, key int, scores []float64) {
+		l := logSumExp(scores)
+		lse[h*s.TQ+row] = l
+		out := o[(row*s.Heads+h)*s.Dim:][:s.Dim]
+		clear(out)
+		for j, x := range scores {
+			add(out, math.Exp(x-l), s.key(v, key+j, h))
+		}
+	})
+}
+
+// AttentionBackward overwrites dq, dk and dv, those rows that belong to a
+// sequence.
+func AttentionBackward(dq, dk, dv, do, o, lse, q, k, v []float64, s Shape) {
+	d := s
+	d.QStride, d.KStride = s.DQStride, s.DKStride
+	for row := s.CuK[0]; row < s.CuK[len(s.CuK)-1]; row++ {
+		for h := range s.Heads {
+			clear(d.key(dk, int(row), h))
+			clear(d.key(dv, int(row), h))
+		}
+	}
+	s.scores(q, k, func(h, row, key int, scores []float64) {
+		at := (row*s.Heads + h) * s.Dim
+		dout, grad := do[at:at+s.Dim], d.query(dq, row, h)
+		delta := dot(dout, o[at:at+s.Dim])
+		clear(grad)
+		for j, x := range scores {
+			p := math.Exp(x - lse[h*s.TQ+row])
+			ds := s.Scale * p * (dot(dout, s.key(v, key+j, h)) - delta)
+			add(grad, ds, s.key(k, key+j, h))
+			add(d.key(dk, key+j, h), ds, s.query(q, row, h))
+			add(d.key(dv, key+j, h), p, dout)
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package oracle
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func random(r *rand.Rand, n int) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = r.NormFloat64()
+	}
+	return x
+}
+
+func clone(x []float64) []float64 { return append([]float64(nil), x...) }
+
+// checkGrad compares grad with central differences of f over every element of
+// x: the error of those is of order h² and rounding of order 1e-16/h.
+func checkGrad(t *testing.T, name string, x, grad []float64, f func() float64) {
+	t.Helper()
+	const h = 1e-5
+	for i := range x {
+		was := x[i]
+		x[i] = was + h
+		up := f()
+		x[i] = was - h
+		down := f()
+		x[i] = was
+		if want := (up - down) / (2 * h); math.Abs(grad[i]-want) > 1e-7*(1+math.Abs(want)) {
+			t.Fatalf("%s[%d] is %v, differences give %v", name, i, grad[i], want)
+		}
+	}
+}
+
+func TestRMSNormBackward(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	n := Norm{Rows: 3, Groups: 2, Dim: 5, XStride: 12, YStride: 11, DXStride: 13, DYStride: 11, XBStride: 12, Eps: 1e-3}
+	x, w, weights := random(r, 36), random(r, 5), random(r, 33)
+	y, rstd := make([]float64, 33), make([]float64, 6)
+	f := func() float64 {
+		RMSNorm(y, rstd, x, w, n)
+		var s float64
+		for i := range n.Rows {
+			s += dot(y[i*n.YStride:][:10], weights[i*n.YStride:][:10])
+		}
+		return s
+	}
+	f()
+	for _, n.Add = range []bool{false, true} {
+		dx, dw := random(r, 39), random(r, 5)
+		was, wasW := clone(dx), clone(dw)
+		RMSNormBackward(dx, dw, weights, x, w, clone(rstd), n)
+		grad := make([]float64, 36)
+		for i := range n.Rows {
+			for c := range 10 {
+				grad[i*n.XStride+c] = dx[i*n.DXStride+c]
+				if n.Add {
+					grad[i*n.XStride+c] -= was[i*n.DXStride+c]
+				}
+			}
+		}
+		checkGrad(t, "dx", x, grad, f)
+		add(dw, -1, wasW)
+		checkGrad(t, "dw", w, dw, f)
+	}
+}
+
+func TestRoPEInverseIsTheGradient(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 2))
+	const T, heads, dim, rotary, stride = 3, 2, 7, 4, 16
+	angles := random(r, 5*rotary/2)
+	cos, sin := make([]float64, len(angles)), make([]float64, len(angles))
+	for i, a := range angles {
+		sin[i], cos[i] = math.Sincos(a)
+	}
+	pos := []int32{4, 0, 2}
+	x, weights := random(r, T*stride), random(r, T*stride)
+	f := func() float64 {
+		y := clone(x)
+		RoPE(y, cos, sin, pos, T, heads, dim, rotary, stride, false)
+		return dot(y, weights)
+	}
+	grad := clone(weights)
+	RoPE(grad, cos, sin, pos, T, heads, dim, rotary, stride, true)
+	checkGrad(t, "dx", x, grad, f)
+}
+
+func TestSwiGLUBackward(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	const T, F = 3, 4
+	gu, dy := random(r, 2*T*F), random(r, T*F)
+	y := make([]float64, T*F)
+	f := func() float64 {
+		SwiGLU(y, gu, T, F)
+		return dot(y, dy)
+	}
+	f()
+	dgu, act := clone(gu), clone(dy)
+	SwiGLUBackward(dgu, act, act, dgu, T, F)
+	checkGrad(t, "dgu", gu, dgu, f)
+	SwiGLU(y, gu, T, F)
+	for i := range y {
+		if y[i] != act[i] {
+			t.Fatalf("y[%d] is %v, want %v", i, act[i], y[i])
+		}
+	}
+}
+
+func TestCrossEntropyGradient(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	const V = 6
+	logits, targets, losses := random(r, 4*V), []int32{3, -100, 0, 5}, make([]float64, 4)
+	f := func() float64 {
+		CrossEntropy(logits, targets, losses, V, 1, true)
+		return 0.3 * (losses[0] + losses[1] + losses[2] + losses[3])
+	}
+	grad := clone(logits)
+	CrossEntropy(grad, targets, losses, V, 0.3, false)
+	checkGrad(t, "dlogits", logits, grad, f)
+}
+
+func TestAttentionBackward(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for _, window := range []int{0, 2} {
+		s := Shape{CuQ: []int32{0, 1, 1, 5}, CuK: []int32{0, 1, 3, 9}, TQ: 5, Heads: 4, KVHeads: 2, Dim: 3,
+			Scale: 0.7, Window: window, QStride: 13, KStride: 7, DQStride: 12, DKStride: 8}
+		q, k, v, do := random(r, 5*13), random(r, 9*7), random(r, 9*7), random(r, 60)
+		o, lse := make([]float64, 60), make([]float64, 20)
+		f := func() float64 {
+			Attention(o, lse, q, k, v, s)
+			return dot(o, do)
+		}
+		f()
+		dq, dk, dv := random(r, 60), random(r, 72), random(r, 72)
+		AttentionBackward(dq, dk, dv, do, clone(o), clone(lse), q, k, v, s)
+		spread := func(g []float64, rows, from, to, n int) []float64 {
+			out := make([]float64, rows*to)
+			for i := range rows {
+				copy(out[i*to:i*to+n], g[i*from:i*from+n])
+			}
+			return out
+		}
+		checkGrad(t, "dq", q, spread(dq, 5, 12, 13, 12), f)
+		checkGrad(t, "dk", k, spread(dk, 9, 8, 7, 6), f)
+		checkGrad(t, "dv", v, spread(dv, 9, 8, 7, 6), f)
+	}
+}
+
+func TestMatMulAndBias(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	const M, N, K = 2, 3, 4
+	a, b, bias, weights := random(r, M*K), random(r, K*N), random(r, N), random(r, M*N)
+	d, zero := make([]float64, M*N), make([]float64, M*N)
+	f := func() float64 {
+		MatMul(d, a, b, zero, bias, M, N, K, false, false)
+		return dot(d, weights)
+	}
+	da, db, dbias := make([]float64, M*K), make([]float64, K*N), make([]float64, N)
+	MatMul(da, weights, b, nil, nil, M, K, N, false, true)
+	MatMul(db, a, weights, nil, nil, K, N, M, true, false)
+	AddBiasGrad(dbias, weights, M, N)
+	checkGrad(t, "dA", a, da, f)
+	checkGrad(t, "dB", b, db, f)
+	checkGrad(t, "dbias", bias, dbias, f)
+}
+
+func TestScatterAddRowsIsTheGradientOfGatherRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	const C = 3
+	index, start, pos := []int32{1, 0, 1, 3}, []int32{0, 1, 3, 3, 4}, []int32{1, 0, 2, 3}
+	rows, dy, y := random(r, 4*C), random(r, 4*C), make([]float64, 4*C)
+	f := func() float64 {
+		GatherRows(y, rows, index, C)
+		return dot(y, dy)
+	}
+	drows := make([]float64, 4*C)
+	ScatterAddRows(drows, dy, start, pos, C)
+	checkGrad(t, "drows", rows, drows, f)
+}
