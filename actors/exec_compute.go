@@ -126,18 +126,18 @@ func (r *resources) launch(e launch, l Launch, v Visit) {
 	switch {
 	case v.Kind == model.Embedding && v.Pass == Backward:
 		rows := int64(mb.UniqueRows) * int64(r.plan.Spec.Config.HiddenSize)
-		r.ops.EmbedBackward(s, r.gradBufs[e.Grad].Tensor(device.F32, 0, rows), gr, mb, e.First)
+		r.ops.EmbedBackward(s, r.gradMem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, e.First)
 	case v.Kind == model.Embedding:
 		r.ops.EmbedForward(s, out, r.batch.rows, mb)
 	case v.Kind == model.Head && v.Pass == Backward:
 		w := r.weights(v.Layer, e.Weights)
-		g := layers.BindGrads(r.plan.Layouts[v.Layer], r.gradBufs[e.Grad])
+		g := layers.BindGrads(r.plan.Layouts[v.Layer], r.gradMem(v.Layer, e.Grad))
 		r.ops.HeadForwardBackward(s, w, g, gr, gr, losses, mb, r.workspace, supervisedScale(e.p.Batch), e.First)
 	case v.Kind == model.Head:
 		r.ops.HeadForward(s, r.weights(v.Layer, e.Weights), in, losses, mb, r.workspace)
 	case v.Pass == Backward:
 		w := r.weights(v.Layer, e.Weights)
-		g := layers.BindGrads(r.plan.Layouts[v.Layer], r.gradBufs[e.Grad])
+		g := layers.BindGrads(r.plan.Layouts[v.Layer], r.gradMem(v.Layer, e.Grad))
 		r.ops.BlockBackward(s, w, g, gr, in, mb, r.savedFor(v.Layer, l.MicroBatch), r.workspace, e.First)
 	default:
 		saved := device.Mem{}

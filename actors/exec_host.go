@@ -118,6 +118,9 @@ func (r *run) execCheckpointer(w work) error {
 		})
 	case commitSave:
 		r.hub.async(checkpointerID, func() (any, error) {
+			if !r.told.wait(e.Save.Step) {
+				return nil, nil // the run has ended; what is written is removed
+			}
 			dir, err := s.Commit(State{Step: e.Save.Step, AdamStep: e.AdamStep, NonFinite: e.NonFinite, Tokens: e.Save.Tokens}, e.Save.DataPos)
 			if err != nil {
 				return nil, fmt.Errorf("save step %d: %w", e.Save.Step, err)
@@ -154,6 +157,7 @@ func (r *run) execReporter(w work) error {
 		if r.o.OnStep != nil {
 			r.o.OnStep(m)
 		}
+		r.told.pass(m.Step)
 	case EvalReport:
 		if r.o.OnEval != nil {
 			r.o.OnEval(m)

@@ -128,8 +128,12 @@ func (r *resources) offloadGrad(e offloadGrad) {
 	if e.Layer == 0 {
 		elems = int64(e.Rows) * int64(r.plan.Spec.Config.HiddenSize)
 	}
-	src := r.gradBufs[e.Buf].Slice(0, 4*elems)
 	r.d2h.Wait(r.gradReady[e.Buf])
+	if r.plan.GradsInPlace() {
+		r.d2h.Record(r.gradIdle[e.Buf])
+		return
+	}
+	src := r.gradBufs[e.Buf].Slice(0, 4*elems)
 	if r.plan.GradBF16 {
 		dst := r.narrow.Tensor(device.BF16, 0, elems)
 		r.dev.Ops().Convert(r.d2h.Stream, dst, src.Tensor(device.F32, 0, elems), elems)

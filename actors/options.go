@@ -45,7 +45,8 @@ type Options struct {
 	// evaluation pass (1-based).
 	Batch func(step int, eval bool) (*data.Batch, error)
 	Saver Saver // nil with Schedule.NoSave
-	// OnStep and OnEval get the measurements, in order, on one goroutine.
+	// OnStep and OnEval get the measurements, in order, on one goroutine. OnStep
+	// has returned for a step before its checkpoint is committed.
 	OnStep func(StepReport)
 	OnEval func(EvalReport)
 	// Stop, when closed, ends the run after the step in progress.

@@ -145,8 +145,10 @@ func (r *resources) allocGrads() (err error) {
 	if p.EvalOnly {
 		return nil
 	}
-	if r.gradBufs, err = r.allocN(device.ForGradients, p.Depths.GradBuffers, 4*p.MaxGradElems()); err != nil {
-		return err
+	if !p.GradsInPlace() {
+		if r.gradBufs, err = r.allocN(device.ForGradients, p.Depths.GradBuffers, 4*p.MaxGradElems()); err != nil {
+			return err
+		}
 	}
 	if p.GradBF16 {
 		if r.narrow, err = r.alloc(device.ForGradients, 2*p.MaxGradElems()); err != nil {
@@ -166,6 +168,16 @@ func (r *resources) allocGrads() (err error) {
 		r.slabs = append(r.slabs, a)
 	}
 	return nil
+}
+
+// gradMem is where the gradient of a layer is summed: a buffer, or in place the
+// layer's slab. No slab is written before its layer's update has read it: the
+// layer's next backward comes after that update.
+func (r *resources) gradMem(layer, buf int) device.Mem {
+	if r.plan.GradsInPlace() {
+		return r.dev.BindHost(r.slabs[layer].Bytes())
+	}
+	return r.gradBufs[buf]
 }
 
 func (r *resources) allocActivations() (err error) {

@@ -12,6 +12,7 @@ type run struct {
 	res    *resources
 	hub    *hub
 	saving atomic.Bool // a checkpoint is open
+	told   *gate       // how far reports are delivered
 
 	// Of the Reporter's goroutine.
 	lastStep         time.Time
@@ -27,8 +28,9 @@ func Run(o Options) (err error) {
 		return err
 	}
 	defer res.close()
-	r := &run{o: &o, res: res, hub: newHub(), lastStep: time.Now()}
+	r := &run{o: &o, res: res, hub: newHub(), told: newGate(o.Start.Step), lastStep: time.Now()}
 	defer func() {
+		r.told.close()
 		r.hub.close()
 		if drained := res.drain(); err == nil {
 			err = drained

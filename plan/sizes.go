@@ -73,6 +73,11 @@ func (r *Run) MaxGradElems() int64 {
 	return n
 }
 
+// GradsInPlace says whether gradients are summed where they would land: in the
+// layer's slab, which a unified device can bind. Nothing is copied then and
+// there are no gradient buffers.
+func (r *Run) GradsInPlace() bool { return r.Unified && r.Clip && !r.GradBF16 }
+
 // Head is the index of the head.
 func (r *Run) Head() int { return len(r.Layouts) - 1 }
 

@@ -75,6 +75,9 @@ func (r *Run) gradRows(host, dev addRow) {
 	} else {
 		host("gradient slabs", slabs, "%s × %d", kind, r.Depths.GradSlabs)
 	}
+	if r.GradsInPlace() {
+		return // summed in the slabs
+	}
 	buffers := int64(r.Depths.GradBuffers) * 4 * r.MaxGradElems()
 	if r.GradBF16 {
 		buffers += 2 * r.MaxGradElems()
