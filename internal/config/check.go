@@ -50,9 +50,6 @@ func (c *Config) warnings(held bool) {
 	if c.MaxSteps > 0 {
 		ignored("num_train_epochs", "max_steps is given")
 	}
-	for _, r := range c.ReportTo {
-		ignored("report_to", r+" is not written by this version; metrics.jsonl is")
-	}
 }
 
 // CheckGradSlabs is a UsageError when grad_slabs cannot hold what clipping

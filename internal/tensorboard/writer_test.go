@@ -1,0 +1,68 @@
+package tensorboard
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestFileIsAsTensorBoardReadsIt takes a file apart: a version record, then one
+// scalar, as TensorBoard's own reader accepts them.
+func TestFileIsAsTensorBoardReadsIt(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Unix(1700000000, 0)
+	w, err := Create(filepath.Join(dir, "runs"), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Scalars(now, 300, []Scalar{{"train/loss", 1.5}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "runs", "events.out.tfevents.1700000000.*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files %v, %v", files, err)
+	}
+	raw, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records [][]byte
+	for len(raw) > 0 {
+		n := binary.LittleEndian.Uint64(raw)
+		if got, want := binary.LittleEndian.Uint32(raw[8:]), masked(raw[:8]); got != want {
+			t.Fatalf("checksum of the length %x, want %x", got, want)
+		}
+		data := raw[12 : 12+n]
+		if got, want := binary.LittleEndian.Uint32(raw[12+n:]), masked(data); got != want {
+			t.Fatalf("checksum of the data %x, want %x", got, want)
+		}
+		records = append(records, data)
+		raw = raw[16+n:]
+	}
+	wall := hex.EncodeToString(binary.LittleEndian.AppendUint64(nil, math.Float64bits(1.7e9)))
+	want := []string{
+		"09" + wall + "1a0d" + hex.EncodeToString([]byte("brain.Event:2")),
+		"09" + wall + "10ac02" + "2a13" + "0a11" + "0a0a" + hex.EncodeToString([]byte("train/loss")) + "15" + "0000c03f",
+	}
+	if len(records) != 2 {
+		t.Fatalf("%d records", len(records))
+	}
+	for i, r := range records {
+		if got := hex.EncodeToString(r); got != want[i] {
+			t.Errorf("record %d:\n got %s\nwant %s", i, got, want[i])
+		}
+	}
+	// RFC 3720 B.4: the CRC32C of 32 zero bytes is 8a9136aa.
+	c := uint32(0x8a9136aa)
+	if got, want := masked(bytes.Repeat([]byte{0}, 32)), (c>>15|c<<17)+0xa282ead8; got != want {
+		t.Errorf("masked checksum %x, want %x", got, want)
+	}
+}

@@ -1,0 +1,45 @@
+package train
+
+import (
+	"path/filepath"
+	"slices"
+	"time"
+
+	"mt/internal/tensorboard"
+)
+
+// boardDir is where TensorBoard finds a run, in its output directory.
+const boardDir = "runs"
+
+// openBoard begins TensorBoard's event file where report_to asks for it.
+func (s *session) openBoard() (err error) {
+	if !slices.Contains(s.c.ReportTo, "tensorboard") {
+		return nil
+	}
+	if s.board, err = tensorboard.Create(filepath.Join(s.c.OutputDir, boardDir), time.Now()); err == nil {
+		s.closers = append(s.closers, func() { _ = s.board.Close() })
+	}
+	return err
+}
+
+// onBoard shows the numbers of a logged step or evaluation. Where that fails
+// the run ends.
+func (s *session) onBoard(step int, values ...tensorboard.Scalar) {
+	if s.board != nil && s.board.Scalars(time.Now(), step, values) != nil {
+		s.stop()
+	}
+}
+
+// scalars are what a step shows in TensorBoard, by the tags of transformers'
+// Trainer where it has the number.
+func (m stepMetrics) scalars() []tensorboard.Scalar {
+	out := []tensorboard.Scalar{{Tag: "train/learning_rate", Value: m.LR}, {Tag: "train/epoch", Value: m.Epoch},
+		{Tag: "train/tok_per_s", Value: m.TokPerS}, {Tag: "train/tflops", Value: m.TFLOPS}}
+	if v, ok := m.Loss.(float64); ok {
+		out = append(out, tensorboard.Scalar{Tag: "train/loss", Value: v})
+	}
+	if v, ok := m.GradNorm.(float64); ok {
+		out = append(out, tensorboard.Scalar{Tag: "train/grad_norm", Value: v})
+	}
+	return out
+}
