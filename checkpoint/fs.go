@@ -48,6 +48,10 @@ type File interface {
 	Close() error
 }
 
+// OS is the operating system's file system: what a save uses unless it is given
+// another.
+func OS() FS { return osFS{} }
+
 // osFS is the operating system's file system.
 type osFS struct{}
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"mt/model"
 )
 
 // target is a checkpoint tensor and the place in memory it belongs to.
@@ -40,6 +42,25 @@ func LoadModel(dir string, layers []Layer, progress Progress) (unexpected []stri
 		return nil, fmt.Errorf("load model: %w", err)
 	}
 	return src.unexpected(targets, layers), nil
+}
+
+// CheckModel reads the headers of the weights in dir and says whether LoadModel
+// can fill layers of these layouts: every file and tensor is there, in range and
+// of the right shape. It takes no memory to speak of.
+func CheckModel(dir string, layouts []model.Layout) error {
+	src, err := openSource(dir)
+	if err != nil {
+		return fmt.Errorf("model weights: %w", err)
+	}
+	defer src.Close()
+	layers := make([]Layer, len(layouts))
+	for i, l := range layouts {
+		layers[i].Layout = l
+	}
+	if _, err := src.match(layers); err != nil {
+		return fmt.Errorf("model weights: %w", err)
+	}
+	return nil
 }
 
 // match finds the tensor of every parameter, before any is read.

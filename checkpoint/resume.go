@@ -18,8 +18,9 @@ import (
 
 // Skipped is a checkpoint that cannot be resumed from.
 type Skipped struct {
-	Dir string
-	Why string
+	Dir        string
+	Why        string
+	Unfinished bool // what a save that did not end has left; never a checkpoint
 }
 
 var (
@@ -72,7 +73,7 @@ func Latest(output string) (dir string, state TrainerState, skipped []Skipped, e
 		return "", state, nil, fmt.Errorf("look for checkpoints: %w", err)
 	}
 	for _, path := range leftovers {
-		skipped = append(skipped, Skipped{path, "the save was not finished"})
+		skipped = append(skipped, Skipped{path, "the save was not finished", true})
 	}
 	for _, c := range checkpoints {
 		if err = Verify(c.path); err == nil {
@@ -81,7 +82,7 @@ func Latest(output string) (dir string, state TrainerState, skipped []Skipped, e
 		if err == nil {
 			return c.path, state, skipped, nil
 		}
-		skipped = append(skipped, Skipped{c.path, err.Error()})
+		skipped = append(skipped, Skipped{Dir: c.path, Why: err.Error()})
 	}
 	return "", TrainerState{}, skipped, nil
 }

@@ -38,11 +38,11 @@ type Dataset struct {
 func Open(spec Spec) (_ *Dataset, err error) {
 	d := &Dataset{}
 	if d.spec, err = spec.resolved(); err != nil {
-		return nil, err
+		return nil, &SpecError{err}
 	}
 	sources, hidden, err := findSources(&d.spec)
 	if err != nil {
-		return nil, err
+		return nil, &SpecError{err}
 	}
 	d.hidden = hidden
 	if err := d.openCache(sources); err != nil {
@@ -204,7 +204,7 @@ func (d *Dataset) split() error {
 		n = int64(math.Ceil(v * float64(d.rows)))
 	}
 	if n >= d.rows {
-		return fmt.Errorf("val_size %v takes %d of %d rows and leaves none to train on; lower it", v, n, d.rows)
+		return &SpecError{fmt.Errorf("val_size %v takes %d of %d rows and leaves none to train on; lower it", v, n, d.rows)}
 	}
 	p := newPermutation(d.rows, d.spec.Seed, valStream)
 	for i := range n {

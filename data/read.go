@@ -53,18 +53,33 @@ func buildCache(name string, s *Spec, sources []source) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.w.close()) }()
 	for _, src := range sources {
+		if s.stopped() {
+			return ErrStopped
+		}
 		if err := b.read(src); err != nil {
 			return err
 		}
 	}
 	s.progress(b.total, b.total, tokenizing)
 	if b.w.Docs == 0 {
-		return errors.New("the data set is empty: its files hold no document")
+		return fmt.Errorf("the data set is empty: %s", nothingIn(sources))
 	}
 	if err := b.w.finish(); err != nil {
 		return fmt.Errorf("token cache: %w", err)
 	}
 	return nil
+}
+
+// nothingIn says of sources that they hold no document.
+func nothingIn(sources []source) string {
+	switch n := len(sources); n {
+	case 0:
+		return "it has no files"
+	case 1:
+		return sources[0].path + " holds no document"
+	default:
+		return fmt.Sprintf("its %d files, from %s on, hold no document", n, sources[0].path)
+	}
 }
 
 const tokenizing = "tokenize"
@@ -193,6 +208,9 @@ func (b *builder) streamText(src source, f *os.File, tok tokenizer.Splitter) err
 			return err
 		}
 		b.advance(n)
+		if b.spec.stopped() {
+			return ErrStopped
+		}
 		if last {
 			return b.endText(before, src.path, 0)
 		}
@@ -240,6 +258,9 @@ func (b *builder) readJSONL(path string, r io.Reader) error {
 			return err
 		}
 		b.advance(len(line))
+		if b.spec.stopped() {
+			return ErrStopped
+		}
 		if n == 1 {
 			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 		}

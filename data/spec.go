@@ -44,7 +44,22 @@ type Spec struct {
 	// Progress is told, now and then, how many bytes of how many are done; what
 	// names the work. It may be nil.
 	Progress func(done, total int64, what string)
+	// Stop, when closed, ends the reading with ErrStopped. It may be nil.
+	Stop <-chan struct{}
 }
+
+// ErrStopped is the error of an Open that Spec.Stop has ended. Nothing of it
+// stays.
+var ErrStopped = errors.New("reading the data was stopped")
+
+// SpecError says that the Spec itself is wrong, not what its files hold: a file
+// that is not there, a value that is impossible.
+type SpecError struct{ err error }
+
+func (e *SpecError) Error() string { return e.err.Error() }
+
+// Unwrap is what was wrong.
+func (e *SpecError) Unwrap() error { return e.err }
 
 const defaultMaxSeqLen = 2048
 
@@ -110,6 +125,16 @@ func (s *Spec) tokenizerID() string {
 		return "none"
 	}
 	return s.Tokenizer.ID()
+}
+
+// stopped tells whether Stop is closed.
+func (s *Spec) stopped() bool {
+	select {
+	case <-s.Stop:
+		return true
+	default:
+		return false
+	}
 }
 
 func (s *Spec) progress(done, total int64, what string) {

@@ -31,6 +31,9 @@ type Bucket struct {
 	Documents int64 `json:"documents"`
 }
 
+// IsText tells whether documents are text, and not tokens that came as such.
+func (d *Dataset) IsText() bool { return d.c.Kind == kindText }
+
 // Stats reads all rows.
 func (d *Dataset) Stats() Stats {
 	s := Stats{

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -16,9 +17,9 @@ type Request struct {
 	Config *model.Config
 	// Act is the compute dtype, resolved already.
 	Act device.DType
-	// GradDType is "auto", "fp32" or "bf16".
+	// GradDType is "auto" (or empty), "fp32" or "bf16".
 	GradDType string
-	// Recompute is "auto", "full" or "none".
+	// Recompute is "auto" (or empty), "full" or "none".
 	Recompute        string
 	MicroBatchTokens int
 	ChunkTokens      int
@@ -51,54 +52,102 @@ type NotFitting struct {
 	Keys         string // what would make it fit
 }
 
+// BadDepth says that a depth is too small for the model.
+type BadDepth struct{ Key, Why string }
+
+func (e *BadDepth) Error() string { return e.Why }
+
 func (e *NotFitting) Error() string {
 	return fmt.Sprintf("the run needs %s of %s memory and %s are available: %s",
 		humanize.IBytes(uint64(e.Need)), e.Where, humanize.IBytes(uint64(max(0, e.Budget))), e.Keys)
 }
 
-// Resolve chooses what the request leaves open: what changes the order of sums
-// (micro-batch, gradient dtype) first and for depths of 1, so that it does not
-// depend on them; then how much the forward keeps, then the depths.
+// Resolve chooses what the request leaves open. What changes the order of sums
+// (gradient dtype, micro-batch) comes first, for the least depths whatever the
+// request's are, so that no depth takes part in it; then the buffers that let
+// copies run beside the work, then how much the forward keeps, then activations.
+// The error is a *NotFitting where memory is what lacks.
 func Resolve(q Request) (*Run, error) {
-	if n := q.Depths.GradSlabs; n == 1 && q.Config.TieEmbeddings && !q.Clip {
-		return nil, fmt.Errorf("pipeline.grad_slabs: 1 is too few with tied embeddings: the head's gradient waits in its slab for the embedding's, so it is at least 2")
+	if err := q.check(); err != nil {
+		return nil, err
 	}
-	r := &Run{Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Depths: minDepths(q)}
-	for _, l := range q.Config.Layers() {
-		r.Layouts = append(r.Layouts, model.NewLayout(l, q.Act == device.BF16, embedParam(q.Config)))
-	}
+	r := &Run{Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Layouts: q.Config.Layouts(q.Act == device.BF16)}
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act}
 	r.Spec.Cos.Len = int64(max(q.RowTokens, 1)) * int64(q.Config.HeadDim/2)
 	r.Spec.Sin.Len = r.Spec.Cos.Len
-	if err := r.resolveMicroBatch(q); err != nil {
-		return nil, err
+	if q.Recompute == "none" {
+		r.Spec.Keep = layers.KeepAll
 	}
-	if err := r.resolveGradDType(q); err != nil {
-		return nil, err
+	r.Depths = leastDepths(q)
+	r.resolveGradDType(q)
+	r.resolveMicroBatch(q)
+	r.askedDepths(q)
+	r.raiseBuffers(q)
+	if auto(q.Recompute) {
+		r.raiseKeep(q)
 	}
-	r.resolveKeep(q)
-	r.resolveDepths(q)
+	if q.Depths.ActivationSlots == 0 {
+		r.raise(q, &r.Depths.ActivationSlots, r.allActivations())
+	}
 	return r, r.fits(q)
 }
 
-func embedParam(c *model.Config) model.Param { return c.Layers()[0].Params[0] }
+func auto(choice string) bool { return choice == "" || choice == "auto" }
 
-func minDepths(q Request) Depths {
-	d := q.Depths
-	set := func(v *int, least int) {
-		if *v == 0 {
-			*v = least
+// check refuses values that no amount of memory makes possible.
+func (q Request) check() error {
+	least := leastDepths(q)
+	for _, d := range []struct {
+		key          string
+		asked, least int
+		why          string
+	}{
+		{"weight_slots", q.Depths.WeightSlots, least.WeightSlots, "a block runs from one"},
+		{"grad_buffers", q.Depths.GradBuffers, least.GradBuffers, "a gradient is summed in one"},
+		{"grad_slabs", q.Depths.GradSlabs, least.GradSlabs, "a gradient has to land somewhere, and with tied embeddings the head's waits in its slab for the embedding's"},
+		{"activation_slots", q.Depths.ActivationSlots, least.ActivationSlots, "one is read, one written, one arriving"},
+		{"batches_ahead", q.Depths.BatchesAhead, least.BatchesAhead, "a step needs a batch"},
+		{"micro_batch_tokens", q.MicroBatchTokens, 1, "a micro-batch has at least one row"},
+	} {
+		if d.asked != 0 && d.asked < d.least && !(d.key == "grad_slabs" && q.Clip) {
+			key := "pipeline." + d.key
+			return &BadDepth{key, fmt.Sprintf("%s: %d is too few: it is at least %d (%s)", key, d.asked, d.least, d.why)}
 		}
 	}
-	set(&d.WeightSlots, 1)
-	set(&d.GradBuffers, 1)
-	set(&d.GradSlabs, 1)
-	if q.Config.TieEmbeddings {
-		d.GradSlabs = max(d.GradSlabs, 2)
+	if q.Rows < 1 || q.RowTokens < 1 {
+		return fmt.Errorf("a step of %d rows of at most %d tokens: both are at least 1", q.Rows, q.RowTokens)
 	}
-	set(&d.ActivationSlots, minActSlots)
-	set(&d.BatchesAhead, 1)
+	return nil
+}
+
+// leastDepths are the smallest depths that work.
+func leastDepths(q Request) Depths {
+	d := Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1, ActivationSlots: minActSlots, BatchesAhead: 1}
+	if q.Config.TieEmbeddings {
+		d.GradSlabs = 2
+	}
 	return d
+}
+
+// askedDepths puts the request's depths in the place of the least ones. Where
+// activations have to spill to fit in the fewest slots, and that takes more
+// memory than to hold them all, they are all held.
+func (r *Run) askedDepths(q Request) {
+	d := &r.Depths
+	for _, v := range []struct {
+		to    *int
+		asked int
+	}{{&d.WeightSlots, q.Depths.WeightSlots}, {&d.GradBuffers, q.Depths.GradBuffers}, {&d.GradSlabs, q.Depths.GradSlabs},
+		{&d.ActivationSlots, q.Depths.ActivationSlots}} {
+		*v.to = max(*v.to, v.asked)
+	}
+	d.BatchesAhead = pick(q.Depths.BatchesAhead, autoBatchesAhead)
+	if q.Depths.ActivationSlots == 0 && r.fits(q) != nil {
+		d.ActivationSlots = r.allActivations()
+		if r.fits(q) != nil {
+			d.ActivationSlots = minActSlots
+		}
+	}
 }
 
 // setMicroBatch fixes the micro-batch and everything sized by it.
@@ -123,41 +172,47 @@ func headChunk(vocab int) int {
 	return min(2048, max(64, n/64*64))
 }
 
+// leastMicroBatch is the smallest automatic micro-batch: one row.
+func leastMicroBatch(q Request) int { return min(q.RowTokens, maxMicroBatchTokens) }
+
 // resolveMicroBatch takes the largest micro-batch that fits, halving.
-func (r *Run) resolveMicroBatch(q Request) error {
+func (r *Run) resolveMicroBatch(q Request) {
 	if q.MicroBatchTokens > 0 {
 		r.setMicroBatch(q, q.MicroBatchTokens)
-		return nil
+		return
 	}
-	least := min(q.RowTokens, maxMicroBatchTokens)
-	for tokens := min(maxMicroBatchTokens, max(1, q.Rows*q.RowTokens)); ; tokens /= 2 {
+	least := leastMicroBatch(q)
+	for tokens := min(maxMicroBatchTokens, q.Rows*q.RowTokens); ; tokens /= 2 {
 		r.setMicroBatch(q, max(tokens, least))
 		if tokens <= least || r.fits(q) == nil {
-			return nil
+			return
 		}
 	}
 }
 
-func (r *Run) resolveGradDType(q Request) error {
-	r.GradBF16 = q.GradDType == "bf16"
-	if q.GradDType == "auto" && q.Act == device.BF16 && r.fits(q) != nil {
-		r.GradBF16 = true
-	}
-	return nil
+// resolveGradDType takes fp32 where it fits with the smallest micro-batch.
+func (r *Run) resolveGradDType(q Request) {
+	r.setMicroBatch(q, pick(q.MicroBatchTokens, leastMicroBatch(q)))
+	r.GradBF16 = q.GradDType == "bf16" || auto(q.GradDType) && q.Act == device.BF16 && r.fits(q) != nil
 }
 
-// resolveKeep keeps as much as fits beside activations that never move.
-func (r *Run) resolveKeep(q Request) {
-	switch q.Recompute {
-	case "full":
-		r.Spec.Keep = layers.KeepNothing
-		return
-	case "none":
-		r.Spec.Keep = layers.KeepAll
-		return
+// raiseBuffers lifts the automatic depths of what is copied beside the work.
+func (r *Run) raiseBuffers(q Request) {
+	d := &r.Depths
+	if q.Depths.GradBuffers == 0 {
+		r.raise(q, &d.GradBuffers, autoGradBuffers)
 	}
+	if q.Depths.WeightSlots == 0 {
+		r.raise(q, &d.WeightSlots, min(autoWeightSlots, len(r.Layouts)-2))
+	}
+	if q.Depths.GradSlabs == 0 && !r.Clip {
+		r.raise(q, &d.GradSlabs, autoGradSlabs)
+	}
+}
+
+// raiseKeep keeps as much as fits beside activations that never move.
+func (r *Run) raiseKeep(q Request) {
 	slots := r.Depths.ActivationSlots
-	defer func() { r.Depths.ActivationSlots = slots }()
 	if q.Depths.ActivationSlots == 0 {
 		r.Depths.ActivationSlots = r.allActivations()
 	}
@@ -166,26 +221,16 @@ func (r *Run) resolveKeep(q Request) {
 			return
 		}
 	}
+	r.Depths.ActivationSlots = slots
 }
 
-// allActivations is with how many slots nothing ever moves.
+// allActivations is with how many slots nothing ever moves. An evaluation
+// forgets a layer's input with the layer's output.
 func (r *Run) allActivations() int {
 	if r.EvalOnly {
-		return max(minActSlots, 2*r.Limits.MicroBatches)
+		return max(minActSlots, r.Limits.MicroBatches+1)
 	}
 	return max(minActSlots, (len(r.Layouts)-1)*r.Limits.MicroBatches)
-}
-
-// resolveDepths raises the automatic depths as far as memory allows, the
-// cheapest first.
-func (r *Run) resolveDepths(q Request) {
-	r.Depths.BatchesAhead = pick(q.Depths.BatchesAhead, autoBatchesAhead)
-	r.raise(q, &r.Depths.GradBuffers, pick(q.Depths.GradBuffers, autoGradBuffers))
-	r.raise(q, &r.Depths.WeightSlots, pick(q.Depths.WeightSlots, autoWeightSlots))
-	if !r.Clip {
-		r.raise(q, &r.Depths.GradSlabs, pick(q.Depths.GradSlabs, autoGradSlabs))
-	}
-	r.raise(q, &r.Depths.ActivationSlots, pick(q.Depths.ActivationSlots, r.allActivations()))
 }
 
 func pick(asked, auto int) int {
@@ -195,10 +240,17 @@ func pick(asked, auto int) int {
 	return auto
 }
 
-// raise lifts depth to the largest value up to want that fits.
+// raise lifts depth to want, or to what fits of it. Memory grows with a depth,
+// except that with all activations in slots none is spilled: want comes first.
 func (r *Run) raise(q Request, depth *int, want int) {
-	low, high := *depth, max(want, *depth)
-	for low < high {
+	low := *depth
+	if want <= low {
+		return
+	}
+	if *depth = want; r.fits(q) == nil {
+		return
+	}
+	for high := want - 1; low < high; {
 		mid := (low + high + 1) / 2
 		*depth = mid
 		if r.fits(q) == nil {
@@ -214,18 +266,35 @@ func (r *Run) raise(q Request, depth *int, want int) {
 func (r *Run) fits(q Request) error {
 	t := r.Table()
 	if q.DeviceMemory > 0 && t.Device > q.DeviceMemory {
-		return &NotFitting{"device", t.Device, q.DeviceMemory,
-			"lower pipeline.micro_batch_tokens or max_seq_len, set recompute: full, pipeline.weight_slots: 1, " +
-				"pipeline.grad_buffers: 1, pipeline.activation_slots: 3, or raise device_memory"}
+		return &NotFitting{"device", t.Device, q.DeviceMemory, r.waysOut("device_memory")}
 	}
 	need := t.Host
 	if q.Unified {
 		need += t.Device
 	}
 	if q.HostMemory > 0 && need > q.HostMemory {
-		return &NotFitting{"host", need, q.HostMemory,
-			"set max_grad_norm: 0 with a small pipeline.grad_slabs (gradients then do not wait for the norm) or grad_dtype: bf16, " +
-				"recompute: full, fewer rows a step, a smaller model, or raise host_memory"}
+		return &NotFitting{"host", need, q.HostMemory, r.waysOut("host_memory")}
 	}
 	return nil
+}
+
+// waysOut names the keys that make r need less of what budget bounds.
+func (r *Run) waysOut(budget string) string {
+	var ways []string
+	add := func(where bool, text string) {
+		if where {
+			ways = append(ways, text)
+		}
+	}
+	host, train := budget == "host_memory", !r.EvalOnly
+	add(host && train && r.Clip, "set max_grad_norm: 0 with a small pipeline.grad_slabs (gradients then do not wait for the norm)")
+	add(host && train && !r.Clip && r.Depths.GradSlabs > 1, "lower pipeline.grad_slabs")
+	add(train && !r.GradBF16 && (host || !r.GradsInPlace()), "set grad_dtype: bf16")
+	add((!host || r.Unified) && r.Spec.Keep > layers.KeepNothing, "set recompute: full")
+	add(true, "lower per_device_train_batch_size, pipeline.micro_batch_tokens or max_seq_len")
+	add(!host && r.Depths.WeightSlots > 1, "set pipeline.weight_slots: 1")
+	add(!host && train && r.Depths.GradBuffers > 1, "set pipeline.grad_buffers: 1")
+	add((!host || r.Unified) && r.Depths.ActivationSlots > minActSlots, "set pipeline.activation_slots: 3")
+	add(host, "use a smaller model")
+	return strings.Join(ways, ", ") + ", or raise " + budget
 }

@@ -9,11 +9,11 @@ import (
 // Depths are the credits an edge of the pipeline starts with: what a user tunes
 // as "mailbox depth".
 type Depths struct {
-	WeightSlots     int // decoder blocks on the device; at least 1
-	GradBuffers     int // layers whose gradient is on the device; at least 1
-	GradSlabs       int // landed gradients, without clipping; at least 1, with tied embeddings 2
-	ActivationSlots int // layer inputs of one micro-batch on the device; at least 3
-	BatchesAhead    int // batches packed ahead; at least 1
+	WeightSlots     int `json:"weight_slots"`     // decoder blocks on the device; at least 1
+	GradBuffers     int `json:"grad_buffers"`     // layers whose gradient is on the device; at least 1
+	GradSlabs       int `json:"grad_slabs"`       // landed gradients, without clipping; at least 1, with tied embeddings 2
+	ActivationSlots int `json:"activation_slots"` // layer inputs of one micro-batch on the device; at least 3
+	BatchesAhead    int `json:"batches_ahead"`    // batches packed ahead; at least 1
 }
 
 // Limits bound every batch of a run; buffers are sized by them.
@@ -27,12 +27,16 @@ type Limits struct {
 
 // NewLimits bounds batches of so many rows of at most rowTokens, cut into
 // micro-batches of at most microBatchTokens (at least one row each). Any two
-// neighbouring micro-batches hold more than microBatchTokens together.
+// neighbouring micro-batches hold more than microBatchTokens together, and each
+// but the last leaves less free than the longest row takes.
 func NewLimits(rows, rowTokens, microBatchTokens, vocab int) Limits {
 	tokens := rows * rowTokens
+	n := min(rows, 2*(tokens/(microBatchTokens+1))+1)
+	if microBatchTokens >= rowTokens {
+		n = min(n, (tokens-1)/(microBatchTokens-rowTokens+1)+1)
+	}
 	return Limits{Tokens: tokens, MicroBatchTokens: min(tokens, max(microBatchTokens, rowTokens)),
-		MicroBatches: min(rows, 2*((tokens+microBatchTokens-1)/microBatchTokens)+1),
-		Sequences:    tokens, UniqueIDs: min(vocab, tokens)}
+		MicroBatches: n, Sequences: tokens, UniqueIDs: min(vocab, tokens)}
 }
 
 // Run is a run with nothing left to resolve.

@@ -3,9 +3,12 @@ package plan
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
+
+	"mt/model"
 )
 
 // Row is one line of the memory table.
@@ -40,10 +43,8 @@ func (r *Run) Table() Table {
 	for _, l := range r.Layouts {
 		t.Params += l.Layer.Elems()
 		tiles += l.TileBytes
-		for _, ten := range l.Tensors {
-			if ten.BF16 && !ten.Ref {
-				lo += 2 * ten.Elems()
-			}
+		if slices.ContainsFunc(l.Tensors, func(t model.TensorLayout) bool { return t.BF16 && !t.Ref }) {
+			lo += 2 * l.Elems
 		}
 		moments += 8 * l.Elems
 	}
@@ -56,8 +57,13 @@ func (r *Run) Table() Table {
 		r.gradRows(host, dev)
 	}
 	r.activationRows(host, dev)
+	host("program", programBytes, "code, Go heap, packed matrices")
 	return t
 }
+
+// programBytes is what a process takes beside its buffers, as measured: 10 MiB
+// of code, the Go heap, and up to 32 MiB of panels that matrix products pack.
+const programBytes = 48 << 20
 
 type addRow func(purpose string, bytes int64, detail string, args ...any)
 
@@ -96,14 +102,12 @@ func (r *Run) activationRows(host, dev addRow) {
 		dev("saved for backward", int64(len(r.Layouts)-2)*n, "%s", r.Spec.Keep)
 	}
 	dev("workspace", r.WorkspaceBytes(), "of one launch")
-	batch := r.BatchBytes()
 	if r.Unified {
-		dev("batch", batch+r.LossBytes(), "ids and gathered rows")
-		host("staging", r.LossBytes(), "losses")
+		dev("batch", r.LossBytes(), "losses; the rest is bound in the staging")
 	} else {
-		dev("batch", batch+r.LossBytes(), "ids and gathered rows")
-		host("staging", batch+r.LossBytes(), "batch and losses")
+		dev("batch", r.BatchBytes()+r.LossBytes(), "ids, gathered rows and losses")
 	}
+	host("staging", r.BatchBytes()+r.LossBytes(), "ids, gathered rows and losses of a batch")
 	dev("tables", r.tableBytes(), "rotary embedding")
 	if n := r.SpillBytes(); n > 0 {
 		host("spilled activations", n, "layer inputs that do not fit in the slots")
@@ -112,18 +116,18 @@ func (r *Run) activationRows(host, dev addRow) {
 
 func (r *Run) tableBytes() int64 { return 4 * (r.Spec.Cos.Len + r.Spec.Sin.Len) }
 
-// SpillBytes bounds what activations spilled to the host take: the inputs of
-// all blocks and the gradients, less what stays in slots.
+// SpillBytes is the host memory that activations without a slot lie in: none
+// where all of a step have one, else room for the inputs of all layers (in an
+// evaluation of one layer, whose output takes the place of its input). A tensor
+// in a slot may have its copy there too, so slots take nothing off.
 func (r *Run) SpillBytes() int64 {
-	objects := int64(len(r.Layouts)-1) * int64(r.Limits.MicroBatches)
-	if r.EvalOnly {
-		objects = 2 * int64(r.Limits.MicroBatches)
-	}
-	if objects <= int64(r.Depths.ActivationSlots) {
+	if r.allActivations() <= r.Depths.ActivationSlots {
 		return 0
 	}
-	bytes := int64(len(r.Layouts)-1) * r.ActivationBytes(r.Limits.Tokens)
-	return max(0, bytes-int64(r.Depths.ActivationSlots-2)*r.ActivationBytes(r.Limits.MicroBatchTokens))
+	if r.EvalOnly {
+		return r.ActivationBytes(r.Limits.Tokens)
+	}
+	return int64(len(r.Layouts)-1) * r.ActivationBytes(r.Limits.Tokens)
 }
 
 // Write prints the table for people.

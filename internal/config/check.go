@@ -50,6 +50,9 @@ func (c *Config) warnings(held bool) {
 	if c.MaxSteps > 0 {
 		ignored("num_train_epochs", "max_steps is given")
 	}
+	for _, key := range []string{"train_on_prompt", "mask_history", "template"} {
+		ignored(key, "chats are not read by this version")
+	}
 }
 
 // CheckGradSlabs is a UsageError when grad_slabs cannot hold what clipping

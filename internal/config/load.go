@@ -183,19 +183,28 @@ func (l *loader) other(e entry) {
 		l.foreign = append(l.foreign, e)
 		return
 	}
+	if e.pos.Flag != "" && flagName(e.spelled) != flagName(e.pos.Flag) { // in a mapping
+		l.fail(e.pos.errorf("unknown key %q%s", e.spelled, suggest(e.spelled, slices.Collect(maps.Keys(byName)))))
+		return
+	}
 	if e.pos.Flag != "" {
-		l.fail(e.pos.errorf("unknown key%s", suggest("--"+strings.ReplaceAll(e.spelled, "_", "-"), flagNames())))
+		l.fail(e.pos.errorf("unknown key%s", suggest(flagName(e.spelled), flagNames())))
 		return
 	}
 	names := append(slices.Collect(maps.Keys(byName)), pipelineKey)
 	l.fail(e.pos.errorf("unknown key %q%s", e.spelled, suggest(e.spelled, names)))
 }
 
+// flagName is a key's or a flag's name as a flag is written: --max-steps.
+func flagName(name string) string {
+	return "--" + strings.ReplaceAll(strings.TrimPrefix(name, "--"), "_", "-")
+}
+
 // flagNames are all flags of mt train.
 func flagNames() []string {
 	out := []string{"--" + pipelineKey, "--dry-run", "--json", "--help"}
 	for name := range byName {
-		out = append(out, "--"+strings.ReplaceAll(name, "_", "-"))
+		out = append(out, flagName(name))
 	}
 	return out
 }

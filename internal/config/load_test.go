@@ -137,6 +137,7 @@ func TestFlags(t *testing.T) {
 		{"foreign", []string{"--bf16", "--deepspeed", "z3.json"}, func(c *Config) bool { return len(c.Warnings) == 1 }, ""},
 		{"unknown", []string{"--lerning-rate", "1"}, nil, `--lerning-rate: unknown key; did you mean "--learning-rate"?`},
 		{"unknown bare", []string{"--dry-rum"}, nil, `--dry-rum: unknown key; did you mean "--dry-run"?`},
+		{"unknown in a mapping", []string{"--pipeline", "{weight_slot: 4}"}, nil, `--pipeline: unknown key "pipeline.weight_slot"; did you mean "pipeline.weight_slots"?`},
 		{"twice", []string{"--seed", "1", "--seed=2"}, nil, "--seed: given twice"},
 		{"alias too", []string{"--cutoff-len", "9", "--max-seq-len", "9"}, nil, "--max-seq-len: max_seq_len and cutoff_len are one key: give one of them"},
 		{"no value", []string{"--seed"}, nil, "--seed: has no value"},
@@ -266,6 +267,7 @@ func TestWarnings(t *testing.T) {
 		"decay_ratio: 0.3":                   "decay_ratio has no effect: lr_scheduler_type is linear",
 		"warmup_steps: 5\nwarmup_ratio: 0.1": "warmup_ratio has no effect: warmup_steps is given",
 		"max_steps: 5\nnum_train_epochs: 2":  "num_train_epochs has no effect: max_steps is given",
+		"train_on_prompt: true":              "train_on_prompt has no effect: chats are not read by this version",
 	} {
 		if c := mustParse(t, text); len(c.Warnings) != 1 || c.Warnings[0] != want {
 			t.Errorf("%q: got %q", text, c.Warnings)
@@ -296,6 +298,13 @@ func TestLoad(t *testing.T) {
 	file := filepath.Join(dir, "c.yaml")
 	if err := os.WriteFile(file, []byte("seed: 9\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	marked := filepath.Join(dir, "marked.yaml")
+	if err := os.WriteFile(marked, []byte("\ufeffseed: 8\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Load(marked, Args{}); err != nil || c.Seed != 8 {
+		t.Errorf("a file as Notepad writes it: %v", err)
 	}
 	if c, err := Load(file, Args{}); err != nil || c.Seed != 9 {
 		t.Errorf("got %+v, %v", c, err)

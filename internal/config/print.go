@@ -159,6 +159,16 @@ func number(x float64) string {
 	return s + ".0"
 }
 
+// defaultText is the value of k in d, the default; nothing where that is empty.
+func (k *key) defaultText(d *Config) string {
+	switch text := k.print(d); text {
+	case `""`, "[]":
+		return ""
+	default:
+		return text
+	}
+}
+
 // Help writes the table of keys, with aliases and defaults, for people.
 func Help(w io.Writer) error {
 	var b bytes.Buffer
@@ -168,7 +178,9 @@ func Help(w io.Writer) error {
 		for i := range s.keys {
 			k := &s.keys[i]
 			fmt.Fprintf(&b, "  %-30s %s", k.name, k.doc)
-			if text := k.print(d); text != "" && text != `""` && text != "[]" {
+			if values, text := strings.Join(k.choices, ", "), k.defaultText(d); len(k.choices) > 1 {
+				fmt.Fprintf(&b, " (%s; default %s)", values, text)
+			} else if text != "" {
 				fmt.Fprintf(&b, " (default %s)", text)
 			}
 			if len(k.aliases) > 0 {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -62,7 +63,7 @@ func parseYAML(name string, src []byte) (v value, err error) {
 	if !utf8.Valid(src) {
 		return v, Usagef("%s: is not UTF-8 text", name)
 	}
-	f, err := parseAST(src)
+	f, err := parseAST(bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))) // the mark that some editors begin a file with
 	if err != nil {
 		var at yaml.Error
 		if errors.As(err, &at) && at.GetToken() != nil && at.GetToken().Position != nil {

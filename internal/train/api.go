@@ -3,6 +3,8 @@ package train
 import (
 	"errors"
 	"io"
+
+	"mt/checkpoint"
 )
 
 // Options say where a command writes and how.
@@ -10,6 +12,20 @@ type Options struct {
 	Stdout, Stderr io.Writer
 	JSON           bool // tables and results as JSON on Stdout
 	Interactive    bool // Stderr is a terminal: one progress line, redrawn
+
+	hooks hooks
+}
+
+// hooks are where tests reach into a run. All may be nil.
+type hooks struct {
+	fs         checkpoint.FS             // what checkpoints and models are written through
+	metrics    func(io.Writer) io.Writer // what metrics.jsonl is written through
+	planned    func(*job)                // memory is planned
+	allocating func()                    // big memory is about to be taken
+	reading    func(what string)         // data is being read
+	logging    func(step int)            // a step is about to be logged
+	stepped    func(step int)            // a step is reported and logged
+	packing    func(step int, eval bool) // a batch is about to be packed
 }
 
 // ErrInterrupted is the error of a run that was asked to stop, after its state

@@ -25,8 +25,11 @@ func (s *session) openBoard() (err error) {
 // onBoard shows the numbers of a logged step or evaluation. Where that fails
 // the run ends.
 func (s *session) onBoard(step int, values ...tensorboard.Scalar) {
-	if s.board != nil && s.board.Scalars(time.Now(), step, values) != nil {
-		s.stop()
+	if s.board == nil {
+		return
+	}
+	if err := s.board.Scalars(time.Now(), step, values); err != nil {
+		s.stop(err)
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 // sampleTokens is how long the sample at the end of a run is.
 const sampleTokens = 200
 
-// finish writes the model into the output directory and shows what was learned.
-func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
+// finish writes the model, whose state is end, into the output directory and
+// shows what was learned.
+func (s *session) finish(ctx context.Context, extra map[string][]byte, end checkpoint.TrainerState) error {
 	c := s.c
 	if err := checkpoint.WriteModel(c.OutputDir, checkpointLayers(s.store), s.writerOptions(s.lastStep), extra); err != nil {
 		return fmt.Errorf("write the model: %w", err)
@@ -22,12 +23,15 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 		return err
 	}
 	if c.SamplePrompt != "" && s.tokErr == nil {
-		fmt.Fprintf(s.o.Stdout, "\n--- sample ---\n")
+		fmt.Fprintf(s.o.Stdout, "\n--- sample ---\n%s", c.SamplePrompt)
 		err := s.generate(ctx, generate.Options{MaxNewTokens: sampleTokens, Temperature: 0.7, TopP: 0.95, Seed: c.Seed}, c.SamplePrompt, s.o.Stdout)
 		fmt.Fprintln(s.o.Stdout, "\n--------------")
 		if err != nil {
 			return err
 		}
+	}
+	if err := s.markFinished(end); err != nil {
+		return fmt.Errorf("%s: %w", endFile, err)
 	}
 	fmt.Fprintf(s.o.Stdout, "model written to %s\n", c.OutputDir)
 	return nil

@@ -32,7 +32,7 @@ type EvalResult struct {
 
 // Eval computes the loss of a model over all rows of a data set.
 func Eval(ctx context.Context, o EvalOptions) (EvalResult, error) {
-	j, err := openJob(o.Config, o.Options)
+	j, err := openJob(ctx.Done(), o.Config, o.Options)
 	if err != nil {
 		return EvalResult{}, err
 	}

@@ -1,9 +1,13 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
+	"os"
+	"path/filepath"
 
 	"mt/checkpoint"
 	"mt/data"
@@ -34,6 +38,8 @@ type job struct {
 	act      device.DType
 	unified  bool
 	notes    []string // for the user, once
+	hooks    hooks
+	stop     <-chan struct{} // closed when the user interrupts; nil: never
 	closers  []func()
 }
 
@@ -48,9 +54,10 @@ func (j *job) note(format string, args ...any) {
 }
 
 // openJob checks c and opens what it names. The config is changed: every auto
-// is resolved.
-func openJob(c *config.Config, o Options) (_ *job, err error) {
-	j := &job{c: c}
+// is resolved. first are checks that come before the data is read. Closing stop
+// ends the reading with ErrInterrupted.
+func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*job) error) (_ *job, err error) {
+	j := &job{c: c, hooks: o.hooks, stop: stop}
 	defer func() {
 		if err != nil {
 			j.close()
@@ -68,6 +75,11 @@ func openJob(c *config.Config, o Options) (_ *job, err error) {
 	if err := j.resolveDevice(); err != nil {
 		return nil, err
 	}
+	for _, check := range first {
+		if err := check(j); err != nil {
+			return nil, err
+		}
+	}
 	if err := j.openData(o.Stderr, o.Interactive); err != nil {
 		return nil, err
 	}
@@ -79,9 +91,10 @@ func (j *job) openModel() (err error) {
 	m := j.c.Model
 	switch {
 	case m.Path != "":
-		if j.modelDir, err = config.ModelDir(m.Path); err == nil {
-			j.model, err = model.LoadDir(j.modelDir)
+		if j.modelDir, err = config.ModelDir(m.Path); err != nil {
+			return j.c.Errorf("model_name_or_path", "%w", err)
 		}
+		j.model, err = model.LoadDir(j.modelDir)
 	case m.Preset != "":
 		j.model, err = model.Preset(m.Preset)
 	default:
@@ -92,6 +105,11 @@ func (j *job) openModel() (err error) {
 			return j.c.Errorf("model", "%v", err)
 		}
 		return err
+	}
+	if j.modelDir != "" {
+		if err := checkpoint.CheckModel(j.modelDir, j.model.Layouts(false)); err != nil {
+			return err
+		}
 	}
 	j.tok, j.tokErr = tokenizer.Load(j.modelDir, j.model.VocabSize)
 	return nil
@@ -122,7 +140,7 @@ func (j *job) dataSpec(paths []string, w io.Writer, interactive bool) data.Spec 
 	c := j.c
 	s := data.Spec{Paths: paths, Dir: c.DatasetDir, Format: c.DatasetFormat, Tokenizer: j.tok, TokenizerErr: j.tokErr,
 		VocabSize: j.model.VocabSize, MaxSeqLen: c.MaxSeqLen, Seed: c.Seed, Shuffle: c.Shuffle, CacheDir: c.CacheDir,
-		Progress: progressOf(w, interactive)}
+		Progress: Options{Stderr: w, Interactive: interactive}.Progress(), Stop: j.stop}
 	if c.Packing != config.Auto {
 		packing := c.Packing == config.On
 		s.Packing = &packing
@@ -137,22 +155,28 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 	if len(c.EvalDataset) == 0 {
 		spec.ValSize = c.ValSize
 	}
+	if f := j.hooks.reading; f != nil {
+		f("dataset")
+	}
 	if j.set, err = data.Open(spec); err != nil {
-		return fmt.Errorf("dataset: %w", err)
+		return j.dataError("dataset", err)
 	}
 	j.closers = append(j.closers, func() { _ = j.set.Close() })
 	j.notes = append(j.notes, j.set.Warnings()...)
+	if j.set.IsText() && j.withoutTokenizer() {
+		j.note("%s has no tokenizer: text is read as bytes", j.modelDir)
+	}
 	view := j.set.Eval()
 	if len(c.EvalDataset) > 0 {
 		if j.evalSet, err = data.Open(j.dataSpec(c.EvalDataset, w, interactive)); err != nil {
-			return fmt.Errorf("eval_dataset: %w", err)
+			return j.dataError("eval_dataset", err)
 		}
 		j.closers = append(j.closers, func() { _ = j.evalSet.Close() })
 		j.notes = append(j.notes, j.evalSet.Warnings()...)
 		view = j.evalSet.All()
 	}
 	if j.set.Train().Rows() == 0 {
-		return fmt.Errorf("dataset: val_size leaves no row to train on of %d: lower it", j.set.Rows())
+		return c.Errorf("val_size", "val_size leaves no row to train on of %d: lower it", j.set.Rows())
 	}
 	j.train, j.evalView = j.set.Sampler(c.RowsPerStep()), view
 	if view.Rows() > 0 {
@@ -166,6 +190,28 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 		c.Packing = config.On
 	}
 	return nil
+}
+
+// withoutTokenizer tells whether weights come without a tokenizer.
+func (j *job) withoutTokenizer() bool {
+	if j.modelDir == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(j.modelDir, "tokenizer.json"))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// dataError words an error of opening the data set that key names: a mistake in
+// the configuration where that is what it is.
+func (j *job) dataError(key string, err error) error {
+	var spec *data.SpecError
+	switch {
+	case errors.Is(err, data.ErrStopped):
+		return ErrInterrupted
+	case errors.As(err, &spec):
+		return j.c.Errorf(key, "%w", err)
+	}
+	return fmt.Errorf("%s: %w", key, err)
 }
 
 // rowTokens is the longest row that a batch can hold.
@@ -198,10 +244,27 @@ func (j *job) resolve(evalOnly bool) (err error) {
 		j.note("rows of %d tokens are longer than the model's max_position_embeddings of %d", n, j.model.MaxPositions)
 	}
 	if j.plan, err = plan.Resolve(q); err != nil {
-		return fmt.Errorf("plan: %w", err)
+		return j.planError(err)
 	}
 	j.recordResolved()
 	return nil
+}
+
+// planError names the key that set the budget a run does not fit, or is wrong.
+func (j *job) planError(err error) error {
+	var lacking *plan.NotFitting
+	var depth *plan.BadDepth
+	key := ""
+	switch {
+	case errors.As(err, &lacking):
+		key = lacking.Where + "_memory"
+	case errors.As(err, &depth):
+		key = depth.Key
+	}
+	if j.c.Given(key) {
+		return j.c.Errorf(key, "plan: %w", err)
+	}
+	return fmt.Errorf("plan: %w", err)
 }
 
 // recordResolved writes what the plan chose into the configuration, for

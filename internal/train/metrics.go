@@ -1,13 +1,7 @@
 package train
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"time"
 
 	"mt/actors"
@@ -51,6 +45,8 @@ type stepMetrics struct {
 	StallS        map[string]float64 `json:"stall_s"`
 	ComputeS      float64            `json:"compute_s"`
 	SkippedUpdate bool               `json:"skipped,omitempty"`
+
+	rate float64 // tokens per second over the last steps, for people to see
 }
 
 // meter turns the pipeline's reports into metrics.
@@ -59,26 +55,30 @@ type meter struct {
 	dev       device.Device
 	peakFLOPS float64 // matrix product rate of this device; 0: not measured
 	recent    []time.Duration
+	tokens    []int64 // of the recent steps
 }
 
-// window is how many steps throughput and ETA look back.
+// window is how many steps the throughput and ETA of the progress line look
+// back. Reports of short steps come in bunches: one alone says little.
 const window = 20
 
 func (m *meter) step(r actors.StepReport) stepMetrics {
 	j := m.j
 	m.recent = append(m.recent, r.Elapsed)
+	m.tokens = append(m.tokens, r.Tokens)
 	if len(m.recent) > window {
-		m.recent = m.recent[1:]
+		m.recent, m.tokens = m.recent[1:], m.tokens[1:]
 	}
-	sec := r.Elapsed.Seconds()
+	sec := max(r.Elapsed, 1).Seconds()
+	use := m.dev.Usage()
 	flops := modelFLOPs(j.model, r.Tokens, r.AttendedPairs)
 	executed := flops + float64(j.model.NumLayers)*float64(j.plan.Spec.RecomputedFLOPs(r.Tokens, r.AttendedPairs))
 	out := stepMetrics{Step: r.Step, MaxSteps: j.c.MaxSteps, Loss: number(r.Loss), GradNorm: number(r.GradNorm), LR: r.LR,
 		Epoch:  float64(j.train.Pos(r.Step)) / float64(j.set.Train().Rows()),
 		Tokens: r.Tokens, TokensTotal: r.TotalTokens, TokPerS: float64(r.Tokens) / sec, TFLOPS: flops / sec / 1e12,
-		TFLOPSExec: executed / sec / 1e12, StepS: sec, EtaS: m.eta(r.Step).Seconds(), HostBytes: host.Usage().Total,
-		DeviceBytes: m.dev.Usage().Total, H2DGBps: float64(r.H2D) / sec / 1e9, D2HGBps: float64(r.D2H) / sec / 1e9,
-		StallS: map[string]float64{}, ComputeS: r.Compute.Seconds(), SkippedUpdate: r.Skipped}
+		TFLOPSExec: executed / sec / 1e12, StepS: sec, EtaS: m.eta(r.Step).Seconds(), HostBytes: host.Usage().Total + use.Now[device.ForHostStaging],
+		DeviceBytes: use.Total, H2DGBps: float64(r.H2D) / sec / 1e9, D2HGBps: float64(r.D2H) / sec / 1e9,
+		rate: m.rate(), StallS: map[string]float64{}, ComputeS: r.Compute.Seconds(), SkippedUpdate: r.Skipped}
 	if m.peakFLOPS > 0 {
 		out.MFU = flops / sec / m.peakFLOPS
 	}
@@ -89,11 +89,24 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 }
 
 func (m *meter) eta(step int) time.Duration {
-	var sum time.Duration
+	return m.span() / time.Duration(len(m.recent)) * time.Duration(m.j.c.MaxSteps-step)
+}
+
+// span is how long the recent steps took.
+func (m *meter) span() (sum time.Duration) {
 	for _, d := range m.recent {
 		sum += d
 	}
-	return sum / time.Duration(len(m.recent)) * time.Duration(m.j.c.MaxSteps-step)
+	return sum
+}
+
+// rate is the tokens per second of the recent steps.
+func (m *meter) rate() float64 {
+	var sum int64
+	for _, n := range m.tokens {
+		sum += n
+	}
+	return float64(sum) / max(m.span(), 1).Seconds()
 }
 
 // modelFLOPs is what a step costs on paper: 6 per matrix parameter and token,
@@ -105,62 +118,10 @@ func modelFLOPs(c *model.Config, tokens, pairs int64) float64 {
 	return float64(tokens) * c.FLOPsPerToken(float64(pairs)/float64(tokens))
 }
 
-// metricsLog appends to metrics.jsonl.
-type metricsLog struct{ f *os.File }
-
-// openMetrics opens the log of an output directory and cuts what lies after
-// step: a resumed run writes those again.
-func openMetrics(dir string, step int) (*metricsLog, error) {
-	name := filepath.Join(dir, metricsFile)
-	kept, err := keepUntil(name, step)
-	if err != nil {
-		return nil, err
-	}
-	tmp := name + ".tmp"
-	if err := os.WriteFile(tmp, kept, 0o644); err != nil {
-		return nil, err
-	}
-	if err := os.Rename(tmp, name); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	return &metricsLog{f}, nil
-}
-
-// keepUntil is the whole lines of a log up to and including step; a line cut
-// off by a crash goes.
-func keepUntil(name string, step int) ([]byte, error) {
-	raw, err := os.ReadFile(name)
-	if os.IsNotExist(err) || step == 0 {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	sc := bufio.NewScanner(bytes.NewReader(raw))
-	sc.Buffer(nil, 1<<20)
-	for sc.Scan() {
-		var at struct{ Step int }
-		if json.Unmarshal(sc.Bytes(), &at) == nil && at.Step <= step {
-			out.Write(sc.Bytes())
-			out.WriteByte('\n')
-		}
-	}
-	return out.Bytes(), sc.Err()
-}
-
-// write appends one object.
-func (l *metricsLog) write(v any) error {
-	b, err := json.Marshal(v)
-	if err == nil {
-		_, err = l.f.Write(append(b, '\n'))
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", l.f.Name(), err)
-	}
-	return nil
+// evalMetrics is the object of an evaluation.
+type evalMetrics struct {
+	Step       int   `json:"step"`
+	Loss       any   `json:"eval_loss"`
+	Perplexity any   `json:"eval_perplexity"`
+	Tokens     int64 `json:"eval_tokens"`
 }

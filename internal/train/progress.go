@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"golang.org/x/term"
 )
 
 // line is where progress goes: on a terminal one line, redrawn; elsewhere plain
@@ -17,15 +18,44 @@ type line struct {
 	drawn       int // width of what stands there
 }
 
-// show writes a progress line.
-func (l *line) show(text string) {
+// show writes a progress line: texts[0], or on a terminal the first of texts
+// that it is wide enough for, since a line that wraps cannot be drawn over.
+func (l *line) show(texts ...string) {
 	if !l.interactive {
-		fmt.Fprintln(l.w, text)
+		fmt.Fprintln(l.w, texts[0])
 		return
 	}
-	pad := max(0, l.drawn-len([]rune(text)))
-	fmt.Fprintf(l.w, "\r%s%s", text, strings.Repeat(" ", pad))
-	l.drawn = len([]rune(text))
+	text := fit(columns(l.w)-1, texts)
+	width := len([]rune(text))
+	fmt.Fprintf(l.w, "\r%s%s", text, strings.Repeat(" ", max(0, l.drawn-width)))
+	l.drawn = width
+}
+
+// fit is the first of texts that is at most width wide, else what fits of the
+// last. A width below 1 is not known and holds everything.
+func fit(width int, texts []string) string {
+	if width < 1 {
+		return texts[0]
+	}
+	for _, text := range texts {
+		if len([]rune(text)) <= width {
+			return text
+		}
+	}
+	return string([]rune(texts[len(texts)-1])[:width])
+}
+
+// columns is how wide the terminal behind w is, 0 where that is not known.
+func columns(w io.Writer) int {
+	f, ok := w.(interface{ Fd() uintptr })
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // above writes text that stays, above the progress line.
@@ -63,7 +93,9 @@ func duration(d time.Duration) string {
 	return d.String()
 }
 
-func (m stepMetrics) text(interactive bool) string {
+// texts are the progress line of a step, each shorter than the one before. On a
+// terminal the first begins with a bar.
+func (m stepMetrics) texts(interactive bool) []string {
 	loss, norm := "not finite", "not finite"
 	if v, ok := m.Loss.(float64); ok {
 		loss = fmt.Sprintf("%.4f", v)
@@ -71,31 +103,43 @@ func (m stepMetrics) text(interactive bool) string {
 	if v, ok := m.GradNorm.(float64); ok {
 		norm = fmt.Sprintf("%.3f", v)
 	}
-	s := fmt.Sprintf("step %d/%d  loss %s  grad_norm %s  lr %.2e  %s tok/s  ETA %s", m.Step, m.MaxSteps, loss, norm, m.LR,
-		humanize.CommafWithDigits(m.TokPerS, 0), duration(time.Duration(m.EtaS*float64(time.Second))))
+	head := fmt.Sprintf("step %d/%d  loss %s", m.Step, m.MaxSteps, loss)
+	more := fmt.Sprintf("  grad_norm %s  lr %.2e", norm, m.LR)
+	eta := "  ETA " + duration(time.Duration(m.EtaS*float64(time.Second)))
+	rate := fmt.Sprintf("  %s tok/s", humanize.CommafWithDigits(m.rate, 0))
 	if m.SkippedUpdate {
-		s += "  (update skipped)"
+		eta += "  (update skipped)"
 	}
-	if interactive {
-		return bar(float64(m.Step)/float64(m.MaxSteps)) + " " + s
+	whole := head + more + rate + eta
+	if !interactive {
+		return []string{whole}
 	}
-	return s
+	return []string{bar(float64(m.Step)/float64(m.MaxSteps)) + " " + whole, whole, head + rate + eta, head + eta}
 }
 
-// progressOf shows the progress of reading data: on a terminal as it goes,
-// elsewhere every tenth.
-func progressOf(w io.Writer, interactive bool) func(done, total int64, what string) {
-	l := &line{w: w, interactive: interactive}
-	last := int64(-1)
+// quickRead is up to how many bytes reading data is over before anybody wonders
+// what it is at.
+const quickRead = 16 << 20
+
+// Progress shows on o.Stderr how far reading data is (see data.Spec.Progress):
+// on a terminal as it goes, elsewhere every tenth.
+func (o Options) Progress() func(done, total int64, what string) {
+	l := &line{w: o.Stderr, interactive: o.Interactive}
+	work, shown := "", int64(0)
 	return func(done, total int64, what string) {
-		if total <= 0 {
+		if total < quickRead {
 			return
 		}
-		tenth := done * 10 / total
-		if interactive || tenth > last {
-			last = tenth
-			l.show(fmt.Sprintf("%s: %s of %s", what, humanize.IBytes(uint64(done)), humanize.IBytes(uint64(total))))
+		if what != work {
+			l.end()
+			work, shown = what, -1
 		}
+		tenth := done * 10 / total
+		if tenth == shown && (!o.Interactive || done >= total) {
+			return
+		}
+		shown = tenth
+		l.show(fmt.Sprintf("%s: %s of %s", what, humanize.IBytes(uint64(done)), humanize.IBytes(uint64(total))))
 		if done >= total {
 			l.end()
 		}

@@ -1,28 +1,36 @@
 package train
 
 import (
+	"errors"
 	"time"
 
 	"mt/device"
 )
 
 // matMulRate measures the device's matrix product rate in FLOP/s, in the
-// compute dtype: what mfu is relative to. It takes a few dozen milliseconds.
+// compute dtype: what mfu is relative to. It takes a few dozen milliseconds, and
+// smaller matrices where device_memory is small; 0 where none fit.
 func matMulRate(dev device.Device, act device.DType) (float64, error) {
-	const n, runs = 1024, 4
+	const most, runs = 1024, 4
 	s, err := dev.NewStream("rate")
 	if err != nil {
 		return 0, err
 	}
 	defer s.Close()
-	bytes := int64(n) * n * 4
-	mem, err := dev.Alloc(device.ForWorkspace, 3*bytes)
+	n := most
+	mem, err := dev.Alloc(device.ForWorkspace, 3*squareBytes(n))
+	for lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking); mem, err = dev.Alloc(device.ForWorkspace, 3*squareBytes(n)) {
+		if n /= 2; n < most/8 {
+			return 0, nil
+		}
+	}
 	if err != nil {
 		return 0, err
 	}
 	defer dev.Free(mem)
 	s.Zero(mem)
-	m := device.MatMul{M: n, N: n, K: n, TransB: true, A: mem.Tensor(act, 0, n*n), B: mem.Tensor(act, bytes, n*n), D: mem.Tensor(act, 2*bytes, n*n)}
+	m := device.MatMul{M: n, N: n, K: n, TransB: true,
+		A: mem.Tensor(act, 0, int64(n*n)), B: mem.Tensor(act, squareBytes(n), int64(n*n)), D: mem.Tensor(act, 2*squareBytes(n), int64(n*n))}
 	start, err := dev.NewEvent()
 	if err != nil {
 		return 0, err
@@ -45,5 +53,8 @@ func matMulRate(dev device.Device, act device.DType) (float64, error) {
 			best = d
 		}
 	}
-	return 2 * n * n * n / best.Seconds(), nil
+	return 2 * float64(n) * float64(n) * float64(n) / best.Seconds(), nil
 }
+
+// squareBytes is the size of an (n, n) matrix of any dtype.
+func squareBytes(n int) int64 { return 4 * int64(n) * int64(n) }

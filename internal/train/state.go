@@ -1,6 +1,8 @@
 package train
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -27,6 +29,10 @@ func (j *job) findResume() (r resume, err error) {
 	c := j.c
 	switch c.Resume {
 	case "false":
+		if old, _ := filepath.Glob(filepath.Join(c.OutputDir, "checkpoint-*[0-9]")); len(old) > 0 { // the only error is that of a bad pattern
+			j.note("%s holds checkpoints of an earlier run, such as %s; resume_from_checkpoint: auto will go on from the highest step of all: "+
+				"remove them, or choose another output_dir", c.OutputDir, filepath.Base(old[0]))
+		}
 		return r, nil
 	case "auto", "true":
 		var skipped []checkpoint.Skipped
@@ -34,19 +40,26 @@ func (j *job) findResume() (r resume, err error) {
 		if errors.Is(err, os.ErrNotExist) {
 			return resume{}, nil
 		}
+		if err != nil {
+			return resume{}, err
+		}
 		for _, s := range skipped {
 			j.note("checkpoint %s is skipped: %s", s.Dir, s.Why)
+			if r.dir == "" && !s.Unfinished {
+				return resume{}, c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: no checkpoint in %s is valid: %s: %s; "+
+					"restore one, choose another output_dir, or set resume_from_checkpoint: false to start afresh", c.OutputDir, s.Dir, s.Why)
+			}
 		}
-		if err != nil || r.dir == "" {
-			return resume{}, err
+		if r.dir == "" {
+			return resume{}, nil
 		}
 	default:
 		r.dir = c.Resume
-		if err = checkpoint.Verify(r.dir); err != nil {
-			return r, fmt.Errorf("resume_from_checkpoint: %w", err)
+		if err = checkpoint.Verify(r.dir); err == nil {
+			r.state, err = checkpoint.ReadState(r.dir)
 		}
-		if r.state, err = checkpoint.ReadState(r.dir); err != nil {
-			return r, fmt.Errorf("resume_from_checkpoint: %w", err)
+		if err != nil {
+			return r, c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: %w; give a directory checkpoint-N, or auto", err)
 		}
 	}
 	return r, j.matchResume(r)
@@ -69,21 +82,27 @@ func (j *job) matchResume(r resume) error {
 		return j.c.Errorf(d[0].Key, "the checkpoint %s was made with another value: %s; restore it, or choose another output_dir "+
 			"or resume_from_checkpoint: false to start afresh", r.dir, d[0])
 	}
-	return checkpoint.CheckCompatible(r.dir, r.state.ConfigDigests, j.digests())
+	if err := checkpoint.CheckCompatible(r.dir, r.state.ConfigDigests, j.digests()); err != nil {
+		return j.c.Errorf("resume_from_checkpoint", "%w", err)
+	}
+	return nil
 }
 
 // digests identify what a resumed run must share beyond its configuration: the
-// content of the data.
+// content of the data and the architecture.
 func (j *job) digests() map[string]string {
-	return map[string]string{"dataset": j.set.ID()}
+	arch := sha256.Sum256(j.model.JSON(""))
+	return map[string]string{"dataset": j.set.ID(), "model": hex.EncodeToString(arch[:8])}
 }
 
 // saver writes checkpoints for the pipeline.
 type saver struct {
 	j      *job
+	log    *metricsLog
 	layers []checkpoint.Layer
 	extra  map[string][]byte
 	w      *checkpoint.Writer
+	last   checkpoint.TrainerState // of the checkpoint committed last
 }
 
 // Open implements actors.Saver.
@@ -98,16 +117,23 @@ func (s *saver) Layer(i int) error { return s.w.WriteLayer(i, s.layers[i]) }
 // Commit implements actors.Saver.
 func (s *saver) Commit(st actors.State, dataPos int64) (string, error) {
 	c := s.j.c
+	if err := s.log.sync(); err != nil {
+		return "", err // a checkpoint must not be ahead of the metrics
+	}
 	state := checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: c.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens,
 		Epoch: float64(dataPos) / float64(s.j.set.Train().Rows()), ConfigDigests: s.j.digests()}
 	if err := s.w.Commit(state, s.extra); err != nil {
 		return "", err
 	}
+	s.last = state
 	if err := checkpoint.Prune(c.OutputDir, c.SaveTotalLimit); err != nil {
 		return "", err
 	}
-	return filepath.Join(c.OutputDir, fmt.Sprintf("checkpoint-%d", st.Step)), nil
+	return filepath.Join(c.OutputDir, checkpointName(st.Step)), nil
 }
+
+// checkpointName is the name of the checkpoint after a step.
+func checkpointName(step int) string { return fmt.Sprintf("checkpoint-%d", step) }
 
 // Abort implements actors.Saver.
 func (s *saver) Abort() {
@@ -117,7 +143,8 @@ func (s *saver) Abort() {
 }
 
 func (j *job) writerOptions(step int) checkpoint.WriterOptions {
-	return checkpoint.WriterOptions{Step: step, Config: j.model, Layouts: j.plan.Layouts, SaveDType: checkpoint.DType(j.c.SaveDType), Zstd: j.c.OptimizerZstd}
+	return checkpoint.WriterOptions{Step: step, Config: j.model, Layouts: j.plan.Layouts, SaveDType: checkpoint.DType(j.c.SaveDType), Zstd: j.c.OptimizerZstd,
+		FS: j.hooks.fs}
 }
 
 // companions are the files that go beside saved weights: the tokenizer's and

@@ -40,7 +40,7 @@ type Synthetic struct {
 	reports chan actors.StepReport
 	stop    chan struct{}
 	ended   chan error
-	steps   int
+	idle    time.Time // since when it stands still
 	closers []func()
 }
 
@@ -102,10 +102,11 @@ func randomRows(o SyntheticOptions, step int) []data.Row {
 	return rows
 }
 
-// Run does k steps and returns their reports; Elapsed of the first counts from
-// the call.
+// Run does k steps and returns their reports. Those of the first count from the
+// call: the time since the call before is no wait for data.
 func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 	begin := time.Now()
+	defer func() { s.idle = time.Now() }()
 	for range k {
 		s.allowed <- struct{}{}
 	}
@@ -115,6 +116,11 @@ func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 		case r := <-s.reports:
 			if len(out) == 0 {
 				r.Elapsed = time.Since(begin)
+				if !s.idle.IsZero() {
+					still := min(begin.Sub(s.idle), r.Stall[actors.StallData])
+					r.Stall[actors.StallData] -= still
+					r.Compute -= still
+				}
 			}
 			out = append(out, r)
 		case err := <-s.ended:
@@ -125,7 +131,6 @@ func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 			return out, err
 		}
 	}
-	s.steps += k
 	return out, nil
 }
 

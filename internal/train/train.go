@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -19,21 +18,16 @@ import (
 	"mt/host"
 	"mt/internal/config"
 	"mt/internal/parallel"
+	"mt/internal/tensorboard"
 )
 
 // Plan prints what a run of c would take, without running it.
 func Plan(c *config.Config, o Options) error {
-	j, err := openJob(c, o)
+	j, _, err := openRun(nil, c, o)
 	if err != nil {
 		return err
 	}
 	defer j.close()
-	if _, err := j.findResume(); err != nil {
-		return err
-	}
-	if err := j.resolvePlan(); err != nil {
-		return err
-	}
 	j.showNotes(o.Stderr)
 	return j.showPlan(o.Stdout, o.JSON)
 }
@@ -41,29 +35,44 @@ func Plan(c *config.Config, o Options) error {
 // Train runs c to its end, from the newest checkpoint if there is one. A
 // cancelled ctx ends it after the step in progress, saved, with ErrInterrupted.
 func Train(ctx context.Context, c *config.Config, o Options) error {
-	j, err := openJob(c, o)
+	j, from, err := openRun(ctx.Done(), c, o)
 	if err != nil {
 		return err
 	}
 	defer j.close()
-	from, err := j.findResume()
-	if err != nil {
-		return err
-	}
-	if err := j.resolvePlan(); err != nil {
-		return err
+	if f := o.hooks.planned; f != nil {
+		f(j)
 	}
 	j.showNotes(o.Stderr)
 	if from.state.Step >= c.MaxSteps {
 		fmt.Fprintf(o.Stdout, "%s is at step %d of %d: training is done\n", from.dir, from.state.Step, c.MaxSteps)
-		if _, err := os.Stat(filepath.Join(c.OutputDir, "config.json")); err == nil {
+		if j.finished(from) {
 			return nil
 		}
+	}
+	if ctx.Err() != nil {
+		return ErrInterrupted
 	}
 	if err := j.showPlan(o.Stderr, false); err != nil {
 		return err
 	}
 	return j.run(ctx, from, o)
+}
+
+// openRun opens what a training run of c needs, finds where it goes on from and
+// plans it. Nothing is allocated or written yet.
+func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from resume, err error) {
+	j, err := openJob(stop, c, o, (*job).checkOutput)
+	if err != nil {
+		return nil, from, err
+	}
+	if from, err = j.findResume(); err == nil {
+		err = j.resolvePlan()
+	}
+	if err != nil {
+		j.close()
+	}
+	return j, from, err
 }
 
 // showNotes prints what the user should know, once.
@@ -99,8 +108,9 @@ type session struct {
 	store *host.Store
 	line  *line
 	log   *metricsLog
+	board *tensorboard.Writer // nil: not asked for
 	meter *meter
-	err   error // first failure to write a metric
+	stop  context.CancelCauseFunc // ends the run with an error after the step in progress
 
 	lastStep int
 	lastEval actors.EvalReport
@@ -110,14 +120,19 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 	c := j.c
 	s := &session{job: j, o: o, line: &line{w: o.Stderr, interactive: o.Interactive}}
 	if err := os.MkdirAll(c.OutputDir, 0o755); err != nil {
-		return fmt.Errorf("output_dir: %w", err)
+		return c.Errorf("output_dir", "output_dir: %w", err)
+	}
+	if err := j.lockOutput(); err != nil {
+		return err
 	}
 	if err := s.open(from); err != nil {
 		return err
 	}
-	defer s.log.f.Close()
+	if err := j.markUnfinished(); err != nil {
+		return err
+	}
 	yaml := c.YAML("The configuration of this run, every auto resolved.")
-	if err := os.WriteFile(filepath.Join(c.OutputDir, configFile), yaml, 0o644); err != nil {
+	if err := writeWhole(filepath.Join(c.OutputDir, configFile), yaml); err != nil {
 		return err
 	}
 	extra, err := j.companions()
@@ -128,22 +143,35 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 	for k, v := range extra {
 		withConfig[k] = v
 	}
-	opts := s.options(from, &saver{j: j, layers: checkpointLayers(s.store), extra: withConfig})
-	opts.Stop = ctx.Done()
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	s.stop = stop
+	sv := &saver{j: j, log: s.log, layers: checkpointLayers(s.store), extra: withConfig, last: from.state}
+	opts := s.options(from, sv)
+	opts.Stop = running.Done()
 	err = actors.Run(opts)
 	s.line.end()
-	if err = errors.Join(err, s.err); err != nil {
-		return err
+	if cause := context.Cause(running); err == nil && cause != nil && cause != context.Cause(ctx) {
+		err = cause
 	}
-	if s.lastStep < c.MaxSteps && ctx.Err() != nil {
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil && (s.lastStep < c.MaxSteps || s.eval != nil && s.lastEval.Step < c.MaxSteps):
+		if step := sv.last.Step; step > from.state.Step {
+			s.line.above(fmt.Sprintf("step %d of %d is saved in %s", step, c.MaxSteps, filepath.Join(c.OutputDir, checkpointName(step))))
+		}
 		return ErrInterrupted
 	}
-	return s.finish(ctx, extra)
+	return s.finish(ctx, extra, sv.last)
 }
 
 // open allocates memory and fills it: from the checkpoint, from the model's
 // directory, or at random.
 func (s *session) open(from resume) (err error) {
+	if f := s.hooks.allocating; f != nil {
+		f()
+	}
 	if s.dev, s.pool, err = s.openDevice(); err != nil {
 		return err
 	}
@@ -164,7 +192,11 @@ func (s *session) open(from resume) (err error) {
 	default:
 		initialise(s.store, s.model, s.c.Seed, s.pool)
 	}
-	if s.log, err = openMetrics(s.c.OutputDir, from.state.Step); err != nil {
+	if s.log, s.lastEval, err = openMetrics(s.c.OutputDir, from.state.Step, s.hooks.metrics); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func() { _ = s.log.f.Close() })
+	if err := s.openBoard(); err != nil {
 		return err
 	}
 	s.lastStep = from.state.Step
@@ -195,12 +227,15 @@ func (s *session) options(from resume, sv *saver) actors.Options {
 	return actors.Options{
 		Device: s.dev, Store: s.store, Pool: s.pool, Plan: s.plan,
 		Schedule: actors.Schedule{FirstStep: from.state.Step + 1, LastStep: c.MaxSteps, SaveSteps: c.SaveSteps, EvalSteps: c.EvalSteps,
-			EvalPasses: evalPasses, EvalAtEnd: true, MaxNonFinite: c.MaxNonfiniteSteps, SynchronousUpdates: c.SynchronousUpdates,
+			EvalPasses: evalPasses, EvalAtStart: s.evalOwed(), EvalAtEnd: true, MaxNonFinite: c.MaxNonfiniteSteps, SynchronousUpdates: c.SynchronousUpdates,
 			LR: c.Schedule, DataPos: s.train.Pos},
 		Start:       actors.State{Step: from.state.Step, AdamStep: from.state.AdamStep, NonFinite: from.state.NonFinite, Tokens: from.state.Tokens},
 		Adam:        host.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay},
 		MaxGradNorm: c.MaxGradNorm,
 		Batch: func(step int, eval bool) (*data.Batch, error) {
+			if f := s.hooks.packing; f != nil {
+				f(step, eval)
+			}
 			if eval {
 				return s.eval.Batch(step, c.Pipeline.MicroBatchTokens), nil
 			}
@@ -214,22 +249,39 @@ func (s *session) onStep(r actors.StepReport) {
 	m := s.meter.step(r)
 	s.lastStep = r.Step
 	logged := r.Step%max(1, s.c.LoggingSteps) == 0 || r.Step == s.c.MaxSteps || r.Skipped
+	if f := s.hooks.logging; f != nil {
+		f(r.Step)
+	}
 	if logged {
-		s.fail(s.log.write(m))
+		s.record(m)
+		s.onBoard(m.Step, m.scalars()...)
 	}
 	if logged || s.o.Interactive {
-		s.line.show(m.text(s.o.Interactive))
+		s.line.show(m.texts(s.o.Interactive)...)
+	}
+	if f := s.hooks.stepped; f != nil {
+		f(r.Step)
 	}
 }
 
 func (s *session) onEval(r actors.EvalReport) {
 	s.lastEval = r
 	s.line.above(fmt.Sprintf("step %d/%d  eval_loss %.4f  perplexity %.3f  (%s tokens)", r.Step, s.c.MaxSteps, r.Loss, math.Exp(r.Loss), humanize.Comma(r.Tokens)))
-	s.fail(s.log.write(map[string]any{"step": r.Step, "eval_loss": number(r.Loss), "eval_perplexity": number(math.Exp(r.Loss)), "eval_tokens": r.Tokens}))
+	s.onBoard(r.Step, tensorboard.Scalar{Tag: "eval/loss", Value: r.Loss})
+	s.record(evalMetrics{Step: r.Step, Loss: number(r.Loss), Perplexity: number(math.Exp(r.Loss)), Tokens: r.Tokens})
 }
 
-func (s *session) fail(err error) {
-	if s.err == nil {
-		s.err = err
+// record writes v to metrics.jsonl. Where that fails the run ends.
+func (s *session) record(v any) {
+	if err := s.log.write(v); err != nil {
+		s.stop(err)
 	}
+}
+
+// evalOwed says whether the step that the run goes on from is due an evaluation
+// that metrics.jsonl does not have.
+func (s *session) evalOwed() bool {
+	step, every := s.lastStep, s.c.EvalSteps
+	due := step > 0 && (every > 0 && step%every == 0 || step == s.c.MaxSteps)
+	return due && s.lastEval.Step != step
 }

@@ -1,0 +1,260 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mt/checkpoint"
+)
+
+// fullFS is a disk that is full: writes below a path that contains match fail
+// from the one numbered after on, and free is what it says it has left.
+type fullFS struct {
+	match  string
+	after  int
+	free   int64
+	writes int
+	lazyFS
+}
+
+func (f *fullFS) Free(path string) (int64, error) {
+	if f.free > 0 {
+		return f.free, nil
+	}
+	return f.lazyFS.Free(path)
+}
+
+func (f *fullFS) Create(path string) (checkpoint.File, error) {
+	file, err := f.lazyFS.Create(path)
+	return fullFile{file, f, path}, err
+}
+
+type fullFile struct {
+	checkpoint.File
+	fs   *fullFS
+	path string
+}
+
+// WriteAt writes half of what does not fit any more, as a full disk does.
+func (f fullFile) WriteAt(p []byte, off int64) (int, error) {
+	if !strings.Contains(f.path, f.fs.match) {
+		return f.File.WriteAt(p, off)
+	}
+	if f.fs.writes++; f.fs.writes <= f.fs.after {
+		return f.File.WriteAt(p, off)
+	}
+	f.fs.free = 1000
+	n, _ := f.File.WriteAt(p[:len(p)/2], off)
+	return n, &os.PathError{Op: "write", Path: f.path, Err: syscall.ENOSPC}
+}
+
+// TestFullDisk: a save that fails ends the run with an error that says what is
+// missing where; what it began is gone, older checkpoints stand and are gone on
+// from.
+func TestFullDisk(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	want := newScene(t, "save_steps: 2\n")
+	want.mustTrain(t)
+	for name, tc := range map[string]struct {
+		disk  fullFS
+		says  []string
+		stand []string
+	}{
+		"first save, no room":     {fullFS{free: 5000}, []string{"save checkpoint-2", "/out has 4.9 KiB free and the save takes", "more is needed", "save_total_limit"}, nil},
+		"first save, weights":     {fullFS{match: "checkpoint-2.tmp", after: 9}, []string{"save checkpoint-2: write ", "safetensors: no space left on device", "to write, 1000 B free", "more is needed"}, nil},
+		"second save, header":     {fullFS{match: "checkpoint-4.tmp"}, []string{"save checkpoint-4: write ", "1000 B free"}, []string{"checkpoint-2"}},
+		"third save, the weights": {fullFS{match: "checkpoint-6.tmp", after: 20}, []string{"save checkpoint-6: write ", "1000 B free"}, []string{"checkpoint-2", "checkpoint-4"}},
+		"the last save, manifest": {fullFS{match: "checkpoint-8.tmp-" + fmt.Sprint(os.Getpid()) + "/manifest"}, []string{"save checkpoint-8: write ", "manifest.json: no space left", "1000 B free"}, []string{"checkpoint-2", "checkpoint-4", "checkpoint-6"}},
+		"the model":               {fullFS{match: "model.tmp"}, []string{"write the model: save model: write ", "model.safetensors: no space left", "1000 B free"}, []string{"checkpoint-2", "checkpoint-4", "checkpoint-6", "checkpoint-8"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := want.in(t)
+			disk := tc.disk
+			disk.lazyFS = lazyFS{checkpoint.OS()}
+			out, err := got.train(t, t.Context(), hooks{fs: &disk})
+			checkError(t, err, false, tc.says...)
+			if t.Failed() {
+				t.Log(out)
+			}
+			var stand []string
+			entries, _ := os.ReadDir(got.out)
+			for _, e := range entries {
+				if e.IsDir() {
+					stand = append(stand, e.Name())
+				}
+			}
+			if fmt.Sprint(stand) != fmt.Sprint(tc.stand) {
+				t.Errorf("directories %v are left, want %v", stand, tc.stand)
+			}
+			got.mustTrain(t) // there is room again
+			sameRun(t, got, want)
+		})
+	}
+}
+
+// fullWriter fails from the byte numbered limit on.
+type fullWriter struct {
+	w     io.Writer
+	limit int
+}
+
+func (f *fullWriter) Write(p []byte) (int, error) {
+	if f.limit -= len(p); f.limit >= 0 {
+		return f.w.Write(p)
+	}
+	n, _ := f.w.Write(p[:len(p)/2])
+	return n, &os.PathError{Op: "write", Path: "metrics", Err: syscall.ENOSPC}
+}
+
+// TestMetricsCannotBeWritten: the run ends, and no checkpoint is ahead of the
+// metrics, so that nothing is missing when it goes on.
+func TestMetricsCannotBeWritten(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	want := newScene(t, "save_steps: 2\nval_size: 2\neval_steps: 2\n")
+	want.mustTrain(t)
+	for _, limit := range []int{0, 100, 1000, 2500, 3500} {
+		got := want.in(t)
+		out, err := got.train(t, t.Context(), hooks{metrics: func(w io.Writer) io.Writer { return &fullWriter{w, limit} }})
+		checkError(t, err, false, "write "+filepath.Join(got.out, metricsFile)+": no space left on device")
+		if t.Failed() {
+			t.Fatal(out)
+		}
+		got.mustTrain(t)
+		sameRun(t, got, want)
+	}
+}
+
+// TestNoCheckpointAheadOfTheMetrics: a checkpoint is not there before the line
+// of its step, so a run killed in between would not lose the line.
+func TestNoCheckpointAheadOfTheMetrics(t *testing.T) {
+	s := newScene(t, "save_steps: 1\n")
+	h := hooks{logging: func(step int) {
+		if step != 3 {
+			return
+		}
+		for begin := time.Now(); time.Since(begin) < 300*time.Millisecond; runtime.Gosched() {
+			if _, err := os.Stat(filepath.Join(s.out, checkpointName(step))); err == nil {
+				t.Errorf("the checkpoint of step %d is there before its line", step)
+				return
+			}
+		}
+	}}
+	if out, err := s.train(t, t.Context(), h); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// damage spoils a file of a checkpoint.
+var damage = map[string]func(dir string) error{
+	"truncated weights":  func(d string) error { return os.Truncate(filepath.Join(d, "model.safetensors"), 3000) },
+	"empty manifest":     func(d string) error { return os.Truncate(filepath.Join(d, "manifest.json"), 0) },
+	"no manifest":        func(d string) error { return os.Remove(filepath.Join(d, "manifest.json")) },
+	"no state":           func(d string) error { return os.Remove(filepath.Join(d, "trainer_state.json")) },
+	"no moments":         func(d string) error { return os.Remove(filepath.Join(d, "optimizer", "layer-00002.safetensors")) },
+	"a wrong bit":        func(d string) error { return flip(filepath.Join(d, "optimizer", "layer-00001.safetensors"), 2000) },
+	"damaged config":     func(d string) error { return flip(filepath.Join(d, configFile), 20) },
+	"truncated config":   func(d string) error { return os.Truncate(filepath.Join(d, configFile), 100) },
+	"a directory's name": func(d string) error { return errors.Join(os.RemoveAll(d), os.Mkdir(d, 0o755)) },
+}
+
+func flip(name string, at int64) error {
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	raw[at] ^= 4
+	return os.WriteFile(name, raw, 0o644)
+}
+
+// TestDamagedCheckpoints: those that are damaged are skipped, with a word on
+// why; where none is left the run does not silently begin again.
+func TestDamagedCheckpoints(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	want := newScene(t, "save_steps: 3\n")
+	want.mustTrain(t)
+	for name, spoil := range damage {
+		t.Run(name, func(t *testing.T) {
+			got := want.in(t)
+			for _, step := range []int{3, 6} {
+				copyTree(t, filepath.Join(want.out, checkpointName(step)), filepath.Join(got.out, checkpointName(step)))
+			}
+			copyMetrics(t, want, got)
+			if err := spoil(filepath.Join(got.out, checkpointName(6))); err != nil {
+				t.Fatal(err)
+			}
+			only := got.in(t)
+			copyTree(t, filepath.Join(got.out, checkpointName(6)), filepath.Join(only.out, checkpointName(6)))
+
+			out := got.mustTrain(t)
+			for _, says := range []string{"note: checkpoint " + filepath.Join(got.out, "checkpoint-6") + " is skipped: ", "step 3 of 8"} {
+				if !strings.Contains(out, says) {
+					t.Errorf("the run does not say %q:\n%s", says, out)
+				}
+			}
+			sameRun(t, got, want)
+
+			_, err := only.train(t, t.Context(), hooks{allocating: func() { t.Error("memory is taken") }})
+			checkError(t, err, true, "run.yaml: resume_from_checkpoint: no checkpoint in "+only.out+" is valid: ", "checkpoint-6: ", "resume_from_checkpoint: false")
+			if out := only.with("resume_from_checkpoint: false\n").mustTrain(t); !strings.Contains(out, "holds checkpoints of an earlier run, such as checkpoint-6") {
+				t.Errorf("no note about the checkpoints that are there:\n%s", out)
+			}
+
+			_, err = got.with("resume_from_checkpoint: "+filepath.Join(got.root, "nope")+"\n").train(t, t.Context(), hooks{})
+			checkError(t, err, true, "run.yaml:", "resume_from_checkpoint: ", "nope")
+		})
+	}
+}
+
+// TestUnfinishedSaveIsNoCheckpoint: what a killed first save leaves does not
+// keep the run from its start.
+func TestUnfinishedSaveIsNoCheckpoint(t *testing.T) {
+	s := newScene(t, "")
+	write(t, filepath.Join(s.out, "checkpoint-2.tmp-99", "model.safetensors"), "half")
+	out := s.mustTrain(t)
+	if !strings.Contains(out, "checkpoint-2.tmp-99 is skipped: the save was not finished") {
+		t.Errorf("no note:\n%s", out)
+	}
+	if _, err := os.Stat(filepath.Join(s.out, "checkpoint-2.tmp-99")); err == nil {
+		t.Error("it is still there")
+	}
+}
+
+// TestResumeWithAnother: a run that goes on from a checkpoint of another run is
+// refused, by the key that differs and with the way out.
+func TestResumeWithAnother(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s := newScene(t, "save_steps: 4\n")
+	s.mustTrain(t)
+	bigger := strings.Replace(tinyModel, "intermediate_size: 24", "intermediate_size: 32", 1)
+	others := writeRows(t, s.root, 12, 12, 48)
+	for name, tc := range map[string]struct{ extra, key string }{
+		"learning_rate": {"learning_rate: 0.02\n", "learning_rate"},
+		"max_steps":     {"max_steps: 9\n", "max_steps"},
+		"batch":         {"per_device_train_batch_size: 3\n", "rows_per_step"},
+		"dataset":       {"dataset: " + others + "\n", "dataset"},
+		"model":         {bigger, "model"},
+		"seed":          {"seed: 7\n", "seed"},
+		"clip":          {"max_grad_norm: 0\n", "max_grad_norm"},
+		"dtype":         {"compute_dtype: bf16\n", "compute_dtype"},
+		"packing":       {"packing: true\n", "packing"},
+	} {
+		_, err := s.with(tc.extra).train(t, t.Context(), hooks{allocating: func() { t.Errorf("%s: memory is taken", name) }})
+		checkError(t, err, true, "run.yaml", tc.key, "checkpoint-8", "resume_from_checkpoint: false", "output_dir")
+	}
+	// The same file with other rows in it.
+	raw, err := os.ReadFile(others)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s.rows, string(raw))
+	_, err = s.train(t, t.Context(), hooks{})
+	checkError(t, err, true, "run.yaml", "dataset", "resume_from_checkpoint: false")
+}

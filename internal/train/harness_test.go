@@ -1,0 +1,342 @@
+package train
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mt/checkpoint"
+	"mt/host"
+	"mt/internal/config"
+)
+
+// tinyModel is an inline model small enough for a step to take milliseconds.
+const tinyModel = `
+model:
+  hidden_size: 16
+  intermediate_size: 24
+  num_hidden_layers: 3
+  num_attention_heads: 2
+  num_key_value_heads: 1
+  vocab_size: 48
+  max_position_embeddings: 32
+  initializer_range: 0.1
+`
+
+// writeRows makes a JSONL file of n rows of random ids below vocab, of random
+// lengths up to most.
+func writeRows(t *testing.T, dir string, n, most, vocab int) string {
+	t.Helper()
+	r := rand.New(rand.NewPCG(7, uint64(n)))
+	var b bytes.Buffer
+	for range n {
+		ids := make([]int, 2+r.IntN(most-1))
+		for i := range ids {
+			ids[i] = r.IntN(vocab)
+		}
+		line, err := json.Marshal(map[string]any{"input_ids": ids})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(append(line, '\n'))
+	}
+	name := filepath.Join(dir, fmt.Sprintf("rows-%d-%d.jsonl", n, vocab))
+	write(t, name, b.String())
+	return name
+}
+
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err == nil {
+		err = os.WriteFile(name, []byte(content), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scene is a configuration and where it runs.
+type scene struct {
+	root, out, rows string
+	yaml            string
+}
+
+// newScene is a run of 8 steps over three epochs of 11 rows, 4 rows a step: the
+// last step of an epoch has 3.
+func newScene(t *testing.T, extra string) scene {
+	t.Helper()
+	root := t.TempDir()
+	s := scene{root: root, out: filepath.Join(root, "out"), rows: writeRows(t, root, 11, 12, 48)}
+	s.yaml = override(tinyModel+fmt.Sprintf(`
+dataset: %s
+cache_dir: %s/cache
+max_seq_len: 12
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 2
+max_steps: 8
+learning_rate: 0.01
+lr_scheduler_type: cosine
+warmup_steps: 2
+weight_decay: 0.1
+logging_steps: 1
+threads: 2
+`, s.rows, root), extra)
+	return s
+}
+
+// in is the same scene with another output directory.
+func (s scene) in(t *testing.T) scene {
+	t.Helper()
+	s.out = filepath.Join(t.TempDir(), "out")
+	return s
+}
+
+// with is the same scene with more, or other, keys.
+func (s scene) with(extra string) scene {
+	s.yaml = override(s.yaml, extra)
+	return s
+}
+
+// override adds top-level keys, in place of those of the same name.
+func override(yaml, extra string) string {
+	named := map[string]bool{}
+	for line := range strings.Lines(extra) {
+		if k, _, ok := strings.Cut(line, ":"); ok && k == strings.TrimSpace(k) {
+			named[k] = true
+		}
+	}
+	var out strings.Builder
+	drop := false
+	for line := range strings.Lines(yaml) {
+		if k, _, ok := strings.Cut(line, ":"); ok && !strings.HasPrefix(line, " ") {
+			drop = named[k]
+		}
+		if !drop {
+			out.WriteString(line)
+		}
+	}
+	return out.String() + extra
+}
+
+func (s scene) source() string { return s.yaml + "\noutput_dir: " + s.out + "\n" }
+
+func (s scene) config(t *testing.T) *config.Config {
+	t.Helper()
+	c, err := config.Parse("run.yaml", []byte(s.source()), config.Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// train runs the scene once and returns what it printed.
+func (s scene) train(t *testing.T, ctx context.Context, h hooks) (string, error) {
+	t.Helper()
+	if h.fs == nil {
+		h.fs = lazyFS{checkpoint.OS()}
+	}
+	var out bytes.Buffer
+	err := Train(ctx, s.config(t), Options{Stdout: &out, Stderr: &out, hooks: h})
+	return out.String(), err
+}
+
+func (s scene) mustTrain(t *testing.T) string {
+	t.Helper()
+	out, err := s.train(t, t.Context(), hooks{})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
+
+// lazyFS does not wait for the disk.
+type lazyFS struct{ checkpoint.FS }
+
+func (lazyFS) SyncDir(string) error { return nil }
+
+func (f lazyFS) Create(path string) (checkpoint.File, error) {
+	file, err := f.FS.Create(path)
+	return lazyFile{file}, err
+}
+
+type lazyFile struct{ checkpoint.File }
+
+func (lazyFile) Sync() error      { return nil }
+func (lazyFile) Flush(_, _ int64) {}
+
+// step is what of a line of metrics.jsonl does not depend on time.
+type step struct {
+	Step, MaxSteps int
+	Loss, GradNorm *float64
+	LR, Epoch      float64
+	Tokens, Total  int64
+	EvalLoss       *float64
+}
+
+func (s step) String() string {
+	show := func(p *float64) any {
+		if p == nil {
+			return nil
+		}
+		return *p
+	}
+	return fmt.Sprintf("step %d of %d loss %v norm %v lr %v epoch %v tokens %d total %d eval %v", s.Step, s.MaxSteps, show(s.Loss), show(s.GradNorm),
+		s.LR, s.Epoch, s.Tokens, s.Total, show(s.EvalLoss))
+}
+
+// metrics reads metrics.jsonl; every line must be whole.
+func (s scene) metrics(t *testing.T) []string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(s.out, metricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	sc := bufio.NewScanner(bytes.NewReader(raw))
+	for sc.Scan() {
+		var m struct {
+			Step     int
+			MaxSteps int `json:"max_steps"`
+			Loss     *float64
+			GradNorm *float64 `json:"grad_norm"`
+			LR       float64
+			Epoch    float64
+			Tokens   int64
+			Total    int64    `json:"tokens_total"`
+			EvalLoss *float64 `json:"eval_loss"`
+		}
+		if err := json.Unmarshal(sc.Bytes(), &m); err != nil {
+			t.Fatalf("%s: %q: %v", metricsFile, sc.Text(), err)
+		}
+		out = append(out, step(m).String())
+	}
+	return out
+}
+
+// left is the content of every file that a finished run leaves and that says
+// nothing about where or when it ran: the model and its last checkpoint.
+func (s scene) left(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	last := filepath.Join(s.out, checkpointName(s.config(t).MaxSteps))
+	err := filepath.WalkDir(s.out, func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && path != s.out && path != last && !strings.HasPrefix(path, last):
+			return fs.SkipDir
+		case d.IsDir() || name == configFile || name == metricsFile || name == "manifest.json":
+			return nil
+		}
+		raw, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(s.out, path)
+		out[rel] = string(raw)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) < 5 {
+		t.Fatalf("%s holds no finished run: %v", s.out, slices.Collect(func(yield func(string) bool) {
+			for k := range out {
+				if !yield(k) {
+					return
+				}
+			}
+		}))
+	}
+	return out
+}
+
+// sameRun compares every bit that two finished runs left behind.
+func sameRun(t *testing.T, got, want scene) {
+	t.Helper()
+	g, w := got.metrics(t), want.metrics(t)
+	if !slices.Equal(g, w) {
+		t.Errorf("metrics differ:\n got\n%s\nwant\n%s", strings.Join(g, "\n"), strings.Join(w, "\n"))
+	}
+	a, b := got.left(t), want.left(t)
+	for name := range b {
+		if a[name] != b[name] {
+			t.Errorf("%s differs from the undisturbed run's", name)
+		}
+	}
+	if len(a) != len(b) {
+		t.Errorf("%d files, the undisturbed run left %d", len(a), len(b))
+	}
+}
+
+// copyTree copies a directory, leaving out what keep refuses.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkClean fails when memory or goroutines of the runs so far are left.
+func checkClean(t *testing.T) {
+	t.Helper()
+	if u := host.Usage(); u.Total != 0 {
+		t.Errorf("host memory is left: %v", u.Now)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		left := ours()
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines are left, such as\n%s", len(left), left[0])
+		}
+	}
+}
+
+// ours are the stacks of other goroutines that run our code.
+func ours() []string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var out []string
+	for i, g := range strings.Split(string(buf), "\n\n") {
+		if i > 0 && (strings.Contains(g, "\nmt/") || strings.Contains(g, "protoactor")) && !strings.Contains(g, "testing.(*T).Run") {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// checkError compares an error with what it must say.
+func checkError(t *testing.T, err error, usage bool, want ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error; want %q", want)
+		return
+	}
+	text := err.Error()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("the error does not say %q:\n%s", w, text)
+		}
+	}
+	if config.IsUsage(err) != usage {
+		t.Errorf("usage error: %t, want %t: %s", config.IsUsage(err), usage, text)
+	}
+	if strings.Contains(text, "goroutine") || strings.Contains(text, "invariant") || strings.Contains(text, "panic") {
+		t.Errorf("the error shows a trace:\n%s", text)
+	}
+	if errors.Is(err, ErrInterrupted) {
+		t.Errorf("the run counts as interrupted: %s", text)
+	}
+}

@@ -1,0 +1,119 @@
+package train
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"mt/actors"
+)
+
+// metricsLog appends to metrics.jsonl. It may be used from several goroutines.
+type metricsLog struct {
+	f      *os.File
+	out    io.Writer // f, or what a test puts in front of it
+	mu     sync.Mutex
+	failed error // the first failure; nothing is written after it
+}
+
+// openMetrics opens the log of an output directory and cuts what lies after
+// step: a resumed run writes those again. It returns the evaluation of step,
+// should it be there. through may be nil.
+func openMetrics(dir string, step int, through func(io.Writer) io.Writer) (*metricsLog, actors.EvalReport, error) {
+	name := filepath.Join(dir, metricsFile)
+	kept, eval, err := keepUntil(name, step)
+	if err == nil {
+		err = writeWhole(name, kept)
+	}
+	if err != nil {
+		return nil, eval, err
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, eval, err
+	}
+	l := &metricsLog{f: f, out: f}
+	if through != nil {
+		l.out = through(f)
+	}
+	return l, eval, nil
+}
+
+// keepUntil is the whole lines of a log up to and including step; a line cut
+// off by a crash goes.
+func keepUntil(name string, step int) (kept []byte, eval actors.EvalReport, err error) {
+	raw, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) || step == 0 {
+		return nil, eval, nil
+	}
+	if err != nil {
+		return nil, eval, err
+	}
+	var out bytes.Buffer
+	sc := bufio.NewScanner(bytes.NewReader(raw))
+	sc.Buffer(nil, 1<<20)
+	for sc.Scan() {
+		var at struct {
+			Step   int
+			Loss   *float64 `json:"eval_loss"`
+			Tokens *int64   `json:"eval_tokens"`
+		}
+		if json.Unmarshal(sc.Bytes(), &at) != nil || at.Step > step {
+			continue
+		}
+		out.Write(sc.Bytes())
+		out.WriteByte('\n')
+		if at.Tokens != nil && at.Step == step {
+			eval = actors.EvalReport{Step: step, Loss: math.NaN(), Tokens: *at.Tokens}
+			if at.Loss != nil {
+				eval.Loss = *at.Loss
+			}
+		}
+	}
+	return out.Bytes(), eval, sc.Err()
+}
+
+// write appends one object.
+func (l *metricsLog) write(v any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil {
+		return l.failed
+	}
+	b, err := json.Marshal(v)
+	if err == nil {
+		_, err = l.out.Write(append(b, '\n'))
+	}
+	return l.note("write", err)
+}
+
+// sync puts on disk what was written. It fails if anything failed before.
+func (l *metricsLog) sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil {
+		return l.failed
+	}
+	return l.note("sync", l.f.Sync())
+}
+
+// note keeps the first failure. l.mu is held.
+func (l *metricsLog) note(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var onPath *fs.PathError
+	if errors.As(err, &onPath) {
+		err = onPath.Err
+	}
+	l.failed = fmt.Errorf("%s %s: %w", op, l.f.Name(), err)
+	return l.failed
+}

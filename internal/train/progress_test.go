@@ -1,0 +1,60 @@
+package train
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestFit(t *testing.T) {
+	texts := []string{"█░ step 1", "step 1", "st"}
+	for _, tc := range []struct {
+		width int
+		want  string
+	}{{0, "█░ step 1"}, {9, "█░ step 1"}, {8, "step 1"}, {6, "step 1"}, {5, "st"}, {1, "s"}, {-1, "█░ step 1"}} {
+		if got := fit(tc.width, texts); got != tc.want {
+			t.Errorf("%d columns: %q, want %q", tc.width, got, tc.want)
+		}
+	}
+}
+
+// TestStepFitsATerminal keeps the progress line of a long run on one line of
+// the usual 80 columns, with the loss and the ETA.
+func TestStepFitsATerminal(t *testing.T) {
+	m := stepMetrics{Step: 123456, MaxSteps: 200000, Loss: 12.3456, GradNorm: 1234.567, LR: 1e-5, rate: 123456, EtaS: 99 * 3600}
+	for _, width := range []int{200, 80, 60} {
+		got := fit(width-1, m.texts(true))
+		if len([]rune(got)) >= width || !strings.Contains(got, "loss 12.3456") || !strings.Contains(got, "ETA 99h00m") {
+			t.Errorf("%d columns: %q", width, got)
+		}
+	}
+	if got := m.texts(false); len(got) != 1 || strings.Contains(got[0], "░") || !strings.Contains(got[0], "grad_norm 1234.567") {
+		t.Errorf("elsewhere: %q", got)
+	}
+}
+
+func TestProgressOfReading(t *testing.T) {
+	const total = 100 << 20
+	for _, tc := range []struct {
+		name        string
+		interactive bool
+		total       int64
+		want        string
+	}{
+		{"a pipe gets a line for each tenth, and the work's end once", false, total,
+			"a: 5.0 MiB of 100 MiB\na: 50 MiB of 100 MiB\na: 100 MiB of 100 MiB\nb: 100 MiB of 100 MiB\n"},
+		{"a terminal is drawn over", true, total,
+			"\ra: 5.0 MiB of 100 MiB\ra: 6.0 MiB of 100 MiB\ra: 50 MiB of 100 MiB \ra: 100 MiB of 100 MiB\n\rb: 100 MiB of 100 MiB\n"},
+		{"little is read before it could be shown", true, quickRead - 1, ""},
+	} {
+		var out bytes.Buffer
+		show := Options{Stderr: &out, Interactive: tc.interactive}.Progress()
+		for _, percent := range []int64{5, 6, 50, 100, 100} {
+			show(tc.total*percent/100, tc.total, "a")
+		}
+		show(tc.total, tc.total, "b")
+		if out.String() != tc.want {
+			t.Errorf("%s:\n%q, want\n%q", tc.name, out.String(), tc.want)
+		}
+	}
+}

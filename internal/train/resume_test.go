@@ -1,0 +1,166 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// recipes are configurations whose runs must not notice that they were stopped.
+var recipes = map[string]string{
+	"fp32":            "save_dtype: fp32\n",
+	"fp32-saved-bf16": "save_dtype: bf16\noptimizer_zstd: true\n",
+	"fp32-no-clip":    "max_grad_norm: 0\noptimizer_zstd: true\nsave_dtype: fp32\n",
+	"bf16":            "compute_dtype: bf16\nsave_dtype: bf16\n",
+	"bf16-zstd":       "compute_dtype: bf16\nsave_dtype: fp32\noptimizer_zstd: true\ngrad_dtype: bf16\nbinding: copy\n",
+	"bf16-no-clip":    "compute_dtype: bf16\nmax_grad_norm: 0\npipeline: {grad_slabs: 1}\n",
+	"eval":            "val_size: 2\neval_steps: 3\npacking: true\n",
+	"tied":            "tied\nmax_grad_norm: 0\n",
+	"tied-bf16-clip":  "tied\ncompute_dtype: bf16\npipeline: {micro_batch_tokens: 1, activation_slots: 3}\nrecompute: full\n",
+}
+
+func recipeScene(t *testing.T, recipe string) scene {
+	const tied = "tied\n"
+	if len(recipe) >= len(tied) && recipe[:len(tied)] == tied {
+		s := newScene(t, recipe[len(tied):])
+		s.yaml = override(s.yaml, tinyModel+"  tie_word_embeddings: true\n")
+		return s
+	}
+	return newScene(t, recipe)
+}
+
+// TestResumeAfterEveryStep: from every checkpoint of a run, the rest comes out
+// bit for bit as it was.
+func TestResumeAfterEveryStep(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	for name, recipe := range recipes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := recipeScene(t, recipe).with("save_steps: 1\n")
+			want.mustTrain(t)
+			steps := want.config(t).MaxSteps
+			for at := 1; at < steps; at++ {
+				got := want.in(t)
+				copyTree(t, filepath.Join(want.out, checkpointName(at)), filepath.Join(got.out, checkpointName(at)))
+				copyMetrics(t, want, got)
+				out := got.mustTrain(t)
+				if line := fmt.Sprintf("step %d of %d", at, steps); !strings.Contains(out, line) {
+					t.Fatalf("the run did not go on from %s:\n%s", line, out)
+				}
+				sameRun(t, got, want)
+			}
+		})
+	}
+}
+
+// TestResumeAfterInterrupts: a run that is asked to stop again and again, after
+// each step that it reports, ends as one that was left alone.
+func TestResumeAfterInterrupts(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	for name, recipe := range recipes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := recipeScene(t, recipe).with("save_steps: 3\n")
+			want.mustTrain(t)
+			got := want.in(t)
+			interrupts := 0
+			for {
+				out, err := got.interrupted(t, func(cancel func()) hooks {
+					return hooks{stepped: func(int) { cancel() }}
+				})
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, ErrInterrupted) {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				if interrupts++; interrupts > want.config(t).MaxSteps {
+					t.Fatal("the run does not get on")
+				}
+			}
+			if interrupts < 2 {
+				t.Fatalf("the run was interrupted %d times", interrupts)
+			}
+			sameRun(t, got, want)
+		})
+	}
+}
+
+// interrupted runs the scene with hooks that may cancel it.
+func (s scene) interrupted(t *testing.T, with func(cancel func()) hooks) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	return s.train(t, ctx, with(cancel))
+}
+
+func copyMetrics(t *testing.T, from, to scene) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(from.out, metricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(to.out, metricsFile), string(raw))
+}
+
+// TestDone: a run that is done says so and changes nothing; keys that do not
+// matter may differ.
+func TestDone(t *testing.T) {
+	s := newScene(t, "")
+	s.mustTrain(t)
+	before := s.left(t)
+	for _, extra := range []string{"", "threads: 1\n", "logging_steps: 5\n", "save_steps: 2\nsave_total_limit: 1\n", "binding: copy\n", "synchronous_updates: true\n",
+		"pipeline: {weight_slots: 2, grad_buffers: 1, activation_slots: 4, batches_ahead: 1}\n", "per_device_train_batch_size: 4\ngradient_accumulation_steps: 1\n"} {
+		h := hooks{allocating: func() { t.Errorf("%q: the run takes memory", extra) }}
+		out, err := s.with(extra).train(t, t.Context(), h)
+		if err != nil || !strings.Contains(out, "step 8 of 8: training is done") {
+			t.Errorf("%q: %v\n%s", extra, err, out)
+		}
+		for name, content := range s.left(t) {
+			if before[name] != content {
+				t.Errorf("%q: %s has changed", extra, name)
+			}
+		}
+	}
+	// A model that was not finished is written again, with the last evaluation.
+	if err := os.Remove(filepath.Join(s.out, "model.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(s.out, endFile)); err != nil {
+		t.Fatal(err)
+	}
+	s.mustTrain(t)
+	after := s.left(t)
+	for name, content := range before {
+		if after[name] != content {
+			t.Errorf("%s is not what it was", name)
+		}
+	}
+}
+
+// TestResumeWithOtherDepths: what does not matter may change from one part of a
+// run to the next, and does not show.
+func TestResumeWithOtherDepths(t *testing.T) {
+	want := newScene(t, "save_steps: 2\n")
+	want.mustTrain(t)
+	got := want.in(t)
+	for i, extra := range []string{"threads: 1\n", "binding: copy\npipeline: {weight_slots: 1, grad_buffers: 1, activation_slots: 3, batches_ahead: 1}\n",
+		"threads: 3\nsynchronous_updates: true\n", ""} {
+		_, err := got.with(extra).interrupted(t, func(cancel func()) hooks {
+			return hooks{stepped: func(int) {
+				if i < 3 {
+					cancel()
+				}
+			}}
+		})
+		if err != nil && !errors.Is(err, ErrInterrupted) {
+			t.Fatal(err)
+		}
+	}
+	got.mustTrain(t)
+	sameRun(t, got, want)
+}

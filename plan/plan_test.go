@@ -1,0 +1,342 @@
+package plan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand"
+	"reflect"
+	"strings"
+	"testing"
+
+	"mt/device"
+	"mt/layers"
+	"mt/model"
+)
+
+func config(blocks int, tied bool) *model.Config {
+	return &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 4096, HiddenSize: 512, IntermediateSize: 1408, NumLayers: blocks,
+		NumHeads: 8, NumKVHeads: 4, HeadDim: 64, MaxPositions: 4096, RMSNormEps: 1e-5, TieEmbeddings: tied, Rope: model.Rope{Type: "default", Theta: 10000}}
+}
+
+// request is a run of some size with everything automatic and no budget.
+func request() Request {
+	return Request{Config: config(6, false), Rows: 64, RowTokens: 512, Clip: true}
+}
+
+func resolve(t *testing.T, q Request) *Run {
+	t.Helper()
+	r, err := Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestAutomaticWithoutBudget: everything that helps is taken, no more.
+func TestAutomaticWithoutBudget(t *testing.T) {
+	r := resolve(t, request())
+	if r.Spec.Keep != layers.KeepAll || r.GradBF16 || r.Limits.MicroBatchTokens != maxMicroBatchTokens {
+		t.Errorf("keep %s, bf16 gradients %t, micro-batches of %d", r.Spec.Keep, r.GradBF16, r.Limits.MicroBatchTokens)
+	}
+	want := Depths{WeightSlots: 3, GradBuffers: 2, GradSlabs: 1, ActivationSlots: 7 * r.Limits.MicroBatches, BatchesAhead: 2}
+	if r.Depths != want {
+		t.Errorf("depths %+v, want %+v", r.Depths, want)
+	}
+	q := request()
+	q.Config = config(1, false)
+	if r := resolve(t, q); r.Depths.WeightSlots != 1 {
+		t.Errorf("%d weight slots for one block", r.Depths.WeightSlots)
+	}
+	q.Clip = false
+	if r := resolve(t, q); r.Depths.GradSlabs != autoGradSlabs {
+		t.Errorf("%d slabs without clipping", r.Depths.GradSlabs)
+	}
+}
+
+// least is the smallest run of q: what any budget has to hold.
+func least(q Request) Request {
+	q.GradDType, q.Recompute, q.MicroBatchTokens = "bf16", "full", 1
+	if q.Act == device.F32 {
+		q.GradDType = "fp32"
+	}
+	q.Depths = Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 2, ActivationSlots: 3, BatchesAhead: 1}
+	return q
+}
+
+// TestWhatFitsIsFound lowers the budgets step by step: as long as the smallest
+// choice of everything fits, so does what is chosen, and it says so otherwise.
+func TestWhatFitsIsFound(t *testing.T) {
+	for _, unified := range []bool{false, true} {
+		for _, act := range []device.DType{device.F32, device.BF16} {
+			for _, clip := range []bool{false, true} {
+				q := request()
+				q.Unified, q.Act, q.Clip = unified, act, clip
+				full := resolve(t, q).Table()
+				small := least(q)
+				fitted, refused := 0, 0
+				for share := 1.05; share > 0.005; share *= 0.85 {
+					for _, on := range []string{"device", "host"} {
+						b := q
+						b.DeviceMemory, b.HostMemory = 0, int64(share*float64(full.Host))
+						if unified {
+							b.HostMemory = int64(share * float64(full.Host+full.Device))
+						}
+						if on == "device" {
+							b.DeviceMemory, b.HostMemory = int64(share*float64(full.Device)), 0
+						}
+						s := small
+						s.DeviceMemory, s.HostMemory = b.DeviceMemory, b.HostMemory
+						_, tooSmall := Resolve(s)
+						got, err := Resolve(b)
+						if tooSmall == nil && err != nil {
+							t.Fatalf("unified %t %s clip %t, %.3f of the %s memory: the smallest run fits and the automatic does not: %v", unified, act, clip, share, on, err)
+						}
+						var nf *NotFitting
+						switch {
+						case err == nil:
+							fitted++
+							if e := got.fits(b); e != nil {
+								t.Fatalf("what was chosen does not fit: %v", e)
+							}
+						case errors.As(err, &nf):
+							refused++
+							if nf.Where != on || nf.Need <= nf.Budget || !strings.Contains(err.Error(), "or raise "+on+"_memory") {
+								t.Fatalf("the %s lacks memory and the error is %+v: %v", on, nf, err)
+							}
+						default:
+							t.Fatal(err)
+						}
+					}
+				}
+				if fitted < 5 || refused < 5 {
+					t.Errorf("unified %t %s clip %t: %d budgets fitted, %d were refused", unified, act, clip, fitted, refused)
+				}
+			}
+		}
+	}
+}
+
+// TestNumericsDoNotDependOnDepths: what fixes the order of sums is the same for
+// every depth that is asked for, under any budget.
+func TestNumericsDoNotDependOnDepths(t *testing.T) {
+	changed := map[string]bool{}
+	for _, act := range []device.DType{device.F32, device.BF16} {
+		q := request()
+		q.Act = act
+		full := resolve(t, q).Table()
+		for share := 1.0; share > 0.005; share *= 0.85 {
+			q.DeviceMemory, q.HostMemory = int64(share*float64(full.Device)), 0
+			if int(share*1000)%2 == 0 {
+				q.HostMemory = int64((0.5 + share/2) * float64(full.Host))
+			}
+			want, err := Resolve(q)
+			if err != nil {
+				continue
+			}
+			changed[fmt.Sprint(want.Limits.MicroBatchTokens, want.GradBF16)] = true
+			for _, d := range []Depths{{WeightSlots: 1}, {WeightSlots: 6}, {GradBuffers: 4}, {ActivationSlots: 3}, {ActivationSlots: 200}, {BatchesAhead: 5}} {
+				q.Depths = d
+				got, err := Resolve(q)
+				if got == nil {
+					t.Fatal(err)
+				}
+				if got.Limits != want.Limits || got.GradBF16 != want.GradBF16 || got.Spec.ChunkTokens != want.Spec.ChunkTokens || got.Spec.HeadChunk != want.Spec.HeadChunk {
+					t.Errorf("%.3f: depths %+v: limits %+v bf16 %t, without %+v %t", share, d, got.Limits, got.GradBF16, want.Limits, want.GradBF16)
+				}
+			}
+			q.Depths = Depths{}
+		}
+	}
+	if len(changed) < 3 {
+		t.Errorf("budgets hardly change anything: %v", changed)
+	}
+}
+
+// TestAskedIsKept: what a request says is in the run, or the run is refused.
+func TestAskedIsKept(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	kept := 0
+	for range 500 {
+		q := request()
+		q.Config = config(1+r.Intn(5), r.Intn(2) == 0)
+		q.Rows, q.Clip, q.Unified = 1+r.Intn(20), r.Intn(2) == 0, r.Intn(2) == 0
+		q.Depths = Depths{WeightSlots: r.Intn(8), GradBuffers: r.Intn(4), GradSlabs: 2 + r.Intn(4), ActivationSlots: []int{0, 3, 17, 400}[r.Intn(4)], BatchesAhead: r.Intn(4)}
+		q.GradDType = []string{"fp32", "bf16"}[r.Intn(2)]
+		q.Recompute = []string{"full", "none"}[r.Intn(2)]
+		q.MicroBatchTokens, q.ChunkTokens = r.Intn(3)*700, r.Intn(2)*96
+		q.DeviceMemory = int64(1+r.Intn(800)) << 20
+		got, err := Resolve(q)
+		if err != nil {
+			continue
+		}
+		kept++
+		check := func(what string, asked, is int) {
+			if asked != 0 && asked != is {
+				t.Errorf("%s: asked for %d, is %d", what, asked, is)
+			}
+		}
+		check("weight_slots", q.Depths.WeightSlots, got.Depths.WeightSlots)
+		check("grad_buffers", q.Depths.GradBuffers, got.Depths.GradBuffers)
+		check("grad_slabs", q.Depths.GradSlabs, got.Depths.GradSlabs)
+		check("activation_slots", q.Depths.ActivationSlots, got.Depths.ActivationSlots)
+		check("batches_ahead", q.Depths.BatchesAhead, got.Depths.BatchesAhead)
+		check("chunk_tokens", q.ChunkTokens, got.Spec.ChunkTokens)
+		if q.MicroBatchTokens > 0 {
+			want := NewLimits(q.Rows, q.RowTokens, q.MicroBatchTokens, q.Config.VocabSize)
+			if got.Limits != want {
+				t.Errorf("micro-batches of %d: limits %+v", q.MicroBatchTokens, got.Limits)
+			}
+		}
+		if got.GradBF16 != (q.GradDType == "bf16") || (got.Spec.Keep == layers.KeepAll) != (q.Recompute == "none") || got.Spec.Keep != layers.KeepNothing && q.Recompute == "full" {
+			t.Errorf("asked for %s and recompute %s: bf16 %t, keep %s", q.GradDType, q.Recompute, got.GradBF16, got.Spec.Keep)
+		}
+	}
+	if kept < 100 || kept == 500 {
+		t.Errorf("%d of 500 requests fit: the budgets say nothing", kept)
+	}
+}
+
+// TestLimitsHold: no grouping of rows exceeds them.
+func TestLimitsHold(t *testing.T) {
+	r := rand.New(rand.NewSource(2))
+	tight := 0
+	for range 5000 {
+		rows, longest, micro := 1+r.Intn(12), 1+r.Intn(20), 1+r.Intn(60)
+		l := NewLimits(rows, longest, micro, 1000)
+		var batches, inThis, largest int
+		for range rows { // as package data groups them
+			n := 1 + r.Intn(longest)
+			if r.Intn(2) == 0 {
+				n = longest
+			}
+			if inThis > 0 && inThis+n <= micro {
+				inThis += n
+			} else {
+				batches, inThis = batches+1, n
+			}
+			largest = max(largest, inThis)
+		}
+		if batches > l.MicroBatches || largest > l.MicroBatchTokens {
+			t.Fatalf("%d rows of at most %d in micro-batches of %d: %d of at most %d, limits %+v", rows, longest, micro, batches, largest, l)
+		}
+		if batches == l.MicroBatches {
+			tight++
+		}
+	}
+	if tight < 1000 {
+		t.Errorf("the limit on micro-batches was reached in %d of 5000 cases only", tight)
+	}
+	if l := NewLimits(8, 256, 16384, 1000); l.MicroBatches != 1 || l.MicroBatchTokens != 2048 {
+		t.Errorf("one micro-batch holds everything; limits %+v", l)
+	}
+}
+
+// TestImpossibleRequests: the error names the key and its minimum.
+func TestImpossibleRequests(t *testing.T) {
+	for want, change := range map[string]func(*Request){
+		"pipeline.weight_slots: -1 is too few: it is at least 1":       func(q *Request) { q.Depths.WeightSlots = -1 },
+		"pipeline.activation_slots: 2 is too few: it is at least 3":    func(q *Request) { q.Depths.ActivationSlots = 2 },
+		"pipeline.grad_slabs: 1 is too few: it is at least 2":          func(q *Request) { q.Depths.GradSlabs, q.Clip, q.Config = 1, false, config(2, true) },
+		"pipeline.grad_buffers: -3 is too few: it is at least 1":       func(q *Request) { q.Depths.GradBuffers = -3 },
+		"pipeline.batches_ahead: -1 is too few: it is at least 1":      func(q *Request) { q.Depths.BatchesAhead = -1 },
+		"pipeline.micro_batch_tokens: -5 is too few: it is at least 1": func(q *Request) { q.MicroBatchTokens = -5 },
+		"a step of 0 rows":              func(q *Request) { q.Rows = 0 },
+		"rows of at most 0 tokens":      func(q *Request) { q.RowTokens = 0 },
+		"max_grad_norm: 0 with a small": func(q *Request) { q.HostMemory = 1 },
+		"the run needs ":                func(q *Request) { q.DeviceMemory = 1 },
+	} {
+		q := request()
+		change(&q)
+		if _, err := Resolve(q); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+	q := request()
+	q.HostMemory, q.EvalOnly = 1, true
+	if _, err := Resolve(q); err == nil || strings.Contains(err.Error(), "grad") {
+		t.Errorf("an evaluation that does not fit: %v", err)
+	}
+}
+
+// TestGradientsOnTheHost: with clipping a slab for every layer of its size,
+// without as many of the largest as the depth says; none to evaluate.
+func TestGradientsOnTheHost(t *testing.T) {
+	q := request()
+	r := resolve(t, q)
+	var want []int64
+	for l := range r.Layouts {
+		want = append(want, 4*r.GradElems(l))
+	}
+	if got := r.SlabBytes(); !reflect.DeepEqual(got, want) {
+		t.Errorf("slabs of %v bytes, want %v", got, want)
+	}
+	q.Clip, q.Depths.GradSlabs, q.GradDType = false, 4, "bf16"
+	r = resolve(t, q)
+	if got, most := r.SlabBytes(), 2*r.MaxGradElems(); !reflect.DeepEqual(got, []int64{most, most, most, most}) {
+		t.Errorf("slabs of %v bytes, want 4 of %d", got, most)
+	}
+	q.EvalOnly = true
+	if got := resolve(t, q).SlabBytes(); got != nil {
+		t.Errorf("an evaluation has slabs of %v bytes", got)
+	}
+}
+
+// TestTable: totals are the sums of the rows, and 12 bytes a parameter are what
+// weights and moments take.
+func TestTable(t *testing.T) {
+	for _, act := range []device.DType{device.F32, device.BF16} {
+		q := request()
+		q.Act, q.Unified = act, true
+		table := resolve(t, q).Table()
+		sums := map[string]int64{}
+		perParam := int64(0)
+		for _, row := range table.Rows {
+			sums[row.Where] += row.Bytes
+			switch row.Purpose {
+			case "weights", "lo planes", "moments":
+				perParam += row.Bytes
+			}
+		}
+		if sums["host"] != table.Host || sums["device"] != table.Device || len(sums) != 2 {
+			t.Errorf("sums %v, totals %d and %d", sums, table.Host, table.Device)
+		}
+		if table.Params != q.Config.Params() {
+			t.Errorf("%d parameters, want %d", table.Params, q.Config.Params())
+		}
+		if ratio := float64(perParam) / float64(table.Params); ratio < 12 || ratio > 12.3 {
+			t.Errorf("%s: %.3f bytes a parameter, want 12 and some alignment", act, ratio)
+		}
+		var out bytes.Buffer
+		table.Write(&out)
+		for _, want := range []string{"host", "device", "total", "gradient slabs", "activations", "workspace"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("the table does not say %q:\n%s", want, out.String())
+			}
+		}
+	}
+}
+
+// TestDeviceMemoryDoesNotGrow: neither with the number of layers nor, with a
+// fixed number of activation slots, with the batch.
+func TestDeviceMemoryDoesNotGrow(t *testing.T) {
+	at := func(blocks, rows int) int64 {
+		q := request()
+		q.Config, q.Rows = config(blocks, false), rows
+		q.Recompute, q.MicroBatchTokens = "full", 1024
+		q.Depths = Depths{WeightSlots: 2, GradBuffers: 2, ActivationSlots: 5}
+		table := resolve(t, q).Table()
+		for _, row := range table.Rows {
+			if row.Purpose == "batch" {
+				table.Device -= row.Bytes // ids and losses: a few bytes a token
+			}
+		}
+		return table.Device
+	}
+	want := at(4, 16)
+	for _, c := range [][2]int{{8, 16}, {40, 16}, {4, 64}, {4, 256}} {
+		if got := at(c[0], c[1]); got != want {
+			t.Errorf("%d blocks and %d rows take %d bytes, 4 and 16 take %d", c[0], c[1], got, want)
+		}
+	}
+}
