@@ -56,7 +56,7 @@ func (c *checkpointerCore) step(msg any) []any {
 	case saveCommitted:
 		c.busy, c.opened = false, false
 		c.queue = c.queue[1:]
-		out = append(out, send{conductorID, SaveDone{Step: m.Step, Dir: m.Dir}})
+		out = append(out, send{conductorID, SaveDone(m)})
 	default:
 		panic(unexpected(checkpointerID, msg))
 	}

@@ -8,23 +8,37 @@ import (
 	"mt/device"
 )
 
-// clock times the launches of a program by events on the compute stream: the
-// gaps between them are what the stream waited.
+// clock says what the compute stream did with its time, by events recorded
+// between everything it waits for and works on.
 type clock struct {
-	dev   device.Device
-	mu    sync.Mutex
-	free  []device.Event
-	all   []device.Event
-	marks map[int][]mark // by program
+	dev       device.Device
+	mu        sync.Mutex
+	free      []device.Event
+	all       []device.Event
+	timelines map[int]*timeline // by program
+	last      device.Event      // the end of what was enqueued last; nil: nothing was
+	// owed are ends that no timeline begins with: the next to be read frees them.
+	owed []device.Event
 }
 
-// mark is one launch: events before and after it, and why it would have waited.
+// timeline is one program: marks in the order of the stream. A nil timeline
+// records nothing.
+type timeline struct {
+	clock  *clock
+	stream device.Stream
+	marks  []mark
+	owed   []device.Event
+	err    error // of the first event that could not be made
+}
+
+// mark is an event and what the stream did since the mark before.
 type mark struct {
-	start, end device.Event
-	cause      Cause
+	event device.Event
+	cause Cause // waited for it; NoStall: nothing that is known
+	busy  bool  // worked
 }
 
-func newClock(dev device.Device) *clock { return &clock{dev: dev, marks: map[int][]mark{}} }
+func newClock(dev device.Device) *clock { return &clock{dev: dev, timelines: map[int]*timeline{}} }
 
 func (c *clock) event() (device.Event, error) {
 	if n := len(c.free); n > 0 {
@@ -39,49 +53,90 @@ func (c *clock) event() (device.Event, error) {
 	return e, err
 }
 
-// around records an event before and after run, which enqueues a launch.
-func (c *clock) around(s device.Stream, prog int, cause Cause, run func()) error {
+// timeline is that of a program; the first call begins it where what the stream
+// did before ends.
+func (c *clock) timeline(s device.Stream, prog int) *timeline {
 	c.mu.Lock()
-	start, err := c.event()
-	var end device.Event
-	if err == nil {
-		end, err = c.event()
+	defer c.mu.Unlock()
+	t := c.timelines[prog]
+	if t == nil {
+		t = &timeline{clock: c, stream: s, owed: c.owed}
+		c.owed = nil
+		if c.last != nil {
+			t.marks = []mark{{event: c.last}}
+		}
+		c.timelines[prog] = t
 	}
-	if err == nil {
-		c.marks[prog] = append(c.marks[prog], mark{start, end, cause})
+	return t
+}
+
+// waited says that the stream stood still since the mark before, for cause.
+func (t *timeline) waited(cause Cause) { t.mark(mark{cause: cause}) }
+
+// worked says that the stream was busy since the mark before.
+func (t *timeline) worked() { t.mark(mark{busy: true}) }
+
+func (t *timeline) mark(m mark) {
+	if t == nil || t.err != nil {
+		return
 	}
-	c.mu.Unlock()
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	if m.event, t.err = t.clock.event(); t.err != nil {
+		return
+	}
+	t.stream.Record(m.event)
+	t.marks = append(t.marks, m)
+	t.clock.last = m.event
+}
+
+// failed is the error of the marks so far.
+func (t *timeline) failed() error {
+	if t == nil {
+		return nil
+	}
+	return t.err
+}
+
+// skip makes the next timeline begin here: what the stream did since its last
+// mark is nobody's.
+func (c *clock) skip(s device.Stream) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, err := c.event()
 	if err != nil {
 		return err
 	}
-	s.Record(start)
-	run()
-	s.Record(end)
+	if c.last != nil {
+		c.owed = append(c.owed, c.last)
+	}
+	s.Record(e)
+	c.last = e
 	return nil
 }
 
-// read is the time from the first launch of a program to the end of its last,
-// and what of it was waiting, by cause. The program must be complete; its
-// events are free afterwards.
+// read is how long a program took, from the end of what ran before it to its
+// own, and what of it was waiting, by cause. The program must be complete, and
+// programs are read in order; their events are free afterwards.
 func (c *clock) read(prog int) (total time.Duration, stall [NumCauses]time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	marks := c.marks[prog]
-	delete(c.marks, prog)
-	for i, m := range marks {
-		if i > 0 {
-			if gap := m.start.Elapsed(marks[i-1].end); gap > 0 {
-				stall[m.cause] += gap
-			}
+	t := c.timelines[prog]
+	delete(c.timelines, prog)
+	if t == nil || len(t.marks) == 0 {
+		return 0, stall
+	}
+	end := len(t.marks) - 1
+	for i, m := range t.marks[1:] {
+		if !m.busy {
+			stall[m.cause] += max(0, m.event.Elapsed(t.marks[i].event))
 		}
 	}
-	if n := len(marks); n > 0 {
-		total = marks[n-1].end.Elapsed(marks[0].start)
+	for _, m := range t.marks[:end] { // the last is where the next begins
+		c.free = append(c.free, m.event)
 	}
-	for _, m := range marks {
-		c.free = append(c.free, m.start, m.end)
-	}
-	return total, stall
+	c.free = append(c.free, t.owed...)
+	return t.marks[end].event.Elapsed(t.marks[0].event), stall
 }
 
 func (c *clock) close() {

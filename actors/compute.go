@@ -41,11 +41,12 @@ func newComputeCore(d plan.Depths) *computeCore {
 type launch struct {
 	p                           *Program
 	Index                       int
-	Weights, Batch, In, Out, Gr int // slots; −1: none
+	Weights, In, Out, Gr        int // slots; −1: none
 	Grad                        int // gradient buffer; −1: none
 	WaitWeights, WaitIn, WaitGr bool
-	First, Last                 bool // of the visit
-	Cause                       Cause
+	First, Last                 bool  // of the visit
+	Blocked                     Cause // what it waited for before it could be enqueued
+	Fetched                     Cause // what its weights or batch waited for before they were
 }
 
 // passBatch tells when the device has done with the batch: what is staged on
@@ -140,11 +141,13 @@ func (c *computeCore) launch(p *Program) []any {
 	c.next++
 	l := p.Launches[i]
 	v := p.Visits[l.Visit]
-	e := launch{p: p, Index: i, Weights: -1, Batch: c.batch.slot, In: -1, Out: -1, Gr: -1, Grad: -1,
+	e := launch{p: p, Index: i, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
 		First: i == v.First, Last: i+1 == len(p.Launches) || p.Launches[i+1].Visit != l.Visit}
 	if v.Kind != model.Embedding {
 		w := c.weights[v.Layer]
-		e.Weights, e.WaitWeights = w.slot, w.filled && e.First
+		e.Weights, e.WaitWeights, e.Fetched = w.slot, w.filled, w.cause
+		w.filled = false // the stream waits once
+		c.weights[v.Layer] = w
 	} else {
 		e.WaitWeights = e.First && v.Pass != Backward
 	}
@@ -157,7 +160,9 @@ func (c *computeCore) launch(p *Program) []any {
 		}
 		e.Grad = c.grad
 	}
-	e.Cause = c.cause(v, e)
+	if e.Blocked = c.blocked; e.Blocked == StallWeights || e.Blocked == StallData {
+		e.Blocked = e.Fetched
+	}
 	c.blocked = NoStall
 	return append([]any{work{do: e}}, c.after(p, v, l, e)...)
 }
@@ -172,27 +177,6 @@ func (c *computeCore) use(object int) (slot int, wait bool) {
 	h.filled = false
 	c.acts[object] = h
 	return h.slot, wait
-}
-
-// cause is why the stream would stand still before launch e.
-func (c *computeCore) cause(v Visit, e launch) Cause {
-	fetched := c.batch.cause
-	if v.Kind != model.Embedding {
-		fetched = c.weights[v.Layer].cause
-	}
-	switch {
-	case c.blocked == StallWeights, c.blocked == StallData:
-		return fetched
-	case c.blocked != NoStall:
-		return c.blocked
-	case e.WaitWeights:
-		return fetched
-	case e.WaitIn, e.WaitGr:
-		return StallActivation
-	case v.Grad() && e.First:
-		return StallGradBuffer
-	}
-	return NoStall
 }
 
 // after is what follows a launch: activations and slots that are free now, and

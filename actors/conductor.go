@@ -43,6 +43,10 @@ type conductorCore struct {
 	program   *Program // in progress: its loss has not landed
 	open      map[int]*stepInProgress
 	eval      evalState
+	// evaluated waits for the report of its step: the word of the last update can
+	// be overtaken by the forward behind it.
+	evaluated *EvalReport
+	waited    Cause // what the next step's planning has waited for
 	nonFinite int
 	tokens    int64 // consumed by closed steps
 	saving    int   // saves requested and not done
@@ -69,6 +73,7 @@ type evalState struct {
 
 // diagnosis is the forward that is run once more to name what is not finite.
 type diagnosis struct {
+	step              int // the last that was skipped
 	batch             *data.Batch
 	layer, microBatch int
 }
@@ -136,7 +141,7 @@ func (c *conductorCore) advance() []any {
 	}
 	if c.stop && c.program == nil {
 		c.eval = evalState{}
-		c.closing = c.closing || c.lastSave == c.version // nothing to save that is not saved
+		c.closing = c.closing || c.plan.NoSave || c.lastSave == c.version // nothing to save that is not saved
 	}
 	out := c.wantBatches()
 	switch {
@@ -176,12 +181,19 @@ func (c *conductorCore) wantBatches() []any {
 func (c *conductorCore) planStep() []any {
 	next := c.step0 + 1
 	b := c.batches[BatchWanted{Step: next}]
-	if b == nil || c.plan.SynchronousUpdates && c.updated < c.version {
+	switch {
+	case b == nil:
+		c.waited = StallData
+		return nil
+	case c.plan.SynchronousUpdates && c.updated < c.version:
+		c.waited = StallUpdate
 		return nil
 	}
 	delete(c.batches, BatchWanted{Step: next})
 	c.step0 = next
-	return append(c.start(&Program{Step: next, Version: c.version, Batch: b}), c.wantBatches()...)
+	p := &Program{Step: next, Version: c.version, Batch: b, Waited: c.waited}
+	c.waited = NoStall
+	return append(c.start(p), c.wantBatches()...)
 }
 
 func (c *conductorCore) planEval() []any {
@@ -220,7 +232,10 @@ func (c *conductorCore) lossLanded(m LossLanded) []any {
 	case p.Eval:
 		return c.evalLanded(p, m)
 	case c.diagnosis != nil:
-		return nil // the run is about to fail: this step is not closed
+		// The run is about to fail: this step changes nothing, but its gradients
+		// must make room.
+		c.version = m.Step
+		return []any{send{optimizerID, StepClosed{Step: m.Step, Skip: true}}}
 	}
 	c.version = m.Step
 	c.closing = c.closing || c.stop || m.Step >= c.plan.LastStep
@@ -229,7 +244,7 @@ func (c *conductorCore) lossLanded(m LossLanded) []any {
 	lr := c.plan.LR(m.Step)
 	c.tokens += p.Batch.Tokens
 	c.open[m.Step] = &stepInProgress{batch: p.Batch, report: StepReport{Step: m.Step, Prog: p.Seq, LR: lr,
-		Loss: m.Sum / float64(p.Batch.Supervised), Tokens: p.Batch.Tokens, TotalTokens: c.tokens, Supervised: p.Batch.Supervised, AttendedPairs: attendedPairs(p.Batch)}}
+		Loss: m.Sum / float64(max(p.Batch.Supervised, 1)), Tokens: p.Batch.Tokens, TotalTokens: c.tokens, Supervised: p.Batch.Supervised, AttendedPairs: attendedPairs(p.Batch)}}
 	out := []any{send{optimizerID, StepClosed{Step: m.Step, LR: lr, Skip: math.IsNaN(m.Sum) || math.IsInf(m.Sum, 0), Save: save}}}
 	if save {
 		c.saving++
@@ -260,26 +275,38 @@ func (c *conductorCore) evalLanded(p *Program, m LossLanded) []any {
 	loss := c.eval.sum / float64(max(c.eval.supervised, 1))
 	r := EvalReport{Step: c.version, Loss: loss, Tokens: c.eval.supervised}
 	c.eval = evalState{}
+	if c.updated < c.version {
+		c.evaluated = &r
+		return nil
+	}
 	return []any{send{reporterID, r}}
 }
 
 func (c *conductorCore) stepUpdated(m StepUpdated) []any {
 	c.updated = m.Step
 	s := c.open[m.Step]
+	if s == nil {
+		return nil // closed after the run had failed
+	}
 	delete(c.open, m.Step)
 	s.report.GradNorm, s.report.Skipped = m.GradNorm, m.Skipped
 	c.nonFinite = m.NonFinite
 	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil {
-		c.diagnosis = &diagnosis{layer: -1, batch: s.batch}
+		c.diagnosis = &diagnosis{step: m.Step, layer: -1, batch: s.batch}
 	}
-	return []any{send{reporterID, s.report}}
+	out := []any{send{reporterID, s.report}}
+	if r := c.evaluated; r != nil && r.Step == m.Step {
+		c.evaluated = nil
+		out = append(out, send{reporterID, *r})
+	}
+	return out
 }
 
 // diagnosed ends the run with the name of the layer that is not finite.
 func (c *conductorCore) diagnosed() []any {
 	d := c.diagnosis
 	err := fmt.Errorf("step %d: the loss or the gradient was not finite in %d steps in a row (max_nonfinite_steps: %d)",
-		c.version, c.nonFinite, c.plan.MaxNonFinite)
+		d.step, c.nonFinite, c.plan.MaxNonFinite)
 	if d.layer < 0 {
 		return c.end(fmt.Errorf("%w: every layer's output is finite, so it arises in the loss or in the backward; try a lower learning_rate", err))
 	}

@@ -26,13 +26,7 @@ func (r *run) execCompute(w work) error {
 	if e.Index == 0 {
 		res.bindSaved(e.p.Batch)
 	}
-	res.waitFor(e, v)
-	var err error
-	if e.p.Eval {
-		res.launch(e, l, v)
-	} else {
-		err = res.clock.around(res.compute, e.p.Seq, e.Cause, func() { res.launch(e, l, v) })
-	}
+	err := res.enqueue(e, l, v)
 	if err == nil {
 		err = res.compute.Err()
 	}
@@ -57,30 +51,58 @@ func launchError(e launch, v Visit, err error) error {
 	return fmt.Errorf("compute layer %d %s step %d: %w", v.Layer, v.Pass, e.p.Step, err)
 }
 
-// waitFor makes the compute stream wait for what the launch needs.
-func (r *resources) waitFor(e launch, v Visit) {
+// enqueue makes the compute stream wait for what a launch needs and work on it,
+// and times both, unless it is an evaluation's.
+func (r *resources) enqueue(e launch, l Launch, v Visit) error {
+	var t *timeline
+	if !e.p.Eval {
+		t = r.clock.timeline(r.compute, e.p.Seq)
+	}
+	t.waited(e.Blocked)
+	for _, w := range r.waits(e, v) {
+		r.compute.Wait(w.event)
+		t.waited(w.cause)
+	}
+	r.launch(e, l, v)
+	t.worked()
+	if e.p.Eval && e.Index+1 == len(e.p.Launches) {
+		return r.clock.skip(r.compute)
+	}
+	return t.failed()
+}
+
+// wait is an event that a launch waits for, and what it stands for.
+type wait struct {
+	event device.Event
+	cause Cause
+}
+
+// waits lists what a launch needs before it begins.
+func (r *resources) waits(e launch, v Visit) []wait {
+	var out []wait
 	if e.WaitWeights {
+		ready := r.batchReady
 		switch v.Kind {
-		case model.Embedding:
-			r.compute.Wait(r.batchReady)
 		case model.Head:
-			r.compute.Wait(r.headReady)
-		default:
-			r.compute.Wait(r.weightsReady[e.Weights])
+			ready = r.headReady
+		case model.Block:
+			ready = r.weightsReady[e.Weights]
 		}
+		out = append(out, wait{ready, e.Fetched})
 	}
 	if e.WaitIn {
-		r.compute.Wait(r.actReady[e.In])
+		out = append(out, wait{r.actReady[e.In], StallActivation})
 	}
 	if e.WaitGr {
-		r.compute.Wait(r.actReady[e.Gr])
+		out = append(out, wait{r.actReady[e.Gr], StallActivation})
 	}
 	if e.Out >= 0 {
-		r.compute.Wait(r.actIdle[e.Out]) // its last spill has been read
+		out = append(out, wait{r.actIdle[e.Out], StallActivation}) // its last spill has been read
 	}
 	if v.Grad() && e.First {
-		r.compute.Wait(r.gradIdle[e.Grad])
+		out = append(out, wait{r.gradIdle[e.Grad], StallGradBuffer})
 	}
+	return out
 }
 
 // weights binds the parameters of a layer: in its slot, or in place.
@@ -183,10 +205,11 @@ func (r *run) check(e launch, v Visit) error {
 	}
 	l := e.p.Launches[e.Index]
 	n := r.res.activation(slot, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
-	buf, err := r.res.allocHost(n.Mem().Bytes)
+	buf, err := r.res.dev.AllocHost(n.Mem().Bytes)
 	if err != nil {
 		return launchError(e, v, err)
 	}
+	defer r.res.dev.FreeHost(buf)
 	r.res.compute.CopyD2H(buf, n.Mem())
 	if err := r.res.compute.Sync(); err != nil {
 		return launchError(e, v, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"mt/data"
 	"mt/host"
 	"mt/model"
 )
@@ -15,11 +16,15 @@ func (r *run) execFeeder(w work) error {
 	e := w.do.(packBatch)
 	r.hub.async(feederID, func() (any, error) {
 		b, err := r.o.Batch(e.Step, e.Eval)
-		if err != nil {
-			return nil, fmt.Errorf("pack the batch of step %d: %w", e.Step, err)
+		if err == nil {
+			err = r.res.checkBatch(b)
 		}
-		if err := r.res.checkBatch(b.Tokens, len(b.MicroBatches), len(b.UniqueIDs)); err != nil {
-			return nil, err
+		if err != nil {
+			what := "step"
+			if e.Eval {
+				what = "evaluation pass"
+			}
+			return nil, fmt.Errorf("pack the batch of %s %d: %w", what, e.Step, err)
 		}
 		return batchPacked{BatchReady{Step: e.Step, Eval: e.Eval, Batch: b}}, nil
 	})
@@ -27,10 +32,14 @@ func (r *run) execFeeder(w work) error {
 }
 
 // checkBatch refuses what is larger than buffers were sized for.
-func (r *resources) checkBatch(tokens int64, micro, unique int) error {
-	l := r.plan.Limits
-	if tokens > int64(l.Tokens) || micro > l.MicroBatches || unique > l.UniqueIDs {
-		return fmt.Errorf("a batch of %d tokens, %d micro-batches and %d unique ids exceeds the limits %+v", tokens, micro, unique, l)
+func (r *resources) checkBatch(b *data.Batch) error {
+	l, largest := r.plan.Limits, 0
+	for _, m := range b.MicroBatches {
+		largest = max(largest, m.Tokens)
+	}
+	if b.Tokens > int64(l.Tokens) || largest > l.MicroBatchTokens || len(b.MicroBatches) > l.MicroBatches || len(b.UniqueIDs) > l.UniqueIDs {
+		return fmt.Errorf("a batch of %d tokens, %d micro-batches of at most %d and %d unique ids exceeds the limits %+v",
+			b.Tokens, len(b.MicroBatches), largest, len(b.UniqueIDs), l)
 	}
 	return nil
 }
@@ -159,6 +168,8 @@ func (r *run) execReporter(w work) error {
 		}
 		r.told.pass(m.Step)
 	case EvalReport:
+		r.lastStep = time.Now()
+		r.lastH2D, r.lastD2H = r.res.h2d.bytes.Load(), r.res.d2h.bytes.Load()
 		if r.o.OnEval != nil {
 			r.o.OnEval(m)
 		}

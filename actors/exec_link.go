@@ -28,13 +28,9 @@ func (r *run) execPrefetcher(w work) error {
 		r.res.fetchWeights(e)
 		return r.h2dErr("prefetch layer %d", e.Layer)
 	case fetchActivation:
-		bytes := r.res.plan.ActivationBytes(e.Tokens)
-		host, err := r.res.spillBuffer(e.Host, bytes)
-		if err != nil {
-			return err
-		}
+		host := r.res.spilled(e.Host, e.Tokens)
 		r.res.h2d.Wait(r.res.actIdle[e.Slot])
-		r.res.h2d.CopyH2D(r.res.actSlots[e.Slot].Slice(0, bytes), host)
+		r.res.h2d.CopyH2D(r.res.actSlots[e.Slot].Slice(0, int64(len(host))), host)
 		r.res.h2d.Record(r.res.actReady[e.Slot])
 		return r.h2dErr("prefetch an activation into slot %d", e.Slot)
 	}
@@ -78,13 +74,9 @@ func (r *run) execOffloader(w work) error {
 	s := r.res.d2h
 	switch e := w.do.(type) {
 	case spill:
-		bytes := r.res.plan.ActivationBytes(e.Tokens)
-		host, err := r.res.spillBuffer(e.Host, bytes)
-		if err != nil {
-			return err
-		}
+		host := r.res.spilled(e.Host, e.Tokens)
 		s.Wait(r.res.actReady[e.Slot])
-		s.CopyD2H(host, r.res.actSlots[e.Slot].Slice(0, bytes))
+		s.CopyD2H(host, r.res.actSlots[e.Slot].Slice(0, int64(len(host))))
 		s.Wait(r.res.actIdle[e.Slot]) // its last reader may still be at work
 		s.Record(r.res.actIdle[e.Slot])
 		s.Notify(r.landed(fmt.Sprintf("spill an activation from slot %d", e.Slot), func() { r.hub.done(offloaderID, w.done) }))
@@ -143,18 +135,10 @@ func (r *resources) offloadGrad(e offloadGrad) {
 	r.d2h.Record(r.gradIdle[e.Buf])
 }
 
-// spillBuffer is host buffer i, made when it is first asked for.
-func (r *resources) spillBuffer(i int, bytes int64) ([]byte, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for len(r.spills) <= i {
-		b, err := r.allocHost(r.plan.ActivationBytes(r.plan.Limits.MicroBatchTokens))
-		if err != nil {
-			return nil, fmt.Errorf("host memory for spilled activations: %w", err)
-		}
-		r.spills = append(r.spills, b)
-	}
-	return r.spills[i][:bytes], nil
+// spilled is where so many tokens of a spilled activation lie on the host.
+func (r *resources) spilled(at, tokens int) []byte {
+	from := r.plan.ActivationBytes(at)
+	return r.spills[from : from+r.plan.ActivationBytes(tokens)]
 }
 
 // sumF32 adds little-endian floats in order, in float64.

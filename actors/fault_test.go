@@ -130,14 +130,17 @@ func TestNonFiniteRunsNameTheLayer(t *testing.T) {
 		if layer == 0 || layer == 4 {
 			continue // the embedding has rows that no batch may use; the head has no output
 		}
-		tr := base()
-		tr.steps, tr.maxNonFinite, tr.spoil = 10, 2, spoilWeights(layer)
-		_, err := tr.run(t)
-		if err == nil || !strings.Contains(err.Error(), "2 steps in a row") {
-			t.Fatalf("layer %d: %v", layer, err)
-		}
-		if want := "that of layer " + string(rune('0'+layer)); !strings.Contains(err.Error(), want) {
-			t.Errorf("layer %d is spoiled; the error says: %v", layer, err)
+		for _, noClip := range []bool{false, true} {
+			tr := base()
+			tr.noClip, tr.depths = noClip, plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1, ActivationSlots: 3, BatchesAhead: 1}
+			tr.steps, tr.maxNonFinite, tr.spoil = 10, 2, spoilWeights(layer)
+			_, err := tr.run(t)
+			if err == nil || !strings.HasPrefix(err.Error(), "step 2: ") || !strings.Contains(err.Error(), "2 steps in a row") {
+				t.Fatalf("layer %d: %v", layer, err)
+			}
+			if want := "that of layer " + string(rune('0'+layer)); !strings.Contains(err.Error(), want) {
+				t.Errorf("layer %d is spoiled; the error says: %v", layer, err)
+			}
 		}
 	}
 }

@@ -39,6 +39,7 @@ type trial struct {
 	saver                        Saver
 	saveSteps                    int
 	spoil                        func(s *host.Store)
+	planned                      *plan.Run // instead of what the fields above say
 }
 
 // outcome is everything a trial leaves behind.
@@ -73,6 +74,11 @@ func (o outcome) digest() uint64 {
 	return h.Sum64()
 }
 
+// testDepths are least depths but for the gradient buffers.
+func testDepths(gradBuffers int) plan.Depths {
+	return plan.Depths{WeightSlots: 1, GradBuffers: gradBuffers, GradSlabs: 1, ActivationSlots: 3, BatchesAhead: 1}
+}
+
 // base is a trial with every depth generous.
 func base() trial {
 	return trial{blocks: 3, rows: 6, micro: 24, steps: 4, maxLen: 17, keep: layers.KeepAll, threads: 2,
@@ -104,6 +110,9 @@ func (tr trial) makeBatch(step int) *data.Batch {
 }
 
 func (tr trial) plan(c *model.Config) *plan.Run {
+	if tr.planned != nil {
+		return tr.planned
+	}
 	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip, Unified: !tr.copyTiles, Depths: tr.depths,
 		Limits: plan.NewLimits(tr.rows, tr.maxLen, tr.micro, c.VocabSize)}
 	p.Spec = layers.Spec{Config: c, Keep: tr.keep, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8}

@@ -209,10 +209,10 @@ type StepReport struct {
 	TotalTokens    int64 // since the start of training
 	Supervised     int64
 	AttendedPairs  int64
-	Elapsed        time.Duration // since the step before was complete
-	Compute        time.Duration // from the first launch to the end of the last
-	Stall          [NumCauses]time.Duration
-	H2D, D2H       int64 // bytes that travelled
+	Elapsed        time.Duration            // since the step before, or an evaluation after it, was complete
+	Compute        time.Duration            // of the compute stream, from the step before to the end of the last launch
+	Stall          [NumCauses]time.Duration // of Compute, waiting
+	H2D, D2H       int64                    // bytes that travelled
 }
 
 // EvalReport is what the Reporter learns of an evaluation.

@@ -5,6 +5,7 @@ import (
 	"math/rand"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -242,6 +243,7 @@ func (w *world) batch(d packBatch) *data.Batch {
 // configurations: the run ends, every credit comes back, every launch finds
 // what it needs, and the steps come in order.
 func TestRandomInterleavings(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // much garbage, little of it alive
 	total := interleavings
 	var wg sync.WaitGroup
 	workers := runtime.GOMAXPROCS(0)

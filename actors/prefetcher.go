@@ -1,6 +1,10 @@
 package actors
 
-import "mt/plan"
+import (
+	"cmp"
+
+	"mt/plan"
+)
 
 // The Prefetcher owns the credits of what it fills: weight slots, the head's
 // slot, batch slots and activation slots. It serves the takes of a program in
@@ -139,26 +143,23 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []any {
 		return nil
 	}
 	ok, cause := c.upToDate(s.p, 0)
-	if !ok || len(c.batchFree) == 0 {
+	switch {
+	case !ok:
 		s.waitedIn = cause
 		return nil
-	}
-	if s.waitedIn == NoStall || cause == StallCheckpoint {
+	case cause == StallCheckpoint:
 		s.waitedIn = cause
+	case s.waitedIn == NoStall:
+		s.waitedIn = cmp.Or(s.p.Waited, StallData)
+	}
+	if len(c.batchFree) == 0 {
+		return nil
 	}
 	s.batch = true
 	slot := c.batchFree[0]
 	c.batchFree = c.batchFree[1:]
 	return []any{work{do: gatherRows{s.p},
-		done: rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: orData(s.waitedIn)}}}}
-}
-
-// orData turns a wait for weights into one for data: the batch's own cause.
-func orData(c Cause) Cause {
-	if c == StallWeights {
-		return StallData
-	}
-	return c
+		done: rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}
 }
 
 func (c *prefetcherCore) serveWeights(s *prefetchState) []any {

@@ -35,7 +35,7 @@ type Launch struct {
 // micro-batch's gradient as it wanders down (which begins as the head's input).
 type Object struct {
 	Tokens int
-	Host   int // which host buffer it spills to; −1: it never does
+	Host   int // where it spills to, in tokens into the host's region; −1: it never does
 }
 
 // Program is one pass over the layers, planned before it runs: which launches,
@@ -56,9 +56,10 @@ type Program struct {
 	WeightTakes []int
 	ActTakes    []take
 	// Stale are the layers whose held weights are released before it starts.
-	Stale       []int
-	HostBuffers int // host buffers that spilled activations need
-	heldAfter   []int
+	Stale      []int
+	HostTokens int   // how much of the host's region it spills to
+	Waited     Cause // what the device stood still for before it was planned
+	heldAfter  []int
 }
 
 func (p *Program) String() string {
@@ -104,14 +105,38 @@ func planProgram(p *Program, s programSpec) error {
 	p.ActTakes = acts.takes
 	for l := range p.Launches {
 		p.Launches[l].Releases = acts.releases[l]
+	}
+	placeSpills(p, b.uses, n)
+	return planWeights(p, s)
+}
+
+// placeSpills says where on the host objects go. The place of one that is not
+// used any more serves the next of its micro-batch: the launch that ended its
+// use comes before the copy that overwrites it.
+func placeSpills(p *Program, uses []use, n int) {
+	last := make([]int, len(p.Objects)) // launch
+	for _, u := range uses {
+		last[u.object] = u.at
+	}
+	free := make([][]int, n) // by micro-batch
+	for l := range p.Launches {
 		for _, r := range p.Launches[l].Releases {
-			if o := &p.Objects[r.Object]; r.Spill && o.Host < 0 {
-				o.Host = p.HostBuffers
-				p.HostBuffers++
+			if o := p.Objects[r.Object]; o.Host >= 0 && last[r.Object] == l {
+				free[r.Object%n] = append(free[r.Object%n], o.Host)
+			}
+		}
+		for _, r := range p.Launches[l].Releases {
+			o, places := &p.Objects[r.Object], &free[r.Object%n]
+			switch k := len(*places); {
+			case !r.Spill || o.Host >= 0:
+			case k > 0:
+				o.Host, *places = (*places)[k-1], (*places)[:k-1]
+			default:
+				o.Host = p.HostTokens
+				p.HostTokens += o.Tokens
 			}
 		}
 	}
-	return planWeights(p, s)
 }
 
 // visits lists the visits of a pass: forward over the embedding and the blocks,

@@ -3,7 +3,6 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"mt/data"
 	"mt/device"
@@ -13,8 +12,7 @@ import (
 )
 
 // resources are the buffers, streams and events of one run. Everything is
-// allocated before the first step; only spill buffers grow later, to what the
-// largest program needs.
+// allocated before the first step, in the sizes that package plan gives.
 type resources struct {
 	o                 *Options
 	plan              *plan.Run
@@ -33,8 +31,7 @@ type resources struct {
 	batch       batchSlot
 
 	slabs    []*host.Arena
-	mu       sync.Mutex // guards spills
-	spills   [][]byte   // host buffers of spilled activations
+	spills   []byte // on the host, for activations without a slot
 	lossHost []byte
 
 	weightsReady, slotIdle []device.Event
@@ -190,7 +187,12 @@ func (r *resources) allocActivations() (err error) {
 		return err
 	}
 	if bytes := p.SavedBytes(); bytes > 0 {
-		r.savedMem, err = r.allocN(device.ForSaved, len(p.Layouts)-2, bytes)
+		if r.savedMem, err = r.allocN(device.ForSaved, len(p.Layouts)-2, bytes); err != nil {
+			return err
+		}
+	}
+	if bytes := p.SpillBytes(); bytes > 0 {
+		r.spills, err = r.allocHost(bytes)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -74,7 +75,7 @@ func (h *hub) handle(s *shell, msg any) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			h.fail(s.id, fmt.Errorf("%s: broken invariant: %v\n%s", s.id, p, debug.Stack()))
+			h.fail(s.id, broken(s.id, p))
 		}
 	}()
 	for _, e := range s.core.step(msg) {
@@ -116,7 +117,7 @@ func (h *hub) async(id actorID, f func() (done any, err error)) {
 		defer h.pending.Done()
 		defer func() {
 			if p := recover(); p != nil {
-				h.fail(id, fmt.Errorf("%s: broken invariant: %v\n%s", id, p, debug.Stack()))
+				h.fail(id, broken(id, p))
 			}
 		}()
 		if h.stopped.Load() {
@@ -136,14 +137,28 @@ func (h *hub) async(id actorID, f func() (done any, err error)) {
 func (h *hub) close() {
 	h.stopped.Store(true)
 	for _, s := range h.shells {
-		s.mu.Lock() // its last message has been handled
-		s.mu.Unlock()
+		s.rest()
 	}
 	h.pending.Wait()
 	for _, s := range h.shells {
 		h.system.Root.Stop(h.pids[s.id])
 	}
 	h.system.Shutdown()
+}
+
+// broken is the error of a panic. MT_DEBUG=1 adds where it came from.
+func broken(id actorID, cause any) error {
+	trace := " (a defect of mt; MT_DEBUG=1 shows where)"
+	if os.Getenv("MT_DEBUG") != "" {
+		trace = "\n" + string(debug.Stack())
+	}
+	return fmt.Errorf("%s: broken invariant: %v%s", id, cause, trace)
+}
+
+// rest returns when the actor's message in hand has been handled.
+func (s *shell) rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 }
 
 // unexpected is the panic of a core for a message it does not know.

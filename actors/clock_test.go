@@ -1,0 +1,231 @@
+package actors
+
+import (
+	"testing"
+	"time"
+
+	"mt/device"
+)
+
+// fakeClockDevice makes events that a fakeStream stamps with its own time.
+type fakeClockDevice struct {
+	device.Device
+	made int
+}
+
+type fakeEvent struct{ at time.Duration }
+
+func (d *fakeClockDevice) NewEvent() (device.Event, error) { d.made++; return &fakeEvent{at: -1}, nil }
+
+func (e *fakeEvent) Elapsed(start device.Event) time.Duration { return e.at - start.(*fakeEvent).at }
+func (e *fakeEvent) Close()                                   {}
+
+// fakeStream stands at a time that the test moves.
+type fakeStream struct {
+	device.Stream
+	now time.Duration
+}
+
+func (s *fakeStream) Record(e device.Event) { e.(*fakeEvent).at = s.now }
+
+// TestClock plays a stream's time: what it stood still for, within a program
+// and between two, is booked to its cause, what it worked is not, and what an
+// evaluation took is nobody's.
+func TestClock(t *testing.T) {
+	dev := &fakeClockDevice{}
+	c, s := newClock(dev), &fakeStream{}
+	pass := func(ms int) { s.now += time.Duration(ms) * time.Millisecond }
+	play := func(prog int) {
+		c.timeline(s, prog).waited(NoStall)
+		pass(3)
+		c.timeline(s, prog).waited(StallData)
+		pass(10)
+		c.timeline(s, prog).worked()
+		pass(2)
+		c.timeline(s, prog).waited(StallWeights)
+		pass(4)
+		c.timeline(s, prog).waited(StallGradBuffer)
+		pass(1)
+		c.timeline(s, prog).waited(NoStall)
+		pass(20)
+		c.timeline(s, prog).worked()
+		pass(5)
+		c.timeline(s, prog).waited(StallWeights)
+	}
+	check := func(prog, totalMS int, extraData int) {
+		t.Helper()
+		total, stall := c.read(prog)
+		want := [NumCauses]time.Duration{}
+		want[NoStall] = 1 * time.Millisecond
+		want[StallData] = time.Duration(3+extraData) * time.Millisecond
+		want[StallWeights] = 7 * time.Millisecond
+		want[StallGradBuffer] = 4 * time.Millisecond
+		if stall != want {
+			t.Errorf("program %d: stalls %v, want %v", prog, stall, want)
+		}
+		if want := time.Duration(totalMS) * time.Millisecond; total != want {
+			t.Errorf("program %d took %v, want %v", prog, total, want)
+		}
+	}
+	begin := func(prog, idleMS int, cause Cause) { // what lies between two programs
+		pass(idleMS)
+		c.timeline(s, prog).waited(cause)
+	}
+	play(0)
+	begin(1, 7, StallData) // before program 0 is read
+	play(1)
+	check(0, 45, 0)
+	check(1, 45+7, 7)
+	pass(1000) // an evaluation
+	if err := c.skip(s); err != nil {
+		t.Fatal(err)
+	}
+	begin(2, 2, StallData)
+	play(2)
+	check(2, 45+2, 2)
+	made := dev.made
+	for prog := 3; prog < 50; prog++ {
+		begin(prog, 2, StallData)
+		play(prog)
+		if prog%5 == 0 {
+			if err := c.skip(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check(prog, 45+2, 2)
+	}
+	if dev.made > made+2 {
+		t.Errorf("%d events for 3 programs, %d for 50: they are not used again", made, dev.made)
+	}
+}
+
+// TestClockOfNothing: a program that was never timed took no time.
+func TestClockOfNothing(t *testing.T) {
+	c := newClock(&fakeClockDevice{})
+	if total, stall := c.read(7); total != 0 || stall != [NumCauses]time.Duration{} {
+		t.Errorf("got %v, %v", total, stall)
+	}
+	var none *timeline
+	none.waited(StallData)
+	none.worked()
+	if err := none.failed(); err != nil {
+		t.Error(err)
+	}
+}
+
+// launchesOf gives a Compute core its program and what it needs, in the given
+// order, and returns the launches by index.
+func launchesOf(c *computeCore, p *Program, msgs ...any) map[int]launch {
+	out := map[int]launch{}
+	for _, m := range append([]any{PassPlanned{p}}, msgs...) {
+		for _, e := range c.step(m) {
+			if w, ok := e.(work); ok {
+				if l, ok := w.do.(launch); ok {
+					out[l.Index] = l
+				}
+			}
+		}
+	}
+	return out
+}
+
+// TestCausesOfStalls: a launch that lacked something says what; one that lacked
+// weights or a batch passes on what those had waited for; weights that stay in
+// their slot are waited for once.
+func TestCausesOfStalls(t *testing.T) {
+	p := planned(t, false, fakeBatch(1), programSpec{layers: 3, weightSlots: 1, activationSlots: 3})
+	batch := BatchFetched{Cause: StallUpdate}
+	block := LayerFetched{Visit: 1, Cause: StallCheckpoint}
+	head := LayerFetched{Visit: 2, Cause: StallWeights}
+	act := func(o int) ActivationFetched { return ActivationFetched{Object: o, Slot: o} }
+	for _, c := range []struct {
+		name    string
+		msgs    []any
+		blocked [5]Cause // by launch
+	}{
+		{"late batch", []any{block, head, act(0), act(1), batch}, [5]Cause{0: StallUpdate}},
+		{"late block", []any{batch, head, act(0), act(1), block}, [5]Cause{1: StallCheckpoint}},
+		{"late head", []any{batch, block, act(0), act(1), head}, [5]Cause{2: StallWeights}},
+		{"late activation", []any{batch, block, head, act(0), act(1)}, [5]Cause{0: StallActivation, 1: StallActivation}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			core := newComputeCore(testDepths(3))
+			got := launchesOf(core, p, c.msgs...)
+			if len(got) != 5 {
+				t.Fatalf("%d of 5 launches", len(got))
+			}
+			// Whatever else the first launches lacked is theirs to say; the one
+			// under test must say what came last.
+			for i, want := range c.blocked {
+				if want != NoStall && got[i].Blocked != want {
+					t.Errorf("launch %d was blocked by %s, want %s", i, got[i].Blocked, want)
+				}
+				if fresh := i < 3; got[i].WaitWeights != fresh {
+					t.Errorf("launch %d waits for weights or batch: %t, want %t", i, got[i].WaitWeights, fresh)
+				}
+			}
+			if got[1].Fetched != StallCheckpoint || got[0].Fetched != StallUpdate {
+				t.Errorf("fetched causes %s and %s, want update and checkpoint", got[0].Fetched, got[1].Fetched)
+			}
+		})
+	}
+}
+
+// TestGradBufferStall: without a free gradient buffer the launch says so.
+func TestGradBufferStall(t *testing.T) {
+	p := planned(t, false, fakeBatch(1), programSpec{layers: 3, weightSlots: 1, activationSlots: 3})
+	core := newComputeCore(testDepths(1))
+	all := []any{BatchFetched{}, LayerFetched{Visit: 1}, LayerFetched{Visit: 2}, ActivationFetched{Object: 0}, ActivationFetched{Object: 1, Slot: 1}}
+	if got := launchesOf(core, p, all...); len(got) != 3 {
+		t.Fatalf("%d launches with one gradient buffer, want 3", len(got))
+	}
+	for i := 3; i < 5; i++ {
+		var blocked []Cause
+		for _, e := range core.step(GradBufferFreed{}) {
+			if w, ok := e.(work); ok {
+				if l, ok := w.do.(launch); ok {
+					blocked = append(blocked, l.Blocked)
+				}
+			}
+		}
+		if len(blocked) != 1 || blocked[0] != StallGradBuffer {
+			t.Errorf("launch %d: blocked by %v, want the gradient buffer", i, blocked)
+		}
+	}
+}
+
+// TestCauseOfBatch: what the batch had to wait for.
+func TestCauseOfBatch(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		waited Cause // of the plan
+		before []any
+		after  []any
+		want   Cause
+	}{
+		{"ready", NoStall, []any{LayerUpdated{Layer: 0, Version: 1}}, nil, StallData},
+		{"synchronous", StallUpdate, []any{LayerUpdated{Layer: 0, Version: 1}}, nil, StallUpdate},
+		{"update", NoStall, nil, []any{LayerUpdated{Layer: 0, Version: 1}}, StallUpdate},
+		{"checkpoint", NoStall, nil, []any{LayerUpdated{Layer: 0, Version: 1, Held: true}}, StallCheckpoint},
+		{"checkpoint before", StallUpdate, []any{LayerUpdated{Layer: 0, Version: 1, Held: true}}, nil, StallCheckpoint},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			core := newPrefetcherCore(3, 0, false, testDepths(1))
+			p := planned(t, false, fakeBatch(1), programSpec{layers: 3, weightSlots: 1, activationSlots: 3})
+			p.Version, p.Waited = 1, c.waited
+			var got []Cause
+			for _, m := range append(append(c.before, PassPlanned{p}), c.after...) {
+				for _, e := range core.step(m) {
+					if w, ok := e.(work); ok {
+						if r, ok := w.done.(rowsGathered); ok {
+							got = append(got, r.sent.Cause)
+						}
+					}
+				}
+			}
+			if len(got) != 1 || got[0] != c.want {
+				t.Errorf("causes %v, want %s", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,151 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"mt/data"
+)
+
+// TestPanicEndsTheRun: a broken invariant in a core is a fault like any other:
+// the run ends with an error that names the actor, and nothing is restarted.
+func TestPanicEndsTheRun(t *testing.T) {
+	tr := base()
+	tr.batch = func(_ int, b *data.Batch) {
+		b.MicroBatches[0].Index[0] = 1 << 20 // outside the gathered rows
+	}
+	if _, err := tr.run(t); err == nil || !strings.Contains(err.Error(), "layer 0") {
+		t.Errorf("an index outside the table: %v", err)
+	}
+	tr = base()
+	tr.batch = func(_ int, b *data.Batch) { b.UniqueIDs[0] = -1 } // the host's gather panics
+	if _, err := tr.run(t); err == nil || !strings.HasPrefix(err.Error(), "prefetcher: broken invariant: ") {
+		t.Errorf("a panic on a goroutine of the prefetcher: %v", err)
+	}
+	tr = base()
+	tr.lr = func(int) float64 { panic("no such rate") } // inside the conductor's core
+	if _, err := tr.run(t); err == nil || !strings.HasPrefix(err.Error(), "conductor: broken invariant: no such rate") {
+		t.Errorf("a panic in a core: %v", err)
+	}
+}
+
+// talk spawns one actor with a conductor that keeps what it is told.
+func talk(t *testing.T, s *shell, msg any) []any {
+	t.Helper()
+	h := newHub()
+	heard := &listener{got: make(chan any, 8)}
+	for _, sh := range []*shell{{id: conductorID, core: heard}, s} {
+		if err := h.spawn(sh); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.tell(s.id, msg)
+	out := []any{<-heard.got}
+	h.close()
+	close(heard.got)
+	for m := range heard.got {
+		out = append(out, m)
+	}
+	return out
+}
+
+type listener struct{ got chan any }
+
+func (l *listener) step(msg any) []any { l.got <- msg; return nil }
+
+// TestUnknownMessages: every core fails loudly.
+func TestUnknownMessages(t *testing.T) {
+	type stranger struct{}
+	d := testDepths(1)
+	quiet := func(work) error { return nil }
+	cores := map[actorID]core{feederID: &feederCore{}, prefetcherID: newPrefetcherCore(3, 0, false, d), computeID: newComputeCore(d),
+		offloaderID: newOffloaderCore(false, d), optimizerID: newOptimizerCore(3, State{}, 1, false), checkpointerID: newCheckpointerCore(3)}
+	for id, c := range cores {
+		got := talk(t, &shell{id: id, core: c, exec: quiet}, stranger{})
+		f, ok := got[0].(Failed)
+		if want := id.String() + ": unexpected message actors.stranger"; !ok || len(got) != 1 || f.Actor != id || !strings.Contains(f.Err.Error(), want) {
+			t.Errorf("%s answers %v, want %q", id, got, want)
+		}
+	}
+	func() {
+		defer func() {
+			if p := recover(); p != "conductor: unexpected message actors.stranger" {
+				t.Errorf("the conductor's panic is %v", p)
+			}
+		}()
+		newConductorCore(Schedule{FirstStep: 1, LastStep: 1}, State{}, 1, programSpec{}).step(stranger{})
+	}()
+	r := run{o: &Options{}}
+	got := talk(t, &shell{id: reporterID, core: reporterCore{}, exec: r.execReporter}, stranger{})
+	if f, ok := got[0].(Failed); !ok || !strings.Contains(f.Err.Error(), "reporter: message actors.stranger") {
+		t.Errorf("the reporter answers %v", got)
+	}
+}
+
+// failing is a core whose work fails, and that counts its messages.
+type failing struct{ steps int }
+
+func (f *failing) step(any) []any {
+	f.steps++
+	return []any{work{do: "it"}, send{conductorID, "never sent"}}
+}
+
+// TestFailedWorkStopsItsMessage: the effects behind a failed one are dropped.
+func TestFailedWorkStopsItsMessage(t *testing.T) {
+	bad := errors.New("it fails")
+	got := talk(t, &shell{id: computeID, core: &failing{}, exec: func(work) error { return bad }}, "go")
+	if f, ok := got[0].(Failed); !ok || len(got) != 1 || f.Actor != computeID || !errors.Is(f.Err, bad) {
+		t.Errorf("the conductor heard %v", got)
+	}
+}
+
+// TestAfterTheEndNothingIsHandled: a closed hub runs no core and no work.
+func TestAfterTheEndNothingIsHandled(t *testing.T) {
+	h := newHub()
+	c := &failing{}
+	s := &shell{id: computeID, core: c, exec: func(work) error { return nil }}
+	heard := &listener{got: make(chan any, 8)}
+	for _, sh := range []*shell{{id: conductorID, core: heard}, s} {
+		if err := h.spawn(sh); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.close()
+	h.handle(s, "late")
+	h.async(computeID, func() (any, error) { c.steps++; return nil, nil })
+	h.pending.Wait()
+	if c.steps != 0 {
+		t.Errorf("%d messages or works ran after the end", c.steps)
+	}
+}
+
+// TestCreditsAreDocumented: the table of ARCHITECTURE.md is this package's.
+func TestCreditsAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(doc), "| credit | key | least | owner | taken by | returned by |\n| --- | --- | --- | --- | --- | --- |\n")
+	if !ok {
+		t.Fatal("ARCHITECTURE.md has no table of credits")
+	}
+	table, _, _ := strings.Cut(after, "\n\n")
+	if want := creditTable(); table != want {
+		t.Errorf("ARCHITECTURE.md says\n%s\nand actors.Credits\n%s", table, want)
+	}
+}
+
+func creditTable() string {
+	var rows []string
+	for _, c := range Credits {
+		key := " "
+		if c.Key != "" {
+			key = fmt.Sprintf(" `%s` ", c.Key)
+		}
+		rows = append(rows, fmt.Sprintf("| %s |%s| %d | %s | `%s` | `%s` |", c.Name, key, c.Minimum, c.Owner, c.Taken, c.Return))
+	}
+	return strings.Join(rows, "\n")
+}

@@ -1,0 +1,143 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"math/rand"
+	"testing"
+
+	"mt/device"
+	"mt/device/cpu"
+	"mt/host"
+	"mt/internal/parallel"
+	"mt/plan"
+)
+
+// randomRequest is any run that mt could be asked for, small.
+func randomRequest(r *rand.Rand) plan.Request {
+	c := trial{blocks: 1 + r.Intn(4), tied: r.Intn(2) == 0, qkNorm: r.Intn(2) == 0}.config()
+	one := func(choices ...string) string { return choices[r.Intn(len(choices))] }
+	some := func(least, n int) int { // automatic half of the time
+		if r.Intn(2) == 0 {
+			return 0
+		}
+		return least + r.Intn(n)
+	}
+	q := plan.Request{Config: c, GradDType: one("auto", "fp32", "bf16"), Recompute: one("auto", "full", "none"),
+		MicroBatchTokens: some(1, 60), ChunkTokens: some(1, 20), Rows: 1 + r.Intn(8), RowTokens: 1 + r.Intn(30),
+		Depths: plan.Depths{WeightSlots: some(1, 4), GradBuffers: some(1, 3), GradSlabs: some(2, 3), ActivationSlots: some(3, 20), BatchesAhead: some(1, 2)},
+		Clip:   r.Intn(2) == 0, Unified: r.Intn(2) == 0, EvalOnly: r.Intn(4) == 0}
+	if r.Intn(2) == 0 {
+		q.Act = device.BF16
+	}
+	return q
+}
+
+// TestPlanIsWhatIsAllocated: for many requests every row of the plan's table is
+// what the run holds for that purpose, to within the alignment of each piece.
+func TestPlanIsWhatIsAllocated(t *testing.T) {
+	r := rand.New(rand.NewSource(4))
+	pool := parallel.New(1)
+	defer pool.Close()
+	for trial := range 150 {
+		q := randomRequest(r)
+		p, err := plan.Resolve(q)
+		if err != nil {
+			t.Fatalf("%+v: %v", q, err)
+		}
+		if err := compareUsage(t, p, pool); err != nil {
+			t.Fatalf("trial %d: %v\n%+v", trial, err, q)
+		}
+	}
+}
+
+// compareUsage allocates what p says and compares it with p's table.
+func compareUsage(t *testing.T, p *plan.Run, pool *parallel.Pool) error {
+	t.Helper()
+	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: p.Unified})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	before := host.Usage().Now
+	makeStore := host.NewStore
+	if p.EvalOnly {
+		makeStore = host.NewWeights
+	}
+	store, err := makeStore(p.Layouts, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	res, err := newResources(&Options{Device: dev, Store: store, Pool: pool, Plan: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.close()
+	used := map[string]int64{}
+	for i, n := range dev.Usage().Now {
+		used["device "+device.Purpose(i).String()] += n
+	}
+	for i, n := range host.Usage().Now {
+		used["host "+host.Purpose(i).String()] += n - before[i]
+	}
+	names := map[string]string{"host staging": "device host staging", "host spilled activations": "device host staging"}
+	planned := map[string]int64{}
+	for _, row := range p.Table().Rows {
+		if row.Purpose == "program" {
+			continue // the process itself
+		}
+		name := row.Where + " " + row.Purpose
+		if to, ok := names[name]; ok {
+			name = to
+		}
+		planned[name] += row.Bytes
+	}
+	var wrong []error
+	for name := range used {
+		// A layer's tile, planes and moments begin on pages, device memory at Align.
+		slack := int64(64 * device.Align)
+		if name == "host weights" || name == "host lo planes" || name == "host moments" {
+			slack = int64(2*len(p.Layouts)) * 4096
+		}
+		if over := used[name] - planned[name]; over < 0 || over > slack {
+			wrong = append(wrong, fmt.Errorf("%s: %d bytes are held, %d planned", name, used[name], planned[name]))
+		}
+	}
+	for name := range planned {
+		if _, ok := used[name]; !ok {
+			wrong = append(wrong, fmt.Errorf("%s is planned and nothing is counted for it", name))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// TestPlannedRunsWork trains with what Resolve makes of random requests: the
+// buffers it sizes are enough for ragged batches.
+func TestPlannedRunsWork(t *testing.T) {
+	r := rand.New(rand.NewSource(5))
+	spilled := 0
+	for range 25 {
+		q := randomRequest(r)
+		q.EvalOnly, q.RowTokens = false, max(q.RowTokens, 3)
+		p, err := plan.Resolve(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := trial{tied: q.Config.TieEmbeddings, qkNorm: q.Config.QKNorm, bf16: q.Act == device.BF16, gradBF16: p.GradBF16, copyTiles: !q.Unified,
+			blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keep: p.Spec.Keep,
+			depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p}
+		if q.MicroBatchTokens > 0 {
+			tr.micro = q.MicroBatchTokens
+		}
+		if out := mustRun(t, tr); len(out.evals) != 2 {
+			t.Errorf("%d evaluations", len(out.evals))
+		}
+		if p.SpillBytes() > 0 {
+			spilled++
+		}
+	}
+	if spilled < 3 {
+		t.Errorf("only %d runs could spill", spilled)
+	}
+}

@@ -1,0 +1,211 @@
+package actors
+
+import (
+	"fmt"
+	"math/rand"
+	"reflect"
+	"slices"
+	"testing"
+
+	"mt/data"
+	"mt/model"
+)
+
+// fakeBatch has micro-batches of the given sizes.
+func fakeBatch(tokens ...int) *data.Batch {
+	b := &data.Batch{Supervised: 1}
+	for _, n := range tokens {
+		b.MicroBatches = append(b.MicroBatches, data.MicroBatch{Tokens: n})
+		b.Tokens += int64(n)
+	}
+	return b
+}
+
+func planned(t *testing.T, eval bool, b *data.Batch, s programSpec) *Program {
+	t.Helper()
+	p := &Program{Eval: eval, Batch: b}
+	if err := planProgram(p, s); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// blockTakes are the blocks that a program fetches weights for.
+func blockTakes(p *Program) (blocks []int, others int) {
+	for _, v := range p.WeightTakes {
+		if p.Visits[v].Kind == model.Block {
+			blocks = append(blocks, p.Visits[v].Layer)
+		} else {
+			others++
+		}
+	}
+	return blocks, others
+}
+
+// TestWeightTraffic: with S slots a training step loads 2·blocks − min(S,
+// blocks) tiles and the head; an evaluation that follows another loads S blocks
+// less (with one slot none less), and so does a training step after it.
+func TestWeightTraffic(t *testing.T) {
+	for blocks := 1; blocks <= 6; blocks++ {
+		for slots := 1; slots <= blocks+2; slots++ {
+			t.Run(fmt.Sprintf("%d blocks %d slots", blocks, slots), func(t *testing.T) {
+				s := programSpec{layers: blocks + 2, weightSlots: slots, activationSlots: 64}
+				b := fakeBatch(3, 2)
+				step := planned(t, false, b, s)
+				got, heads := blockTakes(step)
+				if want := 2*blocks - min(slots, blocks); len(got) != want || heads != 1 {
+					t.Errorf("a step loads blocks %v and %d others, want %d blocks and the head", got, heads, want)
+				}
+				if len(step.heldAfter) != 0 {
+					t.Errorf("after a step %v are held, whose weights change", step.heldAfter)
+				}
+				first := planned(t, true, b, s)
+				if got, heads := blockTakes(first); len(got) != blocks || heads != 1 {
+					t.Errorf("the first evaluation loads %v and %d others", got, heads)
+				}
+				s.held = first.heldAfter
+				kept := min(slots, blocks)
+				if len(s.held) != kept {
+					t.Fatalf("%v are held after an evaluation, want %d", s.held, kept)
+				}
+				saved := kept
+				if slots == 1 && blocks > 1 {
+					saved = 0 // the block it holds is the last, and the first comes next
+				}
+				second := planned(t, true, b, s)
+				if got, _ := blockTakes(second); len(got) != blocks-saved {
+					t.Errorf("the second evaluation loads %v, want %d blocks", got, blocks-saved)
+				}
+				after := planned(t, false, b, s)
+				if got, _ := blockTakes(after); len(got) > 2*blocks-min(slots, blocks)-saved {
+					t.Errorf("a step after an evaluation loads %v, want at most %d", got, 2*blocks-min(slots, blocks)-saved)
+				}
+			})
+		}
+	}
+}
+
+// TestMicroBatchesTurnAround: every layer takes the micro-batches in the order
+// that its index alone says, whatever the depths, in every pass.
+func TestMicroBatchesTurnAround(t *testing.T) {
+	b := fakeBatch(5, 4, 3, 2)
+	for _, eval := range []bool{false, true} {
+		for weights := 1; weights <= 4; weights++ {
+			for acts := 3; acts <= 20; acts += 4 {
+				p := planned(t, eval, b, programSpec{layers: 5, weightSlots: weights, activationSlots: acts})
+				order := map[int][]int{}
+				for _, l := range p.Launches {
+					order[l.Visit] = append(order[l.Visit], l.MicroBatch)
+				}
+				for v, got := range order {
+					want := []int{0, 1, 2, 3}
+					if p.Visits[v].Layer%2 == 1 {
+						slices.Reverse(want)
+					}
+					if !slices.Equal(got, want) {
+						t.Errorf("eval %t, depths %d, %d: layer %d %s takes %v, want %v", eval, weights, acts, p.Visits[v].Layer, p.Visits[v].Pass, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestVisits: up through all layers, the head once, and in training down again.
+func TestVisits(t *testing.T) {
+	p := planned(t, false, fakeBatch(1), programSpec{layers: 4, weightSlots: 1, activationSlots: 3})
+	var got []string
+	for _, v := range p.Visits {
+		got = append(got, fmt.Sprintf("%d %s %s", v.Layer, v.Kind, v.Pass))
+	}
+	want := []string{"0 embedding forward", "1 block forward", "2 block forward", "3 head backward", "2 block backward", "1 block backward", "0 embedding backward"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+	if headVisit(p) != 3 {
+		t.Errorf("the head's visit is %d, want 3", headVisit(p))
+	}
+}
+
+// TestTooFewActivationSlots: the error names the key.
+func TestTooFewActivationSlots(t *testing.T) {
+	for slots := 1; slots <= 3; slots++ {
+		err := planProgram(&Program{Batch: fakeBatch(1, 1, 1)}, programSpec{layers: 4, weightSlots: 1, activationSlots: slots})
+		if (err == nil) != (slots >= 2) {
+			t.Errorf("%d slots: %v", slots, err)
+		}
+	}
+}
+
+// TestPlacesOfSpills replays the spills of random programs: a place on the host
+// holds one tensor until its last use, and all places together are no more than
+// the inputs of all layers (in an evaluation of one).
+func TestPlacesOfSpills(t *testing.T) {
+	r := rand.New(rand.NewSource(3))
+	reused := false
+	for trial := range 600 {
+		var tokens []int
+		for range 1 + r.Intn(6) {
+			tokens = append(tokens, 1+r.Intn(9))
+		}
+		b, eval := fakeBatch(tokens...), r.Intn(3) == 0
+		s := programSpec{layers: 3 + r.Intn(5), weightSlots: 1 + r.Intn(3), activationSlots: 3 + r.Intn(12)}
+		p := planned(t, eval, b, s)
+		bound := (s.layers - 1) * int(b.Tokens)
+		if eval {
+			bound = int(b.Tokens)
+		}
+		if p.HostTokens > bound {
+			t.Fatalf("trial %d: %d tokens on the host, at most %d are planned for: %+v", trial, p.HostTokens, bound, s)
+		}
+		if all := (s.layers - 1) * len(tokens); !eval && s.activationSlots >= all && p.HostTokens > 0 {
+			t.Fatalf("trial %d: %d slots for %d activations, and %d tokens spill", trial, s.activationSlots, all, p.HostTokens)
+		}
+		if eval && s.activationSlots > len(tokens) && p.HostTokens > 0 {
+			t.Fatalf("trial %d: an evaluation of %d micro-batches spills %d tokens with %d slots", trial, len(tokens), p.HostTokens, s.activationSlots)
+		}
+		reused = checkPlaces(t, p) || reused
+	}
+	if !reused {
+		t.Error("no place was ever used twice")
+	}
+}
+
+// checkPlaces plays p's spills and fetches; it says whether a place served two.
+func checkPlaces(t *testing.T, p *Program) (reused bool) {
+	t.Helper()
+	owner := map[int]int{} // token on the host → object
+	next := 0
+	for l := range p.Launches {
+		for ; next < len(p.ActTakes) && p.ActTakes[next].At <= l; next++ {
+			k := p.ActTakes[next]
+			o := p.Objects[k.Object]
+			for i := range o.Tokens {
+				if at, ok := owner[o.Host+i]; k.Fetch && (!ok || at != k.Object) {
+					t.Fatalf("launch %d fetches object %d, and token %d of its place holds object %d (%t)", l, k.Object, i, at, ok)
+				}
+			}
+		}
+		for _, r := range p.Launches[l].Releases {
+			o := p.Objects[r.Object]
+			for i := 0; r.Spill && i < o.Tokens; i++ {
+				if was, ok := owner[o.Host+i]; ok && was != r.Object {
+					reused = true
+				}
+				owner[o.Host+i] = r.Object
+			}
+		}
+	}
+	return reused
+}
+
+// TestProgramsAreDeterministic: the same batch and depths give the same plan.
+func TestProgramsAreDeterministic(t *testing.T) {
+	for range 20 {
+		s := programSpec{layers: 6, weightSlots: 2, activationSlots: 4}
+		a, b := planned(t, false, fakeBatch(4, 3, 2, 1), s), planned(t, false, fakeBatch(4, 3, 2, 1), s)
+		if !reflect.DeepEqual(a, b) {
+			t.Fatal("two plans differ")
+		}
+	}
+}

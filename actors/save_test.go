@@ -1,0 +1,301 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"mt/data"
+	"mt/device"
+	"mt/host"
+)
+
+// recorder is a Saver that keeps what it is told and fails, or holds, where the
+// test says.
+type recorder struct {
+	mu    sync.Mutex
+	calls []string
+	fail  string        // the call that fails: "open 2", "layer 1", "commit 2"
+	hold  chan struct{} // Layer waits for it to be closed
+	held  func()        // called before Layer waits
+	saved []State
+	pos   []int64
+	store *host.Store // what Layer digests
+	cuts  map[int][]byte
+	step  int
+}
+
+var errDisk = errors.New("the disk is full")
+
+func (r *recorder) call(format string, args ...any) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := fmt.Sprintf(format, args...)
+	r.calls = append(r.calls, name)
+	if name == r.fail {
+		return errDisk
+	}
+	return nil
+}
+
+func (r *recorder) Open(step int) error {
+	r.step = step
+	return r.call("open %d", step)
+}
+
+func (r *recorder) Layer(i int) error {
+	if r.hold != nil {
+		r.held()
+		<-r.hold
+	}
+	if r.store != nil {
+		l := r.store.Layers[i]
+		r.cuts[r.step] = append(r.cuts[r.step], l.Tile...)
+		for _, f := range [][]float32{l.M, l.V} {
+			for _, x := range f {
+				r.cuts[r.step] = fmt.Appendf(r.cuts[r.step], "%x", x)
+			}
+		}
+	}
+	return r.call("layer %d", i)
+}
+
+func (r *recorder) Commit(s State, pos int64) (string, error) {
+	if err := r.call("commit %d", s.Step); err != nil {
+		return "", err
+	}
+	r.saved, r.pos = append(r.saved, s), append(r.pos, pos)
+	return "dir", nil
+}
+
+func (r *recorder) Abort() { _ = r.call("abort") }
+
+// TestSaves: every layer once between open and commit, at the steps asked for
+// and at the end, with the state and the data position of the step.
+func TestSaves(t *testing.T) {
+	tr := base()
+	rec := &recorder{}
+	tr.steps, tr.saveSteps, tr.saver = 5, 2, rec
+	mustRun(t, tr)
+	var steps []int
+	for i, s := range rec.saved {
+		steps = append(steps, s.Step)
+		if s.AdamStep != int64(s.Step) || s.NonFinite != 0 || s.Tokens == 0 || rec.pos[i] != int64(s.Step*tr.rows) {
+			t.Errorf("state %+v at data position %d", s, rec.pos[i])
+		}
+	}
+	if !slices.Equal(steps, []int{2, 4, 5}) {
+		t.Errorf("saved after steps %v, want 2, 4, 5", steps)
+	}
+	for k := 0; k+7 <= len(rec.calls); k += 7 {
+		layers := slices.Sorted(slices.Values(rec.calls[k+1 : k+6]))
+		if !strings.HasPrefix(rec.calls[k], "open") || !slices.Equal(layers, []string{"layer 0", "layer 1", "layer 2", "layer 3", "layer 4"}) ||
+			!strings.HasPrefix(rec.calls[k+6], "commit") {
+			t.Errorf("a save made the calls %v", rec.calls[k:k+7])
+		}
+	}
+	if len(rec.calls) != 21 {
+		t.Errorf("calls %v", rec.calls)
+	}
+}
+
+// TestFailingSaves: whatever call of a save fails, the run ends with that
+// error and the save is aborted, once.
+func TestFailingSaves(t *testing.T) {
+	for _, fail := range []string{"open 2", "layer 0", "layer 4", "commit 2"} {
+		t.Run(fail, func(t *testing.T) {
+			tr := base()
+			rec := &recorder{fail: fail}
+			tr.steps, tr.saveSteps, tr.saver = 50, 2, rec
+			out, err := tr.run(t)
+			if !errors.Is(err, errDisk) || !strings.Contains(err.Error(), "save") {
+				t.Fatalf("the run ended with %v", err)
+			}
+			if n := len(rec.calls); rec.calls[n-1] != "abort" || slices.Index(rec.calls, "abort") != n-1 {
+				t.Errorf("calls %v: want abort at the end", rec.calls)
+			}
+			if len(rec.saved) > 0 || out.end.Step == 50 {
+				t.Errorf("saved %v, and the run went on to step %d", rec.saved, out.end.Step)
+			}
+		})
+	}
+}
+
+// TestSlowSavesHoldLayers: while a layer is written its update waits, and what
+// is written is the state of the step, however far training is by then. The
+// wait is booked to the checkpoint.
+func TestSlowSavesHoldLayers(t *testing.T) {
+	for _, noClip := range []bool{false, true} {
+		quick := base()
+		quick.noClip, quick.steps, quick.saveSteps = noClip, 3, 1
+		one := &recorder{cuts: map[int][]byte{}}
+		quick.saver, quick.spoil = one, func(s *host.Store) { one.store = s }
+		quick.sync = true
+		want := mustRun(t, quick)
+
+		slow := quick
+		slow.sync = false
+		rec := &recorder{cuts: map[int][]byte{}, hold: make(chan struct{})}
+		slow.saver, slow.spoil = rec, func(s *host.Store) { rec.store = s }
+		// The first layer goes on when the batch of step 3 is packed: by then
+		// training has left step 1 behind, whose state is being written.
+		var once, reached sync.Once
+		waiting := make(chan struct{})
+		rec.held = func() { once.Do(func() { close(waiting) }) }
+		slow.batch = func(step int, _ *data.Batch) {
+			if step == 3 {
+				<-waiting
+				reached.Do(func() { close(rec.hold) })
+			}
+		}
+		sameAs(t, want, slow)
+		for step, cut := range one.cuts {
+			if !slices.Equal(sorted(rec.cuts[step]), sorted(cut)) {
+				t.Errorf("clip %t: the checkpoint of step %d differs from one made in synchrony", !noClip, step)
+			}
+		}
+	}
+}
+
+// sorted is b with its bytes in order: layers are written as they are ready.
+func sorted(b []byte) []byte { return slices.Sorted(slices.Values(b)) }
+
+// TestHeldUpdatesSaySo: the Optimizer holds a layer that is being saved, and
+// says so when it is updated.
+func TestHeldUpdatesSaySo(t *testing.T) {
+	c := newOptimizerCore(3, State{}, 1, false)
+	gradients := func(step int) (out []any) {
+		for l := 2; l >= 0; l-- {
+			c.step(GradLanded{Step: step, Layer: l, Slab: l})
+			out = c.step(measured{Layer: l, Squares: 1})
+		}
+		return out
+	}
+	updates := func(effects []any) (layers []int, held []bool) {
+		for _, e := range effects {
+			switch e := e.(type) {
+			case work:
+				if u, ok := e.do.(update); ok {
+					layers = append(layers, u.Layer)
+				}
+			case send:
+				if m, ok := e.msg.(LayerUpdated); ok && e.to == prefetcherID {
+					held = append(held, m.Held)
+				}
+			}
+		}
+		return layers, held
+	}
+	c.step(StepClosed{Step: 1, Save: true})
+	gradients(1)
+	for l := range 3 {
+		c.step(updateDone{l})
+	}
+	c.step(StepClosed{Step: 2})
+	if got, _ := updates(gradients(2)); len(got) != 0 {
+		t.Fatalf("layers %v are updated while they are being saved", got)
+	}
+	if got, _ := updates(c.step(LayerSaved{Step: 1, Layer: 1})); len(got) != 0 {
+		t.Fatalf("layers %v are updated before layer 0, which is held", got)
+	}
+	if got, _ := updates(c.step(LayerSaved{Step: 1, Layer: 0})); !slices.Equal(got, []int{0}) {
+		t.Fatalf("layers %v are updated, want 0", got)
+	}
+	next, held := updates(c.step(updateDone{0}))
+	if !slices.Equal(next, []int{1}) || !slices.Equal(held, []bool{true}) {
+		t.Fatalf("after layer 0: layers %v, held %v", next, held)
+	}
+	if _, held := updates(c.step(updateDone{1})); !slices.Equal(held, []bool{false}) {
+		t.Errorf("layer 1 was saved before its turn and is told as held: %v", held)
+	}
+}
+
+// TestStopAnywhere stops runs when the n-th device operation is enqueued, for
+// every n of a run: it always ends well, after whole steps that are saved.
+func TestStopAnywhere(t *testing.T) {
+	for _, name := range []string{"clip", "no-clip-eval"} {
+		t.Run(name, func(t *testing.T) {
+			tr := small()
+			tr.steps, tr.saveSteps = 3, 2
+			tr.noClip = name != "clip"
+			stopped := map[int]bool{}
+			for at, reached := 1, true; reached; at += 3 {
+				stop := make(chan struct{})
+				rec := &recorder{}
+				run := tr
+				run.saver, run.stop = rec, stop
+				s := &stopper{at: at, stop: stop}
+				run.wrap = func(d device.Device) device.Device {
+					s.Device = d
+					return s
+				}
+				out, err := run.run(t)
+				reached = s.at <= 0
+				if err != nil {
+					t.Fatalf("stopped at operation %d: %v", at, err)
+				}
+				n := len(out.steps)
+				stopped[n] = true
+				if n == 0 {
+					continue // before the first step began
+				}
+				if len(rec.saved) == 0 || rec.saved[len(rec.saved)-1].Step != n || rec.calls[len(rec.calls)-1] != fmt.Sprintf("commit %d", n) {
+					t.Fatalf("stopped at operation %d: %d steps were made, the calls of the saver end with %v", at, n, rec.calls)
+				}
+			}
+			if !stopped[1] || !stopped[2] || !stopped[3] {
+				t.Errorf("runs ended after these numbers of steps: %v", stopped)
+			}
+		})
+	}
+}
+
+// stopper closes stop when operation number at is enqueued.
+type stopper struct {
+	device.Device
+	at   int
+	stop chan struct{}
+}
+
+// stopperOps counts the operations that every micro-batch of a block makes.
+type stopperOps struct {
+	device.Ops
+	s *stopper
+}
+
+func (s *stopper) Ops() device.Ops { return stopperOps{s.Device.Ops(), s} }
+
+func (o stopperOps) count() {
+	if o.s.at--; o.s.at == 0 {
+		close(o.s.stop)
+	}
+}
+
+func (o stopperOps) RMSNorm(s device.Stream, a device.RMSNorm) {
+	o.count()
+	o.Ops.RMSNorm(s, a)
+}
+
+func (o stopperOps) MatMul(s device.Stream, m device.MatMul) {
+	o.count()
+	o.Ops.MatMul(s, m)
+}
+
+// TestStopWithoutSaving: nothing is owed, so the run ends at once.
+func TestStopWithoutSaving(t *testing.T) {
+	tr := base()
+	stop := make(chan struct{})
+	tr.steps, tr.stop = 1000, stop
+	tr.batch = func(step int, _ *data.Batch) {
+		if step == 3 {
+			close(stop)
+		}
+	}
+	out, err := tr.run(t)
+	if err != nil || len(out.steps) == 0 || len(out.steps) > 10 {
+		t.Errorf("after a stop in the third batch %d steps were made: %v", len(out.steps), err)
+	}
+}
