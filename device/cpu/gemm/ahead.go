@@ -14,7 +14,9 @@ func (w *Workspace) panelAfter(b *block, kb, j int) uintptr {
 	return uintptr(unsafe.Pointer(w.panel(0, b.first)))
 }
 
-// source is the part of A, as it is stored, that is packed next. The calls of
+const cacheLine = 64
+
+// source is the part of A, as it is stored, that is read next. The calls of
 // kernels prefetch it, each one or two rows.
 type source struct {
 	from uintptr // where the rows begin that the next call prefetches
@@ -26,7 +28,7 @@ type source struct {
 	across, down uintptr
 }
 
-// sourceAfter is what is packed after block kb of K of task b, shared between
+// sourceAfter is what is read after block kb of K of task b, shared between
 // so many calls of kernels: the next block of K, or the first of the task that
 // is claimed next, very likely by this thread or soon by another. A transposed
 // A is not worth it: its rows are short and far apart.

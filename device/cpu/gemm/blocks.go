@@ -16,6 +16,7 @@ type chunk struct{ from, n int }
 func (w *Workspace) runBlocks(p *parallel.Pool) {
 	l := w.level
 	w.plan.planK(w.K)
+	w.plan.inPlace = !w.TransA && !w.ABF16 && spreads(w.K, w.plan.kc)
 	w.plan.planN(w.N, w.K, l.nr)
 	for from := 0; from < w.N; from += w.plan.nc {
 		w.chunk = chunk{from, min(w.plan.nc, w.N-from)}
@@ -70,7 +71,7 @@ func (w *Workspace) tileLane(lane int) {
 		b := w.blockOf(t)
 		w.prepare(&b, &w.lanes[lane])
 		for kb := range w.plan.kBlocks {
-			w.packA(&b, kb)
+			w.readA(&b, kb)
 			w.multiply(&b, kb)
 			b.c, b.ldc = b.d, b.ldd
 		}
@@ -85,6 +86,9 @@ type block struct {
 	first, last int // panels, the last excluded
 	n0, n       int // columns
 	tiles, h    int // tiles of h rows, the last may be lower
+
+	left *float32 // the block of A that kernels read, its rows lda apart
+	lda  int
 
 	c, d     *float32 // what kernels add and where they write, from (m0, n0) on
 	ldc, ldd int
@@ -108,7 +112,9 @@ func (w *Workspace) blockOf(t int) block {
 // prepare fixes what the first block of K adds to and where results go.
 func (w *Workspace) prepare(b *block, s *lane) {
 	b.lane = s
-	s.a = grown(s.a, roundUp(b.m, kGrain)*rowStride)
+	if !w.plan.inPlace {
+		s.a = grown(s.a, roundUp(b.m, kGrain)*rowStride)
+	}
 	out := w.result.at(b.m0, b.n0)
 	b.d, b.ldd = (*float32)(out.p), w.N
 	if w.DBF16 {
@@ -131,9 +137,14 @@ func (w *Workspace) prepare(b *block, s *lane) {
 	}
 }
 
-// packA packs block kb of K of b's rows of A.
-func (w *Workspace) packA(b *block, kb int) {
+// readA finds block kb of K of b's rows of A, or packs it.
+func (w *Workspace) readA(b *block, kb int) {
 	k0, k := w.plan.kRange(kb, w.K)
+	if w.plan.inPlace {
+		b.left, b.lda = (*float32)(w.left.at(b.m0, k0).p), w.left.ld
+		return
+	}
+	b.left, b.lda = &b.a[0], rowStride
 	if w.TransA {
 		w.level.packRowsT(&b.a[0], w.left.at(k0, b.m0), b.m, k, &b.rows)
 	} else {
@@ -142,11 +153,12 @@ func (w *Workspace) packA(b *block, kb int) {
 }
 
 // multiply runs the kernels of a block of D for one block of K. They prefetch
-// the next panel and the part of A that will be packed next.
+// the next panel and the part of A that will be read next.
 func (w *Workspace) multiply(b *block, kb int) {
 	l := w.level
 	_, k := w.plan.kRange(kb, w.K)
 	next := w.sourceAfter(b, kb, (b.last-b.first)*b.tiles)
+	whole := uintptr(8 * k * b.tiles) // what the calls for a panel prefetch of the next
 	for j := b.first; j < b.last; j++ {
 		panel := w.panel(kb, j)
 		ahead := w.panelAfter(b, kb, j)
@@ -158,8 +170,12 @@ func (w *Workspace) multiply(b *block, kb int) {
 			if b.c != nil {
 				c = at(b.c, i*b.h*b.ldc+column)
 			}
-			l.kernels[h](k, &b.a[i*b.h*rowStride], panel, c, b.ldc, at(b.d, i*b.h*b.ldd+column), b.ldd, mask,
-				ahead, next.take(), next.across, next.down)
+			block, across, down := next.take(), next.across, next.down
+			if block == 0 { // nothing to prefetch of A: more of B
+				block, across, down = ahead+whole, cacheLine, 2*cacheLine
+			}
+			l.kernels[h](k, at(b.left, i*b.h*b.lda), b.lda, panel, c, b.ldc, at(b.d, i*b.h*b.ldd+column), b.ldd, mask,
+				ahead, block, across, down)
 			ahead += uintptr(8 * k)
 		}
 	}

@@ -10,9 +10,9 @@
 // B is cut into panels of as many columns as a micro-kernel is wide, A into
 // tiles of as many rows as it is high, K into blocks of at most 512. All
 // threads pack B into a shared buffer; then each takes blocks of rows, packs
-// the matching part of A and runs a kernel for every tile and panel. The
-// scheme is Goto and van de Geijn's, "Anatomy of High-Performance Matrix
-// Multiplication" (ACM TOMS 34(3), 2008).
+// the matching part of A, unless it can be read where it lies, and runs a kernel
+// for every tile and panel. The scheme is Goto and van de Geijn's, "Anatomy of
+// High-Performance Matrix Multiplication" (ACM TOMS 34(3), 2008).
 package gemm
 
 //go:generate go run -C _asm . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg gemm

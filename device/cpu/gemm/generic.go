@@ -34,9 +34,9 @@ var generic = &level{
 func genericKernels() []kernelFunc {
 	kernels := make([]kernelFunc, genericMR+1)
 	for h := 1; h <= genericMR; h++ {
-		kernels[h] = func(k int, a, b, c *float32, ldc int, d *float32, ldd int, mask uint32, _, _, _, _ uintptr) {
+		kernels[h] = func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, mask uint32, _, _, _, _ uintptr) {
 			for r := range h {
-				row := rowProduct(unsafe.Slice(at(a, r*rowStride), k), unsafe.Slice(b, k*genericNR))
+				row := rowProduct(unsafe.Slice(at(a, r*lda), k), unsafe.Slice(b, k*genericNR))
 				if c == nil {
 					storeRow(&row, nil, at(d, r*ldd), mask)
 				} else {

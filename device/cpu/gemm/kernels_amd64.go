@@ -7,102 +7,102 @@ package gemm
 // kernel512x1 computes 1 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x1(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x1(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x2 computes 2 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x2(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x2(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x3 computes 3 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x3(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x3(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x4 computes 4 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x4(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x4(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x5 computes 5 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x5(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x5(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x6 computes 6 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x6(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x6(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x7 computes 7 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x7(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x7(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x8 computes 8 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x8(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x8(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x9 computes 9 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x9(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x9(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x10 computes 10 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x10(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x10(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x11 computes 11 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x11(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x11(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x12 computes 12 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x12(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x12(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x13 computes 13 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x13(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x13(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel512x14 computes 14 rows of 32 columns: see kernelFunc.
 //
 //go:noescape
-func kernel512x14(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel512x14(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel256x1 computes 1 rows of 16 columns: see kernelFunc.
 //
 //go:noescape
-func kernel256x1(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel256x1(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel256x2 computes 2 rows of 16 columns: see kernelFunc.
 //
 //go:noescape
-func kernel256x2(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel256x2(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel256x3 computes 3 rows of 16 columns: see kernelFunc.
 //
 //go:noescape
-func kernel256x3(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel256x3(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel256x4 computes 4 rows of 16 columns: see kernelFunc.
 //
 //go:noescape
-func kernel256x4(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel256x4(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel256x5 computes 5 rows of 16 columns: see kernelFunc.
 //
 //go:noescape
-func kernel256x5(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel256x5(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // kernel256x6 computes 6 rows of 16 columns: see kernelFunc.
 //
 //go:noescape
-func kernel256x6(k int, a *float32, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
+func kernel256x6(k int, a *float32, lda int, b *float32, c *float32, ldc int, d *float32, ldd int, mask uint32, panel uintptr, block uintptr, across uintptr, down uintptr)
 
 // packB512F32 copies k rows of src, ld apart, into panels of 32 columns,
 // stride apart; the last panel reads the columns in mask and gets 0 elsewhere.
@@ -112,7 +112,7 @@ func packB512F32(dst *float32, stride int, src *float32, ld int, panels int, k i
 
 // transpose512F32 writes the transpose of 16 rows of n elements, which begin at src plus
 // offsets bytes, to rows of 16 floats, stride apart. It writes whole blocks of 16 rows:
-// those from n on are 0.
+// those from n on are 0. It prefetches the 16 rows that follow.
 //
 //go:noescape
 func transpose512F32(dst *float32, stride int, src *float32, offsets *[16]int, n int)
@@ -137,7 +137,7 @@ func packB512BF16(dst *float32, stride int, src *uint16, ld int, panels int, k i
 
 // transpose512BF16 writes the transpose of 16 rows of n elements, which begin at src plus
 // offsets bytes, to rows of 16 floats, stride apart. It writes whole blocks of 16 rows:
-// those from n on are 0.
+// those from n on are 0. It prefetches the 16 rows that follow.
 //
 //go:noescape
 func transpose512BF16(dst *float32, stride int, src *uint16, offsets *[16]int, n int)

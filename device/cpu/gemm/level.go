@@ -18,14 +18,14 @@ const kGrain = 16
 // maxKC, and such that the rows of a tile begin in different cache sets.
 const rowStride = 528
 
-// kernelFunc writes a tile of d: the product of a tile of A and a panel of B,
-// both packed, with k ≥ 1 of K, plus c unless that is nil. ldc and ldd are the
+// kernelFunc writes a tile of d: the product of a tile of A and a packed panel
+// of B, with k ≥ 1 of K, plus c unless that is nil. lda, ldc and ldd are the
 // distances of rows, in floats; ldc may be 0. Of each row only the columns whose
 // bit in mask is set are read from c and written to d. The rest are addresses
 // to prefetch, which may be anything: for every 16 of k, 128 bytes more from
 // panel on, and the cache lines at block and block + across, which then moves
 // down bytes.
-type kernelFunc func(k int, a, b, c *float32, ldc int, d *float32, ldd int, mask uint32,
+type kernelFunc func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, mask uint32,
 	panel, block, across, down uintptr)
 
 // level is one instruction set's implementation.

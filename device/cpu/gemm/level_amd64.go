@@ -82,7 +82,7 @@ func packB512(dst *float32, stride int, b operand, n, k int) {
 	}
 }
 
-// packBCols512 packs 16 columns at a time. Where there are fewer it repeats the
+// packBT512 packs 16 columns at a time. Where there are fewer it repeats the
 // last, whose products are not stored.
 func packBT512(dst *float32, stride int, b operand, n, k int, s *rowOffsets) {
 	for j := 0; j < n; j += 16 {

@@ -5,6 +5,8 @@ package gemm
 type plan struct {
 	kc, kBlocks int // K in blocks of kc, the last may be shorter
 
+	inPlace bool // A is not packed
+
 	nc     int // columns of B that are packed at a time, whole panels
 	panels int // panels of the columns packed now
 
@@ -36,6 +38,11 @@ func (p *plan) planK(k int) {
 	p.kc = roundUp(ceil(k, ceil(k, maxKC)), kGrain)
 	p.kBlocks = ceil(k, p.kc)
 }
+
+// spreads says that blocks of kc floats of rows of k floats fall into different
+// sets of a first-level cache, so that the kernels may read the rows where they
+// lie: the rows follow each other or are no multiple of 4 KiB apart.
+func spreads(k, kc int) bool { return k == kc || k%1024 != 0 }
 
 // planN fixes how many columns of B are packed at a time.
 func (p *plan) planN(n, k, nr int) {

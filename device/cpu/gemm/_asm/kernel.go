@@ -8,10 +8,6 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// rowStride is the distance of rows of packed A, in floats: the
-// constant of that name in the package.
-const rowStride = 528
-
 // unroll is the steps of K in one turn of a kernel's loop, in which it
 // prefetches two lines of each of its streams.
 const unroll = 16
@@ -65,21 +61,19 @@ func (m *machine) kernels() {
 // kernel writes d = a·b + c for h rows and one panel.
 func (m *machine) kernel(h int) {
 	TEXT(fmt.Sprintf("kernel%sx%d", m.name, h), NOSPLIT,
-		"func(k int, a, b, c *float32, ldc int, d *float32, ldd int, mask uint32, panel, block, across, down uintptr)")
+		"func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, mask uint32, panel, block, across, down uintptr)")
 	Pragma("noescape")
 	Doc(fmt.Sprintf("kernel%sx%d computes %d rows of %d columns: see kernelFunc.", m.name, h, h, m.width/2))
 	k := Load(Param("k"), GP64())
-	a := Load(Param("a"), GP64())
+	a := loadRows(h)
 	b := Load(Param("b"), GP64())
-	d := Load(Param("d"), GP64())
 	ldd := Load(Param("ldd"), GP64())
 	panel := Load(Param("panel"), GP64())
 	block := Load(Param("block"), GP64())
 	across := Load(Param("across"), GP64())
 	down := Load(Param("down"), GP64())
+	row := Load(Param("d"), GP64())
 	SHLQ(Imm(2), ldd)
-	row := GP64()
-	MOVQ(d, row)
 	for i := range 2 * h {
 		m.zero(m.regs[i])
 	}
@@ -106,7 +100,7 @@ func (m *machine) kernel(h int) {
 		}
 		m.step(h, a, b, i)
 	}
-	ADDQ(U32(unroll*4), a)
+	a.move(unroll)
 	ADDQ(U32(unroll*2*m.width), b)
 	ADDQ(U32(128), panel)
 	ADDQ(down, block)
@@ -119,25 +113,83 @@ func (m *machine) kernel(h int) {
 	JE(LabelRef("finish"))
 	Label("single")
 	m.step(h, a, b, 0)
-	ADDQ(U32(4), a)
+	a.move(1)
 	ADDQ(U32(2*m.width), b)
 	DECQ(k)
 	JNE(LabelRef("single"))
 
 	Label("finish")
-	m.finish(h, d, ldd)
+	m.finish(h, Load(Param("d"), GP64()), ldd)
 	VZEROUPPER()
 	RET()
 }
 
+// rows are the rows of a tile of A, ld bytes apart. An address scales an index
+// by 1, 2, 4 or 8, so a few pointers reach all rows.
+type rows struct {
+	pointers map[int]reg.Register // by the row they point to
+	ld       reg.Register
+}
+
+// reach says for every row the pointer that reaches it, and how many rows after
+// that it lies.
+var reach = [...]struct{ from, after int }{
+	{0, 0}, {0, 1}, {0, 2}, {3, 0}, {0, 4}, {3, 2}, {5, 1}, {3, 4}, {0, 8}, {5, 4}, {10, 0}, {3, 8}, {10, 2}, {5, 8},
+}
+
+// loadRows loads the pointers for h rows.
+func loadRows(h int) *rows {
+	first := Load(Param("a"), GP64())
+	ld := Load(Param("lda"), GP64())
+	SHLQ(Imm(2), ld)
+	a := &rows{map[int]reg.Register{0: first}, ld}
+	for _, to := range reach[:h] {
+		if a.pointers[to.from] != nil {
+			continue
+		}
+		p := GP64()
+		switch to.from {
+		case 3:
+			LEAQ(Mem{Base: ld, Index: ld, Scale: 2}, p)
+			ADDQ(first, p)
+		case 5:
+			LEAQ(Mem{Base: ld, Index: ld, Scale: 4}, p)
+			ADDQ(first, p)
+		case 10:
+			LEAQ(Mem{Base: ld, Index: ld, Scale: 4}, p)
+			ADDQ(a.pointers[5], p)
+		}
+		a.pointers[to.from] = p
+	}
+	return a
+}
+
+// at is element i of row r.
+func (a *rows) at(r, i int) Mem {
+	m := Mem{Base: a.pointers[reach[r].from], Disp: 4 * i}
+	if after := reach[r].after; after > 0 {
+		m.Index, m.Scale = a.ld, uint8(after)
+	}
+	return m
+}
+
+// move goes n elements on.
+func (a *rows) move(n int) {
+	for r := range reach {
+		if p := a.pointers[r]; p != nil {
+			ADDQ(U32(4*n), p)
+		}
+	}
+}
+
 // step adds the products of the i-th k after a and b.
-func (m *machine) step(h int, a, b reg.Register, i int) {
+func (m *machine) step(h int, a *rows, b reg.Register, i int) {
 	b0, b1 := m.regs[2*m.mr], m.regs[2*m.mr+1]
 	VMOVUPS(Mem{Base: b, Disp: 2 * m.width * i}, b0)
 	VMOVUPS(Mem{Base: b, Disp: 2*m.width*i + m.width}, b1)
 	for r := range h {
 		x := m.regs[2*m.mr+2+r%2]
-		VBROADCASTSS(Mem{Base: a, Disp: 4*r*rowStride + 4*i}, x)
+		VBROADCASTSS(a.at(r, i), x)
 		VFMADD231PS(b0, x, m.regs[2*r])
 		VFMADD231PS(b1, x, m.regs[2*r+1])
 	}

@@ -65,29 +65,35 @@ func transpose512(bf16 bool) {
 	Pragma("noescape")
 	Doc("transpose512"+suffix(bf16)+" writes the transpose of 16 rows of n elements, which begin at src plus",
 		"offsets bytes, to rows of 16 floats, stride apart. It writes whole blocks of 16 rows:",
-		"those from n on are 0.")
+		"those from n on are 0. It prefetches the 16 rows that follow.")
 	dst := Load(Param("dst"), GP64())
 	stride := Load(Param("stride"), GP64())
 	src := Load(Param("src"), GP64())
 	offsets := Load(Param("offsets"), GP64())
 	n := Load(Param("n"), GP64())
+	next := GP64()
+	MOVQ(Mem{Base: offsets, Disp: 8 * 15}, next)
+	ADDQ(Mem{Base: offsets, Disp: 8}, next)
+	ADDQ(src, next)
 	SHLQ(Imm(2), stride)
 	loop16(n, func(mask reg.Register) {
-		transposeBlock512(bf16, src, offsets, dst, stride, mask)
+		transposeBlock512(bf16, src, next, offsets, dst, stride, mask)
 		ADDQ(U32(16*size(bf16)), src)
+		ADDQ(U32(16*size(bf16)), next)
 	})
 	VZEROUPPER()
 	RET()
 }
 
 // transposeBlock512 transposes 16 by 16 elements and moves dst past them.
-func transposeBlock512(bf16 bool, src, offsets, dst, stride, mask reg.Register) {
+func transposeBlock512(bf16 bool, src, next, offsets, dst, stride, mask reg.Register) {
 	off := GP64()
 	in := make([]reg.Register, 16)
 	for r := range in {
 		in[r] = zmm(r)
 		MOVQ(Mem{Base: offsets, Disp: 8 * r}, off)
 		load512(bf16, Mem{Base: src, Index: off, Scale: 1}, in[r], mask)
+		PREFETCHT0(Mem{Base: next, Index: off, Scale: 1})
 	}
 	a := make([]reg.Register, 16)
 	for r := range a {
