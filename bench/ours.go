@@ -18,7 +18,7 @@ type ours struct {
 
 // PipelineSample sums what the compute stream did over the timed steps.
 type PipelineSample struct {
-	ComputeS float64            `json:"compute_s"` // from the first launch of a step to the end of its last
+	ComputeS float64            `json:"compute_s"` // of the compute stream, from the end of a step to that of the next
 	StallS   map[string]float64 `json:"stall_s"`   // of that, standing still, by cause
 	// Share is the sum of the stalls over ComputeS.
 	Share float64 `json:"stall_share"`

@@ -156,7 +156,7 @@ func (r *Run) setMicroBatch(q Request, tokens int) {
 	r.Spec.MaxTokens = r.Limits.MicroBatchTokens
 	r.Spec.ChunkTokens = q.ChunkTokens
 	if r.Spec.ChunkTokens == 0 {
-		r.Spec.ChunkTokens = min(tokens, autoChunkTokens)
+		r.Spec.ChunkTokens = min(r.Limits.MicroBatchTokens, autoChunkTokens)
 	}
 	r.Spec.HeadChunk = headChunk(q.Config.VocabSize)
 }

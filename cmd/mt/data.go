@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -11,6 +13,7 @@ import (
 	"mt/data"
 	"mt/data/tokenizer"
 	"mt/internal/config"
+	"mt/internal/train"
 	"mt/model"
 )
 
@@ -32,11 +35,11 @@ func (a *app) dataInspect() *cobra.Command {
 documents are. Without a model text is read as bytes, and any token id is taken.
 The keys of mt train that say how data is read are flags.
 
-  --json      the figures as JSON
-  --help      this text`,
+  --json      the figures as JSON`,
 		Example: `  mt data inspect run.yaml
   mt data inspect --dataset chats.jsonl --model path/to/model --max-seq-len 4096`,
-		DisableFlagParsing: true,
+		DisableFlagParsing:    true,
+		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			own, cfg, err := keyed(c, args, "json")
 			if err != nil || cfg == nil {
@@ -45,13 +48,9 @@ The keys of mt train that say how data is read are flags.
 			if err := cfg.Require("dataset"); err != nil {
 				return err
 			}
-			spec, err := inspectSpec(cfg)
+			set, err := a.openDataset(c.Context(), cfg)
 			if err != nil {
 				return err
-			}
-			set, err := data.Open(spec)
-			if err != nil {
-				return fmt.Errorf("dataset: %w", err)
 			}
 			defer func() {
 				if closing := set.Close(); err == nil {
@@ -68,6 +67,26 @@ The keys of mt train that say how data is read are flags.
 			return a.report(s, own.Switch("json"))
 		},
 	}
+}
+
+// openDataset opens the data set of c, showing how far that is.
+func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset, error) {
+	spec, err := inspectSpec(c)
+	if err != nil {
+		return nil, err
+	}
+	spec.Stop, spec.Progress = ctx.Done(), a.options(false).Progress()
+	set, err := data.Open(spec)
+	var wrong *data.SpecError
+	switch {
+	case errors.Is(err, data.ErrStopped):
+		return nil, train.ErrInterrupted
+	case errors.As(err, &wrong):
+		return nil, c.Errorf("dataset", "%w", err)
+	case err != nil:
+		return nil, fmt.Errorf("dataset: %w", err)
+	}
+	return set, nil
 }
 
 // anyVocab admits every token id of the models there are.

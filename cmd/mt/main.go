@@ -56,6 +56,25 @@ func interruptible(w io.Writer) (context.Context, func()) {
 	}
 }
 
+// checkedWriter keeps the first error of w, so that output which did not arrive
+// is a failure even where nobody looked.
+type checkedWriter struct {
+	w   io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (c *checkedWriter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	if err != nil && c.err == nil {
+		c.err = err
+	}
+	return n, err
+}
+
+// eraseLine empties the line that a terminal's cursor is on.
+const eraseLine = "\r\x1b[K"
+
 // app is a run of the command: its streams, and what tests replace.
 type app struct {
 	stdin          io.Reader
@@ -76,12 +95,20 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 			code = exitFailed
 		}
 	}()
+	out := &checkedWriter{w: a.stdout}
+	a.stdout = out
 	root := a.root()
 	root.SetArgs(args)
 	root.SetContext(ctx)
 	err := root.Execute()
 	if err == nil {
+		err = out.err
+	}
+	if err == nil {
 		return exitDone
+	}
+	if a.interactive {
+		fmt.Fprint(a.stderr, eraseLine) // a progress line may stand there
 	}
 	fmt.Fprintf(a.stderr, "mt: %v\n", err)
 	return exitCode(ctx, err)

@@ -48,12 +48,13 @@ func TestBadUsage(t *testing.T) {
 		{"train --model tiny", "mt: no dataset: "},
 		{"train --model nopreset --dataset x --dry-run", "mt: --model: "},
 		{"plan --dataset x", "mt: no model: "},
-		{"eval --model a/b --dataset x --json", "mt: a/b: no such directory, and no model of that name"},
+		{"eval --model a/b --dataset x --json", "mt: --model: a/b: no such directory, and no model of that name"},
 		{"eval --dataset x", "mt: no model: "},
 		{"generate --model a/b", "mt: no prompt: "},
 		{"generate --model a/b --prompt x --top-p 2", "mt: --top-p: wants a number from 0 to 1, is 2"},
 		{"generate --model a/b --prompt x --temperature nan", "mt: --temperature: wants a number from 0 to 1e+06, is nan"},
 		{"generate --model a/b --prompt x --max_new_tokens 0", "mt: --max-new-tokens: wants a whole number of at least 1, is 0"},
+		{"generate --model a/b --prompt=", "mt: --prompt is empty: "},
 		{"generate --model a/b --prompt -", "hf download a/b"},
 		{"bench sgem", `mt: unknown command "sgem"; did you mean "sgemm"? (see mt bench --help)`},
 		{"bench adamw --params 5", "mt: bench adamw: --params 5, --rounds 9: want at least 1024 and 1"},
@@ -117,7 +118,7 @@ func TestJSON(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"version": "mt ", "doctor": "CUDA is not in this build",
+		"version": "mt ", "--version": "mt ", "doctor": "CUDA is not in this build",
 		"data inspect --dataset " + file + " --cache_dir " + dir: "3 (2 supervised)",
 	} {
 		if code, stdout, stderr := mt(t, "", strings.Fields(args)...); code != exitDone || !strings.Contains(stdout, want) {

@@ -29,11 +29,12 @@ Start with the quickstart, which needs nothing but Go and takes minutes:
 It trains a small model on the sources of Go's standard library and leaves a
 model directory, which the other commands take:
 
-  mt generate --model out/quickstart --prompt "func "
-  mt eval --model out/quickstart --dataset FILE
+  mt generate --model out/quickstart --prompt "func " --temperature 0.7
+  mt eval --model out/quickstart --dataset FILE --max-seq-len 256
 
 Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted
 (a training run has then saved a checkpoint; the same command resumes it).`,
+		Version:       thisVersion().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -43,6 +44,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 	})

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"mt/internal/config"
 	"mt/internal/train"
+	"mt/model"
 )
 
 func (a *app) trainCommand() *cobra.Command {
@@ -22,9 +24,12 @@ stand without a value. The names that other tools use are accepted.
 Running the same command again resumes from the newest checkpoint in
 output_dir. Ctrl-C finishes the step, saves a checkpoint and exits with 130.
 
+Presets to train from scratch (model: NAME); tiny and quickstart are made for
+a first try on a CPU:
+` + presets() + `
+
   --dry-run   check everything and show the memory plan, train nothing
-  --json      the plan as JSON
-  --help      this text
+  --json      with --dry-run: the plan as JSON
 
 Config keys, with their defaults:
 `),
@@ -32,7 +37,8 @@ Config keys, with their defaults:
   mt train run.yaml --learning-rate 1e-4 --pipeline.weight-slots 4
   mt train run.yaml --dry-run
   mt train --model quickstart --dataset notes.txt --max-seq-len 256 --output-dir out/notes`,
-		DisableFlagParsing: true,
+		DisableFlagParsing:    true,
+		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			own, cfg, err := keyed(c, args, "dry-run", "json")
 			if err != nil || cfg == nil {
@@ -41,10 +47,13 @@ Config keys, with their defaults:
 			if err := cfg.Require("model", "dataset"); err != nil {
 				return err
 			}
-			if own.Switch("dry-run") {
+			switch {
+			case own.Switch("dry-run"):
 				return train.Plan(cfg, a.options(own.Switch("json")))
+			case own.Switch("json"):
+				return config.Usagef("--json goes with --dry-run; a run writes its numbers to metrics.jsonl in output_dir")
 			}
-			return train.Train(c.Context(), cfg, a.options(own.Switch("json")))
+			return train.Train(c.Context(), cfg, a.options(false))
 		},
 	}
 }
@@ -57,11 +66,11 @@ func (a *app) planCommand() *cobra.Command {
 the run would take on the device and on the host, by purpose. It allocates
 nothing. Flags are those of mt train.
 
-  --json      the table as JSON
-  --help      this text`,
+  --json      the table as JSON`,
 		Example: `  mt plan examples/quickstart.yaml
   mt plan run.yaml --device-memory 10GiB --json`,
-		DisableFlagParsing: true,
+		DisableFlagParsing:    true,
+		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			own, cfg, err := keyed(c, args, "json")
 			if err != nil || cfg == nil {
@@ -90,12 +99,12 @@ perplexity) and the number of those tokens, over all rows of the data set.
   --compute-dtype TYPE  auto, bf16 or fp32
   --threads N           worker threads
   --json                {"loss": ..., "perplexity": ..., "tokens": ...}
-  --help                this text
 
 Other keys of mt train that say how data is read or computed work too, and so
 does a config file in front.`,
-		Example:            `  mt eval --model out/quickstart --dataset held-out.txt --max-seq-len 256 --json`,
-		DisableFlagParsing: true,
+		Example:               `  mt eval --model out/quickstart --dataset held-out.txt --max-seq-len 256 --json`,
+		DisableFlagParsing:    true,
+		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			own, cfg, err := keyed(c, args, "json")
 			if err != nil || cfg == nil {
@@ -133,11 +142,11 @@ func (a *app) generateCommand() *cobra.Command {
   --seed N              of the sampling (default 42)
   --device DEVICE       auto, cpu or cuda
   --compute-dtype TYPE  auto, bf16 or fp32
-  --threads N           worker threads
-  --help                this text`,
+  --threads N           worker threads`,
 		Example: `  mt generate --model out/quickstart --prompt "func " --max-new-tokens 100
   mt generate --model out/quickstart --prompt - --temperature 0.8 --top-p 0.95 < prompt.txt`,
-		DisableFlagParsing: true,
+		DisableFlagParsing:    true,
+		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			own, cfg, err := keyed(c, args, "prompt=", "max-new-tokens=", "temperature=", "top-k=", "top-p=")
 			if err != nil || cfg == nil {
@@ -156,6 +165,24 @@ func (a *app) generateCommand() *cobra.Command {
 			return train.Generate(c.Context(), o)
 		},
 	}
+}
+
+// presets are the names of the models that mt knows, in lines.
+func presets() string {
+	var b strings.Builder
+	width := 0
+	for _, name := range model.PresetNames() {
+		if width+len(name) > 76 {
+			b.WriteByte('\n')
+			width = 0
+		}
+		if width == 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(" " + name)
+		width += len(name) + 1
+	}
+	return b.String()
 }
 
 // sampling reads the flags that say how tokens are chosen.
@@ -214,6 +241,8 @@ func (a *app) prompt(own config.Args) (string, error) {
 	switch {
 	case !given:
 		return "", config.Usagef("no prompt: give --prompt TEXT, or --prompt - to read it from the standard input")
+	case text == "":
+		return "", config.Usagef("--prompt is empty: give at least one letter")
 	case text != "-":
 		return text, nil
 	}

@@ -53,6 +53,12 @@ func thisVersion() version {
 
 // WriteTable prints v for people.
 func (v version) WriteTable(w io.Writer) error {
+	_, err := fmt.Fprintln(w, v)
+	return err
+}
+
+// String is v on one line.
+func (v version) String() string {
 	revision := ""
 	if v.Revision != "" {
 		revision = ", revision " + v.Revision
@@ -60,6 +66,5 @@ func (v version) WriteTable(w io.Writer) error {
 			revision += " with changes"
 		}
 	}
-	_, err := fmt.Fprintf(w, "mt %s (%s, %s%s)\n", v.Version, v.Go, v.Platform, revision)
-	return err
+	return fmt.Sprintf("mt %s (%s, %s%s)", v.Version, v.Go, v.Platform, revision)
 }

@@ -68,7 +68,8 @@ func (j *job) finished(from resume) bool {
 		return false
 	}
 	var end checkpoint.TrainerState
-	return json.Unmarshal(raw, &end) == nil && reflect.DeepEqual(end, from.state)
+	return json.Unmarshal(raw, &end) == nil && reflect.DeepEqual(end, from.state) &&
+		checkpoint.CheckModel(j.c.OutputDir, j.model.Layouts(false)) == nil
 }
 
 // markUnfinished takes the mark away: the model is about to be another.

@@ -55,7 +55,10 @@ func (j *job) findResume() (r resume, err error) {
 		}
 	default:
 		r.dir = c.Resume
-		if err = checkpoint.Verify(r.dir); err == nil {
+		if _, err = os.Stat(r.dir); err == nil {
+			err = checkpoint.Verify(r.dir)
+		}
+		if err == nil {
 			r.state, err = checkpoint.ReadState(r.dir)
 		}
 		if err != nil {

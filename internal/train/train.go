@@ -91,10 +91,10 @@ func (j *job) showPlan(w io.Writer, asJSON bool) error {
 			"rows": j.set.Train().Rows(), "recompute_keeps": j.plan.Spec.Keep.String(), "pipeline": j.plan.Depths,
 			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType})
 	}
-	fmt.Fprintf(w, "%s parameters, %s rows of at most %s tokens, %s rows a step, %s steps\n", humanize.Comma(t.Params),
-		humanize.Comma(int64(j.set.Train().Rows())), humanize.Comma(int64(j.rowTokens())), humanize.Comma(int64(j.c.RowsPerStep())), humanize.Comma(int64(j.c.MaxSteps)))
-	fmt.Fprintf(w, "compute %s, gradients %s, micro-batches of %s tokens, kept for the backward: %s\n", j.c.ComputeDType, j.c.GradDType,
-		humanize.Comma(int64(j.c.Pipeline.MicroBatchTokens)), j.plan.Spec.Keep)
+	count := func(n int) string { return humanize.Comma(int64(n)) }
+	fmt.Fprintf(w, "%s parameters, %s rows of at most %s tokens\n", humanize.Comma(t.Params), count(j.set.Train().Rows()), count(j.rowTokens()))
+	fmt.Fprintf(w, "%s steps of %s rows, compute %s, gradients %s\n", count(j.c.MaxSteps), count(j.c.RowsPerStep()), j.c.ComputeDType, j.c.GradDType)
+	fmt.Fprintf(w, "micro-batches of %s tokens, kept for the backward: %s\n", count(j.c.Pipeline.MicroBatchTokens), j.plan.Spec.Keep)
 	t.Write(w)
 	return nil
 }
@@ -131,6 +131,7 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 	if err := j.markUnfinished(); err != nil {
 		return err
 	}
+	c.Resume = "auto" // given config.yaml, a run goes on from where this one came to
 	yaml := c.YAML("The configuration of this run, every auto resolved.")
 	if err := writeWhole(filepath.Join(c.OutputDir, configFile), yaml); err != nil {
 		return err

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/internal/train"
+)
+
+// What scripts around mt build on: files, their keys, what is printed where,
+// and exit codes, of the smallest runs there are.
+
+// smallRun is a data file and the arguments of a run over it that takes no
+// time, into out.
+func smallRun(t *testing.T, more ...string) (out string, args []string) {
+	t.Helper()
+	dir := t.TempDir()
+	text := filepath.Join(dir, "notes.txt")
+	var b strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&b, "Line %d says nothing that line %d did not.\n", i, i*i)
+	}
+	if err := os.WriteFile(text, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out = filepath.Join(dir, "out")
+	return out, append([]string{"train", "--model", "tiny", "--dataset", text, "--cache-dir", filepath.Join(dir, "cache"),
+		"--output-dir", out, "--max-seq-len", "32", "--batch_size", "2", "--threads", "1"}, more...)
+}
+
+// must runs a command line that has to succeed and returns its standard output.
+func must(t *testing.T, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := mt(t, "", args...)
+	if code != exitDone {
+		t.Fatalf("mt %s: exit code %d\n%s%s", strings.Join(args, " "), code, stdout, stderr)
+	}
+	return stdout
+}
+
+// object is a JSON object.
+func object(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var out map[string]any
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return out
+}
+
+func TestTrainLeavesWhatScriptsRead(t *testing.T) {
+	out, args := smallRun(t, "--max_steps=4", "--logging-steps", "2", "--val_set_size", "3", "--save-steps", "2",
+		"--report-to", "none", "--sample-prompt", "Line ")
+	stdout := must(t, args...)
+	if !strings.Contains(stdout, "--- sample ---\nLine ") || !strings.Contains(stdout, "model written to "+out) {
+		t.Errorf("printed %s", stdout)
+	}
+	for _, name := range []string{"config.json", "model.safetensors", "tokenizer.json", "config.yaml", "metrics.jsonl",
+		"checkpoint-2/trainer_state.json", "checkpoint-4/model.safetensors", "checkpoint-4/optimizer"} {
+		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	checkMetrics(t, filepath.Join(out, "metrics.jsonl"))
+
+	again := must(t, "train", filepath.Join(out, "config.yaml"))
+	if want := "checkpoint-4 is at step 4 of 4: training is done"; !strings.Contains(again, want) {
+		t.Errorf("the resolved config again: %q is not in %q", want, again)
+	}
+	must(t, append(args, "--resume-from-checkpoint", "false", "--seed", "7")...)
+	if again := must(t, "train", filepath.Join(out, "config.yaml")); !strings.Contains(again, "training is done") {
+		t.Errorf("the resolved config of a run that was to start afresh: %q", again)
+	}
+	code, _, stderr := mt(t, "", "train", filepath.Join(out, "config.yaml"), "--learning_rate", "1")
+	if code != exitUsage || !strings.Contains(stderr, "learning_rate was 5.0e-05, is 1.0") {
+		t.Errorf("another learning rate: exit code %d, %s", code, stderr)
+	}
+}
+
+// checkMetrics reads the log of four steps with every second logged and one
+// evaluation.
+func checkMetrics(t *testing.T, file string) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	if len(lines) != 3 {
+		t.Fatalf("%d lines: %s", len(lines), raw)
+	}
+	for i, line := range lines[:2] {
+		got := object(t, line)
+		for _, key := range strings.Fields(`step max_steps epoch loss grad_norm lr tokens tokens_total tok_per_s tflops tflops_executed
+			mfu step_s eta_s host_bytes device_bytes h2d_gbps d2h_gbps stall_s`) {
+			if _, ok := got[key]; !ok {
+				t.Errorf("line %d has no %s", i+1, key)
+			}
+		}
+		if got["step"] != float64(2*i+2) || got["max_steps"] != 4.0 {
+			t.Errorf("line %d is of step %v of %v", i+1, got["step"], got["max_steps"])
+		}
+	}
+	if got := object(t, lines[2]); got["step"] != 4.0 || got["eval_loss"] == nil || got["eval_tokens"] == nil {
+		t.Errorf("the evaluation is %s", lines[2])
+	}
+}
+
+func TestEvalAndGenerate(t *testing.T) {
+	out, args := smallRun(t, "--max-steps", "2", "--save-dtype", "fp32")
+	must(t, args...)
+	data, cache := args[4], args[6]
+	if code, _, stderr := mt(t, "", "train", "--model_name_or_path", out, "--dataset", data, "--output-dir", out); code != exitUsage || !strings.Contains(stderr, "is where the model is loaded from") {
+		t.Errorf("training a model onto itself: exit code %d, %s", code, stderr)
+	}
+	got := object(t, must(t, "eval", "--model", out, "--dataset", data, "--max-seq-len", "32", "--cache-dir", cache, "--json"))
+	if keys := slices.Sorted(maps.Keys(got)); !slices.Equal(keys, []string{"loss", "perplexity", "tokens"}) {
+		t.Errorf("eval --json has %q", keys)
+	}
+	if text := must(t, "eval", "--model", out, "--dataset", data, "--max_seq_len=32", "--cache_dir", cache); !strings.HasPrefix(text, fmt.Sprintf("loss %.6f  perplexity ", got["loss"])) {
+		t.Errorf("eval printed %q", text)
+	}
+	flag := must(t, "generate", "--model", out, "--prompt", "Line 7", "--max-new-tokens", "12")
+	code, piped, stderr := mt(t, "Line 7", "generate", "--model", out, "--prompt", "-", "--max_new_tokens=12", "--temperature", "0")
+	if code != exitDone || piped != flag || !strings.HasPrefix(flag, "Line 7") {
+		t.Errorf("exit code %d: %q from a pipe, %q from a flag\n%s", code, piped, flag, stderr)
+	}
+	if err := os.Remove(filepath.Join(out, "tokenizer.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, stderr := mt(t, "", "eval", "--model", out, "--dataset", data, "--max-seq-len", "32", "--cache-dir", cache); stderr != "note: "+out+" has no tokenizer: text is read as bytes\n" {
+		t.Errorf("without its tokenizer: %q", stderr)
+	}
+	warm := []string{"generate", "--model", out, "--prompt", "Line 7", "--temperature", "1.5", "--max-new-tokens", "40", "--seed"}
+	if a, b, c := must(t, append(warm, "1")...), must(t, append(warm, "1")...), must(t, append(warm, "2")...); a != b || a == c {
+		t.Errorf("seed 1: %q, %q; seed 2: %q", a, b, c)
+	}
+}
+
+func TestPlanLeavesNothing(t *testing.T) {
+	out, args := smallRun(t, "--max-steps", "2")
+	table := must(t, append(args, "--dry-run")...)
+	for _, want := range []string{"parameters", "host    weights", "device  total"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("%q is not in\n%s", want, table)
+		}
+	}
+	asJSON := must(t, append(args, "--dry_run", "--json")...)
+	if plan := must(t, append([]string{"plan", "--json"}, args[1:]...)...); plan != asJSON {
+		t.Errorf("mt plan --json printed\n%s\nmt train --dry-run --json\n%s", plan, asJSON)
+	}
+	got := object(t, asJSON)
+	memory, _ := got["memory"].(map[string]any)
+	depths, _ := got["pipeline"].(map[string]any)
+	if rows, _ := memory["rows"].([]any); len(rows) == 0 || memory["host_bytes"] == nil || memory["device_bytes"] == nil {
+		t.Errorf("memory is %v", memory)
+	}
+	if got["max_steps"] != 2.0 || depths["weight_slots"] == nil {
+		t.Errorf("max_steps %v, pipeline %v", got["max_steps"], depths)
+	}
+	if _, err := os.Stat(out); !os.IsNotExist(err) {
+		t.Errorf("%s: %v", out, err)
+	}
+}
+
+func TestExitCodesOfTraining(t *testing.T) {
+	_, args := smallRun(t)
+	broken := filepath.Join(t.TempDir(), "broken.jsonl")
+	if err := os.WriteFile(broken, []byte("{\"text\": 5}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		more []string
+		code int
+		want string
+	}{
+		{[]string{"--json"}, exitUsage, "--json goes with --dry-run"},
+		{[]string{"--dataset=" + broken}, exitUsage, "--dataset: given twice"},
+		{[]string{"--device-memory", "1MiB", "--batch-size", "64"}, exitUsage, "--batch-size: given twice"},
+		{[]string{"--val-size", "1000"}, exitUsage, "leaves none to train on"},
+		{[]string{"--host-memory", "1MiB"}, exitUsage, "--host-memory: plan: the run needs"},
+		{[]string{"--device", "cuda"}, exitUsage, "--device: "},
+	} {
+		code, stdout, stderr := mt(t, "", append(args, tc.more...)...)
+		if code != tc.code || stdout != "" || !strings.Contains(stderr, tc.want) {
+			t.Errorf("%q: exit code %d\n%s%s\nwant %d, %s", tc.more, code, stdout, stderr, tc.code, tc.want)
+		}
+	}
+	args[4] = broken
+	if code, _, stderr := mt(t, "", args...); code != exitFailed || !strings.Contains(stderr, "broken.jsonl:1: ") {
+		t.Errorf("broken data: exit code %d, %s", code, stderr)
+	}
+	if code, _, stderr := mt(t, "", "train", t.TempDir()); code != exitUsage || !strings.Contains(stderr, "is a directory; give the YAML file") {
+		t.Errorf("a directory for a config: exit code %d, %s", code, stderr)
+	}
+}
+
+// interrupter cancels a run when what it is given holds a text.
+type interrupter struct {
+	bytes.Buffer
+	when   string
+	cancel context.CancelCauseFunc
+}
+
+func (i *interrupter) Write(b []byte) (int, error) {
+	n, err := i.Buffer.Write(b)
+	if strings.Contains(i.String(), i.when) {
+		i.cancel(train.ErrInterrupted)
+	}
+	return n, err
+}
+
+// interrupted runs a command line until its standard error holds when.
+func interrupted(t *testing.T, when string, args ...string) (code int, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	errs := &interrupter{when: when, cancel: cancel}
+	a := &app{stdin: strings.NewReader(""), stdout: &bytes.Buffer{}, stderr: errs}
+	code = a.run(ctx, args)
+	return code, errs.String()
+}
+
+func TestInterruptedRunsResume(t *testing.T) {
+	out, args := smallRun(t, "--max-steps", "100000", "--logging-steps", "1")
+	code, stderr := interrupted(t, "step 2/", args...)
+	saved, err := filepath.Glob(filepath.Join(out, "checkpoint-*"))
+	if code != exitInterrupted || err != nil || len(saved) != 1 {
+		t.Fatalf("exit code %d, checkpoints %q, %v\n%s", code, saved, err, stderr)
+	}
+	if !strings.Contains(stderr, "is saved in "+saved[0]) || !strings.HasSuffix(stderr, "mt: interrupted; run the same command again to go on\n") {
+		t.Errorf("the first run said\n%s", stderr)
+	}
+	code, stderr = interrupted(t, "resuming from", args...)
+	if code != exitInterrupted || !strings.Contains(stderr, "resuming from "+saved[0]) {
+		t.Errorf("the second run: exit code %d\n%s", code, stderr)
+	}
+}
+
+// fullDisk takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestOutputThatDoesNotArriveIsAFailure(t *testing.T) {
+	_, args := smallRun(t, "--dry-run")
+	for _, command := range [][]string{args, {"version"}, {"train", "--help"}, {"doctor", "--json"}} {
+		var errs bytes.Buffer
+		a := &app{stdin: strings.NewReader(""), stdout: fullDisk{}, stderr: &errs}
+		if code := a.run(t.Context(), command); code != exitFailed || errs.String() != "mt: no space left\n" {
+			t.Errorf("mt %s: exit code %d, %q", strings.Join(command, " "), code, errs.String())
+		}
+	}
+}
+
+// TestErrorsReplaceProgress: on a terminal a progress line may stand where an
+// error is printed.
+func TestErrorsReplaceProgress(t *testing.T) {
+	var errs bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: &errs, stderr: &errs, interactive: true}
+	if code := a.run(t.Context(), []string{"train"}); code != exitUsage || !strings.HasPrefix(errs.String(), eraseLine+"mt: train: give ") {
+		t.Errorf("exit code %d, %q", code, errs.String())
+	}
+}
+
+func TestInterruptedReading(t *testing.T) {
+	_, args := smallRun(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(train.ErrInterrupted)
+	for _, command := range [][]string{args, {"data", "inspect", "--dataset", args[4], "--cache-dir", args[6]}} {
+		var errs bytes.Buffer
+		a := &app{stdin: strings.NewReader(""), stdout: &errs, stderr: &errs}
+		if code := a.run(ctx, command); code != exitInterrupted {
+			t.Errorf("mt %s: exit code %d\n%s", strings.Join(command, " "), code, errs.String())
+		}
+	}
+}
