@@ -299,3 +299,17 @@ func TestStopWithoutSaving(t *testing.T) {
 		t.Errorf("after a stop in the third batch %d steps were made: %v", len(out.steps), err)
 	}
 }
+
+// TestStopBetweenSteps: with nothing to save the run ends where it stands; a
+// step that is not saved is followed by one that is.
+func TestStopBetweenSteps(t *testing.T) {
+	for _, noSave := range []bool{true, false} {
+		c := newConductorCore(Schedule{FirstStep: 1, LastStep: 9, NoSave: noSave}, State{}, 1, programSpec{})
+		c.version, c.step0, c.updated = 1, 1, 1 // one step is made, the next has no batch yet
+		c.step(begin{})
+		ends := slices.Contains(c.step(StopRequested{}), any(send{reporterID, flushReports{}}))
+		if ends != noSave {
+			t.Errorf("no save %t: the run ends at once: %t", noSave, ends)
+		}
+	}
+}

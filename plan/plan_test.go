@@ -340,3 +340,24 @@ func TestDeviceMemoryDoesNotGrow(t *testing.T) {
 		}
 	}
 }
+
+// TestSpillBytes: the inputs of all layers but the embedding have a place, in an
+// evaluation of one, and none need one where all have slots.
+func TestSpillBytes(t *testing.T) {
+	q := request()
+	q.MicroBatchTokens = 2048
+	q.Depths.ActivationSlots = 3
+	hidden := int64(q.Rows*q.RowTokens) * int64(q.Config.HiddenSize) * 4
+	if got, want := resolve(t, q).SpillBytes(), 7*hidden; got != want {
+		t.Errorf("%d bytes, want %d", got, want)
+	}
+	all := q
+	all.Depths.ActivationSlots = resolve(t, q).allActivations()
+	if got := resolve(t, all).SpillBytes(); got != 0 {
+		t.Errorf("%d bytes though everything has a slot", got)
+	}
+	q.EvalOnly = true
+	if got := resolve(t, q).SpillBytes(); got != hidden {
+		t.Errorf("an evaluation: %d bytes, want %d", got, hidden)
+	}
+}

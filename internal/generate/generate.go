@@ -3,8 +3,10 @@ package generate
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"mt/device"
 	"mt/host"
@@ -34,13 +36,8 @@ const chunk = 512
 // Run continues prompt (at least one id) and passes each new id to emit as it
 // is chosen. It ends after MaxNewTokens, at an id of Stop, or with ctx.
 func Run(ctx context.Context, o Options, prompt []int32, emit func(id int32)) error {
-	if len(prompt) == 0 {
-		return fmt.Errorf("generate: the prompt is empty: give at least one token")
-	}
-	for _, id := range prompt {
-		if id < 0 || int(id) >= o.Config.VocabSize {
-			return fmt.Errorf("generate: prompt token %d is not in the vocabulary of %d", id, o.Config.VocabSize)
-		}
+	if err := o.check(prompt); err != nil {
+		return fmt.Errorf("generate: %w", err)
 	}
 	d, err := newDecoder(o, len(prompt)+o.MaxNewTokens)
 	if err != nil {
@@ -61,13 +58,33 @@ func Run(ctx context.Context, o Options, prompt []int32, emit func(id int32)) er
 		if err != nil {
 			return fmt.Errorf("generate token %d: %w", n+1, err)
 		}
-		for _, stop := range o.Stop {
-			if id == stop {
-				return nil
-			}
+		if slices.Contains(o.Stop, id) {
+			return nil
 		}
 		emit(id)
 		next = []int32{id}
+	}
+	return nil
+}
+
+// check refuses what cannot be continued.
+func (o Options) check(prompt []int32) error {
+	switch {
+	case len(prompt) == 0:
+		return errors.New("the prompt is empty: give at least one token")
+	case o.MaxNewTokens < 0:
+		return fmt.Errorf("%d new tokens are asked for: 0 is the least", o.MaxNewTokens)
+	case !(o.Temperature >= 0) || math.IsInf(o.Temperature, 1):
+		return fmt.Errorf("temperature %v: it is 0 (the most likely token) or a positive number", o.Temperature)
+	case o.TopK < 0:
+		return fmt.Errorf("top-k %d: it is 0 (all tokens) or a positive number", o.TopK)
+	case !(o.TopP >= 0 && o.TopP <= 1):
+		return fmt.Errorf("top-p %v: it is between 0 and 1 (0 and 1: all tokens)", o.TopP)
+	}
+	for _, id := range prompt {
+		if id < 0 || int(id) >= o.Config.VocabSize {
+			return fmt.Errorf("prompt token %d is not in the vocabulary of %d", id, o.Config.VocabSize)
+		}
 	}
 	return nil
 }
@@ -101,7 +118,7 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 	}
 	d.freeing = append(d.freeing, func() { _ = d.stream.Close() })
 	c, act := o.Config, o.Act.Size()
-	spec := layers.Spec{Config: c, Act: o.Act, MaxTokens: chunk, ChunkTokens: chunk, HeadChunk: chunk}
+	spec := layers.Spec{Config: c, Act: o.Act, MaxTokens: chunk, ChunkTokens: chunk, HeadChunk: 1} // only the last token has logits
 	hidden := int64(chunk) * int64(c.HiddenSize)
 	vocab := int64(c.VocabSize)
 	staging := max(hidden*act, 4*vocab, 4*4*chunk, 2*4*int64(maxTokens)*int64(c.HeadDim/2))

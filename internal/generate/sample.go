@@ -29,8 +29,8 @@ type candidate struct {
 func (s *sampler) sample(logits []float32) (int32, error) {
 	all := make([]candidate, len(logits))
 	for i, l := range logits {
-		if math.IsNaN(float64(l)) {
-			return 0, errors.New("the logits are not numbers: the model's weights are damaged")
+		if l != l || l > math.MaxFloat32 {
+			return 0, errors.New("the logits are not finite: the model's weights are damaged, or compute_dtype does not hold them")
 		}
 		all[i] = candidate{int32(i), float64(l)}
 	}

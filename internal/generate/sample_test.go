@@ -1,0 +1,131 @@
+package generate
+
+import (
+	"math"
+	"math/rand"
+	"slices"
+	"testing"
+)
+
+// madeUp are logits of 8 tokens; sorted by likelihood: 3, 0, 6, 1, 7, 2, 5, 4.
+var madeUp = []float32{2, 0.5, -1, 3, -4, -2, 1, 0}
+
+var byLikelihood = []int32{3, 0, 6, 1, 7, 2, 5, 4}
+
+// shares are the softmax over temperature of the n most likely.
+func shares(n int, temperature float64) map[int32]float64 {
+	out, sum := map[int32]float64{}, 0.0
+	for _, id := range byLikelihood[:n] {
+		out[id] = math.Exp(float64(madeUp[id]) / temperature)
+		sum += out[id]
+	}
+	for id := range out {
+		out[id] /= sum
+	}
+	return out
+}
+
+// TestDistribution: tokens come as often as the softmax says, of those that
+// top-k and top-p leave, and no others.
+func TestDistribution(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		temperature float64
+		topK        int
+		topP        float64
+		left        int
+	}{
+		{"all", 1, 0, 0, 8},
+		{"cold", 0.5, 0, 1, 8},
+		{"hot", 3, 0, 0, 8},
+		{"top-k", 1, 3, 0, 3},
+		{"top-k of more than there are", 1, 100, 0, 8},
+		{"top-k 1", 2, 1, 0, 1},
+		// Shares 0.587, 0.216, 0.079, 0.048, …: sums 0.587, 0.803, 0.882, 0.931.
+		{"top-p keeps the one that passes it", 1, 0, 0.7, 2},
+		{"top-p small", 1, 0, 0.1, 1},
+		{"top-p of what top-k leaves", 1, 2, 0.75, 2},
+		{"top-p of what top-k leaves, less", 1, 2, 0.7, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSampler(Options{Temperature: c.temperature, TopK: c.topK, TopP: c.topP, Seed: 3})
+			const draws = 20000
+			seen := map[int32]float64{}
+			for range draws {
+				id, err := s.sample(madeUp)
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen[id] += 1.0 / draws
+			}
+			want := shares(c.left, c.temperature)
+			for id, share := range seen {
+				// Five standard deviations of a share.
+				if p := want[id]; math.Abs(share-p) > 5*math.Sqrt(p*(1-p)/draws)+1e-9 {
+					t.Errorf("token %d: share %.4f, want %.4f", id, share, p)
+				}
+			}
+			for id, p := range want {
+				if p > 0.002 && seen[id] == 0 {
+					t.Errorf("token %d with share %.4f never came", id, p)
+				}
+			}
+		})
+	}
+}
+
+// TestGreedySampling: temperature 0 takes the largest logit, the first of
+// equals, and no random number.
+func TestGreedySampling(t *testing.T) {
+	for _, c := range []struct {
+		logits []float32
+		want   int32
+	}{{madeUp, 3}, {[]float32{1, 5, 5, 2}, 1}, {[]float32{-3}, 0}, {[]float32{float32(math.Inf(-1)), -9}, 1}} {
+		s := newSampler(Options{Seed: 1})
+		if got, err := s.sample(c.logits); err != nil || got != c.want {
+			t.Errorf("%v: %d, %v, want %d", c.logits, got, err, c.want)
+		}
+	}
+}
+
+// TestSeededSampling: the same seed draws the same sequence.
+func TestSeededSampling(t *testing.T) {
+	draw := func(seed int64) (ids []int32) {
+		s := newSampler(Options{Temperature: 1, Seed: seed})
+		for range 50 {
+			id, err := s.sample(madeUp)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		return ids
+	}
+	if a, b := draw(7), draw(7); !slices.Equal(a, b) {
+		t.Errorf("seed 7 draws %v and %v", a, b)
+	}
+	if a, b := draw(7), draw(8); slices.Equal(a, b) {
+		t.Errorf("seeds 7 and 8 both draw %v", a)
+	}
+}
+
+// TestLogitsThatAreNotFinite: NaN and +Inf anywhere are an error, −Inf is a
+// token that never comes.
+func TestLogitsThatAreNotFinite(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	for _, bad := range []float64{math.NaN(), math.Inf(1)} {
+		for _, temperature := range []float64{0, 1} {
+			logits := slices.Clone(madeUp)
+			logits[r.Intn(len(logits))] = float32(bad)
+			if id, err := newSampler(Options{Temperature: temperature}).sample(logits); err == nil {
+				t.Errorf("%v among the logits at temperature %v: token %d", bad, temperature, id)
+			}
+		}
+	}
+	s := newSampler(Options{Temperature: 5})
+	for range 1000 {
+		if id, err := s.sample([]float32{0, float32(math.Inf(-1)), 0}); err != nil || id == 1 {
+			t.Fatalf("token %d, %v", id, err)
+		}
+	}
+}
