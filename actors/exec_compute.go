@@ -26,21 +26,17 @@ func (r *run) execCompute(w work) error {
 	if e.Index == 0 {
 		res.bindSaved(e.p.Batch)
 	}
-	err := res.enqueue(e, l, v)
-	if err == nil {
-		err = res.compute.Err()
-	}
-	if err != nil {
+	if err := res.enqueue(e, l, v); err != nil {
 		return launchError(e, v, err)
 	}
 	res.record(e, l, v)
-	if e.Last {
-		res.compute.Notify(func(err error) {
-			if err != nil && !r.hub.stopped.Load() {
-				r.hub.fail(computeID, launchError(e, v, err))
-			}
-		})
-	}
+	// A call that fails later is reported here and nowhere else: the first launch
+	// whose notification brings an error is the one it belongs to.
+	res.compute.Notify(func(err error) {
+		if err != nil && !r.hub.stopped.Load() {
+			r.hub.fail(computeID, launchError(e, v, err))
+		}
+	})
 	if e.p.Check {
 		return r.check(e, v)
 	}

@@ -98,20 +98,22 @@ func (r *run) execOffloader(w work) error {
 }
 
 // landed wraps what follows a copy: it goes on only if no stream has failed, as
-// what a failed stream left behind must not reach the optimizer.
+// what a failed stream left behind must not reach the optimizer. A failure of
+// the compute stream is for its own notification to tell.
 func (r *run) landed(what string, then func()) func(error) {
 	return func(err error) {
 		if r.hub.stopped.Load() {
 			return
 		}
 		if err == nil {
-			err = r.res.streamErr()
+			err = r.res.h2d.Err()
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			r.hub.fail(offloaderID, fmt.Errorf("%s: %w", what, err))
-			return
+		case r.res.compute.Err() == nil:
+			then()
 		}
-		then()
 	}
 }
 

@@ -269,16 +269,6 @@ func (r *resources) makeEvents() (err error) {
 	return err
 }
 
-// streamErr is the first error of any stream.
-func (r *resources) streamErr() error {
-	for _, s := range []*countedStream{r.compute, r.h2d, r.d2h} {
-		if err := s.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // drain waits until the device has done all that was enqueued.
 func (r *resources) drain() error {
 	return errors.Join(r.h2d.Sync(), r.compute.Sync(), r.d2h.Sync())
