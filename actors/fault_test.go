@@ -13,6 +13,7 @@ import (
 	"mt/device/fault"
 	"mt/host"
 	"mt/layers"
+	"mt/model"
 	"mt/plan"
 )
 
@@ -151,25 +152,39 @@ func TestNonFiniteGradientWithoutClippingEndsTheRun(t *testing.T) {
 	tr := base()
 	tr.noClip = true
 	tr.lr = func(int) float64 { return 1e-2 }
+	// Values of 1e36 that the output projection takes back to size: the loss is
+	// finite, but the projection's gradient is its input times what comes from a
+	// head a million times too steep.
 	tr.spoil = func(s *host.Store) {
-		// A huge norm weight: the loss is finite, its gradient overflows.
-		l := s.Layers[1]
-		for k, tl := range l.Layout.Tensors {
-			if tl.Dims == 2 {
-				row := make([]float32, tl.Cols)
-				for i := range row {
-					row[i] = 1e30
-				}
-				l.WriteRows(k, 0, 1, row)
-			}
-		}
+		c := tr.config()
+		firstValue := (c.NumHeads + c.NumKVHeads) * c.HeadDim
+		scaleRows(s.Layers[1], model.RoleQKV, firstValue, 1e36)
+		scaleRows(s.Layers[1], model.RoleO, 0, 1e-36)
+		scaleRows(s.Layers[len(s.Layers)-1], model.RoleLMHead, 0, 1e7)
 	}
 	_, err := tr.run(t)
 	if err == nil {
 		t.Fatal("the run succeeded")
 	}
-	if !strings.Contains(err.Error(), "max_grad_norm") && !strings.Contains(err.Error(), "in a row") {
-		t.Errorf("the error names no way out: %v", err)
+	if want := "the gradient of layer 1 is not finite"; !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "max_grad_norm > 0") {
+		t.Errorf("the error names neither the layer nor a way out: %v", err)
+	}
+}
+
+// scaleRows multiplies the rows of a parameter from first on.
+func scaleRows(l *host.LayerState, role model.Role, first int, by float32) {
+	for k, tl := range l.Layout.Tensors {
+		if tl.Role != role {
+			continue
+		}
+		row := make([]float32, tl.Cols)
+		for r := first; r < tl.Rows; r++ {
+			l.ReadRows(k, r, 1, row)
+			for i := range row {
+				row[i] *= by
+			}
+			l.WriteRows(k, r, 1, row)
+		}
 	}
 }
 
