@@ -1,6 +1,10 @@
 package actors
 
-import "math"
+import (
+	"math"
+
+	"mt/host"
+)
 
 // The Optimizer takes gradients as they land: it measures them, and updates
 // weights and moments on all cores, one layer after the other. With clipping
@@ -178,7 +182,7 @@ func (c *optimizerCore) advanceUnclipped(s *stepState) []any {
 	if c.tied && l == 0 {
 		sq = s.squares[c.head()]
 	}
-	if math.IsNaN(sq) || math.IsInf(sq, 0) {
+	if !host.AllFinite(sq) {
 		return []any{work{do: nonFiniteGradient{Step: s.step, Layer: l}}}
 	}
 	out := c.startUpdate(s, l, 1)
