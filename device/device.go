@@ -52,12 +52,13 @@ const (
 	ForBatch                      // ids, targets, positions, gathered rows
 	ForTables                     // RoPE tables and other constants
 	ForKVCache                    // keys and values of generation
+	ForContext                    // the driver's context, kernels, library workspaces
 	ForHostStaging                // pinned host memory: gathered rows, spilled activations, slabs
 	NumPurposes
 )
 
 var purposeNames = [NumPurposes]string{"weight slots", "gradient buffers", "activations", "saved for backward",
-	"workspace", "batch", "tables", "kv cache", "host staging"}
+	"workspace", "batch", "tables", "kv cache", "context", "host staging"}
 
 func (p Purpose) String() string {
 	if p < NumPurposes {

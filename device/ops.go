@@ -49,6 +49,9 @@ type Ops interface {
 	// CrossEntropy computes losses and, unless ForwardOnly, turns logits into
 	// their gradient in place.
 	CrossEntropy(s Stream, a CrossEntropy)
+	// CrossEntropyShard is CrossEntropy where the vocabulary comes in shards, one
+	// after the other, in two sweeps.
+	CrossEntropyShard(s Stream, a CrossEntropyShard)
 
 	// Convert writes dst (n) = src (n) with dst's dtype (bf16: nearest even).
 	Convert(s Stream, dst, src Tensor, n int64)
@@ -162,4 +165,23 @@ type CrossEntropy struct {
 	T, V                    int
 	Scale                   float32
 	ForwardOnly             bool
+}
+
+// CrossEntropyShard holds the arguments of Ops.CrossEntropyShard: the columns
+// From … From+V of the vocabulary.
+//
+//	Logits (T, V) act; Targets (T) i32, of the whole vocabulary
+//	LSE (T) f32: log-sum-exp of the logits so far; Losses (T) f32
+//
+// In the sweep without Gradient logits are only read: LSE takes in the shard
+// (First: starts from it alone), Losses keeps the logit of the target once its
+// shard has come and with Last becomes −log p(target), unscaled, 0 for
+// IgnoreIndex. The sweep with Gradient reads the complete LSE, leaves it and
+// Losses alone, and overwrites Logits by (softmax − onehot)·Scale, rows whose
+// target is IgnoreIndex by 0.
+type CrossEntropyShard struct {
+	Logits, Targets, LSE, Losses Tensor
+	T, V, From                   int
+	Scale                        float32
+	First, Last, Gradient        bool
 }

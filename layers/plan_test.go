@@ -204,6 +204,7 @@ func (idleOps) SwiGLU(device.Stream, device.Tensor, device.Tensor, int, int)    
 func (idleOps) SwiGLUBackward(_ device.Stream, _, _, _, _ device.Tensor, _, _ int)    {}
 func (idleOps) GatherRows(_ device.Stream, _, _, _ device.Tensor, _, _ int)           {}
 func (idleOps) ScatterAddRows(_ device.Stream, _, _, _, _ device.Tensor, _, _, _ int) {}
+func (idleOps) CrossEntropyShard(device.Stream, device.CrossEntropyShard)             {}
 func (idleOps) CrossEntropy(device.Stream, device.CrossEntropy)                       {}
 func (idleOps) Convert(device.Stream, device.Tensor, device.Tensor, int64)            {}
 

@@ -28,6 +28,9 @@ type Request struct {
 	Clip             bool
 	Unified          bool
 	EvalOnly         bool
+	// Context is the device memory in bytes that is taken before anything is
+	// allocated: the driver, kernels, library workspaces. The budget covers it.
+	Context int64
 	DeviceMemory     int64 // budget in bytes
 	HostMemory       int64 // budget in bytes; with Unified it covers both sides
 }
@@ -71,7 +74,7 @@ func Resolve(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	r := &Run{Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Layouts: q.Config.Layouts(q.Act == device.BF16)}
+	r := &Run{Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Context: q.Context, Layouts: q.Config.Layouts(q.Act == device.BF16)}
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act}
 	r.Spec.Cos.Len = int64(max(q.RowTokens, 1)) * int64(q.Config.HeadDim/2)
 	r.Spec.Sin.Len = r.Spec.Cos.Len

@@ -47,6 +47,7 @@ type Run struct {
 	Clip     bool // gradients of all layers wait for the norm
 	Unified  bool // tiles are bound in place
 	EvalOnly bool // no gradients, no moments
+	Context  int64 // bytes that the device takes for itself
 	Depths   Depths
 	Limits   Limits
 }

@@ -39,6 +39,9 @@ func (r *Run) Table() Table {
 		t.Rows = append(t.Rows, Row{"device", purpose, bytes, fmt.Sprintf(detail, args...)})
 		t.Device += bytes
 	}
+	if r.Context > 0 {
+		dev("context", r.Context, "driver, kernels, library workspaces")
+	}
 	var tiles, lo, moments int64
 	for _, l := range r.Layouts {
 		t.Params += l.Layer.Elems()

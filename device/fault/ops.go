@@ -65,6 +65,11 @@ func (o ops) CrossEntropy(s device.Stream, a device.CrossEntropy) {
 	f.do("CrossEntropy", func() { o.inner.CrossEntropy(f.Stream, a) })
 }
 
+func (o ops) CrossEntropyShard(s device.Stream, a device.CrossEntropyShard) {
+	f := s.(*stream)
+	f.do("CrossEntropyShard", func() { o.inner.CrossEntropyShard(f.Stream, a) })
+}
+
 func (o ops) Convert(s device.Stream, dst, src device.Tensor, n int64) {
 	f := s.(*stream)
 	f.do("Convert", func() { o.inner.Convert(f.Stream, dst, src, n) })

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Writes op.ptx beside every op.cu with Debian's clang-19, no CUDA toolkit:
+#
+#     build.sh [FILE.cu …]    all without arguments
+#
+# MT_CLANG names another compiler; what it writes then differs from what is
+# committed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+clang=${MT_CLANG:-clang-19}
+command -v "$clang" >/dev/null || { echo "$clang is not installed (Debian: apt-get install clang-19)" >&2; exit 1; }
+[ $# -gt 0 ] || set -- *.cu
+for source in "$@"; do
+	out=${source%.cu}.ptx
+	"$clang" -x cuda --cuda-device-only --cuda-gpu-arch=sm_80 -nocudainc -nocudalib -Xclang -target-feature -Xclang +ptx80 \
+		-std=c++20 -O3 -Wall -Werror -Wno-unused-function -S -o "$out.new" "$source"
+	# Comments name the compiler's build.
+	sed -i -e '/^[[:space:]]*\/\//d' -e '/^$/d' "$out.new"
+	mv "$out.new" "$out"
+done
