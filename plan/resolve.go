@@ -30,9 +30,9 @@ type Request struct {
 	EvalOnly         bool
 	// Context is the device memory in bytes that is taken before anything is
 	// allocated: the driver, kernels, library workspaces. The budget covers it.
-	Context int64
-	DeviceMemory     int64 // budget in bytes
-	HostMemory       int64 // budget in bytes; with Unified it covers both sides
+	Context      int64
+	DeviceMemory int64 // budget in bytes
+	HostMemory   int64 // budget in bytes; with Unified it covers both sides
 }
 
 // maxMicroBatchTokens is the largest automatic micro-batch.

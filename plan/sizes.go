@@ -44,9 +44,9 @@ type Run struct {
 	Layouts  []model.Layout
 	Spec     layers.Spec
 	GradBF16 bool
-	Clip     bool // gradients of all layers wait for the norm
-	Unified  bool // tiles are bound in place
-	EvalOnly bool // no gradients, no moments
+	Clip     bool  // gradients of all layers wait for the norm
+	Unified  bool  // tiles are bound in place
+	EvalOnly bool  // no gradients, no moments
 	Context  int64 // bytes that the device takes for itself
 	Depths   Depths
 	Limits   Limits
