@@ -16,6 +16,7 @@ type batchSlot struct {
 	staging []byte // host: ints, then rows
 	mem     device.Mem
 	losses  device.Tensor // (tokens of the batch) f32
+	lse     device.Tensor // (tokens of the batch) f32, where the head is in parts
 	rows    device.Tensor // (unique ids, hidden) act
 	micro   []layers.MicroBatch
 	// ids are the batch's unique ids: read by the update of the embedding, which
@@ -42,6 +43,13 @@ func (r *resources) allocBatch() (err error) {
 		return err
 	}
 	b.losses = losses.Tensor(device.F32, 0, int64(r.plan.Limits.Tokens))
+	if bytes := r.plan.LSEBytes(); bytes > 0 {
+		lse, err := r.alloc(device.ForBatch, bytes)
+		if err != nil {
+			return err
+		}
+		b.lse = lse.Tensor(device.F32, 0, int64(r.plan.Limits.Tokens))
+	}
 	r.lossHost, err = r.allocHost(r.plan.LossBytes())
 	return err
 }

@@ -14,7 +14,7 @@ import (
 type computeCore struct {
 	programs []*Program
 	next     int          // launch of programs[0]
-	weights  map[int]held // by layer
+	weights  map[int]held // by tile
 	batch    held
 	acts     map[int]held // by object of programs[0]
 	gradFree []int
@@ -73,9 +73,9 @@ func (c *computeCore) advance() []any {
 		p := c.programs[0]
 		if !c.started {
 			c.started = true
-			for _, l := range p.Stale {
-				out = append(out, send{prefetcherID, SlotFreed{c.weights[l].slot}})
-				delete(c.weights, l)
+			for _, tile := range p.Stale {
+				out = append(out, send{prefetcherID, SlotFreed{c.weights[tile].slot}})
+				delete(c.weights, tile)
 			}
 		}
 		c.admit(p)
@@ -97,7 +97,7 @@ func (c *computeCore) admit(p *Program) {
 		switch m := msg.(type) {
 		case LayerFetched:
 			if m.Prog == p.Seq {
-				c.weights[p.Visits[m.Visit].Layer] = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
+				c.weights[p.Visits[m.Visit].tile()] = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
 				continue
 			}
 		case ActivationFetched:
@@ -124,7 +124,7 @@ func (c *computeCore) ready(p *Program) bool {
 	switch {
 	case !c.batch.ok:
 		c.blocked = StallData
-	case v.Kind != model.Embedding && !c.weights[v.Layer].ok:
+	case v.Kind != model.Embedding && !c.weights[v.tile()].ok:
 		c.blocked = StallWeights
 	case l.In >= 0 && !c.acts[l.In].ok, l.Out >= 0 && !c.acts[l.Out].ok, l.Grad >= 0 && !c.acts[l.Grad].ok:
 		c.blocked = StallActivation
@@ -144,10 +144,10 @@ func (c *computeCore) launch(p *Program) []any {
 	e := launch{p: p, Index: i, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
 		First: i == v.First, Last: i+1 == len(p.Launches) || p.Launches[i+1].Visit != l.Visit}
 	if v.Kind != model.Embedding {
-		w := c.weights[v.Layer]
+		w := c.weights[v.tile()]
 		e.Weights, e.WaitWeights, e.Fetched = w.slot, w.filled, w.cause
 		w.filled = false // the stream waits once
-		c.weights[v.Layer] = w
+		c.weights[v.tile()] = w
 	} else {
 		e.WaitWeights = e.First && v.Pass != Backward
 	}
@@ -195,15 +195,18 @@ func (c *computeCore) after(p *Program, v Visit, l Launch, e launch) []any {
 	if !e.Last {
 		return out
 	}
-	if v.Kind == model.Head {
-		out = append(out, send{prefetcherID, HeadSlotFreed{}}, send{offloaderID, LossComputed{p.Seq}})
-		delete(c.weights, v.Layer)
-	} else if v.Kind == model.Block && v.Release {
-		out = append(out, send{prefetcherID, SlotFreed{c.weights[v.Layer].slot}})
-		delete(c.weights, v.Layer)
+	if v.streams() && v.Release {
+		out = append(out, send{prefetcherID, SlotFreed{c.weights[v.tile()].slot}})
+		delete(c.weights, v.tile())
+	} else if v.Kind == model.Head && !v.streams() {
+		out = append(out, send{prefetcherID, HeadSlotFreed{}})
+		delete(c.weights, v.tile())
+	}
+	if v.Loss {
+		out = append(out, send{offloaderID, LossComputed{p.Seq}})
 	}
 	if v.Grad() {
-		out = append(out, send{offloaderID, GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Buf: c.grad}})
+		out = append(out, send{offloaderID, GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Shard: v.Shard, Buf: c.grad}})
 		c.grad = -1
 	}
 	if e.Index+1 == len(p.Launches) {

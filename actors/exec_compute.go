@@ -78,11 +78,11 @@ func (r *resources) waits(e launch, v Visit) []wait {
 	var out []wait
 	if e.WaitWeights {
 		ready := r.batchReady
-		switch v.Kind {
-		case model.Head:
-			ready = r.headReady
-		case model.Block:
+		switch {
+		case v.streams():
 			ready = r.weightsReady[e.Weights]
+		case v.Kind == model.Head:
+			ready = r.headReady
 		}
 		out = append(out, wait{ready, e.Fetched})
 	}
@@ -101,19 +101,36 @@ func (r *resources) waits(e launch, v Visit) []wait {
 	return out
 }
 
-// weights binds the parameters of a layer: in its slot, or in place.
-func (r *resources) weights(layer, slot int) layers.Weights {
-	layout := r.plan.Layouts[layer]
-	if !r.dev.Unified() {
-		mem := r.headSlot
-		if layer != r.plan.Head() {
-			mem = r.weightSlots[slot]
-		}
-		return layers.BindWeights(layout, mem)
+// weights binds the parameters of a visit: in its slot, or in place.
+func (r *resources) weights(v Visit, slot int) layers.Weights {
+	layout, st := r.plan.Layouts[v.Layer], r.o.Store.Layers
+	switch {
+	case r.dev.Unified() && v.Parts > 1:
+		w := layers.BindInPlace(layout, r.dev, st[v.Layer].Tile, st[0].Tile)
+		return layers.BindShard(w, r.shard(v), r.plan.Spec.Config.HiddenSize)
+	case r.dev.Unified():
+		return layers.BindInPlace(layout, r.dev, st[v.Layer].Tile, st[0].Tile)
+	case v.Parts > 1:
+		return layers.BindWeights(r.plan.ShardLayout(v.Shard), r.weightSlots[slot])
+	case v.Kind == model.Head:
+		return layers.BindWeights(layout, r.headSlot)
 	}
-	st := r.o.Store.Layers
-	return layers.BindInPlace(layout, r.dev, st[layer].Tile, st[0].Tile)
+	return layers.BindWeights(layout, r.weightSlots[slot])
 }
+
+// grads binds the gradient of a visit: in a buffer, or in the layer's slab.
+func (r *resources) grads(v Visit, buf int) layers.Grads {
+	layout, mem := r.plan.Layouts[v.Layer], r.gradMem(v.Layer, buf)
+	switch {
+	case v.Parts > 1 && r.plan.GradsInPlace():
+		return layers.BindShard(layers.BindGrads(layout, mem), r.shard(v), r.plan.Spec.Config.HiddenSize)
+	case v.Parts > 1:
+		return layers.BindGrads(r.plan.ShardLayout(v.Shard), mem)
+	}
+	return layers.BindGrads(layout, mem)
+}
+
+func (r *resources) shard(v Visit) layers.Shard { return r.plan.Spec.Shard(v.Shard) }
 
 func (r *resources) activation(slot, tokens int) device.Tensor {
 	return r.actSlots[slot].Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize))
@@ -130,7 +147,6 @@ func (r *resources) savedFor(layer, mb int) device.Mem {
 // launch enqueues the template of one visit for one micro-batch.
 func (r *resources) launch(e launch, l Launch, v Visit) {
 	s, mb := r.compute.Stream, r.batch.micro[l.MicroBatch]
-	losses := r.batch.losses.Slice(int64(r.batch.offset[l.MicroBatch]), int64(mb.Tokens))
 	var in, out, gr device.Tensor
 	if e.In >= 0 {
 		in = r.activation(e.In, mb.Tokens)
@@ -147,22 +163,39 @@ func (r *resources) launch(e launch, l Launch, v Visit) {
 		r.ops.EmbedBackward(s, r.gradMem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, e.First)
 	case v.Kind == model.Embedding:
 		r.ops.EmbedForward(s, out, r.batch.rows, mb)
-	case v.Kind == model.Head && v.Pass == Backward:
-		w := r.weights(v.Layer, e.Weights)
-		g := layers.BindGrads(r.plan.Layouts[v.Layer], r.gradMem(v.Layer, e.Grad))
-		r.ops.HeadForwardBackward(s, w, g, gr, gr, losses, mb, r.workspace, supervisedScale(e.p.Batch), e.First)
 	case v.Kind == model.Head:
-		r.ops.HeadForward(s, r.weights(v.Layer, e.Weights), in, losses, mb, r.workspace)
+		r.launchHead(e, l, v, in, out, gr)
 	case v.Pass == Backward:
-		w := r.weights(v.Layer, e.Weights)
-		g := layers.BindGrads(r.plan.Layouts[v.Layer], r.gradMem(v.Layer, e.Grad))
-		r.ops.BlockBackward(s, w, g, gr, in, mb, r.savedFor(v.Layer, l.MicroBatch), r.workspace, e.First)
+		r.ops.BlockBackward(s, r.weights(v, e.Weights), r.grads(v, e.Grad), gr, in, mb, r.savedFor(v.Layer, l.MicroBatch), r.workspace, e.First)
 	default:
 		saved := device.Mem{}
 		if v.Pass == Forward {
 			saved = r.savedFor(v.Layer, l.MicroBatch)
 		}
-		r.ops.BlockForward(s, r.weights(v.Layer, e.Weights), out, in, mb, saved, r.workspace)
+		r.ops.BlockForward(s, r.weights(v, e.Weights), out, in, mb, saved, r.workspace)
+	}
+}
+
+// launchHead enqueues the head's template, whole or of one part. The gradient
+// of a head in parts is out where the first part makes it, later gr.
+func (r *resources) launchHead(e launch, l Launch, v Visit, in, out, gr device.Tensor) {
+	s, mb, w := r.compute.Stream, r.batch.micro[l.MicroBatch], r.weights(v, e.Weights)
+	at, n := int64(r.batch.offset[l.MicroBatch]), int64(mb.Tokens)
+	losses, scale := r.batch.losses.Slice(at, n), supervisedScale(e.p.Batch)
+	switch {
+	case v.Parts > 1 && v.Pass == Backward:
+		dx := out
+		if !v.FirstShard() {
+			dx = gr
+		}
+		r.ops.HeadShardBackward(s, w, r.grads(v, e.Grad), dx, in, r.batch.lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
+			e.First, v.FirstShard(), v.LastShard())
+	case v.Parts > 1:
+		r.ops.HeadShardForward(s, w, in, losses, r.batch.lse.Slice(at, n), mb, r.workspace, r.shard(v), v.FirstShard(), v.LastShard())
+	case v.Pass == Backward:
+		r.ops.HeadForwardBackward(s, w, r.grads(v, e.Grad), gr, gr, losses, mb, r.workspace, scale, e.First)
+	default:
+		r.ops.HeadForward(s, w, in, losses, mb, r.workspace)
 	}
 }
 
@@ -181,12 +214,14 @@ func (r *resources) record(e launch, l Launch, v Visit) {
 	if !e.Last {
 		return
 	}
-	switch v.Kind {
-	case model.Head:
-		r.compute.Record(r.headIdle)
-		r.compute.Record(r.lossReady)
-	case model.Block:
+	switch {
+	case v.streams():
 		r.compute.Record(r.slotIdle[e.Weights])
+	case v.Kind == model.Head:
+		r.compute.Record(r.headIdle)
+	}
+	if v.Loss {
+		r.compute.Record(r.lossReady)
 	}
 	if v.Grad() {
 		r.compute.Record(r.gradReady[e.Grad])

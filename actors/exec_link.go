@@ -7,6 +7,7 @@ import (
 
 	"mt/device"
 	"mt/host"
+	"mt/model"
 )
 
 // This file executes the effects of the Prefetcher and the Offloader: what
@@ -56,18 +57,44 @@ func (r *resources) fetchWeights(e fetchWeights) {
 		if !e.Head {
 			slot = r.weightSlots[e.Slot]
 		}
-		layout := r.plan.Layouts[e.Layer]
 		r.h2d.Wait(idle)
-		if n := layout.TileBytes; n > 0 {
-			r.h2d.CopyH2D(slot.Slice(0, n), r.o.Store.Layers[e.Layer].Tile[:n])
-		}
-		for _, t := range layout.Tensors {
-			if t.Ref {
-				r.h2d.CopyH2D(slot.Slice(t.TileOff, t.TileBytes()), r.o.Store.Layers[0].Tile[:t.TileBytes()])
-			}
+		if e.Layer == r.plan.Head() && !e.Head {
+			r.uploadShard(slot, e.Shard)
+		} else {
+			r.uploadTile(slot, e.Layer)
 		}
 	}
 	r.h2d.Record(ready)
+}
+
+// uploadTile enqueues the copies of a whole layer's tensors.
+func (r *resources) uploadTile(slot device.Mem, layer int) {
+	layout := r.plan.Layouts[layer]
+	if n := layout.TileBytes; n > 0 {
+		r.h2d.CopyH2D(slot.Slice(0, n), r.o.Store.Layers[layer].Tile[:n])
+	}
+	for _, t := range layout.Tensors {
+		if t.Ref {
+			r.h2d.CopyH2D(slot.Slice(t.TileOff, t.TileBytes()), r.o.Store.Layers[0].Tile[:t.TileBytes()])
+		}
+	}
+}
+
+// uploadShard enqueues the copies of the tensors of part k of the head: its
+// rows of lm_head, which may be the embedding's, and the norm.
+func (r *resources) uploadShard(slot device.Mem, k int) {
+	head := r.plan.Layouts[r.plan.Head()]
+	for _, to := range r.plan.ShardLayout(k).Tensors {
+		from, _ := head.Tensor(to.Role)
+		tile, off := r.o.Store.Layers[r.plan.Head()].Tile, from.TileOff
+		if from.Ref {
+			tile, off = r.o.Store.Layers[0].Tile, 0
+		}
+		if to.Role == model.RoleLMHead {
+			off += int64(r.plan.Spec.Shard(k).From) * (from.TileBytes() / int64(from.Rows))
+		}
+		r.h2d.CopyH2D(slot.Slice(to.TileOff, to.TileBytes()), tile[off:off+to.TileBytes()])
+	}
 }
 
 func (r *run) execOffloader(w work) error {
@@ -118,23 +145,47 @@ func (r *run) landed(what string, then func()) func(error) {
 }
 
 func (r *resources) offloadGrad(e offloadGrad) {
-	elems := r.plan.Layouts[e.Layer].GradElems
-	if e.Layer == 0 {
-		elems = int64(e.Rows) * int64(r.plan.Spec.Config.HiddenSize)
-	}
 	r.d2h.Wait(r.gradReady[e.Buf])
-	if r.plan.GradsInPlace() {
-		r.d2h.Record(r.gradIdle[e.Buf])
-		return
+	for _, p := range r.gradPieces(e) {
+		src := r.gradBufs[e.Buf].Tensor(device.F32, 4*p.from, p.elems)
+		if r.plan.GradBF16 {
+			dst := r.narrow.Tensor(device.BF16, 2*p.from, p.elems)
+			r.dev.Ops().Convert(r.d2h.Stream, dst, src, p.elems)
+			src = dst
+		}
+		r.d2h.CopyD2H(r.slab(e.Slab, p.to, p.elems).Data, src.Mem())
 	}
-	src := r.gradBufs[e.Buf].Slice(0, 4*elems)
-	if r.plan.GradBF16 {
-		dst := r.narrow.Tensor(device.BF16, 0, elems)
-		r.dev.Ops().Convert(r.d2h.Stream, dst, src.Tensor(device.F32, 0, elems), elems)
-		src = dst.Mem()
-	}
-	r.d2h.CopyD2H(r.slabs[e.Slab].Bytes()[:src.Bytes], src)
 	r.d2h.Record(r.gradIdle[e.Buf])
+}
+
+// piece is a range of a gradient, in elements: where it lies in the buffer and
+// where it goes in the slab.
+type piece struct{ from, to, elems int64 }
+
+// gradPieces lists what e copies: a layer's gradient at once, of a part of the
+// head its rows and, with the last one, the norm's. In place there is nothing.
+func (r *resources) gradPieces(e offloadGrad) []piece {
+	layout, spec := r.plan.Layouts[e.Layer], r.plan.Spec
+	cols := int64(spec.Config.HiddenSize)
+	switch {
+	case r.plan.GradsInPlace():
+		return nil
+	case e.Layer == 0:
+		return []piece{{elems: int64(e.Rows) * cols}}
+	case e.Layer != r.plan.Head() || spec.Shards() == 1:
+		return []piece{{elems: layout.GradElems}}
+	}
+	var out []piece
+	for _, t := range r.plan.ShardLayout(e.Shard).Tensors {
+		to, _ := layout.Tensor(t.Role)
+		switch {
+		case t.Role == model.RoleLMHead:
+			out = append(out, piece{t.Elem, to.Elem + int64(spec.Shard(e.Shard).From)*cols, t.Elems()})
+		case e.Shard == 0:
+			out = append(out, piece{t.Elem, to.Elem, t.Elems()})
+		}
+	}
+	return out
 }
 
 // spilled is where so many tokens of a spilled activation lie on the host.

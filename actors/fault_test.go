@@ -31,6 +31,7 @@ func TestEveryDeviceCallMayFail(t *testing.T) {
 		"clip":    func(*trial) {},
 		"no-clip": func(tr *trial) { tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true },
 		"unified": func(tr *trial) { tr.copyTiles = false },
+		"shards":  func(tr *trial) { tr.shards, tr.gradBF16 = 2, true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := runtime.NumGoroutine()
@@ -131,8 +132,9 @@ func TestNonFiniteRunsNameTheLayer(t *testing.T) {
 		if layer == 0 || layer == 4 {
 			continue // the embedding has rows that no batch may use; the head has no output
 		}
-		for _, noClip := range []bool{false, true} {
+		for i, noClip := range []bool{false, true, true} {
 			tr := base()
+			tr.shards = i // the last has a head in parts
 			tr.noClip, tr.depths = noClip, plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1, ActivationSlots: 3, BatchesAhead: 1}
 			tr.steps, tr.maxNonFinite, tr.spoil = 10, 2, spoilWeights(layer)
 			_, err := tr.run(t)

@@ -28,6 +28,7 @@ type trial struct {
 	depths                       plan.Depths
 	noClip, sync                 bool
 	threads                      int
+	shards                       int // parts of the head; 0: whole
 	delay                        func(string, int64) time.Duration
 	evalSteps                    int
 	wrap                         func(device.Device) device.Device
@@ -115,7 +116,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	}
 	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip, Unified: !tr.copyTiles, Depths: tr.depths,
 		Limits: plan.NewLimits(tr.rows, tr.maxLen, tr.micro, c.VocabSize)}
-	p.Spec = layers.Spec{Config: c, Keep: tr.keep, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8}
+	p.Spec = layers.Spec{Config: c, Keep: tr.keep, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
 	if tr.bf16 {
 		p.Spec.Act = device.BF16
 	}

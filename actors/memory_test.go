@@ -30,6 +30,7 @@ func randomRequest(r *rand.Rand) plan.Request {
 	if r.Intn(2) == 0 {
 		q.Act = device.BF16
 	}
+	q.HeadShards = some(1, 8)
 	return q
 }
 
@@ -126,7 +127,7 @@ func TestPlannedRunsWork(t *testing.T) {
 		}
 		tr := trial{tied: q.Config.TieEmbeddings, qkNorm: q.Config.QKNorm, bf16: q.Act == device.BF16, gradBF16: p.GradBF16, copyTiles: !q.Unified,
 			blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keep: p.Spec.Keep,
-			depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p}
+			shards: p.Spec.HeadShards, depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p}
 		if q.MicroBatchTokens > 0 {
 			tr.micro = q.MicroBatchTokens
 		}

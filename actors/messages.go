@@ -29,8 +29,8 @@ func (a actorID) String() string {
 // Pass is what a visit to a layer is for.
 type Pass uint8
 
-// The passes. The head's visit in training is Forward and Backward at once and
-// counts as Backward.
+// The passes. The visit of a whole head in training is Forward and Backward at
+// once and counts as Backward; a head in parts has visits for either.
 const (
 	Forward Pass = iota
 	Backward
@@ -100,8 +100,9 @@ type LayerUpdated struct {
 	NonFinite int
 }
 
-// LayerFetched tells that a layer's weights are on their way into Slot: the
-// compute stream waits for the slot's event.
+// LayerFetched tells that the weights of a visit, a layer's or those of a part of
+// the head, are on their way into Slot: the compute stream waits for the slot's
+// event.
 type LayerFetched struct {
 	Prog, Visit, Slot int
 	Cause             Cause
@@ -116,7 +117,7 @@ type BatchFetched struct {
 // SlotFreed returns a weight slot; its slotIdle event is recorded.
 type SlotFreed struct{ Slot int }
 
-// HeadSlotFreed returns the head's slot.
+// HeadSlotFreed returns the slot of a whole head.
 type HeadSlotFreed struct{}
 
 // BatchSlotFreed returns a batch slot.
@@ -138,13 +139,14 @@ type ActivationSpilled struct{ Prog, Object int }
 // ActivationSlotFreed returns an activation slot.
 type ActivationSlotFreed struct{ Slot int }
 
-// GradComputed tells that a layer's gradient is complete in device buffer Buf.
-type GradComputed struct{ Prog, Step, Layer, Buf int }
+// GradComputed tells that a layer's gradient is complete in device buffer Buf, or
+// that of part Shard of the head; part 0 is the last.
+type GradComputed struct{ Prog, Step, Layer, Shard, Buf int }
 
 // GradBufferFreed returns a gradient buffer; its gradIdle event is recorded.
 type GradBufferFreed struct{ Buf int }
 
-// GradLanded tells that a layer's gradient is on the host, in Slab.
+// GradLanded tells that a layer's gradient, all of it, is on the host, in Slab.
 type GradLanded struct{ Step, Layer, Slab int }
 
 // SlabFreed returns a slab.

@@ -12,7 +12,7 @@ func (w *world) do(id actorID, e work) {
 		if d.Head {
 			key = -1
 		}
-		w.slots[key] = content{layer: d.Layer, version: w.version[d.Layer], written: true}
+		w.slots[key] = content{layer: d.Layer, shard: d.Shard, version: w.version[d.Layer], written: true}
 	case fetchBatch:
 	case fetchActivation:
 		c := w.spilled[d.Host]
@@ -32,7 +32,10 @@ func (w *world) do(id actorID, e work) {
 			w.done(id, e.done)
 		})
 	case offloadGrad:
-		w.d2h = append(w.d2h, func() { w.done(id, e.done) })
+		w.d2h = append(w.d2h, func() {
+			w.land(d, e.done != nil)
+			w.done(id, e.done)
+		})
 	case offloadLoss:
 		sum := 1.0
 		if !d.p.Eval && w.cfg.skip[d.p.Step] {
@@ -65,6 +68,20 @@ func (w *world) do(id actorID, e work) {
 	}
 }
 
+// land checks that all parts of a gradient land in one slab before it is told.
+func (w *world) land(d offloadGrad, told bool) {
+	parts := 1
+	if d.Layer == w.cfg.layers-1 {
+		parts = max(1, w.cfg.headShards)
+	}
+	if w.landing = append(w.landing, d); w.landing[0].Slab != d.Slab || w.landing[0].Layer != d.Layer || told != (len(w.landing) == parts) {
+		w.failf("parts of a gradient have landed as %+v, told %t", w.landing, told)
+	}
+	if told {
+		w.landing = nil
+	}
+}
+
 func (w *world) start(id actorID, e work) {
 	w.async = append(w.async, e)
 	w.owner = append(w.owner, id)
@@ -91,12 +108,12 @@ func (w *world) launch(d launch) {
 	v := d.p.Visits[l.Visit]
 	if d.Weights >= 0 {
 		key := d.Weights
-		if v.Layer == w.cfg.layers-1 {
+		if v.Layer == w.cfg.layers-1 && w.cfg.headShards < 2 {
 			key = -1
 		}
 		c := w.slots[key]
-		if !c.written || c.layer != v.Layer || c.version != w.version[v.Layer] {
-			w.failf("%v: slot %d holds %+v for layer %d, whose weights are at %d", d.p, key, c, v.Layer, w.version[v.Layer])
+		if !c.written || c.layer != v.Layer || c.shard != v.Shard || c.version != w.version[v.Layer] {
+			w.failf("%v: slot %d holds %+v for layer %d part %d, whose weights are at %d", d.p, key, c, v.Layer, v.Shard, w.version[v.Layer])
 		}
 	}
 	want := func(slot, object int) {

@@ -30,9 +30,10 @@ type world struct {
 	owner   []actorID        // of async
 	d2h     []func()         // completions of the d2h stream, in order
 
-	slots    map[int]content // weight slots; −1 is the head's
+	slots    map[int]content // weight slots; −1 is that of a whole head
 	acts     map[int]content // activation slots
 	spilled  map[int]content // host buffers
+	landing  []offloadGrad   // parts of the gradient that is landing
 	version  []int           // of a layer's weights on the host
 	reading  []int           // launches that still may read a layer, per layer
 	saved    map[int]int     // layers written, by step
@@ -49,13 +50,14 @@ type world struct {
 
 // content is what a slot holds.
 type content struct {
-	layer, version int // weights
-	prog, object   int // activations
-	written        bool
+	layer, shard, version int // weights
+	prog, object          int // activations
+	written               bool
 }
 
 type worldConfig struct {
 	layers, micro, steps int
+	headShards           int
 	depths               plan.Depths
 	clip                 float64
 	tied, sync           bool
@@ -73,7 +75,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
 		MaxNonFinite: 100, SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
 	w.cores = [numActors]core{
-		conductorID:    newConductorCore(sched, State{}, cfg.depths.BatchesAhead, programSpec{layers: cfg.layers, weightSlots: cfg.depths.WeightSlots, activationSlots: cfg.depths.ActivationSlots}),
+		conductorID:    newConductorCore(sched, State{}, cfg.depths.BatchesAhead, programSpec{layers: cfg.layers, headShards: cfg.headShards, weightSlots: cfg.depths.WeightSlots, activationSlots: cfg.depths.ActivationSlots}),
 		feederID:       &feederCore{},
 		prefetcherID:   newPrefetcherCore(cfg.layers, 0, cfg.tied, cfg.depths),
 		computeID:      newComputeCore(cfg.depths),
@@ -119,7 +121,7 @@ func (w *world) count(name string, msg any) {
 }
 
 func (w *world) isHead(m LayerFetched) bool {
-	return m.Visit == w.cfg.layers-1
+	return w.cfg.headShards < 2 && m.Visit == w.cfg.layers-1
 }
 
 // run plays until the run has ended. It reports a deadlock, or what an effect
@@ -283,6 +285,7 @@ func randomConfig(seed int64) worldConfig {
 	if r.Intn(4) == 0 {
 		c.skip[1+r.Intn(3)] = true
 	}
+	c.headShards = 1 + r.Intn(4) - r.Intn(2)
 	return c
 }
 

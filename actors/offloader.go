@@ -12,10 +12,11 @@ type offloaderCore struct {
 	pool     bool             // slabs are a credit; else slab = layer, always free
 	slabs    []int
 	waiting  []GradComputed
+	head     int // slab that the parts of the head's gradient go on landing in; −1: none
 }
 
 func newOffloaderCore(clip bool, d plan.Depths) *offloaderCore {
-	c := &offloaderCore{programs: map[int]*Program{}, pool: !clip}
+	c := &offloaderCore{programs: map[int]*Program{}, pool: !clip, head: -1}
 	if c.pool {
 		c.slabs = ids(d.GradSlabs)
 	}
@@ -26,8 +27,9 @@ func newOffloaderCore(clip bool, d plan.Depths) *offloaderCore {
 type spill struct{ Slot, Host, Tokens int }
 
 // offloadGrad copies a gradient (rows: of so many unique ids, for the
-// embedding) into a slab and records gradIdle once the buffer is read.
-type offloadGrad struct{ Layer, Buf, Slab, Rows int }
+// embedding; of part Shard of the head into its range) into a slab and records
+// gradIdle once the buffer is read.
+type offloadGrad struct{ Layer, Shard, Buf, Slab, Rows int }
 
 // offloadLoss copies the losses of p to the host and sums them. Its done
 // message is made by the shell, as it holds the sum.
@@ -62,20 +64,28 @@ const programsKept = 4
 
 func (c *offloaderCore) advance() []any {
 	var out []any
-	for len(c.waiting) > 0 && (!c.pool || len(c.slabs) > 0) {
+	for len(c.waiting) > 0 && (!c.pool || c.head >= 0 || len(c.slabs) > 0) {
 		m := c.waiting[0]
 		c.waiting = c.waiting[1:]
 		slab := m.Layer
-		if c.pool {
+		if c.head >= 0 {
+			slab = c.head // the parts of a head come one after the other
+		} else if c.pool {
 			slab, c.slabs = c.slabs[0], c.slabs[1:]
+		}
+		c.head = -1
+		if m.Shard > 0 {
+			c.head = slab
 		}
 		rows := 0
 		if m.Layer == 0 {
 			rows = len(c.programs[m.Prog].Batch.UniqueIDs)
 		}
-		out = append(out, work{do: offloadGrad{Layer: m.Layer, Buf: m.Buf, Slab: slab, Rows: rows},
-			done: send{optimizerID, GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab}}},
-			send{computeID, GradBufferFreed{m.Buf}})
+		w := work{do: offloadGrad{Layer: m.Layer, Shard: m.Shard, Buf: m.Buf, Slab: slab, Rows: rows}}
+		if m.Shard == 0 {
+			w.done = send{optimizerID, GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab}}
+		}
+		out = append(out, w, send{computeID, GradBufferFreed{m.Buf}})
 	}
 	return out
 }

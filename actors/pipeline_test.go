@@ -73,6 +73,13 @@ func TestBitsDoNotDependOnDepths(t *testing.T) {
 	add("no-clip", func(tr *trial) { tr.noClip = true })
 	add("no-clip-tied-bf16", func(tr *trial) { tr.noClip, tr.tied, tr.bf16 = true, true, true })
 	add("eval", func(tr *trial) { tr.evalSteps = 2 })
+	add("shards", func(tr *trial) { tr.shards = 3 })
+	add("shards-eval-tied-qknorm", func(tr *trial) { tr.shards, tr.evalSteps, tr.tied, tr.qkNorm = 2, 2, true, true })
+	add("shards-bf16-bf16grads", func(tr *trial) { tr.shards, tr.bf16, tr.gradBF16 = 4, true, true })
+	add("shards-no-clip", func(tr *trial) { tr.shards, tr.noClip = 3, true })
+	add("shards-no-clip-tied-bf16-bf16grads", func(tr *trial) {
+		tr.shards, tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = 3, true, true, true, true
+	})
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {
 			want := mustRun(t, shape)
@@ -112,19 +119,22 @@ func variations(shape trial) map[string]func(*trial) {
 	return v
 }
 
-// TestMicroBatchesDoNotChangeTheLoss: regrouping rows changes only the order of
-// sums, so losses agree to rounding.
+// TestMicroBatchesDoNotChangeTheLoss: regrouping rows, and cutting the head,
+// changes only the order of sums, so losses agree to rounding.
 func TestMicroBatchesDoNotChangeTheLoss(t *testing.T) {
 	want := mustRun(t, base())
-	for _, micro := range []int{1, 40, 1000} {
+	for _, c := range [][2]int{{1, 0}, {40, 0}, {1000, 0}, {24, 2}, {24, 5}, {1, 37}} {
 		tr := base()
-		tr.micro = micro
+		tr.micro, tr.shards = c[0], c[1]
 		got := mustRun(t, tr)
 		for i := range want.steps {
 			a, b := lossOf(t, got.steps[i]), lossOf(t, want.steps[i])
 			if d := (a - b) / b; d > 1e-5 || d < -1e-5 {
-				t.Errorf("micro-batches of %d: step %d: loss %v, want %v", micro, i+1, a, b)
+				t.Errorf("micro-batches of %d, %d parts: step %d: loss %v, want %v", c[0], c[1], i+1, a, b)
 			}
 		}
 	}
+	one := base()
+	one.shards = 1
+	sameAs(t, want, one)
 }

@@ -3,11 +3,12 @@ package actors
 import (
 	"cmp"
 
+	"mt/model"
 	"mt/plan"
 )
 
-// The Prefetcher owns the credits of what it fills: weight slots, the head's
-// slot, batch slots and activation slots. It serves the takes of a program in
+// The Prefetcher owns the credits of what it fills: weight slots, the slot of a
+// whole head, batch slots and activation slots. It serves the takes of a program in
 // the order they were planned; each waits for its credit and for its source
 // (the layer's version, the spilled copy).
 
@@ -56,11 +57,12 @@ func ids(n int) []int {
 	return s
 }
 
-// fetchWeights enqueues the copy of a layer's tile into a slot on the h2d
-// stream, after slotIdle, and records weightsReady.
+// fetchWeights enqueues the copy of a layer's tile, or of what a part of the head
+// needs of it, into a slot on the h2d stream, after slotIdle, and records
+// weightsReady.
 type fetchWeights struct {
-	Layer, Slot int
-	Head        bool
+	Layer, Shard, Slot int
+	Head               bool // into the slot of a whole head
 }
 
 // gatherRows collects the embedding's rows of a batch in host staging.
@@ -167,9 +169,9 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []any {
 	for s.weights < len(s.p.WeightTakes) {
 		v := s.p.WeightTakes[s.weights]
 		visit := s.p.Visits[v]
-		head := v == headVisit(s.p)
+		head := !visit.streams() // the embedding takes nothing here
 		ok, cause := c.upToDate(s.p, visit.Layer)
-		if ok && head && c.tied {
+		if ok && visit.Kind == model.Head && c.tied {
 			ok, cause = c.upToDate(s.p, 0)
 		}
 		if !ok {
@@ -189,7 +191,7 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []any {
 		} else {
 			slot, c.slots = c.slots[0], c.slots[1:]
 		}
-		out = append(out, work{do: fetchWeights{Layer: visit.Layer, Slot: slot, Head: head}},
+		out = append(out, work{do: fetchWeights{Layer: visit.Layer, Shard: visit.Shard, Slot: slot, Head: head}},
 			send{computeID, LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})
 		s.waited = NoStall
 		s.weights++
@@ -214,12 +216,4 @@ func (c *prefetcherCore) serveActivations(s *prefetchState) []any {
 		s.acts++
 	}
 	return out
-}
-
-// headVisit is the index of the head's visit in p.
-func headVisit(p *Program) int {
-	if p.Eval {
-		return len(p.Visits) - 1
-	}
-	return (len(p.Visits) - 1) / 2
 }

@@ -7,20 +7,49 @@ import (
 	"mt/model"
 )
 
-// Visit is one stay of a layer on the device: all micro-batches go through it.
+// Visit is one stay of a layer, or of a part of the head, on the device: all
+// micro-batches go through it.
 type Visit struct {
 	Pass  Pass
 	Layer int
 	Kind  model.LayerKind
+	Shard int // which part of the head
+	Parts int // into how many the layer is cut; 1: it is whole
 	First int // its first launch
 	// Take: the weights must be fetched; else an earlier visit left them.
 	Take bool
 	// Release: the slot is free after the visit.
 	Release bool
+	// Loss: the losses of the pass are complete after it.
+	Loss bool
 }
 
 // Grad says whether the visit computes a gradient.
 func (v Visit) Grad() bool { return v.Pass == Backward }
+
+// tile is what the weight slots know the visit's weights by: the layer, and
+// behind the last one the parts of the head.
+func (v Visit) tile() int { return v.Layer + v.Shard }
+
+// streams says whether the weights go through the ordinary slots: those of
+// blocks, and of a head in parts. A whole head has a slot of its own.
+func (v Visit) streams() bool {
+	return v.Kind == model.Block || v.Kind == model.Head && v.Parts > 1
+}
+
+// FirstShard and LastShard say whether the visit is the first or the last of
+// its sweep over the parts of a layer; the second sweep goes backward.
+func (v Visit) FirstShard() bool { return v.Shard == v.edge(v.Pass == Backward) }
+
+// LastShard: see FirstShard.
+func (v Visit) LastShard() bool { return v.Shard == v.edge(v.Pass != Backward) }
+
+func (v Visit) edge(top bool) int {
+	if top {
+		return v.Parts - 1
+	}
+	return 0
+}
 
 // Launch is one micro-batch going through one visit.
 type Launch struct {
@@ -32,7 +61,8 @@ type Launch struct {
 }
 
 // Object is one activation: a layer's input for one micro-batch, or a
-// micro-batch's gradient as it wanders down (which begins as the head's input).
+// micro-batch's gradient as it wanders down. The gradient begins as the input of
+// a whole head; a head in parts reads its input until the last one.
 type Object struct {
 	Tokens int
 	Host   int // where it spills to, in tokens into the host's region; −1: it never does
@@ -55,7 +85,7 @@ type Program struct {
 	// WeightTakes are the visits to fetch weights for, in order.
 	WeightTakes []int
 	ActTakes    []take
-	// Stale are the layers whose held weights are released before it starts.
+	// Stale are the tiles whose held weights are released before it starts.
 	Stale      []int
 	HostTokens int   // how much of the host's region it spills to
 	Waited     Cause // what the device stood still for before it was planned
@@ -66,13 +96,14 @@ func (p *Program) String() string {
 	return fmt.Sprintf("program %d step %d eval %t visits %d launches %d", p.Seq, p.Step, p.Eval, len(p.Visits), len(p.Launches))
 }
 
-// microBatchOrder is the order in which layer takes n micro-batches: it turns
-// around with every layer, so that what was computed last is read first.
-func microBatchOrder(layer, n int) []int {
+// microBatchOrder is the order in which a tile takes n micro-batches: it turns
+// around with every layer and every part, so that what was computed last is read
+// first.
+func microBatchOrder(tile, n int) []int {
 	order := make([]int, n)
 	for i := range order {
 		order[i] = i
-		if layer%2 == 1 {
+		if tile%2 == 1 {
 			order[i] = n - 1 - i
 		}
 	}
@@ -82,19 +113,20 @@ func microBatchOrder(layer, n int) []int {
 // programSpec is what planProgram needs besides the batch.
 type programSpec struct {
 	layers          int // embedding and head included
+	headShards      int // parts of the head; 0 and 1 leave it whole
 	weightSlots     int
 	activationSlots int
-	held            []int // layers whose weights are in slots at the right version
+	held            []int // tiles whose weights are in slots at the right version
 }
 
 // planProgram plans one pass. It fails when activationSlots are too few.
 func planProgram(p *Program, s programSpec) error {
-	p.Visits = visits(s.layers, p.Eval)
+	p.Visits = visits(s.layers, max(1, s.headShards), p.Eval)
 	n := len(p.Batch.MicroBatches)
-	b := programBuilder{p: p, n: n, top: s.layers - 1}
+	b := programBuilder{p: p, n: n, top: s.layers - 1, cut: s.headShards > 1}
 	for v := range p.Visits {
 		p.Visits[v].First = len(p.Launches)
-		for _, mb := range microBatchOrder(p.Visits[v].Layer, n) {
+		for _, mb := range microBatchOrder(p.Visits[v].tile(), n) {
 			b.launch(v, mb)
 		}
 	}
@@ -140,8 +172,10 @@ func placeSpills(p *Program, uses []use, n int) {
 }
 
 // visits lists the visits of a pass: forward over the embedding and the blocks,
-// the head, and in training back down.
-func visits(layers int, eval bool) []Visit {
+// the head, and in training back down. A head in parts takes a sweep over them
+// for the losses and, in training, one in reverse for the gradient, which begins
+// with the tiles that the first one left.
+func visits(layers, parts int, eval bool) []Visit {
 	kind := func(l int) model.LayerKind {
 		switch l {
 		case 0:
@@ -157,11 +191,22 @@ func visits(layers int, eval bool) []Visit {
 		up, top = Evaluate, Evaluate
 	}
 	for l := 0; l < layers-1; l++ {
-		out = append(out, Visit{Pass: up, Layer: l, Kind: kind(l)})
+		out = append(out, Visit{Pass: up, Layer: l, Kind: kind(l), Parts: 1})
 	}
-	out = append(out, Visit{Pass: top, Layer: layers - 1, Kind: model.Head})
+	head := Visit{Pass: top, Layer: layers - 1, Kind: model.Head, Parts: parts}
+	if parts > 1 {
+		head.Pass = up
+	}
+	for ; head.Shard < parts; head.Shard++ {
+		head.Loss = head.LastShard()
+		out = append(out, head)
+	}
+	head.Pass, head.Loss = Backward, false
+	for head.Shard--; head.Shard >= 0 && parts > 1 && !eval; head.Shard-- {
+		out = append(out, head)
+	}
 	for l := layers - 2; l >= 0 && !eval; l-- {
-		out = append(out, Visit{Pass: Backward, Layer: l, Kind: kind(l)})
+		out = append(out, Visit{Pass: Backward, Layer: l, Kind: kind(l), Parts: 1})
 	}
 	return out
 }
@@ -169,31 +214,44 @@ func visits(layers int, eval bool) []Visit {
 type programBuilder struct {
 	p      *Program
 	n, top int
+	cut    bool // the head is in parts
 	uses   []use
 }
 
-// object is the id of the input of layer (1 … top) for a micro-batch. The input
-// of the head is also the micro-batch's gradient.
+// object is the id of the input of layer (1 … top) for a micro-batch.
 func (b *programBuilder) object(layer, mb int) int { return (layer-1)*b.n + mb }
+
+// gradient is the layer whose input is, by its id, the micro-batch's gradient:
+// the head where it is whole, else none there is.
+func (b *programBuilder) gradient() int {
+	if b.cut && !b.p.Eval {
+		return b.top + 1
+	}
+	return b.top
+}
 
 func (b *programBuilder) launch(v, mb int) {
 	p, visit, at := b.p, b.p.Visits[v], len(b.p.Launches)
 	if len(p.Objects) == 0 {
-		for i := range b.top * b.n {
+		for i := range b.gradient() * b.n {
 			p.Objects = append(p.Objects, Object{Tokens: p.Batch.MicroBatches[i%b.n].Tokens, Host: -1})
 		}
 	}
 	l := Launch{Visit: v, MicroBatch: mb, In: -1, Out: -1, Grad: -1}
-	grad := b.object(b.top, mb)
+	x, grad := b.object(b.top, mb), b.object(b.gradient(), mb)
 	switch {
 	case visit.Kind == model.Embedding && visit.Pass != Backward:
 		l.Out = b.object(1, mb)
 	case visit.Kind == model.Embedding:
 		l.Grad = grad
-	case visit.Kind == model.Head && visit.Pass == Evaluate:
-		l.In = grad
-	case visit.Kind == model.Head:
+	case visit.Kind == model.Head && visit.Pass != Backward:
+		l.In = x
+	case visit.Kind == model.Head && !b.cut:
 		l.Grad = grad
+	case visit.Kind == model.Head && visit.FirstShard():
+		l.In, l.Out = x, grad
+	case visit.Kind == model.Head:
+		l.In, l.Grad = x, grad
 	case visit.Pass == Backward:
 		l.In, l.Grad = b.object(visit.Layer, mb), grad
 	default:
@@ -211,19 +269,20 @@ func (b *programBuilder) launch(v, mb int) {
 	p.Launches = append(p.Launches, l)
 }
 
-// planWeights plans the weight slots of the decoder blocks. The embedding takes
-// none and the head has its own. After an evaluation the same version serves
-// the next pass: its forward counts as the future.
+// planWeights plans the weight slots of the decoder blocks and of a head in
+// parts. The embedding takes none and a whole head has its own. After an
+// evaluation the same version serves the next pass: its forward counts as the
+// future.
 func planWeights(p *Program, s programSpec) error {
 	var uses []use
 	for v, visit := range p.Visits {
-		if visit.Kind == model.Block {
-			uses = append(uses, use{at: v, object: visit.Layer})
+		if visit.streams() {
+			uses = append(uses, use{at: v, object: visit.tile()})
 		}
 	}
-	if p.Eval {
-		for l := 1; l < s.layers-1; l++ {
-			uses = append(uses, use{at: len(p.Visits) + l, object: l})
+	if p.Eval { // its visits are those of a forward
+		for _, u := range uses {
+			uses = append(uses, use{at: len(p.Visits) + u.at, object: u.object})
 		}
 	}
 	res, ok := planResidency(uses, len(p.Visits), s.weightSlots, true, s.held, false)
@@ -237,7 +296,7 @@ func planWeights(p *Program, s programSpec) error {
 	}
 	for v := range p.Visits {
 		visit := &p.Visits[v]
-		if visit.Kind != model.Block {
+		if !visit.streams() {
 			visit.Take = visit.Pass != Backward || visit.Kind == model.Head
 			visit.Release = visit.Kind == model.Head || visit.Pass == Backward || p.Eval
 		} else {

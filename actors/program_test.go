@@ -42,6 +42,33 @@ func blockTakes(p *Program) (blocks []int, others int) {
 	return blocks, others
 }
 
+// TestWeightTrafficOfParts: the parts of the head count like blocks, and the
+// second sweep begins with what the first left.
+func TestWeightTrafficOfParts(t *testing.T) {
+	for blocks := 1; blocks <= 4; blocks++ {
+		for parts := 2; parts <= 5; parts++ {
+			for slots := 1; slots <= blocks+parts+1; slots++ {
+				s := programSpec{layers: blocks + 2, headShards: parts, weightSlots: slots, activationSlots: 64}
+				tiles := blocks + parts
+				step := planned(t, false, fakeBatch(3, 2), s)
+				if want := 2*tiles - min(slots, tiles); len(step.WeightTakes) != want || len(step.heldAfter) != 0 {
+					t.Errorf("%d blocks, %d parts, %d slots: a step loads %d tiles, want %d, and holds %v", blocks, parts, slots, len(step.WeightTakes), want, step.heldAfter)
+				}
+				first := planned(t, true, fakeBatch(3, 2), s)
+				s.held = first.heldAfter
+				saved := min(slots, tiles)
+				if slots == 1 {
+					saved = 0 // the part it holds is the last, and the first block comes next
+				}
+				if second := planned(t, true, fakeBatch(3, 2), s); len(first.WeightTakes) != tiles || len(second.WeightTakes) != tiles-saved {
+					t.Errorf("%d blocks, %d parts, %d slots: evaluations load %d and %d tiles, want %d and %d", blocks, parts, slots,
+						len(first.WeightTakes), len(second.WeightTakes), tiles, tiles-saved)
+				}
+			}
+		}
+	}
+}
+
 // TestWeightTraffic: with S slots a training step loads 2·blocks − min(S,
 // blocks) tiles and the head; an evaluation that follows another loads S blocks
 // less (with one slot none less), and so does a training step after it.
@@ -85,21 +112,22 @@ func TestWeightTraffic(t *testing.T) {
 	}
 }
 
-// TestMicroBatchesTurnAround: every layer takes the micro-batches in the order
-// that its index alone says, whatever the depths, in every pass.
+// TestMicroBatchesTurnAround: every layer and every part of the head takes the
+// micro-batches in the order that its index alone says, whatever the depths, in
+// every pass.
 func TestMicroBatchesTurnAround(t *testing.T) {
 	b := fakeBatch(5, 4, 3, 2)
 	for _, eval := range []bool{false, true} {
-		for weights := 1; weights <= 4; weights++ {
+		for weights := 1; weights <= 4; weights++ { // and as many parts of the head
 			for acts := 3; acts <= 20; acts += 4 {
-				p := planned(t, eval, b, programSpec{layers: 5, weightSlots: weights, activationSlots: acts})
+				p := planned(t, eval, b, programSpec{layers: 5, headShards: weights, weightSlots: weights, activationSlots: acts})
 				order := map[int][]int{}
 				for _, l := range p.Launches {
 					order[l.Visit] = append(order[l.Visit], l.MicroBatch)
 				}
 				for v, got := range order {
 					want := []int{0, 1, 2, 3}
-					if p.Visits[v].Layer%2 == 1 {
+					if (p.Visits[v].Layer+p.Visits[v].Shard)%2 == 1 {
 						slices.Reverse(want)
 					}
 					if !slices.Equal(got, want) {
@@ -122,8 +150,40 @@ func TestVisits(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
 	}
-	if headVisit(p) != 3 {
-		t.Errorf("the head's visit is %d, want 3", headVisit(p))
+}
+
+// TestVisitsOfParts: a head in parts has a sweep over them for the losses and one
+// in reverse for the gradient; an evaluation has the first alone.
+func TestVisitsOfParts(t *testing.T) {
+	for eval, want := range map[bool][]string{
+		false: {"0.0 forward", "1.0 forward", "2.0 forward", "2.1 forward", "2.2 forward loss", "2.2 backward", "2.1 backward", "2.0 backward",
+			"1.0 backward", "0.0 backward"},
+		true: {"0.0 evaluate", "1.0 evaluate", "2.0 evaluate", "2.1 evaluate", "2.2 evaluate loss"},
+	} {
+		p := planned(t, eval, fakeBatch(1, 1), programSpec{layers: 3, headShards: 3, weightSlots: 1, activationSlots: 3})
+		var got []string
+		for _, v := range p.Visits {
+			s := fmt.Sprintf("%d.%d %s", v.Layer, v.Shard, v.Pass)
+			if v.Loss {
+				s += " loss"
+			}
+			got = append(got, s)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %v\nwant %v", got, want)
+		}
+		// The head's input is read until the last part, the gradient made by the first
+		// part of the second sweep and turned in place by all that follow.
+		for _, l := range p.Launches {
+			v, x, grad := p.Visits[l.Visit], 2+l.MicroBatch, 4+l.MicroBatch
+			switch {
+			case v.Kind == model.Head && v.Pass != Backward && (l.In != x || l.Out >= 0 || l.Grad >= 0),
+				v.Kind == model.Head && v.Pass == Backward && v.Shard == 2 && (l.In != x || l.Out != grad || l.Grad >= 0),
+				v.Kind == model.Head && v.Pass == Backward && v.Shard < 2 && (l.In != x || l.Out >= 0 || l.Grad != grad),
+				v.Kind != model.Head && v.Pass == Backward && l.Grad != grad:
+				t.Errorf("eval %t: layer %d part %d %s: %+v", eval, v.Layer, v.Shard, v.Pass, l)
+			}
+		}
 	}
 }
 
@@ -149,16 +209,20 @@ func TestPlacesOfSpills(t *testing.T) {
 			tokens = append(tokens, 1+r.Intn(9))
 		}
 		b, eval := fakeBatch(tokens...), r.Intn(3) == 0
-		s := programSpec{layers: 3 + r.Intn(5), weightSlots: 1 + r.Intn(3), activationSlots: 3 + r.Intn(12)}
+		s := programSpec{layers: 3 + r.Intn(5), weightSlots: 1 + r.Intn(3), activationSlots: 3 + r.Intn(12), headShards: 1 + trial%3}
 		p := planned(t, eval, b, s)
-		bound := (s.layers - 1) * int(b.Tokens)
+		kept := s.layers - 1 // of a micro-batch
+		if s.headShards > 1 {
+			kept++
+		}
+		bound := kept * int(b.Tokens)
 		if eval {
 			bound = int(b.Tokens)
 		}
 		if p.HostTokens > bound {
 			t.Fatalf("trial %d: %d tokens on the host, at most %d are planned for: %+v", trial, p.HostTokens, bound, s)
 		}
-		if all := (s.layers - 1) * len(tokens); !eval && s.activationSlots >= all && p.HostTokens > 0 {
+		if all := kept * len(tokens); !eval && s.activationSlots >= all && p.HostTokens > 0 {
 			t.Fatalf("trial %d: %d slots for %d activations, and %d tokens spill", trial, s.activationSlots, all, p.HostTokens)
 		}
 		if eval && s.activationSlots > len(tokens) && p.HostTokens > 0 {

@@ -21,7 +21,7 @@ type resources struct {
 	h2d, compute, d2h *countedStream
 
 	weightSlots []device.Mem // none when unified
-	headSlot    device.Mem
+	headSlot    device.Mem   // none when unified or where the head is in parts
 	gradBufs    []device.Mem
 	narrow      device.Mem // bf16 image of a gradient on its way to the host
 	actSlots    []device.Mem
@@ -129,10 +129,12 @@ func (r *resources) allocWeights() (err error) {
 		}
 		r.onClose(func() { r.dev.Unregister(l.Tile) })
 	}
-	if r.weightSlots, err = r.allocN(device.ForWeights, r.plan.Depths.WeightSlots, r.plan.BlockSlotBytes()); err != nil {
+	if r.weightSlots, err = r.allocN(device.ForWeights, r.plan.Depths.WeightSlots, r.plan.SlotBytes()); err != nil {
 		return err
 	}
-	r.headSlot, err = r.alloc(device.ForWeights, r.plan.Layouts[r.plan.Head()].SlotBytes)
+	if bytes := r.plan.HeadSlotBytes(); bytes > 0 {
+		r.headSlot, err = r.alloc(device.ForWeights, bytes)
+	}
 	return err
 }
 
@@ -143,12 +145,12 @@ func (r *resources) allocGrads() (err error) {
 		return nil
 	}
 	if !p.GradsInPlace() {
-		if r.gradBufs, err = r.allocN(device.ForGradients, p.Depths.GradBuffers, 4*p.MaxGradElems()); err != nil {
+		if r.gradBufs, err = r.allocN(device.ForGradients, p.Depths.GradBuffers, 4*p.BufferElems()); err != nil {
 			return err
 		}
 	}
 	if p.GradBF16 {
-		if r.narrow, err = r.alloc(device.ForGradients, 2*p.MaxGradElems()); err != nil {
+		if r.narrow, err = r.alloc(device.ForGradients, 2*p.BufferElems()); err != nil {
 			return err
 		}
 	}

@@ -59,7 +59,7 @@ func (r *run) spawn() error {
 	o := r.o
 	n := len(o.Plan.Layouts)
 	tied := o.Plan.Layouts[n-1].Tied
-	spec := programSpec{layers: n, weightSlots: o.Plan.Depths.WeightSlots, activationSlots: o.Plan.Depths.ActivationSlots}
+	spec := programSpec{layers: n, headShards: o.Plan.Spec.Shards(), weightSlots: o.Plan.Depths.WeightSlots, activationSlots: o.Plan.Depths.ActivationSlots}
 	shells := []*shell{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
 		{id: checkpointerID, core: newCheckpointerCore(n), exec: r.execCheckpointer},

@@ -25,6 +25,7 @@ func TestTranscripts(t *testing.T) {
 		"no-clip-tied":  {layers: 4, micro: 1, steps: 2, depths: least, tied: true, stopAfter: -1, seed: 3},
 		"save-and-eval": {layers: 3, micro: 1, steps: 2, depths: wide, clip: 1, saveSteps: 1, evalSteps: 1, evalPasses: 2, stopAfter: -1, seed: 4},
 		"skip":          {layers: 3, micro: 1, steps: 2, depths: wide, clip: 1, skip: map[int]bool{1: true}, stopAfter: -1, seed: 5},
+		"head-shards":   {layers: 3, headShards: 2, micro: 2, steps: 2, depths: least, tied: true, evalSteps: 2, evalPasses: 1, stopAfter: -1, seed: 7},
 		"stop":          {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, stopAfter: 60, seed: 6},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,3 +23,12 @@ func (s Spec) RecomputedFLOPs(tokens, attendedPairs int64) int64 {
 	}
 	return n
 }
+
+// HeadRecomputedFLOPs is what the second sweep over the parts of a cut head
+// computes again, its logits; 0 for a whole head.
+func (s Spec) HeadRecomputedFLOPs(tokens int64) int64 {
+	if s.Shards() == 1 {
+		return 0
+	}
+	return 2 * tokens * int64(s.Config.HiddenSize) * int64(s.Config.VocabSize)
+}

@@ -8,13 +8,13 @@ import (
 // headSpace is the head's workspace, for one chunk of tokens at a time:
 //
 //	n (C, h) act: the normed input, then its gradient; rstd (C) f32
-//	logits (C, V) act: the logits, then their gradient
+//	logits (C, V) act: the logits, then their gradient; V of the part at work
 type headSpace struct{ n, rstd, logits rows }
 
-func (s Spec) headBuffers(d dims, tokens int, ws *arena) headSpace {
+func (s Spec) headBuffers(d dims, vocab, tokens int, ws *arena) headSpace {
 	chunk := chunkOf(s.HeadChunk, tokens)
 	return headSpace{n: ws.chunkRows(d.act, chunk, d.hidden), rstd: ws.chunkRows(device.F32, chunk, 1),
-		logits: ws.chunkRows(d.act, chunk, d.vocab)}
+		logits: ws.chunkRows(d.act, chunk, vocab)}
 }
 
 // HeadForwardBackward computes the losses of a micro-batch and their gradients:
@@ -30,13 +30,13 @@ func (s Spec) headBuffers(d dims, tokens int, ws *arena) headSpace {
 func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx, x, losses device.Tensor, mb MicroBatch, ws device.Mem, scale float32, first bool) {
 	t.spec.fits(mb.Tokens)
 	d := t.dims
-	b := t.spec.headBuffers(d, mb.Tokens, &arena{mem: ws})
+	b := t.spec.headBuffers(d, d.vocab, mb.Tokens, &arena{mem: ws})
 	if first {
 		zeroVectors(s, g)
 	}
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
 		xc, n, logits := whole(x, d.hidden).of(c), b.n.of(c), b.logits.of(c)
-		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n)
+		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, d.vocab)
 		t.ops.CrossEntropy(s, device.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
 			Losses: whole(losses, 1).of(c), T: c.n, V: d.vocab, Scale: scale})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)
@@ -59,11 +59,11 @@ func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x
 	}
 }
 
-// logits writes logits (n, V) = norm(x)·Wᵀ; y (n, h) receives norm(x) and rstd
-// (n), unless none, its scale.
-func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device.Tensor, n int) {
+// logits writes logits (n, vocab) = norm(x)·Wᵀ; y (n, h) receives norm(x) and
+// rstd (n), unless none, its scale.
+func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device.Tensor, n, vocab int) {
 	t.norm(s, y, rstd, x, w[model.RoleFinalNorm], n)
-	t.linear(s, logits, y, w[model.RoleLMHead], device.Tensor{}, device.Tensor{}, n, t.dims.hidden, t.dims.vocab)
+	t.linear(s, logits, y, w[model.RoleLMHead], device.Tensor{}, device.Tensor{}, n, t.dims.hidden, vocab)
 }
 
 // HeadForward is the losses of HeadForwardBackward alone, bit for bit.
@@ -71,10 +71,10 @@ func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device
 //	x (T, h) act; losses (T) f32 overwritten
 func (t *Templates) HeadForward(s device.Stream, w Weights, x, losses device.Tensor, mb MicroBatch, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
-	b := t.spec.headBuffers(t.dims, mb.Tokens, &arena{mem: ws})
+	b := t.spec.headBuffers(t.dims, t.dims.vocab, mb.Tokens, &arena{mem: ws})
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
 		logits := b.logits.of(c)
-		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n)
+		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n, t.dims.vocab)
 		t.ops.CrossEntropy(s, device.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
 			Losses: whole(losses, 1).of(c), T: c.n, V: t.dims.vocab, ForwardOnly: true})
 	}
@@ -85,8 +85,8 @@ func (t *Templates) HeadForward(s device.Stream, w Weights, x, losses device.Ten
 //	x (n, h) act; logits (n, V) f32 overwritten, not rounded to act
 func (t *Templates) HeadLogits(s device.Stream, w Weights, logits, x device.Tensor, n int, ws device.Mem) {
 	t.spec.fits(n)
-	b := t.spec.headBuffers(t.dims, n, &arena{mem: ws})
+	b := t.spec.headBuffers(t.dims, t.dims.vocab, n, &arena{mem: ws})
 	for c := range spans(n, chunkOf(t.spec.HeadChunk, n)) {
-		t.logits(s, w, whole(logits, t.dims.vocab).of(c), b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n)
+		t.logits(s, w, whole(logits, t.dims.vocab).of(c), b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n, t.dims.vocab)
 	}
 }

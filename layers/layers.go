@@ -30,6 +30,10 @@ type Spec struct {
 	// Chunks start at multiples of these from the micro-batch's first token. 0 is
 	// a whole micro-batch. They take part in the order of sums: a run keeps them.
 	ChunkTokens, HeadChunk int
+	// HeadShards is into how many ranges of the vocabulary the head is cut, each
+	// a visit of its own in two sweeps; 0 and 1 leave it whole. It takes part in
+	// the order of sums too.
+	HeadShards int
 	// Cos and Sin (P, Rotary/2) f32 are the RoPE tables on the device.
 	Cos, Sin device.Tensor
 }

@@ -35,6 +35,13 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 			t.Errorf("keep %d: %d, the operations do %d", keep, got, want)
 		}
 	}
+	toy, sp := newToy(), spec(cfg, KeepAll, device.F32)
+	sp.HeadShards = 4
+	cut := newRig(t, toy, sp, nil)
+	cut.step(cut.batch(seqs))
+	if got := sp.HeadRecomputedFLOPs(tokens); toy.matmuls != least+got {
+		t.Errorf("a head in parts: %d, the operations do %d", got, toy.matmuls-least)
+	}
 	if got := (Spec{Config: cfg, Keep: KeepAttention}).RecomputedFLOPs(tokens, pairs); got == 0 {
 		t.Error("keeping attention alone recomputes nothing")
 	}
@@ -112,11 +119,15 @@ func TestBrokenPlansPanic(t *testing.T) {
 func TestFirstStepEqualsTransformers(t *testing.T) {
 	for _, name := range []string{"llama-plain", "llama-mha-tied", "llama-rope3", "llama-headdim", "llama-bias",
 		"qwen2-tied", "qwen3-plain"} {
-		t.Run(name, func(t *testing.T) { firstStep(t, openCPU(t, 2), "../../shared/fixtures/"+name) })
+		for _, shards := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s/shards=%d", name, shards), func(t *testing.T) {
+				firstStep(t, openCPU(t, 2), "../../shared/fixtures/"+name, shards)
+			})
+		}
 	}
 }
 
-func firstStep(t *testing.T, dev device.Device, dir string) {
+func firstStep(t *testing.T, dev device.Device, dir string, shards int) {
 	if _, err := os.Stat(dir); err != nil {
 		t.Skipf("no recorded run: %v", err)
 	}
@@ -124,7 +135,7 @@ func firstStep(t *testing.T, dev device.Device, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sp := Spec{Config: f.Config, Act: device.F32, MaxTokens: 256, ChunkTokens: 32, HeadChunk: 32}
+	sp := Spec{Config: f.Config, Act: device.F32, MaxTokens: 256, ChunkTokens: 32, HeadChunk: 32, HeadShards: shards}
 	r := newRig(t, dev, sp, f.Weights)
 	half := f.PerStep / 2
 	b := r.batch(f.Rows[:half], f.Rows[half:f.PerStep])

@@ -24,6 +24,7 @@ type rig struct {
 	weights []Weights         // per layer, on the device
 	ref     reference.Weights // the same values
 	guards  []device.Mem
+	slots   map[int]device.Tensor // weights of the head's parts, once they are used
 }
 
 const guardBytes = 2 * device.Align
@@ -135,7 +136,7 @@ func newRig(t *testing.T, dev device.Device, spec Spec, weights reference.Weight
 			t.Error(err)
 		}
 	})
-	r := &rig{t: t, dev: dev, s: s, spec: spec, ref: reference.Weights{}}
+	r := &rig{t: t, dev: dev, s: s, spec: spec, ref: reference.Weights{}, slots: map[int]device.Tensor{}}
 	cos, sin := spec.Config.RopeTables(spec.MaxTokens)
 	r.spec.Cos, r.spec.Sin = r.tensor(device.F32, len(cos)), r.tensor(device.F32, len(sin))
 	r.put(r.spec.Cos, widen(cos))
@@ -326,11 +327,50 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 		r.tpl.BlockForward(r.s, r.weights[i], xs[i], xs[i-1], mb, saved[i], ws)
 	}
 	dx := r.tensor(r.spec.Act, n)
-	r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, 1/float32(b.supervised), first)
+	if r.spec.Shards() > 1 {
+		r.headShards(b, mb, grads[last], dx, xs[last-1], losses, ws, first)
+	} else {
+		r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, 1/float32(b.supervised), first)
+	}
 	for i := last - 1; i > 0; i-- {
 		r.tpl.BlockBackward(r.s, r.weights[i], grads[i], dx, xs[i-1], mb, saved[i], ws, first)
 	}
 	r.tpl.EmbedBackward(r.s, embed, dx, mb, first)
+}
+
+// shard is part k of the head with its weights in a slot of its own.
+func (r *rig) shard(k int) (Shard, Weights) {
+	head := r.layouts[len(r.layouts)-1]
+	p, l := r.spec.Shard(k), r.spec.ShardLayout(head, k)
+	if r.slots[k].None() {
+		m := r.alloc(l.SlotBytes)
+		from := BindShard(r.weights[len(r.weights)-1], p, r.spec.Config.HiddenSize)
+		for role, to := range BindWeights(l, m) {
+			r.s.CopyD2D(to.Mem(), from[role].Mem())
+		}
+		r.slots[k] = m.Tensor(device.F32, 0, m.Bytes/4)
+	}
+	return p, BindWeights(l, r.slots[k].Mem())
+}
+
+// headForward is sweep one of a micro-batch.
+func (r *rig) headForward(mb MicroBatch, x, losses, lse device.Tensor, ws device.Mem) {
+	for k := range r.spec.Shards() {
+		p, w := r.shard(k)
+		r.tpl.HeadShardForward(r.s, w, x, losses, lse, mb, ws, p, k == 0, k == r.spec.Shards()-1)
+	}
+}
+
+// headShards is both sweeps, the second in reverse.
+func (r *rig) headShards(b batch, mb MicroBatch, g Grads, dx, x, losses device.Tensor, ws device.Mem, first bool) {
+	lse := r.tensor(device.F32, mb.Tokens)
+	r.headForward(mb, x, losses, lse, ws)
+	n := r.spec.Shards()
+	for k := n - 1; k >= 0; k-- {
+		p, w := r.shard(k)
+		r.tpl.HeadShardBackward(r.s, w, BindShard(g, p, r.spec.Config.HiddenSize), dx, x, lse, mb, ws, 1/float32(b.supervised), p,
+			first, k == n-1, k == 0)
+	}
 }
 
 // evaluate is the token losses of a forward that keeps nothing.
@@ -347,7 +387,11 @@ func (r *rig) evaluate(b batch) []float64 {
 			r.tpl.BlockForward(r.s, r.weights[i], y, x, mb, device.Mem{}, ws)
 			x, y = y, x
 		}
-		r.tpl.HeadForward(r.s, r.weights[last], x, losses, mb, ws)
+		if r.spec.Shards() > 1 {
+			r.headForward(mb, x, losses, r.tensor(device.F32, mb.Tokens), ws)
+		} else {
+			r.tpl.HeadForward(r.s, r.weights[last], x, losses, mb, ws)
+		}
 		out = append(out, r.get(losses)...)
 	}
 	r.checkGuards()

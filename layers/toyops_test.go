@@ -263,7 +263,42 @@ func (d *toy) ScatterAddRows(_ device.Stream, drows, dy, start, pos device.Tenso
 	d.storeAll(drows, sum)
 }
 
-func (d *toy) CrossEntropyShard(_ device.Stream, a device.CrossEntropyShard) { panic("not made yet") }
+func (d *toy) CrossEntropyShard(_ device.Stream, a device.CrossEntropyShard) {
+	exact("CrossEntropyShard", a.Logits, a.T*a.V)
+	x := d.load(a.Logits, a.T*a.V)
+	for t, target := range d.loadInt(a.Targets, a.T) {
+		row, at := x[t*a.V:(t+1)*a.V], target-a.From
+		here := at >= 0 && at < a.V
+		if a.Gradient {
+			lse, scale := d.load(a.LSE.Slice(int64(t), 1), 1)[0], float64(a.Scale)
+			for i, v := range row {
+				p := math.Exp(v - lse)
+				if i == at {
+					p--
+				}
+				if target == device.IgnoreIndex {
+					p = 0
+				}
+				d.store(a.Logits, t*a.V+i, p*scale)
+			}
+			continue
+		}
+		lse := logSumExp(row)
+		if !a.First {
+			lse = logSumExp([]float64{d.load(a.LSE.Slice(int64(t), 1), 1)[0], lse})
+		}
+		d.store(a.LSE, t, lse)
+		if here {
+			d.store(a.Losses, t, row[at])
+		}
+		switch {
+		case a.Last && target == device.IgnoreIndex:
+			d.store(a.Losses, t, 0)
+		case a.Last:
+			d.store(a.Losses, t, lse-d.load(a.Losses.Slice(int64(t), 1), 1)[0])
+		}
+	}
+}
 
 func (d *toy) CrossEntropy(_ device.Stream, a device.CrossEntropy) {
 	exact("CrossEntropy", a.Logits, a.T*a.V)

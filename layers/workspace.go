@@ -104,14 +104,18 @@ func (a *arena) chunkRows(dt device.DType, chunk, width int) rows {
 // WorkspaceBytes is the device memory that one launch needs, whichever layer it
 // is of: the largest of all for MaxTokens tokens. Needs no device.
 func (s Spec) WorkspaceBytes() int64 {
-	return max(s.blockBytes(true), s.blockBytes(false), s.headBytes())
+	return max(s.blockBytes(true), s.blockBytes(false), s.HeadBytes())
 }
 
 // ForwardWorkspaceBytes is WorkspaceBytes for evaluation and generation, where
 // nothing goes backward.
 func (s Spec) ForwardWorkspaceBytes() int64 {
-	return max(s.blockBytes(false), s.headBytes())
+	return max(s.BlockForwardBytes(), s.HeadBytes())
 }
+
+// BlockForwardBytes is the workspace of a block's forward that keeps nothing, of
+// MaxTokens tokens. It does not depend on Keep.
+func (s Spec) BlockForwardBytes() int64 { return s.blockBytes(false) }
 
 func (s Spec) blockBytes(backward bool) int64 {
 	ws := arena{dry: true}
@@ -124,9 +128,11 @@ func (s Spec) blockBytes(backward bool) int64 {
 	return ws.used
 }
 
-func (s Spec) headBytes() int64 {
+// HeadBytes is the workspace of the head, or of its largest part, for MaxTokens
+// tokens.
+func (s Spec) HeadBytes() int64 {
 	ws := arena{dry: true}
-	s.headBuffers(newDims(s), s.MaxTokens, &ws)
+	s.headBuffers(newDims(s), s.ShardRows(), s.MaxTokens, &ws)
 	return ws.used
 }
 

@@ -1,7 +1,7 @@
-// Package plan is the memory model: what a run needs on the device and on the
-// host, by purpose, from the model and the depths alone; and how every "auto"
-// is resolved so that it fits. `mt plan` prints it and every run makes it
-// before it allocates.
+// Package plan is the memory and time model: what a run needs on the device and
+// on the host, by purpose, from the model and the depths alone; how every "auto"
+// is resolved so that it fits; and the least time a step takes at given rates.
+// `mt plan` prints it and every run makes it before it allocates.
 //
 // It imports model, layers and device, for their arithmetic only: nothing here
 // touches a device. Invariant: the pipeline allocates by the functions of this

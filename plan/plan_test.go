@@ -273,7 +273,7 @@ func TestGradientsOnTheHost(t *testing.T) {
 	}
 	q.Clip, q.Depths.GradSlabs, q.GradDType = false, 4, "bf16"
 	r = resolve(t, q)
-	if got, most := r.SlabBytes(), 2*r.MaxGradElems(); !reflect.DeepEqual(got, []int64{most, most, most, most}) {
+	if got, most := r.SlabBytes(), 2*r.SlabElems(); !reflect.DeepEqual(got, []int64{most, most, most, most}) {
 		t.Errorf("slabs of %v bytes, want 4 of %d", got, most)
 	}
 	q.EvalOnly = true

@@ -23,6 +23,7 @@ type Request struct {
 	Recompute        string
 	MicroBatchTokens int
 	ChunkTokens      int
+	HeadShards       int
 	Depths           Depths
 	Rows, RowTokens  int // rows of a step, tokens of the longest row
 	Clip             bool
@@ -66,7 +67,7 @@ func (e *NotFitting) Error() string {
 }
 
 // Resolve chooses what the request leaves open. What changes the order of sums
-// (gradient dtype, micro-batch) comes first, for the least depths whatever the
+// (parts of the head, gradient dtype, micro-batch) comes first, for the least depths whatever the
 // request's are, so that no depth takes part in it; then the buffers that let
 // copies run beside the work, then how much the forward keeps, then activations.
 // The error is a *NotFitting where memory is what lacks.
@@ -82,6 +83,7 @@ func Resolve(q Request) (*Run, error) {
 		r.Spec.Keep = layers.KeepAll
 	}
 	r.Depths = leastDepths(q)
+	r.resolveHead(q)
 	r.resolveGradDType(q)
 	r.resolveMicroBatch(q)
 	r.askedDepths(q)
@@ -116,6 +118,10 @@ func (q Request) check() error {
 			key := "pipeline." + d.key
 			return &BadDepth{key, fmt.Sprintf("%s: %d is too few: it is at least %d (%s)", key, d.asked, d.least, d.why)}
 		}
+	}
+	if n := q.HeadShards; n < 0 || n > q.Config.VocabSize {
+		return &BadDepth{"pipeline.head_shards", fmt.Sprintf("pipeline.head_shards: %d parts of a vocabulary of %d: want at least 1 and no empty part",
+			n, q.Config.VocabSize)}
 	}
 	if q.Rows < 1 || q.RowTokens < 1 {
 		return fmt.Errorf("a step of %d rows of at most %d tokens: both are at least 1", q.Rows, q.RowTokens)
@@ -161,22 +167,76 @@ func (r *Run) setMicroBatch(q Request, tokens int) {
 	if r.Spec.ChunkTokens == 0 {
 		r.Spec.ChunkTokens = min(r.Limits.MicroBatchTokens, autoChunkTokens)
 	}
-	r.Spec.HeadChunk = headChunk(q.Config.VocabSize)
+	r.Spec.HeadChunk = headChunk(r.Spec)
 }
 
 // autoChunkTokens is how many tokens go at once through everything but
 // attention: enough for matrix products to reach their rate.
 const autoChunkTokens = 4096
 
-// headChunk is how many tokens' logits exist at once: 128 MiB of fp32 at most,
-// between 64 and 2048 tokens.
-func headChunk(vocab int) int {
-	n := (128 << 20) / (4 * vocab)
-	return min(2048, max(64, n/64*64))
+// maxHeadChunk is the largest number of tokens whose logits exist at once.
+const maxHeadChunk = 2048
+
+// headChunk is how many tokens' logits exist at once: 128 MiB of them or, where
+// that is more, what takes no more workspace than a block; between 64 and
+// maxHeadChunk tokens. Every chunk reads and writes the gradient of lm_head, so
+// the fewer the better.
+func headChunk(s layers.Spec) int {
+	s.HeadChunk = min(maxHeadChunk, max(64, (128<<20)/(int(s.Act.Size())*s.ShardRows())/64*64))
+	for next := s; next.HeadChunk < maxHeadChunk; s = next {
+		if next.HeadChunk += 64; next.HeadBytes() > s.BlockForwardBytes() {
+			break
+		}
+	}
+	return s.HeadChunk
 }
 
 // leastMicroBatch is the smallest automatic micro-batch: one row.
 func leastMicroBatch(q Request) int { return min(q.RowTokens, maxMicroBatchTokens) }
+
+// resolveHead leaves the head whole where it fits in a block's slot and buffer,
+// or where nothing else has to give way for it: with automatic depths and the
+// largest micro-batch. Else it is cut into as few parts as fit in those of a
+// block, provided that there are slots or buffers to make smaller. Depths that
+// are asked for take no part in it.
+func (r *Run) resolveHead(q Request) {
+	r.Spec.HeadShards = pick(q.HeadShards, 1)
+	if q.HeadShards > 0 {
+		return
+	}
+	least := r.Depths
+	r.Depths.WeightSlots = min(autoWeightSlots, len(r.Layouts)-2)
+	r.Depths.GradBuffers = autoGradBuffers
+	if !r.Clip {
+		r.Depths.GradSlabs = max(least.GradSlabs, autoGradSlabs)
+	}
+	r.GradBF16 = q.GradDType == "bf16"
+	r.setMicroBatch(q, pick(q.MicroBatchTokens, max(leastMicroBatch(q), min(maxMicroBatchTokens, q.Rows*q.RowTokens))))
+	spares := !r.Unified || !r.EvalOnly && !r.GradsInPlace()
+	if spares && r.deviceLack(q) {
+		r.Spec.HeadShards = r.leastShards()
+	}
+	r.Depths = least
+}
+
+// leastShards is into how few parts the head is cut so that each fits in the
+// slot and the gradient buffer of a block.
+func (r *Run) leastShards() int {
+	slot := r.blockMax(func(l model.Layout) int64 { return l.SlotBytes })
+	grad := r.blockMax(func(l model.Layout) int64 { return l.GradElems })
+	if head := r.Layouts[r.Head()]; head.SlotBytes <= slot && head.GradElems <= grad {
+		return 1
+	}
+	n, vocab, head := 2, r.Spec.Config.VocabSize, r.Layouts[r.Head()]
+	for ; n < vocab; n++ {
+		s := r.Spec
+		s.HeadShards = n
+		if l := s.ShardLayout(head, s.LargestShard()); l.SlotBytes <= slot && l.GradElems <= grad {
+			break
+		}
+	}
+	return min(n, vocab)
+}
 
 // resolveMicroBatch takes the largest micro-batch that fits, halving.
 func (r *Run) resolveMicroBatch(q Request) {
@@ -206,7 +266,7 @@ func (r *Run) raiseBuffers(q Request) {
 		r.raise(q, &d.GradBuffers, autoGradBuffers)
 	}
 	if q.Depths.WeightSlots == 0 {
-		r.raise(q, &d.WeightSlots, min(autoWeightSlots, len(r.Layouts)-2))
+		r.raise(q, &d.WeightSlots, min(autoWeightSlots, r.tiles()))
 	}
 	if q.Depths.GradSlabs == 0 && !r.Clip {
 		r.raise(q, &d.GradSlabs, autoGradSlabs)
@@ -233,7 +293,25 @@ func (r *Run) allActivations() int {
 	if r.EvalOnly {
 		return max(minActSlots, r.Limits.MicroBatches+1)
 	}
-	return max(minActSlots, (len(r.Layouts)-1)*r.Limits.MicroBatches)
+	return max(minActSlots, r.activations()*r.Limits.MicroBatches)
+}
+
+// activations is how many hidden states of a micro-batch a step has at most at
+// once: the input of every layer but the embedding. A whole head turns its input
+// into the gradient, a head in parts needs both.
+func (r *Run) activations() int {
+	if r.Spec.Shards() > 1 {
+		return len(r.Layouts)
+	}
+	return len(r.Layouts) - 1
+}
+
+// tiles is how many different tiles go through the weight slots.
+func (r *Run) tiles() int {
+	if n := r.Spec.Shards(); n > 1 {
+		return len(r.Layouts) - 2 + n
+	}
+	return len(r.Layouts) - 2
 }
 
 func pick(asked, auto int) int {
@@ -265,6 +343,13 @@ func (r *Run) raise(q Request, depth *int, want int) {
 	*depth = low
 }
 
+// deviceLack says whether the device's memory is too small for r, on a unified
+// one that of both sides.
+func (r *Run) deviceLack(q Request) bool {
+	t := r.Table()
+	return q.DeviceMemory > 0 && t.Device > q.DeviceMemory || q.Unified && q.HostMemory > 0 && t.Host+t.Device > q.HostMemory
+}
+
 // fits checks the run against the budgets of q.
 func (r *Run) fits(q Request) error {
 	t := r.Table()
@@ -294,6 +379,10 @@ func (r *Run) waysOut(budget string) string {
 	add(host && train && !r.Clip && r.Depths.GradSlabs > 1, "lower pipeline.grad_slabs")
 	add(train && !r.GradBF16 && (host || !r.GradsInPlace()), "set grad_dtype: bf16")
 	add((!host || r.Unified) && r.Spec.Keep > layers.KeepNothing, "set recompute: full")
+	if r.Spec.Shards() == 1 && (!host || r.Unified) {
+		n := r.leastShards()
+		add(n > 1, fmt.Sprintf("set pipeline.head_shards: %d", n))
+	}
 	add(true, "lower per_device_train_batch_size, pipeline.micro_batch_tokens or max_seq_len")
 	add(!host && r.Depths.WeightSlots > 1, "set pipeline.weight_slots: 1")
 	add(!host && train && r.Depths.GradBuffers > 1, "set pipeline.grad_buffers: 1")

@@ -69,8 +69,24 @@ func (r *Run) GradElems(l int) int64 {
 	return r.Layouts[l].GradElems
 }
 
-// MaxGradElems is the size of a gradient buffer in elements.
-func (r *Run) MaxGradElems() int64 {
+// BufferElems is the size of a gradient buffer in elements: the largest
+// gradient that leaves the device at once, a whole layer's or that of a part of
+// the head.
+func (r *Run) BufferElems() int64 {
+	var n int64
+	for l := range r.Layouts {
+		if l != r.Head() || r.Spec.Shards() == 1 {
+			n = max(n, r.GradElems(l))
+		}
+	}
+	if r.Spec.Shards() > 1 {
+		n = max(n, r.ShardLayout(r.Spec.LargestShard()).GradElems)
+	}
+	return n
+}
+
+// SlabElems is the size of the largest layer's gradient in elements.
+func (r *Run) SlabElems() int64 {
 	var n int64
 	for l := range r.Layouts {
 		n = max(n, r.GradElems(l))
@@ -86,12 +102,35 @@ func (r *Run) GradsInPlace() bool { return r.Unified && r.Clip && !r.GradBF16 }
 // Head is the index of the head.
 func (r *Run) Head() int { return len(r.Layouts) - 1 }
 
-// BlockSlotBytes is the size of a weight slot.
-func (r *Run) BlockSlotBytes() int64 {
+// ShardLayout is where the tensors of part k of the head lie on the device.
+func (r *Run) ShardLayout(k int) model.Layout {
+	return r.Spec.ShardLayout(r.Layouts[r.Head()], k)
+}
+
+// SlotBytes is the size of a weight slot: of the largest block or, where the
+// head is cut, of a part of it.
+func (r *Run) SlotBytes() int64 {
+	n := r.blockMax(func(l model.Layout) int64 { return l.SlotBytes })
+	if r.Spec.Shards() > 1 {
+		n = max(n, r.ShardLayout(r.Spec.LargestShard()).SlotBytes)
+	}
+	return n
+}
+
+// HeadSlotBytes is the size of the slot that a whole head has to itself.
+func (r *Run) HeadSlotBytes() int64 {
+	if r.Spec.Shards() > 1 {
+		return 0
+	}
+	return r.Layouts[r.Head()].SlotBytes
+}
+
+// blockMax is the largest size of a decoder block.
+func (r *Run) blockMax(size func(model.Layout) int64) int64 {
 	var n int64
 	for _, l := range r.Layouts {
 		if l.Kind == model.Block {
-			n = max(n, l.SlotBytes)
+			n = max(n, size(l))
 		}
 	}
 	return n
@@ -109,7 +148,7 @@ func (r *Run) SlabBytes() []int64 {
 		}
 	default:
 		for range r.Depths.GradSlabs {
-			out = append(out, r.MaxGradElems()*r.GradBytes())
+			out = append(out, r.SlabElems()*r.GradBytes())
 		}
 	}
 	return out
@@ -156,5 +195,14 @@ func (r *Run) BatchBytes() int64 {
 
 // LossBytes is the size of a batch's losses.
 func (r *Run) LossBytes() int64 { return 4 * int64(r.Limits.Tokens) }
+
+// LSEBytes is the size of the log-sum-exps that a batch keeps from one sweep
+// over the parts of the head to the next.
+func (r *Run) LSEBytes() int64 {
+	if r.Spec.Shards() == 1 {
+		return 0
+	}
+	return r.LossBytes()
+}
 
 func alignUp(n int64) int64 { return (n + device.Align - 1) / device.Align * device.Align }

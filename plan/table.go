@@ -87,17 +87,20 @@ func (r *Run) gradRows(host, dev addRow) {
 	if r.GradsInPlace() {
 		return // summed in the slabs
 	}
-	buffers := int64(r.Depths.GradBuffers) * 4 * r.MaxGradElems()
+	buffers := int64(r.Depths.GradBuffers) * 4 * r.BufferElems()
 	if r.GradBF16 {
-		buffers += 2 * r.MaxGradElems()
+		buffers += 2 * r.BufferElems()
 	}
 	dev("gradient buffers", buffers, "fp32 × %d", r.Depths.GradBuffers)
 }
 
 func (r *Run) activationRows(host, dev addRow) {
 	if !r.Unified {
-		dev("weight slots", int64(r.Depths.WeightSlots)*r.BlockSlotBytes()+r.Layouts[r.Head()].SlotBytes,
-			"%d blocks and the head", r.Depths.WeightSlots)
+		slots := "%d blocks and the head"
+		if n := r.Spec.Shards(); n > 1 {
+			slots = fmt.Sprintf("%%d of a block or one of %d parts of the head", n)
+		}
+		dev("weight slots", int64(r.Depths.WeightSlots)*r.SlotBytes()+r.HeadSlotBytes(), slots, r.Depths.WeightSlots)
 	}
 	dev("activations", int64(r.Depths.ActivationSlots)*r.ActivationBytes(r.Limits.MicroBatchTokens),
 		"%d slots of %s tokens", r.Depths.ActivationSlots, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
@@ -106,9 +109,9 @@ func (r *Run) activationRows(host, dev addRow) {
 	}
 	dev("workspace", r.WorkspaceBytes(), "of one launch")
 	if r.Unified {
-		dev("batch", r.LossBytes(), "losses; the rest is bound in the staging")
+		dev("batch", r.LossBytes()+r.LSEBytes(), "losses; the rest is bound in the staging")
 	} else {
-		dev("batch", r.BatchBytes()+r.LossBytes(), "ids, gathered rows and losses")
+		dev("batch", r.BatchBytes()+r.LossBytes()+r.LSEBytes(), "ids, gathered rows and losses")
 	}
 	host("staging", r.BatchBytes()+r.LossBytes(), "ids, gathered rows and losses of a batch")
 	dev("tables", r.tableBytes(), "rotary embedding")
@@ -120,9 +123,10 @@ func (r *Run) activationRows(host, dev addRow) {
 func (r *Run) tableBytes() int64 { return 4 * (r.Spec.Cos.Len + r.Spec.Sin.Len) }
 
 // SpillBytes is the host memory that activations without a slot lie in: none
-// where all of a step have one, else room for the inputs of all layers (in an
-// evaluation of one layer, whose output takes the place of its input). A tensor
-// in a slot may have its copy there too, so slots take nothing off.
+// where all of a step have one, else room for the inputs of all layers and the
+// gradient of a head in parts (in an evaluation for the input of one layer, whose
+// output takes its place). A tensor in a slot may have its copy there too, so
+// slots take nothing off.
 func (r *Run) SpillBytes() int64 {
 	if r.allActivations() <= r.Depths.ActivationSlots {
 		return 0
@@ -130,7 +134,7 @@ func (r *Run) SpillBytes() int64 {
 	if r.EvalOnly {
 		return r.ActivationBytes(r.Limits.Tokens)
 	}
-	return int64(len(r.Layouts)-1) * r.ActivationBytes(r.Limits.Tokens)
+	return int64(r.activations()) * r.ActivationBytes(r.Limits.Tokens)
 }
 
 // Write prints the table for people.

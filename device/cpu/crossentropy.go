@@ -42,11 +42,6 @@ func (o ops) CrossEntropy(s device.Stream, a device.CrossEntropy) {
 	})
 }
 
-// CrossEntropyShard is not made yet.
-func (o ops) CrossEntropyShard(s device.Stream, a device.CrossEntropyShard) {
-	on(s).do("CrossEntropyShard", fmt.Errorf("not made yet"), nil)
-}
-
 // lossRow returns the loss of row t and turns its logits into their gradient.
 func lossRow(a *device.CrossEntropy, logits act, sc *scratch, t, target int) float32 {
 	if target == device.IgnoreIndex {

@@ -2,7 +2,8 @@
 // shapes with 1, odd sizes and sizes beside the tiles, strides, windows, ragged
 // sequences, and every aliasing that the contract allows.
 //
-// It imports device, device/oracle and testing; only tests import it.
+// It imports device and device/oracle; tests import it, and the self test of mt
+// doctor.
 // Invariant: every array an operation may see has sentinels behind it, and
 // every array it must not write is compared bit for bit afterwards.
 package optest

@@ -7,17 +7,38 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
-	"testing"
 
 	"mt/device"
 )
 
-// Results are hashes of the bits of every output, by case: equal for devices
-// that promise the same bits.
-type Results map[string]uint64
+// Results are what the cases gave, by name.
+type Results map[string]Result
+
+// Result is what one case gave.
+type Result struct {
+	// Hash is one of the bits of every output: equal for devices that promise the
+	// same bits.
+	Hash uint64
+	// Worst is the largest error as a share of what is allowed.
+	Worst float64
+}
+
+// Reporter takes what a case finds, as *testing.T does.
+type Reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+	// Fatal ends the case.
+	Fatal(args ...any)
+}
+
+// T runs cases by name, as *testing.T does.
+type T[Self any] interface {
+	Reporter
+	Run(name string, f func(Self)) bool
+}
 
 // Run tests all operations of dev and returns what they computed.
-func Run(t *testing.T, dev device.Device) Results {
+func Run[Self T[Self]](t Self, dev device.Device) Results {
 	t.Helper()
 	out := Results{}
 	for _, dt := range []device.DType{device.F32, device.BF16} {
@@ -27,11 +48,12 @@ func Run(t *testing.T, dev device.Device) Results {
 		}{
 			{"MatMul", matMulCases}, {"AddBiasGrad", biasCases}, {"RMSNorm", normCases},
 			{"RMSNormBackward", normBackwardCases}, {"RoPE", ropeCases}, {"Attention", attentionCases},
-			{"SwiGLU", swigluCases}, {"Rows", rowCases}, {"CrossEntropy", lossCases}, {"Convert", convertCases},
+			{"SwiGLU", swigluCases}, {"Rows", rowCases}, {"CrossEntropy", lossCases}, {"CrossEntropyShard", shardCases},
+			{"Convert", convertCases},
 		} {
 			group.cases(func(name string, f func(*rig)) {
 				name = fmt.Sprintf("%s/%s/%s", group.name, dt, name)
-				t.Run(name, func(t *testing.T) { out[name] = runCase(t, dev, dt, f) })
+				t.Run(name, func(t Self) { out[name] = runCase(t, dev, dt, f) })
 			})
 		}
 	}
@@ -46,7 +68,7 @@ const (
 
 // rig is one case: its device, its arrays and its random numbers.
 type rig struct {
-	t      *testing.T
+	t      Reporter
 	dev    device.Device
 	s      device.Stream
 	dt     device.DType // compute type
@@ -66,7 +88,7 @@ type array struct {
 	least float64   // what counts as the size of the largest element at least
 }
 
-func runCase(t *testing.T, dev device.Device, dt device.DType, f func(*rig)) uint64 {
+func runCase(t Reporter, dev device.Device, dt device.DType, f func(*rig)) Result {
 	s, err := dev.NewStream("test")
 	if err != nil {
 		t.Fatal(err)
@@ -163,9 +185,8 @@ func (a *array) expect(want []float64, computing float64, roundings int) {
 	}
 }
 
-// check waits for the operations, compares every array and returns the hash of
-// the outputs.
-func (r *rig) check() uint64 {
+// check waits for the operations and compares every array.
+func (r *rig) check() Result {
 	r.t.Helper()
 	got := make([][]byte, len(r.arrays))
 	for i, a := range r.arrays {
@@ -175,7 +196,7 @@ func (r *rig) check() uint64 {
 	if err := r.s.Sync(); err != nil {
 		r.t.Fatal(err)
 	}
-	h := fnv.New64a()
+	h, worst := fnv.New64a(), 0.0
 	for i, a := range r.arrays {
 		n := len(a.bits) - guard
 		if !bytes.Equal(got[i][n:], a.bits[n:]) {
@@ -188,12 +209,13 @@ func (r *rig) check() uint64 {
 			continue
 		}
 		h.Write(got[i][:n])
-		a.compare(r.t, numbers(got[i], a.t.DType, len(a.v)))
+		worst = max(worst, a.compare(r.t, numbers(got[i], a.t.DType, len(a.v))))
 	}
-	return h.Sum64()
+	return Result{h.Sum64(), worst}
 }
 
-func (a *array) compare(t *testing.T, got []float64) {
+// compare returns the worst error as a share of what is allowed.
+func (a *array) compare(t Reporter, got []float64) float64 {
 	t.Helper()
 	size, worst := a.least, 0.0
 	at := -1
@@ -207,6 +229,10 @@ func (a *array) compare(t *testing.T, got []float64) {
 		t.Errorf("%s[%d] is %v, want %v: error %.3g of the largest element %.3g, allowed %.3g",
 			a.name, at, got[at], a.want[at], worst/size, size, a.bound)
 	}
+	if worst == 0 {
+		return 0
+	}
+	return worst / (a.bound * size)
 }
 
 // summing bounds the error of a sum of n products relative to the largest of

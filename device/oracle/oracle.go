@@ -183,3 +183,46 @@ func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, sc
 		row[target] -= scale
 	}
 }
+
+// CrossEntropyShard is CrossEntropy over columns from … from+V of a vocabulary
+// that comes in shards: a sweep for lse and losses, one for the gradient.
+func CrossEntropyShard(logits []float64, targets []int32, lse, losses []float64, V, from int, scale float64, first, last, gradient bool) {
+	for t, target := range targets {
+		row, at := logits[t*V:(t+1)*V], int(target)-from
+		if gradient {
+			for i, x := range row {
+				row[i] = math.Exp(x-lse[t]) * scale
+			}
+			if target == -100 {
+				clear(row)
+			} else if at >= 0 && at < V {
+				row[at] -= scale
+			}
+			continue
+		}
+		top := math.Inf(-1)
+		if !first {
+			top = lse[t]
+		}
+		for _, x := range row {
+			top = max(top, x)
+		}
+		var sum float64
+		if !first {
+			sum = math.Exp(lse[t] - top)
+		}
+		for _, x := range row {
+			sum += math.Exp(x - top)
+		}
+		lse[t] = top + math.Log(sum)
+		if at >= 0 && at < V {
+			losses[t] = row[at]
+		}
+		switch {
+		case last && target == -100:
+			losses[t] = 0
+		case last:
+			losses[t] = lse[t] - losses[t]
+		}
+	}
+}

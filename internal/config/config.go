@@ -64,6 +64,7 @@ type Pipeline struct {
 	BatchesAhead     int // batches packed before they are asked for, at least 1
 	MicroBatchTokens int // tokens that go through a layer in one launch sequence, at least 1
 	ChunkTokens      int // tokens that everything but attention works on at a time, at least 1
+	HeadShards       int // ranges of the vocabulary that the head is cut into, at least 1
 }
 
 // Config is everything a user can say about a run. Field comments give the key

@@ -62,7 +62,7 @@ host_memory: 1234567891
 threads: 2
 binding: copy
 synchronous_updates: true
-pipeline: {weight_slots: 2, grad_buffers: 3, grad_slabs: 4, activation_slots: 5, batches_ahead: 6, micro_batch_tokens: 7, chunk_tokens: 8}
+pipeline: {weight_slots: 2, grad_buffers: 3, grad_slabs: 4, activation_slots: 5, batches_ahead: 6, micro_batch_tokens: 7, chunk_tokens: 8, head_shards: 9}
 `
 
 func TestPrintedConfigsParseToEqual(t *testing.T) {

@@ -223,6 +223,9 @@ var machineKeys = []key{
 	{name: "pipeline.chunk_tokens", part: PartNumerics, doc: "tokens that all but attention works on at once", auto: true,
 		limit: between(1, 1<<30, "a chunk has at least one token"),
 		field: func(c *Config) any { return &c.Pipeline.ChunkTokens }},
+	{name: "pipeline.head_shards", part: PartNumerics, doc: "ranges of the vocabulary that the head is cut into; auto: 1 where it fits", auto: true,
+		limit: between(1, maxDepthValue, "a head has at least one part"),
+		field: func(c *Config) any { return &c.Pipeline.HeadShards }},
 }
 
 // maxDepthValue is far above any useful depth and far below any overflow.

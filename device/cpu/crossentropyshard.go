@@ -1,0 +1,99 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+
+	"mt/device"
+	"mt/device/cpu/vec"
+)
+
+// CrossEntropyShard goes over every row of a shard once: sweep one merges its
+// log-sum-exp into that of the shards before, sweep two writes the gradient.
+func (o ops) CrossEntropyShard(s device.Stream, a device.CrossEntropyShard) {
+	var c checker
+	c.sizes(a.T, a.V, a.From)
+	c.act("Logits", a.Logits, a.T*a.V, a.Logits.DType)
+	c.tensor("Targets", a.Targets, a.T, device.I32)
+	c.tensor("LSE", a.LSE, a.T, device.F32)
+	c.that(a.Gradient || a.Losses.Len >= int64(a.T), "Losses holds %d elements, want %d", a.Losses.Len, a.T)
+	c.that(a.V > 0 || a.T == 0, "a shard has no columns")
+	on(s).do("CrossEntropyShard", c.err, func(s *stream) error {
+		if raceEnabled {
+			announceShard(&a)
+		}
+		targets := i32s(a.Targets, a.T)
+		for t, v := range targets {
+			if v != device.IgnoreIndex && v < 0 {
+				return fmt.Errorf("target of row %d is %d: want a column of the vocabulary, or %d", t, v, device.IgnoreIndex)
+			}
+		}
+		lse, losses, logits := f32s(a.LSE, a.T), f32s(a.Losses, a.T), actOf(a.Logits)
+		s.forRows(a.T, a.V, func(sc *scratch, from, to int) {
+			for t := from; t < to; t++ {
+				if a.Gradient {
+					shardGradient(&a, logits, sc, t, int(targets[t]), lse[t])
+				} else {
+					shardLoss(&a, logits, sc, t, int(targets[t]), &lse[t], &losses[t])
+				}
+			}
+		})
+		return nil
+	})
+}
+
+func announceShard(a *device.CrossEntropyShard) {
+	reads(a.Targets, 1, 0, a.T)
+	if a.Gradient {
+		reads(a.LSE, 1, 0, a.T)
+		writes(a.Logits, 1, 0, a.T*a.V)
+		return
+	}
+	writes(a.LSE, 1, 0, a.T)
+	writes(a.Losses, 1, 0, a.T)
+	reads(a.Logits, 1, 0, a.T*a.V)
+}
+
+// shardLoss takes row t of the shard into lse and loss.
+func shardLoss(a *device.CrossEntropyShard, logits act, sc *scratch, t, target int, lse, loss *float32) {
+	row := logits.load(sc, 0, t*a.V, a.V)
+	top := vec.Max(row)
+	sum := float64(top) + math.Log(float64(vec.SumExp(row, 1, top)))
+	if !a.First {
+		sum = logAdd(float64(*lse), sum)
+	}
+	*lse = float32(sum)
+	if at := target - a.From; at >= 0 && at < a.V {
+		*loss = row[at]
+	}
+	switch {
+	case a.Last && target == device.IgnoreIndex:
+		*loss = 0
+	case a.Last:
+		*loss = float32(sum - float64(*loss))
+	}
+}
+
+// logAdd is log(exp(a) + exp(b)).
+func logAdd(a, b float64) float64 {
+	return max(a, b) + math.Log1p(math.Exp(-math.Abs(a-b)))
+}
+
+// shardGradient turns row t of the shard into its gradient.
+func shardGradient(a *device.CrossEntropyShard, logits act, sc *scratch, t, target int, lse float32) {
+	if target == device.IgnoreIndex {
+		if logits.bf16 {
+			clear(logits.u16(t*a.V, a.V))
+		} else {
+			clear(logits.f32(t*a.V, a.V))
+		}
+		return
+	}
+	row := logits.load(sc, 0, t*a.V, a.V)
+	vec.ExpSum(row, row, 1, lse)
+	vec.Scale(row, row, a.Scale)
+	if at := target - a.From; at >= 0 && at < a.V {
+		row[at] -= a.Scale
+	}
+	logits.store(t*a.V, row)
+}

@@ -1,0 +1,129 @@
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"mt/device"
+)
+
+// Device times the operations of the device in it. Its streams are those of the
+// device itself.
+type Device struct {
+	device.Device
+	mu      sync.Mutex
+	pending []span
+	spare   []device.Event
+	err     error // of the first event that could not be made
+}
+
+// span is one operation that was enqueued.
+type span struct {
+	what       key
+	start, end device.Event
+}
+
+// key says what was called: the operation and the sizes that set its cost.
+type key struct {
+	op, shape string
+	flops     float64
+}
+
+// Time is what all calls of one operation with one shape took.
+type Time struct {
+	Op    string `json:"op"`
+	Shape string `json:"shape,omitempty"` // of matrix products and attention
+	Calls int    `json:"calls"`
+	// Total is device time, from the start of each call to its end.
+	Total time.Duration `json:"total_ns"`
+	// FLOPs are those of all calls together, 0 where they are not counted.
+	FLOPs float64 `json:"flops,omitempty"`
+}
+
+// Wrap returns dev with its operations timed.
+func Wrap(dev device.Device) *Device { return &Device{Device: dev} }
+
+// Ops are the device's, timed.
+func (d *Device) Ops() device.Ops { return ops{d.Device.Ops(), d} }
+
+// Times sums what was enqueued since the last call, the longest first. All of it
+// must be complete.
+func (d *Device) Times() ([]Time, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil {
+		return nil, d.err
+	}
+	sums := map[key]*Time{}
+	for _, s := range d.pending {
+		t := sums[s.what]
+		if t == nil {
+			t = &Time{Op: s.what.op, Shape: s.what.shape}
+			sums[s.what] = t
+		}
+		t.Calls++
+		t.Total += s.end.Elapsed(s.start)
+		t.FLOPs += s.what.flops
+		d.spare = append(d.spare, s.start, s.end)
+	}
+	d.pending = nil
+	out := make([]Time, 0, len(sums))
+	for _, t := range sums {
+		out = append(out, *t)
+	}
+	slices.SortFunc(out, func(a, b Time) int {
+		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Shape, b.Shape))
+	})
+	return out, nil
+}
+
+// Close gives the events back and closes the device.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	for _, s := range d.pending {
+		d.spare = append(d.spare, s.start, s.end)
+	}
+	for _, e := range d.spare {
+		e.Close()
+	}
+	d.pending, d.spare = nil, nil
+	d.mu.Unlock()
+	return d.Device.Close()
+}
+
+// event is one to record, nil where none can be made.
+func (d *Device) event() device.Event {
+	if n := len(d.spare); n > 0 {
+		e := d.spare[n-1]
+		d.spare = d.spare[:n-1]
+		return e
+	}
+	e, err := d.NewEvent()
+	if err != nil {
+		if d.err == nil {
+			d.err = fmt.Errorf("profile: %w", err)
+		}
+		return nil
+	}
+	return e
+}
+
+// time enqueues f between two events.
+func (d *Device) time(s device.Stream, what key, f func()) {
+	d.mu.Lock()
+	start, end := d.event(), d.event()
+	d.mu.Unlock()
+	if start == nil || end == nil {
+		f()
+		return
+	}
+	s.Record(start)
+	f()
+	s.Record(end)
+	d.mu.Lock()
+	d.pending = append(d.pending, span{what, start, end})
+	d.mu.Unlock()
+}

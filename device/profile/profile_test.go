@@ -1,0 +1,70 @@
+package profile_test
+
+import (
+	"testing"
+
+	"mt/device"
+	"mt/device/cpu"
+	"mt/device/optest"
+	"mt/device/profile"
+)
+
+// TestOps: what is timed computes what is not timed, bit for bit.
+func TestOps(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := profile.Wrap(dev)
+	defer p.Close()
+	want := optest.Run(t, dev)
+	got := optest.Run(t, p)
+	for name, hash := range want {
+		if got[name] != hash {
+			t.Errorf("%s: other bits with the profile", name)
+		}
+	}
+}
+
+// TestTimes: every call is counted once, with its FLOPs.
+func TestTimes(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := profile.Wrap(dev)
+	defer p.Close()
+	s, err := p.NewStream("compute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	mem, err := p.Alloc(device.ForWorkspace, 3*4*64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Free(mem)
+	s.Zero(mem)
+	a, b, c := mem.Tensor(device.F32, 0, 64), mem.Tensor(device.F32, 256, 64), mem.Tensor(device.F32, 512, 64)
+	for range 3 {
+		p.Ops().MatMul(s, device.MatMul{M: 8, N: 8, K: 8, TransB: true, A: a, B: b, D: c})
+	}
+	p.Ops().Convert(s, c, a, 64)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for round, want := range []map[string]int{{"MatMul 8×8×8 ABᵀ": 3, "Convert ": 1}, {}} {
+		times, err := p.Times()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(times) != len(want) {
+			t.Errorf("round %d: %d kinds of calls, want %d", round, len(times), len(want))
+		}
+		for _, x := range times {
+			if n := want[x.Op+" "+x.Shape]; n != x.Calls || x.Op == "MatMul" && x.FLOPs != 3*1024 {
+				t.Errorf("%+v: want %d calls", x, n)
+			}
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package layers
+
+import (
+	"fmt"
+
+	"mt/device"
+	"mt/model"
+)
+
+// Shard is a part of the head: a range of the vocabulary, that is of the rows
+// of lm_head.
+type Shard struct{ Index, From, Rows int }
+
+// Shards is into how many parts the head is cut; 1 is a whole one.
+func (s Spec) Shards() int { return max(1, s.HeadShards) }
+
+// shardAlign is what rows of logits of large vocabularies are a multiple of, so
+// that matrix products run at their rate.
+const shardAlign = 128
+
+// Shard is part k of the head. The parts are about equal, none is empty, and
+// where they lie depends on the vocabulary and their number alone. It panics
+// when there are more parts than rows.
+func (s Spec) Shard(k int) Shard {
+	V, n, unit := s.Config.VocabSize, s.Shards(), 1
+	if V >= n*shardAlign {
+		unit = shardAlign
+	}
+	units := (V + unit - 1) / unit
+	from, to := min(V, units*k/n*unit), min(V, units*(k+1)/n*unit)
+	if from >= to {
+		panic(fmt.Sprintf("layers: part %d of %d of a vocabulary of %d is empty", k, n, V))
+	}
+	return Shard{Index: k, From: from, Rows: to - from}
+}
+
+// LargestShard is the index of a part with the most rows.
+func (s Spec) LargestShard() int {
+	best := 0
+	for k := range s.Shards() {
+		if s.Shard(k).Rows > s.Shard(best).Rows {
+			best = k
+		}
+	}
+	return best
+}
+
+// ShardRows is the largest number of rows of a part of the head.
+func (s Spec) ShardRows() int { return s.Shard(s.LargestShard()).Rows }
+
+// ShardLayout is where the tensors of part k of head lie in a weight slot and in
+// a gradient buffer: the final norm's, which travel with every part, and the
+// part's rows of lm_head.
+func (s Spec) ShardLayout(head model.Layout, k int) model.Layout {
+	l := head.Layer
+	l.Params, l.Tied = nil, false
+	bf16 := false
+	for _, t := range head.Tensors {
+		p := t.Param
+		if p.Role == model.RoleLMHead {
+			p.Rows, p.Parts, bf16 = s.Shard(k).Rows, nil, t.BF16
+		}
+		l.Params = append(l.Params, p)
+	}
+	return model.NewLayout(l, bf16, model.Param{})
+}
+
+// Part is the part's rows of t, a tensor of lm_head's shape and width columns;
+// any other tensor has no parts.
+func (p Shard) Part(t device.Tensor, width int) device.Tensor {
+	return t.Slice(int64(p.From)*int64(width), int64(p.Rows)*int64(width))
+}
+
+// BindShard views in whole, the head's weights or gradients, those of a part.
+func BindShard[M ~map[model.Role]device.Tensor](whole M, p Shard, width int) M {
+	m := M{}
+	for role, t := range whole {
+		if role == model.RoleLMHead {
+			t = p.Part(t, width)
+		}
+		m[role] = t
+	}
+	return m
+}
+
+// HeadShardForward is HeadForward for one part of the head. Parts follow each
+// other in any order, the same for every micro-batch.
+//
+//	w: as Spec.ShardLayout has it; x (T, h) act
+//	losses, lse (T) f32: the losses are there when the last part has passed, lse
+//	is the log-sum-exp of the logits of all parts so far
+func (t *Templates) HeadShardForward(s device.Stream, w Weights, x, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, p Shard, first, last bool) {
+	t.spec.fits(mb.Tokens)
+	b := t.spec.headBuffers(t.dims, p.Rows, mb.Tokens, &arena{mem: ws})
+	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
+		logits := b.logits.of(c)
+		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n, p.Rows)
+		t.ops.CrossEntropyShard(s, device.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
+			Losses: whole(losses, 1).of(c), T: c.n, V: p.Rows, From: p.From, First: first, Last: last})
+	}
+}
+
+// HeadShardBackward adds one part's share to the gradient of the head's input,
+// and computes the part's gradient. The norm and the logits are computed again.
+//
+//	w, g: as Spec.ShardLayout has them; of g the final norm's is written by the
+//	last part alone; overwritten where firstBatch is set, else accumulated
+//	dx (T, h) act, not x: overwritten by the first part. Until the last part it
+//	is the gradient of norm(x), rounded to act once a part
+//	x (T, h) act; lse (T) f32 of all parts, as HeadShardForward left it
+//	scale: as for HeadForwardBackward
+func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x, lse device.Tensor, mb MicroBatch, ws device.Mem, scale float32, p Shard, firstBatch, first, last bool) {
+	t.spec.fits(mb.Tokens)
+	d := t.dims
+	b := t.spec.headBuffers(d, p.Rows, mb.Tokens, &arena{mem: ws})
+	if firstBatch && last {
+		zeroVectors(s, g)
+	}
+	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
+		xc, n, logits, dxc := whole(x, d.hidden).of(c), b.n.of(c), b.logits.of(c), whole(dx, d.hidden).of(c)
+		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, p.Rows)
+		t.ops.CrossEntropyShard(s, device.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
+			T: c.n, V: p.Rows, From: p.From, Scale: scale, First: first, Last: last, Gradient: true})
+		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, p.Rows, d.hidden, firstBatch && c.at == 0)
+		sum := dxc
+		if first {
+			sum = device.Tensor{}
+		}
+		t.ops.MatMul(s, device.MatMul{M: c.n, N: d.hidden, K: p.Rows, A: logits, B: w[model.RoleLMHead], C: sum, D: dxc})
+		if last {
+			t.finalNormBackward(s, w, g, dxc, xc, dxc, b.rstd.of(c), c.n)
+		}
+	}
+}

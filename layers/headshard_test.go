@@ -1,0 +1,108 @@
+package layers
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"mt/device"
+	"mt/model"
+)
+
+// A head in parts computes what a whole one does. In fp32 both are within
+// gradientBound of the truth, and a loss of some nats loses to the rounding of
+// its log-sum-exp once a part at most. In bf16 logits are the same numbers; the
+// gradient of norm(x) is rounded once a part instead of once, by 2⁻⁹ each, and
+// gradients behind it move by about as much.
+func TestShardsEqualTheWhole(t *testing.T) {
+	onEach(t, func(t *testing.T, dev device.Device, cfg *model.Config) {
+		for act, bound := range map[device.DType]float64{device.F32: gradientBound, device.BF16: 0.012} {
+			sp := spec(cfg, KeepNothing, act)
+			whole := newRig(t, dev, sp, nil)
+			want := whole.step(whole.batch(micro(cfg)...))
+			for _, shards := range []int{2, 3, 5, cfg.VocabSize} {
+				sp.HeadShards = shards
+				r := newRig(t, dev, sp, whole.ref)
+				b := r.batch(micro(cfg)...)
+				got := r.step(b)
+				if d := distance(got.losses, want.losses); !(d <= 1e-6) {
+					t.Errorf("%s, %d parts: losses differ by %g", act, shards, d)
+				}
+				compareBits(t, "an evaluation", result{losses: r.evaluate(b)}, result{losses: got.losses})
+				var all, allWant []float64
+				for _, name := range slices.Sorted(maps.Keys(want.grads)) {
+					all, allWant = append(all, got.grads[name]...), append(allWant, want.grads[name]...)
+				}
+				if d := distance(all, allWant); !(d <= bound) {
+					t.Errorf("%s, %d parts: gradients differ by %g", act, shards, d)
+				}
+			}
+		}
+	})
+}
+
+// Parts cover the vocabulary in order, none is empty, and those of large
+// vocabularies begin at multiples of shardAlign.
+func TestShardsCoverTheVocabulary(t *testing.T) {
+	for _, vocab := range []int{1, 2, 7, 128, 300, 511, 512, 1000, 32000, 152064} {
+		for _, n := range []int{1, 2, 3, 4, 5, 7, 64} {
+			if n > vocab {
+				continue
+			}
+			sp := Spec{Config: config(func(c *model.Config) { c.VocabSize = vocab }), HeadShards: n}
+			at := 0
+			for k := range n {
+				p := sp.Shard(k)
+				if p.Index != k || p.From != at || p.Rows < 1 || vocab >= n*shardAlign && p.From%shardAlign != 0 {
+					t.Fatalf("part %d of %d of %d is %+v, expected from %d on", k, n, vocab, p, at)
+				}
+				at += p.Rows
+			}
+			if at != vocab {
+				t.Errorf("%d parts of %d end at %d", n, vocab, at)
+			}
+		}
+	}
+	defer func() {
+		if got := fmt.Sprint(recover()); got != "layers: part 0 of 3 of a vocabulary of 2 is empty" {
+			t.Errorf("three parts of two rows: %s", got)
+		}
+	}()
+	Spec{Config: config(func(c *model.Config) { c.VocabSize = 2 }), HeadShards: 3}.Shard(0)
+}
+
+// A part's slot and gradient hold the norm and the part's rows, tied or not.
+func TestShardLayout(t *testing.T) {
+	for _, tied := range []bool{false, true} {
+		for _, bf16 := range []bool{false, true} {
+			cfg := config(func(c *model.Config) { c.TieEmbeddings = tied })
+			head := cfg.Layouts(bf16)[cfg.NumLayers+1]
+			sp := Spec{Config: cfg, HeadShards: 2}
+			l := sp.ShardLayout(head, 1)
+			rows, ok := l.Tensor(model.RoleLMHead)
+			norm, normed := l.Tensor(model.RoleFinalNorm)
+			if !ok || !normed || len(l.Tensors) != 2 || rows.Rows != 6 || rows.Cols != 12 || rows.BF16 != bf16 || rows.Ref || norm.Rows != 12 || norm.BF16 {
+				t.Errorf("tied %t bf16 %t: %+v", tied, bf16, l)
+			}
+			slot := int64(256 + 512) // 12 and 6·12 elements of fp32, aligned
+			if bf16 {
+				slot = 256 + 256
+			}
+			if l.SlotBytes != slot || l.GradElems != 2*model.ElemAlign {
+				t.Errorf("tied %t bf16 %t: a part takes %d bytes and %d elements", tied, bf16, l.SlotBytes, l.GradElems)
+			}
+		}
+	}
+}
+
+// A workspace holds the logits of one part only.
+func TestWorkspaceOfShards(t *testing.T) {
+	cfg := config(func(c *model.Config) { c.VocabSize = 4096 })
+	at := func(shards int) int64 {
+		return Spec{Config: cfg, Act: device.F32, MaxTokens: 64, ChunkTokens: 64, HeadChunk: 64, HeadShards: shards}.WorkspaceBytes()
+	}
+	if got, want := at(1)-at(4), int64(64*4*(4096-1024)); got != want {
+		t.Errorf("four parts save %d bytes, want %d", got, want)
+	}
+}

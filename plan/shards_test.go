@@ -1,0 +1,182 @@
+package plan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"mt/device"
+	"mt/model"
+)
+
+// qwen is a Qwen2.5 of the given dimensions.
+func qwen(hidden, ffn, blocks, heads, kv int) *model.Config {
+	return &model.Config{Arch: "Qwen2ForCausalLM", ModelType: "qwen2", VocabSize: 152064, HiddenSize: hidden, IntermediateSize: ffn, NumLayers: blocks,
+		NumHeads: heads, NumKVHeads: kv, HeadDim: 128, MaxPositions: 131072, RMSNormEps: 1e-6, QKVBias: true, Rope: model.Rope{Type: "default", Theta: 1e6}}
+}
+
+// TestLargeModelsFit: models whose head with its gradient would take half of the
+// device train there, with buffers enough for copies beside the work. The head
+// is cut where it has to be.
+func TestLargeModelsFit(t *testing.T) {
+	big, small := qwen(5120, 13824, 48, 40, 8), qwen(3584, 18944, 28, 28, 4)
+	for _, c := range []struct {
+		name           string
+		cfg            *model.Config
+		rows, tokens   int
+		gib            int64
+		parts, buffers int
+	}{
+		{"14B, 16 rows of 1024", big, 16, 1024, 10, 3, 2},
+		{"14B, a row of 16k", big, 1, 16384, 10, 3, 2},
+		{"7B, a row of 32k", small, 1, 32768, 10, 1, 2},
+		{"7B, a row of 32k, less memory", small, 1, 32768, 7, 3, 2},
+		{"14B, no budget", big, 16, 1024, 0, 1, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := resolve(t, Request{Config: c.cfg, Rows: c.rows, RowTokens: c.tokens, Act: device.BF16, Clip: true, Context: 600 << 20, DeviceMemory: c.gib << 30})
+			var out bytes.Buffer
+			r.Table().Write(&out)
+			t.Logf("parts %d, micro-batches of %d, bf16 gradients %t, keep %s, depths %+v\n%s", r.Spec.Shards(), r.Limits.MicroBatchTokens,
+				r.GradBF16, r.Spec.Keep, r.Depths, out.String())
+			if r.Depths.WeightSlots != 3 || r.Spec.Shards() != c.parts || r.Depths.GradBuffers != c.buffers || r.GradBF16 {
+				t.Errorf("%d weight slots, %d gradient buffers, %d parts of the head, want 3, %d, %d", r.Depths.WeightSlots, r.Depths.GradBuffers,
+					r.Spec.Shards(), c.buffers, c.parts)
+			}
+		})
+	}
+}
+
+// wide is a request whose head is six times a block.
+func wide() Request {
+	q := request()
+	q.Config = config(6, false)
+	q.Config.VocabSize = 32000
+	return q
+}
+
+// TestPartsFitABlock: a cut head takes no more than blocks do, and one part less
+// would.
+func TestPartsFitABlock(t *testing.T) {
+	for _, act := range []device.DType{device.F32, device.BF16} {
+		q := wide()
+		q.Act, q.Recompute, q.Depths.ActivationSlots = act, "full", 5
+		whole := resolve(t, q)
+		n := whole.leastShards()
+		if whole.Spec.Shards() != 1 || n < 5 || n > 7 {
+			t.Fatalf("%s: %d parts without a budget, %d at least", act, whole.Spec.Shards(), n)
+		}
+		at := func(parts int) *Run {
+			q.HeadShards = parts
+			return resolve(t, q)
+		}
+		block := config(6, false).Layouts(act == device.BF16)[1]
+		cut := at(n)
+		if cut.SlotBytes() != block.SlotBytes || cut.HeadSlotBytes() != 0 || cut.ShardLayout(0).GradElems > block.GradElems {
+			t.Errorf("%s: %d parts need slots of %d bytes and gradients of %d elements, a block %d and %d", act, n, cut.SlotBytes(),
+				cut.ShardLayout(0).GradElems, block.SlotBytes, block.GradElems)
+		}
+		if less := at(n - 1); less.SlotBytes() <= block.SlotBytes && less.ShardLayout(0).GradElems <= block.GradElems {
+			t.Errorf("%s: %d parts fit too", act, n-1)
+		}
+		if a, b := whole.Table().Device, cut.Table().Device; b >= a {
+			t.Errorf("%s: the device holds %d bytes with a cut head, %d with a whole one", act, b, a)
+		}
+		if small := resolve(t, request()); small.leastShards() != 1 {
+			t.Errorf("%s: a head smaller than a block is cut into %d", act, small.leastShards())
+		}
+	}
+}
+
+// TestPartsUnderBudgets lowers the budget: the head is whole while everything
+// else has what it wants beside it, then cut, by no depth that is asked for; and
+// whatever fits with the smallest choices is found. Where weights are bound in
+// place and gradients summed in slabs there is nothing to gain by a cut.
+func TestPartsUnderBudgets(t *testing.T) {
+	for _, clip := range []bool{false, true} {
+		for _, unified := range []bool{false, true} {
+			q := wide()
+			q.Act, q.Clip, q.Unified = device.BF16, clip, unified
+			full := resolve(t, q).Table()
+			seen := map[int]int{}
+			for share := 1.02; share > 0.02; share *= 0.9 {
+				q.DeviceMemory = int64(share * float64(full.Device))
+				want, err := Resolve(q)
+				small := least(q)
+				if _, tooSmall := Resolve(small); tooSmall == nil && err != nil {
+					t.Fatalf("clip %t unified %t %.3f: the smallest run fits and the automatic does not: %v", clip, unified, share, err)
+				}
+				if err != nil {
+					continue
+				}
+				seen[want.Spec.Shards()]++
+				for _, d := range []Depths{{WeightSlots: 1}, {WeightSlots: 20}, {GradBuffers: 4}, {ActivationSlots: 3}, {ActivationSlots: 200}} {
+					b := q
+					b.Depths = d
+					if got, _ := Resolve(b); got == nil || got.Spec.Shards() != want.Spec.Shards() || got.Spec.HeadChunk != want.Spec.HeadChunk {
+						t.Errorf("clip %t unified %t %.3f: depths %+v change the parts", clip, unified, share, d)
+					}
+				}
+			}
+			kinds := 2
+			if clip && unified {
+				kinds = 1
+			}
+			if len(seen) != kinds || seen[1] == 0 {
+				t.Errorf("clip %t unified %t: parts seen %v", clip, unified, seen)
+			}
+		}
+	}
+}
+
+// TestAskedParts: what is asked for is kept, or refused with the key's name.
+func TestAskedParts(t *testing.T) {
+	for _, n := range []int{1, 2, 40} {
+		q := wide()
+		q.HeadShards, q.DeviceMemory = n, 2<<30
+		if r := resolve(t, q); r.Spec.Shards() != n {
+			t.Errorf("asked for %d parts, got %d", n, r.Spec.Shards())
+		}
+	}
+	for n, want := range map[int]string{-1: "pipeline.head_shards: -1", 32001: "pipeline.head_shards: 32001 parts of a vocabulary of 32000"} {
+		q := wide()
+		q.HeadShards = n
+		var bad *BadDepth
+		if _, err := Resolve(q); !errors.As(err, &bad) || !strings.Contains(err.Error(), want) || bad.Key != "pipeline.head_shards" {
+			t.Errorf("%d parts: %v", n, err)
+		}
+	}
+	q := wide()
+	q.HeadShards, q.DeviceMemory = 1, 1<<20
+	if _, err := Resolve(q); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("set pipeline.head_shards: %d", resolve(t, wide()).leastShards())) {
+		t.Errorf("a head that does not fit: %v", err)
+	}
+	q.HeadShards = 6
+	if _, err := Resolve(q); err == nil || strings.Contains(err.Error(), "head_shards") {
+		t.Errorf("a head that is cut already: %v", err)
+	}
+}
+
+// TestHeadChunk: logits take what a block's workspace leaves unused anyway, at
+// most maxHeadChunk tokens; small workspaces do not shrink them below 128 MiB. A
+// micro-batch smaller than a chunk is one.
+func TestHeadChunk(t *testing.T) {
+	for _, c := range []struct {
+		cfg                  *model.Config
+		micro, parts, tokens int
+	}{
+		{qwen(3584, 18944, 28, 28, 4), 16384, 1, 2048}, {qwen(3584, 18944, 28, 28, 4), 4096, 1, 1792}, {qwen(3584, 18944, 28, 28, 4), 256, 1, 384},
+		{qwen(5120, 13824, 48, 40, 8), 16384, 3, 2048}, {qwen(5120, 13824, 48, 40, 8), 256, 3, 2048}, {config(6, false), 256, 1, 2048},
+	} {
+		q := Request{Config: c.cfg, Rows: 64, RowTokens: 256, Act: device.BF16, MicroBatchTokens: c.micro, HeadShards: c.parts}
+		r := resolve(t, q)
+		if got := r.Spec.HeadChunk; got != c.tokens {
+			t.Errorf("micro-batches of %d, %d parts: %d tokens at once, want %d", c.micro, c.parts, got, c.tokens)
+		}
+		if n := r.Spec.HeadBytes(); n > max(r.Spec.BlockForwardBytes(), 160<<20) {
+			t.Errorf("micro-batches of %d, %d parts: the head takes %d bytes, a block %d", c.micro, c.parts, n, r.Spec.BlockForwardBytes())
+		}
+	}
+}

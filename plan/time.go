@@ -1,0 +1,150 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/model"
+)
+
+// Rates are what a machine reaches, as measured.
+type Rates struct {
+	MatMul float64 `json:"matmul_flops"`    // of matrix products in the compute dtype, FLOP/s
+	Host   float64 `json:"host_bytes"`      // of AdamW over host memory, read and written, bytes/s
+	Link   float64 `json:"link_bytes_each"` // between host and device, each way, bytes/s; unused where memory is unified
+}
+
+// Bound is the least a step can take at some rates, in seconds: nothing is
+// counted but matrix products, attention, the optimizer's memory traffic and what
+// must cross the link.
+type Bound struct {
+	Rates  Rates `json:"rates"`
+	Tokens int   `json:"tokens"` // of a step
+	// Forward and Backward take as long as their products or their transfers,
+	// whichever is longer. Recomputation counts.
+	Forward  float64 `json:"forward_seconds"`
+	Backward float64 `json:"backward_seconds"`
+	// Optimizer is the update of all layers, First the way of the first one from
+	// the end of the backward to the next forward: store, update, load.
+	Optimizer float64 `json:"optimizer_seconds"`
+	First     float64 `json:"first_layer_seconds"`
+	// Step is Backward + max(Forward, Optimizer without the first layer) + First;
+	// without clipping updates run beside the backward too.
+	Step            float64 `json:"step_seconds"`
+	TokensPerSecond float64 `json:"tokens_per_second"`
+	// HidingTokens is the smallest step, of rows as long as these, whose products
+	// take as long as the updates beside them.
+	HidingTokens int64 `json:"hiding_tokens"`
+}
+
+// Time bounds a full step of r at the given rates, which must be positive.
+func Time(r *Run, rates Rates) (Bound, error) {
+	if !(rates.MatMul > 0 && rates.Host > 0 && (rates.Link > 0 || r.Unified)) {
+		return Bound{}, fmt.Errorf("bound the time of a step: rates of %g FLOP/s, %g B/s on the host and %g B/s on the link: all are more than 0",
+			rates.MatMul, rates.Host, rates.Link)
+	}
+	b := Bound{Rates: rates, Tokens: r.Limits.Tokens}
+	forward, backward := r.flops()
+	up, again, down := r.transfers()
+	if r.Unified {
+		rates.Link = math.Inf(1)
+	}
+	b.Forward = max(forward/rates.MatMul, up/rates.Link)
+	if r.EvalOnly {
+		b.Step = b.Forward
+		b.TokensPerSecond = float64(b.Tokens) / b.Step
+		return b, nil
+	}
+	b.Backward = max(backward/rates.MatMul, again/rates.Link, down/rates.Link)
+	for l := range r.Layouts {
+		b.Optimizer += r.updateBytes(l) / rates.Host
+	}
+	first := r.updateBytes(0) / rates.Host
+	rows := float64(r.GradElems(0)*r.GradBytes() + r.ActivationBytes(r.Limits.UniqueIDs))
+	b.First = first + rows/rates.Link
+	hidden := b.Optimizer - first
+	perToken := forward / float64(b.Tokens)
+	b.Step = b.First + b.Backward + max(b.Forward, hidden)
+	if !r.Clip {
+		b.Step = b.First + max(b.Backward+b.Forward, hidden)
+		perToken += backward / float64(b.Tokens)
+	}
+	b.TokensPerSecond = float64(b.Tokens) / b.Step
+	b.HidingTokens = int64(math.Ceil(hidden * rates.MatMul / perToken))
+	return b, nil
+}
+
+// flops is the work of a step's forward and backward, rows full.
+func (r *Run) flops() (forward, backward float64) {
+	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
+	attended := (float64(r.rowTokens()) + 1) / 2
+	model := tokens * c.FLOPsPerToken(attended)
+	again := float64(r.Spec.RecomputedFLOPs(int64(r.Limits.Tokens), int64(tokens*attended)))*float64(c.NumLayers) +
+		float64(r.Spec.HeadRecomputedFLOPs(int64(r.Limits.Tokens)))
+	return model / 3, model*2/3 + again
+}
+
+// rowTokens is the longest row, which the rotary tables are made for.
+func (r *Run) rowTokens() int64 { return r.Spec.Cos.Len / int64(r.Spec.Config.HeadDim/2) }
+
+// transfers is what must cross the link in a step: tiles in the forward, tiles
+// again in the backward that no slot kept, and gradients. Activations that spill
+// are left out, as slots decide on them.
+func (r *Run) transfers() (up, again, down float64) {
+	var tiles []float64
+	for l, layout := range r.Layouts {
+		if layout.Kind == model.Block {
+			tiles = append(tiles, float64(layout.SlotBytes))
+		}
+		down += float64(r.GradElems(l) * r.GradBytes())
+	}
+	if n := r.Spec.Shards(); n > 1 {
+		for k := range n {
+			tiles = append(tiles, float64(r.ShardLayout(k).SlotBytes))
+		}
+	}
+	for i, n := range tiles {
+		up += n
+		if i < len(tiles)-r.Depths.WeightSlots {
+			again += n
+		}
+	}
+	return up + float64(r.HeadSlotBytes()+r.ActivationBytes(r.Limits.UniqueIDs)), again, down
+}
+
+// updateBytes is what AdamW reads and writes of layer l: weight and both
+// moments, 12 bytes a parameter each way, and the gradient.
+func (r *Run) updateBytes(l int) float64 {
+	grads := r.Layouts[l].Elems
+	switch head := r.Layouts[r.Head()]; {
+	case l == 0 && !head.Tied:
+		grads = r.GradElems(0)
+	case l == 0:
+		grads = head.GradElems - head.Elems
+	}
+	return float64(24*r.Layouts[l].Elems + grads*r.GradBytes())
+}
+
+// Write prints the bound for people.
+func (b Bound) Write(w io.Writer) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(what string, s float64, detail string, args ...any) {
+		fmt.Fprintf(tw, "  time\t%s\t%.4g s\t%s\n", what, s, fmt.Sprintf(detail, args...))
+	}
+	line("forward", b.Forward, "at %.4g TFLOP/s", b.Rates.MatMul/1e12)
+	if b.Backward > 0 {
+		line("backward", b.Backward, "with what is computed again")
+		line("optimizer", b.Optimizer, "at %.4g GB/s of host memory", b.Rates.Host/1e9)
+		line("first layer", b.First, "store, update, load")
+	}
+	detail := fmt.Sprintf("%s tokens a second", humanize.Comma(int64(b.TokensPerSecond)))
+	if b.HidingTokens > 0 {
+		detail += fmt.Sprintf("; steps of %s tokens hide the optimizer", humanize.Comma(b.HidingTokens))
+	}
+	line("step at least", b.Step, "%s", detail)
+	tw.Flush()
+}

@@ -1,0 +1,137 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"mt/device"
+)
+
+// sevenB is the 7B of the goals: 128k tokens a step on a card with room, and the
+// rates of an H100 on a good host.
+func sevenB() (Request, Rates) {
+	q := Request{Config: qwen(3584, 18944, 28, 28, 4), Rows: 128, RowTokens: 1024, Act: device.BF16, Clip: true, DeviceMemory: 76 << 30,
+		Recompute: "full", GradDType: "fp32"}
+	return q, Rates{MatMul: 700e12, Host: 100e9, Link: 50e9}
+}
+
+func near(got, want, rel float64) bool { return math.Abs(got-want) <= rel*math.Abs(want) }
+
+// TestBoundOfSevenB compares with figures worked out by hand: 7.07e9 parameters
+// in products; 28·28·128 = 100,352 wide attention over 512.5 places.
+func TestBoundOfSevenB(t *testing.T) {
+	q, rates := sevenB()
+	r := resolve(t, q)
+	b, err := Time(r, rates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	params := float64(q.Config.Params())
+	forward := 131072 * (2*float64(q.Config.MatrixParams()) + 4*100352*512.5) / 700e12
+	// The embedding has gradients for 131,072 of its 152,064 rows.
+	optimizer := (28*params - 4*(152064-131072)*3584) / 100e9
+	first := (24*152064+4*131072)*3584.0/100e9 + 131072*3584.0*(4+2)/50e9
+	if !near(b.Forward, forward, 1e-6) || !near(b.Optimizer, optimizer, 1e-3) || !near(b.First, first, 1e-3) {
+		t.Errorf("forward %g, optimizer %g, first %g; by hand %g, %g, %g", b.Forward, b.Optimizer, b.First, forward, optimizer, first)
+	}
+	// Full recompute repeats attention, q/k/v, its output and gate/up: all but the
+	// down projection and the head.
+	again := 131072 * (2*28*3584*(4608+3584+2*18944) + 4*100352*512.5) / 700e12
+	if !near(b.Backward, 2*forward+again, 1e-6) {
+		t.Errorf("backward %g, by hand %g", b.Backward, 2*forward+again)
+	}
+	if b.Step != b.Backward+max(b.Forward, b.Optimizer-r.updateBytes(0)/100e9)+b.First || b.Tokens != 131072 {
+		t.Errorf("the parts do not make the step: %+v", b)
+	}
+	if b.HidingTokens < 80_000 || b.HidingTokens > 110_000 {
+		t.Errorf("%d tokens hide the optimizer", b.HidingTokens)
+	}
+}
+
+// TestHidingTokens: with so many tokens the forward is as long as the updates
+// beside it, with fewer it is not.
+func TestHidingTokens(t *testing.T) {
+	for _, clip := range []bool{false, true} {
+		q, rates := sevenB()
+		q.Clip = clip
+		at := func(rows int) (beside, hidden float64, tokens int64) {
+			q.Rows = rows
+			r := resolve(t, q)
+			b, err := Time(r, rates)
+			if err != nil {
+				t.Fatal(err)
+			}
+			forward, backward := r.flops()
+			beside = forward / rates.MatMul
+			if !clip {
+				beside += backward / rates.MatMul
+			}
+			return beside, b.Optimizer - r.updateBytes(0)/rates.Host, b.HidingTokens
+		}
+		_, _, tokens := at(64)
+		if beside, hidden, _ := at(int(tokens/1024 + 1)); beside < hidden {
+			t.Errorf("clip %t: %d tokens take %g s beside %g s of updates", clip, tokens, beside, hidden)
+		}
+		if beside, hidden, _ := at(int(tokens/1024 - 1)); beside >= hidden {
+			t.Errorf("clip %t: fewer than %d tokens take %g s beside %g s of updates", clip, tokens, beside, hidden)
+		}
+	}
+}
+
+// TestBoundOfTheLink: few tokens wait for tiles and gradients, on a unified
+// device for neither; slots spare transfers, parts of the head do not change how
+// much travels up by more than the second sweep.
+func TestBoundOfTheLink(t *testing.T) {
+	q, rates := sevenB()
+	q.Rows, q.RowTokens = 1, 128
+	small := resolve(t, q)
+	b, _ := Time(small, rates)
+	up, again, down := small.transfers()
+	if b.Forward != up/50e9 || b.Backward != down/50e9 || !near(up, 2*7.07e9, 0.01) || again >= up {
+		t.Errorf("%+v of %g, %g and %g bytes", b, up, again, down)
+	}
+	q.HeadShards = 3
+	cut := resolve(t, q)
+	if cutUp, _, cutDown := cut.transfers(); !near(cutUp, up, 1e-4) || cutDown != down {
+		t.Errorf("a cut head moves %g up and %g down, a whole one %g and %g", cutUp, cutDown, up, down)
+	}
+	q.HeadShards, q.Unified = 0, true
+	inPlace, err := Time(resolve(t, q), Rates{MatMul: rates.MatMul, Host: rates.Host})
+	if err != nil || inPlace.Forward >= b.Forward || inPlace.Backward >= b.Backward {
+		t.Errorf("in place %+v (%v), over a link %+v", inPlace, err, b)
+	}
+	q.Unified, q.EvalOnly = false, true
+	if eval, _ := Time(resolve(t, q), rates); eval.Step != eval.Forward || eval.Optimizer != 0 {
+		t.Errorf("an evaluation: %+v", eval)
+	}
+}
+
+// TestBoundIsPrinted, in lines and in JSON, and needs rates.
+func TestBoundIsPrinted(t *testing.T) {
+	q, rates := sevenB()
+	r := resolve(t, q)
+	b, err := Time(r, rates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	b.Write(&out)
+	t.Log("\n" + out.String())
+	for _, want := range []string{"forward", "at 700 TFLOP/s", "optimizer", "at 100 GB/s", "first layer", "step at least", "hide the optimizer"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the bound does not say %q", want)
+		}
+	}
+	raw, err := json.Marshal(b)
+	if err != nil || !strings.Contains(string(raw), `"step_seconds":`) || !strings.Contains(string(raw), `"matmul_flops":700000000000000`) {
+		t.Errorf("%s (%v)", raw, err)
+	}
+	for _, bad := range []Rates{{}, {MatMul: 1, Host: 1}, {MatMul: 1, Host: -1, Link: 1}, {MatMul: math.NaN(), Host: 1, Link: 1}} {
+		if _, err := Time(r, bad); err == nil {
+			t.Errorf("%+v is taken", bad)
+		}
+	}
+}
