@@ -14,8 +14,12 @@ func (r *run) execCompute(w work) error {
 	res := r.res
 	e, ok := w.do.(launch)
 	if !ok { // passBatch
-		res.compute.Notify(func(error) {
-			if !r.hub.stopped.Load() {
+		res.compute.Notify(func(err error) {
+			switch {
+			case r.hub.stopped.Load():
+			case err != nil: // of waiting, at the latest
+				r.hub.fail(computeID, fmt.Errorf("compute: %w", err))
+			default:
 				r.hub.done(computeID, w.done)
 			}
 		})

@@ -31,6 +31,7 @@ type trial struct {
 	shards                       int // parts of the head; 0: whole
 	delay                        func(string, int64) time.Duration
 	evalSteps                    int
+	open                         func() (device.Device, error) // instead of a CPU device
 	wrap                         func(device.Device) device.Device
 	batch                        func(step int, b *data.Batch) // may spoil a batch
 	start                        *outcome                      // weights, moments and step to go on from
@@ -125,24 +126,34 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	return p
 }
 
+// device is the one a trial runs on.
+func (tr trial) device() (device.Device, error) {
+	if tr.open != nil {
+		return tr.open()
+	}
+	return cpu.New(cpu.Options{Threads: tr.threads, Unified: !tr.copyTiles, Delay: tr.delay})
+}
+
 // run trains and returns what is left, or the error of the run.
-func (tr trial) run(t *testing.T) (outcome, error) {
+func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	t.Helper()
 	pool := parallel.New(tr.threads)
 	defer pool.Close()
-	real, err := cpu.New(cpu.Options{Threads: tr.threads, Unified: !tr.copyTiles, Delay: tr.delay})
+	real, err := tr.device()
 	if err != nil {
-		t.Fatal(err)
+		return outcome{}, err
 	}
 	defer func() {
-		if u := real.Usage(); u.Now != [device.NumPurposes]int64{} {
-			t.Errorf("the run left device memory behind: %v", u.Now)
+		u := real.Usage().Now
+		u[device.ForContext] = 0
+		if u != [device.NumPurposes]int64{} {
+			t.Errorf("the run left device memory behind: %v", u)
 		}
-		if err := real.Close(); err != nil {
-			t.Errorf("close the device: %v", err)
+		if closing := real.Close(); err == nil {
+			err = closing
 		}
 	}()
-	dev := device.Device(real)
+	dev := real
 	if tr.wrap != nil {
 		dev = tr.wrap(real)
 	}

@@ -2,5 +2,11 @@
 
 package actors
 
-// interleavings is how many random runs the model test plays.
+// interleavings is how many random runs the model test makes.
 const interleavings = 100_000
+
+// schedules is how many orders of the streams' work are drawn.
+const schedules = 10_000
+
+// failEvery: every call of the CUDA libraries is made to fail.
+const failEvery = 1

@@ -5,3 +5,9 @@ package actors
 // The race detector finds nothing in cores that run on one goroutine each, and
 // slows them tenfold: fewer runs, all of them in the build without it.
 const interleavings = 5_000
+
+// schedules of an emulated driver, whose order is not Go's: fewer here too.
+const schedules = 100
+
+// failEvery: one call in so many of the CUDA libraries is made to fail.
+const failEvery = 50

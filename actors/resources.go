@@ -43,6 +43,7 @@ type resources struct {
 	clock                  *clock
 
 	closers []func()
+	late    error // of closing
 }
 
 // newResources allocates what o needs; on an error nothing stays allocated.
@@ -50,7 +51,7 @@ func newResources(o *Options) (_ *resources, err error) {
 	r := &resources{o: o, plan: o.Plan, dev: o.Device}
 	defer func() {
 		if err != nil {
-			r.close()
+			_ = r.close() // err came first
 		}
 	}()
 	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocBatch, r.makeTemplates, r.makeEvents} {
@@ -61,12 +62,14 @@ func newResources(o *Options) (_ *resources, err error) {
 	return r, nil
 }
 
-// close gives everything back, in reverse order.
-func (r *resources) close() {
+// close gives everything back, in reverse order. The error is the first of a
+// stream: what a stream met after the last notification that was looked at.
+func (r *resources) close() error {
 	for i := len(r.closers) - 1; i >= 0; i-- {
 		r.closers[i]()
 	}
 	r.closers = nil
+	return r.late
 }
 
 func (r *resources) onClose(f func()) { r.closers = append(r.closers, f) }
@@ -109,7 +112,11 @@ func (r *resources) openStreams() error {
 			return err
 		}
 		*s.to = &countedStream{Stream: st}
-		r.onClose(func() { _ = st.Close() })
+		r.onClose(func() {
+			if err := st.Close(); r.late == nil {
+				r.late = err
+			}
+		})
 	}
 	return nil
 }

@@ -27,7 +27,11 @@ func Run(o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer res.close()
+	defer func() {
+		if late := res.close(); err == nil {
+			err = late
+		}
+	}()
 	r := &run{o: &o, res: res, hub: newHub(), told: newGate(o.Start.Step), lastStep: time.Now()}
 	defer func() {
 		r.told.close()

@@ -6,14 +6,40 @@ import (
 
 	"mt/actors"
 	"mt/device"
+	"mt/device/profile"
 	"mt/internal/train"
 	"mt/model"
+	"mt/plan"
 )
 
 // ours is mt's side of a comparison: the whole pipeline over random tokens.
 type ours struct {
 	run   *train.Synthetic
 	timed PipelineSample
+	// Sums over the timed steps.
+	seconds, flops, executed float64
+	h2d, d2h                 int64
+	profile                  []profile.Time
+}
+
+// Details is what mt says of its timed steps.
+type Details struct {
+	Device string `json:"device"`
+	// TFLOPS counts the model's FLOPs, TFLOPSExecuted what was recomputed too; in
+	// 10^12 a second.
+	TFLOPS         float64 `json:"tflops"`
+	TFLOPSExecuted float64 `json:"tflops_executed"`
+	DeviceBytes    int64   `json:"device_bytes"` // at most
+	HostBytes      int64   `json:"host_bytes"`   // as planned
+	H2DGBps        float64 `json:"h2d_gbps"`     // 10^9 bytes a second, over the whole step
+	D2HGBps        float64 `json:"d2h_gbps"`
+	// What the plan chose.
+	Depths           plan.Depths `json:"pipeline"`
+	MicroBatchTokens int         `json:"micro_batch_tokens"`
+	ChunkTokens      int         `json:"chunk_tokens"`
+	Keep             string      `json:"kept_for_backward"`
+	GradBF16         bool        `json:"grad_bf16"`
+	Memory           plan.Table  `json:"memory"`
 }
 
 // PipelineSample sums what the compute stream did over the timed steps.
@@ -28,7 +54,25 @@ type PipelineSample struct {
 func (s TrainShape) Config() (*model.Config, error) {
 	return model.FromInline(map[string]any{"hidden_size": int64(s.HiddenSize), "intermediate_size": int64(s.IntermediateSize),
 		"num_hidden_layers": int64(s.Layers), "num_attention_heads": int64(s.Heads), "num_key_value_heads": int64(s.KVHeads),
-		"vocab_size": int64(s.VocabSize), "max_position_embeddings": int64(s.SeqLen), "tie_word_embeddings": false}, "shape")
+		"vocab_size": int64(s.VocabSize), "max_position_embeddings": int64(s.SeqLen), "tie_word_embeddings": false,
+		"head_dim": int64(s.headDim()), "attention_bias": s.AttentionBias}, "shape")
+}
+
+// With is s with the layers, rows and tokens of a row that change has.
+func (s TrainShape) With(change TrainShape) TrainShape {
+	for _, f := range []struct{ to, from *int }{{&s.Layers, &change.Layers}, {&s.Rows, &change.Rows}, {&s.SeqLen, &change.SeqLen}} {
+		if *f.from > 0 {
+			*f.to = *f.from
+		}
+	}
+	return s
+}
+
+func (s TrainShape) headDim() int {
+	if s.HeadDim > 0 {
+		return s.HeadDim
+	}
+	return s.HiddenSize / s.Heads
 }
 
 // NewOurs makes mt's side. The shape and the threads come with the setup.
@@ -51,7 +95,10 @@ func NewOurs(options train.SyntheticOptions) NewRunner {
 		if _, _, err := r.RunSteps(max(1, s.Warmup)); err != nil {
 			return nil, fmt.Errorf("warm up: %w", err)
 		}
-		r.timed = PipelineSample{}
+		if _, err := run.Times(); err != nil { // those of the warm-up
+			return nil, err
+		}
+		*r = ours{run: run}
 		return r, nil
 	}
 }
@@ -63,12 +110,31 @@ func (r *ours) RunSteps(k int) (seconds []float64, tokens int64, err error) {
 		seconds = append(seconds, p.Elapsed.Seconds())
 		tokens += p.Tokens
 		r.timed.add(p)
+		counted, executed := r.run.FLOPs(p)
+		r.seconds, r.flops, r.executed = r.seconds+p.Elapsed.Seconds(), r.flops+counted, r.executed+executed
+		r.h2d, r.d2h = r.h2d+p.H2D, r.d2h+p.D2H
 	}
 	return seconds, tokens, err
 }
 
+// details sums up the timed steps.
+func (r *ours) details() *Details {
+	p := r.run.Plan
+	table := p.Table()
+	return &Details{Device: r.run.DeviceName(), TFLOPS: r.flops / r.seconds / 1e12, TFLOPSExecuted: r.executed / r.seconds / 1e12,
+		DeviceBytes: r.run.DeviceUsage().PeakTotal, HostBytes: table.Host, H2DGBps: float64(r.h2d) / r.seconds / 1e9,
+		D2HGBps: float64(r.d2h) / r.seconds / 1e9, Depths: p.Depths, MicroBatchTokens: p.Limits.MicroBatchTokens,
+		ChunkTokens: p.Spec.ChunkTokens, Keep: p.Spec.Keep.String(), GradBF16: p.GradBF16, Memory: table}
+}
+
 // Pipeline is what the pipeline did in the timed steps.
 func (r *ours) Pipeline() PipelineSample { return r.timed }
+
+// readProfile reads the times of the operations of the timed steps.
+func (r *ours) readProfile() (err error) {
+	r.profile, err = r.run.Times()
+	return err
+}
 
 // Close implements io.Closer.
 func (r *ours) Close() error { return r.run.Close() }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+
+	"mt/device/profile"
 )
 
 // TrainShape is the model and the batch that both sides train: a Llama from
@@ -19,10 +21,14 @@ type TrainShape struct {
 	VocabSize        int `json:"vocab_size"`
 	Rows             int `json:"rows"`
 	SeqLen           int `json:"seq_len"`
+	// HeadDim of 0 is HiddenSize/Heads. AttentionBias: q, k and v have biases.
+	HeadDim       int  `json:"head_dim,omitempty"`
+	AttentionBias bool `json:"attention_bias,omitempty"`
 }
 
-// TrainShapes are the shapes that have a name: the quickstart's, and one where
-// matrix products dominate.
+// TrainShapes are the shapes that have a name: the quickstart's, one where
+// matrix products dominate, those of Qwen2.5-7B and 14B (dimensions from their
+// config.json, with as many layers as they have), and one for trials.
 func TrainShapes() map[string]TrainShape {
 	return map[string]TrainShape{
 		"quickstart": {
@@ -32,6 +38,18 @@ func TrainShapes() map[string]TrainShape {
 		"hidden1024": {
 			HiddenSize: 1024, IntermediateSize: 2816, Layers: 4, Heads: 16, KVHeads: 8,
 			VocabSize: 4096, Rows: 4, SeqLen: 512,
+		},
+		"qwen2.5-7b": {
+			HiddenSize: 3584, IntermediateSize: 18944, Layers: 28, Heads: 28, KVHeads: 4,
+			VocabSize: 152064, Rows: 128, SeqLen: 1024, AttentionBias: true,
+		},
+		"qwen2.5-14b": {
+			HiddenSize: 5120, IntermediateSize: 13824, Layers: 48, Heads: 40, KVHeads: 8,
+			VocabSize: 152064, Rows: 16, SeqLen: 1024, AttentionBias: true,
+		},
+		"tiny": {
+			HiddenSize: 64, IntermediateSize: 160, Layers: 2, Heads: 4, KVHeads: 2,
+			VocabSize: 256, Rows: 4, SeqLen: 64, AttentionBias: true,
 		},
 	}
 }
@@ -81,8 +99,11 @@ type TrainReport struct {
 	Ratio    *Sample `json:"ratio,omitempty"`
 	// About is what the peer says of itself, as it says it.
 	About map[string]any `json:"peer,omitempty"`
-	// Pipeline is what ours says of its own waiting.
+	// Pipeline is what ours says of its own waiting, Details of the rest.
 	Pipeline *PipelineSample `json:"pipeline,omitempty"`
+	Details  *Details        `json:"details,omitempty"`
+	// Profile is the device time of the operations of the timed steps.
+	Profile []profile.Time `json:"profile,omitempty"`
 	// StepSeconds are the times of all steps in the order they ran.
 	StepSeconds struct {
 		Ours []float64 `json:"ours"`
@@ -141,6 +162,11 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 			if err := sides[(i+round)%len(sides)].run(o.Steps); err != nil {
 				return nil, err
 			}
+		}
+	}
+	if a, ok := sides[0].runner.(*ours); ok {
+		if err := a.readProfile(); err != nil {
+			return nil, err
 		}
 	}
 	r = o.report(sides)
@@ -202,6 +228,10 @@ func (o *TrainOptions) report(sides []*trainSide) *TrainReport {
 		p := a.Pipeline()
 		r.Pipeline = &p
 	}
+	if a, ok := sides[0].runner.(*ours); ok {
+		r.Details = a.details()
+		r.Profile = a.profile
+	}
 	if len(sides) == 1 {
 		return r
 	}
@@ -229,6 +259,14 @@ func (r *TrainReport) WriteTable(w io.Writer) error {
 	}
 	if r.Pipeline != nil {
 		rows = append(rows, []string{"compute stalled", fmt.Sprintf("%.2f %% of the step", 100*r.Pipeline.Share)})
+	}
+	if d := r.Details; d != nil {
+		rows = append(rows, []string{"model TFLOP/s", fmt.Sprintf("%.3g, executed %.3g", d.TFLOPS, d.TFLOPSExecuted)},
+			[]string{"device memory", fmt.Sprintf("%.3f GiB of %s", float64(d.DeviceBytes)/(1<<30), d.Device)},
+			[]string{"host to device", fmt.Sprintf("%.2f GB/s", d.H2DGBps)}, []string{"device to host", fmt.Sprintf("%.2f GB/s", d.D2HGBps)})
+	}
+	for _, t := range r.Profile {
+		rows = append(rows, []string{t.Op + " " + t.Shape, fmt.Sprintf("%d calls, %.3f ms", t.Calls, t.Total.Seconds()*1e3)})
 	}
 	return writeTable(w, rows)
 }

@@ -160,17 +160,20 @@ func TestAskedParts(t *testing.T) {
 }
 
 // TestHeadChunk: logits take what a block's workspace leaves unused anyway, at
-// most maxHeadChunk tokens; small workspaces do not shrink them below 128 MiB. A
+// most maxHeadChunk tokens, or roomyHeadChunk; small workspaces do not shrink them below 128 MiB. A
 // micro-batch smaller than a chunk is one.
 func TestHeadChunk(t *testing.T) {
 	for _, c := range []struct {
 		cfg                  *model.Config
 		micro, parts, tokens int
+		memory               int64
 	}{
-		{qwen(3584, 18944, 28, 28, 4), 16384, 1, 2048}, {qwen(3584, 18944, 28, 28, 4), 4096, 1, 1792}, {qwen(3584, 18944, 28, 28, 4), 256, 1, 384},
-		{qwen(5120, 13824, 48, 40, 8), 16384, 3, 2048}, {qwen(5120, 13824, 48, 40, 8), 256, 3, 2048}, {config(6, false), 256, 1, 2048},
+		{qwen(3584, 18944, 28, 28, 4), 16384, 1, 2048, 24 << 30}, {qwen(3584, 18944, 28, 28, 4), 4096, 1, 1792, 24 << 30},
+		{qwen(3584, 18944, 28, 28, 4), 256, 1, 384, 24 << 30}, {qwen(5120, 13824, 48, 40, 8), 16384, 3, 2048, 24 << 30},
+		{qwen(5120, 13824, 48, 40, 8), 256, 3, 2048, 24 << 30}, {config(6, false), 256, 1, 2048, 24 << 30},
+		{qwen(3584, 18944, 28, 28, 4), 16384, 1, 7168, 0}, {qwen(5120, 13824, 48, 40, 8), 16384, 3, 8192, 80 << 30},
 	} {
-		q := Request{Config: c.cfg, Rows: 64, RowTokens: 256, Act: device.BF16, MicroBatchTokens: c.micro, HeadShards: c.parts}
+		q := Request{Config: c.cfg, Rows: 64, RowTokens: 256, Act: device.BF16, MicroBatchTokens: c.micro, HeadShards: c.parts, DeviceMemory: c.memory}
 		r := resolve(t, q)
 		if got := r.Spec.HeadChunk; got != c.tokens {
 			t.Errorf("micro-batches of %d, %d parts: %d tokens at once, want %d", c.micro, c.parts, got, c.tokens)

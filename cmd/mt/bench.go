@@ -7,7 +7,6 @@ import (
 
 	"mt/bench"
 	"mt/internal/config"
-	"mt/internal/train"
 )
 
 func (a *app) benchCommand() *cobra.Command {
@@ -71,51 +70,6 @@ func (a *app) benchSGEMM() *cobra.Command {
 	c.Flags().IntVar(&o.Threads, "threads", 0, "worker threads (default: all cores)")
 	c.Flags().IntVar(&o.Rounds, "rounds", 7, "how often each side runs")
 	c.Flags().DurationVar(&o.Sample, "sample", 100*time.Millisecond, "how long a side runs in a round")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
-}
-
-func (a *app) benchTrain() *cobra.Command {
-	o := bench.TrainOptions{}
-	var shape, peer string
-	var asJSON, copyTiles bool
-	c := &cobra.Command{
-		Use:   "train",
-		Short: "Training steps of the whole pipeline, beside PyTorch where it is installed",
-		Long: `Bench train times training steps over random tokens. With --peer torch the same
-model, batch and precision runs in PyTorch on the same cores, in turn; MT_PYTHON
-names the interpreter that has torch and transformers.`,
-		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			s, ok := bench.TrainShapes()[shape]
-			if !ok {
-				return config.Usagef("bench train: --shape %q: want quickstart or hidden1024", shape)
-			}
-			if o.DType != "fp32" && o.DType != "bf16" || o.Threads < 0 || o.Rounds < 1 || o.Steps < 1 {
-				return config.Usagef("bench train: --dtype is fp32 or bf16, --threads not negative, --rounds and --steps at least 1")
-			}
-			switch peer {
-			case "":
-			case "torch":
-				o.Peer, o.PeerName = bench.StartTorch, "PyTorch"
-			default:
-				return config.Usagef("bench train: --peer %q: want torch", peer)
-			}
-			o.Shape, o.Ours = s, bench.NewOurs(train.SyntheticOptions{Recompute: "auto", Unified: !copyTiles})
-			r, err := bench.Train(c.Context(), o)
-			if err != nil {
-				return err
-			}
-			return a.report(r, asJSON)
-		},
-	}
-	c.Flags().StringVar(&shape, "shape", "quickstart", "quickstart or hidden1024")
-	c.Flags().StringVar(&o.DType, "dtype", "fp32", "fp32 or bf16")
-	c.Flags().StringVar(&peer, "peer", "", "torch, or nothing")
-	c.Flags().BoolVar(&copyTiles, "copy", false, "copy tiles as a GPU would instead of binding them in place")
-	c.Flags().IntVar(&o.Threads, "threads", 0, "worker threads (default: all cores)")
-	c.Flags().IntVar(&o.Rounds, "rounds", 7, "how often each side runs")
-	c.Flags().IntVar(&o.Steps, "steps", 5, "steps of a side in a round")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

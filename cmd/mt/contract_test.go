@@ -137,7 +137,7 @@ func TestEvalAndGenerate(t *testing.T) {
 	if err := os.Remove(filepath.Join(out, "tokenizer.json")); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, stderr := mt(t, "", "eval", "--model", out, "--dataset", data, "--max-seq-len", "32", "--cache-dir", cache); stderr != "note: "+out+" has no tokenizer: text is read as bytes\n" {
+	if _, _, stderr := mt(t, "", "eval", "--model", out, "--dataset", data, "--max-seq-len", "32", "--cache-dir", cache, "--device", "cpu"); stderr != "note: "+out+" has no tokenizer: text is read as bytes\n" {
 		t.Errorf("without its tokenizer: %q", stderr)
 	}
 	warm := []string{"generate", "--model", out, "--prompt", "Line 7", "--temperature", "1.5", "--max-new-tokens", "40", "--seed"}
@@ -252,7 +252,7 @@ type fullDisk struct{}
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
 func TestOutputThatDoesNotArriveIsAFailure(t *testing.T) {
-	_, args := smallRun(t, "--dry-run")
+	_, args := smallRun(t, "--dry-run", "--device", "cpu")
 	for _, command := range [][]string{args, {"version"}, {"train", "--help"}, {"doctor", "--json"}} {
 		var errs bytes.Buffer
 		a := &app{stdin: strings.NewReader(""), stdout: fullDisk{}, stderr: &errs}

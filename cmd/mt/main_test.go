@@ -118,7 +118,7 @@ func TestJSON(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"version": "mt ", "--version": "mt ", "doctor": "CUDA is not in this build",
+		"version": "mt ", "--version": "mt ", "doctor": "device: cuda",
 		"data inspect --dataset " + file + " --cache_dir " + dir: "3 (2 supervised)",
 	} {
 		if code, stdout, stderr := mt(t, "", strings.Fields(args)...); code != exitDone || !strings.Contains(stdout, want) {

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"mt/internal/train"
 )
 
 // version is what mt version prints.
@@ -16,6 +18,7 @@ type version struct {
 	Modified bool   `json:"modified,omitempty"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
+	Emulated bool   `json:"emulated_cuda,omitempty"` // device: cuda is an emulator
 }
 
 func (a *app) versionCommand() *cobra.Command {
@@ -32,7 +35,7 @@ func (a *app) versionCommand() *cobra.Command {
 
 // thisVersion is what the linker noted.
 func thisVersion() version {
-	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Emulated: train.Emulated()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
@@ -65,6 +68,9 @@ func (v version) String() string {
 		if v.Modified {
 			revision += " with changes"
 		}
+	}
+	if v.Emulated {
+		revision += ", device: cuda is an emulator"
 	}
 	return fmt.Sprintf("mt %s (%s, %s%s)", v.Version, v.Go, v.Platform, revision)
 }

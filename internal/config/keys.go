@@ -184,7 +184,7 @@ var outputKeys = []key{
 }
 
 var machineKeys = []key{
-	{name: "device", part: PartNumerics, doc: "where layers are computed; this version has cpu, which auto takes",
+	{name: "device", part: PartNumerics, doc: "where layers are computed; auto: a GPU that can be used, else the CPU",
 		choices: []string{"auto", "cpu", "cuda"}, field: func(c *Config) any { return &c.Device }},
 	{name: "compute_dtype", part: PartNumerics, doc: "activations and products; auto: fp32 on cpu, bf16 on cuda",
 		choices: []string{"auto", "bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.ComputeDType }},

@@ -29,9 +29,10 @@ type Rules struct {
 // Arrows are the rules of this module.
 var Arrows = Rules{
 	Arrows: map[string][]string{
-		"cmd":               {"bench"},
+		"cmd":               {"bench", "internal/selftest"},
 		"bench":             {"internal/train"},
-		"internal/train":    {"internal/config", "internal/generate", "actors", "device/cpu", "device/cuda"},
+		"internal/selftest": {"internal/train", "device/optest"},
+		"internal/train":    {"internal/config", "internal/generate", "actors", "device/cpu", "device/cuda", "device/profile"},
 		"internal/config":   {"model", "data"},
 		"internal/generate": {"layers", "host"},
 		"actors":            {"layers", "host", "checkpoint", "data", "plan", "device"},
@@ -45,18 +46,19 @@ var Arrows = Rules{
 		"device": nil,
 		"cudart": nil,
 
-		"device/cpu":    {"device"},
-		"device/cuda":   {"device", "cudart"},
-		"device/oracle": nil,
-		"device/optest": {"device", "device/oracle"},
-		"device/fault":  {"device"},
+		"device/cpu":     {"device"},
+		"device/cuda":    {"device", "cudart"},
+		"device/oracle":  nil,
+		"device/optest":  {"device", "device/oracle"},
+		"device/fault":   {"device"},
+		"device/profile": {"device"},
 
 		"internal/reference": {"model", "device/oracle"},
 		"internal/lint":      nil,
 	},
 	Helpers:  "internal",
-	TestOnly: []string{"device/oracle", "device/optest", "device/fault", "cudart/emu", "internal/reference", "internal/lint"},
-	ForTests: []string{"device/oracle", "device/optest", "device/fault", "device/cpu", "cudart/emu", "internal/reference"},
+	TestOnly: []string{"device/fault", "cudart/emu", "internal/reference", "internal/lint"},
+	ForTests: []string{"device/oracle", "device/optest", "device/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference"},
 	Only: map[string][]string{
 		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "device/oracle", "device/optest", "device/fault", "host"},
 		"github.com/asynkron/protoactor-go": {"actors"},

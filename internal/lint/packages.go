@@ -20,7 +20,8 @@ type Package struct {
 	// root of the module.
 	Path string
 	// Imports are those of the files that make the package, on any platform and
-	// under any build tag; TestImports those of its tests. Imports of the module
+	// under any build tag but emulatorTag; TestImports those of its tests and of
+	// files with that tag, which no shipped binary has. Imports of the module
 	// are written as Path is, with a leading "./".
 	Imports, TestImports []string
 	// Files are the names of all its files, tests included.
@@ -78,11 +79,11 @@ func (l *listed) pack() (Package, error) {
 	p.Imports = l.Imports
 	p.TestImports = append(append([]string(nil), l.TestImports...), l.XTestImports...)
 	for _, name := range l.IgnoredGoFiles {
-		imports, err := importsOf(filepath.Join(l.Dir, name))
+		imports, tagged, err := importsOf(filepath.Join(l.Dir, name))
 		if err != nil {
 			return Package{}, err
 		}
-		if strings.HasSuffix(name, "_test.go") {
+		if strings.HasSuffix(name, "_test.go") || tagged {
 			p.TestImports = append(p.TestImports, imports...)
 		} else {
 			p.Imports = append(p.Imports, imports...)
@@ -93,21 +94,30 @@ func (l *listed) pack() (Package, error) {
 	return p, nil
 }
 
-// importsOf are the paths that a Go file imports.
-func importsOf(file string) ([]string, error) {
-	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+// emulatorTag is the build tag of a binary that emulates a GPU.
+const emulatorTag = "emu"
+
+// importsOf are the paths that a Go file imports. tagged: it is built with
+// emulatorTag only.
+func importsOf(file string) (_ []string, tagged bool, _ error) {
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
 	if err != nil {
-		return nil, fmt.Errorf("imports of %s: %w", file, err)
+		return nil, false, fmt.Errorf("imports of %s: %w", file, err)
+	}
+	for _, group := range f.Comments {
+		for _, c := range group.List {
+			tagged = tagged || c.Pos() < f.Package && c.Text == "//go:build "+emulatorTag
+		}
 	}
 	var paths []string
 	for _, spec := range f.Imports {
 		path, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			return nil, fmt.Errorf("imports of %s: %s: %w", file, spec.Path.Value, err)
+			return nil, false, fmt.Errorf("imports of %s: %s: %w", file, spec.Path.Value, err)
 		}
 		paths = append(paths, path)
 	}
-	return paths, nil
+	return paths, tagged, nil
 }
 
 // shorten replaces module at the head of paths by ".", each path once.

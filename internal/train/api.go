@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"mt/checkpoint"
+	"mt/cudart"
 )
 
 // Options say where a command writes and how.
@@ -13,6 +14,7 @@ type Options struct {
 	JSON           bool // tables and results as JSON on Stdout
 	Interactive    bool // Stderr is a terminal: one progress line, redrawn
 
+	paper bool // nothing will run: a plan for a GPU that is not here is of use
 	hooks hooks
 }
 
@@ -26,6 +28,7 @@ type hooks struct {
 	logging    func(step int)            // a step is about to be logged
 	stepped    func(step int)            // a step is reported and logged
 	packing    func(step int, eval bool) // a batch is about to be packed
+	symbols    cudart.Symbols            // CUDA, in place of what is found
 }
 
 // ErrInterrupted is the error of a run that was asked to stop, after its state

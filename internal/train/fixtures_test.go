@@ -9,9 +9,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"mt/checkpoint"
+	"mt/cudart/emu"
 	"mt/host"
 	"mt/internal/config"
 	"mt/model"
@@ -98,10 +100,10 @@ max_grad_norm: %g
 	return c
 }
 
-func runTrain(t *testing.T, c *config.Config) {
+func runTrain(t *testing.T, c *config.Config, h hooks) {
 	t.Helper()
 	var out, log bytes.Buffer
-	if err := Train(context.Background(), c, Options{Stdout: &out, Stderr: &log}); err != nil {
+	if err := Train(context.Background(), c, Options{Stdout: &out, Stderr: &log, hooks: h}); err != nil {
 		t.Fatalf("%v\n%s%s", err, log.String(), out.String())
 	}
 }
@@ -119,7 +121,12 @@ func TestFixtures(t *testing.T) {
 		"micro100-none":   "recompute: none\npipeline: {micro_batch_tokens: 100, chunk_tokens: 24}",
 		"micro70-minimal": "recompute: full\nbinding: copy\npipeline: {micro_batch_tokens: 70, weight_slots: 1, grad_buffers: 1, activation_slots: 3, batches_ahead: 1}",
 		"bf16":            "compute_dtype: bf16",
+		"shards":          "pipeline: {head_shards: 3}",
+		"shards-copy":     "binding: copy\nrecompute: full\npipeline: {head_shards: 4, micro_batch_tokens: 60, activation_slots: 3}",
+		"shards-bf16":     "compute_dtype: bf16\ngrad_dtype: bf16\nbinding: copy\npipeline: {head_shards: 3}",
 		"bf16-grads":      "compute_dtype: bf16\ngrad_dtype: bf16\nbinding: copy",
+		"cuda-fp32":       "device: cuda\ncompute_dtype: fp32",
+		"cuda-bf16":       "device: cuda",
 	}
 	for _, name := range cases {
 		dir := filepath.Join(fixtures, name)
@@ -128,14 +135,18 @@ func TestFixtures(t *testing.T) {
 				if _, err := os.Stat(dir); err != nil {
 					t.Skipf("the recording %s is not here", dir)
 				}
+				if raceSlowdown > 1 && strings.HasPrefix(variant, "cuda") {
+					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
+				}
 				t.Parallel()
 				out := t.TempDir()
 				c := fixtureConfig(t, dir, out, extra)
-				kind := "fp32"
-				if c.ComputeDType == "bf16" {
-					kind = "bf16"
+				var h hooks
+				if c.Device == "cuda" {
+					h.symbols = emulate(t, emu.Options{Threads: 1})
 				}
-				runTrain(t, c)
+				runTrain(t, c, h)
+				kind := c.ComputeDType
 				var want expected
 				readJSON(t, filepath.Join(dir, "expected.json"), &want)
 				compareSteps(t, out, want, want.Bounds[kind])

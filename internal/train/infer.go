@@ -31,12 +31,12 @@ type EvalResult struct {
 }
 
 // Eval computes the loss of a model over all rows of a data set.
-func Eval(ctx context.Context, o EvalOptions) (EvalResult, error) {
+func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 	j, err := openJob(ctx.Done(), o.Config, o.Options)
 	if err != nil {
 		return EvalResult{}, err
 	}
-	defer j.close()
+	defer j.closeAfter(&err)
 	if j.modelDir == "" {
 		return EvalResult{}, j.c.Errorf("model", "an evaluation needs a model directory")
 	}
@@ -53,7 +53,6 @@ func Eval(ctx context.Context, o EvalOptions) (EvalResult, error) {
 	if err != nil {
 		return EvalResult{}, err
 	}
-	var res EvalResult
 	err = actors.Run(actors.Options{Device: dev, Store: store, Pool: pool, Plan: j.plan, MaxGradNorm: 1, Stop: ctx.Done(),
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: j.eval.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Batch: func(step int, _ bool) (*data.Batch, error) {
@@ -84,9 +83,9 @@ type GenerateOptions struct {
 }
 
 // Generate continues a prompt, printing tokens on Stdout as they come.
-func Generate(ctx context.Context, o GenerateOptions) error {
-	j := &job{c: o.Config}
-	defer j.close()
+func Generate(ctx context.Context, o GenerateOptions) (err error) {
+	j := &job{c: o.Config, hooks: o.hooks}
+	defer j.closeAfter(&err)
 	if err := j.c.Require("model"); err != nil {
 		return err
 	}
@@ -99,9 +98,10 @@ func Generate(ctx context.Context, o GenerateOptions) error {
 	if j.tokErr != nil {
 		return j.tokErr
 	}
-	if err := j.resolveDevice(); err != nil {
+	if err := j.resolveDevice(o.Options); err != nil {
 		return err
 	}
+	j.showNotes(o.Stderr)
 	dev, pool, err := j.openDevice()
 	if err != nil {
 		return err

@@ -155,7 +155,7 @@ var badInputs = map[string]badInput{
 	"heads do not divide": {spoil: modelConfig(func(c map[string]any) { c["num_key_value_heads"] = 3 }), says: []string{"config.json: ", "num_key_value_heads"}},
 	"no such model":       {extra: "model_name_or_path: ROOT/nope\n", usage: true, says: []string{"run.yaml:", "model_name_or_path: ", "/nope"}},
 
-	"cuda": {extra: "device: cuda\n", usage: true, says: []string{"run.yaml:", "cuda: this build has no CUDA device", "device: cpu"}},
+	"cuda": {extra: "device: cuda\n", usage: true, says: []string{"run.yaml:", "cuda: find CUDA: libcuda.so not found, looked in ", "device: cpu"}},
 	"slabs with clipping": {extra: "pipeline:\n  grad_slabs: 2\n", usage: true,
 		says: []string{"run.yaml:", "pipeline.grad_slabs is 2", "5 slabs", "max_grad_norm: 0", "grad_dtype: bf16"}},
 	"one slab but tied": {extra: "max_grad_norm: 0\npipeline:\n  grad_slabs: 1\n", spoil: modelConfig(func(c map[string]any) { c["tie_word_embeddings"] = true }), usage: true,

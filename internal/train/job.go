@@ -13,7 +13,6 @@ import (
 	"mt/data"
 	"mt/data/tokenizer"
 	"mt/device"
-	"mt/device/cpu"
 	"mt/host"
 	"mt/internal/config"
 	"mt/internal/parallel"
@@ -37,15 +36,32 @@ type job struct {
 	plan     *plan.Run
 	act      device.DType
 	unified  bool
-	notes    []string // for the user, once
+	dev      device.Device // nil: not open yet
+	context  int64         // device memory in bytes that is taken before anything is allocated
+	budget   int64         // of an open device, in bytes
+	notes    []string      // for the user, once
+	told     int           // how many of the device's notes were told
+	closing  error         // of closing the device
 	hooks    hooks
 	stop     <-chan struct{} // closed when the user interrupts; nil: never
 	closers  []func()
 }
 
-func (j *job) close() {
+// close gives everything back and returns the device's error in that.
+func (j *job) close() error {
 	for i := len(j.closers) - 1; i >= 0; i-- {
 		j.closers[i]()
+	}
+	if j.closing != nil {
+		return fmt.Errorf("close the device: %w", j.closing)
+	}
+	return nil
+}
+
+// closeAfter closes j after what ended with *err, which comes first.
+func (j *job) closeAfter(err *error) {
+	if e := j.close(); *err == nil {
+		*err = e
 	}
 }
 
@@ -60,7 +76,7 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 	j := &job{c: c, hooks: o.hooks, stop: stop}
 	defer func() {
 		if err != nil {
-			j.close()
+			j.closeAfter(&err)
 		}
 	}()
 	if err := c.Require("model", "dataset"); err != nil {
@@ -72,7 +88,7 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 	if err := c.CheckGradSlabs(j.model.NumLayers + 2); err != nil {
 		return nil, err
 	}
-	if err := j.resolveDevice(); err != nil {
+	if err := j.resolveDevice(o); err != nil {
 		return nil, err
 	}
 	for _, check := range first {
@@ -112,27 +128,6 @@ func (j *job) openModel() (err error) {
 		}
 	}
 	j.tok, j.tokErr = tokenizer.Load(j.modelDir, j.model.VocabSize)
-	return nil
-}
-
-// resolveDevice settles device and compute dtype.
-func (j *job) resolveDevice() error {
-	switch j.c.Device {
-	case "auto":
-		j.c.Device = "cpu"
-	case "cuda":
-		return j.c.Errorf("device", "cuda: this build has no CUDA device; use device: cpu or auto")
-	}
-	if j.c.ComputeDType == "auto" {
-		j.c.ComputeDType = "fp32"
-	}
-	if j.c.ComputeDType == "bf16" {
-		j.act = device.BF16
-	}
-	if j.c.Binding == "auto" {
-		j.c.Binding = "unified"
-	}
-	j.unified = j.c.Binding == "unified"
 	return nil
 }
 
@@ -234,9 +229,9 @@ func (j *job) resolve(evalOnly bool) (err error) {
 	q := plan.Request{Config: j.model, Act: j.act, GradDType: c.GradDType, Recompute: c.Recompute,
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
-			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead},
+			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead}, HeadShards: c.Pipeline.HeadShards,
 		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly,
-		DeviceMemory: int64(c.DeviceMemory), HostMemory: int64(c.HostMemory)}
+		Context: j.context, DeviceMemory: j.deviceBudget(), HostMemory: int64(c.HostMemory)}
 	if q.HostMemory == 0 {
 		q.HostMemory = host.AvailableMemory()
 	}
@@ -278,24 +273,13 @@ func (j *job) recordResolved() {
 	d := p.Depths
 	c.Pipeline = config.Pipeline{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, ActivationSlots: d.ActivationSlots,
 		BatchesAhead: d.BatchesAhead, GradSlabs: c.Pipeline.GradSlabs, MicroBatchTokens: c.Pipeline.MicroBatchTokens,
-		ChunkTokens: p.Spec.ChunkTokens}
+		ChunkTokens: p.Spec.ChunkTokens, HeadShards: p.Spec.Shards()}
 	if !p.Clip {
 		c.Pipeline.GradSlabs = d.GradSlabs
 	}
 	if c.Pipeline.MicroBatchTokens == 0 {
 		c.Pipeline.MicroBatchTokens = p.Limits.MicroBatchTokens
 	}
-}
-
-// openDevice makes the device and the host's worker pool.
-func (j *job) openDevice() (device.Device, *parallel.Pool, error) {
-	dev, err := cpu.New(cpu.Options{Threads: j.c.Threads, MemoryLimit: int64(j.c.DeviceMemory), Unified: j.unified})
-	if err != nil {
-		return nil, nil, err
-	}
-	pool := parallel.New(j.c.Threads)
-	j.closers = append(j.closers, func() { _ = dev.Close() }, pool.Close)
-	return dev, pool, nil
 }
 
 // checkpointLayers views the store as package checkpoint wants it.

@@ -23,6 +23,7 @@ import (
 const childConfig = "MT_TEST_TRAIN_CONFIG"
 
 func TestMain(m *testing.M) {
+	searchCUDA = noCUDA
 	if file := os.Getenv(childConfig); file != "" {
 		os.Exit(trainChild(file))
 	}

@@ -8,6 +8,7 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/model"
+	"mt/plan"
 )
 
 // metricsFile has one JSON object per logged step, and one per evaluation.
@@ -72,7 +73,7 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 	sec := max(r.Elapsed, 1).Seconds()
 	use := m.dev.Usage()
 	flops := modelFLOPs(j.model, r.Tokens, r.AttendedPairs)
-	executed := flops + float64(j.model.NumLayers)*float64(j.plan.Spec.RecomputedFLOPs(r.Tokens, r.AttendedPairs))
+	executed := flops + recomputedFLOPs(j.plan, r.Tokens, r.AttendedPairs)
 	out := stepMetrics{Step: r.Step, MaxSteps: j.c.MaxSteps, Loss: number(r.Loss), GradNorm: number(r.GradNorm), LR: r.LR,
 		Epoch:  float64(j.train.Pos(r.Step)) / float64(j.set.Train().Rows()),
 		Tokens: r.Tokens, TokensTotal: r.TotalTokens, TokPerS: float64(r.Tokens) / sec, TFLOPS: flops / sec / 1e12,
@@ -116,6 +117,11 @@ func modelFLOPs(c *model.Config, tokens, pairs int64) float64 {
 		return 0
 	}
 	return float64(tokens) * c.FLOPsPerToken(float64(pairs)/float64(tokens))
+}
+
+// recomputedFLOPs is what a step computes a second time.
+func recomputedFLOPs(p *plan.Run, tokens, pairs int64) float64 {
+	return float64(p.Spec.Config.NumLayers)*float64(p.Spec.RecomputedFLOPs(tokens, pairs)) + float64(p.Spec.HeadRecomputedFLOPs(tokens))
 }
 
 // evalMetrics is the object of an evaluation.

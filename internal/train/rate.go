@@ -1,17 +1,33 @@
 package train
 
 import (
+	"encoding/binary"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"time"
 
 	"mt/device"
 )
 
+// rateSize is the largest size of matrices to measure the rate with: enough for
+// a GPU to reach it, little enough for a CPU to be done soon.
+func (j *job) rateSize() int {
+	switch {
+	case j.c.Device != "cuda":
+		return 1024
+	case Emulated() || j.hooks.symbols != nil:
+		return 64 // what an emulator reaches means nothing
+	}
+	return 8192
+}
+
 // matMulRate measures the device's matrix product rate in FLOP/s, in the
-// compute dtype: what mfu is relative to. It takes a few dozen milliseconds, and
-// smaller matrices where device_memory is small; 0 where none fit.
-func matMulRate(dev device.Device, act device.DType) (float64, error) {
-	const most, runs = 1024, 4
+// compute dtype: what mfu is relative to. It multiplies random matrices (a GPU
+// is faster on zeros), takes a few dozen milliseconds, and smaller matrices than
+// most where device_memory is small; 0 where none fit.
+func matMulRate(dev device.Device, act device.DType, most int) (float64, error) {
+	const runs = 4
 	s, err := dev.NewStream("rate")
 	if err != nil {
 		return 0, err
@@ -28,9 +44,11 @@ func matMulRate(dev device.Device, act device.DType) (float64, error) {
 		return 0, err
 	}
 	defer dev.Free(mem)
-	s.Zero(mem)
 	m := device.MatMul{M: n, N: n, K: n, TransB: true,
 		A: mem.Tensor(act, 0, int64(n*n)), B: mem.Tensor(act, squareBytes(n), int64(n*n)), D: mem.Tensor(act, 2*squareBytes(n), int64(n*n))}
+	if err := fillRandom(dev, s, mem.Slice(0, 2*squareBytes(n)), act); err != nil {
+		return 0, err
+	}
 	start, err := dev.NewEvent()
 	if err != nil {
 		return 0, err
@@ -53,8 +71,35 @@ func matMulRate(dev device.Device, act device.DType) (float64, error) {
 			best = d
 		}
 	}
-	return 2 * float64(n) * float64(n) * float64(n) / best.Seconds(), nil
+	return 2 * float64(n) * float64(n) * float64(n) / max(best, 1).Seconds(), nil
 }
 
 // squareBytes is the size of an (n, n) matrix of any dtype.
 func squareBytes(n int) int64 { return 4 * int64(n) * int64(n) }
+
+// fillRandom fills mem with numbers in [-1, 1) of type dt: a run of them again
+// and again.
+func fillRandom(dev device.Device, s device.Stream, mem device.Mem, dt device.DType) error {
+	run, err := dev.AllocHost(min(mem.Bytes, 1<<20))
+	if err != nil {
+		return err
+	}
+	defer dev.FreeHost(run)
+	r := rand.New(rand.NewPCG(3, 5))
+	for i := 0; i < len(run); i += int(dt.Size()) {
+		bits := math.Float32bits(2*r.Float32() - 1)
+		if dt == device.BF16 {
+			binary.LittleEndian.PutUint16(run[i:], uint16(bits>>16))
+		} else {
+			binary.LittleEndian.PutUint32(run[i:], bits)
+		}
+	}
+	done := int64(len(run))
+	s.CopyH2D(mem.Slice(0, done), run)
+	for done < mem.Bytes {
+		n := min(done, mem.Bytes-done)
+		s.CopyD2D(mem.Slice(done, n), mem.Slice(0, n))
+		done += n
+	}
+	return s.Sync()
+}

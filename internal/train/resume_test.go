@@ -17,6 +17,7 @@ var recipes = map[string]string{
 	"fp32-no-clip":    "max_grad_norm: 0\noptimizer_zstd: true\nsave_dtype: fp32\n",
 	"bf16":            "compute_dtype: bf16\nsave_dtype: bf16\n",
 	"bf16-zstd":       "compute_dtype: bf16\nsave_dtype: fp32\noptimizer_zstd: true\ngrad_dtype: bf16\nbinding: copy\n",
+	"shards":          "compute_dtype: bf16\npipeline: {head_shards: 3, micro_batch_tokens: 1, activation_slots: 3}\n",
 	"bf16-no-clip":    "compute_dtype: bf16\nmax_grad_norm: 0\npipeline: {grad_slabs: 1}\n",
 	"eval":            "val_size: 2\neval_steps: 3\npacking: true\n",
 	"tied":            "tied\nmax_grad_norm: 0\n",

@@ -10,7 +10,9 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/device/cpu"
+	"mt/device/profile"
 	"mt/host"
+	"mt/internal/config"
 	"mt/internal/parallel"
 	"mt/model"
 	"mt/plan"
@@ -26,14 +28,20 @@ type SyntheticOptions struct {
 	Unified      bool
 	Recompute    string // auto, full or none
 	Depths       plan.Depths
-	MicroTokens  int // 0: auto
-	ChunkTokens  int // 0: auto
+	MicroTokens  int    // 0: auto
+	ChunkTokens  int    // 0: auto
+	Device       string // cpu (or empty) or cuda
+	DeviceMemory int64  // budget in bytes; 0: what the device has
+	NoClip       bool   // without gradient clipping a layer is updated as its gradient lands
+	Profile      bool   // time every operation
 }
 
 // Synthetic is such a run. It stands still between calls of RunSteps.
 type Synthetic struct {
 	Plan    *plan.Run
+	o       SyntheticOptions
 	dev     device.Device
+	profile *profile.Device // nil: operations are not timed
 	pool    *parallel.Pool
 	store   *host.Store
 	allowed chan struct{} // one for every step that may begin
@@ -49,23 +57,24 @@ const maxSyntheticSteps = 1 << 30
 
 // StartSynthetic allocates everything and starts the pipeline.
 func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
-	s := &Synthetic{allowed: make(chan struct{}, 1<<20), reports: make(chan actors.StepReport, 1<<10), stop: make(chan struct{}), ended: make(chan error, 1)}
+	s := &Synthetic{o: o, allowed: make(chan struct{}, 1<<20), reports: make(chan actors.StepReport, 1<<10), stop: make(chan struct{}), ended: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			s.free()
 			err = fmt.Errorf("synthetic run: %w", err)
 		}
 	}()
+	if err := s.openDevice(); err != nil {
+		return nil, err
+	}
 	s.Plan, err = plan.Resolve(plan.Request{Config: o.Model, Act: o.Act, GradDType: "auto", Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
-		ChunkTokens: o.ChunkTokens, Depths: o.Depths, Rows: o.Rows, RowTokens: o.SeqLen, Clip: true, Unified: o.Unified, HostMemory: host.AvailableMemory()})
+		ChunkTokens: o.ChunkTokens, Depths: o.Depths, Rows: o.Rows, RowTokens: o.SeqLen, Clip: !o.NoClip, Unified: s.dev.Unified(), HostMemory: host.AvailableMemory(),
+		DeviceMemory: s.dev.Usage().Limit, Context: s.dev.Usage().Now[device.ForContext]})
 	if err != nil {
 		return nil, err
 	}
-	if s.dev, err = cpu.New(cpu.Options{Threads: o.Threads, Unified: o.Unified}); err != nil {
-		return nil, err
-	}
 	s.pool = parallel.New(o.Threads)
-	s.closers = append(s.closers, func() { _ = s.dev.Close() }, s.pool.Close)
+	s.closers = append(s.closers, s.pool.Close)
 	if s.store, err = host.NewStore(s.Plan.Layouts, s.pool); err != nil {
 		return nil, err
 	}
@@ -75,8 +84,30 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 	return s, nil
 }
 
+// openDevice makes the device, with its operations timed where that is asked.
+func (s *Synthetic) openDevice() (err error) {
+	if s.o.Device == "cuda" {
+		s.dev, err = OpenCUDA(config.Bytes(s.o.DeviceMemory))
+	} else {
+		s.dev, err = cpu.New(cpu.Options{Threads: s.o.Threads, Unified: s.o.Unified, MemoryLimit: s.o.DeviceMemory})
+	}
+	if err != nil {
+		return err
+	}
+	if s.o.Profile {
+		s.profile = profile.Wrap(s.dev)
+		s.dev = s.profile
+	}
+	s.closers = append(s.closers, func() { _ = s.dev.Close() })
+	return nil
+}
+
 func (s *Synthetic) options(o SyntheticOptions) actors.Options {
-	return actors.Options{Device: s.dev, Store: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: 1, Stop: s.stop,
+	norm := 1.0
+	if o.NoClip {
+		norm = 0
+	}
+	return actors.Options{Device: s.dev, Store: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: norm, Stop: s.stop,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: maxSyntheticSteps, MaxNonFinite: 1, NoSave: true,
 			LR: func(int) float64 { return 1e-4 }, DataPos: func(int) int64 { return 0 }},
 		Adam: host.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1},
@@ -133,6 +164,25 @@ func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 	}
 	return out, nil
 }
+
+// FLOPs are the model FLOPs of a reported step and those that were executed, in
+// floating point operations.
+func (s *Synthetic) FLOPs(r actors.StepReport) (counted, executed float64) {
+	counted = modelFLOPs(s.o.Model, r.Tokens, r.AttendedPairs)
+	return counted, counted + recomputedFLOPs(s.Plan, r.Tokens, r.AttendedPairs)
+}
+
+// Times are those of the operations since the last call, the longest first; none
+// without Profile.
+func (s *Synthetic) Times() ([]profile.Time, error) {
+	if s.profile == nil {
+		return nil, nil
+	}
+	return s.profile.Times()
+}
+
+// DeviceName is the device's name.
+func (s *Synthetic) DeviceName() string { return s.dev.Name() }
 
 // DeviceUsage is the memory that the device holds.
 func (s *Synthetic) DeviceUsage() device.Usage { return s.dev.Usage() }

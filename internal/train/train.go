@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/dustin/go-humanize"
 
@@ -22,24 +23,25 @@ import (
 )
 
 // Plan prints what a run of c would take, without running it.
-func Plan(c *config.Config, o Options) error {
+func Plan(c *config.Config, o Options) (err error) {
+	o.paper = true
 	j, _, err := openRun(nil, c, o)
 	if err != nil {
 		return err
 	}
-	defer j.close()
+	defer j.closeAfter(&err)
 	j.showNotes(o.Stderr)
 	return j.showPlan(o.Stdout, o.JSON)
 }
 
 // Train runs c to its end, from the newest checkpoint if there is one. A
 // cancelled ctx ends it after the step in progress, saved, with ErrInterrupted.
-func Train(ctx context.Context, c *config.Config, o Options) error {
+func Train(ctx context.Context, c *config.Config, o Options) (err error) {
 	j, from, err := openRun(ctx.Done(), c, o)
 	if err != nil {
 		return err
 	}
-	defer j.close()
+	defer j.closeAfter(&err)
 	if f := o.hooks.planned; f != nil {
 		f(j)
 	}
@@ -70,32 +72,42 @@ func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from re
 		err = j.resolvePlan()
 	}
 	if err != nil {
-		j.close()
+		j.closeAfter(&err)
 	}
 	return j, from, err
 }
 
 // showNotes prints what the user should know, once.
 func (j *job) showNotes(w io.Writer) {
-	for _, s := range append(append([]string{}, j.c.Warnings...), j.notes...) {
+	for _, s := range slices.Concat(j.c.Warnings, j.notes, j.deviceNotes()) {
 		fmt.Fprintln(w, "note:", s)
 	}
 }
 
 func (j *job) showPlan(w io.Writer, asJSON bool) error {
 	t := j.plan.Table()
+	bound, err := j.bound()
+	if err != nil {
+		return err
+	}
 	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(map[string]any{"memory": t, "max_steps": j.c.MaxSteps, "rows_per_step": j.c.RowsPerStep(),
 			"rows": j.set.Train().Rows(), "recompute_keeps": j.plan.Spec.Keep.String(), "pipeline": j.plan.Depths,
-			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType})
+			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "bound": bound, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType})
 	}
 	count := func(n int) string { return humanize.Comma(int64(n)) }
 	fmt.Fprintf(w, "%s parameters, %s rows of at most %s tokens\n", humanize.Comma(t.Params), count(j.set.Train().Rows()), count(j.rowTokens()))
 	fmt.Fprintf(w, "%s steps of %s rows, compute %s, gradients %s\n", count(j.c.MaxSteps), count(j.c.RowsPerStep()), j.c.ComputeDType, j.c.GradDType)
 	fmt.Fprintf(w, "micro-batches of %s tokens, kept for the backward: %s\n", count(j.c.Pipeline.MicroBatchTokens), j.plan.Spec.Keep)
+	if n := j.plan.Spec.Shards(); n > 1 {
+		fmt.Fprintf(w, "the head in %d shards of the vocabulary, in two sweeps\n", n)
+	}
 	t.Write(w)
+	if bound != nil {
+		bound.Write(w)
+	}
 	return nil
 }
 
@@ -151,6 +163,7 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 	opts := s.options(from, sv)
 	opts.Stop = running.Done()
 	err = actors.Run(opts)
+	s.tellNotes()
 	s.line.end()
 	if cause := context.Cause(running); err == nil && cause != nil && cause != context.Cause(ctx) {
 		err = cause
@@ -202,7 +215,7 @@ func (s *session) open(from resume) (err error) {
 	}
 	s.lastStep = from.state.Step
 	s.meter = &meter{j: s.job, dev: s.dev}
-	s.meter.peakFLOPS, err = matMulRate(s.dev, s.act)
+	s.meter.peakFLOPS, err = matMulRate(s.dev, s.act, s.rateSize())
 	return err
 }
 
@@ -246,7 +259,15 @@ func (s *session) options(from resume, sv *saver) actors.Options {
 	}
 }
 
+// tellNotes prints what the device had to say since.
+func (s *session) tellNotes() {
+	for _, n := range s.deviceNotes() {
+		s.line.above("note: " + n)
+	}
+}
+
 func (s *session) onStep(r actors.StepReport) {
+	s.tellNotes()
 	m := s.meter.step(r)
 	s.lastStep = r.Step
 	logged := r.Step%max(1, s.c.LoggingSteps) == 0 || r.Step == s.c.MaxSteps || r.Skipped

@@ -1,0 +1,223 @@
+package actors
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"mt/cudart"
+	"mt/cudart/emu"
+	"mt/data"
+	"mt/device"
+	"mt/device/cuda"
+	"mt/host"
+	"mt/layers"
+)
+
+// This file runs the pipeline on device/cuda over the emulated driver, which
+// executes the PTX that ships and checks every access and every order.
+
+// onCUDA is tr on an emulated GPU. The driver is closed, and what it found wrong
+// reported, by the function that is returned.
+func onCUDA(t *testing.T, tr trial, o emu.Options) (trial, *emu.Driver, func()) {
+	t.Helper()
+	drv := emu.New(o)
+	tr.copyTiles = true
+	tr.open = func() (device.Device, error) { return open(drv) }
+	return tr, drv, func() {
+		t.Helper()
+		if err := drv.Close(); err != nil {
+			t.Errorf("the driver: %v", err)
+		}
+	}
+}
+
+func open(s cudart.Symbols) (device.Device, error) {
+	c, err := cudart.New(s)
+	if err != nil {
+		return nil, err
+	}
+	return cuda.New(cuda.Options{CUDA: c})
+}
+
+func runOnCUDA(t *testing.T, tr trial, o emu.Options) outcome {
+	t.Helper()
+	tr, _, end := onCUDA(t, tr, o)
+	defer end()
+	out, err := tr.run(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestCUDAEqualsItself: no depth and no order of streams changes a bit, and the
+// results are those of the CPU device up to rounding.
+func TestCUDAEqualsItself(t *testing.T) {
+	shapes := map[string]func(*trial){
+		"fp32":   func(*trial) {},
+		"bf16":   func(tr *trial) { tr.bf16, tr.tied, tr.qkNorm, tr.keep = true, true, true, layers.KeepNothing },
+		"shards": func(tr *trial) { tr.bf16, tr.gradBF16, tr.noClip, tr.shards = true, true, true, 3 },
+	}
+	for name, change := range shapes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := base()
+			tr.steps, tr.evalSteps = 2, 1
+			change(&tr)
+			want := runOnCUDA(t, tr, emu.Options{})
+			onCPU := tr
+			onCPU.copyTiles = true
+			cpu := mustRun(t, onCPU)
+			for i, line := range want.steps {
+				got, beside := lossOf(t, line), lossOf(t, cpu.steps[i])
+				bound := 1e-4 // as in the self test
+				if tr.bf16 {
+					bound = 2e-2
+				}
+				if e := (got - beside) / beside; !(e < bound && e > -bound) {
+					t.Errorf("step %d: loss %v, on the CPU device %v", i+1, got, beside)
+				}
+			}
+			cut := tr
+			cut.shards = 5
+			for i, line := range runOnCUDA(t, cut, emu.Options{}).steps {
+				whole, parts := lossOf(t, want.steps[i]), lossOf(t, line)
+				bound := 1e-5 // roundings of fp32 in another order, and of two steps
+				if tr.bf16 {
+					bound = 1e-2 // a rounding of dx a part
+				}
+				if e := (parts - whole) / whole; !(e < bound && e > -bound) {
+					t.Errorf("step %d: loss %v with a head in parts, %v without", i+1, parts, whole)
+				}
+			}
+			small := tr
+			small.depths = testDepths(1)
+			small.depths.GradSlabs = 2
+			for _, o := range []emu.Options{{Mode: emu.Lazy}, {Mode: emu.Random, Seed: 1}, {Mode: emu.Random, Seed: 2}} {
+				for depths, other := range map[string]trial{"same depths": tr, "least depths": small} {
+					got := runOnCUDA(t, other, o)
+					if !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
+						t.Errorf("%s, mode %d: other bits", depths, o.Mode)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestEveryCUDACallMayFail fails C call 1, 2, 3, … until runs succeed: every
+// failing run ends with that call's error and leaves nothing behind.
+func TestEveryCUDACallMayFail(t *testing.T) {
+	hostBefore := host.Usage().Now
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			for call := 1; call > 0; {
+				call = int(next.Add(failEvery))
+				if !failCUDACall(t, call) {
+					if call < 300 {
+						t.Errorf("call %d is not reached: the run hardly used the driver", call)
+					}
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	if got := host.Usage().Now; got != hostBefore {
+		t.Errorf("host memory is left: %v", got)
+	}
+}
+
+// failCUDACall runs with one call failing and reports whether there was one.
+func failCUDACall(t *testing.T, call int) bool {
+	tr, drv, end := onCUDA(t, small(), emu.Options{FailCall: call, Mode: emu.Random, Seed: uint64(call)})
+	_, err := tr.run(t)
+	name := drv.CallName(call)
+	end()
+	var failed *cudart.Error
+	switch name {
+	case "":
+		if err != nil {
+			t.Errorf("no call failed and the run's error is %v", err)
+		}
+		return false
+	case "nvmlInit_v2", "nvmlShutdown", "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetMemoryInfo": // without NVML there are no figures of it
+		return true
+	}
+	if !errors.As(err, &failed) || failed.Op != name {
+		t.Errorf("call %d (%s) failed and the run's error is %v", call, name, err)
+	}
+	return true
+}
+
+// TestOrders draws orders in which the streams' work might run: each gives the
+// same bits.
+func TestOrders(t *testing.T) {
+	want := runOnCUDA(t, small(), emu.Options{}).digest()
+	for seed := range uint64(30) {
+		if got := runOnCUDA(t, small(), emu.Options{Mode: emu.Random, Seed: seed}).digest(); got != want {
+			t.Fatalf("seed %d: other bits", seed)
+		}
+	}
+}
+
+// TestAdversarialSchedules runs steps by the thousand, the work of each in an
+// order drawn anew, on actors whose own timing is what it is: no operation
+// touches bytes that it is not ordered with. A kernel's accesses are those it
+// made when it was first executed.
+func TestAdversarialSchedules(t *testing.T) {
+	for name, change := range map[string]func(*trial){
+		"whole":  func(*trial) {},
+		"shards": func(tr *trial) { tr.shards, tr.bf16, tr.gradBF16, tr.noClip = 2, true, true, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := small()
+			change(&tr)
+			tr.steps, tr.evalSteps = schedules/2, 50
+			always := tr.makeBatch(1)
+			tr.batch = func(_ int, b *data.Batch) { *b = *always }
+			out := runOnCUDA(t, tr, emu.Options{Mode: emu.Random, Seed: 7, OrderOnly: true})
+			if len(out.steps) != tr.steps {
+				t.Errorf("%d steps, want %d", len(out.steps), tr.steps)
+			}
+		})
+	}
+}
+
+// TestMissingOrder: the driver notices streams that wait for no event, whatever
+// order it draws.
+func TestMissingOrder(t *testing.T) {
+	for _, mode := range []emu.Mode{emu.Eager, emu.Lazy, emu.Random} {
+		drv := emu.New(emu.Options{Mode: mode})
+		tr := small()
+		tr.open = func() (device.Device, error) { return open(deaf{drv}) }
+		_, err := tr.run(t)
+		found := false
+		for _, f := range drv.Faults() {
+			var fault *emu.Fault
+			found = found || errors.As(f, &fault) && fault.Kind == emu.Order
+		}
+		if !found {
+			t.Errorf("mode %d: error %v, faults %v", mode, err, drv.Faults())
+		}
+		_ = drv.Close() // says what Faults said
+	}
+}
+
+// deaf are symbols among which a stream that waits for an event does nothing.
+type deaf struct{ *emu.Driver }
+
+// Symbol implements cudart.Symbols. cudaGetLastError succeeds and reads no
+// argument.
+func (d deaf) Symbol(lib cudart.Library, name string) uintptr {
+	if name == "cudaStreamWaitEvent" {
+		name = "cudaGetLastError"
+	}
+	return d.Driver.Symbol(lib, name)
+}

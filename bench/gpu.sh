@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# Measures mt on a machine with an NVIDIA GPU, beside PyTorch's FSDP2 with CPU
+# offload. The machine needs the mt binary, bash, coreutils and a python3, with
+# torch for the peer; no Go.
+#
+#     bench/gpu.sh --mt ./mt --out DIR [--minutes 9] [--only PART,PART] [--blocks N]
+#
+# Parts run in order of value. Before each the time left is looked at; what was
+# left out is named in the report. A part that fails does not stop the others.
+#
+#   selftest      mt doctor --selftest --device cuda: correctness, copies, rates
+#   seq1024       7B-shaped blocks (Qwen2.5-7B), 128 rows of 1024 tokens a step
+#   fsdp2-1024    the same blocks, batch and steps in FSDP2
+#   seq8192       16 rows of 8192
+#   fsdp2-8192    the same in FSDP2
+#   again1024     seq1024 once more, so that the ratio has a spread
+#   fsdp2-again   fsdp2-1024 once more
+#   budget-14b    14B-shaped blocks, 16k tokens a step, within 10 GiB of the card
+#   budget-32k    7B-shaped blocks, one sequence of 32k tokens, within 10 GiB
+#   profile       where the time of a step goes, operation by operation
+#   batches       smaller batches: 16, 32, 64 rows of 1024
+#   depths        weight slots 2 and 4, one gradient buffer
+#   full-7b       all 28 blocks, where 110 GiB of host memory are free
+#
+# DIR receives PART.json and PART.log, machine.json, and report.md.
+set -uo pipefail
+shopt -s inherit_errexit
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+mt=./mt out= minutes=9 only= blocks= python=${MT_PYTHON:-python3}
+rows=128 rows_long=16 steps=3 budget=10GiB shape=qwen2.5-7b shape_budget=qwen2.5-14b scale=1
+
+usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
+
+fail() { echo "gpu.sh: $*" >&2; exit 2; }
+
+while [ $# -gt 0 ]; do
+	case $1 in
+	--mt | --out | --minutes | --only | --blocks | --python | --scale)
+		[ $# -ge 2 ] || fail "$1 needs a value"
+		printf -v "${1#--}" %s "$2"
+		shift 2
+		;;
+	--help | -h) usage; exit 0 ;;
+	*) fail "unknown argument $1 (see --help)" ;;
+	esac
+done
+[ -n "$out" ] || fail "--out DIR says where results go"
+case $minutes in '' | *[!0-9]*) fail "--minutes $minutes is no whole number" ;; esac
+mt=$(command -v -- "$mt") || fail "--mt: there is no such program"
+mkdir -p "$out" || exit 2
+out=$(cd "$out" && pwd)
+# --scale small tries the whole script out where no GPU computes, as with an
+# emulated one: the figures then mean nothing.
+if [ "$scale" = small ]; then
+	rows=4 rows_long=1 shape=tiny shape_budget=tiny blocks=${blocks:-2} budget=1GiB steps=2
+fi
+readonly here mt out minutes only python rows rows_long steps budget shape shape_budget scale
+
+free_bytes() { awk '/^MemAvailable:/ {printf "%d", $2 * 1024}' /proc/meminfo; }
+
+# Either side takes at most 18 bytes a parameter on the host; a 7B-shaped block
+# has 233 million, the embedding and the head together 1090. A fifth stays free.
+if [ -z "$blocks" ]; then
+	blocks=$((($(free_bytes) / 10 * 8 / 18 - 1090000000) / 233000000))
+	[ "$blocks" -le 12 ] || blocks=12
+	[ "$blocks" -ge 1 ] || fail "$(($(free_bytes) >> 30)) GiB of host memory are too few for one block and the vocabulary"
+fi
+readonly blocks
+
+began=$SECONDS
+left() { echo $((minutes * 60 - (SECONDS - began))); }
+
+results=()
+
+# part NAME SECONDS COMMAND… runs a part that needs about so many seconds, with
+# its JSON going to NAME.json.
+part() {
+	local name=$1 needs=$2 code=0
+	shift 2
+	if [ -n "$only" ] && [[ ",$only," != *",$name,"* ]]; then
+		return
+	fi
+	if [ "$(left)" -lt "$needs" ]; then
+		echo "== $name: left out, $(left) s are left and it needs about $needs"
+		results+=("$name=left out: $(left) s were left, it needs about $needs")
+		return
+	fi
+	echo "== $name"
+	local start=$SECONDS
+	timeout --kill-after=15 "$(left)" "$@" >"$out/$name.json.part" 2>"$out/$name.log" || code=$?
+	if [ "$code" -eq 0 ]; then
+		mv "$out/$name.json.part" "$out/$name.json"
+		results+=("$name=done in $((SECONDS - start)) s")
+	else
+		# What a failed self test says is worth keeping.
+		if [ -s "$out/$name.json.part" ]; then mv "$out/$name.json.part" "$out/$name.json"; else rm -f "$out/$name.json.part"; fi
+		results+=("$name=failed with exit code $code: $(tail -n 1 "$out/$name.log")")
+	fi
+	echo "== ${results[-1]}"
+}
+
+train() { # SHAPE BLOCKS ROWS SEQ FLAGS…
+	local of=$1 n=$2 r=$3 seq=$4
+	shift 4
+	echo "$mt bench train --device cuda --dtype bf16 --shape $of --blocks $n --rows $r --seq-len $seq --warmup 1 --rounds $steps --steps 1 --json $*"
+}
+
+fsdp2() { # ROWS SEQ
+	local size=
+	[ "$scale" = small ] && size="--device cpu --hidden-size 64 --intermediate-size 128 --heads 4 --kv-heads 2 --head-dim 16 --vocab-size 512"
+	echo "$python $here/peers/fsdp2_offload.py --blocks $blocks --rows $1 --seq-len $2 --warmup 1 --steps $steps $size"
+}
+
+short=1024 long=8192 longest=32768
+if [ "$scale" = small ]; then short=64 long=128 longest=256; fi
+
+{
+	printf '{"date": "%s", "blocks": %d, "host_memory_available": %d, "cores": %d, "scale": "%s",\n' \
+		"$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$blocks" "$(free_bytes)" "$(nproc)" "$scale"
+	printf '"processor": "%s", "mt": "%s", "gpu": "%s"}\n' \
+		"$(awk -F': *' '/^model name/ {print $2; exit}' /proc/cpuinfo)" "$("$mt" version | head -n 1)" \
+		"$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
+} >"$out/machine.json"
+
+# Words are split on purpose: commands are made of words without spaces.
+# shellcheck disable=SC2046
+{
+	part selftest 60 "$mt" doctor --selftest --device cuda --json
+	part seq1024 60 $(train $shape "$blocks" "$rows" $short)
+	part fsdp2-1024 90 $(fsdp2 "$rows" $short)
+	part seq8192 60 $(train $shape "$blocks" "$rows_long" $long)
+	part fsdp2-8192 90 $(fsdp2 "$rows_long" $long)
+	part again1024 60 $(train $shape "$blocks" "$rows" $short)
+	part fsdp2-again 90 $(fsdp2 "$rows" $short)
+	part budget-14b 50 $(train $shape_budget $((blocks < 4 ? blocks : 4)) "$([ "$scale" = small ] && echo 2 || echo 16)" $short --device-memory $budget)
+	part budget-32k 50 $(train $shape $((blocks < 4 ? blocks : 4)) 1 $longest --device-memory $budget)
+	part profile 50 $(train $shape "$blocks" "$rows" $short --profile)
+	for n in 16 32 64; do
+		part "batch-$n" 40 $(train $shape "$blocks" "$([ "$scale" = small ] && echo 2 || echo "$n")" $short)
+	done
+	part depth-slots2 40 $(train $shape "$blocks" "$rows" $short --weight-slots 2)
+	part depth-slots4 40 $(train $shape "$blocks" "$rows" $short --weight-slots 4)
+	part depth-grad1 40 $(train $shape "$blocks" "$rows" $short --grad-buffers 1)
+	if [ "$(free_bytes)" -ge $((110 << 30)) ] || [ "$scale" = small ]; then
+		part full-7b 150 $(train $shape "$([ "$scale" = small ] && echo 3 || echo 28)" "$rows" $short)
+	else
+		results+=("full-7b=left out: $(($(free_bytes) >> 30)) GiB of host memory are free, it needs 110")
+	fi
+}
+
+"$python" "$here/peers/gpu_report.py" "$out" "${results[@]}" >"$out/report.md" || fail "the report could not be written; the JSON files are in $out"
+echo "== $out/report.md, after $((SECONDS - began)) s"
+for r in "${results[@]}"; do
+	case $r in *=failed*) exit 1 ;; esac
+done

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Turns the JSON files that bench/gpu.sh leaves into one Markdown page.
+
+    python3 bench/peers/gpu_report.py DIR [PART=OUTCOME ...]
+
+Prints to standard output. Needs the standard library alone. Tokens a second are
+medians of the timed steps; a ratio's range pairs every run of mt with every run
+of the peer.
+"""
+
+import json
+import pathlib
+import statistics
+import sys
+
+
+def load(folder, name):
+    file = folder / f"{name}.json"
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def rates_of_mt(run):
+    if not run:
+        return []
+    tokens = run["shape"]["rows"] * run["shape"]["seq_len"]
+    return [tokens / s for s in run["step_seconds"]["ours"]]
+
+
+def rates_of_peer(run):
+    return [run["tokens"] / s for s in run["seconds"]] if run else []
+
+
+def middle(values):
+    return f"{statistics.median(values):,.0f} [{min(values):,.0f}–{max(values):,.0f}]" if values else "not measured"
+
+
+def table(rows):
+    widths = [max(len(str(r[i])) for r in rows) for i in range(len(rows[0]))]
+    line = lambda r: "| " + " | ".join(str(c).ljust(w) for c, w in zip(r, widths)) + " |"
+    print("\n".join([line(rows[0]), "| " + " | ".join("-" * w for w in widths) + " |"] + [line(r) for r in rows[1:]]))
+    print()
+
+
+def selftest(run):
+    print("## Self test\n")
+    if not run:
+        print("Not there.\n")
+        return
+    failed = [c for c in run["checks"] if not c["ok"]]
+    print(f"{run['device']}: {'passed' if run['ok'] else str(len(failed)) + ' checks FAILED'}, {len(run['checks'])} checks.\n")
+    for c in failed:
+        print(f"- {c['name']}: {'; '.join(c.get('errors', []))}")
+    table([["what", "figure", ""]] + [[r["name"], f"{r['value']:.4g} {r['unit']}", r.get("detail", "")] for r in run["rates"]])
+
+
+def run_rows(folder, names):
+    rows = [["part", "tokens a step", "tokens/s", "model TFLOP/s", "compute stalled", "device memory", "host to device", "device to host"]]
+    for name in names:
+        r = load(folder, name)
+        if not r:
+            continue
+        t = r["details"]
+        rows.append([
+            name, f"{r['shape']['rows'] * r['shape']['seq_len']:,}", middle(rates_of_mt(r)), f"{t['tflops']:.1f}",
+            f"{100 * r['pipeline']['stall_share']:.1f} %", f"{t['device_bytes'] / 2**30:.2f} GiB",
+            f"{t['h2d_gbps']:.1f} GB/s", f"{t['d2h_gbps']:.1f} GB/s",
+        ])
+    return rows
+
+
+def ratios(folder):
+    rows = [["against FSDP2 with CPU offload", "mt tokens/s", "FSDP2 tokens/s", "ratio"]]
+    for label, ours, peers in (
+        ("sequence 1024", ("seq1024", "again1024"), ("fsdp2-1024", "fsdp2-again")),
+        ("sequence 8192", ("seq8192",), ("fsdp2-8192",)),
+    ):
+        a = [v for n in ours for v in rates_of_mt(load(folder, n))]
+        b = [v for n in peers for v in rates_of_peer(load(folder, n))]
+        ratio = "not measured"
+        if a and b:
+            pairs = sorted(x / y for x in a for y in b)
+            ratio = f"{statistics.median(a) / statistics.median(b):.2f} [{pairs[0]:.2f}–{pairs[-1]:.2f}]"
+        rows.append([label, middle(a), middle(b), ratio])
+    return rows
+
+
+def profile(run):
+    print("## Where the time of a step goes\n")
+    if not run or not run.get("profile"):
+        print("Not measured.\n")
+        return
+    total = sum(p["total_ns"] for p in run["profile"])
+    rows = [["operation", "calls", "ms", "share", "TFLOP/s"]]
+    for p in run["profile"][:40]:
+        flops = f"{p['flops'] / p['total_ns'] / 1e3:.0f}" if p.get("flops") else ""
+        rows.append([f"{p['op']} {p.get('shape', '')}".strip(), p["calls"], f"{p['total_ns'] / 1e6:.2f}", f"{100 * p['total_ns'] / total:.1f} %", flops])
+    table(rows)
+    print(f"Operations together {total / 1e9:.3f} s of {run['pipeline']['compute_s']:.3f} s of the compute stream; with events around each, so slower than the runs above.\n")
+
+
+def main():
+    folder, outcomes = pathlib.Path(sys.argv[1]), [a.split("=", 1) for a in sys.argv[2:]]
+    machine = load(folder, "machine") or {}
+    print(f"# mt on {machine.get('gpu') or 'an unknown device'}\n")
+    if machine.get("scale") == "small":
+        print("**A trial of the script at toy sizes: the figures mean nothing.**\n")
+    print(f"{machine.get('date')}, {machine.get('mt')}, {machine.get('cores')} cores of {machine.get('processor')}, "
+          f"{machine.get('host_memory_available', 0) / 2**30:.0f} GiB of host memory free; {machine.get('blocks')} blocks where not said otherwise.\n")
+    selftest(load(folder, "selftest"))
+    print("## Training steps\n")
+    names = ["seq1024", "again1024", "seq8192", "batch-16", "batch-32", "batch-64", "depth-slots2", "depth-slots4", "depth-grad1",
+             "budget-14b", "budget-32k", "full-7b"]
+    table(run_rows(folder, names))
+    table(ratios(folder))
+    profile(load(folder, "profile"))
+    print("## Parts\n")
+    for name, outcome in outcomes:
+        print(f"- {name}: {outcome}")
+    print("\nThe full configuration of every run is in its JSON file beside this page.")
+
+
+if __name__ == "__main__":
+    main()

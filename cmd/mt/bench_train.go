@@ -1,0 +1,121 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"mt/bench"
+	"mt/internal/config"
+	"mt/internal/train"
+)
+
+// trainBench is what the flags of mt bench train say.
+type trainBench struct {
+	options bench.TrainOptions
+	ours    train.SyntheticOptions
+	shape   string
+	change  bench.TrainShape // what replaces the shape's own, where not zero
+	peer    string
+	memory  string
+	copied  bool
+	asJSON  bool
+}
+
+func (a *app) benchTrain() *cobra.Command {
+	b := &trainBench{}
+	c := &cobra.Command{
+		Use:   "train",
+		Short: "Training steps of the whole pipeline, beside PyTorch where it is installed",
+		Long: `Bench train times training steps over random tokens. With --peer torch the same
+model, batch and precision runs in PyTorch on the same cores, in turn; MT_PYTHON
+names the interpreter that has torch and transformers. bench/gpu.sh does the same
+with --device cuda and PyTorch's FSDP2.`,
+		Example: `  mt bench train --peer torch
+  mt bench train --device cuda --dtype bf16 --shape qwen2.5-7b --blocks 8 --rows 64 --device-memory 10GiB`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := b.check(); err != nil {
+				return err
+			}
+			r, err := bench.Train(c.Context(), b.options)
+			if err != nil {
+				return err
+			}
+			return a.report(r, b.asJSON)
+		},
+	}
+	b.flags(c)
+	return c
+}
+
+func (b *trainBench) flags(c *cobra.Command) {
+	f, o := c.Flags(), &b.options
+	f.StringVar(&b.shape, "shape", "quickstart", strings.Join(shapeNames(), ", "))
+	f.IntVar(&b.change.Layers, "blocks", 0, "decoder blocks (default: the shape's)")
+	f.IntVar(&b.change.Rows, "rows", 0, "rows of a step (default: the shape's)")
+	f.IntVar(&b.change.SeqLen, "seq-len", 0, "tokens of a row (default: the shape's)")
+	f.StringVar(&o.DType, "dtype", "fp32", "fp32 or bf16")
+	f.StringVar(&b.peer, "peer", "", "torch, or nothing")
+	f.StringVar(&b.ours.Device, "device", "cpu", "cpu or cuda")
+	f.StringVar(&b.memory, "device-memory", "", "budget of the device, for example 10GiB (default: all of it)")
+	f.StringVar(&b.ours.Recompute, "recompute", "auto", "auto, full or none")
+	f.IntVar(&b.ours.Depths.WeightSlots, "weight-slots", 0, "pipeline.weight_slots (default: automatic)")
+	f.IntVar(&b.ours.Depths.GradBuffers, "grad-buffers", 0, "pipeline.grad_buffers (default: automatic)")
+	f.IntVar(&b.ours.Depths.ActivationSlots, "activation-slots", 0, "pipeline.activation_slots (default: automatic)")
+	f.IntVar(&b.ours.MicroTokens, "micro-batch-tokens", 0, "pipeline.micro_batch_tokens (default: automatic)")
+	f.BoolVar(&b.ours.NoClip, "no-clip", false, "without gradient clipping")
+	f.BoolVar(&b.ours.Profile, "profile", false, "time every operation on the device")
+	f.BoolVar(&b.copied, "copy", false, "copy tiles as a GPU would instead of binding them in place")
+	f.IntVar(&o.Threads, "threads", 0, "worker threads (default: all cores)")
+	f.IntVar(&o.Warmup, "warmup", 3, "steps before the first that counts")
+	f.IntVar(&o.Rounds, "rounds", 7, "how often each side runs")
+	f.IntVar(&o.Steps, "steps", 5, "steps of a side in a round")
+	f.BoolVar(&b.asJSON, "json", false, "print JSON")
+}
+
+func shapeNames() []string { return slices.Sorted(maps.Keys(bench.TrainShapes())) }
+
+// check completes the options, or says what is wrong with the flags.
+func (b *trainBench) check() error {
+	o := &b.options
+	shape, ok := bench.TrainShapes()[b.shape]
+	if !ok {
+		return config.Usagef("bench train: --shape %q: want %s", b.shape, strings.Join(shapeNames(), ", "))
+	}
+	if o.DType != "fp32" && o.DType != "bf16" || o.Threads < 0 || o.Rounds < 1 || o.Steps < 1 || o.Warmup < 1 {
+		return config.Usagef("bench train: --dtype is fp32 or bf16, --threads not negative, --rounds, --steps and --warmup at least 1")
+	}
+	for _, v := range []int{b.change.Layers, b.change.Rows, b.change.SeqLen} {
+		if v < 0 {
+			return config.Usagef("bench train: --blocks, --rows and --seq-len are not negative, got %d", v)
+		}
+	}
+	if d := b.ours.Device; d != "cpu" && d != "cuda" {
+		return config.Usagef("bench train: --device %q: want cpu or cuda", d)
+	}
+	if b.memory != "" {
+		n, err := humanize.ParseBytes(b.memory)
+		if err != nil || n < 1<<20 || n > 1<<62 {
+			return config.Usagef("bench train: --device-memory %q: want a size such as 10GiB", b.memory)
+		}
+		b.ours.DeviceMemory = int64(n)
+	}
+	switch b.peer {
+	case "":
+	case "torch":
+		if b.ours.Device != "cpu" {
+			return config.Usagef("bench train: --peer torch runs on the CPU; bench/gpu.sh compares on a GPU")
+		}
+		o.Peer, o.PeerName = bench.StartTorch, "PyTorch"
+	default:
+		return config.Usagef("bench train: --peer %q: want torch", b.peer)
+	}
+	o.Shape = shape.With(b.change)
+	b.ours.Unified = !b.copied
+	o.Ours = bench.NewOurs(b.ours)
+	return nil
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestEmulatorBuild: mt built with the tag emu says so and trains with device:
+// cuda on any machine.
+func TestEmulatorBuild(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds mt a second time")
+	}
+	goTool, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("go is not in the path")
+	}
+	dir := t.TempDir()
+	bin, rows := filepath.Join(dir, "mt"), filepath.Join(dir, "x.jsonl")
+	if out, err := exec.Command(goTool, "build", "-tags", "emu", "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.WriteFile(rows, []byte(strings.Repeat(`{"input_ids": [5, 6, 7, 8]}`+"\n", 8)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ args, want string }{
+		{"version", "device: cuda is an emulator"},
+		{"doctor", "Emulated GPU"},
+		{"train --model tiny --dataset " + rows + " --cache-dir " + dir + " --max-steps 2 --logging-steps 1 --device cuda --output-dir " + dir + "/out", "step 2/2"},
+	} {
+		if out, err := exec.Command(bin, strings.Fields(tc.args)...).CombinedOutput(); err != nil || !strings.Contains(string(out), tc.want) {
+			t.Errorf("mt %s: %v, %q is not in\n%s", tc.args, err, tc.want, out)
+		}
+	}
+}

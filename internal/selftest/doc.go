@@ -1,0 +1,9 @@
+// Package selftest checks a device on the machine it is in: what mt doctor
+// --selftest runs from the shipped binary. It computes the table of operations,
+// proves the order of streams, compares a short training run with the CPU
+// device, and measures what the device can do.
+//
+// It imports device/optest and internal/train. Invariant: nothing here depends
+// on the device's kind; a device passes when it keeps the contract of package
+// device.
+package selftest

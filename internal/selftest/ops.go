@@ -1,0 +1,99 @@
+package selftest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"mt/device"
+	"mt/device/optest"
+)
+
+// tester is a *testing.T of our own.
+type tester struct {
+	name   string
+	found  []string // what this case found
+	report func(name string, errors []string)
+}
+
+// stopped is what Fatal panics with.
+type stopped struct{}
+
+// Helper implements optest.Reporter.
+func (t *tester) Helper() {}
+
+// Errorf implements optest.Reporter.
+func (t *tester) Errorf(format string, args ...any) {
+	t.found = append(t.found, fmt.Sprintf(format, args...))
+}
+
+// Fatal implements optest.Reporter.
+func (t *tester) Fatal(args ...any) {
+	t.found = append(t.found, fmt.Sprint(args...))
+	panic(stopped{})
+}
+
+// Run implements optest.T. A panic of the device is a finding like any other.
+func (t *tester) Run(name string, f func(*tester)) bool {
+	sub := &tester{name: name, report: t.report}
+	func() {
+		defer func() {
+			switch cause := recover().(type) {
+			case nil, stopped:
+			default:
+				sub.found = append(sub.found, fmt.Sprintf("panic: %v", cause))
+			}
+		}()
+		f(sub)
+	}()
+	t.report(name, sub.found)
+	return len(sub.found) == 0
+}
+
+// opCheck is what the cases of one operation gave.
+type opCheck struct {
+	cases, failed int
+	worst         float64
+	errors        []string
+}
+
+// table runs the table of operations on dev and sums it by operation and dtype.
+func table(dev device.Device) map[string]*opCheck {
+	sums := map[string]*opCheck{}
+	of := func(name string) *opCheck {
+		parts := strings.SplitN(name, "/", 3)
+		op := parts[0] + " " + parts[1]
+		if sums[op] == nil {
+			sums[op] = &opCheck{}
+		}
+		return sums[op]
+	}
+	t := &tester{report: func(name string, errors []string) {
+		c := of(name)
+		c.cases++
+		if len(errors) > 0 {
+			c.failed++
+			c.errors = append(c.errors, name+": "+errors[0])
+		}
+	}}
+	for name, r := range optest.Run(t, dev) {
+		c := of(name)
+		c.worst = max(c.worst, r.Worst)
+	}
+	return sums
+}
+
+// operations runs the table on dev and beside it on the CPU device, whose errors
+// say what is usual.
+func (r *Report) operations(dev, cpu device.Device) {
+	got, beside := table(dev), table(cpu)
+	for _, op := range slices.Sorted(maps.Keys(got)) {
+		g, b := got[op], beside[op]
+		c := Check{Name: op, OK: true, Detail: fmt.Sprintf("%d cases, worst error %.2f of what is allowed; %s %.2f", g.cases, g.worst, cpu.Kind(), b.worst)}
+		for _, e := range g.errors {
+			c.errorf("%s", e)
+		}
+		r.add(c)
+	}
+}

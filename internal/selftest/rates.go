@@ -1,0 +1,195 @@
+package selftest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"mt/device"
+)
+
+// enough is how long a measurement runs at least, if its size allows: sizes grow
+// until one call takes that long.
+const enough = 20 * time.Millisecond
+
+// repeats is how often a measurement of the final size runs; the median counts.
+const repeats = 5
+
+// meter measures with one stream and two events.
+type meter struct {
+	dev        device.Device
+	s          device.Stream
+	start, end device.Event
+}
+
+func newMeter(dev device.Device) (*meter, error) {
+	m := &meter{dev: dev}
+	var err error
+	if m.s, err = dev.NewStream("rates"); err != nil {
+		return nil, err
+	}
+	if m.start, err = dev.NewEvent(); err == nil {
+		m.end, err = dev.NewEvent()
+	}
+	if err != nil {
+		m.close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *meter) close() {
+	for _, e := range []device.Event{m.start, m.end} {
+		if e != nil {
+			e.Close()
+		}
+	}
+	_ = m.s.Close()
+}
+
+// time is the device time of what f enqueues.
+func (m *meter) time(f func()) (time.Duration, error) {
+	m.s.Record(m.start)
+	f()
+	m.s.Record(m.end)
+	if err := m.s.Sync(); err != nil {
+		return 0, err
+	}
+	return max(m.end.Elapsed(m.start), 1), nil
+}
+
+// median repeats f, after once to warm up.
+func (m *meter) median(f func()) (time.Duration, error) {
+	var all []time.Duration
+	for i := range repeats + 1 {
+		d, err := m.time(f)
+		if err != nil {
+			return 0, err
+		}
+		if i > 0 {
+			all = append(all, d)
+		}
+	}
+	slices.Sort(all)
+	return all[len(all)/2], nil
+}
+
+// grow finds the first size whose call takes long enough, or the last, and
+// measures it. make returns the call for a size and how to undo it.
+func grow(m *meter, sizes []int, make func(n int) (call func(), undo func(), err error)) (size int, took time.Duration, err error) {
+	for i, n := range sizes {
+		call, undo, err := make(n)
+		if err != nil {
+			return 0, 0, err
+		}
+		took, err := m.time(call)
+		if err == nil && (took >= enough || i+1 == len(sizes)) {
+			took, err = m.median(call)
+			undo()
+			return n, took, err
+		}
+		undo()
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	return 0, 0, nil
+}
+
+func (r *Report) rate(name string, value float64, unit, detail string, args ...any) {
+	r.Rates = append(r.Rates, Rate{name, value, unit, fmt.Sprintf(detail, args...)})
+}
+
+// buffer is device memory filled with a number that no dtype makes special.
+func (m *meter) buffer(bytes int64) (device.Mem, error) {
+	mem, err := m.dev.Alloc(device.ForWorkspace, bytes)
+	if err == nil {
+		m.s.Zero(mem)
+	}
+	return mem, err
+}
+
+// matMul measures the rate of square products, A·Bᵀ.
+func (r *Report) matMul(m *meter, act device.DType) error {
+	n, took, err := grow(m, []int{256, 512, 1024, 2048, 4096, 8192}, func(n int) (func(), func(), error) {
+		each := int64(n) * int64(n)
+		mem, err := m.buffer(3 * each * act.Size())
+		if err != nil {
+			return nil, nil, err
+		}
+		at := func(i int64) device.Tensor { return mem.Tensor(act, i*each*act.Size(), each) }
+		call := func() {
+			m.dev.Ops().MatMul(m.s, device.MatMul{M: n, N: n, K: n, TransB: true, A: at(0), B: at(1), D: at(2)})
+		}
+		return call, func() { m.dev.Free(mem) }, nil
+	})
+	if err != nil {
+		return fmt.Errorf("matrix product %s: %w", act, err)
+	}
+	r.rate("matrix product "+act.String(), 2*math.Pow(float64(n), 3)/took.Seconds()/1e12, "TFLOP/s", "%d×%d×%d", n, n, n)
+	return nil
+}
+
+// Attention is measured as a 7B has it.
+const (
+	attentionHeads, attentionKVHeads, attentionDim = 28, 4, 128
+)
+
+// attention measures one causal sequence, forward and backward.
+func (r *Report) attention(m *meter, act device.DType) error {
+	for _, backward := range []bool{false, true} {
+		name, products := "attention forward "+act.String(), 2.0
+		if backward {
+			name, products = "attention backward "+act.String(), 5
+		}
+		n, took, err := grow(m, []int{128, 256, 512, 1024, 2048, 4096, 8192}, func(n int) (func(), func(), error) {
+			return m.attentionCall(act, n, backward)
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		flops := products * float64(n) * float64(n+1) * attentionHeads * attentionDim
+		r.rate(name, flops/took.Seconds()/1e12, "TFLOP/s", "%d tokens, %d heads of %d, causal, counted half", n, attentionHeads, attentionDim)
+	}
+	return nil
+}
+
+func (m *meter) attentionCall(act device.DType, n int, backward bool) (func(), func(), error) {
+	q, kv, rows := int64(n*attentionHeads*attentionDim), int64(n*attentionKVHeads*attentionDim), int64(n*attentionHeads)
+	size := act.Size()
+	mem, err := m.buffer(size*(4*q+4*kv) + 8*rows + 2*device.Align)
+	if err != nil {
+		return nil, nil, err
+	}
+	used := int64(0)
+	take := func(dt device.DType, elems int64) device.Tensor {
+		t := mem.Tensor(dt, used, elems)
+		used += elems * dt.Size()
+		return t
+	}
+	lse, delta, cu := take(device.F32, rows), take(device.F32, rows), take(device.I32, 2)
+	used = (used + device.Align - 1) / device.Align * device.Align
+	bounds := make([]byte, 8)
+	bounds[4], bounds[5] = byte(n), byte(n>>8)
+	m.s.CopyH2D(cu.Mem(), bounds)
+	if err := m.s.Sync(); err != nil {
+		m.dev.Free(mem)
+		return nil, nil, err
+	}
+	shape := device.AttentionShape{CuQ: cu, CuK: cu, Seqs: 1, TQ: n, TK: n, MaxQ: n, MaxK: n, Heads: attentionHeads,
+		KVHeads: attentionKVHeads, Dim: attentionDim, Scale: float32(1 / math.Sqrt(attentionDim))}
+	qt, o, do, dq := take(act, q), take(act, q), take(act, q), take(act, q)
+	k, v, dk, dv := take(act, kv), take(act, kv), take(act, kv), take(act, kv)
+	wide, narrow := attentionHeads*attentionDim, attentionKVHeads*attentionDim
+	forward := device.Attention{AttentionShape: shape, O: o, LSE: lse, Q: qt, K: k, V: v, QStride: wide, KStride: narrow}
+	m.dev.Ops().Attention(m.s, forward)
+	call := func() { m.dev.Ops().Attention(m.s, forward) }
+	if backward {
+		call = func() {
+			m.dev.Ops().AttentionBackward(m.s, device.AttentionBackward{AttentionShape: shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
+				Q: qt, K: k, V: v, QStride: wide, KStride: narrow, DQStride: wide, DKStride: narrow, Delta: delta})
+		}
+	}
+	return call, func() { m.dev.Free(mem) }, nil
+}

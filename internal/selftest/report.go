@@ -1,0 +1,90 @@
+package selftest
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// Check is one thing that must hold.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	// Errors say what does not hold, the first few.
+	Errors []string `json:"errors,omitempty"`
+}
+
+// Rate is one thing that was measured.
+type Rate struct {
+	Name   string  `json:"name"`
+	Value  float64 `json:"value"`
+	Unit   string  `json:"unit"`
+	Detail string  `json:"detail,omitempty"`
+}
+
+// Report is what a self test found.
+type Report struct {
+	Device  string   `json:"device"`
+	Kind    string   `json:"kind"`
+	Notes   []string `json:"notes,omitempty"`
+	Checks  []Check  `json:"checks"`
+	Rates   []Rate   `json:"rates"`
+	Seconds float64  `json:"seconds"`
+	OK      bool     `json:"ok"`
+}
+
+// maxErrors is how many errors of a check are kept.
+const maxErrors = 8
+
+func (c *Check) errorf(format string, args ...any) {
+	c.OK = false
+	if len(c.Errors) < maxErrors {
+		c.Errors = append(c.Errors, fmt.Sprintf(format, args...))
+	}
+}
+
+// add appends a check.
+func (r *Report) add(c Check) {
+	r.Checks = append(r.Checks, c)
+	r.OK = r.OK && c.OK
+}
+
+// Failed counts the checks that do not hold.
+func (r *Report) Failed() int {
+	n := 0
+	for _, c := range r.Checks {
+		if !c.OK {
+			n++
+		}
+	}
+	return n
+}
+
+// WriteTable prints r for people.
+func (r *Report) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "device\t%s\t\n", r.Device)
+	for _, n := range r.Notes {
+		fmt.Fprintf(t, "note\t%s\t\n", n)
+	}
+	for _, c := range r.Checks {
+		word := "ok"
+		if !c.OK {
+			word = "FAILED"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.Name, word, c.Detail)
+		for _, e := range c.Errors {
+			fmt.Fprintf(t, "\t\t%s\n", e)
+		}
+	}
+	for _, m := range r.Rates {
+		fmt.Fprintf(t, "%s\t%.4g %s\t%s\n", m.Name, m.Value, m.Unit, m.Detail)
+	}
+	verdict := "passed"
+	if !r.OK {
+		verdict = fmt.Sprintf("%d of %d checks failed", r.Failed(), len(r.Checks))
+	}
+	fmt.Fprintf(t, "self test\t%s\tin %.1f s\n", verdict, r.Seconds)
+	return t.Flush()
+}

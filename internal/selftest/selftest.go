@@ -1,0 +1,65 @@
+package selftest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"mt/device"
+)
+
+// Options say what to test.
+type Options struct {
+	Device device.Device // the one in question
+	CPU    device.Device // what it is compared with
+	// Train runs a few steps on each of the two devices and returns the losses:
+	// the same model, rows and seed, computed in dtype.
+	Train func(kind string, dtype device.DType) ([]float64, error)
+	// Progress, if not nil, hears what begins.
+	Progress func(what string)
+}
+
+// Run tests o.Device. The error is of what could not be tried at all; what was
+// tried and does not hold is in the report. A cancelled ctx ends it between two
+// parts.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	begin := time.Now()
+	r := &Report{Device: o.Device.Name(), Kind: o.Device.Kind(), OK: true}
+	for _, part := range []struct {
+		what string
+		run  func() error
+	}{
+		{"operations", func() error { r.operations(o.Device, o.CPU); return nil }},
+		{"order of streams", func() error { return r.order(o.Device) }},
+		{"copies", func() error { return r.copies(o.Device) }},
+		{"training", func() error { return r.training(o) }},
+		{"rates", func() error { return r.rates(o.Device) }},
+	} {
+		if ctx.Err() != nil {
+			return r, fmt.Errorf("self test: %w", context.Cause(ctx))
+		}
+		if o.Progress != nil {
+			o.Progress(part.what)
+		}
+		if err := part.run(); err != nil {
+			return r, fmt.Errorf("self test: %w", err)
+		}
+	}
+	r.Seconds = time.Since(begin).Seconds()
+	return r, nil
+}
+
+// rates measures what computes.
+func (r *Report) rates(dev device.Device) error {
+	m, err := newMeter(dev)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	for _, act := range []device.DType{device.BF16, device.F32} {
+		if err := r.matMul(m, act); err != nil {
+			return err
+		}
+	}
+	return r.attention(m, device.BF16)
+}

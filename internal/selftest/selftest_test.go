@@ -1,0 +1,204 @@
+package selftest
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"mt/device"
+	"mt/device/cpu"
+	"mt/device/fault"
+)
+
+func newCPU(t *testing.T) device.Device {
+	t.Helper()
+	dev, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dev
+}
+
+// wrong is a device whose additions to a bias are off by a little.
+type wrong struct{ device.Device }
+
+func (w wrong) Ops() device.Ops { return wrongOps{w.Device.Ops()} }
+
+type wrongOps struct{ device.Ops }
+
+func (o wrongOps) AddBiasGrad(s device.Stream, db, dy device.Tensor, T, N int) {
+	o.Ops.AddBiasGrad(s, db, dy, T, N)
+	if T > 0 && N > 0 {
+		o.Ops.AddBiasGrad(s, db, dy, 1, 1) // the first element twice
+	}
+}
+
+// TestOperations: the CPU device passes, one with a wrong operation does not.
+func TestOperations(t *testing.T) {
+	dev := newCPU(t)
+	for _, c := range []struct {
+		dev device.Device
+		ok  bool
+	}{{dev, true}, {wrong{dev}, false}} {
+		r := &Report{OK: true}
+		r.operations(c.dev, dev)
+		for _, check := range r.Checks {
+			if want := c.ok || !strings.HasPrefix(check.Name, "AddBiasGrad"); check.OK != want {
+				t.Errorf("%s: ok %t, want %t: %v", check.Name, check.OK, want, check.Errors)
+			}
+		}
+		if r.OK != c.ok || len(r.Checks) < 20 {
+			t.Errorf("ok %t after %d checks, want %t", r.OK, len(r.Checks), c.ok)
+		}
+	}
+}
+
+// late is a device whose waits for events do nothing.
+type late struct{ device.Device }
+
+func (d late) NewStream(name string) (device.Stream, error) {
+	s, err := d.Device.NewStream(name)
+	return lateStream{s}, err
+}
+
+func (d late) Ops() device.Ops { return lateOps{d.Device.Ops()} }
+
+type lateOps struct{ device.Ops }
+
+func (o lateOps) AddBiasGrad(s device.Stream, db, dy device.Tensor, T, N int) {
+	o.Ops.AddBiasGrad(s.(lateStream).Stream, db, dy, T, N)
+}
+
+type lateStream struct{ device.Stream }
+
+func (lateStream) Wait(device.Event) {}
+
+// TestOrder: a device that ignores events is found out.
+func TestOrder(t *testing.T) {
+	dev := newCPU(t)
+	r := &Report{OK: true}
+	if err := r.order(dev); err != nil || !r.OK {
+		t.Errorf("%v %+v", err, r.Checks)
+	}
+	if raceEnabled {
+		t.Skip("what ignores events races")
+	}
+	r = &Report{OK: true}
+	if err := r.order(late{dev}); err != nil || r.OK {
+		t.Errorf("streams without order pass: %v %+v", err, r.Checks)
+	}
+}
+
+// TestRates: every rate is there and positive.
+func TestRates(t *testing.T) {
+	dev := newCPU(t)
+	r := &Report{OK: true}
+	if err := r.copies(dev); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.rates(dev); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rates) != 9 || !r.OK {
+		t.Errorf("%d rates, ok %t", len(r.Rates), r.OK)
+	}
+	for _, m := range r.Rates {
+		if !(m.Value > 0) {
+			t.Errorf("%+v", m)
+		}
+	}
+	if u := dev.Usage(); u.Total != 0 || u.Now[device.ForHostStaging] != 0 {
+		t.Errorf("memory is left: %+v", u)
+	}
+}
+
+// TestTraining: losses within the bound pass, others do not.
+func TestTraining(t *testing.T) {
+	dev := newCPU(t)
+	for off, want := range map[float64]bool{0: true, 1e-5: true, 1e-2: false} {
+		r := &Report{OK: true}
+		calls := 0
+		err := r.training(Options{Device: dev, CPU: dev, Train: func(_ string, act device.DType) ([]float64, error) {
+			calls++
+			return []float64{5, 4 + off*float64(calls%2)*4}, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Checks[0].OK != want || !r.Checks[1].OK {
+			t.Errorf("off by %v: %+v", off, r.Checks)
+		}
+	}
+}
+
+// TestFaults: a failing call is an error or a failed check, and nothing stays
+// allocated.
+func TestFaults(t *testing.T) {
+	dev := newCPU(t)
+	for call := int64(1); ; call++ {
+		f := fault.Wrap(dev, call)
+		r := &Report{OK: true}
+		err := r.order(f)
+		if u := dev.Usage(); u.Total != 0 || u.Now[device.ForHostStaging] != 0 {
+			t.Fatalf("call %d: memory is left: %+v", call, u)
+		}
+		if f.Calls() < call {
+			if err != nil || !r.OK {
+				t.Errorf("without a fault: %v", err)
+			}
+			return
+		}
+		if err == nil {
+			t.Errorf("call %d failed and nobody noticed", call)
+		}
+		call += 10 // every one takes a moment
+	}
+}
+
+func TestTable(t *testing.T) {
+	r := &Report{Device: "a device", OK: true, Notes: []string{"a note"}}
+	r.add(Check{Name: "good", OK: true, Detail: "fine"})
+	bad := Check{Name: "bad", OK: true}
+	for i := range 20 {
+		bad.errorf("error %d", i)
+	}
+	r.add(bad)
+	r.rate("speed", 12.5, "GB/s", "of something")
+	var b bytes.Buffer
+	if err := r.WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"a device", "a note", "FAILED", "error 7", "12.5 GB/s", "1 of 2 checks failed"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "error 8") {
+		t.Error("all errors are printed")
+	}
+}
+
+// TestRun: the whole self test of the CPU device against itself.
+func TestRun(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("computes for many seconds; its parts have tests of their own")
+	}
+	dev := newCPU(t)
+	var heard []string
+	r, err := Run(t.Context(), Options{Device: dev, CPU: dev, Train: TrainSteps(t.Context()), Progress: func(what string) { heard = append(heard, what) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.OK || len(heard) != 5 || len(r.Rates) != 9 {
+		t.Errorf("%+v after %v", r, heard)
+	}
+	last := r.Checks[len(r.Checks)-1]
+	if last.Name != "training bf16" || !strings.HasPrefix(last.Detail, "10 steps") {
+		t.Errorf("the last check is %+v", last)
+	}
+}

@@ -1,0 +1,116 @@
+package train
+
+import (
+	"fmt"
+	"time"
+
+	"mt/device"
+	"mt/host"
+	"mt/internal/parallel"
+	"mt/model"
+	"mt/plan"
+)
+
+// What the rates behind a plan's bound are measured with: enough to leave the
+// caches, little enough to take a moment.
+const (
+	boundParams = 8 << 20  // parameters that AdamW updates
+	boundCopy   = 64 << 20 // bytes that cross the link
+	boundRuns   = 4        // the best of so many counts
+)
+
+// bound measures this machine and bounds a step's time by it; nil without a
+// device to measure, which a plan can do without.
+func (j *job) bound() (*plan.Bound, error) {
+	if j.dev == nil && j.c.Device == "cuda" {
+		return nil, nil
+	}
+	dev, pool, err := j.openDevice()
+	if err != nil {
+		return nil, err
+	}
+	rates := plan.Rates{}
+	if rates.MatMul, err = matMulRate(dev, j.act, j.rateSize()); err != nil {
+		return nil, err
+	}
+	if rates.Host, err = adamWRate(pool, j.act == device.BF16); err != nil {
+		return nil, err
+	}
+	if !dev.Unified() {
+		if rates.Link, err = linkRate(dev); err != nil {
+			return nil, err
+		}
+	}
+	if rates.MatMul == 0 {
+		return nil, nil // device_memory is too small to measure
+	}
+	b, err := plan.Time(j.plan, rates)
+	return &b, err
+}
+
+// adamWRate is the bytes a second that AdamW reads and writes.
+func adamWRate(pool *parallel.Pool, split bool) (rate float64, err error) {
+	const cols = 1 << 10
+	layer := model.Layer{Kind: model.Block, Params: []model.Param{{Role: model.RoleDown, Rows: boundParams / cols, Cols: cols, Dims: 2}}}
+	store, err := host.NewStore([]model.Layout{model.NewLayout(layer, split, model.Param{})}, pool)
+	if err != nil {
+		return 0, fmt.Errorf("measure AdamW: %w", err)
+	}
+	defer store.Close()
+	slab, err := host.NewArena(host.ForGradSlabs, 4*boundParams, pool)
+	if err != nil {
+		return 0, fmt.Errorf("measure AdamW: %w", err)
+	}
+	defer slab.Close()
+	recipe := host.AdamW{LR: 1e-4, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Clip: 1}
+	best := time.Duration(0)
+	for range boundRuns {
+		recipe.Step++
+		begin := time.Now()
+		store.Update(0, host.Grad{Data: slab.Bytes(), Elems: boundParams}, recipe)
+		if d := time.Since(begin); best == 0 || d < best {
+			best = d
+		}
+	}
+	return 28 * boundParams / max(best, 1).Seconds(), nil
+}
+
+// linkRate is the bytes a second that pinned memory reaches towards the device.
+func linkRate(dev device.Device) (rate float64, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("measure the link: %w", err)
+		}
+	}()
+	bytes := int64(boundCopy)
+	if u := dev.Usage(); u.Limit > 0 {
+		bytes = max(1<<20, min(bytes, (u.Limit-u.Total)/2))
+	}
+	from, err := dev.AllocHost(bytes)
+	if err != nil {
+		return 0, err
+	}
+	defer dev.FreeHost(from)
+	to, err := dev.Alloc(device.ForWorkspace, bytes)
+	if err != nil {
+		return 0, err
+	}
+	defer dev.Free(to)
+	s, err := dev.NewStream("link")
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	best := time.Duration(0)
+	for range boundRuns {
+		begin := time.Now()
+		s.CopyH2D(to, from)
+		if err := s.Sync(); err != nil {
+			return 0, err
+		}
+		if d := time.Since(begin); best == 0 || d < best {
+			best = d
+		}
+	}
+	return float64(bytes) / max(best, 1).Seconds(), nil
+}

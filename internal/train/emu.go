@@ -1,0 +1,15 @@
+//go:build emu
+
+package train
+
+import (
+	"mt/cudart"
+	"mt/cudart/emu"
+)
+
+func init() {
+	emulator = func() (cudart.Symbols, func() error) {
+		drv := emu.New(emu.Options{})
+		return drv, drv.Close
+	}
+}
