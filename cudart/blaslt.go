@@ -1,0 +1,308 @@
+package cudart
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// Handles of cuBLASLt. Layouts, descriptions and preferences are host memory
+// of the library; none may be destroyed or changed while a call uses it.
+type (
+	// BlasHandle is a cublasLtHandle_t, of the device it was created for.
+	BlasHandle uintptr
+	// MatmulDesc is a cublasLtMatmulDesc_t: what a product computes.
+	MatmulDesc uintptr
+	// MatrixLayout is a cublasLtMatrixLayout_t: how a matrix lies in memory.
+	MatrixLayout uintptr
+	// MatmulPreference is a cublasLtMatmulPreference_t: what an algorithm may
+	// use and count on.
+	MatmulPreference uintptr
+)
+
+// DataType is a cudaDataType.
+type DataType int32
+
+// The types of matrix elements, scale factors and biases.
+const (
+	Float32  DataType = 0
+	BFloat16 DataType = 14
+)
+
+// ComputeType is a cublasComputeType_t: how products are summed.
+type ComputeType int32
+
+// ComputeFloat32 multiplies what the matrices hold and sums in fp32. It never
+// rounds fp32 operands to TF32.
+const ComputeFloat32 ComputeType = 68
+
+// Transpose is a cublasOperation_t.
+type Transpose int32
+
+// What is done to an operand first.
+const (
+	NoTranspose Transpose = 0
+	Transposed  Transpose = 1
+)
+
+// Epilogue is a cublasLtEpilogue_t: what is done to a product last.
+type Epilogue int32
+
+// The epilogues.
+const (
+	EpilogueNone Epilogue = 1
+	EpilogueBias Epilogue = 4 // adds a vector along the rows of the column-major D
+)
+
+// DescAttr is a cublasLtMatmulDescAttributes_t.
+type DescAttr int32
+
+// The attributes of a MatmulDesc and the types of their values.
+const (
+	DescTransA       DescAttr = 3  // Transpose
+	DescTransB       DescAttr = 4  // Transpose
+	DescEpilogue     DescAttr = 7  // Epilogue
+	DescBiasPointer  DescAttr = 8  // DevicePtr
+	DescBiasDataType DescAttr = 26 // DataType
+)
+
+// LayoutAttr is a cublasLtMatrixLayoutAttribute_t.
+type LayoutAttr int32
+
+// The attributes of a MatrixLayout and the types of their values.
+const (
+	LayoutBatchCount  LayoutAttr = 5 // int32
+	LayoutBatchStride LayoutAttr = 6 // int64, in elements
+)
+
+// PreferenceAttr is a cublasLtMatmulPreferenceAttributes_t.
+type PreferenceAttr int32
+
+// The attributes of a MatmulPreference and the types of their values. Addresses
+// are taken to be multiples of 256 where nothing is said.
+const (
+	PreferMaxWorkspaceBytes PreferenceAttr = 1 // uint64
+	PreferMinAlignmentA     PreferenceAttr = 5 // uint32, bytes; so the next three
+	PreferMinAlignmentB     PreferenceAttr = 6
+	PreferMinAlignmentC     PreferenceAttr = 7
+	PreferMinAlignmentD     PreferenceAttr = 8
+)
+
+// Algorithm is a cublasLtMatmulAlgo_t: plain data, good for the same kind of
+// device and version of the library, and for matrices like those it was
+// proposed for.
+type Algorithm [8]uint64
+
+// Heuristic is a proposed algorithm: a cublasLtMatmulHeuristicResult_t.
+type Heuristic struct {
+	Algorithm      Algorithm
+	WorkspaceBytes uint64  // what the algorithm needs
+	state          int32   // 0: the other fields are valid
+	Waves          float32 // 1: one wave of blocks fills the device
+	_              [4]int32
+}
+
+// Blas is libcublasLt. Its matrices are column-major: a row-major matrix of R
+// rows and C columns is its C by R matrix with the same leading dimension, so a
+// row-major D = A·B is asked for as Dᵀ = Bᵀ·Aᵀ, with the operands swapped and
+// nothing moved.
+type Blas struct {
+	version                          uintptr
+	create, destroy                  function
+	descCreate, descDestroy, descSet function
+	layoutCreate, layoutDestroy      function
+	layoutSet, preferSet             function
+	preferCreate, preferDestroy      function
+	algoGetHeuristic, matmul         function
+}
+
+func (f *Blas) bind(b *binder) {
+	b.texts.blasStatusString = b.probe("cublasLtGetStatusString").addr
+	f.version = b.need("cublasLtGetVersion").addr
+	f.create = b.need("cublasLtCreate")
+	f.destroy = b.need("cublasLtDestroy")
+	f.descCreate = b.need("cublasLtMatmulDescCreate")
+	f.descDestroy = b.need("cublasLtMatmulDescDestroy")
+	f.descSet = b.need("cublasLtMatmulDescSetAttribute")
+	f.layoutCreate = b.need("cublasLtMatrixLayoutCreate")
+	f.layoutDestroy = b.need("cublasLtMatrixLayoutDestroy")
+	f.layoutSet = b.need("cublasLtMatrixLayoutSetAttribute")
+	f.preferCreate = b.need("cublasLtMatmulPreferenceCreate")
+	f.preferDestroy = b.need("cublasLtMatmulPreferenceDestroy")
+	f.preferSet = b.need("cublasLtMatmulPreferenceSetAttribute")
+	f.algoGetHeuristic = b.need("cublasLtMatmulAlgoGetHeuristic")
+	f.matmul = b.need("cublasLtMatmul")
+}
+
+// getHandle calls f with the address of a handle and the arguments after it.
+func getHandle(f *function, args ...uintptr) (uintptr, error) {
+	m := newFrame()
+	defer m.release()
+	err := f.call(append([]uintptr{m.out(0)}, args...)...)
+	return uintptr(m.words[0]), err
+}
+
+// Version is the library's version, 120402 for 12.4.2. cublasLtGetVersion:
+// https://docs.nvidia.com/cuda/cublas/#cublasltgetversion
+func (f *Blas) Version() int {
+	r, _, _ := purego.SyscallN(f.version)
+	return int(r)
+}
+
+// Create makes a handle for the calling thread's device. cublasLtCreate:
+// https://docs.nvidia.com/cuda/cublas/#cublasltcreate
+func (f *Blas) Create() (BlasHandle, error) {
+	h, err := getHandle(&f.create)
+	return BlasHandle(h), err
+}
+
+// Destroy gives a handle back; work that used it may still run.
+// cublasLtDestroy: https://docs.nvidia.com/cuda/cublas/#cublasltdestroy
+func (f *Blas) Destroy(h BlasHandle) error { return f.destroy.call(uintptr(h)) }
+
+// DescCreate makes the description of a product without transposes and without
+// an epilogue; scale is the type of alpha and beta, which Matmul takes as
+// Float32. cublasLtMatmulDescCreate:
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatmuldesccreate
+func (f *Blas) DescCreate(compute ComputeType, scale DataType) (MatmulDesc, error) {
+	h, err := getHandle(&f.descCreate, uintptr(compute), uintptr(scale))
+	return MatmulDesc(h), err
+}
+
+// DescDestroy frees a description. cublasLtMatmulDescDestroy:
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatmuldescdestroy
+func (f *Blas) DescDestroy(d MatmulDesc) error { return f.descDestroy.call(uintptr(d)) }
+
+// set calls a SetAttribute function with a value of size bytes.
+func set(f *function, handle, attr uintptr, value uint64, size uintptr) error {
+	m := newFrame()
+	defer m.release()
+	return f.call(handle, attr, m.in(0, value), size)
+}
+
+// DescSet sets an attribute of a description that is not a pointer: a
+// Transpose, an Epilogue or a DataType. cublasLtMatmulDescSetAttribute:
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatmuldescsetattribute
+func (f *Blas) DescSet(d MatmulDesc, attr DescAttr, value int32) error {
+	return set(&f.descSet, uintptr(d), uintptr(attr), uint64(uint32(value)), 4)
+}
+
+// DescSetPointer sets an attribute of a description that is a pointer. What it
+// points to must outlive the products that are described.
+// cublasLtMatmulDescSetAttribute:
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatmuldescsetattribute
+func (f *Blas) DescSetPointer(d MatmulDesc, attr DescAttr, p DevicePtr) error {
+	return set(&f.descSet, uintptr(d), uintptr(attr), uint64(p), unsafe.Sizeof(p))
+}
+
+// LayoutCreate makes the layout of a column-major matrix: ld is how many
+// elements lie between the starts of two columns, at least rows.
+// cublasLtMatrixLayoutCreate:
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatrixlayoutcreate
+func (f *Blas) LayoutCreate(t DataType, rows, cols, ld int64) (MatrixLayout, error) {
+	h, err := getHandle(&f.layoutCreate, uintptr(t), uintptr(rows), uintptr(cols), uintptr(ld))
+	return MatrixLayout(h), err
+}
+
+// LayoutDestroy frees a layout. cublasLtMatrixLayoutDestroy:
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatrixlayoutdestroy
+func (f *Blas) LayoutDestroy(l MatrixLayout) error { return f.layoutDestroy.call(uintptr(l)) }
+
+// LayoutSetBatch says that a matrix is count matrices, each stride elements
+// after the one before. cublasLtMatrixLayoutSetAttribute:
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatrixlayoutsetattribute
+func (f *Blas) LayoutSetBatch(l MatrixLayout, count int32, stride int64) error {
+	if err := set(&f.layoutSet, uintptr(l), uintptr(LayoutBatchCount), uint64(uint32(count)), 4); err != nil {
+		return err
+	}
+	return set(&f.layoutSet, uintptr(l), uintptr(LayoutBatchStride), uint64(stride), 8)
+}
+
+// PreferenceCreate makes a preference that allows no workspace.
+// cublasLtMatmulPreferenceCreate:
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatmulpreferencecreate
+func (f *Blas) PreferenceCreate() (MatmulPreference, error) {
+	h, err := getHandle(&f.preferCreate)
+	return MatmulPreference(h), err
+}
+
+// PreferenceDestroy frees a preference. cublasLtMatmulPreferenceDestroy:
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatmulpreferencedestroy
+func (f *Blas) PreferenceDestroy(p MatmulPreference) error {
+	return f.preferDestroy.call(uintptr(p))
+}
+
+// PreferenceSet sets an attribute of a preference, of the type that the
+// attribute has. cublasLtMatmulPreferenceSetAttribute:
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatmulpreferencesetattribute
+func (f *Blas) PreferenceSet(p MatmulPreference, attr PreferenceAttr, value uint64) error {
+	size := uintptr(4)
+	if attr == PreferMaxWorkspaceBytes {
+		size = 8
+	}
+	return set(&f.preferSet, uintptr(p), uintptr(attr), value, size)
+}
+
+// MatmulShape is what a product is of: D = alpha·op(A)·op(B) + beta·C, with an
+// epilogue. The layouts may be one and the same for C and D.
+type MatmulShape struct {
+	Desc       MatmulDesc
+	A, B, C, D MatrixLayout
+}
+
+// AlgoGetHeuristic proposes up to want algorithms, the one that should be the
+// fastest first. Nothing runs. Where no algorithm does it the error is
+// ErrNotSupported. cublasLtMatmulAlgoGetHeuristic:
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatmulalgogetheuristic
+func (f *Blas) AlgoGetHeuristic(h BlasHandle, s *MatmulShape, p MatmulPreference, want int) ([]Heuristic, error) {
+	if want < 1 {
+		return nil, f.algoGetHeuristic.fail(blasInvalidValue, "no algorithm is asked for")
+	}
+	m := newFrame()
+	defer m.release()
+	results := m.room(want * int(unsafe.Sizeof(Heuristic{})))
+	err := f.algoGetHeuristic.call(uintptr(h), uintptr(s.Desc), uintptr(s.A), uintptr(s.B), uintptr(s.C), uintptr(s.D),
+		uintptr(p), uintptr(want), results, m.out(0))
+	if err != nil {
+		return nil, err
+	}
+	var good []Heuristic
+	found := unsafe.Slice((*Heuristic)(unsafe.Pointer(&m.bytes[0])), want)
+	for _, one := range found[:min(max(m.int(0), 0), want)] {
+		if one.state == 0 {
+			good = append(good, one)
+		}
+	}
+	if len(good) == 0 {
+		return nil, f.algoGetHeuristic.fail(blasNotSupported, "no algorithm fits")
+	}
+	return good, nil
+}
+
+// MatmulArgs are the operands of a product. C may be D. The workspace must not
+// be that of another product that may run at the same time.
+type MatmulArgs struct {
+	Alpha, Beta    float32
+	A, B, C, D     DevicePtr
+	Algorithm      *Algorithm // nil: the library's choice, made again at every call
+	Workspace      DevicePtr
+	WorkspaceBytes int64
+}
+
+// Matmul enqueues a product on stream. s and a are read before it returns; the
+// device memory must stay until an event after it is done. cublasLtMatmul:
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatmul
+func (f *Blas) Matmul(h BlasHandle, s *MatmulShape, a *MatmulArgs, stream Stream) error {
+	m := newFrame()
+	defer m.release()
+	var algorithm uintptr
+	if a.Algorithm != nil {
+		copy(m.words[2:], a.Algorithm[:])
+		algorithm = m.at(2)
+	}
+	return f.matmul.call(uintptr(h), uintptr(s.Desc),
+		m.in(0, uint64(math.Float32bits(a.Alpha))), uintptr(a.A), uintptr(s.A), uintptr(a.B), uintptr(s.B),
+		m.in(1, uint64(math.Float32bits(a.Beta))), uintptr(a.C), uintptr(s.C), uintptr(a.D), uintptr(s.D),
+		algorithm, uintptr(a.Workspace), uintptr(a.WorkspaceBytes), uintptr(stream))
+}

@@ -1,0 +1,82 @@
+package cudart
+
+import (
+	"testing"
+
+	"github.com/ebitengine/purego"
+)
+
+// onC returns CUDA whose functions are all one of C's that takes nothing and
+// returns 0, and skips where there is none.
+func onC(t testing.TB) *CUDA {
+	t.Helper()
+	handle, err := load("libc.so.6")
+	if err != nil {
+		t.Skip(err)
+	}
+	addr := symbol(handle, "sched_yield")
+	if addr == 0 {
+		t.Skip("no sched_yield")
+	}
+	if r, _, _ := purego.SyscallN(addr); r != 0 {
+		t.Fatalf("sched_yield returns %d", r)
+	}
+	c, err := New(same(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// same is one function for every name.
+type same uintptr
+
+func (s same) Symbol(Library, string) uintptr { return uintptr(s) }
+
+// hotCalls are what a step calls thousands of times.
+func hotCalls(c *CUDA) map[string]func() error {
+	params := make([]byte, 200)
+	blas := c.BlasLt()
+	shape, args := &MatmulShape{Desc: 1, A: 2, B: 3, C: 4, D: 4}, &MatmulArgs{Alpha: 1, Algorithm: &Algorithm{}}
+	return map[string]func() error{
+		"MemcpyAsync":     func() error { return c.MemcpyAsync(1, 2, 3, HostToDevice, 5) },
+		"MemsetAsync":     func() error { return c.MemsetAsync(1, 0, 3, 5) },
+		"EventRecord":     func() error { return c.EventRecord(1, 2) },
+		"EventQuery":      func() error { _, err := c.EventQuery(1); return err },
+		"StreamWaitEvent": func() error { return c.StreamWaitEvent(1, 2) },
+		"LaunchKernel": func() error {
+			return c.LaunchKernel(1, 2, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, 3, params)
+		},
+		"Matmul": func() error { return blas.Matmul(1, shape, args, 5) },
+	}
+}
+
+// TestHotCallsDoNotAllocate bounds allocations by 0 in the mean: a collection
+// empties the pools that calls take their memory from.
+func TestHotCallsDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("with the race detector pools drop what they hold at random")
+	}
+	for name, call := range hotCalls(onC(t)) {
+		if n := testing.AllocsPerRun(1000, func() {
+			if err := call(); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+}
+
+func BenchmarkHotCalls(b *testing.B) {
+	for name, call := range hotCalls(onC(b)) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := call(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,236 @@
+package cudart
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+)
+
+// FuncAttr is a CUfunction_attribute.
+// Source: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
+type FuncAttr int
+
+// The attributes of a kernel. Sizes are in bytes.
+const (
+	FuncMaxThreadsPerBlock FuncAttr = 0
+	FuncSharedBytes        FuncAttr = 1 // static shared memory
+	FuncLocalBytes         FuncAttr = 3 // per thread; more than 0 means spills
+	FuncRegisters          FuncAttr = 4
+	FuncPTXVersion         FuncAttr = 5
+	FuncBinaryVersion      FuncAttr = 6
+	FuncMaxDynamicShared   FuncAttr = 8
+)
+
+// Options of cuModuleLoadDataEx and cuLaunchKernel.
+const (
+	jitInfoLogBuffer       = 3
+	jitInfoLogBufferBytes  = 4
+	jitErrorLogBuffer      = 5
+	jitErrorLogBufferBytes = 6
+
+	launchParamEnd           = 0
+	launchParamBufferPointer = 1
+	launchParamBufferSize    = 2
+)
+
+// jitLogBytes is the room for each log of a compilation, jitOptions the number
+// of options that ask for both.
+const (
+	jitLogBytes = 8 << 10
+	jitOptions  = 4
+)
+
+// driverFunctions are the functions of libcuda.
+type driverFunctions struct {
+	init, deviceGet, deviceGetName, deviceTotalMem                    function
+	primaryCtxRetain, primaryCtxRelease, ctxSetCurrent                function
+	moduleLoadDataEx, moduleUnload, moduleGetFunction                 function
+	funcSetAttribute, funcGetAttribute, launchKernel, maxActiveBlocks function
+}
+
+func (f *driverFunctions) bind(b *binder) {
+	b.texts.cuErrorName = b.need("cuGetErrorName").addr
+	b.texts.cuErrorString = b.need("cuGetErrorString").addr
+	f.init = b.need("cuInit")
+	b.need("cuDriverGetVersion") // Find calls it
+	f.deviceGet = b.need("cuDeviceGet")
+	f.deviceGetName = b.need("cuDeviceGetName")
+	f.deviceTotalMem = b.need("cuDeviceTotalMem_v2")
+	f.primaryCtxRetain = b.need("cuDevicePrimaryCtxRetain")
+	f.primaryCtxRelease = b.need("cuDevicePrimaryCtxRelease_v2")
+	f.ctxSetCurrent = b.need("cuCtxSetCurrent")
+	f.moduleLoadDataEx = b.need("cuModuleLoadDataEx")
+	f.moduleUnload = b.need("cuModuleUnload")
+	f.moduleGetFunction = b.need("cuModuleGetFunction")
+	f.funcSetAttribute = b.need("cuFuncSetAttribute")
+	f.funcGetAttribute = b.need("cuFuncGetAttribute")
+	f.launchKernel = b.need("cuLaunchKernel")
+	f.maxActiveBlocks = b.need("cuOccupancyMaxActiveBlocksPerMultiprocessor")
+}
+
+// in calls f with ctx current on the calling OS thread.
+func (c *CUDA) in(ctx Context, f *function, args ...uintptr) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := c.driver.ctxSetCurrent.call(uintptr(ctx)); err != nil {
+		return err
+	}
+	return f.call(args...)
+}
+
+// device initialises libcuda, which may be done often, and returns the handle
+// of a device. cuInit, cuDeviceGet:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
+func (c *CUDA) device(dev int) (uintptr, error) {
+	if err := c.driver.init.call(0); err != nil {
+		return 0, err
+	}
+	handle, err := getInt(&c.driver.deviceGet, uintptr(dev))
+	return uintptr(handle), err
+}
+
+// DeviceName is what NVIDIA calls a device. It needs no context.
+// cuDeviceGetName:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
+func (c *CUDA) DeviceName(dev int) (string, error) {
+	handle, err := c.device(dev)
+	if err != nil {
+		return "", err
+	}
+	m := newFrame()
+	defer m.release()
+	const room = 256
+	err = c.driver.deviceGetName.call(m.room(room), room, handle)
+	return goString(m.bytes), err
+}
+
+// DeviceMemory is how much memory a device has, in bytes. It needs no context.
+// cuDeviceTotalMem:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
+func (c *CUDA) DeviceMemory(dev int) (int64, error) {
+	handle, err := c.device(dev)
+	if err != nil {
+		return 0, err
+	}
+	m := newFrame()
+	defer m.release()
+	err = c.driver.deviceTotalMem.call(m.out(0), handle)
+	return int64(m.words[0]), err
+}
+
+// PrimaryContext retains the context of a device that libcudart uses too, and
+// makes it where there is none yet. Each call is undone by one of
+// ReleasePrimaryContext. cuInit, cuDeviceGet, cuDevicePrimaryCtxRetain:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html
+func (c *CUDA) PrimaryContext(dev int) (Context, error) {
+	handle, err := c.device(dev)
+	if err != nil {
+		return 0, err
+	}
+	m := newFrame()
+	defer m.release()
+	err = c.driver.primaryCtxRetain.call(m.out(0), handle)
+	return Context(m.words[0]), err
+}
+
+// ReleasePrimaryContext gives back what PrimaryContext retained; the last one
+// destroys the context and everything in it. cuDevicePrimaryCtxRelease:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html
+func (c *CUDA) ReleasePrimaryContext(dev int) error {
+	handle, err := c.device(dev)
+	if err != nil {
+		return err
+	}
+	return c.driver.primaryCtxRelease.call(handle)
+}
+
+// ModuleLoad compiles PTX for the device of ctx, or takes it from the driver's
+// cache. ptx needs no NUL at its end and may be freed. The error's Detail is
+// the compiler's log. PTX newer than the driver is ErrDriverTooOld.
+// cuModuleLoadDataEx:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html
+func (c *CUDA) ModuleLoad(ctx Context, ptx []byte) (Module, error) {
+	text, m := newFrame(), newFrame()
+	defer text.release()
+	defer m.release()
+	logs := m.room(2 * jitLogBytes)
+	m.words[1] = jitInfoLogBuffer | jitInfoLogBufferBytes<<32 // the options, ints
+	m.words[2] = jitErrorLogBuffer | jitErrorLogBufferBytes<<32
+	copy(m.words[3:], []uint64{uint64(logs), jitLogBytes, uint64(logs) + jitLogBytes, jitLogBytes}) // their values
+	err := c.in(ctx, &c.driver.moduleLoadDataEx, m.out(0), text.text(ptx), jitOptions, m.at(1), m.at(3))
+	if e, ok := err.(*Error); ok {
+		info, errors := goString(m.bytes[:jitLogBytes]), goString(m.bytes[jitLogBytes:])
+		e.Detail = strings.TrimSpace(strings.TrimSpace(errors) + "\n" + strings.TrimSpace(info))
+	}
+	return Module(m.words[0]), err
+}
+
+// ModuleUnload frees a module and its functions; none may be running.
+// cuModuleUnload:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html
+func (c *CUDA) ModuleUnload(ctx Context, m Module) error {
+	return c.in(ctx, &c.driver.moduleUnload, uintptr(m))
+}
+
+// ModuleFunction is the kernel of that name, valid as long as its module. An
+// unknown name is ErrNotFound. cuModuleGetFunction:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html
+func (c *CUDA) ModuleFunction(ctx Context, mod Module, name string) (Function, error) {
+	m := newFrame()
+	defer m.release()
+	err := c.in(ctx, &c.driver.moduleGetFunction, m.out(0), uintptr(mod), m.text([]byte(name)))
+	if e, ok := err.(*Error); ok {
+		e.Detail = fmt.Sprintf("kernel %q", name)
+	}
+	return Function(m.words[0]), err
+}
+
+// FuncSetMaxDynamicShared allows launches of f to ask for that many bytes of
+// dynamic shared memory; over 48 KiB it is needed. cuFuncSetAttribute:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html
+func (c *CUDA) FuncSetMaxDynamicShared(ctx Context, f Function, bytes int) error {
+	return c.in(ctx, &c.driver.funcSetAttribute, uintptr(f), uintptr(FuncMaxDynamicShared), uintptr(bytes))
+}
+
+// FuncAttribute is one property of a kernel. cuFuncGetAttribute:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html
+func (c *CUDA) FuncAttribute(ctx Context, f Function, attr FuncAttr) (int, error) {
+	m := newFrame()
+	defer m.release()
+	err := c.in(ctx, &c.driver.funcGetAttribute, m.out(0), uintptr(attr), uintptr(f))
+	return m.int(0), err
+}
+
+// MaxActiveBlocks is how many blocks of that many threads and bytes of dynamic
+// shared memory a multiprocessor holds at a time.
+// cuOccupancyMaxActiveBlocksPerMultiprocessor:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html
+func (c *CUDA) MaxActiveBlocks(ctx Context, f Function, threads int, shared int) (int, error) {
+	m := newFrame()
+	defer m.release()
+	err := c.in(ctx, &c.driver.maxActiveBlocks, m.out(0), uintptr(f), uintptr(threads), uintptr(shared))
+	return m.int(0), err
+}
+
+// LaunchKernel enqueues f on s. grid is in blocks, block in threads, shared in
+// bytes of dynamic shared memory. params are the parameters as the ABI lays
+// them out, each at a multiple of its own size; they are copied before the call
+// returns. A fault in the kernel is the error of a later call. cuLaunchKernel:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html
+func (c *CUDA) LaunchKernel(ctx Context, f Function, grid, block [3]uint32, shared uint32, s Stream, params []byte) error {
+	m := newFrame()
+	defer m.release()
+	var extra uintptr
+	if len(params) > 0 {
+		m.words[0] = launchParamBufferPointer
+		m.words[1] = uint64(m.copy(params))
+		m.words[2] = launchParamBufferSize
+		m.words[3] = uint64(m.in(5, uint64(len(params))))
+		m.words[4] = launchParamEnd
+		extra = m.at(0)
+	}
+	return c.in(ctx, &c.driver.launchKernel, uintptr(f),
+		uintptr(grid[0]), uintptr(grid[1]), uintptr(grid[2]),
+		uintptr(block[0]), uintptr(block[1]), uintptr(block[2]),
+		uintptr(shared), uintptr(s), 0, extra)
+}

@@ -1,0 +1,238 @@
+package cudart
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// What an *Error can be, for errors.Is.
+var (
+	// ErrOutOfMemory: device memory, or memory to pin, is exhausted.
+	ErrOutOfMemory = errors.New("out of memory")
+	// ErrNoDevice: no GPU that CUDA can use, or no driver for it.
+	ErrNoDevice = errors.New("no CUDA device")
+	// ErrDriverTooOld: the driver is older than the library, or than the PTX.
+	ErrDriverTooOld = errors.New("the NVIDIA driver is too old")
+	// ErrContextLost: a fault that stays. Every later call on the device fails
+	// with it; only a new process helps.
+	ErrContextLost = errors.New("the CUDA context is lost")
+	// ErrNotSupported: this device, driver or library cannot do it.
+	ErrNotSupported = errors.New("not supported")
+	// ErrNotReady: work before an event has not finished.
+	ErrNotReady = errors.New("not ready")
+	// ErrAlreadyRegistered: a host range overlaps one that is registered.
+	ErrAlreadyRegistered = errors.New("host memory is already registered")
+	// ErrNotRegistered: a host range that is not registered.
+	ErrNotRegistered = errors.New("host memory is not registered")
+	// ErrNotFound: a module has no such function, NVML no such device.
+	ErrNotFound = errors.New("not found")
+	// ErrInvalidValue: an argument that the library refuses.
+	ErrInvalidValue = errors.New("invalid value")
+	// ErrMissing: a library, or a function in it, is missing.
+	ErrMissing = errors.New("missing")
+)
+
+// codeMissing is the code of an Error about a library itself. CUDA's codes are
+// not negative.
+const codeMissing = -1
+
+// kind is the codes of each library that mean the same. Since CUDA 10.1
+// libcudart and libcuda number their errors alike.
+type kind struct {
+	is               error
+	cuda, blas, nvml []int
+}
+
+// kinds. Sources:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
+// https://docs.nvidia.com/cuda/cublas/#cublasstatus-t
+// https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
+var kinds = []kind{
+	{is: ErrOutOfMemory, cuda: []int{errorMemoryAllocation}, blas: []int{blasAllocFailed}, nvml: []int{nvmlInsufficientMemory}},
+	{is: ErrNoDevice, cuda: []int{errorNoDevice, errorStubLibrary}, nvml: []int{nvmlDriverNotLoaded}},
+	{is: ErrDriverTooOld, cuda: []int{errorInsufficientDriver, errorUnsupportedPTXVersion, errorSystemDriverMismatch, errorCompatNotSupported}},
+	{is: ErrContextLost, cuda: lostCodes, nvml: []int{nvmlGPUIsLost}},
+	{is: ErrNotSupported, cuda: []int{errorNotSupported, errorNoKernelImageForDevice}, blas: []int{blasNotSupported, blasArchMismatch}, nvml: []int{nvmlNotSupported}},
+	{is: ErrNotReady, cuda: []int{errorNotReady}},
+	{is: ErrAlreadyRegistered, cuda: []int{errorHostMemoryAlreadyRegistered}},
+	{is: ErrNotRegistered, cuda: []int{errorHostMemoryNotRegistered}},
+	{is: ErrNotFound, cuda: []int{errorSymbolNotFound}, nvml: []int{nvmlNotFound}},
+	{is: ErrInvalidValue, cuda: []int{errorInvalidValue}, blas: []int{blasInvalidValue}, nvml: []int{nvmlInvalidArgument}},
+}
+
+// Codes of libcudart and libcuda.
+const (
+	errorInvalidValue                = 1
+	errorMemoryAllocation            = 2
+	errorStubLibrary                 = 34
+	errorInsufficientDriver          = 35
+	errorNoDevice                    = 100
+	errorNoKernelImageForDevice      = 209
+	errorECCUncorrectable            = 214
+	errorNVLinkUncorrectable         = 220
+	errorUnsupportedPTXVersion       = 222
+	errorContained                   = 226
+	errorSymbolNotFound              = 500
+	errorNotReady                    = 600
+	errorIllegalAddress              = 700
+	errorLaunchTimeout               = 702
+	errorContextIsDestroyed          = 709
+	errorAssert                      = 710
+	errorHostMemoryAlreadyRegistered = 712
+	errorHostMemoryNotRegistered     = 713
+	errorHardwareStackError          = 714
+	errorIllegalInstruction          = 715
+	errorMisalignedAddress           = 716
+	errorInvalidAddressSpace         = 717
+	errorInvalidPC                   = 718
+	errorLaunchFailure               = 719
+	errorNotSupported                = 801
+	errorSystemDriverMismatch        = 803
+	errorCompatNotSupported          = 804
+	errorUnknown                     = 999
+)
+
+// lostCodes are faults that stay with the context.
+var lostCodes = []int{
+	errorECCUncorrectable, errorNVLinkUncorrectable, errorContained, errorIllegalAddress, errorLaunchTimeout, errorContextIsDestroyed, errorAssert,
+	errorHardwareStackError, errorIllegalInstruction, errorMisalignedAddress, errorInvalidAddressSpace, errorInvalidPC,
+	errorLaunchFailure, errorUnknown,
+}
+
+// Codes of cublasLt and of NVML.
+const (
+	blasAllocFailed  = 3
+	blasInvalidValue = 7
+	blasArchMismatch = 8
+	blasNotSupported = 15
+
+	nvmlInvalidArgument    = 2
+	nvmlNotSupported       = 3
+	nvmlNotFound           = 6
+	nvmlDriverNotLoaded    = 9
+	nvmlGPUIsLost          = 15
+	nvmlInsufficientMemory = 20
+)
+
+// Error is a call that failed.
+type Error struct {
+	Library Library
+	Op      string // the C function
+	Code    int    // what it returned
+	Text    string // what the library says of Code
+	Detail  string // what else is known, such as the log of a compilation; may be empty
+}
+
+// Error reads "cudaMalloc: out of memory (code 2): detail".
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	switch {
+	case e.Code == codeMissing:
+	case e.Text == "":
+		fmt.Fprintf(&b, ": code %d", e.Code)
+	default:
+		fmt.Fprintf(&b, ": %s (code %d)", e.Text, e.Code)
+	}
+	if e.Detail != "" {
+		b.WriteString(": " + e.Detail)
+	}
+	return b.String()
+}
+
+// Is tells for errors.Is which of this package's errors e is.
+func (e *Error) Is(target error) bool {
+	if e.Code == codeMissing {
+		return target == ErrMissing
+	}
+	for _, k := range kinds {
+		if k.is == target {
+			return slices.Contains(k.codes(e.Library), e.Code)
+		}
+	}
+	return false
+}
+
+func (k *kind) codes(lib Library) []int {
+	switch lib {
+	case BlasLt:
+		return k.blas
+	case ML:
+		return k.nvml
+	}
+	return k.cuda
+}
+
+// describers are the functions with which the libraries name their codes. They
+// are called on the way to an error and fail silently.
+type describers struct {
+	cudaErrorName, cudaErrorString uintptr // const char *f(int)
+	cuErrorName, cuErrorString     uintptr // int f(int, const char **)
+	blasStatusString               uintptr // const char *f(int)
+	nvmlErrorString                uintptr // const char *f(int)
+}
+
+// text is what lib says of code, empty where it says nothing.
+func (d *describers) text(lib Library, code int) string {
+	switch lib {
+	case Runtime:
+		return firstOf(returned(d.cudaErrorString, code), returned(d.cudaErrorName, code))
+	case Driver:
+		return firstOf(stored(d.cuErrorString, code), stored(d.cuErrorName, code))
+	case BlasLt:
+		return returned(d.blasStatusString, code)
+	case ML:
+		return returned(d.nvmlErrorString, code)
+	}
+	return ""
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// returned is the text that a function of a code returns.
+func returned(addr uintptr, code int) string {
+	if addr == 0 {
+		return ""
+	}
+	m := newFrame()
+	defer m.release()
+	r, _, _ := purego.SyscallN(addr, uintptr(code))
+	m.words[0] = uint64(r)
+	return cString(m.pointer(0))
+}
+
+// stored is the text whose address a function of a code stores.
+func stored(addr uintptr, code int) string {
+	if addr == 0 {
+		return ""
+	}
+	m := newFrame()
+	defer m.release()
+	if r, _, _ := purego.SyscallN(addr, uintptr(code), m.out(0)); r != 0 {
+		return ""
+	}
+	return cString(m.pointer(0))
+}
+
+// cString copies the text at p up to its NUL; p may be nil.
+func cString(p unsafe.Pointer) string {
+	if p == nil {
+		return ""
+	}
+	n := 0
+	for *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(p), n))
+}

@@ -1,0 +1,255 @@
+package cudart
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// Found is what a search came to, one entry for each of Libraries. The
+// libraries that were found are loaded and stay so.
+type Found struct {
+	Libraries []FoundLibrary `json:"libraries"`
+
+	symbol func(handle uintptr, name string) uintptr
+}
+
+// FoundLibrary is a library that was found, or where it was looked for.
+type FoundLibrary struct {
+	Library  Library `json:"library"`
+	Required bool    `json:"required"`
+	// Path is the file that was loaded, empty where none was. Version is as
+	// people write it.
+	Path    string `json:"path,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Searched are the places that were looked at, in order, up to the one where
+	// it was; a pattern stands for folders that do not exist.
+	Searched []string `json:"searched"`
+	// Failed are files that are there and do not load.
+	Failed []FailedFile `json:"failed,omitempty"`
+	// Hint is how to get the library, or one that fits the driver; empty where
+	// all is well.
+	Hint string `json:"hint,omitempty"`
+
+	handle uintptr
+	major  int // of Version, 0 unknown
+}
+
+// FailedFile is a file that does not load, and the loader's reason.
+type FailedFile struct {
+	Path  string `json:"path"`
+	Error string `json:"error"`
+}
+
+// Find searches the libraries and loads those that it finds. It looks at, in
+// this order: the folders and files that MT_CUDA_LIBS lists, the loader's own
+// path, the folders of drivers and of CUDA toolkits, and the nvidia packages of
+// Python environments. A library made for a newer CUDA than the driver serves
+// is taken only where there is no other. Nothing touches a device.
+func Find(e Env) Found {
+	f := Found{symbol: e.Symbol}
+	driver := 0
+	for _, lib := range Libraries {
+		found := e.find(lib, driver)
+		if lib == Driver {
+			driver = found.major
+		}
+		f.Libraries = append(f.Libraries, found)
+	}
+	return f
+}
+
+// Library is the entry of one library.
+func (f Found) Library(lib Library) *FoundLibrary {
+	i := slices.IndexFunc(f.Libraries, func(l FoundLibrary) bool { return l.Library == lib })
+	if i < 0 {
+		return &FoundLibrary{Library: lib, Required: lib.Required()}
+	}
+	return &f.Libraries[i]
+}
+
+// Open returns the functions of the libraries that were found. The error of a
+// required library that was not is ErrMissing and says where it was looked for
+// and how to get it.
+func (f Found) Open() (Symbols, error) {
+	var problems []string
+	var first Library
+	for _, l := range f.Libraries {
+		if l.Required && l.Path == "" {
+			if first == "" {
+				first = l.Library
+			}
+			problems = append(problems, l.problem())
+		}
+	}
+	if len(problems) > 0 {
+		return nil, &Error{Library: first, Op: "find CUDA", Code: codeMissing, Detail: strings.Join(problems, "; ")}
+	}
+	return f, nil
+}
+
+// Symbol is the address of a function in a library that was found.
+func (f Found) Symbol(lib Library, name string) uintptr {
+	if l := f.Library(lib); l.handle != 0 {
+		return f.symbol(l.handle, name)
+	}
+	return 0
+}
+
+// problem says in one line why the library is not there.
+func (l *FoundLibrary) problem() string {
+	text := l.Library.File() + " not found"
+	if len(l.Failed) > 0 {
+		failed := make([]string, len(l.Failed))
+		for i, one := range l.Failed {
+			failed[i] = one.Path + ": " + one.Error
+		}
+		text = l.Library.File() + " does not load (" + strings.Join(failed, ", ") + ")"
+	}
+	return text + ", looked in " + strings.Join(l.Searched, ", ") + ": " + l.Hint
+}
+
+// String is a table: a line for each library, and below it what failed and, for
+// one that is missing, every place where it was looked for.
+func (f Found) String() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, l := range f.Libraries {
+		where, version := l.Path, l.Version
+		if where == "" {
+			where, version = "missing", "-"
+		}
+		fmt.Fprintf(w, "lib%s\t%s\t%s\n", l.Library, version, where)
+		for _, failed := range l.Failed {
+			fmt.Fprintf(w, "\t\tdoes not load: %s: %s\n", failed.Path, failed.Error)
+		}
+		if l.Hint != "" {
+			fmt.Fprintf(w, "\t\t%s\n", l.Hint)
+		}
+		if l.Path == "" {
+			fmt.Fprintf(w, "\t\tlooked in %s\n", strings.Join(l.Searched, ", "))
+		}
+	}
+	w.Flush() // to a strings.Builder, which cannot fail
+	return b.String()
+}
+
+// find searches one library. driver is the major CUDA version that the driver
+// serves, 0 unknown.
+func (e *Env) find(lib Library, driver int) FoundLibrary {
+	l := FoundLibrary{Library: lib, Required: lib.Required()}
+	newer := l // the first that is made for a newer driver
+	seen := map[string]bool{}
+	for _, p := range e.places(lib) {
+		l.Searched = append(l.Searched, p.name)
+		for _, file := range p.files {
+			if seen[file] || !e.load(&l, file, p.byLoader, seen) {
+				continue
+			}
+			if driver == 0 || lib == ML || l.major <= driver {
+				return l
+			}
+			if newer.handle == 0 {
+				newer = l
+			}
+			l.Path, l.Version, l.handle, l.major = "", "", 0, 0
+		}
+	}
+	if newer.handle != 0 {
+		l.Path, l.Version, l.handle, l.major = newer.Path, newer.Version, newer.handle, newer.major
+		l.Hint = fmt.Sprintf("it is made for CUDA %d and the driver serves %d: %s", l.major, driver, hint(lib, driver))
+		return l
+	}
+	l.Hint = hint(lib, driver)
+	return l
+}
+
+// load tries one file, and fills l where it loads. What the loader does not
+// find by name is no failure.
+func (e *Env) load(l *FoundLibrary, file string, byLoader bool, seen map[string]bool) bool {
+	seen[file] = true
+	handle, err := e.Load(file)
+	if err != nil {
+		if !byLoader || !notThere(file, err.Error()) {
+			l.Failed = append(l.Failed, FailedFile{Path: file, Error: strings.TrimPrefix(err.Error(), file+": ")})
+		}
+		return false
+	}
+	l.handle, l.Path = handle, file
+	if byLoader && e.Loaded != nil {
+		l.Path = e.Loaded(file)
+	}
+	l.Version, l.major = e.version(l.Library, handle, file)
+	return true
+}
+
+// notThere tells whether the loader's text says that it found no file of that
+// name, rather than that one needs a library that is missing.
+func notThere(file, text string) bool {
+	return strings.Contains(text, file) && strings.Contains(strings.ToLower(text), "no such file") && !strings.Contains(text, "needed by")
+}
+
+// hint says how to get a library that fits a driver that serves CUDA driver.
+func hint(lib Library, driver int) string {
+	suffix := ""
+	if driver > 0 && driver < 13 {
+		suffix = fmt.Sprintf("-cu%d", driver)
+	}
+	pip := "pip install nvidia-cuda-runtime" + suffix + " nvidia-cublas" + suffix
+	variable := ", or set " + Variable + " to the folder that has it"
+	switch lib {
+	case Driver:
+		return "install the NVIDIA driver; in a container, pass the GPU to it (docker run --gpus all)"
+	case Runtime:
+		return pip + variable
+	case BlasLt:
+		return pip + variable + "; without it matrix products run on slower kernels of our own"
+	}
+	return "it comes with the NVIDIA driver; without it clocks, power and links are not shown"
+}
+
+// version asks a library for its version; where it does not tell, the name of
+// the file does.
+func (e *Env) version(lib Library, handle uintptr, file string) (text string, major int) {
+	b := &binder{symbols: Found{Libraries: []FoundLibrary{{Library: lib, handle: handle}}, symbol: e.Symbol}, library: lib, texts: &describers{}}
+	switch lib {
+	case Driver, Runtime:
+		name := map[Library]string{Driver: "cuDriverGetVersion", Runtime: "cudaRuntimeGetVersion"}[lib]
+		if f := b.probe(name); f.addr != 0 {
+			if v, err := getInt(&f); err == nil && v > 0 {
+				return fmt.Sprintf("%d.%d", v/1000, v%1000/10), v / 1000
+			}
+		}
+	case BlasLt:
+		if f := b.probe("cublasLtGetVersion"); f.addr != 0 {
+			if v := (&Blas{version: f.addr}).Version(); v > 0 {
+				return fmt.Sprintf("%d.%d.%d", v/10000, v%10000/100, v%100), v / 10000
+			}
+		}
+	case ML:
+		n := &NVML{}
+		n.bind(b)
+		if b.missingError() == nil && n.Init() == nil {
+			defer n.Shutdown() // nothing of it is in use
+			if v, err := n.DriverVersion(); err == nil {
+				return v, 0
+			}
+		}
+		return "", 0
+	}
+	// "libcudart.so.11.0" is of any 11.
+	if _, after, ok := strings.Cut(file, ".so."); ok && lib != Driver {
+		text, _, _ = strings.Cut(after, ".")
+		major, _ = strconv.Atoi(text) // 0 where it is no number
+	}
+	return text, major
+}
+
+// ThisMachine is the environment of this process.
+func ThisMachine() Env {
+	home, _ := os.UserHomeDir() // without one there is nothing to search in it
+	return Env{Getenv: os.Getenv, Home: home, Load: load, Symbol: symbol, Loaded: loadedFrom}
+}

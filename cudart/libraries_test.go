@@ -1,0 +1,118 @@
+package cudart
+
+import (
+	"errors"
+	"os"
+	"testing"
+)
+
+// librariesVariable names the folders with NVIDIA's libraries, a colon between
+// each two.
+const librariesVariable = "MT_CUDA_LIBS_TEST"
+
+// realLibraries loads what is in the folders of MT_CUDA_LIBS_TEST.
+func realLibraries(t *testing.T) Found {
+	t.Helper()
+	folders := os.Getenv(librariesVariable)
+	if folders == "" {
+		t.Skip(librariesVariable + " names no folder with CUDA's libraries")
+	}
+	t.Setenv(Variable, folders)
+	return Find(ThisMachine())
+}
+
+// TestRealSymbols looks for every function that is bound in the real libraries.
+// The driver's own can only be there where a driver is.
+func TestRealSymbols(t *testing.T) {
+	found := realLibraries(t)
+	for lib, names := range boundSymbols() {
+		l := found.Library(lib)
+		if l.Path == "" {
+			if lib == Runtime || lib == BlasLt {
+				t.Errorf("lib%s: %s", lib, l.problem())
+			} else {
+				t.Logf("lib%s is not on this machine", lib)
+			}
+			continue
+		}
+		missing := 0
+		for _, name := range names {
+			if found.Symbol(lib, name) == 0 {
+				t.Errorf("%s has no %s", l.Path, name)
+				missing++
+			}
+		}
+		t.Logf("%s %s: %d of %d functions", l.Path, l.Version, len(names)-missing, len(names))
+	}
+}
+
+// driverless is the real libraries, with the fake driver where there is none.
+type driverless struct{ found Found }
+
+func (d driverless) Symbol(lib Library, name string) uintptr {
+	if lib == Driver && d.found.Library(Driver).Path == "" {
+		return theFake().Symbol(lib, name)
+	}
+	return d.found.Symbol(lib, name)
+}
+
+// TestRealCalls calls the real libraries as far as they go without a GPU.
+func TestRealCalls(t *testing.T) {
+	newFake(t)
+	found := realLibraries(t)
+	c, err := New(driverless{found})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// CUDA 11 does not tell without a driver.
+	if v, err := c.RuntimeVersion(); !errors.Is(err, ErrDriverTooOld) && (err != nil || v < 11080) {
+		t.Errorf("RuntimeVersion is %d, %v", v, err)
+	}
+	if v := c.BlasLt().Version(); v < 11_11_00 {
+		t.Errorf("cublasLtGetVersion is %d", v)
+	}
+	testRealBlas(t, c.BlasLt())
+	n, err := c.DeviceCount()
+	if err == nil {
+		t.Skipf("%d GPUs here: what a machine without one answers cannot be seen", n)
+	}
+	if !errors.Is(err, ErrNoDevice) && !errors.Is(err, ErrDriverTooOld) {
+		t.Errorf("DeviceCount without a GPU: %v", err)
+	}
+	t.Log(err)
+}
+
+// testRealBlas makes what the library makes without a GPU, with every attribute
+// that there is, and reads one back.
+func testRealBlas(t *testing.T, blas *Blas) {
+	desc, err := blas.DescCreate(ComputeFloat32, Float32)
+	layout, err2 := blas.LayoutCreate(BFloat16, 64, 32, 64)
+	prefer, err3 := blas.PreferenceCreate()
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(
+		blas.DescSet(desc, DescTransA, int32(Transposed)),
+		blas.DescSet(desc, DescTransB, int32(NoTranspose)),
+		blas.DescSet(desc, DescEpilogue, int32(EpilogueBias)),
+		blas.DescSetPointer(desc, DescBiasPointer, 0x1000),
+		blas.DescSet(desc, DescBiasDataType, int32(BFloat16)),
+		blas.LayoutSetBatch(layout, 3, 64*32),
+		blas.PreferenceSet(prefer, PreferMaxWorkspaceBytes, 32<<20),
+	)
+	for _, attr := range []PreferenceAttr{PreferMinAlignmentA, PreferMinAlignmentB, PreferMinAlignmentC, PreferMinAlignmentD} {
+		err = errors.Join(err, blas.PreferenceSet(prefer, attr, 16))
+	}
+	err = errors.Join(err, blas.DescDestroy(desc), blas.LayoutDestroy(layout), blas.PreferenceDestroy(prefer))
+	if err != nil {
+		t.Error(err)
+	}
+	var e *Error
+	if h, err := blas.Create(); err == nil {
+		if err := blas.Destroy(h); err != nil {
+			t.Error(err)
+		}
+	} else if !errors.As(err, &e) || e.Text == "" {
+		t.Errorf("cublasLtCreate's error has no text: %v", err)
+	}
+}

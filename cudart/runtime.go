@@ -1,0 +1,322 @@
+package cudart
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// DeviceAttr is a cudaDeviceAttr; libcuda numbers those here alike.
+// Source: https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
+type DeviceAttr int
+
+// The attributes of a device. Sizes are in bytes.
+const (
+	AttrMaxSharedPerBlock      DeviceAttr = 8 // without FuncSetMaxDynamicShared
+	AttrWarpSize               DeviceAttr = 10
+	AttrClockKHz               DeviceAttr = 13
+	AttrMultiprocessors        DeviceAttr = 16
+	AttrIntegrated             DeviceAttr = 18
+	AttrPCIBus                 DeviceAttr = 33
+	AttrPCIDevice              DeviceAttr = 34
+	AttrMemoryClockKHz         DeviceAttr = 36
+	AttrMemoryBusBits          DeviceAttr = 37
+	AttrL2Bytes                DeviceAttr = 38
+	AttrAsyncEngines           DeviceAttr = 40
+	AttrPCIDomain              DeviceAttr = 50
+	AttrComputeMajor           DeviceAttr = 75
+	AttrComputeMinor           DeviceAttr = 76
+	AttrPageableAccess         DeviceAttr = 88
+	AttrMaxSharedPerBlockOptin DeviceAttr = 97 // with FuncSetMaxDynamicShared
+	AttrHostRegister           DeviceAttr = 99
+	AttrPageableHostPageTables DeviceAttr = 100 // host and device share page tables, as on Grace
+)
+
+// MemcpyKind is a cudaMemcpyKind: which sides a copy is between.
+type MemcpyKind int
+
+// The directions of a copy.
+const (
+	HostToHost     MemcpyKind = 0
+	HostToDevice   MemcpyKind = 1
+	DeviceToHost   MemcpyKind = 2
+	DeviceToDevice MemcpyKind = 3
+	AnyToAny       MemcpyKind = 4 // told by the addresses
+)
+
+// EventFlags say how an event is made.
+type EventFlags uint
+
+// The flags of events.
+const (
+	EventDefault       EventFlags = 0
+	EventBlockingSync  EventFlags = 1 // EventSynchronize sleeps instead of spinning
+	EventDisableTiming EventFlags = 2 // cheaper; EventElapsed is an error
+)
+
+// The flags that this package passes.
+const (
+	streamNonBlocking    = 1 // no implicit order with the default stream
+	hostAllocPortable    = 1 // pinned for every context
+	hostRegisterPortable = 1
+)
+
+// runtimeFunctions are the functions of libcudart.
+type runtimeFunctions struct {
+	getDeviceCount, setDevice, deviceGetAttribute, getVersion, driverGetVersion, deviceSynchronize, getLastError function
+
+	memGetInfo, malloc, free, hostAlloc, freeHost, hostRegister, hostUnregister, memcpyAsync, memsetAsync function
+
+	streamCreate, streamDestroy, streamSynchronize, streamWaitEvent                    function
+	eventCreate, eventDestroy, eventRecord, eventSynchronize, eventQuery, eventElapsed function
+}
+
+func (f *runtimeFunctions) bind(b *binder) {
+	b.texts.cudaErrorName = b.need("cudaGetErrorName").addr
+	b.texts.cudaErrorString = b.need("cudaGetErrorString").addr
+	f.getDeviceCount = b.need("cudaGetDeviceCount")
+	f.setDevice = b.need("cudaSetDevice")
+	f.deviceGetAttribute = b.need("cudaDeviceGetAttribute")
+	f.getVersion = b.need("cudaRuntimeGetVersion")
+	f.driverGetVersion = b.need("cudaDriverGetVersion")
+	f.deviceSynchronize = b.need("cudaDeviceSynchronize")
+	f.getLastError = b.need("cudaGetLastError")
+	f.memGetInfo = b.need("cudaMemGetInfo")
+	f.malloc = b.need("cudaMalloc")
+	f.free = b.need("cudaFree")
+	f.hostAlloc = b.need("cudaHostAlloc")
+	f.freeHost = b.need("cudaFreeHost")
+	f.hostRegister = b.need("cudaHostRegister")
+	f.hostUnregister = b.need("cudaHostUnregister")
+	f.memcpyAsync = b.need("cudaMemcpyAsync")
+	f.memsetAsync = b.need("cudaMemsetAsync")
+	f.streamCreate = b.need("cudaStreamCreateWithFlags")
+	f.streamDestroy = b.need("cudaStreamDestroy")
+	f.streamSynchronize = b.need("cudaStreamSynchronize")
+	f.streamWaitEvent = b.need("cudaStreamWaitEvent")
+	f.eventCreate = b.need("cudaEventCreateWithFlags")
+	f.eventDestroy = b.need("cudaEventDestroy")
+	f.eventRecord = b.need("cudaEventRecord")
+	f.eventSynchronize = b.need("cudaEventSynchronize")
+	f.eventQuery = b.need("cudaEventQuery")
+	f.eventElapsed = b.need("cudaEventElapsedTime")
+}
+
+// getInt calls f with the address of an int and the arguments after it.
+func getInt(f *function, args ...uintptr) (int, error) {
+	m := newFrame()
+	defer m.release()
+	err := f.call(append([]uintptr{m.out(0)}, args...)...)
+	return m.int(0), err
+}
+
+// DeviceCount is how many GPUs there are, those that CUDA_VISIBLE_DEVICES
+// hides left out. Without a GPU or a driver that fits it is an error that is
+// ErrNoDevice or ErrDriverTooOld. cudaGetDeviceCount:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html
+func (c *CUDA) DeviceCount() (int, error) { return getInt(&c.runtime.getDeviceCount) }
+
+// SetDevice makes dev the device of calls from this OS thread and creates its
+// primary context. Threads start with device 0. cudaSetDevice:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html
+func (c *CUDA) SetDevice(dev int) error { return c.runtime.setDevice.call(uintptr(dev)) }
+
+// DeviceAttribute is one property of a device. cudaDeviceGetAttribute:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html
+func (c *CUDA) DeviceAttribute(attr DeviceAttr, dev int) (int, error) {
+	return getInt(&c.runtime.deviceGetAttribute, uintptr(attr), uintptr(dev))
+}
+
+// PCIBusID is where a device is on the bus, as NVML.ByPCI takes it. It asks for
+// three attributes.
+func (c *CUDA) PCIBusID(dev int) (string, error) {
+	var at [3]int
+	for i, attr := range []DeviceAttr{AttrPCIDomain, AttrPCIBus, AttrPCIDevice} {
+		v, err := c.DeviceAttribute(attr, dev)
+		if err != nil {
+			return "", err
+		}
+		at[i] = v
+	}
+	return fmt.Sprintf("%08x:%02x:%02x.0", at[0], at[1], at[2]), nil
+}
+
+// RuntimeVersion is libcudart's version as CUDA numbers it, 12040 for 12.4. It
+// needs no device. cudaRuntimeGetVersion:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART____VERSION.html
+func (c *CUDA) RuntimeVersion() (int, error) { return getInt(&c.runtime.getVersion) }
+
+// DriverVersion is the newest CUDA version that the driver serves, 0 without a
+// driver. cudaDriverGetVersion:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART____VERSION.html
+func (c *CUDA) DriverVersion() (int, error) { return getInt(&c.runtime.driverGetVersion) }
+
+// DeviceSynchronize waits until all work on the device is done, and returns
+// the first fault in it. cudaDeviceSynchronize:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html
+func (c *CUDA) DeviceSynchronize() error { return c.runtime.deviceSynchronize.call() }
+
+// LastError returns and clears the last error of this OS thread. A fault that
+// stays is not cleared. cudaGetLastError:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__ERROR.html
+func (c *CUDA) LastError() error { return c.runtime.getLastError.call() }
+
+// MemGetInfo is the device memory that is free and that there is, in bytes. It
+// counts what other processes use as not free. cudaMemGetInfo:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
+func (c *CUDA) MemGetInfo() (free, total int64, err error) {
+	m := newFrame()
+	defer m.release()
+	err = c.runtime.memGetInfo.call(m.out(0), m.out(1))
+	return int64(m.words[0]), int64(m.words[1]), err
+}
+
+// Malloc allocates device memory, content undefined, at a multiple of 256
+// bytes. It may wait for the device. Free gives it back. cudaMalloc:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
+func (c *CUDA) Malloc(bytes int64) (DevicePtr, error) {
+	m := newFrame()
+	defer m.release()
+	err := c.runtime.malloc.call(m.out(0), uintptr(bytes))
+	return DevicePtr(m.words[0]), err
+}
+
+// Free gives device memory back, after waiting for all work on the device.
+// Zero is no error. cudaFree:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
+func (c *CUDA) Free(p DevicePtr) error { return c.runtime.free.call(uintptr(p)) }
+
+// HostAlloc allocates pinned host memory, zero or not, that asynchronous copies
+// reach at full rate. It is C's memory: FreeHost gives it back, and nothing may
+// use the slice then. cudaHostAlloc with cudaHostAllocPortable:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
+func (c *CUDA) HostAlloc(bytes int64) ([]byte, error) {
+	m := newFrame()
+	defer m.release()
+	if err := c.runtime.hostAlloc.call(m.out(0), uintptr(bytes), hostAllocPortable); err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(m.pointer(0)), bytes), nil
+}
+
+// FreeHost gives memory of HostAlloc back; b is all of it. An empty b is no
+// error. cudaFreeHost:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
+func (c *CUDA) FreeHost(b []byte) error { return c.runtime.freeHost.call(address(b)) }
+
+// HostRegister pins memory that Go's collector does not own, such as a mapping,
+// so that copies from and to it are asynchronous and fast. It touches every
+// page, and the memory must stay mapped until HostUnregister. Systems refuse it
+// with various errors: out of memory where the limit of locked memory is low,
+// not supported, invalid value. cudaHostRegister with cudaHostRegisterPortable:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
+func (c *CUDA) HostRegister(b []byte) error {
+	return c.runtime.hostRegister.call(address(b), uintptr(len(b)), hostRegisterPortable)
+}
+
+// HostUnregister undoes HostRegister; b starts where that one did. No copy may
+// be under way. cudaHostUnregister:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
+func (c *CUDA) HostUnregister(b []byte) error { return c.runtime.hostUnregister.call(address(b)) }
+
+// MemcpyAsync enqueues a copy on s. Both sides must stay until an event after
+// it is done, and host memory must be pinned (HostAlloc, HostRegister): with
+// any other the copy is staged, and may return before or after it ends.
+// cudaMemcpyAsync:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
+func (c *CUDA) MemcpyAsync(dst, src uintptr, bytes int64, kind MemcpyKind, s Stream) error {
+	return c.runtime.memcpyAsync.call(dst, src, uintptr(bytes), uintptr(kind), uintptr(s))
+}
+
+// MemsetAsync enqueues on s that bytes at dst become value. cudaMemsetAsync:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
+func (c *CUDA) MemsetAsync(dst DevicePtr, value byte, bytes int64, s Stream) error {
+	return c.runtime.memsetAsync.call(uintptr(dst), uintptr(value), uintptr(bytes), uintptr(s))
+}
+
+// StreamCreate makes a stream that has no implicit order with any other.
+// cudaStreamCreateWithFlags with cudaStreamNonBlocking:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
+func (c *CUDA) StreamCreate() (Stream, error) {
+	m := newFrame()
+	defer m.release()
+	err := c.runtime.streamCreate.call(m.out(0), streamNonBlocking)
+	return Stream(m.words[0]), err
+}
+
+// StreamDestroy ends a stream. Work on it still runs; the call does not wait.
+// cudaStreamDestroy:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
+func (c *CUDA) StreamDestroy(s Stream) error { return c.runtime.streamDestroy.call(uintptr(s)) }
+
+// StreamSynchronize waits until all work on s is done, and returns the first
+// fault in it. cudaStreamSynchronize:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
+func (c *CUDA) StreamSynchronize(s Stream) error {
+	return c.runtime.streamSynchronize.call(uintptr(s))
+}
+
+// StreamWaitEvent makes later work on s wait for what e was last recorded
+// after. An event that was never recorded is no wait. It does not wait on the
+// host. cudaStreamWaitEvent:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
+func (c *CUDA) StreamWaitEvent(s Stream, e Event) error {
+	return c.runtime.streamWaitEvent.call(uintptr(s), uintptr(e), 0)
+}
+
+// EventCreate makes an event. cudaEventCreateWithFlags:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
+func (c *CUDA) EventCreate(flags EventFlags) (Event, error) {
+	m := newFrame()
+	defer m.release()
+	err := c.runtime.eventCreate.call(m.out(0), uintptr(flags))
+	return Event(m.words[0]), err
+}
+
+// EventDestroy ends an event; waits on it that are enqueued stay valid.
+// cudaEventDestroy:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
+func (c *CUDA) EventDestroy(e Event) error { return c.runtime.eventDestroy.call(uintptr(e)) }
+
+// EventRecord makes e stand for the work that is on s now, in place of what it
+// stood for. cudaEventRecord:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
+func (c *CUDA) EventRecord(e Event, s Stream) error {
+	return c.runtime.eventRecord.call(uintptr(e), uintptr(s))
+}
+
+// EventSynchronize waits until the work that e stands for is done. With
+// EventBlockingSync the thread sleeps. cudaEventSynchronize:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
+func (c *CUDA) EventSynchronize(e Event) error {
+	return c.runtime.eventSynchronize.call(uintptr(e))
+}
+
+// EventQuery tells whether the work that e stands for is done, without waiting.
+// An error is a fault of that work or an earlier one. cudaEventQuery:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
+func (c *CUDA) EventQuery(e Event) (done bool, err error) {
+	switch code := c.runtime.eventQuery.status(uintptr(e)); code {
+	case 0:
+		return true, nil
+	case errorNotReady:
+		return false, nil
+	default:
+		return false, c.runtime.eventQuery.fail(code, "")
+	}
+}
+
+// EventElapsed is the time in milliseconds between two events that are done,
+// to about half a microsecond. Neither may have EventDisableTiming. One that is
+// not done is ErrNotReady. cudaEventElapsedTime:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
+func (c *CUDA) EventElapsed(start, end Event) (ms float32, err error) {
+	m := newFrame()
+	defer m.release()
+	err = c.runtime.eventElapsed.call(m.out(0), uintptr(start), uintptr(end))
+	return m.float(0), err
+}
+
+// address is where b starts, 0 for an empty one.
+func address(b []byte) uintptr {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+}

@@ -1,0 +1,228 @@
+package cudart
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// host is memory that stands for what a caller registers.
+var host [64]byte
+
+// TestArguments calls every function that only takes integers and handles, and
+// those whose result is a handle, with arguments that all differ.
+func TestArguments(t *testing.T) {
+	out := uintptr(0) // an address of ours: not compared
+	ctx := Context(90)
+	tests := []struct {
+		call func(c *CUDA) error
+		name string
+		args []uintptr
+	}{
+		{func(c *CUDA) error { return c.SetDevice(3) }, "cudaSetDevice", []uintptr{3}},
+		{func(c *CUDA) error { _, err := c.DeviceAttribute(AttrWarpSize, 3); return err }, "cudaDeviceGetAttribute", []uintptr{out, 10, 3}},
+		{func(c *CUDA) error { return c.DeviceSynchronize() }, "cudaDeviceSynchronize", nil},
+		{func(c *CUDA) error { return c.LastError() }, "cudaGetLastError", nil},
+		{func(c *CUDA) error { _, err := c.Malloc(1 << 40); return err }, "cudaMalloc", []uintptr{out, 1 << 40}},
+		{func(c *CUDA) error { return c.Free(0x7000) }, "cudaFree", []uintptr{0x7000}},
+		{func(c *CUDA) error { return c.FreeHost(host[:]) }, "cudaFreeHost", []uintptr{address(host[:])}},
+		{func(c *CUDA) error { return c.FreeHost(nil) }, "cudaFreeHost", []uintptr{0}},
+		{func(c *CUDA) error { return c.HostRegister(host[8:24]) }, "cudaHostRegister", []uintptr{address(host[8:]), 16, 1}},
+		{func(c *CUDA) error { return c.HostUnregister(host[8:24]) }, "cudaHostUnregister", []uintptr{address(host[8:])}},
+		{func(c *CUDA) error { return c.MemcpyAsync(1, 2, 1<<33, DeviceToHost, 4) }, "cudaMemcpyAsync", []uintptr{1, 2, 1 << 33, 2, 4}},
+		{func(c *CUDA) error { return c.MemsetAsync(1, 0xff, 1<<33, 4) }, "cudaMemsetAsync", []uintptr{1, 0xff, 1 << 33, 4}},
+		{func(c *CUDA) error { _, err := c.StreamCreate(); return err }, "cudaStreamCreateWithFlags", []uintptr{out, 1}},
+		{func(c *CUDA) error { return c.StreamDestroy(5) }, "cudaStreamDestroy", []uintptr{5}},
+		{func(c *CUDA) error { return c.StreamSynchronize(5) }, "cudaStreamSynchronize", []uintptr{5}},
+		{func(c *CUDA) error { return c.StreamWaitEvent(5, 6) }, "cudaStreamWaitEvent", []uintptr{5, 6, 0}},
+		{func(c *CUDA) error { _, err := c.EventCreate(EventBlockingSync | EventDisableTiming); return err }, "cudaEventCreateWithFlags", []uintptr{out, 3}},
+		{func(c *CUDA) error { return c.EventDestroy(6) }, "cudaEventDestroy", []uintptr{6}},
+		{func(c *CUDA) error { return c.EventRecord(6, 5) }, "cudaEventRecord", []uintptr{6, 5}},
+		{func(c *CUDA) error { return c.EventSynchronize(6) }, "cudaEventSynchronize", []uintptr{6}},
+		{func(c *CUDA) error { _, err := c.EventElapsed(6, 7); return err }, "cudaEventElapsedTime", []uintptr{out, 6, 7}},
+
+		{func(c *CUDA) error { return c.ModuleUnload(ctx, 8) }, "cuModuleUnload", []uintptr{8}},
+		{func(c *CUDA) error { return c.FuncSetMaxDynamicShared(ctx, 9, 98304) }, "cuFuncSetAttribute", []uintptr{9, 8, 98304}},
+		{func(c *CUDA) error { _, err := c.FuncAttribute(ctx, 9, FuncRegisters); return err }, "cuFuncGetAttribute", []uintptr{out, 4, 9}},
+		{func(c *CUDA) error { _, err := c.MaxActiveBlocks(ctx, 9, 128, 4096); return err }, "cuOccupancyMaxActiveBlocksPerMultiprocessor", []uintptr{out, 9, 128, 4096}},
+
+		{func(c *CUDA) error { _, err := c.BlasLt().Create(); return err }, "cublasLtCreate", []uintptr{out}},
+		{func(c *CUDA) error { return c.BlasLt().Destroy(1) }, "cublasLtDestroy", []uintptr{1}},
+		{func(c *CUDA) error { _, err := c.BlasLt().DescCreate(ComputeFloat32, BFloat16); return err }, "cublasLtMatmulDescCreate", []uintptr{out, 68, 14}},
+		{func(c *CUDA) error { return c.BlasLt().DescDestroy(2) }, "cublasLtMatmulDescDestroy", []uintptr{2}},
+		{func(c *CUDA) error { _, err := c.BlasLt().LayoutCreate(BFloat16, 11, 12, 1<<33); return err }, "cublasLtMatrixLayoutCreate", []uintptr{out, 14, 11, 12, 1 << 33}},
+		{func(c *CUDA) error { return c.BlasLt().LayoutDestroy(3) }, "cublasLtMatrixLayoutDestroy", []uintptr{3}},
+		{func(c *CUDA) error { _, err := c.BlasLt().PreferenceCreate(); return err }, "cublasLtMatmulPreferenceCreate", []uintptr{out}},
+		{func(c *CUDA) error { return c.BlasLt().PreferenceDestroy(4) }, "cublasLtMatmulPreferenceDestroy", []uintptr{4}},
+
+		{func(c *CUDA) error { return c.NVML().Init() }, "nvmlInit_v2", nil},
+		{func(c *CUDA) error { return c.NVML().Shutdown() }, "nvmlShutdown", nil},
+		{func(c *CUDA) error { _, err := c.NVML().ByIndex(2); return err }, "nvmlDeviceGetHandleByIndex_v2", []uintptr{2, out}},
+		{func(c *CUDA) error { _, err := c.NVML().ClockMHz(7, ClockMemory); return err }, "nvmlDeviceGetClockInfo", []uintptr{7, 2, out}},
+		{func(c *CUDA) error { _, err := c.NVML().MaxClockMHz(7, ClockSM); return err }, "nvmlDeviceGetMaxClockInfo", []uintptr{7, 1, out}},
+		{func(c *CUDA) error { _, err := c.NVML().Throttled(7); return err }, "nvmlDeviceGetCurrentClocksThrottleReasons", []uintptr{7, out}},
+		{func(c *CUDA) error { _, err := c.NVML().PowerMilliwatts(7); return err }, "nvmlDeviceGetPowerUsage", []uintptr{7, out}},
+		{func(c *CUDA) error { _, err := c.NVML().Celsius(7); return err }, "nvmlDeviceGetTemperature", []uintptr{7, 0, out}},
+	}
+	f, c := newFake(t)
+	for _, test := range tests {
+		f.calls = nil
+		if err := test.call(c); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		got := f.calls[len(f.calls)-1]
+		if got.name != test.name {
+			t.Errorf("called %s, want %s", got.name, test.name)
+			continue
+		}
+		for i, want := range test.args {
+			if want != out && got.args[i] != want {
+				t.Errorf("%s: argument %d is %#x, want %#x", test.name, i, got.args[i], want)
+			}
+		}
+		f.fails(test.name, 1)
+		var e *Error
+		if err := test.call(c); !errors.As(err, &e) || e.Op != test.name || e.Code != 1 {
+			t.Errorf("%s that fails: %v", test.name, err)
+		}
+		delete(f.answers, test.name)
+	}
+}
+
+// TestResults reads what functions store at the addresses they are given.
+func TestResults(t *testing.T) {
+	f, c := newFake(t)
+	// The upper half of a word must not count for a C int.
+	storesInt := func(name string, at int, v int32) {
+		f.on(name, func(a *[maxArguments]uintptr) uintptr { *memory[int32](a[at]) = v; return 0 })
+	}
+	storesWord := func(name string, at int, v uint64) {
+		f.on(name, func(a *[maxArguments]uintptr) uintptr { *memory[uint64](a[at]) = v; return 0 })
+	}
+	check := func(what string, got, want any, err error) {
+		t.Helper()
+		if err != nil || got != want {
+			t.Errorf("%s: %v, %v; want %v", what, got, err, want)
+		}
+	}
+	storesInt("cudaGetDeviceCount", 0, 2)
+	n, err := c.DeviceCount()
+	check("DeviceCount", n, 2, err)
+	storesInt("cudaDeviceGetAttribute", 0, -7)
+	n, err = c.DeviceAttribute(AttrWarpSize, 0)
+	check("DeviceAttribute", n, -7, err)
+	storesInt("cudaRuntimeGetVersion", 0, 12040)
+	n, err = c.RuntimeVersion()
+	check("RuntimeVersion", n, 12040, err)
+	storesInt("cudaDriverGetVersion", 0, 13000)
+	n, err = c.DriverVersion()
+	check("DriverVersion", n, 13000, err)
+	storesWord("cudaMalloc", 0, 0x7f0000000100)
+	p, err := c.Malloc(5)
+	check("Malloc", p, DevicePtr(0x7f0000000100), err)
+	storesWord("cudaStreamCreateWithFlags", 0, 1<<40)
+	s, err := c.StreamCreate()
+	check("StreamCreate", s, Stream(1<<40), err)
+	storesWord("cudaEventCreateWithFlags", 0, 1<<41)
+	e, err := c.EventCreate(EventDefault)
+	check("EventCreate", e, Event(1<<41), err)
+	storesWord("cublasLtCreate", 0, 1<<42)
+	h, err := c.BlasLt().Create()
+	check("Create", h, BlasHandle(1<<42), err)
+
+	f.on("cudaMemGetInfo", func(a *[maxArguments]uintptr) uintptr {
+		*memory[uint64](a[0]), *memory[uint64](a[1]) = 1<<34, 1<<35
+		return 0
+	})
+	free, total, err := c.MemGetInfo()
+	check("MemGetInfo", [2]int64{free, total}, [2]int64{1 << 34, 1 << 35}, err)
+	f.on("cudaEventElapsedTime", func(a *[maxArguments]uintptr) uintptr { *memory[float32](a[0]) = 1.25; return 0 })
+	ms, err := c.EventElapsed(1, 2)
+	check("EventElapsed", ms, float32(1.25), err)
+	f.on("cudaDeviceGetAttribute", func(a *[maxArguments]uintptr) uintptr {
+		*memory[int32](a[0]) = map[uintptr]int32{33: 0xc1, 34: 2, 50: 1}[a[1]]
+		return 0
+	})
+	id, err := c.PCIBusID(0)
+	check("PCIBusID", id, "00000001:c1:02.0", err)
+
+	f.on("cudaHostAlloc", func(a *[maxArguments]uintptr) uintptr { *memory[uintptr](a[0]) = address(host[:]); return 0 })
+	b, err := c.HostAlloc(48)
+	check("HostAlloc", len(b), 48, err)
+	check("HostAlloc's address", unsafe.SliceData(b), &host[0], err)
+	if a := f.calls[len(f.calls)-1].args; a[1] != 48 || a[2] != 1 {
+		t.Errorf("cudaHostAlloc got %v", a[:3])
+	}
+}
+
+func TestEventQuery(t *testing.T) {
+	f, c := newFake(t)
+	for _, test := range []struct {
+		code int
+		done bool
+		is   error
+	}{{0, true, nil}, {errorNotReady, false, nil}, {errorIllegalAddress, false, ErrContextLost}} {
+		f.fails("cudaEventQuery", test.code)
+		done, err := c.EventQuery(6)
+		if done != test.done || !errors.Is(err, test.is) {
+			t.Errorf("code %d: %v, %v", test.code, done, err)
+		}
+	}
+	if got := f.calls[0].args[0]; got != 6 {
+		t.Errorf("cudaEventQuery got %d, want 6", got)
+	}
+}
+
+// TestNewMissing leaves functions out.
+func TestNewMissing(t *testing.T) {
+	f, _ := newFake(t)
+	for _, test := range []struct {
+		absent []string
+		want   string // "" where New succeeds
+		blas   bool
+		nvml   bool
+	}{
+		{absent: []string{"cudaMalloc", "cudaFree"}, want: "bind libcudart.so: it lacks cudaFree, cudaMalloc; is it older than CUDA 11.8?"},
+		{absent: []string{"cuInit"}, want: "bind libcuda.so: it lacks cuInit; is it older than CUDA 11.8?"},
+		{absent: []string{"cuda"}, want: "bind libcuda.so: the library is absent"},
+		{absent: []string{"cublasLt", "nvidia-ml"}},
+		{absent: []string{"cublasLtMatmul"}, nvml: true},
+		{absent: []string{"cublasLtGetStatusString"}, blas: true, nvml: true},
+		{absent: []string{"nvmlInit_v2"}, blas: true},
+	} {
+		f.absent = map[string]bool{}
+		for _, name := range test.absent {
+			f.absent[name] = true
+		}
+		c, err := New(f)
+		if test.want != "" {
+			if err == nil || err.Error() != test.want || !errors.Is(err, ErrMissing) {
+				t.Errorf("without %v: %v, want %s", test.absent, err, test.want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("without %v: %v", test.absent, err)
+			continue
+		}
+		if (c.BlasLt() != nil) != test.blas || (c.NVML() != nil) != test.nvml {
+			t.Errorf("without %v: cuBLASLt %v, NVML %v", test.absent, c.BlasLt() != nil, c.NVML() != nil)
+		}
+		if (c.Absent(BlasLt) == nil) != test.blas || (c.Absent(ML) == nil) != test.nvml {
+			t.Errorf("without %v: %v, %v", test.absent, c.Absent(BlasLt), c.Absent(ML))
+		}
+	}
+}
+
+// TestBoundOnce finds a function that two fields ask for.
+func TestBoundOnce(t *testing.T) {
+	for lib, names := range boundSymbols() {
+		slices.Sort(names)
+		if once := slices.Compact(slices.Clone(names)); len(once) != len(names) {
+			t.Errorf("lib%s: a name twice in %s", lib, strings.Join(names, " "))
+		}
+	}
+}
