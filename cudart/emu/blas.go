@@ -1,0 +1,250 @@
+package emu
+
+import (
+	"unsafe"
+
+	"mt/cudart"
+)
+
+// Signatures, attributes and structures as in cublasLt.h.
+
+// Types of elements (cudaDataType).
+const (
+	typeF32  = 0
+	typeBF16 = 14
+)
+
+// Compute types (cublasComputeType_t).
+const (
+	compute32F         = 68
+	compute32FPedantic = 69
+)
+
+const (
+	orderCol        = 0
+	orderRow        = 1
+	epilogueDefault = 1
+	epilogueBias    = 4
+)
+
+// blasVersion is what cublasLtGetVersion answers.
+const blasVersion = 120804
+
+// desc is a cublasLtMatmulDesc_t.
+type desc struct {
+	compute, scale  int32
+	pointerMode     int32
+	transA, transB  int32
+	transC          int32
+	epilogue        int32
+	biasPointer     uint64
+	biasType        int32
+	smCount         int32
+	fastAccum       int8
+	biasBatchStride int64
+}
+
+// layout is a cublasLtMatrixLayout_t.
+type layout struct {
+	dtype       int32
+	order       int32
+	rows, cols  uint64
+	ld          int64
+	batch       int32
+	batchOffset int64
+}
+
+// preference is a cublasLtMatmulPreference_t.
+type preference struct {
+	search       int32
+	maxWorkspace uint64
+	reduction    uint32
+	align        [4]uint32 // of A, B, C, D in bytes
+	waves        float32
+	impl         uint64
+}
+
+// blasSymbols are the functions of libcublasLt.
+func blasSymbols() []symbol {
+	list := append(blasObjects(), blasAttributes()...)
+	list = append(list, blasMatmul()...)
+	for i := range list {
+		list[i].lib = cudart.BlasLt
+	}
+	return list
+}
+
+// create keeps v and stores its handle.
+func create(d *Driver, out *uint64, k kind, v any) int32 {
+	if out == nil {
+		return blasInvalidValue
+	}
+	*out = d.keep(k, v)
+	return 0
+}
+
+// destroy ends what a handle stands for.
+func destroy[T any](d *Driver, k kind, h uint64, call string) int32 {
+	if _, ok := find[T](d, k, h, call); !ok {
+		return blasInvalidValue
+	}
+	delete(d.objects, h)
+	return 0
+}
+
+func blasObjects() []symbol {
+	return []symbol{
+		{name: "cublasLtCreate", need: needRuntime, bind: func(c caller) any {
+			return func(h *uint64) int32 {
+				return c.do(func(d *Driver) int32 { return create(d, h, kindBlas, &struct{ int }{}) })
+			}
+		}},
+		{name: "cublasLtDestroy", class: release, need: needRuntime, bind: func(c caller) any {
+			return func(h uint64) int32 {
+				return c.do(func(d *Driver) int32 { return destroy[*struct{ int }](d, kindBlas, h, "cublasLtDestroy") })
+			}
+		}},
+		{name: "cublasLtGetVersion", class: infallible, bind: func(caller) any {
+			return func() uint64 { return blasVersion }
+		}},
+		{name: "cublasLtGetStatusString", class: infallible, bind: func(caller) any {
+			return func(code int32) uintptr {
+				if s, ok := blasTexts[code]; ok {
+					return cString(s)
+				}
+				return cString("<unknown>")
+			}
+		}},
+		{name: "cublasLtMatmulDescCreate", bind: func(c caller) any {
+			return func(out *uint64, compute, scale int32) int32 {
+				return c.do(func(d *Driver) int32 {
+					v := &desc{compute: compute, scale: scale, epilogue: epilogueDefault, biasType: -1}
+					return create(d, out, kindDesc, v)
+				})
+			}
+		}},
+		{name: "cublasLtMatmulDescDestroy", class: release, bind: func(c caller) any {
+			return func(h uint64) int32 {
+				return c.do(func(d *Driver) int32 { return destroy[*desc](d, kindDesc, h, "cublasLtMatmulDescDestroy") })
+			}
+		}},
+		{name: "cublasLtMatrixLayoutCreate", bind: func(c caller) any {
+			return func(out *uint64, dtype int32, rows, cols uint64, ld int64) int32 {
+				return c.do(func(d *Driver) int32 {
+					v := &layout{dtype: dtype, rows: rows, cols: cols, ld: ld, batch: 1}
+					return create(d, out, kindLayout, v)
+				})
+			}
+		}},
+		{name: "cublasLtMatrixLayoutDestroy", class: release, bind: func(c caller) any {
+			return func(h uint64) int32 {
+				return c.do(func(d *Driver) int32 { return destroy[*layout](d, kindLayout, h, "cublasLtMatrixLayoutDestroy") })
+			}
+		}},
+		{name: "cublasLtMatmulPreferenceCreate", bind: func(c caller) any {
+			return func(out *uint64) int32 {
+				return c.do(func(d *Driver) int32 {
+					return create(d, out, kindPreference, &preference{align: [4]uint32{256, 256, 256, 256}, impl: 1<<64 - 1})
+				})
+			}
+		}},
+		{name: "cublasLtMatmulPreferenceDestroy", class: release, bind: func(c caller) any {
+			return func(h uint64) int32 {
+				return c.do(func(d *Driver) int32 {
+					return destroy[*preference](d, kindPreference, h, "cublasLtMatmulPreferenceDestroy")
+				})
+			}
+		}},
+	}
+}
+
+// setAttribute copies n bytes, which must be just its size, to the field of an
+// attribute; fields lists the attributes that are emulated.
+func setAttribute(fields map[int32][]byte, attr int32, buf unsafe.Pointer, n uint64) int32 {
+	field, ok := fields[attr]
+	if !ok || buf == nil || n != uint64(len(field)) {
+		return blasInvalidValue
+	}
+	copy(field, unsafe.Slice((*byte)(buf), n))
+	return 0
+}
+
+// field is the bytes of *p.
+func field[T any](p *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
+}
+
+func (m *desc) fields() map[int32][]byte {
+	return map[int32][]byte{0: field(&m.compute), 1: field(&m.scale), 2: field(&m.pointerMode), 3: field(&m.transA),
+		4: field(&m.transB), 5: field(&m.transC), 7: field(&m.epilogue), 8: field(&m.biasPointer), 10: field(&m.biasBatchStride),
+		15: field(&m.smCount), 25: field(&m.fastAccum), 26: field(&m.biasType)}
+}
+
+func (l *layout) fields() map[int32][]byte {
+	return map[int32][]byte{0: field(&l.dtype), 1: field(&l.order), 2: field(&l.rows), 3: field(&l.cols), 4: field(&l.ld),
+		5: field(&l.batch), 6: field(&l.batchOffset)}
+}
+
+func (p *preference) fields() map[int32][]byte {
+	return map[int32][]byte{0: field(&p.search), 1: field(&p.maxWorkspace), 3: field(&p.reduction), 5: field(&p.align[0]),
+		6: field(&p.align[1]), 7: field(&p.align[2]), 8: field(&p.align[3]), 9: field(&p.waves), 12: field(&p.impl)}
+}
+
+func blasAttributes() []symbol {
+	return []symbol{
+		{name: "cublasLtMatmulDescSetAttribute", bind: func(c caller) any {
+			return func(h uint64, attr int32, buf unsafe.Pointer, n uint64) int32 {
+				return c.do(func(d *Driver) int32 {
+					v, ok := find[*desc](d, kindDesc, h, c.symbol.name)
+					if !ok {
+						return blasInvalidValue
+					}
+					return setAttribute(v.fields(), attr, buf, n)
+				})
+			}
+		}},
+		{name: "cublasLtMatrixLayoutSetAttribute", bind: func(c caller) any {
+			return func(h uint64, attr int32, buf unsafe.Pointer, n uint64) int32 {
+				return c.do(func(d *Driver) int32 {
+					v, ok := find[*layout](d, kindLayout, h, c.symbol.name)
+					if !ok {
+						return blasInvalidValue
+					}
+					return setAttribute(v.fields(), attr, buf, n)
+				})
+			}
+		}},
+		{name: "cublasLtMatmulPreferenceSetAttribute", bind: func(c caller) any {
+			return func(h uint64, attr int32, buf unsafe.Pointer, n uint64) int32 {
+				return c.do(func(d *Driver) int32 {
+					v, ok := find[*preference](d, kindPreference, h, c.symbol.name)
+					if !ok {
+						return blasInvalidValue
+					}
+					return setAttribute(v.fields(), attr, buf, n)
+				})
+			}
+		}},
+	}
+}
+
+func blasMatmul() []symbol {
+	return []symbol{
+		{name: "cublasLtMatmulAlgoGetHeuristic", need: needRuntime, bind: func(c caller) any {
+			return func(h, op, a, b, cc, dd, pref uint64, requested int32, results *heuristic, returned *int32) int32 {
+				return c.do(func(d *Driver) int32 {
+					return d.heuristic(h, op, [4]uint64{a, b, cc, dd}, pref, requested, results, returned)
+				})
+			}
+		}},
+		{name: "cublasLtMatmul", need: needRuntime, bind: func(c caller) any {
+			return func(h, op uint64, alpha *float32, a, la, b, lb uint64, beta *float32, cc, lc, dd, ld uint64,
+				algo *algorithm, workspace, size, s uint64) int32 {
+				return c.do(func(d *Driver) int32 {
+					return d.matmul(matmulCall{handle: h, desc: op, alpha: alpha, beta: beta, at: [4]uint64{a, b, cc, dd},
+						layouts: [4]uint64{la, lb, lc, ld}, algo: algo, workspace: workspace, size: size, stream: s})
+				})
+			}
+		}},
+	}
+}

@@ -1,0 +1,199 @@
+package emu
+
+import (
+	"unsafe"
+
+	"mt/cudart"
+)
+
+// Signatures as in cuda.h: CUdevice is an int, CUdeviceptr 64 bits wide.
+
+// driverSymbols are the functions of libcuda.
+func driverSymbols() []symbol {
+	list := append(driverDevice(), driverModules()...)
+	for i := range list {
+		list[i].lib = cudart.Driver
+	}
+	return list
+}
+
+func driverDevice() []symbol {
+	return []symbol{
+		{name: "cuInit", class: prologue, need: needDevice, bind: func(c caller) any {
+			return func(flags uint32) int32 {
+				return c.do(func(d *Driver) int32 {
+					if flags != 0 {
+						return errInvalidValue
+					}
+					d.initialised = true
+					return 0
+				})
+			}
+		}},
+		{name: "cuDriverGetVersion", bind: func(c caller) any {
+			return func(v *int32) int32 { return c.do(func(d *Driver) int32 { return put(v, int32(d.opt.DriverVersion)) }) }
+		}},
+		{name: "cuDeviceGet", class: prologue, need: needInit, bind: func(c caller) any {
+			return func(dev *int32, ordinal int32) int32 {
+				return c.do(func(d *Driver) int32 { return d.onDevice(ordinal, func() int32 { return put(dev, 0) }) })
+			}
+		}},
+		{name: "cuDeviceGetName", need: needInit, bind: func(c caller) any {
+			return func(p unsafe.Pointer, n, dev int32) int32 {
+				return c.do(func(d *Driver) int32 {
+					return d.onDevice(dev, func() int32 {
+						if p == nil || n <= 0 {
+							return errInvalidValue
+						}
+						putText(p, int(n), d.opt.Name)
+						return 0
+					})
+				})
+			}
+		}},
+		{name: "cuDeviceGetAttribute", need: needInit, bind: func(c caller) any {
+			return func(v *int32, attr, dev int32) int32 {
+				return c.do(func(d *Driver) int32 { return d.attribute(v, attr, dev) })
+			}
+		}},
+		{name: "cuDeviceTotalMem_v2", need: needInit, bind: func(c caller) any {
+			return func(n *uint64, dev int32) int32 {
+				return c.do(func(d *Driver) int32 {
+					return d.onDevice(dev, func() int32 { return put(n, uint64(d.opt.DeviceMemory)) })
+				})
+			}
+		}},
+		{name: "cuDevicePrimaryCtxRetain", need: needInit, bind: func(c caller) any {
+			return func(ctx *uint64, dev int32) int32 {
+				return c.do(func(d *Driver) int32 {
+					return d.onDevice(dev, func() int32 {
+						if ctx == nil {
+							return errInvalidValue
+						}
+						d.makeContext()
+						d.retained++
+						*ctx = d.context
+						return 0
+					})
+				})
+			}
+		}},
+		{name: "cuDevicePrimaryCtxRelease_v2", class: release, need: needInit, bind: func(c caller) any {
+			return func(dev int32) int32 {
+				return c.do(func(d *Driver) int32 { return d.onDevice(dev, d.releaseContext) })
+			}
+		}},
+		{name: "cuCtxSetCurrent", class: prologue, need: needInit, bind: func(c caller) any {
+			return func(ctx uint64) int32 { return c.do(func(d *Driver) int32 { return d.setCurrent(ctx) }) }
+		}},
+		{name: "cuCtxGetCurrent", need: needInit, bind: func(c caller) any {
+			return func(ctx *uint64) int32 { return c.do(func(d *Driver) int32 { return put(ctx, d.thread().context) }) }
+		}},
+		{name: "cuGetErrorName", class: infallible, bind: func(caller) any {
+			return func(code int32, s *uintptr) int32 {
+				return putCode(s, code, func(t codeText) string { return t.driver })
+			}
+		}},
+		{name: "cuGetErrorString", class: infallible, bind: func(caller) any {
+			return func(code int32, s *uintptr) int32 {
+				return putCode(s, code, func(t codeText) string { return t.words })
+			}
+		}},
+	}
+}
+
+func driverModules() []symbol {
+	return []symbol{
+		{name: "cuModuleLoadDataEx", need: needContext, bind: func(c caller) any {
+			return func(m *uint64, image unsafe.Pointer, n uint32, keys *int32, values *uint64) int32 {
+				return c.do(func(d *Driver) int32 { return d.moduleLoad(m, image, n, keys, values) })
+			}
+		}},
+		{name: "cuModuleUnload", class: release, need: needContext, bind: func(c caller) any {
+			return func(m uint64) int32 { return c.do(func(d *Driver) int32 { return d.moduleUnload(m) }) }
+		}},
+		{name: "cuModuleGetFunction", need: needContext, bind: func(c caller) any {
+			return func(f *uint64, m uint64, name unsafe.Pointer) int32 {
+				return c.do(func(d *Driver) int32 { return d.moduleFunction(f, m, name) })
+			}
+		}},
+		{name: "cuFuncSetAttribute", need: needContext, bind: func(c caller) any {
+			return func(f uint64, attr, value int32) int32 {
+				return c.do(func(d *Driver) int32 { return d.funcSetAttribute(f, attr, value) })
+			}
+		}},
+		{name: "cuFuncGetAttribute", need: needContext, bind: func(c caller) any {
+			return func(v *int32, attr int32, f uint64) int32 {
+				return c.do(func(d *Driver) int32 { return d.funcAttribute(v, attr, f) })
+			}
+		}},
+		{name: "cuOccupancyMaxActiveBlocksPerMultiprocessor", need: needContext, bind: func(c caller) any {
+			return func(n *int32, f uint64, threads int32, shared uint64) int32 {
+				return c.do(func(d *Driver) int32 { return d.occupancy(n, f, threads, shared) })
+			}
+		}},
+		{name: "cuLaunchKernel", need: needContext, bind: func(c caller) any {
+			return func(f uint64, gx, gy, gz, bx, by, bz, shared uint32, s uint64, params, extra *uint64) int32 {
+				return c.do(func(d *Driver) int32 {
+					return d.launch(f, [3]uint32{gx, gy, gz}, [3]uint32{bx, by, bz}, shared, s, params, extra)
+				})
+			}
+		}},
+	}
+}
+
+// onDevice is f on the only device.
+func (d *Driver) onDevice(dev int32, f func() int32) int32 {
+	if dev != 0 {
+		return errInvalidDevice
+	}
+	return f()
+}
+
+// putCode stores how libcuda calls a code.
+func putCode(s *uintptr, code int32, of func(codeText) string) int32 {
+	t, ok := codeTexts[code]
+	if s == nil {
+		return errInvalidValue
+	}
+	if *s = 0; !ok || of(t) == "" {
+		return errInvalidValue
+	}
+	*s = cString(of(t))
+	return 0
+}
+
+// releaseContext is cuDevicePrimaryCtxRelease. The last one ends the context,
+// unless libcudart uses it, and in any case the modules in it.
+func (d *Driver) releaseContext() int32 {
+	if d.retained == 0 {
+		d.fault(Handle, "cuDevicePrimaryCtxRelease of a context that is not retained")
+		return errInvalidContext
+	}
+	if d.retained--; d.retained > 0 {
+		return 0
+	}
+	d.drain()
+	for h := range d.objects {
+		if k := handleKind(h); k == kindModule || k == kindFunction {
+			delete(d.objects, h)
+		}
+	}
+	if !d.runtimeUses {
+		delete(d.objects, d.context)
+		d.context = 0
+		d.used -= d.opt.ContextMemory
+	}
+	return 0
+}
+
+// setCurrent is cuCtxSetCurrent.
+func (d *Driver) setCurrent(ctx uint64) int32 {
+	if ctx != 0 {
+		if _, ok := find[*Driver](d, kindContext, ctx, "cuCtxSetCurrent"); !ok {
+			return errInvalidContext
+		}
+	}
+	d.thread().context = ctx
+	return 0
+}

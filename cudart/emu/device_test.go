@@ -1,0 +1,118 @@
+package emu_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"mt/cudart"
+	"mt/cudart/emu"
+	"mt/cudart/emu/ptx"
+)
+
+func TestDeviceDescribesItself(t *testing.T) {
+	for _, c := range []struct{ capability, optIn int }{{80, 163 << 10}, {89, 99 << 10}, {90, 227 << 10}, {120, 99 << 10}} {
+		r := open(t, emu.Options{ComputeCapability: c.capability, Name: "GPU"})
+		if n, err := r.DeviceCount(); err != nil || n != 1 {
+			t.Errorf("%d devices, %v", n, err)
+		}
+		for attr, want := range map[cudart.DeviceAttr]int{cudart.AttrComputeMajor: c.capability / 10, cudart.AttrComputeMinor: c.capability % 10,
+			cudart.AttrMaxSharedPerBlockOptin: c.optIn, cudart.AttrPageableAccess: 0} {
+			if got, err := r.DeviceAttribute(attr, 0); err != nil || got != want {
+				t.Errorf("attribute %d is %d, %v, want %d", attr, got, err, want)
+			}
+		}
+		if _, err := r.DeviceAttribute(9999, 0); err == nil {
+			t.Error("an attribute that is none has a value")
+		}
+		if _, err := r.DeviceAttribute(1, 1); err == nil {
+			t.Error("a device that is none has attributes")
+		}
+		if name, err := r.DeviceName(0); err != nil || name != "GPU" {
+			t.Errorf("named %q, %v", name, err)
+		}
+		r.close()
+	}
+}
+
+func TestPTXVersionOfDrivers(t *testing.T) {
+	for driver, version := range map[int]string{11080: "7.8", 12000: "8.0", 12050: "8.5", 12060: "8.5", 12080: "8.7", 12090: "8.8", 13000: "9.0"} {
+		r := open(t, emu.Options{DriverVersion: driver})
+		ctx, err := r.PrimaryContext(0)
+		r.must(err)
+		load := func(v string) error {
+			m, err := r.ModuleLoad(ctx, []byte(strings.Replace(tinyPTX, ".version 8.0", ".version "+v, 1)))
+			if err == nil {
+				r.must(r.ModuleUnload(ctx, m))
+			}
+			return err
+		}
+		if err := load("9.9"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("current version is '%s'", version)) {
+			t.Errorf("driver %d: %v, want that %s is current", driver, err, version)
+		}
+		if err := load(version); err != nil {
+			t.Errorf("driver %d: %v", driver, err)
+		}
+		r.must(r.ReleasePrimaryContext(0))
+		r.close()
+	}
+}
+
+func TestFunctionAttributes(t *testing.T) {
+	r := openKernels(t, emu.Options{})
+	f, err := r.ModuleFunction(r.ctx, r.m, "late")
+	r.must(err)
+	for attr, want := range map[cudart.FuncAttr]int{0: 1024, 1: 512, 3: 0, 8: 48<<10 - 512} {
+		if got, err := r.FuncAttribute(r.ctx, f, attr); err != nil || got != want {
+			t.Errorf("attribute %d is %d, %v, want %d", attr, got, err, want)
+		}
+	}
+	if _, err := r.FuncAttribute(r.ctx, f, 99); err == nil {
+		t.Error("an attribute that is none has a value")
+	}
+	r.release()
+}
+
+// TestFaultsOfKernelsCarryTheInterpretersError: line, block and thread can be
+// asked for.
+func TestFaultsOfKernelsCarryTheInterpretersError(t *testing.T) {
+	r := openKernels(t, emu.Options{})
+	r.must(r.launch("store", 1, 0, r.s, r.params(128)))
+	r.StreamSynchronize(r.s)
+	var e *ptx.Error
+	if f := r.d.Faults(); len(f) != 1 || !errors.As(f[0], &e) || e.Kernel != "store" || e.Line != 17 {
+		t.Errorf("got %v", f)
+	}
+}
+
+// TestDefaultStream: 0 is a stream like another, and a direction can follow from
+// the addresses.
+func TestDefaultStream(t *testing.T) {
+	r := open(t, emu.Options{Mode: emu.Lazy})
+	a, in, out := r.malloc(8), r.host(8), r.host(8)
+	copy(in, "abcdefgh")
+	r.must(r.MemcpyAsync(uintptr(a), addr(in), 8, cudart.AnyToAny, 0))
+	r.must(r.MemcpyAsync(addr(out), uintptr(a), 8, cudart.AnyToAny, 0))
+	r.must(r.MemcpyAsync(addr(in), addr(out), 8, cudart.HostToHost, 0))
+	r.must(r.DeviceSynchronize())
+	if string(out) != "abcdefgh" {
+		t.Errorf("got %q", out)
+	}
+	r.must(errors.Join(r.Free(a), r.FreeHost(in), r.FreeHost(out)))
+	r.close()
+}
+
+// TestFewFaultsAreKept: a mistake in a loop does not fill memory.
+func TestFewFaultsAreKept(t *testing.T) {
+	r := open(t, emu.Options{})
+	for range 250 {
+		if r.Free(12345) == nil {
+			t.Fatal("no memory was freed")
+		}
+	}
+	f := r.d.Faults()
+	if len(f) != 101 || f[100].Error() != "emu: and 150 faults more" {
+		t.Errorf("%d faults, the last %v", len(f), f[len(f)-1])
+	}
+}

@@ -1,0 +1,188 @@
+package emu
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"mt/cudart"
+	"mt/internal/parallel"
+)
+
+// Driver is one emulated driver with one GPU. It implements cudart.Symbols. At
+// most 18 drivers are open at a time; Close ends one.
+type Driver struct {
+	opt    Options
+	number uint16 // in its handles
+	rng    *rand.Rand
+
+	mu      sync.Mutex
+	changed *sync.Cond // an awaited operation is done
+	work    *sync.Cond // there may be something to run
+	started bool       // the scheduler runs
+	closed  bool
+	ended   chan struct{} // the scheduler has returned
+	slot    *slot         // nil until the first Symbol
+	pool    *parallel.Pool
+
+	// Calls and errors.
+	calls      []uint16 // indices into symbols
+	faults     []error
+	moreFaults int
+	sticky     int32 // code of the error that stays
+	lost       bool
+
+	// Threads and contexts.
+	threads     map[int]*thread
+	initialised bool   // cuInit
+	context     uint64 // handle of the primary context, 0 when there is none
+	runtimeUses bool   // libcudart holds the primary context
+	retained    int    // cuDevicePrimaryCtxRetain
+	excused     bool   // nobody could release context and modules
+	mlUsers     int
+
+	objects map[uint64]any
+	lastID  [kinds]uint64
+
+	// Memory.
+	chunks    [maxChunks]atomic.Pointer[chunk]
+	buffers   uint64 // the newest buffer
+	used      int64  // bytes of device memory
+	pinned    []*pinned
+	locked    int64 // bytes registered
+	pinnedID  int
+	pageables int
+
+	// Work.
+	streams []*stream // that have work or can get it
+	ids     int       // streams made so far
+	null    *stream   // the default stream, made when used
+	seq     uint64    // operations enqueued so far
+	running *op
+	touched map[launchKey][]span // of the scheduler's goroutine; see Options.OrderOnly
+	waiting int                  // threads that wait for work
+	credit  int                  // operations that Random runs though nobody waits
+	host    clock
+	hostVer uint64
+}
+
+// thread is what CUDA keeps for an OS thread.
+type thread struct {
+	context uint64
+	last    int32 // cudaGetLastError
+}
+
+var numbers atomic.Uint32
+
+// New starts a driver.
+func New(o Options) *Driver {
+	d := &Driver{opt: o.withDefaults(), number: uint16(numbers.Add(1)), threads: map[int]*thread{},
+		objects: map[uint64]any{}, touched: map[launchKey][]span{}, ended: make(chan struct{})}
+	d.rng = rand.New(rand.NewPCG(o.Seed, 0x6d74))
+	d.changed, d.work = sync.NewCond(&d.mu), sync.NewCond(&d.mu)
+	return d
+}
+
+var _ cudart.Symbols = (*Driver)(nil)
+
+// Calls is the number of C calls that could fail so far: what FailCall and
+// LoseDeviceAt count.
+func (d *Driver) Calls() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.calls)
+}
+
+// CallName is the name of the i-th of those calls, the first is 1; "" where
+// there was none.
+func (d *Driver) CallName(i int) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i < 1 || i > len(d.calls) {
+		return ""
+	}
+	return symbols[d.calls[i-1]].name
+}
+
+// PageableCopies is how many asynchronous copies had host memory that is not
+// pinned, so that CUDA staged them and the host waited.
+func (d *Driver) PageableCopies() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pageables
+}
+
+// begin counts a call. code is what it fails with before it does anything, 0
+// where it goes on; asIf is true where a call that waits or gives back does so
+// in spite of the code. d.mu is held.
+func (d *Driver) begin(s *symbol) (code int32, asIf bool) {
+	if s.class == infallible {
+		return 0, false
+	}
+	d.calls = append(d.calls, s.index)
+	n := len(d.calls)
+	if d.opt.LoseDeviceAt > 0 && n >= d.opt.LoseDeviceAt && !d.lost {
+		d.lost, d.excused = true, true
+		d.sticky = int32(d.opt.LostCode)
+		d.cancel()
+	}
+	if d.lost {
+		return s.code(d.sticky, blasFailed, mlLost), true
+	}
+	if code := d.admit(s); code != 0 {
+		return code, false
+	}
+	if n == d.opt.FailCall {
+		d.excused = d.excused || s.class == prologue
+		return s.code(int32(d.opt.FailCode), blasInternalError, mlUnknown), true
+	}
+	if d.opt.Mode == Random && d.rng.IntN(2) == 0 {
+		d.credit += 1 + d.rng.IntN(3)
+		d.work.Signal()
+	}
+	if d.sticky != 0 && (s.need == needRuntime || s.need == needContext) {
+		return s.code(d.sticky, blasFailed, 0), true
+	}
+	return 0, false
+}
+
+// admit is the code with which the state of device and thread refuses a call,
+// or 0. d.mu is held.
+func (d *Driver) admit(s *symbol) int32 {
+	switch s.need {
+	case needDevice, needRuntime:
+		if d.opt.NoDevice {
+			return s.code(errNoDevice, blasNotInitialized, 0)
+		}
+		if d.opt.DriverTooOld && s.lib != cudart.Driver {
+			return s.code(errInsufficientDriver, blasNotInitialized, 0)
+		}
+		if s.need == needRuntime {
+			d.useRuntime()
+		}
+	case needInit, needContext:
+		if !d.initialised {
+			d.fault(Context, "%s before cuInit", s.name)
+			return errNotInitialized
+		}
+		if s.need == needContext && d.thread().context == 0 {
+			d.fault(Context, "%s on a thread without a current context", s.name)
+			return errInvalidContext
+		}
+		if s.need == needContext && d.thread().context != d.context {
+			d.fault(Context, "%s on a thread whose current context was destroyed", s.name)
+			return errContextIsDestroyed
+		}
+	}
+	return 0
+}
+
+// forget drops everything that holds memory.
+func (d *Driver) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.buffers/chunkSize + 1 {
+		d.chunks[i].Store(nil)
+	}
+	d.buffers, d.pinned, d.streams, d.objects = 0, nil, nil, map[uint64]any{}
+}

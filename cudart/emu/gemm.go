@@ -1,0 +1,175 @@
+package emu
+
+import (
+	"math"
+	"unsafe"
+
+	"mt/internal/parallel"
+)
+
+// matrix is elements in device memory: element (i, j) is down·i + right·j
+// elements from the start.
+type matrix struct {
+	bytes       []byte // empty: no matrix
+	bf16        bool
+	down, right int
+}
+
+func (m matrix) transpose() matrix {
+	m.down, m.right = m.right, m.down
+	return m
+}
+
+func (m matrix) f32() []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(m.bytes))), len(m.bytes)/4)
+}
+
+func (m matrix) u16() []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(m.bytes))), len(m.bytes)/2)
+}
+
+// at is element (i, j).
+func (m matrix) at(i, j int) float32 {
+	if m.bf16 {
+		return math.Float32frombits(uint32(m.u16()[i*m.down+j*m.right]) << 16)
+	}
+	return m.f32()[i*m.down+j*m.right]
+}
+
+// set stores element (i, j), rounded to the nearest, ties to even.
+func (m matrix) set(i, j int, v float32) {
+	if m.bf16 {
+		m.u16()[i*m.down+j*m.right] = toBF16(v)
+		return
+	}
+	m.f32()[i*m.down+j*m.right] = v
+}
+
+func toBF16(v float32) uint16 {
+	b := math.Float32bits(v)
+	if v != v {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
+// gemm is D (m, n) = alpha·A (m, k)·B (k, n) + beta·C (m, n) + bias (m) for each
+// column, in fp32, rounded once. D may be C. Each sum goes over k in order, so
+// the bits do not depend on the number of threads.
+type gemm struct {
+	m, n, k     int
+	alpha, beta float32
+	a, b, c, d  matrix
+	bias        matrix
+}
+
+// The product is computed in tiles of tile×tile elements of D, from strips of A
+// and B that are copied to lie tile values for each k next to each other.
+const (
+	tile     = 4
+	rowStrip = 64 // rows of D that one task computes
+)
+
+// run computes the product with the workers of a pool.
+func (g *gemm) run(pool *parallel.Pool) {
+	strips := (g.n + tile - 1) / tile
+	packed := make([][tile]float32, strips*g.k)
+	pool.Run((strips+15)/16, func(i int) {
+		for s := 16 * i; s < min(16*i+16, strips); s++ {
+			pack(packed[s*g.k:(s+1)*g.k], g.b.transpose(), s*tile, g.n)
+		}
+	})
+	pool.Run((g.m+rowStrip-1)/rowStrip, func(i int) {
+		left := make([][tile]float32, g.k)
+		for row := i * rowStrip; row < min((i+1)*rowStrip, g.m); row += tile {
+			pack(left, g.a, row, g.m)
+			for s := range strips {
+				var sums [tile][tile]float32
+				multiply(&sums, left, packed[s*g.k:(s+1)*g.k])
+				g.store(&sums, row, s*tile)
+			}
+		}
+	})
+}
+
+// pack copies the rows from row on of x, which has rows of them; those that are
+// not there are 0.
+//
+//go:norace
+func pack(out [][tile]float32, x matrix, row, rows int) {
+	for i := range tile {
+		if row+i >= rows {
+			for k := range out {
+				out[k][i] = 0
+			}
+			continue
+		}
+		at := (row + i) * x.down
+		if x.bf16 {
+			src := x.u16()
+			for k := range out {
+				out[k][i] = math.Float32frombits(uint32(src[at]) << 16)
+				at += x.right
+			}
+			continue
+		}
+		src := x.f32()
+		for k := range out {
+			out[k][i] = src[at]
+			at += x.right
+		}
+	}
+}
+
+// multiply adds the product of two strips to sums.
+//
+//go:norace
+func multiply(sums *[tile][tile]float32, a, b [][tile]float32) {
+	b = b[:len(a)]
+	for half := 0; half < tile; half += 2 { // 8 sums fit in registers, 16 do not
+		var s00, s01, s02, s03, s10, s11, s12, s13 float32
+		for k := range a {
+			x, y := a[k][half], a[k][half+1]
+			w := &b[k]
+			s00 += x * w[0]
+			s01 += x * w[1]
+			s02 += x * w[2]
+			s03 += x * w[3]
+			s10 += y * w[0]
+			s11 += y * w[1]
+			s12 += y * w[2]
+			s13 += y * w[3]
+		}
+		sums[half] = [tile]float32{s00, s01, s02, s03}
+		sums[half+1] = [tile]float32{s10, s11, s12, s13}
+	}
+}
+
+// store finishes the tile of D at (row, col).
+func (g *gemm) store(sums *[tile][tile]float32, row, col int) {
+	for i := row; i < min(row+tile, g.m); i++ {
+		bias := float32(0)
+		if len(g.bias.bytes) > 0 {
+			bias = g.bias.at(i, 0)
+		}
+		for j := col; j < min(col+tile, g.n); j++ {
+			v := g.alpha * sums[i-row][j-col]
+			if g.beta != 0 {
+				v += g.beta * g.c.at(i, j)
+			}
+			if len(g.bias.bytes) > 0 {
+				v += bias
+			}
+			g.d.set(i, j, v)
+		}
+	}
+}
+
+// workers are the pool for matrix products, made when first used. Only the
+// scheduler calls it.
+func (d *Driver) workers() *parallel.Pool {
+	if d.pool == nil {
+		d.pool = parallel.New(d.opt.Threads)
+	}
+	return d.pool
+}

@@ -1,0 +1,157 @@
+package emu
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"sort"
+	"unsafe"
+)
+
+// pinned is host memory that cudaHostAlloc gave or that was registered.
+type pinned struct {
+	region
+	base  uint64
+	bytes uint64
+	owned []byte // of cudaHostAlloc
+}
+
+func (p *pinned) end() uint64 { return p.base + p.bytes }
+
+// pageSize is the alignment of what cudaHostAlloc gives.
+const pageSize = 4096
+
+// pin keeps host memory as pinned. d.mu is held.
+func (d *Driver) pin(p *pinned, how string) {
+	d.pinnedID++
+	p.name = fmt.Sprintf("%s host memory #%d (%d bytes)", how, d.pinnedID, p.bytes)
+	i := d.pinnedAt(p.base)
+	d.pinned = slices.Insert(d.pinned, i, p)
+}
+
+// pinnedAt is the index of the first pinned memory that ends behind addr.
+func (d *Driver) pinnedAt(addr uint64) int {
+	return sort.Search(len(d.pinned), func(i int) bool { return d.pinned[i].end() > addr })
+}
+
+// hostAlloc is cudaHostAlloc: memory of the Go heap, so that the race detector
+// watches it too, with undefined content as CUDA's.
+func (d *Driver) hostAlloc(p *uint64, bytes uint64, flags uint32) int32 {
+	if p == nil || flags > 7 {
+		return errInvalidValue
+	}
+	*p = 0
+	if bytes == 0 {
+		return 0
+	}
+	if bytes > 1<<40 {
+		return errOutOfMemory
+	}
+	all := make([]byte, bytes+pageSize)
+	base := uint64(uintptr(unsafe.Pointer(&all[0])))
+	off := (pageSize - base%pageSize) % pageSize
+	owned := all[off : off+bytes]
+	spoil(owned)
+	d.pin(&pinned{base: base + off, bytes: bytes, owned: owned}, "allocated")
+	*p = base + off
+	return 0
+}
+
+// unpin ends pinned memory. As CUDA does, it waits until the device is idle.
+func (d *Driver) unpin(call string, addr uint64, owned bool, code int32) int32 {
+	d.drain()
+	i := d.pinnedAt(addr)
+	if i == len(d.pinned) || d.pinned[i].base != addr || (d.pinned[i].owned != nil) != owned {
+		d.fault(Argument, "%s of %#x, which is no such memory", call, addr)
+		return code
+	}
+	p := d.pinned[i]
+	d.pinned = slices.Delete(d.pinned, i, i+1)
+	if d.sticky == 0 {
+		d.unused(call, &p.region)
+	}
+	if owned {
+		spoil(p.owned)
+	} else {
+		d.locked -= int64(p.bytes)
+	}
+	return 0
+}
+
+// hostRegister is cudaHostRegister.
+func (d *Driver) hostRegister(addr, bytes uint64, flags uint32) int32 {
+	switch i := d.pinnedAt(addr); {
+	case d.opt.RefuseRegister != 0:
+		return int32(d.opt.RefuseRegister)
+	case addr == 0 || bytes == 0 || flags > 15 || isDevice(addr):
+		d.fault(Argument, "cudaHostRegister of %d bytes at %#x, flags %#x", bytes, addr, flags)
+		return errInvalidValue
+	case i < len(d.pinned) && d.pinned[i].base < addr+bytes:
+		return errAlreadyRegistered
+	case d.opt.RegisterLimit > 0 && d.locked+int64(bytes) > d.opt.RegisterLimit:
+		return errOutOfMemory
+	}
+	d.locked += int64(bytes)
+	d.pin(&pinned{base: addr, bytes: bytes}, "registered")
+	return 0
+}
+
+// watch is pinned memory of a copy that the host must leave alone from the call
+// on until the copy is done. What the host does is not seen: only that the bytes
+// are others when the copy runs.
+type watch struct {
+	region *region
+	bytes  []byte
+	sum    uint64
+	writes uint64 // of region
+}
+
+var sumSeed = maphash.MakeSeed()
+
+// watch makes o check that the host leaves h alone, unless operations that are
+// still to run change it. d.mu is held.
+func (o *op) watch(h *hostSide) {
+	if r := &h.pinned.region; r.writers == 0 {
+		o.watches = append(o.watches, watch{r, h.bytes, maphash.Bytes(sumSeed, h.bytes), r.writes})
+	}
+}
+
+// untouched reports what the host has changed. d.mu is held.
+func (d *Driver) untouched(o *op) {
+	for _, w := range o.watches {
+		if w.writes == w.region.writes && maphash.Bytes(sumSeed, w.bytes) != w.sum {
+			d.fault(Order, "the host changed its side of %s, %d bytes in %s, before the copy was done", o, len(w.bytes), w.region.name)
+		}
+	}
+}
+
+// hostSide is one side of a copy that is host memory.
+type hostSide struct {
+	bytes  []byte
+	pinned *pinned // nil: pageable
+	from   int64   // offset in pinned
+}
+
+// hostRange is n bytes of host memory at addr. A wrong address is a fault, and
+// the code for it.
+func (d *Driver) hostRange(call string, addr, n uint64) (hostSide, int32) {
+	if addr == 0 || isDevice(addr) || addr>>48 != 0 {
+		d.fault(Argument, "%s: %d bytes at %#x, which is no host memory", call, n, addr)
+		return hostSide{}, errInvalidValue
+	}
+	h := hostSide{bytes: unsafe.Slice((*byte)(pointer(addr)), n)}
+	i := d.pinnedAt(addr)
+	if i == len(d.pinned) || d.pinned[i].base >= addr+n {
+		return h, 0
+	}
+	p := d.pinned[i]
+	if addr < p.base || addr+n > p.end() {
+		d.fault(Argument, "%s: %d bytes of host memory at %#x are only in part in %s", call, n, addr, p.name)
+		return hostSide{}, errInvalidValue
+	}
+	h.pinned, h.from = p, int64(addr-p.base)
+	return h, 0
+}
+
+// pointer is the host pointer that came from C as an integer.
+func pointer(addr uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }

@@ -1,0 +1,291 @@
+package emu
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+)
+
+// algorithm is a cublasLtMatmulAlgo_t: what a heuristic found, and for what.
+type algorithm struct {
+	magic     uint64
+	problem   uint64 // hash of types, orders, shapes and epilogue
+	align     [4]uint32
+	workspace uint64 // bytes it needs
+	_         [3]uint64
+}
+
+const algorithmMagic = 0x656d7520616c676f
+
+// heuristic is a cublasLtMatmulHeuristicResult_t.
+type heuristic struct {
+	algo      algorithm
+	workspace uint64
+	state     int32
+	waves     float32
+	_         [4]int32
+}
+
+// C's sizes of both: the array lengths are constants, so a wrong one does not
+// compile.
+var (
+	_ [64]byte = [unsafe.Sizeof(algorithm{})]byte{}
+	_ [96]byte = [unsafe.Sizeof(heuristic{})]byte{}
+)
+
+// matmulCall is the arguments of cublasLtMatmul; A, B, C and D in that order.
+type matmulCall struct {
+	handle, desc    uint64
+	alpha, beta     *float32
+	at, layouts     [4]uint64
+	algo            *algorithm
+	workspace, size uint64
+	stream          uint64
+}
+
+// problem is one matrix product as it was described: D = alpha·op(A)·op(B) +
+// beta·C, plus a bias for each row.
+type problem struct {
+	desc    *desc
+	layouts [4]*layout
+	m, n, k int
+}
+
+const smallWorkspace = 64 << 10
+
+// problem looks up a matrix product. A code says why there is none that the
+// library could compute.
+func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (problem, int32) {
+	var p problem
+	if _, ok := find[*struct{ int }](d, kindBlas, handle, call); !ok {
+		return p, blasNotInitialized
+	}
+	var ok bool
+	if p.desc, ok = find[*desc](d, kindDesc, op, call); !ok {
+		return p, blasInvalidValue
+	}
+	for i, h := range layouts {
+		if p.layouts[i], ok = find[*layout](d, kindLayout, h, call); !ok {
+			return p, blasInvalidValue
+		}
+	}
+	return p, p.check()
+}
+
+// check is the code with which libcublasLt refuses a product, or 0; it sets m, n
+// and k. Source of the types: the tables at
+// https://docs.nvidia.com/cuda/cublas/#cublasltmatmul
+func (p *problem) check() int32 {
+	a, b, c, o := p.layouts[0], p.layouts[1], p.layouts[2], p.layouts[3]
+	for _, l := range p.layouts {
+		tall := int64(l.rows)
+		if l.order == orderRow {
+			tall = int64(l.cols)
+		}
+		if l.order != orderCol && l.order != orderRow || l.batch != 1 {
+			return blasNotSupported
+		}
+		if l.rows == 0 || l.cols == 0 || l.rows >= 1<<31 || l.cols >= 1<<31 || l.ld < tall {
+			return blasInvalidValue
+		}
+	}
+	am, ak, aok := transposed(a, p.desc.transA)
+	bk, bn, bok := transposed(b, p.desc.transB)
+	if !aok || !bok || p.desc.transC != 0 || ak != bk || o.rows != am || o.cols != bn || c.rows != am || c.cols != bn || c.order != o.order {
+		return blasInvalidValue
+	}
+	p.m, p.n, p.k = int(am), int(bn), int(ak)
+	compute := p.desc.compute == compute32F || p.desc.compute == compute32FPedantic
+	types := a.dtype == b.dtype && c.dtype == o.dtype &&
+		(a.dtype == typeF32 && o.dtype == typeF32 || a.dtype == typeBF16 && (o.dtype == typeF32 || o.dtype == typeBF16))
+	bias := p.desc.biasType < 0 || p.desc.biasType == o.dtype
+	switch {
+	case !compute || p.desc.scale != typeF32 || !types || p.desc.pointerMode != 0:
+		return blasNotSupported
+	case p.desc.epilogue != epilogueDefault && p.desc.epilogue != epilogueBias:
+		return blasNotSupported
+	case p.desc.epilogue == epilogueBias && !bias:
+		return blasNotSupported
+	}
+	return 0
+}
+
+// transposed is the shape of op(X).
+func transposed(l *layout, trans int32) (rows, cols uint64, ok bool) {
+	switch trans {
+	case 0:
+		return l.rows, l.cols, true
+	case 1, 2:
+		return l.cols, l.rows, true
+	}
+	return 0, 0, false
+}
+
+// hash tells problems apart for which an algorithm was not found.
+func (p *problem) hash() uint64 {
+	h := uint64(14695981039346656037) // FNV-1a
+	add := func(v uint64) { h = (h ^ v) * 1099511628211 }
+	for _, l := range p.layouts {
+		add(uint64(l.dtype))
+		add(uint64(l.order))
+		add(l.rows)
+		add(l.cols)
+		add(uint64(l.ld))
+	}
+	for _, v := range []int32{p.desc.compute, p.desc.transA, p.desc.transB, p.desc.epilogue} {
+		add(uint64(v))
+	}
+	return h
+}
+
+// heuristic is cublasLtMatmulAlgoGetHeuristic: there is one algorithm for what
+// the library can compute. It uses all of a workspace up to 64 KiB.
+func (d *Driver) heuristic(handle, op uint64, layouts [4]uint64, pref uint64, requested int32, out *heuristic, returned *int32) int32 {
+	if requested <= 0 || out == nil || returned == nil {
+		return blasInvalidValue
+	}
+	*returned = 0
+	p, code := d.problem("cublasLtMatmulAlgoGetHeuristic", handle, op, layouts)
+	if code != 0 {
+		return code
+	}
+	prefs, ok := find[*preference](d, kindPreference, pref, "cublasLtMatmulAlgoGetHeuristic")
+	if !ok {
+		return blasInvalidValue
+	}
+	for i, a := range prefs.align {
+		if size := p.layouts[i].size(); int64(a) < size || a&(a-1) != 0 {
+			return blasInvalidValue
+		}
+	}
+	need := min(prefs.maxWorkspace, smallWorkspace)
+	*out = heuristic{algo: algorithm{magic: algorithmMagic, problem: p.hash(), align: prefs.align, workspace: need},
+		workspace: need, waves: 1}
+	*returned = 1
+	return 0
+}
+
+// size is the bytes of an element.
+func (l *layout) size() int64 {
+	if l.dtype == typeBF16 {
+		return 2
+	}
+	return 4
+}
+
+// matmul is cublasLtMatmul.
+func (d *Driver) matmul(c matmulCall) int32 {
+	p, code := d.problem("cublasLtMatmul", c.handle, c.desc, c.layouts)
+	if code != 0 {
+		return code
+	}
+	s, ok := d.streamOf(c.stream, "cublasLtMatmul")
+	if !ok || c.alpha == nil || c.beta == nil {
+		return blasInvalidValue
+	}
+	o := &op{what: fmt.Sprintf("matrix product %d×%d×%d", p.m, p.n, p.k)}
+	workspace, code := d.checkAlgorithm(o, &p, &c)
+	if code != 0 {
+		return code
+	}
+	g := gemm{m: p.m, n: p.n, k: p.k, alpha: *c.alpha, beta: *c.beta}
+	var operands [4]matrix
+	for i, l := range p.layouts {
+		if i == 2 && g.beta == 0 {
+			continue // C is not read and may be null
+		}
+		if operands[i], code = d.matrix(o, c.at[i], l, i == 3); code != 0 {
+			return blasFailed
+		}
+	}
+	if p.desc.epilogue == epilogueBias {
+		if g.bias, code = d.biasOf(o, &p); code != 0 {
+			return blasFailed
+		}
+	}
+	g.a, g.b, g.c, g.d = operands[0], operands[1], operands[2], operands[3]
+	if p.desc.transA != 0 {
+		g.a = g.a.transpose()
+	}
+	if p.desc.transB != 0 {
+		g.b = g.b.transpose()
+	}
+	o.run = func() ([]span, error) {
+		spoil(workspace)
+		g.run(d.workers())
+		return nil, nil
+	}
+	d.enqueue(s, o)
+	return 0
+}
+
+// checkAlgorithm checks an algorithm and its workspace, whose bytes it returns.
+// Without an algorithm the library takes one of its own, for any alignment.
+func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32) {
+	need := uint64(0)
+	if c.algo != nil {
+		if c.algo.magic != algorithmMagic || c.algo.problem != p.hash() {
+			d.fault(Argument, "cublasLtMatmul %d×%d×%d with an algorithm for another problem", p.m, p.n, p.k)
+			return nil, blasNotSupported
+		}
+		for i, align := range c.algo.align {
+			if c.at[i]%uint64(align) != 0 && (i != 2 || *c.beta != 0) {
+				d.fault(Argument, "cublasLtMatmul %d×%d×%d: %c at %#x is not aligned to %d bytes as the preference promised",
+					p.m, p.n, p.k, "ABCD"[i], c.at[i], align)
+				return nil, blasNotSupported
+			}
+		}
+		need = c.algo.workspace
+	}
+	if need == 0 {
+		return nil, 0
+	}
+	if c.size < need || c.workspace%256 != 0 {
+		d.fault(Argument, "cublasLtMatmul: a workspace of %d bytes at %#x; the algorithm needs %d, aligned to 256", c.size, c.workspace, need)
+		return nil, blasInvalidValue
+	}
+	w, _, code := d.side(o, c.workspace, need, true, true)
+	if code != 0 {
+		return nil, blasFailed
+	}
+	return w, 0
+}
+
+// matrix is an operand in device memory, whose spans it adds to o.
+func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32) {
+	across, down := int64(l.cols), int64(l.rows) // lines of memory, elements of one
+	if l.order == orderRow {
+		across, down = down, across
+	}
+	size := l.size()
+	line, step := down*size, l.ld*size
+	total := (across-1)*step + line
+	b, off, code := d.deviceRange(o.what, at, uint64(total))
+	if code != 0 {
+		return matrix{}, code
+	}
+	if at%uint64(size) != 0 {
+		return matrix{}, d.badMemory(Bounds, "%s: operand at %#x is not aligned to %d bytes", o.what, at, size)
+	}
+	if step == line {
+		across, line = 1, total
+	}
+	o.spans = slices.Grow(o.spans, int(across))
+	for i := range across {
+		o.spans = append(o.spans, span{&b.region, off + i*step, off + i*step + line, write})
+	}
+	m := matrix{bytes: b.Data[off : off+total], bf16: l.dtype == typeBF16, down: 1, right: int(l.ld)}
+	if l.order == orderRow {
+		m.down, m.right = m.right, m.down
+	}
+	return m, 0
+}
+
+// biasOf is the vector that is added to each column of D.
+func (d *Driver) biasOf(o *op, p *problem) (matrix, int32) {
+	l := &layout{dtype: p.layouts[3].dtype, rows: uint64(p.m), cols: 1, ld: int64(p.m)}
+	if p.desc.biasType >= 0 {
+		l.dtype = p.desc.biasType
+	}
+	return d.matrix(o, p.desc.biasPointer, l, false)
+}

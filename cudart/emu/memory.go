@@ -1,0 +1,178 @@
+package emu
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"mt/cudart/emu/ptx"
+)
+
+// Device memory has addresses from deviceBase on, which no host pointer can be.
+// Each buffer has 2^spanBits bytes of them to itself and they are never given
+// out again, so that every access outside of a buffer, or after its end, is
+// noticed.
+const (
+	deviceBase = 1 << 62
+	spanBits   = 36
+	alignment  = 512 // of what cudaMalloc takes, in bytes
+	chunkSize  = 1 << 11
+	maxChunks  = 1 << 11
+)
+
+// chunk is a part of the table of buffers. It only grows, and is read without a
+// lock.
+type chunk [chunkSize]atomic.Pointer[buffer]
+
+// buffer is one allocation of device memory.
+type buffer struct {
+	ptx.Buffer // Data is nil once it is freed
+	region
+	size  int64
+	freed bool
+}
+
+// isDevice says whether addr lies where device memory lies.
+func isDevice(addr uint64) bool { return addr>>62 == deviceBase>>62 }
+
+// index is the number of the buffer to which an address belongs.
+func index(addr uint64) uint64 { return (addr - deviceBase) >> spanBits }
+
+// buffer is the i-th buffer, nil where there has been none.
+func (d *Driver) buffer(i uint64) *buffer {
+	if i/chunkSize >= maxChunks {
+		return nil
+	}
+	if c := d.chunks[i/chunkSize].Load(); c != nil {
+		return c[i%chunkSize].Load()
+	}
+	return nil
+}
+
+// memory is d's memory as one launch sees it.
+type memory struct {
+	d    *Driver
+	miss atomic.Uint64 // the first address that was in no allocation
+}
+
+// Find returns the allocation with the byte at addr.
+func (m *memory) Find(addr uint64) *ptx.Buffer {
+	if b := m.d.allocation(addr); b != nil && addr-b.Base < uint64(len(b.Data)) {
+		return &b.Buffer
+	}
+	m.miss.CompareAndSwap(0, addr)
+	return nil
+}
+
+// missed says what lies near the address that was in no allocation.
+func (m *memory) missed() string {
+	addr := m.miss.Load()
+	b := m.d.allocation(addr)
+	switch {
+	case b == nil:
+		return ""
+	case b.freed:
+		return fmt.Sprintf(" (in %s, which was freed)", b.name)
+	}
+	return fmt.Sprintf(" (offset %d of %s)", addr-b.Base, b.name)
+}
+
+// malloc is cudaMalloc. Zero bytes give a null pointer.
+func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
+	if p == nil {
+		return errInvalidValue
+	}
+	*p = 0
+	if bytes == 0 {
+		return 0
+	}
+	if bytes > uint64(d.opt.DeviceMemory) {
+		return errOutOfMemory
+	}
+	taken := (int64(bytes) + alignment - 1) / alignment * alignment
+	next := d.buffers + 1
+	if taken > d.opt.DeviceMemory-d.used || bytes > 1<<spanBits || next/chunkSize >= maxChunks {
+		return errOutOfMemory
+	}
+	d.used += taken
+	d.buffers = next
+	b := &buffer{size: taken}
+	b.name = fmt.Sprintf("device memory #%d (%d bytes)", next, bytes)
+	b.Buffer = ptx.Buffer{Base: deviceBase + next<<spanBits, Data: junk(int(bytes)), Name: b.name}
+	c := d.chunks[next/chunkSize].Load()
+	if c == nil {
+		c = new(chunk)
+		d.chunks[next/chunkSize].Store(c)
+	}
+	c[next%chunkSize].Store(b)
+	*p = b.Base
+	return 0
+}
+
+// junk is n bytes of fresh memory: NaN as fp32 and bf16, -1 as an integer.
+func junk(n int) []byte {
+	b := make([]byte, n)
+	spoil(b)
+	return b
+}
+
+// spoil fills b with what fresh memory holds.
+func spoil(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	b[0] = 0xff
+	for n := 1; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
+	}
+}
+
+// free is cudaFree. As CUDA's does, it waits until the device is idle; that
+// nothing may be using the memory must follow from what the host waited for
+// before.
+func (d *Driver) free(addr uint64) int32 {
+	if addr == 0 {
+		return 0
+	}
+	d.drain()
+	b := d.allocation(addr)
+	switch {
+	case b == nil:
+		d.fault(Argument, "cudaFree of %#x, where there has been no device memory", addr)
+		return errInvalidValue
+	case b.freed:
+		d.fault(Bounds, "cudaFree of %s, which was freed before", b.name)
+		return errInvalidValue
+	case b.Base != addr:
+		d.fault(Argument, "cudaFree %d bytes into %s", addr-b.Base, b.name)
+		return errInvalidValue
+	}
+	if d.sticky == 0 {
+		d.unused("cudaFree", &b.region)
+	}
+	b.freed, b.Data, b.segments = true, nil, nil
+	d.used -= b.size
+	return 0
+}
+
+// allocation is the buffer to which an address belongs, freed or not.
+func (d *Driver) allocation(addr uint64) *buffer {
+	if !isDevice(addr) {
+		return nil
+	}
+	return d.buffer(index(addr))
+}
+
+// deviceRange is n bytes of device memory at addr and the buffer they are in. An
+// address or size that is wrong is a fault, and the code for it.
+func (d *Driver) deviceRange(call string, addr, n uint64) (*buffer, int64, int32) {
+	b := d.allocation(addr)
+	switch {
+	case b == nil:
+		return nil, 0, d.badMemory(Bounds, "%s: %d bytes at %#x, where there is no device memory", call, n, addr)
+	case b.freed:
+		return nil, 0, d.badMemory(Bounds, "%s: %d bytes at offset %d of %s, which was freed", call, n, addr-b.Base, b.name)
+	case addr-b.Base > uint64(len(b.Data)) || n > uint64(len(b.Data))-(addr-b.Base):
+		return nil, 0, d.badMemory(Bounds, "%s: %d bytes at offset %d of %s", call, n, addr-b.Base, b.name)
+	}
+	return b, int64(addr - b.Base), 0
+}

@@ -1,0 +1,202 @@
+package emu
+
+import (
+	"unsafe"
+
+	"mt/cudart"
+)
+
+// Signatures as in nvml.h.
+
+// mlMemory is an nvmlMemory_t, in bytes.
+type mlMemory struct{ total, free, used uint64 }
+
+// busID is the address of the device on the PCI bus.
+const busID = "00000000:01:00.0"
+
+// mlValues are what the device answers, constant as its load is not emulated.
+var mlValues = map[string][]uint32{
+	// clock types: graphics, SM, memory, video
+	"nvmlDeviceGetClockInfo":                    {1755, 1755, 2619, 1545}, // MHz
+	"nvmlDeviceGetMaxClockInfo":                 {1980, 1980, 2619, 1545}, // MHz
+	"nvmlDeviceGetCurrPcieLinkGeneration":       {5},
+	"nvmlDeviceGetCurrPcieLinkWidth":            {16},
+	"nvmlDeviceGetMaxPcieLinkGeneration":        {5},
+	"nvmlDeviceGetMaxPcieLinkWidth":             {16},
+	"nvmlDeviceGetPowerUsage":                   {312000}, // mW
+	"nvmlDeviceGetTemperature":                  {45},     // °C, sensor 0
+	"nvmlDeviceGetCurrentClocksThrottleReasons": {0},
+}
+
+// mlSymbols are the functions of libnvidia-ml.
+func mlSymbols() []symbol {
+	list := append(mlLibrary(), mlDevice()...)
+	for _, name := range []string{"nvmlDeviceGetClockInfo", "nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetTemperature"} {
+		list = append(list, mlChosen(name))
+	}
+	for _, name := range []string{"nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetCurrPcieLinkWidth",
+		"nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth", "nvmlDeviceGetPowerUsage"} {
+		list = append(list, mlSimple(name))
+	}
+	for i := range list {
+		list[i].lib = cudart.ML
+	}
+	return list
+}
+
+func mlLibrary() []symbol {
+	return []symbol{
+		{name: "nvmlInit_v2", bind: func(c caller) any {
+			return func() int32 {
+				return c.do(func(d *Driver) int32 {
+					d.mlUsers++
+					return 0
+				})
+			}
+		}},
+		{name: "nvmlShutdown", class: release, bind: func(c caller) any {
+			return func() int32 {
+				return c.do(func(d *Driver) int32 {
+					if d.mlUsers == 0 {
+						return mlUninitialized
+					}
+					d.mlUsers--
+					return 0
+				})
+			}
+		}},
+		{name: "nvmlErrorString", class: infallible, bind: func(caller) any {
+			return func(code int32) uintptr {
+				if s, ok := mlTexts[code]; ok {
+					return cString(s)
+				}
+				return cString(mlTexts[mlUnknown])
+			}
+		}},
+		{name: "nvmlSystemGetDriverVersion", bind: func(c caller) any {
+			return func(p unsafe.Pointer, n uint32) int32 {
+				return c.do(func(d *Driver) int32 { return d.mlText(p, n, "570.86.15") })
+			}
+		}},
+		{name: "nvmlDeviceGetHandleByIndex_v2", bind: func(c caller) any {
+			return func(i uint32, out *uint64) int32 {
+				return c.do(func(d *Driver) int32 { return d.mlHandle(out, i == 0) })
+			}
+		}},
+		{name: "nvmlDeviceGetHandleByPciBusId_v2", bind: func(c caller) any {
+			return func(id unsafe.Pointer, out *uint64) int32 {
+				return c.do(func(d *Driver) int32 {
+					if id == nil {
+						return mlInvalidArgument
+					}
+					s := goText(id, 64)
+					return d.mlHandle(out, s == busID || "0000"+s == busID || "00000000:"+s == busID)
+				})
+			}
+		}},
+	}
+}
+
+func mlDevice() []symbol {
+	return []symbol{
+		{name: "nvmlDeviceGetName", bind: func(c caller) any {
+			return func(h uint64, p unsafe.Pointer, n uint32) int32 {
+				return c.do(func(d *Driver) int32 {
+					return d.onML(h, c.symbol, func() int32 { return d.mlText(p, n, d.opt.Name) })
+				})
+			}
+		}},
+		{name: "nvmlDeviceGetMemoryInfo", bind: func(c caller) any {
+			return func(h uint64, out *mlMemory) int32 {
+				return c.do(func(d *Driver) int32 {
+					return d.onML(h, c.symbol, func() int32 {
+						total, used := uint64(d.opt.DeviceMemory), uint64(d.used)
+						return mlPut(out, mlMemory{total, total - min(used, total), used})
+					})
+				})
+			}
+		}},
+		{name: "nvmlDeviceGetCurrentClocksThrottleReasons", bind: func(c caller) any {
+			return func(h uint64, out *uint64) int32 {
+				return c.do(func(d *Driver) int32 {
+					return d.onML(h, c.symbol, func() int32 { return mlPut(out, uint64(mlValues[c.symbol.name][0])) })
+				})
+			}
+		}},
+	}
+}
+
+// mlSimple is a function of a device and an unsigned int * for the answer.
+func mlSimple(name string) symbol {
+	return symbol{name: name, bind: func(c caller) any {
+		return func(h uint64, out *uint32) int32 {
+			return c.do(func(d *Driver) int32 {
+				return d.onML(h, c.symbol, func() int32 { return mlPut(out, mlValues[name][0]) })
+			})
+		}
+	}}
+}
+
+// mlChosen is one with an enum between them.
+func mlChosen(name string) symbol {
+	return symbol{name: name, bind: func(c caller) any {
+		return func(h uint64, which int32, out *uint32) int32 {
+			return c.do(func(d *Driver) int32 {
+				return d.onML(h, c.symbol, func() int32 {
+					if which < 0 || int(which) >= len(mlValues[name]) {
+						return mlInvalidArgument
+					}
+					return mlPut(out, mlValues[name][which])
+				})
+			})
+		}
+	}}
+}
+
+// mlPut stores an answer.
+func mlPut[T any](p *T, v T) int32 {
+	if p == nil {
+		return mlInvalidArgument
+	}
+	*p = v
+	return 0
+}
+
+// mlText stores a text.
+func (d *Driver) mlText(p unsafe.Pointer, n uint32, s string) int32 {
+	switch {
+	case d.mlUsers == 0:
+		return mlUninitialized
+	case p == nil:
+		return mlInvalidArgument
+	case int(n) <= len(s):
+		return mlInsufficientSize
+	}
+	putText(p, int(n), s)
+	return 0
+}
+
+// mlHandle stores the handle of the device, if it was found.
+func (d *Driver) mlHandle(out *uint64, found bool) int32 {
+	switch {
+	case d.mlUsers == 0:
+		return mlUninitialized
+	case !found && !d.opt.NoDevice:
+		return mlInvalidArgument
+	case !found || d.opt.NoDevice:
+		return mlNotFound
+	}
+	return mlPut(out, uint64(kindML)<<48|uint64(d.number)<<32|1)
+}
+
+// onML is f on the device of a handle.
+func (d *Driver) onML(h uint64, s *symbol, f func() int32) int32 {
+	if d.mlUsers == 0 {
+		return mlUninitialized
+	}
+	if h != uint64(kindML)<<48|uint64(d.number)<<32|1 {
+		d.fault(Handle, "%s: %#x is no device of nvidia-ml", s.name, h)
+		return mlInvalidArgument
+	}
+	return f()
+}

@@ -1,0 +1,260 @@
+package emu
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"unsafe"
+
+	"mt/cudart/emu/ptx"
+)
+
+// Limits of launches. Source: CUDA C++ Programming Guide, technical
+// specifications per compute capability.
+const (
+	maxThreads       = 1024 // of a block
+	maxBlockZ        = 64
+	maxGridX         = 1<<31 - 1
+	maxGridYZ        = 65535
+	maxSharedDefault = 48 << 10 // without cuFuncSetAttribute
+	processors       = 132
+)
+
+// module is a loaded PTX file.
+type module struct {
+	name      string
+	parsed    *ptx.Module
+	text      string
+	functions map[string]uint64
+}
+
+// function is a kernel of a module.
+type function struct {
+	name       string
+	kernel     *ptx.Kernel
+	params     []param
+	maxDynamic int // bytes of shared memory that a launch may ask for
+}
+
+// parsedModules are the modules that a process has parsed; they are immutable,
+// and tests load the same ones hundreds of times.
+var parsedModules sync.Map // text → *ptx.Module
+
+// parse parses PTX, once.
+func parse(src string) (*ptx.Module, error) {
+	if m, ok := parsedModules.Load(src); ok {
+		return m.(*ptx.Module), nil
+	}
+	m, err := ptx.Parse("ptx", src)
+	if err != nil {
+		return nil, err
+	}
+	parsedModules.Store(src, m)
+	return m, nil
+}
+
+// maxImage bounds the search for the end of a module's text.
+const maxImage = 64 << 20
+
+// moduleLoad is cuModuleLoadDataEx for PTX text.
+func (d *Driver) moduleLoad(out *uint64, image unsafe.Pointer, n uint32, keys *int32, values *uint64) int32 {
+	if out == nil || image == nil || n > 0 && (keys == nil || values == nil) {
+		return errInvalidValue
+	}
+	*out = 0
+	log := jitLog(unsafe.Slice(keys, n), unsafe.Slice(values, n))
+	src := goText(image, maxImage)
+	if code, why := d.compatible(src); code != 0 {
+		log.write("ptxas fatal   : " + why)
+		return code
+	}
+	m, err := parse(src)
+	if err != nil {
+		log.write("ptxas error   : " + err.Error())
+		return errInvalidPTX
+	}
+	mod := &module{parsed: m, text: src, functions: map[string]uint64{}}
+	*out = d.keep(kindModule, mod)
+	mod.name = handleName(*out)
+	log.write("")
+	return 0
+}
+
+var (
+	versionLine = regexp.MustCompile(`(?m)^\s*\.version\s+(\d+)\.(\d+)`)
+	targetLine  = regexp.MustCompile(`(?m)^\s*\.target\s+sm_(\d+)([af]?)`)
+)
+
+// compatible is the code with which driver and device refuse PTX for its
+// .version and .target, and why.
+func (d *Driver) compatible(src string) (int32, string) {
+	v, t := versionLine.FindStringSubmatch(src), targetLine.FindStringSubmatch(src)
+	if v == nil || t == nil {
+		return errInvalidPTX, "no .version or no .target"
+	}
+	major, _ := strconv.Atoi(v[1]) // digits
+	minor, _ := strconv.Atoi(v[2])
+	if 10*major+minor > d.opt.MaxPTXVersion {
+		return errUnsupportedPTX, fmt.Sprintf("Unsupported .version %s.%s; current version is '%d.%d'",
+			v[1], v[2], d.opt.MaxPTXVersion/10, d.opt.MaxPTXVersion%10)
+	}
+	cc, _ := strconv.Atoi(t[1])
+	if cc > d.opt.ComputeCapability || t[2] == "a" && cc != d.opt.ComputeCapability || t[2] == "f" && cc/10 != d.opt.ComputeCapability/10 {
+		return errInvalidPTX, fmt.Sprintf("Program with .target 'sm_%s%s' cannot be compiled to architecture 'sm_%d'",
+			t[1], t[2], d.opt.ComputeCapability)
+	}
+	return 0, ""
+}
+
+// jit is where the compiler writes its log.
+type jit struct {
+	buffer unsafe.Pointer
+	size   *uint64 // room before, bytes written after
+}
+
+// jitLog finds CU_JIT_ERROR_LOG_BUFFER (5) and its size (6) among the options.
+func jitLog(keys []int32, values []uint64) jit {
+	var j jit
+	for i, k := range keys {
+		switch k {
+		case 5:
+			j.buffer = pointer(values[i])
+		case 6:
+			j.size = &values[i]
+		}
+	}
+	return j
+}
+
+func (j jit) write(s string) {
+	if j.size == nil {
+		return
+	}
+	room := int(uint32(*j.size))
+	*j.size = uint64(min(len(s), max(room-1, 0)))
+	if j.buffer != nil {
+		putText(j.buffer, room, s)
+	}
+}
+
+// moduleUnload is cuModuleUnload. It waits for the device: kernels of the module
+// may be running.
+func (d *Driver) moduleUnload(h uint64) int32 {
+	m, ok := find[*module](d, kindModule, h, "cuModuleUnload")
+	if !ok {
+		return errInvalidHandle
+	}
+	delete(d.objects, h)
+	for _, f := range m.functions {
+		delete(d.objects, f)
+	}
+	d.drain()
+	return 0
+}
+
+// moduleFunction is cuModuleGetFunction.
+func (d *Driver) moduleFunction(out *uint64, h uint64, name unsafe.Pointer) int32 {
+	m, ok := find[*module](d, kindModule, h, "cuModuleGetFunction")
+	switch {
+	case !ok:
+		return errInvalidHandle
+	case out == nil || name == nil:
+		return errInvalidValue
+	}
+	s := goText(name, 4096)
+	k := m.parsed.Kernel(s)
+	if k == nil {
+		return errNotFound
+	}
+	f, ok := m.functions[s]
+	if !ok {
+		f = d.keep(kindFunction, &function{name: s, kernel: k, params: paramsOf(m.text, s),
+			maxDynamic: maxSharedDefault - min(k.StaticShared, maxSharedDefault)})
+		m.functions[s] = f
+	}
+	*out = f
+	return 0
+}
+
+// param is where a parameter of a kernel lies among its parameters.
+type param struct{ at, bytes int }
+
+var paramDecl = regexp.MustCompile(`\.param\s+(?:\.align\s+(\d+)\s+)?\.[a-z]+(\d+)(?:\s+\.ptr[^,)]*?)?\s+[\w$]+(?:\[(\d+)\])?\s*[,)]`)
+
+// paramsOf are the parameters of a kernel as its text declares them.
+func paramsOf(text, kernel string) []param {
+	entry := regexp.MustCompile(`\.entry\s+` + regexp.QuoteMeta(kernel) + `\s*\([^)]*\)`).FindString(text)
+	var out []param
+	at := 0
+	for _, m := range paramDecl.FindAllStringSubmatch(entry, -1) {
+		align, _ := strconv.Atoi(m[1])
+		bits, _ := strconv.Atoi(m[2])
+		count, _ := strconv.Atoi(m[3])
+		bytes := bits / 8 * max(count, 1)
+		align = max(align, bits/8)
+		at = (at + align - 1) / align * align
+		out = append(out, param{at, bytes})
+		at += bytes
+	}
+	return out
+}
+
+// funcSetAttribute is cuFuncSetAttribute for the most dynamic shared memory (8)
+// and the carveout (9), which changes nothing here.
+func (d *Driver) funcSetAttribute(h uint64, attr, value int32) int32 {
+	f, ok := find[*function](d, kindFunction, h, "cuFuncSetAttribute")
+	switch {
+	case !ok:
+		return errInvalidHandle
+	case attr == 9 && value >= -1 && value <= 100:
+		return 0
+	case attr != 8 || value < 0 || int(value)+f.kernel.StaticShared > d.opt.maxSharedOptIn():
+		return errInvalidValue
+	}
+	f.maxDynamic = int(value)
+	return 0
+}
+
+// funcAttribute is cuFuncGetAttribute. Registers are not known: 32 is answered.
+func (d *Driver) funcAttribute(v *int32, attr int32, h uint64) int32 {
+	f, ok := find[*function](d, kindFunction, h, "cuFuncGetAttribute")
+	if !ok {
+		return errInvalidHandle
+	}
+	threads := f.kernel.MaxThreads
+	if threads == 0 {
+		threads = maxThreads
+	}
+	all := map[int32]int{0: threads, 1: f.kernel.StaticShared, 2: 0, 3: 0, 4: registers,
+		5: 80, 6: d.opt.ComputeCapability, 7: 0, 8: f.maxDynamic, 9: -1}
+	a, ok := all[attr]
+	if !ok {
+		return errInvalidValue
+	}
+	return put(v, int32(a))
+}
+
+// registers is how many a thread of any kernel is taken to use.
+const registers = 32
+
+// occupancy is cuOccupancyMaxActiveBlocksPerMultiprocessor: what threads,
+// registers and shared memory allow.
+func (d *Driver) occupancy(n *int32, h uint64, threads int32, shared uint64) int32 {
+	f, ok := find[*function](d, kindFunction, h, "cuOccupancyMaxActiveBlocksPerMultiprocessor")
+	switch {
+	case !ok:
+		return errInvalidHandle
+	case threads <= 0 || threads > maxThreads:
+		return errInvalidValue
+	}
+	whole := (int(threads) + 31) / 32 * 32 // warps are given out whole
+	blocks := min(32, 2048/whole, 65536/(registers*whole))
+	optIn := uint64(d.opt.maxSharedOptIn())
+	if each := shared + uint64(f.kernel.StaticShared) + 1024; each > optIn+1024 {
+		blocks = 0
+	} else {
+		blocks = min(blocks, int((optIn+1024)/each))
+	}
+	return put(n, int32(blocks))
+}

@@ -1,0 +1,121 @@
+package emu
+
+import "runtime"
+
+// Mode says when enqueued work runs.
+type Mode int
+
+const (
+	// Eager runs work as soon as a stream and its events allow, oldest first.
+	Eager Mode = iota
+	// Random runs work in an order drawn from Options.Seed among all that may
+	// run, some of it early and the rest when somebody waits.
+	Random
+	// Lazy runs nothing until somebody waits, and then only what that needs,
+	// the work enqueued last first.
+	Lazy
+)
+
+// Options describe the device, its driver and what goes wrong. The zero value is
+// a healthy GPU of compute capability 9.0 with 8 GiB.
+type Options struct {
+	Mode Mode
+	Seed uint64 // of Random, and of the order of warps in kernels
+
+	Name              string // "Emulated GPU"
+	ComputeCapability int    // 90 is 9.0
+	DeviceMemory      int64  // bytes; allocations take host memory of their size
+	ContextMemory     int64  // bytes that the context takes from DeviceMemory
+	DriverVersion     int    // as cuDriverGetVersion gives it; 12080 is 12.8
+	RuntimeVersion    int    // as cudaRuntimeGetVersion gives it
+	MaxPTXVersion     int    // 87 is 8.7; without one what DriverVersion takes
+
+	NoDevice      bool // there is a driver and no GPU
+	DriverTooOld  bool // the driver is older than libcudart
+	WithoutBlasLt bool // libcublasLt is not installed
+	WithoutML     bool // libnvidia-ml is not installed
+
+	// RefuseRegister is the code that cudaHostRegister answers; 0 registers.
+	RefuseRegister int
+	// RegisterLimit is how many bytes may be registered at a time, as a limit on
+	// locked memory does it; more answers 2. 0 is no limit.
+	RegisterLimit int64
+
+	// FailCall makes the FailCall-th C call fail, the first is 1; 0 none. Calls
+	// that enqueue or create do nothing then. Calls that wait or give back do
+	// their work and report the failure, as CUDA does with earlier errors.
+	FailCall int
+	// FailCode is the code with which FailCall fails, in libcudart and libcuda;
+	// 0 is 999. libcublasLt answers 14 and libnvidia-ml 999.
+	FailCode int
+	// LoseDeviceAt loses the device at that call, the first is 1; 0 never. From
+	// then on every call fails and no work runs.
+	LoseDeviceAt int
+	// LostCode is what libcudart and libcuda answer then; 0 is 999.
+	LostCode int
+
+	// Threads is how many goroutines execute a kernel; 0 means GOMAXPROCS.
+	Threads int
+	// CheckGlobal reports blocks of one launch that race in global memory.
+	CheckGlobal bool
+	// OrderOnly executes a kernel once for each set of its parameters, its grid
+	// and its block, and remembers what it touched. Later launches of the same are
+	// checked against what is ordered around them and change no memory: for tests
+	// that draw many orders of work that repeats itself and touches the same.
+	OrderOnly bool
+}
+
+// withDefaults fills in what o leaves open.
+func (o Options) withDefaults() Options {
+	def := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	if o.Name == "" {
+		o.Name = "Emulated GPU"
+	}
+	if o.DeviceMemory == 0 {
+		o.DeviceMemory = 8 << 30
+	}
+	def(&o.ComputeCapability, 90)
+	if o.DriverTooOld {
+		def(&o.DriverVersion, 11040)
+	}
+	def(&o.DriverVersion, 12080)
+	def(&o.RuntimeVersion, 12080)
+	def(&o.MaxPTXVersion, ptxVersion(o.DriverVersion))
+	def(&o.FailCode, errUnknown)
+	def(&o.LostCode, errUnknown)
+	def(&o.Threads, runtime.GOMAXPROCS(0))
+	return o
+}
+
+// ptxVersion is the newest PTX version that a driver takes. Source: the release
+// history in the PTX ISA manual.
+func ptxVersion(driver int) int {
+	switch major, minor := driver/1000, driver%1000/10; {
+	case major < 12:
+		return 70 + minor
+	case major == 12 && minor <= 5:
+		return 80 + minor
+	case major == 12:
+		return 79 + minor
+	default:
+		return 90 + minor
+	}
+}
+
+// maxSharedOptIn is the most shared memory in bytes that a block can have.
+// Source: CUDA C++ Programming Guide, technical specifications per compute
+// capability.
+func (o *Options) maxSharedOptIn() int {
+	switch o.ComputeCapability {
+	case 80, 87:
+		return 163 << 10
+	case 90, 100, 101, 103, 110:
+		return 227 << 10
+	default:
+		return 99 << 10
+	}
+}

@@ -1,0 +1,209 @@
+package emu
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+)
+
+// Whether two operations are ordered is asked with vector clocks: the operations
+// of stream i are numbered from 1, and component i of a clock is the number of
+// the last of them that is known to be over. The host is no component: what one
+// of its threads learnt by waiting, all are taken to know.
+
+// clock is a vector clock. It is immutable; missing components are 0.
+type clock []uint64
+
+func (c clock) at(stream int) uint64 {
+	if stream < len(c) {
+		return c[stream]
+	}
+	return 0
+}
+
+// join is the componentwise maximum, c itself where it is that.
+func (c clock) join(b clock) clock {
+	for i, n := range b {
+		if n > c.at(i) {
+			out := make(clock, max(len(c), len(b)))
+			copy(out, c)
+			for j := i; j < len(b); j++ {
+				out[j] = max(out[j], b[j])
+			}
+			return out
+		}
+	}
+	return c
+}
+
+// with is c with at least n in one component.
+func (c clock) with(stream int, n uint64) clock {
+	if c.at(stream) >= n {
+		return c
+	}
+	out := make(clock, max(len(c), stream+1))
+	copy(out, c)
+	out[stream] = n
+	return out
+}
+
+// region is a run of bytes whose accesses are watched: device memory or pinned
+// host memory.
+type region struct {
+	name     string
+	segments []segment // what was touched, in order, not overlapping
+	compact  int       // number of segments at which equal neighbours are joined
+
+	writers int    // operations that are enqueued and will write
+	writes  uint64 // operations that have written
+}
+
+// segment is bytes with the same history: the last operation that wrote them
+// and those that have read them since, one of each stream at most.
+type segment struct {
+	from, to int64
+	write    *op
+	reads    []*op // immutable
+}
+
+// span is bytes that an operation touches.
+type span struct {
+	region   *region
+	from, to int64
+	write    bool
+}
+
+// before says whether p is over when o starts, by the order of streams, events
+// and synchronisation alone.
+func (p *op) before(o *op) bool {
+	return p == nil || p.stream == o.stream || o.base.at(p.stream.id) >= p.n
+}
+
+// touch checks one access of o against those before it and remembers it. d.mu
+// is held; operations come in the order in which they run.
+func (d *Driver) touch(o *op, s span) {
+	if s.from >= s.to {
+		return
+	}
+	r := s.region
+	lo := r.cut(s.from)
+	hi := r.cut(s.to)
+	for i := lo; i < hi; i++ {
+		seg := &r.segments[i]
+		if !seg.write.before(o) {
+			d.unordered(o, s, seg.write, true, seg)
+		}
+		if s.write {
+			for _, p := range seg.reads {
+				if !p.before(o) {
+					d.unordered(o, s, p, false, seg)
+				}
+			}
+		}
+	}
+	if s.write {
+		r.segments = slices.Replace(r.segments, lo, hi, segment{from: s.from, to: s.to, write: o})
+		return
+	}
+	at := s.from
+	for i := lo; i < len(r.segments) && at < s.to; i++ {
+		seg := &r.segments[i]
+		if seg.from > at { // never touched before
+			gap := segment{from: at, to: min(seg.from, s.to), reads: []*op{o}}
+			at = gap.to
+			r.segments = slices.Insert(r.segments, i, gap)
+			continue
+		}
+		seg.reads = withRead(seg.reads, o)
+		at = seg.to
+	}
+	if at < s.to {
+		i := sort.Search(len(r.segments), func(i int) bool { return r.segments[i].from >= at })
+		r.segments = slices.Insert(r.segments, i, segment{from: at, to: s.to, reads: []*op{o}})
+	}
+	r.shrink()
+}
+
+// cut makes at the edge of a segment, if it is inside one, and returns the index
+// of the first segment from there on.
+func (r *region) cut(at int64) int {
+	i := sort.Search(len(r.segments), func(i int) bool { return r.segments[i].to > at })
+	if i == len(r.segments) || r.segments[i].from >= at {
+		return i
+	}
+	left := r.segments[i]
+	left.to = at
+	r.segments[i].from = at
+	r.segments = slices.Insert(r.segments, i, left)
+	return i + 1
+}
+
+// shrink joins neighbours with the same history, now and then.
+func (r *region) shrink() {
+	if len(r.segments) < max(r.compact, 64) {
+		return
+	}
+	out := r.segments[:1]
+	for _, s := range r.segments[1:] {
+		last := &out[len(out)-1]
+		if last.to == s.from && last.write == s.write && slices.Equal(last.reads, s.reads) {
+			last.to = s.to
+			continue
+		}
+		out = append(out, s)
+	}
+	clear(r.segments[len(out):])
+	r.segments = out
+	r.compact = 2 * len(out)
+}
+
+// withRead is reads with o in the place of what its stream read before.
+func withRead(reads []*op, o *op) []*op {
+	out := make([]*op, 0, len(reads)+1)
+	for _, p := range reads {
+		if p.stream != o.stream {
+			out = append(out, p)
+		}
+	}
+	return append(out, o)
+}
+
+// unordered reports that nothing orders p and o.
+func (d *Driver) unordered(o *op, s span, p *op, pWrites bool, seg *segment) {
+	d.fault(Order, "%s %s bytes %d to %d of %s that %s %s, and nothing orders them (of that stream's operations it comes after %d, not after %d)",
+		o, verb(s.write), max(s.from, seg.from), min(s.to, seg.to), s.region.name, p, past(pWrites), o.base.at(p.stream.id), p.n)
+}
+
+func verb(write bool) string {
+	if write {
+		return "writes"
+	}
+	return "reads"
+}
+
+func past(write bool) string {
+	if write {
+		return "wrote"
+	}
+	return "read"
+}
+
+// unused reports the operations on r that the host does not know to be over,
+// for a call that ends r's memory. d.mu is held.
+func (d *Driver) unused(call string, r *region) {
+	var last *op
+	for _, seg := range r.segments {
+		for _, p := range append([]*op{seg.write}, seg.reads...) {
+			if p != nil && p != last && d.host.at(p.stream.id) < p.n {
+				d.fault(Order, "%s of %s while %s may be using it: the host has not synchronised with it", call, r.name, p)
+				last = p
+			}
+		}
+	}
+	r.segments = nil
+}
+
+// String names an operation for people.
+func (o *op) String() string {
+	return fmt.Sprintf("[#%d %s on %s]", o.seq, o.what, o.stream.name)
+}

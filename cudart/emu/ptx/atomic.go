@@ -1,0 +1,177 @@
+package ptx
+
+import (
+	"math/bits"
+	"sync"
+	"unsafe"
+)
+
+// atomics orders the atomic instructions of all launches.
+var atomics sync.Mutex
+
+// atom decodes atom and red on integers and floats.
+func (b *builder) atom(in *inst) {
+	m := b.modifiers()
+	t := m.last()
+	in.fam = famAtomic
+	in.space = b.spaceWord(&m)
+	access(&m)
+	name := m.take("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")
+	b.done(m)
+	in.size, in.n, in.x = uint8(typeBytes(t)), 1, &extra{}
+	if in.size == 8 {
+		in.x.update64 = updates64(name, t)
+	} else if in.size == 4 {
+		in.x.update = updates32(name, t)
+	}
+	if in.x.update == nil && in.x.update64 == nil {
+		b.unknown()
+	}
+	first := 0
+	in.flags |= flagNoResult
+	if b.st.words[0] == "atom" {
+		in.d = b.out(b.arg(0), fileOf(t))
+		first, in.flags = 1, in.flags&^flagNoResult
+	}
+	b.count(first + pick(name == "cas", 3, 2))
+	b.address(in, b.arg(first))
+	in.b = b.in(b.arg(first+1), t)
+	in.c = in.b
+	if name == "cas" {
+		in.c = b.in(b.arg(first+2), t)
+	}
+	b.slot(in)
+}
+
+// updates32 is what an atomic instruction makes of the old value and its
+// operands.
+func updates32(name, t string) func(old, b, c uint32) uint32 {
+	if t == "f32" {
+		return map[string]func(old, b, c uint32) uint32{
+			"add":  func(old, b, _ uint32) uint32 { return bits32(f32(old) + f32(b)) },
+			"exch": func(_, b, _ uint32) uint32 { return b },
+		}[name]
+	}
+	if name == "add" || name == "and" || name == "or" || name == "xor" {
+		return map[string]func(old, b, c uint32) uint32{
+			"add": func(old, b, _ uint32) uint32 { return old + b },
+			"and": func(old, b, _ uint32) uint32 { return old & b },
+			"or":  func(old, b, _ uint32) uint32 { return old | b },
+			"xor": func(old, b, _ uint32) uint32 { return old ^ b },
+		}[name]
+	}
+	return map[string]func(old, b, c uint32) uint32{
+		"min":  pick(isSigned(t), rare[opMinS], rare[opMinU]),
+		"max":  pick(isSigned(t), rare[opMaxS], rare[opMaxU]),
+		"exch": func(_, b, _ uint32) uint32 { return b },
+		"cas": func(old, b, c uint32) uint32 {
+			if old == b {
+				return c
+			}
+			return old
+		},
+		"inc": func(old, b, _ uint32) uint32 {
+			if old >= b {
+				return 0
+			}
+			return old + 1
+		},
+		"dec": func(old, b, _ uint32) uint32 {
+			if old == 0 || old > b {
+				return b
+			}
+			return old - 1
+		},
+	}[name]
+}
+
+func updates64(name, t string) func(old, b, c uint64) uint64 {
+	if t == "f64" && name == "add" {
+		return func(old, b, _ uint64) uint64 { return bits64(f64(old) + f64(b)) }
+	}
+	return map[string]func(old, b, c uint64) uint64{
+		"add":  func(old, b, _ uint64) uint64 { return old + b },
+		"and":  func(old, b, _ uint64) uint64 { return old & b },
+		"or":   func(old, b, _ uint64) uint64 { return old | b },
+		"xor":  func(old, b, _ uint64) uint64 { return old ^ b },
+		"min":  pick(isSigned(t), rare64[opMinS], rare64[opMinU]),
+		"max":  pick(isSigned(t), rare64[opMaxS], rare64[opMaxU]),
+		"exch": func(_, b, _ uint64) uint64 { return b },
+		"cas": func(old, b, c uint64) uint64 {
+			if old == b {
+				return c
+			}
+			return old
+		},
+	}[name]
+}
+
+// atomic executes atom and red, one thread after the other.
+func (w *warp) atomic(in *inst, mask uint32) {
+	for m := mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m)
+		lo, hi, _ := w.offsets(in, 1<<i)
+		bytes := uint64(in.size)
+		if lo&(bytes-1) != 0 {
+			w.misaligned(in, 1<<i, bytes)
+		}
+		where, lo, _ := w.spaceOf(in, lo, hi)
+		switch where {
+		case spaceShared:
+			w.sharedBounds(in, 1<<i, w.addr[i], w.addr[i], bytes)
+			w.atomicShared(in, i)
+			w.update(in, start(w.block.shared), w.addr[i], i)
+		case spaceGlobal:
+			s := w.find(in, 1<<i, lo, lo+bytes)
+			if s.base >= constWindow {
+				w.fail(in, i, "a store to constant memory")
+			}
+			at := lo - s.base
+			s.readFrom, s.readTo = min(s.readFrom, at), max(s.readTo, at+bytes)
+			s.writeFrom, s.writeTo = min(s.writeFrom, at), max(s.writeTo, at+bytes)
+			atomics.Lock()
+			w.update(in, s.data, at, i)
+			atomics.Unlock()
+		default:
+			w.fail(in, i, "an atomic instruction on memory that is neither global nor shared")
+		}
+	}
+}
+
+// atomicShared checks like a read and a write, but atomic instructions of
+// different warps do not race with each other.
+func (w *warp) atomicShared(in *inst, lane int) {
+	b := w.block
+	for j := range uint64(in.size / 4) {
+		c := &b.cells[w.addr[lane]>>2+j]
+		if c.write >= b.full && c.info&cellAtomic != 0 && c.read < b.full {
+			c.write, c.info = b.tick, c.info&^(31<<cellWarp)|uint32(w.index)<<cellWarp
+			continue
+		}
+		if c.info&(cellPending|15) != 15 || c.write < b.full {
+			if c.write < b.began || c.info&(cellPending|15) != 15 {
+				b.badRead(w, in, lane, c, 15)
+			}
+		} else {
+			b.badRead(w, in, lane, c, 15)
+		}
+		b.checkWrite(w, in, lane, c, 15)
+		c.write, c.info = b.tick, 15|15<<cellLast|uint32(w.index)<<cellWarp|cellAtomic
+	}
+}
+
+func (w *warp) update(in *inst, p unsafe.Pointer, at uint64, lane int) {
+	if in.size == 8 {
+		old := load64(p, at)
+		store64(p, at, in.x.update64(old, w.r64[in.b][lane], w.r64[in.c][lane]))
+		if in.flags&flagNoResult == 0 {
+			w.r64[in.d][lane] = old
+		}
+		return
+	}
+	old := load32(p, at)
+	store32(p, at, in.x.update(old, w.r32[in.b][lane], w.r32[in.c][lane]))
+	if in.flags&flagNoResult == 0 {
+		w.r32[in.d][lane] = old
+	}
+}

@@ -1,0 +1,151 @@
+package ptx
+
+import "math/bits"
+
+// barrier is one of a block's sixteen.
+type barrier struct {
+	want    int // threads it waits for
+	arrived int
+	waiting uint32 // warps that wait
+	joined  uint32 // warps that have arrived, waiting or not
+	line    int32  // of the first instruction that arrived
+}
+
+// famBarrier.
+const (
+	opBarSync op = iota
+	opBarArrive
+	opBarWarp
+)
+
+// bar decodes bar.sync, bar.arrive, barrier.sync and bar.warp.sync.
+func (b *builder) bar(in *inst) {
+	m := b.modifiers()
+	m.take("cta")
+	warp := m.has("warp")
+	kind := m.take("sync", "arrive")
+	m.take("aligned")
+	b.done(m)
+	in.fam = famBarrier
+	switch {
+	case warp && kind == "sync":
+		b.count(1)
+		in.op, in.a = opBarWarp, b.in(b.arg(0), "b32")
+		return
+	case kind == "sync":
+		in.op = opBarSync
+	case kind == "arrive":
+		in.op = opBarArrive
+		b.count(2)
+	default:
+		b.unknown()
+	}
+	in.a, in.b = b.in(b.arg(0), "u32"), -1
+	if len(b.st.args) > 1 {
+		in.b = b.in(b.arg(1), "u32")
+		b.count(2)
+	}
+}
+
+// arrive executes a barrier and says whether the warp has to wait.
+func (w *warp) arrive(in *inst, mask uint32) bool {
+	if mask == 0 {
+		return false
+	}
+	if in.op == opBarWarp {
+		w.members(in, mask, w.r32[in.a][bits.TrailingZeros32(mask)], "bar.warp.sync")
+		return false
+	}
+	b := w.block
+	if mask != w.live {
+		w.fail(in, bits.TrailingZeros32(w.live&^mask), "%d of the warp's %d threads are not at this barrier, which the others have reached",
+			bits.OnesCount32(w.live&^mask), bits.OnesCount32(w.live))
+	}
+	lane := bits.TrailingZeros32(mask)
+	id := w.r32[in.a][lane]
+	if id > 15 {
+		w.fail(in, lane, "barrier %d: there are 16", id)
+	}
+	want := b.threads
+	if in.b >= 0 {
+		want = int(w.r32[in.b][lane])
+		if want%32 != 0 || want == 0 {
+			w.fail(in, lane, "a barrier for %d threads, which are not whole warps", want)
+		}
+	}
+	bar := &b.bars[id]
+	if bar.joined == 0 {
+		bar.want, bar.line = want, in.line
+	}
+	if bar.want != want {
+		w.fail(in, lane, "barrier %d is for %d threads here and for %d at line %d", id, want, bar.want, bar.line)
+	}
+	if bar.joined>>w.index&1 != 0 {
+		w.fail(in, lane, "the warp arrives twice at barrier %d", id)
+	}
+	bar.joined |= 1 << w.index
+	bar.arrived += bits.OnesCount32(mask)
+	if in.b >= 0 {
+		bar.arrived += 32 - bits.OnesCount32(mask) // counts are in whole warps
+	}
+	if in.op == opBarSync {
+		bar.waiting |= 1 << w.index
+		w.wait = bar
+	}
+	if bar.arrived >= bar.want {
+		b.release(bar)
+		return false
+	}
+	return w.wait != nil
+}
+
+// release lets the warps at a barrier go on and orders what they did before it
+// before what all who waited do next.
+func (b *block) release(bar *barrier) {
+	b.tick++
+	if bar.joined == full>>(32-len(b.warps)) && bar.waiting == bar.joined {
+		b.full = b.tick
+	} else {
+		var most [32]uint32
+		for m := bar.joined; m != 0; m &= m - 1 {
+			w := bits.TrailingZeros32(m)
+			for v := range most {
+				most[v] = max(most[v], b.seen[w][v])
+			}
+			most[w] = b.tick
+		}
+		for m := bar.waiting; m != 0; m &= m - 1 {
+			s := b.seen[bits.TrailingZeros32(m)]
+			for v := range s {
+				s[v] = max(s[v], most[v])
+			}
+		}
+	}
+	for m := bar.waiting; m != 0; m &= m - 1 {
+		b.warps[bits.TrailingZeros32(m)].wait = nil
+	}
+	*bar = barrier{}
+}
+
+// stuck fails: every living warp waits.
+func (b *block) stuck() {
+	for _, w := range b.warps {
+		if w.live == 0 || w.wait == nil {
+			continue
+		}
+		in := &w.kernel.code[w.pc]
+		w.fail(in, bits.TrailingZeros32(w.live), "the block is stuck: %d of %d threads have reached the barrier, the others have exited or wait elsewhere",
+			w.wait.arrived, w.wait.want)
+	}
+}
+
+// members checks that every living thread of a member mask takes part.
+func (w *warp) members(in *inst, mask, members uint32, what string) {
+	missing := members & w.live &^ mask
+	if missing != 0 {
+		w.fail(in, bits.TrailingZeros32(missing), "%s waits for a thread that is not there (mask %#08x, present %#08x)", what, members, mask)
+	}
+	if extra := mask &^ members; extra != 0 {
+		w.fail(in, bits.TrailingZeros32(extra), "%s executed by a thread that is not in its mask %#08x", what, members)
+	}
+}

@@ -1,0 +1,269 @@
+package ptx
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// block runs the blocks of a launch one after the other on one goroutine. It
+// keeps its memory from launch to launch.
+type block struct {
+	kernel  *Kernel
+	launch  *Launch
+	shape   shape // of the launch that filled the special registers
+	ctaid   [3]uint32
+	threads int
+	warps   []*warp // of this launch
+	spare   []*warp
+	shared  []byte
+	cells   []cell // of shared memory
+	rows    []row
+	params  []byte
+	slots   []slot
+	touched []Access
+	consts  Buffer
+	global  *globalCheck
+
+	began uint32     // tick at which the block started
+	full  uint32     // tick after the last barrier of the whole block
+	tick  uint32     // now
+	seen  [][]uint32 // [warp][other]: what the other did before that tick is ordered before the warp
+	bars  [16]barrier
+}
+
+// shape is what the special registers of a launch depend on.
+type shape struct {
+	grid, block [3]uint32
+	shared      int
+}
+
+// prepare sets b up for a launch.
+func (b *block) prepare(l *Launch) {
+	k := l.Kernel
+	b.kernel, b.launch, b.params, b.touched = k, l, l.Params, nil
+	b.threads = int(l.Block[0]) * int(l.Block[1]) * int(l.Block[2])
+	if b.slots == nil {
+		b.slots = make([]slot, k.slots)
+	}
+	for i := range b.slots {
+		b.slots[i].reset()
+	}
+	b.consts = Buffer{Base: constWindow, Data: k.module.consts, Name: "the module's constants"}
+	size := k.StaticShared
+	if l.Shared > 0 {
+		size = k.dynamic + l.Shared
+	}
+	if words := (size + 3) / 4; words > len(b.cells) {
+		b.cells, b.rows = make([]cell, words), make([]row, (words+3)/4)
+		b.shared = make([]byte, 4*words, 4*words+16)
+	}
+	b.shared = b.shared[:cap(b.shared)][:size]
+	for len(b.spare) < (b.threads+31)/32 {
+		b.spare = append(b.spare, b.newWarp(len(b.spare)))
+	}
+	b.warps = b.spare[:(b.threads+31)/32]
+	for len(b.seen) < len(b.warps) {
+		b.seen = append(b.seen, make([]uint32, 32))
+	}
+	if b.tick > 1<<31 {
+		clear(b.cells)
+		clear(b.rows)
+		b.tick = 0
+	}
+	if s := (shape{l.Grid, l.Block, l.Shared}); b.shape != s {
+		b.shape = s
+		for _, w := range b.warps {
+			w.fillSpecials(l)
+		}
+	}
+}
+
+func (b *block) newWarp(index int) *warp {
+	k := b.kernel
+	w := &warp{block: b, kernel: k, index: index}
+	w.r32, w.r64 = make([]lanes32, max(k.regs32, 1)), make([]lanes64, max(k.regs64, 1))
+	w.preds = make([]uint32, max(k.preds, 1))
+	for _, c := range k.consts32 {
+		for i := range 32 {
+			w.r32[c.reg][i] = c.value
+		}
+	}
+	for _, c := range k.consts64 {
+		for i := range 32 {
+			w.r64[c.reg][i] = c.value
+		}
+	}
+	for _, p := range k.always {
+		w.preds[p] = full
+	}
+	w.local = make([]byte, 32*k.local)
+	return w
+}
+
+// run executes one block.
+func (b *block) run(at uint32, seed uint64) {
+	g := b.launch.Grid
+	b.ctaid = [3]uint32{at % g[0], at / g[0] % g[1], at / g[0] / g[1]}
+	b.tick++
+	b.began, b.full = b.tick, b.tick
+	for i := range b.bars {
+		b.bars[i] = barrier{}
+	}
+	for i, w := range b.warps {
+		w.fillBlock()
+		mask := full
+		if rest := b.threads - 32*i; rest < 32 {
+			mask = full >> (32 - rest)
+		}
+		w.start(mask)
+		clear(b.seen[i])
+	}
+	b.schedule(seed)
+}
+
+// schedule runs the warps in an order that seed chooses, each until it waits or
+// ends.
+func (b *block) schedule(seed uint64) {
+	n := uint64(len(b.warps))
+	for round := uint64(0); ; round++ {
+		from, step := permutation(n, mix(seed+round))
+		left, ran := 0, false
+		for i := range n {
+			w := b.warps[(from+i*step)%n]
+			if w.live == 0 {
+				continue
+			}
+			left++
+			if w.wait != nil {
+				continue
+			}
+			ran = true
+			if w.run() == stateDone {
+				w.live = 0
+				left--
+			}
+		}
+		if left == 0 {
+			return
+		}
+		if !ran {
+			b.stuck()
+		}
+	}
+}
+
+// fail ends the launch; the runner recovers it.
+func (w *warp) fail(in *inst, lane int, format string, args ...any) {
+	panic(&Error{Kernel: w.kernel.Name, File: w.kernel.file, Line: int(in.line), Block: w.block.ctaid, Thread: w.block.thread(32*w.index + lane),
+		What: fmt.Sprintf(format, args...)})
+}
+
+// thread is the index of the n-th thread of the block.
+func (b *block) thread(n int) [3]uint32 {
+	d, i := b.launch.Block, uint32(n)
+	return [3]uint32{i % d[0], i / d[0] % d[1], i / d[0] / d[1]}
+}
+
+// Error is what a kernel did wrong.
+type Error struct {
+	Kernel, File  string
+	Line          int // of the PTX file
+	Block, Thread [3]uint32
+	What          string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s:%d: %s, block %d,%d,%d, thread %d,%d,%d: %s", e.File, e.Line, e.Kernel, e.Block[0], e.Block[1], e.Block[2],
+		e.Thread[0], e.Thread[1], e.Thread[2], e.What)
+}
+
+// find is the buffer that holds an address.
+func (b *block) find(addr uint64) *Buffer {
+	if addr >= constWindow {
+		return &b.consts
+	}
+	if b.launch.Memory == nil {
+		return nil
+	}
+	return b.launch.Memory.Find(addr)
+}
+
+// near describes an address that is in no buffer.
+func (b *block) near(addr uint64) string {
+	if addr < 1<<16 {
+		return ": a null pointer"
+	}
+	for back := uint64(1); back <= 1<<16; back <<= 4 {
+		if f := b.find(addr - back); f != nil && addr >= f.Base {
+			return fmt.Sprintf(", %d bytes after the end of %s, which has %d", addr-f.Base-uint64(len(f.Data)), f.Name, len(f.Data))
+		}
+	}
+	return ""
+}
+
+// keep adds what a slot touched to the launch's accesses and empties it.
+func (b *block) keep(s *slot) {
+	if s.buffer != nil && s.buffer != &b.consts {
+		b.touched = merge(b.touched, s.access())
+	}
+	s.reset()
+}
+
+func (s *slot) access() Access {
+	a := Access{Buffer: s.buffer}
+	if s.readFrom < s.readTo {
+		a.ReadFrom, a.ReadTo = int64(s.readFrom), int64(s.readTo)
+	}
+	if s.writeFrom < s.writeTo {
+		a.WriteFrom, a.WriteTo = int64(s.writeFrom), int64(s.writeTo)
+	}
+	return a
+}
+
+// merge adds an access to a list with one for each buffer.
+func merge(list []Access, a Access) []Access {
+	for i := range list {
+		l := &list[i]
+		if l.Buffer == a.Buffer {
+			l.ReadFrom, l.ReadTo = hull(l.ReadFrom, l.ReadTo, a.ReadFrom, a.ReadTo)
+			l.WriteFrom, l.WriteTo = hull(l.WriteFrom, l.WriteTo, a.WriteFrom, a.WriteTo)
+			return list
+		}
+	}
+	return append(list, a)
+}
+
+func hull(from, to, from2, to2 int64) (int64, int64) {
+	switch {
+	case from2 >= to2:
+		return from, to
+	case from >= to:
+		return from2, to2
+	}
+	return min(from, from2), max(to, to2)
+}
+
+// mix is a hash of 64 bits (the finaliser of SplitMix64).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// permutation gives start and step of a walk over n things that meets each
+// once.
+func permutation(n, hash uint64) (from, step uint64) {
+	from, step = hash%n, hash>>bits.Len64(n)%n
+	for gcd(max(step, 1), n) != 1 {
+		step++
+	}
+	return from, max(step, 1)
+}
+
+func gcd(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

@@ -1,0 +1,337 @@
+package ptx
+
+// famCompare.
+const (
+	opCmp32 op = iota // a, b xor imm (the sign bit, for signed ones)
+	opCmp64
+	opCmpF32
+	opCmpF64
+	opPredMov
+	opPredNot
+	opPredAnd
+	opPredOr
+	opPredXor
+	opInSpace
+)
+
+// relation is a comparison; the ones of floats are false for NaNs.
+type relation uint8
+
+const (
+	isEqual relation = iota
+	isLess
+	isLessEqual
+	isNumber // neither is a NaN
+)
+
+// comparison is a relation of (a, b) or (b, a), perhaps negated; with
+// andNumber also both are numbers, with orNaN one is none.
+type comparison struct {
+	rel              relation
+	swap, not        bool
+	andNumber, orNaN bool
+}
+
+var comparisons = map[string]comparison{
+	"eq": {rel: isEqual}, "ne": {rel: isEqual, not: true, andNumber: true},
+	"lt": {rel: isLess}, "le": {rel: isLessEqual}, "gt": {rel: isLess, swap: true}, "ge": {rel: isLessEqual, swap: true},
+	"equ": {rel: isEqual, orNaN: true}, "neu": {rel: isEqual, not: true},
+	"ltu": {rel: isLessEqual, swap: true, not: true}, "leu": {rel: isLess, swap: true, not: true},
+	"gtu": {rel: isLessEqual, not: true}, "geu": {rel: isLess, not: true},
+	"num": {rel: isNumber}, "nan": {rel: isNumber, not: true},
+	"lo": {rel: isLess}, "ls": {rel: isLessEqual}, "hi": {rel: isLess, swap: true}, "hs": {rel: isLessEqual, swap: true},
+}
+
+// comparing decodes the words and the operands of setp and set from argument
+// first on; the third operand is a predicate.
+func (b *builder) comparing(in *inst, m *modifiers, t string, first int) {
+	c, ok := comparison{}, false
+	for _, w := range *m {
+		if c, ok = comparisons[w]; ok {
+			m.take(w)
+			break
+		}
+	}
+	if !ok || typeBytes(t) == 0 {
+		b.unknown()
+	}
+	flush := m.has("ftz")
+	logic := m.take("and", "or", "xor")
+	in.fam, in.x = famCompare, &extra{compare: &c, logic: logic, flush: flush}
+	in.a, in.b, in.c = b.in(b.arg(first), t), b.in(b.arg(first+1), t), -1
+	if logic != "" {
+		o := b.arg(first + 2)
+		in.c = b.pred(o.name)
+		in.x.notC = o.not
+	}
+	b.count(first + 2 + pick(logic != "", 1, 0))
+	in.size = uint8(typeBytes(t))
+	switch {
+	case t == "f32":
+		in.op = opCmpF32
+	case t == "f64":
+		in.op = opCmpF64
+	case isFloat(t):
+		b.unknown()
+	case fileOf(t) == in64:
+		in.op, c.andNumber = opCmp64, false
+		in.imm = pick(isSigned(t), -1<<63, int64(0))
+	default:
+		in.op, c.andNumber = opCmp32, false
+		in.imm = pick(isSigned(t), 1<<31, int64(0))
+	}
+	in.wrap = pick(isSigned(t) && in.size == 2, wrapSign16, 0)
+}
+
+// setp is setp.cmp[.logic].type p[|q], a, b[, c].
+func (b *builder) setp(in *inst) {
+	m := b.modifiers()
+	t := m.last()
+	b.comparing(in, &m, t, 1)
+	b.done(m)
+	to := b.arg(0)
+	in.e = -1
+	if to.pair != "" {
+		in.e = b.out(operand{name: to.pair}, inPreds)
+	}
+	in.d = b.out(operand{name: to.name}, inPreds)
+}
+
+// set is set.cmp.type.type: all ones or, as f32, one. It becomes a comparison
+// whose result is written to a register.
+func (b *builder) set(in *inst) {
+	m := b.modifiers()
+	t := m.last()
+	to := m.last()
+	if typeBytes(to) != 4 || len(m) == 0 {
+		b.unknown()
+	}
+	b.comparing(in, &m, t, 1)
+	b.done(m)
+	in.e, in.d = -1, b.newReg(0).index
+	in.x.set = true
+	in.x.setTo, in.x.setBits = b.out(b.arg(0), in32), pick(to == "f32", uint32(0x3f800000), full)
+}
+
+// predicates decodes and, or, xor, not of predicates.
+func (b *builder) predicates(in *inst, m modifiers) {
+	b.done(m)
+	in.fam = famCompare
+	in.d, in.a = b.out(b.arg(0), inPreds), b.predIn(b.arg(1))
+	if b.st.words[0] == "not" {
+		b.count(2)
+		in.op = opPredNot
+		return
+	}
+	o, ok := map[string]op{"and": opPredAnd, "or": opPredOr, "xor": opPredXor}[b.st.words[0]]
+	if !ok {
+		b.unknown()
+	}
+	b.count(3)
+	in.op, in.b = o, b.predIn(b.arg(2))
+}
+
+// compare executes famCompare.
+func (w *warp) compare(in *inst, mask uint32) {
+	p := &w.preds[in.d]
+	var v uint32
+	switch in.op {
+	case opPredMov:
+		v = w.preds[in.a]
+	case opPredNot:
+		v = ^w.preds[in.a]
+	case opPredAnd:
+		v = w.preds[in.a] & w.preds[in.b]
+	case opPredOr:
+		v = w.preds[in.a] | w.preds[in.b]
+	case opPredXor:
+		v = w.preds[in.a] ^ w.preds[in.b]
+	case opInSpace:
+		v = w.inSpace(in)
+	default:
+		w.setPredicate(in, mask)
+		return
+	}
+	*p = *p&^mask | v&mask
+}
+
+func (w *warp) setPredicate(in *inst, mask uint32) {
+	x := in.x
+	v := w.relate(in, x.compare)
+	other := ^v
+	if in.c >= 0 {
+		c := w.preds[in.c]
+		if x.notC {
+			c = ^c
+		}
+		switch x.logic {
+		case "and":
+			v, other = v&c, other&c
+		case "or":
+			v, other = v|c, other|c
+		case "xor":
+			v, other = v^c, other^c
+		}
+	}
+	p := &w.preds[in.d]
+	*p = *p&^mask | v&mask
+	if in.e >= 0 {
+		q := &w.preds[in.e]
+		*q = *q&^mask | other&mask
+	}
+	if x.set {
+		for i := range w.tmp32 {
+			w.tmp32[i] = x.setBits & -(v >> i & 1)
+		}
+		blend32(&w.r32[x.setTo], &w.tmp32, mask)
+	}
+}
+
+// relate compares for all threads.
+func (w *warp) relate(in *inst, c *comparison) uint32 {
+	ra, rb := in.a, in.b
+	if c.swap {
+		ra, rb = rb, ra
+	}
+	var v uint32
+	switch in.op {
+	case opCmp32:
+		a, b := &w.r32[ra], &w.r32[rb]
+		if in.wrap != 0 {
+			w.opA, w.opB = *a, *b
+			a, b = &w.opA, &w.opB
+			for i := range a {
+				a[i], b[i] = uint32(int32(int16(a[i]))), uint32(int32(int16(b[i])))
+			}
+		}
+		v = relate32(c.rel, a, b, uint32(in.imm))
+	case opCmp64:
+		v = relate64(c.rel, &w.r64[ra], &w.r64[rb], uint64(in.imm))
+	case opCmpF32:
+		a, b := &w.r32[ra], &w.r32[rb]
+		if in.x.flush {
+			w.opA, w.opB = *a, *b
+			a, b = &w.opA, &w.opB
+			flush(a)
+			flush(b)
+		}
+		v = relateF32(c.rel, a, b)
+		if c.not {
+			v = ^v
+		}
+		if c.andNumber {
+			v &= relateF32(isNumber, a, b)
+		}
+		if c.orNaN {
+			v |= ^relateF32(isNumber, a, b)
+		}
+		return v
+	case opCmpF64:
+		a, b := &w.r64[ra], &w.r64[rb]
+		v = relateF64(c.rel, a, b)
+		if c.not {
+			v = ^v
+		}
+		if c.andNumber {
+			v &= relateF64(isNumber, a, b)
+		}
+		if c.orNaN {
+			v |= ^relateF64(isNumber, a, b)
+		}
+		return v
+	}
+	if c.not {
+		v = ^v
+	}
+	return v
+}
+
+func relate32(rel relation, a, b *lanes32, sign uint32) (v uint32) {
+	switch rel {
+	case isEqual:
+		for i := range a {
+			v = v>>1 | b32(a[i] == b[i])<<31
+		}
+	case isLess:
+		for i := range a {
+			v = v>>1 | b32(a[i]^sign < b[i]^sign)<<31
+		}
+	case isLessEqual:
+		for i := range a {
+			v = v>>1 | b32(a[i]^sign <= b[i]^sign)<<31
+		}
+	}
+	return v
+}
+
+func relate64(rel relation, a, b *lanes64, sign uint64) (v uint32) {
+	switch rel {
+	case isEqual:
+		for i := range a {
+			v = v>>1 | b32(a[i] == b[i])<<31
+		}
+	case isLess:
+		for i := range a {
+			v = v>>1 | b32(a[i]^sign < b[i]^sign)<<31
+		}
+	case isLessEqual:
+		for i := range a {
+			v = v>>1 | b32(a[i]^sign <= b[i]^sign)<<31
+		}
+	}
+	return v
+}
+
+func relateF32(rel relation, a, b *lanes32) (v uint32) {
+	switch rel {
+	case isEqual:
+		for i := range a {
+			v = v>>1 | b32(f32(a[i]) == f32(b[i]))<<31
+		}
+	case isLess:
+		for i := range a {
+			v = v>>1 | b32(f32(a[i]) < f32(b[i]))<<31
+		}
+	case isLessEqual:
+		for i := range a {
+			v = v>>1 | b32(f32(a[i]) <= f32(b[i]))<<31
+		}
+	case isNumber:
+		for i := range a {
+			v = v>>1 | b32(a[i]<<1 <= 0xff000000 && b[i]<<1 <= 0xff000000)<<31
+		}
+	}
+	return v
+}
+
+func relateF64(rel relation, a, b *lanes64) (v uint32) {
+	for i := range a {
+		x, y := f64(a[i]), f64(b[i])
+		var yes bool
+		switch rel {
+		case isEqual:
+			yes = x == y
+		case isLess:
+			yes = x < y
+		case isLessEqual:
+			yes = x <= y
+		case isNumber:
+			yes = x == x && y == y
+		}
+		v = v>>1 | b32(yes)<<31
+	}
+	return v
+}
+
+func (w *warp) inSpace(in *inst) (v uint32) {
+	for i, a := range &w.r64[in.a] {
+		window := uint64(0)
+		if a >= sharedWindow && a-sharedWindow < 3<<56 {
+			window = a >> 56 << 56
+		}
+		if window == uint64(in.imm) {
+			v |= 1 << i
+		}
+	}
+	return v
+}

@@ -1,0 +1,303 @@
+package ptx
+
+import (
+	"slices"
+	"strings"
+)
+
+// decoders is filled by init: the decoder of every mnemonic.
+var decoders map[string]func(*builder, *inst)
+
+func init() {
+	decoders = map[string]func(*builder, *inst){
+		"mov": (*builder).mov, "selp": (*builder).selp, "slct": (*builder).slct, "cvt": (*builder).cvt, "cvta": (*builder).cvta,
+		"setp": (*builder).setp, "set": (*builder).set,
+		"mul": (*builder).mul, "mad": (*builder).mul, "mul24": (*builder).mul24, "mad24": (*builder).mul24,
+		"bra": (*builder).bra, "brx": (*builder).brx, "ret": (*builder).exit, "exit": (*builder).exit, "trap": (*builder).trap,
+		"ld": (*builder).ld, "ldu": (*builder).ld, "st": (*builder).stores, "atom": (*builder).atom, "red": (*builder).atom,
+		"cp": (*builder).cp, "ldmatrix": (*builder).ldmatrix, "mma": (*builder).mmaSync,
+		"shfl": (*builder).shfl, "vote": (*builder).vote, "activemask": (*builder).vote, "match": (*builder).match, "redux": (*builder).redux,
+		"bar": (*builder).bar, "barrier": (*builder).bar,
+		"membar": (*builder).nothing, "fence": (*builder).nothing, "prefetch": (*builder).nothing, "prefetchu": (*builder).nothing,
+		"nanosleep": (*builder).nothing, "discard": (*builder).nothing, "griddepcontrol": (*builder).nothing,
+		"isspacep": (*builder).isspacep,
+	}
+	for _, name := range []string{"add", "sub", "div", "rem", "min", "max", "abs", "neg", "and", "or", "xor", "not", "cnot", "shl", "shr",
+		"shf", "prmt", "bfe", "bfi", "lop3", "popc", "clz", "brev", "bfind", "sad", "fma", "sqrt", "rsqrt", "rcp", "ex2", "lg2", "sin",
+		"cos", "tanh", "copysign"} {
+		decoders[name] = (*builder).arithmetic
+	}
+}
+
+// decode fills in from the statement b.st.
+func (b *builder) decode(in *inst) {
+	f := decoders[b.st.words[0]]
+	if f == nil {
+		b.unknown()
+	}
+	f(b, in)
+}
+
+// modifiers are the words after the mnemonic, to be taken one by one.
+type modifiers []string
+
+func (b *builder) modifiers() modifiers { return modifiers(slices.Clone(b.st.words[1:])) }
+
+// take removes the first of the given words that is there.
+func (m *modifiers) take(words ...string) string {
+	for _, w := range words {
+		if i := slices.Index(*m, w); i >= 0 {
+			*m = slices.Delete(*m, i, i+1)
+			return w
+		}
+	}
+	return ""
+}
+
+func (m *modifiers) has(word string) bool { return m.take(word) != "" }
+
+// last takes the type that ends the mnemonic.
+func (m *modifiers) last() string {
+	if len(*m) == 0 {
+		return ""
+	}
+	t := (*m)[len(*m)-1]
+	*m = (*m)[:len(*m)-1]
+	return t
+}
+
+// done checks that no word is left.
+func (b *builder) done(m modifiers) {
+	if len(m) > 0 {
+		b.unknown()
+	}
+}
+
+func (b *builder) nothing(in *inst) {
+	in.fam, in.op = famControl, opNop
+}
+
+func (b *builder) exit(in *inst) {
+	in.fam, in.op = famControl, opExit
+}
+
+func (b *builder) trap(in *inst) { in.fam, in.op = famControl, opTrap }
+
+// label finds the instruction that a label names, from scope s outwards.
+func (b *builder) label(s *scope, name string) int32 {
+	for ; s != nil; s = s.parent {
+		if at, ok := s.labels[name]; ok {
+			return int32(at)
+		}
+	}
+	b.fail("there is no label %q", name)
+	return 0
+}
+
+func (b *builder) bra(in *inst) {
+	m := b.modifiers()
+	m.take("uni")
+	b.done(m)
+	b.count(1)
+	in.fam, in.op, in.imm = famControl, opBra, int64(b.label(b.st.scope, b.arg(0).name))
+}
+
+// brx is brx.idx index, table.
+func (b *builder) brx(in *inst) {
+	m := b.modifiers()
+	m.take("uni")
+	if !m.has("idx") {
+		b.unknown()
+	}
+	b.done(m)
+	b.count(2)
+	in.fam, in.op, in.a, in.x = famControl, opBrx, b.in(b.arg(0), "b32"), &extra{}
+	for s := b.st.scope; s != nil; s = s.parent {
+		for _, name := range s.tables[b.arg(1).name] {
+			in.x.targets = append(in.x.targets, b.label(s, name))
+		}
+	}
+	if len(in.x.targets) == 0 {
+		b.fail("there is no table %q", b.arg(1).name)
+	}
+}
+
+// mov moves, packs or unpacks.
+func (b *builder) mov(in *inst) {
+	m := b.modifiers()
+	t := m.last()
+	b.done(m)
+	b.count(2)
+	to, from := b.arg(0), b.arg(1)
+	switch {
+	case t == "pred":
+		in.fam, in.op = famCompare, opPredMov
+		in.d, in.a = b.out(to, inPreds), b.predIn(from)
+	case to.vec || from.vec:
+		b.pack(in, t, to, from)
+	case strings.HasPrefix(from.name, "%clock"):
+		in.fam, in.op = famMixed, opClock32
+		if fileOf(t) == in64 {
+			in.op = opClock64
+		}
+		in.d = b.out(to, fileOf(t))
+	case fileOf(t) == in64:
+		in.fam, in.op, in.d, in.a = fam64, opMov, b.out(to, in64), b.in(from, t)
+	case typeBytes(t) != 0:
+		in.fam, in.op, in.d, in.a = fam32, opMov, b.out(to, in32), b.in(from, t)
+	default:
+		b.unknown()
+	}
+}
+
+// pack is mov between a register and a vector of its parts.
+func (b *builder) pack(in *inst, t string, to, from operand) {
+	in.fam = famMixed
+	list := to.list
+	if from.vec {
+		list = from.list
+	}
+	part := map[int]string{2: "b32", 4: "b16"}[len(list)]
+	wide := typeBytes(t) == 8
+	if !wide {
+		part = map[int]string{2: "b16"}[len(list)]
+	}
+	if part == "" || typeBytes(t) < 4 || to.vec && from.vec {
+		b.unknown()
+	}
+	var regs [4]int32
+	for i, o := range list {
+		if to.vec {
+			regs[i] = b.out(o, in32)
+		} else {
+			regs[i] = b.in(o, part)
+		}
+	}
+	in.v = regs
+	four := len(list) == 4
+	if from.vec {
+		in.a, in.b, in.d = regs[0], regs[1], b.out(to, fileOf(t))
+		in.op = pick(four, opPack64x4, pick(wide, opPack64, opPack32))
+		return
+	}
+	in.d, in.e, in.a = regs[0], regs[1], b.in(from, t)
+	in.op = pick(four, opUnpack64x4, pick(wide, opUnpack64, opUnpack32))
+}
+
+func pick[T any](yes bool, a, b T) T {
+	if yes {
+		return a
+	}
+	return b
+}
+
+func (b *builder) selp(in *inst) {
+	m := b.modifiers()
+	t := m.last()
+	b.done(m)
+	b.count(4)
+	if typeBytes(t) == 0 {
+		b.unknown()
+	}
+	in.fam, in.op = famMixed, pick(fileOf(t) == in64, opSelp64, opSelp32)
+	in.d, in.a, in.b, in.c = b.out(b.arg(0), fileOf(t)), b.in(b.arg(1), t), b.in(b.arg(2), t), b.pred(b.arg(3).name)
+}
+
+// slct picks by the sign of an s32.
+func (b *builder) slct(in *inst) {
+	m := b.modifiers()
+	if m.last() != "s32" {
+		b.unknown()
+	}
+	t := m.last()
+	b.done(m)
+	b.count(4)
+	if fileOf(t) != in32 {
+		b.unknown()
+	}
+	in.fam, in.op = famMixed, opSlct32
+	in.d, in.a, in.b, in.c = b.out(b.arg(0), in32), b.in(b.arg(1), t), b.in(b.arg(2), t), b.in(b.arg(3), "s32")
+}
+
+// cvta turns addresses of a space into generic ones, or back with .to. Global
+// and constant ones are the same.
+func (b *builder) cvta(in *inst) {
+	m := b.modifiers()
+	t := m.last()
+	to := m.has("to")
+	where := m.take("global", "shared", "local", "const", "param")
+	if m.take("cta") != "" || where != "shared" {
+		where = strings.TrimSuffix(where, "::cta")
+	}
+	if t != "u64" || where == "" {
+		if w := m.take("shared::cta"); w == "" {
+			b.unknown()
+		}
+		where = "shared"
+	}
+	b.done(m)
+	b.count(2)
+	in.fam, in.op, in.d, in.a = fam64, opMov, b.out(b.arg(0), in64), b.in(b.arg(1), "u64")
+	window := map[string]uint64{"shared": sharedWindow, "local": localWindow}[where]
+	if window != 0 {
+		in.op, in.b = pick(to, opSub, opAdd), b.constant64(window)
+	}
+}
+
+// isspacep tests the window of a generic address.
+func (b *builder) isspacep(in *inst) {
+	m := b.modifiers()
+	where := m.last()
+	b.done(m)
+	b.count(2)
+	in.fam, in.op = famCompare, opInSpace
+	in.d, in.a = b.out(b.arg(0), inPreds), b.in(b.arg(1), "u64")
+	window, ok := map[string]uint64{"shared": sharedWindow, "local": localWindow, "const": constWindow, "global": 0}[where]
+	if !ok {
+		b.unknown()
+	}
+	in.imm = int64(window)
+}
+
+func (b *builder) cvt(in *inst) {
+	m := b.modifiers()
+	from := m.last()
+	to := m.last()
+	c := &conversion{from: from, to: to}
+	c.flush, c.saturate, c.relu = m.has("ftz"), m.has("sat"), m.has("relu")
+	if r := m.take("rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi"); r != "" {
+		c.how = roundings[r]
+		c.integer = len(r) == 3 && r[2] == 'i'
+	}
+	b.done(m)
+	in.fam, in.x = famConvert, &extra{convert: c}
+	if to == "bf16x2" || to == "f16x2" {
+		b.count(3)
+		if from != "f32" {
+			b.unknown()
+		}
+		c.pair = true
+		in.d, in.a, in.b = b.out(b.arg(0), in32), b.in(b.arg(1), from), b.in(b.arg(2), from)
+		return
+	}
+	b.count(2)
+	if typeBytes(from) == 0 || typeBytes(to) == 0 || typeBytes(from) == 4 && strings.HasSuffix(from, "x2") {
+		b.unknown()
+	}
+	// The registers may be wider than the types.
+	d, ok := b.st.scope.reg(b.arg(0).name)
+	if !ok || d.file == inPreds || int(d.bytes) < typeBytes(to) {
+		b.fail("%q is not a register of type %s", b.arg(0).name, to)
+	}
+	c.regBytes, c.to64, c.from64 = int(d.bytes), d.file == in64, fileOf(from) == in64
+	in.d = d.index
+	if a, ok := b.st.scope.reg(b.arg(1).name); ok && a.file == in64 && !c.from64 {
+		c.from64 = true
+		in.a = a.index
+		c.from = from
+		c.lanes = c.narrowing()
+		return
+	}
+	in.a = b.in(b.arg(1), from)
+	c.lanes = c.fast()
+}

@@ -1,0 +1,347 @@
+package ptx
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+)
+
+// floatCases are bits of floats of every kind, and random ones.
+func floatCases(random int) []uint64 {
+	out := []uint64{0, 1 << 31, 1, 0x80000001, 0x7fffff, 0x800000, 0x807fffff, 0x3f800000, 0xbf800000, 0x3f7fffff, 0x3f800001, 0x4b800001,
+		0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x40490fdb, 0x4f000000, 0x5f000000}
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range random {
+		out = append(out, uint64(rng.Uint32()), uint64(bits32(rng.Float32()*4-2)))
+	}
+	return out
+}
+
+// sameF32 compares results; all NaNs are alike.
+func sameF32(a, b uint32) bool {
+	return a == b || f32(a) != f32(a) && f32(b) != f32(b)
+}
+
+// exact is a finite float as a number that loses nothing.
+func exact(x uint64) *big.Float {
+	return new(big.Float).SetPrec(2000).SetFloat64(float64(f32(uint32(x))))
+}
+
+func finite(xs ...uint64) bool {
+	for _, x := range xs {
+		if uint32(x)&0x7f800000 == 0x7f800000 {
+			return false
+		}
+	}
+	return true
+}
+
+// TestFusedMultiplyAdd compares fma.rn.f32 with exact arithmetic rounded once.
+func TestFusedMultiplyAdd(t *testing.T) {
+	xs := floatCases(12)
+	execute(t, "fma.rn.f32 %fd, %fa, %fb, %fc;", "%fd", xs, xs, xs, func(a, b, c, got uint64) {
+		want := bits32(float32(math.FMA(float64(f32(uint32(a))), float64(f32(uint32(b))), float64(f32(uint32(c))))))
+		if finite(a, b, c) {
+			p := new(big.Float).SetPrec(2000).Mul(exact(a), exact(b))
+			p.Add(p, exact(c))
+			if p.Sign() != 0 { // the sign of zero is as in float64, where such sums are exact
+				v, _ := p.Float32()
+				want = bits32(v)
+			}
+		}
+		if !sameF32(uint32(got), want) {
+			t.Errorf("fma of %#x, %#x, %#x gives %#x, want %#x", a, b, c, got, want)
+		}
+	})
+}
+
+// TestFusedDoubleRounding has sums whose first 53 bits end half-way.
+func TestFusedDoubleRounding(t *testing.T) {
+	one := uint64(0x3f800000)
+	// (1 + 2^-12)² = 1 + 2^-11 + 2^-24, half-way; a little more or less decides.
+	for _, c := range []struct{ c, want float32 }{
+		{0x1p-80, 1 + 0x1p-11 + 0x1p-23}, {-0x1p-80, 1 + 0x1p-11}, {0, 1 + 0x1p-11},
+	} {
+		x := uint64(bits32(1 + 0x1p-12))
+		execute(t, "fma.rn.f32 %fd, %fa, %fb, %fc;", "%fd", []uint64{x, one}, []uint64{x}, []uint64{uint64(bits32(c.c))}, func(a, _, _, got uint64) {
+			if a == x && f32(uint32(got)) != c.want {
+				t.Errorf("(1 + 2^-12)² + %g gives %x, want %x", c.c, f32(uint32(got)), c.want)
+			}
+		})
+	}
+}
+
+func TestFloats(t *testing.T) {
+	xs := floatCases(20)
+	flush := func(x uint64) float32 {
+		if uint32(x)&0x7f800000 == 0 {
+			x &= 1 << 31
+		}
+		return f32(uint32(x))
+	}
+	for _, c := range []struct {
+		body string
+		want func(a, b float32) float32
+	}{
+		{"add.f32 %fd, %fa, %fb;", func(a, b float32) float32 { return a + b }},
+		{"sub.rn.f32 %fd, %fa, %fb;", func(a, b float32) float32 { return a - b }},
+		{"mul.f32 %fd, %fa, %fb;", func(a, b float32) float32 { return a * b }},
+		{"div.rn.f32 %fd, %fa, %fb;", func(a, b float32) float32 { return a / b }},
+		{"add.f32 %fd, %fa, 0f3FC00000;", func(a, b float32) float32 { return a + 1.5 }},
+		{"sqrt.rn.f32 %fd, %fa;", func(a, _ float32) float32 { return float32(math.Sqrt(float64(a))) }},
+		{"rcp.rn.f32 %fd, %fa;", func(a, _ float32) float32 { return 1 / a }},
+		{"neg.f32 %fd, %fa;", func(a, _ float32) float32 { return -a }},
+		{"abs.f32 %fd, %fa;", func(a, _ float32) float32 { return float32(math.Abs(float64(a))) }},
+		{"mul.ftz.f32 %fd, %fa, %fb;", func(a, b float32) float32 {
+			return flush(uint64(bits32(flush(uint64(bits32(a))) * flush(uint64(bits32(b))))))
+		}},
+		{"add.sat.f32 %fd, %fa, %fb;", func(a, b float32) float32 {
+			if s := a + b; s > 0 {
+				return min(s, 1)
+			}
+			return 0
+		}},
+		{"min.f32 %fd, %fa, %fb;", func(a, b float32) float32 {
+			if a != a {
+				return b
+			} else if b != b {
+				return a
+			}
+			return min(a, b)
+		}},
+		{"max.NaN.f32 %fd, %fa, %fb;", func(a, b float32) float32 { return max(a, b) }},
+		{"copysign.f32 %fd, %fa, %fb;", func(a, b float32) float32 { return float32(math.Copysign(float64(b), float64(a))) }},
+		{"setp.lt.f32 %p, %fa, %fb; selp.f32 %fd, %fa, %fb, %p;", func(a, b float32) float32 { return sel(a < b, a, b) }},
+		{"setp.geu.f32 %p, %fa, %fb; selp.f32 %fd, %fa, %fb, %p;", func(a, b float32) float32 { return sel(!(a < b), a, b) }},
+		{"setp.neu.f32 %p, %fa, %fb; selp.f32 %fd, %fa, %fb, %p;", func(a, b float32) float32 { return sel(a != b, a, b) }},
+		{"setp.ne.f32 %p, %fa, %fb; selp.f32 %fd, %fa, %fb, %p;", func(a, b float32) float32 { return sel(a < b || a > b, a, b) }},
+		{"setp.equ.f32 %p, %fa, %fb; selp.f32 %fd, %fa, %fb, %p;", func(a, b float32) float32 { return sel(!(a < b || a > b), a, b) }},
+		{"setp.gtu.f32 %p, %fa, %fb; selp.f32 %fd, %fa, %fb, %p;", func(a, b float32) float32 { return sel(!(a <= b), a, b) }},
+		{"setp.nan.f32 %p, %fa, %fb; selp.f32 %fd, %fa, %fb, %p;", func(a, b float32) float32 { return sel(a != a || b != b, a, b) }},
+		{"cvt.f64.f32 %dd, %fa; cvt.rn.f32.f64 %fd, %dd;", func(a, _ float32) float32 { return a }},
+		{"cvt.rni.f32.f32 %fd, %fa;", func(a, _ float32) float32 { return float32(math.RoundToEven(float64(a))) }},
+		{"cvt.rmi.f32.f32 %fd, %fa;", func(a, _ float32) float32 { return float32(math.Floor(float64(a))) }},
+	} {
+		execute(t, c.body, "%fd", xs, xs, none, func(a, b, _, got uint64) {
+			if want := bits32(c.want(f32(uint32(a)), f32(uint32(b)))); !sameF32(uint32(got), want) {
+				t.Errorf("%s of %#x, %#x gives %#x, want %#x", c.body, a, b, got, want)
+			}
+		})
+	}
+}
+
+func sel(yes bool, a, b float32) float32 {
+	if yes {
+		return a
+	}
+	return b
+}
+
+// TestApproximations: within 2^-22 of the value, where it is a normal float.
+func TestApproximations(t *testing.T) {
+	xs := floatCases(200)
+	for _, c := range []struct {
+		body string
+		want func(float64) float64
+	}{
+		{"ex2.approx.ftz.f32 %fd, %fa;", math.Exp2},
+		{"ex2.approx.f32 %fd, %fa;", math.Exp2},
+		{"lg2.approx.ftz.f32 %fd, %fa;", math.Log2},
+		{"rsqrt.approx.ftz.f32 %fd, %fa;", func(x float64) float64 { return 1 / math.Sqrt(x) }},
+		{"rcp.approx.ftz.f32 %fd, %fa;", func(x float64) float64 { return 1 / x }},
+		{"sqrt.approx.f32 %fd, %fa;", math.Sqrt},
+		{"tanh.approx.f32 %fd, %fa;", math.Tanh},
+		{"div.approx.f32 %fd, %fa, 0f40400000;", func(x float64) float64 { return x / 3 }},
+		{"div.full.f32 %fd, %fa, 0f40400000;", func(x float64) float64 { return x / 3 }},
+	} {
+		execute(t, c.body, "%fd", xs, none, none, func(a, _, _, got uint64) {
+			if uint32(a)&0x7f800000 == 0 && uint32(a)<<1 != 0 {
+				return // denormals may count as zeros
+			}
+			want, v := c.want(float64(f32(uint32(a)))), float64(f32(uint32(got)))
+			if math.Abs(want) < 0x1p-126 {
+				if math.Abs(v) > 0x1p-126 {
+					t.Errorf("%s of %#x gives %g, want %g", c.body, a, v, want)
+				}
+				return
+			}
+			want = float64(float32(want))
+			if v != want && !(math.Abs(v-want) <= 0x1p-22*math.Abs(want)) && !(v != v && want != want) {
+				t.Errorf("%s of %#x gives %g, want %g", c.body, a, v, want)
+			}
+		})
+	}
+}
+
+// TestDirectedRounding compares with exact arithmetic where results are normal.
+func TestDirectedRounding(t *testing.T) {
+	xs := floatCases(8)
+	modes := map[string]big.RoundingMode{"rz": big.ToZero, "rm": big.ToNegativeInf, "rp": big.ToPositiveInf}
+	for mode, how := range modes {
+		for _, c := range []struct {
+			body string
+			f    func(z, a, b, c *big.Float)
+			n    int
+		}{
+			{"add." + mode + ".f32 %fd, %fa, %fb;", func(z, a, b, _ *big.Float) { z.Add(a, b) }, 2},
+			{"mul." + mode + ".f32 %fd, %fa, %fb;", func(z, a, b, _ *big.Float) { z.Mul(a, b) }, 2},
+			{"div." + mode + ".f32 %fd, %fa, %fb;", func(z, a, b, _ *big.Float) {
+				if b.Sign() != 0 {
+					z.Quo(a, b)
+				}
+			}, 2},
+			{"fma." + mode + ".f32 %fd, %fa, %fb, %fc;", func(z, a, b, c *big.Float) { z.Add(new(big.Float).Mul(a, b), c) }, 3},
+		} {
+			cs := none
+			if c.n == 3 {
+				cs = xs
+			}
+			execute(t, c.body, "%fd", xs, xs, cs, func(x, y, w, got uint64) {
+				if !finite(x, y, w) {
+					return
+				}
+				z := new(big.Float).SetPrec(2000)
+				c.f(z, exact(x), exact(y), exact(w))
+				z.SetMode(how).SetPrec(24)
+				v, _ := z.Float64()
+				if m := math.Abs(v); m < 0x1p-125 || m > math.MaxFloat32 {
+					return
+				}
+				if want := bits32(float32(v)); uint32(got) != want {
+					t.Errorf("%s of %#x, %#x, %#x gives %#x, want %#x", c.body, x, y, w, got, want)
+				}
+			})
+		}
+	}
+}
+
+func TestFloatConversions(t *testing.T) {
+	xs := append(floatCases(30), ints...)
+	clamp := func(v, lo, hi float64) float64 {
+		if v != v {
+			return 0
+		}
+		return min(max(v, lo), hi)
+	}
+	for _, c := range []struct {
+		body, result string
+		want         func(a uint64, x float64) uint64
+	}{
+		{"cvt.rzi.s32.f32 %d, %fa;", "%d", func(_ uint64, x float64) uint64 {
+			return uint64(uint32(int32(clamp(math.Trunc(x), math.MinInt32, math.MaxInt32))))
+		}},
+		{"cvt.rni.s32.f32 %d, %fa;", "%d", func(_ uint64, x float64) uint64 {
+			return uint64(uint32(int32(clamp(math.RoundToEven(x), math.MinInt32, math.MaxInt32))))
+		}},
+		{"cvt.rmi.u32.f32 %d, %fa;", "%d", func(_ uint64, x float64) uint64 { return uint64(uint32(clamp(math.Floor(x), 0, math.MaxUint32))) }},
+		{"cvt.rn.f32.s32 %fd, %a;", "%fd", func(a uint64, _ float64) uint64 { return uint64(bits32(float32(int32(a)))) }},
+		{"cvt.rn.f32.u32 %fd, %a;", "%fd", func(a uint64, _ float64) uint64 { return uint64(bits32(float32(uint32(a)))) }},
+		{"cvt.rz.f32.u32 %fd, %a;", "%fd", func(a uint64, _ float64) uint64 {
+			z := new(big.Float).SetMode(big.ToZero).SetPrec(24).SetUint64(uint64(uint32(a)))
+			v, _ := z.Float32()
+			return uint64(bits32(v))
+		}},
+		{"cvt.s64.s32 %ld, %a; cvt.rn.f32.s64 %fd, %ld;", "%fd", func(a uint64, _ float64) uint64 { return uint64(bits32(float32(int32(a)))) }},
+		{"cvt.rn.f64.s32 %dd, %a; cvt.rzi.s32.f64 %d, %dd;", "%d", func(a uint64, _ float64) uint64 { return a & 0xffffffff }},
+		{"cvt.rn.bf16.f32 %hd, %fa; cvt.u32.u16 %d, %hd;", "%d", func(a uint64, x float64) uint64 { return uint64(nearestBF16(uint32(a))) }},
+		{"cvt.rz.bf16.f32 %hd, %fa; cvt.u32.u16 %d, %hd;", "%d", func(a uint64, x float64) uint64 {
+			if x != x {
+				return 0x7fff
+			}
+			return a >> 16 & 0xffff
+		}},
+		{"cvt.rn.bf16x2.f32 %d, %fa, 0f3F800000;", "%d", func(a uint64, x float64) uint64 { return uint64(nearestBF16(uint32(a)))<<16 | 0x3f80 }},
+		{"cvt.f32.f16 %fd, %ha; cvt.rn.f16.f32 %hd, %fd; cvt.u32.u16 %d, %hd;", "%d", func(a uint64, _ float64) uint64 {
+			if a &= 0xffff; a&0x7c00 == 0x7c00 && a&0x3ff != 0 {
+				return 0x7fff
+			}
+			return a
+		}},
+	} {
+		execute(t, c.body, c.result, xs, none, none, func(a, _, _, got uint64) {
+			if want := c.want(a, float64(f32(uint32(a)))); got != want {
+				t.Errorf("%s of %#x gives %#x, want %#x", c.body, a, got, want)
+			}
+		})
+	}
+}
+
+// nearestBF16 picks the nearer of the two bfloat16 around x, by the distance in
+// float64; the even one of two as near.
+func nearestBF16(x uint32) uint32 {
+	v := float64(f32(x))
+	if v != v {
+		return 0x7fff
+	}
+	lo := x >> 16
+	if x&0xffff == 0 {
+		return lo
+	}
+	value := func(h uint32) float64 { // beyond the largest comes 2^128
+		if h&0x7fff == 0x7f80 {
+			return math.Copysign(0x1p128, v)
+		}
+		return float64(f32(h << 16))
+	}
+	d0, d1 := math.Abs(v-value(lo)), math.Abs(value(lo+1)-v)
+	if d0 < d1 || d0 == d1 && lo&1 == 0 {
+		return lo
+	}
+	return lo + 1
+}
+
+func TestBrainArithmetic(t *testing.T) {
+	xs := []uint64{0, 0x3f80, 0xbf80, 0x4049, 0x3eaa, 0x7f7f, 0x0001, 0x8000, 0xc2f7, 0x3f81}
+	value := func(x uint64) float32 { return f32(uint32(x) << 16) }
+	execute(t, "fma.rn.bf16 %hd, %ha, %hb, %hc;", "%hd", xs, xs, xs, func(a, b, c, got uint64) {
+		p := new(big.Float).SetPrec(2000).Mul(exact(a<<16), exact(b<<16))
+		p.Add(p, exact(c<<16))
+		v, _ := p.SetPrec(8).Float64()
+		if m := math.Abs(v); m < 0x1p-125 || m > 0x1p127 {
+			return // the bounds of the format
+		}
+		if want := bits32(float32(v)) >> 16; uint32(got) != want {
+			t.Errorf("fma of %#x, %#x, %#x gives %#x, want %#x", a, b, c, got, want)
+		}
+	})
+	execute(t, "max.bf16 %hd, %ha, %hb;", "%hd", xs, xs, none, func(a, b, _, got uint64) {
+		if want := max(value(a), value(b)); value(got) != want {
+			t.Errorf("max of %#x, %#x gives %#x", a, b, got)
+		}
+	})
+	execute(t, "mov.b32 %a, {%ha, %hb}; mov.b32 %b, {%hb, %ha}; fma.rn.bf16x2 %d, %a, %b, 0; mov.b32 {%hd, %hc}, %d;", "%hd", xs, xs, none,
+		func(a, b, _, got uint64) {
+			if want := nearestBF16(bits32(value(a) * value(b))); uint32(got)&0x7fff != want&0x7fff {
+				t.Errorf("pair product of %#x, %#x gives %#x, want %#x", a, b, got, want)
+			}
+		})
+}
+
+func TestDoubles(t *testing.T) {
+	xs := []uint64{0, 1 << 63, bits64(1), bits64(-1.5), bits64(1e300), bits64(1e-310), bits64(math.Pi), bits64(math.Inf(1)), bits64(math.NaN())}
+	for _, c := range []struct {
+		body string
+		want func(a, b, c float64) float64
+	}{
+		{"add.rn.f64 %dd, %da, %db;", func(a, b, _ float64) float64 { return a + b }},
+		{"mul.f64 %dd, %da, %db;", func(a, b, _ float64) float64 { return a * b }},
+		{"div.rn.f64 %dd, %da, %db;", func(a, b, _ float64) float64 { return a / b }},
+		{"fma.rn.f64 %dd, %da, %db, %dc;", math.FMA},
+		{"sqrt.rn.f64 %dd, %da;", func(a, _, _ float64) float64 { return math.Sqrt(a) }},
+		{"neg.f64 %dd, %da;", func(a, _, _ float64) float64 { return -a }},
+		{"setp.le.f64 %p, %da, %db; selp.f64 %dd, %da, %db, %p;", func(a, b, _ float64) float64 {
+			if a <= b {
+				return a
+			}
+			return b
+		}},
+	} {
+		execute(t, c.body, "%dd", xs, xs, xs[:4], func(a, b, cc, got uint64) {
+			want := c.want(f64(a), f64(b), f64(cc))
+			if v := f64(got); v != want && (v == v || want == want) {
+				t.Errorf("%s of %g, %g, %g gives %g, want %g", c.body, f64(a), f64(b), f64(cc), v, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package ptx
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// globalCheck finds blocks of one launch that touch the same words of global
+// memory, at least one of them writing.
+type globalCheck struct {
+	mu    sync.Mutex
+	cells map[*Buffer]*globalCells
+}
+
+// globalCells has for each word who wrote and who read it: a block's number
+// plus one, 0 for nobody, many for several.
+type globalCells struct{ write, read []uint32 }
+
+const many = ^uint32(0)
+
+func (g *globalCheck) of(b *Buffer) *globalCells {
+	c := g.cells[b]
+	if c == nil {
+		n := (len(b.Data) + 3) / 4
+		c = &globalCells{make([]uint32, n), make([]uint32, n)}
+		g.cells[b] = c
+	}
+	return c
+}
+
+// number is the block's number plus one.
+func (b *block) number() uint32 {
+	g := b.launch.Grid
+	return (b.ctaid[2]*g[1]+b.ctaid[1])*g[0] + b.ctaid[0] + 1
+}
+
+// each calls f for every word that the threads of mask touch. Accesses to parts
+// of words are left out: neighbours in one word are no race.
+func (g *globalCheck) each(w *warp, s *slot, mask uint32, bytes uint64, f func(c *globalCells, lane int, word uint64)) {
+	if bytes < 4 || s.base >= constWindow {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := g.of(s.buffer)
+	for m := mask; m != 0; m &= m - 1 {
+		lane := bits.TrailingZeros32(m) & 31
+		for at := w.addr[lane] - s.base; at < w.addr[lane]-s.base+bytes; at += 4 {
+			f(c, lane, at/4)
+		}
+	}
+}
+
+func (g *globalCheck) read(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
+	me := w.block.number()
+	g.each(w, s, mask, bytes, func(c *globalCells, lane int, word uint64) {
+		if by := c.write[word]; by != 0 && by != me {
+			w.fail(in, lane, "%s at offset %d is read, and block %d of the same launch writes it", s.buffer.Name, 4*word, by-1)
+		}
+		if r := &c.read[word]; *r == 0 {
+			*r = me
+		} else if *r != me {
+			*r = many
+		}
+	})
+}
+
+func (g *globalCheck) write(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
+	me := w.block.number()
+	g.each(w, s, mask, bytes, func(c *globalCells, lane int, word uint64) {
+		if by := c.write[word]; by != 0 && by != me {
+			w.fail(in, lane, "%s at offset %d is written, and block %d of the same launch writes it too", s.buffer.Name, 4*word, by-1)
+		}
+		if by := c.read[word]; by != 0 && by != me {
+			w.fail(in, lane, "%s at offset %d is written, and another block of the same launch reads it", s.buffer.Name, 4*word)
+		}
+		c.write[word] = me
+	})
+}

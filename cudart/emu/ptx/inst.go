@@ -1,0 +1,247 @@
+package ptx
+
+// lanes32 and lanes64 are one register of a warp: a value for each thread.
+// Floats and narrow integers are kept as their bits, narrow integers with zeros
+// above.
+type (
+	lanes32 = [32]uint32
+	lanes64 = [32]uint64
+)
+
+const full = ^uint32(0) // the mask of a warp with all its threads
+
+// reg says where a register is kept.
+type reg struct {
+	file  uint8 // inPreds, in32 or in64
+	bytes uint8
+	index int32
+}
+
+const (
+	inPreds = iota
+	in32
+	in64
+)
+
+// family says which function executes an instruction.
+type family uint8
+
+const (
+	fam32      family = iota // d32 ← a32, b32, c32
+	famWrapped               // the same, with operands or result adjusted first
+	fam64                    // d64 ← a64, b64, c64; shifts take b32
+	famMixed                 // widths differ
+	famConvert               // cvt
+	famCompare               // predicates
+	famLoad
+	famStore
+	famAtomic
+	famCopy    // cp.async
+	famMatrix  // mma, ldmatrix
+	famWarp    // shfl, vote, match
+	famControl // branches, exits
+	famBarrier // block barriers
+)
+
+// inst is one decoded instruction.
+type inst struct {
+	fam   family
+	op    op
+	wrap  wrap
+	not   bool  // the guard is negated
+	guard int32 // predicate, -1: none
+	d, a  int32
+	b, c  int32
+	e     int32
+	line  int32
+	imm   int64    // constant: offset of an address, table of lop3, mode, …
+	v     [4]int32 // registers of a vector
+	n     uint8    // elements of a vector
+	size  uint8    // bytes of an element
+	space space
+	flags uint8
+	imm32 uint32
+	slot  int32 // of a memory access: its place in block.slots
+	x     *extra
+}
+
+// extra is what few instructions have.
+type extra struct {
+	regs    []int32 // fragments
+	targets []int32 // of brx.idx
+	run     func(d, a, b, c *lanes32)
+	convert *conversion
+
+	// of atomic instructions: the new value from the old one and the operands
+	update   func(old, b, c uint32) uint32
+	update64 func(old, b, c uint64) uint64
+
+	// of setp and set
+	compare *comparison
+	logic   string // combined with predicate inst.c: and, or, xor
+	notC    bool
+	flush   bool
+	set     bool // the result goes to a register as setBits or 0
+	setTo   int32
+	setBits uint32
+}
+
+// flags of memory accesses.
+const (
+	flagSigned   = 1 << iota // narrow values are extended with their sign
+	flagWide                 // the registers are 64 bits wide, the elements narrower
+	flagNarrow               // the address is in a 32-bit register
+	flagSrcReg               // cp.async: the source size is in a register
+	flagTrans                // ldmatrix.trans
+	flagNoResult             // red; shfl without predicate
+)
+
+// space is a state space.
+type space uint8
+
+const (
+	spaceGeneric space = iota
+	spaceGlobal
+	spaceShared
+	spaceParam
+	spaceLocal
+)
+
+// Windows of generic addresses for what is not global memory.
+const (
+	sharedWindow = uint64(0x7d) << 56
+	localWindow  = uint64(0x7e) << 56
+	constWindow  = uint64(0x7f) << 56
+	windowBytes  = uint64(1) << 32
+)
+
+// wrap says what is done to 32-bit operands before an instruction and to its
+// result after it.
+type wrap uint16
+
+const (
+	wrapFlushIn  wrap = 1 << iota // f32 operands: denormals become zeros
+	wrapFlushOut                  // so does the result
+	wrapSaturate                  // f32 result into [0, 1]
+	wrapSign16                    // operands a, b are s16
+	wrapSign8
+	wrapMask16 // the result is 16 bits
+	wrapMask8
+)
+
+type op uint16
+
+// fam32.
+const (
+	opMov op = iota
+	opAdd
+	opSub
+	opMul
+	opMad
+	opMulHiS
+	opMulHiU
+	opMadHiS
+	opMadHiU
+	opDivS
+	opDivU
+	opRemS
+	opRemU
+	opMinS
+	opMinU
+	opMaxS
+	opMaxU
+	opAbs
+	opNeg
+	opAnd
+	opOr
+	opXor
+	opNot
+	opCnot
+	opShl
+	opShrU
+	opShrS
+	opShfL
+	opShfR
+	opShfLClamp
+	opShfRClamp
+	opPrmt
+	opBfeU
+	opBfeS
+	opBfi
+	opLop3
+	opPopc
+	opClz
+	opBrev
+	opFindU
+	opFindS
+	opSadS
+	opSadU
+	opAddSat
+	opSubSat
+	opMulHi16S
+	opMulHi16U
+	opMul24S
+	opMul24U
+	opCall // x.run
+	opFAdd
+	opFSub
+	opFMul
+	opFMA
+	opFDiv
+	opFMin
+	opFMax
+	opFMinNaN
+	opFMaxNaN
+	opFNeg
+	opFAbs
+	opFSqrt
+	opFRsqrt
+	opFRcp
+	opFEx2
+	opFLg2
+	opFSin
+	opFCos
+	opFTanh
+	opFCopysign
+)
+
+// famMixed.
+const (
+	opMulWideS op = iota
+	opMulWideU
+	opMadWideS
+	opMadWideU
+	opSelp32
+	opSelp64
+	opPopc64
+	opClz64
+	opFind64U
+	opFind64S
+	opPack64   // d64 ← {a32, b32}
+	opUnpack64 // {d32, e32} ← a64
+	opPack32   // d32 ← {a16, b16}
+	opUnpack32 // {d16, e16} ← a32
+	opPack64x4
+	opUnpack64x4
+	opBits32   // d32 ← predicate, for set
+	opBits64   // the same into 64 bits
+	opLow      // d32 ← low half of a64
+	opZeroHigh // d64 ← a32
+	opSignHigh
+	opClock32
+	opClock64
+	opSlct32
+	opBfe64S
+	opBfe64U
+	opBfi64
+	opMatchAny
+)
+
+// famControl.
+const (
+	opBra op = iota
+	opBrx
+	opExit
+	opNop
+	opTrap
+)

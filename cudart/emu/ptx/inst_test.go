@@ -1,0 +1,305 @@
+package ptx
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+	"strings"
+	"testing"
+)
+
+// header begins hand-written modules.
+const header = ".version 8.0\n.target sm_80\n.address_size 64\n"
+
+// oneKernel is a kernel that applies body to operands a, b, c of 8 bytes each,
+// read from three buffers, and writes its results: plain, and guarded so that
+// only odd threads execute it, over a result of 7.
+func oneKernel(body string) string {
+	return header + `.visible .entry k(.param .u64 pd, .param .u64 pa, .param .u64 pb, .param .u64 pc)
+{
+	.reg .pred %odd, %p, %q;
+	.reg .b16 %ha, %hb, %hc, %hd;
+	.reg .b32 %i, %a, %b, %c, %d;
+	.reg .f32 %fa, %fb, %fc, %fd;
+	.reg .b64 %la, %lb, %lc, %ld, %at, %o;
+	.reg .f64 %da, %db, %dc, %dd;
+	mov.u32 %i, %tid.x;
+	mov.u32 %a, %ctaid.x;
+	mov.u32 %b, %ntid.x;
+	mad.lo.s32 %i, %a, %b, %i;
+	and.b32 %a, %i, 1;
+	setp.ne.s32 %odd, %a, 0;
+	mul.wide.u32 %o, %i, 8;
+` + loads("a") + loads("b") + loads("c") + `
+	ld.param.u64 %at, [pd];
+	add.s64 %at, %at, %o;
+	add.s64 %at, %at, %o;
+	mov.b64 %ld, 7; mov.b32 %d, 7; mov.b16 %hd, 7; mov.b64 %dd, 7; mov.b32 %fd, 7;
+	` + body + `
+	st.global.$ [%at], $d;
+	mov.b64 %ld, 7; mov.b32 %d, 7; mov.b16 %hd, 7; mov.b64 %dd, 7; mov.b32 %fd, 7;
+	` + guarded(body) + `
+	st.global.$ [%at+8], $d;
+	ret;
+}`
+}
+
+func loads(x string) string {
+	return strings.ReplaceAll(`	ld.param.u64 %at, [p$];
+	add.s64 %at, %at, %o;
+	ld.global.b16 %h$, [%at];
+	ld.global.b32 %$, [%at];
+	ld.global.b32 %f$, [%at];
+	ld.global.b64 %l$, [%at];
+	ld.global.b64 %d$, [%at];
+`, "$", x)
+}
+
+// guarded puts @%odd before every instruction.
+func guarded(body string) string {
+	var out []string
+	for _, s := range strings.Split(strings.TrimSuffix(strings.TrimSpace(body), ";"), ";") {
+		out = append(out, "@%odd "+strings.TrimSpace(s)+";")
+	}
+	return strings.Join(out, " ")
+}
+
+// execute runs body, whose result is %d, %fd, %ld, %dd or %hd, on all
+// combinations of the operands and calls check with every result.
+func execute(t *testing.T, body, result string, as, bs, cs []uint64, check func(a, b, c, got uint64)) {
+	t.Helper()
+	store, width := "b32", 4
+	switch result {
+	case "%ld", "%dd":
+		store, width = "b64", 8
+	case "%hd":
+		store, width = "b16", 2
+	}
+	src := strings.NewReplacer("st.global.$", "st.global."+store, "], $d", "], "+result).Replace(oneKernel(body))
+	k := parse(t, src).Kernel("k")
+	var a, b, c []uint64
+	for _, x := range as {
+		for _, y := range bs {
+			for _, z := range cs {
+				a, b, c = append(a, x), append(b, y), append(c, z)
+			}
+		}
+	}
+	n := len(a)
+	pad := make([]uint64, (n+63)/64*64-n)
+	var h heap
+	d := h.add("d", make([]byte, 16*(n+len(pad))))
+	pa, pb, pc := h.add("a", words64(append(a, pad...)...)), h.add("b", words64(append(b, pad...)...)), h.add("c", words64(append(c, pad...)...))
+	l := Launch{Kernel: k, Grid: dim(uint32((n + 63) / 64)), Block: dim(64), Params: params(d.Base, pa.Base, pb.Base, pc.Base), Memory: h}
+	if _, err := l.Run(); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	get := func(at int) uint64 {
+		return binary.LittleEndian.Uint64(d.Data[at:]) << (64 - 8*width) >> (64 - 8*width)
+	}
+	for i := range a {
+		plain, odd := get(16*i), get(16*i+8)
+		check(a[i], b[i], c[i], plain)
+		want := uint64(7)
+		if i%2 == 1 {
+			want = plain
+		}
+		if odd != want {
+			t.Fatalf("%s: guarded, thread %d gives %#x, want %#x", body, i, odd, want)
+		}
+	}
+}
+
+var (
+	ints  = []uint64{0, 1, 2, 3, 7, 31, 32, 33, 64, 100, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x12345678, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff, 0xdeadbeef}
+	longs = []uint64{0, 1, 2, 5, 63, 64, 0x7fffffff, 0x80000000, 0xffffffff, 1 << 32, 0x123456789abcdef0, 1<<63 - 1, 1 << 63, 1<<63 + 1, ^uint64(0), ^uint64(4)}
+	none  = []uint64{0}
+)
+
+func s32(x uint64) int64 { return int64(int32(x)) }
+func u32(x uint64) int64 { return int64(uint32(x)) }
+
+// TestIntegers compares with the definitions, in 64 bits or more.
+func TestIntegers(t *testing.T) {
+	for _, c := range []struct {
+		body string
+		want func(a, b, c uint64) uint64
+	}{
+		{"add.s32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return a + b }},
+		{"sub.u32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return a - b }},
+		{"add.s32 %d, %a, -5;", func(a, b, _ uint64) uint64 { return a - 5 }},
+		{"add.sat.s32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(min(max(s32(a)+s32(b), math.MinInt32), math.MaxInt32)) }},
+		{"sub.sat.s32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(min(max(s32(a)-s32(b), math.MinInt32), math.MaxInt32)) }},
+		{"mul.lo.s32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return a * b }},
+		{"mul.hi.s32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(s32(a) * s32(b) >> 32) }},
+		{"mul.hi.u32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(u32(a)) * uint64(u32(b)) >> 32 }},
+		{"mul24.lo.u32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return (a & 0xffffff) * (b & 0xffffff) }},
+		{"mad.lo.s32 %d, %a, %b, %c;", func(a, b, c uint64) uint64 { return a*b + c }},
+		{"mad.hi.u32 %d, %a, %b, %c;", func(a, b, c uint64) uint64 { return uint64(u32(a))*uint64(u32(b))>>32 + c }},
+		{"mad.hi.s32 %d, %a, %b, %c;", func(a, b, c uint64) uint64 { return uint64(s32(a)*s32(b)>>32) + c }},
+		{"min.s32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(min(s32(a), s32(b))) }},
+		{"min.u32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(min(u32(a), u32(b))) }},
+		{"max.s32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(max(s32(a), s32(b))) }},
+		{"max.u32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(max(u32(a), u32(b))) }},
+		{"abs.s32 %d, %a;", func(a, _, _ uint64) uint64 { return uint64(max(s32(a), -s32(a))) }},
+		{"neg.s32 %d, %a;", func(a, _, _ uint64) uint64 { return -a }},
+		{"and.b32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return a & b }},
+		{"or.b32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return a | b }},
+		{"xor.b32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return a ^ b }},
+		{"not.b32 %d, %a;", func(a, _, _ uint64) uint64 { return ^a }},
+		{"cnot.b32 %d, %a;", func(a, _, _ uint64) uint64 { return uint64(b32(uint32(a) == 0)) }},
+		{"shl.b32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return a << u32(b) }},
+		{"shr.u32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(u32(a) >> u32(b)) }},
+		{"shr.s32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(s32(a) >> u32(b)) }},
+		{"shf.l.wrap.b32 %d, %a, %b, %c;", func(a, b, c uint64) uint64 { return (b<<32 | a) << (c & 31) >> 32 }},
+		{"shf.r.wrap.b32 %d, %a, %b, %c;", func(a, b, c uint64) uint64 { return (b<<32 | a) >> (c & 31) }},
+		{"shf.l.clamp.b32 %d, %a, %b, %c;", func(a, b, c uint64) uint64 { return (b<<32 | a) << min(c, 32) >> 32 }},
+		{"shf.r.clamp.b32 %d, %a, %b, %c;", func(a, b, c uint64) uint64 { return (b<<32 | a) >> min(c, 32) }},
+		{"popc.b32 %d, %a;", func(a, _, _ uint64) uint64 { return uint64(bits.OnesCount32(uint32(a))) }},
+		{"clz.b32 %d, %a;", func(a, _, _ uint64) uint64 { return uint64(bits.LeadingZeros32(uint32(a))) }},
+		{"brev.b32 %d, %a;", func(a, _, _ uint64) uint64 { return uint64(bits.Reverse32(uint32(a))) }},
+		{"sad.u32 %d, %a, %b, %c;", func(a, b, c uint64) uint64 { return uint64(max(u32(a)-u32(b), u32(b)-u32(a))) + c }},
+		{"lop3.b32 %d, %a, %b, %c, 0xca;", func(a, b, c uint64) uint64 { return a&b | ^a&c }},
+		{"lop3.b32 %d, %a, %b, %c, 0x96;", func(a, b, c uint64) uint64 { return a ^ b ^ c }},
+		{"lop3.b32 %d, %a, %b, %c, 0x2c;", func(a, b, c uint64) uint64 { return ^a&b | a&^b&c }},
+		{"bfe.u32 %d, %a, 4, 8;", func(a, _, _ uint64) uint64 { return a >> 4 & 0xff }},
+		{"bfe.u32 %d, %a, %b, %c;", func(a, b, c uint64) uint64 { return a >> (b & 255) & (1<<(c&255) - 1) }},
+		{"bfe.s32 %d, %a, 4, 8;", func(a, _, _ uint64) uint64 { return uint64(int64(int8(a >> 4))) }},
+		{"bfe.s32 %d, %a, 24, 30;", func(a, _, _ uint64) uint64 { return uint64(s32(a) >> 24) }},
+		{"bfi.b32 %d, %a, %b, 5, 9;", func(a, b, _ uint64) uint64 { return b&^(0x1ff<<5) | a&0x1ff<<5 }},
+		{"prmt.b32 %d, %a, %b, 0x7531;", func(a, b, _ uint64) uint64 {
+			return a>>8&0xff | a>>24&0xff<<8 | b>>8&0xff<<16 | b>>24&0xff<<24
+		}},
+		{"selp.b32 %d, %a, %b, %odd; setp.lt.u32 %p, %a, %b; selp.b32 %d, %b, %a, %p;", func(a, b, _ uint64) uint64 { return max(a, b) }},
+		{"setp.lt.s32 %p|%q, %a, %b; selp.u32 %d, 1, 0, %q;", func(a, b, _ uint64) uint64 { return uint64(b32(s32(a) >= s32(b))) }},
+		{"setp.gt.u32 %p, %a, 5; setp.lt.and.s32 %q, %a, %b, !%p; selp.u32 %d, 1, 0, %q;", func(a, b, _ uint64) uint64 {
+			return uint64(b32(u32(a) <= 5 && s32(a) < s32(b)))
+		}},
+		{"setp.gt.u32 %p, %a, 5; setp.ls.or.u32 %q, %a, %b, %p; and.pred %p, %p, %q; xor.pred %q, %p, -1; selp.u32 %d, 1, 0, %q;", func(a, b, _ uint64) uint64 {
+			return uint64(b32(u32(a) <= 5))
+		}},
+		{"set.lt.u32.s32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return -uint64(b32(s32(a) < s32(b))) }},
+		{"set.eq.f32.u32 %d, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(b32(a == b)) * 0x3f800000 }},
+		{"div.u32 %d, %a, %b;", func(a, b, _ uint64) uint64 {
+			if b == 0 {
+				return ^uint64(0)
+			}
+			return a / b
+		}},
+		{"rem.s32 %d, %a, %b;", func(a, b, _ uint64) uint64 {
+			if b == 0 {
+				return a
+			}
+			return uint64(s32(a) % s32(b))
+		}},
+		{"div.s32 %d, %a, %b;", func(a, b, _ uint64) uint64 {
+			if b == 0 {
+				return ^uint64(0)
+			}
+			return uint64(s32(a) / s32(b))
+		}},
+		{"cvt.s32.s8 %d, %a;", func(a, _, _ uint64) uint64 { return uint64(int64(int8(a))) }},
+		{"cvt.u32.u16 %d, %ha;", func(a, _, _ uint64) uint64 { return a & 0xffff }},
+		{"cvt.sat.s8.s32 %d, %a;", func(a, _, _ uint64) uint64 { return uint64(min(max(s32(a), -128), 127)) }},
+		{"cvt.sat.u16.s32 %hd, %a; cvt.u32.u16 %d, %hd;", func(a, _, _ uint64) uint64 { return uint64(min(max(s32(a), 0), 0xffff)) }},
+		{"cvt.u16.u32 %hd, %a; shr.s16 %hd, %hd, 3; cvt.s32.s16 %d, %hd;", func(a, _, _ uint64) uint64 { return uint64(int64(int16(a) >> 3)) }},
+		{"mul.wide.s16 %d, %ha, %hb;", func(a, b, _ uint64) uint64 { return uint64(int64(int16(a)) * int64(int16(b))) }},
+		{"mul.wide.u16 %d, %ha, %hb;", func(a, b, _ uint64) uint64 { return a & 0xffff * (b & 0xffff) }},
+		{"min.s16 %hd, %ha, %hb; cvt.u32.u16 %d, %hd;", func(a, b, _ uint64) uint64 { return uint64(uint16(min(int16(a), int16(b)))) }},
+		{"setp.lt.s16 %p, %ha, %hb; selp.u32 %d, 1, 0, %p;", func(a, b, _ uint64) uint64 { return uint64(b32(int16(a) < int16(b))) }},
+		{"mov.b32 {%ha, %hb}, %a; mov.b32 %d, {%hb, %ha};", func(a, _, _ uint64) uint64 { return a>>16&0xffff | a<<16 }},
+	} {
+		bs, cs := ints, none
+		if strings.Contains(c.body, "%c;") || strings.Contains(c.body, "%c,") {
+			cs = ints
+		}
+		if !strings.Contains(c.body, "%b") && !strings.Contains(c.body, "%hb") {
+			bs = none
+		}
+		execute(t, c.body, "%d", ints, bs, cs, func(a, b, cc, got uint64) {
+			if want := c.want(a, b, cc) & 0xffffffff; got != want {
+				t.Errorf("%s of %#x, %#x, %#x gives %#x, want %#x", c.body, a, b, cc, got, want)
+			}
+		})
+	}
+}
+
+func TestLongIntegers(t *testing.T) {
+	s, u := func(x uint64) *big.Int { return big.NewInt(int64(x)) }, func(x uint64) *big.Int { return new(big.Int).SetUint64(x) }
+	high := func(a, b *big.Int) uint64 {
+		p := new(big.Int).Mul(a, b)
+		p.Rsh(p, 64)
+		return new(big.Int).And(p, u(^uint64(0))).Uint64()
+	}
+	for _, c := range []struct {
+		body string
+		want func(a, b, c uint64) uint64
+	}{
+		{"add.s64 %ld, %la, %lb;", func(a, b, _ uint64) uint64 { return a + b }},
+		{"mul.lo.s64 %ld, %la, %lb;", func(a, b, _ uint64) uint64 { return a * b }},
+		{"mad.lo.s64 %ld, %la, %lb, %lc;", func(a, b, c uint64) uint64 { return a*b + c }},
+		{"mul.hi.u64 %ld, %la, %lb;", func(a, b, _ uint64) uint64 { return high(u(a), u(b)) }},
+		{"mul.hi.s64 %ld, %la, %lb;", func(a, b, _ uint64) uint64 { return high(s(a), s(b)) }},
+		{"mul.wide.s32 %ld, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(s32(a) * s32(b)) }},
+		{"mul.wide.u32 %ld, %a, %b;", func(a, b, _ uint64) uint64 { return uint64(u32(a)) * uint64(u32(b)) }},
+		{"mad.wide.s32 %ld, %a, %b, %lc;", func(a, b, c uint64) uint64 { return uint64(s32(a)*s32(b)) + c }},
+		{"mad.wide.u32 %ld, %a, %b, %lc;", func(a, b, c uint64) uint64 { return uint64(u32(a))*uint64(u32(b)) + c }},
+		{"shl.b64 %ld, %la, %b;", func(a, b, _ uint64) uint64 { return a << u32(b) }},
+		{"shr.s64 %ld, %la, %b;", func(a, b, _ uint64) uint64 { return uint64(int64(a) >> u32(b)) }},
+		{"shr.u64 %ld, %la, %b;", func(a, b, _ uint64) uint64 { return a >> u32(b) }},
+		{"min.s64 %ld, %la, %lb;", func(a, b, _ uint64) uint64 { return uint64(min(int64(a), int64(b))) }},
+		{"max.u64 %ld, %la, %lb;", func(a, b, _ uint64) uint64 { return max(a, b) }},
+		{"and.b64 %ld, %la, %lb;", func(a, b, _ uint64) uint64 { return a & b }},
+		{"cvt.s64.s32 %ld, %a;", func(a, _, _ uint64) uint64 { return uint64(s32(a)) }},
+		{"cvt.u64.u32 %ld, %a;", func(a, _, _ uint64) uint64 { return uint64(u32(a)) }},
+		{"cvt.u64.u16 %ld, %ha;", func(a, _, _ uint64) uint64 { return a & 0xffff }},
+		{"cvt.s64.s8 %ld, %a;", func(a, _, _ uint64) uint64 { return uint64(int64(int8(a))) }},
+		{"cvt.u32.u64 %d, %la; cvt.u64.u32 %ld, %d;", func(a, _, _ uint64) uint64 { return a & 0xffffffff }},
+		{"cvt.sat.s32.s64 %d, %la; cvt.s64.s32 %ld, %d;", func(a, _, _ uint64) uint64 { return uint64(min(max(int64(a), math.MinInt32), math.MaxInt32)) }},
+		{"mov.b64 {%a, %b}, %la; mov.b64 %ld, {%b, %a};", func(a, _, _ uint64) uint64 { return a>>32 | a<<32 }},
+		{"setp.lt.s64 %p, %la, %lb; selp.b64 %ld, %la, %lb, %p;", func(a, b, _ uint64) uint64 { return uint64(min(int64(a), int64(b))) }},
+		{"setp.hi.u64 %p, %la, %lb; selp.b64 %ld, %la, %lb, %p;", func(a, b, _ uint64) uint64 { return max(a, b) }},
+		{"popc.b64 %d, %la; cvt.u64.u32 %ld, %d;", func(a, _, _ uint64) uint64 { return uint64(bits.OnesCount64(a)) }},
+		{"clz.b64 %d, %la; cvt.u64.u32 %ld, %d;", func(a, _, _ uint64) uint64 { return uint64(bits.LeadingZeros64(a)) }},
+		{"bfe.u64 %ld, %la, 20, 30;", func(a, _, _ uint64) uint64 { return a >> 20 & (1<<30 - 1) }},
+		{"div.s64 %ld, %la, %lb;", func(a, b, _ uint64) uint64 {
+			if b == 0 {
+				return ^uint64(0)
+			}
+			return uint64(int64(a) / int64(b))
+		}},
+		{"rem.u64 %ld, %la, %lb;", func(a, b, _ uint64) uint64 {
+			if b == 0 {
+				return a
+			}
+			return a % b
+		}},
+	} {
+		execute(t, c.body, "%ld", longs, longs, longs[:4], func(a, b, cc, got uint64) {
+			if want := c.want(a, b, cc); got != want {
+				t.Errorf("%s of %#x, %#x, %#x gives %#x, want %#x", c.body, a, b, cc, got, want)
+			}
+		})
+	}
+}
+
+func TestUnknownInstructions(t *testing.T) {
+	for _, c := range []struct{ body, want string }{
+		{"frobnicate.b32 %d, %a;", "frobnicate.b32"},
+		{"add.rn.s32 %d, %a, %b;", "not supported"},
+		{"add.s32 %d, %a;", "2 arguments where 3"},
+		{"add.s32 %d, %a, %la;", "register %la has the wrong width"},
+		{"add.s32 %d, %a, %zz;", "%zz"},
+		{"bra NOWHERE;", "NOWHERE"},
+		{"suld.b.1d.b32 %d, %a;", "not supported"},
+	} {
+		src := strings.NewReplacer("st.global.$", "st.global.b32", "], $d", "], %d").Replace(oneKernel(c.body))
+		line := fmt.Sprintf("test.ptx:%d: ", 1+strings.Count(src[:strings.Index(src, c.body)], "\n"))
+		_, err := Parse("test.ptx", src)
+		if err == nil || !strings.HasPrefix(err.Error(), line) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one at %s with %q", c.body, err, line, c.want)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package ptx
+
+import "sync"
+
+// Module is a parsed PTX file. It is immutable.
+type Module struct {
+	kernels map[string]*Kernel
+	names   []string
+	consts  []byte
+}
+
+// Kernel returns the kernel of that name, nil when there is none.
+func (m *Module) Kernel(name string) *Kernel { return m.kernels[name] }
+
+// Kernels are the names of the kernels in the order of the file.
+func (m *Module) Kernels() []string { return m.names }
+
+// Kernel is one .entry function, decoded. It is immutable and may run many
+// times at once.
+type Kernel struct {
+	Name string
+	// ParamBytes is the size of the parameters, each at its natural alignment.
+	ParamBytes int
+	// StaticShared is the size in bytes of the shared arrays with a length.
+	StaticShared int
+	// MaxThreads is the product of .maxntid, 0 when there is none.
+	MaxThreads int
+
+	module   *Module
+	file     string
+	code     []inst
+	regs32   int // with constants and special registers
+	regs64   int
+	preds    int
+	slots    int // memory instructions
+	local    int // bytes of local memory of a thread
+	consts32 []constant32
+	consts64 []constant64
+	always   []int32 // predicates that are true for all threads
+	specials []special
+	dynamic  int // offset of the dynamic shared memory
+	pool     sync.Pool
+}
+
+// constant32 is a register that holds a constant.
+type constant32 struct {
+	reg   int32
+	value uint32
+}
+
+type constant64 struct {
+	reg   int32
+	value uint64
+}
+
+// special is a register that holds a special register such as %tid.x.
+type special struct {
+	reg  int32
+	name string
+	wide bool
+}

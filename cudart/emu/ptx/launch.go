@@ -1,0 +1,44 @@
+package ptx
+
+// Memory resolves global addresses; the driver implements it. Find may be
+// called from several goroutines at a time.
+type Memory interface {
+	// Find returns the allocation that holds the byte at addr, nil when there is
+	// none.
+	Find(addr uint64) *Buffer
+}
+
+// Buffer is one allocation of global memory: Data is at address Base.
+type Buffer struct {
+	Base uint64
+	Data []byte
+	Name string
+}
+
+// Access says which bytes of a buffer a launch touched: bounding ranges, empty
+// when From >= To.
+type Access struct {
+	Buffer             *Buffer
+	ReadFrom, ReadTo   int64
+	WriteFrom, WriteTo int64
+}
+
+// Launch is one launch of a kernel.
+type Launch struct {
+	Kernel      *Kernel
+	Grid, Block [3]uint32
+	// Shared is the dynamic shared memory of a block in bytes.
+	Shared int
+	// Params are the parameters as the driver packs them, Kernel.ParamBytes long.
+	Params []byte
+	Memory Memory
+	// Threads is how many goroutines run blocks; 0 means GOMAXPROCS.
+	Threads int
+	// Seed chooses the order of blocks and of the warps of a block.
+	Seed uint64
+	// CheckGlobal reports blocks that touch the same word of global memory, at
+	// least one of them writing, without atomic instructions.
+	CheckGlobal bool
+
+	steps int64 // instructions of warps that the last Run executed
+}

@@ -1,0 +1,239 @@
+package ptx
+
+import (
+	"math/bits"
+	"unsafe"
+)
+
+// eachLane calls f for every thread of mask, in order.
+func eachLane(mask uint32, f func(i int)) {
+	for ; mask != 0; mask &= mask - 1 {
+		f(bits.TrailingZeros32(mask) & 31)
+	}
+}
+
+// slot remembers the buffer that a memory instruction used last and what it
+// touched there, as offsets.
+type slot struct {
+	base, size         uint64
+	data               unsafe.Pointer
+	buffer             *Buffer
+	readFrom, readTo   uint64
+	writeFrom, writeTo uint64
+}
+
+func (s *slot) reset() { *s = slot{readFrom: ^uint64(0), writeFrom: ^uint64(0)} }
+
+// offsets computes the address of every thread into w.addr, and the smallest,
+// the largest and the bits of all, of the threads of mask.
+func (w *warp) offsets(in *inst, mask uint32) (lo, hi, or uint64) {
+	off, imm := &w.addr, uint64(in.imm)
+	if in.flags&flagNarrow != 0 {
+		lo = ^uint64(0)
+		b := &w.bounds
+		offsets32(off, &w.r32[in.a], uint32(imm), b)
+		for j := range 8 {
+			lo, hi, or = min(lo, uint64(b[0][j])), max(hi, uint64(b[1][j])), or|uint64(b[2][j])
+		}
+	} else {
+		b := &w.bounds64
+		offsets64(off, &w.r64[in.a], imm, b)
+		lo, hi = b[0][0], b[1][0]
+		for j := range 4 {
+			lo, hi = uint64(min(int64(lo), int64(b[0][j]))), uint64(max(int64(hi), int64(b[1][j])))
+			or |= b[2][j]
+		}
+	}
+	if mask == full {
+		return lo, hi, or
+	}
+	lo, hi, or = ^uint64(0), 0, 0
+	for m := mask; m != 0; m &= m - 1 {
+		v := off[bits.TrailingZeros32(m)&31]
+		lo, hi, or = min(lo, v), max(hi, v), or|v
+	}
+	return lo, hi, or
+}
+
+// load executes ld.
+func (w *warp) load(in *inst, mask uint32) {
+	if mask == 0 {
+		return
+	}
+	lo, hi, or := w.offsets(in, mask)
+	bytes := uint64(in.size) * uint64(in.n)
+	if or&(bytes-1) != 0 {
+		w.misaligned(in, mask, bytes)
+	}
+	where, lo, hi := w.spaceOf(in, lo, hi)
+	switch where {
+	case spaceGlobal:
+		w.loadGlobal(in, mask, lo, hi, bytes)
+	case spaceShared:
+		w.sharedBounds(in, mask, lo, hi, bytes)
+		w.block.readShared(w, in, mask, uint32(bytes))
+		w.gather(in, start(w.block.shared), &w.addr, mask)
+	case spaceParam:
+		if hi+bytes > uint64(len(w.block.params)) {
+			w.fail(in, w.laneOf(mask, hi), "parameter offset %d of %d bytes", hi, len(w.block.params))
+		}
+		w.gather(in, start(w.block.params), &w.addr, mask)
+	case spaceLocal:
+		w.localOffsets(in, mask, hi, bytes)
+		w.gather(in, start(w.local), &w.addr, mask)
+	default:
+		w.split(in, mask, w.load)
+	}
+}
+
+// store executes st.
+func (w *warp) store(in *inst, mask uint32) {
+	if mask == 0 {
+		return
+	}
+	lo, hi, or := w.offsets(in, mask)
+	bytes := uint64(in.size) * uint64(in.n)
+	if or&(bytes-1) != 0 {
+		w.misaligned(in, mask, bytes)
+	}
+	where, lo, hi := w.spaceOf(in, lo, hi)
+	switch where {
+	case spaceGlobal:
+		w.storeGlobal(in, mask, lo, hi, bytes)
+	case spaceShared:
+		w.sharedBounds(in, mask, lo, hi, bytes)
+		w.block.writeShared(w, in, mask, uint32(bytes))
+		w.scatter(in, start(w.block.shared), &w.addr, mask)
+	case spaceLocal:
+		w.localOffsets(in, mask, hi, bytes)
+		w.scatter(in, start(w.local), &w.addr, mask)
+	case spaceParam:
+		w.fail(in, bits.TrailingZeros32(mask), "a store to parameters")
+	default:
+		w.split(in, mask, w.store)
+	}
+}
+
+// spaceOf is the space of the addresses of an instruction; those of a generic
+// one, and the smallest and the largest, become addresses of that space.
+// spaceGeneric: there are several.
+func (w *warp) spaceOf(in *inst, lo, hi uint64) (space, uint64, uint64) {
+	if in.space != spaceGeneric {
+		return in.space, lo, hi
+	}
+	if lo>>56 != hi>>56 {
+		return spaceGeneric, lo, hi
+	}
+	s := spaceGlobal
+	switch lo >> 56 << 56 {
+	case sharedWindow:
+		s = spaceShared
+	case localWindow:
+		s = spaceLocal
+	default:
+		return s, lo, hi
+	}
+	for i := range w.addr {
+		w.addr[i] &= 1<<56 - 1
+	}
+	return s, lo & (1<<56 - 1), hi & (1<<56 - 1)
+}
+
+// split executes an access one thread at a time.
+func (w *warp) split(in *inst, mask uint32, do func(*inst, uint32)) {
+	for m := mask; m != 0; m &= m - 1 {
+		do(in, m&-m)
+	}
+}
+
+func (w *warp) loadGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
+	s := w.find(in, mask, lo, hi+bytes)
+	if s == nil {
+		w.split(in, mask, w.load)
+		return
+	}
+	s.readFrom, s.readTo = min(s.readFrom, lo-s.base), max(s.readTo, hi+bytes-s.base)
+	if w.block.global != nil {
+		w.block.global.read(w, in, s, mask, bytes)
+	}
+	for i := range w.addr {
+		w.addr[i] -= s.base
+	}
+	w.gather(in, s.data, &w.addr, mask)
+}
+
+func (w *warp) storeGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
+	s := w.find(in, mask, lo, hi+bytes)
+	if s == nil {
+		w.split(in, mask, w.store)
+		return
+	}
+	if s.base >= constWindow {
+		w.fail(in, bits.TrailingZeros32(mask), "a store to constant memory")
+	}
+	s.writeFrom, s.writeTo = min(s.writeFrom, lo-s.base), max(s.writeTo, hi+bytes-s.base)
+	if w.block.global != nil {
+		w.block.global.write(w, in, s, mask, bytes)
+	}
+	for i := range w.addr {
+		w.addr[i] -= s.base
+	}
+	w.scatter(in, s.data, &w.addr, mask)
+}
+
+// find returns the instruction's slot when all of [from, to) is in one buffer.
+// It is nil when the threads use several; when one thread's access is outside
+// of every buffer, the launch fails.
+func (w *warp) find(in *inst, mask uint32, from, to uint64) *slot {
+	s := &w.block.slots[in.slot]
+	if from-s.base < s.size && to-s.base <= s.size {
+		return s
+	}
+	b := w.block.find(from)
+	inside := b != nil && from-b.Base < uint64(len(b.Data))
+	if inside && to-b.Base <= uint64(len(b.Data)) && to > from {
+		w.block.keep(s)
+		s.base, s.size, s.data, s.buffer = b.Base, uint64(len(b.Data)), start(b.Data), b
+		return s
+	}
+	if mask&(mask-1) != 0 {
+		return nil
+	}
+	lane := bits.TrailingZeros32(mask)
+	if !inside {
+		w.fail(in, lane, "address %#x is in no allocation%s", from, w.block.near(from))
+	}
+	w.fail(in, lane, "%d bytes at offset %d of %s, which has %d", to-from, from-b.Base, b.Name, len(b.Data))
+	return nil
+}
+
+// misaligned fails for the first thread whose address is no multiple.
+func (w *warp) misaligned(in *inst, mask uint32, bytes uint64) {
+	for m := mask; m != 0; m &= m - 1 {
+		if i := bits.TrailingZeros32(m); w.addr[i]&(bytes-1) != 0 {
+			w.fail(in, i, "address %#x is not a multiple of %d", w.addr[i], bytes)
+		}
+	}
+}
+
+// laneOf is the thread of mask whose address is a.
+func (w *warp) laneOf(mask uint32, a uint64) int {
+	for m := mask; m != 0; m &= m - 1 {
+		if i := bits.TrailingZeros32(m); w.addr[i] == a {
+			return i
+		}
+	}
+	return 0
+}
+
+// localOffsets turns addresses in a thread's local memory into offsets in the
+// warp's.
+func (w *warp) localOffsets(in *inst, mask uint32, hi, bytes uint64) {
+	size := uint64(w.kernel.local)
+	if hi+bytes > size {
+		w.fail(in, w.laneOf(mask, hi), "offset %d of %d bytes of local memory", hi, size)
+	}
+	for i := range w.addr {
+		w.addr[i] += uint64(i) * size
+	}
+}

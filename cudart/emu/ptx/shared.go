@@ -1,0 +1,180 @@
+package ptx
+
+import "math/bits"
+
+// cell is what is known of one word of shared memory. Times are ticks of the
+// block: every release of a barrier is one, and they go on from block to block,
+// so that what earlier blocks left counts as never written.
+type cell struct {
+	write   uint32 // tick of the last write
+	read    uint32 // tick of the last read
+	readers uint32 // warps that read then
+	info    uint32
+}
+
+// Fields of cell.info.
+const (
+	cellInit    = 0       // 4 bits: bytes written in this block
+	cellLast    = 4       // 4 bits: bytes of the last write
+	cellWarp    = 8       // 5 bits: who wrote last
+	cellPending = 1 << 13 // a cp.async is on its way
+	cellRead    = 14      // 4 bits: bytes that were read at that tick
+	cellAtomic  = 1 << 18 // the last write was atomic
+	cellParts   = 1 << 19 // several warps read different bytes then
+)
+
+// row is what is known of 16 bytes of shared memory: at that tick these warps
+// have read all of it, and the reads were right.
+type row struct{ tick, readers uint32 }
+
+// sharedBounds checks that an access lies in the block's shared memory.
+func (w *warp) sharedBounds(in *inst, mask uint32, lo, hi, bytes uint64) {
+	size := uint64(len(w.block.shared))
+	if hi+bytes > size || hi+bytes < hi {
+		w.fail(in, w.laneOf(mask, hi), "%d bytes at offset %d of the block's %d bytes of shared memory", bytes, hi, size)
+	}
+}
+
+// part is which bytes of its word an access of fewer than 4 bytes touches.
+func part(off uint64, bytes uint32) uint32 { return (1<<bytes - 1) << (off & 3) }
+
+// readShared checks a read and notes it.
+func (b *block) readShared(w *warp, in *inst, mask, bytes uint32) {
+	cells, me := b.cells, uint32(1)<<w.index
+	tick, began, age, index := b.tick, b.began, b.full-b.began, uint32(w.index)
+	last := ^uint64(0)
+	for m := mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		off := w.addr[i]
+		if off == last { // threads that read the same
+			continue
+		}
+		last = off
+		if bytes < 4 {
+			b.readPart(w, in, i, &cells[off>>2], part(off, bytes))
+			continue
+		}
+		if bytes == 16 {
+			r := &b.rows[off>>4]
+			if r.tick != tick {
+				*r = row{tick: tick}
+			} else if r.readers&me != 0 {
+				continue
+			}
+			r.readers |= me
+		}
+		words := cells[off>>2:][:bytes>>2]
+		for j := range words {
+			c := &words[j]
+			info := c.info
+			if info&(cellPending|15) != 15 || c.write-began >= age && (c.write < began || info>>cellWarp&31 != index) {
+				b.badRead(w, in, i, c, 15)
+			}
+			if c.read != tick {
+				c.read, c.readers, c.info = tick, me, info&^cellParts|15<<cellRead
+			} else if c.readers&me == 0 || info>>cellRead&15 != 15 {
+				c.readers |= me
+				c.info = info | 15<<cellRead
+			}
+		}
+	}
+}
+
+// readPart is readShared for a part of a word.
+func (b *block) readPart(w *warp, in *inst, lane int, c *cell, bytes uint32) {
+	if c.info&cellPending != 0 || c.info&bytes != bytes || c.write-b.began >= b.full-b.began &&
+		(c.write < b.began || c.info>>cellWarp&31 != uint32(w.index) && c.info>>cellLast&bytes != 0) {
+		b.badRead(w, in, lane, c, bytes)
+	}
+	me := uint32(1) << w.index
+	if c.read != b.tick {
+		c.read, c.readers = b.tick, me
+		c.info = c.info&^(15<<cellRead|cellParts) | bytes<<cellRead
+		return
+	}
+	if c.readers != me && c.info>>cellRead&15 != bytes {
+		c.info |= cellParts
+	}
+	c.readers |= me
+	c.info |= bytes << cellRead
+}
+
+// badRead fails unless the write is ordered before this warp by barriers of
+// fewer threads than the block has.
+func (b *block) badRead(w *warp, in *inst, lane int, c *cell, bytes uint32) {
+	off := w.addr[lane]
+	switch {
+	case c.info&cellPending != 0 && c.write >= b.began:
+		w.fail(in, lane, "shared memory at offset %d is read while a cp.async writes it: wait_group is missing", off)
+	case c.write < b.began || c.info&bytes != bytes:
+		w.fail(in, lane, "shared memory at offset %d is read and nothing wrote it", off)
+	}
+	writer := int(c.info >> cellWarp & 31)
+	if writer == w.index || b.ordered(writer, c.write, w.index) {
+		return
+	}
+	w.fail(in, lane, "shared memory at offset %d is read without a barrier after warp %d wrote it", off, writer)
+}
+
+// ordered says whether what warp from did at a tick is before what warp to does
+// now.
+func (b *block) ordered(from int, tick uint32, to int) bool {
+	return tick < b.full || tick < b.seen[to][from]
+}
+
+// writeShared checks a write and notes it.
+func (b *block) writeShared(w *warp, in *inst, mask, bytes uint32) {
+	cells := b.cells
+	me := uint32(w.index) << cellWarp
+	for m := mask; m != 0; m &= m - 1 {
+		i := bits.TrailingZeros32(m) & 31
+		off := w.addr[i]
+		if bytes < 4 {
+			p := part(off, bytes)
+			b.checkWrite(w, in, i, &cells[off>>2], p)
+			b.note(w, &cells[off>>2], p, 0)
+			continue
+		}
+		for j := range uint64(bytes >> 2) {
+			c := &cells[off>>2+j]
+			if c.write >= b.full || c.read >= b.full || c.info&cellPending != 0 {
+				b.checkWrite(w, in, i, c, 15)
+			}
+			c.write, c.info = b.tick, 15|15<<cellLast|me
+		}
+	}
+}
+
+// note records a write of some bytes.
+func (b *block) note(w *warp, c *cell, bytes, flags uint32) {
+	known := uint32(0)
+	if c.write >= b.began {
+		known = c.info & 15
+	}
+	c.write = b.tick
+	c.info = known | bytes | bytes<<cellLast | uint32(w.index)<<cellWarp | c.info&(15<<cellRead|cellParts) | flags
+}
+
+// checkWrite fails when another warp's access is not ordered before this write.
+func (b *block) checkWrite(w *warp, in *inst, lane int, c *cell, bytes uint32) {
+	off := w.addr[lane]
+	if c.write >= b.began && c.info&cellPending != 0 {
+		w.fail(in, lane, "shared memory at offset %d is written while a cp.async writes it", off)
+	}
+	if c.write < b.began {
+		c.info &= cellParts | 15<<cellRead
+	}
+	writer := int(c.info >> cellWarp & 31)
+	if c.write >= b.began && writer != w.index && c.info>>cellLast&bytes != 0 && !b.ordered(writer, c.write, w.index) {
+		w.fail(in, lane, "shared memory at offset %d is written without a barrier after warp %d wrote it", off, writer)
+	}
+	others := c.readers &^ (1 << w.index)
+	if c.read < b.full || others == 0 || c.info&cellParts != 0 || c.info>>cellRead&bytes == 0 {
+		return
+	}
+	for ; others != 0; others &= others - 1 {
+		if reader := bits.TrailingZeros32(others); !b.ordered(reader, c.read, w.index) {
+			w.fail(in, lane, "shared memory at offset %d is written without a barrier after warp %d read it", off, reader)
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package ptx
+
+import "math/bits"
+
+// warp is 32 threads that run together.
+type warp struct {
+	block    *block
+	kernel   *Kernel
+	index    int
+	r32      []lanes32
+	r64      []lanes64
+	preds    []uint32
+	live     uint32 // threads that have not exited
+	stack    []frame
+	tmp32    lanes32 // results of instructions that only some threads execute
+	tmp64    lanes64
+	opA      lanes32 // adjusted operands
+	opB      lanes32
+	opC      lanes32
+	addr     lanes64 // of the threads' accesses
+	bounds   [3][8]uint32
+	bounds64 [3][4]uint64
+	wait     *barrier // the barrier that it waits at
+	async    copies
+	local    []byte
+	mma      matrices
+	pc       int32 // of the instruction that runs, for errors
+	steps    int64 // warp instructions executed
+}
+
+// frame is a set of threads that run together until they reach the instruction
+// at join, where the frame below takes over.
+type frame struct {
+	pc, join int32
+	mask     uint32
+}
+
+// state is why a warp stopped.
+type state uint8
+
+const (
+	stateDone state = iota
+	stateWaiting
+	stateYield
+)
+
+// sliceSteps is how many instructions a warp runs before others of its block
+// have their turn, so that a warp may wait for what another one writes.
+const sliceSteps = 1 << 22
+
+// start sets the warp to the first instruction.
+func (w *warp) start(mask uint32) {
+	w.live = mask
+	w.stack = append(w.stack[:0], frame{0, -1, mask})
+	w.wait = nil
+	w.async.reset()
+}
+
+// run executes instructions until the warp ends, waits or has used its slice.
+func (w *warp) run() state {
+	code := w.kernel.code
+	limit := w.steps + sliceSteps
+	for {
+		f := &w.stack[len(w.stack)-1]
+		pc, join, all := f.pc, f.join, f.mask
+		for pc != join {
+			in := &code[pc]
+			w.pc = pc
+			w.steps++
+			mask := all
+			if in.guard >= 0 {
+				p := w.preds[in.guard]
+				if in.not {
+					p = ^p
+				}
+				mask &= p
+				if mask == 0 && in.fam != famControl {
+					pc++
+					continue
+				}
+			}
+			switch in.fam {
+			case fam32:
+				if mask == full {
+					exec32(in, &w.r32[in.d], &w.r32[in.a], &w.r32[in.b], &w.r32[in.c], &w.r32[in.e])
+				} else {
+					exec32(in, &w.tmp32, &w.r32[in.a], &w.r32[in.b], &w.r32[in.c], &w.r32[in.e])
+					blend32(&w.r32[in.d], &w.tmp32, mask)
+				}
+			case fam64:
+				if mask == full {
+					exec64(in, &w.r64[in.d], w)
+				} else {
+					exec64(in, &w.tmp64, w)
+					blend64(&w.r64[in.d], &w.tmp64, mask)
+				}
+			case famMixed:
+				w.mixed(in, mask)
+			case famCompare:
+				w.compare(in, mask)
+			case famLoad:
+				w.load(in, mask)
+			case famStore:
+				w.store(in, mask)
+			case famWrapped:
+				w.wrapped(in, mask)
+			case famConvert:
+				w.convert(in, mask)
+			case famMatrix:
+				w.matrix(in, mask)
+			case famCopy:
+				w.copyAsync(in, mask)
+			case famWarp:
+				w.exchange(in, mask)
+			case famAtomic:
+				w.atomic(in, mask)
+			case famBarrier:
+				if w.arrive(in, mask) {
+					w.stack[len(w.stack)-1].pc = pc + 1
+					return stateWaiting
+				}
+			default:
+				f := &w.stack[len(w.stack)-1]
+				f.pc = pc + 1
+				if w.control(in, mask, f) {
+					if w.settle() {
+						return stateDone
+					}
+					f = &w.stack[len(w.stack)-1]
+				}
+				pc, join, all = f.pc, f.join, f.mask
+				if w.steps >= limit {
+					return stateYield
+				}
+				continue
+			}
+			pc++
+		}
+		w.stack = w.stack[:len(w.stack)-1]
+		if w.settle() {
+			return stateDone
+		}
+	}
+}
+
+// settle drops frames without living threads and says whether none is left.
+func (w *warp) settle() bool {
+	for len(w.stack) > 0 {
+		f := &w.stack[len(w.stack)-1]
+		f.mask &= w.live
+		if f.mask != 0 {
+			return false
+		}
+		w.stack = w.stack[:len(w.stack)-1]
+	}
+	return true
+}
+
+// control executes a branch or an exit and says whether the frames changed.
+func (w *warp) control(in *inst, mask uint32, f *frame) bool {
+	switch in.op {
+	case opBra:
+		switch mask {
+		case 0:
+		case f.mask:
+			f.pc = int32(in.imm)
+		default:
+			w.part(in, f.pc, int32(in.imm), f.mask&^mask, mask)
+			return true
+		}
+	case opBrx:
+		return w.table(in, mask, f)
+	case opExit:
+		if mask != 0 {
+			w.live &^= mask
+			return true
+		}
+	case opTrap:
+		if mask != 0 {
+			w.fail(in, bits.TrailingZeros32(mask), "the kernel executes trap")
+		}
+	}
+	return false
+}
+
+// part splits the current frame: some threads go to one instruction, the others
+// to another one, and all are together again at in.e.
+func (w *warp) part(in *inst, pc1, pc2 int32, mask1, mask2 uint32) {
+	f := &w.stack[len(w.stack)-1]
+	join := in.e
+	if join < 0 || join == f.join {
+		join = f.join
+		w.stack = w.stack[:len(w.stack)-1]
+	} else {
+		f.pc = join
+	}
+	w.stack = append(w.stack, frame{pc1, join, mask1}, frame{pc2, join, mask2})
+}
+
+// table executes brx.idx.
+func (w *warp) table(in *inst, mask uint32, f *frame) bool {
+	next, left := f.pc, mask
+	targets := in.x.targets
+	index := &w.r32[in.a]
+	whole := *f
+	join := in.e
+	if join < 0 || join == f.join {
+		join = f.join
+		w.stack = w.stack[:len(w.stack)-1]
+	} else {
+		f.pc = join
+	}
+	if rest := whole.mask &^ mask; rest != 0 {
+		w.stack = append(w.stack, frame{next, join, rest})
+	}
+	for left != 0 {
+		lane := bits.TrailingZeros32(left)
+		if uint64(index[lane]) >= uint64(len(targets)) {
+			w.fail(in, lane, "index %d into a table of %d branches", index[lane], len(targets))
+		}
+		same := uint32(0)
+		for m := left; m != 0; m &= m - 1 {
+			if i := bits.TrailingZeros32(m); targets[index[i]] == targets[index[lane]] {
+				same |= 1 << i
+			}
+		}
+		w.stack = append(w.stack, frame{targets[index[lane]], join, same})
+		left &^= same
+	}
+	return true
+}
+
+func blend32(d, s *lanes32, mask uint32) {
+	for ; mask != 0; mask &= mask - 1 {
+		i := bits.TrailingZeros32(mask) & 31
+		d[i] = s[i]
+	}
+}
+
+func blend64(d, s *lanes64, mask uint32) {
+	for ; mask != 0; mask &= mask - 1 {
+		i := bits.TrailingZeros32(mask) & 31
+		d[i] = s[i]
+	}
+}

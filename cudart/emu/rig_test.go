@@ -1,0 +1,136 @@
+package emu_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"mt/cudart"
+	"mt/cudart/emu"
+)
+
+// rig is a driver and the bindings on it.
+type rig struct {
+	*cudart.CUDA
+	t *testing.T
+	d *emu.Driver
+}
+
+func open(t *testing.T, o emu.Options) *rig {
+	t.Helper()
+	d := emu.New(o)
+	t.Cleanup(func() { d.Close() }) // a test that cares has closed it before
+	c, err := cudart.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rig{CUDA: c, t: t, d: d}
+}
+
+// close fails the test when the driver has anything to say.
+func (r *rig) close() {
+	r.t.Helper()
+	if err := r.d.Close(); err != nil {
+		r.t.Error(err)
+	}
+}
+
+func (r *rig) must(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) malloc(n int64) cudart.DevicePtr {
+	r.t.Helper()
+	p, err := r.Malloc(n)
+	r.must(err)
+	return p
+}
+
+func (r *rig) host(n int64) []byte {
+	r.t.Helper()
+	b, err := r.HostAlloc(n)
+	r.must(err)
+	return b
+}
+
+func (r *rig) stream() cudart.Stream {
+	r.t.Helper()
+	s, err := r.StreamCreate()
+	r.must(err)
+	return s
+}
+
+func (r *rig) event() cudart.Event {
+	r.t.Helper()
+	e, err := r.EventCreate(cudart.EventDefault)
+	r.must(err)
+	return e
+}
+
+func (r *rig) h2d(dst cudart.DevicePtr, src []byte, s cudart.Stream) {
+	r.t.Helper()
+	r.must(r.MemcpyAsync(uintptr(dst), addr(src), int64(len(src)), cudart.HostToDevice, s))
+}
+
+func (r *rig) d2h(dst []byte, src cudart.DevicePtr, s cudart.Stream) {
+	r.t.Helper()
+	r.must(r.MemcpyAsync(addr(dst), uintptr(src), int64(len(dst)), cudart.DeviceToHost, s))
+}
+
+func (r *rig) d2d(dst, src cudart.DevicePtr, n int64, s cudart.Stream) {
+	r.t.Helper()
+	r.must(r.MemcpyAsync(uintptr(dst), uintptr(src), n, cudart.DeviceToDevice, s))
+}
+
+func (r *rig) sync(s cudart.Stream) {
+	r.t.Helper()
+	r.must(r.StreamSynchronize(s))
+}
+
+// pageable is n bytes of the Go heap, where nothing moves: a stack may.
+func pageable(n int) []byte {
+	kept = make([]byte, n)
+	return kept
+}
+
+var kept []byte
+
+func addr(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// expect fails the test unless there is exactly one fault, of that kind and with
+// all these words.
+func (r *rig) expect(k emu.Kind, words ...string) {
+	r.t.Helper()
+	faults := r.d.Faults()
+	if len(faults) != 1 {
+		r.t.Fatalf("%d faults, want one of kind %s: %v", len(faults), k, faults)
+	}
+	var f *emu.Fault
+	if !errors.As(faults[0], &f) || f.Kind != k {
+		r.t.Fatalf("got %v, want a fault of kind %s", faults[0], k)
+	}
+	if i := slices.IndexFunc(words, func(w string) bool { return !strings.Contains(f.What, w) }); i >= 0 {
+		r.t.Errorf("%q does not say %q", f.What, words[i])
+	}
+}
+
+var modes = []struct {
+	name string
+	opt  emu.Options
+}{
+	{"eager", emu.Options{Mode: emu.Eager}},
+	{"random", emu.Options{Mode: emu.Random, Seed: 7}},
+	{"lazy", emu.Options{Mode: emu.Lazy}},
+}
+
+// inModes runs a test in each mode.
+func inModes(t *testing.T, f func(t *testing.T, o emu.Options)) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) { f(t, m.opt) })
+	}
+}

@@ -1,0 +1,236 @@
+package emu
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+)
+
+// One goroutine, the scheduler, runs all operations, one at a time. Host threads
+// only enqueue and wait.
+
+// enqueue appends o to a stream. d.mu is held.
+func (d *Driver) enqueue(s *stream, o *op) {
+	if s.hostVer != d.hostVer {
+		s.base = s.base.join(d.host)
+		s.hostVer = d.hostVer
+	}
+	s.n++
+	d.seq++
+	o.stream, o.n, o.seq, o.base = s, s.n, d.seq, s.base
+	for i := range o.spans {
+		if o.spans[i].write {
+			o.spans[i].region.writers++
+		}
+	}
+	s.last = o
+	s.queue = append(s.queue, o)
+	if !d.started {
+		d.started = true
+		go d.schedule()
+	}
+	if d.opt.Mode == Eager && d.running == nil {
+		d.work.Signal()
+	}
+}
+
+// learn makes the host know that o, and what was before it, is over.
+func (d *Driver) learn(o *op) {
+	host := d.host.join(o.base).with(o.stream.id, o.n)
+	if !slices.Equal(host, d.host) {
+		d.host = host
+		d.hostVer++
+	}
+}
+
+// await blocks the calling thread until o is done. d.mu is held before and
+// after.
+func (d *Driver) await(o *op) {
+	if o.done {
+		return
+	}
+	d.want(o)
+	d.waiting++
+	o.waiters++
+	d.work.Signal()
+	for !o.done {
+		d.changed.Wait()
+	}
+	o.waiters--
+	d.waiting--
+}
+
+// drain blocks the calling thread until all that is enqueued by now is done and
+// nothing runs. d.mu is held before and after.
+func (d *Driver) drain() {
+	var last []*op
+	for _, s := range d.streams {
+		if s.last != nil && !s.last.done {
+			last = append(last, s.last)
+		}
+	}
+	for _, o := range last {
+		d.await(o)
+	}
+	for o := d.running; d.running != nil && d.running == o; {
+		o.waiters++
+		d.changed.Wait()
+		o.waiters--
+	}
+}
+
+// want marks what o needs to be done, for Lazy.
+func (d *Driver) want(o *op) {
+	if d.opt.Mode != Lazy || o.done || o.needed {
+		return
+	}
+	for _, p := range o.stream.queue {
+		if p.n > o.n {
+			break
+		}
+		if p.needed {
+			continue
+		}
+		p.needed = true
+		if p.wait != nil && !p.wait.complete {
+			d.want(p.wait.op)
+		}
+	}
+}
+
+// cancel makes everything done without running it: the context is of no use
+// any more. d.mu is held.
+func (d *Driver) cancel() {
+	for _, s := range d.streams {
+		for _, o := range s.queue {
+			if o != d.running {
+				d.finish(o)
+			}
+		}
+		s.queue = nil
+	}
+	d.changed.Broadcast()
+}
+
+// finish marks o as done.
+func (d *Driver) finish(o *op) {
+	o.done = true
+	for i := range o.spans {
+		if r := o.spans[i].region; o.spans[i].write {
+			r.writers--
+			r.writes++
+		}
+	}
+	o.run, o.spans, o.watches = nil, nil, nil
+	if o.record != nil {
+		o.record.complete, o.record.at = true, time.Now()
+	}
+	o.wait = nil
+}
+
+// schedule runs operations until the driver is closed.
+func (d *Driver) schedule() {
+	defer close(d.ended)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for {
+		o := d.pick()
+		if o == nil {
+			if d.closed {
+				return
+			}
+			d.work.Wait()
+			continue
+		}
+		d.execute(o)
+	}
+}
+
+// pick is the operation to run next, nil where none may or should run. It is
+// the head of its stream's queue.
+func (d *Driver) pick() *op {
+	if d.opt.Mode == Random && d.waiting == 0 && d.credit == 0 && !d.closed {
+		return nil
+	}
+	var best *op
+	seen := 0
+	for _, s := range d.streams {
+		if len(s.queue) == 0 {
+			continue
+		}
+		o := s.queue[0]
+		if o.wait != nil && !o.wait.complete {
+			continue
+		}
+		switch d.opt.Mode {
+		case Eager:
+			if best == nil || o.seq < best.seq {
+				best = o
+			}
+		case Random:
+			seen++
+			if d.rng.IntN(seen) == 0 {
+				best = o
+			}
+		case Lazy:
+			if o.needed && (best == nil || o.seq > best.seq) {
+				best = o
+			}
+		}
+	}
+	if best != nil && d.credit > 0 {
+		d.credit--
+	}
+	return best
+}
+
+// execute runs o. d.mu is held before and after, not while the work runs.
+func (d *Driver) execute(o *op) {
+	d.untouched(o)
+	for _, s := range o.spans {
+		d.touch(o, s)
+	}
+	if o.run != nil {
+		d.running = o
+		d.mu.Unlock()
+		spans, err := protect(o.run)
+		d.mu.Lock()
+		d.running = nil
+		for _, s := range spans {
+			d.touch(o, s)
+		}
+		if err != nil && d.sticky == 0 {
+			d.badMemory(Kernel, "%s: %v", o, err)
+		}
+	}
+	s := o.stream
+	if len(s.queue) > 0 && s.queue[0] == o {
+		s.queue[0] = nil
+		s.queue = s.queue[1:]
+	}
+	d.finish(o)
+	if o.waiters > 0 {
+		d.changed.Broadcast()
+	}
+	d.retire(s)
+}
+
+// retire forgets a destroyed stream that has nothing left to do.
+func (d *Driver) retire(s *stream) {
+	if s.destroyed && len(s.queue) == 0 {
+		if i := slices.Index(d.streams, s); i >= 0 {
+			d.streams = slices.Delete(d.streams, i, i+1)
+		}
+	}
+}
+
+// protect runs f and makes an error of a panic.
+func protect(f func() ([]span, error)) (spans []span, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return f()
+}

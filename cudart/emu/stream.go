@@ -1,0 +1,327 @@
+package emu
+
+import (
+	"fmt"
+	"time"
+)
+
+// stream is a queue of operations that run in order.
+type stream struct {
+	id        int // component of clocks
+	name      string
+	queue     []*op // not done; queue[0] may be running
+	last      *op   // the newest, done or not
+	destroyed bool
+
+	n       uint64 // operations so far
+	base    clock  // what is over when the next operation starts
+	hostVer uint64 // what of the host's clock is in base
+}
+
+// op is one operation of a stream.
+type op struct {
+	stream *stream
+	seq    uint64 // of the driver
+	n      uint64 // of the stream
+	base   clock
+	what   string
+
+	spans   []span                 // what it touches, where that is known
+	run     func() ([]span, error) // nil for records and waits; what else it touched
+	watches []watch                // what the host must leave alone
+	record  *record                // completed by it
+	wait    *record                // what must be complete before it
+
+	done    bool
+	needed  bool // Lazy: somebody waits for it
+	waiters int
+}
+
+// record is one record of an event.
+type record struct {
+	op       *op
+	complete bool
+	at       time.Time // when it completed
+}
+
+// event is a CUDA event: its last record.
+type event struct {
+	name   string
+	timing bool
+	last   *record // nil: never recorded, which counts as complete
+}
+
+// newStream makes a stream. d.mu is held.
+func (d *Driver) newStream(name string) *stream {
+	s := &stream{id: d.ids, name: name}
+	d.ids++
+	d.streams = append(d.streams, s)
+	return s
+}
+
+// streamCreate is cudaStreamCreateWithFlags. The default stream's order with
+// streams that were not created as non-blocking is not kept.
+func (d *Driver) streamCreate(p *uint64, flags uint32) int32 {
+	if p == nil || flags > 1 {
+		return errInvalidValue
+	}
+	s := d.newStream("")
+	*p = d.keep(kindStream, s)
+	s.name = handleName(*p)
+	return 0
+}
+
+// streamOf is the stream of a handle; the default stream has 0, 1 and 2.
+func (d *Driver) streamOf(h uint64, call string) (*stream, bool) {
+	if h > 2 {
+		return find[*stream](d, kindStream, h, call)
+	}
+	if d.null == nil {
+		d.null = d.newStream("the default stream")
+	}
+	return d.null, true
+}
+
+// streamDestroy is cudaStreamDestroy: what is enqueued still runs.
+func (d *Driver) streamDestroy(h uint64) int32 {
+	s, ok := find[*stream](d, kindStream, h, "cudaStreamDestroy")
+	if !ok {
+		return errInvalidHandle
+	}
+	s.destroyed = true
+	delete(d.objects, h)
+	d.retire(s)
+	return 0
+}
+
+// streamSynchronize is cudaStreamSynchronize.
+func (d *Driver) streamSynchronize(h uint64) int32 {
+	s, ok := d.streamOf(h, "cudaStreamSynchronize")
+	if !ok {
+		return errInvalidHandle
+	}
+	if o := s.last; o != nil {
+		d.await(o)
+		d.learn(o)
+	}
+	return d.sticky
+}
+
+// deviceSynchronize is cudaDeviceSynchronize.
+func (d *Driver) deviceSynchronize() int32 {
+	var last []*op
+	for _, s := range d.streams {
+		if s.last != nil {
+			last = append(last, s.last)
+		}
+	}
+	d.drain()
+	for _, o := range last {
+		d.learn(o)
+	}
+	return d.sticky
+}
+
+// eventCreate is cudaEventCreateWithFlags.
+func (d *Driver) eventCreate(p *uint64, flags uint32) int32 {
+	if p == nil || flags > 7 {
+		return errInvalidValue
+	}
+	e := &event{timing: flags&2 == 0}
+	*p = d.keep(kindEvent, e)
+	e.name = handleName(*p)
+	return 0
+}
+
+// eventDestroy is cudaEventDestroy: records that are under way still complete.
+func (d *Driver) eventDestroy(h uint64) int32 {
+	if _, ok := find[*event](d, kindEvent, h, "cudaEventDestroy"); !ok {
+		return errInvalidHandle
+	}
+	delete(d.objects, h)
+	return 0
+}
+
+// eventRecord is cudaEventRecord.
+func (d *Driver) eventRecord(eh, sh uint64) int32 {
+	e, ok := find[*event](d, kindEvent, eh, "cudaEventRecord")
+	s, ok2 := d.streamOf(sh, "cudaEventRecord")
+	if !ok || !ok2 {
+		return errInvalidHandle
+	}
+	o := &op{what: "record of " + e.name, record: &record{}}
+	o.record.op = o
+	d.enqueue(s, o)
+	e.last = o.record
+	return 0
+}
+
+// streamWaitEvent is cudaStreamWaitEvent: it refers to the last record that was
+// enqueued.
+func (d *Driver) streamWaitEvent(sh, eh uint64, flags uint32) int32 {
+	e, ok := find[*event](d, kindEvent, eh, "cudaStreamWaitEvent")
+	s, ok2 := d.streamOf(sh, "cudaStreamWaitEvent")
+	switch {
+	case !ok || !ok2:
+		return errInvalidHandle
+	case flags > 1:
+		return errInvalidValue
+	case e.last == nil:
+		return 0
+	}
+	p := e.last.op
+	if !e.last.complete {
+		d.enqueue(s, &op{what: "wait for " + e.name, wait: e.last})
+	}
+	s.base = s.base.join(p.base).with(p.stream.id, p.n)
+	return 0
+}
+
+// eventSynchronize is cudaEventSynchronize.
+func (d *Driver) eventSynchronize(h uint64) int32 {
+	e, ok := find[*event](d, kindEvent, h, "cudaEventSynchronize")
+	if !ok {
+		return errInvalidHandle
+	}
+	if r := e.last; r != nil {
+		d.await(r.op)
+		d.learn(r.op)
+	}
+	return d.sticky
+}
+
+// eventQuery is cudaEventQuery. A program that asks in a loop gets on: asking
+// runs an operation that the event needs, if nothing else would.
+func (d *Driver) eventQuery(h uint64) int32 {
+	e, ok := find[*event](d, kindEvent, h, "cudaEventQuery")
+	switch {
+	case !ok:
+		return errInvalidHandle
+	case e.last == nil:
+		return 0
+	case e.last.complete:
+		d.learn(e.last.op)
+		return 0
+	}
+	if d.opt.Mode != Eager {
+		d.want(e.last.op)
+		d.credit++
+		d.work.Signal()
+	}
+	return errNotReady
+}
+
+// eventElapsed is cudaEventElapsedTime.
+func (d *Driver) eventElapsed(ms *float32, start, end uint64) int32 {
+	a, ok := find[*event](d, kindEvent, start, "cudaEventElapsedTime")
+	b, ok2 := find[*event](d, kindEvent, end, "cudaEventElapsedTime")
+	switch {
+	case ms == nil:
+		return errInvalidValue
+	case !ok || !ok2:
+		return errInvalidHandle
+	case !a.timing || !b.timing:
+		d.fault(Argument, "cudaEventElapsedTime of %s and %s, created without timing", a.name, b.name)
+		return errInvalidHandle
+	case a.last == nil || b.last == nil:
+		return errInvalidHandle
+	case !a.last.complete || !b.last.complete:
+		return errNotReady
+	}
+	*ms = float32(float64(b.last.at.Sub(a.last.at)) / float64(time.Millisecond))
+	return 0
+}
+
+// memcpyAsync is cudaMemcpyAsync. Host memory that is not pinned is staged: the
+// source is read before the call returns, and a copy to it waits.
+func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int32 {
+	s, ok := d.streamOf(sh, "cudaMemcpyAsync")
+	if !ok {
+		return errInvalidHandle
+	}
+	if copyKind == 4 { // the direction follows from the addresses
+		copyKind = 0
+		if isDevice(src) {
+			copyKind = 2
+		}
+		if isDevice(dst) {
+			copyKind++
+		}
+	}
+	if copyKind < 0 || copyKind > 3 {
+		return errInvalidValue
+	}
+	if n == 0 {
+		return 0
+	}
+	toDevice, fromDevice := copyKind == 1 || copyKind == 3, copyKind >= 2
+	o := &op{what: fmt.Sprintf("copy %s of %d bytes", [...]string{"host to host", "to device", "to host", "on device"}[copyKind], n)}
+	to, host, code := d.side(o, dst, n, toDevice, true)
+	if code != 0 {
+		return code
+	}
+	from, host2, code := d.side(o, src, n, fromDevice, false)
+	if code != 0 {
+		return code
+	}
+	if host2 { // pageable source: staged now
+		from = append([]byte(nil), from...)
+	}
+	if host || host2 {
+		d.pageables++
+	}
+	o.run = func() ([]span, error) { copy(to, from); return nil, nil }
+	d.enqueue(s, o)
+	if host {
+		d.await(o)
+		d.learn(o)
+		return d.sticky
+	}
+	return 0
+}
+
+// side is the bytes of one side of a copy, whose span it adds to o. pageable is
+// true for host memory that is not pinned.
+func (d *Driver) side(o *op, addr, n uint64, onDevice, write bool) (bytes []byte, pageable bool, code int32) {
+	if onDevice {
+		b, off, code := d.deviceRange(o.what, addr, n)
+		if code != 0 {
+			return nil, false, code
+		}
+		o.spans = append(o.spans, span{&b.region, off, off + int64(n), write})
+		return b.Data[off : off+int64(n)], false, 0
+	}
+	h, code := d.hostRange(o.what, addr, n)
+	if code != 0 {
+		return nil, false, code
+	}
+	if h.pinned != nil {
+		o.watch(&h)
+		o.spans = append(o.spans, span{&h.pinned.region, h.from, h.from + int64(n), write})
+	}
+	return h.bytes, h.pinned == nil, 0
+}
+
+// memsetAsync is cudaMemsetAsync.
+func (d *Driver) memsetAsync(dst uint64, value int32, n uint64, sh uint64) int32 {
+	s, ok := d.streamOf(sh, "cudaMemsetAsync")
+	if !ok {
+		return errInvalidHandle
+	}
+	if n == 0 {
+		return 0
+	}
+	o := &op{what: fmt.Sprintf("set of %d bytes", n)}
+	to, _, code := d.side(o, dst, n, true, true)
+	if code != 0 {
+		return code
+	}
+	o.run = func() ([]span, error) {
+		for i := range to {
+			to[i] = byte(value)
+		}
+		return nil, nil
+	}
+	d.enqueue(s, o)
+	return 0
+}
