@@ -3,6 +3,13 @@
 //
 // Conventions: T tokens, C or N columns; indices that may exceed 2^31 are i64.
 // "act" is float or bf16, chosen by template; sums are float.
+//
+// What is promised here: everything is inlined and nothing lands in local
+// memory. warp_…, block_… and reduce_… must be called by all threads they cover
+// and give all of them the same bits; the order of their sums is fixed by the
+// number of threads. A chunk is N neighbouring elements of act in registers as
+// they lie in memory: N is 1, or what fills 16 bytes (VEC), and then its address
+// is a multiple of 16.
 #pragma once
 
 #define __global__ __attribute__((global))
@@ -66,6 +73,7 @@ DEV float rcp_approx(float x) { return __nvvm_rcp_approx_ftz_f(x); }
 static constexpr float LOG2E = 1.4426950408889634f;
 static constexpr float LN2 = 0.6931471805599453f;
 #define INFINITY_F __builtin_inff()
+#define NAN_F __builtin_nanf("")
 
 DEV float exp_approx(float x) { return exp2_approx(x * LOG2E); }
 
@@ -101,4 +109,133 @@ template <int WARPS> DEV float block_sum(float x, float *space) {
 #pragma unroll
   for (int i = 0; i < WARPS; i++) sum += space[i];
   return sum;
+}
+
+static constexpr int MAX_WARPS = 16; // of a block that calls block_sum_any
+
+// block_sum_any is block_sum for any number of warps up to MAX_WARPS; space holds
+// MAX_WARPS floats, at a multiple of 16 bytes, that were zero behind the block's
+// warps before its first call (zero_space). Two calls in a row need two spaces.
+DEV float block_sum_any(float x, float *space) {
+  x = warp_sum(x);
+  if (blockDim_x == 32) return x;
+  if ((threadIdx_x & 31) == 0) space[threadIdx_x >> 5] = x;
+  sync_threads();
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < MAX_WARPS; i += 4) {
+    f32x4 four = *(const f32x4 *)(space + i);
+    sum += (four.x + four.y) + (four.z + four.w);
+  }
+  return sum;
+}
+
+// zero_space clears n floats of shared memory for the whole block.
+DEV void zero_space(float *space, int n) {
+  for (int i = threadIdx_x; i < n; i += blockDim_x) space[i] = 0.0f;
+  sync_threads();
+}
+
+// team_sum sums over teams of neighbouring lanes, a power of two in size.
+DEV float team_sum(float x, int team) {
+#pragma clang loop unroll(disable)
+  for (int m = team >> 1; m > 0; m >>= 1) x += shuffle_xor(x, m);
+  return x;
+}
+
+// VEC<T> elements fill 16 bytes.
+template <class T> static constexpr int VEC = 16 / (int)sizeof(T);
+
+template <class T, int N> struct chunk_of;
+template <class T> struct chunk_of<T, 1> { typedef T type; };
+template <> struct chunk_of<float, 4> { typedef f32x4 type; };
+template <> struct chunk_of<bf16, 8> { typedef u32x4 type; };
+template <class T, int N> using chunk = typename chunk_of<T, N>::type;
+
+template <int N, class T> DEV chunk<T, N> load_chunk(const T *p) { return *(const chunk<T, N> *)p; }
+template <int N, class T> DEV void store_chunk(T *p, chunk<T, N> x) { *(chunk<T, N> *)p = x; }
+
+DEV void zero_chunk(float &x) { x = 0.0f; }
+DEV void zero_chunk(bf16 &x) { x.bits = 0; }
+DEV void zero_chunk(f32x4 &x) { x = f32x4{0.0f, 0.0f, 0.0f, 0.0f}; }
+DEV void zero_chunk(u32x4 &x) { x = u32x4{0, 0, 0, 0}; }
+
+DEV void unpack(float (&v)[1], float x) { v[0] = x; }
+DEV void unpack(float (&v)[1], bf16 x) { v[0] = to_float(x); }
+DEV void unpack(float (&v)[4], f32x4 x) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) v[i] = x[i];
+}
+DEV void unpack(float (&v)[8], u32x4 x) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) v[2 * i] = low_bf16(x[i]), v[2 * i + 1] = high_bf16(x[i]);
+}
+
+// keep_packed makes the compiler unpack x again behind it, rather than hold floats,
+// which take twice the registers of bf16.
+DEV void keep_packed(u32x4 &x) {
+  u32 a = x.x, b = x.y, c = x.z, d = x.w;
+  asm volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d));
+  x = u32x4{a, b, c, d};
+}
+DEV void keep_packed(f32x4 &) {}
+DEV void keep_packed(bf16 &) {}
+DEV void keep_packed(float &) {}
+
+// pack rounds to nearest even.
+DEV void pack(float &x, const float (&v)[1]) { x = v[0]; }
+DEV void pack(bf16 &x, const float (&v)[1]) { x.bits = (u16)pack_bf16(v[0], 0.0f); }
+DEV void pack(f32x4 &x, const float (&v)[4]) { x = f32x4{v[0], v[1], v[2], v[3]}; }
+DEV void pack(u32x4 &x, const float (&v)[8]) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) x[i] = pack_bf16(v[2 * i], v[2 * i + 1]);
+}
+
+template <int N, class T> DEV void store_floats(T *p, const float (&v)[N]) {
+  chunk<T, N> x;
+  pack(x, v);
+  store_chunk<N>(p, x);
+}
+
+// load_f32 reads N floats: one, or a multiple of four at a multiple of 16 bytes.
+template <int N> DEV void load_f32(float (&v)[N], const float *p) {
+  if constexpr (N == 1) {
+    v[0] = *p;
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      f32x4 four = *(const f32x4 *)(p + i);
+#pragma unroll
+      for (int j = 0; j < 4; j++) v[i + j] = four[j];
+    }
+  }
+}
+// store_f32 is its reverse.
+template <int N> DEV void store_f32(float *p, const float (&v)[N]) {
+  if constexpr (N == 1) {
+    *p = v[0];
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; i += 4) *(f32x4 *)(p + i) = f32x4{v[i], v[i + 1], v[i + 2], v[i + 3]};
+  }
+}
+
+// rsqrt_newton is 1/sqrt x, to about an ulp, for normal x.
+DEV float rsqrt_newton(float x) {
+  float y = rsqrt_approx(x);
+  return y + 0.5f * y * __builtin_fmaf(-x * y, y, 1.0f);
+}
+
+// log_f is the natural logarithm of a normal x, to about an ulp: x = 2^e·m with m
+// in [√½, √2), log m = 2·atanh((m-1)/(m+1)) by its series, whose next term is
+// under 1e-10. log 1 is exactly 0.
+DEV float log_f(float x) {
+  u32 bits = bits_of(x);
+  if (bits - 0x00800000u >= 0x7f000000u) return log2_approx(x) * LN2; // 0, subnormal, negative, infinite, NaN
+  u32 above = bits - 0x3f3504f3u;                                    // √½
+  float e = (float)((int)above >> 23), m = float_of((above & 0x007fffffu) + 0x3f3504f3u);
+  float s = (m - 1.0f) / (m + 1.0f), q = s * s;
+  float series = q * (0.33333333f + q * (0.2f + q * (0.14285714f + q * (0.11111111f + q * 0.09090909f))));
+  float low = __builtin_fmaf(2.0f * s, series, e * -0.00021219444f);
+  return __builtin_fmaf(e, 0.693359375f, 2.0f * s + low);
 }

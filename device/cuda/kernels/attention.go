@@ -1,0 +1,153 @@
+package kernels
+
+import (
+	"fmt"
+
+	"mt/device"
+)
+
+// MaxHeadDim is the largest Dim that Attention and AttentionBackward take.
+const MaxHeadDim = 256
+
+// attentionKernels are the kernels for heads of up to dim elements: tiles of
+// queries and keys of a block and its threads, as in the files in CUDA C.
+type attentionKernels struct {
+	dim               int
+	forward, keys, qs attentionKernel // qs: the gradient of queries
+}
+
+type attentionKernel struct {
+	Kernel
+	tile    int64 // queries, or keys, that a block works on
+	threads uint32
+}
+
+func attentionBF16(dim, queries, keys, dkdvKeys, dkdvShared, dqQueries, dqThreads, dqShared int) attentionKernels {
+	module := fmt.Sprintf("attention_%d", dim)
+	kernel := func(op string, tile, threads, shared int) attentionKernel {
+		return attentionKernel{Kernel{Module: module, Name: fmt.Sprintf("attention_%s_d%d", op, dim), Shared: shared}, int64(tile), uint32(threads)}
+	}
+	return attentionKernels{dim, kernel("forward", queries, 128, (queries+2*keys)*dim*2), kernel("dkdv", dkdvKeys, 256, dkdvShared),
+		kernel("dq", dqQueries, dqThreads, dqShared)}
+}
+
+func attentionF32(dim int) attentionKernels {
+	const operands, square = 2 * 64 * 33 * 4, 64 * 65 * 4
+	module := fmt.Sprintf("attention_f32_%d", dim)
+	kernel := func(op string, shared int) attentionKernel {
+		return attentionKernel{Kernel{Module: module, Name: fmt.Sprintf("attention_%s_f32_d%d", op, dim), Shared: shared}, 64, 256}
+	}
+	return attentionKernels{dim, kernel("forward", operands+square), kernel("dkdv", operands+2*square), kernel("dq", operands+square)}
+}
+
+// attentionFor holds the kernels of each compute dtype, narrow heads first. The
+// shared memory of dkdv is V's tile, K's where it has no room in registers, a
+// buffer or two of Q, DO, LSE and Delta, and 32 bytes; that of dq two buffers of
+// K and V, or one and Q and DO.
+var attentionFor = [2][]attentionKernels{
+	device.F32: {attentionF32(32), attentionF32(64), attentionF32(128), attentionF32(256)},
+	device.BF16: {
+		attentionBF16(64, 128, 64, 128, 128*64*2+2*(128*64*2+512)+32, 128, 256, 2*128*64*2),
+		attentionBF16(96, 128, 64, 128, 128*96*2+2*(128*96*2+512)+32, 128, 256, 2*128*96*2),
+		attentionBF16(128, 128, 64, 128, 128*128*2+2*(128*128*2+512)+32, 128, 256, 2*128*128*2),
+		attentionBF16(256, 64, 64, 64, 2*64*256*2+64*256*2+256+32, 64, 128, 2*64*256*2+64*256*2),
+	},
+}
+
+var attentionDelta = forTypes("attention_delta", "attention_delta", 0)
+
+func attentionPick(s device.AttentionShape, dt device.DType) *attentionKernels {
+	for i := range attentionFor[dt] {
+		if k := &attentionFor[dt][i]; s.Dim <= k.dim {
+			return k
+		}
+	}
+	panic(fmt.Sprintf("kernels: attention heads of %d elements, at most %d", s.Dim, MaxHeadDim))
+}
+
+// Bits of a kernel's last parameter.
+const (
+	attentionReads  = 1 << iota // inputs by 16 bytes
+	attentionWrites             // outputs by 16 bytes
+)
+
+// chunked says whether rows of heads of dim bf16 can be accessed by 16 bytes.
+func chunked(dim int, strides []int, tensors ...device.Tensor) bool {
+	ok := dim%8 == 0
+	for _, s := range strides {
+		ok = ok && s%8 == 0
+	}
+	for _, t := range tensors {
+		ok = ok && t.Addr%16 == 0
+	}
+	return ok
+}
+
+func attentionFlags(reads, writes bool) (flags int) {
+	if reads {
+		flags |= attentionReads
+	}
+	if writes {
+		flags |= attentionWrites
+	}
+	return flags
+}
+
+// launchAttention enqueues k over the tiles of total queries or keys and heads;
+// params come before those of the shape.
+func launchAttention(l Launcher, k *attentionKernel, total, heads int, params *Params, s device.AttentionShape, qStride, kStride, flags int) {
+	params.Tensor(s.CuQ).Tensor(s.CuK).I32(s.Seqs).I32(s.Heads).I32(s.KVHeads).I32(s.Dim).I32(s.Window).I64(int64(s.TQ))
+	params.I64(int64(qStride)).I64(int64(kStride)).F32(s.Scale).I32(flags)
+	blocks := (int64(total)/k.tile + int64(s.Seqs)) * int64(heads)
+	l.Launch(&k.Kernel, Dim3{uint32(blocks), 1, 1}, Dim3{k.threads, 1, 1}, k.Shared, params)
+}
+
+// Attention overwrites O and LSE; see device.Attention. Scale is above 0, Dim at
+// most MaxHeadDim.
+func Attention(l Launcher, a device.Attention) {
+	if a.TQ == 0 || a.Seqs == 0 {
+		return
+	}
+	k := attentionPick(a.AttentionShape, a.Q.DType)
+	var p Params
+	p.Tensor(a.O).Tensor(a.LSE).Tensor(a.Q).Tensor(a.K).Tensor(a.V)
+	flags := attentionFlags(chunked(a.Dim, []int{a.QStride, a.KStride}, a.Q, a.K, a.V), chunked(a.Dim, nil, a.O))
+	launchAttention(l, &k.forward, a.TQ, a.Heads, &p, a.AttentionShape, a.QStride, a.KStride, flags)
+}
+
+// AttentionBackward overwrites DQ, DK, DV and Delta; see
+// device.AttentionBackward. Bounds are those of Attention.
+func AttentionBackward(l Launcher, a device.AttentionBackward) {
+	if a.Seqs == 0 {
+		return
+	}
+	k := attentionPick(a.AttentionShape, a.Q.DType)
+	if a.TQ > 0 {
+		attentionDeltas(l, a)
+	}
+	inputs := func(p *Params) *Params {
+		return p.Tensor(a.Q).Tensor(a.K).Tensor(a.V).Tensor(a.DO).Tensor(a.LSE).Tensor(a.Delta)
+	}
+	reads := chunked(a.Dim, []int{a.QStride, a.KStride}, a.Q, a.K, a.V, a.DO)
+	if a.TK > 0 {
+		var p Params
+		inputs(p.Tensor(a.DK).Tensor(a.DV)).I64(int64(a.DKStride))
+		flags := attentionFlags(reads, chunked(a.Dim, []int{a.DKStride}, a.DK, a.DV))
+		launchAttention(l, &k.keys, a.TK, a.KVHeads, &p, a.AttentionShape, a.QStride, a.KStride, flags)
+	}
+	if a.TQ > 0 {
+		var p Params
+		inputs(p.Tensor(a.DQ)).I64(int64(a.DQStride))
+		flags := attentionFlags(reads, chunked(a.Dim, []int{a.DQStride}, a.DQ))
+		launchAttention(l, &k.qs, a.TQ, a.Heads, &p, a.AttentionShape, a.QStride, a.KStride, flags)
+	}
+}
+
+// attentionDeltas writes Delta.
+func attentionDeltas(l Launcher, a device.AttentionBackward) {
+	const threads, rows = 256, 16 // rows of one head a block
+	var p Params
+	p.Tensor(a.Delta).Tensor(a.O).Tensor(a.DO).I64(int64(a.TQ)).I32(a.Heads).I32(a.Dim).Bool(chunked(a.Dim, nil, a.O, a.DO))
+	blocks := ceilDiv(int64(a.TQ)*int64(a.Heads), rows)
+	l.Launch(&attentionDelta[a.O.DType], Dim3{uint32(blocks), 1, 1}, Dim3{threads, 1, 1}, 0, &p)
+}

@@ -1,0 +1,11 @@
+// Attention in bf16 for heads of up to 64 elements.
+#include "attention_backward.cuh"
+#include "attention_forward.cuh"
+
+DYNAMIC_SHARED(shared);
+
+extern "C" {
+ATTENTION_FORWARD(64, 2, 4, 64)
+ATTENTION_KEY_GRADIENTS(64, 8, 1, 64, 2, true)
+ATTENTION_QUERY_GRADIENTS(64, 8, 64, 2, true)
+}

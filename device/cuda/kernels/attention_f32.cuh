@@ -1,0 +1,263 @@
+// Attention in fp32, forward and backward: the formulas of attention_forward.cuh
+// and attention_backward.cuh with fp32 multiply-adds, no tensor cores.
+//
+// A block of 256 threads has tiles of 64 rows against 64: thread (y, x) = (t / 16,
+// t % 16) holds rows y + 16i and columns x + 16j. Operands pass through shared
+// memory 32 columns at a time; C of these hold a head.
+#pragma once
+
+#include "attention.cuh"
+
+static constexpr int THREADS = 256, TILE = 64, WIDE = 32;
+static constexpr int PITCH = WIDE + 1, SQUARE = TILE + 1; // odd: columns of rows lie in different banks
+
+// The layout of shared memory, in floats: two operands, then one square or two.
+static constexpr int LEFT = 0, RIGHT = TILE * PITCH, FIRST = 2 * TILE * PITCH, SECOND = FIRST + TILE * SQUARE;
+
+// Rows is what an operand is read from.
+struct Rows {
+  const float *at;
+  i64 stride;
+  int rows; // zeros beyond
+};
+
+DEV void load(float *to, const Rows &from, int column, int dim) {
+  int thread = thread_now(), c = thread % WIDE;
+  const float *at = from.at + (i64)(thread / WIDE) * from.stride + column + c;
+  int rows = column + c < dim ? from.rows : 0;
+#pragma unroll 4
+  for (int row = thread / WIDE; row < TILE; row += THREADS / WIDE, at += THREADS / WIDE * from.stride)
+    to[row * PITCH + c] = row < rows ? *at : 0.0f;
+}
+
+// dots is s = A·Bᵀ.
+DEV void dots(float (&s)[4][4], const Rows &a, const Rows &b, int dim, float *space) {
+  int thread = thread_now(), x = thread % 16, y = thread / 16;
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+#pragma unroll
+    for (int j = 0; j < 4; j++) s[i][j] = 0.0f;
+#pragma clang loop unroll(disable)
+  for (int column = 0; column < dim; column += WIDE) {
+    sync_threads();
+    load(space + LEFT, a, column, dim);
+    load(space + RIGHT, b, column, dim);
+    sync_threads();
+#pragma unroll 4
+    for (int c = 0; c < WIDE; c++) {
+      float left[4], right[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++) left[i] = space[LEFT + (y + 16 * i) * PITCH + c], right[i] = space[RIGHT + (x + 16 * i) * PITCH + c];
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) s[i][j] += left[i] * right[j];
+    }
+  }
+}
+
+// put writes this thread's part of a square; it is seen after a barrier.
+DEV void put(float *square, const float (&s)[4][4]) {
+  int thread = thread_now(), x = thread % 16, y = thread / 16;
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+#pragma unroll
+    for (int j = 0; j < 4; j++) square[(y + 16 * i) * SQUARE + x + 16 * j] = s[i][j];
+}
+
+// Sums are 64 rows of C·32 columns: rows y + 16i, columns 32c + x + 16j.
+template <int C> struct Sums {
+  float v[C][4][2];
+
+  METHOD void clear() {
+#pragma unroll
+    for (int c = 0; c < C; c++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) v[c][i][0] = v[c][i][1] = 0.0f;
+  }
+
+  // add is v += P·B; P is a square in shared memory.
+  METHOD void add(const float *square, const Rows &b, int dim, float *space) {
+    int thread = thread_now(), x = thread % 16, y = thread / 16;
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+      sync_threads();
+      load(space + RIGHT, b, c * WIDE, dim);
+      sync_threads();
+#pragma unroll 4
+      for (int k = 0; k < TILE; k++) {
+        float left = space[RIGHT + k * PITCH + x], right = space[RIGHT + k * PITCH + x + 16];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          float p = square[(y + 16 * i) * SQUARE + k];
+          v[c][i][0] += p * left;
+          v[c][i][1] += p * right;
+        }
+      }
+    }
+  }
+
+  METHOD void write(float *to, i64 stride, int rows, int dim, const float (&factor)[4]) {
+    int thread = thread_now(), x = thread % 16, y = thread / 16;
+#pragma unroll
+    for (int c = 0; c < C; c++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+          int column = c * WIDE + x + 16 * j;
+          if (y + 16 * i < rows && column < dim) to[(y + 16 * i) * stride + column] = v[c][i][j] * factor[i];
+        }
+  }
+};
+
+template <int C> DEV void forward(float *o, float *lse, const float *q, const float *k, const float *v, const Shape &a, float *space) {
+  Place w;
+  if (!find_place<TILE>(w, a, a.cu_q, a.heads, true)) return;
+  int thread = thread_now(), x = thread % 16, y = thread / 16;
+  Sums<C> sums;
+  sums.clear();
+  float m[4], l[4], factor = a.scale * LOG2E;
+#pragma unroll
+  for (int i = 0; i < 4; i++) m[i] = -INFINITY_F, l[i] = 0.0f;
+  Rows queries = {q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first};
+  Range keys = keys_seen(w, w.first, TILE, a.window);
+  for (int key = keys.low; key < keys.high; key += TILE) {
+    i64 at = (w.k0 + key) * a.k_stride + (i64)(w.head / (a.heads / a.kv_heads)) * a.dim;
+    float s[4][4];
+    dots(s, queries, Rows{k + at, a.k_stride, w.nk - key}, a.dim, space);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      float top = m[i], sum = 0.0f;
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        s[i][j] = sees(w.first + w.shift() + y + 16 * i, key + x + 16 * j, a.window) ? s[i][j] * factor : -INFINITY_F;
+        top = max_f(top, s[i][j]);
+      }
+#pragma unroll
+      for (int lane = 1; lane < 16; lane *= 2) top = max_f(top, shuffle_xor(top, lane));
+      float base = top == -INFINITY_F ? 0.0f : top, down = exp2_approx(m[i] - base);
+#pragma unroll
+      for (int j = 0; j < 4; j++) sum += s[i][j] = exp2_approx(s[i][j] - base);
+      l[i] = l[i] * down + sum;
+      m[i] = top;
+#pragma unroll
+      for (int c = 0; c < C; c++) sums.v[c][i][0] *= down, sums.v[c][i][1] *= down;
+    }
+    put(space + FIRST, s);
+    sums.add(space + FIRST, Rows{v + at, a.k_stride, w.nk - key}, a.dim, space);
+  }
+  float inverse[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    float sum = l[i];
+#pragma unroll
+    for (int lane = 1; lane < 16; lane *= 2) sum += shuffle_xor(sum, lane);
+    inverse[i] = sum == 0.0f ? 0.0f : 1.0f / sum;
+    int row = w.first + y + 16 * i;
+    if (lse && x == 0 && row < w.nq) lse[w.head * a.tq + w.q0 + row] = (m[i] + log2_approx(sum)) * LN2;
+  }
+  i64 stride = (i64)a.heads * a.dim;
+  sums.write(o + (w.q0 + w.first) * stride + (i64)w.head * a.dim, stride, w.nq - w.first, a.dim, inverse);
+}
+
+// gradient turns a score and dP into P and dS; it returns P.
+DEV float gradient(float &ds, float s, bool seen, float lse, float delta, const Shape &a) {
+  float p = seen ? exp2_approx((s * a.scale - lse) * LOG2E) : 0.0f;
+  ds = p * (ds - delta);
+  return p;
+}
+
+// key_gradients has keys as rows, queries as columns.
+template <int C>
+DEV void key_gradients(float *dk, float *dv, const float *q, const float *k, const float *v, const float *dout, const float *lse,
+                       const float *delta, i64 out_stride, const Shape &a, float *space) {
+  Place w;
+  if (!find_place<TILE>(w, a, a.cu_k, a.kv_heads, false)) return;
+  int thread = thread_now(), x = thread % 16, y = thread / 16;
+  Sums<C> sum_k, sum_v;
+  sum_k.clear();
+  sum_v.clear();
+  i64 kv = (w.k0 + w.first) * a.k_stride + (i64)w.head * a.dim, stride = (i64)a.heads * a.dim;
+  Rows keys = {k + kv, a.k_stride, w.nk - w.first}, values = {v + kv, a.k_stride, w.nk - w.first};
+  Range see = queries_seeing(w, w.first, TILE, a.window);
+  int group = a.heads / a.kv_heads;
+  for (int head = w.head * group; head < (w.head + 1) * group; head++)
+    for (int row = see.low; row < see.high; row += TILE) {
+      Rows queries = {q + (w.q0 + row) * a.q_stride + (i64)head * a.dim, a.q_stride, w.nq - row};
+      Rows douts = {dout + (w.q0 + row) * stride + (i64)head * a.dim, stride, w.nq - row};
+      float p[4][4], ds[4][4];
+      dots(p, keys, queries, a.dim, space);
+      dots(ds, values, douts, a.dim, space);
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        int query = row + x + 16 * j;
+        i64 at = head * a.tq + w.q0 + query;
+        float l = 0.0f, d = 0.0f;
+        if (query < w.nq) l = lse[at], d = delta[at];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          p[i][j] = gradient(ds[i][j], p[i][j], query < w.nq && sees(query + w.shift(), w.first + y + 16 * i, a.window), l, d, a);
+      }
+      put(space + FIRST, p);
+      put(space + SECOND, ds);
+      sum_v.add(space + FIRST, douts, a.dim, space);
+      sum_k.add(space + SECOND, queries, a.dim, space);
+    }
+  i64 to = (w.k0 + w.first) * out_stride + (i64)w.head * a.dim;
+  sum_v.write(dv + to, out_stride, w.nk - w.first, a.dim, {1.0f, 1.0f, 1.0f, 1.0f});
+  sum_k.write(dk + to, out_stride, w.nk - w.first, a.dim, {a.scale, a.scale, a.scale, a.scale});
+}
+
+template <int C>
+DEV void query_gradients(float *dq, const float *q, const float *k, const float *v, const float *dout, const float *lse,
+                         const float *delta, i64 out_stride, const Shape &a, float *space) {
+  Place w;
+  if (!find_place<TILE>(w, a, a.cu_q, a.heads, true)) return;
+  int thread = thread_now(), x = thread % 16, y = thread / 16;
+  Sums<C> sums;
+  sums.clear();
+  i64 stride = (i64)a.heads * a.dim;
+  Rows queries = {q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first};
+  Rows douts = {dout + (w.q0 + w.first) * stride + (i64)w.head * a.dim, stride, w.nq - w.first};
+  float l[4], d[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    int row = min_i(w.first + y + 16 * i, w.nq - 1);
+    l[i] = lse[w.head * a.tq + w.q0 + row];
+    d[i] = delta[w.head * a.tq + w.q0 + row];
+  }
+  Range keys = keys_seen(w, w.first, TILE, a.window);
+  for (int key = keys.low; key < keys.high; key += TILE) {
+    i64 at = (w.k0 + key) * a.k_stride + (i64)(w.head / (a.heads / a.kv_heads)) * a.dim;
+    Rows these = {k + at, a.k_stride, w.nk - key}, values = {v + at, a.k_stride, w.nk - key};
+    float p[4][4], ds[4][4];
+    dots(p, queries, these, a.dim, space);
+    dots(ds, douts, values, a.dim, space);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        gradient(ds[i][j], p[i][j], sees(w.first + w.shift() + y + 16 * i, key + x + 16 * j, a.window), l[i], d[i], a);
+    put(space + FIRST, ds);
+    sums.add(space + FIRST, these, a.dim, space);
+  }
+  sums.write(dq + (w.q0 + w.first) * out_stride + (i64)w.head * a.dim, out_stride, w.nq - w.first, a.dim,
+             {a.scale, a.scale, a.scale, a.scale});
+}
+
+#define ATTENTION_F32(D)                                                                                                          \
+  __global__ __launch_bounds__(THREADS, 1) void attention_forward_f32_d##D(float *o, float *lse, const float *q, const float *k, \
+                                                                       const float *v, SHAPE_PARAMS) {                      \
+    forward<D / WIDE>(o, lse, q, k, v, SHAPE, (float *)shared);                                                             \
+  }                                                                                                                         \
+  __global__ __launch_bounds__(THREADS, 1) void attention_dkdv_f32_d##D(                                                       \
+      float *dk, float *dv, const float *q, const float *k, const float *v, const float *dout, const float *lse,            \
+      const float *delta, i64 out_stride, SHAPE_PARAMS) {                                                                   \
+    key_gradients<D / WIDE>(dk, dv, q, k, v, dout, lse, delta, out_stride, SHAPE, (float *)shared);                         \
+  }                                                                                                                         \
+  __global__ __launch_bounds__(THREADS, 1) void attention_dq_f32_d##D(                                                         \
+      float *dq, const float *q, const float *k, const float *v, const float *dout, const float *lse, const float *delta,   \
+      i64 out_stride, SHAPE_PARAMS) {                                                                                       \
+    query_gradients<D / WIDE>(dq, q, k, v, dout, lse, delta, out_stride, SHAPE, (float *)shared);                           \
+  }

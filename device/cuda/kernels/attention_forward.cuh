@@ -1,0 +1,196 @@
+// Attention, forward, bf16: O (TQ, Heads·Dim) = softmax(scale·QKᵀ)V and LSE
+// (Heads, TQ), both overwritten; a query that sees no key gets O = 0 and LSE = −∞.
+//
+// Flash attention (arXiv:2205.14135, 2307.08691): a block takes BM = 16·MT·WARPS
+// queries of a head and goes over the keys in tiles of BN from the last to the
+// first, so that the diagonal comes first. A warp owns 16·MT queries: their
+// maxima, sums and outputs stay in its registers, and P, rounded, is the A operand
+// of P·V as it lies. While scores are computed the tile's V arrives, and during
+// P·V the next K: one buffer each is enough.
+#pragma once
+
+#include "attention.cuh"
+
+template <int D, int MT, int WARPS, int BN> struct Forward {
+  static constexpr int THREADS = WARPS * 32, BM = WARPS * MT * 16;
+  using Tile = SharedTile<D>;
+  static constexpr int K_AT = BM * Tile::PITCH, V_AT = K_AT + BN * Tile::PITCH;
+
+  float m[MT][2], l[MT][2]; // of rows g and g+8: maximum (unscaled), this lane's part of the sum
+  float o[MT][D / 8][4];
+
+  // scores is s = Q·Kᵀ of this warp's rows.
+  DEV void scores(float (&s)[MT][BN / 8][4], u32 shared) {
+    int thread = thread_now();
+    u32 q = Tile::lane_a(shared + (thread >> 5) * MT * 16 * Tile::PITCH, thread & 31), k = Tile::lane_b(shared + K_AT, thread & 31);
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+#pragma unroll
+      for (int n = 0; n < BN / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) s[i][n][e] = 0.0f;
+#pragma unroll
+    for (int c = 0; c < D; c += 16) {
+      u32 a[MT][4];
+#pragma unroll
+      for (int i = 0; i < MT; i++) ldmatrix_x4(a[i], Tile::step(q, i * 16, c));
+#pragma unroll
+      for (int n = 0; n < BN / 16; n++) {
+        u32 b[4];
+        ldmatrix_x4(b, Tile::step(k, n * 16, c));
+#pragma unroll
+        for (int i = 0; i < MT; i++) {
+          mma_bf16(s[i][2 * n], a[i], b[0], b[1]);
+          mma_bf16(s[i][2 * n + 1], a[i], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // mask hides keys; gap is from the tile's first key to the place of the block's
+  // first query.
+  DEV void mask(float (&s)[MT][BN / 8][4], int gap, int window) {
+    int thread = thread_now(), lane = thread & 31;
+    gap += (thread >> 5) * MT * 16 + (lane >> 2) - (lane & 3) * 2;
+    Seen seen = seen_within(window);
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+#pragma unroll
+      for (int n = 0; n < BN / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          s[i][n][e] = seen.at(gap + i * 16 + (e >> 1) * 8 - n * 8 - (e & 1)) ? s[i][n][e] : -INFINITY_F;
+  }
+
+  // softmax turns scores into exponentials relative to the new maxima, rounded into
+  // A operands p, and brings sums and outputs to these maxima; factor is scale·log2 e. Outputs are multiplied only
+  // where a maximum of the warp moved: by 1 otherwise.
+  METHOD void softmax(u32 (&p)[MT][BN / 16][4], float (&s)[MT][BN / 8][4], float factor) {
+    float down[MT][2], least = 1.0f;
+#pragma unroll
+    for (int i = 0; i < MT; i++) {
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        float top = m[i][half];
+#pragma unroll
+        for (int n = 0; n < BN / 8; n++) top = max_f(top, max_f(s[i][n][2 * half], s[i][n][2 * half + 1]));
+        top = max_f(top, shuffle_xor(top, 1));
+        top = max_f(top, shuffle_xor(top, 2));
+        float base = top == -INFINITY_F ? 0.0f : top * factor;
+        down[i][half] = exp2_approx(m[i][half] * factor - base);
+        m[i][half] = top;
+        float sum = 0.0f;
+#pragma unroll
+        for (int n = 0; n < BN / 8; n++) {
+          float left = exp2_approx(s[i][n][2 * half] * factor - base), right = exp2_approx(s[i][n][2 * half + 1] * factor - base);
+          sum += left + right;
+          p[i][n / 2][n % 2 * 2 + half] = pack_bf16(left, right);
+        }
+        l[i][half] = l[i][half] * down[i][half] + sum;
+      }
+      least = __builtin_fminf(least, __builtin_fminf(down[i][0], down[i][1]));
+    }
+    if (!__nvvm_vote_any_sync(0xffffffffu, least != 1.0f)) return;
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+#pragma unroll
+      for (int n = 0; n < D / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) o[i][n][e] *= down[i][e >> 1];
+  }
+
+  // values is o += P·V.
+  METHOD void values(const u32 (&p)[MT][BN / 16][4], u32 v_tile) {
+    u32 v = Tile::lane_a(v_tile, thread_now() & 31);
+#pragma unroll
+    for (int k = 0; k < BN / 16; k++) {
+#pragma unroll
+      for (int n = 0; n < D / 16; n++) {
+        u32 b[4];
+        ldmatrix_x4_trans(b, Tile::step(v, k * 16, n * 16));
+#pragma unroll
+        for (int i = 0; i < MT; i++) {
+          mma_bf16(o[i][2 * n], p[i][k], b[0], b[1]);
+          mma_bf16(o[i][2 * n + 1], p[i][k], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // finish writes O and LSE of this warp's rows through the tile of Q; nobody else
+  // reads its part of it.
+  METHOD void finish(bf16 *out, float *lse, const Shape &a, u32 shared) {
+    Place p;
+    find_place<BM>(p, a, a.cu_q, a.heads, true); // anew: kept, it would cost registers
+    int thread = thread_now(), lane = thread & 31, own = (thread >> 5) * MT * 16;
+#pragma unroll
+    for (int i = 0; i < MT; i++) {
+      float inverse[2];
+      int row = p.first + own + i * 16;
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        float sum = l[i][half];
+        sum += shuffle_xor(sum, 1);
+        sum += shuffle_xor(sum, 2);
+        inverse[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
+        int r = row + (lane >> 2) + 8 * half;
+        if (lse && (lane & 3) == 0 && r < p.nq)
+          lse[p.head * a.tq + p.q0 + r] = m[i][half] * a.scale + log2_approx(sum) * LN2;
+      }
+      i64 stride = (i64)a.heads * a.dim;
+      store_tile<D>(out + (p.q0 + row) * stride + (i64)p.head * a.dim, stride, o[i], inverse, shared + (own + i * 16) * Tile::PITCH,
+                    min_i(16, p.nq - row), a.dim, a.vector & 2);
+    }
+  }
+
+  METHOD void run(bf16 *out, float *lse, const bf16 *q, const bf16 *k, const bf16 *v, const Shape &a, u32 shared) {
+    Place w;
+    if (!find_place<BM>(w, a, a.cu_q, a.heads, true)) return;
+    bool vector = a.vector & 1;
+    load_tile<BM, D, THREADS>(shared, q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first, a.dim, vector);
+    Range keys = keys_seen(w, w.first, BM, a.window);
+    int key = keys.high > 0 ? (keys.high - 1) / BN * BN : 0; // the tile's first
+    int left = keys.high > keys.low ? key / BN - keys.low / BN + 1 : 0;
+    i64 at = (w.k0 + key) * a.k_stride + (i64)(w.head / (a.heads / a.kv_heads)) * a.dim; // of the tile in K and V
+    int rows = w.nk - key, gap = w.first + w.shift() - key; // gap: from the first key to the first query's place
+    if (left > 0) load_tile<BN, D, THREADS>(shared + K_AT, k + at, a.k_stride, rows, a.dim, vector);
+    copy_async_commit();
+#pragma unroll
+    for (int i = 0; i < MT; i++) {
+      m[i][0] = m[i][1] = -INFINITY_F;
+      l[i][0] = l[i][1] = 0.0f;
+#pragma unroll
+      for (int n = 0; n < D / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) o[i][n][e] = 0.0f;
+    }
+    while (left > 0) {
+      float s[MT][BN / 8][4];
+      u32 p[MT][BN / 16][4];
+      keep_here(at);
+      copy_async_wait<0>();
+      sync_threads(); // K is there, everyone is done with V
+      load_tile<BN, D, THREADS>(shared + V_AT, v + at, a.k_stride, rows, a.dim, vector);
+      copy_async_commit();
+      scores(s, shared);
+      if (crosses(gap, gap + BM - 1, 0, BN - 1, a.window)) mask(s, gap, a.window);
+      softmax(p, s, a.scale * LOG2E);
+      copy_async_wait<0>();
+      sync_threads(); // V is there, everyone is done with K
+      left--, at -= BN * a.k_stride, gap += BN, rows = max_i(rows, BN);
+      if (left > 0) load_tile<BN, D, THREADS>(shared + K_AT, k + at, a.k_stride, rows, a.dim, vector);
+      copy_async_commit();
+      values(p, shared + V_AT);
+    }
+    copy_async_wait<0>();
+    sync_threads();
+    finish(out, lse, a, shared);
+  }
+};
+
+#define ATTENTION_FORWARD(D, MT, WARPS, BN)                                                                                 \
+  __global__ __launch_bounds__(WARPS * 32, 2) void attention_forward_d##D(bf16 *o, float *lse, const bf16 *q, const bf16 *k, \
+                                                                         const bf16 *v, SHAPE_PARAMS) {                     \
+    Forward<D, MT, WARPS, BN> f;                                                                                            \
+    f.run(o, lse, q, k, v, SHAPE, shared_address(shared));                                                                  \
+  }

@@ -1,0 +1,278 @@
+package kernels_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"mt/device"
+	"mt/device/cuda/kernels"
+	"mt/device/oracle"
+)
+
+func (rigOps) Attention(s device.Stream, a device.Attention) { kernels.Attention(on(s), a) }
+
+func (rigOps) AttentionBackward(s device.Stream, a device.AttentionBackward) {
+	kernels.AttentionBackward(on(s), a)
+}
+
+// attentionCase lies across the edges of tiles, which are 32, 64 or 128 wide.
+type attentionCase struct {
+	queries, keys  []int // keys nil: the same
+	heads, kvHeads int
+	dim, window    int
+	beyond, at     int // elements of strides beyond dense, and of tensors after an aligned address
+	spike          int // the key that every query would give all its weight to; 0: none
+}
+
+func (c attentionCase) String() string {
+	return fmt.Sprintf("%v,%v,heads %d of %d,dim %d,window %d,beyond %d,at %d", c.queries, c.keys, c.kvHeads, c.heads, c.dim, c.window,
+		c.beyond, c.at)
+}
+
+var attentionCases = []attentionCase{
+	{queries: []int{127, 1, 128, 129}, heads: 2, kvHeads: 1, dim: 64, beyond: 8},
+	{queries: []int{47, 49, 0, 63, 65}, heads: 2, kvHeads: 2, dim: 64, at: 8},
+	{queries: []int{129, 97}, heads: 2, kvHeads: 1, dim: 96, beyond: 16},
+	{queries: []int{65, 128}, heads: 2, kvHeads: 1, dim: 96, beyond: 8, at: 1},
+	{queries: []int{193}, heads: 2, kvHeads: 1, dim: 128},
+	{queries: []int{48, 144}, heads: 1, kvHeads: 1, dim: 128, beyond: 7},
+	{queries: []int{33, 64, 65}, heads: 2, kvHeads: 2, dim: 256, beyond: 8},
+	{queries: []int{70}, heads: 1, kvHeads: 1, dim: 200},
+	{queries: []int{66, 5}, heads: 7, kvHeads: 1, dim: 64, window: 50},
+	{queries: []int{200}, heads: 2, kvHeads: 1, dim: 80, window: 64},
+	{queries: []int{257}, heads: 1, kvHeads: 1, dim: 104, window: 65},
+	{queries: []int{150}, heads: 1, kvHeads: 1, dim: 136, window: 33},
+	// Windows whose edge is a tile's.
+	{queries: []int{200}, heads: 1, kvHeads: 1, dim: 64, window: 2},
+	{queries: []int{200}, heads: 1, kvHeads: 1, dim: 128, window: 2},
+	{queries: []int{256}, heads: 1, kvHeads: 1, dim: 128, window: 191, spike: 64}, // the first place that does not see it is a tile's last
+	{queries: []int{1, 3}, keys: []int{300, 129}, heads: 2, kvHeads: 1, dim: 96},
+	{queries: []int{130}, keys: []int{200}, heads: 2, kvHeads: 1, dim: 64, window: 48},
+	{queries: []int{0, 2}, keys: []int{65, 128}, heads: 2, kvHeads: 2, dim: 128},
+	{queries: []int{5, 66, 1}, keys: []int{4, 65, 0}, heads: 2, kvHeads: 1, dim: 72}, // first queries see no key
+	{queries: []int{130}, keys: []int{129}, heads: 1, kvHeads: 1, dim: 128, window: 10},
+}
+
+func TestAttentionTiles(t *testing.T) {
+	dev := newRig()
+	for _, dt := range []device.DType{device.F32, device.BF16} {
+		for _, c := range attentionCases {
+			t.Run(fmt.Sprintf("%v/%v", dt, c), func(t *testing.T) { newAttentionRun(t, dev, dt, c).check() })
+		}
+	}
+}
+
+// attentionRun is a case with its tensors.
+type attentionRun struct {
+	t     *testing.T
+	dev   *rig
+	s     *rigStream
+	rng   *rand.Rand
+	dt    device.DType
+	c     attentionCase
+	o     oracle.Shape
+	shape device.AttentionShape
+	tk    int
+}
+
+func newAttentionRun(t *testing.T, dev *rig, dt device.DType, c attentionCase) *attentionRun {
+	keys := c.keys
+	if keys == nil {
+		keys = c.queries
+	}
+	r := &attentionRun{t: t, dev: dev, s: &rigStream{rig: dev}, rng: rand.New(rand.NewPCG(3, 5)), dt: dt, c: c}
+	r.o = oracle.Shape{Heads: c.heads, KVHeads: c.kvHeads, Dim: c.dim, Scale: float64(float32(1 / math.Sqrt(float64(c.dim)))), Window: c.window,
+		QStride: c.heads*c.dim + c.beyond, KStride: c.kvHeads*c.dim + 2*c.beyond,
+		DQStride: c.heads*c.dim + 2*c.beyond, DKStride: c.kvHeads*c.dim + c.beyond}
+	r.shape = device.AttentionShape{Seqs: len(keys), Heads: c.heads, KVHeads: c.kvHeads, Dim: c.dim, Window: c.window, Scale: float32(r.o.Scale)}
+	var cu [2][]int32
+	for i, lengths := range [][]int{c.queries, keys} {
+		cu[i] = []int32{0}
+		for j, n := range lengths {
+			cu[i] = append(cu[i], cu[i][j]+int32(n))
+		}
+	}
+	r.o.CuQ, r.o.CuK = cu[0], cu[1]
+	r.shape.CuQ, r.shape.CuK = r.ints(cu[0]), r.ints(cu[1])
+	r.o.TQ, r.tk = int(cu[0][len(keys)]), int(cu[1][len(keys)])
+	r.shape.TQ, r.shape.TK = r.o.TQ, r.tk
+	for i, n := range c.queries {
+		r.shape.MaxQ, r.shape.MaxK = max(r.shape.MaxQ, n), max(r.shape.MaxK, keys[i])
+	}
+	return r
+}
+
+func (r *attentionRun) alloc(dt device.DType, n, at int) device.Tensor {
+	size := dt.Size()
+	mem, err := r.dev.Alloc(device.ForWorkspace, int64(n+at)*size)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { r.dev.Free(mem) })
+	return mem.Tensor(dt, int64(at)*size, int64(n))
+}
+
+func (r *attentionRun) ints(v []int32) device.Tensor {
+	t := r.alloc(device.I32, len(v), 0)
+	if _, err := binary.Encode(r.dev.bytes(t.Mem()), binary.LittleEndian, v); err != nil {
+		r.t.Fatal(err)
+	}
+	return t
+}
+
+// put stores v rounded to t's type and returns what is stored.
+func (r *attentionRun) put(t device.Tensor, v []float64) []float64 {
+	b := r.dev.bytes(t.Mem())
+	for i, x := range v {
+		u := math.Float32bits(float32(x))
+		if t.DType == device.BF16 {
+			u += 0x7fff + u>>16&1
+			binary.LittleEndian.PutUint16(b[2*i:], uint16(u>>16))
+		} else {
+			binary.LittleEndian.PutUint32(b[4*i:], u)
+		}
+	}
+	return r.get(t)
+}
+
+func (r *attentionRun) get(t device.Tensor) []float64 {
+	b, v := r.dev.bytes(t.Mem()), make([]float64, t.Len)
+	for i := range v {
+		if t.DType == device.BF16 {
+			v[i] = float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16))
+		} else {
+			v[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
+		}
+	}
+	return v
+}
+
+// random is n elements of the compute type on the device, and their values. Rows
+// are stride long, of which width belong to heads; the rest is NaN.
+func (r *attentionRun) random(rows, stride, width int) (device.Tensor, []float64) {
+	t, v := r.alloc(r.dt, rows*stride, r.c.at), make([]float64, rows*stride)
+	for i := range v {
+		v[i] = r.rng.NormFloat64()
+		if i%stride >= width {
+			v[i] = math.NaN()
+		}
+	}
+	return t, r.put(t, v)
+}
+
+// same compares got with want where rows of stride have width elements, up to
+// bound times the largest element, or times least; elsewhere got must still be
+// the NaN that memory holds at first.
+func (r *attentionRun) same(name string, got device.Tensor, want []float64, stride, width int, bound, least float64) {
+	r.t.Helper()
+	size := least
+	for i, w := range want {
+		if i%stride < width && !math.IsInf(w, 0) {
+			size = max(size, math.Abs(w))
+		}
+	}
+	for i, g := range r.get(got) {
+		if i%stride >= width {
+			if g == g {
+				r.t.Fatalf("%s[%d], beyond its rows, was written", name, i)
+			}
+			continue
+		}
+		if w := want[i]; !(math.Abs(g-w) <= bound*size) && g != w {
+			r.t.Fatalf("%s[%d] is %v, want %v: error %.3g, allowed %.3g of %.3g", name, i, g, w, math.Abs(g-w), bound, size)
+		}
+	}
+}
+
+// bound is that of optest's table: n summed products, in bf16 some roundings too.
+func (r *attentionRun) bound(n, roundings int) float64 {
+	b := 8 * (8 + math.Sqrt(float64(n))) / (1 << 24)
+	if r.dt == device.BF16 {
+		b += float64(roundings) * 1.01 / (1 << 8)
+	}
+	return b
+}
+
+// check runs both directions, the backward twice.
+func (r *attentionRun) check() {
+	c, dim := r.c, r.c.dim
+	wide, narrow := c.heads*dim, c.kvHeads*dim
+	q, qv := r.random(r.o.TQ, r.o.QStride, wide)
+	k, kv := r.random(r.tk, r.o.KStride, narrow)
+	if c.spike > 0 {
+		for i := range qv {
+			qv[i] = 1
+		}
+		for i := range c.dim {
+			kv[c.spike*r.o.KStride+i] = 1
+		}
+		r.put(q, qv)
+		r.put(k, kv)
+	}
+	v, vv := r.random(r.tk, r.o.KStride, narrow)
+	do, dov := r.random(r.o.TQ, wide, wide)
+	rows := r.o.TQ * c.heads
+	o, lse, delta := r.alloc(r.dt, rows*dim, c.at), r.alloc(device.F32, rows, 0), r.alloc(device.F32, rows, 0)
+	wantO, wantL := make([]float64, rows*dim), make([]float64, rows)
+	oracle.Attention(wantO, wantL, qv, kv, vv, r.o)
+	kernels.Attention(r.s, device.Attention{AttentionShape: r.shape, O: o, LSE: lse, Q: q, K: k, V: v, QStride: r.o.QStride, KStride: r.o.KStride})
+	r.ok()
+	r.same("O", o, wantO, dim, dim, r.bound(dim, 2), 0)
+	r.same("LSE", lse, wantL, 1, 1, 8*(8+math.Sqrt(float64(dim)))/(1<<24), 1)
+
+	ov, lv := r.put(o, wantO), r.put(lse, wantL)
+	wantQ, wantK, wantV := make([]float64, r.o.TQ*r.o.DQStride), make([]float64, r.tk*r.o.DKStride), make([]float64, r.tk*r.o.DKStride)
+	oracle.AttentionBackward(wantQ, wantK, wantV, dov, ov, lv, qv, kv, vv, r.o)
+	var first [3][]byte
+	for range 2 {
+		dq, dk, dv := r.alloc(r.dt, len(wantQ), c.at), r.alloc(r.dt, len(wantK), c.at), r.alloc(r.dt, len(wantV), c.at)
+		kernels.AttentionBackward(r.s, device.AttentionBackward{AttentionShape: r.shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
+			Q: q, K: k, V: v, QStride: r.o.QStride, KStride: r.o.KStride, DQStride: r.o.DQStride, DKStride: r.o.DKStride, Delta: delta})
+		r.ok()
+		bound := r.bound(dim+r.shape.MaxQ, 3) // the roundings of P, of dS and of the result
+		r.same("DQ", dq, wantQ, r.o.DQStride, wide, bound, 1)
+		r.same("DK", dk, wantK, r.o.DKStride, narrow, bound, 1)
+		r.same("DV", dv, wantV, r.o.DKStride, narrow, bound, 0)
+		for i, d := range []device.Tensor{dq, dk, dv} {
+			b := r.dev.bytes(d.Mem())
+			if first[i] != nil && !bytes.Equal(first[i], b) {
+				r.t.Fatalf("gradient %d differs from run to run", i)
+			}
+			first[i] = bytes.Clone(b)
+		}
+	}
+}
+
+func (r *attentionRun) ok() {
+	r.t.Helper()
+	if r.s.err != nil {
+		r.t.Fatal(r.s.err)
+	}
+}
+
+// TestAttentionNaN checks that one that goes in comes out.
+func TestAttentionNaN(t *testing.T) {
+	for _, dt := range []device.DType{device.F32, device.BF16} {
+		for _, dim := range []int{64, 256} {
+			r := newAttentionRun(t, newRig(), dt, attentionCase{queries: []int{70}, heads: 1, kvHeads: 1, dim: dim})
+			q, qv := r.random(70, dim, dim)
+			k, _ := r.random(70, dim, dim)
+			v, _ := r.random(70, dim, dim)
+			const row = 66
+			qv[row*dim+5] = math.NaN()
+			r.put(q, qv)
+			o := r.alloc(dt, 70*dim, 0)
+			kernels.Attention(r.s, device.Attention{AttentionShape: r.shape, O: o, Q: q, K: k, V: v, QStride: dim, KStride: dim})
+			r.ok()
+			for i, x := range r.get(o) {
+				if (i/dim == row) != math.IsNaN(x) {
+					t.Fatalf("%v: row %d has %v", dt, i/dim, x)
+				}
+			}
+		}
+	}
+}

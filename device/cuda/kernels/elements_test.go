@@ -1,0 +1,342 @@
+package kernels_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"mt/device"
+	"mt/device/cuda/kernels"
+	"mt/device/oracle"
+)
+
+func (rigOps) RMSNorm(s device.Stream, a device.RMSNorm) { kernels.RMSNorm(on(s), a) }
+
+func (rigOps) RMSNormBackward(s device.Stream, a device.RMSNormBackward) {
+	kernels.RMSNormBackward(on(s), a)
+}
+
+func (rigOps) RoPE(s device.Stream, a device.RoPE) { kernels.RoPE(on(s), a) }
+
+func (rigOps) SwiGLU(s device.Stream, y, gu device.Tensor, T, F int) {
+	kernels.SwiGLU(on(s), y, gu, T, F)
+}
+
+func (rigOps) SwiGLUBackward(s device.Stream, dgu, y, dy, gu device.Tensor, T, F int) {
+	kernels.SwiGLUBackward(on(s), dgu, y, dy, gu, T, F)
+}
+
+func (rigOps) AddBiasGrad(s device.Stream, db, dy device.Tensor, T, N int) {
+	kernels.AddBiasGrad(on(s), db, dy, T, N)
+}
+
+func (rigOps) GatherRows(s device.Stream, dst, src, index device.Tensor, T, C int) {
+	kernels.GatherRows(on(s), dst, src, index, T, C)
+}
+
+func (rigOps) ScatterAddRows(s device.Stream, drows, dy, start, pos device.Tensor, U, T, C int) {
+	kernels.ScatterAddRows(on(s), drows, dy, start, pos, U, T, C)
+}
+
+func (rigOps) CrossEntropy(s device.Stream, a device.CrossEntropy) { kernels.CrossEntropy(on(s), a) }
+
+func (rigOps) CrossEntropyShard(s device.Stream, a device.CrossEntropyShard) {
+	kernels.CrossEntropyShard(on(s), a)
+}
+
+// TestElements runs the kernels where 16 bytes are taken at a time, in every size
+// of team and block, and the same at addresses where they are not. Afterwards every
+// kernel of the modules must have run.
+func TestElements(t *testing.T) {
+	dev := newRig()
+	for _, sh := range [][4]int{{3, 4, 64, 16}, {20, 2, 128, 0}, {37, 1, 256, 8}, {7, 3, 40, 8}, {1, 1, 8, 0}, {9, 1, 512, 0}, {3, 2, 1000, 24},
+		{2, 1, 4096, 0}, {3, 1, 5120, 8}, {2, 1, 8192, 0}, {1, 2, 8200, 8}, {1100, 1, 264, 0}} {
+		forms(t, dev, fmt.Sprintf("RMSNorm/%v", sh), func(e *elements) { e.norm(sh) })
+		for _, add := range []bool{false, true} {
+			forms(t, dev, fmt.Sprintf("RMSNormBackward/%v,%v", sh, add), func(e *elements) { e.normBackward(sh, add) })
+		}
+	}
+	// T, heads, dim, rotary, stride beyond dense
+	for _, sh := range [][5]int{{5, 5, 128, 128, 8}, {3, 32, 64, 64, 0}, {70, 1, 128, 64, 0}, {2, 130, 16, 16, 0}} {
+		forms(t, dev, fmt.Sprintf("RoPE/%v", sh), func(e *elements) { e.rope(sh) })
+	}
+	for _, sh := range [][2]int{{3, 704}, {2, 8200}, {2, 4096}, {1, 8}} {
+		forms(t, dev, fmt.Sprintf("SwiGLU/%v", sh), func(e *elements) { e.swiglu(sh[0], sh[1]) })
+	}
+	for _, sh := range [][2]int{{3, 512}, {700, 264}, {1100, 40}, {64, 8}} {
+		forms(t, dev, fmt.Sprintf("AddBiasGrad/%v", sh), func(e *elements) { e.bias(sh[0], sh[1]) })
+	}
+	for _, sh := range [][3]int{{5, 40, 512}, {9, 7, 8200}, {2, 3, 8}} {
+		forms(t, dev, fmt.Sprintf("Rows/%v", sh), func(e *elements) { e.rows(sh[0], sh[1], sh[2]) })
+	}
+	for _, V := range []int{8, 2048, 33001} {
+		for _, forwardOnly := range []bool{true, false} {
+			forms(t, dev, fmt.Sprintf("CrossEntropy/%d,%v", V, forwardOnly), func(e *elements) { e.loss(V, forwardOnly) })
+		}
+		forms(t, dev, fmt.Sprintf("CrossEntropyShard/%d", V), func(e *elements) { e.shards(V) })
+	}
+	for _, n := range []int{3, 4100, 9001} {
+		for _, to := range []device.DType{device.F32, device.BF16} {
+			forms(t, dev, fmt.Sprintf("Convert/%d,%s", n, to), func(e *elements) {
+				src, dst := e.act(n), e.normal(to, n, 1)
+				dst.expect(src.copy(), 0)
+				kernels.Convert(e.s, dst.t, src.t, int64(n))
+			})
+		}
+	}
+	for _, module := range []string{"rmsnorm", "rmsnorm_backward", "rope", "swiglu", "bias", "rows", "crossentropy", "convert"} {
+		for _, name := range dev.modules[module].Kernels() {
+			if dev.kernels[kernels.Kernel{Module: module, Name: name}] == nil {
+				t.Errorf("%s: kernel %s has not run", module, name)
+			}
+		}
+	}
+}
+
+// Squares and products are rounded, added and the quotient scaled: the sums are of
+// dim terms, y is three roundings more.
+func (e *elements) norm(sh [4]int) {
+	width := sh[1] * sh[2]
+	n := oracle.Norm{Rows: sh[0], Groups: sh[1], Dim: sh[2], XStride: width + sh[3], YStride: width + 2*sh[3], Eps: 1e-5}
+	x, w, y, rstd := e.act(n.Rows*n.XStride), e.f32(n.Dim), e.act(n.Rows*n.YStride), e.f32(n.Rows*n.Groups)
+	wantY, wantR := y.copy(), rstd.copy()
+	oracle.RMSNorm(wantY, wantR, x.v, w.v, n)
+	y.expect(wantY, summing(n.Dim))
+	rstd.expect(wantR, summing(n.Dim))
+	kernels.RMSNorm(e.s, device.RMSNorm{Y: y.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows, Groups: n.Groups, Dim: n.Dim,
+		XStride: n.XStride, YStride: n.YStride, Eps: 1e-5})
+}
+
+// normBackward writes DX over DY unless it adds.
+func (e *elements) normBackward(sh [4]int, add bool) {
+	width := sh[1] * sh[2]
+	n := oracle.Norm{Rows: sh[0], Groups: sh[1], Dim: sh[2], XBStride: width + sh[3], DYStride: width + 2*sh[3],
+		DXStride: width + 2*sh[3], Add: add}
+	x, w, dy, dw := e.act(n.Rows*n.XBStride), e.f32(n.Dim), e.act(n.Rows*n.DYStride), e.f32(n.Dim)
+	dx := dy
+	if add {
+		n.DXStride += sh[3]
+		dx = e.act(n.Rows * n.DXStride)
+	}
+	rstds := make([]float64, n.Rows*n.Groups)
+	for i := range rstds {
+		rstds[i] = 0.5 + e.rng.Float64()
+	}
+	rstd := e.put(device.F32, rstds)
+	wantX, wantW := dx.copy(), dw.copy()
+	oracle.RMSNormBackward(wantX, wantW, dy.copy(), x.v, w.v, rstd.v, n)
+	dx.expect(wantX, summing(n.Dim))
+	dw.expect(wantW, summing(n.Rows*n.Groups))
+	kernels.RMSNormBackward(e.s, device.RMSNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows,
+		Groups: n.Groups, Dim: n.Dim, DXStride: n.DXStride, DYStride: n.DYStride, XStride: n.XBStride, Add: add})
+}
+
+// rope turns forward and, at an odd address, back.
+func (e *elements) rope(sh [5]int) {
+	const places = 5
+	T, heads, dim, rotary, stride := sh[0], sh[1], sh[2], sh[3], sh[1]*sh[2]+sh[4]
+	pos := make([]int32, T)
+	for i := range pos {
+		pos[i] = int32(e.rng.IntN(places))
+	}
+	x, cos, sin, at := e.act(T*stride), e.f32(places*rotary/2), e.f32(places*rotary/2), e.i32(pos)
+	want := x.copy()
+	oracle.RoPE(want, cos.v, sin.v, pos, T, heads, dim, rotary, stride, e.at > 0)
+	x.expect(want, 4*uF32) // two products and a sum
+	kernels.RoPE(e.s, device.RoPE{X: x.t, Cos: cos.t, Sin: sin.t, Pos: at.t, T: T, Heads: heads, Dim: dim, Rotary: rotary,
+		Stride: stride, Inverse: e.at > 0})
+}
+
+// swiglu goes forward, then backward over itself.
+func (e *elements) swiglu(T, F int) {
+	gu, dy, y := e.normal(e.dt, 2*T*F, 4), e.act(T*F), e.act(T*F)
+	wantY, wantDY, wantG := y.copy(), dy.copy(), gu.copy()
+	oracle.SwiGLU(wantY, gu.v, T, F)
+	oracle.SwiGLUBackward(wantG, wantDY, dy.copy(), gu.copy(), T, F)
+	// A sigmoid is an exponential (4·2⁻²⁴), a sum and a quotient; products follow.
+	y.expect(wantY, 12*uF32)
+	dy.expect(wantDY, 12*uF32)
+	gu.expect(wantG, 12*uF32)
+	kernels.SwiGLU(e.s, y.t, gu.t, T, F)
+	kernels.SwiGLUBackward(e.s, gu.t, dy.t, dy.t, gu.t, T, F)
+}
+
+func (e *elements) bias(T, N int) {
+	db, dy := e.f32(N), e.act(T*N)
+	want := db.copy()
+	oracle.AddBiasGrad(want, dy.v, T, N)
+	db.expect(want, summing(T))
+	kernels.AddBiasGrad(e.s, db.t, dy.t, T, N)
+}
+
+// rows gathers T rows of U and adds all T up into row 1, whose place in the list
+// starts late, and nothing into the others.
+func (e *elements) rows(U, T, C int) {
+	index, start := make([]int32, T), make([]int32, U+1)
+	for i := range index {
+		index[i] = int32(e.rng.IntN(U))
+	}
+	for u := 2; u <= U; u++ {
+		start[u] = int32(T)
+	}
+	pos := make([]int32, T)
+	for i, p := range e.rng.Perm(T) {
+		pos[i] = int32(p)
+	}
+	src, dst, ids := e.act(U*C), e.act(T*C), e.i32(index)
+	drows, from, at := e.f32(U*C), e.i32(start), e.i32(pos)
+	want, wantRows := dst.copy(), drows.copy()
+	oracle.GatherRows(want, src.v, index, C)
+	oracle.ScatterAddRows(wantRows, want, start, pos, C)
+	dst.expect(want, 0)
+	drows.expect(wantRows, summing(T))
+	kernels.GatherRows(e.s, dst.t, src.t, ids.t, T, C)
+	kernels.ScatterAddRows(e.s, drows.t, dst.t, from.t, at.t, U, T, C)
+}
+
+// lossTargets are the first column, the last, none and a wrong one.
+func lossTargets(V int) []int32 { return []int32{0, int32(V - 1), device.IgnoreIndex, int32(V), -1} }
+
+// wantLoss is the oracle's answer, and NaN with a softmax for wrong targets.
+func wantLoss(logits, losses []float64, targets []int32, V int, scale float64, forwardOnly bool) {
+	for t, target := range targets {
+		row, known := logits[t*V:(t+1)*V], []int32{target}
+		wrong := target != device.IgnoreIndex && (target < 0 || int(target) >= V)
+		if wrong {
+			known[0] = 0
+		}
+		oracle.CrossEntropy(row, known, losses[t:t+1], V, scale, forwardOnly)
+		if wrong {
+			losses[t] = math.NaN()
+			if !forwardOnly {
+				row[0] += scale
+			}
+		}
+	}
+}
+
+func (e *elements) loss(V int, forwardOnly bool) {
+	const scale = 0.125
+	targets := lossTargets(V)
+	T := len(targets)
+	logits, ids, losses := e.normal(e.dt, T*V, 3), e.i32(targets), e.f32(T)
+	want, wantL := logits.copy(), losses.copy()
+	wantLoss(want, wantL, targets, V, scale, forwardOnly)
+	if !forwardOnly {
+		logits.expect(want, summing(V)+16*uF32) // arguments of exponentials are up to 30
+	}
+	losses.expect(wantL, summing(V)+16*uF32)
+	kernels.CrossEntropy(e.s, device.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V, Scale: scale,
+		ForwardOnly: forwardOnly})
+}
+
+// shards takes the vocabulary in two parts.
+func (e *elements) shards(V int) {
+	const scale = 0.125
+	targets, cut := lossTargets(V), V/3+1
+	T := len(targets)
+	whole, wantL := make([]float64, T*V), make([]float64, T)
+	ids, lse, losses := e.i32(targets), e.f32(T), e.f32(T)
+	var parts [2]*vector
+	for i, width := range []int{cut, V - cut} {
+		parts[i] = e.normal(e.dt, T*width, 3)
+		for t := range T {
+			copy(whole[t*V+i*cut:], parts[i].v[t*width:(t+1)*width])
+		}
+	}
+	wantLSE := make([]float64, T)
+	for t := range T {
+		for _, x := range whole[t*V : (t+1)*V] {
+			wantLSE[t] += math.Exp(x)
+		}
+		wantLSE[t] = math.Log(wantLSE[t])
+	}
+	wantLoss(whole, wantL, targets, V, scale, false)
+	lse.expect(wantLSE, summing(V)+16*uF32)
+	losses.expect(wantL, summing(V)+16*uF32)
+	for i, part := range parts {
+		width := len(part.v) / T
+		want := make([]float64, len(part.v))
+		for t := range T {
+			copy(want[t*width:(t+1)*width], whole[t*V+i*cut:])
+		}
+		part.expect(want, summing(V)+64*uF32) // the log-sum-exp, up to 20, is rounded
+	}
+	for sweep := range 4 {
+		i := sweep % 2
+		kernels.CrossEntropyShard(e.s, device.CrossEntropyShard{Logits: parts[i].t, Targets: ids.t, LSE: lse.t, Losses: losses.t, T: T,
+			V: len(parts[i].v) / T, From: i * cut, Scale: scale, First: sweep == 0, Last: sweep == 1, Gradient: sweep > 1})
+	}
+}
+
+// TestWrongIndex checks that an index outside its table reads and writes nothing
+// there, and is seen in the result.
+func TestWrongIndex(t *testing.T) {
+	const C, half = 24, 8
+	dev, nan := newRig(), math.NaN()
+	forms(t, dev, "GatherRows", func(e *elements) {
+		src, dst, ids := e.act(2*C), e.act(3*C), e.i32([]int32{2, 1, -1})
+		want := dst.copy()
+		for i := range want {
+			want[i] = nan
+		}
+		copy(want[C:2*C], src.v[C:])
+		dst.expect(want, 0)
+		kernels.GatherRows(e.s, dst.t, src.t, ids.t, 3, C)
+	})
+	forms(t, dev, "ScatterAddRows", func(e *elements) {
+		drows, dy, start, pos := e.f32(3*C), e.act(2*C), e.i32([]int32{-4, 1, 9, 9}), e.i32([]int32{1, 2})
+		want := drows.copy()
+		for i := range C {
+			want[i], want[C+i] = want[i]+dy.v[C+i], nan
+		}
+		drows.expect(want, 2*uF32)
+		kernels.ScatterAddRows(e.s, drows.t, dy.t, start.t, pos.t, 3, 2, C)
+	})
+	forms(t, dev, "RoPE", func(e *elements) {
+		x, cos, sin, pos := e.act(3*2*half), e.f32(2*half), e.f32(2*half), e.i32([]int32{-1, 0, 2})
+		want := x.copy()
+		oracle.RoPE(want, cos.v, sin.v, []int32{0, 0, 0}, 3, 1, 2*half, 2*half, 2*half, false)
+		for i := range 2 * half {
+			want[i], want[4*half+i] = nan, nan
+		}
+		x.expect(want, 4*uF32)
+		kernels.RoPE(e.s, device.RoPE{X: x.t, Cos: cos.t, Sin: sin.t, Pos: pos.t, T: 3, Heads: 1, Dim: 2 * half,
+			Rotary: 2 * half, Stride: 2 * half})
+	})
+}
+
+// TestNonFinite checks that a NaN among the logits reaches the loss of its row and
+// no other, in whichever shard it is.
+func TestNonFinite(t *testing.T) {
+	const T, V = 3, 40
+	dev := newRig()
+	for bad := range 2 {
+		forms(t, dev, fmt.Sprintf("CrossEntropyShard/%d", bad), func(e *elements) {
+			ids, lse, losses := e.i32([]int32{1, 50, 2}), e.f32(T), e.f32(T)
+			var parts [2]*vector
+			for i := range parts {
+				v := make([]float64, T*V)
+				if i == bad {
+					v[V+7] = math.NaN()
+				}
+				parts[i] = e.put(e.dt, v)
+			}
+			want := math.Log(2 * V)
+			lse.expect([]float64{want, math.NaN(), want}, 8*uF32)
+			losses.expect([]float64{want, math.NaN(), want}, 8*uF32)
+			for i, part := range parts {
+				kernels.CrossEntropyShard(e.s, device.CrossEntropyShard{Logits: part.t, Targets: ids.t, LSE: lse.t, Losses: losses.t, T: T,
+					V: V, From: i * V, Scale: 1, First: i == 0, Last: i == 1})
+			}
+		})
+	}
+	forms(t, dev, "CrossEntropy", func(e *elements) {
+		v := make([]float64, T*V)
+		v[V+7], v[2*V] = math.NaN(), math.Inf(-1) // the latter is a logit like others
+		logits, ids, losses := e.put(e.dt, v), e.i32([]int32{1, 39, 2}), e.f32(T)
+		losses.expect([]float64{math.Log(V), math.NaN(), math.Log(V - 1)}, 8*uF32)
+		kernels.CrossEntropy(e.s, device.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V, Scale: 1,
+			ForwardOnly: true})
+	})
+}

@@ -1,0 +1,177 @@
+package kernels
+
+import "mt/device"
+
+// matMulTile is one way to cut a matrix product into blocks.
+type matMulTile struct {
+	kernels   [4]Kernel // nn, tn (A transposed), nt (B transposed), tt
+	m, n, k   int64     // rows and columns of D of a block, k of a stage
+	threads   uint32
+	perSM     int64 // blocks at a time on a multiprocessor
+	cycles    int64 // of a stage of them all
+	overheads int64 // cycles before the first and after the last stage
+}
+
+func newMatMulTile(module, name string, m, n, k int64, threads uint32, shared int, perSM, cycles, overheads int64) *matMulTile {
+	t := &matMulTile{m: m, n: n, k: k, threads: threads, perSM: perSM, cycles: cycles, overheads: overheads}
+	for i, transposed := range []string{"_nn", "_tn", "_nt", "_tt"} {
+		t.kernels[i] = Kernel{Module: module, Name: name + transposed, Shared: shared}
+	}
+	return t
+}
+
+// Shapes, threads and shared memory are those of the files in CUDA C. Cycles are
+// estimates, for an A100: they choose between tiles, nothing else.
+var (
+	bf16Large  = newMatMulTile("matmul_bf16_large", "matmul_bf16_large", 128, 256, 32, 256, 96<<10, 1, 1100, 4000)
+	bf16Medium = newMatMulTile("matmul_bf16_medium", "matmul_bf16_medium", 128, 128, 32, 128, 48<<10, 2, 1150, 4000)
+	bf16Small  = newMatMulTile("matmul_bf16_small", "matmul_bf16_small", 64, 64, 64, 128, 48<<10, 3, 1200, 2500)
+	bf16Any    = newMatMulTile("matmul_bf16_small", "matmul_bf16_any", 64, 64, 64, 128, 48<<10, 2, 4000, 2500)
+	bf16Rows   = newMatMulTile("matmul_bf16_small", "matmul_bf16_rows", 16, 128, 64, 128, 72<<10, 2, 1500, 1500)
+	f32Large   = newMatMulTile("matmul_f32", "matmul_f32_large", 128, 64, 8, 128, 32000, 3, 1700, 3000)
+	f32Small   = newMatMulTile("matmul_f32", "matmul_f32_small", 64, 64, 8, 64, 21760, 5, 1600, 3000)
+
+	matMulSum = Kernel{Module: "matmul_sum", Name: "matmul_sum"}
+)
+
+// Bits of the flags of matmul_out.cuh.
+const (
+	matMulBF16    = 1 << iota // D and C are bf16
+	matMulFour                // rows of D and C may be accessed by four elements
+	matMulAChunks             // rows of A may be read by 16 bytes
+	matMulBChunks             // rows of B may be read by 16 bytes
+)
+
+// rowElements bounds the length of a row that a block addresses with 32 bits.
+const rowElements = 1 << 23
+
+// MatMul is D = op(A)·op(B) [+ C] [+ Bias]; see device.MatMul. Every sum runs
+// over k in order, in at most ScratchBytes/(4·M·N) parts added in order; tiles
+// and parts follow from the shapes and from how the tensors are aligned.
+func MatMul(l Launcher, m device.MatMul) {
+	if m.M == 0 || m.N == 0 {
+		return
+	}
+	if m.M == 1 {
+		m.TransA = false // a vector lies both ways
+	}
+	if m.N == 1 {
+		m.TransB = true
+	}
+	if m.K == 0 {
+		matMulParts(l, m, device.Tensor{}, 0)
+		return
+	}
+	tiles := matMulTiles(m)
+	tile, parts := cheapest(tiles, m)
+	matMulWith(l, m, tile, parts)
+}
+
+// matMulTiles are the tiles that can do m.
+func matMulTiles(m device.MatMul) []*matMulTile {
+	switch {
+	case m.A.DType == device.F32:
+		return []*matMulTile{f32Large, f32Small}
+	case matMulFlags(m)&(matMulAChunks|matMulBChunks) != matMulAChunks|matMulBChunks:
+		return []*matMulTile{bf16Any}
+	case m.M <= 16 && !m.TransA:
+		return []*matMulTile{bf16Rows}
+	}
+	return []*matMulTile{bf16Large, bf16Medium, bf16Small}
+}
+
+// cheapest estimates what each tile costs with K whole or in parts, on a GPU of
+// 128 multiprocessors whatever the GPU is.
+func cheapest(tiles []*matMulTile, m device.MatMul) (best *matMulTile, parts int) {
+	const processors, launch, bytesPerCycle = 128, 4000, 2500
+	M, N, K := int64(m.M), int64(m.N), int64(m.K)
+	var least int64
+	for _, t := range tiles {
+		for _, p := range []int64{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64} {
+			stages := ceilDiv(ceilDiv(K, t.k), p)
+			if p > 1 && (stages*t.k < 256 || p*M*N*4 > ScratchBytes) {
+				break
+			}
+			blocks := ceilDiv(M, t.m) * ceilDiv(N, t.n) * p
+			cost := blocks / (processors * t.perSM) * (stages*t.cycles + t.overheads)
+			if rest := blocks % (processors * t.perSM); rest > 0 {
+				// Fewer blocks on a multiprocessor hide less of each other's latency.
+				cost += stages*t.cycles*(ceilDiv(rest, processors)+1)/(t.perSM+1) + t.overheads
+			}
+			if p > 1 {
+				cost += launch + 2*p*M*N*4/bytesPerCycle
+			}
+			if best == nil || cost < least {
+				best, parts, least = t, int(p), cost
+			}
+		}
+	}
+	return best, parts
+}
+
+// matMulWith runs m by a tile, K in about as many parts.
+func matMulWith(l Launcher, m device.MatMul, t *matMulTile, parts int) {
+	slice := ceilDiv(ceilDiv(int64(m.K), t.k), int64(parts)) * t.k
+	parts = int(ceilDiv(int64(m.K), slice))
+	if parts == 1 {
+		matMulLaunch(l, m, t, slice, 1)
+		return
+	}
+	n := int64(parts) * int64(m.M) * int64(m.N)
+	part := l.Scratch(n*4).Tensor(device.F32, 0, n)
+	of := m
+	of.D, of.C, of.Bias = part, device.Tensor{}, device.Tensor{}
+	matMulLaunch(l, of, t, slice, parts)
+	matMulParts(l, m, part, parts)
+}
+
+func matMulLaunch(l Launcher, m device.MatMul, t *matMulTile, slice int64, parts int) {
+	k := 0
+	if m.TransA {
+		k |= 1
+	}
+	if m.TransB {
+		k |= 2
+	}
+	var p Params
+	p.Tensor(m.D).Tensor(m.A).Tensor(m.B).Tensor(m.C).Tensor(m.Bias)
+	p.I32(m.M).I32(m.N).I32(m.K).I32(int(slice)).I32(matMulFlags(m))
+	grid := Dim3{uint32(ceilDiv(int64(m.M), t.m) * ceilDiv(int64(m.N), t.n)), uint32(parts), 1}
+	l.Launch(&t.kernels[k], grid, Dim3{t.threads, 1, 1}, t.kernels[k].Shared, &p)
+}
+
+// matMulParts is D = Σ parts + C + Bias.
+func matMulParts(l Launcher, m device.MatMul, part device.Tensor, parts int) {
+	const threads = 256
+	var p Params
+	p.Tensor(m.D).Tensor(part).Tensor(m.C).Tensor(m.Bias).I32(m.M).I32(m.N).I32(parts).I32(matMulFlags(m))
+	blocks := ceilDiv(int64(m.M)*int64(m.N), threads)
+	l.Launch(&matMulSum, Dim3{uint32(blocks), 1, 1}, Dim3{threads, 1, 1}, 0, &p)
+}
+
+// matMulFlags says what the type and the alignment of m's tensors allow.
+func matMulFlags(m device.MatMul) int {
+	flags := 0
+	if m.D.DType == device.BF16 {
+		flags |= matMulBF16
+	}
+	four := uintptr(4 * m.D.DType.Size())
+	if m.N%4 == 0 && m.D.Addr%four == 0 && m.C.Addr%four == 0 {
+		flags |= matMulFour
+	}
+	chunks := func(t device.Tensor, row int) bool { return t.Addr%16 == 0 && row%8 == 0 && row < rowElements }
+	rowA, rowB := m.K, m.N
+	if m.TransA {
+		rowA = m.M
+	}
+	if m.TransB {
+		rowB = m.K
+	}
+	if chunks(m.A, rowA) {
+		flags |= matMulAChunks
+	}
+	if chunks(m.B, rowB) {
+		flags |= matMulBChunks
+	}
+	return flags
+}

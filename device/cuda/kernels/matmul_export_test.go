@@ -1,0 +1,24 @@
+package kernels
+
+import "mt/device"
+
+var matMulNames = map[string]*matMulTile{
+	"bf16 large": bf16Large, "bf16 medium": bf16Medium, "bf16 small": bf16Small, "bf16 any": bf16Any, "bf16 rows": bf16Rows,
+	"fp32 large": f32Large, "fp32 small": f32Small,
+}
+
+// MatMulBy runs m by the tile of that name, K in about as many parts.
+func MatMulBy(l Launcher, m device.MatMul, tile string, parts int) {
+	matMulWith(l, m, matMulNames[tile], parts)
+}
+
+// MatMulChoice is what MatMul would do.
+func MatMulChoice(m device.MatMul) (tile string, parts int) {
+	t, parts := cheapest(matMulTiles(m), m)
+	for name, is := range matMulNames {
+		if is == t {
+			tile = name
+		}
+	}
+	return tile, parts
+}

@@ -1,0 +1,166 @@
+package kernels_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"mt/cudart/emu/ptx"
+	"mt/device"
+	"mt/device/cuda/kernels"
+	"mt/device/optest"
+)
+
+// TestOp runs the table of operations on the kernels alone, without a driver:
+// go test -run 'Op/RMSNorm'.
+func TestOp(t *testing.T) {
+	dev := newRig()
+	optest.Run(t, dev)
+}
+
+// rig is a device that does everything at once, in the interpreter. Every
+// operation is a method of rigOps in the test file of its kernel.
+type rig struct {
+	device.Device
+	mu      sync.Mutex
+	buffers map[uint64]*ptx.Buffer
+	next    uint64
+	kernels map[kernels.Kernel]*ptx.Kernel
+	modules map[string]*ptx.Module
+}
+
+func newRig() *rig {
+	return &rig{buffers: map[uint64]*ptx.Buffer{}, next: 1, kernels: map[kernels.Kernel]*ptx.Kernel{}, modules: map[string]*ptx.Module{}}
+}
+
+const rigShift = 36 // bits of an offset in a buffer
+
+func (r *rig) Kind() string    { return "cuda" }
+func (r *rig) Ops() device.Ops { return rigOps{} }
+
+func (r *rig) Alloc(_ device.Purpose, bytes int64) (device.Mem, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := &ptx.Buffer{Base: r.next << rigShift, Data: make([]byte, bytes), Name: fmt.Sprintf("buffer %d", r.next)}
+	for i := range b.Data {
+		b.Data[i] = 0xff // NaN
+	}
+	r.buffers[r.next] = b
+	r.next++
+	return device.Mem{Addr: uintptr(b.Base), Bytes: bytes}, nil
+}
+
+func (r *rig) Free(m device.Mem) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.buffers, uint64(m.Addr)>>rigShift)
+}
+
+// Find implements ptx.Memory.
+func (r *rig) Find(addr uint64) *ptx.Buffer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buffers[addr>>rigShift]
+}
+
+func (r *rig) bytes(m device.Mem) []byte {
+	if m.Bytes == 0 {
+		return nil
+	}
+	off := int64(m.Addr) & (1<<rigShift - 1)
+	return r.Find(uint64(m.Addr)).Data[off : off+m.Bytes]
+}
+
+func (r *rig) NewStream(string) (device.Stream, error) { return &rigStream{rig: r}, nil }
+
+// kernel finds a kernel of the embedded PTX.
+func (r *rig) kernel(k *kernels.Kernel) (*ptx.Kernel, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if found := r.kernels[*k]; found != nil {
+		return found, nil
+	}
+	m := r.modules[k.Module]
+	if m == nil {
+		src := kernels.PTX(k.Module)
+		if src == nil {
+			return nil, fmt.Errorf("there is no module %s", k.Module)
+		}
+		var err error
+		if m, err = ptx.Parse(k.Module+".ptx", string(src)); err != nil {
+			return nil, err
+		}
+		r.modules[k.Module] = m
+	}
+	found := m.Kernel(k.Name)
+	if found == nil {
+		return nil, fmt.Errorf("module %s has no kernel %s", k.Module, k.Name)
+	}
+	r.kernels[*k] = found
+	return found, nil
+}
+
+// rigStream implements device.Stream and kernels.Launcher.
+type rigStream struct {
+	device.Stream
+	rig     *rig
+	scratch device.Mem
+	seed    uint64
+	err     error
+}
+
+func (s *rigStream) CopyH2D(dst device.Mem, src []byte) { copy(s.rig.bytes(dst), src) }
+func (s *rigStream) CopyD2H(dst []byte, src device.Mem) { copy(dst, s.rig.bytes(src)) }
+func (s *rigStream) CopyD2D(dst, src device.Mem)        { copy(s.rig.bytes(dst), s.rig.bytes(src)) }
+func (s *rigStream) Zero(dst device.Mem)                { clear(s.rig.bytes(dst)) }
+func (s *rigStream) Sync() error                        { return s.err }
+func (s *rigStream) Err() error                         { return s.err }
+func (s *rigStream) Elapsed(device.Event) time.Duration { return 0 }
+func (s *rigStream) Close() error {
+	s.rig.Free(s.scratch)
+	return s.err
+}
+
+func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, params *kernels.Params) {
+	if s.err != nil {
+		return
+	}
+	found, err := s.rig.kernel(k)
+	if err != nil {
+		s.err = err
+		return
+	}
+	if shared > k.Shared {
+		s.err = fmt.Errorf("%s: %d bytes of shared memory where the kernel says at most %d", k.Name, shared, k.Shared)
+		return
+	}
+	s.seed++
+	l := ptx.Launch{Kernel: found, Grid: [3]uint32(dims(grid)), Block: [3]uint32(dims(block)), Shared: shared, Params: params.Bytes,
+		Memory: s.rig, Seed: s.seed}
+	if _, err := l.Run(); err != nil {
+		s.err = err
+	}
+}
+
+func dims(d kernels.Dim3) []uint32 { return []uint32{d.X, d.Y, d.Z} }
+
+// Scratch gives fresh memory each time, so that what a kernel forgot to write
+// is seen.
+func (s *rigStream) Scratch(n int64) device.Mem {
+	if n > kernels.ScratchBytes {
+		s.err = fmt.Errorf("%d bytes of scratch, at most %d", n, kernels.ScratchBytes)
+	}
+	s.rig.Free(s.scratch)
+	s.scratch, _ = s.rig.Alloc(device.ForWorkspace, n)
+	return s.scratch
+}
+
+// rigOps implements device.Ops; see the tests of each kernel.
+type rigOps struct{ device.Ops }
+
+func on(s device.Stream) kernels.Launcher { return s.(*rigStream) }
+
+func (rigOps) Convert(s device.Stream, dst, src device.Tensor, n int64) {
+	kernels.Convert(on(s), dst, src, n)
+}

@@ -1,0 +1,144 @@
+// RMSNorm: y = x·rstd·w over groups of dim elements, rstd = 1/√(mean(x²) + eps).
+// Overwrites y and rstd; y may be x. The least it can move is one read of x and
+// one write of y: 4 bytes an element in bf16, 8 in fp32; it moves just that up to
+// dim 8192, and reads x twice (from the cache, mostly) beyond.
+//
+// x, y act: element (r, g, c) at r·stride + g·dim + c; w (dim) f32; rstd (rows,
+// groups) f32 or null. Group i is (row i / groups, group i % groups); count =
+// rows·groups of them. N is the length of a chunk (common.cuh).
+#include "rmsnorm.cuh"
+
+static constexpr int TEAM_GROUPS = 2; // groups a team has in flight
+
+template <int N> DEV float sum_squares(const float (&v)[N]) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < N; i++) sum += v[i] * v[i];
+  return sum;
+}
+
+template <int N, class T> DEV void write_scaled(T *y, chunk<T, N> x, const float (&w)[N], float k) {
+  float v[N];
+  unpack(v, x);
+#pragma unroll
+  for (int i = 0; i < N; i++) v[i] = v[i] * k * w[i];
+  store_floats<N>(y, v);
+}
+
+// norm_team gives a group to a team of lanes: dim ≤ team · TEAM_ELEMS. A block
+// does TEAM_GROUPS groups for each of its teams.
+template <int N, class T>
+DEV void norm_team(T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys, int count, layout at, float eps, int team) {
+  constexpr int CHUNKS = TEAM_ELEMS / N;
+  int lane = threadIdx_x & (team - 1), teams = TEAM_THREADS / team;
+  int first = blockIdx_x * teams * TEAM_GROUPS + threadIdx_x / team;
+  chunk<T, N> in[TEAM_GROUPS][CHUNKS];
+#pragma unroll
+  for (int g = 0; g < TEAM_GROUPS; g++) {
+    int i = first + g * teams;
+    const T *from = x + at.at(min_i(i, count - 1), xs); // of the last group where there is none
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+      int col = (c * team + lane) * N;
+      if (i < count && col < at.dim) in[g][c] = load_chunk<N>(from + col);
+      else zero_chunk(in[g][c]);
+    }
+  }
+  float k[TEAM_GROUPS], inverse = 1.0f / (float)at.dim;
+#pragma unroll
+  for (int g = 0; g < TEAM_GROUPS; g++) {
+    float sum = 0.0f, v[N];
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) unpack(v, in[g][c]), sum += sum_squares(v);
+    k[g] = rsqrt_newton(team_sum(sum, team) * inverse + eps);
+  }
+#pragma unroll
+  for (int c = 0; c < CHUNKS; c++) {
+    int col = (c * team + lane) * N;
+    if (col >= at.dim) continue;
+    float weights[N];
+    load_f32<N>(weights, w + col);
+#pragma unroll
+    for (int g = 0; g < TEAM_GROUPS; g++) {
+      int i = first + g * teams;
+      if (i < count) write_scaled<N>(y + at.at(min_i(i, count - 1), ys) + col, in[g][c], weights, k[g]);
+    }
+  }
+#pragma unroll
+  for (int g = 0; g < TEAM_GROUPS; g++) {
+    int i = first + g * teams;
+    if (rstd && lane == 0 && i < count) rstd[i] = k[g];
+  }
+}
+
+// norm_rows gives a block each groups, one after the other, with the weights in
+// registers and the next group on its way: dim ≤ threads · ROW_ELEMS<N>.
+template <int N, class T>
+DEV void norm_rows(T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys, int count, layout at, float eps, int each) {
+  constexpr int CHUNKS = ROW_ELEMS<N> / N;
+  __shared__ __attribute__((aligned(16))) float space[2 * MAX_WARPS];
+  zero_space(space, 2 * MAX_WARPS);
+  float weights[CHUNKS][N], inverse = 1.0f / (float)at.dim;
+#pragma unroll
+  for (int c = 0; c < CHUNKS; c++) {
+    int col = (c * blockDim_x + threadIdx_x) * N;
+    if (col < at.dim) load_f32<N>(weights[c], w + col);
+  }
+  int i = blockIdx_x * each, end = min_i(i + each, count);
+  chunk<T, N> in[CHUNKS], next[CHUNKS];
+  load_group<N>(in, x + at.at(i, xs), at.dim);
+#pragma clang loop unroll(disable)
+  for (int parity = 0; i < end; i++, parity ^= 1) {
+    if (i + 1 < end) load_group<N>(next, x + at.at(i + 1, xs), at.dim);
+    float sum = 0.0f, v[N];
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) unpack(v, in[c]), sum += sum_squares(v);
+    float k = rsqrt_newton(block_sum_any(sum, space + parity * MAX_WARPS) * inverse + eps);
+    T *to = y + at.at(i, ys);
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+      int col = (c * blockDim_x + threadIdx_x) * N;
+      if (col < at.dim) write_scaled<N>(to + col, in[c], weights[c], k);
+      in[c] = next[c];
+    }
+    if (rstd && threadIdx_x == 0) rstd[i] = k;
+  }
+}
+
+// norm_wide gives a group of any length to a block, which reads it twice.
+template <int N, class T>
+DEV void norm_wide(T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys, layout at, float eps) {
+  __shared__ float space[ROW_THREADS / 32];
+  const T *from = x + at.at(blockIdx_x, xs);
+  T *to = y + at.at(blockIdx_x, ys);
+  float sum = 0.0f, v[N], weights[N];
+#pragma clang loop unroll_count(4)
+  for (int col = threadIdx_x * N; col < at.dim; col += ROW_THREADS * N) unpack(v, load_chunk<N>(from + col)), sum += sum_squares(v);
+  float k = rsqrt_newton(block_sum<ROW_THREADS / 32>(sum, space) / (float)at.dim + eps);
+  for (int col = threadIdx_x * N; col < at.dim; col += ROW_THREADS * N) {
+    load_f32<N>(weights, w + col);
+    write_scaled<N>(to + col, load_chunk<N>(from + col), weights, k);
+  }
+  if (rstd && threadIdx_x == 0) rstd[blockIdx_x] = k;
+}
+
+#define KERNELS(T, N, SUFFIX)                                                                                               \
+  __global__ __launch_bounds__(TEAM_THREADS) void rmsnorm_team##SUFFIX(                                                     \
+      T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys, int count, int groups, int dim, float eps, int team) { \
+    norm_team<N>(y, rstd, x, w, xs, ys, count, layout{groups, dim}, eps, team);                                             \
+  }                                                                                                                         \
+  __global__ __launch_bounds__(ROW_THREADS, N == 8 ? 2 : 1) void rmsnorm_rows##SUFFIX(                                      \
+      T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys, int count, int groups, int dim, float eps, int each) { \
+    norm_rows<N>(y, rstd, x, w, xs, ys, count, layout{groups, dim}, eps, each);                                             \
+  }                                                                                                                         \
+  __global__ __launch_bounds__(ROW_THREADS) void rmsnorm_wide##SUFFIX(T *y, float *rstd, const T *x, const float *w,        \
+                                                                      i64 xs, i64 ys, int groups, int dim, float eps) {     \
+    norm_wide<N>(y, rstd, x, w, xs, ys, layout{groups, dim}, eps);                                                          \
+  }
+
+extern "C" {
+KERNELS(float, 1, _f32)
+KERNELS(bf16, 1, _bf16)
+KERNELS(float, 4, 16_f32)
+KERNELS(bf16, 8, 16_bf16)
+}

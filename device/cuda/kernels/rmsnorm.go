@@ -1,0 +1,121 @@
+package kernels
+
+import "mt/device"
+
+// The three ways to normalise a group; see rmsnorm.cuh.
+var (
+	normTeam = forAccess("rmsnorm", "rmsnorm_team")
+	normRows = forAccess("rmsnorm", "rmsnorm_rows")
+	normWide = forAccess("rmsnorm", "rmsnorm_wide")
+
+	normBackwardTeam   = forAccess("rmsnorm_backward", "rmsnorm_backward_team")
+	normBackwardRows   = forAccess("rmsnorm_backward", "rmsnorm_backward_rows")
+	normBackwardWide   = forAccess("rmsnorm_backward", "rmsnorm_backward_wide")
+	normBackwardWideDW = forAccess("rmsnorm_backward", "rmsnorm_backward_wide_dw")
+)
+
+const (
+	teamThreads = 256 // threads of a block of teams
+	teamElems   = 8   // elements of a group that a lane of a team holds
+	rowThreads  = 512 // threads of a block that takes whole groups, at most
+)
+
+// teamFor is the number of lanes that dim elements take, 0 where a warp is too few.
+func teamFor(dim int) int {
+	lanes := 1
+	for lanes*teamElems < dim {
+		lanes *= 2
+	}
+	if lanes > 32 {
+		return 0
+	}
+	return lanes
+}
+
+// rowElems is how many elements a thread of a block holds at most.
+func rowElems(wide bool) int {
+	if wide {
+		return 16
+	}
+	return 8
+}
+
+// threadsFor is the number of threads that hold dim elements, 0 where a block is
+// too few.
+func threadsFor(dim int, wide bool) int {
+	if dim > rowThreads*rowElems(wide) {
+		return 0
+	}
+	return warps((dim+rowElems(wide)-1)/rowElems(wide), rowThreads)
+}
+
+// RMSNorm launches Ops.RMSNorm.
+func RMSNorm(l Launcher, a device.RMSNorm) {
+	const teamGroups = 2 // groups that a team takes
+	if a.Rows == 0 || a.Groups == 0 || a.Dim == 0 {
+		return
+	}
+	dt, count := a.X.DType, int64(a.Rows)*int64(a.Groups)
+	wide := wideAt(a.X, a.Y, a.W) && wideBy(dt, a.XStride, a.YStride, a.Dim)
+	p := new(Params).Tensor(a.Y).Tensor(a.RStd).Tensor(a.X).Tensor(a.W).I64(int64(a.XStride)).I64(int64(a.YStride))
+	team, threads := teamFor(a.Dim), threadsFor(a.Dim, wide)
+	switch {
+	case team > 0:
+		p.I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).I32(team)
+		l.Launch(normTeam.of(wide, dt), line(ceilDiv(count, int64(teamThreads/team*teamGroups))), line(teamThreads), 0, p)
+	case threads > 0:
+		each := min(max(count/1024, 1), 4) // four groups share what a block reads of W
+		p.I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).I32(int(each))
+		l.Launch(normRows.of(wide, dt), line(ceilDiv(count, each)), line(int64(threads)), 0, p)
+	default:
+		p.I32(a.Groups).I32(a.Dim).F32(a.Eps)
+		l.Launch(normWide.of(wide, dt), line(count), line(rowThreads), 0, p)
+	}
+}
+
+// RMSNormBackward launches Ops.RMSNormBackward: DX and the sums of slices of rows
+// for DW, then DW.
+func RMSNormBackward(l Launcher, a device.RMSNormBackward) {
+	if a.Rows == 0 || a.Groups == 0 || a.Dim == 0 {
+		return
+	}
+	dt, count, dim := a.X.DType, int64(a.Rows)*int64(a.Groups), int64(a.Dim)
+	wide := wideAt(a.X, a.DX, a.DY, a.W) && wideBy(dt, a.XStride, a.DXStride, a.DYStride, a.Dim)
+	team, threads := teamFor(a.Dim), threadsFor(a.Dim, wide)
+	if team == 0 && threads == 0 {
+		normBackwardOfWide(l, a, wide)
+		return
+	}
+	// 2²¹ sums are 2¹⁷ threads, which fill a large GPU once.
+	least, most := int64(8), max(1, 1<<21/dim)
+	k := normBackwardRows.of(wide, dt)
+	if team > 0 {
+		teams := int64(teamThreads / team)
+		// A multiple of the teams, at least four groups for each.
+		least = ceilDiv(max(4*teams, ceilDiv(count, 1024)), teams) * teams
+		most, k, threads = count, normBackwardTeam.of(wide, dt), teamThreads
+	}
+	part, slices, each := slicesOf(l, count, dim, least, most)
+	p := new(Params).Tensor(a.DX).Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.RStd)
+	p.I64(int64(a.DXStride)).I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(int(count)).I32(a.Groups).I32(a.Dim).Bool(a.Add).I32(each)
+	if team > 0 {
+		p.I32(team)
+	}
+	l.Launch(k, line(int64(slices)), line(int64(threads)), 0, p)
+	addUp(l, a.DW, part, slices, a.Dim)
+}
+
+// normBackwardOfWide sums DW first: DX may be written over DY.
+func normBackwardOfWide(l Launcher, a device.RMSNormBackward, wide bool) {
+	dt, count, dim := a.X.DType, int64(a.Rows)*int64(a.Groups), int64(a.Dim)
+	most := max(1, min(64, ScratchBytes/4/dim))
+	part, slices, each := slicesOf(l, count, dim, 8, most)
+	p := new(Params).Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.RStd)
+	p.I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(int(count)).I32(a.Groups).I32(a.Dim).I32(each)
+	columns := ceilDiv(dim, int64(rowThreads*chunkOf(wide, dt)))
+	l.Launch(normBackwardWideDW.of(wide, dt), Dim3{uint32(columns), uint32(slices), 1}, line(rowThreads), 0, p)
+	addUp(l, a.DW, part, slices, a.Dim)
+	p = new(Params).Tensor(a.DX).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.RStd)
+	p.I64(int64(a.DXStride)).I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(a.Groups).I32(a.Dim).Bool(a.Add)
+	l.Launch(normBackwardWide.of(wide, dt), line(count), line(rowThreads), 0, p)
+}

@@ -1,0 +1,77 @@
+// RoPE rotates heads in place: element i of a head pairs with i + half, for i under
+// half = Rotary/2; (a, b) becomes (a·cos − b·sin, b·cos + a·sin) with the cosine and
+// sine of row pos[t] of the tables; sign −1 turns back. Overwrites x.
+//
+//	x act: element (t, head, c) at t·stride + head·dim + c
+//	cos, sin (places, half) f32; pos (T) i32: one outside 0 … places−1 makes NaN
+//
+// The least a call moves is one read and one write of what is rotated: 4 bytes an
+// element in bf16, and the rows of the tables, which several heads share.
+#include "common.cuh"
+
+static constexpr int THREADS = 256; // at most
+static constexpr int HEADS = 4;     // heads whose same chunk a thread rotates
+
+struct rope_args {
+  i64 stride;
+  int T, heads, dim, half, places;
+  int chunks, items; // chunks in half; threads for a token: chunks · ⌈heads / heads of a thread⌉
+  int tokens;        // tokens of a block
+  float sign;
+};
+
+template <int N, class T> DEV void rope(T *x, const float *cos, const float *sin, const int *pos, rope_args a) {
+  u32 local = (u32)threadIdx_x + (u32)blockIdx_y * (u32)THREADS;
+  u32 token = local / (u32)a.items, item = local % (u32)a.items;
+  i64 t = (i64)blockIdx_x * a.tokens + token;
+  if ((int)token >= a.tokens || t >= a.T) return;
+  int i = (int)(item % (u32)a.chunks) * N, first = (int)(item / (u32)a.chunks) * HEADS;
+  T *at = x + t * a.stride + (i64)first * a.dim + i;
+  int heads = min_i(HEADS, a.heads - first);
+  chunk<T, N> low[HEADS], high[HEADS];
+#pragma unroll
+  for (int h = 0; h < HEADS; h++) {
+    if (h < heads) low[h] = load_chunk<N>(at + (i64)h * a.dim), high[h] = load_chunk<N>(at + (i64)h * a.dim + a.half);
+  }
+  float c[N], s[N];
+  int place = pos[t];
+  bool known = (u32)place < (u32)a.places;
+  i64 row = known ? (i64)place * a.half + i : 0;
+  if (known) {
+    load_f32<N>(c, cos + row);
+    load_f32<N>(s, sin + row);
+  }
+#pragma unroll
+  for (int j = 0; j < N; j++) {
+    c[j] = known ? c[j] : NAN_F;
+    s[j] = known ? s[j] * a.sign : NAN_F;
+  }
+#pragma unroll
+  for (int h = 0; h < HEADS; h++) {
+    if (h >= heads) continue;
+    float p[N], q[N];
+    unpack(p, low[h]), unpack(q, high[h]);
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+      float b = q[j] * c[j] + p[j] * s[j];
+      p[j] = p[j] * c[j] - q[j] * s[j];
+      q[j] = b;
+    }
+    store_floats<N>(at + (i64)h * a.dim, p);
+    store_floats<N>(at + (i64)h * a.dim + a.half, q);
+  }
+}
+
+#define KERNEL(T, N, SUFFIX)                                                                                                \
+  __global__ __launch_bounds__(THREADS) void rope##SUFFIX(T *x, const float *cos, const float *sin, const int *pos,        \
+                                                          i64 stride, int tokens_all, int heads, int dim, int half,       \
+                                                          int places, int chunks, int items, int tokens, float sign) {    \
+    rope<N>(x, cos, sin, pos, rope_args{stride, tokens_all, heads, dim, half, places, chunks, items, tokens, sign});        \
+  }
+
+extern "C" {
+KERNEL(float, 1, _f32)
+KERNEL(bf16, 1, _bf16)
+KERNEL(float, 4, 16_f32)
+KERNEL(bf16, 8, 16_bf16)
+}

@@ -1,0 +1,105 @@
+// GatherRows: dst (T, C) = src (U, C) rows index (T) i32, act; overwrites. An index
+// outside 0 … U−1 gives a row of NaN.
+//
+// ScatterAddRows: drows (U, C) f32, row u += dy (T, C) act rows pos[start[u]:
+// start[u+1]], one after the other in that order; accumulates. start (U+1) and pos
+// (T) i32; a bound outside 0 … T counts as the nearest inside, a row outside
+// 0 … T−1 as NaN. Rows of drows that get nothing are not touched.
+//
+// The least a call moves: gathering reads and writes T rows, 4 bytes an element in
+// bf16; scattering reads T rows and reads and writes U, in fp32.
+//
+// blockIdx.x is the row that is written, blockIdx.y a block of its columns.
+#include "common.cuh"
+
+static constexpr int GATHER_THREADS = 128; // at most
+static constexpr int GATHER_UNITS = 4;     // units a thread copies
+static constexpr int SCATTER_THREADS = 128;
+static constexpr int AHEAD = 8; // rows a thread has in flight
+
+DEV void nan_unit(u16 &x) { x = 0x7fff; }
+DEV void nan_unit(u32 &x) { x = 0x7fffffff; }
+DEV void nan_unit(u32x4 &x) { x = u32x4{0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff}; }
+
+// gather copies rows of so many units; NaN is all ones, of either type.
+template <class Unit> DEV void gather(Unit *dst, const Unit *src, const int *index, int rows, int units) {
+  int from = index[blockIdx_x];
+  Unit *to = dst + (i64)blockIdx_x * units;
+  int first = blockIdx_y * GATHER_UNITS * blockDim_x + threadIdx_x;
+  bool known = (u32)from < (u32)rows;
+  const Unit *in = src + (known ? (i64)from * units : 0);
+  Unit x[GATHER_UNITS];
+#pragma unroll
+  for (int i = 0; i < GATHER_UNITS; i++) {
+    int at = first + i * blockDim_x;
+    nan_unit(x[i]);
+    if (known && at < units) x[i] = in[at];
+  }
+#pragma unroll
+  for (int i = 0; i < GATHER_UNITS; i++) {
+    int at = first + i * blockDim_x;
+    if (at < units) to[at] = x[i];
+  }
+}
+
+// position is the row of dy that comes at place i of the list, −1 for a wrong one.
+DEV int position(const int *pos, int i, int rows) {
+  int t = pos[i];
+  return (u32)t < (u32)rows ? t : -1;
+}
+
+template <int N, class T> DEV void add_row(float (&sum)[N], chunk<T, N> x, bool known) {
+  float v[N];
+  unpack(v, x);
+#pragma unroll
+  for (int i = 0; i < N; i++) sum[i] += known ? v[i] : NAN_F;
+}
+
+template <int N, class T>
+DEV void scatter(float *drows, const T *dy, const int *start, const int *pos, int rows, int columns) {
+  int col = (blockIdx_y * SCATTER_THREADS + threadIdx_x) * N;
+  int i = max_i(0, min_i(rows, start[blockIdx_x])), end = min_i(rows, start[blockIdx_x + 1]);
+  if (col >= columns || i >= end) return;
+  float *to = drows + (i64)blockIdx_x * columns + col;
+  const T *from = dy + col;
+  float sum[N];
+  load_f32<N>(sum, to);
+  for (; i + AHEAD <= end; i += AHEAD) {
+    chunk<T, N> in[AHEAD];
+    int t[AHEAD];
+#pragma unroll
+    for (int r = 0; r < AHEAD; r++) {
+      t[r] = position(pos, i + r, rows);
+      in[r] = load_chunk<N>(from + (i64)max_i(t[r], 0) * columns);
+    }
+#pragma unroll
+    for (int r = 0; r < AHEAD; r++) add_row<N, T>(sum, in[r], t[r] >= 0);
+  }
+  for (; i < end; i++) {
+    int t = position(pos, i, rows);
+    add_row<N, T>(sum, load_chunk<N>(from + (i64)max_i(t, 0) * columns), t >= 0);
+  }
+  store_f32<N>(to, sum);
+}
+
+#define GATHER(UNIT, SUFFIX)                                                                                          \
+  __global__ __launch_bounds__(GATHER_THREADS, 8) void gather_rows##SUFFIX(UNIT *dst, const UNIT *src, const int *index, \
+                                                                        int rows, int units) {                        \
+    gather(dst, src, index, rows, units);                                                                             \
+  }
+#define SCATTER(T, N, SUFFIX)                                                                                           \
+  __global__ __launch_bounds__(SCATTER_THREADS, 8) void scatter_add_rows##SUFFIX(float *drows, const T *dy,              \
+                                                                              const int *start, const int *pos,       \
+                                                                              int rows, int columns) {                \
+    scatter<N>(drows, dy, start, pos, rows, columns);                                                                   \
+  }
+
+extern "C" {
+GATHER(u32, _f32)
+GATHER(u16, _bf16)
+GATHER(u32x4, 16)
+SCATTER(float, 1, _f32)
+SCATTER(bf16, 1, _bf16)
+SCATTER(float, 4, 16_f32)
+SCATTER(bf16, 8, 16_bf16)
+}
