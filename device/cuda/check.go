@@ -1,0 +1,68 @@
+package cuda
+
+import (
+	"fmt"
+
+	"mt/device"
+)
+
+// checker finds the first thing wrong with the arguments of an operation.
+type checker struct{ err error }
+
+// tensor wants t to hold at least n elements of type dt.
+func (c *checker) tensor(name string, t device.Tensor, n int, dt device.DType) {
+	switch {
+	case c.err != nil:
+	case t.Len < int64(n) || (t.None() && n > 0):
+		c.err = fmt.Errorf("%s holds %d elements, want %d", name, t.Len, n)
+	case n > 0 && t.DType != dt:
+		c.err = fmt.Errorf("%s is %s, want %s", name, t.DType, dt)
+	}
+}
+
+// optional is tensor where t may be none.
+func (c *checker) optional(name string, t device.Tensor, n int, dt device.DType) {
+	if !t.None() {
+		c.tensor(name, t, n, dt)
+	}
+}
+
+// act wants t to hold n elements of the compute type dt.
+func (c *checker) act(name string, t device.Tensor, n int, dt device.DType) {
+	if c.err == nil && n > 0 && dt != device.F32 && dt != device.BF16 {
+		c.err = fmt.Errorf("%s is %s, want fp32 or bf16", name, dt)
+		return
+	}
+	c.tensor(name, t, n, dt)
+}
+
+// sizes wants every extent to be at least 0.
+func (c *checker) sizes(extents ...int) {
+	for _, n := range extents {
+		if n < 0 {
+			c.that(false, "an extent is negative: %v", extents)
+		}
+	}
+}
+
+func (c *checker) that(ok bool, format string, args ...any) {
+	if c.err == nil && !ok {
+		c.err = fmt.Errorf(format, args...)
+	}
+}
+
+// strided is the number of elements of rows rows, stride apart, of n elements.
+func strided(rows, stride, n int) int {
+	if rows == 0 || n == 0 {
+		return 0
+	}
+	return (rows-1)*stride + n
+}
+
+// attention wants a shape that an operation can run on.
+func (c *checker) attention(a *device.AttentionShape) {
+	c.sizes(a.Seqs, a.TQ, a.TK, a.MaxQ, a.MaxK, a.Heads, a.KVHeads, a.Dim, a.Window)
+	c.that(a.KVHeads > 0 && a.Heads%a.KVHeads == 0, "%d heads do not share %d key heads evenly", a.Heads, a.KVHeads)
+	c.tensor("CuQ", a.CuQ, a.Seqs+1, device.I32)
+	c.tensor("CuK", a.CuK, a.Seqs+1, device.I32)
+}

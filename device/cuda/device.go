@@ -1,0 +1,375 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"mt/cudart"
+	"mt/device"
+	"mt/device/cuda/kernels"
+)
+
+// Options configure a device.
+type Options struct {
+	// CUDA is the bound libraries.
+	CUDA *cudart.CUDA
+	// MemoryLimit is the budget in bytes, the context counted; 0 is what is free
+	// on the card less a reserve.
+	MemoryLimit int64
+	// OwnMatMul leaves matrix products to our own kernels even where there is
+	// cuBLASLt.
+	OwnMatMul bool
+}
+
+// What the kernels need.
+const (
+	leastDriver     = 12000 // CUDA 12.0, the first to load PTX 8.0
+	leastCapability = 80    // sm_80: bf16 in tensor cores, cp.async
+)
+
+// dev implements device.Device on device 0.
+type dev struct {
+	opts    Options
+	cuda    *cudart.CUDA
+	name    string
+	context cudart.Context
+	modules map[string]cudart.Module
+	blas    blas
+
+	functionsMu sync.RWMutex
+	functions   map[functionName]cudart.Function
+
+	allocating sync.Mutex // held while device memory is being allocated
+
+	mu         sync.Mutex
+	blocks     map[uintptr]*block
+	registered map[uintptr][]byte
+	spans      []span // pinned host memory, by address
+	usage      device.Usage
+	scratch    []device.Mem // free scratch memory
+	events     []cudart.Event
+	allEvents  []cudart.Event
+	streams    int
+	closed     bool
+	notes      []string
+	staged     bool    // the system does not pin host memory, as noted
+	late       []error // for Close to return
+}
+
+// blas is cuBLASLt and the products it has been asked for.
+type blas struct {
+	lib      *cudart.Blas // nil: our own kernels serve
+	handle   cudart.BlasHandle
+	mu       sync.Mutex
+	products map[productKey]*product
+}
+
+// New opens device 0: the first that CUDA_VISIBLE_DEVICES shows. The error says
+// what is missing.
+func New(o Options) (_ device.Device, err error) {
+	if o.MemoryLimit < 0 {
+		return nil, fmt.Errorf("cuda: memory limit %d: it may not be negative", o.MemoryLimit)
+	}
+	d := &dev{opts: o, cuda: o.CUDA, modules: map[string]cudart.Module{}, functions: map[functionName]cudart.Function{},
+		blocks: map[uintptr]*block{}, registered: map[uintptr][]byte{}, blas: blas{products: map[productKey]*product{}}}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cuda: %w", err)
+			if undo := d.Close(); undo != nil {
+				err = fmt.Errorf("%w; %w", err, undo)
+			}
+		}
+	}()
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// check refuses what the kernels cannot run on.
+func (d *dev) check() error {
+	driver, err := d.cuda.DriverVersion()
+	if err != nil {
+		return err
+	}
+	count, err := d.cuda.DeviceCount()
+	if driver == 0 {
+		return fmt.Errorf("%w: libcuda is there and the NVIDIA driver is not loaded (%v)", cudart.ErrNoDevice, err)
+	}
+	if errors.Is(err, cudart.ErrDriverTooOld) {
+		runtime, _ := d.cuda.RuntimeVersion() // 0 says nothing, and neither would its error
+		return fmt.Errorf("%w: the driver serves CUDA %s and libcudart is of CUDA %s: update the driver, or name a folder with an older libcudart in MT_CUDA_LIBS",
+			err, cudaVersion(driver), cudaVersion(runtime))
+	}
+	if err != nil {
+		return err
+	}
+	if count == 0 {
+		return fmt.Errorf("%w: cudaGetDeviceCount finds none (does CUDA_VISIBLE_DEVICES hide them?)", cudart.ErrNoDevice)
+	}
+	if d.name, err = d.cuda.DeviceName(0); err != nil {
+		return err
+	}
+	if driver < leastDriver {
+		return fmt.Errorf("%w: the driver of the %s serves CUDA %s, mt needs %s: update it to 525 or newer",
+			cudart.ErrDriverTooOld, d.name, cudaVersion(driver), cudaVersion(leastDriver))
+	}
+	major, err := d.cuda.DeviceAttribute(cudart.AttrComputeMajor, 0)
+	if err != nil {
+		return err
+	}
+	minor, err := d.cuda.DeviceAttribute(cudart.AttrComputeMinor, 0)
+	if err != nil {
+		return err
+	}
+	if 10*major+minor < leastCapability {
+		return fmt.Errorf("%w: the %s has compute capability %d.%d, mt needs %d.%d (Ampere, 2020) or newer",
+			cudart.ErrNotSupported, d.name, major, minor, leastCapability/10, leastCapability%10)
+	}
+	return nil
+}
+
+// cudaVersion is a version as people write it: 12040 is 12.4.
+func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+
+// open makes the context, loads the kernels and sets the budget.
+func (d *dev) open() (err error) {
+	before, err := d.freeBefore()
+	if err != nil {
+		return err
+	}
+	if d.context, err = d.cuda.PrimaryContext(0); err != nil {
+		return err
+	}
+	free, total, err := d.cuda.MemGetInfo()
+	if err != nil {
+		return err
+	}
+	if before == 0 {
+		before = min(total, free+AssumedContext)
+	}
+	for _, name := range kernels.Modules() {
+		m, err := d.cuda.ModuleLoad(d.context, kernels.PTX(name))
+		if err != nil {
+			return fmt.Errorf("kernels %s: %w", name, err)
+		}
+		d.modules[name] = m
+	}
+	if err := d.openBlas(); err != nil {
+		return err
+	}
+	if free, _, err = d.cuda.MemGetInfo(); err != nil {
+		return err
+	}
+	return d.setBudget(before, free, total)
+}
+
+// openBlas takes cuBLASLt where there is one.
+func (d *dev) openBlas() error {
+	lib := d.cuda.BlasLt()
+	switch {
+	case d.opts.OwnMatMul:
+		return nil
+	case lib == nil:
+		d.note("no cuBLASLt: matrix products run on mt's own kernels, which are slower (pip install nvidia-cublas brings it; MT_CUDA_LIBS names its folder)")
+		return nil
+	}
+	handle, err := lib.Create()
+	if err != nil {
+		return err
+	}
+	d.blas.lib, d.blas.handle = lib, handle
+	return nil
+}
+
+// AssumedContext is what the context, the kernels and library workspaces are
+// taken to need, in bytes, where no GPU can be asked.
+const AssumedContext = 512 << 20
+
+const (
+	leastContext = 192 << 20 // no context of a GPU that mt runs on is smaller
+	mostContext  = 2 << 30   // more is what another process took meanwhile
+	lazyBlas     = 64 << 20  // kernels that cuBLASLt loads when it first needs them
+)
+
+// setBudget counts what the context takes, by free memory before and after, and
+// sets the limit. One stream's scratch memory is allocated at once, so that it
+// is counted before anybody plans.
+func (d *dev) setBudget(before, free, total int64) error {
+	context := min(mostContext, max(leastContext, before-free))
+	if d.blas.lib != nil {
+		context += lazyBlas
+		free -= lazyBlas
+	}
+	most := min(total, context+free-min(total/50, 512<<20))
+	limit := d.opts.MemoryLimit
+	if limit == 0 {
+		limit = most
+	} else if limit > most {
+		d.note(fmt.Sprintf("device_memory is %s and the %s has %s to give: that is the budget", gib(limit), d.name, gib(most)))
+		limit = most
+	}
+	d.usage.Limit = limit
+	if context > limit {
+		return &device.OutOfMemory{Purpose: device.ForContext, Requested: context, Limit: limit}
+	}
+	d.mu.Lock()
+	d.count(device.ForContext, context)
+	d.mu.Unlock()
+	m, err := d.takeScratch()
+	if err == nil {
+		d.giveScratch(m)
+	}
+	return err
+}
+
+// freeBefore is how much device memory is free before there is a context, 0
+// where NVML cannot say.
+func (d *dev) freeBefore() (int64, error) {
+	id, err := d.pciID()
+	n := d.cuda.NVML()
+	if err != nil || n == nil || n.Init() != nil {
+		return 0, err
+	}
+	free := int64(0)
+	if gpu, err := n.ByPCI(id); err == nil {
+		if _, f, _, err := n.Memory(gpu); err == nil {
+			free = f
+		}
+	}
+	if n.Shutdown() != nil {
+		return 0, nil
+	}
+	return free, nil
+}
+
+// pciID is where the GPU is, as NVML writes it.
+func (d *dev) pciID() (string, error) {
+	var at [3]int
+	for i, attr := range []cudart.DeviceAttr{cudart.AttrPCIDomain, cudart.AttrPCIBus, cudart.AttrPCIDevice} {
+		n, err := d.cuda.DeviceAttribute(attr, 0)
+		if err != nil {
+			return "", err
+		}
+		at[i] = n
+	}
+	return fmt.Sprintf("%08x:%02x:%02x.0", at[0], at[1], at[2]), nil
+}
+
+// note keeps s for Notes.
+func (d *dev) note(s string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.notes = append(d.notes, s)
+}
+
+// refuse notes, once, that host memory cannot be pinned.
+func (d *dev) refuse(err error) {
+	d.mu.Lock()
+	again := d.staged
+	d.staged = true
+	d.mu.Unlock()
+	if again {
+		return
+	}
+	d.note(fmt.Sprintf("the system does not pin host memory (%v): copies go through staging memory, slower; a higher limit of locked memory helps (ulimit -l, or --ulimit memlock=-1 of a container)", err))
+}
+
+// Notes are what the user should know about this device, in the order in which
+// it came up: some while it works.
+func (d *dev) Notes() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]string(nil), d.notes...)
+}
+
+func (d *dev) Name() string    { return d.name }
+func (d *dev) Kind() string    { return "cuda" }
+func (d *dev) Unified() bool   { return false }
+func (d *dev) Ops() device.Ops { return ops{} }
+
+// regret keeps an error that no call of the contract returns for sure, for Close.
+func (d *dev) regret(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.late = append(d.late, err)
+}
+
+// release gives something back by the C function op. An error is Close's to
+// return: what CUDA fails to give back is gone all the same, or never will be.
+// Where a call before op failed, f is called again.
+func (d *dev) release(op string, f func() error) {
+	for try := range 2 {
+		err := f()
+		if err == nil {
+			return
+		}
+		if try == 0 {
+			d.regret(err)
+		}
+		var e *cudart.Error
+		if errors.As(err, &e) && e.Op == op {
+			return
+		}
+	}
+}
+
+// Close gives everything back: memory, events, kernels and the context. It does
+// not wait for a device that is lost. Its error is the first that nobody may have
+// been told of, such as of a Free.
+func (d *dev) Close() error {
+	d.mu.Lock()
+	if d.streams > 0 {
+		n := d.streams
+		d.mu.Unlock()
+		return fmt.Errorf("cuda: close: %d streams are still open", n)
+	}
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	blocks, registered, events := d.blocks, d.registered, d.allEvents
+	d.registered, d.spans, d.allEvents, d.events, d.scratch = map[uintptr][]byte{}, nil, nil, nil, nil
+	d.mu.Unlock()
+	for _, b := range registered {
+		d.release("cudaHostUnregister", func() error { return d.cuda.HostUnregister(b) })
+	}
+	for addr, b := range blocks {
+		if b.purpose == device.ForHostStaging {
+			d.FreeHost(b.host)
+		} else {
+			d.Free(device.Mem{Addr: addr, Bytes: b.bytes})
+		}
+	}
+	for _, e := range events {
+		d.release("cudaEventDestroy", func() error { return d.cuda.EventDestroy(e) })
+	}
+	d.closeContext()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count(device.ForContext, -d.usage.Now[device.ForContext])
+	if len(d.late) > 0 {
+		return fmt.Errorf("cuda: %w", d.late[0])
+	}
+	return nil
+}
+
+func (d *dev) closeContext() {
+	if lib := d.blas.lib; lib != nil {
+		d.blas.mu.Lock()
+		d.release("", d.blas.forget)
+		d.blas.mu.Unlock()
+		d.release("cublasLtDestroy", func() error { return lib.Destroy(d.blas.handle) })
+	}
+	for _, m := range d.modules {
+		d.release("cuModuleUnload", func() error { return d.cuda.ModuleUnload(d.context, m) })
+	}
+	if d.context != 0 {
+		d.release("cuDevicePrimaryCtxRelease_v2", func() error { return d.cuda.ReleasePrimaryContext(0) })
+	}
+}

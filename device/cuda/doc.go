@@ -1,0 +1,13 @@
+// Package cuda is the device contract on an NVIDIA GPU: the CUDA runtime and
+// driver through package cudart, matrix products by cuBLASLt, everything else by
+// the kernels of package kernels.
+//
+// Calls enqueue from the caller's goroutine. Two goroutines serve a stream: one
+// waits for events and delivers notifications; one, which starts with the first
+// copy from or to host memory that is not pinned, moves such copies through
+// pinned slabs and enqueues what comes after them.
+//
+// It imports device, device/cuda/kernels, cudart and internal/parallel.
+// Invariant: nothing here waits for the device on the caller's goroutine, except
+// Sync, Free and the Close methods.
+package cuda

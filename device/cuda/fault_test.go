@@ -1,0 +1,196 @@
+package cuda
+
+import (
+	"errors"
+	"testing"
+
+	"mt/cudart"
+	"mt/cudart/emu"
+	"mt/device"
+)
+
+// scenario uses everything a device has once and returns the first error, like a
+// user that checks once per sequence. optional are calls that may fail unheard.
+func scenario(c *cudart.CUDA) (err error) {
+	keep := func(e error) {
+		if err == nil {
+			err = e
+		}
+	}
+	d, e := New(Options{CUDA: c})
+	if e != nil {
+		return e
+	}
+	defer func() { keep(d.Close()) }()
+	m, e := d.Alloc(device.ForBatch, 1<<16)
+	if e != nil {
+		return e
+	}
+	defer d.Free(m)
+	host, e := d.AllocHost(1 << 14)
+	if e != nil {
+		return e
+	}
+	defer d.FreeHost(host)
+	tile := make([]byte, 1<<14)
+	if e := d.Register(tile); e != nil {
+		return e
+	}
+	defer d.Unregister(tile)
+	up, e := d.NewStream("up")
+	if e != nil {
+		return e
+	}
+	defer func() { keep(up.Close()) }()
+	s, e := d.NewStream("compute")
+	if e != nil {
+		return e
+	}
+	defer func() { keep(s.Close()) }()
+	there, e := d.NewEvent()
+	if e != nil {
+		return e
+	}
+	defer there.Close()
+	f := func(i int64) device.Tensor { return m.Tensor(device.F32, i<<14, 16) }
+	up.CopyH2D(m.Slice(0, 1<<14), tile)
+	up.CopyH2D(m.Slice(1<<14, 1<<14), make([]byte, 1<<14)) // staged
+	up.Record(there)
+	s.Wait(there)
+	s.Zero(m.Slice(1<<15, 1<<15))
+	d.Ops().MatMul(s, device.MatMul{M: 4, N: 4, K: 4, A: f(0), B: f(1), D: f(2)})
+	d.Ops().Convert(s, m.Tensor(device.BF16, 3<<14, 16), f(2), 16)
+	s.CopyD2D(f(3).Mem(), f(2).Mem())
+	s.CopyD2H(host[:64], f(3).Mem())
+	told := make(chan error, 1)
+	s.Notify(func(err error) { told <- err })
+	keep(up.Sync())
+	keep(s.Sync())
+	keep(<-told)
+	keep(up.Err())
+	keep(s.Err())
+	return err
+}
+
+// Every call fails once: its error comes out, whoever makes the call, and
+// nothing is left on the device.
+func TestEveryCallFailsOnce(t *testing.T) {
+	run := func(o emu.Options) (calls int, name string, err error) {
+		drv := emu.New(o)
+		c, err := cudart.New(drv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = scenario(c)
+		if closing := drv.Close(); closing != nil {
+			t.Errorf("call %d (%s) failed with %v: %v", o.FailCall, drv.CallName(o.FailCall), err, closing)
+		}
+		return drv.Calls(), drv.CallName(o.FailCall), err
+	}
+	calls, _, err := run(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stride := 1
+	if raceEnabled {
+		stride = 5 // slow
+	}
+	for _, code := range []int{2, 999} { // out of memory, and a fault
+		for i := 1; i <= calls; i += stride {
+			_, name, err := run(emu.Options{FailCall: i, FailCode: code, Mode: emu.Random, Seed: uint64(i)})
+			var failed *cudart.Error
+			switch {
+			case mayFail(name, code):
+			case !errors.As(err, &failed):
+				t.Errorf("call %d (%s) failed with %d: error %v", i, name, code, err)
+			case failed.Op != name:
+				t.Errorf("call %d (%s) failed with %d: the error is of %s: %v", i, name, code, failed.Op, err)
+			}
+		}
+	}
+}
+
+// mayFail says that a device does without what a call was for: figures of the
+// NVML library, and memory that is pinned.
+func mayFail(name string, code int) bool {
+	switch name {
+	case "nvmlInit_v2", "nvmlShutdown", "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetMemoryInfo", "nvmlErrorString":
+		return true
+	case "cudaHostRegister", "cudaHostAlloc":
+		return code == 2
+	}
+	return false
+}
+
+// In many orders of the same work between three streams nothing is read before
+// it is written, or written before it is read.
+func TestOrders(t *testing.T) {
+	seeds, times := uint64(10), 100
+	if raceEnabled {
+		seeds, times = 2, 20 // slow
+	}
+	for seed := range seeds {
+		d, drv := newDevice(t, emu.Options{Mode: emu.Random, Seed: seed}, Options{})
+		o := newCrossing(t, d)
+		for range times {
+			o.run()
+		}
+		if faults := drv.Faults(); len(faults) > 0 || t.Failed() {
+			t.Fatalf("seed %d: %v", seed, faults)
+		}
+	}
+}
+
+// crossing is a pipeline of three streams over a few slots.
+type crossing struct {
+	t                       *testing.T
+	up, compute, down       device.Stream
+	in, out                 device.Mem
+	host                    []byte
+	ready, idle, done, free [2]device.Event
+}
+
+const orderRounds = 6
+
+func newCrossing(t *testing.T, d device.Device) *crossing {
+	o := &crossing{t: t, up: newStream(t, d, "up"), compute: newStream(t, d, "compute"), down: newStream(t, d, "down"),
+		in: alloc(t, d, 2048), out: alloc(t, d, 2048)}
+	var err error
+	if o.host, err = d.AllocHost(2 * orderRounds * 1024); err != nil {
+		t.Fatal(err)
+	}
+	for i := range o.ready {
+		o.ready[i], o.idle[i], o.done[i], o.free[i] = newEvent(t, d), newEvent(t, d), newEvent(t, d), newEvent(t, d)
+	}
+	return o
+}
+
+func (o *crossing) run() {
+	for r := range orderRounds {
+		k := r % len(o.ready)
+		in, out := o.in.Slice(int64(k)*1024, 1024), o.out.Slice(int64(k)*1024, 1024)
+		src, dst := o.host[r*1024:(r+1)*1024], o.host[(orderRounds+r)*1024:(orderRounds+r+1)*1024]
+		src[0], dst[0] = byte(r+1), 0
+		o.up.Wait(o.idle[k])
+		o.up.CopyH2D(in, src)
+		o.up.Record(o.ready[k])
+		o.compute.Wait(o.ready[k])
+		o.compute.Wait(o.free[k])
+		o.compute.CopyD2D(out, in)
+		o.compute.Record(o.idle[k])
+		o.compute.Record(o.done[k])
+		o.down.Wait(o.done[k])
+		o.down.CopyD2H(dst, out)
+		o.down.Record(o.free[k])
+	}
+	for _, s := range []device.Stream{o.up, o.compute, o.down} {
+		if err := s.Sync(); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	for r := range orderRounds {
+		if got := o.host[(orderRounds+r)*1024]; got != byte(r+1) {
+			o.t.Errorf("round %d gave %d", r, got)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package cuda
+
+import (
+	"testing"
+
+	"mt/cudart"
+	"mt/cudart/emu"
+	"mt/device"
+)
+
+// bind starts an emulated driver and binds it. What it found wrong, or was not
+// given back, fails the test at its end.
+func bind(t *testing.T, o emu.Options) (*emu.Driver, *cudart.CUDA) {
+	t.Helper()
+	drv := emu.New(o)
+	t.Cleanup(func() {
+		if err := drv.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := cudart.New(drv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return drv, c
+}
+
+// newDevice opens an emulated device, which is closed when the test ends.
+func newDevice(t *testing.T, e emu.Options, o Options) (*dev, *emu.Driver) {
+	t.Helper()
+	drv, c := bind(t, e)
+	o.CUDA = c
+	d, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		checkEmpty(t, d)
+	})
+	return d.(*dev), drv
+}
+
+// checkEmpty wants a device to hold nothing.
+func checkEmpty(t *testing.T, d device.Device) {
+	t.Helper()
+	if u := d.Usage(); u.Now != [device.NumPurposes]int64{} || u.Total != 0 {
+		t.Errorf("the device holds %v, %d bytes in all", u.Now, u.Total)
+	}
+}
+
+func newStream(t *testing.T, d device.Device, name string) device.Stream {
+	t.Helper()
+	s, err := d.NewStream(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // tests of errors look at them
+	return s
+}
+
+func newEvent(t *testing.T, d device.Device) device.Event {
+	t.Helper()
+	e, err := d.NewEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func alloc(t *testing.T, d device.Device, n int64) device.Mem {
+	t.Helper()
+	m, err := d.Alloc(device.ForActivations, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// hold gives the worker of s something to do until the test calls the function
+// that is returned: what is enqueued meanwhile waits on the host.
+func hold(s device.Stream) func() {
+	open := make(chan struct{})
+	on(s).do("hold", nil, command{slow: true, run: func() error { <-open; return nil }})
+	return func() { close(open) }
+}
+
+func panics(f func()) (yes bool) {
+	defer func() { yes = recover() != nil }()
+	f()
+	return
+}

@@ -1,0 +1,130 @@
+package cuda
+
+import (
+	"fmt"
+
+	"mt/cudart"
+	"mt/device"
+	"mt/device/cuda/kernels"
+)
+
+// biasBytes is the room for a bias in bf16, beside the scratch memory.
+const biasBytes = 1 << 20
+
+// launcher implements kernels.Launcher for one operation after the other.
+type launcher struct {
+	stream  *stream
+	scratch device.Mem // the stream's, from its first use on
+	err     error      // of the operation under way
+}
+
+// op enqueues an operation.
+func (s *stream) op(name string, bad error, f func(kernels.Launcher)) {
+	s.do(name, bad, command{run: func() error { return s.launcher.do(f) }})
+}
+
+// do enqueues the kernels of f.
+func (l *launcher) do(f func(kernels.Launcher)) error {
+	l.err = nil
+	f(l)
+	return l.err
+}
+
+// Launch enqueues k. After a failure the rest of the operation is dropped.
+func (l *launcher) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, params *kernels.Params) {
+	if l.err != nil {
+		return
+	}
+	d := l.stream.dev
+	f, err := d.function(k)
+	switch {
+	case err != nil:
+		l.err = err
+		return
+	case shared > k.Shared:
+		l.err = fmt.Errorf("%s: %d bytes of shared memory, it says at most %d", k.Name, shared, k.Shared)
+		return
+	}
+	err = d.cuda.LaunchKernel(d.context, f, [3]uint32{grid.X, grid.Y, grid.Z}, [3]uint32{block.X, block.Y, block.Z}, uint32(shared), l.stream.cuda, params.Bytes)
+	if err != nil {
+		l.err = fmt.Errorf("%s: %w", k.Name, err)
+	}
+}
+
+// Scratch is the first n bytes of the stream's scratch memory. Where there is
+// none to be had the operation fails and what it launches is dropped.
+func (l *launcher) Scratch(n int64) device.Mem { return l.memory(0, n, kernels.ScratchBytes) }
+
+// memory is n bytes of the stream's scratch memory, from off on.
+func (l *launcher) memory(off, n, most int64) device.Mem {
+	if l.err == nil && n > most {
+		l.err = fmt.Errorf("%d bytes of scratch memory, there are %d", n, most)
+	}
+	if l.err == nil && l.scratch.Addr == 0 {
+		l.scratch, l.err = l.stream.dev.takeScratch()
+	}
+	if l.err != nil {
+		return device.Mem{Addr: device.Align, Bytes: n}
+	}
+	return l.scratch.Slice(off, n)
+}
+
+// free gives the scratch memory back, for the next stream.
+func (l *launcher) free() {
+	if l.scratch.Addr != 0 {
+		l.stream.dev.giveScratch(l.scratch)
+		l.scratch = device.Mem{}
+	}
+}
+
+// takeScratch is scratch memory for a stream: one that is free, or a new one.
+func (d *dev) takeScratch() (device.Mem, error) {
+	d.mu.Lock()
+	if n := len(d.scratch); n > 0 {
+		m := d.scratch[n-1]
+		d.scratch = d.scratch[:n-1]
+		d.mu.Unlock()
+		return m, nil
+	}
+	d.mu.Unlock()
+	return d.alloc(device.ForContext, kernels.ScratchBytes+biasBytes)
+}
+
+func (d *dev) giveScratch(m device.Mem) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.scratch = append(d.scratch, m)
+}
+
+// functionName is what a kernel is known by.
+type functionName struct{ module, name string }
+
+// function is the kernel k on this device.
+func (d *dev) function(k *kernels.Kernel) (cudart.Function, error) {
+	key := functionName{k.Module, k.Name}
+	d.functionsMu.RLock()
+	f, ok := d.functions[key]
+	d.functionsMu.RUnlock()
+	if ok {
+		return f, nil
+	}
+	m, ok := d.modules[k.Module]
+	if !ok {
+		return 0, fmt.Errorf("%s: there is no module %s", k.Name, k.Module)
+	}
+	f, err := d.cuda.ModuleFunction(d.context, m, k.Name)
+	if err == nil && k.Shared > freeShared {
+		err = d.cuda.FuncSetMaxDynamicShared(d.context, f, k.Shared)
+	}
+	if err != nil {
+		return 0, err
+	}
+	d.functionsMu.Lock()
+	defer d.functionsMu.Unlock()
+	d.functions[key] = f
+	return f, nil
+}
+
+// freeShared is how much dynamic shared memory a kernel may ask for without
+// having said so.
+const freeShared = 48 << 10

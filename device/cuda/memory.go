@@ -1,0 +1,282 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sort"
+	"unsafe"
+
+	"mt/cudart"
+	"mt/device"
+	"mt/internal/parallel"
+)
+
+// block is one allocation.
+type block struct {
+	purpose device.Purpose
+	bytes   int64  // what was asked for, rounded up to device.Align
+	host    []byte // host memory, pinned or Go's
+	pinned  bool
+}
+
+// span is a range of host memory that is pinned.
+type span struct{ from, to uintptr }
+
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// Alloc allocates device memory. No bytes are no memory.
+func (d *dev) Alloc(p device.Purpose, bytes int64) (device.Mem, error) {
+	if p >= device.NumPurposes || p == device.ForHostStaging || bytes < 0 {
+		return device.Mem{}, fmt.Errorf("cuda: alloc %d bytes for %s: not a request for device memory", bytes, p)
+	}
+	m, err := d.alloc(p, bytes)
+	if err != nil {
+		return device.Mem{}, fmt.Errorf("cuda: %w", err)
+	}
+	return m, nil
+}
+
+func (d *dev) alloc(p device.Purpose, bytes int64) (device.Mem, error) {
+	if bytes == 0 {
+		return device.Mem{}, nil
+	}
+	rounded := (bytes + device.Align - 1) &^ (device.Align - 1)
+	d.allocating.Lock()
+	defer d.allocating.Unlock()
+	if err := d.fits(p, bytes, rounded); err != nil {
+		return device.Mem{}, err
+	}
+	ptr, err := d.cuda.Malloc(rounded)
+	if err == nil && ptr%device.Align != 0 {
+		err = errors.Join(fmt.Errorf("cudaMalloc: %#x is not at a multiple of %d", ptr, device.Align), d.cuda.Free(ptr))
+	}
+	if err != nil {
+		return device.Mem{}, d.outOfMemory(p, bytes, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.blocks[uintptr(ptr)] = &block{purpose: p, bytes: rounded}
+	d.count(p, rounded)
+	return device.Mem{Addr: uintptr(ptr), Bytes: bytes}, nil
+}
+
+// fits is the error of a request that the budget does not allow.
+func (d *dev) fits(p device.Purpose, bytes, rounded int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return fmt.Errorf("alloc for %s: %w", p, errClosed)
+	}
+	if u := &d.usage; rounded > u.Limit-u.Total {
+		return &device.OutOfMemory{Purpose: p, Requested: bytes, Used: u.Total, Limit: u.Limit}
+	}
+	return nil
+}
+
+// outOfMemory is the error of an allocation that the driver refused with err.
+func (d *dev) outOfMemory(p device.Purpose, bytes int64, err error) error {
+	if !errors.Is(err, cudart.ErrOutOfMemory) {
+		return fmt.Errorf("alloc %d bytes for %s: %w", bytes, p, err)
+	}
+	u := d.Usage()
+	lacking := &device.OutOfMemory{Purpose: p, Requested: bytes, Used: u.Total, Limit: u.Limit}
+	free, total, infoErr := d.cuda.MemGetInfo()
+	if infoErr != nil {
+		return fmt.Errorf("%w: %w", lacking, err)
+	}
+	return fmt.Errorf("%w: %w: of its %s %s has %s free; is another process using it?", lacking, err, gib(total), d.name, gib(free))
+}
+
+// count adds bytes to the usage. d.mu is held.
+func (d *dev) count(p device.Purpose, bytes int64) {
+	u := &d.usage
+	u.Now[p] += bytes
+	u.Peak[p] = max(u.Peak[p], u.Now[p])
+	if p != device.ForHostStaging {
+		u.Total += bytes
+		u.PeakTotal = max(u.PeakTotal, u.Total)
+	}
+}
+
+// AllocHost allocates zeroed host memory that counts as ForHostStaging. It is
+// pinned, unless the system refuses.
+func (d *dev) AllocHost(bytes int64) ([]byte, error) {
+	if bytes < 0 {
+		return nil, fmt.Errorf("cuda: alloc %d bytes of host memory", bytes)
+	}
+	if bytes == 0 {
+		return nil, nil
+	}
+	d.mu.Lock()
+	closed := d.closed
+	d.mu.Unlock()
+	if closed {
+		return nil, fmt.Errorf("cuda: alloc for %s: %w", device.ForHostStaging, errClosed)
+	}
+	rounded := (bytes + device.Align - 1) &^ (device.Align - 1)
+	data, err := d.cuda.HostAlloc(rounded)
+	b := &block{purpose: device.ForHostStaging, bytes: rounded, pinned: true}
+	switch {
+	case refused(err):
+		d.refuse(err)
+		b.pinned, data = false, aligned(rounded)
+	case err != nil:
+		return nil, fmt.Errorf("cuda: alloc %d bytes for %s: %w", bytes, device.ForHostStaging, err)
+	default:
+		zero(data)
+	}
+	b.host = data
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.blocks[address(data)] = b
+	d.count(b.purpose, rounded)
+	if b.pinned {
+		d.pin(data)
+	}
+	return data[:bytes:bytes], nil
+}
+
+// aligned is bytes of Go's memory at a multiple of device.Align.
+func aligned(bytes int64) []byte {
+	b := make([]byte, bytes+device.Align)
+	off := int64(-address(b) & (device.Align - 1))
+	return b[off : off+bytes]
+}
+
+// zero clears b, on several threads where it is large: pages are touched here.
+func zero(b []byte) {
+	const piece = 16 << 20
+	if len(b) <= piece {
+		clear(b)
+		return
+	}
+	pool := parallel.New(min(4, runtime.GOMAXPROCS(0)))
+	defer pool.Close()
+	pool.Run((len(b)+piece-1)/piece, func(i int) { clear(b[i*piece : min(len(b), (i+1)*piece)]) })
+}
+
+// Free gives back what Alloc gave; anything else panics.
+func (d *dev) Free(m device.Mem) {
+	if m.Addr != 0 {
+		d.forget(m.Addr, false)
+		d.release("cudaFree", func() error { return d.cuda.Free(cudart.DevicePtr(m.Addr)) })
+	}
+}
+
+// FreeHost gives back what AllocHost gave; anything else panics.
+func (d *dev) FreeHost(b []byte) {
+	if cap(b) == 0 {
+		return
+	}
+	if found := d.forget(address(b), true); found.pinned {
+		d.release("cudaFreeHost", func() error { return d.cuda.FreeHost(found.host) })
+	}
+}
+
+// forget takes an allocation off the books.
+func (d *dev) forget(addr uintptr, host bool) *block {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.blocks[addr]
+	if b == nil || host != (b.purpose == device.ForHostStaging) {
+		panic(fmt.Sprintf("cuda: free of %#x, which is no allocation of this device", addr))
+	}
+	delete(d.blocks, addr)
+	d.count(b.purpose, -b.bytes)
+	if b.pinned {
+		d.unpin(addr)
+	}
+	return b
+}
+
+// Register pins b. Where the system refuses, copies from and to b are staged.
+func (d *dev) Register(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	err := d.cuda.HostRegister(b)
+	switch {
+	case refused(err):
+		d.refuse(err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("cuda: register %d bytes: %w", len(b), err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.registered[address(b)] = b
+	d.pin(b)
+	return nil
+}
+
+// Unregister undoes Register; what was never registered is left alone.
+func (d *dev) Unregister(b []byte) {
+	d.mu.Lock()
+	mem := d.registered[address(b)]
+	if mem != nil {
+		delete(d.registered, address(b))
+		d.unpin(address(b))
+	}
+	d.mu.Unlock()
+	if mem != nil {
+		d.release("cudaHostUnregister", func() error { return d.cuda.HostUnregister(mem) })
+	}
+}
+
+// refused says that err is a system's way of not pinning memory: the limit of
+// locked memory, a kind of mapping or a kernel that it cannot pin.
+func refused(err error) bool {
+	for _, is := range []error{cudart.ErrOutOfMemory, cudart.ErrNotSupported, cudart.ErrInvalidValue, cudart.ErrAlreadyRegistered} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	var e *cudart.Error
+	return errors.As(err, &e) && (e.Code == codeOperatingSystem || e.Code == codeNotPermitted)
+}
+
+// cudaErrorOperatingSystem and cudaErrorNotPermitted.
+const (
+	codeOperatingSystem = 304
+	codeNotPermitted    = 800
+)
+
+// pin and unpin keep the list of pinned ranges, by address. d.mu is held.
+func (d *dev) pin(b []byte) {
+	s := span{address(b), address(b) + uintptr(len(b))}
+	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from >= s.from })
+	d.spans = append(d.spans, span{})
+	copy(d.spans[i+1:], d.spans[i:])
+	d.spans[i] = s
+}
+
+func (d *dev) unpin(addr uintptr) {
+	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from >= addr })
+	if i < len(d.spans) && d.spans[i].from == addr {
+		d.spans = append(d.spans[:i], d.spans[i+1:]...)
+	}
+}
+
+// pinned says whether all of b lies in one pinned range.
+func (d *dev) pinned(b []byte) bool {
+	from := address(b)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := sort.Search(len(d.spans), func(i int) bool { return d.spans[i].from > from }) - 1
+	return i >= 0 && from+uintptr(len(b)) <= d.spans[i].to
+}
+
+// BindHost panics: the GPU's memory is its own.
+func (d *dev) BindHost([]byte) device.Mem {
+	panic("cuda: BindHost on a device that is not unified")
+}
+
+// Usage counts memory by purpose.
+func (d *dev) Usage() device.Usage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.usage
+}
+
+func gib(n int64) string { return fmt.Sprintf("%.3f GiB", float64(n)/(1<<30)) }

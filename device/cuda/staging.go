@@ -1,0 +1,169 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+
+	"mt/cudart"
+	"mt/device"
+	"mt/internal/parallel"
+)
+
+// slab is pinned host memory that pieces of a copy go through.
+type slab struct {
+	mem  []byte
+	done cudart.Event // after the last copy from or to it
+	busy bool         // done is recorded and has not been waited for
+}
+
+// Slabs are as large as half the largest copy so far, between these sizes: a
+// few milliseconds of a link's time are enough to hide a call behind.
+const (
+	leastSlab = 64 << 10
+	mostSlab  = 8 << 20
+)
+
+// staging moves copies from and to memory that is not pinned, on the stream's
+// worker: while one slab is on the link the other is filled or emptied.
+type staging struct {
+	stream *stream
+	slabs  [2]slab
+	pool   *parallel.Pool // copies within host memory
+}
+
+// prepare makes slabs for a copy of n bytes.
+func (g *staging) prepare(n int64) error {
+	d := g.stream.dev
+	if g.pool == nil {
+		g.pool = parallel.New(min(4, runtime.GOMAXPROCS(0)))
+	}
+	want := int64(leastSlab)
+	for want < mostSlab && 2*want < n {
+		want *= 2
+	}
+	for i := range g.slabs {
+		sl := &g.slabs[i]
+		if sl.done == 0 {
+			e, err := d.takeEvent()
+			if err != nil {
+				return err
+			}
+			sl.done = e
+		}
+		if int64(len(sl.mem)) >= want {
+			continue
+		}
+		if err := g.settle(sl); err != nil {
+			return err
+		}
+		d.FreeHost(sl.mem)
+		sl.mem = nil
+		mem, err := d.AllocHost(want)
+		if err != nil {
+			return fmt.Errorf("staging memory: %w", err)
+		}
+		sl.mem = mem
+	}
+	return nil
+}
+
+// settle waits until the last copy from or to sl is done.
+func (g *staging) settle(sl *slab) error {
+	if !sl.busy {
+		return nil
+	}
+	sl.busy = false
+	return g.stream.dev.cuda.EventSynchronize(sl.done)
+}
+
+// piece is number i of the pieces of n bytes: where it is and its slab.
+func (g *staging) piece(i int, n int64) (off, size int64, sl *slab) {
+	each := int64(min(len(g.slabs[0].mem), len(g.slabs[1].mem)))
+	off = min(n, int64(i)*each)
+	return off, min(each, n-off), &g.slabs[i%len(g.slabs)]
+}
+
+// up copies src to the device and returns when the last piece is enqueued.
+func (g *staging) up(dst device.Mem, src []byte) error {
+	n := int64(len(src))
+	if err := g.prepare(n); err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		off, size, sl := g.piece(i, n)
+		if size == 0 {
+			return nil
+		}
+		if err := g.settle(sl); err != nil {
+			return err
+		}
+		g.copy(sl.mem[:size], src[off:off+size])
+		if err := g.enqueue(sl, dst.Addr+uintptr(off), address(sl.mem), size, cudart.HostToDevice); err != nil {
+			return err
+		}
+	}
+}
+
+// down copies src from the device and returns when it has all arrived.
+func (g *staging) down(dst []byte, src device.Mem) error {
+	n := int64(len(dst))
+	if err := g.prepare(n); err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		off, size, sl := g.piece(i, n)
+		if size > 0 {
+			if err := g.settle(sl); err != nil { // a copy to the device
+				return err
+			}
+			if err := g.enqueue(sl, address(sl.mem), src.Addr+uintptr(off), size, cudart.DeviceToHost); err != nil {
+				return err
+			}
+		}
+		if i > 0 { // the piece before has arrived, or does now
+			off, size, sl := g.piece(i-1, n)
+			if err := g.settle(sl); err != nil {
+				return err
+			}
+			g.copy(dst[off:off+size], sl.mem[:size])
+		}
+		if size == 0 {
+			return nil
+		}
+	}
+}
+
+// enqueue copies between the device and sl.
+func (g *staging) enqueue(sl *slab, dst, src uintptr, size int64, kind cudart.MemcpyKind) error {
+	s := g.stream
+	if err := s.dev.cuda.MemcpyAsync(dst, src, size, kind, s.cuda); err != nil {
+		return err
+	}
+	err := s.dev.cuda.EventRecord(sl.done, s.cuda)
+	sl.busy = err == nil
+	return err
+}
+
+// copy is dst = src on several threads: one alone is slower than a link.
+func (g *staging) copy(dst, src []byte) {
+	const part = 512 << 10
+	g.pool.Run((len(src)+part-1)/part, func(i int) {
+		copy(dst[i*part:min(len(dst), (i+1)*part)], src[i*part:])
+	})
+}
+
+// free gives everything back; the stream is done.
+func (g *staging) free() {
+	if g.pool == nil {
+		return
+	}
+	for _, sl := range g.slabs {
+		g.stream.dev.FreeHost(sl.mem)
+		if sl.done != 0 {
+			g.stream.dev.giveEvent(sl.done)
+		}
+	}
+	g.slabs = [2]slab{}
+	g.pool.Close()
+	g.pool = nil
+}
