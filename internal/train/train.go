@@ -20,6 +20,7 @@ import (
 	"mt/internal/config"
 	"mt/internal/parallel"
 	"mt/internal/tensorboard"
+	"mt/plan"
 )
 
 // Plan prints what a run of c would take, without running it.
@@ -31,7 +32,11 @@ func Plan(c *config.Config, o Options) (err error) {
 	}
 	defer j.closeAfter(&err)
 	j.showNotes(o.Stderr)
-	return j.showPlan(o.Stdout, o.JSON)
+	bound, err := j.bound()
+	if err != nil {
+		return err
+	}
+	return j.showPlan(o.Stdout, o.JSON, bound)
 }
 
 // Train runs c to its end, from the newest checkpoint if there is one. A
@@ -55,7 +60,7 @@ func Train(ctx context.Context, c *config.Config, o Options) (err error) {
 	if ctx.Err() != nil {
 		return ErrInterrupted
 	}
-	if err := j.showPlan(o.Stderr, false); err != nil {
+	if err := j.showPlan(o.Stderr, false, nil); err != nil {
 		return err
 	}
 	return j.run(ctx, from, o)
@@ -84,12 +89,9 @@ func (j *job) showNotes(w io.Writer) {
 	}
 }
 
-func (j *job) showPlan(w io.Writer, asJSON bool) error {
+// showPlan prints memory and, unless it is nil, what bounds the time of a step.
+func (j *job) showPlan(w io.Writer, asJSON bool, bound *plan.Bound) error {
 	t := j.plan.Table()
-	bound, err := j.bound()
-	if err != nil {
-		return err
-	}
 	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
