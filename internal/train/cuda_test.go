@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -304,4 +305,37 @@ func TestCUDAEveryCallFails(t *testing.T) {
 		}
 	}
 	checkClean(t)
+}
+
+// TestCUDALostDevice: a GPU that is lost in the middle of a run ends it with an
+// error that says so; the last checkpoint stands, and from it the run goes on to
+// the very end that it would have had.
+func TestCUDALostDevice(t *testing.T) {
+	want := newScene(t, "device: cuda\nsave_steps: 2\n")
+	drv := emulate(t, emu.Options{Threads: 1})
+	calls := 0 // before step 6
+	h := hooks{symbols: drv, stepped: func(step int) {
+		if step == 5 {
+			calls = drv.Calls()
+		}
+	}}
+	if out, err := want.train(t, t.Context(), h); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, code := range []int{719, 700, 999} {
+		got := want.in(t)
+		lost := emu.New(emu.Options{Threads: 1, LoseDeviceAt: calls, LostCode: code})
+		_, err := got.train(t, t.Context(), hooks{symbols: lost})
+		if !errors.Is(err, cudart.ErrContextLost) {
+			t.Errorf("code %d: the run ended with %v", code, err)
+		}
+		if err := lost.Close(); err != nil {
+			t.Errorf("code %d: %v", code, err)
+		}
+		out, err := got.train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{})})
+		if err != nil || !strings.Contains(out, "resuming from ") {
+			t.Fatalf("code %d: %v\n%s", code, err, out)
+		}
+		sameRun(t, got, want)
+	}
 }

@@ -126,6 +126,7 @@ type session struct {
 	meter *meter
 	stop  context.CancelCauseFunc // ends the run with an error after the step in progress
 
+	resumed  int // the step it goes on from
 	lastStep int
 	lastEval actors.EvalReport
 }
@@ -165,6 +166,9 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 	opts := s.options(from, sv)
 	opts.Stop = running.Done()
 	err = actors.Run(opts)
+	if recording := s.recordAlgorithms(); err == nil {
+		err = recording
+	}
 	s.tellNotes()
 	s.line.end()
 	if cause := context.Cause(running); err == nil && cause != nil && cause != context.Cause(ctx) {
@@ -215,7 +219,7 @@ func (s *session) open(from resume) (err error) {
 	if err := s.openBoard(); err != nil {
 		return err
 	}
-	s.lastStep = from.state.Step
+	s.resumed, s.lastStep = from.state.Step, from.state.Step
 	s.meter = &meter{j: s.job, dev: s.dev}
 	s.meter.peakFLOPS, err = matMulRate(s.dev, s.act, s.rateSize())
 	return err

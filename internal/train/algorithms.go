@@ -1,0 +1,66 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"mt/device/cuda"
+)
+
+// algorithmsFile is where a run on a GPU records how its matrix products were
+// computed: the same bits come from the same algorithms.
+const algorithmsFile = "matmul_algorithms.json"
+
+// recordAlgorithms adds the products of this process to that file, if the device
+// has something to tell, and says where a resumed run computes a product in
+// another way than before: its bits may then be others.
+func (s *session) recordAlgorithms() error {
+	d, ok := s.dev.(interface{ Algorithms() []cuda.Algorithm })
+	if !ok {
+		return nil
+	}
+	name := filepath.Join(s.c.OutputDir, algorithmsFile)
+	words := map[string][8]uint64{}
+	raw, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && s.resumed == 0:
+	case err != nil:
+		return err
+	default:
+		if err := json.Unmarshal(raw, &words); err != nil {
+			return fmt.Errorf("%s: %w; remove it", name, err)
+		}
+	}
+	for _, a := range d.Algorithms() {
+		if before, ok := words[a.Shape]; ok && before != a.Words {
+			s.line.above(fmt.Sprintf("note: the matrix product %s is computed in another way than before this run was resumed: results may differ in the last bits", a.Shape))
+		}
+		words[a.Shape] = a.Words
+	}
+	return writeWhole(name, algorithmsJSON(words))
+}
+
+// algorithmsJSON is an object with one line for each shape, in order.
+func algorithmsJSON(words map[string][8]uint64) []byte {
+	out := []byte("{")
+	for i, shape := range slices.Sorted(maps.Keys(words)) {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = fmt.Appendf(out, "\n %q: [", shape)
+		for k, w := range words[shape] {
+			if k > 0 {
+				out = append(out, ", "...)
+			}
+			out = fmt.Append(out, w)
+		}
+		out = append(out, ']')
+	}
+	return append(out, "\n}\n"...)
+}
