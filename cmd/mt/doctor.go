@@ -129,6 +129,11 @@ func (h health) WriteTable(w io.Writer) error {
 			return err
 		}
 	}
+	if s := h.CUDA.State; s != nil {
+		if _, err := fmt.Fprintf(t, "\t%s\n", s); err != nil {
+			return err
+		}
+	}
 	for _, note := range h.CUDA.Notes {
 		if _, err := fmt.Fprintf(t, "\t%s\n", note); err != nil {
 			return err

@@ -67,8 +67,24 @@ func (g *gpu) open(limit config.Bytes) (device.Device, error) {
 // bytes, 0 for all that is free. The device's Close gives it back.
 func OpenCUDA(limit config.Bytes) (device.Device, error) {
 	g := findGPU(nil)
-	return g.open(limit)
+	dev, err := g.open(limit)
+	if err == nil && g.end != nil {
+		dev = emulated{dev, g.end}
+	}
+	return dev, err
 }
+
+// emulated is a device whose Close ends its emulator too.
+type emulated struct {
+	device.Device
+	end func() error
+}
+
+// Close gives the device back and tells what the emulator found wrong.
+func (e emulated) Close() error { return errors.Join(e.Device.Close(), e.end()) }
+
+// Notes are the device's.
+func (e emulated) Notes() []string { return e.Device.(interface{ Notes() []string }).Notes() }
 
 // resolveDevice settles device, compute dtype and binding. A GPU is opened here:
 // what its context takes is part of the plan.
@@ -200,6 +216,7 @@ type CUDA struct {
 	Device    string                `json:"device,omitempty"` // the GPU, if it can be used
 	Memory    config.Bytes          `json:"memory_bytes,omitempty"`
 	Problem   string                `json:"problem,omitempty"` // why it cannot
+	State     *GPUState             `json:"state,omitempty"`
 	Notes     []string              `json:"notes,omitempty"`
 	Emulated  bool                  `json:"emulated,omitempty"`
 	Libraries []cudart.FoundLibrary `json:"libraries,omitempty"`
@@ -217,6 +234,9 @@ func FindCUDA() CUDA {
 		return out
 	}
 	out.Device, out.Memory = dev.Name(), config.Bytes(dev.Usage().Limit)
+	if c, err := cudart.New(g.symbols); err == nil {
+		out.State = gpuState(c)
+	}
 	if d, ok := dev.(interface{ Notes() []string }); ok {
 		out.Notes = d.Notes()
 	}

@@ -1,0 +1,76 @@
+package train
+
+import (
+	"fmt"
+	"strings"
+
+	"mt/cudart"
+)
+
+// GPUState is what NVML says of the GPU. A figure that it does not give is 0.
+type GPUState struct {
+	Driver     string   `json:"driver"` // such as 550.54.15
+	ClockMHz   int      `json:"clock_mhz,omitempty"`
+	MaxMHz     int      `json:"max_clock_mhz,omitempty"`
+	MemoryMHz  int      `json:"memory_clock_mhz,omitempty"`
+	PCIe       [2]int   `json:"pcie_generation_lanes"` // now; an idle link is slower
+	BestPCIe   [2]int   `json:"max_pcie_generation_lanes"`
+	Celsius    int      `json:"celsius,omitempty"`
+	Watts      int      `json:"watts,omitempty"`
+	SlowedDown []string `json:"slowed_down,omitempty"` // why clocks are low
+}
+
+// slowdowns are the reasons that matter to a user.
+var slowdowns = []struct {
+	reason cudart.Throttle
+	text   string
+}{
+	{cudart.ThrottlePowerCap, "power limit"}, {cudart.ThrottleHardware, "hardware"}, {cudart.ThrottleThermalSoftware, "temperature"},
+	{cudart.ThrottleThermalHardware, "temperature, by hardware"}, {cudart.ThrottlePowerBrake, "power brake"},
+	{cudart.ThrottleAppClocks, "clocks set by the administrator"},
+}
+
+// gpuState asks NVML about device 0, nil where there is none to ask.
+func gpuState(c *cudart.CUDA) *GPUState {
+	n := c.NVML()
+	if n == nil || n.Init() != nil {
+		return nil
+	}
+	defer n.Shutdown()
+	id, err := c.PCIBusID(0)
+	if err != nil {
+		return nil
+	}
+	g, err := n.ByPCI(id)
+	if err != nil {
+		return nil
+	}
+	s := &GPUState{}
+	// What one GPU does not tell, such as a virtual one, is left out.
+	s.Driver, _ = n.DriverVersion()
+	s.ClockMHz, _ = n.ClockMHz(g, cudart.ClockSM)
+	s.MaxMHz, _ = n.MaxClockMHz(g, cudart.ClockSM)
+	s.MemoryMHz, _ = n.ClockMHz(g, cudart.ClockMemory)
+	s.PCIe[0], s.PCIe[1], _ = n.PCIe(g)
+	s.BestPCIe[0], s.BestPCIe[1], _ = n.MaxPCIe(g)
+	s.Celsius, _ = n.Celsius(g)
+	milliwatts, _ := n.PowerMilliwatts(g)
+	s.Watts = milliwatts / 1000
+	why, _ := n.Throttled(g)
+	for _, d := range slowdowns {
+		if why&d.reason != 0 {
+			s.SlowedDown = append(s.SlowedDown, d.text)
+		}
+	}
+	return s
+}
+
+// String is one line for people.
+func (s *GPUState) String() string {
+	out := fmt.Sprintf("driver %s, PCIe %d.0 x%d of %d.0 x%d, %d of %d MHz, %d °C, %d W", s.Driver, s.PCIe[0], s.PCIe[1], s.BestPCIe[0],
+		s.BestPCIe[1], s.ClockMHz, s.MaxMHz, s.Celsius, s.Watts)
+	if len(s.SlowedDown) > 0 {
+		out += ", slowed down: " + strings.Join(s.SlowedDown, ", ")
+	}
+	return out
+}
