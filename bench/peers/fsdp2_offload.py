@@ -111,13 +111,16 @@ class Trainer:
             self.model = model_classes(torch)(a)
         self.shard()
         self.model.to_empty(device="cpu")
+        # The same few million random numbers again and again: billions take minutes.
+        run = torch.randn(1 << 22) * 0.02
         with torch.no_grad():
             for p in self.model.parameters():
                 local = p.to_local() if hasattr(p, "to_local") else p
-                if local.dim() > 1:
-                    local.normal_(0.0, 0.02)
-                else:
+                if local.dim() < 2:
                     local.fill_(1.0)
+                    continue
+                for piece in local.view(-1).split(run.numel()):
+                    piece.copy_(run[: piece.numel()])
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
         half = a.head_dim // 2
         frequency = 1e6 ** (-torch.arange(half, dtype=torch.float32) / half)
