@@ -33,8 +33,8 @@ const (
 // ComputeType is a cublasComputeType_t: how products are summed.
 type ComputeType int32
 
-// ComputeFloat32 multiplies what the matrices hold and sums in fp32. It never
-// rounds fp32 operands to TF32.
+// ComputeFloat32 multiplies what the matrices hold and sums in fp32. It does not
+// round fp32 operands to TF32, unless the environment has NVIDIA_TF32_OVERRIDE=1.
 const ComputeFloat32 ComputeType = 68
 
 // Transpose is a cublasOperation_t.
@@ -83,11 +83,17 @@ type PreferenceAttr int32
 // are taken to be multiples of 256 where nothing is said.
 const (
 	PreferMaxWorkspaceBytes PreferenceAttr = 1 // uint64
+	PreferReductions        PreferenceAttr = 3 // uint32, a mask of what parts of a sum over K may be added by
 	PreferMinAlignmentA     PreferenceAttr = 5 // uint32, bytes; so the next three
 	PreferMinAlignmentB     PreferenceAttr = 6
 	PreferMinAlignmentC     PreferenceAttr = 7
 	PreferMinAlignmentD     PreferenceAttr = 8
 )
+
+// ReductionFloat32 is a cublasLtReductionScheme_t for PreferReductions: parts
+// that blocks share are added in the compute type, in order, from the workspace,
+// and the result is rounded once.
+const ReductionFloat32 = 2
 
 // Algorithm is a cublasLtMatmulAlgo_t: plain data, good for the same kind of
 // device and version of the library, and for matrices like those it was
@@ -107,7 +113,11 @@ type Heuristic struct {
 // rows and C columns is its C by R matrix with the same leading dimension, so a
 // row-major D = A·B is asked for as Dᵀ = Bᵀ·Aᵀ, with the operands swapped and
 // nothing moved.
+//
+// The library calls libcuda as well as a libcudart of its own, so a thread needs
+// a current context: calls that reach the device take it, as those of libcuda do.
 type Blas struct {
+	driver                           *driverFunctions
 	version                          uintptr
 	create, destroy                  function
 	descCreate, descDestroy, descSet function
@@ -135,6 +145,11 @@ func (f *Blas) bind(b *binder) {
 	f.matmul = b.need("cublasLtMatmul")
 }
 
+// in calls a function of the library with ctx current on the calling OS thread.
+func (f *Blas) in(ctx Context, fn *function, args ...uintptr) error {
+	return f.driver.in(ctx, fn, args...)
+}
+
 // getHandle calls f with the address of a handle and the arguments after it.
 func getHandle(f *function, args ...uintptr) (uintptr, error) {
 	m := newFrame()
@@ -150,16 +165,20 @@ func (f *Blas) Version() int {
 	return int(r)
 }
 
-// Create makes a handle for the calling thread's device. cublasLtCreate:
+// Create makes a handle for the device of ctx. cublasLtCreate:
 // https://docs.nvidia.com/cuda/cublas/#cublasltcreate
-func (f *Blas) Create() (BlasHandle, error) {
-	h, err := getHandle(&f.create)
-	return BlasHandle(h), err
+func (f *Blas) Create(ctx Context) (BlasHandle, error) {
+	m := newFrame()
+	defer m.release()
+	err := f.in(ctx, &f.create, m.out(0))
+	return BlasHandle(m.words[0]), err
 }
 
 // Destroy gives a handle back; work that used it may still run.
 // cublasLtDestroy: https://docs.nvidia.com/cuda/cublas/#cublasltdestroy
-func (f *Blas) Destroy(h BlasHandle) error { return f.destroy.call(uintptr(h)) }
+func (f *Blas) Destroy(ctx Context, h BlasHandle) error {
+	return f.in(ctx, &f.destroy, uintptr(h))
+}
 
 // DescCreate makes the description of a product without transposes and without
 // an epilogue; scale is the type of alpha and beta, which Matmul takes as
@@ -255,14 +274,14 @@ type MatmulShape struct {
 // fastest first. Nothing runs. Where no algorithm does it the error is
 // ErrNotSupported. cublasLtMatmulAlgoGetHeuristic:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmulalgogetheuristic
-func (f *Blas) AlgoGetHeuristic(h BlasHandle, s *MatmulShape, p MatmulPreference, want int) ([]Heuristic, error) {
+func (f *Blas) AlgoGetHeuristic(ctx Context, h BlasHandle, s *MatmulShape, p MatmulPreference, want int) ([]Heuristic, error) {
 	if want < 1 {
 		return nil, f.algoGetHeuristic.fail(blasInvalidValue, "no algorithm is asked for")
 	}
 	m := newFrame()
 	defer m.release()
 	results := m.room(want * int(unsafe.Sizeof(Heuristic{})))
-	err := f.algoGetHeuristic.call(uintptr(h), uintptr(s.Desc), uintptr(s.A), uintptr(s.B), uintptr(s.C), uintptr(s.D),
+	err := f.in(ctx, &f.algoGetHeuristic, uintptr(h), uintptr(s.Desc), uintptr(s.A), uintptr(s.B), uintptr(s.C), uintptr(s.D),
 		uintptr(p), uintptr(want), results, m.out(0))
 	if err != nil {
 		return nil, err
@@ -293,7 +312,7 @@ type MatmulArgs struct {
 // Matmul enqueues a product on stream. s and a are read before it returns; the
 // device memory must stay until an event after it is done. cublasLtMatmul:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmul
-func (f *Blas) Matmul(h BlasHandle, s *MatmulShape, a *MatmulArgs, stream Stream) error {
+func (f *Blas) Matmul(ctx Context, h BlasHandle, s *MatmulShape, a *MatmulArgs, stream Stream) error {
 	m := newFrame()
 	defer m.release()
 	var algorithm uintptr
@@ -301,7 +320,7 @@ func (f *Blas) Matmul(h BlasHandle, s *MatmulShape, a *MatmulArgs, stream Stream
 		copy(m.words[2:], a.Algorithm[:])
 		algorithm = m.at(2)
 	}
-	return f.matmul.call(uintptr(h), uintptr(s.Desc),
+	return f.in(ctx, &f.matmul, uintptr(h), uintptr(s.Desc),
 		m.in(0, uint64(math.Float32bits(a.Alpha))), uintptr(a.A), uintptr(s.A), uintptr(a.B), uintptr(s.B),
 		m.in(1, uint64(math.Float32bits(a.Beta))), uintptr(a.C), uintptr(s.C), uintptr(a.D), uintptr(s.D),
 		algorithm, uintptr(a.Workspace), uintptr(a.WorkspaceBytes), uintptr(stream))

@@ -76,19 +76,19 @@ func TestAlgoGetHeuristic(t *testing.T) {
 		{Algorithm: Algorithm{9}, state: blasNotSupported},
 		{Algorithm: Algorithm{3, 4}, WorkspaceBytes: 20, Waves: 2},
 	}
-	got, err := c.BlasLt().AlgoGetHeuristic(1, shape, 7, 3)
+	got, err := c.BlasLt().AlgoGetHeuristic(77, 1, shape, 7, 3)
 	if err != nil || len(got) != 2 || got[0] != results[0] || got[1] != results[2] {
 		t.Errorf("%v, %v", got, err)
 	}
 	results = results[1:2]
-	if _, err := c.BlasLt().AlgoGetHeuristic(1, shape, 7, 3); !errors.Is(err, ErrNotSupported) {
+	if _, err := c.BlasLt().AlgoGetHeuristic(77, 1, shape, 7, 3); !errors.Is(err, ErrNotSupported) {
 		t.Error(err)
 	}
 	results = nil
-	if _, err := c.BlasLt().AlgoGetHeuristic(1, shape, 7, 3); !errors.Is(err, ErrNotSupported) {
+	if _, err := c.BlasLt().AlgoGetHeuristic(77, 1, shape, 7, 3); !errors.Is(err, ErrNotSupported) {
 		t.Error(err)
 	}
-	if _, err := c.BlasLt().AlgoGetHeuristic(1, shape, 7, 0); !errors.Is(err, ErrInvalidValue) {
+	if _, err := c.BlasLt().AlgoGetHeuristic(77, 1, shape, 7, 0); !errors.Is(err, ErrInvalidValue) {
 		t.Error(err)
 	}
 }
@@ -113,7 +113,7 @@ func TestMatmul(t *testing.T) {
 	})
 	want := Algorithm{1, 2, 3, 4, 5, 6, 7, 8}
 	for _, args.Algorithm = range []*Algorithm{nil, &want} {
-		if err := c.BlasLt().Matmul(1, shape, args, 99); err != nil || scale != [2]float32{1.5, -2} {
+		if err := c.BlasLt().Matmul(77, 1, shape, args, 99); err != nil || scale != [2]float32{1.5, -2} {
 			t.Errorf("%v, alpha and beta %v", err, scale)
 		}
 		if args.Algorithm == nil && algorithm != (Algorithm{}) || args.Algorithm != nil && algorithm != want {
@@ -121,7 +121,7 @@ func TestMatmul(t *testing.T) {
 		}
 	}
 	f.fails("cublasLtMatmul", blasAllocFailed)
-	if err := c.BlasLt().Matmul(1, shape, args, 99); !errors.Is(err, ErrOutOfMemory) {
+	if err := c.BlasLt().Matmul(77, 1, shape, args, 99); !errors.Is(err, ErrOutOfMemory) {
 		t.Error(err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestContextOfThread calls libcuda from many goroutines with contexts of their
+// TestContextOfThread calls libcuda and libcublasLt from many goroutines with contexts of their
 // own: each call must find its context current on the thread it runs on.
 func TestContextOfThread(t *testing.T) {
 	f, c := newFake(t)
@@ -31,6 +31,9 @@ func TestContextOfThread(t *testing.T) {
 	f.on("cuModuleGetFunction", inContext(second))
 	f.on("cuOccupancyMaxActiveBlocksPerMultiprocessor", inContext(second))
 	f.on("cuFuncGetAttribute", inContext(third))
+	for _, name := range []string{"cublasLtDestroy", "cublasLtMatmul", "cublasLtMatmulAlgoGetHeuristic"} {
+		f.on(name, inContext(first))
+	}
 	f.on("cuModuleLoadDataEx", inContext(func(a *[maxArguments]uintptr) uintptr { return uintptr(textAt(a[1])[0]) }))
 	one := [3]uint32{1, 1, 1}
 	var wait sync.WaitGroup
@@ -42,7 +45,12 @@ func TestContextOfThread(t *testing.T) {
 				_, finding := c.ModuleFunction(ctx, Module(id), "f")
 				_, asking := c.FuncAttribute(ctx, Function(id), FuncRegisters)
 				_, counting := c.MaxActiveBlocks(ctx, Function(id), 32, 0)
-				if err := errors.Join(loading, finding, asking, counting, c.FuncSetMaxDynamicShared(ctx, Function(id), 1),
+				_, choosing := c.BlasLt().AlgoGetHeuristic(ctx, BlasHandle(id), &MatmulShape{}, 0, 1)
+				if errors.Is(choosing, ErrNotSupported) { // it was called and proposed nothing
+					choosing = nil
+				}
+				if err := errors.Join(loading, finding, asking, counting, choosing, c.BlasLt().Destroy(ctx, BlasHandle(id)),
+					c.BlasLt().Matmul(ctx, BlasHandle(id), &MatmulShape{}, &MatmulArgs{}, 0), c.FuncSetMaxDynamicShared(ctx, Function(id), 1),
 					c.LaunchKernel(ctx, Function(id), one, one, 0, 0, []byte{1}), c.ModuleUnload(ctx, Module(id))); err != nil {
 					t.Error(err)
 					return

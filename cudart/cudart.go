@@ -76,7 +76,7 @@ func New(s Symbols) (*CUDA, error) {
 			return nil, err
 		}
 	}
-	blas, ml := &Blas{}, &NVML{}
+	blas, ml := &Blas{driver: &c.driver}, &NVML{}
 	blas.bind(b[BlasLt])
 	if err := b[BlasLt].missingError(); err != nil {
 		c.absent[BlasLt] = err

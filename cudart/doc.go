@@ -9,8 +9,9 @@
 // Each method calls the one foreign function that it names, unless it says
 // otherwise, and documents units, lifetime and synchrony. All methods may be
 // called from any goroutine. CUDA keeps its current context per OS thread, so
-// methods of libcuda take the context and set it on the calling thread within
-// the same call; those of libcudart work on device 0 without.
+// methods of libcuda, and those of libcublasLt that reach the device, take the
+// context and set it on the calling thread within the same call; those of
+// libcudart work on device 0 without.
 //
 // It imports nothing of this module, and purego.
 //

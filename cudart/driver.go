@@ -69,10 +69,10 @@ func (f *driverFunctions) bind(b *binder) {
 }
 
 // in calls f with ctx current on the calling OS thread.
-func (c *CUDA) in(ctx Context, f *function, args ...uintptr) error {
+func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := c.driver.ctxSetCurrent.call(uintptr(ctx)); err != nil {
+	if err := d.ctxSetCurrent.call(uintptr(ctx)); err != nil {
 		return err
 	}
 	return f.call(args...)
@@ -157,7 +157,7 @@ func (c *CUDA) ModuleLoad(ctx Context, ptx []byte) (Module, error) {
 	m.words[1] = jitInfoLogBuffer | jitInfoLogBufferBytes<<32 // the options, ints
 	m.words[2] = jitErrorLogBuffer | jitErrorLogBufferBytes<<32
 	copy(m.words[3:], []uint64{uint64(logs), jitLogBytes, uint64(logs) + jitLogBytes, jitLogBytes}) // their values
-	err := c.in(ctx, &c.driver.moduleLoadDataEx, m.out(0), text.text(ptx), jitOptions, m.at(1), m.at(3))
+	err := c.driver.in(ctx, &c.driver.moduleLoadDataEx, m.out(0), text.text(ptx), jitOptions, m.at(1), m.at(3))
 	if e, ok := err.(*Error); ok {
 		info, errors := goString(m.bytes[:jitLogBytes]), goString(m.bytes[jitLogBytes:])
 		e.Detail = strings.TrimSpace(strings.TrimSpace(errors) + "\n" + strings.TrimSpace(info))
@@ -169,7 +169,7 @@ func (c *CUDA) ModuleLoad(ctx Context, ptx []byte) (Module, error) {
 // cuModuleUnload:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html
 func (c *CUDA) ModuleUnload(ctx Context, m Module) error {
-	return c.in(ctx, &c.driver.moduleUnload, uintptr(m))
+	return c.driver.in(ctx, &c.driver.moduleUnload, uintptr(m))
 }
 
 // ModuleFunction is the kernel of that name, valid as long as its module. An
@@ -178,7 +178,7 @@ func (c *CUDA) ModuleUnload(ctx Context, m Module) error {
 func (c *CUDA) ModuleFunction(ctx Context, mod Module, name string) (Function, error) {
 	m := newFrame()
 	defer m.release()
-	err := c.in(ctx, &c.driver.moduleGetFunction, m.out(0), uintptr(mod), m.text([]byte(name)))
+	err := c.driver.in(ctx, &c.driver.moduleGetFunction, m.out(0), uintptr(mod), m.text([]byte(name)))
 	if e, ok := err.(*Error); ok {
 		e.Detail = fmt.Sprintf("kernel %q", name)
 	}
@@ -189,7 +189,7 @@ func (c *CUDA) ModuleFunction(ctx Context, mod Module, name string) (Function, e
 // dynamic shared memory; over 48 KiB it is needed. cuFuncSetAttribute:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html
 func (c *CUDA) FuncSetMaxDynamicShared(ctx Context, f Function, bytes int) error {
-	return c.in(ctx, &c.driver.funcSetAttribute, uintptr(f), uintptr(FuncMaxDynamicShared), uintptr(bytes))
+	return c.driver.in(ctx, &c.driver.funcSetAttribute, uintptr(f), uintptr(FuncMaxDynamicShared), uintptr(bytes))
 }
 
 // FuncAttribute is one property of a kernel. cuFuncGetAttribute:
@@ -197,7 +197,7 @@ func (c *CUDA) FuncSetMaxDynamicShared(ctx Context, f Function, bytes int) error
 func (c *CUDA) FuncAttribute(ctx Context, f Function, attr FuncAttr) (int, error) {
 	m := newFrame()
 	defer m.release()
-	err := c.in(ctx, &c.driver.funcGetAttribute, m.out(0), uintptr(attr), uintptr(f))
+	err := c.driver.in(ctx, &c.driver.funcGetAttribute, m.out(0), uintptr(attr), uintptr(f))
 	return m.int(0), err
 }
 
@@ -208,7 +208,7 @@ func (c *CUDA) FuncAttribute(ctx Context, f Function, attr FuncAttr) (int, error
 func (c *CUDA) MaxActiveBlocks(ctx Context, f Function, threads int, shared int) (int, error) {
 	m := newFrame()
 	defer m.release()
-	err := c.in(ctx, &c.driver.maxActiveBlocks, m.out(0), uintptr(f), uintptr(threads), uintptr(shared))
+	err := c.driver.in(ctx, &c.driver.maxActiveBlocks, m.out(0), uintptr(f), uintptr(threads), uintptr(shared))
 	return m.int(0), err
 }
 
@@ -229,7 +229,7 @@ func (c *CUDA) LaunchKernel(ctx Context, f Function, grid, block [3]uint32, shar
 		m.words[4] = launchParamEnd
 		extra = m.at(0)
 	}
-	return c.in(ctx, &c.driver.launchKernel, uintptr(f),
+	return c.driver.in(ctx, &c.driver.launchKernel, uintptr(f),
 		uintptr(grid[0]), uintptr(grid[1]), uintptr(grid[2]),
 		uintptr(block[0]), uintptr(block[1]), uintptr(block[2]),
 		uintptr(shared), uintptr(s), 0, extra)

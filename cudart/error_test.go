@@ -59,7 +59,7 @@ func TestErrorText(t *testing.T) {
 		{"cudaMalloc", 12345, func() error { _, err := c.Malloc(1); return err }, "cudaMalloc: code 12345"},
 		{"cuModuleUnload", 719, func() error { return c.ModuleUnload(1, 2) }, "cuModuleUnload: unspecified launch failure (code 719)"},
 		{"cuModuleUnload", 5, func() error { return c.ModuleUnload(1, 2) }, "cuModuleUnload: CUDA_ERROR_X (code 5)"},
-		{"cublasLtDestroy", 15, func() error { return c.BlasLt().Destroy(1) }, "cublasLtDestroy: CUBLAS_STATUS_NOT_SUPPORTED (code 15)"},
+		{"cublasLtDestroy", 15, func() error { return c.BlasLt().Destroy(77, 1) }, "cublasLtDestroy: CUBLAS_STATUS_NOT_SUPPORTED (code 15)"},
 		{"nvmlShutdown", 3, func() error { return c.NVML().Shutdown() }, "nvmlShutdown: Not Supported (code 3)"},
 	} {
 		f.fails(test.function, test.code)

@@ -71,7 +71,7 @@ func TestRealCalls(t *testing.T) {
 	if v := c.BlasLt().Version(); v < 11_11_00 {
 		t.Errorf("cublasLtGetVersion is %d", v)
 	}
-	testRealBlas(t, c.BlasLt())
+	testRealBlas(t, c)
 	n, err := c.DeviceCount()
 	if err == nil {
 		t.Skipf("%d GPUs here: what a machine without one answers cannot be seen", n)
@@ -84,7 +84,8 @@ func TestRealCalls(t *testing.T) {
 
 // testRealBlas makes what the library makes without a GPU, with every attribute
 // that there is, and reads one back.
-func testRealBlas(t *testing.T, blas *Blas) {
+func testRealBlas(t *testing.T, c *CUDA) {
+	blas := c.BlasLt()
 	desc, err := blas.DescCreate(ComputeFloat32, Float32)
 	layout, err2 := blas.LayoutCreate(BFloat16, 64, 32, 64)
 	prefer, err3 := blas.PreferenceCreate()
@@ -99,6 +100,7 @@ func testRealBlas(t *testing.T, blas *Blas) {
 		blas.DescSet(desc, DescBiasDataType, int32(BFloat16)),
 		blas.LayoutSetBatch(layout, 3, 64*32),
 		blas.PreferenceSet(prefer, PreferMaxWorkspaceBytes, 32<<20),
+		blas.PreferenceSet(prefer, PreferReductions, ReductionFloat32),
 	)
 	for _, attr := range []PreferenceAttr{PreferMinAlignmentA, PreferMinAlignmentB, PreferMinAlignmentC, PreferMinAlignmentD} {
 		err = errors.Join(err, blas.PreferenceSet(prefer, attr, 16))
@@ -107,9 +109,13 @@ func testRealBlas(t *testing.T, blas *Blas) {
 	if err != nil {
 		t.Error(err)
 	}
+	ctx, err := c.PrimaryContext(0)
+	if err == nil {
+		defer c.ReleasePrimaryContext(0) // the process ends after
+	}
 	var e *Error
-	if h, err := blas.Create(); err == nil {
-		if err := blas.Destroy(h); err != nil {
+	if h, err := blas.Create(ctx); err == nil {
+		if err := blas.Destroy(ctx, h); err != nil {
 			t.Error(err)
 		}
 	} else if !errors.As(err, &e) || e.Text == "" {

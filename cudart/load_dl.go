@@ -11,12 +11,14 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// load opens a library for the rest of the process's life. The thread is kept
-// because the reason of a failure is kept per thread.
+// load opens a library for the rest of the process's life. Its symbols are its
+// own: a search may load two versions of one library, and none of those here
+// takes symbols of another. The thread is kept because the reason of a failure is
+// kept per thread.
 func load(file string) (uintptr, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
 // symbol is the address of a function, 0 without.

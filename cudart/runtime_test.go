@@ -48,8 +48,8 @@ func TestArguments(t *testing.T) {
 		{func(c *CUDA) error { _, err := c.FuncAttribute(ctx, 9, FuncRegisters); return err }, "cuFuncGetAttribute", []uintptr{out, 4, 9}},
 		{func(c *CUDA) error { _, err := c.MaxActiveBlocks(ctx, 9, 128, 4096); return err }, "cuOccupancyMaxActiveBlocksPerMultiprocessor", []uintptr{out, 9, 128, 4096}},
 
-		{func(c *CUDA) error { _, err := c.BlasLt().Create(); return err }, "cublasLtCreate", []uintptr{out}},
-		{func(c *CUDA) error { return c.BlasLt().Destroy(1) }, "cublasLtDestroy", []uintptr{1}},
+		{func(c *CUDA) error { _, err := c.BlasLt().Create(77); return err }, "cublasLtCreate", []uintptr{out}},
+		{func(c *CUDA) error { return c.BlasLt().Destroy(77, 1) }, "cublasLtDestroy", []uintptr{1}},
 		{func(c *CUDA) error { _, err := c.BlasLt().DescCreate(ComputeFloat32, BFloat16); return err }, "cublasLtMatmulDescCreate", []uintptr{out, 68, 14}},
 		{func(c *CUDA) error { return c.BlasLt().DescDestroy(2) }, "cublasLtMatmulDescDestroy", []uintptr{2}},
 		{func(c *CUDA) error { _, err := c.BlasLt().LayoutCreate(BFloat16, 11, 12, 1<<33); return err }, "cublasLtMatrixLayoutCreate", []uintptr{out, 14, 11, 12, 1 << 33}},
@@ -130,7 +130,7 @@ func TestResults(t *testing.T) {
 	e, err := c.EventCreate(EventDefault)
 	check("EventCreate", e, Event(1<<41), err)
 	storesWord("cublasLtCreate", 0, 1<<42)
-	h, err := c.BlasLt().Create()
+	h, err := c.BlasLt().Create(77)
 	check("Create", h, BlasHandle(1<<42), err)
 
 	f.on("cudaMemGetInfo", func(a *[maxArguments]uintptr) uintptr {

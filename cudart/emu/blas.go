@@ -94,12 +94,12 @@ func destroy[T any](d *Driver, k kind, h uint64, call string) int32 {
 
 func blasObjects() []symbol {
 	return []symbol{
-		{name: "cublasLtCreate", need: needRuntime, bind: func(c caller) any {
+		{name: "cublasLtCreate", need: needCurrent, bind: func(c caller) any {
 			return func(h *uint64) int32 {
 				return c.do(func(d *Driver) int32 { return create(d, h, kindBlas, &struct{ int }{}) })
 			}
 		}},
-		{name: "cublasLtDestroy", class: release, need: needRuntime, bind: func(c caller) any {
+		{name: "cublasLtDestroy", class: release, need: needCurrent, bind: func(c caller) any {
 			return func(h uint64) int32 {
 				return c.do(func(d *Driver) int32 { return destroy[*struct{ int }](d, kindBlas, h, "cublasLtDestroy") })
 			}
@@ -230,14 +230,14 @@ func blasAttributes() []symbol {
 
 func blasMatmul() []symbol {
 	return []symbol{
-		{name: "cublasLtMatmulAlgoGetHeuristic", need: needRuntime, bind: func(c caller) any {
+		{name: "cublasLtMatmulAlgoGetHeuristic", need: needCurrent, bind: func(c caller) any {
 			return func(h, op, a, b, cc, dd, pref uint64, requested int32, results *heuristic, returned *int32) int32 {
 				return c.do(func(d *Driver) int32 {
 					return d.heuristic(h, op, [4]uint64{a, b, cc, dd}, pref, requested, results, returned)
 				})
 			}
 		}},
-		{name: "cublasLtMatmul", need: needRuntime, bind: func(c caller) any {
+		{name: "cublasLtMatmul", need: needCurrent, bind: func(c caller) any {
 			return func(h, op uint64, alpha *float32, a, la, b, lb uint64, beta *float32, cc, lc, dd, ld uint64,
 				algo *algorithm, workspace, size, s uint64) int32 {
 				return c.do(func(d *Driver) int32 {

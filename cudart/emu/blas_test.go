@@ -54,6 +54,7 @@ func fill(rng *rand.Rand, t cudart.DataType, n int) []byte {
 // blasRig is a rig with a product described.
 type blasRig struct {
 	*rig
+	ctx   cudart.Context
 	s     cudart.Stream
 	h     cudart.BlasHandle
 	shape cudart.MatmulShape
@@ -72,7 +73,9 @@ func openBlas(t *testing.T, o emu.Options, p *product) *blasRig {
 	lt := r.BlasLt()
 	r.s = r.stream()
 	var err error
-	r.h, err = lt.Create()
+	r.ctx, err = r.PrimaryContext(0)
+	r.must(err)
+	r.h, err = lt.Create(r.ctx)
 	r.must(err)
 	r.shape.Desc, err = lt.DescCreate(cudart.ComputeFloat32, cudart.Float32)
 	r.must(err)
@@ -101,7 +104,7 @@ func openBlas(t *testing.T, o emu.Options, p *product) *blasRig {
 func (r *blasRig) release() {
 	lt := r.BlasLt()
 	r.must(errors.Join(lt.DescDestroy(r.shape.Desc), lt.LayoutDestroy(r.shape.A), lt.LayoutDestroy(r.shape.B), lt.LayoutDestroy(r.shape.C),
-		lt.LayoutDestroy(r.shape.D), lt.PreferenceDestroy(r.prefs), lt.Destroy(r.h), r.StreamDestroy(r.s)))
+		lt.LayoutDestroy(r.shape.D), lt.PreferenceDestroy(r.prefs), lt.Destroy(r.ctx, r.h), r.ReleasePrimaryContext(0), r.StreamDestroy(r.s)))
 	r.close()
 }
 
@@ -152,10 +155,10 @@ func check(t *testing.T, p *product) {
 		r.must(r.BlasLt().DescSet(r.shape.Desc, cudart.DescEpilogue, int32(cudart.EpilogueBias)))
 		r.must(r.BlasLt().DescSetPointer(r.shape.Desc, cudart.DescBiasPointer, at))
 	}
-	found, err := r.BlasLt().AlgoGetHeuristic(r.h, &r.shape, r.prefs, 1)
+	found, err := r.BlasLt().AlgoGetHeuristic(r.ctx, r.h, &r.shape, r.prefs, 1)
 	r.must(err)
 	x.Algorithm = &found[0].Algorithm
-	r.must(r.BlasLt().Matmul(r.h, &r.shape, &x, r.s))
+	r.must(r.BlasLt().Matmul(r.ctx, r.h, &r.shape, &x, r.s))
 	got := make([]byte, len(d))
 	r.d2h(got, x.D, r.s)
 	at := func(b []byte, i, j, rows int, trans bool) float64 {
@@ -214,7 +217,7 @@ func TestProductsThatAreRefused(t *testing.T) {
 			if c.prepare != nil {
 				r.must(c.prepare(r))
 			}
-			if _, err := r.BlasLt().AlgoGetHeuristic(r.h, &r.shape, r.prefs, 1); err == nil {
+			if _, err := r.BlasLt().AlgoGetHeuristic(r.ctx, r.h, &r.shape, r.prefs, 1); err == nil {
 				t.Error("an algorithm was found")
 			}
 			r.release()
@@ -224,11 +227,11 @@ func TestProductsThatAreRefused(t *testing.T) {
 	if err := r.BlasLt().DescSet(r.shape.Desc, 99, 1); err == nil {
 		t.Error("an attribute that is none was set")
 	}
-	found, err := r.BlasLt().AlgoGetHeuristic(r.h, &r.shape, r.prefs, 1)
+	found, err := r.BlasLt().AlgoGetHeuristic(r.ctx, r.h, &r.shape, r.prefs, 1)
 	r.must(err)
 	a := r.malloc(1 << 16)
 	x := cudart.MatmulArgs{Alpha: 1, A: a + 4, B: a, D: a + 256, Algorithm: &found[0].Algorithm, Workspace: a, WorkspaceBytes: 1 << 16}
-	if err := r.BlasLt().Matmul(r.h, &r.shape, &x, r.s); err == nil {
+	if err := r.BlasLt().Matmul(r.ctx, r.h, &r.shape, &x, r.s); err == nil {
 		t.Error("an operand that is not aligned was taken")
 	}
 	r.expect(emu.Argument, "A at", "not aligned to 256 bytes")
@@ -238,7 +241,7 @@ func TestProductsThatAreRefused(t *testing.T) {
 // ordered.
 func TestSharedWorkspace(t *testing.T) {
 	r := openBlas(t, emu.Options{}, &product{m: 4, n: 4, k: 4, in: cudart.Float32, out: cudart.Float32})
-	found, err := r.BlasLt().AlgoGetHeuristic(r.h, &r.shape, r.prefs, 1)
+	found, err := r.BlasLt().AlgoGetHeuristic(r.ctx, r.h, &r.shape, r.prefs, 1)
 	r.must(err)
 	in, w := r.malloc(64), r.malloc(1<<20)
 	r.must(r.MemsetAsync(in, 0, 64, r.s))
@@ -246,11 +249,22 @@ func TestSharedWorkspace(t *testing.T) {
 	s2 := r.stream()
 	for _, s := range []cudart.Stream{r.s, s2} {
 		x := cudart.MatmulArgs{Alpha: 1, A: in, B: in, D: r.malloc(64), Algorithm: &found[0].Algorithm, Workspace: w, WorkspaceBytes: 1 << 20}
-		r.must(r.BlasLt().Matmul(r.h, &r.shape, &x, s))
+		r.must(r.BlasLt().Matmul(r.ctx, r.h, &r.shape, &x, s))
 	}
 	r.sync(r.s)
 	r.sync(s2)
 	r.expect(emu.Order, "matrix product 4×4×4 on stream #1", "matrix product 4×4×4 on stream #2", "device memory #2 (1048576 bytes)")
+}
+
+// A call of cublasLt on a thread that has no context is wrong: kernels that the
+// library launches through libcuda fail there.
+func TestProductNeedsAContext(t *testing.T) {
+	r := openBlas(t, emu.Options{}, &product{m: 4, n: 4, k: 4, in: cudart.Float32, out: cudart.Float32})
+	p := r.malloc(64)
+	if err := r.BlasLt().Matmul(0, r.h, &r.shape, &cudart.MatmulArgs{Alpha: 1, A: p, B: p, D: r.malloc(64)}, r.s); err == nil {
+		t.Error("no error")
+	}
+	r.expect(emu.Context, "cublasLtMatmul", "without a current context")
 }
 
 func BenchmarkProduct(b *testing.B) {
@@ -264,7 +278,8 @@ func BenchmarkProduct(b *testing.B) {
 				b.Fatal(err)
 			}
 			lt := c.BlasLt()
-			h, _ := lt.Create()
+			ctx, _ := c.PrimaryContext(0)
+			h, _ := lt.Create(ctx)
 			var s cudart.MatmulShape
 			s.Desc, _ = lt.DescCreate(cudart.ComputeFloat32, cudart.Float32)
 			s.A, _ = lt.LayoutCreate(t, n, n, n)
@@ -274,7 +289,7 @@ func BenchmarkProduct(b *testing.B) {
 			c.MemsetAsync(p, 0, n*n*4, 0)
 			b.ResetTimer()
 			for range b.N {
-				if err := lt.Matmul(h, &s, &cudart.MatmulArgs{Alpha: 1, A: p, B: p, D: q}, 0); err != nil {
+				if err := lt.Matmul(ctx, h, &s, &cudart.MatmulArgs{Alpha: 1, A: p, B: p, D: q}, 0); err != nil {
 					b.Fatal(err)
 				}
 				c.StreamSynchronize(0)

@@ -38,7 +38,7 @@ type Driver struct {
 	context     uint64 // handle of the primary context, 0 when there is none
 	runtimeUses bool   // libcudart holds the primary context
 	retained    int    // cuDevicePrimaryCtxRetain
-	excused     bool   // nobody could release context and modules
+	excused     bool   // nobody could release context, modules and handles of cublasLt
 	mlUsers     int
 
 	objects map[uint64]any
@@ -140,7 +140,7 @@ func (d *Driver) begin(s *symbol) (code int32, asIf bool) {
 		d.credit += 1 + d.rng.IntN(3)
 		d.work.Signal()
 	}
-	if d.sticky != 0 && (s.need == needRuntime || s.need == needContext) {
+	if d.sticky != 0 && (s.need == needRuntime || s.need == needContext || s.need == needCurrent) {
 		return s.code(d.sticky, blasFailed, 0), true
 	}
 	return 0, false
@@ -159,6 +159,11 @@ func (d *Driver) admit(s *symbol) int32 {
 		}
 		if s.need == needRuntime {
 			d.useRuntime()
+		}
+	case needCurrent: // as cuBLAS since CUDA 12: some of its kernels go through libcuda
+		if d.thread().context == 0 || d.thread().context != d.context {
+			d.fault(Context, "%s on a thread without a current context", s.name)
+			return s.code(errInvalidContext, blasFailed, 0)
 		}
 	case needInit, needContext:
 		if !d.initialised {

@@ -100,7 +100,7 @@ func (d *Driver) live() []string {
 	}
 	slices.Sort(ids) // by kind, then by age
 	for _, h := range ids {
-		if k := handleKind(h); k.counted() && (k != kindModule || !d.excused) {
+		if k := handleKind(h); k.counted() && (k != kindModule && k != kindBlas || !d.excused) {
 			out = append(out, handleName(h))
 		}
 	}

@@ -113,6 +113,11 @@ func TestRegistrationCanBeRefused(t *testing.T) {
 		t.Errorf("got %v, want already registered", err)
 	}
 	r.must(r.HostUnregister(b[:4096]))
+	r.must(r.HostRegister(b[:100])) // pins the page
+	if err := r.HostRegister(b[200:300]); !errors.Is(err, cudart.ErrAlreadyRegistered) {
+		t.Errorf("a page twice: got %v, want already registered", err)
+	}
+	r.must(r.HostUnregister(b[:100]))
 	r.must(r.HostRegister(b[4096:]))
 	r.must(r.HostUnregister(b[4096:]))
 	r.close()
@@ -129,7 +134,7 @@ func TestLeaksAreNamed(t *testing.T) {
 	r.must(err)
 	_, err = r.ModuleLoad(ctx, []byte(tinyPTX))
 	r.must(err)
-	h, err := r.BlasLt().Create()
+	h, err := r.BlasLt().Create(ctx)
 	r.must(err)
 	if h == 0 {
 		t.Error("a null handle")

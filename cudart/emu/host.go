@@ -80,13 +80,13 @@ func (d *Driver) unpin(call string, addr uint64, owned bool, code int32) int32 {
 
 // hostRegister is cudaHostRegister.
 func (d *Driver) hostRegister(addr, bytes uint64, flags uint32) int32 {
-	switch i := d.pinnedAt(addr); {
+	switch {
 	case d.opt.RefuseRegister != 0:
 		return int32(d.opt.RefuseRegister)
 	case addr == 0 || bytes == 0 || flags > 15 || isDevice(addr):
 		d.fault(Argument, "cudaHostRegister of %d bytes at %#x, flags %#x", bytes, addr, flags)
 		return errInvalidValue
-	case i < len(d.pinned) && d.pinned[i].base < addr+bytes:
+	case d.shares(addr, addr+bytes):
 		return errAlreadyRegistered
 	case d.opt.RegisterLimit > 0 && d.locked+int64(bytes) > d.opt.RegisterLimit:
 		return errOutOfMemory
@@ -94,6 +94,14 @@ func (d *Driver) hostRegister(addr, bytes uint64, flags uint32) int32 {
 	d.locked += int64(bytes)
 	d.pin(&pinned{base: addr, bytes: bytes}, "registered")
 	return 0
+}
+
+// shares says whether a page between two addresses is pinned, in part or whole:
+// drivers pin pages and not bytes, and refuse one that they have.
+func (d *Driver) shares(from, to uint64) bool {
+	return slices.ContainsFunc(d.pinned, func(p *pinned) bool {
+		return p.base&^(pageSize-1) < (to+pageSize-1)&^(pageSize-1) && from&^(pageSize-1) < (p.end()+pageSize-1)&^(pageSize-1)
+	})
 }
 
 // watch is pinned memory of a copy that the host must leave alone from the call

@@ -51,11 +51,11 @@ func program(r *rig) (first error) {
 		return first
 	}
 	defer func() { keep(r.FreeHost(b)) }()
-	h, err := r.BlasLt().Create()
+	h, err := r.BlasLt().Create(ctx)
 	if !keep(err) {
 		return first
 	}
-	defer func() { keep(r.BlasLt().Destroy(h)) }()
+	defer func() { keep(r.BlasLt().Destroy(ctx, h)) }()
 	defer func() { keep(r.StreamSynchronize(s)) }()
 	params := make([]byte, 12)
 	binary.LittleEndian.PutUint64(params, uint64(a))

@@ -179,6 +179,9 @@ func (d *Driver) matmul(c matmulCall) int32 {
 	if code != 0 {
 		return code
 	}
+	if d.opt.RefuseProducts != 0 {
+		return int32(d.opt.RefuseProducts)
+	}
 	s, ok := d.streamOf(c.stream, "cublasLtMatmul")
 	if !ok || c.alpha == nil || c.beta == nil {
 		return blasInvalidValue
@@ -281,11 +284,18 @@ func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32)
 	return m, 0
 }
 
+// biasAlign is what some kernels of the library take for granted of a bias,
+// whose alignment no preference tells.
+const biasAlign = 16
+
 // biasOf is the vector that is added to each column of D.
 func (d *Driver) biasOf(o *op, p *problem) (matrix, int32) {
 	l := &layout{dtype: p.layouts[3].dtype, rows: uint64(p.m), cols: 1, ld: int64(p.m)}
 	if p.desc.biasType >= 0 {
 		l.dtype = p.desc.biasType
+	}
+	if p.desc.biasPointer%biasAlign != 0 {
+		return matrix{}, d.badMemory(Bounds, "%s: the bias at %#x is not aligned to %d bytes", o.what, p.desc.biasPointer, biasAlign)
 	}
 	return d.matrix(o, p.desc.biasPointer, l, false)
 }

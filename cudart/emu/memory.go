@@ -76,6 +76,13 @@ func (m *memory) missed() string {
 	return fmt.Sprintf(" (offset %d of %s)", addr-b.Base, b.name)
 }
 
+// Memory is given out in pieces of this; allocations above largeFrom have whole
+// ones to themselves. CUDA does not say so, and cudaMemGetInfo shows it.
+const (
+	largeFrom = 1 << 20
+	largeUnit = 2 << 20
+)
+
 // malloc is cudaMalloc. Zero bytes give a null pointer.
 func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 	if p == nil {
@@ -88,7 +95,11 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 	if bytes > uint64(d.opt.DeviceMemory) {
 		return errOutOfMemory
 	}
-	taken := (int64(bytes) + alignment - 1) / alignment * alignment
+	unit := int64(alignment)
+	if bytes > largeFrom {
+		unit = largeUnit
+	}
+	taken := (int64(bytes) + unit - 1) / unit * unit
 	next := d.buffers + 1
 	if taken > d.opt.DeviceMemory-d.used || bytes > 1<<spanBits || next/chunkSize >= maxChunks {
 		return errOutOfMemory

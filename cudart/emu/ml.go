@@ -110,7 +110,7 @@ func mlDevice() []symbol {
 			return func(h uint64, out *mlMemory) int32 {
 				return c.do(func(d *Driver) int32 {
 					return d.onML(h, c.symbol, func() int32 {
-						total, used := uint64(d.opt.DeviceMemory), uint64(d.used)
+						total, used := uint64(d.opt.BoardMemory), uint64(d.used)
 						return mlPut(out, mlMemory{total, total - min(used, total), used})
 					})
 				})

@@ -25,6 +25,7 @@ type Options struct {
 	Name              string // "Emulated GPU"
 	ComputeCapability int    // 90 is 9.0
 	DeviceMemory      int64  // bytes; allocations take host memory of their size
+	BoardMemory       int64  // bytes that libnvidia-ml sees, more where the GPU is a part of a board; 0 is DeviceMemory
 	ContextMemory     int64  // bytes that the context takes from DeviceMemory
 	DriverVersion     int    // as cuDriverGetVersion gives it; 12080 is 12.8
 	RuntimeVersion    int    // as cudaRuntimeGetVersion gives it
@@ -37,6 +38,9 @@ type Options struct {
 
 	// RefuseRegister is the code that cudaHostRegister answers; 0 registers.
 	RefuseRegister int
+	// RefuseProducts is the code that cublasLtMatmul answers, whatever was
+	// proposed; 0 computes.
+	RefuseProducts int
 	// RegisterLimit is how many bytes may be registered at a time, as a limit on
 	// locked memory does it; more answers 2. 0 is no limit.
 	RegisterLimit int64
@@ -77,6 +81,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.DeviceMemory == 0 {
 		o.DeviceMemory = 8 << 30
+	}
+	if o.BoardMemory == 0 {
+		o.BoardMemory = o.DeviceMemory
 	}
 	def(&o.ComputeCapability, 90)
 	if o.DriverTooOld {

@@ -49,6 +49,7 @@ const (
 	needRuntime      // that, and libcudart makes the primary context current
 	needInit         // cuInit
 	needContext      // that, and a current context
+	needCurrent      // a current context, whoever made it so
 )
 
 // symbol is one C function.

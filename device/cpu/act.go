@@ -54,8 +54,11 @@ func (a act) store(off int, x []float32) {
 // loadRows is n rows of width elements, stride apart, from off on, as fp32, and
 // their distance: themselves, or a copy in buffer buf of sc.
 func (a act) loadRows(sc *scratch, buf, off, n, stride, width int) ([]float32, int) {
+	if n == 0 || width == 0 {
+		return nil, stride
+	}
 	if !a.bf16 {
-		return a.f32(off, strided(n, stride, width)), stride
+		return a.f32(off, (n-1)*stride+width), stride
 	}
 	x := sc.f32(buf, n*width)
 	for r := range n {

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"mt/device"
+	"mt/device/args"
 	"mt/device/cpu/vec"
 )
 
@@ -11,17 +12,8 @@ import (
 // by block, keeping the greatest score and the sum of exponentials of every
 // row. Source: arXiv:2205.14135, arXiv:2307.08691.
 func (o ops) Attention(s device.Stream, a device.Attention) {
-	var c checker
-	checkShape(&c, &a.AttentionShape)
 	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
-	c.act("Q", a.Q, strided(a.TQ, a.QStride, wide), a.Q.DType)
-	c.tensor("K", a.K, strided(a.TK, a.KStride, narrow), a.Q.DType)
-	c.tensor("V", a.V, strided(a.TK, a.KStride, narrow), a.Q.DType)
-	c.tensor("O", a.O, a.TQ*wide, a.Q.DType)
-	if !a.LSE.None() {
-		c.tensor("LSE", a.LSE, a.Heads*a.TQ, device.F32)
-	}
-	on(s).do("Attention", c.err, func(s *stream) error {
+	on(s).do("Attention", args.Attention(a), func(s *stream) error {
 		if raceEnabled {
 			reads(a.CuQ, 1, 0, a.Seqs+1)
 			reads(a.CuK, 1, 0, a.Seqs+1)

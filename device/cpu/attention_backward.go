@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"mt/device"
+	"mt/device/args"
 	"mt/device/cpu/vec"
 )
 
@@ -21,21 +22,8 @@ const queryTile = 56
 // then queries; one of queries adds up blocks of keys, within them keys, and
 // zeros in between, for what a query does not see, change nothing.
 func (o ops) AttentionBackward(s device.Stream, a device.AttentionBackward) {
-	var c checker
-	checkShape(&c, &a.AttentionShape)
 	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
-	dt := a.Q.DType
-	c.act("Q", a.Q, strided(a.TQ, a.QStride, wide), dt)
-	c.tensor("K", a.K, strided(a.TK, a.KStride, narrow), dt)
-	c.tensor("V", a.V, strided(a.TK, a.KStride, narrow), dt)
-	c.tensor("O", a.O, a.TQ*wide, dt)
-	c.tensor("DO", a.DO, a.TQ*wide, dt)
-	c.tensor("DQ", a.DQ, strided(a.TQ, a.DQStride, wide), dt)
-	c.tensor("DK", a.DK, strided(a.TK, a.DKStride, narrow), dt)
-	c.tensor("DV", a.DV, strided(a.TK, a.DKStride, narrow), dt)
-	c.tensor("LSE", a.LSE, a.Heads*a.TQ, device.F32)
-	c.tensor("Delta", a.Delta, a.Heads*a.TQ, device.F32)
-	on(s).do("AttentionBackward", c.err, func(s *stream) error {
+	on(s).do("AttentionBackward", args.AttentionBackward(a), func(s *stream) error {
 		if raceEnabled {
 			announceBackward(&a, wide, narrow)
 		}

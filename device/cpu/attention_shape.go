@@ -119,14 +119,6 @@ func (l jobList) balanced(threads int) bool {
 	return total == 0 || 5*threads*l[0].cost() <= 7*total
 }
 
-// checkShape checks what both directions share.
-func checkShape(c *checker, a *device.AttentionShape) {
-	c.sizes(a.Seqs, a.TQ, a.TK, a.Heads, a.KVHeads, a.Dim, a.Window)
-	c.that(a.KVHeads > 0 && a.Heads%a.KVHeads == 0, "%d heads do not share %d key heads evenly", a.Heads, a.KVHeads)
-	c.tensor("CuQ", a.CuQ, a.Seqs+1, device.I32)
-	c.tensor("CuK", a.CuK, a.Seqs+1, device.I32)
-}
-
 // span is a range of keys of the block that begins at key k0 and has n keys.
 type span struct{ lo, hi int }
 

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"mt/device"
+	"mt/device/args"
 	"mt/device/cpu/vec"
 )
 
@@ -9,11 +10,7 @@ import (
 //
 //	db (N) f32 += Σ_t dy (T, N) act
 func (o ops) AddBiasGrad(s device.Stream, db, dy device.Tensor, T, N int) {
-	var c checker
-	c.sizes(T, N)
-	c.tensor("db", db, N, device.F32)
-	c.act("dy", dy, T*N, dy.DType)
-	on(s).do("AddBiasGrad", c.err, func(s *stream) error {
+	on(s).do("AddBiasGrad", args.AddBiasGrad(db, dy, T, N), func(s *stream) error {
 		reads(dy, 1, 0, T*N)
 		writes(db, 1, 0, N)
 		blocks, each := sumBlocks(T)

@@ -2,16 +2,13 @@ package cpu
 
 import (
 	"mt/device"
+	"mt/device/args"
 	"mt/device/cpu/vec"
 )
 
 // Convert writes dst (n) = src (n), fp32 or bf16 each.
 func (o ops) Convert(s device.Stream, dst, src device.Tensor, n int64) {
-	var c checker
-	c.sizes(int(n))
-	c.act("dst", dst, int(n), dst.DType)
-	c.act("src", src, int(n), src.DType)
-	on(s).do("Convert", c.err, func(s *stream) error {
+	on(s).do("Convert", args.Convert(dst, src, n), func(s *stream) error {
 		if n == 0 {
 			return nil
 		}

@@ -5,18 +5,14 @@ import (
 	"math"
 
 	"mt/device"
+	"mt/device/args"
 	"mt/device/cpu/vec"
 )
 
 // CrossEntropy goes over every row while it is in the cache: maximum, sum of
 // exponentials, gradient.
 func (o ops) CrossEntropy(s device.Stream, a device.CrossEntropy) {
-	var c checker
-	c.sizes(a.T, a.V)
-	c.act("Logits", a.Logits, a.T*a.V, a.Logits.DType)
-	c.tensor("Targets", a.Targets, a.T, device.I32)
-	c.tensor("Losses", a.Losses, a.T, device.F32)
-	on(s).do("CrossEntropy", c.err, func(s *stream) error {
+	on(s).do("CrossEntropy", args.CrossEntropy(a), func(s *stream) error {
 		if raceEnabled {
 			reads(a.Targets, 1, 0, a.T)
 			writes(a.Losses, 1, 0, a.T)

@@ -5,20 +5,14 @@ import (
 	"math"
 
 	"mt/device"
+	"mt/device/args"
 	"mt/device/cpu/vec"
 )
 
 // CrossEntropyShard goes over every row of a shard once: sweep one merges its
 // log-sum-exp into that of the shards before, sweep two writes the gradient.
 func (o ops) CrossEntropyShard(s device.Stream, a device.CrossEntropyShard) {
-	var c checker
-	c.sizes(a.T, a.V, a.From)
-	c.act("Logits", a.Logits, a.T*a.V, a.Logits.DType)
-	c.tensor("Targets", a.Targets, a.T, device.I32)
-	c.tensor("LSE", a.LSE, a.T, device.F32)
-	c.that(a.Gradient || a.Losses.Len >= int64(a.T), "Losses holds %d elements, want %d", a.Losses.Len, a.T)
-	c.that(a.V > 0 || a.T == 0, "a shard has no columns")
-	on(s).do("CrossEntropyShard", c.err, func(s *stream) error {
+	on(s).do("CrossEntropyShard", args.CrossEntropyShard(a), func(s *stream) error {
 		if raceEnabled {
 			announceShard(&a)
 		}

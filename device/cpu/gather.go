@@ -4,17 +4,13 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/args"
 	"mt/device/cpu/vec"
 )
 
 // GatherRows writes dst (T, C) = src (U, C) rows index (T).
 func (o ops) GatherRows(s device.Stream, dst, src, index device.Tensor, T, C int) {
-	var c checker
-	c.sizes(T, C)
-	c.act("dst", dst, T*C, dst.DType)
-	c.tensor("src", src, min(T, 1)*C, dst.DType)
-	c.tensor("index", index, T, device.I32)
-	on(s).do("GatherRows", c.err, func(s *stream) error {
+	on(s).do("GatherRows", args.GatherRows(dst, src, index, T, C), func(s *stream) error {
 		if C == 0 {
 			return nil
 		}
@@ -40,13 +36,7 @@ func (o ops) GatherRows(s device.Stream, dst, src, index device.Tensor, T, C int
 // ScatterAddRows accumulates drows (U, C) f32: row u += Σ dy (T, C) act rows
 // pos[start[u]:start[u+1]], in that order.
 func (o ops) ScatterAddRows(s device.Stream, drows, dy, start, pos device.Tensor, U, T, C int) {
-	var c checker
-	c.sizes(U, T, C)
-	c.tensor("drows", drows, U*C, device.F32)
-	c.act("dy", dy, T*C, dy.DType)
-	c.tensor("start", start, min(U, 1)*(U+1), device.I32)
-	c.tensor("pos", pos, T, device.I32)
-	on(s).do("ScatterAddRows", c.err, func(s *stream) error {
+	on(s).do("ScatterAddRows", args.ScatterAddRows(drows, dy, start, pos, U, T, C), func(s *stream) error {
 		if U == 0 || C == 0 {
 			return nil
 		}

@@ -2,23 +2,13 @@ package cpu
 
 import (
 	"mt/device"
+	"mt/device/args"
 	"mt/device/cpu/gemm"
 )
 
 // MatMul is gemm.Run.
 func (o ops) MatMul(s device.Stream, m device.MatMul) {
-	var c checker
-	c.sizes(m.M, m.N, m.K)
-	c.act("A", m.A, m.M*m.K, m.A.DType)
-	c.tensor("B", m.B, m.K*m.N, m.A.DType)
-	c.act("D", m.D, m.M*m.N, m.D.DType)
-	if !m.C.None() {
-		c.tensor("C", m.C, m.M*m.N, m.D.DType)
-	}
-	if !m.Bias.None() {
-		c.tensor("Bias", m.Bias, m.N, device.F32)
-	}
-	on(s).do("MatMul", c.err, func(s *stream) error {
+	on(s).do("MatMul", args.MatMul(m), func(s *stream) error {
 		if raceEnabled {
 			reads(m.A, 1, 0, m.M*m.K)
 			reads(m.B, 1, 0, m.K*m.N)

@@ -1,71 +1,17 @@
 package cpu
 
 import (
-	"fmt"
 	"unsafe"
 
 	"mt/device"
 )
 
-// ops implements device.Ops.
+// ops implements device.Ops. Package args says what is wrong with arguments; the
+// values of index tensors are checked before an operation uses them.
 type ops struct{}
 
 // on is the stream under s, which must be one of this package.
 func on(s device.Stream) *stream { return s.(*stream) }
-
-// checker finds the first thing wrong with the arguments of an operation.
-type checker struct{ err error }
-
-// tensor wants t to hold at least n elements of one of the types.
-func (c *checker) tensor(name string, t device.Tensor, n int, types ...device.DType) {
-	if c.err != nil {
-		return
-	}
-	if t.Len < int64(n) || (t.None() && n > 0) {
-		c.err = fmt.Errorf("%s holds %d elements, want %d", name, t.Len, n)
-		return
-	}
-	for _, dt := range types {
-		if t.DType == dt {
-			return
-		}
-	}
-	if n > 0 {
-		c.err = fmt.Errorf("%s is %s, want %s", name, t.DType, types[0])
-	}
-}
-
-// act wants t to hold n elements of the compute type dt.
-func (c *checker) act(name string, t device.Tensor, n int, dt device.DType) {
-	if c.err == nil && n > 0 && dt != device.F32 && dt != device.BF16 {
-		c.err = fmt.Errorf("%s is %s, want fp32 or bf16", name, dt)
-		return
-	}
-	c.tensor(name, t, n, dt)
-}
-
-// sizes wants every extent to be at least 0.
-func (c *checker) sizes(extents ...int) {
-	for _, n := range extents {
-		if n < 0 {
-			c.that(false, "an extent is negative: %v", extents)
-		}
-	}
-}
-
-func (c *checker) that(ok bool, format string, args ...any) {
-	if c.err == nil && !ok {
-		c.err = fmt.Errorf(format, args...)
-	}
-}
-
-// strided is the number of elements of rows rows, stride apart, of n elements.
-func strided(rows, stride, n int) int {
-	if rows == 0 || n == 0 {
-		return 0
-	}
-	return (rows-1)*stride + n
-}
 
 // f32s is the first n elements of an fp32 tensor, nil for none.
 func f32s(t device.Tensor, n int) []float32 {

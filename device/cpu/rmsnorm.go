@@ -4,22 +4,15 @@ import (
 	"math"
 
 	"mt/device"
+	"mt/device/args"
 	"mt/device/cpu/vec"
 )
 
 // RMSNorm normalises every group of every row while it is in the cache.
 // Source: arXiv:1910.07467.
 func (o ops) RMSNorm(s device.Stream, a device.RMSNorm) {
-	var c checker
 	width := a.Groups * a.Dim
-	c.sizes(a.Rows, a.Groups, a.Dim, a.XStride, a.YStride)
-	c.act("X", a.X, strided(a.Rows, a.XStride, width), a.X.DType)
-	c.tensor("Y", a.Y, strided(a.Rows, a.YStride, width), a.X.DType)
-	c.tensor("W", a.W, a.Dim, device.F32)
-	if !a.RStd.None() {
-		c.tensor("RStd", a.RStd, a.Rows*a.Groups, device.F32)
-	}
-	on(s).do("RMSNorm", c.err, func(s *stream) error {
+	on(s).do("RMSNorm", args.RMSNorm(a), func(s *stream) error {
 		reads(a.X, a.Rows, a.XStride, width)
 		reads(a.W, 1, 0, a.Dim)
 		writes(a.Y, a.Rows, a.YStride, width)
@@ -51,17 +44,8 @@ func normRows(a *device.RMSNorm, sc *scratch, from, to int) {
 // RMSNormBackward writes DX (or adds to it) and accumulates DW. With g = dy·w
 // and n elements a group, dx = rstd·g − x·rstd³·Σ(g·x)/n and dw = Σ dy·x·rstd.
 func (o ops) RMSNormBackward(s device.Stream, a device.RMSNormBackward) {
-	var c checker
 	width := a.Groups * a.Dim
-	c.sizes(a.Rows, a.Groups, a.Dim, a.XStride, a.DXStride, a.DYStride)
-	c.act("X", a.X, strided(a.Rows, a.XStride, width), a.X.DType)
-	c.tensor("DX", a.DX, strided(a.Rows, a.DXStride, width), a.X.DType)
-	c.tensor("DY", a.DY, strided(a.Rows, a.DYStride, width), a.X.DType)
-	c.tensor("W", a.W, a.Dim, device.F32)
-	c.tensor("DW", a.DW, a.Dim, device.F32)
-	c.tensor("RStd", a.RStd, a.Rows*a.Groups, device.F32)
-	c.that(!a.Add || a.DX.Addr != a.DY.Addr || a.Rows == 0, "with Add, DX may not be DY")
-	on(s).do("RMSNormBackward", c.err, func(s *stream) error {
+	on(s).do("RMSNormBackward", args.RMSNormBackward(a), func(s *stream) error {
 		reads(a.X, a.Rows, a.XStride, width)
 		reads(a.DY, a.Rows, a.DYStride, width)
 		reads(a.W, 1, 0, a.Dim)

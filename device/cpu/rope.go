@@ -4,21 +4,15 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/args"
 	"mt/device/cpu/vec"
 )
 
 // RoPE rotates heads in place. Of the Rotary elements that take part, i pairs
 // with i + Rotary/2. Source: arXiv:2104.09864, Hugging Face's layout.
 func (o ops) RoPE(s device.Stream, a device.RoPE) {
-	var c checker
 	half, width := a.Rotary/2, a.Heads*a.Dim
-	c.sizes(a.T, a.Heads, a.Dim, a.Rotary, a.Stride)
-	c.that(a.Rotary%2 == 0 && a.Rotary <= a.Dim, "Rotary is %d: want an even number up to Dim = %d", a.Rotary, a.Dim)
-	c.act("X", a.X, strided(a.T, a.Stride, width), a.X.DType)
-	c.tensor("Cos", a.Cos, half, device.F32)
-	c.tensor("Sin", a.Sin, half, device.F32)
-	c.tensor("Pos", a.Pos, a.T, device.I32)
-	on(s).do("RoPE", c.err, func(s *stream) error {
+	on(s).do("RoPE", args.RoPE(a), func(s *stream) error {
 		if half == 0 || width == 0 {
 			return nil
 		}

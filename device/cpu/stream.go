@@ -8,6 +8,7 @@ import (
 	"mt/device"
 	"mt/device/cpu/gemm"
 	"mt/internal/parallel"
+	"mt/internal/queue"
 )
 
 // command is what a stream's queue holds: work, or what happens even after a
@@ -30,8 +31,8 @@ type notice struct {
 type stream struct {
 	dev     *dev
 	name    string
-	queue   *queue[command]
-	notices *queue[notice]
+	queue   *queue.Queue[command]
+	notices *queue.Queue[notice]
 	ended   sync.WaitGroup
 	closing sync.Once
 
@@ -52,22 +53,22 @@ type stream struct {
 // going from one stream to another as an order between the streams, so there
 // each has its own.
 func startStream(d *dev, name string) *stream {
-	s := &stream{dev: d, name: name, queue: newQueue[command](), notices: newQueue[notice](), pool: d.pool, scratch: &d.scratch}
+	s := &stream{dev: d, name: name, queue: queue.New[command](), notices: queue.New[notice](), pool: d.pool, scratch: &d.scratch}
 	if raceEnabled {
 		s.pool, s.scratch = parallel.New(d.opts.Threads), &scratchList{poison: d.scratch.poison}
 	}
 	s.ended.Go(func() {
-		defer s.notices.close()
-		s.queue.drain(s.execute)
+		defer s.notices.Close()
+		s.queue.Drain(s.execute)
 	})
 	s.ended.Go(func() {
-		s.notices.drain(func(n *notice) { n.f(n.err) })
+		s.notices.Drain(func(n notice) { n.f(n.err) })
 	})
 	return s
 }
 
 // execute is what the stream's goroutine does with a command.
-func (s *stream) execute(c *command) {
+func (s *stream) execute(c command) {
 	if s.dev.opts.Delay != nil {
 		time.Sleep(s.dev.opts.Delay(s.name, s.count))
 	}
@@ -78,7 +79,7 @@ func (s *stream) execute(c *command) {
 	case c.mark != nil:
 		c.mark.complete()
 	case c.notify != nil:
-		s.notices.put(notice{c.notify, s.Err()})
+		s.notices.Put(notice{c.notify, s.Err()})
 	case !s.broken:
 		if err := s.attempt(c); err != nil {
 			s.broken = true
@@ -88,7 +89,7 @@ func (s *stream) execute(c *command) {
 }
 
 // attempt runs a command and turns a panic into an error.
-func (s *stream) attempt(c *command) (err error) {
+func (s *stream) attempt(c command) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v", cause)
@@ -119,7 +120,7 @@ func (s *stream) do(name string, bad error, run func(s *stream) error) {
 // put enqueues c. On a closed stream the call fails, and what others wait for
 // happens at once.
 func (s *stream) put(c command) {
-	if s.queue.put(c) {
+	if s.queue.Put(c) {
 		return
 	}
 	s.fail(c.name, fmt.Errorf("the stream is closed"))
@@ -202,7 +203,7 @@ func (s *stream) Err() error {
 // Close also waits for the notifications to be delivered. It returns Err.
 func (s *stream) Close() error {
 	s.closing.Do(func() {
-		s.queue.close()
+		s.queue.Close()
 		s.ended.Wait()
 		if raceEnabled {
 			s.pool.Close()

@@ -2,17 +2,14 @@ package cpu
 
 import (
 	"mt/device"
+	"mt/device/args"
 	"mt/device/cpu/vec"
 )
 
 // SwiGLU writes y (T, F) = silu(gate)·up from gu (T, 2F). Source:
 // arXiv:2002.05202.
 func (o ops) SwiGLU(s device.Stream, y, gu device.Tensor, T, F int) {
-	var c checker
-	c.sizes(T, F)
-	c.act("gu", gu, 2*T*F, gu.DType)
-	c.tensor("y", y, T*F, gu.DType)
-	on(s).do("SwiGLU", c.err, func(s *stream) error {
+	on(s).do("SwiGLU", args.SwiGLU(y, gu, T, F), func(s *stream) error {
 		reads(gu, 1, 0, 2*T*F)
 		writes(y, 1, 0, T*F)
 		in, out := actOf(gu), actOf(y)
@@ -30,15 +27,7 @@ func (o ops) SwiGLU(s device.Stream, y, gu device.Tensor, T, F int) {
 // SwiGLUBackward overwrites dgu (T, 2F), which may be gu, and y unless it is
 // none; y may be dy.
 func (o ops) SwiGLUBackward(s device.Stream, dgu, y, dy, gu device.Tensor, T, F int) {
-	var c checker
-	c.sizes(T, F)
-	c.act("gu", gu, 2*T*F, gu.DType)
-	c.tensor("dgu", dgu, 2*T*F, gu.DType)
-	c.tensor("dy", dy, T*F, gu.DType)
-	if !y.None() {
-		c.tensor("y", y, T*F, gu.DType)
-	}
-	on(s).do("SwiGLUBackward", c.err, func(s *stream) error {
+	on(s).do("SwiGLUBackward", args.SwiGLUBackward(dgu, y, dy, gu, T, F), func(s *stream) error {
 		reads(gu, 1, 0, 2*T*F)
 		reads(dy, 1, 0, T*F)
 		writes(dgu, 1, 0, 2*T*F)

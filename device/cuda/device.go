@@ -34,8 +34,10 @@ type dev struct {
 	cuda    *cudart.CUDA
 	name    string
 	context cudart.Context
-	modules map[string]cudart.Module
 	blas    blas
+
+	modulesMu sync.Mutex // held while a module is being loaded
+	modules   map[string]cudart.Module
 
 	functionsMu sync.RWMutex
 	functions   map[functionName]cudart.Function
@@ -53,13 +55,14 @@ type dev struct {
 	streams    int
 	closed     bool
 	notes      []string
-	staged     bool    // the system does not pin host memory, as noted
-	late       []error // for Close to return
+	noted      map[string]bool // what noteOnce is about
+	late       []error         // for Close to return
 }
 
 // blas is cuBLASLt and the products it has been asked for.
 type blas struct {
 	lib      *cudart.Blas // nil: our own kernels serve
+	context  cudart.Context
 	handle   cudart.BlasHandle
 	mu       sync.Mutex
 	products map[productKey]*product
@@ -72,7 +75,7 @@ func New(o Options) (_ device.Device, err error) {
 		return nil, fmt.Errorf("cuda: memory limit %d: it may not be negative", o.MemoryLimit)
 	}
 	d := &dev{opts: o, cuda: o.CUDA, modules: map[string]cudart.Module{}, functions: map[functionName]cudart.Function{},
-		blocks: map[uintptr]*block{}, registered: map[uintptr][]byte{}, blas: blas{products: map[productKey]*product{}}}
+		blocks: map[uintptr]*block{}, registered: map[uintptr][]byte{}, noted: map[string]bool{}, blas: blas{products: map[productKey]*product{}}}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cuda: %w", err)
@@ -85,9 +88,19 @@ func New(o Options) (_ device.Device, err error) {
 		return nil, err
 	}
 	if err := d.open(); err != nil {
-		return nil, err
+		return nil, d.crowded(err)
 	}
 	return d, nil
+}
+
+// crowded adds to the error of a card that is full before there is a budget what
+// the reason may be.
+func (d *dev) crowded(err error) error {
+	var counted *device.OutOfMemory
+	if !errors.Is(err, cudart.ErrOutOfMemory) || errors.As(err, &counted) {
+		return err
+	}
+	return fmt.Errorf("%w: the %s has no room for mt's kernels; is another process using it (nvidia-smi lists them)?", err, d.name)
 }
 
 // check refuses what the kernels cannot run on.
@@ -136,9 +149,9 @@ func (d *dev) check() error {
 // cudaVersion is a version as people write it: 12040 is 12.4.
 func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// open makes the context, loads the kernels and sets the budget.
+// open makes the context, loads the first kernels and sets the budget.
 func (d *dev) open() (err error) {
-	before, err := d.freeBefore()
+	before, visible, err := d.freeBefore()
 	if err != nil {
 		return err
 	}
@@ -149,15 +162,13 @@ func (d *dev) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if before == 0 {
+	// NVML means another thing where it has far more than CUDA: CUDA sees one
+	// instance of a card that is partitioned (MIG), NVML all of it.
+	if before == 0 || visible-total > total/8 {
 		before = min(total, free+AssumedContext)
 	}
-	for _, name := range kernels.Modules() {
-		m, err := d.cuda.ModuleLoad(d.context, kernels.PTX(name))
-		if err != nil {
-			return fmt.Errorf("kernels %s: %w", name, err)
-		}
-		d.modules[name] = m
+	if _, err := d.module(firstModule); err != nil {
+		return err
 	}
 	if err := d.openBlas(); err != nil {
 		return err
@@ -178,11 +189,11 @@ func (d *dev) openBlas() error {
 		d.note("no cuBLASLt: matrix products run on mt's own kernels, which are slower (pip install nvidia-cublas brings it; MT_CUDA_LIBS names its folder)")
 		return nil
 	}
-	handle, err := lib.Create()
+	handle, err := lib.Create(d.context)
 	if err != nil {
 		return err
 	}
-	d.blas.lib, d.blas.handle = lib, handle
+	d.blas.lib, d.blas.context, d.blas.handle = lib, d.context, handle
 	return nil
 }
 
@@ -194,18 +205,21 @@ const (
 	leastContext = 192 << 20 // no context of a GPU that mt runs on is smaller
 	mostContext  = 2 << 30   // more is what another process took meanwhile
 	lazyBlas     = 64 << 20  // kernels that cuBLASLt loads when it first needs them
+	lazyModule   = 2 << 20   // a module of ours: less than 256 KiB, memory is given in pieces of this
 )
 
-// setBudget counts what the context takes, by free memory before and after, and
-// sets the limit. One stream's scratch memory is allocated at once, so that it
-// is counted before anybody plans.
+// setBudget counts what the context takes, by free memory before and after and
+// with what is loaded later, and sets the limit. One stream's scratch memory is
+// allocated at once, so that it is counted before anybody plans.
 func (d *dev) setBudget(before, free, total int64) error {
 	context := min(mostContext, max(leastContext, before-free))
+	later := lazyModule * int64(len(kernels.Modules())-len(d.modules))
 	if d.blas.lib != nil {
-		context += lazyBlas
-		free -= lazyBlas
+		later += lazyBlas
 	}
-	most := min(total, context+free-min(total/50, 512<<20))
+	context += later
+	free -= later
+	most := min(total, context+free-reserve(total))
 	limit := d.opts.MemoryLimit
 	if limit == 0 {
 		limit = most
@@ -227,37 +241,29 @@ func (d *dev) setBudget(before, free, total int64) error {
 	return err
 }
 
-// freeBefore is how much device memory is free before there is a context, 0
-// where NVML cannot say.
-func (d *dev) freeBefore() (int64, error) {
-	id, err := d.pciID()
+// reserve is what a budget leaves free of a card. CUDA gives large allocations
+// out in pieces of 2 MiB: of a hundred, a hundred MiB go to their ends.
+func reserve(total int64) int64 {
+	return min(max(total/50, min(total/8, 256<<20)), 512<<20)
+}
+
+// freeBefore is how much device memory is free before there is a context, and
+// how much there is, both 0 where NVML cannot say.
+func (d *dev) freeBefore() (free, total int64, err error) {
+	id, err := d.cuda.PCIBusID(0)
 	n := d.cuda.NVML()
 	if err != nil || n == nil || n.Init() != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	free := int64(0)
 	if gpu, err := n.ByPCI(id); err == nil {
-		if _, f, _, err := n.Memory(gpu); err == nil {
-			free = f
+		if t, f, _, err := n.Memory(gpu); err == nil {
+			free, total = f, t
 		}
 	}
 	if n.Shutdown() != nil {
-		return 0, nil
+		return 0, 0, nil
 	}
-	return free, nil
-}
-
-// pciID is where the GPU is, as NVML writes it.
-func (d *dev) pciID() (string, error) {
-	var at [3]int
-	for i, attr := range []cudart.DeviceAttr{cudart.AttrPCIDomain, cudart.AttrPCIBus, cudart.AttrPCIDevice} {
-		n, err := d.cuda.DeviceAttribute(attr, 0)
-		if err != nil {
-			return "", err
-		}
-		at[i] = n
-	}
-	return fmt.Sprintf("%08x:%02x:%02x.0", at[0], at[1], at[2]), nil
+	return free, total, nil
 }
 
 // note keeps s for Notes.
@@ -267,16 +273,23 @@ func (d *dev) note(s string) {
 	d.notes = append(d.notes, s)
 }
 
-// refuse notes, once, that host memory cannot be pinned.
-func (d *dev) refuse(err error) {
+// noteOnce is note for the first of all notes about the same.
+func (d *dev) noteOnce(about, s string) {
 	d.mu.Lock()
-	again := d.staged
-	d.staged = true
-	d.mu.Unlock()
-	if again {
-		return
+	defer d.mu.Unlock()
+	if !d.noted[about] {
+		d.noted[about] = true
+		d.notes = append(d.notes, s)
 	}
-	d.note(fmt.Sprintf("the system does not pin host memory (%v): copies go through staging memory, slower; a higher limit of locked memory helps (ulimit -l, or --ulimit memlock=-1 of a container)", err))
+}
+
+// refuse notes, once for each reason, that host memory cannot be pinned.
+func (d *dev) refuse(err error) {
+	about, help := "pinning", "a higher limit of locked memory helps (ulimit -l, or --ulimit memlock=-1 of a container)"
+	if errors.Is(err, cudart.ErrAlreadyRegistered) {
+		about, help = "pages", "it shares a page with memory that is pinned"
+	}
+	d.noteOnce(about, fmt.Sprintf("the system does not pin host memory (%v): copies go through staging memory, slower; %s", err, help))
 }
 
 // Notes are what the user should know about this device, in the order in which
@@ -364,7 +377,7 @@ func (d *dev) closeContext() {
 		d.blas.mu.Lock()
 		d.release("", d.blas.forget)
 		d.blas.mu.Unlock()
-		d.release("cublasLtDestroy", func() error { return lib.Destroy(d.blas.handle) })
+		d.release("cublasLtDestroy", func() error { return lib.Destroy(d.context, d.blas.handle) })
 	}
 	for _, m := range d.modules {
 		d.release("cuModuleUnload", func() error { return d.cuda.ModuleUnload(d.context, m) })

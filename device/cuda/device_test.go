@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	"mt/cudart"
@@ -11,72 +12,13 @@ import (
 	"mt/device/cuda/kernels"
 )
 
-func TestUsage(t *testing.T) {
+// The context counts from the start on, with the scratch memory of a stream.
+func TestUsageOfTheContext(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
-	context := d.Usage().Now[device.ForContext]
-	if context < leastContext+kernels.ScratchBytes {
-		t.Errorf("the context counts as %d bytes", context)
-	}
-	d.usage.Limit = context + 1024
-	a, err := d.Alloc(device.ForWeights, 300) // counts as 512
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := d.Alloc(device.ForGradients, 512)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.Alloc(device.ForBatch, 1); err == nil || !strings.Contains(err.Error(), "batch wants") {
-		t.Errorf("over the limit: %v", err)
-	}
-	h, err := d.AllocHost(5000) // has no limit
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, x := range h {
-		if x != 0 {
-			t.Fatalf("byte %d of host memory is %d", i, x)
-		}
-	}
-	if a.Addr%device.Align != 0 || b.Addr%device.Align != 0 || address(h)%device.Align != 0 || len(h) != 5000 {
-		t.Error("an allocation is not aligned, or of the wrong size")
-	}
-	d.Free(a)
 	u := d.Usage()
-	want := device.Usage{Total: context + 512, PeakTotal: context + 1024, Limit: context + 1024}
-	want.Now[device.ForGradients], want.Now[device.ForHostStaging], want.Now[device.ForContext] = 512, 5120, context
-	want.Peak[device.ForWeights], want.Peak[device.ForGradients], want.Peak[device.ForHostStaging] = 512, 512, 5120
-	want.Peak[device.ForContext] = context
-	if u != want {
-		t.Errorf("usage %+v, want %+v", u, want)
-	}
-	d.Free(b)
-	d.FreeHost(h)
-	d.Free(device.Mem{})
-	d.FreeHost(nil)
-	if u := d.Usage(); u.Total != context || u.Now[device.ForHostStaging] != 0 {
-		t.Errorf("usage %+v after everything was freed", u)
-	}
-}
-
-func TestBadAllocations(t *testing.T) {
-	d, _ := newDevice(t, emu.Options{}, Options{})
-	for _, p := range []device.Purpose{device.ForHostStaging, device.NumPurposes} {
-		if _, err := d.Alloc(p, 8); err == nil {
-			t.Errorf("Alloc for %s: no error", p)
-		}
-	}
-	if _, err := d.Alloc(device.ForBatch, -1); err == nil {
-		t.Error("Alloc of -1 bytes: no error")
-	}
-	if _, err := d.AllocHost(-1); err == nil {
-		t.Error("AllocHost of -1 bytes: no error")
-	}
-	if m, err := d.Alloc(device.ForBatch, 0); err != nil || m != (device.Mem{}) {
-		t.Errorf("Alloc of nothing: %v, %v", m, err)
-	}
-	if b, err := d.AllocHost(0); err != nil || b != nil {
-		t.Errorf("AllocHost of nothing: %v, %v", b, err)
+	context := u.Now[device.ForContext]
+	if context < leastContext+kernels.ScratchBytes || u.Total != context || u.PeakTotal != context || u.Peak[device.ForContext] != context {
+		t.Errorf("the context counts as %d bytes of %d", context, u.Total)
 	}
 }
 
@@ -111,32 +53,6 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-func TestMisusePanics(t *testing.T) {
-	d, _ := newDevice(t, emu.Options{}, Options{})
-	m := alloc(t, d, 512)
-	h, err := d.AllocHost(512)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cases := map[string]func(){
-		"free of a part":        func() { d.Free(m.Slice(256, 256)) },
-		"free of host memory":   func() { d.Free(device.Mem{Addr: address(h), Bytes: 512}) },
-		"bind":                  func() { d.BindHost(h) },
-		"free of what is Go's":  func() { d.FreeHost(make([]byte, 8)) },
-		"free of a part, host":  func() { d.FreeHost(h[256:]) },
-		"slice of what is less": func() { m.Slice(256, 512) },
-	}
-	for name, f := range cases {
-		if !panics(f) {
-			t.Errorf("%s: no panic", name)
-		}
-	}
-	d.Free(m)
-	if !panics(func() { d.Free(m) }) {
-		t.Error("a second free: no panic")
-	}
-}
-
 func TestNewAndClose(t *testing.T) {
 	_, c := bind(t, emu.Options{Name: "GPU of the test"})
 	if _, err := New(Options{CUDA: c, MemoryLimit: -1}); err == nil {
@@ -149,48 +65,73 @@ func TestNewAndClose(t *testing.T) {
 	if d.Kind() != "cuda" || d.Name() != "GPU of the test" || d.Unified() {
 		t.Errorf("kind %q, name %q, unified %v", d.Kind(), d.Name(), d.Unified())
 	}
-	s, err := d.NewStream("s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err == nil || !strings.Contains(err.Error(), "1 streams are still open") {
-		t.Errorf("Close with a stream open: %v", err)
-	}
-	// Left to Close: memory on both sides, a registration, an event.
-	alloc(t, d, 100)
-	if _, err := d.AllocHost(100); err != nil {
-		t.Fatal(err)
-	}
-	host := make([]byte, 5000)
-	if err := d.Register(host); err != nil {
-		t.Fatal(err)
-	}
-	newEvent(t, d)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
 	for range 2 {
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 	}
 	checkEmpty(t, d)
-	if _, err := d.NewStream("late"); err == nil {
-		t.Error("NewStream after Close: no error")
-	}
 	if _, err := d.NewEvent(); err == nil {
 		t.Error("NewEvent after Close: no error")
 	}
-	if _, err := d.Alloc(device.ForBatch, 8); err == nil {
-		t.Error("Alloc after Close: no error")
+}
+
+// lazyModules is what the context counts for modules that are not loaded at start.
+var lazyModules = lazyModule * int64(len(kernels.Modules())-1)
+
+// Where CUDA sees a part of a board, NVML's figures are not the device's.
+func TestBudgetOfAnInstance(t *testing.T) {
+	d, _ := newDevice(t, emu.Options{DeviceMemory: 4 << 30, BoardMemory: 16 << 30, ContextMemory: 300 << 20}, Options{})
+	want := 300<<20 + lazyBlas + lazyModules + kernels.ScratchBytes + biasBytes
+	if got := d.Usage().Now[device.ForContext]; got != want {
+		t.Errorf("the context counts as %d bytes, want %d", got, want)
 	}
-	if _, err := d.AllocHost(8); err == nil {
-		t.Error("AllocHost after Close: no error")
+}
+
+// loads is how often modules have been loaded.
+func loads(drv *emu.Driver) (n int) {
+	for i := range drv.Calls() {
+		if drv.CallName(i+1) == "cuModuleLoadDataEx" {
+			n++
+		}
+	}
+	return n
+}
+
+// A module is loaded when it is first needed, once, whoever needs it.
+func TestModulesAreLoadedOnce(t *testing.T) {
+	d, drv := newDevice(t, emu.Options{}, Options{})
+	if n := loads(drv); n != 1 {
+		t.Errorf("%d modules are loaded at start, want 1", n)
+	}
+	m := alloc(t, d, 1<<16)
+	defer d.Free(m)
+	var users sync.WaitGroup
+	for i := range int64(4) {
+		s := newStream(t, d, "s")
+		users.Go(func() {
+			at := m.Slice(i<<14, 1<<14)
+			s.Zero(at)
+			d.Ops().AddBiasGrad(s, at.Tensor(device.F32, 0, 8), at.Tensor(device.F32, 1024, 8), 1, 8)
+			d.Ops().Convert(s, at.Tensor(device.BF16, 0, 8), at.Tensor(device.F32, 1024, 8), 8)
+			if err := s.Sync(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	users.Wait()
+	if n := loads(drv); n != 2 {
+		t.Errorf("%d modules are loaded, want 2", n)
 	}
 }
 
 // What mt cannot run on is refused, by name, and nothing is left behind.
 func TestUnusable(t *testing.T) {
+	_, drv := newDevice(t, emu.Options{}, Options{})
+	retain := 1
+	for drv.CallName(retain) != "cuDevicePrimaryCtxRetain" {
+		retain++
+	}
 	for name, tc := range map[string]struct {
 		emu  emu.Options
 		opts Options
@@ -201,9 +142,10 @@ func TestUnusable(t *testing.T) {
 		"old driver":       {emu: emu.Options{DriverVersion: 11080, RuntimeVersion: 11080}, is: cudart.ErrDriverTooOld, says: []string{"CUDA 11.8", "12.0", "525", "Emulated GPU"}},
 		"newer libcudart":  {emu: emu.Options{DriverTooOld: true}, is: cudart.ErrDriverTooOld, says: []string{"driver serves CUDA 11.4", "libcudart is of CUDA 12.8", "MT_CUDA_LIBS"}},
 		"sm_75":            {emu: emu.Options{ComputeCapability: 75, Name: "T4"}, is: cudart.ErrNotSupported, says: []string{"the T4 has compute capability 7.5", "8.0"}},
+		"full card":        {emu: emu.Options{FailCall: retain, FailCode: 2, Name: "card"}, is: cudart.ErrOutOfMemory, says: []string{"cuDevicePrimaryCtxRetain", "the card has no room", "another process"}},
 		"old PTX":          {emu: emu.Options{MaxPTXVersion: 78}, is: cudart.ErrDriverTooOld, says: []string{"kernels "}},
 		"context too big":  {opts: Options{MemoryLimit: 100 << 20}, says: []string{"context wants", "of 0.098 GiB", "device_memory"}},
-		"scratch too much": {opts: Options{MemoryLimit: leastContext + lazyBlas + 400<<20}, emu: emu.Options{ContextMemory: leastContext + 390<<20}, says: []string{"context wants", "device_memory"}},
+		"scratch too much": {opts: Options{MemoryLimit: leastContext + lazyBlas + lazyModules + 400<<20}, emu: emu.Options{ContextMemory: leastContext + 390<<20}, says: []string{"context wants", "device_memory"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			drv, c := bind(t, tc.emu)

@@ -6,6 +6,15 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
+	"mt/device/devtest"
+)
+
+// Short names for what tests do all the time.
+var (
+	newStream = devtest.Stream
+	newEvent  = devtest.Event
+	alloc     = devtest.Alloc
+	panics    = devtest.Panics
 )
 
 // bind starts an emulated driver and binds it. What it found wrong, or was not
@@ -51,44 +60,10 @@ func checkEmpty(t *testing.T, d device.Device) {
 	}
 }
 
-func newStream(t *testing.T, d device.Device, name string) device.Stream {
-	t.Helper()
-	s, err := d.NewStream(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() }) // tests of errors look at them
-	return s
-}
-
-func newEvent(t *testing.T, d device.Device) device.Event {
-	t.Helper()
-	e, err := d.NewEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
-func alloc(t *testing.T, d device.Device, n int64) device.Mem {
-	t.Helper()
-	m, err := d.Alloc(device.ForActivations, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 // hold gives the worker of s something to do until the test calls the function
 // that is returned: what is enqueued meanwhile waits on the host.
 func hold(s device.Stream) func() {
 	open := make(chan struct{})
 	on(s).do("hold", nil, command{slow: true, run: func() error { <-open; return nil }})
 	return func() { close(open) }
-}
-
-func panics(f func()) (yes bool) {
-	defer func() { yes = recover() != nil }()
-	f()
-	return
 }

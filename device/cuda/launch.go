@@ -8,8 +8,13 @@ import (
 	"mt/device/cuda/kernels"
 )
 
-// biasBytes is the room for a bias in bf16, beside the scratch memory.
-const biasBytes = 1 << 20
+// biasBytes is the room for a copy of a bias, beside the scratch memory, and
+// biasAlign what a bias has to lie at a multiple of: cuBLASLt lets nobody say how
+// it lies, and has kernels that read 16 bytes of it at a time.
+const (
+	biasBytes = 1 << 20
+	biasAlign = 16
+)
 
 // launcher implements kernels.Launcher for one operation after the other.
 type launcher struct {
@@ -108,21 +113,47 @@ func (d *dev) function(k *kernels.Kernel) (cudart.Function, error) {
 	if ok {
 		return f, nil
 	}
-	m, ok := d.modules[k.Module]
-	if !ok {
-		return 0, fmt.Errorf("%s: there is no module %s", k.Name, k.Module)
+	m, err := d.module(k.Module)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", k.Name, err)
 	}
-	f, err := d.cuda.ModuleFunction(d.context, m, k.Name)
+	f, err = d.cuda.ModuleFunction(d.context, m, k.Name)
 	if err == nil && k.Shared > freeShared {
 		err = d.cuda.FuncSetMaxDynamicShared(d.context, f, k.Shared)
 	}
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%s: %w", k.Name, err)
 	}
 	d.functionsMu.Lock()
 	defer d.functionsMu.Unlock()
 	d.functions[key] = f
 	return f, nil
+}
+
+// firstModule is loaded at start, to see that the driver takes our PTX. It is a
+// small one, of the version and for the target that all are.
+const firstModule = "convert"
+
+// module is one of our modules on this device, loaded when it is first needed:
+// the driver compiles PTX that its cache does not have, seconds for all modules,
+// and a model uses less than half of them. They are loaded one at a time: CUDA
+// says nothing of compiling in parallel within one context.
+func (d *dev) module(name string) (cudart.Module, error) {
+	d.modulesMu.Lock()
+	defer d.modulesMu.Unlock()
+	if m, ok := d.modules[name]; ok {
+		return m, nil
+	}
+	ptx := kernels.PTX(name)
+	if ptx == nil {
+		return 0, fmt.Errorf("there is no module %s", name)
+	}
+	m, err := d.cuda.ModuleLoad(d.context, ptx)
+	if err != nil {
+		return 0, fmt.Errorf("kernels %s: %w", name, err)
+	}
+	d.modules[name] = m
+	return m, nil
 }
 
 // freeShared is how much dynamic shared memory a kernel may ask for without

@@ -8,20 +8,14 @@ import (
 
 	"mt/cudart"
 	"mt/device"
+	"mt/device/args"
 	"mt/device/cuda/kernels"
 )
 
 // MatMul is cuBLASLt's, or our own where there is no cuBLASLt or it refuses. For
 // a bf16 result cuBLASLt takes the bias in bf16: it is rounded once more.
 func (ops) MatMul(s device.Stream, m device.MatMul) {
-	var c checker
-	c.sizes(m.M, m.N, m.K)
-	c.act("A", m.A, m.M*m.K, m.A.DType)
-	c.tensor("B", m.B, m.K*m.N, m.A.DType)
-	c.act("D", m.D, m.M*m.N, m.D.DType)
-	c.optional("C", m.C, m.M*m.N, m.D.DType)
-	c.optional("Bias", m.Bias, m.N, device.F32)
-	on(s).do("MatMul", c.err, command{run: func() error { return on(s).launcher.matMul(m) }})
+	on(s).do("MatMul", args.MatMul(m), command{run: func() error { return on(s).launcher.matMul(m) }})
 }
 
 func (l *launcher) matMul(m device.MatMul) error {
@@ -29,28 +23,48 @@ func (l *launcher) matMul(m device.MatMul) error {
 	if m.M == 0 || m.N == 0 {
 		return nil
 	}
-	if d.blas.lib == nil || m.K == 0 || m.D.DType == device.BF16 && !m.Bias.None() && 2*m.N > biasBytes {
+	biased := !m.Bias.None() && (m.D.DType == device.BF16 || m.Bias.Addr%biasAlign != 0)
+	if d.blas.lib == nil || m.K == 0 || biased && m.D.DType.Size()*int64(m.N) > biasBytes {
 		return l.do(func(l kernels.Launcher) { kernels.MatMul(l, m) })
 	}
 	return l.do(func(kernels.Launcher) {
-		if m.D.DType == device.BF16 && !m.Bias.None() {
-			narrow := l.memory(kernels.ScratchBytes, 2*int64(m.N), biasBytes).Tensor(device.BF16, 0, int64(m.N))
-			kernels.Convert(l, narrow, m.Bias, int64(m.N))
-			m.Bias = narrow
+		p := m
+		if biased {
+			p.Bias = l.memory(kernels.ScratchBytes, m.D.DType.Size()*int64(m.N), biasBytes).Tensor(m.D.DType, 0, int64(m.N))
+			kernels.Convert(l, p.Bias, m.Bias, int64(m.N))
 		}
 		workspace := l.memory(0, kernels.ScratchBytes, kernels.ScratchBytes)
 		if l.err != nil {
 			return
 		}
-		if l.err = d.blas.run(m, workspace, l.stream.cuda); errors.Is(l.err, errRefused) {
-			l.err = nil
+		err := d.blas.run(p, workspace, l.stream.cuda)
+		switch {
+		case errors.Is(err, errRefused):
+			d.noteOnce("products", fmt.Sprintf("%v: mt's own kernels compute such products", err))
 			kernels.MatMul(l, m)
+		case err != nil:
+			l.err = l.stream.cause(err)
 		}
 	})
 }
 
-// errRefused is for a product that cuBLASLt has no algorithm for.
-var errRefused = errors.New("cuBLASLt refuses")
+// cause adds to an error of cuBLASLt, which has one name for all faults of the
+// device, what the device says.
+func (s *stream) cause(err error) error {
+	if fault := s.dev.cuda.StreamSynchronize(s.cuda); fault != nil {
+		return fmt.Errorf("%w: %w", err, fault)
+	}
+	return err
+}
+
+// errRefused is for a product that cuBLASLt does not compute.
+var errRefused = errors.New("cuBLASLt does not take the product")
+
+// refusal says whether err is cuBLASLt's about a product, and not a fault.
+func refusal(err error) bool {
+	var e *cudart.Error
+	return errors.As(err, &e) && e.Library == cudart.BlasLt && (errors.Is(e, cudart.ErrNotSupported) || errors.Is(e, cudart.ErrInvalidValue))
+}
 
 // productKey is all that the choice of an algorithm may depend on.
 type productKey struct {
@@ -103,7 +117,7 @@ func keyOf(m *device.MatMul) productKey {
 type product struct {
 	cudart.MatmulShape
 	algorithm cudart.Algorithm
-	refused   bool
+	refused   error          // errRefused and why, nil where cuBLASLt computes it
 	undo      []func() error // destroys what the shape is made of
 }
 
@@ -119,8 +133,8 @@ func (b *blas) run(m device.MatMul, workspace device.Mem, s cudart.Stream) error
 	if err != nil {
 		return err
 	}
-	if p.refused {
-		return errRefused
+	if p.refused != nil {
+		return p.refused
 	}
 	if !m.Bias.None() {
 		if err := b.lib.DescSetPointer(p.Desc, cudart.DescBiasPointer, cudart.DevicePtr(m.Bias.Addr)); err != nil {
@@ -133,7 +147,17 @@ func (b *blas) run(m device.MatMul, workspace device.Mem, s cudart.Stream) error
 	if !m.C.None() {
 		a.Beta, a.C = 1, cudart.DevicePtr(m.C.Addr)
 	}
-	return b.lib.Matmul(b.handle, &p.MatmulShape, &a, s)
+	err = b.lib.Matmul(b.context, b.handle, &p.MatmulShape, &a, s)
+	if refusal(err) { // it refuses the algorithm that it proposed: nothing is enqueued
+		p.refuse(keyOf(&m), err)
+		return p.refused
+	}
+	return err
+}
+
+// refuse keeps that and why cuBLASLt does not compute the product.
+func (p *product) refuse(k productKey, why error) {
+	p.refused, p.algorithm = fmt.Errorf("%w %s (%w)", errRefused, k, why), cudart.Algorithm{}
 }
 
 // product finds or makes what runs m. b.mu is held.
@@ -152,8 +176,9 @@ func (b *blas) product(m *device.MatMul) (*product, error) {
 	if err == nil {
 		err = b.choose(p, key)
 	}
-	if errors.Is(err, cudart.ErrNotSupported) || errors.Is(err, cudart.ErrInvalidValue) {
-		p.refused, err = true, nil
+	if refusal(err) {
+		p.refuse(key, err)
+		err = nil
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.destroy())
@@ -215,15 +240,6 @@ func dataType(dt device.DType) cudart.DataType {
 	return cudart.Float32
 }
 
-// preferReductions is CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK and
-// reductionInFloat32 CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE: parts of a sum over
-// K that blocks share are added in fp32, in order, and the result is rounded
-// once.
-const (
-	preferReductions   cudart.PreferenceAttr = 3
-	reductionInFloat32                       = 2
-)
-
 // choose takes the first algorithm that cuBLASLt proposes.
 func (b *blas) choose(p *product, k productKey) (err error) {
 	prefer, err := b.lib.PreferenceCreate()
@@ -239,7 +255,7 @@ func (b *blas) choose(p *product, k productKey) (err error) {
 		attr  cudart.PreferenceAttr
 		value uint64
 	}{
-		{cudart.PreferMaxWorkspaceBytes, kernels.ScratchBytes}, {preferReductions, reductionInFloat32},
+		{cudart.PreferMaxWorkspaceBytes, kernels.ScratchBytes}, {cudart.PreferReductions, cudart.ReductionFloat32},
 		{cudart.PreferMinAlignmentA, uint64(k.align[1])}, {cudart.PreferMinAlignmentB, uint64(k.align[0])},
 		{cudart.PreferMinAlignmentC, uint64(alignC)}, {cudart.PreferMinAlignmentD, uint64(k.align[3])},
 	} {
@@ -247,7 +263,7 @@ func (b *blas) choose(p *product, k productKey) (err error) {
 			return err
 		}
 	}
-	found, err := b.lib.AlgoGetHeuristic(b.handle, &p.MatmulShape, prefer, 1)
+	found, err := b.lib.AlgoGetHeuristic(b.context, b.handle, &p.MatmulShape, prefer, 1)
 	if err == nil {
 		p.algorithm = found[0].Algorithm
 	}

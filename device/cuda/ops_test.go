@@ -1,13 +1,17 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strings"
 	"testing"
 
+	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
+	"mt/device/cuda/kernels"
+	"mt/device/devtest"
 	"mt/device/optest"
 )
 
@@ -91,6 +95,95 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
+// What cuBLASLt proposes and then refuses is computed all the same, and said once.
+func TestRefusedProducts(t *testing.T) {
+	for _, code := range []int{7, 15} { // invalid value, not supported
+		d, _ := newDevice(t, emu.Options{RefuseProducts: code}, Options{})
+		s := newStream(t, d, "s")
+		x := alloc(t, d, 3*64)
+		up, down := []byte{0, 0, 0x40, 0x40}, make([]byte, 4) // 3
+		sum := make([]byte, 2)
+		s.CopyH2D(x.Slice(0, 4), up)
+		m := device.MatMul{M: 1, N: 1, K: 1, A: x.Tensor(device.F32, 0, 1), B: x.Tensor(device.F32, 0, 1), D: x.Tensor(device.F32, 64, 1)}
+		for range 2 {
+			d.Ops().MatMul(s, m)
+		}
+		biased := m // a bf16 result whose bias our kernel takes in fp32
+		biased.A, biased.B = x.Tensor(device.BF16, 2, 1), x.Tensor(device.BF16, 2, 1)
+		biased.Bias, biased.D = x.Tensor(device.F32, 0, 1), x.Tensor(device.BF16, 128, 1)
+		d.Ops().MatMul(s, biased)
+		s.CopyD2H(sum, x.Slice(128, 2))
+		s.CopyD2H(down, x.Slice(64, 4))
+		if err := s.Sync(); err != nil || down[2] != 0x10 || down[3] != 0x41 { // 9
+			t.Errorf("code %d: %v, result %x", code, err, down)
+		}
+		if sum[0] != 0x40 || sum[1] != 0x41 { // 12
+			t.Errorf("code %d: with a bias %x", code, sum)
+		}
+		if got := d.Algorithms(); len(got) != 2 || got[0].Words != [8]uint64{} {
+			t.Errorf("code %d: algorithms %v", code, got)
+		}
+		if notes := d.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "1x1x1 NN fp32->fp32") || !strings.Contains(notes[0], "cublasLtMatmul") {
+			t.Errorf("code %d: notes %q", code, notes)
+		}
+	}
+}
+
+// A bias may lie anywhere: cuBLASLt gets one that is aligned.
+func TestUnalignedBias(t *testing.T) {
+	d, _ := newDevice(t, emu.Options{}, Options{})
+	s := newStream(t, d, "s")
+	x := alloc(t, d, 1024)
+	s.Zero(x)
+	up, down := []byte{0, 0, 0x40, 0x40}, make([]byte, 4) // 3
+	s.CopyH2D(x.Slice(4, 4), up)
+	f := func(off int64) device.Tensor { return x.Tensor(device.F32, off, 1) }
+	d.Ops().MatMul(s, device.MatMul{M: 1, N: 1, K: 1, A: f(256), B: f(256), Bias: f(4), D: f(512)})
+	s.CopyD2H(down, x.Slice(512, 4))
+	if err := s.Sync(); err != nil || string(down) != string(up) {
+		t.Errorf("%v, result %x", err, down)
+	}
+	if got := d.Algorithms(); len(got) != 1 || got[0].Words == [8]uint64{} {
+		t.Errorf("cuBLASLt did not compute it: %v", got)
+	}
+}
+
+// An error of cuBLASLt comes with what the device says.
+func TestProductOnALostDevice(t *testing.T) {
+	calls := func(o emu.Options) (at int, err error) {
+		drv := emu.New(o)
+		defer func() { _ = drv.Close() }() // a lost device gives nothing back
+		c, err := cudart.New(drv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := New(Options{CUDA: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, x := newStream(t, d, "s"), alloc(t, d, 64).Tensor(device.F32, 0, 1)
+		d.Ops().MatMul(s, device.MatMul{M: 1, N: 1, K: 1, A: x, B: x, D: x})
+		err = s.Close()
+		_ = d.Close() // fails as everything does
+		for at = 1; drv.CallName(at) != "cublasLtMatmul"; at++ {
+			if drv.CallName(at) == "" {
+				t.Fatal("cuBLASLt was not called")
+			}
+		}
+		return at, err
+	}
+	at, _ := calls(emu.Options{})
+	_, err := calls(emu.Options{LoseDeviceAt: at, LostCode: 700})
+	if !errors.Is(err, cudart.ErrContextLost) {
+		t.Fatalf("error %v", err)
+	}
+	for _, want := range []string{"MatMul: cublasLtMatmul: ", "illegal memory access", "an earlier operation may be at fault"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}
+
 // The list of shapes has an end, and what is forgotten is given back.
 func TestProductsAreForgotten(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
@@ -98,7 +191,7 @@ func TestProductsAreForgotten(t *testing.T) {
 	x := alloc(t, d, 4*(mostProducts+10)).Tensor(device.F32, 0, mostProducts+10)
 	for n := 1; n < mostProducts+5; n++ {
 		key := productKey{m: n, n: 1, k: 1, in: device.F32, out: device.F32}
-		d.blas.products[key] = &product{refused: true}
+		d.blas.products[key] = &product{refused: errRefused}
 	}
 	d.Ops().MatMul(s, device.MatMul{M: 1, N: 1, K: 1, A: x.Slice(0, 1), B: x.Slice(1, 1), D: x.Slice(2, 1)})
 	if err := s.Sync(); err != nil {
@@ -109,51 +202,24 @@ func TestProductsAreForgotten(t *testing.T) {
 	}
 }
 
-func TestBadArgumentsAreErrors(t *testing.T) {
+// Heads that no kernel takes are an error, and the widest that one takes are not.
+func TestWidestHeads(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	m := alloc(t, d, 4096)
-	f, h, ints := m.Tensor(device.F32, 0, 64), m.Tensor(device.BF16, 512, 64), m.Tensor(device.I32, 1024, 8)
-	o := d.Ops()
-	cases := []struct {
-		want string
-		call func(s device.Stream)
-	}{
-		{"Y is bf16, want fp32", func(s device.Stream) {
-			o.RMSNorm(s, device.RMSNorm{Y: h, X: f, W: f, Rows: 1, Groups: 1, Dim: 4, XStride: 4, YStride: 4})
-		}},
-		{"DX may not be DY", func(s device.Stream) {
-			o.RMSNormBackward(s, device.RMSNormBackward{DX: f, DY: f, X: f, W: f, DW: f, RStd: f, Rows: 1, Groups: 1, Dim: 4, Add: true})
-		}},
-		{"Rotary is 3", func(s device.Stream) { o.RoPE(s, device.RoPE{X: f, T: 1, Heads: 1, Dim: 4, Rotary: 3, Stride: 4}) }},
-		{"Pos holds 0 elements, want 1", func(s device.Stream) {
-			o.RoPE(s, device.RoPE{X: f, Cos: f, Sin: f, T: 1, Heads: 1, Dim: 4, Rotary: 4, Stride: 4})
-		}},
-		{"3 heads do not share 2 key heads evenly", func(s device.Stream) {
-			o.Attention(s, device.Attention{AttentionShape: device.AttentionShape{Heads: 3, KVHeads: 2}})
-		}},
-		{"DK holds 0 elements, want 4", func(s device.Stream) {
-			shape := device.AttentionShape{CuQ: ints, CuK: ints, Seqs: 1, TQ: 1, TK: 1, MaxQ: 1, MaxK: 1, Heads: 1, KVHeads: 1, Dim: 4}
-			o.AttentionBackward(s, device.AttentionBackward{AttentionShape: shape, Q: f, K: f, V: f, O: f, DO: f, DQ: f})
-		}},
-		{"gu is int32, want fp32 or bf16", func(s device.Stream) { o.SwiGLU(s, f, ints, 1, 2) }},
-		{"dgu holds 8 elements, want 64", func(s device.Stream) { o.SwiGLUBackward(s, f.Slice(0, 8), f, f, f, 4, 8) }},
-		{"index is fp32, want int32", func(s device.Stream) { o.GatherRows(s, f, f, f, 1, 4) }},
-		{"start is fp32, want int32", func(s device.Stream) { o.ScatterAddRows(s, f, f, f, ints, 1, 2, 4) }},
-		{"Losses is bf16, want fp32", func(s device.Stream) {
-			o.CrossEntropy(s, device.CrossEntropy{Logits: f, Targets: ints, Losses: h, T: 2, V: 4})
-		}},
-		{"LSE holds 0 elements, want 2", func(s device.Stream) {
-			o.CrossEntropyShard(s, device.CrossEntropyShard{Logits: f, Targets: ints, Losses: f, T: 2, V: 4})
-		}},
-		{"C is fp32, want bf16", func(s device.Stream) { o.MatMul(s, device.MatMul{M: 1, N: 1, K: 1, A: h, B: h, D: h, C: f}) }},
-		{"src is int32, want fp32 or bf16", func(s device.Stream) { o.Convert(s, f, ints, 1) }},
-		{"an extent is negative", func(s device.Stream) { o.AddBiasGrad(s, f, f, -1, 2) }},
+	f, bounds := m.Tensor(device.F32, 0, 512), m.Tensor(device.I32, 2048, 2)
+	shape := device.AttentionShape{CuQ: bounds, CuK: bounds, Seqs: 1, TQ: 1, TK: 1, MaxQ: 1, MaxK: 1, Heads: 1, KVHeads: 1, Dim: kernels.MaxHeadDim, Scale: 1}
+	s := newStream(t, d, "s")
+	s.Zero(m)
+	s.CopyH2D(bounds.Mem(), []byte{0, 0, 0, 0, 1, 0, 0, 0})
+	forward := device.Attention{AttentionShape: shape, O: f.Slice(256, 256), Q: f, K: f, V: f}
+	d.Ops().Attention(s, forward)
+	if err := s.Sync(); err != nil {
+		t.Error(err)
 	}
-	for i, c := range cases {
-		s := newStream(t, d, fmt.Sprint(i))
-		c.call(s)
-		if err := s.Sync(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v, want %q", err, c.want)
-		}
-	}
+	forward.Dim, forward.O = kernels.MaxHeadDim+1, f
+	backward := device.AttentionBackward{AttentionShape: forward.AttentionShape, DQ: f, DK: f, DV: f, DO: f, O: f, LSE: f, Q: f, K: f, V: f, Delta: f}
+	devtest.BadArguments(t, d, []devtest.BadCall{
+		{Want: "Attention: heads of 257 elements: the kernels take at most 256", Call: func(s device.Stream) { d.Ops().Attention(s, forward) }},
+		{Want: "AttentionBackward: heads of 257 elements", Call: func(s device.Stream) { d.Ops().AttentionBackward(s, backward) }},
+	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"mt/cudart"
 	"mt/device"
+	"mt/internal/queue"
 )
 
 var (
@@ -36,9 +37,9 @@ type stream struct {
 	dev     *dev
 	name    string
 	cuda    cudart.Stream
-	notices *queue[notice]
-	later   *queue[command] // for the worker
-	worker  sync.Once       // starts it
+	notices *queue.Queue[notice]
+	later   *queue.Queue[command] // for the worker
+	worker  sync.Once             // starts it
 	ended   sync.WaitGroup
 	closing sync.Once
 	closed  atomic.Bool
@@ -64,9 +65,9 @@ func (d *dev) NewStream(name string) (device.Stream, error) {
 		return nil, fmt.Errorf("cuda: stream %s: %w", name, err)
 	}
 	d.streams++
-	s := &stream{dev: d, name: name, cuda: c, notices: newQueue[notice](), later: newQueue[command]()}
+	s := &stream{dev: d, name: name, cuda: c, notices: queue.New[notice](), later: queue.New[command]()}
 	s.staging.stream, s.launcher.stream = s, s
-	s.ended.Go(func() { s.notices.drain(s.tell) })
+	s.ended.Go(func() { s.notices.Drain(s.tell) })
 	return s, nil
 }
 
@@ -94,11 +95,11 @@ func (s *stream) put(c command) bool {
 		return false
 	case c.slow:
 		s.worker.Do(func() {
-			s.ended.Go(func() { s.later.drain(s.execute) })
+			s.ended.Go(func() { s.later.Drain(s.execute) })
 		})
 		fallthrough
-	case !s.later.empty():
-		s.later.put(c)
+	case !s.later.Empty():
+		s.later.Put(c)
 	default:
 		s.execute(c)
 	}
@@ -126,8 +127,12 @@ func (s *stream) execute(c command) {
 func (s *stream) fail(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = fmt.Errorf("cuda: stream %s: %s: %w", s.name, name, err)
+	if s.err != nil {
+		return
+	}
+	s.err = fmt.Errorf("cuda: stream %s: %s: %w", s.name, name, err)
+	if errors.Is(err, cudart.ErrContextLost) {
+		s.err = fmt.Errorf("%w; the device tells late: an earlier operation may be at fault (CUDA_LAUNCH_BLOCKING=1 in the environment shows which)", s.err)
 	}
 }
 
@@ -202,7 +207,7 @@ func (s *stream) Zero(dst device.Mem) {
 
 // Record enqueues e. Where that fails the event counts as complete.
 func (s *stream) Record(e device.Event) {
-	m, err := e.(*event).record(!s.later.empty())
+	m, err := e.(*event).record(!s.later.Empty())
 	open := s.put(command{name: "Record", always: true, run: func() error {
 		if err != nil {
 			s.finish()
@@ -257,7 +262,7 @@ func (s *stream) Notify(f func(err error)) {
 			s.fail("Notify", err)
 			after = 0
 		}
-		s.notices.put(notice{after, f})
+		s.notices.Put(notice{after, f})
 		return nil
 	}})
 	if !open {
@@ -271,7 +276,7 @@ func (s *stream) Sync() error {
 		s.fail("Sync", errStreamClosed)
 		return s.Err()
 	}
-	s.later.wait()
+	s.later.Wait()
 	if err := s.dev.cuda.StreamSynchronize(s.cuda); err != nil {
 		s.fail("Sync", err)
 	}
@@ -290,13 +295,13 @@ func (s *stream) Err() error {
 func (s *stream) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
-		s.later.wait()
+		s.later.Wait()
 		if err := s.dev.cuda.StreamSynchronize(s.cuda); err != nil {
 			s.fail("Close", err)
 			s.dev.regret(err) // callers that close what has drained do not look
 		}
-		s.later.close()
-		s.notices.close()
+		s.later.Close()
+		s.notices.Close()
 		s.ended.Wait()
 		s.staging.free()
 		s.launcher.free()

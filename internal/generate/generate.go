@@ -113,6 +113,9 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 			d.close()
 		}
 	}()
+	if err := d.register(); err != nil {
+		return nil, err
+	}
 	if d.stream, err = o.Device.NewStream("generate"); err != nil {
 		return nil, err
 	}
@@ -264,6 +267,23 @@ func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tens
 	at := int64(n)
 	step.Pos, step.CuQ, step.CuK = all.Slice(at, at), all.Slice(2*at, 2), all.Slice(2*at+2, 2)
 	return all.Slice(0, at), d.stream.Sync()
+}
+
+// register makes the tiles fast to copy, until the stream is closed.
+func (d *decoder) register() error {
+	if d.o.Device.Unified() {
+		return nil
+	}
+	for _, l := range d.o.Store.Layers {
+		if len(l.Tile) == 0 {
+			continue
+		}
+		if err := d.o.Device.Register(l.Tile); err != nil {
+			return err
+		}
+		d.freeing = append(d.freeing, func() { d.o.Device.Unregister(l.Tile) })
+	}
+	return nil
 }
 
 // weights binds a layer in place, or copies it into the slot.

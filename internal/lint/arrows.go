@@ -46,10 +46,12 @@ var Arrows = Rules{
 		"device": nil,
 		"cudart": nil,
 
-		"device/cpu":     {"device"},
-		"device/cuda":    {"device", "cudart"},
+		"device/args":    {"device"},
+		"device/cpu":     {"device", "device/args"},
+		"device/cuda":    {"device", "device/args", "cudart"},
 		"device/oracle":  nil,
 		"device/optest":  {"device", "device/oracle"},
+		"device/devtest": {"device"},
 		"device/fault":   {"device"},
 		"device/profile": {"device"},
 
@@ -57,8 +59,8 @@ var Arrows = Rules{
 		"internal/lint":      nil,
 	},
 	Helpers:  "internal",
-	TestOnly: []string{"device/fault", "cudart/emu", "internal/reference", "internal/lint"},
-	ForTests: []string{"device/oracle", "device/optest", "device/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference"},
+	TestOnly: []string{"device/devtest", "device/fault", "cudart/emu", "internal/reference", "internal/lint"},
+	ForTests: []string{"device/oracle", "device/optest", "device/devtest", "device/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference"},
 	Only: map[string][]string{
 		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "device/oracle", "device/optest", "device/fault", "host"},
 		"github.com/asynkron/protoactor-go": {"actors"},

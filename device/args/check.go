@@ -1,4 +1,4 @@
-package cuda
+package args
 
 import (
 	"fmt"
@@ -27,13 +27,12 @@ func (c *checker) optional(name string, t device.Tensor, n int, dt device.DType)
 	}
 }
 
-// act wants t to hold n elements of the compute type dt.
-func (c *checker) act(name string, t device.Tensor, n int, dt device.DType) {
-	if c.err == nil && n > 0 && dt != device.F32 && dt != device.BF16 {
-		c.err = fmt.Errorf("%s is %s, want fp32 or bf16", name, dt)
-		return
+// act wants t to hold n elements of its own type, which is a compute type.
+func (c *checker) act(name string, t device.Tensor, n int) {
+	if c.err == nil && n > 0 && t.DType != device.F32 && t.DType != device.BF16 {
+		c.err = fmt.Errorf("%s is %s, want fp32 or bf16", name, t.DType)
 	}
-	c.tensor(name, t, n, dt)
+	c.tensor(name, t, n, t.DType)
 }
 
 // sizes wants every extent to be at least 0.
@@ -59,7 +58,10 @@ func strided(rows, stride, n int) int {
 	return (rows-1)*stride + n
 }
 
-// attention wants a shape that an operation can run on.
+// heads are how many elements a row of queries has, and one of keys.
+func heads(a *device.AttentionShape) (wide, narrow int) { return a.Heads * a.Dim, a.KVHeads * a.Dim }
+
+// attention wants what both directions of attention need of a shape.
 func (c *checker) attention(a *device.AttentionShape) {
 	c.sizes(a.Seqs, a.TQ, a.TK, a.MaxQ, a.MaxK, a.Heads, a.KVHeads, a.Dim, a.Window)
 	c.that(a.KVHeads > 0 && a.Heads%a.KVHeads == 0, "%d heads do not share %d key heads evenly", a.Heads, a.KVHeads)
