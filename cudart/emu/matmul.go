@@ -21,7 +21,7 @@ const algorithmMagic = 0x656d7520616c676f
 type heuristic struct {
 	algo      algorithm
 	workspace uint64
-	state     int32
+	_         int32 // state: success
 	waves     float32
 	_         [4]int32
 }

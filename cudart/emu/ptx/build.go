@@ -18,7 +18,6 @@ type builder struct {
 	special    map[string]int32
 	shared     []*variable
 	dynamic    []*variable
-	branches   []int // instructions whose target is a label
 }
 
 func newBuilder(r *reader, name string, line int) *builder {

@@ -57,7 +57,6 @@ type reader struct {
 	*source
 	module *Module
 	global *scope
-	consts []*variable
 	scope  *scope
 	kernel *builder
 }

@@ -78,6 +78,10 @@ DEV Range queries_seeing(const Place &p, int first, int count, int window) {
 DEV bool crosses(int low_place, int high_place, int low_key, int high_key, int window) {
   return high_key > low_place || (window > 0 && low_key <= high_place - window);
 }
+// blind says whether all of these queries fail to see all of these keys.
+DEV bool blind(int low_place, int high_place, int low_key, int high_key, int window) {
+  return high_place < low_key || (window > 0 && high_key <= low_place - window);
+}
 DEV bool sees(int place, int key, int window) { return key <= place && (window == 0 || key > place - window); }
 
 // Seen is the same for many keys: one unsigned comparison each. A key at distance

@@ -13,8 +13,8 @@
 //
 // In both, a warp owns 16 rows of the result. It computes P and dS with these rows
 // as rows, so what comes out of one product is, rounded, the A operand of the next
-// and never leaves registers. The loop over parts of a
-// stage of DK and DV reads its end from shared memory: unrolled, it would spill.
+// and never leaves registers. A warp leaves out the parts of a stage where no
+// query sees a key of its.
 #pragma once
 
 #include "attention.cuh"
@@ -93,11 +93,11 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
   float dk[W / 8][4], dv[W / 8][4];
   u32 kept[KEPT][4];
 
-  // fetch starts to fetch a tile. Notes, kept in shared memory since registers are all taken: the sequence's
-  // first query, how many it has, the first that sees a key, tiles from there on;
-  // the first head, and the first tile's gap: from the block's first key to the
-  // place of the tile's first query, tiles of all heads, BM. Tiles go over the queries
-  // of head after head.
+  // fetch starts to fetch a tile. Notes, kept in shared memory since registers are all
+  // taken: the sequence's first query, how many it has, the first that sees a key,
+  // tiles from there on; the first head, the first tile's gap: from the block's first
+  // key to the place of the tile's first query, tiles of all heads, keys from the
+  // block's first on. Tiles go over the queries of head after head.
   DEV void fetch(u32 shared, u32 tile, const bf16 *q, const bf16 *dout, const float *lse, const float *delta, const Shape &a) {
     u32x4 notes = load_shared_4(shared + NOTES_AT);
     i64 head = load_shared_4(shared + NOTES_AT + 16)[0] + tile / notes[3];
@@ -112,8 +112,16 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
     copy_async_commit();
   }
 
+  // gap is from the block's first key to the place of row i of a tile.
+  DEV int gap(u32 shared, u32 tile, int i) {
+    return (int)load_shared_4(shared + NOTES_AT + 16)[1] + (int)(tile % load_shared_4(shared + NOTES_AT)[3]) * BM + i;
+  }
+
   // add takes in SUB queries of a tile, from its row i on.
   METHOD void add(u32 shared, u32 tile, int i, const Shape &a) {
+    int from = gap(shared, tile, i), key = (thread_now() >> 5) % KW * 16;
+    int keys = (int)load_shared_4(shared + NOTES_AT + 16)[3]; // the place behind the last query's is there too
+    if (key >= keys || from >= keys || blind(from, from + SUB - 1, key, key + 15, a.window)) return; // the same for all of the warp
     u32 stage = shared + STAGE_AT + tile % STAGES * STAGE, q = stage + i * Tile::PITCH, floats = stage + LSE_AT + i * 4;
     int thread = thread_now(), lane = thread & 31, warp = thread >> 5, own = warp % KW * 16, half = warp / KW * W;
     float p[SUB / 8][4], ds[SUB / 8][4];
@@ -128,14 +136,14 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
 #pragma unroll
       for (int e = 0; e < 4; e++) p[n][e] = exp2_approx(p[n][e] * factor - lse[e & 1] * LOG2E);
     }
-    int gap = (int)load_shared_4(shared + NOTES_AT + 16)[1] + (int)(tile % load_shared_4(shared + NOTES_AT)[3]) * BM + i;
-    if (crosses(gap, gap + SUB - 1, 0, BN - 1, a.window)) {
-      gap += (lane & 3) * 2 - own - (lane >> 2); // now from this lane's key to its query's place
+    int away = gap(shared, tile, i);
+    if (crosses(away, away + SUB - 1, 0, BN - 1, a.window)) {
+      away += (lane & 3) * 2 - own - (lane >> 2); // now from this lane's key to its query's place
       Seen seen = seen_within(a.window);
 #pragma unroll
       for (int n = 0; n < SUB / 8; n++)
 #pragma unroll
-        for (int e = 0; e < 4; e++) p[n][e] = seen.at(gap + n * 8 + (e & 1) - (e >> 1) * 8) ? p[n][e] : 0.0f;
+        for (int e = 0; e < 4; e++) p[n][e] = seen.at(away + n * 8 + (e & 1) - (e >> 1) * 8) ? p[n][e] : 0.0f;
     }
     u32 a_lane = Tile::lane_a(q, lane);
     u32 packed_p[SUB / 16][4];
@@ -168,7 +176,7 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
     int tiles = max_i(0, (see.high - see.low + BM - 1) / BM), group = a.heads / a.kv_heads;
     if (threadIdx_x == 0) {
       store_shared(shared + NOTES_AT, u32x4{(u32)w.q0, (u32)w.nq, (u32)see.low, (u32)tiles});
-      store_shared(shared + NOTES_AT + 16, u32x4{(u32)(w.head * group), (u32)(see.low + w.shift() - w.first), (u32)(tiles * group), BM});
+      store_shared(shared + NOTES_AT + 16, u32x4{(u32)(w.head * group), (u32)(see.low + w.shift() - w.first), (u32)(tiles * group), (u32)(w.nk - w.first)});
     }
     sync_threads(); // the notes are there
     if (STAGES == 2 && tiles > 0) fetch(shared, 0, q, dout, lse, delta, a);
@@ -189,7 +197,7 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
       sync_threads(); // the stage is there, everyone is done with the other
       if (STAGES == 2 && tile + 1 < load_shared_4(shared + NOTES_AT + 16)[2]) fetch(shared, tile + 1, q, dout, lse, delta, a);
 #pragma clang loop unroll(disable)
-      for (int i = 0; i < (int)load_shared_4(shared + NOTES_AT + 16)[3]; i += SUB) add(shared, tile, i, a);
+      for (int i = 0; i < BM; i += SUB) add(shared, tile, i, a);
     }
     copy_async_wait<0>();
     sync_threads(); // every warp stores through a part of V's tile
@@ -218,6 +226,7 @@ template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients
   // the place of the block's first query.
   METHOD void add(u32 shared, u32 k, const float (&lse)[2], const float (&delta)[2], int gap, const Shape &a) {
     int thread = thread_now(), lane = thread & 31, own = (thread >> 5) * 16;
+    if (blind(gap + own, gap + own + 15, 0, SUB - 1, a.window)) return; // the same for all of the warp
     float p[SUB / 8][4], ds[SUB / 8][4];
     u32 b_lane = Tile::lane_b(k, lane), q_lane = Tile::lane_a(shared + own * Tile::PITCH, lane);
     product<D, SUB, 0, KEEP>(p, kept_q, q_lane, b_lane);
@@ -299,7 +308,8 @@ template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients
       rows -= BN, at += BN * a.k_stride;
       if (STAGES == 2 && left > 1) fetch(2 * shared + 2 * STAGE_AT + STAGE - stage, k, v, a, at, rows);
 #pragma clang loop unroll(disable)
-      for (int i = 0; i < BN; i += SUB) add(shared, stage + i * Tile::PITCH, lse, delta, gap - i, a);
+      for (int i = 0; i < (first < w.nq ? BN : 0); i += SUB) // a warp without queries adds nothing
+        add(shared, stage + i * Tile::PITCH, lse, delta, gap - i, a);
       gap -= BN;
       if (STAGES == 2) stage = 2 * shared + 2 * STAGE_AT + STAGE - stage;
     }

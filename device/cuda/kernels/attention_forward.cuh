@@ -16,7 +16,9 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
   using Tile = SharedTile<D>;
   static constexpr int K_AT = BM * Tile::PITCH, V_AT = K_AT + BN * Tile::PITCH;
 
-  float m[MT][2], l[MT][2]; // of rows g and g+8: maximum (unscaled), this lane's part of the sum
+  static constexpr float SLACK = 8.0f;
+
+  float m[MT][2], l[MT][2]; // of rows g and g+8: about the maximum (unscaled), this lane's part of the sum
   float o[MT][D / 8][4];
 
   // scores is s = Q·Kᵀ of this warp's rows.
@@ -47,6 +49,14 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
     }
   }
 
+  // nothing_seen says whether a tile has no key for any of this warp's queries, or the
+  // warp no query; gap as for mask, rows is how many keys there are from the tile's
+  // first on: the place of a query is below.
+  DEV bool nothing_seen(int gap, int rows, int window) {
+    gap += (thread_now() >> 5) * MT * 16;
+    return gap >= rows || blind(gap, gap + MT * 16 - 1, 0, BN - 1, window);
+  }
+
   // mask hides keys; gap is from the tile's first key to the place of the block's
   // first query.
   DEV void mask(float (&s)[MT][BN / 8][4], int gap, int window) {
@@ -62,9 +72,11 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
           s[i][n][e] = seen.at(gap + i * 16 + (e >> 1) * 8 - n * 8 - (e & 1)) ? s[i][n][e] : -INFINITY_F;
   }
 
-  // softmax turns scores into exponentials relative to the new maxima, rounded into
-  // A operands p, and brings sums and outputs to these maxima; factor is scale·log2 e. Outputs are multiplied only
-  // where a maximum of the warp moved: by 1 otherwise.
+  // softmax turns scores into exponentials relative to the maxima, rounded into A
+  // operands p, and brings sums and outputs to these maxima; factor is scale·log2 e.
+  // A maximum stays until one SLACK above it comes (exponentials are then up to
+  // 2^SLACK, which costs no precision), and outputs are multiplied only where a
+  // maximum of the warp moved: after the first tile that is rare.
   METHOD void softmax(u32 (&p)[MT][BN / 16][4], float (&s)[MT][BN / 8][4], float factor) {
     float down[MT][2], least = 1.0f;
 #pragma unroll
@@ -76,9 +88,11 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
         for (int n = 0; n < BN / 8; n++) top = max_f(top, max_f(s[i][n][2 * half], s[i][n][2 * half + 1]));
         top = max_f(top, shuffle_xor(top, 1));
         top = max_f(top, shuffle_xor(top, 2));
-        float base = top == -INFINITY_F ? 0.0f : top * factor;
-        down[i][half] = exp2_approx(m[i][half] * factor - base);
+        if ((top - m[i][half]) * factor <= SLACK) top = m[i][half];
+        float base = top == -INFINITY_F ? 0.0f : top;
+        down[i][half] = exp2_approx((m[i][half] - base) * factor); // 1, exactly, where the maximum stayed
         m[i][half] = top;
+        base *= factor;
         float sum = 0.0f;
 #pragma unroll
         for (int n = 0; n < BN / 8; n++) {
@@ -172,15 +186,18 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
       sync_threads(); // K is there, everyone is done with V
       load_tile<BN, D, THREADS>(shared + V_AT, v + at, a.k_stride, rows, a.dim, vector);
       copy_async_commit();
-      scores(s, shared);
-      if (crosses(gap, gap + BM - 1, 0, BN - 1, a.window)) mask(s, gap, a.window);
-      softmax(p, s, a.scale * LOG2E);
+      bool idle = nothing_seen(gap, rows, a.window);
+      if (!idle) {
+        scores(s, shared);
+        if (crosses(gap, gap + BM - 1, 0, BN - 1, a.window)) mask(s, gap, a.window);
+        softmax(p, s, a.scale * LOG2E);
+      }
       copy_async_wait<0>();
       sync_threads(); // V is there, everyone is done with K
-      left--, at -= BN * a.k_stride, gap += BN, rows = max_i(rows, BN);
+      left--, at -= BN * a.k_stride, gap += BN, rows += BN;
       if (left > 0) load_tile<BN, D, THREADS>(shared + K_AT, k + at, a.k_stride, rows, a.dim, vector);
       copy_async_commit();
-      values(p, shared + V_AT);
+      if (!idle) values(p, shared + V_AT);
     }
     copy_async_wait<0>();
     sync_threads();

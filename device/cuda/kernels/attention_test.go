@@ -24,13 +24,14 @@ type attentionCase struct {
 	queries, keys  []int // keys nil: the same
 	heads, kvHeads int
 	dim, window    int
-	beyond, at     int // elements of strides beyond dense, and of tensors after an aligned address
-	spike          int // the key that every query would give all its weight to; 0: none
+	beyond, at     int     // elements of strides beyond dense, and of tensors after an aligned address
+	spike          int     // the key that every query would give all its weight to; 0: none
+	climb          float64 // powers of two that weights grow by from a key to the one before, forward only; 0: none
 }
 
 func (c attentionCase) String() string {
-	return fmt.Sprintf("%v,%v,heads %d of %d,dim %d,window %d,beyond %d,at %d", c.queries, c.keys, c.kvHeads, c.heads, c.dim, c.window,
-		c.beyond, c.at)
+	return fmt.Sprintf("%v,%v,heads %d of %d,dim %d,window %d,beyond %d,at %d,climb %v", c.queries, c.keys, c.kvHeads, c.heads, c.dim, c.window,
+		c.beyond, c.at, c.climb)
 }
 
 var attentionCases = []attentionCase{
@@ -50,6 +51,16 @@ var attentionCases = []attentionCase{
 	{queries: []int{200}, heads: 1, kvHeads: 1, dim: 64, window: 2},
 	{queries: []int{200}, heads: 1, kvHeads: 1, dim: 128, window: 2},
 	{queries: []int{256}, heads: 1, kvHeads: 1, dim: 128, window: 191, spike: 64}, // the first place that does not see it is a tile's last
+	// The last query of a warp sees of a tile its first key alone.
+	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 128, spike: 64},
+	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 256, spike: 64},
+	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 128, window: 2},
+	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 256, window: 2},
+	// Maxima that grow slowly and fast over the tiles, which come from the last on.
+	{queries: []int{300}, heads: 1, kvHeads: 1, dim: 64, climb: 0.05},
+	{queries: []int{192}, heads: 1, kvHeads: 1, dim: 96, climb: 0.2},
+	{queries: []int{192}, heads: 1, kvHeads: 1, dim: 128, climb: 0.2},
+	{queries: []int{192}, heads: 1, kvHeads: 1, dim: 256, climb: 0.15},
 	{queries: []int{1, 3}, keys: []int{300, 129}, heads: 2, kvHeads: 1, dim: 96},
 	{queries: []int{130}, keys: []int{200}, heads: 2, kvHeads: 1, dim: 64, window: 48},
 	{queries: []int{0, 2}, keys: []int{65, 128}, heads: 2, kvHeads: 2, dim: 128},
@@ -213,6 +224,18 @@ func (r *attentionRun) check() {
 		r.put(q, qv)
 		r.put(k, kv)
 	}
+	if c.climb > 0 { // a score is one product, and up to 27: its rounding is within the bound
+		for i := range qv {
+			qv[i] = 0
+			if i%dim == 0 {
+				qv[i] = 1
+			}
+		}
+		for i := 0; i < len(kv); i += dim {
+			kv[i] = c.climb * float64(r.tk-i/dim) * math.Ln2 / r.o.Scale
+		}
+		qv, kv = r.put(q, qv), r.put(k, kv)
+	}
 	v, vv := r.random(r.tk, r.o.KStride, narrow)
 	do, dov := r.random(r.o.TQ, wide, wide)
 	rows := r.o.TQ * c.heads
@@ -223,6 +246,9 @@ func (r *attentionRun) check() {
 	r.ok()
 	r.same("O", o, wantO, dim, dim, r.bound(dim, 2), 0)
 	r.same("LSE", lse, wantL, 1, 1, 8*(8+math.Sqrt(float64(dim)))/(1<<24), 1)
+	if c.climb > 0 {
+		return
+	}
 
 	ov, lv := r.put(o, wantO), r.put(lse, wantL)
 	wantQ, wantK, wantV := make([]float64, r.o.TQ*r.o.DQStride), make([]float64, r.tk*r.o.DKStride), make([]float64, r.tk*r.o.DKStride)

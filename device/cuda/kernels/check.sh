@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Assembles every .ptx for every kind of GPU that mt runs on and prints, for each
 # kernel, its static shared memory in bytes and its registers a thread; fails
-# when a file does not assemble or a kernel spills registers to memory:
+# when a file does not assemble or a kernel keeps anything in local memory, be it
+# an array or registers that are spilled:
 #
 #     check.sh [FILE.ptx …]    all without arguments
 #
@@ -27,15 +28,15 @@ failed=0
 for file; do for a in $architectures; do printf '%s\0%s\0' "$file" "$a"; done; done |
 	xargs -0 -n 2 -P "$(nproc)" bash -c 'assemble "$@"' _ || failed=1
 
-# One line for every kernel; a spill is an exclamation mark and its bytes, stores
-# and loads.
+# One line for every kernel; local memory is an exclamation mark and its bytes a
+# thread.
 for file; do
 	for a in $architectures; do [ ! -f "$out/$(basename "$file").$a" ] || cat "$out/$(basename "$file").$a"; done
 done | awk -v architectures="$architectures" '
 /Compiling entry function/ { split($0, part, "\047"); kernel = part[2]; arch = substr(part[4], 4)
 	if (!(kernel in known)) { known[kernel] = 1; kernels[++count] = kernel }
 	spill = 0 }
-/spill stores/ { spill = $5 + $9 }
+/bytes stack frame/ { spill = $1 > $5 ? $1 : $5 }
 /Used [0-9]+ registers/ { match($0, /Used [0-9]+/); cell = substr($0, RSTART + 5, RLENGTH - 5)
 	if (match($0, /[0-9]+ bytes smem/)) { bytes = substr($0, RSTART, RLENGTH) + 0; if (bytes > shared[kernel]) shared[kernel] = bytes }
 	if (spill) { cell = cell "!" spill; spills++ }
@@ -50,6 +51,6 @@ END {
 		for (i = 1; i <= columns; i++) printf " %8s", registers[kernels[k], archs[i]]
 		print ""
 	}
-	if (spills) { print "registers are spilled: those marked !, with the bytes" > "/dev/stderr"; exit 1 }
+	if (spills) { print "those marked ! use local memory" > "/dev/stderr"; exit 1 }
 }' || failed=1
 exit $failed

@@ -1,6 +1,7 @@
 package kernels_test
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
 	"testing"
@@ -135,9 +136,13 @@ func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared i
 		s.err = fmt.Errorf("%s: %d bytes of shared memory where the kernel says at most %d", k.Name, shared, k.Shared)
 		return
 	}
+	if most := 99 << 10; found.StaticShared+shared > most {
+		s.err = fmt.Errorf("%s: %d bytes of shared memory and %d static ones, a GPU of sm_86 gives a block %d", k.Name, shared, found.StaticShared, most)
+		return
+	}
 	s.seed++
 	l := ptx.Launch{Kernel: found, Grid: [3]uint32(dims(grid)), Block: [3]uint32(dims(block)), Shared: shared, Params: params.Bytes,
-		Memory: s.rig, Seed: s.seed}
+		Memory: s.rig, Seed: s.seed, CheckGlobal: true}
 	if _, err := l.Run(); err != nil {
 		s.err = err
 	}
@@ -163,4 +168,14 @@ func on(s device.Stream) kernels.Launcher { return s.(*rigStream) }
 
 func (rigOps) Convert(s device.Stream, dst, src device.Tensor, n int64) {
 	kernels.Convert(on(s), dst, src, n)
+}
+
+// TestCoherentLoads checks that no kernel reads through the cache that does not see
+// writes: outputs may lie over inputs.
+func TestCoherentLoads(t *testing.T) {
+	for _, module := range kernels.Modules() {
+		if at := bytes.Index(kernels.PTX(module), []byte("ld.global.nc")); at >= 0 {
+			t.Errorf("%s.ptx: ld.global.nc at byte %d", module, at)
+		}
+	}
 }

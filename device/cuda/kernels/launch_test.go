@@ -1,0 +1,135 @@
+package kernels_test
+
+import (
+	"testing"
+
+	"mt/device"
+	"mt/device/cuda/kernels"
+)
+
+// limits is a Launcher that runs nothing and checks what every GPU refuses.
+type limits struct {
+	t        *testing.T
+	launches int
+}
+
+func (l *limits) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, _ *kernels.Params) {
+	l.launches++
+	if grid.X == 0 || grid.X > 1<<31-1 || grid.Y == 0 || grid.Y > 65535 || grid.Z != 1 {
+		l.t.Errorf("%s: grid %v", k.Name, grid)
+	}
+	if n := block.X * block.Y * block.Z; n == 0 || n > 1024 || n%32 != 0 {
+		l.t.Errorf("%s: block %v", k.Name, block)
+	}
+	if shared > k.Shared || shared > 99<<10 {
+		l.t.Errorf("%s: %d bytes of shared memory, the kernel says at most %d", k.Name, shared, k.Shared)
+	}
+}
+
+func (l *limits) Scratch(n int64) device.Mem {
+	if n > kernels.ScratchBytes {
+		l.t.Errorf("%d bytes of scratch", n)
+	}
+	return device.Mem{Addr: 1 << 40, Bytes: n}
+}
+
+// The shapes of the largest models and batches.
+const (
+	manyTokens, manySeqs                  = 131072, 16384
+	wideVocabulary, wideHidden, wideInner = 262144, 8192, 37888
+	manyHeads, manyKVHeads, headDim       = 64, 8, 128
+)
+
+// TestLargest launches every operation in these shapes, with tensors that start at
+// 16 bytes and not: grids, parameters and scratch memory fit.
+func TestLargest(t *testing.T) {
+	for _, dt := range []device.DType{device.F32, device.BF16} {
+		for _, off := range []uintptr{0, 4} {
+			l := &largest{limits: limits{t: t}, dt: dt, next: off}
+			l.products()
+			l.norms()
+			l.elements()
+			l.rows()
+			for _, dim := range []int{32, 64, 96, 128, 256} {
+				l.attention(dim)
+			}
+			if l.launches < 70 {
+				t.Errorf("%s: %d launches", dt, l.launches)
+			}
+		}
+	}
+}
+
+// largest gives tensors addresses; there is no memory.
+type largest struct {
+	limits
+	dt   device.DType
+	next uintptr
+}
+
+func (l *largest) tensor(dt device.DType, extents ...int64) device.Tensor {
+	l.next += 1 << 40
+	t := device.Tensor{Addr: l.next, Len: 1, DType: dt}
+	for _, n := range extents {
+		t.Len *= n
+	}
+	return t
+}
+
+func (l *largest) act(extents ...int64) device.Tensor { return l.tensor(l.dt, extents...) }
+func (l *largest) f32(n int64) device.Tensor          { return l.tensor(device.F32, n) }
+func (l *largest) ints(n int64) device.Tensor         { return l.tensor(device.I32, n) }
+
+func (l *largest) products() {
+	for _, s := range [][3]int64{{manyTokens, 2 * wideInner, wideHidden}, {manyTokens, wideVocabulary, wideHidden}, {wideVocabulary, wideHidden, manyTokens},
+		{2 * wideInner, wideHidden, manyTokens}, {1, wideVocabulary, wideHidden}, {1, 1, manyTokens}} {
+		for form := range 4 {
+			kernels.MatMul(l, device.MatMul{M: int(s[0]), N: int(s[1]), K: int(s[2]), TransA: form&1 > 0, TransB: form&2 > 0,
+				A: l.act(s[0], s[2]), B: l.act(s[2], s[1]), D: l.act(s[0], s[1])})
+		}
+	}
+}
+
+func (l *largest) norms() {
+	for _, s := range [][2]int{{1, wideHidden}, {manyHeads, headDim}, {1, 16384}} {
+		width, w := s[0]*s[1], l.f32(int64(s[1]))
+		x, rstd := l.act(manyTokens, int64(width)), l.f32(int64(manyTokens*s[0]))
+		kernels.RMSNorm(l, device.RMSNorm{Y: x, X: x, W: w, RStd: rstd, Rows: manyTokens, Groups: s[0], Dim: s[1], XStride: width, YStride: width})
+		kernels.RMSNormBackward(l, device.RMSNormBackward{DX: x, DY: x, X: x, W: w, DW: w, RStd: rstd, Rows: manyTokens, Groups: s[0], Dim: s[1],
+			XStride: width, DXStride: width, DYStride: width})
+	}
+}
+
+func (l *largest) elements() {
+	table := l.f32(manyTokens * headDim / 2)
+	kernels.RoPE(l, device.RoPE{X: l.act(manyTokens, manyHeads, headDim), Cos: table, Sin: table, Pos: l.ints(manyTokens),
+		T: manyTokens, Heads: manyHeads, Dim: headDim, Rotary: headDim, Stride: manyHeads * headDim})
+	gu, y := l.act(manyTokens, 2*wideInner), l.act(manyTokens, wideInner)
+	kernels.SwiGLU(l, y, gu, manyTokens, wideInner)
+	kernels.SwiGLUBackward(l, gu, y, y, gu, manyTokens, wideInner)
+	kernels.AddBiasGrad(l, l.f32(2*wideInner), gu, manyTokens, 2*wideInner)
+	kernels.AddBiasGrad(l, l.f32(wideVocabulary), l.act(manyTokens, wideVocabulary), manyTokens, wideVocabulary)
+	kernels.Convert(l, l.act(wideVocabulary, wideHidden), l.f32(wideVocabulary*wideHidden), wideVocabulary*wideHidden)
+}
+
+func (l *largest) rows() {
+	x, table := l.act(manyTokens, wideHidden), l.act(wideVocabulary, wideHidden)
+	kernels.GatherRows(l, x, table, l.ints(manyTokens), manyTokens, wideHidden)
+	kernels.ScatterAddRows(l, l.f32(wideVocabulary*wideHidden), x, l.ints(wideVocabulary+1), l.ints(manyTokens), wideVocabulary, manyTokens, wideHidden)
+	logits, targets, losses := l.act(manyTokens, wideVocabulary), l.ints(manyTokens), l.f32(manyTokens)
+	kernels.CrossEntropy(l, device.CrossEntropy{Logits: logits, Targets: targets, Losses: losses, T: manyTokens, V: wideVocabulary})
+	for _, gradient := range []bool{false, true} {
+		kernels.CrossEntropyShard(l, device.CrossEntropyShard{Logits: logits, Targets: targets, Losses: losses, LSE: l.f32(manyTokens),
+			T: manyTokens, V: wideVocabulary, Gradient: gradient})
+	}
+}
+
+func (l *largest) attention(dim int) {
+	shape := device.AttentionShape{CuQ: l.ints(manySeqs + 1), CuK: l.ints(manySeqs + 1), Seqs: manySeqs, TQ: manyTokens, TK: manyTokens,
+		MaxQ: manyTokens, MaxK: manyTokens, Heads: manyHeads, KVHeads: manyKVHeads, Dim: dim, Scale: 1}
+	q, k, lse := l.act(manyTokens, manyHeads, int64(dim)), l.act(manyTokens, manyKVHeads, int64(dim)), l.f32(manyHeads*manyTokens)
+	qStride, kStride := manyHeads*dim, manyKVHeads*dim
+	kernels.Attention(l, device.Attention{AttentionShape: shape, O: q, LSE: lse, Q: q, K: k, V: k, QStride: qStride, KStride: kStride})
+	kernels.AttentionBackward(l, device.AttentionBackward{AttentionShape: shape, DQ: q, DK: k, DV: k, DO: q, O: q, LSE: lse, Delta: lse,
+		Q: q, K: k, V: k, QStride: qStride, KStride: kStride, DQStride: qStride, DKStride: kStride})
+}
