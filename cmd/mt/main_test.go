@@ -18,6 +18,14 @@ import (
 	"mt/internal/train"
 )
 
+// TestMain hides a GPU that this machine may have: device: auto is the CPU.
+func TestMain(m *testing.M) {
+	if err := os.Setenv("CUDA_VISIBLE_DEVICES", "-1"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
 // mt runs a command line.
 func mt(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
