@@ -170,18 +170,16 @@ func (r *Run) setMicroBatch(q Request, tokens int) {
 			r.Spec.ChunkTokens = min(r.Limits.MicroBatchTokens, roomyChunkTokens)
 		}
 	}
-	most := maxHeadChunk
-	if q.roomy() {
-		most = roomyHeadChunk
-	}
-	r.Spec.HeadChunk = headChunk(r.Spec, most)
+	// By what is recorded of a run alone, so that it is the same when resumed.
+	r.Spec.HeadChunk = headChunk(r.Spec, min(roomyHeadChunk, max(maxHeadChunk, r.Spec.ChunkTokens)))
 }
 
 // autoChunkTokens is how many tokens go at once through everything but
 // attention: enough for matrix products to reach their rate.
 const autoChunkTokens = 4096
 
-// maxHeadChunk is the largest number of tokens whose logits exist at once.
+// maxHeadChunk is the largest number of tokens whose logits exist at once, unless
+// more go at once through a block.
 const maxHeadChunk = 2048
 
 // The same where memory is no object. A chunk reads and writes the gradients of

@@ -168,8 +168,8 @@ func TestHeadChunk(t *testing.T) {
 		micro, parts, tokens int
 		memory               int64
 	}{
-		{qwen(3584, 18944, 28, 28, 4), 16384, 1, 2048, 24 << 30}, {qwen(3584, 18944, 28, 28, 4), 4096, 1, 1792, 24 << 30},
-		{qwen(3584, 18944, 28, 28, 4), 256, 1, 384, 24 << 30}, {qwen(5120, 13824, 48, 40, 8), 16384, 3, 2048, 24 << 30},
+		{qwen(3584, 18944, 28, 28, 4), 16384, 1, 2432, 24 << 30}, {qwen(3584, 18944, 28, 28, 4), 4096, 1, 1792, 24 << 30},
+		{qwen(3584, 18944, 28, 28, 4), 256, 1, 384, 24 << 30}, {qwen(5120, 13824, 48, 40, 8), 16384, 3, 4096, 24 << 30},
 		{qwen(5120, 13824, 48, 40, 8), 256, 3, 2048, 24 << 30}, {config(6, false), 256, 1, 2048, 24 << 30},
 		{qwen(3584, 18944, 28, 28, 4), 16384, 1, 7168, 0}, {qwen(5120, 13824, 48, 40, 8), 16384, 3, 8192, 80 << 30},
 	} {
@@ -181,5 +181,13 @@ func TestHeadChunk(t *testing.T) {
 		if n := r.Spec.HeadBytes(); n > max(r.Spec.BlockForwardBytes(), 160<<20) {
 			t.Errorf("micro-batches of %d, %d parts: the head takes %d bytes, a block %d", c.micro, c.parts, n, r.Spec.BlockForwardBytes())
 		}
+	}
+	// A resumed run has its chunk recorded, and maybe another budget.
+	q := Request{Config: qwen(3584, 18944, 28, 28, 4), Rows: 64, RowTokens: 256, Act: device.BF16}
+	first := resolve(t, q)
+	q.MicroBatchTokens, q.ChunkTokens, q.HeadShards = first.Limits.MicroBatchTokens, first.Spec.ChunkTokens, first.Spec.Shards()
+	q.DeviceMemory = 30 << 30
+	if again := resolve(t, q); again.Spec.HeadChunk != first.Spec.HeadChunk {
+		t.Errorf("%d tokens' logits at once, %d when resumed", first.Spec.HeadChunk, again.Spec.HeadChunk)
 	}
 }
