@@ -34,7 +34,8 @@ const (
 type ComputeType int32
 
 // ComputeFloat32 multiplies what the matrices hold and sums in fp32. It does not
-// round fp32 operands to TF32, unless the environment has NVIDIA_TF32_OVERRIDE=1.
+// round fp32 operands to TF32, unless the environment has NVIDIA_TF32_OVERRIDE=1
+// (see ThisMachine).
 const ComputeFloat32 ComputeType = 68
 
 // Transpose is a cublasOperation_t.

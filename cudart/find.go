@@ -248,8 +248,15 @@ func (e *Env) version(lib Library, handle uintptr, file string) (text string, ma
 	return text, major
 }
 
-// ThisMachine is the environment of this process.
+const tf32Override = "NVIDIA_TF32_OVERRIDE"
+
+// ThisMachine is the environment of this process. NVIDIA_TF32_OVERRIDE=1, with
+// which cuBLASLt would round fp32 operands whatever it is asked for, is taken
+// back: it has to be before the library is loaded.
 func ThisMachine() Env {
+	if os.Getenv(tf32Override) == "1" {
+		_ = os.Setenv(tf32Override, "0") // fails for names that are no name
+	}
 	home, _ := os.UserHomeDir() // without one there is nothing to search in it
 	return Env{Getenv: os.Getenv, Home: home, Load: load, Symbol: symbol, Loaded: loadedFrom}
 }

@@ -257,3 +257,13 @@ func TestOpen(t *testing.T) {
 		}
 	}
 }
+
+func TestTF32IsNotForced(t *testing.T) {
+	for value, want := range map[string]string{"1": "0", "0": "0", "": ""} {
+		t.Setenv(tf32Override, value)
+		ThisMachine()
+		if got := os.Getenv(tf32Override); got != want {
+			t.Errorf("%s=%q became %q", tf32Override, value, got)
+		}
+	}
+}
