@@ -6,7 +6,6 @@ import (
 
 	"mt/actors"
 	"mt/device"
-	"mt/device/profile"
 	"mt/internal/train"
 	"mt/model"
 	"mt/plan"
@@ -19,7 +18,6 @@ type ours struct {
 	// Sums over the timed steps.
 	seconds, flops, executed float64
 	h2d, d2h                 int64
-	profile                  []profile.Time
 }
 
 // Details is what mt says of its timed steps.
@@ -39,6 +37,7 @@ type Details struct {
 	ChunkTokens      int         `json:"chunk_tokens"`
 	Keep             string      `json:"kept_for_backward"`
 	GradBF16         bool        `json:"grad_bf16"`
+	HeadShards       int         `json:"head_shards"`
 	Memory           plan.Table  `json:"memory"`
 }
 
@@ -124,17 +123,12 @@ func (r *ours) details() *Details {
 	return &Details{Device: r.run.DeviceName(), TFLOPS: r.flops / r.seconds / 1e12, TFLOPSExecuted: r.executed / r.seconds / 1e12,
 		DeviceBytes: r.run.DeviceUsage().PeakTotal, HostBytes: table.Host, H2DGBps: float64(r.h2d) / r.seconds / 1e9,
 		D2HGBps: float64(r.d2h) / r.seconds / 1e9, Depths: p.Depths, MicroBatchTokens: p.Limits.MicroBatchTokens,
-		ChunkTokens: p.Spec.ChunkTokens, Keep: p.Spec.Keep.String(), GradBF16: p.GradBF16, Memory: table}
+		ChunkTokens: p.Spec.ChunkTokens, Keep: p.Spec.Keep.String(), GradBF16: p.GradBF16, HeadShards: p.Spec.Shards(),
+		Memory: table}
 }
 
 // Pipeline is what the pipeline did in the timed steps.
 func (r *ours) Pipeline() PipelineSample { return r.timed }
-
-// readProfile reads the times of the operations of the timed steps.
-func (r *ours) readProfile() (err error) {
-	r.profile, err = r.run.Times()
-	return err
-}
 
 // Close implements io.Closer.
 func (r *ours) Close() error { return r.run.Close() }

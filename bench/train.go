@@ -164,12 +164,13 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 			}
 		}
 	}
+	r = o.report(sides)
 	if a, ok := sides[0].runner.(*ours); ok {
-		if err := a.readProfile(); err != nil {
+		r.Details = a.details()
+		if r.Profile, err = a.run.Times(); err != nil {
 			return nil, err
 		}
 	}
-	r = o.report(sides)
 	r.Load = load
 	return r, nil
 }
@@ -227,10 +228,6 @@ func (o *TrainOptions) report(sides []*trainSide) *TrainReport {
 	if a, ok := sides[0].runner.(interface{ Pipeline() PipelineSample }); ok {
 		p := a.Pipeline()
 		r.Pipeline = &p
-	}
-	if a, ok := sides[0].runner.(*ours); ok {
-		r.Details = a.details()
-		r.Profile = a.profile
 	}
 	if len(sides) == 1 {
 		return r

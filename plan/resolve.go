@@ -183,7 +183,7 @@ const autoChunkTokens = 4096
 const maxHeadChunk = 2048
 
 // The same where memory is no object. A chunk reads and writes the gradients of
-// all weights, 8 bytes a parameter, beside 4 FLOPs a token: at 3.3 TB/s and 700
+// all weights, 8 bytes a parameter, beside 2 FLOPs a token: at 3.3 TB/s and 700
 // TFLOP/s a fifth of the time of a product over 4096 tokens, a twentieth over
 // 16384.
 const (

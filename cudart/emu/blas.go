@@ -191,41 +191,24 @@ func (p *preference) fields() map[int32][]byte {
 }
 
 func blasAttributes() []symbol {
-	return []symbol{
-		{name: "cublasLtMatmulDescSetAttribute", bind: func(c caller) any {
-			return func(h uint64, attr int32, buf unsafe.Pointer, n uint64) int32 {
-				return c.do(func(d *Driver) int32 {
-					v, ok := find[*desc](d, kindDesc, h, c.symbol.name)
-					if !ok {
-						return blasInvalidValue
-					}
-					return setAttribute(v.fields(), attr, buf, n)
-				})
-			}
-		}},
-		{name: "cublasLtMatrixLayoutSetAttribute", bind: func(c caller) any {
-			return func(h uint64, attr int32, buf unsafe.Pointer, n uint64) int32 {
-				return c.do(func(d *Driver) int32 {
-					v, ok := find[*layout](d, kindLayout, h, c.symbol.name)
-					if !ok {
-						return blasInvalidValue
-					}
-					return setAttribute(v.fields(), attr, buf, n)
-				})
-			}
-		}},
-		{name: "cublasLtMatmulPreferenceSetAttribute", bind: func(c caller) any {
-			return func(h uint64, attr int32, buf unsafe.Pointer, n uint64) int32 {
-				return c.do(func(d *Driver) int32 {
-					v, ok := find[*preference](d, kindPreference, h, c.symbol.name)
-					if !ok {
-						return blasInvalidValue
-					}
-					return setAttribute(v.fields(), attr, buf, n)
-				})
-			}
-		}},
-	}
+	return []symbol{attributes[*desc]("cublasLtMatmulDescSetAttribute", kindDesc),
+		attributes[*layout]("cublasLtMatrixLayoutSetAttribute", kindLayout),
+		attributes[*preference]("cublasLtMatmulPreferenceSetAttribute", kindPreference)}
+}
+
+// attributes is the function that sets those of one kind of object.
+func attributes[T interface{ fields() map[int32][]byte }](name string, k kind) symbol {
+	return symbol{name: name, bind: func(c caller) any {
+		return func(h uint64, attr int32, buf unsafe.Pointer, n uint64) int32 {
+			return c.do(func(d *Driver) int32 {
+				v, ok := find[T](d, k, h, c.symbol.name)
+				if !ok {
+					return blasInvalidValue
+				}
+				return setAttribute(v.fields(), attr, buf, n)
+			})
+		}
+	}}
 }
 
 func blasMatmul() []symbol {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mt/device"
+	"mt/internal/train"
 )
 
 // enough is how long a measurement runs at least, if its size allows: sizes grow
@@ -101,33 +102,20 @@ func (r *Report) rate(name string, value float64, unit, detail string, args ...a
 	r.Rates = append(r.Rates, Rate{name, value, unit, fmt.Sprintf(detail, args...)})
 }
 
-// buffer is device memory filled with a number that no dtype makes special.
-func (m *meter) buffer(bytes int64) (device.Mem, error) {
-	mem, err := m.dev.Alloc(device.ForWorkspace, bytes)
-	if err == nil {
-		m.s.Zero(mem)
-	}
-	return mem, err
-}
-
-// matMul measures the rate of square products, A·Bᵀ.
+// matMul measures the rate of square products, A·Bᵀ, as a training run measures
+// what its mfu is relative to.
 func (r *Report) matMul(m *meter, act device.DType) error {
-	n, took, err := grow(m, []int{256, 512, 1024, 2048, 4096, 8192}, func(n int) (func(), func(), error) {
-		each := int64(n) * int64(n)
-		mem, err := m.buffer(3 * each * act.Size())
+	for _, n := range []int{256, 512, 1024, 2048, 4096, 8192} {
+		rate, err := train.MatMulRate(m.dev, act, n)
 		if err != nil {
-			return nil, nil, err
+			return fmt.Errorf("matrix product %s: %w", act, err)
 		}
-		at := func(i int64) device.Tensor { return mem.Tensor(act, i*each*act.Size(), each) }
-		call := func() {
-			m.dev.Ops().MatMul(m.s, device.MatMul{M: n, N: n, K: n, TransB: true, A: at(0), B: at(1), D: at(2)})
+		flops := 2 * math.Pow(float64(n), 3)
+		if n == 8192 || flops/rate >= enough.Seconds() {
+			r.rate("matrix product "+act.String(), rate/1e12, "TFLOP/s", "%d×%d×%d", n, n, n)
+			return nil
 		}
-		return call, func() { m.dev.Free(mem) }, nil
-	})
-	if err != nil {
-		return fmt.Errorf("matrix product %s: %w", act, err)
 	}
-	r.rate("matrix product "+act.String(), 2*math.Pow(float64(n), 3)/took.Seconds()/1e12, "TFLOP/s", "%d×%d×%d", n, n, n)
 	return nil
 }
 
@@ -158,8 +146,12 @@ func (r *Report) attention(m *meter, act device.DType) error {
 func (m *meter) attentionCall(act device.DType, n int, backward bool) (func(), func(), error) {
 	q, kv, rows := int64(n*attentionHeads*attentionDim), int64(n*attentionKVHeads*attentionDim), int64(n*attentionHeads)
 	size := act.Size()
-	mem, err := m.buffer(size*(4*q+4*kv) + 8*rows + 2*device.Align)
+	mem, err := m.dev.Alloc(device.ForWorkspace, size*(4*q+4*kv)+8*rows+2*device.Align)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := train.FillRandom(m.dev, m.s, mem, act); err != nil { // a GPU is faster on zeros
+		m.dev.Free(mem)
 		return nil, nil, err
 	}
 	used := int64(0)

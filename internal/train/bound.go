@@ -30,8 +30,11 @@ func (j *job) bound() (*plan.Bound, error) {
 		return nil, err
 	}
 	rates := plan.Rates{}
-	if rates.MatMul, err = matMulRate(dev, j.act, j.rateSize()); err != nil {
+	if rates.MatMul, err = MatMulRate(dev, j.act, j.rateSize()); err != nil {
 		return nil, err
+	}
+	if rates.MatMul == 0 {
+		return nil, nil // device_memory is too small to measure
 	}
 	if rates.Host, err = adamWRate(pool, j.act == device.BF16); err != nil {
 		return nil, err
@@ -40,9 +43,6 @@ func (j *job) bound() (*plan.Bound, error) {
 		if rates.Link, err = linkRate(dev); err != nil {
 			return nil, err
 		}
-	}
-	if rates.MatMul == 0 {
-		return nil, nil // device_memory is too small to measure
 	}
 	b, err := plan.Time(j.plan, rates)
 	return &b, err

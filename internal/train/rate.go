@@ -22,11 +22,11 @@ func (j *job) rateSize() int {
 	return 8192
 }
 
-// matMulRate measures the device's matrix product rate in FLOP/s, in the
+// MatMulRate measures the device's matrix product rate in FLOP/s, in the
 // compute dtype: what mfu is relative to. It multiplies random matrices (a GPU
 // is faster on zeros), takes a few dozen milliseconds, and smaller matrices than
 // most where device_memory is small; 0 where none fit.
-func matMulRate(dev device.Device, act device.DType, most int) (float64, error) {
+func MatMulRate(dev device.Device, act device.DType, most int) (float64, error) {
 	const runs = 4
 	s, err := dev.NewStream("rate")
 	if err != nil {
@@ -46,7 +46,7 @@ func matMulRate(dev device.Device, act device.DType, most int) (float64, error) 
 	defer dev.Free(mem)
 	m := device.MatMul{M: n, N: n, K: n, TransB: true,
 		A: mem.Tensor(act, 0, int64(n*n)), B: mem.Tensor(act, squareBytes(n), int64(n*n)), D: mem.Tensor(act, 2*squareBytes(n), int64(n*n))}
-	if err := fillRandom(dev, s, mem.Slice(0, 2*squareBytes(n)), act); err != nil {
+	if err := FillRandom(dev, s, mem.Slice(0, 2*squareBytes(n)), act); err != nil {
 		return 0, err
 	}
 	start, err := dev.NewEvent()
@@ -77,9 +77,9 @@ func matMulRate(dev device.Device, act device.DType, most int) (float64, error) 
 // squareBytes is the size of an (n, n) matrix of any dtype.
 func squareBytes(n int) int64 { return 4 * int64(n) * int64(n) }
 
-// fillRandom fills mem with numbers in [-1, 1) of type dt: a run of them again
+// FillRandom fills mem with numbers in [-1, 1) of type dt: a run of them again
 // and again.
-func fillRandom(dev device.Device, s device.Stream, mem device.Mem, dt device.DType) error {
+func FillRandom(dev device.Device, s device.Stream, mem device.Mem, dt device.DType) error {
 	run, err := dev.AllocHost(min(mem.Bytes, 1<<20))
 	if err != nil {
 		return err

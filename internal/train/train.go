@@ -221,7 +221,7 @@ func (s *session) open(from resume) (err error) {
 	}
 	s.resumed, s.lastStep = from.state.Step, from.state.Step
 	s.meter = &meter{j: s.job, dev: s.dev}
-	s.meter.peakFLOPS, err = matMulRate(s.dev, s.act, s.rateSize())
+	s.meter.peakFLOPS, err = MatMulRate(s.dev, s.act, s.rateSize())
 	return err
 }
 
