@@ -295,7 +295,8 @@ type Algorithm struct {
 	Words [8]uint64 // cublasLtMatmulAlgo_t; zeros where our own kernel serves
 }
 
-// Algorithms lists the matrix products so far, sorted, for the record of a run.
+// Algorithms lists the shapes of matrix products that are remembered, mostProducts
+// at most, sorted, for the record of a run.
 func (d *dev) Algorithms() []Algorithm {
 	d.blas.mu.Lock()
 	defer d.blas.mu.Unlock()

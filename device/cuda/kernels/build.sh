@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Writes op.ptx beside every op.cu with Debian's clang-19, no CUDA toolkit:
 #
-#     build.sh [FILE.cu …]    all without arguments
+#     build.sh [FILE.cu …]    files of this folder; without arguments all of them,
+#                             and those that the emulator's tests have
 #
 # MT_CLANG names another compiler; what it writes then differs from what is
 # committed.
@@ -9,11 +10,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 clang=${MT_CLANG:-clang-19}
 command -v "$clang" >/dev/null || { echo "$clang is not installed (Debian: apt-get install clang-19)" >&2; exit 1; }
-[ $# -gt 0 ] || set -- *.cu
+[ $# -gt 0 ] || set -- *.cu ../../../cudart/emu/ptx/testdata/*.cu
 for source in "$@"; do
 	out=${source%.cu}.ptx
 	"$clang" -x cuda --cuda-device-only --cuda-gpu-arch=sm_80 -nocudainc -nocudalib -Xclang -target-feature -Xclang +ptx80 \
-		-std=c++20 -O3 -Wall -Werror -Wno-unused-function -S -o "$out.new" "$source"
+		-std=c++20 -O3 -Wall -Werror -Wno-unused-function -I. -S -o "$out.new" "$source"
 	# Comments name the compiler's build.
 	sed -i -e '/^[[:space:]]*\/\//d' -e '/^$/d' "$out.new"
 	mv "$out.new" "$out"
