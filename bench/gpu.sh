@@ -27,7 +27,7 @@ set -uo pipefail
 shopt -s inherit_errexit
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-mt=./mt out= minutes=9 only= blocks= python=${MT_PYTHON:-python3}
+mt=./mt out='' minutes=9 only='' blocks='' python=${MT_PYTHON:-python3}
 rows=128 rows_long=16 steps=3 budget=10GiB shape=qwen2.5-7b shape_budget=qwen2.5-14b scale=1
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
@@ -107,7 +107,7 @@ train() { # SHAPE BLOCKS ROWS SEQ FLAGS…
 }
 
 fsdp2() { # ROWS SEQ
-	local size=
+	local size=''
 	[ "$scale" = small ] && size="--device cpu --hidden-size 64 --intermediate-size 128 --heads 4 --kv-heads 2 --head-dim 16 --vocab-size 512"
 	echo "$python $here/peers/fsdp2_offload.py --blocks $blocks --rows $1 --seq-len $2 --warmup 1 --steps $steps $size"
 }

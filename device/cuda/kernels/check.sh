@@ -19,7 +19,8 @@ trap 'rm -rf "$out"' EXIT
 export out
 
 assemble() { # FILE ARCHITECTURE
-	local log=$out/$(basename "$1").$2
+	local log
+	log=$out/$(basename "$1").$2
 	"$ptxas" -v -arch="sm_$2" "$1" -o "$log.cubin" >"$log" 2>&1 || { sed "s|^|$1 sm_$2: |" "$log" >&2; rm "$log"; return 1; }
 	rm "$log.cubin"
 }
