@@ -1,5 +1,7 @@
 package device
 
+import "fmt"
+
 // Ops are the operations that layers are made of. Every method enqueues on s
 // and returns; tensors must outlive an event recorded after it. Errors stick
 // to the stream (Stream.Err).
@@ -32,12 +34,14 @@ type Ops interface {
 	// AttentionBackward overwrites DQ, DK, DV.
 	AttentionBackward(s Stream, a AttentionBackward)
 
-	// SwiGLU writes y (T, F) act = silu(gate)·up where gu (T, 2F) act holds a
-	// row's gate, then its up. Source: arXiv:2002.05202.
-	SwiGLU(s Stream, y, gu Tensor, T, F int)
-	// SwiGLUBackward overwrites dgu (T, 2F) act from dy (T, F) and gu; dgu may
-	// be gu. If y is not none it is written too, as SwiGLU would; y may be dy.
-	SwiGLUBackward(s Stream, dgu, y, dy, gu Tensor, T, F int)
+	// GLU writes y (T, F) act = f(gate)·up where gu (T, 2F) act holds a row's
+	// gate, then its up. Source: arXiv:2002.05202.
+	GLU(s Stream, f Activation, y, gu Tensor, T, F int)
+	// GLUBackward overwrites dgu (T, 2F) act from dy (T, F) and gu; dgu may be
+	// gu. If y is not none it is written too, as GLU would; y may be dy.
+	GLUBackward(s Stream, f Activation, dgu, y, dy, gu Tensor, T, F int)
+	// Scale multiplies x (n) act by factor in place, rounding once.
+	Scale(s Stream, x Tensor, n int64, factor float32)
 
 	// GatherRows writes dst (T, C) = src (U, C) rows index (T) i32; dst and src
 	// act.
@@ -45,6 +49,24 @@ type Ops interface {
 	// ScatterAddRows accumulates drows (U, C) f32: row u += Σ dy (T, C) act rows
 	// pos[start[u]:start[u+1]], in that order. start (U+1) i32, pos (T) i32.
 	ScatterAddRows(s Stream, drows, dy, start, pos Tensor, U, T, C int)
+
+	// ScaleRows multiplies row t of X (T, C) act by W[Index[t]], in place.
+	ScaleRows(s Stream, a ScaleRows)
+	// ScaleRowsBackward writes the gradient of the weights and scales both Y and
+	// its gradient.
+	ScaleRowsBackward(s Stream, a ScaleRowsBackward)
+	// AddRows adds row t of src (T, C) act to row index[t] of dst (U, C) f32; no
+	// index comes twice.
+	AddRows(s Stream, dst, src, index Tensor, U, T, C int)
+
+	// Router chooses the experts of every token: those with the K largest logits
+	// (ties: the lower index first), weighted by the softmax over all. Source:
+	// arXiv:2101.03961, arXiv:2505.09388.
+	Router(s Stream, a Router)
+	// RouterBackward overwrites DLogits; what is chosen counts as fixed.
+	RouterBackward(s Stream, a RouterBackward)
+	// SortByExpert lists the pairs (token, choice) by expert.
+	SortByExpert(s Stream, a SortByExpert)
 
 	// CrossEntropy computes losses and, unless ForwardOnly, turns logits into
 	// their gradient in place.
@@ -62,6 +84,9 @@ type Ops interface {
 //	A (M, K), or (K, M) with TransA; B (K, N), or (N, K) with TransB
 //	D (M, N); C none or (M, N) of D's dtype, may be D itself (accumulate)
 //	Bias none or (N) f32
+//	Ragged: M (with TransA: K) comes from the data, as the number of an expert's
+//	tokens does; a device that picks algorithms by shape then picks one per power
+//	of two of it
 //
 // A and B have the same dtype (F32 or BF16), D is F32 or BF16. Products and
 // sums are fp32; D is rounded once after C and Bias were added.
@@ -70,30 +95,37 @@ type MatMul struct {
 	TransA, TransB bool
 	A, B, C, D     Tensor
 	Bias           Tensor
+	Ragged         bool
 }
 
 // RMSNorm holds the arguments of Ops.RMSNorm: for each of Rows rows and each of
-// Groups groups, y = x · rstd · w over Dim elements with rstd = 1/√(mean(x²) +
-// Eps). Groups is 1 for a hidden state and the number of heads for q/k norm.
+// Groups groups, y = x · rstd · (Offset + w) over Dim elements with rstd =
+// 1/√(mean(x²) + Eps). Groups is 1 for a hidden state and the number of heads
+// for q/k norm.
 //
 //	X, Y act: element (r, g, c) at r·XStride + g·Dim + c (elements); Y may be X
 //	W (Dim) f32; RStd (Rows, Groups) f32, written unless none
+//	Residual: none, or act that lies as Y does: Y = Residual + norm, rounded
+//	once. It may be Y, but not X; its gradient is DY
 type RMSNorm struct {
 	Y, RStd, X, W     Tensor
+	Residual          Tensor
 	Rows, Groups, Dim int
 	XStride, YStride  int
-	Eps               float32
+	Eps, Offset       float32
 }
 
 // RMSNormBackward holds the arguments of Ops.RMSNormBackward.
 //
 //	X as in the forward; DY, DX act with strides of their own; DX may be DY
-//	W (Dim) f32; DW (Dim) f32 accumulates; RStd (Rows, Groups) f32
+//	W (Dim) f32, with Offset as in the forward; DW (Dim) f32 accumulates; RStd
+//	(Rows, Groups) f32
 //	Add: DX += gradient (one rounding) instead of DX = gradient; then DX is not DY
 type RMSNormBackward struct {
 	DX, DW, DY, X, W, RStd      Tensor
 	Rows, Groups, Dim           int
 	DXStride, DYStride, XStride int
+	Offset                      float32
 	Add                         bool
 }
 
@@ -109,6 +141,25 @@ type RoPE struct {
 	Inverse                       bool
 }
 
+// Activation is the function of a gated linear unit's gate.
+type Activation uint8
+
+// The activations.
+const (
+	SiLU     Activation = iota // x/(1+e^−x)
+	GELUTanh                   // ½x(1+tanh(√(2/π)(x+0.044715x³))). Source: arXiv:1606.08415
+)
+
+func (f Activation) String() string {
+	switch f {
+	case SiLU:
+		return "silu"
+	case GELUTanh:
+		return "gelu_tanh"
+	}
+	return fmt.Sprintf("Activation(%d)", uint8(f))
+}
+
 // AttentionShape says how queries and keys lie. Sequence i of Seqs has queries
 // CuQ[i]..CuQ[i+1] and keys CuK[i]..CuK[i+1]; the last query of a sequence
 // stands at its last key (a key/value cache has more keys than queries), and a
@@ -119,6 +170,8 @@ type RoPE struct {
 //	TQ, TK: queries and keys in all
 //	Heads query heads share KVHeads key heads: head h reads h / (Heads/KVHeads)
 //	Window: 0, or how many keys a query sees at most, itself included
+//	Softcap: 0, or scaled scores become Softcap·tanh(score/Softcap). Source:
+//	arXiv:2408.00118
 type AttentionShape struct {
 	CuQ, CuK           Tensor
 	Seqs               int
@@ -127,13 +180,14 @@ type AttentionShape struct {
 	Dim                int
 	Scale              float32
 	Window             int
+	Softcap            float32
 }
 
 // Attention holds the arguments of Ops.Attention.
 //
 //	Q (TQ, Heads, Dim) with QStride elements from row to row; K, V (TK,
 //	KVHeads, Dim) with KStride; act. O (TQ, Heads·Dim) dense act
-//	LSE (Heads, TQ) f32: log-sum-exp of the scaled scores, written unless none
+//	LSE (Heads, TQ) f32: log-sum-exp of the scores, written unless none
 type Attention struct {
 	AttentionShape
 	O, LSE, Q, K, V  Tensor
@@ -160,10 +214,12 @@ const IgnoreIndex = -100
 //	ForwardOnly (rows whose target is IgnoreIndex become 0)
 //	Targets (T) i32; Losses (T) f32 overwritten: −log p(target), unscaled,
 //	0 for IgnoreIndex
+//	Softcap: 0, or the logits become Softcap·tanh(logit/Softcap) first; the
+//	gradient is that of the logits as they were
 type CrossEntropy struct {
 	Logits, Targets, Losses Tensor
 	T, V                    int
-	Scale                   float32
+	Scale, Softcap          float32
 	ForwardOnly             bool
 }
 
@@ -172,6 +228,7 @@ type CrossEntropy struct {
 //
 //	Logits (T, V) act; Targets (T) i32, of the whole vocabulary
 //	LSE (T) f32: log-sum-exp of the logits so far; Losses (T) f32
+//	Softcap as for CrossEntropy
 //
 // In the sweep without Gradient logits are only read: LSE takes in the shard
 // (First: starts from it alone), Losses keeps the logit of the target once its
@@ -182,6 +239,6 @@ type CrossEntropy struct {
 type CrossEntropyShard struct {
 	Logits, Targets, LSE, Losses Tensor
 	T, V, From                   int
-	Scale                        float32
+	Scale, Softcap               float32
 	First, Last, Gradient        bool
 }

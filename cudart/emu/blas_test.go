@@ -237,6 +237,40 @@ func TestProductsThatAreRefused(t *testing.T) {
 	r.expect(emu.Argument, "A at", "not aligned to 256 bytes")
 }
 
+// An algorithm is for the product that it was found for, except that of an extent it
+// was found for the power of two above: not for half of that, and not the other way.
+func TestAlgorithmsOfOtherProducts(t *testing.T) {
+	f32 := cudart.Float32
+	for _, c := range []struct {
+		found, n int // columns
+		in       cudart.DataType
+		ok       bool
+	}{{64, 64, f32, true}, {64, 33, f32, true}, {64, 32, f32, false}, {64, 65, f32, false}, {48, 47, f32, false}, {1, 1, f32, true},
+		{64, 64, cudart.BFloat16, false}} {
+		r := openBlas(t, emu.Options{}, &product{m: 4, n: c.found, k: 4, in: f32, out: f32})
+		found, err := r.BlasLt().AlgoGetHeuristic(r.ctx, r.h, &r.shape, r.prefs, 1)
+		r.must(err)
+		shape := r.shape
+		shape.B, err = r.BlasLt().LayoutCreate(c.in, 4, int64(c.n), 4)
+		r.must(err)
+		shape.A, err = r.BlasLt().LayoutCreate(c.in, 4, 4, 4)
+		r.must(err)
+		shape.D, err = r.BlasLt().LayoutCreate(f32, 4, int64(c.n), 4)
+		r.must(err)
+		shape.C = shape.D
+		in, w := r.malloc(4096), r.malloc(1<<16)
+		r.must(r.MemsetAsync(in, 0, 4096, r.s))
+		x := cudart.MatmulArgs{Alpha: 1, A: in, B: in, D: r.malloc(4096), Algorithm: &found[0].Algorithm, Workspace: w, WorkspaceBytes: 1 << 16}
+		if err := r.BlasLt().Matmul(r.ctx, r.h, &shape, &x, r.s); (err == nil) != c.ok {
+			t.Errorf("%+v: error %v", c, err)
+		}
+		if !c.ok {
+			r.expect(emu.Argument, "with an algorithm for another problem")
+		}
+		r.sync(r.s)
+	}
+}
+
 // TestSharedWorkspace: products on two streams that share a workspace are not
 // ordered.
 func TestSharedWorkspace(t *testing.T) {

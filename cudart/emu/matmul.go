@@ -9,10 +9,24 @@ import (
 // algorithm is a cublasLtMatmulAlgo_t: what a heuristic found, and for what.
 type algorithm struct {
 	magic     uint64
-	problem   uint64 // hash of types, orders, shapes and epilogue
+	problem   uint64 // hash of types, orders, transposes, leading dimensions and epilogue
 	align     [4]uint32
-	workspace uint64 // bytes it needs
-	_         [3]uint64
+	workspace uint64    // bytes it needs
+	extents   [3]uint32 // m, n, k
+	_         [3]uint32
+}
+
+// fits says whether the algorithm is one for a product of those extents: those it was
+// found for, or, where that was a power of two, any from there down to half of it.
+// The library takes an algorithm for whatever extents it can do; that one was found
+// for others on purpose shows in the power of two.
+func (a *algorithm) fits(p *problem) bool {
+	for i, n := range []int{p.m, p.n, p.k} {
+		if found := int(a.extents[i]); n != found && (found&(found-1) != 0 || n > found || 2*n <= found) {
+			return false
+		}
+	}
+	return a.magic == algorithmMagic && a.problem == p.hash()
 }
 
 const algorithmMagic = 0x656d7520616c676f
@@ -121,15 +135,14 @@ func transposed(l *layout, trans int32) (rows, cols uint64, ok bool) {
 	return 0, 0, false
 }
 
-// hash tells problems apart for which an algorithm was not found.
+// hash tells problems apart, whatever their extents, for which an algorithm was not
+// found.
 func (p *problem) hash() uint64 {
 	h := uint64(14695981039346656037) // FNV-1a
 	add := func(v uint64) { h = (h ^ v) * 1099511628211 }
 	for _, l := range p.layouts {
 		add(uint64(l.dtype))
 		add(uint64(l.order))
-		add(l.rows)
-		add(l.cols)
 		add(uint64(l.ld))
 	}
 	for _, v := range []int32{p.desc.compute, p.desc.transA, p.desc.transB, p.desc.epilogue} {
@@ -159,8 +172,8 @@ func (d *Driver) heuristic(handle, op uint64, layouts [4]uint64, pref uint64, re
 		}
 	}
 	need := min(prefs.maxWorkspace, smallWorkspace)
-	*out = heuristic{algo: algorithm{magic: algorithmMagic, problem: p.hash(), align: prefs.align, workspace: need},
-		workspace: need, waves: 1}
+	*out = heuristic{algo: algorithm{magic: algorithmMagic, problem: p.hash(), align: prefs.align, workspace: need,
+		extents: [3]uint32{uint32(p.m), uint32(p.n), uint32(p.k)}}, workspace: need, waves: 1}
 	*returned = 1
 	return 0
 }
@@ -227,7 +240,7 @@ func (d *Driver) matmul(c matmulCall) int32 {
 func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32) {
 	need := uint64(0)
 	if c.algo != nil {
-		if c.algo.magic != algorithmMagic || c.algo.problem != p.hash() {
+		if !c.algo.fits(p) {
 			d.fault(Argument, "cublasLtMatmul %d×%d×%d with an algorithm for another problem", p.m, p.n, p.k)
 			return nil, blasNotSupported
 		}

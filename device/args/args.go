@@ -33,6 +33,8 @@ func RMSNorm(a device.RMSNorm) error {
 	c.tensor("Y", a.Y, strided(a.Rows, a.YStride, width), a.X.DType)
 	c.tensor("W", a.W, a.Dim, device.F32)
 	c.optional("RStd", a.RStd, a.Rows*a.Groups, device.F32)
+	c.optional("Residual", a.Residual, strided(a.Rows, a.YStride, width), a.X.DType)
+	c.that(a.Residual.None() || a.Residual.Addr != a.X.Addr || a.Rows == 0, "Residual may not be X")
 	return c.err
 }
 
@@ -101,28 +103,6 @@ func AttentionBackward(a device.AttentionBackward) error {
 	return c.err
 }
 
-// SwiGLU is the error of the arguments of Ops.SwiGLU: y (T, F) and gu (T, 2F) of
-// one compute type.
-func SwiGLU(y, gu device.Tensor, T, F int) error {
-	var c checker
-	c.sizes(T, F)
-	c.act("gu", gu, 2*T*F)
-	c.tensor("y", y, T*F, gu.DType)
-	return c.err
-}
-
-// SwiGLUBackward is the error of the arguments of Ops.SwiGLUBackward: dgu and gu
-// (T, 2F), dy and y (T, F), which may be none, of one compute type.
-func SwiGLUBackward(dgu, y, dy, gu device.Tensor, T, F int) error {
-	var c checker
-	c.sizes(T, F)
-	c.act("gu", gu, 2*T*F)
-	c.tensor("dgu", dgu, 2*T*F, gu.DType)
-	c.tensor("dy", dy, T*F, gu.DType)
-	c.optional("y", y, T*F, gu.DType)
-	return c.err
-}
-
 // GatherRows is the error of the arguments of Ops.GatherRows: dst (T, C) and src
 // of one compute type, index (T) i32. Of src one row has to be there; which rows
 // index names is not looked at.
@@ -153,6 +133,7 @@ func ScatterAddRows(drows, dy, start, pos device.Tensor, U, T, C int) error {
 func CrossEntropy(a device.CrossEntropy) error {
 	var c checker
 	c.sizes(a.T, a.V)
+	c.softcap(a.Softcap)
 	c.act("Logits", a.Logits, a.T*a.V)
 	c.tensor("Targets", a.Targets, a.T, device.I32)
 	c.tensor("Losses", a.Losses, a.T, device.F32)
@@ -164,6 +145,7 @@ func CrossEntropy(a device.CrossEntropy) error {
 func CrossEntropyShard(a device.CrossEntropyShard) error {
 	var c checker
 	c.sizes(a.T, a.V, a.From)
+	c.softcap(a.Softcap)
 	c.act("Logits", a.Logits, a.T*a.V)
 	c.tensor("Targets", a.Targets, a.T, device.I32)
 	c.tensor("LSE", a.LSE, a.T, device.F32)

@@ -2,6 +2,7 @@ package args
 
 import (
 	"fmt"
+	"math"
 
 	"mt/device"
 )
@@ -64,7 +65,13 @@ func heads(a *device.AttentionShape) (wide, narrow int) { return a.Heads * a.Dim
 // attention wants what both directions of attention need of a shape.
 func (c *checker) attention(a *device.AttentionShape) {
 	c.sizes(a.Seqs, a.TQ, a.TK, a.MaxQ, a.MaxK, a.Heads, a.KVHeads, a.Dim, a.Window)
+	c.softcap(a.Softcap)
 	c.that(a.KVHeads > 0 && a.Heads%a.KVHeads == 0, "%d heads do not share %d key heads evenly", a.Heads, a.KVHeads)
 	c.tensor("CuQ", a.CuQ, a.Seqs+1, device.I32)
 	c.tensor("CuK", a.CuK, a.Seqs+1, device.I32)
+}
+
+// softcap wants a bound that is none, or a positive number.
+func (c *checker) softcap(limit float32) {
+	c.that(limit >= 0 && limit <= math.MaxFloat32, "Softcap is %v: want a positive number, or 0 for none", limit)
 }

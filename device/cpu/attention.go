@@ -105,6 +105,12 @@ func (f *forward) strip(g, from, to int) {
 	p := see.lo / vec.Panel
 	vec.Tile(rows, f.Dim, q, stride, false, f.keys[p*vec.Panel*f.Dim:], vec.Panel*f.Dim,
 		scores[p*vec.Panel:], scoreStride, panels(see.hi)-p, false)
+	if f.Softcap > 0 {
+		for r := range rows {
+			row := scores[r*scoreStride:][see.lo:see.hi]
+			vec.Softcap(row, row, f.Scale, f.Softcap)
+		}
+	}
 	at := g*(f.to-f.from) + from - f.from
 	f.softmax(scores, at, from, rows, see)
 	again := f.Window > 0 || f.k0 > 0
@@ -120,7 +126,7 @@ func (f *forward) softmax(scores []float32, at, from, rows int, see span) {
 	was := f.was[:rows]
 	top := f.top[at : at+rows]
 	copy(was, top)
-	s := vec.Strip{Stride: scoreStride, Rows: rows, Width: see.hi, Most: see.hi, Scale: f.Scale}
+	s := vec.Strip{Stride: scoreStride, Rows: rows, Width: see.hi, Most: see.hi, Scale: scoreScale(&f.AttentionShape)}
 	s.N = from + f.shift() + 1 - f.k0
 	if f.Window == 0 {
 		vec.SoftmaxStrip(scores, s, top, f.blockSum)

@@ -181,7 +181,15 @@ func (b *backward) strip(g, tile, from, to int, all span) {
 	vec.Tile(rows, b.Dim, b.dout[row*b.dStride:], b.dStride, false, b.values[skip:], vec.Panel*b.Dim,
 		dscores[p*vec.Panel:], scoreStride, count, false)
 	lse, delta := f32s(b.LSE, b.Heads*b.TQ)[h*b.TQ+b.q:], f32s(b.Delta, b.Heads*b.TQ)[h*b.TQ+b.q:]
+	slopes := b.cap(scores, rows, see)
 	b.gradient(scores, dscores, from, rows, all, lse[from:], delta[from:])
+	for r := 0; len(slopes) > 0; r++ {
+		ds := dscores[r*scoreStride:][see.lo:see.hi]
+		for i := range ds {
+			ds[i] *= slopes[i]
+		}
+		slopes = slopes[len(ds):]
+	}
 	if !b.forQueries {
 		return
 	}
@@ -189,10 +197,30 @@ func (b *backward) strip(g, tile, from, to int, all span) {
 		b.dq[(g*(b.to-b.from)+from-b.from)*b.wide:], b.wide, b.wide/vec.Panel, true)
 }
 
+// cap caps the scores of a strip that some of its queries see, if that is wanted,
+// and returns what the gradients of those capped have to be multiplied by: a row
+// for each of the queries.
+func (b *backward) cap(scores []float32, rows int, see span) []float32 {
+	if b.Softcap == 0 {
+		return nil
+	}
+	n := see.hi - see.lo
+	slopes := b.sc.f32(bufSlopes, rows*n)
+	for i := range slopes {
+		slopes[i] = b.Scale
+	}
+	for r := range rows {
+		row := scores[r*scoreStride:][see.lo:see.hi]
+		vec.Softcap(row, row, b.Scale, b.Softcap)
+		vec.SoftcapGrad(slopes[r*n:(r+1)*n], row, b.Softcap)
+	}
+	return slopes
+}
+
 // gradient turns the scores of a strip, whose first query is from, into
 // probabilities and their gradients into those of the scores.
 func (b *backward) gradient(scores, dscores []float32, from, rows int, all span, lse, delta []float32) {
-	s := vec.Strip{Stride: scoreStride, Rows: rows, Width: all.hi, Most: all.hi, Scale: b.Scale}
+	s := vec.Strip{Stride: scoreStride, Rows: rows, Width: all.hi, Most: all.hi, Scale: scoreScale(&b.AttentionShape)}
 	s.N = from + b.shift() + 1 - b.k0
 	if b.Window == 0 {
 		vec.GradStrip(scores, dscores, s, lse, delta)

@@ -155,6 +155,14 @@ func packPanels(dst, src []float32, stride, n, width int) {
 	}
 }
 
+// scoreScale is what is left to multiply scores with once they are capped.
+func scoreScale(a *device.AttentionShape) float32 {
+	if a.Softcap > 0 {
+		return 1
+	}
+	return a.Scale
+}
+
 // strips is into how many strips n queries fall.
 func strips(n int) int { return (n + stripRows - 1) / stripRows }
 
@@ -176,4 +184,5 @@ const (
 	bufDValues
 	bufWas      // what bufMax was before a block
 	bufBlockSum // sum of a block
+	bufSlopes   // of the cap of a strip's scores
 )

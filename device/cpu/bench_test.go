@@ -171,8 +171,8 @@ func (b *bench) rows() {
 			Dim: b.hidden, DXStride: b.hidden, DYStride: b.hidden, XStride: b.hidden, Add: true})
 	})
 	gu, dgu, act := b.act(b.T*2*b.ffn), b.act(b.T*2*b.ffn), b.act(b.T*b.ffn)
-	b.run("SwiGLU", func() { b.ops.SwiGLU(b.s, act, gu, b.T, b.ffn) })
-	b.run("SwiGLUBackward", func() { b.ops.SwiGLUBackward(b.s, dgu, act, act, gu, b.T, b.ffn) })
+	b.run("GLU", func() { b.ops.GLU(b.s, device.SiLU, act, gu, b.T, b.ffn) })
+	b.run("GLUBackward", func() { b.ops.GLUBackward(b.s, device.SiLU, dgu, act, act, gu, b.T, b.ffn) })
 	logits, targets, losses := b.act(b.T*b.vocab), b.ints(make([]int32, b.T)), b.f32(b.T)
 	b.run("CrossEntropy", func() {
 		b.ops.CrossEntropy(b.s, device.CrossEntropy{Logits: logits, Targets: targets, Losses: losses, T: b.T, V: b.vocab, Scale: 1})

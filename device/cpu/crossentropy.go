@@ -51,15 +51,30 @@ func lossRow(a *device.CrossEntropy, logits act, sc *scratch, t, target int) flo
 		return 0
 	}
 	row := logits.load(sc, 0, t*a.V, a.V)
-	top, chosen := vec.Max(row), row[target]
+	seen := capped(sc, row, a.Softcap)
+	top, chosen := vec.Max(seen), seen[target]
 	if a.ForwardOnly {
-		return loss(vec.SumExp(row, 1, top), top, chosen)
+		return loss(vec.SumExp(seen, 1, top), top, chosen)
 	}
-	sum := vec.ExpSum(row, row, 1, top)
+	sum := vec.ExpSum(row, seen, 1, top)
 	vec.Scale(row, row, a.Scale/sum)
 	row[target] -= a.Scale
+	if a.Softcap > 0 {
+		vec.SoftcapGrad(row, seen, a.Softcap)
+	}
 	logits.store(t*a.V, row)
 	return loss(sum, top, chosen)
+}
+
+// capped is logits as the softmax sees them: themselves, or a copy in buffer 1 of
+// sc.
+func capped(sc *scratch, logits []float32, limit float32) []float32 {
+	if limit == 0 {
+		return logits
+	}
+	y := sc.f32(1, len(logits))
+	vec.Softcap(y, logits, 1, limit)
+	return y
 }
 
 // loss is −log(exp(chosen − top) / sum).

@@ -50,7 +50,7 @@ func announceShard(a *device.CrossEntropyShard) {
 
 // shardLoss takes row t of the shard into lse and loss.
 func shardLoss(a *device.CrossEntropyShard, logits act, sc *scratch, t, target int, lse, loss *float32) {
-	row := logits.load(sc, 0, t*a.V, a.V)
+	row := capped(sc, logits.load(sc, 0, t*a.V, a.V), a.Softcap)
 	top := vec.Max(row)
 	sum := float64(top) + math.Log(float64(vec.SumExp(row, 1, top)))
 	if !a.First {
@@ -84,10 +84,14 @@ func shardGradient(a *device.CrossEntropyShard, logits act, sc *scratch, t, targ
 		return
 	}
 	row := logits.load(sc, 0, t*a.V, a.V)
-	vec.ExpSum(row, row, 1, lse)
+	seen := capped(sc, row, a.Softcap)
+	vec.ExpSum(row, seen, 1, lse)
 	vec.Scale(row, row, a.Scale)
 	if at := target - a.From; at >= 0 && at < a.V {
 		row[at] -= a.Scale
+	}
+	if a.Softcap > 0 {
+		vec.SoftcapGrad(row, seen, a.Softcap)
 	}
 	logits.store(t*a.V, row)
 }

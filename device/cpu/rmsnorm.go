@@ -15,6 +15,7 @@ func (o ops) RMSNorm(s device.Stream, a device.RMSNorm) {
 	on(s).do("RMSNorm", args.RMSNorm(a), func(s *stream) error {
 		reads(a.X, a.Rows, a.XStride, width)
 		reads(a.W, 1, 0, a.Dim)
+		reads(a.Residual, a.Rows, a.YStride, width)
 		writes(a.Y, a.Rows, a.YStride, width)
 		writes(a.RStd, 1, 0, a.Rows*a.Groups)
 		s.forRows(a.Rows, width, func(sc *scratch, from, to int) { normRows(&a, sc, from, to) })
@@ -23,11 +24,16 @@ func (o ops) RMSNorm(s device.Stream, a device.RMSNorm) {
 }
 
 func normRows(a *device.RMSNorm, sc *scratch, from, to int) {
-	x, y := actOf(a.X), actOf(a.Y)
-	w, rstd := f32s(a.W, a.Dim), f32s(a.RStd, a.Rows*a.Groups)
+	x, y, residual, width := actOf(a.X), actOf(a.Y), actOf(a.Residual), a.Groups*a.Dim
+	w, rstd := normWeight(sc, a.W, a.Dim, a.Offset), f32s(a.RStd, a.Rows*a.Groups)
 	for r := from; r < to; r++ {
-		in := x.load(sc, 0, r*a.XStride, a.Groups*a.Dim)
-		out := y.target(sc, 1, r*a.YStride, a.Groups*a.Dim)
+		in := x.load(sc, 0, r*a.XStride, width)
+		var out []float32
+		if a.Residual.None() {
+			out = y.target(sc, 1, r*a.YStride, width)
+		} else {
+			out = sc.f32(1, width)
+		}
 		for g := range a.Groups {
 			v := in[g*a.Dim : (g+1)*a.Dim]
 			mean := float64(vec.Dot(v, v)) / float64(a.Dim)
@@ -37,12 +43,30 @@ func normRows(a *device.RMSNorm, sc *scratch, from, to int) {
 				rstd[r*a.Groups+g] = k
 			}
 		}
-		y.store(r*a.YStride, out)
+		if a.Residual.None() {
+			y.store(r*a.YStride, out)
+			continue
+		}
+		vec.Add(out, residual.load(sc, 2, r*a.YStride, width))
+		y.put(r*a.YStride, out)
 	}
 }
 
-// RMSNormBackward writes DX (or adds to it) and accumulates DW. With g = dy·w
-// and n elements a group, dx = rstd·g − x·rstd³·Σ(g·x)/n and dw = Σ dy·x·rstd.
+// normWeight is offset + w (n): w itself, or a copy in the last buffer of sc.
+func normWeight(sc *scratch, w device.Tensor, n int, offset float32) []float32 {
+	v := f32s(w, n)
+	if offset == 0 || n == 0 {
+		return v
+	}
+	sum := sc.f32(numBuffers-1, n)
+	for i, x := range v {
+		sum[i] = offset + x
+	}
+	return sum
+}
+
+// RMSNormBackward writes DX (or adds to it) and accumulates DW. With g =
+// dy·(Offset + w) and n elements a group, dx = rstd·g − x·rstd³·Σ(g·x)/n and dw = Σ dy·x·rstd.
 func (o ops) RMSNormBackward(s device.Stream, a device.RMSNormBackward) {
 	width := a.Groups * a.Dim
 	on(s).do("RMSNormBackward", args.RMSNormBackward(a), func(s *stream) error {
@@ -66,7 +90,7 @@ func (o ops) RMSNormBackward(s device.Stream, a device.RMSNormBackward) {
 
 func normGradRows(a *device.RMSNormBackward, sc *scratch, dw []float32, from, to int) {
 	x, dy, dx := actOf(a.X), actOf(a.DY), actOf(a.DX)
-	w, rstd := f32s(a.W, a.Dim), f32s(a.RStd, a.Rows*a.Groups)
+	w, rstd := normWeight(sc, a.W, a.Dim, a.Offset), f32s(a.RStd, a.Rows*a.Groups)
 	width := a.Groups * a.Dim
 	for r := from; r < to; r++ {
 		in, grad := x.load(sc, 0, r*a.XStride, width), dy.load(sc, 1, r*a.DYStride, width)

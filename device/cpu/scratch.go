@@ -14,7 +14,7 @@ type scratch struct {
 
 // The buffers of a scratch. Operations on rows use the first ones in their own
 // order, attention those with names.
-const numBuffers = 16
+const numBuffers = 17
 
 // f32 is buffer i with n elements, on a cache line.
 func (s *scratch) f32(i, n int) []float32 {

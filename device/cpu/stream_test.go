@@ -3,6 +3,8 @@ package cpu
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -99,6 +101,19 @@ func TestBadIndicesAreErrors(t *testing.T) {
 		}},
 		{Want: "index[0] is 16: want less than 16", Call: func(s device.Stream) { o.GatherRows(s, f, f, ints(s, 16), 1, 4) }},
 		{Want: "start[1] is 9: want 0 to 2", Call: func(s device.Stream) { o.ScatterAddRows(s, f, f, ints(s, 0, 9), ints(s, 0, 1), 1, 2, 4) }},
+		{Want: "Index[1] is 16: want less than 16", Call: func(s device.Stream) {
+			o.ScaleRows(s, device.ScaleRows{X: f, W: f, Index: ints(s, 15, 16), T: 2, C: 4, P: 16})
+		}},
+		{Want: "Index[0] is 3: want less than 3", Call: func(s device.Stream) {
+			o.ScaleRowsBackward(s, device.ScaleRowsBackward{Y: f, DY: f.Slice(8, 8), W: f, DW: f, Index: ints(s, 3, 1), T: 2, C: 4, P: 3})
+		}},
+		{Want: "index[1] is 2: want less than 2", Call: func(s device.Stream) { o.AddRows(s, f, f.Slice(8, 8), ints(s, 0, 2), 2, 2, 4) }},
+		{Want: "IDs[2] is 4: want less than 4", Call: func(s device.Stream) {
+			o.RouterBackward(s, device.RouterBackward{DLogits: f, Logits: f, IDs: ints(s, 0, 3, 4, 1), DWeights: f, T: 2, E: 4, K: 2})
+		}},
+		{Want: "IDs[1] is 3: want less than 3", Call: func(s device.Stream) {
+			o.SortByExpert(s, device.SortByExpert{IDs: ints(s, 2, 3), Order: f32AsI32(f), Rows: f32AsI32(f), Offsets: f32AsI32(f), N: 2, K: 1, E: 3})
+		}},
 		{Want: "target of row 1 is 4: want less than 4", Call: func(s device.Stream) {
 			o.CrossEntropy(s, device.CrossEntropy{Logits: f, Targets: ints(s, 0, 4), Losses: f, T: 2, V: 4})
 		}},
@@ -107,6 +122,34 @@ func TestBadIndicesAreErrors(t *testing.T) {
 				TK: 1, Heads: 1, KVHeads: 1, Dim: 2}, O: f, Q: f, K: f, V: f, QStride: 2, KStride: 2})
 		}},
 	})
+}
+
+func f32AsI32(t device.Tensor) device.Tensor {
+	t.DType = device.I32
+	return t
+}
+
+// Whatever the logits are, experts that differ are chosen, and of the same logits
+// the first.
+func TestChoose(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, c := range []struct {
+		logits []float32
+		want   []int32
+	}{
+		{[]float32{1, 3, 2, 3, 0}, []int32{1, 3, 2}},
+		{[]float32{0, 0, 0, 0}, []int32{0, 1, 2}},
+		{[]float32{-inf, -inf, 5, -inf}, []int32{2, 0, 1}},
+		{[]float32{5, 4, 3, 2, 1, 6}, []int32{5, 0, 1}},
+		{[]float32{1, 2, 3}, []int32{2, 1, 0}},
+		{[]float32{nan, nan, nan, nan}, []int32{0, 1, 2}},
+		{[]float32{1, nan, 3, 2}, []int32{0, 1, 2}}, // which come first is of no consequence
+	} {
+		got := []int32{-1, -1, -1}
+		if choose(got, c.logits); !slices.Equal(got, c.want) {
+			t.Errorf("of %v %v are chosen, want %v", c.logits, got, c.want)
+		}
+	}
 }
 
 // Delays change nothing but the time.
@@ -140,7 +183,7 @@ func TestOpsDoNotAllocate(t *testing.T) {
 	s := newStream(t, d, "s")
 	x := alloc(t, d, 1<<20).Tensor(device.F32, 0, 1<<18)
 	op := func() {
-		d.Ops().SwiGLU(s, x.Slice(0, 64<<10), x.Slice(64<<10, 128<<10), 1024, 64)
+		d.Ops().GLU(s, device.SiLU, x.Slice(0, 64<<10), x.Slice(64<<10, 128<<10), 1024, 64)
 		if err := s.Sync(); err != nil {
 			t.Fatal(err)
 		}

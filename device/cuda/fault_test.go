@@ -59,6 +59,7 @@ func scenario(c *cudart.CUDA) (err error) {
 	s.Wait(there)
 	s.Zero(m.Slice(1<<15, 1<<15))
 	d.Ops().MatMul(s, device.MatMul{M: 4, N: 4, K: 4, A: f(0), B: f(1), D: f(2)})
+	d.Ops().MatMul(s, device.MatMul{M: 3, N: 4, K: 4, A: f(0), B: f(1), D: f(2), Ragged: true})
 	d.Ops().Convert(s, m.Tensor(device.BF16, 3<<14, 16), f(2), 16)
 	s.CopyD2D(f(3).Mem(), f(2).Mem())
 	s.CopyD2H(host[:64], f(3).Mem())

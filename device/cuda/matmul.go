@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -66,9 +67,12 @@ func refusal(err error) bool {
 	return errors.As(err, &e) && e.Library == cudart.BlasLt && (errors.Is(e, cudart.ErrNotSupported) || errors.Is(e, cudart.ErrInvalidValue))
 }
 
-// productKey is all that the choice of an algorithm may depend on.
+// productKey is all that the choice of an algorithm may depend on. Of an extent that
+// comes from the data that is the power of two at or above it: an algorithm does not
+// depend on extents, only on how fast it is for them.
 type productKey struct {
 	m, n, k                 int
+	ragged                  bool // m, or k with transA, is such a bound
 	transA, transB, c, bias bool
 	in, out                 device.DType
 	align                   [5]uint16 // in bytes, of A, B, C, D and the bias
@@ -81,7 +85,11 @@ func (k productKey) String() string {
 		}
 		return "N"
 	}
-	s := fmt.Sprintf("%dx%dx%d %s%s %s->%s", k.m, k.n, k.k, side(k.transA), side(k.transB), k.in, k.out)
+	rows, inner := "", ""
+	if k.ragged {
+		*pick(k.transA, &inner, &rows) = "<="
+	}
+	s := fmt.Sprintf("%s%dx%dx%s%d %s%s %s->%s", rows, k.m, k.n, inner, k.k, side(k.transA), side(k.transB), k.in, k.out)
 	if k.c {
 		s += " +C"
 	}
@@ -103,8 +111,12 @@ func alignment(addr uintptr) uint16 {
 }
 
 func keyOf(m *device.MatMul) productKey {
-	k := productKey{m: m.M, n: m.N, k: m.K, transA: m.TransA, transB: m.TransB, c: !m.C.None(), bias: !m.Bias.None(),
+	k := productKey{m: m.M, n: m.N, k: m.K, ragged: m.Ragged, transA: m.TransA, transB: m.TransB, c: !m.C.None(), bias: !m.Bias.None(),
 		in: m.A.DType, out: m.D.DType}
+	if m.Ragged {
+		n := pick(m.TransA, &k.k, &k.m)
+		*n = 1 << bits.Len(uint(*n-1))
+	}
 	for i, t := range []device.Tensor{m.A, m.B, m.C, m.D, m.Bias} {
 		if !t.None() {
 			k.align[i] = alignment(t.Addr)
@@ -113,28 +125,59 @@ func keyOf(m *device.MatMul) productKey {
 	return k
 }
 
+// pick is yes where ok, else no.
+func pick[T any](ok bool, yes, no T) T {
+	if ok {
+		return yes
+	}
+	return no
+}
+
 // product is a shape with its algorithm.
 type product struct {
 	cudart.MatmulShape
 	algorithm cudart.Algorithm
-	refused   error          // errRefused and why, nil where cuBLASLt computes it
-	undo      []func() error // destroys what the shape is made of
+	refused   error // errRefused and why, nil where cuBLASLt computes it
+	undo      undo  // destroys what the shape is made of
 }
 
-// mostProducts is how many shapes are remembered. Ragged batches make many.
+// undo destroys things, the last first.
+type undo []func() error
+
+func (u *undo) all() error {
+	var err error
+	for _, f := range slices.Backward(*u) {
+		err = errors.Join(err, f())
+	}
+	*u = nil
+	return err
+}
+
+// mostProducts is how many shapes are remembered. Batches of all lengths make many.
 const mostProducts = 4096
 
 // run enqueues m. The same shape always runs by the same algorithm, with a
 // workspace of the same size: cuBLASLt then gives the same bits each time.
-func (b *blas) run(m device.MatMul, workspace device.Mem, s cudart.Stream) error {
+func (b *blas) run(m device.MatMul, workspace device.Mem, s cudart.Stream) (err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p, err := b.product(&m)
+	key := keyOf(&m)
+	p, err := b.product(key, &m)
 	if err != nil {
 		return err
 	}
 	if p.refused != nil {
 		return p.refused
+	}
+	shape := p.MatmulShape
+	if key.m != m.M || key.k != m.K { // ragged
+		var own undo
+		defer func() { err = errors.Join(err, own.all()) }()
+		exact := key
+		exact.m, exact.k = m.M, m.K
+		if err := b.layouts(&shape, &own, exact); err != nil {
+			return err
+		}
 	}
 	if !m.Bias.None() {
 		if err := b.lib.DescSetPointer(p.Desc, cudart.DescBiasPointer, cudart.DevicePtr(m.Bias.Addr)); err != nil {
@@ -147,22 +190,27 @@ func (b *blas) run(m device.MatMul, workspace device.Mem, s cudart.Stream) error
 	if !m.C.None() {
 		a.Beta, a.C = 1, cudart.DevicePtr(m.C.Addr)
 	}
-	err = b.lib.Matmul(b.context, b.handle, &p.MatmulShape, &a, s)
-	if refusal(err) { // it refuses the algorithm that it proposed: nothing is enqueued
-		p.refuse(keyOf(&m), err)
+	err = b.lib.Matmul(b.context, b.handle, &shape, &a, s)
+	switch {
+	case refusal(err) && key.ragged: // this one extent, not all up to the bound
+		return refusedError(key, err)
+	case refusal(err): // it refuses the algorithm that it proposed: nothing is enqueued
+		p.refuse(key, err)
 		return p.refused
 	}
 	return err
 }
 
+// refusedError is the error of a product that cuBLASLt does not compute, and why.
+func refusedError(k productKey, why error) error { return fmt.Errorf("%w %s (%w)", errRefused, k, why) }
+
 // refuse keeps that and why cuBLASLt does not compute the product.
 func (p *product) refuse(k productKey, why error) {
-	p.refused, p.algorithm = fmt.Errorf("%w %s (%w)", errRefused, k, why), cudart.Algorithm{}
+	p.refused, p.algorithm = refusedError(k, why), cudart.Algorithm{}
 }
 
 // product finds or makes what runs m. b.mu is held.
-func (b *blas) product(m *device.MatMul) (*product, error) {
-	key := keyOf(m)
+func (b *blas) product(key productKey, m *device.MatMul) (*product, error) {
 	if p := b.products[key]; p != nil {
 		return p, nil
 	}
@@ -181,7 +229,7 @@ func (b *blas) product(m *device.MatMul) (*product, error) {
 		err = nil
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.destroy())
+		return nil, errors.Join(err, p.undo.all())
 	}
 	b.products[key] = p
 	return p, nil
@@ -193,36 +241,17 @@ func (b *blas) describe(p *product, k productKey, m *device.MatMul) (err error) 
 		return err
 	}
 	p.undo = append(p.undo, func() error { return b.lib.DescDestroy(p.Desc) })
-	layout := func(to *cudart.MatrixLayout, dt device.DType, rows, cols int) {
-		if err != nil {
-			return
-		}
-		// Row-major (rows, cols) is column-major (cols, rows).
-		var made cudart.MatrixLayout
-		if made, err = b.lib.LayoutCreate(dataType(dt), int64(cols), int64(rows), int64(cols)); err == nil {
-			*to = made
-			p.undo = append(p.undo, func() error { return b.lib.LayoutDestroy(made) })
-		}
-	}
 	set := func(attr cudart.DescAttr, value int32) {
 		if err == nil {
 			err = b.lib.DescSet(p.Desc, attr, value)
 		}
 	}
 	if k.transB {
-		layout(&p.A, k.in, k.n, k.k)
 		set(cudart.DescTransA, int32(cudart.Transposed))
-	} else {
-		layout(&p.A, k.in, k.k, k.n)
 	}
 	if k.transA {
-		layout(&p.B, k.in, k.k, k.m)
 		set(cudart.DescTransB, int32(cudart.Transposed))
-	} else {
-		layout(&p.B, k.in, k.m, k.k)
 	}
-	layout(&p.D, k.out, k.m, k.n)
-	p.C = p.D
 	if k.bias {
 		set(cudart.DescEpilogue, int32(cudart.EpilogueBias))
 		set(cudart.DescBiasDataType, int32(dataType(k.out)))
@@ -230,6 +259,32 @@ func (b *blas) describe(p *product, k productKey, m *device.MatMul) (err error) 
 			err = b.lib.DescSetPointer(p.Desc, cudart.DescBiasPointer, cudart.DevicePtr(m.Bias.Addr))
 		}
 	}
+	if err != nil {
+		return err
+	}
+	return b.layouts(&p.MatmulShape, &p.undo, k)
+}
+
+// layouts makes the layouts of a product; u destroys those that were made.
+func (b *blas) layouts(s *cudart.MatmulShape, u *undo, k productKey) (err error) {
+	layout := func(to *cudart.MatrixLayout, dt device.DType, trans bool, rows, cols int) {
+		if err != nil {
+			return
+		}
+		if trans {
+			rows, cols = cols, rows
+		}
+		// Row-major (rows, cols) is column-major (cols, rows).
+		var made cudart.MatrixLayout
+		if made, err = b.lib.LayoutCreate(dataType(dt), int64(cols), int64(rows), int64(cols)); err == nil {
+			*to = made
+			*u = append(*u, func() error { return b.lib.LayoutDestroy(made) })
+		}
+	}
+	layout(&s.A, k.in, k.transB, k.k, k.n)
+	layout(&s.B, k.in, k.transA, k.m, k.k)
+	layout(&s.D, k.out, false, k.m, k.n)
+	s.C = s.D
 	return err
 }
 
@@ -270,21 +325,12 @@ func (b *blas) choose(p *product, k productKey) (err error) {
 	return err
 }
 
-func (p *product) destroy() error {
-	var err error
-	for _, undo := range slices.Backward(p.undo) {
-		err = errors.Join(err, undo())
-	}
-	p.undo = nil
-	return err
-}
-
 // forget destroys all products. b.mu is held.
 func (b *blas) forget() error {
 	var err error
 	for key, p := range b.products {
 		delete(b.products, key)
-		err = errors.Join(err, p.destroy())
+		err = errors.Join(err, p.undo.all())
 	}
 	return err
 }
@@ -292,7 +338,7 @@ func (b *blas) forget() error {
 // Algorithm is how cuBLASLt computes products of one shape.
 type Algorithm struct {
 	Shape string    // sizes, transposes, types, alignment
-	Words [8]uint64 // cublasLtMatmulAlgo_t; zeros where our own kernel serves
+	Words [8]uint64 // cublasLtMatmulAlgo_t; zeros where our own kernel serves all of that shape
 }
 
 // Algorithms lists the shapes of matrix products that are remembered, mostProducts

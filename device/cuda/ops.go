@@ -54,15 +54,15 @@ func (ops) AttentionBackward(s device.Stream, a device.AttentionBackward) {
 	on(s).op("AttentionBackward", headDim(args.AttentionBackward(a), a.Dim), func(l kernels.Launcher) { kernels.AttentionBackward(l, a) })
 }
 
-// SwiGLU writes y (T, F) = silu(gate)·up from gu (T, 2F).
-func (ops) SwiGLU(s device.Stream, y, gu device.Tensor, T, F int) {
-	on(s).op("SwiGLU", args.SwiGLU(y, gu, T, F), func(l kernels.Launcher) { kernels.SwiGLU(l, y, gu, T, F) })
+// GLU writes y (T, F) = f(gate)·up from gu (T, 2F).
+func (ops) GLU(s device.Stream, f device.Activation, y, gu device.Tensor, T, F int) {
+	on(s).op("GLU", args.GLU(f, y, gu, T, F), func(l kernels.Launcher) { kernels.GLU(l, f, y, gu, T, F) })
 }
 
-// SwiGLUBackward overwrites dgu (T, 2F), which may be gu, and y unless it is
-// none; y may be dy.
-func (ops) SwiGLUBackward(s device.Stream, dgu, y, dy, gu device.Tensor, T, F int) {
-	on(s).op("SwiGLUBackward", args.SwiGLUBackward(dgu, y, dy, gu, T, F), func(l kernels.Launcher) { kernels.SwiGLUBackward(l, dgu, y, dy, gu, T, F) })
+// GLUBackward overwrites dgu (T, 2F), which may be gu, and y unless it is none;
+// y may be dy.
+func (ops) GLUBackward(s device.Stream, f device.Activation, dgu, y, dy, gu device.Tensor, T, F int) {
+	on(s).op("GLUBackward", args.GLUBackward(f, dgu, y, dy, gu, T, F), func(l kernels.Launcher) { kernels.GLUBackward(l, f, dgu, y, dy, gu, T, F) })
 }
 
 // GatherRows writes dst (T, C) = src (U, C) rows index (T).
@@ -90,4 +90,39 @@ func (ops) CrossEntropyShard(s device.Stream, a device.CrossEntropyShard) {
 // Convert writes dst (n) = src (n), fp32 or bf16 each.
 func (ops) Convert(s device.Stream, dst, src device.Tensor, n int64) {
 	on(s).op("Convert", args.Convert(dst, src, n), func(l kernels.Launcher) { kernels.Convert(l, dst, src, n) })
+}
+
+// Scale multiplies x (n) by factor in place.
+func (ops) Scale(s device.Stream, x device.Tensor, n int64, factor float32) {
+	on(s).op("Scale", args.Scale(x, n), func(l kernels.Launcher) { kernels.Scale(l, x, n, factor) })
+}
+
+// ScaleRows multiplies row t of X by W[Index[t]], in place.
+func (ops) ScaleRows(s device.Stream, a device.ScaleRows) {
+	on(s).op("ScaleRows", args.ScaleRows(a), func(l kernels.Launcher) { kernels.ScaleRows(l, a) })
+}
+
+// ScaleRowsBackward writes DW[Index[t]] and scales row t of both Y and DY.
+func (ops) ScaleRowsBackward(s device.Stream, a device.ScaleRowsBackward) {
+	on(s).op("ScaleRowsBackward", args.ScaleRowsBackward(a), func(l kernels.Launcher) { kernels.ScaleRowsBackward(l, a) })
+}
+
+// AddRows adds row t of src (T, C) to row index[t] of dst (U, C) f32.
+func (ops) AddRows(s device.Stream, dst, src, index device.Tensor, U, T, C int) {
+	on(s).op("AddRows", args.AddRows(dst, src, index, U, T, C), func(l kernels.Launcher) { kernels.AddRows(l, dst, src, index, U, T, C) })
+}
+
+// Router chooses the experts of every token.
+func (ops) Router(s device.Stream, a device.Router) {
+	on(s).op("Router", args.Router(a), func(l kernels.Launcher) { kernels.Router(l, a) })
+}
+
+// RouterBackward overwrites DLogits.
+func (ops) RouterBackward(s device.Stream, a device.RouterBackward) {
+	on(s).op("RouterBackward", args.RouterBackward(a), func(l kernels.Launcher) { kernels.RouterBackward(l, a) })
+}
+
+// SortByExpert lists the pairs (token, choice) by expert.
+func (ops) SortByExpert(s device.Stream, a device.SortByExpert) {
+	on(s).op("SortByExpert", args.SortByExpert(a), func(l kernels.Launcher) { kernels.SortByExpert(l, a) })
 }

@@ -1,9 +1,12 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +16,7 @@ import (
 	"mt/device/cuda/kernels"
 	"mt/device/devtest"
 	"mt/device/optest"
+	"mt/device/oracle"
 )
 
 // part runs those cases of the table that want picks.
@@ -93,6 +97,80 @@ func TestAlgorithms(t *testing.T) {
 	if fmt.Sprint(shapes) != fmt.Sprint(want) {
 		t.Errorf("shapes\n%q, want\n%q", shapes, want)
 	}
+}
+
+// The number of rows of an expert's products comes from the data: the list of
+// algorithms and the questions for one grow by powers of two of it, and the values
+// are those of that very number. So too where it is the length of the sums.
+func TestRaggedProducts(t *testing.T) {
+	for _, refuse := range []int{0, 15} {
+		for trans, want := range map[bool]string{
+			false: "<=64x3x3 NN fp32->fp32 align [256 256 0 256 0]",
+			true:  "3x3x<=64 TN fp32->fp32 align [256 256 0 256 0]",
+		} {
+			d, drv := newDevice(t, emu.Options{RefuseProducts: refuse}, Options{})
+			shapes := raggedProducts(t, d, trans)
+			got := d.Algorithms()
+			asked := 0
+			for i := 1; drv.CallName(i) != ""; i++ {
+				if drv.CallName(i) == "cublasLtMatmulAlgoGetHeuristic" {
+					asked++
+				}
+			}
+			if len(got) != 8 || asked != 8 || len(shapes) != 8 {
+				t.Errorf("transposed %v: %d algorithms, asked for %d times, for the shapes %v", trans, len(got), asked, shapes)
+			}
+			if !shapes[want] {
+				t.Errorf("no shape %q: %v", want, shapes)
+			}
+			if (len(d.Notes()) == 0) != (refuse == 0) {
+				t.Errorf("refused with %d: notes %q", refuse, d.Notes())
+			}
+		}
+	}
+}
+
+// raggedProducts computes products of 1 to 70 rows, or with trans sums of as many
+// terms, and returns their keys.
+func raggedProducts(t *testing.T, d *dev, trans bool) map[string]bool {
+	t.Helper()
+	const n = 3
+	s := newStream(t, d, "s")
+	x := alloc(t, d, 1<<16)
+	up, down := make([]byte, 1<<12), make([]byte, 1<<12)
+	for i := range len(up) / 4 {
+		binary.LittleEndian.PutUint32(up[4*i:], math.Float32bits(float32(i%5)))
+	}
+	s.CopyH2D(x.Slice(0, 1<<12), up)
+	shapes := map[string]bool{}
+	for rows := 1; rows <= 70; rows++ {
+		m := device.MatMul{M: rows, N: n, K: n, TransA: trans, Ragged: true}
+		if trans {
+			m.M, m.K = n, rows
+		}
+		f := func(off int64, len int) device.Tensor { return x.Tensor(device.F32, off, int64(len)) }
+		m.A, m.B, m.D = f(0, m.M*m.K), f(1<<11, m.K*n), f(1<<13, m.M*n)
+		d.Ops().MatMul(s, m)
+		s.CopyD2H(down, x.Slice(1<<13, 1<<12))
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		want := make([]float64, m.M*n)
+		oracle.MatMul(want, floats(up), floats(up[1<<11:]), nil, nil, m.M, n, m.K, trans, false)
+		if got := floats(down)[:len(want)]; !slices.Equal(got, want) { // small integers: exact
+			t.Fatalf("transposed %v, %d rows: %v, want %v", trans, rows, got, want)
+		}
+		shapes[keyOf(&m).String()] = true
+	}
+	return shapes
+}
+
+func floats(b []byte) []float64 {
+	v := make([]float64, len(b)/4)
+	for i := range v {
+		v[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
+	}
+	return v
 }
 
 // What cuBLASLt proposes and then refuses is computed all the same, and said once.

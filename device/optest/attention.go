@@ -13,6 +13,7 @@ type attentionShape struct {
 	queries, keys       []int
 	heads, kvHeads      int
 	dim, window, beyond int // beyond: what strides have beyond dense
+	softcap             float64
 }
 
 var attentionShapes = []attentionShape{
@@ -31,11 +32,23 @@ var attentionShapes = []attentionShape{
 	{queries: []int{1}, keys: []int{300}, heads: 4, kvHeads: 2, dim: 32},
 	{queries: []int{1, 5, 0}, keys: []int{1, 290, 4}, heads: 4, kvHeads: 2, dim: 16, beyond: 1},
 	{queries: []int{20}, keys: []int{600}, heads: 2, kvHeads: 2, dim: 8, window: 30},
+	{queries: []int{33, 5}, heads: 2, kvHeads: 1, dim: 64, window: 1000},
+	{queries: []int{70, 3}, heads: 2, kvHeads: 1, dim: 128, window: 20},
+	{queries: []int{1}, heads: 1, kvHeads: 1, dim: 1, softcap: 2},
+	{queries: []int{57, 0, 129}, heads: 4, kvHeads: 2, dim: 32, beyond: 7, softcap: 1.5},
+	{queries: []int{300, 20}, heads: 2, kvHeads: 1, dim: 16, window: 37, softcap: 2},
+	{queries: []int{40, 90}, heads: 2, kvHeads: 1, dim: 128, softcap: 50},
+	{queries: []int{30}, heads: 3, kvHeads: 1, dim: 256, window: 7, softcap: 1},
+	{queries: []int{530, 3}, heads: 1, kvHeads: 1, dim: 96, softcap: 3},
+	{queries: []int{1, 5, 0}, keys: []int{1, 290, 4}, heads: 4, kvHeads: 2, dim: 64, beyond: 1, softcap: 1.5},
 }
 
 func attentionCases(add func(string, func(*rig))) {
 	for _, sh := range attentionShapes {
 		name := fmt.Sprintf("%v,%v,heads %d of %d,dim %d,window %d", sh.queries, sh.keys, sh.kvHeads, sh.heads, sh.dim, sh.window)
+		if sh.softcap > 0 {
+			name += fmt.Sprintf(",softcap %v", sh.softcap)
+		}
 		add("forward "+name, func(r *rig) { attention(r, sh, true) })
 		add("no lse "+name, func(r *rig) { attention(r, sh, false) })
 		add("backward "+name, func(r *rig) { attentionBackward(r, sh) })
@@ -74,7 +87,7 @@ func newAttention(r *rig, sh attentionShape) *attentionInput {
 	in := &attentionInput{}
 	s := &in.Shape
 	*s = oracle.Shape{CuQ: cumulative(sh.queries), CuK: cumulative(keys), Heads: sh.heads, KVHeads: sh.kvHeads, Dim: sh.dim,
-		Scale: 1 / math.Sqrt(float64(sh.dim)), Window: sh.window}
+		Scale: 1 / math.Sqrt(float64(sh.dim)), Window: sh.window, Softcap: sh.softcap}
 	s.TQ = int(s.CuQ[len(s.CuQ)-1])
 	tk := int(s.CuK[len(s.CuK)-1])
 	s.Scale = float64(float32(s.Scale))
@@ -87,7 +100,7 @@ func newAttention(r *rig, sh attentionShape) *attentionInput {
 		cuK = r.i32("CuK", s.CuK)
 	}
 	in.shape = device.AttentionShape{CuQ: cuQ.t, CuK: cuK.t, Seqs: len(sh.queries), TQ: s.TQ, TK: tk, MaxQ: longest(sh.queries),
-		MaxK: longest(keys), Heads: sh.heads, KVHeads: sh.kvHeads, Dim: sh.dim, Scale: float32(s.Scale), Window: sh.window}
+		MaxK: longest(keys), Heads: sh.heads, KVHeads: sh.kvHeads, Dim: sh.dim, Scale: float32(s.Scale), Window: sh.window, Softcap: float32(sh.softcap)}
 	return in
 }
 

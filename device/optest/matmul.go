@@ -8,6 +8,7 @@ import (
 )
 
 func matMulCases(add func(string, func(*rig))) {
+	raggedCases(add)
 	shapes := [][3]int{{1, 1, 1}, {3, 5, 7}, {1, 40, 33}, {2, 130, 70}, {17, 33, 65}, {29, 64, 16}, {64, 48, 400}, {5, 6, 0}, {0, 4, 3}, {4, 0, 3}}
 	for _, sh := range shapes {
 		for bits := range 4 {
@@ -18,6 +19,32 @@ func matMulCases(add func(string, func(*rig))) {
 				})
 			}
 		}
+	}
+}
+
+// raggedCases are products as an expert has them: forward, its gradient with
+// respect to the input, and to the weights, over numbers of rows of which several
+// share a power of two.
+func raggedCases(add func(string, func(*rig))) {
+	const wide, narrow = 48, 16
+	for _, rows := range []int{0, 1, 2, 31, 32, 33, 47, 64, 200} {
+		add(fmt.Sprintf("ragged %d rows", rows), func(r *rig) {
+			for _, m := range []device.MatMul{{M: rows, N: wide, K: narrow, TransB: true}, {M: rows, N: narrow, K: wide},
+				{M: wide, N: narrow, K: rows, TransA: true}} {
+				a, b := r.act("A", m.M*m.K), r.act("B", m.K*m.N)
+				d := r.act("D", m.M*m.N)
+				var c []float64
+				if m.TransA { // onto what was there
+					d = r.f32("D", m.M*m.N)
+					m.C, c = d.t, d.v
+				}
+				m.A, m.B, m.D, m.Ragged = a.t, b.t, d.t, true
+				want := d.copy()
+				oracle.MatMul(want, a.v, b.v, c, nil, m.M, m.N, m.K, m.TransA, m.TransB)
+				d.expect(want, summing(m.K), 1)
+				r.dev.Ops().MatMul(r.s, m)
+			}
+		})
 	}
 }
 

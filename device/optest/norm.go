@@ -15,38 +15,55 @@ var normShapes = [][4]int{{1, 1, 1, 0}, {5, 1, 7, 0}, {3, 2, 16, 5}, {40, 1, 33,
 // sum of dim positive terms.
 func normCases(add func(string, func(*rig))) {
 	for _, sh := range normShapes {
-		for _, form := range []string{"plain", "in place", "no rstd"} {
-			add(fmt.Sprintf("%v,%s", sh, form), func(r *rig) {
-				width := sh[1] * sh[2]
-				n := oracle.Norm{Rows: sh[0], Groups: sh[1], Dim: sh[2], XStride: width + sh[3], YStride: width + 2*sh[3], Eps: 1e-5}
-				if form == "in place" {
-					n.YStride = n.XStride
-				}
-				x, w := r.act("X", n.Rows*n.XStride), r.f32("W", n.Dim)
-				y := x
-				if form != "in place" {
-					y = r.act("Y", n.Rows*n.YStride)
-				}
-				rstd := r.f32("RStd", n.Rows*n.Groups)
-				a := device.RMSNorm{Y: y.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows, Groups: n.Groups, Dim: n.Dim,
-					XStride: n.XStride, YStride: n.YStride, Eps: 1e-5}
-				wantY, wantR := y.copy(), rstd.copy()
-				oracle.RMSNorm(wantY, wantR, x.copy(), w.v, n)
-				y.expect(wantY, summing(n.Dim), 1)
-				if form == "no rstd" {
-					a.RStd = device.Tensor{}
-				} else {
-					rstd.expect(wantR, summing(n.Dim), 0)
-				}
-				r.dev.Ops().RMSNorm(r.s, a)
-			})
+		for _, form := range []string{"plain", "in place", "no rstd", "offset", "residual", "onto residual", "residual in place"} {
+			add(fmt.Sprintf("%v,%s", sh, form), func(r *rig) { norm(r, sh, form) })
 		}
 	}
 }
 
+func norm(r *rig, sh [4]int, form string) {
+	width := sh[1] * sh[2]
+	n := oracle.Norm{Rows: sh[0], Groups: sh[1], Dim: sh[2], XStride: width + sh[3], YStride: width + 2*sh[3], Eps: 1e-5}
+	inPlace := form == "in place" || form == "residual in place"
+	if inPlace {
+		n.YStride = n.XStride
+	}
+	x, w := r.act("X", n.Rows*n.XStride), r.f32("W", n.Dim)
+	y := x
+	if !inPlace {
+		y = r.act("Y", n.Rows*n.YStride)
+	}
+	rstd := r.f32("RStd", n.Rows*n.Groups)
+	a := device.RMSNorm{Y: y.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows, Groups: n.Groups, Dim: n.Dim,
+		XStride: n.XStride, YStride: n.YStride, Eps: 1e-5}
+	var residual []float64
+	switch form {
+	case "onto residual":
+		a.Residual, residual = y.t, y.v
+	case "residual", "residual in place":
+		other := r.act("Residual", n.Rows*n.YStride)
+		a.Residual, residual = other.t, other.v
+	}
+	if form == "offset" || form == "residual" {
+		n.Offset, a.Offset = 1, 1
+	}
+	wantY, wantR := y.copy(), rstd.copy()
+	oracle.RMSNorm(wantY, wantR, x.copy(), w.v, residual, n)
+	y.expect(wantY, summing(n.Dim), 1)
+	if residual != nil { // a sum may be small where its terms are not
+		y.least = 1
+	}
+	if form == "no rstd" {
+		a.RStd = device.Tensor{}
+	} else {
+		rstd.expect(wantR, summing(n.Dim), 0)
+	}
+	r.dev.Ops().RMSNorm(r.s, a)
+}
+
 func normBackwardCases(add func(string, func(*rig))) {
 	for _, sh := range normShapes {
-		for _, form := range []string{"overwrite", "add", "in place"} {
+		for _, form := range []string{"overwrite", "add", "in place", "offset", "offset, add"} {
 			add(fmt.Sprintf("%v,%s", sh, form), func(r *rig) { normBackward(r, sh, form) })
 		}
 	}
@@ -55,7 +72,10 @@ func normBackwardCases(add func(string, func(*rig))) {
 func normBackward(r *rig, sh [4]int, form string) {
 	width := sh[1] * sh[2]
 	n := oracle.Norm{Rows: sh[0], Groups: sh[1], Dim: sh[2], XBStride: width + sh[3], DYStride: width + 2*sh[3],
-		DXStride: width + 3*sh[3], Add: form == "add"}
+		DXStride: width + 3*sh[3], Add: form == "add" || form == "offset, add"}
+	if form == "offset" || form == "offset, add" {
+		n.Offset = 1
+	}
 	if form == "in place" {
 		n.DXStride = n.DYStride
 	}
@@ -75,7 +95,8 @@ func normBackward(r *rig, sh [4]int, form string) {
 	dx.expect(wantX, 2*summing(n.Dim), 1)
 	dw.expect(wantW, summing(n.Rows*n.Groups), 0)
 	r.dev.Ops().RMSNormBackward(r.s, device.RMSNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, RStd: rstd.t,
-		Rows: n.Rows, Groups: n.Groups, Dim: n.Dim, DXStride: n.DXStride, DYStride: n.DYStride, XStride: n.XBStride, Add: n.Add})
+		Rows: n.Rows, Groups: n.Groups, Dim: n.Dim, DXStride: n.DXStride, DYStride: n.DYStride, XStride: n.XBStride,
+		Offset: float32(n.Offset), Add: n.Add})
 }
 
 func ropeCases(add func(string, func(*rig))) {

@@ -48,8 +48,8 @@ func Run[Self T[Self]](t Self, dev device.Device) Results {
 		}{
 			{"MatMul", matMulCases}, {"AddBiasGrad", biasCases}, {"RMSNorm", normCases},
 			{"RMSNormBackward", normBackwardCases}, {"RoPE", ropeCases}, {"Attention", attentionCases},
-			{"SwiGLU", swigluCases}, {"Rows", rowCases}, {"CrossEntropy", lossCases}, {"CrossEntropyShard", shardCases},
-			{"Convert", convertCases},
+			{"GLU", gluCases}, {"Scale", scaleCases}, {"Rows", rowCases}, {"RowsBy", rowsByCases}, {"Router", routerCases},
+			{"SortByExpert", sortCases}, {"CrossEntropy", lossCases}, {"CrossEntropyShard", shardCases}, {"Convert", convertCases},
 		} {
 			group.cases(func(name string, f func(*rig)) {
 				name = fmt.Sprintf("%s/%s/%s", group.name, dt, name)

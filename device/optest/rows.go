@@ -8,42 +8,6 @@ import (
 	"mt/device/oracle"
 )
 
-func swigluCases(add func(string, func(*rig))) {
-	for _, sh := range [][2]int{{1, 1}, {3, 5}, {7, 16}, {40, 33}, {5, 704}, {0, 3}} {
-		T, F := sh[0], sh[1]
-		// A sigmoid is an exponential (2e-7), a sum and a quotient.
-		const computing = 12 * uF32
-		add(fmt.Sprintf("forward %dx%d", T, F), func(r *rig) {
-			gu, y := r.values("gu", r.dt, scaled(r.normal(2*T*F), 4)), r.act("y", T*F)
-			want := y.copy()
-			oracle.SwiGLU(want, gu.v, T, F)
-			y.expect(want, computing, 1)
-			r.dev.Ops().SwiGLU(r.s, y.t, gu.t, T, F)
-		})
-		for _, form := range []string{"plain", "y", "in place", "all in place"} {
-			add(fmt.Sprintf("backward %dx%d,%s", T, F, form), func(r *rig) {
-				gu, dy := r.values("gu", r.dt, scaled(r.normal(2*T*F), 4)), r.act("dy", T*F)
-				dgu, y := gu, dy
-				if form == "plain" || form == "y" {
-					dgu = r.act("dgu", 2*T*F)
-				}
-				if form == "y" {
-					y = r.act("y", T*F)
-				}
-				wantG, wantY := dgu.copy(), y.copy()
-				oracle.SwiGLUBackward(wantG, wantY, dy.copy(), gu.copy(), T, F)
-				dgu.expect(wantG, computing, 1)
-				written := device.Tensor{}
-				if form == "y" || form == "all in place" {
-					written = y.t
-					y.expect(wantY, computing, 1)
-				}
-				r.dev.Ops().SwiGLUBackward(r.s, dgu.t, written, dy.t, gu.t, T, F)
-			})
-		}
-	}
-}
-
 func scaled(v []float64, k float64) []float64 {
 	for i := range v {
 		v[i] *= k
@@ -80,40 +44,6 @@ func rowCases(add func(string, func(*rig))) {
 			drows.expect(want, summing(T/U+1), 0)
 			r.dev.Ops().ScatterAddRows(r.s, drows.t, dy.t, from.t, at.t, U, T, C)
 		})
-	}
-}
-
-func lossCases(add func(string, func(*rig))) {
-	for _, sh := range [][2]int{{1, 1}, {3, 5}, {70, 17}, {9, 256}, {4, 1003}, {0, 6}} {
-		for _, size := range []float64{3, 40} {
-			for _, forwardOnly := range []bool{false, true} {
-				T, V := sh[0], sh[1]
-				add(fmt.Sprintf("%dx%d,size %v,forward only %v", T, V, size, forwardOnly), func(r *rig) {
-					targets := make([]int32, T)
-					for i := range targets {
-						targets[i] = int32(r.rng.IntN(V))
-						if i%4 == 3 {
-							targets[i] = device.IgnoreIndex
-						}
-					}
-					logits, ids, losses := r.values("Logits", r.dt, scaled(r.normal(T*V), size)), r.i32("Targets", targets), r.f32("Losses", T)
-					want, wantL := logits.copy(), losses.copy()
-					const scale = 0.125
-					oracle.CrossEntropy(want, targets, wantL, V, scale, forwardOnly)
-					if !forwardOnly {
-						// The argument of an exponential is up to 8·size, half an ulp of which
-						// is its relative error.
-						logits.expect(want, (8*size+summing(V)/uF32)*uF32, 1)
-					}
-					losses.expect(wantL, summing(V)+8*size*uF32, 0)
-					if V == 1 { // a loss of exactly 0
-						losses.expect(wantL, 0, 0)
-					}
-					r.dev.Ops().CrossEntropy(r.s, device.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V,
-						Scale: scale, ForwardOnly: forwardOnly})
-				})
-			}
-		}
 	}
 }
 

@@ -19,17 +19,19 @@ func shardCases(add func(string, func(*rig))) {
 		{1, []int{0, 1, 2}}, {3, []int{0, 3, 5}}, {70, []int{0, 1, 9, 17}}, {9, []int{0, 64, 128, 192, 256}},
 		{8, []int{0, 401, 802, 803, 1002, 1003}}, {5, []int{0, 1003}}, {0, []int{0, 2, 6}},
 	} {
-		for _, size := range []float64{3, 40} {
+		for _, form := range []struct{ size, limit float64 }{{3, 0}, {40, 0}, {3, 2}, {40, 30}} {
 			for _, gradient := range []bool{false, true} {
-				add(fmt.Sprintf("%d rows cut at %v,size %v,gradient %v", c.T, c.cuts, size, gradient), func(r *rig) {
-					shardCase(r, c.T, c.cuts, size, gradient)
-				})
+				name := fmt.Sprintf("%d rows cut at %v,size %v,gradient %v", c.T, c.cuts, form.size, gradient)
+				if form.limit > 0 {
+					name += fmt.Sprintf(",softcap %v", form.limit)
+				}
+				add(name, func(r *rig) { shardCase(r, c.T, c.cuts, form.size, form.limit, gradient) })
 			}
 		}
 	}
 }
 
-func shardCase(r *rig, T int, cuts []int, size float64, gradient bool) {
+func shardCase(r *rig, T int, cuts []int, size, limit float64, gradient bool) {
 	shards, V := len(cuts)-1, cuts[len(cuts)-1]
 	targets := make([]int32, T) // from every shard in turn: its first column, its last, any
 	for t := range targets {
@@ -51,19 +53,23 @@ func shardCase(r *rig, T int, cuts []int, size float64, gradient bool) {
 	ids, lse, losses := r.i32("Targets", targets), r.f32("LSE", T), r.f32("Losses", T)
 	wantLSE := make([]float64, T)
 	for t := range wantLSE {
-		wantLSE[t] = logSumExp(whole[t*V : (t+1)*V])
+		row := append([]float64(nil), whole[t*V:(t+1)*V]...)
+		for i, x := range row {
+			row[i], _ = oracle.Softcap(x, limit)
+		}
+		wantLSE[t] = logSumExp(row)
 	}
 	// A row's log-sum-exp is below 5·size + log V; it is rounded after every shard.
 	rounded := (5*size + math.Log(float64(V))) * float64(shards) * uF32
 	wantL := make([]float64, T)
 	const scale = 0.125
-	oracle.CrossEntropy(whole, targets, wantL, V, scale, false)
+	oracle.CrossEntropy(whole, targets, wantL, V, scale, limit, false)
 	lse.least, losses.least = 1, 1
-	lse.expect(wantLSE, summing(V)+8*size*uF32+rounded, 0)
-	losses.expect(wantL, summing(V)+8*size*uF32+rounded, 0)
+	lse.expect(wantLSE, exponents(V, size, limit)+rounded, 0)
+	losses.expect(wantL, exponents(V, size, limit)+rounded, 0)
 	shard := func(k int, gradient, first, last bool) {
 		r.dev.Ops().CrossEntropyShard(r.s, device.CrossEntropyShard{Logits: parts[k].t, Targets: ids.t, LSE: lse.t, Losses: losses.t,
-			T: T, V: cuts[k+1] - cuts[k], From: cuts[k], Scale: scale, First: first, Last: last, Gradient: gradient})
+			T: T, V: cuts[k+1] - cuts[k], From: cuts[k], Scale: scale, Softcap: float32(limit), First: first, Last: last, Gradient: gradient})
 	}
 	for k := range shards {
 		shard(k, false, k == 0, k == shards-1)
@@ -78,7 +84,7 @@ func shardCase(r *rig, T int, cuts []int, size float64, gradient bool) {
 		// As for the whole, with the error of the log-sum-exp in every exponent; a
 		// shard without a target may hold small values only.
 		parts[k].least = scale
-		parts[k].expect(want, (8*size+summing(V)/uF32)*uF32+rounded, 1)
+		parts[k].expect(want, exponents(V, size, limit)+rounded, 1)
 		shard(k, true, i == 0, i == shards-1)
 	}
 }

@@ -9,13 +9,14 @@ type Shape struct {
 	Heads, KVHeads, Dim int
 	Scale               float64
 	Window              int
+	Softcap             float64
 	QStride, KStride    int
 	DQStride, DKStride  int
 }
 
 // scores calls f for every query and head: the head, the query's row, the first
 // key it sees and the scaled scores of that key and those after it.
-func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores []float64)) {
+func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores, slopes []float64)) {
 	for i := range len(s.CuQ) - 1 {
 		nq, nk := int(s.CuQ[i+1]-s.CuQ[i]), int(s.CuK[i+1]-s.CuK[i])
 		for h := range s.Heads {
@@ -29,7 +30,8 @@ func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores []float64)
 				for j := range scores {
 					scores[j] = s.Scale * dot(s.query(q, row, h), s.key(k, key+j, h))
 				}
-				f(h, row, key, scores)
+				capped, slopes := softcapped(scores, s.Softcap)
+				f(h, row, key, capped, slopes)
 			}
 		}
 	}
@@ -71,7 +73,7 @@ func logSumExp(x []float64) float64 {
 
 // Attention writes o (TQ, Heads·Dim) and lse (Heads, TQ).
 func Attention(o, lse, q, k, v []float64, s Shape) {
-	s.scores(q, k, func(h, row, key int, scores []float64) {
+	s.scores(q, k, func(h, row, key int, scores, _ []float64) {
 		l := logSumExp(scores)
 		lse[h*s.TQ+row] = l
 		out := o[(row*s.Heads+h)*s.Dim:][:s.Dim]
@@ -93,14 +95,14 @@ func AttentionBackward(dq, dk, dv, do, o, lse, q, k, v []float64, s Shape) {
 			clear(d.key(dv, int(row), h))
 		}
 	}
-	s.scores(q, k, func(h, row, key int, scores []float64) {
+	s.scores(q, k, func(h, row, key int, scores, slopes []float64) {
 		at := (row*s.Heads + h) * s.Dim
 		dout, grad := do[at:at+s.Dim], d.query(dq, row, h)
 		delta := dot(dout, o[at:at+s.Dim])
 		clear(grad)
 		for j, x := range scores {
 			p := math.Exp(x - lse[h*s.TQ+row])
-			ds := s.Scale * p * (dot(dout, s.key(v, key+j, h)) - delta)
+			ds := s.Scale * slopes[j] * p * (dot(dout, s.key(v, key+j, h)) - delta)
 			add(grad, ds, s.key(k, key+j, h))
 			add(d.key(dk, key+j, h), ds, s.query(q, row, h))
 			add(d.key(dv, key+j, h), p, dout)

@@ -44,12 +44,13 @@ type Norm struct {
 	Rows, Groups, Dim            int
 	XStride, YStride             int // forward
 	DXStride, DYStride, XBStride int // backward; XBStride is that of x
-	Eps                          float64
+	Eps, Offset                  float64
 	Add                          bool
 }
 
-// RMSNorm writes y = x·rstd·w and rstd (Rows, Groups).
-func RMSNorm(y, rstd, x, w []float64, n Norm) {
+// RMSNorm writes y = x·rstd·(Offset + w), plus residual, which lies as y does,
+// unless that is nil, and rstd (Rows, Groups).
+func RMSNorm(y, rstd, x, w, residual []float64, n Norm) {
 	for r := range n.Rows {
 		for g := range n.Groups {
 			v := x[r*n.XStride+g*n.Dim:][:n.Dim]
@@ -60,7 +61,11 @@ func RMSNorm(y, rstd, x, w []float64, n Norm) {
 			k := 1 / math.Sqrt(sum/float64(n.Dim)+n.Eps)
 			rstd[r*n.Groups+g] = k
 			for i, e := range v {
-				y[r*n.YStride+g*n.Dim+i] = e * k * w[i]
+				at, out := r*n.YStride+g*n.Dim+i, e*k*(n.Offset+w[i])
+				if residual != nil {
+					out += residual[at]
+				}
+				y[at] = out
 			}
 		}
 	}
@@ -74,11 +79,11 @@ func RMSNormBackward(dx, dw, dy, x, w, rstd []float64, n Norm) {
 			v, d := x[r*n.XBStride+g*n.Dim:][:n.Dim], dy[r*n.DYStride+g*n.Dim:][:n.Dim]
 			var dot float64
 			for i := range n.Dim {
-				dot += d[i] * w[i] * v[i]
+				dot += d[i] * (n.Offset + w[i]) * v[i]
 				dw[i] += d[i] * v[i] * k
 			}
 			for i := range n.Dim {
-				grad := k*d[i]*w[i] - v[i]*k*k*k*dot/float64(n.Dim)
+				grad := k*d[i]*(n.Offset+w[i]) - v[i]*k*k*k*dot/float64(n.Dim)
 				at := r*n.DXStride + g*n.Dim + i
 				if n.Add {
 					grad += dx[at]
@@ -106,35 +111,6 @@ func RoPE(x, cos, sin []float64, pos []int32, T, heads, dim, rotary, stride int,
 	}
 }
 
-func silu(x float64) (y, slope float64) {
-	s := 1 / (1 + math.Exp(-x))
-	return x * s, s * (1 + x*(1-s))
-}
-
-// SwiGLU is y (T, F) = silu(gate)·up of gu (T, 2F).
-func SwiGLU(y, gu []float64, T, F int) {
-	for t := range T {
-		for i := range F {
-			g, _ := silu(gu[2*t*F+i])
-			y[t*F+i] = g * gu[(2*t+1)*F+i]
-		}
-	}
-}
-
-// SwiGLUBackward overwrites dgu, which may be gu, and y unless nil; y may be dy.
-func SwiGLUBackward(dgu, y, dy, gu []float64, T, F int) {
-	for t := range T {
-		for i := range F {
-			g, slope := silu(gu[2*t*F+i])
-			up, d := gu[(2*t+1)*F+i], dy[t*F+i]
-			if y != nil {
-				y[t*F+i] = g * up
-			}
-			dgu[2*t*F+i], dgu[(2*t+1)*F+i] = d*up*slope, d*g
-		}
-	}
-}
-
 // GatherRows is dst (T, C) = src rows index.
 func GatherRows(dst, src []float64, index []int32, C int) {
 	for t, u := range index {
@@ -154,14 +130,16 @@ func ScatterAddRows(drows, dy []float64, start, pos []int32, C int) {
 }
 
 // CrossEntropy writes losses and, unless forwardOnly, turns logits (T, V) into
-// their gradient times scale. A target of −100 does not count.
-func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, scale float64, forwardOnly bool) {
+// their gradient times scale. A target of −100 does not count. See Softcap for
+// limit.
+func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, scale, limit float64, forwardOnly bool) {
 	for t, target := range targets {
-		row := logits[t*V : (t+1)*V]
+		out := logits[t*V : (t+1)*V]
+		row, slopes := softcapped(out, limit)
 		if target == -100 {
 			losses[t] = 0
 			if !forwardOnly {
-				clear(row)
+				clear(out)
 			}
 			continue
 		}
@@ -178,25 +156,35 @@ func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, sc
 			continue
 		}
 		for i, x := range row {
-			row[i] = math.Exp(x-top) / sum * scale
+			out[i] = math.Exp(x-top) / sum * scale * slopes[i]
 		}
-		row[target] -= scale
+		out[target] -= scale * slopes[target]
 	}
+}
+
+// softcapped is x, capped, and the slopes there.
+func softcapped(x []float64, limit float64) (y, slopes []float64) {
+	y, slopes = make([]float64, len(x)), make([]float64, len(x))
+	for i, v := range x {
+		y[i], slopes[i] = Softcap(v, limit)
+	}
+	return y, slopes
 }
 
 // CrossEntropyShard is CrossEntropy over columns from … from+V of a vocabulary
 // that comes in shards: a sweep for lse and losses, one for the gradient.
-func CrossEntropyShard(logits []float64, targets []int32, lse, losses []float64, V, from int, scale float64, first, last, gradient bool) {
+func CrossEntropyShard(logits []float64, targets []int32, lse, losses []float64, V, from int, scale, limit float64, first, last, gradient bool) {
 	for t, target := range targets {
-		row, at := logits[t*V:(t+1)*V], int(target)-from
+		out, at := logits[t*V:(t+1)*V], int(target)-from
+		row, slopes := softcapped(out, limit)
 		if gradient {
 			for i, x := range row {
-				row[i] = math.Exp(x-lse[t]) * scale
+				out[i] = math.Exp(x-lse[t]) * scale * slopes[i]
 			}
 			if target == -100 {
-				clear(row)
+				clear(out)
 			} else if at >= 0 && at < V {
-				row[at] -= scale
+				out[at] -= scale * slopes[at]
 			}
 			continue
 		}

@@ -37,18 +37,21 @@ func checkGrad(t *testing.T, name string, x, grad []float64, f func() float64) {
 func TestRMSNormBackward(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	n := Norm{Rows: 3, Groups: 2, Dim: 5, XStride: 12, YStride: 11, DXStride: 13, DYStride: 11, XBStride: 12, Eps: 1e-3}
-	x, w, weights := random(r, 36), random(r, 5), random(r, 33)
+	x, w, weights, residual := random(r, 36), random(r, 5), random(r, 33), random(r, 33)
 	y, rstd := make([]float64, 33), make([]float64, 6)
 	f := func() float64 {
-		RMSNorm(y, rstd, x, w, n)
+		RMSNorm(y, rstd, x, w, residual, n)
 		var s float64
 		for i := range n.Rows {
 			s += dot(y[i*n.YStride:][:10], weights[i*n.YStride:][:10])
 		}
 		return s
 	}
-	f()
 	for _, n.Add = range []bool{false, true} {
+		if n.Add {
+			n.Offset = 1
+		}
+		f()
 		dx, dw := random(r, 39), random(r, 5)
 		was, wasW := clone(dx), clone(dw)
 		RMSNormBackward(dx, dw, weights, x, w, clone(rstd), n)
@@ -87,23 +90,25 @@ func TestRoPEInverseIsTheGradient(t *testing.T) {
 	checkGrad(t, "dx", x, grad, f)
 }
 
-func TestSwiGLUBackward(t *testing.T) {
+func TestGLUBackward(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	const T, F = 3, 4
-	gu, dy := random(r, 2*T*F), random(r, T*F)
-	y := make([]float64, T*F)
-	f := func() float64 {
-		SwiGLU(y, gu, T, F)
-		return dot(y, dy)
-	}
-	f()
-	dgu, act := clone(gu), clone(dy)
-	SwiGLUBackward(dgu, act, act, dgu, T, F)
-	checkGrad(t, "dgu", gu, dgu, f)
-	SwiGLU(y, gu, T, F)
-	for i := range y {
-		if y[i] != act[i] {
-			t.Fatalf("y[%d] is %v, want %v", i, act[i], y[i])
+	for _, activation := range []Activation{SiLU, GELUTanh} {
+		gu, dy := random(r, 2*T*F), random(r, T*F)
+		y := make([]float64, T*F)
+		f := func() float64 {
+			GLU(activation, y, gu, T, F)
+			return dot(y, dy)
+		}
+		f()
+		dgu, act := clone(gu), clone(dy)
+		GLUBackward(activation, dgu, act, act, dgu, T, F)
+		checkGrad(t, "dgu", gu, dgu, f)
+		GLU(activation, y, gu, T, F)
+		for i := range y {
+			if y[i] != act[i] {
+				t.Fatalf("y[%d] is %v, want %v", i, act[i], y[i])
+			}
 		}
 	}
 }
@@ -112,13 +117,15 @@ func TestCrossEntropyGradient(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	const V = 6
 	logits, targets, losses := random(r, 4*V), []int32{3, -100, 0, 5}, make([]float64, 4)
-	f := func() float64 {
-		CrossEntropy(logits, targets, losses, V, 1, true)
-		return 0.3 * (losses[0] + losses[1] + losses[2] + losses[3])
+	for _, limit := range []float64{0, 1.5} {
+		f := func() float64 {
+			CrossEntropy(logits, targets, losses, V, 1, limit, true)
+			return 0.3 * (losses[0] + losses[1] + losses[2] + losses[3])
+		}
+		grad := clone(logits)
+		CrossEntropy(grad, targets, losses, V, 0.3, limit, false)
+		checkGrad(t, "dlogits", logits, grad, f)
 	}
-	grad := clone(logits)
-	CrossEntropy(grad, targets, losses, V, 0.3, false)
-	checkGrad(t, "dlogits", logits, grad, f)
 }
 
 // Shards in either order add up to the whole.
@@ -129,7 +136,8 @@ func TestCrossEntropyShards(t *testing.T) {
 	T := len(targets)
 	logits := random(r, T*V)
 	whole, losses := clone(logits), make([]float64, T)
-	CrossEntropy(whole, targets, losses, V, 0.3, false)
+	const limit = 2
+	CrossEntropy(whole, targets, losses, V, 0.3, limit, false)
 	var parts [][]float64
 	for k := range len(cuts) - 1 {
 		var part []float64
@@ -141,7 +149,7 @@ func TestCrossEntropyShards(t *testing.T) {
 	lse, got := make([]float64, T), make([]float64, T)
 	sweep := func(order []int, gradient bool) {
 		for i, k := range order {
-			CrossEntropyShard(parts[k], targets, lse, got, cuts[k+1]-cuts[k], cuts[k], 0.3, i == 0, i == len(order)-1, gradient)
+			CrossEntropyShard(parts[k], targets, lse, got, cuts[k+1]-cuts[k], cuts[k], 0.3, limit, i == 0, i == len(order)-1, gradient)
 		}
 	}
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}} {
@@ -166,9 +174,12 @@ func TestCrossEntropyShards(t *testing.T) {
 
 func TestAttentionBackward(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
-	for _, window := range []int{0, 2} {
+	for _, c := range []struct {
+		window int
+		limit  float64
+	}{{0, 0}, {2, 0}, {0, 1.5}, {2, 0.7}} {
 		s := Shape{CuQ: []int32{0, 1, 1, 5}, CuK: []int32{0, 1, 3, 9}, TQ: 5, Heads: 4, KVHeads: 2, Dim: 3,
-			Scale: 0.7, Window: window, QStride: 13, KStride: 7, DQStride: 12, DKStride: 8}
+			Scale: 0.7, Window: c.window, Softcap: c.limit, QStride: 13, KStride: 7, DQStride: 12, DKStride: 8}
 		q, k, v, do := random(r, 5*13), random(r, 9*7), random(r, 9*7), random(r, 60)
 		o, lse := make([]float64, 60), make([]float64, 20)
 		f := func() float64 {

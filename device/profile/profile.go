@@ -23,19 +23,19 @@ type Device struct {
 // span is one operation that was enqueued.
 type span struct {
 	what       key
+	flops      float64
 	start, end device.Event
 }
 
 // key says what was called: the operation and the sizes that set its cost.
-type key struct {
-	op, shape string
-	flops     float64
-}
+type key struct{ op, shape string }
 
 // Time is what all calls of one operation with one shape took.
 type Time struct {
-	Op    string `json:"op"`
-	Shape string `json:"shape,omitempty"` // of matrix products and attention
+	Op string `json:"op"`
+	// Shape is that of matrix products and attention; of a product whose number of
+	// rows comes from the data the power of two at or above that, after ≤.
+	Shape string `json:"shape,omitempty"`
 	Calls int    `json:"calls"`
 	// Total is device time, from the start of each call to its end.
 	Total time.Duration `json:"total_ns"`
@@ -66,7 +66,7 @@ func (d *Device) Times() ([]Time, error) {
 		}
 		t.Calls++
 		t.Total += s.end.Elapsed(s.start)
-		t.FLOPs += s.what.flops
+		t.FLOPs += s.flops
 		d.spare = append(d.spare, s.start, s.end)
 	}
 	d.pending = nil
@@ -111,8 +111,8 @@ func (d *Device) event() device.Event {
 	return e
 }
 
-// time enqueues f between two events.
-func (d *Device) time(s device.Stream, what key, f func()) {
+// time enqueues f, of so many FLOPs, between two events.
+func (d *Device) time(s device.Stream, what key, flops float64, f func()) {
 	d.mu.Lock()
 	start, end := d.event(), d.event()
 	d.mu.Unlock()
@@ -124,6 +124,6 @@ func (d *Device) time(s device.Stream, what key, f func()) {
 	f()
 	s.Record(end)
 	d.mu.Lock()
-	d.pending = append(d.pending, span{what, start, end})
+	d.pending = append(d.pending, span{what, flops, start, end})
 	d.mu.Unlock()
 }

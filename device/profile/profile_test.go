@@ -49,11 +49,24 @@ func TestTimes(t *testing.T) {
 	for range 3 {
 		p.Ops().MatMul(s, device.MatMul{M: 8, N: 8, K: 8, TransB: true, A: a, B: b, D: c})
 	}
+	for rows := 1; rows <= 8; rows++ {
+		p.Ops().MatMul(s, device.MatMul{M: rows, N: 8, K: 8, A: a, B: b, D: c, Ragged: true})
+		p.Ops().MatMul(s, device.MatMul{M: 8, N: 8, K: rows, TransA: true, A: a, B: b, D: c, Ragged: true})
+	}
 	p.Ops().Convert(s, c, a, 64)
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	for round, want := range []map[string]int{{"MatMul 8×8×8 ABᵀ": 3, "Convert ": 1}, {}} {
+	type sum struct {
+		calls int
+		flops float64
+	}
+	const row = 2 * 8 * 8
+	for round, want := range []map[string]sum{{
+		"MatMul 8×8×8 ABᵀ": {3, 3 * 8 * row}, "Convert ": {1, 0},
+		"MatMul ≤1×8×8 AB": {1, row}, "MatMul ≤2×8×8 AB": {1, 2 * row}, "MatMul ≤4×8×8 AB": {2, 7 * row}, "MatMul ≤8×8×8 AB": {4, 26 * row},
+		"MatMul 8×8×≤1 AᵀB": {1, row}, "MatMul 8×8×≤2 AᵀB": {1, 2 * row}, "MatMul 8×8×≤4 AᵀB": {2, 7 * row}, "MatMul 8×8×≤8 AᵀB": {4, 26 * row},
+	}, {}} {
 		times, err := p.Times()
 		if err != nil {
 			t.Fatal(err)
@@ -62,8 +75,8 @@ func TestTimes(t *testing.T) {
 			t.Errorf("round %d: %d kinds of calls, want %d", round, len(times), len(want))
 		}
 		for _, x := range times {
-			if n := want[x.Op+" "+x.Shape]; n != x.Calls || x.Op == "MatMul" && x.FLOPs != 3*1024 {
-				t.Errorf("%+v: want %d calls", x, n)
+			if sum := want[x.Op+" "+x.Shape]; sum.calls != x.Calls || sum.flops != x.FLOPs {
+				t.Errorf("%+v: want %d calls of %v FLOPs", x, sum.calls, sum.flops)
 			}
 		}
 	}

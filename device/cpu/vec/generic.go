@@ -11,8 +11,9 @@ var generic = kernels{
 	level: Generic, widen: genericWiden, narrow: genericNarrow, add: genericAdd, axpy: genericAxpy,
 	scale: genericScale, scaleMul: genericScaleMul, dot: genericDot, dot3: genericDot3,
 	normGrad: genericNormGrad, normGradAdd: genericNormGradAdd, rotate: genericRotate, max: genericMax,
-	expSum: genericExpSum, sumExp: genericSumExp, softmaxStrip: genericSoftmaxStrip, gradStrip: genericGradStrip, swiglu: genericSwiGLU,
-	swigluGrad: genericSwiGLUGrad, swigluGradY: genericSwiGLUGradY,
+	expSum: genericExpSum, sumExp: genericSumExp, softmaxStrip: genericSoftmaxStrip, gradStrip: genericGradStrip,
+	swiglu: genericGLU(false), swigluGrad: genericGLUGrad(false), swigluGradY: genericGLUGradY(false),
+	geglu: genericGLU(true), gegluGrad: genericGLUGrad(true), gegluGradY: genericGLUGradY(true),
 	tileRows: genericTiles(false), tileCols: genericTiles(true),
 }
 
@@ -191,27 +192,45 @@ func genericGradStrip(x, dx *float32, stride, rows, n, most, width int, scale fl
 	}
 }
 
-func genericSwiGLU(y, gate, up *float32, n int) {
-	out, u := span(y, n), span(up, n)
-	for i, v := range span(gate, n) {
-		out[i] = v / (1 + exp(-v)) * u[i]
+// sigmoidArgument is z of a gated unit's x·sigmoid(z), and dz/dx. The square stops
+// to grow where the sigmoid has long been 0 or 1, so that 0 times dz/dx stays 0.
+func sigmoidArgument(x float32, gelu bool) (z, slope float32) {
+	if !gelu {
+		return x, 1
+	}
+	const line, cube = 1.5957691216057308, 0.044715 * 1.5957691216057308 // 2√(2/π)
+	square := min(x*x, 1e4)
+	return x * (line + cube*square), line + 3*cube*square
+}
+
+func genericGLU(gelu bool) func(y, gate, up *float32, n int) {
+	return func(y, gate, up *float32, n int) {
+		out, u := span(y, n), span(up, n)
+		for i, v := range span(gate, n) {
+			z, _ := sigmoidArgument(v, gelu)
+			out[i] = v / (1 + exp(-z)) * u[i]
+		}
 	}
 }
 
-func genericSwiGLUGrad(dgate, dup, dy, gate, up *float32, n int) {
-	genericSwiGLUGradY(dgate, dup, nil, dy, gate, up, n)
+func genericGLUGrad(gelu bool) func(dgate, dup, dy, gate, up *float32, n int) {
+	grad := genericGLUGradY(gelu)
+	return func(dgate, dup, dy, gate, up *float32, n int) { grad(dgate, dup, nil, dy, gate, up, n) }
 }
 
-func genericSwiGLUGradY(dgate, dup, y, dy, gate, up *float32, n int) {
-	dg, du, d, g, u := span(dgate, n), span(dup, n), span(dy, n), span(gate, n), span(up, n)
-	for i, v := range g {
-		s := 1 / (1 + exp(-v))
-		silu, grad, w := v*s, d[i], u[i]
-		if y != nil {
-			span(y, n)[i] = silu * w
+func genericGLUGradY(gelu bool) func(dgate, dup, y, dy, gate, up *float32, n int) {
+	return func(dgate, dup, y, dy, gate, up *float32, n int) {
+		dg, du, d, g, u := span(dgate, n), span(dup, n), span(dy, n), span(gate, n), span(up, n)
+		for i, v := range g {
+			z, slope := sigmoidArgument(v, gelu)
+			s := 1 / (1 + exp(-z))
+			f, grad, w := v*s, d[i], u[i]
+			if y != nil {
+				span(y, n)[i] = f * w
+			}
+			du[i] = grad * f
+			dg[i] = grad * w * (s + f*(1-s)*slope)
 		}
-		du[i] = grad * silu
-		dg[i] = grad * w * (s + silu*(1-s))
 	}
 }
 

@@ -84,7 +84,7 @@ func softmaxStripAVX512(x *float32, stride int, rows int, n int, most int, width
 //go:noescape
 func gradStripAVX512(x *float32, dx *float32, stride int, rows int, n int, most int, width int, scale float32, lse *float32, delta *float32)
 
-// swigluAVX512 is y = gate·sigmoid(gate)·up.
+// swigluAVX512 is y = f(gate)·up.
 //
 //go:noescape
 func swigluAVX512(y *float32, gate *float32, up *float32, n int)
@@ -94,10 +94,25 @@ func swigluAVX512(y *float32, gate *float32, up *float32, n int)
 //go:noescape
 func swigluGradAVX512(dgate *float32, dup *float32, dy *float32, gate *float32, up *float32, n int)
 
-// swigluGradYAVX512 is swigluGrad and y = silu(gate)·up as well; y may be dy.
+// swigluGradYAVX512 is swigluGrad and y = f(gate)·up as well; y may be dy.
 //
 //go:noescape
 func swigluGradYAVX512(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
+
+// gegluAVX512 is y = f(gate)·up.
+//
+//go:noescape
+func gegluAVX512(y *float32, gate *float32, up *float32, n int)
+
+// gegluGradAVX512 is the gradient of geglu; dgate may be gate and dup may be up.
+//
+//go:noescape
+func gegluGradAVX512(dgate *float32, dup *float32, dy *float32, gate *float32, up *float32, n int)
+
+// gegluGradYAVX512 is gegluGrad and y = f(gate)·up as well; y may be dy.
+//
+//go:noescape
+func gegluGradYAVX512(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
 
 // tileRows1AVX512 multiplies 1 rows: see tileFunc.
 //
@@ -319,7 +334,7 @@ func softmaxStripAVX2(x *float32, stride int, rows int, n int, most int, width i
 //go:noescape
 func gradStripAVX2(x *float32, dx *float32, stride int, rows int, n int, most int, width int, scale float32, lse *float32, delta *float32)
 
-// swigluAVX2 is y = gate·sigmoid(gate)·up.
+// swigluAVX2 is y = f(gate)·up.
 //
 //go:noescape
 func swigluAVX2(y *float32, gate *float32, up *float32, n int)
@@ -329,10 +344,25 @@ func swigluAVX2(y *float32, gate *float32, up *float32, n int)
 //go:noescape
 func swigluGradAVX2(dgate *float32, dup *float32, dy *float32, gate *float32, up *float32, n int)
 
-// swigluGradYAVX2 is swigluGrad and y = silu(gate)·up as well; y may be dy.
+// swigluGradYAVX2 is swigluGrad and y = f(gate)·up as well; y may be dy.
 //
 //go:noescape
 func swigluGradYAVX2(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
+
+// gegluAVX2 is y = f(gate)·up.
+//
+//go:noescape
+func gegluAVX2(y *float32, gate *float32, up *float32, n int)
+
+// gegluGradAVX2 is the gradient of geglu; dgate may be gate and dup may be up.
+//
+//go:noescape
+func gegluGradAVX2(dgate *float32, dup *float32, dy *float32, gate *float32, up *float32, n int)
+
+// gegluGradYAVX2 is gegluGrad and y = f(gate)·up as well; y may be dy.
+//
+//go:noescape
+func gegluGradYAVX2(dgate *float32, dup *float32, y *float32, dy *float32, gate *float32, up *float32, n int)
 
 // tileRows1AVX2 multiplies 1 rows: see tileFunc.
 //

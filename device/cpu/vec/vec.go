@@ -39,6 +39,9 @@ type kernels struct {
 	swiglu       func(y, gate, up *float32, n int)
 	swigluGrad   func(dgate, dup, dy, gate, up *float32, n int)
 	swigluGradY  func(dgate, dup, y, dy, gate, up *float32, n int)
+	geglu        func(y, gate, up *float32, n int)
+	gegluGrad    func(dgate, dup, dy, gate, up *float32, n int)
+	gegluGradY   func(dgate, dup, y, dy, gate, up *float32, n int)
 	tileRows     []tileFunc // by height, from 1 on; a by rows
 	tileCols     []tileFunc // a by columns
 	transpose    func(dst, src *float32, stride, blocks int)
@@ -184,23 +187,4 @@ func ExpSum(dst, x []float32, scale, shift float32) float32 {
 // SumExp is what ExpSum returns.
 func SumExp(x []float32, scale, shift float32) float32 {
 	return chosen.sumExp(first(x), len(x), scale, shift)
-}
-
-// SwiGLU writes y = silu(gate)·up with silu(x) = x/(1+e^−x).
-func SwiGLU(y, gate, up []float32) {
-	same(len(y), len(gate), len(up))
-	chosen.swiglu(first(y), first(gate), first(up), len(y))
-}
-
-// SwiGLUGrad writes the gradients of gate and up from dy, that of SwiGLU's
-// result, and unless y is nil the result itself. dgate may be gate, dup may be
-// up and y may be dy.
-func SwiGLUGrad(dgate, dup, y, dy, gate, up []float32) {
-	same(len(dy), len(dgate), len(dup), len(gate), len(up))
-	if y == nil {
-		chosen.swigluGrad(first(dgate), first(dup), first(dy), first(gate), first(up), len(dy))
-		return
-	}
-	same(len(dy), len(y))
-	chosen.swigluGradY(first(dgate), first(dup), first(y), first(dy), first(gate), first(up), len(dy))
 }

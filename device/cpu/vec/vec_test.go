@@ -65,8 +65,6 @@ func (r row) check(t *testing.T, what string, want func(i int) float64) {
 	}
 }
 
-func sigma(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
-
 func TestRows(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -82,17 +80,6 @@ func TestRows(t *testing.T) {
 			out.check(t, "Scale", func(i int) float64 { return -1.5 * x.at(i) })
 			ScaleMul(out.v(), x.v(), w.v(), 3)
 			out.check(t, "ScaleMul", func(i int) float64 { return 3 * x.at(i) * w.at(i) })
-			SwiGLU(out.v(), x.v(), u.v())
-			silu := func(i int) float64 { return x.at(i) * sigma(x.at(i)) }
-			out.check(t, "SwiGLU", func(i int) float64 { return silu(i) * u.at(i) })
-			dg, du, act := x.copy(), u.copy(), y.copy()
-			SwiGLUGrad(dg.v(), du.v(), act.v(), act.v(), dg.v(), du.v()) // everything in place
-			slope := func(i int) float64 { s := sigma(x.at(i)); return s + silu(i)*(1-s) }
-			dg.check(t, "SwiGLUGrad gate", func(i int) float64 { return y.at(i) * u.at(i) * slope(i) })
-			du.check(t, "SwiGLUGrad up", func(i int) float64 { return y.at(i) * silu(i) })
-			act.check(t, "SwiGLUGrad y", func(i int) float64 { return silu(i) * u.at(i) })
-			SwiGLUGrad(out.v(), z.copy().v(), nil, y.v(), x.v(), u.v())
-			out.check(t, "SwiGLUGrad", func(i int) float64 { return y.at(i) * u.at(i) * slope(i) })
 			for _, add := range []bool{false, true} {
 				dx, dw := z.copy(), u.copy()
 				NormGrad(dx.v(), dw.v(), y.v(), x.v(), w.v(), 0.5, 0.3, add)
@@ -172,23 +159,6 @@ func TestExp(t *testing.T) {
 			if s := SumExp(x, 1, 0); s == s {
 				t.Errorf("SumExp of %d numbers, the last NaN, is %v", n, s)
 			}
-		}
-	})
-}
-
-func TestSwiGLUExtremes(t *testing.T) {
-	eachLevel(t, func(t *testing.T) {
-		x := []float32{-1e4, -200, -87, 0, 87, 200, 1e4, float32(math.NaN())}
-		y, ones := make([]float32, len(x)), []float32{1, 1, 1, 1, 1, 1, 1, 1}
-		SwiGLU(y, x, ones)
-		want := []float32{0, 0, 0, 0, 87, 200, 1e4}
-		for i, w := range want {
-			if math.Abs(float64(y[i]-w)) > 2e-7*math.Abs(float64(w))+1e-30 {
-				t.Errorf("silu(%v) = %v, want %v", x[i], y[i], w)
-			}
-		}
-		if y[7] == y[7] {
-			t.Errorf("silu(NaN) = %v", y[7])
 		}
 	})
 }

@@ -4,12 +4,13 @@
 // Query r of a sequence of nq queries and nk keys stands at place r + nk − nq and
 // sees keys place−Window+1 … place (Window 0: from key 0). "Tile" is a run of
 // consecutive queries or keys of one sequence that a block works on.
+//
+// A file that defines SOFTCAP before it includes this makes the kernels attention_cap_…,
+// where a score x = scale·q·k counts as cap·tanh(x/cap) (arXiv:2408.00118) and the
+// gradient of x has the slope 1 − tanh² as a factor.
 #pragma once
 
 #include "mma.cuh"
-
-// METHOD is DEV for a member that has a this.
-#define METHOD __attribute__((device, always_inline)) inline
 
 struct Shape {
   const int *cu_q, *cu_k;
@@ -17,14 +18,37 @@ struct Shape {
   i64 tq, q_stride, k_stride; // in elements
   float scale;                // > 0
   int vector;                 // bit 0: inputs can be read, bit 1: outputs written in 16 bytes
+  float cap, ratio;           // ratio: scale / cap
+  METHOD float unit() const;  // what a score in registers is multiplied by: cap, or scale
 };
 
-// Parameters of every kernel after its tensors, and the Shape made of them.
-#define SHAPE_PARAMS                                                                                                        \
+// Parameters of every kernel after its tensors, the Shape made of them, and the name
+// of a kernel.
+#define SHAPE_OF_ALL                                                                                                        \
   const int *cu_q, const int *cu_k, int seqs, int heads, int kv_heads, int dim, int window, i64 tq, i64 q_stride,           \
       i64 k_stride, float scale, int vector
+#ifdef SOFTCAP
+static constexpr bool CAPPED = true;
+#define SHAPE_PARAMS SHAPE_OF_ALL, float cap, float ratio
+#define ATTENTION(NAME) attention_cap_##NAME
+#else
+static constexpr bool CAPPED = false;
+static constexpr float cap = 0.0f, ratio = 0.0f;
+#define SHAPE_PARAMS SHAPE_OF_ALL
+#define ATTENTION(NAME) attention_##NAME
+#endif
 #define SHAPE                                                                                                               \
-  (Shape{cu_q, cu_k, seqs, heads, kv_heads, dim, window, tq, q_stride, k_stride, scale, vector})
+  (Shape{cu_q, cu_k, seqs, heads, kv_heads, dim, window, tq, q_stride, k_stride, scale, vector, cap, ratio})
+
+METHOD float Shape::unit() const { return CAPPED ? cap : scale; }
+
+// capped is the tanh that the product of a query and a key becomes, slope its slope
+// with respect to the score.
+DEV float capped(float product, float &slope, const Shape &a) {
+  float t = tanh_f(product * a.ratio);
+  slope = __builtin_fmaf(-t, t, 1.0f);
+  return t;
+}
 
 // Place is where a block works: a tile of a sequence and a head.
 struct Place {

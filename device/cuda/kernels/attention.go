@@ -22,44 +22,63 @@ type attentionKernel struct {
 	threads uint32
 }
 
-func attentionBF16(dim, queries, keys, dkdvKeys, dkdvShared, dqQueries, dqThreads, dqShared int) attentionKernels {
-	module := fmt.Sprintf("attention_%d", dim)
+// attentionBF16 takes the start of the kernels' names, attention or attention_cap.
+func attentionBF16(name string, dim, queries, keys, dkdvKeys, dkdvShared, dqQueries, dqThreads, dqShared int) attentionKernels {
+	module := fmt.Sprintf("%s_%d", name, dim)
 	kernel := func(op string, tile, threads, shared int) attentionKernel {
-		return attentionKernel{Kernel{Module: module, Name: fmt.Sprintf("attention_%s_d%d", op, dim), Shared: shared}, int64(tile), uint32(threads)}
+		return attentionKernel{Kernel{Module: module, Name: fmt.Sprintf("%s_%s_d%d", name, op, dim), Shared: shared}, int64(tile), uint32(threads)}
 	}
 	return attentionKernels{dim, kernel("forward", queries, 128, (queries+2*keys)*dim*2), kernel("dkdv", dkdvKeys, 256, dkdvShared),
 		kernel("dq", dqQueries, dqThreads, dqShared)}
 }
 
-func attentionF32(dim int) attentionKernels {
+func attentionF32(name string, dim int) attentionKernels {
 	const operands, square = 2 * 64 * 33 * 4, 64 * 65 * 4
-	module := fmt.Sprintf("attention_f32_%d", dim)
+	module := fmt.Sprintf("%s_f32_%d", name, dim)
 	kernel := func(op string, shared int) attentionKernel {
-		return attentionKernel{Kernel{Module: module, Name: fmt.Sprintf("attention_%s_f32_d%d", op, dim), Shared: shared}, 64, 256}
+		return attentionKernel{Kernel{Module: module, Name: fmt.Sprintf("%s_%s_f32_d%d", name, op, dim), Shared: shared}, 64, 256}
 	}
 	return attentionKernels{dim, kernel("forward", operands+square), kernel("dkdv", operands+2*square), kernel("dq", operands+square)}
 }
 
-// attentionFor holds the kernels of each compute dtype, narrow heads first. The
-// shared memory of dkdv is V's tile, K's where it has no room in registers, a
-// buffer or two of Q, DO, LSE and Delta, and 32 bytes; that of dq two buffers of
-// K and V, or one and Q and DO.
-var attentionFor = [2][]attentionKernels{
-	device.F32: {attentionF32(32), attentionF32(64), attentionF32(128), attentionF32(256)},
-	device.BF16: {
-		attentionBF16(64, 128, 64, 128, 128*64*2+2*(128*64*2+512)+32, 128, 256, 2*128*64*2),
-		attentionBF16(96, 128, 64, 128, 128*96*2+2*(128*96*2+512)+32, 128, 256, 2*128*96*2),
-		attentionBF16(128, 128, 64, 128, 128*128*2+2*(128*128*2+512)+32, 128, 256, 2*128*128*2),
-		attentionBF16(256, 64, 64, 64, 2*64*256*2+64*256*2+256+32, 64, 128, 2*64*256*2+64*256*2),
-	},
+// attentionFor holds the kernels of each compute dtype, narrow heads first, and
+// cappedFor those with a cap on scores, for fewer widths: models that have one have
+// wide heads. The shared memory of dkdv is V's tile, K's where it has no room in
+// registers, a buffer or two of Q, DO, LSE and Delta, and 32 bytes; that of dq two
+// buffers of K and V, or one and Q and DO.
+var (
+	attentionFor = [2][]attentionKernels{
+		device.F32: {attentionF32("attention", 32), attentionF32("attention", 64), attentionF32("attention", 128), attentionF32("attention", 256)},
+		device.BF16: {
+			attentionBF16("attention", 64, 128, 64, 128, 128*64*2+2*(128*64*2+512)+32, 128, 256, 2*128*64*2),
+			attentionBF16("attention", 96, 128, 64, 128, 128*96*2+2*(128*96*2+512)+32, 128, 256, 2*128*96*2),
+			attentionTo128("attention"), attentionTo256("attention"),
+		},
+	}
+	cappedFor = [2][]attentionKernels{
+		device.F32:  {attentionF32("attention_cap", 128), attentionF32("attention_cap", 256)},
+		device.BF16: {attentionTo128("attention_cap"), attentionTo256("attention_cap")},
+	}
+)
+
+func attentionTo128(name string) attentionKernels {
+	return attentionBF16(name, 128, 128, 64, 128, 128*128*2+2*(128*128*2+512)+32, 128, 256, 2*128*128*2)
+}
+
+func attentionTo256(name string) attentionKernels {
+	return attentionBF16(name, 256, 64, 64, 64, 2*64*256*2+64*256*2+256+32, 64, 128, 2*64*256*2+64*256*2)
 }
 
 var attentionDelta = forTypes("attention_delta", "attention_delta", 0)
 
 func attentionPick(s device.AttentionShape, dt device.DType) *attentionKernels {
-	for i := range attentionFor[dt] {
-		if k := &attentionFor[dt][i]; s.Dim <= k.dim {
-			return k
+	kernels := attentionFor[dt]
+	if s.Softcap > 0 {
+		kernels = cappedFor[dt]
+	}
+	for i := range kernels {
+		if s.Dim <= kernels[i].dim {
+			return &kernels[i]
 		}
 	}
 	panic(fmt.Sprintf("kernels: attention heads of %d elements, at most %d", s.Dim, MaxHeadDim))
@@ -96,8 +115,15 @@ func attentionFlags(reads, writes bool) (flags int) {
 // launchAttention enqueues k over the tiles of total queries or keys and heads;
 // params come before those of the shape.
 func launchAttention(l Launcher, k *attentionKernel, total, heads int, params *Params, s device.AttentionShape, qStride, kStride, flags int) {
-	params.Tensor(s.CuQ).Tensor(s.CuK).I32(s.Seqs).I32(s.Heads).I32(s.KVHeads).I32(s.Dim).I32(s.Window).I64(int64(s.TQ))
+	window := s.Window
+	if window >= s.TK {
+		window = 0 // no limit; places minus a window fit in 32 bits
+	}
+	params.Tensor(s.CuQ).Tensor(s.CuK).I32(s.Seqs).I32(s.Heads).I32(s.KVHeads).I32(s.Dim).I32(window).I64(int64(s.TQ))
 	params.I64(int64(qStride)).I64(int64(kStride)).F32(s.Scale).I32(flags)
+	if s.Softcap > 0 {
+		params.F32(s.Softcap).F32(s.Scale / s.Softcap)
+	}
 	blocks := (int64(total)/k.tile + int64(s.Seqs)) * int64(heads)
 	l.Launch(&k.Kernel, Dim3{uint32(blocks), 1, 1}, Dim3{k.threads, 1, 1}, k.Shared, params)
 }

@@ -46,6 +46,20 @@ DEV void product(float (&s)[N / 8][4], const u32 (&kept)[F][4], u32 a_lane, u32 
   }
 }
 
+// limit makes products their tanh and keeps the slopes; times multiplies by those.
+template <int F> DEV void limit(float (&p)[F][4], float (&slope)[F][4], const Shape &a) {
+#pragma unroll
+  for (int n = 0; n < F; n++)
+#pragma unroll
+    for (int e = 0; e < 4; e++) p[n][e] = capped(p[n][e], slope[n][e], a);
+}
+template <int F> DEV void times(float (&p)[F][4], const float (&slope)[F][4]) {
+#pragma unroll
+  for (int n = 0; n < F; n++)
+#pragma unroll
+    for (int e = 0; e < 4; e++) p[n][e] *= slope[n][e];
+}
+
 // pack rounds 16 rows of N sums into A operands.
 template <int N> DEV void pack(u32 (&p)[N / 16][4], const float (&s)[N / 8][4]) {
 #pragma unroll
@@ -82,7 +96,8 @@ DEV u32x4 load_shared_4(u32 from) {
 // share 16 keys and each adds up its part of the columns. KEEP: K stays in
 // registers. STAGES buffers of BM queries: Q, DO, LSE, Delta.
 template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGradients {
-  static constexpr int THREADS = KW * HALVES * 32, BN = KW * 16, W = D / HALVES, SUB = 32;
+  static constexpr int THREADS = KW * HALVES * 32, BN = KW * 16, W = D / HALVES;
+  static constexpr int SUB = CAPPED && KEEP ? 16 : 32; // slopes take registers
   using Tile = SharedTile<D>;
   static constexpr int K_AT = BN * Tile::PITCH, STAGE_AT = KEEP ? K_AT : 2 * K_AT;
   static constexpr int DO_AT = BM * Tile::PITCH, LSE_AT = 2 * DO_AT, DELTA_AT = LSE_AT + BM * 4, STAGE = DELTA_AT + BM * 4;
@@ -128,7 +143,8 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
     u32 b_lane = Tile::lane_b(q, lane), v_lane = Tile::lane_a(shared + own * Tile::PITCH, lane);
     product<D, SUB, 0, KEEP>(p, kept, v_lane + K_AT, b_lane);
     floats += (lane & 3) * 8;
-    float factor = a.scale * LOG2E;
+    float factor = a.unit() * LOG2E, slope[SUB / 8][4];
+    if constexpr (CAPPED) limit(p, slope, a);
 #pragma unroll
     for (int n = 0; n < SUB / 8; n++) {
       float lse[2];
@@ -148,6 +164,7 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
     u32 a_lane = Tile::lane_a(q, lane);
     u32 packed_p[SUB / 16][4];
     pack<SUB>(packed_p, p);
+    if constexpr (CAPPED) times(p, slope);
     add_product<D, SUB, W, DO_AT>(dv, packed_p, a_lane, half);
     product<D, SUB, DO_AT, false>(ds, kept, v_lane, b_lane);
 #pragma unroll
@@ -231,11 +248,13 @@ template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients
     u32 b_lane = Tile::lane_b(k, lane), q_lane = Tile::lane_a(shared + own * Tile::PITCH, lane);
     product<D, SUB, 0, KEEP>(p, kept_q, q_lane, b_lane);
     product<D, SUB, V_AT, KEEP>(ds, kept_do, q_lane + DO_AT, b_lane);
-    float factor = a.scale * LOG2E;
+    float factor = a.unit() * LOG2E, slope[SUB / 8][4];
+    if constexpr (CAPPED) limit(p, slope, a);
 #pragma unroll
     for (int n = 0; n < SUB / 8; n++)
 #pragma unroll
       for (int e = 0; e < 4; e++) p[n][e] = exp2_approx(p[n][e] * factor - lse[e >> 1] * LOG2E);
+    if constexpr (CAPPED) times(p, slope);
     if (crosses(gap, gap + BM - 1, 0, SUB - 1, a.window)) {
       gap += own + (lane >> 2) - (lane & 3) * 2; // now from this lane's key to its query's place
       Seen seen = seen_within(a.window);
@@ -320,17 +339,17 @@ template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients
   }
 };
 
-#define ATTENTION_KEY_GRADIENTS(D, KW, HALVES, BM, STAGES, KEEP)                                                            \
-  __global__ __launch_bounds__(KW *HALVES * 32, 1) void attention_dkdv_d##D(                                                   \
-      bf16 *dk, bf16 *dv, const bf16 *q, const bf16 *k, const bf16 *v, const bf16 *dout, const float *lse,                  \
-      const float *delta, i64 out_stride, SHAPE_PARAMS) {                                                                   \
-    KeyGradients<D, KW, HALVES, BM, STAGES, KEEP> g;                                                                        \
-    g.run(dk, dv, q, k, v, dout, lse, delta, out_stride, SHAPE, shared_address(shared));                                    \
+#define ATTENTION_KEY_GRADIENTS(D, KW, HALVES, BM, STAGES, KEEP)                                           \
+  __global__ __launch_bounds__(KW *HALVES * 32, 1) void ATTENTION(dkdv_d##D)(                              \
+      bf16 *dk, bf16 *dv, const bf16 *q, const bf16 *k, const bf16 *v, const bf16 *dout, const float *lse, \
+      const float *delta, i64 out_stride, SHAPE_PARAMS) {                                                  \
+    KeyGradients<D, KW, HALVES, BM, STAGES, KEEP> g;                                                       \
+    g.run(dk, dv, q, k, v, dout, lse, delta, out_stride, SHAPE, shared_address(shared));                   \
   }
-#define ATTENTION_QUERY_GRADIENTS(D, WARPS, BN, STAGES, KEEP)                                                               \
-  __global__ __launch_bounds__(WARPS * 32, 1) void attention_dq_d##D(                                                          \
-      bf16 *dq, const bf16 *q, const bf16 *k, const bf16 *v, const bf16 *dout, const float *lse, const float *delta,        \
-      i64 out_stride, SHAPE_PARAMS) {                                                                                       \
-    QueryGradients<D, WARPS, BN, STAGES, KEEP> g;                                                                           \
-    g.run(dq, q, k, v, dout, lse, delta, out_stride, SHAPE, shared_address(shared));                                        \
+#define ATTENTION_QUERY_GRADIENTS(D, WARPS, BN, STAGES, KEEP)                                                        \
+  __global__ __launch_bounds__(WARPS * 32, 1) void ATTENTION(dq_d##D)(                                               \
+      bf16 *dq, const bf16 *q, const bf16 *k, const bf16 *v, const bf16 *dout, const float *lse, const float *delta, \
+      i64 out_stride, SHAPE_PARAMS) {                                                                                \
+    QueryGradients<D, WARPS, BN, STAGES, KEEP> g;                                                                    \
+    g.run(dq, q, k, v, dout, lse, delta, out_stride, SHAPE, shared_address(shared));                                 \
   }

@@ -117,7 +117,7 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
   int thread = thread_now(), x = thread % 16, y = thread / 16;
   Sums<C> sums;
   sums.clear();
-  float m[4], l[4], factor = a.scale * LOG2E;
+  float m[4], l[4], factor = a.unit() * LOG2E;
 #pragma unroll
   for (int i = 0; i < 4; i++) m[i] = -INFINITY_F, l[i] = 0.0f;
   Rows queries = {q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first};
@@ -131,6 +131,10 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
       float top = m[i], sum = 0.0f;
 #pragma unroll
       for (int j = 0; j < 4; j++) {
+        if constexpr (CAPPED) {
+          float slope;
+          s[i][j] = capped(s[i][j], slope, a);
+        }
         s[i][j] = sees(w.first + w.shift() + y + 16 * i, key + x + 16 * j, a.window) ? s[i][j] * factor : -INFINITY_F;
         top = max_f(top, s[i][j]);
       }
@@ -163,8 +167,11 @@ template <int C> DEV void forward(float *o, float *lse, const float *q, const fl
 
 // gradient turns a score and dP into P and dS; it returns P.
 DEV float gradient(float &ds, float s, bool seen, float lse, float delta, const Shape &a) {
-  float p = seen ? exp2_approx((s * a.scale - lse) * LOG2E) : 0.0f;
+  float slope;
+  if constexpr (CAPPED) s = capped(s, slope, a);
+  float p = seen ? exp2_approx((s * a.unit() - lse) * LOG2E) : 0.0f;
   ds = p * (ds - delta);
+  if constexpr (CAPPED) ds *= slope;
   return p;
 }
 
@@ -247,17 +254,17 @@ DEV void query_gradients(float *dq, const float *q, const float *k, const float 
 }
 
 #define ATTENTION_F32(D)                                                                                                          \
-  __global__ __launch_bounds__(THREADS, 1) void attention_forward_f32_d##D(float *o, float *lse, const float *q, const float *k, \
-                                                                       const float *v, SHAPE_PARAMS) {                      \
-    forward<D / WIDE>(o, lse, q, k, v, SHAPE, (float *)shared);                                                             \
-  }                                                                                                                         \
-  __global__ __launch_bounds__(THREADS, 1) void attention_dkdv_f32_d##D(                                                       \
-      float *dk, float *dv, const float *q, const float *k, const float *v, const float *dout, const float *lse,            \
-      const float *delta, i64 out_stride, SHAPE_PARAMS) {                                                                   \
-    key_gradients<D / WIDE>(dk, dv, q, k, v, dout, lse, delta, out_stride, SHAPE, (float *)shared);                         \
-  }                                                                                                                         \
-  __global__ __launch_bounds__(THREADS, 1) void attention_dq_f32_d##D(                                                         \
-      float *dq, const float *q, const float *k, const float *v, const float *dout, const float *lse, const float *delta,   \
-      i64 out_stride, SHAPE_PARAMS) {                                                                                       \
-    query_gradients<D / WIDE>(dq, q, k, v, dout, lse, delta, out_stride, SHAPE, (float *)shared);                           \
+  __global__ __launch_bounds__(THREADS, 1) void ATTENTION(forward_f32_d##D)(float *o, float *lse, const float *q, const float *k, \
+                                                                       const float *v, SHAPE_PARAMS) {                            \
+    forward<D / WIDE>(o, lse, q, k, v, SHAPE, (float *)shared);                                                                   \
+  }                                                                                                                               \
+  __global__ __launch_bounds__(THREADS, 1) void ATTENTION(dkdv_f32_d##D)(                                                         \
+      float *dk, float *dv, const float *q, const float *k, const float *v, const float *dout, const float *lse,                  \
+      const float *delta, i64 out_stride, SHAPE_PARAMS) {                                                                         \
+    key_gradients<D / WIDE>(dk, dv, q, k, v, dout, lse, delta, out_stride, SHAPE, (float *)shared);                               \
+  }                                                                                                                               \
+  __global__ __launch_bounds__(THREADS, 1) void ATTENTION(dq_f32_d##D)(                                                           \
+      float *dq, const float *q, const float *k, const float *v, const float *dout, const float *lse, const float *delta,         \
+      i64 out_stride, SHAPE_PARAMS) {                                                                                             \
+    query_gradients<D / WIDE>(dq, q, k, v, dout, lse, delta, out_stride, SHAPE, (float *)shared);                                 \
   }

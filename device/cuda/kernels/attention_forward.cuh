@@ -49,6 +49,19 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
     }
   }
 
+  // limit makes scores their tanh.
+  DEV void limit(float (&s)[MT][BN / 8][4], const Shape &a) {
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+#pragma unroll
+      for (int n = 0; n < BN / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          float slope;
+          s[i][n][e] = capped(s[i][n][e], slope, a);
+        }
+  }
+
   // nothing_seen says whether a tile has no key for any of this warp's queries, or the
   // warp no query; gap as for mask, rows is how many keys there are from the tile's
   // first on: the place of a query is below.
@@ -73,7 +86,7 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
   }
 
   // softmax turns scores into exponentials relative to the maxima, rounded into A
-  // operands p, and brings sums and outputs to these maxima; factor is scale·log2 e.
+  // operands p, and brings sums and outputs to these maxima; factor is unit·log2 e.
   // A maximum stays until one SLACK above it comes (exponentials are then up to
   // 2^SLACK, which costs no precision), and outputs are multiplied only where a
   // maximum of the warp moved: after the first tile that is rare.
@@ -149,7 +162,7 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
         inverse[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
         int r = row + (lane >> 2) + 8 * half;
         if (lse && (lane & 3) == 0 && r < p.nq)
-          lse[p.head * a.tq + p.q0 + r] = m[i][half] * a.scale + log2_approx(sum) * LN2;
+          lse[p.head * a.tq + p.q0 + r] = m[i][half] * a.unit() + log2_approx(sum) * LN2;
       }
       i64 stride = (i64)a.heads * a.dim;
       store_tile<D>(out + (p.q0 + row) * stride + (i64)p.head * a.dim, stride, o[i], inverse, shared + (own + i * 16) * Tile::PITCH,
@@ -189,8 +202,9 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
       bool idle = nothing_seen(gap, rows, a.window);
       if (!idle) {
         scores(s, shared);
+        if constexpr (CAPPED) limit(s, a);
         if (crosses(gap, gap + BM - 1, 0, BN - 1, a.window)) mask(s, gap, a.window);
-        softmax(p, s, a.scale * LOG2E);
+        softmax(p, s, a.unit() * LOG2E);
       }
       copy_async_wait<0>();
       sync_threads(); // V is there, everyone is done with K
@@ -205,9 +219,9 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
   }
 };
 
-#define ATTENTION_FORWARD(D, MT, WARPS, BN)                                                                                 \
-  __global__ __launch_bounds__(WARPS * 32, 2) void attention_forward_d##D(bf16 *o, float *lse, const bf16 *q, const bf16 *k, \
-                                                                         const bf16 *v, SHAPE_PARAMS) {                     \
-    Forward<D, MT, WARPS, BN> f;                                                                                            \
-    f.run(o, lse, q, k, v, SHAPE, shared_address(shared));                                                                  \
+#define ATTENTION_FORWARD(D, MT, WARPS, BN)                                                                                   \
+  __global__ __launch_bounds__(WARPS * 32, 2) void ATTENTION(forward_d##D)(bf16 *o, float *lse, const bf16 *q, const bf16 *k, \
+                                                                         const bf16 *v, SHAPE_PARAMS) {                       \
+    Forward<D, MT, WARPS, BN> f;                                                                                              \
+    f.run(o, lse, q, k, v, SHAPE, shared_address(shared));                                                                    \
   }

@@ -27,11 +27,12 @@ type attentionCase struct {
 	beyond, at     int     // elements of strides beyond dense, and of tensors after an aligned address
 	spike          int     // the key that every query would give all its weight to; 0: none
 	climb          float64 // powers of two that weights grow by from a key to the one before, forward only; 0: none
+	softcap        float64
 }
 
 func (c attentionCase) String() string {
-	return fmt.Sprintf("%v,%v,heads %d of %d,dim %d,window %d,beyond %d,at %d,climb %v", c.queries, c.keys, c.kvHeads, c.heads, c.dim, c.window,
-		c.beyond, c.at, c.climb)
+	return fmt.Sprintf("%v,%v,heads %d of %d,dim %d,window %d,beyond %d,at %d,climb %v,softcap %v", c.queries, c.keys, c.kvHeads, c.heads, c.dim, c.window,
+		c.beyond, c.at, c.climb, c.softcap)
 }
 
 var attentionCases = []attentionCase{
@@ -66,6 +67,24 @@ var attentionCases = []attentionCase{
 	{queries: []int{0, 2}, keys: []int{65, 128}, heads: 2, kvHeads: 2, dim: 128},
 	{queries: []int{5, 66, 1}, keys: []int{4, 65, 0}, heads: 2, kvHeads: 1, dim: 72}, // first queries see no key
 	{queries: []int{130}, keys: []int{129}, heads: 1, kvHeads: 1, dim: 128, window: 10},
+	// Caps, which bend scores of a few units and more.
+	{queries: []int{127, 1, 129}, heads: 2, kvHeads: 1, dim: 128, beyond: 8, softcap: 2},
+	{queries: []int{33, 65}, heads: 1, kvHeads: 1, dim: 256, beyond: 8, softcap: 1},
+	{queries: []int{70}, heads: 1, kvHeads: 1, dim: 200, at: 1, softcap: 3},
+	{queries: []int{150}, heads: 1, kvHeads: 1, dim: 136, window: 33, softcap: 2},
+	{queries: []int{66, 5}, heads: 3, kvHeads: 1, dim: 64, window: 50, softcap: 30},
+	{queries: []int{5, 66, 1}, keys: []int{4, 65, 0}, heads: 2, kvHeads: 1, dim: 72, softcap: 2},
+	{queries: []int{130}, keys: []int{200}, heads: 1, kvHeads: 1, dim: 128, window: 48, softcap: 1.5},
+	{queries: []int{192}, heads: 1, kvHeads: 1, dim: 128, climb: 0.2, softcap: 20},
+	{queries: []int{192}, heads: 1, kvHeads: 1, dim: 256, climb: 0.15, softcap: 20},
+	// Windows of one key, of all keys and of more than there are.
+	{queries: []int{70, 3}, heads: 1, kvHeads: 1, dim: 128, window: 1, softcap: 2},
+	{queries: []int{70, 3}, heads: 1, kvHeads: 1, dim: 256, window: 1},
+	{queries: []int{70, 3}, heads: 1, kvHeads: 1, dim: 96, window: 1},
+	{queries: []int{129, 3}, heads: 1, kvHeads: 1, dim: 64, window: 129},
+	{queries: []int{70, 3}, heads: 1, kvHeads: 1, dim: 256, window: 1<<31 - 1, softcap: 2},
+	{queries: []int{40, 3}, keys: []int{129, 70}, heads: 1, kvHeads: 1, dim: 64, window: 1},
+	{queries: []int{40, 3}, keys: []int{129, 70}, heads: 1, kvHeads: 1, dim: 128, window: 1<<31 - 1},
 }
 
 func TestAttentionTiles(t *testing.T) {
@@ -96,10 +115,11 @@ func newAttentionRun(t *testing.T, dev *rig, dt device.DType, c attentionCase) *
 		keys = c.queries
 	}
 	r := &attentionRun{t: t, dev: dev, s: &rigStream{rig: dev}, rng: rand.New(rand.NewPCG(3, 5)), dt: dt, c: c}
-	r.o = oracle.Shape{Heads: c.heads, KVHeads: c.kvHeads, Dim: c.dim, Scale: float64(float32(1 / math.Sqrt(float64(c.dim)))), Window: c.window,
+	r.o = oracle.Shape{Heads: c.heads, KVHeads: c.kvHeads, Dim: c.dim, Scale: float64(float32(1 / math.Sqrt(float64(c.dim)))), Window: c.window, Softcap: c.softcap,
 		QStride: c.heads*c.dim + c.beyond, KStride: c.kvHeads*c.dim + 2*c.beyond,
 		DQStride: c.heads*c.dim + 2*c.beyond, DKStride: c.kvHeads*c.dim + c.beyond}
-	r.shape = device.AttentionShape{Seqs: len(keys), Heads: c.heads, KVHeads: c.kvHeads, Dim: c.dim, Window: c.window, Scale: float32(r.o.Scale)}
+	r.shape = device.AttentionShape{Seqs: len(keys), Heads: c.heads, KVHeads: c.kvHeads, Dim: c.dim, Window: c.window, Scale: float32(r.o.Scale),
+		Softcap: float32(c.softcap)}
 	var cu [2][]int32
 	for i, lengths := range [][]int{c.queries, keys} {
 		cu[i] = []int32{0}

@@ -2,11 +2,24 @@ package kernels
 
 import "mt/device"
 
-var (
-	crossEntropy  = forTypes("crossentropy", "crossentropy", 0)
-	shardForward  = forTypes("crossentropy", "crossentropy_shard", 0)
-	shardGradient = forTypes("crossentropy", "crossentropy_shard_gradient", 0)
-)
+// lossKernels are those of one module.
+type lossKernels struct{ whole, shard, shardGradient perType }
+
+func lossKernelsOf(module string) *lossKernels {
+	return &lossKernels{forTypes(module, module, 0), forTypes(module, module+"_shard", 0), forTypes(module, module+"_shard_gradient", 0)}
+}
+
+// Logits without a cap and with one.
+var crossEntropy, crossEntropyCap = lossKernelsOf("crossentropy"), lossKernelsOf("crossentropy_cap")
+
+// lossPick also ends the parameters with the cap, if there is one.
+func lossPick(softcap float32, p *Params) *lossKernels {
+	if softcap == 0 {
+		return crossEntropy
+	}
+	p.F32(softcap)
+	return crossEntropyCap
+}
 
 // lossBlock is the block of a row of V logits.
 func lossBlock(V int) Dim3 { return line(int64(warps(V/64, 512))) }
@@ -18,7 +31,7 @@ func CrossEntropy(l Launcher, a device.CrossEntropy) {
 		return
 	}
 	p := new(Params).Tensor(a.Logits).Tensor(a.Targets).Tensor(a.Losses).I32(a.V).F32(a.Scale).Bool(a.ForwardOnly)
-	l.Launch(&crossEntropy[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
+	l.Launch(&lossPick(a.Softcap, p).whole[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
 }
 
 // CrossEntropyShard launches Ops.CrossEntropyShard. A target that no shard holds
@@ -29,9 +42,9 @@ func CrossEntropyShard(l Launcher, a device.CrossEntropyShard) {
 	}
 	if a.Gradient {
 		p := new(Params).Tensor(a.Logits).Tensor(a.Targets).Tensor(a.LSE).I32(a.V).I32(a.From).F32(a.Scale)
-		l.Launch(&shardGradient[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
+		l.Launch(&lossPick(a.Softcap, p).shardGradient[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
 		return
 	}
 	p := new(Params).Tensor(a.Logits).Tensor(a.Targets).Tensor(a.LSE).Tensor(a.Losses).I32(a.V).I32(a.From).Bool(a.First).Bool(a.Last)
-	l.Launch(&shardForward[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
+	l.Launch(&lossPick(a.Softcap, p).shard[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
 }

@@ -18,12 +18,12 @@ func (rigOps) RMSNormBackward(s device.Stream, a device.RMSNormBackward) {
 
 func (rigOps) RoPE(s device.Stream, a device.RoPE) { kernels.RoPE(on(s), a) }
 
-func (rigOps) SwiGLU(s device.Stream, y, gu device.Tensor, T, F int) {
-	kernels.SwiGLU(on(s), y, gu, T, F)
+func (rigOps) GLU(s device.Stream, f device.Activation, y, gu device.Tensor, T, F int) {
+	kernels.GLU(on(s), f, y, gu, T, F)
 }
 
-func (rigOps) SwiGLUBackward(s device.Stream, dgu, y, dy, gu device.Tensor, T, F int) {
-	kernels.SwiGLUBackward(on(s), dgu, y, dy, gu, T, F)
+func (rigOps) GLUBackward(s device.Stream, f device.Activation, dgu, y, dy, gu device.Tensor, T, F int) {
+	kernels.GLUBackward(on(s), f, dgu, y, dy, gu, T, F)
 }
 
 func (rigOps) AddBiasGrad(s device.Stream, db, dy device.Tensor, T, N int) {
@@ -51,8 +51,8 @@ func TestElements(t *testing.T) {
 	dev := newRig()
 	for _, sh := range [][4]int{{3, 4, 64, 16}, {20, 2, 128, 0}, {37, 1, 256, 8}, {7, 3, 40, 8}, {1, 1, 8, 0}, {9, 1, 512, 0}, {3, 2, 1000, 24},
 		{2, 1, 4096, 0}, {3, 1, 5120, 8}, {2, 1, 8192, 0}, {1, 2, 8200, 8}, {1100, 1, 264, 0}} {
-		forms(t, dev, fmt.Sprintf("RMSNorm/%v", sh), func(e *elements) { e.norm(sh) })
 		for _, add := range []bool{false, true} {
+			forms(t, dev, fmt.Sprintf("RMSNorm/%v,%v", sh, add), func(e *elements) { e.norm(sh, add) })
 			forms(t, dev, fmt.Sprintf("RMSNormBackward/%v,%v", sh, add), func(e *elements) { e.normBackward(sh, add) })
 		}
 	}
@@ -61,7 +61,10 @@ func TestElements(t *testing.T) {
 		forms(t, dev, fmt.Sprintf("RoPE/%v", sh), func(e *elements) { e.rope(sh) })
 	}
 	for _, sh := range [][2]int{{3, 704}, {2, 8200}, {2, 4096}, {1, 8}} {
-		forms(t, dev, fmt.Sprintf("SwiGLU/%v", sh), func(e *elements) { e.swiglu(sh[0], sh[1]) })
+		for f, want := range []oracle.Activation{oracle.SiLU, oracle.GELUTanh} {
+			f := device.Activation(f)
+			forms(t, dev, fmt.Sprintf("GLU/%v,%v", f, sh), func(e *elements) { e.glu(f, want, sh[0], sh[1]) })
+		}
 	}
 	for _, sh := range [][2]int{{3, 512}, {700, 264}, {1100, 40}, {64, 8}} {
 		forms(t, dev, fmt.Sprintf("AddBiasGrad/%v", sh), func(e *elements) { e.bias(sh[0], sh[1]) })
@@ -71,9 +74,13 @@ func TestElements(t *testing.T) {
 	}
 	for _, V := range []int{8, 2048, 33001} {
 		for _, forwardOnly := range []bool{true, false} {
-			forms(t, dev, fmt.Sprintf("CrossEntropy/%d,%v", V, forwardOnly), func(e *elements) { e.loss(V, forwardOnly) })
+			for _, limit := range []float64{0, 4} {
+				forms(t, dev, fmt.Sprintf("CrossEntropy/%d,%v,%v", V, forwardOnly, limit), func(e *elements) { e.loss(V, limit, forwardOnly) })
+			}
 		}
-		forms(t, dev, fmt.Sprintf("CrossEntropyShard/%d", V), func(e *elements) { e.shards(V) })
+		for _, limit := range []float64{0, 4} {
+			forms(t, dev, fmt.Sprintf("CrossEntropyShard/%d,%v", V, limit), func(e *elements) { e.shards(V, limit) })
+		}
 	}
 	for _, n := range []int{3, 4100, 9001} {
 		for _, to := range []device.DType{device.F32, device.BF16} {
@@ -84,7 +91,13 @@ func TestElements(t *testing.T) {
 			})
 		}
 	}
-	for _, module := range []string{"rmsnorm", "rmsnorm_backward", "rope", "swiglu", "bias", "rows", "crossentropy", "convert"} {
+	everyKernel(t, dev, "rmsnorm", "rmsnorm_backward", "rope", "glu", "bias", "rows", "crossentropy", "crossentropy_cap", "convert")
+}
+
+// everyKernel checks that all kernels of some modules have run.
+func everyKernel(t *testing.T, dev *rig, modules ...string) {
+	t.Helper()
+	for _, module := range modules {
 		for _, name := range dev.modules[module].Kernels() {
 			if dev.kernels[kernels.Kernel{Module: module, Name: name}] == nil {
 				t.Errorf("%s: kernel %s has not run", module, name)
@@ -94,20 +107,25 @@ func TestElements(t *testing.T) {
 }
 
 // Squares and products are rounded, added and the quotient scaled: the sums are of
-// dim terms, y is three roundings more.
-func (e *elements) norm(sh [4]int) {
+// dim terms, y is three roundings more, a sum with its residual one.
+func (e *elements) norm(sh [4]int, add bool) {
 	width := sh[1] * sh[2]
 	n := oracle.Norm{Rows: sh[0], Groups: sh[1], Dim: sh[2], XStride: width + sh[3], YStride: width + 2*sh[3], Eps: 1e-5}
 	x, w, y, rstd := e.act(n.Rows*n.XStride), e.f32(n.Dim), e.act(n.Rows*n.YStride), e.f32(n.Rows*n.Groups)
+	a := device.RMSNorm{Y: y.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows, Groups: n.Groups, Dim: n.Dim,
+		XStride: n.XStride, YStride: n.YStride, Eps: 1e-5}
+	var residual []float64
+	if add { // onto what y holds, with an offset
+		n.Offset, a.Offset, a.Residual, residual = 1, 1, y.t, y.v
+	}
 	wantY, wantR := y.copy(), rstd.copy()
-	oracle.RMSNorm(wantY, wantR, x.v, w.v, n)
+	oracle.RMSNorm(wantY, wantR, x.v, w.v, residual, n)
 	y.expect(wantY, summing(n.Dim))
 	rstd.expect(wantR, summing(n.Dim))
-	kernels.RMSNorm(e.s, device.RMSNorm{Y: y.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows, Groups: n.Groups, Dim: n.Dim,
-		XStride: n.XStride, YStride: n.YStride, Eps: 1e-5})
+	kernels.RMSNorm(e.s, a)
 }
 
-// normBackward writes DX over DY unless it adds.
+// normBackward writes DX over DY unless it adds, which it does with an offset.
 func (e *elements) normBackward(sh [4]int, add bool) {
 	width := sh[1] * sh[2]
 	n := oracle.Norm{Rows: sh[0], Groups: sh[1], Dim: sh[2], XBStride: width + sh[3], DYStride: width + 2*sh[3],
@@ -115,6 +133,7 @@ func (e *elements) normBackward(sh [4]int, add bool) {
 	x, w, dy, dw := e.act(n.Rows*n.XBStride), e.f32(n.Dim), e.act(n.Rows*n.DYStride), e.f32(n.Dim)
 	dx := dy
 	if add {
+		n.Offset = -0.5
 		n.DXStride += sh[3]
 		dx = e.act(n.Rows * n.DXStride)
 	}
@@ -128,7 +147,7 @@ func (e *elements) normBackward(sh [4]int, add bool) {
 	dx.expect(wantX, summing(n.Dim))
 	dw.expect(wantW, summing(n.Rows*n.Groups))
 	kernels.RMSNormBackward(e.s, device.RMSNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows,
-		Groups: n.Groups, Dim: n.Dim, DXStride: n.DXStride, DYStride: n.DYStride, XStride: n.XBStride, Add: add})
+		Groups: n.Groups, Dim: n.Dim, DXStride: n.DXStride, DYStride: n.DYStride, XStride: n.XBStride, Offset: float32(n.Offset), Add: add})
 }
 
 // rope turns forward and, at an odd address, back.
@@ -147,18 +166,23 @@ func (e *elements) rope(sh [5]int) {
 		Stride: stride, Inverse: e.at > 0})
 }
 
-// swiglu goes forward, then backward over itself.
-func (e *elements) swiglu(T, F int) {
+// glu goes forward, then backward over itself. A sigmoid is an exponential
+// (4·2⁻²⁴), a sum and a quotient, and products follow; the argument of the GELU's,
+// where it matters, is up to 8 and has four roundings before that.
+func (e *elements) glu(f device.Activation, want oracle.Activation, T, F int) {
 	gu, dy, y := e.normal(e.dt, 2*T*F, 4), e.act(T*F), e.act(T*F)
 	wantY, wantDY, wantG := y.copy(), dy.copy(), gu.copy()
-	oracle.SwiGLU(wantY, gu.v, T, F)
-	oracle.SwiGLUBackward(wantG, wantDY, dy.copy(), gu.copy(), T, F)
-	// A sigmoid is an exponential (4·2⁻²⁴), a sum and a quotient; products follow.
-	y.expect(wantY, 12*uF32)
-	dy.expect(wantDY, 12*uF32)
-	gu.expect(wantG, 12*uF32)
-	kernels.SwiGLU(e.s, y.t, gu.t, T, F)
-	kernels.SwiGLUBackward(e.s, gu.t, dy.t, dy.t, gu.t, T, F)
+	oracle.GLU(want, wantY, gu.v, T, F)
+	oracle.GLUBackward(want, wantG, wantDY, dy.copy(), gu.copy(), T, F)
+	bound := 12 * uF32
+	if f == device.GELUTanh {
+		bound = 44 * uF32
+	}
+	y.expect(wantY, bound)
+	dy.expect(wantDY, bound)
+	gu.expect(wantG, bound)
+	kernels.GLU(e.s, f, y.t, gu.t, T, F)
+	kernels.GLUBackward(e.s, f, gu.t, dy.t, dy.t, gu.t, T, F)
 }
 
 func (e *elements) bias(T, N int) {
@@ -192,46 +216,61 @@ func (e *elements) rows(U, T, C int) {
 	drows.expect(wantRows, summing(T))
 	kernels.GatherRows(e.s, dst.t, src.t, ids.t, T, C)
 	kernels.ScatterAddRows(e.s, drows.t, dst.t, from.t, at.t, U, T, C)
+
+	sums, to := e.f32((T+3)*C), make([]int32, T)
+	for i, p := range e.rng.Perm(T + 3)[:T] {
+		to[i] = int32(p)
+	}
+	rows := e.i32(to)
+	wantSums := sums.copy()
+	oracle.AddRows(wantSums, want, to, C)
+	sums.expect(wantSums, uF32)
+	kernels.AddRows(e.s, sums.t, dst.t, rows.t, T+3, T, C)
 }
 
 // lossTargets are the first column, the last, none and a wrong one.
 func lossTargets(V int) []int32 { return []int32{0, int32(V - 1), device.IgnoreIndex, int32(V), -1} }
 
 // wantLoss is the oracle's answer, and NaN with a softmax for wrong targets.
-func wantLoss(logits, losses []float64, targets []int32, V int, scale float64, forwardOnly bool) {
+func wantLoss(logits, losses []float64, targets []int32, V int, scale, limit float64, forwardOnly bool) {
 	for t, target := range targets {
 		row, known := logits[t*V:(t+1)*V], []int32{target}
 		wrong := target != device.IgnoreIndex && (target < 0 || int(target) >= V)
 		if wrong {
 			known[0] = 0
 		}
-		oracle.CrossEntropy(row, known, losses[t:t+1], V, scale, forwardOnly)
+		_, slope := oracle.Softcap(row[0], limit)
+		oracle.CrossEntropy(row, known, losses[t:t+1], V, scale, limit, forwardOnly)
 		if wrong {
 			losses[t] = math.NaN()
 			if !forwardOnly {
-				row[0] += scale
+				row[0] += scale * slope
 			}
 		}
 	}
 }
 
-func (e *elements) loss(V int, forwardOnly bool) {
+// lossBound: arguments of exponentials are up to 30; what a cap makes of a logit is
+// up to 4, with 8 roundings.
+func lossBound(V int) float64 { return summing(V) + 32*uF32 }
+
+func (e *elements) loss(V int, limit float64, forwardOnly bool) {
 	const scale = 0.125
 	targets := lossTargets(V)
 	T := len(targets)
 	logits, ids, losses := e.normal(e.dt, T*V, 3), e.i32(targets), e.f32(T)
 	want, wantL := logits.copy(), losses.copy()
-	wantLoss(want, wantL, targets, V, scale, forwardOnly)
+	wantLoss(want, wantL, targets, V, scale, limit, forwardOnly)
 	if !forwardOnly {
-		logits.expect(want, summing(V)+16*uF32) // arguments of exponentials are up to 30
+		logits.expect(want, lossBound(V))
 	}
-	losses.expect(wantL, summing(V)+16*uF32)
+	losses.expect(wantL, lossBound(V))
 	kernels.CrossEntropy(e.s, device.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V, Scale: scale,
-		ForwardOnly: forwardOnly})
+		Softcap: float32(limit), ForwardOnly: forwardOnly})
 }
 
 // shards takes the vocabulary in two parts.
-func (e *elements) shards(V int) {
+func (e *elements) shards(V int, limit float64) {
 	const scale = 0.125
 	targets, cut := lossTargets(V), V/3+1
 	T := len(targets)
@@ -247,13 +286,14 @@ func (e *elements) shards(V int) {
 	wantLSE := make([]float64, T)
 	for t := range T {
 		for _, x := range whole[t*V : (t+1)*V] {
+			x, _ = oracle.Softcap(x, limit)
 			wantLSE[t] += math.Exp(x)
 		}
 		wantLSE[t] = math.Log(wantLSE[t])
 	}
-	wantLoss(whole, wantL, targets, V, scale, false)
-	lse.expect(wantLSE, summing(V)+16*uF32)
-	losses.expect(wantL, summing(V)+16*uF32)
+	wantLoss(whole, wantL, targets, V, scale, limit, false)
+	lse.expect(wantLSE, lossBound(V))
+	losses.expect(wantL, lossBound(V))
 	for i, part := range parts {
 		width := len(part.v) / T
 		want := make([]float64, len(part.v))
@@ -265,7 +305,7 @@ func (e *elements) shards(V int) {
 	for sweep := range 4 {
 		i := sweep % 2
 		kernels.CrossEntropyShard(e.s, device.CrossEntropyShard{Logits: parts[i].t, Targets: ids.t, LSE: lse.t, Losses: losses.t, T: T,
-			V: len(parts[i].v) / T, From: i * cut, Scale: scale, First: sweep == 0, Last: sweep == 1, Gradient: sweep > 1})
+			V: len(parts[i].v) / T, From: i * cut, Scale: scale, Softcap: float32(limit), First: sweep == 0, Last: sweep == 1, Gradient: sweep > 1})
 	}
 }
 

@@ -50,10 +50,12 @@ func TestLargest(t *testing.T) {
 			l.norms()
 			l.elements()
 			l.rows()
+			l.experts()
 			for _, dim := range []int{32, 64, 96, 128, 256} {
-				l.attention(dim)
+				l.attention(dim, 0)
+				l.attention(dim, 30)
 			}
-			if l.launches < 70 {
+			if l.launches < 100 {
 				t.Errorf("%s: %d launches", dt, l.launches)
 			}
 		}
@@ -105,8 +107,11 @@ func (l *largest) elements() {
 	kernels.RoPE(l, device.RoPE{X: l.act(manyTokens, manyHeads, headDim), Cos: table, Sin: table, Pos: l.ints(manyTokens),
 		T: manyTokens, Heads: manyHeads, Dim: headDim, Rotary: headDim, Stride: manyHeads * headDim})
 	gu, y := l.act(manyTokens, 2*wideInner), l.act(manyTokens, wideInner)
-	kernels.SwiGLU(l, y, gu, manyTokens, wideInner)
-	kernels.SwiGLUBackward(l, gu, y, y, gu, manyTokens, wideInner)
+	for _, f := range []device.Activation{device.SiLU, device.GELUTanh} {
+		kernels.GLU(l, f, y, gu, manyTokens, wideInner)
+		kernels.GLUBackward(l, f, gu, y, y, gu, manyTokens, wideInner)
+	}
+	kernels.Scale(l, gu, 2*manyTokens*wideInner, 2)
 	kernels.AddBiasGrad(l, l.f32(2*wideInner), gu, manyTokens, 2*wideInner)
 	kernels.AddBiasGrad(l, l.f32(wideVocabulary), l.act(manyTokens, wideVocabulary), manyTokens, wideVocabulary)
 	kernels.Convert(l, l.act(wideVocabulary, wideHidden), l.f32(wideVocabulary*wideHidden), wideVocabulary*wideHidden)
@@ -124,9 +129,22 @@ func (l *largest) rows() {
 	}
 }
 
-func (l *largest) attention(dim int) {
+func (l *largest) experts() {
+	const T, E, K = manyTokens, device.MaxExperts, device.MaxChosen
+	logits, ids, weights, counts := l.f32(T*E), l.ints(T*K), l.f32(T*K), l.ints(E)
+	kernels.Router(l, device.Router{Logits: logits, IDs: ids, Weights: weights, ProbSum: l.f32(E), T: T, E: E, K: K})
+	kernels.RouterBackward(l, device.RouterBackward{DLogits: logits, Logits: logits, IDs: ids, DWeights: weights, Counts: counts, T: T, E: E, K: K})
+	kernels.SortByExpert(l, device.SortByExpert{IDs: ids, Order: l.ints(T * K), Rows: l.ints(T * K), Offsets: l.ints(E + 1), Counts: counts,
+		N: T * K, K: K, E: E})
+	x := l.act(T*K, wideInner)
+	kernels.ScaleRows(l, device.ScaleRows{X: x, W: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
+	kernels.ScaleRowsBackward(l, device.ScaleRowsBackward{DY: x, Y: x, W: weights, DW: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
+	kernels.AddRows(l, l.f32(T*wideHidden), l.act(T, wideHidden), l.ints(T), T, T, wideHidden)
+}
+
+func (l *largest) attention(dim int, softcap float32) {
 	shape := device.AttentionShape{CuQ: l.ints(manySeqs + 1), CuK: l.ints(manySeqs + 1), Seqs: manySeqs, TQ: manyTokens, TK: manyTokens,
-		MaxQ: manyTokens, MaxK: manyTokens, Heads: manyHeads, KVHeads: manyKVHeads, Dim: dim, Scale: 1}
+		MaxQ: manyTokens, MaxK: manyTokens, Heads: manyHeads, KVHeads: manyKVHeads, Dim: dim, Scale: 1, Softcap: softcap}
 	q, k, lse := l.act(manyTokens, manyHeads, int64(dim)), l.act(manyTokens, manyKVHeads, int64(dim)), l.f32(manyHeads*manyTokens)
 	qStride, kStride := manyHeads*dim, manyKVHeads*dim
 	kernels.Attention(l, device.Attention{AttentionShape: shape, O: q, LSE: lse, Q: q, K: k, V: k, QStride: qStride, KStride: kStride})

@@ -1,11 +1,14 @@
-// RMSNorm: y = x·rstd·w over groups of dim elements, rstd = 1/√(mean(x²) + eps).
-// Overwrites y and rstd; y may be x. The least it can move is one read of x and
-// one write of y: 4 bytes an element in bf16, 8 in fp32; it moves just that up to
-// dim 8192, and reads x twice (from the cache, mostly) beyond.
+// RMSNorm: y = x·rstd·(offset + w) over groups of dim elements, rstd = 1/√(mean(x²)
+// + eps), and where there is a residual, y = residual + that, rounded once.
+// Overwrites y and rstd; y may be x, or the residual. The least it can move is one
+// read of x, and of the residual, and one write of y: 4 or 6 bytes an element in
+// bf16, twice that in fp32; it moves just that up to dim 8192, and reads x twice
+// (from the cache, mostly) beyond.
 //
-// x, y act: element (r, g, c) at r·stride + g·dim + c; w (dim) f32; rstd (rows,
-// groups) f32 or null. Group i is (row i / groups, group i % groups); count =
-// rows·groups of them. N is the length of a chunk (common.cuh).
+// x, y act: element (r, g, c) at r·stride + g·dim + c; residual null, or act that lies
+// as y does; w (dim) f32; rstd (rows, groups) f32 or null. Group i is (row i / groups,
+// group i % groups); count = rows·groups of them. N is the length of a chunk
+// (common.cuh).
 #include "rmsnorm.cuh"
 
 static constexpr int TEAM_GROUPS = 2; // groups a team has in flight
@@ -17,18 +20,31 @@ template <int N> DEV float sum_squares(const float (&v)[N]) {
   return sum;
 }
 
-template <int N, class T> DEV void write_scaled(T *y, chunk<T, N> x, const float (&w)[N], float k) {
-  float v[N];
-  unpack(v, x);
+// write_scaled writes a chunk of y; old is the residual's, or what no one looks at.
+template <int N, class T> DEV void write_scaled(T *y, chunk<T, N> x, const float (&w)[N], float k, chunk<T, N> old, bool add) {
+  float v[N], before[N];
+  unpack(v, x), unpack(before, old);
 #pragma unroll
-  for (int i = 0; i < N; i++) v[i] = v[i] * k * w[i];
+  for (int i = 0; i < N; i++) {
+    v[i] = v[i] * k * w[i];
+    if (add) v[i] += before[i];
+  }
   store_floats<N>(y, v);
+}
+
+// residual_at is a chunk of the residual, zero where there is none.
+template <int N, class T> DEV chunk<T, N> residual_at(const T *residual, i64 at) {
+  chunk<T, N> old;
+  zero_chunk(old);
+  if (residual) old = load_chunk<N>(residual + at);
+  return old;
 }
 
 // norm_team gives a group to a team of lanes: dim ≤ team · TEAM_ELEMS. A block
 // does TEAM_GROUPS groups for each of its teams.
 template <int N, class T>
-DEV void norm_team(T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys, int count, layout at, float eps, int team) {
+DEV void norm_team(T *y, float *rstd, const T *x, const float *w, const T *residual, i64 xs, i64 ys, int count, layout at, float eps,
+                   float offset, int team) {
   constexpr int CHUNKS = TEAM_ELEMS / N;
   int lane = threadIdx_x & (team - 1), teams = TEAM_THREADS / team;
   int first = blockIdx_x * teams * TEAM_GROUPS + threadIdx_x / team;
@@ -57,11 +73,13 @@ DEV void norm_team(T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys
     int col = (c * team + lane) * N;
     if (col >= at.dim) continue;
     float weights[N];
-    load_f32<N>(weights, w + col);
+    load_weights<N>(weights, w + col, offset);
 #pragma unroll
     for (int g = 0; g < TEAM_GROUPS; g++) {
       int i = first + g * teams;
-      if (i < count) write_scaled<N>(y + at.at(min_i(i, count - 1), ys) + col, in[g][c], weights, k[g]);
+      if (i >= count) continue;
+      i64 to = at.at(min_i(i, count - 1), ys) + col;
+      write_scaled<N>(y + to, in[g][c], weights, k[g], residual_at<N>(residual, to), residual);
     }
   }
 #pragma unroll
@@ -74,7 +92,8 @@ DEV void norm_team(T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys
 // norm_rows gives a block each groups, one after the other, with the weights in
 // registers and the next group on its way: dim ≤ threads · ROW_ELEMS<N>.
 template <int N, class T>
-DEV void norm_rows(T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys, int count, layout at, float eps, int each) {
+DEV void norm_rows(T *y, float *rstd, const T *x, const float *w, const T *residual, i64 xs, i64 ys, int count, layout at, float eps,
+                   float offset, int each) {
   constexpr int CHUNKS = ROW_ELEMS<N> / N;
   __shared__ __attribute__((aligned(16))) float space[2 * MAX_WARPS];
   zero_space(space, 2 * MAX_WARPS);
@@ -82,23 +101,26 @@ DEV void norm_rows(T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys
 #pragma unroll
   for (int c = 0; c < CHUNKS; c++) {
     int col = (c * blockDim_x + threadIdx_x) * N;
-    if (col < at.dim) load_f32<N>(weights[c], w + col);
+    if (col < at.dim) load_weights<N>(weights[c], w + col, offset);
   }
   int i = blockIdx_x * each, end = min_i(i + each, count);
-  chunk<T, N> in[CHUNKS], next[CHUNKS];
+  chunk<T, N> in[CHUNKS], next[CHUNKS], old[CHUNKS];
+#pragma unroll
+  for (int c = 0; c < CHUNKS; c++) zero_chunk(old[c]);
   load_group<N>(in, x + at.at(i, xs), at.dim);
 #pragma clang loop unroll(disable)
   for (int parity = 0; i < end; i++, parity ^= 1) {
+    i64 to = at.at(i, ys);
     if (i + 1 < end) load_group<N>(next, x + at.at(i + 1, xs), at.dim);
+    if (residual) load_group<N>(old, residual + to, at.dim);
     float sum = 0.0f, v[N];
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) unpack(v, in[c]), sum += sum_squares(v);
     float k = rsqrt_newton(block_sum_any(sum, space + parity * MAX_WARPS) * inverse + eps);
-    T *to = y + at.at(i, ys);
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
       int col = (c * blockDim_x + threadIdx_x) * N;
-      if (col < at.dim) write_scaled<N>(to + col, in[c], weights[c], k);
+      if (col < at.dim) write_scaled<N>(y + to + col, in[c], weights[c], k, old[c], residual);
       in[c] = next[c];
     }
     if (rstd && threadIdx_x == 0) rstd[i] = k;
@@ -107,33 +129,36 @@ DEV void norm_rows(T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys
 
 // norm_wide gives a group of any length to a block, which reads it twice.
 template <int N, class T>
-DEV void norm_wide(T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys, layout at, float eps) {
+DEV void norm_wide(T *y, float *rstd, const T *x, const float *w, const T *residual, i64 xs, i64 ys, layout at, float eps, float offset) {
   __shared__ float space[ROW_THREADS / 32];
   const T *from = x + at.at(blockIdx_x, xs);
-  T *to = y + at.at(blockIdx_x, ys);
+  i64 to = at.at(blockIdx_x, ys);
   float sum = 0.0f, v[N], weights[N];
 #pragma clang loop unroll_count(4)
   for (int col = threadIdx_x * N; col < at.dim; col += ROW_THREADS * N) unpack(v, load_chunk<N>(from + col)), sum += sum_squares(v);
   float k = rsqrt_newton(block_sum<ROW_THREADS / 32>(sum, space) / (float)at.dim + eps);
   for (int col = threadIdx_x * N; col < at.dim; col += ROW_THREADS * N) {
-    load_f32<N>(weights, w + col);
-    write_scaled<N>(to + col, load_chunk<N>(from + col), weights, k);
+    load_weights<N>(weights, w + col, offset);
+    write_scaled<N>(y + to + col, load_chunk<N>(from + col), weights, k, residual_at<N>(residual, to + col), residual);
   }
   if (rstd && threadIdx_x == 0) rstd[blockIdx_x] = k;
 }
 
 #define KERNELS(T, N, SUFFIX)                                                                                               \
   __global__ __launch_bounds__(TEAM_THREADS) void rmsnorm_team##SUFFIX(                                                     \
-      T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys, int count, int groups, int dim, float eps, int team) { \
-    norm_team<N>(y, rstd, x, w, xs, ys, count, layout{groups, dim}, eps, team);                                             \
+      T *y, float *rstd, const T *x, const float *w, const T *residual, i64 xs, i64 ys, int count, int groups, int dim,     \
+      float eps, float offset, int team) {                                                                                  \
+    norm_team<N>(y, rstd, x, w, residual, xs, ys, count, layout{groups, dim}, eps, offset, team);                           \
   }                                                                                                                         \
   __global__ __launch_bounds__(ROW_THREADS, N == 8 ? 2 : 1) void rmsnorm_rows##SUFFIX(                                      \
-      T *y, float *rstd, const T *x, const float *w, i64 xs, i64 ys, int count, int groups, int dim, float eps, int each) { \
-    norm_rows<N>(y, rstd, x, w, xs, ys, count, layout{groups, dim}, eps, each);                                             \
+      T *y, float *rstd, const T *x, const float *w, const T *residual, i64 xs, i64 ys, int count, int groups, int dim,     \
+      float eps, float offset, int each) {                                                                                  \
+    norm_rows<N>(y, rstd, x, w, residual, xs, ys, count, layout{groups, dim}, eps, offset, each);                           \
   }                                                                                                                         \
-  __global__ __launch_bounds__(ROW_THREADS) void rmsnorm_wide##SUFFIX(T *y, float *rstd, const T *x, const float *w,        \
-                                                                      i64 xs, i64 ys, int groups, int dim, float eps) {     \
-    norm_wide<N>(y, rstd, x, w, xs, ys, layout{groups, dim}, eps);                                                          \
+  __global__ __launch_bounds__(ROW_THREADS) void rmsnorm_wide##SUFFIX(                                                      \
+      T *y, float *rstd, const T *x, const float *w, const T *residual, i64 xs, i64 ys, int groups, int dim, float eps,     \
+      float offset) {                                                                                                       \
+    norm_wide<N>(y, rstd, x, w, residual, xs, ys, layout{groups, dim}, eps, offset);                                        \
   }
 
 extern "C" {

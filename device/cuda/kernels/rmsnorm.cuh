@@ -10,7 +10,7 @@
 struct layout {
   int groups, dim;
   // at is where group i begins.
-  __attribute__((device, always_inline)) i64 at(int i, i64 stride) const {
+  METHOD i64 at(int i, i64 stride) const {
     if (groups == 1) return i * stride;
     u32 row = (u32)i / (u32)groups;
     return row * stride + (i64)((u32)i - row * (u32)groups) * dim;
@@ -31,4 +31,11 @@ template <int N, int CHUNKS, class T> DEV void load_group(chunk<T, N> (&in)[CHUN
     if (col < dim) in[c] = load_chunk<N>(x + col);
     else zero_chunk(in[c]);
   }
+}
+
+// load_weights reads N of offset + w.
+template <int N> DEV void load_weights(float (&v)[N], const float *w, float offset) {
+  load_f32<N>(v, w);
+#pragma unroll
+  for (int i = 0; i < N; i++) v[i] += offset;
 }

@@ -56,19 +56,20 @@ func RMSNorm(l Launcher, a device.RMSNorm) {
 		return
 	}
 	dt, count := a.X.DType, int64(a.Rows)*int64(a.Groups)
-	wide := wideAt(a.X, a.Y, a.W) && wideBy(dt, a.XStride, a.YStride, a.Dim)
-	p := new(Params).Tensor(a.Y).Tensor(a.RStd).Tensor(a.X).Tensor(a.W).I64(int64(a.XStride)).I64(int64(a.YStride))
+	wide := wideAt(a.X, a.Y, a.W, a.Residual) && wideBy(dt, a.XStride, a.YStride, a.Dim)
+	p := new(Params).Tensor(a.Y).Tensor(a.RStd).Tensor(a.X).Tensor(a.W).Tensor(a.Residual)
+	p.I64(int64(a.XStride)).I64(int64(a.YStride))
 	team, threads := teamFor(a.Dim), threadsFor(a.Dim, wide)
 	switch {
 	case team > 0:
-		p.I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).I32(team)
+		p.I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).F32(a.Offset).I32(team)
 		l.Launch(normTeam.of(wide, dt), line(ceilDiv(count, int64(teamThreads/team*teamGroups))), line(teamThreads), 0, p)
 	case threads > 0:
 		each := min(max(count/1024, 1), 4) // four groups share what a block reads of W
-		p.I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).I32(int(each))
+		p.I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).F32(a.Offset).I32(int(each))
 		l.Launch(normRows.of(wide, dt), line(ceilDiv(count, each)), line(int64(threads)), 0, p)
 	default:
-		p.I32(a.Groups).I32(a.Dim).F32(a.Eps)
+		p.I32(a.Groups).I32(a.Dim).F32(a.Eps).F32(a.Offset)
 		l.Launch(normWide.of(wide, dt), line(count), line(rowThreads), 0, p)
 	}
 }
@@ -97,7 +98,7 @@ func RMSNormBackward(l Launcher, a device.RMSNormBackward) {
 	}
 	part, slices, each := slicesOf(l, count, dim, least, most)
 	p := new(Params).Tensor(a.DX).Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.RStd)
-	p.I64(int64(a.DXStride)).I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(int(count)).I32(a.Groups).I32(a.Dim).Bool(a.Add).I32(each)
+	p.I64(int64(a.DXStride)).I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(int(count)).I32(a.Groups).I32(a.Dim).Bool(a.Add).F32(a.Offset).I32(each)
 	if team > 0 {
 		p.I32(team)
 	}
@@ -116,6 +117,6 @@ func normBackwardOfWide(l Launcher, a device.RMSNormBackward, wide bool) {
 	l.Launch(normBackwardWideDW.of(wide, dt), Dim3{uint32(columns), uint32(slices), 1}, line(rowThreads), 0, p)
 	addUp(l, a.DW, part, slices, a.Dim)
 	p = new(Params).Tensor(a.DX).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.RStd)
-	p.I64(int64(a.DXStride)).I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(a.Groups).I32(a.Dim).Bool(a.Add)
+	p.I64(int64(a.DXStride)).I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(a.Groups).I32(a.Dim).Bool(a.Add).F32(a.Offset)
 	l.Launch(normBackwardWide.of(wide, dt), line(count), line(rowThreads), 0, p)
 }

@@ -1,6 +1,6 @@
-// RMSNormBackward: with k = rstd and n = dim, dx = k·(dy·w − x·k²·Σ(dy·w·x)/n) and
-// dw = Σ dy·x·k over all groups. dx is overwritten, or added to with one rounding;
-// dw accumulates. dx may be dy.
+// RMSNormBackward: with k = rstd, n = dim and v = offset + w, dx = k·(dy·v −
+// x·k²·Σ(dy·v·x)/n) and dw = Σ dy·x·k over all groups. dx is overwritten, or added to
+// with one rounding; dw accumulates. dx may be dy.
 //
 // The least it can move is one read of x and dy and one write of dx, 6 bytes an
 // element in bf16, and of dx one read more to add; it moves that up to dim 8192,
@@ -10,7 +10,6 @@
 // x, dy, dx act: element (r, g, c) at r·stride + g·dim + c; w (dim) f32; rstd
 // (rows, groups) f32.
 #include "rmsnorm.cuh"
-
 
 struct strides { i64 dx, dy, x; };
 
@@ -38,7 +37,7 @@ DEV void write_gradient(T *dx, const float (&d)[N], const float (&w)[N], const f
 // takes each groups, a multiple of its teams.
 template <int N, class T>
 DEV void backward_team(T *dx, float *part, const T *dy, const T *x, const float *w, const float *rstd, strides s, int count, layout at,
-                       int add, int each, int team) {
+                       int add, float offset, int each, int team) {
   constexpr int CHUNKS = TEAM_ELEMS / N;
   __shared__ __attribute__((aligned(16))) float sums[TEAM_THREADS * TEAM_ELEMS]; // (teams, team·TEAM_ELEMS)
   int lane = threadIdx_x & (team - 1), teams = TEAM_THREADS / team, mine = threadIdx_x / team;
@@ -48,7 +47,7 @@ DEV void backward_team(T *dx, float *part, const T *dy, const T *x, const float 
     int col = (c * team + lane) * N;
 #pragma unroll
     for (int i = 0; i < N; i++) dw[c][i] = 0.0f, weights[c][i] = 0.0f;
-    if (col < at.dim) load_f32<N>(weights[c], w + col);
+    if (col < at.dim) load_weights<N>(weights[c], w + col, offset);
   }
   int end = min_i(count, (blockIdx_x + 1) * each);
 #pragma clang loop unroll(disable)
@@ -98,7 +97,7 @@ DEV void backward_team(T *dx, float *part, const T *dy, const T *x, const float 
 // ROW_ELEMS<N>. A thread keeps the sums of its columns.
 template <int N, class T>
 DEV void backward_rows(T *dx, float *part, const T *dy, const T *x, const float *w, const float *rstd, strides s, int count, layout at,
-                       int add, int each) {
+                       int add, float offset, int each) {
   constexpr int CHUNKS = ROW_ELEMS<N> / N;
   constexpr bool EARLY = N == 8; // whether there are registers to read what dx was with the rest
   __shared__ __attribute__((aligned(16))) float space[2 * MAX_WARPS];
@@ -125,7 +124,7 @@ DEV void backward_rows(T *dx, float *part, const T *dy, const T *x, const float 
       int col = (c * blockDim_x + threadIdx_x) * N;
       if (col >= at.dim) continue;
       float v[N], d[N], weights[N];
-      load_f32<N>(weights, w + col);
+      load_weights<N>(weights, w + col, offset);
       unpack(v, xc[c]), unpack(d, dc[c]);
       sum += dot(d, weights, v);
     }
@@ -136,7 +135,7 @@ DEV void backward_rows(T *dx, float *part, const T *dy, const T *x, const float 
       int col = (c * blockDim_x + threadIdx_x) * N;
       if (col >= at.dim) continue;
       float v[N], d[N], weights[N];
-      load_f32<N>(weights, w + col);
+      load_weights<N>(weights, w + col, offset);
       keep_packed(xc[c]), keep_packed(dc[c]);
       unpack(v, xc[c]), unpack(d, dc[c]);
 #pragma unroll
@@ -173,20 +172,21 @@ DEV void backward_wide_dw(float *part, const T *dy, const T *x, const float *rst
 
 // backward_wide gives a group of any length to a block.
 template <int N, class T>
-DEV void backward_wide(T *dx, const T *dy, const T *x, const float *w, const float *rstd, strides s, layout at, int add) {
+DEV void backward_wide(T *dx, const T *dy, const T *x, const float *w, const float *rstd, strides s, layout at, int add,
+                       float offset) {
   __shared__ float space[ROW_THREADS / 32];
   const T *xs = x + at.at(blockIdx_x, s.x), *dys = dy + at.at(blockIdx_x, s.dy);
   T *to = dx + at.at(blockIdx_x, s.dx);
   float sum = 0.0f, v[N], d[N], weights[N], k = rstd[blockIdx_x];
 #pragma clang loop unroll_count(2)
   for (int col = threadIdx_x * N; col < at.dim; col += ROW_THREADS * N) {
-    load_f32<N>(weights, w + col);
+    load_weights<N>(weights, w + col, offset);
     unpack(v, load_chunk<N>(xs + col)), unpack(d, load_chunk<N>(dys + col));
     sum += dot(d, weights, v);
   }
   float q = block_sum<ROW_THREADS / 32>(sum, space) * k * k / (float)at.dim;
   for (int col = threadIdx_x * N; col < at.dim; col += ROW_THREADS * N) {
-    load_f32<N>(weights, w + col);
+    load_weights<N>(weights, w + col, offset);
     unpack(v, load_chunk<N>(xs + col)), unpack(d, load_chunk<N>(dys + col));
     chunk<T, N> old;
     zero_chunk(old);
@@ -197,23 +197,23 @@ DEV void backward_wide(T *dx, const T *dy, const T *x, const float *w, const flo
 
 #define KERNELS(T, N, SUFFIX)                                                                                               \
   __global__ __launch_bounds__(TEAM_THREADS, N == 8 ? 4 : 2) void rmsnorm_backward_team##SUFFIX(                            \
-      T *dx, float *part, const T *dy, const T *x, const float *w, const float *rstd, i64 dxs, i64 dys, i64 xs, int count, \
-      int groups, int dim, int add, int each, int team) {                                                                  \
-    backward_team<N>(dx, part, dy, x, w, rstd, strides{dxs, dys, xs}, count, layout{groups, dim}, add, each, team);         \
+      T *dx, float *part, const T *dy, const T *x, const float *w, const float *rstd, i64 dxs, i64 dys, i64 xs, int count,  \
+      int groups, int dim, int add, float offset, int each, int team) {                                                     \
+    backward_team<N>(dx, part, dy, x, w, rstd, strides{dxs, dys, xs}, count, layout{groups, dim}, add, offset, each, team); \
   }                                                                                                                         \
   __global__ __launch_bounds__(ROW_THREADS, N == 8 ? 2 : 1) void rmsnorm_backward_rows##SUFFIX(                             \
-      T *dx, float *part, const T *dy, const T *x, const float *w, const float *rstd, i64 dxs, i64 dys, i64 xs, int count, \
-      int groups, int dim, int add, int each) {                                                                            \
-    backward_rows<N>(dx, part, dy, x, w, rstd, strides{dxs, dys, xs}, count, layout{groups, dim}, add, each);               \
+      T *dx, float *part, const T *dy, const T *x, const float *w, const float *rstd, i64 dxs, i64 dys, i64 xs, int count,  \
+      int groups, int dim, int add, float offset, int each) {                                                               \
+    backward_rows<N>(dx, part, dy, x, w, rstd, strides{dxs, dys, xs}, count, layout{groups, dim}, add, offset, each);       \
   }                                                                                                                         \
   __global__ __launch_bounds__(ROW_THREADS) void rmsnorm_backward_wide_dw##SUFFIX(                                          \
       float *part, const T *dy, const T *x, const float *rstd, i64 dys, i64 xs, int count, int groups, int dim, int each) { \
     backward_wide_dw<N>(part, dy, x, rstd, strides{0, dys, xs}, count, layout{groups, dim}, each);                          \
   }                                                                                                                         \
   __global__ __launch_bounds__(ROW_THREADS) void rmsnorm_backward_wide##SUFFIX(                                             \
-      T *dx, const T *dy, const T *x, const float *w, const float *rstd, i64 dxs, i64 dys, i64 xs, int groups, int dim,    \
-      int add) {                                                                                                           \
-    backward_wide<N>(dx, dy, x, w, rstd, strides{dxs, dys, xs}, layout{groups, dim}, add);                                  \
+      T *dx, const T *dy, const T *x, const float *w, const float *rstd, i64 dxs, i64 dys, i64 xs, int groups, int dim,     \
+      int add, float offset) {                                                                                              \
+    backward_wide<N>(dx, dy, x, w, rstd, strides{dxs, dys, xs}, layout{groups, dim}, add, offset);                          \
   }
 
 extern "C" {

@@ -6,16 +6,24 @@
 // (T) i32; a bound outside 0 … T counts as the nearest inside, a row outside
 // 0 … T−1 as NaN. Rows of drows that get nothing are not touched.
 //
-// The least a call moves: gathering reads and writes T rows, 4 bytes an element in
-// bf16; scattering reads T rows and reads and writes U, in fp32.
+// AddRows: dst (U, C) f32, row index[t] += row t of src (T, C) act; accumulates. No
+// index (T) i32 comes twice, so no row has two writers; one outside 0 … U−1 adds
+// nothing.
 //
-// blockIdx.x is the row that is written, blockIdx.y a block of its columns.
+// The least a call moves: gathering reads and writes T rows, 4 bytes an element in
+// bf16; scattering reads T rows and reads and writes U, in fp32; adding reads T
+// rows and reads and writes T in fp32, 10 bytes an element in bf16.
+//
+// blockIdx.x is the row that is written, of AddRows the one that is read, blockIdx.y
+// a block of its columns.
 #include "common.cuh"
 
 static constexpr int GATHER_THREADS = 128; // at most
 static constexpr int GATHER_UNITS = 4;     // units a thread copies
 static constexpr int SCATTER_THREADS = 128;
-static constexpr int AHEAD = 8; // rows a thread has in flight
+static constexpr int AHEAD = 8;         // rows a thread has in flight
+static constexpr int ADD_THREADS = 128; // at most
+static constexpr int ADD_ELEMS = 16;    // elements a thread adds
 
 DEV void nan_unit(u16 &x) { x = 0x7fff; }
 DEV void nan_unit(u32 &x) { x = 0x7fffffff; }
@@ -82,16 +90,44 @@ DEV void scatter(float *drows, const T *dy, const int *start, const int *pos, in
   store_f32<N>(to, sum);
 }
 
-#define GATHER(UNIT, SUFFIX)                                                                                          \
-  __global__ __launch_bounds__(GATHER_THREADS, 8) void gather_rows##SUFFIX(UNIT *dst, const UNIT *src, const int *index, \
-                                                                        int rows, int units) {                        \
-    gather(dst, src, index, rows, units);                                                                             \
+template <int N, class T> DEV void add_rows(float *dst, const T *src, const int *index, int rows, int columns) {
+  constexpr int CHUNKS = ADD_ELEMS / N;
+  int row = index[blockIdx_x], first = (blockIdx_y * CHUNKS * blockDim_x + threadIdx_x) * N, step = blockDim_x * N;
+  if ((u32)row >= (u32)rows) return;
+  const T *from = src + (i64)blockIdx_x * columns;
+  float *to = dst + (i64)row * columns, sum[CHUNKS][N], v[N];
+  chunk<T, N> in[CHUNKS];
+#pragma unroll
+  for (int c = 0; c < CHUNKS; c++) {
+    int col = first + c * step;
+    if (col < columns) in[c] = load_chunk<N>(from + col), load_f32<N>(sum[c], to + col);
   }
-#define SCATTER(T, N, SUFFIX)                                                                                           \
-  __global__ __launch_bounds__(SCATTER_THREADS, 8) void scatter_add_rows##SUFFIX(float *drows, const T *dy,              \
-                                                                              const int *start, const int *pos,       \
-                                                                              int rows, int columns) {                \
-    scatter<N>(drows, dy, start, pos, rows, columns);                                                                   \
+#pragma unroll
+  for (int c = 0; c < CHUNKS; c++) {
+    int col = first + c * step;
+    if (col >= columns) continue;
+    unpack(v, in[c]);
+#pragma unroll
+    for (int i = 0; i < N; i++) sum[c][i] += v[i];
+    store_f32<N>(to + col, sum[c]);
+  }
+}
+
+#define GATHER(UNIT, SUFFIX)                                                                                             \
+  __global__ __launch_bounds__(GATHER_THREADS, 8) void gather_rows##SUFFIX(UNIT *dst, const UNIT *src, const int *index, \
+                                                                        int rows, int units) {                           \
+    gather(dst, src, index, rows, units);                                                                                \
+  }
+#define SCATTER(T, N, SUFFIX)                                                                                   \
+  __global__ __launch_bounds__(SCATTER_THREADS, 8) void scatter_add_rows##SUFFIX(float *drows, const T *dy,     \
+                                                                              const int *start, const int *pos, \
+                                                                              int rows, int columns) {          \
+    scatter<N>(drows, dy, start, pos, rows, columns);                                                           \
+  }
+#define ADD(T, N, SUFFIX)                                                                                                     \
+  __global__ __launch_bounds__(ADD_THREADS, N == 1 ? 4 : 8) void add_rows##SUFFIX(float *dst, const T *src, const int *index, \
+                                                                    int rows, int columns) {                                  \
+    add_rows<N>(dst, src, index, rows, columns);                                                                              \
   }
 
 extern "C" {
@@ -102,4 +138,8 @@ SCATTER(float, 1, _f32)
 SCATTER(bf16, 1, _bf16)
 SCATTER(float, 4, 16_f32)
 SCATTER(bf16, 8, 16_bf16)
+ADD(float, 1, _f32)
+ADD(bf16, 1, _bf16)
+ADD(float, 4, 16_f32)
+ADD(bf16, 8, 16_bf16)
 }

@@ -6,6 +6,7 @@ var (
 	gatherWide  = Kernel{Module: "rows", Name: "gather_rows16"}
 	gatherRows  = forTypes("rows", "gather_rows", 0)
 	scatterRows = forAccess("rows", "scatter_add_rows")
+	addRows     = forAccess("rows", "add_rows")
 )
 
 // GatherRows launches Ops.GatherRows; src holds as many rows as it is long for.
@@ -32,4 +33,15 @@ func ScatterAddRows(l Launcher, drows, dy, start, pos device.Tensor, U, T, C int
 	grid := Dim3{uint32(U), uint32(ceilDiv(int64(C), int64(threads*chunkOf(wide, dy.DType)))), 1}
 	p := new(Params).Tensor(drows).Tensor(dy).Tensor(start).Tensor(pos).I32(T).I32(C)
 	l.Launch(scatterRows.of(wide, dy.DType), grid, line(threads), 0, p)
+}
+
+// AddRows launches Ops.AddRows. An index that dst does not have adds nothing.
+func AddRows(l Launcher, dst, src, index device.Tensor, U, T, C int) {
+	if T == 0 || C == 0 {
+		return
+	}
+	wide := wideAt(dst, src) && wideBy(src.DType, C)
+	grid, block := columnBlocks(T, C, 16, 128)
+	p := new(Params).Tensor(dst).Tensor(src).Tensor(index).I32(U).I32(C)
+	l.Launch(addRows.of(wide, src.DType), grid, block, 0, p)
 }

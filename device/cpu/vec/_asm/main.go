@@ -26,9 +26,11 @@ func main() {
 		expSum(v, false)
 		softmaxStrip(v)
 		gradStrip(v)
-		swiglu(v)
-		swigluGrad(v, false)
-		swigluGrad(v, true)
+		for _, gelu := range []bool{false, true} {
+			glu(v, gelu)
+			gluGrad(v, gelu, false)
+			gluGrad(v, gelu, true)
+		}
 		for h := 1; h <= v.tileRows; h++ {
 			tile(v, h, false)
 			tile(v, h, true)

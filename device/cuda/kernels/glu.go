@@ -2,9 +2,10 @@ package kernels
 
 import "mt/device"
 
+// The kernels of each activation; see glu.cu.
 var (
-	swiglu         = forAccess("swiglu", "swiglu")
-	swigluBackward = forAccess("swiglu", "swiglu_backward")
+	gluOf         = [2]byAccess{device.SiLU: forAccess("glu", "silu"), device.GELUTanh: forAccess("glu", "gelu")}
+	gluBackwardOf = [2]byAccess{device.SiLU: forAccess("glu", "silu_backward"), device.GELUTanh: forAccess("glu", "gelu_backward")}
 )
 
 // columnBlocks is the shape of a launch in which a block takes columns of one of
@@ -14,23 +15,23 @@ func columnBlocks(rows, columns, each, threads int) (grid, block Dim3) {
 	return Dim3{uint32(rows), uint32(ceilDiv(int64(columns), int64(n*each))), 1}, line(int64(n))
 }
 
-// SwiGLU launches Ops.SwiGLU.
-func SwiGLU(l Launcher, y, gu device.Tensor, T, F int) {
+// GLU launches Ops.GLU.
+func GLU(l Launcher, f device.Activation, y, gu device.Tensor, T, F int) {
 	if T == 0 || F == 0 {
 		return
 	}
 	wide := wideAt(y, gu) && wideBy(gu.DType, F)
 	grid, block := columnBlocks(T, F, 16, 256)
-	l.Launch(swiglu.of(wide, gu.DType), grid, block, 0, new(Params).Tensor(y).Tensor(gu).I32(F))
+	l.Launch(gluOf[f].of(wide, gu.DType), grid, block, 0, new(Params).Tensor(y).Tensor(gu).I32(F))
 }
 
-// SwiGLUBackward launches Ops.SwiGLUBackward.
-func SwiGLUBackward(l Launcher, dgu, y, dy, gu device.Tensor, T, F int) {
+// GLUBackward launches Ops.GLUBackward.
+func GLUBackward(l Launcher, f device.Activation, dgu, y, dy, gu device.Tensor, T, F int) {
 	if T == 0 || F == 0 {
 		return
 	}
 	wide := wideAt(dgu, y, dy, gu) && wideBy(gu.DType, F)
 	grid, block := columnBlocks(T, F, 16, 256)
 	p := new(Params).Tensor(dgu).Tensor(y).Tensor(dy).Tensor(gu).I32(F)
-	l.Launch(swigluBackward.of(wide, gu.DType), grid, block, 0, p)
+	l.Launch(gluBackwardOf[f].of(wide, gu.DType), grid, block, 0, p)
 }

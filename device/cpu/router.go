@@ -1,0 +1,168 @@
+package cpu
+
+import (
+	"mt/device"
+	"mt/device/args"
+	"mt/device/cpu/vec"
+)
+
+// Router writes IDs and Weights token by token, and adds up the probabilities in
+// fixed blocks of tokens, then the blocks in order.
+func (o ops) Router(s device.Stream, a device.Router) {
+	on(s).do("Router", args.Router(a), func(s *stream) error {
+		reads(a.Logits, 1, 0, a.T*a.E)
+		writes(a.IDs, 1, 0, a.T*a.K)
+		writes(a.Weights, 1, 0, a.T*a.K)
+		writes(a.ProbSum, 1, 0, a.E)
+		blocks, each := sumBlocks(a.T)
+		sums := s.partials(blocks, a.E)
+		s.pool.Run(blocks, func(b int) {
+			sc := s.scratch.get()
+			for t := b * each; t < min(a.T, (b+1)*each); t++ {
+				vec.Add(sums[b*a.E:(b+1)*a.E], route(&a, sc, t))
+			}
+			s.scratch.put(sc)
+		})
+		if !a.ProbSum.None() {
+			addBlocks(f32s(a.ProbSum, a.E), sums, blocks)
+		}
+		return nil
+	})
+}
+
+// route chooses the experts of token t and returns all its probabilities.
+func route(a *device.Router, sc *scratch, t int) []float32 {
+	logits, p := f32s(a.Logits, a.T*a.E)[t*a.E:(t+1)*a.E], sc.f32(0, a.E)
+	ids, weights := i32s(a.IDs, a.T*a.K)[t*a.K:(t+1)*a.K], f32s(a.Weights, a.T*a.K)[t*a.K:(t+1)*a.K]
+	sum := vec.ExpSum(p, logits, 1, vec.Max(logits))
+	choose(ids, logits)
+	all := sum
+	if a.Normalize {
+		all = 0
+		for _, e := range ids {
+			all += p[e]
+		}
+	}
+	for k, e := range ids {
+		weights[k] = p[e] / all
+	}
+	vec.Scale(p, p, 1/sum)
+	return p
+}
+
+// choose fills ids with the places of the largest logits, the largest first and
+// of equal ones the first. What is not a number is larger than nothing, so that
+// ids always differ.
+func choose(ids []int32, logits []float32) {
+	n := 0
+	for e, x := range logits {
+		at := n
+		for at > 0 && x > logits[ids[at-1]] {
+			at--
+		}
+		if at == len(ids) {
+			continue
+		}
+		n = min(n+1, len(ids))
+		copy(ids[at+1:n], ids[at:])
+		ids[at] = int32(e)
+	}
+}
+
+// RouterBackward writes DLogits token by token. With p the softmax over all and
+// g the gradient of p, that of the logits is p·(g − Σ p·g). Where the weights w of
+// the chosen are normalised, w is the softmax over those alone, and the same
+// holds with w and the gradients of w.
+func (o ops) RouterBackward(s device.Stream, a device.RouterBackward) {
+	on(s).do("RouterBackward", args.RouterBackward(a), func(s *stream) error {
+		reads(a.Logits, 1, 0, a.T*a.E)
+		reads(a.IDs, 1, 0, a.T*a.K)
+		reads(a.DWeights, 1, 0, a.T*a.K)
+		reads(a.Counts, 1, 0, a.E)
+		writes(a.DLogits, 1, 0, a.T*a.E)
+		if err := within("IDs", i32s(a.IDs, a.T*a.K), a.E); err != nil {
+			return err
+		}
+		aux := make([]float32, a.E)
+		if !a.Counts.None() {
+			for e, n := range i32s(a.Counts, a.E) {
+				aux[e] = a.AuxScale * float32(n)
+			}
+		}
+		s.forRows(a.T, 4*a.E, func(sc *scratch, from, to int) {
+			for t := from; t < to; t++ {
+				routeBack(&a, sc, aux, t)
+			}
+		})
+		return nil
+	})
+}
+
+// routeBack writes the gradient of token t's logits; aux is what every
+// probability has besides.
+func routeBack(a *device.RouterBackward, sc *scratch, aux []float32, t int) {
+	logits, out := f32s(a.Logits, a.T*a.E)[t*a.E:(t+1)*a.E], f32s(a.DLogits, a.T*a.E)[t*a.E:(t+1)*a.E]
+	ids, dw := i32s(a.IDs, a.T*a.K)[t*a.K:(t+1)*a.K], f32s(a.DWeights, a.T*a.K)[t*a.K:(t+1)*a.K]
+	p, g := sc.f32(0, a.E), sc.f32(1, a.E)
+	sum := vec.ExpSum(p, logits, 1, vec.Max(logits))
+	var chosen, mean float32 // of the chosen: Σ exp, Σ w·dw
+	for k, e := range ids {
+		chosen += p[e]
+		mean += p[e] * dw[k]
+	}
+	mean /= chosen
+	own := sc.f32(2, a.K) // the gradients through normalised weights
+	for k, e := range ids {
+		own[k] = p[e] / chosen * (dw[k] - mean)
+	}
+	vec.Scale(p, p, 1/sum)
+	copy(g, aux)
+	if !a.Normalize {
+		for k, e := range ids {
+			g[e] += dw[k]
+		}
+	}
+	dot := vec.Dot(p, g)
+	for e, x := range p {
+		out[e] = x * (g[e] - dot)
+	}
+	if a.Normalize {
+		for k, e := range ids {
+			out[e] += own[k]
+		}
+	}
+}
+
+// SortByExpert counts, then puts every pair in its place.
+func (o ops) SortByExpert(s device.Stream, a device.SortByExpert) {
+	on(s).do("SortByExpert", args.SortByExpert(a), func(s *stream) error {
+		reads(a.IDs, 1, 0, a.N)
+		writes(a.Order, 1, 0, a.N)
+		writes(a.Rows, 1, 0, a.N)
+		writes(a.Offsets, 1, 0, a.E+1)
+		writes(a.Counts, 1, 0, a.E)
+		ids, order, rows, offsets := i32s(a.IDs, a.N), i32s(a.Order, a.N), i32s(a.Rows, a.N), i32s(a.Offsets, a.E+1)
+		if err := within("IDs", ids, a.E); err != nil {
+			return err
+		}
+		clear(offsets)
+		for _, e := range ids {
+			offsets[e+1]++
+		}
+		if !a.Counts.None() {
+			for e, n := range offsets[1:] {
+				i32s(a.Counts, a.E)[e] += n
+			}
+		}
+		next := make([]int32, a.E)
+		for e := range a.E {
+			next[e] = offsets[e]
+			offsets[e+1] += offsets[e]
+		}
+		for i, e := range ids {
+			order[next[e]], rows[next[e]] = int32(i), int32(i/a.K)
+			next[e]++
+		}
+		return nil
+	})
+}

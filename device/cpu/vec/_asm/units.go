@@ -1,0 +1,146 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// sigmoid is 1 / (1 + e^−x).
+type sigmoid struct {
+	exponential
+	sign, two Op
+}
+
+func (v isa) newSigmoid() sigmoid {
+	s := sigmoid{exponential: v.newExp(), sign: v.bits(1 << 31), two: v.constant(2)}
+	s.high = v.constant(87) // so that the reciprocal below is a normal number
+	return s
+}
+
+// of returns 1 / (1 + e^−x).
+func (s sigmoid) of(x reg.VecVirtual) reg.VecVirtual {
+	v := s.isa
+	d, r, t := v.reg(), v.reg(), v.reg()
+	if !v.wide() {
+		VXORPS(s.sign, x, d)
+		s.apply(d)
+		VADDPS(s.one, d, d)
+		VMOVUPS(s.one, r)
+		VDIVPS(d, r, r)
+		return r
+	}
+	VPXORD(s.sign, x, d)
+	s.apply(d)
+	VADDPS(s.one, d, d)
+	VRCP14PS(d, r) // relative error 2^-14; one step of Newton's method squares it
+	VMOVAPS(s.two.(reg.VecVirtual), t)
+	VFNMADD231PS(d, r, t)
+	VMULPS(t, r, r)
+	return r
+}
+
+// unit is a gated linear unit: x·sigmoid(z), where z is x, or with gelu 2√(2/π)(x +
+// 0.044715x³).
+type unit struct {
+	sigmoid
+	gelu                     bool
+	line, cube, thrice, most Op
+}
+
+func (v isa) newUnit(gelu bool) unit {
+	u := unit{sigmoid: v.newSigmoid(), gelu: gelu}
+	if gelu {
+		const scale = 1.5957691216057308 // 2√(2/π)
+		u.line, u.cube, u.thrice = v.constant(scale), v.constant(0.044715*scale), v.constant(3*0.044715*scale)
+		u.most = v.constant(1e4)
+	}
+	return u
+}
+
+// unitName is what the functions of a unit are called.
+func unitName(gelu bool) string {
+	if gelu {
+		return "geglu"
+	}
+	return "swiglu"
+}
+
+// argument returns z, and dz/dx where that is not 1 and wanted. The square of x stops
+// to grow where σ(z) has long been 0 or 1, so that 0 times dz/dx stays 0.
+func (u unit) argument(x reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
+	if !u.gelu {
+		return x, nil
+	}
+	square := u.reg()
+	z = u.reg()
+	VMULPS(x, x, square)
+	VMINPS(u.most, square, square)
+	VMOVUPS(u.line, z)
+	VFMADD231PS(u.cube, square, z)
+	VMULPS(x, z, z)
+	if slope {
+		dz = u.reg()
+		VMOVUPS(u.line, dz)
+		VFMADD231PS(u.thrice, square, dz)
+	}
+	return z, dz
+}
+
+func glu(v isa, gelu bool) {
+	v.begin(unitName(gelu), "func(y, gate, up *float32, n int)", "is y = f(gate)·up.")
+	p := pointers("y", "gate", "up")
+	n, s := count("n"), v.newUnit(gelu)
+	v.each(n, 2, p, func(_, d int, mask reg.Register) {
+		g := v.load(at(p[1], d), mask)
+		z, _ := s.argument(g, false)
+		y := s.of(z)
+		VMULPS(g, y, y)
+		u := v.load(at(p[2], d), mask)
+		VMULPS(u, y, y)
+		v.store(y, at(p[0], d), mask)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+func gluGrad(v isa, gelu, forward bool) {
+	name := unitName(gelu)
+	if forward {
+		v.begin(name+"GradY", "func(dgate, dup, y, dy, gate, up *float32, n int)",
+			"is "+name+"Grad and y = f(gate)·up as well; y may be dy.")
+	} else {
+		v.begin(name+"Grad", "func(dgate, dup, dy, gate, up *float32, n int)",
+			"is the gradient of "+name+"; dgate may be gate and dup may be up.")
+	}
+	p := pointers("dgate", "dup", "dy", "gate", "up")
+	if forward {
+		p = append(p, pointers("y")...)
+	}
+	n, s := count("n"), v.newUnit(gelu)
+	v.each(n, 1, p, func(_, d int, mask reg.Register) {
+		g := v.load(at(p[3], d), mask)
+		z, dz := s.argument(g, true)
+		sig := s.of(z)
+		f := v.reg()
+		VMULPS(g, sig, f)
+		dy, u := v.load(at(p[2], d), mask), v.load(at(p[4], d), mask)
+		if forward {
+			y := v.reg()
+			VMULPS(f, u, y)
+			v.store(y, at(p[5], d), mask)
+		}
+		VMULPS(dy, u, u) // gradient of f(gate)
+		VMULPS(f, dy, dy)
+		v.store(dy, at(p[1], d), mask)
+		VFNMADD231PS(f, sig, f) // f·(1 − σ)
+		if dz != nil {
+			VMULPS(dz, f, f)
+		}
+		VADDPS(sig, f, f)
+		VMULPS(f, u, u)
+		v.store(u, at(p[0], d), mask)
+	})
+	VZEROUPPER()
+	RET()
+}

@@ -1,0 +1,76 @@
+package vec
+
+import "math"
+
+// SwiGLU writes y = silu(gate)·up with silu(x) = x/(1+e^−x).
+func SwiGLU(y, gate, up []float32) {
+	same(len(y), len(gate), len(up))
+	chosen.swiglu(first(y), first(gate), first(up), len(y))
+}
+
+// SwiGLUGrad writes the gradients of gate and up from dy, that of SwiGLU's
+// result, and unless y is nil the result itself. dgate may be gate, dup may be
+// up and y may be dy.
+func SwiGLUGrad(dgate, dup, y, dy, gate, up []float32) {
+	same(len(dy), len(dgate), len(dup), len(gate), len(up))
+	if y == nil {
+		chosen.swigluGrad(first(dgate), first(dup), first(dy), first(gate), first(up), len(dy))
+		return
+	}
+	same(len(dy), len(y))
+	chosen.swigluGradY(first(dgate), first(dup), first(y), first(dy), first(gate), first(up), len(dy))
+}
+
+// GeGLU writes y = gelu(gate)·up with gelu(x) = x/(1+e^−z), z = 2√(2/π)(x +
+// 0.044715x³), which is ½x(1+tanh(z/2)).
+func GeGLU(y, gate, up []float32) {
+	same(len(y), len(gate), len(up))
+	chosen.geglu(first(y), first(gate), first(up), len(y))
+}
+
+// GeGLUGrad is to GeGLU what SwiGLUGrad is to SwiGLU.
+func GeGLUGrad(dgate, dup, y, dy, gate, up []float32) {
+	same(len(dy), len(dgate), len(dup), len(gate), len(up))
+	if y == nil {
+		chosen.gegluGrad(first(dgate), first(dup), first(dy), first(gate), first(up), len(dy))
+		return
+	}
+	same(len(dy), len(y))
+	chosen.gegluGradY(first(dgate), first(dup), first(y), first(dy), first(gate), first(up), len(dy))
+}
+
+// Softcap writes y = limit·tanh(scale·x/limit); y may be x.
+func Softcap(y, x []float32, scale, limit float32) {
+	same(len(y), len(x))
+	k := scale / limit
+	for i, v := range x {
+		y[i] = limit * tanh(k*v)
+	}
+}
+
+// SoftcapGrad multiplies dx by the slope of Softcap where its result is y, scale
+// left out: 1 − (y/limit)².
+func SoftcapGrad(dx, y []float32, limit float32) {
+	same(len(dx), len(y))
+	k := 1 / limit
+	for i, v := range y {
+		t := k * v
+		dx[i] *= (1 - t) * (1 + t)
+	}
+}
+
+// tanh is the hyperbolic tangent to fp32 precision: Lambert's continued fraction
+// near 0, where an exponential would lose digits, and that elsewhere.
+func tanh(x float32) float32 {
+	z := x * x
+	if z < 0.5 { // the relative error of the fraction is below 1e-9
+		return x * (135135 + z*(17325+z*(378+z))) / (135135 + z*(62370+z*(3150+z*28)))
+	}
+	y := 1 - 2/(1+exp(2*abs(x)))
+	if x < 0 {
+		return -y
+	}
+	return y
+}
+
+func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }

@@ -1,0 +1,222 @@
+package kernels_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"mt/device"
+	"mt/device/cuda/kernels"
+	"mt/device/oracle"
+)
+
+func (rigOps) Scale(s device.Stream, x device.Tensor, n int64, factor float32) {
+	kernels.Scale(on(s), x, n, factor)
+}
+
+func (rigOps) ScaleRows(s device.Stream, a device.ScaleRows) { kernels.ScaleRows(on(s), a) }
+
+func (rigOps) ScaleRowsBackward(s device.Stream, a device.ScaleRowsBackward) {
+	kernels.ScaleRowsBackward(on(s), a)
+}
+
+func (rigOps) AddRows(s device.Stream, dst, src, index device.Tensor, U, T, C int) {
+	kernels.AddRows(on(s), dst, src, index, U, T, C)
+}
+
+func (rigOps) Router(s device.Stream, a device.Router) { kernels.Router(on(s), a) }
+
+func (rigOps) RouterBackward(s device.Stream, a device.RouterBackward) {
+	kernels.RouterBackward(on(s), a)
+}
+
+func (rigOps) SortByExpert(s device.Stream, a device.SortByExpert) { kernels.SortByExpert(on(s), a) }
+
+// TestExperts runs the kernels of experts in every form, over several blocks each.
+func TestExperts(t *testing.T) {
+	dev := newRig()
+	for _, sh := range [][2]int{{1, 8}, {5, 768}, {3, 4104}, {2, 33 * 256}} {
+		forms(t, dev, fmt.Sprintf("ScaleRows/%v", sh), func(e *elements) { e.scaleRows(sh[0], sh[1]) })
+		forms(t, dev, fmt.Sprintf("Scale/%v", sh), func(e *elements) {
+			x := e.act(sh[0] * sh[1])
+			want := x.copy()
+			oracle.Scale(want, -0.75)
+			x.expect(want, uF32)
+			kernels.Scale(e.s, x.t, x.t.Len, -0.75)
+		})
+	}
+	// T, E, K: T beyond what one token for each warp of all slices takes
+	for _, sh := range [][3]int{{8300, 5, 2}, {30, 32, 32}, {9, 64, 6}, {17, 128, 8}, {9, 200, 8}, {3, 1000, 32}} {
+		forms(t, dev, fmt.Sprintf("Router/%v", sh), func(e *elements) { e.router(sh[0], sh[1], sh[2]) })
+	}
+	// N, K, E: N beyond what the least pieces hold
+	for _, sh := range [][3]int{{131072 + 640, 2, 6}, {700, 7, 1024}} {
+		forms(t, dev, fmt.Sprintf("SortByExpert/%v", sh), func(e *elements) { e.sort(sh[0], sh[1], sh[2]) })
+	}
+	everyKernel(t, dev, "scale", "router", "sort")
+}
+
+func (e *elements) scaleRows(T, C int) {
+	index := make([]int32, T)
+	for i, p := range e.rng.Perm(T + 2)[:T] {
+		index[i] = int32(p)
+	}
+	w, dw, ids, x, y, dy := e.f32(T+2), e.f32(T+2), e.i32(index), e.act(T*C), e.act(T*C), e.act(T*C)
+	wantX, wantY, wantDY, wantW := x.copy(), y.copy(), dy.copy(), dw.copy()
+	oracle.ScaleRows(wantX, w.v, index, C)
+	oracle.ScaleRowsBackward(wantDY, wantY, w.v, wantW, index, C)
+	x.expect(wantX, uF32)
+	y.expect(wantY, uF32)
+	dy.expect(wantDY, uF32)
+	dw.expect(wantW, summing(C))
+	kernels.ScaleRows(e.s, device.ScaleRows{X: x.t, W: w.t, Index: ids.t, T: T, C: C, P: T + 2})
+	kernels.ScaleRowsBackward(e.s, device.ScaleRowsBackward{DY: dy.t, Y: y.t, W: w.t, DW: dw.t, Index: ids.t, T: T, C: C, P: T + 2})
+}
+
+// router goes forward, then backward over the logits; normalised, and with sums, at
+// an odd address. Arguments of exponentials are up to 20: half an ulp of that is
+// the error of a probability, and a gradient is a few of these.
+func (e *elements) router(T, E, K int) {
+	normalize := e.at > 0
+	logits, sums, weights, dw := e.normal(device.F32, T*E, 2), e.f32(E), e.f32(T*K), e.f32(T*K)
+	ids, counts := e.i32(make([]int32, T*K)), make([]int32, E)
+	for i := range counts {
+		counts[i] = int32(e.rng.IntN(9))
+	}
+	chosen, wantW, wantS, want := make([]int32, T*K), weights.copy(), sums.copy(), logits.copy()
+	oracle.Router(logits.v, chosen, wantW, wantS, E, K, normalize)
+	oracle.RouterBackward(want, logits.v, chosen, dw.v, counts, E, K, normalize, 0.25)
+	wantIDs := make([]float64, T*K)
+	for i, id := range chosen {
+		wantIDs[i] = float64(id)
+	}
+	bound := summing(E) + 16*uF32
+	ids.expect(wantIDs, 0)
+	weights.expect(wantW, bound)
+	logits.expect(want, 4*bound)
+	a := device.Router{Logits: logits.t, IDs: ids.t, Weights: weights.t, T: T, E: E, K: K, Normalize: normalize}
+	if normalize {
+		a.ProbSum = sums.t
+		sums.expect(wantS, bound+summing(T))
+	}
+	kernels.Router(e.s, a)
+	kernels.RouterBackward(e.s, device.RouterBackward{DLogits: logits.t, Logits: logits.t, IDs: ids.t, DWeights: dw.t,
+		Counts: e.i32(counts).t, T: T, E: E, K: K, Normalize: normalize, AuxScale: 0.25})
+}
+
+// sort counts only at an odd address.
+func (e *elements) sort(N, K, E int) {
+	ids := make([]int32, N)
+	for i := range ids {
+		ids[i] = int32(e.rng.IntN(E) * e.rng.IntN(2)) // half of them expert 0
+	}
+	order, rows, offsets, counts := make([]int32, N), make([]int32, N), make([]int32, E+1), make([]int32, E)
+	oracle.SortByExpert(ids, order, rows, offsets, counts, E, K)
+	vector := func(want []int32) *vector {
+		v, f := e.i32(make([]int32, len(want))), make([]float64, len(want))
+		for i, x := range want {
+			f[i] = float64(x)
+		}
+		v.expect(f, 0)
+		return v
+	}
+	a := device.SortByExpert{IDs: e.i32(ids).t, Order: vector(order).t, Rows: vector(rows).t, Offsets: vector(offsets).t, N: N, K: K, E: E}
+	if c := vector(counts); e.at > 0 {
+		a.Counts = c.t
+	} else {
+		c.want = nil
+	}
+	kernels.SortByExpert(e.s, a)
+}
+
+// TestStrangeLogits checks that a router chooses different experts whatever the
+// logits are, and that those of one token are nothing to another.
+func TestStrangeLogits(t *testing.T) {
+	const T, E, K = 5, 40, 6
+	inf, nan := math.Inf(1), math.NaN()
+	dev := newRig()
+	for name, strange := range map[string]func(e int) float64{
+		"all NaN":          func(int) float64 { return nan },
+		"some NaN":         func(e int) float64 { return []float64{nan, 1, -1}[e%3] },
+		"all -Inf":         func(int) float64 { return -inf },
+		"few finite":       func(e int) float64 { return []float64{-inf, float64(e)}[min(1, e/38)] },
+		"Inf":              func(e int) float64 { return []float64{float64(e), inf}[min(1, e/37)] },
+		"zeros, both":      func(e int) float64 { return math.Copysign(0, float64(e%2)-0.5) },
+		"NaN of one token": func(e int) float64 { return []float64{0, nan}[min(1, e/39)] },
+	} {
+		forms(t, dev, name, func(e *elements) {
+			v := make([]float64, T*E)
+			for i := range v {
+				v[i] = float64(i % 7)
+				if i/E == 2 {
+					v[i] = strange(i % E)
+				}
+			}
+			logits, ids, weights := e.put(device.F32, v), e.i32(make([]int32, T*K)), e.f32(T*K)
+			kernels.Router(e.s, device.Router{Logits: logits.t, IDs: ids.t, Weights: weights.t, T: T, E: E, K: K})
+			for i := range T {
+				seen := map[float64]bool{}
+				for k := range K {
+					id, _ := e.get(ids.t, i*K+k)
+					w, _ := e.get(weights.t, i*K+k)
+					if id < 0 || id >= E || seen[id] || i != 2 && w != w {
+						t.Fatalf("token %d: choice %d is expert %v with the weight %v", i, k, id, w)
+					}
+					seen[id] = true
+					if name == "zeros, both" && i == 2 && id != float64(k) {
+						t.Fatalf("choice %d of equal logits is expert %v", k, id)
+					}
+				}
+			}
+			e.vectors = nil // nothing else is expected
+		})
+	}
+}
+
+// TestWrongExpert checks that pairs of an expert that there is not are left out.
+func TestWrongExpert(t *testing.T) {
+	forms(t, newRig(), "SortByExpert", func(e *elements) {
+		ids := e.i32([]int32{1, -1, 0, 2, 1, 0x7fffffff})
+		order, rows, offsets := e.i32(make([]int32, 6)), e.i32(make([]int32, 6)), e.i32(make([]int32, 3))
+		order.expect([]float64{2, 0, 4, 0, 0, 0}, 0)
+		rows.expect([]float64{1, 0, 2, 0, 0, 0}, 0)
+		offsets.expect([]float64{0, 1, 3}, 0)
+		kernels.SortByExpert(e.s, device.SortByExpert{IDs: ids.t, Order: order.t, Rows: rows.t, Offsets: offsets.t, N: 6, K: 2, E: 2})
+	})
+}
+
+// TestWrongRow checks that rows which do not exist are not written, and that rows
+// scaled by a weight that does not exist are NaN.
+func TestWrongRow(t *testing.T) {
+	const C = 24
+	nan, dev := math.NaN(), newRig()
+	forms(t, dev, "AddRows", func(e *elements) {
+		dst, src, ids := e.f32(2*C), e.act(3*C), e.i32([]int32{2, 1, -1})
+		want := dst.copy()
+		for i := range C {
+			want[C+i] += src.v[C+i]
+		}
+		dst.expect(want, uF32)
+		kernels.AddRows(e.s, dst.t, src.t, ids.t, 2, 3, C)
+	})
+	forms(t, dev, "ScaleRows", func(e *elements) {
+		w, dw, ids := e.f32(2), e.f32(2), e.i32([]int32{2, 1, -1})
+		var x [3]*vector
+		for i := range x {
+			x[i] = e.act(3 * C)
+			want := x[i].copy()
+			for c := range C {
+				want[c], want[C+c], want[2*C+c] = nan, want[C+c]*w.v[1], nan
+			}
+			x[i].expect(want, uF32)
+		}
+		wantW := dw.copy()
+		wantW[1] = 0
+		for c := C; c < 2*C; c++ {
+			wantW[1] += x[1].v[c] * x[2].v[c]
+		}
+		dw.expect(wantW, summing(C))
+		kernels.ScaleRows(e.s, device.ScaleRows{X: x[0].t, W: w.t, Index: ids.t, T: 3, C: C, P: 2})
+		kernels.ScaleRowsBackward(e.s, device.ScaleRowsBackward{DY: x[1].t, Y: x[2].t, W: w.t, DW: dw.t, Index: ids.t, T: 3, C: C, P: 2})
+	})
+}

@@ -1,0 +1,63 @@
+package kernels
+
+import (
+	"fmt"
+
+	"mt/device"
+)
+
+// routerKernels are the kernels for up to so many experts; see router.cu.
+type routerKernels struct {
+	experts           int
+	forward, backward Kernel
+}
+
+func routerFor(experts int) routerKernels {
+	name := func(op string) Kernel { return Kernel{Module: "router", Name: fmt.Sprintf("%s_%d", op, experts)} }
+	return routerKernels{experts, name("router"), name("router_backward")}
+}
+
+var routers = []routerKernels{routerFor(32), routerFor(64), routerFor(128), routerFor(256), routerFor(device.MaxExperts)}
+
+func routerPick(experts int) *routerKernels {
+	for i := range routers {
+		if experts <= routers[i].experts {
+			return &routers[i]
+		}
+	}
+	panic(fmt.Sprintf("kernels: %d experts, at most %d", experts, device.MaxExperts))
+}
+
+// A block of the router's kernels is so many warps, each with a token at a time.
+const routerWarps = 8
+
+// Router launches Ops.Router: ids, weights and the probabilities' sums of slices of
+// tokens, then those sums.
+func Router(l Launcher, a device.Router) {
+	if a.T == 0 {
+		return
+	}
+	const most = 1024 // slices
+	each := ceilDiv(ceilDiv(int64(a.T), most), routerWarps) * routerWarps
+	var part device.Tensor
+	slices := int(ceilDiv(int64(a.T), each))
+	if !a.ProbSum.None() {
+		part = l.Scratch(4*int64(slices)*int64(a.E)).Tensor(device.F32, 0, int64(slices)*int64(a.E))
+	}
+	p := new(Params).Tensor(a.Logits).Tensor(a.IDs).Tensor(a.Weights).Tensor(part)
+	p.I32(a.T).I32(a.E).I32(a.K).Bool(a.Normalize).I32(int(each))
+	l.Launch(&routerPick(a.E).forward, line(int64(slices)), line(routerWarps*32), 0, p)
+	if !a.ProbSum.None() {
+		addUp(l, a.ProbSum, part, slices, a.E)
+	}
+}
+
+// RouterBackward launches Ops.RouterBackward.
+func RouterBackward(l Launcher, a device.RouterBackward) {
+	if a.T == 0 {
+		return
+	}
+	p := new(Params).Tensor(a.DLogits).Tensor(a.Logits).Tensor(a.IDs).Tensor(a.DWeights).Tensor(a.Counts)
+	p.I32(a.T).I32(a.E).I32(a.K).Bool(a.Normalize).F32(a.AuxScale)
+	l.Launch(&routerPick(a.E).backward, line(ceilDiv(int64(a.T), routerWarps)), line(routerWarps*32), 0, p)
+}

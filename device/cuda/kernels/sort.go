@@ -1,0 +1,42 @@
+package kernels
+
+import "mt/device"
+
+// The steps of a counting sort; see sort.cu.
+var (
+	sortCount   = Kernel{Module: "sort", Name: "sort_count"}
+	sortColumns = Kernel{Module: "sort", Name: "sort_columns"}
+	sortOffsets = Kernel{Module: "sort", Name: "sort_offsets"}
+	sortPlace   = Kernel{Module: "sort", Name: "sort_place"}
+)
+
+// SortByExpert launches Ops.SortByExpert. Pairs of an expert that there is not are
+// left out, so that Offsets end below N.
+func SortByExpert(l Launcher, a device.SortByExpert) {
+	const (
+		pieceWarps = 4    // pieces of a block
+		least      = 128  // pairs of a piece
+		most       = 1024 // pieces
+		lanes      = 32   // columns of a block of sort_columns
+	)
+	each := max(least, (ceilDiv(int64(a.N), most)+31)/32*32)
+	pieces := ceilDiv(int64(a.N), each)
+	scratch := l.Scratch(4 * (pieces + 1) * int64(a.E))
+	table, totals := scratch.Tensor(device.I32, 0, pieces*int64(a.E)), scratch.Tensor(device.I32, 4*pieces*int64(a.E), int64(a.E))
+	blocks := line(ceilDiv(pieces, pieceWarps))
+	if a.N > 0 {
+		p := new(Params).Tensor(table).Tensor(a.IDs).I32(a.N).I32(a.E).I32(int(each))
+		l.Launch(&sortCount, blocks, line(pieceWarps*32), 0, p)
+	}
+	if a.E > 0 {
+		p := new(Params).Tensor(table).Tensor(totals).I32(int(pieces)).I32(a.E)
+		l.Launch(&sortColumns, line(ceilDiv(int64(a.E), lanes)), line(1024), 0, p)
+	}
+	p := new(Params).Tensor(a.Offsets).Tensor(a.Counts).Tensor(totals).I32(a.E)
+	l.Launch(&sortOffsets, line(1), line(int64(warps(a.E, 1024))), 0, p)
+	if a.N > 0 {
+		p = new(Params).Tensor(a.Order).Tensor(a.Rows).Tensor(table).Tensor(a.Offsets).Tensor(a.IDs)
+		p.I32(a.N).I32(a.E).I32(a.K).I32(int(each))
+		l.Launch(&sortPlace, blocks, line(pieceWarps*32), 0, p)
+	}
+}

@@ -1,0 +1,52 @@
+package oracle
+
+import "math"
+
+// Activation is a function and its slope at x.
+type Activation func(x float64) (y, slope float64)
+
+// SiLU is x/(1+e^−x).
+func SiLU(x float64) (y, slope float64) {
+	s := 1 / (1 + math.Exp(-x))
+	return x * s, s * (1 + x*(1-s))
+}
+
+// GELUTanh is ½x(1+tanh(√(2/π)(x+0.044715x³))).
+func GELUTanh(x float64) (y, slope float64) {
+	k := math.Sqrt(2 / math.Pi)
+	t := math.Tanh(k * (x + 0.044715*x*x*x))
+	return x / 2 * (1 + t), (1+t)/2 + x/2*(1-t*t)*k*(1+3*0.044715*x*x)
+}
+
+// Softcap is limit·tanh(x/limit) and its slope; x itself where limit is 0.
+func Softcap(x, limit float64) (y, slope float64) {
+	if limit == 0 {
+		return x, 1
+	}
+	t := math.Tanh(x / limit)
+	return limit * t, 1 - t*t
+}
+
+// GLU is y (T, F) = f(gate)·up of gu (T, 2F).
+func GLU(f Activation, y, gu []float64, T, F int) {
+	for t := range T {
+		for i := range F {
+			g, _ := f(gu[2*t*F+i])
+			y[t*F+i] = g * gu[(2*t+1)*F+i]
+		}
+	}
+}
+
+// GLUBackward overwrites dgu, which may be gu, and y unless nil; y may be dy.
+func GLUBackward(f Activation, dgu, y, dy, gu []float64, T, F int) {
+	for t := range T {
+		for i := range F {
+			g, slope := f(gu[2*t*F+i])
+			up, d := gu[(2*t+1)*F+i], dy[t*F+i]
+			if y != nil {
+				y[t*F+i] = g * up
+			}
+			dgu[2*t*F+i], dgu[(2*t+1)*F+i] = d*up*slope, d*g
+		}
+	}
+}
