@@ -1,22 +1,24 @@
 package model
 
-// Rope describes the rotary embedding (arXiv:2104.09864).
-type Rope struct {
-	Type                 string // "default", "llama3"
-	Theta                float64
-	Factor               float64 // llama3
-	LowFreqFactor        float64 // llama3
-	HighFreqFactor       float64 // llama3
-	OriginalMaxPositions int     // llama3
-}
+import "math"
 
-// Config is an architecture of the Llama family in the terms of config.json.
+// Activation is the function of a gated MLP's gate.
+type Activation uint8
+
+// The activations, by the names of config.json's hidden_act.
+const (
+	SiLU     Activation = iota // "silu", "swish"
+	GELUTanh                   // "gelu_pytorch_tanh"
+)
+
+// Config is a decoder-only architecture in the terms of config.json. Zero values
+// of the options, from NormOffset on, are Llama's.
 type Config struct {
 	Arch             string // "LlamaForCausalLM"
-	ModelType        string // "llama", "qwen2", "qwen3"
+	ModelType        string // "llama", "qwen2", …
 	VocabSize        int
 	HiddenSize       int
-	IntermediateSize int
+	IntermediateSize int // of dense MLPs
 	NumLayers        int
 	NumHeads         int
 	NumKVHeads       int
@@ -32,5 +34,63 @@ type Config struct {
 	InitializerRange float64
 	BOS, EOS, PAD    []int // token ids, empty where config.json has none
 
-	source source // config.json as it was read; empty for an inline config
+	NormOffset    float32 // a norm's weight is NormOffset + w
+	SandwichNorms bool    // the outputs of attention and MLP are normed too, before they are added
+	EmbedScale    float64 // embeddings are multiplied by it; 0: 1
+	Activation    Activation
+	AttnScale     float64 // of the scores; 0: 1/√HeadDim
+	AttnSoftcap   float64 // scores become cap·tanh(score/cap); 0: they don't
+	LogitSoftcap  float64 // the same of the logits
+
+	// SlidingWindow is how many positions, its own included, a query of a block
+	// with Sliding sees; with a nil Sliding all blocks have it. 0: all of them.
+	SlidingWindow int
+	Sliding       []bool
+	// LocalRope is the rotary embedding of blocks with a sliding window where it
+	// differs from Rope.
+	LocalRope *Rope
+
+	// Experts take the place of the MLP in the blocks that HasExperts names.
+	NumExperts          int // 0: none anywhere
+	NumExpertsPerTok    int
+	MoEIntermediateSize int
+	NormTopKProb        bool  // the chosen experts' weights are made to sum to 1
+	DecoderSparseStep   int   // every so many blocks one has experts, the last of them
+	MLPOnlyLayers       []int // blocks that have none all the same
+	OutputRouterLogits  bool  // training adds the auxiliary loss
+	RouterAuxLossCoef   float64
+
+	family *family // whose tensor names it has; nil: Llama's
+	prefix prefix  // where its tensors' names begin; zero: the family's first
+	source source  // config.json as it was read; empty for an inline config
+}
+
+// HasExperts says whether block's MLP is experts.
+func (c *Config) HasExperts(block int) bool {
+	if c.NumExperts == 0 || c.DecoderSparseStep < 1 || (block+1)%c.DecoderSparseStep != 0 {
+		return false
+	}
+	for _, b := range c.MLPOnlyLayers {
+		if b == block {
+			return false
+		}
+	}
+	return true
+}
+
+// Window is how many positions a query of block sees at most, its own included;
+// 0: all.
+func (c *Config) Window(block int) int {
+	if c.Sliding != nil && !c.Sliding[block] {
+		return 0
+	}
+	return c.SlidingWindow
+}
+
+// ScoreScale is what attention's scores are multiplied by.
+func (c *Config) ScoreScale() float64 {
+	if c.AttnScale != 0 {
+		return c.AttnScale
+	}
+	return 1 / math.Sqrt(float64(c.HeadDim))
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -21,6 +22,17 @@ func (f *fields) fail(key, format string, args ...any) {
 	if f.err == nil {
 		f.err = fmt.Errorf("%s: %s: %s", f.where, key, fmt.Sprintf(format, args...))
 	}
+}
+
+// setDefaults gives the values of keys that are not there, not even as null.
+func (f *fields) setDefaults(defaults map[string]any) {
+	vals := maps.Clone(f.vals)
+	for k, v := range defaults {
+		if _, given := vals[k]; !given {
+			vals[k] = v
+		}
+	}
+	f.vals = vals
 }
 
 // has says whether key is there and not null.
@@ -107,6 +119,38 @@ func (f *fields) strs(key string) []string {
 			f.fail(key, "%s is not a string", show(v))
 		}
 		out = append(out, s)
+	}
+	return out
+}
+
+// ints and floats are lists of numbers in [lo, hi], nil where there is none.
+func (f *fields) ints(key string, lo, hi int) []int {
+	var out []int
+	for _, x := range f.floats(key, float64(lo), float64(hi)) {
+		if x != math.Trunc(x) {
+			f.fail(key, "%g is not a whole number", x)
+		}
+		out = append(out, int(x))
+	}
+	return out
+}
+
+func (f *fields) floats(key string, lo, hi float64) []float64 {
+	if !f.has(key) {
+		return nil
+	}
+	list, ok := f.vals[key].([]any)
+	if !ok {
+		f.fail(key, "%s is not a list", show(f.vals[key]))
+	}
+	out := make([]float64, 0, len(list))
+	for _, v := range list {
+		x, ok := number(v)
+		if !ok || math.IsNaN(x) || x < lo || x > hi {
+			f.fail(key, "%s is not a number from %g to %g", show(v), lo, hi)
+			x = lo
+		}
+		out = append(out, x)
 	}
 	return out
 }

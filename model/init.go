@@ -9,7 +9,7 @@ import (
 
 // InitRow fills dst with rows of p from row on, as a model trained from scratch
 // starts: matrices from N(0, initializer_range), the embedding's padding rows
-// and biases 0, norms 1 (transformers' _init_weights). dst holds whole rows:
+// and biases 0, norms such that they multiply by 1 (transformers' _init_weights). dst holds whole rows:
 // len(dst) is a multiple of p.Cols.
 //
 // Every row of a matrix has a generator of its own, keyed by seed, tensor name
@@ -17,8 +17,8 @@ import (
 // asked for together.
 func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	switch p.Role {
-	case RoleAttnNorm, RoleQNorm, RoleKNorm, RoleMLPNorm, RoleFinalNorm:
-		fill(dst, 1)
+	case RoleAttnNorm, RolePostAttnNorm, RoleQNorm, RoleKNorm, RoleMLPNorm, RolePostMLPNorm, RoleFinalNorm:
+		fill(dst, 1-c.NormOffset)
 		return
 	case RoleQKVBias, RoleOBias, RoleGateUpBias, RoleDownBias:
 		fill(dst, 0)

@@ -1,5 +1,11 @@
 package model
 
+import (
+	"fmt"
+	"slices"
+	"sort"
+)
+
 // ElemAlign is the alignment, in elements, of every tensor in a layer's flat
 // element space: 256 bytes for the bf16 and the fp32 planes alike.
 const ElemAlign = 128
@@ -44,12 +50,12 @@ type Layout struct {
 }
 
 // NewLayout lays out l. With bf16, tensors of two dimensions are split into
-// planes; all others stay fp32. embed is the embedding's table parameter, which
+// planes unless their F32 is set; all others stay fp32. embed is the embedding's table parameter, which
 // a tied head refers to; it is ignored for other layers.
 func NewLayout(l Layer, bf16 bool, embed Param) Layout {
 	out := Layout{Layer: l}
 	add := func(p Param, ref bool) {
-		t := TensorLayout{Param: p, BF16: bf16 && p.Dims >= 2, TileOff: out.SlotBytes, Elem: out.GradElems, Ref: ref}
+		t := TensorLayout{Param: p, BF16: bf16 && p.Dims >= 2 && !p.F32, TileOff: out.SlotBytes, Elem: out.GradElems, Ref: ref}
 		out.Tensors = append(out.Tensors, t)
 		out.SlotBytes = roundUp(t.TileOff+t.TileBytes(), tileAlign)
 		out.GradElems = roundUp(t.Elem+t.Elems(), ElemAlign)
@@ -74,6 +80,60 @@ func (l Layout) Tensor(r Role) (TensorLayout, bool) {
 		}
 	}
 	return TensorLayout{}, false
+}
+
+// PartRange is where the owned tensors of one part of a layer lie: in the tile
+// and in the flat element space.
+type PartRange struct {
+	TileOff, TileBytes int64
+	Elem, Elems        int64
+}
+
+// span is the tensors of part k, references left out: Tensors[from:to]. They
+// stand together, in the order of the parts.
+func (l Layout) span(k int) (from, to int) {
+	owned := len(l.Tensors)
+	for owned > 0 && l.Tensors[owned-1].Ref {
+		owned--
+	}
+	from = sort.Search(owned, func(i int) bool { return l.Tensors[i].Part >= k })
+	to = from + sort.Search(owned-from, func(i int) bool { return l.Tensors[from+i].Part > k })
+	return from, to
+}
+
+// PartRange is where part k lies in the whole layer.
+func (l Layout) PartRange(k int) PartRange {
+	from, to := l.span(k)
+	if from == to {
+		panic(fmt.Sprintf("model: part %d of layer %d, which has %d", k, l.Index, l.Parts()))
+	}
+	r := PartRange{TileOff: l.Tensors[from].TileOff, TileBytes: l.TileBytes, Elem: l.Tensors[from].Elem, Elems: l.Elems}
+	if to < len(l.Tensors) && !l.Tensors[to].Ref {
+		r.TileBytes, r.Elems = l.Tensors[to].TileOff, l.Tensors[to].Elem
+	}
+	r.TileBytes -= r.TileOff
+	r.Elems -= r.Elem
+	return r
+}
+
+// Part is the layout of part k by itself: tile, slot and elements start at 0.
+// The part of a layer that has only one is the layer.
+func (l Layout) Part(k int) Layout {
+	if l.Parts() == 1 && k == 0 {
+		return l
+	}
+	at := l.PartRange(k)
+	from, to := l.span(k)
+	out := Layout{Layer: l.Layer, Tensors: slices.Clone(l.Tensors[from:to]), TileBytes: at.TileBytes, SlotBytes: at.TileBytes,
+		Elems: at.Elems, GradElems: at.Elems}
+	out.Params = nil
+	for i := range out.Tensors {
+		t := &out.Tensors[i]
+		t.TileOff -= at.TileOff
+		t.Elem -= at.Elem
+		out.Params = append(out.Params, t.Param)
+	}
+	return out
 }
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }

@@ -6,33 +6,43 @@ type LayerKind uint8
 // The layer kinds, in the order they appear in a model.
 const (
 	Embedding LayerKind = iota
-	Block
+	Block               // a decoder block with a dense MLP
+	Attention           // the first half of a decoder block whose MLP is experts
+	MoE                 // its second half: norm, router and experts
 	Head
 )
 
-func (k LayerKind) String() string { return [...]string{"embedding", "block", "head"}[k] }
+func (k LayerKind) String() string {
+	return [...]string{"embedding", "block", "attention", "moe", "head"}[k]
+}
 
 // Role says what a parameter does in its layer's template.
 type Role string
 
-// The roles of the Llama family. Fused roles hold their parts one after the
-// other, by rows, so that one matrix product serves all.
+// The roles of all families. Fused roles hold their parts one after the other,
+// by rows, so that one matrix product serves all. A block's roles up to
+// RolePostAttnNorm are those of an Attention layer too.
 const (
-	RoleEmbed      Role = "embed"        // embedding (V, h)
-	RoleAttnNorm   Role = "attn_norm"    // block (h)
-	RoleQKV        Role = "qkv"          // block ((H+2·KV)·D, h): q, then k, then v
-	RoleQKVBias    Role = "qkv_bias"     // block ((H+2·KV)·D)
-	RoleQNorm      Role = "q_norm"       // block (D)
-	RoleKNorm      Role = "k_norm"       // block (D)
-	RoleO          Role = "o"            // block (h, H·D)
-	RoleOBias      Role = "o_bias"       // block (h)
-	RoleMLPNorm    Role = "mlp_norm"     // block (h)
-	RoleGateUp     Role = "gate_up"      // block (2·F, h): gate, then up
-	RoleGateUpBias Role = "gate_up_bias" // block (2·F)
-	RoleDown       Role = "down"         // block (h, F)
-	RoleDownBias   Role = "down_bias"    // block (h)
-	RoleFinalNorm  Role = "final_norm"   // head (h)
-	RoleLMHead     Role = "lm_head"      // head (V, h)
+	RoleEmbed        Role = "embed"          // embedding (V, h)
+	RoleAttnNorm     Role = "attn_norm"      // block (h)
+	RoleQKV          Role = "qkv"            // block ((H+2·KV)·D, h): q, then k, then v
+	RoleQKVBias      Role = "qkv_bias"       // block ((H+2·KV)·D)
+	RoleQNorm        Role = "q_norm"         // block (D)
+	RoleKNorm        Role = "k_norm"         // block (D)
+	RoleO            Role = "o"              // block (h, H·D)
+	RoleOBias        Role = "o_bias"         // block (h)
+	RolePostAttnNorm Role = "post_attn_norm" // block (h): norm of attention's output, before the residual
+	RoleMLPNorm      Role = "mlp_norm"       // block, moe part 0 (h)
+	RoleGateUp       Role = "gate_up"        // block (2·F, h): gate, then up
+	RoleGateUpBias   Role = "gate_up_bias"   // block (2·F)
+	RoleDown         Role = "down"           // block (h, F)
+	RoleDownBias     Role = "down_bias"      // block (h)
+	RolePostMLPNorm  Role = "post_mlp_norm"  // block (h): norm of the MLP's output, before the residual
+	RoleRouter       Role = "router"         // moe part 0 (E, h), fp32
+	RoleExpertGateUp Role = "expert_gate_up" // moe part 1+e (2·F, h): gate, then up
+	RoleExpertDown   Role = "expert_down"    // moe part 1+e (h, F)
+	RoleFinalNorm    Role = "final_norm"     // head (h)
+	RoleLMHead       Role = "lm_head"        // head (V, h)
 )
 
 // Part is one tensor of a checkpoint inside a parameter.
@@ -50,6 +60,12 @@ type Param struct {
 	Cols  int
 	Dims  int // 1 or 2: decay and the streamed dtype depend on it
 	Parts []Part
+	// Part is which part of the layer it belongs to; see Layer.Parts. The names
+	// are near: Parts are tensors inside a parameter, Part is a piece of a layer.
+	Part int
+	// F32: streamed in fp32 with bf16 too, as a router is, whose choice of experts
+	// turns on small differences.
+	F32 bool
 }
 
 // Elems is the number of elements of p.
@@ -71,11 +87,20 @@ func (p Param) PartShape(i int) []int64 {
 type Layer struct {
 	Index  int // place in Config.Layers: 0 is the embedding, the last the head
 	Kind   LayerKind
-	Block  int // which decoder block, for Block
+	Block  int // which decoder block, for Block, Attention and MoE
 	Params []Param
 	// Tied: the head's lm_head is the embedding's tensor; then the head's own
 	// Params lack RoleLMHead (see DESIGN "Tied weights").
 	Tied bool
+}
+
+// Parts is how many pieces the layer streams in: for MoE its norm and router,
+// then one for every expert; else 1. (A head is cut elsewhere, by rows.)
+func (l Layer) Parts() int {
+	if l.Kind != MoE {
+		return 1
+	}
+	return 1 + l.Params[len(l.Params)-1].Part
 }
 
 // Elems is the number of parameters of the layer, a tied one not counted.

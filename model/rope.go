@@ -1,57 +1,135 @@
 package model
 
-import "math"
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
 
-var ropeKeys = []string{"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
-	"original_max_position_embeddings", "partial_rotary_factor"}
+// Rope describes a rotary embedding (arXiv:2104.09864) in the terms of
+// transformers.modeling_rope_utils. Fields that a type does not name are 0.
+type Rope struct {
+	Type    string // "default", "linear", "dynamic", "yarn", "longrope", "llama3"
+	Theta   float64
+	Partial float64 // the share of a head's elements that turn; 0: all
 
-const defaultTheta = 10000
-
-// parseRope reads rope_theta and rope_scaling (Transformers 4) or
-// rope_parameters (5). Where both are there they must say the same.
-func parseRope(f *fields) Rope {
-	theta := f.float("rope_theta", defaultTheta, 1e-3, 1e15)
-	v4, v5 := f.object("rope_scaling"), f.object("rope_parameters")
-	r := Rope{Type: "default", Theta: theta}
-	if v4 != nil {
-		r = oneRope(f, v4, theta)
-	}
-	if v5 == nil {
-		return r
-	}
-	five := oneRope(f, v5, theta)
-	if v4 != nil && five != r {
-		f.fail("rope_parameters", "says otherwise than rope_scaling; remove one of them")
-	}
-	if f.has("rope_theta") && five.Theta != theta {
-		f.fail("rope_parameters", "rope_theta is %g there and %g at the top level; remove one of them", five.Theta, theta)
-	}
-	return five
+	Factor               float64 // all but default; longrope: of the attention factor, 0: MaxPositions/OriginalMaxPositions
+	OriginalMaxPositions int     // llama3, yarn, longrope
+	LowFreqFactor        float64 // llama3
+	HighFreqFactor       float64 // llama3
+	AttentionFactor      float64 // yarn, longrope: of cos and sin; 0: what the type makes of Factor
+	BetaFast, BetaSlow   float64 // yarn; 0: 32 and 1
+	MScale, MScaleAllDim float64 // yarn; 0: none
+	NoTruncate           bool    // yarn: the ramp's ends are not rounded to whole elements
+	ShortFactor          []float64
+	LongFactor           []float64 // longrope; one for each pair that turns
 }
 
-// oneRope reads one of the two mappings; its mistakes go to f.
-func oneRope(f, o *fields, theta float64) Rope {
-	r := Rope{Type: o.str("rope_type", o.str("type", "default")), Theta: o.float("rope_theta", theta, 1e-3, 1e15)}
-	if p := o.float("partial_rotary_factor", 1, 0, 1); p != 1 {
-		o.fail("partial_rotary_factor", "%g is not supported, only 1", p)
+var ropeTypes = []string{"default", "linear", "dynamic", "yarn", "longrope", "llama3"}
+
+var ropeKeys = []string{"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
+	"original_max_position_embeddings", "partial_rotary_factor", "attention_factor", "beta_fast", "beta_slow", "mscale",
+	"mscale_all_dim", "truncate", "short_factor", "long_factor"}
+
+const (
+	defaultTheta       = 10000
+	minTheta, maxTheta = 1e-3, 1e15
+	maxFactor          = 1e6
+)
+
+// ropes reads rope_theta and rope_scaling (Transformers 4) or rope_parameters
+// (5), which may be one mapping or one for each type of layer. Where both are
+// there they must say the same.
+func (c *Config) ropes(f *fields) {
+	v4, v5 := f.object("rope_scaling"), f.object("rope_parameters")
+	theta := f.float("rope_theta", defaultTheta, minTheta, maxTheta)
+	full, local := c.ropes4(f, v4, theta)
+	if v5 != nil {
+		full5, local5 := c.ropes5(f, v5, theta)
+		if v4 != nil && !(reflect.DeepEqual(full, full5) && reflect.DeepEqual(local, local5)) {
+			f.fail("rope_parameters", "says otherwise than rope_scaling; remove one of them")
+		}
+		if _, given := c.family.defaults["rope_theta"]; f.has("rope_theta") && !given && full5.Theta != theta {
+			f.fail("rope_parameters", "rope_theta is %g there and %g at the top level; remove one of them", full5.Theta, theta)
+		}
+		full, local = full5, local5
 	}
+	c.Rope = full
+	if !reflect.DeepEqual(full, local) && c.SlidingWindow > 0 {
+		c.LocalRope = &local
+		if c.Sliding == nil { // no block has full attention
+			c.Rope, c.LocalRope = local, nil
+		}
+	}
+}
+
+// ropes4 are the rotary embeddings of blocks with full attention and of those
+// with a sliding window, in Transformers 4's spelling.
+func (c *Config) ropes4(f, scaling *fields, theta float64) (full, local Rope) {
+	if scaling == nil {
+		scaling = &fields{where: f.where}
+	}
+	full = c.oneRope(f, scaling, theta)
+	if c.family.localTheta == 0 {
+		return full, full
+	}
+	return full, Rope{Type: "default", Theta: f.float("rope_local_base_freq", c.family.localTheta, minTheta, maxTheta)}
+}
+
+func (c *Config) ropes5(f, o *fields, theta float64) (full, local Rope) {
+	nested := o.has(fullAttention) || o.has(slidingAttention)
+	if !nested && c.family.localTheta > 0 {
+		o.fail("rope_type", "this architecture has one embedding for %s and one for %s here", fullAttention, slidingAttention)
+	}
+	localTheta := theta
+	if c.family.localTheta > 0 {
+		localTheta = f.float("rope_local_base_freq", c.family.localTheta, minTheta, maxTheta)
+	}
+	if nested {
+		one := func(key string, theta float64) Rope {
+			in := o.object(key)
+			if in == nil {
+				in = &fields{where: o.where}
+			}
+			return c.oneRope(o, in, theta)
+		}
+		full, local = one(fullAttention, theta), one(slidingAttention, localTheta)
+	} else {
+		full = c.oneRope(o, o, theta)
+		local = full
+	}
+	if f.err == nil {
+		f.err = o.err
+	}
+	return full, local
+}
+
+// oneRope reads one mapping; its mistakes go to f.
+func (c *Config) oneRope(f, o *fields, theta float64) Rope {
+	r := Rope{Type: o.str("rope_type", o.str("type", "default")), Theta: o.float("rope_theta", theta, minTheta, maxTheta)}
+	if other := c.family.ropeTypes[r.Type]; other != "" {
+		r.Type = other
+	}
+	c.partial(f, o, &r)
 	switch r.Type {
 	case "default":
+	case "linear", "dynamic":
+		o.require(r.Type, "factor")
+		r.Factor = o.float("factor", 1, 1e-6, maxFactor)
 	case "llama3":
-		for _, k := range []string{"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"} {
-			if !o.has(k) {
-				o.fail(k, "missing; rope type llama3 needs it")
-			}
-		}
-		r.Factor = o.float("factor", 1, 1, 1e6)
-		r.LowFreqFactor = o.float("low_freq_factor", 1, 1e-6, 1e6)
-		r.HighFreqFactor = o.float("high_freq_factor", 2, 1e-6, 1e6)
-		r.OriginalMaxPositions = o.int("original_max_position_embeddings", 1, 1, maxPositions)
-		if r.HighFreqFactor <= r.LowFreqFactor {
-			o.fail("high_freq_factor", "%g must be above low_freq_factor, %g", r.HighFreqFactor, r.LowFreqFactor)
-		}
+		r.llama3Fields(o)
+		r.OriginalMaxPositions = originalPositions(f, o, 0)
+	case "yarn":
+		c.yarnFields(o, &r)
+		r.OriginalMaxPositions = originalPositions(f, o, c.MaxPositions)
+	case "longrope":
+		r.OriginalMaxPositions = originalPositions(f, o, c.MaxPositions)
+		c.longropeFields(o, &r)
 	default:
-		o.fail("rope_type", "%q is not supported; known: default, llama3", r.Type)
+		o.fail("rope_type", "%q is not supported; known: %s", r.Type, strings.Join(ropeTypes, ", "))
+	}
+	if n := c.rotary(r); r.Type == "dynamic" && n <= 2 {
+		o.fail("rope_type", "dynamic needs more than %d elements that turn", n)
 	}
 	if f.err == nil {
 		f.err = o.err
@@ -59,51 +137,147 @@ func oneRope(f, o *fields, theta float64) Rope {
 	return r
 }
 
-// RopeFrequencies are the HeadDim/2 inverse frequencies, rounded at every step
-// where Transformers' float32 tensors are: 1/theta^(2i/d), and for "llama3"
-// scaled by wavelength (transformers.modeling_rope_utils,
-// _compute_llama3_parameters).
-func (c *Config) RopeFrequencies() []float32 {
-	out := make([]float32, c.HeadDim/2)
-	for i := range out {
-		exp := float32(2*i) / float32(c.HeadDim)
-		f := 1 / float32(math.Pow(float64(float32(c.Rope.Theta)), float64(exp)))
-		if c.Rope.Type == "llama3" {
-			f = c.Rope.llama3(f)
-		}
-		out[i] = f
-	}
-	return out
-}
-
-// llama3 scales one inverse frequency. A number divided by a tensor is, in
-// PyTorch, the number times the tensor's reciprocal.
-func (r Rope) llama3(f float32) float32 {
-	old := float64(r.OriginalMaxPositions)
-	wavelen := float32(1/f) * float32(2*math.Pi)
-	factor := float32(r.Factor)
-	switch {
-	case wavelen > float32(old/r.LowFreqFactor):
-		return f / factor
-	case wavelen < float32(old/r.HighFreqFactor):
-		return f
-	}
-	t := float32(float32(1/wavelen)*float32(old)) - float32(r.LowFreqFactor)
-	smooth := t / float32(r.HighFreqFactor-r.LowFreqFactor)
-	return float32(float32(float32(1-smooth)*f)/factor) + float32(smooth*f)
-}
-
-// RopeTables are cos and sin of position·frequency, each (maxPos, HeadDim/2)
-// row-major. The angle is rounded to float32, as Transformers computes it.
-func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
-	freq := c.RopeFrequencies()
-	cos = make([]float32, maxPos*len(freq))
-	sin = make([]float32, maxPos*len(freq))
-	for p := range maxPos {
-		for i, f := range freq {
-			s, c := math.Sincos(float64(float32(p) * f))
-			cos[p*len(freq)+i], sin[p*len(freq)+i] = float32(c), float32(s)
+// require refuses a mapping that lacks what type t needs.
+func (f *fields) require(t string, keys ...string) {
+	for _, k := range keys {
+		if !f.has(k) {
+			f.fail(k, "missing; rope type %s needs it", t)
 		}
 	}
-	return cos, sin
+}
+
+// partial reads partial_rotary_factor, of the mapping or else of the config.
+func (c *Config) partial(f, o *fields, r *Rope) {
+	p := o.float("partial_rotary_factor", f.float("partial_rotary_factor", 1, 0, 1), 0, 1)
+	if p != 1 && !c.family.partial {
+		o.fail("partial_rotary_factor", "%g is not supported, only 1", p)
+	}
+	if p != 1 {
+		r.Partial = p
+	}
+	if n := int(float64(c.HeadDim) * p); n < 2 || n%2 != 0 {
+		o.fail("partial_rotary_factor", "%g turns %d of a head's %d elements: it must be an even number of them", p, n, c.HeadDim)
+		r.Partial = 0
+	}
+}
+
+func (r *Rope) llama3Fields(o *fields) {
+	o.require(r.Type, "factor", "low_freq_factor", "high_freq_factor")
+	r.Factor = o.float("factor", 1, 1, maxFactor)
+	r.LowFreqFactor = o.float("low_freq_factor", 1, 1e-6, maxFactor)
+	r.HighFreqFactor = o.float("high_freq_factor", 2, 1e-6, maxFactor)
+	if r.HighFreqFactor <= r.LowFreqFactor {
+		o.fail("high_freq_factor", "%g must be above low_freq_factor, %g", r.HighFreqFactor, r.LowFreqFactor)
+	}
+}
+
+func (c *Config) yarnFields(o *fields, r *Rope) {
+	o.require(r.Type, "factor")
+	r.Factor = o.float("factor", 1, 1e-6, maxFactor)
+	r.AttentionFactor = o.float("attention_factor", 0, 0, maxFactor)
+	r.BetaFast, r.BetaSlow = o.float("beta_fast", 0, 0, maxFactor), o.float("beta_slow", 0, 0, maxFactor)
+	r.MScale, r.MScaleAllDim = o.float("mscale", 0, 0, maxFactor), o.float("mscale_all_dim", 0, 0, maxFactor)
+	r.NoTruncate = !o.bool("truncate", true)
+	if r.Theta <= 1 {
+		o.fail("rope_theta", "%g: rope type yarn needs more than 1", r.Theta)
+	}
+}
+
+// originalPositions is original_max_position_embeddings: that at the top of the
+// config goes before the mapping's, as in Transformers. def 0: it must be there.
+func originalPositions(f, o *fields, def int) int {
+	const key = "original_max_position_embeddings"
+	if f.has(key) {
+		return f.int(key, 2, 2, maxPositions)
+	}
+	if def == 0 {
+		return o.need(key, 2, maxPositions)
+	}
+	return o.int(key, max(2, def), 2, maxPositions)
+}
+
+func (c *Config) longropeFields(o *fields, r *Rope) {
+	o.require(r.Type, "short_factor", "long_factor")
+	r.Factor = o.float("factor", 0, 1e-6, maxFactor)
+	r.AttentionFactor = o.float("attention_factor", 0, 0, maxFactor)
+	r.ShortFactor, r.LongFactor = o.floats("short_factor", 1e-6, maxFactor), o.floats("long_factor", 1e-6, maxFactor)
+	n := c.rotary(*r) / 2
+	if len(r.ShortFactor) != n {
+		o.fail("short_factor", "%d numbers for %d pairs of elements that turn", len(r.ShortFactor), n)
+	}
+	if len(r.LongFactor) != n {
+		o.fail("long_factor", "%d numbers for %d pairs of elements that turn", len(r.LongFactor), n)
+	}
+}
+
+// rotary is how many elements of a head turn.
+func (c *Config) rotary(r Rope) int {
+	if r.Partial == 0 {
+		return c.HeadDim
+	}
+	return int(float64(c.HeadDim) * r.Partial)
+}
+
+// Ropes are the model's rotary embeddings; RopeOf says which one a block has.
+func (c *Config) Ropes() []Rope {
+	if c.LocalRope == nil {
+		return []Rope{c.Rope}
+	}
+	return []Rope{c.Rope, *c.LocalRope}
+}
+
+// RopeOf is the index in Ropes of block's rotary embedding.
+func (c *Config) RopeOf(block int) int {
+	if c.LocalRope != nil && c.Window(block) > 0 {
+		return 1
+	}
+	return 0
+}
+
+// Rotary is how many elements of a head the rotary embedding Ropes()[rope]
+// turns, the first ones.
+func (c *Config) Rotary(rope int) int { return c.rotary(c.Ropes()[rope]) }
+
+// ropeBounds are the lengths beyond which documents have other frequencies than
+// those up to there, rising: longrope's original length, dynamic's
+// max_position_embeddings.
+func (c *Config) ropeBounds() []int {
+	var out []int
+	for _, r := range c.Ropes() {
+		switch r.Type {
+		case "longrope":
+			out = append(out, r.OriginalMaxPositions)
+		case "dynamic":
+			out = append(out, c.MaxPositions)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// RopeShift is where, in the tables of RopeTables, the rows of a document of so
+// many tokens begin: position p of it is row RopeShift(length) + p. It is 0
+// unless frequencies depend on the length.
+func (c *Config) RopeShift(length int) int {
+	shift := 0
+	for _, b := range c.ropeBounds() {
+		if length > b {
+			shift += b
+		}
+	}
+	return shift
+}
+
+// RopeRows is the number of rows of each table for documents of at most maxPos
+// tokens.
+func (c *Config) RopeRows(maxPos int) int { return c.RopeShift(maxPos) + maxPos }
+
+// RopeElems is the size in elements of all cos tables together for documents of
+// at most maxPos tokens.
+func (c *Config) RopeElems(maxPos int) int64 {
+	var n int64
+	for _, r := range c.Ropes() {
+		n += int64(c.RopeRows(maxPos)) * int64(c.rotary(r)/2)
+	}
+	return n
 }

@@ -2,8 +2,10 @@ package model
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
+	"reflect"
 	"testing"
 )
 
@@ -21,23 +23,29 @@ func order(x float32) int64 {
 	return i
 }
 
-// TestRopeAgainstTransformers compares with testdata/rope.json (made by
-// testdata/rope.py). PyTorch's float32 pow, cos and sin are within one unit of
-// the last place of the exact value and ours are rounded from float64, so two
-// units may lie between inverse frequencies, and an angle p·f differs by as
-// many units of its own last place.
+// ropeCase is a case of testdata/rope.json, which testdata/rope.py made.
+type ropeCase struct {
+	Config json.RawMessage
+	Tables []struct {
+		Length    int
+		Sliding   bool
+		InvFreq   []uint32 `json:"inv_freq"`
+		Positions []int
+		Cos, Sin  []uint32
+	}
+}
+
+// TestRopeAgainstTransformers compares with what Transformers computed. PyTorch's
+// float32 pow, cos and sin are within one unit of the last place of the exact
+// value and ours are rounded from float64, so two units may lie between inverse
+// frequencies, a third where a product of theirs follows, and an angle p·f
+// differs by as many units of its own last place.
 func TestRopeAgainstTransformers(t *testing.T) {
 	raw, err := os.ReadFile("testdata/rope.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var cases []struct {
-		HeadDim   int            `json:"head_dim"`
-		Rope      map[string]any `json:"rope"`
-		InvFreq   []uint32       `json:"inv_freq"`
-		Positions []int          `json:"positions"`
-		Cos, Sin  []uint32
-	}
+	var cases []ropeCase
 	if err := json.Unmarshal(raw, &cases); err != nil {
 		t.Fatal(err)
 	}
@@ -45,40 +53,86 @@ func TestRopeAgainstTransformers(t *testing.T) {
 		t.Fatal("no cases")
 	}
 	for i, tc := range cases {
-		c, err := FromInline(map[string]any{"vocab_size": 10, "hidden_size": 64, "intermediate_size": 4,
-			"num_hidden_layers": 1, "num_attention_heads": 4, "head_dim": tc.HeadDim, "rope_parameters": tc.Rope}, "test")
-		if err != nil {
-			t.Fatal(err)
+		t.Run(fmt.Sprint(i), func(t *testing.T) { tc.compare(t) })
+	}
+}
+
+func (tc ropeCase) compare(t *testing.T) {
+	c, err := ParseConfig(tc.Config, "config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	longest := 0
+	for _, want := range tc.Tables {
+		longest = max(longest, want.Length)
+	}
+	cos, sin := c.RopeTables(longest)
+	for _, want := range tc.Tables {
+		rope, off := 0, 0
+		if c.LocalRope != nil && want.Sliding {
+			rope, off = 1, c.RopeRows(longest)*c.Rotary(0)/2
 		}
-		freq := c.RopeFrequencies()
-		if len(freq) != len(tc.InvFreq) {
-			t.Fatalf("case %d: %d frequencies, want %d", i, len(freq), len(tc.InvFreq))
+		r := c.Ropes()[rope]
+		if r.Type == "dynamic" && want.Length > c.MaxPositions && want.Length != longest {
+			t.Fatal("only the longest document has a dynamic table")
 		}
-		exact := 0
-		for j, f := range freq {
-			want := math.Float32frombits(tc.InvFreq[j])
-			if d := ulps(f, want); d > 2 {
-				t.Errorf("case %d: frequency %d is %g, want %g (%d ulps)", i, j, f, want, d)
-			} else if d == 0 {
-				exact++
-			}
-		}
-		t.Logf("case %d: %d of %d frequencies equal", i, exact, len(freq))
-		cos, sin := c.RopeTables(tc.Positions[len(tc.Positions)-1] + 1)
-		for k, p := range tc.Positions {
+		freq := c.frequencies(r, want.Length)
+		compareFrequencies(t, freq, want.InvFreq)
+		for k, p := range want.Positions {
+			at := off + (c.RopeShift(want.Length)+p)*len(freq)
 			for j, f := range freq {
 				angle := float32(p) * f
-				bound := 3 * float64(math.Nextafter32(angle, 1e9)-angle)
-				bound += 2e-7 // one unit of the last place of a cosine, twice
-				at := k*len(freq) + j
-				wantCos, wantSin := math.Float32frombits(tc.Cos[at]), math.Float32frombits(tc.Sin[at])
-				if d := math.Abs(float64(cos[p*len(freq)+j] - wantCos)); d > bound {
-					t.Errorf("case %d: cos(%d, %d) off by %g", i, p, j, d)
+				bound := 4 * float64(math.Nextafter32(angle, 1e9)-angle)
+				bound = (bound + 2e-7) * max(1, c.attentionFactor(r)) // two units of the last place of a cosine
+				theirs := k*len(freq) + j
+				if d := math.Abs(float64(cos[at+j] - math.Float32frombits(want.Cos[theirs]))); !(d <= bound) {
+					t.Errorf("cos(%d, %d) off by %g", p, j, d)
 				}
-				if d := math.Abs(float64(sin[p*len(freq)+j] - wantSin)); d > bound {
-					t.Errorf("case %d: sin(%d, %d) off by %g", i, p, j, d)
+				if d := math.Abs(float64(sin[at+j] - math.Float32frombits(want.Sin[theirs]))); !(d <= bound) {
+					t.Errorf("sin(%d, %d) off by %g", p, j, d)
 				}
 			}
 		}
+	}
+}
+
+func compareFrequencies(t *testing.T, got []float32, want []uint32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d frequencies, want %d", len(got), len(want))
+	}
+	for j, f := range got {
+		if w := math.Float32frombits(want[j]); !(ulps(f, w) <= 3) {
+			t.Errorf("frequency %d is %g, want %g (%d ulps)", j, f, w, ulps(f, w))
+		}
+	}
+}
+
+// TestRopeSections: a table has rows for documents up to each bound, and a
+// document's rows begin where those of its length do.
+func TestRopeSections(t *testing.T) {
+	eights := []float64{1, 1, 1, 1, 1, 1, 1, 1}
+	long := Rope{Type: "longrope", Theta: 1e4, OriginalMaxPositions: 10, ShortFactor: eights, LongFactor: eights}
+	c := &Config{HeadDim: 16, MaxPositions: 30, Rope: long}
+	for _, tc := range []struct{ longest, rows int }{{5, 5}, {10, 10}, {11, 21}, {40, 50}} {
+		if got := c.RopeRows(tc.longest); got != tc.rows {
+			t.Errorf("documents up to %d: %d rows, want %d", tc.longest, got, tc.rows)
+		}
+	}
+	c.NumLayers, c.SlidingWindow, c.Sliding = 2, 4, []bool{true, false}
+	c.LocalRope = &Rope{Type: "dynamic", Theta: 1e4, Factor: 2}
+	var shifts []int
+	for _, n := range []int{1, 10, 11, 30, 31, 99} {
+		shifts = append(shifts, c.RopeShift(n))
+	}
+	if want := []int{0, 0, 10, 10, 40, 40}; !reflect.DeepEqual(shifts, want) {
+		t.Errorf("shifts %v, want %v", shifts, want)
+	}
+	cos, sin := c.RopeTables(50)
+	if want := 2 * (10 + 30 + 50) * 8; len(cos) != want || len(sin) != want || c.RopeElems(50) != int64(want) {
+		t.Errorf("%d and %d elements, %d announced, want %d", len(cos), len(sin), c.RopeElems(50), want)
+	}
+	if c.RopeOf(0) != 1 || c.RopeOf(1) != 0 {
+		t.Error("blocks have the wrong tables")
 	}
 }

@@ -1,19 +1,44 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
-// Layers is the parameter table: the embedding, the decoder blocks, the head.
+// Layers is the parameter table: the embedding, the decoder blocks, the head. A
+// block with experts is two layers, Attention and MoE.
 func (c *Config) Layers() []Layer {
-	out := []Layer{{Kind: Embedding, Params: []Param{c.EmbedParam()}}}
+	var out []Layer
+	add := func(l Layer) {
+		l.Index = len(out)
+		out = append(out, l)
+	}
+	add(Layer{Kind: Embedding, Params: []Param{c.EmbedParam()}})
 	for b := range c.NumLayers {
-		out = append(out, Layer{Index: 1 + b, Kind: Block, Block: b, Params: c.blockParams(b)})
+		n := blockNames{c, b}
+		if !c.HasExperts(b) {
+			add(Layer{Kind: Block, Block: b, Params: append(n.attention(), n.mlp()...)})
+			continue
+		}
+		add(Layer{Kind: Attention, Block: b, Params: n.attention()})
+		moe := n.router()
+		for e := range c.NumExperts {
+			moe = append(moe, n.expert(e)...)
+		}
+		add(Layer{Kind: MoE, Block: b, Params: moe})
 	}
-	head := Layer{Index: 1 + c.NumLayers, Kind: Head, Tied: c.TieEmbeddings}
-	head.Params = []Param{vector(RoleFinalNorm, parts("model.norm.weight", c.HiddenSize))}
+	add(c.headLayer())
+	return out
+}
+
+func (c *Config) headLayer() Layer {
+	l := Layer{Kind: Head, Tied: c.TieEmbeddings}
+	l.Params = []Param{vector(RoleFinalNorm, stack([]string{c.names().model + "norm.weight"}, c.HiddenSize))}
 	if !c.TieEmbeddings {
-		head.Params = append(head.Params, matrix(RoleLMHead, c.HiddenSize, parts("lm_head.weight", c.VocabSize)))
+		l.Params = append(l.Params, matrix(RoleLMHead, c.HiddenSize, stack([]string{c.names().head + "weight"}, c.VocabSize)))
 	}
-	return append(out, head)
+	return l
 }
 
 // Layouts lays out every layer (see NewLayout).
@@ -27,49 +52,101 @@ func (c *Config) Layouts(bf16 bool) []Layout {
 
 // EmbedParam is the embedding's table (VocabSize, HiddenSize).
 func (c *Config) EmbedParam() Param {
-	return matrix(RoleEmbed, c.HiddenSize, parts("model.embed_tokens.weight", c.VocabSize))
+	return matrix(RoleEmbed, c.HiddenSize, stack([]string{c.names().model + "embed_tokens.weight"}, c.VocabSize))
 }
 
-func (c *Config) blockParams(b int) []Param {
-	h, f, d := c.HiddenSize, c.IntermediateSize, c.HeadDim
-	q, kv := c.NumHeads*d, c.NumKVHeads*d
-	attn, mlp := fmt.Sprintf("model.layers.%d.self_attn.", b), fmt.Sprintf("model.layers.%d.mlp.", b)
-	norm := func(name string) []Part { return parts(fmt.Sprintf("model.layers.%d.%s.weight", b, name), h) }
-	qkv := func(what string) []Part {
-		return parts(attn+"q_proj."+what, q, attn+"k_proj."+what, kv, attn+"v_proj."+what, kv)
-	}
-	gateUp := func(what string) []Part { return parts(mlp+"gate_proj."+what, f, mlp+"up_proj."+what, f) }
+// blockNames makes the parameters of one decoder block.
+type blockNames struct {
+	c     *Config
+	block int
+}
 
-	p := []Param{vector(RoleAttnNorm, norm("input_layernorm")), matrix(RoleQKV, h, qkv("weight"))}
+// parts are the tensors of role r, of the given rows. Where the family has one
+// tensor for all, that is the only part.
+func (n blockNames) parts(r Role, rows ...int) []Part {
+	in := fmt.Sprintf("%slayers.%d.", n.c.names().model, n.block)
+	var names []string
+	for _, s := range n.c.tensorNames(r) {
+		names = append(names, in+s)
+	}
+	return stack(names, rows...)
+}
+
+// attention is the block's first half.
+func (n blockNames) attention() []Param {
+	c := n.c
+	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
+	p := []Param{vector(RoleAttnNorm, n.parts(RoleAttnNorm, h)), matrix(RoleQKV, h, n.parts(RoleQKV, q, kv, kv))}
 	if c.QKVBias {
-		p = append(p, vector(RoleQKVBias, qkv("bias")))
+		p = append(p, vector(RoleQKVBias, n.parts(RoleQKVBias, q, kv, kv)))
 	}
 	if c.QKNorm {
-		p = append(p, vector(RoleQNorm, parts(attn+"q_norm.weight", d)), vector(RoleKNorm, parts(attn+"k_norm.weight", d)))
+		p = append(p, vector(RoleQNorm, n.parts(RoleQNorm, c.HeadDim)), vector(RoleKNorm, n.parts(RoleKNorm, c.HeadDim)))
 	}
-	p = append(p, matrix(RoleO, q, parts(attn+"o_proj.weight", h)))
+	p = append(p, matrix(RoleO, q, n.parts(RoleO, h)))
 	if c.OBias {
-		p = append(p, vector(RoleOBias, parts(attn+"o_proj.bias", h)))
+		p = append(p, vector(RoleOBias, n.parts(RoleOBias, h)))
 	}
-	p = append(p, vector(RoleMLPNorm, norm("post_attention_layernorm")), matrix(RoleGateUp, h, gateUp("weight")))
-	if c.MLPBias {
-		p = append(p, vector(RoleGateUpBias, gateUp("bias")))
-	}
-	p = append(p, matrix(RoleDown, f, parts(mlp+"down_proj.weight", h)))
-	if c.MLPBias {
-		p = append(p, vector(RoleDownBias, parts(mlp+"down_proj.bias", h)))
+	if c.SandwichNorms {
+		p = append(p, vector(RolePostAttnNorm, n.parts(RolePostAttnNorm, h)))
 	}
 	return p
 }
 
-// parts stacks tensors, given as name, rows, name, rows, ….
-func parts(nameRows ...any) []Part {
-	var out []Part
+// mlp is the second half of a dense block.
+func (n blockNames) mlp() []Param {
+	c := n.c
+	h, f := c.HiddenSize, c.IntermediateSize
+	p := []Param{vector(RoleMLPNorm, n.parts(RoleMLPNorm, h)), matrix(RoleGateUp, h, n.parts(RoleGateUp, f, f))}
+	if c.MLPBias {
+		p = append(p, vector(RoleGateUpBias, n.parts(RoleGateUpBias, f, f)))
+	}
+	p = append(p, matrix(RoleDown, f, n.parts(RoleDown, h)))
+	if c.MLPBias {
+		p = append(p, vector(RoleDownBias, n.parts(RoleDownBias, h)))
+	}
+	if c.SandwichNorms {
+		p = append(p, vector(RolePostMLPNorm, n.parts(RolePostMLPNorm, h)))
+	}
+	return p
+}
+
+// router is part 0 of a MoE layer.
+func (n blockNames) router() []Param {
+	h := n.c.HiddenSize
+	router := matrix(RoleRouter, h, n.parts(RoleRouter, n.c.NumExperts))
+	router.F32 = true
+	return []Param{vector(RoleMLPNorm, n.parts(RoleMLPNorm, h)), router}
+}
+
+// expert is part 1+e of a MoE layer.
+func (n blockNames) expert(e int) []Param {
+	h, f := n.c.HiddenSize, n.c.MoEIntermediateSize
+	p := []Param{matrix(RoleExpertGateUp, h, n.parts(RoleExpertGateUp, f, f)), matrix(RoleExpertDown, f, n.parts(RoleExpertDown, h))}
+	for i := range p {
+		p[i].Part = 1 + e
+		for k := range p[i].Parts {
+			p[i].Parts[k].Name = strings.Replace(p[i].Parts[k].Name, expertNumber, strconv.Itoa(e), 1)
+		}
+	}
+	return p
+}
+
+// stack puts tensors of the given rows one below the other. One name for several
+// is one tensor with all their rows.
+func stack(names []string, rows ...int) []Part {
+	if len(names) == 1 {
+		sum := 0
+		for _, n := range rows {
+			sum += n
+		}
+		rows = []int{sum}
+	}
+	out := make([]Part, 0, len(rows))
 	row := 0
-	for i := 0; i < len(nameRows); i += 2 {
-		rows := nameRows[i+1].(int)
-		out = append(out, Part{Name: nameRows[i].(string), Row: row, Rows: rows})
-		row += rows
+	for i, n := range rows {
+		out = append(out, Part{Name: names[i], Row: row, Rows: n})
+		row += n
 	}
 	return out
 }
@@ -83,34 +160,4 @@ func vector(r Role, ps []Part) Param {
 	p := matrix(r, 1, ps)
 	p.Dims = 1
 	return p
-}
-
-// Params is the number of parameters; a tied tensor counts once.
-func (c *Config) Params() int64 {
-	var n int64
-	for _, l := range c.Layers() {
-		n += l.Elems()
-	}
-	return n
-}
-
-// MatrixParams is the number of parameters in matrix products: the lm_head
-// counts, tied or not, the embedding's gather does not.
-func (c *Config) MatrixParams() int64 {
-	n := int64(c.VocabSize) * int64(c.HiddenSize)
-	for _, p := range c.blockParams(0) {
-		if p.Dims >= 2 {
-			n += int64(c.NumLayers) * p.Elems()
-		}
-	}
-	return n
-}
-
-// FLOPsPerToken is the work of training on one token, forward and backward,
-// when meanAttended positions are attended on average ((T+1)/2 for a causal mask
-// over T): 6·MatrixParams + 12·layers·heads·head_dim·meanAttended. Recomputation
-// is not in it.
-func (c *Config) FLOPsPerToken(meanAttended float64) float64 {
-	attention := float64(c.NumLayers) * float64(c.NumHeads) * float64(c.HeadDim) * meanAttended
-	return 6*float64(c.MatrixParams()) + 12*attention
 }

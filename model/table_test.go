@@ -24,9 +24,31 @@ func TestParams(t *testing.T) {
 		"qwen2.5-0.5b": 494032768, "qwen2.5-1.5b": 1543714304, "qwen2.5-3b": 3085938688, "qwen2.5-7b": 7615616512,
 		"qwen2.5-14b": 14770033664, "qwen2.5-32b": 32763876352, "qwen2.5-72b": 72706203648,
 		"qwen3-0.6b": 596049920, "qwen3-4b": 4022468096, "qwen3-8b": 8190735360, "qwen3-14b": 14768307200,
+		"mistral-7b": 7241732096, "gemma3-1b": 999885952, "gemma3-4b": 3880263168, "gemma3-12b": 11766034176,
+		"gemma3-27b": 27009346304, "phi3-mini": 3821079552, "phi4": 14659507200,
+		"qwen3-30b-a3b": 30532122624, "qwen3-235b-a22b": 235093634560,
 	} {
-		if got := preset(t, name).Params(); got != want {
+		c := preset(t, name)
+		if got := c.Params(); got != want {
 			t.Errorf("%s: %d parameters, want %d", name, got, want)
+		}
+		var table int64
+		for _, l := range c.Layers() {
+			table += l.Elems()
+		}
+		if table != want {
+			t.Errorf("%s: %d parameters in the table, want %d", name, table, want)
+		}
+	}
+}
+
+// TestActiveParams: of the experts those that a token goes through count; with
+// the embedding's gather, which does not, it is the "a3b" and "a22b" of the names.
+func TestActiveParams(t *testing.T) {
+	for name, want := range map[string]float64{"qwen3-30b-a3b": 3.35e9, "qwen3-235b-a22b": 22.2e9} {
+		c := preset(t, name)
+		if got := float64(c.MatrixParams() + c.EmbedParam().Elems()); math.Abs(got-want) > 0.01*want {
+			t.Errorf("%s: %g parameters active, want %g", name, got, want)
 		}
 	}
 }
@@ -71,20 +93,21 @@ func TestLayers(t *testing.T) {
 		}
 		block = append(block, strings.Join(names, " "))
 	}
-	want := []string{
-		"attn_norm input_layernorm.weight",
-		"qkv self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight",
-		"qkv_bias self_attn.q_proj.bias self_attn.k_proj.bias self_attn.v_proj.bias",
-		"q_norm self_attn.q_norm.weight", "k_norm self_attn.k_norm.weight",
-		"o self_attn.o_proj.weight", "o_bias self_attn.o_proj.bias",
-		"mlp_norm post_attention_layernorm.weight",
-		"gate_up mlp.gate_proj.weight mlp.up_proj.weight",
-		"gate_up_bias mlp.gate_proj.bias mlp.up_proj.bias",
-		"down mlp.down_proj.weight", "down_bias mlp.down_proj.bias",
-	}
-	if !slices.Equal(block, want) {
+	if want := blockWithBiases; !slices.Equal(block, want) {
 		t.Errorf("got %q", block)
 	}
+}
+
+var blockWithBiases = []string{
+	"attn_norm input_layernorm.weight",
+	"qkv self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight",
+	"qkv_bias self_attn.q_proj.bias self_attn.k_proj.bias self_attn.v_proj.bias",
+	"q_norm self_attn.q_norm.weight", "k_norm self_attn.k_norm.weight",
+	"o self_attn.o_proj.weight", "o_bias self_attn.o_proj.bias",
+	"mlp_norm post_attention_layernorm.weight",
+	"gate_up mlp.gate_proj.weight mlp.up_proj.weight",
+	"gate_up_bias mlp.gate_proj.bias mlp.up_proj.bias",
+	"down mlp.down_proj.weight", "down_bias mlp.down_proj.bias",
 }
 
 func TestTiedHead(t *testing.T) {
@@ -100,13 +123,13 @@ func TestTiedHead(t *testing.T) {
 	}
 }
 
-func TestFLOPsPerToken(t *testing.T) {
+func TestFLOPs(t *testing.T) {
 	c := preset(t, "tiny")
 	block := (4+2*2)*16*64 + 64*4*16 + 3*64*176
-	want := 6*float64(2*block+256*64) + 12*2*4*16*100.5
+	want := 10*6*float64(2*block+256*64) + 12*4*16*100
 	for _, tied := range []bool{false, true} {
 		c.TieEmbeddings = tied
-		if got := c.FLOPsPerToken(100.5); math.Abs(got-want) > 1e-6*want {
+		if got := c.FLOPs(10, 100); math.Abs(got-want) > 1e-6*want {
 			t.Errorf("tied %v: got %g, want %g", tied, got, want)
 		}
 	}
@@ -169,6 +192,11 @@ func TestInitRow(t *testing.T) {
 	if slices.Min(one) != 1 || slices.Max(one) != 1 {
 		t.Error("a norm does not start at 1")
 	}
+	c.NormOffset = 1
+	if InitRow(c, block.Params[0], 0, 42, one); slices.Min(one) != 0 || slices.Max(one) != 0 {
+		t.Error("a norm of 1+w does not start at 1")
+	}
+	c.NormOffset = 0
 	InitRow(c, block.Params[2], 0, 42, one)
 	if slices.Min(one) != 0 || slices.Max(one) != 0 {
 		t.Error("a bias does not start at 0")

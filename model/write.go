@@ -44,42 +44,20 @@ func (c *Config) JSON(dtype string) []byte {
 		"bos_token_id":            tokenIDs(c.BOS),
 		"eos_token_id":            tokenIDs(c.EOS),
 		"pad_token_id":            tokenIDs(c.PAD),
-		"hidden_act":              "silu",
+		"hidden_act":              [...]string{SiLU: "silu", GELUTanh: "gelu_pytorch_tanh"}[c.Activation],
 		"attention_dropout":       float(0),
 		"torch_dtype":             dtype,
 		"use_cache":               true,
 	}
 	c.ropeJSON(m)
-	switch c.ModelType {
-	case "llama":
-		m["attention_bias"], m["mlp_bias"] = c.QKVBias, c.MLPBias
-	case "qwen3":
-		m["attention_bias"] = c.QKVBias
-		fallthrough
-	case "qwen2":
-		m["use_sliding_window"], m["sliding_window"] = false, nil
+	if a := c.familyOf(); a != nil {
+		a.write(c, m)
 	}
 	out, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		panic("model: a parsed config does not marshal: " + err.Error())
 	}
 	return append(out, '\n')
-}
-
-// ropeJSON writes the rotary embedding in both spellings.
-func (c *Config) ropeJSON(m map[string]any) {
-	r := c.Rope
-	five := map[string]any{"rope_type": r.Type, "rope_theta": float(r.Theta)}
-	m["rope_theta"], m["rope_parameters"], m["rope_scaling"] = float(r.Theta), five, nil
-	if r.Type == "default" {
-		return
-	}
-	four := map[string]any{"rope_type": r.Type}
-	for _, x := range []map[string]any{four, five} {
-		x["factor"], x["low_freq_factor"], x["high_freq_factor"] = float(r.Factor), float(r.LowFreqFactor), float(r.HighFreqFactor)
-		x["original_max_position_embeddings"] = r.OriginalMaxPositions
-	}
-	m["rope_scaling"] = four
 }
 
 // tokenIDs is null, one id, or a list, as config.json has them.
@@ -91,4 +69,19 @@ func tokenIDs(ids []int) any {
 		return ids[0]
 	}
 	return ids
+}
+
+// optional and optionalFloat are null for 0.
+func optional(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}
+
+func optionalFloat(x float64) any {
+	if x == 0 {
+		return nil
+	}
+	return float(x)
 }

@@ -1,0 +1,154 @@
+package model
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// family is what the program knows of one architecture: how its config.json
+// reads and what its tensors are called. docs/adding-a-family.md shows how one
+// is written.
+type family struct {
+	arch, modelType string
+	// nested is the key of the mapping that holds the language model's keys; "":
+	// they stand at the top.
+	nested string
+	// prefixes are where tensors' names can begin, the usual one first; none:
+	// "model." and "lm_head.".
+	prefixes []prefix
+	// tensors are the names that are not Llama's (or, of four norms, Gemma's).
+	tensors tensors
+	// defaults are the values of keys that config.json leaves out. (A null is no
+	// such key: it says that there is no value.)
+	defaults map[string]any
+	// ropeTypes are other names of rotary embeddings.
+	ropeTypes map[string]string
+	// activation is the key of the activation; "": hidden_act.
+	activation string
+	// localTheta is the base of blocks with a sliding window where none is given;
+	// 0: there is one rotary embedding.
+	localTheta float64
+	partial    bool // partial_rotary_factor counts
+	// keys are those that options reads and an inline config may have.
+	keys []string
+	// options sets what the architecture's mathematics is. The sizes are read
+	// already, the rotary embeddings come later.
+	options func(c *Config, f *fields)
+	// write adds the family's keys to the config.json of an inline config.
+	write func(c *Config, m map[string]any)
+}
+
+// prefix is where the names of a model's tensors begin.
+type prefix struct{ model, head string }
+
+// tensors are the names of a block's tensors, behind "model.layers.N.", by role:
+// those of a fused role by rows, or one that holds them all.
+type tensors map[Role][]string
+
+// expertNumber stands for the expert's number in a name.
+const expertNumber = "{expert}"
+
+// llamaTensors are the names that most families share.
+var llamaTensors = tensors{
+	RoleAttnNorm:     {"input_layernorm.weight"},
+	RoleQKV:          {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
+	RoleQKVBias:      {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"},
+	RoleQNorm:        {"self_attn.q_norm.weight"},
+	RoleKNorm:        {"self_attn.k_norm.weight"},
+	RoleO:            {"self_attn.o_proj.weight"},
+	RoleOBias:        {"self_attn.o_proj.bias"},
+	RoleMLPNorm:      {"post_attention_layernorm.weight"},
+	RoleGateUp:       {"mlp.gate_proj.weight", "mlp.up_proj.weight"},
+	RoleGateUpBias:   {"mlp.gate_proj.bias", "mlp.up_proj.bias"},
+	RoleDown:         {"mlp.down_proj.weight"},
+	RoleDownBias:     {"mlp.down_proj.bias"},
+	RoleRouter:       {"mlp.gate.weight"},
+	RoleExpertGateUp: {"mlp.experts." + expertNumber + ".gate_proj.weight", "mlp.experts." + expertNumber + ".up_proj.weight"},
+	RoleExpertDown:   {"mlp.experts." + expertNumber + ".down_proj.weight"},
+}
+
+// sandwichTensors are the names of a block's norms where it has four.
+var sandwichTensors = tensors{
+	RolePostAttnNorm: {"post_attention_layernorm.weight"},
+	RoleMLPNorm:      {"pre_feedforward_layernorm.weight"},
+	RolePostMLPNorm:  {"post_feedforward_layernorm.weight"},
+}
+
+var usualPrefix = prefix{"model.", "lm_head."}
+
+// families are all that are known, by architecture.
+var families []*family
+
+// register makes a family known.
+func register(f family) {
+	families = append(families, &f)
+	slices.SortFunc(families, func(a, b *family) int { return cmp.Compare(a.arch, b.arch) })
+}
+
+// tensorNames are the names of the tensors of role r.
+func (c *Config) tensorNames(r Role) []string {
+	if c.family != nil && c.family.tensors[r] != nil {
+		return c.family.tensors[r]
+	}
+	if c.SandwichNorms && sandwichTensors[r] != nil {
+		return sandwichTensors[r]
+	}
+	return llamaTensors[r]
+}
+
+// familyOf is the model's family: for a Config that was made by hand that of its
+// ModelType, or nil.
+func (c *Config) familyOf() *family {
+	if c.family != nil {
+		return c.family
+	}
+	for _, a := range families {
+		if a.modelType == c.ModelType {
+			return a
+		}
+	}
+	return nil
+}
+
+// names is where the model's tensors' names begin.
+func (c *Config) names() prefix {
+	switch {
+	case c.prefix != prefix{}:
+		return c.prefix
+	case c.family != nil && len(c.family.prefixes) > 0:
+		return c.family.prefixes[0]
+	}
+	return usualPrefix
+}
+
+// findFamily goes by architectures, then by model_type, and refuses two that do
+// not belong together.
+func findFamily(f *fields) *family {
+	archs, modelType := f.strs("architectures"), f.str("model_type", "")
+	if f.err != nil {
+		return nil
+	}
+	var known []string
+	for _, a := range families {
+		known = append(known, a.arch)
+		byArch := len(archs) == 1 && archs[0] == a.arch
+		byType := modelType == a.modelType
+		if (byArch && (byType || modelType == "")) || (byType && len(archs) == 0) {
+			return a
+		}
+	}
+	what, key := strings.Join(archs, ", "), "architectures"
+	if len(archs) == 0 {
+		what, key = modelType, "model_type"
+	}
+	switch {
+	case what == "":
+		f.fail(key, "missing, and no architectures either; known: %s", strings.Join(known, ", "))
+	case slices.Contains(known, what):
+		f.fail(key, "%s does not go with model_type %q", what, modelType)
+	default:
+		f.fail(key, "%s is not supported; known: %s", what, strings.Join(known, ", "))
+	}
+	return nil
+}

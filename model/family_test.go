@@ -1,0 +1,120 @@
+package model
+
+import (
+	"encoding/binary"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// madeUp is a family as docs/adding-a-family.md describes one: fused q, k and v
+// of other names, a window in every second block, norms of outputs, its own
+// key for the size of the scores.
+var madeUp = family{
+	arch: "MadeUpForCausalLM", modelType: "made_up",
+	tensors: tensors{
+		RoleQKV:          {"attn.qkv.weight"},
+		RolePostAttnNorm: {"norms.1.weight"},
+		RoleMLPNorm:      {"norms.2.weight"},
+		RolePostMLPNorm:  {"norms.3.weight"},
+	},
+	defaults:   map[string]any{"max_position_embeddings": 77, "hidden_act": "gelu_pytorch_tanh"},
+	localTheta: 300,
+	partial:    true,
+	keys:       []string{"score_scale", "sliding_window", "rope_local_base_freq", "partial_rotary_factor"},
+	options: func(c *Config, f *fields) {
+		c.SandwichNorms = true
+		c.AttnScale = f.float("score_scale", 1, 1e-6, 10)
+		c.windows(f, f.int("sliding_window", 6, 1, maxPositions), func(b int) bool { return b%2 == 0 })
+	},
+	write: func(c *Config, m map[string]any) {
+		m["score_scale"], m["sliding_window"] = c.AttnScale, c.SlidingWindow
+	},
+}
+
+// TestAddingAFamily: one value is all that a family needs.
+func TestAddingAFamily(t *testing.T) {
+	before := slices.Clone(families)
+	t.Cleanup(func() { families = before })
+	register(madeUp)
+	m := maps.Clone(base())
+	maps.Copy(m, map[string]any{"architectures": []any{"MadeUpForCausalLM"}, "model_type": "made_up", "score_scale": 0.5, "partial_rotary_factor": 0.5})
+	c, err := FromInline(m, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.AttnScale != 0.5 || c.Window(0) != 6 || c.Window(1) != 0 || c.Activation != GELUTanh || c.MaxPositions != 77 || c.Rotary(0) != 8 ||
+		c.Ropes()[1].Theta != 300 {
+		t.Errorf("got %+v", c)
+	}
+	var names []string
+	for _, p := range c.Layers()[1].Params {
+		for _, part := range p.Parts {
+			names = append(names, strings.TrimPrefix(part.Name, "model.layers.0."))
+		}
+	}
+	want := []string{"input_layernorm.weight", "attn.qkv.weight", "self_attn.o_proj.weight", "norms.1.weight", "norms.2.weight",
+		"mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight", "norms.3.weight"}
+	if !slices.Equal(names, want) {
+		t.Errorf("tensors %q", names)
+	}
+	if back, err := ParseConfig(c.JSON("float32"), "f"); err != nil || back.AttnScale != 0.5 || !slices.Equal(back.Sliding, c.Sliding) {
+		t.Errorf("read back: %v", err)
+	}
+	if _, err := FromInline(map[string]any{"model_type": "llama", "score_scale": 1.0}, "x"); err == nil || !strings.Contains(err.Error(), "score_scale: unknown key") {
+		t.Errorf("another family's key in a Llama: %v", err)
+	}
+}
+
+// TestPrefixOfDirectory: the names in the directory say where the language
+// model's tensors begin.
+func TestPrefixOfDirectory(t *testing.T) {
+	const config = `{"model_type": "gemma3", "text_config": {"hidden_size": 8, "num_hidden_layers": 1}}`
+	safetensors := func(header string) []byte {
+		return append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+	}
+	for _, tc := range []struct {
+		name, file string
+		data       []byte
+		want       string // the embedding's name, or what the error says
+	}{
+		{"no weights", "", nil, "language_model.model.embed_tokens.weight"},
+		{"the Hub's, one file", "model.safetensors", safetensors(`{"language_model.model.norm.weight": {}}`), "language_model.model.embed_tokens.weight"},
+		{"Transformers 5, one file", "model.safetensors", safetensors(`{"model.vision_tower.x": {}, "model.language_model.norm.weight": {}}`),
+			"model.language_model.embed_tokens.weight"},
+		{"Transformers 5, shards", "model.safetensors.index.json", []byte(`{"weight_map": {"model.language_model.norm.weight": "a"}}`),
+			"model.language_model.embed_tokens.weight"},
+		{"bad index", "model.safetensors.index.json", []byte(`{"weight_map": `), "model.safetensors.index.json: unexpected end of JSON input"},
+		{"bad header", "model.safetensors", safetensors(`{"a": `), "model.safetensors: the header: unexpected end of JSON input"},
+		{"not safetensors", "model.safetensors", []byte("version https://git-lfs"), "language_model.model.embed_tokens.weight"},
+	} {
+		dir := t.TempDir()
+		write := func(name string, data []byte) {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("config.json", []byte(config))
+		if tc.file != "" {
+			write(tc.file, tc.data)
+		}
+		c, err := LoadDir(dir)
+		switch {
+		case err != nil && !strings.HasSuffix(err.Error(), tc.want):
+			t.Errorf("%s: %v", tc.name, err)
+		case err == nil && c.EmbedParam().Parts[0].Name != tc.want:
+			t.Errorf("%s: %s", tc.name, c.EmbedParam().Parts[0].Name)
+		}
+	}
+}
+
+// TestInlineNestedFamily: a multimodal model cannot be made anew.
+func TestInlineNestedFamily(t *testing.T) {
+	_, err := FromInline(map[string]any{"model_type": "gemma3"}, "x")
+	if err == nil || !strings.Contains(err.Error(), "take model_type gemma3_text") {
+		t.Errorf("got %v", err)
+	}
+}

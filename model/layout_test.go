@@ -1,0 +1,117 @@
+package model
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func experts(t *testing.T) *Config {
+	t.Helper()
+	c, err := FromInline(map[string]any{"model_type": "qwen3_moe", "vocab_size": 20, "hidden_size": 12, "intermediate_size": 10,
+		"num_hidden_layers": 3, "num_attention_heads": 2, "head_dim": 6, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 7,
+		"mlp_only_layers": []any{1}}, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestExpertLayers: a block with experts is two layers, the second in parts.
+func TestExpertLayers(t *testing.T) {
+	c := experts(t)
+	var kinds []string
+	for i, l := range c.Layers() {
+		kinds = append(kinds, l.Kind.String())
+		if l.Index != i {
+			t.Errorf("layer %d has index %d", i, l.Index)
+		}
+	}
+	if want := strings.Fields("embedding attention moe block attention moe head"); !slices.Equal(kinds, want) {
+		t.Fatalf("layers %v", kinds)
+	}
+	moe := c.Layers()[5]
+	if moe.Block != 2 || moe.Parts() != 4 || c.Layers()[4].Parts() != 1 {
+		t.Errorf("block %d of %d parts", moe.Block, moe.Parts())
+	}
+	var names []string
+	for _, p := range moe.Params {
+		if p.F32 != (p.Role == RoleRouter) || p.Role == RoleRouter && !p.Decay() {
+			t.Errorf("%s: fp32 %t, decay %t", p.Role, p.F32, p.Decay())
+		}
+		if p.Part <= 1 {
+			for _, part := range p.Parts {
+				names = append(names, strings.TrimPrefix(part.Name, "model.layers.2."))
+			}
+		}
+	}
+	want := []string{"post_attention_layernorm.weight", "mlp.gate.weight", "mlp.experts.0.gate_proj.weight", "mlp.experts.0.up_proj.weight",
+		"mlp.experts.0.down_proj.weight"}
+	if !slices.Equal(names, want) {
+		t.Errorf("got %q", names)
+	}
+}
+
+// TestParts: the parts of a layout follow each other, cover it, and each by
+// itself is what NewLayout makes of its parameters.
+func TestParts(t *testing.T) {
+	for _, bf16 := range []bool{false, true} {
+		for _, whole := range experts(t).Layouts(bf16) {
+			var tile, elem int64
+			for k := range whole.Parts() {
+				at, part := whole.PartRange(k), whole.Part(k)
+				if at.TileOff != tile || at.Elem != elem {
+					t.Fatalf("%s part %d is at %+v, want tile %d, element %d", whole.Kind, k, at, tile, elem)
+				}
+				tile, elem = tile+at.TileBytes, elem+at.Elems
+				if whole.Parts() > 1 {
+					alone := NewLayout(Layer{Index: whole.Index, Kind: whole.Kind, Block: whole.Block, Params: part.Params}, bf16, Param{})
+					if !reflect.DeepEqual(part, alone) {
+						t.Errorf("%s part %d: %+v, want %+v", whole.Kind, k, part, alone)
+					}
+				}
+				if router, ok := part.Tensor(RoleRouter); ok && router.BF16 {
+					t.Error("the router is streamed in bf16")
+				}
+			}
+			if tile != whole.TileBytes || elem != whole.Elems {
+				t.Errorf("%s: the parts have %d bytes and %d elements of %d and %d", whole.Kind, tile, elem, whole.TileBytes, whole.Elems)
+			}
+		}
+	}
+}
+
+func TestPartOutOfRange(t *testing.T) {
+	defer func() {
+		if r, _ := recover().(string); !strings.Contains(r, "part 4 of layer 2, which has 4") {
+			t.Errorf("panic %q", r)
+		}
+	}()
+	experts(t).Layouts(true)[2].PartRange(4)
+}
+
+// TestAttendedPairs counts one by one.
+func TestAttendedPairs(t *testing.T) {
+	for _, c := range []*Config{
+		{NumLayers: 3},
+		{NumLayers: 2, SlidingWindow: 4},
+		{NumLayers: 3, SlidingWindow: 2, Sliding: []bool{true, false, true}},
+	} {
+		for n := range 9 {
+			var want int64
+			for b := range c.NumLayers {
+				for q := range n {
+					sees := q + 1
+					if w := c.Window(b); w > 0 {
+						sees = min(sees, w)
+					}
+					want += int64(sees)
+				}
+			}
+			if got := c.AttendedPairs(n); got != want {
+				t.Errorf("window %d %v, %d tokens: %d pairs, want %d", c.SlidingWindow, c.Sliding, n, got, want)
+			}
+		}
+	}
+}

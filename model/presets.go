@@ -1,0 +1,104 @@
+package model
+
+import "maps"
+
+// shape is a preset in the order hidden_size, intermediate_size,
+// num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
+// vocab_size.
+func shape(modelType string, h, ffn, layers, heads, kv, d, vocab int, rest map[string]any) map[string]any {
+	m := map[string]any{
+		"model_type": modelType, "hidden_size": h, "intermediate_size": ffn, "num_hidden_layers": layers,
+		"num_attention_heads": heads, "num_key_value_heads": kv, "head_dim": d, "vocab_size": vocab,
+	}
+	maps.Copy(m, rest)
+	return m
+}
+
+// bytesVocab: a byte-level vocabulary, id 0 ends a text.
+func bytesVocab(positions int) map[string]any {
+	return map[string]any{"max_position_embeddings": positions, "rms_norm_eps": 1e-5, "eos_token_id": 0}
+}
+
+func llama2() map[string]any {
+	return map[string]any{"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
+}
+
+// llama3 is what the Llama 3.1 and 3.2 models share.
+func llama3(factor float64, tied bool) map[string]any {
+	return map[string]any{
+		"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+		"bos_token_id": 128000, "eos_token_id": 128001, "tie_word_embeddings": tied,
+		"rope_scaling": map[string]any{"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0,
+			"high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
+	}
+}
+
+// qwen is what the Qwen2.5 and Qwen3 models share.
+func qwen(positions int, tied bool) map[string]any {
+	return map[string]any{"max_position_embeddings": positions, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+		"bos_token_id": 151643, "eos_token_id": 151643, "tie_word_embeddings": tied}
+}
+
+// gemma3 is what the text models of Gemma 3 share; from 4b on positions are
+// stretched eight times.
+func gemma3(positions, window int, scalar float64, stretched bool) map[string]any {
+	m := map[string]any{"max_position_embeddings": positions, "sliding_window": window, "query_pre_attn_scalar": scalar,
+		"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
+	if stretched {
+		m["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": 8.0}
+	}
+	return m
+}
+
+// moe is what the Qwen3-MoE models share.
+func moe(expert int) map[string]any {
+	m := qwen(40960, false)
+	maps.Copy(m, map[string]any{"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": expert, "norm_topk_prob": true})
+	return m
+}
+
+// phi is what the Phi models share.
+func phi(window any, theta float64, positions, bos, eos, pad int) map[string]any {
+	return map[string]any{"max_position_embeddings": positions, "original_max_position_embeddings": positions, "rope_theta": theta,
+		"rms_norm_eps": 1e-5, "sliding_window": window, "bos_token_id": bos, "eos_token_id": eos, "pad_token_id": pad}
+}
+
+// presets have the shapes of the published models of those names.
+var presets = map[string]map[string]any{
+	"tiny":       shape("llama", 64, 176, 2, 4, 2, 16, 256, bytesVocab(256)),
+	"quickstart": shape("llama", 256, 704, 6, 8, 4, 32, 256, bytesVocab(1024)),
+
+	"llama-1b":  shape("llama", 2048, 8192, 16, 32, 8, 64, 128256, llama3(32, true)),
+	"llama-3b":  shape("llama", 3072, 8192, 28, 24, 8, 128, 128256, llama3(32, true)),
+	"llama-7b":  shape("llama", 4096, 11008, 32, 32, 32, 128, 32000, llama2()),
+	"llama-8b":  shape("llama", 4096, 14336, 32, 32, 8, 128, 128256, llama3(8, false)),
+	"llama-13b": shape("llama", 5120, 13824, 40, 40, 40, 128, 32000, llama2()),
+	"llama-70b": shape("llama", 8192, 28672, 80, 64, 8, 128, 128256, llama3(8, false)),
+
+	"qwen2.5-0.5b": shape("qwen2", 896, 4864, 24, 14, 2, 64, 151936, qwen(32768, true)),
+	"qwen2.5-1.5b": shape("qwen2", 1536, 8960, 28, 12, 2, 128, 151936, qwen(131072, true)),
+	"qwen2.5-3b":   shape("qwen2", 2048, 11008, 36, 16, 2, 128, 151936, qwen(32768, true)),
+	"qwen2.5-7b":   shape("qwen2", 3584, 18944, 28, 28, 4, 128, 152064, qwen(131072, false)),
+	"qwen2.5-14b":  shape("qwen2", 5120, 13824, 48, 40, 8, 128, 152064, qwen(131072, false)),
+	"qwen2.5-32b":  shape("qwen2", 5120, 27648, 64, 40, 8, 128, 152064, qwen(131072, false)),
+	"qwen2.5-72b":  shape("qwen2", 8192, 29568, 80, 64, 8, 128, 152064, qwen(131072, false)),
+
+	"qwen3-0.6b": shape("qwen3", 1024, 3072, 28, 16, 8, 128, 151936, qwen(40960, true)),
+	"qwen3-4b":   shape("qwen3", 2560, 9728, 36, 32, 8, 128, 151936, qwen(40960, true)),
+	"qwen3-8b":   shape("qwen3", 4096, 12288, 36, 32, 8, 128, 151936, qwen(40960, false)),
+	"qwen3-14b":  shape("qwen3", 5120, 17408, 40, 40, 8, 128, 151936, qwen(40960, false)),
+
+	"mistral-7b": shape("mistral", 4096, 14336, 32, 32, 8, 128, 32000, map[string]any{"max_position_embeddings": 32768,
+		"rms_norm_eps": 1e-5, "sliding_window": 4096, "bos_token_id": 1, "eos_token_id": 2}),
+
+	"gemma3-1b":  shape("gemma3_text", 1152, 6912, 26, 4, 1, 256, 262144, gemma3(32768, 512, 256, false)),
+	"gemma3-4b":  shape("gemma3_text", 2560, 10240, 34, 8, 4, 256, 262208, gemma3(131072, 1024, 256, true)),
+	"gemma3-12b": shape("gemma3_text", 3840, 15360, 48, 16, 8, 256, 262208, gemma3(131072, 1024, 256, true)),
+	"gemma3-27b": shape("gemma3_text", 5376, 21504, 62, 32, 16, 128, 262208, gemma3(131072, 1024, 168, true)),
+
+	"phi3-mini": shape("phi3", 3072, 8192, 32, 32, 32, 96, 32064, phi(2047, 10000, 4096, 1, 32000, 32000)),
+	"phi4":      shape("phi3", 5120, 17920, 40, 40, 10, 128, 100352, phi(nil, 250000, 16384, 100257, 100257, 100257)),
+
+	"qwen3-30b-a3b":   shape("qwen3_moe", 2048, 6144, 48, 32, 4, 128, 151936, moe(768)),
+	"qwen3-235b-a22b": shape("qwen3_moe", 4096, 12288, 94, 64, 4, 128, 151936, moe(1536)),
+}

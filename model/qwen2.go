@@ -1,0 +1,36 @@
+package model
+
+// qwenWindow are the keys of a Qwen model's sliding window.
+var qwenWindow = []string{"use_sliding_window", "sliding_window", "max_window_layers", "layer_types"}
+
+func init() {
+	register(family{
+		arch: "Qwen2ForCausalLM", modelType: "qwen2",
+		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096},
+		keys:     qwenWindow,
+		options: func(c *Config, f *fields) {
+			c.QKVBias = true
+			c.qwenWindow(f)
+		},
+		write: (*Config).qwenWindowJSON,
+	})
+}
+
+// qwenWindow: with use_sliding_window the blocks from max_window_layers on have
+// the window, unless layer_types says otherwise.
+func (c *Config) qwenWindow(f *fields) {
+	size := 0
+	if f.bool("use_sliding_window", false) {
+		size = f.int("sliding_window", 0, 1, maxPositions)
+	}
+	first := f.int("max_window_layers", 28, 0, maxPositions)
+	c.windows(f, size, func(b int) bool { return b >= first })
+}
+
+func (c *Config) qwenWindowJSON(m map[string]any) {
+	m["use_sliding_window"], m["sliding_window"] = c.SlidingWindow > 0, optional(c.SlidingWindow)
+	m["max_window_layers"] = c.NumLayers
+	if c.SlidingWindow > 0 {
+		m["layer_types"] = c.layerTypes()
+	}
+}

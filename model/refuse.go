@@ -1,0 +1,62 @@
+package model
+
+import (
+	"maps"
+	"slices"
+)
+
+// The functions of this file turn features this program does not have into
+// errors, lest a model be trained as something else.
+
+func refuseQuantized(f *fields) {
+	if f.has("quantization_config") {
+		f.fail("quantization_config", "quantized weights cannot be trained; take the model's unquantized directory")
+	}
+}
+
+func refuseDropout(f *fields) {
+	for _, key := range []string{"attention_dropout", "resid_pdrop", "embd_pdrop", "hidden_dropout"} {
+		if p := f.float(key, 0, 0, 1); p > 0 {
+			f.fail(key, "%g: dropout is not supported; set it to 0 to train without", p)
+		}
+	}
+}
+
+// neutral are keys that change the mathematics of one architecture or another,
+// and the value with which they don't; nil: only null is such a value. A family
+// that knows what to make of one names it in its keys.
+var neutral = map[string]any{
+	"attention_bias": false, "mlp_bias": false, "lm_head_bias": false, "use_bias": false,
+	"qk_norm": false, "use_qk_norm": false, "qk_layernorm": false,
+	"is_causal": true, "use_bidirectional_attention": false,
+	"use_mrope": false, "rope_interleave": false, "rope_interleaved": false, "no_rope_layers": nil,
+	"clip_qkv": nil, "attention_chunk_size": nil, "full_attn_mod": 1.0, "interpolate_factor": 1.0,
+	"attn_logit_softcapping": nil, "final_logit_softcapping": nil, "query_pre_attn_scalar": nil,
+	"embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": nil,
+	"logits_scaling": 1.0, "logit_scale": 1.0, "lm_head_multiplier": 1.0,
+	"num_experts": 0.0, "num_local_experts": 0.0, "n_routed_experts": 0.0, "n_shared_experts": 0.0,
+	"shared_expert_intermediate_size": 0.0,
+}
+
+// refuseOthers refuses the keys of neutral that the family does not read.
+func (a *family) refuseOthers(f *fields) {
+	for _, key := range slices.Sorted(maps.Keys(neutral)) {
+		if !slices.Contains(a.keys, key) && !isNeutral(f.vals[key], neutral[key]) {
+			f.fail(key, "%s is not supported in %s", show(f.vals[key]), a.arch)
+		}
+	}
+}
+
+func isNeutral(v, want any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case bool:
+		b, _ := want.(bool)
+		return v == b
+	case []any:
+		return len(v) == 0
+	}
+	x, ok := number(v)
+	return ok && x == want
+}

@@ -1,0 +1,57 @@
+package model
+
+// ropeJSON writes the rotary embeddings in both spellings.
+func (c *Config) ropeJSON(m map[string]any) {
+	m["rope_theta"], m["rope_scaling"] = float(c.Rope.Theta), nil
+	if c.Rope.Partial != 0 {
+		m["partial_rotary_factor"] = float(c.Rope.Partial)
+	}
+	if c.Rope.Type != "default" {
+		m["rope_scaling"] = c.Rope.json()
+	}
+	five := c.Rope.json()
+	five["rope_theta"] = float(c.Rope.Theta)
+	m["rope_parameters"] = five
+	if a := c.familyOf(); a == nil || a.localTheta == 0 {
+		return
+	}
+	local := c.Rope
+	if c.LocalRope != nil {
+		local = *c.LocalRope
+	}
+	m["rope_local_base_freq"] = float(local.Theta)
+	sliding := local.json()
+	sliding["rope_theta"] = float(local.Theta)
+	m["rope_parameters"] = map[string]any{fullAttention: five, slidingAttention: sliding}
+}
+
+// json is the mapping of r without its base, which stands elsewhere in
+// Transformers 4.
+func (r Rope) json() map[string]any {
+	m := map[string]any{"rope_type": r.Type}
+	for key, x := range map[string]float64{"factor": r.Factor, "low_freq_factor": r.LowFreqFactor, "high_freq_factor": r.HighFreqFactor,
+		"attention_factor": r.AttentionFactor, "beta_fast": r.BetaFast, "beta_slow": r.BetaSlow, "mscale": r.MScale,
+		"mscale_all_dim": r.MScaleAllDim, "partial_rotary_factor": r.Partial} {
+		if x != 0 {
+			m[key] = float(x)
+		}
+	}
+	if r.OriginalMaxPositions != 0 {
+		m["original_max_position_embeddings"] = r.OriginalMaxPositions
+	}
+	if r.NoTruncate {
+		m["truncate"] = false
+	}
+	if r.ShortFactor != nil {
+		m["short_factor"], m["long_factor"] = floatList(r.ShortFactor), floatList(r.LongFactor)
+	}
+	return m
+}
+
+func floatList(xs []float64) []float {
+	out := make([]float, len(xs))
+	for i, x := range xs {
+		out[i] = float(x)
+	}
+	return out
+}

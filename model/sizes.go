@@ -1,0 +1,78 @@
+package model
+
+// counts are parameters of a layer or a part: all, and those in matrix products.
+type counts struct{ all, matrix int64 }
+
+func count(ps []Param) counts {
+	var n counts
+	for _, p := range ps {
+		n.all += p.Elems()
+		if p.Dims >= 2 {
+			n.matrix += p.Elems()
+		}
+	}
+	return n
+}
+
+// moeBlocks is how many blocks have experts.
+func (c *Config) moeBlocks() int64 {
+	var n int64
+	for b := range c.NumLayers {
+		if c.HasExperts(b) {
+			n++
+		}
+	}
+	return n
+}
+
+// Params is the number of parameters; a tied tensor counts once. It does not
+// make the table.
+func (c *Config) Params() int64 {
+	n := blockNames{c, 0}
+	moe, experts := c.moeBlocks(), int64(c.NumExperts)
+	head := c.headLayer()
+	sum := head.Elems() + c.EmbedParam().Elems() + int64(c.NumLayers)*count(n.attention()).all
+	sum += (int64(c.NumLayers) - moe) * count(n.mlp()).all
+	if moe > 0 {
+		sum += moe * (count(n.router()).all + experts*count(n.expert(0)).all)
+	}
+	return sum
+}
+
+// MatrixParams is the number of parameters in the matrix products that one token
+// goes through: of a block's experts those that are active, NumExpertsPerTok,
+// and its router. The lm_head counts, tied or not, the embedding's gather does
+// not.
+func (c *Config) MatrixParams() int64 {
+	n := blockNames{c, 0}
+	moe := c.moeBlocks()
+	sum := int64(c.VocabSize)*int64(c.HiddenSize) + int64(c.NumLayers)*count(n.attention()).matrix
+	sum += (int64(c.NumLayers) - moe) * count(n.mlp()).matrix
+	if moe > 0 {
+		sum += moe * (count(n.router()).matrix + int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix)
+	}
+	return sum
+}
+
+// AttendedPairs is how many (query, key) pairs a document of so many tokens has
+// in all blocks together: n(n+1)/2 in each, less where a window cuts them off.
+func (c *Config) AttendedPairs(length int) int64 {
+	var windowed int64
+	if c.SlidingWindow > 0 {
+		windowed = int64(c.NumLayers)
+		for _, s := range c.Sliding {
+			if !s {
+				windowed--
+			}
+		}
+	}
+	n, w := int64(length), int64(min(length, c.SlidingWindow))
+	return (int64(c.NumLayers)-windowed)*(n*(n+1)/2) + windowed*(w*(w+1)/2+(n-w)*w)
+}
+
+// FLOPs is the work of training on so many tokens, forward and backward, when
+// pairs (query, key) pairs are attended in all blocks together: 6·MatrixParams a
+// token and 12·heads·head_dim a pair. Recomputation is not in it.
+func (c *Config) FLOPs(tokens, pairs int64) float64 {
+	return 6*float64(c.MatrixParams())*float64(tokens) + 12*float64(c.NumHeads)*float64(c.HeadDim)*float64(pairs)
+}
