@@ -1,27 +1,42 @@
 package layers
 
-// RecomputedFLOPs is what one block's backward computes a second time with
+// RecomputedFLOPs is what the backward of all blocks computes a second time with
 // Keep, in floating point operations (a multiply-add is two).
 //
 //	tokens: of the micro-batch or batch; attendedPairs: its (query, key) pairs
+//	in all blocks together
 //
 // Matrix products and attention's forward count; norms and rotations do not, as
 // they do not in model FLOPs. Nor do the scores that AttentionBackward forms
 // again inside, on every level alike: they are how that operation works.
 func (s Spec) RecomputedFLOPs(tokens, attendedPairs int64) int64 {
-	d := newDims(s)
+	d, c := newDims(s), s.Config
 	product := func(in, out int) int64 { return 2 * tokens * int64(in) * int64(out) }
+	var moe int64
+	for b := range c.NumLayers {
+		if c.HasExperts(b) {
+			moe++
+		}
+	}
+	all := int64(c.NumLayers)
+	dense := all - moe
 	var n int64
 	if s.Keep < KeepAttention {
 		n += 4 * attendedPairs * int64(d.q) // QKᵀ and PV
 	}
 	if s.Keep < KeepQKV {
-		n += product(d.hidden, d.qkv)
+		n += all * product(d.hidden, d.qkv)
 	}
 	if s.Keep < KeepAll {
-		n += product(d.q, d.hidden) + product(d.hidden, 2*d.ffn)
+		n += dense * (product(d.q, d.hidden) + product(d.hidden, 2*d.ffn))
+	} else if d.sandwich {
+		n += dense * product(d.q, d.hidden)
 	}
-	return n
+	if d.sandwich { // products before norms
+		n += dense*product(d.ffn, d.hidden) + moe*product(d.q, d.hidden)
+	}
+	// A MoE layer keeps nothing: its router and every expert's gate and up again.
+	return n + moe*(product(d.hidden, c.NumExperts)+int64(c.NumExpertsPerTok)*product(d.hidden, 2*c.MoEIntermediateSize))
 }
 
 // HeadRecomputedFLOPs is what the second sweep over the parts of a cut head

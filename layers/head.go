@@ -38,7 +38,7 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 		xc, n, logits := whole(x, d.hidden).of(c), b.n.of(c), b.logits.of(c)
 		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, d.vocab)
 		t.ops.CrossEntropy(s, device.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
-			Losses: whole(losses, 1).of(c), T: c.n, V: d.vocab, Scale: scale})
+			Losses: whole(losses, 1).of(c), T: c.n, V: d.vocab, Scale: scale, Softcap: t.logitCap()})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)
 		t.inputGrad(s, n, logits, w[model.RoleLMHead], c.n, d.vocab, d.hidden)
 		t.finalNormBackward(s, w, g, whole(dx, d.hidden).of(c), xc, n, b.rstd.of(c), c.n)
@@ -53,7 +53,8 @@ func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x
 		to = dn
 	}
 	t.ops.RMSNormBackward(s, device.RMSNormBackward{DX: to, DW: g[model.RoleFinalNorm], DY: dn, X: x,
-		W: w[model.RoleFinalNorm], RStd: rstd, Rows: n, Groups: 1, Dim: h, DXStride: h, DYStride: h, XStride: h})
+		W: w[model.RoleFinalNorm], RStd: rstd, Rows: n, Groups: 1, Dim: h, DXStride: h, DYStride: h, XStride: h,
+		Offset: t.spec.Config.NormOffset})
 	if dx.Addr == x.Addr {
 		s.CopyD2D(dx.Mem(), dn.Mem())
 	}
@@ -76,13 +77,17 @@ func (t *Templates) HeadForward(s device.Stream, w Weights, x, losses device.Ten
 		logits := b.logits.of(c)
 		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n, t.dims.vocab)
 		t.ops.CrossEntropy(s, device.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
-			Losses: whole(losses, 1).of(c), T: c.n, V: t.dims.vocab, ForwardOnly: true})
+			Losses: whole(losses, 1).of(c), T: c.n, V: t.dims.vocab, ForwardOnly: true, Softcap: t.logitCap()})
 	}
 }
 
+// logitCap is the cap of the logits; 0: none.
+func (t *Templates) logitCap() float32 { return float32(t.spec.Config.LogitSoftcap) }
+
 // HeadLogits writes the logits of n rows, for generation.
 //
-//	x (n, h) act; logits (n, V) f32 overwritten, not rounded to act
+//	x (n, h) act; logits (n, V) f32 overwritten, not rounded to act; where the
+//	model caps its logits they are those before: the caller caps them
 func (t *Templates) HeadLogits(s device.Stream, w Weights, logits, x device.Tensor, n int, ws device.Mem) {
 	t.spec.fits(n)
 	b := t.spec.headBuffers(t.dims, t.dims.vocab, n, &arena{mem: ws})

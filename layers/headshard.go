@@ -96,7 +96,7 @@ func (t *Templates) HeadShardForward(s device.Stream, w Weights, x, losses, lse 
 		logits := b.logits.of(c)
 		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n, p.Rows)
 		t.ops.CrossEntropyShard(s, device.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
-			Losses: whole(losses, 1).of(c), T: c.n, V: p.Rows, From: p.From, First: first, Last: last})
+			Losses: whole(losses, 1).of(c), T: c.n, V: p.Rows, From: p.From, First: first, Last: last, Softcap: t.logitCap()})
 	}
 }
 
@@ -120,7 +120,8 @@ func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x
 		xc, n, logits, dxc := whole(x, d.hidden).of(c), b.n.of(c), b.logits.of(c), whole(dx, d.hidden).of(c)
 		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, p.Rows)
 		t.ops.CrossEntropyShard(s, device.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
-			T: c.n, V: p.Rows, From: p.From, Scale: scale, First: first, Last: last, Gradient: true})
+			T: c.n, V: p.Rows, From: p.From, Scale: scale, First: first, Last: last, Gradient: true,
+			Softcap: t.logitCap()})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, p.Rows, d.hidden, firstBatch && c.at == 0)
 		sum := dxc
 		if first {

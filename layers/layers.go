@@ -34,8 +34,27 @@ type Spec struct {
 	// a visit of its own in two sweeps; 0 and 1 leave it whole. It takes part in
 	// the order of sums too.
 	HeadShards int
-	// Cos and Sin (P, Rotary/2) f32 are the RoPE tables on the device.
+	// Positions is the longest document that the RoPE tables serve.
+	Positions int
+	// Cos and Sin f32 are those tables on the device: Config.RopeTables(Positions).
 	Cos, Sin device.Tensor
+}
+
+// RopePositions writes, for tokens at positions (T) of documents whose bounds
+// are cu, which row of the RoPE tables each has: its position, moved where the
+// document's length asks for other frequencies. dst is positions' length and may
+// be it.
+func (s Spec) RopePositions(dst, positions, cu []int32) {
+	copy(dst, positions)
+	for i, first := range cu[:len(cu)-1] {
+		shift := int32(s.Config.RopeShift(int(cu[i+1] - first)))
+		if shift == 0 {
+			continue
+		}
+		for t := first; t < cu[i+1]; t++ {
+			dst[t] += shift
+		}
+	}
 }
 
 // Templates are the layer templates of one run: stateless, so one value serves
@@ -45,14 +64,39 @@ type Spec struct {
 // after; one serves all launches of a stream. Buffers must outlive an event
 // recorded after the launch.
 type Templates struct {
-	spec Spec
-	dims dims
-	ops  device.Ops
+	spec  Spec
+	dims  dims
+	ropes []ropeTable
+	ops   device.Ops
+}
+
+// ropeTable is one of the model's rotary embeddings: cos and sin (P, rotary/2)
+// f32.
+type ropeTable struct {
+	cos, sin device.Tensor
+	rotary   int
+}
+
+// ropeTables views Spec.Cos and Spec.Sin, which hold the model's rotary
+// embeddings one after the other.
+func ropeTables(s Spec) []ropeTable {
+	var out []ropeTable
+	var off int64
+	for i := range s.Config.Ropes() {
+		r := ropeTable{rotary: s.Config.Rotary(i)}
+		n := int64(s.Config.RopeRows(s.Positions)) * int64(r.rotary/2)
+		if !s.Cos.None() {
+			r.cos, r.sin = s.Cos.Slice(off, n), s.Sin.Slice(off, n)
+		}
+		off += n
+		out = append(out, r)
+	}
+	return out
 }
 
 // New makes the templates of a run over the operations of a device.
 func New(spec Spec, ops device.Ops) *Templates {
-	return &Templates{spec: spec, dims: newDims(spec), ops: ops}
+	return &Templates{spec: spec, dims: newDims(spec), ropes: ropeTables(spec), ops: ops}
 }
 
 // Weights are the parameters of one layer on the device, by role.
@@ -85,7 +129,8 @@ func BindGrads(layout model.Layout, buf device.Mem) Grads {
 	return g
 }
 
-// MicroBatch is a data.MicroBatch on the device; all tensors i32.
+// MicroBatch is a data.MicroBatch on the device; all tensors i32. Pos are rows of
+// the RoPE tables, see Spec.RopePositions.
 type MicroBatch struct {
 	Tokens, Seqs, MaxSeqlen int
 	Index, Targets, Pos, Cu device.Tensor

@@ -62,6 +62,22 @@ var configs = []struct {
 		c.HiddenSize, c.NumHeads, c.NumKVHeads, c.HeadDim, c.IntermediateSize = 11, 4, 2, 6, 9
 		c.Rope = model.Rope{Type: "llama3", Theta: 50, Factor: 4, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMaxPositions: 16}
 	})},
+	{"gemma3", config(func(c *model.Config) {
+		c.NormOffset, c.SandwichNorms, c.QKNorm, c.TieEmbeddings = 1, true, true, true
+		c.EmbedScale, c.Activation, c.AttnScale = math.Sqrt(12), model.GELUTanh, 0.3
+		c.SlidingWindow, c.Sliding = 3, []bool{true, false}
+		c.LocalRope = &model.Rope{Type: "default", Theta: 20}
+	})},
+	{"capped", config(func(c *model.Config) {
+		c.SandwichNorms, c.AttnSoftcap, c.LogitSoftcap, c.SlidingWindow = true, 1.5, 2, 2
+		c.OBias, c.MLPBias, c.HiddenSize, c.NumHeads, c.NumKVHeads = true, true, 10, 4, 2
+		c.Rope = model.Rope{Type: "linear", Theta: 100, Factor: 3}
+	})},
+	{"phi3", config(func(c *model.Config) {
+		c.HeadDim, c.SlidingWindow, c.MaxPositions = 8, 5, 5
+		c.Rope = model.Rope{Type: "longrope", Theta: 100, Partial: 0.75, OriginalMaxPositions: 4,
+			ShortFactor: []float64{1, 1.1, 1.5}, LongFactor: []float64{1, 2, 5}}
+	})},
 }
 
 // sequences are random documents of the given lengths; some places have no
@@ -86,7 +102,7 @@ func sequences(vocab int, seed uint64, lengths ...int) []reference.Sequence {
 
 // spec is what most tests run: chunks that divide no micro-batch.
 func spec(cfg *model.Config, keep Keep, act device.DType) Spec {
-	return Spec{Config: cfg, Act: act, Keep: keep, MaxTokens: 13, ChunkTokens: 4, HeadChunk: 3}
+	return Spec{Config: cfg, Act: act, Keep: keep, MaxTokens: 13, ChunkTokens: 4, HeadChunk: 3, Positions: 13}
 }
 
 // micro is two micro-batches of ragged sequences, 13 and 7 tokens.
@@ -200,7 +216,7 @@ func TestKeepChangesNothing(t *testing.T) {
 				if keep == KeepNothing {
 					want = got
 				}
-				if saved := r.spec.SavedBytes(13); saved <= bytes {
+				if saved := r.spec.SavedBytes(model.Block, 13); saved <= bytes {
 					t.Errorf("%s keep %d: %d bytes, the level before %d", act, keep, saved, bytes)
 				} else {
 					bytes = saved
@@ -233,6 +249,9 @@ func distance(a, b []float64) float64 {
 	for i := range b {
 		diff += (a[i] - b[i]) * (a[i] - b[i])
 		norm += b[i] * b[i]
+	}
+	if diff == 0 { // all of b may be 0
+		return 0
 	}
 	return math.Sqrt(diff / norm)
 }
@@ -341,16 +360,22 @@ func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device
 	step := CacheStep{Tokens: n, Start: start, CuQ: r.ints(0, int32(n)), CuK: r.ints(0, int32(start+n))}
 	var pos []int32
 	for i := range n {
-		pos = append(pos, int32(start+i))
+		pos = append(pos, int32(cfg.RopeShift(len(ids))+start+i))
 	}
 	step.Pos = r.ints(pos...)
 	x, y := r.tensor(device.F32, n*cfg.HiddenSize), r.tensor(device.F32, n*cfg.HiddenSize)
 	r.tpl.EmbedForward(r.s, x, b.table, b.mbs[0])
 	for i, cache := range caches {
-		r.tpl.BlockForwardCached(r.s, r.weights[i+1], y, x, step, cache, ws)
+		r.tpl.BlockForwardCached(r.s, i, r.weights[i+1], y, x, step, cache, ws)
 		x, y = y, x
 	}
 	logits := r.tensor(device.F32, n*cfg.VocabSize)
 	r.tpl.HeadLogits(r.s, r.weights[len(r.weights)-1], logits, x, n, ws)
-	return r.get(logits)
+	out := r.get(logits)
+	if limit := cfg.LogitSoftcap; limit > 0 {
+		for i := range out {
+			out[i] = limit * math.Tanh(out[i]/limit)
+		}
+	}
+	return out
 }

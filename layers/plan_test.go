@@ -15,35 +15,40 @@ import (
 )
 
 // RecomputedFLOPs is what the operations of a backward do more than those of one
-// that finds everything kept.
+// that finds everything kept, and that more than a backward needs.
 func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads = 4, 2 })
 	seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
-	const tokens, pairs = 13, 15 + 1 + 28
-	run := func(keep Keep) (matmuls, attended int64) {
-		toy := newToy()
-		r := newRig(t, toy, spec(cfg, keep, device.F32), nil)
-		r.step(r.batch(seqs))
-		return toy.matmuls, toy.attended
-	}
-	least, once := run(KeepAll)
-	for keep := KeepNothing; keep <= KeepAll; keep++ {
-		matmuls, attended := run(keep)
-		want := matmuls - least + attended - once
-		got := Spec{Config: cfg, Keep: keep}.RecomputedFLOPs(tokens, pairs) * int64(cfg.NumLayers)
-		if got != want {
-			t.Errorf("keep %d: %d, the operations do %d", keep, got, want)
+	const tokens = 13
+	var least int64
+	for _, sandwich := range []bool{false, true} {
+		cfg.SandwichNorms = sandwich
+		pairs := cfg.AttendedPairs(5) + cfg.AttendedPairs(1) + cfg.AttendedPairs(7)
+		run := func(keep Keep) (matmuls, attended int64) {
+			toy := newToy()
+			r := newRig(t, toy, spec(cfg, keep, device.F32), nil)
+			r.step(r.batch(seqs))
+			return toy.matmuls, toy.attended
+		}
+		kept, once := run(KeepAll)
+		if !sandwich {
+			least = kept
+		}
+		for keep := KeepNothing; keep <= KeepAll; keep++ {
+			matmuls, attended := run(keep)
+			want := matmuls - least + attended - once
+			if got := (Spec{Config: cfg, Keep: keep}).RecomputedFLOPs(tokens, pairs); got != want {
+				t.Errorf("keep %d, norms of outputs %t: %d, the operations do %d", keep, sandwich, got, want)
+			}
 		}
 	}
+	cfg.SandwichNorms = false
 	toy, sp := newToy(), spec(cfg, KeepAll, device.F32)
 	sp.HeadShards = 4
 	cut := newRig(t, toy, sp, nil)
 	cut.step(cut.batch(seqs))
 	if got := sp.HeadRecomputedFLOPs(tokens); toy.matmuls != least+got {
 		t.Errorf("a head in parts: %d, the operations do %d", got, toy.matmuls-least)
-	}
-	if got := (Spec{Config: cfg, Keep: KeepAttention}).RecomputedFLOPs(tokens, pairs); got == 0 {
-		t.Error("keeping attention alone recomputes nothing")
 	}
 }
 
@@ -57,7 +62,7 @@ func TestSavedAndCacheBytes(t *testing.T) {
 			if keep > KeepNothing {
 				want += 4 * tokens * lse
 			}
-			if got := (Spec{Config: cfg, Act: act, Keep: keep}).SavedBytes(tokens); got != want {
+			if got := (Spec{Config: cfg, Act: act, Keep: keep}).SavedBytes(model.Block, tokens); got != want {
 				t.Errorf("keep %d %s: %d bytes, want %d", keep, act, got, want)
 			}
 		}
@@ -93,13 +98,13 @@ func TestBrokenPlansPanic(t *testing.T) {
 		f          func()
 	}{
 		{"too many tokens", "14 tokens where 1 to 13", func() {
-			r.tpl.BlockForward(r.s, r.weights[1], y, x, b.mbs[0], device.Mem{}, ws)
+			r.tpl.BlockForward(r.s, 0, r.weights[1], y, x, b.mbs[0], device.Mem{}, ws)
 		}},
 		{"small workspace", "slice", func() {
-			r.tpl.BlockForward(r.s, r.weights[1], y, x, small.mbs[0], device.Mem{}, ws.Slice(0, 512))
+			r.tpl.BlockForward(r.s, 0, r.weights[1], y, x, small.mbs[0], device.Mem{}, ws.Slice(0, 512))
 		}},
 		{"full cache", "tokens 2 to 6 in a cache of 5", func() {
-			r.tpl.BlockForwardCached(r.s, r.weights[1], y, x, CacheStep{Tokens: 4, Start: 2}, ws.Slice(0, 5*36*4), ws)
+			r.tpl.BlockForwardCached(r.s, 0, r.weights[1], y, x, CacheStep{Tokens: 4, Start: 2}, ws.Slice(0, 5*36*4), ws)
 		}},
 	}
 	for _, c := range cases {
@@ -118,7 +123,7 @@ func TestBrokenPlansPanic(t *testing.T) {
 // Transformers and PyTorch computed them.
 func TestFirstStepEqualsTransformers(t *testing.T) {
 	for _, name := range []string{"llama-plain", "llama-mha-tied", "llama-rope3", "llama-headdim", "llama-bias",
-		"qwen2-tied", "qwen3-plain"} {
+		"qwen2-tied", "qwen2-yarn", "qwen3-plain", "mistral-window", "gemma3-text", "phi3-partial", "phi3-longrope"} {
 		for _, shards := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s/shards=%d", name, shards), func(t *testing.T) {
 				firstStep(t, openCPU(t, 2), "../../shared/fixtures/"+name, shards)
@@ -135,7 +140,7 @@ func firstStep(t *testing.T, dev device.Device, dir string, shards int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sp := Spec{Config: f.Config, Act: device.F32, MaxTokens: 256, ChunkTokens: 32, HeadChunk: 32, HeadShards: shards}
+	sp := Spec{Config: f.Config, Act: device.F32, MaxTokens: 256, ChunkTokens: 32, HeadChunk: 32, HeadShards: shards, Positions: 256}
 	r := newRig(t, dev, sp, f.Weights)
 	half := f.PerStep / 2
 	b := r.batch(f.Rows[:half], f.Rows[half:f.PerStep])
@@ -167,7 +172,7 @@ func TestThreadsChangeNothing(t *testing.T) {
 	for _, act := range []device.DType{device.F32, device.BF16} {
 		var want result
 		for _, threads := range []int{1, 2, 3, 5} {
-			sp := Spec{Config: cfg, Act: act, Keep: Keep(threads % 4), MaxTokens: 194, ChunkTokens: 64, HeadChunk: 48}
+			sp := Spec{Config: cfg, Act: act, Keep: Keep(threads % 4), MaxTokens: 194, ChunkTokens: 64, HeadChunk: 48, Positions: 90}
 			r := newRig(t, openCPU(t, threads), sp, nil)
 			got := r.step(r.batch(seqs))
 			if threads == 1 {
@@ -191,8 +196,8 @@ func TestLaunchGarbage(t *testing.T) {
 	ws := r.alloc(r.spec.WorkspaceBytes())
 	idle := New(r.spec, idleOps{})
 	got := testing.AllocsPerRun(10, func() {
-		idle.BlockForward(r.s, r.weights[1], dx, x, mb, device.Mem{}, ws)
-		idle.BlockBackward(r.s, r.weights[1], g, dx, x, mb, device.Mem{}, ws, true)
+		idle.BlockForward(r.s, 0, r.weights[1], dx, x, mb, device.Mem{}, ws)
+		idle.BlockBackward(r.s, 0, r.weights[1], g, dx, x, mb, device.Mem{}, ws, true)
 		idle.HeadForwardBackward(r.s, r.weights[3], gh, dx, x, losses, mb, ws, 1, true)
 	})
 	// A launch and two arenas, and the loops over chunks.
@@ -204,15 +209,23 @@ func TestLaunchGarbage(t *testing.T) {
 // idleOps are operations that do nothing.
 type idleOps struct{}
 
-func (idleOps) MatMul(device.Stream, device.MatMul)                                   {}
-func (idleOps) AddBiasGrad(device.Stream, device.Tensor, device.Tensor, int, int)     {}
-func (idleOps) RMSNorm(device.Stream, device.RMSNorm)                                 {}
-func (idleOps) RMSNormBackward(device.Stream, device.RMSNormBackward)                 {}
-func (idleOps) RoPE(device.Stream, device.RoPE)                                       {}
-func (idleOps) Attention(device.Stream, device.Attention)                             {}
-func (idleOps) AttentionBackward(device.Stream, device.AttentionBackward)             {}
-func (idleOps) SwiGLU(device.Stream, device.Tensor, device.Tensor, int, int)          {}
-func (idleOps) SwiGLUBackward(_ device.Stream, _, _, _, _ device.Tensor, _, _ int)    {}
+func (idleOps) MatMul(device.Stream, device.MatMul)                                    {}
+func (idleOps) AddBiasGrad(device.Stream, device.Tensor, device.Tensor, int, int)      {}
+func (idleOps) RMSNorm(device.Stream, device.RMSNorm)                                  {}
+func (idleOps) RMSNormBackward(device.Stream, device.RMSNormBackward)                  {}
+func (idleOps) RoPE(device.Stream, device.RoPE)                                        {}
+func (idleOps) Attention(device.Stream, device.Attention)                              {}
+func (idleOps) AttentionBackward(device.Stream, device.AttentionBackward)              {}
+func (idleOps) GLU(_ device.Stream, _ device.Activation, _, _ device.Tensor, _, _ int) {}
+func (idleOps) GLUBackward(_ device.Stream, _ device.Activation, _, _, _, _ device.Tensor, _, _ int) {
+}
+func (idleOps) Scale(device.Stream, device.Tensor, int64, float32)                    {}
+func (idleOps) ScaleRows(device.Stream, device.ScaleRows)                             {}
+func (idleOps) ScaleRowsBackward(device.Stream, device.ScaleRowsBackward)             {}
+func (idleOps) AddRows(_ device.Stream, _, _, _ device.Tensor, _, _, _ int)           {}
+func (idleOps) Router(device.Stream, device.Router)                                   {}
+func (idleOps) RouterBackward(device.Stream, device.RouterBackward)                   {}
+func (idleOps) SortByExpert(device.Stream, device.SortByExpert)                       {}
 func (idleOps) GatherRows(_ device.Stream, _, _, _ device.Tensor, _, _ int)           {}
 func (idleOps) ScatterAddRows(_ device.Stream, _, _, _, _ device.Tensor, _, _, _ int) {}
 func (idleOps) CrossEntropyShard(device.Stream, device.CrossEntropyShard)             {}

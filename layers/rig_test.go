@@ -137,7 +137,7 @@ func newRig(t *testing.T, dev device.Device, spec Spec, weights reference.Weight
 		}
 	})
 	r := &rig{t: t, dev: dev, s: s, spec: spec, ref: reference.Weights{}, slots: map[int]device.Tensor{}}
-	cos, sin := spec.Config.RopeTables(spec.MaxTokens)
+	cos, sin := spec.Config.RopeTables(spec.Positions)
 	r.spec.Cos, r.spec.Sin = r.tensor(device.F32, len(cos)), r.tensor(device.F32, len(sin))
 	r.put(r.spec.Cos, widen(cos))
 	r.put(r.spec.Sin, widen(sin))
@@ -187,7 +187,7 @@ func (r *rig) values(p model.TensorLayout, given reference.Weights, rng *rand.Ra
 		case slices.Contains([]model.Role{model.RoleQKVBias, model.RoleOBias, model.RoleGateUpBias, model.RoleDownBias}, p.Role):
 			v[i] = 0.2 * x
 		default:
-			v[i] = 1 + 0.3*x
+			v[i] = 1 - float64(r.spec.Config.NormOffset) + 0.3*x
 		}
 	}
 	return v
@@ -250,6 +250,7 @@ func (r *rig) microBatch(seqs []reference.Sequence, unique []int32) MicroBatch {
 		rowStart = append(rowStart, int32(len(rowPos)))
 	}
 	mb.Tokens = len(index)
+	r.spec.RopePositions(pos, pos, cu)
 	mb.Index, mb.Targets, mb.Pos, mb.Cu = r.ints(index...), r.ints(targets...), r.ints(pos...), r.ints(cu...)
 	mb.RowStart, mb.RowPos = r.ints(rowStart...), r.ints(rowPos...)
 	return mb
@@ -320,11 +321,11 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 	for i := 1; i < last; i++ {
 		xs = append(xs, r.tensor(r.spec.Act, n))
 		var keep device.Mem
-		if k := r.spec.SavedBytes(mb.Tokens); k > 0 {
+		if k := r.spec.SavedBytes(r.layouts[i].Kind, mb.Tokens); k > 0 {
 			keep = r.alloc(k)
 		}
 		saved = append(saved, keep)
-		r.tpl.BlockForward(r.s, r.weights[i], xs[i], xs[i-1], mb, saved[i], ws)
+		r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], xs[i], xs[i-1], mb, saved[i], ws)
 	}
 	dx := r.tensor(r.spec.Act, n)
 	if r.spec.Shards() > 1 {
@@ -333,7 +334,7 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 		r.tpl.HeadForwardBackward(r.s, r.weights[last], grads[last], dx, xs[last-1], losses, mb, ws, 1/float32(b.supervised), first)
 	}
 	for i := last - 1; i > 0; i-- {
-		r.tpl.BlockBackward(r.s, r.weights[i], grads[i], dx, xs[i-1], mb, saved[i], ws, first)
+		r.tpl.BlockBackward(r.s, r.layouts[i].Block, r.weights[i], grads[i], dx, xs[i-1], mb, saved[i], ws, first)
 	}
 	r.tpl.EmbedBackward(r.s, embed, dx, mb, first)
 }
@@ -384,7 +385,7 @@ func (r *rig) evaluate(b batch) []float64 {
 		r.tpl.EmbedForward(r.s, x, b.table, mb)
 		last := len(r.layouts) - 1
 		for i := 1; i < last; i++ {
-			r.tpl.BlockForward(r.s, r.weights[i], y, x, mb, device.Mem{}, ws)
+			r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], y, x, mb, device.Mem{}, ws)
 			x, y = y, x
 		}
 		if r.spec.Shards() > 1 {

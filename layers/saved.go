@@ -1,12 +1,19 @@
 package layers
 
-import "mt/device"
+import (
+	"mt/device"
+	"mt/model"
+)
 
-// SavedBytes is the device memory that Keep takes for one block and one
-// micro-batch of so many tokens; 0 for KeepNothing. Needs no device.
-func (s Spec) SavedBytes(tokens int) int64 {
+// SavedBytes is the device memory that Keep takes for one layer of a kind, Block
+// or Attention, and one micro-batch of so many tokens; 0 for KeepNothing and for
+// other kinds. Needs no device.
+func (s Spec) SavedBytes(kind model.LayerKind, tokens int) int64 {
+	if kind != model.Block && kind != model.Attention {
+		return 0
+	}
 	a := arena{dry: true}
-	s.savedBuffers(newDims(s), s.Keep, tokens, &a)
+	s.savedBuffers(newDims(s), kind, s.Keep, tokens, &a)
 	return a.used
 }
 
@@ -24,37 +31,46 @@ func (s Spec) SavedBytes(tokens int) int64 {
 //
 // Rows of a chunk, except that KeepAll keeps x2 and gu of all tokens:
 //
-//	n (C, h) act, rstd (C) f32: a normed input, then its gradient
+//	n (C, h) act, rstd (C) f32: a normed input, then its gradient; where outputs
+//	  are normed too, in the forward also such an output before its norm
 //	x2 (·, h) act: the MLP's residual input
 //	gu (·, 2·F) act: gate and up, then their gradient
-//	act (C, F) act: silu(gate)·up
+//	act (C, F) act: f(gate)·up
+//
+// Rows of a chunk in the backward, where outputs are normed:
+//
+//	a (C, h) act: attention's output before its norm
+//	out, dout (C, h) act, rstdOut (C) f32: the output at work before its norm, its
+//	  gradient, its norm's scale
 type buffers struct {
 	o, qkv, rot, rstdQ, rstdK, do, dqkv rows
 	lse, delta                          device.Tensor
 	n, rstd, x2, gu, act                rows
+	a, out, dout, rstdOut               rows
 }
 
-// savedBuffers takes what keep keeps from a; the rest stays none.
-func (s Spec) savedBuffers(d dims, keep Keep, tokens int, a *arena) buffers {
+// savedBuffers takes what keep keeps from mem; the rest stays none. An Attention
+// layer has no MLP.
+func (s Spec) savedBuffers(d dims, kind model.LayerKind, keep Keep, tokens int, mem *arena) buffers {
 	var b buffers
 	if keep >= KeepAttention {
-		b.o = a.wholeRows(d.act, tokens, d.q)
-		b.lse = a.take(device.F32, tokens*d.heads)
+		b.o = mem.wholeRows(d.act, tokens, d.q)
+		b.lse = mem.take(device.F32, tokens*d.heads)
 	}
 	if keep >= KeepQKV {
-		b.qkv = a.wholeRows(d.act, tokens, d.qkv)
+		b.qkv = mem.wholeRows(d.act, tokens, d.qkv)
 	}
-	if keep >= KeepAll {
-		b.x2 = a.wholeRows(d.act, tokens, d.hidden)
-		b.gu = a.wholeRows(d.act, tokens, 2*d.ffn)
+	if keep >= KeepAll && kind == model.Block {
+		b.x2 = mem.wholeRows(d.act, tokens, d.hidden)
+		b.gu = mem.wholeRows(d.act, tokens, 2*d.ffn)
 	}
 	return b
 }
 
 // blockBuffers takes what keep keeps from saved and everything else that a
-// launch needs from ws.
-func (s Spec) blockBuffers(d dims, keep Keep, tokens int, backward bool, saved, ws *arena) buffers {
-	b := s.savedBuffers(d, keep, tokens, saved)
+// launch of a Block or an Attention layer needs from ws.
+func (s Spec) blockBuffers(d dims, kind model.LayerKind, keep Keep, tokens int, backward bool, saved, ws *arena) buffers {
+	b := s.savedBuffers(d, kind, keep, tokens, saved)
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAttention {
 		b.o = ws.wholeRows(d.act, tokens, d.q)
@@ -68,16 +84,28 @@ func (s Spec) blockBuffers(d dims, keep Keep, tokens int, backward bool, saved, 
 	if d.qkNorm {
 		b.rot = ws.wholeRows(d.act, tokens, d.qkv)
 	}
-	if keep < KeepAll {
-		b.gu = ws.chunkRows(d.act, chunk, 2*d.ffn)
-	}
 	b.n = ws.chunkRows(d.act, chunk, d.hidden)
-	b.act = ws.chunkRows(d.act, chunk, d.ffn)
-	if !backward {
-		return b
+	if kind == model.Block {
+		if keep < KeepAll {
+			b.gu = ws.chunkRows(d.act, chunk, 2*d.ffn)
+		}
+		b.act = ws.chunkRows(d.act, chunk, d.ffn)
 	}
-	if keep < KeepAll {
+	if backward {
+		s.backwardBuffers(&b, d, kind, keep, tokens, ws)
+	}
+	return b
+}
+
+// backwardBuffers takes what a backward needs beside the forward's buffers.
+func (s Spec) backwardBuffers(b *buffers, d dims, kind model.LayerKind, keep Keep, tokens int, ws *arena) {
+	chunk := chunkOf(s.ChunkTokens, tokens)
+	if keep < KeepAll && kind == model.Block {
 		b.x2 = ws.chunkRows(d.act, chunk, d.hidden)
+	}
+	if d.sandwich {
+		b.a, b.out, b.dout = ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden)
+		b.rstdOut = ws.chunkRows(device.F32, chunk, 1)
 	}
 	if d.qkNorm {
 		b.rstdQ = ws.wholeRows(device.F32, tokens, d.heads)
@@ -87,5 +115,4 @@ func (s Spec) blockBuffers(d dims, keep Keep, tokens int, backward bool, saved, 
 	b.do = ws.wholeRows(d.act, tokens, d.q)
 	b.dqkv = ws.wholeRows(d.act, tokens, d.qkv)
 	b.delta = ws.take(device.F32, tokens*d.heads)
-	return b
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"mt/device"
+	"mt/device/oracle"
 )
 
 func (d *toy) MatMul(_ device.Stream, m device.MatMul) {
@@ -67,7 +68,11 @@ func (d *toy) RMSNorm(_ device.Stream, a device.RMSNorm) {
 			}
 			rstd := 1 / math.Sqrt(sum/float64(a.Dim)+float64(a.Eps))
 			for i, v := range in {
-				d.store(a.Y, r*a.YStride+g*a.Dim+i, v*rstd*w[i])
+				at, y := r*a.YStride+g*a.Dim+i, v*rstd*(float64(a.Offset)+w[i])
+				if !a.Residual.None() {
+					y += d.load(a.Residual.Slice(int64(at), 1), 1)[0]
+				}
+				d.store(a.Y, at, y)
 			}
 			if !a.RStd.None() {
 				d.store(a.RStd, r*a.Groups+g, rstd)
@@ -82,7 +87,7 @@ func (d *toy) RMSNormBackward(_ device.Stream, a device.RMSNormBackward) {
 	}
 	disjoint("RMSNormBackward", a.DX, a.X)
 	x, dy := d.load(a.X, (a.Rows-1)*a.XStride+a.Groups*a.Dim), d.load(a.DY, (a.Rows-1)*a.DYStride+a.Groups*a.Dim)
-	w, dw, rstds := d.load(a.W, a.Dim), d.load(a.DW, a.Dim), d.load(a.RStd, a.Rows*a.Groups)
+	w, dw, rstds := offset(d.load(a.W, a.Dim), a.Offset), d.load(a.DW, a.Dim), d.load(a.RStd, a.Rows*a.Groups)
 	old := make([]float64, (a.Rows-1)*a.DXStride+a.Groups*a.Dim)
 	if a.Add {
 		old = d.load(a.DX, len(old))
@@ -104,6 +109,13 @@ func (d *toy) RMSNormBackward(_ device.Stream, a device.RMSNormBackward) {
 	d.storeAll(a.DW, dw)
 }
 
+func offset(w []float64, by float32) []float64 {
+	for i := range w {
+		w[i] += float64(by)
+	}
+	return w
+}
+
 func (d *toy) RoPE(_ device.Stream, a device.RoPE) {
 	half := a.Rotary / 2
 	x, pos := d.load(a.X, (a.T-1)*a.Stride+a.Heads*a.Dim), d.loadInt(a.Pos, a.T)
@@ -123,21 +135,25 @@ func (d *toy) RoPE(_ device.Stream, a device.RoPE) {
 }
 
 // scores calls f for every query: its row and head, and the keys it sees with
-// their scaled scores.
-func (d *toy) scores(a device.AttentionShape, q, k []float64, qs, ks int, f func(t, h, key0 int, s []float64)) {
+// their scaled scores, capped, and the slopes of the cap.
+func (d *toy) scores(a device.AttentionShape, q, k []float64, qs, ks int, f func(t, h, key0 int, s, slopes []float64)) {
 	cuq, cuk := d.loadInt(a.CuQ, a.Seqs+1), d.loadInt(a.CuK, a.Seqs+1)
 	for i := range a.Seqs {
 		last := cuk[i+1] - cuk[i] - (cuq[i+1] - cuq[i])
 		for t := cuq[i]; t < cuq[i+1]; t++ {
 			for h := range a.Heads {
-				s := make([]float64, t-cuq[i]+last+1)
+				n, key0 := t-cuq[i]+last+1, cuk[i]
+				if a.Window > 0 && n > a.Window {
+					n, key0 = a.Window, key0+n-a.Window
+				}
+				s, slopes := make([]float64, n), make([]float64, n)
 				for j := range s {
 					for e := range a.Dim {
-						s[j] += q[t*qs+h*a.Dim+e] * k[(cuk[i]+j)*ks+h/(a.Heads/a.KVHeads)*a.Dim+e]
+						s[j] += q[t*qs+h*a.Dim+e] * k[(key0+j)*ks+h/(a.Heads/a.KVHeads)*a.Dim+e]
 					}
-					s[j] *= float64(a.Scale)
+					s[j], slopes[j] = oracle.Softcap(s[j]*float64(a.Scale), float64(a.Softcap))
 				}
-				f(t, h, cuk[i], s)
+				f(t, h, key0, s, slopes)
 			}
 		}
 	}
@@ -160,7 +176,7 @@ func (d *toy) Attention(_ device.Stream, a device.Attention) {
 	disjoint("Attention", a.O, a.Q, a.K, a.V)
 	q := d.load(a.Q, (a.TQ-1)*a.QStride+a.Heads*a.Dim)
 	k, v := d.load(a.K, (a.TK-1)*a.KStride+a.KVHeads*a.Dim), d.load(a.V, (a.TK-1)*a.KStride+a.KVHeads*a.Dim)
-	d.scores(a.AttentionShape, q, k, a.QStride, a.KStride, func(t, h, key0 int, s []float64) {
+	d.scores(a.AttentionShape, q, k, a.QStride, a.KStride, func(t, h, key0 int, s, _ []float64) {
 		d.attended += 4 * int64(len(s)) * int64(a.Dim)
 		lse := logSumExp(s)
 		o := make([]float64, a.Dim)
@@ -186,7 +202,7 @@ func (d *toy) AttentionBackward(_ device.Stream, a device.AttentionBackward) {
 	o, do, lse := d.load(a.O, a.TQ*a.Heads*a.Dim), d.load(a.DO, a.TQ*a.Heads*a.Dim), d.load(a.LSE, a.TQ*a.Heads)
 	kv := a.KVHeads * a.Dim
 	dq, dk, dv := make([]float64, a.TQ*a.Heads*a.Dim), make([]float64, a.TK*kv), make([]float64, a.TK*kv)
-	d.scores(a.AttentionShape, q, k, a.QStride, a.KStride, func(t, h, key0 int, s []float64) {
+	d.scores(a.AttentionShape, q, k, a.QStride, a.KStride, func(t, h, key0 int, s, slopes []float64) {
 		head, at := h/(a.Heads/a.KVHeads)*a.Dim, (t*a.Heads+h)*a.Dim
 		var delta float64
 		for e := range a.Dim {
@@ -199,7 +215,7 @@ func (d *toy) AttentionBackward(_ device.Stream, a device.AttentionBackward) {
 				dp += do[at+e] * v[key*a.KStride+head+e]
 				dv[key*kv+head+e] += p * do[at+e]
 			}
-			ds := p * (dp - delta) * float64(a.Scale)
+			ds := p * (dp - delta) * float64(a.Scale) * slopes[j]
 			for e := range a.Dim {
 				dq[at+e] += ds * k[key*a.KStride+head+e]
 				dk[key*kv+head+e] += ds * q[t*a.QStride+h*a.Dim+e]
@@ -217,29 +233,36 @@ func (d *toy) storeStrided(t device.Tensor, v []float64, width, stride int) {
 	}
 }
 
-func (d *toy) SwiGLU(_ device.Stream, y, gu device.Tensor, T, F int) {
-	exact("SwiGLU y", y, T*F)
-	disjoint("SwiGLU", y, gu)
+func (d *toy) GLU(_ device.Stream, f device.Activation, y, gu device.Tensor, T, F int) {
+	exact("GLU y", y, T*F)
+	disjoint("GLU", y, gu)
 	x := d.load(gu, 2*T*F)
 	for i := range T * F {
-		g, u := x[i/F*2*F+i%F], x[i/F*2*F+F+i%F]
-		d.store(y, i, u*g/(1+math.Exp(-g)))
+		g, _ := activation(f)(x[i/F*2*F+i%F])
+		d.store(y, i, g*x[i/F*2*F+F+i%F])
 	}
 }
 
-func (d *toy) SwiGLUBackward(_ device.Stream, dgu, y, dy, gu device.Tensor, T, F int) {
-	exact("SwiGLUBackward dgu", dgu, 2*T*F)
-	disjoint("SwiGLUBackward", dgu, dy, y)
+func (d *toy) GLUBackward(_ device.Stream, f device.Activation, dgu, y, dy, gu device.Tensor, T, F int) {
+	exact("GLUBackward dgu", dgu, 2*T*F)
+	disjoint("GLUBackward", dgu, dy, y)
 	x, up := d.load(gu, 2*T*F), d.load(dy, T*F)
 	for i := range T * F {
 		p := i/F*2*F + i%F
-		g, u, sig := x[p], x[p+F], 1/(1+math.Exp(-x[p]))
-		d.store(dgu, p, up[i]*u*sig*(1+g*(1-sig)))
-		d.store(dgu, p+F, up[i]*g*sig)
+		g, slope := activation(f)(x[p])
+		d.store(dgu, p, up[i]*x[p+F]*slope)
+		d.store(dgu, p+F, up[i]*g)
 		if !y.None() {
-			d.store(y, i, u*g/(1+math.Exp(-g)))
+			d.store(y, i, g*x[p+F])
 		}
 	}
+}
+
+func activation(f device.Activation) oracle.Activation {
+	if f == device.GELUTanh {
+		return oracle.GELUTanh
+	}
+	return oracle.SiLU
 }
 
 func (d *toy) GatherRows(_ device.Stream, dst, src, index device.Tensor, T, C int) {
@@ -263,11 +286,20 @@ func (d *toy) ScatterAddRows(_ device.Stream, drows, dy, start, pos device.Tenso
 	d.storeAll(drows, sum)
 }
 
+func capped(x []float64, limit float32) (y, slopes []float64) {
+	slopes = make([]float64, len(x))
+	for i, v := range x {
+		x[i], slopes[i] = oracle.Softcap(v, float64(limit))
+	}
+	return x, slopes
+}
+
 func (d *toy) CrossEntropyShard(_ device.Stream, a device.CrossEntropyShard) {
 	exact("CrossEntropyShard", a.Logits, a.T*a.V)
 	x := d.load(a.Logits, a.T*a.V)
 	for t, target := range d.loadInt(a.Targets, a.T) {
-		row, at := x[t*a.V:(t+1)*a.V], target-a.From
+		row, slopes := capped(x[t*a.V:(t+1)*a.V], a.Softcap)
+		at := target - a.From
 		here := at >= 0 && at < a.V
 		if a.Gradient {
 			lse, scale := d.load(a.LSE.Slice(int64(t), 1), 1)[0], float64(a.Scale)
@@ -279,7 +311,7 @@ func (d *toy) CrossEntropyShard(_ device.Stream, a device.CrossEntropyShard) {
 				if target == device.IgnoreIndex {
 					p = 0
 				}
-				d.store(a.Logits, t*a.V+i, p*scale)
+				d.store(a.Logits, t*a.V+i, p*scale*slopes[i])
 			}
 			continue
 		}
@@ -304,7 +336,7 @@ func (d *toy) CrossEntropy(_ device.Stream, a device.CrossEntropy) {
 	exact("CrossEntropy", a.Logits, a.T*a.V)
 	x := d.load(a.Logits, a.T*a.V)
 	for t, target := range d.loadInt(a.Targets, a.T) {
-		row := x[t*a.V : (t+1)*a.V]
+		row, slopes := capped(x[t*a.V:(t+1)*a.V], a.Softcap)
 		lse, scale := logSumExp(row), float64(a.Scale)
 		loss := 0.0
 		if target == device.IgnoreIndex {
@@ -319,7 +351,7 @@ func (d *toy) CrossEntropy(_ device.Stream, a device.CrossEntropy) {
 				p--
 			}
 			if !a.ForwardOnly {
-				d.store(a.Logits, t*a.V+i, p*scale)
+				d.store(a.Logits, t*a.V+i, p*scale*slopes[i])
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/model"
 )
 
 // dims are the widths of a model's rows, in elements.
@@ -17,12 +18,14 @@ type dims struct {
 	ffn            int // F
 	vocab          int // V
 	qkNorm         bool
+	sandwich       bool // outputs of attention and MLP are normed
 }
 
 func newDims(s Spec) dims {
 	c := s.Config
 	d := dims{act: s.Act, hidden: c.HiddenSize, heads: c.NumHeads, kvHeads: c.NumKVHeads, headDim: c.HeadDim,
-		ffn: c.IntermediateSize, vocab: c.VocabSize, qkNorm: c.QKNorm}
+		ffn: c.IntermediateSize, vocab: c.VocabSize, qkNorm: c.QKNorm,
+		sandwich: c.SandwichNorms}
 	d.q, d.kv = d.heads*d.headDim, d.kvHeads*d.headDim
 	d.qkv = d.q + 2*d.kv
 	return d
@@ -104,28 +107,54 @@ func (a *arena) chunkRows(dt device.DType, chunk, width int) rows {
 // WorkspaceBytes is the device memory that one launch needs, whichever layer it
 // is of: the largest of all for MaxTokens tokens. Needs no device.
 func (s Spec) WorkspaceBytes() int64 {
-	return max(s.blockBytes(true), s.blockBytes(false), s.HeadBytes())
+	return max(s.blockBytes(true), s.blockBytes(false), s.moeWorkspaceBytes(true), s.moeWorkspaceBytes(false), s.HeadBytes())
 }
 
 // ForwardWorkspaceBytes is WorkspaceBytes for evaluation and generation, where
 // nothing goes backward.
 func (s Spec) ForwardWorkspaceBytes() int64 {
-	return max(s.BlockForwardBytes(), s.HeadBytes())
+	return max(s.BlockForwardBytes(), s.moeWorkspaceBytes(false), s.HeadBytes())
 }
 
-// BlockForwardBytes is the workspace of a block's forward that keeps nothing, of
-// MaxTokens tokens. It does not depend on Keep.
+// BlockForwardBytes is the workspace of a decoder block's forward that keeps
+// nothing, of MaxTokens tokens. It does not depend on Keep.
 func (s Spec) BlockForwardBytes() int64 { return s.blockBytes(false) }
 
+// blockBytes is the most that the model's decoder blocks need, whole or in two
+// layers.
 func (s Spec) blockBytes(backward bool) int64 {
-	ws := arena{dry: true}
-	saved := arena{dry: true}
 	keep := s.Keep
 	if !backward {
 		keep = KeepNothing // an evaluation keeps nothing, so it needs most
 	}
-	s.blockBuffers(newDims(s), keep, s.MaxTokens, backward, &saved, &ws)
-	return ws.used
+	var n int64
+	for _, kind := range s.blockKinds() {
+		ws := arena{dry: true}
+		saved := arena{dry: true}
+		s.blockBuffers(newDims(s), kind, keep, s.MaxTokens, backward, &saved, &ws)
+		n = max(n, ws.used)
+	}
+	return n
+}
+
+// blockKinds are the kinds of layer, of those that this file's buffers serve,
+// that the model has.
+func (s Spec) blockKinds() []model.LayerKind {
+	var has [2]bool
+	for b := range s.Config.NumLayers {
+		if s.Config.HasExperts(b) {
+			has[1] = true
+		} else {
+			has[0] = true
+		}
+	}
+	var out []model.LayerKind
+	for i, kind := range []model.LayerKind{model.Block, model.Attention} {
+		if has[i] {
+			out = append(out, kind)
+		}
+	}
+	return out
 }
 
 // HeadBytes is the workspace of the head, or of its largest part, for MaxTokens

@@ -1,4 +1,4 @@
-// Package reference computes the Llama family's forward in float64, in the
+// Package reference computes the forward of all families in float64, in the
 // plainest Go there is, and gradients by finite differences of it. Tests use it
 // to judge the templates; nothing else does.
 //

@@ -22,7 +22,7 @@ type Fixture struct {
 	// Loss and GradNorm are step 1's, before clipping; LossBound and NormBound
 	// how far, relatively, an fp32 run may be from them.
 	Loss, GradNorm, LossBound, NormBound float64
-	Logits                               []float64 // (T, V) of the first row
+	Logits                               [2][]float64 // (T, V) of the first two rows
 }
 
 // LoadFixture reads the case in dir.
@@ -56,7 +56,7 @@ func (f *Fixture) readModel(dir string) error {
 func (f *Fixture) readLogits(dir string) error {
 	w := Weights{}
 	err := readTensors(filepath.Join(dir, "logits.safetensors"), w)
-	f.Logits = w["row0"]
+	f.Logits = [2][]float64{w["row0"], w["row1"]}
 	return err
 }
 

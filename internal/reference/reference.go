@@ -40,11 +40,7 @@ func Loss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 
 // Logits is the (T, V) logits of one sequence.
 func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
-	x := make([]float64, 0, len(ids)*cfg.HiddenSize)
-	for _, id := range ids {
-		at := int(id) * cfg.HiddenSize
-		x = append(x, w["model.embed_tokens.weight"][at:at+cfg.HiddenSize]...)
-	}
+	x := embed(cfg, w, ids)
 	for i := range cfg.NumLayers {
 		x = Block(cfg, w, i, x)
 	}
@@ -52,32 +48,101 @@ func Logits(cfg *model.Config, w Weights, ids []int32) []float64 {
 	if head == nil {
 		head = w["model.embed_tokens.weight"]
 	}
-	return linear(norm(cfg, x, w["model.norm.weight"]), head, nil, cfg.HiddenSize)
+	out := linear(norm(cfg, x, w["model.norm.weight"]), head, nil, cfg.HiddenSize)
+	for i := range out {
+		out[i] = softcap(out[i], cfg.LogitSoftcap)
+	}
+	return out
+}
+
+// embed is the (T, h) input of the first block.
+func embed(cfg *model.Config, w Weights, ids []int32) []float64 {
+	x := make([]float64, 0, len(ids)*cfg.HiddenSize)
+	for _, id := range ids {
+		at := int(id) * cfg.HiddenSize
+		x = append(x, w["model.embed_tokens.weight"][at:at+cfg.HiddenSize]...)
+	}
+	if cfg.EmbedScale != 0 {
+		for i := range x {
+			x[i] *= cfg.EmbedScale
+		}
+	}
+	return x
 }
 
 // Block is the output (T, h) of decoder block i for one sequence x (T, h).
 func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
-	name := func(s string) string { return fmt.Sprintf("model.layers.%d.%s", i, s) }
-	project := func(s string, in []float64, width int) []float64 {
-		return linear(in, w[name(s+".weight")], w[name(s+".bias")], width)
+	x2 := Attention(cfg, w, i, x)
+	if cfg.HasExperts(i) {
+		return MoE(cfg, w, i, x2, nil)
 	}
-	n := norm(cfg, x, w[name("input_layernorm.weight")])
-	q := project("self_attn.q_proj", n, cfg.HiddenSize)
-	k := project("self_attn.k_proj", n, cfg.HiddenSize)
-	v := project("self_attn.v_proj", n, cfg.HiddenSize)
-	if qw := w[name("self_attn.q_norm.weight")]; qw != nil {
-		q, k = norm(cfg, q, qw), norm(cfg, k, w[name("self_attn.k_norm.weight")])
+	pre, post := "post_attention_layernorm", ""
+	if w[tensor(i, "pre_feedforward_layernorm.weight")] != nil {
+		pre, post = "pre_feedforward_layernorm", "post_feedforward_layernorm"
 	}
-	rope(cfg, q, cfg.NumHeads)
-	rope(cfg, k, cfg.NumKVHeads)
-	o := attention(cfg, q, k, v)
-	x2 := add(x, project("self_attn.o_proj", o, cfg.NumHeads*cfg.HeadDim))
-	n = norm(cfg, x2, w[name("post_attention_layernorm.weight")])
-	gate, up := project("mlp.gate_proj", n, cfg.HiddenSize), project("mlp.up_proj", n, cfg.HiddenSize)
+	n := norm(cfg, x2, w[tensor(i, pre+".weight")])
+	out := mlp(cfg, w, tensor(i, "mlp."), n)
+	if post != "" {
+		out = norm(cfg, out, w[tensor(i, post+".weight")])
+	}
+	return add(x2, out)
+}
+
+// tensor is the name of a tensor of block i.
+func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i, s) }
+
+// Attention is x + attention(norm(x)) of decoder block i, the latter normed too
+// where four norms are.
+func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
+	h, d := cfg.HiddenSize, cfg.HeadDim
+	qRows, kvRows := cfg.NumHeads*d, cfg.NumKVHeads*d
+	n := norm(cfg, x, w[tensor(i, "input_layernorm.weight")])
+	project := func(s string, from, rows int) []float64 {
+		weight := w[tensor(i, "self_attn."+s+"_proj.weight")]
+		if fused := w[tensor(i, "self_attn.qkv_proj.weight")]; fused != nil {
+			weight = fused[from*h : (from+rows)*h]
+		}
+		return linear(n, weight, w[tensor(i, "self_attn."+s+"_proj.bias")], h)
+	}
+	q, k, v := project("q", 0, qRows), project("k", qRows, kvRows), project("v", qRows+kvRows, kvRows)
+	if qw := w[tensor(i, "self_attn.q_norm.weight")]; qw != nil {
+		q, k = norm(cfg, q, qw), norm(cfg, k, w[tensor(i, "self_attn.k_norm.weight")])
+	}
+	r := cfg.Ropes()[cfg.RopeOf(i)]
+	rope(cfg, r, q, cfg.NumHeads)
+	rope(cfg, r, k, cfg.NumKVHeads)
+	o := attention(cfg, i, q, k, v)
+	out := linear(o, w[tensor(i, "self_attn.o_proj.weight")], w[tensor(i, "self_attn.o_proj.bias")], qRows)
+	if w[tensor(i, "pre_feedforward_layernorm.weight")] != nil {
+		out = norm(cfg, out, w[tensor(i, "post_attention_layernorm.weight")])
+	}
+	return add(x, out)
+}
+
+// mlp is down(f(gate(n))·up(n)) with the tensors whose names begin with in.
+func mlp(cfg *model.Config, w Weights, in string, n []float64) []float64 {
+	h := cfg.HiddenSize
+	gateW, upW := w[in+"gate_proj.weight"], w[in+"up_proj.weight"]
+	if fused := w[in+"gate_up_proj.weight"]; fused != nil {
+		gateW, upW = fused[:len(fused)/2], fused[len(fused)/2:]
+	}
+	gate, up := linear(n, gateW, w[in+"gate_proj.bias"], h), linear(n, upW, w[in+"up_proj.bias"], h)
 	for j, g := range gate {
-		up[j] *= g / (1 + math.Exp(-g))
+		if cfg.Activation == model.GELUTanh {
+			up[j] *= 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g)))
+		} else {
+			up[j] *= g / (1 + math.Exp(-g))
+		}
 	}
-	return add(x2, project("mlp.down_proj", up, cfg.IntermediateSize))
+	return linear(up, w[in+"down_proj.weight"], w[in+"down_proj.bias"], len(gateW)/h)
+}
+
+// softcap is limit·tanh(x/limit), x itself without a limit.
+func softcap(x, limit float64) float64 {
+	if limit == 0 {
+		return x
+	}
+	return limit * math.Tanh(x/limit)
 }
 
 func add(a, b []float64) []float64 {
@@ -117,64 +182,40 @@ func norm(cfg *model.Config, x, w []float64) []float64 {
 		}
 		r := 1 / math.Sqrt(sum/float64(len(w))+float64(cfg.RMSNormEps))
 		for i, wv := range w {
-			y[at+i] = x[at+i] * r * wv
+			y[at+i] = x[at+i] * r * (float64(cfg.NormOffset) + wv)
 		}
 	}
 	return y
 }
 
-// Frequencies are the rotary embedding's angles per position, for each of the
-// HeadDim/2 pairs. Type llama3 lowers slow ones as Llama 3.1 does.
-func Frequencies(cfg *model.Config) []float64 {
-	r := cfg.Rope
-	f := make([]float64, cfg.HeadDim/2)
-	for i := range f {
-		f[i] = math.Pow(r.Theta, -2*float64(i)/float64(cfg.HeadDim))
-		if r.Type != "llama3" {
-			continue
-		}
-		turns := float64(r.OriginalMaxPositions) * f[i] / (2 * math.Pi)
-		keep := (turns - r.LowFreqFactor) / (r.HighFreqFactor - r.LowFreqFactor)
-		keep = min(max(keep, 0), 1)
-		f[i] *= keep + (1-keep)/r.Factor
-	}
-	return f
-}
-
-// rope rotates the heads of x (T, heads, D) in place: element i with i + D/2.
-func rope(cfg *model.Config, x []float64, heads int) {
-	freq, d := Frequencies(cfg), cfg.HeadDim
-	for t := range len(x) / (heads * d) {
-		for i, f := range freq {
-			sin, cos := math.Sincos(float64(t) * f)
-			for h := range heads {
-				p := (t*heads + h) * d
-				a, b := x[p+i], x[p+i+d/2]
-				x[p+i], x[p+i+d/2] = a*cos-b*sin, b*cos+a*sin
-			}
-		}
-	}
-}
-
-// attention is causal softmax(q·kᵀ/√D)·v of one sequence, with key heads shared.
-func attention(cfg *model.Config, q, k, v []float64) []float64 {
+// attention is causal softmax(scale·q·kᵀ)·v of one sequence in block i, with key
+// heads shared.
+func attention(cfg *model.Config, i int, q, k, v []float64) []float64 {
 	d, group := cfg.HeadDim, cfg.NumHeads/cfg.NumKVHeads
 	width, kvWidth := cfg.NumHeads*d, cfg.NumKVHeads*d
 	tokens := len(q) / width
 	o := make([]float64, len(q))
-	scores := make([]float64, tokens)
+	scale := cfg.AttnScale
+	if scale == 0 {
+		scale = 1 / math.Sqrt(float64(d))
+	}
 	for h := range cfg.NumHeads {
 		kv := h / group * d
 		for t := range tokens {
-			qr, out := q[t*width+h*d:][:d], o[t*width+h*d:][:d]
-			for j := range t + 1 {
-				scores[j] = dot(qr, k[j*kvWidth+kv:][:d]) / math.Sqrt(float64(d))
+			first := 0
+			if n := cfg.Window(i); n > 0 {
+				first = max(0, t+1-n)
 			}
-			lse := logSumExp(scores[:t+1])
-			for j := range t + 1 {
-				p := math.Exp(scores[j] - lse)
-				for i, vv := range v[j*kvWidth+kv:][:d] {
-					out[i] += p * vv
+			qr, out := q[t*width+h*d:][:d], o[t*width+h*d:][:d]
+			scores := make([]float64, 0, t+1-first)
+			for j := first; j <= t; j++ {
+				scores = append(scores, softcap(dot(qr, k[j*kvWidth+kv:][:d])*scale, cfg.AttnSoftcap))
+			}
+			lse := logSumExp(scores)
+			for j, s := range scores {
+				p := math.Exp(s - lse)
+				for e, vv := range v[(first+j)*kvWidth+kv:][:d] {
+					out[e] += p * vv
 				}
 			}
 		}

@@ -1,0 +1,124 @@
+package layers
+
+import (
+	"mt/device"
+	"mt/model"
+)
+
+// AttentionForward overwrites y with x + attention(norm(x)): the first half of
+// decoder block number block, where its MLP is a layer of its own.
+//
+//	x, y (T, h) act, not overlapping
+//	saved: Spec.SavedBytes(Attention, T) bytes that AttentionBackward reads; the
+//	zero Mem keeps nothing
+func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x device.Tensor, mb MicroBatch, saved, ws device.Mem) {
+	t.spec.fits(mb.Tokens)
+	l := t.newLaunch(s, model.Attention, block, w, mb, saved, ws, false)
+	l.x, l.y = whole(x, t.dims.hidden), whole(y, t.dims.hidden)
+	l.attention()
+	for c := range l.chunks() {
+		l.residual(l.y, l.n, c)
+	}
+}
+
+// attention writes o.
+func (l *launch) attention() {
+	for c := range l.chunks() {
+		l.project(c)
+		l.rotate(c)
+	}
+	l.attend()
+}
+
+// project writes qkv of a chunk: norm(x)·Wqkvᵀ + bias.
+func (l *launch) project(c span) {
+	d := l.dims
+	l.norm(l.s, l.n.of(c), device.Tensor{}, l.x.of(c), l.w[model.RoleAttnNorm], c.n)
+	l.linear(l.s, l.qkv.of(c), l.n.of(c), l.w[model.RoleQKV], device.Tensor{}, l.w[model.RoleQKVBias], c.n, d.hidden, d.qkv)
+}
+
+// rotate applies q/k norm, which reads qkv and writes rot, and RoPE to a chunk.
+func (l *launch) rotate(c span) {
+	to := l.qkv.of(c)
+	if l.dims.qkNorm {
+		to = l.rot.of(c)
+		l.normQK(l.s, l.w, to, l.qkv.of(c), l.rstdQ.of(c), l.rstdK.of(c), c.n)
+	}
+	l.rope(to, c, false)
+}
+
+// normQK norms the q and k heads of n packed rows; y may be x, the rstd none.
+func (t *Templates) normQK(s device.Stream, w Weights, y, x, rstdQ, rstdK device.Tensor, n int) {
+	d := t.dims
+	a := device.RMSNorm{Y: y, RStd: rstdQ, X: x, W: w[model.RoleQNorm], Rows: n, Groups: d.heads, Dim: d.headDim,
+		XStride: d.qkv, YStride: d.qkv, Eps: t.spec.Config.RMSNormEps, Offset: t.spec.Config.NormOffset}
+	t.ops.RMSNorm(s, a)
+	a.Y, a.X, a.RStd, a.W, a.Groups = from(y, d.q), from(x, d.q), rstdK, w[model.RoleKNorm], d.kvHeads
+	t.ops.RMSNorm(s, a)
+}
+
+// rope rotates the q and k heads of a chunk's packed rows in place, or back.
+func (l *launch) rope(x device.Tensor, c span, inverse bool) {
+	d, r := l.dims, l.ropes[l.spec.Config.RopeOf(l.block)]
+	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
+	l.ops.RoPE(l.s, device.RoPE{X: x, Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,
+		Dim: d.headDim, Rotary: r.rotary, Stride: d.qkv, Inverse: inverse})
+}
+
+// from is the elements of t from off on: a column of packed rows.
+func from(t device.Tensor, off int) device.Tensor { return t.Slice(int64(off), t.Len-int64(off)) }
+
+// heads are q, k and v as attention reads them, all with rows of dims.qkv
+// elements.
+func (l *launch) heads() (q, k, v device.Tensor) {
+	d := l.dims
+	q = l.qkv.t
+	if d.qkNorm {
+		q = l.rot.t
+	}
+	return q, from(q, d.q), from(l.qkv.t, d.q+d.kv)
+}
+
+// shape is the attention of the micro-batch's sequences over themselves.
+func (l *launch) shape() device.AttentionShape {
+	a := l.attentionShape()
+	a.CuQ, a.CuK, a.Seqs = l.mb.Cu, l.mb.Cu, l.mb.Seqs
+	a.TQ, a.TK, a.MaxQ, a.MaxK = l.mb.Tokens, l.mb.Tokens, l.mb.MaxSeqlen, l.mb.MaxSeqlen
+	return a
+}
+
+func (l *launch) attentionShape() device.AttentionShape {
+	d, c := l.dims, l.spec.Config
+	return device.AttentionShape{Heads: d.heads, KVHeads: d.kvHeads, Dim: d.headDim, Scale: float32(c.ScoreScale()),
+		Window: c.Window(l.block), Softcap: float32(c.AttnSoftcap)}
+}
+
+// attend writes o, and lse where something reads it later.
+func (l *launch) attend() {
+	q, k, v := l.heads()
+	l.ops.Attention(l.s, device.Attention{AttentionShape: l.shape(), O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
+		QStride: l.dims.qkv, KStride: l.dims.qkv})
+}
+
+// residual writes x2 = x + o·Woᵀ + bias of a chunk or, where the output is
+// normed, x + norm(o·Woᵀ + bias) with that output in out.
+func (l *launch) residual(x2, out rows, c span) {
+	if !l.dims.sandwich {
+		l.linear(l.s, x2.of(c), l.o.of(c), l.w[model.RoleO], l.x.of(c), l.w[model.RoleOBias], c.n, l.dims.q, l.dims.hidden)
+		return
+	}
+	l.attentionOut(out, c)
+	l.addNormed(l.s, x2.of(c), l.x.of(c), out.of(c), l.w[model.RolePostAttnNorm], c.n)
+}
+
+// attentionOut writes out = o·Woᵀ + bias of a chunk.
+func (l *launch) attentionOut(out rows, c span) {
+	l.linear(l.s, out.of(c), l.o.of(c), l.w[model.RoleO], device.Tensor{}, l.w[model.RoleOBias], c.n, l.dims.q, l.dims.hidden)
+}
+
+// addNormed is y (n, h) = residual + RMSNorm(x); residual may be y.
+func (t *Templates) addNormed(s device.Stream, y, residual, x, w device.Tensor, n int) {
+	a := t.rmsNorm(y, device.Tensor{}, x, w, n)
+	a.Residual = residual
+	t.ops.RMSNorm(s, a)
+}

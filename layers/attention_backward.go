@@ -1,0 +1,111 @@
+package layers
+
+import (
+	"mt/device"
+	"mt/model"
+)
+
+// AttentionBackward is BlockBackward for AttentionForward.
+//
+//	dxdy (T, h) act: dy before, dx after; x (T, h) act: the layer's input
+//	g: overwritten where first is set, else accumulated
+//	saved: as AttentionForward of the same micro-batch left it; used up
+func (t *Templates) AttentionBackward(s device.Stream, block int, w Weights, g Grads, dxdy, x device.Tensor, mb MicroBatch, saved, ws device.Mem, first bool) {
+	t.spec.fits(mb.Tokens)
+	l := t.newLaunch(s, model.Attention, block, w, mb, saved, ws, true)
+	l.startBackward(g, dxdy, x, first)
+	for c := range l.chunks() {
+		if l.dims.sandwich {
+			l.attentionOut(l.a, c)
+		}
+		l.outBackward(c)
+	}
+	l.attentionBackward()
+}
+
+// startBackward sets what a backward works on and computes again what it reads
+// and was not kept.
+func (l *launch) startBackward(g Grads, dxdy, x device.Tensor, first bool) {
+	l.g, l.first = g, first
+	l.x, l.y = whole(x, l.dims.hidden), whole(dxdy, l.dims.hidden)
+	if first {
+		zeroVectors(l.s, g)
+	}
+	l.recompute()
+}
+
+// recompute writes what attention's backward reads and was not kept. q/k norm
+// and its rotation are repeated always: they cost less than their space.
+func (l *launch) recompute() {
+	project := l.keep < KeepQKV
+	if project || l.dims.qkNorm {
+		for c := range l.chunks() {
+			if project {
+				l.project(c)
+			}
+			l.rotate(c)
+		}
+	}
+	if l.keep < KeepAttention {
+		l.attend()
+	}
+}
+
+// outBackward takes a chunk from the gradient of x + attention, in y, to that of
+// o, in do. Where attention's output is normed, a holds it.
+func (l *launch) outBackward(c span) {
+	d, s, dy := l.dims, l.s, l.y.of(c)
+	if d.sandwich {
+		dy = l.outNormBackward(model.RolePostAttnNorm, l.a.of(c), c)
+	}
+	l.inputGrad(s, l.do.of(c), dy, l.w[model.RoleO], c.n, d.hidden, d.q)
+	l.weightGrad(s, l.g[model.RoleO], dy, l.o.of(c), c.n, d.hidden, d.q, l.overwrites(c))
+	l.biasGrad(model.RoleOBias, dy, c.n, d.hidden)
+}
+
+// attentionBackward adds to y, the gradient of the residual, what attention
+// passes on to x.
+func (l *launch) attentionBackward() {
+	l.attendBackward()
+	for c := range l.chunks() {
+		l.projectBackward(c)
+	}
+}
+
+// attendBackward writes dqkv, of q and k as attention saw them.
+func (l *launch) attendBackward() {
+	d := l.dims
+	q, k, v := l.heads()
+	dq := l.dqkv.t
+	l.ops.AttentionBackward(l.s, device.AttentionBackward{AttentionShape: l.shape(),
+		DQ: dq, DK: from(dq, d.q), DV: from(dq, d.q+d.kv), DO: l.do.t, O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
+		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta})
+}
+
+// projectBackward takes a chunk from dqkv to the gradient of the block's input.
+func (l *launch) projectBackward(c span) {
+	d, s := l.dims, l.s
+	dqkv, n := l.dqkv.of(c), l.n.of(c)
+	l.rope(dqkv, c, true)
+	if d.qkNorm {
+		l.normQKBackward(dqkv, c)
+	}
+	l.norm(s, n, l.rstd.of(c), l.x.of(c), l.w[model.RoleAttnNorm], c.n)
+	l.weightGrad(s, l.g[model.RoleQKV], dqkv, n, c.n, d.qkv, d.hidden, l.overwrites(c))
+	l.biasGrad(model.RoleQKVBias, dqkv, c.n, d.qkv)
+	l.inputGrad(s, n, dqkv, l.w[model.RoleQKV], c.n, d.qkv, d.hidden)
+	l.normBackward(model.RoleAttnNorm, l.x.of(c), c)
+}
+
+// normQKBackward takes the gradients of normed q and k, in place, to those of
+// the product.
+func (l *launch) normQKBackward(dqkv device.Tensor, c span) {
+	d, raw := l.dims, l.qkv.of(c)
+	a := device.RMSNormBackward{DX: dqkv, DY: dqkv, X: raw, DW: l.g[model.RoleQNorm], W: l.w[model.RoleQNorm],
+		RStd: l.rstdQ.of(c), Rows: c.n, Groups: d.heads, Dim: d.headDim, DXStride: d.qkv, DYStride: d.qkv, XStride: d.qkv,
+		Offset: l.spec.Config.NormOffset}
+	l.ops.RMSNormBackward(l.s, a)
+	a.DX, a.DY, a.X = from(dqkv, d.q), from(dqkv, d.q), from(raw, d.q)
+	a.DW, a.W, a.RStd, a.Groups = l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdK.of(c), d.kvHeads
+	l.ops.RMSNormBackward(l.s, a)
+}

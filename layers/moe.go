@@ -1,0 +1,158 @@
+package layers
+
+import (
+	"mt/device"
+	"mt/model"
+)
+
+// A MoE layer is y = x + Σ_k w_k·expert_k(norm(x)) over the K experts that the
+// router gives a token. It is visited in parts, whose results meet in a MoEState:
+// part 0, the norm and the router, by every micro-batch; then MoESort; then the
+// experts, each by the tokens of all micro-batches together; then part 0 by every
+// micro-batch again. Source: arXiv:2101.03961; arXiv:2505.09388 (Qwen3).
+
+// MoERoute is the first visit of a micro-batch to part 0, with its weights: it
+// writes the micro-batch's rows of N, Logits, IDs and Weights, and Sum = x. Unless
+// eval is set ProbSum takes in the probabilities.
+//
+//	x (T, h) act; at: the micro-batch's first token in the state
+func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem, eval bool) {
+	l := t.newMoE(s, w, at, mb, st)
+	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &arena{mem: ws})
+	in := whole(x, t.dims.hidden)
+	for c := range l.chunks() {
+		r := l.route(in, c, !eval)
+		t.ops.Convert(s, r.sum, in.of(c), r.sum.Len)
+	}
+}
+
+// MoESort lists the pairs of the first tokens tokens of the state by expert:
+// Order, Rows and Offsets. With count set Counts takes in their numbers.
+func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool) {
+	c := t.spec.Config
+	n := int64(tokens * c.NumExpertsPerTok)
+	a := device.SortByExpert{IDs: st.IDs.Slice(0, n), Order: st.Order, Rows: st.Rows, Offsets: st.Offsets,
+		N: int(n), K: c.NumExpertsPerTok, E: c.NumExperts}
+	if count {
+		a.Counts = st.Counts
+	}
+	t.ops.SortByExpert(s, a)
+}
+
+// ExpertForward adds to Sum what an expert, whose weights are w, makes of the
+// pairs Order[from:from+n]: all that are its.
+func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from, n int, ws device.Mem) {
+	l := t.newExpert(s, w, st, from, n, ws, false)
+	h, f := t.dims.hidden, t.spec.Config.MoEIntermediateSize
+	for c := range l.expertChunks(n) {
+		l.gateUp(c)
+		t.ops.GLU(s, t.activation(), l.act.of(c), l.gu.of(c), c.n, f)
+		t.ops.ScaleRows(s, device.ScaleRows{X: l.act.of(c), W: st.Weights, Index: l.pairs(c), T: c.n, C: f, P: int(st.Weights.Len)})
+		l.product(device.MatMul{M: c.n, N: h, K: f, TransB: true, A: l.act.of(c), B: w[model.RoleExpertDown], D: l.out.of(c)})
+		l.addRows(l.out.of(c), c)
+	}
+}
+
+// MoECombine is the last visit of a micro-batch in the forward: y = its rows of
+// Sum.
+//
+//	y (T, h) act
+func (t *Templates) MoECombine(s device.Stream, y device.Tensor, at int, mb MicroBatch, st MoEState) {
+	h := int64(t.dims.hidden)
+	n := int64(mb.Tokens) * h
+	t.ops.Convert(s, y, st.Sum.Slice(int64(at)*h, n), n)
+}
+
+// moeLaunch is one visit to a MoE layer: of a micro-batch to part 0, or of pairs
+// to an expert.
+type moeLaunch struct {
+	*Templates
+	moeBuffers
+	s  device.Stream
+	w  Weights
+	g  Grads // backward only
+	st MoEState
+
+	at int        // part 0: first token of the micro-batch in the state
+	mb MicroBatch // part 0
+
+	from int // expert: its first pair in Order
+}
+
+func (t *Templates) newMoE(s device.Stream, w Weights, at int, mb MicroBatch, st MoEState) *moeLaunch {
+	t.spec.fits(mb.Tokens)
+	return &moeLaunch{Templates: t, s: s, w: w, at: at, mb: mb, st: st}
+}
+
+func (t *Templates) newExpert(s device.Stream, w Weights, st MoEState, from, n int, ws device.Mem, backward bool) *moeLaunch {
+	l := &moeLaunch{Templates: t, s: s, w: w, st: st, from: from}
+	l.moeBuffers = t.spec.expertBuffers(min(n, t.spec.expertChunk()), backward, &arena{mem: ws})
+	return l
+}
+
+func (l *moeLaunch) chunks() func(func(span) bool) {
+	return spans(l.mb.Tokens, chunkOf(l.spec.ChunkTokens, l.mb.Tokens))
+}
+
+func (l *moeLaunch) expertChunks(n int) func(func(span) bool) {
+	return spans(n, l.spec.expertChunk())
+}
+
+// of is a chunk's part of the state.
+func (l *moeLaunch) of(c span) routing {
+	return l.st.of(c, l.at, l.dims, l.spec.Config.NumExperts, l.spec.Config.NumExpertsPerTok)
+}
+
+// route writes N, Logits, IDs and Weights of a chunk of x. The router's product
+// is one of fp32.
+func (l *moeLaunch) route(x rows, c span, sum bool) routing {
+	cfg, r := l.spec.Config, l.of(c)
+	l.norm(l.s, r.n, device.Tensor{}, x.of(c), l.w[model.RoleMLPNorm], c.n)
+	l.linear(l.s, r.logits, l.widened(r, c), l.w[model.RoleRouter], device.Tensor{}, device.Tensor{}, c.n, l.dims.hidden, cfg.NumExperts)
+	a := device.Router{Logits: r.logits, IDs: r.ids, Weights: r.weights, T: c.n, E: cfg.NumExperts, K: cfg.NumExpertsPerTok,
+		Normalize: cfg.NormTopKProb}
+	if sum {
+		a.ProbSum = l.st.ProbSum
+	}
+	l.ops.Router(l.s, a)
+	return r
+}
+
+// widened is the normed input of a chunk in fp32.
+func (l *moeLaunch) widened(r routing, c span) device.Tensor {
+	if l.dims.act == device.F32 {
+		return r.n
+	}
+	wide := l.wide.of(c)
+	l.ops.Convert(l.s, wide, r.n, r.n.Len)
+	return wide
+}
+
+// pairs and tokens are the pairs of a chunk and their tokens.
+func (l *moeLaunch) pairs(c span) device.Tensor {
+	return l.st.Order.Slice(int64(l.from+c.at), int64(c.n))
+}
+
+func (l *moeLaunch) tokens(c span) device.Tensor {
+	return l.st.Rows.Slice(int64(l.from+c.at), int64(c.n))
+}
+
+// product is one whose number of rows comes from the data.
+func (l *moeLaunch) product(m device.MatMul) {
+	m.Ragged = true
+	l.ops.MatMul(l.s, m)
+}
+
+// gateUp gathers the normed inputs of a chunk and writes gu.
+func (l *moeLaunch) gateUp(c span) {
+	h, f := l.dims.hidden, l.spec.Config.MoEIntermediateSize
+	l.ops.GatherRows(l.s, l.in.of(c), l.st.N, l.tokens(c), c.n, h)
+	l.product(device.MatMul{M: c.n, N: 2 * f, K: h, TransB: true, A: l.in.of(c), B: l.w[model.RoleExpertGateUp], D: l.gu.of(c)})
+}
+
+// addRows adds the rows of a chunk to those of their tokens in Sum. A token has
+// an expert once at most.
+func (l *moeLaunch) addRows(src device.Tensor, c span) {
+	h := l.dims.hidden
+	l.ops.AddRows(l.s, l.st.Sum, src, l.tokens(c), int(l.st.Sum.Len)/h, c.n, h)
+}

@@ -1,0 +1,117 @@
+package layers
+
+import (
+	"mt/device"
+	"mt/model"
+)
+
+// MoERouteAgain is the first visit of a micro-batch to part 0 in the backward: it
+// computes its rows of N, Logits, IDs and Weights again, with the bits that
+// MoERoute had, keeps dy in DY and clears Sum. MoESort of the same tokens follows.
+//
+//	dy, x (T, h) act: only read
+func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem) {
+	l := t.newMoE(s, w, at, mb, st)
+	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &arena{mem: ws})
+	in := whole(x, t.dims.hidden)
+	for c := range l.chunks() {
+		l.route(in, c, false)
+	}
+	all := l.of(span{0, mb.Tokens})
+	s.CopyD2D(all.dy.Mem(), dy.Slice(0, all.dy.Len).Mem())
+	s.Zero(all.sum.Mem())
+}
+
+// ExpertBackward overwrites the gradients g of an expert, whose weights are w,
+// from the pairs Order[from:from+n], all that are its; it writes their DWeights and
+// adds the gradients of their inputs to Sum. Without pairs g becomes 0 and w is not
+// looked at.
+//
+// The weight of a pair multiplies f(gate)·up, not the output, so that the product
+// with down is not needed again.
+func (t *Templates) ExpertBackward(s device.Stream, w Weights, g Grads, st MoEState, from, n int, ws device.Mem) {
+	if n == 0 {
+		s.Zero(g[model.RoleExpertGateUp].Mem())
+		s.Zero(g[model.RoleExpertDown].Mem())
+		return
+	}
+	l := t.newExpert(s, w, st, from, n, ws, true)
+	l.g = g
+	for c := range l.expertChunks(n) {
+		l.expertBackward(c)
+	}
+}
+
+func (l *moeLaunch) expertBackward(c span) {
+	h, f := l.dims.hidden, l.spec.Config.MoEIntermediateSize
+	in, dy, gu, act, dact := l.in.of(c), l.out.of(c), l.gu.of(c), l.act.of(c), l.dact.of(c)
+	l.gateUp(c)
+	l.ops.GLU(l.s, l.activation(), act, gu, c.n, f)
+	l.ops.GatherRows(l.s, dy, l.st.DY, l.tokens(c), c.n, h)
+	l.product(device.MatMul{M: c.n, N: f, K: h, A: dy, B: l.w[model.RoleExpertDown], D: dact})
+	l.ops.ScaleRowsBackward(l.s, device.ScaleRowsBackward{DY: dact, Y: act, W: l.st.Weights, DW: l.st.DWeights, Index: l.pairs(c),
+		T: c.n, C: f, P: int(l.st.Weights.Len)})
+	// From here on act is weighted and dact the gradient of f(gate)·up.
+	l.expertGrad(model.RoleExpertDown, dy, act, c, h, f)
+	l.ops.GLUBackward(l.s, l.activation(), gu, device.Tensor{}, dact, gu, c.n, f)
+	l.expertGrad(model.RoleExpertGateUp, gu, in, c, 2*f, h)
+	l.product(device.MatMul{M: c.n, N: h, K: 2 * f, A: gu, B: l.w[model.RoleExpertGateUp], D: in})
+	l.addRows(in, c)
+}
+
+// expertGrad is dW (out, in) = dYᵀ·X over a chunk, dW += … over those after the
+// first.
+func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, in int) {
+	m := device.MatMul{M: out, N: in, K: c.n, TransA: true, A: dy, B: x, D: l.g[r]}
+	if c.at > 0 {
+		m.C = m.D
+	}
+	l.product(m)
+}
+
+// MoERouteBackward is the last visit of a micro-batch in the backward: once all
+// experts have added to Sum and DWeights it turns dy into dx, in place, and adds up
+// the gradients of part 0.
+//
+//	dxdy (T, h) act: dy before, dx after; x (T, h) act
+//	g: overwritten where first is set, else accumulated
+//	auxScale: the auxiliary loss has the gradient auxScale·Counts[e] for every
+//	token's probability of expert e; 0: there is none
+func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem, first bool, auxScale float32) {
+	l := t.newMoE(s, w, at, mb, st)
+	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, true, &arena{mem: ws})
+	l.g = g
+	if first {
+		zeroVectors(s, g)
+	}
+	in, out := whole(x, t.dims.hidden), whole(dxdy, t.dims.hidden)
+	for c := range l.chunks() {
+		l.routerBackward(c, first && c.at == 0, auxScale)
+		l.routeNormBackward(out.of(c), in.of(c), c)
+	}
+}
+
+// routerBackward turns the logits of a chunk into their gradient, takes them into
+// that of the router and adds to Sum what they pass on to N.
+func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
+	cfg, r := l.spec.Config, l.of(c)
+	h, experts := l.dims.hidden, cfg.NumExperts
+	a := device.RouterBackward{DLogits: r.logits, Logits: r.logits, IDs: r.ids, DWeights: r.dweights, T: c.n, E: experts,
+		K: cfg.NumExpertsPerTok, Normalize: cfg.NormTopKProb}
+	if auxScale != 0 {
+		a.Counts, a.AuxScale = l.st.Counts, auxScale
+	}
+	l.ops.RouterBackward(l.s, a)
+	l.weightGrad(l.s, l.g[model.RoleRouter], r.logits, l.widened(r, c), c.n, experts, h, overwrite)
+	l.ops.MatMul(l.s, device.MatMul{M: c.n, N: h, K: experts, A: r.logits, B: l.w[model.RoleRouter], C: r.sum, D: r.sum})
+}
+
+// routeNormBackward adds to dy the gradient that Sum, that of norm(x), passes on
+// to x. The norm is repeated for its scale.
+func (l *moeLaunch) routeNormBackward(dy, x device.Tensor, c span) {
+	h, n, rstd, weight := l.dims.hidden, l.n.of(c), l.rstd.of(c), l.w[model.RoleMLPNorm]
+	l.norm(l.s, n, rstd, x, weight, c.n)
+	l.ops.Convert(l.s, n, l.of(c).sum, n.Len)
+	l.ops.RMSNormBackward(l.s, device.RMSNormBackward{DX: dy, DW: l.g[model.RoleMLPNorm], DY: n, X: x, W: weight, RStd: rstd,
+		Rows: c.n, Groups: 1, Dim: h, DXStride: h, DYStride: h, XStride: h, Add: true, Offset: l.spec.Config.NormOffset})
+}

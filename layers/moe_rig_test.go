@@ -1,0 +1,225 @@
+package layers
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"mt/device"
+	"mt/internal/reference"
+	"mt/model"
+)
+
+// moeRig is one MoE layer on a device, and a step of micro-batches.
+type moeRig struct {
+	*rig
+	layout model.Layout
+	parts  []Weights
+	cfg    *model.Config
+	counts []int       // tokens of the micro-batches
+	x, dy  [][]float64 // as on the device
+	xs     []device.Tensor
+}
+
+// moeTokens are the micro-batches of most tests.
+var moeTokens = []int{13, 7}
+
+func newMoERig(t *testing.T, dev device.Device, c moeCase, sp Spec) *moeRig {
+	t.Helper()
+	s, err := dev.NewStream("compute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r := &moeRig{rig: &rig{t: t, dev: dev, s: s, spec: sp, tpl: New(sp, dev.Ops()), ref: reference.Weights{}}, cfg: c.cfg, counts: moeTokens}
+	for _, l := range c.cfg.Layouts(sp.Act == device.BF16) {
+		if l.Kind == model.MoE {
+			r.layout = l
+		}
+	}
+	rng := rand.New(rand.NewPCG(17, 19))
+	for k := range r.layout.Parts() {
+		l := r.layout.Part(k)
+		w := BindWeights(l, r.alloc(l.SlotBytes))
+		for _, p := range l.Tensors {
+			v := r.values(p, nil, rng)
+			if p.Role == model.RoleRouter {
+				favour(v, c.favour, c.cfg.HiddenSize)
+			}
+			kept := r.put(w[p.Role], v)
+			for _, part := range p.Parts {
+				r.ref[part.Name] = kept[part.Row*p.Cols : (part.Row+part.Rows)*p.Cols]
+			}
+		}
+		r.parts = append(r.parts, w)
+	}
+	for _, n := range r.counts {
+		r.xs = append(r.xs, r.tensor(sp.Act, n*c.cfg.HiddenSize))
+		r.x = append(r.x, r.put(r.xs[len(r.xs)-1], r.inputs(rng, n)))
+		r.dy = append(r.dy, r.put(r.tensor(sp.Act, n*c.cfg.HiddenSize), random(rng, n*c.cfg.HiddenSize)))
+	}
+	return r
+}
+
+// favour makes the first column of the router's weight what it adds to logits of
+// inputs whose first element is about 1 after the norm.
+func favour(router, by []float64, h int) {
+	for e, v := range by {
+		router[e*h] = v
+	}
+}
+
+func random(rng *rand.Rand, n int) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = rng.NormFloat64()
+	}
+	return v
+}
+
+// inputs are n random tokens with a first element that favour can count on.
+func (r *moeRig) inputs(rng *rand.Rand, n int) []float64 {
+	v := random(rng, n*r.cfg.HiddenSize)
+	for t := range n {
+		v[t*r.cfg.HiddenSize] = 2
+	}
+	return v
+}
+
+func (r *moeRig) mb(i int) MicroBatch { return MicroBatch{Tokens: r.counts[i]} }
+
+// at is the first token of micro-batch i, or with all of them how many there are.
+func (r *moeRig) at(i int) int {
+	n := 0
+	for _, k := range r.counts[:i] {
+		n += k
+	}
+	return n
+}
+
+func (r *moeRig) total() int { return r.at(len(r.counts)) }
+
+// offsets brings where the experts' pairs begin to the host.
+func (r *moeRig) offsets(st MoEState) []int {
+	var out []int
+	for _, v := range r.ids(st.Offsets) {
+		out = append(out, int(v))
+	}
+	return out
+}
+
+func (r *moeRig) ids(t device.Tensor) []int32 {
+	b, out := r.read(t.Mem()), make([]int32, t.Len)
+	for i := range out {
+		out[i] = int32(b[4*i]) | int32(b[4*i+1])<<8 | int32(b[4*i+2])<<16 | int32(b[4*i+3])<<24
+	}
+	return out
+}
+
+// state is one with nothing counted.
+func (r *moeRig) state(backward bool) MoEState {
+	st := r.tpl.BindMoE(r.alloc(r.spec.MoEBytes(r.total(), backward)), r.total(), backward)
+	r.s.Zero(st.Counts.Mem())
+	r.s.Zero(st.ProbSum.Mem())
+	return st
+}
+
+// forward is the outputs of all micro-batches.
+func (r *moeRig) forward(st MoEState, ws device.Mem, eval bool) []float64 {
+	for i, x := range r.xs {
+		r.tpl.MoERoute(r.s, r.parts[0], x, r.at(i), r.mb(i), st, ws, eval)
+	}
+	r.tpl.MoESort(r.s, st, r.total(), !eval)
+	off := r.offsets(st)
+	for e := range r.cfg.NumExperts {
+		if n := off[e+1] - off[e]; n > 0 {
+			r.tpl.ExpertForward(r.s, r.parts[1+e], st, off[e], n, ws)
+		}
+	}
+	var out []float64
+	for i := range r.xs {
+		y := r.tensor(r.spec.Act, r.counts[i]*r.cfg.HiddenSize)
+		r.tpl.MoECombine(r.s, y, r.at(i), r.mb(i), st)
+		out = append(out, r.get(y)...)
+	}
+	return out
+}
+
+// backward is the gradients of the inputs, under "x", and of the parameters.
+func (r *moeRig) backward(st MoEState, ws device.Mem, auxScale float32) map[string][]float64 {
+	var dys []device.Tensor
+	for i, x := range r.xs {
+		dys = append(dys, r.tensor(r.spec.Act, len(r.dy[i])))
+		r.put(dys[i], r.dy[i])
+		r.tpl.MoERouteAgain(r.s, r.parts[0], dys[i], x, r.at(i), r.mb(i), st, ws)
+	}
+	r.tpl.MoESort(r.s, st, r.total(), false)
+	off, out := r.offsets(st), map[string][]float64{}
+	for e := r.cfg.NumExperts - 1; e >= 0; e-- {
+		w := r.parts[1+e]
+		if off[e] == off[e+1] {
+			w = nil // idle: its weights are not there
+		}
+		g := r.grads(1 + e)
+		r.tpl.ExpertBackward(r.s, w, g, st, off[e], off[e+1]-off[e], ws)
+		r.collect(out, 1+e, g)
+	}
+	g := r.grads(0)
+	for i, x := range r.xs {
+		r.tpl.MoERouteBackward(r.s, r.parts[0], g, dys[i], x, r.at(i), r.mb(i), st, ws, i == 0, auxScale)
+		out["x"] = append(out["x"], r.get(dys[i])...)
+	}
+	r.collect(out, 0, g)
+	return out
+}
+
+func (r *moeRig) grads(part int) Grads {
+	l := r.layout.Part(part)
+	return BindGrads(l, r.alloc(4*l.GradElems))
+}
+
+func (r *moeRig) collect(out map[string][]float64, part int, g Grads) {
+	for _, p := range r.layout.Part(part).Tensors {
+		v := r.get(g[p.Role])
+		for _, q := range p.Parts {
+			out[q.Name] = v[q.Row*p.Cols : (q.Row+q.Rows)*p.Cols]
+		}
+	}
+}
+
+// auxScale is the gradient of the auxiliary loss per count, 0 where there is none.
+func (r *moeRig) auxScale() float32 {
+	if !r.cfg.OutputRouterLogits {
+		return 0
+	}
+	n := float64(r.total())
+	return float32(r.cfg.RouterAuxLossCoef * float64(r.cfg.NumExperts) / (n * n))
+}
+
+// run is a step: outputs and gradients.
+func (r *moeRig) run() (y []float64, grads map[string][]float64) {
+	r.t.Helper()
+	st, ws := r.state(true), r.alloc(r.spec.WorkspaceBytes())
+	y = r.forward(st, ws, false)
+	grads = r.backward(st, ws, r.auxScale())
+	r.checkGuards()
+	return y, grads
+}
+
+// loss is Σ y·dy and the auxiliary loss by the reference, for inputs x, and what
+// was chosen.
+func (r *moeRig) loss(x []float64) (float64, []int) {
+	var routing reference.Routing
+	y, sum := reference.MoE(r.cfg, r.ref, 0, x, &routing), 0.0
+	for i, d := range slices.Concat(r.dy...) {
+		sum += y[i] * d
+	}
+	if r.cfg.OutputRouterLogits {
+		sum += routing.AuxLoss(r.cfg)
+	}
+	return sum, routing.Chosen
+}

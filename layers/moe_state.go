@@ -1,0 +1,130 @@
+package layers
+
+import "mt/device"
+
+// MoEState is what the MoE layer at work holds on the device, for all tokens of
+// a step: micro-batch after micro-batch, each from its token offset at on. T is
+// the tokens of all, E the experts, K how many of them a token gets. Contents
+// pass from visit to visit of one layer; only Counts and ProbSum last longer.
+type MoEState struct {
+	N   device.Tensor // (T, h) act: the normed input
+	Sum device.Tensor // (T, h) f32: forward: the output so far; backward: the gradient of N so far
+	DY  device.Tensor // (T, h) act: the gradient of the output; backward only
+
+	Logits            device.Tensor // (T, E) f32: the router's; in the backward their gradient in the end
+	IDs               device.Tensor // (T, K) i32: the experts of a token
+	Weights, DWeights device.Tensor // (T, K) f32: and their weights; gradients in the backward only
+	Order, Rows       device.Tensor // (T·K) i32: pairs (token, choice) by expert, and their tokens
+	Offsets           device.Tensor // (E+1) i32: where an expert's pairs begin in Order
+
+	// Counts (E) i32 is how many pairs an expert had and ProbSum (E) f32 the sum of
+	// its probabilities, in all MoE layers since they were zeroed.
+	Counts, ProbSum device.Tensor
+}
+
+// MoEBytes is the device memory of the state for so many tokens in all
+// micro-batches; 0 for a model without experts. Needs no device.
+func (s Spec) MoEBytes(tokens int, backward bool) int64 {
+	if s.Config.NumExperts == 0 {
+		return 0
+	}
+	a := arena{dry: true}
+	s.moeState(tokens, backward, &a)
+	return a.used
+}
+
+// BindMoE views the state in mem, Spec.MoEBytes(tokens, backward) bytes.
+func (t *Templates) BindMoE(mem device.Mem, tokens int, backward bool) MoEState {
+	return t.spec.moeState(tokens, backward, &arena{mem: mem})
+}
+
+// moeState takes Counts and ProbSum first: where they lie depends on no number of
+// tokens.
+func (s Spec) moeState(tokens int, backward bool, mem *arena) MoEState {
+	h, experts, chosen := s.Config.HiddenSize, s.Config.NumExperts, s.Config.NumExpertsPerTok
+	st := MoEState{Counts: mem.take(device.I32, experts), ProbSum: mem.take(device.F32, experts),
+		Offsets: mem.take(device.I32, experts+1), N: mem.take(s.Act, tokens*h), Sum: mem.take(device.F32, tokens*h),
+		Logits: mem.take(device.F32, tokens*experts), IDs: mem.take(device.I32, tokens*chosen),
+		Weights: mem.take(device.F32, tokens*chosen), Order: mem.take(device.I32, tokens*chosen),
+		Rows: mem.take(device.I32, tokens*chosen)}
+	if backward {
+		st.DY, st.DWeights = mem.take(s.Act, tokens*h), mem.take(device.F32, tokens*chosen)
+	}
+	return st
+}
+
+// routing is the part of a state that a chunk of tokens has.
+type routing struct{ n, sum, dy, logits, ids, weights, dweights device.Tensor }
+
+// of is the part of the tokens in c, the first of which is at + c.at.
+func (st *MoEState) of(c span, at int, d dims, experts, chosen int) routing {
+	rows := func(t device.Tensor, width int) device.Tensor {
+		if t.None() {
+			return t
+		}
+		return t.Slice(int64(at+c.at)*int64(width), int64(c.n)*int64(width))
+	}
+	return routing{n: rows(st.N, d.hidden), sum: rows(st.Sum, d.hidden), dy: rows(st.DY, d.hidden), logits: rows(st.Logits, experts),
+		ids: rows(st.IDs, chosen), weights: rows(st.Weights, chosen), dweights: rows(st.DWeights, chosen)}
+}
+
+// moeBuffers are the workspace of a visit to a MoE layer, rows of a chunk each.
+//
+// Part 0, for C tokens:
+//
+//	wide (C, h) f32: the normed input for the router; none where act is fp32
+//	n (C, h) act, rstd (C) f32: backward: the norm again, then the gradient of its
+//	  result
+//
+// An expert, for C pairs:
+//
+//	in (C, h) act: the tokens' normed inputs, in the backward then their gradient
+//	out (C, h) act: the expert's output; backward: its gradient
+//	gu (C, 2·F) act: gate and up, then their gradient
+//	act, dact (C, F) act: f(gate)·up, weighted, and its gradient
+type moeBuffers struct {
+	wide, n, rstd          rows
+	in, out, gu, act, dact rows
+}
+
+func (s Spec) routeBuffers(tokens int, backward bool, ws *arena) moeBuffers {
+	var b moeBuffers
+	h, chunk := s.Config.HiddenSize, chunkOf(s.ChunkTokens, tokens)
+	if s.Act != device.F32 {
+		b.wide = ws.chunkRows(device.F32, chunk, h)
+	}
+	if backward {
+		b.n, b.rstd = ws.chunkRows(s.Act, chunk, h), ws.chunkRows(device.F32, chunk, 1)
+	}
+	return b
+}
+
+func (s Spec) expertBuffers(pairs int, backward bool, ws *arena) moeBuffers {
+	h, f := s.Config.HiddenSize, s.Config.MoEIntermediateSize
+	b := moeBuffers{in: ws.chunkRows(s.Act, pairs, h), out: ws.chunkRows(s.Act, pairs, h), gu: ws.chunkRows(s.Act, pairs, 2*f),
+		act: ws.chunkRows(s.Act, pairs, f)}
+	if backward {
+		b.dact = ws.chunkRows(s.Act, pairs, f)
+	}
+	return b
+}
+
+// expertChunk is how many pairs of an expert go at once, from its first on.
+func (s Spec) expertChunk() int {
+	if s.ChunkTokens > 0 {
+		return s.ChunkTokens
+	}
+	return s.MaxTokens
+}
+
+// moeWorkspaceBytes is the workspace of a visit to a MoE layer, the larger of
+// part 0 and an expert.
+func (s Spec) moeWorkspaceBytes(backward bool) int64 {
+	if s.Config.NumExperts == 0 {
+		return 0
+	}
+	route, expert := arena{dry: true}, arena{dry: true}
+	s.routeBuffers(s.MaxTokens, backward, &route)
+	s.expertBuffers(s.expertChunk(), backward, &expert)
+	return max(route.used, expert.used)
+}

@@ -1,0 +1,279 @@
+package layers
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"mt/device"
+	"mt/internal/reference"
+	"mt/model"
+)
+
+// moeCase is a MoE layer with tokens that choose in some way.
+type moeCase struct {
+	name   string
+	cfg    *model.Config
+	favour []float64 // what is added to the logits of the first experts
+	idle   int       // experts that get no token
+}
+
+func moeConfig(experts, chosen int, edit func(c *model.Config)) *model.Config {
+	return config(func(c *model.Config) {
+		c.NumLayers, c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize = 1, experts, chosen, 7
+		c.DecoderSparseStep, c.RouterAuxLossCoef = 1, 0.5
+		edit(c)
+	})
+}
+
+var moeCases = []moeCase{
+	{"plain", moeConfig(5, 2, func(*model.Config) {}), nil, 0},
+	{"normalised", moeConfig(5, 2, func(c *model.Config) { c.NormTopKProb = true }), nil, 0},
+	{"auxiliary loss", moeConfig(6, 2, func(c *model.Config) { c.OutputRouterLogits = true }), nil, 0},
+	{"all chosen", moeConfig(3, 3, func(c *model.Config) { c.NormTopKProb, c.OutputRouterLogits = true, true }), nil, 0},
+	{"one expert", moeConfig(1, 1, func(c *model.Config) { c.NormTopKProb = true }), nil, 0},
+	{"idle experts", moeConfig(7, 2, func(c *model.Config) { c.OutputRouterLogits = true }), []float64{-20, 0, -20, 0, 0, -20, -20}, 4},
+	{"all tokens to one", moeConfig(4, 1, func(c *model.Config) { c.OutputRouterLogits = true }), []float64{0, 0, 4}, 3},
+	{"gelu, offset", moeConfig(4, 2, func(c *model.Config) { c.Activation, c.NormOffset = model.GELUTanh, 1 }), nil, 0},
+}
+
+func onMoE(t *testing.T, f func(t *testing.T, c moeCase, r *moeRig)) {
+	for _, d := range devices {
+		for _, c := range moeCases {
+			t.Run(d.name+"/"+c.name, func(t *testing.T) {
+				f(t, c, newMoERig(t, d.open(t), c, spec(c.cfg, KeepNothing, device.F32)))
+			})
+		}
+	}
+}
+
+// Outputs are the reference's, and all gradients its finite differences.
+func TestMoEGradients(t *testing.T) {
+	onMoE(t, func(t *testing.T, c moeCase, r *moeRig) {
+		y, grads := r.run()
+		x := slices.Concat(r.x...)
+		// fp32 through some ten operations.
+		if d := distance(y, reference.MoE(c.cfg, r.ref, 0, x, nil)); !(d <= 1e-6) {
+			t.Errorf("outputs differ by %g", d)
+		}
+		_, chosen := r.loss(x)
+		loss := func() float64 {
+			l, now := r.loss(x)
+			if !slices.Equal(now, chosen) {
+				t.Fatal("other experts are chosen: differences say nothing")
+			}
+			return l
+		}
+		values, idle := maps.Clone(r.ref), 0
+		values["x"] = x
+		if len(grads) != len(values) {
+			t.Errorf("%d gradients of %d tensors", len(grads), len(values))
+		}
+		rng := rand.New(rand.NewPCG(5, 6))
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if slices.Max(grads[name]) == 0 && slices.Min(grads[name]) == 0 {
+				idle++
+			}
+			for _, dir := range directions(rng, len(values[name])) {
+				want := reference.Derivative(func(s float64) float64 { return reference.Perturbed(loss, values[name], dir, s) })
+				checkGradient(t, name, grads[name], dir, want)
+			}
+		}
+		if c.cfg.NumExperts == 1 { // its weight is always 1
+			idle--
+		}
+		if idle != 3*c.idle {
+			t.Errorf("%d gradients are 0, want those of %d experts", idle, c.idle)
+		}
+	})
+}
+
+// The way back computes what the way there did, bit for bit.
+func TestMoERouteAgain(t *testing.T) {
+	onMoE(t, func(t *testing.T, c moeCase, r *moeRig) {
+		st, ws := r.state(true), r.alloc(r.spec.WorkspaceBytes())
+		r.forward(st, ws, false)
+		route := []device.Tensor{st.N, st.Logits, st.IDs, st.Weights, st.Order, st.Rows, st.Offsets, st.Counts, st.ProbSum}
+		var before [][]byte
+		for _, v := range route {
+			before = append(before, r.read(v.Mem()))
+		}
+		for _, v := range route[:7] {
+			r.s.Zero(v.Mem())
+		}
+		for i, x := range r.xs {
+			r.tpl.MoERouteAgain(r.s, r.parts[0], x, x, r.at(i), r.mb(i), st, ws)
+		}
+		r.tpl.MoESort(r.s, st, r.total(), false)
+		for i, v := range route {
+			if !slices.Equal(r.read(v.Mem()), before[i]) {
+				t.Errorf("tensor %d of the routing has other bits", i)
+			}
+		}
+		if got := r.get(st.DY); !slices.Equal(got, slices.Concat(r.x...)) {
+			t.Error("DY is not what was given")
+		}
+		if got := r.get(st.Sum); slices.Max(got) != 0 || slices.Min(got) != 0 {
+			t.Error("Sum is not cleared")
+		}
+	})
+}
+
+// Counts and probabilities add up over layers, and not in an evaluation, which
+// gives the same outputs.
+func TestMoECounts(t *testing.T) {
+	onMoE(t, func(t *testing.T, c moeCase, r *moeRig) {
+		st, ws := r.state(false), r.alloc(r.spec.ForwardWorkspaceBytes())
+		if !st.DY.None() || !st.DWeights.None() {
+			t.Error("a forward's state has gradients")
+		}
+		first := r.forward(st, ws, false)
+		r.forward(st, ws, false)
+		if y := r.forward(st, ws, true); !slices.Equal(y, first) {
+			t.Error("an evaluation has other outputs")
+		}
+		var routing reference.Routing
+		for range 2 {
+			reference.MoE(c.cfg, r.ref, 0, slices.Concat(r.x...), &routing)
+		}
+		for e, n := range r.ids(st.Counts) {
+			if float64(n) != routing.Counts[e] {
+				t.Errorf("expert %d has %d pairs, want %v", e, n, routing.Counts[e])
+			}
+		}
+		if d := distance(r.get(st.ProbSum), routing.Probs); !(d <= 1e-6) {
+			t.Errorf("sums of probabilities %v, want %v", r.get(st.ProbSum), routing.Probs)
+		}
+		r.checkGuards()
+	})
+}
+
+// Chunks change only the order of sums; what is kept of blocks changes nothing.
+func TestMoEChunks(t *testing.T) {
+	for _, d := range devices {
+		for _, c := range moeCases {
+			t.Run(d.name+"/"+c.name, func(t *testing.T) {
+				var wantY []float64
+				var want map[string][]float64
+				for _, chunk := range []int{4, 0, 1, 13, 100} {
+					sp := spec(c.cfg, KeepNothing, device.F32)
+					sp.ChunkTokens = chunk
+					y, got := newMoERig(t, d.open(t), c, sp).run()
+					if chunk == 4 {
+						wantY, want = y, got
+						sp.Keep = KeepAll
+						keptY, kept := newMoERig(t, d.open(t), c, sp).run()
+						compareBits(t, "keep all", result{keptY, kept}, result{y, got})
+					}
+					got["y"], want["y"] = y, wantY
+					for name := range want {
+						if dist := distance(got[name], want[name]); !(dist <= gradientBound) {
+							t.Errorf("chunk %d: %s differs by %g", chunk, name, dist)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// Threads change no bit.
+func TestMoEThreads(t *testing.T) {
+	for _, act := range []device.DType{device.F32, device.BF16} {
+		for _, c := range moeCases {
+			y, want := newMoERig(t, openCPU(t, 1), c, spec(c.cfg, KeepNothing, act)).run()
+			again, got := newMoERig(t, openCPU(t, 3), c, spec(c.cfg, KeepNothing, act)).run()
+			compareBits(t, fmt.Sprintf("%s %s", c.name, act), result{again, got}, result{y, want})
+		}
+	}
+}
+
+// In bf16 results are those of fp32 from the same weights and inputs, as far as
+// the roundings of activations let them: a dozen of 2⁻⁹ each, of which those of a
+// sum add up like a random walk.
+func TestMoEBF16(t *testing.T) {
+	for _, d := range devices {
+		for _, c := range moeCases {
+			t.Run(d.name+"/"+c.name, func(t *testing.T) {
+				half := newMoERig(t, d.open(t), c, spec(c.cfg, KeepNothing, device.BF16))
+				full := newMoERig(t, d.open(t), c, spec(c.cfg, KeepNothing, device.F32))
+				for k, w := range half.parts {
+					for role, v := range w {
+						full.put(full.parts[k][role], half.get(v))
+					}
+				}
+				for i := range full.xs {
+					full.put(full.xs[i], half.x[i])
+					full.dy[i] = half.dy[i]
+				}
+				y, got := half.run()
+				wantY, want := full.run()
+				got["y"], want["y"] = y, wantY
+				for name := range want {
+					if dist := distance(got[name], want[name]); !(dist <= 0.02) {
+						t.Errorf("%s differs by %g", name, dist)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestMoESizes(t *testing.T) {
+	dense := spec(config(func(*model.Config) {}), KeepNothing, device.F32)
+	if n := dense.MoEBytes(100, true); n != 0 {
+		t.Errorf("%d bytes for a model without experts", n)
+	}
+	s := spec(moeConfig(64, 4, func(c *model.Config) { c.HiddenSize = 256 }), KeepNothing, device.BF16)
+	const tokens = 1 << 10
+	perToken := int64(256*(2+4) + 64*4 + 4*4*4) // N, Sum, Logits, IDs, Weights, Order, Rows
+	if n := s.MoEBytes(tokens, false); n < tokens*perToken || n > tokens*perToken+8*device.Align {
+		t.Errorf("forward: %d bytes, want about %d", n, tokens*perToken)
+	}
+	perToken += 256*2 + 4*4 // DY, DWeights
+	if n := s.MoEBytes(tokens, true); n < tokens*perToken || n > tokens*perToken+8*device.Align {
+		t.Errorf("backward: %d bytes, want about %d", n, tokens*perToken)
+	}
+	// With experts wider than all else the workspace is theirs.
+	wide := s
+	wide.Config = moeConfig(64, 4, func(c *model.Config) { c.MoEIntermediateSize = 5000 })
+	if n, least := wide.WorkspaceBytes(), int64(4*4*5000*2); n < least {
+		t.Errorf("workspace of %d bytes, an expert needs %d", n, least)
+	}
+	if a, b := wide.WorkspaceBytes(), wide.ForwardWorkspaceBytes(); a <= b {
+		t.Errorf("workspace of %d bytes backward and %d forward", a, b)
+	}
+}
+
+// A visit allocates what any launch does, however many chunks it has.
+func TestMoEDoesNotAllocate(t *testing.T) {
+	c := moeCases[0]
+	r := newMoERig(t, newToy(), c, spec(c.cfg, KeepNothing, device.F32))
+	idle, st, ws := New(r.spec, idleOps{}), r.state(true), r.alloc(r.spec.WorkspaceBytes())
+	few := testing.AllocsPerRun(10, func() { idle.ExpertForward(r.s, r.parts[1], st, 0, 4, ws) })
+	many := testing.AllocsPerRun(10, func() { idle.ExpertForward(r.s, r.parts[1], st, 0, 40, ws) })
+	if few != many || few > 8 {
+		t.Errorf("%g allocations for 1 chunk, %g for 10", few, many)
+	}
+}
+
+// An expert's tensors go by the same roles in every part.
+func TestMoEPartsAreAlike(t *testing.T) {
+	c := moeCases[0]
+	r := newMoERig(t, newToy(), c, spec(c.cfg, KeepNothing, device.BF16))
+	for k, w := range r.parts {
+		want := []model.Role{model.RoleMLPNorm, model.RoleRouter}
+		if k > 0 {
+			want = []model.Role{model.RoleExpertDown, model.RoleExpertGateUp}
+		}
+		if got := slices.Sorted(maps.Keys(w)); !reflect.DeepEqual(got, slices.Sorted(slices.Values(want))) {
+			t.Errorf("part %d has %v, want %v", k, got, want)
+		}
+	}
+	if dt := r.parts[0][model.RoleRouter].DType; dt != device.F32 {
+		t.Errorf("the router's weight is %v", dt)
+	}
+}
