@@ -24,6 +24,9 @@ func (w *Writer) Commit(state TrainerState, extra map[string][]byte) error {
 	if i := slices.Index(w.written, false); i >= 0 {
 		return w.failLocked(fmt.Errorf("layer %d was not written", i))
 	}
+	if err := w.writeWeights(fromFile, Layer{}); err != nil {
+		return w.failLocked(err)
+	}
 	if err := w.finish(state, extra); err != nil {
 		return w.failLocked(err)
 	}
@@ -86,20 +89,24 @@ func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[st
 func modelExtras(o WriterOptions, shards []*outFile, extra map[string][]byte) (map[string][]byte, error) {
 	small := map[string][]byte{}
 	for name, data := range extra {
-		if name != filepath.Base(name) || !filepath.IsLocal(name) || name == manifestName || name == stateName || isWeights(name) {
-			return nil, fmt.Errorf("extra file %q: not a name for a file beside the weights", name)
+		if err := checkExtra(name); err != nil {
+			return nil, err
 		}
 		small[name] = data
 	}
 	small["config.json"] = o.Config.JSON(o.SaveDType.name())
 	if len(shards) > 1 {
-		var fs []*file
-		for _, s := range shards {
-			fs = append(fs, s.file)
-		}
-		small[indexName] = indexJSON(fs)
+		small[indexName] = indexJSON(shards)
 	}
 	return small, nil
+}
+
+// checkExtra refuses names that are no file beside the weights, or one of ours.
+func checkExtra(name string) error {
+	if name != filepath.Base(name) || !filepath.IsLocal(name) || name == manifestName || name == stateName || isWeights(name) {
+		return fmt.Errorf("extra file %q: not a name for a file beside the weights", name)
+	}
+	return nil
 }
 
 // close puts f on disk.

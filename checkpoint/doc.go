@@ -1,6 +1,7 @@
 // Package checkpoint reads and writes models and training states on disk:
 // safetensors in Hugging Face's layout, the optimizer's state beside it, atomic
-// saves and exact resumes.
+// saves and exact resumes. What a directory holds beside the trained parameters
+// is copied through, byte for byte.
 //
 // It imports model only; the memory of a layer comes as a Layer, which views
 // what package host owns. Files are read and written in pieces, so there is

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"mt/model"
 )
@@ -13,12 +14,16 @@ const defaultShardBytes = 5_000_000_000
 // entry is one tensor to be written: where its values come from and go to.
 type entry struct {
 	tensor
-	layer  int
+	layer  int // fromFile: not from memory
 	layout model.TensorLayout
 	elem   int64 // its first element in the parameter
 	elems  int64
 	plane  plane
+	from   *stored // not nil: the tensor of another file
 }
+
+// fromFile is the layer of tensors that come from another file.
+const fromFile = -1
 
 // file is one safetensors file to be written.
 type file struct {
@@ -47,8 +52,11 @@ func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	return out
 }
 
-// newFile lays out a file.
+// newFile lays out a file: tensors of wider elements first, so that every one is
+// aligned, else in the order given.
 func newFile(name string, entries []*entry) *file {
+	entries = slices.Clone(entries)
+	slices.SortStableFunc(entries, func(a, b *entry) int { return int(dtypeSize[b.dtype] - dtypeSize[a.dtype]) })
 	f := &file{name: name, header: headerBytes(entries), entries: entries}
 	f.bytes = int64(len(f.header))
 	for _, e := range entries {
@@ -57,14 +65,23 @@ func newFile(name string, entries []*entry) *file {
 	return f
 }
 
-// modelFiles cuts the weights into shards of at most maxBytes (a larger tensor
-// is alone in one), in the order of the layers.
-func modelFiles(layouts []model.Layout, d DType, maxBytes int64) []*file {
-	var shards [][]*entry
-	var size int64
+// weightEntries lists the weights of all layers, in order.
+func weightEntries(layouts []model.Layout, d DType) []*entry {
+	var out []*entry
 	for i, l := range layouts {
-		for _, e := range entriesOf(i, l, d.plane()) {
-			if len(shards) == 0 || size+e.bytes > maxBytes {
+		out = append(out, entriesOf(i, l, d.plane())...)
+	}
+	return out
+}
+
+// modelFiles cuts each group of tensors into shards of at most maxBytes (a
+// larger tensor is alone in one), in order; no shard holds parts of two groups.
+func modelFiles(maxBytes int64, groups ...[]*entry) []*file {
+	var shards [][]*entry
+	for _, g := range groups {
+		var size int64
+		for i, e := range g {
+			if i == 0 || size+e.bytes > maxBytes {
 				shards, size = append(shards, nil), 0
 			}
 			shards[len(shards)-1] = append(shards[len(shards)-1], e)
@@ -73,7 +90,7 @@ func modelFiles(layouts []model.Layout, d DType, maxBytes int64) []*file {
 	}
 	var out []*file
 	for i, entries := range shards {
-		name := "model.safetensors"
+		name := singleName
 		if len(shards) > 1 {
 			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
 		}
@@ -103,7 +120,7 @@ func optimizerName(layer int, zstd bool) string {
 }
 
 // indexJSON is model.safetensors.index.json for shards.
-func indexJSON(shards []*file) []byte {
+func indexJSON(shards []*outFile) []byte {
 	var bytes, params int64
 	where := map[string]string{}
 	for _, f := range shards {
@@ -123,4 +140,9 @@ func indexJSON(shards []*file) []byte {
 	return append(out, '\n')
 }
 
-const indexName = "model.safetensors.index.json"
+// The names of the weights in a model directory: all in one file, or an index
+// that says which shard holds what.
+const (
+	singleName = "model.safetensors"
+	indexName  = "model.safetensors.index.json"
+)

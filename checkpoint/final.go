@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -9,28 +10,22 @@ import (
 )
 
 // WriteModel writes the model alone, without the optimizer's state, into dir as
-// save_pretrained would: weights of opts.SaveDType, config.json and the extra
-// files (name to content). Everything is written and put on disk in a temporary
-// directory inside dir, then renamed file by file, the index last; shards of an
-// older model with other names are removed. opts.Step and opts.Layouts do not
-// count.
+// save_pretrained would: weights of opts.SaveDType, what opts.Source holds beside
+// them, config.json and the extra files (name to content). Everything is written
+// and put on disk in a temporary directory inside dir, then renamed file by file,
+// the index last; shards of an older model with other names are removed.
+// opts.Step and opts.Layouts do not count.
 func WriteModel(dir string, layers []Layer, opts WriterOptions, extra map[string][]byte) error {
-	m := &modelWriter{dir: dir, opts: opts.defaults()}
-	m.disk = &disk{fs: m.opts.FS}
-	m.opts.Layouts = nil
+	opts = opts.defaults()
+	opts.Layouts = nil
 	for _, l := range layers {
-		m.opts.Layouts = append(m.opts.Layouts, l.Layout)
+		opts.Layouts = append(opts.Layouts, l.Layout)
 	}
-	for _, f := range modelFiles(m.opts.Layouts, m.opts.SaveDType, m.opts.MaxShardBytes) {
-		m.shards = append(m.shards, &outFile{file: f, sums: map[*entry]uint32{}})
-		m.disk.left += f.bytes
-	}
-	m.buf = make([]byte, pieceFor(m.shards))
-	err := m.write(layers, extra)
-	if m.disk.root != "" {
-		if rerr := m.disk.fs.RemoveAll(m.disk.root); err == nil && rerr != nil {
-			err = opError("remove", m.disk.root, rerr)
-		}
+	m := &modelWriter{dir: dir, disk: &disk{fs: opts.FS}, layers: layers}
+	m.add(opts.files())
+	var err error
+	if m.small, err = modelExtras(opts, m.shards, extra); err == nil {
+		err = m.run()
 	}
 	if err != nil {
 		return fmt.Errorf("save model: %w", err)
@@ -41,39 +36,77 @@ func WriteModel(dir string, layers []Layer, opts WriterOptions, extra map[string
 // modelWriter writes a model file by file.
 type modelWriter struct {
 	dir    string
-	opts   WriterOptions
 	disk   *disk // of the temporary directory
+	layers []Layer
 	shards []*outFile
+	small  map[string][]byte // everything else
 	buf    []byte
+	alone  bool // everything in dir is this model's: what goes with an older one is removed
 }
 
-func (m *modelWriter) write(layers []Layer, extra map[string][]byte) error {
-	if err := m.opts.FS.MkdirAll(m.dir); err != nil {
+// add plans the files of the weights.
+func (m *modelWriter) add(files []*file) {
+	for _, f := range files {
+		m.shards = append(m.shards, &outFile{file: f, sums: map[*entry]uint32{}})
+		m.disk.left += f.bytes
+	}
+	m.buf = make([]byte, pieceFor(m.shards))
+}
+
+// run writes everything and leaves no temporary directory, whatever happens, and
+// after an error no directory that was not there before.
+func (m *modelWriter) run() error {
+	made := missing(m.dir)
+	err := m.write()
+	if m.disk.root != "" {
+		if rerr := m.disk.fs.RemoveAll(m.disk.root); err == nil && rerr != nil {
+			err = opError("remove", m.disk.root, rerr)
+		}
+	}
+	if err != nil && len(made) > 0 {
+		_ = m.disk.fs.RemoveAll(m.dir) // err says what went wrong
+		for _, dir := range made[1:] {
+			_ = os.Remove(dir) // unless there is something else by now
+		}
+	}
+	return err
+}
+
+// missing lists dir and those above it, as far as they are not there.
+func missing(dir string) []string {
+	var out []string
+	for {
+		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) || dir == filepath.Dir(dir) {
+			return out
+		}
+		out = append(out, dir)
+		dir = filepath.Dir(dir)
+	}
+}
+
+func (m *modelWriter) write() (err error) {
+	if err := m.disk.fs.MkdirAll(m.dir); err != nil {
 		return opError("make directory", m.dir, err)
 	}
-	if err := checkFree(m.opts.FS, m.dir, m.disk.left+smallFiles); err != nil {
+	if err := checkFree(m.disk.fs, m.dir, m.disk.left+smallFiles); err != nil {
 		return err
 	}
-	small, err := modelExtras(m.opts, m.shards, extra)
-	if err != nil {
-		return err
-	}
-	if m.disk.root, err = makeTemp(m.opts.FS, filepath.Join(m.dir, "model")); err != nil {
+	if m.disk.root, err = makeTemp(m.disk.fs, filepath.Join(m.dir, "model")); err != nil {
 		return opError("make directory", m.disk.root, err)
 	}
 	var names []string
 	for _, f := range m.shards {
 		names = append(names, f.name)
-		if err := m.file(f, layers); err != nil {
+		if err := m.file(f); err != nil {
 			return err
 		}
 	}
-	names = append(names, slices.Sorted(maps.Keys(small))...)
+	names = append(names, slices.Sorted(maps.Keys(m.small))...)
 	slices.SortStableFunc(names, func(a, b string) int { return isIndex(a) - isIndex(b) })
-	for name, data := range small {
+	for name, data := range m.small {
 		f := &outFile{file: &file{name: name, header: data, bytes: int64(len(data))}}
 		m.disk.left += f.bytes
-		if err := m.file(f, nil); err != nil {
+		if err := m.file(f); err != nil {
 			return err
 		}
 	}
@@ -88,7 +121,7 @@ func isIndex(name string) int {
 }
 
 // file writes f into the temporary directory and puts it on disk.
-func (m *modelWriter) file(f *outFile, layers []Layer) (err error) {
+func (m *modelWriter) file(f *outFile) (err error) {
 	if f.out, err = m.disk.fs.Create(m.disk.path(f.name)); err != nil {
 		return m.disk.do("create", f.name, err)
 	}
@@ -105,7 +138,11 @@ func (m *modelWriter) file(f *outFile, layers []Layer) (err error) {
 		return err
 	}
 	for _, e := range f.entries {
-		if err := f.writeEntry(m.disk, e, layers[e.layer], m.buf); err != nil {
+		var l Layer
+		if e.layer != fromFile {
+			l = m.layers[e.layer]
+		}
+		if err := f.writeEntry(m.disk, e, l, m.buf); err != nil {
 			return err
 		}
 	}
@@ -128,7 +165,8 @@ func (m *modelWriter) rename(names []string) error {
 		return err
 	}
 	for _, e := range entries {
-		if slices.Contains(names, e.Name()) || !isWeights(e.Name()) {
+		old := isWeights(e.Name()) || m.alone && (isCompanion(e.Name()) || leftoverName.MatchString(e.Name()))
+		if slices.Contains(names, e.Name()) || !old {
 			continue
 		}
 		path := filepath.Join(m.dir, e.Name())
@@ -144,7 +182,7 @@ func (m *modelWriter) rename(names []string) error {
 
 // isWeights says whether a file of that name is one WriteModel may have written.
 func isWeights(name string) bool {
-	if name == "model.safetensors" || name == indexName {
+	if name == singleName || name == indexName {
 		return true
 	}
 	var i, n int

@@ -87,6 +87,9 @@ type disk struct {
 	fs   FS
 	root string
 	left int64 // bytes not written yet
+	// wrote is told the bytes of every piece of a tensor; an error ends the save.
+	// May be nil.
+	wrote func(bytes int64) error
 }
 
 // do words the error of operation op on the file name, relative to the root. A

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 )
 
 // maxHeader bounds the JSON header of a safetensors file, as the reference
@@ -51,6 +50,9 @@ func (h header) end() int64 {
 // errLFS is the error for a Git LFS pointer in place of a file.
 var errLFS = errors.New("this is a Git LFS pointer, not the weights; fetch them with `git lfs pull`")
 
+// errTruncated is part of every error about a file that is shorter than it says.
+var errTruncated = errors.New("truncated")
+
 // readHeader reads the header of a safetensors file from r, a file of the given
 // size or, with size < 0, a stream of unknown length. It checks everything that
 // can be checked without the data: the tensors fill the file without gaps or
@@ -68,7 +70,7 @@ func readHeader(r io.Reader, size int64) (header, error) {
 		return header{}, fmt.Errorf("not a safetensors file: its header would be %d bytes long", n)
 	}
 	if size >= 0 && int64(n) > size-8 {
-		return header{}, fmt.Errorf("truncated: the header is %d bytes long, the file %d", n, size)
+		return header{}, fmt.Errorf("%w: the header is %d bytes long, the file %d", errTruncated, n, size)
 	}
 	text, err := io.ReadAll(io.LimitReader(r, int64(n)))
 	if err != nil || len(text) < int(n) {
@@ -80,7 +82,7 @@ func readHeader(r io.Reader, size int64) (header, error) {
 	}
 	if size >= 0 && h.end() > size {
 		i := slices.IndexFunc(h.tensors, func(t tensor) bool { return t.off+t.bytes > size })
-		return header{}, fmt.Errorf("tensor %q: truncated: its data end at byte %d, the file at %d", h.tensors[i].name, h.tensors[i].off+h.tensors[i].bytes, size)
+		return header{}, fmt.Errorf("tensor %q: %w: its data end at byte %d, the file at %d", h.tensors[i].name, errTruncated, h.tensors[i].off+h.tensors[i].bytes, size)
 	}
 	if size >= 0 && h.end() < size {
 		return header{}, fmt.Errorf("%d bytes after the last tensor", size-h.end())
@@ -91,7 +93,7 @@ func readHeader(r io.Reader, size int64) (header, error) {
 // truncated says that a file ends in the middle of what.
 func truncated(err error, what string) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("truncated: the file ends in %s", what)
+		return fmt.Errorf("%w: the file ends in %s", errTruncated, what)
 	}
 	return err
 }
@@ -150,7 +152,7 @@ func parseTensor(name string, val []byte, dataStart int64) (tensor, error) {
 	}
 	size, ok := dtypeSize[v.DType]
 	if !ok {
-		return tensor{}, fmt.Errorf("unknown dtype %q", v.DType)
+		return tensor{}, fmt.Errorf("unknown dtype %q; F32, BF16 and F16 weights are read", v.DType)
 	}
 	if len(v.Offsets) != 2 || v.Offsets[0] < 0 || v.Offsets[1] < v.Offsets[0] || v.Offsets[1] > math.MaxInt64-dataStart {
 		return tensor{}, fmt.Errorf("impossible data_offsets %v", v.Offsets)
@@ -200,8 +202,8 @@ func headerBytes(ts []*entry) []byte {
 	var off int64
 	for _, t := range ts {
 		shape, _ := json.Marshal(t.shape)
-		text = append(text, ',')
-		text = strconv.AppendQuote(text, t.name)
+		name, _ := json.Marshal(t.name) // numbers and a string: no errors
+		text = append(append(text, ','), name...)
 		text = fmt.Appendf(text, `:{"dtype":%q,"shape":%s,"data_offsets":[%d,%d]}`, t.dtype, shape, off, off+t.bytes)
 		off += t.bytes
 	}

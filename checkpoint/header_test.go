@@ -108,7 +108,12 @@ func TestSourceRefuses(t *testing.T) {
 		{"outside", map[string]string{indexName: `{"weight_map":{"a":"../x.safetensors"}}`}, `tensor "a": the shard "../x.safetensors" is not a file of this directory`},
 		{"absolute", map[string]string{indexName: `{"weight_map":{"a":"/etc/passwd"}}`}, `tensor "a": the shard "/etc/passwd" is not`},
 		{"parent", map[string]string{indexName: `{"weight_map":{"a":".."}}`}, `tensor "a": the shard ".." is not`},
-		{"missing shard", map[string]string{indexName: `{"weight_map":{"a":"x.safetensors"}}`}, "x.safetensors: missing, but model.safetensors.index.json names it"},
+		{"missing shard", map[string]string{indexName: `{"weight_map":{"a":"x.safetensors"}}`}, "x.safetensors: missing, but model.safetensors.index.json names it; fetch it again with `hf download ORG/NAME x.safetensors --local-dir"},
+		{"LFS shard", map[string]string{indexName: `{"weight_map":{"a":"x.safetensors"}}`, "x.safetensors": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"},
+			"x.safetensors: this is a Git LFS pointer, not the weights; fetch them with `git lfs pull`"},
+		{"truncated shard", map[string]string{indexName: `{"weight_map":{"a":"x.safetensors"}}`, "x.safetensors": string(shard[:len(shard)-1])},
+			"tensor \"a\": truncated: its data end at byte"},
+		{"truncated, way out", map[string]string{singleName: string(shard[:len(shard)-1])}, "; fetch it again with `hf download ORG/NAME model.safetensors"},
 		{"tensor elsewhere", map[string]string{indexName: `{"weight_map":{"b":"x.safetensors"}}`, "x.safetensors": string(shard)}, `x.safetensors: tensor "b": model.safetensors.index.json says`},
 		{"directory", map[string]string{"model.safetensors/x": "x"}, "is a directory"},
 	}
@@ -124,10 +129,52 @@ func TestSourceRefuses(t *testing.T) {
 	}
 }
 
+// TestFetch: in the Hugging Face cache the way out names the model.
+func TestFetch(t *testing.T) {
+	got := fetch("/c/hub/models--org--name-7b/snapshots/abc", "x.safetensors")
+	if got != "fetch it again with `hf download --force-download org/name-7b x.safetensors`" {
+		t.Error(got)
+	}
+}
+
+// TestUnindexed: a tensor that the index forgot is there all the same.
+func TestUnindexed(t *testing.T) {
+	dir := t.TempDir()
+	header := `{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`
+	write(t, filepath.Join(dir, "x.safetensors"), safetensors(header, make([]byte, 8)))
+	write(t, filepath.Join(dir, indexName), []byte(`{"weight_map":{"a":"x.safetensors"}}`))
+	src, err := openSource(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	if got := strings.Join(src.names(), " "); got != "a b" {
+		t.Errorf("tensors %s", got)
+	}
+}
+
+func TestCompanions(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"tokenizer.json", "modeling_x.py", "LICENSE.txt", "config.json", "model.safetensors", "README.md", "merges.txt/x"} {
+		write(t, filepath.Join(dir, name), []byte(name))
+	}
+	got, err := Companions(dir)
+	if err != nil || len(got) != 3 || string(got["modeling_x.py"]) != "modeling_x.py" {
+		t.Errorf("%v, %v", got, err)
+	}
+	write(t, filepath.Join(dir, "tokenizer.model"), []byte("version https://git-lfs.github.com/spec/v1"))
+	if _, err := Companions(dir); err == nil || !strings.Contains(err.Error(), "tokenizer.model: this is a Git LFS pointer") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func FuzzHeader(f *testing.F) {
 	f.Add(safetensors(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"BF16","shape":[2,1],"data_offsets":[4,8]}}`, make([]byte, 8)))
 	f.Add(safetensors(`{"__metadata__":{"format":"pt"}}`, nil))
 	f.Add([]byte("version https://git-lfs.github.com/spec/v1"))
+	f.Add(safetensors(`{"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"I64","shape":[0,9],"data_offsets":[1,1]}}`, make([]byte, 1)))
+	f.Add(safetensors(`{"a":{"dtype":"F32","shape":[9223372036854775807,4],"data_offsets":[0,9223372036854775807]}}`, nil))
+	f.Add(binary.LittleEndian.AppendUint64(nil, maxHeader))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		h, err := readHeader(bytes.NewReader(file), int64(len(file)))
 		if err != nil {
@@ -142,6 +189,23 @@ func FuzzHeader(f *testing.F) {
 		}
 		if at != int64(len(file)) {
 			t.Fatalf("data end at %d of %d", at, len(file))
+		}
+	})
+}
+
+func FuzzIndex(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"total_size":8},"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}}`))
+	f.Add([]byte(`{"weight_map":{"a":"../x"}}`))
+	f.Add([]byte("version https://git-lfs.github.com/spec/v1"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		index, err := parseIndex(raw)
+		if err != nil {
+			return
+		}
+		for name, shard := range index {
+			if shard != filepath.Base(shard) || !filepath.IsLocal(shard) {
+				t.Fatalf("tensor %q: the shard %q lies elsewhere", name, shard)
+			}
 		}
 	})
 }

@@ -51,6 +51,7 @@ const (
 	planeLo                // what planeBF16 lacks: bits = hi<<16 + int16(lo)
 	planeM                 // Adam's first moment
 	planeV                 // Adam's second moment
+	planeAsIs              // copied, whatever it is
 )
 
 // The dtypes of safetensors that planes are stored in.
@@ -166,6 +167,19 @@ func widen(bits []uint32, p plane, raw []byte) {
 			bits[i] = halfBits(binary.LittleEndian.Uint16(raw[2*i:]))
 		}
 	}
+}
+
+// narrow turns fp32 patterns into stored weights, fp32 or bf16, in buf.
+func narrow(buf []byte, p plane, bits []uint32) []byte {
+	buf = buf[:int64(len(bits))*p.size()]
+	for i, b := range bits {
+		if p == planeBF16 {
+			binary.LittleEndian.PutUint16(buf[2*i:], hiOf(b))
+		} else {
+			binary.LittleEndian.PutUint32(buf[4*i:], b)
+		}
+	}
+	return buf
 }
 
 // setWeights stores weights, in two planes or in one.

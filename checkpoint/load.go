@@ -26,9 +26,10 @@ type Progress func(done, total int64)
 // LoadModel reads the weights of the Hugging Face directory dir (F32, BF16 or
 // F16, sharded or not) into layers, which are all layers of the model. Moments
 // are left alone. Every tensor must be there with the right shape; a tied
-// lm_head.weight may be there and is not read. The names of tensors that belong
-// to nothing are returned, for one warning. progress may be nil.
-func LoadModel(dir string, layers []Layer, progress Progress) (unexpected []string, err error) {
+// lm_head.weight may be there and must then be the embedding. The names of the
+// tensors that are not trained (see Source), buffers apart, are
+// returned, for one note. progress may be nil.
+func LoadModel(dir string, layers []Layer, progress Progress) (others []string, err error) {
 	src, err := openSource(dir)
 	if err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
@@ -38,28 +39,42 @@ func LoadModel(dir string, layers []Layer, progress Progress) (unexpected []stri
 	if err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
 	}
+	layouts := layoutsOf(layers)
+	rest, err := src.others(layouts)
+	if err != nil {
+		return nil, fmt.Errorf("load model: %w", err)
+	}
+	if err := src.checkTied(rest.tied, layouts[0]); err != nil {
+		return nil, fmt.Errorf("load model: %w", err)
+	}
 	if err := src.read(targets, layers, nil, progress); err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
 	}
-	return src.unexpected(targets, layers), nil
+	for _, e := range rest.entries {
+		if !strings.HasSuffix(e.name, ".rotary_emb.inv_freq") {
+			others = append(others, e.name)
+		}
+	}
+	slices.Sort(others)
+	return others, nil
 }
 
-// CheckModel reads the headers of the weights in dir and says whether LoadModel
-// can fill layers of these layouts: every file and tensor is there, in range and
-// of the right shape. It takes no memory to speak of.
+func layoutsOf(layers []Layer) []model.Layout {
+	out := make([]model.Layout, len(layers))
+	for i, l := range layers {
+		out[i] = l.Layout
+	}
+	return out
+}
+
+// CheckModel says whether LoadModel can fill layers of these layouts, as
+// OpenSource does.
 func CheckModel(dir string, layouts []model.Layout) error {
-	src, err := openSource(dir)
+	s, err := OpenSource(dir, layouts)
 	if err != nil {
-		return fmt.Errorf("model weights: %w", err)
+		return err
 	}
-	defer src.Close()
-	layers := make([]Layer, len(layouts))
-	for i, l := range layouts {
-		layers[i].Layout = l
-	}
-	if _, err := src.match(layers); err != nil {
-		return fmt.Errorf("model weights: %w", err)
-	}
+	s.Close()
 	return nil
 }
 
@@ -78,7 +93,7 @@ func (s *source) match(layers []Layer) ([]target, error) {
 			p, ok := weightPlane(in.dtype)
 			path := filepath.Join(s.dir, sh.name)
 			if !ok {
-				return nil, fmt.Errorf("%s: tensor %q: its dtype is %s; F32, BF16 and F16 are read", path, e.name, in.dtype)
+				return nil, fmt.Errorf("%s: tensor %q: %s", path, e.name, unreadable(in.dtype))
 			}
 			if !slices.Equal(in.shape, e.shape) {
 				return nil, fmt.Errorf("%s: tensor %q: its shape is %v, config.json asks for %v", path, e.name, in.shape, e.shape)
@@ -90,6 +105,15 @@ func (s *source) match(layers []Layer) ([]target, error) {
 		return nil, fmt.Errorf("%s: %s missing: not the weights that config.json describes", s.dir, several("tensor", missing))
 	}
 	return out, nil
+}
+
+// unreadable says why weights of a dtype are not read.
+func unreadable(dtype string) string {
+	what := fmt.Sprintf("its dtype is %s; F32, BF16 and F16 are read", dtype)
+	if dtypeSize[dtype] == 1 {
+		what += ": quantized weights cannot be trained, take the model's unquantized directory"
+	}
+	return what
 }
 
 // several quotes up to four names.
@@ -142,26 +166,4 @@ func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
 		done(int64(len(p)))
 	}
 	return sum, nil
-}
-
-// unexpected lists the tensors nobody asked for: neither a tied lm_head nor the
-// rotary tables that older versions of Transformers saved.
-func (s *source) unexpected(targets []target, layers []Layer) []string {
-	used := map[string]bool{}
-	for _, t := range targets {
-		used[t.name] = true
-	}
-	for _, l := range layers {
-		used["lm_head.weight"] = used["lm_head.weight"] || l.Layout.Tied
-	}
-	var out []string
-	for _, sh := range s.shards {
-		for name := range sh.tensors {
-			if !used[name] && !strings.HasSuffix(name, ".rotary_emb.inv_freq") {
-				out = append(out, name)
-			}
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }

@@ -57,27 +57,3 @@ func lastWritten(checkpoints []found) string {
 	}
 	return last
 }
-
-// companions are the files of a model directory that go with the weights.
-var companions = []string{
-	"generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model",
-	"special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-	"chat_template.jinja", "chat_template.json",
-}
-
-// Companions reads the tokenizer's and the generation's files of the model
-// directory dir, those that are there, to be saved beside the trained weights.
-func Companions(dir string) (map[string][]byte, error) {
-	out := map[string][]byte{}
-	for _, name := range companions {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read model directory: %w", err)
-		}
-		out[name] = data
-	}
-	return out, nil
-}

@@ -41,8 +41,8 @@ func openSource(dir string) (*source, error) {
 }
 
 func (s *source) openAll() error {
-	if _, err := os.Stat(filepath.Join(s.dir, "model.safetensors")); err == nil {
-		sh, err := s.open("model.safetensors")
+	if _, err := os.Stat(filepath.Join(s.dir, singleName)); err == nil {
+		sh, err := s.open(singleName)
 		if err != nil {
 			return err
 		}
@@ -61,23 +61,72 @@ func (s *source) openAll() error {
 			return err
 		}
 		if _, ok := sh.tensors[name]; !ok {
-			return fmt.Errorf("%s: tensor %q: %s says it is in %s, which does not hold it", filepath.Join(s.dir, sh.name), name, indexName, sh.name)
+			return fmt.Errorf("%s: tensor %q: %s says it is in %s, which does not hold it; %s", filepath.Join(s.dir, sh.name), name, indexName, sh.name, fetch(s.dir, sh.name))
 		}
 		s.where[name] = sh
 	}
+	for _, file := range slices.Sorted(maps.Keys(s.shards)) {
+		for name := range s.shards[file].tensors { // what the index forgot
+			if s.where[name] == nil {
+				s.where[name] = s.shards[file]
+			}
+		}
+	}
 	return nil
+}
+
+// names are the tensors in the order of the files and of their data.
+func (s *source) names() []string {
+	var out []string
+	for _, file := range slices.Sorted(maps.Keys(s.shards)) {
+		for _, t := range s.shards[file].header.tensors {
+			if s.where[t.name] == s.shards[file] {
+				out = append(out, t.name)
+			}
+		}
+	}
+	return out
+}
+
+// fetch is the way out where a file of a model directory is not what it should
+// be: the command that fetches it again, with the model's name where the
+// directory lies in the Hugging Face cache.
+func fetch(dir, file string) string {
+	for part := range strings.SplitSeq(filepath.ToSlash(dir), "/") {
+		if id, ok := strings.CutPrefix(part, "models--"); ok {
+			return fmt.Sprintf("fetch it again with `hf download --force-download %s %s`", strings.ReplaceAll(id, "--", "/"), file)
+		}
+	}
+	return fmt.Sprintf("fetch it again with `hf download ORG/NAME %s --local-dir %s`, or `git lfs pull` in a clone", file, dir)
 }
 
 // readIndex reads which tensor is in which shard.
 func (s *source) readIndex() (map[string]string, error) {
 	file := filepath.Join(s.dir, indexName)
-	raw, err := os.ReadFile(file)
+	st, err := os.Stat(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, s.noWeights()
 	}
 	if err != nil {
 		return nil, err
 	}
+	if st.Size() > maxHeader {
+		return nil, fmt.Errorf("%s: %d bytes long; an index has at most %d", file, st.Size(), maxHeader)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	weightMap, err := parseIndex(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return weightMap, nil
+}
+
+// parseIndex reads the text of an index: the shard of every tensor, each a file
+// beside the index.
+func parseIndex(raw []byte) (map[string]string, error) {
 	var index struct {
 		WeightMap map[string]string `json:"weight_map"`
 	}
@@ -85,15 +134,15 @@ func (s *source) readIndex() (map[string]string, error) {
 		if strings.HasPrefix(string(raw), "version https://git-lfs") {
 			err = errLFS
 		}
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, err
 	}
 	if len(index.WeightMap) == 0 {
-		return nil, fmt.Errorf("%s: weight_map is missing or empty", file)
+		return nil, errors.New("weight_map is missing or empty")
 	}
 	for _, name := range slices.Sorted(maps.Keys(index.WeightMap)) {
 		shard := index.WeightMap[name]
-		if shard == "" || shard == "." || shard == ".." || strings.ContainsAny(shard, `/\`) {
-			return nil, fmt.Errorf("%s: tensor %q: the shard %q is not a file of this directory", file, name, shard)
+		if shard == "" || shard == "." || shard == ".." || strings.ContainsAny(shard, "/\\\x00") {
+			return nil, fmt.Errorf("tensor %q: the shard %q is not a file of this directory", name, shard)
 		}
 	}
 	return index.WeightMap, nil
@@ -101,12 +150,17 @@ func (s *source) readIndex() (map[string]string, error) {
 
 // noWeights is the error for a directory without weights we can read.
 func (s *source) noWeights() error {
-	for pattern, what := range map[string]string{
-		"*.safetensors":      "the index " + indexName + " is missing: fetch the model anew",
-		"pytorch_model*.bin": "pickled weights are not read: save the model with save_pretrained(..., safe_serialization=True)",
+	for _, name := range []string{singleName, indexName} {
+		if _, err := os.Lstat(filepath.Join(s.dir, name)); err == nil {
+			return fmt.Errorf("%s: a link to a file that is not there; %s", filepath.Join(s.dir, name), fetch(s.dir, name))
+		}
+	}
+	for _, other := range []struct{ pattern, what string }{
+		{"*.safetensors", "the index " + indexName + " is missing; " + fetch(s.dir, indexName)},
+		{"pytorch_model*.bin", "pickled weights are not read: save the model with save_pretrained(..., safe_serialization=True)"},
 	} {
-		if found, _ := filepath.Glob(filepath.Join(s.dir, pattern)); len(found) > 0 {
-			return fmt.Errorf("%s: no model.safetensors, but %s: %s", s.dir, filepath.Base(found[0]), what)
+		if found, _ := filepath.Glob(filepath.Join(s.dir, other.pattern)); len(found) > 0 {
+			return fmt.Errorf("%s: no model.safetensors, but %s: %s", s.dir, filepath.Base(found[0]), other.what)
 		}
 	}
 	return fmt.Errorf("%s: no model.safetensors and no %s", s.dir, indexName)
@@ -120,7 +174,7 @@ func (s *source) open(name string) (*shard, error) {
 	path := filepath.Join(s.dir, name)
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s: missing, but %s names it: fetch the model anew", path, indexName)
+		return nil, fmt.Errorf("%s: missing, but %s names it; %s", path, indexName, fetch(s.dir, name))
 	}
 	if err != nil {
 		return nil, err
@@ -132,6 +186,9 @@ func (s *source) open(name string) (*shard, error) {
 		return nil, err
 	}
 	if sh.header, err = readHeader(bufio.NewReaderSize(io.NewSectionReader(f, 0, st.Size()), 1<<16), st.Size()); err != nil {
+		if errors.Is(err, errTruncated) {
+			err = fmt.Errorf("%w; %s", err, fetch(s.dir, name))
+		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for _, t := range sh.header.tensors {

@@ -16,6 +16,9 @@ import (
 // pieceBytes is how much of a tensor is converted and written at a time.
 const pieceBytes = 4 << 20
 
+// leastPiece holds one element of any dtype, before and after it is converted.
+const leastPiece = 8
+
 // smallFiles is room for everything in a checkpoint that is not a tensor.
 const smallFiles = 32 << 20
 
@@ -30,6 +33,9 @@ type WriterOptions struct {
 	MaxShardBytes int64          // where weights are cut into files; 5 GB unless given
 	Zstd          bool           // compress the optimizer's state
 	FS            FS             // the operating system's unless given
+	// Source is the model directory that the weights were loaded from: what it
+	// holds beside the parameters is copied. nil for a model made from scratch.
+	Source *Source
 }
 
 func (o WriterOptions) defaults() WriterOptions {
@@ -77,7 +83,7 @@ func NewWriter(output string, opts WriterOptions) (*Writer, error) {
 	w := &Writer{opts: opts.defaults(), written: make([]bool, len(opts.Layouts))}
 	w.final = filepath.Join(output, fmt.Sprintf("checkpoint-%d", opts.Step))
 	w.disk = &disk{fs: w.opts.FS}
-	for _, f := range modelFiles(opts.Layouts, w.opts.SaveDType, w.opts.MaxShardBytes) {
+	for _, f := range w.opts.files() {
 		w.shards = append(w.shards, &outFile{file: f, sums: map[*entry]uint32{}})
 		w.disk.left += f.bytes
 	}
@@ -104,13 +110,13 @@ func pieceFor(groups ...[]*outFile) int64 {
 			}
 		}
 	}
-	return min(most, pieceBytes)
+	return min(max(most, leastPiece), pieceBytes)
 }
 
 // Bytes is what a checkpoint of these layouts takes on disk, before compression.
 func Bytes(layouts []model.Layout, d DType) int64 {
 	var n int64
-	for _, f := range modelFiles(layouts, d, defaultShardBytes) {
+	for _, f := range modelFiles(defaultShardBytes, weightEntries(layouts, d)) {
 		n += f.bytes
 	}
 	for i, l := range layouts {
@@ -192,20 +198,28 @@ func (w *Writer) WriteLayer(i int, l Layer) error {
 	if w.written[i] {
 		panic(fmt.Sprintf("checkpoint: layer %d is written twice", i))
 	}
+	if err := w.writeWeights(i, l); err != nil {
+		return w.failLocked(err)
+	}
+	if err := w.writeState(w.state[i], l); err != nil {
+		return w.failLocked(err)
+	}
+	w.written[i] = true
+	return nil
+}
+
+// writeWeights writes the weights of layer i, or those that come fromFile.
+func (w *Writer) writeWeights(i int, l Layer) error {
 	for _, f := range w.shards {
 		for _, e := range f.entries {
 			if e.layer != i {
 				continue
 			}
 			if err := f.writeEntry(w.disk, e, l, w.buf); err != nil {
-				return w.failLocked(err)
+				return err
 			}
 		}
 	}
-	if err := w.writeState(w.state[i], l); err != nil {
-		return w.failLocked(err)
-	}
-	w.written[i] = true
 	return nil
 }
 
@@ -220,6 +234,9 @@ func (f *outFile) writeEntry(d *disk, e *entry, l Layer, buf []byte) error {
 		}
 		f.out.Flush(off, int64(len(p)))
 		off += int64(len(p))
+		if d.wrote != nil {
+			return d.wrote(int64(len(p)))
+		}
 		return nil
 	})
 	f.sums[e] = sum
@@ -228,6 +245,9 @@ func (f *outFile) writeEntry(d *disk, e *entry, l Layer, buf []byte) error {
 
 // pieces passes the bytes of e to put, in order.
 func (e *entry) pieces(l Layer, buf []byte, put func([]byte) error) error {
+	if e.from != nil {
+		return e.from.pieces(e.plane, buf, put)
+	}
 	step := int64(len(buf)) / e.plane.size()
 	for at := int64(0); at < e.elems; at += step {
 		n := min(step, e.elems-at)

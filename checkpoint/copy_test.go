@@ -1,0 +1,115 @@
+package checkpoint
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCopyModel: the same tensors, in files of another size or of another type.
+func TestCopyModel(t *testing.T) {
+	c := config(t, nil)
+	dir := fakeModel(t, c, "F32", counted, withOthers)
+	w, err := OpenWeights(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	dtypes, data := tensorsOf(t, dir)
+	for _, d := range []DType{"", F32, BF16} {
+		out := t.TempDir()
+		var done, total int64
+		got, err := CopyModel(t.Context(), out, w, CopyOptions{DType: d, MaxShardBytes: 2500, Files: map[string][]byte{"config.json": []byte("{}")},
+			Progress: func(a, b int64) { done, total = a, b }})
+		if err != nil || done != total || done == 0 || got.Tensors != len(data) || len(got.Files) < 3 {
+			t.Fatalf("%v: %+v, %v, %d of %d", d, got, err, done, total)
+		}
+		if string(read(t, filepath.Join(out, "config.json"))) != "{}" {
+			t.Error("config.json differs")
+		}
+		if d == "" {
+			sameTensors(t, "as it is", out, dtypes, data)
+			continue
+		}
+		gotTypes, gotData := tensorsOf(t, out)
+		for name, dtype := range gotTypes {
+			switch p, floating := weightPlane(dtypes[name]); {
+			case !floating && dtype != dtypes[name]:
+				t.Errorf("%s is %s", name, dtype)
+			case floating && dtype != planeDType[d.plane()]:
+				t.Errorf("%s is %s", name, dtype)
+			case floating && len(gotData[name])*int(p.size()) != len(data[name])*int(d.plane().size()):
+				t.Errorf("%s has %d bytes", name, len(gotData[name]))
+			}
+		}
+		up := gotData["model.layers.1.mlp.up_proj.weight"] // values exact in bf16
+		for i := range int64(14 * 11) {
+			want := binary.LittleEndian.Uint32(counted(i))
+			if d == F32 && binary.LittleEndian.Uint32(up[4*i:]) != want || d == BF16 && uint32(binary.LittleEndian.Uint16(up[2*i:]))<<16 != want {
+				t.Fatalf("element %d differs", i)
+			}
+		}
+	}
+}
+
+// TestCopyEnds: a copy that is stopped, or cannot convert, leaves nothing.
+func TestCopyEnds(t *testing.T) {
+	dir := fakeModel(t, config(t, nil), "F32", counted, nil)
+	w, err := OpenWeights(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	stop := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	out := t.TempDir()
+	_, err = CopyModel(ctx, out, w, CopyOptions{Progress: func(done, _ int64) { cancel(stop) }})
+	if !errors.Is(err, stop) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := CopyModel(t.Context(), out, w, CopyOptions{Files: map[string][]byte{"../x": nil}}); err == nil {
+		t.Error("a file outside of the directory was written")
+	}
+	if got := names(t, out); len(got) != 0 {
+		t.Errorf("output holds %v", got)
+	}
+}
+
+func TestWeights(t *testing.T) {
+	c := config(t, nil)
+	dir := fakeModel(t, c, "BF16", func(i int64) []byte { return counted(i)[2:] }, withOthers)
+	w, err := OpenWeights(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if w.Dir() != dir || len(w.Tensors()) != len(w.src.where) {
+		t.Errorf("%d tensors of %d", len(w.Tensors()), len(w.src.where))
+	}
+	info, ok := w.Tensor("lm_head.weight")
+	if !ok || info.Elems() != 37*14 || info.DType != "BF16" || info.File != singleName {
+		t.Errorf("%+v", info)
+	}
+	dst := make([]float32, 300)
+	if err := w.Read("lm_head.weight", 7, dst); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range dst {
+		if math.Float32bits(v) != binary.LittleEndian.Uint32(counted(int64(7+i))) {
+			t.Fatalf("element %d is %v", i, v)
+		}
+	}
+	if err := w.Read("vision_tower.ids", 0, dst[:1]); err == nil || !strings.Contains(err.Error(), "its dtype is I64") {
+		t.Errorf("got %v", err)
+	}
+	if err := w.Read("nothing", 0, dst[:1]); err == nil {
+		t.Error("a tensor that is not there was read")
+	}
+	if _, ok := w.Tensor("nothing"); ok {
+		t.Error("it is there")
+	}
+}

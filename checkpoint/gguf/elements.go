@@ -1,0 +1,115 @@
+package gguf
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Encode stores src, fp32, as type t in dst, which has t.Bytes(len(src)) bytes.
+// Everything is rounded to nearest: F16 and BF16 with ties to even, Q8_0 with
+// ties away from zero and a scale of a block's greatest magnitude over 127, as
+// ggml's quantize_row_q8_0_ref has it.
+func Encode(dst []byte, t Type, src []float32) {
+	switch t {
+	case F32:
+		for i, v := range src {
+			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+		}
+	case F16:
+		for i, v := range src {
+			binary.LittleEndian.PutUint16(dst[2*i:], half(v))
+		}
+	case BF16:
+		for i, v := range src {
+			binary.LittleEndian.PutUint16(dst[2*i:], brain(v))
+		}
+	case Q8_0:
+		for i := 0; i < len(src); i += BlockLen {
+			encodeBlock(dst[i/BlockLen*blockBytes:], src[i:i+BlockLen])
+		}
+	default:
+		panic("gguf: elements of " + t.String() + " are not written")
+	}
+}
+
+// encodeBlock stores BlockLen elements as a block of Q8_0.
+func encodeBlock(dst []byte, src []float32) {
+	var most float32
+	for _, v := range src {
+		most = max(most, float32(math.Abs(float64(v))))
+	}
+	scale := most / 127
+	var inverse float32
+	if scale != 0 {
+		inverse = 1 / scale
+	}
+	binary.LittleEndian.PutUint16(dst, half(scale))
+	for i, v := range src {
+		dst[2+i] = byte(int8(math.Round(float64(v * inverse))))
+	}
+}
+
+// Decode reads len(dst) elements of type t from src, the inverse of Encode as far
+// as there is one.
+func Decode(dst []float32, t Type, src []byte) {
+	switch t {
+	case F32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	case F16:
+		for i := range dst {
+			dst[i] = fromHalf(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+	case BF16:
+		for i := range dst {
+			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+		}
+	case Q8_0:
+		for i := range dst {
+			block := src[i/BlockLen*blockBytes:]
+			dst[i] = fromHalf(binary.LittleEndian.Uint16(block)) * float32(int8(block[2+i%BlockLen]))
+		}
+	default:
+		panic("gguf: elements of " + t.String() + " are not read")
+	}
+}
+
+// brain is v rounded to bfloat16, ties to even; a NaN stays one.
+func brain(v float32) uint16 {
+	bits := math.Float32bits(v)
+	if bits&0x7fffffff > 0x7f800000 {
+		return uint16(bits>>16) | 0x40
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}
+
+// half is v rounded to IEEE half precision, ties to even; what is too large
+// becomes an infinity.
+func half(v float32) uint16 {
+	bits := math.Float32bits(v)
+	sign, bits := uint16(bits>>16&0x8000), bits&0x7fffffff
+	switch {
+	case bits > 0x7f800000:
+		return sign | 0x7e00 | uint16(bits>>13&0x3ff)
+	case bits >= 0x47800000: // 65536
+		return sign | 0x7c00
+	case bits >= 0x38800000: // 2^-14: a normal half
+		bits -= 112 << 23
+		return sign | uint16((bits+0xfff+bits>>13&1)>>13)
+	}
+	// Below that a half is a multiple of 2^-24; the product is exact.
+	return sign | uint16(math.RoundToEven(float64(math.Float32frombits(bits))*(1<<24)))
+}
+
+// fromHalf is a half as a float32, exact.
+func fromHalf(h uint16) float32 {
+	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h&0x3ff)
+	switch {
+	case exp == 31:
+		return math.Float32frombits(sign | 0xff<<23 | frac<<13)
+	case exp != 0:
+		return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+	}
+	return math.Float32frombits(sign | math.Float32bits(float32(frac)*(1.0/(1<<24))))
+}

@@ -1,0 +1,269 @@
+package checkpoint
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mt/model"
+)
+
+// Source is what saves take from the model directory that weights were loaded
+// from: the tensors beside the parameters that are trained, such as vision
+// towers, heads for further tokens and buffers. Files that hold any stay open, so
+// a save succeeds even where the directory is gone by then.
+type Source struct {
+	files *source
+	others
+}
+
+// others are the tensors of a directory that belong to no parameter.
+type others struct {
+	entries []*entry
+	tied    string // the name of a head that is stored although it is tied; "" for none
+}
+
+// OpenSource opens the weights in the model directory dir. It fails where
+// LoadModel could not fill layers of these layouts: every file and tensor is
+// there, in range and of the right shape, and no tensor is there that looks
+// trained and is unknown. Only headers are read.
+func OpenSource(dir string, layouts []model.Layout) (*Source, error) {
+	files, err := openSource(dir)
+	if err != nil {
+		return nil, fmt.Errorf("model weights: %w", err)
+	}
+	layers := make([]Layer, len(layouts))
+	for i, l := range layouts {
+		layers[i].Layout = l
+	}
+	s := &Source{files: files}
+	if _, err = files.match(layers); err == nil {
+		s.others, err = files.others(layouts)
+	}
+	if err != nil {
+		files.Close()
+		return nil, fmt.Errorf("model weights: %w", err)
+	}
+	held := map[*shard]bool{}
+	for _, e := range s.entries {
+		held[e.from.shard] = true
+	}
+	for _, sh := range files.shards {
+		if !held[sh] {
+			_ = sh.file.Close() // only read
+		}
+	}
+	return s, nil
+}
+
+// Close closes the files; no save with s may be under way.
+func (s *Source) Close() { s.files.Close() }
+
+// files plans the files of a model: the weights of o.Layouts, then, in files of
+// their own, what o.Source has beside them.
+func (o WriterOptions) files() []*file {
+	weights := weightEntries(o.Layouts, o.SaveDType)
+	if o.Source == nil {
+		return modelFiles(o.MaxShardBytes, weights)
+	}
+	var beside []*entry
+	if o.Source.tied != "" {
+		head := *weights[0] // the embedding, for a copy that did not move with it would be another model
+		head.name = o.Source.tied
+		beside = append(beside, &head)
+	}
+	for _, e := range o.Source.entries {
+		copied := *e // its place in the file is this save's
+		beside = append(beside, &copied)
+	}
+	return modelFiles(o.MaxShardBytes, weights, beside)
+}
+
+// others lists the tensors that belong to no parameter of layouts, in the order
+// of the files. One that looks like a weight of a layer that is trained is an
+// error: config.json does not announce it, so the model would be computed without
+// it.
+func (s *source) others(layouts []model.Layout) (others, error) {
+	known := tableOf(layouts)
+	var out others
+	for _, name := range s.names() {
+		if known.names[name] {
+			continue
+		}
+		if known.tied[name] {
+			if err := s.checkShape(name, layouts[0]); err != nil {
+				return others{}, err
+			}
+			out.tied = name
+			continue
+		}
+		if why := known.refuses(name); why != "" {
+			return others{}, fmt.Errorf("%s: tensor %q: %s", filepath.Join(s.dir, s.where[name].name), name, why)
+		}
+		out.entries = append(out.entries, s.copied(name))
+	}
+	return out, nil
+}
+
+// copied is an entry that copies a tensor as it is.
+func (s *source) copied(name string) *entry {
+	sh := s.where[name]
+	in := sh.tensors[name]
+	e := &entry{tensor: tensor{name: name, dtype: in.dtype, shape: in.shape, bytes: in.bytes}, layer: fromFile,
+		elems: in.bytes / dtypeSize[in.dtype], plane: planeAsIs, from: &stored{dir: s.dir, shard: sh, in: in}}
+	if e.shape == nil {
+		e.shape = []int64{}
+	}
+	return e
+}
+
+// checkShape compares the shape of a head that is tied with the embedding's.
+func (s *source) checkShape(head string, embedding model.Layout) error {
+	sh, want := s.where[head], entriesOf(0, embedding, planeF32)[0].shape
+	if in := sh.tensors[head]; !slices.Equal(in.shape, want) {
+		return fmt.Errorf("%s: tensor %q: its shape is %v, but config.json ties it to the embedding, which is %v",
+			filepath.Join(s.dir, sh.name), head, in.shape, want)
+	}
+	return nil
+}
+
+// checkTied compares head, stored although it is tied, with the embedding, where
+// both have one dtype.
+func (s *source) checkTied(head string, embedding model.Layout) error {
+	table := embedding.Tensors[0].Parts[0].Name
+	a, b := s.where[head], s.where[table]
+	if a == nil || b == nil {
+		return nil
+	}
+	x, y := a.tensors[head], b.tensors[table]
+	if x.dtype != y.dtype || x.bytes != y.bytes {
+		return nil
+	}
+	bufX, bufY := make([]byte, min(pieceBytes, x.bytes)), make([]byte, min(pieceBytes, x.bytes))
+	for at := int64(0); at < x.bytes; at += int64(len(bufX)) {
+		n := min(int64(len(bufX)), x.bytes-at)
+		if m, err := a.file.ReadAt(bufX[:n], x.off+at); int64(m) < n {
+			return fmt.Errorf("%s: tensor %q: %w", filepath.Join(s.dir, a.name), head, truncated(err, "the tensor's data"))
+		}
+		if m, err := b.file.ReadAt(bufY[:n], y.off+at); int64(m) < n {
+			return fmt.Errorf("%s: tensor %q: %w", filepath.Join(s.dir, b.name), table, truncated(err, "the tensor's data"))
+		}
+		if !bytes.Equal(bufX[:n], bufY[:n]) {
+			return fmt.Errorf("%s: tensor %q: differs from %q, to which config.json ties it: set tie_word_embeddings to false there, or remove the tensor",
+				filepath.Join(s.dir, a.name), head, table)
+		}
+	}
+	return nil
+}
+
+// table is the names of the parameters.
+type table struct {
+	names   map[string]bool
+	modules map[string]bool // names without their last part: what has a weight may have a bias
+	blocks  string          // "model.layers.", or what stands for it in models of several parts
+	count   int             // decoder blocks
+	tied    map[string]bool // the names a head can have where it is tied
+}
+
+func tableOf(layouts []model.Layout) table {
+	top := strings.TrimSuffix(layouts[0].Tensors[0].Parts[0].Name, "embed_tokens.weight")
+	t := table{names: map[string]bool{}, modules: map[string]bool{}, tied: map[string]bool{}, blocks: top + "layers."}
+	for _, l := range layouts {
+		if l.Kind != model.Embedding && l.Kind != model.Head {
+			t.count = max(t.count, l.Block+1)
+		}
+		if l.Tied {
+			for _, head := range []string{"lm_head", strings.TrimSuffix(top, "model.") + "lm_head"} {
+				t.tied[head+".weight"], t.modules[head] = true, true
+			}
+		}
+		for _, p := range l.Tensors {
+			for _, part := range p.Parts {
+				if !p.Ref {
+					t.names[part.Name], t.modules[moduleOf(part.Name)] = true, true
+				}
+			}
+		}
+	}
+	return t
+}
+
+func moduleOf(name string) string { return name[:max(0, strings.LastIndexByte(name, '.'))] }
+
+// buffers are names of values that older versions of Transformers saved and that
+// follow from config.json.
+var buffers = []string{".rotary_emb.inv_freq", ".attention.masked_bias", ".attn.masked_bias", ".attn.bias"}
+
+// quantized are endings of the tensors that stand for, or beside, quantized
+// weights.
+var quantized = regexp.MustCompile(`(_scale|_scale_inv|_scale_2|_zero_point|_packed|\.qweight|\.qzeros|\.scales|\.g_idx|\.absmax|\.quant_map|\.SCB|quant_state\..*)$`)
+
+// refuses says why the tensor cannot be passed over, "" if it can: it lies in a
+// block that is trained, or beside a parameter of one module.
+func (t table) refuses(name string) string {
+	for _, end := range buffers {
+		if strings.HasSuffix(name, end) {
+			return ""
+		}
+	}
+	inside := t.modules[moduleOf(name)]
+	if rest, ok := strings.CutPrefix(name, t.blocks); ok {
+		digits, _, _ := strings.Cut(rest, ".")
+		if n, err := strconv.Atoi(digits); err == nil && n < t.count {
+			inside = true
+		}
+	}
+	switch {
+	case !inside:
+		return ""
+	case quantized.MatchString(name):
+		return "belongs to quantized weights, which cannot be trained; take the model's unquantized directory"
+	}
+	return "config.json announces no such parameter, and the model would be computed without it: it is another architecture, " +
+		"or a key such as attention_bias or num_hidden_layers is wrong"
+}
+
+// stored is a tensor of another directory.
+type stored struct {
+	dir   string
+	shard *shard
+	in    tensor
+}
+
+// pieces passes the tensor's bytes to put, as they are or, where to says so, as
+// fp32 or bf16.
+func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
+	from, ok := weightPlane(s.in.dtype)
+	if to == planeAsIs || ok && planeDType[to] == s.in.dtype {
+		return s.each(buf, put)
+	}
+	if !ok {
+		return fmt.Errorf("%s: tensor %q: its dtype is %s; F32, BF16 and F16 are converted", filepath.Join(s.dir, s.shard.name), s.in.name, s.in.dtype)
+	}
+	raw := make([]byte, min(int64(len(buf))/4*from.size(), s.in.bytes))
+	bits := make([]uint32, int64(len(raw))/from.size())
+	return s.each(raw, func(p []byte) error {
+		part := bits[:int64(len(p))/from.size()]
+		widen(part, from, p)
+		return put(narrow(buf, to, part))
+	})
+}
+
+// each reads the tensor in pieces of len(buf) bytes.
+func (s *stored) each(buf []byte, put func([]byte) error) error {
+	for at := int64(0); at < s.in.bytes; at += int64(len(buf)) {
+		p := buf[:min(int64(len(buf)), s.in.bytes-at)]
+		n, err := s.shard.file.ReadAt(p, s.in.off+at)
+		if n < len(p) {
+			return fmt.Errorf("%s: tensor %q: %w", filepath.Join(s.dir, s.shard.name), s.in.name, truncated(err, "the tensor's data"))
+		}
+		if err := put(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
