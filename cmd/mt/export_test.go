@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mt/model"
+)
+
+// tinyModel trains nothing and writes a model directory of the smallest preset.
+func tinyModel(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "x.txt")
+	if err := os.WriteFile(file, bytes.Repeat([]byte("a few words to learn. "), 50), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "out")
+	code, _, stderr := mt(t, "", "train", "--model", "tiny", "--dataset", file, "--max-steps", "1", "--max-seq-len", "32", "--output-dir", out, "--cache-dir", dir)
+	if code != exitDone {
+		t.Fatal(stderr)
+	}
+	return out
+}
+
+func TestExport(t *testing.T) {
+	model, dir := tinyModel(t), t.TempDir()
+	file := filepath.Join(dir, "x.gguf")
+	code, stdout, stderr := mt(t, "", "export", "--format", "gguf", "--model", model, "--out", file, "--outtype", "Q8_0")
+	if code != exitDone || !strings.Contains(stdout, "architecture  llama") || !strings.Contains(stdout, "Q8_0") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if head, err := os.ReadFile(file); err != nil || !bytes.HasPrefix(head, []byte("GGUF\x03\x00\x00\x00")) {
+		t.Errorf("%.8q, %v", head, err)
+	}
+	code, _, stderr = mt(t, "", "export", "--format", "gguf", "--model", model, "--out", file)
+	if code != exitFailed || !strings.Contains(stderr, "choose another name, or overwrite it with --overwrite") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	code, stdout, stderr = mt(t, "", "export", "--format", "safetensors", "--model", model, "--out", filepath.Join(dir, "b"), "--outtype", "fp32",
+		"--max-shard-size", "50KB", "--json")
+	var s struct {
+		Files   []string
+		Tensors int
+	}
+	if err := json.Unmarshal([]byte(stdout), &s); code != exitDone || err != nil || len(s.Files) < 2 || s.Tensors == 0 {
+		t.Errorf("exit code %d, %v, %+v\n%s", code, err, s, stderr)
+	}
+}
+
+func TestExportUsage(t *testing.T) {
+	dir := t.TempDir()
+	for args, want := range map[string]string{
+		"export": "export: no format: give --format gguf or --format safetensors (see mt export --help)",
+		"export --format pickle --model " + dir + " --out x":                           "--format: wants gguf or safetensors, is pickle",
+		"export --format gguf --out x":                                                 "export: no model: give --model DIR",
+		"export --format gguf --model " + dir:                                          "export: no out: give --out PATH",
+		"export --format gguf --model a/b --out x":                                     "--model: a/b: no such directory",
+		"export --format gguf --model " + dir + " --out x --outtype q4":                "--outtype: wants one of [f32 f16 bf16 q8_0] with gguf, is q4",
+		"export --format safetensors --model " + dir + " --out x --outtype f16":        "--outtype: wants one of [f32 bf16] with safetensors, is f16",
+		"export --format safetensors --model " + dir + " --out x --max-shard-size big": "--max-shard-size: wants a size such as 5GB, is big",
+	} {
+		code, stdout, stderr := mt(t, "", strings.Fields(args)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("mt %s: exit code %d\n%s%s\nwant %s", args, code, stdout, stderr, want)
+		}
+	}
+	code, _, stderr := mt(t, "", "export", "--format", "gguf", "--model", dir, "--out", filepath.Join(dir, "x.gguf"))
+	if code != exitFailed || !strings.Contains(stderr, "no model.safetensors") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+func TestExportLine(t *testing.T) {
+	var w bytes.Buffer
+	began := time.Unix(1000, 0)
+	l := &exportLine{w: &w, live: true, began: began, now: func() time.Time { return began.Add(10 * time.Second) }}
+	l.show(1<<30, 3<<30)
+	if got := w.String(); !strings.Contains(got, "writing 1.0 GiB of 3.0 GiB, 102 MiB/s, 20s left") {
+		t.Errorf("%q", got)
+	}
+	l.show(2<<30, 3<<30) // too soon for another line
+	if strings.Contains(w.String(), "2.0 GiB") {
+		t.Errorf("%q", w.String())
+	}
+	l.clear()
+	if !strings.HasSuffix(w.String(), eraseLine) {
+		t.Errorf("%q", w.String())
+	}
+}
+
+// TestTransformersLoads runs checkpoint/testdata/roundtrip.py: what mt writes for
+// the recorded models, Transformers loads and computes alike.
+func TestTransformersLoads(t *testing.T) {
+	python := os.Getenv("MT_PYTHON")
+	if python == "" {
+		t.Skip("MT_PYTHON names no Python")
+	}
+	if err := exec.Command(python, "-c", "import torch, transformers, safetensors").Run(); err != nil {
+		t.Skipf("%s lacks torch, transformers or safetensors", python)
+	}
+	dirs, err := filepath.Glob("../../../shared/fixtures/*/model")
+	if err != nil || len(dirs) == 0 {
+		t.Skip("../shared/fixtures is not here")
+	}
+	args := []string{"../../checkpoint/testdata/roundtrip.py", filepath.Join(t.TempDir(), "mt")}
+	if out, err := exec.Command("go", "build", "-o", args[1], ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, dir := range dirs {
+		if _, err := model.LoadDir(dir); err != nil {
+			t.Errorf("%v", err)
+			continue
+		}
+		args = append(args, filepath.Dir(dir))
+	}
+	if out, err := exec.Command(python, args...).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestExportIgnores: a flag that does nothing is said to do nothing.
+func TestExportIgnores(t *testing.T) {
+	code, _, stderr := mt(t, "", "export", "--format", "gguf", "--model", tinyModel(t), "--out", filepath.Join(t.TempDir(), "x.gguf"), "--max-shard-size", "1GB")
+	if code != exitDone || !strings.Contains(stderr, "note: --max-shard-size has no effect with gguf") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}

@@ -1,0 +1,149 @@
+package export
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// family is what llama.cpp calls and expects of a family of models. Sources:
+// the families' modules in https://github.com/ggml-org/llama.cpp, conversion/,
+// and MODEL_TENSORS of the PyPI package gguf.
+type family struct {
+	types    []string // model_type in config.json
+	arch     string   // general.architecture
+	block    []rule   // tensors of a decoder block
+	defaults map[string]any
+	// halves: rotary pairs are (i, i+D/2) in the directory and (2i, 2i+1) in
+	// llama.cpp's code for this architecture, so rows of q and k are reordered.
+	halves bool
+	// shift is added to norm weights: (1+w) norms are stored as 1+w.
+	shift float32
+	// keys are those beside the common ones.
+	keys []func(p *plan)
+}
+
+// rule names a module of a block on both sides; its weight and, where there is
+// one, its bias.
+type rule struct {
+	from, to string
+	how      how
+}
+
+// how says what happens to a tensor on its way.
+type how uint8
+
+const (
+	copied  how = iota
+	queries     // heads may be reordered, num_attention_heads of them
+	keys        // the same, num_key_value_heads of them
+	norm        // the family's shift is added; always fp32
+	router      // always fp32
+	experts     // one tensor per expert becomes one tensor of three dimensions
+)
+
+// outer are the tensors outside the blocks, the same everywhere.
+var outer = []rule{
+	{"model.embed_tokens", "token_embd", copied},
+	{"model.norm", "output_norm", norm},
+	{"lm_head", "output", copied},
+}
+
+// attention of separate projections.
+var attention = []rule{
+	{"input_layernorm", "attn_norm", norm},
+	{"self_attn.q_proj", "attn_q", queries},
+	{"self_attn.k_proj", "attn_k", keys},
+	{"self_attn.v_proj", "attn_v", copied},
+	{"self_attn.o_proj", "attn_output", copied},
+}
+
+// headNorms are the norms of single heads.
+var headNorms = []rule{
+	{"self_attn.q_norm", "attn_q_norm", norm},
+	{"self_attn.k_norm", "attn_k_norm", norm},
+}
+
+var feedForward = []rule{
+	{"post_attention_layernorm", "ffn_norm", norm},
+	{"mlp.gate_proj", "ffn_gate", copied},
+	{"mlp.up_proj", "ffn_up", copied},
+	{"mlp.down_proj", "ffn_down", copied},
+}
+
+var families = []family{
+	{
+		types: []string{"llama"}, arch: "llama", halves: true,
+		block: slices.Concat(attention, feedForward),
+		keys:  []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs},
+	},
+	{
+		types: []string{"mistral"}, arch: "llama", halves: true,
+		block: slices.Concat(attention, feedForward),
+		keys:  []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).windowIgnored},
+	},
+	{
+		types: []string{"qwen2"}, arch: "qwen2",
+		block: slices.Concat(attention, feedForward),
+		keys:  []func(*plan){(*plan).ropeFreqs, (*plan).windowUnused},
+	},
+	{
+		types: []string{"qwen3"}, arch: "qwen3",
+		block:    slices.Concat(attention, headNorms, feedForward),
+		defaults: map[string]any{"head_dim": 128},
+		keys:     []func(*plan){(*plan).ropeFreqs, (*plan).windowUnused},
+	},
+	{
+		types: []string{"qwen3_moe"}, arch: "qwen3moe",
+		block: slices.Concat(attention, headNorms, []rule{
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"mlp.gate", "ffn_gate_inp", router},
+			{"mlp.experts.gate_proj", "ffn_gate_exps", experts},
+			{"mlp.experts.up_proj", "ffn_up_exps", experts},
+			{"mlp.experts.down_proj", "ffn_down_exps", experts},
+		}),
+		keys: []func(*plan){(*plan).expertKeys, (*plan).ropeFreqs, (*plan).windowUnused},
+	},
+	{
+		types: []string{"gemma3_text", "gemma3"}, arch: "gemma3", shift: 1,
+		block: slices.Concat(attention, headNorms, []rule{
+			{"post_attention_layernorm", "post_attention_norm", norm},
+			{"pre_feedforward_layernorm", "ffn_norm", norm},
+			{"mlp.gate_proj", "ffn_gate", copied},
+			{"mlp.up_proj", "ffn_up", copied},
+			{"mlp.down_proj", "ffn_down", copied},
+			{"post_feedforward_layernorm", "post_ffw_norm", norm},
+		}),
+		defaults: map[string]any{"hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "rms_norm_eps": 1e-6,
+			"max_position_embeddings": 131072, "sliding_window": 4096, "query_pre_attn_scalar": 256, "vocab_size": 262208,
+			"tie_word_embeddings": true, "rope_theta": 1e6, "rope_local_base_freq": 1e4},
+		keys: []func(*plan){(*plan).gemmaAttention, (*plan).softcap},
+	},
+	{
+		types: []string{"phi3"}, arch: "phi3",
+		block: []rule{
+			{"input_layernorm", "attn_norm", norm},
+			{"self_attn.qkv_proj", "attn_qkv", copied},
+			{"self_attn.o_proj", "attn_output", copied},
+			{"post_attention_layernorm", "ffn_norm", norm},
+			{"mlp.gate_up_proj", "ffn_up", copied},
+			{"mlp.down_proj", "ffn_down", copied},
+		},
+		defaults: map[string]any{"original_max_position_embeddings": 4096},
+		keys:     []func(*plan){(*plan).ropeDims, (*plan).longRope, (*plan).windowOrZero},
+	},
+}
+
+// findFamily is the family of the model type, or an error that lists all.
+func findFamily(s *settings) (*family, error) {
+	var known []string
+	for i, f := range families {
+		if slices.Contains(f.types, s.str("model_type")) {
+			s.defaults(maps.Clone(families[i].defaults))
+			return &families[i], nil
+		}
+		known = append(known, f.types...)
+	}
+	s.fail("model_type", "%q cannot be written as GGUF; known: %s", s.str("model_type"), strings.Join(known, ", "))
+	return nil, s.err
+}

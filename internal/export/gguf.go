@@ -1,0 +1,320 @@
+package export
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"mt/checkpoint"
+	"mt/checkpoint/gguf"
+	"mt/model"
+)
+
+// chunkElems is how many elements are converted and written at a time.
+const chunkElems = 1 << 20
+
+// toGGUF writes one file.
+func toGGUF(ctx context.Context, o Options, fs checkpoint.FS) (Summary, error) {
+	w, err := checkpoint.OpenWeights(o.Model)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer w.Close()
+	p, err := newPlan(o, w)
+	if err != nil {
+		return Summary{}, err
+	}
+	var tensors []gguf.Tensor
+	for _, it := range p.items {
+		tensors = append(tensors, it.Tensor)
+	}
+	header, err := gguf.Header(p.kvs, tensors)
+	if err != nil {
+		return Summary{}, err
+	}
+	total := gguf.Size(header, tensors)
+	if err := room(fs, filepath.Dir(o.Out), total); err != nil {
+		return Summary{}, err
+	}
+	j := &writing{ctx: ctx, plan: p, weights: w, total: total, progress: o.Progress}
+	if err := atomically(fs, o.Out, total, func(w io.Writer) error { return j.write(w, header) }); err != nil {
+		return Summary{}, err
+	}
+	s := Summary{Format: GGUF, Out: o.Out, Files: []string{filepath.Base(o.Out)}, Architecture: p.family.arch, Tensors: len(tensors), Bytes: total, Notes: p.notes,
+		Types: map[string]int{}}
+	for _, t := range tensors {
+		s.Types[t.Type.String()]++
+	}
+	return s, nil
+}
+
+// newPlan decides everything about the file before it is written.
+func newPlan(o Options, w *checkpoint.Weights) (*plan, error) {
+	s, err := readSettings(o.Model)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{s: s, out: o.Type}
+	if p.family, err = findFamily(s); err != nil {
+		return nil, err
+	}
+	if p.out == "" {
+		p.out = guess(w)
+	}
+	abs, err := filepath.Abs(o.Model)
+	if err != nil {
+		return nil, err
+	}
+	p.general(modelName(abs))
+	if err := p.common(); err != nil {
+		return nil, err
+	}
+	c, err := model.LoadDir(o.Model)
+	if err != nil {
+		return nil, err
+	}
+	f, err := newFinder(w, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.vocabulary(o.Model); err != nil {
+		return nil, err
+	}
+	return p, p.tensors(f)
+}
+
+// modelName is what the model in a directory is called: the directory's name, or
+// the repository's where it is a snapshot of the Hugging Face cache.
+func modelName(dir string) string {
+	for part := range strings.SplitSeq(filepath.ToSlash(dir), "/") {
+		if id, ok := strings.CutPrefix(part, "models--"); ok {
+			return id[strings.LastIndex("--"+id, "--"):]
+		}
+	}
+	return filepath.Base(dir)
+}
+
+// guess is the type for a directory whose user named none: the weights' own where
+// it has two bytes, else half precision.
+func guess(w *checkpoint.Weights) Type {
+	for _, t := range w.Tensors() {
+		if len(t.Shape) == 2 && t.DType == "BF16" {
+			return BF16
+		} else if len(t.Shape) == 2 {
+			break
+		}
+	}
+	return F16
+}
+
+// atomically writes a file of the given size under another name, puts it on disk
+// and renames it. After an error nothing is left.
+func atomically(fs checkpoint.FS, name string, size int64, write func(io.Writer) error) (err error) {
+	tmp := fmt.Sprintf("%s.tmp-%d", name, os.Getpid())
+	f, err := fs.Create(tmp)
+	if err != nil {
+		return err
+	}
+	closed := false
+	defer func() {
+		if err != nil {
+			if !closed {
+				err = errors.Join(err, f.Close())
+			}
+			err = errors.Join(err, fs.RemoveAll(tmp))
+		}
+	}()
+	if err := f.Allocate(size); err != nil {
+		return fmt.Errorf("allocate %s: %w", tmp, err)
+	}
+	buf := bufio.NewWriterSize(&appender{f: f}, 1<<20)
+	if err := write(buf); err != nil {
+		return err
+	}
+	if err := buf.Flush(); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	closed = true
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := fs.Rename(tmp, name); err != nil {
+		return err
+	}
+	return fs.SyncDir(filepath.Dir(name))
+}
+
+// appender writes a file from its start on and keeps it out of the page cache.
+type appender struct {
+	f   checkpoint.File
+	off int64
+}
+
+// Write implements io.Writer.
+func (a *appender) Write(p []byte) (int, error) {
+	n, err := a.f.WriteAt(p, a.off)
+	if err == nil {
+		a.f.Flush(a.off, int64(n))
+	}
+	a.off += int64(n)
+	return n, err
+}
+
+// writing is a file under way.
+type writing struct {
+	ctx         context.Context
+	plan        *plan
+	weights     *checkpoint.Weights
+	done, total int64
+	progress    func(done, total int64)
+	values      []float32
+	turned      []float32
+	raw         []byte
+}
+
+func (j *writing) write(w io.Writer, header []byte) error {
+	if err := j.put(w, header); err != nil {
+		return err
+	}
+	for _, it := range j.plan.items {
+		if err := j.item(w, it); err != nil {
+			return err
+		}
+		if err := gguf.Pad(w, it.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put writes p, unless the user has had enough.
+func (j *writing) put(w io.Writer, p []byte) error {
+	if j.ctx.Err() != nil {
+		return context.Cause(j.ctx)
+	}
+	_, err := w.Write(p)
+	j.done += int64(len(p))
+	if err == nil && j.progress != nil {
+		j.progress(j.done, j.total)
+	}
+	return err
+}
+
+// item writes the data of one tensor.
+func (j *writing) item(w io.Writer, it item) error {
+	if it.values != nil {
+		return j.chunk(w, it, it.values)
+	}
+	for _, name := range it.parts {
+		if err := j.part(w, it, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part writes one tensor of the directory, a number of whole rows at a time, of
+// whole heads where their rows are reordered.
+func (j *writing) part(w io.Writer, it item, name string) error {
+	t, _ := j.weights.Tensor(name)
+	cols := int64(1)
+	if len(t.Shape) == 2 {
+		cols = t.Shape[1]
+	}
+	unit := cols
+	if it.heads > 0 {
+		unit = t.Shape[0] / int64(it.heads) * cols
+	}
+	step := max(1, chunkElems/unit) * unit
+	for at := int64(0); at < t.Elems(); at += step {
+		n := min(step, t.Elems()-at)
+		j.values = sized(j.values, n)
+		if err := j.weights.Read(name, at, j.values); err != nil {
+			return err
+		}
+		values := j.values
+		if it.heads > 0 {
+			j.turned = sized(j.turned, n)
+			for h := int64(0); h < n; h += unit {
+				interleave(j.turned[h:h+unit], values[h:h+unit], int(cols))
+			}
+			values = j.turned
+		}
+		if it.shift != 0 {
+			for i := range values {
+				values[i] += it.shift
+			}
+		}
+		if err := j.chunk(w, it, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// limits are where the magnitudes of a type end: what rounds to more than a half
+// can be, in Q8_0 of a block's scale. Others hold what fp32 does.
+var limits = map[gguf.Type]float32{gguf.F16: 65520, gguf.Q8_0: 127 * 65504}
+
+// chunk writes whole rows, encoded on all processors.
+func (j *writing) chunk(w io.Writer, it item, values []float32) error {
+	j.raw = sized(j.raw, it.Type.Bytes(int64(len(values))))
+	const least = 1 << 14 // elements that are worth another goroutine
+	blocks := max(len(values)/runtime.GOMAXPROCS(0), least)/gguf.BlockLen + 1
+	step := blocks * gguf.BlockLen
+	errs := make([]error, (len(values)+step-1)/step)
+	var wg sync.WaitGroup
+	for i := range errs {
+		part := values[i*step : min((i+1)*step, len(values))]
+		raw := j.raw[it.Type.Bytes(int64(i*step)):]
+		wg.Go(func() { errs[i] = encode(raw, it.Tensor, part) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return j.put(w, j.raw)
+}
+
+// encode stores values of t in dst, if its type has room for them.
+func encode(dst []byte, t gguf.Tensor, values []float32) error {
+	if most := limits[t.Type]; most > 0 {
+		for _, v := range values {
+			if !(v < most && -v < most) {
+				return fmt.Errorf("tensor %s: %g cannot be stored as %v; take --outtype bf16 or f32", t.Name, v, t.Type)
+			}
+		}
+	}
+	gguf.Encode(dst, t.Type, values)
+	return nil
+}
+
+// interleave brings the rows of a head from the order of halves, (i, i+D/2) turn
+// together, into that of pairs, (2i, 2i+1).
+func interleave(dst, src []float32, cols int) {
+	half := len(src) / cols / 2
+	for i := range half {
+		copy(dst[2*i*cols:][:cols], src[i*cols:])
+		copy(dst[(2*i+1)*cols:][:cols], src[(half+i)*cols:])
+	}
+}
+
+// sized is a slice of n elements, buf's if they suffice.
+func sized[T any](buf []T, n int64) []T {
+	if int64(cap(buf)) < n {
+		return make([]T, n)
+	}
+	return buf[:n]
+}

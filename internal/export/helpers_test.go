@@ -1,0 +1,214 @@
+package export
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"mt/checkpoint"
+	"mt/checkpoint/gguf"
+)
+
+// shape is a tensor of a made-up model.
+type shape []int64
+
+// value is element i of the tensor of the given name: different for each, exact
+// in bf16.
+func value(name string, i int64) float32 {
+	h := uint32(7)
+	for _, c := range name {
+		h = h*31 + uint32(c)
+	}
+	return math.Float32frombits((h%97+uint32(i)*13)%239<<16 | 0x3f000000)
+}
+
+// llamaConfig is a small model of the Llama family with odd sizes.
+func llamaConfig(changes map[string]any) map[string]any {
+	c := map[string]any{"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama", "vocab_size": 6, "hidden_size": 32,
+		"intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 4,
+		"max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false, "torch_dtype": "float32"}
+	maps.Copy(c, changes)
+	return c
+}
+
+// llamaTensors are the tensors llamaConfig asks for.
+func llamaTensors() map[string]shape {
+	out := map[string]shape{"model.embed_tokens.weight": {6, 32}, "model.norm.weight": {32}, "lm_head.weight": {6, 32}}
+	for _, b := range []string{"model.layers.0.", "model.layers.1."} {
+		maps.Copy(out, map[string]shape{
+			b + "input_layernorm.weight": {32}, b + "post_attention_layernorm.weight": {32},
+			b + "self_attn.q_proj.weight": {12, 32}, b + "self_attn.k_proj.weight": {4, 32}, b + "self_attn.v_proj.weight": {4, 32},
+			b + "self_attn.o_proj.weight": {32, 12},
+			b + "mlp.gate_proj.weight":    {10, 32}, b + "mlp.up_proj.weight": {10, 32}, b + "mlp.down_proj.weight": {32, 10},
+		})
+	}
+	return out
+}
+
+// makeModel writes a model directory: config.json, model.safetensors in fp32 and
+// other files.
+func makeModel(t testing.TB, config map[string]any, tensors map[string]shape, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	put := func(name string, data []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	header, data := map[string]any{}, []byte{}
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
+		n, from := int64(1), len(data)
+		for _, d := range tensors[name] {
+			n *= d
+		}
+		for i := range n {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(value(name, i)))
+		}
+		header[name] = map[string]any{"dtype": "F32", "shape": tensors[name], "data_offsets": []int{from, len(data)}}
+	}
+	text := mustJSON(t, header)
+	put("model.safetensors", append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), data...))
+	put("config.json", mustJSON(t, config))
+	for name, content := range files {
+		put(name, []byte(content))
+	}
+	return dir
+}
+
+func mustJSON(t testing.TB, v any) []byte {
+	t.Helper()
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// exportGGUF writes dir as GGUF and opens the file.
+func exportGGUF(t testing.TB, dir string, kind Type) (*gguf.File, Summary) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "x.gguf")
+	s, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openGGUF(t, out), s
+}
+
+func openGGUF(t testing.TB, name string) *gguf.File {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := gguf.Open(f, st.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// tensorOf reads a tensor of the file.
+func tensorOf(t testing.TB, f *gguf.File, name string) (gguf.Tensor, []float32) {
+	t.Helper()
+	x, ok := f.Tensor(name)
+	if !ok {
+		t.Fatalf("no tensor %s", name)
+	}
+	v, err := f.Read(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x, v
+}
+
+// wantKeys compares some keys of the file.
+func wantKeys(t testing.TB, f *gguf.File, want map[string]any) {
+	t.Helper()
+	for k, w := range want {
+		got := f.Value(k)
+		if string(mustJSON(t, got)) != string(mustJSON(t, w)) {
+			t.Errorf("%s is %v, want %v", k, got, w)
+		}
+	}
+}
+
+// listDir are the names in a directory.
+func listDir(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// failing fails its file operation number at, counted from 0.
+type failing struct {
+	checkpoint.FS
+	at, n int
+	err   error
+}
+
+func (f *failing) step() error {
+	f.n++
+	if f.n-1 == f.at {
+		return f.err
+	}
+	return nil
+}
+
+func (f *failing) Create(path string) (checkpoint.File, error) {
+	if err := f.step(); err != nil {
+		return nil, err
+	}
+	file, err := f.FS.Create(path)
+	return &failingFile{file, f}, err
+}
+
+func (f *failing) Rename(from, to string) error {
+	if err := f.step(); err != nil {
+		return err
+	}
+	return f.FS.Rename(from, to)
+}
+
+func (f *failing) Free(path string) (int64, error) {
+	if err := f.step(); err != nil {
+		return 0, err
+	}
+	return f.FS.Free(path)
+}
+
+type failingFile struct {
+	checkpoint.File
+	fs *failing
+}
+
+func (f *failingFile) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.fs.step(); err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(p, off)
+}
+
+func (f *failingFile) Sync() error {
+	if err := f.fs.step(); err != nil {
+		return err
+	}
+	return f.File.Sync()
+}

@@ -1,0 +1,167 @@
+package export
+
+import "mt/checkpoint/gguf"
+
+// plan is a GGUF file before it is written.
+type plan struct {
+	s      *settings
+	family *family
+	out    Type
+	kvs    []gguf.KV
+	items  []item
+	notes  []string
+	narrow []string // matrices whose rows cannot be cut into blocks
+
+	layers, heads, kvHeads, headDim int
+	rope                            rope
+}
+
+// maxHeadDim bounds the tables that are made before the weights are looked at.
+const maxHeadDim = 1 << 16
+
+// add sets a key of the architecture, written below its name.
+func (p *plan) add(key string, value any) {
+	p.kvs = append(p.kvs, gguf.KV{Key: p.family.arch + "." + key, Value: value})
+}
+
+func (p *plan) note(text string) { p.notes = append(p.notes, text) }
+
+// fileTypes are the numbers of general.file_type: what most tensors are.
+var fileTypes = map[Type]uint32{F32: 0, F16: 1, Q8: 7, BF16: 32}
+
+// general sets the keys that every file begins with; name is the model's.
+func (p *plan) general(name string) {
+	p.kvs = append(p.kvs,
+		gguf.KV{Key: "general.architecture", Value: p.family.arch},
+		gguf.KV{Key: "general.type", Value: "model"},
+		gguf.KV{Key: "general.name", Value: name},
+		gguf.KV{Key: "general.file_type", Value: fileTypes[p.out]},
+		gguf.KV{Key: "general.quantization_version", Value: uint32(2)})
+}
+
+// common sets the keys that all families share, then the family's.
+func (p *plan) common() error {
+	s := p.s
+	p.layers, p.heads = s.need("num_hidden_layers"), s.need("num_attention_heads")
+	p.kvHeads = s.int("num_key_value_heads", p.heads)
+	hidden := s.need("hidden_size")
+	p.headDim = s.int("head_dim", hidden/p.heads)
+	if s.err == nil && (p.headDim == 0 || p.headDim > maxHeadDim || p.headDim%2 != 0 || p.kvHeads == 0 || p.heads%p.kvHeads != 0) {
+		s.fail("num_attention_heads", "%d heads, %d of keys, of %d elements: impossible", p.heads, p.kvHeads, p.headDim)
+	}
+	p.add("vocab_size", uint32(s.need("vocab_size"))) // what files without a vocabulary go by
+	p.add("block_count", uint32(p.layers))
+	p.add("context_length", uint32(s.int("max_position_embeddings", 2048)))
+	p.add("embedding_length", uint32(hidden))
+	p.add("feed_forward_length", uint32(s.need("intermediate_size")))
+	p.add("attention.head_count", uint32(p.heads))
+	p.add("attention.head_count_kv", uint32(p.kvHeads))
+	p.add("attention.key_length", uint32(p.headDim))
+	p.add("attention.value_length", uint32(p.headDim))
+	p.add("attention.layer_norm_rms_epsilon", float32(s.num("rms_norm_eps", 1e-6)))
+	p.rope = s.readRope()
+	p.ropeKeys()
+	for _, f := range p.family.keys {
+		f(p)
+	}
+	return s.err
+}
+
+// expertKeys are those of a mixture of experts.
+func (p *plan) expertKeys() {
+	s := p.s
+	count := s.int("num_experts", s.int("num_local_experts", 0))
+	if count == 0 {
+		s.fail("num_experts", "missing or 0")
+	}
+	if !s.bool("norm_topk_prob", false) {
+		s.fail("norm_topk_prob", "is false, but llama.cpp's %s always normalises the weights of the chosen experts: the model would be another", p.family.arch)
+	}
+	if only, _ := s.vals["mlp_only_layers"].([]any); len(only) > 0 || s.int("decoder_sparse_step", 1) != 1 {
+		s.fail("decoder_sparse_step", "layers without experts (here or in mlp_only_layers) cannot be written: llama.cpp's %s has experts in every layer", p.family.arch)
+	}
+	p.add("expert_count", uint32(count))
+	p.add("expert_used_count", uint32(s.need("num_experts_per_tok")))
+	p.add("expert_feed_forward_length", uint32(s.need("moe_intermediate_size")))
+}
+
+// windowIgnored: llama.cpp's llama has no window.
+func (p *plan) windowIgnored() {
+	if w := p.s.int("sliding_window", 0); w > 0 {
+		p.add("attention.sliding_window", uint32(w))
+		p.noteWindow(w)
+	}
+}
+
+func (p *plan) noteWindow(w int) {
+	p.note("llama.cpp attends to everything where this model has a sliding window: results are the same up to " + itoa(w) + " tokens")
+}
+
+// windowUnused is for families whose window has to be switched on.
+func (p *plan) windowUnused() {
+	s := p.s
+	if w := s.int("sliding_window", 0); w > 0 && s.bool("use_sliding_window", false) {
+		p.noteWindow(w)
+	}
+}
+
+// windowOrZero: phi3 always has the key; llama.cpp ignores it.
+func (p *plan) windowOrZero() {
+	w := p.s.int("sliding_window", 0)
+	p.add("attention.sliding_window", uint32(w))
+	if w > 0 {
+		p.noteWindow(w)
+	}
+}
+
+// softcap sets the caps of logits, where there are any.
+func (p *plan) softcap() {
+	if c := p.s.num("final_logit_softcapping", 0); c > 0 {
+		p.add("final_logit_softcapping", float32(c))
+	}
+	if p.s.num("attn_logit_softcapping", 0) > 0 {
+		p.s.fail("attn_logit_softcapping", "llama.cpp's %s has no cap on attention", p.family.arch)
+	}
+}
+
+// gemmaAttention: a window in all layers but each nth, and a scale that follows
+// from other keys.
+func (p *plan) gemmaAttention() {
+	s := p.s
+	period := s.int("sliding_window_pattern", s.int("_sliding_window_pattern", 6))
+	if types := s.strs("layer_types"); len(types) > 0 {
+		period = p.period(types)
+	}
+	p.add("attention.sliding_window", uint32(s.need("sliding_window")))
+	if period > 0 {
+		p.add("attention.sliding_window_pattern", uint32(period))
+	}
+	want := float64(p.headDim)
+	if p.layers == 62 { // Gemma 3 27B, which llama.cpp knows by this
+		want = float64(s.need("hidden_size")) / float64(p.heads)
+	}
+	if got := s.num("query_pre_attn_scalar", want); got != want {
+		s.fail("query_pre_attn_scalar", "%g, but llama.cpp's %s takes %g from the other keys", got, p.family.arch, want)
+	}
+	if s.bool("use_bidirectional_attention", false) {
+		s.fail("use_bidirectional_attention", "cannot be written as GGUF")
+	}
+}
+
+// period is n where each nth layer, and no other, has full attention.
+func (p *plan) period(types []string) int {
+	n := 0
+	for i, t := range types {
+		if t == "full_attention" && n == 0 {
+			n = i + 1
+		}
+		if full := n > 0 && (i+1)%n == 0; full != (t == "full_attention") {
+			p.s.fail("layer_types", "layer %d is %s: llama.cpp's %s has full attention in each nth layer only", i, t, p.family.arch)
+			return 0
+		}
+	}
+	if n == 0 { // a window everywhere: the first full layer would come after the last
+		return len(types) + 1
+	}
+	return n
+}

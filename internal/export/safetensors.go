@@ -1,0 +1,107 @@
+package export
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/checkpoint"
+	"mt/model"
+)
+
+// dtypes are the safetensors types in the words of config.json and of package
+// checkpoint.
+var dtypes = map[Type]struct {
+	name string
+	d    checkpoint.DType
+}{F32: {"float32", checkpoint.F32}, BF16: {"bfloat16", checkpoint.BF16}}
+
+// toSafetensors writes a directory like the model's, its weights cut anew.
+func toSafetensors(ctx context.Context, o Options, fs checkpoint.FS) (Summary, error) {
+	w, err := checkpoint.OpenWeights(o.Model)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer w.Close()
+	files, err := companions(o)
+	if err != nil {
+		return Summary{}, err
+	}
+	if err := room(fs, o.Out, size(w, o.Type)+filesSize(files)); err != nil {
+		return Summary{}, err
+	}
+	done, err := checkpoint.CopyModel(ctx, o.Out, w, checkpoint.CopyOptions{DType: dtypes[o.Type].d, MaxShardBytes: o.MaxShardBytes, Files: files, FS: fs,
+		Progress: o.Progress})
+	if err != nil {
+		return Summary{}, err
+	}
+	return Summary{Format: Safetensors, Out: o.Out, Files: done.Files, Tensors: done.Tensors, Bytes: done.Bytes}, nil
+}
+
+// companions are the files beside the weights; config.json is as it was read but
+// for the dtype, where that is another.
+func companions(o Options) (map[string][]byte, error) {
+	files, err := checkpoint.Companions(o.Model)
+	if err != nil {
+		return nil, err
+	}
+	if o.Type == "" {
+		files["config.json"], err = checkpoint.ReadCompanion(filepath.Join(o.Model, "config.json"))
+		return files, err
+	}
+	c, err := model.LoadDir(o.Model)
+	if err != nil {
+		return nil, err
+	}
+	files["config.json"] = c.JSON(dtypes[o.Type].name)
+	return files, nil
+}
+
+// size is about the bytes of the weights in another type.
+func size(w *checkpoint.Weights, t Type) int64 {
+	var n int64
+	for _, x := range w.Tensors() {
+		switch t {
+		case F32:
+			n += 4 * x.Elems()
+		case BF16:
+			n += 2 * x.Elems()
+		default:
+			n += x.Bytes
+		}
+	}
+	return n
+}
+
+func filesSize(files map[string][]byte) int64 {
+	var n int64
+	for content := range maps.Values(files) {
+		n += int64(len(content))
+	}
+	return n
+}
+
+// room refuses to begin an output of need bytes at path where there is no space
+// for it.
+func room(fs checkpoint.FS, path string, need int64) error {
+	dir := path
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	free, err := fs.Free(dir)
+	if err != nil {
+		return fmt.Errorf("free space of %s: %w", dir, err)
+	}
+	if need > free {
+		return fmt.Errorf("%s has %s free and the output takes %s: free some, choose another place or a smaller type", dir,
+			humanize.IBytes(uint64(max(free, 0))), humanize.IBytes(uint64(need)))
+	}
+	return nil
+}

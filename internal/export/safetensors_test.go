@@ -1,0 +1,92 @@
+package export
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/checkpoint"
+)
+
+// TestSafetensors: the same names and shapes in other files, config.json as it
+// was but for the type, the tokenizer beside it.
+func TestSafetensors(t *testing.T) {
+	tensors := llamaTensors()
+	tensors["vision_tower.x.weight"] = shape{3}
+	dir := makeModel(t, llamaConfig(map[string]any{"unknown_key": []int{1}}), tensors, map[string]string{"tokenizer.json": "{}", "notes.txt": "no"})
+	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[Type]string{"": "F32", F32: "F32", BF16: "BF16"} {
+		out := filepath.Join(t.TempDir(), "a", "b")
+		s, err := Run(t.Context(), Options{Format: Safetensors, Model: dir, Out: out, Type: kind, MaxShardBytes: 3000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := listDir(t, out)
+		if len(s.Files) < 3 || s.Tensors != len(tensors) || len(got) != len(s.Files)+3 || !slices.Contains(got, "tokenizer.json") {
+			t.Errorf("%q: %+v, %v", kind, s, got)
+		}
+		wantConfig := config
+		if kind == BF16 {
+			wantConfig = bytes.Replace(config, []byte(`"torch_dtype":"float32"`), []byte(`"torch_dtype":"bfloat16"`), 1)
+		}
+		if text, err := os.ReadFile(filepath.Join(out, "config.json")); err != nil || !bytes.Equal(text, wantConfig) {
+			t.Errorf("%q: config.json is %s, %v", kind, text, err)
+		}
+		w, err := checkpoint.OpenWeights(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, sh := range tensors {
+			x, ok := w.Tensor(name)
+			if !ok || !slices.Equal(x.Shape, sh) || x.DType != want {
+				t.Fatalf("%q: %s is %+v", kind, name, x)
+			}
+			v := make([]float32, x.Elems())
+			if err := w.Read(name, 0, v); err != nil {
+				t.Fatal(err)
+			}
+			for i := range v {
+				if v[i] != value(name, int64(i)) {
+					t.Fatalf("%q: %s: element %d is %v", kind, name, i, v[i])
+				}
+			}
+		}
+		w.Close()
+		o := Options{Format: Safetensors, Model: dir, Out: out}
+		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--overwrite") {
+			t.Errorf("got %v", err)
+		}
+		o.Overwrite = true
+		if s, err = Run(t.Context(), o); err != nil || len(s.Files) != 1 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if got := listDir(t, out); len(got) != 3 {
+			t.Errorf("%v is there", got)
+		}
+	}
+}
+
+// TestRoom: no output is begun that does not fit.
+func TestRoom(t *testing.T) {
+	dir := makeModel(t, llamaConfig(nil), llamaTensors(), nil)
+	for _, f := range []Format{GGUF, Safetensors} {
+		out := t.TempDir()
+		_, err := Run(t.Context(), Options{Format: f, Model: dir, Out: filepath.Join(out, "x"), fs: full{checkpoint.OS()}})
+		if err == nil || !strings.Contains(err.Error(), out+" has 100 B free and the output takes ") {
+			t.Errorf("%s: got %v", f, err)
+		}
+		if left := listDir(t, out); len(left) > 0 {
+			t.Errorf("%s: %v is left", f, left)
+		}
+	}
+}
+
+type full struct{ checkpoint.FS }
+
+func (full) Free(string) (int64, error) { return 100, nil }

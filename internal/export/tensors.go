@@ -1,0 +1,164 @@
+package export
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"mt/checkpoint"
+	"mt/checkpoint/gguf"
+	"mt/model"
+)
+
+// item is one tensor of the file and where its values come from.
+type item struct {
+	gguf.Tensor
+	parts  []string  // tensors of the directory, one after the other
+	values []float32 // in place of parts
+	heads  int       // not 0: the rows of each head are reordered
+	shift  float32   // added to every element
+}
+
+// finder hands out the tensors of a directory, whose names and shapes are those
+// of package model's table, and knows what was not asked for.
+type finder struct {
+	w     *checkpoint.Weights
+	top   string // where names begin that the families' table begins with "model."
+	head  string // the same of "lm_head"
+	asked map[string]bool
+}
+
+// newFinder checks that w is the weights c describes.
+func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
+	if err := checkpoint.CheckModel(w.Dir(), c.Layouts(false)); err != nil {
+		return nil, err
+	}
+	f := &finder{w: w, head: "lm_head", asked: map[string]bool{}}
+	f.top = strings.TrimSuffix(c.EmbedParam().Parts[0].Name, "embed_tokens.weight")
+	layers := c.Layers()
+	for _, p := range layers[len(layers)-1].Params {
+		if p.Role == model.RoleLMHead {
+			f.head = strings.TrimSuffix(p.Parts[0].Name, ".weight")
+		}
+	}
+	return f, nil
+}
+
+// find is a tensor by its name in the families' table.
+func (f *finder) find(name string) (checkpoint.TensorInfo, bool) {
+	if rest, ok := strings.CutPrefix(name, "model."); ok {
+		name = f.top + rest
+	} else if rest, ok := strings.CutPrefix(name, "lm_head"); ok {
+		name = f.head + rest
+	}
+	f.asked[name] = true
+	return f.w.Tensor(name)
+}
+
+func (f *finder) missing(name string) error {
+	return fmt.Errorf("%s: tensor %q is missing: not the weights that config.json describes", f.w.Dir(), name)
+}
+
+// tensors plans all tensors of the directory in the order llama.cpp's loader
+// walks: the embedding, the blocks, the head.
+func (p *plan) tensors(f *finder) error {
+	for i, r := range outer {
+		if i == 1 { // after the embedding
+			for b := range p.layers {
+				for _, r := range p.family.block {
+					from := fmt.Sprintf("model.layers.%d.%s", b, r.from)
+					if err := p.tensor(f, rule{from, fmt.Sprintf("blk.%d.%s", b, r.to), r.how}); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		if r.to == "output" && p.s.bool("tie_word_embeddings", false) {
+			continue // llama.cpp takes the embedding
+		}
+		if err := p.tensor(f, r); err != nil {
+			return err
+		}
+	}
+	p.rest(f)
+	return nil
+}
+
+// tensor plans the weight of a module, and its bias if there is one.
+func (p *plan) tensor(f *finder, r rule) error {
+	if r.how == experts {
+		return p.experts(f, r)
+	}
+	for _, end := range []string{".weight", ".bias"} {
+		t, ok := f.find(r.from + end)
+		if !ok {
+			if end == ".weight" {
+				return f.missing(r.from + end)
+			}
+			continue
+		}
+		it := item{Tensor: gguf.Tensor{Name: r.to + end, Shape: t.Shape}, parts: []string{t.Name}}
+		switch {
+		case r.how == norm:
+			it.shift = p.family.shift
+		case r.how == queries && p.family.halves:
+			it.heads = p.heads
+		case r.how == keys && p.family.halves:
+			it.heads = p.kvHeads
+		}
+		p.take(it, r.how)
+	}
+	return nil
+}
+
+// experts plans one tensor (experts, rows, columns) of the experts' matrices.
+func (p *plan) experts(f *finder, r rule) error {
+	module, which := r.from[:strings.LastIndexByte(r.from, '.')], r.from[strings.LastIndexByte(r.from, '.'):]
+	var it item
+	for e := range p.s.int("num_experts", p.s.int("num_local_experts", 0)) {
+		name := module + "." + strconv.Itoa(e) + which + ".weight"
+		t, ok := f.find(name)
+		if !ok {
+			return f.missing(name)
+		}
+		it.Shape = t.Shape
+		it.parts = append(it.parts, t.Name)
+	}
+	it.Name = r.to + ".weight"
+	it.Shape = append([]int64{int64(len(it.parts))}, it.Shape...)
+	p.take(it, r.how)
+	return nil
+}
+
+// take settles the type of a tensor: vectors, norms and routers stay fp32, and
+// rows that cannot be cut into blocks fall back to half precision.
+func (p *plan) take(it item, h how) {
+	it.Type = p.out.gguf()
+	switch {
+	case len(it.Shape) < 2 || h == norm || h == router:
+		it.Type = gguf.F32
+	case it.Type == gguf.Q8_0 && it.Shape[len(it.Shape)-1]%gguf.BlockLen != 0:
+		it.Type = gguf.F16
+		p.narrow = append(p.narrow, it.Name)
+	}
+	p.items = append(p.items, it)
+}
+
+// rest notes what the file has otherwise than the user may expect: matrices of
+// another type than asked for, and tensors nobody asked for, which are those of
+// other parts of a model.
+func (p *plan) rest(f *finder) {
+	if n := len(p.narrow); n > 0 {
+		p.note(fmt.Sprintf("%d tensors are F16, such as %s: their rows are no multiple of %d elements", n, p.narrow[0], gguf.BlockLen))
+	}
+	var left []string
+	for _, t := range f.w.Tensors() {
+		tied := t.Name == f.head+".weight" || t.Name == strings.TrimSuffix(f.top, "model.")+"lm_head.weight"
+		if !f.asked[t.Name] && !tied && !strings.HasSuffix(t.Name, ".rotary_emb.inv_freq") {
+			left = append(left, t.Name)
+		}
+	}
+	if len(left) > 0 {
+		p.note(fmt.Sprintf("%d tensors that are not the language model's are left out, such as %s", len(left), left[0]))
+	}
+}

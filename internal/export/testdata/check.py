@@ -1,0 +1,119 @@
+"""Reads a GGUF file with the PyPI package gguf and compares it with the model
+directory it was made from: the names and types of all tensors, every byte of
+them, and the keys.
+
+  python check.py FILE.gguf MODEL_DIR
+
+Names come from the package's own tables (MODEL_TENSORS, the tensor map), values
+from safetensors through the package's quantize(). Prints "ok" and a summary.
+"""
+import glob, json, sys
+
+import gguf
+import numpy as np
+
+ARCH = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "qwen3_moe": "QWEN3MOE",
+        "gemma3_text": "GEMMA3", "gemma3": "GEMMA3", "phi3": "PHI3"}
+KEYS = ["vocab_size", "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
+        "attention.head_count_kv", "attention.layer_norm_rms_epsilon", "rope.freq_base"]
+
+
+def load(model):
+    """All tensors of a directory in fp32."""
+    out = {}
+    for path in sorted(glob.glob(model + "/*.safetensors")):
+        raw = open(path, "rb").read()
+        n = int.from_bytes(raw[:8], "little")
+        for name, t in json.loads(raw[8:8 + n]).items():
+            if name == "__metadata__":
+                continue
+            data = raw[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]]
+            if t["dtype"] == "BF16":
+                x = (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
+            else:
+                x = np.frombuffer(data, {"F32": np.float32, "F16": np.float16, "I64": np.int64}[t["dtype"]]).astype(np.float32)
+            out[name] = x.reshape(t["shape"])
+    return out
+
+
+def halves_to_pairs(x, heads):
+    d = x.shape[0] // heads
+    y = np.empty_like(x)
+    for h in range(heads):
+        for i in range(d // 2):
+            y[h * d + 2 * i] = x[h * d + i]
+            y[h * d + 2 * i + 1] = x[h * d + d // 2 + i]
+    return y
+
+
+def wanted(cfg, tensors):
+    """The tensors of the file in fp32, by name."""
+    arch = getattr(gguf.MODEL_ARCH, ARCH[cfg["model_type"]])
+    names = gguf.get_tensor_name_map(arch, cfg["num_hidden_layers"])
+    out, experts = {}, {}
+    for name, x in tensors.items():
+        for prefix in ("model.language_model.", "language_model.model."):
+            if name.startswith(prefix):
+                name = "model." + name[len(prefix):]
+        if name == "lm_head.weight" and cfg.get("tie_word_embeddings"):
+            continue
+        parts = name.split(".")
+        if "experts" in parts:
+            i = parts.index("experts")
+            experts.setdefault(".".join(parts[:i + 1] + parts[i + 2:]), {})[int(parts[i + 1])] = x
+            continue
+        new = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if new is None:
+            continue
+        if ARCH[cfg["model_type"]] == "LLAMA" and ".attn_q." in new:
+            x = halves_to_pairs(x, cfg["num_attention_heads"])
+        if ARCH[cfg["model_type"]] == "LLAMA" and ".attn_k." in new:
+            x = halves_to_pairs(x, cfg["num_key_value_heads"])
+        if ARCH[cfg["model_type"]] == "GEMMA3" and name.endswith("norm.weight"):
+            x = x + np.float32(1)
+        out[new] = x
+    for name, of in experts.items():
+        out[names.get_name(name, try_suffixes=(".weight",))] = np.stack([of[i] for i in range(len(of))])
+    allowed = {gguf.TENSOR_NAMES[t].format(bid=b) for t in gguf.MODEL_TENSORS[arch] for b in range(cfg["num_hidden_layers"])}
+    for name in out:
+        assert name.rsplit(".", 1)[0] in allowed, name
+    return out
+
+
+def main(path, model):
+    cfg = json.load(open(model + "/config.json"))
+    cfg.update(cfg.get("text_config") or {})
+    r = gguf.GGUFReader(path)
+    want = wanted(cfg, load(model))
+    got = {t.name: t for t in r.tensors}
+    extra = set(got) - set(want) - {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}
+    assert not extra and not set(want) - set(got), (sorted(extra), sorted(set(want) - set(got)))
+    default = {0: "F32", 1: "F16", 7: "Q8_0", 32: "BF16"}[r.fields["general.file_type"].contents()]
+    worst = 0.0
+    for name, t in got.items():
+        if name not in want:
+            continue
+        x = want[name]
+        kind = default
+        if x.ndim < 2 or name.endswith("_norm.weight") or "ffn_gate_inp" in name:
+            kind = "F32"
+        elif kind == "Q8_0" and x.shape[-1] % 32:
+            kind = "F16"
+        assert t.tensor_type.name == kind, (name, t.tensor_type.name, kind)
+        assert list(reversed([int(n) for n in t.shape])) == list(x.shape), name
+        q = gguf.quants.quantize(x, t.tensor_type)
+        assert np.ascontiguousarray(t.data).tobytes() == np.ascontiguousarray(q).tobytes(), name
+        back = gguf.quants.dequantize(t.data, t.tensor_type).reshape(x.shape)
+        worst = max(worst, float(np.abs(back - x).max()))
+    arch = r.fields["general.architecture"].contents()
+    for k in KEYS:
+        assert arch + "." + k in r.fields, k
+    known = {v for c in vars(gguf.Keys).values() if isinstance(c, type) for v in vars(c).values() if isinstance(v, str)}
+    for k in r.fields:
+        if k.startswith("GGUF."):
+            continue
+        assert k in known or k.replace(arch + ".", "{arch}.", 1) in known or k.startswith("tokenizer.chat_template."), "not a key of llama.cpp: " + k
+    print(json.dumps({"ok": True, "tensors": len(got), "keys": len(r.fields), "type": default, "worst": worst}))
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,457 @@
+package export
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"mt/checkpoint"
+	"mt/checkpoint/gguf"
+)
+
+// tokenizerFile is the part of a tokenizer.json that llama.cpp's keys follow
+// from.
+type tokenizerFile struct {
+	AddedTokens []struct {
+		ID      int    `json:"id"`
+		Content string `json:"content"`
+		Special bool   `json:"special"`
+		RStrip  bool   `json:"rstrip"`
+	} `json:"added_tokens"`
+	Normalizer    *step `json:"normalizer"`
+	PreTokenizer  *step `json:"pre_tokenizer"`
+	PostProcessor *step `json:"post_processor"`
+	Model         struct {
+		Type         string         `json:"type"`
+		UnkToken     *string        `json:"unk_token"`
+		ByteFallback bool           `json:"byte_fallback"`
+		IgnoreMerges bool           `json:"ignore_merges"`
+		Vocab        map[string]int `json:"vocab"`
+		Merges       []merge        `json:"merges"`
+	} `json:"model"`
+}
+
+// step is one step of the normaliser, the pre-tokeniser or the post-processor.
+type step struct {
+	Type    string `json:"type"`
+	Pattern struct {
+		Regex string `json:"Regex"`
+	} `json:"pattern"`
+	UseRegex       *bool  `json:"use_regex"`
+	AddPrefixSpace bool   `json:"add_prefix_space"`
+	PrependScheme  string `json:"prepend_scheme"`
+	Single         []struct {
+		SpecialToken *struct {
+			ID string `json:"id"`
+		} `json:"SpecialToken"`
+	} `json:"single"`
+	Steps []*step `json:"pretokenizers"`
+	Norms []*step `json:"normalizers"`
+	Procs []*step `json:"processors"`
+}
+
+// flat is the steps of a sequence, or the one step.
+func (s *step) flat() []*step {
+	if s == nil {
+		return nil
+	}
+	if s.Type != "Sequence" {
+		return []*step{s}
+	}
+	var out []*step
+	for _, list := range [][]*step{s.Steps, s.Norms, s.Procs} {
+		for _, one := range list {
+			out = append(out, one.flat()...)
+		}
+	}
+	return out
+}
+
+// merge is two pieces that become one, in either spelling: "a b" or ["a", "b"].
+type merge [2]string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *merge) UnmarshalJSON(raw []byte) error {
+	var pair []string
+	if err := json.Unmarshal(raw, &pair); err != nil {
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return fmt.Errorf("a merge is neither two strings nor one: %s", raw)
+		}
+		a, b, _ := strings.Cut(text, " ")
+		pair = []string{a, b}
+	}
+	if len(pair) != 2 || pair[0] == "" || pair[1] == "" {
+		return fmt.Errorf("a merge of %q", pair)
+	}
+	*m = merge(pair)
+	return nil
+}
+
+// Types of tokens, with llama.cpp's numbers.
+const (
+	tokenNormal      = 1
+	tokenUnknown     = 2
+	tokenControl     = 3
+	tokenUserDefined = 4
+	tokenUnused      = 5
+	tokenByte        = 6
+)
+
+// vocabulary sets the keys of the tokenizer in dir.
+func (p *plan) vocabulary(dir string) error {
+	t, config, err := readTokenizer(dir)
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		p.note("no tokenizer.json: the file has no vocabulary, and programs must pass token ids")
+		p.kvs = append(p.kvs, gguf.KV{Key: "tokenizer.ggml.model", Value: "none"})
+		return nil
+	}
+	v, err := p.newVocab(t)
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(dir, "tokenizer.json"), err)
+	}
+	if t.Model.ByteFallback {
+		v.pieces(p)
+	} else if err := v.byteLevel(p); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(dir, "tokenizer.json"), err)
+	}
+	v.special(p, config)
+	v.strips(p)
+	for _, s := range t.Normalizer.flat() {
+		if strings.HasPrefix(s.Type, "NF") {
+			p.note("llama.cpp does not normalise text (" + s.Type + " in tokenizer.json): it splits text that is not in that form otherwise")
+		}
+	}
+	return p.template(dir, config)
+}
+
+// strips settles whether white space after added tokens belongs to them: in
+// llama.cpp it does where general.name says Phi-3, which then must have these
+// three tokens.
+func (v *vocab) strips(p *plan) {
+	wanted, can := false, true
+	for _, a := range v.file.AddedTokens {
+		wanted = wanted || a.RStrip
+	}
+	for _, token := range []string{"<unk>", "<s>", "<|endoftext|>"} {
+		_, ok := v.ids[token]
+		can = can && ok
+	}
+	for i, kv := range p.kvs {
+		if kv.Key != "general.name" {
+			continue
+		}
+		name := kv.Value.(string)
+		lower := strings.ToLower(name)
+		says := strings.Contains(lower, "phi-3") || strings.Contains(lower, "phi3")
+		switch {
+		case says && !(wanted && can):
+			name = strings.NewReplacer("-3", " 3", "i3", "i 3", "I3", "I 3").Replace(name)
+		case !says && wanted && can:
+			name = "Phi-3 " + name
+		}
+		p.kvs[i].Value = name
+	}
+	if wanted && !can {
+		p.note("llama.cpp does not drop white space after added tokens (rstrip in tokenizer.json)")
+	}
+}
+
+// readTokenizer reads tokenizer.json, nil where there is none, and
+// tokenizer_config.json.
+func readTokenizer(dir string) (*tokenizerFile, *settings, error) {
+	config := &settings{file: filepath.Join(dir, "tokenizer_config.json")}
+	v, err := readJSON(config.file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	config.vals, _ = v.(map[string]any)
+	file := filepath.Join(dir, "tokenizer.json")
+	raw, err := checkpoint.ReadCompanion(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(dir, "tokenizer.model")); err == nil {
+			return nil, nil, fmt.Errorf("%s: only tokenizer.model is here, which is not read; write tokenizer.json with "+
+				"AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)", dir)
+		}
+		return nil, config, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &tokenizerFile{}
+	if err := json.Unmarshal(raw, t); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if t.Model.Type != "BPE" {
+		return nil, nil, fmt.Errorf("%s: model.type: %q cannot be written as GGUF, only BPE", file, t.Model.Type)
+	}
+	return t, config, nil
+}
+
+// vocab is the tokens by id.
+type vocab struct {
+	file   *tokenizerFile
+	tokens []string
+	types  []int32
+	ids    map[string]int // added tokens and the others
+}
+
+// newVocab lists the tokens: as many as the embedding has rows, those without a
+// name as unused.
+func (p *plan) newVocab(t *tokenizerFile) (*vocab, error) {
+	n := p.s.need("vocab_size")
+	v := &vocab{file: t, tokens: make([]string, n), types: make([]int32, n), ids: map[string]int{}}
+	for i := range v.tokens {
+		v.tokens[i], v.types[i] = fmt.Sprintf("[PAD%d]", i), tokenUnused
+	}
+	beyond := 0
+	set := func(token string, id int, kind int32) error {
+		if id < 0 {
+			return fmt.Errorf("token %q: its id is %d", token, id)
+		}
+		if id >= n {
+			beyond++
+			return nil
+		}
+		v.tokens[id], v.types[id], v.ids[token] = token, kind, id
+		return nil
+	}
+	for token, id := range t.Model.Vocab {
+		if id >= 0 && id < n && v.types[id] != tokenUnused {
+			return nil, fmt.Errorf("tokens %q and %q: both have id %d", min(token, v.tokens[id]), max(token, v.tokens[id]), id)
+		}
+		if err := set(token, id, tokenNormal); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range t.AddedTokens {
+		kind := int32(tokenUserDefined)
+		if a.Special || looksSpecial(a.Content) {
+			kind = tokenControl
+		}
+		if err := set(a.Content, a.ID, kind); err != nil {
+			return nil, err
+		}
+	}
+	if beyond > 0 {
+		p.note(fmt.Sprintf("%d tokens with ids from vocab_size %d on are left out: the embedding has no row for them", beyond, n))
+	}
+	return v, p.s.err
+}
+
+// looksSpecial: some models do not mark tokens as special that are no text.
+// llama.cpp's converter treats them so (does_token_look_special).
+func looksSpecial(token string) bool {
+	wrapped := func(a, b string) bool { return strings.HasPrefix(token, a) && strings.HasSuffix(token, b) }
+	return token == "<pad>" || token == "<mask>" || token == "<2mass>" || token == "[@BOS@]" ||
+		wrapped("<|", "|>") || wrapped("<｜", "｜>") || wrapped("<unused", ">")
+}
+
+// byteLevel sets the keys of a byte-level vocabulary with merges.
+func (v *vocab) byteLevel(p *plan) error {
+	pre, ok := v.file.preTokenizer()
+	if !ok {
+		return errors.New("pre_tokenizer: llama.cpp has no name for this way of splitting text; known are those of Llama 3, Qwen 2, GPT-2, GPT-4o and Mistral")
+	}
+	merges := []string{}
+	for _, m := range v.file.Model.Merges {
+		merges = append(merges, m[0]+" "+m[1])
+	}
+	p.kvs = append(p.kvs,
+		gguf.KV{Key: "tokenizer.ggml.model", Value: "gpt2"},
+		gguf.KV{Key: "tokenizer.ggml.pre", Value: pre},
+		gguf.KV{Key: "tokenizer.ggml.tokens", Value: v.tokens},
+		gguf.KV{Key: "tokenizer.ggml.token_type", Value: v.types},
+		gguf.KV{Key: "tokenizer.ggml.merges", Value: merges})
+	return nil
+}
+
+// pieces sets the keys of a vocabulary of SentencePiece's kind.
+func (v *vocab) pieces(p *plan) {
+	prefix := false
+	for _, s := range append(v.file.Normalizer.flat(), v.file.PreTokenizer.flat()...) {
+		prefix = prefix || s.Type == "Prepend" || s.Type == "Metaspace" && s.PrependScheme != "never"
+	}
+	for i, token := range v.tokens {
+		switch {
+		case v.types[i] == tokenNormal && isByte(token):
+			v.types[i] = tokenByte
+		case v.types[i] == tokenUserDefined:
+			v.tokens[i] = strings.ReplaceAll(token, "▁", " ")
+		case v.file.Model.UnkToken != nil && token == *v.file.Model.UnkToken:
+			v.types[i] = tokenUnknown
+		}
+	}
+	scores, other := v.scores()
+	if other > 0 {
+		p.note(fmt.Sprintf("llama.cpp may split some text otherwise: it has no list of merges for this kind of tokenizer, and %d pieces can be put together in "+
+			"ways that tokenizer.json does not list", other))
+	}
+	p.kvs = append(p.kvs,
+		gguf.KV{Key: "tokenizer.ggml.model", Value: "llama"},
+		gguf.KV{Key: "tokenizer.ggml.pre", Value: "default"},
+		gguf.KV{Key: "tokenizer.ggml.tokens", Value: v.tokens},
+		gguf.KV{Key: "tokenizer.ggml.scores", Value: scores},
+		gguf.KV{Key: "tokenizer.ggml.token_type", Value: v.types},
+		gguf.KV{Key: "tokenizer.ggml.add_space_prefix", Value: prefix})
+}
+
+// isByte: <0x00> to <0xFF>.
+func isByte(token string) bool {
+	var b byte
+	n, err := fmt.Sscanf(token, "<0x%02X>", &b)
+	return n == 1 && err == nil && len(token) == 6
+}
+
+// maxPiece is the length in bytes of pieces that are looked at for other ways to
+// put them together; the longest in use have some dozens.
+const maxPiece = 1 << 12
+
+// scores are what SentencePiece sorts by: minus the place of the merge that
+// makes a piece. Pieces that no merge makes come last. other counts the pieces
+// that two others of the vocabulary make up without a merge that says so: there
+// merging by score and merging by the list may differ.
+func (v *vocab) scores() (scores []float32, other int) {
+	rank := map[string]int{}
+	pairs := map[merge]bool{}
+	for i, m := range v.file.Model.Merges {
+		pairs[m] = true
+		if _, ok := rank[m[0]+m[1]]; !ok {
+			rank[m[0]+m[1]] = i
+		}
+	}
+	scores = make([]float32, len(v.tokens))
+	for i, token := range v.tokens {
+		r, made := rank[token]
+		if !made {
+			r = len(v.file.Model.Merges)
+		}
+		scores[i] = float32(-r)
+		for at := range token {
+			if at == 0 || !made || len(token) > maxPiece {
+				continue
+			}
+			m := merge{token[:at], token[at:]}
+			_, a := v.file.Model.Vocab[m[0]]
+			_, b := v.file.Model.Vocab[m[1]]
+			if a && b && !pairs[m] {
+				other++
+				break
+			}
+		}
+	}
+	return scores, other
+}
+
+// special sets the ids of the tokens with a meaning, and which are put around a
+// text.
+func (v *vocab) special(p *plan, config *settings) {
+	ids := map[string]int{}
+	for _, name := range []string{"bos", "eos", "unk", "pad"} {
+		id := -1
+		if token := tokenText(config.vals[name+"_token"]); token != "" {
+			if n, ok := v.ids[token]; ok {
+				id = n
+			}
+		}
+		if name == "unk" && id < 0 && v.file.Model.UnkToken != nil {
+			if n, ok := v.ids[*v.file.Model.UnkToken]; ok {
+				id = n
+			}
+		}
+		if id < 0 {
+			id = p.s.id(name + "_token_id")
+		}
+		if id < 0 || id >= len(v.tokens) {
+			continue
+		}
+		ids[name] = id
+		key := map[string]string{"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}[name]
+		p.kvs = append(p.kvs, gguf.KV{Key: "tokenizer.ggml." + key + "_token_id", Value: uint32(id)})
+	}
+	first, last := v.around()
+	p.kvs = append(p.kvs,
+		gguf.KV{Key: "tokenizer.ggml.add_bos_token", Value: v.puts(config.vals["add_bos_token"], first, ids, "bos")},
+		gguf.KV{Key: "tokenizer.ggml.add_eos_token", Value: v.puts(config.vals["add_eos_token"], last, ids, "eos")})
+}
+
+// puts says whether a token is put around a text: as tokenizer_config.json has
+// it, else as the post-processor does.
+func (v *vocab) puts(said any, token string, ids map[string]int, name string) bool {
+	if b, ok := said.(bool); ok {
+		return b
+	}
+	id, known := ids[name]
+	n, ok := v.ids[token]
+	return known && ok && n == id
+}
+
+// around is the first and the last special token of the post-processor's
+// template for one text, "" for none.
+func (v *vocab) around() (first, last string) {
+	for _, s := range v.file.PostProcessor.flat() {
+		if s.Type != "TemplateProcessing" || len(s.Single) < 2 {
+			continue
+		}
+		if t := s.Single[0].SpecialToken; t != nil {
+			first = t.ID
+		}
+		if t := s.Single[len(s.Single)-1].SpecialToken; t != nil {
+			last = t.ID
+		}
+	}
+	return first, last
+}
+
+// tokenText is a token of tokenizer_config.json: a string, or an object with its
+// content.
+func tokenText(v any) string {
+	if m, ok := v.(map[string]any); ok {
+		v = m["content"]
+	}
+	s, _ := v.(string)
+	return s
+}
+
+// template sets the keys of the chat templates: chat_template.jinja, else those
+// of tokenizer_config.json.
+func (p *plan) template(dir string, config *settings) error {
+	add := func(key, text string) { p.kvs = append(p.kvs, gguf.KV{Key: key, Value: text}) }
+	const key = "tokenizer.chat_template"
+	raw, err := checkpoint.ReadCompanion(filepath.Join(dir, "chat_template.jinja"))
+	if err == nil {
+		add(key, string(raw))
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	switch t := config.vals["chat_template"].(type) {
+	case string:
+		add(key, t)
+	case []any:
+		var names []string
+		for _, v := range t {
+			one, _ := v.(map[string]any)
+			name, _ := one["name"].(string)
+			text, _ := one["template"].(string)
+			if name == "default" {
+				add(key, text)
+			} else if name != "" {
+				add(key+"."+name, text)
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			p.kvs = append(p.kvs, gguf.KV{Key: "tokenizer.chat_templates", Value: names})
+		}
+	}
+	return nil
+}
