@@ -66,13 +66,18 @@ func (r *resources) gather(p *Program) {
 		off = (at + 4*int64(len(v)) + device.Align - 1) / device.Align * device.Align
 		return b.mem.Tensor(device.I32, at, int64(len(v)))
 	}
+	positions := func(m *data.MicroBatch) []int32 {
+		rows := make([]int32, m.Tokens)
+		r.plan.Spec.RopePositions(rows, m.Positions, m.CuSeqlens)
+		return rows
+	}
 	tokens := 0
 	for i := range batch.MicroBatches {
 		m := &batch.MicroBatches[i]
 		b.offset = append(b.offset, tokens)
 		tokens += m.Tokens
 		b.micro = append(b.micro, layers.MicroBatch{Tokens: m.Tokens, Seqs: len(m.CuSeqlens) - 1, MaxSeqlen: m.MaxSeqlen,
-			Index: put(m.Index), Targets: put(m.Targets), Pos: put(m.Positions), Cu: put(m.CuSeqlens),
+			Index: put(m.Index), Targets: put(m.Targets), Pos: put(positions(m)), Cu: put(m.CuSeqlens),
 			RowStart: put(m.RowStart), RowPos: put(m.RowPos), UniqueRows: len(batch.UniqueIDs)})
 	}
 	n := int64(len(batch.UniqueIDs)) * int64(r.plan.Spec.Config.HiddenSize)

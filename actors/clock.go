@@ -21,12 +21,17 @@ type clock struct {
 	owed []device.Event
 }
 
-// timeline is one program: marks in the order of the stream. A nil timeline
-// records nothing.
+// timeline is one program: marks in the order of the stream. What the device has
+// passed is summed up while the program still runs, so that events live no longer
+// than the work between them: layers with experts make marks by the ten thousand.
+// A nil timeline records nothing.
 type timeline struct {
 	clock  *clock
 	stream device.Stream
-	marks  []mark
+	begin  device.Event // where it begins
+	marks  []mark       // the last that was summed up, and those to come
+	made   int          // marks so far
+	stall  [NumCauses]time.Duration
 	owed   []device.Event
 	err    error // of the first event that could not be made
 }
@@ -63,7 +68,7 @@ func (c *clock) timeline(s device.Stream, prog int) *timeline {
 		t = &timeline{clock: c, stream: s, owed: c.owed}
 		c.owed = nil
 		if c.last != nil {
-			t.marks = []mark{{event: c.last}}
+			t.add(mark{event: c.last})
 		}
 		c.timelines[prog] = t
 	}
@@ -86,8 +91,51 @@ func (t *timeline) mark(m mark) {
 		return
 	}
 	t.stream.Record(m.event)
-	t.marks = append(t.marks, m)
+	t.add(m)
 	t.clock.last = m.event
+}
+
+func (t *timeline) add(m mark) {
+	if t.begin == nil {
+		t.begin = m.event
+	}
+	t.marks = append(t.marks, m)
+	t.made++
+}
+
+// soFar is how many marks there are, for passed.
+func (t *timeline) soFar() int {
+	if t == nil {
+		return 0
+	}
+	return t.made
+}
+
+// passed says that the device has come by the first so many marks of a program.
+func (c *clock) passed(prog, marks int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.timelines[prog]; t != nil {
+		t.sum(marks)
+	}
+}
+
+// sum adds up what lies between the first so many marks and frees their events,
+// but for the first and the last of them.
+func (t *timeline) sum(marks int) {
+	last := len(t.marks) - 1 - (t.made - marks)
+	for i := 1; i <= last; i++ {
+		m, before := t.marks[i], t.marks[i-1].event
+		if !m.busy {
+			t.stall[m.cause] += max(0, m.event.Elapsed(before))
+		}
+		if before != t.begin {
+			t.clock.free = append(t.clock.free, before)
+		}
+	}
+	if last > 0 {
+		t.marks = t.marks[last:]
+	}
 }
 
 // failed is the error of the marks so far.
@@ -123,23 +171,23 @@ func (c *clock) read(prog int) (total time.Duration, stall [NumCauses]time.Durat
 	defer c.mu.Unlock()
 	t := c.timelines[prog]
 	delete(c.timelines, prog)
-	if t == nil || len(t.marks) == 0 {
+	if t == nil || t.made == 0 {
 		return 0, stall
 	}
-	end := len(t.marks) - 1
-	for i, m := range t.marks[1:] {
-		if !m.busy {
-			stall[m.cause] += max(0, m.event.Elapsed(t.marks[i].event))
-		}
-	}
-	for _, m := range t.marks[:end] { // the last is where the next begins
-		c.free = append(c.free, m.event)
+	t.sum(t.made)
+	end := t.marks[0].event // where the next begins
+	if t.begin != end {
+		c.free = append(c.free, t.begin)
 	}
 	c.free = append(c.free, t.owed...)
-	return t.marks[end].event.Elapsed(t.marks[0].event), stall
+	return end.Elapsed(t.begin), t.stall
 }
 
+// close frees all events. What is told of later is nobody's.
 func (c *clock) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.timelines)
 	for _, e := range c.all {
 		e.Close()
 	}

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"math/rand"
 	"testing"
 	"time"
 
@@ -99,6 +100,45 @@ func TestClock(t *testing.T) {
 	}
 }
 
+// TestClockSumsAsItGoes: what is told to have passed changes no figure, whenever
+// it is told, and bounds the events by what is under way.
+func TestClockSumsAsItGoes(t *testing.T) {
+	const launches, ahead = 1000, 7 // marks that the device has not come by
+	r := rand.New(rand.NewSource(3))
+	devs := [2]*fakeClockDevice{{}, {}}
+	clocks := [2]*clock{newClock(devs[0]), newClock(devs[1])}
+	s := &fakeStream{}
+	var told []int
+	for prog := range 5 {
+		for range launches {
+			cause, wait, work := Cause(r.Intn(int(NumCauses))), r.Intn(5), r.Intn(9)
+			for _, pass := range []func(t *timeline){func(t *timeline) { t.waited(NoStall) },
+				func(t *timeline) { t.waited(cause) }, func(t *timeline) { t.worked() }} {
+				for _, c := range clocks {
+					pass(c.timeline(s, prog))
+				}
+				s.now += time.Duration(wait) * time.Millisecond
+				wait, work = work, wait
+			}
+			if told = append(told, clocks[1].timeline(s, prog).soFar()); r.Intn(3) > 0 {
+				clocks[1].passed(prog, told[len(told)-1]-ahead)
+			}
+		}
+		clocks[1].passed(prog, told[0]) // long known
+		clocks[1].passed(prog-1, 100)   // of a program that has been read
+		wantTotal, want := clocks[0].read(prog)
+		if total, stall := clocks[1].read(prog); total != wantTotal || stall != want || total == 0 {
+			t.Errorf("program %d: %v, %v; want %v, %v", prog, total, stall, wantTotal, want)
+		}
+		clocks[1].passed(prog, told[len(told)-1]) // its last notification comes late
+	}
+	// A launch has 3 marks; told in 2 of 3 cases, so 40 launches without are not to
+	// be expected (3^−40), and the seed is fixed.
+	if most := ahead + 3*40; devs[1].made > most || devs[0].made < 3*launches {
+		t.Errorf("%d events with what has passed, want at most %d; %d without", devs[1].made, most, devs[0].made)
+	}
+}
+
 // TestClockOfNothing: a program that was never timed took no time.
 func TestClockOfNothing(t *testing.T) {
 	c := newClock(&fakeClockDevice{})
@@ -133,7 +173,7 @@ func launchesOf(c *computeCore, p *Program, msgs ...any) map[int]launch {
 // weights or a batch passes on what those had waited for; weights that stay in
 // their slot are waited for once.
 func TestCausesOfStalls(t *testing.T) {
-	p := planned(t, false, fakeBatch(1), programSpec{layers: 3, weightSlots: 1, activationSlots: 3})
+	p := planned(t, false, fakeBatch(1), programSpec{layers: dense(3), weightSlots: 1, activationSlots: 3})
 	batch := BatchFetched{Cause: StallUpdate}
 	block := LayerFetched{Visit: 1, Cause: StallCheckpoint}
 	head := LayerFetched{Visit: 2, Cause: StallWeights}
@@ -173,7 +213,7 @@ func TestCausesOfStalls(t *testing.T) {
 
 // TestGradBufferStall: without a free gradient buffer the launch says so.
 func TestGradBufferStall(t *testing.T) {
-	p := planned(t, false, fakeBatch(1), programSpec{layers: 3, weightSlots: 1, activationSlots: 3})
+	p := planned(t, false, fakeBatch(1), programSpec{layers: dense(3), weightSlots: 1, activationSlots: 3})
 	core := newComputeCore(testDepths(1))
 	all := []any{BatchFetched{}, LayerFetched{Visit: 1}, LayerFetched{Visit: 2}, ActivationFetched{Object: 0}, ActivationFetched{Object: 1, Slot: 1}}
 	if got := launchesOf(core, p, all...); len(got) != 3 {
@@ -211,7 +251,7 @@ func TestCauseOfBatch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			core := newPrefetcherCore(3, 0, false, testDepths(1))
-			p := planned(t, false, fakeBatch(1), programSpec{layers: 3, weightSlots: 1, activationSlots: 3})
+			p := planned(t, false, fakeBatch(1), programSpec{layers: dense(3), weightSlots: 1, activationSlots: 3})
 			p.Version, p.Waited = 1, c.waited
 			var got []Cause
 			for _, m := range append(append(c.before, PassPlanned{p}), c.after...) {

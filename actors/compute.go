@@ -17,6 +17,7 @@ type computeCore struct {
 	weights  map[int]held // by tile
 	batch    held
 	acts     map[int]held // by object of programs[0]
+	routed   routing      // of programs[0]
 	gradFree []int
 	grad     int // buffer of the current visit, −1: none
 	// early keeps what arrives for programs not yet begun.
@@ -34,10 +35,38 @@ type held struct {
 }
 
 func newComputeCore(d plan.Depths) *computeCore {
-	return &computeCore{weights: map[int]held{}, acts: map[int]held{}, gradFree: ids(d.GradBuffers), grad: -1}
+	return &computeCore{weights: map[int]held{}, acts: map[int]held{}, routed: routing{}, gradFree: ids(d.GradBuffers), grad: -1}
 }
 
-// launch enqueues one micro-batch of one visit on the compute stream.
+// routing says which pairs (token, choice) go to which experts, by layer.
+type routing map[int][]int32
+
+// pairs is how many go to the expert of v, once it is known.
+func (r routing) pairs(v Visit) (known bool, n int) {
+	offsets, known := r[v.Layer]
+	if known {
+		n = int(offsets[v.Part] - offsets[v.Part-1]) // part 0 is the router
+	}
+	return known, n
+}
+
+// idle says whether v is a visit to an expert that no token goes to.
+func (c *computeCore) idle(v Visit) bool {
+	if v.Stage != Expert {
+		return false
+	}
+	known, pairs := c.routed.pairs(v)
+	return known && pairs == 0
+}
+
+// weighs says whether v waits for weights. An idle expert's may be on their way
+// all the same.
+func (c *computeCore) weighs(p *Program, v Visit) bool {
+	return v.weighs() && !(p.OnDemand && c.idle(v))
+}
+
+// launch enqueues one micro-batch of one visit on the compute stream, or all of
+// them through an expert.
 type launch struct {
 	p                           *Program
 	Index                       int
@@ -45,6 +74,7 @@ type launch struct {
 	Grad                        int // gradient buffer; −1: none
 	WaitWeights, WaitIn, WaitGr bool
 	First, Last                 bool  // of the visit
+	From, Pairs                 int   // an expert's, in the list of pairs by expert
 	Blocked                     Cause // what it waited for before it could be enqueued
 	Fetched                     Cause // what its weights or batch waited for before they were
 }
@@ -61,6 +91,8 @@ func (c *computeCore) step(msg any) []any {
 		c.gradFree = append(c.gradFree, m.Buf)
 	case LayerFetched, ActivationFetched, BatchFetched:
 		c.early = append(c.early, msg)
+	case RoutingLanded: // of the program in progress, which waits for it
+		c.routed[m.Layer] = m.Offsets
 	default:
 		panic(unexpected(computeID, msg))
 	}
@@ -85,7 +117,7 @@ func (c *computeCore) advance() []any {
 		if c.next < len(p.Launches) {
 			return out
 		}
-		c.programs, c.next, c.started = c.programs[1:], 0, false
+		c.programs, c.next, c.started, c.routed = c.programs[1:], 0, false, routing{}
 	}
 	return out
 }
@@ -97,7 +129,7 @@ func (c *computeCore) admit(p *Program) {
 		switch m := msg.(type) {
 		case LayerFetched:
 			if m.Prog == p.Seq {
-				c.weights[p.Visits[m.Visit].tile()] = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
+				c.weights[p.Visits[m.Visit].Tile] = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
 				continue
 			}
 		case ActivationFetched:
@@ -124,7 +156,9 @@ func (c *computeCore) ready(p *Program) bool {
 	switch {
 	case !c.batch.ok:
 		c.blocked = StallData
-	case v.Kind != model.Embedding && !c.weights[v.tile()].ok:
+	case v.Stage == Expert && c.routed[v.Layer] == nil:
+		c.blocked = StallRouting
+	case c.weighs(p, v) && !c.weights[v.Tile].ok:
 		c.blocked = StallWeights
 	case l.In >= 0 && !c.acts[l.In].ok, l.Out >= 0 && !c.acts[l.Out].ok, l.Grad >= 0 && !c.acts[l.Grad].ok:
 		c.blocked = StallActivation
@@ -143,13 +177,21 @@ func (c *computeCore) launch(p *Program) []any {
 	v := p.Visits[l.Visit]
 	e := launch{p: p, Index: i, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
 		First: i == v.First, Last: i+1 == len(p.Launches) || p.Launches[i+1].Visit != l.Visit}
-	if v.Kind != model.Embedding {
-		w := c.weights[v.tile()]
+	if c.idle(v) && !v.Grad() {
+		return c.after(p, v, l, e) // nothing to do
+	}
+	switch {
+	case c.weighs(p, v) && !c.idle(v):
+		w := c.weights[v.Tile]
 		e.Weights, e.WaitWeights, e.Fetched = w.slot, w.filled, w.cause
 		w.filled = false // the stream waits once
-		c.weights[v.tile()] = w
-	} else {
+		c.weights[v.Tile] = w
+	case v.Kind == model.Embedding:
 		e.WaitWeights = e.First && v.Pass != Backward
+	}
+	if v.Stage == Expert {
+		e.From = int(c.routed[v.Layer][v.Part-1])
+		_, e.Pairs = c.routed.pairs(v)
 	}
 	e.In, e.WaitIn = c.use(l.In)
 	e.Out, _ = c.use(l.Out)
@@ -180,9 +222,12 @@ func (c *computeCore) use(object int) (slot int, wait bool) {
 }
 
 // after is what follows a launch: activations and slots that are free now, and
-// at the end of a visit its gradient.
+// at the end of a visit what it has made.
 func (c *computeCore) after(p *Program, v Visit, l Launch, e launch) []any {
 	var out []any
+	if v.Stage == Route && v.Pass != Backward && e.Last {
+		out = append(out, send{offloaderID, RoutingComputed{Prog: p.Seq, Layer: v.Layer}}) // first: the device waits for the answer
+	}
 	for _, r := range l.Releases {
 		slot := c.acts[r.Object].slot
 		delete(c.acts, r.Object)
@@ -195,18 +240,12 @@ func (c *computeCore) after(p *Program, v Visit, l Launch, e launch) []any {
 	if !e.Last {
 		return out
 	}
-	if v.streams() && v.Release {
-		out = append(out, send{prefetcherID, SlotFreed{c.weights[v.tile()].slot}})
-		delete(c.weights, v.tile())
-	} else if v.Kind == model.Head && !v.streams() {
-		out = append(out, send{prefetcherID, HeadSlotFreed{}})
-		delete(c.weights, v.tile())
-	}
+	out = append(out, c.release(v)...)
 	if v.Loss {
 		out = append(out, send{offloaderID, LossComputed{p.Seq}})
 	}
 	if v.Grad() {
-		out = append(out, send{offloaderID, GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Shard: v.Shard, Buf: c.grad}})
+		out = append(out, send{offloaderID, GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Part: v.Part, Buf: c.grad}})
 		c.grad = -1
 	}
 	if e.Index+1 == len(p.Launches) {
@@ -214,4 +253,21 @@ func (c *computeCore) after(p *Program, v Visit, l Launch, e launch) []any {
 		c.batch = held{}
 	}
 	return out
+}
+
+// release gives back the weights of a visit that is over, if the program says so.
+// An idle expert may have none.
+func (c *computeCore) release(v Visit) []any {
+	w := c.weights[v.Tile]
+	switch {
+	case !w.ok || !v.weighs():
+		return nil
+	case v.streams() && v.Release:
+		delete(c.weights, v.Tile)
+		return []any{send{prefetcherID, SlotFreed{w.slot}}}
+	case !v.streams():
+		delete(c.weights, v.Tile)
+		return []any{send{prefetcherID, HeadSlotFreed{}}}
+	}
+	return nil
 }

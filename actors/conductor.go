@@ -26,6 +26,9 @@ type Schedule struct {
 	LR                  func(step int) float64
 	// DataPos is the data position after a step.
 	DataPos func(step int) int64
+	// Pairs is how many (query, key) pairs a document of so many tokens has in all
+	// blocks together; nil: the model's.
+	Pairs func(length int) int64
 }
 
 // conductorCore is the pure part of the Conductor.
@@ -244,8 +247,8 @@ func (c *conductorCore) lossLanded(m LossLanded) []any {
 	lr := c.plan.LR(m.Step)
 	c.tokens += p.Batch.Tokens
 	c.open[m.Step] = &stepInProgress{batch: p.Batch, report: StepReport{Step: m.Step, Prog: p.Seq, LR: lr,
-		Loss: m.Sum / float64(max(p.Batch.Supervised, 1)), Tokens: p.Batch.Tokens, TotalTokens: c.tokens, Supervised: p.Batch.Supervised, AttendedPairs: attendedPairs(p.Batch)}}
-	out := []any{send{optimizerID, StepClosed{Step: m.Step, LR: lr, Skip: math.IsNaN(m.Sum) || math.IsInf(m.Sum, 0), Save: save}}}
+		Loss: m.Sum/float64(max(p.Batch.Supervised, 1)) + m.Aux, Tokens: p.Batch.Tokens, TotalTokens: c.tokens, Supervised: p.Batch.Supervised, AttendedPairs: c.attendedPairs(p.Batch)}}
+	out := []any{send{optimizerID, StepClosed{Step: m.Step, LR: lr, Skip: math.IsNaN(m.Sum+m.Aux) || math.IsInf(m.Sum+m.Aux, 0), Save: save}}}
 	if save {
 		c.saving++
 		c.lastSave = m.Step
@@ -258,10 +261,15 @@ func (c *conductorCore) lossLanded(m LossLanded) []any {
 	return out
 }
 
-func attendedPairs(b *data.Batch) int64 {
+func (c *conductorCore) attendedPairs(b *data.Batch) int64 {
+	if c.plan.Pairs == nil {
+		return 0
+	}
 	var n int64
 	for _, m := range b.MicroBatches {
-		n += m.AttendedPairs
+		for i, first := range m.CuSeqlens[:len(m.CuSeqlens)-1] {
+			n += c.plan.Pairs(int(m.CuSeqlens[i+1] - first))
+		}
 	}
 	return n
 }
@@ -310,5 +318,6 @@ func (c *conductorCore) diagnosed() []any {
 	if d.layer < 0 {
 		return c.end(fmt.Errorf("%w: every layer's output is finite, so it arises in the loss or in the backward; try a lower learning_rate", err))
 	}
-	return c.end(fmt.Errorf("%w: the first output that is not finite is that of layer %d, micro-batch %d; look at the weights and the data", err, d.layer, d.microBatch))
+	return c.end(fmt.Errorf("%w: the first output that is not finite is that of %s, micro-batch %d; look at the weights and the data", err,
+		layerName(c.spec.layers, d.layer), d.microBatch))
 }

@@ -11,7 +11,7 @@ import (
 func TestEvaluationIsReportedAfterItsStep(t *testing.T) {
 	batch := &data.Batch{Supervised: 1, Tokens: 2}
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 2, EvalSteps: 1, EvalPasses: 1, MaxNonFinite: 1, NoSave: true,
-		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, State{}, 1, programSpec{layers: 3, weightSlots: 1, activationSlots: 3})
+		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, State{}, 1, programSpec{layers: dense(3), weightSlots: 1, activationSlots: 3})
 	c.program = &Program{Step: 1, Batch: batch}
 	var reports []any
 	for _, m := range []any{LossLanded{Step: 1, Sum: 1}, nil, LossLanded{Step: 1, Eval: true, Sum: 1}, StepUpdated{Step: 1}} {

@@ -60,6 +60,9 @@ func TestCUDAEqualsItself(t *testing.T) {
 		"fp32":   func(*trial) {},
 		"bf16":   func(tr *trial) { tr.bf16, tr.tied, tr.qkNorm, tr.keep = true, true, true, layers.KeepNothing },
 		"shards": func(tr *trial) { tr.bf16, tr.gradBF16, tr.noClip, tr.shards = true, true, true, 3 },
+		"experts": func(tr *trial) {
+			tr.experts, tr.chosen, tr.onDemand, tr.aux, tr.blocks, tr.rows = 6, 1, true, true, 2, 3
+		},
 	}
 	for name, change := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -68,35 +71,19 @@ func TestCUDAEqualsItself(t *testing.T) {
 			tr.steps, tr.evalSteps = 2, 1
 			change(&tr)
 			want := runOnCUDA(t, tr, emu.Options{})
-			onCPU := tr
-			onCPU.copyTiles = true
-			cpu := mustRun(t, onCPU)
-			for i, line := range want.steps {
-				got, beside := lossOf(t, line), lossOf(t, cpu.steps[i])
-				bound := 1e-4 // as in the self test
-				if tr.bf16 {
-					bound = 2e-2
-				}
-				if e := (got - beside) / beside; !(e < bound && e > -bound) {
-					t.Errorf("step %d: loss %v, on the CPU device %v", i+1, got, beside)
-				}
+			onCPU, cut := tr, tr
+			onCPU.copyTiles, cut.shards = true, 5
+			// As in the self test; roundings of fp32 in another order, and of two steps.
+			besideCPU, besideParts := 1e-4, 1e-5
+			if tr.bf16 {
+				besideCPU, besideParts = 2e-2, 1e-2 // a rounding of dx a part
 			}
-			cut := tr
-			cut.shards = 5
-			for i, line := range runOnCUDA(t, cut, emu.Options{}).steps {
-				whole, parts := lossOf(t, want.steps[i]), lossOf(t, line)
-				bound := 1e-5 // roundings of fp32 in another order, and of two steps
-				if tr.bf16 {
-					bound = 1e-2 // a rounding of dx a part
-				}
-				if e := (parts - whole) / whole; !(e < bound && e > -bound) {
-					t.Errorf("step %d: loss %v with a head in parts, %v without", i+1, parts, whole)
-				}
-			}
+			nearLosses(t, "on the CPU device", mustRun(t, onCPU), want, besideCPU)
+			nearLosses(t, "with a head in parts", runOnCUDA(t, cut, emu.Options{}), want, besideParts)
 			small := tr
 			small.depths = testDepths(1)
 			small.depths.GradSlabs = 2
-			for _, o := range []emu.Options{{Mode: emu.Lazy}, {Mode: emu.Random, Seed: 1}, {Mode: emu.Random, Seed: 2}} {
+			for _, o := range []emu.Options{{Mode: emu.Random, Seed: 1}, {Mode: emu.Lazy}, {Mode: emu.Random, Seed: 2}}[:orders] {
 				for depths, other := range map[string]trial{"same depths": tr, "least depths": small} {
 					got := runOnCUDA(t, other, o)
 					if !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
@@ -105,6 +92,20 @@ func TestCUDAEqualsItself(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// nearLosses compares the losses of two runs, relative to those wanted.
+func nearLosses(t *testing.T, what string, got, want outcome, bound float64) {
+	t.Helper()
+	if len(got.steps) != len(want.steps) {
+		t.Fatalf("%s %d steps, want %d", what, len(got.steps), len(want.steps))
+	}
+	for i, line := range got.steps {
+		a, b := lossOf(t, line), lossOf(t, want.steps[i])
+		if e := (a - b) / b; !(e < bound && e > -bound) {
+			t.Errorf("step %d: loss %v, %s %v", i+1, b, what, a)
+		}
 	}
 }
 
@@ -118,7 +119,7 @@ func TestEveryCUDACallMayFail(t *testing.T) {
 		workers.Go(func() {
 			for call := 1; call > 0; {
 				call = int(next.Add(failEvery))
-				if !failCUDACall(t, call) {
+				if !failCUDACall(t, small(), call) {
 					if call < 300 {
 						t.Errorf("call %d is not reached: the run hardly used the driver", call)
 					}
@@ -128,14 +129,17 @@ func TestEveryCUDACallMayFail(t *testing.T) {
 		})
 	}
 	workers.Wait()
+	experts := small()
+	experts.experts, experts.chosen, experts.onDemand, experts.aux = 2, 1, true, true
+	for call := 1; failCUDACall(t, experts, call); call += 97 * failEvery {
+	}
 	if got := host.Usage().Now; got != hostBefore {
 		t.Errorf("host memory is left: %v", got)
 	}
 }
 
 // failCUDACall runs with one call failing and reports whether there was one.
-func failCUDACall(t *testing.T, call int) bool {
-	tr := small()
+func failCUDACall(t *testing.T, tr trial, call int) bool {
 	tr.evalSteps = 0 // makes no calls of its own
 	tr, drv, end := onCUDA(t, tr, emu.Options{FailCall: call, Mode: emu.Random, Seed: uint64(call)})
 	_, err := tr.run(t)
@@ -160,10 +164,14 @@ func failCUDACall(t *testing.T, call int) bool {
 // TestOrders draws orders in which the streams' work might run: each gives the
 // same bits.
 func TestOrders(t *testing.T) {
-	want := runOnCUDA(t, small(), emu.Options{}).digest()
-	for seed := range uint64(30) {
-		if got := runOnCUDA(t, small(), emu.Options{Mode: emu.Random, Seed: seed}).digest(); got != want {
-			t.Fatalf("seed %d: other bits", seed)
+	experts := small()
+	experts.experts, experts.chosen, experts.onDemand, experts.aux = 3, 1, true, true
+	for i, tr := range []trial{small(), experts} {
+		want := runOnCUDA(t, tr, emu.Options{}).digest()
+		for seed := range uint64(orders * (10 - 5*i)) {
+			if got := runOnCUDA(t, tr, emu.Options{Mode: emu.Random, Seed: seed}).digest(); got != want {
+				t.Fatalf("%d experts, seed %d: other bits", tr.experts, seed)
+			}
 		}
 	}
 }
@@ -171,7 +179,8 @@ func TestOrders(t *testing.T) {
 // TestAdversarialSchedules runs steps by the thousand, the work of each in an
 // order drawn anew, on actors whose own timing is what it is: no operation
 // touches bytes that it is not ordered with. A kernel's accesses are those it
-// made when it was first executed.
+// made when it was first executed, so there are no experts, whose launches follow
+// from results.
 func TestAdversarialSchedules(t *testing.T) {
 	for name, change := range map[string]func(*trial){
 		"whole":  func(*trial) {},

@@ -29,16 +29,22 @@ func (r *run) execCompute(w work) error {
 	v := e.p.Visits[l.Visit]
 	if e.Index == 0 {
 		res.bindSaved(e.p.Batch)
+		res.beginExperts(e.p)
 	}
-	if err := res.enqueue(e, l, v); err != nil {
-		return launchError(e, v, err)
+	marks, err := res.enqueue(e, l, v)
+	if err != nil {
+		return res.launchError(e, v, err)
 	}
 	res.record(e, l, v)
 	// A call that fails later is reported here and nowhere else: the first launch
 	// whose notification brings an error is the one it belongs to.
 	res.compute.Notify(func(err error) {
-		if err != nil && !r.hub.stopped.Load() {
-			r.hub.fail(computeID, launchError(e, v, err))
+		switch {
+		case r.hub.stopped.Load():
+		case err != nil:
+			r.hub.fail(computeID, res.launchError(e, v, err))
+		default:
+			res.clock.passed(e.p.Seq, marks)
 		}
 	})
 	if e.p.Check {
@@ -47,13 +53,14 @@ func (r *run) execCompute(w work) error {
 	return nil
 }
 
-func launchError(e launch, v Visit, err error) error {
-	return fmt.Errorf("compute layer %d %s step %d: %w", v.Layer, v.Pass, e.p.Step, err)
+func (r *resources) launchError(e launch, v Visit, err error) error {
+	return fmt.Errorf("compute %s %s step %d: %w", r.names[v.Layer], v.Pass, e.p.Step, err)
 }
 
 // enqueue makes the compute stream wait for what a launch needs and work on it,
-// and times both, unless it is an evaluation's.
-func (r *resources) enqueue(e launch, l Launch, v Visit) error {
+// and times both, unless it is an evaluation's: marks are those of the program's
+// timeline so far.
+func (r *resources) enqueue(e launch, l Launch, v Visit) (marks int, err error) {
 	var t *timeline
 	if !e.p.Eval {
 		t = r.clock.timeline(r.compute, e.p.Seq)
@@ -66,9 +73,9 @@ func (r *resources) enqueue(e launch, l Launch, v Visit) error {
 	r.launch(e, l, v)
 	t.worked()
 	if e.p.Eval && e.Index+1 == len(e.p.Launches) {
-		return r.clock.skip(r.compute)
+		return 0, r.clock.skip(r.compute)
 	}
-	return t.failed()
+	return t.soFar(), t.failed()
 }
 
 // wait is an event that a launch waits for, and what it stands for.
@@ -105,52 +112,65 @@ func (r *resources) waits(e launch, v Visit) []wait {
 	return out
 }
 
-// weights binds the parameters of a visit: in its slot, or in place.
+// weights binds the parameters of a visit: in its slot, or in place. Without a
+// slot and copied there are none: an idle expert's gradient needs none.
 func (r *resources) weights(v Visit, slot int) layers.Weights {
 	layout, st := r.plan.Layouts[v.Layer], r.o.Store.Layers
 	switch {
-	case r.dev.Unified() && v.Parts > 1:
-		w := layers.BindInPlace(layout, r.dev, st[v.Layer].Tile, st[0].Tile)
-		return layers.BindShard(w, r.shard(v), r.plan.Spec.Config.HiddenSize)
-	case r.dev.Unified():
-		return layers.BindInPlace(layout, r.dev, st[v.Layer].Tile, st[0].Tile)
-	case v.Parts > 1:
-		return layers.BindWeights(r.plan.ShardLayout(v.Shard), r.weightSlots[slot])
-	case v.Kind == model.Head:
+	case slot < 0:
+		return nil
+	case !r.dev.Unified() && v.streams():
+		return layers.BindWeights(r.plan.PartLayout(v.Layer, v.Part), r.weightSlots[slot])
+	case !r.dev.Unified():
 		return layers.BindWeights(layout, r.headSlot)
+	case v.Kind == model.MoE:
+		at := layout.PartRange(v.Part)
+		return layers.BindInPlace(layout.Part(v.Part), r.dev, st[v.Layer].Tile[at.TileOff:at.TileOff+at.TileBytes], nil)
 	}
-	return layers.BindWeights(layout, r.weightSlots[slot])
+	w := layers.BindInPlace(layout, r.dev, st[v.Layer].Tile, st[0].Tile)
+	if v.Parts > 1 {
+		w = layers.BindShard(w, r.shard(v), r.plan.Spec.Config.HiddenSize)
+	}
+	return w
 }
 
 // grads binds the gradient of a visit: in a buffer, or in the layer's slab.
 func (r *resources) grads(v Visit, buf int) layers.Grads {
 	layout, mem := r.plan.Layouts[v.Layer], r.gradMem(v.Layer, buf)
 	switch {
-	case v.Parts > 1 && r.plan.GradsInPlace():
-		return layers.BindShard(layers.BindGrads(layout, mem), r.shard(v), r.plan.Spec.Config.HiddenSize)
+	case !r.plan.GradsInPlace():
+		return layers.BindGrads(r.plan.PartLayout(v.Layer, v.Part), mem)
+	case v.Kind == model.MoE:
+		at := layout.PartRange(v.Part)
+		return layers.BindGrads(layout.Part(v.Part), mem.Slice(4*at.Elem, 4*at.Elems))
 	case v.Parts > 1:
-		return layers.BindGrads(r.plan.ShardLayout(v.Shard), mem)
+		return layers.BindShard(layers.BindGrads(layout, mem), r.shard(v), r.plan.Spec.Config.HiddenSize)
 	}
 	return layers.BindGrads(layout, mem)
 }
 
-func (r *resources) shard(v Visit) layers.Shard { return r.plan.Spec.Shard(v.Shard) }
+func (r *resources) shard(v Visit) layers.Shard { return r.plan.Spec.Shard(v.Part) }
 
 func (r *resources) activation(slot, tokens int) device.Tensor {
 	return r.actSlots[slot].Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize))
 }
 
-// savedFor is the memory a block keeps for a micro-batch, if it keeps any.
+// savedFor is the memory a layer keeps for a micro-batch, if it keeps any.
 func (r *resources) savedFor(layer, mb int) device.Mem {
-	if len(r.saved) == 0 {
+	if len(r.saved[layer]) == 0 {
 		return device.Mem{}
 	}
-	return r.saved[layer-1][mb]
+	return r.saved[layer][mb]
 }
 
 // launch enqueues the template of one visit for one micro-batch.
 func (r *resources) launch(e launch, l Launch, v Visit) {
-	s, mb := r.compute.Stream, r.batch.micro[l.MicroBatch]
+	s := r.compute.Stream
+	if v.Stage == Expert {
+		r.launchExperts(e, l, v, device.Tensor{}, device.Tensor{}, device.Tensor{})
+		return
+	}
+	mb := r.batch.micro[l.MicroBatch]
 	var in, out, gr device.Tensor
 	if e.In >= 0 {
 		in = r.activation(e.In, mb.Tokens)
@@ -169,14 +189,31 @@ func (r *resources) launch(e launch, l Launch, v Visit) {
 		r.ops.EmbedForward(s, out, r.batch.rows, mb)
 	case v.Kind == model.Head:
 		r.launchHead(e, l, v, in, out, gr)
-	case v.Pass == Backward:
-		r.ops.BlockBackward(s, r.weights(v, e.Weights), r.grads(v, e.Grad), gr, in, mb, r.savedFor(v.Layer, l.MicroBatch), r.workspace, e.First)
+	case v.Kind == model.MoE:
+		r.launchExperts(e, l, v, in, out, gr)
 	default:
-		saved := device.Mem{}
-		if v.Pass == Forward {
-			saved = r.savedFor(v.Layer, l.MicroBatch)
-		}
-		r.ops.BlockForward(s, r.weights(v, e.Weights), out, in, mb, saved, r.workspace)
+		r.launchBlock(e, l, v, in, out, gr)
+	}
+}
+
+// launchBlock enqueues the template of a block, or of the attention of one with
+// experts.
+func (r *resources) launchBlock(e launch, l Launch, v Visit, in, out, gr device.Tensor) {
+	s, mb, w := r.compute.Stream, r.batch.micro[l.MicroBatch], r.weights(v, e.Weights)
+	saved := device.Mem{}
+	if v.Pass != Evaluate {
+		saved = r.savedFor(v.Layer, l.MicroBatch)
+	}
+	attention, block := v.Kind == model.Attention, r.plan.Layouts[v.Layer].Block
+	switch {
+	case v.Pass == Backward && attention:
+		r.ops.AttentionBackward(s, block, w, r.grads(v, e.Grad), gr, in, mb, saved, r.workspace, e.First)
+	case v.Pass == Backward:
+		r.ops.BlockBackward(s, block, w, r.grads(v, e.Grad), gr, in, mb, saved, r.workspace, e.First)
+	case attention:
+		r.ops.AttentionForward(s, block, w, out, in, mb, saved, r.workspace)
+	default:
+		r.ops.BlockForward(s, block, w, out, in, mb, saved, r.workspace)
 	}
 }
 
@@ -189,13 +226,13 @@ func (r *resources) launchHead(e launch, l Launch, v Visit, in, out, gr device.T
 	switch {
 	case v.Parts > 1 && v.Pass == Backward:
 		dx := out
-		if !v.FirstShard() {
+		if !v.FirstPart() {
 			dx = gr
 		}
 		r.ops.HeadShardBackward(s, w, r.grads(v, e.Grad), dx, in, r.batch.lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
-			e.First, v.FirstShard(), v.LastShard())
+			e.First, v.FirstPart(), v.LastPart())
 	case v.Parts > 1:
-		r.ops.HeadShardForward(s, w, in, losses, r.batch.lse.Slice(at, n), mb, r.workspace, r.shard(v), v.FirstShard(), v.LastShard())
+		r.ops.HeadShardForward(s, w, in, losses, r.batch.lse.Slice(at, n), mb, r.workspace, r.shard(v), v.FirstPart(), v.LastPart())
 	case v.Pass == Backward:
 		r.ops.HeadForwardBackward(s, w, r.grads(v, e.Grad), gr, gr, losses, mb, r.workspace, scale, e.First)
 	default:
@@ -218,7 +255,11 @@ func (r *resources) record(e launch, l Launch, v Visit) {
 	if !e.Last {
 		return
 	}
+	if v.Stage == Route && v.Pass != Backward {
+		r.compute.Record(r.experts.ready)
+	}
 	switch {
+	case e.Weights < 0: // the embedding, or nothing that is fetched
 	case v.streams():
 		r.compute.Record(r.slotIdle[e.Weights])
 	case v.Kind == model.Head:
@@ -242,12 +283,12 @@ func (r *run) check(e launch, v Visit) error {
 	n := r.res.activation(slot, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
 	buf, err := r.res.dev.AllocHost(n.Mem().Bytes)
 	if err != nil {
-		return launchError(e, v, err)
+		return r.res.launchError(e, v, err)
 	}
 	defer r.res.dev.FreeHost(buf)
 	r.res.compute.CopyD2H(buf, n.Mem())
 	if err := r.res.compute.Sync(); err != nil {
-		return launchError(e, v, err)
+		return r.res.launchError(e, v, err)
 	}
 	r.hub.tell(conductorID, ActivationChecked{Prog: e.p.Seq, Layer: v.Layer, MicroBatch: l.MicroBatch,
 		Finite: allFinite(buf, r.res.plan.Spec.Act)})

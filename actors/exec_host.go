@@ -47,8 +47,8 @@ func (r *resources) checkBatch(b *data.Batch) error {
 func (r *run) execOptimizer(w work) error {
 	switch e := w.do.(type) {
 	case nonFiniteGradient:
-		return fmt.Errorf("step %d: the gradient of layer %d is not finite; without clipping (max_grad_norm: 0) other layers are "+
-			"updated already, so the run ends: resume from the last checkpoint with a lower learning_rate or max_grad_norm > 0", e.Step, e.Layer)
+		return fmt.Errorf("step %d: the gradient of %s is not finite; without clipping (max_grad_norm: 0) other layers are "+
+			"updated already, so the run ends: resume from the last checkpoint with a lower learning_rate or max_grad_norm > 0", e.Step, r.res.names[e.Layer])
 	case mergeTied:
 		r.hub.async(optimizerID, func() (any, error) {
 			r.res.mergeTied(e)
@@ -121,7 +121,7 @@ func (r *run) execCheckpointer(w work) error {
 	case saveLayer:
 		r.hub.async(checkpointerID, func() (any, error) {
 			if err := s.Layer(e.Layer); err != nil {
-				return nil, fmt.Errorf("save layer %d: %w", e.Layer, err)
+				return nil, fmt.Errorf("save %s: %w", r.res.names[e.Layer], err)
 			}
 			return w.done, nil
 		})
@@ -163,6 +163,9 @@ func (r *run) execReporter(w work) error {
 		h2d, d2h := r.res.h2d.bytes.Load(), r.res.d2h.bytes.Load()
 		m.H2D, m.D2H = h2d-r.lastH2D, d2h-r.lastD2H
 		r.lastH2D, r.lastD2H = h2d, d2h
+		fetches, bytes := r.res.expertFetches.Load(), r.res.expertBytes.Load()
+		m.Experts, m.ExpertBytes = fetches-r.lastExperts, bytes-r.lastExpertBytes
+		r.lastExperts, r.lastExpertBytes = fetches, bytes
 		if r.o.OnStep != nil {
 			r.o.OnStep(m)
 		}
@@ -170,6 +173,7 @@ func (r *run) execReporter(w work) error {
 	case EvalReport:
 		r.lastStep = time.Now()
 		r.lastH2D, r.lastD2H = r.res.h2d.bytes.Load(), r.res.d2h.bytes.Load()
+		r.lastExperts, r.lastExpertBytes = r.res.expertFetches.Load(), r.res.expertBytes.Load()
 		if r.o.OnEval != nil {
 			r.o.OnEval(m)
 		}

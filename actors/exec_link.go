@@ -27,7 +27,7 @@ func (r *run) execPrefetcher(w work) error {
 		return r.h2dErr("prefetch the batch of step %d", e.p.Step)
 	case fetchWeights:
 		r.res.fetchWeights(e)
-		return r.h2dErr("prefetch layer %d", e.Layer)
+		return r.h2dErr("prefetch %s", r.res.names[e.Layer])
 	case fetchActivation:
 		host := r.res.spilled(e.Host, e.Tokens)
 		r.res.h2d.Wait(r.res.actIdle[e.Slot])
@@ -58,9 +58,12 @@ func (r *resources) fetchWeights(e fetchWeights) {
 			slot = r.weightSlots[e.Slot]
 		}
 		r.h2d.Wait(idle)
-		if e.Layer == r.plan.Head() && !e.Head {
-			r.uploadShard(slot, e.Shard)
-		} else {
+		switch {
+		case r.plan.Layouts[e.Layer].Kind == model.MoE:
+			r.uploadPart(slot, e.Layer, e.Part)
+		case e.Layer == r.plan.Head() && !e.Head:
+			r.uploadShard(slot, e.Part)
+		default:
 			r.uploadTile(slot, e.Layer)
 		}
 	}
@@ -77,6 +80,17 @@ func (r *resources) uploadTile(slot device.Mem, layer int) {
 		if t.Ref {
 			r.h2d.CopyH2D(slot.Slice(t.TileOff, t.TileBytes()), r.o.Store.Layers[0].Tile[:t.TileBytes()])
 		}
+	}
+}
+
+// uploadPart enqueues the copy of a part of a layer with experts, and counts
+// those of the experts.
+func (r *resources) uploadPart(slot device.Mem, layer, k int) {
+	at := r.plan.Layouts[layer].PartRange(k)
+	r.h2d.CopyH2D(slot.Slice(0, at.TileBytes), r.o.Store.Layers[layer].Tile[at.TileOff:at.TileOff+at.TileBytes])
+	if k > 0 {
+		r.expertFetches.Add(1)
+		r.expertBytes.Add(at.TileBytes)
 	}
 }
 
@@ -109,14 +123,17 @@ func (r *run) execOffloader(w work) error {
 		s.Notify(r.landed(fmt.Sprintf("spill an activation from slot %d", e.Slot), func() { r.hub.done(offloaderID, w.done) }))
 	case offloadGrad:
 		r.res.offloadGrad(e)
-		s.Notify(r.landed(fmt.Sprintf("offload the gradient of layer %d", e.Layer), func() { r.hub.done(offloaderID, w.done) }))
+		s.Notify(r.landed("offload the gradient of "+r.res.names[e.Layer], func() { r.hub.done(offloaderID, w.done) }))
+	case offloadRouting:
+		r.offloadRouting(e)
 	case offloadLoss:
 		b := r.res.batch
 		n := 4 * int64(e.p.Batch.Tokens)
 		s.Wait(r.res.lossReady)
 		s.CopyD2H(r.res.lossHost[:n], b.losses.Mem().Slice(0, n))
+		r.res.offloadLoad(e.p)
 		s.Notify(r.landed(fmt.Sprintf("offload the losses of step %d", e.p.Step), func() {
-			r.hub.tell(conductorID, LossLanded{Prog: e.p.Seq, Step: e.p.Step, Eval: e.p.Eval, Sum: sumF32(r.res.lossHost[:n])})
+			r.hub.tell(conductorID, LossLanded{Prog: e.p.Seq, Step: e.p.Step, Eval: e.p.Eval, Sum: sumF32(r.res.lossHost[:n]), Aux: r.res.auxLoss(e.p)})
 		}))
 	default:
 		panic(fmt.Sprintf("offloader: work %T", w.do))
@@ -162,8 +179,9 @@ func (r *resources) offloadGrad(e offloadGrad) {
 // where it goes in the slab.
 type piece struct{ from, to, elems int64 }
 
-// gradPieces lists what e copies: a layer's gradient at once, of a part of the
-// head its rows and, with the last one, the norm's. In place there is nothing.
+// gradPieces lists what e copies: a layer's gradient at once, that of a part of a
+// layer with experts, of a part of the head its rows and, with the last one, the
+// norm's. In place there is nothing.
 func (r *resources) gradPieces(e offloadGrad) []piece {
 	layout, spec := r.plan.Layouts[e.Layer], r.plan.Spec
 	cols := int64(spec.Config.HiddenSize)
@@ -172,16 +190,19 @@ func (r *resources) gradPieces(e offloadGrad) []piece {
 		return nil
 	case e.Layer == 0:
 		return []piece{{elems: int64(e.Rows) * cols}}
+	case layout.Kind == model.MoE:
+		at := layout.PartRange(e.Part)
+		return []piece{{to: at.Elem, elems: at.Elems}}
 	case e.Layer != r.plan.Head() || spec.Shards() == 1:
 		return []piece{{elems: layout.GradElems}}
 	}
 	var out []piece
-	for _, t := range r.plan.ShardLayout(e.Shard).Tensors {
+	for _, t := range r.plan.ShardLayout(e.Part).Tensors {
 		to, _ := layout.Tensor(t.Role)
 		switch {
 		case t.Role == model.RoleLMHead:
-			out = append(out, piece{t.Elem, to.Elem + int64(spec.Shard(e.Shard).From)*cols, t.Elems()})
-		case e.Shard == 0:
+			out = append(out, piece{t.Elem, to.Elem + int64(spec.Shard(e.Part).From)*cols, t.Elems()})
+		case e.Part == 0:
 			out = append(out, piece{t.Elem, to.Elem, t.Elems()})
 		}
 	}

@@ -32,6 +32,10 @@ func TestEveryDeviceCallMayFail(t *testing.T) {
 		"no-clip": func(tr *trial) { tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true },
 		"unified": func(tr *trial) { tr.copyTiles = false },
 		"shards":  func(tr *trial) { tr.shards, tr.gradBF16 = 2, true },
+		"experts": func(tr *trial) { tr.experts, tr.chosen, tr.onDemand, tr.aux = 3, 1, true, true },
+		"experts-unified": func(tr *trial) {
+			tr.copyTiles, tr.noClip, tr.experts, tr.chosen = false, true, 2, 1
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := runtime.NumGoroutine()
@@ -144,6 +148,21 @@ func TestNonFiniteRunsNameTheLayer(t *testing.T) {
 			if want := "that of layer " + string(rune('0'+layer)); !strings.Contains(err.Error(), want) {
 				t.Errorf("layer %d is spoiled; the error says: %v", layer, err)
 			}
+		}
+	}
+}
+
+// TestNonFiniteExpertsAreNamed: a block with experts is two layers, which the
+// error tells apart.
+func TestNonFiniteExpertsAreNamed(t *testing.T) {
+	for layer, want := range map[int]string{1: "layer 1 (attention of block 0)", 2: "layer 2 (experts of block 0)", 3: "layer 3 (block 1), micro-batch",
+		5: "layer 5 (experts of block 2)"} {
+		tr := base()
+		tr.experts, tr.chosen, tr.copyTiles, tr.onDemand, tr.aux = 4, 2, true, true, true
+		tr.steps, tr.maxNonFinite, tr.spoil = 10, 2, spoilWeights(layer)
+		_, err := tr.run(t)
+		if err == nil || !strings.HasPrefix(err.Error(), "step 2: ") || !strings.Contains(err.Error(), "that of "+want) {
+			t.Errorf("layer %d is spoiled; the error says: %v", layer, err)
 		}
 	}
 }

@@ -29,6 +29,8 @@ type trial struct {
 	noClip, sync                 bool
 	threads                      int
 	shards                       int // parts of the head; 0: whole
+	experts, chosen              int // of blocks but the second; 0: none
+	onDemand, aux                bool
 	delay                        func(string, int64) time.Duration
 	evalSteps                    int
 	open                         func() (device.Device, error) // instead of a CPU device
@@ -51,6 +53,8 @@ type outcome struct {
 	state []layerBytes
 	end   State
 	usage device.Usage
+	// experts' tiles that travelled in all steps, and their bytes
+	experts, expertBytes int64
 }
 
 type layerBytes struct {
@@ -88,9 +92,16 @@ func base() trial {
 }
 
 func (tr trial) config() *model.Config {
-	return &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 37, HiddenSize: 24, IntermediateSize: 40, NumLayers: tr.blocks,
+	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 37, HiddenSize: 24, IntermediateSize: 40, NumLayers: tr.blocks,
 		NumHeads: 4, NumKVHeads: 2, HeadDim: 6, MaxPositions: 64, RMSNormEps: 1e-5, TieEmbeddings: tr.tied, QKNorm: tr.qkNorm,
 		Rope: model.Rope{Type: "default", Theta: 10000}, InitializerRange: 0.1}
+	if tr.experts > 0 {
+		c.Arch, c.ModelType, c.QKNorm = "Qwen3MoeForCausalLM", "qwen3_moe", true
+		c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.NormTopKProb = tr.experts, tr.chosen, 20, true
+		c.DecoderSparseStep, c.MLPOnlyLayers = 1, []int{1}
+		c.OutputRouterLogits, c.RouterAuxLossCoef = tr.aux, 0.05
+	}
+	return c
 }
 
 // batches are random rows, the same for every trial of the same shape.
@@ -117,12 +128,12 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	}
 	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip, Unified: !tr.copyTiles, Depths: tr.depths,
 		Limits: plan.NewLimits(tr.rows, tr.maxLen, tr.micro, c.VocabSize)}
+	p.Experts, p.OnDemand = tr.experts, tr.onDemand
 	p.Spec = layers.Spec{Config: c, Keep: tr.keep, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
 	if tr.bf16 {
 		p.Spec.Act = device.BF16
 	}
-	p.Spec.Cos.Len = int64(tr.maxLen * c.HeadDim / 2)
-	p.Spec.Sin.Len = p.Spec.Cos.Len
+	p.Spec.Positions = tr.maxLen
 	return p
 }
 
@@ -214,6 +225,8 @@ func (tr trial) options(dev device.Device, store *host.Store, pool *parallel.Poo
 		},
 		OnStep: func(r StepReport) {
 			out.steps = append(out.steps, fmt.Sprintf("%d %x %x %t", r.Step, math.Float64bits(r.Loss), math.Float64bits(r.GradNorm), r.Skipped))
+			out.experts += r.Experts
+			out.expertBytes += r.ExpertBytes
 			out.end = State{Step: r.Step, AdamStep: out.end.AdamStep + 1, Tokens: r.TotalTokens}
 			if r.Skipped {
 				out.end.AdamStep--

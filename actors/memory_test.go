@@ -15,7 +15,12 @@ import (
 
 // randomRequest is any run that mt could be asked for, small.
 func randomRequest(r *rand.Rand) plan.Request {
-	c := trial{blocks: 1 + r.Intn(4), tied: r.Intn(2) == 0, qkNorm: r.Intn(2) == 0}.config()
+	tr := trial{blocks: 1 + r.Intn(4), tied: r.Intn(2) == 0, qkNorm: r.Intn(2) == 0}
+	if r.Intn(3) == 0 {
+		tr.experts = 1 + r.Intn(12)
+		tr.chosen = 1 + r.Intn(min(3, tr.experts))
+	}
+	c := tr.config()
 	one := func(choices ...string) string { return choices[r.Intn(len(choices))] }
 	some := func(least, n int) int { // automatic half of the time
 		if r.Intn(2) == 0 {
@@ -127,7 +132,7 @@ func TestPlannedRunsWork(t *testing.T) {
 		}
 		tr := trial{tied: q.Config.TieEmbeddings, qkNorm: q.Config.QKNorm, bf16: q.Act == device.BF16, gradBF16: p.GradBF16, copyTiles: !q.Unified,
 			blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keep: p.Spec.Keep,
-			shards: p.Spec.HeadShards, depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p}
+			experts: q.Config.NumExperts, chosen: q.Config.NumExpertsPerTok, shards: p.Spec.HeadShards, depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p}
 		if q.MicroBatchTokens > 0 {
 			tr.micro = q.MicroBatchTokens
 		}

@@ -51,11 +51,12 @@ const (
 	StallGradBuffer
 	StallData
 	StallCheckpoint
+	StallRouting // the experts' tokens were not yet counted on the host
 	NumCauses
 )
 
 func (c Cause) String() string {
-	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint"}[c]
+	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint", "routing"}[c]
 }
 
 // Messages. Commands are imperative, events past tense. Prog is the sequence
@@ -140,8 +141,19 @@ type ActivationSpilled struct{ Prog, Object int }
 type ActivationSlotFreed struct{ Slot int }
 
 // GradComputed tells that a layer's gradient is complete in device buffer Buf, or
-// that of part Shard of the head; part 0 is the last.
-type GradComputed struct{ Prog, Step, Layer, Shard, Buf int }
+// that of one of its parts; part 0 is the last.
+type GradComputed struct{ Prog, Step, Layer, Part, Buf int }
+
+// RoutingComputed tells that it is decided on the device which tokens go to which
+// experts of a layer.
+type RoutingComputed struct{ Prog, Layer int }
+
+// RoutingLanded brings where in the list of pairs (token, choice), which stays on
+// the device, each expert's begin and end.
+type RoutingLanded struct {
+	Prog, Layer int
+	Offsets     []int32 // expert e, from 0 on, has pairs Offsets[e] to Offsets[e+1]
+}
 
 // GradBufferFreed returns a gradient buffer; its gradIdle event is recorded.
 type GradBufferFreed struct{ Buf int }
@@ -160,6 +172,7 @@ type LossLanded struct {
 	Prog, Step int
 	Eval       bool
 	Sum        float64 // nats over all supervised tokens
+	Aux        float64 // to be added to the mean: what balances the experts' load
 }
 
 // StepUpdated tells that every layer is at version Step.
@@ -210,11 +223,13 @@ type StepReport struct {
 	Tokens         int64
 	TotalTokens    int64 // since the start of training
 	Supervised     int64
-	AttendedPairs  int64
+	AttendedPairs  int64                    // (query, key) pairs, in all blocks together
 	Elapsed        time.Duration            // since the step before, or an evaluation after it, was complete
 	Compute        time.Duration            // of the compute stream, from the step before to the end of the last launch
 	Stall          [NumCauses]time.Duration // of Compute, waiting
 	H2D, D2H       int64                    // bytes that travelled
+	Experts        int64                    // tiles of experts that travelled to the device
+	ExpertBytes    int64                    // their bytes, of H2D
 }
 
 // EvalReport is what the Reporter learns of an evaluation.

@@ -1,6 +1,11 @@
 package actors
 
-import "math"
+import (
+	"math"
+	"math/rand"
+
+	"mt/model"
+)
 
 // This file says what effects do in the world of the model test, and checks
 // that they find what they need.
@@ -8,11 +13,12 @@ import "math"
 func (w *world) do(id actorID, e work) {
 	switch d := e.do.(type) {
 	case fetchWeights:
+		w.checkFetch(d)
 		key := d.Slot
 		if d.Head {
 			key = -1
 		}
-		w.slots[key] = content{layer: d.Layer, shard: d.Shard, version: w.version[d.Layer], written: true}
+		w.slots[key] = content{layer: d.Layer, part: d.Part, version: w.version[d.Layer], written: true}
 	case fetchBatch:
 	case fetchActivation:
 		c := w.spilled[d.Host]
@@ -22,28 +28,8 @@ func (w *world) do(id actorID, e work) {
 		w.acts[d.Slot] = c
 	case launch:
 		w.launch(d)
-	case spill:
-		c := w.acts[d.Slot]
-		w.d2h = append(w.d2h, func() {
-			if w.acts[d.Slot] != c {
-				w.failf("activation slot %d was reused before its spill landed", d.Slot)
-			}
-			w.spilled[d.Host] = c
-			w.done(id, e.done)
-		})
-	case offloadGrad:
-		w.d2h = append(w.d2h, func() {
-			w.land(d, e.done != nil)
-			w.done(id, e.done)
-		})
-	case offloadLoss:
-		sum := 1.0
-		if !d.p.Eval && w.cfg.skip[d.p.Step] {
-			sum = math.NaN()
-		}
-		w.d2h = append(w.d2h, func() {
-			w.send(conductorID, LossLanded{Prog: d.p.Seq, Step: d.p.Step, Eval: d.p.Eval, Sum: sum})
-		})
+	case spill, offloadGrad, offloadRouting, offloadLoss:
+		w.d2h = append(w.d2h, w.landing(id, e))
 	case saveLayer:
 		w.checkSave(d)
 		w.start(id, e)
@@ -68,17 +54,83 @@ func (w *world) do(id actorID, e work) {
 	}
 }
 
+// landing is what happens when a copy to the host has landed.
+func (w *world) landing(id actorID, e work) func() {
+	switch d := e.do.(type) {
+	case spill:
+		c := w.acts[d.Slot]
+		return func() {
+			if w.acts[d.Slot] != c {
+				w.failf("activation slot %d was reused before its spill landed", d.Slot)
+			}
+			w.spilled[d.Host] = c
+			w.done(id, e.done)
+		}
+	case offloadGrad:
+		return func() {
+			w.land(d, e.done != nil)
+			w.done(id, e.done)
+		}
+	case offloadRouting:
+		return func() {
+			m := RoutingLanded{Prog: d.p.Seq, Layer: d.Layer, Offsets: w.offsets(d.p.Seq, d.Layer)}
+			w.send(prefetcherID, m)
+			w.send(computeID, m)
+		}
+	case offloadLoss:
+		sum := 1.0
+		if !d.p.Eval && w.cfg.skip[d.p.Step] {
+			sum = math.NaN()
+		}
+		return func() {
+			w.send(conductorID, LossLanded{Prog: d.p.Seq, Step: d.p.Step, Eval: d.p.Eval, Sum: sum})
+		}
+	}
+	panic(e)
+}
+
 // land checks that all parts of a gradient land in one slab before it is told.
 func (w *world) land(d offloadGrad, told bool) {
 	parts := 1
-	if d.Layer == w.cfg.layers-1 {
+	switch w.cfg.kinds()[d.Layer] {
+	case model.Head:
 		parts = max(1, w.cfg.headShards)
+	case model.MoE:
+		parts = 1 + w.cfg.experts
 	}
-	if w.landing = append(w.landing, d); w.landing[0].Slab != d.Slab || w.landing[0].Layer != d.Layer || told != (len(w.landing) == parts) {
-		w.failf("parts of a gradient have landed as %+v, told %t", w.landing, told)
+	if w.parts = append(w.parts, d); w.parts[0].Slab != d.Slab || w.parts[0].Layer != d.Layer || told != (len(w.parts) == parts) {
+		w.failf("parts of a gradient have landed as %+v, told %t", w.parts, told)
 	}
 	if told {
-		w.landing = nil
+		w.parts = nil
+	}
+}
+
+// offsets is the routing of a layer in a program: some experts are idle, now and
+// then all but one.
+func (w *world) offsets(prog, layer int) []int32 {
+	r := rand.New(rand.NewSource(w.cfg.seed<<20 ^ int64(prog)<<8 ^ int64(layer)))
+	out := []int32{0}
+	for range w.cfg.experts {
+		out = append(out, out[len(out)-1]+int32(max(0, r.Intn(4)-r.Intn(4))))
+	}
+	return out
+}
+
+// pairs is how many go to expert k of a layer.
+func (w *world) pairs(prog, layer, k int) int {
+	o := w.offsets(prog, layer)
+	return int(o[k] - o[k-1])
+}
+
+// checkFetch: on demand no idle expert is fetched. The program that a fetch
+// belongs to is the first that the Prefetcher has not finished.
+func (w *world) checkFetch(d fetchWeights) {
+	if !w.cfg.onDemand || w.cfg.kinds()[d.Layer] != model.MoE || d.Part == 0 {
+		return
+	}
+	if prog := w.cores[computeID].(*computeCore).programs[0].Seq; w.pairs(prog, d.Layer, d.Part) == 0 {
+		w.failf("expert %d of layer %d is idle and fetched", d.Part, d.Layer)
 	}
 }
 
@@ -106,16 +158,24 @@ func (w *world) checkSave(d saveLayer) {
 func (w *world) launch(d launch) {
 	l := d.p.Launches[d.Index]
 	v := d.p.Visits[l.Visit]
+	key := d.Weights
+	if !v.streams() {
+		key = -1
+	}
+	idle := v.Stage == Expert && w.pairs(d.p.Seq, v.Layer, v.Part) == 0
+	if (d.Weights >= 0) != (v.weighs() && !idle) {
+		w.failf("%v: layer %d part %d %s has weights in slot %d", d.p, v.Layer, v.Part, v.Pass, d.Weights)
+	}
+	if v.Stage == Expert && (int32(d.From) != w.offsets(d.p.Seq, v.Layer)[v.Part-1] || d.Pairs != w.pairs(d.p.Seq, v.Layer, v.Part)) {
+		w.failf("%v: layer %d part %d has pairs %d, %d of them", d.p, v.Layer, v.Part, d.From, d.Pairs)
+	}
 	if d.Weights >= 0 {
-		key := d.Weights
-		if v.Layer == w.cfg.layers-1 && w.cfg.headShards < 2 {
-			key = -1
-		}
 		c := w.slots[key]
-		if !c.written || c.layer != v.Layer || c.shard != v.Shard || c.version != w.version[v.Layer] {
-			w.failf("%v: slot %d holds %+v for layer %d part %d, whose weights are at %d", d.p, key, c, v.Layer, v.Shard, w.version[v.Layer])
+		if !c.written || c.layer != v.Layer || c.part != v.Part || c.version != w.version[v.Layer] {
+			w.failf("%v: slot %d holds %+v for layer %d part %d, whose weights are at %d", d.p, key, c, v.Layer, v.Part, w.version[v.Layer])
 		}
 	}
+	w.order(d.p, v)
 	want := func(slot, object int) {
 		if c := w.acts[slot]; c.prog != d.p.Seq || c.object != object || !c.written {
 			w.failf("%v launch %d: activation slot %d holds %+v, not object %d", d.p, d.Index, slot, c, object)
@@ -129,5 +189,24 @@ func (w *world) launch(d launch) {
 	}
 	if l.Out >= 0 {
 		w.acts[d.Out] = content{prog: d.p.Seq, object: l.Out, written: true}
+	}
+}
+
+// order checks that experts run between the router's visits.
+func (w *world) order(p *Program, v Visit) {
+	switch at := &w.routed; {
+	case v.Kind != model.MoE:
+		if *at != 0 {
+			w.failf("%v: layer %d begins within one with experts", p, v.Layer)
+		}
+	case v.Stage == Route:
+		*at = 1
+	case *at != 1:
+		w.failf("%v: layer %d part %d before its tokens are routed", p, v.Layer, v.Part)
+	case v.Stage == Join:
+		w.joined++
+		if w.joined == len(p.Batch.MicroBatches) {
+			*at, w.joined = 0, 0
+		}
 	}
 }

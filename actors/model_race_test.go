@@ -9,5 +9,8 @@ const interleavings = 5_000
 // schedules of an emulated driver, whose order is not Go's: fewer here too.
 const schedules = 100
 
+// orders: of those in which an emulated driver runs whole trials, a third.
+const orders = 1
+
 // failEvery: one call in so many of the CUDA libraries is made to fail.
 const failEvery = 50

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"mt/data"
+	"mt/model"
 	"mt/plan"
 )
 
@@ -30,11 +31,14 @@ type world struct {
 	owner   []actorID        // of async
 	d2h     []func()         // completions of the d2h stream, in order
 
+	programs map[int]*Program
 	slots    map[int]content // weight slots; −1 is that of a whole head
 	acts     map[int]content // activation slots
 	spilled  map[int]content // host buffers
-	landing  []offloadGrad   // parts of the gradient that is landing
+	parts    []offloadGrad   // of the gradient that is landing
 	version  []int           // of a layer's weights on the host
+	routed   int             // 1: the tokens of a layer are with its experts
+	joined   int             // micro-batches that came from them
 	reading  []int           // launches that still may read a layer, per layer
 	saved    map[int]int     // layers written, by step
 	taken    map[string]int
@@ -50,13 +54,15 @@ type world struct {
 
 // content is what a slot holds.
 type content struct {
-	layer, shard, version int // weights
-	prog, object          int // activations
-	written               bool
+	layer, part, version int // weights
+	prog, object         int // activations
+	written              bool
 }
 
 type worldConfig struct {
 	layers, micro, steps int
+	experts              int // 0: no layer has any
+	onDemand             bool
 	headShards           int
 	depths               plan.Depths
 	clip                 float64
@@ -68,14 +74,25 @@ type worldConfig struct {
 	seed                 int64
 }
 
+// kinds are the kinds of the configuration's layers: with experts as many blocks
+// with experts, two layers each, as there is room for.
+func (c worldConfig) kinds() []model.LayerKind {
+	kinds := dense(c.layers)
+	for i := c.layers - 2; c.experts > 0 && i > 1; i -= 2 {
+		kinds[i-1], kinds[i] = model.Attention, model.MoE
+	}
+	return kinds
+}
+
 func newWorld(t *testing.T, cfg worldConfig) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg,
-		slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}, version: make([]int, cfg.layers),
+		programs: map[int]*Program{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}, version: make([]int, cfg.layers),
 		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages}
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
 		MaxNonFinite: 100, SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
 	w.cores = [numActors]core{
-		conductorID:    newConductorCore(sched, State{}, cfg.depths.BatchesAhead, programSpec{layers: cfg.layers, headShards: cfg.headShards, weightSlots: cfg.depths.WeightSlots, activationSlots: cfg.depths.ActivationSlots}),
+		conductorID: newConductorCore(sched, State{}, cfg.depths.BatchesAhead, programSpec{layers: cfg.kinds(), experts: cfg.experts,
+			onDemand: cfg.onDemand, headShards: cfg.headShards, weightSlots: cfg.depths.WeightSlots, activationSlots: cfg.depths.ActivationSlots}),
 		feederID:       &feederCore{},
 		prefetcherID:   newPrefetcherCore(cfg.layers, 0, cfg.tied, cfg.depths),
 		computeID:      newComputeCore(cfg.depths),
@@ -88,6 +105,9 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 }
 
 func (w *world) send(to actorID, msg any) {
+	if m, ok := msg.(PassPlanned); ok {
+		w.programs[m.Program.Seq] = m.Program
+	}
 	w.count(reflect.TypeOf(msg).Name(), msg)
 	w.boxes[to] = append(w.boxes[to], msg)
 }
@@ -121,7 +141,7 @@ func (w *world) count(name string, msg any) {
 }
 
 func (w *world) isHead(m LayerFetched) bool {
-	return w.cfg.headShards < 2 && m.Visit == w.cfg.layers-1
+	return !w.programs[m.Prog].Visits[m.Visit].streams()
 }
 
 // run plays until the run has ended. It reports a deadlock, or what an effect
@@ -286,6 +306,10 @@ func randomConfig(seed int64) worldConfig {
 		c.skip[1+r.Intn(3)] = true
 	}
 	c.headShards = 1 + r.Intn(4) - r.Intn(2)
+	if r.Intn(3) == 0 {
+		c.experts, c.onDemand = 1+r.Intn(4), r.Intn(2) == 0
+		c.layers = max(c.layers, 4)
+	}
 	return c
 }
 

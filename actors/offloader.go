@@ -12,11 +12,11 @@ type offloaderCore struct {
 	pool     bool             // slabs are a credit; else slab = layer, always free
 	slabs    []int
 	waiting  []GradComputed
-	head     int // slab that the parts of the head's gradient go on landing in; −1: none
+	landing  int // slab that the parts of a layer's gradient go on landing in; −1: none
 }
 
 func newOffloaderCore(clip bool, d plan.Depths) *offloaderCore {
-	c := &offloaderCore{programs: map[int]*Program{}, pool: !clip, head: -1}
+	c := &offloaderCore{programs: map[int]*Program{}, pool: !clip, landing: -1}
 	if c.pool {
 		c.slabs = ids(d.GradSlabs)
 	}
@@ -27,9 +27,16 @@ func newOffloaderCore(clip bool, d plan.Depths) *offloaderCore {
 type spill struct{ Slot, Host, Tokens int }
 
 // offloadGrad copies a gradient (rows: of so many unique ids, for the
-// embedding; of part Shard of the head into its range) into a slab and records
-// gradIdle once the buffer is read.
-type offloadGrad struct{ Layer, Shard, Buf, Slab, Rows int }
+// embedding; of a part of a layer into its range) into a slab and records gradIdle
+// once the buffer is read.
+type offloadGrad struct{ Layer, Part, Buf, Slab, Rows int }
+
+// offloadRouting copies the places of the experts' pairs to the host. Its done
+// message, RoutingLanded, is made by the shell, as it holds them.
+type offloadRouting struct {
+	p     *Program
+	Layer int
+}
 
 // offloadLoss copies the losses of p to the host and sums them. Its done
 // message is made by the shell, as it holds the sum.
@@ -47,6 +54,8 @@ func (c *offloaderCore) step(msg any) []any {
 			send{prefetcherID, ActivationSlotFreed{m.Slot}}}}}
 	case LossComputed:
 		return []any{work{do: offloadLoss{c.programs[m.Prog]}}}
+	case RoutingComputed:
+		return []any{work{do: offloadRouting{p: c.programs[m.Prog], Layer: m.Layer}}}
 	case GradComputed:
 		c.waiting = append(c.waiting, m)
 	case SlabFreed:
@@ -64,25 +73,25 @@ const programsKept = 4
 
 func (c *offloaderCore) advance() []any {
 	var out []any
-	for len(c.waiting) > 0 && (!c.pool || c.head >= 0 || len(c.slabs) > 0) {
+	for len(c.waiting) > 0 && (!c.pool || c.landing >= 0 || len(c.slabs) > 0) {
 		m := c.waiting[0]
 		c.waiting = c.waiting[1:]
 		slab := m.Layer
-		if c.head >= 0 {
-			slab = c.head // the parts of a head come one after the other
+		if c.landing >= 0 {
+			slab = c.landing // the parts of a layer come one after the other
 		} else if c.pool {
 			slab, c.slabs = c.slabs[0], c.slabs[1:]
 		}
-		c.head = -1
-		if m.Shard > 0 {
-			c.head = slab
+		c.landing = -1
+		if m.Part > 0 {
+			c.landing = slab
 		}
 		rows := 0
 		if m.Layer == 0 {
 			rows = len(c.programs[m.Prog].Batch.UniqueIDs)
 		}
-		w := work{do: offloadGrad{Layer: m.Layer, Shard: m.Shard, Buf: m.Buf, Slab: slab, Rows: rows}}
-		if m.Shard == 0 {
+		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Buf: m.Buf, Slab: slab, Rows: rows}}
+		if m.Part == 0 {
 			w.done = send{optimizerID, GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab}}
 		}
 		out = append(out, w, send{computeID, GradBufferFreed{m.Buf}})

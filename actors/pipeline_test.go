@@ -80,6 +80,7 @@ func TestBitsDoNotDependOnDepths(t *testing.T) {
 	add("shards-no-clip-tied-bf16-bf16grads", func(tr *trial) {
 		tr.shards, tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = 3, true, true, true, true
 	})
+	addExperts(add)
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {
 			want := mustRun(t, shape)
@@ -92,6 +93,15 @@ func TestBitsDoNotDependOnDepths(t *testing.T) {
 			}
 		})
 	}
+}
+
+// addExperts adds shapes with experts, some of which are idle in every step.
+func addExperts(add func(string, func(*trial))) {
+	add("experts", func(tr *trial) { tr.experts, tr.chosen, tr.evalSteps = 24, 1, 2 })
+	add("experts-aux-bf16", func(tr *trial) { tr.experts, tr.chosen, tr.aux, tr.bf16, tr.gradBF16 = 7, 3, true, true, true })
+	add("experts-no-clip-tied-shards", func(tr *trial) {
+		tr.experts, tr.chosen, tr.noClip, tr.tied, tr.shards, tr.evalSteps = 12, 2, true, true, 3, 3
+	})
 }
 
 func variations(shape trial) map[string]func(*trial) {
@@ -110,10 +120,16 @@ func variations(shape trial) map[string]func(*trial) {
 		"keep-attention":     func(tr *trial) { tr.keep = layers.KeepAttention },
 		"keep-qkv-copy":      func(tr *trial) { tr.keep, tr.copyTiles = layers.KeepQKV, true },
 	}
+	if shape.experts > 0 {
+		v["on-demand-copy"] = func(tr *trial) { tr.onDemand, tr.copyTiles = true, true }
+		v["on-demand-least-copy"] = func(tr *trial) { tr.onDemand, tr.copyTiles, tr.depths = true, true, least }
+		v["on-demand-in-place"] = func(tr *trial) { tr.onDemand = true }
+	}
 	for i := range 4 {
 		d := plan.Depths{WeightSlots: 1 + i, GradBuffers: 1 + i%3, GradSlabs: least.GradSlabs + i%2, ActivationSlots: 3 + i, BatchesAhead: 1 + i%2}
 		v[fmt.Sprintf("delayed-%d", i)] = func(tr *trial) {
 			tr.depths, tr.copyTiles, tr.delay, tr.keep = d, true, randomDelays(int64(i)), layers.KeepNothing
+			tr.onDemand = shape.experts > 0 && i%2 == 0
 		}
 	}
 	return v

@@ -35,6 +35,7 @@ type prefetchState struct {
 	weights  int         // next entry of WeightTakes
 	acts     int         // next entry of ActTakes
 	spilled  map[int]int // how often an object has been spilled
+	routed   routing     // of the layers so far
 	waited   Cause       // what the next weight take has waited for
 	waitedIn Cause       // the same for the batch
 }
@@ -57,12 +58,12 @@ func ids(n int) []int {
 	return s
 }
 
-// fetchWeights enqueues the copy of a layer's tile, or of what a part of the head
+// fetchWeights enqueues the copy of a layer's tile, or of what a part of the layer
 // needs of it, into a slot on the h2d stream, after slotIdle, and records
 // weightsReady.
 type fetchWeights struct {
-	Layer, Shard, Slot int
-	Head               bool // into the slot of a whole head
+	Layer, Part, Slot int
+	Head              bool // into the slot of a whole head
 }
 
 // gatherRows collects the embedding's rows of a batch in host staging.
@@ -86,7 +87,7 @@ type fetchActivation struct{ Slot, Host, Tokens int }
 func (c *prefetcherCore) step(msg any) []any {
 	switch m := msg.(type) {
 	case PassPlanned:
-		c.programs = append(c.programs, &prefetchState{p: m.Program, spilled: map[int]int{}})
+		c.programs = append(c.programs, &prefetchState{p: m.Program, spilled: map[int]int{}, routed: routing{}})
 	case LayerUpdated:
 		c.versions[m.Layer] = versionState{version: m.Version, held: m.Held}
 	case SlotFreed:
@@ -103,6 +104,12 @@ func (c *prefetcherCore) step(msg any) []any {
 		for _, s := range c.programs {
 			if s.p.Seq == m.Prog {
 				s.spilled[m.Object]++
+			}
+		}
+	case RoutingLanded:
+		for _, s := range c.programs {
+			if s.p.Seq == m.Prog {
+				s.routed[m.Layer] = m.Offsets
 			}
 		}
 	default:
@@ -170,6 +177,17 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []any {
 		v := s.p.WeightTakes[s.weights]
 		visit := s.p.Visits[v]
 		head := !visit.streams() // the embedding takes nothing here
+		if s.p.OnDemand && visit.Stage == Expert {
+			known, pairs := s.routed.pairs(visit)
+			if !known {
+				s.waited = StallRouting
+				return out
+			}
+			if pairs == 0 { // nobody comes: Compute passes the visit without weights
+				s.weights++
+				continue
+			}
+		}
 		ok, cause := c.upToDate(s.p, visit.Layer)
 		if ok && visit.Kind == model.Head && c.tied {
 			ok, cause = c.upToDate(s.p, 0)
@@ -191,7 +209,7 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []any {
 		} else {
 			slot, c.slots = c.slots[0], c.slots[1:]
 		}
-		out = append(out, work{do: fetchWeights{Layer: visit.Layer, Shard: visit.Shard, Slot: slot, Head: head}},
+		out = append(out, work{do: fetchWeights{Layer: visit.Layer, Part: visit.Part, Slot: slot, Head: head}},
 			send{computeID, LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})
 		s.waited = NoStall
 		s.weights++

@@ -7,14 +7,17 @@ import (
 	"mt/model"
 )
 
-// Visit is one stay of a layer, or of a part of the head, on the device: all
+// Visit is one stay of a layer, or of a part of it, on the device: all
 // micro-batches go through it.
 type Visit struct {
 	Pass  Pass
 	Layer int
 	Kind  model.LayerKind
-	Shard int // which part of the head
+	Stage Stage
+	Part  int // which part of the layer: of the head's vocabulary; the router or an expert
 	Parts int // into how many the layer is cut; 1: it is whole
+	Tile  int // what the weight slots know its weights by
+	Turn  int // odd: it takes the micro-batches backward
 	First int // its first launch
 	// Take: the weights must be fetched; else an earlier visit left them.
 	Take bool
@@ -24,25 +27,40 @@ type Visit struct {
 	Loss bool
 }
 
+// Stage is what a visit does for its layer.
+type Stage uint8
+
+// The stages. Those of a layer with experts follow each other in this order, in
+// every pass.
+const (
+	Whole  Stage = iota // all of it, or what a part of the head is to do
+	Route               // the router (part 0) says which tokens go to which experts
+	Expert              // one expert (part 1, 2, …) serves its tokens, of all micro-batches at once
+	Join                // what the experts made becomes the output; in the backward the router's and the norm's turn
+)
+
+func (s Stage) String() string { return [...]string{"whole", "route", "expert", "join"}[s] }
+
 // Grad says whether the visit computes a gradient.
-func (v Visit) Grad() bool { return v.Pass == Backward }
+func (v Visit) Grad() bool { return v.Pass == Backward && v.Stage != Route }
 
-// tile is what the weight slots know the visit's weights by: the layer, and
-// behind the last one the parts of the head.
-func (v Visit) tile() int { return v.Layer + v.Shard }
-
-// streams says whether the weights go through the ordinary slots: those of
-// blocks, and of a head in parts. A whole head has a slot of its own.
+// streams says whether the weights go through the ordinary slots: all but the
+// embedding's, and those of a whole head, which has a slot of its own.
 func (v Visit) streams() bool {
-	return v.Kind == model.Block || v.Kind == model.Head && v.Parts > 1
+	return v.Kind != model.Embedding && (v.Kind != model.Head || v.Parts > 1)
 }
 
-// FirstShard and LastShard say whether the visit is the first or the last of
-// its sweep over the parts of a layer; the second sweep goes backward.
-func (v Visit) FirstShard() bool { return v.Shard == v.edge(v.Pass == Backward) }
+// weighs says whether the visit reads weights of its tile.
+func (v Visit) weighs() bool {
+	return v.Kind != model.Embedding && (v.Stage != Join || v.Pass == Backward)
+}
 
-// LastShard: see FirstShard.
-func (v Visit) LastShard() bool { return v.Shard == v.edge(v.Pass != Backward) }
+// FirstPart and LastPart say whether the visit is the first or the last of its
+// sweep over the parts of the head; the second sweep goes backward.
+func (v Visit) FirstPart() bool { return v.Part == v.edge(v.Pass == Backward) }
+
+// LastPart: see FirstPart.
+func (v Visit) LastPart() bool { return v.Part == v.edge(v.Pass != Backward) }
 
 func (v Visit) edge(top bool) int {
 	if top {
@@ -53,7 +71,8 @@ func (v Visit) edge(top bool) int {
 
 // Launch is one micro-batch going through one visit.
 type Launch struct {
-	Visit, MicroBatch int
+	Visit      int
+	MicroBatch int // −1: all of them at once, through an expert
 	// In, Out: the layer's input and output; Grad: the gradient, turned in
 	// place from that of the output into that of the input. −1: none.
 	In, Out, Grad int
@@ -79,6 +98,9 @@ type Program struct {
 	Version int  // of the weights it wants: steps taken
 	Batch   *data.Batch
 
+	// OnDemand: an expert's weights are fetched when it is known that tokens go
+	// there, else not at all.
+	OnDemand bool
 	Visits   []Visit
 	Launches []Launch
 	Objects  []Object
@@ -96,14 +118,13 @@ func (p *Program) String() string {
 	return fmt.Sprintf("program %d step %d eval %t visits %d launches %d", p.Seq, p.Step, p.Eval, len(p.Visits), len(p.Launches))
 }
 
-// microBatchOrder is the order in which a tile takes n micro-batches: it turns
-// around with every layer and every part, so that what was computed last is read
-// first.
-func microBatchOrder(tile, n int) []int {
+// microBatchOrder is the order in which a visit takes n micro-batches: it turns
+// around from one to the next, so that what was computed last is read first.
+func microBatchOrder(turn, n int) []int {
 	order := make([]int, n)
 	for i := range order {
 		order[i] = i
-		if tile%2 == 1 {
+		if turn%2 == 1 {
 			order[i] = n - 1 - i
 		}
 	}
@@ -112,8 +133,10 @@ func microBatchOrder(tile, n int) []int {
 
 // programSpec is what planProgram needs besides the batch.
 type programSpec struct {
-	layers          int // embedding and head included
-	headShards      int // parts of the head; 0 and 1 leave it whole
+	layers          []model.LayerKind // embedding and head included
+	experts         int               // of every layer that has some
+	onDemand        bool              // see Program.OnDemand
+	headShards      int               // parts of the head; 0 and 1 leave it whole
 	weightSlots     int
 	activationSlots int
 	held            []int // tiles whose weights are in slots at the right version
@@ -121,12 +144,17 @@ type programSpec struct {
 
 // planProgram plans one pass. It fails when activationSlots are too few.
 func planProgram(p *Program, s programSpec) error {
-	p.Visits = visits(s.layers, max(1, s.headShards), p.Eval)
+	p.OnDemand = s.onDemand
+	p.Visits = s.visits(p.Eval)
 	n := len(p.Batch.MicroBatches)
-	b := programBuilder{p: p, n: n, top: s.layers - 1, cut: s.headShards > 1}
+	b := programBuilder{p: p, n: n, top: len(s.layers) - 1, cut: s.headShards > 1}
 	for v := range p.Visits {
 		p.Visits[v].First = len(p.Launches)
-		for _, mb := range microBatchOrder(p.Visits[v].tile(), n) {
+		if p.Visits[v].Stage == Expert {
+			p.Launches = append(p.Launches, Launch{Visit: v, MicroBatch: -1, In: -1, Out: -1, Grad: -1})
+			continue
+		}
+		for _, mb := range microBatchOrder(p.Visits[v].Turn, n) {
 			b.launch(v, mb)
 		}
 	}
@@ -171,46 +199,6 @@ func placeSpills(p *Program, uses []use, n int) {
 	}
 }
 
-// visits lists the visits of a pass: forward over the embedding and the blocks,
-// the head, and in training back down. A head in parts takes a sweep over them
-// for the losses and, in training, one in reverse for the gradient, which begins
-// with the tiles that the first one left.
-func visits(layers, parts int, eval bool) []Visit {
-	kind := func(l int) model.LayerKind {
-		switch l {
-		case 0:
-			return model.Embedding
-		case layers - 1:
-			return model.Head
-		}
-		return model.Block
-	}
-	var out []Visit
-	up, top := Forward, Backward
-	if eval {
-		up, top = Evaluate, Evaluate
-	}
-	for l := 0; l < layers-1; l++ {
-		out = append(out, Visit{Pass: up, Layer: l, Kind: kind(l), Parts: 1})
-	}
-	head := Visit{Pass: top, Layer: layers - 1, Kind: model.Head, Parts: parts}
-	if parts > 1 {
-		head.Pass = up
-	}
-	for ; head.Shard < parts; head.Shard++ {
-		head.Loss = head.LastShard()
-		out = append(out, head)
-	}
-	head.Pass, head.Loss = Backward, false
-	for head.Shard--; head.Shard >= 0 && parts > 1 && !eval; head.Shard-- {
-		out = append(out, head)
-	}
-	for l := layers - 2; l >= 0 && !eval; l-- {
-		out = append(out, Visit{Pass: Backward, Layer: l, Kind: kind(l), Parts: 1})
-	}
-	return out
-}
-
 type programBuilder struct {
 	p      *Program
 	n, top int
@@ -248,12 +236,16 @@ func (b *programBuilder) launch(v, mb int) {
 		l.In = x
 	case visit.Kind == model.Head && !b.cut:
 		l.Grad = grad
-	case visit.Kind == model.Head && visit.FirstShard():
+	case visit.Kind == model.Head && visit.FirstPart():
 		l.In, l.Out = x, grad
 	case visit.Kind == model.Head:
 		l.In, l.Grad = x, grad
 	case visit.Pass == Backward:
 		l.In, l.Grad = b.object(visit.Layer, mb), grad
+	case visit.Stage == Route:
+		l.In = b.object(visit.Layer, mb)
+	case visit.Stage == Join:
+		l.Out = b.object(visit.Layer+1, mb)
 	default:
 		l.In, l.Out = b.object(visit.Layer, mb), b.object(visit.Layer+1, mb)
 	}
@@ -261,7 +253,7 @@ func (b *programBuilder) launch(v, mb int) {
 		b.uses = append(b.uses, use{at: at, object: l.In})
 	}
 	if l.Grad >= 0 {
-		b.uses = append(b.uses, use{at: at, object: l.Grad, modify: true})
+		b.uses = append(b.uses, use{at: at, object: l.Grad, modify: visit.Stage != Route})
 	}
 	if l.Out >= 0 {
 		b.uses = append(b.uses, use{at: at, object: l.Out, create: true})
@@ -269,22 +261,22 @@ func (b *programBuilder) launch(v, mb int) {
 	p.Launches = append(p.Launches, l)
 }
 
-// planWeights plans the weight slots of the decoder blocks and of a head in
-// parts. The embedding takes none and a whole head has its own. After an
-// evaluation the same version serves the next pass: its forward counts as the
-// future.
+// planWeights plans the weight slots of all tiles but the embedding, which takes
+// none, and a whole head, which has its own. After an evaluation the same version
+// serves the next pass: its forward counts as the future. Not so for experts that
+// are fetched on demand: whether a slot holds one depends on the batch.
 func planWeights(p *Program, s programSpec) error {
-	var uses []use
+	var uses, again []use
 	for v, visit := range p.Visits {
-		if visit.streams() {
-			uses = append(uses, use{at: v, object: visit.tile()})
+		if !visit.streams() || !visit.weighs() {
+			continue
+		}
+		uses = append(uses, use{at: v, object: visit.Tile})
+		if p.Eval && !(p.OnDemand && visit.Stage == Expert) { // its visits are those of a forward
+			again = append(again, use{at: len(p.Visits) + v, object: visit.Tile})
 		}
 	}
-	if p.Eval { // its visits are those of a forward
-		for _, u := range uses {
-			uses = append(uses, use{at: len(p.Visits) + u.at, object: u.object})
-		}
-	}
+	uses = append(uses, again...)
 	res, ok := planResidency(uses, len(p.Visits), s.weightSlots, true, s.held, false)
 	if !ok {
 		return fmt.Errorf("plan %s: %d weight slots are too few (pipeline.weight_slots is at least 1)", p, s.weightSlots)
@@ -303,7 +295,7 @@ func planWeights(p *Program, s programSpec) error {
 			visit.Take = taken[v]
 			visit.Release = len(res.releases[v]) > 0
 		}
-		if visit.Take && visit.Kind != model.Embedding {
+		if visit.Take && visit.weighs() {
 			p.WeightTakes = append(p.WeightTakes, v)
 		}
 	}

@@ -48,7 +48,7 @@ func TestWeightTrafficOfParts(t *testing.T) {
 	for blocks := 1; blocks <= 4; blocks++ {
 		for parts := 2; parts <= 5; parts++ {
 			for slots := 1; slots <= blocks+parts+1; slots++ {
-				s := programSpec{layers: blocks + 2, headShards: parts, weightSlots: slots, activationSlots: 64}
+				s := programSpec{layers: dense(blocks + 2), headShards: parts, weightSlots: slots, activationSlots: 64}
 				tiles := blocks + parts
 				step := planned(t, false, fakeBatch(3, 2), s)
 				if want := 2*tiles - min(slots, tiles); len(step.WeightTakes) != want || len(step.heldAfter) != 0 {
@@ -76,7 +76,7 @@ func TestWeightTraffic(t *testing.T) {
 	for blocks := 1; blocks <= 6; blocks++ {
 		for slots := 1; slots <= blocks+2; slots++ {
 			t.Run(fmt.Sprintf("%d blocks %d slots", blocks, slots), func(t *testing.T) {
-				s := programSpec{layers: blocks + 2, weightSlots: slots, activationSlots: 64}
+				s := programSpec{layers: dense(blocks + 2), weightSlots: slots, activationSlots: 64}
 				b := fakeBatch(3, 2)
 				step := planned(t, false, b, s)
 				got, heads := blockTakes(step)
@@ -120,14 +120,14 @@ func TestMicroBatchesTurnAround(t *testing.T) {
 	for _, eval := range []bool{false, true} {
 		for weights := 1; weights <= 4; weights++ { // and as many parts of the head
 			for acts := 3; acts <= 20; acts += 4 {
-				p := planned(t, eval, b, programSpec{layers: 5, headShards: weights, weightSlots: weights, activationSlots: acts})
+				p := planned(t, eval, b, programSpec{layers: dense(5), headShards: weights, weightSlots: weights, activationSlots: acts})
 				order := map[int][]int{}
 				for _, l := range p.Launches {
 					order[l.Visit] = append(order[l.Visit], l.MicroBatch)
 				}
 				for v, got := range order {
 					want := []int{0, 1, 2, 3}
-					if (p.Visits[v].Layer+p.Visits[v].Shard)%2 == 1 {
+					if (p.Visits[v].Layer+p.Visits[v].Part)%2 == 1 {
 						slices.Reverse(want)
 					}
 					if !slices.Equal(got, want) {
@@ -141,7 +141,7 @@ func TestMicroBatchesTurnAround(t *testing.T) {
 
 // TestVisits: up through all layers, the head once, and in training down again.
 func TestVisits(t *testing.T) {
-	p := planned(t, false, fakeBatch(1), programSpec{layers: 4, weightSlots: 1, activationSlots: 3})
+	p := planned(t, false, fakeBatch(1), programSpec{layers: dense(4), weightSlots: 1, activationSlots: 3})
 	var got []string
 	for _, v := range p.Visits {
 		got = append(got, fmt.Sprintf("%d %s %s", v.Layer, v.Kind, v.Pass))
@@ -160,10 +160,10 @@ func TestVisitsOfParts(t *testing.T) {
 			"1.0 backward", "0.0 backward"},
 		true: {"0.0 evaluate", "1.0 evaluate", "2.0 evaluate", "2.1 evaluate", "2.2 evaluate loss"},
 	} {
-		p := planned(t, eval, fakeBatch(1, 1), programSpec{layers: 3, headShards: 3, weightSlots: 1, activationSlots: 3})
+		p := planned(t, eval, fakeBatch(1, 1), programSpec{layers: dense(3), headShards: 3, weightSlots: 1, activationSlots: 3})
 		var got []string
 		for _, v := range p.Visits {
-			s := fmt.Sprintf("%d.%d %s", v.Layer, v.Shard, v.Pass)
+			s := fmt.Sprintf("%d.%d %s", v.Layer, v.Part, v.Pass)
 			if v.Loss {
 				s += " loss"
 			}
@@ -178,10 +178,10 @@ func TestVisitsOfParts(t *testing.T) {
 			v, x, grad := p.Visits[l.Visit], 2+l.MicroBatch, 4+l.MicroBatch
 			switch {
 			case v.Kind == model.Head && v.Pass != Backward && (l.In != x || l.Out >= 0 || l.Grad >= 0),
-				v.Kind == model.Head && v.Pass == Backward && v.Shard == 2 && (l.In != x || l.Out != grad || l.Grad >= 0),
-				v.Kind == model.Head && v.Pass == Backward && v.Shard < 2 && (l.In != x || l.Out >= 0 || l.Grad != grad),
+				v.Kind == model.Head && v.Pass == Backward && v.Part == 2 && (l.In != x || l.Out != grad || l.Grad >= 0),
+				v.Kind == model.Head && v.Pass == Backward && v.Part < 2 && (l.In != x || l.Out >= 0 || l.Grad != grad),
 				v.Kind != model.Head && v.Pass == Backward && l.Grad != grad:
-				t.Errorf("eval %t: layer %d part %d %s: %+v", eval, v.Layer, v.Shard, v.Pass, l)
+				t.Errorf("eval %t: layer %d part %d %s: %+v", eval, v.Layer, v.Part, v.Pass, l)
 			}
 		}
 	}
@@ -190,7 +190,7 @@ func TestVisitsOfParts(t *testing.T) {
 // TestTooFewActivationSlots: the error names the key.
 func TestTooFewActivationSlots(t *testing.T) {
 	for slots := 1; slots <= 3; slots++ {
-		err := planProgram(&Program{Batch: fakeBatch(1, 1, 1)}, programSpec{layers: 4, weightSlots: 1, activationSlots: slots})
+		err := planProgram(&Program{Batch: fakeBatch(1, 1, 1)}, programSpec{layers: dense(4), weightSlots: 1, activationSlots: slots})
 		if (err == nil) != (slots >= 2) {
 			t.Errorf("%d slots: %v", slots, err)
 		}
@@ -209,9 +209,9 @@ func TestPlacesOfSpills(t *testing.T) {
 			tokens = append(tokens, 1+r.Intn(9))
 		}
 		b, eval := fakeBatch(tokens...), r.Intn(3) == 0
-		s := programSpec{layers: 3 + r.Intn(5), weightSlots: 1 + r.Intn(3), activationSlots: 3 + r.Intn(12), headShards: 1 + trial%3}
+		s := programSpec{layers: dense(3 + r.Intn(5)), weightSlots: 1 + r.Intn(3), activationSlots: 3 + r.Intn(12), headShards: 1 + trial%3}
 		p := planned(t, eval, b, s)
-		kept := s.layers - 1 // of a micro-batch
+		kept := len(s.layers) - 1 // of a micro-batch
 		if s.headShards > 1 {
 			kept++
 		}
@@ -266,10 +266,20 @@ func checkPlaces(t *testing.T, p *Program) (reused bool) {
 // TestProgramsAreDeterministic: the same batch and depths give the same plan.
 func TestProgramsAreDeterministic(t *testing.T) {
 	for range 20 {
-		s := programSpec{layers: 6, weightSlots: 2, activationSlots: 4}
+		s := programSpec{layers: dense(6), weightSlots: 2, activationSlots: 4}
 		a, b := planned(t, false, fakeBatch(4, 3, 2, 1), s), planned(t, false, fakeBatch(4, 3, 2, 1), s)
 		if !reflect.DeepEqual(a, b) {
 			t.Fatal("two plans differ")
 		}
 	}
+}
+
+// dense are the kinds of n layers without experts.
+func dense(n int) []model.LayerKind {
+	kinds := make([]model.LayerKind, n)
+	for i := range kinds {
+		kinds[i] = model.Block
+	}
+	kinds[0], kinds[n-1] = model.Embedding, model.Head
+	return kinds
 }

@@ -3,11 +3,13 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"mt/data"
 	"mt/device"
 	"mt/host"
 	"mt/layers"
+	"mt/model"
 	"mt/plan"
 )
 
@@ -16,6 +18,8 @@ import (
 type resources struct {
 	o                 *Options
 	plan              *plan.Run
+	kinds             []model.LayerKind
+	names             []string // of layers, to people
 	dev               device.Device
 	ops               *layers.Templates
 	h2d, compute, d2h *countedStream
@@ -25,10 +29,11 @@ type resources struct {
 	gradBufs    []device.Mem
 	narrow      device.Mem // bf16 image of a gradient on its way to the host
 	actSlots    []device.Mem
-	saved       [][]device.Mem // by block, by micro-batch of the program in progress
-	savedMem    []device.Mem   // by block
+	saved       [][]device.Mem // by layer, by micro-batch of the program in progress
+	savedMem    []device.Mem   // by layer, none where it keeps nothing
 	workspace   device.Mem
 	batch       batchSlot
+	experts     experts
 
 	slabs    []*host.Arena
 	spills   []byte // on the host, for activations without a slot
@@ -40,7 +45,9 @@ type resources struct {
 	gradReady, gradIdle    []device.Event
 	actReady, actIdle      []device.Event
 	lossReady              device.Event
-	clock                  *clock
+	// What experts' tiles travelled, since the run began.
+	expertFetches, expertBytes atomic.Int64
+	clock                      *clock
 
 	closers []func()
 	late    error // of closing
@@ -49,12 +56,18 @@ type resources struct {
 // newResources allocates what o needs; on an error nothing stays allocated.
 func newResources(o *Options) (_ *resources, err error) {
 	r := &resources{o: o, plan: o.Plan, dev: o.Device}
+	for _, l := range o.Plan.Layouts {
+		r.kinds = append(r.kinds, l.Kind)
+	}
+	for l := range r.kinds {
+		r.names = append(r.names, layerName(r.kinds, l))
+	}
 	defer func() {
 		if err != nil {
 			_ = r.close() // err came first
 		}
 	}()
-	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocBatch, r.makeTemplates, r.makeEvents} {
+	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatch, r.makeTemplates, r.makeEvents} {
 		if err = step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
@@ -195,9 +208,12 @@ func (r *resources) allocActivations() (err error) {
 	if r.workspace, err = r.alloc(device.ForWorkspace, p.WorkspaceBytes()); err != nil {
 		return err
 	}
-	if bytes := p.SavedBytes(); bytes > 0 {
-		if r.savedMem, err = r.allocN(device.ForSaved, len(p.Layouts)-2, bytes); err != nil {
-			return err
+	r.savedMem = make([]device.Mem, len(p.Layouts))
+	for l := range p.Layouts {
+		if bytes := p.SavedBytes(l); bytes > 0 {
+			if r.savedMem[l], err = r.alloc(device.ForSaved, bytes); err != nil {
+				return err
+			}
 		}
 	}
 	if bytes := p.SpillBytes(); bytes > 0 {
@@ -210,7 +226,7 @@ func (r *resources) allocActivations() (err error) {
 // them.
 func (r *resources) makeTemplates() error {
 	c := r.plan.Spec.Config
-	cos, sin := c.RopeTables(int(r.plan.Spec.Cos.Len) / (c.HeadDim / 2))
+	cos, sin := c.RopeTables(r.plan.Spec.Positions)
 	spec := r.plan.Spec
 	for _, t := range []struct {
 		values []float32
@@ -237,14 +253,18 @@ func (r *resources) makeTemplates() error {
 	return nil
 }
 
-// bindSaved cuts the blocks' saved memory for the micro-batches of b.
+// bindSaved cuts the layers' saved memory for the micro-batches of b.
 func (r *resources) bindSaved(b *data.Batch) {
 	r.saved = r.saved[:0]
-	for _, m := range r.savedMem {
+	for l, m := range r.savedMem {
+		if m.Bytes == 0 {
+			r.saved = append(r.saved, nil)
+			continue
+		}
 		var off int64
 		cut := make([]device.Mem, len(b.MicroBatches))
 		for i, mb := range b.MicroBatches {
-			n := r.plan.Spec.SavedBytes(mb.Tokens)
+			n := r.plan.Spec.SavedBytes(r.plan.Layouts[l].Kind, mb.Tokens)
 			cut[i] = m.Slice(off, n)
 			off += (n + device.Align - 1) / device.Align * device.Align
 		}
@@ -273,6 +293,9 @@ func (r *resources) makeEvents() (err error) {
 	r.actReady, r.actIdle = events(d.ActivationSlots), events(d.ActivationSlots)
 	one := events(4)
 	r.headReady, r.headIdle, r.batchReady, r.lossReady = one[0], one[1], one[2], one[3]
+	if r.plan.Experts > 0 {
+		r.experts.ready = events(1)[0]
+	}
 	r.clock = newClock(r.dev)
 	r.onClose(r.clock.close)
 	return err

@@ -17,12 +17,17 @@ type run struct {
 	// Of the Reporter's goroutine.
 	lastStep         time.Time
 	lastH2D, lastD2H int64
+
+	lastExperts, lastExpertBytes int64
 }
 
 // Run trains (or evaluates) as o says and returns when everything has come to
 // rest: the device idle, goroutines ended, buffers given back. A fault anywhere
 // ends the run with its error; the last checkpoint stands.
 func Run(o Options) (err error) {
+	if o.Schedule.Pairs == nil {
+		o.Schedule.Pairs = o.Plan.Spec.Config.AttendedPairs
+	}
 	res, err := newResources(&o)
 	if err != nil {
 		return err
@@ -63,7 +68,8 @@ func (r *run) spawn() error {
 	o := r.o
 	n := len(o.Plan.Layouts)
 	tied := o.Plan.Layouts[n-1].Tied
-	spec := programSpec{layers: n, headShards: o.Plan.Spec.Shards(), weightSlots: o.Plan.Depths.WeightSlots, activationSlots: o.Plan.Depths.ActivationSlots}
+	spec := programSpec{layers: r.res.kinds, experts: o.Plan.Experts, onDemand: o.Plan.OnDemand, headShards: o.Plan.Spec.Shards(),
+		weightSlots: o.Plan.Depths.WeightSlots, activationSlots: o.Plan.Depths.ActivationSlots}
 	shells := []*shell{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
 		{id: checkpointerID, core: newCheckpointerCore(n), exec: r.execCheckpointer},

@@ -64,6 +64,18 @@ func least(q Request) Request {
 	return q
 }
 
+// TestLackThatRoundsAway: need and budget that read alike say what lacks.
+func TestLackThatRoundsAway(t *testing.T) {
+	err := &NotFitting{"device", 2<<30 + 12<<20, 2 << 30, "lower it"}
+	if want := "the run needs 2.0 GiB of device memory and 2.0 GiB are available, 12 MiB less: lower it"; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+	err.Need = 3 << 30
+	if want := "the run needs 3.0 GiB of device memory and 2.0 GiB are available: lower it"; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+}
+
 // TestWhatFitsIsFound lowers the budgets step by step: as long as the smallest
 // choice of everything fits, so does what is chosen, and it says so otherwise.
 func TestWhatFitsIsFound(t *testing.T) {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -26,6 +27,7 @@ type Request struct {
 	HeadShards       int
 	Depths           Depths
 	Rows, RowTokens  int // rows of a step, tokens of the longest row
+	Positions        int // the longest document that the rotary tables serve; 0: RowTokens
 	Clip             bool
 	Unified          bool
 	EvalOnly         bool
@@ -62,8 +64,11 @@ type BadDepth struct{ Key, Why string }
 func (e *BadDepth) Error() string { return e.Why }
 
 func (e *NotFitting) Error() string {
-	return fmt.Sprintf("the run needs %s of %s memory and %s are available: %s",
-		humanize.IBytes(uint64(e.Need)), e.Where, humanize.IBytes(uint64(max(0, e.Budget))), e.Keys)
+	need, budget, short := humanize.IBytes(uint64(e.Need)), humanize.IBytes(uint64(max(0, e.Budget))), ""
+	if need == budget { // rounded alike
+		short = fmt.Sprintf(", %s less", humanize.IBytes(uint64(e.Need-max(0, e.Budget))))
+	}
+	return fmt.Sprintf("the run needs %s of %s memory and %s are available%s: %s", need, e.Where, budget, short, e.Keys)
 }
 
 // Resolve chooses what the request leaves open. What changes the order of sums
@@ -72,17 +77,44 @@ func (e *NotFitting) Error() string {
 // copies run beside the work, then how much the forward keeps, then activations.
 // The error is a *NotFitting where memory is what lacks.
 func Resolve(q Request) (*Run, error) {
+	r, err := choose(q)
+	var lack *NotFitting
+	if errors.As(err, &lack) && (lack.Where == "device" || r.Unified) && r.Experts > 0 {
+		if rows := rowsThatFit(q); rows > 0 {
+			lack.Keys = fmt.Sprintf("set per_device_train_batch_size and gradient_accumulation_steps to at most %d rows per step "+
+				"(experts see all its tokens at once: %s of %d rows), or ", rows, humanize.IBytes(uint64(r.ExpertStateBytes())), q.Rows) + lack.Keys
+		}
+	}
+	return r, err
+}
+
+// rowsThatFit is the largest number of rows per step below q's that fits; 0: not
+// even one does.
+func rowsThatFit(q Request) int {
+	low, high := 0, q.Rows-1
+	for low < high {
+		q.Rows = (low + high + 1) / 2
+		if _, err := choose(q); err == nil {
+			low = q.Rows
+		} else {
+			high = q.Rows - 1
+		}
+	}
+	return low
+}
+
+// choose is Resolve without the last word of its error.
+func choose(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	r := &Run{Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Context: q.Context, Layouts: q.Config.Layouts(q.Act == device.BF16)}
-	r.Spec = layers.Spec{Config: q.Config, Act: q.Act}
-	r.Spec.Cos.Len = int64(max(q.RowTokens, 1)) * int64(q.Config.HeadDim/2)
-	r.Spec.Sin.Len = r.Spec.Cos.Len
+	r := &Run{Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
+	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Positions: max(q.RowTokens, q.Positions, 1)}
 	if q.Recompute == "none" {
 		r.Spec.Keep = layers.KeepAll
 	}
 	r.Depths = leastDepths(q)
+	r.resolveExperts(q)
 	r.resolveHead(q)
 	r.resolveGradDType(q)
 	r.resolveMicroBatch(q)
@@ -224,7 +256,7 @@ func (r *Run) resolveHead(q Request) {
 		return
 	}
 	least := r.Depths
-	r.Depths.WeightSlots = min(autoWeightSlots, len(r.Layouts)-2)
+	r.Depths.WeightSlots = r.autoWeightSlots()
 	r.Depths.GradBuffers = autoGradBuffers
 	if !r.Clip {
 		r.Depths.GradSlabs = max(least.GradSlabs, autoGradSlabs)
@@ -285,11 +317,17 @@ func (r *Run) raiseBuffers(q Request) {
 		r.raise(q, &d.GradBuffers, autoGradBuffers)
 	}
 	if q.Depths.WeightSlots == 0 {
-		r.raise(q, &d.WeightSlots, min(autoWeightSlots, r.tiles()))
+		r.raise(q, &d.WeightSlots, r.autoWeightSlots())
 	}
 	if q.Depths.GradSlabs == 0 && !r.Clip {
 		r.raise(q, &d.GradSlabs, autoGradSlabs)
 	}
+}
+
+// autoWeightSlots is how many slots help. An expert's tile is small: with more of
+// them the link works on beside attention, which takes as long as many tiles do.
+func (r *Run) autoWeightSlots() int {
+	return min(autoWeightSlots+r.Experts/4, len(r.tiles()))
 }
 
 // raiseKeep keeps as much as fits beside activations that never move.
@@ -323,14 +361,6 @@ func (r *Run) activations() int {
 		return len(r.Layouts)
 	}
 	return len(r.Layouts) - 1
-}
-
-// tiles is how many different tiles go through the weight slots.
-func (r *Run) tiles() int {
-	if n := r.Spec.Shards(); n > 1 {
-		return len(r.Layouts) - 2 + n
-	}
-	return len(r.Layouts) - 2
 }
 
 func pick(asked, auto int) int {

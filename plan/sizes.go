@@ -9,8 +9,8 @@ import (
 // Depths are the credits an edge of the pipeline starts with: what a user tunes
 // as "mailbox depth".
 type Depths struct {
-	WeightSlots     int `json:"weight_slots"`     // decoder blocks on the device; at least 1
-	GradBuffers     int `json:"grad_buffers"`     // layers whose gradient is on the device; at least 1
+	WeightSlots     int `json:"weight_slots"`     // blocks, or experts, on the device; at least 1
+	GradBuffers     int `json:"grad_buffers"`     // layers, or experts, whose gradient is on the device; at least 1
 	GradSlabs       int `json:"grad_slabs"`       // landed gradients, without clipping; at least 1, with tied embeddings 2
 	ActivationSlots int `json:"activation_slots"` // layer inputs of one micro-batch on the device; at least 3
 	BatchesAhead    int `json:"batches_ahead"`    // batches packed ahead; at least 1
@@ -50,6 +50,12 @@ type Run struct {
 	Context  int64 // bytes that the device takes for itself
 	Depths   Depths
 	Limits   Limits
+	// RowTokens is the length of the longest row.
+	RowTokens int
+	// Experts is how many a layer has that has any; OnDemand: their tiles are
+	// fetched when it is known that tokens go there.
+	Experts  int
+	OnDemand bool
 }
 
 // GradBytes is the size of one element of a landed gradient.
@@ -71,16 +77,11 @@ func (r *Run) GradElems(l int) int64 {
 
 // BufferElems is the size of a gradient buffer in elements: the largest
 // gradient that leaves the device at once, a whole layer's or that of a part of
-// the head.
+// the head or of a layer with experts.
 func (r *Run) BufferElems() int64 {
-	var n int64
-	for l := range r.Layouts {
-		if l != r.Head() || r.Spec.Shards() == 1 {
-			n = max(n, r.GradElems(l))
-		}
-	}
-	if r.Spec.Shards() > 1 {
-		n = max(n, r.ShardLayout(r.Spec.LargestShard()).GradElems)
+	n := max(r.GradElems(0), r.streamedMax(func(l model.Layout) int64 { return l.GradElems }))
+	if r.Spec.Shards() == 1 {
+		n = max(n, r.GradElems(r.Head()))
 	}
 	return n
 }
@@ -107,14 +108,10 @@ func (r *Run) ShardLayout(k int) model.Layout {
 	return r.Spec.ShardLayout(r.Layouts[r.Head()], k)
 }
 
-// SlotBytes is the size of a weight slot: of the largest block or, where the
-// head is cut, of a part of it.
+// SlotBytes is the size of a weight slot: of the largest block or, where layers
+// are cut, of the largest part.
 func (r *Run) SlotBytes() int64 {
-	n := r.blockMax(func(l model.Layout) int64 { return l.SlotBytes })
-	if r.Spec.Shards() > 1 {
-		n = max(n, r.ShardLayout(r.Spec.LargestShard()).SlotBytes)
-	}
-	return n
+	return r.streamedMax(func(l model.Layout) int64 { return l.SlotBytes })
 }
 
 // HeadSlotBytes is the size of the slot that a whole head has to itself.
@@ -125,13 +122,26 @@ func (r *Run) HeadSlotBytes() int64 {
 	return r.Layouts[r.Head()].SlotBytes
 }
 
-// blockMax is the largest size of a decoder block.
+// blockMax is the largest size of a decoder block, or of what one is cut into.
 func (r *Run) blockMax(size func(model.Layout) int64) int64 {
 	var n int64
 	for _, l := range r.Layouts {
-		if l.Kind == model.Block {
+		switch l.Kind {
+		case model.Embedding, model.Head:
+		case model.MoE:
+			n = max(n, size(l.Part(0)), size(l.Part(1))) // experts are all alike
+		default:
 			n = max(n, size(l))
 		}
+	}
+	return n
+}
+
+// streamedMax is the largest size of what goes through the weight slots.
+func (r *Run) streamedMax(size func(model.Layout) int64) int64 {
+	n := r.blockMax(size)
+	if r.Spec.Shards() > 1 {
+		n = max(n, size(r.ShardLayout(r.Spec.LargestShard())))
 	}
 	return n
 }
@@ -162,13 +172,22 @@ func (r *Run) ActivationBytes(tokens int) int64 {
 // savedTensors bounds how many tensors a block keeps for a micro-batch.
 const savedTensors = 16
 
-// SavedBytes is what one block keeps for its backward over all micro-batches:
+// SavedBytes is what layer l keeps for its backward over all micro-batches:
 // each may lose an alignment for each of its tensors.
-func (r *Run) SavedBytes() int64 {
-	if r.Spec.Keep == layers.KeepNothing || r.EvalOnly {
+func (r *Run) SavedBytes(l int) int64 {
+	n := r.Spec.SavedBytes(r.Layouts[l].Kind, r.Limits.Tokens)
+	if n == 0 || r.EvalOnly {
 		return 0
 	}
-	return r.Spec.SavedBytes(r.Limits.Tokens) + int64(r.Limits.MicroBatches)*savedTensors*device.Align
+	return n + int64(r.Limits.MicroBatches)*savedTensors*device.Align
+}
+
+// savedBytes is what all layers keep.
+func (r *Run) savedBytes() (n int64) {
+	for l := range r.Layouts {
+		n += r.SavedBytes(l)
+	}
+	return n
 }
 
 // WorkspaceBytes is what one launch needs.

@@ -96,16 +96,15 @@ func (r *Run) gradRows(host, dev addRow) {
 
 func (r *Run) activationRows(host, dev addRow) {
 	if !r.Unified {
-		slots := "%d blocks and the head"
-		if n := r.Spec.Shards(); n > 1 {
-			slots = fmt.Sprintf("%%d of a block or one of %d parts of the head", n)
-		}
-		dev("weight slots", int64(r.Depths.WeightSlots)*r.SlotBytes()+r.HeadSlotBytes(), slots, r.Depths.WeightSlots)
+		dev("weight slots", int64(r.Depths.WeightSlots)*r.SlotBytes()+r.HeadSlotBytes(), "%s", r.slots())
 	}
 	dev("activations", int64(r.Depths.ActivationSlots)*r.ActivationBytes(r.Limits.MicroBatchTokens),
 		"%d slots of %s tokens", r.Depths.ActivationSlots, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
-	if n := r.SavedBytes(); n > 0 {
-		dev("saved for backward", int64(len(r.Layouts)-2)*n, "%s", r.Spec.Keep)
+	if n := r.ExpertStateBytes(); n > 0 {
+		dev("activations", n, "%s tokens at the experts of a layer", humanize.Comma(int64(r.Limits.Tokens)))
+	}
+	if n := r.savedBytes(); n > 0 {
+		dev("saved for backward", n, "%s", r.Spec.Keep)
 	}
 	dev("workspace", r.WorkspaceBytes(), "of one launch")
 	if r.Unified {
@@ -113,14 +112,26 @@ func (r *Run) activationRows(host, dev addRow) {
 	} else {
 		dev("batch", r.BatchBytes()+r.LossBytes()+r.LSEBytes(), "ids, gathered rows and losses")
 	}
-	host("staging", r.BatchBytes()+r.LossBytes(), "ids, gathered rows and losses of a batch")
+	host("staging", r.BatchBytes()+r.LossBytes()+r.RoutingBytes(), "ids, gathered rows and losses of a batch")
 	dev("tables", r.tableBytes(), "rotary embedding")
 	if n := r.SpillBytes(); n > 0 {
 		host("spilled activations", n, "layer inputs that do not fit in the slots")
 	}
 }
 
-func (r *Run) tableBytes() int64 { return 4 * (r.Spec.Cos.Len + r.Spec.Sin.Len) }
+// slots says what the weight slots hold.
+func (r *Run) slots() string {
+	one, more := "a block", "blocks"
+	if r.Experts > 0 {
+		one, more = "an expert", "experts"
+	}
+	if n := r.Spec.Shards(); n > 1 {
+		return fmt.Sprintf("%d of %s or one of %d parts of the head", r.Depths.WeightSlots, one, n)
+	}
+	return fmt.Sprintf("%d %s and the head", r.Depths.WeightSlots, more)
+}
+
+func (r *Run) tableBytes() int64 { return 2 * 4 * r.Spec.Config.RopeElems(r.Spec.Positions) }
 
 // SpillBytes is the host memory that activations without a slot lie in: none
 // where all of a step have one, else room for the inputs of all layers and the

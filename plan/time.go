@@ -7,8 +7,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
-
-	"mt/model"
 )
 
 // Rates are what a machine reaches, as measured.
@@ -81,39 +79,35 @@ func Time(r *Run, rates Rates) (Bound, error) {
 // flops is the work of a step's forward and backward, rows full.
 func (r *Run) flops() (forward, backward float64) {
 	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
-	attended := (float64(r.rowTokens()) + 1) / 2
-	model := tokens * c.FLOPsPerToken(attended)
-	again := float64(r.Spec.RecomputedFLOPs(int64(r.Limits.Tokens), int64(tokens*attended)))*float64(c.NumLayers) +
-		float64(r.Spec.HeadRecomputedFLOPs(int64(r.Limits.Tokens)))
+	pairs := int64(tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)))
+	model := c.FLOPs(int64(r.Limits.Tokens), pairs)
+	again := float64(r.Spec.RecomputedFLOPs(int64(r.Limits.Tokens), pairs) + r.Spec.HeadRecomputedFLOPs(int64(r.Limits.Tokens)))
 	return model / 3, model*2/3 + again
 }
-
-// rowTokens is the longest row, which the rotary tables are made for.
-func (r *Run) rowTokens() int64 { return r.Spec.Cos.Len / int64(r.Spec.Config.HeadDim/2) }
 
 // transfers is what must cross the link in a step: tiles in the forward, tiles
 // again in the backward that no slot kept, and gradients. Activations that spill
 // are left out, as slots decide on them.
 func (r *Run) transfers() (up, again, down float64) {
-	var tiles []float64
-	for l, layout := range r.Layouts {
-		if layout.Kind == model.Block {
-			tiles = append(tiles, float64(layout.SlotBytes))
-		}
+	for _, t := range r.tiles() {
+		up += r.expected(t)
+	}
+	for _, t := range r.tilesAgain() {
+		again += r.expected(t)
+	}
+	for l := range r.Layouts {
 		down += float64(r.GradElems(l) * r.GradBytes())
 	}
-	if n := r.Spec.Shards(); n > 1 {
-		for k := range n {
-			tiles = append(tiles, float64(r.ShardLayout(k).SlotBytes))
-		}
-	}
-	for i, n := range tiles {
-		up += n
-		if i < len(tiles)-r.Depths.WeightSlots {
-			again += n
-		}
-	}
 	return up + float64(r.HeadSlotBytes()+r.ActivationBytes(r.Limits.UniqueIDs)), again, down
+}
+
+// expected is how many bytes of t cross the link: an expert's that is fetched on
+// demand as often as one is chosen.
+func (r *Run) expected(t tile) float64 {
+	if !t.expert || !r.OnDemand {
+		return float64(t.bytes)
+	}
+	return float64(t.bytes) * (1 - r.idleExperts(r.Limits.Tokens)/float64(r.Experts))
 }
 
 // updateBytes is what AdamW reads and writes of layer l: weight and both

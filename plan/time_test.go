@@ -24,6 +24,7 @@ func near(got, want, rel float64) bool { return math.Abs(got-want) <= rel*math.A
 // in products; 28·28·128 = 100,352 wide attention over 512.5 places.
 func TestBoundOfSevenB(t *testing.T) {
 	q, rates := sevenB()
+	q.Positions = 8192 // tables that reach further than rows change nothing
 	r := resolve(t, q)
 	b, err := Time(r, rates)
 	if err != nil {
@@ -48,6 +49,29 @@ func TestBoundOfSevenB(t *testing.T) {
 	}
 	if b.HidingTokens < 80_000 || b.HidingTokens > 110_000 {
 		t.Errorf("%d tokens hide the optimizer", b.HidingTokens)
+	}
+}
+
+// TestBoundCountsWhatIsUsed: of the experts those that a token chooses, of the
+// places before it those in the window.
+func TestBoundCountsWhatIsUsed(t *testing.T) {
+	q, _ := sevenB()
+	q.Config.SlidingWindow = 256
+	if f, _ := resolve(t, q).flops(); !near(f, 131072*(2*float64(q.Config.MatrixParams())+4*100352*(256*257/2+768*256)/1024), 1e-9) {
+		t.Errorf("with a window the forward is %g FLOPs", f)
+	}
+	// Of 128 experts 8, and the router.
+	q.Config = a3b()
+	block := 2048.0*(4096+2*512) + 4096*2048 + 2048*128 + 8*3*2048*768
+	want := 131072 * (2*(48*block+151936*2048) + 4*48*4096*512.5)
+	forward, backward := resolve(t, q).flops()
+	if !near(forward, want, 1e-9) {
+		t.Errorf("with experts the forward is %g FLOPs, by hand %g", forward, want)
+	}
+	// Again all of a block but the down product; Keep is nothing.
+	again := 131072 * (2*48*(2048.0*(4096+2*512)+2048*128+8*2*2048*768) + 4*48*4096*512.5)
+	if !near(backward, 2*want+again, 1e-9) {
+		t.Errorf("with experts the backward is %g FLOPs, by hand %g", backward, 2*want+again)
 	}
 }
 

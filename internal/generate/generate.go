@@ -94,20 +94,22 @@ type decoder struct {
 	o         Options
 	stream    device.Stream
 	templates *layers.Templates
-	slot      device.Mem // not used on a unified device
-	caches    []device.Mem
+	slot      device.Mem   // not used on a unified device
+	caches    []device.Mem // by layer, of those with attention
 	ws        device.Mem
+	experts   device.Mem    // state of a layer with experts
 	x, y      device.Tensor // hidden states of a chunk
 	rows      device.Tensor
 	ints      device.Mem // index, positions, cumulative lengths
 	logits    device.Tensor
 	staging   []byte
 	start     int
+	shift     int // of positions in the rotary tables: those of the longest the sequence may get
 	freeing   []func()
 }
 
 func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
-	d := &decoder{o: o}
+	d := &decoder{o: o, shift: o.Config.RopeShift(maxTokens)}
 	defer func() {
 		if err != nil {
 			d.close()
@@ -121,10 +123,10 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 	}
 	d.freeing = append(d.freeing, func() { _ = d.stream.Close() })
 	c, act := o.Config, o.Act.Size()
-	spec := layers.Spec{Config: c, Act: o.Act, MaxTokens: chunk, ChunkTokens: chunk, HeadChunk: 1} // only the last token has logits
+	spec := layers.Spec{Config: c, Act: o.Act, MaxTokens: chunk, ChunkTokens: chunk, HeadChunk: 1, Positions: maxTokens} // only the last token has logits
 	hidden := int64(chunk) * int64(c.HiddenSize)
 	vocab := int64(c.VocabSize)
-	staging := max(hidden*act, 4*vocab, 4*4*chunk, 2*4*int64(maxTokens)*int64(c.HeadDim/2))
+	staging := max(hidden*act, 4*vocab, 4*4*chunk, 4*int64(c.NumExperts+1), 4*c.RopeElems(maxTokens))
 	if d.staging, err = o.Device.AllocHost(staging); err != nil {
 		return nil, err
 	}
@@ -145,15 +147,27 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 	hidden := int64(chunk) * int64(c.HiddenSize)
 	var slot int64
 	for _, l := range d.o.Layout[1:] {
-		slot = max(slot, l.SlotBytes)
+		if l.Kind != model.MoE {
+			slot = max(slot, l.SlotBytes)
+			continue
+		}
+		slot = max(slot, l.Part(0).SlotBytes, l.Part(1).SlotBytes) // experts are all alike
+	}
+	if bytes := spec.MoEBytes(chunk, false); bytes > 0 {
+		if err := d.take(&d.experts, device.ForActivations, bytes); err != nil {
+			return err
+		}
 	}
 	if !d.o.Device.Unified() {
 		if err := d.take(&d.slot, device.ForWeights, slot); err != nil {
 			return err
 		}
 	}
-	d.caches = make([]device.Mem, len(d.o.Layout)-2)
-	for i := range d.caches {
+	d.caches = make([]device.Mem, len(d.o.Layout))
+	for i, l := range d.o.Layout {
+		if l.Kind != model.Block && l.Kind != model.Attention {
+			continue
+		}
 		if err := d.take(&d.caches[i], device.ForKVCache, spec.CacheBytes(maxTokens)); err != nil {
 			return err
 		}
@@ -215,8 +229,12 @@ func (d *decoder) forward(ids []int32) ([]float32, error) {
 		d.start += n
 	}
 	out := make([]float32, d.o.Config.VocabSize)
+	limit := d.o.Config.LogitSoftcap
 	for i := range out {
 		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(d.staging[4*i:]))
+		if limit > 0 {
+			out[i] = float32(limit * math.Tanh(float64(out[i])/limit))
+		}
 	}
 	return out, nil
 }
@@ -237,7 +255,16 @@ func (d *decoder) piece(ids []int32, last bool) error {
 	x, y := d.x.Slice(0, rowLen), d.y.Slice(0, rowLen)
 	d.templates.EmbedForward(s, x, d.rows.Slice(0, rowLen), layers.MicroBatch{Tokens: n, Index: index, UniqueRows: n})
 	for i, l := range d.o.Layout[1 : len(d.o.Layout)-1] {
-		d.templates.BlockForwardCached(s, d.weights(l), y, x, step, d.caches[i], d.ws)
+		switch l.Kind {
+		case model.MoE:
+			if err := d.expertLayer(l, y, x, n); err != nil {
+				return err
+			}
+		case model.Attention:
+			d.templates.AttentionForwardCached(s, l.Block, d.weights(l), y, x, step, d.caches[1+i], d.ws)
+		default:
+			d.templates.BlockForwardCached(s, l.Block, d.weights(l), y, x, step, d.caches[1+i], d.ws)
+		}
 		x, y = y, x
 	}
 	if last {
@@ -256,7 +283,7 @@ func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tens
 	n := len(ids)
 	v := make([]int32, 2*n, 2*n+4)
 	for i := range n {
-		v[i], v[n+i] = int32(i), int32(d.start+i)
+		v[i], v[n+i] = int32(i), int32(d.shift+d.start+i)
 	}
 	v = append(v, 0, int32(n), 0, int32(d.start+n))
 	for i, x := range v {

@@ -1,0 +1,149 @@
+package actors
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"mt/data"
+	"mt/device"
+	"mt/layers"
+)
+
+// This file executes what layers with experts need beside other layers: the
+// state that one of them at a time works in, its launches, and the word of the
+// routing that goes to the host.
+
+// experts is the state of the layer with experts at work, for all tokens of a
+// batch, and what of it goes to the host.
+type experts struct {
+	mem   device.Mem
+	state layers.MoEState // of the program in progress
+	ready device.Event    // the pairs are sorted
+	// offsets and load are staging: where each expert's pairs begin; the counts
+	// and the sums of probabilities over a pass.
+	offsets, load []byte
+}
+
+func (r *resources) allocExperts() (err error) {
+	bytes := r.plan.ExpertStateBytes()
+	if bytes == 0 {
+		return nil
+	}
+	x := &r.experts
+	if x.mem, err = r.alloc(device.ForActivations, bytes); err != nil {
+		return err
+	}
+	staging, err := r.allocHost(r.plan.RoutingBytes())
+	if err != nil {
+		return err
+	}
+	n := r.plan.Experts
+	x.offsets, x.load = staging[:4*(n+1)], staging[4*(n+1):4*(3*n+1)]
+	return nil
+}
+
+// beginExperts makes the state ready for a program.
+func (r *resources) beginExperts(p *Program) {
+	x := &r.experts
+	if x.mem.Bytes == 0 {
+		return
+	}
+	x.state = r.ops.BindMoE(x.mem, int(p.Batch.Tokens), !r.plan.EvalOnly)
+	if r.balances(p) {
+		r.compute.Zero(x.state.Counts.Mem())
+		r.compute.Zero(x.state.ProbSum.Mem())
+	}
+}
+
+// balances says whether a pass has the loss that balances the experts' load.
+func (r *resources) balances(p *Program) bool {
+	return !p.Eval && r.plan.Experts > 0 && r.plan.Spec.Config.OutputRouterLogits
+}
+
+// launchExperts enqueues the template of one visit to a layer with experts.
+func (r *resources) launchExperts(e launch, l Launch, v Visit, in, out, gr device.Tensor) {
+	s, st, ws := r.compute.Stream, r.experts.state, r.workspace
+	switch {
+	case v.Stage == Expert && v.Grad():
+		r.ops.ExpertBackward(s, r.weights(v, e.Weights), r.grads(v, e.Grad), st, e.From, e.Pairs, ws)
+		return
+	case v.Stage == Expert:
+		r.ops.ExpertForward(s, r.weights(v, e.Weights), st, e.From, e.Pairs, ws)
+		return
+	}
+	mb, at := r.batch.micro[l.MicroBatch], r.batch.offset[l.MicroBatch]
+	switch {
+	case v.Stage == Route && v.Pass == Backward:
+		r.ops.MoERouteAgain(s, r.weights(v, e.Weights), gr, in, at, mb, st, ws)
+	case v.Stage == Route:
+		r.ops.MoERoute(s, r.weights(v, e.Weights), in, at, mb, st, ws, !r.balances(e.p))
+	case v.Grad():
+		r.ops.MoERouteBackward(s, r.weights(v, e.Weights), r.grads(v, e.Grad), gr, in, at, mb, st, ws, e.First, r.auxScale(e.p.Batch))
+	default:
+		r.ops.MoECombine(s, out, at, mb, st)
+	}
+	if v.Stage == Route && e.Last {
+		r.ops.MoESort(s, st, int(e.p.Batch.Tokens), v.Pass != Backward && r.balances(e.p))
+	}
+}
+
+// auxWeight is the factor of Σ_e Counts_e·ProbSum_e in the loss that balances the
+// load, over all tokens of a batch and all layers with experts: the coefficient
+// times the number of experts, with Counts and ProbSum as means over as many
+// tokens as went through a router. Source: arXiv:2101.03961, as Transformers'
+// load_balancing_loss_func computes it over the layers' concatenated logits.
+func (r *resources) auxWeight(b *data.Batch) float64 {
+	n := float64(r.plan.ExpertLayers()) * float64(b.Tokens)
+	return r.plan.Spec.Config.RouterAuxLossCoef * float64(r.plan.Experts) / (n * n)
+}
+
+// auxScale is what every token's probability of an expert has, times the expert's
+// count, for a gradient of that loss. The loss is of the step, not of a
+// supervised token.
+func (r *resources) auxScale(b *data.Batch) float32 {
+	if !r.plan.Spec.Config.OutputRouterLogits {
+		return 0
+	}
+	return float32(r.auxWeight(b))
+}
+
+// offloadRouting copies the places of the experts' pairs to the host and tells
+// them to whom it concerns.
+func (r *run) offloadRouting(e offloadRouting) {
+	x, s := &r.res.experts, r.res.d2h
+	s.Wait(x.ready)
+	s.CopyD2H(x.offsets, x.state.Offsets.Mem())
+	s.Notify(r.landed(fmt.Sprintf("offload the routing of %s step %d", r.res.names[e.Layer], e.p.Step), func() {
+		m := RoutingLanded{Prog: e.p.Seq, Layer: e.Layer, Offsets: make([]int32, len(x.offsets)/4)}
+		for i := range m.Offsets {
+			m.Offsets[i] = int32(binary.LittleEndian.Uint32(x.offsets[4*i:]))
+		}
+		r.hub.tell(prefetcherID, m)
+		r.hub.tell(computeID, m)
+	}))
+}
+
+// offloadLoad enqueues the copy of what the balancing loss of a pass is made of.
+func (r *resources) offloadLoad(p *Program) {
+	if !r.balances(p) {
+		return
+	}
+	x, n := &r.experts, 4*r.plan.Experts
+	r.d2h.CopyD2H(x.load[:n], x.state.Counts.Mem())
+	r.d2h.CopyD2H(x.load[n:], x.state.ProbSum.Mem())
+}
+
+// auxLoss is the balancing loss of p, whose load has landed; 0 where it has none.
+func (r *resources) auxLoss(p *Program) float64 {
+	if !r.balances(p) {
+		return 0
+	}
+	var sum float64
+	counts, probs := r.experts.load[:4*r.plan.Experts], r.experts.load[4*r.plan.Experts:]
+	for i := 0; i < len(counts); i += 4 {
+		count := int32(binary.LittleEndian.Uint32(counts[i:]))
+		sum += float64(count) * float64(math.Float32frombits(binary.LittleEndian.Uint32(probs[i:])))
+	}
+	return r.auxWeight(p.Batch) * sum
+}

@@ -1,0 +1,133 @@
+package generate
+
+import (
+	"math"
+	"path/filepath"
+	"testing"
+
+	"mt/cudart"
+	"mt/cudart/emu"
+	"mt/device"
+	"mt/device/cpu"
+	"mt/device/cuda"
+	"mt/host"
+	"mt/internal/reference"
+)
+
+// fixtures are training runs recorded with PyTorch and Transformers; make.py
+// beside them says how.
+const fixtures = "../../../shared/fixtures"
+
+// TestFixtureLogits: the logits of a recorded model are Transformers', on the
+// CPU device after every token, on an emulated GPU after the last ones.
+func TestFixtureLogits(t *testing.T) {
+	dirs, err := filepath.Glob(filepath.Join(fixtures, "*", "logits.safetensors"))
+	if err != nil || len(dirs) == 0 {
+		t.Skipf("the recordings of %s are not here", fixtures)
+	}
+	for _, file := range dirs {
+		dir := filepath.Dir(file)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			f, err := reference.LoadFixture(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Run("cpu", func(t *testing.T) {
+				dev, err := cpu.New(cpu.Options{Threads: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				compareLogits(t, dev, f, 0, 1)
+				compareLogits(t, dev, f, 1, 1)
+				if err := dev.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			t.Run("cuda", func(t *testing.T) {
+				dev := openGPU(t)
+				for row := range f.Logits {
+					compareLogits(t, dev, f, row, len(f.Rows[row].IDs)-2)
+				}
+				if err := dev.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// openGPU is an emulated GPU.
+func openGPU(t *testing.T) device.Device {
+	t.Helper()
+	drv := emu.New(emu.Options{Threads: 1})
+	c, err := cudart.New(drv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := cuda.New(cuda.Options{CUDA: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := drv.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dev
+}
+
+// compareLogits goes through a recorded row: the first tokens together, the
+// others one by one.
+func compareLogits(t *testing.T, dev device.Device, f *reference.Fixture, row, together int) {
+	t.Helper()
+	layouts := f.Config.Layouts(false)
+	store, err := host.NewWeights(layouts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, l := range store.Layers {
+		for i, tl := range l.Layout.Tensors {
+			for _, p := range tl.Parts {
+				if !tl.Ref {
+					l.WriteRows(i, p.Row, p.Rows, narrow(f.Weights[p.Name]))
+				}
+			}
+		}
+	}
+	ids, recorded := f.Rows[row].IDs, f.Logits[row]
+	d, err := newDecoder(Options{Device: dev, Store: store, Config: f.Config, Act: device.F32, Layout: layouts}, len(ids))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	var largest float64
+	for _, v := range recorded {
+		largest = max(largest, math.Abs(v))
+	}
+	for from, to := 0, together; from < len(ids); from, to = to, to+1 {
+		got, err := d.forward(ids[from:to])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range recorded[(to-1)*len(got) : to*len(got)] {
+			// Both are fp32: some tens of roundings of 6e-8 through three or four layers,
+			// and angles of up to a hundred turns.
+			if diff := math.Abs(float64(got[i]) - want); !(diff <= 1e-5*largest) {
+				t.Fatalf("logit %d after %d tokens is %v, recorded %v", i, to, got[i], want)
+			}
+		}
+	}
+}
+
+func narrow(v []float64) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(x)
+	}
+	return out
+}

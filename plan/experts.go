@@ -1,0 +1,161 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/model"
+)
+
+// maxIdle is how many experts of a layer may be expected to be idle in a step
+// whose experts are all fetched ahead of the routing.
+const maxIdle = 0.5
+
+// resolveExperts counts the experts of a layer and says when they are fetched.
+// The rule reads the tokens of a planned step, not a measurement, so that the
+// same run always moves the same tiles.
+func (r *Run) resolveExperts(q Request) {
+	for _, l := range r.Layouts {
+		if l.Kind == model.MoE {
+			r.Experts = l.Parts() - 1
+		}
+	}
+	r.OnDemand = r.Experts > 0 && !r.Unified && r.idleExperts(q.Rows*q.RowTokens) >= maxIdle
+}
+
+// idleExperts is how many experts of a layer no token of so many chooses, with
+// all equally likely.
+func (r *Run) idleExperts(tokens int) float64 {
+	n := float64(r.Experts)
+	return n * math.Pow(1-float64(r.Spec.Config.NumExpertsPerTok)/n, float64(tokens))
+}
+
+// ExpertLayers is the number of layers with experts.
+func (r *Run) ExpertLayers() int { return r.count(model.MoE) }
+
+func (r *Run) count(kind model.LayerKind) int {
+	n := 0
+	for _, l := range r.Layouts {
+		if l.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// PartLayout is where the tensors of part k of layer l lie in a weight slot and
+// in a gradient buffer: of a head that is cut, of a layer with experts, of a
+// whole layer.
+func (r *Run) PartLayout(l, k int) model.Layout {
+	switch {
+	case r.Layouts[l].Kind == model.MoE:
+		return r.Layouts[l].Part(k)
+	case l == r.Head() && r.Spec.Shards() > 1:
+		return r.ShardLayout(k)
+	}
+	return r.Layouts[l]
+}
+
+// ExpertStateBytes is the state of the layer with experts at work: normed input,
+// sum, routing of all tokens of a step. One serves all layers.
+func (r *Run) ExpertStateBytes() int64 {
+	if r.Experts == 0 {
+		return 0
+	}
+	return r.Spec.MoEBytes(r.Limits.Tokens, !r.EvalOnly)
+}
+
+// RoutingBytes is what comes to the host of a routing: where each expert's pairs
+// begin and, with the losses, the counts and sums of probabilities of a pass.
+func (r *Run) RoutingBytes() int64 {
+	if r.Experts == 0 {
+		return 0
+	}
+	return alignUp(4 * int64(3*r.Experts+1))
+}
+
+// Experts says what the experts of a run move in a step, and when.
+type Experts struct {
+	Layers  int     `json:"layers"`
+	Experts int     `json:"experts"`       // of each of those layers
+	Chosen  int     `json:"chosen"`        // by each token
+	Fetched string  `json:"fetched"`       // "ahead" of the routing, "on demand" or, never moved, "in place"
+	Idle    float64 `json:"expected_idle"` // of a layer's experts in a full step, chosen evenly
+	// Bytes of experts' tiles that cross the link in a full step: all of them, or
+	// those that are expected to be chosen.
+	AllBytes      int64 `json:"all_bytes"`
+	ExpectedBytes int64 `json:"expected_bytes"`
+}
+
+// ExpertTraffic is what the experts of r move; nil where it has none.
+func (r *Run) ExpertTraffic() *Experts {
+	if r.Experts == 0 {
+		return nil
+	}
+	x := &Experts{Layers: r.ExpertLayers(), Experts: r.Experts, Chosen: r.Spec.Config.NumExpertsPerTok, Fetched: "ahead", Idle: r.idleExperts(r.Limits.Tokens)}
+	switch {
+	case r.Unified:
+		x.Fetched = "in place"
+		return x
+	case r.OnDemand:
+		x.Fetched = "on demand"
+	}
+	up, again := r.tiles(), r.tilesAgain()
+	if r.EvalOnly {
+		again = nil
+	}
+	for _, t := range append(up, again...) {
+		if t.expert {
+			x.AllBytes += t.bytes
+		}
+	}
+	x.ExpectedBytes = int64(float64(x.AllBytes) * (1 - x.Idle/float64(r.Experts)))
+	return x
+}
+
+func (x *Experts) String() string {
+	s := fmt.Sprintf("experts: %s (%d in each of %d layers, %d for each token)", x.Fetched, x.Experts, x.Layers, x.Chosen)
+	if x.AllBytes > 0 {
+		s += fmt.Sprintf("; a step moves %s of them if all are used, %s expected", humanize.IBytes(uint64(x.AllBytes)), humanize.IBytes(uint64(x.ExpectedBytes)))
+	}
+	return s
+}
+
+// tile is what goes through a weight slot at once.
+type tile struct {
+	bytes  int64
+	expert bool
+}
+
+// tiles lists the tiles of a forward, of all layers but the embedding and a whole
+// head, in the reverse of the order in which the backward comes upon them.
+func (r *Run) tiles() []tile {
+	var out []tile
+	for _, layout := range r.Layouts {
+		switch {
+		case layout.Kind == model.MoE:
+			one := layout.Part(1).SlotBytes // all alike
+			for range r.Experts {
+				out = append(out, tile{bytes: one, expert: true})
+			}
+			out = append(out, tile{bytes: layout.Part(0).SlotBytes})
+		case layout.Kind != model.Embedding && layout.Kind != model.Head:
+			out = append(out, tile{bytes: layout.SlotBytes})
+		}
+	}
+	if n := r.Spec.Shards(); n > 1 {
+		for k := range n {
+			out = append(out, tile{bytes: r.ShardLayout(k).SlotBytes})
+		}
+	}
+	return out
+}
+
+// tilesAgain lists those that the backward has to fetch again: the slots hold the
+// last ones of the forward.
+func (r *Run) tilesAgain() []tile {
+	t := r.tiles()
+	return t[:max(0, len(t)-r.Depths.WeightSlots)]
+}

@@ -1,0 +1,185 @@
+package plan
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"mt/device"
+	"mt/model"
+)
+
+// a3b has the shape of Qwen3-30B-A3B, b235 that of Qwen3-235B-A22B.
+func a3b() *model.Config { return withExperts(2048, 768, 48, 32, 4) }
+
+func b235() *model.Config { return withExperts(4096, 1536, 94, 64, 4) }
+
+func withExperts(hidden, ffn, blocks, heads, kv int) *model.Config {
+	return &model.Config{Arch: "Qwen3MoeForCausalLM", ModelType: "qwen3_moe", VocabSize: 151936, HiddenSize: hidden, IntermediateSize: 3 * hidden,
+		NumLayers: blocks, NumHeads: heads, NumKVHeads: kv, HeadDim: 128, MaxPositions: 40960, RMSNormEps: 1e-6, QKNorm: true,
+		NumExperts: 128, NumExpertsPerTok: 8, MoEIntermediateSize: ffn, NormTopKProb: true, DecoderSparseStep: 1,
+		Rope: model.Rope{Type: "default", Theta: 1e6}}
+}
+
+// small has two blocks with experts around one without.
+func small() Request {
+	q := request()
+	q.Config = config(3, false)
+	q.Config.NumExperts, q.Config.NumExpertsPerTok, q.Config.MoEIntermediateSize = 16, 2, 192
+	q.Config.DecoderSparseStep, q.Config.MLPOnlyLayers = 1, []int{1}
+	return q
+}
+
+// TestSizesWithExperts: slots and gradient buffers hold one part of a layer,
+// slabs a whole layer; the state is that of all tokens of a step, once.
+func TestSizesWithExperts(t *testing.T) {
+	for _, act := range []device.DType{device.F32, device.BF16} {
+		q := small()
+		q.Config.MoEIntermediateSize = 4096 // an expert is larger than a block
+		q.Act, q.HeadShards = act, 8
+		r := resolve(t, q)
+		moe := r.Layouts[2]
+		if moe.Kind != model.MoE || r.Experts != 16 || r.ExpertLayers() != 2 {
+			t.Fatalf("layer 2 is %s; %d experts in %d layers", moe.Kind, r.Experts, r.ExpertLayers())
+		}
+		expert := moe.Part(1)
+		if r.SlotBytes() != expert.SlotBytes || r.BufferElems() != expert.GradElems {
+			t.Errorf("%s: slots of %d bytes and gradients of %d elements, an expert has %d and %d", act, r.SlotBytes(), r.BufferElems(), expert.SlotBytes, expert.GradElems)
+		}
+		if r.SlabElems() != moe.GradElems || r.PartLayout(2, 1).SlotBytes != expert.SlotBytes {
+			t.Errorf("%s: slabs of %d elements, the layer has %d", act, r.SlabElems(), moe.GradElems)
+		}
+		if want := r.Spec.MoEBytes(r.Limits.Tokens, true); r.ExpertStateBytes() != want || want == 0 {
+			t.Errorf("%s: a state of %d bytes, want %d", act, r.ExpertStateBytes(), want)
+		}
+		if r.SavedBytes(2) != 0 || r.SavedBytes(1) == 0 || r.SavedBytes(3) == 0 {
+			t.Errorf("%s: saved are %d, %d and %d bytes: attention and a block keep, experts do not", act, r.SavedBytes(1), r.SavedBytes(2), r.SavedBytes(3))
+		}
+	}
+	if r := resolve(t, request()); r.Experts != 0 || r.ExpertStateBytes() != 0 || r.RoutingBytes() != 0 || r.ExpertTraffic() != nil {
+		t.Errorf("a model without experts: %+v", r)
+	}
+}
+
+// TestExpertsAheadOrOnDemand: what is planned follows from the tokens of a step:
+// of E experts, of which a token chooses K, E(1−K/E)^T are idle.
+func TestExpertsAheadOrOnDemand(t *testing.T) {
+	q := small()
+	for rows, want := range map[int]string{1: "on demand", 20: "on demand", 27: "ahead", 1000: "ahead"} {
+		q.Rows, q.RowTokens = rows, 1 // 16·0.875^26 = 0.497: 26 tokens are enough
+		x := resolve(t, q).ExpertTraffic()
+		idle := 16 * math.Pow(0.875, float64(rows))
+		if x.Fetched != want || math.Abs(x.Idle-idle) > 1e-12 {
+			t.Errorf("%d tokens: %s with %g expected idle, want %s with %g", rows, x.Fetched, x.Idle, want, idle)
+		}
+		if share := float64(x.ExpectedBytes) / float64(x.AllBytes); math.Abs(share-(1-idle/16)) > 1e-6 {
+			t.Errorf("%d tokens: %.4f of all bytes are expected", rows, share)
+		}
+	}
+	q.Rows = 1
+	onDemand := resolve(t, q)
+	q.Rows = 26
+	ahead := resolve(t, q)
+	up, _, _ := onDemand.transfers()
+	if all, _, _ := ahead.transfers(); !onDemand.OnDemand || ahead.OnDemand || up >= all {
+		t.Errorf("on demand %g bytes go up, ahead %g", up, all)
+	}
+	q.Rows, q.Unified = 1, true
+	if x := resolve(t, q).ExpertTraffic(); x.Fetched != "in place" || x.AllBytes != 0 {
+		t.Errorf("where nothing is copied: %+v", x)
+	}
+}
+
+// TestExpertTraffic: all experts go up in the forward and, but for those the
+// slots keep beside the last router, again in the backward.
+func TestExpertTraffic(t *testing.T) {
+	q := small()
+	q.Depths.WeightSlots, q.HeadShards = 5, 1
+	r := resolve(t, q)
+	one := r.Layouts[2].Part(1).SlotBytes
+	if got, want := r.ExpertTraffic().AllBytes, one*(2*2*16-4); got != want {
+		t.Errorf("%d bytes, want %d", got, want)
+	}
+	q.EvalOnly = true
+	if got, want := resolve(t, q).ExpertTraffic().AllBytes, one*2*16; got != want {
+		t.Errorf("an evaluation: %d bytes, want %d", got, want)
+	}
+}
+
+// TestStepTooLargeForExperts: the error says how many rows would fit, and they do.
+func TestStepTooLargeForExperts(t *testing.T) {
+	q := small()
+	q.Rows, q.MicroBatchTokens, q.Recompute = 200, 512, "full"
+	q.DeviceMemory = resolve(t, q).Table().Device / 3
+	q.Depths = Depths{WeightSlots: 1, GradBuffers: 1, ActivationSlots: 3}
+	_, err := Resolve(q)
+	var lack *NotFitting
+	if !errors.As(err, &lack) || lack.Where != "device" {
+		t.Fatal(err)
+	}
+	rows := rowsThatFit(q)
+	want := "at most " + strconv.Itoa(rows) + " rows per step"
+	if rows < 1 || rows >= 200 || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "gradient_accumulation_steps") {
+		t.Errorf("%d rows fit; the error says: %v", rows, err)
+	}
+	u := q
+	u.DeviceMemory, u.HostMemory, u.Unified = 0, 0, true
+	full := resolve(t, u).Table()
+	u.HostMemory = full.Host + full.Device - 1
+	if _, err := Resolve(u); err == nil || !strings.Contains(err.Error(), " rows per step") {
+		t.Errorf("where both sides are one memory: %v", err)
+	}
+	for n, fits := range map[int]bool{rows: true, rows + 1: false} {
+		q.Rows = n
+		if _, err := Resolve(q); (err == nil) != fits {
+			t.Errorf("%d rows: %v", n, err)
+		}
+	}
+}
+
+// TestPublishedModelsWithExperts: sensible figures for models that people train.
+func TestPublishedModelsWithExperts(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		cfg         *model.Config
+		rows        int
+		gib         int64
+		params      float64
+		tile, state float64 // MiB, GiB
+	}{
+		// 48 layers of 128 experts of 3·2048·768 parameters, 9 MiB in bf16. A token has
+		// 2048·(2+4+2) bytes of state and some 200 of routing.
+		{"30B-A3B", a3b(), 16, 22, 30.5e9, 9, 1.02},
+		{"235B-A22B", b235(), 8, 40, 235.1e9, 36, 1.01},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q := Request{Config: c.cfg, Rows: c.rows, RowTokens: 4096, Act: device.BF16, Clip: true, Context: 600 << 20, DeviceMemory: c.gib << 30}
+			r := resolve(t, q)
+			var out bytes.Buffer
+			table := r.Table()
+			table.Write(&out)
+			b, err := Time(r, Rates{MatMul: 700e12, Host: 200e9, Link: 50e9})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Write(&out)
+			t.Logf("%s\n%s", r.ExpertTraffic(), out.String())
+			if want := 3 + 128/4; r.Depths.WeightSlots != want {
+				t.Errorf("%d weight slots, want %d: an expert is small beside attention's work", r.Depths.WeightSlots, want)
+			}
+			if !near(float64(table.Params), c.params, 0.005) || !near(float64(r.Layouts[2].Part(1).SlotBytes), c.tile*(1<<20), 0.01) {
+				t.Errorf("%d parameters, %d bytes an expert", table.Params, r.Layouts[2].Part(1).SlotBytes)
+			}
+			if !near(float64(r.ExpertStateBytes()), c.state*(1<<30)*float64(c.rows*c.cfg.HiddenSize)/(16*2048), 0.05) || r.OnDemand {
+				t.Errorf("a state of %d bytes, on demand %t", r.ExpertStateBytes(), r.OnDemand)
+			}
+			x := r.ExpertTraffic()
+			if all := (2*float64(c.cfg.NumLayers)*128 - 2 - 128/4) * c.tile * (1 << 20); !near(float64(x.AllBytes), all, 0.01) || x.ExpectedBytes != x.AllBytes {
+				t.Errorf("%d bytes of experts a step, want %g", x.AllBytes, all)
+			}
+		})
+	}
+}
