@@ -39,9 +39,6 @@ type MicroBatch struct {
 	RowPos   []int32 // (Tokens)
 	// Supervised counts the targets that are not IgnoreIndex.
 	Supervised int64
-	// AttendedPairs is Σ n(n+1)/2 over documents: (query, key) pairs that
-	// causal attention computes.
-	AttendedPairs int64
 }
 
 // Batch is one optimizer step's (or evaluation pass's) global batch.
@@ -113,7 +110,6 @@ func (mb *MicroBatch) add(ids, labels []int32) {
 	mb.CuSeqlens = append(mb.CuSeqlens, int32(len(mb.IDs)))
 	mb.MaxSeqlen = max(mb.MaxSeqlen, n)
 	mb.Supervised += supervised(labels)
-	mb.AttendedPairs += int64(n) * int64(n+1) / 2
 }
 
 // index fills UniqueIDs and what the micro-batches say about them.

@@ -21,13 +21,13 @@ func TestNewBatch(t *testing.T) {
 			Targets:   []int32{2, 5, no, no, 2, 7, no},
 			Positions: []int32{0, 1, 2, 0, 1, 2, 3}, CuSeqlens: []int32{0, 3, 7}, MaxSeqlen: 4,
 			RowStart: []int32{0, 3, 5, 6, 7}, RowPos: []int32{1, 3, 5, 0, 2, 6, 4},
-			Supervised: 4, AttendedPairs: 16,
+			Supervised: 4,
 		}, {
 			Tokens: 4, IDs: []int32{7, 5, 5, 9}, Index: []int32{2, 1, 1, 3},
 			Targets:   []int32{no, 5, 9, no},
 			Positions: []int32{0, 0, 1, 2}, CuSeqlens: []int32{0, 1, 4}, MaxSeqlen: 3,
 			RowStart: []int32{0, 0, 2, 3, 4}, RowPos: []int32{1, 2, 0, 3},
-			Supervised: 2, AttendedPairs: 7,
+			Supervised: 2,
 		}},
 	}
 	if got := NewBatch(3, rows, 10); !reflect.DeepEqual(got, want) {

@@ -22,16 +22,18 @@ import (
 //
 //	tokens    (Tokens) u16 or u32
 //	labels    the same again, or nothing
-//	documents (Docs) of u64 tokens up to its end, u64 line in its file
+//	documents (Docs) of u64 tokens up to its end, u64 line or row in its file
+//	          below flags << 48
 //	manifest  JSON
 //	trailer   u64 length of the manifest, u32 its CRC32C, u32 version, magic
 //
 // It is written under another name and renamed when whole, and never changed.
 const (
-	cacheVersion = 1
+	cacheVersion = 2
 	cacheMagic   = "mt-token-cache\r\n"
 	trailerBytes = 16 + len(cacheMagic)
 	docBytes     = 16
+	flagShift    = 48     // of a document's flags
 	ignore16     = 0xffff // IgnoreIndex in u16
 )
 
@@ -53,6 +55,12 @@ type manifest struct {
 	HasLabels  bool         `json:"has_labels"`
 	Sums       [3]uint32    `json:"sums"` // CRC32C of tokens, labels, documents
 	Files      []cachedFile `json:"files"`
+
+	Skipped      int64  `json:"skipped,omitempty"` // bad rows
+	Unsupervised int64  `json:"unsupervised,omitempty"`
+	FirstSkipped string `json:"first_skipped,omitempty"`
+	MissingEOS   int64  `json:"missing_eos,omitempty"` // documents
+	DoubledBOS   int64  `json:"doubled_bos,omitempty"`
 }
 
 // cachedFile is a source as it was when it was read.
@@ -63,6 +71,11 @@ type cachedFile struct {
 	SHA256 string `json:"sha256"` // empty for a binary file
 	Binary bool   `json:"binary,omitempty"`
 	Docs   int64  `json:"docs"`
+
+	Set     int    `json:"set"` // of Spec.Paths
+	Format  string `json:"format"`
+	Unit    string `json:"unit,omitempty"` // line or row
+	Skipped int64  `json:"skipped,omitempty"`
 }
 
 // sizes are the bytes of tokens, labels and documents.
@@ -102,9 +115,19 @@ func cachePath(s *Spec, sources []source) (string, error) {
 		dir = filepath.Join(user, "mt")
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%d %q %q %d\n", cacheVersion, s.tokenizerID(), s.Format, s.VocabSize)
+	fmt.Fprintf(h, "%d %q %q %d %q %v %v %v\n", cacheVersion, s.tokenizerID(), s.Format, s.VocabSize, s.chat.id(), s.MaskHistory, s.TrainOnPrompt, s.SkipBadRows)
 	for _, src := range sources {
-		fmt.Fprintf(h, "%q %v\n", src.path, src.named)
+		fmt.Fprintf(h, "%q %v %d\n", src.path, src.named, src.set)
+	}
+	for _, set := range s.sets { // what else a set says chooses documents and changes none
+		how, err := json.Marshal(struct {
+			Format  format
+			Columns *columns
+		}{set.Format, set.Columns})
+		if err != nil {
+			return "", fmt.Errorf("columns of %q: %w", set.Name, err)
+		}
+		fmt.Fprintf(h, "%s\n", how)
 	}
 	return filepath.Join(dir, hex.EncodeToString(h.Sum(nil)[:16])+".tokens"), nil
 }
@@ -211,18 +234,28 @@ func (c *cache) isOf(sources []source) bool {
 		return false
 	}
 	for i, f := range c.Files {
-		src := sources[i]
-		if f.Path != src.path || f.Size != src.size {
-			return false
-		}
-		if f.MTime == src.mtime && f.MTime < c.Started-int64(racy) {
-			continue
-		}
-		if sum, err := sumOf(src.path); err != nil || sum != f.SHA256 {
+		if !c.holds(f, sources[i]) {
 			return false
 		}
 	}
 	return true
+}
+
+// holds tells whether what was read as f is what src holds now.
+func (m *manifest) holds(f cachedFile, src source) bool {
+	if f.Path != src.path || f.Size != src.size {
+		return false
+	}
+	if m.vouched(f.MTime, src) {
+		return true
+	}
+	sum, err := sumOf(src.path)
+	return err == nil && sum == f.SHA256
+}
+
+// vouched tells whether a file's time alone says that it is as it was.
+func (m *manifest) vouched(mtime int64, src source) bool {
+	return mtime == src.mtime && mtime < m.Started-int64(racy)
 }
 
 func sumOf(name string) (string, error) {
@@ -238,35 +271,40 @@ func sumOf(name string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// doc is where document i ends, in tokens from the start of the data set, and
-// the line of its file it is on.
-func (c *cache) doc(i int64) (end, line int64) {
-	r := c.docs[i*docBytes:]
-	return int64(binary.LittleEndian.Uint64(r)), int64(binary.LittleEndian.Uint64(r[8:]))
+// end is where document i ends, in tokens from the start of the data set.
+func (c *cache) end(i int64) int64 { return int64(binary.LittleEndian.Uint64(c.docs[i*docBytes:])) }
+
+// line is the line or row of its file that document i is on, and its flags.
+func (c *cache) line(i int64) (n int64, flags uint64) {
+	v := binary.LittleEndian.Uint64(c.docs[i*docBytes+8:])
+	return int64(v & (1<<flagShift - 1)), v >> flagShift
 }
 
 // span is document i's tokens [first, end).
 func (c *cache) span(i int64) (first, end int64) {
 	if i > 0 {
-		first, _ = c.doc(i - 1)
+		first = c.end(i - 1)
 	}
-	end, _ = c.doc(i)
-	return first, end
+	return first, c.end(i)
+}
+
+// fileOf is the file that document i is in, and the number of its first.
+func (c *cache) fileOf(i int64) (f *cachedFile, first int64) {
+	for k := range c.Files {
+		f = &c.Files[k]
+		if i < first+f.Docs {
+			break
+		}
+		first += f.Docs
+	}
+	return f, first
 }
 
 // where names document i for an error.
 func (c *cache) where(i int64) string {
-	_, line := c.doc(i)
-	for _, f := range c.Files {
-		if i < f.Docs {
-			if line == 0 {
-				return f.Path
-			}
-			return fmt.Sprintf("%s:%d", f.Path, line)
-		}
-		i -= f.Docs
-	}
-	return fmt.Sprintf("document %d", i)
+	f, _ := c.fileOf(i)
+	n, _ := c.line(i)
+	return place(f.Path, f.Unit, n)
 }
 
 // readIDs appends tokens [first, end) to dst.

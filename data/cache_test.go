@@ -105,6 +105,42 @@ func TestCacheIsKeyedByHowItIsRead(t *testing.T) {
 	}
 }
 
+// TestCacheOfChatsIsKeyed: whatever changes the tokens of chats makes another
+// cache, and what does not, does not.
+func TestCacheOfChatsIsKeyed(t *testing.T) {
+	dir := t.TempDir()
+	name := write(t, dir, "a.jsonl", `{"x":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}],"messages":[{"role":"user","content":"i"},{"role":"assistant","content":"j"}]}`)
+	age(t, name)
+	s := chatSpec(t, small, name)
+	mustOpen(t, s)
+	for what, change := range map[string]func(*Spec){
+		"template":        func(s *Spec) { s.Template = write(t, t.TempDir(), "other.jinja", "x"+small) },
+		"built-in one":    func(s *Spec) { s.Template = "chatml" },
+		"mask_history":    func(s *Spec) { s.MaskHistory = true },
+		"train_on_prompt": func(s *Spec) { s.TrainOnPrompt = true },
+		"skip_bad_rows":   func(s *Spec) { s.SkipBadRows = true },
+		"columns": func(s *Spec) {
+			write(t, dir, infoName, `{"named":{"file_name":"a.jsonl","formatting":"sharegpt","columns":{"messages":"x"},"tags":{"role_tag":"role","content_tag":"content","user_tag":"user","assistant_tag":"assistant"}}}`)
+			s.Dir, s.Paths = dir, []string{"named"}
+		},
+	} {
+		other := s
+		change(&other)
+		if mustOpen(t, other).Cached() {
+			t.Errorf("another %s uses the same cache", what)
+		}
+		if !mustOpen(t, other).Cached() {
+			t.Errorf("with another %s the cache is made twice", what)
+		}
+	}
+	same := s
+	same.Template = write(t, t.TempDir(), "copy.jinja", small)
+	same.Threads, same.MaxSeqLen, same.Packing, same.Seed = 3, 100, nil, 9
+	if !mustOpen(t, same).Cached() {
+		t.Error("the same template elsewhere, and other rows of the same tokens, need another cache")
+	}
+}
+
 func TestIDIsOfTheContentAlone(t *testing.T) {
 	a, b := t.TempDir(), t.TempDir()
 	for _, dir := range []string{a, b} {

@@ -145,7 +145,7 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{"no paths", Spec{}, []string{"no files are given"}},
 		{"no such file", Spec{Paths: []string{"/none/such.txt"}}, []string{"no such file or directory: /none/such.txt"}},
-		{"known format", Spec{Paths: []string{text}, Format: "alpaca"}, []string{"alpaca is not supported yet", "jsonl"}},
+		{"text where rows are due", Spec{Paths: []string{text}, Format: "alpaca"}, []string{"a.txt:1: not a JSON object", "dataset_format: text"}},
 		{"unknown format", Spec{Paths: []string{text}, Format: "csv"}, []string{`"csv" is unknown`}},
 		{"short rows", Spec{Paths: []string{text}, MaxSeqLen: 1}, []string{"max_seq_len is 1"}},
 		{"negative val_size", Spec{Paths: []string{text}, ValSize: -1}, []string{"val_size is -1"}},
@@ -159,7 +159,7 @@ func TestOpenErrors(t *testing.T) {
 		{"empty JSONL", Spec{Paths: []string{in("empty.jsonl", "\n \n")}}, []string{"empty"}},
 		{"binary", Spec{Paths: []string{in("b.bin", "ab\x00c")}}, []string{"b.bin is binary (byte 2 is NUL)"}},
 		{"binary text in JSON", Spec{Paths: []string{in("b.jsonl", "{\"text\":\"ok\"}\n{\"text\":\"a\\u0000\"}")}}, []string{"b.jsonl:2: a NUL byte"}},
-		{"parquet", Spec{Paths: []string{in("b.parquet", "PAR1")}}, []string{"b.parquet: Parquet is not supported yet"}},
+		{"parquet", Spec{Paths: []string{in("b.parquet", "PAR1")}}, []string{"b.parquet: parquet: "}},
 		{"row", Spec{Paths: []string{in("r.jsonl", "\n{\"input_ids\":[1,2]}\n{\"input_ids\":[1,256]}\n")}}, []string{"r.jsonl:3: input_ids[1] is 256"}},
 		{"unsupervised row", Spec{Paths: []string{in("u.jsonl", `{"input_ids":[1,2],"labels":[1,-100]}`)}}, []string{"u.jsonl:1: no token is supervised"}},
 		{"mixed rows", Spec{Paths: []string{in("m.jsonl", "{\"input_ids\":[1,2]}\n{\"text\":\"a\"}")}}, []string{"m.jsonl:2: this is text, and what came before is input_ids"}},

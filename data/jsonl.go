@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,45 +14,62 @@ import (
 	"unicode/utf8"
 )
 
-// jsonRow is a row of JSONL; its slices are used again for the next.
+// jsonRow is a row of JSON; its slices are used again for the next.
 type jsonRow struct {
 	kind   kind
 	text   []byte
 	ids    []int32
 	labels []int32 // nil: none are given
 	labBuf []int32
+	chat   *conversation
 }
 
-// formatOf names the format that a field is typical of.
-var formatOf = map[string]string{
-	"messages": "messages", "conversations": "sharegpt", "instruction": "alpaca",
-}
-
-// parse reads a line, without the space around it, and checks it against a
-// vocabulary of vocab ids. The error names field, value and way out.
-func (r *jsonRow) parse(line []byte, vocab int) error {
-	if len(line) > 0 && line[0] == '[' {
-		return errors.New("a JSON array; write one object a line (jq -c '.[]' makes it so)")
+// fieldsOf are the fields of a row.
+func fieldsOf(line []byte) (map[string]json.RawMessage, error) {
+	switch {
+	case len(line) > 0 && line[0] == '[':
+		return nil, errors.New("a JSON array; write one object a line (jq -c '.[]' makes it so)")
+	case bytes.HasPrefix(line, []byte("\xff\xfe")), bytes.HasPrefix(line, []byte("\xfe\xff")):
+		return nil, errors.New("UTF-16; convert the file (iconv -f UTF-16 -t UTF-8)")
 	}
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(line, &fields); err != nil {
-		return fmt.Errorf("not a JSON object: %w; write one whole object a line, or set dataset_format: text", err)
+	err := json.Unmarshal(line, &fields)
+	if _, mistyped := errors.AsType[*json.UnmarshalTypeError](err); mistyped || err == nil && fields == nil {
+		err = fmt.Errorf("it is %s", clip(line))
 	}
-	text, ids := given(fields["text"]), given(fields["input_ids"])
-	switch {
-	case text != nil && ids != nil:
-		return errors.New("both text and input_ids; keep the one to train on")
-	case text != nil:
-		return r.parseText(text)
-	case ids != nil:
-		return r.parseIDs(ids, given(fields["labels"]), vocab)
+	if err != nil {
+		return nil, fmt.Errorf("not a JSON object: %w; write one whole object a line, or set dataset_format: text", err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if f, ok := formatOf[name]; ok {
-			return fmt.Errorf("field %q: format %s is not supported yet; give text, or input_ids and labels", name, f)
+	return fields, nil
+}
+
+// fill takes a row of a known form.
+func (r *jsonRow) fill(f form, fields map[string]json.RawMessage, vocab int) (err error) {
+	r.kind = f.format.kind()
+	switch f.format {
+	case fmtIDs:
+		return r.parseIDs(fields["input_ids"], given(fields["labels"]), vocab)
+	case fmtText:
+		name := "text"
+		if f.cols != nil {
+			name = f.cols.Text
 		}
+		raw := given(fields[name])
+		if raw == nil {
+			return missingField(name, fields)
+		}
+		return r.parseText(name, raw)
 	}
-	return fmt.Errorf("neither text nor input_ids among the fields %q; give one of them", slices.Sorted(maps.Keys(fields)))
+	r.chat, err = f.cols.conversation(f.format, fields)
+	return err
+}
+
+// missingField says that a row lacks a field.
+func missingField(name string, fields map[string]json.RawMessage) error {
+	if fields[name] != nil {
+		return fmt.Errorf("%s is null; remove the row", name)
+	}
+	return fmt.Errorf("field %q is missing; the row has %q", name, slices.Sorted(maps.Keys(fields)))
 }
 
 // given is nil for a field that is absent or null.
@@ -62,20 +80,20 @@ func given(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-func (r *jsonRow) parseText(raw []byte) error {
+func (r *jsonRow) parseText(name string, raw []byte) error {
 	if raw[0] != '"' {
-		return fmt.Errorf("text is %s; it must be a string", clip(raw))
+		return fmt.Errorf("%s is %s; it must be a string", name, clip(raw))
 	}
-	r.kind, r.ids, r.labels = kindText, r.ids[:0], nil
+	r.ids, r.labels = r.ids[:0], nil
 	r.text = unquote(r.text[:0], raw[1:len(raw)-1])
 	if len(r.text) == 0 {
-		return errors.New("text is empty; remove the row")
+		return fmt.Errorf("%s is empty; remove the row", name)
 	}
 	return nil
 }
 
 func (r *jsonRow) parseIDs(ids, labels []byte, vocab int) (err error) {
-	r.kind, r.text, r.labels = kindIDs, r.text[:0], nil
+	r.text, r.labels = r.text[:0], nil
 	if r.ids, err = parseInts(r.ids[:0], "input_ids", ids); err != nil {
 		return err
 	}
@@ -107,7 +125,7 @@ func (r *jsonRow) checkLabels(vocab int) error {
 		}
 	}
 	if supervised(r.labels) == 0 {
-		return fmt.Errorf("no token is supervised: labels[1:] are all %d (labels[0] never counts); remove the row", IgnoreIndex)
+		return &badRow{class: classUnsupervised, err: fmt.Errorf("no token is supervised: labels[1:] are all %d (labels[0] never counts); remove the row", IgnoreIndex)}
 	}
 	return nil
 }

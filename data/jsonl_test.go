@@ -1,11 +1,28 @@
 package data
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 )
+
+// parse reads a row, without the space around it, of any form, and checks it
+// against a vocabulary of vocab ids. The error names field, value and way out.
+func (r *jsonRow) parse(line []byte, vocab int) error {
+	fields, err := fieldsOf(line)
+	if err != nil {
+		return err
+	}
+	f, err := formOf(fields)
+	if err != nil {
+		return err
+	}
+	return r.fill(f, fields, vocab)
+}
 
 func TestParseRow(t *testing.T) {
 	tests := []struct {
@@ -45,9 +62,9 @@ func TestParseRowErrors(t *testing.T) {
 		{"number", `7`, []string{"not a JSON object"}},
 		{"array", `[{"text": "a"}]`, []string{"a JSON array", "one object a line"}},
 		{"nothing known", `{"body": "a"}`, []string{"neither text nor input_ids", "body"}},
-		{"null", `null`, []string{"neither text nor input_ids"}},
-		{"chat", `{"messages": []}`, []string{`field "messages"`, "not supported yet"}},
-		{"alpaca", `{"instruction": "x", "output": "y"}`, []string{"format alpaca is not supported yet"}},
+		{"null", `null`, []string{"not a JSON object: it is null"}},
+		{"chat", `{"messages": []}`, []string{"messages is empty", "remove the row"}},
+		{"alpaca", `{"instruction": "x", "output": 7}`, []string{"output is 7", "string"}},
 		{"both", `{"text": "a", "input_ids": [1, 2]}`, []string{"both text and input_ids"}},
 		{"text is a number", `{"text": 12}`, []string{"text is 12", "string"}},
 		{"empty text", `{"text": ""}`, []string{"text is empty", "remove"}},
@@ -90,6 +107,9 @@ func FuzzParseRow(f *testing.F) {
 	for _, s := range []string{
 		`{"text": "a\u00e9\ud83d\ude42\ud83d"}`, `{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}`,
 		`{"input_ids": [1 ,]}`, `{"input_ids": [-]}`, `[]`, `{"text": null}`, "{\"text\": \"\xff\"}",
+		`{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}]}`,
+		`{"conversations":[{"from":"human","value":"a"},{"from":"function_call","value":"{\"name\":\"f\"}"}],"tools":"[{}]"}`,
+		`{"instruction":"a","input":"b","output":"c","history":[["d","e"]]}`, `{"prompt":"a","completion":"b"}`,
 		`{"input_ids":[1,2147483648]}`, `{"input_ids":[0,-0]}`, `{"text":"x","text":"y"}`,
 	} {
 		f.Add([]byte(s))
@@ -102,6 +122,12 @@ func FuzzParseRow(f *testing.F) {
 		var fields map[string]json.RawMessage
 		if err := json.Unmarshal(line, &fields); err != nil {
 			t.Fatalf("passes, and is no JSON: %v", err)
+		}
+		if r.kind == kindChat {
+			if r.chat.check() != nil || len(r.chat.messages) < 2 {
+				t.Fatalf("a chat of %d messages passes", len(r.chat.messages))
+			}
+			return
 		}
 		if r.kind == kindText {
 			var want string
@@ -125,4 +151,43 @@ func FuzzParseRow(f *testing.F) {
 			t.Fatalf("labels %v, want %v, error %v", r.labels, labels, err)
 		}
 	})
+}
+
+// checkArray reads content as an array of rows. If it is valid JSON, the rows are
+// its elements.
+func checkArray(t *testing.T, content []byte) {
+	t.Helper()
+	var unit string
+	r := newJSONRows(bytes.NewReader(content), &unit)
+	if unit != unitRow {
+		return
+	}
+	var got []json.RawMessage
+	for {
+		row, n, err := r.next(nil)
+		if bad := (*badRow)(nil); err != nil && err != io.EOF && !errors.As(err, &bad) {
+			got = nil
+			break
+		} else if err == io.EOF {
+			break
+		} else if int(n) != len(got)+1 {
+			t.Fatalf("row %d follows %d rows", n, len(got))
+		}
+		got = append(got, row)
+	}
+	var want []json.RawMessage
+	text := bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
+	if json.Unmarshal(text, &want) != nil {
+		return
+	}
+	if !slices.EqualFunc(got, want, func(a, b json.RawMessage) bool { return bytes.Equal(bytes.TrimSpace(a), b) }) {
+		t.Fatalf("rows %q, want %q", got, want)
+	}
+}
+
+func TestArrayRows(t *testing.T) {
+	for _, s := range []string{`[]`, ` [ 1 , "a]" ,{"b":"\"}"} , [[]],null,true,-1.5e3 ]  `, `["\\",{"a":[{"b":"]"}]}]`, `[{"a":"\u005d"}]`,
+		"\xef\xbb\xbf[\n{}\n]\n", "[" + strings.Repeat("{}, ", 1000) + "{}]", strings.Repeat(" ", 3000) + `["x"]`} {
+		checkArray(t, []byte(s))
+	}
 }

@@ -1,9 +1,11 @@
 package data
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -21,26 +23,64 @@ type source struct {
 	named bool   // given by its own name: it is never skipped
 	size  int64
 	mtime int64 // nanoseconds since 1970
+	set   int   // which of Spec.sets it is of
 }
 
 // findSources lists the files of s in order, and how many hidden ones its
-// directories hold. A hidden directory counts once.
+// directories hold. A hidden directory counts once. It sets s.sets, one for each
+// of s.Paths.
 func findSources(s *Spec) (found []source, hidden int, err error) {
-	seen := map[string]bool{}
-	for _, entry := range s.Paths {
-		sources, h, err := findEntry(s.Dir, entry)
+	info, err := readInfo(s.Dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	seen := map[source]bool{}
+	s.sets = nil
+	for i, entry := range s.Paths {
+		set, name := dataSet{Name: entry}, entry
+		raw, described := info[entry]
+		if described {
+			if set, name, err = parseInfo(entry, raw); err != nil {
+				return nil, 0, fmt.Errorf("%s: %w", filepath.Join(s.Dir, infoName), err)
+			}
+		}
+		sources, h, err := findEntry(s.Dir, name)
+		switch {
+		case err == nil:
+		case described:
+			err = fmt.Errorf("%s: %q: %w", filepath.Join(s.Dir, infoName), entry, err)
+		case info != nil:
+			err = fmt.Errorf("%w; %s there has %s", err, infoName, listed(info))
+		case !strings.ContainsAny(entry, "./*?["):
+			err = fmt.Errorf("%w; if it is a name of %s, set dataset_dir to the folder that holds that file", err, infoName)
+		}
 		if err != nil {
 			return nil, 0, err
 		}
 		hidden += h
+		s.sets = append(s.sets, set)
 		for _, src := range sources {
-			if !seen[src.path] {
-				seen[src.path] = true
+			key := source{path: src.path}
+			if src.set = i; described { // it may take another part of the file, or other columns
+				key.set = i + 1
+			}
+			if !seen[key] {
+				seen[key] = true
 				found = append(found, src)
 			}
 		}
 	}
 	return found, hidden, nil
+}
+
+// listed names the data sets of info, some of them where there are many.
+func listed(info map[string]json.RawMessage) string {
+	const most = 10
+	names := slices.Sorted(maps.Keys(info))
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }
 
 func findEntry(dir, entry string) ([]source, int, error) {

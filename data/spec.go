@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -15,13 +16,14 @@ type Spec struct {
 	// Paths are files, directories and globs. "**" stands for any number of
 	// directories, ${NAME} for a variable of the environment. The files of one
 	// entry come in the order of their names; a file that several entries name
-	// comes once.
+	// comes once, but for those of dataset_info.json, which are data sets of their
+	// own.
 	Paths []string
 	// Dir is the directory that relative Paths are in; empty: the working
-	// directory.
+	// directory. A dataset_info.json there, as LLaMA-Factory has it, gives names
+	// that Paths may hold.
 	Dir string
-	// Format is auto (or empty), text or jsonl. auto takes *.jsonl and *.json for
-	// jsonl and all else for text.
+	// Format is one of Formats; empty: auto.
 	Format string
 	// Tokenizer encodes text. It may be nil for input_ids; TokenizerErr then says
 	// why, should there be text.
@@ -29,10 +31,28 @@ type Spec struct {
 	TokenizerErr error
 	// VocabSize is the model's: ids must be below it. 0: the tokenizer's.
 	VocabSize int
+	// Template is the chat template: a file, one of the built-in names (see
+	// Templates), or empty for that of the model in ModelDir.
+	Template string
+	ModelDir string
+	// MaskHistory supervises the last turn of a chat alone, TrainOnPrompt all of
+	// it.
+	MaskHistory, TrainOnPrompt bool
+	// SkipBadRows counts rows that cannot be read and goes on; else the first is
+	// an error.
+	SkipBadRows bool
+	// MixStrategy says how several data sets (each of Paths is one) come one
+	// after the other: concat (or empty), interleave_under, interleave_over, as in
+	// LLaMA-Factory. InterleaveProbs is each data set's share; empty: equal.
+	MixStrategy     string
+	InterleaveProbs []float64
+	// MaxSamples is how many documents of each data set are taken at most, from
+	// its start; 0: all.
+	MaxSamples int64
 	// MaxSeqLen is the most tokens of a row, at least 2; 0: 2048.
 	MaxSeqLen int
 	// Packing lays documents one after the other into rows of MaxSeqLen. nil: yes
-	// for text, no for input_ids.
+	// for text and chats, no for input_ids. Chats are never split.
 	Packing *bool
 	// Seed gives the order of rows, where Shuffle is set, and chooses ValSize.
 	Seed    int64
@@ -41,20 +61,29 @@ type Spec struct {
 	ValSize float64
 	// CacheDir holds token caches; empty: the user's cache folder.
 	CacheDir string
+	// Threads tokenise; 0: one a core. The result does not depend on it.
+	Threads int
 	// Progress is told, now and then, how many bytes of how many are done; what
 	// names the work. It may be nil.
 	Progress func(done, total int64, what string)
 	// Stop, when closed, ends the reading with ErrStopped. It may be nil.
 	Stop <-chan struct{}
+
+	sets []dataSet // what Paths name
+	chat chatForm  // how chats are written
+	part int64     // bytes of the sources between two commits; 0: partBytes
 }
 
-// ErrStopped is the error of an Open that Spec.Stop has ended. Nothing of it
-// stays.
+// ErrStopped is the error of an Open that Spec.Stop has ended. What it has
+// tokenised so far stays in the cache folder, and the next Open goes on there.
 var ErrStopped = errors.New("reading the data was stopped")
 
 // SpecError says that the Spec itself is wrong, not what its files hold: a file
 // that is not there, a value that is impossible.
-type SpecError struct{ err error }
+type SpecError struct {
+	Key string // the configuration's that is wrong; empty: the one that names the files
+	err error
+}
 
 func (e *SpecError) Error() string { return e.err.Error() }
 
@@ -63,21 +92,24 @@ func (e *SpecError) Unwrap() error { return e.err }
 
 const defaultMaxSeqLen = 2048
 
-// notYet are formats that are known by name.
-var notYet = []string{"alpaca", "sharegpt", "messages", "parquet"}
+// Formats are the values of Spec.Format. auto goes by a file's name and its
+// first row; text takes files as they are; jsonl and parquet say how rows are
+// kept; the others say what a row holds, in JSON, JSONL or Parquet.
+var Formats = []string{"auto", "text", "jsonl", "parquet", "alpaca", "sharegpt", "messages", "prompt_completion"}
 
 // resolved is s with defaults filled in, or what is wrong with it.
 func (s Spec) resolved() (Spec, error) {
 	if len(s.Paths) == 0 {
 		return s, errors.New("no files are given")
 	}
-	switch {
-	case s.Format == "":
+	if s.Format == "" {
 		s.Format = "auto"
-	case slices.Contains(notYet, s.Format):
-		return s, fmt.Errorf("dataset_format %s is not supported yet; text and jsonl (rows with text, or with input_ids and labels) are", s.Format)
-	case !slices.Contains([]string{"auto", "text", "jsonl"}, s.Format):
-		return s, fmt.Errorf("dataset_format %q is unknown; it is one of auto, text, jsonl", s.Format)
+	}
+	if !slices.Contains(Formats, s.Format) {
+		return s, fmt.Errorf("dataset_format %q is unknown; it is one of %s", s.Format, strings.Join(Formats, ", "))
+	}
+	if err := s.checkMix(); err != nil {
+		return s, err
 	}
 	if s.MaxSeqLen == 0 {
 		s.MaxSeqLen = defaultMaxSeqLen
@@ -88,7 +120,19 @@ func (s Spec) resolved() (Spec, error) {
 	if v := s.ValSize; !(v >= 0) || math.IsInf(v, 0) || v > 1 && v != math.Trunc(v) {
 		return s, fmt.Errorf("val_size is %v; it is a share of the rows below 1, or a whole number of rows", v)
 	}
-	return s, s.resolveVocab()
+	if s.Threads < 1 {
+		s.Threads = runtime.GOMAXPROCS(0)
+	}
+	if s.part == 0 {
+		s.part = partBytes
+	}
+	if err := s.resolveVocab(); err != nil {
+		return s, err
+	}
+	if s.chat = newChatForm(&s); s.chat.err != nil && s.Template != "" {
+		return s, &SpecError{"template", s.chat.err}
+	}
+	return s, nil
 }
 
 func (s *Spec) resolveVocab() error {
@@ -141,13 +185,4 @@ func (s *Spec) progress(done, total int64, what string) {
 	if s.Progress != nil {
 		s.Progress(done, total, what)
 	}
-}
-
-// isJSONL tells whether the file is read as rows.
-func (s *Spec) isJSONL(path string) bool {
-	if s.Format != "auto" {
-		return s.Format == "jsonl"
-	}
-	path = strings.ToLower(path)
-	return strings.HasSuffix(path, ".jsonl") || strings.HasSuffix(path, ".json")
 }

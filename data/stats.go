@@ -5,22 +5,35 @@ import "math/bits"
 // Stats describes a data set. Tokens and what follows count what the rows hold;
 // what was cut off takes no part.
 type Stats struct {
-	ID         string   `json:"id"`
-	Kind       string   `json:"kind"` // text or input_ids
-	Packed     bool     `json:"packed"`
-	Files      int      `json:"files"`
-	Documents  int64    `json:"documents"`
-	Rows       int      `json:"rows"`
-	TrainRows  int      `json:"train_rows"`
-	EvalRows   int      `json:"eval_rows"`
-	Tokens     int64    `json:"tokens"`
-	Supervised int64    `json:"supervised_tokens"`
-	VocabSize  int      `json:"vocab_size"`
-	VocabUsed  int      `json:"vocab_used"`     // different ids
-	Truncated  int64    `json:"truncated_rows"` // cut to max_seq_len
-	Unused     int      `json:"unused_rows"`    // packed rows without a supervised token
-	Binary     int      `json:"binary_files"`   // skipped
-	Hidden     int      `json:"hidden_files"`   // skipped
+	ID         string `json:"id"`
+	Kind       string `json:"kind"` // text, chat or input_ids
+	Packed     bool   `json:"packed"`
+	Files      int    `json:"files"`
+	Documents  int64  `json:"documents"`
+	Rows       int    `json:"rows"`
+	TrainRows  int    `json:"train_rows"`
+	EvalRows   int    `json:"eval_rows"`
+	Tokens     int64  `json:"tokens"`
+	Supervised int64  `json:"supervised_tokens"`
+	VocabSize  int    `json:"vocab_size"`
+	VocabUsed  int    `json:"vocab_used"`     // different ids
+	Truncated  int64  `json:"truncated_rows"` // cut to max_seq_len
+	Unused     int    `json:"unused_rows"`    // packed rows without a supervised token
+	Binary     int    `json:"binary_files"`   // skipped
+	Hidden     int    `json:"hidden_files"`   // skipped
+	// CutTokens are those of Truncated rows that were cut off; Dropped are chats
+	// with nothing supervised before the cut, which are left out.
+	CutTokens int64 `json:"cut_tokens,omitempty"`
+	Dropped   int64 `json:"dropped_rows,omitempty"`
+	// Skipped are rows that could not be read, with skip_bad_rows; Unsupervised
+	// of them had no supervised token.
+	Skipped      int64 `json:"skipped_rows,omitempty"`
+	Unsupervised int64 `json:"unsupervised_rows,omitempty"`
+	// MissingEOS are chats of which a supervised turn does not end with a special
+	// token, and texts that do not end with EOS; DoubledBOS documents that begin
+	// with two BOS.
+	MissingEOS int64    `json:"missing_eos,omitempty"`
+	DoubledBOS int64    `json:"doubled_bos,omitempty"`
 	Lengths    []Bucket `json:"document_lengths"`
 }
 
@@ -34,12 +47,25 @@ type Bucket struct {
 // IsText tells whether documents are text, and not tokens that came as such.
 func (d *Dataset) IsText() bool { return d.c.Kind == kindText }
 
+// IsChat tells whether documents are chats, or prompts with their answers.
+func (d *Dataset) IsChat() bool { return d.c.Kind == kindChat }
+
+// ChatTemplate is the template that chats went through, to be put beside the
+// trained model; "" where that is the model's own, or none was used.
+func (d *Dataset) ChatTemplate() string {
+	if f := &d.spec.chat; d.IsChat() && f.tmpl != nil && !f.own {
+		return f.tmpl.Source()
+	}
+	return ""
+}
+
 // Stats reads all rows.
 func (d *Dataset) Stats() Stats {
 	s := Stats{
 		ID: d.ID(), Kind: string(d.c.Kind), Packed: d.packing, Files: len(d.c.Files),
 		Documents: d.c.Docs, Rows: d.Rows(), TrainRows: d.Train().Rows(), EvalRows: d.Eval().Rows(),
-		VocabSize: d.VocabSize(), Truncated: d.truncated, Unused: len(d.drop), Binary: d.binary, Hidden: d.hidden,
+		VocabSize: d.VocabSize(), Truncated: d.truncated, CutTokens: d.cutTokens, Dropped: d.dropped, Unused: len(d.drop), Binary: d.binary, Hidden: d.hidden,
+		Skipped: d.c.Skipped, Unsupervised: d.c.Unsupervised, MissingEOS: d.c.MissingEOS, DoubledBOS: d.c.DoubledBOS,
 		Lengths: d.lengths(),
 	}
 	used := make([]bool, d.VocabSize())

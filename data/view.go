@@ -52,15 +52,8 @@ func (v View) at(i int) int {
 // none.
 func (v View) Longest() int {
 	longest := 0
-	var r Row
 	for i := range v.rows {
-		if v.d.packing {
-			v.fill(i, &r)
-			longest = max(longest, len(r.IDs))
-		} else {
-			first, end := v.d.span(v.at(i))
-			longest = max(longest, int(end-first))
-		}
+		longest = max(longest, int(v.d.tokens(v.at(i))))
 		if longest == v.d.spec.MaxSeqLen {
 			break // none is longer
 		}

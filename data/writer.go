@@ -16,12 +16,16 @@ import (
 )
 
 // cacheWriter writes a cache file. Tokens go to it directly; what follows them
-// in it waits in files without a name.
+// in it waits in files of its own. A commit makes all of it stay until another
+// process goes on.
 type cacheWriter struct {
 	manifest
-	name  string
-	parts [3]*part // tokens, labels, documents
-	buf   []byte
+	name    string
+	parts   [3]*part // tokens, labels, documents
+	buf     []byte
+	private bool   // another process writes the same cache: nothing is kept
+	kept    bool   // there is a commit
+	resumed string // a note on what was taken over, "" without
 }
 
 // part is one of the three arrays of a cache file.
@@ -37,33 +41,67 @@ func (p *part) write(b []byte) error {
 	return err
 }
 
-// newCacheWriter starts a file beside name. Close ends it in any case.
+// partNames are what the files of an unfinished cache end with.
+var partNames = [3]string{".part", ".part-labels", ".part-documents"}
+
+// journalName is what a commit's file ends with.
+const journalName = ".part.json"
+
+// newCacheWriter opens the files beside name, with what an earlier process left
+// in them: resume says what that is worth. close ends it in any case.
 func newCacheWriter(name string, m manifest) (*cacheWriter, error) {
-	dir := filepath.Dir(name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, err
 	}
-	pattern := filepath.Base(name) + ".tmp-"
-	removeAbandoned(filepath.Join(dir, pattern+"*"))
 	w := &cacheWriter{manifest: m, name: name}
+	removeAbandoned(w.pattern() + "*")
+	first, err := lockedFile(name + partNames[0])
+	if err != nil {
+		return nil, err
+	}
+	w.private = first == nil
 	for i := range w.parts {
-		f, err := os.CreateTemp(dir, pattern+"*")
-		if err != nil {
-			w.close()
-			return nil, err
+		f := first
+		switch {
+		case w.private:
+			if f, err = os.CreateTemp(filepath.Dir(name), filepath.Base(w.pattern())+"*"); err == nil && i == 0 {
+				err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+			} else if err == nil {
+				err = os.Remove(f.Name())
+			}
+		case i > 0:
+			f, err = os.OpenFile(name+partNames[i], os.O_RDWR|os.O_CREATE, 0o644)
 		}
-		w.parts[i] = &part{f: f, w: bufio.NewWriterSize(f, 1<<20)}
-		if i == 0 {
-			err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		} else {
-			err = os.Remove(f.Name())
+		if f != nil {
+			w.parts[i] = &part{f: f, w: bufio.NewWriterSize(f, 256<<10)}
 		}
 		if err != nil {
-			w.close()
-			return nil, err
+			return nil, errors.Join(err, w.close())
 		}
 	}
 	return w, nil
+}
+
+func (w *cacheWriter) pattern() string { return w.name + ".tmp-" }
+
+// lockedFile opens a file that one process at a time has; nil where another has
+// it.
+func lockedFile(name string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+			return nil, f.Close()
+		}
+		mine, err := f.Stat()
+		there, gone := os.Stat(name)
+		if err == nil && gone == nil && os.SameFile(mine, there) {
+			return f, nil
+		}
+		f.Close() // it was finished, or removed, before the lock was taken
+	}
 }
 
 // removeAbandoned removes files that a process left when it was killed: those
@@ -96,7 +134,7 @@ func (w *cacheWriter) tokens(ids, labels []int32) error {
 	if err := w.parts[0].write(w.buf); err != nil {
 		return err
 	}
-	if w.Kind != kindIDs {
+	if w.Kind == kindText {
 		return nil
 	}
 	if labels != nil {
@@ -107,10 +145,10 @@ func (w *cacheWriter) tokens(ids, labels []int32) error {
 
 // endDoc ends the current document, which is on the given line of its file, 0
 // for all of it.
-func (w *cacheWriter) endDoc(line int64) error {
+func (w *cacheWriter) endDoc(line int64, flags uint64) error {
 	w.Docs++
 	w.buf = binary.LittleEndian.AppendUint64(w.buf[:0], uint64(w.Tokens))
-	w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(line))
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(line)|flags<<flagShift)
 	return w.parts[2].write(w.buf)
 }
 
@@ -128,20 +166,26 @@ func appendTokens(dst []byte, ids []int32, width int64) []byte {
 	return dst
 }
 
-// finish completes the file and gives it its name.
-func (w *cacheWriter) finish() error {
-	if !w.HasLabels {
-		w.parts[1].sum = 0
-	}
+// flush hands all that was written to the system.
+func (w *cacheWriter) flush() error {
 	for i, p := range w.parts {
 		w.Sums[i] = p.sum
 		if err := p.w.Flush(); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// finish completes the file and gives it its name.
+func (w *cacheWriter) finish() error {
+	if err := w.flush(); err != nil {
+		return err
+	}
 	out := w.parts[0].f
 	for i, p := range w.parts[1:] {
 		if i == 0 && !w.HasLabels {
+			w.Sums[1] = 0
 			continue
 		}
 		if _, err := p.f.Seek(0, io.SeekStart); err != nil {
@@ -161,20 +205,25 @@ func (w *cacheWriter) finish() error {
 	if _, err := out.Write(append(t, cacheMagic...)); err != nil {
 		return err
 	}
+	w.kept = false
 	return os.Rename(out.Name(), w.name)
 }
 
-// close closes the files, and removes what has not been finished.
+// close closes the files, and removes what has neither been finished nor
+// committed.
 func (w *cacheWriter) close() error {
 	var errs []error
 	for i, p := range w.parts {
 		if p == nil {
 			continue
 		}
-		if i == 0 {
-			os.Remove(p.f.Name()) // gone when finished
+		if !w.kept && (i == 0 || !w.private) {
+			os.Remove(p.f.Name()) // the first is gone when finished
 		}
 		errs = append(errs, p.f.Close())
+	}
+	if !w.kept && !w.private {
+		os.Remove(w.name + journalName)
 	}
 	return errors.Join(errs...)
 }

@@ -12,6 +12,11 @@ func (c *Config) check() []error {
 	if c.CompareBigram && !held {
 		fail("compare_bigram", "compare_bigram compares on held-out data: give eval_dataset or val_size")
 	}
+	if len(c.InterleaveProbs) > 0 && c.MixStrategy == "concat" {
+		fail("interleave_probs", "interleave_probs has no place with mix_strategy concat: set interleave_under or interleave_over")
+	} else if n := len(c.InterleaveProbs); n > 0 && n != len(c.Dataset) {
+		fail("interleave_probs", "interleave_probs has %d values and dataset %d entries: give each one", n, len(c.Dataset))
+	}
 	if c.MaskHistory && c.TrainOnPrompt {
 		fail("mask_history", "mask_history and train_on_prompt exclude each other")
 	}
@@ -49,9 +54,6 @@ func (c *Config) warnings(held bool) {
 	}
 	if c.MaxSteps > 0 {
 		ignored("num_train_epochs", "max_steps is given")
-	}
-	for _, key := range []string{"train_on_prompt", "mask_history", "template"} {
-		ignored(key, "chats are not read by this version")
 	}
 }
 

@@ -74,16 +74,22 @@ type Config struct {
 
 	Dataset       []string // files, directories, globs
 	DatasetDir    string   // folder that relative names of Dataset and EvalDataset are in
-	DatasetFormat string   // auto, text, jsonl, alpaca, sharegpt, messages, parquet
+	DatasetFormat string   // one of data.Formats
 	EvalDataset   []string
 	ValSize       float64 // below 1 a share of the rows, else their number; 0: none
 	MaxSeqLen     int     // tokens of a row
 	Packing       Toggle
 	TrainOnPrompt bool
 	MaskHistory   bool
-	Template      string // chat template; empty: the model's
-	Shuffle       bool
-	CacheDir      string // token caches; empty: the user's cache folder
+	Template      string // chat template: a file, a built-in name; empty: the model's
+	SkipBadRows   bool
+	MaxSamples    int64 // of each of Dataset; 0: all
+	// MixStrategy is concat, interleave_under or interleave_over, InterleaveProbs
+	// the share of each of Dataset, if given.
+	MixStrategy     string
+	InterleaveProbs []float64
+	Shuffle         bool
+	CacheDir        string // token caches; empty: the user's cache folder
 
 	PerDeviceTrainBatchSize   int
 	GradientAccumulationSteps int
@@ -146,7 +152,7 @@ type origin struct {
 // transformers.TrainingArguments where the name is its, except logging_steps.
 func Default() *Config {
 	return &Config{
-		DatasetFormat: "auto", MaxSeqLen: 2048, Packing: Auto, Shuffle: true,
+		DatasetFormat: "auto", MixStrategy: "concat", MaxSeqLen: 2048, Packing: Auto, Shuffle: true,
 		PerDeviceTrainBatchSize: 8, GradientAccumulationSteps: 1, NumTrainEpochs: 3,
 		LearningRate: 5e-5, LRScheduler: "linear", DecayRatio: 0.1,
 		Optim: "adamw", AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEpsilon: 1e-8, MaxGradNorm: 1,

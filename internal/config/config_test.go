@@ -16,6 +16,10 @@ const everything = `model: {hidden_size: 64, rms_norm_eps: 1e-6, tie_word_embedd
 dataset: [a.txt, "b, c.txt", '${GOROOT}/src/**/*.go']
 dataset_dir: "dir with spaces"
 dataset_format: jsonl
+mix_strategy: interleave_over
+interleave_probs: [0.5, 1e-1, .4]
+skip_bad_rows: true
+max_samples: 1000
 eval_dataset: held.jsonl
 max_seq_len: 77
 packing: false

@@ -3,6 +3,8 @@ package config
 import (
 	"math"
 	"strings"
+
+	"mt/data"
 )
 
 // Part says which part of a run a key decides, for comparing a checkpoint with
@@ -27,7 +29,7 @@ type key struct {
 	aliases []string
 	part    Part
 	doc     string
-	field   func(*Config) any // pointer: string, int, int64, float64, bool, Bytes, []string, Toggle, ModelRef
+	field   func(*Config) any // pointer: string, int, int64, float64, bool, Bytes, []string, []float64, Toggle, ModelRef
 
 	choices   []string          // a string's values, if only some are allowed
 	spellings map[string]string // other tools' names of choices
@@ -90,13 +92,21 @@ const (
 )
 
 var dataKeys = []key{
-	{name: "dataset", part: PartDataset, doc: "files, directories or globs; `${NAME}` is the environment's",
+	{name: "dataset", part: PartDataset, doc: "files, directories, globs, or names of dataset_info.json; `${NAME}` is the environment's",
 		field: func(c *Config) any { return &c.Dataset }},
-	{name: "dataset_dir", part: PartDataset, doc: "folder that relative names in dataset and eval_dataset are in",
+	{name: "dataset_dir", part: PartDataset, doc: "folder that relative names in dataset and eval_dataset are in, and dataset_info.json",
 		field: func(c *Config) any { return &c.DatasetDir }},
-	{name: "dataset_format", part: PartDataset, doc: "how rows are written; auto: .jsonl and .json are jsonl, all else text; the others are not read yet",
-		choices: []string{"auto", "text", "jsonl", "alpaca", "sharegpt", "messages", "parquet"},
-		field:   func(c *Config) any { return &c.DatasetFormat }},
+	{name: "dataset_format", part: PartDataset, doc: "how rows are written; auto: by a file's name (.jsonl, .json, .parquet, each also .gz or .zst; all else is text) and its first row",
+		choices: data.Formats, spellings: map[string]string{"json": "jsonl", "openai": "messages", "chatml": "messages", "prompt-completion": "prompt_completion"},
+		field: func(c *Config) any { return &c.DatasetFormat }},
+	{name: "mix_strategy", part: PartDataset, doc: "several data sets one after the other, or a row of each in turn until the first (under) or the last (over) has come to its end",
+		choices: []string{"concat", "interleave_under", "interleave_over"}, field: func(c *Config) any { return &c.MixStrategy }},
+	{name: "interleave_probs", part: PartDataset, doc: "share of each of dataset when they are interleaved; empty: equal",
+		limit: limit{max: 1, open: true, why: "shares sum up to 1"}, field: func(c *Config) any { return &c.InterleaveProbs }},
+	{name: "max_samples", part: PartDataset, doc: "documents taken of each of dataset at most, from its start; 0: all",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.MaxSamples }},
+	{name: "skip_bad_rows", part: PartDataset, doc: "count rows that cannot be read and go on; else the first is an error",
+		field: func(c *Config) any { return &c.SkipBadRows }},
 	{name: "eval_dataset", doc: "held-out data, as dataset",
 		field: func(c *Config) any { return &c.EvalDataset }},
 	{name: "val_size", aliases: []string{"val_set_size", "split_dataset_ratio"}, part: PartDataset,
@@ -109,9 +119,9 @@ var dataKeys = []key{
 		doc: "fill rows with several documents; auto: for text and chat", field: func(c *Config) any { return &c.Packing }},
 	{name: "train_on_prompt", aliases: []string{"train_on_inputs"}, part: PartDataset,
 		doc: "prompts of chats are supervised too", field: func(c *Config) any { return &c.TrainOnPrompt }},
-	{name: "mask_history", part: PartDataset, doc: "only the last turn of a chat is supervised",
+	{name: "mask_history", part: PartDataset, doc: "only the assistant's last turn of a chat is supervised",
 		field: func(c *Config) any { return &c.MaskHistory }},
-	{name: "template", part: PartDataset, doc: "chat template; empty: the model's",
+	{name: "template", part: PartDataset, doc: "chat template: a Jinja file, chatml, or default (LLaMA-Factory's); empty: the model's",
 		field: func(c *Config) any { return &c.Template }},
 	{name: "shuffle", part: PartDataset, doc: "false: rows in file order",
 		field: func(c *Config) any { return &c.Shuffle }},

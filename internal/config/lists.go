@@ -32,6 +32,32 @@ func (e *setter) list(p *[]string) error {
 	return nil
 }
 
+// numbers sets a list of numbers, from a YAML list or from text with commas.
+func (e *setter) numbers(p *[]float64) error {
+	items := []value{e.v}
+	switch {
+	case e.v.kind == null:
+		items = nil
+	case e.v.kind == list:
+		items = e.v.items
+	case e.v.kind == plain || e.v.kind == quoted:
+		items = nil
+		for _, s := range splitList(e.v.text) {
+			items = append(items, value{kind: plain, text: s, pos: e.v.pos})
+		}
+	}
+	var out []float64
+	for _, v := range items {
+		var x float64
+		if err := (&setter{key: e.key, spelled: e.spelled, v: v}).float(&x); err != nil {
+			return err
+		}
+		out = append(out, x)
+	}
+	*p = out
+	return nil
+}
+
 // reports checks report_to and drops "none".
 func (e *setter) reports(p *[]string, in []string) error {
 	var out []string

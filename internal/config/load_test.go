@@ -80,6 +80,10 @@ func TestErrorsSayWhere(t *testing.T) {
 		{"held out twice", "val_size: 3\neval_dataset: x", `t.yaml:1:11: val_size holds rows of dataset out and eval_dataset brings its own: give one of them`},
 		{"bigram", "compare_bigram: true", `t.yaml:1:17: compare_bigram compares on held-out data: give eval_dataset or val_size`},
 		{"masks", "mask_history: true\ntrain_on_prompt: true", `t.yaml:1:15: mask_history and train_on_prompt exclude each other`},
+		{"shares without a mix", "interleave_probs: 0.5,0.5", `t.yaml:1:19: interleave_probs has no place with mix_strategy concat: set interleave_under or interleave_over`},
+		{"a share of 0", "interleave_probs: [1, 0]", `t.yaml:1:23: interleave_probs: wants`},
+		{"shares of others", "dataset: a\nmix_strategy: interleave_under\ninterleave_probs: [0.5, 0.5]", `t.yaml:3:19: interleave_probs has 2 values and dataset 1 entries: give each one`},
+		{"a word for a share", "interleave_probs: [a]", `t.yaml:1:20: interleave_probs: wants a number, is`},
 		{"lora", "finetuning_type: lora", `t.yaml:1:18: finetuning_type: lora: mt trains all parameters; adapters are not supported; write full, or leave it out`},
 		{"4 bit", "load_in_4bit: true", `t.yaml:1:15: load_in_4bit: true: mt trains in full precision; quantised weights are not supported`},
 		{"fp16", "fp16: true", `fp16: true: mt computes in bf16 or fp32: see compute_dtype`},
@@ -239,6 +243,9 @@ func TestAliasesAndSpellings(t *testing.T) {
 		c.Resume != "auto" || c.ReportTo != nil || c.HostMemory != 2e9 || c.Threads != 0 {
 		t.Errorf("got %+v", c)
 	}
+	if c := mustParse(t, "max_samples: null\nmax_steps:\neval_steps: ~\n"); c.MaxSamples != 0 || c.MaxSteps != Default().MaxSteps || c.EvalSteps != 0 {
+		t.Errorf("left empty: got %+v", c)
+	}
 }
 
 func TestForeignKeysWarnOnce(t *testing.T) {
@@ -267,7 +274,6 @@ func TestWarnings(t *testing.T) {
 		"decay_ratio: 0.3":                   "decay_ratio has no effect: lr_scheduler_type is linear",
 		"warmup_steps: 5\nwarmup_ratio: 0.1": "warmup_ratio has no effect: warmup_steps is given",
 		"max_steps: 5\nnum_train_epochs: 2":  "num_train_epochs has no effect: max_steps is given",
-		"train_on_prompt: true":              "train_on_prompt has no effect: chats are not read by this version",
 	} {
 		if c := mustParse(t, text); len(c.Warnings) != 1 || c.Warnings[0] != want {
 			t.Errorf("%q: got %q", text, c.Warnings)

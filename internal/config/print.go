@@ -54,6 +54,8 @@ func (k *key) print(c *Config) string {
 			return k.choices[0]
 		}
 		return flow(anys(*p))
+	case *[]float64:
+		return flow(anys(*p))
 	case *bool:
 		return strconv.FormatBool(*p)
 	case *Toggle:
@@ -96,7 +98,7 @@ func (m ModelRef) print() string {
 	return ""
 }
 
-func anys(in []string) []any {
+func anys[T any](in []T) []any {
 	out := make([]any, len(in))
 	for i, s := range in {
 		out[i] = s

@@ -100,6 +100,8 @@ func (k *key) values() string {
 		return auto + k.limit.words()
 	case *[]string:
 		return "a list, or one"
+	case *[]float64:
+		return "a list of numbers, " + k.limit.words()
 	}
 	return "text"
 }

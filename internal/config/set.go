@@ -23,6 +23,8 @@ func (k *key) set(c *Config, spelled string, v value) error {
 		return e.model(p)
 	case *[]string:
 		return e.list(p)
+	case *[]float64:
+		return e.numbers(p)
 	case *bool:
 		return e.boolean(p)
 	case *Toggle:
@@ -198,7 +200,7 @@ func (e *setter) integer() (int64, error) {
 
 // zeroIsNone says whether leaving the key empty means its zero: "none".
 func (e *setter) zeroIsNone() bool {
-	return e.name == "max_steps" || e.name == "save_total_limit" || e.name == "eval_steps"
+	return e.name == "max_steps" || e.name == "save_total_limit" || e.name == "eval_steps" || e.name == "max_samples"
 }
 
 func (e *setter) float(p *float64) error {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -218,12 +219,40 @@ func TestDamagedCheckpoints(t *testing.T) {
 func TestUnfinishedSaveIsNoCheckpoint(t *testing.T) {
 	s := newScene(t, "")
 	write(t, filepath.Join(s.out, "checkpoint-2.tmp-99", "model.safetensors"), "half")
+	early := s.in(t)
+	copyTree(t, s.out, early.out)
+	if _, err := early.with("save_steps: 2\n").train(t, t.Context(), hooks{fs: &fullFS{match: "checkpoint-2.tmp"}}); err == nil {
+		t.Error("the disk is full and the run went well")
+	}
+	if left, _ := filepath.Glob(filepath.Join(early.out, "*.tmp-*")); len(left) > 0 {
+		t.Errorf("%v took room when the first save began", left)
+	}
 	out := s.mustTrain(t)
 	if !strings.Contains(out, "checkpoint-2.tmp-99 is skipped: the save was not finished") {
 		t.Errorf("no note:\n%s", out)
 	}
 	if _, err := os.Stat(filepath.Join(s.out, "checkpoint-2.tmp-99")); err == nil {
 		t.Error("it is still there")
+	}
+}
+
+// TestKilledAfterTheLastSave: a run that has no step to go tidies up all the same.
+func TestKilledAfterTheLastSave(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s := newScene(t, "save_steps: 2\nsave_total_limit: 2\n")
+	s.mustTrain(t)
+	kept, _ := filepath.Glob(filepath.Join(s.out, "checkpoint-*"))
+	if len(kept) != 2 {
+		t.Fatalf("checkpoints %v", kept)
+	}
+	write(t, kept[1]+".tmp-99/model.safetensors", "half")
+	write(t, filepath.Join(s.out, "checkpoint-1", "config.json"), "{}") // too many
+	if err := os.Remove(filepath.Join(s.out, endFile)); err != nil {
+		t.Fatal(err)
+	}
+	s.mustTrain(t)
+	if left, _ := filepath.Glob(filepath.Join(s.out, "checkpoint-*")); !slices.Equal(left, kept) {
+		t.Errorf("%v are left, want %v", left, kept)
 	}
 }
 

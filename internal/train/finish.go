@@ -19,6 +19,11 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte, end check
 	if err := checkpoint.WriteModel(c.OutputDir, checkpointLayers(s.store), s.writerOptions(s.lastStep), extra); err != nil {
 		return fmt.Errorf("write the model: %w", err)
 	}
+	// A run that was killed after its last save has not done it, and this one may
+	// have saved nothing.
+	if err := checkpoint.Prune(c.OutputDir, c.SaveTotalLimit); err != nil {
+		return err
+	}
 	if err := s.compare(); err != nil {
 		return err
 	}

@@ -108,11 +108,30 @@ func runTrain(t *testing.T, c *config.Config, h hooks) {
 	}
 }
 
+// recordings are the folder of recorded cases and their names: those of fixtures
+// or, where the variable MT_FIXTURES names another folder that make.py wrote, all
+// in it.
+func recordings(t *testing.T) (dir string, cases []string) {
+	t.Helper()
+	if dir = os.Getenv("MT_FIXTURES"); dir == "" {
+		return fixtures, []string{"llama-plain", "llama-mha-tied", "llama-rope3", "llama-headdim", "llama-bias", "qwen2-tied", "qwen2-yarn",
+			"qwen3-plain", "mistral-window", "gemma3-text", "phi3-partial", "phi3-longrope", "qwen3moe-plain", "qwen3moe-aux"}
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*", "recipe.json"))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no recordings in %s: %v", dir, err)
+	}
+	for _, f := range found {
+		cases = append(cases, filepath.Base(filepath.Dir(f)))
+	}
+	return dir, cases
+}
+
 // TestFixtures trains every recorded case from outside, as a user would, in
 // many ways that must not matter, and compares losses, gradient norms and final
 // weights with the recording.
 func TestFixtures(t *testing.T) {
-	cases := []string{"llama-plain", "llama-mha-tied", "llama-rope3", "llama-headdim", "llama-bias", "qwen2-tied", "qwen3-plain"}
+	folder, cases := recordings(t)
 	variants := map[string]string{
 		"default":         "",
 		"copy":            "binding: copy",
@@ -129,7 +148,7 @@ func TestFixtures(t *testing.T) {
 		"cuda-bf16":       "device: cuda",
 	}
 	for _, name := range cases {
-		dir := filepath.Join(fixtures, name)
+		dir := filepath.Join(folder, name)
 		for variant, extra := range variants {
 			t.Run(name+"/"+variant, func(t *testing.T) {
 				if _, err := os.Stat(dir); err != nil {

@@ -137,7 +137,7 @@ func (s *session) generate(ctx context.Context, g generate.Options, prompt strin
 	for _, l := range s.store.Layers {
 		g.Layout = append(g.Layout, l.Layout)
 	}
-	ids, err := s.tok.Encode(nil, []byte(prompt))
+	ids, err := data.Prompt(s.tok, []byte(prompt))
 	if err != nil {
 		return fmt.Errorf("prompt: %w", err)
 	}
@@ -147,7 +147,7 @@ func (s *session) generate(ctx context.Context, g generate.Options, prompt strin
 	for _, id := range s.model.EOS {
 		g.Stop = append(g.Stop, int32(id))
 	}
-	out := tokenizer.NewStream(s.tok)
+	out := tokenizer.NewStream(s.tok, ids...)
 	err = generate.Run(ctx, g, ids, func(id int32) { _, _ = io.WriteString(w, out.Next(id)) })
 	_, _ = io.WriteString(w, out.Flush())
 	return err

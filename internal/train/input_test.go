@@ -144,7 +144,7 @@ var badInputs = map[string]badInput{
 	"huge shape":          {spoil: tensorField(embedW, "shape", []int{1 << 40, 1 << 40}), says: []string{"model.safetensors: ", `"model.embed_tokens.weight"`}},
 	"missing tensor":      {spoil: func(t *testing.T, _, m string) { header(t, filepath.Join(m, "model.safetensors"), rename(normW)) }, says: []string{`tensor "model.norm.weight" is missing`, "config.json"}},
 	"shard outside":       {spoil: index(`"` + normW + `": "../other.safetensors"`), says: []string{"model.safetensors.index.json: ", `"../other.safetensors"`, "not a file of this directory"}},
-	"missing shard":       {spoil: index(`"` + normW + `": "model-00002-of-00002.safetensors"`), says: []string{"model-00002-of-00002.safetensors: missing", "fetch the model anew"}},
+	"missing shard":       {spoil: index(`"` + normW + `": "model-00002-of-00002.safetensors"`), says: []string{"model-00002-of-00002.safetensors: missing", "hf download ORG/NAME model-00002-of-00002.safetensors"}},
 	"tensor not in shard": {spoil: index(`"x": "model-00001-of-00001.safetensors"`), says: []string{"model-00001-of-00001.safetensors", `"x"`, "model.safetensors.index.json"}},
 	"no config.json":      {spoil: func(t *testing.T, _, m string) { remove(t, filepath.Join(m, "config.json")) }, says: []string{"config.json"}},
 	"damaged config.json": {spoil: func(t *testing.T, _, m string) { truncate(t, filepath.Join(m, "config.json"), 40) }, says: []string{"config.json: "}},

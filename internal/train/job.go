@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,8 @@ import (
 type job struct {
 	c        *config.Config // resolved
 	model    *model.Config
-	modelDir string // where weights are loaded from; empty: from scratch
+	modelDir string             // where weights are loaded from; empty: from scratch
+	source   *checkpoint.Source // of modelDir, open until the end: saves copy from it; nil: from scratch
 	tok      tokenizer.Tokenizer
 	tokErr   error
 	set      *data.Dataset
@@ -85,7 +87,7 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 	if err := j.openModel(); err != nil {
 		return nil, err
 	}
-	if err := c.CheckGradSlabs(j.model.NumLayers + 2); err != nil {
+	if err := c.CheckGradSlabs(len(j.model.Layers())); err != nil {
 		return nil, err
 	}
 	if err := j.resolveDevice(o); err != nil {
@@ -123,51 +125,50 @@ func (j *job) openModel() (err error) {
 		return err
 	}
 	if j.modelDir != "" {
-		if err := checkpoint.CheckModel(j.modelDir, j.model.Layouts(false)); err != nil {
+		if j.source, err = checkpoint.OpenSource(j.modelDir, j.model.Layouts(false)); err != nil {
 			return err
 		}
+		j.closers = append(j.closers, j.source.Close)
 	}
 	j.tok, j.tokErr = tokenizer.Load(j.modelDir, j.model.VocabSize)
 	return nil
 }
 
-func (j *job) dataSpec(paths []string, w io.Writer, interactive bool) data.Spec {
-	c := j.c
-	s := data.Spec{Paths: paths, Dir: c.DatasetDir, Format: c.DatasetFormat, Tokenizer: j.tok, TokenizerErr: j.tokErr,
-		VocabSize: j.model.VocabSize, MaxSeqLen: c.MaxSeqLen, Seed: c.Seed, Shuffle: c.Shuffle, CacheDir: c.CacheDir,
-		Progress: Options{Stderr: w, Interactive: interactive}.Progress(), Stop: j.stop}
-	if c.Packing != config.Auto {
-		packing := c.Packing == config.On
-		s.Packing = &packing
+// open opens a data set of the configuration for the model at hand.
+func (j *job) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset, error) {
+	spec.Tokenizer, spec.TokenizerErr, spec.ModelDir, spec.VocabSize = j.tok, j.tokErr, j.modelDir, j.model.VocabSize
+	spec.Progress, spec.Stop = Options{Stderr: w, Interactive: interactive}.Progress(), j.stop
+	set, err := data.Open(spec)
+	if err != nil {
+		return nil, err
 	}
-	return s
+	j.closers = append(j.closers, func() { _ = set.Close() })
+	j.notes = append(j.notes, set.Warnings()...)
+	return set, nil
 }
 
 // openData opens the data sets and settles the number of steps.
 func (j *job) openData(w io.Writer, interactive bool) (err error) {
 	c := j.c
-	spec := j.dataSpec(c.Dataset, w, interactive)
-	if len(c.EvalDataset) == 0 {
-		spec.ValSize = c.ValSize
-	}
 	if f := j.hooks.reading; f != nil {
 		f("dataset")
 	}
-	if j.set, err = data.Open(spec); err != nil {
+	if j.set, err = j.open(c.DataSpec(), w, interactive); err != nil {
 		return j.dataError("dataset", err)
 	}
-	j.closers = append(j.closers, func() { _ = j.set.Close() })
-	j.notes = append(j.notes, j.set.Warnings()...)
 	if j.set.IsText() && j.withoutTokenizer() {
 		j.note("%s has no tokenizer: text is read as bytes", j.modelDir)
 	}
+	for _, key := range []string{"train_on_prompt", "mask_history", "template"} {
+		if c.Given(key) && !j.set.IsChat() {
+			j.note("%s has no effect: the data set holds no chats", key)
+		}
+	}
 	view := j.set.Eval()
 	if len(c.EvalDataset) > 0 {
-		if j.evalSet, err = data.Open(j.dataSpec(c.EvalDataset, w, interactive)); err != nil {
+		if j.evalSet, err = j.open(c.EvalSpec(), w, interactive); err != nil {
 			return j.dataError("eval_dataset", err)
 		}
-		j.closers = append(j.closers, func() { _ = j.evalSet.Close() })
-		j.notes = append(j.notes, j.evalSet.Warnings()...)
 		view = j.evalSet.All()
 	}
 	if j.set.Train().Rows() == 0 {
@@ -204,7 +205,7 @@ func (j *job) dataError(key string, err error) error {
 	case errors.Is(err, data.ErrStopped):
 		return ErrInterrupted
 	case errors.As(err, &spec):
-		return j.c.Errorf(key, "%w", err)
+		return j.c.Errorf(cmp.Or(spec.Key, key), "%w", err)
 	}
 	return fmt.Errorf("%s: %w", key, err)
 }
@@ -216,6 +217,18 @@ func (j *job) rowTokens() int {
 		n = max(n, j.evalView.Longest())
 	}
 	return n
+}
+
+// ropePositions is the longest document that rotary tables are made for, where
+// that takes part in the frequencies: max_seq_len, not what the data of the day
+// holds. Else it is left to the plan.
+func (j *job) ropePositions() int {
+	for _, r := range j.model.Ropes() {
+		if r.Type == "dynamic" {
+			return j.c.MaxSeqLen
+		}
+	}
+	return 0
 }
 
 // resolvePlan settles what is left to mt and checks that it fits.
@@ -230,7 +243,7 @@ func (j *job) resolve(evalOnly bool) (err error) {
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead}, HeadShards: c.Pipeline.HeadShards,
-		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly,
+		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly,
 		Context: j.context, DeviceMemory: j.deviceBudget(), HostMemory: int64(c.HostMemory)}
 	if q.HostMemory == 0 {
 		q.HostMemory = host.AvailableMemory()

@@ -7,7 +7,6 @@ import (
 	"mt/actors"
 	"mt/device"
 	"mt/host"
-	"mt/model"
 	"mt/plan"
 )
 
@@ -46,6 +45,9 @@ type stepMetrics struct {
 	StallS        map[string]float64 `json:"stall_s"`
 	ComputeS      float64            `json:"compute_s"`
 	SkippedUpdate bool               `json:"skipped,omitempty"`
+	// Of tiles of experts, those that crossed the link.
+	ExpertsFetched int64 `json:"experts_fetched,omitempty"`
+	ExpertBytes    int64 `json:"expert_bytes,omitempty"`
 
 	rate float64 // tokens per second over the last steps, for people to see
 }
@@ -72,14 +74,14 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 	}
 	sec := max(r.Elapsed, 1).Seconds()
 	use := m.dev.Usage()
-	flops := modelFLOPs(j.model, r.Tokens, r.AttendedPairs)
+	flops := j.model.FLOPs(r.Tokens, r.AttendedPairs)
 	executed := flops + recomputedFLOPs(j.plan, r.Tokens, r.AttendedPairs)
 	out := stepMetrics{Step: r.Step, MaxSteps: j.c.MaxSteps, Loss: number(r.Loss), GradNorm: number(r.GradNorm), LR: r.LR,
 		Epoch:  float64(j.train.Pos(r.Step)) / float64(j.set.Train().Rows()),
 		Tokens: r.Tokens, TokensTotal: r.TotalTokens, TokPerS: float64(r.Tokens) / sec, TFLOPS: flops / sec / 1e12,
 		TFLOPSExec: executed / sec / 1e12, StepS: sec, EtaS: m.eta(r.Step).Seconds(), HostBytes: host.Usage().Total + use.Now[device.ForHostStaging],
 		DeviceBytes: use.Total, H2DGBps: float64(r.H2D) / sec / 1e9, D2HGBps: float64(r.D2H) / sec / 1e9,
-		rate: m.rate(), StallS: map[string]float64{}, ComputeS: r.Compute.Seconds(), SkippedUpdate: r.Skipped}
+		rate: m.rate(), StallS: map[string]float64{}, ComputeS: r.Compute.Seconds(), SkippedUpdate: r.Skipped, ExpertsFetched: r.Experts, ExpertBytes: r.ExpertBytes}
 	if m.peakFLOPS > 0 {
 		out.MFU = flops / sec / m.peakFLOPS
 	}
@@ -110,18 +112,9 @@ func (m *meter) rate() float64 {
 	return float64(sum) / max(m.span(), 1).Seconds()
 }
 
-// modelFLOPs is what a step costs on paper: 6 per matrix parameter and token,
-// and 12·layers·heads·head_dim per (query, key) pair that is attended.
-func modelFLOPs(c *model.Config, tokens, pairs int64) float64 {
-	if tokens == 0 {
-		return 0
-	}
-	return float64(tokens) * c.FLOPsPerToken(float64(pairs)/float64(tokens))
-}
-
 // recomputedFLOPs is what a step computes a second time.
 func recomputedFLOPs(p *plan.Run, tokens, pairs int64) float64 {
-	return float64(p.Spec.Config.NumLayers)*float64(p.Spec.RecomputedFLOPs(tokens, pairs)) + float64(p.Spec.HeadRecomputedFLOPs(tokens))
+	return float64(p.Spec.RecomputedFLOPs(tokens, pairs) + p.Spec.HeadRecomputedFLOPs(tokens))
 }
 
 // evalMetrics is the object of an evaluation.

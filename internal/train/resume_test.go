@@ -21,14 +21,23 @@ var recipes = map[string]string{
 	"bf16-no-clip":    "compute_dtype: bf16\nmax_grad_norm: 0\npipeline: {grad_slabs: 1}\n",
 	"eval":            "val_size: 2\neval_steps: 3\npacking: true\n",
 	"tied":            "tied\nmax_grad_norm: 0\n",
+	"experts":         "experts\nbinding: copy\nsave_dtype: fp32\n", // on demand
+	"experts-bf16":    "experts\ncompute_dtype: bf16\nmax_grad_norm: 0\npipeline: {grad_slabs: 2, micro_batch_tokens: 1}\n",
 	"tied-bf16-clip":  "tied\ncompute_dtype: bf16\npipeline: {micro_batch_tokens: 1, activation_slots: 3}\nrecompute: full\n",
 }
 
+// recipeModels are what the first line of a recipe may ask of the model.
+var recipeModels = map[string]string{
+	"tied": "  tie_word_embeddings: true\n",
+	"experts": "  model_type: qwen3_moe\n  num_experts: 40\n  num_experts_per_tok: 1\n  moe_intermediate_size: 20\n  mlp_only_layers: [1]\n" +
+		"  output_router_logits: true\n",
+}
+
 func recipeScene(t *testing.T, recipe string) scene {
-	const tied = "tied\n"
-	if len(recipe) >= len(tied) && recipe[:len(tied)] == tied {
-		s := newScene(t, recipe[len(tied):])
-		s.yaml = override(s.yaml, tinyModel+"  tie_word_embeddings: true\n")
+	first, rest, _ := strings.Cut(recipe, "\n")
+	if keys, ok := recipeModels[first]; ok {
+		s := newScene(t, rest)
+		s.yaml = override(s.yaml, tinyModel+keys)
 		return s
 	}
 	return newScene(t, recipe)

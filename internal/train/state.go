@@ -147,11 +147,12 @@ func (s *saver) Abort() {
 
 func (j *job) writerOptions(step int) checkpoint.WriterOptions {
 	return checkpoint.WriterOptions{Step: step, Config: j.model, Layouts: j.plan.Layouts, SaveDType: checkpoint.DType(j.c.SaveDType), Zstd: j.c.OptimizerZstd,
-		FS: j.hooks.fs}
+		FS: j.hooks.fs, Source: j.source}
 }
 
 // companions are the files that go beside saved weights: the tokenizer's and
-// the generation's of the model trained from, or the byte tokenizer's.
+// the generation's of the model trained from, or the byte tokenizer's, and the
+// chat template that the data went through.
 func (j *job) companions() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	if j.modelDir != "" {
@@ -163,6 +164,11 @@ func (j *job) companions() (map[string][]byte, error) {
 	if _, ok := out["tokenizer.json"]; !ok && j.tok != nil && j.modelDir == "" {
 		for name, content := range j.tok.Files() {
 			out[name] = content
+		}
+	}
+	if j.set != nil {
+		if chat := j.set.ChatTemplate(); chat != "" {
+			out["chat_template.jinja"] = []byte(chat)
 		}
 	}
 	return out, nil

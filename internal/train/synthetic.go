@@ -168,7 +168,7 @@ func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 // FLOPs are the model FLOPs of a reported step and those that were executed, in
 // floating point operations.
 func (s *Synthetic) FLOPs(r actors.StepReport) (counted, executed float64) {
-	counted = modelFLOPs(s.o.Model, r.Tokens, r.AttendedPairs)
+	counted = s.o.Model.FLOPs(r.Tokens, r.AttendedPairs)
 	return counted, counted + recomputedFLOPs(s.Plan, r.Tokens, r.AttendedPairs)
 }
 

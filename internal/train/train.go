@@ -97,7 +97,7 @@ func (j *job) showPlan(w io.Writer, asJSON bool, bound *plan.Bound) error {
 		e.SetIndent("", "  ")
 		return e.Encode(map[string]any{"memory": t, "max_steps": j.c.MaxSteps, "rows_per_step": j.c.RowsPerStep(),
 			"rows": j.set.Train().Rows(), "recompute_keeps": j.plan.Spec.Keep.String(), "pipeline": j.plan.Depths,
-			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "bound": bound, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType})
+			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "bound": bound, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType})
 	}
 	count := func(n int) string { return humanize.Comma(int64(n)) }
 	fmt.Fprintf(w, "%s parameters, %s rows of at most %s tokens\n", humanize.Comma(t.Params), count(j.set.Train().Rows()), count(j.rowTokens()))
@@ -105,6 +105,9 @@ func (j *job) showPlan(w io.Writer, asJSON bool, bound *plan.Bound) error {
 	fmt.Fprintf(w, "micro-batches of %s tokens, kept for the backward: %s\n", count(j.c.Pipeline.MicroBatchTokens), j.plan.Spec.Keep)
 	if n := j.plan.Spec.Shards(); n > 1 {
 		fmt.Fprintf(w, "the head in %d shards of the vocabulary, in two sweeps\n", n)
+	}
+	if x := j.plan.ExpertTraffic(); x != nil {
+		fmt.Fprintln(w, x)
 	}
 	t.Write(w)
 	if bound != nil {
@@ -144,6 +147,9 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 		return err
 	}
 	if err := j.markUnfinished(); err != nil {
+		return err
+	}
+	if err := checkpoint.Prune(c.OutputDir, 0); err != nil { // what a killed save has left takes no room
 		return err
 	}
 	c.Resume = "auto" // given config.yaml, a run goes on from where this one came to
@@ -232,7 +238,7 @@ func (j *job) loadModel(store *host.Store, l *line) error {
 		return err
 	}
 	if len(unexpected) > 0 {
-		l.above(fmt.Sprintf("note: %s has %d tensors that this architecture does not use, such as %s", j.modelDir, len(unexpected), unexpected[0]))
+		l.above(fmt.Sprintf("note: %s has %d tensors that are not trained, such as %s: they are saved as they are", j.modelDir, len(unexpected), unexpected[0]))
 	}
 	return nil
 }

@@ -1,0 +1,247 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// kind is what a data set's documents are.
+type kind string
+
+const (
+	kindText kind = "text"
+	kindChat kind = "chat"
+	kindIDs  kind = "input_ids"
+)
+
+// partBytes is how many bytes of the sources are tokenised between two commits.
+const partBytes = 64 << 20
+
+const tokenizing = "tokenize"
+
+// builder reads sources into a cache file: a feeder cuts them into chunks, any
+// number of encoders make tokens of these, and the builder writes them in order.
+type builder struct {
+	spec        *Spec
+	w           *cacheWriter
+	sources     []source
+	before      []int64 // bytes of the sources before each
+	total       int64   // bytes of all
+	done, told  int64   // bytes; done when progress was last told
+	open        int64   // tokens of the document at work, from its first piece on
+	inside      bool    // a document is at work
+	skippedFrom int64   // of the current source
+	docsFrom    int64
+	at          position
+	committed   int64 // done at the last commit
+}
+
+// buildCache reads all sources into the cache file name.
+func buildCache(name string, s *Spec, sources []source) (note string, err error) {
+	b := &builder{spec: s, sources: sources}
+	for _, src := range sources {
+		b.before = append(b.before, b.total)
+		b.total += src.size
+	}
+	b.w, err = newCacheWriter(name, manifest{
+		Tokenizer:  s.tokenizerID(),
+		TokenBytes: cacheTokenBytes(s.VocabSize),
+		Started:    time.Now().UnixNano(),
+	})
+	if err != nil {
+		return "", fmt.Errorf("token cache: %w; set cache_dir to a folder that can be written", err)
+	}
+	defer func() {
+		if e := b.w.close(); e != nil {
+			err = errors.Join(err, e)
+		}
+	}()
+	if err := b.resume(); err != nil {
+		return "", fmt.Errorf("token cache: %w", err)
+	}
+	if err := b.run(); err != nil {
+		return "", b.stopAt(err)
+	}
+	s.progress(b.total, b.total, tokenizing)
+	if b.w.Docs == 0 {
+		return "", fmt.Errorf("the data set is empty: %s", b.nothing())
+	}
+	if err := b.w.finish(); err != nil {
+		return "", fmt.Errorf("token cache: %w", err)
+	}
+	return b.w.resumed, nil
+}
+
+// resume goes on from what an earlier process has done.
+func (b *builder) resume() error {
+	at, err := b.w.resume(b.sources)
+	if err != nil {
+		return err
+	}
+	b.at, b.docsFrom, b.skippedFrom = at, b.w.Docs, b.w.Skipped
+	if at.Source < len(b.sources) {
+		b.done = b.before[at.Source]
+		b.docsFrom, b.skippedFrom = at.Docs, at.Skipped
+	}
+	return nil
+}
+
+// stopAt keeps what is done when the user stops the reading.
+func (b *builder) stopAt(err error) error {
+	if errors.Is(err, ErrStopped) && !b.inside && b.w.Docs > 0 {
+		if e := b.commit(); e != nil {
+			return errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// nothing says of the sources that they hold no document.
+func (b *builder) nothing() string {
+	out := ""
+	switch n := len(b.sources); n {
+	case 0:
+		return "it has no files"
+	case 1:
+		out = b.sources[0].path + " holds no document"
+	default:
+		out = fmt.Sprintf("its %d files, from %s on, hold no document", n, b.sources[0].path)
+	}
+	if b.w.Skipped > 0 {
+		out += fmt.Sprintf("; %d bad row(s) were skipped, the first: %s", b.w.Skipped, b.w.FirstSkipped)
+	}
+	return out
+}
+
+// run moves all chunks from the feeder through the encoders into the file.
+func (b *builder) run() error {
+	ahead := 2*b.spec.Threads + 2
+	f := &feeder{spec: b.spec, size: int(min(chunkBytes, b.spec.part)), out: make(chan *chunk, ahead), work: make(chan *chunk, ahead+2), quit: make(chan struct{})}
+	var all sync.WaitGroup
+	all.Go(func() { f.run(b.sources, b.at) })
+	for range b.spec.Threads {
+		all.Go(func() {
+			e := newEncoder(b.spec)
+			for c := range f.work {
+				e.encode(c)
+				close(c.ready)
+			}
+		})
+	}
+	defer all.Wait()
+	defer close(f.quit)
+	for c := range f.out {
+		<-c.ready
+		if c.err != nil {
+			return c.err
+		}
+		if b.spec.stopped() {
+			return ErrStopped
+		}
+		if err := b.write(c); err != nil {
+			return err
+		}
+	}
+	if b.at.Source < len(b.sources) { // nothing else ends the feeder without a word
+		return ErrStopped
+	}
+	return nil
+}
+
+// write adds a chunk's documents to the file.
+func (b *builder) write(c *chunk) error {
+	for i := range c.docs {
+		if err := b.document(c, &c.docs[i]); err != nil {
+			return err
+		}
+	}
+	if b.done = b.before[c.index] + c.bytes; b.done-b.told >= 1<<20 {
+		b.told = b.done
+		b.spec.progress(b.done, b.total, tokenizing)
+	}
+	if b.at.Source, b.at.Rows = c.index, c.rows; c.end != nil {
+		c.end.Docs, c.end.Skipped = b.w.Docs-b.docsFrom, b.w.Skipped-b.skippedFrom
+		b.w.Files = append(b.w.Files, *c.end)
+		b.at.Source, b.at.Rows = c.index+1, 0
+		b.docsFrom, b.skippedFrom = b.w.Docs, b.w.Skipped
+	}
+	if !b.inside && b.done-b.committed >= b.spec.part {
+		return b.commit()
+	}
+	return nil
+}
+
+// commit makes what is written stay, should the process end.
+func (b *builder) commit() error {
+	b.committed = b.done
+	b.at.Docs, b.at.Skipped = b.docsFrom, b.skippedFrom
+	if b.at.Source < len(b.sources) {
+		src := b.sources[b.at.Source]
+		b.at.File, b.at.Size, b.at.MTime = src.path, src.size, src.mtime
+	}
+	if err := b.w.commit(b.at); err != nil {
+		return fmt.Errorf("token cache: %w", err)
+	}
+	return nil
+}
+
+// document adds a document, or a piece of one, or counts a bad row.
+func (b *builder) document(c *chunk, d *encoded) error {
+	where := place(c.src.path, c.unit, d.line)
+	switch {
+	case d.fatal != nil:
+		return d.fatal
+	case d.err != nil:
+		return b.bad(fmt.Errorf("%s: %w", where, d.err))
+	}
+	if err := b.become(d.kind); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	var labels []int32
+	if d.labels >= 0 {
+		labels = c.labs[d.labels : d.labels+d.to-d.from]
+	}
+	if d.first {
+		b.open = b.w.Tokens
+	}
+	b.inside = !d.last
+	if err := b.w.tokens(c.ids[d.from:d.to], labels); err != nil || b.inside {
+		return err
+	}
+	if d.flags&flagMissingEOS != 0 {
+		b.w.MissingEOS++
+	}
+	if d.flags&flagDoubledBOS != 0 {
+		b.w.DoubledBOS++
+	}
+	return b.w.endDoc(d.line, d.flags)
+}
+
+// bad counts a bad row, or is the error.
+func (b *builder) bad(err error) error {
+	if !b.spec.SkipBadRows {
+		return fmt.Errorf("%w (or set skip_bad_rows, which leaves out such rows)", err)
+	}
+	if b.w.Skipped == 0 {
+		b.w.FirstSkipped = err.Error()
+	}
+	b.w.Skipped++
+	if bad := (*badRow)(nil); errors.As(err, &bad) && bad.class == classUnsupervised {
+		b.w.Unsupervised++
+	}
+	return nil
+}
+
+// become settles what the data set's documents are; one data set holds one
+// kind.
+func (b *builder) become(k kind) error {
+	if b.w.Kind == "" {
+		b.w.Kind = k
+	}
+	if b.w.Kind != k {
+		return fmt.Errorf("this is %s, and what came before is %s; a data set is of one kind, so choose its files, for instance with a glob", k, b.w.Kind)
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package data
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"mt/data/template"
+)
+
+// conversation is a chat in the form that chat templates take.
+type conversation struct {
+	messages []any // *template.Object with role and content
+	tools    []any // nil: none
+	vars     *template.Object
+	// from is the first message whose turn may be supervised.
+	from int
+	// plain says that the row is a prompt and its answer, which need no chat
+	// template; verbatim that they follow each other with nothing between.
+	plain, verbatim bool
+}
+
+// conversation reads a row. The error names field, value and way out.
+func (c *columns) conversation(f format, fields map[string]json.RawMessage) (*conversation, error) {
+	if err := checkUTF8(fields); err != nil {
+		return nil, err
+	}
+	v := &conversation{}
+	var err error
+	switch f {
+	case fmtAlpaca:
+		err = c.alpaca(v, fields)
+	case fmtPrompt:
+		err = c.prompt(v, fields)
+	default:
+		err = c.chat(v, fields)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if v.tools, err = c.toolsOf(fields); err != nil {
+		return nil, err
+	}
+	if raw := given(fields["chat_template_kwargs"]); raw != nil {
+		vars, err := template.DecodeJSON(raw)
+		o, ok := vars.(*template.Object)
+		if err != nil || !ok {
+			return nil, fmt.Errorf("chat_template_kwargs is %s; it must be an object", clip(raw))
+		}
+		v.vars = o
+	}
+	return v, v.check()
+}
+
+// checkUTF8 refuses a row with bytes that are no UTF-8, naming the field.
+func checkUTF8(fields map[string]json.RawMessage) error {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if err := notUTF8(name, fields[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notUTF8 is the error for the first byte of text that is no UTF-8, nil without
+// one.
+func notUTF8(name string, text []byte) error {
+	if utf8.Valid(text) {
+		return nil
+	}
+	at := 0
+	for {
+		r, n := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && n == 1 {
+			return fmt.Errorf("%s is no valid UTF-8: byte %d is 0x%02x; convert the file (iconv -t UTF-8)", name, at, text[at])
+		}
+		at += n
+	}
+}
+
+// add appends a turn of plain text.
+func (v *conversation) add(role, content string) {
+	v.messages = append(v.messages, template.NewObject("role", role, "content", content))
+}
+
+// text is a field that must be a string where it is given.
+func textField(name string, fields map[string]json.RawMessage) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	raw := given(fields[name])
+	if raw == nil {
+		return "", nil
+	}
+	if raw[0] != '"' {
+		return "", fmt.Errorf("%s is %s; it must be a string", name, clip(raw))
+	}
+	return string(unquote(nil, raw[1:len(raw)-1])), nil
+}
+
+// alpaca reads instruction, input, output, system and history.
+func (c *columns) alpaca(v *conversation, fields map[string]json.RawMessage) error {
+	var parts [4]string // system, instruction, input, output
+	for i, name := range []string{c.System, c.Prompt, c.Query, c.Response} {
+		var err error
+		if parts[i], err = textField(name, fields); err != nil {
+			return err
+		}
+	}
+	switch {
+	case given(fields[c.Response]) == nil:
+		return missingField(c.Response, fields)
+	case parts[1] == "" && parts[2] == "":
+		return fmt.Errorf("%s is empty or missing; remove the row", c.Prompt)
+	}
+	if parts[0] != "" {
+		v.add("system", parts[0])
+	}
+	if err := c.earlier(v, fields); err != nil {
+		return err
+	}
+	query := parts[1]
+	if query != "" && parts[2] != "" {
+		query += "\n"
+	}
+	v.add("user", query+parts[2])
+	v.add("assistant", parts[3])
+	v.plain = true
+	return nil
+}
+
+// earlier adds the turns of history, a list of pairs.
+func (c *columns) earlier(v *conversation, fields map[string]json.RawMessage) error {
+	raw := given(fields[c.History])
+	if c.History == "" || raw == nil {
+		return nil
+	}
+	var pairs [][]string
+	if err := json.Unmarshal(raw, &pairs); err != nil {
+		return fmt.Errorf("%s is %s; it must be a list of pairs of strings", c.History, clip(raw))
+	}
+	for i, p := range pairs {
+		if len(p) != 2 {
+			return fmt.Errorf("%s[%d] has %d strings; it must have two, a prompt and its answer", c.History, i, len(p))
+		}
+		v.add("user", p[0])
+		v.add("assistant", p[1])
+	}
+	return nil
+}
+
+// prompt reads a prompt and its completion: two strings, or two lists of
+// messages.
+func (c *columns) prompt(v *conversation, fields map[string]json.RawMessage) error {
+	p, r := given(fields[c.Prompt]), given(fields[c.Response])
+	switch {
+	case p == nil:
+		return missingField(c.Prompt, fields)
+	case r == nil:
+		return missingField(c.Response, fields)
+	}
+	if p[0] == '[' && r[0] == '[' {
+		if err := c.list(v, c.Prompt, p); err != nil {
+			return err
+		}
+		v.from = len(v.messages)
+		return c.list(v, c.Response, r)
+	}
+	system, err := textField(c.System, fields)
+	if err != nil {
+		return err
+	}
+	prompt, err := textField(c.Prompt, fields)
+	if err != nil {
+		return err
+	}
+	response, err := textField(c.Response, fields)
+	if err != nil {
+		return err
+	}
+	if prompt == "" {
+		return fmt.Errorf("%s is empty; remove the row, or give text alone", c.Prompt)
+	}
+	if system != "" {
+		v.add("system", system)
+	}
+	v.add("user", prompt)
+	v.add("assistant", response)
+	v.plain, v.verbatim = true, true
+	return nil
+}
+
+// chat reads a list of messages, with the system's apart or among them.
+func (c *columns) chat(v *conversation, fields map[string]json.RawMessage) error {
+	raw := given(fields[c.Messages])
+	if raw == nil {
+		return missingField(c.Messages, fields)
+	}
+	system, err := textField(c.System, fields)
+	if err != nil {
+		return err
+	}
+	if system != "" {
+		v.add("system", system)
+	}
+	return c.list(v, c.Messages, raw)
+}
+
+// check looks at the order of turns.
+func (v *conversation) check() error {
+	answers := 0
+	for i, m := range v.messages {
+		switch role := roleOf(m); {
+		case role == "system" || role == "developer":
+			continue
+		case role == "assistant" && !slices.ContainsFunc(v.messages[:i], func(m any) bool { return roleOf(m) == "user" || roleOf(m) == "tool" }):
+			return errors.New("the assistant's turn comes first; a chat begins with the user's: remove that turn, or the row")
+		case role == "assistant" && i >= v.from:
+			answers++
+		}
+	}
+	if answers == 0 {
+		return &badRow{class: classUnsupervised, err: errors.New("no token is supervised: no turn is the assistant's; remove the row")}
+	}
+	return nil
+}
+
+func roleOf(m any) string {
+	role, _ := m.(*template.Object).Get("role")
+	s, _ := role.(string)
+	return s
+}
+
+// weightless tells whether a message has weight 0, which OpenAI's messages say of
+// a turn that is not to be learned.
+func weightless(m any) bool {
+	w, _ := m.(*template.Object).Get("weight")
+	return w == int64(0) || w == float64(0)
+}
+
+// toolsOf are the tools of a row: a list, or a string that holds one. A bare
+// function is wrapped as templates expect it.
+func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
+	raw := given(fields[c.Tools])
+	if c.Tools == "" || raw == nil {
+		return nil, nil
+	}
+	text := []byte(raw)
+	if raw[0] == '"' {
+		if text = unquote(nil, raw[1:len(raw)-1]); len(strings.TrimSpace(string(text))) == 0 {
+			return nil, nil
+		}
+	}
+	tools, err := template.DecodeJSON(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; it must be a list of tools, or a string that holds one", c.Tools, err)
+	}
+	list, ok := tools.([]any)
+	if !ok {
+		return nil, fmt.Errorf("%s is %s; it must be a list of tools", c.Tools, clip(text))
+	}
+	for i, t := range list {
+		o, ok := t.(*template.Object)
+		if !ok {
+			return nil, fmt.Errorf("%s[%d] is %s; it must be an object", c.Tools, i, clipValue(t))
+		}
+		if _, ok := o.Get("function"); !ok {
+			list[i] = template.NewObject("type", "function", "function", o)
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return list, nil
+}

@@ -1,0 +1,187 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// small is a chat template of one letter a role: s, u, a, t; "|" ends a turn.
+const small = `{% for m in messages %}{{ m.role[0] }}:{{ m.content }}` +
+	`{% for c in m.tool_calls or [] %}!{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}|{% endfor %}` +
+	`{% if tools %}T{{ tools | length }}{{ tools[0].function.name }}{% endif %}{% if add_generation_prompt %}a:{% endif %}`
+
+// chatSpec reads paths as chats through a template, by bytes, not packed.
+func chatSpec(t *testing.T, template string, paths ...string) Spec {
+	s := textSpec(t, 4096, paths...)
+	s.Template, s.Packing = write(t, t.TempDir(), "chat.jinja", template), set(false)
+	return s
+}
+
+// masked is a row's text with what is supervised in brackets. The first token of
+// a row never counts.
+func masked(r Row) string {
+	var b strings.Builder
+	in := false
+	for i, l := range r.labels() {
+		if on := l != IgnoreIndex; on != in {
+			b.WriteString(map[bool]string{true: "[", false: "]"}[on])
+			in = on
+		}
+		if l != IgnoreIndex && l != r.IDs[i] {
+			b.WriteString("<wrong label>")
+		}
+		b.WriteString(rowText(Row{IDs: r.IDs[i : i+1]}))
+	}
+	if in {
+		b.WriteString("]")
+	}
+	return b.String()
+}
+
+func maskedRows(v View) []string {
+	out := []string{}
+	for i := range v.Rows() {
+		out = append(out, masked(v.Row(i)))
+	}
+	return out
+}
+
+// formats are rows that say the same in every way there is.
+var formatRows = []struct {
+	name, format, row, want string
+}{
+	{"alpaca", "alpaca", `{"instruction":"i","input":"j","output":"o","system":"s","history":[["a","b"]]}`, "s:s|u:a|a:[b|]u:i\nj|a:[o|]"},
+	{"alpaca without input", "alpaca", `{"instruction":"i","input":"","output":"o"}`, "u:i|a:[o|]"},
+	{"sharegpt", "sharegpt", `{"system":"s","conversations":[{"from":"human","value":"h"},{"from":"gpt","value":"g"},{"from":"human","value":"x"},{"from":"gpt","value":"y"}]}`, "s:s|u:h|a:[g|]u:x|a:[y|]"},
+	{"sharegpt with its system inside", "sharegpt", `{"conversations":[{"from":"system","value":"s"},{"from":"human","value":"h"},{"from":"gpt","value":"g"}]}`, "s:s|u:h|a:[g|]"},
+	{"sharegpt with tools", "sharegpt", `{"tools":"[{\"name\":\"f\"}]","conversations":[{"from":"human","value":"h"},{"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{\"k\":1}}"},{"from":"observation","value":"r"},{"from":"gpt","value":"g"}]}`,
+		"u:h|a:[!f{\"k\": 1}|]t:r|a:[g|]T1f"},
+	{"messages", "messages", `{"messages":[{"role":"system","content":"s"},{"role":"user","content":"h"},{"role":"assistant","content":"é"}]}`, "s:s|u:h|a:[\xc3\xa9|]"},
+	{"messages with weights", "messages", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g","weight":0},{"role":"user","content":"x"},{"role":"assistant","content":"y","weight":1}]}`, "u:h|a:g|u:x|a:[y|]"},
+	{"messages in parts", "messages", `{"messages":[{"role":"user","content":[{"type":"text","text":"h"},{"type":"text","text":"i"}]},{"role":"assistant","content":"g"},{"role":"user","content":"more"}]}`, "u:hi|a:[g|]u:more|"},
+	{"messages with tools", "messages", `{"tools":[{"type":"function","function":{"name":"f"}}],"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"k\":1}"}}]},{"role":"tool","content":"r"},{"role":"assistant","content":"g"}]}`,
+		"u:h|a:[!f{\"k\": 1}|]t:r|a:[g|]T1f"},
+	{"prompt and completion", "prompt_completion", `{"prompt":"p","completion":"c"}`, "u:p|a:[c|]"},
+	{"prompt and response", "prompt_completion", `{"prompt":"p","response":"c"}`, "u:p|a:[c|]"},
+	{"prompt and completion of messages", "prompt_completion", `{"prompt":[{"role":"user","content":"p"},{"role":"assistant","content":"q"},{"role":"user","content":"r"}],"completion":[{"role":"assistant","content":"c"}]}`, "u:p|a:q|u:r|a:[c|]"},
+	{"conversations of roles", "", `{"conversations":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`, "u:h|a:[g|]"},
+	{"messages of from and value", "sharegpt", `{"messages":[{"from":"human","value":"h"},{"from":"gpt","value":"g"}]}`, "u:h|a:[g|]"},
+	{"text", "", `{"text":"abc"}`, "[abc$]"},
+	{"ready ids", "", `{"input_ids":[97,98,99],"labels":[-100,98,99]}`, "a[bc]"},
+}
+
+// TestFormats reads each format in each container, packed in each way, by its
+// name and by recognition, and looks at every token's mask.
+func TestFormats(t *testing.T) {
+	for _, tt := range formatRows {
+		for _, name := range []string{"x.jsonl", "x.json", "array.json", "x.jsonl.gz", "array.json.gz", "x.json.zst", "array.json.zst"} {
+			for _, format := range []string{"auto", tt.format} {
+				if format == "" {
+					continue
+				}
+				t.Run(fmt.Sprint(tt.name, " ", name, " ", format), func(t *testing.T) {
+					content := tt.row + "\n" + tt.row
+					if strings.HasPrefix(name, "array") {
+						content = " [\n" + tt.row + " ,\r\n\t" + tt.row + "]\n"
+					}
+					s := chatSpec(t, small, write(t, t.TempDir(), name, squeeze(t, name, content)))
+					s.Format = format
+					d := mustOpen(t, s)
+					if got := maskedRows(d.All()); d.Rows() != 2 || got[0] != tt.want || got[1] != tt.want {
+						t.Errorf("rows %q, want twice %q", got, tt.want)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestMasks: which turns are supervised.
+func TestMasks(t *testing.T) {
+	row := `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"user","content":"z"}]}`
+	tests := []struct {
+		name, template string
+		change         func(*Spec)
+		want           string
+		missing        int64
+	}{
+		{"every turn", small, func(*Spec) {}, "u:h|a:[g|]u:x|a:[y|]u:z|", 1},
+		{"the last", small, func(s *Spec) { s.MaskHistory = true }, "u:h|a:g|u:x|a:[y|]u:z|", 1},
+		{"everything", small, func(s *Spec) { s.TrainOnPrompt = true }, "[u:h|a:g|u:x|a:y|u:z|]", 1},
+		{"as the template marks", `{% for m in messages %}{{ m.role[0] }}{% if m.role == "assistant" %}{% generation %}{{ m.content }}.{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}`,
+			func(*Spec) {}, "uha[g.]uxa[y.]uz", 1},
+	}
+	for _, tt := range tests {
+		s := chatSpec(t, tt.template, write(t, t.TempDir(), "a.jsonl", row))
+		tt.change(&s)
+		d := mustOpen(t, s)
+		if got := masked(d.Row(0)); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+		if d.ChatTemplate() != tt.template {
+			t.Errorf("%s: the template is %q", tt.name, d.ChatTemplate())
+		}
+		if st := d.Stats(); st.MissingEOS != tt.missing || st.Kind != "chat" || !d.IsChat() {
+			t.Errorf("%s: stats %+v", tt.name, st)
+		}
+	}
+}
+
+// TestWithoutTemplate: prompts with their answers need none; chats say what to
+// do.
+func TestWithoutTemplate(t *testing.T) {
+	tests := []struct{ row, template, want string }{
+		{`{"prompt":"p ","completion":"c"}`, "", "p [c$]"},
+		{`{"prompt":"p ","completion":"c","system":"s"}`, "", "s\np [c$]"},
+		{`{"instruction":"i","input":"j","output":"o"}`, "", "Human: i\nj$\nAssistant:[o$]"},
+		{`{"instruction":"i","output":"o","system":"s","history":[["a","b"]]}`, "", "System: s$\nHuman: a$\nAssistant:[b$]\nHuman: i$\nAssistant:[o$]"},
+		{`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`, "default", "Human: h$\nAssistant:[g$]"},
+		{`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"assistant","content":"x","weight":0.0}]}`, "default", "Human: h$\nAssistant:[g$]\nAssistant:x$"},
+		{`{"prompt":"p","completion":"c"}`, "default", "Human: p$\nAssistant:[c$]"},
+		{`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`, "chatml",
+			"<|im_start|>user\nh<|im_end|>\n<|im_start|>assistant\n[g<|im_end|>]\n"},
+	}
+	for _, tt := range tests {
+		s := textSpec(t, 4096, write(t, t.TempDir(), "a.jsonl", tt.row))
+		s.Packing, s.Template = set(false), tt.template
+		if got := masked(mustOpen(t, s).Row(0)); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.row, got, tt.want)
+		}
+	}
+	_, err := Open(textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`)))
+	wantError(t, err, "a.jsonl:1: ", "no chat template", "chatml")
+	tools := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", `{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`))
+	calls := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":null,"tool_calls":[{"name":"f","arguments":{}}]}]}`))
+	for _, name := range Templates {
+		calls.Template = name
+		_, err = Open(calls)
+		wantError(t, err, "a.jsonl:1: ", name+" has no place for calls of functions")
+		tools.Template = name
+		_, err = Open(tools)
+		wantError(t, err, "a.jsonl:1: ", name+" has no place for tools")
+	}
+	s := textSpec(t, 64, write(t, t.TempDir(), "a.txt", "abc"))
+	s.Template = "qwen"
+	_, err = Open(s)
+	wantError(t, err, `template "qwen"`, "chatml, default", "leave it out")
+	if wrong, ok := errors.AsType[*SpecError](err); !ok || wrong.Key != "template" {
+		t.Errorf("%v is not of the key template", err)
+	}
+}
+
+// TestTemplateOfTheModel: a model's directory brings its template and, for
+// templates that ask, always the same time.
+func TestTemplateOfTheModel(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "chat_template.jinja", `{{ bos_token }}{{ eos_token }}{{ strftime_now("%d %b %Y") }}{{ kind }}{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}{% if add_generation_prompt %}a{% endif %}`)
+	s := textSpec(t, 4096, write(t, t.TempDir(), "a.jsonl", `{"chat_template_kwargs":{"kind":"K"},"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`))
+	s.ModelDir, s.Packing = dir, set(false)
+	if got := mustOpen(t, s).ChatTemplate(); got != "" {
+		t.Errorf("the model's own template is to be saved again: %q", got)
+	}
+	if got, want := masked(mustOpen(t, s).Row(0)), "$26 Jul 2024Kuha[g]"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

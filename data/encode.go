@@ -1,0 +1,164 @@
+package data
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"mt/data/tokenizer"
+)
+
+// fatalRow is an error in a row that all rows would have.
+type fatalRow struct{ err error }
+
+func (e *fatalRow) Error() string { return e.err.Error() }
+
+// Unwrap is what was wrong.
+func (e *fatalRow) Unwrap() error { return e.err }
+
+func newEncoder(s *Spec) *encoder {
+	e := &encoder{spec: s, tok: s.Tokenizer}
+	if e.tok != nil {
+		e.around = specialOf(e.tok)
+	}
+	return e
+}
+
+// place names a row, or a file that is one document, for an error.
+func place(path, unit string, n int64) string {
+	switch {
+	case n == 0:
+		return path
+	case unit == unitLine:
+		return fmt.Sprintf("%s:%d", path, n)
+	}
+	return fmt.Sprintf("%s: row %d", path, n)
+}
+
+// encode makes tokens of a chunk.
+func (e *encoder) encode(c *chunk) {
+	for _, r := range c.recs {
+		d := encoded{line: r.n, first: r.first, last: r.last, from: len(c.ids), labels: -1, err: r.err}
+		if d.err == nil {
+			e.record(c, r, &d)
+		}
+		d.to = len(c.ids)
+		c.docs = append(c.docs, d)
+	}
+	c.buf = nil
+}
+
+// record makes tokens of a record and appends them to the chunk's.
+func (e *encoder) record(c *chunk, r record, d *encoded) {
+	raw := c.buf[r.from:r.to]
+	var err error
+	if r.n == 0 {
+		d.kind = kindText
+		err = e.file(c, r, raw)
+	} else {
+		err = e.rowTokens(c, r, raw, d)
+	}
+	if fatal, ok := err.(*fatalRow); ok {
+		d.fatal = fatal.err
+		return
+	}
+	if d.err = err; err != nil {
+		return
+	}
+	c.ids = append(c.ids, e.ids...)
+	if d.labels >= 0 {
+		d.labels = len(c.labs)
+		c.labs = append(c.labs, e.labs...)
+	}
+	if d.kind != kindIDs && d.first {
+		d.flags |= e.doubled()
+	}
+	if d.kind == kindText && d.last && len(e.around.after) == 0 {
+		d.flags |= flagMissingEOS
+	}
+}
+
+// file makes e.ids of a file that is one document, or of a piece of it.
+func (e *encoder) file(c *chunk, r record, text []byte) error {
+	if _, err := e.spec.tokenizerFor(c.src.path); err != nil {
+		return &fatalRow{err}
+	}
+	err := e.text(text, "the text", r.first, r.last)
+	if err != nil && !(r.first && r.last) { // other pieces are written already
+		return &fatalRow{fmt.Errorf("%s: %w", c.src.path, err)}
+	}
+	return err
+}
+
+// rowTokens reads a row and makes e.ids, and e.labs where it has labels.
+func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
+	fields, err := fieldsOf(raw)
+	if err != nil {
+		return err
+	}
+	form := c.form
+	switch {
+	case !c.known:
+		form, err = formOf(fields)
+	case !c.given:
+		form, err = form.agree(fields)
+	case form.loose:
+		if own, e := formOf(fields); e == nil && own.format == form.format {
+			form = own
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := e.row.fill(form, fields, e.spec.VocabSize); err != nil {
+		return err
+	}
+	d.first, d.last, d.kind = true, true, e.row.kind
+	if d.kind == kindIDs {
+		if e.ids = append(e.ids[:0], e.row.ids...); e.row.labels != nil {
+			e.labs, d.labels = append(e.labs[:0], e.row.labels...), 0
+		}
+		return nil
+	}
+	where := place(c.src.path, c.unit, r.n)
+	if _, err := e.spec.tokenizerFor(where); err != nil {
+		return &fatalRow{err}
+	}
+	if d.kind == kindText {
+		return e.text(e.row.text, "text", true, true)
+	}
+	d.labels = 0
+	if d.flags, err = e.chat(e.row.chat); err != nil && err == e.spec.chat.err {
+		return &fatalRow{fmt.Errorf("%s: %w", where, err)}
+	}
+	return err
+}
+
+// text makes e.ids of a text, or of a piece of one.
+func (e *encoder) text(text []byte, name string, first, last bool) (err error) {
+	if !utf8.Valid(text) && e.tok.ID() != tokenizer.Bytes().ID() { // to that every byte is a token
+		return notUTF8(name, text)
+	}
+	e.begin()
+	before := len(e.ids)
+	if !first {
+		e.ids, before = e.ids[:0], 0
+	}
+	if e.ids, err = e.tok.Encode(e.ids, text); err != nil {
+		return err
+	}
+	own := e.ids[before:]
+	if first && before > 0 && len(own) > 0 && own[0] == e.ids[before-1] {
+		e.ids = e.ids[1:] // the text begins with it
+	}
+	if !last {
+		return nil
+	}
+	after := e.around.after
+	if len(own) > 0 && len(after) > 0 && own[len(own)-1] == after[0] {
+		after = after[1:] // the text ends with it
+	}
+	if e.ids = append(e.ids, after...); first && len(e.ids) < 2 {
+		return fmt.Errorf("the text makes %d token(s); a row takes at least 2, one to see and one to predict; remove it", len(e.ids))
+	}
+	return nil
+}

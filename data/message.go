@@ -1,0 +1,220 @@
+package data
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"mt/data/template"
+)
+
+// list appends the messages of field, whose JSON is raw.
+func (c *columns) list(v *conversation, field string, raw []byte) error {
+	decoded, err := template.DecodeJSON(raw)
+	if err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	messages, ok := decoded.([]any)
+	switch {
+	case !ok:
+		return fmt.Errorf("%s is %s; it must be a list of messages", field, clip(raw))
+	case len(messages) == 0:
+		return fmt.Errorf("%s is empty; remove the row", field)
+	}
+	for i, m := range messages {
+		where := fmt.Sprintf("%s[%d]", field, i)
+		o, ok := m.(*template.Object)
+		if !ok {
+			return fmt.Errorf("%s is %s; it must be an object with %s and %s", where, clipValue(m), c.Role, c.Content)
+		}
+		if o, err = c.message(o, where); err != nil {
+			return err
+		}
+		v.messages = append(v.messages, o)
+	}
+	return nil
+}
+
+// message is m with the names that chat templates use. Fields that are null are
+// left out, but for content: Parquet has them in all messages or none.
+func (c *columns) message(m *template.Object, where string) (*template.Object, error) {
+	role, err := c.role(m, where)
+	if err != nil {
+		return nil, err
+	}
+	content, has := m.Get(c.Content)
+	if role == functionCall {
+		return called(content, where+"."+c.Content)
+	}
+	out := template.NewObject("role", role)
+	calls, err := callsOf(m, where)
+	switch {
+	case err != nil:
+		return nil, err
+	case has:
+		if content, err = contentText(content, where+"."+c.Content); err != nil {
+			return nil, err
+		}
+		if content == nil && (role != "assistant" || calls == nil) {
+			return nil, fmt.Errorf("%s.%s is null; it must be a string", where, c.Content)
+		}
+		out.Set("content", content)
+	case calls == nil:
+		return nil, fmt.Errorf("%s has no %s", where, c.Content)
+	}
+	for _, k := range m.Keys() {
+		if v, _ := m.Get(k); v != nil && k != c.Role && k != c.Content && k != "tool_calls" {
+			out.Set(k, v)
+		}
+	}
+	if calls != nil {
+		out.Set("tool_calls", calls)
+	}
+	return out, nil
+}
+
+// role is what templates call the message's role.
+func (c *columns) role(m *template.Object, where string) (string, error) {
+	v, ok := m.Get(c.Role)
+	if !ok {
+		return "", fmt.Errorf("%s has no %s", where, c.Role)
+	}
+	name, _ := v.(string)
+	role, ok := c.Roles[name]
+	if !ok {
+		return "", fmt.Errorf("%s.%s is %s; known roles are %s", where, c.Role, clipValue(v), strings.Join(slices.Sorted(maps.Keys(c.Roles)), ", "))
+	}
+	return role, nil
+}
+
+// contentText is the text of a message: a string, or a list of text parts. nil
+// stays nil.
+func contentText(v any, where string) (any, error) {
+	switch v := v.(type) {
+	case nil, string:
+		return v, nil
+	case []any:
+		var b strings.Builder
+		for i, part := range v {
+			if s, ok := part.(string); ok {
+				b.WriteString(s)
+				continue
+			}
+			o, ok := part.(*template.Object)
+			if !ok {
+				return nil, fmt.Errorf("%s[%d] is %s; it must be a part with type and text", where, i, clipValue(part))
+			}
+			if kind, _ := o.Get("type"); kind != "text" {
+				return nil, fmt.Errorf("%s[%d].type is %s; mt reads text alone", where, i, clipValue(kind))
+			}
+			text, _ := o.Get("text")
+			s, ok := text.(string)
+			if !ok {
+				return nil, fmt.Errorf("%s[%d].text is %s; it must be a string", where, i, clipValue(text))
+			}
+			b.WriteString(s)
+		}
+		return b.String(), nil
+	}
+	return nil, fmt.Errorf("%s is %s; it must be a string, or a list of text parts", where, clipValue(v))
+}
+
+// called is the assistant's message that calls functions, which content writes
+// as JSON: one {"name", "arguments"} or a list of them.
+func called(content any, where string) (*template.Object, error) {
+	text, ok := content.(string)
+	if !ok {
+		return nil, fmt.Errorf("%s is %s; a function call is a string that holds JSON", where, clipValue(content))
+	}
+	v, err := template.DecodeJSON([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s is %s: %w; a function call is JSON with name and arguments", where, clip([]byte(text)), err)
+	}
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	calls := make([]any, len(list))
+	for i, c := range list {
+		if calls[i], err = callOf(c, where); err != nil {
+			return nil, err
+		}
+	}
+	return template.NewObject("role", "assistant", "content", "", "tool_calls", calls), nil
+}
+
+// callsOf are the tool_calls of a message, nil without any.
+func callsOf(m *template.Object, where string) ([]any, error) {
+	v, _ := m.Get("tool_calls")
+	if v == nil {
+		return nil, nil
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, fmt.Errorf("%s.tool_calls is %s; it must be a list", where, clipValue(v))
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	calls := make([]any, len(list))
+	for i, c := range list {
+		var err error
+		if calls[i], err = callOf(c, fmt.Sprintf("%s.tool_calls[%d]", where, i)); err != nil {
+			return nil, err
+		}
+	}
+	return calls, nil
+}
+
+// callOf is a call as templates expect it: arguments that a string holds are
+// opened, a bare function is wrapped.
+func callOf(v any, where string) (*template.Object, error) {
+	call, ok := v.(*template.Object)
+	if !ok {
+		return nil, fmt.Errorf("%s is %s; a call is an object with name and arguments", where, clipValue(v))
+	}
+	inner := call
+	if f, ok := call.Get("function"); ok {
+		if inner, ok = f.(*template.Object); !ok {
+			return nil, fmt.Errorf("%s.function is %s; it must be an object with name and arguments", where, clipValue(f))
+		}
+	}
+	if name, _ := inner.Get("name"); name == nil {
+		return nil, fmt.Errorf("%s has no name of a function", where)
+	}
+	function := template.NewObject()
+	for _, k := range inner.Keys() {
+		v, _ := inner.Get(k)
+		if s, ok := v.(string); ok && k == "arguments" {
+			if opened, err := template.DecodeJSON([]byte(s)); err == nil {
+				v = opened
+			}
+		}
+		if v != nil {
+			function.Set(k, v)
+		}
+	}
+	out := template.NewObject("type", "function", "function", function)
+	for _, k := range call.Keys() {
+		if v, _ := call.Get(k); inner != call && v != nil && k != "function" {
+			out.Set(k, v)
+		}
+	}
+	return out, nil
+}
+
+// clipValue quotes a decoded value for an error.
+func clipValue(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "missing or null"
+	case string:
+		return fmt.Sprintf("%q", clip([]byte(v)))
+	case []any:
+		return fmt.Sprintf("a list of %d", len(v))
+	case *template.Object:
+		return fmt.Sprintf("an object with %q", v.Keys())
+	}
+	return fmt.Sprint(v)
+}

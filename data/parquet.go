@@ -1,0 +1,307 @@
+package data
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime/debug"
+	"slices"
+	"strconv"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/deprecated"
+)
+
+// parquetRows gives the rows of a Parquet file as JSON, read column by column, a
+// page of each in memory at a time. What the library panics at is an error.
+type parquetRows struct {
+	src    io.ReaderAt
+	file   *parquet.File
+	size   int64
+	wanted func(string) bool
+	fields []*parquetField // of the group at work
+	group  int             // the next row group
+	left   int64           // rows of the group at work
+	n      int64           // rows given
+}
+
+// parquetField is a column, or a group of them.
+type parquetField struct {
+	name     string
+	optional bool // a value may be null
+	repeated bool
+	def, rep int // levels at which a value, an element, is there
+	children []*parquetField
+	leaf     *leafReader
+	list     bool // LIST: the elements are in children[0]
+	pairs    bool // MAP
+	text     bool
+}
+
+// wanted says which columns of a data set's Parquet files are read: those that
+// some format could use.
+func (s *Spec) wanted(set int) func(name string) bool {
+	known := map[string]bool{"labels": true, "chat_template_kwargs": true}
+	add := func(c *columns) {
+		for _, n := range []string{c.Text, c.System, c.Tools, c.Prompt, c.Query, c.Response, c.History, c.Messages} {
+			known[n] = true
+		}
+	}
+	if c := s.sets[set].Columns; c != nil {
+		add(c)
+	}
+	for _, m := range marks {
+		known[m.field] = true
+		add(columnsOf(m.format))
+	}
+	for _, r := range responses {
+		known[r] = true
+	}
+	return func(name string) bool { return known[name] }
+}
+
+// guarded calls f and makes an error of a panic in it.
+func guarded(f func() error) (err error) {
+	faulting := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(faulting)
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("damaged Parquet file (%v)", cause)
+		}
+	}()
+	return f()
+}
+
+// openParquet reads the file's footer.
+func openParquet(f io.ReaderAt, size int64, wanted func(string) bool) (r *parquetRows, err error) {
+	r = &parquetRows{src: f, size: size, wanted: wanted}
+	err = guarded(func() error {
+		if err := checkFooter(f, size); err != nil {
+			return err
+		}
+		file, err := parquet.OpenFile(f, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+		if err != nil {
+			return err
+		}
+		r.file = file
+		for _, c := range file.Root().Columns() {
+			if wanted(c.Name()) {
+				return nil
+			}
+		}
+		var names []string
+		for _, c := range file.Root().Columns() {
+			names = append(names, c.Name())
+		}
+		return fmt.Errorf("no column that could be trained on among %q; name them in %s", names, infoName)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("parquet: %w", err)
+	}
+	return r, nil
+}
+
+// progress is how many bytes of the file are done, about.
+func (r *parquetRows) progress() int64 {
+	if all := r.file.NumRows(); all > 0 {
+		return int64(float64(r.size) * min(1, float64(r.n)/float64(all)))
+	}
+	return 0
+}
+
+func (r *parquetRows) next(dst []byte) (row []byte, n int64, err error) {
+	from, at := len(dst), r.n+1
+	err = guarded(func() error {
+		if err := r.advance(); err != nil {
+			return err
+		}
+		r.n++
+		r.left--
+		var err error
+		dst, err = r.appendRow(dst)
+		return err
+	})
+	var bad *badRow
+	if err != nil && err != io.EOF && !errors.As(err, &bad) {
+		err = fmt.Errorf("parquet: row %d: %w", at, err)
+	}
+	if err != nil {
+		dst = dst[:from]
+	}
+	return dst, r.n, err
+}
+
+// advance goes to the next row group that has rows, if this one has no more.
+func (r *parquetRows) advance() error {
+	for r.left <= 0 {
+		r.close()
+		groups := r.file.RowGroups()
+		if r.group >= len(groups) {
+			return io.EOF
+		}
+		g := groups[r.group]
+		r.group++
+		if r.left = g.NumRows(); r.left < 0 {
+			return fmt.Errorf("a row group of %d rows", r.left)
+		}
+		if r.left == 0 { // its columns need have no pages
+			continue
+		}
+		chunks := g.ColumnChunks()
+		for _, c := range r.file.Root().Columns() {
+			if !r.wanted(c.Name()) {
+				continue
+			}
+			f, err := r.field(c, chunks, 0, 0)
+			if err != nil {
+				return fmt.Errorf("column %q: %w", c.Name(), err)
+			}
+			r.fields = append(r.fields, f)
+		}
+	}
+	return nil
+}
+
+// field prepares a column, below levels def and rep, for the row group of
+// chunks.
+func (r *parquetRows) field(c *parquet.Column, chunks []parquet.ColumnChunk, def, rep int) (*parquetField, error) {
+	f := &parquetField{name: c.Name(), optional: c.Optional(), repeated: c.Repeated()}
+	if f.optional || f.repeated {
+		def++
+	}
+	if f.repeated {
+		rep++
+	}
+	f.def, f.rep = def, rep
+	kind := c.Type().String()
+	if c.Leaf() {
+		at := c.Index()
+		if at < 0 || at >= len(chunks) {
+			return nil, errors.New("its data is missing")
+		}
+		if err := r.checkPages(at); err != nil {
+			return nil, err
+		}
+		f.text = c.Type().LogicalType() == nil || slices.Contains([]string{"STRING", "ENUM", "JSON"}, kind)
+		f.leaf = &leafReader{pages: chunks[at].Pages()}
+		return f, nil
+	}
+	for _, child := range c.Columns() {
+		k, err := r.field(child, chunks, def, rep)
+		if err != nil {
+			return nil, err
+		}
+		f.children = append(f.children, k)
+	}
+	if len(f.children) == 0 {
+		return nil, errors.New("a group without columns")
+	}
+	one := len(f.children) == 1 && f.children[0].repeated
+	f.list = one && kind == "LIST"
+	f.pairs = one && kind == "MAP" && len(f.children[0].children) == 2
+	return f, nil
+}
+
+// close ends the row group at work.
+func (r *parquetRows) close() {
+	_ = guarded(func() error {
+		for _, f := range r.fields {
+			f.close()
+		}
+		return nil
+	})
+	r.fields = nil
+}
+
+func (f *parquetField) close() {
+	if f.leaf != nil {
+		f.leaf.close()
+	}
+	for _, c := range f.children {
+		c.close()
+	}
+}
+
+// appendRow appends a row as a JSON object.
+func (r *parquetRows) appendRow(dst []byte) ([]byte, error) {
+	from := len(dst)
+	dst = append(dst, '{')
+	for i, f := range r.fields {
+		var err error
+		if err = f.load(); err != nil {
+			return dst, fmt.Errorf("column %q: %w", f.name, err)
+		}
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendString(dst, f.name)
+		dst = append(dst, ':')
+		if dst, err = f.append(dst, from+maxRow); err != nil {
+			return dst, fmt.Errorf("column %q: %w", f.name, err)
+		}
+	}
+	for _, f := range r.fields {
+		if !f.empty() {
+			return dst, fmt.Errorf("column %q: its columns do not fit together", f.name)
+		}
+	}
+	return append(dst, '}'), nil
+}
+
+func appendString(dst []byte, s string) []byte {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic("data: a string always encodes: " + err.Error())
+	}
+	return append(dst, b...)
+}
+
+// appendValue appends a leaf's value.
+func (f *parquetField) appendValue(dst []byte, v parquet.Value) ([]byte, error) {
+	switch v.Kind() {
+	case parquet.Boolean:
+		return strconv.AppendBool(dst, v.Boolean()), nil
+	case parquet.Int32:
+		return strconv.AppendInt(dst, int64(v.Int32()), 10), nil
+	case parquet.Int64:
+		return strconv.AppendInt(dst, v.Int64(), 10), nil
+	case parquet.Float, parquet.Double:
+		x := v.Double()
+		if v.Kind() == parquet.Float {
+			x = float64(v.Float())
+		}
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return append(dst, "null"...), nil
+		}
+		return strconv.AppendFloat(dst, x, 'g', -1, 64), nil
+	case parquet.Int96:
+		return appendString(dst, deprecated.Int96(v.Int96()).String()), nil
+	case parquet.ByteArray, parquet.FixedLenByteArray:
+		if f.text {
+			return quote(dst, v.ByteArray()), nil
+		}
+		return appendString(dst, base64.StdEncoding.EncodeToString(v.ByteArray())), nil
+	}
+	return dst, fmt.Errorf("values of kind %s", v.Kind())
+}
+
+// quote appends text as a JSON string. Bytes that are no UTF-8 stay: who reads
+// the row says what is wrong with them.
+func quote(dst, text []byte) []byte {
+	const digits = "0123456789abcdef"
+	dst = append(dst, '"')
+	for _, c := range text {
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c < ' ':
+			dst = append(dst, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '"')
+}

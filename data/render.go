@@ -1,0 +1,269 @@
+package data
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"mt/data/template"
+	"mt/data/tokenizer"
+)
+
+// Templates are the built-in names of Spec.Template: chatml, the layout that
+// most chat models share, and default, that of LLaMA-Factory for models that
+// have none.
+var Templates = []string{"chatml", "default"}
+
+// chatML is our own wording of the layout. Source: OpenAI's chat markup
+// language, as in Qwen's model cards.
+const chatML = `{% if tools %}{{ raise_exception('chatml has no place for tools; use a chat template that does') }}{% endif %}` +
+	`{% for message in messages %}{% if message.tool_calls %}{{ raise_exception('chatml has no place for calls of functions; use a chat template that does') }}{% endif %}` +
+	`<|im_start|>{{ message.role }}
+{{ message.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}`
+
+// maxTemplate is the largest template file that is read, in bytes.
+const maxTemplate = 4 << 20
+
+// templateClock is what a template that asks for the time is told: always the
+// same, so that the same data makes the same tokens. It is the date that Llama
+// 3.1's own template falls back on.
+var templateClock = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
+
+// chatForm says how chats become text.
+type chatForm struct {
+	tmpl  *template.Template
+	own   bool  // tmpl is that of the model's directory
+	plain bool  // LLaMA-Factory's default layout, given by name
+	err   error // why there is no tmpl
+}
+
+// newChatForm finds the template of s. That there is none matters only where
+// chats are read.
+func newChatForm(s *Spec) chatForm {
+	if s.Tokenizer == nil || s.Template == "default" {
+		return chatForm{plain: s.Template == "default"}
+	}
+	f := chatForm{}
+	if f.err = f.find(s); f.tmpl != nil {
+		f.tmpl.Now = func() time.Time { return templateClock }
+	}
+	return f
+}
+
+func (f *chatForm) find(s *Spec) (err error) {
+	if s.Template != "" && s.Template != "chatml" {
+		f.tmpl, err = templateFile(s.Template)
+		return err
+	}
+	if s.Template == "" && s.ModelDir != "" {
+		if f.tmpl, err = template.Load(s.ModelDir); f.tmpl != nil || err != nil {
+			f.own = true
+			return err
+		}
+	}
+	if s.Template == "chatml" || hasChatML(s.Tokenizer) {
+		f.tmpl, err = template.Parse("chatml", chatML)
+		return err
+	}
+	return errors.New("the model has no chat template; set template to a Jinja file, or to a built-in one: " + strings.Join(Templates, ", "))
+}
+
+func hasChatML(t tokenizer.Tokenizer) bool {
+	_, start := t.TokenID("<|im_start|>")
+	_, end := t.TokenID("<|im_end|>")
+	return start && end
+}
+
+func templateFile(name string) (*template.Template, error) {
+	path, err := ExpandVars(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("template %q is neither a file nor a built-in name (%s); leave it out to use the model's own", name, strings.Join(Templates, ", "))
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > maxTemplate:
+		return nil, fmt.Errorf("template %s is no file of at most %d MiB", name, maxTemplate>>20)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return template.Parse(name, string(text))
+}
+
+// id is the form's part in a cache's key.
+func (f *chatForm) id() string {
+	switch {
+	case f.plain:
+		return "default"
+	case f.tmpl == nil:
+		return "none"
+	}
+	sum := sha256.Sum256([]byte(f.tmpl.Source()))
+	return hex.EncodeToString(sum[:])
+}
+
+// encoder makes tokens of documents. Each goroutine has its own.
+type encoder struct {
+	spec      *Spec
+	tok       tokenizer.Tokenizer
+	row       jsonRow
+	ids, labs []int32
+	starts    []int
+	around    special
+}
+
+// special is what the tokenizer puts around a text.
+type special struct {
+	before, after []int32
+	bos, eos      int32 // IgnoreIndex: there is none
+}
+
+// specialOf asks the tokenizer.
+func specialOf(t tokenizer.Tokenizer) special {
+	s := special{bos: IgnoreIndex, eos: IgnoreIndex}
+	if id, ok := t.BOS(); ok {
+		s.bos = id
+	}
+	if id, ok := t.EOS(); ok {
+		s.eos = id
+	}
+	probe := int32(0)
+	for int(probe) < t.VocabSize()-1 && t.IsSpecial(probe) {
+		probe++
+	}
+	for _, id := range t.AddSpecial([]int32{probe}) {
+		switch {
+		case id == probe:
+			s.after = []int32{}
+		case s.after == nil:
+			s.before = append(s.before, id)
+		default:
+			s.after = append(s.after, id)
+		}
+	}
+	if s.eos != IgnoreIndex && (len(s.after) == 0 || s.after[len(s.after)-1] != s.eos) {
+		s.after = append(s.after, s.eos)
+	}
+	return s
+}
+
+// Prompt is the ids of text that is to be continued: with what the tokenizer puts
+// before a text, and nothing behind it.
+func Prompt(t tokenizer.Tokenizer, text []byte) ([]int32, error) {
+	e := &encoder{spec: &Spec{}, tok: t, around: specialOf(t)}
+	err := e.text(text, "the prompt", true, false)
+	return e.ids, err
+}
+
+// begin appends what comes before a text to nothing.
+func (e *encoder) begin() {
+	e.ids, e.labs, e.starts = append(e.ids[:0], e.around.before...), e.labs[:0], e.starts[:0]
+}
+
+// chat makes e.ids and e.labs of a conversation.
+func (e *encoder) chat(v *conversation) (flags uint64, err error) {
+	form := &e.spec.chat
+	switch {
+	case form.tmpl != nil:
+		err = e.rendered(form.tmpl, v)
+	case v.tools != nil && (form.plain || v.plain):
+		err = errors.New("template default has no place for tools; use a chat template that does")
+	case v.plain && v.verbatim && !form.plain:
+		err = e.verbatim(v)
+	case form.plain || v.plain:
+		err = e.layOut(v)
+	default:
+		err = form.err
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(e.ids) < 2 || supervised(e.labs) == 0 {
+		return 0, &badRow{class: classUnsupervised, err: errors.New("no token is supervised: the assistant's turns are empty, or of weight 0; remove the row")}
+	}
+	return e.unended(), nil
+}
+
+// rendered runs the template over a conversation.
+func (e *encoder) rendered(t *template.Template, v *conversation) error {
+	vars := map[string]any{"messages": v.messages, "tools": nil, "documents": nil, "add_generation_prompt": false}
+	if v.tools != nil {
+		vars["tools"] = v.tools
+	}
+	if e.around.bos != IgnoreIndex {
+		vars["bos_token"] = e.tok.Token(e.around.bos)
+	}
+	if e.around.eos != IgnoreIndex {
+		vars["eos_token"] = e.tok.Token(e.around.eos)
+	}
+	if v.vars != nil {
+		for _, k := range v.vars.Keys() {
+			vars[k], _ = v.vars.Get(k)
+		}
+	}
+	r, turns, err := t.SupervisedSpans(vars)
+	if err != nil {
+		return templateError(err)
+	}
+	if e.ids, e.starts, err = e.tok.EncodeSpans(e.ids[:0], e.starts[:0], []byte(r.Text)); err != nil {
+		return err
+	}
+	last := 0
+	for _, t := range turns {
+		last = max(last, t.Message)
+	}
+	e.labs = ignored(e.labs[:0], len(e.ids))
+	for _, t := range turns {
+		if t.Message >= v.from && (!e.spec.MaskHistory || t.Message == last) && !weightless(v.messages[t.Message]) {
+			e.supervise(0, t.Span)
+		}
+	}
+	e.whole()
+	return nil
+}
+
+// templateError words what a template says about a row.
+func templateError(err error) error {
+	var t *template.Error
+	if errors.As(err, &t) && t.Raised {
+		return fmt.Errorf("the chat template refuses the row: %w", err)
+	}
+	return fmt.Errorf("chat template: %w", err)
+}
+
+// supervise gives the tokens from number first on that start in span their own
+// labels. e.starts are those of the tokens from first on.
+func (e *encoder) supervise(first int, span template.Span) {
+	for i, at := range e.starts {
+		if at >= span.From && at < span.To {
+			e.labs[first+i] = e.ids[first+i]
+		}
+	}
+}
+
+// whole supervises everything where that is wanted.
+func (e *encoder) whole() {
+	if e.spec.TrainOnPrompt {
+		copy(e.labs, e.ids)
+	}
+}
+
+// ignored appends n labels that do not count.
+func ignored(dst []int32, n int) []int32 {
+	for range n {
+		dst = append(dst, IgnoreIndex)
+	}
+	return dst
+}

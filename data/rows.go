@@ -1,0 +1,226 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// maxRow is the largest row that is read, in bytes.
+const maxRow = 256 << 20
+
+// rowReader gives the rows of a file in order.
+type rowReader interface {
+	// next appends a row's JSON to dst. n is its number, from 1. At the end the
+	// error is io.EOF; a *badRow spoils this row alone.
+	next(dst []byte) (row []byte, n int64, err error)
+}
+
+var errRowSize = &badRow{err: fmt.Errorf("the row is larger than %d MiB; split it", maxRow>>20)}
+
+// newJSONRows reads an array of rows, or a row on each line, by what the file
+// begins with, and says which in unit.
+func newJSONRows(r io.Reader, unit *string) rowReader {
+	b := bufio.NewReaderSize(r, 256<<10)
+	start, _ := b.Peek(4) // an error shows at the first row
+	if bytes.HasPrefix(start, []byte("\xef\xbb\xbf")) {
+		_, _ = b.Discard(3)
+	}
+	for n := 512; ; n *= 2 {
+		start, err := b.Peek(min(n, b.Size()))
+		start = bytes.TrimLeft(start, " \t\r\n")
+		if len(start) > 0 && start[0] == '[' {
+			*unit = unitRow
+			return &arrayRows{r: b}
+		}
+		if len(start) > 0 || err != nil || n >= b.Size() {
+			*unit = unitLine
+			return &lineRows{r: b}
+		}
+	}
+}
+
+// lineRows makes every line that is not blank a row.
+type lineRows struct {
+	r *bufio.Reader
+	n int64
+	// done is the error that follows the last line.
+	done error
+}
+
+func (l *lineRows) next(dst []byte) ([]byte, int64, error) {
+	from := len(dst)
+	for l.done == nil {
+		l.n++
+		dst, l.done = readLine(l.r, dst[:from], from+maxRow)
+		if l.done == errTooLong {
+			l.done = nil
+			return dst[:from], l.n, errRowSize
+		}
+		if l.done != nil && l.done != io.EOF {
+			break
+		}
+		if row := bytes.TrimSpace(dst[from:]); len(row) > 0 {
+			return append(dst[:from], row...), l.n, nil
+		}
+	}
+	return dst[:from], l.n, l.done
+}
+
+var errTooLong = errors.New("a line that is too long")
+
+// readLine appends the next line to dst, which stays below most bytes; the rest
+// of a longer one is passed over.
+func readLine(r *bufio.Reader, dst []byte, most int) ([]byte, error) {
+	tooLong := false
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(dst)+len(part) > most {
+			tooLong = true
+		}
+		if !tooLong {
+			dst = append(dst, part...)
+		}
+		if err == bufio.ErrBufferFull {
+			continue
+		}
+		if tooLong && (err == nil || err == io.EOF) {
+			err = errTooLong
+		}
+		return dst, err
+	}
+}
+
+// arrayRows gives the elements of a JSON array, one in memory at a time. It
+// finds their ends; that they are JSON is left to who reads them.
+type arrayRows struct {
+	r    *bufio.Reader
+	n    int64
+	done error
+}
+
+func (a *arrayRows) next(dst []byte) ([]byte, int64, error) {
+	from := len(dst)
+	if a.done == nil {
+		a.done = a.begin()
+	}
+	if a.done != nil {
+		return dst, a.n, a.done
+	}
+	a.n++
+	var s jsonScan
+	tooLong := false
+	for !s.ended {
+		if _, err := a.r.Peek(1); err != nil {
+			a.done = err
+			if err == io.EOF {
+				err = &badRow{err: errors.New("the file ends inside this row; it was cut off")}
+			}
+			return dst[:from], a.n, err
+		}
+		buf, _ := a.r.Peek(a.r.Buffered())
+		n := s.scan(buf)
+		if tooLong = tooLong || len(dst)-from+n > maxRow; !tooLong {
+			dst = append(dst, buf[:n]...)
+		}
+		_, _ = a.r.Discard(n)
+	}
+	if tooLong {
+		return dst[:from], a.n, errRowSize
+	}
+	if len(dst) == from {
+		a.done = fmt.Errorf("row %d: an element of the array is missing; it must be [row, row, ...]", a.n)
+		return dst, a.n, a.done
+	}
+	return dst, a.n, nil
+}
+
+// begin passes over what stands before an element. The error is io.EOF at the
+// end of the array.
+func (a *arrayRows) begin() error {
+	b, err := a.mark()
+	switch {
+	case err == io.EOF:
+		return fmt.Errorf("the array does not end after row %d: the file was cut off, or \"]\" is missing", a.n)
+	case err != nil:
+		return err
+	case b == '[' && a.n == 0, b == ',' && a.n > 0:
+		next, err := a.mark()
+		switch {
+		case err == io.EOF:
+			return fmt.Errorf("the array does not end after row %d: the file was cut off", a.n)
+		case err != nil:
+			return err
+		case next != ']':
+			return a.r.UnreadByte()
+		case b == ',':
+			return fmt.Errorf("behind row %d stands a comma with no row behind it", a.n)
+		}
+		return a.end()
+	case b == ']':
+		return a.end()
+	}
+	return fmt.Errorf("behind row %d stands %q where a comma or \"]\" is due", a.n, b)
+}
+
+// end expects nothing behind the array.
+func (a *arrayRows) end() error {
+	b, err := a.mark()
+	if err == nil {
+		return fmt.Errorf("behind the array stands %q; a file holds one array, or an object a line", b)
+	}
+	return err
+}
+
+// mark is the next byte that is no space.
+func (a *arrayRows) mark() (byte, error) {
+	for {
+		if b, err := a.r.ReadByte(); err != nil || !isSpace(b) {
+			return b, err
+		}
+	}
+}
+
+// jsonScan finds where a JSON value ends.
+type jsonScan struct {
+	depth           int64
+	quoted, escaped bool
+	scalar          bool // inside a number or word
+	ended           bool
+}
+
+// scan is how many bytes of b belong to the value.
+func (s *jsonScan) scan(b []byte) int {
+	for i, c := range b {
+		switch {
+		case s.quoted:
+			switch {
+			case s.escaped:
+				s.escaped = false
+			case c == '\\':
+				s.escaped = true
+			case c == '"':
+				s.quoted = false
+				s.ended = s.depth == 0
+			}
+		case c == '"' && !s.scalar:
+			s.quoted = true
+		case c == '{' || c == '[':
+			s.depth++
+		case (c == '}' || c == ']') && s.depth > 0:
+			s.depth--
+			s.ended = s.depth == 0
+		case s.depth == 0 && (c == ',' || c == ']' || c == '}' || isSpace(c)):
+			s.ended = true
+			return i
+		default:
+			s.scalar = s.depth == 0
+		}
+		if s.ended {
+			return i + 1
+		}
+	}
+	return len(b)
+}

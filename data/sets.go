@@ -1,0 +1,138 @@
+package data
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// dataSet is one of Spec.Paths: files, and how their rows are read.
+type dataSet struct {
+	Name    string
+	Format  format   // of all its rows; empty: by each file's first
+	Columns *columns // nil: those that Format has
+	// Samples is how many documents are taken, chosen by the seed, some more than
+	// once where there are fewer; 0: all.
+	Samples int64
+	Split   split
+}
+
+// columns are the names that a row's parts go by, empty for what it has not.
+type columns struct {
+	Text, System, Tools              string
+	Prompt, Query, Response, History string
+	Messages                         string
+	Role, Content                    string // of a message
+	// Roles are what a chat calls its roles, and what a template calls them;
+	// function_call stands for an assistant's call of a function.
+	Roles map[string]string
+}
+
+const functionCall = "function_call"
+
+var (
+	openAIRoles = map[string]string{"system": "system", "developer": "developer", "user": "user", "assistant": "assistant",
+		"tool": "tool", "function": "tool"}
+	shareGPTRoles = map[string]string{"system": "system", "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant",
+		functionCall: functionCall, "observation": "tool", "tool": "tool"}
+)
+
+// columnsOf are the usual names of a format.
+func columnsOf(f format) *columns {
+	switch f {
+	case fmtAlpaca:
+		return &columns{System: "system", Tools: "tools", Prompt: "instruction", Query: "input", Response: "output", History: "history"}
+	case fmtShareGPT:
+		return &columns{System: "system", Tools: "tools", Messages: "conversations", Role: "from", Content: "value", Roles: shareGPTRoles}
+	case fmtMessages:
+		return &columns{Tools: "tools", Messages: "messages", Role: "role", Content: "content", Roles: openAIRoles}
+	case fmtPrompt:
+		return &columns{System: "system", Tools: "tools", Prompt: "prompt", Response: "completion", Role: "role", Content: "content", Roles: openAIRoles}
+	}
+	return &columns{Text: "text"}
+}
+
+// split is a part of a data set's rows, as Hugging Face writes it: "train" or
+// "train[10:20%]".
+type split struct {
+	From, To               int64
+	FromPercent, ToPercent bool
+	Cut                    bool // else all rows
+}
+
+var splitText = regexp.MustCompile(`^train(\[(\d*)(%?):(\d*)(%?)\])?$`)
+
+func parseSplit(s string) (p split, err error) {
+	m := splitText.FindStringSubmatch(s)
+	if m == nil {
+		return p, fmt.Errorf("split is %q; a local file has train alone, or a part of it, as in \"train[:1000]\" or \"train[10%%:20%%]\"", s)
+	}
+	if m[1] == "" {
+		return p, nil
+	}
+	p = split{Cut: true, FromPercent: m[3] != "", ToPercent: m[5] != "" || m[4] == ""}
+	if p.From, err = number(m[2], 0); err != nil {
+		return p, fmt.Errorf("split is %q: %w", s, err)
+	}
+	if p.To, err = number(m[4], 100); err != nil {
+		return p, fmt.Errorf("split is %q: %w", s, err)
+	}
+	return p, nil
+}
+
+func number(s string, empty int64) (int64, error) {
+	if s == "" {
+		return empty, nil
+	}
+	return strconv.ParseInt(s, 10, 62)
+}
+
+// of is the part [from, to) of n rows.
+func (p split) of(n int64) (from, to int64) {
+	if !p.Cut {
+		return 0, n
+	}
+	at := func(v int64, percent bool) int64 {
+		if percent {
+			v = int64(float64(min(v, 100)) / 100 * float64(n))
+		}
+		return min(v, n)
+	}
+	from, to = at(p.From, p.FromPercent), at(p.To, p.ToPercent)
+	return from, max(from, to)
+}
+
+// mixes are the values of Spec.MixStrategy.
+var mixes = []string{"concat", "interleave_under", "interleave_over"}
+
+// checkMix checks what the Spec says about several data sets.
+func (s *Spec) checkMix() error {
+	if s.MixStrategy == "" {
+		s.MixStrategy = mixes[0]
+	}
+	if !slices.Contains(mixes, s.MixStrategy) {
+		return fmt.Errorf("mix_strategy %q is unknown; it is one of %s", s.MixStrategy, strings.Join(mixes, ", "))
+	}
+	p := s.InterleaveProbs
+	switch {
+	case len(p) == 0:
+		return nil
+	case s.MixStrategy == mixes[0]:
+		return fmt.Errorf("interleave_probs is given and mix_strategy is %s, which takes each data set once; set interleave_under or interleave_over", mixes[0])
+	case len(p) != len(s.Paths):
+		return fmt.Errorf("interleave_probs has %d values and dataset %d entries; give each one", len(p), len(s.Paths))
+	}
+	var sum float64
+	for _, v := range p {
+		if !(v > 0 && v <= 1) {
+			return fmt.Errorf("interleave_probs has %v; a share is above 0 and at most 1", v)
+		}
+		sum += v
+	}
+	if sum < 0.999 || sum > 1.001 { // room for 0.333 written thrice
+		return fmt.Errorf("interleave_probs sum up to %v; they must to 1", sum)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package data
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// squeeze compresses text as a file of that name is.
+func squeeze(t testing.TB, name, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	switch {
+	case strings.HasSuffix(name, ".gz"):
+		z := gzip.NewWriter(&b)
+		if _, err := z.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+	case strings.HasSuffix(name, ".zst"):
+		z, err := zstd.NewWriter(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := z.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		return text
+	}
+	return b.String()
+}
