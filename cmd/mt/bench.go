@@ -20,7 +20,7 @@ those of the other side, since a machine's speed changes from minute to minute.`
   mt bench train --peer torch`,
 		RunE: group,
 	}
-	c.AddCommand(a.benchAdamW(), a.benchSGEMM(), a.benchTrain())
+	c.AddCommand(a.benchAdamW(), a.benchSGEMM(), a.benchTokenizer(), a.benchTrain())
 	return c
 }
 

@@ -1,13 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"text/tabwriter"
+	"strconv"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"mt/data"
@@ -31,24 +30,35 @@ func (a *app) dataInspect() *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect CONFIG.yaml, or --dataset FILE [--model DIR]",
 		Short: "Show what mt makes of a data set",
-		Long: `Inspect reads a data set as training would and prints rows, tokens and how long
-documents are. Without a model text is read as bytes, and any token id is taken.
-The keys of mt train that say how data is read are flags.
+		Long: `Inspect reads a data set as training would and shows its first rows token by
+token, with what is supervised in colour; then rows, tokens, how long documents
+are, and what was cut or left out. Chats whose turns do not end with a special
+token and documents that begin with two are reported, and end it with an error.
+Without a model text is read as bytes, and any token id is taken. The keys of mt
+train that say how data is read are flags.
 
-  --json      the figures as JSON`,
+  --rows N              how many rows are shown (3; 0: none)
+  --row I               which is the first of them, from 0
+  --color auto|always|never
+  --png FILE            the histogram of lengths as a picture
+  --json                the figures, and the rows, as JSON`,
 		Example: `  mt data inspect run.yaml
-  mt data inspect --dataset chats.jsonl --model path/to/model --max-seq-len 4096`,
+  mt data inspect --dataset chats.jsonl --model path/to/model --max-seq-len 4096 --rows 1`,
 		DisableFlagParsing:    true,
 		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			own, cfg, err := keyed(c, args, "json")
+			own, cfg, err := keyed(c, args, "json", "rows=", "row=", "color=", "png=")
 			if err != nil || cfg == nil {
 				return err
 			}
 			if err := cfg.Require("dataset"); err != nil {
 				return err
 			}
-			set, err := a.openDataset(c.Context(), cfg)
+			want, err := a.inspection(own)
+			if err != nil {
+				return err
+			}
+			set, tok, err := a.openDataset(c.Context(), cfg)
 			if err != nil {
 				return err
 			}
@@ -60,33 +70,87 @@ The keys of mt train that say how data is read are flags.
 			for _, w := range append(cfg.Warnings, set.Warnings()...) {
 				fmt.Fprintln(a.stderr, "note:", w)
 			}
-			s := dataStats{set.Stats()}
-			if !cfg.Model.Set() {
-				s.VocabSize = 0
-			}
-			return a.report(s, own.Switch("json"))
+			return a.inspect(want, cfg, set, tok)
 		},
 	}
 }
 
+// inspection is what the flags of mt data inspect ask for.
+type inspection struct {
+	rows, first int
+	paint       paint
+	png         string
+	json        bool
+}
+
+func (a *app) inspection(own config.Args) (inspection, error) {
+	in := inspection{rows: 3, png: own.Own["png"], json: own.Switch("json")}
+	for name, to := range map[string]*int{"rows": &in.rows, "row": &in.first} {
+		text, given := own.Own[name]
+		if !given {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return in, config.Usagef("--%s: %q is not a number of rows", name, text)
+		}
+		*to = n
+	}
+	switch color := own.Own["color"]; color {
+	case "", "auto":
+		in.paint.colour = a.colour
+	case "always", "never":
+		in.paint.colour = color == "always"
+	default:
+		return in, config.Usagef("--color: %q is none of auto, always, never", color)
+	}
+	return in, nil
+}
+
+// inspect reports on set, and fails where the report shows what training should
+// not go on with.
+func (a *app) inspect(in inspection, c *config.Config, set *data.Dataset, tok tokenizer.Tokenizer) error {
+	s := dataStats{Stats: set.Stats(), Report: set.Report()}
+	if !c.Model.Set() {
+		s.VocabSize = 0
+	}
+	for i := in.first; i < set.Rows() && i-in.first < in.rows; i++ {
+		s.Samples = append(s.Samples, newSample(set, tok, i))
+	}
+	if in.png != "" {
+		if err := writePNG(in.png, s.histogram()); err != nil {
+			return err
+		}
+	}
+	if !in.json {
+		if err := in.paint.writeSamples(a.stdout, s.Samples); err != nil {
+			return err
+		}
+	}
+	if err := a.report(s, in.json); err != nil {
+		return err
+	}
+	return s.problem()
+}
+
 // openDataset opens the data set of c, showing how far that is.
-func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset, error) {
+func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset, tokenizer.Tokenizer, error) {
 	spec, err := inspectSpec(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	spec.Stop, spec.Progress = ctx.Done(), a.options(false).Progress()
 	set, err := data.Open(spec)
 	var wrong *data.SpecError
 	switch {
 	case errors.Is(err, data.ErrStopped):
-		return nil, train.ErrInterrupted
+		return nil, nil, train.ErrInterrupted
 	case errors.As(err, &wrong):
-		return nil, c.Errorf("dataset", "%w", err)
+		return nil, nil, c.Errorf(cmp.Or(wrong.Key, "dataset"), "%w", err)
 	case err != nil:
-		return nil, fmt.Errorf("dataset: %w", err)
+		return nil, nil, fmt.Errorf("dataset: %w", err)
 	}
-	return set, nil
+	return set, spec.Tokenizer, nil
 }
 
 // anyVocab admits every token id of the models there are.
@@ -95,12 +159,8 @@ const anyVocab = 1 << 20
 // inspectSpec is how training would read the data, with the model's vocabulary
 // and tokenizer where there is a model.
 func inspectSpec(c *config.Config) (data.Spec, error) {
-	s := data.Spec{Paths: c.Dataset, Dir: c.DatasetDir, Format: c.DatasetFormat, MaxSeqLen: c.MaxSeqLen, Seed: c.Seed,
-		Shuffle: c.Shuffle, ValSize: c.ValSize, CacheDir: c.CacheDir, VocabSize: anyVocab}
-	if c.Packing != config.Auto {
-		packing := c.Packing == config.On
-		s.Packing = &packing
-	}
+	s := c.DataSpec()
+	s.VocabSize = anyVocab
 	var m *model.Config
 	var dir string
 	var err error
@@ -120,40 +180,7 @@ func inspectSpec(c *config.Config) (data.Spec, error) {
 	if err != nil {
 		return s, c.Errorf("model", "%w", err)
 	}
-	s.VocabSize = m.VocabSize
+	s.VocabSize, s.ModelDir = m.VocabSize, dir
 	s.Tokenizer, s.TokenizerErr = tokenizer.Load(dir, m.VocabSize)
 	return s, nil
-}
-
-// dataStats prints data.Stats.
-type dataStats struct{ data.Stats }
-
-// WriteTable prints s for people.
-func (s dataStats) WriteTable(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("kind", "%s%s", s.Kind, map[bool]string{true: ", packed"}[s.Packed])
-	row("files", "%s", humanize.Comma(int64(s.Files)))
-	row("documents", "%s", humanize.Comma(s.Documents))
-	row("rows", "%s (%s to train on, %s held out)", humanize.Comma(int64(s.Rows)), humanize.Comma(int64(s.TrainRows)), humanize.Comma(int64(s.EvalRows)))
-	row("tokens", "%s (%s supervised)", humanize.Comma(s.Tokens), humanize.Comma(s.Supervised))
-	if s.VocabSize > 0 {
-		row("vocabulary", "%s of %s ids are used", humanize.Comma(int64(s.VocabUsed)), humanize.Comma(int64(s.VocabSize)))
-	} else {
-		row("vocabulary", "%s ids are used", humanize.Comma(int64(s.VocabUsed)))
-	}
-	for _, n := range []struct {
-		name string
-		n    int64
-	}{{"rows cut to max_seq_len", s.Truncated}, {"rows with nothing supervised", int64(s.Unused)},
-		{"binary files skipped", int64(s.Binary)}, {"hidden files skipped", int64(s.Hidden)}} {
-		if n.n > 0 {
-			row(n.name, "%s", humanize.Comma(n.n))
-		}
-	}
-	row("tokens of a document", "documents")
-	for _, b := range s.Lengths {
-		row(fmt.Sprintf("  %d to %d", b.From, b.To), "%s", humanize.Comma(b.Documents))
-	}
-	return t.Flush()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,13 @@ func TestExport(t *testing.T) {
 	}
 	if head, err := os.ReadFile(file); err != nil || !bytes.HasPrefix(head, []byte("GGUF\x03\x00\x00\x00")) {
 		t.Errorf("%.8q, %v", head, err)
+	}
+	other := filepath.Join(dir, "other.gguf") // by the names of other tools
+	must(t, "export", "--format", "gguf", "--model_name_or_path", model, "--outfile", other, "--dtype", "q8_0")
+	a, errA := os.ReadFile(file)
+	b, errB := os.ReadFile(other)
+	if err := errors.Join(errA, errB); err != nil || !bytes.Equal(a, b) {
+		t.Errorf("%d and %d bytes, %v", len(a), len(b), err)
 	}
 	code, _, stderr = mt(t, "", "export", "--format", "gguf", "--model", model, "--out", file)
 	if code != exitFailed || !strings.Contains(stderr, "choose another name, or overwrite it with --overwrite") {

@@ -26,7 +26,8 @@ const (
 
 func main() {
 	ctx, stop := interruptible(os.Stderr)
-	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interactive: term.IsTerminal(int(os.Stderr.Fd()))}
+	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interactive: term.IsTerminal(int(os.Stderr.Fd())),
+		colour: term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == ""}
 	code := a.run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
@@ -79,7 +80,8 @@ const eraseLine = "\r\x1b[K"
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	interactive    bool
+	interactive    bool // stderr is a terminal
+	colour         bool // stdout is one, and colours are not switched off
 }
 
 // run executes a command line and returns the exit code. An error is printed

@@ -69,7 +69,7 @@ func TestBadUsage(t *testing.T) {
 		{"bench sgemm --rounds 0", "mt: bench sgemm: --threads 0, --rounds 0"},
 		{"bench sgemm 7", `mt: sgemm: takes no arguments, got ["7"]`},
 		{"data inspect --model tiny", "mt: no dataset: "},
-		{"export", `mt: unknown command "export"`},
+		{"tune", `mt: unknown command "tune"`},
 	} {
 		code, stdout, stderr := mt(t, "", strings.Fields(tc.args)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, tc.want) {

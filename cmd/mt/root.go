@@ -51,7 +51,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return config.Usagef("%w (see %s --help)", err, c.CommandPath())
 	})
-	root.AddCommand(a.trainCommand(), a.planCommand(), a.evalCommand(), a.generateCommand(), a.benchCommand(),
+	root.AddCommand(a.trainCommand(), a.planCommand(), a.evalCommand(), a.generateCommand(), a.exportCommand(), a.benchCommand(),
 		a.doctorCommand(), a.dataCommand(), a.versionCommand())
 	return root
 }

@@ -29,10 +29,11 @@ type Rules struct {
 // Arrows are the rules of this module.
 var Arrows = Rules{
 	Arrows: map[string][]string{
-		"cmd":               {"bench", "internal/selftest"},
+		"cmd":               {"bench", "internal/selftest", "internal/export"},
 		"bench":             {"internal/train"},
 		"internal/selftest": {"internal/train", "device/optest"},
 		"internal/train":    {"internal/config", "internal/generate", "actors", "device/cpu", "device/cuda", "device/profile"},
+		"internal/export":   {"checkpoint", "model", "data"},
 		"internal/config":   {"model", "data"},
 		"internal/generate": {"layers", "host"},
 		"actors":            {"layers", "host", "checkpoint", "data", "plan", "device"},

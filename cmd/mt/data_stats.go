@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/data"
+	"mt/internal/histogram"
+)
+
+// dataStats prints data.Stats with the report and the rows asked for.
+type dataStats struct {
+	data.Stats
+	Report  data.Report `json:"report"`
+	Samples []sample    `json:"samples,omitempty"`
+}
+
+// WriteTable prints the figures of s for people.
+func (s dataStats) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row("kind", "%s%s", s.Kind, map[bool]string{true: ", packed"}[s.Packed])
+	row("files", "%s", humanize.Comma(int64(s.Files)))
+	row("documents", "%s", humanize.Comma(s.Documents))
+	for _, set := range s.Report.Sets {
+		row("  "+set.Name, "%s (%s), %s tokens%s", humanize.Comma(set.Documents), strings.Join(set.Formats, ", "),
+			humanize.Comma(set.Tokens), used(set))
+	}
+	row("rows", "%s (%s to train on, %s held out)", humanize.Comma(int64(s.Rows)), humanize.Comma(int64(s.TrainRows)), humanize.Comma(int64(s.EvalRows)))
+	row("tokens", "%s (%s supervised)", humanize.Comma(s.Tokens), humanize.Comma(s.Supervised))
+	if s.VocabSize > 0 {
+		row("vocabulary", "%s of %s ids are used", humanize.Comma(int64(s.VocabUsed)), humanize.Comma(int64(s.VocabSize)))
+	} else {
+		row("vocabulary", "%s ids are used", humanize.Comma(int64(s.VocabUsed)))
+	}
+	for _, l := range s.losses() {
+		if l.n > 0 {
+			row(l.name, "%s%s", humanize.Comma(l.n), first(l.at))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	h := s.histogram()
+	if _, err := fmt.Fprintln(w, h.Title); err != nil {
+		return err
+	}
+	return h.WriteText(w)
+}
+
+// used says how often a data set's documents are in the mix, where not once each.
+func used(set data.SetReport) string {
+	if set.Used == set.Documents {
+		return ""
+	}
+	return fmt.Sprintf("; %s in the mix", humanize.Comma(set.Used))
+}
+
+// loss is something that is not trained on.
+type loss struct {
+	name string
+	n    int64
+	at   []string // where the first of them are
+}
+
+func (s dataStats) losses() []loss {
+	var skipped []string
+	if s.Report.FirstSkipped != "" {
+		skipped = []string{s.Report.FirstSkipped}
+	}
+	return []loss{
+		{"rows cut to max_seq_len", s.Truncated, s.Report.Cut},
+		{"tokens cut off", s.CutTokens, nil},
+		{"chats dropped, nothing supervised before the cut", s.Dropped, s.Report.Dropped},
+		{"packed rows with nothing supervised", int64(s.Unused), nil},
+		{"bad rows skipped", s.Skipped, skipped},
+		{"  with nothing supervised", s.Unsupervised, nil},
+		{map[bool]string{true: "texts without an end-of-text token", false: "turns without a special token at their end"}[s.Kind == "text"], s.MissingEOS, s.Report.MissingEOS},
+		{"documents that begin with two BOS", s.DoubledBOS, s.Report.DoubledBOS},
+		{"binary files skipped", int64(s.Binary), nil},
+		{"hidden files skipped", int64(s.Hidden), nil},
+	}
+}
+
+// first names the first of some places, in brackets.
+func first(at []string) string {
+	if len(at) == 0 {
+		return ""
+	}
+	return " (first: " + at[0] + ")"
+}
+
+func (s dataStats) histogram() histogram.Histogram {
+	h := histogram.Histogram{Title: "documents by their tokens", X: "tokens of a document", Y: "documents"}
+	for _, b := range s.Lengths {
+		label := humanize.Comma(b.From) + "–" + humanize.Comma(b.To)
+		if b.From == b.To {
+			label = humanize.Comma(b.From)
+		}
+		h.Bars = append(h.Bars, histogram.Bar{Label: label, Count: b.Documents})
+	}
+	return h
+}
+
+// problem is the error of data that teaches a model something wrong.
+func (s dataStats) problem() error {
+	switch {
+	case s.DoubledBOS > 0:
+		return fmt.Errorf("%s document(s) begin with two BOS tokens%s; the chat template writes one and so does the text: leave it out of one of them",
+			humanize.Comma(s.DoubledBOS), first(s.Report.DoubledBOS))
+	case s.MissingEOS > 0 && s.Kind == "text":
+		return fmt.Errorf("%s text(s) do not end with an end-of-text token%s, so a model would not learn where a text ends; "+
+			"the tokenizer names none: give it an eos_token in tokenizer_config.json", humanize.Comma(s.MissingEOS), first(s.Report.MissingEOS))
+	case s.MissingEOS > 0:
+		return fmt.Errorf("%s chat(s) have a supervised turn that does not end with a special token%s, so a model would not learn to stop; "+
+			"let the chat template write its end-of-turn token after every assistant turn (template: FILE)",
+			humanize.Comma(s.MissingEOS), first(s.Report.MissingEOS))
+	}
+	return nil
+}
+
+// writePNG writes the picture of h to a file.
+func writePNG(name string, h histogram.Histogram) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("--png: %w", err)
+	}
+	defer func() {
+		if closing := f.Close(); err == nil {
+			err = closing
+		}
+	}()
+	return h.WritePNG(f)
+}

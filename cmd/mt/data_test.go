@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/json"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mt/data"
+)
+
+// chats is a folder with a model that reads bytes, two chats and two templates:
+// one ends the assistant's turns with the token that ends a text, one does not.
+type chats struct{ dir, model string }
+
+func newChats(t *testing.T) chats {
+	t.Helper()
+	out, args := smallRun(t, "--max_steps=1", "--report-to", "none")
+	must(t, args...)
+	c := chats{dir: t.TempDir(), model: out}
+	c.write(t, "chats.jsonl", `{"messages": [{"role": "user", "content": "Hé?"}, {"role": "assistant", "content": "Ja.\n"}]}
+{"messages": [{"role": "user", "content": "2"}, {"role": "assistant", "content": "3"}, {"role": "user", "content": "4"}, {"role": "assistant", "content": "5"}]}
+`)
+	turns := "{%- for m in messages -%}{{ m.role[0] + ':' + m.content + END }}{%- endfor -%}{%- if add_generation_prompt -%}{{ 'a:' }}{%- endif -%}"
+	c.write(t, "ends.jinja", strings.ReplaceAll(turns, "END", "(eos_token if m.role == 'assistant' else '|')"))
+	c.write(t, "open.jinja", strings.ReplaceAll(turns, "END", "'|'"))
+	return c
+}
+
+func (c chats) write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c chats) inspect(t *testing.T, tmpl string, more ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return mt(t, "", append([]string{"data", "inspect", "--model", c.model, "--dataset", filepath.Join(c.dir, "chats.jsonl"),
+		"--template", filepath.Join(c.dir, tmpl), "--cache-dir", c.dir, "--packing", "false"}, more...)...)
+}
+
+func TestInspectShowsWhatIsSupervised(t *testing.T) {
+	c := newChats(t)
+	code, stdout, stderr := c.inspect(t, "ends.jinja")
+	if code != exitDone {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	for _, want := range []string{
+		"u·:·H·é·?·|·a·:⟦J·a·.·⏎\n·<|endoftext|>⟧",
+		"u·:·2·|·a·:⟦3·<|endoftext|>⟧u·:·4·|·a·:⟦5·<|endoftext|>⟧",
+		"chats.jsonl:2 (messages), 16 tokens",
+		"row 0: 14 tokens, 5 supervised",
+		"(9 supervised)",
+		"8–15  ",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is not in\n%s", want, stdout)
+		}
+	}
+	_, coloured, _ := c.inspect(t, "ends.jinja", "--color", "always", "--row", "1", "--rows", "1")
+	if want := grey + underline + ":" + plain + green + "3" + plain + green + underline + "<|endoftext|>" + plain + grey + "u"; !strings.Contains(coloured, want) ||
+		strings.Contains(coloured, "row 0") {
+		t.Errorf("%q is not in\n%q", want, coloured)
+	}
+	if _, last, _ := c.inspect(t, "ends.jinja", "--mask-history", "true", "--row", "1"); !strings.Contains(last, "a·:·3·<|endoftext|>·u") {
+		t.Errorf("with mask_history the first answer is supervised:\n%s", last)
+	}
+}
+
+func TestInspectWritesFigures(t *testing.T) {
+	c := newChats(t)
+	picture := filepath.Join(c.dir, "lengths.png")
+	code, stdout, stderr := c.inspect(t, "ends.jinja", "--json", "--png", picture)
+	var got struct {
+		Kind       string
+		Supervised int `json:"supervised_tokens"`
+		Samples    []struct {
+			Labels []int32
+			Tokens []string
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &got); code != exitDone || err != nil {
+		t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
+	}
+	if got.Kind != "chat" || got.Supervised != 9 || len(got.Samples) != 2 || len(got.Samples[0].Tokens) != 14 {
+		t.Errorf("%+v", got)
+	}
+	if s := got.Samples[0]; s.Labels[7] != -100 || s.Labels[9] != 'J' || s.Tokens[3] != "" || s.Tokens[4] != "é" {
+		t.Errorf("%+v", s)
+	}
+	f, err := os.Open(picture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // it was read
+	if _, err := png.Decode(f); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestInspectFailsOnWhatTeachesWrong(t *testing.T) {
+	c := newChats(t)
+	code, stdout, stderr := c.inspect(t, "open.jinja")
+	if want := "2 chat(s) have a supervised turn that does not end with a special token (first: "; code != exitFailed ||
+		!strings.Contains(stderr, want) || !strings.Contains(stdout, "rows ") {
+		t.Errorf("exit code %d: %q is not in %s, or no figures in %s", code, want, stderr, stdout)
+	}
+	for flag, want := range map[string]string{"--rows=-1": "--rows", "--row=x": "--row", "--color=red": "--color"} {
+		if code, _, stderr := c.inspect(t, "ends.jinja", flag); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %s", flag, code, stderr)
+		}
+	}
+}
+
+// TestProblemsAreNamedByWhatTheyAreOf: texts have no turns.
+func TestProblemsAreNamedByWhatTheyAreOf(t *testing.T) {
+	for want, s := range map[string]data.Stats{
+		"2 document(s) begin with two BOS tokens":                         {Kind: "chat", DoubledBOS: 2, MissingEOS: 1},
+		"1 chat(s) have a supervised turn that does not end":              {Kind: "chat", MissingEOS: 1},
+		"3 text(s) do not end with an end-of-text token (first: a.txt), ": {Kind: "text", MissingEOS: 3},
+	} {
+		err := dataStats{Stats: s, Report: data.Report{MissingEOS: []string{"a.txt"}}}.problem()
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v does not begin with %q", err, want)
+		}
+	}
+	if err := (dataStats{Stats: data.Stats{Kind: "text", Unused: 1, Truncated: 1}}).problem(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExamplesGoOnFromEachOther runs the examples one after the other, shortened.
+func TestExamplesGoOnFromEachOther(t *testing.T) {
+	t.Chdir("../..")
+	dir := t.TempDir()
+	run := func(name string, more ...string) {
+		t.Helper()
+		must(t, append([]string{"train", "examples/" + name + ".yaml", "--output-dir", filepath.Join(dir, name), "--max-steps", "2",
+			"--cache-dir", dir, "--report-to", "none"}, more...)...)
+	}
+	run("scratch")
+	from := []string{"--model-name-or-path", filepath.Join(dir, "scratch")}
+	run("pretrain", append(from, "--save-steps", "0")...)
+	run("chat", from...)
+	inspect := append([]string{"data", "inspect", "examples/chat.yaml", "--rows", "0", "--cache-dir", dir}, from...)
+	if stdout := must(t, inspect...); !strings.Contains(stdout, "chat, packed") {
+		t.Errorf("inspect printed\n%s", stdout)
+	}
+}
