@@ -14,28 +14,73 @@ const byteVocab = 256
 var ErrBinary = errors.New("a NUL byte: this is not text")
 
 // Bytes is the byte-level vocabulary: the id of a byte is its value, and id 0,
-// the byte no text holds, ends documents. It is a Splitter.
+// the byte no text holds, ends documents: so does EndOfText where a text spells
+// it, as it does to other readers of the files. It is a Splitter.
 func Bytes() Tokenizer { return byteLevel{} }
+
+var endOfText = []byte(EndOfText)
 
 type byteLevel struct{}
 
-func (byteLevel) Encode(dst []int32, text []byte) ([]int32, error) {
+func (t byteLevel) Encode(dst []int32, text []byte) ([]int32, error) {
 	if bytes.IndexByte(text, 0) >= 0 {
 		return dst, ErrBinary
 	}
-	n := len(dst)
-	dst = append(dst, make([]int32, len(text))...)
-	for i, b := range text {
-		dst[n+i] = int32(b)
+	for {
+		at := bytes.Index(text, endOfText)
+		plain := text[:max(at, 0)]
+		if at < 0 {
+			plain = text
+		}
+		n := len(dst)
+		dst = append(dst, make([]int32, len(plain))...)
+		for i, b := range plain {
+			dst[n+i] = int32(b)
+		}
+		if at < 0 {
+			return dst, nil
+		}
+		dst, text = append(dst, 0), text[at+len(endOfText):]
 	}
-	return dst, nil
 }
 
-func (byteLevel) Decode(ids []int32) []byte {
+func (t byteLevel) EncodeSpans(ids []int32, starts []int, text []byte) ([]int32, []int, error) {
+	n := len(ids)
+	ids, err := t.Encode(ids, text)
+	if err != nil {
+		return ids, starts, err
+	}
+	at := 0
+	for _, id := range ids[n:] {
+		starts = append(starts, at)
+		if at++; id == 0 {
+			at += len(endOfText) - 1
+		}
+	}
+	return ids, starts, nil
+}
+
+// Split leaves the end of text that may be the beginning of EndOfText.
+func (byteLevel) Split(text []byte) int {
+	for n := min(len(text), len(endOfText)-1); n > 0; n-- {
+		if bytes.HasPrefix(endOfText, text[len(text)-n:]) {
+			return len(text) - n
+		}
+	}
+	return len(text)
+}
+
+func (byteLevel) AddSpecial(ids []int32) []int32     { return ids }
+func (t byteLevel) Decode(ids []int32) []byte        { return t.decode(ids, "") }
+func (t byteLevel) DecodeSpecial(ids []int32) []byte { return t.decode(ids, EndOfText) }
+
+// decode is the text of ids with end in place of the token that ends a text.
+func (byteLevel) decode(ids []int32, end string) []byte {
 	text := make([]byte, 0, len(ids))
 	for _, id := range ids {
 		switch {
 		case id == 0:
+			text = append(text, end...)
 		case id > 0 && id < byteVocab:
 			text = append(text, byte(id))
 		default:
@@ -47,11 +92,27 @@ func (byteLevel) Decode(ids []int32) []byte {
 	return text
 }
 
-func (byteLevel) VocabSize() int        { return byteVocab }
-func (byteLevel) EOS() (int32, bool)    { return 0, true }
-func (byteLevel) ID() string            { return "bytes-1" }
-func (byteLevel) Split(text []byte) int { return len(text) }
-func (byteLevel) vocab() map[string]int { return byteLevelVocab }
+func (byteLevel) Token(id int32) string {
+	switch {
+	case id == 0:
+		return EndOfText
+	case id > 0 && id < byteVocab:
+		return string(byteAlphabet[id])
+	}
+	return ""
+}
+
+func (byteLevel) TokenID(token string) (int32, bool) {
+	id, ok := byteLevelVocab[token]
+	return int32(id), ok
+}
+
+func (byteLevel) IsSpecial(id int32) bool { return id == 0 }
+func (byteLevel) VocabSize() int          { return byteVocab }
+func (byteLevel) BOS() (int32, bool)      { return 0, false }
+func (byteLevel) EOS() (int32, bool)      { return 0, true }
+func (byteLevel) ID() string              { return "bytes-2" }
+func (byteLevel) vocab() map[string]int   { return byteLevelVocab }
 func (t byteLevel) Files() map[string][]byte {
 	return map[string][]byte{
 		"tokenizer.json":        indented(newTokenizerFile(t.vocab())),

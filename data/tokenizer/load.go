@@ -1,9 +1,11 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -11,16 +13,27 @@ import (
 	"reflect"
 )
 
-// otherFiles are what a vocabulary may be kept in where tokenizer.json is not.
-var otherFiles = []string{"tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json"}
+// vocabularyFiles are what a vocabulary may be kept in where tokenizer.json is
+// not.
+var vocabularyFiles = []string{"tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json"}
 
-// Load is the tokenizer of the model in dir, which has vocabSize tokens. A
-// directory without a tokenizer, or no directory (""), means Bytes. The error
-// names the file and the way out.
+// companions are the files that go beside a saved model as they are.
+var companions = []string{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+	"vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"}
+
+// maxFile bounds the memory that a file of a tokenizer takes.
+const maxFile = 256 << 20
+
+// Load is the tokenizer of the model in dir, which has vocabSize tokens:
+// tokenizer.json, with what tokenizer_config.json, special_tokens_map.json,
+// generation_config.json and config.json say about the tokens that begin and
+// end texts, first to last. A directory without a tokenizer, or no directory
+// (""), means Bytes. The error names the file, the key and the way out.
 func Load(dir string, vocabSize int) (Tokenizer, error) {
 	if dir != "" {
-		if err := check(dir); err != nil {
-			return nil, err
+		t, err := load(dir)
+		if t != nil || err != nil {
+			return t, err
 		}
 	}
 	if vocabSize < byteVocab {
@@ -30,36 +43,119 @@ func Load(dir string, vocabSize int) (Tokenizer, error) {
 	return Bytes(), nil
 }
 
-// check refuses a directory whose tokenizer is another than Bytes.
-func check(dir string) error {
+// load is the tokenizer that dir has; nil for Bytes.
+func load(dir string) (Tokenizer, error) {
 	name := filepath.Join(dir, "tokenizer.json")
-	text, err := os.ReadFile(name)
-	if err == nil {
-		if !isByteLevel(text) {
-			return unsupported(name)
+	text, err := readFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		for _, other := range vocabularyFiles {
+			name := filepath.Join(dir, other)
+			if _, err := os.Stat(name); err == nil {
+				return nil, fmt.Errorf("%s: only tokenizer.json is read, and there is none beside it; let Transformers write it: "+
+					"AutoTokenizer.from_pretrained(dir).save_pretrained(dir); or give input_ids (JSONL) instead", name)
+			}
 		}
-		return nil
+		return nil, nil
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read tokenizer: %w", err)
+	if err != nil {
+		return nil, err
 	}
-	for _, other := range otherFiles {
-		name := filepath.Join(dir, other)
-		if _, err := os.Stat(name); err == nil {
-			return unsupported(name)
-		}
+	if isByteLevel(text) {
+		return nil, nil
 	}
-	return nil
+	t, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := t.readFiles(dir, text); err != nil {
+		return nil, err
+	}
+	return t.splitter(), nil
 }
 
-func unsupported(name string) error {
-	return fmt.Errorf("%s: this tokenizer is not supported yet; give input_ids (JSONL) instead", name)
+// readFile reads a file that is not too large and is not a Git LFS pointer.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("read tokenizer: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read tokenizer: %w", err)
+	case len(text) > maxFile:
+		return nil, fmt.Errorf("%s: it is larger than %d MiB", name, maxFile>>20)
+	case bytes.HasPrefix(text, []byte("version https://git-lfs")):
+		return nil, fmt.Errorf("%s: this is a Git LFS pointer, not the file; get it with `git lfs pull`", name)
+	}
+	return text, nil
+}
+
+// parse reads tokenizer.json.
+func parse(text []byte) (*hf, error) {
+	if !json.Valid(text) {
+		var v any
+		return nil, fmt.Errorf("it is not JSON: %w", json.Unmarshal(text, &v))
+	}
+	top := map[string][]byte{}
+	err := jsonObject(text, func(key string, value []byte) error {
+		top[key] = value
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if top["model"] == nil {
+		return nil, errors.New("model: missing")
+	}
+	t := &hf{bos: -1, eos: -1, lastAdded: -1}
+	var letters bool
+	if t.norms, err = readNormalizers(top["normalizer"]); err != nil {
+		return nil, err
+	}
+	if t.pre, letters, err = readPreTokenizers(top["pre_tokenizer"]); err != nil {
+		return nil, err
+	}
+	if t.model, err = readModel(top["model"], letters); err != nil {
+		return nil, err
+	}
+	if err := t.readAdded(top["added_tokens"]); err != nil {
+		return nil, err
+	}
+	if err := t.readPost(top["post_processor"]); err != nil {
+		return nil, err
+	}
+	if t.decoders, err = readDecoders(top["decoder"]); err != nil {
+		return nil, err
+	}
+	t.finish(letters)
+	return t, t.index()
+}
+
+// finish fills in what follows from what was read.
+func (t *hf) finish(letters bool) {
+	t.joined = len(t.decoders) == 0
+	if letters && !t.model.raw {
+		t.pre = append(t.pre, letterPieces{})
+	}
+	if len(t.pre) == 1 && t.model.raw {
+		if s, ok := t.pre[0].(*splitter); ok && (s.behavior == isolated && !s.invert || s.behavior == removed && s.invert) {
+			t.scan, _ = s.f.(*scanner)
+		}
+	}
+	for _, p := range t.pre {
+		if m, ok := p.(*metaspaces); ok && m.first && len(t.norms) > 0 {
+			t.origins = true
+		}
+	}
 }
 
 // isByteLevel tells whether text, a tokenizer.json, encodes as Bytes does.
 func isByteLevel(text []byte) bool {
+	const most = 1 << 16 // ours are far smaller
 	var f tokenizerFile
-	if json.Unmarshal(text, &f) != nil {
+	if len(text) > most || json.Unmarshal(text, &f) != nil {
 		return false
 	}
 	pre := f.PreTokenizer

@@ -1,37 +1,82 @@
 package tokenizer
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"slices"
+	"unicode/utf8"
+)
 
 // Stream decodes tokens one at a time, for printing them as they come. Bytes of
 // a character that is not complete are held back.
 type Stream struct {
 	t    Tokenizer
-	held []byte
+	ids  []int32 // the last tokens: how they print may depend on each other
+	seen int     // how many of ids have printed in full
+	sent int     // bytes of the text of ids that have been returned
 }
 
-// NewStream starts a text.
-func NewStream(t Tokenizer) *Stream { return &Stream{t: t} }
+// maxHeld is how many tokens Stream holds back for one character, which has at
+// most four bytes.
+const maxHeld = 8
+
+// maxQuiet is how many tokens that print nothing Stream keeps.
+const maxQuiet = 64
+
+// NewStream starts a text, or goes on with one whose last tokens are before:
+// what they look like may decide about a space, and a character that is not
+// complete in them comes with the token that completes it.
+func NewStream(t Tokenizer, before ...int32) *Stream {
+	s := &Stream{t: t}
+	for n := min(maxHeld, len(before)); n > 0; n-- { // not from within a character, where there is a choice
+		s.ids = slices.Clone(before[len(before)-n:])
+		if !bytes.HasPrefix(t.Decode(s.ids), []byte(string(utf8.RuneError))) {
+			break
+		}
+	}
+	text := t.Decode(s.ids)
+	s.seen, s.sent = len(s.ids), len(text)-incomplete(text)
+	for s.seen > 0 && incomplete(t.Decode(s.ids[:s.seen])) > 0 {
+		s.seen--
+	}
+	return s
+}
 
 // Next is the text that id completes, "" while a character is incomplete. Bytes
-// that are no UTF-8 come as they are.
+// that are no UTF-8 come as the tokenizer decodes them.
 func (s *Stream) Next(id int32) string {
-	s.held = append(s.held, s.t.Decode([]int32{id})...)
-	n := len(s.held) - incomplete(s.held)
-	out := string(s.held[:n])
-	s.held = append(s.held[:0], s.held[n:]...)
+	s.ids = append(s.ids, id)
+	text := s.t.Decode(s.ids)
+	n := len(text)
+	if len(s.ids)-s.seen < maxHeld {
+		n -= incomplete(text)
+	}
+	n = max(n, s.sent)
+	out := string(text[min(s.sent, n):n])
+	s.sent = n
+	if n == len(text) { // the next token may depend on those since the last time, if they print
+		if size := len(s.t.Decode(s.ids[s.seen:])); size > 0 || len(s.ids) > maxQuiet {
+			s.ids, s.sent = append(s.ids[:0], s.ids[s.seen:]...), size
+		}
+		s.seen = len(s.ids)
+	}
 	return out
 }
 
 // Flush is what was held back: the bytes of a character that never was
 // completed.
 func (s *Stream) Flush() string {
-	out := string(s.held)
-	s.held = s.held[:0]
+	text := s.t.Decode(s.ids)
+	out := string(text[min(s.sent, len(text)):])
+	s.ids, s.seen, s.sent = s.ids[:0], 0, 0
 	return out
 }
 
-// incomplete is how many bytes at the end of b are the start of a character.
+// incomplete is how many bytes at the end of b are the start of a character, or
+// stand for it: U+FFFD.
 func incomplete(b []byte) int {
+	if cut := bytes.TrimRight(b, string(utf8.RuneError)); len(cut) < len(b) && utf8.Valid(b) {
+		return len(b) - len(cut)
+	}
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
 			if utf8.FullRune(tail) {

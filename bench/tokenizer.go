@@ -1,0 +1,263 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed" // for tokenizersScript
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"mt/data/tokenizer"
+)
+
+//go:embed peers/tokenizers.py
+var tokenizersScript string
+
+// TokenizerOptions say what Tokenizer measures. Zero fields take their default.
+type TokenizerOptions struct {
+	Dir      string // of tokenizer.json
+	Text     string // a file of UTF-8 text
+	Bytes    int    // how much of the text; default 16 MiB
+	Document int    // bytes of a document, about; default 16 KiB
+	Rounds   int    // measured runs of each side; default 9
+	Peer     bool   // beside PyPI tokenizers
+}
+
+// TokenizerReport is how fast a text is encoded on one thread. Rates are in
+// MB/s (10⁶ bytes).
+type TokenizerReport struct {
+	Tokenizer string         `json:"tokenizer"`
+	Text      string         `json:"text"`
+	Bytes     int            `json:"bytes"`
+	Documents int            `json:"documents"`
+	Tokens    int            `json:"tokens"`
+	Rounds    int            `json:"rounds"`
+	Load      float64        `json:"load_before"`
+	LoadS     float64        `json:"load_s"` // to read the vocabulary
+	Ours      Sample         `json:"ours_mb_s"`
+	Peer      *Sample        `json:"peer_mb_s,omitempty"`
+	Ratio     *Sample        `json:"ratio,omitempty"` // of runs side by side
+	About     map[string]any `json:"peer,omitempty"`
+}
+
+// documents is text in pieces of size bytes and the rest of a line.
+func documents(text []byte, size int) (docs [][]byte) {
+	for len(text) > 0 {
+		end := len(text)
+		if size <= len(text) {
+			if n := bytes.IndexByte(text[size-1:], '\n'); n >= 0 {
+				end = size + n
+			}
+		}
+		docs = append(docs, text[:end])
+		text = text[end:]
+	}
+	return docs
+}
+
+// encoding is our side.
+type encoding struct {
+	t    tokenizer.Tokenizer
+	docs [][]byte
+	ids  []int32
+}
+
+// run encodes all documents and returns their tokens; with sum, also the CRC-32
+// of the ids as 4 bytes each, low byte first.
+func (e *encoding) run(sum bool) (tokens int, crc uint32, err error) {
+	for _, d := range e.docs {
+		if e.ids, err = e.t.Encode(e.ids[:0], d); err != nil {
+			return 0, 0, err
+		}
+		tokens += len(e.ids)
+		if sum {
+			b, err := binary.Append(nil, binary.LittleEndian, e.ids)
+			if err != nil {
+				return 0, 0, err
+			}
+			crc = crc32.Update(crc, crc32.IEEETable, b)
+		}
+	}
+	return tokens, crc, nil
+}
+
+func (o *TokenizerOptions) setDefaults() {
+	if o.Bytes == 0 {
+		o.Bytes = 16 << 20
+	}
+	if o.Document == 0 {
+		o.Document = 16 << 10
+	}
+	if o.Rounds == 0 {
+		o.Rounds = 9
+	}
+}
+
+// Tokenizer measures how fast a text is encoded, beside PyPI tokenizers where
+// that is asked for: both on one thread, in turns, after both have made the
+// same ids of it.
+func Tokenizer(ctx context.Context, o TokenizerOptions) (*TokenizerReport, error) {
+	o.setDefaults()
+	r, err := measureTokenizer(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("bench tokenizer: %w", err)
+	}
+	return r, nil
+}
+
+func measureTokenizer(ctx context.Context, o TokenizerOptions) (*TokenizerReport, error) {
+	if o.Bytes < 1 || o.Document < 1 || o.Rounds < 1 {
+		return nil, fmt.Errorf("%d bytes, documents of %d, %d rounds: want at least 1 each", o.Bytes, o.Document, o.Rounds)
+	}
+	r := &TokenizerReport{Tokenizer: o.Dir, Text: o.Text, Rounds: o.Rounds, Load: loadNow()}
+	text, err := readStart(o.Text, o.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(o.Dir, "tokenizer.json")); err != nil {
+		return nil, err // else the bytes of the text would be measured
+	}
+	start := time.Now()
+	e := &encoding{}
+	if e.t, err = tokenizer.Load(o.Dir, 256); err != nil {
+		return nil, err
+	}
+	r.LoadS = time.Since(start).Seconds()
+	e.docs = documents(text, o.Document)
+	tokens, crc, err := e.run(true)
+	if err != nil {
+		return nil, err
+	}
+	r.Bytes, r.Documents, r.Tokens = len(text), len(e.docs), tokens
+	if !o.Peer {
+		return r, r.rounds(ctx, e, nil)
+	}
+	p, err := startTokenizers(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	r.About = p.About()
+	if want := r.About["crc32"]; want != float64(crc) {
+		err = fmt.Errorf("the ids of %s differ: %d tokens with CRC-32 %d, and %v with %v", o.Text, tokens, crc, r.About["tokens"], want)
+		return nil, errors.Join(err, p.Close())
+	}
+	if err := r.rounds(ctx, e, p); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return r, p.Close()
+}
+
+// readStart is up to size bytes of a file, to the end of a line.
+func readStart(name string, size int) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(size)))
+	if err != nil {
+		return nil, err
+	}
+	if n := bytes.LastIndexByte(text, '\n'); n >= 0 {
+		text = text[:n+1]
+	}
+	if len(text) == 0 {
+		return nil, fmt.Errorf("%s: it is empty", name)
+	}
+	return text, nil
+}
+
+// rounds measures both sides in turns. p may be nil.
+func (r *TokenizerReport) rounds(ctx context.Context, e *encoding, p *Torch) error {
+	var ours, theirs []float64
+	sides := []func() error{func() error {
+		start := time.Now()
+		_, _, err := e.run(false)
+		ours = append(ours, float64(r.Bytes)/1e6/time.Since(start).Seconds())
+		return err
+	}}
+	if p != nil {
+		sides = append(sides, func() error {
+			seconds, _, err := p.RunSteps(1)
+			if err == nil && len(seconds) == 1 {
+				theirs = append(theirs, float64(r.Bytes)/1e6/seconds[0])
+			}
+			return err
+		})
+	}
+	for round := range r.Rounds {
+		for i := range sides {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := sides[(i+round)%len(sides)](); err != nil {
+				return err
+			}
+		}
+	}
+	r.Ours = Summarize(ours)
+	if p != nil {
+		peer, ratio := Summarize(theirs), Summarize(Ratios(ours, theirs))
+		r.Peer, r.Ratio = &peer, &ratio
+	}
+	return nil
+}
+
+// startTokenizers starts PyPI tokenizers in a process of its own, which speaks
+// the protocol of peers/tokenizers.py: that of the PyTorch peer.
+func startTokenizers(ctx context.Context, o TokenizerOptions) (*Torch, error) {
+	python := os.Getenv(PythonVariable)
+	if python == "" {
+		python = "python3"
+	}
+	t := &Torch{cmd: exec.CommandContext(ctx, python, "-c", tokenizersScript, "--serve", "--tokenizer", filepath.Join(o.Dir, "tokenizer.json"),
+		"--text", o.Text, "--bytes", strconv.Itoa(o.Bytes), "--document", strconv.Itoa(o.Document))}
+	t.cmd.Stderr = &t.stderr
+	t.cmd.WaitDelay = quitWithin
+	var err error
+	if t.stdin, err = t.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := t.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	t.stdout = bufio.NewReader(out)
+	t.end = sync.OnceValue(t.quit)
+	if err := t.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%w; set %s to an interpreter with tokenizers", err, PythonVariable)
+	}
+	raw, err := t.read(&t.about)
+	if err == nil && t.about["ready"] != true {
+		err = fmt.Errorf("it begins with %q", raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s with tokenizers: %w", python, t.fail(err))
+	}
+	delete(t.about, "ready")
+	return t, nil
+}
+
+// WriteTable prints r for a person.
+func (r *TokenizerReport) WriteTable(w io.Writer) error {
+	if _, err := fmt.Fprintf(w, "%s (read in %.2f s) on %s: %d bytes in %d documents, %d tokens; one thread, median [range] of %d rounds\n%s",
+		r.Tokenizer, r.LoadS, r.Text, r.Bytes, r.Documents, r.Tokens, r.Rounds, busy(r.Load)); err != nil {
+		return err
+	}
+	rows := [][]string{{"MB/s"}, {r.Ours.String()}}
+	if r.Peer != nil {
+		rows[0] = append(rows[0], fmt.Sprintf("tokenizers %v", r.About["tokenizers"]), "ratio")
+		rows[1] = append(rows[1], r.Peer.String(), r.Ratio.String())
+	}
+	return writeTable(w, rows)
+}

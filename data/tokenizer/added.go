@@ -1,0 +1,184 @@
+package tokenizer
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// added is a token that is looked for in the text itself, before it is cut
+// into words.
+type added struct {
+	id         int32
+	content    string
+	spelled    string // content as it is in normalized text, where it is looked for there
+	singleWord bool   // not inside of a word
+	lstrip     bool   // takes the white space before it
+	rstrip     bool   // and behind it
+	normalized bool   // looked for in the normalized text
+}
+
+// trie finds added tokens in a text: leftmost, and of those the longest.
+type trie struct {
+	first  [256]int32       // the node behind each byte at the root, 0: none
+	next   map[uint64]int32 // behind node<<8|byte
+	tokens map[int32]*added // that end at a node
+	single []byte           // the first bytes of all
+	long   int              // bytes of the longest
+	nodes  int32
+}
+
+// newTrie holds tokens under their contents as spelled.
+func newTrie() *trie {
+	return &trie{next: map[uint64]int32{}, tokens: map[int32]*added{}}
+}
+
+// add puts in a token that is looked for as spelled; of two that are spelled
+// alike the first counts.
+func (t *trie) add(spelled string, tok *added) {
+	if spelled == "" {
+		return
+	}
+	at := int32(0)
+	for i := range len(spelled) {
+		b := spelled[i]
+		to := t.step(at, b)
+		if to == 0 {
+			t.nodes++
+			if to = t.nodes; at == 0 {
+				t.first[b] = to
+			} else {
+				t.next[uint64(at)<<8|uint64(b)] = to
+			}
+		}
+		at = to
+	}
+	if t.tokens[at] == nil {
+		t.tokens[at] = tok
+	}
+	t.long = max(t.long, len(spelled))
+}
+
+// finish is to be called once all tokens are in.
+func (t *trie) finish() {
+	for b, node := range t.first {
+		if node != 0 {
+			t.single = append(t.single, byte(b))
+		}
+	}
+}
+
+func (t *trie) step(at int32, b byte) int32 {
+	if at == 0 {
+		return t.first[b]
+	}
+	return t.next[uint64(at)<<8|uint64(b)]
+}
+
+// longest is the longest token at the start of text and its length.
+func (t *trie) longest(text []byte, steps *int) (tok *added, size int) {
+	at := int32(0)
+	for i, b := range text {
+		*steps--
+		if at = t.step(at, b); at == 0 {
+			break
+		}
+		if found := t.tokens[at]; found != nil {
+			tok, size = found, i+1
+		}
+	}
+	return tok, size
+}
+
+// find is the first token at or after from; none where steps end.
+func (t *trie) find(text []byte, from int, steps *int) (start, end int, tok *added) {
+	for i := from; i < len(text) && *steps >= 0; i++ {
+		if len(t.single) == 1 {
+			n := bytes.IndexByte(text[i:], t.single[0])
+			if n < 0 {
+				break
+			}
+			i += n
+		} else if t.first[text[i]] == 0 {
+			continue
+		}
+		if tok, n := t.longest(text[i:], steps); tok != nil {
+			return i, i + n, tok
+		}
+	}
+	return 0, 0, nil
+}
+
+// split calls f for each piece of text: what is between tokens with nil, and
+// tokens. As in `tokenizers`, one that takes white space may overlap the next.
+func (t *trie) split(u *unicodeTable, text []byte, steps *int, f func(from, to int, tok *added) error) error {
+	done := 0
+	for at := 0; len(t.single) > 0; {
+		start, end, tok := t.find(text, at, steps)
+		if *steps < 0 {
+			return ErrSteps
+		}
+		if tok == nil {
+			break
+		}
+		at = end
+		if tok.singleWord && (wordBefore(u, text, start) || wordAt(u, text, end)) {
+			continue
+		}
+		if tok.lstrip {
+			start = done + len(bytes.TrimRightFunc(text[min(done, start):start], isSpace))
+		}
+		switch {
+		case !tok.rstrip:
+		case end < done: // within white space that the token before has taken
+			end = done
+		default:
+			end = len(text) - len(bytes.TrimLeftFunc(text[end:], isSpace))
+		}
+		if done < start {
+			if err := f(done, start, nil); err != nil {
+				return err
+			}
+		}
+		if err := f(start, end, tok); err != nil {
+			return err
+		}
+		done = end
+	}
+	if done < len(text) {
+		return f(done, len(text), nil)
+	}
+	return nil
+}
+
+func wordBefore(u *unicodeTable, text []byte, i int) bool {
+	if i == 0 {
+		return false
+	}
+	r, _ := utf8.DecodeLastRune(text[:i])
+	return u.of(r)&classWord != 0
+}
+
+func wordAt(u *unicodeTable, text []byte, i int) bool {
+	if i == len(text) {
+		return false
+	}
+	r, _ := decodeRune(text[i:])
+	return u.of(r)&classWord != 0
+}
+
+// touches tells whether a token in text ends, starts or is at i, as far as the
+// next bytes tell.
+func (t *trie) touches(text []byte, i int) bool {
+	for from := max(0, i-t.long); from <= i; from++ {
+		at := int32(0)
+		for k := from; k < len(text); k++ {
+			if at = t.step(at, text[k]); at == 0 {
+				break
+			}
+			if t.tokens[at] != nil && k+1 >= i {
+				return true
+			}
+		}
+	}
+	return false
+}

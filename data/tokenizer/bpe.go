@@ -1,0 +1,289 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// bpe is the model of tokenizer.json: a vocabulary and the merges that make its
+// tokens of smaller ones. It does not change after it is read.
+type bpe struct {
+	ids    map[string]int32
+	tokens []string // by id; "" where there is none
+	long   int      // bytes of the longest token
+	sizes  []int32  // by id: the bytes of text it stands for; 0: not always the same
+	pairs  pairs
+
+	unk          int32 // -1: none
+	fuseUnk      bool
+	ignoreMerges bool   // a word that is a token is that token
+	prefix       string // of all pieces of a word but its first
+	suffix       string // of the last
+
+	// raw is set where words are bytes, each with a letter that stands for it,
+	// and not characters; letters are then their ids.
+	raw     bool
+	letters [byteVocab]int32
+	// fallback are the ids of <0x00> to <0xFF>, -1 where there is none or
+	// unknown characters do not become these.
+	fallback [byteVocab]int32
+	ascii    [utf8.RuneSelf]int32 // the ids of single characters, -1: none
+	// cuts is set where a word may be cut before a metaspace that follows a
+	// character not in joins: no merge goes over such a place.
+	cuts  bool
+	joins map[rune]bool
+}
+
+// metaspace stands for a space in vocabularies made like SentencePiece's.
+const metaspace = "▁"
+
+const (
+	cacheBits  = 14 // the cache holds two words in each of 1<<cacheBits places
+	cachedSize = 24 // bytes of the longest word in it
+	cachedIDs  = 9  // and its tokens
+)
+
+// cached is a word whose tokens are known; one cache line.
+type cached struct {
+	key  [3]uint64 // its bytes, then zeros
+	size uint8     // 0: no word
+	n    uint8
+	ids  [cachedIDs]int32
+}
+
+// worker is what one call of Encode works with. A tokenizer keeps some of them,
+// with the words that each has seen.
+type worker struct {
+	t       *hf
+	u       *unicodeTable
+	cache   []cached
+	symbols []symbol
+	heap    []candidate
+	buf     []byte
+	pieces  [2][]piece
+
+	ids    []int32
+	starts []int
+	spans  bool // starts are wanted
+	last   int  // the last of them
+	track  bool // origins are
+}
+
+// cacheKey is text[i:j], at most cachedSize bytes, as numbers.
+func cacheKey(text []byte, i, j int) (k [3]uint64) {
+	n := j - i
+	if i+cachedSize > len(text) {
+		var tail [cachedSize]byte
+		copy(tail[:], text[i:j])
+		return [3]uint64{binary.LittleEndian.Uint64(tail[:]), binary.LittleEndian.Uint64(tail[8:]), binary.LittleEndian.Uint64(tail[16:])}
+	}
+	b := text[i : i+cachedSize : i+cachedSize]
+	switch k[0] = binary.LittleEndian.Uint64(b); {
+	case n < 8:
+		k[0] &= 1<<(8*n) - 1
+	case n <= 16:
+		k[1] = binary.LittleEndian.Uint64(b[8:]) & (1<<(8*(n-8)) - 1)
+	default:
+		k[1] = binary.LittleEndian.Uint64(b[8:])
+		k[2] = binary.LittleEndian.Uint64(b[16:]) & (1<<(8*(n-16)) - 1)
+	}
+	return k
+}
+
+// place is where in the cache a word with key k is looked for.
+func place(k [3]uint64, n int) uint64 {
+	h := (k[0] ^ uint64(n)) * 0x9e3779b97f4a7c15
+	if n > 8 {
+		h ^= bits.RotateLeft64(k[1]*0xc2b2ae3d27d4eb4f, 29) ^ bits.RotateLeft64(k[2]*0x165667b19e3779f9, 43)
+		h *= 0x9e3779b97f4a7c15
+	}
+	return h >> (64 - cacheBits) * 2
+}
+
+// word appends the ids of text[i:j], one word.
+func (w *worker) word(m *bpe, s *span, i, j int) {
+	n := j - i
+	if n > cachedSize {
+		w.merged(m, s, i, j)
+		return
+	}
+	k := cacheKey(s.text, i, j)
+	at := w.cache[place(k, n):]
+	at = at[:2]
+	for c := range at {
+		if c := &at[c]; int(c.size) == n && c.key == k {
+			if !w.spans {
+				w.ids = append(w.ids, c.ids[:c.n]...)
+			} else if !w.place(m, s, i, j, c.ids[:c.n]) {
+				w.merged(m, s, i, j)
+			}
+			return
+		}
+	}
+	first := len(w.ids)
+	w.merged(m, s, i, j)
+	if ids := w.ids[first:]; len(ids) <= cachedIDs {
+		at[1] = at[0]
+		at[0] = cached{key: k, size: uint8(n), n: uint8(len(ids))}
+		copy(at[0].ids[:], ids)
+	}
+}
+
+// place appends ids, the tokens of s.text[i:j], with their starts; false where
+// these do not follow from the ids.
+func (w *worker) place(m *bpe, s *span, i, j int, ids []int32) bool {
+	at := i
+	for _, id := range ids {
+		if m.sizes[id] == 0 {
+			return false
+		}
+		at += int(m.sizes[id])
+	}
+	if at != j {
+		return false
+	}
+	for at = i; len(ids) > 0; ids = ids[1:] {
+		w.add(s, ids[0], at)
+		at += int(m.sizes[ids[0]])
+	}
+	return true
+}
+
+// add appends one id, whose text starts at byte i of s.
+func (w *worker) add(s *span, id int32, i int) {
+	w.ids = append(w.ids, id)
+	if !w.spans {
+		return
+	}
+	w.last = max(w.last, s.at(i)) // marks may have changed places
+	w.starts = append(w.starts, w.last)
+}
+
+// merged is word without the cache.
+func (w *worker) merged(m *bpe, s *span, i, j int) {
+	text := s.text[i:j]
+	if m.ignoreMerges {
+		if id, ok := m.whole(w, text); ok {
+			w.add(s, id, i)
+			return
+		}
+	}
+	w.symbols = w.symbols[:0]
+	if m.raw {
+		for _, b := range text {
+			w.symbols = append(w.symbols, symbol{id: m.letters[b], size: 1})
+		}
+	} else {
+		w.characters(m, text)
+	}
+	w.mergeSymbols(&m.pairs)
+	for _, c := range w.symbols {
+		w.add(s, c.id, i)
+		i += int(c.size)
+	}
+}
+
+// whole is the token that is text, where there is one.
+func (m *bpe) whole(w *worker, text []byte) (int32, bool) {
+	if len(text) > m.long {
+		return 0, false
+	}
+	if m.raw {
+		w.buf = w.buf[:0]
+		for _, b := range text {
+			w.buf = utf8.AppendRune(w.buf, byteAlphabet[b])
+		}
+		text = w.buf
+	}
+	id, ok := m.ids[string(text)]
+	return id, ok
+}
+
+// characters makes symbols of text's characters. One that the vocabulary does
+// not have becomes its bytes where they all are in it, else the unknown token,
+// else nothing.
+func (w *worker) characters(m *bpe, text []byte) {
+	unknown := int32(0) // bytes of unknown characters that wait for their token
+	flush := func() {
+		if unknown > 0 {
+			w.symbols = append(w.symbols, symbol{id: m.unk, size: unknown})
+			unknown = 0
+		}
+	}
+	for i := 0; i < len(text); {
+		_, n := decodeRune(text[i:])
+		id, ok := m.character(w, text, i, n)
+		switch {
+		case ok:
+			flush()
+			w.symbols = append(w.symbols, symbol{id: id, size: int32(n)})
+		case w.bytesOf(m, text[i:i+n]):
+		case m.unk >= 0:
+			if !m.fuseUnk {
+				flush()
+			}
+			unknown += int32(n)
+		}
+		i += n
+	}
+	flush()
+}
+
+// character is the id of the character of n bytes at i.
+func (m *bpe) character(w *worker, text []byte, i, n int) (int32, bool) {
+	if m.prefix == "" && m.suffix == "" {
+		if n == 1 {
+			return m.ascii[text[i]], m.ascii[text[i]] >= 0
+		}
+		id, ok := m.ids[string(text[i:i+n])]
+		return id, ok
+	}
+	w.buf = w.buf[:0]
+	if i > 0 {
+		w.buf = append(w.buf, m.prefix...)
+	}
+	w.buf = append(w.buf, text[i:i+n]...)
+	if i+n == len(text) {
+		w.buf = append(w.buf, m.suffix...)
+	}
+	id, ok := m.ids[string(w.buf)]
+	return id, ok
+}
+
+// bytesOf appends the tokens of the bytes of a character, where all are there.
+func (w *worker) bytesOf(m *bpe, character []byte) bool {
+	for _, b := range character {
+		if m.fallback[b] < 0 {
+			return false
+		}
+	}
+	for _, b := range character {
+		w.symbols = append(w.symbols, symbol{id: m.fallback[b], size: 1})
+	}
+	return true
+}
+
+// words cuts a long word where no merge goes over the cut, and appends the ids
+// of its parts.
+func (w *worker) words(m *bpe, s *span, i, j int) {
+	if !m.cuts {
+		w.word(m, s, i, j)
+		return
+	}
+	for at := i; at < j; {
+		next := bytes.Index(s.text[at+1:j], []byte(metaspace))
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+		if r, _ := utf8.DecodeLastRune(s.text[i:at]); !m.joins[r] {
+			w.word(m, s, i, at)
+			i = at
+		}
+	}
+	if i < j {
+		w.word(m, s, i, j)
+	}
+}

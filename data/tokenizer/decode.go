@@ -1,0 +1,259 @@
+package tokenizer
+
+import (
+	"bytes"
+	"maps"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// decoder turns tokens, as the vocabulary writes them, into pieces of text. It
+// may change tokens in place.
+type decoder interface {
+	decode(tokens []string) []string
+}
+
+func (t *hf) Decode(ids []int32) []byte        { return t.decode(ids, true) }
+func (t *hf) DecodeSpecial(ids []int32) []byte { return t.decode(ids, false) }
+
+func (t *hf) decode(ids []int32, clean bool) []byte {
+	tokens := make([]string, 0, len(ids))
+	for _, id := range ids {
+		s := t.Token(id)
+		if tok := t.added[id]; tok != nil {
+			if s = tok.spelled; clean && t.specials[tok.content] {
+				s = ""
+			}
+		}
+		if s != "" {
+			tokens = append(tokens, s)
+		}
+	}
+	if t.joined {
+		return []byte(strings.Join(tokens, " "))
+	}
+	for _, d := range t.decoders {
+		tokens = d.decode(tokens)
+	}
+	var b bytes.Buffer
+	for _, s := range tokens {
+		b.WriteString(s)
+	}
+	return b.Bytes()
+}
+
+// each is a decoder that looks at one token at a time.
+type each func(i int, token string) string
+
+func (f each) decode(tokens []string) []string {
+	for i, s := range tokens {
+		tokens[i] = f(i, s)
+	}
+	return tokens
+}
+
+// byteLevelDecoder reads letters as bytes; a token that has something else is
+// itself. What is no UTF-8 then becomes U+FFFD.
+type byteLevelDecoder struct{}
+
+func (byteLevelDecoder) decode(tokens []string) []string {
+	var b strings.Builder
+	for _, s := range tokens {
+		if text, ok := fromLetters(s); ok {
+			b.WriteString(text)
+		} else {
+			b.WriteString(s)
+		}
+	}
+	return []string{lossy(b.String())}
+}
+
+// lossy is s with U+FFFD for each longest start of a character that does not go
+// on, as the Unicode standard recommends (3.9, U+FFFD substitution).
+func lossy(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if r == utf8.RuneError && n == 1 {
+			n = brokenOff(s)
+		}
+		b.WriteRune(r)
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// brokenOff is how many bytes at the start of s begin a character that is not
+// there; at least 1.
+func brokenOff(s string) int {
+	n, low, high := 0, byte(0x80), byte(0xbf) // n: the bytes that may follow
+	switch c := s[0]; {
+	case c >= 0xc2 && c <= 0xdf:
+		n = 1
+	case c >= 0xe0 && c <= 0xef:
+		n = 2
+		switch c {
+		case 0xe0:
+			low = 0xa0
+		case 0xed:
+			high = 0x9f
+		}
+	case c >= 0xf0 && c <= 0xf4:
+		n = 3
+		switch c {
+		case 0xf0:
+			low = 0x90
+		case 0xf4:
+			high = 0x8f
+		}
+	}
+	i := 1
+	for ; i < len(s) && i <= n && s[i] >= low && s[i] <= high; i++ {
+		low, high = 0x80, 0xbf
+	}
+	return i
+}
+
+// byteFallbackDecoder reads runs of <0x00> to <0xFF> as characters; each of a
+// run that is no UTF-8 becomes U+FFFD.
+type byteFallbackDecoder struct{}
+
+func (byteFallbackDecoder) decode(tokens []string) []string {
+	var out []string
+	var run []byte
+	flush := func() {
+		if len(run) > 0 && utf8.Valid(run) {
+			out = append(out, string(run))
+		} else {
+			for range run {
+				out = append(out, string(utf8.RuneError))
+			}
+		}
+		run = run[:0]
+	}
+	for _, s := range tokens {
+		if b, ok := byteToken(s); ok {
+			run = append(run, b)
+			continue
+		}
+		flush()
+		out = append(out, s)
+	}
+	flush()
+	return out
+}
+
+// byteToken is the byte that token, <0x00> to <0xFF>, stands for.
+func byteToken(token string) (byte, bool) {
+	if len(token) != 6 || !strings.HasPrefix(token, "<0x") || token[5] != '>' {
+		return 0, false
+	}
+	b, err := strconv.ParseUint(token[3:5], 16, 8)
+	return byte(b), err == nil
+}
+
+// fuse makes one token of all.
+type fuse struct{}
+
+func (fuse) decode(tokens []string) []string { return []string{strings.Join(tokens, "")} }
+
+// stripEnds removes up to a number of one character at the ends of each token.
+func stripEnds(character string, start, stop int) each {
+	return func(_ int, s string) string {
+		for n := 0; n < start && character != "" && strings.HasPrefix(s, character); n++ {
+			s = s[len(character):]
+		}
+		for n := 0; n < stop && character != "" && strings.HasSuffix(s, character); n++ {
+			s = s[:len(s)-len(character)]
+		}
+		return s
+	}
+}
+
+// spacesOf writes letter as a space; the first token loses it where one is put
+// before texts.
+func spacesOf(letter string, prefixed bool) each {
+	return func(i int, s string) string {
+		if i == 0 && prefixed {
+			return strings.ReplaceAll(s, letter, "")
+		}
+		return strings.ReplaceAll(s, letter, " ")
+	}
+}
+
+// endsOfWords writes suffix as a space, and as nothing at the end of the text.
+type endsOfWords string
+
+func (d endsOfWords) decode(tokens []string) []string {
+	for i, s := range tokens {
+		space := " "
+		if i == len(tokens)-1 {
+			space = ""
+		}
+		tokens[i] = strings.ReplaceAll(s, string(d), space)
+	}
+	return tokens
+}
+
+// replaced is a decoder that normalizes each token; one that this takes too long
+// for, or makes too long, stays.
+func replaced(n normalizer) each {
+	const most = 1 << 16 // bytes of a token
+	return func(_ int, s string) string {
+		left := newBudget(len(s))
+		left.bytes = most
+		if out, err := n.normalize(span{text: []byte(s), left: left}, false); err == nil {
+			return string(out.text)
+		}
+		return s
+	}
+}
+
+// postProcessor is what is put around the ids of a text: before and behind.
+type postProcessor struct {
+	before, behind []int32
+}
+
+func (t *hf) AddSpecial(ids []int32) []int32 {
+	for _, p := range t.post {
+		if len(p.before)+len(p.behind) == 0 {
+			continue
+		}
+		out := make([]int32, 0, len(p.before)+len(ids)+len(p.behind))
+		ids = append(append(append(out, p.before...), ids...), p.behind...)
+	}
+	return ids
+}
+
+func (t *hf) Token(id int32) string {
+	if tok := t.added[id]; tok != nil {
+		return tok.content
+	}
+	if id < 0 || int(id) >= len(t.model.tokens) {
+		return ""
+	}
+	return t.model.tokens[id]
+}
+
+func (t *hf) TokenID(token string) (int32, bool) {
+	if id, ok := t.addedIDs[token]; ok {
+		return id, true
+	}
+	id, ok := t.model.ids[token]
+	return id, ok
+}
+
+func (t *hf) IsSpecial(id int32) bool {
+	tok := t.added[id]
+	return tok != nil && t.specials[tok.content]
+}
+
+func (t *hf) VocabSize() int           { return t.size }
+func (t *hf) BOS() (int32, bool)       { return t.bos, t.bos >= 0 }
+func (t *hf) EOS() (int32, bool)       { return t.eos, t.eos >= 0 }
+func (t *hf) ID() string               { return t.id }
+func (t *hf) Files() map[string][]byte { return maps.Clone(t.files) }

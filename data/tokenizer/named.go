@@ -1,0 +1,205 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// names are the keys of tokens that Transformers knows.
+var names = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}
+
+// named are the tokens that the files beside tokenizer.json speak of.
+type named struct {
+	tokens map[string]addedToken // by key
+	extra  []addedToken          // special ones without a key
+	listed []addedToken          // with their ids, which are in order
+}
+
+// readNamed takes in the added tokens that only the files beside tokenizer.json
+// have, and finds those that begin and end a text. As in Transformers 5:
+// added_tokens_decoder of tokenizer_config.json changes and adds tokens; only
+// where there is none, special_tokens_map.json overrides what the former names
+// and added_tokens.json adds tokens; and a token with a name or an extra one is
+// special. Not as there, a token of which no file says an id gets none: the
+// model would have no row for it.
+func (t *hf) readNamed(dir string) error {
+	n := named{tokens: map[string]addedToken{}}
+	name := filepath.Join(dir, "tokenizer_config.json")
+	config, err := t.object(name)
+	if err != nil {
+		return err
+	}
+	if err := n.read(config); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	list, modern := config["added_tokens_decoder"]
+	if err := n.readDecoder(list); err != nil {
+		return fmt.Errorf("%s: added_tokens_decoder: %w", name, err)
+	}
+	if !modern {
+		if err := t.readOld(dir, &n); err != nil {
+			return err
+		}
+	}
+	if err := t.addTokens(n.all(t)); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for key, id := range map[string]*int32{"bos_token": &t.bos, "eos_token": &t.eos} {
+		if i, ok := t.TokenID(n.tokens[key].Content); ok {
+			*id = i
+		}
+	}
+	return t.index()
+}
+
+// object is a file, of t.files, as an object; nil where there is none.
+func (t *hf) object(name string) (f map[string]json.RawMessage, err error) {
+	text, ok := t.files[filepath.Base(name)]
+	if !ok {
+		return nil, nil
+	}
+	if err := json.Unmarshal(text, &f); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, nil
+}
+
+// readOld reads special_tokens_map.json and added_tokens.json.
+func (t *hf) readOld(dir string, n *named) error {
+	name := filepath.Join(dir, "special_tokens_map.json")
+	special, err := t.object(name)
+	if err != nil {
+		return err
+	}
+	if err := n.read(special); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for i := range t.order {
+		for _, content := range t.order[i] { // those of tokenizer.json, which become special where they have a name
+			tok := t.added[t.addedIDs[content]]
+			n.listed = append(n.listed, addedToken{ID: int(tok.id), Content: tok.content, SingleWord: tok.singleWord,
+				LStrip: tok.lstrip, RStrip: tok.rstrip, Normalized: tok.normalized, Special: t.specials[content]})
+		}
+	}
+	name = filepath.Join(dir, "added_tokens.json")
+	ids, err := t.object(name)
+	if err != nil {
+		return err
+	}
+	_, isSpecial := n.contents()
+	for content, raw := range ids {
+		f := addedToken{Content: content, ID: -1}
+		if err := json.Unmarshal(raw, &f.ID); err != nil {
+			return fmt.Errorf("%s: the id of %q is %s", name, content, shorten(raw))
+		}
+		if err := f.check(); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if _, ok := t.addedIDs[content]; !ok {
+			f.Normalized = !isSpecial[content]
+			n.listed = append(n.listed, f)
+		}
+	}
+	slices.SortStableFunc(n.listed, func(a, b addedToken) int { return a.ID - b.ID })
+	return nil
+}
+
+// readDecoder reads tokens by their ids.
+func (n *named) readDecoder(raw json.RawMessage) error {
+	var all map[string]addedToken
+	if len(raw) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return err
+	}
+	for key, f := range all {
+		id, err := strconv.Atoi(key)
+		if err != nil {
+			return fmt.Errorf("%q is not an id", key)
+		}
+		f.ID = id
+		if err := f.check(); err != nil {
+			return err
+		}
+		n.listed = append(n.listed, f)
+	}
+	slices.SortFunc(n.listed, func(a, b addedToken) int { return a.ID - b.ID })
+	return nil
+}
+
+// read notes the tokens that a file names.
+func (n *named) read(f map[string]json.RawMessage) error {
+	for key, raw := range f {
+		known := slices.Contains(names, key)
+		if !strings.HasSuffix(key, "_token") || string(raw) == "null" {
+			continue
+		}
+		tok, ok := unmarshalToken(raw)
+		if !ok && known {
+			return fmt.Errorf("%s: it is %s, neither a string nor an object with a content", key, shorten(raw))
+		}
+		if ok { // else something like add_bos_token
+			n.tokens[key] = tok
+		}
+	}
+	for _, key := range []string{"extra_special_tokens", "additional_special_tokens"} {
+		var list []json.RawMessage
+		var byName map[string]json.RawMessage
+		if json.Unmarshal(f[key], &list) != nil && json.Unmarshal(f[key], &byName) == nil {
+			list = slices.Collect(maps.Values(byName))
+		}
+		for _, raw := range list {
+			if tok, ok := unmarshalToken(raw); ok {
+				n.extra = append(n.extra, tok)
+			}
+		}
+	}
+	return nil
+}
+
+// unmarshalToken reads a token: a string, or an object with a content.
+func unmarshalToken(raw []byte) (f addedToken, ok bool) {
+	if json.Unmarshal(raw, &f.Content) != nil && json.Unmarshal(raw, &f) != nil {
+		return f, false
+	}
+	f.Special = true
+	return f, f.Content != "" && len(f.Content) <= maxAdded
+}
+
+// contents are those of the tokens with a name, and of these and the extra ones.
+func (n *named) contents() (names, special map[string]bool) {
+	names, special = map[string]bool{}, map[string]bool{}
+	for _, f := range n.tokens {
+		names[f.Content], special[f.Content] = true, true
+	}
+	for _, f := range n.extra {
+		special[f.Content] = true
+	}
+	return names, special
+}
+
+// all are the tokens to add to t, in order.
+func (n *named) all(t *hf) []addedToken {
+	all, seen := slices.Clone(n.listed), map[string]bool{}
+	names, _ := n.contents()
+	for i, f := range all {
+		all[i].Special = f.Special || names[f.Content]
+		seen[f.Content] = true
+	}
+	rest := slices.Concat(slices.Collect(maps.Values(n.tokens)), n.extra)
+	slices.SortStableFunc(rest, func(a, b addedToken) int { return strings.Compare(a.Content, b.Content) })
+	for _, f := range rest {
+		_, isAdded := t.addedIDs[f.Content]
+		if _, ok := t.model.ids[f.Content]; ok && !isAdded && !seen[f.Content] {
+			seen[f.Content] = true
+			all = append(all, f)
+		}
+	}
+	return all
+}

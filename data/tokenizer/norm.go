@@ -1,0 +1,298 @@
+package tokenizer
+
+import (
+	"bytes"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// span is text with, for each byte of it, where in the text of the caller the
+// character starts that it came from. Without origins, byte i came from base+i.
+type span struct {
+	text   []byte
+	origin []int
+	base   int
+	left   *budget // nil: newBudget's
+}
+
+// budget is what one call of Encode may still spend.
+type budget struct {
+	steps int // of regular expressions and of the search for added tokens
+	bytes int // that one normalizer or pre-tokenizer may make
+}
+
+// newBudget is far more than a text of n bytes takes with the published
+// vocabularies.
+func newBudget(n int) *budget {
+	return &budget{steps: 1<<20 + 200*n, bytes: min(1<<16+32*n, 2*maxText)}
+}
+
+func (s *span) budget() *budget {
+	if s.left == nil {
+		s.left = newBudget(len(s.text))
+	}
+	return s.left
+}
+
+// at is the origin of the byte at i; at the end, of the end.
+func (s *span) at(i int) int {
+	switch {
+	case s.origin == nil:
+		for i > 0 && i < len(s.text) && !utf8.RuneStart(s.text[i]) {
+			i--
+		}
+		return s.base + i
+	case i < len(s.origin):
+		return s.origin[i]
+	case len(s.origin) > 0:
+		return s.origin[len(s.origin)-1]
+	}
+	return s.base
+}
+
+// slice is s from one byte to another.
+func (s *span) slice(from, to int) span {
+	out := span{text: s.text[from:to], base: s.base + from, left: s.left}
+	if s.origin != nil {
+		out.origin, out.base = s.origin[from:to], s.at(from)
+	}
+	return out
+}
+
+// rewriter makes one span of another, piece by piece. It keeps origins where
+// track is set.
+type rewriter struct {
+	in    *span
+	out   span
+	track bool
+	most  int // bytes of out
+	over  bool
+}
+
+// fits tells whether n more bytes may be written.
+func (w *rewriter) fits(n int) bool {
+	w.over = w.over || len(w.out.text)+n > w.most
+	return !w.over
+}
+
+// done is the new span.
+func (w *rewriter) done() (span, error) {
+	if w.over {
+		return *w.in, ErrGrown
+	}
+	return w.out, nil
+}
+
+// keep copies bytes of the old span.
+func (w *rewriter) keep(from, to int) {
+	if !w.fits(to - from) {
+		return
+	}
+	if w.track {
+		for i := from; i < to; i++ {
+			w.out.origin = append(w.out.origin, w.in.at(i))
+		}
+	}
+	w.out.text = append(w.out.text, w.in.text[from:to]...)
+}
+
+// put writes something new that came from origin.
+func (w *rewriter) put(text string, origin int) {
+	if !w.fits(len(text)) {
+		return
+	}
+	if w.track {
+		for range len(text) {
+			w.out.origin = append(w.out.origin, origin)
+		}
+	}
+	w.out.text = append(w.out.text, text...)
+}
+
+// putRune is put for a character.
+func (w *rewriter) putRune(r rune, origin int) {
+	if !w.fits(utf8.UTFMax) {
+		return
+	}
+	n := len(w.out.text)
+	w.out.text = utf8.AppendRune(w.out.text, r)
+	if w.track {
+		for range len(w.out.text) - n {
+			w.out.origin = append(w.out.origin, origin)
+		}
+	}
+}
+
+// rewrite starts a span that replaces in.
+func rewrite(in *span, track bool) *rewriter {
+	w := &rewriter{in: in, track: track, most: in.budget().bytes}
+	w.out = span{text: make([]byte, 0, len(in.text)+len(in.text)/8+8), base: in.base, left: in.left}
+	if track {
+		w.out.origin = make([]int, 0, cap(w.out.text))
+	}
+	return w
+}
+
+// normalizer changes a text before it is cut into words. Where track is set the
+// result has origins or is what came in.
+type normalizer interface {
+	normalize(in span, track bool) (span, error)
+}
+
+// prependText puts a text before another that is not empty.
+type prependText string
+
+func (p prependText) normalize(in span, track bool) (span, error) {
+	if len(in.text) == 0 || p == "" {
+		return in, nil
+	}
+	w := rewrite(&in, track)
+	w.put(string(p), in.at(0))
+	w.keep(0, len(in.text))
+	return w.done()
+}
+
+// replaceText replaces each occurrence of a text.
+type replaceText struct{ old, new string }
+
+func (p replaceText) normalize(in span, track bool) (span, error) {
+	i := bytes.Index(in.text, []byte(p.old))
+	if i < 0 {
+		return in, nil
+	}
+	_, last := utf8.DecodeLastRuneInString(p.old)
+	w, from, old := rewrite(&in, track), 0, []byte(p.old)
+	for ; i >= 0; i = bytes.Index(in.text[from:], old) {
+		w.keep(from, from+i)
+		from += i + len(old)
+		w.put(p.new, in.at(from-last))
+	}
+	w.keep(from, len(in.text))
+	return w.done()
+}
+
+// replacePattern replaces each match of a regular expression.
+type replacePattern struct {
+	re  *regex
+	new string
+}
+
+func (p replacePattern) normalize(in span, track bool) (span, error) {
+	w, from := rewrite(&in, track), 0
+	m := matches{f: p.re, text: in.text, steps: &in.budget().steps}
+	for {
+		start, end, ok, err := m.next()
+		if err != nil {
+			return in, err
+		}
+		if !ok {
+			break
+		}
+		w.keep(from, start)
+		w.put(p.new, in.at(max(end-1, 0)))
+		from = end
+	}
+	w.keep(from, len(in.text))
+	return w.done()
+}
+
+// lowercase maps each character to its small ones.
+type lowercase struct{}
+
+func (lowercase) normalize(in span, track bool) (span, error) {
+	w := rewrite(&in, track)
+	for i := 0; i < len(in.text); {
+		r, n := decodeRune(in.text[i:])
+		switch low := toLower(r); {
+		case r == 'İ':
+			w.put("i\u0307", in.at(i))
+		case low == r:
+			w.keep(i, i+n)
+		default:
+			w.putRune(low, in.at(i))
+		}
+		i += n
+	}
+	return w.done()
+}
+
+// toLower is r's small letter; those of Unicode 16 and 17 Go does not know yet.
+func toLower(r rune) rune {
+	switch {
+	case r == 0xa7cb:
+		return 0x264
+	case r == 0xa7dc:
+		return 0x19b
+	case r == 0x1c89 || r == 0xa7cc || r == 0xa7ce || r == 0xa7d2 || r == 0xa7d4 || r == 0xa7da:
+		return r + 1
+	case r >= 0x10d50 && r <= 0x10d65:
+		return r + 0x20
+	case r >= 0x16ea0 && r <= 0x16eb8:
+		return r + 0x1b
+	}
+	return unicode.ToLower(r)
+}
+
+// stripSpace removes white space at the ends.
+type stripSpace struct{ left, right bool }
+
+func (p stripSpace) normalize(in span, _ bool) (span, error) {
+	from, to := 0, len(in.text)
+	if p.left {
+		from = to - len(bytes.TrimLeftFunc(in.text, isSpace))
+	}
+	if p.right {
+		to = max(from, len(bytes.TrimRightFunc(in.text, isSpace)))
+	}
+	return in.slice(from, to), nil
+}
+
+// stripAccents removes combining marks.
+type stripAccents struct{}
+
+func (stripAccents) normalize(in span, track bool) (span, error) {
+	w, u := rewrite(&in, track), unicodeClasses()
+	for i := 0; i < len(in.text); {
+		r, n := decodeRune(in.text[i:])
+		if !u.in(r, setOldM) {
+			w.keep(i, i+n)
+		}
+		i += n
+	}
+	return w.done()
+}
+
+// byteLetters writes each byte as the letter that stands for it.
+type byteLetters struct{}
+
+func (byteLetters) normalize(in span, track bool) (span, error) {
+	w := rewrite(&in, track)
+	for i, b := range in.text {
+		w.putRune(byteAlphabet[b], in.at(i))
+	}
+	return w.done()
+}
+
+// letterBytes is the byte that each letter of byteAlphabet stands for.
+var letterBytes = func() map[rune]byte {
+	m := make(map[rune]byte, byteVocab)
+	for b, r := range byteAlphabet {
+		m[r] = byte(b)
+	}
+	return m
+}()
+
+// fromLetters is the bytes that token's letters stand for; false where one of
+// them stands for none.
+func fromLetters(token string) (string, bool) {
+	var b strings.Builder
+	for _, r := range token {
+		c, ok := letterBytes[r]
+		if !ok {
+			return "", false
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), true
+}

@@ -1,0 +1,310 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// members reads an object's members into v, a pointer to a struct.
+func members(where string, m map[string][]byte, v any) error {
+	for key, raw := range m {
+		one := append(append([]byte(`{"`+key+`":`), raw...), '}')
+		if !json.Valid(one) { // a key that would have to be escaped: none of ours
+			continue
+		}
+		if err := json.Unmarshal(one, v); err != nil {
+			return fmt.Errorf("%s.%s: %s is not of the right type", where, key, shorten(raw))
+		}
+	}
+	return nil
+}
+
+// part is a normalizer, pre-tokenizer, post-processor or decoder of
+// tokenizer.json, with the members of all of them.
+type part struct {
+	Type string `json:"type"`
+
+	Normalizers   []json.RawMessage `json:"normalizers"`
+	PreTokenizers []json.RawMessage `json:"pretokenizers"`
+	Processors    []json.RawMessage `json:"processors"`
+	Decoders      []json.RawMessage `json:"decoders"`
+
+	Prepend        string          `json:"prepend"`
+	Pattern        json.RawMessage `json:"pattern"`
+	Content        string          `json:"content"`
+	StripLeft      bool            `json:"strip_left"`
+	StripRight     bool            `json:"strip_right"`
+	Behavior       string          `json:"behavior"`
+	Invert         bool            `json:"invert"`
+	AddPrefixSpace *bool           `json:"add_prefix_space"`
+	UseRegex       *bool           `json:"use_regex"`
+	TrimOffsets    bool            `json:"trim_offsets"`
+	Replacement    string          `json:"replacement"`
+	PrependScheme  *string         `json:"prepend_scheme"`
+	Split          *bool           `json:"split"`
+	Individual     bool            `json:"individual_digits"`
+	Delimiter      string          `json:"delimiter"`
+	Start          int             `json:"start"`
+	Stop           int             `json:"stop"`
+	Suffix         string          `json:"suffix"`
+
+	Single        []json.RawMessage          `json:"single"`
+	SpecialTokens map[string]json.RawMessage `json:"special_tokens"`
+	Sep           json.RawMessage            `json:"sep"`
+	Cls           json.RawMessage            `json:"cls"`
+}
+
+// maxParts is how many a sequence may have.
+const maxParts = 256
+
+// parts reads raw, at where, and takes sequences apart. Nothing makes no part.
+func parts(where string, raw []byte, depth int) ([]*part, []string, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil, nil
+	}
+	if depth > maxNesting {
+		return nil, nil, fmt.Errorf("%s: it nests too deeply", where)
+	}
+	p := &part{}
+	if err := json.Unmarshal(raw, p); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", where, err)
+	}
+	if p.Type != "Sequence" {
+		return []*part{p}, []string{where}, nil
+	}
+	var all []*part
+	var names []string
+	for _, list := range []struct {
+		key   string
+		parts []json.RawMessage
+	}{{"normalizers", p.Normalizers}, {"pretokenizers", p.PreTokenizers}, {"processors", p.Processors}, {"decoders", p.Decoders}} {
+		for i, raw := range list.parts {
+			one, name, err := parts(fmt.Sprintf("%s.%s[%d]", where, list.key, i), raw, depth+1)
+			if err != nil {
+				return nil, nil, err
+			}
+			if all, names = append(all, one...), append(names, name...); len(all) > maxParts {
+				return nil, nil, fmt.Errorf("%s: more than %d parts", where, maxParts)
+			}
+		}
+	}
+	return all, names, nil
+}
+
+func (p *part) unknown(where string) error {
+	return fmt.Errorf("%s.type: %q is not supported; give input_ids (JSONL) that another tool has made", where, p.Type)
+}
+
+// pattern reads {"String": …} or {"Regex": …}: a literal or an expression.
+func (p *part) pattern(where string) (lit string, re *regex, err error) {
+	var v struct {
+		String *string
+		Regex  *string
+	}
+	if err := json.Unmarshal(p.Pattern, &v); err != nil || (v.String == nil) == (v.Regex == nil) {
+		return "", nil, fmt.Errorf(`%s.pattern: it is %s, not {"String": …} or {"Regex": …}`, where, shorten(p.Pattern))
+	}
+	if v.String != nil {
+		if *v.String == "" {
+			err = fmt.Errorf("%s.pattern: an empty string is not supported", where)
+		}
+		return *v.String, nil, err
+	}
+	re, err = compileRegex(*v.Regex)
+	if err != nil {
+		return "", nil, describe(where+".pattern", *v.Regex, err)
+	}
+	return *v.Regex, re, nil
+}
+
+func readNormalizers(raw []byte) ([]normalizer, error) {
+	all, names, err := parts("normalizer", raw, 0)
+	if err != nil {
+		return nil, err
+	}
+	var out []normalizer
+	for i, p := range all {
+		n, err := p.normalizer(names[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func (p *part) normalizer(where string) (normalizer, error) {
+	switch p.Type {
+	case "NFC":
+		return unicodeForm{norm.NFC, true}, nil
+	case "NFD":
+		return unicodeForm{norm.NFD, false}, nil
+	case "NFKC":
+		return unicodeForm{norm.NFKC, true}, nil
+	case "NFKD":
+		return unicodeForm{norm.NFKD, false}, nil
+	case "Prepend":
+		return prependText(p.Prepend), nil
+	case "Lowercase":
+		return lowercase{}, nil
+	case "Strip":
+		return stripSpace{p.StripLeft, p.StripRight}, nil
+	case "StripAccents":
+		return stripAccents{}, nil
+	case "ByteLevel":
+		return byteLetters{}, nil
+	case "Replace":
+		lit, re, err := p.pattern(where)
+		if err != nil {
+			return nil, err
+		}
+		if re != nil {
+			return replacePattern{re, p.Content}, p.plainContent(where)
+		}
+		return replaceText{lit, p.Content}, nil
+	}
+	return nil, p.unknown(where)
+}
+
+// plainContent refuses references to groups of an expression.
+func (p *part) plainContent(where string) error {
+	if strings.Contains(p.Content, "$") {
+		return fmt.Errorf("%s.content: %q refers to groups, which is not supported", where, p.Content)
+	}
+	return nil
+}
+
+// readPreTokenizers reads "pre_tokenizer". The second result tells whether
+// words are bytes with letters that stand for them; these are then not written.
+func readPreTokenizers(raw []byte) ([]preTokenizer, bool, error) {
+	all, names, err := parts("pre_tokenizer", raw, 0)
+	if err != nil {
+		return nil, false, err
+	}
+	var out []preTokenizer
+	for i, p := range all {
+		if out, err = p.preTokenizers(out, names[i]); err != nil {
+			return nil, false, err
+		}
+	}
+	n := len(out) - 1
+	if n >= 0 && out[n] == (letterPieces{}) {
+		return out[:n], true, nil
+	}
+	return out, false, nil
+}
+
+// preTokenizers appends what p stands for.
+func (p *part) preTokenizers(out []preTokenizer, where string) ([]preTokenizer, error) {
+	at := func(f finder, b behavior) *splitter { return &splitter{f: f, behavior: b} }
+	u := unicodeClasses()
+	space := at(oneOf(isSpace), removed)
+	switch p.Type {
+	case "ByteLevel":
+		if p.AddPrefixSpace == nil || *p.AddPrefixSpace {
+			out = append(out, spaceBefore{})
+		}
+		if p.UseRegex == nil || *p.UseRegex {
+			out = append(out, at(&scanners[0], isolated))
+		}
+		return append(out, letterPieces{}), nil
+	case "Split":
+		s, err := p.splitter(where)
+		return append(out, s), err
+	case "Metaspace":
+		m, err := p.metaspaces(where)
+		return append(out, m), err
+	case "Digits":
+		b := contiguous
+		if p.Individual {
+			b = isolated
+		}
+		return append(out, at(oneOf(func(r rune) bool { return u.in(r, setN) }), b)), nil
+	case "Whitespace":
+		re, err := compileRegex(`\w+|[^\w\s]+`)
+		return append(out, &splitter{f: re, behavior: removed, invert: true}), err
+	case "WhitespaceSplit":
+		return append(out, space), nil
+	case "CharDelimiterSplit":
+		return append(out, at(literal(p.Delimiter), removed)), nil
+	case "Punctuation", "BertPreTokenizer":
+		b, err := behaviorOf(p.Behavior, where)
+		if p.Type == "BertPreTokenizer" {
+			out = append(out, space)
+		}
+		return append(out, at(oneOf(func(r rune) bool { return punctuation(u, r) }), b)), err
+	}
+	return nil, p.unknown(where)
+}
+
+// punctuation is what the library of that name takes for it: that of Unicode
+// and the symbols of ASCII.
+func punctuation(u *unicodeTable, r rune) bool {
+	return u.in(r, setP) || r < 0x80 && u.in(r, setS)
+}
+
+// behaviorOf reads a behavior; "" is isolated.
+func behaviorOf(name, where string) (behavior, error) {
+	for i, n := range []string{"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"} {
+		if name == n {
+			return behavior(i), nil
+		}
+	}
+	if name == "" {
+		return isolated, nil
+	}
+	return 0, fmt.Errorf("%s.behavior: %q is not known", where, name)
+}
+
+func (p *part) splitter(where string) (*splitter, error) {
+	b, err := behaviorOf(p.Behavior, where)
+	if err != nil {
+		return nil, err
+	}
+	lit, re, err := p.pattern(where)
+	if err != nil {
+		return nil, err
+	}
+	s := &splitter{f: literal(lit), behavior: b, invert: p.Invert}
+	if re == nil {
+		return s, nil
+	}
+	s.f = re
+	for i := range scanners {
+		if scanners[i].pattern == lit {
+			s.f = &scanners[i]
+		}
+	}
+	return s, nil
+}
+
+func (p *part) metaspaces(where string) (*metaspaces, error) {
+	if len([]rune(p.Replacement)) != 1 {
+		return nil, fmt.Errorf("%s.replacement: %q is not one character", where, p.Replacement)
+	}
+	m := &metaspaces{letter: p.Replacement, cut: p.Split == nil || *p.Split}
+	switch s := p.scheme(); s {
+	case "always":
+		m.always = true
+	case "first":
+		m.first = true
+	case "never":
+	default:
+		return nil, fmt.Errorf("%s.prepend_scheme: %q is none of always, first, never", where, s)
+	}
+	return m, nil
+}
+
+// scheme is where Metaspace puts its letter in front, also as old files say it.
+func (p *part) scheme() string {
+	switch {
+	case p.PrependScheme != nil:
+		return *p.PrependScheme
+	case p.AddPrefixSpace != nil && !*p.AddPrefixSpace:
+		return "never"
+	}
+	return "always"
+}
