@@ -153,7 +153,7 @@ func TestOpenErrors(t *testing.T) {
 		{"NaN", Spec{Paths: []string{text}, ValSize: math.NaN()}, []string{"val_size is NaN"}},
 		{"all rows held out", Spec{Paths: []string{text}, ValSize: 1}, []string{"takes 1 of 1 rows"}},
 		{"no tokenizer", Spec{Paths: []string{text}, VocabSize: 9, Tokenizer: nil, TokenizerErr: errors.New("why")}, []string{text, "needs a tokenizer: why"}},
-		{"vocabulary too small", Spec{Paths: []string{text}, VocabSize: 100, Tokenizer: tokenizer.Bytes()}, []string{"100 tokens and the tokenizer's 256"}},
+		{"vocabulary too small", Spec{Paths: []string{text}, VocabSize: 100, Tokenizer: tokenizer.Bytes()}, []string{`a.txt: the token "h" is number 104, and the model's vocabulary has 100`}},
 		{"no vocabulary", Spec{Paths: []string{text}, VocabSize: -3}, []string{"-3 tokens"}},
 		{"empty file", Spec{Paths: []string{in("empty.txt", "")}}, []string{"empty"}},
 		{"empty JSONL", Spec{Paths: []string{in("empty.jsonl", "\n \n")}}, []string{"empty"}},

@@ -77,12 +77,27 @@ func (e *encoder) record(c *chunk, r record, d *encoded) {
 	}
 }
 
+// within is an error where e.ids has a token that the model has none for: a
+// tokenizer may know more, as Gemma 3's knows an image's.
+func (e *encoder) within() error {
+	for _, id := range e.ids {
+		if int(id) >= e.spec.VocabSize {
+			return fmt.Errorf("the token %q is number %d, and the model's vocabulary has %d; leave it out of the data, or take the model's own tokenizer",
+				e.tok.Token(id), id, e.spec.VocabSize)
+		}
+	}
+	return nil
+}
+
 // file makes e.ids of a file that is one document, or of a piece of it.
 func (e *encoder) file(c *chunk, r record, text []byte) error {
 	if _, err := e.spec.tokenizerFor(c.src.path); err != nil {
 		return &fatalRow{err}
 	}
 	err := e.text(text, "the text", r.first, r.last)
+	if err == nil {
+		err = e.within()
+	}
 	if err != nil && !(r.first && r.last) { // other pieces are written already
 		return &fatalRow{fmt.Errorf("%s: %w", c.src.path, err)}
 	}
@@ -124,10 +139,15 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 		return &fatalRow{err}
 	}
 	if d.kind == kindText {
-		return e.text(e.row.text, "text", true, true)
+		err = e.text(e.row.text, "text", true, true)
+	} else {
+		d.labels = 0
+		d.flags, err = e.chat(e.row.chat)
 	}
-	d.labels = 0
-	if d.flags, err = e.chat(e.row.chat); err != nil && err == e.spec.chat.err {
+	switch {
+	case err == nil:
+		return e.within()
+	case err == e.spec.chat.err:
 		return &fatalRow{fmt.Errorf("%s: %w", where, err)}
 	}
 	return err

@@ -136,15 +136,8 @@ func (s Spec) resolved() (Spec, error) {
 }
 
 func (s *Spec) resolveVocab() error {
-	if s.Tokenizer != nil {
-		n := s.Tokenizer.VocabSize()
-		if s.VocabSize == 0 {
-			s.VocabSize = n
-		}
-		if s.VocabSize < n {
-			s.TokenizerErr = fmt.Errorf("the model's vocabulary has %d tokens and the tokenizer's %d; give input_ids, or set vocab_size to at least %d", s.VocabSize, n, n)
-			s.Tokenizer = nil
-		}
+	if s.Tokenizer != nil && s.VocabSize == 0 {
+		s.VocabSize = s.Tokenizer.VocabSize()
 	}
 	if s.VocabSize < 1 || s.VocabSize > math.MaxInt32 {
 		return fmt.Errorf("a vocabulary of %d tokens is impossible", s.VocabSize)
