@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	_ "embed" // for tokenizersScript
@@ -11,10 +10,8 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	"mt/data/tokenizer"
@@ -178,7 +175,7 @@ func readStart(name string, size int) ([]byte, error) {
 }
 
 // rounds measures both sides in turns. p may be nil.
-func (r *TokenizerReport) rounds(ctx context.Context, e *encoding, p *Torch) error {
+func (r *TokenizerReport) rounds(ctx context.Context, e *encoding, p *peer) error {
 	var ours, theirs []float64
 	sides := []func() error{func() error {
 		start := time.Now()
@@ -213,39 +210,15 @@ func (r *TokenizerReport) rounds(ctx context.Context, e *encoding, p *Torch) err
 	return nil
 }
 
-// startTokenizers starts PyPI tokenizers in a process of its own, which speaks
-// the protocol of peers/tokenizers.py: that of the PyTorch peer.
-func startTokenizers(ctx context.Context, o TokenizerOptions) (*Torch, error) {
-	python := os.Getenv(PythonVariable)
-	if python == "" {
-		python = "python3"
-	}
-	t := &Torch{cmd: exec.CommandContext(ctx, python, "-c", tokenizersScript, "--serve", "--tokenizer", filepath.Join(o.Dir, "tokenizer.json"),
-		"--text", o.Text, "--bytes", strconv.Itoa(o.Bytes), "--document", strconv.Itoa(o.Document))}
-	t.cmd.Stderr = &t.stderr
-	t.cmd.WaitDelay = quitWithin
-	var err error
-	if t.stdin, err = t.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := t.cmd.StdoutPipe()
+// startTokenizers starts PyPI tokenizers: see peers/tokenizers.py.
+func startTokenizers(ctx context.Context, o TokenizerOptions) (*peer, error) {
+	p, err := startPeer(ctx, python(), "tokenizers", tokenizersScript, "--serve", "--tokenizer", filepath.Join(o.Dir, "tokenizer.json"),
+		"--text", o.Text, "--bytes", strconv.Itoa(o.Bytes), "--document", strconv.Itoa(o.Document))
 	if err != nil {
 		return nil, err
 	}
-	t.stdout = bufio.NewReader(out)
-	t.end = sync.OnceValue(t.quit)
-	if err := t.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%w; set %s to an interpreter with tokenizers", err, PythonVariable)
-	}
-	raw, err := t.read(&t.about)
-	if err == nil && t.about["ready"] != true {
-		err = fmt.Errorf("it begins with %q", raw)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s with tokenizers: %w", python, t.fail(err))
-	}
-	delete(t.about, "ready")
-	return t, nil
+	delete(p.about, "ready")
+	return p, nil
 }
 
 // WriteTable prints r for a person.

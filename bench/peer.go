@@ -1,0 +1,142 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// PythonVariable names the environment variable with the Python interpreter
+// that has the libraries we compare with, where it is not the python3 in PATH.
+const PythonVariable = "MT_PYTHON"
+
+// python is the interpreter that peers run in.
+func python() string {
+	if name := os.Getenv(PythonVariable); name != "" {
+		return name
+	}
+	return "python3"
+}
+
+// quitWithin is how long a peer that was told to quit may take.
+const quitWithin = 10 * time.Second
+
+// peer is a script of peers/ in a process of its own: it says in a line of JSON
+// that it is ready, and answers each line of its input with one.
+type peer struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+	stderr tail
+	about  map[string]any
+	end    func() error // ends the process, once
+}
+
+// startPeer returns when the script says that it is ready. needs is what its
+// interpreter must have, for errors. ctx ends the process.
+//
+// A script is handed to the interpreter as text, so that a command works from
+// any directory and the script's input stays free.
+func startPeer(ctx context.Context, python, needs, script string, args ...string) (*peer, error) {
+	p := &peer{cmd: exec.CommandContext(ctx, python, append([]string{"-c", script}, args...)...)}
+	p.cmd.Stderr = &p.stderr
+	p.cmd.WaitDelay = quitWithin
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.stdout = bufio.NewReader(out)
+	p.end = sync.OnceValue(p.quit)
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%w; set %s to an interpreter with %s", err, PythonVariable, needs)
+	}
+	raw, err := p.read(&p.about)
+	if err == nil && p.about["ready"] != true {
+		err = fmt.Errorf("it begins with %q", raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s with %s: %w", python, needs, p.fail(err))
+	}
+	return p, nil
+}
+
+// About is what the process said when it was ready: versions, threads, shape
+// and the rate of its matrix products.
+func (p *peer) About() map[string]any { return p.about }
+
+// RunSteps runs k steps.
+func (p *peer) RunSteps(k int) (seconds []float64, tokens int64, err error) {
+	if _, err := fmt.Fprintf(p.stdin, "run %d\n", k); err != nil {
+		return nil, 0, p.fail(err)
+	}
+	var answer struct {
+		Seconds []float64 `json:"seconds"`
+		Tokens  int64     `json:"tokens"`
+		Error   string    `json:"error"`
+	}
+	if _, err := p.read(&answer); err != nil {
+		return nil, 0, p.fail(err)
+	}
+	if answer.Error != "" {
+		return nil, 0, errors.New(answer.Error)
+	}
+	return answer.Seconds, answer.Tokens, nil
+}
+
+// Close tells the process to quit and waits for it.
+func (p *peer) Close() error {
+	if err := p.end(); err != nil {
+		return p.explain(err)
+	}
+	return nil
+}
+
+// quit closes the input of the process, which ends it, and kills it where that
+// takes too long.
+func (p *peer) quit() error {
+	closing := p.stdin.Close()
+	kill := time.AfterFunc(quitWithin, func() { _ = p.cmd.Process.Kill() }) // fails where it has just ended
+	defer kill.Stop()
+	return errors.Join(p.cmd.Wait(), closing)
+}
+
+// read takes a line of the process's output apart.
+func (p *peer) read(into any) ([]byte, error) {
+	line, err := p.stdout.ReadBytes('\n')
+	if err != nil {
+		return nil, fmt.Errorf("its output ended: %w", err)
+	}
+	line = bytes.TrimSpace(line)
+	if err := json.Unmarshal(line, into); err != nil {
+		return nil, fmt.Errorf("it wrote %q: %w", line, err)
+	}
+	return line, nil
+}
+
+// fail ends the process, which is of no more use after err, and says why.
+func (p *peer) fail(err error) error {
+	if ended := p.end(); ended != nil {
+		err = ended
+	}
+	return p.explain(err)
+}
+
+// explain adds the last line that the process complained with.
+func (p *peer) explain(err error) error {
+	if last := p.stderr.last(); last != "" {
+		return fmt.Errorf("%w: %s", err, last)
+	}
+	return err
+}
