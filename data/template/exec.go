@@ -123,7 +123,10 @@ func (r *run) assign(target expr, v any, s *scope) {
 	case *nameExpr:
 		s.set(t.name, v)
 	case *nsExpr:
-		ns := r.lookup(s, t.name).(*namespace)
+		ns, ok := r.lookup(s, t.name).(*namespace)
+		if !ok { // a set block's target, which is not looked at before
+			r.fail("cannot assign attribute on non-namespace object")
+		}
 		r.checkSpaceName(t.attr)
 		ns.attrs.Set(t.attr, v)
 	case *listExpr:
