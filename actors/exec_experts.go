@@ -3,7 +3,9 @@ package actors
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
+	"sync"
 
 	"mt/data"
 	"mt/device"
@@ -146,4 +148,40 @@ func (r *resources) auxLoss(p *Program) float64 {
 		sum += float64(count) * float64(math.Float32frombits(binary.LittleEndian.Uint32(probs[i:])))
 	}
 	return r.auxWeight(p.Batch) * sum
+}
+
+// expertTraffic counts the experts' tiles that were copied, by program: those of
+// a step may travel while the one before is still at work.
+type expertTraffic struct {
+	mu   sync.Mutex
+	prog map[int]*traffic
+}
+
+type traffic struct{ tiles, bytes int64 }
+
+func (x *expertTraffic) add(prog int, bytes int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.prog == nil {
+		x.prog = map[int]*traffic{}
+	}
+	t := x.prog[prog]
+	if t == nil {
+		t = &traffic{}
+		x.prog[prog] = t
+	}
+	t.tiles++
+	t.bytes += bytes
+}
+
+// read is what travelled for a program that is done. It and those before it are
+// forgotten.
+func (x *expertTraffic) read(prog int) (out traffic) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if t := x.prog[prog]; t != nil {
+		out = *t
+	}
+	maps.DeleteFunc(x.prog, func(p int, _ *traffic) bool { return p <= prog })
+	return out
 }

@@ -163,9 +163,8 @@ func (r *run) execReporter(w work) error {
 		h2d, d2h := r.res.h2d.bytes.Load(), r.res.d2h.bytes.Load()
 		m.H2D, m.D2H = h2d-r.lastH2D, d2h-r.lastD2H
 		r.lastH2D, r.lastD2H = h2d, d2h
-		fetches, bytes := r.res.expertFetches.Load(), r.res.expertBytes.Load()
-		m.Experts, m.ExpertBytes = fetches-r.lastExperts, bytes-r.lastExpertBytes
-		r.lastExperts, r.lastExpertBytes = fetches, bytes
+		experts := r.res.travelled.read(m.Prog)
+		m.Experts, m.ExpertBytes = experts.tiles, experts.bytes
 		if r.o.OnStep != nil {
 			r.o.OnStep(m)
 		}
@@ -173,7 +172,6 @@ func (r *run) execReporter(w work) error {
 	case EvalReport:
 		r.lastStep = time.Now()
 		r.lastH2D, r.lastD2H = r.res.h2d.bytes.Load(), r.res.d2h.bytes.Load()
-		r.lastExperts, r.lastExpertBytes = r.res.expertFetches.Load(), r.res.expertBytes.Load()
 		if r.o.OnEval != nil {
 			r.o.OnEval(m)
 		}

@@ -60,7 +60,7 @@ func (r *resources) fetchWeights(e fetchWeights) {
 		r.h2d.Wait(idle)
 		switch {
 		case r.plan.Layouts[e.Layer].Kind == model.MoE:
-			r.uploadPart(slot, e.Layer, e.Part)
+			r.uploadPart(e.Prog, slot, e.Layer, e.Part)
 		case e.Layer == r.plan.Head() && !e.Head:
 			r.uploadShard(slot, e.Part)
 		default:
@@ -83,14 +83,13 @@ func (r *resources) uploadTile(slot device.Mem, layer int) {
 	}
 }
 
-// uploadPart enqueues the copy of a part of a layer with experts, and counts
-// those of the experts.
-func (r *resources) uploadPart(slot device.Mem, layer, k int) {
+// uploadPart enqueues the copy of a part of a layer with experts for a program,
+// and counts those of the experts.
+func (r *resources) uploadPart(prog int, slot device.Mem, layer, k int) {
 	at := r.plan.Layouts[layer].PartRange(k)
 	r.h2d.CopyH2D(slot.Slice(0, at.TileBytes), r.o.Store.Layers[layer].Tile[at.TileOff:at.TileOff+at.TileBytes])
 	if k > 0 {
-		r.expertFetches.Add(1)
-		r.expertBytes.Add(at.TileBytes)
+		r.travelled.add(prog, at.TileBytes)
 	}
 }
 

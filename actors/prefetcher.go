@@ -62,8 +62,8 @@ func ids(n int) []int {
 // needs of it, into a slot on the h2d stream, after slotIdle, and records
 // weightsReady.
 type fetchWeights struct {
-	Layer, Part, Slot int
-	Head              bool // into the slot of a whole head
+	Prog, Layer, Part, Slot int
+	Head                    bool // into the slot of a whole head
 }
 
 // gatherRows collects the embedding's rows of a batch in host staging.
@@ -209,7 +209,7 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []any {
 		} else {
 			slot, c.slots = c.slots[0], c.slots[1:]
 		}
-		out = append(out, work{do: fetchWeights{Layer: visit.Layer, Part: visit.Part, Slot: slot, Head: head}},
+		out = append(out, work{do: fetchWeights{Prog: s.p.Seq, Layer: visit.Layer, Part: visit.Part, Slot: slot, Head: head}},
 			send{computeID, LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})
 		s.waited = NoStall
 		s.weights++

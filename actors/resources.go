@@ -3,7 +3,6 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"mt/data"
 	"mt/device"
@@ -45,9 +44,8 @@ type resources struct {
 	gradReady, gradIdle    []device.Event
 	actReady, actIdle      []device.Event
 	lossReady              device.Event
-	// What experts' tiles travelled, since the run began.
-	expertFetches, expertBytes atomic.Int64
-	clock                      *clock
+	travelled              expertTraffic
+	clock                  *clock
 
 	closers []func()
 	late    error // of closing

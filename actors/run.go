@@ -17,8 +17,6 @@ type run struct {
 	// Of the Reporter's goroutine.
 	lastStep         time.Time
 	lastH2D, lastD2H int64
-
-	lastExperts, lastExpertBytes int64
 }
 
 // Run trains (or evaluates) as o says and returns when everything has come to
