@@ -1,0 +1,81 @@
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestRead: files are read up to a bound; what is no file is an error at once,
+// also behind a link.
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	big, err := os.Create(at("big"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(os.WriteFile(at("file"), []byte("12345"), 0o600), os.Symlink("file", at("link")), os.Symlink("nothing", at("dangling")),
+		os.Symlink("loop", at("loop")), os.Mkdir(at("dir"), 0o700), big.Truncate(1<<40), big.Close(), syscall.Mkfifo(at("pipe"), 0o600),
+		os.Symlink("pipe", at("to-pipe")), os.Symlink("/dev/zero", at("endless")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", at("s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, tc := range []struct {
+		name      string
+		max       int64
+		want, err string
+	}{
+		{"file", 5, "12345", ""},
+		{"link", 6, "12345", ""},
+		{"file", 4, "", "/file: 5 B long; at most 4 B is expected"},
+		{"big", 1 << 20, "", "/big: 1.0 TiB long; at most 1.0 MiB is expected"},
+		{"dir", 9, "", "/dir: it is a directory, not a file"},
+		{"pipe", 9, "", "/pipe: it is a pipe, not a file"},
+		{"to-pipe", 9, "", "/to-pipe: it is a pipe, not a file"},
+		{"endless", 9, "", "/endless: it is a device, not a file"},
+		{"s", 9, "", "/s: it is a socket, not a file"},
+		{"loop", 9, "", "too many levels of symbolic links"},
+	} {
+		got, err := Read(at(tc.name), tc.max)
+		if string(got) != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: %q, %v", tc.name, got, err)
+		}
+	}
+	for _, name := range []string{"nothing", "dangling"} {
+		if _, err := Read(at(name), 9); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, err := Begin(at("file"), 3); string(got) != "123" || err != nil {
+		t.Errorf("it begins with %q, %v", got, err)
+	}
+	if got, err := Begin(at("file"), 30); string(got) != "12345" || err != nil {
+		t.Errorf("it begins with %q, %v", got, err)
+	}
+}
+
+// endless is a file that grows while it is read.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += len(p)
+	return len(p), nil
+}
+
+func TestReadAllIsBounded(t *testing.T) {
+	e := &endless{}
+	if _, err := ReadAll("x", e, 1000); err == nil || !strings.Contains(err.Error(), "x: longer than 1000 B") || e.read > 1001 {
+		t.Errorf("%v after %d bytes", err, e.read)
+	}
+}
