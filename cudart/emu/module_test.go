@@ -236,6 +236,38 @@ func TestLaunchesThatAreRefused(t *testing.T) {
 	}
 }
 
+// TestLimitsOfGridsAndBlocks: each limit alone, one beyond its last value.
+func TestLimitsOfGridsAndBlocks(t *testing.T) {
+	one := [3]uint32{1, 1, 1}
+	for _, c := range []struct {
+		name        string
+		grid, block [3]uint32
+	}{
+		{"columns of blocks", [3]uint32{1 << 31, 1, 1}, one},
+		{"rows of blocks", [3]uint32{1, 65536, 1}, one},
+		{"layers of blocks", [3]uint32{1, 1, 65536}, one},
+		{"no column of blocks", [3]uint32{0, 1, 1}, one},
+		{"no row of blocks", [3]uint32{1, 0, 1}, one},
+		{"no layer of blocks", [3]uint32{1, 1, 0}, one},
+		{"layers of threads", one, [3]uint32{1, 1, 65}},
+		{"threads in all", one, [3]uint32{32, 33, 1}},
+		{"no layer of threads", one, [3]uint32{1, 1, 0}},
+	} {
+		r := openKernels(t, emu.Options{})
+		f, err := r.ModuleFunction(r.ctx, r.m, "store")
+		r.must(err)
+		if err := r.LaunchKernel(r.ctx, f, c.grid, c.block, 0, r.s, r.params(0)); !errors.Is(err, cudart.ErrInvalidValue) {
+			t.Errorf("%s: got %v, want invalid value", c.name, err)
+		}
+	}
+	r := openKernels(t, emu.Options{})
+	f, err := r.ModuleFunction(r.ctx, r.m, "store")
+	r.must(err)
+	r.must(r.MemsetAsync(r.p, 0, 512, r.s))
+	r.must(r.LaunchKernel(r.ctx, f, one, [3]uint32{1, 16, 64}, 0, r.s, r.params(0)))
+	r.sync(r.s)
+}
+
 func TestModulesThatAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name string

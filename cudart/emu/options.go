@@ -60,7 +60,8 @@ type Options struct {
 
 	// Threads is how many goroutines execute a kernel; 0 means GOMAXPROCS.
 	Threads int
-	// CheckGlobal reports blocks of one launch that race in global memory.
+	// CheckGlobal reports blocks of one launch, and warps of one block, that race
+	// in global memory.
 	CheckGlobal bool
 	// OrderOnly executes a kernel once for each set of its parameters, its grid
 	// and its block, and remembers what it touched. Later launches of the same are

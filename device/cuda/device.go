@@ -224,7 +224,7 @@ func (d *dev) setBudget(before, free, total int64) error {
 	if limit == 0 {
 		limit = most
 	} else if limit > most {
-		d.note(fmt.Sprintf("device_memory is %s and the %s has %s to give: that is the budget", gib(limit), d.name, gib(most)))
+		d.note(fmt.Sprintf("device_memory is %s and the %s has %s to give: that is the budget", size(limit), d.name, size(most)))
 		limit = most
 	}
 	d.usage.Limit = limit

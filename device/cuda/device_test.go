@@ -31,7 +31,7 @@ func TestOutOfMemoryOfTheDriver(t *testing.T) {
 	if !errors.As(err, &oom) || oom.Requested != 1<<30 || !errors.Is(err, cudart.ErrOutOfMemory) {
 		t.Fatalf("error %v", err)
 	}
-	for _, want := range []string{"weight slots wants 1.000 GiB", "in use", "device_memory", "cudaMalloc", "GiB free"} {
+	for _, want := range []string{"weight slots wants 1.0 GiB", "in use", "device_memory", "cudaMalloc", " free; is another process"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
@@ -48,9 +48,30 @@ func TestBudget(t *testing.T) {
 		t.Errorf("the limit is %d, want 1 GiB", u.Limit)
 	}
 	d, _ = newDevice(t, emu.Options{DeviceMemory: 2 << 30}, Options{MemoryLimit: 10 << 30})
-	if u := d.Usage(); u.Limit > 2<<30 || !strings.Contains(strings.Join(d.Notes(), "\n"), "device_memory is 10.000 GiB") {
+	if u := d.Usage(); u.Limit > 2<<30 || !strings.Contains(strings.Join(d.Notes(), "\n"), "device_memory is 10 GiB") {
 		t.Errorf("more than there is: limit %d, notes %q", u.Limit, d.Notes())
 	}
+}
+
+// TestBudgetIsForAll: what is taken leaves so much less.
+func TestBudgetIsForAll(t *testing.T) {
+	d, _ := newDevice(t, emu.Options{}, Options{MemoryLimit: 1 << 30})
+	before := d.Usage()
+	half := (before.Limit - before.Total) / 2 / device.Align * device.Align
+	m, err := d.Alloc(device.ForWeights, half)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Free(m)
+	var lacking *device.OutOfMemory
+	if _, err := d.Alloc(device.ForGradients, half+2*device.Align); !errors.As(err, &lacking) || lacking.Used != before.Total+half || lacking.Limit != 1<<30 {
+		t.Errorf("half of the budget is taken, and more than the other half gives %v", err)
+	}
+	rest, err := d.Alloc(device.ForGradients, half)
+	if err != nil {
+		t.Fatalf("the other half: %v", err)
+	}
+	d.Free(rest)
 }
 
 func TestNewAndClose(t *testing.T) {
@@ -144,7 +165,7 @@ func TestUnusable(t *testing.T) {
 		"sm_75":            {emu: emu.Options{ComputeCapability: 75, Name: "T4"}, is: cudart.ErrNotSupported, says: []string{"the T4 has compute capability 7.5", "8.0"}},
 		"full card":        {emu: emu.Options{FailCall: retain, FailCode: 2, Name: "card"}, is: cudart.ErrOutOfMemory, says: []string{"cuDevicePrimaryCtxRetain", "the card has no room", "another process"}},
 		"old PTX":          {emu: emu.Options{MaxPTXVersion: 78}, is: cudart.ErrDriverTooOld, says: []string{"kernels "}},
-		"context too big":  {opts: Options{MemoryLimit: 100 << 20}, says: []string{"context wants", "of 0.098 GiB", "device_memory"}},
+		"context too big":  {opts: Options{MemoryLimit: 100 << 20}, says: []string{"context wants", "of 100 MiB", "device_memory"}},
 		"scratch too much": {opts: Options{MemoryLimit: leastContext + lazyBlas + lazyModules + 400<<20}, emu: emu.Options{ContextMemory: leastContext + 390<<20}, says: []string{"context wants", "device_memory"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"mt/cudart"
@@ -108,6 +109,48 @@ func TestEveryCallFailsOnce(t *testing.T) {
 				t.Errorf("call %d (%s) failed with %d: the error is of %s: %v", i, name, code, failed.Op, err)
 			}
 		}
+	}
+}
+
+// A notification whose wait fails brings the error: what it tells of has not
+// happened, as far as anybody knows.
+func TestFailedNotification(t *testing.T) {
+	notify := func(fail int) (waited int, told error) {
+		drv := emu.New(emu.Options{FailCall: fail, FailCode: 999})
+		c, err := cudart.New(drv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := New(Options{CUDA: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := d.NewStream("s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard := make(chan error, 1)
+		s.Notify(func(err error) { heard <- err })
+		told = <-heard
+		if err := s.Close(); (err == nil) != (fail == 0) {
+			t.Errorf("the stream ends with %v", err)
+		}
+		_ = d.Close() // of a device that is lost
+		_ = drv.Close()
+		for i := range drv.Calls() {
+			if drv.CallName(i+1) == "cudaEventSynchronize" {
+				waited = i + 1
+				break
+			}
+		}
+		return waited, told
+	}
+	waited, told := notify(0)
+	if told != nil || waited == 0 {
+		t.Fatalf("told %v after call %d", told, waited)
+	}
+	if _, told := notify(waited); told == nil || !strings.Contains(told.Error(), "cudaEventSynchronize") {
+		t.Errorf("call %d, which waits, fails, and the notification says %v", waited, told)
 	}
 }
 

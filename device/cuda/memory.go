@@ -7,6 +7,8 @@ import (
 	"sort"
 	"unsafe"
 
+	"github.com/dustin/go-humanize"
+
 	"mt/cudart"
 	"mt/device"
 	"mt/internal/parallel"
@@ -85,7 +87,7 @@ func (d *dev) outOfMemory(p device.Purpose, bytes int64, err error) error {
 	if infoErr != nil {
 		return fmt.Errorf("%w: %w", lacking, err)
 	}
-	return fmt.Errorf("%w: %w: of its %s %s has %s free; is another process using it?", lacking, err, gib(total), d.name, gib(free))
+	return fmt.Errorf("%w: %w: of its %s %s has %s free; is another process using it?", lacking, err, size(total), d.name, size(free))
 }
 
 // count adds bytes to the usage. d.mu is held.
@@ -279,4 +281,4 @@ func (d *dev) Usage() device.Usage {
 	return d.usage
 }
 
-func gib(n int64) string { return fmt.Sprintf("%.3f GiB", float64(n)/(1<<30)) }
+func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

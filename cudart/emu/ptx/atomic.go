@@ -129,6 +129,9 @@ func (w *warp) atomic(in *inst, mask uint32) {
 			at := lo - s.base
 			s.readFrom, s.readTo = min(s.readFrom, at), max(s.readTo, at+bytes)
 			s.writeFrom, s.writeTo = min(s.writeFrom, at), max(s.writeTo, at+bytes)
+			if w.block.global != nil {
+				w.block.atomicGlobal(w, in, s.buffer, i, at)
+			}
 			atomics.Lock()
 			w.update(in, s.data, at, i)
 			atomics.Unlock()
@@ -150,12 +153,12 @@ func (w *warp) atomicShared(in *inst, lane int) {
 		}
 		if c.info&(cellPending|15) != 15 || c.write < b.full {
 			if c.write < b.began || c.info&(cellPending|15) != 15 {
-				b.badRead(w, in, lane, c, 15)
+				b.badRead(w, in, lane, c, 15, w.addr[lane]+4*j)
 			}
 		} else {
-			b.badRead(w, in, lane, c, 15)
+			b.badRead(w, in, lane, c, 15, w.addr[lane]+4*j)
 		}
-		b.checkWrite(w, in, lane, c, 15)
+		b.checkWrite(w, in, lane, c, 15, place{offset: w.addr[lane] + 4*j})
 		c.write, c.info = b.tick, 15|15<<cellLast|uint32(w.index)<<cellWarp|cellAtomic
 	}
 }

@@ -24,6 +24,9 @@ type block struct {
 	consts  Buffer
 	global  *globalCheck
 
+	pages      map[pageOf]*page // what warps have done to global memory, where that is checked
+	sparePages []*page
+
 	began uint32     // tick at which the block started
 	full  uint32     // tick after the last barrier of the whole block
 	tick  uint32     // now
@@ -66,6 +69,7 @@ func (b *block) prepare(l *Launch) {
 		b.seen = append(b.seen, make([]uint32, 32))
 	}
 	if b.tick > 1<<31 {
+		b.sparePages = nil
 		clear(b.cells)
 		clear(b.rows)
 		b.tick = 0

@@ -40,7 +40,7 @@ func runSmall(t *testing.T, body string, n uint32, seed uint64) ([]uint32, error
 	for i := range 64 {
 		binary.LittleEndian.PutUint32(buf.Data[4*i:], uint32(i))
 	}
-	l := Launch{Kernel: parse(t, small(body)).Kernel("k"), Grid: dim(1), Block: dim(64), Params: params(buf.Base, n), Memory: h, Seed: seed}
+	l := Launch{Kernel: parse(t, small(body)).Kernel("k"), Grid: dim(1), Block: dim(64), Params: params(buf.Base, n), Memory: h, Seed: seed, CheckGlobal: true}
 	_, err := l.Run()
 	out := make([]uint32, 64)
 	for i := range out {

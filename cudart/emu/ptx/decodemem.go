@@ -37,17 +37,21 @@ func (b *builder) spaceWord(m *modifiers) space {
 	return spaces[w]
 }
 
-// access takes the words that say how memory is accessed and have no meaning
-// here.
-func access(m *modifiers) {
+// access takes the words that say how memory is accessed: all but the first have
+// no meaning here. It says whether the access is strong, one that orders.
+func access(m *modifiers) (strong uint8) {
+	if m.take("relaxed", "acquire", "release", "acq_rel", "volatile") != "" {
+		strong = flagStrong
+	}
 	for _, words := range [][]string{
-		{"weak", "relaxed", "acquire", "release", "acq_rel", "volatile"}, {"cta", "gpu", "sys", "cluster"},
+		{"weak"}, {"cta", "gpu", "sys", "cluster"},
 		{"ca", "cg", "cs", "lu", "cv", "wb", "wt"}, {"nc"},
 		{"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"},
 		{"L2::cache_hint"}, {"L2::64B", "L2::128B", "L2::256B"},
 	} {
 		m.take(words...)
 	}
+	return strong
 }
 
 // vector decodes one register or {…}; typ is the elements' type.
@@ -102,7 +106,7 @@ func (b *builder) ld(in *inst) {
 	t := m.last()
 	in.fam = famLoad
 	in.space = b.spaceWord(&m)
-	access(&m)
+	in.flags |= access(&m)
 	if len(b.st.args) != 2 && len(b.st.args) != 3 {
 		b.count(2)
 	}
@@ -118,7 +122,7 @@ func (b *builder) stores(in *inst) {
 	t := m.last()
 	in.fam = famStore
 	in.space = b.spaceWord(&m)
-	access(&m)
+	in.flags |= access(&m)
 	if len(b.st.args) != 2 && len(b.st.args) != 3 {
 		b.count(2)
 	}

@@ -34,8 +34,9 @@ func (b *block) number() uint32 {
 	return (b.ctaid[2]*g[1]+b.ctaid[1])*g[0] + b.ctaid[0] + 1
 }
 
-// each calls f for every word that the threads of mask touch. Accesses to parts
-// of words are left out: neighbours in one word are no race.
+// each calls f for every word that the threads of mask touch, for the check of
+// blocks. Accesses to parts of words are left out: neighbours in one word are no
+// race.
 func (g *globalCheck) each(w *warp, s *slot, mask uint32, bytes uint64, f func(c *globalCells, lane int, word uint64)) {
 	if bytes < 4 || s.base >= constWindow {
 		return
@@ -52,6 +53,7 @@ func (g *globalCheck) each(w *warp, s *slot, mask uint32, bytes uint64, f func(c
 }
 
 func (g *globalCheck) read(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
+	w.block.readGlobal(w, in, s, mask, bytes)
 	me := w.block.number()
 	g.each(w, s, mask, bytes, func(c *globalCells, lane int, word uint64) {
 		if by := c.write[word]; by != 0 && by != me {
@@ -66,6 +68,7 @@ func (g *globalCheck) read(w *warp, in *inst, s *slot, mask uint32, bytes uint64
 }
 
 func (g *globalCheck) write(w *warp, in *inst, s *slot, mask uint32, bytes uint64) {
+	w.block.writeGlobal(w, in, s, mask, bytes)
 	me := w.block.number()
 	g.each(w, s, mask, bytes, func(c *globalCells, lane int, word uint64) {
 		if by := c.write[word]; by != 0 && by != me {

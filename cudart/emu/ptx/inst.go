@@ -94,6 +94,7 @@ const (
 	flagSrcReg               // cp.async: the source size is in a register
 	flagTrans                // ldmatrix.trans
 	flagNoResult             // red; shfl without predicate
+	flagStrong               // volatile, relaxed, acquire or release: warps may race on purpose
 )
 
 // space is a state space.

@@ -37,7 +37,8 @@ type Launch struct {
 	// Seed chooses the order of blocks and of the warps of a block.
 	Seed uint64
 	// CheckGlobal reports blocks that touch the same word of global memory, at
-	// least one of them writing, without atomic instructions.
+	// least one of them writing, without atomic instructions, and warps of one
+	// block that touch the same bytes without a barrier between them.
 	CheckGlobal bool
 
 	steps int64 // instructions of warps that the last Run executed

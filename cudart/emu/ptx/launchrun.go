@@ -104,6 +104,7 @@ func (j *job) work() {
 		j.touched = merge(j.touched, a)
 	}
 	b.launch, b.params, b.touched = nil, nil, nil
+	b.forgetPages()
 	if err != nil {
 		if j.err == nil {
 			j.err = err

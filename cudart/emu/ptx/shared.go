@@ -1,8 +1,11 @@
 package ptx
 
-import "math/bits"
+import (
+	"fmt"
+	"math/bits"
+)
 
-// cell is what is known of one word of shared memory. Times are ticks of the
+// cell is what is known of one word of shared or global memory. Times are ticks of the
 // block: every release of a barrier is one, and they go on from block to block,
 // so that what earlier blocks left counts as never written.
 type cell struct {
@@ -68,7 +71,7 @@ func (b *block) readShared(w *warp, in *inst, mask, bytes uint32) {
 			c := &words[j]
 			info := c.info
 			if info&(cellPending|15) != 15 || c.write-began >= age && (c.write < began || info>>cellWarp&31 != index) {
-				b.badRead(w, in, i, c, 15)
+				b.badRead(w, in, i, c, 15, off+4*uint64(j))
 			}
 			if c.read != tick {
 				c.read, c.readers, c.info = tick, me, info&^cellParts|15<<cellRead
@@ -84,8 +87,13 @@ func (b *block) readShared(w *warp, in *inst, mask, bytes uint32) {
 func (b *block) readPart(w *warp, in *inst, lane int, c *cell, bytes uint32) {
 	if c.info&cellPending != 0 || c.info&bytes != bytes || c.write-b.began >= b.full-b.began &&
 		(c.write < b.began || c.info>>cellWarp&31 != uint32(w.index) && c.info>>cellLast&bytes != 0) {
-		b.badRead(w, in, lane, c, bytes)
+		b.badRead(w, in, lane, c, bytes, w.addr[lane])
 	}
+	b.noteRead(w, c, bytes)
+}
+
+// noteRead records a read of some bytes.
+func (b *block) noteRead(w *warp, c *cell, bytes uint32) {
 	me := uint32(1) << w.index
 	if c.read != b.tick {
 		c.read, c.readers = b.tick, me
@@ -101,19 +109,34 @@ func (b *block) readPart(w *warp, in *inst, lane int, c *cell, bytes uint32) {
 
 // badRead fails unless the write is ordered before this warp by barriers of
 // fewer threads than the block has.
-func (b *block) badRead(w *warp, in *inst, lane int, c *cell, bytes uint32) {
-	off := w.addr[lane]
+func (b *block) badRead(w *warp, in *inst, lane int, c *cell, bytes uint32, off uint64) {
 	switch {
 	case c.info&cellPending != 0 && c.write >= b.began:
 		w.fail(in, lane, "shared memory at offset %d is read while a cp.async writes it: wait_group is missing", off)
 	case c.write < b.began || c.info&bytes != bytes:
 		w.fail(in, lane, "shared memory at offset %d is read and nothing wrote it", off)
 	}
-	writer := int(c.info >> cellWarp & 31)
-	if writer == w.index || b.ordered(writer, c.write, w.index) {
-		return
+	b.orderedRead(w, in, lane, c, place{offset: off})
+}
+
+// orderedRead fails unless the last write is ordered before this warp.
+func (b *block) orderedRead(w *warp, in *inst, lane int, c *cell, at place) {
+	if writer := int(c.info >> cellWarp & 31); writer != w.index && !b.ordered(writer, c.write, w.index) {
+		w.fail(in, lane, "%s is read without a barrier after warp %d wrote it", at, writer)
 	}
-	w.fail(in, lane, "shared memory at offset %d is read without a barrier after warp %d wrote it", off, writer)
+}
+
+// place is a byte of global memory, or of shared memory where buffer is nil.
+type place struct {
+	buffer *Buffer
+	offset uint64
+}
+
+func (p place) String() string {
+	if p.buffer == nil {
+		return fmt.Sprintf("shared memory at offset %d", p.offset)
+	}
+	return fmt.Sprintf("%s at offset %d", p.buffer.Name, p.offset)
 }
 
 // ordered says whether what warp from did at a tick is before what warp to does
@@ -131,14 +154,14 @@ func (b *block) writeShared(w *warp, in *inst, mask, bytes uint32) {
 		off := w.addr[i]
 		if bytes < 4 {
 			p := part(off, bytes)
-			b.checkWrite(w, in, i, &cells[off>>2], p)
+			b.checkWrite(w, in, i, &cells[off>>2], p, place{offset: off})
 			b.note(w, &cells[off>>2], p, 0)
 			continue
 		}
 		for j := range uint64(bytes >> 2) {
 			c := &cells[off>>2+j]
 			if c.write >= b.full || c.read >= b.full || c.info&cellPending != 0 {
-				b.checkWrite(w, in, i, c, 15)
+				b.checkWrite(w, in, i, c, 15, place{offset: off + 4*j})
 			}
 			c.write, c.info = b.tick, 15|15<<cellLast|me
 		}
@@ -147,26 +170,28 @@ func (b *block) writeShared(w *warp, in *inst, mask, bytes uint32) {
 
 // note records a write of some bytes.
 func (b *block) note(w *warp, c *cell, bytes, flags uint32) {
-	known := uint32(0)
+	known, me := uint32(0), uint32(w.index)
 	if c.write >= b.began {
 		known = c.info & 15
 	}
+	if c.write == b.tick && c.info>>cellWarp&31 == me && c.info&cellAtomic == flags&cellAtomic { // other bytes of the same write
+		bytes |= c.info >> cellLast & 15
+	}
 	c.write = b.tick
-	c.info = known | bytes | bytes<<cellLast | uint32(w.index)<<cellWarp | c.info&(15<<cellRead|cellParts) | flags
+	c.info = known | bytes | bytes<<cellLast | me<<cellWarp | c.info&(15<<cellRead|cellParts) | flags
 }
 
 // checkWrite fails when another warp's access is not ordered before this write.
-func (b *block) checkWrite(w *warp, in *inst, lane int, c *cell, bytes uint32) {
-	off := w.addr[lane]
+func (b *block) checkWrite(w *warp, in *inst, lane int, c *cell, bytes uint32, at place) {
 	if c.write >= b.began && c.info&cellPending != 0 {
-		w.fail(in, lane, "shared memory at offset %d is written while a cp.async writes it", off)
+		w.fail(in, lane, "%s is written while a cp.async writes it", at)
 	}
 	if c.write < b.began {
 		c.info &= cellParts | 15<<cellRead
 	}
 	writer := int(c.info >> cellWarp & 31)
 	if c.write >= b.began && writer != w.index && c.info>>cellLast&bytes != 0 && !b.ordered(writer, c.write, w.index) {
-		w.fail(in, lane, "shared memory at offset %d is written without a barrier after warp %d wrote it", off, writer)
+		w.fail(in, lane, "%s is written without a barrier after warp %d wrote it", at, writer)
 	}
 	others := c.readers &^ (1 << w.index)
 	if c.read < b.full || others == 0 || c.info&cellParts != 0 || c.info>>cellRead&bytes == 0 {
@@ -174,7 +199,7 @@ func (b *block) checkWrite(w *warp, in *inst, lane int, c *cell, bytes uint32) {
 	}
 	for ; others != 0; others &= others - 1 {
 		if reader := bits.TrailingZeros32(others); !b.ordered(reader, c.read, w.index) {
-			w.fail(in, lane, "shared memory at offset %d is written without a barrier after warp %d read it", off, reader)
+			w.fail(in, lane, "%s is written without a barrier after warp %d read it", at, reader)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func TestWarpInstructions(t *testing.T) {
 		{"mov.u32 %b, %warpid;", func(i uint32) uint32 { return i / 32 }},
 		{"mov.u32 %b, %lanemask_lt;", func(i uint32) uint32 { return 1<<(i&31) - 1 }},
 		{"bar.warp.sync -1; mov.u32 %b, %ntid.x;", func(uint32) uint32 { return 64 }},
-		{"atom.global.add.u32 %b, [%p0+252], 0;", func(uint32) uint32 { return 63 }},
+		{"atom.global.add.u32 %b, [%p0+252], 0;\n bar.sync 0;", func(uint32) uint32 { return 63 }},
 		{"and.b32 %a, %t, 3; T: .branchtargets L0, L1, L0, L2;\n brx.idx %a, T;\n L0: mov.u32 %b, 5; bra M;\n L1: mov.u32 %b, 6; bra M;\n L2: mov.u32 %b, 7;\n M: shfl.sync.bfly.b32 %b, %b, 0, 31, -1;",
 			func(i uint32) uint32 { return []uint32{5, 6, 5, 7}[i&3] }},
 		{".local .align 4 .b8 depot[8]; mov.u64 %g, depot; cvta.local.u64 %g, %g; st.u32 [%g+4], %t; mov.u64 %o, depot; ld.local.u32 %b, [%o+4];",

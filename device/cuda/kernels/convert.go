@@ -55,6 +55,13 @@ func warps(n, most int) int { return min(max(32, (n+31)/32*32), most) }
 // line is a grid or a block of n in one dimension.
 func line(n int64) Dim3 { return Dim3{X: uint32(n), Y: 1, Z: 1} }
 
+// columnBlocks is the shape of a launch in which a block takes columns of one of
+// rows rows, every thread each of them at most.
+func columnBlocks(rows, columns, each, threads int) (grid, block Dim3) {
+	n := warps((columns+each-1)/each, threads)
+	return Dim3{uint32(rows), uint32(ceilDiv(int64(columns), int64(n*each))), 1}, line(int64(n))
+}
+
 var (
 	convertTo = byAccess{
 		{device.F32: {Module: "convert", Name: "convert_f32_bf16"}, device.BF16: {Module: "convert", Name: "convert_bf16_f32"}},

@@ -8,13 +8,6 @@ var (
 	gluBackwardOf = [2]byAccess{device.SiLU: forAccess("glu", "silu_backward"), device.GELUTanh: forAccess("glu", "gelu_backward")}
 )
 
-// columnBlocks is the shape of a launch in which a block takes columns of one of
-// rows rows, every thread each of them at most.
-func columnBlocks(rows, columns, each, threads int) (grid, block Dim3) {
-	n := warps((columns+each-1)/each, threads)
-	return Dim3{uint32(rows), uint32(ceilDiv(int64(columns), int64(n*each))), 1}, line(int64(n))
-}
-
 // GLU launches Ops.GLU.
 func GLU(l Launcher, f device.Activation, y, gu device.Tensor, T, F int) {
 	if T == 0 || F == 0 {

@@ -100,6 +100,8 @@ func TestMatMulForms(t *testing.T) {
 		{M: 24, N: 40, K: 64, at: 8},
 		{M: 8, N: 16, K: 64, at: 4},
 		{M: 24, N: 33, K: 64},
+		{M: 24, N: 36, K: 60}, // rows that begin at multiples of 8 bytes, not of 16
+		{M: 28, N: 36, K: 64, transA: true},
 		{M: 33, N: 40, K: 33, transA: true},
 		{M: 24, N: 40, K: 2000, transA: true},
 		{M: 1, N: 33, K: 40, transA: true},
