@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// badRows are rows that spoil a file, each with what the error says. The first
+// badRowTable holds rows that spoil a file, each with what the error says. The first
 // row of the file is good and of the format.
 var badRowTable = []struct {
 	name, good, bad string
@@ -66,12 +66,13 @@ func share(turns ...string) string { return talk("conversations", "from", "value
 func TestBadRows(t *testing.T) {
 	for _, tt := range badRowTable {
 		for _, name := range []string{"a.jsonl", "a.json.gz", "b.json.zst"} {
+			array := strings.HasPrefix(name, "b")
+			if array && tt.name == "no JSON" {
+				continue // its brace would take the rows behind it
+			}
 			t.Run(tt.name+" "+name, func(t *testing.T) {
 				content, where := "\n"+tt.good+"\n"+tt.bad+"\n"+tt.good, ":3: "
-				if strings.HasPrefix(name, "b") {
-					if tt.name == "no JSON" {
-						t.Skip("an array of that is another array")
-					}
+				if array {
 					content, where = "["+tt.good+","+tt.bad+","+tt.good+"]", ": row 2: "
 				}
 				s := chatSpec(t, raising, write(t, t.TempDir(), name, squeeze(t, name, content)))
@@ -114,7 +115,7 @@ func TestBadFiles(t *testing.T) {
 		{"comma at the end", "a.json", "[" + row + ",]", []string{"a.json: behind row 1 stands a comma"}},
 		{"two arrays", "a.json", "[" + row + "][" + row + "]", []string{"a.json: behind the array stands '['"}},
 		{"empty array", "a.json", "[ ]", []string{"is empty", "a.json"}},
-		{"UTF-16", "a.jsonl", "\xff\xfe{\x00}\x00", []string{"a.jsonl:1: UTF-16", "iconv"}},
+		{"UTF-16", "a.jsonl", "\xff\xfe{\x00}\x00", []string{"a.jsonl: it is text in UTF-16", "iconv"}},
 		{"a Git LFS pointer", "a.txt", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", []string{"a.txt is a Git LFS pointer", "git lfs pull"}},
 		{"a Git LFS pointer for Parquet", "a.parquet", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", []string{"a.parquet is a Git LFS pointer"}},
 		{"text and chats", "a.jsonl", "", nil},

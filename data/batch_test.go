@@ -134,3 +134,18 @@ func checkIndex(t *testing.T, b *Batch, mb *MicroBatch) {
 		t.Fatalf("%d places listed of %d", places, mb.Tokens)
 	}
 }
+
+// TestLongestDocument: kernels are launched for it, wherever it stands.
+func TestLongestDocument(t *testing.T) {
+	row := func(docs ...int32) Row {
+		r := Row{Docs: docs}
+		for _, n := range docs {
+			r.IDs = append(r.IDs, make([]int32, n)...)
+		}
+		return r
+	}
+	b := NewBatch(1, []Row{row(2, 7, 3), row(4), row(1)}, 16)
+	if len(b.MicroBatches) != 2 || b.MicroBatches[0].MaxSeqlen != 7 || b.MicroBatches[1].MaxSeqlen != 1 {
+		t.Errorf("%+v", b.MicroBatches)
+	}
+}

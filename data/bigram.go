@@ -21,22 +21,29 @@ func BigramLoss(train, eval View) (float64, error) {
 		return 0, fmt.Errorf("bigram loss: a vocabulary of %d is more than %d", vocab, bigramVocab)
 	}
 	pairs, firsts := make([]int64, vocab*vocab), make([]int64, vocab)
-	train.eachPair(func(a, b int32) {
+	err := train.eachPair(func(a, b int32) {
 		pairs[int(a)*vocab+int(b)]++
 		firsts[a]++
 	})
+	if err != nil {
+		return 0, err
+	}
 	var sum float64
 	var n int64
-	eval.eachPair(func(a, b int32) {
+	err = eval.eachPair(func(a, b int32) {
 		sum -= math.Log(float64(pairs[int(a)*vocab+int(b)]+1) / float64(firsts[a]+int64(vocab)))
 		n++
 	})
-	return sum / float64(n), nil
+	return sum / float64(n), err
 }
 
 // eachPair calls f with each supervised token b and the token a before it, in
-// order.
-func (v View) eachPair(f func(a, b int32)) {
+// order. The error is that of Dataset.Read.
+func (v View) eachPair(f func(a, b int32)) error {
+	return v.d.Read(func() { v.pairs(f) })
+}
+
+func (v View) pairs(f func(a, b int32)) {
 	var r Row
 	for i := range v.rows {
 		v.fill(i, &r)

@@ -3,7 +3,10 @@ package data
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,7 +22,11 @@ const (
 // partBytes is how many bytes of the sources are tokenised between two commits.
 const partBytes = 64 << 20
 
-const tokenizing = "tokenize"
+// The works that Spec.Progress is told of.
+const (
+	tokenizing    = "tokenize"
+	CheckingCache = "check token cache"
+)
 
 // builder reads sources into a cache file: a feeder cuts them into chunks, any
 // number of encoders make tokens of these, and the builder writes them in order.
@@ -109,6 +116,9 @@ func (b *builder) nothing() string {
 	default:
 		out = fmt.Sprintf("its %d files, from %s on, hold no document", n, b.sources[0].path)
 	}
+	if i := slices.IndexFunc(b.w.Files, func(f cachedFile) bool { return f.Alien != "" }); i >= 0 {
+		out += fmt.Sprintf("; %s: %s", b.w.Files[i].Path, b.w.Files[i].Alien)
+	}
 	if b.w.Skipped > 0 {
 		out += fmt.Sprintf("; %d bad row(s) were skipped, the first: %s", b.w.Skipped, b.w.FirstSkipped)
 	}
@@ -121,16 +131,22 @@ func (b *builder) run() error {
 	f := &feeder{spec: b.spec, size: int(min(chunkBytes, b.spec.part)), out: make(chan *chunk, ahead), work: make(chan *chunk, ahead+2), quit: make(chan struct{})}
 	var all sync.WaitGroup
 	all.Go(func() { f.run(b.sources, b.at) })
+	var wanted atomic.Int64 // chunks up to this one are; those behind a bad row are not
+	wanted.Store(math.MaxInt64)
 	for range b.spec.Threads {
 		all.Go(func() {
 			e := newEncoder(b.spec)
 			for c := range f.work {
-				e.encode(c)
+				e.abandoned = func() bool { return c.seq > wanted.Load() || b.spec.stopped() }
+				if e.encode(c); c.bad() {
+					lower(&wanted, c.seq)
+				}
 				close(c.ready)
 			}
 		})
 	}
 	defer all.Wait()
+	defer wanted.Store(-1)
 	defer close(f.quit)
 	for c := range f.out {
 		<-c.ready
@@ -148,6 +164,15 @@ func (b *builder) run() error {
 		return ErrStopped
 	}
 	return nil
+}
+
+// lower makes v n where that is less.
+func lower(v *atomic.Int64, n int64) {
+	for {
+		if was := v.Load(); was <= n || v.CompareAndSwap(was, n) {
+			return
+		}
+	}
 }
 
 // write adds a chunk's documents to the file.
@@ -210,11 +235,12 @@ func (b *builder) document(c *chunk, d *encoded) error {
 	if err := b.w.tokens(c.ids[d.from:d.to], labels); err != nil || b.inside {
 		return err
 	}
-	if d.flags&flagMissingEOS != 0 {
-		b.w.MissingEOS++
-	}
-	if d.flags&flagDoubledBOS != 0 {
-		b.w.DoubledBOS++
+	if d.flags != 0 {
+		for flag, n := range b.w.counts() {
+			if d.flags&flag != 0 {
+				*n++
+			}
+		}
 	}
 	return b.w.endDoc(d.line, d.flags)
 }

@@ -29,7 +29,7 @@ import (
 //
 // It is written under another name and renamed when whole, and never changed.
 const (
-	cacheVersion = 2
+	cacheVersion = 3
 	cacheMagic   = "mt-token-cache\r\n"
 	trailerBytes = 16 + len(cacheMagic)
 	docBytes     = 16
@@ -61,6 +61,18 @@ type manifest struct {
 	FirstSkipped string `json:"first_skipped,omitempty"`
 	MissingEOS   int64  `json:"missing_eos,omitempty"` // documents
 	DoubledBOS   int64  `json:"doubled_bos,omitempty"`
+	LeftThinking int64  `json:"left_thinking,omitempty"`
+	LeftText     int64  `json:"left_text,omitempty"`
+	LeftCalls    int64  `json:"left_calls,omitempty"`
+
+	// IDSum is the CRC32C of the documents with idFlags alone.
+	IDSum uint32 `json:"id_sum"`
+}
+
+// counts are the numbers of documents by what flags them.
+func (m *manifest) counts() map[uint64]*int64 {
+	return map[uint64]*int64{flagMissingEOS: &m.MissingEOS, flagDoubledBOS: &m.DoubledBOS,
+		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls}
 }
 
 // cachedFile is a source as it was when it was read.
@@ -70,6 +82,7 @@ type cachedFile struct {
 	MTime  int64  `json:"mtime"`
 	SHA256 string `json:"sha256"` // empty for a binary file
 	Binary bool   `json:"binary,omitempty"`
+	Alien  string `json:"alien,omitempty"` // what a Binary file is, where that is known
 	Docs   int64  `json:"docs"`
 
 	Set     int    `json:"set"` // of Spec.Paths
@@ -90,6 +103,7 @@ func (m *manifest) sizes() [3]int64 {
 // cache is a cache file in memory.
 type cache struct {
 	manifest
+	file         *os.File
 	mapped       []byte
 	tokens, labs []byte // u16 or u32
 	docs         []byte
@@ -116,6 +130,12 @@ func cachePath(s *Spec, sources []source) (string, error) {
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %q %q %d %q %v %v %v\n", cacheVersion, s.tokenizerID(), s.Format, s.VocabSize, s.chat.id(), s.MaskHistory, s.TrainOnPrompt, s.SkipBadRows)
+	if len(s.TemplateVars) > 0 && s.chat.tmpl != nil {
+		fmt.Fprintf(h, "%s\n", typed(s.TemplateVars))
+	}
+	if c := s.Columns; c != (Columns{}) {
+		fmt.Fprintf(h, "%q\n", c)
+	}
 	for _, src := range sources {
 		fmt.Fprintf(h, "%q %v %d\n", src.path, src.named, src.set)
 	}
@@ -138,40 +158,46 @@ var errNoCache = errors.New("no cache")
 // openCache maps a cache file and checks all of it. The error is errNoCache, or
 // says what is wrong with the file.
 func openCache(name string, s *Spec) (*cache, error) {
-	f, err := os.Open(name)
+	f, info, err := openRegular(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errNoCache
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() < int64(trailerBytes) {
-		return nil, fmt.Errorf("%d bytes are too few", info.Size())
-	}
-	b, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("mmap: %w", err)
-	}
-	c := &cache{mapped: b}
-	if err := c.parse(s); err != nil {
-		c.close()
-		return nil, err
+	c := &cache{file: f}
+	if err := c.open(info.Size(), s); err != nil {
+		return nil, errors.Join(err, c.close())
 	}
 	return c, nil
 }
 
+// open maps the file of that size and parses it.
+func (c *cache) open(size int64, s *Spec) (err error) {
+	if size < int64(trailerBytes) {
+		return fmt.Errorf("%d bytes are too few", size)
+	}
+	if c.mapped, err = unix.Mmap(int(c.file.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED); err != nil {
+		return fmt.Errorf("mmap: %w", err)
+	}
+	if fault := c.reading(func() { err = c.parse(s) }); fault != nil {
+		return fault
+	}
+	return err
+}
+
+// close gives memory and file back. The manifest stays.
 func (c *cache) close() error {
-	if c.mapped == nil {
+	if c.file == nil {
 		return nil
 	}
-	b := c.mapped
+	f, b := c.file, c.mapped
 	*c = cache{manifest: c.manifest}
-	return unix.Munmap(b)
+	var err error
+	if b != nil {
+		err = unix.Munmap(b)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // parse finds the parts of the file and checks their sums.
@@ -192,6 +218,8 @@ func (c *cache) parse(s *Spec) error {
 		return fmt.Errorf("manifest: %w", err)
 	}
 	rest := body[:uint64(len(body))-n]
+	total := int64(len(rest))
+	s.progress(0, total, CheckingCache)
 	var done int64
 	for i, part := range []*[]byte{&c.tokens, &c.labs, &c.docs} {
 		size := c.sizes()[i]
@@ -203,7 +231,7 @@ func (c *cache) parse(s *Spec) error {
 		for chunk := range slicesOf(*part, 64<<20) {
 			sum = crc32.Update(sum, castagnoli, chunk)
 			done += int64(len(chunk))
-			s.progress(done, int64(len(body))-int64(n), "check token cache")
+			s.progress(done, total, CheckingCache)
 		}
 		if sum != c.Sums[i] {
 			return fmt.Errorf("checksum of part %d", i)
@@ -259,7 +287,7 @@ func (m *manifest) vouched(mtime int64, src source) bool {
 }
 
 func sumOf(name string) (string, error) {
-	f, err := os.Open(name)
+	f, _, err := openRegular(name)
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -115,7 +116,8 @@ func TestCacheOfChatsIsKeyed(t *testing.T) {
 	mustOpen(t, s)
 	for what, change := range map[string]func(*Spec){
 		"template":        func(s *Spec) { s.Template = write(t, t.TempDir(), "other.jinja", "x"+small) },
-		"built-in one":    func(s *Spec) { s.Template = "chatml" },
+		"built-in one":    func(s *Spec) { s.Template = "default" },
+		"tokenizer":       func(s *Spec) { s.Tokenizer = withChatML(t) },
 		"mask_history":    func(s *Spec) { s.MaskHistory = true },
 		"train_on_prompt": func(s *Spec) { s.TrainOnPrompt = true },
 		"skip_bad_rows":   func(s *Spec) { s.SkipBadRows = true },
@@ -239,6 +241,74 @@ func TestAbandonedCacheFilesAreRemoved(t *testing.T) {
 	}
 }
 
+// TestLeftPartsAreSwept: what killed processes left is removed by the next run,
+// unless a living one works at it or one could go on with it.
+func TestLeftPartsAreSwept(t *testing.T) {
+	name := write(t, t.TempDir(), "a.txt", "some text")
+	age(t, name)
+	s := textSpec(t, 8, name)
+	mustOpen(t, s)
+	own := cacheFile(t, s.CacheDir)
+	for _, cached := range []bool{true, false} {
+		for _, locked := range []bool{false, true} {
+			if !cached {
+				write(t, filepath.Dir(name), "a.txt", fmt.Sprint("other text ", locked))
+			}
+			kept := []string{own}
+			for _, end := range append([]string{".part"}, besides...) {
+				write(t, s.CacheDir, "gone"+".tokens"+end, "x")
+				kept = append(kept, write(t, s.CacheDir, "resumable.tokens"+end, "x"))
+				if n := write(t, "", own+end, "x"); locked {
+					kept = append(kept, n)
+				}
+			}
+			if err := os.Remove(filepath.Join(s.CacheDir, "gone.tokens.part")); err != nil {
+				t.Fatal(err)
+			}
+			f, err := os.Open(own + ".part")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if locked {
+				if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if d := mustOpen(t, s); d.Cached() != cached {
+				t.Errorf("cached %v, want %v", d.Cached(), cached)
+			}
+			left, err := filepath.Glob(filepath.Join(s.CacheDir, "*"))
+			if slices.Sort(kept); err != nil || !slices.Equal(left, kept) {
+				t.Errorf("cached %v, locked %v: left are %q (%v), want %q", cached, locked, left, err, kept)
+			}
+			f.Close()
+		}
+	}
+}
+
+// TestFinishedWriterLeavesTheNextAlone: once a cache has its name, those of its
+// parts may be another writer's.
+func TestFinishedWriterLeavesTheNextAlone(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "x.tokens")
+	first, err := newCacheWriter(name, manifest{TokenBytes: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.finish(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(name + "*"); !slices.Equal(left, []string{name}) {
+		t.Errorf("beside a whole cache lie %q", left)
+	}
+	second, err := newCacheWriter(name, manifest{TokenBytes: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(first.close(), second.finish(), second.close()); err != nil {
+		t.Errorf("a writer took another's files: %v", err)
+	}
+}
+
 func TestCacheFolderThatCannotBe(t *testing.T) {
 	s := textSpec(t, 8, write(t, t.TempDir(), "a.txt", "abc"))
 	s.CacheDir = filepath.Join(write(t, t.TempDir(), "file", ""), "sub")
@@ -275,7 +345,7 @@ func TestProgress(t *testing.T) {
 	if !slices.IsSorted(told) || len(told) < 2 || told[len(told)-1] != 5<<20 || total != 5<<20 {
 		t.Errorf("told %v of %d", told, total)
 	}
-	if len(seen["check token cache"]) == 0 {
+	if len(seen[CheckingCache]) == 0 {
 		t.Errorf("told of %v only", seen)
 	}
 }

@@ -14,8 +14,9 @@ import (
 
 // conversation is a chat in the form that chat templates take.
 type conversation struct {
-	messages []any // *template.Object with role and content
-	tools    []any // nil: none
+	messages []any    // *template.Object with role and content
+	names    []string // where each stands in the row, as messages[2]
+	tools    []any    // nil: none
 	vars     *template.Object
 	// from is the first message whose turn may be supervised.
 	from int
@@ -24,8 +25,18 @@ type conversation struct {
 	plain, verbatim bool
 }
 
-// conversation reads a row. The error names field, value and way out.
+// conversation reads a row to learn from. The error names field, value and way
+// out.
 func (c *columns) conversation(f format, fields map[string]json.RawMessage) (*conversation, error) {
+	v, err := c.turns(f, fields)
+	if err != nil {
+		return nil, err
+	}
+	return v, v.check()
+}
+
+// turns reads a row as it is.
+func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversation, error) {
 	if err := checkUTF8(fields); err != nil {
 		return nil, err
 	}
@@ -51,9 +62,14 @@ func (c *columns) conversation(f format, fields map[string]json.RawMessage) (*co
 		if err != nil || !ok {
 			return nil, fmt.Errorf("chat_template_kwargs is %s; it must be an object", clip(raw))
 		}
+		for _, name := range OwnVars {
+			if _, has := o.Get(name); has {
+				return nil, fmt.Errorf("chat_template_kwargs has %s, which mt sets itself; remove it there", name)
+			}
+		}
 		v.vars = o
 	}
-	return v, v.check()
+	return v, nil
 }
 
 // checkUTF8 refuses a row with bytes that are no UTF-8, naming the field.
@@ -85,9 +101,10 @@ func notUTF8(name string, text []byte) error {
 // add appends a turn of plain text.
 func (v *conversation) add(role, content string) {
 	v.messages = append(v.messages, template.NewObject("role", role, "content", content))
+	v.names = append(v.names, "the "+role+"'s turn")
 }
 
-// text is a field that must be a string where it is given.
+// textField is a field that must be a string where it is given.
 func textField(name string, fields map[string]json.RawMessage) (string, error) {
 	if name == "" {
 		return "", nil

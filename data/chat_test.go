@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"mt/data/tokenizer"
 )
 
 // small is a chat template of one letter a role: s, u, a, t; "|" ends a turn.
@@ -48,7 +50,7 @@ func maskedRows(v View) []string {
 	return out
 }
 
-// formats are rows that say the same in every way there is.
+// formatRows are rows that say the same in every way there is.
 var formatRows = []struct {
 	name, format, row, want string
 }{
@@ -76,7 +78,7 @@ var formatRows = []struct {
 // name and by recognition, and looks at every token's mask.
 func TestFormats(t *testing.T) {
 	for _, tt := range formatRows {
-		for _, name := range []string{"x.jsonl", "x.json", "array.json", "x.jsonl.gz", "array.json.gz", "x.json.zst", "array.json.zst"} {
+		for _, name := range []string{"x.jsonl", "x.json", "array.json", "x.jsonl.gz", "array.json.gz", "x.json.zst", "array.json.zst", "x.jsonl.xz"} {
 			for _, format := range []string{"auto", tt.format} {
 				if format == "" {
 					continue
@@ -129,6 +131,32 @@ func TestMasks(t *testing.T) {
 	}
 }
 
+// withChatML is the byte vocabulary with the tokens of chatml.
+func withChatML(t *testing.T) tokenizer.Tokenizer {
+	t.Helper()
+	tok, _, err := tokenizer.Extend(tokenizer.Bytes(), nil, []string{"<|im_start|>", "<|im_end|>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// TestChatMLWithoutItsTokens: a model would have to learn turns from marks that
+// are spelled.
+func TestChatMLWithoutItsTokens(t *testing.T) {
+	s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`))
+	s.Template = "chatml"
+	_, err := Open(s)
+	wantError(t, err, "template: chatml", "<|im_start|>", "<|im_end|>", "new_special_tokens", "resize_vocab: true", "another template")
+	if wrong, ok := errors.AsType[*SpecError](err); !ok || wrong.Key != "template" {
+		t.Errorf("%v is not of the key template", err)
+	}
+	s.Tokenizer, s.Template = withChatML(t), ""
+	if d := mustOpen(t, s); !strings.HasPrefix(d.ChatTemplate(), "{% if tools %}") { // taken where its tokens are
+		t.Errorf("the template is %q", d.ChatTemplate())
+	}
+}
+
 // TestWithoutTemplate: prompts with their answers need none; chats say what to
 // do.
 func TestWithoutTemplate(t *testing.T) {
@@ -141,11 +169,14 @@ func TestWithoutTemplate(t *testing.T) {
 		{`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"assistant","content":"x","weight":0.0}]}`, "default", "Human: h$\nAssistant:[g$]\nAssistant:x$"},
 		{`{"prompt":"p","completion":"c"}`, "default", "Human: p$\nAssistant:[c$]"},
 		{`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`, "chatml",
-			"<|im_start|>user\nh<|im_end|>\n<|im_start|>assistant\n[g<|im_end|>]\n"},
+			"\x00user\nh\x01\n\x00assistant\n[g\x01]\n"}, // ids 256 and 257, as rowText prints them
 	}
 	for _, tt := range tests {
 		s := textSpec(t, 4096, write(t, t.TempDir(), "a.jsonl", tt.row))
 		s.Packing, s.Template = set(false), tt.template
+		if tt.template == "chatml" {
+			s.Tokenizer = withChatML(t)
+		}
 		if got := masked(mustOpen(t, s).Row(0)); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.row, got, tt.want)
 		}
@@ -154,6 +185,7 @@ func TestWithoutTemplate(t *testing.T) {
 	wantError(t, err, "a.jsonl:1: ", "no chat template", "chatml")
 	tools := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", `{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`))
 	calls := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":null,"tool_calls":[{"name":"f","arguments":{}}]}]}`))
+	calls.Tokenizer, tools.Tokenizer = withChatML(t), withChatML(t)
 	for _, name := range Templates {
 		calls.Template = name
 		_, err = Open(calls)

@@ -16,8 +16,10 @@ type Dataset struct {
 	spec     Spec
 	c        *cache
 	cached   bool
+	file     string // the token cache
 	packing  bool
 	warnings []string
+	problems []string // of single documents
 
 	rows int64
 	mix  mix
@@ -45,23 +47,26 @@ type Dataset struct {
 func Open(spec Spec) (_ *Dataset, err error) {
 	d := &Dataset{}
 	if d.spec, err = spec.resolved(); err != nil {
-		if _, ok := err.(*SpecError); ok {
-			return nil, err
-		}
-		return nil, &SpecError{err: err}
+		return nil, asSpecError(err)
 	}
 	sources, hidden, err := findSources(&d.spec)
 	if err != nil {
-		return nil, &SpecError{err: err}
+		return nil, asSpecError(err)
 	}
-	d.hidden = hidden
+	d.hidden, d.warnings = hidden, d.spec.notes
 	if err := d.openCache(sources); err != nil {
 		return nil, err
 	}
-	if err := d.arrange(); err != nil {
+	if fault := d.Read(func() { err = d.arrange() }); fault != nil {
+		err = fault
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	d.warnSkipped()
+	if d.IsChat() {
+		d.warnings = append(d.warnings, d.spec.unreadVars()...)
+	}
 	d.warnRows()
 	return d, nil
 }
@@ -72,10 +77,12 @@ func (d *Dataset) openCache(sources []source) error {
 	if err != nil {
 		return err
 	}
+	d.file = name
 	d.c, err = openCache(name, &d.spec)
 	switch {
 	case err == nil && d.c.isOf(sources):
 		d.cached = true
+		sweep(name)
 		return nil
 	case err == nil:
 		if err := d.c.close(); err != nil {
@@ -94,22 +101,33 @@ func (d *Dataset) openCache(sources []source) error {
 	if d.c, err = openCache(name, &d.spec); err != nil {
 		return fmt.Errorf("token cache %s, just written: %w", name, err)
 	}
+	sweep(name)
 	return nil
 }
+
+// Cache is the token cache's file and its size in bytes.
+func (d *Dataset) Cache() (file string, bytes int64) { return d.file, int64(len(d.c.mapped)) }
 
 func (d *Dataset) warnf(format string, args ...any) {
 	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
 }
 
 func (d *Dataset) warnSkipped() {
+	var aliens []string
 	for _, f := range d.c.Files {
-		if f.Binary {
+		if f.Alien != "" {
+			aliens = append(aliens, f.Path+": "+f.Alien)
+		} else if f.Binary {
 			d.binary++
 		}
+	}
+	if n := len(aliens); n > 0 {
+		d.warnf("skipped %d file(s) that mt does not read, the first %s", n, aliens[0])
 	}
 	if n := d.hidden + d.binary; n > 0 {
 		d.warnf("skipped %d file(s): %d binary (they hold a NUL byte), %d hidden (their name starts with a dot)", n, d.binary, d.hidden)
 	}
+	d.binary += len(aliens)
 }
 
 // warnRows tells of rows and documents that are not as they should be.
@@ -117,13 +135,23 @@ func (d *Dataset) warnRows() {
 	if n := d.c.Skipped; n > 0 {
 		d.warnf("skipped %d bad row(s) (skip_bad_rows); the first: %s", n, d.c.FirstSkipped)
 	}
+	problem := func(format string, n int64) { d.problems = append(d.problems, fmt.Sprintf(format, n)) }
+	if n := d.c.LeftText; n > 0 {
+		problem("in %d chat(s) the chat template leaves out text of a message; mt data inspect names the first", n)
+	}
+	if n := d.c.LeftCalls; n > 0 {
+		problem("in %d chat(s) the chat template leaves out tools or calls of them; mt data inspect names the first", n)
+	}
+	if n := d.c.LeftThinking; n > 0 {
+		problem("in %d chat(s) the chat template leaves out thoughts, as many do with those of earlier answers; mt data inspect names the first", n)
+	}
 	if n := d.c.DoubledBOS; n > 0 {
-		d.warnf("%d document(s) begin with two BOS tokens: the text has one that the tokenizer or template adds again", n)
+		problem("%d document(s) begin with two BOS tokens: the text has one that the tokenizer or template adds again", n)
 	}
 	if n := d.c.MissingEOS; n > 0 && d.c.Kind == kindText {
-		d.warnf("%d text(s) do not end with an end-of-text token: the tokenizer names none (eos_token in tokenizer_config.json)", n)
+		problem("%d text(s) do not end with an end-of-text token: the tokenizer names none (eos_token in tokenizer_config.json)", n)
 	} else if n > 0 {
-		d.warnf("in %d chat(s) a supervised turn does not end with a special token, so the model learns no end of turn: look at the chat template", n)
+		problem("in %d chat(s) a supervised turn does not end with a special token, so the model learns no end of turn: look at the chat template", n)
 	}
 }
 
@@ -156,8 +184,12 @@ func (d *Dataset) Sampler(rowsPerStep int) *Sampler {
 	return NewSampler(d.Train(), rowsPerStep, d.spec.Seed, d.spec.Shuffle)
 }
 
-// Warnings are what a user should know, one sentence each.
-func (d *Dataset) Warnings() []string { return slices.Clone(d.warnings) }
+// Warnings are what a user should know, one sentence each: the Notes, and the
+// documents that Report names for what they lack or bring twice.
+func (d *Dataset) Warnings() []string { return slices.Concat(d.warnings, d.problems) }
+
+// Notes are the Warnings without what Report tells of single documents.
+func (d *Dataset) Notes() []string { return slices.Clone(d.warnings) }
 
 // Cached tells whether the tokens came from a cache made earlier.
 func (d *Dataset) Cached() bool { return d.cached }
@@ -172,7 +204,9 @@ func (d *Dataset) VocabSize() int { return d.spec.VocabSize }
 // the same ID, wherever they lie. Length and order of rows take no part.
 func (d *Dataset) ID() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%d %s %s %d %d %08x\n", idVersion, d.c.Tokenizer, d.c.Kind, d.c.Tokens, d.c.Docs, d.c.Sums)
+	sums := d.c.Sums
+	sums[2] = d.c.IDSum
+	fmt.Fprintf(h, "%d %s %s %d %d %08x\n", idVersion, d.c.Tokenizer, d.c.Kind, d.c.Tokens, d.c.Docs, sums)
 	for _, f := range d.c.Files {
 		if f.Docs > 0 {
 			fmt.Fprintf(h, "%s %d\n", f.SHA256, f.Docs)

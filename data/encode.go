@@ -1,9 +1,11 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
+	"mt/data/template"
 	"mt/data/tokenizer"
 )
 
@@ -16,9 +18,14 @@ func (e *fatalRow) Error() string { return e.err.Error() }
 func (e *fatalRow) Unwrap() error { return e.err }
 
 func newEncoder(s *Spec) *encoder {
-	e := &encoder{spec: s, tok: s.Tokenizer}
+	e := &encoder{spec: s, tok: s.Tokenizer, abandoned: s.stopped}
 	if e.tok != nil {
 		e.around = specialOf(e.tok)
+	}
+	if s.chat.tmpl != nil {
+		own := *s.chat.tmpl
+		own.Stop = func() bool { return e.abandoned() }
+		e.tmpl = &own
 	}
 	return e
 }
@@ -34,15 +41,27 @@ func place(path, unit string, n int64) string {
 	return fmt.Sprintf("%s: row %d", path, n)
 }
 
-// encode makes tokens of a chunk.
+// encode makes tokens of a chunk, up to a row whose error ends the reading, or
+// until nobody wants them any more: c.err is then ErrStopped.
 func (e *encoder) encode(c *chunk) {
 	for _, r := range c.recs {
+		if e.abandoned() {
+			c.err = ErrStopped
+			return
+		}
 		d := encoded{line: r.n, first: r.first, last: r.last, from: len(c.ids), labels: -1, err: r.err}
 		if d.err == nil {
 			e.record(c, r, &d)
 		}
-		d.to = len(c.ids)
+		if errors.Is(d.err, template.ErrStopped) {
+			c.err = ErrStopped
+			return
+		}
+		d.to, d.ends = len(c.ids), d.fatal != nil || d.err != nil && !e.spec.SkipBadRows
 		c.docs = append(c.docs, d)
+		if d.ends {
+			return
+		}
 	}
 	c.buf = nil
 }
@@ -73,7 +92,7 @@ func (e *encoder) record(c *chunk, r record, d *encoded) {
 		d.flags |= e.doubled()
 	}
 	if d.kind == kindText && d.last && len(e.around.after) == 0 {
-		d.flags |= flagMissingEOS
+		d.flags |= flagOpenEnd | flagMissingEOS
 	}
 }
 
@@ -113,11 +132,11 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	form := c.form
 	switch {
 	case !c.known:
-		form, err = formOf(fields)
+		form, err = e.spec.Columns.formOf(fields)
 	case !c.given:
-		form, err = form.agree(fields)
+		form, err = form.agree(e.spec.Columns, fields)
 	case form.loose:
-		if own, e := formOf(fields); e == nil && own.format == form.format {
+		if own, none := e.spec.Columns.formOf(fields); none == nil && own.format == form.format {
 			form = own
 		}
 	}

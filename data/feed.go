@@ -21,7 +21,8 @@ type record struct {
 // chunk is a stretch of a source, on its way through the encoders.
 type chunk struct {
 	src   source
-	index int // of the source
+	index int   // of the source
+	seq   int64 // of the chunk, in order
 	unit  string
 	form  form
 	known bool // else every row so far was bad
@@ -48,6 +49,13 @@ type encoded struct {
 	first, last bool
 	err         error // a row that is bad
 	fatal       error // one that skip_bad_rows does not help
+	ends        bool  // nothing behind it is wanted, for its error
+}
+
+// bad tells whether the chunk's last document ends the reading.
+func (c *chunk) bad() bool {
+	n := len(c.docs)
+	return c.err != nil || n > 0 && c.docs[n-1].ends
 }
 
 func (c *chunk) add(r record, text []byte) {
@@ -62,6 +70,7 @@ type feeder struct {
 	spec  *Spec
 	size  int         // of a chunk, in bytes
 	index int         // of the source at work
+	sent  int64       // chunks so far
 	out   chan *chunk // in order
 	work  chan *chunk // for any encoder
 	quit  chan struct{}
@@ -77,6 +86,8 @@ func (f *feeder) chunk(st *stream) *chunk {
 
 // send hands a chunk on. It waits while too many are under way.
 func (f *feeder) send(c *chunk) error {
+	c.seq = f.sent
+	f.sent++
 	if f.spec.stopped() {
 		c.err = ErrStopped
 	}

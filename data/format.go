@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -52,8 +51,8 @@ var marks = []struct {
 // responses are the names that an answer to "prompt" goes by.
 var responses = []string{"completion", "response"}
 
-// formOf recognises a row by its fields.
-func formOf(fields map[string]json.RawMessage) (form, error) {
+// recognised is the form of a row by the usual names of its fields.
+func recognised(fields map[string]json.RawMessage) (form, error) {
 	if given(fields["text"]) != nil && given(fields["input_ids"]) != nil {
 		return form{}, errors.New("both text and input_ids; keep the one to train on")
 	}
@@ -80,7 +79,7 @@ func formOf(fields map[string]json.RawMessage) (form, error) {
 			return form{}, missingField(m.field, fields)
 		}
 	}
-	return form{}, fmt.Errorf("neither text nor input_ids, and no chat (messages, conversations, instruction, or prompt and completion) among the fields %q; give one of them", slices.Sorted(maps.Keys(fields)))
+	return form{}, errNoForm(fields)
 }
 
 // chatForms tells messages of "role" and "content" from those of "from" and
@@ -108,14 +107,14 @@ func (s *Spec) formIn(set int) (form, bool) {
 	}
 	switch f := format(s.Format); f {
 	case fmtAlpaca, fmtShareGPT, fmtMessages, fmtPrompt:
-		return form{format: f, cols: columnsOf(f), loose: true}, true
+		return form{format: f, cols: s.Columns.rename(columnsOf(f), f), loose: true}, true
 	}
 	return form{}, false
 }
 
 // agree is the form of a row, which must be of the format its file began with.
-func (f form) agree(fields map[string]json.RawMessage) (form, error) {
-	g, err := formOf(fields)
+func (f form) agree(names Columns, fields map[string]json.RawMessage) (form, error) {
+	g, err := names.formOf(fields)
 	if err == nil && g.format != f.format {
 		err = fmt.Errorf("this is %s, and what came before is %s (field %q); a file holds rows of one format", g.format, f.format, g.field)
 	}

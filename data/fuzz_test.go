@@ -21,10 +21,10 @@ func fuzzOpen(t *testing.T, name string, content []byte) {
 	}
 	for _, skip := range []bool{false, true} {
 		s := textSpec(t, 64, path)
-		s.Template, s.SkipBadRows, s.Threads = "chatml", skip, 1
+		s.Template, s.SkipBadRows, s.Threads, s.Tokenizer = "chatml", skip, 1, withChatML(t)
 		d, err := Open(s)
 		if err != nil {
-			if strings.Contains(err.Error(), "runtime error") && !strings.Contains(err.Error(), "damaged Parquet") {
+			if strings.Contains(err.Error(), "runtime error") && !strings.Contains(err.Error(), "the file is damaged") {
 				t.Fatal(err)
 			}
 			continue

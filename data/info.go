@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +20,8 @@ const maxInfo = 16 << 20
 // LLaMA-Factory, data/README.md.
 type setInfo struct {
 	FileName   string             `json:"file_name"`
+	HubURL     string             `json:"hf_hub_url"`
+	Subset     string             `json:"subset"`
 	Formatting string             `json:"formatting"`
 	Columns    map[string]*string `json:"columns"`
 	Tags       map[string]string  `json:"tags"`
@@ -42,17 +42,8 @@ var unread = map[string]string{
 // readInfo is dataset_info.json of dir; nil where there is none.
 func readInfo(dir string) (map[string]json.RawMessage, error) {
 	name := filepath.Join(dir, infoName)
-	info, err := os.Stat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case info.Size() > maxInfo:
-		return nil, fmt.Errorf("%s has %d bytes, which is no list of data sets", name, info.Size())
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
+	text, err := readSmall(name, maxInfo)
+	if err != nil || text == nil {
 		return nil, err
 	}
 	var sets map[string]json.RawMessage
@@ -62,8 +53,9 @@ func readInfo(dir string) (map[string]json.RawMessage, error) {
 	return sets, nil
 }
 
-// parseInfo makes a dataSet of an entry, and says which file it names.
-func parseInfo(name string, raw json.RawMessage) (set dataSet, file string, err error) {
+// parseInfo makes a dataSet of an entry, and says which file it names. hub is
+// Spec.Hub.
+func parseInfo(name string, raw json.RawMessage, hub func(string) (string, error)) (set dataSet, file string, err error) {
 	var keys map[string]json.RawMessage
 	var in setInfo
 	if err = json.Unmarshal(raw, &keys); err == nil {
@@ -71,6 +63,11 @@ func parseInfo(name string, raw json.RawMessage) (set dataSet, file string, err 
 	}
 	if err != nil {
 		return set, "", fmt.Errorf("%q: %w", name, err)
+	}
+	if in.FileName == "" && in.HubURL != "" && in.Subset == "" && hub != nil {
+		if in.FileName, err = hub(in.HubURL); err != nil {
+			return set, "", fmt.Errorf("%q has hf_hub_url %s: %w", name, in.HubURL, err)
+		}
 	}
 	if in.FileName == "" {
 		for _, k := range elsewhere {

@@ -42,11 +42,11 @@ func (w *cacheWriter) commit(at position) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	name := w.name + journalName
-	if err := os.WriteFile(name+".new", text, 0o644); err != nil {
+	if err := os.WriteFile(name+newName, text, 0o644); err != nil {
 		return err
 	}
 	w.kept = true
-	return os.Rename(name+".new", name)
+	return os.Rename(name+newName, name)
 }
 
 // resume goes on from the last commit, if there is one and it is of sources. It

@@ -17,7 +17,7 @@ func (r *jsonRow) parse(line []byte, vocab int) error {
 	if err != nil {
 		return err
 	}
-	f, err := formOf(fields)
+	f, err := recognised(fields)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package data
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sort"
 )
@@ -19,8 +20,8 @@ func (d *Dataset) arrange() (err error) {
 	}
 	d.rows = d.mix.n
 	switch {
-	case d.c.Kind == kindChat:
-		err = d.chats()
+	case d.c.Kind == kindChat && d.packing:
+		err = d.packChats()
 	case d.packing:
 		d.mix.sum(d.c)
 		d.pack()
@@ -51,7 +52,7 @@ func (d *Dataset) pack() {
 	}
 	var r Row
 	for i := from; i < total; i++ {
-		d.packed(i, &r)
+		d.assemble(d.packed(i), &r)
 		if r.Supervised() == 0 {
 			d.drop = append(d.drop, i)
 		}
@@ -89,7 +90,7 @@ func (d *Dataset) anyLonger() bool {
 	return false
 }
 
-// truncate makes each document of ready ids a row and cuts long ones.
+// truncate makes each document a row and cuts long ones.
 func (d *Dataset) truncate() error {
 	kept, err := d.cutAll()
 	if err != nil {
@@ -150,24 +151,17 @@ func (d *Dataset) example(to []string, doc int64) []string {
 	return to
 }
 
-// chats makes rows of whole chats: each is one, or several are packed so that
-// little room is left.
-func (d *Dataset) chats() error {
+// packChats makes rows of several whole chats, so that little room is left.
+func (d *Dataset) packChats() error {
 	kept, err := d.cutAll()
 	if err != nil {
 		return err
 	}
-	if d.packing {
-		if kept == nil {
-			kept = d.mix.upTo(d.mix.n)
-		}
-		d.fit, d.fitAt = d.bestFit(kept)
-		d.rows = int64(len(d.fitAt) - 1)
-		return nil
+	if kept == nil {
+		kept = d.mix.upTo(d.mix.n)
 	}
-	if kept != nil {
-		d.fit, d.rows = kept, int64(len(kept))
-	}
+	d.fit, d.fitAt = d.bestFit(kept)
+	d.rows = int64(len(d.fitAt) - 1)
 	return nil
 }
 
@@ -180,46 +174,60 @@ func (d *Dataset) Row(i int) Row {
 
 // fill makes r row i; it uses r's slices where they suffice.
 func (d *Dataset) fill(i int, r *Row) {
-	switch {
-	case d.fitAt != nil:
-		d.checked(i)
-		r.IDs, r.Labels, r.Docs = r.IDs[:0], r.Labels[:0], r.Docs[:0]
-		for _, doc := range d.fit[d.fitAt[i]:d.fitAt[i+1]] {
-			d.append(r, doc, 0, int64(d.spec.MaxSeqLen))
-		}
-	case d.packing:
-		d.packed(without(d.drop, d.checked(i)), r)
-	default:
-		first, end := d.span(i)
-		r.IDs = d.c.readIDs(r.IDs[:0], first, end)
-		r.Labels = d.c.readLabels(r.Labels[:0], first, end)
+	d.assemble(d.pieces(i), r)
+	if !d.packing {
 		r.Docs = nil
 	}
 }
 
-// append appends tokens [from, to) of a document to a packed row.
-func (d *Dataset) append(r *Row, doc, from, to int64) {
-	first, end := d.c.span(doc)
-	first, end = first+from, min(end, first+to)
-	r.IDs = d.c.readIDs(r.IDs, first, end)
-	r.Labels = d.c.readLabels(r.Labels, first, end)
-	r.Docs = append(r.Docs, int32(end-first))
+// assemble makes r of stretches of documents.
+func (d *Dataset) assemble(pieces iter.Seq2[int64, stretch], r *Row) {
+	r.IDs, r.Labels, r.Docs = r.IDs[:0], r.Labels[:0], r.Docs[:0]
+	for doc, piece := range pieces {
+		first, _ := d.c.span(doc)
+		r.IDs = d.c.readIDs(r.IDs, first+piece.from, first+piece.to)
+		r.Labels = d.c.readLabels(r.Labels, first+piece.from, first+piece.to)
+		r.Docs = append(r.Docs, int32(piece.to-piece.from))
+	}
 }
 
-// span is the tokens [first, end) of row i, which is not packed.
-func (d *Dataset) span(i int) (first, end int64) {
-	p, n := d.checked(i), int64(d.spec.MaxSeqLen)
+// pieces are the documents of row i, each with the tokens of it that the row
+// holds.
+func (d *Dataset) pieces(i int) iter.Seq2[int64, stretch] {
+	row := d.checked(i)
+	switch {
+	case d.fitAt != nil:
+		return func(yield func(int64, stretch) bool) {
+			for _, doc := range d.fit[d.fitAt[row]:d.fitAt[row+1]] {
+				if !yield(doc, d.part(doc, 0)) {
+					return
+				}
+			}
+		}
+	case d.packing:
+		return d.packed(without(d.drop, row))
+	}
+	return func(yield func(int64, stretch) bool) { yield(d.single(row)) }
+}
+
+// single is the document that row i, not packed, is of, and its tokens there.
+func (d *Dataset) single(i int64) (doc int64, piece stretch) {
 	switch {
 	case d.fit != nil:
-		first, end = d.c.span(d.fit[p])
+		return d.fit[i], d.part(d.fit[i], 0)
 	case d.first == nil:
-		first, end = d.c.span(d.mix.doc(p))
-	default:
-		p = int64(sort.Search(int(d.mix.n), func(k int) bool { return d.first[k+1] > int64(i) }))
-		first, end = d.c.span(d.mix.doc(p))
-		first += (int64(i) - d.first[p]) * n
+		doc = d.mix.doc(i)
+		return doc, d.part(doc, 0)
 	}
-	return first, min(end, first+n)
+	p := int64(sort.Search(int(d.mix.n), func(k int) bool { return d.first[k+1] > i }))
+	doc = d.mix.doc(p)
+	return doc, d.part(doc, (i-d.first[p])*int64(d.spec.MaxSeqLen))
+}
+
+// part is what of a document, from a token on, one row takes.
+func (d *Dataset) part(doc, from int64) stretch {
+	first, end := d.c.span(doc)
+	return stretch{from, min(end-first, from+int64(d.spec.MaxSeqLen))}
 }
 
 func (d *Dataset) checked(i int) int64 {
@@ -229,31 +237,12 @@ func (d *Dataset) checked(i int) int64 {
 	return int64(i)
 }
 
-// packed makes r the tokens [i*MaxSeqLen, (i+1)*MaxSeqLen) of all documents.
-func (d *Dataset) packed(i int64, r *Row) {
-	r.IDs, r.Labels, r.Docs = r.IDs[:0], r.Labels[:0], r.Docs[:0]
-	for doc, piece := range d.pieces(i) {
-		d.append(r, doc, piece.from, piece.to)
-	}
-}
-
 // tokens is the number of row i's tokens.
-func (d *Dataset) tokens(i int) int64 {
-	switch {
-	case d.fitAt != nil:
-		sum := int64(0)
-		for _, doc := range d.fit[d.fitAt[i]:d.fitAt[i+1]] {
-			first, end := d.c.span(doc)
-			sum += min(end-first, int64(d.spec.MaxSeqLen))
-		}
-		return sum
-	case d.packing:
-		n := int64(d.spec.MaxSeqLen)
-		at := without(d.drop, d.checked(i)) * n
-		return min(n, d.mix.tokens-at)
+func (d *Dataset) tokens(i int) (sum int64) {
+	for _, piece := range d.pieces(i) {
+		sum += piece.to - piece.from
 	}
-	first, end := d.span(i)
-	return end - first
+	return sum
 }
 
 // fitWindow is how many chats are packed at a time: more leaves less room, and

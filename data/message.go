@@ -16,7 +16,10 @@ func (c *columns) list(v *conversation, field string, raw []byte) error {
 		return fmt.Errorf("%s: %w", field, err)
 	}
 	messages, ok := decoded.([]any)
+	text, _ := decoded.(string)
 	switch {
+	case strings.HasPrefix(text, "[{"):
+		return fmt.Errorf("%s is %s, a list as Python prints it and not JSON; write the rows as JSONL or Parquet, which keep lists", field, clip(raw))
 	case !ok:
 		return fmt.Errorf("%s is %s; it must be a list of messages", field, clip(raw))
 	case len(messages) == 0:
@@ -31,7 +34,7 @@ func (c *columns) list(v *conversation, field string, raw []byte) error {
 		if o, err = c.message(o, where); err != nil {
 			return err
 		}
-		v.messages = append(v.messages, o)
+		v.messages, v.names = append(v.messages, o), append(v.names, where)
 	}
 	return nil
 }
@@ -60,8 +63,10 @@ func (c *columns) message(m *template.Object, where string) (*template.Object, e
 			return nil, fmt.Errorf("%s.%s is null; it must be a string", where, c.Content)
 		}
 		out.Set("content", content)
-	case calls == nil:
+	case calls == nil || role != "assistant":
 		return nil, fmt.Errorf("%s has no %s", where, c.Content)
+	default: // OpenAI's messages leave it out, or say null
+		out.Set("content", nil)
 	}
 	for _, k := range m.Keys() {
 		if v, _ := m.Get(k); v != nil && k != c.Role && k != c.Content && k != "tool_calls" {

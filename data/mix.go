@@ -65,9 +65,8 @@ func (m *mix) end(p int64) int64 {
 // stretch is tokens [from, to) of a document.
 type stretch struct{ from, to int64 }
 
-// pieces are the documents of packed row i, each with the tokens of it that the
-// row holds.
-func (d *Dataset) pieces(i int64) iter.Seq2[int64, stretch] {
+// packed are tokens [i*MaxSeqLen, (i+1)*MaxSeqLen) of all documents of the mix.
+func (d *Dataset) packed(i int64) iter.Seq2[int64, stretch] {
 	n := int64(d.spec.MaxSeqLen)
 	at, end := i*n, min((i+1)*n, d.mix.tokens)
 	p := int64(sort.Search(int(d.mix.n), func(k int) bool { return d.mix.end(int64(k)) > at }))
@@ -111,7 +110,7 @@ const mostMixed = 1 << 32
 
 // newMix puts the data sets in order.
 func (d *Dataset) newMix() (mix, error) {
-	concat, whole := len(d.spec.sets) == 1 || d.spec.MixStrategy == mixes[0], true
+	concat, whole := len(d.spec.sets) == 1 || d.spec.MixStrategy == mixConcat, true
 	for _, set := range d.spec.sets {
 		whole = whole && set.Samples == 0 && !set.Split.Cut && d.spec.MaxSamples == 0
 	}
@@ -164,14 +163,14 @@ func (d *Dataset) sample(i int, from, to int64) []int64 {
 // interleave takes a document at a time: of the data sets in turn, or of one
 // drawn by its share. "under" ends when the first data set has no more, "over"
 // when all have come to their end once; those that did begin again. In turn, all
-// get as many documents. Source: interleave_datasets of Hugging Face's datasets, first_exhausted and
-// all_exhausted.
+// get as many documents. Source: interleave_datasets of Hugging Face's datasets,
+// first_exhausted and all_exhausted.
 func (d *Dataset) interleave(parts [][]int64) (mix, error) {
 	share := d.spec.InterleaveProbs
 	if err := d.checkLength(parts, share); err != nil {
 		return mix{}, err
 	}
-	over := d.spec.MixStrategy == mixes[2]
+	over := d.spec.MixStrategy == mixOver
 	next, ended, left := make([]int, len(parts)), make([]bool, len(parts)), len(parts)
 	var seq []int64
 	for k := uint64(0); ; k++ {
@@ -229,11 +228,11 @@ func (d *Dataset) checkLength(parts [][]int64, share []float64) error {
 		}
 	}
 	n := slices.Min(lengths)
-	if d.spec.MixStrategy == mixes[2] {
+	if d.spec.MixStrategy == mixOver {
 		n = slices.Max(lengths)
 	}
 	if n > mostMixed {
-		return &SpecError{err: fmt.Errorf("interleaving would take %.3g documents until data set %q has come to its end; raise its share", n, d.spec.sets[slices.Index(lengths, n)].Name)}
+		return &SpecError{"interleave_probs", fmt.Errorf("interleaving would take %.3g documents until data set %q has come to its end; raise its share", n, d.spec.sets[slices.Index(lengths, n)].Name)}
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package data
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +59,7 @@ func (s *Spec) wanted(set int) func(name string) bool {
 	for _, r := range responses {
 		known[r] = true
 	}
-	return func(name string) bool { return known[name] }
+	return func(name string) bool { return known[name] || s.Columns.has(name) }
 }
 
 // guarded calls f and makes an error of a panic in it.
@@ -69,7 +68,7 @@ func guarded(f func() error) (err error) {
 	defer func() {
 		debug.SetPanicOnFault(faulting)
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("damaged Parquet file (%v)", cause)
+			err = fmt.Errorf("the file is damaged (%v)", cause)
 		}
 	}()
 	return f()
@@ -96,7 +95,7 @@ func openParquet(f io.ReaderAt, size int64, wanted func(string) bool) (r *parque
 		for _, c := range file.Root().Columns() {
 			names = append(names, c.Name())
 		}
-		return fmt.Errorf("no column that could be trained on among %q; name them in %s", names, infoName)
+		return errNoColumn(names)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("parquet: %w", err)
@@ -237,7 +236,7 @@ func (r *parquetRows) appendRow(dst []byte) ([]byte, error) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendString(dst, f.name)
+		dst = quote(dst, f.name)
 		dst = append(dst, ':')
 		if dst, err = f.append(dst, from+maxRow); err != nil {
 			return dst, fmt.Errorf("column %q: %w", f.name, err)
@@ -249,14 +248,6 @@ func (r *parquetRows) appendRow(dst []byte) ([]byte, error) {
 		}
 	}
 	return append(dst, '}'), nil
-}
-
-func appendString(dst []byte, s string) []byte {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic("data: a string always encodes: " + err.Error())
-	}
-	return append(dst, b...)
 }
 
 // appendValue appends a leaf's value.
@@ -278,23 +269,23 @@ func (f *parquetField) appendValue(dst []byte, v parquet.Value) ([]byte, error) 
 		}
 		return strconv.AppendFloat(dst, x, 'g', -1, 64), nil
 	case parquet.Int96:
-		return appendString(dst, deprecated.Int96(v.Int96()).String()), nil
+		return quote(dst, deprecated.Int96(v.Int96()).String()), nil
 	case parquet.ByteArray, parquet.FixedLenByteArray:
 		if f.text {
 			return quote(dst, v.ByteArray()), nil
 		}
-		return appendString(dst, base64.StdEncoding.EncodeToString(v.ByteArray())), nil
+		return quote(dst, base64.StdEncoding.EncodeToString(v.ByteArray())), nil
 	}
 	return dst, fmt.Errorf("values of kind %s", v.Kind())
 }
 
 // quote appends text as a JSON string. Bytes that are no UTF-8 stay: who reads
 // the row says what is wrong with them.
-func quote(dst, text []byte) []byte {
+func quote[T string | []byte](dst []byte, text T) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(dst, '"')
-	for _, c := range text {
-		switch {
+	for i := range len(text) {
+		switch c := text[i]; {
 		case c == '"' || c == '\\':
 			dst = append(dst, '\\', c)
 		case c < ' ':

@@ -222,7 +222,7 @@ func (f *parquetField) value(dst []byte, most int) ([]byte, error) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(appendString(dst, c.name), ':')
+		dst = append(quote(dst, c.name), ':')
 		var err error
 		if dst, err = c.append(dst, most); err != nil {
 			return dst, err

@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"mt/internal/files"
 )
 
 // source is a file to read.
@@ -35,16 +37,19 @@ func findSources(s *Spec) (found []source, hidden int, err error) {
 		return nil, 0, err
 	}
 	seen := map[source]bool{}
-	s.sets = nil
+	s.sets, s.notes = nil, nil
 	for i, entry := range s.Paths {
 		set, name := dataSet{Name: entry}, entry
 		raw, described := info[entry]
 		if described {
-			if set, name, err = parseInfo(entry, raw); err != nil {
+			if set, name, err = parseInfo(entry, raw, s.Hub); err != nil {
 				return nil, 0, fmt.Errorf("%s: %w", filepath.Join(s.Dir, infoName), err)
 			}
 		}
-		sources, h, err := findEntry(s.Dir, name)
+		sources, h, err := s.findEntry(name)
+		if err != nil && !described {
+			sources, h, err = s.findOnHub(name, err)
+		}
 		switch {
 		case err == nil:
 		case described:
@@ -70,6 +75,9 @@ func findSources(s *Spec) (found []source, hidden int, err error) {
 			}
 		}
 	}
+	if own := s.Columns.given(); len(own) > 0 && !slices.ContainsFunc(s.sets, func(d dataSet) bool { return d.Format == "" }) {
+		return nil, 0, &SpecError{own[0], fmt.Errorf("%s is given, and %s says which columns %s has; name them there", own[0], filepath.Join(s.Dir, infoName), s.Paths[0])}
+	}
 	return found, hidden, nil
 }
 
@@ -83,7 +91,59 @@ func listed(info map[string]json.RawMessage) string {
 	return strings.Join(names, ", ")
 }
 
-func findEntry(dir, entry string) ([]source, int, error) {
+// findOnHub looks for a data set of the Hub where there is no such file.
+func (s *Spec) findOnHub(entry string, missed error) ([]source, int, error) {
+	if s.Hub == nil || !errors.Is(missed, fs.ErrNotExist) {
+		return nil, 0, missed
+	}
+	dir, err := s.Hub(entry)
+	switch {
+	case err != nil:
+		return nil, 0, fmt.Errorf("%w; %w", missed, err)
+	case dir == "":
+		return nil, 0, missed
+	}
+	return s.findEntry(dir)
+}
+
+// directory lists the files of a directory: of a data set as the Hub lays it out,
+// those of the split that is wanted.
+func (s *Spec) directory(name string) ([]source, int, error) {
+	w := walker{}
+	if err := w.directory(name); err != nil {
+		return nil, 0, err
+	}
+	if len(w.found) == 0 {
+		return nil, 0, w.nothing("directory %s holds no files to read (hidden ones do not count)", name)
+	}
+	s.passedOver(&w)
+	files := w.sorted()
+	r, err := repositoryOf(name, files)
+	if err != nil {
+		return nil, 0, err
+	}
+	note := ""
+	if r == nil {
+		files, note = withoutAbout(name, files)
+	} else if files, note, err = r.choose(s.Held); err != nil {
+		return nil, 0, err
+	}
+	if note != "" {
+		s.notes = append(s.notes, note)
+	}
+	return files, w.hidden, nil
+}
+
+// passedOver notes what is no file.
+func (s *Spec) passedOver(w *walker) {
+	if n := len(w.odd); n > 0 {
+		s.notes = append(s.notes, fmt.Sprintf("passed over %d that are no files (a pipe, a device or a socket), the first %s", n, w.odd[0]))
+	}
+}
+
+// findEntry lists the files that an entry of Paths names.
+func (s *Spec) findEntry(entry string) ([]source, int, error) {
+	dir := s.Dir
 	name, err := ExpandVars(entry)
 	if err != nil {
 		return nil, 0, err
@@ -100,16 +160,9 @@ func findEntry(dir, entry string) ([]source, int, error) {
 	info, err := os.Stat(name)
 	switch {
 	case err == nil && info.IsDir():
-		w := walker{}
-		if err := w.directory(name); err != nil {
-			return nil, 0, err
-		}
-		if len(w.found) == 0 {
-			return nil, 0, fmt.Errorf("directory %s holds no files to read (hidden ones do not count)", name)
-		}
-		return w.sorted(), w.hidden, nil
+		return s.directory(name)
 	case err == nil && !info.Mode().IsRegular():
-		return nil, 0, fmt.Errorf("%s is no regular file; give a file, a directory or a glob", name)
+		return nil, 0, notRegular(files.Regular(name, info))
 	case err == nil:
 		return []source{newSource(name, true, info)}, 0, nil
 	case !hasGlob(name):
@@ -120,8 +173,9 @@ func findEntry(dir, entry string) ([]source, int, error) {
 		return nil, 0, err
 	}
 	if len(w.found) == 0 {
-		return nil, 0, fmt.Errorf("no file matches %s", name)
+		return nil, 0, w.nothing("no file matches %s", name)
 	}
+	s.passedOver(&w)
 	return w.sorted(), 0, nil
 }
 
@@ -131,10 +185,18 @@ func missing(entry, name string, err error) error {
 		return err // names the file itself
 	}
 	if entry == name {
-		return fmt.Errorf("no such file or directory: %s", name)
+		return &missingError{name}
 	}
-	return fmt.Errorf("no such file or directory: %s (looked for %s)", entry, name)
+	return &missingError{fmt.Sprintf("%s (looked for %s)", entry, name)}
 }
+
+// missingError names a file that is not there.
+type missingError struct{ name string }
+
+func (e *missingError) Error() string { return "no such file or directory: " + e.name }
+
+// Is makes it fs.ErrNotExist.
+func (e *missingError) Is(target error) bool { return target == fs.ErrNotExist }
 
 func newSource(name string, named bool, info fs.FileInfo) source {
 	return source{path: name, named: named, size: info.Size(), mtime: info.ModTime().UnixNano()}
@@ -148,6 +210,16 @@ func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
 type walker struct {
 	found  []source
 	hidden int
+	odd    []string // pipes, devices and the like
+}
+
+// nothing is an error that says that no file was found, and what was instead.
+func (w *walker) nothing(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	if len(w.odd) > 0 {
+		err = fmt.Errorf("%w; %s is a pipe, a device or a socket, which is not read", err, w.odd[0])
+	}
+	return err
 }
 
 // sorted is the files by name, each once.
@@ -166,6 +238,8 @@ func (w *walker) add(name string) error {
 		return err
 	case info.Mode().IsRegular():
 		w.found = append(w.found, newSource(name, false, info))
+	case !info.IsDir():
+		w.odd = append(w.odd, name)
 	}
 	return nil
 }

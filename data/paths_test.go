@@ -95,7 +95,7 @@ func TestFindSourcesErrors(t *testing.T) {
 		{"empty", "holds no files"},
 		{"", "name is empty"},
 		{"${MT_TEST_NOT_SET}/a.go", "variable MT_TEST_NOT_SET is not set"},
-		{"/dev/null", "no regular file"},
+		{"/dev/null", "/dev/null is a device"},
 	}
 	for _, tt := range tests {
 		_, _, err := findSources(&Spec{Paths: []string{tt.path}, Dir: dir})

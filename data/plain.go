@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bytes"
 	"fmt"
 
 	"mt/data/template"
@@ -8,9 +9,17 @@ import (
 
 // Flags of a document, in the cache.
 const (
-	flagMissingEOS uint64 = 1 << iota // a supervised turn does not end with a special token, a text not with EOS
-	flagDoubledBOS                    // it begins with two BOS
+	flagOpenEnd      uint64 = 1 << iota // the last token of a supervised turn is not special, that of a text not EOS
+	flagDoubledBOS                      // it begins with two BOS
+	flagMissingEOS                      // flagOpenEnd, and not for white space alone
+	flagLeftThinking                    // the template left out thoughts,
+	flagLeftText                        // text of a message,
+	flagLeftCalls                       // tools or calls of them
 )
+
+// idFlags are the flags that are part of a data set's ID, which checkpoints have:
+// those that were there when it was made up.
+const idFlags = flagOpenEnd | flagDoubledBOS
 
 // piece appends the tokens of text, of which those from byte from on are
 // supervised, and an EOS that is too where sup is set.
@@ -68,11 +77,23 @@ func (e *encoder) layOut(v *conversation) error {
 	for last > 0 && roleOf(v.messages[last]) != "assistant" {
 		last--
 	}
-	lead := ""
+	if _, err := e.layTurns(v, last); err != nil {
+		return err
+	}
+	e.whole()
+	return nil
+}
+
+// answerName is how layOut begins an answer.
+const answerName = "Assistant:"
+
+// layTurns writes the turns up to number last, and gives what comes before the
+// next.
+func (e *encoder) layTurns(v *conversation, last int) (lead string, err error) {
 	for i, m := range v.messages[:last+1] {
 		role, text, err := plainTurn(m)
 		if err != nil {
-			return err
+			return "", err
 		}
 		switch role {
 		case "system":
@@ -80,17 +101,15 @@ func (e *encoder) layOut(v *conversation) error {
 		case "user":
 			err, lead = e.piece(lead+"Human: "+text, 0, false), "\n"
 		case "assistant":
-			const name = "Assistant:"
-			err = e.piece(lead+name+text, len(lead+name), i >= v.from && text != "" && (!e.spec.MaskHistory || i == last) && !weightless(m))
+			err = e.piece(lead+answerName+text, len(lead+answerName), i >= v.from && text != "" && (!e.spec.MaskHistory || i == last) && !weightless(m))
 		default:
 			err = fmt.Errorf("template default knows no %s; use a chat template that does", role)
 		}
 		if err != nil {
-			return err
+			return "", err
 		}
 	}
-	e.whole()
-	return nil
+	return lead, nil
 }
 
 // plainTurn is a message that is text alone.
@@ -112,20 +131,42 @@ func (e *encoder) doubled() uint64 {
 	return 0
 }
 
-// unended is flagMissingEOS where a supervised turn does not end with a special
-// token.
-func (e *encoder) unended() uint64 {
-	if e.spec.TrainOnPrompt { // turns are one; behind the last token there may be white space
-		if n := len(e.ids); !e.tok.IsSpecial(e.ids[n-1]) && !e.tok.IsSpecial(e.ids[n-2]) {
-			return flagMissingEOS
+// unended is flagOpenEnd where the last token of a supervised turn is not special,
+// and flagMissingEOS where none is before white space either: many templates end a
+// turn with a line break and mark it too.
+func (e *encoder) unended() (flags uint64) {
+	if e.spec.TrainOnPrompt { // all turns are one; white space ends it
+		n := len(e.ids)
+		if !e.tok.IsSpecial(e.ids[n-1]) && !e.tok.IsSpecial(e.ids[n-2]) {
+			flags = flagOpenEnd | e.endOf(n)
 		}
-		return 0
+		return flags
 	}
 	for i, l := range e.labs {
 		ends := i+1 == len(e.labs) || e.labs[i+1] == IgnoreIndex
-		if l != IgnoreIndex && ends && l != e.around.eos && !e.tok.IsSpecial(l) {
-			return flagMissingEOS
+		if l != IgnoreIndex && ends && !e.special(l) {
+			flags |= flagOpenEnd | e.endOf(i+1)
 		}
 	}
-	return 0
+	return flags
 }
+
+// endOf is flagMissingEOS where the supervised tokens before number end do not
+// end with a special one and white space.
+func (e *encoder) endOf(end int) uint64 {
+	for i := end - 1; i >= 0 && e.labs[i] != IgnoreIndex; i-- {
+		if e.special(e.ids[i]) {
+			return 0
+		}
+		if !blank(e.tok.Decode(e.ids[i : i+1])) {
+			break
+		}
+	}
+	return flagMissingEOS
+}
+
+// special tells whether a turn may end with id.
+func (e *encoder) special(id int32) bool { return id == e.around.eos || e.tok.IsSpecial(id) }
+
+// blank tells whether text is white space alone.
+func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }

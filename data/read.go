@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func (f *feeder) text(st *stream, skip int64) (isBinary bool, err error) {
 	}
 	switch {
 	case nul >= 0 && src.named:
-		return false, fmt.Errorf("%s is binary (byte %d is NUL); give text or JSONL", src.path, nul)
+		return false, fmt.Errorf("%s is binary (byte %d is NUL); give text, or rows in JSONL, CSV or Parquet", src.path, nul)
 	case nul >= 0:
 		return true, nil
 	case len(text) == 0 || skip > 0:
@@ -137,7 +138,7 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 		case err != nil:
 			return st.wrap(err)
 		default:
-			st.learn(c.buf[from:])
+			st.learn(f.spec.Columns, c.buf[from:])
 			c.recs = append(c.recs, record{from: from, to: len(c.buf), n: n})
 		}
 		if st.rows++; st.rows <= skip {
@@ -161,12 +162,12 @@ func (f *feeder) sendAt(st *stream, c *chunk) error {
 }
 
 // learn takes the form of the file from a row, the first that has one.
-func (st *stream) learn(row []byte) {
+func (st *stream) learn(names Columns, row []byte) {
 	if st.known {
 		return
 	}
 	if fields, err := fieldsOf(row); err == nil {
-		if form, err := formOf(fields); err == nil {
+		if form, err := names.formOf(fields); err == nil {
 			st.form, st.known = form, true
 		}
 	}
@@ -181,14 +182,19 @@ func (f *feeder) source(src source, skip int64) error {
 		return err
 	}
 	defer st.close()
-	switch st.container {
-	case asText:
+	switch kind := st.container; {
+	case st.alien != nil && (src.named || kind != asText):
+		return st.wrap(errors.New(st.alien.String()))
+	case st.alien != nil:
+		entry.Binary, entry.Alien = true, st.alien.String()
+	case kind == asText:
+		if err := f.spec.Columns.ofText(src.path); err != nil {
+			return err
+		}
 		st.form, st.known = form{format: fmtText}, true
 		entry.Binary, err = f.text(st, skip)
-	case asParquet:
-		err = f.parquet(st, skip)
 	default:
-		err = f.rows(st, newJSONRows(st, &st.unit), skip)
+		err = f.table(st, skip)
 	}
 	if err != nil {
 		return err
@@ -205,12 +211,34 @@ func (f *feeder) source(src source, skip int64) error {
 	return f.send(c)
 }
 
+// table sends the rows of a file that has some.
+func (f *feeder) table(st *stream, skip int64) error {
+	set := st.src.set
+	st.unit = unitLine
+	switch st.container {
+	case asParquet:
+		return f.parquet(st, skip)
+	case asTable:
+		return f.rows(st, newTable(st, st.name, f.spec.lists(set)), skip)
+	case asLines:
+		return f.rows(st, &textRows{r: bufio.NewReaderSize(st, 256<<10)}, skip)
+	case asArrow:
+		st.unit = unitRow
+		r, err := openArrow(st, f.spec.wanted(set))
+		if err != nil {
+			return st.wrap(err)
+		}
+		return f.rows(st, r, skip)
+	}
+	return f.rows(st, newJSONRows(st, &st.unit), skip)
+}
+
 // parquet sends a Parquet file's rows.
 func (f *feeder) parquet(st *stream, skip int64) error {
 	if st.codec != "" {
 		return fmt.Errorf("%s: a compressed Parquet file; uncompress it (its columns are compressed anyway)", st.src.path)
 	}
-	r, err := openParquet(st.file, st.src.size, f.spec.wanted(st.src.set))
+	r, err := openParquet(st.file, st.size, f.spec.wanted(st.src.set))
 	if err != nil {
 		return st.wrap(err)
 	}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
 	"mt/data/template"
 	"mt/data/tokenizer"
+	"mt/internal/files"
 )
 
 // Templates are the built-in names of Spec.Template: chatml, the layout that
@@ -68,9 +68,13 @@ func (f *chatForm) find(s *Spec) (err error) {
 			return err
 		}
 	}
-	if s.Template == "chatml" || hasChatML(s.Tokenizer) {
+	if hasChatML(s.Tokenizer) {
 		f.tmpl, err = template.Parse("chatml", chatML)
 		return err
+	}
+	if s.Template == "chatml" {
+		return errors.New("template: chatml is made of the tokens <|im_start|> and <|im_end|>, which the model's tokenizer does not have: " +
+			`add them with new_special_tokens: ["<|im_start|>", "<|im_end|>"] and resize_vocab: true, or choose another template`)
 	}
 	return errors.New("the model has no chat template; set template to a Jinja file, or to a built-in one: " + strings.Join(Templates, ", "))
 }
@@ -86,18 +90,12 @@ func templateFile(name string) (*template.Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(path)
+	text, err := files.Read(path, maxTemplate)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("template %q is neither a file nor a built-in name (%s); leave it out to use the model's own", name, strings.Join(Templates, ", "))
 	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular() || info.Size() > maxTemplate:
-		return nil, fmt.Errorf("template %s is no file of at most %d MiB", name, maxTemplate>>20)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("template: %w", err)
 	}
 	return template.Parse(name, string(text))
 }
@@ -122,6 +120,8 @@ type encoder struct {
 	ids, labs []int32
 	starts    []int
 	around    special
+	tmpl      *template.Template // the form's, with the encoder's own Stop; nil without one
+	abandoned func() bool        // nobody wants what is made here any more
 }
 
 // special is what the tokenizer puts around a text.
@@ -172,14 +172,16 @@ func (e *encoder) begin() {
 	e.ids, e.labs, e.starts = append(e.ids[:0], e.around.before...), e.labs[:0], e.starts[:0]
 }
 
+var errDefaultTools = errors.New("template default has no place for tools; use a chat template that does")
+
 // chat makes e.ids and e.labs of a conversation.
 func (e *encoder) chat(v *conversation) (flags uint64, err error) {
 	form := &e.spec.chat
 	switch {
 	case form.tmpl != nil:
-		err = e.rendered(form.tmpl, v)
+		flags, err = e.rendered(v)
 	case v.tools != nil && (form.plain || v.plain):
-		err = errors.New("template default has no place for tools; use a chat template that does")
+		err = errDefaultTools
 	case v.plain && v.verbatim && !form.plain:
 		err = e.verbatim(v)
 	case form.plain || v.plain:
@@ -193,54 +195,7 @@ func (e *encoder) chat(v *conversation) (flags uint64, err error) {
 	if len(e.ids) < 2 || supervised(e.labs) == 0 {
 		return 0, &badRow{class: classUnsupervised, err: errors.New("no token is supervised: the assistant's turns are empty, or of weight 0; remove the row")}
 	}
-	return e.unended(), nil
-}
-
-// rendered runs the template over a conversation.
-func (e *encoder) rendered(t *template.Template, v *conversation) error {
-	vars := map[string]any{"messages": v.messages, "tools": nil, "documents": nil, "add_generation_prompt": false}
-	if v.tools != nil {
-		vars["tools"] = v.tools
-	}
-	if e.around.bos != IgnoreIndex {
-		vars["bos_token"] = e.tok.Token(e.around.bos)
-	}
-	if e.around.eos != IgnoreIndex {
-		vars["eos_token"] = e.tok.Token(e.around.eos)
-	}
-	if v.vars != nil {
-		for _, k := range v.vars.Keys() {
-			vars[k], _ = v.vars.Get(k)
-		}
-	}
-	r, turns, err := t.SupervisedSpans(vars)
-	if err != nil {
-		return templateError(err)
-	}
-	if e.ids, e.starts, err = e.tok.EncodeSpans(e.ids[:0], e.starts[:0], []byte(r.Text)); err != nil {
-		return err
-	}
-	last := 0
-	for _, t := range turns {
-		last = max(last, t.Message)
-	}
-	e.labs = ignored(e.labs[:0], len(e.ids))
-	for _, t := range turns {
-		if t.Message >= v.from && (!e.spec.MaskHistory || t.Message == last) && !weightless(v.messages[t.Message]) {
-			e.supervise(0, t.Span)
-		}
-	}
-	e.whole()
-	return nil
-}
-
-// templateError words what a template says about a row.
-func templateError(err error) error {
-	var t *template.Error
-	if errors.As(err, &t) && t.Raised {
-		return fmt.Errorf("the chat template refuses the row: %w", err)
-	}
-	return fmt.Errorf("chat template: %w", err)
+	return flags | e.unended(), nil
 }
 
 // supervise gives the tokens from number first on that start in span their own

@@ -12,10 +12,21 @@ type Report struct {
 	// ReportExamples of each.
 	MissingEOS []string `json:"missing_eos_at,omitempty"`
 	DoubledBOS []string `json:"doubled_bos_at,omitempty"`
+	// LeftThinking, LeftText and LeftCalls do so for what the chat template left
+	// out.
+	LeftThinking []string `json:"left_thinking_at,omitempty"`
+	LeftText     []string `json:"left_text_at,omitempty"`
+	LeftCalls    []string `json:"left_calls_at,omitempty"`
 	// Cut and Dropped name the first rows that were cut to max_seq_len, and those
 	// left out because nothing supervised was left of them.
 	Cut     []string `json:"cut_at,omitempty"`
 	Dropped []string `json:"dropped_at,omitempty"`
+}
+
+// places are the lists of places by what flags a document.
+func (r *Report) places() map[uint64]*[]string {
+	return map[uint64]*[]string{flagMissingEOS: &r.MissingEOS, flagDoubledBOS: &r.DoubledBOS,
+		flagLeftThinking: &r.LeftThinking, flagLeftText: &r.LeftText, flagLeftCalls: &r.LeftCalls}
 }
 
 // ReportExamples is how many places a Report names of each kind.
@@ -35,62 +46,42 @@ type SetReport struct {
 // Piece is what a row holds of one document, in the order of Row.Docs; a row
 // that is not packed has one.
 type Piece struct {
-	Document int64  // its number, in file order
-	From     int64  // its first token that is in the row
-	Tokens   int64  // how many are in the row
-	Total    int64  // how many it has
-	File     string // where it was read
-	Line     int64  // its line, or row, there, from 1; 0: all of the file
-	Set      string // the data set it belongs to
-	Format   string // how it was written: text, messages, ...
+	Document int64  `json:"document"` // its number, in file order
+	From     int64  `json:"from"`     // its first token that is in the row
+	Tokens   int64  `json:"tokens"`   // how many are in the row
+	Total    int64  `json:"total"`    // how many it has
+	File     string `json:"file"`     // where it was read
+	Line     int64  `json:"line"`     // its line, or row, there, from 1; 0: all of the file
+	Where    string `json:"-"`        // File and Line, for people
+	Set      string `json:"set"`      // the data set it belongs to
+	Format   string `json:"format"`   // how it was written: text, messages, ...
 	// MissingEOS and DoubledBOS are as in Stats.
-	MissingEOS, DoubledBOS bool
+	MissingEOS bool `json:"missing_eos"`
+	DoubledBOS bool `json:"doubled_bos"`
+	// LeftThinking, LeftText and LeftCalls too.
+	LeftThinking bool `json:"left_thinking,omitempty"`
+	LeftText     bool `json:"left_text,omitempty"`
+	LeftCalls    bool `json:"left_calls,omitempty"`
 }
 
 // Pieces says what row i is made of.
 func (d *Dataset) Pieces(i int) []Piece {
 	var out []Piece
-	switch {
-	case d.fitAt != nil:
-		d.checked(i)
-		for _, doc := range d.fit[d.fitAt[i]:d.fitAt[i+1]] {
-			out = append(out, d.piece(doc, 0, int64(d.spec.MaxSeqLen)))
-		}
-	case d.packing:
-		for doc, part := range d.pieces(without(d.drop, d.checked(i))) {
-			out = append(out, d.piece(doc, part.from, part.to))
-		}
-	default:
-		doc, first, end := d.docOf(i)
-		start, _ := d.c.span(doc)
-		out = append(out, d.piece(doc, first-start, end-start))
+	for doc, part := range d.pieces(i) {
+		out = append(out, d.piece(doc, part))
 	}
 	return out
 }
 
-// docOf is the document that row i, not packed, is of, and its tokens.
-func (d *Dataset) docOf(i int) (doc, first, end int64) {
-	first, end = d.span(i)
-	switch {
-	case d.fit != nil:
-		doc = d.fit[i]
-	case d.first != nil:
-		p, _ := slices.BinarySearch(d.first, int64(i)+1)
-		doc = d.mix.doc(int64(p) - 1)
-	default:
-		doc = d.mix.doc(int64(i))
-	}
-	return doc, first, end
-}
-
-// piece describes tokens [from, to) of a document.
-func (d *Dataset) piece(doc, from, to int64) Piece {
+// piece describes a stretch of a document.
+func (d *Dataset) piece(doc int64, part stretch) Piece {
 	first, end := d.c.span(doc)
 	f, _ := d.c.fileOf(doc)
 	line, flags := d.c.line(doc)
-	return Piece{Document: doc, From: from, Tokens: min(to, end-first) - from, Total: end - first, File: f.Path, Line: line,
+	return Piece{Document: doc, From: part.from, Tokens: part.to - part.from, Total: end - first, File: f.Path, Line: line, Where: place(f.Path, f.Unit, line),
 		Set: d.spec.sets[f.Set].Name, Format: f.Format,
-		MissingEOS: flags&flagMissingEOS != 0, DoubledBOS: flags&flagDoubledBOS != 0}
+		MissingEOS: flags&flagMissingEOS != 0, DoubledBOS: flags&flagDoubledBOS != 0,
+		LeftThinking: flags&flagLeftThinking != 0, LeftText: flags&flagLeftText != 0, LeftCalls: flags&flagLeftCalls != 0}
 }
 
 // Report looks at all documents.
@@ -126,11 +117,10 @@ func (d *Dataset) Report() Report {
 	}
 	for doc := range d.c.Docs {
 		_, flags := d.c.line(doc)
-		if flags&flagMissingEOS != 0 {
-			r.MissingEOS = d.example(r.MissingEOS, doc)
-		}
-		if flags&flagDoubledBOS != 0 {
-			r.DoubledBOS = d.example(r.DoubledBOS, doc)
+		for flag, to := range r.places() {
+			if flags&flag != 0 {
+				*to = d.example(*to, doc)
+			}
 		}
 	}
 	return r

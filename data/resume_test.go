@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"mt/data/tokenizer"
@@ -43,17 +45,21 @@ func manyFiles(t *testing.T, dir string) []string {
 	return paths
 }
 
-// counting counts what is encoded; it calls at after so many texts.
+// counting counts what is encoded; it calls stop once after so many texts.
 type counting struct {
 	tokenizer.Tokenizer
-	left chan struct{} // one token a text
+	left *atomic.Int64
 	stop func()
 }
 
+func countTo(n int64, stop func()) counting {
+	c := counting{tokenizer.Bytes(), new(atomic.Int64), sync.OnceFunc(stop)}
+	c.left.Store(n)
+	return c
+}
+
 func (c counting) Encode(dst []int32, text []byte) ([]int32, error) {
-	select {
-	case <-c.left:
-	default:
+	if c.left.Add(-1) < 0 {
 		c.stop()
 	}
 	return c.Tokenizer.Encode(dst, text)
@@ -69,20 +75,7 @@ func TestStoppedTokenisationGoesOn(t *testing.T) {
 	done, stops := int64(0), 0
 	for {
 		stop := make(chan struct{})
-		c := counting{tokenizer.Bytes(), make(chan struct{}, 4500), func() {}}
-		for range cap(c.left) {
-			c.left <- struct{}{}
-		}
-		stopped := make(chan struct{}, 1)
-		stopped <- struct{}{}
-		c.stop = func() {
-			select {
-			case <-stopped:
-				close(stop)
-			default:
-			}
-		}
-		s.Tokenizer, s.Stop = c, stop
+		s.Tokenizer, s.Stop = countTo(4500, func() { close(stop) }), stop
 		d, err := Open(s)
 		if err == nil {
 			defer d.Close()
@@ -143,11 +136,7 @@ func leftOver(t *testing.T, s Spec) (*cacheWriter, int64) {
 func TestKilledTokenisationGoesOn(t *testing.T) {
 	if dir := os.Getenv("MT_TEST_KILLED"); dir != "" {
 		s := Spec{Paths: []string{dir + "/data"}, CacheDir: dir + "/cache", part: 4096, Threads: 1}
-		c := counting{tokenizer.Bytes(), make(chan struct{}, 5000), func() { _ = unix.Kill(os.Getpid(), unix.SIGKILL); select {} }}
-		for range cap(c.left) {
-			c.left <- struct{}{}
-		}
-		s.Tokenizer = c
+		s.Tokenizer = countTo(5000, func() { _ = unix.Kill(os.Getpid(), unix.SIGKILL); select {} })
 		_, err := Open(s)
 		t.Fatal("it lives: ", err)
 	}
@@ -219,20 +208,7 @@ func TestLeftoversOfOtherContent(t *testing.T) {
 			s := textSpec(t, 64, paths...)
 			s.part, s.Threads = 4096, 1
 			stop := make(chan struct{})
-			c := counting{tokenizer.Bytes(), make(chan struct{}, 4500), nil}
-			for range cap(c.left) {
-				c.left <- struct{}{}
-			}
-			once := make(chan struct{}, 1)
-			once <- struct{}{}
-			c.stop = func() {
-				select {
-				case <-once:
-					close(stop)
-				default:
-				}
-			}
-			s.Tokenizer, s.Stop = c, stop
+			s.Tokenizer, s.Stop = countTo(4500, func() { close(stop) }), stop
 			if _, err := Open(s); err != ErrStopped {
 				t.Fatal(err)
 			}
@@ -290,7 +266,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 // fraction of their size.
 func TestMemoryIsBounded(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it writes two files of 30 MB")
+		t.Skip("-short leaves it out: it writes and reads two files of 30 MB, which takes seconds")
 	}
 	const rows, size = 3000, 10000
 	text := strings.Repeat("0123456789", size/10)

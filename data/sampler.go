@@ -9,6 +9,9 @@ type Sampler struct {
 	perStep int
 	seed    int64
 	shuffle bool
+	// done steps have taken the rows before position at.
+	done int
+	at   int64
 }
 
 // NewSampler takes rowsPerStep (at least 1) rows of view a step: in file order,
@@ -18,6 +21,29 @@ func NewSampler(view View, rowsPerStep int, seed int64, shuffle bool) *Sampler {
 		panic(fmt.Sprintf("data: %d rows a step", rowsPerStep))
 	}
 	return &Sampler{view: view, perStep: rowsPerStep, seed: seed, shuffle: shuffle}
+}
+
+// From is a sampler whose steps after step begin at the data position pos,
+// whatever rows the steps before took. With the position that s has after step
+// it is s again. Its methods are for steps after step, Pos for step too.
+func (s *Sampler) From(step int, pos int64) *Sampler {
+	out := *s
+	out.done, out.at = step, pos
+	return &out
+}
+
+// StepAt is the first step whose position is at least pos.
+func (s *Sampler) StepAt(pos int64) int {
+	rows, epoch := int64(s.view.Rows()), s.at/int64(s.view.Rows())
+	if pos <= s.at {
+		return s.done
+	}
+	last := (pos - 1) / rows // the epoch that pos is in, or at the end of
+	steps := func(from, to int64) int { return int((to - from + int64(s.perStep) - 1) / int64(s.perStep)) }
+	if last == epoch {
+		return s.done + steps(s.at, pos)
+	}
+	return s.done + steps(s.at, (epoch+1)*rows) + int(last-epoch-1)*s.StepsPerEpoch() + steps(last*rows, pos)
 }
 
 // StepsPerEpoch is how many steps see every row once; the last may be smaller.
@@ -41,28 +67,40 @@ func (s *Sampler) Step(n int) []Row {
 // Pos is the data position after step n: rows consumed by steps 1 to n, over
 // all epochs; 0 for n = 0.
 func (s *Sampler) Pos(n int) int64 {
-	if n == 0 {
-		return 0
+	if n == s.done {
+		return s.at
 	}
 	epoch, _, end := s.span(n)
 	return int64(epoch)*int64(s.view.Rows()) + int64(end)
 }
 
 // Batch is step n, with its position, in micro-batches as NewBatch makes them.
-func (s *Sampler) Batch(n, maxTokens int) *Batch {
-	b := NewBatch(n, s.Step(n), maxTokens)
+// The error is that of Dataset.Read.
+func (s *Sampler) Batch(n, maxTokens int) (*Batch, error) {
+	var rows []Row
+	if err := s.view.d.Read(func() { rows = s.Step(n) }); err != nil {
+		return nil, err
+	}
+	b := NewBatch(n, rows, maxTokens)
 	b.Pos = s.Pos(n)
-	return b
+	return b, nil
 }
 
 // span is the epoch (from 0) that step n is in, and which of the epoch's rows,
-// in the epoch's order, it takes.
+// in the epoch's order, it takes. An epoch that was begun before is finished, its
+// last step smaller, before the next begins.
 func (s *Sampler) span(n int) (epoch, first, end int) {
-	steps := s.StepsPerEpoch()
-	if n < 1 || steps == 0 {
-		panic(fmt.Sprintf("data: step %d of %d an epoch", n, steps))
+	rows, steps := s.view.Rows(), s.StepsPerEpoch()
+	if n <= s.done || steps == 0 {
+		panic(fmt.Sprintf("data: step %d of %d an epoch, after step %d", n, steps, s.done))
 	}
-	epoch = (n - 1) / steps
-	first = (n - 1) % steps * s.perStep
-	return epoch, first, min(first+s.perStep, s.view.Rows())
+	epoch, first = int(s.at/int64(rows)), int(s.at%int64(rows))
+	n -= s.done + 1
+	if left := (rows - first + s.perStep - 1) / s.perStep; n < left {
+		first += n * s.perStep
+	} else {
+		n -= left
+		epoch, first = epoch+1+n/steps, n%steps*s.perStep
+	}
+	return epoch, first, min(first+s.perStep, rows)
 }

@@ -30,6 +30,22 @@ type columns struct {
 	Roles map[string]string
 }
 
+// lists tells of which columns of a data set a table's text may write a JSON list.
+func (s *Spec) lists(set int) func(name string) bool {
+	known := []string{"input_ids", "labels", s.Columns.Messages}
+	for _, m := range marks {
+		c := columnsOf(m.format)
+		known = append(known, c.Messages, c.History, c.Tools)
+		if m.format.kind() == kindChat && c.Messages != "" {
+			known = append(known, m.field)
+		}
+	}
+	if c := s.sets[set].Columns; c != nil {
+		known = append(known, c.Messages, c.History, c.Tools)
+	}
+	return func(name string) bool { return name != "" && slices.Contains(known, name) }
+}
+
 const functionCall = "function_call"
 
 var (
@@ -104,35 +120,44 @@ func (p split) of(n int64) (from, to int64) {
 	return from, max(from, to)
 }
 
-// mixes are the values of Spec.MixStrategy.
-var mixes = []string{"concat", "interleave_under", "interleave_over"}
+const (
+	mixConcat = "concat"
+	mixUnder  = "interleave_under"
+	mixOver   = "interleave_over"
+)
+
+// Mixes are the values of Spec.MixStrategy.
+var Mixes = []string{mixConcat, mixUnder, mixOver}
 
 // checkMix checks what the Spec says about several data sets.
 func (s *Spec) checkMix() error {
 	if s.MixStrategy == "" {
-		s.MixStrategy = mixes[0]
+		s.MixStrategy = mixConcat
 	}
-	if !slices.Contains(mixes, s.MixStrategy) {
-		return fmt.Errorf("mix_strategy %q is unknown; it is one of %s", s.MixStrategy, strings.Join(mixes, ", "))
+	if !slices.Contains(Mixes, s.MixStrategy) {
+		return fmt.Errorf("mix_strategy %q is unknown; it is one of %s", s.MixStrategy, strings.Join(Mixes, ", "))
+	}
+	wrong := func(format string, args ...any) error {
+		return &SpecError{"interleave_probs", fmt.Errorf("interleave_probs "+format, args...)}
 	}
 	p := s.InterleaveProbs
 	switch {
 	case len(p) == 0:
 		return nil
-	case s.MixStrategy == mixes[0]:
-		return fmt.Errorf("interleave_probs is given and mix_strategy is %s, which takes each data set once; set interleave_under or interleave_over", mixes[0])
+	case s.MixStrategy == mixConcat:
+		return wrong("is given and mix_strategy is %s, which takes each data set once; set %s or %s", mixConcat, mixUnder, mixOver)
 	case len(p) != len(s.Paths):
-		return fmt.Errorf("interleave_probs has %d values and dataset %d entries; give each one", len(p), len(s.Paths))
+		return wrong("has %d values and dataset %d entries; give each one", len(p), len(s.Paths))
 	}
 	var sum float64
 	for _, v := range p {
 		if !(v > 0 && v <= 1) {
-			return fmt.Errorf("interleave_probs has %v; a share is above 0 and at most 1", v)
+			return wrong("has %v; a share is above 0 and at most 1", v)
 		}
 		sum += v
 	}
 	if sum < 0.999 || sum > 1.001 { // room for 0.333 written thrice
-		return fmt.Errorf("interleave_probs sum up to %v; they must to 1", sum)
+		return wrong("sum up to %v; they must to 1", sum)
 	}
 	return nil
 }

@@ -23,6 +23,13 @@ type Spec struct {
 	// directory. A dataset_info.json there, as LLaMA-Factory has it, gives names
 	// that Paths may hold.
 	Dir string
+	// Held takes, of a directory that has splits, those to evaluate with: validation,
+	// else test. Else train is taken.
+	Held bool
+	// Hub finds a data set by its name on the Hub where Paths name no file: its
+	// directory on this machine, "" where that is no such name, or an error that
+	// says how to get it. It may be nil.
+	Hub func(name string) (string, error)
 	// Format is one of Formats; empty: auto.
 	Format string
 	// Tokenizer encodes text. It may be nil for input_ids; TokenizerErr then says
@@ -35,6 +42,11 @@ type Spec struct {
 	// Templates), or empty for that of the model in ModelDir.
 	Template string
 	ModelDir string
+	// TemplateVars are handed to the chat template by name, as chat_template_kwargs
+	// says them: nil, bool, int64, float64, string, []any and map[string]any.
+	TemplateVars map[string]any
+	// Columns names the parts of rows that have other names than usual.
+	Columns Columns
 	// MaskHistory supervises the last turn of a chat alone, TrainOnPrompt all of
 	// it.
 	MaskHistory, TrainOnPrompt bool
@@ -69,9 +81,10 @@ type Spec struct {
 	// Stop, when closed, ends the reading with ErrStopped. It may be nil.
 	Stop <-chan struct{}
 
-	sets []dataSet // what Paths name
-	chat chatForm  // how chats are written
-	part int64     // bytes of the sources between two commits; 0: partBytes
+	sets  []dataSet // what Paths name
+	notes []string  // on how they were read
+	chat  chatForm  // how chats are written
+	part  int64     // bytes of the sources between two commits; 0: partBytes
 }
 
 // ErrStopped is the error of an Open that Spec.Stop has ended. What it has
@@ -90,12 +103,20 @@ func (e *SpecError) Error() string { return e.err.Error() }
 // Unwrap is what was wrong.
 func (e *SpecError) Unwrap() error { return e.err }
 
+// asSpecError is err as a SpecError.
+func asSpecError(err error) error {
+	if _, ok := err.(*SpecError); ok {
+		return err
+	}
+	return &SpecError{err: err}
+}
+
 const defaultMaxSeqLen = 2048
 
 // Formats are the values of Spec.Format. auto goes by a file's name and its
-// first row; text takes files as they are; jsonl and parquet say how rows are
-// kept; the others say what a row holds, in JSON, JSONL or Parquet.
-var Formats = []string{"auto", "text", "jsonl", "parquet", "alpaca", "sharegpt", "messages", "prompt_completion"}
+// first row; text takes files as they are; jsonl, parquet and csv (or TSV) say
+// how rows are kept; the others say what a row holds, in whatever keeps it.
+var Formats = []string{"auto", "text", "jsonl", "parquet", "csv", "alpaca", "sharegpt", "messages", "prompt_completion"}
 
 // resolved is s with defaults filled in, or what is wrong with it.
 func (s Spec) resolved() (Spec, error) {
@@ -109,6 +130,9 @@ func (s Spec) resolved() (Spec, error) {
 		return s, fmt.Errorf("dataset_format %q is unknown; it is one of %s", s.Format, strings.Join(Formats, ", "))
 	}
 	if err := s.checkMix(); err != nil {
+		return s, err
+	}
+	if err := s.checkColumns(); err != nil {
 		return s, err
 	}
 	if s.MaxSeqLen == 0 {

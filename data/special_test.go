@@ -88,7 +88,7 @@ func TestMissingEOS(t *testing.T) {
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"de\"}"))
 	s.Tokenizer = endless{tokenizer.Bytes()}
 	d := mustOpen(t, s)
-	if w := d.Warnings(); d.Stats().MissingEOS != 2 || len(w) != 1 || !strings.Contains(w[0], "eos_token") || !slices.Equal(texts(d.All()), []string{"abcde"}) {
+	if w := d.Warnings(); d.Stats().MissingEOS != 2 || len(w) != 1 || len(d.Notes()) != 0 || !strings.Contains(w[0], "eos_token") || !slices.Equal(texts(d.All()), []string{"abcde"}) {
 		t.Errorf("rows %q, %d without EOS, warnings %q", texts(d.All()), d.Stats().MissingEOS, w)
 	}
 	ended := strings.ReplaceAll(small, "}}|", "}}{{ eos_token }}")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 )
 
 // squeeze compresses text as a file of that name is.
@@ -24,6 +25,17 @@ func squeeze(t testing.TB, name, text string) string {
 		}
 	case strings.HasSuffix(name, ".zst"):
 		z, err := zstd.NewWriter(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := z.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+	case strings.HasSuffix(name, ".xz"):
+		z, err := xz.NewWriter(&b)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,9 +32,14 @@ type Stats struct {
 	// MissingEOS are chats of which a supervised turn does not end with a special
 	// token, and texts that do not end with EOS; DoubledBOS documents that begin
 	// with two BOS.
-	MissingEOS int64    `json:"missing_eos,omitempty"`
-	DoubledBOS int64    `json:"doubled_bos,omitempty"`
-	Lengths    []Bucket `json:"document_lengths"`
+	MissingEOS int64 `json:"missing_eos,omitempty"`
+	DoubledBOS int64 `json:"doubled_bos,omitempty"`
+	// LeftThinking, LeftText and LeftCalls are chats of which the chat template
+	// did not write some thoughts, text of a message, tools or calls.
+	LeftThinking int64    `json:"left_thinking,omitempty"`
+	LeftText     int64    `json:"left_text,omitempty"`
+	LeftCalls    int64    `json:"left_calls,omitempty"`
+	Lengths      []Bucket `json:"document_lengths"`
 }
 
 // Bucket counts the documents, as read, of From to To tokens.
@@ -66,6 +71,7 @@ func (d *Dataset) Stats() Stats {
 		Documents: d.c.Docs, Rows: d.Rows(), TrainRows: d.Train().Rows(), EvalRows: d.Eval().Rows(),
 		VocabSize: d.VocabSize(), Truncated: d.truncated, CutTokens: d.cutTokens, Dropped: d.dropped, Unused: len(d.drop), Binary: d.binary, Hidden: d.hidden,
 		Skipped: d.c.Skipped, Unsupervised: d.c.Unsupervised, MissingEOS: d.c.MissingEOS, DoubledBOS: d.c.DoubledBOS,
+		LeftThinking: d.c.LeftThinking, LeftText: d.c.LeftText, LeftCalls: d.c.LeftCalls,
 		Lengths: d.lengths(),
 	}
 	used := make([]bool, d.VocabSize())

@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,7 @@ type cacheWriter struct {
 	buf     []byte
 	private bool   // another process writes the same cache: nothing is kept
 	kept    bool   // there is a commit
+	whole   bool   // the cache has its name; what is called by the parts' is another's
 	resumed string // a note on what was taken over, "" without
 }
 
@@ -44,8 +47,18 @@ func (p *part) write(b []byte) error {
 // partNames are what the files of an unfinished cache end with.
 var partNames = [3]string{".part", ".part-labels", ".part-documents"}
 
-// journalName is what a commit's file ends with.
-const journalName = ".part.json"
+// journalName is what a commit's file ends with, and journalName with newName
+// until it is whole.
+const (
+	journalName = ".part.json"
+	newName     = ".new"
+)
+
+// tempName is in the names of files that are nobody's to go on with.
+const tempName = ".tmp-"
+
+// besides are the ends of all that lies beside a cache's first part.
+var besides = []string{partNames[1], partNames[2], journalName, journalName + newName}
 
 // newCacheWriter opens the files beside name, with what an earlier process left
 // in them: resume says what that is worth. close ends it in any case.
@@ -82,7 +95,7 @@ func newCacheWriter(name string, m manifest) (*cacheWriter, error) {
 	return w, nil
 }
 
-func (w *cacheWriter) pattern() string { return w.name + ".tmp-" }
+func (w *cacheWriter) pattern() string { return w.name + tempName }
 
 // lockedFile opens a file that one process at a time has; nil where another has
 // it.
@@ -123,6 +136,40 @@ func removeAbandoned(pattern string) {
 	}
 }
 
+// removeBesides removes what lies beside the first part of the cache name. Who
+// calls it holds that part's lock.
+func removeBesides(name string) {
+	for _, end := range besides {
+		os.Remove(name + end)
+	}
+}
+
+// sweep removes what processes that were killed have left in the folder of the
+// cache name, which is whole: its own parts, and those of others whose first part
+// is gone, so that nobody can go on with them. What a living process works at is
+// locked, and stays.
+func sweep(name string) {
+	removeAbandoned(name + tempName + "*")
+	var left []string
+	for _, end := range append([]string{partNames[0]}, besides...) {
+		names, _ := filepath.Glob(filepath.Join(filepath.Dir(name), "*"+end)) // the only error is that of a bad pattern
+		for _, n := range names {
+			left = append(left, strings.TrimSuffix(n, end))
+		}
+	}
+	slices.Sort(left)
+	for _, n := range slices.Compact(left) {
+		if _, err := os.Lstat(n + partNames[0]); n != name && err == nil {
+			continue // somebody's work, or to be gone on with
+		}
+		if f, err := lockedFile(n + partNames[0]); err == nil && f != nil {
+			removeBesides(n)
+			os.Remove(f.Name())
+			f.Close()
+		}
+	}
+}
+
 // tokens adds tokens to the current document. labels may be nil: then they are
 // the tokens, should others have labels.
 func (w *cacheWriter) tokens(ids, labels []int32) error {
@@ -148,7 +195,9 @@ func (w *cacheWriter) tokens(ids, labels []int32) error {
 func (w *cacheWriter) endDoc(line int64, flags uint64) error {
 	w.Docs++
 	w.buf = binary.LittleEndian.AppendUint64(w.buf[:0], uint64(w.Tokens))
-	w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(line)|flags<<flagShift)
+	w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(line)|flags&idFlags<<flagShift)
+	w.IDSum = crc32.Update(w.IDSum, castagnoli, w.buf)
+	binary.LittleEndian.PutUint64(w.buf[8:], uint64(line)|flags<<flagShift)
 	return w.parts[2].write(w.buf)
 }
 
@@ -177,7 +226,8 @@ func (w *cacheWriter) flush() error {
 	return nil
 }
 
-// finish completes the file and gives it its name.
+// finish completes the file and gives it its name. The other parts go first: a
+// process that is killed in between leaves none of them beside a whole cache.
 func (w *cacheWriter) finish() error {
 	if err := w.flush(); err != nil {
 		return err
@@ -206,7 +256,12 @@ func (w *cacheWriter) finish() error {
 		return err
 	}
 	w.kept = false
-	return os.Rename(out.Name(), w.name)
+	if !w.private {
+		removeBesides(w.name)
+	}
+	err = os.Rename(out.Name(), w.name)
+	w.whole = err == nil
+	return err
 }
 
 // close closes the files, and removes what has neither been finished nor
@@ -217,12 +272,12 @@ func (w *cacheWriter) close() error {
 		if p == nil {
 			continue
 		}
-		if !w.kept && (i == 0 || !w.private) {
-			os.Remove(p.f.Name()) // the first is gone when finished
+		if !w.whole && !w.kept && (i == 0 || !w.private) {
+			os.Remove(p.f.Name())
 		}
 		errs = append(errs, p.f.Close())
 	}
-	if !w.kept && !w.private {
+	if !w.whole && !w.kept && !w.private {
 		os.Remove(w.name + journalName)
 	}
 	return errors.Join(errs...)

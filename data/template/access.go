@@ -139,10 +139,7 @@ func (r *run) index(v, key any) (any, bool) {
 	}
 	if s, ok := asStr(v); ok {
 		c, ok := r.character(s, i)
-		if _, mark := v.(markup); mark && ok {
-			return markup(c), true
-		}
-		return c, ok
+		return like(v, c), ok
 	}
 	if g, ok := v.(intRange); ok {
 		if i < 0 {
@@ -243,10 +240,7 @@ func (r *run) sliceText(v any, at intRange) any {
 		}
 		part = string(cut)
 	}
-	if _, ok := v.(markup); ok {
-		return markup(part)
-	}
-	return part
+	return like(v, part)
 }
 
 // bounds are the places that a slice of n items takes, as Python's slice.indices.

@@ -16,12 +16,7 @@ func (p *parser) arguments() argList {
 			syntaxFail(p.cur().pos, "this argument cannot stand here, in a call that begins at byte %d", open.pos)
 		}
 	}
-	for first := true; !p.isOp(")"); first = false {
-		if !first {
-			if p.expectOp(","); p.isOp(")") {
-				break
-			}
-		}
+	p.separated(")", true, func() {
 		switch {
 		case p.isOp("*"):
 			ensure(a.star == nil && a.stars == nil)
@@ -43,8 +38,7 @@ func (p *parser) arguments() argList {
 			ensure(a.star == nil && a.stars == nil && len(a.names) == 0)
 			a.args = append(a.args, p.expression(true))
 		}
-	}
-	p.expectOp(")")
+	})
 	return a
 }
 
@@ -70,10 +64,15 @@ func (p *parser) filter(e expr, name token) expr {
 	if p.isOp("(") {
 		f.args = p.arguments()
 	}
-	if _, ok := filters[f.name]; !ok && !p.soft {
-		p.missing = append(p.missing, syntaxError{f.pos, "there is no filter '" + f.name + "'"})
-	}
+	p.mustExist(f)
 	return f
+}
+
+// mustExist notes where the filter or test of f does not exist.
+func (p *parser) mustExist(f *filterExpr) {
+	if _, missing := named(f.name, f.test); missing != "" && !p.soft {
+		p.missing = append(p.missing, syntaxError{f.pos, missing})
+	}
 }
 
 func (p *parser) test(e expr) expr {
@@ -91,9 +90,7 @@ func (p *parser) test(e expr) expr {
 	case t.kind == tName || t.kind == tString || t.kind == tInt || t.kind == tFloat || p.isOp("[") || p.isOp("{"):
 		f.args.args = []expr{p.postfix(p.primary(false))}
 	}
-	if _, ok := tests[f.name]; !ok && !p.soft {
-		p.missing = append(p.missing, syntaxError{f.pos, "there is no test '" + f.name + "'"})
-	}
+	p.mustExist(f)
 	if negated {
 		return &unaryExpr{at, "not", f}
 	}

@@ -170,11 +170,17 @@ func roundInt(i *big.Int, digits int64) any {
 		return shrink(i)
 	}
 	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(-digits), nil)
-	whole, rest := new(big.Int).DivMod(i, unit, new(big.Int))
-	if c := rest.Lsh(rest, 1).Cmp(unit); c > 0 || c == 0 && whole.Bit(0) == 1 {
+	whole := halfEven(i, unit)
+	return shrink(whole.Mul(whole, unit))
+}
+
+// halfEven is a / b, rounded to the nearest integer, halves to even; b > 0.
+func halfEven(a, b *big.Int) *big.Int {
+	whole, rest := new(big.Int).DivMod(a, b, new(big.Int))
+	if c := rest.Lsh(rest, 1).Cmp(b); c > 0 || c == 0 && whole.Bit(0) == 1 {
 		whole.Add(whole, big.NewInt(1))
 	}
-	return shrink(whole.Mul(whole, unit))
+	return whole
 }
 
 // roundFloat rounds the exact value of f, halves to even.
@@ -188,11 +194,8 @@ func roundFloat(r *run, f float64, digits int) float64 {
 	}
 	unit := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(-digits)), nil))
 	q := new(big.Rat).Quo(new(big.Rat).SetFloat64(f), unit)
-	whole, rest := new(big.Int).DivMod(q.Num(), q.Denom(), new(big.Int))
-	if c := rest.Lsh(rest, 1).Cmp(q.Denom()); c > 0 || c == 0 && whole.Bit(0) == 1 {
-		whole.Add(whole, big.NewInt(1))
-	}
-	out, _ := new(big.Rat).Mul(new(big.Rat).SetInt(whole), unit).Float64()
+	whole := new(big.Rat).SetInt(halfEven(q.Num(), q.Denom()))
+	out, _ := whole.Mul(whole, unit).Float64()
 	if math.IsInf(out, 0) {
 		r.fail("rounded value too large to represent")
 	}

@@ -3,7 +3,6 @@ package template
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"math/big"
 	"strconv"
 	"unicode/utf16"
@@ -210,16 +209,12 @@ func (d *jsonReader) digits() {
 // str reads a string; at stands at its opening quote.
 func (d *jsonReader) str() string {
 	d.at++
-	from := d.at
-	for d.at < len(d.text) && d.text[d.at] != '"' && d.text[d.at] != '\\' && d.text[d.at] >= ' ' {
-		d.at++
-	}
+	s := d.plain()
 	if d.peek() == '"' {
-		s := d.utf8(from)
 		d.at++
 		return s
 	}
-	out := []byte(d.utf8(from))
+	out := []byte(s)
 	for {
 		switch c := d.peek(); {
 		case d.at >= len(d.text):
@@ -232,13 +227,18 @@ func (d *jsonReader) str() string {
 		case c < ' ':
 			d.fail("control character %#02x in a string: write it as an escape", c)
 		default:
-			from := d.at
-			for d.at < len(d.text) && d.text[d.at] != '"' && d.text[d.at] != '\\' && d.text[d.at] >= ' ' {
-				d.at++
-			}
-			out = append(out, d.utf8(from)...)
+			out = append(out, d.plain()...)
 		}
 	}
+}
+
+// plain reads what of a string stands for itself.
+func (d *jsonReader) plain() string {
+	from := d.at
+	for d.at < len(d.text) && d.text[d.at] != '"' && d.text[d.at] != '\\' && d.text[d.at] >= ' ' {
+		d.at++
+	}
+	return d.utf8(from)
 }
 
 // utf8 is the text from from to at, which must be UTF-8.
@@ -294,14 +294,4 @@ func (d *jsonReader) hex4() rune {
 	}
 	d.at += 4
 	return rune(n)
-}
-
-// intOf is f as an integer value: int64, or *big.Int where that is too small. f
-// is finite and whole.
-func intOf(f float64) any {
-	if math.Abs(f) < 1<<63 {
-		return int64(f)
-	}
-	b, _ := big.NewFloat(f).Int(nil)
-	return b
 }

@@ -36,11 +36,7 @@ func (r *run) compound(e expr, s *scope) any {
 	case *callExpr:
 		return r.callExpr(e, s)
 	case *filterExpr:
-		v := r.eval(e.node, s)
-		if e.test {
-			return r.test(e, v, s)
-		}
-		return r.filter(e, v, s)
+		return r.filter(e, r.eval(e.node, s), s)
 	case *condExpr:
 		if truth(r.eval(e.test, s)) {
 			return r.raw(e.yes, s)
@@ -250,18 +246,11 @@ func (r *run) repeat(a, b any) (any, bool) {
 	}
 	n = max(n, 0)
 	if s, ok := asStr(a); ok {
-		if int64(len(s)) > 0 && n > int64(r.bytes)/int64(len(s)) {
+		if len(s) > 0 && n > int64(r.bytes)/int64(len(s)) {
 			r.grow(math.MaxInt)
 		}
 		r.grow(int(n) * len(s))
-		s = strings.Repeat(s, int(n))
-		if len(s) == 0 {
-			s = ""
-		}
-		if _, ok := a.(markup); ok {
-			return markup(s), true
-		}
-		return s, true
+		return like(a, strings.Repeat(s, int(n))), true
 	}
 	items, ok := asSeq(a)
 	if !ok {

@@ -69,29 +69,34 @@ func (r *run) statement(st stmt, s *scope) signal {
 }
 
 func (r *run) setBlock(st *setBlockStmt, s *scope) signal {
-	inner := &scope{outer: s}
-	var sig signal
-	v := r.capture(func() { sig = r.exec(st.body, inner) })
-	if sig != ended {
-		return sig
+	v, sig := r.captured(st.body, st.filter, s)
+	if sig == ended {
+		r.pos = st.pos
+		r.assign(st.target, v, s)
 	}
-	if st.filter != nil {
-		v = r.filtered(st.filter, plain(v), inner)
-	}
-	r.pos = st.pos
-	r.assign(st.target, v, s)
-	return ended
+	return sig
 }
 
 func (r *run) filterBlock(st *filterStmt, s *scope) signal {
-	inner := &scope{outer: s}
-	var sig signal
-	v := r.capture(func() { sig = r.exec(st.body, inner) })
-	if sig != ended {
-		return sig
+	v, sig := r.captured(st.body, st.filter, s)
+	if sig == ended {
+		r.write(v)
 	}
-	r.write(r.filtered(st.filter, plain(v), inner))
-	return ended
+	return sig
+}
+
+// captured is what body writes, as filter, which may be nil, changes it; nil where
+// body ends with a break or continue.
+func (r *run) captured(body []stmt, filter expr, s *scope) (v any, sig signal) {
+	inner := &scope{outer: s}
+	v = r.capture(func() { sig = r.exec(body, inner) })
+	if sig != ended {
+		return nil, sig
+	}
+	if filter != nil {
+		v = r.filtered(filter, plain(v), inner)
+	}
+	return v, ended
 }
 
 // filtered applies the filters of a filter block or a set block to v.

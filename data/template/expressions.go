@@ -23,10 +23,9 @@ func (p *parser) tuple(m tupleMode) expr {
 			}
 			syntaxFail(t.pos, "an expression is missing before %s", t)
 		}
-		switch {
-		case m.targets:
+		if m.targets {
 			items = append(items, p.primary(m.spaces))
-		default:
+		} else {
 			items = append(items, p.expression(m.cond || m.parens))
 		}
 		if !p.skipOp(",") {
@@ -219,31 +218,17 @@ func (p *parser) nameOrConst(t token, spaces bool) expr {
 
 func (p *parser) list(at pos) expr {
 	l := &listExpr{pos: at}
-	for !p.isOp("]") {
-		if len(l.items) > 0 {
-			if p.expectOp(","); p.isOp("]") {
-				break
-			}
-		}
-		l.items = append(l.items, p.expression(true))
-	}
-	p.expectOp("]")
+	p.separated("]", true, func() { l.items = append(l.items, p.expression(true)) })
 	return l
 }
 
 func (p *parser) dict(at pos) expr {
 	d := &dictExpr{pos: at}
-	for !p.isOp("}") {
-		if len(d.keys) > 0 {
-			if p.expectOp(","); p.isOp("}") {
-				break
-			}
-		}
+	p.separated("}", true, func() {
 		d.keys = append(d.keys, p.expression(true))
 		p.expectOp(":")
 		d.vals = append(d.vals, p.expression(true))
-	}
-	p.expectOp("}")
+	})
 	return d
 }
 
@@ -278,13 +263,7 @@ func (p *parser) attribute(e expr) expr {
 func (p *parser) subscript(e expr) expr {
 	at := p.next().pos
 	var items []expr
-	for !p.isOp("]") {
-		if len(items) > 0 {
-			p.expectOp(",")
-		}
-		items = append(items, p.index())
-	}
-	p.expectOp("]")
+	p.separated("]", false, func() { items = append(items, p.index()) })
 	if len(items) == 1 {
 		return &itemExpr{at, e, items[0]}
 	}

@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// filterFunc is a filter: v with the arguments behind it.
+// filterFunc is a filter or a test: v with the arguments behind it.
 type filterFunc func(r *run, v any, a *args) any
 
 // filters are those of Jinja but for random, which is not reproducible, and those
@@ -21,7 +21,7 @@ func init() {
 		"e": escapeFilter, "escape": escapeFilter, "first": first, "float": toFloat, "forceescape": forceEscape,
 		"format": formatFilter, "groupby": groupBy, "indent": indentFilter, "int": toInt, "items": itemsFilter,
 		"join": joinFilter, "last": last, "length": length, "list": listFilter, "lower": textFilter(lower),
-		"map": mapFilter, "max": extreme("max", 1), "min": extreme("min", -1), "reject": selectFilter(false, false),
+		"map": mapFilter, "max": extreme("max", ">"), "min": extreme("min", "<"), "reject": selectFilter(false, false),
 		"rejectattr": selectFilter(false, true), "replace": replaceFilter, "reverse": reverse, "round": round,
 		"safe": safe, "select": selectFilter(true, false), "selectattr": selectFilter(true, true),
 		"slice": sliceFilter, "sort": sortFilter, "string": stringFilter, "sum": sum, "title": textFilter(titleFilter),
@@ -30,17 +30,31 @@ func init() {
 	}
 }
 
-// filter applies a filter to v.
+// named is the filter of that name, or with test the test; where there is none,
+// missing says so.
+func named(name string, test bool) (f filterFunc, missing string) {
+	table, kind := filters, "filter"
+	if test {
+		table, kind = tests, "test"
+	}
+	f, ok := table[name]
+	if !ok {
+		missing = "there is no " + kind + " '" + name + "'"
+	}
+	return f, missing
+}
+
+// filter applies a filter or a test to v.
 func (r *run) filter(e *filterExpr, v any, s *scope) any {
 	a := r.arguments(&e.args, s)
 	r.pos = e.pos
-	return r.filterBy(e.name, v, a)
+	return r.apply(e.name, e.test, v, a)
 }
 
-func (r *run) filterBy(name string, v any, a *args) any {
-	f, ok := filters[name]
-	if !ok {
-		r.fail("there is no filter '%s'", name)
+func (r *run) apply(name string, test bool, v any, a *args) any {
+	f, missing := named(name, test)
+	if missing != "" {
+		r.fail("%s", missing)
 	}
 	return f(r, v, a)
 }
@@ -186,11 +200,7 @@ func formatFilter(r *run, v any, a *args) any {
 	}
 	var arg any = tuple(a.pos)
 	if len(a.names) > 0 {
-		named := &Object{}
-		for i, name := range a.names {
-			named.Set(name, a.named[i])
-		}
-		arg = named
+		arg = a.keywords()
 	}
 	text := r.soft(v)
 	s, _ := asStr(text)
@@ -231,11 +241,7 @@ func indentFilter(r *run, v any, a *args) any {
 			lines[i] = pad + line
 		}
 	}
-	out := strings.Join(lines, "\n")
-	if _, ok := v.(markup); ok {
-		return markup(out)
-	}
-	return out
+	return like(v, strings.Join(lines, "\n"))
 }
 
 func truncate(r *run, v any, a *args) any {
@@ -264,8 +270,9 @@ func truncate(r *run, v any, a *args) any {
 
 func wordCount(r *run, v any, a *args) any {
 	a.bind(r, "wordcount", 0)
-	r.grow(8 * len(r.str(v)))
-	words := strings.FieldsFunc(r.str(v), func(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsNumber(c) })
+	s := r.str(v)
+	r.grow(8 * len(s))
+	words := strings.FieldsFunc(s, func(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsNumber(c) })
 	return int64(len(words))
 }
 

@@ -8,11 +8,7 @@ import (
 )
 
 func formatMethod(r *run, self any, a *args) any {
-	named := &Object{}
-	for i, name := range a.names {
-		named.Set(name, a.named[i])
-	}
-	return r.formatText(self, a.pos, named)
+	return r.formatText(self, a.pos, a.keywords())
 }
 
 func formatMapMethod(r *run, self any, a *args) any {
@@ -37,11 +33,7 @@ type formatter struct {
 func (r *run) formatText(self any, pos []any, named *Object) any {
 	s, _ := asStr(self)
 	_, mark := self.(markup)
-	out := (&formatter{r, pos, named, mark, 0}).expand(s, 2)
-	if mark {
-		return markup(out)
-	}
-	return out
+	return like(self, (&formatter{r, pos, named, mark, 0}).expand(s, 2))
 }
 
 // expand puts the values in for the fields of s; fields nest levels deep.
@@ -66,7 +58,7 @@ func (f *formatter) expand(s string, levels int) string {
 		if s[i] == '}' {
 			f.r.fail("single '}' encountered in format string")
 		}
-		end := fieldEnd(s[i:])
+		end := matching(s[i:], '{', '}')
 		if end < 0 {
 			f.r.fail("expected '}' before end of string")
 		}
@@ -79,14 +71,15 @@ func (f *formatter) expand(s string, levels int) string {
 	return b.String()
 }
 
-// fieldEnd is the place of the } that closes the { at the begin of s.
-func fieldEnd(s string) int {
+// matching is the place of the shut that closes the open at the begin of s, -1
+// where none does.
+func matching(s string, open, shut byte) int {
 	depth := 0
 	for i := range len(s) {
 		switch s[i] {
-		case '{':
+		case open:
 			depth++
-		case '}':
+		case shut:
 			if depth--; depth == 0 {
 				return i
 			}
@@ -202,9 +195,6 @@ func (r *run) formatSpec(v any, text string) string {
 		f.align = '>'
 	}
 	if b, ok := asBig(v); ok && strings.IndexByte("\x00bcdoxXn", f.verb) >= 0 {
-		if _, isBool := v.(bool); !isBool || f.verb != 0 {
-			return r.formatInt(f, b, text)
-		}
 		return r.formatInt(f, b, text)
 	}
 	x, ok := asFloat(v)

@@ -5,7 +5,6 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -132,10 +131,10 @@ func (l *lexer) root() {
 		l.comment(pos(open))
 	case '%':
 		l.add(token{kind: tBlockBegin, pos: pos(open)})
-		l.tag(true, pos(open))
+		l.tag(true)
 	default:
 		l.add(token{kind: tVarBegin, pos: pos(open)})
-		l.tag(false, pos(open))
+		l.tag(false)
 	}
 }
 
@@ -248,7 +247,7 @@ func (l *lexer) comment(open pos) {
 }
 
 // tag reads the tokens of a block or of a variable up to its end.
-func (l *lexer) tag(block bool, open pos) {
+func (l *lexer) tag(block bool) {
 	var brackets []byte
 	for {
 		if l.at >= len(l.src) {
@@ -292,7 +291,7 @@ func (l *lexer) name() bool {
 	end := l.at
 	for end < len(l.src) {
 		r, n := utf8.DecodeRuneInString(l.src[end:])
-		if r != '_' && !unicode.IsLetter(r) && (end == l.at || !unicode.IsDigit(r) && !unicode.IsMark(r)) {
+		if !inName(r, end == l.at) {
 			break
 		}
 		end += n

@@ -3,10 +3,10 @@ package template
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
+
+	"mt/internal/files"
 )
 
 // defaultName is the name of the template that is used where there are several.
@@ -18,7 +18,7 @@ const defaultName = "default"
 // directory has none.
 func Load(dir string) (*Template, error) {
 	path := filepath.Join(dir, "chat_template.jinja")
-	source, err := readFile(path)
+	source, err := files.Read(path, maxFile)
 	if err == nil {
 		return Parse(path, string(source))
 	}
@@ -26,7 +26,7 @@ func Load(dir string) (*Template, error) {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
 	path = filepath.Join(dir, "tokenizer_config.json")
-	text, err := readFile(path)
+	text, err := files.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -54,19 +54,6 @@ func Load(dir string) (*Template, error) {
 
 // maxFile bounds the memory that reading a file takes.
 const maxFile = 64 << 20
-
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("%s: it is larger than %d MiB", path, maxFile>>20)
-	}
-	return text, err
-}
 
 // pick is the template among what a configuration holds, nil where it has none.
 func pick(v any) (*string, error) {

@@ -120,13 +120,12 @@ var loopMethods = map[string]method{
 // iteration is a loop's body under way.
 type iteration struct {
 	item any
-	// message is the message that the loop stands at, -1 none; from is where the
+	// message is the message that the loop stands at, NoMessage none; from is where the
 	// iteration's output begins in out.
 	message int
 	from    int
 	out     *buffer
-	// names are those of the loop's variables.
-	target expr
+	target  expr // the loop's variables
 }
 
 func (r *run) forLoop(st *forStmt, s *scope) signal {
@@ -219,7 +218,7 @@ func (r *run) packed(target expr, item any, s *scope) any {
 
 // begin notes that a loop stands at item.
 func (r *run) begin(st *forStmt, item any) {
-	i := &iteration{item: item, message: -1, from: len(r.out.text), out: r.out, target: st.target}
+	i := &iteration{item: item, message: NoMessage, from: len(r.out.text), out: r.out, target: st.target}
 	if o, ok := item.(*Object); ok {
 		if m, ok := r.messages[o]; ok {
 			i.message = m

@@ -16,7 +16,7 @@ type args struct {
 	named []any
 }
 
-// named takes the argument name out of the keywords.
+// take takes the argument name out of the keywords.
 func (a *args) take(name string) (any, bool) {
 	i := slices.Index(a.names, name)
 	if i < 0 {
@@ -27,12 +27,13 @@ func (a *args) take(name string) (any, bool) {
 	return v, true
 }
 
-// named1 is the keyword argument name.
-func (a *args) named1(name string) (any, bool) {
-	if i := slices.Index(a.names, name); i >= 0 {
-		return a.named[i], true
+// keywords are the keyword arguments as a dict.
+func (a *args) keywords() *Object {
+	o := &Object{}
+	for i, name := range a.names {
+		o.Set(name, a.named[i])
 	}
-	return nil, false
+	return o
 }
 
 func (a *args) noKeywords(r *run, name string) {
@@ -94,28 +95,21 @@ func (b bound) or(i int, v any) any {
 // optional is argument i, nil where it is missing.
 func (b bound) optional(i int) any { return b.or(i, nil) }
 
-func (b bound) int(i int, v int64) int64 {
-	if !b.has(i) {
-		return v
-	}
-	n, ok := asInt(b.vals[i])
-	if !ok {
-		b.r.usable(b.vals[i])
-		b.r.fail("%s(): '%s' must be an integer, not %s", b.name, b.params[i], typeName(b.vals[i]))
-	}
-	return n
-}
+func (b bound) int(i int, v int64) int64 { return typed(b, i, v, asInt, "an integer") }
 
-func (b bound) str(i int, v string) string {
+func (b bound) str(i int, v string) string { return typed(b, i, v, asStr, "a string") }
+
+// typed is argument i as what as makes of it, v where it is missing.
+func typed[T any](b bound, i int, v T, as func(any) (T, bool), kind string) T {
 	if !b.has(i) {
 		return v
 	}
-	s, ok := asStr(b.vals[i])
+	t, ok := as(b.vals[i])
 	if !ok {
 		b.r.usable(b.vals[i])
-		b.r.fail("%s(): '%s' must be a string, not %s", b.name, b.params[i], typeName(b.vals[i]))
+		b.r.fail("%s(): '%s' must be %s, not %s", b.name, b.params[i], kind, typeName(b.vals[i]))
 	}
-	return s
+	return t
 }
 
 func (b bound) bool(i int) bool { return b.has(i) && truth(b.vals[i]) }
@@ -172,11 +166,7 @@ func (r *run) special(m *macro, a *args, inner *scope, foundCaller bool) {
 		inner.set("caller", v)
 	}
 	if m.kwargs && !slices.Contains(m.params, "kwargs") {
-		rest := &Object{}
-		for i, name := range a.names {
-			rest.Set(name, a.named[i])
-		}
-		inner.set("kwargs", rest)
+		inner.set("kwargs", a.keywords())
 	} else if len(a.names) > 0 {
 		r.fail("macro '%s' takes no keyword argument '%s'", m.name, a.names[0])
 	}

@@ -129,3 +129,13 @@ func (r *run) power(f, g float64) any {
 	}
 	return p
 }
+
+// intOf is f as an integer value: int64, or *big.Int where that is too small. f
+// is finite and whole.
+func intOf(f float64) any {
+	if math.Abs(f) < 1<<63 {
+		return int64(f)
+	}
+	b, _ := big.NewFloat(f).Int(nil)
+	return b
+}

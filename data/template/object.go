@@ -1,5 +1,10 @@
 package template
 
+import (
+	"bytes"
+	"encoding/json"
+)
+
 // Object is a JSON object that keeps the order of its keys, as Python's dict
 // does. It is what messages, tools and their parts are made of. An Object that
 // templates read at the same time must not be written.
@@ -45,6 +50,29 @@ func (o *Object) Keys() []string {
 		}
 	}
 	return keys
+}
+
+// MarshalJSON writes the keys in their order, those that are strings.
+func (o *Object) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	for i, k := range o.Keys() {
+		b.WriteByte("{,"[min(i, 1)])
+		if err := e.Encode(k); err != nil {
+			return nil, err
+		}
+		b.WriteByte(':')
+		v, _ := o.Get(k)
+		if err := e.Encode(v); err != nil {
+			return nil, err
+		}
+	}
+	if b.Len() == 0 {
+		b.WriteByte('{')
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
 }
 
 // find is the place of the key with hash key h, -1 where there is none.

@@ -39,7 +39,27 @@ func Parse(name, source string) (t *Template, err error) {
 		panic(p.missing[0])
 	}
 	t.late = late(t.body)
+	t.endsWithPrompt = endsWithPrompt(p.tokens, t.body)
 	return t, nil
+}
+
+// endsWithPrompt finds Template.endsWithPrompt.
+func endsWithPrompt(tokens []token, body []stmt) bool {
+	if len(body) == 0 {
+		return false
+	}
+	last, ok := body[len(body)-1].(*ifStmt)
+	if !ok || last.orElse != nil {
+		return false
+	}
+	name, ok := last.test.(*nameExpr)
+	named := 0
+	for _, t := range tokens {
+		if t.kind == tName && t.text == promptFlag {
+			named++
+		}
+	}
+	return ok && name.name == promptFlag && named == 1
 }
 
 // errorAt is an *Error with at as line and column.
@@ -47,7 +67,7 @@ func (t *Template) errorAt(at pos, msg string) *Error {
 	before := t.src[:min(int(at), len(t.src))]
 	line := strings.Count(before, "\n") + 1
 	col := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
-	return &Error{Name: t.name, Line: line, Col: col, Msg: msg}
+	return &Error{Name: t.name, Line: line, Col: col, Msg: msg, Message: NoMessage}
 }
 
 // parser reads statements by recursive descent; the grammar is that of Jinja 3.1
@@ -137,6 +157,20 @@ func (p *parser) enter() func() {
 		syntaxFail(p.cur().pos, "nested more than %d deep", maxNesting)
 	}
 	return func() { p.depth-- }
+}
+
+// separated reads items with commas between them up to end, which is read too;
+// with trailing a comma may stand behind the last.
+func (p *parser) separated(end string, trailing bool, item func()) {
+	for first := true; !p.isOp(end); first = false {
+		if !first {
+			if p.expectOp(","); trailing && p.isOp(end) {
+				break
+			}
+		}
+		item()
+	}
+	p.expectOp(end)
 }
 
 // body reads statements up to a tag named in ends, at which it stops, or with no
@@ -237,10 +271,10 @@ func (p *parser) statement(ends []string) stmt {
 // closed reads something that break, continue and lenient names do not reach
 // into: a macro's body, a block.
 func (p *parser) closed(read func()) {
-	loops, soft := p.loops, p.soft
-	p.loops, p.soft = 0, false
-	read()
-	p.loops, p.soft = loops, soft
+	loops := p.loops
+	p.loops = 0
+	p.hard(read)
+	p.loops = loops
 }
 
 // hard reads something whose filters and tests must exist.

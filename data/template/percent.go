@@ -13,25 +13,20 @@ const maxWidth = 1 << 16
 
 // spec is how one value is formatted.
 type spec struct {
-	fill       string // "" means a space
-	align      byte   // < > ^ =, 0 as the type has it
-	sign       byte   // + or space, 0 only -
-	alt        bool   // #
-	width      int
-	comma      byte // , or _, 0 none
-	precision  int  // -1: none
-	verb       byte // 0: none
-	conversion byte // s r a, 0: none
+	fill      string // "" means a space
+	align     byte   // < > ^ =, 0 as the type has it
+	sign      byte   // + or space, 0 only -
+	alt       bool   // #
+	width     int
+	comma     byte // , or _, 0 none
+	precision int  // -1: none
+	verb      byte // 0: none
 }
 
 // formatMarkup is v % arg for a string v.
 func (r *run) formatMarkup(v any, s string, arg any) any {
 	_, mark := v.(markup)
-	out := r.percent(s, arg, mark)
-	if mark {
-		return markup(out)
-	}
-	return out
+	return like(v, r.percent(s, arg, mark))
 }
 
 // percentArgs gives the arguments of a % one by one.
@@ -100,7 +95,7 @@ func (r *run) percentOne(s string, args *percentArgs, escape bool) (out, rest st
 	f := spec{precision: -1}
 	var v any
 	if strings.HasPrefix(s, "(") {
-		end := closingParen(s)
+		end := matching(s, '(', ')')
 		o, ok := args.arg.(*Object)
 		if end < 0 || !ok {
 			r.fail("format requires a mapping")
@@ -131,21 +126,6 @@ func (r *run) percentOne(s string, args *percentArgs, escape bool) (out, rest st
 	}
 	out = r.percentValue(f, v, escape)
 	return out, s[1:], byKey
-}
-
-func closingParen(s string) int {
-	depth := 0
-	for i := range len(s) {
-		switch s[i] {
-		case '(':
-			depth++
-		case ')':
-			if depth--; depth == 0 {
-				return i
-			}
-		}
-	}
-	return -1
 }
 
 // flags reads the flags at s.
@@ -208,8 +188,7 @@ func (r *run) percentValue(f spec, v any, escape bool) string {
 		if f.align == '=' {
 			f.align = '>'
 		}
-		f.conversion = f.verb
-		text := r.converted(f.conversion, v)
+		text := r.converted(f.verb, v)
 		if _, safe := v.(markup); escape && !(safe && f.verb == 's') {
 			text = escapeHTML(text)
 		}

@@ -30,26 +30,34 @@ func (t *Template) Render(vars map[string]any) (out *Rendered, err error) {
 	r.maxSteps = t.steps + stepsPerByte*size
 	r.bytes, r.steps = r.maxBytes, r.maxSteps
 	defer func() {
-		if p := recover(); p != nil {
-			f, ok := p.(failure)
-			if !ok {
-				panic(p)
-			}
-			e := t.errorAt(r.pos, f.msg)
-			e.Raised = f.raised
+		switch p := recover().(type) {
+		case nil:
+		case stopped:
+			out, err = nil, ErrStopped
+		case failure:
+			e := t.errorAt(r.pos, p.msg)
+			e.Raised, e.Message = p.raised, r.message()
 			out, err = nil, e
+		default:
+			panic(p)
 		}
 	}()
 	for _, name := range t.late {
 		r.root.set(name, missing{})
 	}
-	r.exec(t.body, r.root)
-	return &Rendered{string(r.out.text), r.out.gens, r.out.turns}, nil
+	rest := max(len(t.body)-1, 0)
+	r.exec(t.body[:rest], r.root)
+	last := len(r.out.text)
+	r.exec(t.body[rest:], r.root)
+	return &Rendered{string(r.out.text), r.out.gens, r.out.turns, last}, nil
 }
+
+// promptFlag is the variable that asks for the header of an answer to come.
+const promptFlag = "add_generation_prompt"
 
 // prepare takes vars in and gives the bytes of text in them.
 func (r *run) prepare(vars map[string]any) (size int, err error) {
-	r.vars = map[string]any{"tools": nil, "documents": nil, "add_generation_prompt": false}
+	r.vars = map[string]any{"tools": nil, "documents": nil, promptFlag: false}
 	in := &intake{}
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		if r.vars[name], err = in.value(vars[name], 0); err != nil {

@@ -2,6 +2,7 @@ package template
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -19,7 +20,7 @@ const (
 	maxDepth = 900
 )
 
-// run is one rendering. It panics with a failure where the template fails; at
+// run is one rendering. It panics with a failure where the template fails; pos
 // says where that was.
 type run struct {
 	t         *Template
@@ -34,7 +35,7 @@ type run struct {
 	maxBytes  int
 	maxOutput int
 	depth     int
-	// messages finds a message's place by its identity; list is the messages.
+	// messages finds a message's place by its identity.
 	messages map[*Object]int
 	// standing are the iterations of loops that are under way, innermost last.
 	standing []*iteration
@@ -50,11 +51,32 @@ func (r *run) fail(format string, args ...any) {
 	panic(failure{msg: fmt.Sprintf(format, args...)})
 }
 
+// stopped is what a run panics with that Template.Stop ends.
+type stopped struct{}
+
+// askEvery is how many steps pass, as a power of two, until Stop is asked again:
+// a thousandth of a second or less.
+const askEvery = 12
+
 // step takes n steps of the budget.
 func (r *run) step(n int) {
+	was := r.steps
 	if r.steps -= n; r.steps < 0 {
 		r.fail("the template takes more than %d steps", r.maxSteps)
 	}
+	if r.steps>>askEvery != was>>askEvery && r.t.Stop != nil && r.t.Stop() {
+		panic(stopped{})
+	}
+}
+
+// message is the message at which the innermost loop over messages stands.
+func (r *run) message() int {
+	for _, i := range slices.Backward(r.standing) {
+		if i.message >= 0 {
+			return i.message
+		}
+	}
+	return NoMessage
 }
 
 // read takes the steps that reading all of s costs.

@@ -1,9 +1,6 @@
 package template
 
-import (
-	"strings"
-	"unicode/utf8"
-)
+import "strings"
 
 // window is the part of s from character start up to stop, as a slice cuts it,
 // and its first character's place; not ok where start lies behind the end.
@@ -76,7 +73,7 @@ func findMethod(name string, index func(s, sub string) int) method {
 			}
 			return int64(-1)
 		}
-		return first + int64(utf8.RuneCountInString(part[:at]))
+		return first + int64(runeCount(part[:at]))
 	}
 }
 

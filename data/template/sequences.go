@@ -1,6 +1,7 @@
 package template
 
 import (
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -143,8 +144,9 @@ func unique(r *run, v any, a *args) any {
 	})
 }
 
-// extreme makes min, with sign -1, or max.
-func extreme(name string, sign int) filterFunc {
+// extreme makes min or max: of two items it takes the one whose key is op the
+// other's.
+func extreme(name, op string) filterFunc {
 	return func(r *run, v any, a *args) any {
 		b := a.bind(r, name, 0, "case_sensitive", "attribute")
 		key := r.keyed(b.optional(1), nil, b.bool(0))
@@ -154,8 +156,7 @@ func extreme(name string, sign int) filterFunc {
 		}
 		best, bestKey := items[0], key(items[0])
 		for _, item := range items[1:] {
-			k := key(item)
-			if sign < 0 && r.less("<", k, bestKey) || sign > 0 && r.less(">", k, bestKey) {
+			if k := key(item); r.less(op, k, bestKey) {
 				best, bestKey = item, k
 			}
 		}
@@ -224,21 +225,14 @@ func reverse(r *run, v any, a *args) any {
 	if s, ok := asStr(v); ok {
 		r.grow(4 * len(s))
 		chars := []rune(s)
-		for i, j := 0, len(chars)-1; i < j; i, j = i+1, j-1 {
-			chars[i], chars[j] = chars[j], chars[i]
-		}
-		if _, ok := v.(markup); ok {
-			return markup(chars)
-		}
-		return string(chars)
+		slices.Reverse(chars)
+		return like(v, string(chars))
 	}
 	if it, ok := r.reversed(v); ok {
 		return it
 	}
 	items := r.collect(v)
-	for i, j := 0, len(items)-1; i < j; i, j = i+1, j-1 {
-		items[i], items[j] = items[j], items[i]
-	}
+	slices.Reverse(items)
 	return items
 }
 
@@ -349,7 +343,7 @@ func mapFilter(r *run, v any, a *args) any {
 
 // mapped is what map does to an item: a lookup, or a filter.
 func (r *run) mapped(a *args) func(any) any {
-	if _, ok := a.named1("attribute"); ok && len(a.pos) == 0 {
+	if len(a.pos) == 0 && slices.Contains(a.names, "attribute") {
 		b := a.bind(r, "map", 0, "", "attribute", "default")
 		return r.getter(b.vals[1], b.optional(2))
 	}
@@ -361,7 +355,7 @@ func (r *run) mapped(a *args) func(any) any {
 		r.fail("map: a filter's name must be a string, not %s", typeName(a.pos[0]))
 	}
 	rest := &args{a.pos[1:], a.names, a.named}
-	return func(item any) any { return r.filterBy(name, item, rest) }
+	return func(item any) any { return r.apply(name, false, item, rest) }
 }
 
 // selectFilter makes select and reject, with attr those that test an attribute.
@@ -406,5 +400,5 @@ func (r *run) selector(a *args, attr bool) func(any) bool {
 		r.fail("a test's name must be a string, not %s", typeName(pos[0]))
 	}
 	rest := &args{pos[1:], a.names, a.named}
-	return func(item any) bool { return truth(r.testBy(name, get(item), rest)) }
+	return func(item any) bool { return truth(r.apply(name, true, get(item), rest)) }
 }

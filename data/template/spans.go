@@ -2,6 +2,7 @@ package template
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -10,11 +11,12 @@ import (
 const markHint = "; mark what the model learns in the template with {%% generation %%}...{%% endgeneration %%} around an assistant's text"
 
 // SupervisedSpans renders the conversation and gives the text that the model
-// learns, one Turn for each message of role assistant, in the order of the
-// messages.
+// learns.
 //
 // Where the template marks text with {% generation %}, that is what those blocks
-// wrote. Else it is what the loop over messages wrote while it stood at the
+// wrote, one Turn for each block: a message may have several or none, and a block
+// may be of no message (NoMessage). Else there is one Turn for each message of role
+// assistant, in their order: what the loop over messages wrote while it stood at the
 // message, but for the header that add_generation_prompt would have written
 // (found by rendering the conversation up to an answer with and without it)
 // and but for white space at the end: an end-of-turn token belongs to it, a line
@@ -31,7 +33,7 @@ func (t *Template) SupervisedSpans(vars map[string]any) (*Rendered, []Turn, erro
 	}
 	var turns []Turn
 	if t.marks {
-		turns, err = out.marked(assistants(messages))
+		turns, err = out.marked(messages)
 	} else {
 		turns, err = t.fromLoop(out, vars, messages)
 	}
@@ -72,23 +74,21 @@ func assistants(messages []any) []int {
 	return at
 }
 
-// marked are the generation spans, each with the message at which a loop stood
-// around it, or, where none did, with the assistant message of the same number.
-func (out *Rendered) marked(asked []int) ([]Turn, error) {
+// marked are the generation spans, as many as the template wrote. Each is of the
+// message at which a loop stood around it. Where none did (a template may mark the
+// end of the text behind its loop) it is of the assistant message whose mark came
+// last. Where no loop stands anywhere, spans and assistant messages go by their
+// number, and where the numbers differ it is not known whose a span is.
+func (out *Rendered) marked(messages []any) ([]Turn, error) {
+	asked := assistants(messages)
 	var turns []Turn
 	loose := 0
 	for _, g := range out.Generation {
 		if g.From == g.To {
 			continue
 		}
-		turn := Turn{-1, g}
-		for _, t := range out.Turns {
-			if t.From <= g.From && g.To <= t.To {
-				turn.Message = t.Message
-				break
-			}
-		}
-		if turn.Message < 0 {
+		turn := Turn{out.standing(g), g}
+		if turn.Message == NoMessage {
 			loose++
 		}
 		turns = append(turns, turn)
@@ -96,16 +96,32 @@ func (out *Rendered) marked(asked []int) ([]Turn, error) {
 	if len(turns) == 0 && len(asked) > 0 {
 		return nil, fmt.Errorf("the template's {%% generation %%} blocks write nothing into the text, as inside a filter, though there are %d assistant messages", len(asked))
 	}
-	if loose == 0 {
+	if loose == len(turns) && loose == len(asked) {
+		for i := range turns {
+			turns[i].Message = asked[i]
+		}
 		return turns, nil
 	}
-	if len(turns) != len(asked) {
-		return nil, fmt.Errorf("%d {%% generation %%} blocks cannot be matched with %d assistant messages: put them into the loop over messages", len(turns), len(asked))
-	}
-	for i := range turns {
-		turns[i].Message = asked[i]
+	last := NoMessage
+	for i, t := range turns {
+		switch {
+		case t.Message == NoMessage:
+			turns[i].Message = last
+		case roleAt(messages, t.Message) == "assistant":
+			last = t.Message
+		}
 	}
 	return turns, nil
+}
+
+// standing is the message at which a loop stood around all of g.
+func (out *Rendered) standing(g Span) int {
+	for _, t := range out.Turns {
+		if t.From <= g.From && g.To <= t.To {
+			return t.Message
+		}
+	}
+	return NoMessage
 }
 
 // fromLoop are the assistants' turns of the loop over messages without their
@@ -174,18 +190,19 @@ func (t *Template) header(vars map[string]any, messages []any, message int) (str
 // promptOf is what add_generation_prompt writes at the end of messages.
 func (t *Template) promptOf(vars map[string]any, messages []any) (string, error) {
 	render := func(add bool) (*Rendered, error) {
-		with := make(map[string]any, len(vars)+1)
-		for k, v := range vars {
-			with[k] = v
-		}
-		with["messages"], with["add_generation_prompt"] = messages, add
+		with := make(map[string]any, len(vars)+2)
+		maps.Copy(with, vars)
+		with["messages"], with[promptFlag] = messages, add
 		return t.Render(with)
 	}
-	without, err := render(false)
+	with, err := render(true)
 	if err != nil {
 		return "", err
 	}
-	with, err := render(true)
+	if t.endsWithPrompt {
+		return with.Text[with.last:], nil
+	}
+	without, err := render(false)
 	if err != nil {
 		return "", err
 	}

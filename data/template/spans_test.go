@@ -61,6 +61,7 @@ var supervised = []struct {
 }{
 	{"chatml", twoTurns, []string{"A1<|im_end|>", "A2 <b><|im_end|>"}},
 	{"marked", twoTurns, []string{"A1<|im_end|>", "A2 <b><|im_end|>"}},
+	{"marked_tail", twoTurns, []string{"A1[E]\n", "A2 <b>[E]\n", "</s>"}},
 	{"marked_macro", twoTurns, []string{"A1</s>", "A2 <b></s>"}},
 	{"header", twoTurns, []string{"A1<|eot_id|>", "A2 <b><|eot_id|>"}},
 	{"header_tools", twoTurns, []string{"A1<|eot_id|>", "A2 <b><|eot_id|>"}},
@@ -103,6 +104,48 @@ func TestSupervisedSpans(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n got %q\nwant %q\ntext %q", c.template, got, c.want, out.Text)
 		}
+	}
+}
+
+// A template that ends with the prompt has its headers found by one rendering
+// instead of two: they are equal.
+func TestEndsWithPrompt(t *testing.T) {
+	const prompt = "{% if add_generation_prompt %}A{% endif %}"
+	for source, want := range map[string]bool{
+		"x" + prompt:                           true,
+		prompt + "\n":                          true, // a template's last line break is none
+		prompt + "x":                           false,
+		"":                                     false,
+		"{{ add_generation_prompt }}" + prompt: false,
+		"{% macro add_generation_prompt() %}{% endmacro %}" + prompt:                    false,
+		"{% if add_generation_prompt %}A{% else %}B{% endif %}":                         false,
+		"{% if add_generation_prompt and x %}A{% endif %}":                              false,
+		"{% for m in messages %}{% if add_generation_prompt %}A{% endif %}{% endfor %}": false,
+		"{% if x %}B{% endif %}":                          false,
+		"{% set add_generation_prompt = true %}" + prompt: false,
+	} {
+		if got := parse(t, "prompt", source).endsWithPrompt; got != want {
+			t.Errorf("%s: %v", source, got)
+		}
+	}
+	short := 0
+	for _, c := range supervised {
+		once := family(t, c.template)
+		if !once.endsWithPrompt {
+			continue
+		}
+		short++
+		twice := *once
+		twice.endsWithPrompt = false
+		messages := c.messages[:len(c.messages)-1]
+		got, err1 := once.promptOf(withTokens(nil), messages)
+		want, err2 := twice.promptOf(withTokens(nil), messages)
+		if err1 != nil || err2 != nil || got != want || got == "" {
+			t.Errorf("%s: header %q %v, want %q %v", c.template, got, err1, want, err2)
+		}
+	}
+	if short == 0 {
+		t.Error("no template of testdata ends with the prompt")
 	}
 }
 
@@ -167,7 +210,6 @@ func TestSupervisedSpansRefuses(t *testing.T) {
 		{"twice", "{% for m in messages %}{{ m.content }}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}", "in 2 places; mark"},
 		{"other header", "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}[ASK]{% endif %}", `has no "[ASK]", which add_generation_prompt writes`},
 		{"filtered", "{% for m in messages %}{% filter trim %}{% generation %}{{ m.content }}{% endgeneration %}{% endfilter %}{% endfor %}", "write nothing into the text"},
-		{"loose", "{% generation %}a{% endgeneration %}", "1 {% generation %} blocks cannot be matched with 2 assistant messages"},
 	} {
 		var tmpl *Template
 		if c.source == "" {

@@ -64,10 +64,8 @@ func (p *parser) set(at pos) stmt {
 
 // signature reads the parameters of a macro.
 func (p *parser) signature(m *macroStmt) {
-	for p.expectOp("("); !p.isOp(")"); {
-		if len(m.params) > 0 {
-			p.expectOp(",")
-		}
+	p.expectOp("(")
+	p.separated(")", false, func() {
 		t := p.expectName()
 		if reserved[t.text] {
 			syntaxFail(t.pos, "can't assign to '%s'", t.text)
@@ -81,8 +79,7 @@ func (p *parser) signature(m *macroStmt) {
 			syntaxFail(t.pos, "parameter '%s' without a default follows one with a default", t.text)
 		}
 		m.params = append(m.params, t.text)
-	}
-	p.expectOp(")")
+	})
 }
 
 // macroBody reads a macro's statements up to end and notes which special names

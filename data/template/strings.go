@@ -1,6 +1,7 @@
 package template
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,11 +15,7 @@ func text(f textFunc) method {
 	return func(r *run, self any, a *args) any {
 		s, _ := asStr(self)
 		r.grow(len(s))
-		out := f(r, s, a)
-		if _, ok := self.(markup); ok {
-			return markup(out)
-		}
-		return out
+		return like(self, f(r, s, a))
 	}
 }
 
@@ -106,9 +103,14 @@ func isDigit(c rune) bool {
 	return unicode.IsDigit(c) || strings.ContainsRune("²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉①②③④⑤⑥⑦⑧⑨", c)
 }
 
+// inName says that c may stand in a name, first that it may begin one.
+func inName(c rune, first bool) bool {
+	return c == '_' || unicode.IsLetter(c) || !first && (unicode.IsDigit(c) || unicode.IsMark(c))
+}
+
 func isIdentifier(s string) bool {
 	for i, c := range s {
-		if c != '_' && !unicode.IsLetter(c) && (i == 0 || !unicode.IsDigit(c) && !unicode.IsMark(c)) {
+		if !inName(c, i == 0) {
 			return false
 		}
 	}
@@ -207,11 +209,7 @@ func replaceMethod(r *run, self any, a *args) any {
 		with = escapeHTML(with)
 	}
 	s, _ := asStr(self)
-	out := r.replace(s, b.str(0, ""), with, b.int(2, -1))
-	if mark {
-		return markup(out)
-	}
-	return out
+	return like(self, r.replace(s, b.str(0, ""), with, b.int(2, -1)))
 }
 
 // replace is Python's s.replace(old, with, count).
@@ -246,10 +244,7 @@ func joinMethod(r *run, self any, a *args) any {
 		r.grow(len(sep) + len(s))
 		b.WriteString(s)
 	}
-	if mark {
-		return markup(b.String())
-	}
-	return b.String()
+	return like(self, b.String())
 }
 
 // listOf is parts as a list of strings, or of markup as self is.
@@ -257,11 +252,7 @@ func (r *run) listOf(self any, parts []string) []any {
 	r.grow(32 * len(parts))
 	list := make([]any, len(parts))
 	for i, p := range parts {
-		if _, ok := self.(markup); ok {
-			list[i] = markup(p)
-		} else {
-			list[i] = p
-		}
+		list[i] = like(self, p)
 	}
 	return list
 }
@@ -326,9 +317,7 @@ func splitSpace(s string, most int, right bool) []string {
 		}
 	}
 	if right {
-		for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
-			parts[i], parts[j] = parts[j], parts[i]
-		}
+		slices.Reverse(parts)
 	}
 	return parts
 }

@@ -3,10 +3,10 @@ package template
 import "math/big"
 
 // tests are those of Jinja; each takes the value, then its arguments.
-var tests map[string]func(r *run, v any, a *args) any
+var tests map[string]filterFunc
 
 // kindTest makes a test without arguments.
-func kindTest(name string, f func(v any) bool) func(*run, any, *args) any {
+func kindTest(name string, f func(v any) bool) filterFunc {
 	return func(r *run, v any, a *args) any {
 		a.bind(r, name, 0)
 		return f(v)
@@ -14,7 +14,7 @@ func kindTest(name string, f func(v any) bool) func(*run, any, *args) any {
 }
 
 // compareTest makes a test that compares.
-func compareTest(op string) func(*run, any, *args) any {
+func compareTest(op string) filterFunc {
 	return func(r *run, v any, a *args) any {
 		b := a.bind(r, op, 1, "other").vals[0]
 		switch op {
@@ -28,7 +28,7 @@ func compareTest(op string) func(*run, any, *args) any {
 }
 
 // caseTest makes a test of the text of any value.
-func caseTest(name string, f func(string) bool) func(*run, any, *args) any {
+func caseTest(name string, f func(string) bool) filterFunc {
 	return func(r *run, v any, a *args) any {
 		a.bind(r, name, 0)
 		return f(r.str(v))
@@ -42,7 +42,7 @@ func restTest(r *run, v any, by any, rest int64) bool {
 
 func init() {
 	eq, ne, lt, le, gt, ge := compareTest("=="), compareTest("!="), compareTest("<"), compareTest("<="), compareTest(">"), compareTest(">=")
-	tests = map[string]func(r *run, v any, a *args) any{
+	tests = map[string]filterFunc{
 		"==": eq, "eq": eq, "equalto": eq, "!=": ne, "ne": ne, "<": lt, "lt": lt, "lessthan": lt, "<=": le, "le": le,
 		">": gt, "gt": gt, "greaterthan": gt, ">=": ge, "ge": ge,
 		"defined":   kindTest("defined", func(v any) bool { return !isUndefined(v) }),
@@ -89,21 +89,6 @@ func init() {
 			return tests[name] != nil
 		},
 	}
-}
-
-// test says whether v passes a test.
-func (r *run) test(e *filterExpr, v any, s *scope) any {
-	a := r.arguments(&e.args, s)
-	r.pos = e.pos
-	return r.testBy(e.name, v, a)
-}
-
-func (r *run) testBy(name string, v any, a *args) any {
-	f, ok := tests[name]
-	if !ok {
-		r.fail("there is no test '%s'", name)
-	}
-	return f(r, v, a)
 }
 
 func isUndefined(v any) bool {

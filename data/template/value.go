@@ -8,7 +8,7 @@ import (
 )
 
 // Values are: nil (None), bool, int64, *big.Int (an integer that int64 does not
-// hold; it is printed and compared, not computed with), float64, string, markup,
+// hold), float64, string, markup,
 // []any (a list), tuple, *Object (a dict), and the types below.
 type (
 	// markup is a string that the filters safe and escape made: what is joined to
@@ -199,6 +199,14 @@ func asSeq(v any) ([]any, bool) {
 		return []any{v.grouper, v.list}, true
 	}
 	return nil, false
+}
+
+// like is s as a string of v's type: markup where v is markup.
+func like(v any, s string) any {
+	if _, ok := v.(markup); ok {
+		return markup(s)
+	}
+	return s
 }
 
 func isTuple(v any) bool {

@@ -27,7 +27,7 @@ type trie struct {
 	nodes  int32
 }
 
-// newTrie holds tokens under their contents as spelled.
+// newTrie is a trie without tokens.
 func newTrie() *trie {
 	return &trie{next: map[uint64]int32{}, tokens: map[int32]*added{}}
 }
@@ -46,6 +46,7 @@ func (t *trie) add(spelled string, tok *added) {
 			t.nodes++
 			if to = t.nodes; at == 0 {
 				t.first[b] = to
+				t.single = append(t.single, b)
 			} else {
 				t.next[uint64(at)<<8|uint64(b)] = to
 			}
@@ -56,15 +57,6 @@ func (t *trie) add(spelled string, tok *added) {
 		t.tokens[at] = tok
 	}
 	t.long = max(t.long, len(spelled))
-}
-
-// finish is to be called once all tokens are in.
-func (t *trie) finish() {
-	for b, node := range t.first {
-		if node != 0 {
-			t.single = append(t.single, byte(b))
-		}
-	}
 }
 
 func (t *trie) step(at int32, b byte) int32 {
@@ -169,15 +161,10 @@ func wordAt(u *unicodeTable, text []byte, i int) bool {
 // touches tells whether a token in text ends, starts or is at i, as far as the
 // next bytes tell.
 func (t *trie) touches(text []byte, i int) bool {
+	var steps int // bounded by Split
 	for from := max(0, i-t.long); from <= i; from++ {
-		at := int32(0)
-		for k := from; k < len(text); k++ {
-			if at = t.step(at, text[k]); at == 0 {
-				break
-			}
-			if t.tokens[at] != nil && k+1 >= i {
-				return true
-			}
+		if tok, n := t.longest(text[from:], &steps); tok != nil && from+n >= i {
+			return true
 		}
 	}
 	return false

@@ -92,8 +92,8 @@ func cacheKey(text []byte, i, j int) (k [3]uint64) {
 	return k
 }
 
-// place is where in the cache a word with key k is looked for.
-func place(k [3]uint64, n int) uint64 {
+// cachePlace is where in the cache a word with key k is looked for.
+func cachePlace(k [3]uint64, n int) uint64 {
 	h := (k[0] ^ uint64(n)) * 0x9e3779b97f4a7c15
 	if n > 8 {
 		h ^= bits.RotateLeft64(k[1]*0xc2b2ae3d27d4eb4f, 29) ^ bits.RotateLeft64(k[2]*0x165667b19e3779f9, 43)
@@ -110,7 +110,7 @@ func (w *worker) word(m *bpe, s *span, i, j int) {
 		return
 	}
 	k := cacheKey(s.text, i, j)
-	at := w.cache[place(k, n):]
+	at := w.cache[cachePlace(k, n):]
 	at = at[:2]
 	for c := range at {
 		if c := &at[c]; int(c.size) == n && c.key == k {

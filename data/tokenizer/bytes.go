@@ -27,20 +27,16 @@ func (t byteLevel) Encode(dst []int32, text []byte) ([]int32, error) {
 		return dst, ErrBinary
 	}
 	for {
-		at := bytes.Index(text, endOfText)
-		plain := text[:max(at, 0)]
-		if at < 0 {
-			plain = text
-		}
+		plain, rest, found := bytes.Cut(text, endOfText)
 		n := len(dst)
 		dst = append(dst, make([]int32, len(plain))...)
 		for i, b := range plain {
 			dst[n+i] = int32(b)
 		}
-		if at < 0 {
+		if !found {
 			return dst, nil
 		}
-		dst, text = append(dst, 0), text[at+len(endOfText):]
+		dst, text = append(dst, 0), rest
 	}
 }
 
@@ -112,10 +108,9 @@ func (byteLevel) VocabSize() int          { return byteVocab }
 func (byteLevel) BOS() (int32, bool)      { return 0, false }
 func (byteLevel) EOS() (int32, bool)      { return 0, true }
 func (byteLevel) ID() string              { return "bytes-2" }
-func (byteLevel) vocab() map[string]int   { return byteLevelVocab }
-func (t byteLevel) Files() map[string][]byte {
+func (byteLevel) Files() map[string][]byte {
 	return map[string][]byte{
-		"tokenizer.json":        indented(newTokenizerFile(t.vocab())),
+		"tokenizer.json":        indented(newTokenizerFile(byteLevelVocab)),
 		"tokenizer_config.json": indented(newTokenizerConfig()),
 	}
 }

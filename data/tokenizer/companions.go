@@ -44,14 +44,19 @@ func (t *hf) readFiles(dir string, text []byte) error {
 	if t.eos < 0 {
 		t.eos = edge(t.post, func(p postProcessor) []int32 { return p.behind })
 	}
+	t.identify()
+	return nil
+}
+
+// identify makes the ID, of everything that ids depend on.
+func (t *hf) identify() {
 	h := sha256.New()
-	h.Write(text)
+	h.Write(t.files["tokenizer.json"])
 	fmt.Fprintf(h, "\n%d %d %q", t.bos, t.eos, t.order)
 	for _, id := range slices.Sorted(maps.Keys(t.added)) {
 		fmt.Fprintf(h, "\n%d %v %+v", id, t.IsSpecial(id), *t.added[id])
 	}
 	t.id = fmt.Sprintf("bpe-%d-%s", encodingVersion, hex.EncodeToString(h.Sum(nil)[:16]))
-	return nil
 }
 
 // edge is the only token that the post-processors put at one side, -1 where

@@ -48,7 +48,7 @@ func TestStreamPieces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tok.joined || s.Name == "end of word" { // the last token prints as no other does
+		if len(tok.decoders) == 0 || s.Name == "end of word" { // the last token prints as no other does
 			return
 		}
 		for _, c := range s.Cases {

@@ -30,7 +30,7 @@ func (t *hf) decode(ids []int32, clean bool) []byte {
 			tokens = append(tokens, s)
 		}
 	}
-	if t.joined {
+	if len(t.decoders) == 0 {
 		return []byte(strings.Join(tokens, " "))
 	}
 	for _, d := range t.decoders {

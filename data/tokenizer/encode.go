@@ -37,8 +37,7 @@ type hf struct {
 	lastAdded, addedBytes int
 	// raw and normal find added tokens before and after normalizing.
 	raw, normal *trie
-	decoders    []decoder
-	joined      bool // tokens are joined with spaces where there is no decoder
+	decoders    []decoder // without any, tokens are joined with spaces
 	post        []postProcessor
 
 	origins  bool  // where pieces come from decides about their ids
@@ -93,7 +92,8 @@ func (t *hf) encode(ids []int32, starts []int, text []byte, spans bool) ([]int32
 		return ids, starts, ErrLong
 	}
 	if !utf8.Valid(text) {
-		return ids, starts, fmt.Errorf("%w: byte %d is 0x%02x", ErrUTF8, badByte(text), text[badByte(text)])
+		at := badByte(text)
+		return ids, starts, fmt.Errorf("%w: byte %d is 0x%02x", ErrUTF8, at, text[at])
 	}
 	w := t.worker()
 	defer t.release(w)
@@ -135,7 +135,7 @@ func (w *worker) segment(s span) error {
 			return err
 		}
 	}
-	return t.normal.split(w.u, s.text, &s.budget().steps, func(from, to int, tok *added) error {
+	return t.normal.split(w.u, s.text, &s.left.steps, func(from, to int, tok *added) error {
 		part := s
 		if from > 0 || to < len(s.text) {
 			part = s.slice(from, to)

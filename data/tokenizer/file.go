@@ -22,16 +22,9 @@ type byteStep struct {
 }
 
 type bpeModel struct {
-	Type                    string         `json:"type"`
-	Dropout                 *float64       `json:"dropout"`
-	UnkToken                *string        `json:"unk_token"`
-	ContinuingSubwordPrefix *string        `json:"continuing_subword_prefix"`
-	EndOfWordSuffix         *string        `json:"end_of_word_suffix"`
-	FuseUnk                 bool           `json:"fuse_unk"`
-	ByteFallback            bool           `json:"byte_fallback"`
-	IgnoreMerges            bool           `json:"ignore_merges"`
-	Vocab                   map[string]int `json:"vocab"`
-	Merges                  []any          `json:"merges"`
+	modelOptions
+	Vocab  map[string]int `json:"vocab"`
+	Merges []any          `json:"merges"`
 }
 
 type tokenizerFile struct {
@@ -41,7 +34,7 @@ type tokenizerFile struct {
 	AddedTokens   []addedToken `json:"added_tokens"`
 	Normalizer    any          `json:"normalizer"`
 	PreTokenizer  *byteStep    `json:"pre_tokenizer"`
-	PostProcessor any          `json:"post_processor"`
+	PostProcessor *byteStep    `json:"post_processor"`
 	Decoder       *byteStep    `json:"decoder"`
 	Model         bpeModel     `json:"model"`
 }
@@ -52,7 +45,7 @@ func newTokenizerFile(vocab map[string]int) tokenizerFile {
 		AddedTokens:  []addedToken{{Content: EndOfText, Special: true}},
 		PreTokenizer: &byteStep{Type: "ByteLevel"},
 		Decoder:      &byteStep{Type: "ByteLevel"},
-		Model:        bpeModel{Type: "BPE", Vocab: vocab, Merges: []any{}},
+		Model:        bpeModel{modelOptions: modelOptions{Type: "BPE"}, Vocab: vocab, Merges: []any{}},
 	}
 }
 

@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+
+	"mt/internal/files"
 )
 
 // vocabularyFiles are what a vocabulary may be kept in where tokenizer.json is
@@ -75,17 +76,10 @@ func load(dir string) (Tokenizer, error) {
 
 // readFile reads a file that is not too large and is not a Git LFS pointer.
 func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("read tokenizer: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	text, err := files.Read(name, maxFile)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read tokenizer: %w", err)
-	case len(text) > maxFile:
-		return nil, fmt.Errorf("%s: it is larger than %d MiB", name, maxFile>>20)
 	case bytes.HasPrefix(text, []byte("version https://git-lfs")):
 		return nil, fmt.Errorf("%s: this is a Git LFS pointer, not the file; get it with `git lfs pull`", name)
 	}
@@ -111,7 +105,7 @@ func parse(text []byte) (*hf, error) {
 	}
 	t := &hf{bos: -1, eos: -1, lastAdded: -1}
 	var letters bool
-	if t.norms, err = readNormalizers(top["normalizer"]); err != nil {
+	if t.norms, err = readParts("normalizer", top["normalizer"], (*part).normalizer); err != nil {
 		return nil, err
 	}
 	if t.pre, letters, err = readPreTokenizers(top["pre_tokenizer"]); err != nil {
@@ -123,10 +117,10 @@ func parse(text []byte) (*hf, error) {
 	if err := t.readAdded(top["added_tokens"]); err != nil {
 		return nil, err
 	}
-	if err := t.readPost(top["post_processor"]); err != nil {
+	if t.post, err = readParts("post_processor", top["post_processor"], t.postProcessor); err != nil {
 		return nil, err
 	}
-	if t.decoders, err = readDecoders(top["decoder"]); err != nil {
+	if t.decoders, err = readParts("decoder", top["decoder"], (*part).decoder); err != nil {
 		return nil, err
 	}
 	t.finish(letters)
@@ -135,7 +129,6 @@ func parse(text []byte) (*hf, error) {
 
 // finish fills in what follows from what was read.
 func (t *hf) finish(letters bool) {
-	t.joined = len(t.decoders) == 0
 	if letters && !t.model.raw {
 		t.pre = append(t.pre, letterPieces{})
 	}
@@ -162,8 +155,11 @@ func isByteLevel(text []byte) bool {
 	if f.Normalizer != nil || pre == nil || pre.Type != "ByteLevel" || pre.AddPrefixSpace {
 		return false
 	}
+	if post := f.PostProcessor; post != nil && post.Type != "ByteLevel" {
+		return false
+	}
 	m := f.Model
-	if m.Type != "BPE" || len(m.Merges) != 0 || m.ContinuingSubwordPrefix != nil || m.EndOfWordSuffix != nil {
+	if m.Type != "BPE" || len(m.Merges) != 0 || m.Prefix != nil || m.Suffix != nil {
 		return false
 	}
 	return maps.Equal(m.Vocab, byteLevelVocab) && reflect.DeepEqual(f.AddedTokens, newTokenizerFile(nil).AddedTokens)

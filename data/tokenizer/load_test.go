@@ -56,6 +56,8 @@ func loadTests() []loadTest {
 		{"our own", "tokenizer.json", own, 300, ""},
 		{"our own, small model", "tokenizer.json", own, 128, "give input_ids (JSONL) instead"},
 		{"with a prefix space", "tokenizer.json", strings.Replace(own, `"add_prefix_space": false`, `"add_prefix_space": true`, 1), 300, "bpe"},
+		{"with what goes around", "tokenizer.json", strings.Replace(own, `"post_processor": null`, `"post_processor": {"type": "RobertaProcessing", "cls": ["a", 97], "sep": ["b", 98]}`, 1), 300, "bpe"},
+		{"with offsets", "tokenizer.json", strings.Replace(own, `"post_processor": null`, `"post_processor": {"type": "ByteLevel", "trim_offsets": true}`, 1), 300, ""},
 		{"small", "tokenizer.json", small(""), 300, "bpe"},
 		{"no JSON", "tokenizer.json", "hello", 300, "tokenizer.json: it is not JSON: invalid character 'h'"},
 		{"cut off", "tokenizer.json", small("")[:50], 300, "it is not JSON: unexpected end"},
@@ -83,6 +85,7 @@ func modelTests() []loadTest {
 		{"id twice", "tokenizer.json", vocab(`{"a": 1, "b": 1}`, "[]"), 300, `model.vocab: "a" and "b" have the same id 1`},
 		{"merge of one", "tokenizer.json", vocab(`{"a": 0}`, `["a"]`), 300, `model.merges[0]: "a" is not two tokens`},
 		{"merge of three", "tokenizer.json", vocab(`{"a": 0}`, `[["a", "a", "a"]]`), 300, `is not two tokens`},
+		{"merges far apart", "tokenizer.json", vocab(`{"a": 0, "aa": 1}`, "["+strings.Repeat(`"a a" , `, 30)+`"a a", "a x"]`), 300, `model.merges[31]: "x" is not in model.vocab`},
 		{"left of a merge", "tokenizer.json", vocab(`{"a": 0, "aa": 1}`, `["a a", "x a"]`), 300, `model.merges[1]: "x" is not in model.vocab`},
 		{"right of a merge", "tokenizer.json", vocab(`{"a": 0}`, `["a x"]`), 300, `model.merges[0]: "x" is not`},
 		{"what merges", "tokenizer.json", vocab(`{"a": 0, "b": 1}`, `[["a", "b"]]`), 300, `model.merges[0]: "ab" is not`},
@@ -215,6 +218,30 @@ func TestVocabulary(t *testing.T) {
 	writeFiles(t, dir, map[string]string{"tokenizer_config.json": `{"eos_token": "a"}`})
 	if other, err := Load(dir, 256); err != nil || other.ID() == tok.ID() {
 		t.Errorf("another EOS has the same ID; %v", err)
+	}
+}
+
+// TestSameEveryTime loads files that say different things of the same token, or
+// of the same id.
+func TestSameEveryTime(t *testing.T) {
+	for name, files := range map[string]map[string]string{
+		"two names":    {"tokenizer_config.json": `{"bos_token": {"content": "ab", "lstrip": true}, "unk_token": {"content": "ab", "rstrip": true}}`},
+		"extra tokens": {"tokenizer_config.json": `{"extra_special_tokens": {"x": {"content": "ab", "lstrip": true}, "y": {"content": "ab"}}}`},
+		"one id":       {"added_tokens.json": `{"x": 9, "y": 9, "z": 9}`},
+		"one id twice": {"tokenizer_config.json": `{"added_tokens_decoder": {"9": {"content": "x"}, "09": {"content": "y"}}}`},
+	} {
+		dir := t.TempDir()
+		writeFiles(t, dir, files)
+		writeFiles(t, dir, map[string]string{"tokenizer.json": small("")})
+		first, err := Load(dir, 256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 30 {
+			if tok, err := Load(dir, 256); err != nil || tok.ID() != first.ID() {
+				t.Fatalf("%s: ID %s, error %v, then %s", name, tok.ID(), err, first.ID())
+			}
+		}
 	}
 }
 

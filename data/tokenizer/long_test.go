@@ -65,6 +65,55 @@ func TestMergesAgree(t *testing.T) {
 	})
 }
 
+// TestMergesAgreeWhereAllMerge: few symbols and many merges of them, so that nearly
+// every pair merges, equal ones overlap, and merges make more of them.
+func TestMergesAgreeWhereAllMerge(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		letters := 1 + r.IntN(3)
+		p, ids := newPairs(40), int32(letters)
+		for rank := range int32(1 + r.IntN(20)) {
+			left, right := r.Int32N(ids), r.Int32N(ids)
+			if r.IntN(3) == 0 {
+				right = left
+			}
+			if p.find(left, right).rank == noRank {
+				p.set(left, right, merge{rank: rank, id: ids})
+				ids++
+			}
+		}
+		for range 20 {
+			var start []symbol
+			for range 2 + r.IntN(60) {
+				start = append(start, symbol{id: r.Int32N(int32(letters)), size: 1})
+			}
+			// As BPE is defined: the pair of least rank, of those the leftmost, until none is left.
+			want := slices.Clone(start)
+			for {
+				best, least := -1, int32(noRank)
+				for i := range len(want) - 1 {
+					if m := p.find(want[i].id, want[i+1].id); m.rank < least {
+						best, least = i, m.rank
+					}
+				}
+				if best < 0 {
+					break
+				}
+				want[best].id = p.find(want[best].id, want[best+1].id).id
+				want[best].size += want[best+1].size
+				want = slices.Delete(want, best+1, best+2)
+			}
+			for name, merge := range map[string]func(*worker, *pairs){"pairs": (*worker).mergeShort, "a heap": (*worker).mergeLong} {
+				w := &worker{symbols: slices.Clone(start)}
+				merge(w, &p)
+				if !slices.EqualFunc(w.symbols, want, func(a, b symbol) bool { return a.id == b.id && a.size == b.size }) {
+					t.Fatalf("seed %d, by %s: %+v, want %+v", seed, name, w.symbols, want)
+				}
+			}
+		}
+	}
+}
+
 // texts are the strings of testdata/shapes.json, joined to longer ones.
 func texts(t testing.TB) []string {
 	var all []string

@@ -46,7 +46,11 @@ func (t *hf) readNamed(dir string) error {
 			return err
 		}
 	}
-	if err := t.addTokens(n.all(t)); err != nil {
+	err = t.addTokens(n.all(t))
+	if err == nil {
+		err = t.index()
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	for key, id := range map[string]*int32{"bos_token": &t.bos, "eos_token": &t.eos} {
@@ -54,7 +58,7 @@ func (t *hf) readNamed(dir string) error {
 			*id = i
 		}
 	}
-	return t.index()
+	return nil
 }
 
 // object is a file, of t.files, as an object; nil where there is none.
@@ -92,10 +96,10 @@ func (t *hf) readOld(dir string, n *named) error {
 		return err
 	}
 	_, isSpecial := n.contents()
-	for content, raw := range ids {
+	for _, content := range slices.Sorted(maps.Keys(ids)) {
 		f := addedToken{Content: content, ID: -1}
-		if err := json.Unmarshal(raw, &f.ID); err != nil {
-			return fmt.Errorf("%s: the id of %q is %s", name, content, shorten(raw))
+		if err := json.Unmarshal(ids[content], &f.ID); err != nil {
+			return fmt.Errorf("%s: the id of %q is %s", name, content, shorten(ids[content]))
 		}
 		if err := f.check(); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -118,7 +122,8 @@ func (n *named) readDecoder(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &all); err != nil {
 		return err
 	}
-	for key, f := range all {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		f := all[key]
 		id, err := strconv.Atoi(key)
 		if err != nil {
 			return fmt.Errorf("%q is not an id", key)
@@ -129,7 +134,7 @@ func (n *named) readDecoder(raw json.RawMessage) error {
 		}
 		n.listed = append(n.listed, f)
 	}
-	slices.SortFunc(n.listed, func(a, b addedToken) int { return a.ID - b.ID })
+	slices.SortStableFunc(n.listed, func(a, b addedToken) int { return a.ID - b.ID })
 	return nil
 }
 
@@ -152,7 +157,7 @@ func (n *named) read(f map[string]json.RawMessage) error {
 		var list []json.RawMessage
 		var byName map[string]json.RawMessage
 		if json.Unmarshal(f[key], &list) != nil && json.Unmarshal(f[key], &byName) == nil {
-			list = slices.Collect(maps.Values(byName))
+			list = inOrder(byName)
 		}
 		for _, raw := range list {
 			if tok, ok := unmarshalToken(raw); ok {
@@ -161,6 +166,14 @@ func (n *named) read(f map[string]json.RawMessage) error {
 		}
 	}
 	return nil
+}
+
+// inOrder is the values of m in the order of their keys.
+func inOrder[V any](m map[string]V) (values []V) {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		values = append(values, m[key])
+	}
+	return values
 }
 
 // unmarshalToken reads a token: a string, or an object with a content.
@@ -192,7 +205,7 @@ func (n *named) all(t *hf) []addedToken {
 		all[i].Special = f.Special || names[f.Content]
 		seen[f.Content] = true
 	}
-	rest := slices.Concat(slices.Collect(maps.Values(n.tokens)), n.extra)
+	rest := slices.Concat(inOrder(n.tokens), n.extra)
 	slices.SortStableFunc(rest, func(a, b addedToken) int { return strings.Compare(a.Content, b.Content) })
 	for _, f := range rest {
 		_, isAdded := t.addedIDs[f.Content]

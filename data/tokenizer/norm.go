@@ -13,7 +13,7 @@ type span struct {
 	text   []byte
 	origin []int
 	base   int
-	left   *budget // nil: newBudget's
+	left   *budget
 }
 
 // budget is what one call of Encode may still spend.
@@ -26,13 +26,6 @@ type budget struct {
 // vocabularies.
 func newBudget(n int) *budget {
 	return &budget{steps: 1<<20 + 200*n, bytes: min(1<<16+32*n, 2*maxText)}
-}
-
-func (s *span) budget() *budget {
-	if s.left == nil {
-		s.left = newBudget(len(s.text))
-	}
-	return s.left
 }
 
 // at is the origin of the byte at i; at the end, of the end.
@@ -126,7 +119,7 @@ func (w *rewriter) putRune(r rune, origin int) {
 
 // rewrite starts a span that replaces in.
 func rewrite(in *span, track bool) *rewriter {
-	w := &rewriter{in: in, track: track, most: in.budget().bytes}
+	w := &rewriter{in: in, track: track, most: in.left.bytes}
 	w.out = span{text: make([]byte, 0, len(in.text)+len(in.text)/8+8), base: in.base, left: in.left}
 	if track {
 		w.out.origin = make([]int, 0, cap(w.out.text))
@@ -180,7 +173,7 @@ type replacePattern struct {
 
 func (p replacePattern) normalize(in span, track bool) (span, error) {
 	w, from := rewrite(&in, track), 0
-	m := matches{f: p.re, text: in.text, steps: &in.budget().steps}
+	m := matches{f: p.re, text: in.text, steps: &in.left.steps}
 	for {
 		start, end, ok, err := m.next()
 		if err != nil {

@@ -50,7 +50,7 @@ type stretch struct {
 
 func (c *splitter) split(w *worker, p piece, out []piece) ([]piece, error) {
 	var all []stretch
-	m, done := matches{f: c.f, text: p.text, steps: &p.budget().steps}, 0
+	m, done := matches{f: c.f, text: p.text, steps: &p.left.steps}, 0
 	for len(p.text) > 0 {
 		start, end, ok, err := m.next()
 		if err != nil {

@@ -92,7 +92,7 @@ func (t *hf) index() error {
 			t.raw.add(content, tok)
 			continue
 		}
-		s := span{text: []byte(content)}
+		s := span{text: []byte(content), left: newBudget(len(content))}
 		for _, n := range t.norms {
 			var err error
 			if s, err = n.normalize(s, false); err != nil {
@@ -102,8 +102,6 @@ func (t *hf) index() error {
 		tok.spelled = string(s.text)
 		t.normal.add(tok.spelled, tok)
 	}
-	t.raw.finish()
-	t.normal.finish()
 	t.size = len(t.model.tokens)
 	for id := range t.added {
 		t.size = max(t.size, int(id)+1)

@@ -5,24 +5,8 @@ import (
 	"fmt"
 )
 
-// readDecoders reads "decoder".
-func readDecoders(raw []byte) ([]decoder, error) {
-	all, names, err := parts("decoder", raw, 0)
-	if err != nil {
-		return nil, err
-	}
-	var out []decoder
-	for i, p := range all {
-		d, err := p.decoder(names[i])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, d)
-	}
-	return out, nil
-}
-
-func (p *part) decoder(where string) (decoder, error) {
+// decoder is what p stands for.
+func (p *part) decoder() (decoder, error) {
 	switch p.Type {
 	case "ByteLevel":
 		return byteLevelDecoder{}, nil
@@ -34,62 +18,43 @@ func (p *part) decoder(where string) (decoder, error) {
 		return stripEnds(p.Content, p.Start, p.Stop), nil
 	case "BPEDecoder":
 		if p.Suffix == "" {
-			return nil, fmt.Errorf("%s.suffix: an empty string is not supported", where)
+			return nil, fmt.Errorf("%s.suffix: an empty string is not supported", p.where)
 		}
 		return endsOfWords(p.Suffix), nil
 	case "Metaspace":
-		if _, err := p.metaspaces(where); err != nil {
+		if _, err := p.metaspaces(); err != nil {
 			return nil, err
 		}
 		return spacesOf(p.Replacement, p.scheme() != "never"), nil
 	case "Replace":
-		lit, re, err := p.pattern(where)
-		if err != nil {
-			return nil, err
-		}
-		if re != nil {
-			return replaced(replacePattern{re, p.Content}), p.plainContent(where)
-		}
-		return replaced(replaceText{lit, p.Content}), nil
+		n, err := p.replace()
+		return replaced(n), err
 	}
-	return nil, p.unknown(where)
+	return nil, p.unknown()
 }
 
-// readPost reads "post_processor".
-func (t *hf) readPost(raw []byte) error {
-	all, names, err := parts("post_processor", raw, 0)
-	if err != nil {
-		return err
+// postProcessor is what p puts around the ids of a text.
+func (t *hf) postProcessor(p *part) (postProcessor, error) {
+	switch p.Type {
+	case "ByteLevel": // for offsets only
+		return postProcessor{}, nil
+	case "TemplateProcessing":
+		return t.template(p)
+	case "BertProcessing", "RobertaProcessing":
+		return t.around(p)
 	}
-	for i, p := range all {
-		var one postProcessor
-		switch p.Type {
-		case "ByteLevel":
-			continue
-		case "TemplateProcessing":
-			one, err = t.template(p, names[i])
-		case "BertProcessing", "RobertaProcessing":
-			one, err = t.around(p, names[i])
-		default:
-			err = p.unknown(names[i])
-		}
-		if err != nil {
-			return err
-		}
-		t.post = append(t.post, one)
-	}
-	return nil
+	return postProcessor{}, p.unknown()
 }
 
 // template reads what a template puts around a single text.
-func (t *hf) template(p *part, where string) (out postProcessor, err error) {
+func (t *hf) template(p *part) (out postProcessor, err error) {
 	texts := 0
 	for i, raw := range p.Single {
 		var piece struct {
 			SpecialToken *struct{ ID string }
 			Sequence     *struct{ ID string }
 		}
-		where := fmt.Sprintf("%s.single[%d]", where, i)
+		where := fmt.Sprintf("%s.single[%d]", p.where, i)
 		if err := json.Unmarshal(raw, &piece); err != nil {
 			return out, fmt.Errorf("%s: %w", where, err)
 		}
@@ -117,13 +82,13 @@ func (t *hf) template(p *part, where string) (out postProcessor, err error) {
 		}
 	}
 	if texts != 1 {
-		return out, fmt.Errorf("%s.single: the text A is in it %d times, not once", where, texts)
+		return out, fmt.Errorf("%s.single: the text A is in it %d times, not once", p.where, texts)
 	}
 	return out, nil
 }
 
 // around reads the two tokens of BERT's and RoBERTa's processors.
-func (t *hf) around(p *part, where string) (out postProcessor, err error) {
+func (t *hf) around(p *part) (out postProcessor, err error) {
 	for _, v := range []struct {
 		key string
 		raw json.RawMessage
@@ -132,9 +97,9 @@ func (t *hf) around(p *part, where string) (out postProcessor, err error) {
 		var token string
 		var id int64
 		if err := json.Unmarshal(v.raw, &[]any{&token, &id}); err != nil {
-			return out, fmt.Errorf("%s.%s: it is %s, not a token and its id", where, v.key, shorten(v.raw))
+			return out, fmt.Errorf("%s.%s: it is %s, not a token and its id", p.where, v.key, shorten(v.raw))
 		}
-		if err := t.known(where+"."+v.key, id); err != nil {
+		if err := t.known(p.where+"."+v.key, id); err != nil {
 			return out, err
 		}
 		*v.to = append(*v.to, int32(id))

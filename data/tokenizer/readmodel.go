@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -43,7 +44,7 @@ func readModel(raw []byte, letters bool) (*bpe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	if err := members("model", rest, &o); err != nil {
+	if err := o.read(rest); err != nil {
 		return nil, err
 	}
 	if err := o.check(merges != nil); err != nil {
@@ -62,6 +63,20 @@ func readModel(raw []byte, letters bool) (*bpe, error) {
 	}
 	m.tables(letters, o.ByteFallback)
 	return m, m.readMerges(merges)
+}
+
+// read takes the members of "model" in.
+func (o *modelOptions) read(members map[string][]byte) error {
+	for key, raw := range members {
+		one := append(append([]byte(`{"`+key+`":`), raw...), '}')
+		if !json.Valid(one) { // a key that would have to be escaped: none of ours
+			continue
+		}
+		if err := json.Unmarshal(one, o); err != nil {
+			return fmt.Errorf("model.%s: %s is not of the right type", key, shorten(raw))
+		}
+	}
+	return nil
 }
 
 func text(s *string) string {
@@ -159,7 +174,11 @@ func (m *bpe) readMerges(raw []byte) error {
 	if raw == nil {
 		raw = []byte("[]")
 	}
-	m.pairs = newPairs(bytes.Count(raw, []byte("\",")))
+	count := 0
+	if err := jsonArray(raw, func(int, []byte) error { count++; return nil }); err != nil {
+		return fmt.Errorf("model.merges%w", err)
+	}
+	m.pairs = newPairs(count)
 	var both []byte
 	rank := int32(0)
 	err := jsonArray(raw, func(n int, value []byte) error {

@@ -3,29 +3,17 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/text/unicode/norm"
 )
 
-// members reads an object's members into v, a pointer to a struct.
-func members(where string, m map[string][]byte, v any) error {
-	for key, raw := range m {
-		one := append(append([]byte(`{"`+key+`":`), raw...), '}')
-		if !json.Valid(one) { // a key that would have to be escaped: none of ours
-			continue
-		}
-		if err := json.Unmarshal(one, v); err != nil {
-			return fmt.Errorf("%s.%s: %s is not of the right type", where, key, shorten(raw))
-		}
-	}
-	return nil
-}
-
 // part is a normalizer, pre-tokenizer, post-processor or decoder of
 // tokenizer.json, with the members of all of them.
 type part struct {
-	Type string `json:"type"`
+	where string // in tokenizer.json
+	Type  string `json:"type"`
 
 	Normalizers   []json.RawMessage `json:"normalizers"`
 	PreTokenizers []json.RawMessage `json:"pretokenizers"`
@@ -41,7 +29,6 @@ type part struct {
 	Invert         bool            `json:"invert"`
 	AddPrefixSpace *bool           `json:"add_prefix_space"`
 	UseRegex       *bool           `json:"use_regex"`
-	TrimOffsets    bool            `json:"trim_offsets"`
 	Replacement    string          `json:"replacement"`
 	PrependScheme  *string         `json:"prepend_scheme"`
 	Split          *bool           `json:"split"`
@@ -61,82 +48,83 @@ type part struct {
 const maxParts = 256
 
 // parts reads raw, at where, and takes sequences apart. Nothing makes no part.
-func parts(where string, raw []byte, depth int) ([]*part, []string, error) {
+func parts(where string, raw []byte, depth int) ([]*part, error) {
 	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil, nil
+		return nil, nil
 	}
 	if depth > maxNesting {
-		return nil, nil, fmt.Errorf("%s: it nests too deeply", where)
+		return nil, fmt.Errorf("%s: it nests too deeply", where)
 	}
-	p := &part{}
+	p := &part{where: where}
 	if err := json.Unmarshal(raw, p); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", where, err)
+		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	if p.Type != "Sequence" {
-		return []*part{p}, []string{where}, nil
+		return []*part{p}, nil
 	}
 	var all []*part
-	var names []string
 	for _, list := range []struct {
 		key   string
 		parts []json.RawMessage
 	}{{"normalizers", p.Normalizers}, {"pretokenizers", p.PreTokenizers}, {"processors", p.Processors}, {"decoders", p.Decoders}} {
 		for i, raw := range list.parts {
-			one, name, err := parts(fmt.Sprintf("%s.%s[%d]", where, list.key, i), raw, depth+1)
+			one, err := parts(fmt.Sprintf("%s.%s[%d]", where, list.key, i), raw, depth+1)
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			if all, names = append(all, one...), append(names, name...); len(all) > maxParts {
-				return nil, nil, fmt.Errorf("%s: more than %d parts", where, maxParts)
+			if all = append(all, one...); len(all) > maxParts {
+				return nil, fmt.Errorf("%s: more than %d parts", where, maxParts)
 			}
 		}
 	}
-	return all, names, nil
+	return all, nil
 }
 
-func (p *part) unknown(where string) error {
-	return fmt.Errorf("%s.type: %q is not supported; give input_ids (JSONL) that another tool has made", where, p.Type)
+// readParts is what read makes of each part of raw, the member where of
+// tokenizer.json.
+func readParts[T any](where string, raw []byte, read func(*part) (T, error)) ([]T, error) {
+	all, err := parts(where, raw, 0)
+	if err != nil {
+		return nil, err
+	}
+	var out []T
+	for _, p := range all {
+		one, err := read(p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+func (p *part) unknown() error {
+	return fmt.Errorf("%s.type: %q is not supported; give input_ids (JSONL) that another tool has made", p.where, p.Type)
 }
 
 // pattern reads {"String": …} or {"Regex": …}: a literal or an expression.
-func (p *part) pattern(where string) (lit string, re *regex, err error) {
+func (p *part) pattern() (lit string, re *regex, err error) {
 	var v struct {
 		String *string
 		Regex  *string
 	}
 	if err := json.Unmarshal(p.Pattern, &v); err != nil || (v.String == nil) == (v.Regex == nil) {
-		return "", nil, fmt.Errorf(`%s.pattern: it is %s, not {"String": …} or {"Regex": …}`, where, shorten(p.Pattern))
+		return "", nil, fmt.Errorf(`%s.pattern: it is %s, not {"String": …} or {"Regex": …}`, p.where, shorten(p.Pattern))
 	}
 	if v.String != nil {
 		if *v.String == "" {
-			err = fmt.Errorf("%s.pattern: an empty string is not supported", where)
+			err = fmt.Errorf("%s.pattern: an empty string is not supported", p.where)
 		}
 		return *v.String, nil, err
 	}
 	re, err = compileRegex(*v.Regex)
 	if err != nil {
-		return "", nil, describe(where+".pattern", *v.Regex, err)
+		return "", nil, describe(p.where+".pattern", *v.Regex, err)
 	}
 	return *v.Regex, re, nil
 }
 
-func readNormalizers(raw []byte) ([]normalizer, error) {
-	all, names, err := parts("normalizer", raw, 0)
-	if err != nil {
-		return nil, err
-	}
-	var out []normalizer
-	for i, p := range all {
-		n, err := p.normalizer(names[i])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, n)
-	}
-	return out, nil
-}
-
-func (p *part) normalizer(where string) (normalizer, error) {
+func (p *part) normalizer() (normalizer, error) {
 	switch p.Type {
 	case "NFC":
 		return unicodeForm{norm.NFC, true}, nil
@@ -157,48 +145,39 @@ func (p *part) normalizer(where string) (normalizer, error) {
 	case "ByteLevel":
 		return byteLetters{}, nil
 	case "Replace":
-		lit, re, err := p.pattern(where)
-		if err != nil {
-			return nil, err
-		}
-		if re != nil {
-			return replacePattern{re, p.Content}, p.plainContent(where)
-		}
-		return replaceText{lit, p.Content}, nil
+		return p.replace()
 	}
-	return nil, p.unknown(where)
+	return nil, p.unknown()
 }
 
-// plainContent refuses references to groups of an expression.
-func (p *part) plainContent(where string) error {
-	if strings.Contains(p.Content, "$") {
-		return fmt.Errorf("%s.content: %q refers to groups, which is not supported", where, p.Content)
+// replace reads what replaces a literal, or an expression whose groups are not
+// referred to.
+func (p *part) replace() (normalizer, error) {
+	lit, re, err := p.pattern()
+	switch {
+	case err != nil:
+		return nil, err
+	case re == nil:
+		return replaceText{lit, p.Content}, nil
+	case strings.Contains(p.Content, "$"):
+		return nil, fmt.Errorf("%s.content: %q refers to groups, which is not supported", p.where, p.Content)
 	}
-	return nil
+	return replacePattern{re, p.Content}, nil
 }
 
 // readPreTokenizers reads "pre_tokenizer". The second result tells whether
 // words are bytes with letters that stand for them; these are then not written.
 func readPreTokenizers(raw []byte) ([]preTokenizer, bool, error) {
-	all, names, err := parts("pre_tokenizer", raw, 0)
-	if err != nil {
-		return nil, false, err
+	all, err := readParts("pre_tokenizer", raw, (*part).preTokenizers)
+	out := slices.Concat(all...)
+	if n := len(out) - 1; n >= 0 && out[n] == (letterPieces{}) {
+		return out[:n], true, err
 	}
-	var out []preTokenizer
-	for i, p := range all {
-		if out, err = p.preTokenizers(out, names[i]); err != nil {
-			return nil, false, err
-		}
-	}
-	n := len(out) - 1
-	if n >= 0 && out[n] == (letterPieces{}) {
-		return out[:n], true, nil
-	}
-	return out, false, nil
+	return out, false, err
 }
 
-// preTokenizers appends what p stands for.
-func (p *part) preTokenizers(out []preTokenizer, where string) ([]preTokenizer, error) {
+// preTokenizers are what p stands for, one after the other.
+func (p *part) preTokenizers() (out []preTokenizer, err error) {
 	at := func(f finder, b behavior) *splitter { return &splitter{f: f, behavior: b} }
 	u := unicodeClasses()
 	space := at(oneOf(isSpace), removed)
@@ -212,10 +191,10 @@ func (p *part) preTokenizers(out []preTokenizer, where string) ([]preTokenizer, 
 		}
 		return append(out, letterPieces{}), nil
 	case "Split":
-		s, err := p.splitter(where)
+		s, err := p.splitter()
 		return append(out, s), err
 	case "Metaspace":
-		m, err := p.metaspaces(where)
+		m, err := p.metaspaces()
 		return append(out, m), err
 	case "Digits":
 		b := contiguous
@@ -231,13 +210,13 @@ func (p *part) preTokenizers(out []preTokenizer, where string) ([]preTokenizer, 
 	case "CharDelimiterSplit":
 		return append(out, at(literal(p.Delimiter), removed)), nil
 	case "Punctuation", "BertPreTokenizer":
-		b, err := behaviorOf(p.Behavior, where)
+		b, err := p.behaviorOf()
 		if p.Type == "BertPreTokenizer" {
 			out = append(out, space)
 		}
 		return append(out, at(oneOf(func(r rune) bool { return punctuation(u, r) }), b)), err
 	}
-	return nil, p.unknown(where)
+	return nil, p.unknown()
 }
 
 // punctuation is what the library of that name takes for it: that of Unicode
@@ -247,24 +226,24 @@ func punctuation(u *unicodeTable, r rune) bool {
 }
 
 // behaviorOf reads a behavior; "" is isolated.
-func behaviorOf(name, where string) (behavior, error) {
+func (p *part) behaviorOf() (behavior, error) {
 	for i, n := range []string{"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"} {
-		if name == n {
+		if p.Behavior == n {
 			return behavior(i), nil
 		}
 	}
-	if name == "" {
+	if p.Behavior == "" {
 		return isolated, nil
 	}
-	return 0, fmt.Errorf("%s.behavior: %q is not known", where, name)
+	return 0, fmt.Errorf("%s.behavior: %q is not known", p.where, p.Behavior)
 }
 
-func (p *part) splitter(where string) (*splitter, error) {
-	b, err := behaviorOf(p.Behavior, where)
+func (p *part) splitter() (*splitter, error) {
+	b, err := p.behaviorOf()
 	if err != nil {
 		return nil, err
 	}
-	lit, re, err := p.pattern(where)
+	lit, re, err := p.pattern()
 	if err != nil {
 		return nil, err
 	}
@@ -281,9 +260,9 @@ func (p *part) splitter(where string) (*splitter, error) {
 	return s, nil
 }
 
-func (p *part) metaspaces(where string) (*metaspaces, error) {
+func (p *part) metaspaces() (*metaspaces, error) {
 	if len([]rune(p.Replacement)) != 1 {
-		return nil, fmt.Errorf("%s.replacement: %q is not one character", where, p.Replacement)
+		return nil, fmt.Errorf("%s.replacement: %q is not one character", p.where, p.Replacement)
 	}
 	m := &metaspaces{letter: p.Replacement, cut: p.Split == nil || *p.Split}
 	switch s := p.scheme(); s {
@@ -293,7 +272,7 @@ func (p *part) metaspaces(where string) (*metaspaces, error) {
 		m.first = true
 	case "never":
 	default:
-		return nil, fmt.Errorf("%s.prepend_scheme: %q is none of always, first, never", where, s)
+		return nil, fmt.Errorf("%s.prepend_scheme: %q is none of always, first, never", p.where, s)
 	}
 	return m, nil
 }

@@ -8,7 +8,7 @@ import (
 
 // ErrSteps is Encode's error for a text on which a regular expression of the
 // tokenizer, or the search for its added tokens, takes too long.
-var ErrSteps = errors.New("a regular expression of tokenizer.json, or its added tokens, take too many steps on this text")
+var ErrSteps = errors.New("a regular expression of tokenizer.json, or the search for its added tokens, takes too many steps on this text; cut it into several")
 
 // regex is a regular expression that backtracks, as Oniguruma's do: Go's have
 // no lookahead and choose other matches. The split patterns of the published

@@ -144,7 +144,7 @@ func (p *parser) sequence() (*node, error) {
 // repeats adds the repetitions that follow n.
 func (p *parser) repeats(n *node) (*node, error) {
 	for p.i < len(p.s) {
-		least, most, interval := 0, -1, false
+		least, most, braces := 0, -1, false
 		switch c := p.peek(); {
 		case c == '*':
 		case c == '+':
@@ -153,10 +153,10 @@ func (p *parser) repeats(n *node) (*node, error) {
 			most = 1
 		case c == '{':
 			var size int
-			if least, most, size = interval2(p.s[p.i:]); size == 0 {
+			if least, most, size = interval(p.s[p.i:]); size == 0 {
 				return n, nil // an ordinary {
 			}
-			interval = true
+			braces = true
 			p.i += size - 1
 		default:
 			return n, nil
@@ -169,16 +169,16 @@ func (p *parser) repeats(n *node) (*node, error) {
 		switch {
 		case p.accept("?"):
 			n.mode = lazy
-		case !interval && p.accept("+"):
+		case !braces && p.accept("+"):
 			n.mode = possessive
 		}
 	}
 	return n, nil
 }
 
-// interval2 reads {n}, {n,}, {,m} or {n,m} and its length; 0 where s begins
+// interval reads {n}, {n,}, {,m} or {n,m} and its length; 0 where s begins
 // with none of these.
-func interval2(s string) (least, most, size int) {
+func interval(s string) (least, most, size int) {
 	end := strings.IndexByte(s, '}')
 	if end < 2 {
 		return 0, 0, 0

@@ -69,7 +69,6 @@ const (
 	setS    = 1<<catSm | 1<<catSc | 1<<catSk | 1<<catSo
 	setZ    = 1<<catZs | 1<<catZl | 1<<catZp
 	setC    = 1<<catCc | 1<<catCf | 1<<catCo | 1<<catMask
-	setLN   = setL | setN
 	// The letters that o200k takes for the start of a word, and for its rest.
 	setUpper = 1<<catLu | 1<<catLt | 1<<catLm | 1<<catLo | setM
 	setLower = 1<<catLl | 1<<catLm | 1<<catLo | setM

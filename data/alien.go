@@ -1,0 +1,132 @@
+package data
+
+import (
+	"encoding/binary"
+	"path/filepath"
+	"strings"
+)
+
+// headBytes is how much of a file's start tells what it is.
+const headBytes = 512
+
+// alien is a kind of file that holds neither text nor rows that mt reads: how it
+// begins, what it is called, and what to do with it.
+type alien struct {
+	at     int // where it has start
+	start  string
+	name   string
+	remedy string
+}
+
+func (a alien) String() string { return "it is " + a.name + "; " + a.remedy }
+
+const (
+	toUnpack  = "unpack it and give the files inside"
+	toRows    = "convert it to JSONL, CSV or Parquet"
+	toText    = "save it as plain text"
+	toCSV     = "save it as CSV"
+	toAnother = "uncompress it; gzip, bzip2, xz and zstd are read as they are"
+	noData    = "leave it out"
+	toUTF8    = "convert it (iconv -f UTF-16 -t UTF-8)"
+)
+
+// aliens are known by their first bytes, as file(1) knows them.
+var aliens = []alien{
+	{0, "PK\x03\x04", "a ZIP archive", toUnpack},
+	{0, "PK\x05\x06", "an empty ZIP archive", noData},
+	{0, "7z\xbc\xaf\x27\x1c", "a 7z archive", toUnpack},
+	{0, "Rar!\x1a\x07", "a RAR archive", toUnpack},
+	{257, "ustar", "a tar archive", toUnpack},
+	{0, "\x04\x22\x4d\x18", "compressed by LZ4", toAnother},
+	{0, "\xff\x06\x00\x00sNaPpY", "compressed by Snappy", toAnother},
+	{0, "LZIP", "compressed by lzip", toAnother},
+	{0, "\x1f\x9d", "compressed by compress", toAnother},
+	{0, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of an old Microsoft Office", toCSV},
+	{0, "%PDF-", "a PDF document", toText},
+	{0, `{\rtf`, "an RTF document", toText},
+	{0, "ORC", "an ORC file", toRows},
+	{0, "Obj\x01", "an Avro file", toRows},
+	{0, "SQLite format 3\x00", "an SQLite database", toRows},
+	{0, "\x89HDF\r\n\x1a\n", "an HDF5 file", toRows},
+	{0, "\x93NUMPY", "a NumPy array", toRows},
+	{0, "GGUF", "a model in GGUF", noData},
+	{0, "\x7fELF", "a program", noData},
+	{0, "\x89PNG\r\n", "a PNG image", noData},
+	{0, "\xff\xd8\xff", "a JPEG image", noData},
+	{0, "GIF8", "a GIF image", noData},
+	{0, "\xff\xfe", "text in UTF-16", toUTF8},
+	{0, "\xfe\xff", "text in UTF-16", toUTF8},
+}
+
+// inZIP are kinds of files that are ZIP archives inside, by the ends of their
+// names.
+var inZIP = map[string]alien{
+	".xlsx": {name: "an Excel workbook", remedy: toCSV}, ".xlsm": {name: "an Excel workbook", remedy: toCSV}, ".ods": {name: "a spreadsheet", remedy: toCSV},
+	".docx": {name: "a Word document", remedy: toText}, ".odt": {name: "a text document", remedy: toText}, ".epub": {name: "an EPUB book", remedy: toText},
+	".npz": {name: "an archive of NumPy arrays", remedy: toRows},
+	".pt":  {name: "a file of PyTorch", remedy: toRows}, ".pth": {name: "a file of PyTorch", remedy: toRows},
+}
+
+// olderOffice are those that an old Microsoft Office wrote.
+var olderOffice = map[string]alien{
+	".xls": {name: "an Excel workbook", remedy: toCSV}, ".doc": {name: "a Word document", remedy: toText},
+}
+
+// alienOf says what a file of that name and start is; false: nothing that is
+// known.
+func alienOf(name string, head []byte) (alien, bool) {
+	end := strings.ToLower(filepath.Ext(name))
+	for _, a := range aliens {
+		if len(head) < a.at+len(a.start) || string(head[a.at:a.at+len(a.start)]) != a.start {
+			continue
+		}
+		better := olderOffice
+		if strings.HasPrefix(a.start, "PK") {
+			better = inZIP
+		}
+		if b, ok := better[end]; ok {
+			return b, true
+		}
+		return a, true
+	}
+	if (end == ".pkl" || end == ".pickle") && len(head) > 1 && head[0] == 0x80 {
+		return alien{name: "a Python pickle, which runs what it holds", remedy: toRows}, true
+	}
+	return alien{}, false
+}
+
+// codecStarts are what compressed files begin with. A bzip2 file has its level, a
+// digit, at the place of "?".
+var codecStarts = []struct{ start, codec string }{
+	{"\x1f\x8b\x08", "gzip"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\xfd7zXZ\x00", "xz"}, {"BZh?1AY&SY", "bzip2"}, {"BZh?\x17\x72\x45\x38\x50\x90", "bzip2"},
+}
+
+// codecOf is how a file that begins so is compressed, "" where it is not.
+func codecOf(head []byte) string {
+	for _, c := range codecStarts {
+		same := len(head) >= len(c.start)
+		for i := 0; same && i < len(c.start); i++ {
+			same = head[i] == c.start[i] || c.start[i] == '?'
+		}
+		if same {
+			return c.codec
+		}
+	}
+	return ""
+}
+
+// rowsIn is the container that a file's start gives away, asText where it does
+// not.
+func rowsIn(head []byte) container {
+	switch {
+	case strings.HasPrefix(string(head), "PAR1"):
+		return asParquet
+	case strings.HasPrefix(string(head), arrowFileStart):
+		return asArrow
+	case len(head) >= 8 && strings.HasPrefix(string(head), arrowStreamStart):
+		if n := binary.LittleEndian.Uint32(head[4:]); n > 0 && n <= maxArrowSchema {
+			return asArrow
+		}
+	}
+	return asText
+}

@@ -1,0 +1,250 @@
+package data
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/internal/pytest"
+)
+
+// arrowCase is a file that testdata/arrow.py wrote, and its rows.
+type arrowCase struct {
+	Name string
+	File []byte
+	Rows []map[string]any
+}
+
+// arrowCases reads those of a file.
+func arrowCases(t testing.TB, name string) []arrowCase {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []arrowCase
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&cases); err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
+const arrowRecorded = "testdata/arrow.json"
+
+// arrowNamed is the recorded file of that name.
+func arrowNamed(t testing.TB, name string) arrowCase {
+	t.Helper()
+	cases := arrowCases(t, arrowRecorded)
+	i := slices.IndexFunc(cases, func(c arrowCase) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("no recorded file %q", name)
+	}
+	return cases[i]
+}
+
+// checkArrow reads the columns of each case that its rows have.
+func checkArrow(t *testing.T, cases []arrowCase) {
+	for _, c := range cases {
+		rows, err := openArrow(bytes.NewReader(c.File), func(name string) bool { _, ok := c.Rows[0][name]; return ok })
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		for i := 0; ; i++ {
+			row, n, err := rows.next(nil)
+			if err == io.EOF && i == len(c.Rows) {
+				break
+			}
+			if err != nil || i == len(c.Rows) {
+				t.Errorf("%s: row %d of %d: %v", c.Name, i+1, len(c.Rows), err)
+				break
+			}
+			var got map[string]any
+			d := json.NewDecoder(bytes.NewReader(row))
+			d.UseNumber()
+			if err := d.Decode(&got); err != nil {
+				t.Fatalf("%s: %s: %v", c.Name, row, err)
+			}
+			want := c.Rows[i]
+			delete(want, "nothing") // a column of nulls alone is not read
+			if !reflect.DeepEqual(sameNumbers(got), sameNumbers(want)) || n != int64(i+1) {
+				t.Errorf("%s: row %d is %v, want %v", c.Name, n, got, want)
+			}
+		}
+	}
+}
+
+// sameNumbers is v with 1 and 1.0 made one.
+func sameNumbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		return json.Number(strings.TrimSuffix(string(v), ".0"))
+	case map[string]any:
+		for k := range v {
+			v[k] = sameNumbers(v[k])
+		}
+	case []any:
+		for i := range v {
+			v[i] = sameNumbers(v[i])
+		}
+	}
+	return v
+}
+
+// TestArrow reads what PyArrow and save_to_disk wrote, type by type.
+func TestArrow(t *testing.T) { checkArrow(t, arrowCases(t, arrowRecorded)) }
+
+// TestArrowOfTheDay reads what they write now, of other values.
+func TestArrowOfTheDay(t *testing.T) {
+	python := pytest.Need(t, "pyarrow", "datasets")
+	for seed := range 10 {
+		name := filepath.Join(t.TempDir(), "arrow.json")
+		pytest.Run(t, python, "testdata/arrow.py", name, fmt.Sprint(seed+100))
+		checkArrow(t, arrowCases(t, name))
+	}
+}
+
+// TestArrowDataSet reads such a file as a data set, by its name or by how it
+// begins, whole or at places.
+func TestArrowDataSet(t *testing.T) {
+	saved := arrowNamed(t, "save_to_disk")
+	want := []string{"u:h0|a:[g|]", "u:h1|a:[g|]", "u:h2|a:[g|]", "u:h3|a:[g|]", "u:h4|a:[g|]"}
+	for file, content := range map[string]string{"a.arrow": string(saved.File), "file.arrow": arrowFileStart + string(saved.File) + "the footer", "b": string(saved.File), "c.arrow.gz": squeeze(t, "c.gz", string(saved.File))} {
+		d := mustOpen(t, chatSpec(t, small, write(t, t.TempDir(), file, content)))
+		if got := maskedRows(d.All()); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+		if p := d.Pieces(1)[0]; !strings.HasSuffix(p.Where, file+": row 2") {
+			t.Errorf("%s: the second row is at %s", file, p.Where)
+		}
+	}
+}
+
+// TestArrowErrors: a damaged stream is an error that names the file.
+func TestArrowErrors(t *testing.T) {
+	saved := string(arrowNamed(t, "save_to_disk").File)
+	for _, tt := range []struct {
+		name, content string
+		want          []string
+	}{
+		{"cut off in a batch", saved[:len(saved)-40], []string{"a.arrow: arrow: behind row 0: unexpected EOF"}},
+		{"cut off in the schema", saved[:100], []string{"a.arrow: arrow: unexpected EOF"}},
+		{"cut off before it", saved[:8], []string{"a.arrow: arrow: unexpected EOF"}},
+		{"no Arrow", "some text", []string{"a.arrow: arrow: a message does not begin as it must"}},
+		{"nothing to train on", string(arrowNamed(t, "numbers").File), []string{"a.arrow: arrow: no column", `"double"`, "text_column"}},
+		{"null", string(arrowNamed(t, "text").File), []string{"a.arrow: row 2: text is null"}},
+		{"a message beyond all memory", "\xff\xff\xff\xff\xff\xff\xff\x7f" + saved[8:], []string{"a.arrow: arrow: a message of 2147483647 bytes"}},
+	} {
+		_, err := Open(chatSpec(t, small, write(t, t.TempDir(), "a.arrow", tt.content)))
+		if err == nil {
+			t.Errorf("%s: no error", tt.name)
+			continue
+		}
+		wantError(t, err, tt.want...)
+	}
+}
+
+// TestArrowLimits: what a file says of itself is not believed where it would cost
+// memory or time.
+func TestArrowLimits(t *testing.T) {
+	saved := arrowNamed(t, "save_to_disk").File
+	schema := 8 + int(binary.LittleEndian.Uint32(saved[4:])) // its message has no body
+	message := flatRoot(saved[schema+8:])
+	batch, _ := message.table(2)
+	for what, tt := range map[string]struct {
+		at    int // in the message
+		value uint64
+		says  string
+	}{
+		"body": {message.field(3), 1 << 40, "a batch of 1099511627776 bytes"},
+		"rows": {batch.field(0), 1 << 40, "1099511627776"},
+	} {
+		b := slices.Clone(saved)
+		binary.LittleEndian.PutUint64(b[schema+8+tt.at:], tt.value)
+		rows, err := openArrow(bytes.NewReader(b), func(string) bool { return true })
+		if err == nil {
+			_, _, err = rows.next(nil)
+		}
+		if wantError(t, err, tt.says); err == nil {
+			t.Errorf("%s passes", what)
+		}
+	}
+	nulls := &arrowColumn{arrowField: &arrowField{kind: arrowNull}, n: 3}
+	list := &arrowColumn{arrowField: &arrowField{kind: arrowList}, n: 1, offsets: []byte{0, 0, 0, 0, 0, 0, 0, 0x7f}, children: []*arrowColumn{nulls}}
+	_, err := list.append(nil, 0, maxRow)
+	wantError(t, err, "a list from 0 to 2130706432 of 3 values")
+	b := &arrowBatch{rows: 1 << 40}
+	wantError(t, b.check(100), "a batch of 1099511627776 rows in 100 bytes")
+	_, err = (&arrowTypes{}).fields(nested(60, 1), 5, 0)
+	wantError(t, err, "nested deeper than 32 levels")
+	_, err = (&arrowTypes{}).fields(nested(30, 2), 5, 0)
+	wantError(t, err, "more than 65536 columns")
+}
+
+// nested is a field that holds so many others, each of which holds them again, and
+// so on for some levels.
+func nested(levels, wide int) flat {
+	b := []byte{16, 0, 12, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8, 0} // a vtable: the type is at 4, the children at 8
+	first := len(b)
+	for range levels {
+		at := len(b)
+		b = binary.LittleEndian.AppendUint32(b, uint32(at)) // back to the vtable
+		b = binary.LittleEndian.AppendUint32(b, arrowStruct)
+		b = binary.LittleEndian.AppendUint32(b, 4)
+		b = binary.LittleEndian.AppendUint32(b, uint32(wide))
+		for i := range wide {
+			b = binary.LittleEndian.AppendUint32(b, uint32(4*(wide-i))) // to the next level
+		}
+	}
+	last := len(b)
+	b = binary.LittleEndian.AppendUint32(b, uint32(last))
+	b = binary.LittleEndian.AppendUint32(b, arrowStruct)
+	return flat{append(b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), first}
+}
+
+// TestArrowDamage changes every byte of a stream: rows may change, and nothing
+// but an error may come of it, soon and in little memory.
+func TestArrowDamage(t *testing.T) {
+	for _, c := range arrowCases(t, arrowRecorded) {
+		for at := range c.File {
+			b := slices.Clone(c.File)
+			b[at] ^= []byte{0x01, 0x80, 0xff}[at%3]
+			readArrow(t, b)
+		}
+	}
+}
+
+// readArrow reads a stream to its end or error.
+func readArrow(t *testing.T, content []byte) {
+	rows, err := openArrow(bytes.NewReader(content), func(string) bool { return true })
+	for n := 0; err == nil; n++ {
+		var row []byte
+		if row, _, err = rows.next(nil); n > 8*len(content) {
+			t.Fatal("more rows than a file of that size can have")
+		}
+		if err == nil && !bytes.HasPrefix(row, []byte("{")) {
+			t.Fatalf("a row is %q", row)
+		}
+	}
+	if _, bad := err.(*badRow); err != io.EOF && !bad && !strings.HasPrefix(err.Error(), "arrow: ") {
+		t.Errorf("an error of another kind: %v", err)
+	}
+}
+
+// FuzzArrow reads hostile streams.
+func FuzzArrow(f *testing.F) {
+	for _, c := range arrowCases(f, arrowRecorded) {
+		f.Add(c.File)
+	}
+	f.Fuzz(readArrow)
+}

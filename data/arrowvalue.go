@@ -1,0 +1,170 @@
+package data
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// arrowColumn is a column of a batch, or a part of one.
+type arrowColumn struct {
+	*arrowField
+	n        int64  // values
+	valid    []byte // a bit each; empty: none is null
+	offsets  []byte // where values begin, and the last ends
+	data     []byte
+	children []*arrowColumn
+}
+
+// offsetBytes is the width of a column's offsets, 0 where it has none.
+func (f *arrowField) offsetBytes() int64 {
+	switch f.kind {
+	case arrowUtf8, arrowBinary, arrowList, arrowMap:
+		return 4
+	case arrowLargeUtf8, arrowLargeBinary, arrowLargeList:
+		return 8
+	}
+	return 0
+}
+
+// check looks whether a column that is read is of a type that can be, and its
+// parts are long enough for its values.
+func (c *arrowColumn) check() error {
+	switch c.kind {
+	case arrowNull, arrowInt, arrowFloat, arrowBool, arrowDate, arrowTime, arrowTimestamp, arrowDuration,
+		arrowUtf8, arrowLargeUtf8, arrowBinary, arrowLargeBinary, arrowList, arrowLargeList, arrowMap, arrowFixedList, arrowStruct:
+	default:
+		return fmt.Errorf("type %d of Arrow is not read; write it as JSONL or Parquet", c.kind)
+	}
+	short := c.n < 0 || c.n > maxArrowBatch || len(c.valid) > 0 && int64(len(c.valid)) < (c.n+7)/8
+	if w := c.offsetBytes(); w > 0 && c.n > 0 {
+		short = short || int64(len(c.offsets)) < (c.n+1)*w
+	}
+	if c.bits > 0 {
+		short = short || int64(len(c.data)) < (c.n*int64(c.bits)+7)/8
+	}
+	for _, child := range c.children {
+		if c.kind == arrowStruct || c.kind == arrowFixedList {
+			short = short || child.n < c.n*int64(max(1, c.size)) && c.n > 0 && (c.kind == arrowStruct || c.size > 0)
+		}
+	}
+	if short {
+		return fmt.Errorf("its %d values take more bytes than are there", c.n)
+	}
+	return nil
+}
+
+// append appends value i as JSON, up to most bytes in dst.
+func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
+	if len(dst) > most {
+		return dst, errRowSize
+	}
+	if c.kind == arrowNull || len(c.valid) > 0 && c.valid[i/8]>>(i%8)&1 == 0 {
+		return append(dst, "null"...), nil
+	}
+	if c.index != nil {
+		return c.children[0].append(dst, c.index.whole(c.data, i), most)
+	}
+	switch c.kind {
+	case arrowUtf8, arrowLargeUtf8:
+		from, to := c.span(i)
+		return quote(dst, c.data[from:to]), nil
+	case arrowBinary, arrowLargeBinary:
+		from, to := c.span(i)
+		return quote(dst, base64.StdEncoding.EncodeToString(c.data[from:to])), nil
+	case arrowList, arrowLargeList, arrowMap:
+		from, to := c.span(i)
+		return c.appendList(dst, from, to, most)
+	case arrowFixedList:
+		return c.appendList(dst, i*int64(c.size), (i+1)*int64(c.size), most)
+	case arrowStruct:
+		return c.appendStruct(dst, i, most)
+	case arrowBool:
+		return strconv.AppendBool(dst, c.data[i/8]>>(i%8)&1 == 1), nil
+	case arrowFloat:
+		return c.appendFloat(dst, i), nil
+	}
+	if v := c.whole(c.data, i); c.unsigned && v < 0 {
+		return strconv.AppendUint(dst, uint64(v), 10), nil
+	} else {
+		return strconv.AppendInt(dst, v, 10), nil
+	}
+}
+
+// span is where value i lies among the bytes, or elements, of all.
+func (c *arrowColumn) span(i int64) (from, to int64) {
+	if c.offsetBytes() == 8 {
+		return int64(binary.LittleEndian.Uint64(c.offsets[8*i:])), int64(binary.LittleEndian.Uint64(c.offsets[8*i+8:]))
+	}
+	return int64(int32(binary.LittleEndian.Uint32(c.offsets[4*i:]))), int64(int32(binary.LittleEndian.Uint32(c.offsets[4*i+4:])))
+}
+
+// whole is whole number i in data; one of 64 bits without a sign may come out
+// negative.
+func (f *arrowField) whole(data []byte, i int64) int64 {
+	switch {
+	case f.bits == 8 && f.unsigned:
+		return int64(data[i])
+	case f.bits == 8:
+		return int64(int8(data[i]))
+	case f.bits == 16 && f.unsigned:
+		return int64(binary.LittleEndian.Uint16(data[2*i:]))
+	case f.bits == 16:
+		return int64(int16(binary.LittleEndian.Uint16(data[2*i:])))
+	case f.bits == 32 && f.unsigned:
+		return int64(binary.LittleEndian.Uint32(data[4*i:]))
+	case f.bits == 32:
+		return int64(int32(binary.LittleEndian.Uint32(data[4*i:])))
+	case f.bits == 64:
+		return int64(binary.LittleEndian.Uint64(data[8*i:]))
+	}
+	panic(fmt.Sprintf("whole numbers of %d bits", f.bits))
+}
+
+// appendFloat appends a number, null where JSON has none.
+func (c *arrowColumn) appendFloat(dst []byte, i int64) []byte {
+	var v float64
+	switch c.bits {
+	case 32:
+		v = float64(math.Float32frombits(binary.LittleEndian.Uint32(c.data[4*i:])))
+	case 64:
+		v = math.Float64frombits(binary.LittleEndian.Uint64(c.data[8*i:]))
+	default: // half a float is nothing that is trained on
+		v = math.NaN()
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return append(dst, "null"...)
+	}
+	return strconv.AppendFloat(dst, v, 'g', -1, c.bits)
+}
+
+func (c *arrowColumn) appendList(dst []byte, from, to int64, most int) (_ []byte, err error) {
+	if values := c.children[0]; from < 0 || from > to || to > values.n {
+		return dst, fmt.Errorf("a list from %d to %d of %d values", from, to, values.n)
+	}
+	dst = append(dst, '[')
+	for i := from; i < to; i++ {
+		if i > from {
+			dst = append(dst, ',')
+		}
+		if dst, err = c.children[0].append(dst, i, most); err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, ']'), nil
+}
+
+func (c *arrowColumn) appendStruct(dst []byte, i int64, most int) (_ []byte, err error) {
+	dst = append(dst, '{')
+	for k, child := range c.children {
+		if k > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = child.append(append(quote(dst, child.name), ':'), i, most); err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, '}'), nil
+}

@@ -1,0 +1,181 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// cardName is a data set's card on the Hub: prose below a head in YAML.
+const cardName = "README.md"
+
+// maxCard is the largest card that is read, in bytes.
+const maxCard = 4 << 20
+
+// cardConfig is a part of a data set that can be loaded by itself. Source: the
+// Hub's "Manual Configuration".
+type cardConfig struct {
+	Name    string `yaml:"config_name"`
+	Default bool   `yaml:"default"`
+	Files   any    `yaml:"data_files"` // a pattern, a list of them, or of splits and theirs
+	Dir     string `yaml:"data_dir"`
+}
+
+// cardSplits are the splits that a card says there are; nil where it says nothing.
+func cardSplits(dir string, files []source) (*repository, error) {
+	name := filepath.Join(dir, cardName)
+	text, err := readSmall(name, maxCard)
+	if text == nil || err != nil {
+		return nil, nil // a card that cannot be read is prose
+	}
+	var card struct {
+		Configs []cardConfig `yaml:"configs"`
+	}
+	head := []byte(cardHead(string(text)))
+	if guarded(func() error { return yaml.Unmarshal(head, &card) }) != nil || len(card.Configs) == 0 {
+		return nil, nil
+	}
+	c, err := defaultConfig(card.Configs)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if c.Files == nil && c.Dir == "" {
+		return nil, nil // options of loading, no files
+	}
+	how := cardName
+	if len(card.Configs) > 1 {
+		how += fmt.Sprintf(" (config %s of %d)", c.Name, len(card.Configs))
+	}
+	if c.Files == nil {
+		return dirSplits(dir, how, c, files)
+	}
+	r := newRepository(dir, how)
+	if err := c.eachPattern(func(split, pattern string) error { return r.match(split, filepath.Join(c.Dir, pattern), pattern) }); err != nil {
+		return nil, fmt.Errorf("%s: data_files of config %s: %w", name, c.Name, err)
+	}
+	return r, nil
+}
+
+// dirSplits are those of a config that names a directory alone.
+func dirSplits(dir, how string, c *cardConfig, files []source) (*repository, error) {
+	sub := filepath.Join(dir, c.Dir)
+	files = below(sub, files)
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: data_dir %s holds no files", how, sub)
+	}
+	r := namedSplits(sub, files)
+	if r == nil {
+		r = newRepository(dir, how)
+		files, _ = withoutAbout(sub, files)
+		r.add(splitTrain, files...)
+	}
+	r.how = how
+	return r, nil
+}
+
+// cardHead is what stands between the first two lines of three dashes.
+func cardHead(text string) string {
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "\xef\xbb\xbf"), "\r\n", "\n")
+	head, ok := strings.CutPrefix(text, "---\n")
+	if !ok {
+		return ""
+	}
+	head, _, ok = strings.Cut(head, "\n---")
+	if !ok {
+		return ""
+	}
+	return head
+}
+
+// defaultConfig is the config that is loaded where none is named.
+func defaultConfig(configs []cardConfig) (*cardConfig, error) {
+	if len(configs) == 1 {
+		return &configs[0], nil
+	}
+	var names []string
+	var chosen *cardConfig
+	for i := range configs {
+		c := &configs[i]
+		if names = append(names, c.Name); c.Default || c.Name == "default" && chosen == nil {
+			chosen = c
+		}
+	}
+	if chosen == nil {
+		first := ""
+		_ = configs[0].eachPattern(func(_, pattern string) error { // what is wrong with it is told when it is taken
+			if first == "" {
+				first = fmt.Sprintf(", for instance %s of %s", filepath.Join(configs[0].Dir, pattern), configs[0].Name)
+			}
+			return nil
+		})
+		return nil, fmt.Errorf("there are the configs %s and none is the default; give the files of one%s", strings.Join(names, ", "), first)
+	}
+	return chosen, nil
+}
+
+// errElsewhere says that a card leads out of its directory.
+var errElsewhere = errors.New("that is not in the directory")
+
+var errDataFiles = errors.New("it must be a pattern, a list of patterns, or a list of split and path")
+
+// eachPattern calls f with each split and each of its patterns.
+func (c *cardConfig) eachPattern(f func(split, pattern string) error) error {
+	patterns := func(split string, v any) error {
+		list, ok := v.([]any)
+		if !ok {
+			list = []any{v}
+		}
+		for _, p := range list {
+			s, ok := p.(string)
+			if !ok {
+				return errDataFiles
+			}
+			if err := f(split, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	list, ok := c.Files.([]any)
+	if !ok {
+		return patterns(splitTrain, c.Files)
+	}
+	for _, entry := range list {
+		m, ok := entry.(map[string]any)
+		if !ok {
+			if err := patterns(splitTrain, entry); err != nil {
+				return err
+			}
+			continue
+		}
+		split, ok := m["split"].(string)
+		if !ok {
+			return errDataFiles
+		}
+		if err := patterns(split, m["path"]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// match gives a split the files of a pattern.
+func (r *repository) match(split, pattern, spelled string) error {
+	if strings.Contains(spelled, "://") || !filepath.IsLocal(pattern) {
+		return fmt.Errorf("%q: %w", spelled, errElsewhere)
+	}
+	w := walker{}
+	if err := w.glob(r.dir, strings.Split(filepath.ToSlash(pattern), "/")); err != nil {
+		return err
+	}
+	if len(w.found) == 0 && split == splitTrain {
+		return fmt.Errorf("no file matches %q in %s; download all of the data set", spelled, r.dir)
+	}
+	if len(w.found) > 0 {
+		r.add(split, w.sorted()...)
+	}
+	return nil
+}

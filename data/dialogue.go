@@ -1,0 +1,96 @@
+package data
+
+import (
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"mt/data/template"
+)
+
+// Dialogue writes conversations for a model to answer, by the chat template that
+// a data set of the same Spec goes through.
+type Dialogue struct {
+	e *encoder
+	// Notes are what a user should know, one sentence each.
+	Notes []string
+}
+
+// NewDialogue finds the chat template of s, of which Tokenizer, Template,
+// TemplateVars and ModelDir count.
+func NewDialogue(s Spec) (*Dialogue, error) {
+	if s.chat = newChatForm(&s); s.chat.err != nil {
+		return nil, &SpecError{"template", s.chat.err}
+	}
+	return &Dialogue{newEncoder(&s), s.unreadVars()}, nil
+}
+
+// Prompt is the ids of a conversation up to where the assistant's answer begins.
+func (d *Dialogue) Prompt(c *Conversation) ([]int32, error) {
+	v := &c.v
+	if len(v.messages) == 0 {
+		return nil, errors.New("the conversation is empty; give the user's turn")
+	}
+	if roleOf(v.messages[len(v.messages)-1]) == "assistant" {
+		return nil, errors.New("the conversation ends with the assistant's turn, so there is nothing to answer; remove that turn, or add the user's")
+	}
+	for i, m := range v.messages {
+		content, _ := m.(*template.Object).Get("content")
+		if text, _ := content.(string); !utf8.ValidString(text) {
+			return nil, notUTF8(v.names[i], []byte(text))
+		}
+	}
+	if d.e.tmpl == nil {
+		return d.layOut(v)
+	}
+	out, err := v.writeAny(d.e.asked)
+	if err != nil {
+		return nil, err
+	}
+	return d.e.tok.Encode(nil, []byte(out.Text))
+}
+
+// layOut writes v as LLaMA-Factory's template "default" does.
+func (d *Dialogue) layOut(v *conversation) ([]int32, error) {
+	if v.tools != nil {
+		return nil, errDefaultTools
+	}
+	d.e.begin()
+	lead, err := d.e.layTurns(v, len(v.messages)-1)
+	if err != nil {
+		return nil, err
+	}
+	return d.e.tok.Encode(d.e.ids, []byte(lead+answerName))
+}
+
+// Ends are the special tokens that the chat template ends an answer with; none
+// where it has none, or none that could be found.
+func (d *Dialogue) Ends() []int32 {
+	const answer = "answer"
+	v := &Conversation{}
+	v.Add("user", "question")
+	v.Add("assistant", answer)
+	if d.e.tmpl == nil {
+		return nil // it is EOS
+	}
+	r, turns, err := d.e.tmpl.SupervisedSpans(d.e.variables(&v.v))
+	if err != nil {
+		return nil
+	}
+	for _, t := range turns {
+		_, behind, found := strings.Cut(r.Text[t.From:t.To], answer)
+		if !found {
+			continue
+		}
+		ids, err := d.e.tok.Encode(nil, []byte(behind))
+		if err != nil {
+			return nil
+		}
+		for _, id := range ids {
+			if d.e.special(id) {
+				return []int32{id}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"mt/internal/files"
+)
+
+// Read calls f, which may call the methods of d, and returns an error where the
+// token cache was cut off or could not be read meanwhile: the cache is mapped into
+// memory, and touching what is gone would end the process with SIGBUS. What f has
+// read is then of no use. Sampler.Batch and BigramLoss do this by themselves.
+func (d *Dataset) Read(f func()) error { return d.c.reading(f) }
+
+// reading is Dataset.Read.
+func (c *cache) reading(f func()) (err error) {
+	if err := c.unchanged(); err != nil {
+		return err
+	}
+	faulting := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(faulting)
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		if _, fault := cause.(interface {
+			runtime.Error
+			Addr() uintptr
+		}); !fault {
+			panic(cause)
+		}
+		if err = c.unchanged(); err == nil {
+			err = c.lost("its disk does not give what it holds")
+		}
+	}()
+	f()
+	return nil
+}
+
+// unchanged is an error where the file is not as long as it was.
+func (c *cache) unchanged() error {
+	info, err := c.file.Stat()
+	if err != nil {
+		return fmt.Errorf("token cache: %w", err)
+	}
+	if was := int64(len(c.mapped)); info.Size() != was {
+		return c.lost(fmt.Sprintf("it has %d bytes of %d", info.Size(), was))
+	}
+	return nil
+}
+
+func (c *cache) lost(why string) error {
+	return fmt.Errorf("token cache %s was changed while it was in use: %s; run the same again, and it is made anew", c.file.Name(), why)
+}
+
+// openRegular opens a file for reading, and nothing that is none: a pipe or a
+// device could keep who reads it waiting for ever.
+func openRegular(name string) (*os.File, os.FileInfo, error) {
+	f, err := files.Open(name)
+	if err != nil {
+		return nil, nil, notRegular(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// readSmall is what a file of at most so many bytes holds; nil where there is
+// none.
+func readSmall(name string, most int64) ([]byte, error) {
+	text, err := files.Read(name, most)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return append([]byte{}, text...), nil
+}
+
+// notRegular adds to the error of a path that is no regular file why data must be
+// one.
+func notRegular(err error) error {
+	var is *files.NotAFile
+	if errors.As(err, &is) {
+		return fmt.Errorf("%s is %s, and data is read more than once and by place; write it to a file and give that", is.Path, is.What)
+	}
+	return err
+}

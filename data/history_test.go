@@ -1,0 +1,52 @@
+package data
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestMaskHistory: with mask_history the last answer of a chat is supervised and
+// no earlier one, in every format and in every layout that it can have.
+func TestMaskHistory(t *testing.T) {
+	const (
+		asAlpaca   = `{"instruction":"x","output":"y","history":[["a","b"],["c","d"]]}`
+		asShareGPT = `{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"},{"from":"human","value":"c"},{"from":"gpt","value":"d"},{"from":"human","value":"x"},{"from":"gpt","value":"y"}]}`
+		asMessages = `{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"},{"role":"assistant","content":"d"},{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}`
+		// The answers of a prompt are never supervised, those of a completion are.
+		asPrompt = `{"prompt":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}],"completion":[{"role":"assistant","content":"d"},{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}`
+		asPair   = `{"prompt":"x","completion":"y"}`
+		marked   = `{% for m in messages %}{{ m.role[0] }}:{% if m.role == "assistant" %}{% generation %}{{ m.content }}|{% endgeneration %}{% else %}{{ m.content }}|{% endif %}{% endfor %}`
+	)
+	layouts := []struct {
+		name   string
+		change func(*testing.T, *Spec)
+		turns  string // a row of all three pairs, of which the last answer is marked
+		pair   string
+	}{
+		{"template", func(t *testing.T, s *Spec) { s.Template = write(t, t.TempDir(), "t.jinja", small) },
+			"u:a|a:%s|u:c|a:%s|u:x|a:[y|]", "u:x|a:[y|]"},
+		{"template that marks", func(t *testing.T, s *Spec) { s.Template = write(t, t.TempDir(), "t.jinja", marked) },
+			"u:a|a:%s|u:c|a:%s|u:x|a:[y|]", "u:x|a:[y|]"},
+		{"default", func(_ *testing.T, s *Spec) { s.Template = "default" },
+			"Human: a$\nAssistant:%s$\nHuman: c$\nAssistant:%s$\nHuman: x$\nAssistant:[y$]", "Human: x$\nAssistant:[y$]"},
+		{"none", func(*testing.T, *Spec) {},
+			"Human: a$\nAssistant:%s$\nHuman: c$\nAssistant:%s$\nHuman: x$\nAssistant:[y$]", "x[y$]"},
+	}
+	for _, l := range layouts {
+		for name, row := range map[string]string{"alpaca": asAlpaca, "sharegpt": asShareGPT, "messages": asMessages, "prompt and completion": asPrompt, "pair": asPair} {
+			want := fmt.Sprintf(l.turns, "b", "d")
+			switch {
+			case l.name == "none" && (row == asShareGPT || row == asMessages || row == asPrompt):
+				continue // chats need a template
+			case row == asPair:
+				want = l.pair
+			}
+			s := textSpec(t, 4096, write(t, t.TempDir(), "a.jsonl", row))
+			s.Packing, s.MaskHistory = set(false), true
+			l.change(t, &s)
+			if got := masked(mustOpen(t, s).Row(0)); got != want {
+				t.Errorf("%s, %s: %q, want %q", name, l.name, got, want)
+			}
+		}
+	}
+}

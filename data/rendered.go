@@ -1,0 +1,213 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"mt/data/template"
+)
+
+// variables are what the template is given for a conversation. What the row
+// brings itself wins over chat_template_kwargs of the configuration.
+func (e *encoder) variables(v *conversation) map[string]any {
+	vars := map[string]any{"messages": v.messages, "tools": nil, "documents": nil, "add_generation_prompt": false}
+	if v.tools != nil {
+		vars["tools"] = v.tools
+	}
+	if e.around.bos != IgnoreIndex {
+		vars["bos_token"] = e.tok.Token(e.around.bos)
+	}
+	if e.around.eos != IgnoreIndex {
+		vars["eos_token"] = e.tok.Token(e.around.eos)
+	}
+	for k, x := range e.spec.TemplateVars {
+		vars[k] = x
+	}
+	if v.vars != nil {
+		for _, k := range v.vars.Keys() {
+			vars[k], _ = v.vars.Get(k)
+		}
+	}
+	return vars
+}
+
+// unreadVars tells of variables that the chat template has no use for.
+func (s *Spec) unreadVars() (notes []string) {
+	for _, name := range slices.Sorted(maps.Keys(s.TemplateVars)) {
+		switch f := &s.chat; {
+		case f.tmpl == nil:
+			notes = append(notes, name+" has no effect: no chat template is used")
+		case !strings.Contains(f.tmpl.Source(), name):
+			notes = append(notes, name+" has no effect: the chat template does not read it")
+		}
+	}
+	return notes
+}
+
+// typed is v as text that tells 1 from 1.0 and from "1", as templates do.
+func typed(v any) string {
+	var b strings.Builder
+	switch v := v.(type) {
+	case []any:
+		for _, x := range v {
+			fmt.Fprintf(&b, "%s,", typed(x))
+		}
+		return "[" + b.String() + "]"
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			fmt.Fprintf(&b, "%q:%s,", k, typed(v[k]))
+		}
+		return "{" + b.String() + "}"
+	}
+	return fmt.Sprintf("%T(%#v)", v, v)
+}
+
+// OwnVars are variables of chat templates that mt sets itself: what
+// chat_template_kwargs cannot give.
+var OwnVars = []string{"messages", "tools", "add_generation_prompt"}
+
+// written is what the template made of a conversation, with the turns that are
+// supervised and what it left out.
+type written struct {
+	*template.Rendered
+	turns []template.Turn
+	left  uint64
+}
+
+// learned writes a conversation with the turns that are learned from.
+func (e *encoder) learned(v *conversation) (written, error) {
+	r, turns, err := e.tmpl.SupervisedSpans(e.variables(v))
+	if err != nil {
+		return written{}, err
+	}
+	return written{r, turns, leftOut(v, r)}, nil
+}
+
+// asked writes a conversation up to where an answer begins.
+func (e *encoder) asked(v *conversation) (written, error) {
+	vars := e.variables(v)
+	vars["add_generation_prompt"] = true
+	r, err := e.tmpl.Render(vars)
+	if err != nil {
+		return written{}, err
+	}
+	return written{r, nil, leftOut(v, r)}, nil
+}
+
+// writeAny writes a conversation with templates of all minds: beside calls of tools
+// OpenAI's messages have no content, or null. Some templates ask for that; others
+// fail, or write None, and are given empty text in its place.
+func (v *conversation) writeAny(write func(*conversation) (written, error)) (written, error) {
+	out, err := write(v)
+	texts := v.textEverywhere()
+	var failed *template.Error
+	switch {
+	case texts == nil:
+	case errors.As(err, &failed):
+		out, err = write(texts)
+	case err == nil && strings.Contains(out.Text, none):
+		other, e := write(texts)
+		if e == nil && other.left&^out.left == 0 && strings.Count(other.Text, none) < strings.Count(out.Text, none) {
+			out = other
+		}
+	}
+	if err != nil {
+		return written{}, v.templateError(err)
+	}
+	return out, nil
+}
+
+// none is what a template prints of null.
+const none = "None"
+
+// textEverywhere is v with empty text in place of content that is null; nil where
+// there is none of that.
+func (v *conversation) textEverywhere() *conversation {
+	var out *conversation
+	for i, m := range v.messages {
+		o := m.(*template.Object)
+		if content, has := o.Get("content"); !has || content != nil {
+			continue
+		}
+		if out == nil {
+			clone := *v
+			out = &clone
+			out.messages = slices.Clone(v.messages)
+		}
+		text := template.NewObject()
+		for _, k := range o.Keys() {
+			x, _ := o.Get(k)
+			text.Set(k, x)
+		}
+		text.Set("content", "")
+		out.messages[i] = text
+	}
+	return out
+}
+
+// rendered makes e.ids and e.labs of a conversation by the template, and tells
+// what that left out.
+func (e *encoder) rendered(v *conversation) (left uint64, err error) {
+	out, err := v.writeAny(e.learned)
+	if err != nil {
+		return 0, err
+	}
+	if e.ids, e.starts, err = e.tok.EncodeSpans(e.ids[:0], e.starts[:0], []byte(out.Text)); err != nil {
+		return 0, err
+	}
+	if err := e.placed(v, out.turns); err != nil {
+		return 0, err
+	}
+	last := 0
+	for _, t := range out.turns {
+		last = max(last, t.Message)
+	}
+	e.labs = ignored(e.labs[:0], len(e.ids))
+	for _, t := range out.turns {
+		if t.Message == template.NoMessage || t.Message >= v.from && (!e.spec.MaskHistory || t.Message == last) && !weightless(v.messages[t.Message]) {
+			e.supervise(0, t.Span)
+		}
+	}
+	e.whole()
+	return out.left, nil
+}
+
+// placed is an error where it matters whose a mark of the template is, and that is
+// not known.
+func (e *encoder) placed(v *conversation, turns []template.Turn) error {
+	if !slices.ContainsFunc(turns, func(t template.Turn) bool { return t.Message == template.NoMessage }) {
+		return nil
+	}
+	why := ""
+	switch {
+	case e.spec.MaskHistory:
+		why = "mask_history"
+	case v.from > 0:
+		why = "a completion"
+	case slices.ContainsFunc(v.messages, weightless):
+		why = "a turn of weight 0"
+	default:
+		return nil
+	}
+	return fmt.Errorf("the chat template's {%% generation %%} blocks stand outside a loop over messages, so it is not known which message each is of, and %s needs that: put them into the loop", why)
+}
+
+// templateError words what a template says about a row: which message, and what
+// to do.
+func (v *conversation) templateError(err error) error {
+	var t *template.Error
+	if !errors.As(err, &t) {
+		return fmt.Errorf("chat template: %w", err)
+	}
+	where := ""
+	if i := t.Message; i >= 0 && i < len(v.names) {
+		where = v.names[i] + ": "
+	}
+	if t.Raised {
+		return fmt.Errorf("%sthe chat template refuses the row: %w; change the row, or take a template that has a place for it (template: FILE)", where, err)
+	}
+	return fmt.Errorf("%sthe chat template fails: %w; give the row what the template reads there, or mend the template (template: FILE)", where, err)
+}

@@ -1,0 +1,319 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"mt/data/template"
+	"mt/data/tokenizer"
+)
+
+// callingChat is a chat with a call of a tool, of which the message that calls says
+// more, as JSON.
+func callingChat(more string) string {
+	return `{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant",` + more + `"tool_calls":[{"type":"function","function":{"name":"f","arguments":"{\"k\": \"None\"}"}}]},` +
+		`{"role":"tool","content":"r"},{"role":"assistant","content":"g"}]}`
+}
+
+// TestContentBesideCalls: OpenAI's messages have null in place of content beside
+// calls of tools, or leave it out. That loads with every kind of template, and
+// makes the same tokens as empty text but where the template tells null from it.
+func TestContentBesideCalls(t *testing.T) {
+	const (
+		begin = "{% for m in messages %}{{ m.role[0] }}:"
+		calls = "{% for c in m.tool_calls or [] %}!{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}"
+		end   = "|{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+	)
+	const want = `u:h|a:[!f{"k": "None"}|]t:r|a:[g|]`
+	for name, body := range map[string]string{
+		"prints it":        begin + "{{ m.content }}" + calls + end,
+		"adds it to text":  begin + "{{ '' + m.content }}" + calls + end,
+		"trims it":         begin + "{{ m.content.strip() }}" + calls + end,
+		"asks for text":    begin + "{% if m.content is not string %}{{ raise_exception('no text') }}{% endif %}{{ m.content }}" + calls + end,
+		"tells it by none": begin + "{% if m.content is none %}" + calls + "{% else %}{{ m.content }}{% endif %}" + end,
+		"asks for it":      begin + "{% if m.content is not defined %}{{ raise_exception('no content') }}{% endif %}{% if m.content %}{{ m.content }}{% endif %}" + calls + end,
+	} {
+		for _, content := range []string{`"content":null,`, ""} {
+			d, err := Open(chatSpec(t, body, write(t, t.TempDir(), "a.jsonl", callingChat(content))))
+			if err != nil {
+				t.Errorf("a template that %s: %q: %v", name, content, err)
+				continue
+			}
+			if got := masked(d.Row(0)); got != want {
+				t.Errorf("a template that %s: %q: %q, want %q", name, content, got, want)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for row, want := range map[string]string{
+		`{"messages":[{"role":"user","content":null},{"role":"assistant","content":"g"}]}`:                                                   "messages[0].content is null",
+		`{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":null}]}`:                                                   "messages[1].content is null",
+		`{"messages":[{"role":"user","content":"h"},{"role":"assistant"}]}`:                                                                  "messages[1] has no content",
+		`{"messages":[{"role":"user","tool_calls":[{"name":"f","arguments":{}}]},{"role":"assistant","content":"g"}]}`:                       "messages[0] has no content",
+		`{"messages":[{"role":"user","content":null,"tool_calls":[{"name":"f","arguments":{}}]},{"role":"assistant","content":"g"}]}`:        "messages[0].content is null",
+		`{"chat_template_kwargs":{"messages":[]},"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`:             "chat_template_kwargs has messages, which mt sets itself",
+		`{"chat_template_kwargs":{"add_generation_prompt":1},"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`: "add_generation_prompt",
+	} {
+		_, err := Open(chatSpec(t, small, write(t, t.TempDir(), "a.jsonl", row)))
+		wantError(t, err, "a.jsonl:1: ", want)
+	}
+}
+
+// TestTemplateErrors name file, row, message, place in the template and the way
+// out.
+func TestTemplateErrors(t *testing.T) {
+	const refuses = "{% for m in messages %}{% if m.content == 'x' %}{{ raise_exception('no x here') }}{% endif %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}{% endif %}"
+	const fails = "{% for m in messages %}{{ m.content + m.more }}{% endfor %}"
+	for _, c := range []struct {
+		template, row string
+		want          []string
+	}{
+		{refuses, chat("user", "h", "assistant", "x"), []string{"a.jsonl:2: messages[1]: the chat template refuses the row: ", "chat.jinja:1:", "no x here", "template: FILE", "skip_bad_rows"}},
+		{refuses, share("human", "x", "gpt", "h"), []string{"a.jsonl:2: conversations[0]: the chat template refuses"}},
+		{refuses, `{"system":"s","conversations":[{"from":"human","value":"x"},{"from":"gpt","value":"y"}]}`, []string{"a.jsonl:2: conversations[0]: "}},
+		{refuses, `{"prompt":[{"role":"user","content":"h"}],"completion":[{"role":"assistant","content":"x"}]}`, []string{"a.jsonl:2: completion[0]: "}},
+		{refuses, `{"instruction":"h","output":"x"}`, []string{"a.jsonl:2: the assistant's turn: the chat template refuses"}},
+		{fails, chat("user", "h", "assistant", "g"), []string{"a.jsonl:2: messages[0]: the chat template fails: ", "chat.jinja:1:37", "template: FILE"}},
+	} {
+		_, err := Open(chatSpec(t, c.template, write(t, t.TempDir(), "a.jsonl", "\n"+c.row)))
+		wantError(t, err, c.want...)
+	}
+}
+
+// TestTurnsEnd: white space behind a special token ends a turn as well.
+func TestTurnsEnd(t *testing.T) {
+	row := chat("user", "h", "assistant", "g", "user", "i", "assistant", "j")
+	for end, missing := range map[string]int64{"{{ eos_token }}": 0, "{{ eos_token }}\\n": 0, "{{ eos_token }} \\n\\t": 0, "\\n": 1, "{{ eos_token }}.\\n": 1, "{{ eos_token }}\\n.": 1} {
+		marked := "{% for m in messages %}{{ m.role[0] }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}" + strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(end) + "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
+		for _, whole := range []bool{false, true} {
+			s := chatSpec(t, marked, write(t, t.TempDir(), "a.jsonl", row))
+			s.TrainOnPrompt = whole
+			d := mustOpen(t, s)
+			if got := d.Stats().MissingEOS; got != missing || d.Pieces(0)[0].MissingEOS != (missing > 0) || len(d.Report().MissingEOS) != int(missing) || len(d.Warnings()) != int(missing) {
+				t.Errorf("%q, train_on_prompt %v: %d without an end, want %d; %q", end, whole, got, missing, d.Warnings())
+			}
+		}
+	}
+}
+
+// TestFlagsLeaveTheID: what is noted of a document beyond what IDs were made of
+// before is no part of the data set's ID, which checkpoints compare.
+func TestFlagsLeaveTheID(t *testing.T) {
+	ids := map[string]bool{}
+	for _, text := range []string{"h", "hh"} { // one of them is left out: the same tokens
+		s := chatSpec(t, "{% for m in messages %}{{ m.role[0] }}:{{ m.content | first }}|{% endfor %}{% if add_generation_prompt %}a:{% endif %}",
+			write(t, t.TempDir(), "a.jsonl", chat("user", "h", "assistant", text)))
+		d := mustOpen(t, s)
+		if left := d.Stats().LeftText; left != int64(len(text)-1) {
+			t.Errorf("%q: %d with text left out", text, left)
+		}
+		d.c.Files[0].SHA256 = "" // the files differ
+		ids[d.ID()] = true
+	}
+	if len(ids) != 1 {
+		t.Errorf("%d IDs", len(ids))
+	}
+}
+
+// TestIDStays: the ID of a data set whose turns end with a line break is what it was
+// before such turns were known to end: checkpoints compare it.
+func TestIDStays(t *testing.T) {
+	s := chatSpec(t, "{% for m in messages %}{{ m.role[0] }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{{ eos_token }}\n{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
+		write(t, t.TempDir(), "a.jsonl", chat("user", "h", "assistant", "g")))
+	if got, want := mustOpen(t, s).ID(), "70a2d2c92b29d0c6eb961335fa4c0881"; got != want {
+		t.Errorf("%s, and was %s", got, want)
+	}
+}
+
+// TestLooseMarks: a mark behind the loop is supervised; where it is not known
+// whose it is, what needs to know is an error.
+func TestLooseMarks(t *testing.T) {
+	const loop = "{% for m in messages %}{{ m.role[0] }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}.{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
+	const tail = "{% generation %}{{ eos_token }}{% endgeneration %}"
+	row := chat("user", "h", "assistant", "g", "user", "i", "assistant", "j")
+	file := write(t, t.TempDir(), "a.jsonl", row)
+	s := chatSpec(t, loop+tail, file)
+	if got, want := masked(mustOpen(t, s).Row(0)), "uha[g.]uia[j.$]"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	s.MaskHistory = true
+	if got, want := masked(mustOpen(t, s).Row(0)), "uhag.uia[j.$]"; got != want {
+		t.Errorf("the last turn: %q, want %q", got, want)
+	}
+	const loose = "u{% generation %}a{% endgeneration %}"
+	if got, want := masked(mustOpen(t, chatSpec(t, loose, file)).Row(0)), "u[a]"; got != want {
+		t.Errorf("without a loop: %q, want %q", got, want)
+	}
+	s = chatSpec(t, loose, file)
+	s.MaskHistory = true
+	_, err := Open(s)
+	wantError(t, err, "a.jsonl:1: ", "mask_history needs that: put them into the loop", "{% generation %}")
+	_, err = Open(chatSpec(t, loose, write(t, t.TempDir(), "a.jsonl", `{"prompt":[{"role":"user","content":"h"},{"role":"assistant","content":"q"},{"role":"user","content":"h"}],"completion":[{"role":"assistant","content":"x"}]}`)))
+	wantError(t, err, "a completion needs that")
+	_, err = Open(chatSpec(t, loose, write(t, t.TempDir(), "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g","weight":0},{"role":"assistant","content":"g"}]}`)))
+	wantError(t, err, "a turn of weight 0 needs that")
+}
+
+// TestTemplateVars: variables reach the template, a row's own win, other ones make
+// another cache, and those without effect are told.
+func TestTemplateVars(t *testing.T) {
+	const shows = `{{ level | tojson }}{{ deep | tojson }}{% for m in messages %}{{ m.role[0] }}:{{ m.content }}|{% endfor %}{% if add_generation_prompt %}a:{% endif %}`
+	file := write(t, t.TempDir(), "a.jsonl", chat("user", "h", "assistant", "g")+"\n"+`{"chat_template_kwargs":{"level":"own"},"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`)
+	s := chatSpec(t, shows, file)
+	for _, c := range []struct {
+		level any
+		want  string
+	}{{int64(1), "1"}, {1.0, "1.0"}, {"1", `"1"`}, {[]any{int64(1)}, "[1]"}, {[]any{nil, true}, "[null, true]"}} {
+		s.TemplateVars = map[string]any{"level": c.level, "deep": map[string]any{"k": c.level}}
+		d := mustOpen(t, s)
+		deep := `{"k": ` + c.want + `}`
+		want := []string{c.want + deep + "u:h|a:[g|]", `"own"` + deep + "u:h|a:[g|]"}
+		if got := maskedRows(d.All()); d.Cached() || !slices.Equal(got, want) || len(d.Notes()) != 0 {
+			t.Errorf("%v: %q, want %q (cached %v, notes %q)", c.level, got, want, d.Cached(), d.Notes())
+		}
+		if again := mustOpen(t, s); !again.Cached() {
+			t.Errorf("%v: the cache is not found again", c.level)
+		}
+	}
+	s.TemplateVars = map[string]any{"levl": true}
+	s.Paths = []string{write(t, t.TempDir(), "a.jsonl", chat("user", "h", "assistant", "g"))}
+	s.Template = write(t, t.TempDir(), "plain.jinja", small)
+	if got := mustOpen(t, s).Notes(); len(got) != 1 || got[0] != "levl has no effect: the chat template does not read it" {
+		t.Errorf("notes %q", got)
+	}
+	s.Template = "default"
+	if got := mustOpen(t, s).Notes(); len(got) != 1 || got[0] != "levl has no effect: no chat template is used" {
+		t.Errorf("notes %q", got)
+	}
+}
+
+// TestLeftOut: what a template does not write is counted by kind.
+func TestLeftOut(t *testing.T) {
+	const (
+		turn     = "{% for m in messages %}{{ m.role[0] }}:"
+		end      = "|{% endfor %}{% if add_generation_prompt %}a:{% endif %}"
+		thinking = turn + "{% if '</think>' in m.content %}{% if loop.last %}{{ m.content }}{% else %}{{ m.content.split('</think>')[-1].lstrip() }}{% endif %}{% else %}{{ m.content }}{% endif %}" + end
+		either   = "{{ tools | tojson }}" + turn + "{% if m.tool_calls %}{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor %}{% else %}{{ m.content }}{% endif %}" + end
+		bare     = turn + "{{ m.content }}" + end
+		spaced   = turn + "{% for l in m.content.split('\n') %}  {{ l | trim }}\n\n{% endfor %}" + end
+		noSystem = "{% for m in messages if m.role != 'system' %}{{ m.role[0] }}:{{ m.content }}" + end
+		apart    = "{{ messages[0].content }}{% for m in messages[1:] %}{{ m.role[0] }}:{{ m.content }}" + end
+		results  = "{{ tools | tojson }}" + turn + "{% if m.role == 'tool' %}{{ m.content | tojson }}{% else %}{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}{% endif %}" + end
+		reasons  = turn + "{% if m.reasoning_content and loop.last %}({{ m.reasoning_content }}){% endif %}{{ m.content }}" + end
+	)
+	thought := func(first, last string) string {
+		return chat("user", "h", "assistant", first, "user", "i", "assistant", last)
+	}
+	reasoned := func(at int) string {
+		more := [2]string{}
+		more[at] = `,"reasoning_content":"because"`
+		return `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"` + more[0] + `},{"role":"user","content":"h"},{"role":"assistant","content":"g"` + more[1] + `}]}`
+	}
+	for _, c := range []struct {
+		name, template, row   string
+		thoughts, text, calls int64
+	}{
+		{"all is written", thinking, thought("g", "<think>t</think>g"), 0, 0, 0},
+		{"an earlier thought", thinking, thought("<think>\nt\nu\n</think>\ng", "<think>v</think>g"), 1, 0, 0},
+		{"a thought without its opening mark", thinking, thought(`first\n</think>g`, "g"), 1, 0, 0},
+		{"an empty thought", thinking, thought("<think>\n\n</think>g", "g"), 0, 0, 0},
+		{"a thought that another turn repeats", thinking, thought("<think>same</think>g", "<think>same</think>g"), 1, 0, 0},
+		{"reasoning of an earlier turn", reasons, reasoned(0), 1, 0, 0},
+		{"reasoning of the last turn", reasons, reasoned(1), 0, 0, 0},
+		{"text beside calls", either, callingChat(`"content":"let me see",`), 0, 1, 0},
+		{"no text beside calls", either, callingChat(`"content":null,`), 0, 0, 0},
+		{"calls and tools", bare, callingChat(`"content":"x",`), 0, 0, 1},
+		{"a result as JSON", results, strings.Replace(callingChat(`"content":"",`), `"content":"r"`, `"content":"say \"a\\b\"\n<é>\n"`, 1), 0, 0, 0},
+		{"lines with other spaces", spaced, chat("user", "  a\n\tb  \n", "assistant", "c\n\n d"), 0, 0, 0},
+		{"a line is missing", turn + "{{ m.content.split('\n')[0] }}" + end, chat("user", "a\nb", "assistant", "c"), 0, 1, 0},
+		{"lines in another order", turn + "{{ m.content.split('\n') | reverse | join('\n') }}" + end, chat("user", "aa\nbb", "assistant", "c"), 0, 1, 0},
+		{"the system's turn", noSystem, chat("system", "be good", "user", "a", "assistant", "c"), 0, 1, 0},
+		{"the system's turn apart", apart, chat("system", "be good", "user", "a", "assistant", "c"), 0, 0, 0},
+	} {
+		row := strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(c.row)
+		d := mustOpen(t, chatSpec(t, c.template, write(t, t.TempDir(), "a.jsonl", row)))
+		s, r, p := d.Stats(), d.Report(), d.Pieces(0)[0]
+		if got, want := fmt.Sprint(s.LeftThinking, s.LeftText, s.LeftCalls), fmt.Sprint(c.thoughts, c.text, c.calls); got != want {
+			t.Errorf("%s: thoughts, text, calls: %s, want %s: %s", c.name, got, want, masked(d.Row(0)))
+		}
+		if got, want := fmt.Sprint(len(r.LeftThinking), len(r.LeftText), len(r.LeftCalls), p.LeftThinking, p.LeftText, p.LeftCalls),
+			fmt.Sprint(c.thoughts, c.text, c.calls, c.thoughts > 0, c.text > 0, c.calls > 0); got != want {
+			t.Errorf("%s: the report says %s, want %s", c.name, got, want)
+		}
+		told := strings.Join(d.Warnings(), "\n")
+		for part, n := range map[string]int64{"leaves out thoughts": c.thoughts, "leaves out text": c.text, "leaves out tools": c.calls} {
+			if strings.Contains(told, part) != (n > 0) {
+				t.Errorf("%s: warnings %q", c.name, told)
+			}
+		}
+	}
+}
+
+// slowTemplate takes its budget for each row.
+const slowTemplate = "{% for m in messages %}{{ m.content }}{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}{% endfor %}"
+
+// TestStopInsideRow: stopping reaches into the rendering of a row.
+func TestStopInsideRow(t *testing.T) {
+	tmpl, err := template.Parse("slow", slowTemplate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	s := Spec{Tokenizer: tokenizer.Bytes(), VocabSize: 256, Stop: stop, SkipBadRows: true, chat: chatForm{tmpl: tmpl}}
+	c := &chunk{form: form{format: fmtMessages, cols: columnsOf(fmtMessages)}, known: true, given: true, unit: unitLine, src: source{path: "a.jsonl"}}
+	for n := range int64(3) {
+		c.add(record{n: n + 1}, []byte(chat("user", "h", "assistant", "g")))
+	}
+	e := newEncoder(&s)
+	asked := 0
+	e.abandoned = func() bool {
+		if asked++; asked == 4 { // once before the row, then inside it
+			close(stop)
+		}
+		return s.stopped()
+	}
+	if e.encode(c); c.err != ErrStopped || len(c.docs) != 0 || asked != 4 {
+		t.Errorf("%v, %d documents, asked %d times", c.err, len(c.docs), asked)
+	}
+}
+
+// tallying counts the texts it encodes.
+type tallying struct {
+	tokenizer.Tokenizer
+	n *atomic.Int64
+}
+
+func (c tallying) EncodeSpans(ids []int32, starts []int, text []byte) ([]int32, []int, error) {
+	c.n.Add(1)
+	return c.Tokenizer.EncodeSpans(ids, starts, text)
+}
+
+// TestFirstErrorAtOnce: the first bad row ends the reading before rows behind it
+// are looked at, in its own chunk and in those that wait.
+func TestFirstErrorAtOnce(t *testing.T) {
+	good := chat("user", strings.Repeat("h", 1000), "assistant", "g") + "\n"
+	for _, name := range []string{"a.jsonl", "b.jsonl"} {
+		bad := chat("user", "h") + "\n"
+		if name == "b.jsonl" {
+			bad = chat("user", "refuse", "assistant", "g") + "\n"
+		}
+		refusing := "{% if messages[0].content == 'refuse' %}{{ raise_exception('no') }}{% endif %}" + small
+		s := chatSpec(t, refusing, write(t, t.TempDir(), name, strings.Repeat(good, 5)+bad+strings.Repeat(good, 3000)))
+		var n atomic.Int64
+		s.Tokenizer, s.Threads = tallying{s.Tokenizer, &n}, 1
+		_, err := Open(s)
+		wantError(t, err, name+":6: ")
+		if n.Load() != 5 {
+			t.Errorf("%s: %d rows were encoded, of which 5 are before the bad one", name, n.Load())
+		}
+		if errors.Is(err, ErrStopped) {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// tableRows gives the records of a CSV or TSV file as JSON objects of strings, by
+// the names in its first record. It reads what Python's csv and pandas write: a
+// value may stand in double quotes, and holds line ends and, doubled, quotes then.
+// A row is bounded, however a file is broken, which encoding/csv does not promise.
+type tableRows struct {
+	r      *bufio.Reader
+	comma  byte
+	lists  func(name string) bool // columns whose values may be JSON lists
+	header []string               // nil: not read yet
+	line   int64                  // lines read
+	text   []byte                 // of the record at hand, its values without quotes
+	ends   []int                  // of its values in text
+	quoted bool                   // one of them stood in quotes
+	done   error
+}
+
+// maxRowValues is how many values a record has at most.
+const maxRowValues = 1 << 16
+
+var errRowValues = &badRow{err: fmt.Errorf("the row has more than %d values", maxRowValues)}
+
+// newTable reads a file of the given name. What separates values is a comma, or a
+// tab where the name says so, unless the first line has none and has another of
+// the usual separators.
+func newTable(r io.Reader, name string, lists func(string) bool) *tableRows {
+	t := &tableRows{r: bufio.NewReaderSize(r, 256<<10), comma: ',', lists: lists}
+	if start, _ := t.r.Peek(3); bytes.Equal(start, []byte("\xef\xbb\xbf")) { // an error shows at the first row
+		_, _ = t.r.Discard(3)
+	}
+	if strings.HasSuffix(name, ".tsv") || strings.HasSuffix(name, ".tab") {
+		t.comma = '\t'
+	}
+	first, _ := t.r.Peek(t.r.Size())
+	if end := bytes.IndexByte(first, '\n'); end >= 0 {
+		first = first[:end]
+	}
+	if bytes.IndexByte(first, t.comma) < 0 {
+		for _, c := range []byte{'\t', ';', ',', '|'} {
+			if bytes.IndexByte(first, c) >= 0 {
+				t.comma = c
+				break
+			}
+		}
+	}
+	return t
+}
+
+func (t *tableRows) next(dst []byte) ([]byte, int64, error) {
+	if t.header == nil && t.done == nil {
+		t.done = t.readHeader()
+	}
+	if t.done != nil {
+		return dst, t.line, t.done
+	}
+	at, err := t.record()
+	var bad *badRow
+	switch {
+	case errors.As(err, &bad):
+		return dst, at, err
+	case err != nil:
+		t.done = err
+		return dst, at, err
+	case len(t.ends) != len(t.header):
+		return dst, at, &badRow{err: fmt.Errorf("the row has %d values and the header %d columns (separated by %q); put a value that holds %q or a line's end in double quotes",
+			len(t.ends), len(t.header), t.comma, t.comma)}
+	}
+	dst = append(dst, '{')
+	more := false
+	for i, name := range t.header {
+		if name == "" { // the numbers that pandas writes in front
+			continue
+		}
+		if more {
+			dst = append(dst, ',')
+		}
+		more = true
+		dst = append(quote(dst, name), ':')
+		dst = t.appendValue(dst, name, t.value(i))
+	}
+	return append(dst, '}'), at, nil
+}
+
+// appendValue appends a value as JSON: a string, or in a column of lists the list
+// that it writes, null for nothing.
+func (t *tableRows) appendValue(dst []byte, name string, v []byte) []byte {
+	if t.lists(name) {
+		switch list := bytes.TrimSpace(v); {
+		case len(list) == 0:
+			return append(dst, "null"...)
+		case list[0] == '[' && json.Valid(list):
+			return append(dst, list...)
+		}
+	}
+	return quote(dst, v)
+}
+
+func (t *tableRows) value(i int) []byte {
+	from := 0
+	if i > 0 {
+		from = t.ends[i-1]
+	}
+	return t.text[from:t.ends[i]]
+}
+
+// readHeader takes the names of the columns.
+func (t *tableRows) readHeader() error {
+	at, err := t.record()
+	if bad := (*badRow)(nil); errors.As(err, &bad) { // it spoils all rows
+		return fmt.Errorf("line %d: %w", at, bad.err)
+	}
+	if err != nil {
+		return err
+	}
+	header := make([]string, len(t.ends))
+	for i := range header {
+		header[i] = strings.TrimSpace(string(t.value(i)))
+		if header[i] != "" && slices.Contains(header[:i], header[i]) {
+			return fmt.Errorf("two columns are called %q in the first line; give each a name of its own", header[i])
+		}
+	}
+	t.header = header
+	return nil
+}
+
+// record reads the next record that is no blank line, and says on which line it
+// begins. After a *badRow the next begins on the line behind it.
+func (t *tableRows) record() (at int64, err error) {
+	for {
+		at = t.line + 1
+		if err = t.scan(); err != nil || len(t.text) > 0 || len(t.ends) > 1 || t.quoted {
+			return at, err
+		}
+	}
+}
+
+// scan reads up to the end of a record.
+func (t *tableRows) scan() error {
+	t.text, t.ends, t.quoted = t.text[:0], t.ends[:0], false
+	var bad error
+	size, inside, start := 0, false, true // start: of a value
+	for {
+		b, err := t.r.ReadByte()
+		switch size++; {
+		case size > maxRow:
+			bad, t.text, t.ends = errRowSize, t.text[:0], t.ends[:0]
+		case len(t.ends) > maxRowValues:
+			bad, t.text, t.ends = errRowValues, t.text[:0], t.ends[:0]
+		}
+		switch {
+		case err == io.EOF && inside:
+			return &badRow{err: errors.New("a value's quote is not closed up to the end of the file; close it, and write a quote inside quotes twice")}
+		case err == io.EOF && size == 1:
+			return io.EOF
+		case err == io.EOF:
+			b = '\n'
+		case err != nil:
+			return err
+		}
+		switch {
+		case inside && b == '"':
+			if inside = t.doubled(); inside {
+				t.text = append(t.text, '"')
+				size++
+			} else if !t.atEnd() && bad == nil {
+				bad = &badRow{err: fmt.Errorf("behind a closing quote stands more of value %d; write a quote inside quotes twice", len(t.ends)+1)}
+			}
+		case inside:
+			if t.text = append(t.text, b); b == '\n' {
+				t.line++
+			}
+		case b == '"' && start:
+			inside, start, t.quoted = true, false, true
+		case b == t.comma:
+			t.ends, start = append(t.ends, len(t.text)), true
+		case b == '\n':
+			t.line++
+			if n := len(t.text); n > 0 && t.text[n-1] == '\r' && n > t.begun() {
+				t.text = t.text[:n-1]
+			}
+			t.ends = append(t.ends, len(t.text))
+			return bad
+		default:
+			t.text, start = append(t.text, b), false
+		}
+	}
+}
+
+// begun is where the value at hand begins in text.
+func (t *tableRows) begun() int {
+	if n := len(t.ends); n > 0 {
+		return t.ends[n-1]
+	}
+	return 0
+}
+
+// doubled takes a second quote behind one, if it is there.
+func (t *tableRows) doubled() bool {
+	b, err := t.r.ReadByte()
+	if err == nil && b != '"' {
+		_ = t.r.UnreadByte() // of a byte just read
+	}
+	return err == nil && b == '"'
+}
+
+// atEnd tells whether a value ends here.
+func (t *tableRows) atEnd() bool {
+	next, _ := t.r.Peek(2) // less at the end of the file
+	return len(next) == 0 || next[0] == t.comma || next[0] == '\n' || string(next) == "\r\n" || string(next) == "\r"
+}
+
+// textRows makes every line that is not blank a row {"text": line}.
+type textRows struct {
+	r    *bufio.Reader
+	n    int64
+	line []byte
+	done error
+}
+
+func (l *textRows) next(dst []byte) ([]byte, int64, error) {
+	for l.done == nil {
+		l.n++
+		l.line, l.done = readLine(l.r, l.line[:0], maxRow)
+		if l.done == errTooLong {
+			l.done = nil
+			return dst, l.n, errRowSize
+		}
+		if l.done != nil && l.done != io.EOF {
+			break
+		}
+		if line := bytes.TrimRight(l.line, "\r\n"); len(bytes.TrimSpace(line)) > 0 {
+			return append(quote(append(dst, `{"text":`...), line), '}'), l.n, nil
+		}
+	}
+	return dst, l.n, l.done
+}
