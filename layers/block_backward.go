@@ -105,18 +105,23 @@ func (l *launch) mlpBackward(c span) {
 // norm that r is of; the normed output's is y. The norm is repeated for its
 // scale.
 func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.Tensor {
-	h, dx, rstd := l.dims.hidden, l.dout.of(c), l.rstdOut.of(c)
+	dx, rstd := l.dout.of(c), l.rstdOut.of(c)
 	l.norm(l.s, dx, rstd, x, l.w[r], c.n)
-	l.ops.RMSNormBackward(l.s, device.RMSNormBackward{DX: dx, DW: l.g[r], DY: l.y.of(c), X: x, W: l.w[r], RStd: rstd,
-		Rows: c.n, Groups: 1, Dim: h, DXStride: h, DYStride: h, XStride: h, Offset: l.spec.Config.NormOffset})
+	l.ops.RMSNormBackward(l.s, l.rmsNormBackward(dx, l.g[r], l.y.of(c), x, l.w[r], rstd, c.n))
 	return dx
 }
 
 // normBackward adds to y the gradient that n, the gradient of norm(x), passes on
 // to x.
 func (l *launch) normBackward(r model.Role, x device.Tensor, c span) {
-	h := l.dims.hidden
-	l.ops.RMSNormBackward(l.s, device.RMSNormBackward{DX: l.y.of(c), DW: l.g[r], DY: l.n.of(c), X: x, W: l.w[r],
-		RStd: l.rstd.of(c), Rows: c.n, Groups: 1, Dim: h, DXStride: h, DYStride: h, XStride: h, Add: true,
-		Offset: l.spec.Config.NormOffset})
+	a := l.rmsNormBackward(l.y.of(c), l.g[r], l.n.of(c), x, l.w[r], l.rstd.of(c), c.n)
+	a.Add = true
+	l.ops.RMSNormBackward(l.s, a)
+}
+
+// rmsNormBackward is the backward of norm over n rows: dx (n, h) from dy.
+func (t *Templates) rmsNormBackward(dx, dw, dy, x, w, rstd device.Tensor, n int) device.RMSNormBackward {
+	h := t.dims.hidden
+	return device.RMSNormBackward{DX: dx, DW: dw, DY: dy, X: x, W: w, RStd: rstd, Rows: n, Groups: 1, Dim: h,
+		DXStride: h, DYStride: h, XStride: h, Offset: t.spec.Config.NormOffset}
 }

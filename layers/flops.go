@@ -12,13 +12,7 @@ package layers
 func (s Spec) RecomputedFLOPs(tokens, attendedPairs int64) int64 {
 	d, c := newDims(s), s.Config
 	product := func(in, out int) int64 { return 2 * tokens * int64(in) * int64(out) }
-	var moe int64
-	for b := range c.NumLayers {
-		if c.HasExperts(b) {
-			moe++
-		}
-	}
-	all := int64(c.NumLayers)
+	all, moe := int64(c.NumLayers), int64(c.ExpertBlocks())
 	dense := all - moe
 	var n int64
 	if s.Keep < KeepAttention {

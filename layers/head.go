@@ -48,13 +48,11 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 // finalNormBackward writes dx (n, h) from dn, the gradient of norm(x); dn is
 // used up. RMSNormBackward may not write over x, so a dx that is x goes by dn.
 func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x, dn, rstd device.Tensor, n int) {
-	h, to := t.dims.hidden, dx
+	to := dx
 	if dx.Addr == x.Addr {
 		to = dn
 	}
-	t.ops.RMSNormBackward(s, device.RMSNormBackward{DX: to, DW: g[model.RoleFinalNorm], DY: dn, X: x,
-		W: w[model.RoleFinalNorm], RStd: rstd, Rows: n, Groups: 1, Dim: h, DXStride: h, DYStride: h, XStride: h,
-		Offset: t.spec.Config.NormOffset})
+	t.ops.RMSNormBackward(s, t.rmsNormBackward(to, g[model.RoleFinalNorm], dn, x, w[model.RoleFinalNorm], rstd, n))
 	if dx.Addr == x.Addr {
 		s.CopyD2D(dx.Mem(), dn.Mem())
 	}

@@ -109,9 +109,10 @@ func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 // routeNormBackward adds to dy the gradient that Sum, that of norm(x), passes on
 // to x. The norm is repeated for its scale.
 func (l *moeLaunch) routeNormBackward(dy, x device.Tensor, c span) {
-	h, n, rstd, weight := l.dims.hidden, l.n.of(c), l.rstd.of(c), l.w[model.RoleMLPNorm]
+	n, rstd, weight := l.n.of(c), l.rstd.of(c), l.w[model.RoleMLPNorm]
 	l.norm(l.s, n, rstd, x, weight, c.n)
 	l.ops.Convert(l.s, n, l.of(c).sum, n.Len)
-	l.ops.RMSNormBackward(l.s, device.RMSNormBackward{DX: dy, DW: l.g[model.RoleMLPNorm], DY: n, X: x, W: weight, RStd: rstd,
-		Rows: c.n, Groups: 1, Dim: h, DXStride: h, DYStride: h, XStride: h, Add: true, Offset: l.spec.Config.NormOffset})
+	a := l.rmsNormBackward(dy, l.g[model.RoleMLPNorm], n, x, weight, rstd, c.n)
+	a.Add = true
+	l.ops.RMSNormBackward(l.s, a)
 }

@@ -52,6 +52,28 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	}
 }
 
+// Of three blocks two have experts: attention is computed again in all, the dense
+// MLP in one, the router and the chosen experts' gate and up in two on every level.
+func TestRecomputedFLOPsOfExperts(t *testing.T) {
+	cfg := config(func(c *model.Config) { // D 6, h 12, F 10
+		c.NumLayers, c.NumHeads, c.NumKVHeads = 3, 4, 2
+		c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep, c.MLPOnlyLayers = 8, 3, 7, 1, []int{1}
+	})
+	const tokens, pairs = 13, 50
+	const experts = 2 * (12*8 + 3*12*2*7)
+	const attention, qkv, mlp = 4 * pairs * 24, 3 * 12 * 48, 24*12 + 12*20
+	for keep, want := range map[Keep]int64{
+		KeepAll:       2 * tokens * experts,
+		KeepQKV:       2 * tokens * (experts + mlp),
+		KeepAttention: 2 * tokens * (experts + mlp + qkv),
+		KeepNothing:   2*tokens*(experts+mlp+qkv) + attention,
+	} {
+		if got := (Spec{Config: cfg, Keep: keep}).RecomputedFLOPs(tokens, pairs); got != want {
+			t.Errorf("keep %s: %d, want %d", keep, got, want)
+		}
+	}
+}
+
 func TestSavedAndCacheBytes(t *testing.T) {
 	// 256 tokens, so that every tensor is a multiple of the alignment.
 	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads = 4, 2 }) // D 6, h 12, F 10

@@ -140,19 +140,13 @@ func (s Spec) blockBytes(backward bool) int64 {
 // blockKinds are the kinds of layer, of those that this file's buffers serve,
 // that the model has.
 func (s Spec) blockKinds() []model.LayerKind {
-	var has [2]bool
-	for b := range s.Config.NumLayers {
-		if s.Config.HasExperts(b) {
-			has[1] = true
-		} else {
-			has[0] = true
-		}
-	}
 	var out []model.LayerKind
-	for i, kind := range []model.LayerKind{model.Block, model.Attention} {
-		if has[i] {
-			out = append(out, kind)
-		}
+	moe := s.Config.ExpertBlocks()
+	if moe < s.Config.NumLayers {
+		out = append(out, model.Block)
+	}
+	if moe > 0 {
+		out = append(out, model.Attention)
 	}
 	return out
 }

@@ -1,6 +1,10 @@
 package model
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // Activation is the function of a gated MLP's gate.
 type Activation uint8
@@ -67,15 +71,18 @@ type Config struct {
 
 // HasExperts says whether block's MLP is experts.
 func (c *Config) HasExperts(block int) bool {
-	if c.NumExperts == 0 || c.DecoderSparseStep < 1 || (block+1)%c.DecoderSparseStep != 0 {
-		return false
-	}
-	for _, b := range c.MLPOnlyLayers {
-		if b == block {
-			return false
+	return c.NumExperts > 0 && c.DecoderSparseStep > 0 && (block+1)%c.DecoderSparseStep == 0 && !slices.Contains(c.MLPOnlyLayers, block)
+}
+
+// ExpertBlocks is how many blocks have experts.
+func (c *Config) ExpertBlocks() int {
+	n := 0
+	for b := range c.NumLayers {
+		if c.HasExperts(b) {
+			n++
 		}
 	}
-	return true
+	return n
 }
 
 // Window is how many positions a query of block sees at most, its own included;
@@ -89,8 +96,5 @@ func (c *Config) Window(block int) int {
 
 // ScoreScale is what attention's scores are multiplied by.
 func (c *Config) ScoreScale() float64 {
-	if c.AttnScale != 0 {
-		return c.AttnScale
-	}
-	return 1 / math.Sqrt(float64(c.HeadDim))
+	return cmp.Or(c.AttnScale, 1/math.Sqrt(float64(c.HeadDim)))
 }

@@ -122,6 +122,9 @@ func (c *Config) names() prefix {
 	return usualPrefix
 }
 
+// addOne ends the errors about models of no family that mt has.
+const addOne = "; docs/adding-a-family.md in mt's sources shows how one more is added"
+
 // findFamily goes by architectures, then by model_type, and refuses two that do
 // not belong together.
 func findFamily(f *fields) *family {
@@ -144,11 +147,11 @@ func findFamily(f *fields) *family {
 	}
 	switch {
 	case what == "":
-		f.fail(key, "missing, and no architectures either; known: %s", strings.Join(known, ", "))
+		f.fail(key, "missing, and no architectures either; known: %s%s", strings.Join(known, ", "), addOne)
 	case slices.Contains(known, what):
 		f.fail(key, "%s does not go with model_type %q", what, modelType)
 	default:
-		f.fail(key, "%s is not supported; known: %s", what, strings.Join(known, ", "))
+		f.fail(key, "%s is not supported; known: %s%s", what, strings.Join(known, ", "), addOne)
 	}
 	return nil
 }

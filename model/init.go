@@ -9,8 +9,8 @@ import (
 
 // InitRow fills dst with rows of p from row on, as a model trained from scratch
 // starts: matrices from N(0, initializer_range), the embedding's padding rows
-// and biases 0, norms such that they multiply by 1 (transformers' _init_weights). dst holds whole rows:
-// len(dst) is a multiple of p.Cols.
+// and biases 0, norms such that they multiply by 1 (transformers'
+// _init_weights). dst holds whole rows: len(dst) is a multiple of p.Cols.
 //
 // Every row of a matrix has a generator of its own, keyed by seed, tensor name
 // and row, so the values depend neither on the order nor on which rows are

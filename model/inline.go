@@ -36,11 +36,7 @@ func FromInline(m map[string]any, where string) (*Config, error) {
 		if !ok {
 			f.fail("preset", "%s", unknownPreset(name))
 		}
-		for k, v := range base {
-			if _, given := f.vals[k]; !given {
-				f.vals[k] = v
-			}
-		}
+		f.setDefaults(base)
 	}
 	if !f.has("model_type") && !f.has("architectures") {
 		f.vals["model_type"] = "llama"

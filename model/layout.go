@@ -50,8 +50,8 @@ type Layout struct {
 }
 
 // NewLayout lays out l. With bf16, tensors of two dimensions are split into
-// planes unless their F32 is set; all others stay fp32. embed is the embedding's table parameter, which
-// a tied head refers to; it is ignored for other layers.
+// planes unless their F32 is set; all others stay fp32. embed is the embedding's
+// table parameter, which a tied head refers to; it is ignored for other layers.
 func NewLayout(l Layer, bf16 bool, embed Param) Layout {
 	out := Layout{Layer: l}
 	add := func(p Param, ref bool) {

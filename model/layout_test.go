@@ -115,3 +115,40 @@ func TestAttendedPairs(t *testing.T) {
 		}
 	}
 }
+
+// TestTensorsAreAligned: every tensor of every layer begins at a multiple of 256
+// bytes in the tile and of ElemAlign elements in the gradient, behind the one
+// before; a tile, and what follows it in an arena, ends at one.
+func TestTensorsAreAligned(t *testing.T) {
+	for name, c := range map[string]*Config{"experts": experts(t), "tiny": preset(t, "tiny")} {
+		c.QKVBias, c.QKNorm, c.HeadDim = true, true, 5 // tensors of odd sizes
+		for _, bf16 := range []bool{false, true} {
+			for _, l := range c.Layouts(bf16) {
+				tile, elem := int64(0), int64(0)
+				for _, tl := range l.Tensors {
+					if tl.TileOff%tileAlign != 0 || tl.Elem%ElemAlign != 0 || tl.TileOff < tile || tl.Elem < elem {
+						t.Errorf("%s layer %d %s: at byte %d and element %d; the one before ends at %d and %d", name, l.Index, tl.Role, tl.TileOff, tl.Elem, tile, elem)
+					}
+					tile, elem = tl.TileOff+tl.TileBytes(), tl.Elem+tl.Elems()
+				}
+				if l.TileBytes%tileAlign != 0 || l.SlotBytes%tileAlign != 0 || l.SlotBytes < tile || l.Elems%ElemAlign != 0 || l.GradElems < elem {
+					t.Errorf("%s layer %d: tile of %d bytes, slot of %d, %d and %d elements", name, l.Index, l.TileBytes, l.SlotBytes, l.Elems, l.GradElems)
+				}
+			}
+		}
+	}
+}
+
+// TestExpertDefaults: what a config.json leaves out is what Transformers'
+// Qwen3MoeConfig takes.
+func TestExpertDefaults(t *testing.T) {
+	c, err := ParseConfig([]byte(`{"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 2,
+		"num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100}`), "config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.NumExperts != 128 || c.NumExpertsPerTok != 8 || c.MoEIntermediateSize != 768 || c.NormTopKProb || c.DecoderSparseStep != 1 ||
+		len(c.MLPOnlyLayers) != 0 || c.OutputRouterLogits || c.RouterAuxLossCoef != 0.001 {
+		t.Errorf("%+v", c)
+	}
+}

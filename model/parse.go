@@ -2,9 +2,12 @@ package model
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
+
+	"mt/internal/files"
 )
 
 // Bounds on what a config may say. They are far above any model there is and
@@ -19,12 +22,16 @@ const (
 	maxPositions = 1 << 30
 )
 
+// maxConfig bounds the text of a config.json; the longest published ones, which
+// list layers one by one, have a hundredth of it.
+const maxConfig = 16 << 20
+
 // LoadDir reads dir/config.json, a Hugging Face model directory's. Errors name
 // the file and the key.
 func LoadDir(dir string) (*Config, error) {
 	file := filepath.Join(dir, "config.json")
-	raw, err := os.ReadFile(file)
-	if os.IsNotExist(err) {
+	raw, err := files.Read(file, maxConfig)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: no such file; a model directory holds config.json and *.safetensors, as save_pretrained writes them", file)
 	}
 	if err != nil {

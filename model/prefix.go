@@ -1,18 +1,22 @@
 package model
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"strings"
+
+	"mt/internal/files"
 )
 
 // maxHeader bounds what is read to learn the tensors' names, as the safetensors
 // format bounds a header.
-const maxHeader = 100 << 20
+const maxHeader = 100_000_000
 
 // findPrefix is the first of ps that a tensor name in dir begins with. Where
 // there are no weights, or none with such a name, it is the first: whoever loads
@@ -23,7 +27,7 @@ func findPrefix(dir string, ps []prefix) (prefix, error) {
 		return prefix{}, err
 	}
 	for _, p := range ps {
-		for _, n := range names {
+		for n := range names {
 			if strings.HasPrefix(n, p.model) {
 				return p, nil
 			}
@@ -33,56 +37,60 @@ func findPrefix(dir string, ps []prefix) (prefix, error) {
 }
 
 // weightNames are the names of the tensors in a model directory: those of the
-// index, or of the only file's header.
-func weightNames(dir string) ([]string, error) {
-	var names []string
-	file := filepath.Join(dir, "model.safetensors.index.json")
-	raw, err := readSome(file, 0)
+// only file's header or, where there is no such file, of the index, which is the
+// order that package checkpoint looks in. There are none where neither can be
+// read: that is not for the config to say.
+func weightNames(dir string) (map[string]json.RawMessage, error) {
+	file := filepath.Join(dir, "model.safetensors")
+	names := map[string]json.RawMessage{}
+	raw, err := readHeader(file)
 	if err == nil {
-		var index struct {
-			Map map[string]json.RawMessage `json:"weight_map"`
-		}
-		if err := json.Unmarshal(raw, &index); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		for n := range index.Map {
-			names = append(names, n)
+		if err := json.Unmarshal(raw, &names); err != nil {
+			return nil, fmt.Errorf("%s: the header: %w", file, err)
 		}
 		return names, nil
 	}
-	file = filepath.Join(dir, "model.safetensors")
-	if raw, err = readSome(file, 8); err != nil {
-		return nil, nil // no weights here, or no such file: not for the config to say
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	header := map[string]json.RawMessage{}
-	if err := json.Unmarshal(raw, &header); err != nil {
-		return nil, fmt.Errorf("%s: the header: %w", file, err)
+	file = filepath.Join(dir, "model.safetensors.index.json")
+	if raw, err = readIndex(file); err != nil || bytes.HasPrefix(raw, []byte("version ")) { // Git LFS
+		return nil, nil
 	}
-	for n := range header {
-		names = append(names, n)
+	index := struct {
+		Map *map[string]json.RawMessage `json:"weight_map"`
+	}{&names}
+	if err := json.Unmarshal(raw, &index); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return names, nil
 }
 
-// readSome reads a file, or, with a skip of 8, as much behind its first 8 bytes
-// as they say, little-endian.
-func readSome(file string, skip int) ([]byte, error) {
-	f, err := os.Open(file)
+// readHeader reads as much behind a file's first 8 bytes as they say,
+// little-endian.
+func readHeader(file string) ([]byte, error) {
+	f, err := files.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	size := int64(maxHeader)
-	if skip > 0 {
-		var n [8]byte
-		if _, err := io.ReadFull(f, n[:]); err != nil {
-			return nil, err
-		}
-		if u := binary.LittleEndian.Uint64(n[:]); u < maxHeader {
-			size = int64(u)
-		} else {
-			return nil, fmt.Errorf("%s: a header of %d bytes", file, u)
-		}
+	var n [8]byte
+	if _, err := io.ReadFull(f, n[:]); err != nil {
+		return nil, err
 	}
-	return io.ReadAll(io.LimitReader(f, size))
+	size := binary.LittleEndian.Uint64(n[:])
+	if size > maxHeader {
+		return nil, fmt.Errorf("%s: a header of %d bytes", file, size)
+	}
+	return io.ReadAll(io.LimitReader(f, int64(size)))
+}
+
+// readIndex reads at most maxHeader bytes of a file.
+func readIndex(file string) ([]byte, error) {
+	f, err := files.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxHeader))
 }

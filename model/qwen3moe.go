@@ -6,8 +6,7 @@ func init() {
 	register(family{
 		arch: "Qwen3MoeForCausalLM", modelType: "qwen3_moe",
 		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096},
-		keys: append([]string{"attention_bias", "use_sliding_window", "sliding_window", "max_window_layers", "layer_types"},
-			expertKeys...),
+		keys:     slices.Concat([]string{"attention_bias"}, qwenWindow, expertKeys),
 		options: func(c *Config, f *fields) {
 			c.QKNorm = true
 			c.biases(f)

@@ -118,6 +118,9 @@ func TestRopeSections(t *testing.T) {
 		if got := c.RopeRows(tc.longest); got != tc.rows {
 			t.Errorf("documents up to %d: %d rows, want %d", tc.longest, got, tc.rows)
 		}
+		if cos, _ := c.RopeTables(tc.longest); len(cos) != tc.rows*8 {
+			t.Errorf("documents up to %d: %d elements, want %d rows of 8", tc.longest, len(cos), tc.rows)
+		}
 	}
 	c.NumLayers, c.SlidingWindow, c.Sliding = 2, 4, []bool{true, false}
 	c.LocalRope = &Rope{Type: "dynamic", Theta: 1e4, Factor: 2}

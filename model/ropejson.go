@@ -9,8 +9,7 @@ func (c *Config) ropeJSON(m map[string]any) {
 	if c.Rope.Type != "default" {
 		m["rope_scaling"] = c.Rope.json()
 	}
-	five := c.Rope.json()
-	five["rope_theta"] = float(c.Rope.Theta)
+	five := c.Rope.parameters()
 	m["rope_parameters"] = five
 	if a := c.familyOf(); a == nil || a.localTheta == 0 {
 		return
@@ -20,9 +19,14 @@ func (c *Config) ropeJSON(m map[string]any) {
 		local = *c.LocalRope
 	}
 	m["rope_local_base_freq"] = float(local.Theta)
-	sliding := local.json()
-	sliding["rope_theta"] = float(local.Theta)
-	m["rope_parameters"] = map[string]any{fullAttention: five, slidingAttention: sliding}
+	m["rope_parameters"] = map[string]any{fullAttention: five, slidingAttention: local.parameters()}
+}
+
+// parameters is the mapping of r in Transformers 5.
+func (r Rope) parameters() map[string]any {
+	m := r.json()
+	m["rope_theta"] = float(r.Theta)
+	return m
 }
 
 // json is the mapping of r without its base, which stands elsewhere in

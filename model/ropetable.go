@@ -1,6 +1,9 @@
 package model
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // RopeTables are cos and sin of position·frequency times the attention factor,
 // for documents of at most maxPos tokens: for each of Ropes a table (RopeRows,
@@ -86,11 +89,7 @@ func (c *Config) attentionFactor(r Rope) float64 {
 	case r.Type == "yarn":
 		return yarnScale(r.Factor, 1)
 	case r.Type == "longrope":
-		factor := r.Factor
-		if factor == 0 {
-			factor = float64(c.MaxPositions) / float64(r.OriginalMaxPositions)
-		}
-		if factor > 1 {
+		if factor := cmp.Or(r.Factor, float64(c.MaxPositions)/float64(r.OriginalMaxPositions)); factor > 1 {
 			return math.Sqrt(1 + math.Log(factor)/math.Log(float64(r.OriginalMaxPositions)))
 		}
 	}
@@ -117,14 +116,7 @@ func (r Rope) yarnRamp(dim int) ramp {
 	at := func(turns float64) float64 {
 		return float64(dim) * math.Log(float64(r.OriginalMaxPositions)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))
 	}
-	fast, slow := r.BetaFast, r.BetaSlow
-	if fast == 0 {
-		fast = 32
-	}
-	if slow == 0 {
-		slow = 1
-	}
-	low, high := at(fast), at(slow)
+	low, high := at(cmp.Or(r.BetaFast, 32)), at(cmp.Or(r.BetaSlow, 1))
 	if !r.NoTruncate {
 		low, high = math.Floor(low), math.Ceil(high)
 	}

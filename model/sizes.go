@@ -14,22 +14,11 @@ func count(ps []Param) counts {
 	return n
 }
 
-// moeBlocks is how many blocks have experts.
-func (c *Config) moeBlocks() int64 {
-	var n int64
-	for b := range c.NumLayers {
-		if c.HasExperts(b) {
-			n++
-		}
-	}
-	return n
-}
-
 // Params is the number of parameters; a tied tensor counts once. It does not
 // make the table.
 func (c *Config) Params() int64 {
 	n := blockNames{c, 0}
-	moe, experts := c.moeBlocks(), int64(c.NumExperts)
+	moe, experts := int64(c.ExpertBlocks()), int64(c.NumExperts)
 	head := c.headLayer()
 	sum := head.Elems() + c.EmbedParam().Elems() + int64(c.NumLayers)*count(n.attention()).all
 	sum += (int64(c.NumLayers) - moe) * count(n.mlp()).all
@@ -45,7 +34,7 @@ func (c *Config) Params() int64 {
 // not.
 func (c *Config) MatrixParams() int64 {
 	n := blockNames{c, 0}
-	moe := c.moeBlocks()
+	moe := int64(c.ExpertBlocks())
 	sum := int64(c.VocabSize)*int64(c.HiddenSize) + int64(c.NumLayers)*count(n.attention()).matrix
 	sum += (int64(c.NumLayers) - moe) * count(n.mlp()).matrix
 	if moe > 0 {

@@ -84,16 +84,15 @@ func jsonError(raw []byte, err error) error {
 	return err
 }
 
-// with returns the text with every value of the named keys replaced by value,
-// or, where there is none of them, with names[0] put in front.
-func (s source) with(value string, names ...string) []byte {
-	quoted, _ := json.Marshal(value) // a string always marshals
+// with returns the text with every value of the named keys replaced by the JSON
+// value, or, where there is none of them, with names[0] put in front.
+func (s source) with(value []byte, names ...string) []byte {
 	var out []byte
 	from, found := 0, false
 	for _, k := range s.keys {
 		for _, n := range names {
 			if k.name == n {
-				out = append(append(out, s.raw[from:k.start]...), quoted...)
+				out = append(append(out, s.raw[from:k.start]...), value...)
 				from, found = k.end, true
 			}
 		}
@@ -105,8 +104,27 @@ func (s source) with(value string, names ...string) []byte {
 			sep = ""
 		}
 		out = append(out, s.raw[:open]...)
-		out = fmt.Appendf(out, "\n  %q: %s%s", names[0], quoted, sep)
+		out = fmt.Appendf(out, "\n  %q: %s%s", names[0], value, sep)
 		from = open
 	}
 	return append(out, s.raw[from:]...)
+}
+
+// value is the text of a key's value, nil where there is no such key.
+func (s source) value(name string) []byte {
+	for _, k := range s.keys {
+		if k.name == name {
+			return s.raw[k.start:k.end]
+		}
+	}
+	return nil
+}
+
+// set is s with a key given a value, in its place or in front.
+func (s source) set(name string, value []byte) source {
+	out, _, err := scanObject(s.with(value, name))
+	if err != nil {
+		panic("model: an edited config does not parse: " + err.Error())
+	}
+	return out
 }

@@ -19,18 +19,45 @@ func (f float) MarshalJSON() ([]byte, error) {
 	return []byte(s), nil
 }
 
+// Resized is c with a vocabulary of n tokens; ids that c names stay. In text that
+// was read vocab_size is changed, in the language model's part where it has one.
+func (c *Config) Resized(n int) *Config {
+	out := *c
+	out.VocabSize = n
+	if c.source.raw == nil {
+		return &out
+	}
+	size := strconv.AppendInt(nil, int64(n), 10)
+	nested := c.familyOf().nested
+	if nested == "" || c.source.value(vocabKey) != nil {
+		out.source = c.source.set(vocabKey, size)
+	}
+	if nested != "" {
+		inner, _, err := scanObject(c.source.value(nested))
+		if err != nil {
+			panic("model: a parsed config does not parse: " + err.Error())
+		}
+		out.source = out.source.set(nested, inner.set(vocabKey, size).raw)
+	}
+	return &out
+}
+
+// vocabKey is the key of the number of tokens.
+const vocabKey = "vocab_size"
+
 // JSON is the config.json to put beside saved weights of the given dtype
 // ("bfloat16", "float32"). Text that was read is given back byte for byte but
-// for the dtype; for an inline config it is made in full, in a spelling that
+// for the dtype, and for the vocabulary's size where that is another; for an inline config it is made in full, in a spelling that
 // Transformers 4 and 5 both load.
 func (c *Config) JSON(dtype string) []byte {
 	if c.source.raw != nil {
-		return c.source.with(dtype, "torch_dtype", "dtype")
+		quoted, _ := json.Marshal(dtype) // a string always marshals
+		return c.source.with(quoted, "torch_dtype", "dtype")
 	}
 	m := map[string]any{
 		"architectures":           []string{c.Arch},
 		"model_type":              c.ModelType,
-		"vocab_size":              c.VocabSize,
+		vocabKey:                  c.VocabSize,
 		"hidden_size":             c.HiddenSize,
 		"intermediate_size":       c.IntermediateSize,
 		"num_hidden_layers":       c.NumLayers,

@@ -1,0 +1,48 @@
+package layers
+
+import (
+	"math"
+	"testing"
+
+	"mt/device"
+	"mt/model"
+)
+
+// The scale of the embedding is rounded to the type of the weights before it
+// multiplies, forward and backward, as Transformers keeps it in a tensor of that
+// type: √12 = 3.4641 is 3.46875 in bf16, whose numbers are 1/64 apart there.
+func TestEmbedScaleIsRounded(t *testing.T) {
+	cfg := config(func(c *model.Config) { c.EmbedScale = math.Sqrt(12) })
+	for act, scale := range map[device.DType]float32{device.BF16: 3.46875, device.F32: 3.4641016} {
+		for _, d := range devices {
+			r := newRig(t, d.open(t), spec(cfg, KeepNothing, act), nil)
+			n := r.spec.MaxTokens
+			values := make([]float64, n*cfg.HiddenSize)
+			rows, starts := make([]int32, n), make([]int32, n+1)
+			for i := range values {
+				values[i] = 1 + float64(i%128)/128 // all that bf16 has between 1 and 2
+			}
+			for i := range rows {
+				rows[i], starts[i+1] = int32(i), int32(i+1)
+			}
+			mb := MicroBatch{Tokens: n, UniqueRows: n, Index: r.ints(rows...), RowStart: r.ints(starts...), RowPos: r.ints(rows...)}
+			table, x := r.tensor(act, len(values)), r.tensor(act, len(values))
+			r.put(table, values)
+			r.tpl.EmbedForward(r.s, x, table, mb)
+			grad := r.tensor(device.F32, len(values))
+			r.tpl.EmbedBackward(r.s, grad, table, mb, true)
+			for what, got := range map[string][]float64{"row": r.get(x), "gradient": r.get(grad)} {
+				for i, v := range values {
+					want := float32(v) * scale
+					if act == device.BF16 {
+						want = math.Float32frombits(uint32(bf16(math.Float32bits(want))) << 16)
+					}
+					if float32(got[i]) != want {
+						t.Fatalf("%s, %v: %s of %v is %v, want %v", d.name, act, what, v, got[i], want)
+					}
+				}
+			}
+			r.checkGuards()
+		}
+	}
+}

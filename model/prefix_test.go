@@ -1,0 +1,38 @@
+package model
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestPrefixOfTwo: the only file counts before the index, as it does for those who
+// load the weights; an index that Git LFS keeps elsewhere is for them to refuse.
+func TestPrefixOfTwo(t *testing.T) {
+	ps := []prefix{{model: "a."}, {model: "b."}}
+	header := `{"__metadata__": {}, "b.x": {}}`
+	single := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+	for name, tc := range map[string]struct {
+		single []byte
+		index  string
+		want   string
+	}{
+		"both":    {single, `{"weight_map": {"a.x": "y"}}`, "b."},
+		"index":   {nil, `{"weight_map": {"b.x": "y"}}`, "b."},
+		"Git LFS": {nil, "version https://git-lfs.github.com/spec/v1\n", "a."},
+	} {
+		dir := t.TempDir()
+		if tc.single != nil {
+			if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), tc.single, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), []byte(tc.index), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := findPrefix(dir, ps); err != nil || p.model != tc.want {
+			t.Errorf("%s: %+v, %v; want %s", name, p, err, tc.want)
+		}
+	}
+}

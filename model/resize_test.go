@@ -1,0 +1,46 @@
+package model
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestResized: another vocabulary changes the tables and one number of
+// config.json, wherever that stands.
+func TestResized(t *testing.T) {
+	const sizes = `"hidden_size": 64, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4`
+	for _, tt := range []struct{ name, text, was, is string }{
+		{"at the top", `{"model_type": "llama", "vocab_size":  320, ` + sizes + `, "x": {"vocab_size": 320}}`, `"vocab_size":  320,`, `"vocab_size":  384,`},
+		{"in the language model's part", `{"model_type": "gemma3", "text_config": {` + sizes + `, "vocab_size": 320}, "x": 1}`, `"vocab_size": 320}`, `"vocab_size": 384}`},
+		{"in both", `{"model_type": "gemma3", "vocab_size": 320, "text_config": {` + sizes + `, "vocab_size": 320}}`, `"vocab_size": 320`, `"vocab_size": 384`},
+		{"nowhere", `{"model_type": "gemma3", "text_config": {` + sizes + `}}`, `"text_config": {`, "\"text_config\": {\n  \"vocab_size\": 384,"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := ParseConfig([]byte(tt.text), "f")
+			if err != nil {
+				t.Fatal(err)
+			}
+			was := c.VocabSize
+			big := c.Resized(384)
+			want := strings.ReplaceAll(string(c.JSON("float32")), tt.was, tt.is)
+			if got := string(big.JSON("float32")); got != want || !json.Valid([]byte(got)) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+			back, err := ParseConfig(big.JSON("float32"), "f")
+			if err != nil || back.VocabSize != 384 || back.EmbedParam().Rows != 384 {
+				t.Errorf("read again: %+v, %v", back, err)
+			}
+			if c.VocabSize != was || string(c.JSON("float32")) == want {
+				t.Error("the original has changed")
+			}
+		})
+	}
+	c, err := FromInline(map[string]any{"preset": "tiny"}, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := ParseConfig(c.Resized(300).JSON("float32"), "f"); err != nil || back.VocabSize != 300 {
+		t.Errorf("inline: %+v, %v", back, err)
+	}
+}
