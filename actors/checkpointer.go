@@ -2,7 +2,8 @@ package actors
 
 // The Checkpointer writes a consistent cut: every layer after update N. The
 // Optimizer holds a layer's next update until that layer is on disk, so saving
-// runs beside training and needs no second copy of the model.
+// runs beside training and needs no second copy of the model. Where nothing is
+// updated any more, all layers can be written at once.
 
 // checkpointerCore is the pure part of the Checkpointer.
 type checkpointerCore struct {
@@ -45,6 +46,9 @@ func (c *checkpointerCore) step(msg any) []any {
 	switch m := msg.(type) {
 	case SaveRequested:
 		c.queue = append(c.queue, m)
+		for l := 0; m.AtRest && l < c.layers; l++ {
+			c.ready = append(c.ready, LayerUpdated{Layer: l, Version: m.Step, Save: true, AdamStep: m.AdamStep, NonFinite: m.NonFinite})
+		}
 	case LayerUpdated:
 		c.ready = append(c.ready, m)
 	case saveOpened:

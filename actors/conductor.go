@@ -17,18 +17,32 @@ type Schedule struct {
 	FirstStep, LastStep int // 1-based; nothing is done where First > Last
 	SaveSteps           int // 0: only at the end
 	EvalSteps           int // 0: never
+	SaveEpochs          bool
+	EvalEpochs          bool
 	EvalPasses          int // batches of an evaluation
 	EvalAtEnd           bool
 	EvalAtStart         bool
 	MaxNonFinite        int
 	SynchronousUpdates  bool
 	NoSave              bool // no checkpoints at all
+	NoFinalSave         bool // none of LastStep: its model is written after the run
 	LR                  func(step int) float64
 	// DataPos is the data position after a step.
 	DataPos func(step int) int64
-	// Pairs is how many (query, key) pairs a document of so many tokens has in all
-	// blocks together; nil: the model's.
-	Pairs func(length int) int64
+	// EndsEpoch says whether a step takes the last row of an epoch; for SaveEpochs
+	// and EvalEpochs.
+	EndsEpoch func(step int) bool
+}
+
+// due says whether something is done after a step that is done every so many
+// steps, and with epochs at the end of each.
+func (s *Schedule) due(step, every int, epochs bool) bool {
+	return every > 0 && step%every == 0 || epochs && s.EndsEpoch(step)
+}
+
+// saves says whether a step may be saved.
+func (s *Schedule) saves(step int) bool {
+	return !s.NoSave && !(s.NoFinalSave && step >= s.LastStep)
 }
 
 // conductorCore is the pure part of the Conductor.
@@ -50,6 +64,10 @@ type conductorCore struct {
 	// be overtaken by the forward behind it.
 	evaluated *EvalReport
 	waited    Cause // what the next step's planning has waited for
+	// pairs is how many (query, key) pairs a document of so many tokens has in all
+	// blocks together; nil: they are not counted.
+	pairs     func(length int) int64
+	adam      int64 // updates made
 	nonFinite int
 	tokens    int64 // consumed by closed steps
 	saving    int   // saves requested and not done
@@ -77,6 +95,7 @@ type evalState struct {
 // diagnosis is the forward that is run once more to name what is not finite.
 type diagnosis struct {
 	step              int // the last that was skipped
+	finite            int // the last before that was not
 	batch             *data.Batch
 	layer, microBatch int
 }
@@ -143,10 +162,9 @@ func (c *conductorCore) advance() []any {
 		return nil
 	}
 	if c.stop && c.program == nil {
-		c.eval = evalState{}
-		c.closing = c.closing || c.plan.NoSave || c.lastSave == c.version // nothing to save that is not saved
+		c.eval, c.closing = evalState{}, true
 	}
-	out := c.wantBatches()
+	out := append(c.saveAtRest(), c.wantBatches()...)
 	switch {
 	case c.program != nil:
 	case c.diagnosis != nil:
@@ -162,15 +180,29 @@ func (c *conductorCore) advance() []any {
 	return out
 }
 
+// saveAtRest saves where a run was asked to stop with no step in progress, such as
+// in an evaluation: a run that goes on from there owes that evaluation still.
+func (c *conductorCore) saveAtRest() []any {
+	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
+		return nil
+	}
+	m := c.save(c.version)
+	m.AtRest, m.AdamStep, m.NonFinite = true, c.adam, c.nonFinite
+	return []any{send{checkpointerID, m}}
+}
+
+// save books the save of the state after a step.
+func (c *conductorCore) save(step int) SaveRequested {
+	c.saving++
+	c.lastSave = step
+	return SaveRequested{Step: step, DataPos: c.plan.DataPos(step), Tokens: c.tokens}
+}
+
 // wantBatches keeps BatchesAhead training batches under way besides the one in
 // progress, and as many of an evaluation.
 func (c *conductorCore) wantBatches() []any {
 	var out []any
-	last := min(c.step0+c.ahead, c.plan.LastStep)
-	if c.stop {
-		last = min(last, c.version+1) // the step that will be saved
-	}
-	for c.asked < last && !c.closing {
+	for c.asked < min(c.step0+c.ahead, c.plan.LastStep) && !c.closing && !c.stop {
 		c.asked++
 		out = append(out, send{feederID, BatchWanted{Step: c.asked}})
 	}
@@ -207,7 +239,8 @@ func (c *conductorCore) planEval() []any {
 	}
 	delete(c.batches, key)
 	c.eval.pass++
-	return append(c.start(&Program{Step: c.version, Eval: true, Version: c.version, Batch: b}), c.wantBatches()...)
+	again := c.eval.pass < c.plan.EvalPasses
+	return append(c.start(&Program{Step: c.version, Eval: true, Again: again, Version: c.version, Batch: b}), c.wantBatches()...)
 }
 
 // start plans p and hands it out.
@@ -217,10 +250,7 @@ func (c *conductorCore) start(p *Program) []any {
 	if err := planProgram(p, c.spec); err != nil {
 		return c.end(err)
 	}
-	c.spec.held = nil
-	if p.Eval {
-		c.spec.held = p.heldAfter
-	}
+	c.spec.held = p.heldAfter
 	c.program = p
 	m := PassPlanned{p}
 	return []any{send{offloaderID, m}, send{prefetcherID, m}, send{computeID, m}}
@@ -242,19 +272,16 @@ func (c *conductorCore) lossLanded(m LossLanded) []any {
 	}
 	c.version = m.Step
 	c.closing = c.closing || c.stop || m.Step >= c.plan.LastStep
-	due := c.plan.SaveSteps > 0 && m.Step%c.plan.SaveSteps == 0
-	save := !c.plan.NoSave && (due || c.closing)
+	save := c.plan.saves(m.Step) && (c.plan.due(m.Step, c.plan.SaveSteps, c.plan.SaveEpochs) || c.closing)
 	lr := c.plan.LR(m.Step)
 	c.tokens += p.Batch.Tokens
-	c.open[m.Step] = &stepInProgress{batch: p.Batch, report: StepReport{Step: m.Step, Prog: p.Seq, LR: lr,
+	c.open[m.Step] = &stepInProgress{batch: p.Batch, report: StepReport{Step: m.Step, Prog: p.Seq, LR: lr, Saved: save,
 		Loss: m.Sum/float64(max(p.Batch.Supervised, 1)) + m.Aux, Tokens: p.Batch.Tokens, TotalTokens: c.tokens, Supervised: p.Batch.Supervised, AttendedPairs: c.attendedPairs(p.Batch)}}
 	out := []any{send{optimizerID, StepClosed{Step: m.Step, LR: lr, Skip: math.IsNaN(m.Sum+m.Aux) || math.IsInf(m.Sum+m.Aux, 0), Save: save}}}
 	if save {
-		c.saving++
-		c.lastSave = m.Step
-		out = append(out, send{checkpointerID, SaveRequested{Step: m.Step, DataPos: c.plan.DataPos(m.Step), Tokens: c.tokens}})
+		out = append(out, send{checkpointerID, c.save(m.Step)})
 	}
-	evalDue := c.plan.EvalSteps > 0 && m.Step%c.plan.EvalSteps == 0 || c.plan.EvalAtEnd && m.Step == c.plan.LastStep
+	evalDue := c.plan.due(m.Step, c.plan.EvalSteps, c.plan.EvalEpochs) || c.plan.EvalAtEnd && m.Step == c.plan.LastStep
 	if c.plan.EvalPasses > 0 && evalDue && !c.stop {
 		c.eval, c.evalAsked = evalState{running: true}, 0
 	}
@@ -262,13 +289,13 @@ func (c *conductorCore) lossLanded(m LossLanded) []any {
 }
 
 func (c *conductorCore) attendedPairs(b *data.Batch) int64 {
-	if c.plan.Pairs == nil {
+	if c.pairs == nil {
 		return 0
 	}
 	var n int64
 	for _, m := range b.MicroBatches {
 		for i, first := range m.CuSeqlens[:len(m.CuSeqlens)-1] {
-			n += c.plan.Pairs(int(m.CuSeqlens[i+1] - first))
+			n += c.pairs(int(m.CuSeqlens[i+1] - first))
 		}
 	}
 	return n
@@ -298,9 +325,9 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []any {
 	}
 	delete(c.open, m.Step)
 	s.report.GradNorm, s.report.Skipped = m.GradNorm, m.Skipped
-	c.nonFinite = m.NonFinite
+	c.adam, c.nonFinite = m.AdamStep, m.NonFinite
 	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil {
-		c.diagnosis = &diagnosis{step: m.Step, layer: -1, batch: s.batch}
+		c.diagnosis = &diagnosis{step: m.Step, finite: m.Step - m.NonFinite, layer: -1, batch: s.batch}
 	}
 	out := []any{send{reporterID, s.report}}
 	if r := c.evaluated; r != nil && r.Step == m.Step {
@@ -316,8 +343,10 @@ func (c *conductorCore) diagnosed() []any {
 	err := fmt.Errorf("step %d: the loss or the gradient was not finite in %d steps in a row (max_nonfinite_steps: %d)",
 		d.step, c.nonFinite, c.plan.MaxNonFinite)
 	if d.layer < 0 {
-		return c.end(fmt.Errorf("%w: every layer's output is finite, so it arises in the loss or in the backward; try a lower learning_rate", err))
+		err = fmt.Errorf("%w: every layer's output is finite, so it arises in the loss or in the backward; try a lower learning_rate", err)
+	} else {
+		err = fmt.Errorf("%w: the first output that is not finite is that of %s, micro-batch %d; look at the weights and the data", err,
+			layerName(c.spec.layers, d.layer), d.microBatch)
 	}
-	return c.end(fmt.Errorf("%w: the first output that is not finite is that of %s, micro-batch %d; look at the weights and the data", err,
-		layerName(c.spec.layers, d.layer), d.microBatch))
+	return c.end(&NonFiniteError{Step: d.step, Finite: d.finite, err: err})
 }

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"math"
 	"testing"
 
 	"mt/data"
@@ -33,5 +34,59 @@ func TestEvaluationIsReportedAfterItsStep(t *testing.T) {
 	}
 	if r, ok := reports[1].(EvalReport); !ok || r.Step != 1 {
 		t.Errorf("the second report is %+v", reports[1])
+	}
+}
+
+// closing is a Conductor with a batch of step 1 on the device.
+func closing(start State) *conductorCore {
+	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 3, MaxNonFinite: 1, NoSave: true,
+		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, start, 1, programSpec{layers: dense(3), weightSlots: 1, activationSlots: 3})
+	c.program = &Program{Step: 1, Batch: &data.Batch{Supervised: 2, Tokens: 5}}
+	return c
+}
+
+// TestLossesThatSkipAStep: the loss, or the balancing loss beside it, is not
+// finite.
+func TestLossesThatSkipAStep(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, m := range []struct {
+		LossLanded
+		skip bool
+	}{
+		{LossLanded{Sum: 3}, false}, {LossLanded{Sum: math.MaxFloat64}, false}, {LossLanded{Sum: 3, Aux: 4}, false},
+		{LossLanded{Sum: nan}, true}, {LossLanded{Sum: inf}, true}, {LossLanded{Sum: -inf}, true},
+		{LossLanded{Sum: 3, Aux: nan}, true}, {LossLanded{Sum: 3, Aux: inf}, true}, {LossLanded{Sum: inf, Aux: -inf}, true},
+	} {
+		m.Step = 1
+		told := false
+		for _, e := range closing(State{}).step(m.LossLanded) {
+			if s, ok := e.(send); ok && s.to == optimizerID {
+				told = true
+				if got := s.msg.(StepClosed).Skip; got != m.skip {
+					t.Errorf("loss %v and %v: skipped %t, want %t", m.Sum, m.Aux, got, m.skip)
+				}
+			}
+		}
+		if !told {
+			t.Errorf("loss %v and %v: the step is not closed", m.Sum, m.Aux)
+		}
+	}
+}
+
+// TestReportedTokens: a report has the step's tokens and all up to it, those
+// before the run goes on included; the loss is the mean over supervised ones.
+func TestReportedTokens(t *testing.T) {
+	c := closing(State{Tokens: 100})
+	c.step(LossLanded{Step: 1, Sum: 3, Aux: 0.25})
+	c.program = &Program{Step: 2, Batch: &data.Batch{Supervised: 4, Tokens: 7}}
+	c.step(LossLanded{Step: 2, Sum: 3})
+	for step, want := range map[int]StepReport{
+		1: {Loss: 1.75, Tokens: 5, Supervised: 2, TotalTokens: 105},
+		2: {Loss: 0.75, Tokens: 7, Supervised: 4, TotalTokens: 112},
+	} {
+		got := c.open[step].report
+		if got.Loss != want.Loss || got.Tokens != want.Tokens || got.Supervised != want.Supervised || got.TotalTokens != want.TotalTokens {
+			t.Errorf("step %d: %+v, want %+v", step, got, want)
+		}
 	}
 }

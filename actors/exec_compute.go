@@ -167,7 +167,7 @@ func (r *resources) savedFor(layer, mb int) device.Mem {
 func (r *resources) launch(e launch, l Launch, v Visit) {
 	s := r.compute.Stream
 	if v.Stage == Expert {
-		r.launchExperts(e, l, v, device.Tensor{}, device.Tensor{}, device.Tensor{})
+		r.launchExpert(e, v)
 		return
 	}
 	mb := r.batch.micro[l.MicroBatch]
@@ -190,7 +190,7 @@ func (r *resources) launch(e launch, l Launch, v Visit) {
 	case v.Kind == model.Head:
 		r.launchHead(e, l, v, in, out, gr)
 	case v.Kind == model.MoE:
-		r.launchExperts(e, l, v, in, out, gr)
+		r.launchRouter(e, l, v, in, out, gr)
 	default:
 		r.launchBlock(e, l, v, in, out, gr)
 	}

@@ -63,17 +63,20 @@ func (r *resources) balances(p *Program) bool {
 	return !p.Eval && r.plan.Experts > 0 && r.plan.Spec.Config.OutputRouterLogits
 }
 
-// launchExperts enqueues the template of one visit to a layer with experts.
-func (r *resources) launchExperts(e launch, l Launch, v Visit, in, out, gr device.Tensor) {
-	s, st, ws := r.compute.Stream, r.experts.state, r.workspace
-	switch {
-	case v.Stage == Expert && v.Grad():
-		r.ops.ExpertBackward(s, r.weights(v, e.Weights), r.grads(v, e.Grad), st, e.From, e.Pairs, ws)
-		return
-	case v.Stage == Expert:
-		r.ops.ExpertForward(s, r.weights(v, e.Weights), st, e.From, e.Pairs, ws)
+// launchExpert enqueues the template of an expert, for all micro-batches.
+func (r *resources) launchExpert(e launch, v Visit) {
+	s, st, w := r.compute.Stream, r.experts.state, r.weights(v, e.Weights)
+	if v.Grad() {
+		r.ops.ExpertBackward(s, w, r.grads(v, e.Grad), st, e.From, e.Pairs, r.workspace)
 		return
 	}
+	r.ops.ExpertForward(s, w, st, e.From, e.Pairs, r.workspace)
+}
+
+// launchRouter enqueues the template of a visit to part 0 of a layer with
+// experts.
+func (r *resources) launchRouter(e launch, l Launch, v Visit, in, out, gr device.Tensor) {
+	s, st, ws := r.compute.Stream, r.experts.state, r.workspace
 	mb, at := r.batch.micro[l.MicroBatch], r.batch.offset[l.MicroBatch]
 	switch {
 	case v.Stage == Route && v.Pass == Backward:
@@ -154,7 +157,7 @@ func (r *resources) auxLoss(p *Program) float64 {
 // a step may travel while the one before is still at work.
 type expertTraffic struct {
 	mu   sync.Mutex
-	prog map[int]*traffic
+	prog map[int]traffic
 }
 
 type traffic struct{ tiles, bytes int64 }
@@ -163,25 +166,18 @@ func (x *expertTraffic) add(prog int, bytes int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.prog == nil {
-		x.prog = map[int]*traffic{}
+		x.prog = map[int]traffic{}
 	}
 	t := x.prog[prog]
-	if t == nil {
-		t = &traffic{}
-		x.prog[prog] = t
-	}
-	t.tiles++
-	t.bytes += bytes
+	x.prog[prog] = traffic{tiles: t.tiles + 1, bytes: t.bytes + bytes}
 }
 
 // read is what travelled for a program that is done. It and those before it are
 // forgotten.
-func (x *expertTraffic) read(prog int) (out traffic) {
+func (x *expertTraffic) read(prog int) traffic {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if t := x.prog[prog]; t != nil {
-		out = *t
-	}
-	maps.DeleteFunc(x.prog, func(p int, _ *traffic) bool { return p <= prog })
-	return out
+	t := x.prog[prog]
+	maps.DeleteFunc(x.prog, func(p int, _ traffic) bool { return p <= prog })
+	return t
 }

@@ -47,8 +47,8 @@ func (r *resources) checkBatch(b *data.Batch) error {
 func (r *run) execOptimizer(w work) error {
 	switch e := w.do.(type) {
 	case nonFiniteGradient:
-		return fmt.Errorf("step %d: the gradient of %s is not finite; without clipping (max_grad_norm: 0) other layers are "+
-			"updated already, so the run ends: resume from the last checkpoint with a lower learning_rate or max_grad_norm > 0", e.Step, r.res.names[e.Layer])
+		return &NonFiniteError{Step: e.Step, Finite: e.Finite, err: fmt.Errorf("step %d: the gradient of %s is not finite; without clipping "+
+			"(max_grad_norm: 0) other layers are updated already, so the run ends: set a lower learning_rate or max_grad_norm > 0", e.Step, r.res.names[e.Layer])}
 	case mergeTied:
 		r.hub.async(optimizerID, func() (any, error) {
 			r.res.mergeTied(e)

@@ -126,9 +126,9 @@ func TestMicroBatchesTurnAroundAtExperts(t *testing.T) {
 }
 
 // TestTrafficOfExperts: every part of a layer is a tile of its own, and the slots
-// spare the backward what the forward used last. A training step after an
-// evaluation, and an evaluation after another, find tiles in their slots; of
-// experts fetched on demand none, as none may have come.
+// spare the backward what the forward used last. A pass of an evaluation finds what
+// the one before left in the slots; of experts fetched on demand nothing, as none may
+// have come. The last one leaves nothing.
 func TestTrafficOfExperts(t *testing.T) {
 	for experts := 1; experts <= 5; experts++ {
 		for slots := 2; slots <= 8; slots++ {
@@ -157,6 +157,9 @@ func TestTrafficOfExperts(t *testing.T) {
 					t.Errorf("%d experts, %d slots: %d tiles are held after an evaluation", experts, slots, len(first.heldAfter))
 				}
 				s.held = first.heldAfter
+				if last := plannedAs(t, &Program{Eval: true, Batch: fakeBatch(3, 2)}, s); len(last.heldAfter) != 0 {
+					t.Errorf("%d experts, %d slots: tiles %v are held after the last pass of an evaluation", experts, slots, last.heldAfter)
+				}
 				second := planned(t, true, fakeBatch(3, 2), s)
 				for _, v := range second.WeightTakes {
 					if slices.Contains(first.heldAfter, second.Visits[v].Tile) && !slices.Contains(second.Stale, second.Visits[v].Tile) && slots >= tiles {
@@ -263,5 +266,17 @@ func TestExpertTrafficIsCounted(t *testing.T) {
 	tr.copyTiles = false
 	if inPlace := mustRun(t, tr); inPlace.experts != 0 || inPlace.expertBytes != 0 {
 		t.Errorf("in place %d tiles", inPlace.experts)
+	}
+}
+
+// TestExpertTrafficIsForgotten: what was read takes no memory any more.
+func TestExpertTrafficIsForgotten(t *testing.T) {
+	var x expertTraffic
+	for prog := range 4 {
+		x.add(prog, 10)
+		x.add(prog, 20)
+	}
+	if got := x.read(2); got != (traffic{tiles: 2, bytes: 30}) || len(x.prog) != 1 {
+		t.Errorf("program 2 moved %+v, and %d programs are remembered; want 2 tiles of 30 bytes, and the last", got, len(x.prog))
 	}
 }

@@ -55,6 +55,7 @@ type outcome struct {
 	usage device.Usage
 	// experts' tiles that travelled in all steps, and their bytes
 	experts, expertBytes int64
+	h2d, d2h             int64 // bytes that the steps' reports say, summed up
 }
 
 type layerBytes struct {
@@ -227,6 +228,8 @@ func (tr trial) options(dev device.Device, store *host.Store, pool *parallel.Poo
 			out.steps = append(out.steps, fmt.Sprintf("%d %x %x %t", r.Step, math.Float64bits(r.Loss), math.Float64bits(r.GradNorm), r.Skipped))
 			out.experts += r.Experts
 			out.expertBytes += r.ExpertBytes
+			out.h2d += r.H2D
+			out.d2h += r.D2H
 			out.end = State{Step: r.Step, AdamStep: out.end.AdamStep + 1, Tokens: r.TotalTokens}
 			if r.Skipped {
 				out.end.AdamStep--

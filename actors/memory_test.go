@@ -6,6 +6,7 @@ import (
 	"math/rand"
 	"testing"
 
+	"mt/data"
 	"mt/device"
 	"mt/device/cpu"
 	"mt/host"
@@ -145,5 +146,49 @@ func TestPlannedRunsWork(t *testing.T) {
 	}
 	if spilled < 3 {
 		t.Errorf("only %d runs could spill", spilled)
+	}
+}
+
+// TestLimitsBoundEveryBatch: whatever the rows, a batch is within the limits that
+// buffers are sized by, also where rows are such that micro-batches are as many,
+// and as empty, as they can be.
+func TestLimitsBoundEveryBatch(t *testing.T) {
+	r := rand.New(rand.NewSource(4))
+	for range 3000 {
+		n, longest, most, vocab := 1+r.Intn(12), 1+r.Intn(9), 1+r.Intn(20), 1+r.Intn(40)
+		l := plan.NewLimits(n, longest, most, vocab)
+		rows := make([]data.Row, 1+r.Intn(n))
+		for i := range rows {
+			tokens := 1 + r.Intn(longest)
+			switch r.Intn(3) { // a short row and one that does not fit beside it
+			case 0:
+				tokens = 1
+			case 1:
+				tokens = min(longest, most)
+			}
+			for range tokens {
+				rows[i].IDs = append(rows[i].IDs, int32(r.Intn(vocab)))
+			}
+		}
+		res := &resources{plan: &plan.Run{Limits: l}}
+		if err := res.checkBatch(data.NewBatch(1, rows, most)); err != nil {
+			t.Fatalf("%d rows of at most %d tokens, micro-batches of %d: %v", n, longest, most, err)
+		}
+	}
+}
+
+// TestLimitsOfBatches: a batch at every limit is taken, one beyond any of them is not.
+func TestLimitsOfBatches(t *testing.T) {
+	b := &data.Batch{Tokens: 10, MicroBatches: []data.MicroBatch{{Tokens: 6}, {Tokens: 4}}, UniqueIDs: []int32{1, 2, 3}}
+	limits := plan.Limits{Tokens: 10, MicroBatchTokens: 6, MicroBatches: 2, UniqueIDs: 3}
+	for name, lower := range map[string]func(l *plan.Limits){"": func(*plan.Limits) {}, "tokens": func(l *plan.Limits) { l.Tokens-- },
+		"tokens of a micro-batch": func(l *plan.Limits) { l.MicroBatchTokens-- }, "micro-batches": func(l *plan.Limits) { l.MicroBatches-- },
+		"unique ids": func(l *plan.Limits) { l.UniqueIDs-- }} {
+		l := limits
+		lower(&l)
+		err := (&resources{plan: &plan.Run{Limits: l}}).checkBatch(b)
+		if (err == nil) != (name == "") {
+			t.Errorf("one fewer %s: %v", name, err)
+		}
 	}
 }

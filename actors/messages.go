@@ -180,14 +180,20 @@ type StepUpdated struct {
 	Step     int
 	GradNorm float64 // before clipping
 	Skipped  bool
-	// NonFinite counts the steps skipped in a row.
+	// AdamStep counts the updates made, NonFinite the steps skipped in a row.
+	AdamStep  int64
 	NonFinite int
 }
 
-// SaveRequested asks for a checkpoint of the state after Step.
+// SaveRequested asks for a checkpoint of the state after Step, whose layers come
+// with their updates or, AtRest, are all there and stay as they are: then AdamStep
+// and NonFinite are LayerUpdated's.
 type SaveRequested struct {
 	Step            int
 	DataPos, Tokens int64
+	AtRest          bool
+	AdamStep        int64
+	NonFinite       int
 }
 
 // LayerSaved tells that a layer of a checkpoint is on disk.
@@ -220,6 +226,7 @@ type StepReport struct {
 	Loss, GradNorm float64
 	LR             float64
 	Skipped        bool
+	Saved          bool // a checkpoint of the state after it is to be committed
 	Tokens         int64
 	TotalTokens    int64 // since the start of training
 	Supervised     int64

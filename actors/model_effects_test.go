@@ -143,15 +143,21 @@ func (w *world) checkSave(d saveLayer) {
 	c := w.cores[checkpointerID].(*checkpointerCore)
 	step := c.queue[0].Step
 	w.saved[step]++
-	want := step
-	for s := range w.cfg.skip {
-		if s <= step {
-			want-- // a skipped step changes no weights
-		}
-	}
+	want := w.updates(step)
 	if w.version[d.Layer] != want {
 		w.failf("layer %d is saved for step %d after %d updates", d.Layer, step, w.version[d.Layer])
 	}
+}
+
+// updates is how many of the steps up to one have changed weights.
+func (w *world) updates(step int) int {
+	n := step
+	for s := range w.cfg.skip {
+		if s <= step {
+			n--
+		}
+	}
+	return n
 }
 
 // launch checks that the slots of a launch hold what the program says.

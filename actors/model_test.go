@@ -45,6 +45,7 @@ type world struct {
 	returned map[string]int
 	steps    []int // steps reported, in order
 	evals    int
+	atStop   int // steps planned when the run was asked to stop; −1: it was not
 	saves    []int
 	booked   map[string]bool // messages the table of credits names
 	ended    bool
@@ -87,7 +88,7 @@ func (c worldConfig) kinds() []model.LayerKind {
 func newWorld(t *testing.T, cfg worldConfig) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg,
 		programs: map[int]*Program{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}, version: make([]int, cfg.layers),
-		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages}
+		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1}
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
 		MaxNonFinite: 100, SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
 	w.cores = [numActors]core{
@@ -200,6 +201,9 @@ func (w *world) turn(id actorID) {
 		msg := w.boxes[id][0]
 		w.boxes[id] = w.boxes[id][1:]
 		w.todo[id] = w.cores[id].step(msg)
+		if _, ok := msg.(StopRequested); ok {
+			w.atStop = w.cores[conductorID].(*conductorCore).step0
+		}
 		w.record(id, msg, w.todo[id])
 		return
 	}
@@ -243,6 +247,9 @@ func (w *world) complete(i int) {
 	case commitSave:
 		if w.saved[d.Save.Step] != w.cfg.layers {
 			w.failf("checkpoint of step %d committed with %d layers", d.Save.Step, w.saved[d.Save.Step])
+		}
+		if want := w.updates(d.Save.Step); d.AdamStep != int64(want) {
+			w.failf("checkpoint of step %d committed after %d updates, it says %d", d.Save.Step, want, d.AdamStep)
 		}
 		w.saves = append(w.saves, d.Save.Step)
 		w.done(id, saveCommitted{Step: d.Save.Step})
@@ -323,6 +330,9 @@ func (w *world) verify() error {
 	if w.cfg.stopAfter < 0 && len(w.steps) != w.cfg.steps {
 		return fmt.Errorf("%d of %d steps were made", len(w.steps), w.cfg.steps)
 	}
+	if n := len(w.steps); w.atStop >= 0 && n > w.atStop {
+		return fmt.Errorf("%d steps were planned when the run was asked to stop, and %d were made", w.atStop, n)
+	}
 	if n := len(w.steps); n > 0 && (len(w.saves) == 0 || w.saves[len(w.saves)-1] != n) {
 		return fmt.Errorf("step %d was the last and the last save is %v", n, w.saves)
 	}
@@ -338,7 +348,10 @@ func (w *world) verify() error {
 		}
 		held := 0
 		if c.Name == "weight slot" {
-			held = len(w.cores[computeID].(*computeCore).weights) // kept for an evaluation to come
+			held = len(w.cores[computeID].(*computeCore).weights)
+			if held > 0 && w.atStop < 0 { // kept for the next pass of an evaluation that was stopped
+				return fmt.Errorf("%d weight slots are held at the end", held)
+			}
 		}
 		if w.taken[c.Name] != w.returned[c.Name]+held {
 			return fmt.Errorf("credit %s: taken %d, returned %d, held %d", c.Name, w.taken[c.Name], w.returned[c.Name], held)

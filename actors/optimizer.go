@@ -40,6 +40,7 @@ type stepState struct {
 	pending int // without clipping: index into order
 	order   []int
 	held    []bool
+	finite  int // the last step before that was not skipped
 }
 
 func newOptimizerCore(layers int, start State, clip float64, tied bool) *optimizerCore {
@@ -113,7 +114,7 @@ func (c *optimizerCore) step(msg any) []any {
 func (c *optimizerCore) head() int { return c.layers - 1 }
 
 func (c *optimizerCore) open(step int) *stepState {
-	c.cur = &stepState{step: step, landed: make([]int, c.layers), squares: make([]float64, c.layers),
+	c.cur = &stepState{step: step, finite: step - 1 - c.skipped, landed: make([]int, c.layers), squares: make([]float64, c.layers),
 		have: make([]bool, c.layers), updated: make([]bool, c.layers), held: make([]bool, c.layers)}
 	for i := range c.cur.landed {
 		c.cur.landed[i] = -1
@@ -183,7 +184,7 @@ func (c *optimizerCore) advanceUnclipped(s *stepState) []any {
 		sq = s.squares[c.head()]
 	}
 	if !host.AllFinite(sq) {
-		return []any{work{do: nonFiniteGradient{Step: s.step, Layer: l}}}
+		return []any{work{do: nonFiniteGradient{Step: s.step, Layer: l, Finite: s.finite}}}
 	}
 	out := c.startUpdate(s, l, 1)
 	if out != nil {
@@ -193,7 +194,8 @@ func (c *optimizerCore) advanceUnclipped(s *stepState) []any {
 }
 
 // nonFiniteGradient fails the run: without clipping layers are updated already.
-type nonFiniteGradient struct{ Step, Layer int }
+// Finite is the last step before that was not skipped.
+type nonFiniteGradient struct{ Step, Layer, Finite int }
 
 func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []any {
 	if c.saving[l] {
@@ -269,7 +271,7 @@ func (c *optimizerCore) skip(s *stepState) []any {
 
 func (c *optimizerCore) finish(s *stepState, skipped bool) any {
 	c.cur, c.version = nil, s.step
-	return send{conductorID, StepUpdated{Step: s.step, GradNorm: s.norm(), Skipped: skipped, NonFinite: c.skipped}}
+	return send{conductorID, StepUpdated{Step: s.step, GradNorm: s.norm(), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped}}
 }
 
 // norm is the L2 norm over all layers, summed in the order of the layers.

@@ -95,6 +95,7 @@ type Program struct {
 	Step    int // the training step it belongs to; for an evaluation the step it follows
 	Eval    bool
 	Check   bool // diagnosis: look for non-finite values after every launch
+	Again   bool // another pass over the same weights follows this evaluation's
 	Version int  // of the weights it wants: steps taken
 	Batch   *data.Batch
 
@@ -262,9 +263,11 @@ func (b *programBuilder) launch(v, mb int) {
 }
 
 // planWeights plans the weight slots of all tiles but the embedding, which takes
-// none, and a whole head, which has its own. After an evaluation the same version
-// serves the next pass: its forward counts as the future. Not so for experts that
-// are fetched on demand: whether a slot holds one depends on the batch.
+// none, and a whole head, which has its own. Where another pass of an evaluation
+// follows, the same version serves it: its forward counts as the future. Not so for
+// experts that are fetched on demand: whether a slot holds one depends on the batch.
+// The last pass leaves the slots empty, so that a training step moves the same bytes
+// whether an evaluation of this run came before it or not.
 func planWeights(p *Program, s programSpec) error {
 	var uses, again []use
 	for v, visit := range p.Visits {
@@ -272,7 +275,7 @@ func planWeights(p *Program, s programSpec) error {
 			continue
 		}
 		uses = append(uses, use{at: v, object: visit.Tile})
-		if p.Eval && !(p.OnDemand && visit.Stage == Expert) { // its visits are those of a forward
+		if p.Again && !(p.OnDemand && visit.Stage == Expert) { // its visits are those of a forward
 			again = append(again, use{at: len(p.Visits) + v, object: visit.Tile})
 		}
 	}

@@ -21,9 +21,14 @@ func fakeBatch(tokens ...int) *data.Batch {
 	return b
 }
 
+// planned plans a training step, or a pass of an evaluation that another follows.
 func planned(t *testing.T, eval bool, b *data.Batch, s programSpec) *Program {
 	t.Helper()
-	p := &Program{Eval: eval, Batch: b}
+	return plannedAs(t, &Program{Eval: eval, Again: eval, Batch: b}, s)
+}
+
+func plannedAs(t *testing.T, p *Program, s programSpec) *Program {
+	t.Helper()
 	if err := planProgram(p, s); err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +75,9 @@ func TestWeightTrafficOfParts(t *testing.T) {
 }
 
 // TestWeightTraffic: with S slots a training step loads 2·blocks − min(S,
-// blocks) tiles and the head; an evaluation that follows another loads S blocks
-// less (with one slot none less), and so does a training step after it.
+// blocks) tiles and the head; an evaluation's pass that follows another loads S
+// blocks less (with one slot none less). The last pass leaves the slots empty: the
+// step after it loads what every step loads.
 func TestWeightTraffic(t *testing.T) {
 	for blocks := 1; blocks <= 6; blocks++ {
 		for slots := 1; slots <= blocks+2; slots++ {
@@ -103,9 +109,9 @@ func TestWeightTraffic(t *testing.T) {
 				if got, _ := blockTakes(second); len(got) != blocks-saved {
 					t.Errorf("the second evaluation loads %v, want %d blocks", got, blocks-saved)
 				}
-				after := planned(t, false, b, s)
-				if got, _ := blockTakes(after); len(got) > 2*blocks-min(slots, blocks)-saved {
-					t.Errorf("a step after an evaluation loads %v, want at most %d", got, 2*blocks-min(slots, blocks)-saved)
+				last := plannedAs(t, &Program{Eval: true, Batch: b}, s)
+				if got, _ := blockTakes(last); len(got) != blocks-saved || len(last.heldAfter) != 0 {
+					t.Errorf("the last evaluation loads %v, want %d blocks, and holds %v", got, blocks-saved, last.heldAfter)
 				}
 			})
 		}
@@ -282,4 +288,24 @@ func dense(n int) []model.LayerKind {
 	}
 	kinds[0], kinds[n-1] = model.Embedding, model.Head
 	return kinds
+}
+
+// TestFetchesWaitForSpills: an activation comes back when it has been spilled as
+// often as the program says, not before.
+func TestFetchesWaitForSpills(t *testing.T) {
+	c := newPrefetcherCore(3, 0, false, testDepths(1))
+	p := &Program{Seq: 7, Objects: []Object{{Tokens: 4, Host: 8}}, ActTakes: []take{{Object: 0, Fetch: true, Spills: 2}}}
+	var fetched []int // after how many spills
+	for spills, m := range []any{PassPlanned{p}, ActivationSpilled{Prog: 7}, ActivationSpilled{Prog: 6}, ActivationSpilled{Prog: 7}} {
+		for _, e := range c.step(m) {
+			if w, ok := e.(work); ok {
+				if f, ok := w.do.(fetchActivation); ok && f.Host == 8 && f.Tokens == 4 {
+					fetched = append(fetched, spills)
+				}
+			}
+		}
+	}
+	if len(fetched) != 1 || fetched[0] != 3 { // the second is another program's
+		t.Errorf("fetched after the messages %v, want the last", fetched)
+	}
 }

@@ -189,3 +189,23 @@ func TestResidencyWithTooFewSlots(t *testing.T) {
 		}
 	}
 }
+
+// TestUnchangedObjectsSpillOnce: an object whose copy on the host is current is
+// let go without another.
+func TestUnchangedObjectsSpillOnce(t *testing.T) {
+	uses := []use{{at: 0, object: 0, create: true}, {at: 1, object: 1, create: true}, {at: 2, object: 0}, {at: 3, object: 1}, {at: 4, object: 0, modify: true},
+		{at: 5, object: 1}, {at: 6, object: 0}}
+	res, ok := planResidency(uses, 7, 1, false, nil, false)
+	if !ok {
+		t.Fatal("one slot is enough")
+	}
+	got := map[int][]bool{} // of each object's releases, whether it spills
+	for at := range 7 {
+		for _, r := range res.releases[at] {
+			got[r.Object] = append(got[r.Object], r.Spill)
+		}
+	}
+	if want := map[int][]bool{0: {true, false, true, false}, 1: {true, false, false}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("spills %v, want %v", got, want)
+	}
+}

@@ -23,9 +23,6 @@ type run struct {
 // rest: the device idle, goroutines ended, buffers given back. A fault anywhere
 // ends the run with its error; the last checkpoint stands.
 func Run(o Options) (err error) {
-	if o.Schedule.Pairs == nil {
-		o.Schedule.Pairs = o.Plan.Spec.Config.AttendedPairs
-	}
 	res, err := newResources(&o)
 	if err != nil {
 		return err
@@ -68,6 +65,8 @@ func (r *run) spawn() error {
 	tied := o.Plan.Layouts[n-1].Tied
 	spec := programSpec{layers: r.res.kinds, experts: o.Plan.Experts, onDemand: o.Plan.OnDemand, headShards: o.Plan.Spec.Shards(),
 		weightSlots: o.Plan.Depths.WeightSlots, activationSlots: o.Plan.Depths.ActivationSlots}
+	conductor := newConductorCore(o.Schedule, o.Start, o.Plan.Depths.BatchesAhead, spec)
+	conductor.pairs = o.Plan.Spec.Config.AttendedPairs
 	shells := []*shell{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
 		{id: checkpointerID, core: newCheckpointerCore(n), exec: r.execCheckpointer},
@@ -76,7 +75,7 @@ func (r *run) spawn() error {
 		{id: computeID, core: newComputeCore(o.Plan.Depths), exec: r.execCompute},
 		{id: prefetcherID, core: newPrefetcherCore(n, o.Start.Step, tied, o.Plan.Depths), exec: r.execPrefetcher},
 		{id: feederID, core: &feederCore{}, exec: r.execFeeder},
-		{id: conductorID, core: newConductorCore(o.Schedule, o.Start, o.Plan.Depths.BatchesAhead, spec), exec: r.execConductor},
+		{id: conductorID, core: conductor, exec: r.execConductor},
 	}
 	for _, s := range shells {
 		if err := r.hub.spawn(s); err != nil {

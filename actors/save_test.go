@@ -102,6 +102,29 @@ func TestSaves(t *testing.T) {
 	}
 }
 
+// TestCommitsCarryTheOptimizersCounts: a checkpoint has Adam's step count and the
+// number of steps skipped in a row as they were when its layers were updated.
+func TestCommitsCarryTheOptimizersCounts(t *testing.T) {
+	c := newCheckpointerCore(1)
+	var got []commitSave
+	for _, m := range []any{
+		SaveRequested{Step: 4}, saveOpened{}, LayerUpdated{Version: 4, AdamStep: 2, NonFinite: 1, Save: true}, layerWritten{Step: 4}, saveCommitted{Step: 4},
+		LayerUpdated{Version: 5, AdamStep: 2, NonFinite: 2, Save: true}, SaveRequested{Step: 5}, saveOpened{}, layerWritten{Step: 5}, saveCommitted{Step: 5},
+	} {
+		for _, e := range c.step(m) {
+			if w, ok := e.(work); ok {
+				if d, ok := w.do.(commitSave); ok {
+					got = append(got, d)
+				}
+			}
+		}
+	}
+	want := []commitSave{{SaveRequested{Step: 4}, 2, 1}, {SaveRequested{Step: 5}, 2, 2}}
+	if !slices.Equal(got, want) {
+		t.Errorf("commits %+v, want %+v", got, want)
+	}
+}
+
 // TestFailingSaves: whatever call of a save fails, the run ends with that
 // error and the save is aborted, once.
 func TestFailingSaves(t *testing.T) {
@@ -301,15 +324,29 @@ func TestStopWithoutSaving(t *testing.T) {
 }
 
 // TestStopBetweenSteps: with nothing to save the run ends where it stands; a
-// step that is not saved is followed by one that is.
+// step that is not saved is saved as it stands, once its updates are done, and no
+// other is made.
 func TestStopBetweenSteps(t *testing.T) {
+	ends := any(send{reporterID, flushReports{}})
 	for _, noSave := range []bool{true, false} {
-		c := newConductorCore(Schedule{FirstStep: 1, LastStep: 9, NoSave: noSave}, State{}, 1, programSpec{})
-		c.version, c.step0, c.updated = 1, 1, 1 // one step is made, the next has no batch yet
-		c.step(begin{})
-		ends := slices.Contains(c.step(StopRequested{}), any(send{reporterID, flushReports{}}))
-		if ends != noSave {
-			t.Errorf("no save %t: the run ends at once: %t", noSave, ends)
+		for _, evaluating := range []bool{true, false} {
+			c := newConductorCore(Schedule{FirstStep: 1, LastStep: 9, EvalPasses: 2, MaxNonFinite: 9, NoSave: noSave, DataPos: func(s int) int64 { return int64(4 * s) }},
+				State{}, 1, programSpec{})
+			c.version, c.step0, c.tokens = 1, 1, 30 // one step is made, the next has no batch yet
+			c.open[1] = &stepInProgress{}
+			c.eval.running = evaluating
+			c.step(begin{})
+			if got := c.step(StopRequested{}); len(got) != 0 {
+				t.Errorf("no save %t, evaluating %t: before the updates are done: %v", noSave, evaluating, got)
+			}
+			got := c.step(StepUpdated{Step: 1, AdamStep: 5, NonFinite: 2})[1:] // the step's report comes first
+			save := any(send{checkpointerID, SaveRequested{Step: 1, DataPos: 4, Tokens: 30, AtRest: true, AdamStep: 5, NonFinite: 2}})
+			if want := map[bool]any{true: ends, false: save}[noSave]; !slices.Equal(got, []any{want}) {
+				t.Errorf("no save %t, evaluating %t: %v, want %v", noSave, evaluating, got, want)
+			}
+			if got := c.step(SaveDone{Step: 1}); !noSave && !slices.Equal(got, []any{ends}) {
+				t.Errorf("evaluating %t: after the save: %v", evaluating, got)
+			}
 		}
 	}
 }

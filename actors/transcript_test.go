@@ -20,15 +20,16 @@ func TestTranscripts(t *testing.T) {
 	least := plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 2, ActivationSlots: 3, BatchesAhead: 1}
 	wide := plan.Depths{WeightSlots: 3, GradBuffers: 2, GradSlabs: 3, ActivationSlots: 12, BatchesAhead: 2}
 	for name, cfg := range map[string]worldConfig{
-		"clip":              {layers: 4, micro: 2, steps: 2, depths: wide, clip: 1, stopAfter: -1, seed: 1},
-		"least-depths":      {layers: 4, micro: 3, steps: 1, depths: least, clip: 1, stopAfter: -1, seed: 2},
-		"no-clip-tied":      {layers: 4, micro: 1, steps: 2, depths: least, tied: true, stopAfter: -1, seed: 3},
-		"save-and-eval":     {layers: 3, micro: 1, steps: 2, depths: wide, clip: 1, saveSteps: 1, evalSteps: 1, evalPasses: 2, stopAfter: -1, seed: 4},
-		"skip":              {layers: 3, micro: 1, steps: 2, depths: wide, clip: 1, skip: map[int]bool{1: true}, stopAfter: -1, seed: 5},
-		"head-shards":       {layers: 3, headShards: 2, micro: 2, steps: 2, depths: least, tied: true, evalSteps: 2, evalPasses: 1, stopAfter: -1, seed: 7},
-		"experts-ahead":     {layers: 4, experts: 3, micro: 2, steps: 1, depths: wide, clip: 1, evalSteps: 1, evalPasses: 2, stopAfter: -1, seed: 8},
-		"experts-on-demand": {layers: 4, experts: 4, onDemand: true, headShards: 2, micro: 2, steps: 1, depths: least, tied: true, evalSteps: 1, evalPasses: 2, stopAfter: -1, seed: 9},
-		"stop":              {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, stopAfter: 60, seed: 6},
+		"clip":               {layers: 4, micro: 2, steps: 2, depths: wide, clip: 1, stopAfter: -1, seed: 1},
+		"least-depths":       {layers: 4, micro: 3, steps: 1, depths: least, clip: 1, stopAfter: -1, seed: 2},
+		"no-clip-tied":       {layers: 4, micro: 1, steps: 2, depths: least, tied: true, stopAfter: -1, seed: 3},
+		"save-and-eval":      {layers: 3, micro: 1, steps: 2, depths: wide, clip: 1, saveSteps: 1, evalSteps: 1, evalPasses: 2, stopAfter: -1, seed: 4},
+		"skip":               {layers: 3, micro: 1, steps: 2, depths: wide, clip: 1, skip: map[int]bool{1: true}, stopAfter: -1, seed: 5},
+		"head-shards":        {layers: 3, headShards: 2, micro: 2, steps: 2, depths: least, tied: true, evalSteps: 2, evalPasses: 1, stopAfter: -1, seed: 7},
+		"experts-ahead":      {layers: 4, experts: 3, micro: 2, steps: 1, depths: wide, clip: 1, evalSteps: 1, evalPasses: 2, stopAfter: -1, seed: 8},
+		"experts-on-demand":  {layers: 4, experts: 4, onDemand: true, headShards: 2, micro: 2, steps: 1, depths: least, tied: true, evalSteps: 1, evalPasses: 2, stopAfter: -1, seed: 9},
+		"stop":               {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, stopAfter: 60, seed: 6},
+		"stop-in-evaluation": {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, evalSteps: 1, evalPasses: 3, stopAfter: 100, seed: 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, cfg)

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"time"
 
 	"mt/host"
 	"mt/internal/parallel"
@@ -105,27 +106,35 @@ func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err er
 // adamWRow runs the contestants.
 func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad host.Grad, split bool) AdamWRow {
 	row := AdamWRow{Planes: "fp32", Grad: "fp32", Threads: pool.Threads()}
-	// Read and written: m, v and the weight, of 4 bytes; read: the gradient.
-	gradBytes := 4
 	if split {
 		row.Planes = "split"
 	}
 	if grad.BF16 {
-		row.Grad, gradBytes = "bf16", 2
+		row.Grad = "bf16"
 	}
-	row.BytesParam = 24 + gradBytes
 	l := store.Layers[0]
 	recipe := host.AdamW{LR: 1e-4, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01, Clip: 0.5}
 	times := Alternate(rounds,
 		func() { recipe.Step++; store.Update(0, grad, recipe) },
 		func() { copyAll(pool, l.M, l.V) },
 		func() { host.SumSquares(pool, grad) })
-	elems := float64(grad.Elems)
-	update := Rates(float64(row.BytesParam)*elems/1e9, times[0])
-	copied := Rates(8*elems/1e9, times[1])
-	row.AdamW, row.Copy, row.Ratio = Summarize(update), Summarize(copied), Summarize(Ratios(update, copied))
-	row.Norm = Summarize(Rates(float64(gradBytes)*elems/1e9, times[2]))
+	row.rates(grad.Elems, times[0], times[1], times[2])
 	return row
+}
+
+// rates fills in what follows from the times of updates, copies and norms over
+// elems parameters.
+func (row *AdamWRow) rates(elems int64, updates, copies, norms []time.Duration) {
+	gradBytes := 4
+	if row.Grad == "bf16" {
+		gradBytes = 2
+	}
+	// Read and written: m, v and the weight, of 4 bytes; read: the gradient.
+	row.BytesParam = 2*3*4 + gradBytes
+	gigabytes := float64(elems) / 1e9 // of one byte a parameter
+	update, copied := Rates(float64(row.BytesParam)*gigabytes, updates), Rates(2*4*gigabytes, copies)
+	row.AdamW, row.Copy, row.Ratio = Summarize(update), Summarize(copied), Summarize(Ratios(update, copied))
+	row.Norm = Summarize(Rates(float64(gradBytes)*gigabytes, norms))
 }
 
 // copyAll is a copy on all threads of pool, in pieces large enough for what

@@ -15,9 +15,24 @@ import (
 type ours struct {
 	run   *train.Synthetic
 	timed PipelineSample
-	// Sums over the timed steps.
+	sums  sums
+}
+
+// sums are those of the timed steps.
+type sums struct {
 	seconds, flops, executed float64
-	h2d, d2h                 int64
+	h2d, d2h                 int64 // bytes
+}
+
+func (s *sums) add(r actors.StepReport, flops, executed float64) {
+	s.seconds, s.flops, s.executed = s.seconds+r.Elapsed.Seconds(), s.flops+flops, s.executed+executed
+	s.h2d, s.d2h = s.h2d+r.H2D, s.d2h+r.D2H
+}
+
+// rates are the fields of Details that are amounts a second.
+func (s *sums) rates() Details {
+	return Details{TFLOPS: s.flops / s.seconds / 1e12, TFLOPSExecuted: s.executed / s.seconds / 1e12,
+		H2DGBps: float64(s.h2d) / s.seconds / 1e9, D2HGBps: float64(s.d2h) / s.seconds / 1e9}
 }
 
 // Details is what mt says of its timed steps.
@@ -51,10 +66,14 @@ type PipelineSample struct {
 
 // Config is the architecture of the shape, untied, with random weights.
 func (s TrainShape) Config() (*model.Config, error) {
-	return model.FromInline(map[string]any{"hidden_size": int64(s.HiddenSize), "intermediate_size": int64(s.IntermediateSize),
+	family := "llama"
+	if s.AttentionBias {
+		family = "qwen2" // q, k and v have biases there, o has none
+	}
+	return model.FromInline(map[string]any{"model_type": family, "hidden_size": int64(s.HiddenSize), "intermediate_size": int64(s.IntermediateSize),
 		"num_hidden_layers": int64(s.Layers), "num_attention_heads": int64(s.Heads), "num_key_value_heads": int64(s.KVHeads),
 		"vocab_size": int64(s.VocabSize), "max_position_embeddings": int64(s.SeqLen), "tie_word_embeddings": false,
-		"head_dim": int64(s.headDim()), "attention_bias": s.AttentionBias}, "shape")
+		"head_dim": int64(s.headDim())}, "shape")
 }
 
 // With is s with the layers, rows and tokens of a row that change has.
@@ -110,8 +129,7 @@ func (r *ours) RunSteps(k int) (seconds []float64, tokens int64, err error) {
 		tokens += p.Tokens
 		r.timed.add(p)
 		counted, executed := r.run.FLOPs(p)
-		r.seconds, r.flops, r.executed = r.seconds+p.Elapsed.Seconds(), r.flops+counted, r.executed+executed
-		r.h2d, r.d2h = r.h2d+p.H2D, r.d2h+p.D2H
+		r.sums.add(p, counted, executed)
 	}
 	return seconds, tokens, err
 }
@@ -120,12 +138,15 @@ func (r *ours) RunSteps(k int) (seconds []float64, tokens int64, err error) {
 func (r *ours) details() *Details {
 	p := r.run.Plan
 	table := p.Table()
-	return &Details{Device: r.run.DeviceName(), TFLOPS: r.flops / r.seconds / 1e12, TFLOPSExecuted: r.executed / r.seconds / 1e12,
-		DeviceBytes: r.run.DeviceUsage().PeakTotal, HostBytes: table.Host, H2DGBps: float64(r.h2d) / r.seconds / 1e9,
-		D2HGBps: float64(r.d2h) / r.seconds / 1e9, Depths: p.Depths, MicroBatchTokens: p.Limits.MicroBatchTokens,
-		ChunkTokens: p.Spec.ChunkTokens, Keep: p.Spec.Keep.String(), GradBF16: p.GradBF16, HeadShards: p.Spec.Shards(),
-		Memory: table}
+	d := r.sums.rates()
+	d.Device, d.DeviceBytes, d.HostBytes, d.Memory = r.run.DeviceName(), r.run.DeviceUsage().PeakTotal, table.Host, table
+	d.Depths, d.MicroBatchTokens, d.ChunkTokens = p.Depths, p.Limits.MicroBatchTokens, p.Spec.ChunkTokens
+	d.Keep, d.GradBF16, d.HeadShards = p.Spec.Keep.String(), p.GradBF16, p.Spec.Shards()
+	return &d
 }
+
+// Parameters are those of the model.
+func (r *ours) Parameters() int64 { return r.run.Plan.Table().Params }
 
 // Pipeline is what the pipeline did in the timed steps.
 func (r *ours) Pipeline() PipelineSample { return r.timed }

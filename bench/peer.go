@@ -72,8 +72,8 @@ func startPeer(ctx context.Context, python, needs, script string, args ...string
 	return p, nil
 }
 
-// About is what the process said when it was ready: versions, threads, shape
-// and the rate of its matrix products.
+// About is what the process said when it was ready: versions, and what its
+// script tells of itself.
 func (p *peer) About() map[string]any { return p.about }
 
 // RunSteps runs k steps.

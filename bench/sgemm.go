@@ -75,6 +75,7 @@ type SGEMMReport struct {
 
 // SGEMMPeer is the library that gemm is compared with.
 type SGEMMPeer struct {
+	Name   string `json:"name"` // OpenBLAS, MKL
 	Path   string `json:"path"`
 	Config string `json:"config"`
 	Core   string `json:"core"`
@@ -106,7 +107,7 @@ func SGEMM(ctx context.Context, o SGEMMOptions) (*SGEMMReport, error) {
 		return nil, fmt.Errorf("bench sgemm: %w", err)
 	default:
 		library.SetThreads(pool.Threads())
-		r.Peer = &SGEMMPeer{Path: library.Path, Config: library.Config, Core: library.Core}
+		r.Peer = &SGEMMPeer{Name: library.Name, Path: library.Path, Config: library.Config, Core: library.Core}
 	}
 
 	ws := new(gemm.Workspace)
@@ -117,15 +118,13 @@ func SGEMM(ctx context.Context, o SGEMMOptions) (*SGEMMReport, error) {
 		if library != nil {
 			sides = append(sides, func() { library.Multiply(p) })
 		}
-		rates, err := o.measure(ctx, p.FLOPs(), sides)
+		times, err := o.measure(ctx, sides)
 		if err != nil {
 			return nil, fmt.Errorf("bench sgemm: %w", err)
 		}
-		row := SGEMMRow{SGEMMShape: shape, Ours: Summarize(rates[0])}
-		if library != nil {
-			peer, ratio := Summarize(rates[1]), Summarize(Ratios(rates[0], rates[1]))
-			row.Peer, row.Ratio = &peer, &ratio
-			medians = append(medians, ratio.Median)
+		row := shape.row(p.FLOPs(), times)
+		if row.Ratio != nil {
+			medians = append(medians, row.Ratio.Median)
 		}
 		r.Rows = append(r.Rows, row)
 	}
@@ -166,10 +165,21 @@ func (s SGEMMShape) product() *openblas.Product {
 	}
 }
 
-// measure runs the sides in turn and returns, for each, the GFLOP/s of every
-// round. Who goes first changes from round to round.
-func (o *SGEMMOptions) measure(ctx context.Context, flops float64, sides []func()) ([][]float64, error) {
-	rates := make([][]float64, len(sides))
+// row is what follows from the times of products of so many floating point
+// operations: ours, and the peer's if there is one.
+func (s SGEMMShape) row(flops float64, times [][]time.Duration) SGEMMRow {
+	ours := Rates(flops/1e9, times[0])
+	row := SGEMMRow{SGEMMShape: s, Ours: Summarize(ours)}
+	if len(times) > 1 {
+		row.Peer, row.Ratio = beside(ours, Rates(flops/1e9, times[1]))
+	}
+	return row
+}
+
+// measure runs the sides in turn and returns, for each, the time of the fastest
+// product of every round. Who goes first changes from round to round.
+func (o *SGEMMOptions) measure(ctx context.Context, sides []func()) ([][]time.Duration, error) {
+	times := make([][]time.Duration, len(sides))
 	for round := range o.Rounds {
 		for i := range sides {
 			if err := ctx.Err(); err != nil {
@@ -177,11 +187,10 @@ func (o *SGEMMOptions) measure(ctx context.Context, flops float64, sides []func(
 			}
 			side := (i + round) % len(sides)
 			time.Sleep(o.Rest)
-			best := fastest(sides[side], o.Sample)
-			rates[side] = append(rates[side], flops/best.Seconds()/1e9)
+			times[side] = append(times[side], fastest(sides[side], o.Sample))
 		}
 	}
-	return rates, nil
+	return times, nil
 }
 
 // fastest calls f once to warm up, then until the time is over, and returns the
@@ -204,7 +213,10 @@ func fastest(f func(), total time.Duration) time.Duration {
 func (r *SGEMMReport) WriteTable(w io.Writer) error {
 	about := r.NoPeer
 	if r.Peer != nil {
-		about = fmt.Sprintf("against %s (%s, core %s)", r.Peer.Path, r.Peer.Config, r.Peer.Core)
+		about = fmt.Sprintf("against %s, %s", r.Peer.Name, r.Peer.Path)
+		if r.Peer.Config != "" {
+			about += fmt.Sprintf(" (%s, core %s)", r.Peer.Config, r.Peer.Core)
+		}
 	}
 	if _, err := fmt.Fprintf(w, "fp32 matrix products, %s, %d threads, median [range] of %d rounds\n%s\n%s",
 		r.Level, r.Threads, r.Rounds, about, busy(r.Load)); err != nil {
@@ -212,7 +224,7 @@ func (r *SGEMMReport) WriteTable(w io.Writer) error {
 	}
 	rows := [][]string{{"product", "M", "N", "K", "operands", "GFLOP/s"}}
 	if r.Peer != nil {
-		rows[0] = append(rows[0], "OpenBLAS", "ratio")
+		rows[0] = append(rows[0], r.Peer.Name, "ratio")
 	}
 	for _, row := range r.Rows {
 		cells := []string{row.Name, fmt.Sprint(row.M), fmt.Sprint(row.N), fmt.Sprint(row.K), row.operands(), fmt.Sprintf("%.0f", row.Ours.Median)}

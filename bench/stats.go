@@ -66,6 +66,13 @@ func Rates(amount float64, times []time.Duration) []float64 {
 	return rates
 }
 
+// beside sums up the rates of the other side, and ours as multiples of them,
+// round by round.
+func beside(ours, peer []float64) (of, ratio *Sample) {
+	p, r := Summarize(peer), Summarize(Ratios(ours, peer))
+	return &p, &r
+}
+
 // Ratios divides element by element: runs of the same round.
 func Ratios(over, under []float64) []float64 {
 	out := make([]float64, len(over))

@@ -180,16 +180,20 @@ func (r *TokenizerReport) rounds(ctx context.Context, e *encoding, p *peer) erro
 	sides := []func() error{func() error {
 		start := time.Now()
 		_, _, err := e.run(false)
-		ours = append(ours, float64(r.Bytes)/1e6/time.Since(start).Seconds())
+		ours = append(ours, r.rate(time.Since(start).Seconds()))
 		return err
 	}}
 	if p != nil {
 		sides = append(sides, func() error {
 			seconds, _, err := p.RunSteps(1)
-			if err == nil && len(seconds) == 1 {
-				theirs = append(theirs, float64(r.Bytes)/1e6/seconds[0])
+			if err == nil && len(seconds) != 1 {
+				err = fmt.Errorf("tokenizers: asked for 1 run, it reports %d", len(seconds))
 			}
-			return err
+			if err != nil {
+				return err
+			}
+			theirs = append(theirs, r.rate(seconds[0]))
+			return nil
 		})
 	}
 	for round := range r.Rounds {
@@ -204,11 +208,13 @@ func (r *TokenizerReport) rounds(ctx context.Context, e *encoding, p *peer) erro
 	}
 	r.Ours = Summarize(ours)
 	if p != nil {
-		peer, ratio := Summarize(theirs), Summarize(Ratios(ours, theirs))
-		r.Peer, r.Ratio = &peer, &ratio
+		r.Peer, r.Ratio = beside(ours, theirs)
 	}
 	return nil
 }
+
+// rate is the MB/s of a run of all documents that took so long.
+func (r *TokenizerReport) rate(seconds float64) float64 { return float64(r.Bytes) / 1e6 / seconds }
 
 // startTokenizers starts PyPI tokenizers: see peers/tokenizers.py.
 func startTokenizers(ctx context.Context, o TokenizerOptions) (*peer, error) {

@@ -13,19 +13,35 @@ var torchScript string
 // started with. It speaks the protocol described in peers/torch_cpu.py.
 type Torch struct{ *peer }
 
-// StartTorch is a NewRunner: it returns when PyTorch is loaded and warm. ctx
-// ends the process.
+// StartTorch is a NewRunner: it returns when PyTorch is loaded and warm. It runs
+// operation by operation ("eager"). ctx ends the process.
 func StartTorch(ctx context.Context, s TrainSetup) (TrainRunner, error) {
-	t, err := startTorch(ctx, python(), s)
+	return newTorch(ctx, s)
+}
+
+// StartTorchCompile is StartTorch with the model compiled by torch.compile, which
+// takes a minute or more before the first step and needs a C++ compiler.
+func StartTorchCompile(ctx context.Context, s TrainSetup) (TrainRunner, error) {
+	return newTorch(ctx, s, "--compile")
+}
+
+func newTorch(ctx context.Context, s TrainSetup, flags ...string) (TrainRunner, error) {
+	t, err := startTorch(ctx, python(), s, flags...)
 	if err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-// startTorch is StartTorch with the interpreter named.
-func startTorch(ctx context.Context, python string, s TrainSetup) (*Torch, error) {
-	p, err := startPeer(ctx, python, "torch and transformers", torchScript, torchArguments(s)...)
+// Parameters are those of the model that PyTorch says it trains.
+func (t *Torch) Parameters() int64 {
+	n, _ := t.about["parameters"].(float64)
+	return int64(n)
+}
+
+// startTorch is newTorch with the interpreter named.
+func startTorch(ctx context.Context, python string, s TrainSetup, flags ...string) (*Torch, error) {
+	p, err := startPeer(ctx, python, "torch and transformers", torchScript, append(torchArguments(s), flags...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +65,12 @@ func torchArguments(s TrainSetup) []string {
 		{"seq-len", s.Shape.SeqLen},
 	} {
 		args = append(args, "--"+f.name, strconv.Itoa(f.value))
+	}
+	if s.Shape.HeadDim > 0 {
+		args = append(args, "--head-dim", strconv.Itoa(s.Shape.HeadDim))
+	}
+	if s.Shape.AttentionBias {
+		args = append(args, "--attention-bias", "1")
 	}
 	return args
 }

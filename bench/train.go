@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"time"
 
 	"mt/device/profile"
 )
 
-// TrainShape is the model and the batch that both sides train: a Llama from
-// random weights, untied, and Rows sequences of SeqLen tokens without padding.
+// TrainShape is the shape of the model and of the batch that both sides train: a
+// Llama, or with AttentionBias a Qwen2, untied, of random weights, and Rows
+// sequences of SeqLen random tokens without padding. Each side draws its own.
 // The keys are those of config.json and of peers/torch_cpu.py.
 type TrainShape struct {
 	HiddenSize       int `json:"hidden_size"`
@@ -80,6 +82,9 @@ type TrainOptions struct {
 	TrainSetup
 	Rounds int // how often the sides alternate; 0: 7
 	Steps  int // of a side in a round; 0: 5
+	// Rest is how long both sides wait before a turn, so that idle threads of the
+	// other, which spin for a while, do not take its cores. 0: 300 ms.
+	Rest time.Duration
 	// Ours and Peer make the sides; Peer may be nil.
 	Ours, Peer NewRunner
 	PeerName   string
@@ -154,11 +159,15 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 			return nil, err
 		}
 	}
+	if err := sameModel(sides); err != nil {
+		return nil, err
+	}
 	for round := range o.Rounds {
 		for i := range sides {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
+			time.Sleep(o.Rest)
 			if err := sides[(i+round)%len(sides)].run(o.Steps); err != nil {
 				return nil, err
 			}
@@ -182,6 +191,9 @@ func (o *TrainOptions) setDefaults() {
 	if o.Steps <= 0 {
 		o.Steps = 5
 	}
+	if o.Rest <= 0 {
+		o.Rest = 300 * time.Millisecond
+	}
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
@@ -191,6 +203,27 @@ func (o *TrainOptions) setDefaults() {
 	if o.DType == "" {
 		o.DType = "fp32"
 	}
+}
+
+// sameModel says whether all sides that tell how many parameters they train
+// train as many.
+func sameModel(sides []*trainSide) error {
+	var first *trainSide
+	var want int64
+	for _, s := range sides {
+		r, ok := s.runner.(interface{ Parameters() int64 })
+		if !ok {
+			continue
+		}
+		n := r.Parameters()
+		if first == nil {
+			first, want = s, n
+		}
+		if n != want {
+			return fmt.Errorf("%s trains %d parameters and %s %d: not the same model", first.name, want, s.name, n)
+		}
+	}
+	return nil
 }
 
 // run times steps of one side.
@@ -232,8 +265,8 @@ func (o *TrainOptions) report(sides []*trainSide) *TrainReport {
 	if len(sides) == 1 {
 		return r
 	}
-	peer, ratio := Summarize(sides[1].rates), Summarize(Ratios(sides[0].rates, sides[1].rates))
-	r.PeerName, r.Peer, r.Ratio = o.PeerName, &peer, &ratio
+	r.PeerName = o.PeerName
+	r.Peer, r.Ratio = beside(sides[0].rates, sides[1].rates)
 	r.StepSeconds.Peer = sides[1].seconds
 	if a, ok := sides[1].runner.(interface{ About() map[string]any }); ok {
 		r.About = a.About()

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // scripted is a runner whose steps take the times it was given, in turn.
@@ -48,7 +49,7 @@ func TestTrainAlternates(t *testing.T) {
 	ours := &scripted{name: "a", log: &log, tokens: 10, times: []float64{1, 1, 2, 2, 1, 3}}
 	peer := &scripted{name: "b", log: &log, tokens: 10, times: []float64{2, 2, 2, 2, 3, 3}}
 	r, err := Train(t.Context(), TrainOptions{
-		Rounds: 3, Steps: 2, PeerName: "b", Ours: ready(ours, nil), Peer: ready(peer, nil),
+		Rounds: 3, Steps: 2, Rest: time.Nanosecond, PeerName: "b", Ours: ready(ours, nil), Peer: ready(peer, nil),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +76,7 @@ func TestTrainAlternates(t *testing.T) {
 func TestTrainAlone(t *testing.T) {
 	var log []string
 	r, err := Train(t.Context(), TrainOptions{
-		Rounds: 1, Steps: 1, Ours: ready(&scripted{name: "a", log: &log, tokens: 4, times: []float64{2}}, nil),
+		Rounds: 1, Steps: 1, Rest: time.Nanosecond, Ours: ready(&scripted{name: "a", log: &log, tokens: 4, times: []float64{2}}, nil),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +110,7 @@ func TestTrainErrors(t *testing.T) {
 				}
 			}
 			_, err := Train(t.Context(), TrainOptions{
-				Rounds: 2, Steps: 1, PeerName: "b", Ours: ready(tt.ours, tt.oursNo), Peer: ready(tt.peer, tt.peerNo),
+				Rounds: 2, Steps: 1, Rest: time.Nanosecond, PeerName: "b", Ours: ready(tt.ours, tt.oursNo), Peer: ready(tt.peer, tt.peerNo),
 			})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q", err, tt.want)
@@ -219,6 +220,10 @@ func TestTorchArgumentsNameTheShape(t *testing.T) {
 	if got != want {
 		t.Errorf("arguments are %s\nwant %s", got, want)
 	}
+	shape := TrainShape{Heads: 2, HeadDim: 24, AttentionBias: true}
+	if got := strings.Join(torchArguments(TrainSetup{Shape: shape}), " "); !strings.HasSuffix(got, " --head-dim 24 --attention-bias 1") {
+		t.Errorf("arguments are %s: no head dimension or no bias", got)
+	}
 }
 
 func TestGeomean(t *testing.T) {
@@ -247,5 +252,11 @@ func TestTail(t *testing.T) {
 	fmt.Fprint(&s, strings.Repeat("x", 3*tailBytes), "\nlast\n\n")
 	if s.last() != "last" || len(s.kept) != tailBytes {
 		t.Errorf("last line %q, %d bytes kept", s.last(), len(s.kept))
+	}
+	for i := range tailBytes {
+		fmt.Fprintln(&s, "line", i)
+	}
+	if want := fmt.Sprint("line ", tailBytes-1); s.last() != want || len(s.kept) != tailBytes {
+		t.Errorf("last line %q, %d bytes kept of many small writes; want %q", s.last(), len(s.kept), want)
 	}
 }

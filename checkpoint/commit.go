@@ -58,14 +58,16 @@ func (w *Writer) finish(state TrainerState, extra map[string][]byte) error {
 		w.record = append(w.record, sumRecord(name, small[name]))
 	}
 	slices.SortFunc(w.record, func(a, b fileRecord) int { return strings.Compare(a.Name, b.Name) })
-	text, err := json.MarshalIndent(manifest{manifestFormat, manifestVersion, w.record}, "", " ")
+	text, err := manifest{manifestFormat, manifestVersion, w.record}.sealed()
 	if err != nil {
-		return fmt.Errorf("%s: %w", manifestName, err)
-	}
-	if err := w.disk.do("sync directory", "optimizer", w.disk.fs.SyncDir(w.disk.path("optimizer"))); err != nil {
 		return err
 	}
-	if err := w.writeSmall(manifestName, append(text, '\n')); err != nil {
+	if !w.opts.ModelOnly {
+		if err := w.disk.do("sync directory", "optimizer", w.disk.fs.SyncDir(w.disk.path("optimizer"))); err != nil {
+			return err
+		}
+	}
+	if err := w.writeSmall(manifestName, text); err != nil {
 		return err
 	}
 	return w.disk.do("sync directory", "", w.disk.fs.SyncDir(w.disk.root))
@@ -77,7 +79,7 @@ func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[st
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", stateName, err)
 	}
-	small, err := modelExtras(w.opts, w.shards, extra)
+	small, err := w.opts.extras(w.shards, extra)
 	if err != nil {
 		return nil, err
 	}
@@ -85,28 +87,30 @@ func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[st
 	return small, nil
 }
 
-// modelExtras are the files beside the weights.
-func modelExtras(o WriterOptions, shards []*outFile, extra map[string][]byte) (map[string][]byte, error) {
+// extras are the files beside the weights: those given, config.json and the
+// index.
+func (o WriterOptions) extras(shards []*outFile, extra map[string][]byte) (map[string][]byte, error) {
+	small, err := modelExtras(shards, extra)
+	if err == nil {
+		small["config.json"] = o.Config.JSON(o.SaveDType.name())
+	}
+	return small, err
+}
+
+// modelExtras are the files given, which must not be of ours, and, where there is
+// more than one shard, the index.
+func modelExtras(shards []*outFile, extra map[string][]byte) (map[string][]byte, error) {
 	small := map[string][]byte{}
 	for name, data := range extra {
-		if err := checkExtra(name); err != nil {
-			return nil, err
+		if name != filepath.Base(name) || !filepath.IsLocal(name) || name == manifestName || name == stateName || IsWeights(name) {
+			return nil, fmt.Errorf("extra file %q: not a name for a file beside the weights", name)
 		}
 		small[name] = data
 	}
-	small["config.json"] = o.Config.JSON(o.SaveDType.name())
 	if len(shards) > 1 {
 		small[indexName] = indexJSON(shards)
 	}
 	return small, nil
-}
-
-// checkExtra refuses names that are no file beside the weights, or one of ours.
-func checkExtra(name string) error {
-	if name != filepath.Base(name) || !filepath.IsLocal(name) || name == manifestName || name == stateName || isWeights(name) {
-		return fmt.Errorf("extra file %q: not a name for a file beside the weights", name)
-	}
-	return nil
 }
 
 // close puts f on disk.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"mt/internal/files"
 )
 
 // companions are the files of a model directory that go with the weights:
@@ -26,9 +28,25 @@ const maxCompanion = 256 << 20
 // Companions reads the files of the model directory dir that go beside its
 // weights, those that are there: the tokenizer's, the generation's, a processor's
 // for images, the licence, and Python code that config.json may name, which is
-// copied and never run. A Git LFS pointer in place of one is an error.
+// copied and never run. A Git LFS pointer in place of one is an error, and so is a
+// link out of the directory.
 func Companions(dir string) (map[string][]byte, error) {
+	names, err := CompanionNames(dir)
+	if err != nil {
+		return nil, err
+	}
 	out := map[string][]byte{}
+	for _, name := range names {
+		if out[name], err = ReadCompanion(filepath.Join(dir, name)); err != nil {
+			return nil, fmt.Errorf("read model directory: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// CompanionNames are the names of the files that Companions reads. It fails where
+// one is a link out of the directory, without having read any.
+func CompanionNames(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read model directory: %w", err)
@@ -38,29 +56,55 @@ func Companions(dir string) (map[string][]byte, error) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		st, err := os.Stat(path) // in the Hugging Face cache these are links
+		st, err := os.Stat(path)
 		if errors.Is(err, os.ErrNotExist) || err == nil && !st.Mode().IsRegular() {
 			continue
 		}
-		if out[e.Name()], err = ReadCompanion(path); err != nil {
+		if err := CheckLink(path); err != nil {
 			return nil, fmt.Errorf("read model directory: %w", err)
 		}
+		names = append(names, e.Name())
 	}
-	return out, nil
+	return names, nil
+}
+
+// CheckLink, for a file that is to be copied, is the error of a file of a model directory that is a link out of it:
+// what is copied beside a model that may be published comes from the model. The
+// Hugging Face cache, whose files are links to its blobs, is one place.
+func CheckLink(path string) error {
+	st, err := os.Lstat(path)
+	if err != nil || st.Mode().Type() != os.ModeSymlink {
+		return err
+	}
+	to, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err == nil {
+		to, err = filepath.Abs(to)
+	}
+	if err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(dir, to)
+	if err == nil && filepath.IsLocal(rel) {
+		return nil
+	}
+	if blobs := filepath.Dir(to); filepath.Base(blobs) == "blobs" && strings.HasPrefix(filepath.Base(filepath.Dir(blobs)), "models--") {
+		return nil
+	}
+	return fmt.Errorf("%s: a link to %s, outside of the model directory, and it would be copied beside what is saved; put the file itself there", path, to)
 }
 
 // ReadCompanion reads one file that goes beside weights, config.json among them.
 // One that is too long to be that, or a Git LFS pointer, is an error.
 func ReadCompanion(path string) ([]byte, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if st.Size() > maxCompanion {
-		return nil, fmt.Errorf("%s: %s long; at most %s is expected", path, size(st.Size()), size(maxCompanion))
-	}
-	data, err := os.ReadFile(path)
-	if err == nil && bytes.HasPrefix(data, []byte("version https://git-lfs")) {
+	data, err := files.Read(path, maxCompanion)
+	if err == nil && bytes.HasPrefix(data, []byte(lfsPointer)) {
 		err = fmt.Errorf("%s: this is a Git LFS pointer, not the file; fetch it with `git lfs pull`", path)
 	}
 	return data, err

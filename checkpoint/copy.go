@@ -29,7 +29,7 @@ type Copied struct {
 // such as its tokenizer, are removed. Closing ctx ends it, with the cause.
 func CopyModel(ctx context.Context, dir string, w *Weights, opts CopyOptions) (Copied, error) {
 	o := WriterOptions{MaxShardBytes: opts.MaxShardBytes, FS: opts.FS}.defaults()
-	m := &modelWriter{dir: dir, disk: &disk{fs: o.FS}, small: map[string][]byte{}, alone: true}
+	m := &modelWriter{dir: dir, disk: &disk{fs: o.FS}, alone: true}
 	var entries []*entry
 	var total, done int64
 	for _, name := range w.src.names() {
@@ -42,14 +42,9 @@ func CopyModel(ctx context.Context, dir string, w *Weights, opts CopyOptions) (C
 		total += e.bytes
 	}
 	m.add(modelFiles(o.MaxShardBytes, entries))
-	for name, data := range opts.Files {
-		if err := checkExtra(name); err != nil {
-			return Copied{}, err
-		}
-		m.small[name] = data
-	}
-	if len(m.shards) > 1 {
-		m.small[indexName] = indexJSON(m.shards)
+	var err error
+	if m.small, err = modelExtras(m.shards, opts.Files); err != nil {
+		return Copied{}, fmt.Errorf("save model: %w", err)
 	}
 	m.disk.wrote = func(n int64) error {
 		done += n

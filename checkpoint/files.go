@@ -92,7 +92,7 @@ func modelFiles(maxBytes int64, groups ...[]*entry) []*file {
 	for i, entries := range shards {
 		name := singleName
 		if len(shards) > 1 {
-			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
+			name = shardName(1, i+1, len(shards))
 		}
 		out = append(out, newFile(name, entries))
 	}
@@ -109,6 +109,18 @@ func optimizerFile(layer int, layout model.Layout, d DType, zstd bool) *file {
 	f := newFile(optimizerName(layer, zstd), entries)
 	f.zstd = zstd
 	return f
+}
+
+// stateFiles plans the optimizer's files, one for each layer.
+func (o WriterOptions) stateFiles() []*file {
+	if o.ModelOnly {
+		return nil
+	}
+	var out []*file
+	for i, l := range o.Layouts {
+		out = append(out, optimizerFile(i, l, o.SaveDType, o.Zstd))
+	}
+	return out
 }
 
 func optimizerName(layer int, zstd bool) string {

@@ -12,8 +12,9 @@ import (
 // WriteModel writes the model alone, without the optimizer's state, into dir as
 // save_pretrained would: weights of opts.SaveDType, what opts.Source holds beside
 // them, config.json and the extra files (name to content). Everything is written
-// and put on disk in a temporary directory inside dir, then renamed file by file,
-// the index last; shards of an older model with other names are removed.
+// and put on disk in a temporary directory inside dir. Weights of an older model
+// are replaced in one step: at every moment, and after a power cut, those that dir
+// shows are of one model, as docs/decisions/2026-11-replacing-a-model.md says.
 // opts.Step and opts.Layouts do not count.
 func WriteModel(dir string, layers []Layer, opts WriterOptions, extra map[string][]byte) error {
 	opts = opts.defaults()
@@ -24,7 +25,7 @@ func WriteModel(dir string, layers []Layer, opts WriterOptions, extra map[string
 	m := &modelWriter{dir: dir, disk: &disk{fs: opts.FS}, layers: layers}
 	m.add(opts.files())
 	var err error
-	if m.small, err = modelExtras(opts, m.shards, extra); err == nil {
+	if m.small, err = opts.extras(m.shards, extra); err == nil {
 		err = m.run()
 	}
 	if err != nil {
@@ -41,11 +42,13 @@ type modelWriter struct {
 	shards []*outFile
 	small  map[string][]byte // everything else
 	buf    []byte
-	alone  bool // everything in dir is this model's: what goes with an older one is removed
+	alone  bool // nothing but this model belongs in dir, which nobody has locked: what goes with an older one is removed
+	shown  bool // dir shows the new weights
 }
 
 // add plans the files of the weights.
 func (m *modelWriter) add(files []*file) {
+	freshNames(m.dir, files)
 	for _, f := range files {
 		m.shards = append(m.shards, &outFile{file: f, sums: map[*entry]uint32{}})
 		m.disk.left += f.bytes
@@ -61,6 +64,11 @@ func (m *modelWriter) run() error {
 	if m.disk.root != "" {
 		if rerr := m.disk.fs.RemoveAll(m.disk.root); err == nil && rerr != nil {
 			err = opError("remove", m.disk.root, rerr)
+		}
+	}
+	if err != nil && !m.shown && len(m.shards) > 1 {
+		for _, f := range m.shards { // no index names them
+			_ = m.disk.fs.RemoveAll(filepath.Join(m.dir, f.name)) // err says what went wrong
 		}
 	}
 	if err != nil && len(made) > 0 {
@@ -85,39 +93,43 @@ func missing(dir string) []string {
 }
 
 func (m *modelWriter) write() (err error) {
-	if err := m.disk.fs.MkdirAll(m.dir); err != nil {
-		return opError("make directory", m.dir, err)
+	if err := MakeDirs(m.disk.fs, m.dir); err != nil {
+		return err
 	}
-	if err := checkFree(m.disk.fs, m.dir, m.disk.left+smallFiles); err != nil {
+	if m.alone {
+		unlock, err := Lock(m.dir)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.dir, err)
+		}
+		defer unlock()
+	}
+	var opts WriterOptions
+	for _, data := range m.small {
+		opts.Extra += blocks(int64(len(data)))
+	}
+	var files []*file
+	for _, f := range m.shards {
+		files = append(files, f.file)
+	}
+	if err := checkFree(m.disk.fs, m.dir, opts.room(files)); err != nil {
 		return err
 	}
 	if m.disk.root, err = makeTemp(m.disk.fs, filepath.Join(m.dir, "model")); err != nil {
 		return opError("make directory", m.disk.root, err)
 	}
-	var names []string
 	for _, f := range m.shards {
-		names = append(names, f.name)
 		if err := m.file(f); err != nil {
 			return err
 		}
 	}
-	names = append(names, slices.Sorted(maps.Keys(m.small))...)
-	slices.SortStableFunc(names, func(a, b string) int { return isIndex(a) - isIndex(b) })
-	for name, data := range m.small {
-		f := &outFile{file: &file{name: name, header: data, bytes: int64(len(data))}}
+	for _, name := range slices.Sorted(maps.Keys(m.small)) {
+		f := &outFile{file: &file{name: name, header: m.small[name], bytes: int64(len(m.small[name]))}}
 		m.disk.left += f.bytes
 		if err := m.file(f); err != nil {
 			return err
 		}
 	}
-	return m.rename(names)
-}
-
-func isIndex(name string) int {
-	if name == indexName {
-		return 1
-	}
-	return 0
+	return m.show()
 }
 
 // file writes f into the temporary directory and puts it on disk.
@@ -151,41 +163,4 @@ func (m *modelWriter) file(f *outFile) (err error) {
 	}
 	closed = true
 	return m.disk.do("close", f.name, f.out.Close())
-}
-
-// rename moves the files to their place and removes weights of an older model.
-func (m *modelWriter) rename(names []string) error {
-	for _, name := range names {
-		if err := m.disk.fs.Rename(m.disk.path(name), filepath.Join(m.dir, name)); err != nil {
-			return m.disk.do("rename", name, err)
-		}
-	}
-	entries, err := os.ReadDir(m.dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		old := isWeights(e.Name()) || m.alone && (isCompanion(e.Name()) || leftoverName.MatchString(e.Name()))
-		if slices.Contains(names, e.Name()) || !old {
-			continue
-		}
-		path := filepath.Join(m.dir, e.Name())
-		if err := m.disk.fs.RemoveAll(path); err != nil {
-			return opError("remove", path, err)
-		}
-	}
-	if err := m.disk.fs.SyncDir(m.dir); err != nil {
-		return opError("sync directory", m.dir, err)
-	}
-	return nil
-}
-
-// isWeights says whether a file of that name is one WriteModel may have written.
-func isWeights(name string) bool {
-	if name == singleName || name == indexName {
-		return true
-	}
-	var i, n int
-	_, err := fmt.Sscanf(name, "model-%05d-of-%05d.safetensors", &i, &n)
-	return err == nil && name == fmt.Sprintf("model-%05d-of-%05d.safetensors", i, n)
 }

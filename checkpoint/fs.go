@@ -21,6 +21,8 @@ type FS interface {
 	Mkdir(path string) error
 	// Create makes a file, emptying one that exists.
 	Create(path string) (File, error)
+	// Append opens a file, which exists, to write behind what it holds.
+	Append(path string) (Log, error)
 	Rename(from, to string) error
 	// Exchange swaps two directories in one step, or fails with
 	// errors.ErrUnsupported.
@@ -48,6 +50,14 @@ type File interface {
 	Close() error
 }
 
+// Log is a file that grows at its end.
+type Log interface {
+	io.Writer
+	// Sync puts on disk what was written.
+	Sync() error
+	Close() error
+}
+
 // OS is the operating system's file system: what a save uses unless it is given
 // another.
 func OS() FS { return osFS{} }
@@ -66,6 +76,10 @@ func (osFS) Create(path string) (File, error) {
 		return nil, err
 	}
 	return &osFile{File: f}, nil
+}
+
+func (osFS) Append(path string) (Log, error) {
+	return os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 }
 
 func (osFS) SyncDir(path string) error {

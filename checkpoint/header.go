@@ -47,6 +47,9 @@ func (h header) end() int64 {
 	return last.off + last.bytes
 }
 
+// lfsPointer is what Git LFS begins a file with that stands for another.
+const lfsPointer = "version https://git-lfs"
+
 // errLFS is the error for a Git LFS pointer in place of a file.
 var errLFS = errors.New("this is a Git LFS pointer, not the weights; fetch them with `git lfs pull`")
 
@@ -62,7 +65,7 @@ func readHeader(r io.Reader, size int64) (header, error) {
 	if _, err := io.ReadFull(r, word[:]); err != nil {
 		return header{}, truncated(err, "its first 8 bytes")
 	}
-	if bytes.HasPrefix([]byte("version https://git-lfs"), word[:]) {
+	if bytes.HasPrefix([]byte(lfsPointer), word[:]) {
 		return header{}, errLFS
 	}
 	n := binary.LittleEndian.Uint64(word[:])

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"fmt"
 	"hash/crc32"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -30,16 +29,38 @@ type Progress func(done, total int64)
 // tensors that are not trained (see Source), buffers apart, are
 // returned, for one note. progress may be nil.
 func LoadModel(dir string, layers []Layer, progress Progress) (others []string, err error) {
+	return loadModel(dir, layers, layoutsOf(layers), progress)
+}
+
+// LoadVocab is LoadModel for a directory whose vocabulary is that of layers
+// without its end: it has tokens tokens. The further rows of the embedding and of
+// the head are left alone.
+func LoadVocab(dir string, layers []Layer, tokens int, progress Progress) (others []string, err error) {
+	layouts := layoutsOf(layers)
+	for i, l := range layouts {
+		layouts[i].Tensors = slices.Clone(l.Tensors)
+		for k, t := range l.Tensors {
+			if t.Role == model.RoleEmbed || t.Role == model.RoleLMHead {
+				t.Rows, t.Parts = tokens, []model.Part{{Name: t.Parts[0].Name, Rows: tokens}}
+				layouts[i].Tensors[k] = t // rows come first to last: its place is that of all rows
+			}
+		}
+	}
+	return loadModel(dir, layers, layouts, progress)
+}
+
+// loadModel is LoadModel of tensors of these layouts, whose elements lie in
+// layers where the layouts say.
+func loadModel(dir string, layers []Layer, layouts []model.Layout, progress Progress) (others []string, err error) {
 	src, err := openSource(dir)
 	if err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
 	}
 	defer src.Close()
-	targets, err := src.match(layers)
+	targets, err := src.match(layouts)
 	if err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
 	}
-	layouts := layoutsOf(layers)
 	rest, err := src.others(layouts)
 	if err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
@@ -70,20 +91,20 @@ func layoutsOf(layers []Layer) []model.Layout {
 // CheckModel says whether LoadModel can fill layers of these layouts, as
 // OpenSource does.
 func CheckModel(dir string, layouts []model.Layout) error {
-	s, err := OpenSource(dir, layouts)
+	w, err := OpenWeights(dir)
 	if err != nil {
 		return err
 	}
-	s.Close()
-	return nil
+	defer w.Close()
+	return w.Check(layouts)
 }
 
 // match finds the tensor of every parameter, before any is read.
-func (s *source) match(layers []Layer) ([]target, error) {
+func (s *source) match(layouts []model.Layout) ([]target, error) {
 	var out []target
 	var missing []string
-	for i, l := range layers {
-		for _, e := range entriesOf(i, l.Layout, planeF32) {
+	for i, l := range layouts {
+		for _, e := range entriesOf(i, l, planeF32) {
 			sh, ok := s.where[e.name]
 			if !ok {
 				missing = append(missing, e.name)
@@ -91,12 +112,11 @@ func (s *source) match(layers []Layer) ([]target, error) {
 			}
 			in := sh.tensors[e.name]
 			p, ok := weightPlane(in.dtype)
-			path := filepath.Join(s.dir, sh.name)
 			if !ok {
-				return nil, fmt.Errorf("%s: tensor %q: %s", path, e.name, unreadable(in.dtype))
+				return nil, fmt.Errorf("%s: tensor %q: %s", sh.path, e.name, unreadable(in.dtype))
 			}
 			if !slices.Equal(in.shape, e.shape) {
-				return nil, fmt.Errorf("%s: tensor %q: its shape is %v, config.json asks for %v", path, e.name, in.shape, e.shape)
+				return nil, fmt.Errorf("%s: tensor %q: its shape is %v, config.json asks for %v", sh.path, e.name, in.shape, e.shape)
 			}
 			out = append(out, target{entry: e, src: sh, plane: p, in: in})
 		}
@@ -143,27 +163,23 @@ func (s *source) read(targets []target, layers []Layer, records map[string]fileR
 				progress(d, total)
 			}
 		})
-		if err != nil {
-			return fmt.Errorf("%s: tensor %q: %w", filepath.Join(s.dir, t.src.name), t.name, err)
+		if err != nil || records == nil {
+			return err
 		}
-		if records == nil {
-			return nil
-		}
-		return records[t.src.name].region(t.name).check(filepath.Join(s.dir, t.src.name), sum)
+		return records[t.src.name].region(t.name).check(t.src.path, sum)
 	})
 }
 
 // read reads one tensor in pieces into l.
 func (t target) read(l Layer, done func(n int64)) (sum uint32, err error) {
 	buf := make([]byte, min(pieceBytes, t.in.bytes))
-	for at := int64(0); at < t.in.bytes; at += int64(len(buf)) {
-		p := buf[:min(int64(len(buf)), t.in.bytes-at)]
-		if n, err := t.src.file.ReadAt(p, t.in.off+at); n < len(p) {
-			return 0, truncated(err, "the tensor's data")
-		}
+	elem := t.elem
+	err = t.src.each(t.in, buf, func(p []byte) error {
 		sum = crc32.Update(sum, castagnoli, p)
-		l.decode(t.layout, t.plane, t.elem+at/t.plane.size(), p)
+		l.decode(t.layout, t.plane, elem, p)
+		elem += int64(len(p)) / t.plane.size()
 		done(int64(len(p)))
-	}
-	return sum, nil
+		return nil
+	})
+	return sum, err
 }

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,12 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+
+	"mt/internal/files"
 )
 
 const (
 	manifestName    = "manifest.json"
 	manifestFormat  = "mt checkpoint"
-	manifestVersion = 1
+	manifestVersion = 2
+	unsealedVersion = 1  // manifests of which had no checksum of their own
 	wholeFile       = "" // the name of a region that is a whole file
 	headerRegion    = "__header__"
 )
@@ -87,9 +92,33 @@ func (f fileRecord) region(name string) region {
 	return region{Name: name}
 }
 
+// sealed is the text of m with its own checksum at the end, which covers every byte
+// before it.
+func (m manifest) sealed() ([]byte, error) {
+	text, err := json.MarshalIndent(m, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", manifestName, err)
+	}
+	text = bytes.TrimSuffix(text, []byte(manifestEnd))
+	return append(text, seal(text)...), nil
+}
+
+const manifestEnd = "\n}"
+
+// seal ends a manifest that begins with text.
+func seal(text []byte) string {
+	return fmt.Sprintf(",\n \"crc32c\": %q%s\n", crc(crc32.Checksum(text, castagnoli)), manifestEnd)
+}
+
+// isSealed tells whether raw, a manifest, is as it was written.
+func isSealed(raw []byte) bool {
+	text := raw[:max(0, len(raw)-len(seal(nil)))]
+	return string(raw[len(text):]) == seal(text)
+}
+
 // readManifest reads dir's manifest and checks that it makes sense.
-func readManifest(dir string) (map[string]fileRecord, error) {
-	raw, err := os.ReadFile(filepath.Join(dir, manifestName))
+func readManifest(dir string, open opening) (map[string]fileRecord, error) {
+	raw, err := readSmall(filepath.Join(dir, manifestName), open)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("no %s: the save was not finished", manifestName)
 	}
@@ -100,20 +129,15 @@ func readManifest(dir string) (map[string]fileRecord, error) {
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return nil, fmt.Errorf("%s: damaged: %w", manifestName, err)
 	}
-	if m.Format != manifestFormat || m.Version != manifestVersion {
-		return nil, fmt.Errorf("%s: format %q version %d; this program reads %q version %d", manifestName, m.Format, m.Version, manifestFormat, manifestVersion)
+	if m.Format != manifestFormat || m.Version < unsealedVersion || m.Version > manifestVersion {
+		return nil, fmt.Errorf("%s: format %q version %d; this program reads %q up to version %d", manifestName, m.Format, m.Version, manifestFormat, manifestVersion)
+	}
+	if m.Version > unsealedVersion && !isSealed(raw) {
+		return nil, fmt.Errorf("%s: damaged: its own checksum is wrong", manifestName)
 	}
 	files := map[string]fileRecord{}
 	for _, f := range m.Files {
-		left := f.Bytes
-		for _, r := range f.Regions {
-			if r.Bytes < 0 || r.Bytes > left {
-				left = -1
-				break
-			}
-			left -= r.Bytes
-		}
-		if left != 0 || !filepath.IsLocal(filepath.FromSlash(f.Name)) {
+		if _, twice := files[f.Name]; twice || !f.makesSense() {
 			return nil, fmt.Errorf("%s: damaged: the entry of %q makes no sense", manifestName, f.Name)
 		}
 		files[f.Name] = f
@@ -124,10 +148,49 @@ func readManifest(dir string) (map[string]fileRecord, error) {
 	return files, nil
 }
 
+// makesSense tells whether the regions of f fill it, and its name is of a file in
+// the checkpoint.
+func (f fileRecord) makesSense() bool {
+	left := f.Bytes
+	for _, r := range f.Regions {
+		if r.Bytes < 0 || r.Bytes > left {
+			return false
+		}
+		left -= r.Bytes
+	}
+	return left == 0 && filepath.IsLocal(filepath.FromSlash(f.Name)) &&
+		f.isTensors() == (len(f.Regions) > 0 && f.Regions[0].Name == headerRegion)
+}
+
+// isTensors tells whether f is of an uncompressed file of tensors.
+func (f fileRecord) isTensors() bool { return strings.HasSuffix(f.Name, ".safetensors") }
+
+// maxSmall bounds the files of a checkpoint that are no tensors. The manifest of a
+// model of a million tensors has half of it.
+const maxSmall = 1 << 30
+
+// readSmall is the content of a small file.
+func readSmall(path string, open opening) ([]byte, error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return files.ReadAll(path, f, maxSmall)
+}
+
+// HasManifest tells whether dir has a manifest of ours, valid or not.
+func HasManifest(dir string) bool {
+	begin, err := files.Begin(filepath.Join(dir, manifestName), 100)
+	return err == nil && bytes.Contains(begin, []byte(manifestFormat))
+}
+
 // Verify reads all of the checkpoint in dir and compares it with its manifest.
 // The error names the file and the tensor that differ.
-func Verify(dir string) error {
-	files, err := readManifest(dir)
+func Verify(dir string) error { return verify(dir, openFile) }
+
+func verify(dir string, open opening) error {
+	files, err := readManifest(dir, open)
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
@@ -135,7 +198,7 @@ func Verify(dir string) error {
 	for _, f := range files {
 		list = append(list, f)
 	}
-	err = each(len(list), func(i int) error { return list[i].verify(dir) })
+	err = each(len(list), func(i int) error { return list[i].verify(dir, open) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
@@ -143,8 +206,8 @@ func Verify(dir string) error {
 }
 
 // verify compares a file with its record.
-func (f fileRecord) verify(dir string) error {
-	in, err := os.Open(filepath.Join(dir, filepath.FromSlash(f.Name)))
+func (f fileRecord) verify(dir string, open opening) error {
+	in, err := open(filepath.Join(dir, filepath.FromSlash(f.Name)))
 	if errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%s: missing", f.Name)
 	}
@@ -159,15 +222,40 @@ func (f fileRecord) verify(dir string) error {
 	if st.Size() != f.Bytes {
 		return fmt.Errorf("%s: %d bytes long, not %d", f.Name, st.Size(), f.Bytes)
 	}
+	var head bytes.Buffer
 	buf := make([]byte, min(1<<20, max(f.Bytes, 1)))
 	for _, r := range f.Regions {
 		sum := crc32.New(castagnoli)
-		if _, err := io.CopyBuffer(onlyWriter{sum}, io.LimitReader(onlyReader{in}, r.Bytes), buf); err != nil {
+		to := io.Writer(onlyWriter{sum})
+		if r.Name == headerRegion && r.Bytes <= maxHeader {
+			to = io.MultiWriter(sum, &head)
+		}
+		if _, err := io.CopyBuffer(to, io.LimitReader(onlyReader{in}, r.Bytes), buf); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
 		if err := r.check(f.Name, sum.Sum32()); err != nil {
 			return err
 		}
+	}
+	if !f.isTensors() {
+		return nil
+	}
+	return f.matches(&head)
+}
+
+// matches compares the names and sizes of the regions with what the file's header,
+// whose bytes are head, says.
+func (f fileRecord) matches(head *bytes.Buffer) error {
+	h, err := readHeader(head, -1)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Name, err)
+	}
+	same := len(h.tensors) == len(f.Regions)-1
+	for i, t := range h.tensors {
+		same = same && f.Regions[i+1].Name == t.name && f.Regions[i+1].Bytes == t.bytes
+	}
+	if !same {
+		return fmt.Errorf("%s: damaged: %s lists other tensors than it holds", f.Name, manifestName)
 	}
 	return nil
 }

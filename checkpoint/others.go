@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"bytes"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,15 +35,8 @@ func OpenSource(dir string, layouts []model.Layout) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model weights: %w", err)
 	}
-	layers := make([]Layer, len(layouts))
-	for i, l := range layouts {
-		layers[i].Layout = l
-	}
 	s := &Source{files: files}
-	if _, err = files.match(layers); err == nil {
-		s.others, err = files.others(layouts)
-	}
-	if err != nil {
+	if s.others, err = files.check(layouts); err != nil {
 		files.Close()
 		return nil, fmt.Errorf("model weights: %w", err)
 	}
@@ -83,6 +75,14 @@ func (o WriterOptions) files() []*file {
 	return modelFiles(o.MaxShardBytes, weights, beside)
 }
 
+// check says whether every parameter of layouts is there, and lists the others.
+func (s *source) check(layouts []model.Layout) (others, error) {
+	if _, err := s.match(layouts); err != nil {
+		return others{}, err
+	}
+	return s.others(layouts)
+}
+
 // others lists the tensors that belong to no parameter of layouts, in the order
 // of the files. One that looks like a weight of a layer that is trained is an
 // error: config.json does not announce it, so the model would be computed without
@@ -102,7 +102,7 @@ func (s *source) others(layouts []model.Layout) (others, error) {
 			continue
 		}
 		if why := known.refuses(name); why != "" {
-			return others{}, fmt.Errorf("%s: tensor %q: %s", filepath.Join(s.dir, s.where[name].name), name, why)
+			return others{}, fmt.Errorf("%s: tensor %q: %s", s.where[name].path, name, why)
 		}
 		out.entries = append(out.entries, s.copied(name))
 	}
@@ -114,7 +114,7 @@ func (s *source) copied(name string) *entry {
 	sh := s.where[name]
 	in := sh.tensors[name]
 	e := &entry{tensor: tensor{name: name, dtype: in.dtype, shape: in.shape, bytes: in.bytes}, layer: fromFile,
-		elems: in.bytes / dtypeSize[in.dtype], plane: planeAsIs, from: &stored{dir: s.dir, shard: sh, in: in}}
+		elems: in.bytes / dtypeSize[in.dtype], plane: planeAsIs, from: &stored{shard: sh, in: in}}
 	if e.shape == nil {
 		e.shape = []int64{}
 	}
@@ -126,7 +126,7 @@ func (s *source) checkShape(head string, embedding model.Layout) error {
 	sh, want := s.where[head], entriesOf(0, embedding, planeF32)[0].shape
 	if in := sh.tensors[head]; !slices.Equal(in.shape, want) {
 		return fmt.Errorf("%s: tensor %q: its shape is %v, but config.json ties it to the embedding, which is %v",
-			filepath.Join(s.dir, sh.name), head, in.shape, want)
+			sh.path, head, in.shape, want)
 	}
 	return nil
 }
@@ -144,20 +144,19 @@ func (s *source) checkTied(head string, embedding model.Layout) error {
 		return nil
 	}
 	bufX, bufY := make([]byte, min(pieceBytes, x.bytes)), make([]byte, min(pieceBytes, x.bytes))
-	for at := int64(0); at < x.bytes; at += int64(len(bufX)) {
-		n := min(int64(len(bufX)), x.bytes-at)
-		if m, err := a.file.ReadAt(bufX[:n], x.off+at); int64(m) < n {
-			return fmt.Errorf("%s: tensor %q: %w", filepath.Join(s.dir, a.name), head, truncated(err, "the tensor's data"))
+	at := int64(0)
+	return a.each(x, bufX, func(p []byte) error {
+		q := bufY[:len(p)]
+		if err := b.readAt(y, at, q); err != nil {
+			return err
 		}
-		if m, err := b.file.ReadAt(bufY[:n], y.off+at); int64(m) < n {
-			return fmt.Errorf("%s: tensor %q: %w", filepath.Join(s.dir, b.name), table, truncated(err, "the tensor's data"))
-		}
-		if !bytes.Equal(bufX[:n], bufY[:n]) {
+		if !bytes.Equal(p, q) {
 			return fmt.Errorf("%s: tensor %q: differs from %q, to which config.json ties it: set tie_word_embeddings to false there, or remove the tensor",
-				filepath.Join(s.dir, a.name), head, table)
+				a.path, head, table)
 		}
-	}
-	return nil
+		at += int64(len(p))
+		return nil
+	})
 }
 
 // table is the names of the parameters.
@@ -229,7 +228,6 @@ func (t table) refuses(name string) string {
 
 // stored is a tensor of another directory.
 type stored struct {
-	dir   string
 	shard *shard
 	in    tensor
 }
@@ -239,31 +237,16 @@ type stored struct {
 func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 	from, ok := weightPlane(s.in.dtype)
 	if to == planeAsIs || ok && planeDType[to] == s.in.dtype {
-		return s.each(buf, put)
+		return s.shard.each(s.in, buf, put)
 	}
 	if !ok {
-		return fmt.Errorf("%s: tensor %q: its dtype is %s; F32, BF16 and F16 are converted", filepath.Join(s.dir, s.shard.name), s.in.name, s.in.dtype)
+		return fmt.Errorf("%s: tensor %q: its dtype is %s; F32, BF16 and F16 are converted", s.shard.path, s.in.name, s.in.dtype)
 	}
 	raw := make([]byte, min(int64(len(buf))/4*from.size(), s.in.bytes))
 	bits := make([]uint32, int64(len(raw))/from.size())
-	return s.each(raw, func(p []byte) error {
+	return s.shard.each(s.in, raw, func(p []byte) error {
 		part := bits[:int64(len(p))/from.size()]
 		widen(part, from, p)
 		return put(narrow(buf, to, part))
 	})
-}
-
-// each reads the tensor in pieces of len(buf) bytes.
-func (s *stored) each(buf []byte, put func([]byte) error) error {
-	for at := int64(0); at < s.in.bytes; at += int64(len(buf)) {
-		p := buf[:min(int64(len(buf)), s.in.bytes-at)]
-		n, err := s.shard.file.ReadAt(p, s.in.off+at)
-		if n < len(p) {
-			return fmt.Errorf("%s: tensor %q: %w", filepath.Join(s.dir, s.shard.name), s.in.name, truncated(err, "the tensor's data"))
-		}
-		if err := put(p); err != nil {
-			return err
-		}
-	}
-	return nil
 }

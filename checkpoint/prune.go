@@ -3,41 +3,33 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"time"
 )
 
-// Prune removes the oldest checkpoints in output until keep are left
+// Prune removes the checkpoints of the least steps in output until keep are left
 // (save_total_limit; 0 or less: all stay), and what unfinished saves have left.
-// The checkpoint of the highest step and the one written last always stay. No
-// save into output may be under way.
-func Prune(output string, keep int) error {
+// The checkpoint of the highest step and that of the step current, which the run
+// at hand wrote last or goes on from, always stay, and so does the newest that is
+// known to be good: one before finite, the last step whose loss and gradients were
+// finite. Those made since, in steps that were skipped, do not count and only the
+// last of them stays. What cannot be removed is in the error; nothing else is
+// removed in its place. No save into output may be under way.
+func Prune(fs FS, output string, keep, finite, current int) error {
 	checkpoints, leftovers, err := list(output)
 	if err != nil {
 		return fmt.Errorf("prune checkpoints: %w", err)
 	}
 	var errs []error
 	for _, path := range leftovers {
-		errs = append(errs, os.RemoveAll(path))
+		errs = append(errs, opError("remove", path, fs.RemoveAll(path)))
 	}
-	last, left := lastWritten(checkpoints), len(checkpoints)
-	for i, c := range slices.Backward(checkpoints) {
-		if keep <= 0 || left <= keep {
-			break
-		}
-		if c.path == last || i == 0 {
-			continue
-		}
+	for _, c := range surplus(checkpoints, keep, finite, current) {
 		// Under its own name a half removed checkpoint would look damaged.
 		aside := c.path + ".tmp-remove"
-		if err := os.Rename(c.path, aside); err != nil {
-			errs = append(errs, err)
+		if err := fs.Rename(c.path, aside); err != nil {
+			errs = append(errs, opError("rename", c.path, err))
 			continue
 		}
-		errs = append(errs, os.RemoveAll(aside))
-		left--
+		errs = append(errs, opError("remove", aside, fs.RemoveAll(aside)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("prune checkpoints: %w", err)
@@ -45,15 +37,42 @@ func Prune(output string, keep int) error {
 	return nil
 }
 
-// lastWritten is the checkpoint whose manifest is youngest.
-func lastWritten(checkpoints []found) string {
-	var at time.Time
-	var last string
-	for _, c := range checkpoints {
-		st, err := os.Stat(filepath.Join(c.path, manifestName))
-		if err == nil && st.ModTime().After(at) {
-			at, last = st.ModTime(), c.path
+// surplus are those of checkpoints, newest first, that are too many, oldest first.
+func surplus(checkpoints []found, keep, finite, current int) (out []found) {
+	if keep <= 0 {
+		return nil
+	}
+	left, good := 0, -1
+	counts := make([]bool, len(checkpoints))
+	for i, c := range checkpoints {
+		if counts[i] = c.counts(finite); counts[i] {
+			left++
+		}
+		if counts[i] && c.step < finite && good < 0 {
+			good = i
 		}
 	}
-	return last
+	for i := len(checkpoints) - 1; i > 0; i-- {
+		if checkpoints[i].step == current || counts[i] && (left <= keep || i == good) {
+			continue
+		}
+		out = append(out, checkpoints[i])
+		if counts[i] {
+			left--
+		}
+	}
+	return out
+}
+
+// counts tells whether a checkpoint is one of those to keep, where finite is the
+// last step that was finite.
+func (c found) counts(finite int) bool {
+	if NonFinite(c.path) != "" {
+		return false
+	}
+	if c.step < finite {
+		return true
+	}
+	s, err := ReadState(c.path)
+	return err != nil || s.NonFinite == 0
 }

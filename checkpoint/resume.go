@@ -14,6 +14,8 @@ import (
 	"strconv"
 
 	"github.com/klauspost/compress/zstd"
+
+	"mt/internal/files"
 )
 
 // Skipped is a checkpoint that cannot be resumed from.
@@ -21,12 +23,20 @@ type Skipped struct {
 	Dir        string
 	Why        string
 	Unfinished bool // what a save that did not end has left; never a checkpoint
+	NonFinite  bool // whole, but MarkNonFinite has marked it
 }
 
 var (
 	checkpointDir = regexp.MustCompile(`^checkpoint-(\d{1,18})$`)
-	leftoverName  = regexp.MustCompile(`^(checkpoint-\d+|model)\.tmp-`)
+	leftoverName  = regexp.MustCompile(`^((checkpoint-\d+|model)\.tmp-\d+(-\d+)?(-old)?|checkpoint-\d+\.tmp-remove)$`)
 )
+
+// IsLeftover says whether e is a directory that a killed save has left: its name
+// is one that only a save gives.
+func IsLeftover(e fs.DirEntry) bool { return e.IsDir() && leftoverName.MatchString(e.Name()) }
+
+// IsCheckpoint says whether e is a directory named checkpoint-N.
+func IsCheckpoint(e fs.DirEntry) bool { return e.IsDir() && checkpointDir.MatchString(e.Name()) }
 
 // found is a directory named checkpoint-N.
 type found struct {
@@ -47,14 +57,13 @@ func list(output string) (checkpoints []found, leftovers []string, err error) {
 	}
 	for _, e := range entries {
 		path := filepath.Join(output, e.Name())
-		if leftoverName.MatchString(e.Name()) {
+		if IsLeftover(e) {
 			leftovers = append(leftovers, path)
 		}
-		m := checkpointDir.FindStringSubmatch(e.Name())
-		if m == nil || !e.IsDir() {
+		if !IsCheckpoint(e) {
 			continue
 		}
-		step, err := strconv.Atoi(m[1])
+		step, err := strconv.Atoi(checkpointDir.FindStringSubmatch(e.Name())[1])
 		if err != nil {
 			continue
 		}
@@ -64,27 +73,58 @@ func list(output string) (checkpoints []found, leftovers []string, err error) {
 	return checkpoints, leftovers, nil
 }
 
-// Latest is the newest checkpoint in output whose manifest holds, with all it
-// had to skip to find it: dir is empty where there is none. Every byte of the
-// checkpoint is read and checked.
-func Latest(output string) (dir string, state TrainerState, skipped []Skipped, err error) {
+// Latest is the newest checkpoint in output whose manifest holds and that
+// MarkNonFinite has not marked, with all it had to skip to find it: dir is empty
+// where there is none. Every byte of the checkpoint is read and checked. Those of
+// unusable, by directory and reason, are skipped without a look. That the disk
+// cannot be read is an error, and no reason to take an older one.
+func Latest(output string, unusable map[string]string) (dir string, state TrainerState, skipped []Skipped, err error) {
+	return latest(output, unusable, openFile)
+}
+
+func latest(output string, unusable map[string]string, open opening) (dir string, state TrainerState, skipped []Skipped, err error) {
 	checkpoints, leftovers, err := list(output)
 	if err != nil {
 		return "", state, nil, fmt.Errorf("look for checkpoints: %w", err)
 	}
 	for _, path := range leftovers {
-		skipped = append(skipped, Skipped{path, "the save was not finished", true})
+		skipped = append(skipped, Skipped{Dir: path, Why: "the save was not finished", Unfinished: true})
 	}
 	for _, c := range checkpoints {
-		if err = Verify(c.path); err == nil {
-			state, err = ReadState(c.path)
+		if why, ok := unusable[c.path]; ok {
+			skipped = append(skipped, Skipped{Dir: c.path, Why: why})
+			continue
+		}
+		why, err := nonFinite(c.path, open)
+		if why != "" {
+			skipped = append(skipped, Skipped{Dir: c.path, Why: why, NonFinite: true})
+			continue
+		}
+		if err == nil {
+			err = verify(c.path, open)
+		}
+		if err == nil {
+			state, err = readTrainerState(c.path, open)
 		}
 		if err == nil {
 			return c.path, state, skipped, nil
 		}
+		if IsDiskError(err) {
+			return "", TrainerState{}, nil, fmt.Errorf("read checkpoint %w; it may be whole: try again, or move %s away to go on from an older one", err, c.path)
+		}
 		skipped = append(skipped, Skipped{Dir: c.path, Why: err.Error()})
 	}
 	return "", TrainerState{}, skipped, nil
+}
+
+// After is the newest checkpoint in output if it is of a later step than step,
+// valid or not; else it is empty.
+func After(output string, step int) string {
+	checkpoints, _, err := list(output)
+	if err != nil || len(checkpoints) == 0 || checkpoints[0].step <= step {
+		return ""
+	}
+	return checkpoints[0].path
 }
 
 // Load reads the checkpoint dir into layers: weights and moments, bit for bit
@@ -100,11 +140,11 @@ func Load(dir string, layers []Layer, progress Progress) (TrainerState, error) {
 }
 
 func load(dir string, layers []Layer, progress Progress) (TrainerState, error) {
-	records, err := readManifest(dir)
+	records, err := readManifest(dir, openFile)
 	if err != nil {
 		return TrainerState{}, err
 	}
-	if err := records[stateName].verify(dir); err != nil {
+	if err := records[stateName].verify(dir, openFile); err != nil {
 		return TrainerState{}, err
 	}
 	src, err := openSource(dir)
@@ -112,7 +152,7 @@ func load(dir string, layers []Layer, progress Progress) (TrainerState, error) {
 		return TrainerState{}, err
 	}
 	defer src.Close()
-	targets, err := src.match(layers)
+	targets, err := src.match(layoutsOf(layers))
 	if err != nil {
 		return TrainerState{}, err
 	}
@@ -149,7 +189,7 @@ func loadLayerState(dir string, i int, l Layer, lo bool, records map[string]file
 
 // readState reads one optimizer file from its start to its end.
 func readState(dir, name string, record fileRecord, compressed bool, layer int, l Layer, lo bool) error {
-	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
+	f, err := files.Open(filepath.Join(dir, filepath.FromSlash(name)))
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,11 +12,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"mt/internal/files"
 )
 
 // shard is an open safetensors file.
 type shard struct {
 	name    string // in its directory
+	path    string
 	file    *os.File
 	tensors map[string]tensor
 	header  header
@@ -61,7 +65,7 @@ func (s *source) openAll() error {
 			return err
 		}
 		if _, ok := sh.tensors[name]; !ok {
-			return fmt.Errorf("%s: tensor %q: %s says it is in %s, which does not hold it; %s", filepath.Join(s.dir, sh.name), name, indexName, sh.name, fetch(s.dir, sh.name))
+			return fmt.Errorf("%s: tensor %q: %s says it is in %s, which does not hold it; %s", sh.path, name, indexName, sh.name, fetch(s.dir, sh.name))
 		}
 		s.where[name] = sh
 	}
@@ -103,17 +107,10 @@ func fetch(dir, file string) string {
 // readIndex reads which tensor is in which shard.
 func (s *source) readIndex() (map[string]string, error) {
 	file := filepath.Join(s.dir, indexName)
-	st, err := os.Stat(file)
+	raw, err := files.Read(file, maxHeader)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, s.noWeights()
 	}
-	if err != nil {
-		return nil, err
-	}
-	if st.Size() > maxHeader {
-		return nil, fmt.Errorf("%s: %d bytes long; an index has at most %d", file, st.Size(), maxHeader)
-	}
-	raw, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +128,7 @@ func parseIndex(raw []byte) (map[string]string, error) {
 		WeightMap map[string]string `json:"weight_map"`
 	}
 	if err := json.Unmarshal(raw, &index); err != nil {
-		if strings.HasPrefix(string(raw), "version https://git-lfs") {
+		if bytes.HasPrefix(raw, []byte(lfsPointer)) {
 			err = errLFS
 		}
 		return nil, err
@@ -172,14 +169,14 @@ func (s *source) open(name string) (*shard, error) {
 		return sh, nil
 	}
 	path := filepath.Join(s.dir, name)
-	f, err := os.Open(path)
+	f, err := files.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: missing, but %s names it; %s", path, indexName, fetch(s.dir, name))
 	}
 	if err != nil {
 		return nil, err
 	}
-	sh := &shard{name: name, file: f, tensors: map[string]tensor{}}
+	sh := &shard{name: name, path: path, file: f, tensors: map[string]tensor{}}
 	s.shards[name] = sh
 	st, err := f.Stat()
 	if err != nil {
@@ -195,6 +192,28 @@ func (s *source) open(name string) (*shard, error) {
 		sh.tensors[t.name] = t
 	}
 	return sh, nil
+}
+
+// readAt reads p from byte at of the tensor on.
+func (sh *shard) readAt(t tensor, at int64, p []byte) error {
+	if n, err := sh.file.ReadAt(p, t.off+at); n < len(p) {
+		return fmt.Errorf("%s: tensor %q: %w", sh.path, t.name, truncated(err, "the tensor's data"))
+	}
+	return nil
+}
+
+// each passes the tensor's bytes to put in pieces of len(buf), in order.
+func (sh *shard) each(t tensor, buf []byte, put func([]byte) error) error {
+	for at := int64(0); at < t.bytes; at += int64(len(buf)) {
+		p := buf[:min(int64(len(buf)), t.bytes-at)]
+		if err := sh.readAt(t, at, p); err != nil {
+			return err
+		}
+		if err := put(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Close closes the shards.

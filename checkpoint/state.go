@@ -3,10 +3,8 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"os"
+	"math"
 	"path/filepath"
-	"slices"
 )
 
 const stateName = "trainer_state.json"
@@ -21,18 +19,67 @@ type TrainerState struct {
 	Seed      int64   `json:"seed"`
 	Epoch     float64 `json:"epoch"`
 	NonFinite int     `json:"nonfinite"` // steps in a row that were skipped
+	// Log is absent after a step that was logged, and from checkpoints of versions
+	// that logged steps alone: then the window begins here.
+	Log LogWindow `json:"log_window,omitzero"`
+	// Schedule says over which steps the learning rate's schedule lies, where a
+	// run went on with another one than it began with.
+	Schedule Laid `json:"schedule,omitzero"`
+	// Origin is the checkpoint, of another run, that the run began from; empty: it
+	// began without.
+	Origin string `json:"origin,omitempty"`
+	// ModelOnly says that the optimizer's state was not saved.
+	ModelOnly bool `json:"model_only,omitempty"`
 	// ConfigDigests identify what a resume must share with this run, by name:
-	// model, dataset, optimizer, schedule, ….
+	// model, tokenizer, dataset.
 	ConfigDigests map[string]string `json:"config_digests,omitempty"`
 	// Resolved are the values that `auto` stood for, by config key.
 	Resolved map[string]string `json:"resolved,omitempty"`
 }
 
+// LogWindow is what the next line of the log will say of the steps since the last
+// one: the mean of their losses, weighted by supervised tokens. A step whose loss
+// is not finite counts as a step and not in the mean.
+type LogWindow struct {
+	Steps  int     `json:"steps"`
+	Tokens int64   `json:"supervised_tokens"` // of the steps in Loss
+	Loss   float64 `json:"loss"`              // nats per supervised token
+}
+
+// Add takes in a step: the mean loss over so many supervised tokens. The mean is
+// updated, not a sum, so that of one step it is that step's loss to the bit
+// (West, Communications of the ACM 22(9), 1979).
+func (w *LogWindow) Add(loss float64, supervised int64) {
+	w.Steps++
+	if math.IsNaN(loss) || math.IsInf(loss, 0) || supervised == 0 {
+		return
+	}
+	w.Tokens += supervised
+	w.Loss += (loss - w.Loss) * (float64(supervised) / float64(w.Tokens))
+}
+
+// Mean is the mean loss, NaN where no step has one.
+func (w LogWindow) Mean() float64 {
+	if w.Tokens == 0 {
+		return math.NaN()
+	}
+	return w.Loss
+}
+
+// Laid is where a schedule lies: config.Laid, field by field.
+type Laid struct {
+	Base   int `json:"base"`
+	From   int `json:"from"`
+	Warmup int `json:"warmup"`
+}
+
 // ReadState reads the state of the checkpoint in dir.
-func ReadState(dir string) (TrainerState, error) {
+func ReadState(dir string) (TrainerState, error) { return readTrainerState(dir, openFile) }
+
+func readTrainerState(dir string, open opening) (TrainerState, error) {
 	var s TrainerState
 	file := filepath.Join(dir, stateName)
-	raw, err := os.ReadFile(file)
+	raw, err := readSmall(file, open)
 	if err != nil {
 		return s, err
 	}
@@ -40,32 +87,4 @@ func ReadState(dir string) (TrainerState, error) {
 		return s, fmt.Errorf("%s: %w", file, err)
 	}
 	return s, nil
-}
-
-// CheckCompatible says whether a run with the digests now can go on from the
-// checkpoint dir, which was made with saved. The error names the first part, in
-// alphabetical order, that differs, and the way out.
-func CheckCompatible(dir string, saved, now map[string]string) error {
-	keys := slices.Sorted(maps.Keys(now))
-	for k := range saved {
-		if _, ok := now[k]; !ok {
-			keys = append(keys, k)
-		}
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
-		if saved[k] == now[k] {
-			continue
-		}
-		return fmt.Errorf("%s was made with another %s (there %s, here %s); train with the %s it was made with, "+
-			"choose another output_dir, or set resume_from_checkpoint: false to start afresh", dir, k, orNone(saved[k]), orNone(now[k]), k)
-	}
-	return nil
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }

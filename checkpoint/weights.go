@@ -1,10 +1,10 @@
 package checkpoint
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
-	"path/filepath"
+
+	"mt/model"
 )
 
 // Weights is the opened weights of a model directory, to be read tensor by
@@ -31,6 +31,15 @@ func OpenWeights(dir string) (*Weights, error) {
 		return nil, fmt.Errorf("model weights: %w", err)
 	}
 	return &Weights{src}, nil
+}
+
+// Check says whether LoadModel can fill layers of these layouts, as OpenSource
+// does.
+func (w *Weights) Check(layouts []model.Layout) error {
+	if _, err := w.src.check(layouts); err != nil {
+		return fmt.Errorf("model weights: %w", err)
+	}
+	return nil
 }
 
 // Close closes the files.
@@ -67,24 +76,19 @@ func (w *Weights) Read(name string, elem int64, dst []float32) error {
 		return fmt.Errorf("%s: tensor %q is missing", w.src.dir, name)
 	}
 	in := sh.tensors[name]
-	where := func(err error) error {
-		return fmt.Errorf("%s: tensor %q: %w", filepath.Join(w.src.dir, sh.name), name, err)
-	}
 	p, ok := weightPlane(in.dtype)
 	if !ok {
-		return where(fmt.Errorf("%s", unreadable(in.dtype)))
+		return fmt.Errorf("%s: tensor %q: %s", sh.path, name, unreadable(in.dtype))
 	}
 	if elem < 0 || elem+int64(len(dst)) > in.bytes/p.size() {
 		panic(fmt.Sprintf("checkpoint: elements %d to %d of %q, which has %d", elem, elem+int64(len(dst)), name, in.bytes/p.size()))
 	}
 	raw := make([]byte, int64(len(dst))*p.size())
-	if n, err := sh.file.ReadAt(raw, in.off+elem*p.size()); n < len(raw) {
-		return where(truncated(err, "the tensor's data"))
+	if err := sh.readAt(in, elem*p.size(), raw); err != nil {
+		return err
 	}
 	if p == planeF32 {
-		for i := range dst {
-			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
-		}
+		getFloats(dst, raw)
 		return nil
 	}
 	var bits [1024]uint32

@@ -19,9 +19,6 @@ const pieceBytes = 4 << 20
 // leastPiece holds one element of any dtype, before and after it is converted.
 const leastPiece = 8
 
-// smallFiles is room for everything in a checkpoint that is not a tensor.
-const smallFiles = 32 << 20
-
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // WriterOptions says what a Writer writes.
@@ -32,6 +29,8 @@ type WriterOptions struct {
 	SaveDType     DType          // of the weights; BF16 unless given
 	MaxShardBytes int64          // where weights are cut into files; 5 GB unless given
 	Zstd          bool           // compress the optimizer's state
+	ModelOnly     bool           // leave the optimizer's state out; the state that Commit gets says so too
+	Extra         int64          // bytes of the files that Commit is given, for the check of free space
 	FS            FS             // the operating system's unless given
 	// Source is the model directory that the weights were loaded from: what it
 	// holds beside the parameters is copied. nil for a model made from scratch.
@@ -87,8 +86,7 @@ func NewWriter(output string, opts WriterOptions) (*Writer, error) {
 		w.shards = append(w.shards, &outFile{file: f, sums: map[*entry]uint32{}})
 		w.disk.left += f.bytes
 	}
-	for i, l := range opts.Layouts {
-		f := optimizerFile(i, l, w.opts.SaveDType, opts.Zstd)
+	for _, f := range w.opts.stateFiles() {
 		w.state = append(w.state, &outFile{file: f, sums: map[*entry]uint32{}})
 		w.disk.left += f.bytes
 	}
@@ -113,24 +111,12 @@ func pieceFor(groups ...[]*outFile) int64 {
 	return min(max(most, leastPiece), pieceBytes)
 }
 
-// Bytes is what a checkpoint of these layouts takes on disk, before compression.
-func Bytes(layouts []model.Layout, d DType) int64 {
-	var n int64
-	for _, f := range modelFiles(defaultShardBytes, weightEntries(layouts, d)) {
-		n += f.bytes
-	}
-	for i, l := range layouts {
-		n += optimizerFile(i, l, d, false).bytes
-	}
-	return n
-}
-
 // begin makes the temporary directory and all files in it.
 func (w *Writer) begin(output string) error {
-	if err := w.opts.FS.MkdirAll(output); err != nil {
-		return opError("make directory", output, err)
+	if err := MakeDirs(w.opts.FS, output); err != nil {
+		return err
 	}
-	if err := checkFree(w.opts.FS, output, w.disk.left+smallFiles); err != nil {
+	if err := checkFree(w.opts.FS, output, w.opts.CheckpointBytes()); err != nil {
 		return err
 	}
 	tmp, err := makeTemp(w.opts.FS, w.final)
@@ -138,8 +124,10 @@ func (w *Writer) begin(output string) error {
 		return opError("make directory", tmp, err)
 	}
 	w.disk.root = tmp
-	if err := w.disk.do("make directory", "optimizer", w.opts.FS.Mkdir(w.disk.path("optimizer"))); err != nil {
-		return err
+	if !w.opts.ModelOnly {
+		if err := w.disk.do("make directory", "optimizer", w.opts.FS.Mkdir(w.disk.path("optimizer"))); err != nil {
+			return err
+		}
 	}
 	for _, f := range append(append([]*outFile(nil), w.shards...), w.state...) {
 		if err := w.create(f); err != nil {
@@ -201,8 +189,10 @@ func (w *Writer) WriteLayer(i int, l Layer) error {
 	if err := w.writeWeights(i, l); err != nil {
 		return w.failLocked(err)
 	}
-	if err := w.writeState(w.state[i], l); err != nil {
-		return w.failLocked(err)
+	if !w.opts.ModelOnly {
+		if err := w.writeState(w.state[i], l); err != nil {
+			return w.failLocked(err)
+		}
 	}
 	w.written[i] = true
 	return nil

@@ -3,6 +3,8 @@ package device
 import (
 	"fmt"
 	"time"
+
+	"github.com/dustin/go-humanize"
 )
 
 // DType is the type of the elements of a Tensor.
@@ -202,12 +204,16 @@ type Stream interface {
 // OutOfMemory says that an allocation does not fit.
 type OutOfMemory struct {
 	Purpose                Purpose
-	Requested, Used, Limit int64 // bytes
+	Requested, Used, Limit int64 // bytes; a Limit of 0 is none
 }
 
 func (e *OutOfMemory) Error() string {
-	return fmt.Sprintf("out of device memory: %s wants %s, %s of %s are in use (see device_memory, pipeline and recompute)",
-		e.Purpose, gib(e.Requested), gib(e.Used), gib(e.Limit))
+	of := ""
+	if e.Limit > 0 {
+		of = " of " + size(e.Limit)
+	}
+	return fmt.Sprintf("out of device memory: %s wants %s, %s%s are in use (see device_memory, pipeline and recompute)",
+		e.Purpose, size(e.Requested), size(e.Used), of)
 }
 
-func gib(n int64) string { return fmt.Sprintf("%.3f GiB", float64(n)/(1<<30)) }
+func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -38,7 +38,7 @@ func NewArena(purpose Purpose, bytes int64, pool *parallel.Pool) (*Arena, error)
 	}
 	raw, b, err := reserve(bytes)
 	if err != nil {
-		return nil, fmt.Errorf("host: %w", &OutOfMemory{What: purpose.String(), Requested: bytes, Available: AvailableMemory(), Err: err})
+		return nil, fmt.Errorf("host: %w", &OutOfMemory{What: purpose.String(), Requested: bytes, Room: AvailableMemory(), Err: err})
 	}
 	a.raw, a.bytes = raw, b
 	pieces := (bytes + touchBytes - 1) / touchBytes
@@ -55,8 +55,8 @@ func NewArena(purpose Purpose, bytes int64, pool *parallel.Pool) (*Arena, error)
 // checkAvailable refuses what cannot fit, since Linux would promise it and kill
 // the process when it is touched.
 func checkAvailable(what string, bytes int64) error {
-	if available := AvailableMemory(); available > 0 && bytes > available {
-		return fmt.Errorf("host: %w", &OutOfMemory{What: what, Requested: bytes, Available: available})
+	if room := AvailableMemory(); room.Known && bytes > room.Bytes {
+		return fmt.Errorf("host: %w", &OutOfMemory{What: what, Requested: bytes, Room: room})
 	}
 	return nil
 }

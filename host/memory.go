@@ -7,20 +7,22 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/dustin/go-humanize"
 )
 
 // OutOfMemory says that host memory does not suffice.
 type OutOfMemory struct {
 	What      string // what it was for
 	Requested int64  // bytes
-	Available int64  // bytes; 0: the system does not say
+	Room      Room   // what there was
 	Err       error  // what the system said, if it was asked
 }
 
 func (e *OutOfMemory) Error() string {
-	text := fmt.Sprintf("out of host memory: %s wants %s", e.What, gib(e.Requested))
-	if e.Available > 0 {
-		text += fmt.Sprintf(", %s is available", gib(e.Available))
+	text := fmt.Sprintf("out of host memory: %s wants %s", e.What, size(e.Requested))
+	if e.Room.Known {
+		text += ", " + e.Room.String()
 	}
 	if e.Err != nil {
 		text += fmt.Sprintf(" (%v)", e.Err)
@@ -30,20 +32,58 @@ func (e *OutOfMemory) Error() string {
 
 func (e *OutOfMemory) Unwrap() error { return e.Err }
 
-func gib(n int64) string { return fmt.Sprintf("%.3f GiB", float64(n)/(1<<30)) }
+func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+
+// Room is how much memory this process can still take, and what bounds it.
+type Room struct {
+	Known bool   // false: the system does not say
+	Bytes int64  // at least 0
+	By    string // what leaves no more
+}
+
+// String is "2.0 GiB is available (ulimit -v)".
+func (r Room) String() string {
+	switch {
+	case !r.Known:
+		return "nobody says how much is available"
+	case r.Bytes == 0:
+		return fmt.Sprintf("none is available (%s)", r.By)
+	}
+	return fmt.Sprintf("%s is available (%s)", size(r.Bytes), r.By)
+}
+
+// Budget is r as a budget in bytes: 0 is any, and none is 1.
+func (r Room) Budget() int64 {
+	if !r.Known {
+		return 0
+	}
+	return max(r.Bytes, 1)
+}
+
+// atMost is r, or what another bound leaves if that is less.
+func (r Room) atMost(bytes int64, by string, args ...any) Room {
+	if r.Known && r.Bytes <= bytes {
+		return r
+	}
+	return Room{Known: true, Bytes: max(bytes, 0), By: fmt.Sprintf(by, args...)}
+}
 
 // AvailableMemory is how many bytes this process can take before the system
-// runs out: MemAvailable of /proc/meminfo, or what the limit of a control group
-// around the process leaves, whichever is less. 0 means the system does not
-// say (it is not Linux, or /proc is not mounted).
-func AvailableMemory() int64 { return availableIn(os.DirFS("/")) }
+// refuses or runs out: the least of MemAvailable of /proc/meminfo, of what the
+// limits of the control groups around the process leave, and of what ulimit -v
+// and -d leave. It is not known where /proc is not there.
+func AvailableMemory() Room { return availableIn(os.DirFS("/")) }
 
 // availableIn is AvailableMemory on the file system whose root is root.
-func availableIn(root fs.FS) int64 {
-	available := max(0, field(root, "proc/meminfo", "MemAvailable:")*1024)
+func availableIn(root fs.FS) Room {
+	var room Room
+	if kib := field(root, "proc/meminfo", "MemAvailable:"); kib >= 0 {
+		room = room.atMost(kib<<10, "MemAvailable of /proc/meminfo")
+	}
+	room = room.underLimits(root)
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
-		return available
+		return room
 	}
 	for line := range strings.Lines(string(groups)) {
 		// hierarchy:controllers:path; version 2 has no controllers.
@@ -51,41 +91,76 @@ func availableIn(root fs.FS) int64 {
 		if len(part) != 3 {
 			continue
 		}
-		files := groupFiles{base: "sys/fs/cgroup", limit: "memory.max", used: "memory.current", cache: "inactive_file"}
+		files := groupFiles{base: "sys/fs/cgroup", limit: "memory.max", used: "memory.current", cache: []string{"inactive_file", "active_file"}}
 		if part[1] != "" {
 			files = groupFiles{base: "sys/fs/cgroup/memory", limit: "memory.limit_in_bytes",
-				used: "memory.usage_in_bytes", cache: "total_inactive_file"}
+				used: "memory.usage_in_bytes", cache: []string{"total_inactive_file", "total_active_file"}}
 			if !strings.Contains(","+part[1]+",", ",memory,") {
 				continue
 			}
 		}
-		if left, ok := files.left(root, part[2]); ok && (available == 0 || left < available) {
-			available = max(left, 1)
+		room = files.leave(room, root, part[2])
+	}
+	return room
+}
+
+// limits are what a shell's ulimit sets, with the line of /proc/self/status that
+// says how much of it is in use.
+var limits = []struct{ name, used, ulimit string }{
+	{"Max address space", "VmSize:", "ulimit -v"},
+	{"Max data size", "VmData:", "ulimit -d"},
+}
+
+// limitSlack is what the Go runtime maps, at most, for itself while a run goes
+// on: it takes its heap in ranges of 64 MiB, and every thread a stack.
+const limitSlack = 192 << 20
+
+// underLimits is r with what the process's resource limits leave. Source:
+// getrlimit(2), RLIMIT_AS and RLIMIT_DATA; proc_pid_limits(5).
+func (r Room) underLimits(root fs.FS) Room {
+	b, err := fs.ReadFile(root, "proc/self/limits")
+	if err != nil {
+		return r
+	}
+	for line := range strings.Lines(string(b)) {
+		for _, l := range limits {
+			rest, ok := strings.CutPrefix(line, l.name+" ")
+			words := strings.Fields(rest)
+			if !ok || len(words) == 0 {
+				continue
+			}
+			limit, err := strconv.ParseInt(words[0], 10, 64) // the soft one; "unlimited" is none
+			used := field(root, "proc/self/status", l.used)
+			if err == nil && used >= 0 {
+				r = r.atMost(limit-used<<10-limitSlack, "%s is %s", l.ulimit, size(limit))
+			}
 		}
 	}
-	return available
+	return r
 }
 
 // groupFiles are the files of one version of control groups. Source:
 // https://docs.kernel.org/admin-guide/cgroup-v2.html, cgroup-v1/memory.html.
-type groupFiles struct{ base, limit, used, cache string }
+type groupFiles struct {
+	base, limit, used string
+	cache             []string // lines of memory.stat: pages that the kernel can drop
+}
 
-// left is the least that the group at dir and those around it leave, and
-// whether any of them has a limit. Page cache that is not in use counts as left.
-func (f groupFiles) left(root fs.FS, dir string) (int64, bool) {
-	least, limited := int64(0), false
+// leave is room with what the group at dir and those around it leave.
+func (f groupFiles) leave(room Room, root fs.FS, dir string) Room {
 	for dir = path.Join("/", dir); ; dir = path.Dir(dir) {
 		at := path.Join(f.base, dir)
 		limit, okLimit := number(root, path.Join(at, f.limit))
 		used, okUsed := number(root, path.Join(at, f.used))
 		if okLimit && okUsed && limit < 1<<60 { // version 1 writes "no limit" as a huge number
-			left := limit - used + max(0, field(root, path.Join(at, "memory.stat"), f.cache))
-			if !limited || left < least {
-				least, limited = left, true
+			left := limit - used
+			for _, pages := range f.cache {
+				left += max(0, field(root, path.Join(at, "memory.stat"), pages))
 			}
+			room = room.atMost(min(left, limit), "%s of the control group %s is %s", path.Base(f.limit), dir, size(limit))
 		}
 		if dir == "/" {
-			return least, limited
+			return room
 		}
 	}
 }

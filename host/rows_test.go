@@ -113,6 +113,7 @@ func TestMisuseOfRowsPanics(t *testing.T) {
 	tests := map[string]func(){
 		"row after the last":    func() { l.ReadRows(0, 66, 2, make([]float32, 38)) },
 		"too few elements":      func() { l.WriteRows(0, 0, 2, make([]float32, 37)) },
+		"too many elements":     func() { l.WriteRows(0, 0, 2, make([]float32, 39)) },
 		"plane of a reference":  func() { head.HiPlane(1) },
 		"fp32 plane of a split": func() { l.F32Plane(0) },
 		"split plane of fp32":   func() { head.LoPlane(0) },

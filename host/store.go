@@ -120,8 +120,8 @@ func StoreBytes(layouts []model.Layout) (bytes [NumPurposes]int64) {
 }
 
 func needs(need [NumPurposes]int64) string {
-	return fmt.Sprintf("%s %s, %s %s, %s %s", ForWeights, gib(need[ForWeights]),
-		ForLoPlanes, gib(need[ForLoPlanes]), ForMoments, gib(need[ForMoments]))
+	return fmt.Sprintf("%s %s, %s %s, %s %s", ForWeights, size(need[ForWeights]),
+		ForLoPlanes, size(need[ForLoPlanes]), ForMoments, size(need[ForMoments]))
 }
 
 // pages rounds bytes up to whole pages.

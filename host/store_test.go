@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"testing/fstest"
@@ -77,14 +78,14 @@ func TestReferencesOwnNothing(t *testing.T) {
 }
 
 func TestTooLargeAModelIsAnError(t *testing.T) {
-	if AvailableMemory() == 0 {
+	if !AvailableMemory().Known {
 		t.Skip("the system does not say how much memory there is")
 	}
 	before := Usage().Now
 	huge := model.NewLayout(embedding(1<<30, 1<<20), true, model.Param{})
 	_, err := NewStore([]model.Layout{huge}, nil)
 	var oom *OutOfMemory
-	if !errors.As(err, &oom) || oom.Requested < 12<<50 || oom.Available <= 0 {
+	if !errors.As(err, &oom) || oom.Requested < 12<<50 || !oom.Room.Known {
 		t.Errorf("error %v", err)
 	}
 	if after := Usage().Now; after != before {
@@ -124,35 +125,80 @@ func TestArena(t *testing.T) {
 }
 
 func TestAvailableMemory(t *testing.T) {
-	const meminfo = "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:  4000 kB\n"
-	tests := map[string]struct {
+	const (
+		meminfo  = "MemTotal: 9000000 kB\nMemFree: 10 kB\nMemAvailable:  4000000 kB\n"
+		free     = 4000000 << 10
+		byKernel = "MemAvailable of /proc/meminfo"
+		status   = "Name:\tmt\nVmSize:\t  2000000 kB\nVmData:\t  1000000 kB\n"
+		none     = "Max data size             unlimited            unlimited            bytes     \n"
+	)
+	limit := func(name string, bytes int64) string {
+		return fmt.Sprintf("Limit  Soft Limit  Hard Limit  Units\n%-25s %-20d unlimited            bytes     \n", name, bytes)
+	}
+	for name, c := range map[string]struct {
 		files map[string]string
-		want  int64
+		want  int64 // -1: not known
+		by    string
 	}{
-		"nothing known": {nil, 0},
-		"no group":      {map[string]string{"proc/meminfo": meminfo}, 4000 << 10},
+		"nothing known": {nil, -1, ""},
+		"no group":      {map[string]string{"proc/meminfo": meminfo}, free, byKernel},
+		"all in use":    {map[string]string{"proc/meminfo": "MemAvailable: 0 kB\n"}, 0, byKernel},
 		"version 2": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n",
 			"sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/memory.current": "5000\n",
 			"sys/fs/cgroup/a/memory.max": "1000000\n", "sys/fs/cgroup/a/memory.current": "700000\n",
-			"sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 50000\n"}, 350000},
+			"sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 50000\nactive_file 7000\n"}, 357000, "memory.max of the control group /a is 977 KiB"},
+		"a group inside leaves less": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/b/memory.max": "300\n", "sys/fs/cgroup/a/b/memory.current": "100\n",
+			"sys/fs/cgroup/a/memory.max": "1000\n", "sys/fs/cgroup/a/memory.current": "100\n"}, 200, "memory.max of the control group /a/b is 300 B"},
+		"a group around leaves less": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/b/memory.max": "1000\n", "sys/fs/cgroup/a/b/memory.current": "100\n",
+			"sys/fs/cgroup/a/memory.max": "300\n", "sys/fs/cgroup/a/memory.current": "100\n"}, 200, "memory.max of the control group /a is 300 B"},
 		"version 1": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu:/x\n4:memory,foo:/x\n",
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": "2000000\n", "sys/fs/cgroup/memory/memory.usage_in_bytes": "500000\n"}, 1500000},
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "2000000\n", "sys/fs/cgroup/memory/memory.usage_in_bytes": "500000\n"},
+			1500000, "memory.limit_in_bytes of the control group / is 1.9 MiB"},
 		"version 1 without limit": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "4:memory:/\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-			"sys/fs/cgroup/memory/memory.usage_in_bytes": "500000\n"}, 4000 << 10},
+			"sys/fs/cgroup/memory/memory.usage_in_bytes": "500000\n"}, free, byKernel},
 		"limit above what there is": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n",
-			"sys/fs/cgroup/memory.max": "100000000000\n", "sys/fs/cgroup/memory.current": "1\n"}, 4000 << 10},
+			"sys/fs/cgroup/memory.max": "100000000000\n", "sys/fs/cgroup/memory.current": "1\n"}, free, byKernel},
 		"limit used up": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n",
-			"sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "1000\n"}, 1},
-		"broken lines": {map[string]string{"proc/meminfo": "MemAvailable:\nMemAvailable: x kB\n", "proc/self/cgroup": "what\n"}, 0},
-	}
-	for name, c := range tests {
+			"sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "1001\n"}, 0, "memory.max of the control group / is 1000 B"},
+		"limit full of page cache": {map[string]string{"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "1000\n", "sys/fs/cgroup/memory.stat": "active_file 900\n"},
+			900, "memory.max of the control group / is 1000 B"},
+		"ulimit -v": {map[string]string{"proc/meminfo": meminfo, "proc/self/status": status, "proc/self/limits": none + limit("Max address space", 3<<30)},
+			3<<30 - 2000000<<10 - limitSlack, "ulimit -v is 3.0 GiB"},
+		"ulimit -d": {map[string]string{"proc/meminfo": meminfo, "proc/self/status": status, "proc/self/limits": limit("Max data size", 3<<30)},
+			3<<30 - 1000000<<10 - limitSlack, "ulimit -d is 3.0 GiB"},
+		"ulimit -v below what is mapped": {map[string]string{"proc/self/status": status, "proc/self/limits": limit("Max address space", 1<<30)},
+			0, "ulimit -v is 1.0 GiB"},
+		"no ulimit":    {map[string]string{"proc/meminfo": meminfo, "proc/self/status": status, "proc/self/limits": none}, free, byKernel},
+		"broken lines": {map[string]string{"proc/meminfo": "MemAvailable:\nMemAvailable: x kB\n", "proc/self/cgroup": "what\n", "proc/self/limits": "Max data size\n"}, -1, ""},
+	} {
 		fsys := fstest.MapFS{}
 		for path, text := range c.files {
 			fsys[path] = &fstest.MapFile{Data: []byte(text)}
 		}
-		if got := availableIn(fsys); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
+		want := Room{Known: true, Bytes: c.want, By: c.by}
+		if c.want < 0 {
+			want = Room{}
+		}
+		if got := availableIn(fsys); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// TestWordsOfLackingMemory: no amount is said that nobody knows or that rounds
+// to nothing.
+func TestWordsOfLackingMemory(t *testing.T) {
+	for want, room := range map[string]Room{
+		"out of host memory: moments wants 4.6 GiB":                                             {},
+		"out of host memory: moments wants 4.6 GiB, none is available (ulimit -v is 1.0 GiB)":   {true, 0, "ulimit -v is 1.0 GiB"},
+		"out of host memory: moments wants 4.6 GiB, 12 KiB is available (ulimit -v is 1.0 GiB)": {true, 12 << 10, "ulimit -v is 1.0 GiB"},
+	} {
+		if got := (&OutOfMemory{What: "moments", Requested: 4_900_000_000, Room: room}).Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

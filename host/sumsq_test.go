@@ -116,3 +116,24 @@ func TestPaddingDoesNotChangeTheSum(t *testing.T) {
 }
 
 func fromBits(b uint32) float32 { return math.Float32frombits(b) }
+
+// What lies behind a gradient in its slab is another's: nothing of it is read.
+func TestSumSquaresEndsWithTheGradient(t *testing.T) {
+	for _, bf16 := range []bool{false, true} {
+		for _, n := range sumLengths {
+			g := gradOf(n+pieceElems, bf16, uint64(n), mean)
+			part := g.part(0, int(n))
+			want := SumSquares(nil, part)
+			for i := n; i < g.Elems; i++ {
+				if bf16 {
+					view[uint16](g.Data)[i] = 0x7fc0 // NaN
+				} else {
+					view[float32](g.Data)[i] = float32(math.NaN())
+				}
+			}
+			if got := SumSquares(nil, part); got != want {
+				t.Errorf("bf16 %t, %d elements: %v with NaNs behind them, %v without", bf16, n, got, want)
+			}
+		}
+	}
+}

@@ -17,10 +17,8 @@ const maxIdle = 0.5
 // The rule reads the tokens of a planned step, not a measurement, so that the
 // same run always moves the same tiles.
 func (r *Run) resolveExperts(q Request) {
-	for _, l := range r.Layouts {
-		if l.Kind == model.MoE {
-			r.Experts = l.Parts() - 1
-		}
+	if r.ExpertLayers() > 0 {
+		r.Experts = q.Config.NumExperts
 	}
 	r.OnDemand = r.Experts > 0 && !r.Unified && r.idleExperts(q.Rows*q.RowTokens) >= maxIdle
 }
@@ -33,17 +31,7 @@ func (r *Run) idleExperts(tokens int) float64 {
 }
 
 // ExpertLayers is the number of layers with experts.
-func (r *Run) ExpertLayers() int { return r.count(model.MoE) }
-
-func (r *Run) count(kind model.LayerKind) int {
-	n := 0
-	for _, l := range r.Layouts {
-		if l.Kind == kind {
-			n++
-		}
-	}
-	return n
-}
+func (r *Run) ExpertLayers() int { return r.Spec.Config.ExpertBlocks() }
 
 // PartLayout is where the tensors of part k of layer l lie in a weight slot and
 // in a gradient buffer: of a head that is cut, of a layer with experts, of a

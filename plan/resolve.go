@@ -34,8 +34,9 @@ type Request struct {
 	// Context is the device memory in bytes that is taken before anything is
 	// allocated: the driver, kernels, library workspaces. The budget covers it.
 	Context      int64
-	DeviceMemory int64 // budget in bytes
-	HostMemory   int64 // budget in bytes; with Unified it covers both sides
+	DeviceMemory int64  // budget in bytes
+	HostMemory   int64  // budget in bytes; with Unified it covers both sides
+	HostBy       string // what leaves no more host memory; empty: the user
 }
 
 // maxMicroBatchTokens is the largest automatic micro-batch.
@@ -55,6 +56,7 @@ const (
 type NotFitting struct {
 	Where        string // "device" or "host"
 	Need, Budget int64  // bytes
+	By           string // what sets the budget; empty: the key
 	Keys         string // what would make it fit
 }
 
@@ -68,7 +70,14 @@ func (e *NotFitting) Error() string {
 	if need == budget { // rounded alike
 		short = fmt.Sprintf(", %s less", humanize.IBytes(uint64(e.Need-max(0, e.Budget))))
 	}
-	return fmt.Sprintf("the run needs %s of %s memory and %s are available%s: %s", need, e.Where, budget, short, e.Keys)
+	have := budget + " are available"
+	if e.Budget <= 1 {
+		have = "none is available"
+	}
+	if e.By != "" {
+		short += " (" + e.By + ")"
+	}
+	return fmt.Sprintf("the run needs %s of %s memory and %s%s: %s", need, e.Where, have, short, e.Keys)
 }
 
 // Resolve chooses what the request leaves open. What changes the order of sums
@@ -403,14 +412,18 @@ func (r *Run) deviceLack(q Request) bool {
 func (r *Run) fits(q Request) error {
 	t := r.Table()
 	if q.DeviceMemory > 0 && t.Device > q.DeviceMemory {
-		return &NotFitting{"device", t.Device, q.DeviceMemory, r.waysOut("device_memory")}
+		return &NotFitting{"device", t.Device, q.DeviceMemory, "", r.waysOut("device_memory")}
 	}
 	need := t.Host
 	if q.Unified {
 		need += t.Device
 	}
 	if q.HostMemory > 0 && need > q.HostMemory {
-		return &NotFitting{"host", need, q.HostMemory, r.waysOut("host_memory")}
+		ways := r.waysOut("host_memory")
+		if q.HostBy != "" {
+			ways = strings.TrimSuffix(ways, "raise host_memory") + "have more host memory"
+		}
+		return &NotFitting{"host", need, q.HostMemory, q.HostBy, ways}
 	}
 	return nil
 }

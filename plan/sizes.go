@@ -126,12 +126,11 @@ func (r *Run) HeadSlotBytes() int64 {
 func (r *Run) blockMax(size func(model.Layout) int64) int64 {
 	var n int64
 	for _, l := range r.Layouts {
-		switch l.Kind {
-		case model.Embedding, model.Head:
-		case model.MoE:
-			n = max(n, size(l.Part(0)), size(l.Part(1))) // experts are all alike
-		default:
-			n = max(n, size(l))
+		if l.Kind == model.Embedding || l.Kind == model.Head {
+			continue
+		}
+		for k := range min(2, l.Parts()) { // experts are all alike
+			n = max(n, size(l.Part(k)))
 		}
 	}
 	return n

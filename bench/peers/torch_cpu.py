@@ -8,7 +8,8 @@ as the other side of `mt bench train --peer torch`.
 
 The step is what a careful user writes: scaled_dot_product_attention with the
 causal flag, gradients set to None, clip_grad_norm_ 1.0, fused AdamW, nothing
-recomputed. Every step reads the loss, as a progress line would.
+recomputed. Every step reads the loss, as a progress line would. --compile hands the
+model to torch.compile, which needs a C++ compiler; without it PyTorch is eager.
 
 Without --serve it does --warmup steps, then --steps timed ones, and prints one
 JSON object. With --serve it prints one JSON line that begins with
@@ -50,7 +51,7 @@ PRESETS = {
         "seq_len": 512,
     },
 }
-SHAPE_KEYS = list(PRESETS["quickstart"]) + ["head_dim", "tie_word_embeddings"]
+SHAPE_KEYS = list(PRESETS["quickstart"]) + ["head_dim", "tie_word_embeddings", "attention_bias"]
 MATMUL_SIZES = (512, 1024, 2048)
 
 
@@ -67,6 +68,7 @@ def parse_args():
     p.add_argument("--seed", type=int, default=42)
     p.add_argument("--learning-rate", type=float, default=1e-3)
     p.add_argument("--no-matmul", action="store_true", help="do not measure the matrix product rate")
+    p.add_argument("--compile", action="store_true", help="torch.compile the model")
     p.add_argument("--serve", action="store_true", help="answer commands on standard input")
     return p.parse_args()
 
@@ -94,15 +96,17 @@ class Trainer:
     BATCHES = 4
 
     def __init__(self, torch, shape, args):
-        from transformers import LlamaConfig, LlamaForCausalLM
+        import transformers
 
         self.torch = torch
         self.dtype = args.dtype
         self.tokens_per_step = shape["rows"] * shape["seq_len"]
         torch.manual_seed(args.seed)
-        keys = {k: v for k, v in shape.items() if k not in ("rows", "seq_len")}
+        keys = {k: v for k, v in shape.items() if k not in ("rows", "seq_len", "attention_bias")}
         keys["tie_word_embeddings"] = bool(keys.get("tie_word_embeddings", False))
-        config = LlamaConfig(
+        # Biases of q, k and v, and no others, are a Qwen2's.
+        family = "Qwen2" if shape.get("attention_bias") else "Llama"
+        config = getattr(transformers, family + "Config")(
             **keys,
             max_position_embeddings=shape["seq_len"],
             use_cache=False,
@@ -110,8 +114,9 @@ class Trainer:
             eos_token_id=None,
             attn_implementation="sdpa",
         )
-        self.model = LlamaForCausalLM(config).float().train()
+        self.model = getattr(transformers, family + "ForCausalLM")(config).float().train()
         self.parameters = sum(p.numel() for p in self.model.parameters())
+        self.forward = torch.compile(self.model) if args.compile else self.model
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=args.learning_rate, betas=(0.9, 0.95), weight_decay=0.1, fused=True
         )
@@ -132,7 +137,7 @@ class Trainer:
         start = time.perf_counter()
         self.optimizer.zero_grad(set_to_none=True)
         with self.autocast():
-            loss = self.model(input_ids=batch, labels=batch).loss
+            loss = self.forward(input_ids=batch, labels=batch).loss
         loss.backward()
         self.torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
@@ -203,6 +208,7 @@ def main():
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
         "dtype": args.dtype,
+        "mode": "torch.compile" if args.compile else "eager",
         "shape": shape,
         "parameters": trainer.parameters,
         "tokens_per_step": trainer.tokens_per_step,

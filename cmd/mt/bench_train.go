@@ -30,11 +30,14 @@ func (a *app) benchTrain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "train",
 		Short: "Training steps of the whole pipeline, beside PyTorch where it is installed",
-		Long: `Bench train times training steps over random tokens. With --peer torch the same
-model, batch and precision runs in PyTorch on the same cores, in turn; MT_PYTHON
-names the interpreter that has torch and transformers. bench/gpu.sh does the same
-with --device cuda and PyTorch's FSDP2.`,
+		Long: `Bench train times training steps over random tokens. With --peer torch a model of
+the same shape, batches of the same shape and the same precision run in PyTorch on
+the same cores, in turn, operation by operation (eager); with --peer torch-compile
+the model is compiled by torch.compile, which takes a minute or more and a C++
+compiler. MT_PYTHON names the interpreter that has torch and transformers.
+bench/gpu.sh does the same with --device cuda and PyTorch's FSDP2.`,
 		Example: `  mt bench train --peer torch
+  mt bench train --peer torch-compile --shape hidden1024
   mt bench train --device cuda --dtype bf16 --shape qwen2.5-7b --blocks 8 --rows 64 --device-memory 10GiB`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -59,7 +62,7 @@ func (b *trainBench) flags(c *cobra.Command) {
 	f.IntVar(&b.change.Rows, "rows", 0, "rows of a step (default: the shape's)")
 	f.IntVar(&b.change.SeqLen, "seq-len", 0, "tokens of a row (default: the shape's)")
 	f.StringVar(&o.DType, "dtype", "fp32", "fp32 or bf16")
-	f.StringVar(&b.peer, "peer", "", "torch, or nothing")
+	f.StringVar(&b.peer, "peer", "", "torch, torch-compile, or nothing")
 	f.StringVar(&b.ours.Device, "device", "cpu", "cpu or cuda")
 	f.StringVar(&b.memory, "device-memory", "", "budget of the device, for example 10GiB (default: all of it)")
 	f.StringVar(&b.ours.Recompute, "recompute", "auto", "auto, full or none")
@@ -107,12 +110,14 @@ func (b *trainBench) check() error {
 	switch b.peer {
 	case "":
 	case "torch":
-		if b.ours.Device != "cpu" {
-			return config.Usagef("bench train: --peer torch runs on the CPU; bench/gpu.sh compares on a GPU")
-		}
-		o.Peer, o.PeerName = bench.StartTorch, "PyTorch"
+		o.Peer, o.PeerName = bench.StartTorch, "PyTorch, eager"
+	case "torch-compile":
+		o.Peer, o.PeerName = bench.StartTorchCompile, "PyTorch, torch.compile"
 	default:
-		return config.Usagef("bench train: --peer %q: want torch", b.peer)
+		return config.Usagef("bench train: --peer %q: want torch or torch-compile", b.peer)
+	}
+	if o.Peer != nil && b.ours.Device != "cpu" {
+		return config.Usagef("bench train: --peer %s runs on the CPU; bench/gpu.sh compares on a GPU", b.peer)
 	}
 	o.Shape = shape.With(b.change)
 	b.ours.Unified = !b.copied

@@ -81,9 +81,20 @@ func TestTrainLeavesWhatScriptsRead(t *testing.T) {
 	if again := must(t, "train", filepath.Join(out, "config.yaml")); !strings.Contains(again, "training is done") {
 		t.Errorf("the resolved config of a run that was to start afresh: %q", again)
 	}
-	code, _, stderr := mt(t, "", "train", filepath.Join(out, "config.yaml"), "--learning_rate", "1")
-	if code != exitUsage || !strings.Contains(stderr, "learning_rate was 5.0e-05, is 1.0") {
-		t.Errorf("another learning rate: exit code %d, %s", code, stderr)
+	for _, tc := range []struct {
+		flags string
+		code  int
+		says  string
+	}{
+		{"--seed 8", exitUsage, "--seed: the checkpoint " + out + "/checkpoint-4 was made with another value: seed was 7, is 8; "},
+		{"--learning_rate 1", 0, "learning_rate 1.0 (was 5.0e-05): no effect, since all steps are done; raise max_steps to go on"},
+		{"--learning_rate 1e-4 --max-steps 6", 0, "checkpoint-4 goes on with max_steps 6 (was 4), learning_rate 0.0001 (was 5.0e-05): the learning rate was 1.25e-05 at step 4 and is 0.0001 at step 5; linear is laid anew"},
+		{"--max-steps 5", exitUsage, "--max-steps: max_steps is 5, and the checkpoint " + out + "/checkpoint-6 is at step 6"},
+	} {
+		code, _, stderr := mt(t, "", append([]string{"train", filepath.Join(out, "config.yaml")}, strings.Fields(tc.flags)...)...)
+		if code != tc.code || !strings.Contains(stderr, tc.says) {
+			t.Errorf("%s: exit code %d, %s", tc.flags, code, stderr)
+		}
 	}
 }
 
@@ -150,13 +161,28 @@ func TestEvalAndGenerate(t *testing.T) {
 func TestPlanLeavesNothing(t *testing.T) {
 	out, args := smallRun(t, "--max-steps", "2")
 	table := must(t, append(args, "--dry-run")...)
-	for _, want := range []string{"parameters", "host    weights", "device  total"} {
+	for _, want := range []string{"parameters", "host    weights", "device  total", "disk  one checkpoint", "disk  at most"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("%q is not in\n%s", want, table)
 		}
 	}
 	asJSON := must(t, append(args, "--dry_run", "--json")...)
+	// A plan is that of a run whose longest row has max_seq_len tokens, but knows
+	// nothing of data and disk.
 	got, plan := object(t, asJSON), object(t, must(t, append([]string{"plan", "--json"}, args[1:]...)...))
+	if rows, _ := got["rows"].(float64); rows == 0 || plan["rows"] != nil {
+		t.Errorf("rows: %v, and %v in a plan", got["rows"], plan["rows"])
+	}
+	for o, known := range map[*map[string]any]bool{&got: true, &plan: false} {
+		disk, _ := (*o)["disk"].(map[string]any)
+		if (disk["free_bytes"] != nil) != known || (disk["token_cache"] != nil) != known || disk["checkpoint_bytes"] == nil || disk["at_most_bytes"] == nil {
+			t.Errorf("disk %v", disk)
+		}
+		for _, key := range []string{"free_bytes", "token_cache", "token_cache_bytes"} {
+			delete(disk, key)
+		}
+		delete(*o, "rows")
+	}
 	for _, o := range []map[string]any{got, plan} { // rates are measured each time
 		if bound, _ := o["bound"].(map[string]any); bound["step_seconds"] == nil {
 			t.Errorf("the bound is %v", bound)

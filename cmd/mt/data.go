@@ -13,7 +13,6 @@ import (
 	"mt/data/tokenizer"
 	"mt/internal/config"
 	"mt/internal/train"
-	"mt/model"
 )
 
 func (a *app) dataCommand() *cobra.Command {
@@ -32,10 +31,11 @@ func (a *app) dataInspect() *cobra.Command {
 		Short: "Show what mt makes of a data set",
 		Long: `Inspect reads a data set as training would and shows its first rows token by
 token, with what is supervised in colour; then rows, tokens, how long documents
-are, and what was cut or left out. Chats whose turns do not end with a special
-token and documents that begin with two are reported, and end it with an error.
-Without a model text is read as bytes, and any token id is taken. The keys of mt
-train that say how data is read are flags.
+are, and what was cut or left out. Chats with a supervised turn that does not end
+with a special token, texts without an end-of-text token and documents that begin
+with two BOS are reported, and end it with an error. Without a model text is read
+as bytes, and any token id is taken. The keys of mt train that say how data is
+read are flags.
 
   --rows N              how many rows are shown (3; 0: none)
   --row I               which is the first of them, from 0
@@ -67,7 +67,7 @@ train that say how data is read are flags.
 					err = closing
 				}
 			}()
-			for _, w := range append(cfg.Warnings, set.Warnings()...) {
+			for _, w := range append(cfg.Warnings, set.Notes()...) { // problems end in an error
 				fmt.Fprintln(a.stderr, "note:", w)
 			}
 			return a.inspect(want, cfg, set, tok)
@@ -110,12 +110,18 @@ func (a *app) inspection(own config.Args) (inspection, error) {
 // inspect reports on set, and fails where the report shows what training should
 // not go on with.
 func (a *app) inspect(in inspection, c *config.Config, set *data.Dataset, tok tokenizer.Tokenizer) error {
-	s := dataStats{Stats: set.Stats(), Report: set.Report()}
+	var s dataStats
+	err := set.Read(func() {
+		s = dataStats{Stats: set.Stats(), Report: set.Report()}
+		for i := in.first; i < set.Rows() && i-in.first < in.rows; i++ {
+			s.Samples = append(s.Samples, newSample(set, tok, i))
+		}
+	})
+	if err != nil {
+		return err
+	}
 	if !c.Model.Set() {
 		s.VocabSize = 0
-	}
-	for i := in.first; i < set.Rows() && i-in.first < in.rows; i++ {
-		s.Samples = append(s.Samples, newSample(set, tok, i))
 	}
 	if in.png != "" {
 		if err := writePNG(in.png, s.histogram()); err != nil {
@@ -144,7 +150,7 @@ func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset,
 	var wrong *data.SpecError
 	switch {
 	case errors.Is(err, data.ErrStopped):
-		return nil, nil, train.ErrInterrupted
+		return nil, nil, train.ErrResumable
 	case errors.As(err, &wrong):
 		return nil, nil, c.Errorf(cmp.Or(wrong.Key, "dataset"), "%w", err)
 	case err != nil:
@@ -161,26 +167,20 @@ const anyVocab = 1 << 20
 func inspectSpec(c *config.Config) (data.Spec, error) {
 	s := c.DataSpec()
 	s.VocabSize = anyVocab
-	var m *model.Config
-	var dir string
-	var err error
-	switch {
-	case c.Model.Path != "":
-		if dir, err = config.ModelDir(c.Model.Path); err == nil {
-			m, err = model.LoadDir(dir)
+	if !c.Model.Set() {
+		for _, key := range []string{"add_tokens", "new_special_tokens"} {
+			if c.Given(key) {
+				return s, c.Errorf(key, "%s: needs a model to add tokens to; give model_name_or_path", key)
+			}
 		}
-	case c.Model.Preset != "":
-		m, err = model.Preset(c.Model.Preset)
-	case c.Model.Inline != nil:
-		m, err = model.FromInline(c.Model.Inline, "model")
-	default:
 		s.Tokenizer = tokenizer.Bytes()
 		return s, nil
 	}
+	m, err := train.OpenModel(c)
 	if err != nil {
-		return s, c.Errorf("model", "%w", err)
+		return s, err
 	}
-	s.VocabSize, s.ModelDir = m.VocabSize, dir
-	s.Tokenizer, s.TokenizerErr = tokenizer.Load(dir, m.VocabSize)
+	s.VocabSize, s.ModelDir, s.Tokenizer, s.TokenizerErr = m.Config.VocabSize, m.Dir, m.Tokenizer, m.Err
+	c.Warnings = append(c.Warnings, m.Notes...)
 	return s, nil
 }

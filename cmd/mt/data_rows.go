@@ -121,18 +121,26 @@ func (p paint) writeSample(w io.Writer, s sample) error {
 	return err
 }
 
-// place says where a piece of a document was read.
+// place says where a piece of a document was read, and what the chat template
+// left out of it.
 func place(p data.Piece) string {
-	at := p.File
-	if p.Line > 0 {
-		at = fmt.Sprintf("%s:%d", p.File, p.Line)
-	}
+	at := fmt.Sprintf("%s (%s), %s tokens", p.Where, p.Format, humanize.Comma(p.Total))
 	if p.Tokens < p.Total {
-		at += fmt.Sprintf(" (%s), tokens %s to %s of %s", p.Format, humanize.Comma(p.From), humanize.Comma(p.From+p.Tokens-1), humanize.Comma(p.Total))
-	} else {
-		at += fmt.Sprintf(" (%s), %s tokens", p.Format, humanize.Comma(p.Total))
+		at = fmt.Sprintf("%s (%s), tokens %s to %s of %s", p.Where, p.Format, humanize.Comma(p.From), humanize.Comma(p.From+p.Tokens-1), humanize.Comma(p.Total))
 	}
-	return at
+	var left []string
+	for _, l := range []struct {
+		what string
+		is   bool
+	}{{"text", p.LeftText}, {"tools or calls", p.LeftCalls}, {"thoughts", p.LeftThinking}} {
+		if l.is {
+			left = append(left, l.what)
+		}
+	}
+	if left == nil {
+		return at
+	}
+	return at + "; the template leaves out " + strings.Join(left, ", ")
 }
 
 // tokens shows the tokens [first, end) of s. A document's first token is

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
 
+	"mt/checkpoint"
 	"mt/data"
 	"mt/internal/histogram"
 )
@@ -82,6 +85,9 @@ func (s dataStats) losses() []loss {
 		{"  with nothing supervised", s.Unsupervised, nil},
 		{map[bool]string{true: "texts without an end-of-text token", false: "turns without a special token at their end"}[s.Kind == "text"], s.MissingEOS, s.Report.MissingEOS},
 		{"documents that begin with two BOS", s.DoubledBOS, s.Report.DoubledBOS},
+		{"chats of which the template leaves out text", s.LeftText, s.Report.LeftText},
+		{"chats of which the template leaves out tools or calls", s.LeftCalls, s.Report.LeftCalls},
+		{"chats of which the template leaves out thoughts", s.LeftThinking, s.Report.LeftThinking},
 		{"binary files skipped", int64(s.Binary), nil},
 		{"hidden files skipped", int64(s.Hidden), nil},
 	}
@@ -124,16 +130,29 @@ func (s dataStats) problem() error {
 	return nil
 }
 
-// writePNG writes the picture of h to a file.
-func writePNG(name string, h histogram.Histogram) (err error) {
-	f, err := os.Create(name)
+// writePNG writes the picture of h to a file, whole or not at all; to a device or
+// a pipe as it goes.
+func writePNG(name string, h histogram.Histogram) error {
+	var b bytes.Buffer
+	err := h.WritePNG(&b)
+	if err == nil {
+		err = replaceFile(name, b.Bytes())
+	}
 	if err != nil {
 		return fmt.Errorf("--png: %w", err)
 	}
-	defer func() {
-		if closing := f.Close(); err == nil {
-			err = closing
+	return nil
+}
+
+func replaceFile(name string, content []byte) error {
+	st, err := os.Stat(name)
+	if err == nil && !st.Mode().IsRegular() {
+		return os.WriteFile(name, content, 0o644)
+	}
+	if err == nil {
+		if name, err = filepath.EvalSymlinks(name); err != nil { // the file, not a link to it
+			return err
 		}
-	}()
-	return h.WritePNG(f)
+	}
+	return checkpoint.WriteFile(checkpoint.OS(), name, content)
 }

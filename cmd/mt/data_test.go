@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"image/png"
 	"os"
 	"path/filepath"
@@ -95,7 +96,7 @@ func TestInspectWritesFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // it was read
+	defer f.Close()
 	if _, err := png.Decode(f); err != nil {
 		t.Error(err)
 	}
@@ -105,7 +106,7 @@ func TestInspectFailsOnWhatTeachesWrong(t *testing.T) {
 	c := newChats(t)
 	code, stdout, stderr := c.inspect(t, "open.jinja")
 	if want := "2 chat(s) have a supervised turn that does not end with a special token (first: "; code != exitFailed ||
-		!strings.Contains(stderr, want) || !strings.Contains(stdout, "rows ") {
+		!strings.Contains(stderr, want) || strings.Contains(stderr, "note:") || !strings.Contains(stdout, "rows ") {
 		t.Errorf("exit code %d: %q is not in %s, or no figures in %s", code, want, stderr, stdout)
 	}
 	for flag, want := range map[string]string{"--rows=-1": "--rows", "--row=x": "--row", "--color=red": "--color"} {
@@ -148,5 +149,65 @@ func TestExamplesGoOnFromEachOther(t *testing.T) {
 	inspect := append([]string{"data", "inspect", "examples/chat.yaml", "--rows", "0", "--cache-dir", dir}, from...)
 	if stdout := must(t, inspect...); !strings.Contains(stdout, "chat, packed") {
 		t.Errorf("inspect printed\n%s", stdout)
+	}
+}
+
+// TestReplaceFile: what a link leads to is replaced, and a device is written to.
+func TestReplaceFile(t *testing.T) {
+	dir := t.TempDir()
+	file, link, fresh := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "fresh")
+	err := errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Symlink("file", link))
+	for _, name := range []string{link, fresh, os.DevNull} {
+		err = errors.Join(err, replaceFile(name, []byte("new")))
+	}
+	st, staterr := os.Lstat(link)
+	if err = errors.Join(err, staterr); err != nil || st.Mode().Type() != os.ModeSymlink {
+		t.Errorf("%v, the link is %v", err, st)
+	}
+	for _, name := range []string{file, fresh} {
+		if got, err := os.ReadFile(name); err != nil || string(got) != "new" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if st, err := os.Stat(os.DevNull); err != nil || st.Mode().IsRegular() {
+		t.Errorf("%v, %v", st, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 3 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// TestInspectShowsWhatTheTemplateLeavesOut: by kind and with the first of each, and
+// the variables that it has no use for.
+func TestInspectShowsWhatTheTemplateLeavesOut(t *testing.T) {
+	c := newChats(t)
+	c.write(t, "chats.jsonl", `{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "<think>why</think>b"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+{"tools": [{"name": "find"}], "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "let me see", "tool_calls": [{"name": "find", "arguments": {}}]}, {"role": "tool", "content": "a"}, {"role": "assistant", "content": "b"}]}
+`)
+	c.write(t, "leaves.jinja", "{%- for m in messages -%}{{ m.role[0] + ':' + (m.content.split('</think>')[-1] if not m.tool_calls else '') + (eos_token if m.role == 'assistant' else '|') }}{%- endfor -%}{%- if add_generation_prompt -%}{{ 'a:' }}{%- endif -%}")
+	code, stdout, stderr := c.inspect(t, "leaves.jinja", "--chat-template-kwargs", "{level: 1}", "--enable-thinking", "false")
+	if code != exitDone {
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	for _, want := range []string{"chats.jsonl:2 (messages), 16 tokens; the template leaves out thoughts\n", "tokens; the template leaves out text, tools or calls\n"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is not in\n%s", want, stdout)
+		}
+	}
+	table := strings.Join(strings.Fields(stdout), " ")
+	for _, want := range []string{
+		"chats of which the template leaves out text 1 (first: " + filepath.Join(c.dir, "chats.jsonl") + ":3)",
+		"chats of which the template leaves out tools or calls 1 (first: " + filepath.Join(c.dir, "chats.jsonl") + ":3)",
+		"chats of which the template leaves out thoughts 1 (first: " + filepath.Join(c.dir, "chats.jsonl") + ":2)",
+	} {
+		if !strings.Contains(table, want) {
+			t.Errorf("%q is not in\n%s", want, stdout)
+		}
+	}
+	for _, want := range []string{"note: level has no effect: the chat template does not read it", "note: enable_thinking has no effect"} {
+		if !strings.Contains(stderr, want) || strings.Contains(stderr, "leaves out") {
+			t.Errorf("%q is not in %s", want, stderr)
+		}
 	}
 }

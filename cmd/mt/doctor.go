@@ -71,7 +71,7 @@ func examine() (health, error) {
 	}
 	h := health{OS: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor("/proc/cpuinfo"), Features: features(),
 		Kernels: host.Level(), Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
-		Available: config.Bytes(host.AvailableMemory()), Device: dev.Name(), CUDA: train.FindCUDA()}
+		Available: config.Bytes(host.AvailableMemory().Bytes), Device: dev.Name(), CUDA: train.FindCUDA()}
 	if h.CUDA.Problem == "" && !h.CUDA.Emulated {
 		h.Device = h.CUDA.Device
 	}

@@ -13,6 +13,7 @@ import (
 
 	"mt/internal/config"
 	"mt/internal/export"
+	"mt/internal/train"
 )
 
 // exportFlags are the flags of mt export as they are given.
@@ -66,6 +67,13 @@ func (a *app) export(c *cobra.Command, f exportFlags) error {
 	o, err := f.options()
 	if err != nil {
 		return err
+	}
+	dir, note, err := train.NewestModel(o.Model)
+	if err != nil {
+		return err
+	}
+	if o.Model = dir; note != "" {
+		fmt.Fprintf(a.stderr, "note: %s, which is taken\n", note)
 	}
 	line := &exportLine{w: a.stderr, live: a.interactive, now: time.Now, began: time.Now()}
 	o.Progress = line.show

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"mt/internal/pytest"
 	"mt/model"
 )
 
@@ -106,13 +107,7 @@ func TestExportLine(t *testing.T) {
 // TestTransformersLoads runs checkpoint/testdata/roundtrip.py: what mt writes for
 // the recorded models, Transformers loads and computes alike.
 func TestTransformersLoads(t *testing.T) {
-	python := os.Getenv("MT_PYTHON")
-	if python == "" {
-		t.Skip("MT_PYTHON names no Python")
-	}
-	if err := exec.Command(python, "-c", "import torch, transformers, safetensors").Run(); err != nil {
-		t.Skipf("%s lacks torch, transformers or safetensors", python)
-	}
+	python := pytest.Need(t, "torch", "transformers", "safetensors")
 	dirs, err := filepath.Glob("../../../shared/fixtures/*/model")
 	if err != nil || len(dirs) == 0 {
 		t.Skip("../shared/fixtures is not here")
@@ -128,9 +123,7 @@ func TestTransformersLoads(t *testing.T) {
 		}
 		args = append(args, filepath.Dir(dir))
 	}
-	if out, err := exec.Command(python, args...).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
+	pytest.Run(t, python, args...)
 }
 
 // TestExportIgnores: a flag that does nothing is said to do nothing.

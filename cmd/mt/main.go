@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"syscall"
 
@@ -22,51 +21,34 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitInterrupted = 130
+	exitPipe        = 128 + int(syscall.SIGPIPE) // what a shell says of a program that the signal ended
 )
 
 func main() {
+	survivePipes()
 	ctx, stop := interruptible(os.Stderr)
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interactive: term.IsTerminal(int(os.Stderr.Fd())),
+		asks:   term.IsTerminal(int(os.Stdin.Fd())),
 		colour: term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == ""}
 	code := a.run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
 }
 
-// interruptible is a context that the first SIGINT or SIGTERM cancels, so that
-// the step in progress can end and be saved. The second ends the process.
-func interruptible(w io.Writer) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		s, ok := <-signals
-		if !ok {
-			return
-		}
-		fmt.Fprintf(w, "\nmt: %s: finishing what is begun; once more to stop at once\n", s)
-		cancel(train.ErrInterrupted)
-		if _, ok := <-signals; ok {
-			os.Exit(exitInterrupted)
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(signals)
-		cancel(nil)
-	}
-}
-
 // checkedWriter keeps the first error of w, so that output which did not arrive
 // is a failure even where nobody looked.
 type checkedWriter struct {
-	w   io.Writer
-	err error
+	w     io.Writer
+	err   error
+	spare bool // what is written can be done without: an error is none
 }
 
 // Write implements io.Writer.
 func (c *checkedWriter) Write(b []byte) (int, error) {
 	n, err := c.w.Write(b)
+	if c.spare {
+		return len(b), nil
+	}
 	if err != nil && c.err == nil {
 		c.err = err
 	}
@@ -80,8 +62,10 @@ const eraseLine = "\r\x1b[K"
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	interactive    bool // stderr is a terminal
-	colour         bool // stdout is one, and colours are not switched off
+	out            *checkedWriter // stdout, while a command runs
+	interactive    bool           // stderr is a terminal
+	asks           bool           // stdin is one
+	colour         bool           // stdout is one, and colours are not switched off
 }
 
 // run executes a command line and returns the exit code. An error is printed
@@ -98,7 +82,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		}
 	}()
 	out := &checkedWriter{w: a.stdout}
-	a.stdout = out
+	a.stdout, a.out = out, out
 	root := a.root()
 	root.SetArgs(args)
 	root.SetContext(ctx)
@@ -106,8 +90,11 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	if err == nil {
 		err = out.err
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return exitDone
+	case out.err != nil && errors.Is(err, syscall.EPIPE):
+		return exitPipe // as `mt ... | head` wants it
 	}
 	if a.interactive {
 		fmt.Fprint(a.stderr, eraseLine) // a progress line may stand there

@@ -43,7 +43,6 @@ Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,13 +20,15 @@ which wins over the file; dashes and underscores are the same, and a switch may
 stand without a value. The names that other tools use are accepted.
 
 Running the same command again resumes from the newest checkpoint in
-output_dir. Ctrl-C finishes the step, saves a checkpoint and exits with 130.
+output_dir; with more steps or another rate it goes on so and says what that
+means. Ctrl-C finishes the step, saves a checkpoint and exits with 130; so does
+a terminal that closes, unless nohup keeps its signal away.
 
 Presets to train from scratch (model: NAME); tiny and quickstart are made for
 a first try on a CPU:
 ` + presets() + `
 
-  --dry-run   check everything and show the memory plan, train nothing
+  --dry-run   check everything and show what memory and disk it takes, train nothing
   --json      with --dry-run: the plan as JSON
 
 Config keys, with their defaults:
@@ -36,6 +36,7 @@ Config keys, with their defaults:
 		Example: `  mt train examples/quickstart.yaml
   mt train run.yaml --learning-rate 1e-4 --pipeline.weight-slots 4
   mt train run.yaml --dry-run
+  mt train run.yaml --max-steps 2000
   mt train --model quickstart --dataset notes.txt --max-seq-len 256 --output-dir out/notes`,
 		DisableFlagParsing:    true,
 		DisableFlagsInUseLine: true,
@@ -49,10 +50,11 @@ Config keys, with their defaults:
 			}
 			switch {
 			case own.Switch("dry-run"):
-				return train.Plan(cfg, a.options(own.Switch("json")))
+				return train.DryRun(cfg, a.options(own.Switch("json")))
 			case own.Switch("json"):
 				return config.Usagef("--json goes with --dry-run; a run writes its numbers to metrics.jsonl in output_dir")
 			}
+			a.out.spare = true // what a run makes lies in output_dir
 			return train.Train(c.Context(), cfg, a.options(false))
 		},
 	}
@@ -62,21 +64,25 @@ func (a *app) planCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "plan CONFIG.yaml [--any-config-key value]",
 		Short: "Show what a run would need, by purpose, and whether it fits",
-		Long: `Plan checks a config, opens the model and the data, and prints how much memory
-the run would take on the device and on the host, by purpose. It allocates
-nothing. Flags are those of mt train.
+		Long: `Plan checks a config, opens the model, and prints how much memory a run would
+take on the device and on the host, by purpose, and how much of the disk. It
+reads no data (rows are taken to have max_seq_len tokens), looks at no
+output_dir and allocates nothing. With device_memory the plan is for a GPU of
+that size, which need not be here; without host_memory it is for what this
+machine has. Flags are those of mt train.
+
+mt train CONFIG.yaml --dry-run shows the same of a run here and now: with its
+data, the free disk space and the checkpoint that it would go on from.
 
   --json      the table as JSON`,
 		Example: `  mt plan examples/quickstart.yaml
+  mt plan --model qwen2.5-7b --device-memory 24GiB --host-memory 128GiB
   mt plan run.yaml --device-memory 10GiB --json`,
 		DisableFlagParsing:    true,
 		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			own, cfg, err := keyed(c, args, "json")
 			if err != nil || cfg == nil {
-				return err
-			}
-			if err := cfg.Require("model", "dataset"); err != nil {
 				return err
 			}
 			return train.Plan(cfg, a.options(own.Switch("json")))
@@ -127,46 +133,6 @@ does a config file in front.`,
 	}
 }
 
-func (a *app) generateCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "generate --model DIR --prompt TEXT",
-		Short: "Continue a prompt with a model",
-		Long: `Generate continues a prompt and prints tokens as they come.
-
-  --model DIR           a Hugging Face directory, such as a run's output_dir
-  --prompt TEXT         what to continue; - reads it from the standard input
-  --max-new-tokens N    tokens to make at most (default 200)
-  --temperature X       0 takes the likeliest token each time (default 0)
-  --top-k N             sample among the N likeliest; 0: all (default 0)
-  --top-p X             sample among the likeliest of this joint probability (default 1)
-  --seed N              of the sampling (default 42)
-  --device DEVICE       auto, cpu or cuda
-  --compute-dtype TYPE  auto, bf16 or fp32
-  --threads N           worker threads`,
-		Example: `  mt generate --model out/quickstart --prompt "func " --max-new-tokens 100
-  mt generate --model out/quickstart --prompt - --temperature 0.8 --top-p 0.95 < prompt.txt`,
-		DisableFlagParsing:    true,
-		DisableFlagsInUseLine: true,
-		RunE: func(c *cobra.Command, args []string) error {
-			own, cfg, err := keyed(c, args, "prompt=", "max-new-tokens=", "temperature=", "top-k=", "top-p=")
-			if err != nil || cfg == nil {
-				return err
-			}
-			if err := cfg.Require("model"); err != nil {
-				return err
-			}
-			o := train.GenerateOptions{Options: a.options(false), Config: cfg, MaxNewTokens: 200, TopP: 1, Seed: cfg.Seed}
-			if err := sampling(&o, own); err != nil {
-				return err
-			}
-			if o.Prompt, err = a.prompt(own); err != nil {
-				return err
-			}
-			return train.Generate(c.Context(), o)
-		},
-	}
-}
-
 // presets are the names of the models that mt knows, in lines.
 func presets() string {
 	var b strings.Builder
@@ -183,72 +149,4 @@ func presets() string {
 		width += len(name) + 1
 	}
 	return b.String()
-}
-
-// sampling reads the flags that say how tokens are chosen.
-func sampling(o *train.GenerateOptions, own config.Args) error {
-	return firstError(
-		whole(own, "max-new-tokens", 1, &o.MaxNewTokens),
-		whole(own, "top-k", 0, &o.TopK),
-		decimal(own, "temperature", 0, 1e6, &o.Temperature),
-		decimal(own, "top-p", 0, 1, &o.TopP),
-	)
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// whole reads a flag that is a whole number of at least min.
-func whole(own config.Args, name string, min int, into *int) error {
-	text, given := own.Own[name]
-	if !given {
-		return nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < min {
-		return config.Usagef("--%s: wants a whole number of at least %d, is %s", name, min, text)
-	}
-	*into = n
-	return nil
-}
-
-// decimal reads a flag that is a number from min to max.
-func decimal(own config.Args, name string, min, max float64, into *float64) error {
-	text, given := own.Own[name]
-	if !given {
-		return nil
-	}
-	x, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(x >= min && x <= max) {
-		return config.Usagef("--%s: wants a number from %g to %g, is %s", name, min, max, text)
-	}
-	*into = x
-	return nil
-}
-
-// maxPrompt is how much is read from the standard input.
-const maxPrompt = 64 << 20
-
-// prompt is the text to continue.
-func (a *app) prompt(own config.Args) (string, error) {
-	text, given := own.Own["prompt"]
-	switch {
-	case !given:
-		return "", config.Usagef("no prompt: give --prompt TEXT, or --prompt - to read it from the standard input")
-	case text == "":
-		return "", config.Usagef("--prompt is empty: give at least one letter")
-	case text != "-":
-		return text, nil
-	}
-	raw, err := io.ReadAll(io.LimitReader(a.stdin, maxPrompt))
-	if err != nil {
-		return "", fmt.Errorf("prompt: %w", err)
-	}
-	return string(raw), nil
 }

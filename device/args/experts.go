@@ -6,10 +6,8 @@ import "mt/device"
 // not looked at.
 func ScaleRows(a device.ScaleRows) error {
 	var c checker
-	c.sizes(a.T, a.C, a.P)
+	c.scaledRows(a.W, a.Index, a.T, a.C, a.P)
 	c.act("X", a.X, a.T*a.C)
-	c.tensor("W", a.W, a.P, device.F32)
-	c.tensor("Index", a.Index, a.T, device.I32)
 	return c.err
 }
 
@@ -17,12 +15,10 @@ func ScaleRows(a device.ScaleRows) error {
 // Index holds is not looked at.
 func ScaleRowsBackward(a device.ScaleRowsBackward) error {
 	var c checker
-	c.sizes(a.T, a.C, a.P)
+	c.scaledRows(a.W, a.Index, a.T, a.C, a.P)
 	c.act("Y", a.Y, a.T*a.C)
 	c.tensor("DY", a.DY, a.T*a.C, a.Y.DType)
-	c.tensor("W", a.W, a.P, device.F32)
 	c.tensor("DW", a.DW, a.P, device.F32)
-	c.tensor("Index", a.Index, a.T, device.I32)
 	return c.err
 }
 
@@ -40,11 +36,7 @@ func AddRows(dst, src, index device.Tensor, U, T, C int) error {
 // Router is the error of the arguments of Ops.Router.
 func Router(a device.Router) error {
 	var c checker
-	c.sizes(a.T, a.E, a.K)
-	c.experts(a.T, a.E)
-	c.choices(a.T, a.E, a.K)
-	c.tensor("Logits", a.Logits, a.T*a.E, device.F32)
-	c.tensor("IDs", a.IDs, a.T*a.K, device.I32)
+	c.router(a.Logits, a.IDs, a.T, a.E, a.K)
 	c.tensor("Weights", a.Weights, a.T*a.K, device.F32)
 	c.optional("ProbSum", a.ProbSum, a.E, device.F32)
 	return c.err
@@ -54,12 +46,8 @@ func Router(a device.Router) error {
 // hold is not looked at.
 func RouterBackward(a device.RouterBackward) error {
 	var c checker
-	c.sizes(a.T, a.E, a.K)
-	c.experts(a.T, a.E)
-	c.choices(a.T, a.E, a.K)
-	c.tensor("Logits", a.Logits, a.T*a.E, device.F32)
+	c.router(a.Logits, a.IDs, a.T, a.E, a.K)
 	c.tensor("DLogits", a.DLogits, a.T*a.E, device.F32)
-	c.tensor("IDs", a.IDs, a.T*a.K, device.I32)
 	c.tensor("DWeights", a.DWeights, a.T*a.K, device.F32)
 	c.optional("Counts", a.Counts, a.E, device.I32)
 	return c.err
@@ -80,14 +68,27 @@ func SortByExpert(a device.SortByExpert) error {
 	return c.err
 }
 
+// scaledRows wants what both directions of ScaleRows need: one of P factors for each
+// of T rows.
+func (c *checker) scaledRows(w, index device.Tensor, T, C, P int) {
+	c.sizes(T, C, P)
+	c.tensor("W", w, P, device.F32)
+	c.tensor("Index", index, T, device.I32)
+}
+
 // experts wants a number of experts that there may be, for n tokens.
 func (c *checker) experts(n, experts int) {
 	c.that(n == 0 || experts > 0, "there are no experts")
 	c.that(experts <= device.MaxExperts, "%d experts: at most %d", experts, device.MaxExperts)
 }
 
-// choices wants a token to choose some of the experts.
-func (c *checker) choices(n, experts, chosen int) {
-	c.that(n == 0 || chosen > 0 && chosen <= min(experts, device.MaxChosen), "%d of %d experts are chosen: want 1 to %d", chosen, experts,
-		min(experts, device.MaxChosen))
+// router wants what both directions of a router need: that each of T tokens chooses
+// K of E experts.
+func (c *checker) router(logits, ids device.Tensor, T, E, K int) {
+	c.sizes(T, E, K)
+	c.experts(T, E)
+	most := min(E, device.MaxChosen)
+	c.that(T == 0 || K > 0 && K <= most, "%d of %d experts are chosen: want 1 to %d", K, E, most)
+	c.tensor("Logits", logits, T*E, device.F32)
+	c.tensor("IDs", ids, T*K, device.I32)
 }

@@ -26,6 +26,7 @@ func GLUBackward(f device.Activation, dgu, y, dy, gu device.Tensor, T, F int) er
 	return c.err
 }
 
+// activation wants f to be one that there is.
 func (c *checker) activation(f device.Activation) {
 	c.that(f == device.SiLU || f == device.GELUTanh, "%v is no activation", f)
 }

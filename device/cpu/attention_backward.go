@@ -183,12 +183,11 @@ func (b *backward) strip(g, tile, from, to int, all span) {
 	lse, delta := f32s(b.LSE, b.Heads*b.TQ)[h*b.TQ+b.q:], f32s(b.Delta, b.Heads*b.TQ)[h*b.TQ+b.q:]
 	slopes := b.cap(scores, rows, see)
 	b.gradient(scores, dscores, from, rows, all, lse[from:], delta[from:])
-	for r := 0; len(slopes) > 0; r++ {
-		ds := dscores[r*scoreStride:][see.lo:see.hi]
-		for i := range ds {
-			ds[i] *= slopes[i]
+	if b.Softcap > 0 {
+		for r := range rows {
+			ds := dscores[r*scoreStride:][see.lo:see.hi]
+			vec.ScaleMul(ds, ds, slopes[r*len(ds):(r+1)*len(ds)], 1)
 		}
-		slopes = slopes[len(ds):]
 	}
 	if !b.forQueries {
 		return

@@ -13,8 +13,9 @@ func TestOutOfMemoryOfTheSystem(t *testing.T) {
 		t.Skip("memory is the Go heap's, which cannot say no")
 	}
 	d := newDevice(t, Options{})
-	if _, err := d.Alloc(device.ForBatch, 1<<50); err == nil || !strings.Contains(err.Error(), "out of device memory") {
-		t.Errorf("Alloc of a petabyte: %v", err)
+	_, err := d.Alloc(device.ForBatch, 1<<50)
+	if want := "cpu: out of device memory: batch wants 1.0 PiB, 0 B are in use (see device_memory, pipeline and recompute)"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("Alloc of a petabyte: %v, want %s", err, want)
 	}
 }
 

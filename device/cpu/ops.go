@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"mt/device"
+	"mt/device/cpu/vec"
 )
 
 // ops implements device.Ops. Package args says what is wrong with arguments; the
@@ -62,16 +63,25 @@ func (s *stream) forRows(rows, width int, f func(sc *scratch, from, to int)) {
 	})
 }
 
-// sumBlocks is into how many blocks the rows of a reduction fall, and how many
-// rows each has: a function of rows alone.
-func sumBlocks(rows int) (blocks, each int) {
-	each = max(32, (rows+63)/64)
-	return (rows + each - 1) / each, each
-}
-
-// partials is a buffer of blocks·n zeros that lasts until the next call.
-func (s *stream) partials(blocks, n int) []float32 {
+// sumRows adds to total (n) f32, unless that is none, what f adds up over rows: f
+// gets zeros for the rows from … to−1. Into which blocks rows fall follows from their
+// number alone, and the sums of the blocks are taken in order.
+func (s *stream) sumRows(total device.Tensor, n, rows int, f func(sc *scratch, sum []float32, from, to int)) {
+	each := max(32, (rows+63)/64)
+	blocks := (rows + each - 1) / each
 	s.partial = grown(s.partial, blocks*n)
-	clear(s.partial[:blocks*n])
-	return s.partial[:blocks*n]
+	sums := s.partial[:blocks*n]
+	clear(sums)
+	s.pool.Run(blocks, func(b int) {
+		sc := s.scratch.get()
+		f(sc, sums[b*n:(b+1)*n], b*each, min(rows, (b+1)*each))
+		s.scratch.put(sc)
+	})
+	if total.None() || blocks == 0 {
+		return
+	}
+	for b := 1; b < blocks; b++ {
+		vec.Add(sums[:n], sums[b*n:(b+1)*n])
+	}
+	vec.Add(f32s(total, n), sums[:n])
 }

@@ -65,8 +65,8 @@ func normWeight(sc *scratch, w device.Tensor, n int, offset float32) []float32 {
 	return sum
 }
 
-// RMSNormBackward writes DX (or adds to it) and accumulates DW. With g =
-// dy·(Offset + w) and n elements a group, dx = rstd·g − x·rstd³·Σ(g·x)/n and dw = Σ dy·x·rstd.
+// RMSNormBackward writes DX (or adds to it) and accumulates DW. With g = dy·(Offset
+// + w) and n elements a group, dx = rstd·g − x·rstd³·Σ(g·x)/n and dw = Σ dy·x·rstd.
 func (o ops) RMSNormBackward(s device.Stream, a device.RMSNormBackward) {
 	width := a.Groups * a.Dim
 	on(s).do("RMSNormBackward", args.RMSNormBackward(a), func(s *stream) error {
@@ -76,14 +76,7 @@ func (o ops) RMSNormBackward(s device.Stream, a device.RMSNormBackward) {
 		reads(a.RStd, 1, 0, a.Rows*a.Groups)
 		writes(a.DX, a.Rows, a.DXStride, width)
 		writes(a.DW, 1, 0, a.Dim)
-		blocks, each := sumBlocks(a.Rows)
-		sums := s.partials(blocks, a.Dim)
-		s.pool.Run(blocks, func(b int) {
-			sc := s.scratch.get()
-			normGradRows(&a, sc, sums[b*a.Dim:(b+1)*a.Dim], b*each, min(a.Rows, (b+1)*each))
-			s.scratch.put(sc)
-		})
-		addBlocks(f32s(a.DW, a.Dim), sums, blocks)
+		s.sumRows(a.DW, a.Dim, a.Rows, func(sc *scratch, dw []float32, from, to int) { normGradRows(&a, sc, dw, from, to) })
 		return nil
 	})
 }

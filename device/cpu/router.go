@@ -14,18 +14,11 @@ func (o ops) Router(s device.Stream, a device.Router) {
 		writes(a.IDs, 1, 0, a.T*a.K)
 		writes(a.Weights, 1, 0, a.T*a.K)
 		writes(a.ProbSum, 1, 0, a.E)
-		blocks, each := sumBlocks(a.T)
-		sums := s.partials(blocks, a.E)
-		s.pool.Run(blocks, func(b int) {
-			sc := s.scratch.get()
-			for t := b * each; t < min(a.T, (b+1)*each); t++ {
-				vec.Add(sums[b*a.E:(b+1)*a.E], route(&a, sc, t))
+		s.sumRows(a.ProbSum, a.E, a.T, func(sc *scratch, sum []float32, from, to int) {
+			for t := from; t < to; t++ {
+				vec.Add(sum, route(&a, sc, t))
 			}
-			s.scratch.put(sc)
 		})
-		if !a.ProbSum.None() {
-			addBlocks(f32s(a.ProbSum, a.E), sums, blocks)
-		}
 		return nil
 	})
 }

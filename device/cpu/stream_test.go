@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -78,6 +79,17 @@ func TestErrorsStick(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			devtest.ErrorSticks(t, newDevice(t, Options{}), hold, c.want, func(s device.Stream) { on(s).do("boom", nil, c.run) })
 		})
+	}
+}
+
+// TestFirstErrorStays: what fails because something failed before tells less.
+func TestFirstErrorStays(t *testing.T) {
+	d := newDevice(t, Options{})
+	s, m := newStream(t, d, "s"), alloc(t, d, 64)
+	s.CopyD2D(m.Slice(0, 8), m.Slice(0, 16))
+	s.CopyD2D(m.Slice(0, 4), m.Slice(0, 32))
+	if err := s.Sync(); err == nil || !strings.Contains(err.Error(), "16 bytes to 8 bytes") {
+		t.Errorf("%v; want the first copy's", err)
 	}
 }
 

@@ -61,12 +61,10 @@ func (o ops) Scale(s device.Stream, x device.Tensor, n int64, factor float32) {
 	on(s).do("Scale", args.Scale(x, n), func(s *stream) error {
 		writes(x, 1, 0, int(n))
 		all := actOf(x)
-		s.pool.Run(int((n+pieceElems-1)/pieceElems), func(i int) {
-			sc, at := s.scratch.get(), i*pieceElems
-			v := all.load(sc, 0, at, min(pieceElems, int(n)-at))
+		s.forRows(int(n), 1, func(sc *scratch, from, to int) {
+			v := all.load(sc, 0, from, to-from)
 			vec.Scale(v, v, factor)
-			all.store(at, v)
-			s.scratch.put(sc)
+			all.store(from, v)
 		})
 		return nil
 	})

@@ -9,6 +9,12 @@ func (c *Config) check() []error {
 	if c.ValSize > 0 && len(c.EvalDataset) > 0 {
 		fail("val_size", "val_size holds rows of dataset out and eval_dataset brings its own: give one of them")
 	}
+	if c.CompareBigram && held && c.EvalStrategy == "no" {
+		fail("compare_bigram", "compare_bigram compares with the evaluation at the end, and eval_strategy is no: leave one of them out")
+	}
+	if c.EvalStrategy == "steps" && c.Given("eval_strategy") && !c.Given("eval_steps") {
+		c.EvalSteps = c.LoggingSteps // as transformers.TrainingArguments
+	}
 	if c.CompareBigram && !held {
 		fail("compare_bigram", "compare_bigram compares on held-out data: give eval_dataset or val_size")
 	}
@@ -20,6 +26,7 @@ func (c *Config) check() []error {
 	if c.MaskHistory && c.TrainOnPrompt {
 		fail("mask_history", "mask_history and train_on_prompt exclude each other")
 	}
+	c.checkTemplateVars(fail)
 	if c.OutputDir == "" {
 		fail("output_dir", "output_dir is empty: name a directory")
 	}
@@ -37,8 +44,22 @@ func (c *Config) warnings(held bool) {
 			c.warnf("%s has no effect: %s", key, why)
 		}
 	}
-	if c.EvalSteps > 0 && !held {
+	if !held {
 		ignored("eval_steps", "there is neither eval_dataset nor val_size")
+		ignored("eval_strategy", "there is neither eval_dataset nor val_size")
+	} else if c.EvalStrategy != "steps" {
+		ignored("eval_steps", "eval_strategy is "+c.EvalStrategy)
+	}
+	if c.SaveStrategy != "steps" {
+		ignored("save_steps", "save_strategy is "+c.SaveStrategy)
+	}
+	if c.SaveStrategy == "no" {
+		for _, key := range []string{"save_total_limit", "save_only_model", "keep_checkpoints"} {
+			ignored(key, "save_strategy is no: there are no checkpoints")
+		}
+	}
+	if c.SaveOnlyModel || c.SaveStrategy == "no" {
+		ignored("optimizer_zstd", "the optimizer's state is not saved")
 	}
 	if c.LRScheduler == "constant" && c.MinLRRatio > 0 {
 		ignored("min_lr_ratio", "lr_scheduler_type is constant")

@@ -3,13 +3,12 @@ package config
 import (
 	"fmt"
 	"maps"
-	"strings"
 )
 
 // Difference is a key whose values differ between two configs.
 type Difference struct {
 	Key      string // canonical; rows_per_step for the product of its factors
-	Part     Part   // empty: the key may differ in a resumed run
+	Part     Part   // empty: it never matters to a resumed run
 	Was, Now string // as printed
 }
 
@@ -23,52 +22,37 @@ func (c *Config) Differences(was *Config) []Difference {
 			out = append(out, Difference{k.name, k.part, a, b})
 		}
 	})
+	// A path and a preset may be of one name.
 	if a, b := was.Model.Path != "", c.Model.Path != ""; a != b && was.Model.print() == c.Model.print() {
 		out = append(out, Difference{modelKey, PartModel, was.Model.print(), c.Model.print()})
 	}
 	return out
 }
 
-// Incompatible are the differences that keep c from going on from a checkpoint
-// that was made with saved, both resolved. Only the rows of a step count, not
-// the two keys they are the product of.
-func (c *Config) Incompatible(saved *Config) []Difference {
+// Changes are the differences that matter to a run that goes on from a
+// checkpoint made with saved, both resolved: which of them may be is the
+// caller's to say. Only the rows of a step count, not the two keys they are the
+// product of, and what c leaves to mt differs from nothing.
+func (c *Config) Changes(saved *Config) []Difference {
 	var out []Difference
-	if a, b := saved.RowsPerStep(), c.RowsPerStep(); a != b {
-		out = append(out, Difference{"rows_per_step", PartDataset, fmt.Sprint(a), fmt.Sprint(b)})
-	}
 	for _, d := range c.Differences(saved) {
-		if d.Part != "" && !isRowsFactor(d.Key) {
+		if d.Part != "" && d.Part != PartRows && d.Now != "auto" {
 			out = append(out, d)
 		}
+	}
+	if a, b := saved.RowsPerStep(), c.RowsPerStep(); a != b {
+		out = append(out, Difference{"rows_per_step", PartRows, fmt.Sprint(a), fmt.Sprint(b)})
 	}
 	return out
 }
 
-func isRowsFactor(key string) bool {
-	return key == "per_device_train_batch_size" || key == "gradient_accumulation_steps"
-}
-
-// Digest is what c says about a part of the run, one "key: value" a line, in a
-// fixed order: equal for two runs if and only if the part is the same.
-func (c *Config) Digest(p Part) string {
-	var b strings.Builder
-	if p == PartDataset {
-		fmt.Fprintf(&b, "rows_per_step: %d\n", c.RowsPerStep())
-	}
-	eachKey(func(k *key) {
-		if k.part == p && !isRowsFactor(k.name) {
-			fmt.Fprintf(&b, "%s: %s\n", k.name, k.print(c))
-		}
-	})
-	return b.String()
-}
-
 // KeepResolved gives every key that c leaves to mt ("auto") the value it was
-// resolved to in saved: a resumed run keeps them.
-func (c *Config) KeepResolved(saved *Config) {
+// resolved to in saved: a resumed run keeps them. Without pipeline the keys of
+// the pipeline are left to the plan, where steps are no longer what they were.
+// enable_thinking is left to the chat template, not to mt.
+func (c *Config) KeepResolved(saved *Config, pipeline bool) {
 	eachKey(func(k *key) {
-		if k.print(c) != "auto" || k.name == "resume_from_checkpoint" {
+		if k.print(c) != "auto" || k.name == "resume_from_checkpoint" || k.name == thinkingKey || k.isPipeline() && !pipeline {
 			return
 		}
 		switch p := k.field(c).(type) {
@@ -90,5 +74,6 @@ func (c *Config) Clone() *Config {
 	out.Warnings = append([]string(nil), c.Warnings...)
 	out.origin = maps.Clone(c.origin)
 	out.Model.Inline = maps.Clone(c.Model.Inline)
+	out.ChatTemplateKwargs = maps.Clone(c.ChatTemplateKwargs)
 	return &out
 }

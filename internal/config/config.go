@@ -70,11 +70,18 @@ type Pipeline struct {
 // Config is everything a user can say about a run. Field comments give the key
 // where the name does not; the table in keys.go gives meaning and limits.
 type Config struct {
-	Model ModelRef // model_name_or_path or model
+	Model               ModelRef // model_name_or_path or model
+	AddTokens           []string
+	NewSpecialTokens    []string
+	ResizeVocab         bool
+	ResizeVocabMultiple int // resize_vocab_to_multiple_of
 
 	Dataset       []string // files, directories, globs
 	DatasetDir    string   // folder that relative names of Dataset and EvalDataset are in
 	DatasetFormat string   // one of data.Formats
+	// The names that rows' parts go by, empty for the usual ones.
+	TextColumn, MessagesColumn, PromptColumn, ResponseColumn string
+
 	EvalDataset   []string
 	ValSize       float64 // below 1 a share of the rows, else their number; 0: none
 	MaxSeqLen     int     // tokens of a row
@@ -90,6 +97,11 @@ type Config struct {
 	InterleaveProbs []float64
 	Shuffle         bool
 	CacheDir        string // token caches; empty: the user's cache folder
+
+	// ChatTemplateKwargs are variables of the chat template: nil, bool, int64,
+	// float64, string, []any and map[string]any. EnableThinking is one of them.
+	ChatTemplateKwargs map[string]any
+	EnableThinking     Toggle
 
 	PerDeviceTrainBatchSize   int
 	GradientAccumulationSteps int
@@ -110,19 +122,26 @@ type Config struct {
 	WeightDecay   float64
 	MaxGradNorm   float64 // 0: no clipping
 
-	OutputDir         string
-	SaveSteps         int // 0: only the final model
-	SaveTotalLimit    int // checkpoints kept; 0: all
-	SaveDType         string
-	OptimizerZstd     bool
-	Resume            string // resume_from_checkpoint: "auto", "false" or a directory
-	LoggingSteps      int
-	EvalSteps         int // 0: at the end only
-	ReportTo          []string
-	MaxNonfiniteSteps int
-	Seed              int64
-	SamplePrompt      string
-	CompareBigram     bool
+	OutputDir          string
+	OverwriteOutputDir bool
+	SaveStrategy       string   // steps, epoch, no
+	SaveSteps          Interval // 0: only at the end
+	SaveOnlyModel      bool     // checkpoints without moments
+	KeepCheckpoints    bool     // when the final model is written
+	SaveTotalLimit     int      // checkpoints kept; 0: all
+	SaveDType          string
+	OptimizerZstd      bool
+	Resume             string // resume_from_checkpoint: "auto", "false" or a directory
+	ResetData          bool
+	ResetOptimizer     bool
+	LoggingSteps       Interval
+	EvalStrategy       string   // steps, epoch, no
+	EvalSteps          Interval // 0: at the end only
+	ReportTo           []string
+	MaxNonfiniteSteps  int
+	Seed               int64
+	SamplePrompt       string
+	CompareBigram      bool
 
 	Device             string // auto, cpu, cuda
 	ComputeDType       string // auto, bf16, fp32
@@ -134,6 +153,9 @@ type Config struct {
 	SynchronousUpdates bool
 	Threads            int // 0: all cores
 	Pipeline           Pipeline
+
+	// Laid says over which steps the schedule lies.
+	Laid Laid
 
 	// Warnings are for the user to see, once, before the run starts.
 	Warnings []string
@@ -152,11 +174,11 @@ type origin struct {
 // transformers.TrainingArguments where the name is its, except logging_steps.
 func Default() *Config {
 	return &Config{
-		DatasetFormat: "auto", MixStrategy: "concat", MaxSeqLen: 2048, Packing: Auto, Shuffle: true,
+		ResizeVocabMultiple: 64, DatasetFormat: "auto", MixStrategy: "concat", MaxSeqLen: 2048, Packing: Auto, EnableThinking: Auto, Shuffle: true,
 		PerDeviceTrainBatchSize: 8, GradientAccumulationSteps: 1, NumTrainEpochs: 3,
 		LearningRate: 5e-5, LRScheduler: "linear", DecayRatio: 0.1,
 		Optim: "adamw", AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEpsilon: 1e-8, MaxGradNorm: 1,
-		OutputDir: "trainer_output", SaveSteps: 500, SaveDType: "bf16", Resume: "auto",
+		OutputDir: "trainer_output", SaveStrategy: "steps", SaveSteps: 500, KeepCheckpoints: true, EvalStrategy: "steps", SaveDType: "bf16", Resume: "auto",
 		LoggingSteps: 10, MaxNonfiniteSteps: 3, Seed: 42,
 		Device: "auto", ComputeDType: "auto", GradDType: "auto", Recompute: "auto", Binding: "auto",
 		origin: map[string]origin{},

@@ -1,6 +1,10 @@
 package config
 
-import "mt/data"
+import (
+	"maps"
+
+	"mt/data"
+)
 
 // DataSpec is what c says about its dataset. The tokenizer, the vocabulary and
 // the model's directory are left to the caller.
@@ -15,15 +19,47 @@ func (c *Config) DataSpec() data.Spec {
 }
 
 // EvalSpec is DataSpec for eval_dataset, whose rows are all for evaluation.
-func (c *Config) EvalSpec() data.Spec { return c.dataSpec(c.EvalDataset) }
+func (c *Config) EvalSpec() data.Spec {
+	s := c.dataSpec(c.EvalDataset)
+	s.Held = true
+	return s
+}
 
 func (c *Config) dataSpec(paths []string) data.Spec {
-	s := data.Spec{Paths: paths, Dir: c.DatasetDir, Format: c.DatasetFormat, Template: c.Template,
+	s := data.Spec{Paths: paths, Dir: c.DatasetDir, Hub: DatasetDir, Format: c.DatasetFormat, Template: c.Template,
+		Columns:     data.Columns{Text: c.TextColumn, Messages: c.MessagesColumn, Prompt: c.PromptColumn, Response: c.ResponseColumn},
 		MaskHistory: c.MaskHistory, TrainOnPrompt: c.TrainOnPrompt, SkipBadRows: c.SkipBadRows,
 		MaxSeqLen: c.MaxSeqLen, Seed: c.Seed, Shuffle: c.Shuffle, CacheDir: c.CacheDir, Threads: c.Threads}
+	s.TemplateVars = c.TemplateVars()
 	if c.Packing != Auto {
 		packing := c.Packing == On
 		s.Packing = &packing
 	}
 	return s
+}
+
+// TemplateVars are the variables that the chat template is handed:
+// chat_template_kwargs with enable_thinking.
+func (c *Config) TemplateVars() map[string]any {
+	if c.EnableThinking == Auto {
+		return c.ChatTemplateKwargs
+	}
+	out := map[string]any{}
+	maps.Copy(out, c.ChatTemplateKwargs)
+	out[thinkingKey] = c.EnableThinking == On
+	return out
+}
+
+const thinkingKey = "enable_thinking"
+
+// checkTemplateVars finds what chat_template_kwargs cannot say.
+func (c *Config) checkTemplateVars(fail func(key, format string, args ...any)) {
+	for _, name := range data.OwnVars {
+		if _, given := c.ChatTemplateKwargs[name]; given {
+			fail("chat_template_kwargs", "chat_template_kwargs has %s, which mt sets itself; remove it there", name)
+		}
+	}
+	if _, twice := c.ChatTemplateKwargs[thinkingKey]; twice && c.EnableThinking != Auto {
+		fail(thinkingKey, "enable_thinking is given and so is chat_template_kwargs.enable_thinking: give one of them")
+	}
 }

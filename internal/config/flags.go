@@ -137,8 +137,7 @@ func isSwitch(name string) bool {
 func (a *Args) add(flag, name, text string) error {
 	pos := Pos{Flag: flag}
 	v := value{kind: plain, text: text, pos: pos}
-	isModel := byName[name] != nil && byName[name].name == modelKey
-	if (isModel || name == pipelineKey) && strings.HasPrefix(strings.TrimSpace(text), "{") {
+	if takesMapping(name) && strings.HasPrefix(strings.TrimSpace(text), "{") {
 		parsed, err := parseYAML(flag, []byte(text))
 		if err != nil {
 			return err
@@ -153,6 +152,12 @@ func (a *Args) add(flag, name, text string) error {
 	}
 	a.entries = append(a.entries, entry{name, pos, v})
 	return nil
+}
+
+// takesMapping says whether the flag may have a mapping for its value.
+func takesMapping(name string) bool {
+	k := byName[name]
+	return name == pipelineKey || k != nil && (k.name == modelKey || k.isMapping())
 }
 
 // at is v with every place replaced by pos.

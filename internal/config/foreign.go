@@ -85,12 +85,8 @@ var foreign = map[string]judge{
 	"tf32":             off("fp32 products are fp32 throughout here"),
 
 	"gradient_checkpointing":        checkpointing,
-	"save_only_model":               off("checkpoints hold the optimizer, so that a run can resume"),
 	"save_safetensors":              on("mt writes safetensors only"),
-	"save_strategy":                 only("mt saves by steps: see save_steps (0: only the final model)", "steps"),
 	"logging_strategy":              only("mt logs by steps: see logging_steps", "steps"),
-	"eval_strategy":                 only("mt evaluates by steps: see eval_steps, or leave held-out data away", "steps"),
-	"evaluation_strategy":           only("mt evaluates by steps: see eval_steps, or leave held-out data away", "steps"),
 	"load_best_model_at_end":        off("the final model is the last step's"),
 	"group_by_length":               off("rows come in a seeded order or the file's: see shuffle"),
 	"neftune_noise_alpha":           off("noise on embeddings is not supported"),
@@ -102,7 +98,7 @@ var foreign = map[string]judge{
 	"ignore_data_skip":              off("resuming goes on in the data where the checkpoint was made"),
 	"average_tokens_across_devices": harmless, "auto_find_batch_size": off("mt plans before it runs"),
 	"lr_scheduler_kwargs": off("give min_lr_ratio, num_decay_steps or decay_ratio as keys of their own"),
-	"deepspeed":           harmless, "trust_remote_code": harmless, "overwrite_output_dir": harmless, "overwrite_cache": harmless,
+	"deepspeed":           harmless, "trust_remote_code": harmless, "overwrite_cache": harmless,
 	"preprocessing_num_workers": harmless, "dataset_processes": harmless, "dataloader_num_workers": harmless,
 	"dataloader_pin_memory": harmless, "plot_loss": harmless, "ddp_timeout": harmless,
 	"ddp_find_unused_parameters": harmless, "logging_dir": harmless, "logging_first_step": harmless, "do_eval": harmless,
@@ -125,7 +121,7 @@ var foreignSwitches = func() map[string]bool {
 		m[k] = true
 	}
 	for _, k := range []string{"stage", "finetuning_type", "adapter", "lora_rank", "lora_r", "lora_alpha", "lora_dropout",
-		"lora_target", "lr_scheduler_kwargs", "quantization_bit", "save_strategy", "logging_strategy", "eval_strategy", "evaluation_strategy",
+		"lora_target", "lr_scheduler_kwargs", "quantization_bit", "logging_strategy",
 		"neftune_noise_alpha", "label_smoothing_factor", "fsdp", "deepspeed", "preprocessing_num_workers",
 		"dataset_processes", "dataloader_num_workers", "ddp_timeout", "logging_dir", "per_device_eval_batch_size",
 		"eval_batch_size", "flash_attn", "attn_implementation", "model_type", "tokenizer_type", "local_rank",

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"mt/data"
+	"mt/internal/files"
 )
 
 var hubID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)?$`)
@@ -36,21 +38,52 @@ func ModelDir(path string) (string, error) {
 	return snapshot(path)
 }
 
-// snapshot finds refs/main of a Hub id in the cache.
+// maxRef bounds a file that holds the name of a commit.
+const maxRef = 4096
+
+// snapshot finds refs/main of a model's Hub id in the cache.
 func snapshot(id string) (string, error) {
-	hub, err := hubCache()
+	fetch := "fetch it with: hf download " + id
+	dir, hub, err := cached("models", id)
+	switch {
+	case err != nil:
+		return "", err
+	case dir == "":
+		return "", Usagef("%s: no such directory, and no model of that name in the Hugging Face cache %s; %s", id, hub, fetch)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "config.json")); err != nil {
+		return "", Usagef("%s: its snapshot %s has no config.json; %s", id, dir, fetch)
+	}
+	return dir, nil
+}
+
+// cached is the directory in the Hugging Face cache, hub, of refs/main of a
+// repository of that kind; "" where it is not there.
+func cached(kind, id string) (dir, hub string, err error) {
+	if hub, err = hubCache(); err != nil {
+		return "", "", err
+	}
+	repo := filepath.Join(hub, kind+"--"+strings.ReplaceAll(id, "/", "--"))
+	ref, err := files.Read(filepath.Join(repo, "refs", "main"), maxRef)
+	if err != nil {
+		return "", hub, nil
+	}
+	return filepath.Join(repo, "snapshots", filepath.Base(strings.TrimSpace(string(ref)))), hub, nil
+}
+
+// DatasetDir is the local directory of a data set of the Hub, its snapshot in the
+// local Hugging Face cache. Nothing is downloaded: where there is none the error
+// has the command that fetches it. It is "" where id is none of the Hub's.
+func DatasetDir(id string) (string, error) {
+	if !hubID.MatchString(id) || data.NamesFile(id) {
+		return "", nil
+	}
+	dir, hub, err := cached("datasets", id)
 	if err != nil {
 		return "", err
 	}
-	repo := filepath.Join(hub, "models--"+strings.ReplaceAll(id, "/", "--"))
-	fetch := "fetch it with: hf download " + id
-	ref, err := os.ReadFile(filepath.Join(repo, "refs", "main"))
-	if err != nil {
-		return "", Usagef("%s: no such directory, and no model of that name in the Hugging Face cache %s; %s", id, hub, fetch)
-	}
-	dir := filepath.Join(repo, "snapshots", filepath.Base(strings.TrimSpace(string(ref))))
-	if _, err := os.Stat(filepath.Join(dir, "config.json")); err != nil {
-		return "", Usagef("%s: its snapshot %s has no config.json; %s", id, dir, fetch)
+	if st, missing := os.Stat(dir); dir == "" || missing != nil || !st.IsDir() {
+		return "", fmt.Errorf("no data set of that name is in the Hugging Face cache %s; if it is one of the Hub, fetch it with: hf download --repo-type dataset %s", hub, id)
 	}
 	return dir, nil
 }

@@ -14,14 +14,14 @@ type Part string
 // The parts of a run. Keys of no part may differ freely.
 const (
 	PartModel     Part = "model"
-	PartDataset   Part = "dataset"   // which rows make up a step
-	PartOptimizer Part = "optimizer" // what an update does
+	PartDataset   Part = "dataset"   // the rows and their order
+	PartRows      Part = "rows"      // how many rows make up a step
+	PartOptimizer Part = "optimizer" // what is kept beside each weight
+	PartUpdate    Part = "update"    // what an update does
 	PartSchedule  Part = "schedule"  // the learning rate of each step
+	PartOutput    Part = "output"    // what is written, and when
 	PartNumerics  Part = "numerics"  // the roundings and the order of sums
 )
-
-// Parts are all parts, in the order in which they are compared.
-var Parts = []Part{PartModel, PartDataset, PartOptimizer, PartSchedule, PartNumerics}
 
 // key is one row of the table.
 type key struct {
@@ -29,12 +29,13 @@ type key struct {
 	aliases []string
 	part    Part
 	doc     string
-	field   func(*Config) any // pointer: string, int, int64, float64, bool, Bytes, []string, []float64, Toggle, ModelRef
+	field   func(*Config) any // pointer: string, int, int64, float64, Interval, bool, Bytes, []string, []float64, Toggle, ModelRef, map[string]any
 
 	choices   []string          // a string's values, if only some are allowed
 	spellings map[string]string // other tools' names of choices
 	auto      bool              // "auto" is allowed and is the zero value (numbers)
 	limit     limit             // of numbers
+	commas    bool              // a text is a list cut at all commas; else those in the braces of a glob do not count
 }
 
 // limit is the range of a number, and why.
@@ -67,13 +68,22 @@ var sections = []section{
 		{name: modelKey, aliases: []string{"model", "base_model"}, part: PartModel,
 			doc:   "a Hugging Face directory or Hub id; `model:` also takes a preset or an inline config, trained from scratch",
 			field: func(c *Config) any { return &c.Model }},
+		{name: "add_tokens", part: PartModel, commas: true, doc: "tokens to add to the vocabulary",
+			field: func(c *Config) any { return &c.AddTokens }},
+		{name: "new_special_tokens", aliases: []string{"add_special_tokens"}, part: PartModel, commas: true,
+			doc:   "special tokens to add, which are no text: a decoded answer is without them",
+			field: func(c *Config) any { return &c.NewSpecialTokens }},
+		{name: "resize_vocab", part: PartModel, doc: "give the embedding and the head more rows where the tokenizer has more tokens",
+			field: func(c *Config) any { return &c.ResizeVocab }},
+		{name: "resize_vocab_to_multiple_of", part: PartModel, doc: "what resize_vocab rounds the number of rows up to",
+			limit: between(1, 1<<16, ""), field: func(c *Config) any { return &c.ResizeVocabMultiple }},
 	}},
 	{"Data", dataKeys},
 	{"Length of the run", []key{
-		{name: "per_device_train_batch_size", aliases: []string{"micro_batch_size", "batch_size"}, part: PartDataset,
+		{name: "per_device_train_batch_size", aliases: []string{"micro_batch_size", "batch_size"}, part: PartRows,
 			doc:   "rows of a step, times gradient_accumulation_steps; only the product counts",
 			limit: between(1, 1<<20, ""), field: func(c *Config) any { return &c.PerDeviceTrainBatchSize }},
-		{name: "gradient_accumulation_steps", part: PartDataset, doc: "see per_device_train_batch_size",
+		{name: "gradient_accumulation_steps", part: PartRows, doc: "see per_device_train_batch_size",
 			limit: between(1, 1<<20, ""), field: func(c *Config) any { return &c.GradientAccumulationSteps }},
 		{name: "max_steps", aliases: []string{"num_steps"}, part: PartSchedule,
 			doc:   "steps of the run; -1: num_train_epochs decides",
@@ -92,22 +102,31 @@ const (
 )
 
 var dataKeys = []key{
-	{name: "dataset", part: PartDataset, doc: "files, directories, globs, or names of dataset_info.json; `${NAME}` is the environment's",
+	{name: "dataset", part: PartDataset, doc: "files, directories (of one with splits: train), globs, names of dataset_info.json, or data sets of the Hub in the local cache; `${NAME}` is the environment's",
 		field: func(c *Config) any { return &c.Dataset }},
 	{name: "dataset_dir", part: PartDataset, doc: "folder that relative names in dataset and eval_dataset are in, and dataset_info.json",
 		field: func(c *Config) any { return &c.DatasetDir }},
-	{name: "dataset_format", part: PartDataset, doc: "how rows are written; auto: by a file's name (.jsonl, .json, .parquet, each also .gz or .zst; all else is text) and its first row",
-		choices: data.Formats, spellings: map[string]string{"json": "jsonl", "openai": "messages", "chatml": "messages", "prompt-completion": "prompt_completion"},
+	{name: "dataset_format", part: PartDataset, doc: "how rows are written; auto: by a file's name (.jsonl, .json, .csv, .tsv, .parquet, .arrow, also .gz, .bz2, .xz or .zst; all else is text) " +
+		"and the columns of its first row: messages, conversations, instruction and output, prompt and completion (or response), input_ids, or text",
+		choices: data.Formats, spellings: map[string]string{"json": "jsonl", "openai": "messages", "chatml": "messages", "prompt-completion": "prompt_completion", "tsv": "csv"},
 		field: func(c *Config) any { return &c.DatasetFormat }},
+	{name: "text_column", aliases: []string{"dataset_text_field"}, part: PartDataset, doc: "column of rows that are text; empty: `text`",
+		field: func(c *Config) any { return &c.TextColumn }},
+	{name: "messages_column", part: PartDataset, doc: "column of a chat's messages; empty: `messages`, `conversations` or `conversation`",
+		field: func(c *Config) any { return &c.MessagesColumn }},
+	{name: "prompt_column", part: PartDataset, doc: "column of prompts; empty: `prompt`, or Alpaca's `instruction`",
+		field: func(c *Config) any { return &c.PromptColumn }},
+	{name: "response_column", part: PartDataset, doc: "column of the answers to them; empty: `completion`, `response` or `output`",
+		field: func(c *Config) any { return &c.ResponseColumn }},
 	{name: "mix_strategy", part: PartDataset, doc: "several data sets one after the other, or a row of each in turn until the first (under) or the last (over) has come to its end",
-		choices: []string{"concat", "interleave_under", "interleave_over"}, field: func(c *Config) any { return &c.MixStrategy }},
+		choices: data.Mixes, field: func(c *Config) any { return &c.MixStrategy }},
 	{name: "interleave_probs", part: PartDataset, doc: "share of each of dataset when they are interleaved; empty: equal",
 		limit: limit{max: 1, open: true, why: "shares sum up to 1"}, field: func(c *Config) any { return &c.InterleaveProbs }},
 	{name: "max_samples", part: PartDataset, doc: "documents taken of each of dataset at most, from its start; 0: all",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.MaxSamples }},
 	{name: "skip_bad_rows", part: PartDataset, doc: "count rows that cannot be read and go on; else the first is an error",
 		field: func(c *Config) any { return &c.SkipBadRows }},
-	{name: "eval_dataset", doc: "held-out data, as dataset",
+	{name: "eval_dataset", doc: "held-out data, as dataset; of a directory with splits: validation, else test",
 		field: func(c *Config) any { return &c.EvalDataset }},
 	{name: "val_size", aliases: []string{"val_set_size", "split_dataset_ratio"}, part: PartDataset,
 		doc:   "rows of dataset held out instead: below 1 their share, else their number",
@@ -123,6 +142,10 @@ var dataKeys = []key{
 		field: func(c *Config) any { return &c.MaskHistory }},
 	{name: "template", part: PartDataset, doc: "chat template: a Jinja file, chatml, or default (LLaMA-Factory's); empty: the model's",
 		field: func(c *Config) any { return &c.Template }},
+	{name: "chat_template_kwargs", part: PartDataset, doc: "variables handed to the chat template, as `{enable_thinking: false}`; a row's own win",
+		field: func(c *Config) any { return &c.ChatTemplateKwargs }},
+	{name: "enable_thinking", part: PartDataset, doc: "short for `chat_template_kwargs: {enable_thinking: ...}`; auto: the template's own default",
+		field: func(c *Config) any { return &c.EnableThinking }},
 	{name: "shuffle", part: PartDataset, doc: "false: rows in file order",
 		field: func(c *Config) any { return &c.Shuffle }},
 	{name: "seed", part: PartDataset, doc: "order of rows, new weights, samples",
@@ -136,15 +159,15 @@ var optimKeys = []key{
 		choices: []string{"adamw"}, spellings: map[string]string{"adamw_torch": "adamw", "adamw_torch_fused": "adamw",
 			"adamw_hf": "adamw", "torch.optim.adamw": "adamw"},
 		field: func(c *Config) any { return &c.Optim }},
-	{name: "adam_beta1", part: PartOptimizer, doc: "decay of the first moment",
+	{name: "adam_beta1", part: PartUpdate, doc: "decay of the first moment",
 		limit: limit{max: 1, below: true, why: "at 1 a moment never changes"}, field: func(c *Config) any { return &c.AdamBeta1 }},
-	{name: "adam_beta2", part: PartOptimizer, doc: "decay of the second moment",
+	{name: "adam_beta2", part: PartUpdate, doc: "decay of the second moment",
 		limit: limit{max: 1, below: true, why: "at 1 a moment never changes"}, field: func(c *Config) any { return &c.AdamBeta2 }},
-	{name: "adam_epsilon", part: PartOptimizer, doc: "added to the root of the second moment",
+	{name: "adam_epsilon", part: PartUpdate, doc: "added to the root of the second moment",
 		limit: positive, field: func(c *Config) any { return &c.AdamEpsilon }},
-	{name: "weight_decay", part: PartOptimizer, doc: "decoupled; tensors of two or more dimensions",
+	{name: "weight_decay", part: PartUpdate, doc: "decoupled; tensors of two or more dimensions",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.WeightDecay }},
-	{name: "max_grad_norm", aliases: []string{"clip_grad_norm"}, part: PartOptimizer,
+	{name: "max_grad_norm", aliases: []string{"clip_grad_norm"}, part: PartUpdate,
 		doc:   "largest norm of all gradients; 0: no clipping, and layers update as gradients land",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.MaxGradNorm }},
 	{name: "learning_rate", part: PartSchedule, doc: "the highest rate of the schedule",
@@ -164,26 +187,40 @@ var optimKeys = []key{
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.NumDecaySteps }},
 	{name: "decay_ratio", part: PartSchedule, doc: "wsd: the decay as a share of all steps",
 		limit: between(0, 1, ""), field: func(c *Config) any { return &c.DecayRatio }},
-	{name: "max_nonfinite_steps", doc: "skipped steps in a row after which the run fails",
+	{name: "max_nonfinite_steps", part: PartOutput, doc: "skipped steps in a row after which the run fails",
 		limit: atLeast(1, ""), field: func(c *Config) any { return &c.MaxNonfiniteSteps }},
 }
 
 var outputKeys = []key{
 	{name: "output_dir", doc: "model, checkpoints, metrics.jsonl and config.yaml",
 		field: func(c *Config) any { return &c.OutputDir }},
-	{name: "save_steps", doc: "steps between checkpoints; 0: only the one at the end",
+	{name: "overwrite_output_dir", doc: "write into an output_dir that holds a model, or other files in the way, that no run of mt made",
+		field: func(c *Config) any { return &c.OverwriteOutputDir }},
+	{name: "save_strategy", part: PartOutput, doc: "when checkpoints are written: after every save_steps, or every epoch, and at the end; no: never, and an interrupted run is lost",
+		choices: []string{"steps", "epoch", "no"}, spellings: map[string]string{"false": "no"}, field: func(c *Config) any { return &c.SaveStrategy }},
+	{name: "save_steps", part: PartOutput, doc: "steps between checkpoints; 0: only the one at the end",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.SaveSteps }},
-	{name: "save_total_limit", doc: "checkpoints kept; 0: all",
+	{name: "save_only_model", part: PartOutput, doc: "checkpoints without the optimizer's state, of which none is written at the end: nothing can be resumed",
+		field: func(c *Config) any { return &c.SaveOnlyModel }},
+	{name: "keep_checkpoints", part: PartOutput, doc: "false: with the final model written there are no checkpoints any more, and the run cannot be lengthened",
+		field: func(c *Config) any { return &c.KeepCheckpoints }},
+	{name: "save_total_limit", part: PartOutput, doc: "checkpoints kept; 0: all",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.SaveTotalLimit }},
-	{name: "save_dtype", doc: "type of the saved weights", choices: []string{"bf16", "fp32"}, spellings: dtypes,
+	{name: "save_dtype", part: PartOutput, doc: "type of the saved weights", choices: []string{"bf16", "fp32"}, spellings: dtypes,
 		field: func(c *Config) any { return &c.SaveDType }},
-	{name: "optimizer_zstd", doc: "compress the optimizer's state in checkpoints",
+	{name: "optimizer_zstd", part: PartOutput, doc: "compress the optimizer's state in checkpoints",
 		field: func(c *Config) any { return &c.OptimizerZstd }},
 	{name: "resume_from_checkpoint", doc: "auto: the newest in output_dir, if any; false: start afresh; or a directory",
 		field: func(c *Config) any { return &c.Resume }},
-	{name: "logging_steps", doc: "steps between lines of metrics.jsonl",
-		limit: atLeast(1, ""), field: func(c *Config) any { return &c.LoggingSteps }},
-	{name: "eval_steps", doc: "steps between evaluations, with held-out data; 0: at the end only",
+	{name: "reset_data", doc: "go on with the checkpoint's weights and moments from the first row of dataset, which may be other data; once",
+		field: func(c *Config) any { return &c.ResetData }},
+	{name: "reset_optimizer", doc: "go on with the checkpoint's weights and with moments of zero; once",
+		field: func(c *Config) any { return &c.ResetOptimizer }},
+	{name: "logging_steps", part: PartOutput, doc: "steps between lines of metrics.jsonl; loss and speed there are means over them",
+		limit: positive, field: func(c *Config) any { return &c.LoggingSteps }},
+	{name: "eval_strategy", aliases: []string{"evaluation_strategy"}, part: PartOutput, doc: "when held-out data is evaluated: after every eval_steps (logging_steps where only this key is given), or every epoch, and at the end; no: never",
+		choices: []string{"steps", "epoch", "no"}, spellings: map[string]string{"false": "no"}, field: func(c *Config) any { return &c.EvalStrategy }},
+	{name: "eval_steps", part: PartOutput, doc: "steps between evaluations, with held-out data; 0: at the end only",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.EvalSteps }},
 	{name: "report_to", doc: "what is written beside metrics.jsonl; tensorboard: event files in output_dir/runs", choices: []string{"none", "tensorboard"},
 		field: func(c *Config) any { return &c.ReportTo }},
@@ -275,4 +312,10 @@ func (k *key) isBool() bool {
 		return true
 	}
 	return false
+}
+
+// isMapping says whether the value of k is a mapping.
+func (k *key) isMapping() bool {
+	_, ok := k.field(Default()).(*map[string]any)
+	return ok
 }

@@ -23,7 +23,7 @@ func (e *setter) list(p *[]string) error {
 	case e.v.kind == mapping || e.v.kind == plain && e.v.pos.Flag == "" && !isWord(e.v.text):
 		return e.fail("text or a list")
 	default:
-		out = splitList(e.v.text)
+		out = splitList(e.v.text, !e.commas)
 	}
 	if len(e.choices) > 0 {
 		return e.reports(p, out)
@@ -42,7 +42,7 @@ func (e *setter) numbers(p *[]float64) error {
 		items = e.v.items
 	case e.v.kind == plain || e.v.kind == quoted:
 		items = nil
-		for _, s := range splitList(e.v.text) {
+		for _, s := range splitList(e.v.text, true) {
 			items = append(items, value{kind: plain, text: s, pos: e.v.pos})
 		}
 	}
@@ -75,7 +75,8 @@ func (e *setter) reports(p *[]string, in []string) error {
 	return nil
 }
 
-func splitList(s string) []string {
+// splitList cuts s at its commas, with braces at those outside of braces alone.
+func splitList(s string, braces bool) []string {
 	var out []string
 	depth, start := 0, 0
 	add := func(item string) {
@@ -85,9 +86,9 @@ func splitList(s string) []string {
 	}
 	for i, r := range s {
 		switch {
-		case r == '{':
+		case r == '{' && braces:
 			depth++
-		case r == '}':
+		case r == '}' && braces:
 			depth--
 		case r == ',' && depth <= 0:
 			add(s[start:i])
@@ -120,6 +121,19 @@ func (e *setter) model(p *ModelRef) error {
 		return nil
 	}
 	*p = ModelRef{Path: name}
+	return nil
+}
+
+// mapping sets a mapping of any values.
+func (e *setter) mapping(p *map[string]any) error {
+	switch {
+	case e.v.kind == null || e.v.kind == mapping && len(e.v.fields) == 0:
+		*p = nil
+	case e.v.kind == mapping:
+		*p = e.v.inline().(map[string]any)
+	default:
+		return e.fail("a mapping such as {enable_thinking: false}")
+	}
 	return nil
 }
 

@@ -3,15 +3,17 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 )
 
-// maxFile is the size above which a file cannot be a config.
-const maxFile = 1 << 20
+// MaxFile is the size in bytes above which a file cannot be a config.
+const MaxFile = 1 << 20
 
 // Load reads the config file, then the flags of a; file may be empty: flags
 // only. Mistakes are UsageErrors, all of them at once, in the order of the
@@ -26,14 +28,35 @@ func Load(file string, a Args) (*Config, error) {
 		return nil, fileError(file, err)
 	case st.IsDir():
 		return nil, Usagef("config: %s is a directory; give the YAML file", file)
-	case st.Size() > maxFile:
+	case st.Size() > MaxFile:
 		return nil, Usagef("config: %s has %s: not a config file", file, Bytes(st.Size()))
 	}
-	src, err := os.ReadFile(file)
+	src, err := read(file)
 	if err != nil {
 		return nil, fileError(file, err)
 	}
+	if len(src) > MaxFile {
+		return nil, Usagef("config: %s goes on behind %s: not a config file", file, Bytes(MaxFile))
+	}
 	return Parse(file, src, a)
+}
+
+// read is what a file holds, or a pipe such as a shell's <(...), up to a byte more
+// than a config has. One that nobody writes to is empty.
+func read(file string) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxFile+1))
+}
+
+// Copy is a Config equal to c that does not change with it.
+func (c *Config) Copy() *Config {
+	out := *c
+	out.origin, out.Warnings = maps.Clone(c.origin), slices.Clone(c.Warnings)
+	return &out
 }
 
 // fileError is err about file, without the name of the system call.

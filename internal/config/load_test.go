@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,12 +33,19 @@ func TestErrorsSayWhere(t *testing.T) {
 		{"near an alias", "cutof_len: 3", `t.yaml:1:1: unknown key "cutof_len"; did you mean "cutoff_len"?`},
 		{"far from all", "zzzzzzzz: 3", `t.yaml:1:1: unknown key "zzzzzzzz"`},
 		{"nested unknown", "seed: 1\npipeline:\n  weight_slot: 4", `t.yaml:3:3: unknown key "pipeline.weight_slot"; did you mean "pipeline.weight_slots"?`},
+		{"too deep", "model: " + strings.Repeat("{a: ", 17) + "1" + strings.Repeat("}", 17), "nested more than 16 deep"},
 		{"repeated", "seed: 1\n\nseed: 2", `t.yaml:3:1: repeated key "seed", first given in line 1`},
 		{"repeated nested", "pipeline:\n  grad_slabs: 1\n  grad_slabs: 1", `t.yaml:3:3: repeated key "grad_slabs", first given in line 2`},
 		{"alias and name", "max_seq_len: 8\ncutoff_len: 8", `t.yaml:2:1: cutoff_len and max_seq_len (line 1) are one key: give one of them`},
 		{"two models", "model: tiny\nbase_model: a/b", `t.yaml:2:1: base_model and model (line 1) are one key: give one of them`},
 		{"int from text", "max_steps:   many", `t.yaml:1:14: max_steps: wants a whole number, is many`},
-		{"int from float", "logging_steps: 2.5", `t.yaml:1:16: logging_steps: wants a whole number, is 2.5`},
+		{"int from float", "warmup_steps: 2.5", `t.yaml:1:15: warmup_steps: wants a whole number, is 2.5`},
+		{"neither whole nor a share", "logging_steps: 2.5", `t.yaml:1:16: logging_steps: wants a whole number, or a share of all steps below 1, is 2.5`},
+		{"interval from text", "save_steps: often", `t.yaml:1:13: save_steps: wants a whole number, or a share of all steps below 1, is often`},
+		{"negative interval", "save_steps: -1", `t.yaml:1:13: save_steps: wants at least 0, is -1`},
+		{"log never", "logging_steps: 0", `t.yaml:1:16: logging_steps: wants more than 0, is 0`},
+		{"best", "save_strategy: best", `t.yaml:1:16: save_strategy: wants steps, epoch or no (none is kept for its evaluation: save at eval_steps, and compare the eval_loss of metrics.jsonl), is best`},
+		{"bigram without evaluation", "eval_strategy: no\nval_size: 2\ncompare_bigram: true", `t.yaml:3:17: compare_bigram compares with the evaluation at the end, and eval_strategy is no: leave one of them out`},
 		{"int in quotes", `seed: "7"`, `t.yaml:1:7: seed: wants a whole number, is "7"`},
 		{"int too large", "seed: 99999999999999999999", `t.yaml:1:7: seed: wants a smaller number, is 99999999999999999999`},
 		{"float from list", "learning_rate: [1]", `t.yaml:1:16: learning_rate: wants a number, is a list`},
@@ -224,11 +232,39 @@ func TestRequire(t *testing.T) {
 	}
 }
 
+// aliasesOf are the names of other tools that users have in their files: a line with
+// one, and what the same line says by our name.
+var aliasesOf = map[string][2]string{
+	"model": {"some/model", "model_name_or_path"}, "base_model": {"some/model", "model_name_or_path"},
+	"add_special_tokens": {"<a>, <b>", "new_special_tokens"},
+	"micro_batch_size":   {"3", "per_device_train_batch_size"}, "batch_size": {"3", "per_device_train_batch_size"},
+	"num_steps": {"7", "max_steps"}, "num_epochs": {"2", "num_train_epochs"},
+	"dataset_text_field": {"body", "text_column"},
+	"val_set_size":       {"0.25", "val_size"}, "split_dataset_ratio": {"0.25", "val_size"},
+	"cutoff_len": {"9", "max_seq_len"}, "sequence_len": {"9", "max_seq_len"}, "max_length": {"9", "max_seq_len"},
+	"sample_packing":      {"false", "packing"},
+	"train_on_inputs":     {"true", "train_on_prompt"},
+	"optimizer":           {"adamw_torch", "optim"},
+	"clip_grad_norm":      {"0.5", "max_grad_norm"},
+	"lr_scheduler":        {"cosine", "lr_scheduler_type"},
+	"evaluation_strategy": {"epoch", "eval_strategy"},
+}
+
 func TestAliasesAndSpellings(t *testing.T) {
+	for alias, is := range aliasesOf {
+		got, want, without := mustParse(t, alias+": "+is[0]), mustParse(t, is[1]+": "+is[0]), mustParse(t, "seed: "+fmt.Sprint(Default().Seed))
+		g, w, o := string(got.YAML("")), string(want.YAML("")), string(without.YAML(""))
+		if g != w {
+			t.Errorf("%s: %s does not say what %s does:\n%s\nwant\n%s", alias, is[0], is[1], g, w)
+		}
+		if is[1] != "optim" && g == o { // there is but one optimizer
+			t.Errorf("%s: %s says nothing", alias, is[0])
+		}
+	}
 	eachKey(func(k *key) {
 		for _, a := range k.aliases {
-			if byName[a] != k {
-				t.Errorf("%s does not lead to %s", a, k.name)
+			if _, ok := aliasesOf[a]; !ok {
+				t.Errorf("%s, for %s, is not in this test's table", a, k.name)
 			}
 		}
 		if foreign[k.name] != nil {
@@ -250,7 +286,7 @@ func TestAliasesAndSpellings(t *testing.T) {
 
 func TestForeignKeysWarnOnce(t *testing.T) {
 	c := mustParse(t, "stage: sft\ndo_train: true\nfinetuning_type: full\nbf16: true\ndeepspeed: {zero: 3}\nload_in_8bit: false\n"+
-		"adapter:\nwandb_project:\nplot_loss: true\noverwrite_output_dir: true\n")
+		"adapter:\nwandb_project:\nplot_loss: true\noverwrite_cache: true\n")
 	if len(c.Warnings) != 1 {
 		t.Fatalf("warnings: %q", c.Warnings)
 	}

@@ -49,6 +49,8 @@ func (k *key) print(c *Config) string {
 	switch p := k.field(c).(type) {
 	case *ModelRef:
 		return p.print()
+	case *map[string]any:
+		return flow(*p)
 	case *[]string:
 		if len(k.choices) > 0 && len(*p) == 0 {
 			return k.choices[0]
@@ -77,8 +79,10 @@ func (k *key) print(c *Config) string {
 		return strconv.FormatInt(*p, 10)
 	case *float64:
 		return number(*p)
+	case *Interval:
+		return p.text()
 	case *string:
-		if len(k.choices) > 0 || k.name == "resume_from_checkpoint" && (*p == "auto" || *p == "false") {
+		if len(k.choices) > 0 && isWord(*p) || k.name == "resume_from_checkpoint" && (*p == "auto" || *p == "false") {
 			return *p
 		}
 		return flow(*p)
@@ -164,7 +168,7 @@ func number(x float64) string {
 // defaultText is the value of k in d, the default; nothing where that is empty.
 func (k *key) defaultText(d *Config) string {
 	switch text := k.print(d); text {
-	case `""`, "[]":
+	case `""`, "[]", "{}":
 		return ""
 	default:
 		return text

@@ -96,10 +96,14 @@ func (k *key) values() string {
 		return auto + "a size from " + Bytes(k.limit.min).String()
 	case *int, *int64:
 		return auto + "whole, " + k.limit.words()
+	case *Interval:
+		return "whole, or a share of all steps, " + k.limit.words()
 	case *float64:
 		return auto + k.limit.words()
 	case *[]string:
 		return "a list, or one"
+	case *map[string]any:
+		return "a mapping"
 	case *[]float64:
 		return "a list of numbers, " + k.limit.words()
 	}

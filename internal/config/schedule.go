@@ -2,17 +2,32 @@ package config
 
 import "math"
 
+// Laid says over which steps a schedule lies, where a run went on with another
+// schedule, other data or other moments than it began with. The zero value is
+// the schedule of a run that did not.
+type Laid struct {
+	// Base steps were done when a schedule began from its start, warm-up and all:
+	// the shares of all steps are of those after it.
+	Base int
+	// From steps were done when linear and cosine began to fall anew, from
+	// learning_rate and without a second warm-up; 0: they did not.
+	From int
+	// Warmup is the number of steps after Base that warm-up takes or took, where
+	// From is above 0.
+	Warmup int
+}
+
 // Schedule is the learning rate of the 1-based step: what transformers'
 // get_*_schedule_with_warmup gives after step-1 scheduler steps, so with
 // warm-up the first step's rate is 0. MaxSteps must be known, except with a
 // constant rate and warmup_steps. Differences: a constant rate warms up too
-// where warm-up is given, and a linear one ends at min_lr_ratio.
+// where warm-up is given, a linear one ends at min_lr_ratio, and Laid.
 //
 // Source: transformers.optimization (get_scheduler); the decay of wsd is a
 // half cosine, and its warm-up starts at min_lr_ratio, as there.
 func (c *Config) Schedule(step int) float64 {
 	warm := c.warmup()
-	s := step - 1
+	s := step - 1 - c.Laid.Base
 	if s < warm {
 		rise := float64(s) / float64(warm)
 		if c.LRScheduler == "wsd" {
@@ -23,12 +38,23 @@ func (c *Config) Schedule(step int) float64 {
 	return c.LearningRate * c.factor(s, warm)
 }
 
+// length is the number of steps that the schedule lies over.
+func (c *Config) length() int { return c.MaxSteps - c.Laid.Base }
+
 // warmup is the number of warm-up steps.
 func (c *Config) warmup() int {
+	if c.Laid.From > 0 {
+		return c.Laid.Warmup
+	}
+	return c.askedWarmup()
+}
+
+// askedWarmup is what warmup_steps and warmup_ratio ask for.
+func (c *Config) askedWarmup() int {
 	if c.WarmupSteps > 0 {
 		return c.WarmupSteps
 	}
-	return int(math.Ceil(float64(c.MaxSteps) * c.WarmupRatio))
+	return int(math.Ceil(float64(c.length()) * c.WarmupRatio))
 }
 
 // decay is the number of steps in which wsd falls.
@@ -36,21 +62,25 @@ func (c *Config) decay() int {
 	if c.NumDecaySteps > 0 {
 		return c.NumDecaySteps
 	}
-	return int(math.Ceil(float64(c.MaxSteps) * c.DecayRatio))
+	return int(math.Ceil(float64(c.length()) * c.DecayRatio))
 }
 
 // floor raises a factor from [0, 1] to [min_lr_ratio, 1].
 func (c *Config) floor(x float64) float64 { return x*(1-c.MinLRRatio) + c.MinLRRatio }
 
-// factor is the rate over learning_rate s steps into the run, after warm-up.
+// fallFrom is after how many steps linear and cosine begin to fall.
+func (c *Config) fallFrom(warm int) int { return max(warm, c.Laid.From-c.Laid.Base) }
+
+// factor is the rate over learning_rate s steps into the schedule, after
+// warm-up.
 func (c *Config) factor(s, warm int) float64 {
-	progress := float64(s-warm) / float64(max(1, c.MaxSteps-warm))
+	first := c.fallFrom(warm)
+	steps := float64(max(1, c.length()-first))
 	switch c.LRScheduler {
 	case "linear":
-		left := float64(c.MaxSteps-s) / float64(max(1, c.MaxSteps-warm))
-		return c.floor(max(0, left))
+		return c.floor(max(0, float64(c.length()-s)/steps))
 	case "cosine":
-		return max(0, c.floor(0.5*(1+math.Cos(math.Pi*progress))))
+		return max(0, c.floor(0.5*(1+math.Cos(math.Pi*(float64(s-first)/steps)))))
 	case "wsd":
 		return c.stableThenDecay(s)
 	}
@@ -60,7 +90,7 @@ func (c *Config) factor(s, warm int) float64 {
 // stableThenDecay is wsd after warm-up: 1 until the last decay() steps.
 func (c *Config) stableThenDecay(s int) float64 {
 	n := c.decay()
-	start := c.MaxSteps - n
+	start := c.length() - n
 	switch {
 	case s < start:
 		return 1

@@ -29,6 +29,8 @@ func (k *key) set(c *Config, spelled string, v value) error {
 		return e.boolean(p)
 	case *Toggle:
 		return e.toggle(p)
+	case *map[string]any:
+		return e.mapping(p)
 	case *Bytes:
 		return e.bytes(p)
 	case *int:
@@ -41,6 +43,8 @@ func (k *key) set(c *Config, spelled string, v value) error {
 		return err
 	case *float64:
 		return e.float(p)
+	case *Interval:
+		return e.interval(p)
 	case *string:
 		return e.text(p)
 	}
@@ -113,8 +117,11 @@ func (e *setter) choice(p *string) error {
 
 // why is why a choice is not there, for choices that other tools have.
 func (e *setter) why() string {
-	if e.name == "optim" {
+	switch {
+	case e.name == "optim":
 		return " (one optimizer: AdamW with fp32 moments in host memory)"
+	case e.name == "save_strategy" && e.v.text == "best":
+		return " (none is kept for its evaluation: save at eval_steps, and compare the eval_loss of metrics.jsonl)"
 	}
 	return ""
 }
@@ -200,7 +207,7 @@ func (e *setter) integer() (int64, error) {
 
 // zeroIsNone says whether leaving the key empty means its zero: "none".
 func (e *setter) zeroIsNone() bool {
-	return e.name == "max_steps" || e.name == "save_total_limit" || e.name == "eval_steps" || e.name == "max_samples"
+	return e.name == "max_steps" || e.name == "save_total_limit" || e.name == "max_samples"
 }
 
 func (e *setter) float(p *float64) error {

@@ -9,7 +9,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // kind is the shape of a value as written.
@@ -63,7 +65,10 @@ func parseYAML(name string, src []byte) (v value, err error) {
 	if !utf8.Valid(src) {
 		return v, Usagef("%s: is not UTF-8 text", name)
 	}
-	f, err := parseAST(bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))) // the mark that some editors begin a file with
+	f, err := parseAST(name, bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))) // the mark that some editors begin a file with
+	if IsUsage(err) {
+		return v, err
+	}
 	if err != nil {
 		var at yaml.Error
 		if errors.As(err, &at) && at.GetToken() != nil && at.GetToken().Position != nil {
@@ -88,14 +93,61 @@ func parseYAML(name string, src []byte) (v value, err error) {
 	return (&reader{file: name}).node(body, 0)
 }
 
-// parseAST keeps a panic of the YAML library from ending the process.
-func parseAST(src []byte) (f *ast.File, err error) {
+// parseAST keeps a panic of the YAML library from ending the process, and text on
+// which it would take time and memory without end from reaching its parser.
+func parseAST(name string, src []byte) (f *ast.File, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("cannot be read (%v)", r)
 		}
 	}()
-	return parser.ParseBytes(src, 0, parser.AllowDuplicateMapKey())
+	tokens := lexer.Tokenize(string(src))
+	if err := checkTokens(name, tokens); err != nil {
+		return nil, err
+	}
+	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+}
+
+// maxKeys and maxItems are more keys, and lists' items, than any config has: the
+// YAML library takes time with the square of the keys.
+const (
+	maxKeys  = 2000
+	maxItems = 50000
+)
+
+// checkTokens refuses nesting deeper than maxDepth within a line, where a character
+// is enough for a level and the library takes memory with the square of the levels;
+// over lines, each level takes its indentation. And it counts.
+func checkTokens(name string, tokens token.Tokens) error {
+	flow, dashes, keys, items, line := 0, 0, 0, 0, 0
+	for _, t := range tokens {
+		pos := Pos{File: name, Line: t.Position.Line, Col: t.Position.Column}
+		if pos.Line != line {
+			line, dashes = pos.Line, 0
+		}
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			flow++
+		case token.SequenceEndType, token.MappingEndType:
+			flow = max(0, flow-1)
+		case token.SequenceEntryType:
+			dashes++
+			items++
+		case token.CollectEntryType:
+			items++
+		case token.MappingValueType:
+			keys++
+		}
+		switch {
+		case flow+dashes > maxDepth:
+			return pos.errorf("nested more than %d deep", maxDepth)
+		case keys > maxKeys:
+			return pos.errorf("more than %d keys: not a config file", maxKeys)
+		case items > maxItems:
+			return pos.errorf("more than %d items of lists: give a folder or a pattern", maxItems)
+		}
+	}
+	return nil
 }
 
 func firstLine(s string) string {

@@ -52,10 +52,10 @@ func readJSON(file string) (any, error) {
 	return v, nil
 }
 
-// defaults sets the keys that are absent or null.
+// defaults sets the keys that are not there, not even as null.
 func (s *settings) defaults(of map[string]any) {
 	for k, v := range of {
-		if s.vals[k] == nil {
+		if _, given := s.vals[k]; !given {
 			s.vals[k] = v
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"mt/checkpoint"
@@ -117,7 +118,8 @@ func (o Options) checkOut() error {
 		return fmt.Errorf("%s is a file of the model; choose another name", o.Out)
 	}
 	if o.Format == Safetensors {
-		if entries, err := os.ReadDir(o.Out); err != nil || len(entries) == 0 {
+		entries, err := os.ReadDir(o.Out)
+		if err != nil || !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return !checkpoint.IsLeftover(e) }) {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package export
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -10,10 +9,13 @@ import (
 // the families' modules in https://github.com/ggml-org/llama.cpp, conversion/,
 // and MODEL_TENSORS of the PyPI package gguf.
 type family struct {
-	types    []string // model_type in config.json
-	arch     string   // general.architecture
-	block    []rule   // tensors of a decoder block
+	types []string // model_type in config.json
+	arch  string   // general.architecture
+	block []rule   // tensors of a decoder block
+	// defaults of config.json are those of package model, as far as keys need them.
 	defaults map[string]any
+	// ropeTypes are other names of rotary embeddings.
+	ropeTypes map[string]string
 	// halves: rotary pairs are (i, i+D/2) in the directory and (2i, 2i+1) in
 	// llama.cpp's code for this architecture, so rows of q and k are reordered.
 	halves bool
@@ -79,18 +81,20 @@ var families = []family{
 	},
 	{
 		types: []string{"mistral"}, arch: "llama", halves: true,
-		block: slices.Concat(attention, feedForward),
-		keys:  []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).windowIgnored},
+		block:    slices.Concat(attention, feedForward),
+		defaults: map[string]any{"max_position_embeddings": 131072, "sliding_window": 4096},
+		keys:     []func(*plan){(*plan).ropeDims, (*plan).ropeFreqs, (*plan).windowIgnored},
 	},
 	{
 		types: []string{"qwen2"}, arch: "qwen2",
-		block: slices.Concat(attention, feedForward),
-		keys:  []func(*plan){(*plan).ropeFreqs, (*plan).windowUnused},
+		block:    slices.Concat(attention, feedForward),
+		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096},
+		keys:     []func(*plan){(*plan).ropeFreqs, (*plan).windowUnused},
 	},
 	{
 		types: []string{"qwen3"}, arch: "qwen3",
 		block:    slices.Concat(attention, headNorms, feedForward),
-		defaults: map[string]any{"head_dim": 128},
+		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096, "head_dim": 128},
 		keys:     []func(*plan){(*plan).ropeFreqs, (*plan).windowUnused},
 	},
 	{
@@ -102,7 +106,8 @@ var families = []family{
 			{"mlp.experts.up_proj", "ffn_up_exps", experts},
 			{"mlp.experts.down_proj", "ffn_down_exps", experts},
 		}),
-		keys: []func(*plan){(*plan).expertKeys, (*plan).ropeFreqs, (*plan).windowUnused},
+		defaults: map[string]any{"max_position_embeddings": 32768, "sliding_window": 4096},
+		keys:     []func(*plan){(*plan).expertKeys, (*plan).ropeFreqs, (*plan).windowUnused},
 	},
 	{
 		types: []string{"gemma3_text", "gemma3"}, arch: "gemma3", shift: 1,
@@ -129,8 +134,9 @@ var families = []family{
 			{"mlp.gate_up_proj", "ffn_up", copied},
 			{"mlp.down_proj", "ffn_down", copied},
 		},
-		defaults: map[string]any{"original_max_position_embeddings": 4096},
-		keys:     []func(*plan){(*plan).ropeDims, (*plan).longRope, (*plan).windowOrZero},
+		defaults:  map[string]any{"max_position_embeddings": 4096, "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-5},
+		ropeTypes: map[string]string{"su": "longrope", "yarn": "longrope"},
+		keys:      []func(*plan){(*plan).ropeDims, (*plan).longRope, (*plan).windowOrZero},
 	},
 }
 
@@ -139,7 +145,7 @@ func findFamily(s *settings) (*family, error) {
 	var known []string
 	for i, f := range families {
 		if slices.Contains(f.types, s.str("model_type")) {
-			s.defaults(maps.Clone(families[i].defaults))
+			s.defaults(families[i].defaults)
 			return &families[i], nil
 		}
 		known = append(known, f.types...)

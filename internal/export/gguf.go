@@ -1,12 +1,9 @@
 package export
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -40,6 +37,7 @@ func toGGUF(ctx context.Context, o Options, fs checkpoint.FS) (Summary, error) {
 		return Summary{}, err
 	}
 	total := gguf.Size(header, tensors)
+	removeLeftovers(fs, o.Out)
 	if err := room(fs, filepath.Dir(o.Out), total); err != nil {
 		return Summary{}, err
 	}
@@ -112,46 +110,6 @@ func guess(w *checkpoint.Weights) Type {
 		}
 	}
 	return F16
-}
-
-// atomically writes a file of the given size under another name, puts it on disk
-// and renames it. After an error nothing is left.
-func atomically(fs checkpoint.FS, name string, size int64, write func(io.Writer) error) (err error) {
-	tmp := fmt.Sprintf("%s.tmp-%d", name, os.Getpid())
-	f, err := fs.Create(tmp)
-	if err != nil {
-		return err
-	}
-	closed := false
-	defer func() {
-		if err != nil {
-			if !closed {
-				err = errors.Join(err, f.Close())
-			}
-			err = errors.Join(err, fs.RemoveAll(tmp))
-		}
-	}()
-	if err := f.Allocate(size); err != nil {
-		return fmt.Errorf("allocate %s: %w", tmp, err)
-	}
-	buf := bufio.NewWriterSize(&appender{f: f}, 1<<20)
-	if err := write(buf); err != nil {
-		return err
-	}
-	if err := buf.Flush(); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	closed = true
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := fs.Rename(tmp, name); err != nil {
-		return err
-	}
-	return fs.SyncDir(filepath.Dir(name))
 }
 
 // appender writes a file from its start on and keeps it out of the page cache.

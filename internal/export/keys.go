@@ -1,6 +1,10 @@
 package export
 
-import "mt/checkpoint/gguf"
+import (
+	"cmp"
+
+	"mt/checkpoint/gguf"
+)
 
 // plan is a GGUF file before it is written.
 type plan struct {
@@ -60,6 +64,7 @@ func (p *plan) common() error {
 	p.add("attention.value_length", uint32(p.headDim))
 	p.add("attention.layer_norm_rms_epsilon", float32(s.num("rms_norm_eps", 1e-6)))
 	p.rope = s.readRope()
+	p.rope.kind = cmp.Or(p.family.ropeTypes[p.rope.kind], p.rope.kind)
 	p.ropeKeys()
 	for _, f := range p.family.keys {
 		f(p)

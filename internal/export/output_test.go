@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"mt/checkpoint"
+	"mt/checkpoint/powercut"
 )
 
 // TestNothingIsLeft: a directory that was not there before a copy that failed is
@@ -77,6 +78,138 @@ func TestOverwriteDirectory(t *testing.T) {
 	}
 }
 
+// TestLeftovers: what killed exports left in a directory goes with the next one,
+// before room is looked for; what another is writing, and files that only look like
+// it, stay.
+func TestLeftovers(t *testing.T) {
+	dir, out := makeModel(t, llamaConfig(nil), llamaTensors(), nil), t.TempDir()
+	stay := []string{"mine.tmp-1", "x.gguf.tmp-", "x.gguf.tmp-2", "x.gguf.tmp-mine", "y.gguf.tmp-1", "y.gguf.tmp-4"}
+	for _, name := range stay {
+		if err := os.WriteFile(filepath.Join(out, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"x.gguf.tmp-2", "y.gguf.tmp-4"} { // others are at it
+		if err := os.WriteFile(filepath.Join(out, name), []byte("GGUF"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		unlock, err := checkpoint.Lock(filepath.Join(out, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unlock()
+	}
+	fill := func() {
+		for name, content := range map[string]string{"x.gguf.tmp-1": "", "y.gguf.tmp-3": "GGUF and more"} {
+			if err := os.WriteFile(filepath.Join(out, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	o := Options{Format: GGUF, Model: dir, Out: filepath.Join(out, "x.gguf"), fs: full{checkpoint.OS()}}
+	fill()
+	if _, err := Run(t.Context(), o); err == nil || !slices.Equal(listDir(t, out), stay) {
+		t.Errorf("on a full disk: %v, %v is there", err, listDir(t, out))
+	}
+	o.fs = nil
+	fill()
+	if _, err := Run(t.Context(), o); err != nil || !slices.Equal(listDir(t, out), slices.Sorted(slices.Values(append([]string{"x.gguf"}, stay...)))) {
+		t.Errorf("%v, %v is there", err, listDir(t, out))
+	}
+}
+
+// TestKilledCopy: the same command goes through after a first try was killed, what
+// that left is gone before room is looked for, and one that is still at it is left
+// alone.
+func TestKilledCopy(t *testing.T) {
+	dir, out := makeModel(t, llamaConfig(nil), llamaTensors(), nil), t.TempDir()
+	leftover := filepath.Join(out, "model.tmp-7")
+	o := Options{Format: Safetensors, Model: dir, Out: out}
+	if err := os.Mkdir(leftover, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := checkpoint.Lock(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), o); !errors.Is(err, checkpoint.ErrLocked) || !slices.Equal(listDir(t, out), []string{"model.tmp-7"}) {
+		t.Errorf("beside another: %v, %v is there", err, listDir(t, out))
+	}
+	unlock()
+	o.fs = full{checkpoint.OS()}
+	if _, err := Run(t.Context(), o); err == nil || len(listDir(t, out)) != 0 {
+		t.Errorf("on a full disk: %v, %v is there", err, listDir(t, out))
+	}
+	if err := os.Mkdir(leftover, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o.fs = nil
+	if _, err := Run(t.Context(), o); err != nil || !slices.Equal(listDir(t, out), []string{"config.json", "model.safetensors"}) {
+		t.Errorf("%v, %v is there", err, listDir(t, out))
+	}
+}
+
+// TestFileUnderWay: another export does not take for a leftover what this one
+// writes.
+func TestFileUnderWay(t *testing.T) {
+	o := Options{Format: GGUF, Model: makeModel(t, llamaConfig(nil), llamaTensors(), nil), Out: filepath.Join(t.TempDir(), "x.gguf")}
+	o.Progress = func(int64, int64) { removeLeftovers(checkpoint.OS(), o.Out) }
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCopiesDoNotMeet: a copy holds its directory while it writes.
+func TestCopiesDoNotMeet(t *testing.T) {
+	dir, out := makeModel(t, llamaConfig(nil), llamaTensors(), nil), filepath.Join(t.TempDir(), "x")
+	var second error
+	o := Options{Format: Safetensors, Model: dir, Out: out}
+	o.Progress = func(int64, int64) {
+		_, second = Run(t.Context(), Options{Format: Safetensors, Model: dir, Out: out})
+	}
+	if _, err := Run(t.Context(), o); err != nil || !errors.Is(second, checkpoint.ErrLocked) {
+		t.Errorf("%v, and the second: %v", err, second)
+	}
+}
+
+// TestPowerCut: whenever the power is cut, a file that is replaced is the older or
+// the newer one.
+func TestPowerCut(t *testing.T) {
+	dir, root := makeModel(t, llamaConfig(nil), llamaTensors(), nil), t.TempDir()
+	name := filepath.Join(root, "x.gguf")
+	if err := os.WriteFile(name, []byte("the older"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var d *powercut.Disk
+	sizes := map[int64]bool{}
+	cut := func(op string) {
+		for _, loss := range powercut.Losses {
+			left := filepath.Join(t.TempDir(), "left")
+			err := d.Cut(loss, left)
+			if err != nil {
+				t.Fatal(err)
+			}
+			st, err := os.Stat(filepath.Join(left, "x.gguf"))
+			if err != nil || st.Size() == 0 || op == "" && st.Size() < 1000 {
+				t.Errorf("after %s, loss %d: %v, %v", op, loss, st, err)
+				continue
+			}
+			sizes[st.Size()] = true
+		}
+	}
+	d, err := powercut.New(root, cut)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: name, Overwrite: true, fs: d}); err != nil {
+		t.Fatal(err)
+	}
+	cut("")
+	if len(sizes) != 2 {
+		t.Errorf("files of sizes %v are left", sizes)
+	}
+}
+
 // TestOwnFiles: the model's own files are not overwritten.
 func TestOwnFiles(t *testing.T) {
 	dir := makeModel(t, llamaConfig(nil), llamaTensors(), nil)
@@ -128,6 +261,28 @@ func TestPointers(t *testing.T) {
 	}
 	if _, err := Run(t.Context(), Options{Format: GGUF, Model: makeModel(t, llamaConfig(nil), llamaTensors(), plain), Out: filepath.Join(t.TempDir(), "x")}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLinksOut: what would be copied beside the weights comes from the model's own
+// directory; a file of llama.cpp's takes nothing over as it is.
+func TestLinksOut(t *testing.T) {
+	for _, name := range []string{"config.json", "LICENSE", "tokenizer.json"} {
+		files := map[string]string{"tokenizer.json": `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "byte_fallback": true}}`, "LICENSE": "x"}
+		dir, away := makeModel(t, llamaConfig(nil), llamaTensors(), files), t.TempDir()
+		err := errors.Join(os.Rename(filepath.Join(dir, name), filepath.Join(away, name)), os.Symlink(filepath.Join(away, name), filepath.Join(dir, name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, typ := range []Type{"", BF16} {
+			_, err = Run(t.Context(), Options{Format: Safetensors, Type: typ, Model: dir, Out: filepath.Join(t.TempDir(), "x")})
+			if err == nil || !strings.Contains(err.Error(), name+": a link to "+filepath.Join(away, name)+", outside of the model directory") {
+				t.Errorf("%s as %q: %v", name, typ, err)
+			}
+		}
+		if _, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: filepath.Join(t.TempDir(), "x.gguf")}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

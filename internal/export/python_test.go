@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"mt/checkpoint"
+	"mt/internal/pytest"
 )
 
 // fixtures are models and tokenizers with what other programs make of them;
@@ -20,27 +20,10 @@ const fixtures = "../../../shared/fixtures"
 // python is the interpreter that MT_PYTHON names, if it has the packages.
 func python(t *testing.T, packages ...string) func(args ...string) []byte {
 	t.Helper()
-	name := os.Getenv("MT_PYTHON")
-	if name == "" {
-		t.Skip("MT_PYTHON names no Python")
-	}
-	run := func(args ...string) ([]byte, string, error) {
-		cmd := exec.Command(name, args...)
-		var problem strings.Builder
-		cmd.Stderr = &problem
-		out, err := cmd.Output()
-		return out, problem.String(), err
-	}
-	if _, _, err := run("-c", "import "+strings.Join(packages, ", ")); err != nil {
-		t.Skipf("%s lacks %s", name, strings.Join(packages, " or "))
-	}
+	name := pytest.Need(t, packages...)
 	return func(args ...string) []byte {
 		t.Helper()
-		out, problem, err := run(args...)
-		if err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, problem[max(0, len(problem)-2000):])
-		}
-		return out
+		return pytest.Run(t, name, args...)
 	}
 }
 

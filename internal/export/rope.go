@@ -43,10 +43,11 @@ func (s *settings) readRope() rope {
 	return r
 }
 
-// original is the context the scaling starts from.
+// original is the context the scaling starts from: that at the top of the config
+// goes before the mapping's, as in Transformers.
 func (p *plan) original() int {
-	return p.rope.params.int("original_max_position_embeddings",
-		p.s.int("original_max_position_embeddings", p.s.int("max_position_embeddings", 2048)))
+	const key = "original_max_position_embeddings"
+	return p.s.int(key, p.rope.params.int(key, p.s.int("max_position_embeddings", 2048)))
 }
 
 // ropeKeys sets the base and the scaling.
@@ -63,7 +64,7 @@ func (p *plan) ropeKeys() {
 		p.add("rope.scaling.factor", float32(r.params.num("factor", 1)))
 	case "yarn":
 		p.yarn()
-	case "longrope", "su": // see longRope
+	case "longrope": // see longRope
 		p.add("rope.scaling.type", "longrope")
 	case "dynamic":
 		p.note("llama.cpp does not scale rotary embeddings by length (rope type dynamic): results are the same up to " +
@@ -85,11 +86,13 @@ func (p *plan) yarn() {
 	p.add("rope.scaling.type", "yarn")
 	p.add("rope.scaling.factor", float32(factor))
 	p.add("rope.scaling.original_context_length", uint32(p.original()))
-	if own := y.num("attention_factor", 0); own > 0 {
-		if factor > 1 {
-			own /= 1 + math.Log(factor)/10
-		}
-		p.add("rope.scaling.attn_factor", float32(own))
+	scale := func(m float64) float64 { return 1 + m*math.Log(max(factor, 1))/10 }
+	own, m, all := y.num("attention_factor", 0), y.num("mscale", 0), y.num("mscale_all_dim", 0)
+	if own == 0 && m != 0 && all != 0 {
+		own = scale(m) / scale(all)
+	}
+	if own > 0 {
+		p.add("rope.scaling.attn_factor", float32(own/scale(1)))
 	}
 	if !y.bool("truncate", true) {
 		p.s.fail("truncate", "is false, which cannot be written as GGUF")
@@ -146,7 +149,7 @@ func (p *plan) ropeFreqs() {
 // longRope adds the two tables of phi3's scaling, for short and long contexts.
 func (p *plan) longRope() {
 	p.add("rope.scaling.original_context_length", uint32(p.original()))
-	if p.rope.kind != "longrope" && p.rope.kind != "su" {
+	if p.rope.kind != "longrope" {
 		return
 	}
 	original := float64(p.original())

@@ -31,6 +31,9 @@ func toSafetensors(ctx context.Context, o Options, fs checkpoint.FS) (Summary, e
 	if err != nil {
 		return Summary{}, err
 	}
+	if err := checkpoint.Sweep(fs, o.Out); err != nil {
+		return Summary{}, err
+	}
 	if err := room(fs, o.Out, size(w, o.Type)+filesSize(files)); err != nil {
 		return Summary{}, err
 	}
@@ -46,11 +49,15 @@ func toSafetensors(ctx context.Context, o Options, fs checkpoint.FS) (Summary, e
 // for the dtype, where that is another.
 func companions(o Options) (map[string][]byte, error) {
 	files, err := checkpoint.Companions(o.Model)
+	config := filepath.Join(o.Model, "config.json")
+	if err == nil {
+		err = checkpoint.CheckLink(config)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if o.Type == "" {
-		files["config.json"], err = checkpoint.ReadCompanion(filepath.Join(o.Model, "config.json"))
+		files["config.json"], err = checkpoint.ReadCompanion(config)
 		return files, err
 	}
 	c, err := model.LoadDir(o.Model)

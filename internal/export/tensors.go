@@ -30,7 +30,7 @@ type finder struct {
 
 // newFinder checks that w is the weights c describes.
 func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
-	if err := checkpoint.CheckModel(w.Dir(), c.Layouts(false)); err != nil {
+	if err := w.Check(c.Layouts(false)); err != nil {
 		return nil, err
 	}
 	f := &finder{w: w, head: "lm_head", asked: map[string]bool{}}

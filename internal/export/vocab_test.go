@@ -156,6 +156,8 @@ func TestRope(t *testing.T) {
 		"linear":  {map[string]any{"rope_scaling": map[string]any{"type": "linear", "factor": 2.0}}, map[string]any{"scaling.type": "linear", "scaling.factor": float32(2)}},
 		"yarn": {map[string]any{"rope_scaling": yarn}, map[string]any{"scaling.type": "yarn", "scaling.factor": float32(4), "scaling.original_context_length": uint32(16),
 			"scaling.attn_factor": float32(1.3 / (1 + 0.1*math.Log(4)))}},
+		"yarn's scales": {map[string]any{"rope_scaling": map[string]any{"type": "yarn", "factor": math.E, "mscale": 2.0, "mscale_all_dim": 1.0}},
+			map[string]any{"scaling.attn_factor": float32(1.2 / 1.1 / 1.1)}},
 		"dynamic": {map[string]any{"rope_theta": nil, "rope_parameters": map[string]any{"rope_type": "dynamic", "factor": 2.0, "rope_theta": 500.0}},
 			map[string]any{"freq_base": float32(500), "scaling.type": nil, "notes": 2}},
 		"llama3": {map[string]any{"rope_theta": nil, "rope_parameters": llama3}, map[string]any{"freq_base": float32(5e4), "scaling.type": nil}},
@@ -187,7 +189,7 @@ func TestLongRope(t *testing.T) {
 		tensors[b+"mlp.gate_up_proj.weight"], tensors[b+"mlp.down_proj.weight"] = shape{20, 32}, shape{32, 10}
 	}
 	c := llamaConfig(map[string]any{"architectures": nil, "model_type": "phi3", "original_max_position_embeddings": 16, "partial_rotary_factor": 0.5, "sliding_window": 9,
-		"rope_scaling": map[string]any{"type": "longrope", "long_factor": []float64{4}, "short_factor": []float64{1.5}}})
+		"rope_scaling": map[string]any{"type": "yarn", "original_max_position_embeddings": 99, "long_factor": []float64{4}, "short_factor": []float64{1.5}}}) // phi3 means longrope
 	f, s := exportGGUF(t, makeModel(t, c, tensors, nil), F32)
 	wantKeys(t, f, map[string]any{"phi3.rope.dimension_count": 2, "phi3.rope.scaling.type": "longrope", "phi3.rope.scaling.original_context_length": 16,
 		"phi3.rope.scaling.attn_factor": float32(math.Sqrt(1.5)), "phi3.attention.sliding_window": 9}) // 1 + ln 4 / ln 16

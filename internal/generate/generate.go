@@ -147,11 +147,9 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 	hidden := int64(chunk) * int64(c.HiddenSize)
 	var slot int64
 	for _, l := range d.o.Layout[1:] {
-		if l.Kind != model.MoE {
-			slot = max(slot, l.SlotBytes)
-			continue
+		for k := range min(2, l.Parts()) { // experts are all alike
+			slot = max(slot, l.Part(k).SlotBytes)
 		}
-		slot = max(slot, l.Part(0).SlotBytes, l.Part(1).SlotBytes) // experts are all alike
 	}
 	if bytes := spec.MoEBytes(chunk, false); bytes > 0 {
 		if err := d.take(&d.experts, device.ForActivations, bytes); err != nil {

@@ -22,6 +22,7 @@ type kind struct {
 	tied, qkNorm, biases bool
 	llama3               bool
 	experts              int // of all blocks but the second; 0: none
+	softcap              float64
 	act                  device.DType
 	tolerance            float64 // of a logit, in units of the largest
 }
@@ -35,6 +36,7 @@ var kinds = []kind{
 	{name: "qwen2", biases: true, tied: true, tolerance: 5e-5},
 	{name: "qwen3", qkNorm: true, tolerance: 5e-5},
 	{name: "qwen3moe", qkNorm: true, experts: 5, tolerance: 5e-5}, // in bf16 a near tie of the router may fall the other way
+	{name: "capped", softcap: 0.8, tolerance: 5e-5},               // logits go up to three or so
 	{name: "llama-bf16", act: device.BF16, tolerance: 0.06},
 	{name: "qwen3-tied-bf16", qkNorm: true, tied: true, act: device.BF16, tolerance: 0.06},
 }
@@ -45,6 +47,7 @@ func (k kind) config() *model.Config {
 	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: vocab, HiddenSize: 32, IntermediateSize: 48, NumLayers: 3,
 		NumHeads: 4, NumKVHeads: 2, HeadDim: 8, MaxPositions: 64, RMSNormEps: 1e-5, TieEmbeddings: k.tied, QKNorm: k.qkNorm, QKVBias: k.biases,
 		Rope: model.Rope{Type: "default", Theta: 10000}}
+	c.LogitSoftcap = k.softcap
 	if k.experts > 0 {
 		c.Arch, c.ModelType, c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize = "Qwen3MoeForCausalLM", "qwen3_moe", k.experts, 2, 24
 		c.DecoderSparseStep, c.MLPOnlyLayers, c.NormTopKProb = 1, []int{1}, true

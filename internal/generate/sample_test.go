@@ -88,6 +88,16 @@ func TestGreedySampling(t *testing.T) {
 	}
 }
 
+// TestTopPAtItsBorder: tokens that make up the share exactly are enough.
+func TestTopPAtItsBorder(t *testing.T) {
+	s := newSampler(Options{Temperature: 1, TopP: 0.5})
+	for range 100 {
+		if id, err := s.sample([]float32{2, 2, 2, 2}); err != nil || id > 1 {
+			t.Fatalf("token %d, %v; want one of the first two of four alike", id, err)
+		}
+	}
+}
+
 // TestSeededSampling: the same seed draws the same sequence.
 func TestSeededSampling(t *testing.T) {
 	draw := func(seed int64) (ids []int32) {

@@ -20,7 +20,7 @@ var Limits = struct {
 	Marks *regexp.Regexp
 }{
 	Lines:    500,
-	Measured: []string{".go", ".cu", ".cuh"},
+	Measured: []string{".go", ".c", ".h", ".cu", ".cuh"},
 	Read:     []string{".s", ".sh", ".py", ".md", ".yaml", ".yml", ".mod", ".ci/run"},
 	Marks:    regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`),
 }

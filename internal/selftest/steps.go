@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 
+	"mt/checkpoint"
 	"mt/device"
 	"mt/internal/config"
 	"mt/internal/train"
@@ -48,11 +50,11 @@ pipeline: {micro_batch_tokens: 200, chunk_tokens: 72}
 // metrics.jsonl, in a temporary directory.
 func TrainSteps(ctx context.Context) func(kind string, dtype device.DType) ([]float64, error) {
 	return func(kind string, dtype device.DType) (losses []float64, err error) {
-		dir, err := os.MkdirTemp("", "mt-selftest-")
+		dir, remove, err := tempDir()
 		if err != nil {
 			return nil, err
 		}
-		defer os.RemoveAll(dir)
+		defer remove()
 		rows, out := filepath.Join(dir, "rows.jsonl"), filepath.Join(dir, "out")
 		if err := writeRows(rows); err != nil {
 			return nil, err
@@ -68,6 +70,29 @@ func TrainSteps(ctx context.Context) func(kind string, dtype device.DType) ([]fl
 		}
 		return readLosses(filepath.Join(out, "metrics.jsonl"))
 	}
+}
+
+// tempName begins the names of our temporary directories.
+const tempName = "mt-selftest-"
+
+// tempDir makes a temporary directory, and removes those that killed tests left.
+func tempDir() (dir string, remove func(), err error) {
+	if dir, err = os.MkdirTemp("", tempName); err != nil {
+		return "", nil, err
+	}
+	unlock, err := checkpoint.Lock(dir) // ours until the end of this process
+	if err != nil {
+		return "", nil, errors.Join(err, os.Remove(dir))
+	}
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), tempName+"*", "rows.jsonl")) // the only error is that of a bad pattern
+	for _, rows := range left {
+		old := filepath.Dir(rows)
+		if unlock, err := checkpoint.Lock(old); err == nil {
+			_ = os.RemoveAll(old) // another's may not be removed, and need not
+			unlock()
+		}
+	}
+	return dir, func() { _ = os.RemoveAll(dir); unlock() }, nil
 }
 
 // writeRows writes rows of different lengths over a pattern that can be learnt.

@@ -43,7 +43,7 @@ func (s *session) recordAlgorithms() error {
 		}
 		words[a.Shape] = a.Words
 	}
-	return writeWhole(name, algorithmsJSON(words))
+	return s.writeWhole(algorithmsFile, algorithmsJSON(words))
 }
 
 // algorithmsJSON is an object with one line for each shape, in order.

@@ -41,6 +41,9 @@ func (m stepMetrics) scalars() []tensorboard.Scalar {
 	if v, ok := m.Loss.(float64); ok {
 		out = append(out, tensorboard.Scalar{Tag: "train/loss", Value: v})
 	}
+	if v, ok := m.StepLoss.(float64); ok {
+		out = append(out, tensorboard.Scalar{Tag: "train/step_loss", Value: v})
+	}
 	if v, ok := m.GradNorm.(float64); ok {
 		out = append(out, tensorboard.Scalar{Tag: "train/grad_norm", Value: v})
 	}

@@ -93,7 +93,7 @@ func (j *job) resolveDevice(o Options) error {
 	var err error
 	switch c.Device {
 	case "auto":
-		err = j.chooseDevice()
+		err = j.chooseDevice(o)
 	case "cuda":
 		err = j.takeGPU(o)
 	}
@@ -121,8 +121,13 @@ func (j *job) resolveDevice(o Options) error {
 }
 
 // chooseDevice is device: auto: the GPU if there is one that works, else the
-// CPU, with a word on why. An emulator is only taken when it is asked for.
-func (j *job) chooseDevice() error {
+// CPU, with a word on why. An emulator is only taken when it is asked for. A
+// sketch with device_memory is for a GPU, wherever it is made.
+func (j *job) chooseDevice(o Options) error {
+	if o.sketch && j.c.DeviceMemory > 0 {
+		j.c.Device = "cuda"
+		return j.takeGPU(o)
+	}
 	j.c.Device = "cpu"
 	if emulator != nil && j.hooks.symbols == nil {
 		j.note("device: auto takes the CPU; device: cuda is an emulator in this build")
@@ -147,6 +152,15 @@ func (j *job) takeGPU(o Options) error {
 	g := findGPU(j.hooks.symbols)
 	dev, err := g.open(j.c.DeviceMemory)
 	switch {
+	case err == nil && o.sketch && dev.Usage().Limit < int64(j.c.DeviceMemory):
+		if g.end != nil {
+			dev = emulated{dev, g.end}
+		}
+		name, has := dev.Name(), dev.Usage().Limit
+		if err := dev.Close(); err != nil {
+			return fmt.Errorf("close the device: %w", err)
+		}
+		j.planOnPaper(fmt.Sprintf("the %s here has %s to give", name, config.Bytes(has)))
 	case err == nil:
 		j.keep(dev, g.end)
 	case !o.paper:
@@ -154,14 +168,20 @@ func (j *job) takeGPU(o Options) error {
 	case j.c.DeviceMemory == 0:
 		return j.c.Errorf("device", "device: %w; device: cpu needs none, and with device_memory the plan can be made without a GPU", err)
 	default:
-		j.context = cuda.AssumedContext
-		why := ""
+		why := "no GPU to ask"
 		if g.driver {
-			why = fmt.Sprintf(" (%v)", err)
+			why += fmt.Sprintf(" (%v)", err)
 		}
-		j.note("no GPU to ask%s: the plan is for one of %s, of which %s are taken to go to its context", why, j.c.DeviceMemory, config.Bytes(j.context))
+		j.planOnPaper(why)
 	}
 	return nil
+}
+
+// planOnPaper plans for a GPU of device_memory that is not here.
+func (j *job) planOnPaper(why string) {
+	j.context = cuda.AssumedContext
+	j.note("%s: the plan is for one of %s, of which %s are taken to go to its context; device: cpu plans for this machine's CPU",
+		why, j.c.DeviceMemory, config.Bytes(j.context))
 }
 
 // keep makes dev the device of the job and plans with what it has. end, unless

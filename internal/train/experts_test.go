@@ -49,7 +49,7 @@ func TestExpertTrafficIsShown(t *testing.T) {
 		s := recipeScene(t, recipe)
 		var words, raw bytes.Buffer
 		for out, asJSON := range map[*bytes.Buffer]bool{&words: false, &raw: true} {
-			if err := Plan(s.config(t), Options{Stdout: out, Stderr: &bytes.Buffer{}, JSON: asJSON}); err != nil {
+			if err := DryRun(s.config(t), Options{Stdout: out, Stderr: &bytes.Buffer{}, JSON: asJSON}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,23 +11,25 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"mt/checkpoint"
 )
 
 // fullFS is a disk that is full: writes below a path that contains match fail
-// from the one numbered after on, and free is what it says it has left.
+// from the one numbered after on, and free is what it says it has left, from the
+// question numbered honest on.
 type fullFS struct {
 	match  string
 	after  int
 	free   int64
 	writes int
+	honest int
+	asked  int
 	lazyFS
 }
 
 func (f *fullFS) Free(path string) (int64, error) {
-	if f.free > 0 {
+	if f.asked++; f.free > 0 && f.asked > f.honest {
 		return f.free, nil
 	}
 	return f.lazyFS.Free(path)
@@ -69,7 +71,7 @@ func TestFullDisk(t *testing.T) {
 		says  []string
 		stand []string
 	}{
-		"first save, no room":     {fullFS{free: 5000}, []string{"save checkpoint-2", "/out has 4.9 KiB free and the save takes", "more is needed", "save_total_limit"}, nil},
+		"first save, no room":     {fullFS{match: "checkpoint-2", free: 5000, honest: 2}, []string{"save checkpoint-2", "/out has 4.9 KiB free and the save takes", "more is needed", "save_total_limit"}, nil},
 		"first save, weights":     {fullFS{match: "checkpoint-2.tmp", after: 9}, []string{"save checkpoint-2: write ", "safetensors: no space left on device", "to write, 1000 B free", "more is needed"}, nil},
 		"second save, header":     {fullFS{match: "checkpoint-4.tmp"}, []string{"save checkpoint-4: write ", "1000 B free"}, []string{"checkpoint-2"}},
 		"third save, the weights": {fullFS{match: "checkpoint-6.tmp", after: 20}, []string{"save checkpoint-6: write ", "1000 B free"}, []string{"checkpoint-2", "checkpoint-4"}},
@@ -133,19 +135,34 @@ func TestMetricsCannotBeWritten(t *testing.T) {
 	}
 }
 
+// quiet waits until all other goroutines of ours wait: nothing more happens until
+// the caller goes on.
+func quiet() {
+	waits := func(stack string) bool {
+		_, state, _ := strings.Cut(stack, "[")
+		return !slices.ContainsFunc([]string{"running", "runnable", "syscall", "IO wait", "sleep", "preempted", "waiting", "GC "},
+			func(busy string) bool { return strings.HasPrefix(state, busy) })
+	}
+	for slices.ContainsFunc(ours(), func(stack string) bool { return !waits(stack) }) {
+		runtime.Gosched()
+	}
+}
+
 // TestNoCheckpointAheadOfTheMetrics: a checkpoint is not there before the line
-// of its step, so a run killed in between would not lose the line.
+// of its step, so a run killed in between would not lose the line. The run is held
+// before the line until it can do nothing else.
 func TestNoCheckpointAheadOfTheMetrics(t *testing.T) {
 	s := newScene(t, "save_steps: 1\n")
 	h := hooks{logging: func(step int) {
 		if step != 3 {
 			return
 		}
-		for begin := time.Now(); time.Since(begin) < 300*time.Millisecond; runtime.Gosched() {
-			if _, err := os.Stat(filepath.Join(s.out, checkpointName(step))); err == nil {
-				t.Errorf("the checkpoint of step %d is there before its line", step)
-				return
-			}
+		quiet()
+		if _, err := os.Stat(filepath.Join(s.out, checkpointName(step))); err == nil {
+			t.Errorf("the checkpoint of step %d is there before its line", step)
+		}
+		if saving, _ := filepath.Glob(filepath.Join(s.out, checkpointName(step)+".tmp-*", "optimizer", "*")); len(saving) != 5 {
+			t.Errorf("it was held before all layers were written: %v", saving)
 		}
 	}}
 	if out, err := s.train(t, t.Context(), h); err != nil {
@@ -221,7 +238,7 @@ func TestUnfinishedSaveIsNoCheckpoint(t *testing.T) {
 	write(t, filepath.Join(s.out, "checkpoint-2.tmp-99", "model.safetensors"), "half")
 	early := s.in(t)
 	copyTree(t, s.out, early.out)
-	if _, err := early.with("save_steps: 2\n").train(t, t.Context(), hooks{fs: &fullFS{match: "checkpoint-2.tmp"}}); err == nil {
+	if _, err := early.with("save_steps: 2\n").train(t, t.Context(), hooks{fs: &fullFS{match: "checkpoint-2.tmp", lazyFS: lazyFS{checkpoint.OS()}}}); err == nil {
 		t.Error("the disk is full and the run went well")
 	}
 	if left, _ := filepath.Glob(filepath.Join(early.out, "*.tmp-*")); len(left) > 0 {
@@ -256,34 +273,69 @@ func TestKilledAfterTheLastSave(t *testing.T) {
 	}
 }
 
-// TestResumeWithAnother: a run that goes on from a checkpoint of another run is
-// refused, by the key that differs and with the way out.
+// TestResumeWithAnother: what a run cannot go on with is refused, by the key that
+// differs and with the way out.
 func TestResumeWithAnother(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 4\n")
 	s.mustTrain(t)
 	bigger := strings.Replace(tinyModel, "intermediate_size: 24", "intermediate_size: 32", 1)
 	others := writeRows(t, s.root, 12, 12, 48)
-	for name, tc := range map[string]struct{ extra, key string }{
-		"learning_rate": {"learning_rate: 0.02\n", "learning_rate"},
-		"max_steps":     {"max_steps: 9\n", "max_steps"},
-		"batch":         {"per_device_train_batch_size: 3\n", "rows_per_step"},
-		"dataset":       {"dataset: " + others + "\n", "dataset"},
-		"model":         {bigger, "model"},
-		"seed":          {"seed: 7\n", "seed"},
-		"clip":          {"max_grad_norm: 0\n", "max_grad_norm"},
-		"dtype":         {"compute_dtype: bf16\n", "compute_dtype"},
-		"packing":       {"packing: true\n", "packing"},
+	for name, tc := range map[string]struct{ extra, key, wayOut string }{
+		"dataset":     {"dataset: " + others + "\n", "dataset", "reset_data: true"},
+		"model":       {bigger, "model", "model_name_or_path: " + s.out + "/checkpoint-8"},
+		"seed":        {"seed: 7\n", "seed", "reset_data: true"},
+		"packing":     {"packing: true\n", "packing", "reset_data: true"},
+		"dtype":       {"compute_dtype: bf16\n", "compute_dtype", "resume_from_checkpoint: " + s.out + "/checkpoint-8 and another output_dir"},
+		"micro-batch": {"pipeline: {micro_batch_tokens: 7}\n", "micro_batch_tokens", "resume_from_checkpoint: " + s.out + "/checkpoint-8 and another output_dir"},
+		"fewer steps": {"max_steps: 7\n", "max_steps is 7", "name an earlier checkpoint"},
+		"no steps":    {"reset_data: true\n", "max_steps is 8 and counts the 8 steps of", "num_train_epochs, which counts from here"},
 	} {
 		_, err := s.with(tc.extra).train(t, t.Context(), hooks{allocating: func() { t.Errorf("%s: memory is taken", name) }})
-		checkError(t, err, true, "run.yaml", tc.key, "checkpoint-8", "resume_from_checkpoint: false", "output_dir")
+		checkError(t, err, true, "run.yaml", tc.key, "checkpoint-8", tc.wayOut)
+		if !strings.Contains(tc.key, "steps") {
+			checkError(t, err, true, "resume_from_checkpoint: false", "output_dir")
+		}
+	}
+	// The same rows elsewhere are the same rows.
+	raw, err := os.ReadFile(s.rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := filepath.Join(s.root, "moved", "rows.jsonl")
+	write(t, moved, string(raw))
+	if out, err := s.with("dataset: "+moved+"\n").train(t, t.Context(), hooks{}); err != nil || !strings.Contains(out, "training is done") {
+		t.Errorf("with the data moved: %v\n%s", err, out)
 	}
 	// The same file with other rows in it.
-	raw, err := os.ReadFile(others)
-	if err != nil {
+	if raw, err = os.ReadFile(others); err != nil {
 		t.Fatal(err)
 	}
 	write(t, s.rows, string(raw))
 	_, err = s.train(t, t.Context(), hooks{})
-	checkError(t, err, true, "run.yaml", "dataset", "resume_from_checkpoint: false")
+	checkError(t, err, true, "run.yaml", "another dataset", "reset_data: true", "resume_from_checkpoint: false")
+}
+
+// TestResumeWithAnotherTokenizer: the same text in other ids is other data, and
+// reset_data does not make the weights know them.
+func TestResumeWithAnotherTokenizer(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s := newScene(t, "")
+	text := filepath.Join(s.root, "text.txt")
+	write(t, text, strings.Repeat("a few words of text\n", 60))
+	s = s.with("dataset: " + text + "\n" + strings.Replace(tinyModel, "vocab_size: 48", "vocab_size: 300", 1))
+	s.mustTrain(t)
+	dir := filepath.Join(s.root, "model")
+	copyTree(t, filepath.Join(s.out, checkpointName(8)), dir)
+	s = s.in(t).without("model").with("model_name_or_path: " + dir + "\n")
+	s.mustTrain(t)
+	if out := s.with("model_name_or_path: " + dir + "/../model\n").mustTrain(t); !strings.Contains(out, "training is done") {
+		t.Errorf("the model by another name:\n%s", out)
+	}
+	file := filepath.Join(dir, "tokenizer.json")
+	write(t, file, strings.Replace(read(t, file), `"a": `, `"a ": `, 1))
+	for _, extra := range []string{"", "reset_data: true\nmax_steps: 9\n"} {
+		_, err := s.with(extra).train(t, t.Context(), hooks{allocating: func() { t.Error("memory is taken") }})
+		checkError(t, err, true, "run.yaml", "checkpoint-8", "another tokenizer", "restore its files", "output_dir", "resume_from_checkpoint: false")
+	}
 }

@@ -12,18 +12,27 @@ import (
 // sampleTokens is how long the sample at the end of a run is.
 const sampleTokens = 200
 
-// finish writes the model, whose state is end, into the output directory and
-// shows what was learned.
-func (s *session) finish(ctx context.Context, extra map[string][]byte, end checkpoint.TrainerState) error {
+// finish writes the model into the output directory and shows what was learned.
+func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	c := s.c
 	if err := checkpoint.WriteModel(c.OutputDir, checkpointLayers(s.store), s.writerOptions(s.lastStep), extra); err != nil {
 		return fmt.Errorf("write the model: %w", err)
 	}
+	end, stopped := s.saver.last, ErrResumable
+	if !s.resumable(end) {
+		// There is nothing to go on from, so what follows is done now or never.
+		if s.evalOwed() {
+			fmt.Fprintf(s.o.Stdout, "the run was stopped before the evaluation of step %d, which is left out\n", s.lastStep)
+		}
+		end, stopped = s.trainerState(s.reached, s.train.Pos(s.lastStep)), ErrInterrupted
+		if err := s.markFinished(end); err != nil {
+			return fmt.Errorf("%s: %w", endFile, err)
+		}
+	}
 	// A run that was killed after its last save has not done it, and this one may
 	// have saved nothing.
-	if err := checkpoint.Prune(c.OutputDir, c.SaveTotalLimit); err != nil {
-		return err
-	}
+	s.saver.pruneLast(s.lastEval.Loss)
+	s.tellNotes()
 	if err := s.compare(); err != nil {
 		return err
 	}
@@ -31,13 +40,21 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte, end check
 		fmt.Fprintf(s.o.Stdout, "\n--- sample ---\n%s", c.SamplePrompt)
 		err := s.generate(ctx, generate.Options{MaxNewTokens: sampleTokens, Temperature: 0.7, TopP: 0.95, Seed: c.Seed}, c.SamplePrompt, s.o.Stdout)
 		fmt.Fprintln(s.o.Stdout, "\n--------------")
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return stopped
+		case err != nil:
 			return err
 		}
+	}
+	if err := s.log.sync(); err != nil { // the last evaluation comes after the last save
+		return err
 	}
 	if err := s.markFinished(end); err != nil {
 		return fmt.Errorf("%s: %w", endFile, err)
 	}
+	s.dropCheckpoints()
+	s.tellNotes()
 	fmt.Fprintf(s.o.Stdout, "model written to %s\n", c.OutputDir)
 	return nil
 }
@@ -45,7 +62,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte, end check
 // compare prints the held-out loss beside that of a bigram model of the same
 // text.
 func (s *session) compare() error {
-	if !s.c.CompareBigram || s.eval == nil {
+	if !s.c.CompareBigram || s.eval == nil || s.lastEval.Step != s.lastStep {
 		return nil
 	}
 	bigram, err := data.BigramLoss(s.set.Train(), s.evalView)

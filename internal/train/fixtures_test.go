@@ -175,6 +175,30 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
+// TestRecordings is TestFixtures for the small recordings that the repository
+// has: rates that change from step to step, betas, a decay and an epsilon that
+// are nobody's defaults, with clipping in every step and without any, a tied
+// table, experts, experts with the loss that balances their load. testdata/recordings/make.py writes them.
+func TestRecordings(t *testing.T) {
+	const folder = "testdata/recordings"
+	for _, name := range []string{"llama-clipped", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced"} {
+		dir := filepath.Join(folder, name)
+		for variant, extra := range map[string]string{
+			"default": "",
+			"copy":    "binding: copy\nrecompute: full\npipeline: {micro_batch_tokens: 20, chunk_tokens: 8, head_shards: 3}",
+		} {
+			t.Run(name+"/"+variant, func(t *testing.T) {
+				out := t.TempDir()
+				runTrain(t, fixtureConfig(t, dir, out, extra), hooks{fs: lazyFS{checkpoint.OS()}})
+				var want expected
+				readJSON(t, filepath.Join(dir, "expected.json"), &want)
+				compareSteps(t, out, want, want.Bounds["fp32"])
+				compareWeights(t, filepath.Join(dir, "model"), filepath.Join(dir, "final.safetensors"), out, want.Bounds["fp32"].Weights, false)
+			})
+		}
+	}
+}
+
 func compareSteps(t *testing.T, out string, want expected, b bound) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(out, metricsFile))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -194,7 +195,9 @@ func rename(name string) func(h map[string]any) {
 func TestBadInput(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	pattern := withModel(t)
-	for name, tc := range badInputs {
+	all := maps.Clone(badInputs)
+	maps.Copy(all, hostileInputs)
+	for name, tc := range all {
 		t.Run(name, func(t *testing.T) {
 			s := pattern.moved(t)
 			if tc.spoil != nil {
@@ -223,7 +226,7 @@ func TestBadInput(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkError(t, Plan(again, Options{Stdout: &out, Stderr: &out}), tc.usage, tc.says...)
+			checkError(t, DryRun(again, Options{Stdout: &out, Stderr: &out}), tc.usage, tc.says...)
 		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"mt/checkpoint"
@@ -76,6 +78,51 @@ func TestInterrupted(t *testing.T) {
 			sameRun(t, got, want)
 		})
 	}
+}
+
+// TestInterruptedEvaluations: a run that is stopped in every evaluation it makes,
+// none of whose steps is one to be saved, is saved as it stands and evaluates after
+// it was resumed: in the end nothing is missing and nothing there twice.
+func TestInterruptedEvaluations(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	want := newScene(t, "save_steps: 100\nlogging_steps: 3\nval_size: 5\neval_steps: 1\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 1\n")
+	want.mustTrain(t)
+	if n := strings.Count(strings.Join(want.metrics(t), "\n"), "eval_loss"); n != 8 {
+		t.Fatalf("%d evaluations", n)
+	}
+	got := want.in(t)
+	cut := 0
+	for spare := 0; ; spare = 1 { // a resumed run first makes the evaluation it owes
+		evals := 0
+		out, err := got.interrupted(t, func(cancel func()) hooks {
+			return hooks{packing: func(pass int, eval bool) {
+				if eval && pass == 1 {
+					evals++
+				}
+				if eval && evals > spare {
+					cancel()
+				}
+			}}
+		})
+		m := regexp.MustCompile(`the evaluation of step (\d+) was cut off and comes first when the run goes on`).FindStringSubmatch(out)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, ErrInterrupted) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if m == nil {
+			continue // the word came after the work
+		}
+		cut++
+		if _, err := os.Stat(filepath.Join(got.out, "checkpoint-"+m[1])); err != nil {
+			t.Errorf("step %s is not saved: %v\n%s", m[1], err, out)
+		}
+	}
+	if cut == 0 {
+		t.Error("no evaluation was cut off")
+	}
+	sameRun(t, got, want)
 }
 
 // at calls cancel when a batch is packed.

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
-	"os"
-	"path/filepath"
+	"sync"
+	"syscall"
 
 	"mt/checkpoint"
 	"mt/data"
@@ -25,28 +24,38 @@ import (
 // allocated yet.
 type job struct {
 	c        *config.Config // resolved
-	model    *model.Config
-	modelDir string             // where weights are loaded from; empty: from scratch
+	opened   *Model
+	model    *model.Config      // opened.Config
+	modelDir string             // opened.Dir
 	source   *checkpoint.Source // of modelDir, open until the end: saves copy from it; nil: from scratch
 	tok      tokenizer.Tokenizer
 	tokErr   error
 	set      *data.Dataset
 	evalSet  *data.Dataset // nil: held out from set, or none
 	train    *data.Sampler
+	epochs   bool          // num_train_epochs decides the number of steps
+	origin   string        // the checkpoint of another run that this one began from; empty: none
 	eval     *data.Sampler // nil: no evaluation
 	evalView data.View
+	longest  int  // tokens of the longest row
+	heldOut  bool // dataset is evaluated with: of a directory with splits, that which is held out
 	plan     *plan.Run
 	act      device.DType
 	unified  bool
-	dev      device.Device // nil: not open yet
-	context  int64         // device memory in bytes that is taken before anything is allocated
-	budget   int64         // of an open device, in bytes
-	notes    []string      // for the user, once
-	told     int           // how many of the device's notes were told
-	closing  error         // of closing the device
+	dev      device.Device     // nil: not open yet
+	context  int64             // device memory in bytes that is taken before anything is allocated
+	budget   int64             // of an open device, in bytes
+	notes    []string          // for the user, once
+	late     lateNotes         // those of the run under way
+	unusable map[string]string // checkpoints that cannot be gone on from, with the reason
+	told     int               // how many of the device's notes were told
+	closing  error             // of closing the device
+	beside   map[string][]byte // what companions has read
 	hooks    hooks
 	stop     <-chan struct{} // closed when the user interrupts; nil: never
 	closers  []func()
+
+	orCheckpoint bool // as in Options
 }
 
 // close gives everything back and returns the device's error in that.
@@ -71,17 +80,53 @@ func (j *job) note(format string, args ...any) {
 	j.notes = append(j.notes, fmt.Sprintf(format, args...))
 }
 
+// lateNotes are notes that come up while a run is under way, on any goroutine.
+// What was said is not said again.
+type lateNotes struct {
+	mu      sync.Mutex
+	pending []string
+	said    map[string]bool
+}
+
+func (l *lateNotes) add(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.said == nil {
+		l.said = map[string]bool{}
+	}
+	if !l.said[text] {
+		l.said[text] = true
+		l.pending = append(l.pending, text)
+	}
+}
+
+// take is what is to be told.
+func (l *lateNotes) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.pending
+	l.pending = nil
+	return out
+}
+
 // openJob checks c and opens what it names. The config is changed: every auto
-// is resolved. first are checks that come before the data is read. Closing stop
-// ends the reading with ErrInterrupted.
+// is resolved. first are checks that come before the data is read, which a sketch
+// does without. Closing stop ends the reading with ErrResumable.
 func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*job) error) (_ *job, err error) {
-	j := &job{c: c, hooks: o.hooks, stop: stop}
+	j := &job{c: c, hooks: o.hooks, stop: stop, unusable: o.unusable, orCheckpoint: o.orCheckpoint}
 	defer func() {
 		if err != nil {
 			j.closeAfter(&err)
 		}
 	}()
-	if err := c.Require("model", "dataset"); err != nil {
+	required := []string{"model", "dataset"}
+	if o.sketch {
+		required = required[:1]
+	}
+	if err := c.Require(required...); err != nil {
+		return nil, err
+	}
+	if err := j.findModel(); err != nil {
 		return nil, err
 	}
 	if err := j.openModel(); err != nil {
@@ -98,39 +143,30 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 			return nil, err
 		}
 	}
+	if o.sketch {
+		return j, nil
+	}
 	if err := j.openData(o.Stderr, o.Interactive); err != nil {
 		return nil, err
 	}
 	return j, nil
 }
 
-// openModel reads or makes the architecture and finds the tokenizer.
-func (j *job) openModel() (err error) {
-	m := j.c.Model
-	switch {
-	case m.Path != "":
-		if j.modelDir, err = config.ModelDir(m.Path); err != nil {
-			return j.c.Errorf("model_name_or_path", "%w", err)
-		}
-		j.model, err = model.LoadDir(j.modelDir)
-	case m.Preset != "":
-		j.model, err = model.Preset(m.Preset)
-	default:
-		j.model, err = model.FromInline(m.Inline, "model")
-	}
+// openModel opens what model and tokenizer are made of.
+func (j *job) openModel() error {
+	m, err := OpenModel(j.c)
 	if err != nil {
-		if m.Path == "" {
-			return j.c.Errorf("model", "%v", err)
-		}
 		return err
 	}
-	if j.modelDir != "" {
-		if j.source, err = checkpoint.OpenSource(j.modelDir, j.model.Layouts(false)); err != nil {
-			return err
-		}
-		j.closers = append(j.closers, j.source.Close)
+	j.opened, j.model, j.modelDir, j.tok, j.tokErr = m, m.Config, m.Dir, m.Tokenizer, m.Err
+	j.notes = append(j.notes, m.Notes...)
+	if j.modelDir == "" {
+		return nil
 	}
-	j.tok, j.tokErr = tokenizer.Load(j.modelDir, j.model.VocabSize)
+	if j.source, err = checkpoint.OpenSource(j.modelDir, m.Stored.Layouts(false)); err != nil {
+		return err
+	}
+	j.closers = append(j.closers, j.source.Close)
 	return nil
 }
 
@@ -144,6 +180,9 @@ func (j *job) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset
 	}
 	j.closers = append(j.closers, func() { _ = set.Close() })
 	j.notes = append(j.notes, set.Warnings()...)
+	if err := set.Read(func() { j.longest = max(j.longest, set.All().Longest()) }); err != nil {
+		return nil, err
+	}
 	return set, nil
 }
 
@@ -153,13 +192,15 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 	if f := j.hooks.reading; f != nil {
 		f("dataset")
 	}
-	if j.set, err = j.open(c.DataSpec(), w, interactive); err != nil {
+	spec := c.DataSpec()
+	spec.Held = j.heldOut
+	if j.set, err = j.open(spec, w, interactive); err != nil {
 		return j.dataError("dataset", err)
 	}
-	if j.set.IsText() && j.withoutTokenizer() {
+	if j.set.IsText() && j.opened.withoutTokenizer() {
 		j.note("%s has no tokenizer: text is read as bytes", j.modelDir)
 	}
-	for _, key := range []string{"train_on_prompt", "mask_history", "template"} {
+	for _, key := range []string{"train_on_prompt", "mask_history", "template", "chat_template_kwargs", "enable_thinking"} {
 		if c.Given(key) && !j.set.IsChat() {
 			j.note("%s has no effect: the data set holds no chats", key)
 		}
@@ -175,10 +216,10 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 		return c.Errorf("val_size", "val_size leaves no row to train on of %d: lower it", j.set.Rows())
 	}
 	j.train, j.evalView = j.set.Sampler(c.RowsPerStep()), view
-	if view.Rows() > 0 {
+	if view.Rows() > 0 && c.EvalStrategy != "no" {
 		j.eval = data.NewSampler(view, c.RowsPerStep(), c.Seed, false)
 	}
-	if c.MaxSteps <= 0 {
+	if j.epochs = c.MaxSteps <= 0; j.epochs {
 		c.MaxSteps = int(math.Ceil(c.NumTrainEpochs * float64(j.train.StepsPerEpoch())))
 	}
 	c.Packing = config.Off
@@ -188,35 +229,27 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 	return nil
 }
 
-// withoutTokenizer tells whether weights come without a tokenizer.
-func (j *job) withoutTokenizer() bool {
-	if j.modelDir == "" {
-		return false
-	}
-	_, err := os.Stat(filepath.Join(j.modelDir, "tokenizer.json"))
-	return errors.Is(err, fs.ErrNotExist)
-}
-
 // dataError words an error of opening the data set that key names: a mistake in
 // the configuration where that is what it is.
 func (j *job) dataError(key string, err error) error {
 	var spec *data.SpecError
 	switch {
 	case errors.Is(err, data.ErrStopped):
-		return ErrInterrupted
+		return ErrResumable
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%s: token cache: %w: free some there, or set cache_dir to a folder on another disk", key, err)
 	case errors.As(err, &spec):
 		return j.c.Errorf(cmp.Or(spec.Key, key), "%w", err)
 	}
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// rowTokens is the longest row that a batch can hold.
+// rowTokens is the longest row that a batch can hold, as far as the data is known.
 func (j *job) rowTokens() int {
-	n := j.set.Train().Longest()
-	if j.eval != nil {
-		n = max(n, j.evalView.Longest())
+	if j.set == nil {
+		return j.c.MaxSeqLen
 	}
-	return n
+	return j.longest
 }
 
 // ropePositions is the longest document that rotary tables are made for, where
@@ -246,7 +279,8 @@ func (j *job) resolve(evalOnly bool) (err error) {
 		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly,
 		Context: j.context, DeviceMemory: j.deviceBudget(), HostMemory: int64(c.HostMemory)}
 	if q.HostMemory == 0 {
-		q.HostMemory = host.AvailableMemory()
+		room := j.room()
+		q.HostMemory, q.HostBy = room.Budget(), room.By
 	}
 	if n := q.RowTokens; n > j.model.MaxPositions && j.model.MaxPositions > 0 {
 		j.note("rows of %d tokens are longer than the model's max_position_embeddings of %d", n, j.model.MaxPositions)
@@ -256,6 +290,32 @@ func (j *job) resolve(evalOnly bool) (err error) {
 	}
 	j.recordResolved()
 	return nil
+}
+
+// room is the host memory that is available.
+func (j *job) room() host.Room {
+	if f := j.hooks.room; f != nil {
+		return f()
+	}
+	return host.AvailableMemory()
+}
+
+// checkRoom refuses a run whose budget is more than there is before anything is
+// allocated: arenas fill up one after the other, and the last may come late.
+func (j *job) checkRoom() error {
+	t, room := j.plan.Table(), j.room()
+	need, key := t.Host, "host_memory"
+	if j.c.Device == "cpu" {
+		need += t.Device
+		if !j.c.Given(key) {
+			key = "device_memory"
+		}
+	}
+	if !room.Known || need <= room.Bytes {
+		return nil
+	}
+	return j.c.Errorf(key, "%s: the run needs %s of this machine's memory, and %s, %s too little: lower %s to what there is, and the plan names what needs less",
+		key, size(need), room, size(need-room.Bytes), key)
 }
 
 // planError names the key that set the budget a run does not fit, or is wrong.

@@ -14,11 +14,13 @@ import (
 	"sync"
 
 	"mt/actors"
+	"mt/checkpoint"
 )
 
 // metricsLog appends to metrics.jsonl. It may be used from several goroutines.
 type metricsLog struct {
-	f      *os.File
+	name   string
+	f      checkpoint.Log
 	out    io.Writer // f, or what a test puts in front of it
 	mu     sync.Mutex
 	failed error // the first failure; nothing is written after it
@@ -27,20 +29,20 @@ type metricsLog struct {
 // openMetrics opens the log of an output directory and cuts what lies after
 // step: a resumed run writes those again. It returns the evaluation of step,
 // should it be there. through may be nil.
-func openMetrics(dir string, step int, through func(io.Writer) io.Writer) (*metricsLog, actors.EvalReport, error) {
+func openMetrics(disk checkpoint.FS, dir string, step int, through func(io.Writer) io.Writer) (*metricsLog, actors.EvalReport, error) {
 	name := filepath.Join(dir, metricsFile)
 	kept, eval, err := keepUntil(name, step)
 	if err == nil {
-		err = writeWhole(name, kept)
+		err = checkpoint.WriteFile(disk, name, kept)
 	}
 	if err != nil {
 		return nil, eval, err
 	}
-	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0o644)
+	f, err := disk.Append(name)
 	if err != nil {
 		return nil, eval, err
 	}
-	l := &metricsLog{f: f, out: f}
+	l := &metricsLog{name: name, f: f, out: f}
 	if through != nil {
 		l.out = through(f)
 	}
@@ -114,6 +116,6 @@ func (l *metricsLog) note(op string, err error) error {
 	if errors.As(err, &onPath) {
 		err = onPath.Err
 	}
-	l.failed = fmt.Errorf("%s %s: %w", op, l.f.Name(), err)
+	l.failed = fmt.Errorf("%s %s: %w", op, l.name, err)
 	return l.failed
 }

@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"mt/actors"
+	"mt/checkpoint"
 	"mt/device"
 	"mt/host"
 	"mt/plan"
 )
 
 // metricsFile has one JSON object per logged step, and one per evaluation.
+// docs/metrics.md says what is in them.
 const metricsFile = "metrics.jsonl"
 
 // number is a float64 that JSON can hold: null where it is not finite.
@@ -22,16 +24,19 @@ func number(f float64) any {
 }
 
 // stepMetrics is one object of metrics.jsonl. Units are in the names; stall_s
-// is by cause.
+// is by cause. Its window are the steps since the object before.
 type stepMetrics struct {
 	Step          int                `json:"step"`
 	MaxSteps      int                `json:"max_steps"`
 	Epoch         float64            `json:"epoch"`
 	Loss          any                `json:"loss"`
+	StepLoss      any                `json:"step_loss"`
+	WindowSteps   int                `json:"window_steps"`
 	GradNorm      any                `json:"grad_norm"`
 	LR            float64            `json:"lr"`
 	Tokens        int64              `json:"tokens"`
 	TokensTotal   int64              `json:"tokens_total"`
+	TimedSteps    int                `json:"timed_steps"`
 	TokPerS       float64            `json:"tok_per_s"`
 	TFLOPS        float64            `json:"tflops"`
 	TFLOPSExec    float64            `json:"tflops_executed"`
@@ -48,73 +53,105 @@ type stepMetrics struct {
 	// Of tiles of experts, those that crossed the link.
 	ExpertsFetched int64 `json:"experts_fetched,omitempty"`
 	ExpertBytes    int64 `json:"expert_bytes,omitempty"`
-
-	rate float64 // tokens per second over the last steps, for people to see
 }
 
-// meter turns the pipeline's reports into metrics.
+// meter turns the pipeline's reports into metrics. They follow from the reports
+// and from what the functions say alone.
 type meter struct {
-	j         *job
-	dev       device.Device
+	maxSteps  int
 	peakFLOPS float64 // matrix product rate of this device; 0: not measured
-	recent    []time.Duration
-	tokens    []int64 // of the recent steps
+	epoch     func(step int) float64
+	flops     func(tokens, pairs int64) (model, executed float64)
+	memory    func() (host, device int64) // bytes taken now
+
+	window checkpoint.LogWindow // the steps since the last logged one
+	timed  timed                // those of them that this process made
+	recent []time.Duration      // of the last steps
 }
 
-// window is how many steps the throughput and ETA of the progress line look
-// back. Reports of short steps come in bunches: one alone says little.
-const window = 20
+// etaSteps is how many steps the remaining time is judged by. Reports of short
+// steps come in bunches: one alone says little.
+const etaSteps = 20
 
-func (m *meter) step(r actors.StepReport) stepMetrics {
-	j := m.j
-	m.recent = append(m.recent, r.Elapsed)
-	m.tokens = append(m.tokens, r.Tokens)
-	if len(m.recent) > window {
-		m.recent, m.tokens = m.recent[1:], m.tokens[1:]
+// timed is what steps took, all together.
+type timed struct {
+	steps            int
+	elapsed, compute time.Duration
+	stall            [actors.NumCauses]time.Duration
+	tokens, pairs    int64
+	h2d, d2h         int64
+}
+
+func (t *timed) add(r actors.StepReport) {
+	t.steps++
+	t.elapsed += r.Elapsed
+	t.compute += r.Compute
+	for c, d := range r.Stall {
+		t.stall[c] += d
 	}
-	sec := max(r.Elapsed, 1).Seconds()
-	use := m.dev.Usage()
-	flops := j.model.FLOPs(r.Tokens, r.AttendedPairs)
-	executed := flops + recomputedFLOPs(j.plan, r.Tokens, r.AttendedPairs)
-	out := stepMetrics{Step: r.Step, MaxSteps: j.c.MaxSteps, Loss: number(r.Loss), GradNorm: number(r.GradNorm), LR: r.LR,
-		Epoch:  float64(j.train.Pos(r.Step)) / float64(j.set.Train().Rows()),
-		Tokens: r.Tokens, TokensTotal: r.TotalTokens, TokPerS: float64(r.Tokens) / sec, TFLOPS: flops / sec / 1e12,
-		TFLOPSExec: executed / sec / 1e12, StepS: sec, EtaS: m.eta(r.Step).Seconds(), HostBytes: host.Usage().Total + use.Now[device.ForHostStaging],
-		DeviceBytes: use.Total, H2DGBps: float64(r.H2D) / sec / 1e9, D2HGBps: float64(r.D2H) / sec / 1e9,
-		rate: m.rate(), StallS: map[string]float64{}, ComputeS: r.Compute.Seconds(), SkippedUpdate: r.Skipped, ExpertsFetched: r.Experts, ExpertBytes: r.ExpertBytes}
+	t.tokens += r.Tokens
+	t.pairs += r.AttendedPairs
+	t.h2d += r.H2D
+	t.d2h += r.D2H
+}
+
+// mean is the share of a step in d, in seconds.
+func (t *timed) mean(d time.Duration) float64 { return d.Seconds() / float64(t.steps) }
+
+// newMeter measures the steps of a run on dev that goes on from a state.
+func (j *job) newMeter(dev device.Device, from checkpoint.TrainerState) *meter {
+	return &meter{maxSteps: j.c.MaxSteps, window: from.Log,
+		flops: func(tokens, pairs int64) (float64, float64) { return flops(j.plan, tokens, pairs) },
+		epoch: func(step int) float64 { return float64(j.train.Pos(step)) / float64(j.set.Train().Rows()) },
+		memory: func() (int64, int64) {
+			use := dev.Usage()
+			return host.Usage().Total + use.Now[device.ForHostStaging], use.Total
+		}}
+}
+
+// flops is the work of p on so many tokens and (query, key) pairs: the model's, and
+// with what is computed a second time.
+func flops(p *plan.Run, tokens, pairs int64) (model, executed float64) {
+	model = p.Spec.Config.FLOPs(tokens, pairs)
+	return model, model + float64(p.Spec.RecomputedFLOPs(tokens, pairs)+p.Spec.HeadRecomputedFLOPs(tokens))
+}
+
+// step takes a step into the window and says how things stand after it.
+func (m *meter) step(r actors.StepReport) stepMetrics {
+	m.window.Add(r.Loss, r.Supervised)
+	m.timed.add(r)
+	m.recent = append(m.recent, r.Elapsed)
+	if len(m.recent) > etaSteps {
+		m.recent = m.recent[1:]
+	}
+	t := &m.timed
+	sec := max(t.elapsed, 1).Seconds()
+	flops, executed := m.flops(t.tokens, t.pairs)
+	out := stepMetrics{Step: r.Step, MaxSteps: m.maxSteps, Epoch: m.epoch(r.Step), Loss: number(m.window.Mean()), StepLoss: number(r.Loss),
+		WindowSteps: m.window.Steps, GradNorm: number(r.GradNorm), LR: r.LR, Tokens: r.Tokens, TokensTotal: r.TotalTokens, TimedSteps: t.steps,
+		TokPerS: float64(t.tokens) / sec, TFLOPS: flops / sec / 1e12, TFLOPSExec: executed / sec / 1e12, StepS: sec / float64(t.steps),
+		EtaS: m.eta(r.Step), H2DGBps: float64(t.h2d) / sec / 1e9, D2HGBps: float64(t.d2h) / sec / 1e9, StallS: map[string]float64{},
+		ComputeS: t.mean(t.compute), SkippedUpdate: r.Skipped, ExpertsFetched: r.Experts, ExpertBytes: r.ExpertBytes}
+	out.HostBytes, out.DeviceBytes = m.memory()
 	if m.peakFLOPS > 0 {
 		out.MFU = flops / sec / m.peakFLOPS
 	}
 	for c := actors.NoStall + 1; c < actors.NumCauses; c++ {
-		out.StallS[c.String()] = r.Stall[c].Seconds()
+		out.StallS[c.String()] = t.mean(t.stall[c])
 	}
 	return out
 }
 
-func (m *meter) eta(step int) time.Duration {
-	return m.span() / time.Duration(len(m.recent)) * time.Duration(m.j.c.MaxSteps-step)
-}
+// logged ends the window: what step said last is written.
+func (m *meter) logged() { m.window, m.timed = checkpoint.LogWindow{}, timed{} }
 
-// span is how long the recent steps took.
-func (m *meter) span() (sum time.Duration) {
+// eta is how many seconds the steps after step will take at the pace of the last.
+func (m *meter) eta(step int) float64 {
+	var sum time.Duration
 	for _, d := range m.recent {
 		sum += d
 	}
-	return sum
-}
-
-// rate is the tokens per second of the recent steps.
-func (m *meter) rate() float64 {
-	var sum int64
-	for _, n := range m.tokens {
-		sum += n
-	}
-	return float64(sum) / max(m.span(), 1).Seconds()
-}
-
-// recomputedFLOPs is what a step computes a second time.
-func recomputedFLOPs(p *plan.Run, tokens, pairs int64) float64 {
-	return float64(p.Spec.RecomputedFLOPs(tokens, pairs) + p.Spec.HeadRecomputedFLOPs(tokens))
+	return sum.Seconds() / float64(len(m.recent)) * float64(m.maxSteps-step)
 }
 
 // evalMetrics is the object of an evaluation.

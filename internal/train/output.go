@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mt/checkpoint"
+	"mt/internal/config"
 )
 
 // checkOutput refuses an output_dir that cannot become one, before anything
@@ -34,26 +35,78 @@ func (j *job) checkOutput() error {
 			return j.c.Errorf("output_dir", "output_dir %s: %w", dir, err)
 		case !st.IsDir():
 			return j.c.Errorf("output_dir", "output_dir %s: %s is a file, not a directory; choose another", dir, at)
-		case unix.Access(at, unix.W_OK|unix.X_OK) != nil:
-			return j.c.Errorf("output_dir", "output_dir %s: %s cannot be written; change its permissions or choose another", dir, at)
 		}
+		if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
+			return j.c.Errorf("output_dir", "output_dir %s: %s cannot be written (%w); change its permissions or choose another", dir, at, err)
+		}
+		return j.checkOwner()
+	}
+}
+
+// findModel looks whether the model to load is a run's output_dir that has
+// checkpoints and no model yet, and takes the newest of them, or names it.
+func (j *job) findModel() error {
+	if j.c.Model.Path == "" {
 		return nil
 	}
+	dir, err := config.ModelDir(j.c.Model.Path)
+	if err != nil {
+		return nil // openModel says so
+	}
+	newest, note, err := NewestModel(dir)
+	switch {
+	case err != nil || newest == dir:
+		return err
+	case !j.orCheckpoint:
+		return j.c.Errorf("model_name_or_path", "%s; give that directory, or finish the run first", note)
+	}
+	j.note("%s, which is taken", note)
+	j.c.Model.Path = newest
+	return nil
+}
+
+// NewestModel is the model directory that dir stands for: itself, or, where it is
+// the output_dir of a run that has not ended, its newest checkpoint, with a note that
+// names it.
+func NewestModel(dir string) (model, note string, err error) {
+	if _, err := os.Stat(filepath.Join(dir, "config.json")); !errors.Is(err, fs.ErrNotExist) {
+		return dir, "", nil // what is wrong with it shows when it is read
+	}
+	newest, state, err := checkpoint.Newest(dir)
+	if err != nil || newest == "" {
+		return dir, "", err
+	}
+	return newest, fmt.Sprintf("%s holds no model yet; its newest checkpoint is %s, of step %d", dir, newest, state.Step), nil
 }
 
 // lockOutput makes the output directory this run's until it ends, so that two
 // runs do not write one set of checkpoints. A file system without locks lets
 // everybody in.
 func (j *job) lockOutput() error {
-	d, err := os.Open(j.c.OutputDir)
-	if err != nil {
-		return err
-	}
-	j.closers = append(j.closers, func() { _ = d.Close() })
-	if errors.Is(unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
+	unlock, err := checkpoint.Lock(j.c.OutputDir)
+	if errors.Is(err, checkpoint.ErrLocked) {
 		return fmt.Errorf("output_dir %s: another run writes there now; wait for its end, or choose another", j.c.OutputDir)
 	}
-	return nil
+	if err == nil {
+		j.closers = append(j.closers, unlock)
+	}
+	return err
+}
+
+// sweep removes what killed runs have left unfinished, which takes room.
+func (j *job) sweep() {
+	for _, name := range []string{configFile, metricsFile, endFile, algorithmsFile} {
+		_ = j.fs().RemoveAll(filepath.Join(j.c.OutputDir, name+checkpoint.WholeTemp)) // it is written anew
+	}
+	j.prune(0, 0, 0)
+}
+
+// prune removes surplus checkpoints. That it cannot is no reason to end a run:
+// what it saves is safe, and takes more room.
+func (j *job) prune(keep, finite, current int) {
+	if err := checkpoint.Prune(j.fs(), j.c.OutputDir, keep, finite, current); err != nil {
+		j.late.add(fmt.Sprintf("%v; the run goes on, and what could not be removed takes room", err))
+	}
 }
 
 // endFile is written into an output directory when everything is done: the
@@ -87,14 +140,19 @@ func (j *job) markFinished(state checkpoint.TrainerState) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(filepath.Join(j.c.OutputDir, endFile), append(raw, '\n'))
+	return j.writeWhole(endFile, append(raw, '\n'))
 }
 
-// writeWhole writes a small file so that it is there whole or not at all.
-func writeWhole(name string, content []byte) error {
-	tmp := name + ".tmp"
-	if err := os.WriteFile(tmp, content, 0o644); err != nil {
-		return errors.Join(err, os.Remove(tmp))
+// fs is what the output directory is written through.
+func (j *job) fs() checkpoint.FS {
+	if j.hooks.fs != nil {
+		return j.hooks.fs
 	}
-	return os.Rename(tmp, name)
+	return checkpoint.OS()
+}
+
+// writeWhole writes a small file of the output directory so that it is there
+// whole or not at all, whatever happens.
+func (j *job) writeWhole(name string, content []byte) error {
+	return checkpoint.WriteFile(j.fs(), filepath.Join(j.c.OutputDir, name), content)
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"golang.org/x/term"
+
+	"mt/data"
 )
 
 // line is where progress goes: on a terminal one line, redrawn; elsewhere plain
@@ -94,7 +96,8 @@ func duration(d time.Duration) string {
 }
 
 // texts are the progress line of a step, each shorter than the one before. On a
-// terminal the first begins with a bar.
+// terminal the first begins with a bar. Loss and tokens per second are those of
+// metrics.jsonl, over the steps since the last line there.
 func (m stepMetrics) texts(interactive bool) []string {
 	loss, norm := "not finite", "not finite"
 	if v, ok := m.Loss.(float64); ok {
@@ -106,36 +109,51 @@ func (m stepMetrics) texts(interactive bool) []string {
 	head := fmt.Sprintf("step %d/%d  loss %s", m.Step, m.MaxSteps, loss)
 	more := fmt.Sprintf("  grad_norm %s  lr %.2e", norm, m.LR)
 	eta := "  ETA " + duration(time.Duration(m.EtaS*float64(time.Second)))
-	rate := fmt.Sprintf("  %s tok/s", humanize.CommafWithDigits(m.rate, 0))
+	rate := fmt.Sprintf("  %s tok/s", humanize.CommafWithDigits(m.TokPerS, 0))
+	over := ""
+	if m.WindowSteps > 1 {
+		over = fmt.Sprintf(" (over %d steps)", m.WindowSteps)
+	}
 	if m.SkippedUpdate {
 		eta += "  (update skipped)"
 	}
-	whole := head + more + rate + eta
+	whole := head + rate + over + more + eta
 	if !interactive {
 		return []string{whole}
 	}
-	return []string{bar(float64(m.Step)/float64(m.MaxSteps)) + " " + whole, whole, head + rate + eta, head + eta}
+	return []string{bar(float64(m.Step)/float64(m.MaxSteps)) + " " + whole, whole, head + rate + over + eta, head + rate + eta, head + eta}
 }
 
 // quickRead is up to how many bytes reading data is over before anybody wonders
 // what it is at.
 const quickRead = 16 << 20
 
+// slowCheck is how long the check of a token cache takes before it is shown.
+const slowCheck = 3 * time.Second
+
 // Progress shows on o.Stderr how far reading data is (see data.Spec.Progress):
-// on a terminal as it goes, elsewhere every tenth.
+// on a terminal as it goes, elsewhere every tenth. The check of a token cache is
+// shown where it is slow, and elsewhere than on a terminal once.
 func (o Options) Progress() func(done, total int64, what string) {
+	return o.progress(time.Now)
+}
+
+func (o Options) progress(now func() time.Time) func(done, total int64, what string) {
 	l := &line{w: o.Stderr, interactive: o.Interactive}
-	work, shown := "", int64(0)
+	work, shown, began := "", int64(0), time.Time{}
 	return func(done, total int64, what string) {
 		if total < quickRead {
 			return
 		}
 		if what != work {
 			l.end()
-			work, shown = what, -1
+			work, shown, began = what, -1, now()
 		}
 		tenth := done * 10 / total
 		if tenth == shown && (!o.Interactive || done >= total) {
+			return
+		}
+		if what == data.CheckingCache && (now().Sub(began) < slowCheck || shown >= 0 && !o.Interactive) {
 			return
 		}
 		shown = tenth

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
+
+	"mt/data"
 )
 
 func TestFit(t *testing.T) {
@@ -21,7 +24,7 @@ func TestFit(t *testing.T) {
 // TestStepFitsATerminal keeps the progress line of a long run on one line of
 // the usual 80 columns, with the loss and the ETA.
 func TestStepFitsATerminal(t *testing.T) {
-	m := stepMetrics{Step: 123456, MaxSteps: 200000, Loss: 12.3456, GradNorm: 1234.567, LR: 1e-5, rate: 123456, EtaS: 99 * 3600}
+	m := stepMetrics{Step: 123456, MaxSteps: 200000, Loss: 12.3456, GradNorm: 1234.567, LR: 1e-5, TokPerS: 123456, WindowSteps: 10, EtaS: 99 * 3600}
 	for _, width := range []int{200, 80, 60} {
 		got := fit(width-1, m.texts(true))
 		if len([]rune(got)) >= width || !strings.Contains(got, "loss 12.3456") || !strings.Contains(got, "ETA 99h00m") {
@@ -30,6 +33,35 @@ func TestStepFitsATerminal(t *testing.T) {
 	}
 	if got := m.texts(false); len(got) != 1 || strings.Contains(got[0], "░") || !strings.Contains(got[0], "grad_norm 1234.567") {
 		t.Errorf("elsewhere: %q", got)
+	}
+}
+
+// TestProgressOfCheckingACache: a quick check is not worth a line, a slow one is
+// worth one.
+func TestProgressOfCheckingACache(t *testing.T) {
+	const total = 100 << 20
+	for _, tc := range []struct {
+		name        string
+		interactive bool
+		tenth       time.Duration // that a tenth of the work takes
+		want        string
+	}{
+		{"quick", false, slowCheck / 11, ""},
+		{"quick, on a terminal", true, slowCheck / 11, ""},
+		{"slow", false, slowCheck / 5, "check token cache: 50 MiB of 100 MiB\n"},
+		{"slow, on a terminal", true, slowCheck / 8,
+			"\rcheck token cache: 80 MiB of 100 MiB\rcheck token cache: 90 MiB of 100 MiB\rcheck token cache: 100 MiB of 100 MiB\n"},
+	} {
+		var out bytes.Buffer
+		clock := time.Unix(0, 0)
+		show := Options{Stderr: &out, Interactive: tc.interactive}.progress(func() time.Time { return clock })
+		for tenth := range int64(11) {
+			show(total*tenth/10, total, data.CheckingCache)
+			clock = clock.Add(tc.tenth)
+		}
+		if out.String() != tc.want {
+			t.Errorf("%s:\n%q, want\n%q", tc.name, out.String(), tc.want)
+		}
 	}
 }
 

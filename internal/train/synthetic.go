@@ -68,7 +68,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 		return nil, err
 	}
 	s.Plan, err = plan.Resolve(plan.Request{Config: o.Model, Act: o.Act, GradDType: "auto", Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
-		ChunkTokens: o.ChunkTokens, Depths: o.Depths, Rows: o.Rows, RowTokens: o.SeqLen, Clip: !o.NoClip, Unified: s.dev.Unified(), HostMemory: host.AvailableMemory(),
+		ChunkTokens: o.ChunkTokens, Depths: o.Depths, Rows: o.Rows, RowTokens: o.SeqLen, Clip: !o.NoClip, Unified: s.dev.Unified(), HostMemory: host.AvailableMemory().Budget(),
 		DeviceMemory: s.dev.Usage().Limit, Context: s.dev.Usage().Now[device.ForContext]})
 	if err != nil {
 		return nil, err
@@ -168,8 +168,7 @@ func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 // FLOPs are the model FLOPs of a reported step and those that were executed, in
 // floating point operations.
 func (s *Synthetic) FLOPs(r actors.StepReport) (counted, executed float64) {
-	counted = s.o.Model.FLOPs(r.Tokens, r.AttendedPairs)
-	return counted, counted + recomputedFLOPs(s.Plan, r.Tokens, r.AttendedPairs)
+	return flops(s.Plan, r.Tokens, r.AttendedPairs)
 }
 
 // Times are those of the operations since the last call, the longest first; none

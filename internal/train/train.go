@@ -2,13 +2,10 @@ package train
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"math"
-	"os"
-	"path/filepath"
-	"slices"
 
 	"github.com/dustin/go-humanize"
 
@@ -20,28 +17,27 @@ import (
 	"mt/internal/config"
 	"mt/internal/parallel"
 	"mt/internal/tensorboard"
-	"mt/plan"
 )
 
-// Plan prints what a run of c would take, without running it.
-func Plan(c *config.Config, o Options) (err error) {
-	o.paper = true
-	j, _, err := openRun(nil, c, o)
-	if err != nil {
-		return err
+// Train runs c to its end, from the newest checkpoint if there is one. A
+// cancelled ctx ends it after the step in progress, saved, with ErrResumable.
+func Train(ctx context.Context, c *config.Config, o Options) error {
+	for {
+		again := c.Copy()
+		err := train(ctx, c, o)
+		var bad *doesNotLoad
+		if !errors.As(err, &bad) {
+			return err
+		}
+		o.unusable = maps.Clone(o.unusable)
+		if o.unusable == nil {
+			o.unusable = map[string]string{}
+		}
+		o.unusable[bad.dir], c = bad.err.Error(), again
 	}
-	defer j.closeAfter(&err)
-	j.showNotes(o.Stderr)
-	bound, err := j.bound()
-	if err != nil {
-		return err
-	}
-	return j.showPlan(o.Stdout, o.JSON, bound)
 }
 
-// Train runs c to its end, from the newest checkpoint if there is one. A
-// cancelled ctx ends it after the step in progress, saved, with ErrInterrupted.
-func Train(ctx context.Context, c *config.Config, o Options) (err error) {
+func train(ctx context.Context, c *config.Config, o Options) (err error) {
 	j, from, err := openRun(ctx.Done(), c, o)
 	if err != nil {
 		return err
@@ -53,14 +49,18 @@ func Train(ctx context.Context, c *config.Config, o Options) (err error) {
 	j.showNotes(o.Stderr)
 	if from.state.Step >= c.MaxSteps {
 		fmt.Fprintf(o.Stdout, "%s is at step %d of %d: training is done\n", from.dir, from.state.Step, c.MaxSteps)
-		if j.finished(from) {
+		if from.ended || j.finished(from) {
+			j.dropCheckpoints()
+			for _, note := range j.late.take() {
+				fmt.Fprintln(o.Stderr, "note:", note)
+			}
 			return nil
 		}
 	}
 	if ctx.Err() != nil {
-		return ErrInterrupted
+		return ErrResumable
 	}
-	if err := j.showPlan(o.Stderr, false, nil); err != nil {
+	if err := j.show(from, o.Stderr, false, nil); err != nil {
 		return err
 	}
 	return j.run(ctx, from, o)
@@ -69,51 +69,23 @@ func Train(ctx context.Context, c *config.Config, o Options) (err error) {
 // openRun opens what a training run of c needs, finds where it goes on from and
 // plans it. Nothing is allocated or written yet.
 func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from resume, err error) {
-	j, err := openJob(stop, c, o, (*job).checkOutput)
+	j, err := openJob(stop, c, o, (*job).checkOutput, (*job).checkCopied)
 	if err != nil {
 		return nil, from, err
 	}
-	if from, err = j.findResume(); err == nil {
+	if from, err = j.findStart(); err == nil {
 		err = j.resolvePlan()
+	}
+	if err == nil {
+		err = j.checkRoom()
+	}
+	if err == nil && !from.ended {
+		err = j.checkDisk(from)
 	}
 	if err != nil {
 		j.closeAfter(&err)
 	}
 	return j, from, err
-}
-
-// showNotes prints what the user should know, once.
-func (j *job) showNotes(w io.Writer) {
-	for _, s := range slices.Concat(j.c.Warnings, j.notes, j.deviceNotes()) {
-		fmt.Fprintln(w, "note:", s)
-	}
-}
-
-// showPlan prints memory and, unless it is nil, what bounds the time of a step.
-func (j *job) showPlan(w io.Writer, asJSON bool, bound *plan.Bound) error {
-	t := j.plan.Table()
-	if asJSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(map[string]any{"memory": t, "max_steps": j.c.MaxSteps, "rows_per_step": j.c.RowsPerStep(),
-			"rows": j.set.Train().Rows(), "recompute_keeps": j.plan.Spec.Keep.String(), "pipeline": j.plan.Depths,
-			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "bound": bound, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType})
-	}
-	count := func(n int) string { return humanize.Comma(int64(n)) }
-	fmt.Fprintf(w, "%s parameters, %s rows of at most %s tokens\n", humanize.Comma(t.Params), count(j.set.Train().Rows()), count(j.rowTokens()))
-	fmt.Fprintf(w, "%s steps of %s rows, compute %s, gradients %s\n", count(j.c.MaxSteps), count(j.c.RowsPerStep()), j.c.ComputeDType, j.c.GradDType)
-	fmt.Fprintf(w, "micro-batches of %s tokens, kept for the backward: %s\n", count(j.c.Pipeline.MicroBatchTokens), j.plan.Spec.Keep)
-	if n := j.plan.Spec.Shards(); n > 1 {
-		fmt.Fprintf(w, "the head in %d shards of the vocabulary, in two sweeps\n", n)
-	}
-	if x := j.plan.ExpertTraffic(); x != nil {
-		fmt.Fprintln(w, x)
-	}
-	t.Write(w)
-	if bound != nil {
-		bound.Write(w)
-	}
-	return nil
 }
 
 // session is a run with its memory allocated.
@@ -125,19 +97,23 @@ type session struct {
 	store *host.Store
 	line  *line
 	log   *metricsLog
+	kept  windows
 	board *tensorboard.Writer // nil: not asked for
 	meter *meter
 	stop  context.CancelCauseFunc // ends the run with an error after the step in progress
+	saver *saver
 
-	resumed  int // the step it goes on from
+	from     string // the checkpoint it goes on from
+	resumed  int    // the step of that
 	lastStep int
+	reached  actors.State // after lastStep
 	lastEval actors.EvalReport
 }
 
 func (j *job) run(ctx context.Context, from resume, o Options) error {
 	c := j.c
 	s := &session{job: j, o: o, line: &line{w: o.Stderr, interactive: o.Interactive}}
-	if err := os.MkdirAll(c.OutputDir, 0o755); err != nil {
+	if err := checkpoint.MakeDirs(j.fs(), c.OutputDir); err != nil {
 		return c.Errorf("output_dir", "output_dir: %w", err)
 	}
 	if err := j.lockOutput(); err != nil {
@@ -149,12 +125,10 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 	if err := j.markUnfinished(); err != nil {
 		return err
 	}
-	if err := checkpoint.Prune(c.OutputDir, 0); err != nil { // what a killed save has left takes no room
-		return err
-	}
+	j.sweep()
 	c.Resume = "auto" // given config.yaml, a run goes on from where this one came to
-	yaml := c.YAML("The configuration of this run, every auto resolved.")
-	if err := writeWhole(filepath.Join(c.OutputDir, configFile), yaml); err != nil {
+	yaml := c.YAML(configHeader)
+	if err := j.writeWhole(configFile, yaml); err != nil {
 		return err
 	}
 	extra, err := j.companions()
@@ -168,7 +142,9 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	s.stop = stop
-	sv := &saver{j: j, log: s.log, layers: checkpointLayers(s.store), extra: withConfig, last: from.state}
+	sv := &saver{j: j, log: s.log, kept: &s.kept, layers: checkpointLayers(s.store), extra: withConfig, last: from.state,
+		finite: from.state.Step - from.state.NonFinite}
+	s.saver = sv
 	opts := s.options(from, sv)
 	opts.Stop = running.Done()
 	err = actors.Run(opts)
@@ -177,19 +153,19 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 	}
 	s.tellNotes()
 	s.line.end()
+	var gave *actors.NonFiniteError
 	if cause := context.Cause(running); err == nil && cause != nil && cause != context.Cause(ctx) {
 		err = cause
 	}
 	switch {
+	case errors.As(err, &gave):
+		return s.nonFinite(gave, err, sv.last.Step)
 	case err != nil:
 		return err
-	case ctx.Err() != nil && (s.lastStep < c.MaxSteps || s.eval != nil && s.lastEval.Step < c.MaxSteps):
-		if step := sv.last.Step; step > from.state.Step {
-			s.line.above(fmt.Sprintf("step %d of %d is saved in %s", step, c.MaxSteps, filepath.Join(c.OutputDir, checkpointName(step))))
-		}
-		return ErrInterrupted
+	case ctx.Err() != nil && (s.lastStep < c.MaxSteps || s.evalOwed() && s.resumable(sv.last)):
+		return s.interrupted(from, sv.last)
 	}
-	return s.finish(ctx, extra, sv.last)
+	return s.finish(ctx, extra)
 }
 
 // open allocates memory and fills it: from the checkpoint, from the model's
@@ -207,36 +183,43 @@ func (s *session) open(from resume) (err error) {
 	s.closers = append(s.closers, func() { _ = s.store.Close() })
 	switch {
 	case from.dir != "":
-		if _, err = checkpoint.Load(from.dir, checkpointLayers(s.store), nil); err != nil {
-			return fmt.Errorf("resume: %w", err)
+		if err = s.load(from.dir); err != nil {
+			return err
+		}
+		if from.reset {
+			for _, l := range s.store.Layers {
+				clear(l.M)
+				clear(l.V)
+			}
 		}
 		s.line.above(fmt.Sprintf("resuming from %s, step %d of %d", from.dir, from.state.Step, s.c.MaxSteps))
 	case s.modelDir != "":
-		if err := s.loadModel(s.store, s.line); err != nil {
+		if err := s.loadModel(s.store, s.pool, s.line); err != nil {
 			return err
 		}
 	default:
 		initialise(s.store, s.model, s.c.Seed, s.pool)
 	}
-	if s.log, s.lastEval, err = openMetrics(s.c.OutputDir, from.state.Step, s.hooks.metrics); err != nil {
+	if s.log, s.lastEval, err = openMetrics(s.fs(), s.c.OutputDir, from.state.Step, s.hooks.metrics); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func() { _ = s.log.f.Close() })
 	if err := s.openBoard(); err != nil {
 		return err
 	}
-	s.resumed, s.lastStep = from.state.Step, from.state.Step
-	s.meter = &meter{j: s.job, dev: s.dev}
+	s.from, s.resumed, s.lastStep, s.reached = from.dir, from.state.Step, from.state.Step, from.reached()
+	s.meter = s.newMeter(s.dev, from.state)
 	s.meter.peakFLOPS, err = MatMulRate(s.dev, s.act, s.rateSize())
 	return err
 }
 
-// loadModel reads the weights of modelDir.
-func (j *job) loadModel(store *host.Store, l *line) error {
-	unexpected, err := checkpoint.LoadModel(j.modelDir, checkpointLayers(store), nil)
+// loadModel reads the weights of modelDir, and makes those of tokens that are new.
+func (j *job) loadModel(store *host.Store, pool *parallel.Pool, l *line) error {
+	unexpected, err := checkpoint.LoadVocab(j.modelDir, checkpointLayers(store), j.opened.Stored.VocabSize, nil)
 	if err != nil {
 		return err
 	}
+	startRows(store, j.opened.newRows(), j.opened.known, pool)
 	if len(unexpected) > 0 {
 		l.above(fmt.Sprintf("note: %s has %d tensors that are not trained, such as %s: they are saved as they are", j.modelDir, len(unexpected), unexpected[0]))
 	}
@@ -250,12 +233,15 @@ func (s *session) options(from resume, sv *saver) actors.Options {
 	if s.eval != nil {
 		evalPasses = s.eval.StepsPerEpoch()
 	}
+	every := s.cadence()
 	return actors.Options{
 		Device: s.dev, Store: s.store, Pool: s.pool, Plan: s.plan,
-		Schedule: actors.Schedule{FirstStep: from.state.Step + 1, LastStep: c.MaxSteps, SaveSteps: c.SaveSteps, EvalSteps: c.EvalSteps,
+		Schedule: actors.Schedule{FirstStep: from.state.Step + 1, LastStep: c.MaxSteps, SaveSteps: every.save, EvalSteps: every.eval,
+			SaveEpochs: every.saveEpochs, EvalEpochs: every.evalEpochs, EndsEpoch: s.endsEpoch,
+			NoSave: c.SaveStrategy == "no", NoFinalSave: c.SaveOnlyModel || !c.KeepCheckpoints,
 			EvalPasses: evalPasses, EvalAtStart: s.evalOwed(), EvalAtEnd: true, MaxNonFinite: c.MaxNonfiniteSteps, SynchronousUpdates: c.SynchronousUpdates,
 			LR: c.Schedule, DataPos: s.train.Pos},
-		Start:       actors.State{Step: from.state.Step, AdamStep: from.state.AdamStep, NonFinite: from.state.NonFinite, Tokens: from.state.Tokens},
+		Start:       from.reached(),
 		Adam:        host.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay},
 		MaxGradNorm: c.MaxGradNorm,
 		Batch: func(step int, eval bool) (*data.Batch, error) {
@@ -263,9 +249,9 @@ func (s *session) options(from resume, sv *saver) actors.Options {
 				f(step, eval)
 			}
 			if eval {
-				return s.eval.Batch(step, c.Pipeline.MicroBatchTokens), nil
+				return s.eval.Batch(step, c.Pipeline.MicroBatchTokens)
 			}
-			return s.train.Batch(step, c.Pipeline.MicroBatchTokens), nil
+			return s.train.Batch(step, c.Pipeline.MicroBatchTokens)
 		},
 		Saver: sv, OnStep: s.onStep, OnEval: s.onEval,
 	}
@@ -273,7 +259,7 @@ func (s *session) options(from resume, sv *saver) actors.Options {
 
 // tellNotes prints what the device had to say since.
 func (s *session) tellNotes() {
-	for _, n := range s.deviceNotes() {
+	for _, n := range append(s.deviceNotes(), s.late.take()...) {
 		s.line.above("note: " + n)
 	}
 }
@@ -281,17 +267,22 @@ func (s *session) tellNotes() {
 func (s *session) onStep(r actors.StepReport) {
 	s.tellNotes()
 	m := s.meter.step(r)
-	s.lastStep = r.Step
-	logged := r.Step%max(1, s.c.LoggingSteps) == 0 || r.Step == s.c.MaxSteps || r.Skipped
+	s.lastStep, s.reached = r.Step, after(s.reached, r)
+	logged := r.Step%max(1, s.cadence().log) == 0 || r.Step == s.c.MaxSteps || r.Skipped
 	if f := s.hooks.logging; f != nil {
 		f(r.Step)
 	}
 	if logged {
 		s.record(m)
 		s.onBoard(m.Step, m.scalars()...)
+		s.meter.logged()
 	}
+	s.kept.reported(r.Step, r.Saved, s.meter.window)
 	if logged || s.o.Interactive {
 		s.line.show(m.texts(s.o.Interactive)...)
+	}
+	if !r.Skipped {
+		s.saver.stepped(r.Step)
 	}
 	if f := s.hooks.stepped; f != nil {
 		f(r.Step)
@@ -315,7 +306,7 @@ func (s *session) record(v any) {
 // evalOwed says whether the step that the run goes on from is due an evaluation
 // that metrics.jsonl does not have.
 func (s *session) evalOwed() bool {
-	step, every := s.lastStep, s.c.EvalSteps
-	due := step > 0 && (every > 0 && step%every == 0 || step == s.c.MaxSteps)
+	step, every := s.lastStep, s.cadence()
+	due := s.eval != nil && step > 0 && (every.eval > 0 && step%every.eval == 0 || every.evalEpochs && s.endsEpoch(step) || step == s.c.MaxSteps)
 	return due && s.lastEval.Step != step
 }

@@ -1,6 +1,6 @@
 // Package openblas multiplies matrices with an OpenBLAS that it finds on the
-// machine, for benchmarks to compare package gemm with. Nothing that trains
-// uses it.
+// machine, for benchmarks to compare package gemm with, or with another library of
+// the same functions, such as MKL. Nothing that trains uses it.
 //
 // It may import device/cpu/gemm, internal/parallel and purego; only bench
 // imports it.

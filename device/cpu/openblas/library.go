@@ -25,6 +25,8 @@ type Library struct {
 	// kernels for; the library reads OPENBLAS_CORETYPE to be told another. Both
 	// are empty where the library does not say.
 	Path, Config, Core string
+	// Name is "OpenBLAS", "MKL", or that of the file where it is neither.
+	Name string
 
 	multiply   func(p *Product)
 	setThreads func(n int)

@@ -5,6 +5,7 @@ package openblas
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/ebitengine/purego"
 )
@@ -51,10 +52,14 @@ func (l *Library) describe(handle uintptr) {
 			*field = words(f())
 		}
 	}
-	if at := find("openblas_set_num_threads", "MKL_Set_Num_Threads"); at != 0 {
-		var f func(int32)
-		purego.RegisterFunc(&f, at)
-		l.setThreads = func(n int) { f(int32(n)) }
+	l.Name = filepath.Base(l.Path)
+	for _, of := range []struct{ name, threads string }{{"OpenBLAS", "openblas_set_num_threads"}, {"MKL", "MKL_Set_Num_Threads"}} {
+		if at := find(of.threads); at != 0 {
+			var f func(int32)
+			purego.RegisterFunc(&f, at)
+			l.Name, l.setThreads = of.name, func(n int) { f(int32(n)) }
+			return
+		}
 	}
 }
 

@@ -8,12 +8,12 @@ import (
 // generic is every kernel in plain Go: what runs where there is no assembly,
 // and what the assembly is compared with.
 var generic = kernels{
-	level: Generic, widen: genericWiden, narrow: genericNarrow, add: genericAdd, axpy: genericAxpy,
+	level: Generic, widen: genericWiden, narrow: genericNarrow, add: genericAdd,
 	scale: genericScale, scaleMul: genericScaleMul, dot: genericDot, dot3: genericDot3,
 	normGrad: genericNormGrad, normGradAdd: genericNormGradAdd, rotate: genericRotate, max: genericMax,
 	expSum: genericExpSum, sumExp: genericSumExp, softmaxStrip: genericSoftmaxStrip, gradStrip: genericGradStrip,
-	swiglu: genericGLU(false), swigluGrad: genericGLUGrad(false), swigluGradY: genericGLUGradY(false),
-	geglu: genericGLU(true), gegluGrad: genericGLUGrad(true), gegluGradY: genericGLUGradY(true),
+	swiglu:   unit{genericGLU(false), genericGLUGrad(false), genericGLUGradY(false)},
+	geglu:    unit{genericGLU(true), genericGLUGrad(true), genericGLUGradY(true)},
 	tileRows: genericTiles(false), tileCols: genericTiles(true),
 }
 
@@ -42,13 +42,6 @@ func genericAdd(y, x *float32, n int) {
 	d := span(y, n)
 	for i, v := range span(x, n) {
 		d[i] += v
-	}
-}
-
-func genericAxpy(y, x *float32, n int, a float32) {
-	d := span(y, n)
-	for i, v := range span(x, n) {
-		d[i] += a * v
 	}
 }
 

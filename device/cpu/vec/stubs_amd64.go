@@ -19,11 +19,6 @@ func narrowAVX512(dst *uint16, src *float32, n int)
 //go:noescape
 func addAVX512(y *float32, x *float32, n int)
 
-// axpyAVX512 is y += a·x.
-//
-//go:noescape
-func axpyAVX512(y *float32, x *float32, n int, a float32)
-
 // scaleAVX512 is y = a·x; y may be x.
 //
 //go:noescape
@@ -268,11 +263,6 @@ func narrowAVX2(dst *uint16, src *float32, n int)
 //
 //go:noescape
 func addAVX2(y *float32, x *float32, n int)
-
-// axpyAVX2 is y += a·x.
-//
-//go:noescape
-func axpyAVX2(y *float32, x *float32, n int, a float32)
 
 // scaleAVX2 is y = a·x; y may be x.
 //

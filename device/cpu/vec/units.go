@@ -2,41 +2,45 @@ package vec
 
 import "math"
 
-// SwiGLU writes y = silu(gate)·up with silu(x) = x/(1+e^−x).
-func SwiGLU(y, gate, up []float32) {
-	same(len(y), len(gate), len(up))
-	chosen.swiglu(first(y), first(gate), first(up), len(y))
+// unit is one implementation of a gated linear unit.
+type unit struct {
+	forward func(y, gate, up *float32, n int)
+	grad    func(dgate, dup, dy, gate, up *float32, n int)
+	gradY   func(dgate, dup, y, dy, gate, up *float32, n int) // that and the result
 }
+
+func (u *unit) result(y, gate, up []float32) {
+	same(len(y), len(gate), len(up))
+	u.forward(first(y), first(gate), first(up), len(y))
+}
+
+func (u *unit) gradient(dgate, dup, y, dy, gate, up []float32) {
+	same(len(dy), len(dgate), len(dup), len(gate), len(up))
+	if y == nil {
+		u.grad(first(dgate), first(dup), first(dy), first(gate), first(up), len(dy))
+		return
+	}
+	same(len(dy), len(y))
+	u.gradY(first(dgate), first(dup), first(y), first(dy), first(gate), first(up), len(dy))
+}
+
+// SwiGLU writes y = silu(gate)·up with silu(x) = x/(1+e^−x).
+func SwiGLU(y, gate, up []float32) { chosen.swiglu.result(y, gate, up) }
 
 // SwiGLUGrad writes the gradients of gate and up from dy, that of SwiGLU's
 // result, and unless y is nil the result itself. dgate may be gate, dup may be
 // up and y may be dy.
 func SwiGLUGrad(dgate, dup, y, dy, gate, up []float32) {
-	same(len(dy), len(dgate), len(dup), len(gate), len(up))
-	if y == nil {
-		chosen.swigluGrad(first(dgate), first(dup), first(dy), first(gate), first(up), len(dy))
-		return
-	}
-	same(len(dy), len(y))
-	chosen.swigluGradY(first(dgate), first(dup), first(y), first(dy), first(gate), first(up), len(dy))
+	chosen.swiglu.gradient(dgate, dup, y, dy, gate, up)
 }
 
 // GeGLU writes y = gelu(gate)·up with gelu(x) = x/(1+e^−z), z = 2√(2/π)(x +
 // 0.044715x³), which is ½x(1+tanh(z/2)).
-func GeGLU(y, gate, up []float32) {
-	same(len(y), len(gate), len(up))
-	chosen.geglu(first(y), first(gate), first(up), len(y))
-}
+func GeGLU(y, gate, up []float32) { chosen.geglu.result(y, gate, up) }
 
 // GeGLUGrad is to GeGLU what SwiGLUGrad is to SwiGLU.
 func GeGLUGrad(dgate, dup, y, dy, gate, up []float32) {
-	same(len(dy), len(dgate), len(dup), len(gate), len(up))
-	if y == nil {
-		chosen.gegluGrad(first(dgate), first(dup), first(dy), first(gate), first(up), len(dy))
-		return
-	}
-	same(len(dy), len(y))
-	chosen.gegluGradY(first(dgate), first(dup), first(y), first(dy), first(gate), first(up), len(dy))
+	chosen.geglu.gradient(dgate, dup, y, dy, gate, up)
 }
 
 // Softcap writes y = limit·tanh(scale·x/limit); y may be x.

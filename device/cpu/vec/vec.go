@@ -23,7 +23,6 @@ type kernels struct {
 	widen        func(dst *float32, src *uint16, n int)
 	narrow       func(dst *uint16, src *float32, n int)
 	add          func(y, x *float32, n int)
-	axpy         func(y, x *float32, n int, a float32)
 	scale        func(y, x *float32, n int, a float32)
 	scaleMul     func(y, x, w *float32, n int, a float32)
 	dot          func(x, y *float32, n int) float32
@@ -36,12 +35,8 @@ type kernels struct {
 	sumExp       func(x *float32, n int, scale, shift float32) float32
 	softmaxStrip func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32)
 	gradStrip    func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32)
-	swiglu       func(y, gate, up *float32, n int)
-	swigluGrad   func(dgate, dup, dy, gate, up *float32, n int)
-	swigluGradY  func(dgate, dup, y, dy, gate, up *float32, n int)
-	geglu        func(y, gate, up *float32, n int)
-	gegluGrad    func(dgate, dup, dy, gate, up *float32, n int)
-	gegluGradY   func(dgate, dup, y, dy, gate, up *float32, n int)
+	swiglu       unit
+	geglu        unit
 	tileRows     []tileFunc // by height, from 1 on; a by rows
 	tileCols     []tileFunc // a by columns
 	transpose    func(dst, src *float32, stride, blocks int)
@@ -114,12 +109,6 @@ func Narrow(dst []uint16, src []float32) {
 func Add(y, x []float32) {
 	same(len(y), len(x))
 	chosen.add(first(y), first(x), len(y))
-}
-
-// Axpy is y += a·x.
-func Axpy(y, x []float32, a float32) {
-	same(len(y), len(x))
-	chosen.axpy(first(y), first(x), len(y), a)
 }
 
 // Scale is y = a·x; y may be x.

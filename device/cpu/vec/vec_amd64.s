@@ -195,66 +195,6 @@ done:
 	VZEROUPPER
 	RET
 
-// func axpyAVX512(y *float32, x *float32, n int, a float32)
-// Requires: AVX, AVX512F, BMI2, SSE
-TEXT ·axpyAVX512(SB), NOSPLIT, $0-28
-	MOVQ         y+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVQ         n+16(FP), DX
-	MOVSS        a+24(FP), X0
-	VBROADCASTSS X0, Z0
-
-many:
-	CMPQ        DX, $0x00000040
-	JL          one
-	VMOVUPS     (AX), Z1
-	VMOVUPS     (CX), Z2
-	VFMADD231PS Z2, Z0, Z1
-	VMOVUPS     Z1, (AX)
-	VMOVUPS     64(AX), Z1
-	VMOVUPS     64(CX), Z2
-	VFMADD231PS Z2, Z0, Z1
-	VMOVUPS     Z1, 64(AX)
-	VMOVUPS     128(AX), Z1
-	VMOVUPS     128(CX), Z2
-	VFMADD231PS Z2, Z0, Z1
-	VMOVUPS     Z1, 128(AX)
-	VMOVUPS     192(AX), Z1
-	VMOVUPS     192(CX), Z2
-	VFMADD231PS Z2, Z0, Z1
-	VMOVUPS     Z1, 192(AX)
-	ADDQ        $0x00000100, AX
-	ADDQ        $0x00000100, CX
-	SUBQ        $0x00000040, DX
-	JMP         many
-
-one:
-	CMPQ        DX, $0x00000010
-	JL          tail
-	VMOVUPS     (AX), Z1
-	VMOVUPS     (CX), Z2
-	VFMADD231PS Z2, Z0, Z1
-	VMOVUPS     Z1, (AX)
-	ADDQ        $0x00000040, AX
-	ADDQ        $0x00000040, CX
-	SUBQ        $0x00000010, DX
-	JMP         one
-
-tail:
-	TESTQ       DX, DX
-	JE          done
-	MOVL        $0x0000ffff, BX
-	BZHIL       DX, BX, BX
-	KMOVW       BX, K1
-	VMOVUPS.Z   (AX), K1, Z1
-	VMOVUPS.Z   (CX), K1, Z2
-	VFMADD231PS Z2, Z0, Z1
-	VMOVUPS     Z1, K1, (AX)
-
-done:
-	VZEROUPPER
-	RET
-
 // func scaleAVX512(y *float32, x *float32, n int, a float32)
 // Requires: AVX, AVX512F, BMI2, SSE
 TEXT ·scaleAVX512(SB), NOSPLIT, $0-28
@@ -9220,67 +9160,6 @@ DATA masks<>+52(SB)/4, $0x00000000
 DATA masks<>+56(SB)/4, $0x00000000
 DATA masks<>+60(SB)/4, $0x00000000
 GLOBL masks<>(SB), RODATA|NOPTR, $64
-
-// func axpyAVX2(y *float32, x *float32, n int, a float32)
-// Requires: AVX, AVX2, FMA3, SSE
-TEXT ·axpyAVX2(SB), NOSPLIT, $0-28
-	MOVQ         y+0(FP), AX
-	MOVQ         x+8(FP), CX
-	MOVQ         n+16(FP), DX
-	MOVSS        a+24(FP), X0
-	VBROADCASTSS X0, Y0
-
-many:
-	CMPQ        DX, $0x00000020
-	JL          one
-	VMOVUPS     (AX), Y1
-	VMOVUPS     (CX), Y2
-	VFMADD231PS Y2, Y0, Y1
-	VMOVUPS     Y1, (AX)
-	VMOVUPS     32(AX), Y1
-	VMOVUPS     32(CX), Y2
-	VFMADD231PS Y2, Y0, Y1
-	VMOVUPS     Y1, 32(AX)
-	VMOVUPS     64(AX), Y1
-	VMOVUPS     64(CX), Y2
-	VFMADD231PS Y2, Y0, Y1
-	VMOVUPS     Y1, 64(AX)
-	VMOVUPS     96(AX), Y1
-	VMOVUPS     96(CX), Y2
-	VFMADD231PS Y2, Y0, Y1
-	VMOVUPS     Y1, 96(AX)
-	ADDQ        $0x00000080, AX
-	ADDQ        $0x00000080, CX
-	SUBQ        $0x00000020, DX
-	JMP         many
-
-one:
-	CMPQ        DX, $0x00000008
-	JL          tail
-	VMOVUPS     (AX), Y1
-	VMOVUPS     (CX), Y2
-	VFMADD231PS Y2, Y0, Y1
-	VMOVUPS     Y1, (AX)
-	ADDQ        $0x00000020, AX
-	ADDQ        $0x00000020, CX
-	SUBQ        $0x00000008, DX
-	JMP         one
-
-tail:
-	TESTQ       DX, DX
-	JE          done
-	LEAQ        masks<>+0(SB), BX
-	SHLQ        $0x02, DX
-	SUBQ        DX, BX
-	VMOVUPS     32(BX), Y1
-	VMASKMOVPS  (AX), Y1, Y2
-	VMASKMOVPS  (CX), Y1, Y3
-	VFMADD231PS Y3, Y0, Y2
-	VMASKMOVPS  Y2, Y1, (AX)
-
-done:
-	VZEROUPPER
-	RET
 
 // func scaleAVX2(y *float32, x *float32, n int, a float32)
 // Requires: AVX, AVX2, SSE

@@ -13,7 +13,6 @@ func main() {
 		widen(v)
 		narrow(v)
 		add(v)
-		axpy(v)
 		scale(v)
 		scaleMul(v)
 		dot(v)

@@ -99,19 +99,6 @@ func add(v isa) {
 	RET()
 }
 
-func axpy(v isa) {
-	v.begin("axpy", "func(y, x *float32, n int, a float32)", "is y += a·x.")
-	p := pointers("y", "x")
-	n, a := count("n"), v.broadcast("a")
-	v.each(n, 4, p, func(_, d int, mask reg.Register) {
-		y, x := v.load(at(p[0], d), mask), v.load(at(p[1], d), mask)
-		VFMADD231PS(x, a, y)
-		v.store(y, at(p[0], d), mask)
-	})
-	VZEROUPPER()
-	RET()
-}
-
 func scale(v isa) {
 	v.begin("scale", "func(y, x *float32, n int, a float32)", "is y = a·x; y may be x.")
 	p := pointers("y", "x")

@@ -1,0 +1,83 @@
+package actors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// optimizing is an Optimizer of two layers, with clipping, whose work is done as
+// soon as it is asked for. did is what it did, in words.
+type optimizing struct {
+	core *optimizerCore
+	did  []string
+}
+
+func (o *optimizing) tell(msgs ...any) {
+	for _, msg := range msgs {
+		for _, e := range o.core.step(msg) {
+			o.take(e)
+		}
+	}
+}
+
+func (o *optimizing) take(effect any) {
+	switch e := effect.(type) {
+	case work:
+		switch d := e.do.(type) {
+		case measure:
+			o.tell(measured{Layer: d.Layer, Squares: 1})
+		case update:
+			o.did = append(o.did, fmt.Sprintf("update %d", d.Layer))
+			o.tell(e.done)
+		}
+	case send:
+		switch m := e.msg.(type) {
+		case LayerUpdated:
+			if e.to == prefetcherID {
+				o.did = append(o.did, fmt.Sprintf("layer %d is at %d", m.Layer, m.Version))
+			}
+		case StepUpdated:
+			o.did = append(o.did, fmt.Sprintf("step %d is done", m.Step))
+		}
+	}
+}
+
+// TestSkippedStepsAndSaves: a skipped step changes no layer, so it may pass while
+// an earlier save goes on, but the layers stay held; a skipped step that is to be
+// saved itself comes after the save before it.
+func TestSkippedStepsAndSaves(t *testing.T) {
+	step := func(n int, skip, save bool) []any {
+		return []any{GradLanded{Step: n, Layer: 1}, GradLanded{Step: n, Layer: 0}, StepClosed{Step: n, LR: 1, Skip: skip, Save: save}}
+	}
+	saved := []any{LayerSaved{Step: 1, Layer: 0}, LayerSaved{Step: 1, Layer: 1}}
+	one := []string{"update 0", "layer 0 is at 1", "update 1", "layer 1 is at 1", "step 1 is done"}
+	two := []string{"layer 0 is at 2", "layer 1 is at 2", "step 2 is done"}
+	three := []string{"update 0", "layer 0 is at 3", "update 1", "layer 1 is at 3", "step 3 is done"}
+	for name, c := range map[string]struct {
+		told []any // step 1, which is saved, comes before
+		want []string
+	}{
+		"a skipped step passes, the next update waits": {slices.Concat(step(2, true, false), step(3, false, false)), two},
+		"and goes on when the save is done":            {slices.Concat(step(2, true, false), step(3, false, false), saved), slices.Concat(two, three)},
+		"a skipped step that is saved waits":           {step(2, true, true), nil},
+		"for every layer":                              {append(step(2, true, true), saved[0]), nil},
+		"and goes on when the save before it is done":  {slices.Concat(step(2, true, true), saved), two},
+		"its own save holds the layers as any other":   {slices.Concat(step(2, true, true), saved, step(3, false, false)), two},
+		"without a save under way nothing waits":       {slices.Concat(saved, step(2, true, true)), two},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &optimizing{core: newOptimizerCore(2, State{}, 1, false)}
+			o.tell(step(1, false, true)...)
+			if !slices.Equal(o.did, one) {
+				t.Fatalf("step 1: %q", o.did)
+			}
+			o.did = nil
+			o.tell(c.told...)
+			if !slices.Equal(o.did, c.want) {
+				t.Errorf("it did\n%s\nwant\n%s", strings.Join(o.did, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package checkpoint
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestSyncReachesTheSystem: what the power cuts of other tests count on is asked of
+// the operating system, which refuses it of what is closed or cannot be synced.
+func TestSyncReachesTheSystem(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "x")
+	f, err := OS().Create(name)
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Sync(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a closed file: %v", err)
+	}
+	l, err := OS().Append(name)
+	if err == nil {
+		err = errors.Join(l.Sync(), l.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sync(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a closed log: %v", err)
+	}
+	if err := OS().SyncDir(filepath.Dir(name)); err != nil {
+		t.Error(err)
+	}
+	const unsynced = "/proc/self" // a directory that is on no disk
+	d, err := os.Open(unsynced)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer d.Close()
+	if err := d.Sync(); !errors.Is(err, syscall.EINVAL) {
+		t.Skipf("%s can be synced: %v", unsynced, err)
+	}
+	if err := OS().SyncDir(unsynced); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("%s: %v", unsynced, err)
+	}
+}

@@ -1,0 +1,340 @@
+package checkpoint_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"mt/checkpoint"
+	"mt/checkpoint/powercut"
+	"mt/model"
+)
+
+// filled is memory for a small model of which every value is v.
+func filled(t *testing.T, v float32) (*model.Config, []checkpoint.Layer) {
+	t.Helper()
+	c, err := model.FromInline(map[string]any{"model_type": "llama", "vocab_size": 37, "hidden_size": 14, "intermediate_size": 11,
+		"num_hidden_layers": 1, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 6}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []checkpoint.Layer
+	for _, l := range c.Layouts(false) {
+		layer := checkpoint.Layer{Layout: l, Tile: make([]byte, l.TileBytes), M: make([]float32, l.Elems), V: make([]float32, l.Elems)}
+		for i := range layer.M {
+			layer.M[i], layer.V[i] = v, v
+		}
+		out = append(out, layer)
+	}
+	return c, out
+}
+
+// optionsOf are those of a save of layers in files of at most shard bytes.
+func optionsOf(c *model.Config, layers []checkpoint.Layer, step int, shard int64, fs checkpoint.FS) checkpoint.WriterOptions {
+	o := checkpoint.WriterOptions{Step: step, Config: c, SaveDType: checkpoint.F32, MaxShardBytes: shard, FS: fs}
+	for _, l := range layers {
+		o.Layouts = append(o.Layouts, l.Layout)
+	}
+	return o
+}
+
+// saveStep writes checkpoint-STEP, every moment of which is v.
+func saveStep(t *testing.T, out string, step int, v float32, fs checkpoint.FS) {
+	t.Helper()
+	c, layers := filled(t, v)
+	w, err := checkpoint.NewWriter(out, optionsOf(c, layers, step, 3000, fs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range layers {
+		if err := w.WriteLayer(i, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Commit(checkpoint.TrainerState{Step: step}, map[string][]byte{"tokenizer.json": []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cutAfterAll opens root, whose power is cut, in every way, after each operation of
+// do and once more when it is done; check looks at what is left.
+func cutAfterAll(t *testing.T, root string, do func(*powercut.Disk), check func(t *testing.T, left string, done bool)) {
+	t.Helper()
+	var d *powercut.Disk
+	ops := 0
+	cut := func(op string, done bool) {
+		if t.Failed() {
+			return
+		}
+		for _, loss := range powercut.Losses {
+			left := filepath.Join(t.TempDir(), "left")
+			if err := d.Cut(loss, left); err != nil {
+				t.Fatal(err)
+			}
+			check(t, left, done)
+			if t.Failed() {
+				t.Logf("the power is cut after operation %d, %s; loss %d", ops, op, loss)
+				return
+			}
+			if err := os.RemoveAll(left); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	d, err := powercut.New(root, func(op string) { ops++; cut(op, false) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(d)
+	cut("the end", true)
+	if ops < 3 {
+		t.Errorf("%d operations", ops)
+	}
+}
+
+// TestPowerCut: whenever the power is cut, the newest checkpoint is whole; it is
+// the new one once Commit has returned.
+func TestPowerCut(t *testing.T) {
+	for name, tc := range map[string]struct{ before, now int }{"the first": {0, 10}, "the second": {10, 20}, "again": {10, 10}} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			out := filepath.Join(root, "runs", "out")
+			if tc.before > 0 {
+				saveStep(t, out, tc.before, 1, checkpoint.OS())
+			}
+			cutAfterAll(t, root, func(d *powercut.Disk) { saveStep(t, out, tc.now, 2, d) }, func(t *testing.T, left string, done bool) {
+				dir, state, skipped, err := checkpoint.Latest(filepath.Join(left, "runs", "out"), nil)
+				damaged := slices.ContainsFunc(skipped, func(s checkpoint.Skipped) bool { return !s.Unfinished })
+				switch {
+				case err != nil || damaged:
+					t.Errorf("%v, skipped %v", err, skipped)
+				case dir == "" && tc.before == 0 && !done:
+				case dir == "":
+					t.Error("no checkpoint is left")
+				default:
+					_, layers := filled(t, 0)
+					_, err := checkpoint.Load(dir, layers, nil)
+					v := layers[0].M[0]
+					if err != nil || v != 2 && (done || v != 1) || v == 2 && state.Step != tc.now || v == 1 && state.Step != tc.before {
+						t.Errorf("%v, moments of save %v at step %d", err, v, state.Step)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestMarkSurvives: that a checkpoint may have broken weights is known after a power
+// cut, and does not spoil it.
+func TestMarkSurvives(t *testing.T) {
+	root := t.TempDir()
+	out := filepath.Join(root, "out")
+	saveStep(t, out, 10, 1, checkpoint.OS())
+	saveStep(t, out, 20, 2, checkpoint.OS())
+	cutAfterAll(t, root, func(d *powercut.Disk) {
+		if _, _, err := checkpoint.MarkNonFinite(d, out, 20, 20, 23); err != nil {
+			t.Error(err)
+		}
+	}, func(t *testing.T, left string, done bool) {
+		_, state, skipped, err := checkpoint.Latest(filepath.Join(left, "out"), nil)
+		if err != nil || state.Step != 10 && (done || state.Step != 20 || len(skipped) > 0) {
+			t.Errorf("it goes on from step %d, skips %v, %v", state.Step, skipped, err)
+		}
+	})
+}
+
+// weigh sets every weight to v and returns the layers.
+func weigh(t *testing.T, v byte) (*model.Config, []checkpoint.Layer) {
+	t.Helper()
+	c, layers := filled(t, 0)
+	for _, l := range layers {
+		for i := range l.Tile {
+			l.Tile[i] = v
+		}
+	}
+	return c, layers
+}
+
+// weight is what weigh set all weights in dir to; an error where there are no
+// weights to be read, or not all are the same.
+func weight(dir string, layers []checkpoint.Layer) (byte, error) {
+	if _, err := checkpoint.LoadModel(dir, layers, nil); err != nil {
+		return 0, err
+	}
+	v := layers[0].Tile[0]
+	for _, l := range layers {
+		for _, p := range l.Layout.Tensors {
+			for _, b := range l.Tile[p.TileOff:][:p.TileBytes()] {
+				if b != v {
+					return 0, fmt.Errorf("weights of two models, %d and %d", v, b)
+				}
+			}
+		}
+	}
+	return v, nil
+}
+
+// writers write a model whose weights are all v into dir.
+var writers = map[string]func(t *testing.T, dir string, v byte, shard int64, fs checkpoint.FS) error{
+	"WriteModel": func(t *testing.T, dir string, v byte, shard int64, fs checkpoint.FS) error {
+		c, layers := weigh(t, v)
+		return checkpoint.WriteModel(dir, layers, optionsOf(c, layers, 0, shard, fs), nil)
+	},
+	"CopyModel": func(t *testing.T, dir string, v byte, shard int64, fs checkpoint.FS) error {
+		c, layers := weigh(t, v)
+		from := t.TempDir()
+		if err := checkpoint.WriteModel(from, layers, optionsOf(c, layers, 0, 1<<30, nil), nil); err != nil {
+			return err
+		}
+		w, err := checkpoint.OpenWeights(from)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		_, err = checkpoint.CopyModel(t.Context(), dir, w, checkpoint.CopyOptions{MaxShardBytes: shard, FS: fs, Files: map[string][]byte{"config.json": []byte("{}")}})
+		return err
+	},
+}
+
+// replacements are how many bytes the files of the older and of the newer model
+// have: one file or several.
+var replacements = map[string][2]int64{
+	"one by one": {1 << 30, 1 << 30}, "one by several": {1 << 30, 3000}, "several by one": {3000, 1 << 30},
+	"several by as many": {3000, 3000}, "several by others": {3000, 2000},
+}
+
+// TestReplacedModel: whenever somebody looks, and whenever the power is cut, the
+// weights in a directory are those of one model.
+func TestReplacedModel(t *testing.T) {
+	for who, write := range writers {
+		for how, shards := range replacements {
+			t.Run(who+" "+how, func(t *testing.T) {
+				root := t.TempDir()
+				dir := filepath.Join(root, "model")
+				if err := write(t, dir, 1, shards[0], nil); err != nil {
+					t.Fatal(err)
+				}
+				_, layers := filled(t, 0)
+				replaced := false
+				look := func(t *testing.T, dir string, done bool) {
+					v, err := weight(dir, layers)
+					if err != nil || done && v != 2 || v != 1 && v != 2 {
+						t.Errorf("%v, %d", err, v)
+					}
+				}
+				cutAfterAll(t, root, func(d *powercut.Disk) {
+					if err := write(t, dir, 2, shards[1], d); err != nil {
+						t.Fatal(err)
+					}
+				}, func(t *testing.T, left string, done bool) {
+					look(t, filepath.Join(left, "model"), done)
+					v, err := weight(dir, layers)
+					if err != nil || v != 2 && replaced {
+						t.Errorf("a reader meanwhile: %v, %d", err, v)
+					}
+					replaced = v == 2
+				})
+				// And again, with what the last names have become.
+				if err := write(t, dir, 2, shards[1], nil); err != nil {
+					t.Fatal(err)
+				}
+				look(t, dir, true)
+				if files, _ := filepath.Glob(filepath.Join(dir, "*.safetensors")); shards[1] == 1<<30 && len(files) != 1 || shards[1] == 3000 && len(files) != shardsOf(t, dir) {
+					t.Errorf("files of an older model are left: %v", files)
+				}
+			})
+		}
+	}
+}
+
+// shardsOf counts the files that the index in dir names.
+func shardsOf(t *testing.T, dir string) int {
+	t.Helper()
+	named := map[string]bool{}
+	for _, shard := range indexOf(t, dir) {
+		named[shard] = true
+	}
+	return len(named)
+}
+
+func indexOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	var index struct {
+		Map map[string]string `json:"weight_map"`
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "model.safetensors.index.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &index)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index.Map
+}
+
+// TestSlowReader: who has read the index, and takes its time, finds the shards it
+// names as they were or not at all.
+func TestSlowReader(t *testing.T) {
+	for who, write := range writers {
+		t.Run(who, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := write(t, dir, 1, 3000, nil); err != nil {
+				t.Fatal(err)
+			}
+			was := map[string][]byte{}
+			for _, shard := range indexOf(t, dir) {
+				content, err := os.ReadFile(filepath.Join(dir, shard))
+				if err != nil {
+					t.Fatal(err)
+				}
+				was[shard] = content
+			}
+			d, err := powercut.New(dir, func(op string) {
+				for shard, content := range was {
+					got, err := os.ReadFile(filepath.Join(dir, shard))
+					if !errors.Is(err, os.ErrNotExist) && (err != nil || !bytes.Equal(got, content)) {
+						t.Errorf("after %s: %s is another file, %v", op, shard, err)
+					}
+				}
+			})
+			if err == nil {
+				err = write(t, dir, 2, 3000, d)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestWriteFile: a whole file is the older or the newer one, and the newer once
+// WriteFile has returned.
+func TestWriteFile(t *testing.T) {
+	for _, before := range []string{"", "the older"} {
+		root := t.TempDir()
+		name := filepath.Join(root, "config.yaml")
+		if before != "" {
+			if err := os.WriteFile(name, []byte(before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cutAfterAll(t, root, func(d *powercut.Disk) {
+			if err := checkpoint.WriteFile(d, name, []byte("the newer")); err != nil {
+				t.Error(err)
+			}
+		}, func(t *testing.T, left string, done bool) {
+			got, err := os.ReadFile(filepath.Join(left, "config.yaml"))
+			if before == "" && !done && errors.Is(err, os.ErrNotExist) {
+				return
+			}
+			if err != nil || string(got) != "the newer" && (done || string(got) != before) {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,274 @@
+package powercut
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"mt/checkpoint"
+)
+
+// Loss is how much of what was not synced a power cut takes.
+type Loss int
+
+// What file systems do: those that write names early, as XFS and ext4 with
+// noauto_da_alloc, lose the content alone; those without a journal may write names
+// in another order than they were given.
+const (
+	NamesAndContent Loss = iota
+	ContentAlone
+	NamesButTheLast // in each directory
+)
+
+// Losses are all of them.
+var Losses = []Loss{NamesAndContent, ContentAlone, NamesButTheLast}
+
+// Disk is a checkpoint.FS over the directory tree root, which is on disk when it
+// is opened. Its methods may be called from several goroutines.
+type Disk struct {
+	checkpoint.FS
+	root  string
+	after func(op string)
+
+	mu  sync.Mutex
+	top *node
+}
+
+// node is a file or a directory.
+type node struct {
+	names   map[string]*node // of a directory; nil: a file
+	synced  map[string]*node // those that are on disk
+	last    map[string]*node // the last change to names that is not on disk; nil: removed
+	content []byte           // of a file, as it is on disk
+}
+
+// change gives names in a directory to other nodes, nil to none, at once.
+func (n *node) change(to map[string]*node) {
+	n.last = to
+	for name, below := range to {
+		if n.names[name] = below; below == nil {
+			delete(n.names, name)
+		}
+	}
+}
+
+func directory() *node { return &node{names: map[string]*node{}, synced: map[string]*node{}} }
+
+// New opens root. after is called when an operation is done, with its name and the
+// last part of its path, such as "rename config.yaml.tmp"; it may call Cut. A write
+// is none of them: it changes nothing that is sure to survive.
+func New(root string, after func(op string)) (*Disk, error) {
+	d := &Disk{FS: checkpoint.OS(), root: root, after: after, top: directory()}
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == root {
+			return err
+		}
+		n := directory()
+		if !e.IsDir() {
+			n = &node{}
+			if n.content, err = os.ReadFile(path); err != nil {
+				return err
+			}
+		}
+		in, name := d.place(path)
+		in.names[name], in.synced[name] = n, n
+		return nil
+	})
+	return d, err
+}
+
+// place is the directory that path is in, and its name there.
+func (d *Disk) place(path string) (*node, string) {
+	rel, err := filepath.Rel(d.root, path)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		panic("powercut: " + path + " is not below " + d.root)
+	}
+	at := d.top
+	dir, name := filepath.Split(rel)
+	for part := range strings.SplitSeq(filepath.Clean(dir), string(filepath.Separator)) {
+		if part != "." {
+			at = at.names[part]
+		}
+	}
+	return at, name
+}
+
+// at is what is called path.
+func (d *Disk) at(path string) *node {
+	if path == d.root {
+		return d.top
+	}
+	in, name := d.place(path)
+	return in.names[name]
+}
+
+// note does change if the operation did not fail.
+func (d *Disk) note(op, path string, err error, change func()) error {
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	change()
+	d.mu.Unlock()
+	if d.after != nil {
+		d.after(op + " " + filepath.Base(path))
+	}
+	return nil
+}
+
+// MkdirAll implements checkpoint.FS.
+func (d *Disk) MkdirAll(path string) error {
+	return d.note("make directory", path, d.FS.MkdirAll(path), func() { d.makeAll(path) })
+}
+
+func (d *Disk) makeAll(path string) {
+	if path == d.root {
+		return
+	}
+	d.makeAll(filepath.Dir(path))
+	if in, name := d.place(path); in.names[name] == nil {
+		in.change(map[string]*node{name: directory()})
+	}
+}
+
+// Mkdir implements checkpoint.FS.
+func (d *Disk) Mkdir(path string) error {
+	return d.note("make directory", path, d.FS.Mkdir(path), func() {
+		in, name := d.place(path)
+		in.change(map[string]*node{name: directory()})
+	})
+}
+
+// Create implements checkpoint.FS.
+func (d *Disk) Create(path string) (checkpoint.File, error) {
+	f, err := d.FS.Create(path)
+	n := &node{}
+	err = d.note("create", path, err, func() {
+		in, name := d.place(path)
+		if old := in.names[name]; old != nil { // emptied
+			old.content, n = nil, old
+			return
+		}
+		in.change(map[string]*node{name: n})
+	})
+	return &file{File: f, d: d, path: path, n: n}, err
+}
+
+// Append implements checkpoint.FS.
+func (d *Disk) Append(path string) (checkpoint.Log, error) {
+	f, err := d.FS.Append(path)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &log{Log: f, d: d, path: path, n: d.at(path)}, err
+}
+
+// Rename implements checkpoint.FS.
+func (d *Disk) Rename(from, to string) error {
+	return d.note("rename", from, d.FS.Rename(from, to), func() {
+		in, name := d.place(from)
+		into, newName := d.place(to)
+		n := in.names[name]
+		if in == into {
+			in.change(map[string]*node{name: nil, newName: n})
+			return
+		}
+		in.change(map[string]*node{name: nil})
+		into.change(map[string]*node{newName: n})
+	})
+}
+
+// Exchange implements checkpoint.FS.
+func (d *Disk) Exchange(a, b string) error {
+	return d.note("exchange", a, d.FS.Exchange(a, b), func() {
+		inA, nameA := d.place(a)
+		inB, nameB := d.place(b)
+		if inA != inB {
+			panic("powercut: only neighbours are exchanged")
+		}
+		inA.change(map[string]*node{nameA: inA.names[nameB], nameB: inA.names[nameA]})
+	})
+}
+
+// RemoveAll implements checkpoint.FS.
+func (d *Disk) RemoveAll(path string) error {
+	return d.note("remove", path, d.FS.RemoveAll(path), func() {
+		in, name := d.place(path)
+		in.change(map[string]*node{name: nil})
+	})
+}
+
+// SyncDir implements checkpoint.FS. It does not wait for the real disk.
+func (d *Disk) SyncDir(path string) error {
+	return d.note("sync directory", path, nil, func() {
+		n := d.at(path)
+		n.synced, n.last = maps.Clone(n.names), nil
+	})
+}
+
+// Cut writes into the directory to, which it makes, what is left if the power
+// fails now.
+func (d *Disk) Cut(loss Loss, to string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.top.write(loss, to)
+}
+
+func (n *node) write(loss Loss, to string) error {
+	if n.names == nil {
+		return os.WriteFile(to, n.content, 0o600)
+	}
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return err
+	}
+	left := n.synced
+	switch loss {
+	case ContentAlone:
+		left = n.names
+	case NamesButTheLast:
+		left = maps.Clone(n.synced)
+		maps.Copy(left, n.last)
+	}
+	for name, below := range left {
+		if below == nil {
+			continue
+		}
+		if err := below.write(loss, filepath.Join(to, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file is a file being written.
+type file struct {
+	checkpoint.File
+	d    *Disk
+	path string
+	n    *node
+}
+
+// Flush implements checkpoint.File.
+func (f *file) Flush(off, n int64) {}
+
+// Sync implements checkpoint.File.
+func (f *file) Sync() error { return f.d.sync(f.path, f.n) }
+
+// sync puts the content of n, which is called path, on disk.
+func (d *Disk) sync(path string, n *node) error {
+	content, err := os.ReadFile(path)
+	return d.note("sync", path, err, func() { n.content = content })
+}
+
+// log is a file that grows.
+type log struct {
+	checkpoint.Log
+	d    *Disk
+	path string
+	n    *node
+}
+
+// Sync implements checkpoint.Log.
+func (l *log) Sync() error { return l.d.sync(l.path, l.n) }

@@ -1,0 +1,129 @@
+package checkpoint
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+)
+
+// Of the two ways to keep weights, one file and shards with an index, readers take
+// the one file where there are both. A model is replaced in one step, then: the
+// rename of the one file, or that of an index which names shards that the older
+// index does not.
+
+// shardName is what a shard is called: the model's number in the directory is left
+// out for the first.
+func shardName(version, i, of int) string {
+	v := ""
+	if version > 1 {
+		v = fmt.Sprintf("v%d-", version)
+	}
+	return fmt.Sprintf("model-%s%05d-of-%05d.safetensors", v, i, of)
+}
+
+var shardNames = regexp.MustCompile(`^model-(v\d+-)?\d{5,}-of-\d{5,}\.safetensors$`)
+
+// IsWeights says whether a file of that name is one that WriteModel or CopyModel
+// may have written weights to.
+func IsWeights(name string) bool {
+	return name == singleName || name == indexName || shardNames.MatchString(name)
+}
+
+// freshNames gives files, the shards of a model for dir, names that the index in
+// dir does not use.
+func freshNames(dir string, files []*file) {
+	if len(files) < 2 {
+		return
+	}
+	used := indexed(dir)
+	for version := 1; ; version++ {
+		taken := false
+		for i, f := range files {
+			f.name = shardName(version, i+1, len(files))
+			taken = taken || used[f.name]
+		}
+		if !taken {
+			return
+		}
+	}
+}
+
+// indexed are the shards that the index in dir names; where it cannot be read, all
+// files in dir.
+func indexed(dir string) map[string]bool {
+	used := map[string]bool{}
+	old := source{dir: dir}
+	weightMap, err := old.readIndex()
+	if err != nil {
+		entries, _ := os.ReadDir(dir) // a directory that cannot be read is an error later
+		for _, e := range entries {
+			used[e.Name()] = true
+		}
+	}
+	for _, shard := range weightMap {
+		used[shard] = true
+	}
+	return used
+}
+
+// show moves the files to their place, the one that makes the weights those of dir
+// last, and removes the older model's.
+func (m *modelWriter) show() error {
+	first, last := []string{}, singleName
+	if len(m.shards) > 1 {
+		last = indexName
+	}
+	for _, f := range m.shards {
+		first = append(first, f.name)
+	}
+	for name := range m.small {
+		first = append(first, name)
+	}
+	slices.Sort(first)
+	first = slices.DeleteFunc(first, func(name string) bool { return name == last })
+	for _, name := range first {
+		if err := m.move(name); err != nil {
+			return err
+		}
+	}
+	if err := m.syncDir(); err != nil {
+		return err
+	}
+	if err := m.move(last); err != nil {
+		return err
+	}
+	m.shown = true
+	if err := m.syncDir(); err != nil {
+		return err
+	}
+	return m.removeOlder(append(first, last))
+}
+
+// move gives a file of the temporary directory its place.
+func (m *modelWriter) move(name string) error {
+	return m.disk.do("rename", name, m.disk.fs.Rename(m.disk.path(name), filepath.Join(m.dir, name)))
+}
+
+func (m *modelWriter) syncDir() error {
+	return opError("sync directory", m.dir, m.disk.fs.SyncDir(m.dir))
+}
+
+// removeOlder removes what an older model has left beside the files names.
+func (m *modelWriter) removeOlder(names []string) error {
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if slices.Contains(names, e.Name()) || !IsWeights(e.Name()) && !(m.alone && isCompanion(e.Name())) {
+			continue
+		}
+		path := filepath.Join(m.dir, e.Name())
+		if err := m.disk.fs.RemoveAll(path); err != nil {
+			return opError("remove", path, err)
+		}
+	}
+	return m.syncDir()
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/tools/faultio"
+)
+
+var (
+	faultCount = flag.Int("faults", 160, "how many of the faults TestDiskFaults makes, 0 for all (tools/faults.sh)")
+	faultSeed  = flag.Uint64("fault-seed", 1, "which of them, and where TestRandomKills kills")
+)
+
+// A fault is one run of a scene that is spoiled at one call.
+type diskFault struct {
+	scene string
+	of    faultio.Of
+	fault faultio.Fault
+	call  faultio.Call // of the undisturbed run; the spoiled one may make another as its Nth
+}
+
+func (f diskFault) String() string { return fmt.Sprintf("%s, %s of %s", f.scene, f.fault, f.call) }
+
+// spoils are the faults, and the calls they can happen to.
+var spoils = []struct {
+	fault faultio.Fault
+	of    faultio.Of
+}{
+	{faultio.EIO, faultio.All},
+	{faultio.ENOSPC, faultio.Writes},
+	{faultio.Short, faultio.Writes},
+	{faultio.KillBefore, faultio.Changes},
+	{faultio.KillAmid, faultio.Writes},
+	{faultio.KillAfter, faultio.Changes},
+}
+
+// TestDiskFaults fails, cuts short and kills at the calls on files of a whole run
+// with its saves, its evaluations and its model, of one that goes on, and of one
+// that replaces an older model. After each the run has failed with a message that
+// names file and error, or it is none the worse; what checkpoints and model are
+// there are whole; and the same command line again ends bit for bit as if nothing
+// had been.
+func TestDiskFaults(t *testing.T) {
+	if raceDetector {
+		t.Skip("the system calls are those without the race detector, which is slow")
+	}
+	lab := newLab(t)
+	var all []diskFault
+	for _, name := range slices.Sorted(maps.Keys(diskScenes)) {
+		lab.undisturbed(t, name)
+		for _, s := range spoils {
+			for i, c := range lab.trace(t, name, s.of) {
+				if isHint(c) && i%50 > 0 {
+					continue // half of the calls, all alike
+				}
+				all = append(all, diskFault{name, s.of, s.fault, c})
+			}
+		}
+	}
+	chosen := choose(all, *faultCount, *faultSeed)
+	t.Logf("%d of %d faults", len(chosen), len(all))
+	t.Run("each", func(t *testing.T) {
+		for worker := range 4 {
+			t.Run(fmt.Sprint(worker), func(t *testing.T) {
+				t.Parallel()
+				for i := worker; i < len(chosen); i += 4 {
+					lab.suffer(t, chosen[i])
+				}
+			})
+		}
+	})
+}
+
+// digits tell a layer's or a step's file from another's.
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// choose draws n of the faults, or all with n = 0, so that each kind of call on each
+// kind of file has as many as any other, as far as there are so many.
+func choose(all []diskFault, n int, seed uint64) []diskFault {
+	if n <= 0 || n >= len(all) {
+		return all
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	kinds := map[string][]diskFault{}
+	for _, i := range r.Perm(len(all)) {
+		f := all[i]
+		kind := string(f.fault) + f.call.Name + digits.ReplaceAllString(filepath.Base(f.call.Path), "")
+		kinds[kind] = append(kinds[kind], f)
+	}
+	var out []diskFault
+	for round := 0; len(out) < n; round++ {
+		names := slices.Sorted(maps.Keys(kinds))
+		r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		for _, name := range names {
+			if round < len(kinds[name]) && len(out) < n {
+				out = append(out, kinds[name][round])
+			}
+		}
+	}
+	return out
+}
+
+// suffer makes one fault in a directory of its own and looks at all that it may not
+// have done.
+func (lab *lab) suffer(t *testing.T, f diskFault) {
+	t.Helper()
+	dir := lab.prepared(t, f.scene)
+	defer os.RemoveAll(dir)
+	got := lab.run(t, dir, f.of, f.fault, f.call.N)
+	met := got.Spoiled()
+	if met == nil {
+		if got.Code != exitDone {
+			t.Errorf("%s: not met, and exit code %d\n%s", f, got.Code, got.Stderr)
+		}
+		return // it made fewer calls than the one before
+	}
+	for i := range got.Calls {
+		c := &got.Calls[i]
+		c.Path, c.Path2 = within(dir, c.Path), within(dir, c.Path2)
+	}
+	f.call = *met
+	problems := slices.Concat(lab.verdict(f, got), lab.damage(f.scene, dir))
+	if told := isHousekeeping(f.call) && strings.Contains(got.Stderr, "input/output error"); got.Code == exitDone && !told {
+		problems = append(problems, differences(tree(t, dir), lab.want[f.scene])...)
+	}
+	for _, problem := range problems {
+		t.Errorf("%s: %s\n%s", f, problem, end(got.Stderr))
+	}
+	again := lab.run(t, dir, faultio.All, faultio.None, 0)
+	if again.Code != exitDone {
+		t.Errorf("%s: the run again: exit code %d\n%s", f, again.Code, end(again.Stderr))
+		return
+	}
+	for _, problem := range differences(tree(t, dir), lab.want[f.scene]) {
+		t.Errorf("%s: after the run again %s\n%s---\n%s", f, problem, end(got.Stderr), end(again.Stderr))
+	}
+}
+
+// within is a path as a command in dir sees it.
+func within(dir, path string) string {
+	if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return path
+}
+
+// end is the last lines of what a run said.
+func end(text string) string {
+	lines := slices.Collect(strings.Lines(text))
+	return strings.Join(lines[max(0, len(lines)-4):], "")
+}
+
+// verdict is what is wrong with the way a spoiled run ended.
+func (lab *lab) verdict(f diskFault, got *faultio.Result) (problems []string) {
+	if strings.Contains(got.Stderr, "goroutine ") || strings.Contains(got.Stderr, "internal error") || strings.Contains(got.Stderr, "panic") {
+		problems = append(problems, "it shows a trace")
+	}
+	says := map[faultio.Fault]string{faultio.EIO: "input/output error", faultio.ENOSPC: "no space left on device"}[f.fault]
+	killed := f.fault == faultio.KillBefore || f.fault == faultio.KillAmid || f.fault == faultio.KillAfter
+	switch {
+	case killed && got.Code != 137:
+		problems = append(problems, fmt.Sprintf("exit code %d of a killed run", got.Code))
+	case killed:
+	case f.fault == faultio.Short && got.Code != exitDone:
+		problems = append(problems, fmt.Sprintf("exit code %d, and the rest could have been written", got.Code))
+	case f.fault == faultio.Short:
+	case got.Code == exitDone && diskScenes[f.scene] != nil && !strings.Contains(got.Stderr, "resuming from out/checkpoint-2, step 2 of 3"):
+		problems = append(problems, "it began again without a word")
+	case got.Code == exitDone && f.call.Name == "openat" && f.call.Path == "out" && strings.Contains(got.Stderr, says): // to remove what is in it
+	case got.Code == exitDone && !harmless(f):
+		problems = append(problems, "it says that all went well")
+	case got.Code != exitDone && !strings.Contains(got.Stderr, says):
+		problems = append(problems, fmt.Sprintf("the error does not say %q", says))
+	case got.Code != exitDone && !slices.ContainsFunc(got.Calls, func(c faultio.Call) bool { return c.Spoiled && names(got.Stderr, c) }):
+		problems = append(problems, "the error does not name the file")
+	}
+	return problems
+}
+
+// names says whether a message names a file of a call.
+func names(message string, c faultio.Call) bool {
+	for _, path := range []string{strings.TrimSuffix(c.Path, " (deleted)"), c.Path2} {
+		if path != "" && strings.Contains(message, filepath.Base(path)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"strings"
+
+	"mt/tools/faultio"
+)
+
+// harmless says whether a run may go on, and end well, when the call fails. That it
+// did no harm is looked at all the same.
+func harmless(f diskFault) bool {
+	c := f.call
+	switch c.Name {
+	case "read", "openat", "mmap", "pread64":
+		return isCache(c) && c.Name == "openat" || // what cannot be opened is made again
+			isHousekeeping(c) ||
+			c.Path == "out/checkpoint-3/trainer_state.json" || // are its weights broken? If so older ones stay
+			c.Path == "out/trainer_state.json" || // is the model there that of the checkpoint? If unknown it is written again
+			c.Name == "openat" && c.Path == "out/checkpoint-2/optimizer" || // how much room would it free?
+			c.Path == "out/config.yaml" || // whose is the directory? The checkpoints say it, too
+			c.Name == "pread64" && c.Path == "rows.jsonl" // is it a pointer of Git LFS?
+	case "copy_file_range": // Go copies in another way then
+		return true
+	case "write", "pwrite64", "fsync", "ftruncate", "fallocate", "mkdirat", "renameat", "unlinkat":
+		return isHousekeeping(c) || c.Name == "unlinkat" && (isCache(c) ||
+			c.Path == "out/trainer_state.json" && f.scene != overOld) // it is not there
+	}
+	return looksOnly[c.Name]
+}
+
+// looksOnly are calls that read no content and change nothing. Where one fails a run
+// may do without: whether a file is there is seen when it is opened, a lock is for
+// file systems that have them, and what is closed was read or is on disk.
+var looksOnly = map[string]bool{"close": true, "flock": true, "fstat": true, "getdents64": true, "lseek": true, "newfstatat": true,
+	"fadvise64": true, "sync_file_range": true}
+
+// isHint says whether a call does no more than to ask the kernel to be quick.
+func isHint(c faultio.Call) bool { return c.Name == "fadvise64" || c.Name == "sync_file_range" }
+
+func isCache(c faultio.Call) bool { return strings.HasPrefix(c.Path, "cache/") || c.Path == "cache" }
+
+// isHousekeeping says whether a call is for removing what nobody needs any more. What
+// cannot be removed takes room, and goes with the next run.
+func isHousekeeping(c faultio.Call) bool {
+	return strings.HasPrefix(c.Path, "out/checkpoint-1") && strings.Contains(c.Path+c.Path2, ".tmp-remove") || // save_total_limit
+		c.Name == "unlinkat" && strings.HasPrefix(c.Path, "out/model.tmp-") || // the model's is empty in the end
+		c.Name == "unlinkat" && strings.HasPrefix(c.Path, "out/") && strings.HasSuffix(c.Path, ".tmp") // of a killed run
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"mt/tools/faultio"
+)
+
+var killCount = flag.Int("kills", 50, "how often TestRandomKills kills (tools/kills.sh)")
+
+// TestRandomKills kills (−9) a run again and again, and the runs that go on from
+// what is left, until one is left to its end: it ends bit for bit as one that nobody
+// disturbed. A kill is at a call drawn at random, before it, in the middle of its
+// bytes or after it: what is on disk changes at no other moment.
+func TestRandomKills(t *testing.T) {
+	if raceDetector {
+		t.Skip("the system calls are those without the race detector, which is slow")
+	}
+	const scene = "a first run"
+	lab := newLab(t)
+	lab.undisturbed(t, scene)
+	most := len(lab.trace(t, scene, faultio.Changes))
+	r := rand.New(rand.NewPCG(*faultSeed, 1))
+	kinds := []faultio.Fault{faultio.KillBefore, faultio.KillAmid, faultio.KillAfter}
+	for kills := 0; kills < *killCount; {
+		dir := lab.prepared(t, scene)
+		var story string
+		for range 1 + r.IntN(8) {
+			f, n := kinds[r.IntN(len(kinds))], 1+r.IntN(most)
+			got := lab.run(t, dir, faultio.Changes, f, n)
+			met := got.Spoiled()
+			if met == nil { // it had not so much to do any more
+				if got.Code != exitDone {
+					t.Fatalf("exit code %d after%s\n%s", got.Code, story, got.Stderr)
+				}
+				break
+			}
+			kills++
+			story += fmt.Sprintf("\n%s of %s", f, met)
+			if problems := lab.damage(scene, dir); got.Code != 137 || problems != nil {
+				t.Fatalf("exit code %d, %q after%s", got.Code, problems, story)
+			}
+		}
+		got := lab.run(t, dir, faultio.Changes, faultio.None, 0)
+		if got.Code != exitDone {
+			t.Fatalf("exit code %d after%s\n%s", got.Code, story, got.Stderr)
+		}
+		for _, problem := range differences(tree(t, dir), lab.want[scene]) {
+			t.Errorf("%s after%s", problem, story)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/checkpoint"
+	"mt/tools/faultio"
+)
+
+// diskConfig is a model of a few thousand parameters, which takes three steps.
+const diskConfig = `model:
+  hidden_size: 16
+  intermediate_size: 24
+  num_hidden_layers: 2
+  num_attention_heads: 2
+  num_key_value_heads: 1
+  vocab_size: 48
+  max_position_embeddings: 32
+dataset: rows.jsonl
+cache_dir: cache
+output_dir: out
+max_seq_len: 12
+per_device_train_batch_size: 2
+max_steps: 3
+learning_rate: 0.01
+lr_scheduler_type: constant
+logging_steps: 1
+save_steps: 1
+save_total_limit: 2
+val_size: 2
+eval_steps: 2
+threads: 1
+`
+
+// overOld is the scene in which there is something to replace.
+const overOld = "a run over an old model"
+
+// diskScenes are the states that a run begins with, made by runs with other flags.
+var diskScenes = map[string][]string{
+	"a first run":   nil,
+	"a resumed run": {"--max-steps", "2"}, // without its model, as an interrupted run leaves it
+	overOld:         {"--max-steps", "2"},
+}
+
+// lab is where runs are disturbed: mt under the tracer, in directories that look
+// alike, so that what is left must be alike.
+type lab struct {
+	*faultio.Tracer
+	root   string
+	before map[string]string            // by scene, the directory that a run begins with
+	want   map[string]map[string]string // by scene, what an undisturbed run leaves
+	old    map[string]map[string]string // by scene, what was there before
+	config string
+	args   []string
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	return &lab{Tracer: faultio.New(t), root: t.TempDir(), before: map[string]string{}, want: map[string]map[string]string{}, old: map[string]map[string]string{},
+		config: diskConfig, args: []string{os.Args[0], "train", "run.yaml"}}
+}
+
+// run is `mt train run.yaml` in dir.
+func (lab *lab) run(t *testing.T, dir string, of faultio.Of, f faultio.Fault, n int, more ...string) *faultio.Result {
+	t.Helper()
+	// One thread at a time makes the calls of two runs nearly the same.
+	return lab.Do(t, faultio.Run{Dir: dir, Args: slices.Concat(lab.args, more), Env: []string{asCommand + "=1", "GOMAXPROCS=1"}, Of: of, Fault: f, N: n})
+}
+
+// undisturbed makes the state that a scene begins with and learns how it ends.
+func (lab *lab) undisturbed(t *testing.T, scene string) {
+	t.Helper()
+	dir, err := os.MkdirTemp(lab.root, "before-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows strings.Builder
+	for i := range 11 {
+		fmt.Fprintf(&rows, "{\"input_ids\": [%d, %d, %d, 7, %d]}\n", i, i+3, i*4, 48-i*2-1)
+	}
+	for name, text := range map[string]string{"run.yaml": lab.config, "rows.jsonl": rows.String()} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if flags := diskScenes[scene]; flags != nil {
+		if got := lab.run(t, dir, faultio.All, faultio.None, 0, flags...); got.Code != exitDone {
+			t.Fatalf("exit code %d\n%s", got.Code, got.Stderr)
+		}
+		if scene == "a resumed run" {
+			for _, name := range []string{"model.safetensors", "config.json", "trainer_state.json"} {
+				if err := os.Remove(filepath.Join(dir, "out", name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	lab.before[scene], lab.old[scene] = dir, tree(t, dir)
+	dir = lab.prepared(t, scene)
+	if got := lab.run(t, dir, faultio.All, faultio.None, 0); got.Code != exitDone {
+		t.Fatalf("exit code %d\n%s", got.Code, got.Stderr)
+	}
+	lab.want[scene] = tree(t, dir)
+	for _, name := range []string{"out/model.safetensors", "out/checkpoint-3/manifest.json", "out/metrics.jsonl"} {
+		if lab.want[scene][name] == "" {
+			t.Fatalf("an undisturbed run leaves no %s: %v", name, slices.Sorted(maps.Keys(lab.want[scene])))
+		}
+	}
+}
+
+// prepared is a fresh copy of the state that a scene begins with.
+func (lab *lab) prepared(t *testing.T, scene string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(lab.root, "run-*")
+	if err == nil {
+		err = os.CopyFS(dir, os.DirFS(lab.before[scene]))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// trace is the calls of an undisturbed run.
+func (lab *lab) trace(t *testing.T, scene string, of faultio.Of) []faultio.Call {
+	t.Helper()
+	dir := lab.prepared(t, scene)
+	defer os.RemoveAll(dir)
+	got := lab.run(t, dir, of, faultio.None, 0)
+	if got.Code != exitDone || len(got.Calls) < 20 {
+		t.Fatalf("exit code %d after %d calls\n%s", got.Code, len(got.Calls), got.Stderr)
+	}
+	return got.Calls
+}
+
+// damage is what a spoiled run did to what others build on: a checkpoint that does
+// not verify, and a model that is neither the old one nor the new one.
+func (lab *lab) damage(scene, dir string) (problems []string) {
+	found, _ := filepath.Glob(filepath.Join(dir, "out", "checkpoint-*[0-9]"))
+	for _, name := range found {
+		if strings.Contains(name, ".tmp-") {
+			continue
+		}
+		if err := checkpoint.Verify(name); err != nil {
+			problems = append(problems, err.Error())
+		}
+		if _, err := checkpoint.OpenWeights(name); err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
+	const model = "out/model.safetensors"
+	raw, err := os.ReadFile(filepath.Join(dir, model))
+	if err == nil && string(raw) != lab.old[scene][model] && string(raw) != lab.want[scene][model] {
+		problems = append(problems, "the model is neither the old one nor the new one")
+	}
+	return problems
+}
+
+// tree is the content of every file below dir, less what depends on time and place.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(dir, path)
+		if d.Name() == "metrics.jsonl" {
+			raw = timeless(raw)
+		}
+		if strings.HasPrefix(rel, "cache/") { // it says where the data is, in its name too
+			rel, raw = cacheName.ReplaceAllString(rel, "cache/KEY"), nil
+		}
+		out[rel] = string(raw)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// cacheName is the start of a token cache's name, which depends on where the data is.
+var cacheName = regexp.MustCompile(`^cache/[0-9a-f]{32}`)
+
+// timed are the keys of a line of metrics.jsonl that no two runs have alike.
+var timed = regexp.MustCompile(`^(timed_steps|tok_per_s|tflops|tflops_executed|mfu|step_s|eta_s|host_bytes|device_bytes|h2d_gbps|d2h_gbps|stall_s|compute_s)$`)
+
+// timeless is metrics.jsonl without those; a line that is none stays as it is.
+func timeless(raw []byte) []byte {
+	var out bytes.Buffer
+	for text := range bytes.Lines(raw) {
+		var line map[string]json.RawMessage
+		if json.Unmarshal(text, &line) != nil {
+			out.Write(text)
+			continue
+		}
+		maps.DeleteFunc(line, func(key string, _ json.RawMessage) bool { return timed.MatchString(key) })
+		left, _ := json.Marshal(line) // of values that were read
+		out.Write(append(left, '\n'))
+	}
+	return out.Bytes()
+}
+
+// differences says how two trees differ.
+func differences(got, want map[string]string) (out []string) {
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if g, ok := got[name]; !ok {
+			out = append(out, name+" is missing")
+		} else if g != want[name] {
+			out = append(out, name+" is another")
+			if strings.HasSuffix(name, ".json") || strings.HasSuffix(name, "l") {
+				out[len(out)-1] += fmt.Sprintf(":\n%s\nwant\n%s", g, want[name])
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if _, ok := want[name]; !ok {
+			out = append(out, name+" is left")
+		}
+	}
+	return out
+}

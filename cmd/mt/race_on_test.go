@@ -1,0 +1,6 @@
+//go:build race
+
+package main
+
+// raceDetector says whether this is a build with the race detector.
+const raceDetector = true

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"mt/internal/train"
+)
+
+// patience is how long after the first signal others are taken for the same one:
+// timeout(1) sends its signal twice, to the process and to its group, and a
+// terminal that closes may do so too.
+const patience = time.Second
+
+// survivePipes makes a write to a pipe that nobody reads an error, where it would
+// end the process: in `mt train run.yaml 2>&1 | tee log` Ctrl-C ends tee first,
+// and the run has yet to save.
+func survivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// stopSignals are the signals that ask for an end. A closed terminal is one,
+// unless the user said, with nohup, that it is not.
+func stopSignals() []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return []os.Signal{os.Interrupt, syscall.SIGTERM}
+	}
+	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+}
+
+// interruptible is a context that the first of stopSignals cancels, so that the
+// step in progress can end and be saved. Another one, later than patience, ends
+// the process.
+func interruptible(w io.Writer) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, stopSignals()...)
+	go func() {
+		if heed(signals, w, time.Now, cancel) {
+			os.Exit(exitInterrupted)
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		cancel(nil)
+	}
+}
+
+// heed cancels at the first of signals, with a word on w, and reports true at one
+// that comes when patience has passed; false where none does.
+func heed(signals <-chan os.Signal, w io.Writer, now func() time.Time, cancel context.CancelCauseFunc) bool {
+	s, ok := <-signals
+	if !ok {
+		return false
+	}
+	first := now()
+	cancel(train.ErrInterrupted) // before the word, which a stopped reader may hold up
+	fmt.Fprintf(w, "\nmt: %s: finishing what is begun; once more to stop at once\n", s)
+	for range signals {
+		if now().Sub(first) >= patience {
+			return true
+		}
+	}
+	return false
+}

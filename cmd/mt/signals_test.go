@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mt/internal/train"
+)
+
+// asCommand is the variable that makes this test binary mt.
+const asCommand = "MT_TEST_AS_COMMAND"
+
+// TestImpatience: the first signal asks, and one that comes much later insists;
+// one right behind the first is the first again.
+func TestImpatience(t *testing.T) {
+	for _, tc := range []struct {
+		what string
+		at   []time.Duration // of the signals
+		want bool
+	}{
+		{"none", nil, false},
+		{"one", []time.Duration{0}, false},
+		{"two of timeout(1)", []time.Duration{0, 3 * time.Millisecond}, false},
+		{"two, and a person", []time.Duration{0, 3 * time.Millisecond, 2 * time.Second}, true},
+		{"a person twice", []time.Duration{0, time.Second}, true},
+	} {
+		signals := make(chan os.Signal, 9)
+		for range tc.at {
+			signals <- syscall.SIGTERM
+		}
+		close(signals)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var said bytes.Buffer
+		got := heed(signals, &said, func() time.Time {
+			at := tc.at[0]
+			tc.at = tc.at[1:]
+			return time.Unix(1e9, 0).Add(at)
+		}, cancel)
+		if asked := errors.Is(context.Cause(ctx), train.ErrInterrupted); got != tc.want || asked != (tc.what != "none") {
+			t.Errorf("%s: insists %t, asks %t", tc.what, got, asked)
+		}
+		if asked := strings.Contains(said.String(), "terminated: finishing what is begun; once more to stop at once"); asked != (tc.what != "none") {
+			t.Errorf("%s: said %q", tc.what, said.String())
+		}
+	}
+}
+
+// TestAskedInTheMiddleOfAWord: that nobody reads what is said does not keep a run
+// from its end.
+func TestAskedInTheMiddleOfAWord(t *testing.T) {
+	r, w := io.Pipe() // a write waits until it is read
+	signals := make(chan os.Signal, 1)
+	signals <- os.Interrupt
+	close(signals)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan bool)
+	go func() { done <- heed(signals, w, time.Now, cancel) }()
+	<-ctx.Done()
+	_ = r.Close()
+	<-done
+}
+
+// command is mt in a process of its own, whose output goes to one pipe.
+type command struct {
+	*exec.Cmd
+	out  *os.File
+	said []string
+}
+
+// begin starts mt with the words in front of it, such as nohup.
+func begin(t *testing.T, front []string, args ...string) *command {
+	t.Helper()
+	words := append(append(front, os.Args[0]), args...)
+	c := &command{Cmd: exec.Command(words[0], words[1:]...)}
+	c.Env = append(os.Environ(), asCommand+"=1")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stdout, c.Stderr, c.out = w, w, r
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close() // the child has its own
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = r.Close() })
+	return c
+}
+
+// until reads what mt says up to a line that contains text.
+func (c *command) until(t *testing.T, text string) {
+	t.Helper()
+	lines := bufio.NewScanner(c.out)
+	for lines.Scan() {
+		c.said = append(c.said, lines.Text())
+		if strings.Contains(lines.Text(), text) {
+			return
+		}
+	}
+	t.Fatalf("mt never said %q, but\n%s", text, strings.Join(c.said, "\n"))
+}
+
+// signal sends s and returns the exit code, -1 for a process that a signal ended.
+func (c *command) signal(t *testing.T, s ...os.Signal) int {
+	t.Helper()
+	for _, s := range s {
+		if err := c.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = c.Wait() // the code says it
+	return c.ProcessState.ExitCode()
+}
+
+// TestNobodyReads: a run whose output goes to a pipe that is closed, as tee's is
+// when Ctrl-C ends it first, goes on, and saves when it is asked to stop.
+func TestNobodyReads(t *testing.T) {
+	for name, tc := range map[string]struct {
+		front   []string
+		signals []os.Signal
+	}{
+		"Ctrl-C":            {nil, []os.Signal{os.Interrupt}},
+		"a closed terminal": {nil, []os.Signal{syscall.SIGHUP}},
+		"timeout":           {nil, []os.Signal{syscall.SIGTERM, syscall.SIGTERM}},
+		"nohup":             {[]string{"nohup"}, []os.Signal{syscall.SIGHUP, syscall.SIGTERM}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.front != nil {
+				if _, err := exec.LookPath(tc.front[0]); err != nil {
+					t.Skip(err)
+				}
+			}
+			out, args := smallRun(t, "--max-steps", "1000000", "--logging-steps", "1", "--save-steps", "1000000")
+			c := begin(t, tc.front, args...)
+			c.until(t, "step 2/")
+			_ = c.out.Close()
+			if code := c.signal(t, tc.signals...); code != exitInterrupted {
+				t.Errorf("exit code %d", code)
+			}
+			if saved, _ := filepath.Glob(filepath.Join(out, "checkpoint-*[0-9]", "manifest.json")); len(saved) != 1 {
+				t.Errorf("checkpoints %v", saved)
+			}
+		})
+	}
+}
+
+// TestHangupIsIgnoredUnderNohup: a run under nohup outlives its terminal.
+func TestHangupIsIgnoredUnderNohup(t *testing.T) {
+	if _, err := exec.LookPath("nohup"); err != nil {
+		t.Skip(err)
+	}
+	_, args := smallRun(t, "--max-steps", "1000000", "--logging-steps", "1", "--save-steps", "1000000")
+	c := begin(t, []string{"nohup"}, args...)
+	c.until(t, "step 2/")
+	if err := c.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	c.until(t, "step 200/") // long behind the signal
+	_ = c.out.Close()
+	if code := c.signal(t, syscall.SIGTERM); code != exitInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	if said := strings.Join(c.said, "\n"); strings.Contains(said, "hangup") {
+		t.Errorf("it heeded the signal:\n%s", said)
+	}
+}
+
+// TestOutputThatDoesNotArrive: a run is none the worse for a closed pipe or a full
+// disk under its terminal's log; a command whose output is all there is fails.
+func TestOutputThatDoesNotArrive(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	gone, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.Close()
+	defer w.Close()
+	_, args := smallRun(t, "--max-steps", "2")
+	for _, tc := range []struct {
+		args []string
+		to   *os.File
+		code int
+		says string
+	}{
+		{append(args, "--seed", "1"), full, exitDone, ""},
+		{append(args, "--seed", "2", "--resume-from-checkpoint", "false"), w, exitDone, ""},
+		{[]string{"version", "--json"}, full, exitFailed, "no space left on device"},
+		{[]string{"version", "--json"}, w, exitPipe, ""},
+	} {
+		c := exec.Command(os.Args[0], tc.args...)
+		var said bytes.Buffer
+		c.Env, c.Stdout, c.Stderr = append(os.Environ(), asCommand+"=1"), tc.to, &said
+		_ = c.Run() // the code says it
+		if got := c.ProcessState.ExitCode(); got != tc.code || !strings.Contains(said.String(), tc.says) || tc.code == exitPipe && said.Len() > 0 {
+			t.Errorf("mt %s: exit code %d, want %d\n%s", strings.Join(tc.args, " "), got, tc.code, said.String())
+		}
+	}
+}

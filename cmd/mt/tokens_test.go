@@ -1,0 +1,75 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/checkpoint/gguf"
+	"mt/internal/pytest"
+)
+
+// TestTransformersAddsTokens runs data/tokenizer/testdata/extend.py: what mt makes
+// of a model with added tokens is what Transformers makes of it.
+func TestTransformersAddsTokens(t *testing.T) {
+	python := pytest.Need(t, "torch", "transformers")
+	binary := filepath.Join(t.TempDir(), "mt")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	pytest.Run(t, python, "../../data/tokenizer/testdata/extend.py", binary)
+}
+
+// TestAddedTokens: a model with added tokens, as its files for others have it;
+// and data as training with them would read it.
+func TestAddedTokens(t *testing.T) {
+	base, dir := tinyModel(t), t.TempDir()
+	chats, config, out := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "run.yaml"), filepath.Join(dir, "out")
+	for name, text := range map[string]string{
+		chats: `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}` + "\n",
+		config: "model_name_or_path: " + base + "\ndataset: " + chats + "\ntemplate: chatml\nadd_tokens: <tool>\nadd_special_tokens: <|im_start|>,<|im_end|>\n" +
+			"resize_vocab: true\nmax_steps: 1\nmax_seq_len: 64\noutput_dir: " + out + "\ncache_dir: " + dir + "\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, stdout, stderr := mt(t, "", "data", "inspect", config, "--rows", "1", "--json")
+	if code != exitDone || !strings.Contains(stdout, `"vocab_size": 320`) || !strings.Contains(stderr, `ids 256 ("<tool>") to 258 ("<|im_end|>")`) ||
+		!strings.Contains(stdout, `"\u003c|im_end|\u003e"`) {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	code, _, stderr = mt(t, "", "data", "inspect", "--dataset", chats, "--add-tokens", "<tool>")
+	if code != exitUsage || !strings.Contains(stderr, "--add-tokens: ") || !strings.Contains(stderr, "needs a model") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	must(t, "train", config)
+	file, again := filepath.Join(dir, "x.gguf"), filepath.Join(dir, "again")
+	must(t, "export", "--format", "safetensors", "--model", out, "--out", again, "--outtype", "fp32")
+	must(t, "export", "--format", "gguf", "--model", again, "--out", file)
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := gguf.Open(f, st.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, _ := g.Value("tokenizer.ggml.tokens").([]string)
+	types, _ := g.Value("tokenizer.ggml.token_type").([]int32)
+	if len(tokens) != 320 || len(types) != 320 || !slices.Equal(tokens[256:260], []string{"<tool>", "<|im_start|>", "<|im_end|>", "[PAD259]"}) ||
+		!slices.Equal(types[256:260], []int32{4, 3, 3, 5}) { // user defined, control, control, unused
+		t.Errorf("%d tokens %q of types %d", len(tokens), tokens, types)
+	}
+	if x, ok := g.Tensor("token_embd.weight"); !ok || !slices.Equal(x.Shape, []int64{320, 64}) {
+		t.Errorf("the embedding is %v", x.Shape)
+	}
+}

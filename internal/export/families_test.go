@@ -1,0 +1,70 @@
+package export
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+
+	"mt/model"
+)
+
+// TestDefaults: keys that config.json leaves out are what package model, which
+// trains with them, takes them to be.
+func TestDefaults(t *testing.T) {
+	for _, family := range families {
+		for _, kind := range family.types {
+			text := llamaConfig(map[string]any{"architectures": nil, "model_type": kind, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 5, "norm_topk_prob": true})
+			for _, key := range []string{"max_position_embeddings", "rms_norm_eps", "rope_theta", "head_dim"} {
+				delete(text, key)
+			}
+			text["num_attention_heads"], text["num_hidden_layers"] = 4, 6
+			if !strings.HasSuffix(family.arch, "moe") {
+				maps.DeleteFunc(text, func(k string, _ any) bool {
+					return strings.Contains(k, "expert") || strings.Contains(k, "moe") || k == "norm_topk_prob"
+				})
+			}
+			if kind == "gemma3" {
+				text["model_type"] = "gemma3_text"
+				text = map[string]any{"model_type": kind, "text_config": text}
+			}
+			text["tie_word_embeddings"] = false
+			checkDefaults(t, kind, mustJSON(t, text))
+		}
+	}
+}
+
+// checkDefaults compares the keys made of a config.json with package model's.
+func checkDefaults(t *testing.T, kind string, config []byte) {
+	t.Helper()
+	c, err := model.ParseConfig(config, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &settings{file: kind}
+	if err := json.Unmarshal(config, &s.vals); err != nil {
+		t.Fatal(err)
+	}
+	if text, ok := s.vals["text_config"].(map[string]any); ok {
+		maps.Copy(s.vals, text)
+		s.vals["model_type"] = kind
+	}
+	p := &plan{s: s}
+	if p.family, err = findFamily(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.common(); err != nil && !strings.Contains(err.Error(), "query_pre_attn_scalar") { // another matter
+		t.Fatal(err)
+	}
+	want := map[string]any{"context_length": uint32(c.MaxPositions), "attention.layer_norm_rms_epsilon": c.RMSNormEps, "attention.key_length": uint32(c.HeadDim),
+		"rope.freq_base": float32(c.Rope.Theta), "attention.sliding_window": uint32(c.SlidingWindow)}
+	if c.LocalRope != nil {
+		want["rope.freq_base_swa"] = float32(c.LocalRope.Theta)
+	}
+	for _, kv := range p.kvs {
+		key := strings.TrimPrefix(kv.Key, p.family.arch+".")
+		if w, ok := want[key]; ok && kv.Value != w {
+			t.Errorf("%s: %s is %v, want %v", kind, key, kv.Value, w)
+		}
+	}
+}

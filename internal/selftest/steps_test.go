@@ -1,0 +1,38 @@
+package selftest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestTempDir: what a killed test left goes with the next one, and what another is
+// at stays.
+func TestTempDir(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	killed := filepath.Join(temp, tempName+"1")
+	if err := os.Mkdir(killed, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeRows(filepath.Join(killed, "rows.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	var dirs []string
+	for range 2 {
+		dir, remove, err := tempDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer remove()
+		if err := writeRows(filepath.Join(dir, "rows.jsonl")); err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, dir)
+	}
+	got, _ := filepath.Glob(filepath.Join(temp, "*"))
+	if slices.Sort(dirs); !slices.Equal(got, dirs) {
+		t.Errorf("%v is there, want %v", got, dirs)
+	}
+}

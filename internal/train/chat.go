@@ -1,0 +1,248 @@
+package train
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"mt/data"
+)
+
+// ChatOptions say whom to answer. With In there is one of Conversations, which may
+// be empty and goes on; without, each is answered.
+type ChatOptions struct {
+	GenerateOptions
+	Conversations []*data.Conversation
+	System        string // the system's turn; "": none but what the conversations have
+	In            io.Reader
+	Ask           string // shown on Stderr where a turn is waited for
+}
+
+// What a user may say in place of a turn.
+const (
+	sayReset = "/reset"
+	sayExit  = "/exit"
+)
+
+// chat is a session that answers.
+type chat struct {
+	*session
+	o    ChatOptions
+	d    *data.Dialogue
+	ends []int32
+}
+
+// Chat answers conversations, through the chat template. Answers appear on Stdout
+// as they are made; with JSON a line for each conversation instead.
+func Chat(ctx context.Context, o ChatOptions) (err error) {
+	s := &session{job: &job{c: o.Config, hooks: o.hooks, orCheckpoint: true}, o: o.Options}
+	defer s.closeAfter(&err)
+	c := &chat{session: s, o: o}
+	if err := s.openToGenerate(c.check); err != nil {
+		return err
+	}
+	if o.In != nil {
+		return c.talk(ctx)
+	}
+	for i, v := range c.o.Conversations {
+		if err := c.one(ctx, v, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check finds the chat template and looks at the conversations.
+func (c *chat) check() (err error) {
+	spec := c.c.DataSpec()
+	spec.Tokenizer, spec.ModelDir, spec.VocabSize = c.tok, c.modelDir, c.model.VocabSize
+	c.d, err = data.NewDialogue(spec)
+	var wrong *data.SpecError
+	if errors.As(err, &wrong) {
+		return c.c.Errorf(wrong.Key, "a chat needs a chat template: %w (a text is continued with --prompt alone, without one)", err)
+	}
+	if err != nil {
+		return err
+	}
+	c.notes = append(c.notes, c.d.Notes...)
+	c.ends = c.d.Ends()
+	for _, v := range c.o.Conversations {
+		if c.o.System != "" {
+			if err := v.Begin(c.o.System); err != nil {
+				return of(v, err)
+			}
+		}
+		if c.o.In != nil && v.LastRole() != "user" && v.LastRole() != "tool" {
+			continue
+		}
+		if _, err := c.room(v); err != nil {
+			return of(v, err)
+		}
+	}
+	return nil
+}
+
+// of says which conversation an error is of.
+func of(v *data.Conversation, err error) error {
+	if v.Where == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", v.Where, err)
+}
+
+// prompt is a conversation in tokens, with room for an answer.
+type prompt struct {
+	ids  []int32
+	room int // tokens that the answer may have
+}
+
+// room makes the prompt of a conversation.
+func (c *chat) room(v *data.Conversation) (prompt, error) {
+	ids, err := c.d.Prompt(v)
+	if err != nil {
+		return prompt{}, err
+	}
+	p := prompt{ids, c.o.MaxNewTokens}
+	if most := c.model.MaxPositions; most > 0 {
+		p.room = min(p.room, most-len(ids))
+	}
+	if p.room < 1 {
+		return p, fmt.Errorf("the conversation has %d tokens and the model has %d positions (max_position_embeddings): shorten it", len(ids), c.model.MaxPositions)
+	}
+	return p, nil
+}
+
+// answer streams an answer to w and adds it to the conversation.
+func (c *chat) answer(ctx context.Context, v *data.Conversation, turn int, w io.Writer) error {
+	p, err := c.room(v)
+	if err != nil {
+		return err
+	}
+	g := c.o.sampling()
+	g.MaxNewTokens, g.Stop = p.room, c.ends
+	g.Seed += int64(turn) // or all turns would be drawn alike
+	var text strings.Builder
+	made, err := c.goOn(ctx, g, p.ids, io.MultiWriter(w, &text))
+	v.Add("assistant", strings.TrimSpace(text.String()))
+	if err == nil && made == p.room {
+		fmt.Fprintf(c.o.Stderr, "\nnote: the answer was cut after %d tokens (--max-new-tokens, or the model's positions)\n", made)
+	}
+	return err
+}
+
+// one answers a conversation and prints the answer, or with JSON all of it.
+func (c *chat) one(ctx context.Context, v *data.Conversation, i int) error {
+	w := c.o.Stdout
+	if c.o.JSON {
+		w = io.Discard
+	}
+	err := c.answer(ctx, v, i, w)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		fmt.Fprintln(w)
+		return ErrInterrupted
+	case err != nil:
+		return of(v, err)
+	case c.o.JSON:
+		e := json.NewEncoder(c.o.Stdout)
+		e.SetEscapeHTML(false)
+		return e.Encode(v)
+	}
+	fmt.Fprintln(w)
+	return nil
+}
+
+// talk goes on with a conversation, a line of In for a turn, until In ends or the
+// user does.
+func (c *chat) talk(ctx context.Context) error {
+	begin := c.o.Conversations[0]
+	v, lines := begin.Clone(), readLines(c.o.In)
+	turn := 0
+	if c.o.Ask != "" {
+		fmt.Fprintf(c.o.Stderr, "a line is a turn; %s begins anew, %s or Ctrl-D ends\n", sayReset, sayExit)
+	}
+	if role := v.LastRole(); role == "user" || role == "tool" {
+		if err := c.reply(ctx, v, 0); err != nil || ctx.Err() != nil {
+			return err
+		}
+		begin, turn = v.Clone(), 1
+	}
+	for {
+		fmt.Fprint(c.o.Stderr, c.o.Ask)
+		var said turnRead
+		select {
+		case <-ctx.Done():
+			return nil
+		case said = <-lines:
+		}
+		switch strings.TrimSpace(said.text) {
+		case "":
+			if said.err == io.EOF {
+				return nil
+			} else if said.err != nil {
+				return fmt.Errorf("read a turn: %w", said.err)
+			}
+		case sayExit:
+			return nil
+		case sayReset:
+			v, turn = begin.Clone(), 0
+			fmt.Fprintln(c.o.Stderr, "note: the conversation begins anew")
+		default:
+			v.Add("user", said.text)
+			if err := c.reply(ctx, v, turn); err != nil || ctx.Err() != nil {
+				return err
+			}
+			turn++
+		}
+	}
+}
+
+// reply answers the last turn. What cannot be answered ends a pipe; at a terminal it
+// is told, and the turn is taken back.
+func (c *chat) reply(ctx context.Context, v *data.Conversation, turn int) error {
+	if _, err := c.room(v); err != nil {
+		if c.o.Ask == "" {
+			return err
+		}
+		fmt.Fprintf(c.o.Stderr, "mt: %v; the turn is taken back, and %s begins anew\n", err, sayReset)
+		v.Cut(v.Turns() - 1)
+		return nil
+	}
+	err := c.answer(ctx, v, turn, c.o.Stdout)
+	fmt.Fprintln(c.o.Stdout)
+	if ctx.Err() != nil {
+		return nil // the user ends it so
+	}
+	return err
+}
+
+// turnRead is a line of the user's, or why there is none.
+type turnRead struct {
+	text string
+	err  error
+}
+
+// maxTurn bounds a turn, in bytes.
+const maxTurn = 16 << 20
+
+// readLines reads lines ahead of those who want them, who may leave.
+func readLines(r io.Reader) <-chan turnRead {
+	out := make(chan turnRead)
+	go func() {
+		s := bufio.NewScanner(r)
+		s.Buffer(nil, maxTurn)
+		for s.Scan() {
+			out <- turnRead{text: s.Text()}
+		}
+		err := s.Err()
+		if err == nil {
+			err = io.EOF
+		}
+		out <- turnRead{err: err}
+	}()
+	return out
+}

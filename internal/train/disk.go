@@ -1,0 +1,304 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/checkpoint"
+	"mt/plan"
+)
+
+// disk is the room that a run takes where it writes, in bytes.
+type disk struct {
+	Dir         string `json:"dir"`
+	Checkpoint  int64  `json:"checkpoint_bytes"`      // one of them
+	Checkpoints *int   `json:"checkpoints"`           // still to be written; null where only the data tells
+	Limit       int    `json:"save_total_limit"`      // those that stay; 0: all
+	Model       int64  `json:"model_bytes"`           // the final model
+	Log         int64  `json:"log_bytes"`             // metrics and events
+	AtMost      *int64 `json:"at_most_bytes"`         // more than now; null where only the data tells
+	Free        *int64 `json:"free_bytes,omitempty"`  // with what unfinished saves have left
+	Cache       string `json:"token_cache,omitempty"` // a file, written already
+	CacheBytes  int64  `json:"token_cache_bytes,omitempty"`
+	what        string // a checkpoint holds
+}
+
+// What a line of metrics.jsonl takes at most, and the same in TensorBoard's
+// events; and all else that is written once.
+const (
+	logLineBytes = 1 << 10
+	eventBytes   = 2 << 10
+	onceBytes    = 64 << 10
+)
+
+// writes is what a run that goes on from from writes into output_dir.
+func (j *job) writes(from resume) (plan.Writes, error) {
+	if _, err := j.companions(); err != nil {
+		return plan.Writes{}, err
+	}
+	c, every, done := j.c, j.cadence(), from.state.Step
+	o := j.writerOptions(0)
+	w := plan.Writes{Limit: j.staying(c.SaveTotalLimit), Model: o.ModelBytes(), Log: onceBytes}
+	if c.SaveStrategy != "no" {
+		w.Checkpoint, w.Saves = o.CheckpointBytes(), j.saves(done)
+	}
+	if c.MaxSteps > 0 {
+		line := int64(logLineBytes)
+		if len(c.ReportTo) > 0 {
+			line += eventBytes
+		}
+		left := max(0, c.MaxSteps-done)
+		w.Log += line * int64(left/max(1, every.log))
+		switch {
+		case every.eval > 0:
+			w.Log += line * int64(left/every.eval)
+		case every.evalEpochs && j.train != nil:
+			w.Log += line * int64(j.epochsAfter(c.MaxSteps)-j.epochsAfter(done))
+		}
+	}
+	return w, nil
+}
+
+// staying is how many checkpoints stay under a save_total_limit while the next is
+// written: where that comes within two steps, one more than 1, since it may begin
+// before a step is reported that shows the last to be good.
+func (j *job) staying(limit int) int {
+	every := j.cadence()
+	gap := every.save
+	if every.saveEpochs && j.train != nil {
+		gap = j.train.StepsPerEpoch()
+	}
+	if limit != 1 || gap == 0 {
+		return limit
+	}
+	if left := j.c.MaxSteps % gap; left > 0 { // the last save comes sooner
+		gap = min(gap, left)
+	}
+	if gap <= 2 {
+		return 2
+	}
+	return 1
+}
+
+// saves is how many checkpoints a run writes after the step done. There is always
+// room for one more: that of a Ctrl-C.
+func (j *job) saves(done int) int {
+	c, every := j.c, j.cadence()
+	var n int
+	var last bool // the last step is one of n
+	switch {
+	case c.MaxSteps > 0 && done >= c.MaxSteps:
+		return 0
+	case every.saveEpochs && c.MaxSteps <= 0:
+		return max(1, int(math.Ceil(c.NumTrainEpochs)))
+	case every.saveEpochs && j.train == nil:
+		return plan.Unknown
+	case every.saveEpochs:
+		n, last = j.epochsAfter(c.MaxSteps)-j.epochsAfter(done), j.endsEpoch(c.MaxSteps)
+	case c.SaveSteps == 0:
+		return 1
+	case c.MaxSteps <= 0 && c.SaveSteps < 1:
+		return int(math.Ceil(1 / float64(c.SaveSteps)))
+	case c.MaxSteps <= 0:
+		return plan.Unknown
+	default:
+		n, last = c.MaxSteps/every.save-done/every.save, c.MaxSteps%every.save == 0
+	}
+	switch ends := !c.SaveOnlyModel && c.KeepCheckpoints; {
+	case ends && !last:
+		n++
+	case !ends && last:
+		n--
+	}
+	return max(n, 1)
+}
+
+// disk is what a run takes on disk, with what is free unless the run is a sketch.
+func (j *job) disk(from resume) (disk, error) {
+	w, err := j.writes(from)
+	if err != nil {
+		return disk{}, err
+	}
+	c := j.c
+	d := disk{Dir: c.OutputDir, Checkpoint: w.Checkpoint, Limit: c.SaveTotalLimit, Model: w.Model, Log: w.Log, what: "weights " + c.SaveDType + " and the optimizer's state"}
+	if c.SaveOnlyModel {
+		d.what = "weights " + c.SaveDType
+	}
+	if j.set != nil {
+		if w.Kept, d.Free, err = j.held(); err != nil {
+			return d, err
+		}
+		d.Cache, d.CacheBytes = j.set.Cache()
+	}
+	if w.Saves != plan.Unknown {
+		d.Checkpoints = &w.Saves
+	}
+	if n := w.AtMost(); n < math.MaxInt64 {
+		d.AtMost = &n
+	}
+	return d, nil
+}
+
+// held are the checkpoints in output_dir and how much is free there, counting
+// what the start of the run removes.
+func (j *job) held() (kept []int64, free *int64, err error) {
+	dir := j.c.OutputDir
+	kept, leftovers, err := checkpoint.Held(dir)
+	if err != nil {
+		return nil, nil, j.c.Errorf("output_dir", "output_dir: %w", err)
+	}
+	at := dir
+	for {
+		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	n, err := j.fs().Free(at)
+	if err != nil {
+		return nil, nil, fmt.Errorf("output_dir %s: free space: %w", dir, err)
+	}
+	if n < math.MaxInt64 {
+		n += leftovers
+		free = &n
+	}
+	return kept, free, nil
+}
+
+// checkDisk refuses a run whose checkpoints and model have no room, and notes
+// where checkpoints that all stay will fill the disk.
+func (j *job) checkDisk(from resume) error {
+	w, err := j.writes(from)
+	if err != nil {
+		return err
+	}
+	kept, free, err := j.held()
+	if err != nil || free == nil {
+		return err
+	}
+	w.Kept = kept
+	need := w.AtMost()
+	if need <= *free {
+		return nil
+	}
+	first := w
+	first.Saves = min(w.Saves, 1)
+	if w.Limit == 0 && w.Saves > 1 && first.AtMost() <= *free {
+		fit := int((*free - w.Log) / w.Checkpoint)
+		j.note("output_dir %s has %s free and the run writes %s: there is room for %d of the %d checkpoints of %s, and saves from step %d on may fail; %s",
+			j.c.OutputDir, size(*free), size(need), fit, w.Saves, size(w.Checkpoint), j.saveAfter(from.state.Step, fit), j.lessDisk(w, *free))
+		return nil
+	}
+	return j.c.Errorf("output_dir", "output_dir %s has %s free and the run takes %s there (%s): %s",
+		j.c.OutputDir, size(*free), size(need), parts(w), j.lessDisk(w, *free))
+}
+
+// saveAfter is the step after which the run, at step done now, saves once more
+// than n times.
+func (j *job) saveAfter(done, n int) int {
+	every := j.cadence()
+	if every.saveEpochs {
+		return min(j.c.MaxSteps, j.train.StepAt(int64(j.epochsAfter(done)+n+1)*int64(j.set.Train().Rows())))
+	}
+	return min(j.c.MaxSteps, (done/every.save+n+1)*every.save)
+}
+
+// parts says what w is made of at its most.
+func parts(w plan.Writes) string {
+	model := "the final model of " + size(w.Model)
+	n := w.Saves
+	if w.Limit > 0 && n > w.Limit {
+		n = w.Limit + 1
+	}
+	switch {
+	case n == 0 || w.Checkpoint == 0:
+		return model
+	case n == 1:
+		return fmt.Sprintf("a checkpoint of %s, %s", size(w.Checkpoint), model)
+	case n == w.Saves:
+		return fmt.Sprintf("%d checkpoints of %s, %s", n, size(w.Checkpoint), model)
+	}
+	return fmt.Sprintf("%d checkpoints of %s, of which the oldest goes when the next is whole, %s", n, size(w.Checkpoint), model)
+}
+
+// lessDisk names the ways to make w fit in free bytes.
+func (j *job) lessDisk(w plan.Writes, free int64) string {
+	ways := []string{fmt.Sprintf("free %s", size(w.AtMost()-free)), "choose another output_dir"}
+	try := func(text string, w plan.Writes) bool {
+		fits := w.AtMost() <= free
+		if fits {
+			ways = append(ways, text)
+		}
+		return fits
+	}
+	if w.Checkpoint > 0 && w.Saves > 1 {
+		most := w.Saves
+		if set := j.c.SaveTotalLimit; set > 0 {
+			most = min(most, set)
+		}
+		for limit := min(most-1, int(free/w.Checkpoint)); limit > 0; limit-- {
+			fewer := w
+			fewer.Limit = j.staying(limit)
+			if try(fmt.Sprintf("set save_total_limit: %d", limit), fewer) {
+				break
+			}
+		}
+	}
+	if w.Checkpoint > w.Model && w.Saves > 0 {
+		light := w
+		light.Checkpoint = w.Model
+		if j.c.KeepCheckpoints {
+			light.Saves = max(1, w.Saves-1) // none at the end
+		}
+		try("set save_only_model: true (nothing can be resumed then)", light)
+	}
+	if w.Checkpoint > 0 && w.Saves > 0 {
+		none := w
+		none.Checkpoint = 0
+		try("set save_strategy: no (an interrupted run is lost then)", none)
+	}
+	last := len(ways) - 1
+	return strings.Join(ways[:last], ", ") + " or " + ways[last]
+}
+
+func size(bytes int64) string { return humanize.IBytes(uint64(max(bytes, 0))) }
+
+// write prints d for people.
+func (d disk) write(w io.Writer) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(what string, bytes int64, detail string, args ...any) {
+		fmt.Fprintf(tw, "  disk\t%s\t%s\t%s\n", what, size(bytes), fmt.Sprintf(detail, args...))
+	}
+	if d.Checkpoint > 0 {
+		often := "as many as the data has steps for"
+		if d.Checkpoints != nil {
+			often = humanize.Comma(int64(*d.Checkpoints)) + " to write"
+		}
+		if d.Limit > 0 {
+			often += fmt.Sprintf(", the last %d stay", d.Limit)
+		}
+		row("one checkpoint", d.Checkpoint, "%s; %s", d.what, often)
+	}
+	row("final model", d.Model, "in output_dir")
+	row("log", d.Log, "metrics and events")
+	if d.AtMost != nil {
+		free := "more than now"
+		if d.Free != nil {
+			free = fmt.Sprintf("of %s free in %s", size(*d.Free), d.Dir)
+		}
+		row("at most", *d.AtMost, "%s", free)
+	}
+	if d.Cache != "" {
+		row("token cache", d.CacheBytes, "written: %s", d.Cache)
+	}
+	_ = tw.Flush() // as all that is printed for people
+}

@@ -1,0 +1,124 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"mt/actors"
+	"mt/checkpoint"
+)
+
+// cadence is how often a run saves, evaluates and logs: every so many steps (0:
+// not before its end), or at the end of every epoch.
+type cadence struct {
+	save, eval, log        int
+	saveEpochs, evalEpochs bool
+}
+
+func (j *job) cadence() cadence {
+	c := j.c
+	n := cadence{save: c.SaveSteps.Of(c.MaxSteps), eval: c.EvalSteps.Of(c.MaxSteps), log: c.LoggingSteps.Of(c.MaxSteps),
+		saveEpochs: c.SaveStrategy == "epoch", evalEpochs: c.EvalStrategy == "epoch"}
+	if n.saveEpochs {
+		n.save = 0
+	}
+	if n.evalEpochs {
+		n.eval = 0
+	}
+	return n
+}
+
+// epochsAfter is how many epochs of the data are over after a step.
+func (j *job) epochsAfter(step int) int { return int(j.train.Pos(step) / int64(j.set.Train().Rows())) }
+
+// endsEpoch says whether a step takes the last row of an epoch.
+func (j *job) endsEpoch(step int) bool { return j.train.Pos(step)%int64(j.set.Train().Rows()) == 0 }
+
+// reached is where the pipeline starts.
+func (r resume) reached() actors.State {
+	return actors.State{Step: r.state.Step, AdamStep: r.state.AdamStep, NonFinite: r.state.NonFinite, Tokens: r.state.Tokens}
+}
+
+// after is the state after the step that r reports, which came after was.
+func after(was actors.State, r actors.StepReport) actors.State {
+	now := actors.State{Step: r.Step, AdamStep: was.AdamStep + 1, Tokens: r.TotalTokens}
+	if r.Skipped {
+		now.AdamStep, now.NonFinite = was.AdamStep, was.NonFinite+1
+	}
+	return now
+}
+
+// resumable says whether the checkpoint saved last is that of the last step, and
+// a run can go on from it.
+func (s *session) resumable(saved checkpoint.TrainerState) bool {
+	return saved.Step == s.lastStep && !saved.ModelOnly
+}
+
+// interrupted is the error of a run from from that was stopped before its end,
+// with saved as its last checkpoint.
+func (s *session) interrupted(from resume, saved checkpoint.TrainerState) error {
+	dir := filepath.Join(s.c.OutputDir, checkpointName(saved.Step))
+	if saved.Step > from.state.Step {
+		s.line.above(fmt.Sprintf("step %d of %d is saved in %s", saved.Step, s.c.MaxSteps, dir))
+	}
+	switch {
+	case s.c.SaveStrategy == "no":
+		return fmt.Errorf("%w; with save_strategy: no nothing is kept, and the same command begins again", ErrInterrupted)
+	case saved.ModelOnly:
+		return fmt.Errorf("%w; with save_only_model the run cannot be resumed, but another can train from the weights in %s", ErrInterrupted, dir)
+	case s.evalOwed():
+		s.line.above(fmt.Sprintf("the evaluation of step %d was cut off and comes first when the run goes on", s.lastStep))
+	}
+	return ErrResumable
+}
+
+// findStart is findResume for an output directory that may hold the model of a
+// finished run without the checkpoint of its last step.
+func (j *job) findStart() (resume, error) {
+	c := j.c
+	end, ok := j.ended()
+	if !ok {
+		return j.findResume()
+	}
+	if c.MaxSteps <= end.Step {
+		r := resume{dir: c.OutputDir, state: end, ended: true}
+		err := j.goOn(&r)
+		return r, err
+	}
+	r, err := j.findResume()
+	if err == nil && r.dir == "" {
+		err = c.Errorf("output_dir", "output_dir %s holds the model of a run of %d steps and not its optimizer's state, so it cannot be lengthened to %d: "+
+			"train from its weights with model_name_or_path: %s and another output_dir, or set resume_from_checkpoint: false to start afresh",
+			c.OutputDir, end.Step, c.MaxSteps, c.OutputDir)
+	}
+	return r, err
+}
+
+// ended is the state of the finished run whose model is in the output directory,
+// unless its last checkpoint is there too, or nobody asks.
+func (j *job) ended() (end checkpoint.TrainerState, ok bool) {
+	c := j.c
+	if c.Resume != "auto" && c.Resume != "true" {
+		return end, false
+	}
+	raw, err := os.ReadFile(filepath.Join(c.OutputDir, endFile))
+	if err != nil || json.Unmarshal(raw, &end) != nil || checkpoint.CheckModel(c.OutputDir, j.model.Layouts(false)) != nil {
+		return end, false
+	}
+	_, err = checkpoint.ReadState(filepath.Join(c.OutputDir, checkpointName(end.Step)))
+	return end, errors.Is(err, os.ErrNotExist)
+}
+
+// dropCheckpoints removes the checkpoints of a finished run that keeps none. That
+// it cannot is no reason to fail: the model is there.
+func (j *job) dropCheckpoints() {
+	if j.c.KeepCheckpoints {
+		return
+	}
+	if err := checkpoint.Remove(j.c.OutputDir); err != nil {
+		j.late.add(fmt.Sprintf("%v; the model is written, and the same command tries to remove them again", err))
+	}
+}

@@ -1,0 +1,39 @@
+package train
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/data/tokenizer"
+	"mt/model"
+)
+
+// TestStops: a text ends at every token that the tokenizer, config.json and
+// generation_config.json name, and a file that says it in no way that is known is
+// an error.
+func TestStops(t *testing.T) {
+	for content, want := range map[string]any{
+		"":                          []int32{0, 7},
+		`{"temperature": 1}`:        []int32{0, 7},
+		`{"eos_token_id": null}`:    []int32{0, 7},
+		`{"eos_token_id": 9}`:       []int32{0, 7, 9},
+		`{"eos_token_id": [9, 11]}`: []int32{0, 7, 9, 11},
+		`{"eos_token_id": "end"}`:   `eos_token_id is "end"; it is a token's number`,
+		`{"eos_token_id"`:           "unexpected end",
+	} {
+		j := &job{tok: tokenizer.Bytes(), model: &model.Config{EOS: []int{7}}, modelDir: t.TempDir()}
+		if content != "" {
+			write(t, filepath.Join(j.modelDir, "generation_config.json"), content)
+		}
+		got, err := j.stops()
+		if ids, ok := want.([]int32); ok {
+			if err != nil || !slices.Equal(slices.Compact(got), ids) {
+				t.Errorf("%s: %v, %v, want %v", content, got, err, want)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), want.(string)) || !strings.Contains(err.Error(), "generation_config.json") {
+			t.Errorf("%s: %v, want %s", content, err, want)
+		}
+	}
+}

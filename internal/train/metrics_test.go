@@ -1,0 +1,267 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mt/actors"
+	"mt/checkpoint"
+)
+
+// madeUpMeter is a meter of 10 steps on a machine of 8 TFLOP/s, with 1 GFLOP a
+// token, 1 MFLOP a pair and a quarter of all that computed again.
+func madeUpMeter(from checkpoint.LogWindow) *meter {
+	return &meter{maxSteps: 10, peakFLOPS: 8e12, window: from,
+		epoch: func(step int) float64 { return float64(step) / 4 },
+		flops: func(tokens, pairs int64) (float64, float64) {
+			f := 1e9*float64(tokens) + 1e6*float64(pairs)
+			return f, 1.25 * f
+		},
+		memory: func() (int64, int64) { return 70, 30 }}
+}
+
+// TestMetricsOfMadeUpTimes: every number of a line, from times and counts that a
+// reader can check by head. Means are over the window; a line ends it.
+func TestMetricsOfMadeUpTimes(t *testing.T) {
+	nan := math.NaN()
+	reports := []actors.StepReport{
+		{Step: 1, Loss: 4, GradNorm: 2, LR: 0.5, Supervised: 100, Tokens: 1000, TotalTokens: 1000, AttendedPairs: 2000, Elapsed: 1500 * time.Millisecond,
+			Compute: time.Second, Stall: [actors.NumCauses]time.Duration{actors.StallWeights: 500 * time.Millisecond}, H2D: 3e9, D2H: 1e9, Experts: 7, ExpertBytes: 70},
+		{Step: 2, Loss: 2, GradNorm: 3, LR: 0.25, Supervised: 300, Tokens: 2000, TotalTokens: 3000, AttendedPairs: 6000, Elapsed: 500 * time.Millisecond,
+			Compute: 500 * time.Millisecond, Stall: [actors.NumCauses]time.Duration{actors.StallData: 125 * time.Millisecond}, H2D: 1e9, D2H: 1e9, Experts: 9, ExpertBytes: 90},
+		{Step: 3, Loss: nan, GradNorm: nan, LR: 0.125, Supervised: 50, Tokens: 500, TotalTokens: 3500, Elapsed: 2 * time.Second, Skipped: true},
+		{Step: 4, Loss: 1, GradNorm: math.Inf(1), Supervised: 0, Tokens: 500, TotalTokens: 4000, Elapsed: time.Second, Skipped: true},
+	}
+	const stalls = `"stall_s":{"activation":0,"checkpoint":0,"data":%s,"gradient_buffer":0,"routing":0,"update":0,"weights":%s},`
+	one := `{"step":1,"max_steps":10,"epoch":0.25,"loss":4,"step_loss":4,"window_steps":1,"grad_norm":2,"lr":0.5,"tokens":1000,"tokens_total":1000,"timed_steps":1,` +
+		`"tok_per_s":666.6666666666666,"tflops":0.668,"tflops_executed":0.835,"mfu":0.0835,"step_s":1.5,"eta_s":13.5,"host_bytes":70,"device_bytes":30,` +
+		`"h2d_gbps":2,"d2h_gbps":0.6666666666666666,` + fmt.Sprintf(stalls, "0", "0.5") + `"compute_s":1,"experts_fetched":7,"expert_bytes":70}`
+	both := `{"step":2,"max_steps":10,"epoch":0.5,"loss":2.5,"step_loss":2,"window_steps":2,"grad_norm":3,"lr":0.25,"tokens":2000,"tokens_total":3000,"timed_steps":2,` +
+		`"tok_per_s":1500,"tflops":1.504,"tflops_executed":1.88,"mfu":0.188,"step_s":1,"eta_s":8,"host_bytes":70,"device_bytes":30,` +
+		`"h2d_gbps":2,"d2h_gbps":1,` + fmt.Sprintf(stalls, "0.0625", "0.25") + `"compute_s":0.75,"experts_fetched":9,"expert_bytes":90}`
+	alone := `{"step":2,"max_steps":10,"epoch":0.5,"loss":2,"step_loss":2,"window_steps":1,"grad_norm":3,"lr":0.25,"tokens":2000,"tokens_total":3000,"timed_steps":1,` +
+		`"tok_per_s":4000,"tflops":4.012,"tflops_executed":5.015,"mfu":0.5015,"step_s":0.5,"eta_s":8,"host_bytes":70,"device_bytes":30,` +
+		`"h2d_gbps":2,"d2h_gbps":2,` + fmt.Sprintf(stalls, "0.125", "0") + `"compute_s":0.5,"experts_fetched":9,"expert_bytes":90}`
+	skipped := `{"step":3,"max_steps":10,"epoch":0.75,"loss":%s,"step_loss":null,"window_steps":%d,"grad_norm":null,"lr":0.125,"tokens":500,"tokens_total":3500,"timed_steps":%d,`
+	for _, tc := range []struct {
+		name   string
+		from   checkpoint.LogWindow
+		steps  []int // of reports
+		lines  []int // after which a line is written
+		begins string
+	}{
+		{"a step", checkpoint.LogWindow{}, []int{1}, nil, one},
+		{"two steps", checkpoint.LogWindow{}, []int{1, 2}, nil, both},
+		{"a line between", checkpoint.LogWindow{}, []int{1, 2}, []int{1}, alone},
+		{"a window that another run began", checkpoint.LogWindow{Steps: 3, Tokens: 300, Loss: 6}, []int{2}, nil,
+			strings.Replace(strings.Replace(alone, `"loss":2,`, `"loss":4,`, 1), `"window_steps":1`, `"window_steps":4`, 1)[:200]},
+		{"a step that is not finite is in no mean", checkpoint.LogWindow{}, []int{1, 2, 3}, nil, fmt.Sprintf(skipped, "2.5", 3, 3)},
+		{"none that is finite", checkpoint.LogWindow{}, []int{3}, nil, fmt.Sprintf(skipped, "null", 1, 1)},
+		{"after one that was not", checkpoint.LogWindow{}, []int{3, 2}, []int{3}, strings.Replace(alone, `"eta_s":8`, `"eta_s":10`, 1)},
+		{"a step without supervised tokens is in no mean", checkpoint.LogWindow{}, []int{1, 4}, nil, `{"step":4,"max_steps":10,"epoch":1,"loss":4,"step_loss":1,"window_steps":2,"grad_norm":null,`},
+	} {
+		m := madeUpMeter(tc.from)
+		var got stepMetrics
+		for _, s := range tc.steps {
+			got = m.step(reports[s-1])
+			if slices.Contains(tc.lines, s) {
+				m.logged()
+			}
+		}
+		raw, err := json.Marshal(got)
+		if err != nil || !strings.HasPrefix(string(raw), tc.begins) {
+			t.Errorf("%s: %v\n%s, want\n%s", tc.name, err, raw, tc.begins)
+		}
+		checkBoard(t, got, raw)
+	}
+	m := madeUpMeter(checkpoint.LogWindow{})
+	m.peakFLOPS = 0
+	if got := m.step(reports[0]); got.MFU != nil {
+		t.Errorf("mfu is %v of a rate that was not measured", got.MFU)
+	}
+}
+
+// checkBoard compares what TensorBoard shows with a line.
+func checkBoard(t *testing.T, m stepMetrics, line []byte) {
+	t.Helper()
+	var want map[string]any
+	if err := json.Unmarshal(line, &want); err != nil {
+		t.Fatal(err)
+	}
+	want["learning_rate"] = want["lr"]
+	got := map[string]any{}
+	for _, s := range m.scalars() {
+		key := strings.TrimPrefix(s.Tag, "train/")
+		if got[key] = s.Value; want[key] != s.Value {
+			t.Errorf("TensorBoard shows %s %v, the line says %v", s.Tag, s.Value, want[key])
+		}
+	}
+	for _, key := range []string{"loss", "step_loss", "grad_norm", "learning_rate", "epoch", "tok_per_s", "tflops"} {
+		if got[key] != want[key] {
+			t.Errorf("TensorBoard shows %s %v, the line says %v", key, got[key], want[key])
+		}
+	}
+}
+
+// logLine is what the tests below read of a line.
+type logLine struct {
+	Step        int
+	Loss        *float64
+	StepLoss    *float64 `json:"step_loss"`
+	WindowSteps int      `json:"window_steps"`
+	TimedSteps  int      `json:"timed_steps"`
+	Tokens      int64
+	TokensTotal int64   `json:"tokens_total"`
+	TokPerS     float64 `json:"tok_per_s"`
+	TFLOPS      float64
+	TFLOPSExec  float64 `json:"tflops_executed"`
+	StepS       float64 `json:"step_s"`
+	Skipped     bool
+}
+
+func (s scene) logLines(t *testing.T) (out []logLine) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(s.out, metricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.Lines(string(raw)) {
+		var l logLine
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// TestLoggedLossIsTheWindows: with every third step logged, and the last, a line's
+// loss is the mean of the steps since the line before by supervised tokens, its own
+// loss is in step_loss, and the terminal shows the same loss and speed.
+func TestLoggedLossIsTheWindows(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	every := newScene(t, "packing: true\nrecompute: full\npipeline: {head_shards: 3}\n")
+	var supervised []float64
+	var pairs []int64
+	var model func(tokens, pairs int64) (float64, float64)
+	out, err := every.train(t, t.Context(), hooks{planned: func(j *job) {
+		for step := 1; step <= j.c.MaxSteps; step++ {
+			b, err := j.train.Batch(step, j.c.Pipeline.MicroBatchTokens)
+			if err != nil {
+				t.Fatal(err)
+			}
+			supervised = append(supervised, float64(b.Supervised))
+			n := int64(0)
+			for _, mb := range b.MicroBatches {
+				for i, first := range mb.CuSeqlens[:len(mb.CuSeqlens)-1] {
+					n += j.model.AttendedPairs(int(mb.CuSeqlens[i+1] - first))
+				}
+			}
+			pairs = append(pairs, n)
+		}
+		model = func(tokens, pairs int64) (float64, float64) {
+			f, again := j.model.FLOPs(tokens, pairs), j.plan.Spec.RecomputedFLOPs(tokens, pairs)
+			if again == 0 || j.plan.Spec.HeadRecomputedFLOPs(tokens) == 0 {
+				t.Errorf("nothing is computed again: %d", again)
+			}
+			return f, f + float64(again+j.plan.Spec.HeadRecomputedFLOPs(tokens))
+		}
+	}})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	steps := every.logLines(t)
+	for _, l := range steps {
+		if *l.Loss != *l.StepLoss || l.WindowSteps != 1 {
+			t.Errorf("with every step logged, step %d has loss %v, step_loss %v over %d steps", l.Step, *l.Loss, *l.StepLoss, l.WindowSteps)
+		}
+	}
+	third := every.in(t).with("logging_steps: 3\n")
+	shown := regexp.MustCompile(`step (\d+)/8  loss ([0-9.]+)  ([0-9,]+) tok/s \(over (\d+) steps\)  grad_norm`).FindAllStringSubmatch(third.mustTrain(t), -1)
+	lines := third.logLines(t)
+	if len(lines) != 3 || len(shown) != 3 {
+		t.Fatalf("%d lines, %d shown", len(lines), len(shown))
+	}
+	from := 0
+	for i, l := range lines {
+		var sum, weight float64
+		var tokens, attended int64
+		for k := from; k < l.Step; k++ {
+			sum += *steps[k].Loss * supervised[k]
+			weight += supervised[k]
+			tokens += steps[k].Tokens
+			attended += pairs[k]
+		}
+		last := steps[l.Step-1]
+		if want := sum / weight; math.Abs(*l.Loss-want) > 1e-12*want || *l.StepLoss != *last.StepLoss || l.Tokens != last.Tokens || l.TokensTotal != last.TokensTotal {
+			t.Errorf("steps %d to %d: loss %v of %v, want %v", from+1, l.Step, *l.Loss, l, want)
+		}
+		if l.WindowSteps != l.Step-from || l.TimedSteps != l.Step-from {
+			t.Errorf("steps %d to %d: over %d steps, %d of them timed", from+1, l.Step, l.WindowSteps, l.TimedSteps)
+		}
+		took := l.StepS * float64(l.TimedSteps)
+		want, executed := model(tokens, attended)
+		for name, of := range map[string][2]float64{"tok_per_s": {l.TokPerS, float64(tokens)}, "tflops": {l.TFLOPS * 1e12, want}, "tflops_executed": {l.TFLOPSExec * 1e12, executed}} {
+			if math.Abs(of[0]*took-of[1]) > 1e-9*of[1] {
+				t.Errorf("steps %d to %d: %s comes to %g in %g s, want %g", from+1, l.Step, name, of[0]*took, took, of[1])
+			}
+		}
+		text := []string{fmt.Sprint(l.Step), fmt.Sprintf("%.4f", *l.Loss), fmt.Sprintf("%.0f", math.Floor(l.TokPerS)), fmt.Sprint(l.WindowSteps)}
+		if got := append([]string(nil), shown[i][1], shown[i][2], strings.ReplaceAll(shown[i][3], ",", ""), shown[i][4]); !slices.Equal(got, text) {
+			t.Errorf("the terminal shows %q, the line says %q", got, text)
+		}
+		from = l.Step
+	}
+}
+
+// TestWindowsOfCheckpoints: the window of a step that is being saved is that
+// step's, however far the run is; one that nobody announced is the last step's.
+func TestWindowsOfCheckpoints(t *testing.T) {
+	var w windows
+	at := func(step int) checkpoint.LogWindow { return checkpoint.LogWindow{Steps: step, Tokens: 1, Loss: 2} }
+	for step := 1; step <= 5; step++ {
+		w.reported(step, step == 2 || step == 3, at(step))
+	}
+	for _, step := range []int{3, 2, 5} {
+		if got := w.take(step); got != at(step) {
+			t.Errorf("step %d is saved with %+v", step, got)
+		}
+	}
+	if len(w.awaits) != 0 {
+		t.Errorf("the windows of steps %v are kept", slices.Collect(maps.Keys(w.awaits)))
+	}
+}
+
+// TestMetricsAreDocumented: docs/metrics.md has every field of a line, and no other.
+func TestMetricsAreDocumented(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|").FindAllStringSubmatch(string(raw), -1) {
+		for _, name := range strings.Split(row[1], ", ") {
+			documented[strings.Trim(name, "`")] = true
+		}
+	}
+	written := map[string]bool{}
+	for _, v := range []any{stepMetrics{}, evalMetrics{}} {
+		for f := range reflect.TypeOf(v).Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			written[name] = true
+		}
+	}
+	if !maps.Equal(documented, written) {
+		t.Errorf("documented are %v,\nwritten are %v", slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(written)))
+	}
+}

@@ -1,0 +1,208 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mt/data/tokenizer"
+	"mt/internal/config"
+	"mt/model"
+)
+
+// Model is the model of a configuration, its weights left aside.
+type Model struct {
+	Config    *model.Config       // with rows for the tokens that are added
+	Stored    *model.Config       // as Dir has it
+	Dir       string              // where weights are loaded from; empty: from scratch
+	Tokenizer tokenizer.Tokenizer // with the tokens that are added; nil: Err says why
+	Err       error
+	Notes     []string // for the user, once
+
+	files map[string][]byte // the tokenizer's, where they are not those of Dir; nil: they are
+	known int               // rows of Stored that the tokenizer in Dir has tokens for
+	fresh []int             // ids that no token had there
+}
+
+// OpenModel reads or makes the architecture of c, finds the tokenizer and adds
+// the tokens that c asks for.
+func OpenModel(c *config.Config) (*Model, error) {
+	m, err := readModel(c)
+	if err != nil {
+		return nil, err
+	}
+	m.Tokenizer, m.Err = tokenizer.Load(m.Dir, m.Config.VocabSize)
+	if err := m.addTokens(c); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// readModel reads or makes the architecture.
+func readModel(c *config.Config) (m *Model, err error) {
+	m = &Model{}
+	switch ref := c.Model; {
+	case ref.Path != "":
+		if m.Dir, err = config.ModelDir(ref.Path); err != nil {
+			return nil, c.Errorf(modelKey, "%w", err)
+		}
+		m.Config, err = model.LoadDir(m.Dir)
+	case ref.Preset != "":
+		m.Config, err = model.Preset(ref.Preset)
+	default:
+		m.Config, err = model.FromInline(ref.Inline, "model")
+	}
+	if err != nil && c.Model.Path == "" {
+		return nil, c.Errorf("model", "%v", err)
+	}
+	m.Stored = m.Config
+	return m, err
+}
+
+// withoutTokenizer tells whether weights come without a tokenizer.
+func (m *Model) withoutTokenizer() bool {
+	if m.Dir == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(m.Dir, "tokenizer.json"))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// The keys of a model and its added tokens.
+const (
+	modelKey      = "model_name_or_path"
+	addTokensKey  = "add_tokens"
+	newSpecialKey = "new_special_tokens"
+)
+
+// addTokens adds c's tokens to the tokenizer, and rows to the model where they do
+// not fit.
+func (m *Model) addTokens(c *config.Config) error {
+	m.known = m.Stored.VocabSize
+	if m.Tokenizer != nil {
+		m.known = min(m.known, m.Tokenizer.VocabSize())
+	}
+	asked, err := m.extend(c)
+	if err != nil {
+		return err
+	}
+	m.noteTokens(asked)
+	rows := m.Config.VocabSize
+	for _, t := range asked {
+		if int(t.ID) < rows || c.ResizeVocab {
+			continue
+		}
+		key := addTokensKey
+		if slices.Contains(c.NewSpecialTokens, t.Content) {
+			key = newSpecialKey
+		}
+		return c.Errorf(key, "%q gets the id %d, and the model has rows for %d tokens (vocab_size): set resize_vocab: true, "+
+			"which gives it more", t.Content, t.ID, rows)
+	}
+	if c.ResizeVocab && m.Tokenizer != nil && m.Tokenizer.VocabSize() > rows {
+		n := c.ResizeVocabMultiple
+		m.Config = m.Config.Resized((m.Tokenizer.VocabSize() + n - 1) / n * n)
+		m.note("the vocabulary has %d rows in place of %d", m.Config.VocabSize, rows)
+	}
+	return nil
+}
+
+// extend adds c's tokens to the tokenizer.
+func (m *Model) extend(c *config.Config) ([]tokenizer.NewToken, error) {
+	for _, of := range []struct {
+		key  string
+		list []string
+	}{{addTokensKey, c.AddTokens}, {newSpecialKey, c.NewSpecialTokens}} {
+		if err := m.checkTokens(of.list); err != nil {
+			return nil, c.Errorf(of.key, "%w", err)
+		}
+	}
+	for _, s := range c.AddTokens {
+		if slices.Contains(c.NewSpecialTokens, s) {
+			return nil, c.Errorf(addTokensKey, "%q is in new_special_tokens too; leave it in one of them", s)
+		}
+	}
+	if len(c.AddTokens)+len(c.NewSpecialTokens) == 0 {
+		return nil, nil
+	}
+	t, asked, err := tokenizer.Extend(m.Tokenizer, c.AddTokens, c.NewSpecialTokens)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.where(), err)
+	}
+	if t != m.Tokenizer {
+		m.Tokenizer, m.files = t, t.Files()
+	}
+	return asked, nil
+}
+
+// checkTokens says why tokens cannot be added.
+func (m *Model) checkTokens(list []string) error {
+	switch {
+	case len(list) == 0:
+		return nil
+	case m.withoutTokenizer():
+		return fmt.Errorf("%s has no tokenizer.json, so there is nothing to add tokens to", m.Dir)
+	case m.Tokenizer == nil:
+		return fmt.Errorf("there is no tokenizer to add tokens to: %w", m.Err)
+	}
+	for _, s := range list {
+		if err := tokenizer.CheckToken(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// where is the model's name for messages.
+func (m *Model) where() string {
+	if m.Dir == "" {
+		return "the byte vocabulary"
+	}
+	return m.Dir
+}
+
+// newRows are the rows to make: those of new tokens, wherever they are, for what
+// the model has there was not trained; and those that the model has not.
+func (m *Model) newRows() []int {
+	var rows []int
+	for _, id := range m.fresh {
+		if id < m.Stored.VocabSize {
+			rows = append(rows, id)
+		}
+	}
+	for row := m.Stored.VocabSize; row < m.Config.VocabSize; row++ {
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// noteTokens says which tokens were there before, and which ids the new ones have.
+func (m *Model) noteTokens(asked []tokenizer.NewToken) {
+	var fresh []tokenizer.NewToken
+	for _, t := range asked {
+		if t.Known {
+			m.note("the token %q is in the vocabulary already: it keeps its id %d", t.Content, t.ID)
+			continue
+		}
+		fresh, m.fresh = append(fresh, t), append(m.fresh, int(t.ID))
+	}
+	how := ""
+	if m.Dir != "" {
+		how = ", and start at the mean of the others"
+	}
+	switch n := len(fresh); n {
+	case 0:
+	case 1:
+		m.note("1 token is new: %q has the id %d%s", fresh[0].Content, fresh[0].ID, strings.Replace(how, "start", "starts", 1))
+	default:
+		m.note("%d tokens are new: they have the ids %d (%q) to %d (%q)%s", n, fresh[0].ID, fresh[0].Content, fresh[n-1].ID, fresh[n-1].Content, how)
+	}
+}
+
+func (m *Model) note(format string, args ...any) {
+	m.Notes = append(m.Notes, fmt.Sprintf(format, args...))
+}

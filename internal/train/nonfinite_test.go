@@ -1,0 +1,154 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// broken is a run of four good steps and what makes it go on with an update, in
+// step 5, that breaks the weights: no later step is finite.
+func broken(t *testing.T, keys string) (s scene, breaking string) {
+	t.Helper()
+	s = newScene(t, keys+"lr_scheduler_type: constant\nwarmup_steps: 0\nmax_steps: 4\n")
+	s.mustTrain(t)
+	return s, "max_steps: 12\nlearning_rate: 1e30\n"
+}
+
+// TestWayBackFromBrokenWeights: a run that gives up because steps were not finite
+// leaves a checkpoint that is good, says which, and the next run goes on from it,
+// although all of those were saved later that save_total_limit would keep.
+func TestWayBackFromBrokenWeights(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	for keys, says := range map[string][]string{
+		"save_steps: 1\nsave_total_limit: 1\n":                                    {"step 8: ", "3 steps in a row", "the rows of steps 6 to 8"},
+		"save_steps: 1\nsave_total_limit: 2\nmax_nonfinite_steps: 5\n":            {"step 10: ", "5 steps in a row", "the rows of steps 6 to 10"},
+		"save_steps: 1\nsave_total_limit: 1\nmax_grad_norm: 0\nadam_beta1: 0.5\n": {"step 6: the gradient of ", "max_grad_norm > 0", "the rows of steps 6 to 6"},
+	} {
+		s, breaking := broken(t, keys)
+		clean := s.startedAt(t, s, 4)
+		good := filepath.Join(s.out, "checkpoint-4")
+		for i := range 2 {
+			later, _ := filepath.Glob(filepath.Join(s.out, "checkpoint-[5-9]"))
+			out, err := s.with(breaking).train(t, t.Context(), hooks{})
+			checkError(t, err, false, append(says, good+" is the newest checkpoint that a later step has shown to be good", "lower learning_rate")...)
+			if !strings.Contains(out, "resuming from "+good) {
+				t.Errorf("%q, go %d: the run does not go on from %s:\n%s", keys, i, good, out)
+			}
+			if skips := strings.Contains(out, "is skipped: the run that made it failed at step") && strings.Contains(out, ", and no step after 5 was finite"); skips != (len(later) > 0) {
+				t.Errorf("%q, go %d: a later checkpoint is passed over: %t\n%s", keys, i, skips, out)
+			}
+		}
+		if later, _ := filepath.Glob(filepath.Join(s.out, "checkpoint-[5-9]")); len(later) == 0 && !strings.Contains(keys, "max_grad_norm: 0") { // there the run may end before it saves
+			t.Errorf("%q: nothing was saved while steps were skipped", keys)
+		}
+		// With another rate it does what a run does that was never broken.
+		s = s.with("max_steps: 12\nlearning_rate: 0.003\n")
+		if out := s.mustTrain(t); !strings.Contains(out, "resuming from "+good) {
+			t.Error(out)
+		}
+		clean = clean.with("max_steps: 12\nlearning_rate: 0.003\n")
+		clean.mustTrain(t)
+		sameRun(t, s, clean)
+	}
+}
+
+// TestNoWayBack: where no checkpoint is known to be good, a run does not go on
+// from one that is not unless it is told to.
+func TestNoWayBack(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s, breaking := broken(t, "save_steps: 1\n")
+	s = s.with(breaking)
+	if _, err := s.train(t, t.Context(), hooks{}); err == nil {
+		t.Fatal("the run succeeds")
+	}
+	for step := range 4 {
+		_ = os.RemoveAll(filepath.Join(s.out, checkpointName(step+1)))
+	}
+	_, err := s.train(t, t.Context(), hooks{allocating: func() { t.Error("memory is taken") }})
+	checkError(t, err, true, "no checkpoint in "+s.out+" is known to be good", "no step after 5 was finite", "resume_from_checkpoint: "+s.out+"/checkpoint-", "false to start afresh")
+	named := s.with("resume_from_checkpoint: " + filepath.Join(s.out, "checkpoint-5") + "\n")
+	out, err := named.train(t, t.Context(), hooks{})
+	checkError(t, err, false, "no checkpoint in "+s.out+" is known to be good", "no step after 5, that of ", "resume_from_checkpoint: false")
+	if !strings.Contains(out, "note: "+filepath.Join(s.out, "checkpoint-5")+": the run that made it failed at step 8") {
+		t.Errorf("no note:\n%s", out)
+	}
+	fresh := s.in(t).with("learning_rate: 1e30\n")
+	_, err = fresh.with("save_steps: 0\n").train(t, t.Context(), hooks{})
+	checkError(t, err, false, "no checkpoint was saved before: the next run begins at the first step")
+	other := fresh.with("resume_from_checkpoint: " + filepath.Join(s.out, "checkpoint-5") + "\nsave_steps: 0\n")
+	_, err = other.train(t, t.Context(), hooks{})
+	checkError(t, err, false, "no step since "+filepath.Join(s.out, "checkpoint-5")+" was finite: name an earlier checkpoint")
+}
+
+// TestInterruptedWhileStepsAreSkipped: a run that is interrupted then goes on
+// from there, counts on, and still finds the checkpoint that is good.
+func TestInterruptedWhileStepsAreSkipped(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s, breaking := broken(t, "save_steps: 1\nsave_total_limit: 1\n")
+	s = s.with(breaking)
+	skipped := 0
+	for i := 0; ; i++ {
+		out, err := s.interrupted(t, func(cancel func()) hooks {
+			return hooks{stepped: func(step int) {
+				if step >= 5 {
+					cancel()
+				}
+			}}
+		})
+		if errors.Is(err, ErrInterrupted) && i < 4 {
+			skipped++
+			continue
+		}
+		checkError(t, err, false, "3 steps in a row", "checkpoint-4 is the newest checkpoint that a later step has shown to be good", "the rows of steps 6 to ")
+		if want := fmt.Sprintf("resuming from %s/checkpoint-", s.out); !strings.Contains(out, want) {
+			t.Error(out)
+		}
+		break
+	}
+	if skipped == 0 {
+		t.Error("the run was never interrupted")
+	}
+}
+
+// TestOlderCheckpointsGoWhenTheNewestIsGood: one more than save_total_limit is
+// there at most, and only until the next step was finite.
+func TestOlderCheckpointsGoWhenTheNewestIsGood(t *testing.T) {
+	s := newScene(t, "save_steps: 3\nsave_total_limit: 1\nmax_steps: 9\n")
+	list := func() string {
+		found, err := filepath.Glob(filepath.Join(s.out, "checkpoint-[0-9]"))
+		if err != nil {
+			t.Error(err)
+		}
+		for i, f := range found {
+			found[i] = strings.TrimPrefix(f, s.out+"/checkpoint-")
+		}
+		return fmt.Sprint(found)
+	}
+	// A save goes on beside the steps: the next is held until this one is done.
+	becomes := func(want string) {
+		for range 1 << 20 {
+			if list() == want {
+				return
+			}
+			runtime.Gosched()
+		}
+		t.Errorf("checkpoints are %s, want %s", list(), want)
+	}
+	out, err := s.train(t, t.Context(), hooks{packing: func(step int, _ bool) {
+		switch step {
+		case 6:
+			becomes("[3]")
+		case 9:
+			becomes("[6]")
+		}
+	}})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	becomes("[9]")
+}

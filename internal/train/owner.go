@@ -1,0 +1,111 @@
+package train
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"mt/checkpoint"
+	"mt/internal/files"
+)
+
+// configHeader begins the config.yaml that a run writes, in its output directory
+// and in every checkpoint. It is the mark by which a directory is known as a run's
+// (docs/decisions/2026-11-whose-directory.md).
+const configHeader = "The configuration of this run, every auto resolved."
+
+// checkOwner refuses an output_dir that no run of mt has written to and in which
+// this one would overwrite or remove something.
+func (j *job) checkOwner() error {
+	dir := j.c.OutputDir
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
+		return nil // there is nothing yet
+	case err != nil:
+		return j.c.Errorf("output_dir", "output_dir: %w", err)
+	case j.c.OverwriteOutputDir || isRun(dir, entries):
+		return nil
+	}
+	copied, err := j.copiedNames()
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !isEmpty(dir, e) && (inTheWay(e) || slices.Contains(copied, e.Name())) {
+			return j.c.Errorf("output_dir", "output_dir %s holds %s, which no run of mt made and this one would replace or remove; "+
+				"choose another output_dir, or set overwrite_output_dir: true", dir, e.Name())
+		}
+	}
+	return nil
+}
+
+// isRun tells whether a run of mt has written to dir, this version's or an older
+// one's: it has the mark, or a checkpoint of ours.
+func isRun(dir string, entries []fs.DirEntry) bool {
+	if hasMark(dir, configFile) || hasMark(dir, configFile+checkpoint.WholeTemp) { // the second of one killed at its very start
+		return true
+	}
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		at := filepath.Join(dir, e.Name())
+		return checkpoint.IsCheckpoint(e) && (hasMark(at, configFile) || checkpoint.HasManifest(at))
+	})
+}
+
+func hasMark(dir, name string) bool {
+	begin, err := files.Begin(filepath.Join(dir, name), len("# "+configHeader))
+	return err == nil && bytes.Equal(begin, []byte("# "+configHeader))
+}
+
+// inTheWay tells whether a run replaces or removes what is called like e.
+func inTheWay(e fs.DirEntry) bool {
+	switch name := strings.TrimSuffix(e.Name(), checkpoint.WholeTemp); name {
+	case configFile, metricsFile, endFile, algorithmsFile, "config.json":
+		return true
+	}
+	return checkpoint.IsWeights(e.Name()) || checkpoint.IsCheckpoint(e)
+}
+
+// copiedNames are the files that go beside the model from where it was loaded.
+func (j *job) copiedNames() ([]string, error) {
+	if j.modelDir != "" {
+		names, err := checkpoint.CompanionNames(j.modelDir)
+		return append(names, "chat_template.jinja"), err
+	}
+	var names []string
+	if j.tok != nil {
+		for name := range j.tok.Files() {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// checkCopied refuses a model directory of which something cannot be copied beside
+// what is saved, before anything that takes time.
+func (j *job) checkCopied() error {
+	if j.modelDir == "" {
+		return nil
+	}
+	if err := checkpoint.CheckLink(filepath.Join(j.modelDir, "config.json")); err != nil {
+		return err
+	}
+	_, err := checkpoint.CompanionNames(j.modelDir)
+	return err
+}
+
+// isEmpty tells whether there is nothing in e that could be missed.
+func isEmpty(dir string, e fs.DirEntry) bool {
+	if e.IsDir() {
+		below, err := os.ReadDir(filepath.Join(dir, e.Name()))
+		return err == nil && len(below) == 0
+	}
+	info, err := e.Info()
+	return err == nil && e.Type().IsRegular() && info.Size() == 0
+}

@@ -1,0 +1,33 @@
+package train
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestKilledBeforeItsMark: a run that is killed between writing its config.yaml and
+// giving it its name is known as a run all the same; a file called so that no run
+// wrote is not.
+func TestKilledBeforeItsMark(t *testing.T) {
+	s := newScene(t, "")
+	s.mustTrain(t)
+	for name, text := range map[string]string{"ours": read(t, filepath.Join(s.out, configFile)), "another's": "learning_rate: 1\n"} {
+		got := s.in(t)
+		write(t, filepath.Join(got.out, configFile+".tmp"), text)
+		err := (&job{c: got.config(t)}).checkOwner()
+		if (err == nil) != (name == "ours") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if os.Getuid() == 0 {
+		t.Skip("root can read every directory")
+	}
+	if err := os.Chmod(s.out, 0o300); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.Chmod(s.out, 0o700) }()
+	if err := (&job{c: s.config(t)}).checkOwner(); err == nil {
+		t.Error("a directory that cannot be read is taken for an empty one")
+	}
+}

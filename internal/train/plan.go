@@ -1,0 +1,115 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/internal/config"
+	"mt/plan"
+)
+
+// Plan prints what a run of c would take, made of the configuration alone: it
+// reads no data, looks at no output_dir and needs no GPU where device_memory says
+// how large one is.
+func Plan(c *config.Config, o Options) error {
+	o.sketch = true
+	return printPlan(c, o, func(o Options) (*job, resume, error) {
+		j, err := openJob(nil, c, o)
+		if err != nil {
+			return nil, resume{}, err
+		}
+		if err = j.resolvePlan(); err != nil {
+			j.closeAfter(&err)
+		}
+		return j, resume{}, err
+	})
+}
+
+// DryRun does what Train does before it takes memory, and prints what the run
+// would take, on disk as well.
+func DryRun(c *config.Config, o Options) error {
+	return printPlan(c, o, func(o Options) (*job, resume, error) { return openRun(nil, c, o) })
+}
+
+// printPlan prints the plan of the job that open opens.
+func printPlan(c *config.Config, o Options, open func(o Options) (*job, resume, error)) (err error) {
+	o.paper = true
+	j, from, err := open(o)
+	if err != nil {
+		return err
+	}
+	defer j.closeAfter(&err)
+	j.showNotes(o.Stderr)
+	if from.dir != "" {
+		fmt.Fprintf(o.Stderr, "note: the run goes on from %s, step %d of %d\n", from.dir, from.state.Step, c.MaxSteps)
+	}
+	bound, err := j.bound()
+	if err != nil {
+		return err
+	}
+	return j.show(from, o.Stdout, o.JSON, bound)
+}
+
+// showNotes prints what the user should know, once.
+func (j *job) showNotes(w io.Writer) {
+	for _, s := range slices.Concat(j.c.Warnings, j.notes, j.deviceNotes()) {
+		fmt.Fprintln(w, "note:", s)
+	}
+}
+
+// show prints the memory and the disk space of a run that goes on from from and,
+// unless it is nil, what bounds the time of a step.
+func (j *job) show(from resume, w io.Writer, asJSON bool, bound *plan.Bound) error {
+	t := j.plan.Table()
+	d, err := j.disk(from)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		out := map[string]any{"memory": t, "disk": d, "max_steps": known(j.c.MaxSteps), "rows_per_step": j.c.RowsPerStep(), "row_tokens": j.rowTokens(),
+			"rows": nil, "recompute_keeps": j.plan.Spec.Keep.String(), "pipeline": j.plan.Depths,
+			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "bound": bound,
+			"device": j.c.Device, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType}
+		if j.set != nil {
+			out["rows"] = j.set.Train().Rows()
+		}
+		return e.Encode(out)
+	}
+	count := func(n int) string { return humanize.Comma(int64(n)) }
+	data, steps := "rows of max_seq_len tokens: "+count(j.rowTokens()), "steps"
+	if j.set != nil {
+		data = fmt.Sprintf("%s rows of at most %s tokens", count(j.set.Train().Rows()), count(j.rowTokens()))
+	}
+	if n := j.c.MaxSteps; n > 0 {
+		steps = count(n) + " " + steps
+	}
+	fmt.Fprintf(w, "%s parameters, %s\n", humanize.Comma(t.Params), data)
+	fmt.Fprintf(w, "%s of %s rows, compute %s, gradients %s\n", steps, count(j.c.RowsPerStep()), j.c.ComputeDType, j.c.GradDType)
+	fmt.Fprintf(w, "micro-batches of %s tokens, kept for the backward: %s\n", count(j.c.Pipeline.MicroBatchTokens), j.plan.Spec.Keep)
+	if n := j.plan.Spec.Shards(); n > 1 {
+		fmt.Fprintf(w, "the head in %d shards of the vocabulary, in two sweeps\n", n)
+	}
+	if x := j.plan.ExpertTraffic(); x != nil {
+		fmt.Fprintln(w, x)
+	}
+	t.Write(w)
+	d.write(w)
+	if bound != nil {
+		bound.Write(w)
+	}
+	return nil
+}
+
+// known is n, or nil for a number that only the data tells.
+func known(n int) any {
+	if n <= 0 {
+		return nil
+	}
+	return n
+}

@@ -1,0 +1,199 @@
+package train
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"mt/actors"
+	"mt/checkpoint"
+	"mt/internal/config"
+	"mt/internal/files"
+)
+
+// resume is where a run goes on from.
+type resume struct {
+	dir   string // empty: from the start
+	state checkpoint.TrainerState
+	other bool // dir is not of this output directory, which has nothing yet
+	reset bool // the moments of dir are not taken
+	ended bool // dir holds the finished model and nothing to go on from
+}
+
+// findResume looks for the checkpoint that c says to go on from. It must come
+// before the plan: what an earlier run resolved is kept.
+func (j *job) findResume() (r resume, err error) {
+	c := j.c
+	switch c.Resume {
+	case "false":
+		if old, _ := filepath.Glob(filepath.Join(c.OutputDir, "checkpoint-*[0-9]")); len(old) > 0 { // the only error is that of a bad pattern
+			j.note("%s holds checkpoints of an earlier run, such as %s; resume_from_checkpoint: auto will go on from the highest step of all: "+
+				"remove them, or choose another output_dir", c.OutputDir, filepath.Base(old[0]))
+		}
+	case "auto", "true":
+		r, err = j.newest()
+	default:
+		r, err = j.named()
+	}
+	if r.state.ModelOnly {
+		err = c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: %s was saved with save_only_model: without the optimizer's state a run cannot go on from it; "+
+			"train from its weights with model_name_or_path: %s and another output_dir, or set resume_from_checkpoint: false to start afresh", r.dir, r.dir)
+	}
+	if err == nil && r.dir != "" {
+		j.origin = r.state.Origin
+		if r.other {
+			j.origin, err = filepath.Abs(r.dir)
+		}
+	}
+	switch {
+	case err != nil:
+		return resume{}, err
+	case r.dir == "":
+		for key, given := range map[string]bool{"reset_data": c.ResetData, "reset_optimizer": c.ResetOptimizer} {
+			if given {
+				j.note("%s has no effect: the run begins from the start", key)
+			}
+		}
+		return r, j.placeData(checkpoint.TrainerState{})
+	}
+	return r, j.goOn(&r)
+}
+
+// newest is the newest checkpoint of the output directory that can be gone on
+// from; its dir is empty where there is none.
+func (j *job) newest() (r resume, err error) {
+	c := j.c
+	var skipped []checkpoint.Skipped
+	r.dir, r.state, skipped, err = checkpoint.Latest(c.OutputDir, j.unusable)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return resume{}, err
+	}
+	for _, s := range skipped {
+		j.note("checkpoint %s is skipped: %s", s.Dir, s.Why)
+		switch {
+		case r.dir != "" || s.Unfinished:
+		case s.NonFinite:
+			return resume{}, c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: no checkpoint in %s is known to be good: %s: %s; "+
+				"set resume_from_checkpoint: %s to go on from it all the same, with a lower learning_rate, or false to start afresh", c.OutputDir, s.Dir, s.Why, s.Dir)
+		default:
+			return resume{}, c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: no checkpoint in %s is valid: %s: %s; "+
+				"restore one, choose another output_dir, or set resume_from_checkpoint: false to start afresh", c.OutputDir, s.Dir, s.Why)
+		}
+	}
+	return r, nil
+}
+
+// named is the checkpoint that resume_from_checkpoint names or, where that is
+// another run's, the newest of this output directory that a run from there has
+// left: the same command goes on.
+func (j *job) named() (r resume, err error) {
+	c := j.c
+	r.dir = c.Resume
+	if _, err = os.Stat(r.dir); err == nil {
+		if r.other = !sameDir(filepath.Dir(filepath.Clean(r.dir)), c.OutputDir); r.other {
+			begun, err := j.begunFrom(r.dir)
+			if err != nil || begun.dir != "" {
+				return begun, err
+			}
+		}
+		err = checkpoint.Verify(r.dir)
+	}
+	if err == nil {
+		r.state, err = checkpoint.ReadState(r.dir)
+	}
+	if checkpoint.IsDiskError(err) {
+		return r, fmt.Errorf("resume_from_checkpoint: %w", err)
+	}
+	if err != nil {
+		return r, c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: %w; give a directory checkpoint-N, or auto", err)
+	}
+	if why := checkpoint.NonFinite(r.dir); why != "" {
+		j.note("%s: %s", r.dir, why)
+	}
+	if later := checkpoint.After(c.OutputDir, r.state.Step); !r.other && later != "" {
+		j.note("%s is of a later step: resume_from_checkpoint: auto goes on from the highest step of all; remove it, or choose another output_dir", later)
+	}
+	return r, nil
+}
+
+// begunFrom is the newest checkpoint of the output directory if its run began
+// from dir, another run's.
+func (j *job) begunFrom(dir string) (resume, error) {
+	from, err := filepath.Abs(dir)
+	if err != nil {
+		return resume{}, err
+	}
+	old, _ := filepath.Glob(filepath.Join(j.c.OutputDir, "checkpoint-*[0-9]")) // the only error is that of a bad pattern
+	for _, o := range old {
+		if st, err := checkpoint.ReadState(o); err == nil && st.Origin == from {
+			return j.newest()
+		}
+	}
+	if len(old) > 0 {
+		j.note("%s holds checkpoints of a run that did not begin from %s, such as %s; resume_from_checkpoint: auto will go on from the highest step of all: "+
+			"remove them, or choose another output_dir", j.c.OutputDir, dir, filepath.Base(old[0]))
+	}
+	return resume{}, nil
+}
+
+// sameDir tells whether two names are of one directory.
+func sameDir(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+// goOn keeps what the run of the checkpoint resolved, says what is other than it
+// was there and what that means, and refuses what cannot be other.
+func (j *job) goOn(r *resume) error {
+	file := filepath.Join(r.dir, configFile)
+	src, err := files.Read(file, config.MaxFile)
+	if err != nil {
+		return fmt.Errorf("resume from %s: %w", r.dir, err)
+	}
+	saved, err := config.Parse(file, src, config.Args{})
+	if err != nil {
+		return fmt.Errorf("resume from %s: %w", r.dir, err)
+	}
+	saved.Laid = config.Laid(r.state.Schedule)
+	return (&alteration{job: j, from: r, saved: saved, was: r.state.ConfigDigests}).apply()
+}
+
+// digests identify what a resumed run must share beyond its configuration: the
+// content of the data, the tokenizer that made it and the architecture.
+func (j *job) digests() map[string]string {
+	arch := sha256.Sum256(j.model.JSON(""))
+	out := map[string]string{"dataset": j.set.ID(), "model": hex.EncodeToString(arch[:8])}
+	if j.tok != nil && (j.set.IsText() || j.set.IsChat()) {
+		out["tokenizer"] = j.tok.ID()
+	}
+	return out
+}
+
+// nonFinite is the error of a run that gave up because steps were not finite.
+// The checkpoints that may have broken weights, up to the one of step last, are
+// marked, so that the next run goes on from one before them.
+func (s *session) nonFinite(gave *actors.NonFiniteError, err error, last int) error {
+	good, marked, failed := checkpoint.MarkNonFinite(s.fs(), s.c.OutputDir, gave.Finite, last, gave.Step)
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	advice := fmt.Sprintf("lower learning_rate or look at the rows of steps %d to %d", gave.Finite+1, gave.Step)
+	switch {
+	case good != "":
+		return fmt.Errorf("%w; %s is the newest checkpoint that a later step has shown to be good, and the next run goes on from it: "+
+			"unchanged it comes to the same end, so %s", err, good, advice)
+	case len(marked) > 0:
+		return fmt.Errorf("%w; no checkpoint in %s is known to be good, since no step after %d, that of %s, was finite: %s, and begin again with resume_from_checkpoint: false",
+			err, s.c.OutputDir, gave.Finite, marked[len(marked)-1], advice)
+	case s.resumed > 0:
+		return fmt.Errorf("%w; no step since %s was finite: name an earlier checkpoint in resume_from_checkpoint, or %s", err, s.from, advice)
+	}
+	return fmt.Errorf("%w; no checkpoint was saved before: the next run begins at the first step, and unchanged it comes to the same end, so %s", err, advice)
+}

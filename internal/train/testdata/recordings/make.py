@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Record small training runs with PyTorch and Transformers, for TestRecordings.
+
+    pip install torch transformers safetensors
+    python make.py [CASE ...]     # writes the folders beside this file anew
+
+Each case becomes a folder:
+  model/             a Hugging Face directory, fp32, random weights
+  train.jsonl        one row a line: input_ids, labels (-100: not supervised)
+  recipe.json        optimizer, schedule, batch; rows are used in file order
+  expected.json      per step: loss, grad_norm (before clipping), lr; bounds
+  final.safetensors  the weights after the last step, fp32
+
+The loss of a step is the sum of its tokens' losses over the number of supervised
+tokens in the whole batch. grad_norm is the L2 norm over all trained tensors, a
+tied tensor once. Tensors with two or more dimensions decay.
+
+The recipes are chosen so that whatever is wrong in them shows: betas unlike
+anybody's defaults, a decay and an epsilon that matter within a few steps, a rate
+that differs from step to step, a norm that is far above the limit.
+
+A case is run in fp32, which is recorded, and in fp64, which says how far fp32
+may be off: a bound is 8 times the largest deviation, and at least 2e-5 of a loss,
+2e-4 of a norm, and 2e-3 of the way that a tensor went.
+"""
+import json, os, random, shutil, sys, tempfile
+import torch, transformers
+from safetensors.torch import load_file
+from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+BASE = dict(hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            head_dim=6, vocab_size=50, max_position_embeddings=64, rms_norm_eps=1e-5, initializer_range=0.2,
+            bos_token_id=1, eos_token_id=2, pad_token_id=0, attention_dropout=0.0)
+
+RECIPE = dict(rows_per_step=3, max_steps=8, learning_rate=1e-2, lr_scheduler_type="cosine", warmup_steps=3,
+              adam_beta1=0.8, adam_beta2=0.9, adam_epsilon=1e-3, weight_decay=0.5, max_grad_norm=0.5)
+
+CASES = {
+    # Clipped in every step.
+    "llama-clipped": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), {}),
+    # The table's gradient is that of the embedding and of the head.
+    "qwen3-tied": (transformers.Qwen3Config, dict(tie_word_embeddings=True), dict(
+        adam_beta1=0.7, adam_beta2=0.99, lr_scheduler_type="linear", weight_decay=0.3, max_grad_norm=1.0)),
+    # Updated as gradients land.
+    "qwen3moe-unclipped": (transformers.Qwen3MoeConfig, dict(tie_word_embeddings=False, num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=10, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[0]), dict(
+        adam_beta1=0.6, adam_beta2=0.8, max_grad_norm=0.0)),
+    # With the loss that balances the experts' load; Transformers takes it over the rows
+    # that go through the model together, so a step has one.
+    "qwen3moe-balanced": (transformers.Qwen3MoeConfig, dict(tie_word_embeddings=False, num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=10, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[], output_router_logits=True,
+        router_aux_loss_coef=0.3), dict(rows_per_step=1)),
+}
+
+SCHEDULES = {"cosine": transformers.get_cosine_schedule_with_warmup, "linear": transformers.get_linear_schedule_with_warmup}
+
+
+def make_rows(n, vocab, seed):
+    """Random rows of several lengths; in every third the beginning is not supervised.
+
+    The token of padding does not occur: torch.nn.Embedding gives its row no gradient."""
+    r = random.Random(seed)
+    rows = []
+    for i in range(n):
+        ids = [r.randrange(1, vocab // 2) for _ in range(r.randrange(2, 15))]
+        labels = list(ids)
+        if i % 3 == 1:
+            for k in range(r.randrange(1, len(ids))):
+                labels[k] = -100
+        rows.append({"input_ids": ids, "labels": labels})
+    return rows
+
+
+def train(model_dir, rows, rec, dtype):
+    """Return figures of every step and the trained model."""
+    eager = {"experts_implementation": "eager"} if rec["experts"] else {}
+    m = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=dtype, attn_implementation="eager", **eager)
+    m.train()
+    params = [p for p in m.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(
+        [{"params": [p for p in params if p.ndim >= 2], "weight_decay": rec["weight_decay"]},
+         {"params": [p for p in params if p.ndim < 2], "weight_decay": 0.0}],
+        lr=rec["learning_rate"], betas=(rec["adam_beta1"], rec["adam_beta2"]), eps=rec["adam_epsilon"])
+    schedule = SCHEDULES[rec["lr_scheduler_type"]](optimizer, rec["warmup_steps"], rec["max_steps"])
+    steps = []
+    for step in range(rec["max_steps"]):
+        batch = rows[step * rec["rows_per_step"]:(step + 1) * rec["rows_per_step"]]
+        supervised = sum(label != -100 for row in batch for label in row["labels"][1:])
+        optimizer.zero_grad()
+        total = 0.0
+        for row in batch:
+            out = m(input_ids=torch.tensor([row["input_ids"]]))
+            logits = out.logits[0, :-1]
+            loss = torch.nn.functional.cross_entropy(logits, torch.tensor(row["labels"][1:]), ignore_index=-100, reduction="sum") / supervised
+            if m.config.to_dict().get("output_router_logits"):
+                loss = loss + m.config.router_aux_loss_coef * load_balancing_loss_func(
+                    out.router_logits, m.config.num_experts, m.config.num_experts_per_tok)
+            loss.backward()
+            total += loss.item()
+        limit = rec["max_grad_norm"] or float("inf")
+        norm = torch.nn.utils.clip_grad_norm_(params, limit).item()
+        steps.append({"step": step + 1, "loss": total, "grad_norm": norm, "lr": schedule.get_last_lr()[0]})
+        optimizer.step()
+        schedule.step()
+    return steps, m
+
+
+def deviations(single, double, initial):
+    """The largest relative differences of loss, norm, and tensors as far as they moved."""
+    rel = {key: max(abs(a[key] - b[key]) / abs(b[key]) for a, b in zip(single[0], double[0])) for key in ("loss", "grad_norm")}
+    a, b = single[1].state_dict(), double[1].state_dict()
+    rel["weights"] = max(float((a[k].double() - b[k]).norm() / (b[k] - initial[k].double()).norm()) for k in b)
+    return rel
+
+
+def record(name):
+    kind, shape, recipe = CASES[name]
+    rec = {**RECIPE, **recipe, "experts": shape.get("num_experts", 0)}
+    to = os.path.join(HERE, name)
+    shutil.rmtree(to, ignore_errors=True)
+    torch.manual_seed(3)
+    config = kind(**{**BASE, **shape})
+    m = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    with torch.no_grad():  # norms and biases away from ones and zeros, so that a missing one shows
+        for p in m.parameters():
+            if p.ndim == 1:
+                p.add_(torch.randn_like(p) * 0.1)
+    initial = {k: v.clone() for k, v in m.state_dict().items()}
+    model_dir = os.path.join(to, "model")
+    m.save_pretrained(model_dir)
+    rows = make_rows(rec["rows_per_step"] * rec["max_steps"], config.vocab_size, 5)
+    single, double = train(model_dir, rows, rec, torch.float32), train(model_dir, rows, rec, torch.float64)
+    off = deviations(single, double, initial)
+    bounds = {"loss": max(8 * off["loss"], 2e-5), "grad_norm": max(8 * off["grad_norm"], 2e-4), "weights": max(8 * off["weights"], 2e-3)}
+    with open(os.path.join(to, "train.jsonl"), "w") as f:
+        f.writelines(json.dumps(row) + "\n" for row in rows)
+    for file, content in {"recipe.json": rec, "expected.json": {"torch": torch.__version__, "transformers": transformers.__version__,
+                          "bounds": {"fp32": bounds}, "steps": single[0]}}.items():
+        with open(os.path.join(to, file), "w") as f:
+            json.dump(content, f, indent=1)
+            f.write("\n")
+    with tempfile.TemporaryDirectory() as t:  # names as in a model directory
+        single[1].save_pretrained(t)
+        shutil.move(os.path.join(t, "model.safetensors"), os.path.join(to, "final.safetensors"))
+    assert len(load_file(os.path.join(to, "final.safetensors"))) > 10
+    os.remove(os.path.join(model_dir, "generation_config.json"))
+    losses, norms = [s["loss"] for s in single[0]], [s["grad_norm"] for s in single[0]]
+    print(f"{name}: loss {losses[0]:.3f} to {losses[-1]:.3f}, norm {min(norms):.2f} to {max(norms):.2f}; fp32 off fp64 by", off)
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    for name in sys.argv[1:] or CASES:
+        record(name)
+
+
+if __name__ == "__main__":
+    main()

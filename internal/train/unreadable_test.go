@@ -1,0 +1,112 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestUnreadableCheckpoint: a disk that cannot be read ends the run with its error;
+// nothing is cut or removed as if the newest checkpoint were damaged.
+func TestUnreadableCheckpoint(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	const unreadable = "/proc/self/mem" // a file of which the first byte is an I/O error
+	if _, err := os.ReadFile(unreadable); !errors.Is(err, syscall.EIO) {
+		t.Skipf("no file that cannot be read: %v", err)
+	}
+	s := newScene(t, "save_steps: 3\n")
+	s.mustTrain(t)
+	got := s.in(t)
+	for _, step := range []int{3, 6} {
+		copyTree(t, filepath.Join(s.out, checkpointName(step)), filepath.Join(got.out, checkpointName(step)))
+	}
+	copyMetrics(t, s, got)
+	manifest := filepath.Join(got.out, checkpointName(6), "manifest.json")
+	kept := filepath.Join(got.root, "manifest.json")
+	move(t, manifest, kept)
+	if err := os.Symlink(unreadable, manifest); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := os.ReadFile(filepath.Join(got.out, metricsFile))
+	for _, resume := range []string{"auto", filepath.Join(got.out, checkpointName(6))} {
+		_, err := got.with("resume_from_checkpoint: "+resume+"\n").train(t, t.Context(), hooks{allocating: func() { t.Error("memory is taken") }})
+		checkError(t, err, false, "checkpoint-6", "input/output error")
+	}
+	if after, _ := os.ReadFile(filepath.Join(got.out, metricsFile)); string(after) != string(before) {
+		t.Error("metrics.jsonl has changed")
+	}
+	remove(t, manifest)
+	move(t, kept, manifest) // the disk is well again
+	if out := got.mustTrain(t); !strings.Contains(out, "resuming from "+filepath.Dir(manifest)) {
+		t.Errorf("it does not go on from step 6:\n%s", out)
+	}
+	sameRun(t, got, s)
+}
+
+// TestCheckpointThatDoesNotLoad: a checkpoint that is whole by its manifest and yet
+// no model's is skipped as a damaged one is; where it is the only one, or was named,
+// the run ends.
+func TestCheckpointThatDoesNotLoad(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s := newScene(t, "save_steps: 3\n")
+	s.mustTrain(t)
+	got := s.in(t)
+	for _, step := range []int{3, 6} {
+		copyTree(t, filepath.Join(s.out, checkpointName(step)), filepath.Join(got.out, checkpointName(step)))
+	}
+	copyMetrics(t, s, got)
+	newest := filepath.Join(got.out, checkpointName(6))
+	swapLayers(t, newest)
+	only := got.in(t)
+	copyTree(t, newest, filepath.Join(only.out, checkpointName(6)))
+
+	_, err := got.with("resume_from_checkpoint: "+newest+"\n").train(t, t.Context(), hooks{})
+	checkError(t, err, false, "resume from "+newest, "belongs to no parameter of the layer")
+	out := got.mustTrain(t)
+	for _, says := range []string{"note: checkpoint " + newest + " is skipped: ", "belongs to no parameter of the layer", "resuming from " + filepath.Join(got.out, checkpointName(3))} {
+		if strings.Count(out, says) != 1 {
+			t.Errorf("the run does not say once %q:\n%s", says, out)
+		}
+	}
+	sameRun(t, got, s)
+
+	_, err = only.train(t, t.Context(), hooks{})
+	checkError(t, err, true, "run.yaml: resume_from_checkpoint: no checkpoint in "+only.out+" is valid: ", "belongs to no parameter", "resume_from_checkpoint: false")
+}
+
+// swapLayers makes the optimizer file of layer 1 that of layer 2, in a manifest of
+// version 1, which had no checksum of its own.
+func swapLayers(t *testing.T, dir string) {
+	t.Helper()
+	file := func(layer string) string { return "optimizer/layer-0000" + layer + ".safetensors" }
+	raw, err := os.ReadFile(filepath.Join(dir, file("2")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, file("1")), string(raw))
+	raw, err = os.ReadFile(filepath.Join(dir, "manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(raw, &m); err != nil {
+		t.Fatal(err)
+	}
+	m["version"] = 1
+	delete(m, "crc32c")
+	records := map[string]map[string]any{}
+	for _, f := range m["files"].([]any) {
+		record := f.(map[string]any)
+		records[record["name"].(string)] = record
+	}
+	one, two := records[file("1")], records[file("2")]
+	one["bytes"], one["regions"] = two["bytes"], two["regions"]
+	if raw, err = json.Marshal(m); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "manifest.json"), string(raw))
+}

@@ -1,0 +1,55 @@
+package train
+
+import (
+	"mt/host"
+	"mt/internal/parallel"
+	"mt/model"
+)
+
+// meanRows is how many rows of a table are summed up before the sums are: the
+// order of sums follows from the table's size alone.
+const meanRows = 1024
+
+// startRows gives rows of the vocabulary's tables the mean of the first n, which
+// are those of the tokens that the model knew: a token that starts there hardly
+// changes what it says of the others. Transformers' resize_token_embeddings does
+// so too, but for a noise of 1e-9 of the covariance (mean_resizing; Hewitt,
+// "Initializing New Word Embeddings for Pretrained Language Models", 2021).
+func startRows(s *host.Store, rows []int, n int, pool *parallel.Pool) {
+	for _, l := range s.Layers {
+		for t, tl := range l.Layout.Tensors {
+			if tl.Ref || tl.Role != model.RoleEmbed && tl.Role != model.RoleLMHead || len(rows) == 0 {
+				continue
+			}
+			mean := meanRow(l, t, n, pool)
+			for _, row := range rows {
+				l.WriteRows(t, row, 1, mean)
+			}
+		}
+	}
+}
+
+// meanRow is the mean of the first n rows of tensor t, summed in float64.
+func meanRow(l *host.LayerState, t, n int, pool *parallel.Pool) []float32 {
+	cols := l.Layout.Tensors[t].Cols
+	sums := make([][]float64, (n+meanRows-1)/meanRows)
+	pool.Run(len(sums), func(i int) {
+		sum, row := make([]float64, cols), make([]float32, cols)
+		for r := i * meanRows; r < min(n, (i+1)*meanRows); r++ {
+			l.ReadRows(t, r, 1, row)
+			for c, x := range row {
+				sum[c] += float64(x)
+			}
+		}
+		sums[i] = sum
+	})
+	mean := make([]float32, cols)
+	for c := range mean {
+		var sum float64
+		for _, part := range sums {
+			sum += part[c]
+		}
+		mean[c] = float32(sum / float64(n))
+	}
+	return mean
+}
