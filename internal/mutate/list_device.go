@@ -1,0 +1,149 @@
+package main
+
+// ofDevice breaks layers and the operations they are made of.
+var ofDevice = []broken{
+	{"layers/block.go", []way{
+		{from: "x2 = l.x2\n", to: "x2 = l.x\n", test: "TestGradientsEqualFiniteDifferences|TestKeepChangesNothing"},
+		{from: "YStride: h,\n\t\tEps: t.spec.Config.RMSNormEps, Offset: t.spec.Config.NormOffset}", to: "YStride: h,\n\t\tEps: t.spec.Config.RMSNormEps}", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "if t.spec.Config.Activation == model.GELUTanh {", to: "if t.spec.Config.Activation != model.GELUTanh {", test: "TestRecordings", in: "internal/train"},
+		{from: "l.w[model.RoleGateUp], device.Tensor{}, l.w[model.RoleGateUpBias]", to: "l.w[model.RoleGateUp], device.Tensor{}, device.Tensor{}", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "if saved.Bytes == 0 {", to: "if saved.Bytes != 0 {", test: "TestKeepChangesNothing|TestGradientsEqualFiniteDifferences"},
+	}},
+	{"layers/block_backward.go", []way{
+		{from: "return l.first && c.at == 0", to: "return l.first", test: "TestChunkSizes|TestGradientsEqualFiniteDifferences"},
+		{from: "return l.first && c.at == 0", to: "return c.at == 0", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "a.Add = true\n\tl.ops.RMSNormBackward(l.s, a)\n}\n\n// rmsNormBackward", to: "l.ops.RMSNormBackward(l.s, a)\n}\n\n// rmsNormBackward", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "l.biasGrad(model.RoleDownBias, dy, c.n, d.hidden)\n", to: "", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "if l.dims.sandwich && l.keep == KeepAll {", to: "if l.dims.sandwich && l.keep != KeepAll {", test: "TestGradientsEqualFiniteDifferences|TestKeepChangesNothing"},
+		{from: "XStride: h, Offset: t.spec.Config.NormOffset}", to: "XStride: h}", test: "TestGradientsEqualFiniteDifferences"},
+	}},
+	{"layers/attention.go", []way{
+		{from: "from(l.qkv.t, d.q+d.kv)", to: "from(l.qkv.t, d.q)", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "Window: c.Window(l.block)", to: "Window: c.Window(l.block + 1)", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "Heads: d.heads + d.kvHeads,", to: "Heads: d.heads,", test: "TestRecordings", in: "internal/train"},
+		{from: "a.Y, a.X, a.RStd, a.W, a.Groups = from(y, d.q), from(x, d.q), rstdK, w[model.RoleKNorm]", to: "a.Y, a.X, a.RStd, a.W, a.Groups = from(y, d.q), from(x, d.q), rstdK, w[model.RoleQNorm]", test: "TestRecordings", in: "internal/train"},
+		{from: "pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))", to: "pos := l.mb.Pos.Slice(0, int64(c.n))", test: "TestChunkSizes|TestGradientsEqualFiniteDifferences"},
+		{from: "Scale: float32(c.ScoreScale()),", to: "Scale: float32(c.ScoreScale() * c.ScoreScale()),", test: "TestRecordings", in: "internal/train"},
+	}},
+	{"layers/attention_backward.go", []way{
+		{from: "l.rope(dqkv, c, true)", to: "l.rope(dqkv, c, false)", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "l.biasGrad(model.RoleOBias, dy, c.n, d.hidden)\n", to: "", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "DV: from(dq, d.q+d.kv)", to: "DV: from(dq, d.q)", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "project := l.keep < KeepQKV", to: "project := l.keep < KeepAttention", test: "TestKeepChangesNothing"},
+		{from: "l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdK.of(c)", to: "l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdQ.of(c)", test: "TestGradientsEqualFiniteDifferences"},
+	}},
+	{"layers/head.go", []way{
+		{from: "Scale: scale, Softcap: t.logitCap()})\n\t\tt.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)", to: "Scale: scale, Softcap: t.logitCap()})\n\t\tt.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first)", test: "TestChunkSizes|TestGradientsEqualFiniteDifferences"},
+		{from: "to := dx\n\tif dx.Addr == x.Addr {\n\t\tto = dn\n\t}", to: "to := dx", test: "TestHeadInPlace"},
+	}},
+	{"layers/headshard.go", []way{
+		{from: "if firstBatch && last {", to: "if firstBatch {", same: "the part that writes the norm's gradient zeroes it once more"},
+		{from: "units*k/n*unit)", to: "(units*k/n+1)*unit)", test: "TestShardsCoverTheVocabulary"},
+		{from: "if first {\n\t\t\tsum = device.Tensor{}", to: "if last {\n\t\t\tsum = device.Tensor{}", test: "TestShardsEqualTheWhole"},
+	}},
+	{"layers/embedding.go", []way{
+		{from: "t.scaleEmbedding(s, dx, mb)\n", to: "", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "if first {\n\t\ts.Zero(dtable", to: "if !first {\n\t\ts.Zero(dtable", test: "TestGradientsEqualFiniteDifferences"},
+	}},
+	{"layers/saved.go", []way{
+		{from: "return a.used\n}\n\n// buffers are", to: "return a.used * 9 / 10\n}\n\n// buffers are", test: "TestSavedAndCacheBytes"},
+		{from: "b.lse = mem.take(device.F32, tokens*d.heads)", to: "b.lse = mem.take(device.F32, tokens*d.kvHeads)", test: "TestSavedAndCacheBytes|TestGradientsEqualFiniteDifferences"},
+		{from: "b.gu = mem.wholeRows(d.act, tokens, 2*d.ffn)", to: "b.gu = mem.wholeRows(d.act, tokens, d.ffn)", test: "TestSavedAndCacheBytes|TestGradientsEqualFiniteDifferences"},
+	}},
+	{"layers/flops.go", []way{
+		{from: "n += 4 * attendedPairs", to: "n += 2 * attendedPairs", test: "TestRecomputedFLOPsAreCounted"},
+		{from: "n += all * product(d.hidden, d.qkv)", to: "n += dense * product(d.hidden, d.qkv)", test: "TestRecomputedFLOPsOfExperts"},
+	}},
+	{"layers/cached.go", []way{
+		{from: "l.qkv = whole(from(all, step.Start*d.qkv), d.qkv)", to: "l.qkv = whole(all, d.qkv)", test: "TestCachedEqualsWhole"},
+		{from: "K: from(all, d.q), V: from(all, d.q+d.kv)", to: "K: from(all, d.q), V: from(all, d.q)", test: "TestCachedEqualsWhole"},
+	}},
+	{"layers/moe_backward.go", []way{
+		{from: "if c.at > 0 {\n\t\tm.C = m.D", to: "if c.at < 0 {\n\t\tm.C = m.D", test: "TestMoEChunks|TestMoEGradients"},
+		{from: "C: r.sum, D: r.sum})", to: "D: r.sum})", test: "TestMoEGradients"},
+		{from: "if auxScale != 0 {", to: "if auxScale > 1 {", test: "TestMoEGradients"},
+		{from: "s.Zero(all.sum.Mem())\n", to: "", test: "TestMoEGradients"},
+	}},
+	{"layers/moe.go", []way{
+		{from: "Normalize: cfg.NormTopKProb}", to: "Normalize: !cfg.NormTopKProb}", test: "TestRecordings", in: "internal/train"},
+		{from: "r := l.route(in, c, !eval)", to: "r := l.route(in, c, true)", test: "TestMoECounts"},
+	}},
+	{"device/cpu/rmsnorm.go", []way{
+		{from: "1 / math.Sqrt(mean+float64(a.Eps))", to: "1 / (math.Sqrt(mean) + float64(a.Eps))", test: "TestOps/threads=2/RMSNorm"},
+		{from: "* float64(k) * float64(k) * float64(k) / float64(a.Dim)", to: "* float64(k) * float64(k) / float64(a.Dim)", test: "TestOps/threads=2/RMSNormBackward"},
+		{from: "w, rstd := normWeight(sc, a.W, a.Dim, a.Offset), f32s(a.RStd, a.Rows*a.Groups)\n\twidth", to: "w, rstd := normWeight(sc, a.W, a.Dim, 0), f32s(a.RStd, a.Rows*a.Groups)\n\twidth", test: "TestOps/threads=2/RMSNormBackward"},
+	}},
+	{"device/cpu/rope.go", []way{
+		{from: "p := int(pos[t]) * half", to: "p := t * half", test: "TestOps/threads=2/RoPE"},
+		{from: "a.Heads, a.Dim, a.Inverse)", to: "a.Heads, a.Dim, false)", test: "TestOps/threads=2/RoPE"},
+		{from: "v < 0 || int(v) >= n", to: "v < 0 || int(v) > n", test: "TestBadIndicesAreErrors"},
+	}},
+	{"device/cpu/crossentropy.go", []way{
+		{from: "row[target] -= a.Scale", to: "row[target]--", test: "TestOps/threads=2/CrossEntropy"},
+		{from: "math.Log(float64(sum)) + float64(top) - float64(chosen)", to: "math.Log(float64(sum)) - float64(chosen)", test: "TestOps/threads=2/CrossEntropy"},
+		{from: "clear(logits.f32(t*a.V, a.V))", to: "", test: "TestOps/threads=2/CrossEntropy"},
+		{from: "int(v) >= a.V) {", to: "int(v) > a.V) {", test: "TestBadIndicesAreErrors"},
+		{from: "if a.Softcap > 0 {\n\t\tvec.SoftcapGrad", to: "if a.Softcap < 0 {\n\t\tvec.SoftcapGrad", test: "TestOps/threads=2/CrossEntropy"},
+	}},
+	{"device/cpu/crossentropyshard.go", []way{
+		{from: "if !a.First {", to: "if a.First {", test: "TestOps/threads=2/CrossEntropyShard"},
+		{from: "math.Log1p(math.Exp(-math.Abs(a-b)))", to: "math.Log1p(math.Exp(a-b))", test: "TestOps/threads=2/CrossEntropyShard"},
+		{from: "at := target - a.From; at >= 0 && at < a.V {\n\t\t*loss", to: "at := target - a.From; at > 0 && at < a.V {\n\t\t*loss", test: "TestOps/threads=2/CrossEntropyShard"},
+	}},
+	{"device/cpu/attention.go", []way{
+		{from: "s.N = from + f.shift() + 1 - f.k0", to: "s.N = from + f.shift() - f.k0", test: "TestOps/threads=2/Attention"},
+		{from: "f.sum[at+r] *= k\n", to: "", test: "TestOps/threads=2/Attention"},
+		{from: "row[i] = top[i] + vec.Log(s)", to: "row[i] = top[0] + vec.Log(s)", test: "TestOps/threads=2/Attention"},
+	}},
+	{"device/cpu/attention_backward.go", []way{
+		{from: "lse[from:], delta[from:])", to: "lse[from:], delta)", test: "TestOps/threads=2/Attention"},
+		{from: "clear(b.dk[b.fresh*b.wide:])\n", to: "", test: "TestOpsWithPoisonedBuffers/Attention|TestOps/threads=2/Attention"},
+		{from: "last = min(last, b.k0+b.n-1+b.Window-b.shift())", to: "last = min(last, b.k0+b.n-2+b.Window-b.shift())", test: "TestOps/threads=2/Attention"},
+	}},
+	{"device/cpu/attention_shape.go", []way{
+		{from: "s.lo = max(0, q+shift+1-window-k0)", to: "s.lo = max(0, q+shift-window-k0)", test: "TestOps/threads=2/Attention"},
+		{from: "if j.nk < j.nq {", to: "if j.nk > j.nq {", test: "TestOps/threads=2/Attention"},
+	}},
+	{"device/cpu/router.go", []way{
+		{from: "x > logits[ids[at-1]]", to: "x >= logits[ids[at-1]]", test: "TestOps/threads=2/Router|TestChoose"},
+		{from: "out[e] = x * (g[e] - dot)", to: "out[e] = x * (g[e] + dot)", test: "TestOps/threads=2/Router"},
+		{from: "own[k] = p[e] / chosen * (dw[k] - mean)", to: "own[k] = p[e] / chosen * dw[k]", test: "TestOps/threads=2/Router"},
+		{from: "int32(i/a.K)", to: "int32(i%a.K)", test: "TestOps/threads=2/SortByExpert"},
+	}},
+	{"device/cpu/gather.go", []way{
+		{from: "if v < last || int(v) > n {", to: "if v <= last || int(v) > n {", test: "TestOps/threads=2/Rows"},
+		{from: "at[from[u]:from[u+1]]", to: "at[from[u] : from[u]+1]", test: "TestOps/threads=2/Rows"},
+	}},
+	{"device/cpu/units.go", []way{
+		{from: "unit(act, row[:F], row[F:])", to: "unit(act, row[F:], row[:F])", test: "TestOps/threads=2/GLU"},
+		{from: "unit = vec.GeGLUGrad", to: "unit = vec.SwiGLUGrad", test: "TestOps/threads=2/GLU"},
+	}},
+	{"device/cuda/kernels/rmsnorm.go", []way{
+		{from: ".I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).F32(a.Offset).I32(team)", to: ".I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).F32(0).I32(team)", test: "TestOp/RMSNorm"},
+		{from: "for lanes*teamElems < dim {", to: "for lanes*teamElems < dim-1 {", test: "TestOp/RMSNorm"},
+	}},
+	{"device/cuda/kernels/matmul.go", []way{
+		{from: "slice := ceilDiv(ceilDiv(int64(m.K), t.k), int64(parts)) * t.k", to: "slice := int64(m.K) / t.k / int64(parts) * t.k", test: "TestMatMulTiles|TestOp/MatMul"},
+		{from: "of.D, of.C, of.Bias = part, device.Tensor{}, device.Tensor{}", to: "of.D, of.C = part, device.Tensor{}", test: "TestMatMulForms|TestMatMulTiles|TestOp/MatMul"},
+		{from: "if m.TransB {\n\t\tk |= 2", to: "if m.TransA {\n\t\tk |= 2", test: "TestMatMulTiles"},
+		{from: "t.Addr%16 == 0 && row%8 == 0", to: "t.Addr%16 == 0 && row%4 == 0", test: "TestMatMulForms|TestOp/MatMul"},
+		{from: "if m.TransB {\n\t\trowB = m.K", to: "if m.TransA {\n\t\trowB = m.K", test: "TestMatMulForms|TestOp/MatMul"},
+	}},
+	{"device/cuda/kernels/crossentropy.go", []way{
+		{from: ".I32(a.V).I32(a.From).F32(a.Scale)", to: ".I32(a.V).I32(0).F32(a.Scale)", test: "TestOp/CrossEntropyShard"},
+		{from: ".Bool(a.First).Bool(a.Last)", to: ".Bool(a.Last).Bool(a.First)", test: "TestOp/CrossEntropyShard"},
+	}},
+	{"device/cpu/stream.go", []way{
+		{from: "clear(b[i*piece : min(len(b), (i+1)*piece)])", to: "clear(b[i*piece : min(len(b), (i+1)*piece)-1])", test: "TestContract"},
+		{from: "if s.err == nil {\n\t\ts.err =", to: "{\n\t\ts.err =", test: "TestFirstErrorStays"},
+		{from: "case !s.broken:", to: "default:", test: "TestErrorsStick|TestContract"},
+	}},
+	{"device/cuda/stream.go", []way{
+		{from: "s.fail(\"Notify\", err)\n\t\t\ts.dev.regret(err)", to: "s.dev.regret(err)", test: "TestFailedNotification"},
+	}},
+	{"cudart/emu/order.go", []way{
+		{from: "o.base.at(p.stream.id) >= p.n", to: "o.base.at(p.stream.id)+1 >= p.n", test: "TestCopyBeforeItsEvent|TestReusedTooEarly|TestHistoryAgainstEveryByte"},
+		{from: "if !seg.write.before(o) {", to: "if seg.write.before(o) && seg.write == nil {", test: "TestCopyBeforeItsEvent"},
+		{from: "if s.write {\n\t\t\tfor _, p := range seg.reads {", to: "if !s.write {\n\t\t\tfor _, p := range seg.reads {", test: "TestReusedTooEarly"},
+	}},
+}

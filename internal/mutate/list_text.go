@@ -1,0 +1,63 @@
+package main
+
+// ofText breaks what becomes of data: tokens, chats, rows and batches.
+var ofText = []broken{
+	{"data/batch.go", []way{
+		{from: "tokens+len(rows[n].IDs) <= maxTokens", to: "tokens+len(rows[n].IDs) < maxTokens", test: "TestNewBatch|TestNewBatchGroups"},
+		{from: "append(append(mb.Targets, labels[1:]...), IgnoreIndex)", to: "append(mb.Targets, labels...)", test: "TestNewBatch"},
+		{from: "b.Supervised += mb.Supervised", to: "b.Supervised = mb.Supervised", test: "TestNewBatch|TestNewBatchGroups"},
+		{from: "if i > 0 && l != IgnoreIndex {", to: "if i >= 0 && l != IgnoreIndex {", test: "TestNewBatch"},
+		{from: "mb.Positions = append(mb.Positions, i)", to: "mb.Positions = append(mb.Positions, i+int32(len(mb.IDs)-n))", test: "TestNewBatch"},
+		{from: "mb.MaxSeqlen = max(mb.MaxSeqlen, n)", to: "mb.MaxSeqlen = n", test: "TestLongestDocument"},
+		{from: "next[u]++", to: "", test: "TestNewBatchIndexes"},
+	}},
+	{"data/order.go", []way{
+		{from: "l, r = r, l^scramble(r^k)&mask", to: "l, r = r, l^scramble(k)&mask", test: "TestPermutationSpreads|TestPermutationDependsOnSeedAndStream"},
+		{from: "scramble(scramble(uint64(seed)) ^ stream)", to: "scramble(scramble(uint64(seed)))", test: "TestPermutationDependsOnSeedAndStream"},
+		{from: "x < p.n {", to: "x <= p.n {", test: "TestPermutationIsABijection"},
+	}},
+	{"data/sampler.go", []way{
+		{from: "s.seed, uint64(epoch))", to: "s.seed, uint64(epoch/2))", test: "TestSampler"},
+		{from: "min(first+s.perStep, rows)", to: "first + s.perStep", test: "TestSampler"},
+		{from: "n -= s.done + 1", to: "n -= s.done", test: "TestSampler"},
+		{from: "epoch+1+n/steps, n%steps*s.perStep", to: "epoch+n/steps, n%steps*s.perStep", test: "TestSampler|TestResume"},
+		{from: "int64(epoch)*int64(s.view.Rows()) + int64(end)", to: "int64(epoch)*int64(s.view.Rows()) + int64(end) - 1", test: "TestSampler|TestResume"},
+		{from: "(s.view.Rows() + s.perStep - 1) / s.perStep", to: "s.view.Rows() / s.perStep", test: "TestSampler"},
+	}},
+	{"data/fit.go", []way{
+		{from: "return cmp.Compare(lengths[b], lengths[a])", to: "return cmp.Compare(lengths[a], lengths[b])", test: "TestBestFit|TestBestFitOfMany"},
+		{from: "r.free -= lengths[i]; r.free > 0", to: "r.free -= lengths[i]; r.free > 1", test: "TestBestFit|TestBestFitOfMany"},
+	}},
+	{"data/encode.go", []way{
+		{from: "own[0] == e.ids[before-1] {", to: "own[0] != e.ids[before-1] {", test: "TestSpecialTokensOfText"},
+		{from: "own[len(own)-1] == after[0] {", to: "own[0] == after[0] {", test: "TestSpecialTokensOfText"},
+	}},
+	{"data/layout.go", []way{
+		{from: "if (end-first)%n == 1 {", to: "if (end-first)%n == 0 {", test: "TestUnpackedTextIsCut"},
+	}},
+	{"data/tokenizer/merge.go", []way{
+		{from: "if r := s[i].merge.rank; r < rank {", to: "if r := s[i].merge.rank; r <= rank {", test: "TestMergesAgreeWhereAllMerge"},
+		{from: "a.rank == b.rank && a.pos < b.pos", to: "a.rank == b.rank && a.pos > b.pos", test: "TestMergesAgreeWhereAllMerge"},
+		{from: "if left.prev >= 0 {", to: "if left.prev > 0 {", test: "TestMergesAgreeWhereAllMerge"},
+		{from: "s[left.next].prev = c.pos\n", to: "", test: "TestMergesAgreeWhereAllMerge"},
+		{from: "if best > 0 {", to: "if best > 1 {", test: "TestMergesAgreeWhereAllMerge"},
+	}},
+	{"data/tokenizer/bpe.go", []way{
+		{from: "if !m.fuseUnk {", to: "if m.fuseUnk {", test: "TestShapes"},
+		{from: "at += int(m.sizes[ids[0]])", to: "at++", test: "TestShapes|TestSameEveryTime"},
+		{from: "k[0] &= 1<<(8*n) - 1", to: "k[0] &= 1<<(8*n-8) - 1", test: "TestSameEveryTime|TestShapes"},
+	}},
+	{"data/tokenizer/stream.go", []way{
+		{from: "if utf8.FullRune(tail) {\n\t\t\t\treturn 0", to: "if utf8.FullRune(tail) {\n\t\t\t\treturn n", test: "TestStream|TestStreamPieces"},
+		{from: "if len(s.ids)-s.seen < maxHeld {", to: "if len(s.ids)-s.seen > maxHeld {", test: "TestStream|TestStreamPieces"},
+	}},
+	{"data/tokenizer/bytes.go", []way{
+		{from: "min(len(text), len(endOfText)-1)", to: "min(len(text), len(endOfText)-2)", test: "TestSplit|TestBytesEndOfText"},
+		{from: "at += len(endOfText) - 1", to: "at += len(endOfText)", test: "TestBytesEndOfText|TestBytesSpecials|TestStream"},
+	}},
+	{"data/tokenizer/added.go", []way{
+		{from: "tok.singleWord && (wordBefore", to: "!tok.singleWord && (wordBefore", test: "TestShapes"},
+		{from: "*steps < 0 {", to: "*steps < -1<<40 {", test: "TestSlowAddedTokens"},
+		{from: "if tok.lstrip {", to: "if tok.rstrip {", test: "TestShapes"},
+	}},
+}

@@ -1,0 +1,115 @@
+package faultio
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// script makes a file of ten bytes, gives it its name and reads it: with cat in a
+// process of its own, as a program has threads of its own.
+const script = "printf 0123456789 >new; mv new file; cat file"
+
+// TestFaults: every fault, at every call of a script, with what it does to the files.
+func TestFaults(t *testing.T) {
+	tr := New(t)
+	for _, tc := range []struct {
+		of       Of
+		fault    Fault
+		call     string // to spoil: its name and the base of its path
+		code     int
+		files    string // and their content afterwards
+		says     string
+		spoilt   int
+		numbered string // the names of those that are numbered, "" for any
+	}{
+		{Changes, None, "", 0, "file=0123456789", "", 0, "openat new,write new,renameat2 new"},
+		{Writes, None, "", 0, "file=0123456789", "", 0, "write new"},
+		{Changes, EIO, "openat new", 1, "", "Input/output error", 1, ""},
+		{Writes, ENOSPC, "write new", 0, "file=", "I/O error", 1, ""},
+		{Writes, Short, "write new", 0, "file=0123456789", "", 1, "write new,write new"},
+		{All, EIO, "read file", 1, "file=0123456789", "Input/output error", 1, ""},
+		{Changes, KillBefore, "write new", 137, "new=", "", 1, ""},
+		{Changes, KillAmid, "write new", 137, "new=01234", "", 1, ""},
+		{Changes, KillAfter, "write new", 137, "new=0123456789", "", 1, ""},
+		{Changes, KillBefore, "renameat2 new", 137, "new=0123456789", "", 1, ""},
+		{Changes, KillAfter, "renameat2 new", 137, "file=0123456789", "", 1, ""},
+	} {
+		name := strings.TrimSpace(string(tc.of) + " " + string(tc.fault) + " " + tc.call)
+		run := func(dir string, f Fault, n int) *Result {
+			return tr.Do(t, Run{Dir: dir, Args: []string{"sh", "-c", script}, Env: []string{"LC_ALL=C"}, Of: tc.of, Fault: f, N: n})
+		}
+		n := 1 + slices.IndexFunc(run(t.TempDir(), None, 0).Calls, func(c Call) bool { return c.Name+" "+filepath.Base(c.Path) == tc.call })
+		if tc.fault != None && n == 0 {
+			t.Errorf("%s: there is no such call", name)
+			continue
+		}
+		dir := t.TempDir()
+		got := run(dir, tc.fault, n)
+		if got.Code != tc.code || !strings.Contains(got.Stderr, tc.says) {
+			t.Errorf("%s: exit code %d, want %d: %q", name, got.Code, tc.code, got.Stderr)
+		}
+		if files := contents(t, dir); files != tc.files {
+			t.Errorf("%s: %q is left, want %q", name, files, tc.files)
+		}
+		var spoilt int
+		var names []string
+		for i, c := range got.Calls {
+			names = append(names, c.Name+" "+filepath.Base(c.Path))
+			if c.N != i+1 {
+				t.Errorf("%s: call %d has the number %d", name, i+1, c.N)
+			}
+			if c.Spoiled {
+				spoilt++
+			}
+		}
+		if spoilt != tc.spoilt {
+			t.Errorf("%s: %d calls are spoiled: %v", name, spoilt, got.Calls)
+		}
+		if all := strings.Join(names, ","); tc.numbered != "" && all != tc.numbered {
+			t.Errorf("%s: numbered are %s", name, all)
+		}
+	}
+}
+
+// contents are the files of a directory.
+func contents(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, e.Name()+"="+string(raw))
+	}
+	return strings.Join(out, " ")
+}
+
+// TestAllThreads: the calls of all threads of a Go program, this one, are numbered, in
+// one row and by name.
+func TestAllThreads(t *testing.T) {
+	if dir := os.Getenv("MT_TEST_WRITER"); dir != "" {
+		done := make(chan error)
+		for i := range 8 {
+			go func() { done <- os.WriteFile(filepath.Join(dir, string(rune('a'+i))), []byte("x"), 0o600) }()
+		}
+		for range 8 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		return
+	}
+	dir := t.TempDir()
+	got := New(t).Do(t, Run{Dir: dir, Args: []string{os.Args[0], "-test.run=^TestAllThreads$"}, Env: []string{"MT_TEST_WRITER=" + dir}, Of: Writes, Fault: EIO, N: 5})
+	if met := got.Spoiled(); got.Code != 1 || len(got.Calls) != 8 || met == nil || met.N != 5 || !strings.Contains(got.Stdout, "write "+met.Path+": input/output error") {
+		t.Errorf("exit code %d, %v\n%s", got.Code, got.Calls, got.Stdout)
+	}
+}

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Every fault of every system call on files of three small runs: fails each with
+# EIO, fills the disk at each write, cuts each short, and kills before, amid and
+# after each change; see TestDiskFaults in cmd/mt. Some minutes to half an hour.
+#
+#     tools/faults.sh [COUNT]
+#
+# COUNT is how many, drawn at random; all without it. Needs gcc and ptrace.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+exec go test ./cmd/mt -count=1 -timeout 3h -v -run '^TestDiskFaults$' -args -faults "${1:-0}"
