@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 
 	"mt/tools/faultio"
@@ -16,7 +17,7 @@ func harmless(f diskFault) bool {
 			isHousekeeping(c) ||
 			c.Path == "out/checkpoint-3/trainer_state.json" || // are its weights broken? If so older ones stay
 			c.Path == "out/trainer_state.json" || // is the model there that of the checkpoint? If unknown it is written again
-			c.Name == "openat" && c.Path == "out/checkpoint-2/optimizer" || // how much room would it free?
+			c.Name == "openat" && f.scene != firstRun && oldCheckpoint.MatchString(c.Path) || // how much room would it free?
 			c.Path == "out/config.yaml" || // whose is the directory? The checkpoints say it, too
 			c.Name == "pread64" && c.Path == "rows.jsonl" // is it a pointer of Git LFS?
 	case "copy_file_range": // Go copies in another way then
@@ -27,6 +28,10 @@ func harmless(f diskFault) bool {
 	}
 	return looksOnly[c.Name]
 }
+
+// oldCheckpoint matches the directories of the checkpoints that a run finds; they
+// are read through only for their sizes.
+var oldCheckpoint = regexp.MustCompile(`^out/checkpoint-[12](/optimizer)?$`)
 
 // looksOnly are calls that read no content and change nothing. Where one fails a run
 // may do without: whether a file is there is seen when it is opened, a lock is for

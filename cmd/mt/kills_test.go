@@ -20,7 +20,7 @@ func TestRandomKills(t *testing.T) {
 	if raceDetector {
 		t.Skip("the system calls are those without the race detector, which is slow")
 	}
-	const scene = "a first run"
+	const scene = firstRun
 	lab := newLab(t)
 	lab.undisturbed(t, scene)
 	most := len(lab.trace(t, scene, faultio.Changes))

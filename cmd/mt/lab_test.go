@@ -42,12 +42,15 @@ eval_steps: 2
 threads: 1
 `
 
+// firstRun is the scene that begins with nothing.
+const firstRun = "a first run"
+
 // overOld is the scene in which there is something to replace.
 const overOld = "a run over an old model"
 
 // diskScenes are the states that a run begins with, made by runs with other flags.
 var diskScenes = map[string][]string{
-	"a first run":   nil,
+	firstRun:        nil,
 	"a resumed run": {"--max-steps", "2"}, // without its model, as an interrupted run leaves it
 	overOld:         {"--max-steps", "2"},
 }
