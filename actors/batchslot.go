@@ -19,11 +19,8 @@ type batchSlot struct {
 	lse     device.Tensor // (tokens of the batch) f32, where the head is in parts
 	rows    device.Tensor // (unique ids, hidden) act
 	micro   []layers.MicroBatch
-	// ids are the batch's unique ids: read by the update of the embedding, which
-	// the next batch waits for.
-	ids    []int32
-	offset []int // first token of a micro-batch in losses
-	ints   int64 // bytes of staging in front of the rows
+	offset  []int // first token of a micro-batch in losses
+	ints    int64 // bytes of staging in front of the rows
 }
 
 func (r *resources) allocBatch() (err error) {
@@ -55,9 +52,8 @@ func (r *resources) allocBatch() (err error) {
 }
 
 // gather fills the staging: the rows of the batch's unique ids, and its ints.
-func (r *resources) gather(p *Program) {
+func (r *resources) gather(p *Pass) {
 	b, batch := &r.batch, p.Batch
-	b.ids = batch.UniqueIDs
 	b.micro, b.offset = b.micro[:0], b.offset[:0]
 	var off int64
 	put := func(v []int32) device.Tensor {
@@ -86,7 +82,7 @@ func (r *resources) gather(p *Program) {
 }
 
 // upload enqueues the copies of what gather staged.
-func (r *resources) upload(p *Program) {
+func (r *resources) upload(p *Pass) {
 	if r.dev.Unified() {
 		return
 	}

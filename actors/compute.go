@@ -1,8 +1,8 @@
 package actors
 
 import (
-	"mt/model"
 	"mt/plan"
+	"mt/schedule"
 )
 
 // Compute runs the launches of a program in order. It owns the gradient
@@ -12,7 +12,7 @@ import (
 
 // computeCore is the pure part of Compute.
 type computeCore struct {
-	programs []*Program
+	programs []*Pass
 	next     int          // launch of programs[0]
 	weights  map[int]held // by tile
 	batch    held
@@ -42,7 +42,7 @@ func newComputeCore(d plan.Depths) *computeCore {
 type routing map[int][]int32
 
 // pairs is how many go to the expert of v, once it is known.
-func (r routing) pairs(v Visit) (known bool, n int) {
+func (r routing) pairs(v schedule.Visit) (known bool, n int) {
 	offsets, known := r[v.Layer]
 	if known {
 		n = int(offsets[v.Part] - offsets[v.Part-1]) // part 0 is the router
@@ -51,8 +51,8 @@ func (r routing) pairs(v Visit) (known bool, n int) {
 }
 
 // idle says whether v is a visit to an expert that no token goes to.
-func (c *computeCore) idle(v Visit) bool {
-	if v.Stage != Expert {
+func (c *computeCore) idle(v schedule.Visit) bool {
+	if v.Stage != schedule.Expert {
 		return false
 	}
 	known, pairs := c.routed.pairs(v)
@@ -61,14 +61,14 @@ func (c *computeCore) idle(v Visit) bool {
 
 // weighs says whether v waits for weights. An idle expert's may be on their way
 // all the same.
-func (c *computeCore) weighs(p *Program, v Visit) bool {
-	return v.weighs() && !(p.OnDemand && c.idle(v))
+func (c *computeCore) weighs(p *Pass, v schedule.Visit) bool {
+	return v.Weighs() && !(p.OnDemand && c.idle(v))
 }
 
 // launch enqueues one micro-batch of one visit on the compute stream, or all of
 // them through an expert.
 type launch struct {
-	p                           *Program
+	p                           *Pass
 	Index                       int
 	Weights, In, Out, Gr        int // slots; −1: none
 	Grad                        int // gradient buffer; −1: none
@@ -86,7 +86,7 @@ type passBatch struct{}
 func (c *computeCore) step(msg any) []any {
 	switch m := msg.(type) {
 	case PassPlanned:
-		c.programs = append(c.programs, m.Program)
+		c.programs = append(c.programs, m.Pass)
 	case GradBufferFreed:
 		c.gradFree = append(c.gradFree, m.Buf)
 	case LayerFetched, ActivationFetched, BatchFetched:
@@ -123,7 +123,7 @@ func (c *computeCore) advance() []any {
 }
 
 // admit takes what has arrived for p.
-func (c *computeCore) admit(p *Program) {
+func (c *computeCore) admit(p *Pass) {
 	rest := c.early[:0]
 	for _, msg := range c.early {
 		switch m := msg.(type) {
@@ -150,13 +150,13 @@ func (c *computeCore) admit(p *Program) {
 
 // ready says whether the next launch has all it needs; if not, blocked keeps
 // what lacks.
-func (c *computeCore) ready(p *Program) bool {
+func (c *computeCore) ready(p *Pass) bool {
 	l := p.Launches[c.next]
 	v := p.Visits[l.Visit]
 	switch {
 	case !c.batch.ok:
 		c.blocked = StallData
-	case v.Stage == Expert && c.routed[v.Layer] == nil:
+	case v.Stage == schedule.Expert && c.routed[v.Layer] == nil:
 		c.blocked = StallRouting
 	case c.weighs(p, v) && !c.weights[v.Tile].ok:
 		c.blocked = StallWeights
@@ -170,7 +170,7 @@ func (c *computeCore) ready(p *Program) bool {
 	return false
 }
 
-func (c *computeCore) launch(p *Program) []any {
+func (c *computeCore) launch(p *Pass) []any {
 	i := c.next
 	c.next++
 	l := p.Launches[i]
@@ -186,10 +186,10 @@ func (c *computeCore) launch(p *Program) []any {
 		e.Weights, e.WaitWeights, e.Fetched = w.slot, w.filled, w.cause
 		w.filled = false // the stream waits once
 		c.weights[v.Tile] = w
-	case v.Kind == model.Embedding:
-		e.WaitWeights = e.First && v.Pass != Backward
+	case v.Stage == schedule.Embed:
+		e.WaitWeights = e.First && v.Phase != schedule.Backward
 	}
-	if v.Stage == Expert {
+	if v.Stage == schedule.Expert {
 		e.From = int(c.routed[v.Layer][v.Part-1])
 		_, e.Pairs = c.routed.pairs(v)
 	}
@@ -223,9 +223,9 @@ func (c *computeCore) use(object int) (slot int, wait bool) {
 
 // after is what follows a launch: activations and slots that are free now, and
 // at the end of a visit what it has made.
-func (c *computeCore) after(p *Program, v Visit, l Launch, e launch) []any {
+func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e launch) []any {
 	var out []any
-	if v.Stage == Route && v.Pass != Backward && e.Last {
+	if v.Stage == schedule.Route && v.Phase != schedule.Backward && e.Last {
 		out = append(out, send{offloaderID, RoutingComputed{Prog: p.Seq, Layer: v.Layer}}) // first: the device waits for the answer
 	}
 	for _, r := range l.Releases {
@@ -245,7 +245,7 @@ func (c *computeCore) after(p *Program, v Visit, l Launch, e launch) []any {
 		out = append(out, send{offloaderID, LossComputed{p.Seq}})
 	}
 	if v.Grad() {
-		out = append(out, send{offloaderID, GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Part: v.Part, Buf: c.grad}})
+		out = append(out, send{offloaderID, GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Part: v.Part, Tile: v.Tile, Buf: c.grad}})
 		c.grad = -1
 	}
 	if e.Index+1 == len(p.Launches) {
@@ -257,17 +257,11 @@ func (c *computeCore) after(p *Program, v Visit, l Launch, e launch) []any {
 
 // release gives back the weights of a visit that is over, if the program says so.
 // An idle expert may have none.
-func (c *computeCore) release(v Visit) []any {
+func (c *computeCore) release(v schedule.Visit) []any {
 	w := c.weights[v.Tile]
-	switch {
-	case !w.ok || !v.weighs():
+	if !w.ok || !v.Weighs() || !v.Release {
 		return nil
-	case v.streams() && v.Release:
-		delete(c.weights, v.Tile)
-		return []any{send{prefetcherID, SlotFreed{w.slot}}}
-	case !v.streams():
-		delete(c.weights, v.Tile)
-		return []any{send{prefetcherID, HeadSlotFreed{}}}
 	}
-	return nil
+	delete(c.weights, v.Tile)
+	return []any{send{prefetcherID, SlotFreed{w.slot}}}
 }

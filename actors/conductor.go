@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"mt/data"
+	"mt/model"
+	"mt/schedule"
 )
 
 // The Conductor plans passes, closes steps, asks for checkpoints and
@@ -49,7 +51,7 @@ func (s *Schedule) saves(step int) bool {
 type conductorCore struct {
 	plan      Schedule
 	ahead     int // batches packed ahead
-	spec      programSpec
+	spec      schedule.Spec
 	seq       int
 	step0     int // the training step last planned
 	version   int // steps closed
@@ -57,7 +59,7 @@ type conductorCore struct {
 	batches   map[BatchWanted]*data.Batch
 	asked     int // training batches asked for, as a step number
 	evalAsked int
-	program   *Program // in progress: its loss has not landed
+	program   *Pass // in progress: its loss has not landed
 	open      map[int]*stepInProgress
 	eval      evalState
 	// evaluated waits for the report of its step: the word of the last update can
@@ -100,7 +102,7 @@ type diagnosis struct {
 	layer, microBatch int
 }
 
-func newConductorCore(plan Schedule, start State, ahead int, spec programSpec) *conductorCore {
+func newConductorCore(plan Schedule, start State, ahead int, spec schedule.Spec) *conductorCore {
 	n := plan.FirstStep - 1
 	c := &conductorCore{plan: plan, ahead: ahead, tokens: start.Tokens, nonFinite: start.NonFinite, spec: spec, step0: n, version: n, updated: n, asked: n, lastSave: n,
 		batches: map[BatchWanted]*data.Batch{}, open: map[int]*stepInProgress{}, closing: plan.FirstStep > plan.LastStep}
@@ -168,7 +170,7 @@ func (c *conductorCore) advance() []any {
 	switch {
 	case c.program != nil:
 	case c.diagnosis != nil:
-		out = append(out, c.start(&Program{Step: c.version, Eval: true, Check: true, Version: c.version, Batch: c.diagnosis.batch})...)
+		out = append(out, c.start(&Pass{Step: c.version, Eval: true, Check: true, Version: c.version, Batch: c.diagnosis.batch}, false)...)
 	case c.eval.running:
 		out = append(out, c.planEval()...)
 	case !c.closing:
@@ -226,9 +228,9 @@ func (c *conductorCore) planStep() []any {
 	}
 	delete(c.batches, BatchWanted{Step: next})
 	c.step0 = next
-	p := &Program{Step: next, Version: c.version, Batch: b, Waited: c.waited}
+	p := &Pass{Step: next, Version: c.version, Batch: b, Waited: c.waited}
 	c.waited = NoStall
-	return append(c.start(p), c.wantBatches()...)
+	return append(c.start(p, false), c.wantBatches()...)
 }
 
 func (c *conductorCore) planEval() []any {
@@ -240,17 +242,24 @@ func (c *conductorCore) planEval() []any {
 	delete(c.batches, key)
 	c.eval.pass++
 	again := c.eval.pass < c.plan.EvalPasses
-	return append(c.start(&Program{Step: c.version, Eval: true, Again: again, Version: c.version, Batch: b}), c.wantBatches()...)
+	return append(c.start(&Pass{Step: c.version, Eval: true, Version: c.version, Batch: b}, again), c.wantBatches()...)
 }
 
-// start plans p and hands it out.
-func (c *conductorCore) start(p *Program) []any {
+// start plans p and hands it out. Again: another pass of its evaluation follows.
+func (c *conductorCore) start(p *Pass, again bool) []any {
 	p.Seq = c.seq
 	c.seq++
-	if err := planProgram(p, c.spec); err != nil {
-		return c.end(err)
+	tokens := make([]int, len(p.Batch.MicroBatches))
+	for i := range tokens {
+		tokens[i] = p.Batch.MicroBatches[i].Tokens
 	}
-	c.spec.held = p.heldAfter
+	c.spec.Eval, c.spec.Again = p.Eval, again
+	program, err := schedule.New(c.spec, tokens)
+	if err != nil {
+		return c.end(fmt.Errorf("plan %s: %w", p, err))
+	}
+	p.Program = program
+	c.spec.Held = p.Held
 	c.program = p
 	m := PassPlanned{p}
 	return []any{send{offloaderID, m}, send{prefetcherID, m}, send{computeID, m}}
@@ -301,7 +310,7 @@ func (c *conductorCore) attendedPairs(b *data.Batch) int64 {
 	return n
 }
 
-func (c *conductorCore) evalLanded(p *Program, m LossLanded) []any {
+func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []any {
 	c.eval.sum += m.Sum
 	c.eval.supervised += p.Batch.Supervised
 	if c.eval.pass < c.plan.EvalPasses {
@@ -346,7 +355,7 @@ func (c *conductorCore) diagnosed() []any {
 		err = fmt.Errorf("%w: every layer's output is finite, so it arises in the loss or in the backward; try a lower learning_rate", err)
 	} else {
 		err = fmt.Errorf("%w: the first output that is not finite is that of %s, micro-batch %d; look at the weights and the data", err,
-			layerName(c.spec.layers, d.layer), d.microBatch)
+			model.LayerName(c.spec.Layers, d.layer), d.microBatch)
 	}
 	return c.end(&NonFiniteError{Step: d.step, Finite: d.finite, err: err})
 }

@@ -5,7 +5,7 @@ import (
 
 	"mt/device"
 	"mt/layers"
-	"mt/model"
+	"mt/schedule"
 )
 
 // This file executes the launches of Compute.
@@ -53,14 +53,14 @@ func (r *run) execCompute(w work) error {
 	return nil
 }
 
-func (r *resources) launchError(e launch, v Visit, err error) error {
-	return fmt.Errorf("compute %s %s step %d: %w", r.names[v.Layer], v.Pass, e.p.Step, err)
+func (r *resources) launchError(e launch, v schedule.Visit, err error) error {
+	return fmt.Errorf("compute %s %s step %d: %w", r.names[v.Layer], v.Phase, e.p.Step, err)
 }
 
 // enqueue makes the compute stream wait for what a launch needs and work on it,
 // and times both, unless it is an evaluation's: marks are those of the program's
 // timeline so far.
-func (r *resources) enqueue(e launch, l Launch, v Visit) (marks int, err error) {
+func (r *resources) enqueue(e launch, l schedule.Launch, v schedule.Visit) (marks int, err error) {
 	var t *timeline
 	if !e.p.Eval {
 		t = r.clock.timeline(r.compute, e.p.Seq)
@@ -85,74 +85,47 @@ type wait struct {
 }
 
 // waits lists what a launch needs before it begins.
-func (r *resources) waits(e launch, v Visit) []wait {
+func (r *resources) waits(e launch, v schedule.Visit) []wait {
 	var out []wait
 	if e.WaitWeights {
 		ready := r.batchReady
-		switch {
-		case v.streams():
-			ready = r.weightsReady[e.Weights]
-		case v.Kind == model.Head:
-			ready = r.headReady
+		if e.Weights >= 0 {
+			ready = r.weights[e.Weights].ready
 		}
 		out = append(out, wait{ready, e.Fetched})
 	}
 	if e.WaitIn {
-		out = append(out, wait{r.actReady[e.In], StallActivation})
+		out = append(out, wait{r.acts[e.In].ready, StallActivation})
 	}
 	if e.WaitGr {
-		out = append(out, wait{r.actReady[e.Gr], StallActivation})
+		out = append(out, wait{r.acts[e.Gr].ready, StallActivation})
 	}
 	if e.Out >= 0 {
-		out = append(out, wait{r.actIdle[e.Out], StallActivation}) // its last spill has been read
+		out = append(out, wait{r.acts[e.Out].idle, StallActivation}) // its last spill has been read
 	}
 	if v.Grad() && e.First {
-		out = append(out, wait{r.gradIdle[e.Grad], StallGradBuffer})
+		out = append(out, wait{r.gradBufs[e.Grad].idle, StallGradBuffer})
 	}
 	return out
 }
 
-// weights binds the parameters of a visit: in its slot, or in place. Without a
-// slot and copied there are none: an idle expert's gradient needs none.
-func (r *resources) weights(v Visit, slot int) layers.Weights {
-	layout, st := r.plan.Layouts[v.Layer], r.o.Store.Layers
-	switch {
-	case slot < 0:
+// weightsOf views the parameters of a visit. An idle expert's gradient needs none.
+func (r *resources) weightsOf(v schedule.Visit, slot int) layers.Weights {
+	if slot < 0 {
 		return nil
-	case !r.dev.Unified() && v.streams():
-		return layers.BindWeights(r.plan.PartLayout(v.Layer, v.Part), r.weightSlots[slot])
-	case !r.dev.Unified():
-		return layers.BindWeights(layout, r.headSlot)
-	case v.Kind == model.MoE:
-		at := layout.PartRange(v.Part)
-		return layers.BindInPlace(layout.Part(v.Part), r.dev, st[v.Layer].Tile[at.TileOff:at.TileOff+at.TileBytes], nil)
 	}
-	w := layers.BindInPlace(layout, r.dev, st[v.Layer].Tile, st[0].Tile)
-	if v.Parts > 1 {
-		w = layers.BindShard(w, r.shard(v), r.plan.Spec.Config.HiddenSize)
-	}
-	return w
+	return r.place.weights(r.tiles[v.Tile], r.weights[slot])
 }
 
-// grads binds the gradient of a visit: in a buffer, or in the layer's slab.
-func (r *resources) grads(v Visit, buf int) layers.Grads {
-	layout, mem := r.plan.Layouts[v.Layer], r.gradMem(v.Layer, buf)
-	switch {
-	case !r.plan.GradsInPlace():
-		return layers.BindGrads(r.plan.PartLayout(v.Layer, v.Part), mem)
-	case v.Kind == model.MoE:
-		at := layout.PartRange(v.Part)
-		return layers.BindGrads(layout.Part(v.Part), mem.Slice(4*at.Elem, 4*at.Elems))
-	case v.Parts > 1:
-		return layers.BindShard(layers.BindGrads(layout, mem), r.shard(v), r.plan.Spec.Config.HiddenSize)
-	}
-	return layers.BindGrads(layout, mem)
+// gradsOf views the gradient of a visit.
+func (r *resources) gradsOf(v schedule.Visit, buf int) layers.Grads {
+	return r.grads.grads(r.tiles[v.Tile], buf)
 }
 
-func (r *resources) shard(v Visit) layers.Shard { return r.plan.Spec.Shard(v.Part) }
+func (r *resources) shard(v schedule.Visit) layers.Shard { return r.plan.Spec.Shard(v.Part) }
 
 func (r *resources) activation(slot, tokens int) device.Tensor {
-	return r.actSlots[slot].Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize))
+	return r.acts[slot].mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize))
 }
 
 // savedFor is the memory a layer keeps for a micro-batch, if it keeps any.
@@ -164,9 +137,8 @@ func (r *resources) savedFor(layer, mb int) device.Mem {
 }
 
 // launch enqueues the template of one visit for one micro-batch.
-func (r *resources) launch(e launch, l Launch, v Visit) {
-	s := r.compute.Stream
-	if v.Stage == Expert {
+func (r *resources) launch(e launch, l schedule.Launch, v schedule.Visit) {
+	if v.Stage == schedule.Expert {
 		r.launchExpert(e, v)
 		return
 	}
@@ -181,35 +153,43 @@ func (r *resources) launch(e launch, l Launch, v Visit) {
 	if e.Gr >= 0 {
 		gr = r.activation(e.Gr, mb.Tokens)
 	}
-	switch {
-	case v.Kind == model.Embedding && v.Pass == Backward:
-		rows := int64(mb.UniqueRows) * int64(r.plan.Spec.Config.HiddenSize)
-		r.ops.EmbedBackward(s, r.gradMem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, e.First)
-	case v.Kind == model.Embedding:
-		r.ops.EmbedForward(s, out, r.batch.rows, mb)
-	case v.Kind == model.Head:
+	switch v.Stage {
+	case schedule.Embed:
+		r.launchEmbedding(e, v, out, gr, mb)
+	case schedule.Head, schedule.HeadPart:
 		r.launchHead(e, l, v, in, out, gr)
-	case v.Kind == model.MoE:
+	case schedule.Route, schedule.Join:
 		r.launchRouter(e, l, v, in, out, gr)
 	default:
 		r.launchBlock(e, l, v, in, out, gr)
 	}
 }
 
+// launchEmbedding enqueues the embedding's template.
+func (r *resources) launchEmbedding(e launch, v schedule.Visit, out, gr device.Tensor, mb layers.MicroBatch) {
+	s := r.compute.Stream
+	if v.Phase != schedule.Backward {
+		r.ops.EmbedForward(s, out, r.batch.rows, mb)
+		return
+	}
+	rows := int64(mb.UniqueRows) * int64(r.plan.Spec.Config.HiddenSize)
+	r.ops.EmbedBackward(s, r.grads.mem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, e.First)
+}
+
 // launchBlock enqueues the template of a block, or of the attention of one with
 // experts.
-func (r *resources) launchBlock(e launch, l Launch, v Visit, in, out, gr device.Tensor) {
-	s, mb, w := r.compute.Stream, r.batch.micro[l.MicroBatch], r.weights(v, e.Weights)
+func (r *resources) launchBlock(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+	s, mb, w := r.compute.Stream, r.batch.micro[l.MicroBatch], r.weightsOf(v, e.Weights)
 	saved := device.Mem{}
-	if v.Pass != Evaluate {
+	if v.Phase != schedule.Evaluate {
 		saved = r.savedFor(v.Layer, l.MicroBatch)
 	}
-	attention, block := v.Kind == model.Attention, r.plan.Layouts[v.Layer].Block
+	attention, block := v.Stage == schedule.Attention, r.plan.Layouts[v.Layer].Block
 	switch {
-	case v.Pass == Backward && attention:
-		r.ops.AttentionBackward(s, block, w, r.grads(v, e.Grad), gr, in, mb, saved, r.workspace, e.First)
-	case v.Pass == Backward:
-		r.ops.BlockBackward(s, block, w, r.grads(v, e.Grad), gr, in, mb, saved, r.workspace, e.First)
+	case v.Phase == schedule.Backward && attention:
+		r.ops.AttentionBackward(s, block, w, r.gradsOf(v, e.Grad), gr, in, mb, saved, r.workspace, e.First)
+	case v.Phase == schedule.Backward:
+		r.ops.BlockBackward(s, block, w, r.gradsOf(v, e.Grad), gr, in, mb, saved, r.workspace, e.First)
 	case attention:
 		r.ops.AttentionForward(s, block, w, out, in, mb, saved, r.workspace)
 	default:
@@ -219,62 +199,58 @@ func (r *resources) launchBlock(e launch, l Launch, v Visit, in, out, gr device.
 
 // launchHead enqueues the head's template, whole or of one part. The gradient
 // of a head in parts is out where the first part makes it, later gr.
-func (r *resources) launchHead(e launch, l Launch, v Visit, in, out, gr device.Tensor) {
-	s, mb, w := r.compute.Stream, r.batch.micro[l.MicroBatch], r.weights(v, e.Weights)
+func (r *resources) launchHead(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+	s, mb, w := r.compute.Stream, r.batch.micro[l.MicroBatch], r.weightsOf(v, e.Weights)
 	at, n := int64(r.batch.offset[l.MicroBatch]), int64(mb.Tokens)
 	losses, scale := r.batch.losses.Slice(at, n), supervisedScale(e.p.Batch)
 	switch {
-	case v.Parts > 1 && v.Pass == Backward:
+	case v.Stage == schedule.HeadPart && v.Phase == schedule.Backward:
 		dx := out
 		if !v.FirstPart() {
 			dx = gr
 		}
-		r.ops.HeadShardBackward(s, w, r.grads(v, e.Grad), dx, in, r.batch.lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
+		r.ops.HeadShardBackward(s, w, r.gradsOf(v, e.Grad), dx, in, r.batch.lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
 			e.First, v.FirstPart(), v.LastPart())
-	case v.Parts > 1:
+	case v.Stage == schedule.HeadPart:
 		r.ops.HeadShardForward(s, w, in, losses, r.batch.lse.Slice(at, n), mb, r.workspace, r.shard(v), v.FirstPart(), v.LastPart())
-	case v.Pass == Backward:
-		r.ops.HeadForwardBackward(s, w, r.grads(v, e.Grad), gr, gr, losses, mb, r.workspace, scale, e.First)
+	case v.Phase == schedule.Backward:
+		r.ops.HeadForwardBackward(s, w, r.gradsOf(v, e.Grad), gr, gr, losses, mb, r.workspace, scale, e.First)
 	default:
 		r.ops.HeadForward(s, w, in, losses, mb, r.workspace)
 	}
 }
 
 // record marks, after a launch, what is ready now and what is idle again.
-func (r *resources) record(e launch, l Launch, v Visit) {
+func (r *resources) record(e launch, l schedule.Launch, v schedule.Visit) {
 	for _, slot := range []int{e.Out, e.Gr} {
 		if slot >= 0 {
-			r.compute.Record(r.actReady[slot])
+			r.compute.Record(r.acts[slot].ready)
 		}
 	}
 	for _, slot := range []int{e.In, e.Out, e.Gr} {
 		if slot >= 0 {
-			r.compute.Record(r.actIdle[slot])
+			r.compute.Record(r.acts[slot].idle)
 		}
 	}
 	if !e.Last {
 		return
 	}
-	if v.Stage == Route && v.Pass != Backward {
+	if v.Stage == schedule.Route && v.Phase != schedule.Backward {
 		r.compute.Record(r.experts.ready)
 	}
-	switch {
-	case e.Weights < 0: // the embedding, or nothing that is fetched
-	case v.streams():
-		r.compute.Record(r.slotIdle[e.Weights])
-	case v.Kind == model.Head:
-		r.compute.Record(r.headIdle)
+	if e.Weights >= 0 {
+		r.compute.Record(r.weights[e.Weights].idle)
 	}
 	if v.Loss {
 		r.compute.Record(r.lossReady)
 	}
 	if v.Grad() {
-		r.compute.Record(r.gradReady[e.Grad])
+		r.compute.Record(r.gradBufs[e.Grad].ready)
 	}
 }
 
 // check waits for a launch of a diagnosis and looks at its output.
-func (r *run) check(e launch, v Visit) error {
+func (r *run) check(e launch, v schedule.Visit) error {
 	slot := e.Out
 	if slot < 0 {
 		return nil // the head: its losses tell

@@ -10,6 +10,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/layers"
+	"mt/schedule"
 )
 
 // This file executes what layers with experts need beside other layers: the
@@ -46,7 +47,7 @@ func (r *resources) allocExperts() (err error) {
 }
 
 // beginExperts makes the state ready for a program.
-func (r *resources) beginExperts(p *Program) {
+func (r *resources) beginExperts(p *Pass) {
 	x := &r.experts
 	if x.mem.Bytes == 0 {
 		return
@@ -59,15 +60,15 @@ func (r *resources) beginExperts(p *Program) {
 }
 
 // balances says whether a pass has the loss that balances the experts' load.
-func (r *resources) balances(p *Program) bool {
+func (r *resources) balances(p *Pass) bool {
 	return !p.Eval && r.plan.Experts > 0 && r.plan.Spec.Config.OutputRouterLogits
 }
 
 // launchExpert enqueues the template of an expert, for all micro-batches.
-func (r *resources) launchExpert(e launch, v Visit) {
-	s, st, w := r.compute.Stream, r.experts.state, r.weights(v, e.Weights)
+func (r *resources) launchExpert(e launch, v schedule.Visit) {
+	s, st, w := r.compute.Stream, r.experts.state, r.weightsOf(v, e.Weights)
 	if v.Grad() {
-		r.ops.ExpertBackward(s, w, r.grads(v, e.Grad), st, e.From, e.Pairs, r.workspace)
+		r.ops.ExpertBackward(s, w, r.gradsOf(v, e.Grad), st, e.From, e.Pairs, r.workspace)
 		return
 	}
 	r.ops.ExpertForward(s, w, st, e.From, e.Pairs, r.workspace)
@@ -75,21 +76,21 @@ func (r *resources) launchExpert(e launch, v Visit) {
 
 // launchRouter enqueues the template of a visit to part 0 of a layer with
 // experts.
-func (r *resources) launchRouter(e launch, l Launch, v Visit, in, out, gr device.Tensor) {
+func (r *resources) launchRouter(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
 	s, st, ws := r.compute.Stream, r.experts.state, r.workspace
 	mb, at := r.batch.micro[l.MicroBatch], r.batch.offset[l.MicroBatch]
 	switch {
-	case v.Stage == Route && v.Pass == Backward:
-		r.ops.MoERouteAgain(s, r.weights(v, e.Weights), gr, in, at, mb, st, ws)
-	case v.Stage == Route:
-		r.ops.MoERoute(s, r.weights(v, e.Weights), in, at, mb, st, ws, !r.balances(e.p))
+	case v.Stage == schedule.Route && v.Phase == schedule.Backward:
+		r.ops.MoERouteAgain(s, r.weightsOf(v, e.Weights), gr, in, at, mb, st, ws)
+	case v.Stage == schedule.Route:
+		r.ops.MoERoute(s, r.weightsOf(v, e.Weights), in, at, mb, st, ws, !r.balances(e.p))
 	case v.Grad():
-		r.ops.MoERouteBackward(s, r.weights(v, e.Weights), r.grads(v, e.Grad), gr, in, at, mb, st, ws, e.First, r.auxScale(e.p.Batch))
+		r.ops.MoERouteBackward(s, r.weightsOf(v, e.Weights), r.gradsOf(v, e.Grad), gr, in, at, mb, st, ws, e.First, r.auxScale(e.p.Batch))
 	default:
 		r.ops.MoECombine(s, out, at, mb, st)
 	}
-	if v.Stage == Route && e.Last {
-		r.ops.MoESort(s, st, int(e.p.Batch.Tokens), v.Pass != Backward && r.balances(e.p))
+	if v.Stage == schedule.Route && e.Last {
+		r.ops.MoESort(s, st, int(e.p.Batch.Tokens), v.Phase != schedule.Backward && r.balances(e.p))
 	}
 }
 
@@ -130,7 +131,7 @@ func (r *run) offloadRouting(e offloadRouting) {
 }
 
 // offloadLoad enqueues the copy of what the balancing loss of a pass is made of.
-func (r *resources) offloadLoad(p *Program) {
+func (r *resources) offloadLoad(p *Pass) {
 	if !r.balances(p) {
 		return
 	}
@@ -140,7 +141,7 @@ func (r *resources) offloadLoad(p *Program) {
 }
 
 // auxLoss is the balancing loss of p, whose load has landed; 0 where it has none.
-func (r *resources) auxLoss(p *Program) float64 {
+func (r *resources) auxLoss(p *Pass) float64 {
 	if !r.balances(p) {
 		return 0
 	}

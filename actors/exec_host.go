@@ -71,7 +71,7 @@ func (r *run) execOptimizer(w work) error {
 
 // mergeTied adds the embedding's rows to the head's gradient of the table.
 func (r *resources) mergeTied(e mergeTied) {
-	ids, cols := r.batch.ids, r.plan.Spec.Config.HiddenSize
+	ids, cols := e.IDs, r.plan.Spec.Config.HiddenSize
 	t, _ := r.plan.Layouts[r.plan.Head()].Tensor(model.RoleLMHead)
 	host.AddRows(r.o.Pool, r.slab(e.Head, t.Elem, t.Elems()), ids, r.slab(e.Rows, 0, int64(len(ids)*cols)), cols)
 }
@@ -79,7 +79,7 @@ func (r *resources) mergeTied(e mergeTied) {
 // squares is the sum of squares of a layer's gradient, tensor by tensor.
 func (r *resources) squares(e measure) float64 {
 	if e.Layer == 0 {
-		return host.SumSquares(r.o.Pool, r.slab(e.Slab, 0, int64(len(r.batch.ids))*int64(r.plan.Spec.Config.HiddenSize)))
+		return host.SumSquares(r.o.Pool, r.slab(e.Slab, 0, int64(len(e.IDs))*int64(r.plan.Spec.Config.HiddenSize)))
 	}
 	var sum float64
 	for _, t := range r.plan.Layouts[e.Layer].Tensors {
@@ -103,7 +103,7 @@ func (r *resources) update(e update) {
 		st.UpdateTensor(0, 0, r.slab(e.HeadSlab, t.Elem, t.Elems()), a)
 		return
 	}
-	ids := r.batch.ids
+	ids := e.IDs
 	st.UpdateRows(0, ids, r.slab(e.Slab, 0, int64(len(ids))*int64(r.plan.Spec.Config.HiddenSize)), a)
 }
 

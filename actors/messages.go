@@ -26,19 +26,6 @@ func (a actorID) String() string {
 	return [...]string{"conductor", "feeder", "prefetcher", "compute", "offloader", "optimizer", "checkpointer", "reporter"}[a]
 }
 
-// Pass is what a visit to a layer is for.
-type Pass uint8
-
-// The passes. The visit of a whole head in training is Forward and Backward at
-// once and counts as Backward; a head in parts has visits for either.
-const (
-	Forward Pass = iota
-	Backward
-	Evaluate
-)
-
-func (p Pass) String() string { return [...]string{"forward", "backward", "evaluate"}[p] }
-
 // Cause is why the compute stream stood still.
 type Cause uint8
 
@@ -59,8 +46,8 @@ func (c Cause) String() string {
 	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint", "routing"}[c]
 }
 
-// Messages. Commands are imperative, events past tense. Prog is the sequence
-// number of the program (one pass over the layers) a message belongs to.
+// Messages. Commands are imperative, events past tense. Prog is the number of the
+// pass that a message belongs to (Pass.Seq).
 
 // BatchWanted asks the Feeder for the batch of a training step, or of an
 // evaluation pass.
@@ -76,8 +63,8 @@ type BatchReady struct {
 	Batch *data.Batch
 }
 
-// PassPlanned hands out the program of the next pass.
-type PassPlanned struct{ Program *Program }
+// PassPlanned hands out the next pass.
+type PassPlanned struct{ Pass *Pass }
 
 // StepClosed tells that the loss of a training step is known; updates may go.
 type StepClosed struct {
@@ -101,9 +88,8 @@ type LayerUpdated struct {
 	NonFinite int
 }
 
-// LayerFetched tells that the weights of a visit, a layer's or those of a part of
-// the head, are on their way into Slot: the compute stream waits for the slot's
-// event.
+// LayerFetched tells that the tile of a visit is on its way into Slot: the compute
+// stream waits for the slot's event.
 type LayerFetched struct {
 	Prog, Visit, Slot int
 	Cause             Cause
@@ -115,11 +101,8 @@ type BatchFetched struct {
 	Cause      Cause
 }
 
-// SlotFreed returns a weight slot; its slotIdle event is recorded.
+// SlotFreed returns a weight slot; its idle event is recorded.
 type SlotFreed struct{ Slot int }
-
-// HeadSlotFreed returns the slot of a whole head.
-type HeadSlotFreed struct{}
 
 // BatchSlotFreed returns a batch slot.
 type BatchSlotFreed struct{ Slot int }
@@ -141,8 +124,8 @@ type ActivationSpilled struct{ Prog, Object int }
 type ActivationSlotFreed struct{ Slot int }
 
 // GradComputed tells that a layer's gradient is complete in device buffer Buf, or
-// that of one of its parts; part 0 is the last.
-type GradComputed struct{ Prog, Step, Layer, Part, Buf int }
+// that of one of its parts, Tile; part 0 is the last.
+type GradComputed struct{ Prog, Step, Layer, Part, Tile, Buf int }
 
 // RoutingComputed tells that it is decided on the device which tokens go to which
 // experts of a layer.
@@ -155,11 +138,14 @@ type RoutingLanded struct {
 	Offsets     []int32 // expert e, from 0 on, has pairs Offsets[e] to Offsets[e+1]
 }
 
-// GradBufferFreed returns a gradient buffer; its gradIdle event is recorded.
+// GradBufferFreed returns a gradient buffer; its idle event is recorded.
 type GradBufferFreed struct{ Buf int }
 
 // GradLanded tells that a layer's gradient, all of it, is on the host, in Slab.
-type GradLanded struct{ Step, Layer, Slab int }
+type GradLanded struct {
+	Step, Layer, Slab int
+	IDs               []int32 // of the batch, rising; the rows of the embedding's gradient are theirs
+}
 
 // SlabFreed returns a slab.
 type SlabFreed struct{ Slab int }

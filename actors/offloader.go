@@ -8,15 +8,15 @@ import "mt/plan"
 
 // offloaderCore is the pure part of the Offloader.
 type offloaderCore struct {
-	programs map[int]*Program // by Seq, while something of theirs may come
-	pool     bool             // slabs are a credit; else slab = layer, always free
+	programs map[int]*Pass // by Seq, while something of theirs may come
+	pool     bool          // slabs are a credit; else slab = layer, always free
 	slabs    []int
 	waiting  []GradComputed
 	landing  int // slab that the parts of a layer's gradient go on landing in; −1: none
 }
 
 func newOffloaderCore(clip bool, d plan.Depths) *offloaderCore {
-	c := &offloaderCore{programs: map[int]*Program{}, pool: !clip, landing: -1}
+	c := &offloaderCore{programs: map[int]*Pass{}, pool: !clip, landing: -1}
 	if c.pool {
 		c.slabs = ids(d.GradSlabs)
 	}
@@ -26,27 +26,29 @@ func newOffloaderCore(clip bool, d plan.Depths) *offloaderCore {
 // spill copies an activation to its host buffer.
 type spill struct{ Slot, Host, Tokens int }
 
-// offloadGrad copies a gradient (rows: of so many unique ids, for the
-// embedding; of a part of a layer into its range) into a slab and records gradIdle
-// once the buffer is read.
-type offloadGrad struct{ Layer, Part, Buf, Slab, Rows int }
+// offloadGrad copies the gradient of a tile into its range of a slab and records
+// that the buffer is idle once it is read.
+type offloadGrad struct {
+	Layer, Part, Tile, Buf, Slab int
+	IDs                          []int32 // the batch's
+}
 
 // offloadRouting copies the places of the experts' pairs to the host. Its done
 // message, RoutingLanded, is made by the shell, as it holds them.
 type offloadRouting struct {
-	p     *Program
+	p     *Pass
 	Layer int
 }
 
 // offloadLoss copies the losses of p to the host and sums them. Its done
 // message is made by the shell, as it holds the sum.
-type offloadLoss struct{ p *Program }
+type offloadLoss struct{ p *Pass }
 
 func (c *offloaderCore) step(msg any) []any {
 	switch m := msg.(type) {
 	case PassPlanned:
-		c.programs[m.Program.Seq] = m.Program
-		delete(c.programs, m.Program.Seq-programsKept)
+		c.programs[m.Pass.Seq] = m.Pass
+		delete(c.programs, m.Pass.Seq-programsKept)
 	case ActivationComputed:
 		o := c.programs[m.Prog].Objects[m.Object]
 		return []any{work{do: spill{Slot: m.Slot, Host: o.Host, Tokens: o.Tokens}, done: []any{
@@ -86,13 +88,10 @@ func (c *offloaderCore) advance() []any {
 		if m.Part > 0 {
 			c.landing = slab
 		}
-		rows := 0
-		if m.Layer == 0 {
-			rows = len(c.programs[m.Prog].Batch.UniqueIDs)
-		}
-		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Buf: m.Buf, Slab: slab, Rows: rows}}
+		ids := c.programs[m.Prog].Batch.UniqueIDs
+		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: ids}}
 		if m.Part == 0 {
-			w.done = send{optimizerID, GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab}}
+			w.done = send{optimizerID, GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, IDs: ids}}
 		}
 		out = append(out, w, send{computeID, GradBufferFreed{m.Buf}})
 	}

@@ -29,6 +29,7 @@ type optimizerCore struct {
 // stepState is what is known of the step in progress.
 type stepState struct {
 	step    int
+	ids     []int32 // of the batch
 	closed  *StepClosed
 	landed  []int // slab of a layer, −1: not landed
 	squares []float64
@@ -49,11 +50,17 @@ func newOptimizerCore(layers int, start State, clip float64, tied bool) *optimiz
 }
 
 // mergeTied adds the embedding's gradient rows to the head's part.
-type mergeTied struct{ Rows, Head int } // slabs
+type mergeTied struct {
+	Rows, Head int // slabs
+	IDs        []int32
+}
 
 // measure sums the squares of a landed gradient; its done message is
 // measured, made by the shell.
-type measure struct{ Layer, Slab int }
+type measure struct {
+	Layer, Slab int
+	IDs         []int32
+}
 
 // measured is the sum of squares of a layer's gradient.
 type measured struct {
@@ -67,6 +74,7 @@ type merged struct{}
 // update moves a layer's weights and moments.
 type update struct {
 	Layer, Slab, HeadSlab int
+	IDs                   []int32
 	AdamStep              int64
 	LR                    float64
 	Clip                  float32
@@ -82,7 +90,7 @@ func (c *optimizerCore) step(msg any) []any {
 		if s == nil {
 			s = c.open(m.Step)
 		}
-		s.landed[m.Layer] = m.Slab
+		s.landed[m.Layer], s.ids = m.Slab, m.IDs
 		if !(c.tied && m.Layer == c.head()) {
 			s.queue = append(s.queue, m.Layer)
 		}
@@ -164,10 +172,10 @@ func (c *optimizerCore) startMeasure(s *stepState) []any {
 			return nil // the head's gradient lands first; it is on its way
 		}
 		s.queue, c.busy = s.queue[1:], true
-		return []any{work{do: mergeTied{Rows: s.landed[0], Head: s.landed[c.head()]}, done: merged{}}}
+		return []any{work{do: mergeTied{Rows: s.landed[0], Head: s.landed[c.head()], IDs: s.ids}, done: merged{}}}
 	}
 	s.queue, c.busy = s.queue[1:], true
-	return []any{work{do: measure{Layer: l, Slab: s.landed[l]}}}
+	return []any{work{do: measure{Layer: l, Slab: s.landed[l], IDs: s.ids}}}
 }
 
 // advanceUnclipped updates layers in the order in which they were measured.
@@ -203,7 +211,7 @@ func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []any {
 		return nil
 	}
 	c.busy = true
-	return []any{work{do: update{Layer: l, Slab: s.landed[l], HeadSlab: s.landed[c.head()],
+	return []any{work{do: update{Layer: l, Slab: s.landed[l], HeadSlab: s.landed[c.head()], IDs: s.ids,
 		AdamStep: c.adam + 1, LR: s.closed.LR, Clip: clip}, done: updateDone{l}}}
 }
 

@@ -3,21 +3,21 @@ package actors
 import (
 	"cmp"
 
-	"mt/model"
 	"mt/plan"
+	"mt/schedule"
 )
 
-// The Prefetcher owns the credits of what it fills: weight slots, the slot of a
-// whole head, batch slots and activation slots. It serves the takes of a program in
+// The Prefetcher owns the credits of what it fills: weight slots of every class,
+// batch slots and activation slots. It serves the takes of a program in
 // the order they were planned; each waits for its credit and for its source
 // (the layer's version, the spilled copy).
 
 // prefetcherCore is the pure part of the Prefetcher.
 type prefetcherCore struct {
-	versions  []versionState // by layer
-	tied      bool           // the head's weights include the embedding's table
-	slots     []int          // free weight slots
-	headFree  bool
+	versions  []versionState             // by layer
+	sources   [][]int                    // by tile, the layers that it is copied from
+	classes   []schedule.Class           // of every weight slot
+	slots     [schedule.NumClasses][]int // those that are free
 	batchFree []int
 	actFree   []int
 	programs  []*prefetchState
@@ -30,7 +30,7 @@ type versionState struct {
 
 // prefetchState is how far the Prefetcher is with one program.
 type prefetchState struct {
-	p        *Program
+	p        *Pass
 	batch    bool        // the batch has been asked for
 	weights  int         // next entry of WeightTakes
 	acts     int         // next entry of ActTakes
@@ -40,9 +40,16 @@ type prefetchState struct {
 	waitedIn Cause       // the same for the batch
 }
 
-func newPrefetcherCore(layers, version int, tied bool, d plan.Depths) *prefetcherCore {
-	c := &prefetcherCore{versions: make([]versionState, layers), tied: tied, headFree: true,
-		slots: ids(d.WeightSlots), batchFree: ids(batchSlots), actFree: ids(d.ActivationSlots)}
+// newPrefetcherCore begins with layers at a version, tiles that are copied from the
+// layers that sources names, and so many weight slots of each class.
+func newPrefetcherCore(layers, version int, sources [][]int, slots [schedule.NumClasses]int, d plan.Depths) *prefetcherCore {
+	c := &prefetcherCore{versions: make([]versionState, layers), sources: sources, batchFree: ids(batchSlots), actFree: ids(d.ActivationSlots)}
+	for class, n := range slots {
+		for range n {
+			c.slots[class] = append(c.slots[class], len(c.classes))
+			c.classes = append(c.classes, schedule.Class(class))
+		}
+	}
 	for i := range c.versions {
 		c.versions[i].version = version
 	}
@@ -58,26 +65,25 @@ func ids(n int) []int {
 	return s
 }
 
-// fetchWeights enqueues the copy of a layer's tile, or of what a part of the layer
-// needs of it, into a slot on the h2d stream, after slotIdle, and records
-// weightsReady.
+// fetchWeights enqueues the copy of a tile into a slot on the h2d stream, after the
+// slot is idle, and records that it is ready.
 type fetchWeights struct {
-	Prog, Layer, Part, Slot int
-	Head                    bool // into the slot of a whole head
+	Prog, Layer, Part, Tile, Slot int
+	Expert                        bool // an expert's tile, which is counted
 }
 
 // gatherRows collects the embedding's rows of a batch in host staging.
-type gatherRows struct{ p *Program }
+type gatherRows struct{ p *Pass }
 
 // rowsGathered tells that gatherRows is done.
 type rowsGathered struct {
-	p    *Program
+	p    *Pass
 	sent BatchFetched
 }
 
 // fetchBatch enqueues the copies of the gathered rows and of the batch's ids.
 type fetchBatch struct {
-	p    *Program
+	p    *Pass
 	Slot int
 }
 
@@ -87,13 +93,12 @@ type fetchActivation struct{ Slot, Host, Tokens int }
 func (c *prefetcherCore) step(msg any) []any {
 	switch m := msg.(type) {
 	case PassPlanned:
-		c.programs = append(c.programs, &prefetchState{p: m.Program, spilled: map[int]int{}, routed: routing{}})
+		c.programs = append(c.programs, &prefetchState{p: m.Pass, spilled: map[int]int{}, routed: routing{}})
 	case LayerUpdated:
 		c.versions[m.Layer] = versionState{version: m.Version, held: m.Held}
 	case SlotFreed:
-		c.slots = append(c.slots, m.Slot)
-	case HeadSlotFreed:
-		c.headFree = true
+		class := c.classes[m.Slot]
+		c.slots[class] = append(c.slots[class], m.Slot)
 	case BatchSlotFreed:
 		c.batchFree = append(c.batchFree, m.Slot)
 	case rowsGathered:
@@ -135,16 +140,18 @@ func (c *prefetcherCore) advance() []any {
 	return out
 }
 
-// upToDate says whether layer is at the version p wants, and if not why not.
-func (c *prefetcherCore) upToDate(p *Program, layer int) (bool, Cause) {
-	v := c.versions[layer]
-	switch {
-	case v.version != p.Version:
-		return false, StallUpdate
-	case v.held:
-		return true, StallCheckpoint
+// upToDate says whether layers are at the version p wants, and what was waited for.
+func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause) {
+	cause = StallWeights
+	for _, l := range layers {
+		switch v := c.versions[l]; {
+		case v.version != p.Version:
+			return false, StallUpdate
+		case v.held:
+			cause = StallCheckpoint
+		}
 	}
-	return true, StallWeights
+	return true, cause
 }
 
 func (c *prefetcherCore) serveBatch(s *prefetchState) []any {
@@ -176,8 +183,8 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []any {
 	for s.weights < len(s.p.WeightTakes) {
 		v := s.p.WeightTakes[s.weights]
 		visit := s.p.Visits[v]
-		head := !visit.streams() // the embedding takes nothing here
-		if s.p.OnDemand && visit.Stage == Expert {
+		expert := visit.Stage == schedule.Expert
+		if s.p.OnDemand && expert {
 			known, pairs := s.routed.pairs(visit)
 			if !known {
 				s.waited = StallRouting
@@ -188,28 +195,22 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []any {
 				continue
 			}
 		}
-		ok, cause := c.upToDate(s.p, visit.Layer)
-		if ok && visit.Kind == model.Head && c.tied {
-			ok, cause = c.upToDate(s.p, 0)
-		}
+		ok, cause := c.upToDate(s.p, c.sources[visit.Tile]...)
 		if !ok {
 			s.waited = cause
 			return out
 		}
-		if head && !c.headFree || !head && len(c.slots) == 0 {
+		free := &c.slots[visit.Class]
+		if len(*free) == 0 {
 			s.waited = StallWeights
 			return out
 		}
 		if s.waited == NoStall || cause == StallCheckpoint {
 			s.waited = cause
 		}
-		slot := 0
-		if head {
-			c.headFree = false
-		} else {
-			slot, c.slots = c.slots[0], c.slots[1:]
-		}
-		out = append(out, work{do: fetchWeights{Prog: s.p.Seq, Layer: visit.Layer, Part: visit.Part, Slot: slot, Head: head}},
+		slot := (*free)[0]
+		*free = (*free)[1:]
+		out = append(out, work{do: fetchWeights{Prog: s.p.Seq, Layer: visit.Layer, Part: visit.Part, Tile: visit.Tile, Slot: slot, Expert: expert}},
 			send{computeID, LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})
 		s.waited = NoStall
 		s.weights++

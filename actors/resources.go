@@ -23,29 +23,27 @@ type resources struct {
 	ops               *layers.Templates
 	h2d, compute, d2h *countedStream
 
-	weightSlots []device.Mem // none when unified
-	headSlot    device.Mem   // none when unified or where the head is in parts
-	gradBufs    []device.Mem
-	narrow      device.Mem // bf16 image of a gradient on its way to the host
-	actSlots    []device.Mem
-	saved       [][]device.Mem // by layer, by micro-batch of the program in progress
-	savedMem    []device.Mem   // by layer, none where it keeps nothing
-	workspace   device.Mem
-	batch       batchSlot
-	experts     experts
+	tiles     []plan.Tile
+	place     placement
+	weights   []slot // those of one class after those of another
+	grads     gradPlace
+	gradBufs  []slot
+	narrow    device.Mem // bf16 image of a gradient on its way to the host
+	acts      []slot
+	saved     [][]device.Mem // by layer, by micro-batch of the pass in progress
+	savedMem  []device.Mem   // by layer, none where it keeps nothing
+	workspace device.Mem
+	batch     batchSlot
+	experts   experts
 
 	slabs    []*host.Arena
 	spills   []byte // on the host, for activations without a slot
 	lossHost []byte
 
-	weightsReady, slotIdle []device.Event
-	headReady, headIdle    device.Event
-	batchReady             device.Event
-	gradReady, gradIdle    []device.Event
-	actReady, actIdle      []device.Event
-	lossReady              device.Event
-	travelled              expertTraffic
-	clock                  *clock
+	batchReady device.Event
+	lossReady  device.Event
+	travelled  expertTraffic
+	clock      *clock
 
 	closers []func()
 	late    error // of closing
@@ -53,12 +51,12 @@ type resources struct {
 
 // newResources allocates what o needs; on an error nothing stays allocated.
 func newResources(o *Options) (_ *resources, err error) {
-	r := &resources{o: o, plan: o.Plan, dev: o.Device}
+	r := &resources{o: o, plan: o.Plan, dev: o.Device, tiles: plan.Tiles(o.Plan.Layouts, o.Plan.Spec)}
 	for _, l := range o.Plan.Layouts {
 		r.kinds = append(r.kinds, l.Kind)
 	}
 	for l := range r.kinds {
-		r.names = append(r.names, layerName(r.kinds, l))
+		r.names = append(r.names, model.LayerName(r.kinds, l))
 	}
 	defer func() {
 		if err != nil {
@@ -93,18 +91,6 @@ func (r *resources) alloc(p device.Purpose, bytes int64) (device.Mem, error) {
 	return m, err
 }
 
-func (r *resources) allocN(p device.Purpose, n int, bytes int64) ([]device.Mem, error) {
-	out := make([]device.Mem, n)
-	for i := range out {
-		m, err := r.alloc(p, bytes)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = m
-	}
-	return out, nil
-}
-
 func (r *resources) allocHost(bytes int64) ([]byte, error) {
 	b, err := r.dev.AllocHost(max(bytes, device.Align))
 	if err == nil {
@@ -132,75 +118,10 @@ func (r *resources) openStreams() error {
 	return nil
 }
 
-// allocWeights makes the weight slots, or registers nothing but binds tiles in
-// place on a unified device.
-func (r *resources) allocWeights() (err error) {
-	if r.dev.Unified() {
-		return nil
-	}
-	for _, l := range r.o.Store.Layers {
-		if len(l.Tile) == 0 {
-			continue
-		}
-		if err := r.dev.Register(l.Tile); err != nil {
-			return err
-		}
-		r.onClose(func() { r.dev.Unregister(l.Tile) })
-	}
-	if r.weightSlots, err = r.allocN(device.ForWeights, r.plan.Depths.WeightSlots, r.plan.SlotBytes()); err != nil {
-		return err
-	}
-	if bytes := r.plan.HeadSlotBytes(); bytes > 0 {
-		r.headSlot, err = r.alloc(device.ForWeights, bytes)
-	}
-	return err
-}
-
-// allocGrads makes gradient buffers and slabs; an evaluation has none.
-func (r *resources) allocGrads() (err error) {
-	p := r.plan
-	if p.EvalOnly {
-		return nil
-	}
-	if !p.GradsInPlace() {
-		if r.gradBufs, err = r.allocN(device.ForGradients, p.Depths.GradBuffers, 4*p.BufferElems()); err != nil {
-			return err
-		}
-	}
-	if p.GradBF16 {
-		if r.narrow, err = r.alloc(device.ForGradients, 2*p.BufferElems()); err != nil {
-			return err
-		}
-	}
-	for _, bytes := range p.SlabBytes() {
-		a, err := host.NewArena(host.ForGradSlabs, bytes, r.o.Pool)
-		if err != nil {
-			return err
-		}
-		r.onClose(func() { _ = a.Close() })
-		if err := r.dev.Register(a.Bytes()); err != nil {
-			return err
-		}
-		r.onClose(func() { r.dev.Unregister(a.Bytes()) })
-		r.slabs = append(r.slabs, a)
-	}
-	return nil
-}
-
-// gradMem is where the gradient of a layer is summed: a buffer, or in place the
-// layer's slab. No slab is written before its layer's update has read it: the
-// layer's next backward comes after that update.
-func (r *resources) gradMem(layer, buf int) device.Mem {
-	if r.plan.GradsInPlace() {
-		return r.dev.BindHost(r.slabs[layer].Bytes())
-	}
-	return r.gradBufs[buf]
-}
-
 func (r *resources) allocActivations() (err error) {
 	p := r.plan
 	slot := p.ActivationBytes(p.Limits.MicroBatchTokens)
-	if r.actSlots, err = r.allocN(device.ForActivations, p.Depths.ActivationSlots, slot); err != nil {
+	if r.acts, err = r.makeSlots(device.ForActivations, p.Depths.ActivationSlots, slot); err != nil {
 		return err
 	}
 	if r.workspace, err = r.alloc(device.ForWorkspace, p.WorkspaceBytes()); err != nil {
@@ -270,33 +191,29 @@ func (r *resources) bindSaved(b *data.Batch) {
 	}
 }
 
-func (r *resources) makeEvents() (err error) {
-	events := func(n int) []device.Event {
-		out := make([]device.Event, n)
-		for i := range out {
-			if err != nil {
-				return out
-			}
-			var e device.Event
-			if e, err = r.dev.NewEvent(); err == nil {
-				out[i] = e
-				r.onClose(e.Close)
-			}
-		}
-		return out
+// event makes one that lives as long as the run.
+func (r *resources) event() (device.Event, error) {
+	e, err := r.dev.NewEvent()
+	if err == nil {
+		r.onClose(e.Close)
 	}
-	d := r.plan.Depths
-	r.weightsReady, r.slotIdle = events(d.WeightSlots), events(d.WeightSlots)
-	r.gradReady, r.gradIdle = events(d.GradBuffers), events(d.GradBuffers)
-	r.actReady, r.actIdle = events(d.ActivationSlots), events(d.ActivationSlots)
-	one := events(4)
-	r.headReady, r.headIdle, r.batchReady, r.lossReady = one[0], one[1], one[2], one[3]
+	return e, err
+}
+
+// makeEvents makes the events that belong to no slot.
+func (r *resources) makeEvents() (err error) {
+	need := []*device.Event{&r.batchReady, &r.lossReady}
 	if r.plan.Experts > 0 {
-		r.experts.ready = events(1)[0]
+		need = append(need, &r.experts.ready)
+	}
+	for _, e := range need {
+		if *e, err = r.event(); err != nil {
+			return err
+		}
 	}
 	r.clock = newClock(r.dev)
 	r.onClose(r.clock.close)
-	return err
+	return nil
 }
 
 // drain waits until the device has done all that was enqueued.

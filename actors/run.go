@@ -3,6 +3,8 @@ package actors
 import (
 	"sync/atomic"
 	"time"
+
+	"mt/schedule"
 )
 
 // run is one run of the pipeline: the resources, the actors and what their
@@ -63,9 +65,15 @@ func (r *run) spawn() error {
 	o := r.o
 	n := len(o.Plan.Layouts)
 	tied := o.Plan.Layouts[n-1].Tied
-	spec := programSpec{layers: r.res.kinds, experts: o.Plan.Experts, onDemand: o.Plan.OnDemand, headShards: o.Plan.Spec.Shards(),
-		weightSlots: o.Plan.Depths.WeightSlots, activationSlots: o.Plan.Depths.ActivationSlots}
-	conductor := newConductorCore(o.Schedule, o.Start, o.Plan.Depths.BatchesAhead, spec)
+	var sources [][]int
+	for _, t := range r.res.tiles {
+		sources = append(sources, t.Sources())
+	}
+	var slots [schedule.NumClasses]int
+	for class := range slots {
+		slots[class], _ = o.Plan.Slots(schedule.Class(class))
+	}
+	conductor := newConductorCore(o.Schedule, o.Start, o.Plan.Depths.BatchesAhead, o.Plan.Schedule())
 	conductor.pairs = o.Plan.Spec.Config.AttendedPairs
 	shells := []*shell{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
@@ -73,7 +81,7 @@ func (r *run) spawn() error {
 		{id: optimizerID, core: newOptimizerCore(n, o.Start, o.MaxGradNorm, tied), exec: r.execOptimizer},
 		{id: offloaderID, core: newOffloaderCore(o.MaxGradNorm > 0, o.Plan.Depths), exec: r.execOffloader},
 		{id: computeID, core: newComputeCore(o.Plan.Depths), exec: r.execCompute},
-		{id: prefetcherID, core: newPrefetcherCore(n, o.Start.Step, tied, o.Plan.Depths), exec: r.execPrefetcher},
+		{id: prefetcherID, core: newPrefetcherCore(n, o.Start.Step, sources, slots, o.Plan.Depths), exec: r.execPrefetcher},
 		{id: feederID, core: &feederCore{}, exec: r.execFeeder},
 		{id: conductorID, core: conductor, exec: r.execConductor},
 	}

@@ -5,8 +5,6 @@ import (
 	"math"
 
 	"github.com/dustin/go-humanize"
-
-	"mt/model"
 )
 
 // maxIdle is how many experts of a layer may be expected to be idle in a step
@@ -32,19 +30,6 @@ func (r *Run) idleExperts(tokens int) float64 {
 
 // ExpertLayers is the number of layers with experts.
 func (r *Run) ExpertLayers() int { return r.Spec.Config.ExpertBlocks() }
-
-// PartLayout is where the tensors of part k of layer l lie in a weight slot and
-// in a gradient buffer: of a head that is cut, of a layer with experts, of a
-// whole layer.
-func (r *Run) PartLayout(l, k int) model.Layout {
-	switch {
-	case r.Layouts[l].Kind == model.MoE:
-		return r.Layouts[l].Part(k)
-	case l == r.Head() && r.Spec.Shards() > 1:
-		return r.ShardLayout(k)
-	}
-	return r.Layouts[l]
-}
 
 // ExpertStateBytes is the state of the layer with experts at work: normed input,
 // sum, routing of all tokens of a step. One serves all layers.
@@ -90,13 +75,10 @@ func (r *Run) ExpertTraffic() *Experts {
 	case r.OnDemand:
 		x.Fetched = "on demand"
 	}
-	up, again := r.tiles(), r.tilesAgain()
-	if r.EvalOnly {
-		again = nil
-	}
-	for _, t := range append(up, again...) {
-		if t.expert {
-			x.AllBytes += t.bytes
+	up, again := r.fetches()
+	for _, f := range append(up, again...) {
+		if f.expert {
+			x.AllBytes += f.bytes
 		}
 	}
 	x.ExpectedBytes = int64(float64(x.AllBytes) * (1 - x.Idle/float64(r.Experts)))
@@ -109,41 +91,4 @@ func (x *Experts) String() string {
 		s += fmt.Sprintf("; a step moves %s of them if all are used, %s expected", humanize.IBytes(uint64(x.AllBytes)), humanize.IBytes(uint64(x.ExpectedBytes)))
 	}
 	return s
-}
-
-// tile is what goes through a weight slot at once.
-type tile struct {
-	bytes  int64
-	expert bool
-}
-
-// tiles lists the tiles of a forward, of all layers but the embedding and a whole
-// head, in the reverse of the order in which the backward comes upon them.
-func (r *Run) tiles() []tile {
-	var out []tile
-	for _, layout := range r.Layouts {
-		switch {
-		case layout.Kind == model.MoE:
-			one := layout.Part(1).SlotBytes // all alike
-			for range r.Experts {
-				out = append(out, tile{bytes: one, expert: true})
-			}
-			out = append(out, tile{bytes: layout.Part(0).SlotBytes})
-		case layout.Kind != model.Embedding && layout.Kind != model.Head:
-			out = append(out, tile{bytes: layout.SlotBytes})
-		}
-	}
-	if n := r.Spec.Shards(); n > 1 {
-		for k := range n {
-			out = append(out, tile{bytes: r.ShardLayout(k).SlotBytes})
-		}
-	}
-	return out
-}
-
-// tilesAgain lists those that the backward has to fetch again: the slots hold the
-// last ones of the forward.
-func (r *Run) tilesAgain() []tile {
-	t := r.tiles()
-	return t[:max(0, len(t)-r.Depths.WeightSlots)]
 }

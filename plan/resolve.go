@@ -336,7 +336,7 @@ func (r *Run) raiseBuffers(q Request) {
 // autoWeightSlots is how many slots help. An expert's tile is small: with more of
 // them the link works on beside attention, which takes as long as many tiles do.
 func (r *Run) autoWeightSlots() int {
-	return min(autoWeightSlots+r.Experts/4, len(r.tiles()))
+	return min(autoWeightSlots+r.Experts/4, r.streamedTiles())
 }
 
 // raiseKeep keeps as much as fits beside activations that never move.

@@ -4,6 +4,7 @@ import (
 	"mt/device"
 	"mt/layers"
 	"mt/model"
+	"mt/schedule"
 )
 
 // Depths are the credits an edge of the pipeline starts with: what a user tunes
@@ -103,23 +104,35 @@ func (r *Run) GradsInPlace() bool { return r.Unified && r.Clip && !r.GradBF16 }
 // Head is the index of the head.
 func (r *Run) Head() int { return len(r.Layouts) - 1 }
 
-// ShardLayout is where the tensors of part k of the head lie on the device.
-func (r *Run) ShardLayout(k int) model.Layout {
-	return r.Spec.ShardLayout(r.Layouts[r.Head()], k)
-}
-
-// SlotBytes is the size of a weight slot: of the largest block or, where layers
-// are cut, of the largest part.
-func (r *Run) SlotBytes() int64 {
-	return r.streamedMax(func(l model.Layout) int64 { return l.SlotBytes })
-}
-
-// HeadSlotBytes is the size of the slot that a whole head has to itself.
-func (r *Run) HeadSlotBytes() int64 {
-	if r.Spec.Shards() > 1 {
-		return 0
+// Slots is how many weight slots there are of a class, and how large one is: as the
+// largest of the tiles that take turns in it.
+func (r *Run) Slots(class schedule.Class) (count int, bytes int64) {
+	switch {
+	case class == schedule.Streamed:
+		return r.Depths.WeightSlots, r.streamedMax(func(l model.Layout) int64 { return l.SlotBytes })
+	case class == schedule.Whole && r.Spec.Shards() == 1:
+		return 1, r.Layouts[r.Head()].SlotBytes
 	}
-	return r.Layouts[r.Head()].SlotBytes
+	return 0, 0
+}
+
+// slotBytes is what the weight slots of all classes take.
+func (r *Run) slotBytes() (n int64) {
+	for class := range schedule.NumClasses {
+		count, bytes := r.Slots(class)
+		n += int64(count) * bytes
+	}
+	return n
+}
+
+// Schedule is what the program of a training step follows from.
+func (r *Run) Schedule() schedule.Spec {
+	s := schedule.Spec{Experts: r.Experts, OnDemand: r.OnDemand, HeadShards: r.Spec.Shards(), WeightSlots: r.Depths.WeightSlots,
+		ActivationSlots: r.Depths.ActivationSlots}
+	for _, l := range r.Layouts {
+		s.Layers = append(s.Layers, l.Kind)
+	}
+	return s
 }
 
 // blockMax is the largest size of a decoder block, or of what one is cut into.
@@ -140,7 +153,7 @@ func (r *Run) blockMax(size func(model.Layout) int64) int64 {
 func (r *Run) streamedMax(size func(model.Layout) int64) int64 {
 	n := r.blockMax(size)
 	if r.Spec.Shards() > 1 {
-		n = max(n, size(r.ShardLayout(r.Spec.LargestShard())))
+		n = max(n, size(r.Spec.ShardLayout(r.Layouts[r.Head()], r.Spec.LargestShard())))
 	}
 	return n
 }

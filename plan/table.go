@@ -96,7 +96,7 @@ func (r *Run) gradRows(host, dev addRow) {
 
 func (r *Run) activationRows(host, dev addRow) {
 	if !r.Unified {
-		dev("weight slots", int64(r.Depths.WeightSlots)*r.SlotBytes()+r.HeadSlotBytes(), "%s", r.slots())
+		dev("weight slots", r.slotBytes(), "%s", r.slots())
 	}
 	dev("activations", int64(r.Depths.ActivationSlots)*r.ActivationBytes(r.Limits.MicroBatchTokens),
 		"%d slots of %s tokens", r.Depths.ActivationSlots, humanize.Comma(int64(r.Limits.MicroBatchTokens)))

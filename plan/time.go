@@ -89,25 +89,26 @@ func (r *Run) flops() (forward, backward float64) {
 // again in the backward that no slot kept, and gradients. Activations that spill
 // are left out, as slots decide on them.
 func (r *Run) transfers() (up, again, down float64) {
-	for _, t := range r.tiles() {
-		up += r.expected(t)
+	forward, backward := r.fetches()
+	for _, f := range forward {
+		up += r.expected(f)
 	}
-	for _, t := range r.tilesAgain() {
-		again += r.expected(t)
+	for _, f := range backward {
+		again += r.expected(f)
 	}
 	for l := range r.Layouts {
 		down += float64(r.GradElems(l) * r.GradBytes())
 	}
-	return up + float64(r.HeadSlotBytes()+r.ActivationBytes(r.Limits.UniqueIDs)), again, down
+	return up + float64(r.ActivationBytes(r.Limits.UniqueIDs)), again, down
 }
 
-// expected is how many bytes of t cross the link: an expert's that is fetched on
+// expected is how many bytes of f cross the link: an expert's that is fetched on
 // demand as often as one is chosen.
-func (r *Run) expected(t tile) float64 {
-	if !t.expert || !r.OnDemand {
-		return float64(t.bytes)
+func (r *Run) expected(f fetch) float64 {
+	if !f.expert || !r.OnDemand {
+		return float64(f.bytes)
 	}
-	return float64(t.bytes) * (1 - r.idleExperts(r.Limits.Tokens)/float64(r.Experts))
+	return float64(f.bytes) * (1 - r.idleExperts(r.Limits.Tokens)/float64(r.Experts))
 }
 
 // updateBytes is what AdamW reads and writes of layer l: weight and both

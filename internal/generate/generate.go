@@ -12,6 +12,7 @@ import (
 	"mt/host"
 	"mt/layers"
 	"mt/model"
+	"mt/plan"
 )
 
 // Options say how to continue.
@@ -94,8 +95,9 @@ type decoder struct {
 	o         Options
 	stream    device.Stream
 	templates *layers.Templates
-	slot      device.Mem   // not used on a unified device
-	caches    []device.Mem // by layer, of those with attention
+	tiles     [][]plan.Tile // by layer, by part
+	slot      device.Mem    // not used on a unified device
+	caches    []device.Mem  // by layer, of those with attention
 	ws        device.Mem
 	experts   device.Mem    // state of a layer with experts
 	x, y      device.Tensor // hidden states of a chunk
@@ -139,6 +141,10 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 		return nil, err
 	}
 	d.templates = layers.New(spec, o.Device.Ops())
+	d.tiles = make([][]plan.Tile, len(o.Layout))
+	for _, t := range plan.Tiles(o.Layout, spec) {
+		d.tiles[t.Layer] = append(d.tiles[t.Layer], t)
+	}
 	return d, d.alloc(spec, maxTokens)
 }
 
@@ -146,9 +152,9 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 	c := d.o.Config
 	hidden := int64(chunk) * int64(c.HiddenSize)
 	var slot int64
-	for _, l := range d.o.Layout[1:] {
-		for k := range min(2, l.Parts()) { // experts are all alike
-			slot = max(slot, l.Part(k).SlotBytes)
+	for _, tiles := range d.tiles[1:] {
+		for _, t := range tiles {
+			slot = max(slot, t.Layout.SlotBytes)
 		}
 	}
 	if bytes := spec.MoEBytes(chunk, false); bytes > 0 {
@@ -255,19 +261,19 @@ func (d *decoder) piece(ids []int32, last bool) error {
 	for i, l := range d.o.Layout[1 : len(d.o.Layout)-1] {
 		switch l.Kind {
 		case model.MoE:
-			if err := d.expertLayer(l, y, x, n); err != nil {
+			if err := d.expertLayer(d.tiles[1+i], y, x, n); err != nil {
 				return err
 			}
 		case model.Attention:
-			d.templates.AttentionForwardCached(s, l.Block, d.weights(l), y, x, step, d.caches[1+i], d.ws)
+			d.templates.AttentionForwardCached(s, l.Block, d.weights(d.tiles[1+i][0]), y, x, step, d.caches[1+i], d.ws)
 		default:
-			d.templates.BlockForwardCached(s, l.Block, d.weights(l), y, x, step, d.caches[1+i], d.ws)
+			d.templates.BlockForwardCached(s, l.Block, d.weights(d.tiles[1+i][0]), y, x, step, d.caches[1+i], d.ws)
 		}
 		x, y = y, x
 	}
 	if last {
 		h := int64(d.o.Config.HiddenSize)
-		d.templates.HeadLogits(s, d.weights(d.o.Layout[len(d.o.Layout)-1]), d.logits, x.Slice(rowLen-h, h), 1, d.ws)
+		d.templates.HeadLogits(s, d.weights(d.tiles[len(d.tiles)-1][0]), d.logits, x.Slice(rowLen-h, h), 1, d.ws)
 		if err := s.Sync(); err != nil { // staging holds the rows until here
 			return err
 		}
@@ -311,19 +317,17 @@ func (d *decoder) register() error {
 	return nil
 }
 
-// weights binds a layer in place, or copies it into the slot.
-func (d *decoder) weights(l model.Layout) layers.Weights {
+// weights binds a tile in place, or copies it into the slot.
+func (d *decoder) weights(t plan.Tile) layers.Weights {
 	st := d.o.Store.Layers
 	if d.o.Device.Unified() {
-		return layers.BindInPlace(l, d.o.Device, st[l.Index].Tile, st[0].Tile)
+		return layers.BindInPlace(t.Layout, d.o.Device, func(off, bytes int64) []byte {
+			layer, at := t.Host(off)
+			return st[layer].Tile[at : at+bytes]
+		})
 	}
-	if l.TileBytes > 0 {
-		d.stream.CopyH2D(d.slot.Slice(0, l.TileBytes), st[l.Index].Tile[:l.TileBytes])
+	for _, c := range t.Copies {
+		d.stream.CopyH2D(d.slot.Slice(c.To, c.Bytes), st[c.Layer].Tile[c.From:c.From+c.Bytes])
 	}
-	for _, t := range l.Tensors {
-		if t.Ref {
-			d.stream.CopyH2D(d.slot.Slice(t.TileOff, t.TileBytes()), st[0].Tile[:t.TileBytes()])
-		}
-	}
-	return layers.BindWeights(l, d.slot)
+	return layers.BindWeights(t.Layout, d.slot)
 }

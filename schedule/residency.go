@@ -1,4 +1,4 @@
-package actors
+package schedule
 
 import "slices"
 
@@ -16,15 +16,15 @@ type use struct {
 	modify bool // the copy on the host, if any, is stale afterwards
 }
 
-// take is a slot to acquire, in order, before launch at.
-type take struct {
+// Take is a slot to acquire, in order, before launch at.
+type Take struct {
 	At, Object int
 	Fetch      bool // bring the object back from the host
 	Spills     int  // how often it must have been spilled by then
 }
 
-// release is what happens to an object after launch at.
-type release struct {
+// Release is what happens to an object after launch at.
+type Release struct {
 	Object int
 	Spill  bool // copy it to the host first
 }
@@ -32,8 +32,8 @@ type release struct {
 // residency is the outcome: takes in the order they must be served, releases by
 // launch, and what is still held at the end.
 type residency struct {
-	takes    []take
-	releases map[int][]release
+	takes    []Take
+	releases map[int][]Release
 	held     []int
 }
 
@@ -51,7 +51,7 @@ type resident struct {
 // slots than there are.
 func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahead bool) (residency, bool) {
 	p := &residencyPlan{slots: slots, onHost: onHost, in: map[int]*resident{}, next: map[int][]int{}, spills: map[int]int{},
-		out: residency{releases: map[int][]release{}}}
+		out: residency{releases: map[int][]Release{}}}
 	byLaunch := make([][]use, launches)
 	for _, u := range uses {
 		if u.at < launches {
@@ -109,7 +109,7 @@ func (p *residencyPlan) acquire(at int, u use, pinned map[int]bool) bool {
 		return false
 	}
 	p.in[u.object] = &resident{last: at - 1, dirty: u.create && !p.onHost}
-	p.out.takes = append(p.out.takes, take{At: at, Object: u.object, Fetch: !u.create, Spills: p.spills[u.object]})
+	p.out.takes = append(p.out.takes, Take{At: at, Object: u.object, Fetch: !u.create, Spills: p.spills[u.object]})
 	return true
 }
 
@@ -139,7 +139,7 @@ func (p *residencyPlan) evict(pinned map[int]bool) bool {
 func (p *residencyPlan) release(o int) {
 	r := p.in[o]
 	spill := r.dirty && len(p.next[o]) > 0
-	p.out.releases[r.last] = append(p.out.releases[r.last], release{Object: o, Spill: spill})
+	p.out.releases[r.last] = append(p.out.releases[r.last], Release{Object: o, Spill: spill})
 	if spill {
 		p.spills[o]++
 	}

@@ -1,4 +1,4 @@
-package actors
+package schedule
 
 import (
 	"fmt"

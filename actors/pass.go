@@ -1,0 +1,29 @@
+package actors
+
+import (
+	"fmt"
+
+	"mt/data"
+	"mt/schedule"
+)
+
+// Pass is one pass over the layers with the batch that goes through them: the
+// program it follows, and what of the run it is.
+type Pass struct {
+	*schedule.Program
+	Seq     int // passes are counted from 0
+	Step    int // the training step it belongs to; for an evaluation the step it follows
+	Eval    bool
+	Check   bool // diagnosis: look for non-finite values after every launch
+	Version int  // of the weights it wants: steps taken
+	Batch   *data.Batch
+	Waited  Cause // what the device stood still for before it was planned
+}
+
+func (p *Pass) String() string {
+	what := fmt.Sprintf("pass %d step %d eval %t", p.Seq, p.Step, p.Eval)
+	if p.Program == nil {
+		return what
+	}
+	return fmt.Sprintf("%s visits %d launches %d", what, len(p.Visits), len(p.Launches))
+}

@@ -1,0 +1,189 @@
+package actors
+
+import (
+	"mt/device"
+	"mt/host"
+	"mt/layers"
+	"mt/plan"
+	"mt/schedule"
+)
+
+// slot is device memory that something stays in for a while: a tile of weights, a
+// gradient, an activation. On the stream that fills it ready is recorded when it is
+// full, on the stream that reads it idle when it has been read.
+type slot struct {
+	mem         device.Mem // none where tiles are bound in place
+	ready, idle device.Event
+}
+
+// makeSlots allocates n slots of so many bytes; with none they have events alone.
+func (r *resources) makeSlots(p device.Purpose, n int, bytes int64) ([]slot, error) {
+	out := make([]slot, n)
+	for i := range out {
+		var err error
+		if bytes > 0 {
+			if out[i].mem, err = r.alloc(p, bytes); err != nil {
+				return nil, err
+			}
+		}
+		if out[i].ready, err = r.event(); err != nil {
+			return nil, err
+		}
+		if out[i].idle, err = r.event(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// placement is where the device reads weights: in slots that they are copied to, or
+// on a unified device where they lie.
+type placement interface {
+	// fetch enqueues the copy of a tile into a slot and says how many bytes it moves.
+	fetch(t plan.Tile, s slot) int64
+	// weights views the tensors of a tile that has been fetched.
+	weights(t plan.Tile, s slot) layers.Weights
+}
+
+// copied weights are in slots.
+type copied struct{ r *resources }
+
+func (c copied) fetch(t plan.Tile, s slot) (moved int64) {
+	c.r.h2d.Wait(s.idle)
+	for _, x := range t.Copies {
+		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.o.Store.Layers[x.Layer].Tile[x.From:x.From+x.Bytes])
+		moved += x.Bytes
+	}
+	return moved
+}
+
+func (c copied) weights(t plan.Tile, s slot) layers.Weights {
+	return layers.BindWeights(t.Layout, s.mem)
+}
+
+// inPlace weights are bound on the host.
+type inPlace struct{ r *resources }
+
+func (inPlace) fetch(plan.Tile, slot) int64 { return 0 }
+
+func (p inPlace) weights(t plan.Tile, _ slot) layers.Weights {
+	return layers.BindInPlace(t.Layout, p.r.dev, func(off, bytes int64) []byte {
+		layer, at := t.Host(off)
+		return p.r.o.Store.Layers[layer].Tile[at : at+bytes]
+	})
+}
+
+// allocWeights makes the weight slots of all classes. On a unified device they are
+// credits alone.
+func (r *resources) allocWeights() error {
+	r.place = inPlace{r}
+	if !r.dev.Unified() {
+		r.place = copied{r}
+		for _, l := range r.o.Store.Layers {
+			if len(l.Tile) == 0 {
+				continue
+			}
+			if err := r.dev.Register(l.Tile); err != nil {
+				return err
+			}
+			r.onClose(func() { r.dev.Unregister(l.Tile) })
+		}
+	}
+	for class := range schedule.NumClasses {
+		count, bytes := r.plan.Slots(class)
+		if r.dev.Unified() {
+			bytes = 0
+		}
+		slots, err := r.makeSlots(device.ForWeights, count, bytes)
+		if err != nil {
+			return err
+		}
+		r.weights = append(r.weights, slots...)
+	}
+	return nil
+}
+
+// gradPlace is where a gradient is summed over the micro-batches: in buffers that
+// are copied to the host, or in place where it would land.
+type gradPlace interface {
+	// mem is the memory of the gradient of a layer, or of a part of one.
+	mem(layer, buf int) device.Mem
+	// grads views the gradients of a tile's tensors.
+	grads(t plan.Tile, buf int) layers.Grads
+	// offload enqueues the copies of a tile's gradient into a slab.
+	offload(t plan.Tile, buf, slab, ids int)
+}
+
+// buffered gradients leave through slabs.
+type buffered struct{ r *resources }
+
+func (b buffered) mem(_, buf int) device.Mem { return b.r.gradBufs[buf].mem }
+
+func (b buffered) grads(t plan.Tile, buf int) layers.Grads {
+	return layers.BindGrads(t.Layout, b.r.gradBufs[buf].mem)
+}
+
+func (b buffered) offload(t plan.Tile, buf, slab, ids int) {
+	r := b.r
+	for _, g := range t.Ranges(ids) {
+		src := r.gradBufs[buf].mem.Tensor(device.F32, 4*g.From, g.Elems)
+		if r.plan.GradBF16 {
+			dst := r.narrow.Tensor(device.BF16, 2*g.From, g.Elems)
+			r.dev.Ops().Convert(r.d2h.Stream, dst, src, g.Elems)
+			src = dst
+		}
+		r.d2h.CopyD2H(r.slab(slab, g.To, g.Elems).Data, src.Mem())
+	}
+}
+
+// landed gradients are summed in the layer's slab. No slab is written before its
+// layer's update has read it: the layer's next backward comes after that update.
+type landed struct{ r *resources }
+
+func (l landed) mem(layer, _ int) device.Mem { return l.r.dev.BindHost(l.r.slabs[layer].Bytes()) }
+
+func (l landed) grads(t plan.Tile, buf int) layers.Grads {
+	mem, g := l.mem(t.Layer, buf), layers.Grads{}
+	for _, x := range t.Layout.Tensors {
+		if at, ok := t.Slab(x.Elem); ok { // else the gradient of another part has it
+			g[x.Role] = mem.Tensor(device.F32, 4*at, x.Elems())
+		}
+	}
+	return g
+}
+
+func (landed) offload(plan.Tile, int, int, int) {}
+
+// allocGrads makes gradient buffers and slabs; an evaluation has none.
+func (r *resources) allocGrads() (err error) {
+	p := r.plan
+	if p.EvalOnly {
+		return nil
+	}
+	buffer := 4 * p.BufferElems()
+	r.grads = buffered{r}
+	if p.GradsInPlace() {
+		r.grads, buffer = landed{r}, 0
+	}
+	if r.gradBufs, err = r.makeSlots(device.ForGradients, p.Depths.GradBuffers, buffer); err != nil {
+		return err
+	}
+	if p.GradBF16 {
+		if r.narrow, err = r.alloc(device.ForGradients, 2*p.BufferElems()); err != nil {
+			return err
+		}
+	}
+	for _, bytes := range p.SlabBytes() {
+		a, err := host.NewArena(host.ForGradSlabs, bytes, r.o.Pool)
+		if err != nil {
+			return err
+		}
+		r.onClose(func() { _ = a.Close() })
+		if err := r.dev.Register(a.Bytes()); err != nil {
+			return err
+		}
+		r.onClose(func() { r.dev.Unregister(a.Bytes()) })
+		r.slabs = append(r.slabs, a)
+	}
+	return nil
+}

@@ -1,0 +1,29 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+)
+
+// LayerName names layer i of a model of these kinds to people. A block with experts
+// is two layers, so that in a model with some the number alone would not lead to
+// the block.
+func LayerName(kinds []LayerKind, i int) string {
+	what := ""
+	switch kinds[i] {
+	case Attention:
+		what = "attention of "
+	case MoE:
+		what = "experts of "
+	}
+	if kinds[i] == Embedding || kinds[i] == Head || !slices.Contains(kinds, MoE) {
+		return fmt.Sprintf("layer %d", i)
+	}
+	block := 0
+	for _, k := range kinds[:i] {
+		if k == Block || k == MoE {
+			block++
+		}
+	}
+	return fmt.Sprintf("layer %d (%sblock %d)", i, what, block)
+}

@@ -1,0 +1,51 @@
+package plan
+
+import (
+	"fmt"
+
+	"mt/model"
+	"mt/schedule"
+)
+
+// fetch is a tile that a step brings to the device.
+type fetch struct {
+	bytes  int64
+	expert bool
+}
+
+// fetches lists what a step fetches, in order: until its losses are there, and in
+// the backward after that. It is the schedule of a step of one micro-batch: when
+// weights come does not depend on how many there are.
+func (r *Run) fetches() (forward, backward []fetch) {
+	s := r.Schedule()
+	s.Eval, s.ActivationSlots = r.EvalOnly, len(s.Layers)+2 // nothing spills
+	p, err := schedule.New(s, []int{1})
+	if err != nil {
+		panic(fmt.Sprintf("plan: the schedule of a run that is resolved: %v", err))
+	}
+	tiles, list := Tiles(r.Layouts, r.Spec), &forward
+	takes := p.WeightTakes
+	for v, visit := range p.Visits {
+		if len(takes) > 0 && takes[0] == v {
+			*list = append(*list, fetch{bytes: tiles[visit.Tile].Bytes(), expert: visit.Stage == schedule.Expert})
+			takes = takes[1:]
+		}
+		if visit.Loss {
+			list = &backward
+		}
+	}
+	return forward, backward
+}
+
+// streamedTiles is how many tiles take turns in the weight slots.
+func (r *Run) streamedTiles() (n int) {
+	for _, l := range r.Layouts {
+		if l.Kind != model.Embedding && l.Kind != model.Head {
+			n += l.Parts()
+		}
+	}
+	if r.Spec.Shards() > 1 {
+		n += r.Spec.Shards()
+	}
+	return n
+}

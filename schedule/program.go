@@ -1,0 +1,238 @@
+package schedule
+
+import (
+	"fmt"
+
+	"mt/model"
+)
+
+// Launch is one micro-batch going through one visit.
+type Launch struct {
+	Visit      int
+	MicroBatch int // −1: all of them at once, through an expert
+	// In, Out: the layer's input and output; Grad: the gradient, turned in
+	// place from that of the output into that of the input. −1: none.
+	In, Out, Grad int
+	Releases      []Release
+}
+
+// Object is one activation: a layer's input for one micro-batch, or a
+// micro-batch's gradient as it wanders down. The gradient begins as the input of
+// a whole head; a head in parts reads its input until the last one.
+type Object struct {
+	Tokens int
+	Host   int // where it spills to, in tokens into the host's region; −1: it never does
+}
+
+// Spec is what a program follows from, beside the sizes of the micro-batches.
+type Spec struct {
+	Layers   []model.LayerKind // embedding and head included
+	Experts  int               // of every layer that has some
+	OnDemand bool              // see Program.OnDemand
+	// HeadShards is into how many parts the head is cut; 0 and 1 leave it whole.
+	HeadShards      int
+	WeightSlots     int
+	ActivationSlots int
+	Eval            bool  // a pass of an evaluation: no gradients
+	Again           bool  // another pass over the same weights follows this one of an evaluation
+	Held            []int // tiles whose weights are in slots at the right version
+}
+
+// Program is one pass over the layers, planned before it runs: which launches,
+// in which order, and when weights and activations come and go.
+type Program struct {
+	// OnDemand: an expert's weights are fetched when it is known that tokens go
+	// there, else not at all.
+	OnDemand bool
+	Visits   []Visit
+	Launches []Launch
+	Objects  []Object
+	// WeightTakes are the visits to fetch weights for, in order.
+	WeightTakes []int
+	ActTakes    []Take
+	// Stale are the tiles whose held weights are released before it starts.
+	Stale      []int
+	HostTokens int   // how much of the host's region it spills to
+	Held       []int // tiles that are in slots when it is over
+}
+
+// order is the order in which a visit takes n micro-batches: it turns around from
+// one visit to the next, so that what was computed last is read first.
+func order(turn, n int) []int {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+		if turn%2 == 1 {
+			order[i] = n - 1 - i
+		}
+	}
+	return order
+}
+
+// New plans one pass of micro-batches of so many tokens. It fails where slots are
+// too few for a single launch.
+func New(s Spec, tokens []int) (*Program, error) {
+	p := &Program{OnDemand: s.OnDemand, Visits: s.visits()}
+	b := programBuilder{p: p, tokens: tokens, n: len(tokens), top: len(s.Layers) - 1, apart: s.HeadShards > 1 && !s.Eval}
+	b.objects()
+	for v := range p.Visits {
+		p.Visits[v].First = len(p.Launches)
+		if p.Visits[v].Stage == Expert {
+			p.Launches = append(p.Launches, Launch{Visit: v, MicroBatch: -1, In: -1, Out: -1, Grad: -1})
+			continue
+		}
+		for _, mb := range order(p.Visits[v].Turn, b.n) {
+			b.launch(v, mb)
+		}
+	}
+	acts, ok := planResidency(b.uses, len(p.Launches), s.ActivationSlots, false, nil, true)
+	if !ok {
+		return nil, fmt.Errorf("%d activation slots are too few (pipeline.activation_slots is at least 3)", s.ActivationSlots)
+	}
+	p.ActTakes = acts.takes
+	for l := range p.Launches {
+		p.Launches[l].Releases = acts.releases[l]
+	}
+	placeSpills(p, b.uses, b.n)
+	return p, planWeights(p, s)
+}
+
+// placeSpills says where on the host objects go. The place of one that is not
+// used any more serves the next of its micro-batch: the launch that ended its
+// use comes before the copy that overwrites it.
+func placeSpills(p *Program, uses []use, n int) {
+	last := make([]int, len(p.Objects)) // launch
+	for _, u := range uses {
+		last[u.object] = u.at
+	}
+	free := make([][]int, n) // by micro-batch
+	for l := range p.Launches {
+		for _, r := range p.Launches[l].Releases {
+			if o := p.Objects[r.Object]; o.Host >= 0 && last[r.Object] == l {
+				free[r.Object%n] = append(free[r.Object%n], o.Host)
+			}
+		}
+		for _, r := range p.Launches[l].Releases {
+			o, places := &p.Objects[r.Object], &free[r.Object%n]
+			switch k := len(*places); {
+			case !r.Spill || o.Host >= 0:
+			case k > 0:
+				o.Host, *places = (*places)[k-1], (*places)[:k-1]
+			default:
+				o.Host = p.HostTokens
+				p.HostTokens += o.Tokens
+			}
+		}
+	}
+}
+
+type programBuilder struct {
+	p      *Program
+	tokens []int // of each micro-batch
+	n, top int   // micro-batches, the head's index
+	apart  bool  // the gradient has objects apart from the head's input, which is read until the last part
+	uses   []use
+}
+
+// object is the id of the input of layer (1 … top) for a micro-batch.
+func (b *programBuilder) object(layer, mb int) int { return (layer-1)*b.n + mb }
+
+// gradient is the id of a micro-batch's gradient. It takes the place of the input
+// of a whole head; beside a head in parts it has an object of its own, numbered
+// behind that input.
+func (b *programBuilder) gradient(mb int) int {
+	if b.apart {
+		return b.object(b.top+1, mb)
+	}
+	return b.object(b.top, mb)
+}
+
+// objects lists the activations: the inputs of all layers, and the gradients
+// where they stand apart.
+func (b *programBuilder) objects() {
+	for i := range b.gradient(0) + b.n {
+		b.p.Objects = append(b.p.Objects, Object{Tokens: b.tokens[i%b.n], Host: -1})
+	}
+}
+
+// launch appends one micro-batch going through visit v.
+func (b *programBuilder) launch(v, mb int) {
+	p, visit, at := b.p, b.p.Visits[v], len(b.p.Launches)
+	l := Launch{Visit: v, MicroBatch: mb, In: -1, Out: -1, Grad: -1}
+	x, grad := b.object(b.top, mb), b.gradient(mb)
+	switch {
+	case visit.Stage == Embed && visit.Phase != Backward:
+		l.Out = b.object(1, mb)
+	case visit.Stage == Embed:
+		l.Grad = grad
+	case (visit.Stage == Head || visit.Stage == HeadPart) && visit.Phase != Backward:
+		l.In = x
+	case visit.Stage == Head:
+		l.Grad = grad
+	case visit.Stage == HeadPart && visit.FirstPart():
+		l.In, l.Out = x, grad
+	case visit.Stage == HeadPart:
+		l.In, l.Grad = x, grad
+	case visit.Phase == Backward:
+		l.In, l.Grad = b.object(visit.Layer, mb), grad
+	case visit.Stage == Route:
+		l.In = b.object(visit.Layer, mb)
+	case visit.Stage == Join:
+		l.Out = b.object(visit.Layer+1, mb)
+	default:
+		l.In, l.Out = b.object(visit.Layer, mb), b.object(visit.Layer+1, mb)
+	}
+	if l.In >= 0 {
+		b.uses = append(b.uses, use{at: at, object: l.In})
+	}
+	if l.Grad >= 0 {
+		b.uses = append(b.uses, use{at: at, object: l.Grad, modify: visit.Stage != Route})
+	}
+	if l.Out >= 0 {
+		b.uses = append(b.uses, use{at: at, object: l.Out, create: true})
+	}
+	p.Launches = append(p.Launches, l)
+}
+
+// planWeights plans the weight slots of all tiles but the embedding, which takes
+// none, and a whole head, which has its own. Where another pass of an evaluation
+// follows, the same version serves it: its forward counts as the future. Not so for
+// experts that are fetched on demand: whether a slot holds one depends on the batch.
+// The last pass leaves the slots empty, so that a training step moves the same bytes
+// whether an evaluation of this run came before it or not.
+func planWeights(p *Program, s Spec) error {
+	var uses, again []use
+	for v, visit := range p.Visits {
+		if visit.Class != Streamed || !visit.Weighs() {
+			continue
+		}
+		uses = append(uses, use{at: v, object: visit.Tile})
+		if s.Again && !(p.OnDemand && visit.Stage == Expert) { // its visits are those of a forward
+			again = append(again, use{at: len(p.Visits) + v, object: visit.Tile})
+		}
+	}
+	uses = append(uses, again...)
+	res, ok := planResidency(uses, len(p.Visits), s.WeightSlots, true, s.Held, false)
+	if !ok {
+		return fmt.Errorf("%d weight slots are too few (pipeline.weight_slots is at least 1)", s.WeightSlots)
+	}
+	p.Held = res.held
+	taken := map[int]bool{}
+	for _, t := range res.takes {
+		taken[t.At] = true
+	}
+	for v := range p.Visits {
+		visit := &p.Visits[v]
+		visit.Take, visit.Release = taken[v], len(res.releases[v]) > 0
+		if visit.Class == Whole { // it comes for its one visit and goes
+			visit.Take, visit.Release = true, true
+		}
+		if visit.Take {
+			p.WeightTakes = append(p.WeightTakes, v)
+		}
+	}
+	for _, r := range res.releases[-1] {
+		p.Stale = append(p.Stale, r.Object)
+	}
+	return nil
+}
