@@ -51,7 +51,7 @@ var spoils = []struct {
 // had been.
 func TestDiskFaults(t *testing.T) {
 	if raceDetector {
-		t.Skip("the system calls are those without the race detector, which is slow")
+		t.Skip("runs are slow under the race detector, and make the same system calls without it")
 	}
 	lab := newLab(t)
 	var all []diskFault

@@ -157,8 +157,10 @@ func (lab *lab) damage(scene, dir string) (problems []string) {
 		if err := checkpoint.Verify(name); err != nil {
 			problems = append(problems, err.Error())
 		}
-		if _, err := checkpoint.OpenWeights(name); err != nil {
+		if w, err := checkpoint.OpenWeights(name); err != nil {
 			problems = append(problems, err.Error())
+		} else {
+			w.Close()
 		}
 	}
 	const model = "out/model.safetensors"
