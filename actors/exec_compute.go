@@ -84,7 +84,8 @@ type wait struct {
 	cause Cause
 }
 
-// waits lists what a launch needs before it begins.
+// waits lists what a launch needs before it begins. The slot of its output is no
+// part of it: what used it last was of this stream, or a spill that has landed.
 func (r *resources) waits(e launch, v schedule.Visit) []wait {
 	var out []wait
 	if e.WaitWeights {
@@ -99,9 +100,6 @@ func (r *resources) waits(e launch, v schedule.Visit) []wait {
 	}
 	if e.WaitGr {
 		out = append(out, wait{r.acts[e.Gr].ready, StallActivation})
-	}
-	if e.Out >= 0 {
-		out = append(out, wait{r.acts[e.Out].idle, StallActivation}) // its last spill has been read
 	}
 	if v.Grad() && e.First {
 		out = append(out, wait{r.gradBufs[e.Grad].idle, StallGradBuffer})

@@ -68,9 +68,10 @@ func CompanionNames(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// CheckLink, for a file that is to be copied, is the error of a file of a model directory that is a link out of it:
-// what is copied beside a model that may be published comes from the model. The
-// Hugging Face cache, whose files are links to its blobs, is one place.
+// CheckLink is the error of a file of a model directory that is to be copied and is a
+// link out of that directory: what is copied beside a model that may be published
+// comes from the model. The Hugging Face cache, whose files are links to its blobs,
+// is one place.
 func CheckLink(path string) error {
 	st, err := os.Lstat(path)
 	if err != nil || st.Mode().Type() != os.ModeSymlink {

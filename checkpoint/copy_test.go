@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -75,6 +77,70 @@ func TestCopyEnds(t *testing.T) {
 		t.Error("a file outside of the directory was written")
 	}
 	if got := names(t, out); len(got) != 0 {
+		t.Errorf("output holds %v", got)
+	}
+}
+
+// overtaken is a file system on which another process makes a directory first, as
+// made does.
+type overtaken struct {
+	osFS
+	made func(dir string)
+}
+
+func (o overtaken) MkdirAll(dir string) error {
+	defer o.made(dir)
+	return o.osFS.MkdirAll(dir)
+}
+
+// TestCopyOfTwo: a copy that comes too late removes nothing of the one that is under
+// way, neither its directory nor a shard that both call alike.
+func TestCopyOfTwo(t *testing.T) {
+	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	out := filepath.Join(t.TempDir(), "out")
+	alone, err := CopyModel(t.Context(), out, w, CopyOptions{MaxShardBytes: 2500})
+	if err != nil || len(alone.Files) < 2 || os.RemoveAll(out) != nil {
+		t.Fatalf("%v, %v", alone.Files, err)
+	}
+	shard := filepath.Join(out, alone.Files[0])
+	_, err = CopyModel(t.Context(), out, w, CopyOptions{MaxShardBytes: 2500, FS: overtaken{made: func(dir string) {
+		write(t, shard, []byte("another's"))
+		unlock, err := Lock(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(unlock)
+	}}})
+	if !errors.Is(err, ErrLocked) {
+		t.Errorf("got %v", err)
+	}
+	if got, err := os.ReadFile(shard); string(got) != "another's" {
+		t.Errorf("the other's shard is %q, %v", got, err)
+	}
+}
+
+// TestCopyKeepsDirectories: what a copy removes of an older model is files.
+func TestCopyKeepsDirectories(t *testing.T) {
+	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	out := t.TempDir()
+	own := filepath.Join(out, "LICENSES", "mine.txt")
+	write(t, own, []byte("x"))
+	write(t, filepath.Join(out, "LICENSE"), []byte("an older model's"))
+	if _, err := CopyModel(t.Context(), out, w, CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(own); string(got) != "x" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got := names(t, out); !slices.Equal(got, []string{"LICENSES", singleName}) {
 		t.Errorf("output holds %v", got)
 	}
 }

@@ -57,10 +57,14 @@ func (m *modelWriter) add(files []*file) {
 }
 
 // run writes everything and leaves no temporary directory, whatever happens, and
-// after an error no directory that was not there before.
+// after an error no directory that was not there before. What another process
+// writes there stays.
 func (m *modelWriter) run() error {
 	made := missing(m.dir)
 	err := m.write()
+	if errors.Is(err, ErrLocked) {
+		return err // directory and shards, by whatever name, are that process's
+	}
 	if m.disk.root != "" {
 		if rerr := m.disk.fs.RemoveAll(m.disk.root); err == nil && rerr != nil {
 			err = opError("remove", m.disk.root, rerr)

@@ -91,6 +91,23 @@ func TestManifestThatLies(t *testing.T) {
 	}
 }
 
+// TestDamagedHeader: a header that says the same of its tensors, and is not as it was
+// written, is damage, and the error names it.
+func TestDamagedHeader(t *testing.T) {
+	out, _ := twoSaves(t)
+	name := filepath.Join(out, "checkpoint-20", singleName)
+	text := read(t, name)
+	other := bytes.Replace(text, []byte(`{"format":"pt"}`), []byte(`{"format":"tf"}`), 1)
+	if bytes.Equal(other, text) {
+		t.Fatalf("the header is %q", text[8:80])
+	}
+	write(t, name, other)
+	dir, state, skipped, err := Latest(out, nil)
+	if err != nil || state.Step != 10 || len(skipped) != 1 || !strings.Contains(skipped[0].Why, singleName+": its header: damaged: checksum") {
+		t.Errorf("%q, %v, %v", dir, skipped, err)
+	}
+}
+
 // TestStateFileLacksATensor: moments that are not there are not zero.
 func TestStateFileLacksATensor(t *testing.T) {
 	l := newLayers(small(t), true)[1]

@@ -266,8 +266,12 @@ func (r region) check(file string, sum uint32) error {
 		return nil
 	}
 	what := file
-	if r.Name != wholeFile {
-		what = fmt.Sprintf("%s: tensor %q", file, r.Name)
+	switch r.Name {
+	case wholeFile:
+	case headerRegion:
+		what += ": its header"
+	default:
+		what += fmt.Sprintf(": tensor %q", r.Name)
 	}
 	return fmt.Errorf("%s: damaged: checksum %v, not %v", what, crc(sum), r.CRC32C)
 }

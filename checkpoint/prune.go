@@ -18,11 +18,33 @@ func Prune(fs FS, output string, keep, finite, current int) error {
 	if err != nil {
 		return fmt.Errorf("prune checkpoints: %w", err)
 	}
+	if err := removeAll(fs, surplus(checkpoints, keep, finite, current), leftovers); err != nil {
+		return fmt.Errorf("prune checkpoints: %w", err)
+	}
+	return nil
+}
+
+// Remove removes all checkpoints in output, and what unfinished saves have left.
+// The model in output stays. No save into output may be under way.
+func Remove(output string) error {
+	checkpoints, leftovers, err := list(output)
+	if err == nil {
+		err = removeAll(OS(), checkpoints, leftovers)
+	}
+	if err != nil {
+		return fmt.Errorf("remove checkpoints: %w", err)
+	}
+	return nil
+}
+
+// removeAll removes leftovers, which may have the name that a checkpoint is to get,
+// and then checkpoints, as far as that goes.
+func removeAll(fs FS, checkpoints []found, leftovers []string) error {
 	var errs []error
 	for _, path := range leftovers {
 		errs = append(errs, opError("remove", path, fs.RemoveAll(path)))
 	}
-	for _, c := range surplus(checkpoints, keep, finite, current) {
+	for _, c := range checkpoints {
 		// Under its own name a half removed checkpoint would look damaged.
 		aside := c.path + ".tmp-remove"
 		if err := fs.Rename(c.path, aside); err != nil {
@@ -31,10 +53,7 @@ func Prune(fs FS, output string, keep, finite, current int) error {
 		}
 		errs = append(errs, opError("remove", aside, fs.RemoveAll(aside)))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("prune checkpoints: %w", err)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // surplus are those of checkpoints, newest first, that are too many, oldest first.

@@ -185,3 +185,26 @@ func TestPruneCannot(t *testing.T) {
 		}
 	}
 }
+
+// TestRemovedAgain: a checkpoint that was half removed, and written again, goes with
+// what is left of the one before.
+func TestRemovedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		remove func(out string) error
+		left   string
+	}{
+		"Prune":  {func(out string) error { return Prune(osFS{}, out, 1, math.MaxInt, 2) }, "[checkpoint-2 model.safetensors]"},
+		"Remove": {Remove, "[model.safetensors]"},
+	} {
+		out := fastDir(t)
+		for _, file := range []string{"checkpoint-1/x", "checkpoint-1.tmp-remove/x", "checkpoint-2/x", "model.safetensors"} {
+			write(t, filepath.Join(out, file), nil)
+		}
+		if err := tc.remove(out); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := fmt.Sprint(names(t, out)); got != tc.left {
+			t.Errorf("%s: %s is left, want %s", name, got, tc.left)
+		}
+	}
+}

@@ -110,14 +110,15 @@ func (m *modelWriter) syncDir() error {
 	return opError("sync directory", m.dir, m.disk.fs.SyncDir(m.dir))
 }
 
-// removeOlder removes what an older model has left beside the files names.
+// removeOlder removes the files that an older model has left beside those of names.
+// A directory is none of a model's.
 func (m *modelWriter) removeOlder(names []string) error {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if slices.Contains(names, e.Name()) || !IsWeights(e.Name()) && !(m.alone && isCompanion(e.Name())) {
+		if e.IsDir() || slices.Contains(names, e.Name()) || !IsWeights(e.Name()) && !(m.alone && isCompanion(e.Name())) {
 			continue
 		}
 		path := filepath.Join(m.dir, e.Name())

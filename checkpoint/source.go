@@ -45,7 +45,11 @@ func openSource(dir string) (*source, error) {
 }
 
 func (s *source) openAll() error {
-	if _, err := os.Stat(filepath.Join(s.dir, singleName)); err == nil {
+	_, err := os.Stat(filepath.Join(s.dir, singleName))
+	if IsDiskError(err) {
+		return err // whether there are shards instead is not known
+	}
+	if err == nil {
 		sh, err := s.open(singleName)
 		if err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 // cuda on any machine.
 func TestEmulatorBuild(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds mt a second time")
+		t.Skip("-short leaves it out: it builds mt a second time")
 	}
 	goTool, err := exec.LookPath("go")
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 
@@ -10,6 +9,7 @@ import (
 
 	"mt/data"
 	"mt/internal/config"
+	"mt/internal/files"
 	"mt/internal/train"
 )
 
@@ -200,7 +200,7 @@ func decimal(own config.Args, name string, min, max float64, into *float64) erro
 	return nil
 }
 
-// maxPrompt is how much is read from the standard input.
+// maxPrompt is how long a prompt from the standard input may be.
 const maxPrompt = 64 << 20
 
 // prompt is the text to continue.
@@ -214,7 +214,7 @@ func (a *app) prompt(own config.Args) (string, error) {
 	case text != "-":
 		return text, nil
 	}
-	raw, err := io.ReadAll(io.LimitReader(a.stdin, maxPrompt))
+	raw, err := files.ReadAll("the standard input", a.stdin, maxPrompt)
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/config"
 	"mt/internal/train"
 )
 
@@ -208,5 +209,19 @@ func TestTerminalTakesTurnsBack(t *testing.T) {
 	code := a.run(t.Context(), []string{"generate", "--model", out, "--chat", "--template", "default", "--max-new-tokens", "3"})
 	if code != exitDone || strings.Count(errs.String(), "positions (max_position_embeddings): shorten it; the turn is taken back") != 1 || strings.Count(errs.String(), "> ") != 3 {
 		t.Errorf("exit code %d, %s%s", code, said.String(), errs.String())
+	}
+}
+
+// noEnd is a standard input that never ends.
+type noEnd struct{}
+
+func (noEnd) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestEndlessPrompt: a prompt is not cut without a word.
+func TestEndlessPrompt(t *testing.T) {
+	a := &app{stdin: noEnd{}}
+	text, err := a.prompt(config.Args{Own: map[string]string{"prompt": "-"}})
+	if want := "prompt: the standard input: longer than 64 MiB"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%d bytes, %v; want %s", len(text), err, want)
 	}
 }

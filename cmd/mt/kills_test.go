@@ -18,7 +18,7 @@ var killCount = flag.Int("kills", 50, "how often TestRandomKills kills (tools/ki
 // bytes or after it: what is on disk changes at no other moment.
 func TestRandomKills(t *testing.T) {
 	if raceDetector {
-		t.Skip("the system calls are those without the race detector, which is slow")
+		t.Skip("runs are slow under the race detector, and make the same system calls without it")
 	}
 	const scene = firstRun
 	lab := newLab(t)

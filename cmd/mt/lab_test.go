@@ -143,7 +143,7 @@ func (lab *lab) trace(t *testing.T, scene string, of faultio.Of) []faultio.Call 
 	if got.Code != exitDone || len(got.Calls) < 20 {
 		t.Fatalf("exit code %d after %d calls\n%s", got.Code, len(got.Calls), got.Stderr)
 	}
-	return got.Calls
+	return seenFrom(dir, got.Calls)
 }
 
 // damage is what a spoiled run did to what others build on: a checkpoint that does
@@ -157,8 +157,10 @@ func (lab *lab) damage(scene, dir string) (problems []string) {
 		if err := checkpoint.Verify(name); err != nil {
 			problems = append(problems, err.Error())
 		}
-		if _, err := checkpoint.OpenWeights(name); err != nil {
+		if w, err := checkpoint.OpenWeights(name); err != nil {
 			problems = append(problems, err.Error())
+		} else {
+			w.Close()
 		}
 	}
 	const model = "out/model.safetensors"

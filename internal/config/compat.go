@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // Difference is a key whose values differ between two configs.
@@ -71,7 +72,7 @@ func (c *Config) KeepResolved(saved *Config, pipeline bool) {
 // Clone is a copy of c that shares nothing with it that changes.
 func (c *Config) Clone() *Config {
 	out := *c
-	out.Warnings = append([]string(nil), c.Warnings...)
+	out.Warnings = slices.Clone(c.Warnings)
 	out.origin = maps.Clone(c.origin)
 	out.Model.Inline = maps.Clone(c.Model.Inline)
 	out.ChatTemplateKwargs = maps.Clone(c.ChatTemplateKwargs)

@@ -52,13 +52,6 @@ func read(file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxFile+1))
 }
 
-// Copy is a Config equal to c that does not change with it.
-func (c *Config) Copy() *Config {
-	out := *c
-	out.origin, out.Warnings = maps.Clone(c.origin), slices.Clone(c.Warnings)
-	return &out
-}
-
 // fileError is err about file, without the name of the system call.
 func fileError(file string, err error) error {
 	var p *fs.PathError

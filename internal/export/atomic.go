@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"mt/checkpoint"
+	"mt/internal/files"
 )
 
 // underway is between a file's name and the number of the process that writes it.
@@ -27,7 +28,10 @@ func removeLeftovers(fs checkpoint.FS, name string) {
 	for _, e := range entries {
 		of := underwayName.FindStringSubmatch(e.Name())
 		path := filepath.Join(dir, e.Name())
-		if of == nil || !e.Type().IsRegular() || of[1] != base && !beginsAs(path, "GGUF") {
+		if of == nil || !e.Type().IsRegular() {
+			continue
+		}
+		if begin, _ := files.Begin(path, 4); of[1] != base && string(begin) != "GGUF" { // one that cannot be read stays
 			continue
 		}
 		if unlock, err := checkpoint.Lock(path); err == nil {
@@ -35,18 +39,6 @@ func removeLeftovers(fs checkpoint.FS, name string) {
 			unlock()
 		}
 	}
-}
-
-// beginsAs tells whether a file begins with the given bytes.
-func beginsAs(path, want string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	got := make([]byte, len(want))
-	_, err = io.ReadFull(f, got)
-	return err == nil && string(got) == want
 }
 
 // atomically writes a file of the given size under another name, puts it on disk

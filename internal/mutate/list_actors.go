@@ -94,7 +94,6 @@ var ofActors = []broken{
 		{from: " || len(b.UniqueIDs) > l.UniqueIDs {", to: " {", test: "TestLimitsOfBatches"},
 	}},
 	{"actors/exec_compute.go", []way{
-		{from: "out = append(out, wait{r.actIdle[e.Out], StallActivation}) // its last spill has been read", to: "", test: "TestOrders"},
 		{from: "out = append(out, wait{r.gradIdle[e.Grad], StallGradBuffer})", to: "", test: "TestOrders"},
 		{from: "\t\tr.compute.Record(r.slotIdle[e.Weights])\n", to: "", test: "TestOrders"},
 		{from: "\t\tr.compute.Record(r.gradReady[e.Grad])\n", to: "", test: "TestOrders"},

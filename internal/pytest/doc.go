@@ -2,6 +2,6 @@
 //
 // It may import the standard library only, and only tests import it.
 //
-// Invariant: a test whose interpreter or packages are absent is skipped, with the
-// reason.
+// Invariant: a test for which no interpreter is named, or whose packages are absent,
+// is skipped, with the reason.
 package pytest

@@ -1,6 +1,7 @@
 package pytest
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -11,15 +12,21 @@ import (
 const Variable = "MT_PYTHON"
 
 // Need is the interpreter that Variable names. The test is skipped where it
-// names none or one that cannot import the packages.
+// names none or one that cannot import the packages, and fails where it names
+// nothing that runs.
 func Need(t *testing.T, packages ...string) string {
 	t.Helper()
 	name := os.Getenv(Variable)
 	if name == "" {
 		t.Skip(Variable + " names no Python")
 	}
-	if err := exec.Command(name, "-c", "import "+strings.Join(packages, ", ")).Run(); err != nil {
+	err := exec.Command(name, "-c", "import "+strings.Join(packages, ", ")).Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
 		t.Skipf("%s lacks %s", name, strings.Join(packages, " or "))
+	case err != nil:
+		t.Fatalf("%s is %q, which does not run: %v", Variable, name, err)
 	}
 	return name
 }

@@ -122,7 +122,8 @@ func readLosses(name string) ([]float64, error) {
 	}
 	defer f.Close()
 	var out []float64
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
 		var m struct {
 			Step int     `json:"step"`
 			Loss float64 `json:"loss"`
@@ -134,5 +135,5 @@ func readLosses(name string) ([]float64, error) {
 			out = append(out, m.Loss)
 		}
 	}
-	return out, nil
+	return out, lines.Err()
 }

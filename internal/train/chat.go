@@ -239,8 +239,11 @@ func readLines(r io.Reader) <-chan turnRead {
 			out <- turnRead{text: s.Text()}
 		}
 		err := s.Err()
-		if err == nil {
+		switch {
+		case err == nil:
 			err = io.EOF
+		case errors.Is(err, bufio.ErrTooLong):
+			err = fmt.Errorf("a line has more than %s", size(maxTurn))
 		}
 		out <- turnRead{err: err}
 	}()

@@ -194,8 +194,12 @@ func (j *job) checkDisk(from resume) error {
 	first.Saves = min(w.Saves, 1)
 	if w.Limit == 0 && w.Saves > 1 && first.AtMost() <= *free {
 		fit := int((*free - w.Log) / w.Checkpoint)
-		j.note("output_dir %s has %s free and the run writes %s: there is room for %d of the %d checkpoints of %s, and saves from step %d on may fail; %s",
-			j.c.OutputDir, size(*free), size(need), fit, w.Saves, size(w.Checkpoint), j.saveAfter(from.state.Step, fit), j.lessDisk(w, *free))
+		fails := "the final model, written last, may fail"
+		if fit < w.Saves {
+			fails = fmt.Sprintf("saves from step %d on may fail", j.saveAfter(from.state.Step, fit))
+		}
+		j.note("output_dir %s has %s free and the run writes %s: there is room for %d of the %d checkpoints of %s, and %s; %s",
+			j.c.OutputDir, size(*free), size(need), min(fit, w.Saves), w.Saves, size(w.Checkpoint), fails, j.lessDisk(w, *free))
 		return nil
 	}
 	return j.c.Errorf("output_dir", "output_dir %s has %s free and the run takes %s there (%s): %s",

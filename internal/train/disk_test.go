@@ -68,7 +68,7 @@ func TestDiskIsLookedAt(t *testing.T) {
 		silent  []string
 	}{
 		"all fits":               {"", 4*c + m + l, false, nil, []string{"room"}},
-		"one byte less":          {"", 4*c + m + l - 1, false, []string{"there is room for 4 of the 4 checkpoints"}, nil},
+		"one byte less":          {"", 4*c + m + l - 1, false, []string{"there is room for 4 of the 4 checkpoints", "the final model, written last, may fail"}, []string{"saves from step"}},
 		"all stay, room for two": {"", 2*c + m + l, false, []string{"note: output_dir ", "room for 2 of the 4 checkpoints", "saves from step 12 on may fail", "set save_total_limit: 1", only, none, "choose another output_dir"}, nil},
 		"all stay, room for one": {"", c + m + l, false, []string{"room for 1 of the 4 checkpoints", "saves from step 8 on may fail", none}, []string{"save_total_limit", only}},
 		"not even one":           {"", c + m + l - 1, true, []string{"has ", " free and the run takes ", "4 checkpoints of ", "the final model of ", none}, []string{"save_total_limit", only}},

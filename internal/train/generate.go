@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
+	"mt/checkpoint"
 	"mt/data"
 	"mt/data/tokenizer"
 	"mt/device"
@@ -131,7 +131,7 @@ func (j *job) stops() ([]int32, error) {
 		return out, nil
 	}
 	name := filepath.Join(j.modelDir, "generation_config.json")
-	text, err := os.ReadFile(name)
+	text, err := checkpoint.ReadCompanion(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}

@@ -22,6 +22,7 @@ func TestStops(t *testing.T) {
 		`{"eos_token_id": [9, 11]}`: []int32{0, 7, 9, 11},
 		`{"eos_token_id": "end"}`:   `eos_token_id is "end"; it is a token's number`,
 		`{"eos_token_id"`:           "unexpected end",
+		"version https://git-lfs.github.com/spec/v1\n": "this is a Git LFS pointer",
 	} {
 		j := &job{tok: tokenizer.Bytes(), model: &model.Config{EOS: []int{7}}, modelDir: t.TempDir()}
 		if content != "" {

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -59,20 +58,16 @@ func keepUntil(name string, step int) (kept []byte, eval actors.EvalReport, err 
 	if err != nil {
 		return nil, eval, err
 	}
-	var out bytes.Buffer
-	sc := bufio.NewScanner(bytes.NewReader(raw))
-	sc.Buffer(nil, 1<<20)
-	for sc.Scan() {
+	for line := range bytes.Lines(raw) {
 		var at struct {
 			Step   int
 			Loss   *float64 `json:"eval_loss"`
 			Tokens *int64   `json:"eval_tokens"`
 		}
-		if json.Unmarshal(sc.Bytes(), &at) != nil || at.Step > step {
+		if json.Unmarshal(line, &at) != nil || at.Step > step {
 			continue
 		}
-		out.Write(sc.Bytes())
-		out.WriteByte('\n')
+		kept = append(append(kept, bytes.TrimSuffix(line, []byte("\n"))...), '\n')
 		if at.Tokens != nil && at.Step == step {
 			eval = actors.EvalReport{Step: step, Loss: math.NaN(), Tokens: *at.Tokens}
 			if at.Loss != nil {
@@ -80,7 +75,7 @@ func keepUntil(name string, step int) (kept []byte, eval actors.EvalReport, err 
 			}
 		}
 	}
-	return out.Bytes(), eval, sc.Err()
+	return kept, eval, nil
 }
 
 // write appends one object.

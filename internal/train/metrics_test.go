@@ -265,3 +265,15 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Errorf("documented are %v,\nwritten are %v", slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(written)))
 	}
 }
+
+// TestLogWithHoles: lines that are none, as a disk leaves them that lost power, go,
+// however long they are.
+func TestLogWithHoles(t *testing.T) {
+	name := filepath.Join(t.TempDir(), metricsFile)
+	first, last := `{"step":1}`+"\n", `{"step":2,"eval_loss":1.5,"eval_tokens":7}`+"\n"
+	write(t, name, first+strings.Repeat("\x00", 2<<20)+"\n"+last+`{"step":2,`)
+	kept, eval, err := keepUntil(name, 2)
+	if err != nil || string(kept) != first+last || eval.Loss != 1.5 {
+		t.Errorf("%d bytes are kept, %+v, %v", len(kept), eval, err)
+	}
+}

@@ -85,6 +85,21 @@ func TestNoWayBack(t *testing.T) {
 	checkError(t, err, false, "no step since "+filepath.Join(s.out, "checkpoint-5")+" was finite: name an earlier checkpoint")
 }
 
+// TestModelsAreNoWayBack: a good checkpoint without the optimizer's state is named,
+// and not said to be gone on from.
+func TestModelsAreNoWayBack(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	// The rate of step 1 is 0, and the update of step 2 breaks the weights.
+	s := newScene(t, "save_only_model: true\nsave_steps: 1\nlr_scheduler_type: constant_with_warmup\nwarmup_steps: 8\nlearning_rate: 1e30\n")
+	_, err := s.train(t, t.Context(), hooks{})
+	good := filepath.Join(s.out, "checkpoint-1")
+	checkError(t, err, false, "3 steps in a row", good+" is the newest checkpoint that a later step has shown to be good, but with save_only_model no run can go on from it",
+		"the rows of steps 3 to 5", "model_name_or_path: "+good, "resume_from_checkpoint: false")
+	if strings.Contains(err.Error(), "the next run goes on") {
+		t.Error(err)
+	}
+}
+
 // TestInterruptedWhileStepsAreSkipped: a run that is interrupted then goes on
 // from there, counts on, and still finds the checkpoint that is good.
 func TestInterruptedWhileStepsAreSkipped(t *testing.T) {

@@ -52,9 +52,12 @@ func (j *job) findResume() (r resume, err error) {
 	case err != nil:
 		return resume{}, err
 	case r.dir == "":
-		for key, given := range map[string]bool{"reset_data": c.ResetData, "reset_optimizer": c.ResetOptimizer} {
-			if given {
-				j.note("%s has no effect: the run begins from the start", key)
+		for _, reset := range []struct {
+			key   string
+			given bool
+		}{{"reset_data", c.ResetData}, {"reset_optimizer", c.ResetOptimizer}} {
+			if reset.given {
+				j.note("%s has no effect: the run begins from the start", reset.key)
 			}
 		}
 		return r, j.placeData(checkpoint.TrainerState{})
@@ -186,6 +189,9 @@ func (s *session) nonFinite(gave *actors.NonFiniteError, err error, last int) er
 	}
 	advice := fmt.Sprintf("lower learning_rate or look at the rows of steps %d to %d", gave.Finite+1, gave.Step)
 	switch {
+	case good != "" && modelOnly(good):
+		return fmt.Errorf("%w; %s is the newest checkpoint that a later step has shown to be good, but with save_only_model no run can go on from it: %s, and "+
+			"train from its weights with model_name_or_path: %s and another output_dir, or begin again with resume_from_checkpoint: false", err, good, advice, good)
 	case good != "":
 		return fmt.Errorf("%w; %s is the newest checkpoint that a later step has shown to be good, and the next run goes on from it: "+
 			"unchanged it comes to the same end, so %s", err, good, advice)
@@ -196,4 +202,10 @@ func (s *session) nonFinite(gave *actors.NonFiniteError, err error, last int) er
 		return fmt.Errorf("%w; no step since %s was finite: name an earlier checkpoint in resume_from_checkpoint, or %s", err, s.from, advice)
 	}
 	return fmt.Errorf("%w; no checkpoint was saved before: the next run begins at the first step, and unchanged it comes to the same end, so %s", err, advice)
+}
+
+// modelOnly tells whether the checkpoint in dir holds weights alone.
+func modelOnly(dir string) bool {
+	state, err := checkpoint.ReadState(dir)
+	return err == nil && state.ModelOnly
 }

@@ -23,7 +23,7 @@ import (
 // cancelled ctx ends it after the step in progress, saved, with ErrResumable.
 func Train(ctx context.Context, c *config.Config, o Options) error {
 	for {
-		again := c.Copy()
+		again := c.Clone()
 		err := train(ctx, c, o)
 		var bad *doesNotLoad
 		if !errors.As(err, &bad) {

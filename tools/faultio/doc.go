@@ -7,6 +7,6 @@
 // It imports nothing of ours.
 //
 // Invariant: the program runs as it is, not a build of it that was made to fail;
-// whatever calls it makes below the directory are numbered, by any thread, from
-// any library.
+// the calls of the table in c/calls.h that it makes below the directory are numbered,
+// by any thread, from any library.
 package faultio

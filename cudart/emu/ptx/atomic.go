@@ -151,11 +151,7 @@ func (w *warp) atomicShared(in *inst, lane int) {
 			c.write, c.info = b.tick, c.info&^(31<<cellWarp)|uint32(w.index)<<cellWarp
 			continue
 		}
-		if c.info&(cellPending|15) != 15 || c.write < b.full {
-			if c.write < b.began || c.info&(cellPending|15) != 15 {
-				b.badRead(w, in, lane, c, 15, w.addr[lane]+4*j)
-			}
-		} else {
+		if c.info&(cellPending|15) != 15 || c.write < b.began || c.write >= b.full {
 			b.badRead(w, in, lane, c, 15, w.addr[lane]+4*j)
 		}
 		b.checkWrite(w, in, lane, c, 15, place{offset: w.addr[lane] + 4*j})

@@ -37,8 +37,9 @@ func (b *builder) spaceWord(m *modifiers) space {
 	return spaces[w]
 }
 
-// access takes the words that say how memory is accessed: all but the first have
-// no meaning here. It says whether the access is strong, one that orders.
+// access takes the words that say how memory is accessed, and returns flagStrong
+// where one of them makes the access strong, one that orders. The others have no
+// meaning here.
 func access(m *modifiers) (strong uint8) {
 	if m.take("relaxed", "acquire", "release", "acq_rel", "volatile") != "" {
 		strong = flagStrong
