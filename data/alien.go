@@ -1,9 +1,12 @@
 package data
 
 import (
+	"bytes"
 	"encoding/binary"
 	"path/filepath"
+	"slices"
 	"strings"
+	"unicode"
 )
 
 // headBytes is how much of a file's start tells what it is.
@@ -30,7 +33,8 @@ const (
 	toUTF8    = "convert it (iconv -f UTF-16 -t UTF-8)"
 )
 
-// aliens are known by their first bytes, as file(1) knows them.
+// aliens are known by their first bytes, as file(1) knows them. Prose may begin with
+// a word that is one of them: see words.
 var aliens = []alien{
 	{0, "PK\x03\x04", "a ZIP archive", toUnpack},
 	{0, "PK\x05\x06", "an empty ZIP archive", noData},
@@ -58,6 +62,14 @@ var aliens = []alien{
 	{0, "\xfe\xff", "text in UTF-16", toUTF8},
 }
 
+// words are the starts that are nothing but letters.
+var words = []string{"LZIP", "ORC", "GGUF"}
+
+// isProse tells whether a file that begins so has no byte that text does not have.
+func isProse(head []byte) bool {
+	return !bytes.ContainsFunc(head, func(r rune) bool { return r < ' ' && !unicode.IsSpace(r) })
+}
+
 // inZIP are kinds of files that are ZIP archives inside, by the ends of their
 // names.
 var inZIP = map[string]alien{
@@ -78,6 +90,9 @@ func alienOf(name string, head []byte) (alien, bool) {
 	end := strings.ToLower(filepath.Ext(name))
 	for _, a := range aliens {
 		if len(head) < a.at+len(a.start) || string(head[a.at:a.at+len(a.start)]) != a.start {
+			continue
+		}
+		if slices.Contains(words, a.start) && isProse(head) {
 			continue
 		}
 		better := olderOffice

@@ -54,6 +54,7 @@ func TestAliens(t *testing.T) {
 		"a.tgz":      {squeeze(t, "x.gz", tar), "it is a tar archive; unpack it"},
 		"a.lz4":      {"\x04\x22\x4d\x18xxxx", "it is compressed by LZ4; uncompress it; gzip, bzip2, xz and zstd are read"},
 		"a.pdf":      {"%PDF-1.7 text", "it is a PDF document; save it as plain text"},
+		"a.lz":       {"LZIP\x01", "it is compressed by lzip"},
 		"a.orc":      {"ORC\x00", "it is an ORC file; convert it to JSONL, CSV or Parquet"},
 		"a.db":       {"SQLite format 3\x00", "it is an SQLite database; convert it"},
 		"a.pkl":      {"\x80\x04\x95xyz", "it is a Python pickle"},
@@ -73,6 +74,17 @@ func TestAliens(t *testing.T) {
 			s.Paths = []string{dir} // what should have rows is not passed over
 			_, err = Open(s)
 			wantError(t, err, name, tt.want)
+		}
+	}
+}
+
+// TestProseIsNoAlien: a text may begin with the letters that are the start of a
+// format.
+func TestProseIsNoAlien(t *testing.T) {
+	for _, text := range []string{"ORCHARDS\r\n\tand é", "ORC", "GGUF is a format", "LZIP too"} {
+		d := mustOpen(t, textSpec(t, 64, write(t, t.TempDir(), "a.txt", text)))
+		if got := texts(d.All()); !slices.Equal(got, []string{text + "$"}) {
+			t.Errorf("%q: rows %q", text, got)
 		}
 	}
 }

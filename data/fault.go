@@ -75,16 +75,13 @@ func openRegular(name string) (*os.File, os.FileInfo, error) {
 }
 
 // readSmall is what a file of at most so many bytes holds; nil where there is
-// none.
+// no file.
 func readSmall(name string, most int64) ([]byte, error) {
 	text, err := files.Read(name, most)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	case err != nil:
-		return nil, err
 	}
-	return append([]byte{}, text...), nil
+	return text, err
 }
 
 // notRegular adds to the error of a path that is no regular file why data must be

@@ -121,6 +121,16 @@ func TestFlagsLeaveTheID(t *testing.T) {
 	}
 }
 
+// TestAnswerSaidElsewhere: an answer that is cut counts as left out, though another
+// message says the same.
+func TestAnswerSaidElsewhere(t *testing.T) {
+	s := chatSpec(t, "{% for m in messages %}{{ m.role[0] }}:{{ m.content | first if m.role == 'assistant' else m.content }}|{% endfor %}{% if add_generation_prompt %}a:{% endif %}",
+		write(t, t.TempDir(), "a.jsonl", chat("user", "gh", "assistant", "gh")))
+	if left := mustOpen(t, s).Stats().LeftText; left != 1 {
+		t.Errorf("%d with text left out, want 1", left)
+	}
+}
+
 // TestIDStays: the ID of a data set whose turns end with a line break is what it was
 // before such turns were known to end: checkpoints compare it.
 func TestIDStays(t *testing.T) {

@@ -57,6 +57,24 @@ func TestSpecialTokensOfText(t *testing.T) {
 	}
 }
 
+// TestTextOfOneToken: a text that makes one token has nothing to predict, and is a
+// bad row; with an end behind it, it has.
+func TestTextOfOneToken(t *testing.T) {
+	s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"c\"}\n{\"text\":\"de\"}\n"))
+	s.Packing = set(false)
+	if got := texts(mustOpen(t, s).All()); !slices.Equal(got, []string{"ab$", "c$", "de$"}) {
+		t.Errorf("with an end: rows %q", got)
+	}
+	s.Tokenizer = endless{tokenizer.Bytes()}
+	_, err := Open(s)
+	wantError(t, err, "a.jsonl:2: the text makes 1 token(s)", "at least 2", "remove it")
+	s.SkipBadRows = true
+	d := mustOpen(t, s)
+	if got := texts(d.All()); !slices.Equal(got, []string{"ab", "de"}) || d.Stats().Skipped != 1 {
+		t.Errorf("without: rows %q, %d skipped", got, d.Stats().Skipped)
+	}
+}
+
 func TestPrompt(t *testing.T) {
 	tok := withEnd{withBOS{tokenizer.Bytes()}}
 	for text, want := range map[string]string{"ab": "\x01ab", "\x01ab": "\x01ab", "": "\x01"} {

@@ -151,6 +151,7 @@ func (t *tableRows) scan() error {
 	t.text, t.ends, t.quoted = t.text[:0], t.ends[:0], false
 	var bad error
 	size, inside, start := 0, false, true // start: of a value
+	whole := 0                            // up to here text stays: a separator, or a closing quote, was there
 	for {
 		b, err := t.r.ReadByte()
 		switch size++; {
@@ -174,7 +175,7 @@ func (t *tableRows) scan() error {
 			if inside = t.doubled(); inside {
 				t.text = append(t.text, '"')
 				size++
-			} else if !t.atEnd() && bad == nil {
+			} else if whole = len(t.text); !t.atEnd() && bad == nil {
 				bad = &badRow{err: fmt.Errorf("behind a closing quote stands more of value %d; write a quote inside quotes twice", len(t.ends)+1)}
 			}
 		case inside:
@@ -184,10 +185,11 @@ func (t *tableRows) scan() error {
 		case b == '"' && start:
 			inside, start, t.quoted = true, false, true
 		case b == t.comma:
-			t.ends, start = append(t.ends, len(t.text)), true
+			whole = len(t.text)
+			t.ends, start = append(t.ends, whole), true
 		case b == '\n':
 			t.line++
-			if n := len(t.text); n > 0 && t.text[n-1] == '\r' && n > t.begun() {
+			if n := len(t.text); n > whole && t.text[n-1] == '\r' {
 				t.text = t.text[:n-1]
 			}
 			t.ends = append(t.ends, len(t.text))
@@ -196,14 +198,6 @@ func (t *tableRows) scan() error {
 			t.text, start = append(t.text, b), false
 		}
 	}
-}
-
-// begun is where the value at hand begins in text.
-func (t *tableRows) begun() int {
-	if n := len(t.ends); n > 0 {
-		return t.ends[n-1]
-	}
-	return 0
 }
 
 // doubled takes a second quote behind one, if it is there.

@@ -25,6 +25,7 @@ func TestTables(t *testing.T) {
 	}{
 		{"text", "a.csv", "text\nabc\n\"d,\"\"e\"\"\nf\"\n", nil, []string{"[abc$]", "[d,\"e\"\nf$]"}},
 		{"line ends of Windows and a BOM", "a.csv", "\xef\xbb\xbfid,text\r\n1,abc\r\n\r\n2,d\r\n", nil, []string{"[abc$]", "[d$]"}},
+		{"a carriage return inside quotes", "a.csv", "id,text\r\n1,\"a\r\"\r\n2,\"b\r\"\n3,c\r\n", nil, []string{"[a\r$]", "[b\r$]", "[c$]"}},
 		{"no line end at the end", "a.csv", "text\nabc", nil, []string{"[abc$]"}},
 		{"a quote inside a value", "a.tsv", "id\ttext\n1\t5\" of \"rain\"\n", nil, []string{"[5\" of \"rain\"$]"}},
 		{"semicolons", "a.csv", "id;text\n1;a, b\n", nil, []string{"[a, b$]"}},

@@ -54,7 +54,7 @@ func weightNames(dir string) (map[string]json.RawMessage, error) {
 		return nil, nil
 	}
 	file = filepath.Join(dir, "model.safetensors.index.json")
-	if raw, err = readIndex(file); err != nil || bytes.HasPrefix(raw, []byte("version ")) { // Git LFS
+	if raw, err = files.Read(file, maxHeader); err != nil || bytes.HasPrefix(raw, []byte("version ")) { // Git LFS
 		return nil, nil
 	}
 	index := struct {
@@ -83,14 +83,4 @@ func readHeader(file string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: a header of %d bytes", file, size)
 	}
 	return io.ReadAll(io.LimitReader(f, int64(size)))
-}
-
-// readIndex reads at most maxHeader bytes of a file.
-func readIndex(file string) ([]byte, error) {
-	f, err := files.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxHeader))
 }

@@ -47,8 +47,9 @@ const vocabKey = "vocab_size"
 
 // JSON is the config.json to put beside saved weights of the given dtype
 // ("bfloat16", "float32"). Text that was read is given back byte for byte but
-// for the dtype, and for the vocabulary's size where that is another; for an inline config it is made in full, in a spelling that
-// Transformers 4 and 5 both load.
+// for the dtype, and for the vocabulary's size where that is another; for an
+// inline config it is made in full, in a spelling that Transformers 4 and 5 both
+// load.
 func (c *Config) JSON(dtype string) []byte {
 	if c.source.raw != nil {
 		quoted, _ := json.Marshal(dtype) // a string always marshals

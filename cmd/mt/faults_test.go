@@ -86,6 +86,10 @@ var digits = regexp.MustCompile(`[0-9]+`)
 // wentWrong are faults that a run once took for something else. They are always made.
 var wentWrong = []string{
 	"a resumed run, fail:EIO of newfstatat out/checkpoint-2/model.safetensors", // an older checkpoint was taken
+	// A finished run was taken for one that was not.
+	"a run over an old model, fail:EIO of read out/trainer_state.json",
+	"a run over an old model, fail:EIO of pread64 out/model.safetensors",
+	"a run over an old model, fail:EIO of read out/checkpoint-2/trainer_state.json",
 }
 
 // choose draws n of the faults, or all with n = 0: those that once went wrong, and of

@@ -209,6 +209,7 @@ func TestSupervisedSpansRefuses(t *testing.T) {
 		{"noloop", "", "writes no message inside a loop over messages"},
 		{"twice", "{% for m in messages %}{{ m.content }}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}", "in 2 places; mark"},
 		{"other header", "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}[ASK]{% endif %}", `has no "[ASK]", which add_generation_prompt writes`},
+		{"a part of the header inside the text", "{% for m in messages %}{{ m.content }}>{% endfor %}{% if add_generation_prompt %}>[ASK]{% endif %}", `has no ">[ASK]", which add_generation_prompt writes`},
 		{"filtered", "{% for m in messages %}{% filter trim %}{% generation %}{{ m.content }}{% endgeneration %}{% endfilter %}{% endfor %}", "write nothing into the text"},
 	} {
 		var tmpl *Template

@@ -8,8 +8,8 @@ import (
 )
 
 // Values are: nil (None), bool, int64, *big.Int (an integer that int64 does not
-// hold), float64, string, markup,
-// []any (a list), tuple, *Object (a dict), and the types below.
+// hold), float64, string, markup, []any (a list), tuple, *Object (a dict), and the
+// types below.
 type (
 	// markup is a string that the filters safe and escape made: what is joined to
 	// it is escaped.

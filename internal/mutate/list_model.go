@@ -34,6 +34,9 @@ var ofModel = []broken{
 		{from: "f /= float32(r.Factor)", to: "f *= float32(r.Factor)", test: "TestRopeAgainstTransformers"},
 		{from: "if b < maxPos {", to: "if b <= maxPos {", test: "TestRopeSections"},
 	}},
+	{"model/gemma2.go", []way{
+		{from: "math.Sqrt(float64(c.HiddenSize))", to: "float64(c.HiddenSize)", test: "TestParseSpellings"},
+	}},
 	{"model/qwen2.go", []way{
 		{from: "return b >= first", to: "return b > first", test: "TestParseSpellings|TestAttendedPairs|TestParseRefuses|TestAddingAFamily"},
 		{from: "c.QKVBias = true\n", to: "", test: "TestParams|TestLayers|TestParseSpellings"},

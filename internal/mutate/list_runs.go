@@ -39,6 +39,8 @@ var ofRuns = []broken{
 		{from: "cmp.Compare(b.id, a.id)) })\n\tif", to: "cmp.Compare(a.id, b.id)) })\n\tif", test: "TestGreedySampling"},
 	}},
 	{"internal/generate/generate.go", []way{
+		{from: "if limit > 0 {", to: "if limit > 1 {", test: "TestLogits"},
+		{from: "math.Tanh(float64(out[i])/limit)", to: "math.Tanh(float64(out[i]))", test: "TestLogits"},
 		{from: "d.start += n\n", to: "d.start += chunk\n", test: "TestLogits|TestGreedy"},
 		{from: "int32(d.shift+d.start+i)", to: "int32(d.shift+i)", test: "TestLogits"},
 		{from: "x.Slice(rowLen-h, h)", to: "x.Slice(0, h)", test: "TestLogits"},

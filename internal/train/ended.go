@@ -79,7 +79,10 @@ func (s *session) interrupted(from resume, saved checkpoint.TrainerState) error 
 // finished run without the checkpoint of its last step.
 func (j *job) findStart() (resume, error) {
 	c := j.c
-	end, ok := j.ended()
+	end, ok, err := j.ended()
+	if err != nil {
+		return resume{}, c.Errorf("output_dir", "look for a finished run: %w", err)
+	}
 	if !ok {
 		return j.findResume()
 	}
@@ -98,18 +101,28 @@ func (j *job) findStart() (resume, error) {
 }
 
 // ended is the state of the finished run whose model is in the output directory,
-// unless its last checkpoint is there too, or nobody asks.
-func (j *job) ended() (end checkpoint.TrainerState, ok bool) {
+// unless its last checkpoint is there too, or nobody asks. The error is the disk's:
+// a finished run that cannot be read must not be begun again over its model.
+func (j *job) ended() (end checkpoint.TrainerState, ok bool, err error) {
 	c := j.c
 	if c.Resume != "auto" && c.Resume != "true" {
-		return end, false
+		return end, false, nil
 	}
 	raw, err := os.ReadFile(filepath.Join(c.OutputDir, endFile))
-	if err != nil || json.Unmarshal(raw, &end) != nil || checkpoint.CheckModel(c.OutputDir, j.model.Layouts(false)) != nil {
-		return end, false
+	if err == nil {
+		err = json.Unmarshal(raw, &end)
 	}
-	_, err = checkpoint.ReadState(filepath.Join(c.OutputDir, checkpointName(end.Step)))
-	return end, errors.Is(err, os.ErrNotExist)
+	if err == nil {
+		err = checkpoint.CheckModel(c.OutputDir, j.model.Layouts(false))
+	}
+	if err == nil {
+		_, err = checkpoint.ReadState(filepath.Join(c.OutputDir, checkpointName(end.Step)))
+		ok = errors.Is(err, os.ErrNotExist)
+	}
+	if checkpoint.IsDiskError(err) {
+		return end, false, err
+	}
+	return end, ok, nil
 }
 
 // dropCheckpoints removes the checkpoints of a finished run that keeps none. That
