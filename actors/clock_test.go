@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mt/device"
+	"mt/schedule"
 )
 
 // fakeClockDevice makes events that a fakeStream stamps with its own time.
@@ -155,7 +156,7 @@ func TestClockOfNothing(t *testing.T) {
 
 // launchesOf gives a Compute core its program and what it needs, in the given
 // order, and returns the launches by index.
-func launchesOf(c *computeCore, p *Program, msgs ...any) map[int]launch {
+func launchesOf(c *computeCore, p *Pass, msgs ...any) map[int]launch {
 	out := map[int]launch{}
 	for _, m := range append([]any{PassPlanned{p}}, msgs...) {
 		for _, e := range c.step(m) {
@@ -173,7 +174,7 @@ func launchesOf(c *computeCore, p *Program, msgs ...any) map[int]launch {
 // weights or a batch passes on what those had waited for; weights that stay in
 // their slot are waited for once.
 func TestCausesOfStalls(t *testing.T) {
-	p := planned(t, false, fakeBatch(1), programSpec{layers: dense(3), weightSlots: 1, activationSlots: 3})
+	p := planned(t, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}, fakeBatch(1))
 	batch := BatchFetched{Cause: StallUpdate}
 	block := LayerFetched{Visit: 1, Cause: StallCheckpoint}
 	head := LayerFetched{Visit: 2, Cause: StallWeights}
@@ -213,7 +214,7 @@ func TestCausesOfStalls(t *testing.T) {
 
 // TestGradBufferStall: without a free gradient buffer the launch says so.
 func TestGradBufferStall(t *testing.T) {
-	p := planned(t, false, fakeBatch(1), programSpec{layers: dense(3), weightSlots: 1, activationSlots: 3})
+	p := planned(t, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}, fakeBatch(1))
 	core := newComputeCore(testDepths(1))
 	all := []any{BatchFetched{}, LayerFetched{Visit: 1}, LayerFetched{Visit: 2}, ActivationFetched{Object: 0}, ActivationFetched{Object: 1, Slot: 1}}
 	if got := launchesOf(core, p, all...); len(got) != 3 {
@@ -250,8 +251,9 @@ func TestCauseOfBatch(t *testing.T) {
 		{"checkpoint before", StallUpdate, []any{LayerUpdated{Layer: 0, Version: 1, Held: true}}, nil, StallCheckpoint},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			core := newPrefetcherCore(3, 0, false, testDepths(1))
-			p := planned(t, false, fakeBatch(1), programSpec{layers: dense(3), weightSlots: 1, activationSlots: 3})
+			s := schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}
+			core := newPrefetcherCore(3, 0, ownTiles(s, false), slotsOf(testDepths(1), s), testDepths(1))
+			p := planned(t, s, fakeBatch(1))
 			p.Version, p.Waited = 1, c.waited
 			var got []Cause
 			for _, m := range append(append(c.before, PassPlanned{p}), c.after...) {

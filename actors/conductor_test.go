@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"mt/data"
+	"mt/schedule"
 )
 
 // TestEvaluationIsReportedAfterItsStep: the loss of an evaluation may land
@@ -12,12 +13,12 @@ import (
 func TestEvaluationIsReportedAfterItsStep(t *testing.T) {
 	batch := &data.Batch{Supervised: 1, Tokens: 2}
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 2, EvalSteps: 1, EvalPasses: 1, MaxNonFinite: 1, NoSave: true,
-		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, State{}, 1, programSpec{layers: dense(3), weightSlots: 1, activationSlots: 3})
-	c.program = &Program{Step: 1, Batch: batch}
+		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, State{}, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
+	c.program = &Pass{Step: 1, Batch: batch}
 	var reports []any
 	for _, m := range []any{LossLanded{Step: 1, Sum: 1}, nil, LossLanded{Step: 1, Eval: true, Sum: 1}, StepUpdated{Step: 1}} {
 		if m == nil { // the evaluation has begun
-			c.program, c.eval.pass = &Program{Step: 1, Eval: true, Batch: batch}, 1
+			c.program, c.eval.pass = &Pass{Step: 1, Eval: true, Batch: batch}, 1
 			continue
 		}
 		for _, e := range c.step(m) {
@@ -40,8 +41,8 @@ func TestEvaluationIsReportedAfterItsStep(t *testing.T) {
 // closing is a Conductor with a batch of step 1 on the device.
 func closing(start State) *conductorCore {
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 3, MaxNonFinite: 1, NoSave: true,
-		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, start, 1, programSpec{layers: dense(3), weightSlots: 1, activationSlots: 3})
-	c.program = &Program{Step: 1, Batch: &data.Batch{Supervised: 2, Tokens: 5}}
+		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, start, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
+	c.program = &Pass{Step: 1, Batch: &data.Batch{Supervised: 2, Tokens: 5}}
 	return c
 }
 
@@ -78,7 +79,7 @@ func TestLossesThatSkipAStep(t *testing.T) {
 func TestReportedTokens(t *testing.T) {
 	c := closing(State{Tokens: 100})
 	c.step(LossLanded{Step: 1, Sum: 3, Aux: 0.25})
-	c.program = &Program{Step: 2, Batch: &data.Batch{Supervised: 4, Tokens: 7}}
+	c.program = &Pass{Step: 2, Batch: &data.Batch{Supervised: 4, Tokens: 7}}
 	c.step(LossLanded{Step: 2, Sum: 3})
 	for step, want := range map[int]StepReport{
 		1: {Loss: 1.75, Tokens: 5, Supervised: 2, TotalTokens: 105},

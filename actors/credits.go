@@ -14,7 +14,7 @@ type Credit struct {
 // Credits lists every credit in the order in which a launch takes them.
 var Credits = []Credit{
 	{"weight slot", "weight_slots", 1, "prefetcher", "LayerFetched", "SlotFreed"},
-	{"head slot", "", 1, "prefetcher", "LayerFetched", "HeadSlotFreed"},
+	{"head slot", "", 1, "prefetcher", "LayerFetched", "SlotFreed"},
 	{"batch slot", "", 1, "prefetcher", "BatchFetched", "BatchSlotFreed"},
 	{"activation slot", "activation_slots", 3, "prefetcher", "ActivationFetched", "ActivationSlotFreed"},
 	{"gradient buffer", "grad_buffers", 1, "compute", "GradComputed", "GradBufferFreed"},

@@ -3,10 +3,9 @@ package actors
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
-	"mt/model"
+	"mt/schedule"
 )
 
 // TestIdleExperts: on demand nothing is asked for before the routing has landed,
@@ -14,11 +13,11 @@ import (
 // expert by, a backward makes its gradient without weights.
 func TestIdleExperts(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
-		s := programSpec{layers: withExperts(1), experts: 4, onDemand: onDemand, weightSlots: 9, activationSlots: 12}
-		p := planned(t, false, fakeBatch(2), s)
+		s := schedule.Spec{Layers: withExperts(1), Experts: 4, OnDemand: onDemand, WeightSlots: 9, ActivationSlots: 12}
+		p := planned(t, s, fakeBatch(2))
 		depths := testDepths(9)
 		depths.WeightSlots = 9
-		pre := newPrefetcherCore(len(s.layers), 0, false, depths)
+		pre := newPrefetcherCore(len(s.Layers), 0, ownTiles(s, false), slotsOf(depths, s), depths)
 		fetched := func(msg any) (parts []int) {
 			for _, e := range pre.step(msg) {
 				if w, ok := e.(work); ok {
@@ -44,7 +43,7 @@ func TestIdleExperts(t *testing.T) {
 }
 
 // checkIdleLaunches runs p through Compute with everything granted.
-func checkIdleLaunches(t *testing.T, p *Program, landed RoutingLanded, gradBuffers int, onDemand bool) {
+func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers int, onDemand bool) {
 	t.Helper()
 	c := newComputeCore(testDepths(gradBuffers))
 	msgs := []any{PassPlanned{p}, BatchFetched{}}
@@ -53,7 +52,7 @@ func checkIdleLaunches(t *testing.T, p *Program, landed RoutingLanded, gradBuffe
 	}
 	slot := 0
 	for _, v := range p.WeightTakes {
-		if visit := p.Visits[v]; !onDemand || visit.Stage != Expert || landed.Offsets[visit.Part] > landed.Offsets[visit.Part-1] {
+		if visit := p.Visits[v]; !onDemand || visit.Stage != schedule.Expert || landed.Offsets[visit.Part] > landed.Offsets[visit.Part-1] {
 			msgs = append(msgs, LayerFetched{Visit: v, Slot: slot})
 			slot++
 		}
@@ -65,9 +64,9 @@ func checkIdleLaunches(t *testing.T, p *Program, landed RoutingLanded, gradBuffe
 		for _, e := range c.step(m) {
 			switch e := e.(type) {
 			case work:
-				if l, ok := e.do.(launch); ok && p.Visits[p.Launches[l.Index].Visit].Stage == Expert {
+				if l, ok := e.do.(launch); ok && p.Visits[p.Launches[l.Index].Visit].Stage == schedule.Expert {
 					v := p.Visits[p.Launches[l.Index].Visit]
-					got = append(got, fmt.Sprintf("%d %s %d+%d %t", v.Part, v.Pass, l.From, l.Pairs, l.Weights >= 0))
+					got = append(got, fmt.Sprintf("%d %s %d+%d %t", v.Part, v.Phase, l.From, l.Pairs, l.Weights >= 0))
 				}
 			case send:
 				if _, ok := e.msg.(SlotFreed); ok {
@@ -81,8 +80,8 @@ func checkIdleLaunches(t *testing.T, p *Program, landed RoutingLanded, gradBuffe
 	if !slices.Equal(got, want) {
 		t.Errorf("on demand %t: experts run as %v, want %v", onDemand, got, want)
 	}
-	if c.next != 0 || len(c.programs) != 0 || freed != slot-1 { // the head's slot is another
-		t.Errorf("on demand %t: the program stopped at launch %d, %d of %d slots came back", onDemand, c.next, freed, slot-1)
+	if c.next != 0 || len(c.programs) != 0 || freed != slot {
+		t.Errorf("on demand %t: the program stopped at launch %d, %d of %d slots came back", onDemand, c.next, freed, slot)
 	}
 }
 

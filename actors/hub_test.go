@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mt/data"
+	"mt/schedule"
 )
 
 // TestPanicEndsTheRun: a broken invariant in a core is a fault like any other:
@@ -62,7 +63,7 @@ func TestUnknownMessages(t *testing.T) {
 	type stranger struct{}
 	d := testDepths(1)
 	quiet := func(work) error { return nil }
-	cores := map[actorID]core{feederID: &feederCore{}, prefetcherID: newPrefetcherCore(3, 0, false, d), computeID: newComputeCore(d),
+	cores := map[actorID]core{feederID: &feederCore{}, prefetcherID: newPrefetcherCore(3, 0, nil, [schedule.NumClasses]int{}, d), computeID: newComputeCore(d),
 		offloaderID: newOffloaderCore(false, d), optimizerID: newOptimizerCore(3, State{}, 1, false), checkpointerID: newCheckpointerCore(3)}
 	for id, c := range cores {
 		got := talk(t, &shell{id: id, core: c, exec: quiet}, stranger{})
@@ -77,7 +78,7 @@ func TestUnknownMessages(t *testing.T) {
 				t.Errorf("the conductor's panic is %v", p)
 			}
 		}()
-		newConductorCore(Schedule{FirstStep: 1, LastStep: 1}, State{}, 1, programSpec{}).step(stranger{})
+		newConductorCore(Schedule{FirstStep: 1, LastStep: 1}, State{}, 1, schedule.Spec{}).step(stranger{})
 	}()
 	r := run{o: &Options{}}
 	got := talk(t, &shell{id: reporterID, core: reporterCore{}, exec: r.execReporter}, stranger{})

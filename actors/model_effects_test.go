@@ -5,6 +5,7 @@ import (
 	"math/rand"
 
 	"mt/model"
+	"mt/schedule"
 )
 
 // This file says what effects do in the world of the model test, and checks
@@ -14,11 +15,7 @@ func (w *world) do(id actorID, e work) {
 	switch d := e.do.(type) {
 	case fetchWeights:
 		w.checkFetch(d)
-		key := d.Slot
-		if d.Head {
-			key = -1
-		}
-		w.slots[key] = content{layer: d.Layer, part: d.Part, version: w.version[d.Layer], written: true}
+		w.slots[d.Slot] = content{layer: d.Layer, part: d.Part, version: w.version[d.Layer], written: true}
 	case fetchBatch:
 	case fetchActivation:
 		c := w.spilled[d.Host]
@@ -164,21 +161,17 @@ func (w *world) updates(step int) int {
 func (w *world) launch(d launch) {
 	l := d.p.Launches[d.Index]
 	v := d.p.Visits[l.Visit]
-	key := d.Weights
-	if !v.streams() {
-		key = -1
+	idle := v.Stage == schedule.Expert && w.pairs(d.p.Seq, v.Layer, v.Part) == 0
+	if (d.Weights >= 0) != (v.Weighs() && !idle) {
+		w.failf("%v: layer %d part %d %s has weights in slot %d", d.p, v.Layer, v.Part, v.Phase, d.Weights)
 	}
-	idle := v.Stage == Expert && w.pairs(d.p.Seq, v.Layer, v.Part) == 0
-	if (d.Weights >= 0) != (v.weighs() && !idle) {
-		w.failf("%v: layer %d part %d %s has weights in slot %d", d.p, v.Layer, v.Part, v.Pass, d.Weights)
-	}
-	if v.Stage == Expert && (int32(d.From) != w.offsets(d.p.Seq, v.Layer)[v.Part-1] || d.Pairs != w.pairs(d.p.Seq, v.Layer, v.Part)) {
+	if v.Stage == schedule.Expert && (int32(d.From) != w.offsets(d.p.Seq, v.Layer)[v.Part-1] || d.Pairs != w.pairs(d.p.Seq, v.Layer, v.Part)) {
 		w.failf("%v: layer %d part %d has pairs %d, %d of them", d.p, v.Layer, v.Part, d.From, d.Pairs)
 	}
 	if d.Weights >= 0 {
-		c := w.slots[key]
+		c := w.slots[d.Weights]
 		if !c.written || c.layer != v.Layer || c.part != v.Part || c.version != w.version[v.Layer] {
-			w.failf("%v: slot %d holds %+v for layer %d part %d, whose weights are at %d", d.p, key, c, v.Layer, v.Part, w.version[v.Layer])
+			w.failf("%v: slot %d holds %+v for layer %d part %d, whose weights are at %d", d.p, d.Weights, c, v.Layer, v.Part, w.version[v.Layer])
 		}
 	}
 	w.order(d.p, v)
@@ -199,17 +192,17 @@ func (w *world) launch(d launch) {
 }
 
 // order checks that experts run between the router's visits.
-func (w *world) order(p *Program, v Visit) {
+func (w *world) order(p *Pass, v schedule.Visit) {
 	switch at := &w.routed; {
-	case v.Kind != model.MoE:
+	case v.Stage < schedule.Route || v.Stage > schedule.Join:
 		if *at != 0 {
 			w.failf("%v: layer %d begins within one with experts", p, v.Layer)
 		}
-	case v.Stage == Route:
+	case v.Stage == schedule.Route:
 		*at = 1
 	case *at != 1:
 		w.failf("%v: layer %d part %d before its tokens are routed", p, v.Layer, v.Part)
-	case v.Stage == Join:
+	case v.Stage == schedule.Join:
 		w.joined++
 		if w.joined == len(p.Batch.MicroBatches) {
 			*at, w.joined = 0, 0

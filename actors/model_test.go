@@ -13,6 +13,7 @@ import (
 	"mt/data"
 	"mt/model"
 	"mt/plan"
+	"mt/schedule"
 )
 
 // world runs the cores without protoactor, device or clock: it delivers
@@ -31,8 +32,8 @@ type world struct {
 	owner   []actorID        // of async
 	d2h     []func()         // completions of the d2h stream, in order
 
-	programs map[int]*Program
-	slots    map[int]content // weight slots; −1 is that of a whole head
+	programs map[int]*Pass
+	slots    map[int]content // weight slots
 	acts     map[int]content // activation slots
 	spilled  map[int]content // host buffers
 	parts    []offloadGrad   // of the gradient that is landing
@@ -87,15 +88,16 @@ func (c worldConfig) kinds() []model.LayerKind {
 
 func newWorld(t *testing.T, cfg worldConfig) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg,
-		programs: map[int]*Program{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}, version: make([]int, cfg.layers),
+		programs: map[int]*Pass{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}, version: make([]int, cfg.layers),
 		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1}
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
 		MaxNonFinite: 100, SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
+	spec := schedule.Spec{Layers: cfg.kinds(), Experts: cfg.experts, OnDemand: cfg.onDemand, HeadShards: cfg.headShards,
+		WeightSlots: cfg.depths.WeightSlots, ActivationSlots: cfg.depths.ActivationSlots}
 	w.cores = [numActors]core{
-		conductorID: newConductorCore(sched, State{}, cfg.depths.BatchesAhead, programSpec{layers: cfg.kinds(), experts: cfg.experts,
-			onDemand: cfg.onDemand, headShards: cfg.headShards, weightSlots: cfg.depths.WeightSlots, activationSlots: cfg.depths.ActivationSlots}),
+		conductorID:    newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec),
 		feederID:       &feederCore{},
-		prefetcherID:   newPrefetcherCore(cfg.layers, 0, cfg.tied, cfg.depths),
+		prefetcherID:   newPrefetcherCore(cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), cfg.depths),
 		computeID:      newComputeCore(cfg.depths),
 		offloaderID:    newOffloaderCore(cfg.clip > 0, cfg.depths),
 		optimizerID:    newOptimizerCore(cfg.layers, State{}, cfg.clip, cfg.tied),
@@ -107,7 +109,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 
 func (w *world) send(to actorID, msg any) {
 	if m, ok := msg.(PassPlanned); ok {
-		w.programs[m.Program.Seq] = m.Program
+		w.programs[m.Pass.Seq] = m.Pass
 	}
 	w.count(reflect.TypeOf(msg).Name(), msg)
 	w.boxes[to] = append(w.boxes[to], msg)
@@ -127,22 +129,24 @@ func (w *world) count(name string, msg any) {
 	if _, ok := w.booked[name]; !ok {
 		return
 	}
+	slot := -1
+	switch m := msg.(type) {
+	case LayerFetched:
+		slot = m.Slot
+	case SlotFreed:
+		slot = m.Slot
+	}
 	for _, c := range Credits {
-		head := false
-		if m, ok := msg.(LayerFetched); ok {
-			head = w.isHead(m)
+		if slot >= 0 && (slot < w.cfg.depths.WeightSlots) != (c.Name == "weight slot") {
+			continue // of the other class
 		}
-		if c.Taken == name && (name != "LayerFetched" || head == (c.Name == "head slot")) {
+		if c.Taken == name {
 			w.taken[c.Name]++
 		}
 		if c.Return == name {
 			w.returned[c.Name]++
 		}
 	}
-}
-
-func (w *world) isHead(m LayerFetched) bool {
-	return !w.programs[m.Prog].Visits[m.Visit].streams()
 }
 
 // run plays until the run has ended. It reports a deadlock, or what an effect

@@ -65,24 +65,6 @@ func (s Spec) ShardLayout(head model.Layout, k int) model.Layout {
 	return model.NewLayout(l, bf16, model.Param{})
 }
 
-// Part is the part's rows of t, a tensor of lm_head's shape and width columns;
-// any other tensor has no parts.
-func (p Shard) Part(t device.Tensor, width int) device.Tensor {
-	return t.Slice(int64(p.From)*int64(width), int64(p.Rows)*int64(width))
-}
-
-// BindShard views in whole, the head's weights or gradients, those of a part.
-func BindShard[M ~map[model.Role]device.Tensor](whole M, p Shard, width int) M {
-	m := M{}
-	for role, t := range whole {
-		if role == model.RoleLMHead {
-			t = p.Part(t, width)
-		}
-		m[role] = t
-	}
-	return m
-}
-
 // HeadShardForward is HeadForward for one part of the head. Parts follow each
 // other in any order, the same for every micro-batch.
 //

@@ -254,8 +254,8 @@ func (idleOps) CrossEntropyShard(device.Stream, device.CrossEntropyShard)       
 func (idleOps) CrossEntropy(device.Stream, device.CrossEntropy)                       {}
 func (idleOps) Convert(device.Stream, device.Tensor, device.Tensor, int64)            {}
 
-// Weights bound where they lie on the host are those that a copy has, the tied
-// one taken from the embedding's tile.
+// Weights bound where they lie on the host have the elements that a slot would
+// hold, each from where it is said to be.
 func TestBindInPlace(t *testing.T) {
 	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: true})
 	if err != nil {
@@ -272,7 +272,12 @@ func TestBindInPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := BindInPlace(head, dev, tile, table)
+	w := BindInPlace(head, dev, func(off, bytes int64) []byte {
+		if off < head.TileBytes {
+			return tile[off : off+bytes]
+		}
+		return table[off-head.TileBytes:][:bytes]
+	})
 	for role, host := range map[model.Role][]byte{model.RoleFinalNorm: tile, model.RoleLMHead: table} {
 		if w[role].Addr != dev.BindHost(host).Addr || w[role].DType != device.F32 {
 			t.Errorf("%s is bound at %#x as %s", role, w[role].Addr, w[role].DType)

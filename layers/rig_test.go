@@ -345,13 +345,26 @@ func (r *rig) shard(k int) (Shard, Weights) {
 	p, l := r.spec.Shard(k), r.spec.ShardLayout(head, k)
 	if r.slots[k].None() {
 		m := r.alloc(l.SlotBytes)
-		from := BindShard(r.weights[len(r.weights)-1], p, r.spec.Config.HiddenSize)
+		from := shardOf(r.weights[len(r.weights)-1], p, r.spec.Config.HiddenSize)
 		for role, to := range BindWeights(l, m) {
 			r.s.CopyD2D(to.Mem(), from[role].Mem())
 		}
 		r.slots[k] = m.Tensor(device.F32, 0, m.Bytes/4)
 	}
 	return p, BindWeights(l, r.slots[k].Mem())
+}
+
+// shardOf views in whole, the head's weights or gradients, those of a part: its
+// rows of lm_head.
+func shardOf[M ~map[model.Role]device.Tensor](whole M, p Shard, width int) M {
+	m := M{}
+	for role, t := range whole {
+		if role == model.RoleLMHead {
+			t = t.Slice(int64(p.From)*int64(width), int64(p.Rows)*int64(width))
+		}
+		m[role] = t
+	}
+	return m
 }
 
 // headForward is sweep one of a micro-batch.
@@ -369,7 +382,7 @@ func (r *rig) headShards(b batch, mb MicroBatch, g Grads, dx, x, losses device.T
 	n := r.spec.Shards()
 	for k := n - 1; k >= 0; k-- {
 		p, w := r.shard(k)
-		r.tpl.HeadShardBackward(r.s, w, BindShard(g, p, r.spec.Config.HiddenSize), dx, x, lse, mb, ws, 1/float32(b.supervised), p,
+		r.tpl.HeadShardBackward(r.s, w, shardOf(g, p, r.spec.Config.HiddenSize), dx, x, lse, mb, ws, 1/float32(b.supervised), p,
 			first, k == n-1, k == 0)
 	}
 }

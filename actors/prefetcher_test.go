@@ -1,0 +1,28 @@
+package actors
+
+import (
+	"testing"
+
+	"mt/schedule"
+)
+
+// TestFetchesWaitForSpills: an activation comes back when it has been spilled as
+// often as the program says, not before.
+func TestFetchesWaitForSpills(t *testing.T) {
+	s := schedule.Spec{Layers: dense(3)}
+	c := newPrefetcherCore(3, 0, ownTiles(s, false), slotsOf(testDepths(1), s), testDepths(1))
+	p := &Pass{Seq: 7, Program: &schedule.Program{Objects: []schedule.Object{{Tokens: 4, Host: 8}}, ActTakes: []schedule.Take{{Object: 0, Fetch: true, Spills: 2}}}}
+	var fetched []int // after how many spills
+	for spills, m := range []any{PassPlanned{p}, ActivationSpilled{Prog: 7}, ActivationSpilled{Prog: 6}, ActivationSpilled{Prog: 7}} {
+		for _, e := range c.step(m) {
+			if w, ok := e.(work); ok {
+				if f, ok := w.do.(fetchActivation); ok && f.Host == 8 && f.Tokens == 4 {
+					fetched = append(fetched, spills)
+				}
+			}
+		}
+	}
+	if len(fetched) != 1 || fetched[0] != 3 { // the second is another program's
+		t.Errorf("fetched after the messages %v, want the last", fetched)
+	}
+}
