@@ -98,7 +98,7 @@ var ofRuns = []broken{
 	}},
 	{"internal/train/ended.go", []way{
 		{from: "AdamStep: r.state.AdamStep,", to: "AdamStep: int64(r.state.Step),", test: "TestCheckpointsKeepTheCountOfSkippedSteps"},
-		{from: "return end, errors.Is(err, os.ErrNotExist)", to: "return end, errors.Is(err, os.ErrExist)", test: "TestWhatIsSaved|TestEndedRunIsNotLengthened"},
+		{from: "ok = errors.Is(err, os.ErrNotExist)", to: "ok = errors.Is(err, os.ErrExist)", test: "TestWhatIsSaved|TestEndedRunIsNotLengthened"},
 	}},
 	{"internal/train/disk.go", []way{
 		{from: "w.Kept = kept\n", to: "_ = kept\n", test: "TestDiskOfAResumedRun"},
