@@ -86,6 +86,9 @@ var digits = regexp.MustCompile(`[0-9]+`)
 // wentWrong are faults that a run once took for something else. They are always made.
 var wentWrong = []string{
 	"a resumed run, fail:EIO of newfstatat out/checkpoint-2/model.safetensors", // an older checkpoint was taken
+	// The error was of a file that is not there yet, or named none.
+	"a first run, fail:EIO of newfstatat out",
+	"a first run, fail:EIO of statfs .",
 	// A finished run was taken for one that was not.
 	"a run over an old model, fail:EIO of read out/trainer_state.json",
 	"a run over an old model, fail:EIO of pread64 out/model.safetensors",

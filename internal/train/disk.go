@@ -157,15 +157,17 @@ func (j *job) held() (kept []int64, free *int64, err error) {
 		return nil, nil, j.c.Errorf("output_dir", "output_dir: %w", err)
 	}
 	at := dir
-	for {
-		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
-			break
-		}
+	_, err = os.Stat(at)
+	for errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
 		at = filepath.Dir(at)
+		_, err = os.Stat(at)
 	}
-	n, err := j.fs().Free(at)
+	var n int64
+	if err == nil {
+		n, err = j.fs().Free(at)
+	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("output_dir %s: free space: %w", dir, err)
+		return nil, nil, j.c.Errorf("output_dir", "output_dir %s: how much room %s has: %w", dir, at, err)
 	}
 	if n < math.MaxInt64 {
 		n += leftovers

@@ -51,8 +51,11 @@ func openMetrics(disk checkpoint.FS, dir string, step int, through func(io.Write
 // keepUntil is the whole lines of a log up to and including step; a line cut
 // off by a crash goes.
 func keepUntil(name string, step int) (kept []byte, eval actors.EvalReport, err error) {
+	if step == 0 {
+		return nil, eval, nil
+	}
 	raw, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) || step == 0 {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, eval, nil
 	}
 	if err != nil {
