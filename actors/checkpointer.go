@@ -1,5 +1,7 @@
 package actors
 
+import "fmt"
+
 // The Checkpointer writes a consistent cut: every layer after update N. The
 // Optimizer holds a layer's next update until that layer is on disk, so saving
 // runs beside training and needs no second copy of the model. Where nothing is
@@ -7,16 +9,20 @@ package actors
 
 // checkpointerCore is the pure part of the Checkpointer.
 type checkpointerCore struct {
-	layers int
-	queue  []SaveRequested // the first is being written
-	opened bool
-	left   int // layers of queue[0] not yet written
-	ready  []LayerUpdated
-	last   LayerUpdated // of queue[0]
-	busy   bool
+	layers   int
+	reported int             // the last step of which all is said
+	queue    []SaveRequested // the first is being written
+	opened   bool
+	left     int // layers of queue[0] not yet written
+	ready    []LayerUpdated
+	last     LayerUpdated // of queue[0]
+	busy     bool
 }
 
-func newCheckpointerCore(layers int) *checkpointerCore { return &checkpointerCore{layers: layers} }
+// newCheckpointerCore begins after a step.
+func newCheckpointerCore(layers, step int) *checkpointerCore {
+	return &checkpointerCore{layers: layers, reported: step}
+}
 
 // openSave begins a checkpoint: checks the disk, creates the directory.
 type openSave struct{ Save SaveRequested }
@@ -28,8 +34,8 @@ type saveLayer struct{ Layer int }
 
 type layerWritten struct{ Layer, Step int }
 
-// commitSave makes it valid by one rename. Its done message is SaveDone to the
-// Conductor, made by the shell, which knows the directory, after saveCommitted.
+// commitSave makes it valid by one rename, after what there is to say of its step
+// has been said: what stands there is never ahead of the log.
 type commitSave struct {
 	Save      SaveRequested
 	AdamStep  int64
@@ -41,14 +47,21 @@ type saveCommitted struct {
 	Dir  string
 }
 
-func (c *checkpointerCore) step(msg any) []any {
-	var out []any
+func (m saveCommitted) with(result any) any {
+	m.Dir = result.(string)
+	return m
+}
+
+func (c *checkpointerCore) step(msg any) []effect {
+	var out []effect
 	switch m := msg.(type) {
 	case SaveRequested:
 		c.queue = append(c.queue, m)
 		for l := 0; m.AtRest && l < c.layers; l++ {
 			c.ready = append(c.ready, LayerUpdated{Layer: l, Version: m.Step, Save: true, AdamStep: m.AdamStep, NonFinite: m.NonFinite})
 		}
+	case StepReported:
+		c.reported = m.Step
 	case LayerUpdated:
 		c.ready = append(c.ready, m)
 	case saveOpened:
@@ -67,25 +80,62 @@ func (c *checkpointerCore) step(msg any) []any {
 	return append(out, c.advance()...)
 }
 
-func (c *checkpointerCore) advance() []any {
+func (c *checkpointerCore) advance() []effect {
 	if c.busy || len(c.queue) == 0 {
 		return nil
 	}
 	save := c.queue[0]
 	if !c.opened {
 		c.busy = true
-		return []any{work{do: openSave{save}, done: saveOpened{}}}
+		return []effect{work{do: openSave{save}, done: []send{{checkpointerID, saveOpened{}}}}}
 	}
 	if c.left == 0 {
+		if c.reported < save.Step {
+			return nil
+		}
 		c.busy = true
-		return []any{work{do: commitSave{Save: save, AdamStep: c.last.AdamStep, NonFinite: c.last.NonFinite}}}
+		return []effect{work{do: commitSave{Save: save, AdamStep: c.last.AdamStep, NonFinite: c.last.NonFinite},
+			done: []send{{checkpointerID, saveCommitted{Step: save.Step}}}}}
 	}
 	for i, m := range c.ready {
 		if m.Version == save.Step {
 			c.ready = append(c.ready[:i], c.ready[i+1:]...)
 			c.busy, c.last = true, m
-			return []any{work{do: saveLayer{m.Layer}, done: layerWritten{Layer: m.Layer, Step: m.Version}}}
+			return []effect{work{do: saveLayer{m.Layer}, done: []send{{checkpointerID, layerWritten{Layer: m.Layer, Step: m.Version}}}}}
 		}
+	}
+	return nil
+}
+
+func (r *run) execCheckpointer(w work) error {
+	s := r.o.Saver
+	switch e := w.do.(type) {
+	case openSave:
+		r.hub.async(checkpointerID, w, func() (any, error) {
+			r.saving.Store(true)
+			if err := s.Open(e.Save.Step); err != nil {
+				return nil, fmt.Errorf("save step %d: %w", e.Save.Step, err)
+			}
+			return nil, nil
+		})
+	case saveLayer:
+		r.hub.async(checkpointerID, w, func() (any, error) {
+			if err := s.Layer(e.Layer); err != nil {
+				return nil, fmt.Errorf("save %s: %w", r.res.names[e.Layer], err)
+			}
+			return nil, nil
+		})
+	case commitSave:
+		r.hub.async(checkpointerID, w, func() (any, error) {
+			dir, err := s.Commit(State{Step: e.Save.Step, AdamStep: e.AdamStep, NonFinite: e.NonFinite, Tokens: e.Save.Tokens}, e.Save.DataPos)
+			if err != nil {
+				return nil, fmt.Errorf("save step %d: %w", e.Save.Step, err)
+			}
+			r.saving.Store(false)
+			return dir, nil
+		})
+	default:
+		panic(fmt.Sprintf("checkpointer: work %T", w.do))
 	}
 	return nil
 }

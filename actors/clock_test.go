@@ -259,8 +259,8 @@ func TestCauseOfBatch(t *testing.T) {
 			for _, m := range append(append(c.before, PassPlanned{p}), c.after...) {
 				for _, e := range core.step(m) {
 					if w, ok := e.(work); ok {
-						if r, ok := w.done.(rowsGathered); ok {
-							got = append(got, r.sent.Cause)
+						for _, s := range w.done {
+							got = append(got, s.msg.(rowsGathered).sent.Cause)
 						}
 					}
 				}

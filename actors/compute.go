@@ -1,6 +1,9 @@
 package actors
 
 import (
+	"fmt"
+
+	"mt/device"
 	"mt/plan"
 	"mt/schedule"
 )
@@ -83,7 +86,7 @@ type launch struct {
 // the host for the next one takes its place.
 type passBatch struct{}
 
-func (c *computeCore) step(msg any) []any {
+func (c *computeCore) step(msg any) []effect {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs = append(c.programs, m.Pass)
@@ -99,8 +102,8 @@ func (c *computeCore) step(msg any) []any {
 	return c.advance()
 }
 
-func (c *computeCore) advance() []any {
-	var out []any
+func (c *computeCore) advance() []effect {
+	var out []effect
 	for len(c.programs) > 0 {
 		p := c.programs[0]
 		if !c.started {
@@ -170,7 +173,7 @@ func (c *computeCore) ready(p *Pass) bool {
 	return false
 }
 
-func (c *computeCore) launch(p *Pass) []any {
+func (c *computeCore) launch(p *Pass) []effect {
 	i := c.next
 	c.next++
 	l := p.Launches[i]
@@ -206,7 +209,11 @@ func (c *computeCore) launch(p *Pass) []any {
 		e.Blocked = e.Fetched
 	}
 	c.blocked = NoStall
-	return append([]any{work{do: e}}, c.after(p, v, l, e)...)
+	w := work{do: e}
+	if p.Check && e.Out >= 0 { // of the head the losses tell
+		w.done = []send{{conductorID, ActivationChecked{Prog: p.Seq, Layer: v.Layer, MicroBatch: l.MicroBatch}}}
+	}
+	return append([]effect{w}, c.after(p, v, l, e)...)
 }
 
 // use is the slot of an object, and whether the launch must wait for a copy.
@@ -223,8 +230,8 @@ func (c *computeCore) use(object int) (slot int, wait bool) {
 
 // after is what follows a launch: activations and slots that are free now, and
 // at the end of a visit what it has made.
-func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e launch) []any {
-	var out []any
+func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e launch) []effect {
+	var out []effect
 	if v.Stage == schedule.Route && v.Phase != schedule.Backward && e.Last {
 		out = append(out, send{offloaderID, RoutingComputed{Prog: p.Seq, Layer: v.Layer}}) // first: the device waits for the answer
 	}
@@ -249,7 +256,7 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e laun
 		c.grad = -1
 	}
 	if e.Index+1 == len(p.Launches) {
-		out = append(out, work{do: passBatch{}, done: send{prefetcherID, BatchSlotFreed{c.batch.slot}}})
+		out = append(out, work{do: passBatch{}, done: []send{{prefetcherID, BatchSlotFreed{c.batch.slot}}}})
 		c.batch = held{}
 	}
 	return out
@@ -257,11 +264,165 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e laun
 
 // release gives back the weights of a visit that is over, if the program says so.
 // An idle expert may have none.
-func (c *computeCore) release(v schedule.Visit) []any {
+func (c *computeCore) release(v schedule.Visit) []effect {
 	w := c.weights[v.Tile]
 	if !w.ok || !v.Weighs() || !v.Release {
 		return nil
 	}
 	delete(c.weights, v.Tile)
-	return []any{send{prefetcherID, SlotFreed{w.slot}}}
+	return []effect{send{prefetcherID, SlotFreed{w.slot}}}
+}
+
+func (r *run) execCompute(w work) error {
+	res := r.res
+	e, ok := w.do.(launch)
+	if !ok { // passBatch
+		res.compute.Notify(func(err error) {
+			switch {
+			case r.hub.stopped.Load():
+			case err != nil: // of waiting, at the latest
+				r.hub.fail(computeID, fmt.Errorf("compute: %w", err))
+			default:
+				r.hub.done(w, nil)
+			}
+		})
+		return nil
+	}
+	l := e.p.Launches[e.Index]
+	v := e.p.Visits[l.Visit]
+	if e.Index == 0 {
+		res.bindSaved(e.p.Batch)
+		res.beginExperts(e.p)
+	}
+	marks, err := res.enqueue(e, l, v)
+	if err != nil {
+		return res.launchError(e, v, err)
+	}
+	res.record(e, l, v)
+	// A call that fails later is reported here and nowhere else: the first launch
+	// whose notification brings an error is the one it belongs to.
+	res.compute.Notify(func(err error) {
+		switch {
+		case r.hub.stopped.Load():
+		case err != nil:
+			r.hub.fail(computeID, res.launchError(e, v, err))
+		default:
+			res.clock.passed(e.p.Seq, marks)
+		}
+	})
+	if len(w.done) > 0 {
+		return r.check(w, e, v)
+	}
+	return nil
+}
+
+func (r *resources) launchError(e launch, v schedule.Visit, err error) error {
+	return fmt.Errorf("compute %s %s step %d: %w", r.names[v.Layer], v.Phase, e.p.Step, err)
+}
+
+// enqueue makes the compute stream wait for what a launch needs and work on it,
+// and times both, unless it is an evaluation's: marks are those of the program's
+// timeline so far.
+func (r *resources) enqueue(e launch, l schedule.Launch, v schedule.Visit) (marks int, err error) {
+	var t *timeline
+	if !e.p.Eval {
+		t = r.clock.timeline(r.compute, e.p.Seq)
+	}
+	t.waited(e.Blocked)
+	for _, w := range r.waits(e, v) {
+		r.compute.Wait(w.event)
+		t.waited(w.cause)
+	}
+	r.launch(e, l, v)
+	t.worked()
+	if e.p.Eval && e.Index+1 == len(e.p.Launches) {
+		return 0, r.clock.skip(r.compute)
+	}
+	return t.soFar(), t.failed()
+}
+
+// wait is an event that a launch waits for, and what it stands for.
+type wait struct {
+	event device.Event
+	cause Cause
+}
+
+// waits lists what a launch needs before it begins. The slot of its output is no
+// part of it: what used it last was of this stream, or a spill that has landed.
+func (r *resources) waits(e launch, v schedule.Visit) []wait {
+	var out []wait
+	if e.WaitWeights {
+		ready := r.batchReady
+		if e.Weights >= 0 {
+			ready = r.weights[e.Weights].ready
+		}
+		out = append(out, wait{ready, e.Fetched})
+	}
+	if e.WaitIn {
+		out = append(out, wait{r.acts[e.In].ready, StallActivation})
+	}
+	if e.WaitGr {
+		out = append(out, wait{r.acts[e.Gr].ready, StallActivation})
+	}
+	if v.Grad() && e.First {
+		out = append(out, wait{r.gradBufs[e.Grad].idle, StallGradBuffer})
+	}
+	return out
+}
+
+// record marks, after a launch, what is ready now and what is idle again.
+func (r *resources) record(e launch, l schedule.Launch, v schedule.Visit) {
+	for _, slot := range []int{e.Out, e.Gr} {
+		if slot >= 0 {
+			r.compute.Record(r.acts[slot].ready)
+		}
+	}
+	for _, slot := range []int{e.In, e.Out, e.Gr} {
+		if slot >= 0 {
+			r.compute.Record(r.acts[slot].idle)
+		}
+	}
+	if !e.Last {
+		return
+	}
+	if v.Stage == schedule.Route && v.Phase != schedule.Backward {
+		r.compute.Record(r.experts.ready)
+	}
+	if e.Weights >= 0 {
+		r.compute.Record(r.weights[e.Weights].idle)
+	}
+	if v.Loss {
+		r.compute.Record(r.lossReady)
+	}
+	if v.Grad() {
+		r.compute.Record(r.gradBufs[e.Grad].ready)
+	}
+}
+
+// check waits for a launch of a diagnosis and looks at its output.
+func (r *run) check(w work, e launch, v schedule.Visit) error {
+	l := e.p.Launches[e.Index]
+	n := r.res.activation(e.Out, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
+	buf, err := r.res.dev.AllocHost(n.Mem().Bytes)
+	if err != nil {
+		return r.res.launchError(e, v, err)
+	}
+	defer r.res.dev.FreeHost(buf)
+	r.res.compute.CopyD2H(buf, n.Mem())
+	if err := r.res.compute.Sync(); err != nil {
+		return r.res.launchError(e, v, err)
+	}
+	r.hub.done(w, allFinite(buf, r.res.plan.Spec.Act))
+	return nil
+}
+
+// allFinite looks at the exponents of fp32 or bf16 elements.
+func allFinite(b []byte, dt device.DType) bool {
+	step := int(dt.Size())
+	for i := step; i <= len(b); i += step {
+		if top := uint16(b[i-1])<<8 | uint16(b[i-2]); top&0x7f80 == 0x7f80 {
+			return false
+		}
+	}
+	return true
 }

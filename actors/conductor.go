@@ -122,11 +122,11 @@ type reported struct{}
 // runEnded ends the run, with err or well.
 type runEnded struct{ Err error }
 
-func (c *conductorCore) step(msg any) []any {
+func (c *conductorCore) step(msg any) []effect {
 	if c.finished {
 		return nil
 	}
-	var out []any
+	var out []effect
 	switch m := msg.(type) {
 	case begin:
 	case BatchReady:
@@ -154,12 +154,12 @@ func (c *conductorCore) step(msg any) []any {
 }
 
 // end ends the run.
-func (c *conductorCore) end(err error) []any {
+func (c *conductorCore) end(err error) []effect {
 	c.finished = true
-	return []any{work{do: runEnded{err}}}
+	return []effect{work{do: runEnded{err}}}
 }
 
-func (c *conductorCore) advance() []any {
+func (c *conductorCore) advance() []effect {
 	if c.finished {
 		return nil
 	}
@@ -184,13 +184,13 @@ func (c *conductorCore) advance() []any {
 
 // saveAtRest saves where a run was asked to stop with no step in progress, such as
 // in an evaluation: a run that goes on from there owes that evaluation still.
-func (c *conductorCore) saveAtRest() []any {
+func (c *conductorCore) saveAtRest() []effect {
 	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
 		return nil
 	}
 	m := c.save(c.version)
 	m.AtRest, m.AdamStep, m.NonFinite = true, c.adam, c.nonFinite
-	return []any{send{checkpointerID, m}}
+	return []effect{send{checkpointerID, m}}
 }
 
 // save books the save of the state after a step.
@@ -202,8 +202,8 @@ func (c *conductorCore) save(step int) SaveRequested {
 
 // wantBatches keeps BatchesAhead training batches under way besides the one in
 // progress, and as many of an evaluation.
-func (c *conductorCore) wantBatches() []any {
-	var out []any
+func (c *conductorCore) wantBatches() []effect {
+	var out []effect
 	for c.asked < min(c.step0+c.ahead, c.plan.LastStep) && !c.closing && !c.stop {
 		c.asked++
 		out = append(out, send{feederID, BatchWanted{Step: c.asked}})
@@ -215,7 +215,7 @@ func (c *conductorCore) wantBatches() []any {
 	return out
 }
 
-func (c *conductorCore) planStep() []any {
+func (c *conductorCore) planStep() []effect {
 	next := c.step0 + 1
 	b := c.batches[BatchWanted{Step: next}]
 	switch {
@@ -233,7 +233,7 @@ func (c *conductorCore) planStep() []any {
 	return append(c.start(p, false), c.wantBatches()...)
 }
 
-func (c *conductorCore) planEval() []any {
+func (c *conductorCore) planEval() []effect {
 	key := BatchWanted{Step: c.eval.pass + 1, Eval: true}
 	b := c.batches[key]
 	if b == nil {
@@ -246,7 +246,7 @@ func (c *conductorCore) planEval() []any {
 }
 
 // start plans p and hands it out. Again: another pass of its evaluation follows.
-func (c *conductorCore) start(p *Pass, again bool) []any {
+func (c *conductorCore) start(p *Pass, again bool) []effect {
 	p.Seq = c.seq
 	c.seq++
 	tokens := make([]int, len(p.Batch.MicroBatches))
@@ -262,10 +262,10 @@ func (c *conductorCore) start(p *Pass, again bool) []any {
 	c.spec.Held = p.Held
 	c.program = p
 	m := PassPlanned{p}
-	return []any{send{offloaderID, m}, send{prefetcherID, m}, send{computeID, m}}
+	return []effect{send{offloaderID, m}, send{prefetcherID, m}, send{computeID, m}}
 }
 
-func (c *conductorCore) lossLanded(m LossLanded) []any {
+func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	p := c.program
 	c.program = nil
 	switch {
@@ -277,7 +277,7 @@ func (c *conductorCore) lossLanded(m LossLanded) []any {
 		// The run is about to fail: this step changes nothing, but its gradients
 		// must make room.
 		c.version = m.Step
-		return []any{send{optimizerID, StepClosed{Step: m.Step, Skip: true}}}
+		return []effect{send{optimizerID, StepClosed{Step: m.Step, Skip: true}}}
 	}
 	c.version = m.Step
 	c.closing = c.closing || c.stop || m.Step >= c.plan.LastStep
@@ -286,7 +286,7 @@ func (c *conductorCore) lossLanded(m LossLanded) []any {
 	c.tokens += p.Batch.Tokens
 	c.open[m.Step] = &stepInProgress{batch: p.Batch, report: StepReport{Step: m.Step, Prog: p.Seq, LR: lr, Saved: save,
 		Loss: m.Sum/float64(max(p.Batch.Supervised, 1)) + m.Aux, Tokens: p.Batch.Tokens, TotalTokens: c.tokens, Supervised: p.Batch.Supervised, AttendedPairs: c.attendedPairs(p.Batch)}}
-	out := []any{send{optimizerID, StepClosed{Step: m.Step, LR: lr, Skip: math.IsNaN(m.Sum+m.Aux) || math.IsInf(m.Sum+m.Aux, 0), Save: save}}}
+	out := []effect{send{optimizerID, StepClosed{Step: m.Step, LR: lr, Skip: math.IsNaN(m.Sum+m.Aux) || math.IsInf(m.Sum+m.Aux, 0), Save: save}}}
 	if save {
 		out = append(out, send{checkpointerID, c.save(m.Step)})
 	}
@@ -310,7 +310,7 @@ func (c *conductorCore) attendedPairs(b *data.Batch) int64 {
 	return n
 }
 
-func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []any {
+func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []effect {
 	c.eval.sum += m.Sum
 	c.eval.supervised += p.Batch.Supervised
 	if c.eval.pass < c.plan.EvalPasses {
@@ -323,10 +323,10 @@ func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []any {
 		c.evaluated = &r
 		return nil
 	}
-	return []any{send{reporterID, r}}
+	return []effect{send{reporterID, r}}
 }
 
-func (c *conductorCore) stepUpdated(m StepUpdated) []any {
+func (c *conductorCore) stepUpdated(m StepUpdated) []effect {
 	c.updated = m.Step
 	s := c.open[m.Step]
 	if s == nil {
@@ -338,7 +338,7 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []any {
 	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil {
 		c.diagnosis = &diagnosis{step: m.Step, finite: m.Step - m.NonFinite, layer: -1, batch: s.batch}
 	}
-	out := []any{send{reporterID, s.report}}
+	out := []effect{send{reporterID, s.report}}
 	if r := c.evaluated; r != nil && r.Step == m.Step {
 		c.evaluated = nil
 		out = append(out, send{reporterID, *r})
@@ -347,7 +347,7 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []any {
 }
 
 // diagnosed ends the run with the name of the layer that is not finite.
-func (c *conductorCore) diagnosed() []any {
+func (c *conductorCore) diagnosed() []effect {
 	d := c.diagnosis
 	err := fmt.Errorf("step %d: the loss or the gradient was not finite in %d steps in a row (max_nonfinite_steps: %d)",
 		d.step, c.nonFinite, c.plan.MaxNonFinite)
@@ -358,4 +358,9 @@ func (c *conductorCore) diagnosed() []any {
 			model.LayerName(c.spec.Layers, d.layer), d.microBatch)
 	}
 	return c.end(&NonFiniteError{Step: d.step, Finite: d.finite, err: err})
+}
+
+func (r *run) execConductor(w work) error {
+	r.hub.ended <- w.do.(runEnded).Err
+	return nil
 }

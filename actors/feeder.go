@@ -1,5 +1,11 @@
 package actors
 
+import (
+	"fmt"
+
+	"mt/data"
+)
+
 // The Feeder packs the batches the Conductor asks for, one at a time, in the
 // order of the requests.
 
@@ -9,17 +15,22 @@ type feederCore struct {
 	busy  bool
 }
 
-// packBatch reads the rows of a step and makes its batch; its done message is
-// batchPacked, made by the shell.
+// packBatch reads the rows of a step and makes its batch.
 type packBatch struct {
 	Step int
 	Eval bool
 }
 
+// batchPacked brings it.
 type batchPacked struct{ ready BatchReady }
 
-func (c *feederCore) step(msg any) []any {
-	var out []any
+func (m batchPacked) with(result any) any {
+	m.ready.Batch = result.(*data.Batch)
+	return m
+}
+
+func (c *feederCore) step(msg any) []effect {
+	var out []effect
 	switch m := msg.(type) {
 	case BatchWanted:
 		c.queue = append(c.queue, m)
@@ -32,7 +43,39 @@ func (c *feederCore) step(msg any) []any {
 	if !c.busy && len(c.queue) > 0 {
 		m := c.queue[0]
 		c.queue, c.busy = c.queue[1:], true
-		out = append(out, work{do: packBatch(m)})
+		out = append(out, work{do: packBatch(m), done: []send{{feederID, batchPacked{BatchReady{Step: m.Step, Eval: m.Eval}}}}})
 	}
 	return out
+}
+
+func (r *run) execFeeder(w work) error {
+	e := w.do.(packBatch)
+	r.hub.async(feederID, w, func() (any, error) {
+		b, err := r.o.Batch(e.Step, e.Eval)
+		if err == nil {
+			err = r.res.checkBatch(b)
+		}
+		if err != nil {
+			what := "step"
+			if e.Eval {
+				what = "evaluation pass"
+			}
+			return nil, fmt.Errorf("pack the batch of %s %d: %w", what, e.Step, err)
+		}
+		return b, nil
+	})
+	return nil
+}
+
+// checkBatch refuses what is larger than buffers were sized for.
+func (r *resources) checkBatch(b *data.Batch) error {
+	l, largest := r.plan.Limits, 0
+	for _, m := range b.MicroBatches {
+		largest = max(largest, m.Tokens)
+	}
+	if b.Tokens > int64(l.Tokens) || largest > l.MicroBatchTokens || len(b.MicroBatches) > l.MicroBatches || len(b.UniqueIDs) > l.UniqueIDs {
+		return fmt.Errorf("a batch of %d tokens, %d micro-batches of at most %d and %d unique ids exceeds the limits %+v",
+			b.Tokens, len(b.MicroBatches), largest, len(b.UniqueIDs), l)
+	}
+	return nil
 }

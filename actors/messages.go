@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"fmt"
 	"time"
 
 	"mt/data"
@@ -138,6 +137,11 @@ type RoutingLanded struct {
 	Offsets     []int32 // expert e, from 0 on, has pairs Offsets[e] to Offsets[e+1]
 }
 
+func (m RoutingLanded) with(result any) any {
+	m.Offsets = result.([]int32)
+	return m
+}
+
 // GradBufferFreed returns a gradient buffer; its idle event is recorded.
 type GradBufferFreed struct{ Buf int }
 
@@ -159,6 +163,12 @@ type LossLanded struct {
 	Eval       bool
 	Sum        float64 // nats over all supervised tokens
 	Aux        float64 // to be added to the mean: what balances the experts' load
+}
+
+func (m LossLanded) with(result any) any {
+	found := result.(losses)
+	m.Sum, m.Aux = found.sum, found.aux
+	return m
 }
 
 // StepUpdated tells that every layer is at version Step.
@@ -197,6 +207,11 @@ type ActivationChecked struct {
 	Finite                  bool
 }
 
+func (m ActivationChecked) with(result any) any {
+	m.Finite = result.(bool)
+	return m
+}
+
 // StopRequested asks the run to end after the step in progress.
 type StopRequested struct{}
 
@@ -205,6 +220,10 @@ type Failed struct {
 	Actor actorID
 	Err   error
 }
+
+// StepReported tells that what there is to say of a step has been said: its
+// checkpoint may stand.
+type StepReported struct{ Step int }
 
 // StepReport is what the Reporter learns of a step.
 type StepReport struct {
@@ -230,26 +249,4 @@ type EvalReport struct {
 	Step   int
 	Loss   float64 // nats per supervised token
 	Tokens int64   // supervised tokens
-}
-
-// effects of a core: sends, and work for the shell.
-
-// send puts msg into the mailbox of to.
-type send struct {
-	to  actorID
-	msg any
-}
-
-func (s send) String() string { return fmt.Sprintf("→ %s %T%+v", s.to, s.msg, s.msg) }
-
-// work is something for the shell to do. Done, unless nil, comes back to the
-// actor when it is complete; a failing work sends Failed instead.
-type work struct {
-	do   any
-	done any
-}
-
-// core is the pure part of an actor.
-type core interface {
-	step(msg any) []any // effects: send or work, in order
 }

@@ -11,7 +11,7 @@ import (
 // This file says what effects do in the world of the model test, and checks
 // that they find what they need.
 
-func (w *world) do(id actorID, e work) {
+func (w *world) do(e work) {
 	switch d := e.do.(type) {
 	case fetchWeights:
 		w.checkFetch(d)
@@ -26,10 +26,10 @@ func (w *world) do(id actorID, e work) {
 	case launch:
 		w.launch(d)
 	case spill, offloadGrad, offloadRouting, offloadLoss:
-		w.d2h = append(w.d2h, w.landing(id, e))
+		w.d2h = append(w.d2h, w.landing(e))
 	case saveLayer:
 		w.checkSave(d)
-		w.start(id, e)
+		w.start(e)
 	case runEnded:
 		w.ended = true
 		if d.Err != nil {
@@ -37,6 +37,7 @@ func (w *world) do(id actorID, e work) {
 		}
 	case StepReport:
 		w.steps = append(w.steps, d.Step)
+		w.done(e, nil)
 	case EvalReport:
 		w.evals++
 	case nonFiniteGradient:
@@ -45,14 +46,14 @@ func (w *world) do(id actorID, e work) {
 		if w.cores[optimizerID].(*optimizerCore).saving[d.Layer] {
 			w.failf("layer %d is updated while it is being saved", d.Layer)
 		}
-		w.start(id, e)
+		w.start(e)
 	default:
-		w.start(id, e)
+		w.start(e)
 	}
 }
 
 // landing is what happens when a copy to the host has landed.
-func (w *world) landing(id actorID, e work) func() {
+func (w *world) landing(e work) func() {
 	switch d := e.do.(type) {
 	case spill:
 		c := w.acts[d.Slot]
@@ -61,27 +62,21 @@ func (w *world) landing(id actorID, e work) func() {
 				w.failf("activation slot %d was reused before its spill landed", d.Slot)
 			}
 			w.spilled[d.Host] = c
-			w.done(id, e.done)
+			w.done(e, nil)
 		}
 	case offloadGrad:
 		return func() {
 			w.land(d, e.done != nil)
-			w.done(id, e.done)
+			w.done(e, nil)
 		}
 	case offloadRouting:
-		return func() {
-			m := RoutingLanded{Prog: d.p.Seq, Layer: d.Layer, Offsets: w.offsets(d.p.Seq, d.Layer)}
-			w.send(prefetcherID, m)
-			w.send(computeID, m)
-		}
+		return func() { w.done(e, w.offsets(d.p.Seq, d.Layer)) }
 	case offloadLoss:
 		sum := 1.0
 		if !d.p.Eval && w.cfg.skip[d.p.Step] {
 			sum = math.NaN()
 		}
-		return func() {
-			w.send(conductorID, LossLanded{Prog: d.p.Seq, Step: d.p.Step, Eval: d.p.Eval, Sum: sum})
-		}
+		return func() { w.done(e, losses{sum: sum}) }
 	}
 	panic(e)
 }
@@ -131,9 +126,8 @@ func (w *world) checkFetch(d fetchWeights) {
 	}
 }
 
-func (w *world) start(id actorID, e work) {
+func (w *world) start(e work) {
 	w.async = append(w.async, e)
-	w.owner = append(w.owner, id)
 }
 
 func (w *world) checkSave(d saveLayer) {

@@ -26,11 +26,10 @@ type world struct {
 	cfg     worldConfig
 	cores   [numActors]core
 	boxes   [numActors][]any
-	todo    [numActors][]any // effects not yet executed
-	choices []int            // what may happen next, reused
-	async   []work           // running works, any of which may end
-	owner   []actorID        // of async
-	d2h     []func()         // completions of the d2h stream, in order
+	todo    [numActors][]effect
+	choices []int    // what may happen next, reused
+	async   []work   // running works, any of which may end
+	d2h     []func() // completions of the d2h stream, in order
 
 	programs map[int]*Pass
 	slots    map[int]content // weight slots
@@ -101,7 +100,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		computeID:      newComputeCore(cfg.depths),
 		offloaderID:    newOffloaderCore(cfg.clip > 0, cfg.depths),
 		optimizerID:    newOptimizerCore(cfg.layers, State{}, cfg.clip, cfg.tied),
-		checkpointerID: newCheckpointerCore(cfg.layers),
+		checkpointerID: newCheckpointerCore(cfg.layers, 0),
 		reporterID:     reporterCore{},
 	}
 	return w
@@ -217,38 +216,34 @@ func (w *world) turn(id actorID) {
 	case send:
 		w.send(e.to, e.msg)
 	case work:
-		w.do(id, e)
+		w.do(e)
 	}
 }
 
-func (w *world) done(id actorID, d any) {
-	switch d := d.(type) {
-	case nil:
-	case send:
-		w.send(d.to, d.msg)
-	case []any:
-		for _, e := range d {
-			w.done(id, e)
-		}
-	default:
-		w.send(id, d)
+// done sends what a work promised, as the shell does.
+func (w *world) done(e work, result any) {
+	for _, s := range e.completed(result) {
+		w.send(s.to, s.msg)
 	}
 }
 
-// complete ends a running work, with the message its shell would make.
+// complete ends a running work, with what it would find out.
 func (w *world) complete(i int) {
-	e, id := w.async[i], w.owner[i]
+	e := w.async[i]
 	w.async = append(w.async[:i:i], w.async[i+1:]...)
-	w.owner = append(w.owner[:i:i], w.owner[i+1:]...)
+	var result any
 	switch d := e.do.(type) {
 	case packBatch:
-		w.done(id, batchPacked{BatchReady{Step: d.Step, Eval: d.Eval, Batch: w.batch(d)}})
+		result = w.batch(d)
 	case measure:
-		w.done(id, measured{Layer: d.Layer, Squares: 1})
+		result = 1.0
 	case update:
 		w.version[d.Layer]++
-		w.done(id, e.done)
 	case commitSave:
+		if n := len(w.steps); n == 0 || w.steps[n-1] < d.Save.Step {
+			w.failf("the checkpoint of step %d stands before the step is reported: %v", d.Save.Step, w.steps)
+		}
+		result = ""
 		if w.saved[d.Save.Step] != w.cfg.layers {
 			w.failf("checkpoint of step %d committed with %d layers", d.Save.Step, w.saved[d.Save.Step])
 		}
@@ -256,10 +251,8 @@ func (w *world) complete(i int) {
 			w.failf("checkpoint of step %d committed after %d updates, it says %d", d.Save.Step, want, d.AdamStep)
 		}
 		w.saves = append(w.saves, d.Save.Step)
-		w.done(id, saveCommitted{Step: d.Save.Step})
-	default:
-		w.done(id, e.done)
 	}
+	w.done(e, result)
 }
 
 // batch varies the number of micro-batches with the step.

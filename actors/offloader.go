@@ -1,6 +1,13 @@
 package actors
 
-import "mt/plan"
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"mt/host"
+	"mt/plan"
+)
 
 // The Offloader brings to the host what the device computed: gradients into
 // slabs, activations into spill buffers, losses. It owns the slabs' credits.
@@ -33,31 +40,34 @@ type offloadGrad struct {
 	IDs                          []int32 // the batch's
 }
 
-// offloadRouting copies the places of the experts' pairs to the host. Its done
-// message, RoutingLanded, is made by the shell, as it holds them.
+// offloadRouting copies the places of the experts' pairs to the host.
 type offloadRouting struct {
 	p     *Pass
 	Layer int
 }
 
-// offloadLoss copies the losses of p to the host and sums them. Its done
-// message is made by the shell, as it holds the sum.
+// offloadLoss copies the losses of p to the host and sums them.
 type offloadLoss struct{ p *Pass }
 
-func (c *offloaderCore) step(msg any) []any {
+// losses is what it finds: LossLanded's Sum and Aux.
+type losses struct{ sum, aux float64 }
+
+func (c *offloaderCore) step(msg any) []effect {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs[m.Pass.Seq] = m.Pass
 		delete(c.programs, m.Pass.Seq-programsKept)
 	case ActivationComputed:
 		o := c.programs[m.Prog].Objects[m.Object]
-		return []any{work{do: spill{Slot: m.Slot, Host: o.Host, Tokens: o.Tokens}, done: []any{
-			send{prefetcherID, ActivationSpilled{Prog: m.Prog, Object: m.Object}},
-			send{prefetcherID, ActivationSlotFreed{m.Slot}}}}}
+		return []effect{work{do: spill{Slot: m.Slot, Host: o.Host, Tokens: o.Tokens}, done: []send{
+			{prefetcherID, ActivationSpilled{Prog: m.Prog, Object: m.Object}},
+			{prefetcherID, ActivationSlotFreed{m.Slot}}}}}
 	case LossComputed:
-		return []any{work{do: offloadLoss{c.programs[m.Prog]}}}
+		p := c.programs[m.Prog]
+		return []effect{work{do: offloadLoss{p}, done: []send{{conductorID, LossLanded{Prog: p.Seq, Step: p.Step, Eval: p.Eval}}}}}
 	case RoutingComputed:
-		return []any{work{do: offloadRouting{p: c.programs[m.Prog], Layer: m.Layer}}}
+		landed := RoutingLanded{Prog: m.Prog, Layer: m.Layer}
+		return []effect{work{do: offloadRouting{p: c.programs[m.Prog], Layer: m.Layer}, done: []send{{prefetcherID, landed}, {computeID, landed}}}}
 	case GradComputed:
 		c.waiting = append(c.waiting, m)
 	case SlabFreed:
@@ -73,8 +83,8 @@ func (c *offloaderCore) step(msg any) []any {
 // programsKept is how many programs back a late message may come from.
 const programsKept = 4
 
-func (c *offloaderCore) advance() []any {
-	var out []any
+func (c *offloaderCore) advance() []effect {
+	var out []effect
 	for len(c.waiting) > 0 && (!c.pool || c.landing >= 0 || len(c.slabs) > 0) {
 		m := c.waiting[0]
 		c.waiting = c.waiting[1:]
@@ -91,9 +101,90 @@ func (c *offloaderCore) advance() []any {
 		ids := c.programs[m.Prog].Batch.UniqueIDs
 		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: ids}}
 		if m.Part == 0 {
-			w.done = send{optimizerID, GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, IDs: ids}}
+			w.done = []send{{optimizerID, GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, IDs: ids}}}
 		}
 		out = append(out, w, send{computeID, GradBufferFreed{m.Buf}})
 	}
 	return out
+}
+
+func (r *run) execOffloader(w work) error {
+	s := r.res.d2h
+	switch e := w.do.(type) {
+	case spill:
+		host, slot := r.res.spilled(e.Host, e.Tokens), r.res.acts[e.Slot]
+		s.Wait(slot.ready)
+		s.CopyD2H(host, slot.mem.Slice(0, int64(len(host))))
+		s.Wait(slot.idle) // its last reader may still be at work
+		s.Record(slot.idle)
+		s.Notify(r.landed(w, fmt.Sprintf("spill an activation from slot %d", e.Slot), nothing))
+	case offloadGrad:
+		r.res.offloadGrad(e)
+		s.Notify(r.landed(w, "offload the gradient of "+r.res.names[e.Layer], nothing))
+	case offloadRouting:
+		r.res.offloadRouting(e)
+		s.Notify(r.landed(w, fmt.Sprintf("offload the routing of %s step %d", r.res.names[e.Layer], e.p.Step), r.res.routing))
+	case offloadLoss:
+		b := r.res.batch
+		n := 4 * int64(e.p.Batch.Tokens)
+		s.Wait(r.res.lossReady)
+		s.CopyD2H(r.res.lossHost[:n], b.losses.Mem().Slice(0, n))
+		r.res.offloadLoad(e.p)
+		s.Notify(r.landed(w, fmt.Sprintf("offload the losses of step %d", e.p.Step), func() any {
+			return losses{sum: sumF32(r.res.lossHost[:n]), aux: r.res.auxLoss(e.p)}
+		}))
+	default:
+		panic(fmt.Sprintf("offloader: work %T", w.do))
+	}
+	return nil // an error of the stream comes with the notification
+}
+
+// nothing is found by a copy that is only made.
+func nothing() any { return nil }
+
+// landed ends a work whose copy has landed, unless a stream has failed, as what a
+// failed stream left behind must not reach the optimizer. A failure of the compute
+// stream is for its own notification to tell.
+func (r *run) landed(w work, what string, found func() any) func(error) {
+	return func(err error) {
+		if r.hub.stopped.Load() {
+			return
+		}
+		if err == nil {
+			err = r.res.h2d.Err()
+		}
+		switch {
+		case err != nil:
+			r.hub.fail(offloaderID, fmt.Errorf("%s: %w", what, err))
+		case r.res.compute.Err() == nil:
+			r.hub.done(w, found())
+		}
+	}
+}
+
+func (r *resources) offloadGrad(e offloadGrad) {
+	r.d2h.Wait(r.gradBufs[e.Buf].ready)
+	r.grads.offload(r.tiles[e.Tile], e.Buf, e.Slab, len(e.IDs))
+	r.d2h.Record(r.gradBufs[e.Buf].idle)
+}
+
+// spilled is where so many tokens of a spilled activation lie on the host.
+func (r *resources) spilled(at, tokens int) []byte {
+	from := r.plan.ActivationBytes(at)
+	return r.spills[from : from+r.plan.ActivationBytes(tokens)]
+}
+
+// sumF32 adds little-endian floats in order, in float64.
+func sumF32(b []byte) float64 {
+	var sum float64
+	for i := 0; i+4 <= len(b); i += 4 {
+		sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))
+	}
+	return sum
+}
+
+// slab views a landed gradient: n elements from element off on.
+func (r *resources) slab(i int, off, n int64) host.Grad {
+	w := r.plan.GradBytes()
+	return host.Grad{Data: r.slabs[i].Bytes()[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
 }

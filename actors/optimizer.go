@@ -1,9 +1,11 @@
 package actors
 
 import (
+	"fmt"
 	"math"
 
 	"mt/host"
+	"mt/model"
 )
 
 // The Optimizer takes gradients as they land: it measures them, and updates
@@ -55,8 +57,7 @@ type mergeTied struct {
 	IDs        []int32
 }
 
-// measure sums the squares of a landed gradient; its done message is
-// measured, made by the shell.
+// measure sums the squares of a landed gradient.
 type measure struct {
 	Layer, Slab int
 	IDs         []int32
@@ -66,6 +67,11 @@ type measure struct {
 type measured struct {
 	Layer   int
 	Squares float64
+}
+
+func (m measured) with(result any) any {
+	m.Squares = result.(float64)
+	return m
 }
 
 // merged tells that mergeTied is done.
@@ -83,7 +89,7 @@ type update struct {
 // updateDone tells that update is done.
 type updateDone struct{ Layer int }
 
-func (c *optimizerCore) step(msg any) []any {
+func (c *optimizerCore) step(msg any) []effect {
 	s := c.cur
 	switch m := msg.(type) {
 	case GradLanded:
@@ -131,7 +137,7 @@ func (c *optimizerCore) open(step int) *stepState {
 }
 
 // advance starts the next piece of work, or finishes the step without any.
-func (c *optimizerCore) advance() []any {
+func (c *optimizerCore) advance() []effect {
 	s := c.cur
 	if s == nil || c.busy {
 		return nil
@@ -145,7 +151,7 @@ func (c *optimizerCore) advance() []any {
 	if c.clip == 0 && !s.closed.Skip {
 		return c.advanceUnclipped(s)
 	}
-	var out []any
+	var out []effect
 	if s.closed.Skip {
 		out = c.dropMeasured(s)
 	}
@@ -165,21 +171,21 @@ func (c *optimizerCore) advance() []any {
 	return c.startUpdate(s, s.next, float32(coef))
 }
 
-func (c *optimizerCore) startMeasure(s *stepState) []any {
+func (c *optimizerCore) startMeasure(s *stepState) []effect {
 	l := s.queue[0]
 	if c.tied && l == 0 {
 		if s.landed[c.head()] < 0 {
 			return nil // the head's gradient lands first; it is on its way
 		}
 		s.queue, c.busy = s.queue[1:], true
-		return []any{work{do: mergeTied{Rows: s.landed[0], Head: s.landed[c.head()], IDs: s.ids}, done: merged{}}}
+		return []effect{work{do: mergeTied{Rows: s.landed[0], Head: s.landed[c.head()], IDs: s.ids}, done: []send{{optimizerID, merged{}}}}}
 	}
 	s.queue, c.busy = s.queue[1:], true
-	return []any{work{do: measure{Layer: l, Slab: s.landed[l], IDs: s.ids}}}
+	return []effect{work{do: measure{Layer: l, Slab: s.landed[l], IDs: s.ids}, done: []send{{optimizerID, measured{Layer: l}}}}}
 }
 
 // advanceUnclipped updates layers in the order in which they were measured.
-func (c *optimizerCore) advanceUnclipped(s *stepState) []any {
+func (c *optimizerCore) advanceUnclipped(s *stepState) []effect {
 	if s.pending == len(s.order) {
 		return nil
 	}
@@ -192,7 +198,7 @@ func (c *optimizerCore) advanceUnclipped(s *stepState) []any {
 		sq = s.squares[c.head()]
 	}
 	if !host.AllFinite(sq) {
-		return []any{work{do: nonFiniteGradient{Step: s.step, Layer: l, Finite: s.finite}}}
+		return []effect{work{do: nonFiniteGradient{Step: s.step, Layer: l, Finite: s.finite}}}
 	}
 	out := c.startUpdate(s, l, 1)
 	if out != nil {
@@ -205,19 +211,19 @@ func (c *optimizerCore) advanceUnclipped(s *stepState) []any {
 // Finite is the last step before that was not skipped.
 type nonFiniteGradient struct{ Step, Layer, Finite int }
 
-func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []any {
+func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []effect {
 	if c.saving[l] {
 		s.held[l] = true
 		return nil
 	}
 	c.busy = true
-	return []any{work{do: update{Layer: l, Slab: s.landed[l], HeadSlab: s.landed[c.head()], IDs: s.ids,
-		AdamStep: c.adam + 1, LR: s.closed.LR, Clip: clip}, done: updateDone{l}}}
+	return []effect{work{do: update{Layer: l, Slab: s.landed[l], HeadSlab: s.landed[c.head()], IDs: s.ids,
+		AdamStep: c.adam + 1, LR: s.closed.LR, Clip: clip}, done: []send{{optimizerID, updateDone{l}}}}}
 }
 
 // updated passes on that l is at the step's version, and ends the step after
 // the last layer.
-func (c *optimizerCore) updated(l int) []any {
+func (c *optimizerCore) updated(l int) []effect {
 	s := c.cur
 	c.skipped = 0
 	s.updated[l] = true
@@ -236,10 +242,10 @@ func (c *optimizerCore) updated(l int) []any {
 	return out
 }
 
-func (c *optimizerCore) announce(s *stepState, l int, adam int64) []any {
+func (c *optimizerCore) announce(s *stepState, l int, adam int64) []effect {
 	m := LayerUpdated{Layer: l, Version: s.step, Save: s.closed.Save, Held: s.held[l], AdamStep: adam, NonFinite: c.skipped}
 	c.saving[l] = s.closed.Save
-	out := []any{send{prefetcherID, m}}
+	out := []effect{send{prefetcherID, m}}
 	if m.Save {
 		out = append(out, send{checkpointerID, m})
 	}
@@ -248,8 +254,8 @@ func (c *optimizerCore) announce(s *stepState, l int, adam int64) []any {
 
 // dropMeasured gives back the slabs of gradients that are measured and will not
 // be used: others may wait for them.
-func (c *optimizerCore) dropMeasured(s *stepState) []any {
-	var out []any
+func (c *optimizerCore) dropMeasured(s *stepState) []effect {
+	var out []effect
 	for l := range c.layers {
 		if s.have[l] && s.landed[l] >= 0 && !(c.tied && l == 0 && !s.have[c.head()]) {
 			out = append(out, send{offloaderID, SlabFreed{s.landed[l]}})
@@ -261,7 +267,7 @@ func (c *optimizerCore) dropMeasured(s *stepState) []any {
 
 // skip ends a step that changes nothing. A layer that is still being saved may
 // change its version all the same: its bytes stay.
-func (c *optimizerCore) skip(s *stepState) []any {
+func (c *optimizerCore) skip(s *stepState) []effect {
 	out := c.dropMeasured(s)
 	for l := range c.layers {
 		if c.saving[l] && s.closed.Save {
@@ -277,7 +283,7 @@ func (c *optimizerCore) skip(s *stepState) []any {
 	return append(out, c.finish(s, true))
 }
 
-func (c *optimizerCore) finish(s *stepState, skipped bool) any {
+func (c *optimizerCore) finish(s *stepState, skipped bool) send {
 	c.cur, c.version = nil, s.step
 	return send{conductorID, StepUpdated{Step: s.step, GradNorm: s.norm(), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped}}
 }
@@ -289,4 +295,65 @@ func (s *stepState) norm() float64 {
 		sum += sq
 	}
 	return math.Sqrt(sum)
+}
+
+func (r *run) execOptimizer(w work) error {
+	switch e := w.do.(type) {
+	case nonFiniteGradient:
+		return &NonFiniteError{Step: e.Step, Finite: e.Finite, err: fmt.Errorf("step %d: the gradient of %s is not finite; without clipping "+
+			"(max_grad_norm: 0) other layers are updated already, so the run ends: set a lower learning_rate or max_grad_norm > 0", e.Step, r.res.names[e.Layer])}
+	case mergeTied:
+		r.hub.async(optimizerID, w, func() (any, error) {
+			r.res.mergeTied(e)
+			return nil, nil
+		})
+	case measure:
+		r.hub.async(optimizerID, w, func() (any, error) { return r.res.squares(e), nil })
+	case update:
+		r.hub.async(optimizerID, w, func() (any, error) {
+			r.res.update(e)
+			return nil, nil
+		})
+	default:
+		panic(fmt.Sprintf("optimizer: work %T", w.do))
+	}
+	return nil
+}
+
+// mergeTied adds the embedding's rows to the head's gradient of the table.
+func (r *resources) mergeTied(e mergeTied) {
+	ids, cols := e.IDs, r.plan.Spec.Config.HiddenSize
+	t, _ := r.plan.Layouts[r.plan.Head()].Tensor(model.RoleLMHead)
+	host.AddRows(r.o.Pool, r.slab(e.Head, t.Elem, t.Elems()), ids, r.slab(e.Rows, 0, int64(len(ids)*cols)), cols)
+}
+
+// squares is the sum of squares of a layer's gradient, tensor by tensor.
+func (r *resources) squares(e measure) float64 {
+	if e.Layer == 0 {
+		return host.SumSquares(r.o.Pool, r.slab(e.Slab, 0, int64(len(e.IDs))*int64(r.plan.Spec.Config.HiddenSize)))
+	}
+	var sum float64
+	for _, t := range r.plan.Layouts[e.Layer].Tensors {
+		sum += host.SumSquares(r.o.Pool, r.slab(e.Slab, t.Elem, t.Elems()))
+	}
+	return sum
+}
+
+// update moves one layer. A tied table is the embedding's, but its gradient is
+// in the head's slab.
+func (r *resources) update(e update) {
+	a := r.o.Adam
+	a.LR, a.Step, a.Clip = e.LR, e.AdamStep, e.Clip
+	st := r.o.Store
+	if e.Layer != 0 {
+		st.Update(e.Layer, r.slab(e.Slab, 0, r.plan.Layouts[e.Layer].Elems), a)
+		return
+	}
+	if head := r.plan.Layouts[r.plan.Head()]; head.Tied {
+		t, _ := head.Tensor(model.RoleLMHead)
+		st.UpdateTensor(0, 0, r.slab(e.HeadSlab, t.Elem, t.Elems()), a)
+		return
+	}
+	ids := e.IDs
+	st.UpdateRows(0, ids, r.slab(e.Slab, 0, int64(len(ids))*int64(r.plan.Spec.Config.HiddenSize)), a)
 }

@@ -22,15 +22,21 @@ func (o *optimizing) tell(msgs ...any) {
 	}
 }
 
-func (o *optimizing) take(effect any) {
-	switch e := effect.(type) {
+func (o *optimizing) done(w work, result any) {
+	for _, s := range w.completed(result) {
+		o.tell(s.msg)
+	}
+}
+
+func (o *optimizing) take(e effect) {
+	switch e := e.(type) {
 	case work:
 		switch d := e.do.(type) {
 		case measure:
-			o.tell(measured{Layer: d.Layer, Squares: 1})
+			o.done(e, 1.0)
 		case update:
 			o.did = append(o.did, fmt.Sprintf("update %d", d.Layer))
-			o.tell(e.done)
+			o.done(e, nil)
 		}
 	case send:
 		switch m := e.msg.(type) {

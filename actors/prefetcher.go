@@ -2,6 +2,7 @@ package actors
 
 import (
 	"cmp"
+	"fmt"
 
 	"mt/plan"
 	"mt/schedule"
@@ -90,7 +91,7 @@ type fetchBatch struct {
 // fetchActivation enqueues the copy of a spilled activation into a slot.
 type fetchActivation struct{ Slot, Host, Tokens int }
 
-func (c *prefetcherCore) step(msg any) []any {
+func (c *prefetcherCore) step(msg any) []effect {
 	switch m := msg.(type) {
 	case PassPlanned:
 		c.programs = append(c.programs, &prefetchState{p: m.Pass, spilled: map[int]int{}, routed: routing{}})
@@ -102,7 +103,7 @@ func (c *prefetcherCore) step(msg any) []any {
 	case BatchSlotFreed:
 		c.batchFree = append(c.batchFree, m.Slot)
 	case rowsGathered:
-		return []any{work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{computeID, m.sent}}
+		return []effect{work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{computeID, m.sent}}
 	case ActivationSlotFreed:
 		c.actFree = append(c.actFree, m.Slot)
 	case ActivationSpilled:
@@ -125,8 +126,8 @@ func (c *prefetcherCore) step(msg any) []any {
 
 // advance serves whatever can be served. Takes of a later program begin only
 // when those of the one before have all been served.
-func (c *prefetcherCore) advance() []any {
-	var out []any
+func (c *prefetcherCore) advance() []effect {
+	var out []effect
 	for len(c.programs) > 0 {
 		s := c.programs[0]
 		out = append(out, c.serveBatch(s)...)
@@ -154,7 +155,7 @@ func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause)
 	return true, cause
 }
 
-func (c *prefetcherCore) serveBatch(s *prefetchState) []any {
+func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
 	if s.batch {
 		return nil
 	}
@@ -174,12 +175,12 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []any {
 	s.batch = true
 	slot := c.batchFree[0]
 	c.batchFree = c.batchFree[1:]
-	return []any{work{do: gatherRows{s.p},
-		done: rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}
+	return []effect{work{do: gatherRows{s.p},
+		done: []send{{prefetcherID, rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}}}
 }
 
-func (c *prefetcherCore) serveWeights(s *prefetchState) []any {
-	var out []any
+func (c *prefetcherCore) serveWeights(s *prefetchState) []effect {
+	var out []effect
 	for s.weights < len(s.p.WeightTakes) {
 		v := s.p.WeightTakes[s.weights]
 		visit := s.p.Visits[v]
@@ -218,8 +219,8 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []any {
 	return out
 }
 
-func (c *prefetcherCore) serveActivations(s *prefetchState) []any {
-	var out []any
+func (c *prefetcherCore) serveActivations(s *prefetchState) []effect {
+	var out []effect
 	for s.acts < len(s.p.ActTakes) && len(c.actFree) > 0 {
 		t := s.p.ActTakes[s.acts]
 		if t.Fetch && s.spilled[t.Object] < t.Spills {
@@ -235,4 +236,48 @@ func (c *prefetcherCore) serveActivations(s *prefetchState) []any {
 		s.acts++
 	}
 	return out
+}
+
+func (r *run) execPrefetcher(w work) error {
+	switch e := w.do.(type) {
+	case gatherRows:
+		r.hub.async(prefetcherID, w, func() (any, error) {
+			r.res.gather(e.p)
+			return nil, nil
+		})
+		return nil
+	case fetchBatch:
+		r.res.upload(e.p)
+		r.res.h2d.Record(r.res.batchReady)
+		return r.h2dErr("prefetch the batch of step %d", e.p.Step)
+	case fetchWeights:
+		r.res.fetchWeights(e)
+		return r.h2dErr("prefetch %s", r.res.names[e.Layer])
+	case fetchActivation:
+		host := r.res.spilled(e.Host, e.Tokens)
+		slot := r.res.acts[e.Slot]
+		r.res.h2d.Wait(slot.idle)
+		r.res.h2d.CopyH2D(slot.mem.Slice(0, int64(len(host))), host)
+		r.res.h2d.Record(slot.ready)
+		return r.h2dErr("prefetch an activation into slot %d", e.Slot)
+	}
+	panic(fmt.Sprintf("prefetcher: work %T", w.do))
+}
+
+// h2dErr is the error of the h2d stream so far, in the words of what it did.
+func (r *run) h2dErr(what string, args ...any) error {
+	if err := r.res.h2d.Err(); err != nil {
+		return fmt.Errorf(what+": %w", append(args, err)...)
+	}
+	return nil
+}
+
+// fetchWeights brings a tile into its slot and counts those of experts.
+func (r *resources) fetchWeights(e fetchWeights) {
+	s := r.weights[e.Slot]
+	moved := r.place.fetch(r.tiles[e.Tile], s)
+	if e.Expert && moved > 0 {
+		r.travelled.add(e.Prog, moved)
+	}
+	r.h2d.Record(s.ready)
 }

@@ -14,7 +14,6 @@ type run struct {
 	res    *resources
 	hub    *hub
 	saving atomic.Bool // a checkpoint is open
-	told   *gate       // how far reports are delivered
 
 	// Of the Reporter's goroutine.
 	lastStep         time.Time
@@ -34,9 +33,8 @@ func Run(o Options) (err error) {
 			err = late
 		}
 	}()
-	r := &run{o: &o, res: res, hub: newHub(), told: newGate(o.Start.Step), lastStep: time.Now()}
+	r := &run{o: &o, res: res, hub: newHub(), lastStep: time.Now()}
 	defer func() {
-		r.told.close()
 		r.hub.close()
 		if drained := res.drain(); err == nil {
 			err = drained
@@ -77,7 +75,7 @@ func (r *run) spawn() error {
 	conductor.pairs = o.Plan.Spec.Config.AttendedPairs
 	shells := []*shell{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
-		{id: checkpointerID, core: newCheckpointerCore(n), exec: r.execCheckpointer},
+		{id: checkpointerID, core: newCheckpointerCore(n, o.Start.Step), exec: r.execCheckpointer},
 		{id: optimizerID, core: newOptimizerCore(n, o.Start, o.MaxGradNorm, tied), exec: r.execOptimizer},
 		{id: offloaderID, core: newOffloaderCore(o.MaxGradNorm > 0, o.Plan.Depths), exec: r.execOffloader},
 		{id: computeID, core: newComputeCore(o.Plan.Depths), exec: r.execCompute},
@@ -90,10 +88,5 @@ func (r *run) spawn() error {
 			return err
 		}
 	}
-	return nil
-}
-
-func (r *run) execConductor(w work) error {
-	r.hub.ended <- w.do.(runEnded).Err
 	return nil
 }

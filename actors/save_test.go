@@ -106,11 +106,11 @@ func TestSaves(t *testing.T) {
 // TestCommitsCarryTheOptimizersCounts: a checkpoint has Adam's step count and the
 // number of steps skipped in a row as they were when its layers were updated.
 func TestCommitsCarryTheOptimizersCounts(t *testing.T) {
-	c := newCheckpointerCore(1)
+	c := newCheckpointerCore(1, 0)
 	var got []commitSave
 	for _, m := range []any{
-		SaveRequested{Step: 4}, saveOpened{}, LayerUpdated{Version: 4, AdamStep: 2, NonFinite: 1, Save: true}, layerWritten{Step: 4}, saveCommitted{Step: 4},
-		LayerUpdated{Version: 5, AdamStep: 2, NonFinite: 2, Save: true}, SaveRequested{Step: 5}, saveOpened{}, layerWritten{Step: 5}, saveCommitted{Step: 5},
+		SaveRequested{Step: 4}, saveOpened{}, LayerUpdated{Version: 4, AdamStep: 2, NonFinite: 1, Save: true}, layerWritten{Step: 4}, StepReported{4}, saveCommitted{Step: 4},
+		LayerUpdated{Version: 5, AdamStep: 2, NonFinite: 2, Save: true}, SaveRequested{Step: 5}, saveOpened{}, StepReported{5}, layerWritten{Step: 5}, saveCommitted{Step: 5},
 	} {
 		for _, e := range c.step(m) {
 			if w, ok := e.(work); ok {
@@ -123,6 +123,24 @@ func TestCommitsCarryTheOptimizersCounts(t *testing.T) {
 	want := []commitSave{{SaveRequested{Step: 4}, 2, 1}, {SaveRequested{Step: 5}, 2, 2}}
 	if !slices.Equal(got, want) {
 		t.Errorf("commits %+v, want %+v", got, want)
+	}
+}
+
+// TestCommitsWaitForReports: a checkpoint stands when its step has been reported, not
+// before.
+func TestCommitsWaitForReports(t *testing.T) {
+	c := newCheckpointerCore(1, 3)
+	for _, m := range []any{SaveRequested{Step: 5}, saveOpened{}, LayerUpdated{Version: 5, Save: true}, layerWritten{Step: 5}, StepReported{4}} {
+		for _, e := range c.step(m) {
+			if w, ok := e.(work); ok {
+				if _, ok := w.do.(commitSave); ok {
+					t.Fatalf("after %+v the checkpoint is committed, and step 5 is not reported", m)
+				}
+			}
+		}
+	}
+	if got := c.step(StepReported{5}); len(got) != 1 {
+		t.Errorf("after the report: %v, want the commit", got)
 	}
 }
 
@@ -191,14 +209,14 @@ func sorted(b []byte) []byte { return slices.Sorted(slices.Values(b)) }
 // says so when it is updated.
 func TestHeldUpdatesSaySo(t *testing.T) {
 	c := newOptimizerCore(3, State{}, 1, false)
-	gradients := func(step int) (out []any) {
+	gradients := func(step int) (out []effect) {
 		for l := 2; l >= 0; l-- {
 			c.step(GradLanded{Step: step, Layer: l, Slab: l})
 			out = c.step(measured{Layer: l, Squares: 1})
 		}
 		return out
 	}
-	updates := func(effects []any) (layers []int, held []bool) {
+	updates := func(effects []effect) (layers []int, held []bool) {
 		for _, e := range effects {
 			switch e := e.(type) {
 			case work:
@@ -328,7 +346,7 @@ func TestStopWithoutSaving(t *testing.T) {
 // step that is not saved is saved as it stands, once its updates are done, and no
 // other is made.
 func TestStopBetweenSteps(t *testing.T) {
-	ends := any(send{reporterID, flushReports{}})
+	ends := effect(send{reporterID, flushReports{}})
 	for _, noSave := range []bool{true, false} {
 		for _, evaluating := range []bool{true, false} {
 			c := newConductorCore(Schedule{FirstStep: 1, LastStep: 9, EvalPasses: 2, MaxNonFinite: 9, NoSave: noSave, DataPos: func(s int) int64 { return int64(4 * s) }},
@@ -341,11 +359,11 @@ func TestStopBetweenSteps(t *testing.T) {
 				t.Errorf("no save %t, evaluating %t: before the updates are done: %v", noSave, evaluating, got)
 			}
 			got := c.step(StepUpdated{Step: 1, AdamStep: 5, NonFinite: 2})[1:] // the step's report comes first
-			save := any(send{checkpointerID, SaveRequested{Step: 1, DataPos: 4, Tokens: 30, AtRest: true, AdamStep: 5, NonFinite: 2}})
-			if want := map[bool]any{true: ends, false: save}[noSave]; !slices.Equal(got, []any{want}) {
+			save := effect(send{checkpointerID, SaveRequested{Step: 1, DataPos: 4, Tokens: 30, AtRest: true, AdamStep: 5, NonFinite: 2}})
+			if want := map[bool]effect{true: ends, false: save}[noSave]; !slices.Equal(got, []effect{want}) {
 				t.Errorf("no save %t, evaluating %t: %v, want %v", noSave, evaluating, got, want)
 			}
-			if got := c.step(SaveDone{Step: 1}); !noSave && !slices.Equal(got, []any{ends}) {
+			if got := c.step(SaveDone{Step: 1}); !noSave && !slices.Equal(got, []effect{ends}) {
 				t.Errorf("evaluating %t: after the save: %v", evaluating, got)
 			}
 		}

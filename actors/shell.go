@@ -87,31 +87,19 @@ func (h *hub) handle(s *shell, msg any) {
 				h.fail(s.id, err)
 				return
 			}
-		default:
-			panic(fmt.Sprintf("effect %T", e))
 		}
 	}
 }
 
-// done delivers what a work promised: a message to the actor itself, a send, or
-// several of them.
-func (h *hub) done(id actorID, done any) {
-	switch d := done.(type) {
-	case nil:
-	case send:
-		h.tell(d.to, d.msg)
-	case []any:
-		for _, e := range d {
-			h.done(id, e)
-		}
-	default:
-		h.tell(id, d)
+// done delivers what a work promised, with what it found out.
+func (h *hub) done(w work, result any) {
+	for _, s := range w.completed(result) {
+		h.tell(s.to, s.msg)
 	}
 }
 
-// async runs f on a goroutine of its own; what it returns is delivered as the
-// end of a work of actor id.
-func (h *hub) async(id actorID, f func() (done any, err error)) {
+// async does a work of actor id on a goroutine of its own: f says what it found out.
+func (h *hub) async(id actorID, w work, f func() (result any, err error)) {
 	h.pending.Add(1)
 	go func() {
 		defer h.pending.Done()
@@ -123,12 +111,12 @@ func (h *hub) async(id actorID, f func() (done any, err error)) {
 		if h.stopped.Load() {
 			return
 		}
-		d, err := f()
+		result, err := f()
 		if err != nil {
 			h.fail(id, err)
 			return
 		}
-		h.done(id, d)
+		h.done(w, result)
 	}()
 }
 

@@ -73,7 +73,7 @@ func compareTranscript(t *testing.T, file string, got *strings.Builder) {
 }
 
 // record notes a message and what came of it.
-func (w *world) record(id actorID, msg any, effects []any) {
+func (w *world) record(id actorID, msg any, effects []effect) {
 	if w.trace == nil {
 		return
 	}
@@ -89,6 +89,9 @@ func (w *world) record(id actorID, msg any, effects []any) {
 			fmt.Fprintf(b, "    -> %s %s\n", e.to, describe(e.msg))
 		case work:
 			fmt.Fprintf(b, "    do %s\n", describe(e.do))
+			for _, s := range e.done {
+				fmt.Fprintf(b, "        then -> %s %s\n", s.to, describe(s.msg))
+			}
 		}
 	}
 }

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"math"
 	"sync"
@@ -10,12 +9,10 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/layers"
-	"mt/schedule"
 )
 
-// This file executes what layers with experts need beside other layers: the
-// state that one of them at a time works in, its launches, and the word of the
-// routing that goes to the host.
+// This file has what layers with experts need beside other layers: the state that
+// one of them at a time works in, and what of it goes to the host.
 
 // experts is the state of the layer with experts at work, for all tokens of a
 // batch, and what of it goes to the host.
@@ -64,36 +61,6 @@ func (r *resources) balances(p *Pass) bool {
 	return !p.Eval && r.plan.Experts > 0 && r.plan.Spec.Config.OutputRouterLogits
 }
 
-// launchExpert enqueues the template of an expert, for all micro-batches.
-func (r *resources) launchExpert(e launch, v schedule.Visit) {
-	s, st, w := r.compute.Stream, r.experts.state, r.weightsOf(v, e.Weights)
-	if v.Grad() {
-		r.ops.ExpertBackward(s, w, r.gradsOf(v, e.Grad), st, e.From, e.Pairs, r.workspace)
-		return
-	}
-	r.ops.ExpertForward(s, w, st, e.From, e.Pairs, r.workspace)
-}
-
-// launchRouter enqueues the template of a visit to part 0 of a layer with
-// experts.
-func (r *resources) launchRouter(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
-	s, st, ws := r.compute.Stream, r.experts.state, r.workspace
-	mb, at := r.batch.micro[l.MicroBatch], r.batch.offset[l.MicroBatch]
-	switch {
-	case v.Stage == schedule.Route && v.Phase == schedule.Backward:
-		r.ops.MoERouteAgain(s, r.weightsOf(v, e.Weights), gr, in, at, mb, st, ws)
-	case v.Stage == schedule.Route:
-		r.ops.MoERoute(s, r.weightsOf(v, e.Weights), in, at, mb, st, ws, !r.balances(e.p))
-	case v.Grad():
-		r.ops.MoERouteBackward(s, r.weightsOf(v, e.Weights), r.gradsOf(v, e.Grad), gr, in, at, mb, st, ws, e.First, r.auxScale(e.p.Batch))
-	default:
-		r.ops.MoECombine(s, out, at, mb, st)
-	}
-	if v.Stage == schedule.Route && e.Last {
-		r.ops.MoESort(s, st, int(e.p.Batch.Tokens), v.Phase != schedule.Backward && r.balances(e.p))
-	}
-}
-
 // auxWeight is the factor of Σ_e Counts_e·ProbSum_e in the loss that balances the
 // load, over all tokens of a batch and all layers with experts: the coefficient
 // times the number of experts, with Counts and ProbSum as means over as many
@@ -114,20 +81,19 @@ func (r *resources) auxScale(b *data.Batch) float32 {
 	return float32(r.auxWeight(b))
 }
 
-// offloadRouting copies the places of the experts' pairs to the host and tells
-// them to whom it concerns.
-func (r *run) offloadRouting(e offloadRouting) {
-	x, s := &r.res.experts, r.res.d2h
-	s.Wait(x.ready)
-	s.CopyD2H(x.offsets, x.state.Offsets.Mem())
-	s.Notify(r.landed(fmt.Sprintf("offload the routing of %s step %d", r.res.names[e.Layer], e.p.Step), func() {
-		m := RoutingLanded{Prog: e.p.Seq, Layer: e.Layer, Offsets: make([]int32, len(x.offsets)/4)}
-		for i := range m.Offsets {
-			m.Offsets[i] = int32(binary.LittleEndian.Uint32(x.offsets[4*i:]))
-		}
-		r.hub.tell(prefetcherID, m)
-		r.hub.tell(computeID, m)
-	}))
+// offloadRouting enqueues the copy of the places of the experts' pairs.
+func (r *resources) offloadRouting(offloadRouting) {
+	r.d2h.Wait(r.experts.ready)
+	r.d2h.CopyD2H(r.experts.offsets, r.experts.state.Offsets.Mem())
+}
+
+// routing reads what offloadRouting brought: RoutingLanded's Offsets.
+func (r *resources) routing() any {
+	out := make([]int32, len(r.experts.offsets)/4)
+	for i := range out {
+		out[i] = int32(binary.LittleEndian.Uint32(r.experts.offsets[4*i:]))
+	}
+	return out
 }
 
 // offloadLoad enqueues the copy of what the balancing loss of a pass is made of.

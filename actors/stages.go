@@ -1,0 +1,151 @@
+package actors
+
+import (
+	"mt/device"
+	"mt/layers"
+	"mt/schedule"
+)
+
+// This file enqueues the stages of visits: each the template of its layer, bound to
+// the weights, gradients and activations of a launch.
+
+// weightsOf views the parameters of a visit. An idle expert's gradient needs none.
+func (r *resources) weightsOf(v schedule.Visit, slot int) layers.Weights {
+	if slot < 0 {
+		return nil
+	}
+	return r.place.weights(r.tiles[v.Tile], r.weights[slot])
+}
+
+// gradsOf views the gradient of a visit.
+func (r *resources) gradsOf(v schedule.Visit, buf int) layers.Grads {
+	return r.grads.grads(r.tiles[v.Tile], buf)
+}
+
+func (r *resources) shard(v schedule.Visit) layers.Shard { return r.plan.Spec.Shard(v.Part) }
+
+func (r *resources) activation(slot, tokens int) device.Tensor {
+	return r.acts[slot].mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize))
+}
+
+// savedFor is the memory a layer keeps for a micro-batch, if it keeps any.
+func (r *resources) savedFor(layer, mb int) device.Mem {
+	if len(r.saved[layer]) == 0 {
+		return device.Mem{}
+	}
+	return r.saved[layer][mb]
+}
+
+// launch enqueues the template of one visit for one micro-batch.
+func (r *resources) launch(e launch, l schedule.Launch, v schedule.Visit) {
+	if v.Stage == schedule.Expert {
+		r.launchExpert(e, v)
+		return
+	}
+	mb := r.batch.micro[l.MicroBatch]
+	var in, out, gr device.Tensor
+	if e.In >= 0 {
+		in = r.activation(e.In, mb.Tokens)
+	}
+	if e.Out >= 0 {
+		out = r.activation(e.Out, mb.Tokens)
+	}
+	if e.Gr >= 0 {
+		gr = r.activation(e.Gr, mb.Tokens)
+	}
+	switch v.Stage {
+	case schedule.Embed:
+		r.launchEmbedding(e, v, out, gr, mb)
+	case schedule.Head, schedule.HeadPart:
+		r.launchHead(e, l, v, in, out, gr)
+	case schedule.Route, schedule.Join:
+		r.launchRouter(e, l, v, in, out, gr)
+	default:
+		r.launchBlock(e, l, v, in, out, gr)
+	}
+}
+
+// launchEmbedding enqueues the embedding's template.
+func (r *resources) launchEmbedding(e launch, v schedule.Visit, out, gr device.Tensor, mb layers.MicroBatch) {
+	s := r.compute.Stream
+	if v.Phase != schedule.Backward {
+		r.ops.EmbedForward(s, out, r.batch.rows, mb)
+		return
+	}
+	rows := int64(mb.UniqueRows) * int64(r.plan.Spec.Config.HiddenSize)
+	r.ops.EmbedBackward(s, r.grads.mem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, e.First)
+}
+
+// launchBlock enqueues the template of a block, or of the attention of one with
+// experts.
+func (r *resources) launchBlock(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+	s, mb, w := r.compute.Stream, r.batch.micro[l.MicroBatch], r.weightsOf(v, e.Weights)
+	saved := device.Mem{}
+	if v.Phase != schedule.Evaluate {
+		saved = r.savedFor(v.Layer, l.MicroBatch)
+	}
+	attention, block := v.Stage == schedule.Attention, r.plan.Layouts[v.Layer].Block
+	switch {
+	case v.Phase == schedule.Backward && attention:
+		r.ops.AttentionBackward(s, block, w, r.gradsOf(v, e.Grad), gr, in, mb, saved, r.workspace, e.First)
+	case v.Phase == schedule.Backward:
+		r.ops.BlockBackward(s, block, w, r.gradsOf(v, e.Grad), gr, in, mb, saved, r.workspace, e.First)
+	case attention:
+		r.ops.AttentionForward(s, block, w, out, in, mb, saved, r.workspace)
+	default:
+		r.ops.BlockForward(s, block, w, out, in, mb, saved, r.workspace)
+	}
+}
+
+// launchHead enqueues the head's template, whole or of one part. The gradient
+// of a head in parts is out where the first part makes it, later gr.
+func (r *resources) launchHead(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+	s, mb, w := r.compute.Stream, r.batch.micro[l.MicroBatch], r.weightsOf(v, e.Weights)
+	at, n := int64(r.batch.offset[l.MicroBatch]), int64(mb.Tokens)
+	losses, scale := r.batch.losses.Slice(at, n), supervisedScale(e.p.Batch)
+	switch {
+	case v.Stage == schedule.HeadPart && v.Phase == schedule.Backward:
+		dx := out
+		if !v.FirstPart() {
+			dx = gr
+		}
+		r.ops.HeadShardBackward(s, w, r.gradsOf(v, e.Grad), dx, in, r.batch.lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
+			e.First, v.FirstPart(), v.LastPart())
+	case v.Stage == schedule.HeadPart:
+		r.ops.HeadShardForward(s, w, in, losses, r.batch.lse.Slice(at, n), mb, r.workspace, r.shard(v), v.FirstPart(), v.LastPart())
+	case v.Phase == schedule.Backward:
+		r.ops.HeadForwardBackward(s, w, r.gradsOf(v, e.Grad), gr, gr, losses, mb, r.workspace, scale, e.First)
+	default:
+		r.ops.HeadForward(s, w, in, losses, mb, r.workspace)
+	}
+}
+
+// launchExpert enqueues the template of an expert, for all micro-batches.
+func (r *resources) launchExpert(e launch, v schedule.Visit) {
+	s, st, w := r.compute.Stream, r.experts.state, r.weightsOf(v, e.Weights)
+	if v.Grad() {
+		r.ops.ExpertBackward(s, w, r.gradsOf(v, e.Grad), st, e.From, e.Pairs, r.workspace)
+		return
+	}
+	r.ops.ExpertForward(s, w, st, e.From, e.Pairs, r.workspace)
+}
+
+// launchRouter enqueues the template of a visit to part 0 of a layer with
+// experts.
+func (r *resources) launchRouter(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+	s, st, ws := r.compute.Stream, r.experts.state, r.workspace
+	mb, at := r.batch.micro[l.MicroBatch], r.batch.offset[l.MicroBatch]
+	switch {
+	case v.Stage == schedule.Route && v.Phase == schedule.Backward:
+		r.ops.MoERouteAgain(s, r.weightsOf(v, e.Weights), gr, in, at, mb, st, ws)
+	case v.Stage == schedule.Route:
+		r.ops.MoERoute(s, r.weightsOf(v, e.Weights), in, at, mb, st, ws, !r.balances(e.p))
+	case v.Grad():
+		r.ops.MoERouteBackward(s, r.weightsOf(v, e.Weights), r.gradsOf(v, e.Grad), gr, in, at, mb, st, ws, e.First, r.auxScale(e.p.Batch))
+	default:
+		r.ops.MoECombine(s, out, at, mb, st)
+	}
+	if v.Stage == schedule.Route && e.Last {
+		r.ops.MoESort(s, st, int(e.p.Batch.Tokens), v.Phase != schedule.Backward && r.balances(e.p))
+	}
+}
