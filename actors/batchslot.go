@@ -21,10 +21,25 @@ type batchSlot struct {
 	micro   []layers.MicroBatch
 	offset  []int // first token of a micro-batch in losses
 	ints    int64 // bytes of staging in front of the rows
+
+	ready    device.Event // the batch is there
+	computed device.Event // its losses are
 }
 
-func (r *resources) allocBatch() (err error) {
-	b := &r.batch
+// allocBatches makes the batch slots, and the staging of the losses: those of one
+// batch at a time are on their way to the host.
+func (r *resources) allocBatches() (err error) {
+	r.batches = make([]batchSlot, r.o.batchSlots())
+	for i := range r.batches {
+		if err := r.allocBatch(&r.batches[i]); err != nil {
+			return err
+		}
+	}
+	r.lossHost, err = r.allocHost(r.plan.LossBytes())
+	return err
+}
+
+func (r *resources) allocBatch(b *batchSlot) (err error) {
 	b.ints = r.plan.BatchIntBytes()
 	total := r.plan.BatchBytes()
 	if b.staging, err = r.allocHost(total); err != nil {
@@ -47,13 +62,17 @@ func (r *resources) allocBatch() (err error) {
 		}
 		b.lse = lse.Tensor(device.F32, 0, int64(r.plan.Limits.Tokens))
 	}
-	r.lossHost, err = r.allocHost(r.plan.LossBytes())
+	if b.ready, err = r.event(); err != nil {
+		return err
+	}
+	b.computed, err = r.event()
 	return err
 }
 
-// gather fills the staging: the rows of the batch's unique ids, and its ints.
-func (r *resources) gather(p *Pass) {
-	b, batch := &r.batch, p.Batch
+// gather fills the staging of a slot: the rows of the batch's unique ids, and its
+// ints.
+func (r *resources) gather(e gatherRows) {
+	b, batch := &r.batches[e.Slot], e.p.Batch
 	b.micro, b.offset = b.micro[:0], b.offset[:0]
 	var off int64
 	put := func(v []int32) device.Tensor {
@@ -82,14 +101,13 @@ func (r *resources) gather(p *Pass) {
 }
 
 // upload enqueues the copies of what gather staged.
-func (r *resources) upload(p *Pass) {
-	if r.dev.Unified() {
-		return
+func (r *resources) upload(b *batchSlot) {
+	if !r.dev.Unified() {
+		used := b.rows.Len * r.plan.Spec.Act.Size()
+		r.h2d.CopyH2D(b.mem.Slice(0, b.ints), b.staging[:b.ints])
+		r.h2d.CopyH2D(b.mem.Slice(b.ints, used), b.staging[b.ints:b.ints+used])
 	}
-	b := &r.batch
-	used := b.rows.Len * r.plan.Spec.Act.Size()
-	r.h2d.CopyH2D(b.mem.Slice(0, b.ints), b.staging[:b.ints])
-	r.h2d.CopyH2D(b.mem.Slice(b.ints, used), b.staging[b.ints:b.ints+used])
+	r.h2d.Record(b.ready)
 }
 
 // putInts writes v as little-endian int32.

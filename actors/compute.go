@@ -73,6 +73,7 @@ func (c *computeCore) weighs(p *Pass, v schedule.Visit) bool {
 type launch struct {
 	p                           *Pass
 	Index                       int
+	Batch                       int // slot
 	Weights, In, Out, Gr        int // slots; −1: none
 	Grad                        int // gradient buffer; −1: none
 	WaitWeights, WaitIn, WaitGr bool
@@ -178,7 +179,7 @@ func (c *computeCore) launch(p *Pass) []effect {
 	c.next++
 	l := p.Launches[i]
 	v := p.Visits[l.Visit]
-	e := launch{p: p, Index: i, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
+	e := launch{p: p, Index: i, Batch: c.batch.slot, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
 		First: i == v.First, Last: i+1 == len(p.Launches) || p.Launches[i+1].Visit != l.Visit}
 	if c.idle(v) && !v.Grad() {
 		return c.after(p, v, l, e) // nothing to do
@@ -249,7 +250,7 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e laun
 	}
 	out = append(out, c.release(v)...)
 	if v.Loss {
-		out = append(out, send{offloaderID, LossComputed{p.Seq}})
+		out = append(out, send{offloaderID, LossComputed{Prog: p.Seq, Slot: c.batch.slot}})
 	}
 	if v.Grad() {
 		out = append(out, send{offloaderID, GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Part: v.Part, Tile: v.Tile, Buf: c.grad}})
@@ -352,7 +353,7 @@ type wait struct {
 func (r *resources) waits(e launch, v schedule.Visit) []wait {
 	var out []wait
 	if e.WaitWeights {
-		ready := r.batchReady
+		ready := r.batches[e.Batch].ready
 		if e.Weights >= 0 {
 			ready = r.weights[e.Weights].ready
 		}
@@ -392,7 +393,7 @@ func (r *resources) record(e launch, l schedule.Launch, v schedule.Visit) {
 		r.compute.Record(r.weights[e.Weights].idle)
 	}
 	if v.Loss {
-		r.compute.Record(r.lossReady)
+		r.compute.Record(r.batches[e.Batch].computed)
 	}
 	if v.Grad() {
 		r.compute.Record(r.gradBufs[e.Grad].ready)

@@ -17,7 +17,7 @@ func TestIdleExperts(t *testing.T) {
 		p := planned(t, s, fakeBatch(2))
 		depths := testDepths(9)
 		depths.WeightSlots = 9
-		pre := newPrefetcherCore(len(s.Layers), 0, ownTiles(s, false), slotsOf(depths, s), depths)
+		pre := newPrefetcherCore(len(s.Layers), 0, ownTiles(s, false), slotsOf(depths, s), 1, depths)
 		fetched := func(msg any) (parts []int) {
 			for _, e := range pre.step(msg) {
 				if w, ok := e.(work); ok {

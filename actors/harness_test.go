@@ -28,6 +28,7 @@ type trial struct {
 	depths                       plan.Depths
 	noClip, sync                 bool
 	threads                      int
+	moreBatches                  int // see Options
 	shards                       int // parts of the head; 0: whole
 	experts, chosen              int // of blocks but the second; 0: none
 	onDemand, aux                bool
@@ -214,7 +215,7 @@ func (tr trial) fill(store *host.Store, c *model.Config) {
 }
 
 func (tr trial) options(dev device.Device, store *host.Store, pool *parallel.Pool, p *plan.Run, out *outcome) Options {
-	o := Options{Device: dev, Store: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver,
+	o := Options{Device: dev, Store: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver, moreBatches: tr.moreBatches,
 		Schedule: Schedule{FirstStep: 1, LastStep: tr.steps, EvalSteps: tr.evalSteps, EvalPasses: min(1, tr.evalSteps) * 2, MaxNonFinite: max(1, tr.maxNonFinite),
 			SynchronousUpdates: tr.sync, NoSave: tr.saver == nil, SaveSteps: tr.saveSteps, LR: tr.lr, DataPos: func(s int) int64 { return int64(s * tr.rows) }},
 		Adam: host.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}, MaxGradNorm: 1,

@@ -63,7 +63,7 @@ func TestUnknownMessages(t *testing.T) {
 	type stranger struct{}
 	d := testDepths(1)
 	quiet := func(work) error { return nil }
-	cores := map[actorID]core{feederID: &feederCore{}, prefetcherID: newPrefetcherCore(3, 0, nil, [schedule.NumClasses]int{}, d), computeID: newComputeCore(d),
+	cores := map[actorID]core{feederID: &feederCore{}, prefetcherID: newPrefetcherCore(3, 0, nil, [schedule.NumClasses]int{}, 1, d), computeID: newComputeCore(d),
 		offloaderID: newOffloaderCore(false, d), optimizerID: newOptimizerCore(3, State{}, 1, false), checkpointerID: newCheckpointerCore(3, 0), reporterID: reporterCore{}}
 	for id, c := range cores {
 		got := talk(t, &shell{id: id, core: c, exec: quiet}, stranger{})

@@ -154,8 +154,8 @@ type GradLanded struct {
 // SlabFreed returns a slab.
 type SlabFreed struct{ Slab int }
 
-// LossComputed tells that the losses of a pass are complete on the device.
-type LossComputed struct{ Prog int }
+// LossComputed tells that the losses of a pass are complete, in a batch slot.
+type LossComputed struct{ Prog, Slot int }
 
 // LossLanded brings the sum of the losses of a pass.
 type LossLanded struct {

@@ -70,6 +70,7 @@ type worldConfig struct {
 	tied, sync           bool
 	saveSteps, evalSteps int
 	evalPasses           int
+	batches              int // slots; 0: 1
 	stopAfter            int // messages until StopRequested; −1: never
 	skip                 map[int]bool
 	seed                 int64
@@ -96,7 +97,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	w.cores = [numActors]core{
 		conductorID:    newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec),
 		feederID:       &feederCore{},
-		prefetcherID:   newPrefetcherCore(cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), cfg.depths),
+		prefetcherID:   newPrefetcherCore(cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths),
 		computeID:      newComputeCore(cfg.depths),
 		offloaderID:    newOffloaderCore(cfg.clip > 0, cfg.depths),
 		optimizerID:    newOptimizerCore(cfg.layers, State{}, cfg.clip, cfg.tied),
@@ -310,6 +311,7 @@ func randomConfig(seed int64) worldConfig {
 		c.skip[1+r.Intn(3)] = true
 	}
 	c.headShards = 1 + r.Intn(4) - r.Intn(2)
+	c.batches = 1 + r.Intn(2)
 	if r.Intn(3) == 0 {
 		c.experts, c.onDemand = 1+r.Intn(4), r.Intn(2) == 0
 		c.layers = max(c.layers, 4)

@@ -46,8 +46,11 @@ type offloadRouting struct {
 	Layer int
 }
 
-// offloadLoss copies the losses of p to the host and sums them.
-type offloadLoss struct{ p *Pass }
+// offloadLoss copies the losses of p from a batch slot to the host and sums them.
+type offloadLoss struct {
+	p    *Pass
+	Slot int
+}
 
 // losses is what it finds: LossLanded's Sum and Aux.
 type losses struct{ sum, aux float64 }
@@ -64,7 +67,7 @@ func (c *offloaderCore) step(msg any) []effect {
 			{prefetcherID, ActivationSlotFreed{m.Slot}}}}}
 	case LossComputed:
 		p := c.programs[m.Prog]
-		return []effect{work{do: offloadLoss{p}, done: []send{{conductorID, LossLanded{Prog: p.Seq, Step: p.Step, Eval: p.Eval}}}}}
+		return []effect{work{do: offloadLoss{p: p, Slot: m.Slot}, done: []send{{conductorID, LossLanded{Prog: p.Seq, Step: p.Step, Eval: p.Eval}}}}}
 	case RoutingComputed:
 		landed := RoutingLanded{Prog: m.Prog, Layer: m.Layer}
 		return []effect{work{do: offloadRouting{p: c.programs[m.Prog], Layer: m.Layer}, done: []send{{prefetcherID, landed}, {computeID, landed}}}}
@@ -125,9 +128,9 @@ func (r *run) execOffloader(w work) error {
 		r.res.offloadRouting(e)
 		s.Notify(r.landed(w, fmt.Sprintf("offload the routing of %s step %d", r.res.names[e.Layer], e.p.Step), r.res.routing))
 	case offloadLoss:
-		b := r.res.batch
+		b := r.res.batches[e.Slot]
 		n := 4 * int64(e.p.Batch.Tokens)
-		s.Wait(r.res.lossReady)
+		s.Wait(b.computed)
 		s.CopyD2H(r.res.lossHost[:n], b.losses.Mem().Slice(0, n))
 		r.res.offloadLoad(e.p)
 		s.Notify(r.landed(w, fmt.Sprintf("offload the losses of step %d", e.p.Step), func() any {

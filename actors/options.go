@@ -8,10 +8,6 @@ import (
 	"mt/plan"
 )
 
-// batchSlots is how many batches are on the device. One is enough: the next
-// batch's embedding waits for the update that this one's gradient makes.
-const batchSlots = 1
-
 // State is where a run starts: after Step steps.
 type State struct {
 	Step      int
@@ -49,6 +45,12 @@ type Options struct {
 	// has returned for a step before its checkpoint is committed.
 	OnStep func(StepReport)
 	OnEval func(EvalReport)
+	// moreBatches is how many batches are on the device beside one; none is gained by
+	// more, as the next batch's embedding waits for the update that this one's gradient
+	// makes.
+	moreBatches int
 	// Stop, when closed, ends the run after the step in progress.
 	Stop <-chan struct{}
 }
+
+func (o *Options) batchSlots() int { return 1 + o.moreBatches }

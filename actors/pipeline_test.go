@@ -119,6 +119,8 @@ func variations(shape trial) map[string]func(*trial) {
 		"three-threads-copy": func(tr *trial) { tr.threads, tr.copyTiles = 3, true },
 		"keep-nothing":       func(tr *trial) { tr.keep = layers.KeepNothing },
 		"keep-attention":     func(tr *trial) { tr.keep = layers.KeepAttention },
+		"two-batches":        func(tr *trial) { tr.moreBatches = 1 },
+		"two-batches-copy":   func(tr *trial) { tr.moreBatches, tr.copyTiles = 1, true },
 		"keep-qkv-copy":      func(tr *trial) { tr.keep, tr.copyTiles = layers.KeepQKV, true },
 	}
 	if shape.experts > 0 {
@@ -130,6 +132,7 @@ func variations(shape trial) map[string]func(*trial) {
 		d := plan.Depths{WeightSlots: 1 + i, GradBuffers: 1 + i%3, GradSlabs: least.GradSlabs + i%2, ActivationSlots: 3 + i, BatchesAhead: 1 + i%2}
 		v[fmt.Sprintf("delayed-%d", i)] = func(tr *trial) {
 			tr.depths, tr.copyTiles, tr.delay, tr.keep = d, true, randomDelays(int64(i)), layers.KeepNothing
+			tr.moreBatches = i / 2
 			tr.onDemand = shape.experts > 0 && i%2 == 0
 		}
 	}

@@ -42,9 +42,9 @@ type prefetchState struct {
 }
 
 // newPrefetcherCore begins with layers at a version, tiles that are copied from the
-// layers that sources names, and so many weight slots of each class.
-func newPrefetcherCore(layers, version int, sources [][]int, slots [schedule.NumClasses]int, d plan.Depths) *prefetcherCore {
-	c := &prefetcherCore{versions: make([]versionState, layers), sources: sources, batchFree: ids(batchSlots), actFree: ids(d.ActivationSlots)}
+// layers that sources names, and so many weight slots of each class and batch slots.
+func newPrefetcherCore(layers, version int, sources [][]int, slots [schedule.NumClasses]int, batches int, d plan.Depths) *prefetcherCore {
+	c := &prefetcherCore{versions: make([]versionState, layers), sources: sources, batchFree: ids(batches), actFree: ids(d.ActivationSlots)}
 	for class, n := range slots {
 		for range n {
 			c.slots[class] = append(c.slots[class], len(c.classes))
@@ -73,8 +73,11 @@ type fetchWeights struct {
 	Expert                        bool // an expert's tile, which is counted
 }
 
-// gatherRows collects the embedding's rows of a batch in host staging.
-type gatherRows struct{ p *Pass }
+// gatherRows collects the embedding's rows of a batch in the staging of a slot.
+type gatherRows struct {
+	p    *Pass
+	Slot int
+}
 
 // rowsGathered tells that gatherRows is done.
 type rowsGathered struct {
@@ -175,7 +178,7 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
 	s.batch = true
 	slot := c.batchFree[0]
 	c.batchFree = c.batchFree[1:]
-	return []effect{work{do: gatherRows{s.p},
+	return []effect{work{do: gatherRows{p: s.p, Slot: slot},
 		done: []send{{prefetcherID, rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}}}
 }
 
@@ -242,13 +245,12 @@ func (r *run) execPrefetcher(w work) error {
 	switch e := w.do.(type) {
 	case gatherRows:
 		r.hub.async(prefetcherID, w, func() (any, error) {
-			r.res.gather(e.p)
+			r.res.gather(e)
 			return nil, nil
 		})
 		return nil
 	case fetchBatch:
-		r.res.upload(e.p)
-		r.res.h2d.Record(r.res.batchReady)
+		r.res.upload(&r.res.batches[e.Slot])
 		return r.h2dErr("prefetch the batch of step %d", e.p.Step)
 	case fetchWeights:
 		r.res.fetchWeights(e)

@@ -33,17 +33,15 @@ type resources struct {
 	saved     [][]device.Mem // by layer, by micro-batch of the pass in progress
 	savedMem  []device.Mem   // by layer, none where it keeps nothing
 	workspace device.Mem
-	batch     batchSlot
+	batches   []batchSlot
 	experts   experts
 
 	slabs    []*host.Arena
 	spills   []byte // on the host, for activations without a slot
 	lossHost []byte
 
-	batchReady device.Event
-	lossReady  device.Event
-	travelled  expertTraffic
-	clock      *clock
+	travelled expertTraffic
+	clock     *clock
 
 	closers []func()
 	late    error // of closing
@@ -63,7 +61,7 @@ func newResources(o *Options) (_ *resources, err error) {
 			_ = r.close() // err came first
 		}
 	}()
-	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatch, r.makeTemplates, r.makeEvents} {
+	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeEvents} {
 		if err = step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
@@ -202,12 +200,8 @@ func (r *resources) event() (device.Event, error) {
 
 // makeEvents makes the events that belong to no slot.
 func (r *resources) makeEvents() (err error) {
-	need := []*device.Event{&r.batchReady, &r.lossReady}
 	if r.plan.Experts > 0 {
-		need = append(need, &r.experts.ready)
-	}
-	for _, e := range need {
-		if *e, err = r.event(); err != nil {
+		if r.experts.ready, err = r.event(); err != nil {
 			return err
 		}
 	}

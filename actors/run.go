@@ -79,7 +79,7 @@ func (r *run) spawn() error {
 		{id: optimizerID, core: newOptimizerCore(n, o.Start, o.MaxGradNorm, tied), exec: r.execOptimizer},
 		{id: offloaderID, core: newOffloaderCore(o.MaxGradNorm > 0, o.Plan.Depths), exec: r.execOffloader},
 		{id: computeID, core: newComputeCore(o.Plan.Depths), exec: r.execCompute},
-		{id: prefetcherID, core: newPrefetcherCore(n, o.Start.Step, sources, slots, o.Plan.Depths), exec: r.execPrefetcher},
+		{id: prefetcherID, core: newPrefetcherCore(n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths), exec: r.execPrefetcher},
 		{id: feederID, core: &feederCore{}, exec: r.execFeeder},
 		{id: conductorID, core: conductor, exec: r.execConductor},
 	}

@@ -42,7 +42,7 @@ func (r *resources) launch(e launch, l schedule.Launch, v schedule.Visit) {
 		r.launchExpert(e, v)
 		return
 	}
-	mb := r.batch.micro[l.MicroBatch]
+	mb := r.batches[e.Batch].micro[l.MicroBatch]
 	var in, out, gr device.Tensor
 	if e.In >= 0 {
 		in = r.activation(e.In, mb.Tokens)
@@ -69,7 +69,7 @@ func (r *resources) launch(e launch, l schedule.Launch, v schedule.Visit) {
 func (r *resources) launchEmbedding(e launch, v schedule.Visit, out, gr device.Tensor, mb layers.MicroBatch) {
 	s := r.compute.Stream
 	if v.Phase != schedule.Backward {
-		r.ops.EmbedForward(s, out, r.batch.rows, mb)
+		r.ops.EmbedForward(s, out, r.batches[e.Batch].rows, mb)
 		return
 	}
 	rows := int64(mb.UniqueRows) * int64(r.plan.Spec.Config.HiddenSize)
@@ -79,7 +79,7 @@ func (r *resources) launchEmbedding(e launch, v schedule.Visit, out, gr device.T
 // launchBlock enqueues the template of a block, or of the attention of one with
 // experts.
 func (r *resources) launchBlock(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
-	s, mb, w := r.compute.Stream, r.batch.micro[l.MicroBatch], r.weightsOf(v, e.Weights)
+	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
 	saved := device.Mem{}
 	if v.Phase != schedule.Evaluate {
 		saved = r.savedFor(v.Layer, l.MicroBatch)
@@ -100,19 +100,19 @@ func (r *resources) launchBlock(e launch, l schedule.Launch, v schedule.Visit, i
 // launchHead enqueues the head's template, whole or of one part. The gradient
 // of a head in parts is out where the first part makes it, later gr.
 func (r *resources) launchHead(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
-	s, mb, w := r.compute.Stream, r.batch.micro[l.MicroBatch], r.weightsOf(v, e.Weights)
-	at, n := int64(r.batch.offset[l.MicroBatch]), int64(mb.Tokens)
-	losses, scale := r.batch.losses.Slice(at, n), supervisedScale(e.p.Batch)
+	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
+	at, n := int64(r.batches[e.Batch].offset[l.MicroBatch]), int64(mb.Tokens)
+	losses, scale := r.batches[e.Batch].losses.Slice(at, n), supervisedScale(e.p.Batch)
 	switch {
 	case v.Stage == schedule.HeadPart && v.Phase == schedule.Backward:
 		dx := out
 		if !v.FirstPart() {
 			dx = gr
 		}
-		r.ops.HeadShardBackward(s, w, r.gradsOf(v, e.Grad), dx, in, r.batch.lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
+		r.ops.HeadShardBackward(s, w, r.gradsOf(v, e.Grad), dx, in, r.batches[e.Batch].lse.Slice(at, n), mb, r.workspace, scale, r.shard(v),
 			e.First, v.FirstPart(), v.LastPart())
 	case v.Stage == schedule.HeadPart:
-		r.ops.HeadShardForward(s, w, in, losses, r.batch.lse.Slice(at, n), mb, r.workspace, r.shard(v), v.FirstPart(), v.LastPart())
+		r.ops.HeadShardForward(s, w, in, losses, r.batches[e.Batch].lse.Slice(at, n), mb, r.workspace, r.shard(v), v.FirstPart(), v.LastPart())
 	case v.Phase == schedule.Backward:
 		r.ops.HeadForwardBackward(s, w, r.gradsOf(v, e.Grad), gr, gr, losses, mb, r.workspace, scale, e.First)
 	default:
@@ -134,7 +134,7 @@ func (r *resources) launchExpert(e launch, v schedule.Visit) {
 // experts.
 func (r *resources) launchRouter(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
 	s, st, ws := r.compute.Stream, r.experts.state, r.workspace
-	mb, at := r.batch.micro[l.MicroBatch], r.batch.offset[l.MicroBatch]
+	mb, at := r.batches[e.Batch].micro[l.MicroBatch], r.batches[e.Batch].offset[l.MicroBatch]
 	switch {
 	case v.Stage == schedule.Route && v.Phase == schedule.Backward:
 		r.ops.MoERouteAgain(s, r.weightsOf(v, e.Weights), gr, in, at, mb, st, ws)

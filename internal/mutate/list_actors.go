@@ -52,7 +52,7 @@ var ofActors = []broken{
 		{from: "ids := c.programs[m.Prog].Batch.UniqueIDs", to: "ids := c.programs[m.Prog].Batch.UniqueIDs[:0]", test: "TestTranscripts"},
 		{from: "pool: !clip", to: "pool: clip", test: "TestTranscripts"},
 		{from: "sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))", to: "sum = float64(float32(sum) + math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))", test: "TestLossesAreSummedInFloat64"},
-		{from: "s.Wait(r.res.lossReady)\n", to: "", test: "TestOrders"},
+		{from: "s.Wait(b.computed)\n", to: "", test: "TestOrders"},
 		{from: "r.d2h.Wait(r.gradBufs[e.Buf].ready)\n", to: "", test: "TestOrders"},
 		{from: "\tr.d2h.Record(r.gradBufs[e.Buf].idle)\n", to: "", test: "TestOrders"},
 	}},
