@@ -123,6 +123,36 @@ func TestCopyOfTwo(t *testing.T) {
 	}
 }
 
+// TestCopyBehindACopy: a copy that another ends in front of takes no name of its
+// shards, which the index shows until the last step.
+func TestCopyBehindACopy(t *testing.T) {
+	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	out := filepath.Join(t.TempDir(), "out")
+	var before Copied
+	after, err := CopyModel(t.Context(), out, w, CopyOptions{MaxShardBytes: 2500, FS: overtaken{made: func(dir string) {
+		if before, err = CopyModel(t.Context(), dir, w, CopyOptions{MaxShardBytes: 2500}); err != nil {
+			t.Fatal(err)
+		}
+	}}})
+	if err != nil || len(after.Files) < 2 {
+		t.Fatalf("%v, %v", after.Files, err)
+	}
+	for _, name := range after.Files {
+		if slices.Contains(before.Files, name) {
+			t.Errorf("%s is in both models", name)
+		}
+	}
+	whole, err := OpenWeights(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole.Close()
+}
+
 // TestCopyKeepsDirectories: what a copy removes of an older model is files.
 func TestCopyKeepsDirectories(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))

@@ -25,7 +25,7 @@ func WriteModel(dir string, layers []Layer, opts WriterOptions, extra map[string
 	m := &modelWriter{dir: dir, disk: &disk{fs: opts.FS}, layers: layers}
 	m.add(opts.files())
 	var err error
-	if m.small, err = opts.extras(m.shards, extra); err == nil {
+	if m.small, err = opts.extras(extra); err == nil {
 		err = m.run()
 	}
 	if err != nil {
@@ -46,9 +46,9 @@ type modelWriter struct {
 	shown  bool // dir shows the new weights
 }
 
-// add plans the files of the weights.
+// add plans the files of the weights. Shards get their names in write, which knows
+// those that are taken.
 func (m *modelWriter) add(files []*file) {
-	freshNames(m.dir, files)
 	for _, f := range files {
 		m.shards = append(m.shards, &outFile{file: f, sums: map[*entry]uint32{}})
 		m.disk.left += f.bytes
@@ -65,12 +65,13 @@ func (m *modelWriter) run() error {
 	if errors.Is(err, ErrLocked) {
 		return err // directory and shards, by whatever name, are that process's
 	}
-	if m.disk.root != "" {
+	named := m.disk.root != "" // the shards: before that they are called as an older model's may be
+	if named {
 		if rerr := m.disk.fs.RemoveAll(m.disk.root); err == nil && rerr != nil {
 			err = opError("remove", m.disk.root, rerr)
 		}
 	}
-	if err != nil && !m.shown && len(m.shards) > 1 {
+	if err != nil && named && !m.shown && len(m.shards) > 1 {
 		for _, f := range m.shards { // no index names them
 			_ = m.disk.fs.RemoveAll(filepath.Join(m.dir, f.name)) // err says what went wrong
 		}
@@ -107,13 +108,15 @@ func (m *modelWriter) write() (err error) {
 		}
 		defer unlock()
 	}
-	var opts WriterOptions
-	for _, data := range m.small {
-		opts.Extra += blocks(int64(len(data)))
-	}
 	var files []*file
 	for _, f := range m.shards {
 		files = append(files, f.file)
+	}
+	freshNames(m.dir, files) // behind the lock: nobody takes them now
+	addIndex(m.small, m.shards)
+	var opts WriterOptions
+	for _, data := range m.small {
+		opts.Extra += blocks(int64(len(data)))
 	}
 	if err := checkFree(m.disk.fs, m.dir, opts.room(files)); err != nil {
 		return err
