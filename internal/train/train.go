@@ -215,7 +215,7 @@ func (s *session) open(from resume) (err error) {
 
 // loadModel reads the weights of modelDir, and makes those of tokens that are new.
 func (j *job) loadModel(store *host.Store, pool *parallel.Pool, l *line) error {
-	unexpected, err := checkpoint.LoadVocab(j.modelDir, checkpointLayers(store), j.opened.Stored.VocabSize, nil)
+	unexpected, err := checkpoint.LoadModel(j.modelDir, checkpointLayers(store), j.opened.Stored.VocabSize, nil)
 	if err != nil {
 		return err
 	}
