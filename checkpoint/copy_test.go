@@ -76,6 +76,10 @@ func TestCopyEnds(t *testing.T) {
 	if _, err := CopyModel(t.Context(), out, w, CopyOptions{Files: map[string][]byte{"../x": nil}}); err == nil {
 		t.Error("a file outside of the directory was written")
 	}
+	_, err = CopyModel(t.Context(), out, w, CopyOptions{FS: &faultyFS{free: 1000}})
+	if err == nil || !strings.HasSuffix(err.Error(), " more is needed; free some, or choose another place or a smaller type") {
+		t.Errorf("without room: %v", err)
+	}
 	if got := names(t, out); len(got) != 0 {
 		t.Errorf("output holds %v", got)
 	}

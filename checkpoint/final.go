@@ -118,7 +118,11 @@ func (m *modelWriter) write() (err error) {
 	for _, data := range m.small {
 		opts.Extra += blocks(int64(len(data)))
 	}
-	if err := checkFree(m.disk.fs, m.dir, opts.room(files)); err != nil {
+	ways := lessOfRun
+	if m.alone {
+		ways = lessOfCopy
+	}
+	if err := checkFree(m.disk.fs, m.dir, opts.room(files), ways); err != nil {
 		return err
 	}
 	if m.disk.root, err = makeTemp(m.disk.fs, filepath.Join(m.dir, "model")); err != nil {
