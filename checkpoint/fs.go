@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/dustin/go-humanize"
+	"mt/internal/human"
 )
 
 // FS is the file operations of a save, so that tests can give it a failing disk.
@@ -116,7 +116,7 @@ func (d *disk) do(op, name string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		free, ferr := d.fs.Free(filepath.Dir(d.root))
 		if ferr == nil {
-			err = fmt.Errorf("%w (%s to write, %s free: %s more is needed)", err, size(d.left), size(free), size(max(0, d.left-free)))
+			err = fmt.Errorf("%w (%s to write, %s free: %s more is needed)", err, human.Bytes(d.left), human.Bytes(free), human.Bytes(max(0, d.left-free)))
 		}
 	}
 	return err
@@ -156,9 +156,7 @@ func checkFree(f FS, dir string, need int64, ways string) error {
 	}
 	if need > free {
 		return fmt.Errorf("%s has %s free and the save takes %s: %s more is needed; free some, %s",
-			dir, size(free), size(need), size(need-free), ways)
+			dir, human.Bytes(free), human.Bytes(need), human.Bytes(need-free), ways)
 	}
 	return nil
 }
-
-func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"mt/internal/human"
 	"mt/internal/parallel"
 	"mt/model"
 )
@@ -120,8 +121,8 @@ func StoreBytes(layouts []model.Layout) (bytes [NumPurposes]int64) {
 }
 
 func needs(need [NumPurposes]int64) string {
-	return fmt.Sprintf("%s %s, %s %s, %s %s", ForWeights, size(need[ForWeights]),
-		ForLoPlanes, size(need[ForLoPlanes]), ForMoments, size(need[ForMoments]))
+	return fmt.Sprintf("%s %s, %s %s, %s %s", ForWeights, human.Bytes(need[ForWeights]),
+		ForLoPlanes, human.Bytes(need[ForLoPlanes]), ForMoments, human.Bytes(need[ForMoments]))
 }
 
 // pages rounds bytes up to whole pages.

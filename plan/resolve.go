@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-
 	"mt/device"
+	"mt/internal/human"
 	"mt/layers"
 	"mt/model"
 )
@@ -66,9 +65,9 @@ type BadDepth struct{ Key, Why string }
 func (e *BadDepth) Error() string { return e.Why }
 
 func (e *NotFitting) Error() string {
-	need, budget, short := humanize.IBytes(uint64(e.Need)), humanize.IBytes(uint64(max(0, e.Budget))), ""
+	need, budget, short := human.Bytes(e.Need), human.Bytes(e.Budget), ""
 	if need == budget { // rounded alike
-		short = fmt.Sprintf(", %s less", humanize.IBytes(uint64(e.Need-max(0, e.Budget))))
+		short = fmt.Sprintf(", %s less", human.Bytes(e.Need-max(0, e.Budget)))
 	}
 	have := budget + " are available"
 	if e.Budget <= 1 {
@@ -91,7 +90,7 @@ func Resolve(q Request) (*Run, error) {
 	if errors.As(err, &lack) && (lack.Where == "device" || r.Unified) && r.Experts > 0 {
 		if rows := rowsThatFit(q); rows > 0 {
 			lack.Keys = fmt.Sprintf("set per_device_train_batch_size and gradient_accumulation_steps to at most %d rows per step "+
-				"(experts see all its tokens at once: %s of %d rows), or ", rows, humanize.IBytes(uint64(r.ExpertStateBytes())), q.Rows) + lack.Keys
+				"(experts see all its tokens at once: %s of %d rows), or ", rows, human.Bytes(r.ExpertStateBytes()), q.Rows) + lack.Keys
 		}
 	}
 	return r, err
