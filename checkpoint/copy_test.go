@@ -157,6 +157,33 @@ func TestCopyBehindACopy(t *testing.T) {
 	whole.Close()
 }
 
+// TestCopyThatEndsBehindACopy: it leaves what another has made in the directory since
+// it looked.
+func TestCopyThatEndsBehindACopy(t *testing.T) {
+	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	out := filepath.Join(t.TempDir(), "out")
+	stop := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stop)
+	_, err = CopyModel(ctx, out, w, CopyOptions{FS: overtaken{made: func(dir string) {
+		if _, err := CopyModel(t.Context(), dir, w, CopyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}}})
+	if !errors.Is(err, stop) {
+		t.Errorf("got %v", err)
+	}
+	whole, err := OpenWeights(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole.Close()
+}
+
 // TestCopyKeepsDirectories: what a copy removes of an older model is files.
 func TestCopyKeepsDirectories(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))

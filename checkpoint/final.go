@@ -42,8 +42,9 @@ type modelWriter struct {
 	shards []*outFile
 	small  map[string][]byte // everything else
 	buf    []byte
-	alone  bool // nothing but this model belongs in dir, which nobody has locked: what goes with an older one is removed
-	shown  bool // dir shows the new weights
+	alone  bool     // nothing but this model belongs in dir, which nobody has locked: what goes with an older one is removed
+	shown  bool     // dir shows the new weights
+	made   []string // dir and those above it that are ours: they were not there before
 }
 
 // add plans the files of the weights. Shards get their names in write, which knows
@@ -60,7 +61,7 @@ func (m *modelWriter) add(files []*file) {
 // after an error no directory that was not there before. What another process
 // writes there stays.
 func (m *modelWriter) run() error {
-	made := missing(m.dir)
+	m.made = missing(m.dir)
 	err := m.write()
 	if errors.Is(err, ErrLocked) {
 		return err // directory and shards, by whatever name, are that process's
@@ -76,9 +77,9 @@ func (m *modelWriter) run() error {
 			_ = m.disk.fs.RemoveAll(filepath.Join(m.dir, f.name)) // err says what went wrong
 		}
 	}
-	if err != nil && len(made) > 0 {
+	if err != nil && len(m.made) > 0 {
 		_ = m.disk.fs.RemoveAll(m.dir) // err says what went wrong
-		for _, dir := range made[1:] {
+		for _, dir := range m.made[1:] {
 			_ = os.Remove(dir) // unless there is something else by now
 		}
 	}
@@ -107,6 +108,9 @@ func (m *modelWriter) write() (err error) {
 			return fmt.Errorf("%s: %w", m.dir, err)
 		}
 		defer unlock()
+	}
+	if entries, _ := os.ReadDir(m.dir); len(entries) > 0 {
+		m.made = nil // another has come first, and ended before the lock
 	}
 	var files []*file
 	for _, f := range m.shards {
