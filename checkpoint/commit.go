@@ -79,27 +79,26 @@ func (w *Writer) smallFiles(state TrainerState, extra map[string][]byte) (map[st
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", stateName, err)
 	}
-	small, err := w.opts.extras(w.shards, extra)
+	small, err := w.opts.extras(extra)
 	if err != nil {
 		return nil, err
 	}
+	addIndex(small, w.shards)
 	small[stateName] = append(text, '\n')
 	return small, nil
 }
 
-// extras are the files beside the weights: those given, config.json and the
-// index.
-func (o WriterOptions) extras(shards []*outFile, extra map[string][]byte) (map[string][]byte, error) {
-	small, err := modelExtras(shards, extra)
+// extras are the files beside the weights: those given and config.json.
+func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error) {
+	small, err := modelExtras(extra)
 	if err == nil {
 		small["config.json"] = o.Config.JSON(o.SaveDType.name())
 	}
 	return small, err
 }
 
-// modelExtras are the files given, which must not be of ours, and, where there is
-// more than one shard, the index.
-func modelExtras(shards []*outFile, extra map[string][]byte) (map[string][]byte, error) {
+// modelExtras are the files given, which must not be of ours.
+func modelExtras(extra map[string][]byte) (map[string][]byte, error) {
 	small := map[string][]byte{}
 	for name, data := range extra {
 		if name != filepath.Base(name) || !filepath.IsLocal(name) || name == manifestName || name == stateName || IsWeights(name) {
@@ -107,10 +106,14 @@ func modelExtras(shards []*outFile, extra map[string][]byte) (map[string][]byte,
 		}
 		small[name] = data
 	}
+	return small, nil
+}
+
+// addIndex adds the index of shards, where there is more than one.
+func addIndex(small map[string][]byte, shards []*outFile) {
 	if len(shards) > 1 {
 		small[indexName] = indexJSON(shards)
 	}
-	return small, nil
 }
 
 // close puts f on disk.

@@ -43,7 +43,7 @@ func CopyModel(ctx context.Context, dir string, w *Weights, opts CopyOptions) (C
 	}
 	m.add(modelFiles(o.MaxShardBytes, entries))
 	var err error
-	if m.small, err = modelExtras(m.shards, opts.Files); err != nil {
+	if m.small, err = modelExtras(opts.Files); err != nil {
 		return Copied{}, fmt.Errorf("save model: %w", err)
 	}
 	m.disk.wrote = func(n int64) error {

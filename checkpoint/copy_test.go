@@ -76,6 +76,10 @@ func TestCopyEnds(t *testing.T) {
 	if _, err := CopyModel(t.Context(), out, w, CopyOptions{Files: map[string][]byte{"../x": nil}}); err == nil {
 		t.Error("a file outside of the directory was written")
 	}
+	_, err = CopyModel(t.Context(), out, w, CopyOptions{FS: &faultyFS{free: 1000}})
+	if err == nil || !strings.HasSuffix(err.Error(), " more is needed; free some, or choose another place or a smaller type") {
+		t.Errorf("without room: %v", err)
+	}
 	if got := names(t, out); len(got) != 0 {
 		t.Errorf("output holds %v", got)
 	}
@@ -121,6 +125,63 @@ func TestCopyOfTwo(t *testing.T) {
 	if got, err := os.ReadFile(shard); string(got) != "another's" {
 		t.Errorf("the other's shard is %q, %v", got, err)
 	}
+}
+
+// TestCopyBehindACopy: a copy that another ends in front of takes no name of its
+// shards, which the index shows until the last step.
+func TestCopyBehindACopy(t *testing.T) {
+	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	out := filepath.Join(t.TempDir(), "out")
+	var before Copied
+	after, err := CopyModel(t.Context(), out, w, CopyOptions{MaxShardBytes: 2500, FS: overtaken{made: func(dir string) {
+		if before, err = CopyModel(t.Context(), dir, w, CopyOptions{MaxShardBytes: 2500}); err != nil {
+			t.Fatal(err)
+		}
+	}}})
+	if err != nil || len(after.Files) < 2 {
+		t.Fatalf("%v, %v", after.Files, err)
+	}
+	for _, name := range after.Files {
+		if slices.Contains(before.Files, name) {
+			t.Errorf("%s is in both models", name)
+		}
+	}
+	whole, err := OpenWeights(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole.Close()
+}
+
+// TestCopyThatEndsBehindACopy: it leaves what another has made in the directory since
+// it looked.
+func TestCopyThatEndsBehindACopy(t *testing.T) {
+	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	out := filepath.Join(t.TempDir(), "out")
+	stop := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stop)
+	_, err = CopyModel(ctx, out, w, CopyOptions{FS: overtaken{made: func(dir string) {
+		if _, err := CopyModel(t.Context(), dir, w, CopyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}}})
+	if !errors.Is(err, stop) {
+		t.Errorf("got %v", err)
+	}
+	whole, err := OpenWeights(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole.Close()
 }
 
 // TestCopyKeepsDirectories: what a copy removes of an older model is files.

@@ -256,7 +256,7 @@ func TestDiskFull(t *testing.T) {
 
 	o.FS = &faultyFS{free: 1000}
 	_, err := NewWriter(out, o)
-	if err == nil || !strings.Contains(err.Error(), out+" has 1000 B free and the save takes 231 KiB: 230 KiB more is needed; ") {
+	if err == nil || !strings.Contains(err.Error(), out+" has 1000 B free and the save takes 231 KiB: 230 KiB more is needed; free some, choose another output_dir, or keep fewer checkpoints (save_total_limit)") {
 		t.Errorf("before the save: %v", err)
 	}
 	o.FS = &faultyFS{free: o.CheckpointBytes() - 1}

@@ -25,7 +25,7 @@ func WriteModel(dir string, layers []Layer, opts WriterOptions, extra map[string
 	m := &modelWriter{dir: dir, disk: &disk{fs: opts.FS}, layers: layers}
 	m.add(opts.files())
 	var err error
-	if m.small, err = opts.extras(m.shards, extra); err == nil {
+	if m.small, err = opts.extras(extra); err == nil {
 		err = m.run()
 	}
 	if err != nil {
@@ -42,13 +42,14 @@ type modelWriter struct {
 	shards []*outFile
 	small  map[string][]byte // everything else
 	buf    []byte
-	alone  bool // nothing but this model belongs in dir, which nobody has locked: what goes with an older one is removed
-	shown  bool // dir shows the new weights
+	alone  bool     // nothing but this model belongs in dir, which nobody has locked: what goes with an older one is removed
+	shown  bool     // dir shows the new weights
+	made   []string // dir and those above it that are ours: they were not there before
 }
 
-// add plans the files of the weights.
+// add plans the files of the weights. Shards get their names in write, which knows
+// those that are taken.
 func (m *modelWriter) add(files []*file) {
-	freshNames(m.dir, files)
 	for _, f := range files {
 		m.shards = append(m.shards, &outFile{file: f, sums: map[*entry]uint32{}})
 		m.disk.left += f.bytes
@@ -60,24 +61,25 @@ func (m *modelWriter) add(files []*file) {
 // after an error no directory that was not there before. What another process
 // writes there stays.
 func (m *modelWriter) run() error {
-	made := missing(m.dir)
+	m.made = missing(m.dir)
 	err := m.write()
 	if errors.Is(err, ErrLocked) {
 		return err // directory and shards, by whatever name, are that process's
 	}
-	if m.disk.root != "" {
+	named := m.disk.root != "" // the shards: before that they are called as an older model's may be
+	if named {
 		if rerr := m.disk.fs.RemoveAll(m.disk.root); err == nil && rerr != nil {
 			err = opError("remove", m.disk.root, rerr)
 		}
 	}
-	if err != nil && !m.shown && len(m.shards) > 1 {
+	if err != nil && named && !m.shown && len(m.shards) > 1 {
 		for _, f := range m.shards { // no index names them
 			_ = m.disk.fs.RemoveAll(filepath.Join(m.dir, f.name)) // err says what went wrong
 		}
 	}
-	if err != nil && len(made) > 0 {
+	if err != nil && len(m.made) > 0 {
 		_ = m.disk.fs.RemoveAll(m.dir) // err says what went wrong
-		for _, dir := range made[1:] {
+		for _, dir := range m.made[1:] {
 			_ = os.Remove(dir) // unless there is something else by now
 		}
 	}
@@ -107,15 +109,24 @@ func (m *modelWriter) write() (err error) {
 		}
 		defer unlock()
 	}
-	var opts WriterOptions
-	for _, data := range m.small {
-		opts.Extra += blocks(int64(len(data)))
+	if entries, _ := os.ReadDir(m.dir); len(entries) > 0 {
+		m.made = nil // another has come first, and ended before the lock
 	}
 	var files []*file
 	for _, f := range m.shards {
 		files = append(files, f.file)
 	}
-	if err := checkFree(m.disk.fs, m.dir, opts.room(files)); err != nil {
+	freshNames(m.dir, files) // behind the lock: nobody takes them now
+	addIndex(m.small, m.shards)
+	var opts WriterOptions
+	for _, data := range m.small {
+		opts.Extra += blocks(int64(len(data)))
+	}
+	ways := lessOfRun
+	if m.alone {
+		ways = lessOfCopy
+	}
+	if err := checkFree(m.disk.fs, m.dir, opts.room(files), ways); err != nil {
 		return err
 	}
 	if m.disk.root, err = makeTemp(m.disk.fs, filepath.Join(m.dir, "model")); err != nil {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/dustin/go-humanize"
+	"mt/internal/human"
 )
 
 // FS is the file operations of a save, so that tests can give it a failing disk.
@@ -116,7 +116,7 @@ func (d *disk) do(op, name string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		free, ferr := d.fs.Free(filepath.Dir(d.root))
 		if ferr == nil {
-			err = fmt.Errorf("%w (%s to write, %s free: %s more is needed)", err, size(d.left), size(free), size(max(0, d.left-free)))
+			err = fmt.Errorf("%w (%s to write, %s free: %s more is needed)", err, human.Bytes(d.left), human.Bytes(free), human.Bytes(max(0, d.left-free)))
 		}
 	}
 	return err
@@ -140,17 +140,23 @@ func opError(op, path string, err error) error {
 
 func (d *disk) path(name string) string { return filepath.Join(d.root, filepath.FromSlash(name)) }
 
-// checkFree refuses a save of need bytes into dir where there is no room for it.
-func checkFree(f FS, dir string, need int64) error {
+// The ways out for who finds no room: a run, and a copy, which has its place and its
+// type from a command line.
+const (
+	lessOfRun  = "choose another output_dir, or keep fewer checkpoints (save_total_limit)"
+	lessOfCopy = "or choose another place or a smaller type"
+)
+
+// checkFree refuses a save of need bytes into dir where there is no room for it, and
+// names the ways out besides freeing some.
+func checkFree(f FS, dir string, need int64, ways string) error {
 	free, err := f.Free(dir)
 	if err != nil {
 		return opError("free space of", dir, err)
 	}
 	if need > free {
-		return fmt.Errorf("%s has %s free and the save takes %s: %s more is needed; free some, choose another output_dir, or keep fewer checkpoints (save_total_limit)",
-			dir, size(free), size(need), size(need-free))
+		return fmt.Errorf("%s has %s free and the save takes %s: %s more is needed; free some, %s",
+			dir, human.Bytes(free), human.Bytes(need), human.Bytes(need-free), ways)
 	}
 	return nil
 }
-
-func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -98,6 +98,11 @@ func sameValues(t *testing.T, got, want map[string][]uint32) {
 	}
 }
 
+// loadWhole is LoadModel of a directory with the vocabulary of layers.
+func loadWhole(dir string, layers []Layer, progress Progress) ([]string, error) {
+	return LoadModel(dir, layers, layers[0].Layout.Tensors[0].Rows, progress)
+}
+
 // options are those of a save of step 20.
 func options(c *model.Config, layers []Layer, d DType) WriterOptions {
 	o := WriterOptions{Step: 20, Config: c, SaveDType: d}

@@ -28,14 +28,10 @@ type Progress func(done, total int64)
 // lm_head.weight may be there and must then be the embedding. The names of the
 // tensors that are not trained (see Source), buffers apart, are
 // returned, for one note. progress may be nil.
-func LoadModel(dir string, layers []Layer, progress Progress) (others []string, err error) {
-	return loadModel(dir, layers, layoutsOf(layers), progress)
-}
-
-// LoadVocab is LoadModel for a directory whose vocabulary is that of layers
-// without its end: it has tokens tokens. The further rows of the embedding and of
-// the head are left alone.
-func LoadVocab(dir string, layers []Layer, tokens int, progress Progress) (others []string, err error) {
+//
+// The directory's vocabulary has tokens tokens: that of layers, or that without its
+// end. The further rows of the embedding and of the head are left alone.
+func LoadModel(dir string, layers []Layer, tokens int, progress Progress) (others []string, err error) {
 	layouts := layoutsOf(layers)
 	for i, l := range layouts {
 		layouts[i].Tensors = slices.Clone(l.Tensors)
@@ -46,12 +42,6 @@ func LoadVocab(dir string, layers []Layer, tokens int, progress Progress) (other
 			}
 		}
 	}
-	return loadModel(dir, layers, layouts, progress)
-}
-
-// loadModel is LoadModel of tensors of these layouts, whose elements lie in
-// layers where the layouts say.
-func loadModel(dir string, layers []Layer, layouts []model.Layout, progress Progress) (others []string, err error) {
 	src, err := openSource(dir)
 	if err != nil {
 		return nil, fmt.Errorf("load model: %w", err)

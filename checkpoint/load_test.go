@@ -33,7 +33,7 @@ func TestFixtures(t *testing.T) {
 			for _, bf16 := range []bool{false, true} {
 				layers := newLayers(c, bf16)
 				var done atomic.Int64
-				extra, err := LoadModel(dir, layers, func(d, total int64) {
+				extra, err := loadWhole(dir, layers, func(d, total int64) {
 					if d == total {
 						done.Add(1)
 					}
@@ -121,7 +121,7 @@ func TestLoadDTypes(t *testing.T) {
 		dir := fakeModel(t, c, dtype, value, nil)
 		for _, bf16 := range []bool{false, true} {
 			layers := newLayers(c, bf16)
-			if _, err := LoadModel(dir, layers, nil); err != nil {
+			if _, err := loadWhole(dir, layers, nil); err != nil {
 				t.Fatal(err)
 			}
 			for name, got := range values(layers) {
@@ -160,7 +160,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 	for _, tc := range cases {
 		dir := fakeModel(t, c, "F32", f32, tc.edit)
-		_, err := LoadModel(dir, newLayers(c, false), nil)
+		_, err := loadWhole(dir, newLayers(c, false), nil)
 		if err == nil || !strings.HasPrefix(err.Error(), "load model: "+dir) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
 		}

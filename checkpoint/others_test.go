@@ -123,7 +123,7 @@ func TestOthersAreCopied(t *testing.T) {
 			t.Run(fmt.Sprint(tied, " ", p), func(t *testing.T) {
 				c, dir := spelt(t, tied, p[0], p[1])
 				layers := newLayers(c, false)
-				names, err := LoadModel(dir, layers, nil)
+				names, err := loadWhole(dir, layers, nil)
 				want := "[model.layers.2.eh_proj.weight vision_tower.blocks.0.weight vision_tower.ids visual.scale]"
 				if err != nil || fmt.Sprint(names) != want {
 					t.Fatalf("%v, %v; want %s", names, err, want)
@@ -223,7 +223,7 @@ func TestUnknownTensors(t *testing.T) {
 		c := config(t, map[string]any{"tie_word_embeddings": true})
 		dir := fakeModel(t, c, "F32", counted, tc.edit)
 		layers := newLayers(c, false)
-		_, err := LoadModel(dir, layers, nil)
+		_, err := loadWhole(dir, layers, nil)
 		if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, singleName)+": tensor ") || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
 		}
@@ -267,7 +267,7 @@ func TestSourceGone(t *testing.T) {
 	c := small(t)
 	dir := fakeModel(t, c, "F32", counted, withOthers)
 	layers := newLayers(c, false)
-	if _, err := LoadModel(dir, layers, nil); err != nil {
+	if _, err := loadWhole(dir, layers, nil); err != nil {
 		t.Fatal(err)
 	}
 	dtypes, data := tensorsOf(t, dir)

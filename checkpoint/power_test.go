@@ -163,7 +163,7 @@ func weigh(t *testing.T, v byte) (*model.Config, []checkpoint.Layer) {
 // weight is what weigh set all weights in dir to; an error where there are no
 // weights to be read, or not all are the same.
 func weight(dir string, layers []checkpoint.Layer) (byte, error) {
-	if _, err := checkpoint.LoadModel(dir, layers, nil); err != nil {
+	if _, err := checkpoint.LoadModel(dir, layers, layers[0].Layout.Tensors[0].Rows, nil); err != nil {
 		return 0, err
 	}
 	v := layers[0].Tile[0]

@@ -216,7 +216,7 @@ func TestWriteModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		to := newLayers(c, true)
-		if extra, err := LoadModel(out, to, nil); err != nil || len(extra) > 0 {
+		if extra, err := loadWhole(out, to, nil); err != nil || len(extra) > 0 {
 			t.Fatalf("save %d: %v, %v", i, extra, err)
 		}
 		for j, l := range layers {

@@ -23,10 +23,10 @@ func TestLoadVocab(t *testing.T) {
 					}
 				})
 				small, big := newLayers(c, bf16), newLayers(c.Resized(50), bf16)
-				if _, err := LoadModel(dir, small, nil); err != nil {
+				if _, err := loadWhole(dir, small, nil); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := LoadVocab(dir, big, 37, nil); err != nil {
+				if _, err := LoadModel(dir, big, 37, nil); err != nil {
 					t.Fatal(err)
 				}
 				want := values(small)
@@ -36,11 +36,11 @@ func TestLoadVocab(t *testing.T) {
 					}
 				}
 				for _, tokens := range []int{36, 38} {
-					if _, err := LoadVocab(dir, big, tokens, nil); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("config.json asks for [%d 14]", tokens)) {
+					if _, err := LoadModel(dir, big, tokens, nil); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("config.json asks for [%d 14]", tokens)) {
 						t.Errorf("%d tokens: %v", tokens, err)
 					}
 				}
-				if _, err := LoadModel(dir, big, nil); err == nil || !strings.Contains(err.Error(), "config.json asks for [50 14]") {
+				if _, err := loadWhole(dir, big, nil); err == nil || !strings.Contains(err.Error(), "config.json asks for [50 14]") {
 					t.Errorf("without a word on the vocabulary: %v", err)
 				}
 			})

@@ -116,7 +116,7 @@ func (w *Writer) begin(output string) error {
 	if err := MakeDirs(w.opts.FS, output); err != nil {
 		return err
 	}
-	if err := checkFree(w.opts.FS, output, w.opts.CheckpointBytes()); err != nil {
+	if err := checkFree(w.opts.FS, output, w.opts.CheckpointBytes(), lessOfRun); err != nil {
 		return err
 	}
 	tmp, err := makeTemp(w.opts.FS, w.final)

@@ -93,7 +93,7 @@ func (a *arrowRows) message() (kind int, header flat, err error) {
 	n := int32(binary.LittleEndian.Uint32(start[4:]))
 	switch {
 	case string(start[:4]) != arrowStreamStart:
-		return 0, flat{}, errors.New("a message does not begin as it must")
+		return 0, flat{}, errors.New("a message does not begin as it must since Arrow 0.15; write the file anew, or as Parquet")
 	case n == 0:
 		return 0, flat{}, io.EOF
 	case n < 8 || n > maxArrowSchema:
@@ -186,7 +186,7 @@ func (a *arrowRows) nextBatch() error {
 	case arrowDictionaryMessage:
 		return a.dictionary(m)
 	default:
-		return fmt.Errorf("a message of kind %d", kind)
+		return fmt.Errorf("a message of kind %d, where rows are due; write the file as Parquet", kind)
 	}
 	return nil
 }

@@ -133,6 +133,7 @@ func TestArrowDataSet(t *testing.T) {
 // TestArrowErrors: a damaged stream is an error that names the file.
 func TestArrowErrors(t *testing.T) {
 	saved := string(arrowNamed(t, "save_to_disk").File)
+	schema := 8 + int(binary.LittleEndian.Uint32([]byte(saved[4:]))) // its message has no body
 	for _, tt := range []struct {
 		name, content string
 		want          []string
@@ -140,7 +141,8 @@ func TestArrowErrors(t *testing.T) {
 		{"cut off in a batch", saved[:len(saved)-40], []string{"a.arrow: arrow: behind row 0: unexpected EOF"}},
 		{"cut off in the schema", saved[:100], []string{"a.arrow: arrow: unexpected EOF"}},
 		{"cut off before it", saved[:8], []string{"a.arrow: arrow: unexpected EOF"}},
-		{"no Arrow", "some text", []string{"a.arrow: arrow: a message does not begin as it must"}},
+		{"no Arrow", "some text", []string{"a.arrow: arrow: a message does not begin as it must since Arrow 0.15", "as Parquet"}},
+		{"two schemas", saved[:schema] + saved, []string{"a.arrow: arrow: behind row 0: a message of kind 1, where rows are due; write the file as Parquet"}},
 		{"nothing to train on", string(arrowNamed(t, "numbers").File), []string{"a.arrow: arrow: no column", `"double"`, "text_column"}},
 		{"null", string(arrowNamed(t, "text").File), []string{"a.arrow: row 2: text is null"}},
 		{"a message beyond all memory", "\xff\xff\xff\xff\xff\xff\xff\x7f" + saved[8:], []string{"a.arrow: arrow: a message of 2147483647 bytes"}},

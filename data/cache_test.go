@@ -213,7 +213,10 @@ func TestCacheDamage(t *testing.T) {
 }
 
 func TestAbandonedCacheFilesAreRemoved(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "no[pattern")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	name := filepath.Join(dir, "x.tokens")
 	dead, locked, fresh := write(t, dir, "x.tokens.tmp-1", "a"), write(t, dir, "x.tokens.tmp-2", "b"), write(t, dir, "x.tokens.tmp-3", "c")
 	other := write(t, dir, "y.tokens.tmp-1", "d")
@@ -235,9 +238,24 @@ func TestAbandonedCacheFilesAreRemoved(t *testing.T) {
 	if err := w.close(); err != nil {
 		t.Fatal(err)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "*"))
-	if want := []string{locked, fresh, other}; err != nil || !slices.Equal(left, want) {
-		t.Errorf("left are %q (%v), want %q", left, err, want)
+	if left, want := namesIn(dir, "", ""), []string{locked, fresh, other}; !slices.Equal(left, want) {
+		t.Errorf("left are %q, want %q", left, want)
+	}
+}
+
+// TestSweepOfAnyFolder: a folder is swept whatever it is called.
+func TestSweepOfAnyFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "no[pattern")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range besides {
+		write(t, dir, "gone.tokens"+end, "x")
+	}
+	own := write(t, dir, "x.tokens", "x")
+	sweep(own)
+	if left := namesIn(dir, "", ""); !slices.Equal(left, []string{own}) {
+		t.Errorf("left are %q", left)
 	}
 }
 

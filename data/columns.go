@@ -121,6 +121,10 @@ func (c Columns) pair(fields map[string]json.RawMessage) (form, error) {
 	}
 	f.cols = c.rename(columnsOf(f.format), f.format)
 	f.field = f.cols.Prompt
+	if c.Prompt == "" && !has(f.field) {
+		return form{}, fmt.Errorf("%s is given and %s is not, and the row has no %s, %s; it has %q",
+			responseColumnKey, promptColumnKey, columnsOf(fmtPrompt).Prompt, columnsOf(fmtAlpaca).Prompt, slices.Sorted(maps.Keys(fields)))
+	}
 	if c.Response != "" {
 		return c.named(f, fields)
 	}

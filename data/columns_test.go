@@ -33,6 +33,7 @@ func TestColumns(t *testing.T) {
 		{"no such prompt", "", `{"q":"q","completion":"a"}`, Columns{Prompt: "p"}, "", []string{"prompt_column: ", `"p" is missing`}},
 		{"no such response", "", `{"prompt":"q","a":"a"}`, Columns{Response: "b"}, "", []string{`"b" is missing`}},
 		{"no response", "", `{"q":"q","a":"a"}`, Columns{Prompt: "q"}, "", []string{"response_column is not", "completion, response, output", `["a" "q"]`}},
+		{"no prompt", "", `{"q":"q","a":"a"}`, Columns{Response: "a"}, "", []string{"prompt_column is not", "prompt, instruction", `["a" "q"]`}},
 		{"nothing known", "", `{"q":"q","a":"a"}`, Columns{}, "", []string{`["a" "q"]`, "text_column, messages_column, or prompt_column and response_column"}},
 	}
 	for _, tt := range tests {

@@ -16,8 +16,8 @@ type Dialogue struct {
 	Notes []string
 }
 
-// NewDialogue finds the chat template of s, of which Tokenizer, Template,
-// TemplateVars and ModelDir count.
+// NewDialogue finds the chat template of s, of which Tokenizer, VocabSize,
+// Template, TemplateVars and ModelDir count.
 func NewDialogue(s Spec) (*Dialogue, error) {
 	if s.chat = newChatForm(&s); s.chat.err != nil {
 		return nil, &SpecError{"template", s.chat.err}
@@ -27,6 +27,14 @@ func NewDialogue(s Spec) (*Dialogue, error) {
 
 // Prompt is the ids of a conversation up to where the assistant's answer begins.
 func (d *Dialogue) Prompt(c *Conversation) ([]int32, error) {
+	ids, err := d.prompt(c)
+	if err != nil {
+		return nil, err
+	}
+	return ids, d.e.within(ids)
+}
+
+func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 	v := &c.v
 	if len(v.messages) == 0 {
 		return nil, errors.New("the conversation is empty; give the user's turn")

@@ -110,6 +110,9 @@ func dialogue(t *testing.T, s Spec) *Dialogue {
 	if s.Tokenizer == nil {
 		s.Tokenizer = tokenizer.Bytes()
 	}
+	if s.VocabSize == 0 {
+		s.VocabSize = s.Tokenizer.VocabSize()
+	}
 	d, err := NewDialogue(s)
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +200,11 @@ func TestPromptRefuses(t *testing.T) {
 		_, err := refusing.Prompt(v)
 		wantError(t, err, c.want)
 	}
-	_, err := NewDialogue(Spec{Tokenizer: tokenizer.Bytes()})
+	v := &Conversation{}
+	v.Add("user", "h")
+	_, err := dialogue(t, Spec{Template: "default", VocabSize: 100}).Prompt(v)
+	wantError(t, err, "and the model's vocabulary has 100; leave it out, or take the model's own tokenizer")
+	_, err = NewDialogue(Spec{Tokenizer: tokenizer.Bytes()})
 	wantError(t, err, "the model has no chat template; set template")
 	plain := dialogue(t, Spec{Template: "default"})
 	all, err := ReadConversations(strings.NewReader(`{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"}]}`), "x")

@@ -96,12 +96,12 @@ func (e *encoder) record(c *chunk, r record, d *encoded) {
 	}
 }
 
-// within is an error where e.ids has a token that the model has none for: a
+// within is an error where ids has a token that the model has none for: a
 // tokenizer may know more, as Gemma 3's knows an image's.
-func (e *encoder) within() error {
-	for _, id := range e.ids {
+func (e *encoder) within(ids []int32) error {
+	for _, id := range ids {
 		if int(id) >= e.spec.VocabSize {
-			return fmt.Errorf("the token %q is number %d, and the model's vocabulary has %d; leave it out of the data, or take the model's own tokenizer",
+			return fmt.Errorf("the token %q is number %d, and the model's vocabulary has %d; leave it out, or take the model's own tokenizer",
 				e.tok.Token(id), id, e.spec.VocabSize)
 		}
 	}
@@ -115,7 +115,7 @@ func (e *encoder) file(c *chunk, r record, text []byte) error {
 	}
 	err := e.text(text, "the text", r.first, r.last)
 	if err == nil {
-		err = e.within()
+		err = e.within(e.ids)
 	}
 	if err != nil && !(r.first && r.last) { // other pieces are written already
 		return &fatalRow{fmt.Errorf("%s: %w", c.src.path, err)}
@@ -165,7 +165,7 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	}
 	switch {
 	case err == nil:
-		return e.within()
+		return e.within(e.ids)
 	case err == e.spec.chat.err:
 		return &fatalRow{fmt.Errorf("%s: %w", where, err)}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 )
 
@@ -124,12 +123,13 @@ func (t *tableRows) readHeader() error {
 	if err != nil {
 		return err
 	}
-	header := make([]string, len(t.ends))
+	header, seen := make([]string, len(t.ends)), map[string]bool{}
 	for i := range header {
-		header[i] = strings.TrimSpace(string(t.value(i)))
-		if header[i] != "" && slices.Contains(header[:i], header[i]) {
-			return fmt.Errorf("two columns are called %q in the first line; give each a name of its own", header[i])
+		name := strings.TrimSpace(string(t.value(i)))
+		if name != "" && seen[name] {
+			return fmt.Errorf("two columns are called %q in the first line; give each a name of its own", name)
 		}
+		header[i], seen[name] = name, true
 	}
 	t.header = header
 	return nil

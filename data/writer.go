@@ -67,7 +67,7 @@ func newCacheWriter(name string, m manifest) (*cacheWriter, error) {
 		return nil, err
 	}
 	w := &cacheWriter{manifest: m, name: name}
-	removeAbandoned(w.pattern() + "*")
+	removeAbandoned(w.pattern())
 	first, err := lockedFile(name + partNames[0])
 	if err != nil {
 		return nil, err
@@ -117,12 +117,24 @@ func lockedFile(name string) (*os.File, error) {
 	}
 }
 
-// removeAbandoned removes files that a process left when it was killed: those
-// it holds no lock on any more. Files of the last minute are left alone, for
-// they may be about to be locked.
-func removeAbandoned(pattern string) {
-	names, _ := filepath.Glob(pattern) // the only error is that of a bad pattern
-	for _, name := range names {
+// namesIn are the paths of what a folder holds whose names begin and end so. A
+// pattern would not do: the folder may have a name that is one.
+func namesIn(folder, start, end string) []string {
+	entries, _ := os.ReadDir(folder) // what cannot be listed is not removed
+	var names []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), start) && strings.HasSuffix(e.Name(), end) {
+			names = append(names, filepath.Join(folder, e.Name()))
+		}
+	}
+	return names
+}
+
+// removeAbandoned removes files that a process left when it was killed: those whose
+// paths begin so and on which it holds no lock any more. Files of the last minute
+// are left alone, for they may be about to be locked.
+func removeAbandoned(start string) {
+	for _, name := range namesIn(filepath.Dir(start), filepath.Base(start), "") {
 		f, err := os.Open(name)
 		if err != nil {
 			continue
@@ -149,11 +161,10 @@ func removeBesides(name string) {
 // is gone, so that nobody can go on with them. What a living process works at is
 // locked, and stays.
 func sweep(name string) {
-	removeAbandoned(name + tempName + "*")
+	removeAbandoned(name + tempName)
 	var left []string
 	for _, end := range append([]string{partNames[0]}, besides...) {
-		names, _ := filepath.Glob(filepath.Join(filepath.Dir(name), "*"+end)) // the only error is that of a bad pattern
-		for _, n := range names {
+		for _, n := range namesIn(filepath.Dir(name), "", end) {
 			left = append(left, strings.TrimSuffix(n, end))
 		}
 	}

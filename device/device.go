@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dustin/go-humanize"
+	"mt/internal/human"
 )
 
 // DType is the type of the elements of a Tensor.
@@ -210,10 +210,8 @@ type OutOfMemory struct {
 func (e *OutOfMemory) Error() string {
 	of := ""
 	if e.Limit > 0 {
-		of = " of " + size(e.Limit)
+		of = " of " + human.Bytes(e.Limit)
 	}
 	return fmt.Sprintf("out of device memory: %s wants %s, %s%s are in use (see device_memory, pipeline and recompute)",
-		e.Purpose, size(e.Requested), size(e.Used), of)
+		e.Purpose, human.Bytes(e.Requested), human.Bytes(e.Used), of)
 }
-
-func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -5,6 +5,6 @@
 // ordered among themselves only by events; nothing else is promised.
 // device/cpu and device/cuda implement it.
 //
-// It imports nothing of ours. Invariant: no call here waits for the device,
+// It imports internal/human alone. Invariant: no call here waits for the device,
 // except Stream.Sync, Free and the Close methods.
 package device

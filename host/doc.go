@@ -2,7 +2,7 @@
 // memory, the tile of every layer, the split planes of its weights, and AdamW
 // over them on all cores.
 //
-// It may import model, internal/parallel, golang.org/x/sys and unsafe.
+// It may import model, internal/human, internal/parallel, golang.org/x/sys and unsafe.
 //
 // Invariant: every result has the same bits for any number of threads and any
 // instruction set. Element arithmetic is IEEE single precision without fused

@@ -97,9 +97,8 @@ func fillStore(s *Store, seed uint64, number func(*rand.Rand) float32) {
 				row[i] = number(r)
 			}
 			l.WriteRows(t, 0, tl.Rows, row)
-			m, v := l.Moments(t)
-			for i := range m {
-				m[i], v[i] = number(r), float32(math.Abs(float64(number(r))))
+			for i := tl.Elem; i < tl.Elem+tl.Elems(); i++ {
+				l.M[i], l.V[i] = number(r), float32(math.Abs(float64(number(r))))
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dustin/go-humanize"
+	"mt/internal/human"
 )
 
 // OutOfMemory says that host memory does not suffice.
@@ -20,7 +20,7 @@ type OutOfMemory struct {
 }
 
 func (e *OutOfMemory) Error() string {
-	text := fmt.Sprintf("out of host memory: %s wants %s", e.What, size(e.Requested))
+	text := fmt.Sprintf("out of host memory: %s wants %s", e.What, human.Bytes(e.Requested))
 	if e.Room.Known {
 		text += ", " + e.Room.String()
 	}
@@ -31,8 +31,6 @@ func (e *OutOfMemory) Error() string {
 }
 
 func (e *OutOfMemory) Unwrap() error { return e.Err }
-
-func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 // Room is how much memory this process can still take, and what bounds it.
 type Room struct {
@@ -49,7 +47,7 @@ func (r Room) String() string {
 	case r.Bytes == 0:
 		return fmt.Sprintf("none is available (%s)", r.By)
 	}
-	return fmt.Sprintf("%s is available (%s)", size(r.Bytes), r.By)
+	return fmt.Sprintf("%s is available (%s)", human.Bytes(r.Bytes), r.By)
 }
 
 // Budget is r as a budget in bytes: 0 is any, and none is 1.
@@ -132,7 +130,7 @@ func (r Room) underLimits(root fs.FS) Room {
 			limit, err := strconv.ParseInt(words[0], 10, 64) // the soft one; "unlimited" is none
 			used := field(root, "proc/self/status", l.used)
 			if err == nil && used >= 0 {
-				r = r.atMost(limit-used<<10-limitSlack, "%s is %s", l.ulimit, size(limit))
+				r = r.atMost(limit-used<<10-limitSlack, "%s is %s", l.ulimit, human.Bytes(limit))
 			}
 		}
 	}
@@ -157,7 +155,7 @@ func (f groupFiles) leave(room Room, root fs.FS, dir string) Room {
 			for _, pages := range f.cache {
 				left += max(0, field(root, path.Join(at, "memory.stat"), pages))
 			}
-			room = room.atMost(min(left, limit), "%s of the control group %s is %s", path.Base(f.limit), dir, size(limit))
+			room = room.atMost(min(left, limit), "%s of the control group %s is %s", path.Base(f.limit), dir, human.Bytes(limit))
 		}
 		if dir == "/" {
 			return room

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"mt/internal/human"
 	"mt/internal/parallel"
 	"mt/model"
 )
@@ -120,8 +121,8 @@ func StoreBytes(layouts []model.Layout) (bytes [NumPurposes]int64) {
 }
 
 func needs(need [NumPurposes]int64) string {
-	return fmt.Sprintf("%s %s, %s %s, %s %s", ForWeights, size(need[ForWeights]),
-		ForLoPlanes, size(need[ForLoPlanes]), ForMoments, size(need[ForMoments]))
+	return fmt.Sprintf("%s %s, %s %s, %s %s", ForWeights, human.Bytes(need[ForWeights]),
+		ForLoPlanes, human.Bytes(need[ForLoPlanes]), ForMoments, human.Bytes(need[ForMoments]))
 }
 
 // pages rounds bytes up to whole pages.
@@ -179,10 +180,4 @@ func (l *LayerState) LoPlane(t int) []uint16 {
 func (l *LayerState) F32Plane(t int) []float32 {
 	tl := l.tensor(t, false)
 	return view[float32](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
-}
-
-// Moments are m and v of tensor t (rows, cols).
-func (l *LayerState) Moments(t int) (m, v []float32) {
-	tl := l.owned(t)
-	return l.M[tl.Elem : tl.Elem+tl.Elems()], l.V[tl.Elem : tl.Elem+tl.Elems()]
 }

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-
 	"mt/device"
+	"mt/internal/human"
 	"mt/layers"
 	"mt/model"
 )
@@ -66,9 +65,9 @@ type BadDepth struct{ Key, Why string }
 func (e *BadDepth) Error() string { return e.Why }
 
 func (e *NotFitting) Error() string {
-	need, budget, short := humanize.IBytes(uint64(e.Need)), humanize.IBytes(uint64(max(0, e.Budget))), ""
+	need, budget, short := human.Bytes(e.Need), human.Bytes(e.Budget), ""
 	if need == budget { // rounded alike
-		short = fmt.Sprintf(", %s less", humanize.IBytes(uint64(e.Need-max(0, e.Budget))))
+		short = fmt.Sprintf(", %s less", human.Bytes(e.Need-max(0, e.Budget)))
 	}
 	have := budget + " are available"
 	if e.Budget <= 1 {
@@ -91,7 +90,7 @@ func Resolve(q Request) (*Run, error) {
 	if errors.As(err, &lack) && (lack.Where == "device" || r.Unified) && r.Experts > 0 {
 		if rows := rowsThatFit(q); rows > 0 {
 			lack.Keys = fmt.Sprintf("set per_device_train_batch_size and gradient_accumulation_steps to at most %d rows per step "+
-				"(experts see all its tokens at once: %s of %d rows), or ", rows, humanize.IBytes(uint64(r.ExpertStateBytes())), q.Rows) + lack.Keys
+				"(experts see all its tokens at once: %s of %d rows), or ", rows, human.Bytes(r.ExpertStateBytes()), q.Rows) + lack.Keys
 		}
 	}
 	return r, err
@@ -412,31 +411,32 @@ func (r *Run) deviceLack(q Request) bool {
 func (r *Run) fits(q Request) error {
 	t := r.Table()
 	if q.DeviceMemory > 0 && t.Device > q.DeviceMemory {
-		return &NotFitting{"device", t.Device, q.DeviceMemory, "", r.waysOut("device_memory")}
+		return &NotFitting{"device", t.Device, q.DeviceMemory, "", r.waysOut(false) + ", or raise device_memory"}
 	}
 	need := t.Host
 	if q.Unified {
 		need += t.Device
 	}
 	if q.HostMemory > 0 && need > q.HostMemory {
-		ways := r.waysOut("host_memory")
+		last := ", or raise host_memory"
 		if q.HostBy != "" {
-			ways = strings.TrimSuffix(ways, "raise host_memory") + "have more host memory"
+			last = ", or have more host memory"
 		}
-		return &NotFitting{"host", need, q.HostMemory, q.HostBy, ways}
+		return &NotFitting{"host", need, q.HostMemory, q.HostBy, r.waysOut(true) + last}
 	}
 	return nil
 }
 
-// waysOut names the keys that make r need less of what budget bounds.
-func (r *Run) waysOut(budget string) string {
+// waysOut names the keys that make r need less of the host's memory, or of the
+// device's.
+func (r *Run) waysOut(host bool) string {
 	var ways []string
 	add := func(where bool, text string) {
 		if where {
 			ways = append(ways, text)
 		}
 	}
-	host, train := budget == "host_memory", !r.EvalOnly
+	train := !r.EvalOnly
 	add(host && train && r.Clip, "set max_grad_norm: 0 with a small pipeline.grad_slabs (gradients then do not wait for the norm)")
 	add(host && train && !r.Clip && r.Depths.GradSlabs > 1, "lower pipeline.grad_slabs")
 	add(train && !r.GradBF16 && (host || !r.GradsInPlace()), "set grad_dtype: bf16")
@@ -450,5 +450,5 @@ func (r *Run) waysOut(budget string) string {
 	add(!host && train && r.Depths.GradBuffers > 1, "set pipeline.grad_buffers: 1")
 	add((!host || r.Unified) && r.Depths.ActivationSlots > minActSlots, "set pipeline.activation_slots: 3")
 	add(host, "use a smaller model")
-	return strings.Join(ways, ", ") + ", or raise " + budget
+	return strings.Join(ways, ", ")
 }

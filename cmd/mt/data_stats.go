@@ -144,15 +144,20 @@ func writePNG(name string, h histogram.Histogram) error {
 	return nil
 }
 
+// replaceFile replaces a file, which stays as open to others as it was, or makes it.
 func replaceFile(name string, content []byte) error {
 	st, err := os.Stat(name)
-	if err == nil && !st.Mode().IsRegular() {
+	if err != nil {
+		return checkpoint.WriteFile(checkpoint.OS(), name, content)
+	}
+	if !st.Mode().IsRegular() {
 		return os.WriteFile(name, content, 0o644)
 	}
-	if err == nil {
-		if name, err = filepath.EvalSymlinks(name); err != nil { // the file, not a link to it
-			return err
-		}
+	if name, err = filepath.EvalSymlinks(name); err != nil { // the file, not a link to it
+		return err
 	}
-	return checkpoint.WriteFile(checkpoint.OS(), name, content)
+	if err := checkpoint.WriteFile(checkpoint.OS(), name, content); err != nil {
+		return err
+	}
+	return os.Chmod(name, st.Mode().Perm())
 }

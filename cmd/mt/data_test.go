@@ -152,7 +152,8 @@ func TestExamplesGoOnFromEachOther(t *testing.T) {
 	}
 }
 
-// TestReplaceFile: what a link leads to is replaced, and a device is written to.
+// TestReplaceFile: what a link leads to is replaced and keeps its mode, and a device
+// is written to.
 func TestReplaceFile(t *testing.T) {
 	dir := t.TempDir()
 	file, link, fresh := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "fresh")
@@ -168,6 +169,9 @@ func TestReplaceFile(t *testing.T) {
 		if got, err := os.ReadFile(name); err != nil || string(got) != "new" {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
+	}
+	if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("a file of mode 0600 has become %v, %v", st.Mode(), err)
 	}
 	if st, err := os.Stat(os.DevNull); err != nil || st.Mode().IsRegular() {
 		t.Errorf("%v, %v", st, err)

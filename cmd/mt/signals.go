@@ -38,11 +38,7 @@ func interruptible(w io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, stopSignals()...)
-	go func() {
-		if heed(signals, w, time.Now, cancel) {
-			os.Exit(exitInterrupted)
-		}
-	}()
+	go heed(signals, w, time.Now, cancel, func() { os.Exit(exitInterrupted) })
 	return ctx, func() {
 		signal.Stop(signals)
 		close(signals)
@@ -50,20 +46,27 @@ func interruptible(w io.Writer) (context.Context, func()) {
 	}
 }
 
-// heed cancels at the first of signals, with a word on w, and reports true at one
-// that comes when patience has passed; false where none does.
-func heed(signals <-chan os.Signal, w io.Writer, now func() time.Time, cancel context.CancelCauseFunc) bool {
+// heed cancels at the first of signals, with a word on w, and calls insist at one
+// that comes when patience has passed. A stopped reader may hold up the word, and
+// keeps neither from being done. It returns when the word is out and no signal is
+// waited for.
+func heed(signals <-chan os.Signal, w io.Writer, now func() time.Time, cancel context.CancelCauseFunc, insist func()) {
 	s, ok := <-signals
 	if !ok {
-		return false
+		return
 	}
 	first := now()
-	cancel(train.ErrInterrupted) // before the word, which a stopped reader may hold up
-	fmt.Fprintf(w, "\nmt: %s: finishing what is begun; once more to stop at once\n", s)
-	for range signals {
-		if now().Sub(first) >= patience {
-			return true
+	cancel(train.ErrInterrupted)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range signals {
+			if now().Sub(first) >= patience {
+				insist()
+				return
+			}
 		}
-	}
-	return false
+	}()
+	fmt.Fprintf(w, "\nmt: %s: finishing what is begun; once more to stop at once\n", s)
+	<-done
 }

@@ -41,11 +41,12 @@ func TestImpatience(t *testing.T) {
 		close(signals)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var said bytes.Buffer
-		got := heed(signals, &said, func() time.Time {
+		got := false
+		heed(signals, &said, func() time.Time {
 			at := tc.at[0]
 			tc.at = tc.at[1:]
 			return time.Unix(1e9, 0).Add(at)
-		}, cancel)
+		}, cancel, func() { got = true })
 		if asked := errors.Is(context.Cause(ctx), train.ErrInterrupted); got != tc.want || asked != (tc.what != "none") {
 			t.Errorf("%s: insists %t, asks %t", tc.what, got, asked)
 		}
@@ -55,17 +56,20 @@ func TestImpatience(t *testing.T) {
 	}
 }
 
-// TestAskedInTheMiddleOfAWord: that nobody reads what is said does not keep a run
-// from its end.
+// TestAskedInTheMiddleOfAWord: that nobody reads what is said keeps a run neither
+// from its end nor from stopping at once.
 func TestAskedInTheMiddleOfAWord(t *testing.T) {
 	r, w := io.Pipe() // a write waits until it is read
-	signals := make(chan os.Signal, 1)
+	signals := make(chan os.Signal, 2)
 	signals <- os.Interrupt
-	close(signals)
+	signals <- os.Interrupt
 	ctx, cancel := context.WithCancelCause(t.Context())
-	done := make(chan bool)
-	go func() { done <- heed(signals, w, time.Now, cancel) }()
+	at := time.Unix(1e9, 0)
+	now := func() time.Time { at = at.Add(patience); return at }
+	insisted, done := make(chan struct{}), make(chan struct{})
+	go func() { heed(signals, w, now, cancel, func() { close(insisted) }); close(done) }()
 	<-ctx.Done()
+	<-insisted
 	_ = r.Close()
 	<-done
 }

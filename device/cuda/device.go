@@ -8,6 +8,7 @@ import (
 	"mt/cudart"
 	"mt/device"
 	"mt/device/cuda/kernels"
+	"mt/internal/human"
 )
 
 // Options configure a device.
@@ -224,7 +225,7 @@ func (d *dev) setBudget(before, free, total int64) error {
 	if limit == 0 {
 		limit = most
 	} else if limit > most {
-		d.note(fmt.Sprintf("device_memory is %s and the %s has %s to give: that is the budget", size(limit), d.name, size(most)))
+		d.note(fmt.Sprintf("device_memory is %s and the %s has %s to give: that is the budget", human.Bytes(limit), d.name, human.Bytes(most)))
 		limit = most
 	}
 	d.usage.Limit = limit

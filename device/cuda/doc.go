@@ -7,8 +7,8 @@
 // copy from or to host memory that is not pinned, moves such copies through
 // pinned slabs and enqueues what comes after them.
 //
-// It imports device, device/args, device/cuda/kernels, cudart, internal/parallel
-// and internal/queue.
+// It imports device, device/args, device/cuda/kernels, cudart, internal/human,
+// internal/parallel and internal/queue.
 // Invariant: nothing here waits for the device on the caller's goroutine, except
 // Sync, Free, the Close methods, and what first needs a module of kernels or
 // fails.

@@ -7,10 +7,9 @@ import (
 	"sort"
 	"unsafe"
 
-	"github.com/dustin/go-humanize"
-
 	"mt/cudart"
 	"mt/device"
+	"mt/internal/human"
 	"mt/internal/parallel"
 )
 
@@ -87,7 +86,7 @@ func (d *dev) outOfMemory(p device.Purpose, bytes int64, err error) error {
 	if infoErr != nil {
 		return fmt.Errorf("%w: %w", lacking, err)
 	}
-	return fmt.Errorf("%w: %w: of its %s %s has %s free; is another process using it?", lacking, err, size(total), d.name, size(free))
+	return fmt.Errorf("%w: %w: of its %s %s has %s free; is another process using it?", lacking, err, human.Bytes(total), d.name, human.Bytes(free))
 }
 
 // count adds bytes to the usage. d.mu is held.
@@ -280,5 +279,3 @@ func (d *dev) Usage() device.Usage {
 	defer d.mu.Unlock()
 	return d.usage
 }
-
-func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -208,6 +208,11 @@ func TestModelDir(t *testing.T) {
 			t.Setenv(variable, "")
 		}
 	}
+	broken := filepath.Join(root, ".cache/huggingface/hub/models--org--broken/refs/main")
+	write(filepath.Join(broken, "x"), "")
+	if _, err := ModelDir("org/broken"); err == nil || !IsUsage(err) || !strings.Contains(err.Error(), broken) {
+		t.Errorf("a ref that cannot be read: %v", err)
+	}
 	t.Setenv("MODELS", root)
 	write(filepath.Join(root, "dir", "x"), "")
 	for path, want := range map[string]string{root: root, "${MODELS}/dir": root + "/dir", "~/dir": root + "/dir"} {

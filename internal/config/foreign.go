@@ -95,7 +95,7 @@ var foreign = map[string]judge{
 	"fsdp":                          off("one process drives one device"),
 	"streaming":                     off("data is packed once into a token cache: see cache_dir"),
 	"use_cache":                     off("there is no key/value cache in training"),
-	"ignore_data_skip":              off("resuming goes on in the data where the checkpoint was made"),
+	"ignore_data_skip":              off("resuming goes on in the data where the checkpoint was made; reset_data: true begins at its first row, once"),
 	"average_tokens_across_devices": harmless, "auto_find_batch_size": off("mt plans before it runs"),
 	"lr_scheduler_kwargs": off("give min_lr_ratio, num_decay_steps or decay_ratio as keys of their own"),
 	"deepspeed":           harmless, "trust_remote_code": harmless, "overwrite_cache": harmless,

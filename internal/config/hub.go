@@ -65,8 +65,11 @@ func cached(kind, id string) (dir, hub string, err error) {
 	}
 	repo := filepath.Join(hub, kind+"--"+strings.ReplaceAll(id, "/", "--"))
 	ref, err := files.Read(filepath.Join(repo, "refs", "main"), maxRef)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return "", hub, nil
+	}
+	if err != nil {
+		return "", hub, Usagef("%s: its place in the Hugging Face cache cannot be read: %w", id, err)
 	}
 	return filepath.Join(repo, "snapshots", filepath.Base(strings.TrimSpace(string(ref)))), hub, nil
 }

@@ -93,6 +93,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		{"shares of others", "dataset: a\nmix_strategy: interleave_under\ninterleave_probs: [0.5, 0.5]", `t.yaml:3:19: interleave_probs has 2 values and dataset 1 entries: give each one`},
 		{"a word for a share", "interleave_probs: [a]", `t.yaml:1:20: interleave_probs: wants a number, is`},
 		{"lora", "finetuning_type: lora", `t.yaml:1:18: finetuning_type: lora: mt trains all parameters; adapters are not supported; write full, or leave it out`},
+		{"skipping the skip", "ignore_data_skip: true", `t.yaml:1:19: ignore_data_skip: true: resuming goes on in the data where the checkpoint was made; reset_data: true begins at its first row, once`},
 		{"4 bit", "load_in_4bit: true", `t.yaml:1:15: load_in_4bit: true: mt trains in full precision; quantised weights are not supported`},
 		{"fp16", "fp16: true", `fp16: true: mt computes in bf16 or fp32: see compute_dtype`},
 		{"bf16 against fp32", "bf16: true\ncompute_dtype: fp32", `t.yaml:1:7: bf16: true: contradicts compute_dtype: fp32; leave one of them out`},

@@ -7,9 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/dustin/go-humanize"
-
 	"mt/checkpoint"
+	"mt/internal/human"
 	"mt/model"
 )
 
@@ -108,7 +107,7 @@ func room(fs checkpoint.FS, path string, need int64) error {
 	}
 	if need > free {
 		return fmt.Errorf("%s has %s free and the output takes %s: free some, choose another place or a smaller type", dir,
-			humanize.IBytes(uint64(max(free, 0))), humanize.IBytes(uint64(need)))
+			human.Bytes(free), human.Bytes(need))
 	}
 	return nil
 }

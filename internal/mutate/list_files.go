@@ -28,7 +28,7 @@ var ofFiles = []broken{
 	}},
 	{"checkpoint/writer.go", []way{
 		{from: "sum = crc32.Update(sum, castagnoli, p)\n\t\tif err := f.writeAt(d, p, off)", to: "sum = crc32.Update(0, castagnoli, p)\n\t\tif err := f.writeAt(d, p, off)", test: "TestPieces|TestSmallestPieces|TestResumeIsExact"},
-		{from: "output, w.opts.CheckpointBytes())", to: "output, 0)", test: "TestDiskFull"},
+		{from: "output, w.opts.CheckpointBytes(),", to: "output, 0,", test: "TestDiskFull"},
 		{from: "n := min(step, e.elems-at)", to: "n := step", test: "TestPieces|TestResumeIsExact"},
 		{from: "cerr := enc.Close(); err == nil {\n\t\terr = cerr", to: "cerr := enc.Close(); err != nil {\n\t\terr = cerr", same: "an error at the end of compression is one of writing, which is kept apart"},
 		{from: "if rerr := w.opts.FS.RemoveAll(w.disk.root); rerr != nil {", to: "if rerr := error(nil); rerr != nil {", test: "TestFailingDisk|TestWriterMisuse|TestDiskFull"},

@@ -159,8 +159,4 @@ var ofRuns = []broken{
 		{from: "vec.Scale(grad, grad, w[p])\n", to: "", test: "TestOps/threads=2/RowsBy"},
 		{from: "vec.Add(out[u*C:(u+1)*C], in.load(sc, 0, t*C, C))", to: "copy(out[u*C:(u+1)*C], in.load(sc, 0, t*C, C))", test: "TestOps/threads=2/RowsBy"},
 	}},
-	{"data/template/loop.go", []way{
-		{from: "return l.length() - l.index0, true", to: "return l.length() - l.index0 - 1, true", test: "TestAsJinja"},
-		{from: "l.before, l.now = l.now, item", to: "l.before, l.now = item, item", test: "TestAsJinja"},
-	}},
 }

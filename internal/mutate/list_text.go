@@ -76,6 +76,10 @@ var ofText = []broken{
 	{"data/template/exec.go", []way{
 		{from: "if st.stop {", to: "if !st.stop {", test: "TestAsJinja"},
 	}},
+	{"data/template/loop.go", []way{
+		{from: "return l.length() - l.index0, true", to: "return l.length() - l.index0 - 1, true", test: "TestAsJinja"},
+		{from: "l.before, l.now = l.now, item", to: "l.before, l.now = item, item", test: "TestAsJinja"},
+	}},
 	{"data/template/value.go", []way{
 		{from: "\t\treturn markup(s)\n", to: "\t\treturn s\n", test: "TestAsJinja"},
 	}},

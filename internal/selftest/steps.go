@@ -50,7 +50,7 @@ pipeline: {micro_batch_tokens: 200, chunk_tokens: 72}
 // metrics.jsonl, in a temporary directory.
 func TrainSteps(ctx context.Context) func(kind string, dtype device.DType) ([]float64, error) {
 	return func(kind string, dtype device.DType) (losses []float64, err error) {
-		dir, remove, err := tempDir()
+		dir, remove, err := tempDir(checkpoint.Lock)
 		if err != nil {
 			return nil, err
 		}
@@ -75,24 +75,31 @@ func TrainSteps(ctx context.Context) func(kind string, dtype device.DType) ([]fl
 // tempName begins the names of our temporary directories.
 const tempName = "mt-selftest-"
 
-// tempDir makes a temporary directory, and removes those that killed tests left.
-func tempDir() (dir string, remove func(), err error) {
+// tempDir makes a temporary directory, and removes those that killed tests left:
+// those that lock, checkpoint.Lock, gives. Where it gives our own a second time
+// there are no locks, and what is left may be in use.
+func tempDir(lock func(path string) (unlock func(), err error)) (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp("", tempName); err != nil {
 		return "", nil, err
 	}
-	unlock, err := checkpoint.Lock(dir) // ours until the end of this process
+	unlock, err := lock(dir) // ours until the end of this process
 	if err != nil {
 		return "", nil, errors.Join(err, os.Remove(dir))
+	}
+	remove = func() { _ = os.RemoveAll(dir); unlock() }
+	if again, err := lock(dir); err == nil {
+		again()
+		return dir, remove, nil
 	}
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), tempName+"*", "rows.jsonl")) // the only error is that of a bad pattern
 	for _, rows := range left {
 		old := filepath.Dir(rows)
-		if unlock, err := checkpoint.Lock(old); err == nil {
+		if unlock, err := lock(old); err == nil {
 			_ = os.RemoveAll(old) // another's may not be removed, and need not
 			unlock()
 		}
 	}
-	return dir, func() { _ = os.RemoveAll(dir); unlock() }, nil
+	return dir, remove, nil
 }
 
 // writeRows writes rows of different lengths over a pattern that can be learnt.

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"mt/checkpoint"
 )
 
 // TestTempDir: what a killed test left goes with the next one, and what another is
@@ -21,7 +23,7 @@ func TestTempDir(t *testing.T) {
 	}
 	var dirs []string
 	for range 2 {
-		dir, remove, err := tempDir()
+		dir, remove, err := tempDir(checkpoint.Lock)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,5 +36,26 @@ func TestTempDir(t *testing.T) {
 	got, _ := filepath.Glob(filepath.Join(temp, "*"))
 	if slices.Sort(dirs); !slices.Equal(got, dirs) {
 		t.Errorf("%v is there, want %v", got, dirs)
+	}
+}
+
+// TestTempDirWithoutLocks: where everybody gets every lock, nothing of another is
+// removed.
+func TestTempDirWithoutLocks(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var dirs []string
+	for range 2 {
+		dir, remove, err := tempDir(func(string) (func(), error) { return func() {}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer remove()
+		if err := writeRows(filepath.Join(dir, "rows.jsonl")); err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, dir)
+	}
+	if _, err := os.Stat(dirs[0]); err != nil {
+		t.Error(err)
 	}
 }

@@ -17,33 +17,46 @@ import (
 // computed: the same bits come from the same algorithms.
 const algorithmsFile = "matmul_algorithms.json"
 
+// recorder is a device that can tell how it computed matrix products.
+type recorder interface{ Algorithms() []cuda.Algorithm }
+
+// readAlgorithms reads what a run that is resumed has recorded so far.
+func (s *session) readAlgorithms() error {
+	s.products = map[string][8]uint64{}
+	if _, ok := s.dev.(recorder); !ok || s.resumed == 0 {
+		return nil
+	}
+	name := filepath.Join(s.c.OutputDir, algorithmsFile)
+	raw, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var before map[string][8]uint64
+	if err := json.Unmarshal(raw, &before); err != nil {
+		return fmt.Errorf("%s: %w; remove it", name, err)
+	}
+	maps.Copy(s.products, before)
+	return nil
+}
+
 // recordAlgorithms adds the products of this process to that file, if the device
 // has something to tell, and says where a resumed run computes a product in
 // another way than before: its bits may then be others.
 func (s *session) recordAlgorithms() error {
-	d, ok := s.dev.(interface{ Algorithms() []cuda.Algorithm })
+	d, ok := s.dev.(recorder)
 	if !ok {
 		return nil
 	}
-	name := filepath.Join(s.c.OutputDir, algorithmsFile)
-	words := map[string][8]uint64{}
-	raw, err := os.ReadFile(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && s.resumed == 0:
-	case err != nil:
-		return err
-	default:
-		if err := json.Unmarshal(raw, &words); err != nil {
-			return fmt.Errorf("%s: %w; remove it", name, err)
-		}
-	}
 	for _, a := range d.Algorithms() {
-		if before, ok := words[a.Shape]; ok && before != a.Words {
+		if before, ok := s.products[a.Shape]; ok && before != a.Words {
 			s.line.above(fmt.Sprintf("note: the matrix product %s is computed in another way than before this run was resumed: results may differ in the last bits", a.Shape))
 		}
-		words[a.Shape] = a.Words
+		s.products[a.Shape] = a.Words
 	}
-	return s.writeWhole(algorithmsFile, algorithmsJSON(words))
+	return s.writeWhole(algorithmsFile, algorithmsJSON(s.products))
 }
 
 // algorithmsJSON is an object with one line for each shape, in order.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"mt/data"
+	"mt/internal/human"
 )
 
 // ChatOptions say whom to answer. With In there is one of Conversations, which may
@@ -243,7 +244,7 @@ func readLines(r io.Reader) <-chan turnRead {
 		case err == nil:
 			err = io.EOF
 		case errors.Is(err, bufio.ErrTooLong):
-			err = fmt.Errorf("a line has more than %s", size(maxTurn))
+			err = fmt.Errorf("a line has more than %s", human.Bytes(maxTurn))
 		}
 		out <- turnRead{err: err}
 	}()

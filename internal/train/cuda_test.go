@@ -281,6 +281,28 @@ func TestCUDAStaging(t *testing.T) {
 	}
 }
 
+// TestCUDADamagedRecord: what a run recorded of its products and cannot be read is
+// said before a step is done, and not when all are.
+func TestCUDADamagedRecord(t *testing.T) {
+	s := newScene(t, "device: cuda\nmax_steps: 2\n")
+	if out, err := s.train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{}), stepped: func(int) {}}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	name := filepath.Join(s.out, algorithmsFile)
+	for _, damaged := range []string{"{", `{"a": 1}`} {
+		write(t, name, damaged)
+		steps := 0
+		_, err := s.with("max_steps: 3\n").train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{}), stepped: func(int) { steps++ }})
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "; remove it") || steps > 0 {
+			t.Errorf("%s: after %d steps: %v", damaged, steps, err)
+		}
+	}
+	write(t, name, "null")
+	if out, err := s.with("max_steps: 3\n").train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{})}); err != nil {
+		t.Errorf("null: %v\n%s", err, out)
+	}
+}
+
 // TestCUDAEveryCallFails: a run in which one call of the driver fails ends with
 // that call's error, wherever it is made, and gives everything back. Of each
 // function the first call, the last and one between are tried.

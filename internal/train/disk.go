@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/checkpoint"
+	"mt/internal/human"
 	"mt/plan"
 )
 
@@ -201,11 +202,11 @@ func (j *job) checkDisk(from resume) error {
 			fails = fmt.Sprintf("saves from step %d on may fail", j.saveAfter(from.state.Step, fit))
 		}
 		j.note("output_dir %s has %s free and the run writes %s: there is room for %d of the %d checkpoints of %s, and %s; %s",
-			j.c.OutputDir, size(*free), size(need), min(fit, w.Saves), w.Saves, size(w.Checkpoint), fails, j.lessDisk(w, *free))
+			j.c.OutputDir, human.Bytes(*free), human.Bytes(need), min(fit, w.Saves), w.Saves, human.Bytes(w.Checkpoint), fails, j.lessDisk(w, *free))
 		return nil
 	}
 	return j.c.Errorf("output_dir", "output_dir %s has %s free and the run takes %s there (%s): %s",
-		j.c.OutputDir, size(*free), size(need), parts(w), j.lessDisk(w, *free))
+		j.c.OutputDir, human.Bytes(*free), human.Bytes(need), parts(w), j.lessDisk(w, *free))
 }
 
 // saveAfter is the step after which the run, at step done now, saves once more
@@ -220,7 +221,7 @@ func (j *job) saveAfter(done, n int) int {
 
 // parts says what w is made of at its most.
 func parts(w plan.Writes) string {
-	model := "the final model of " + size(w.Model)
+	model := "the final model of " + human.Bytes(w.Model)
 	n := w.Saves
 	if w.Limit > 0 && n > w.Limit {
 		n = w.Limit + 1
@@ -229,16 +230,16 @@ func parts(w plan.Writes) string {
 	case n == 0 || w.Checkpoint == 0:
 		return model
 	case n == 1:
-		return fmt.Sprintf("a checkpoint of %s, %s", size(w.Checkpoint), model)
+		return fmt.Sprintf("a checkpoint of %s, %s", human.Bytes(w.Checkpoint), model)
 	case n == w.Saves:
-		return fmt.Sprintf("%d checkpoints of %s, %s", n, size(w.Checkpoint), model)
+		return fmt.Sprintf("%d checkpoints of %s, %s", n, human.Bytes(w.Checkpoint), model)
 	}
-	return fmt.Sprintf("%d checkpoints of %s, of which the oldest goes when the next is whole, %s", n, size(w.Checkpoint), model)
+	return fmt.Sprintf("%d checkpoints of %s, of which the oldest goes when the next is whole, %s", n, human.Bytes(w.Checkpoint), model)
 }
 
 // lessDisk names the ways to make w fit in free bytes.
 func (j *job) lessDisk(w plan.Writes, free int64) string {
-	ways := []string{fmt.Sprintf("free %s", size(w.AtMost()-free)), "choose another output_dir"}
+	ways := []string{fmt.Sprintf("free %s", human.Bytes(w.AtMost()-free)), "choose another output_dir"}
 	try := func(text string, w plan.Writes) bool {
 		fits := w.AtMost() <= free
 		if fits {
@@ -276,13 +277,11 @@ func (j *job) lessDisk(w plan.Writes, free int64) string {
 	return strings.Join(ways[:last], ", ") + " or " + ways[last]
 }
 
-func size(bytes int64) string { return humanize.IBytes(uint64(max(bytes, 0))) }
-
 // write prints d for people.
 func (d disk) write(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(what string, bytes int64, detail string, args ...any) {
-		fmt.Fprintf(tw, "  disk\t%s\t%s\t%s\n", what, size(bytes), fmt.Sprintf(detail, args...))
+		fmt.Fprintf(tw, "  disk\t%s\t%s\t%s\n", what, human.Bytes(bytes), fmt.Sprintf(detail, args...))
 	}
 	if d.Checkpoint > 0 {
 		often := "as many as the data has steps for"
@@ -299,7 +298,7 @@ func (d disk) write(w io.Writer) {
 	if d.AtMost != nil {
 		free := "more than now"
 		if d.Free != nil {
-			free = fmt.Sprintf("of %s free in %s", size(*d.Free), d.Dir)
+			free = fmt.Sprintf("of %s free in %s", human.Bytes(*d.Free), d.Dir)
 		}
 		row("at most", *d.AtMost, "%s", free)
 	}

@@ -15,6 +15,7 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/internal/config"
+	"mt/internal/human"
 	"mt/internal/parallel"
 	"mt/model"
 	"mt/plan"
@@ -315,7 +316,7 @@ func (j *job) checkRoom() error {
 		return nil
 	}
 	return j.c.Errorf(key, "%s: the run needs %s of this machine's memory, and %s, %s too little: lower %s to what there is, and the plan names what needs less",
-		key, size(need), room, size(need-room.Bytes), key)
+		key, human.Bytes(need), room, human.Bytes(need-room.Bytes), key)
 }
 
 // planError names the key that set the budget a run does not fit, or is wrong.

@@ -103,8 +103,9 @@ type session struct {
 	stop  context.CancelCauseFunc // ends the run with an error after the step in progress
 	saver *saver
 
-	from     string // the checkpoint it goes on from
-	resumed  int    // the step of that
+	from     string               // the checkpoint it goes on from
+	resumed  int                  // the step of that
+	products map[string][8]uint64 // how those of matrices were computed, by shape
 	lastStep int
 	reached  actors.State // after lastStep
 	lastEval actors.EvalReport
@@ -208,6 +209,9 @@ func (s *session) open(from resume) (err error) {
 		return err
 	}
 	s.from, s.resumed, s.lastStep, s.reached = from.dir, from.state.Step, from.state.Step, from.reached()
+	if err := s.readAlgorithms(); err != nil {
+		return err
+	}
 	s.meter = s.newMeter(s.dev, from.state)
 	s.meter.peakFLOPS, err = MatMulRate(s.dev, s.act, s.rateSize())
 	return err
@@ -215,7 +219,7 @@ func (s *session) open(from resume) (err error) {
 
 // loadModel reads the weights of modelDir, and makes those of tokens that are new.
 func (j *job) loadModel(store *host.Store, pool *parallel.Pool, l *line) error {
-	unexpected, err := checkpoint.LoadVocab(j.modelDir, checkpointLayers(store), j.opened.Stored.VocabSize, nil)
+	unexpected, err := checkpoint.LoadModel(j.modelDir, checkpointLayers(store), j.opened.Stored.VocabSize, nil)
 	if err != nil {
 		return err
 	}
