@@ -10,7 +10,7 @@ import (
 
 	"mt/data"
 	"mt/device"
-	"mt/device/fault"
+	"mt/device/wrap/fault"
 	"mt/host"
 	"mt/layers"
 	"mt/model"

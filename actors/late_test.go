@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"mt/device"
-	"mt/device/fault"
+	"mt/device/wrap/fault"
 	"mt/host"
 )
 

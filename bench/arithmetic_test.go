@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"mt/actors"
-	"mt/data/tokenizer"
 	"mt/device/cpu/openblas"
 	"mt/internal/pytest"
+	"mt/tokenizer"
 )
 
 // seconds are durations of so many seconds.

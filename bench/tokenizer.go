@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"mt/data/tokenizer"
+	"mt/tokenizer"
 )
 
 //go:embed peers/tokenizers.py

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/data/tokenizer"
+	"mt/tokenizer"
 )
 
 func TestTokenizerReports(t *testing.T) {

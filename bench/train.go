@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"time"
 
-	"mt/device/profile"
+	"mt/device/wrap/profile"
 )
 
 // TrainShape is the shape of the model and of the batch that both sides train: a

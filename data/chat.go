@@ -9,15 +9,15 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mt/data/template"
+	"mt/jinja"
 )
 
 // conversation is a chat in the form that chat templates take.
 type conversation struct {
-	messages []any    // *template.Object with role and content
+	messages []any    // *jinja.Object with role and content
 	names    []string // where each stands in the row, as messages[2]
 	tools    []any    // nil: none
-	vars     *template.Object
+	vars     *jinja.Object
 	// from is the first message whose turn may be supervised.
 	from int
 	// plain says that the row is a prompt and its answer, which need no chat
@@ -57,8 +57,8 @@ func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversat
 		return nil, err
 	}
 	if raw := given(fields["chat_template_kwargs"]); raw != nil {
-		vars, err := template.DecodeJSON(raw)
-		o, ok := vars.(*template.Object)
+		vars, err := jinja.DecodeJSON(raw)
+		o, ok := vars.(*jinja.Object)
 		if err != nil || !ok {
 			return nil, fmt.Errorf("chat_template_kwargs is %s; it must be an object", clip(raw))
 		}
@@ -100,7 +100,7 @@ func notUTF8(name string, text []byte) error {
 
 // add appends a turn of plain text.
 func (v *conversation) add(role, content string) {
-	v.messages = append(v.messages, template.NewObject("role", role, "content", content))
+	v.messages = append(v.messages, jinja.NewObject("role", role, "content", content))
 	v.names = append(v.names, "the "+role+"'s turn")
 }
 
@@ -247,7 +247,7 @@ func (v *conversation) check() error {
 }
 
 func roleOf(m any) string {
-	role, _ := m.(*template.Object).Get("role")
+	role, _ := m.(*jinja.Object).Get("role")
 	s, _ := role.(string)
 	return s
 }
@@ -255,7 +255,7 @@ func roleOf(m any) string {
 // weightless tells whether a message has weight 0, which OpenAI's messages say of
 // a turn that is not to be learned.
 func weightless(m any) bool {
-	w, _ := m.(*template.Object).Get("weight")
+	w, _ := m.(*jinja.Object).Get("weight")
 	return w == int64(0) || w == float64(0)
 }
 
@@ -272,7 +272,7 @@ func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 			return nil, nil
 		}
 	}
-	tools, err := template.DecodeJSON(text)
+	tools, err := jinja.DecodeJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; it must be a list of tools, or a string that holds one", c.Tools, err)
 	}
@@ -281,12 +281,12 @@ func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 		return nil, fmt.Errorf("%s is %s; it must be a list of tools", c.Tools, clip(text))
 	}
 	for i, t := range list {
-		o, ok := t.(*template.Object)
+		o, ok := t.(*jinja.Object)
 		if !ok {
 			return nil, fmt.Errorf("%s[%d] is %s; it must be an object", c.Tools, i, clipValue(t))
 		}
 		if _, ok := o.Get("function"); !ok {
-			list[i] = template.NewObject("type", "function", "function", o)
+			list[i] = jinja.NewObject("type", "function", "function", o)
 		}
 	}
 	if len(list) == 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/data/tokenizer"
+	"mt/tokenizer"
 )
 
 // small is a chat template of one letter a role: s, u, a, t; "|" ends a turn.

@@ -8,7 +8,7 @@ import (
 	"io"
 	"slices"
 
-	"mt/data/template"
+	"mt/jinja"
 )
 
 // Conversation is a chat to be gone on with.
@@ -59,7 +59,7 @@ func (c *Conversation) Clone() *Conversation {
 
 // MarshalJSON is {"messages": [...]}, with tools where there are any.
 func (c *Conversation) MarshalJSON() ([]byte, error) {
-	o := template.NewObject("messages", c.v.messages)
+	o := jinja.NewObject("messages", c.v.messages)
 	if c.v.tools != nil {
 		o.Set("tools", c.v.tools)
 	}

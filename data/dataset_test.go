@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/data/tokenizer"
+	"mt/tokenizer"
 )
 
 func TestPackedText(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"mt/data/template"
+	"mt/jinja"
 )
 
 // Dialogue writes conversations for a model to answer, by the chat template that
@@ -43,7 +43,7 @@ func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 		return nil, errors.New("the conversation ends with the assistant's turn, so there is nothing to answer; remove that turn, or add the user's")
 	}
 	for i, m := range v.messages {
-		content, _ := m.(*template.Object).Get("content")
+		content, _ := m.(*jinja.Object).Get("content")
 		if text, _ := content.(string); !utf8.ValidString(text) {
 			return nil, notUTF8(v.names[i], []byte(text))
 		}

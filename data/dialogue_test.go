@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/data/tokenizer"
+	"mt/tokenizer"
 )
 
 // TestReadConversations: messages, chats, and many chats, in JSON and JSONL.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"mt/data/template"
-	"mt/data/tokenizer"
+	"mt/jinja"
+	"mt/tokenizer"
 )
 
 // fatalRow is an error in a row that all rows would have.
@@ -53,7 +53,7 @@ func (e *encoder) encode(c *chunk) {
 		if d.err == nil {
 			e.record(c, r, &d)
 		}
-		if errors.Is(d.err, template.ErrStopped) {
+		if errors.Is(d.err, jinja.ErrStopped) {
 			c.err = ErrStopped
 			return
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/data/tokenizer"
+	"mt/tokenizer"
 )
 
 // write makes a file, and the directories it is in, below dir.

@@ -5,16 +5,16 @@ import (
 	"encoding/json"
 	"strings"
 
-	"mt/data/template"
+	"mt/jinja"
 )
 
 // leftOut are the flags for what a conversation holds and the template did not
 // write: the thoughts of earlier answers, which many templates leave out on
 // purpose, text of a message, as beside calls of tools, and tools or calls. Text
 // counts as written where its lines are found in order, however they are indented.
-func leftOut(v *conversation, r *template.Rendered) (flags uint64) {
+func leftOut(v *conversation, r *jinja.Rendered) (flags uint64) {
 	for _, t := range v.tools {
-		function, _ := t.(*template.Object).Get("function")
+		function, _ := t.(*jinja.Object).Get("function")
 		if !names(r.Text, function) {
 			flags |= flagLeftCalls
 		}
@@ -24,7 +24,7 @@ func leftOut(v *conversation, r *template.Rendered) (flags uint64) {
 		turns[t.Message] += r.Text[t.From:t.To]
 	}
 	for i, m := range v.messages {
-		o := m.(*template.Object)
+		o := m.(*jinja.Object)
 		answers := roleOf(m) == "assistant"
 		text := turns[i]
 		if strings.TrimSpace(text) == "" {
@@ -51,7 +51,7 @@ func leftOut(v *conversation, r *template.Rendered) (flags uint64) {
 		calls, _ := o.Get("tool_calls")
 		list, _ := calls.([]any)
 		for _, c := range list {
-			function, _ := c.(*template.Object).Get("function")
+			function, _ := c.(*jinja.Object).Get("function")
 			if !names(text, function) {
 				flags |= flagLeftCalls
 			}
@@ -77,7 +77,7 @@ func thoughtIn(answer string) (thought, said string) {
 
 // names tells whether text has the name of a function.
 func names(text string, function any) bool {
-	o, ok := function.(*template.Object)
+	o, ok := function.(*jinja.Object)
 	if !ok {
 		return true
 	}

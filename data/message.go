@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"mt/data/template"
+	"mt/jinja"
 )
 
 // list appends the messages of field, whose JSON is raw.
 func (c *columns) list(v *conversation, field string, raw []byte) error {
-	decoded, err := template.DecodeJSON(raw)
+	decoded, err := jinja.DecodeJSON(raw)
 	if err != nil {
 		return fmt.Errorf("%s: %w", field, err)
 	}
@@ -27,7 +27,7 @@ func (c *columns) list(v *conversation, field string, raw []byte) error {
 	}
 	for i, m := range messages {
 		where := fmt.Sprintf("%s[%d]", field, i)
-		o, ok := m.(*template.Object)
+		o, ok := m.(*jinja.Object)
 		if !ok {
 			return fmt.Errorf("%s is %s; it must be an object with %s and %s", where, clipValue(m), c.Role, c.Content)
 		}
@@ -41,7 +41,7 @@ func (c *columns) list(v *conversation, field string, raw []byte) error {
 
 // message is m with the names that chat templates use. Fields that are null are
 // left out, but for content: Parquet has them in all messages or none.
-func (c *columns) message(m *template.Object, where string) (*template.Object, error) {
+func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) {
 	role, err := c.role(m, where)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (c *columns) message(m *template.Object, where string) (*template.Object, e
 	if role == functionCall {
 		return called(content, where+"."+c.Content)
 	}
-	out := template.NewObject("role", role)
+	out := jinja.NewObject("role", role)
 	calls, err := callsOf(m, where)
 	switch {
 	case err != nil:
@@ -80,7 +80,7 @@ func (c *columns) message(m *template.Object, where string) (*template.Object, e
 }
 
 // role is what templates call the message's role.
-func (c *columns) role(m *template.Object, where string) (string, error) {
+func (c *columns) role(m *jinja.Object, where string) (string, error) {
 	v, ok := m.Get(c.Role)
 	if !ok {
 		return "", fmt.Errorf("%s has no %s", where, c.Role)
@@ -106,7 +106,7 @@ func contentText(v any, where string) (any, error) {
 				b.WriteString(s)
 				continue
 			}
-			o, ok := part.(*template.Object)
+			o, ok := part.(*jinja.Object)
 			if !ok {
 				return nil, fmt.Errorf("%s[%d] is %s; it must be a part with type and text", where, i, clipValue(part))
 			}
@@ -127,12 +127,12 @@ func contentText(v any, where string) (any, error) {
 
 // called is the assistant's message that calls functions, which content writes
 // as JSON: one {"name", "arguments"} or a list of them.
-func called(content any, where string) (*template.Object, error) {
+func called(content any, where string) (*jinja.Object, error) {
 	text, ok := content.(string)
 	if !ok {
 		return nil, fmt.Errorf("%s is %s; a function call is a string that holds JSON", where, clipValue(content))
 	}
-	v, err := template.DecodeJSON([]byte(text))
+	v, err := jinja.DecodeJSON([]byte(text))
 	if err != nil {
 		return nil, fmt.Errorf("%s is %s: %w; a function call is JSON with name and arguments", where, clip([]byte(text)), err)
 	}
@@ -146,11 +146,11 @@ func called(content any, where string) (*template.Object, error) {
 			return nil, err
 		}
 	}
-	return template.NewObject("role", "assistant", "content", "", "tool_calls", calls), nil
+	return jinja.NewObject("role", "assistant", "content", "", "tool_calls", calls), nil
 }
 
 // callsOf are the tool_calls of a message, nil without any.
-func callsOf(m *template.Object, where string) ([]any, error) {
+func callsOf(m *jinja.Object, where string) ([]any, error) {
 	v, _ := m.Get("tool_calls")
 	if v == nil {
 		return nil, nil
@@ -174,25 +174,25 @@ func callsOf(m *template.Object, where string) ([]any, error) {
 
 // callOf is a call as templates expect it: arguments that a string holds are
 // opened, a bare function is wrapped.
-func callOf(v any, where string) (*template.Object, error) {
-	call, ok := v.(*template.Object)
+func callOf(v any, where string) (*jinja.Object, error) {
+	call, ok := v.(*jinja.Object)
 	if !ok {
 		return nil, fmt.Errorf("%s is %s; a call is an object with name and arguments", where, clipValue(v))
 	}
 	inner := call
 	if f, ok := call.Get("function"); ok {
-		if inner, ok = f.(*template.Object); !ok {
+		if inner, ok = f.(*jinja.Object); !ok {
 			return nil, fmt.Errorf("%s.function is %s; it must be an object with name and arguments", where, clipValue(f))
 		}
 	}
 	if name, _ := inner.Get("name"); name == nil {
 		return nil, fmt.Errorf("%s has no name of a function", where)
 	}
-	function := template.NewObject()
+	function := jinja.NewObject()
 	for _, k := range inner.Keys() {
 		v, _ := inner.Get(k)
 		if s, ok := v.(string); ok && k == "arguments" {
-			if opened, err := template.DecodeJSON([]byte(s)); err == nil {
+			if opened, err := jinja.DecodeJSON([]byte(s)); err == nil {
 				v = opened
 			}
 		}
@@ -200,7 +200,7 @@ func callOf(v any, where string) (*template.Object, error) {
 			function.Set(k, v)
 		}
 	}
-	out := template.NewObject("type", "function", "function", function)
+	out := jinja.NewObject("type", "function", "function", function)
 	for _, k := range call.Keys() {
 		if v, _ := call.Get(k); inner != call && v != nil && k != "function" {
 			out.Set(k, v)
@@ -218,7 +218,7 @@ func clipValue(v any) string {
 		return fmt.Sprintf("%q", clip([]byte(v)))
 	case []any:
 		return fmt.Sprintf("a list of %d", len(v))
-	case *template.Object:
+	case *jinja.Object:
 		return fmt.Sprintf("an object with %q", v.Keys())
 	}
 	return fmt.Sprint(v)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"mt/data/template"
+	"mt/jinja"
 )
 
 // Flags of a document, in the cache.
@@ -30,7 +30,7 @@ func (e *encoder) piece(text string, from int, sup bool) (err error) {
 	}
 	e.labs = ignored(e.labs, len(e.ids)-len(e.labs))
 	if sup {
-		e.supervise(first, template.Span{From: from, To: len(text)})
+		e.supervise(first, jinja.Span{From: from, To: len(text)})
 	}
 	if e.around.eos == IgnoreIndex {
 		return nil
@@ -114,7 +114,7 @@ func (e *encoder) layTurns(v *conversation, last int) (lead string, err error) {
 
 // plainTurn is a message that is text alone.
 func plainTurn(m any) (role, text string, err error) {
-	o := m.(*template.Object)
+	o := m.(*jinja.Object)
 	if _, ok := o.Get("tool_calls"); ok {
 		return "", "", fmt.Errorf("template default has no place for calls of functions; use a chat template that does")
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"mt/data/tokenizer"
+	"mt/tokenizer"
 )
 
 // wholeFile is up to which size, in bytes, a text file is read in one piece.

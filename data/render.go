@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"mt/data/template"
-	"mt/data/tokenizer"
 	"mt/internal/files"
+	"mt/jinja"
+	"mt/tokenizer"
 )
 
 // Templates are the built-in names of Spec.Template: chatml, the layout that
@@ -38,7 +38,7 @@ var templateClock = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
 
 // chatForm says how chats become text.
 type chatForm struct {
-	tmpl  *template.Template
+	tmpl  *jinja.Template
 	own   bool  // tmpl is that of the model's directory
 	plain bool  // LLaMA-Factory's default layout, given by name
 	err   error // why there is no tmpl
@@ -63,13 +63,13 @@ func (f *chatForm) find(s *Spec) (err error) {
 		return err
 	}
 	if s.Template == "" && s.ModelDir != "" {
-		if f.tmpl, err = template.Load(s.ModelDir); f.tmpl != nil || err != nil {
+		if f.tmpl, err = jinja.Load(s.ModelDir); f.tmpl != nil || err != nil {
 			f.own = true
 			return err
 		}
 	}
 	if hasChatML(s.Tokenizer) {
-		f.tmpl, err = template.Parse("chatml", chatML)
+		f.tmpl, err = jinja.Parse("chatml", chatML)
 		return err
 	}
 	if s.Template == "chatml" {
@@ -85,7 +85,7 @@ func hasChatML(t tokenizer.Tokenizer) bool {
 	return start && end
 }
 
-func templateFile(name string) (*template.Template, error) {
+func templateFile(name string) (*jinja.Template, error) {
 	path, err := ExpandVars(name)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func templateFile(name string) (*template.Template, error) {
 	case err != nil:
 		return nil, fmt.Errorf("template: %w", err)
 	}
-	return template.Parse(name, string(text))
+	return jinja.Parse(name, string(text))
 }
 
 // id is the form's part in a cache's key.
@@ -120,8 +120,8 @@ type encoder struct {
 	ids, labs []int32
 	starts    []int
 	around    special
-	tmpl      *template.Template // the form's, with the encoder's own Stop; nil without one
-	abandoned func() bool        // nobody wants what is made here any more
+	tmpl      *jinja.Template // the form's, with the encoder's own Stop; nil without one
+	abandoned func() bool     // nobody wants what is made here any more
 }
 
 // special is what the tokenizer puts around a text.
@@ -200,7 +200,7 @@ func (e *encoder) chat(v *conversation) (flags uint64, err error) {
 
 // supervise gives the tokens from number first on that start in span their own
 // labels. e.starts are those of the tokens from first on.
-func (e *encoder) supervise(first int, span template.Span) {
+func (e *encoder) supervise(first int, span jinja.Span) {
 	for i, at := range e.starts {
 		if at >= span.From && at < span.To {
 			e.labs[first+i] = e.ids[first+i]

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/data/template"
+	"mt/jinja"
 )
 
 // variables are what the template is given for a conversation. What the row
@@ -72,8 +72,8 @@ var OwnVars = []string{"messages", "tools", "add_generation_prompt"}
 // written is what the template made of a conversation, with the turns that are
 // supervised and what it left out.
 type written struct {
-	*template.Rendered
-	turns []template.Turn
+	*jinja.Rendered
+	turns []jinja.Turn
 	left  uint64
 }
 
@@ -103,7 +103,7 @@ func (e *encoder) asked(v *conversation) (written, error) {
 func (v *conversation) writeAny(write func(*conversation) (written, error)) (written, error) {
 	out, err := write(v)
 	texts := v.textEverywhere()
-	var failed *template.Error
+	var failed *jinja.Error
 	switch {
 	case texts == nil:
 	case errors.As(err, &failed):
@@ -128,7 +128,7 @@ const none = "None"
 func (v *conversation) textEverywhere() *conversation {
 	var out *conversation
 	for i, m := range v.messages {
-		o := m.(*template.Object)
+		o := m.(*jinja.Object)
 		if content, has := o.Get("content"); !has || content != nil {
 			continue
 		}
@@ -137,7 +137,7 @@ func (v *conversation) textEverywhere() *conversation {
 			out = &clone
 			out.messages = slices.Clone(v.messages)
 		}
-		text := template.NewObject()
+		text := jinja.NewObject()
 		for _, k := range o.Keys() {
 			x, _ := o.Get(k)
 			text.Set(k, x)
@@ -167,7 +167,7 @@ func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 	}
 	e.labs = ignored(e.labs[:0], len(e.ids))
 	for _, t := range out.turns {
-		if t.Message == template.NoMessage || t.Message >= v.from && (!e.spec.MaskHistory || t.Message == last) && !weightless(v.messages[t.Message]) {
+		if t.Message == jinja.NoMessage || t.Message >= v.from && (!e.spec.MaskHistory || t.Message == last) && !weightless(v.messages[t.Message]) {
 			e.supervise(0, t.Span)
 		}
 	}
@@ -177,8 +177,8 @@ func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 
 // placed is an error where it matters whose a mark of the template is, and that is
 // not known.
-func (e *encoder) placed(v *conversation, turns []template.Turn) error {
-	if !slices.ContainsFunc(turns, func(t template.Turn) bool { return t.Message == template.NoMessage }) {
+func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
+	if !slices.ContainsFunc(turns, func(t jinja.Turn) bool { return t.Message == jinja.NoMessage }) {
 		return nil
 	}
 	why := ""
@@ -198,7 +198,7 @@ func (e *encoder) placed(v *conversation, turns []template.Turn) error {
 // templateError words what a template says about a row: which message, and what
 // to do.
 func (v *conversation) templateError(err error) error {
-	var t *template.Error
+	var t *jinja.Error
 	if !errors.As(err, &t) {
 		return fmt.Errorf("chat template: %w", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"mt/data/template"
-	"mt/data/tokenizer"
+	"mt/jinja"
+	"mt/tokenizer"
 )
 
 // callingChat is a chat with a call of a tool, of which the message that calls says
@@ -270,7 +270,7 @@ const slowTemplate = "{% for m in messages %}{{ m.content }}{% for a in range(99
 
 // TestStopInsideRow: stopping reaches into the rendering of a row.
 func TestStopInsideRow(t *testing.T) {
-	tmpl, err := template.Parse("slow", slowTemplate)
+	tmpl, err := jinja.Parse("slow", slowTemplate)
 	if err != nil {
 		t.Fatal(err)
 	}

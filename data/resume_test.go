@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"mt/data/tokenizer"
+	"mt/tokenizer"
 
 	"golang.org/x/sys/unix"
 )

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"mt/data/tokenizer"
+	"mt/tokenizer"
 )
 
 // Spec says what a data set is made of.

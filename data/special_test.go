@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/data/tokenizer"
+	"mt/tokenizer"
 )
 
 // withBOS is the byte tokenizer with a token, byte 1, that begins a text.

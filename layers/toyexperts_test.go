@@ -2,7 +2,7 @@ package layers
 
 import (
 	"mt/device"
-	"mt/device/oracle"
+	"mt/device/conformance/oracle"
 )
 
 // loadIDs reads the first n elements of an I32 tensor.

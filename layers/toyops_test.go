@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"mt/device"
-	"mt/device/oracle"
+	"mt/device/conformance/oracle"
 )
 
 func (d *toy) MatMul(_ device.Stream, m device.MatMul) {

@@ -171,4 +171,3 @@ func TestTrafficOfExperts(t *testing.T) {
 		}
 	}
 }
-

@@ -287,4 +287,3 @@ func dense(n int) []model.LayerKind {
 	kinds[0], kinds[n-1] = model.Embedding, model.Head
 	return kinds
 }
-

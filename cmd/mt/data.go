@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"mt/data"
-	"mt/data/tokenizer"
 	"mt/internal/config"
 	"mt/internal/train"
+	"mt/tokenizer"
 )
 
 func (a *app) dataCommand() *cobra.Command {

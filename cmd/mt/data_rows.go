@@ -10,7 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/data"
-	"mt/data/tokenizer"
+	"mt/tokenizer"
 )
 
 // sample is a row as it is trained on.

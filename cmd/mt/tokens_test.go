@@ -12,7 +12,7 @@ import (
 	"mt/internal/pytest"
 )
 
-// TestTransformersAddsTokens runs data/tokenizer/testdata/extend.py: what mt makes
+// TestTransformersAddsTokens runs tokenizer/testdata/extend.py: what mt makes
 // of a model with added tokens is what Transformers makes of it.
 func TestTransformersAddsTokens(t *testing.T) {
 	python := pytest.Need(t, "torch", "transformers")
@@ -20,7 +20,7 @@ func TestTransformersAddsTokens(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	pytest.Run(t, python, "../../data/tokenizer/testdata/extend.py", binary)
+	pytest.Run(t, python, "../../tokenizer/testdata/extend.py", binary)
 }
 
 // TestAddedTokens: a model with added tokens, as its files for others have it;

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"mt/device"
+	"mt/device/conformance/operations"
 	"mt/device/cpu/vec"
-	"mt/device/optest"
 )
 
 func newDevice(t *testing.T, o Options) device.Device {
@@ -30,14 +30,14 @@ func newDevice(t *testing.T, o Options) device.Device {
 
 // Every number of threads gives right results, and the same bits.
 func TestOps(t *testing.T) {
-	var first optest.Results
+	var first operations.Results
 	counts := []int{1, 2, 3, 5}
 	if raceEnabled {
 		counts = []int{3} // slow, and the detector sees everything in one run
 	}
 	for _, threads := range counts {
 		t.Run(fmt.Sprintf("threads=%d", threads), func(t *testing.T) {
-			got := optest.Run(t, newDevice(t, Options{Threads: threads}))
+			got := operations.Run(t, newDevice(t, Options{Threads: threads}))
 			if first == nil {
 				first = got
 			}
@@ -60,7 +60,7 @@ func TestOpsWithPoisonedBuffers(t *testing.T) {
 	for _, threads := range []int{1, 3} {
 		d := newDevice(t, Options{Threads: threads})
 		d.(*dev).scratch.poison = true
-		optest.Run(t, d)
+		operations.Run(t, d)
 	}
 }
 

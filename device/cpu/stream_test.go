@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/device/devtest"
+	"mt/device/conformance/streams"
 )
 
 // Short names for what tests do all the time.
 var (
-	newStream = devtest.Stream
-	newEvent  = devtest.Event
-	alloc     = devtest.Alloc
-	panics    = devtest.Panics
+	newStream = streams.Stream
+	newEvent  = streams.Event
+	alloc     = streams.Alloc
+	panics    = streams.Panics
 )
 
 // TestContract runs the table of everything but the operations.
@@ -29,7 +29,7 @@ func TestContract(t *testing.T) {
 		"unified": {MemoryLimit: 64 << 20, Unified: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			devtest.Run(t, func(t *testing.T) device.Device { return newDevice(t, o) }, hold)
+			streams.Run(t, func(t *testing.T) device.Device { return newDevice(t, o) }, hold)
 		})
 	}
 }
@@ -77,7 +77,7 @@ func TestErrorsStick(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			devtest.ErrorSticks(t, newDevice(t, Options{}), hold, c.want, func(s device.Stream) { on(s).do("boom", nil, c.run) })
+			streams.ErrorSticks(t, newDevice(t, Options{}), hold, c.want, func(s device.Stream) { on(s).do("boom", nil, c.run) })
 		})
 	}
 }
@@ -107,7 +107,7 @@ func TestBadIndicesAreErrors(t *testing.T) {
 		return mem.Tensor(device.I32, 0, int64(len(v)))
 	}
 	o := d.Ops()
-	devtest.BadArguments(t, d, []devtest.BadCall{
+	streams.BadArguments(t, d, []streams.BadCall{
 		{Want: "Pos[1] is 9: want less than 2", Call: func(s device.Stream) {
 			o.RoPE(s, device.RoPE{X: f, Cos: f.Slice(0, 4), Sin: f.Slice(4, 4), Pos: ints(s, 1, 9), T: 2, Heads: 1, Dim: 4, Rotary: 4, Stride: 4})
 		}},

@@ -6,15 +6,15 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
-	"mt/device/devtest"
+	"mt/device/conformance/streams"
 )
 
 // Short names for what tests do all the time.
 var (
-	newStream = devtest.Stream
-	newEvent  = devtest.Event
-	alloc     = devtest.Alloc
-	panics    = devtest.Panics
+	newStream = streams.Stream
+	newEvent  = streams.Event
+	alloc     = streams.Alloc
+	panics    = streams.Panics
 )
 
 // bind starts an emulated driver and binds it. What it found wrong, or was not

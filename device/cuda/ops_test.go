@@ -13,10 +13,10 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
+	"mt/device/conformance/operations"
+	"mt/device/conformance/oracle"
+	"mt/device/conformance/streams"
 	"mt/device/cuda/kernels"
-	"mt/device/devtest"
-	"mt/device/optest"
-	"mt/device/oracle"
 )
 
 // part runs those cases of the table that want picks.
@@ -52,13 +52,13 @@ func TestOps(t *testing.T) {
 		t.Run(fmt.Sprintf("cuBLASLt/%d", i), func(t *testing.T) {
 			t.Parallel()
 			d, _ := newDevice(t, emu.Options{Mode: emu.Random, Seed: uint64(i), Threads: 1}, Options{})
-			optest.Run(part{t, mine}, d)
+			operations.Run(part{t, mine}, d)
 		})
 		t.Run(fmt.Sprintf("own/%d", i), func(t *testing.T) {
 			t.Parallel()
 			d, _ := newDevice(t, emu.Options{Mode: emu.Lazy, Threads: 1}, Options{OwnMatMul: true})
 			products := func(name string) bool { return strings.HasPrefix(name, "MatMul/") && mine(name) }
-			optest.Run(part{t, products}, d)
+			operations.Run(part{t, products}, d)
 			if len(d.Algorithms()) > 0 {
 				t.Error("cuBLASLt was used")
 			}
@@ -296,7 +296,7 @@ func TestWidestHeads(t *testing.T) {
 	}
 	forward.Dim, forward.O = kernels.MaxHeadDim+1, f
 	backward := device.AttentionBackward{AttentionShape: forward.AttentionShape, DQ: f, DK: f, DV: f, DO: f, O: f, LSE: f, Q: f, K: f, V: f, Delta: f}
-	devtest.BadArguments(t, d, []devtest.BadCall{
+	streams.BadArguments(t, d, []streams.BadCall{
 		{Want: "Attention: heads of 257 elements: the kernels take at most 256", Call: func(s device.Stream) { d.Ops().Attention(s, forward) }},
 		{Want: "AttentionBackward: heads of 257 elements", Call: func(s device.Stream) { d.Ops().AttentionBackward(s, backward) }},
 	})

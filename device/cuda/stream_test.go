@@ -9,7 +9,7 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
-	"mt/device/devtest"
+	"mt/device/conformance/streams"
 )
 
 // orders are the ways in which the emulator runs streams.
@@ -25,7 +25,7 @@ var orders = map[string]emu.Options{
 func TestContract(t *testing.T) {
 	for name, o := range orders {
 		t.Run(name, func(t *testing.T) {
-			devtest.Run(t, func(t *testing.T) device.Device {
+			streams.Run(t, func(t *testing.T) device.Device {
 				d, _ := newDevice(t, o, Options{})
 				d.usage.Limit = d.usage.Total + 64<<20
 				return d
@@ -163,8 +163,8 @@ func TestErrorsStick(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d, _ := newDevice(t, emu.Options{Mode: emu.Lazy}, Options{})
 			boom := func(s device.Stream) { on(s).do("boom", nil, c.command) }
-			devtest.ErrorSticks(t, d, hold, c.want, boom)
-			devtest.ErrorSticks(t, d, nil, c.want, func(s device.Stream) {
+			streams.ErrorSticks(t, d, hold, c.want, boom)
+			streams.ErrorSticks(t, d, nil, c.want, func(s device.Stream) {
 				boom(s)
 				on(s).later.Wait()
 			})

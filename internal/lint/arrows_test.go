@@ -124,7 +124,7 @@ func TestArrowsForbid(t *testing.T) {
 		{"internal/train", "./bench"},
 		{"internal/train", "./cmd/mt"},
 		{"internal/parallel", "./device"},
-		{"device/cpu", "./device/oracle"},
+		{"device/cpu", "./device/conformance/oracle"},
 		{"layers", "./internal/reference"},
 	} {
 		if got := Arrows.Check([]Package{{Path: tt[0], Imports: []string{tt[1]}}}); len(got) != 1 {

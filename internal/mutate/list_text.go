@@ -46,10 +46,10 @@ var ofText = []broken{
 		{from: "v.from = len(v.messages)\n", to: "", test: "TestFormats"},
 		{from: "v.plain, v.verbatim = true, true", to: "v.plain = true", test: "TestWithoutTemplate"},
 		{from: "w == int64(0) || w == float64(0)", to: "w == float64(0)", test: "TestFormats"},
-		{from: "list[i] = template.NewObject(\"type\", \"function\", \"function\", o)", to: "list[i] = o", test: "TestFormats"},
+		{from: "list[i] = jinja.NewObject(\"type\", \"function\", \"function\", o)", to: "list[i] = o", test: "TestFormats"},
 	}},
 	{"data/rendered.go", []way{
-		{from: "t.Message == template.NoMessage || t.Message >= v.from", to: "t.Message >= v.from", test: "TestLooseMarks"},
+		{from: "t.Message == jinja.NoMessage || t.Message >= v.from", to: "t.Message >= v.from", test: "TestLooseMarks"},
 		{from: "vars[\"add_generation_prompt\"] = true\n", to: "", test: "TestPromptsAreWhatWasLearned"},
 		{from: "other.left&^out.left == 0 &&", to: "", test: "TestContentBesideCalls"},
 	}},
@@ -57,43 +57,43 @@ var ofText = []broken{
 		{from: "text = text[at+n:]\n", to: "_ = n\n", test: "TestLeftOut"},
 		{from: "!writes(text, said) && (answers ||", to: "!writes(text, said) && (!answers ||", test: "TestAnswerSaidElsewhere"},
 	}},
-	{"data/template/spans.go", []way{
+	{"jinja/spans.go", []way{
 		{from: "loose == len(turns) && loose == len(asked) {", to: "loose == len(asked) {", test: "TestMarks"},
 		{from: "t.From <= g.From && g.To <= t.To", to: "t.From < g.From && g.To <= t.To", test: "TestMarks"},
 		{from: "turn.From + len(strings.TrimRightFunc(text, isSpace))", to: "turn.From + len(text)", test: "TestSupervisedSpans"},
 		{from: "(part == header || strings.TrimFunc(text[:at], isSpace) == \"\")", to: "true", test: "TestSupervisedSpans|TestSupervisedSpansRefuses|TestSupervisedEmptyThoughts"},
 	}},
-	{"data/template/parser.go", []way{
+	{"jinja/parser.go", []way{
 		{from: "|| last.orElse != nil {", to: "{", test: "TestEndsWithPrompt"},
 	}},
-	{"data/template/run.go", []way{
+	{"jinja/run.go", []way{
 		{from: "r.t.Stop != nil && r.t.Stop() {", to: "r.t.Stop != nil && !r.t.Stop() {", test: "TestStop"},
 		{from: "if i.message >= 0 {", to: "if i.message > 0 {", test: "TestErrorNamesMessage"},
 	}},
-	{"data/template/convert.go", []way{
+	{"jinja/convert.go", []way{
 		{from: "c > 0 || c == 0 && whole.Bit(0) == 1", to: "c >= 0", test: "TestAsJinja"},
 	}},
-	{"data/template/exec.go", []way{
+	{"jinja/exec.go", []way{
 		{from: "if st.stop {", to: "if !st.stop {", test: "TestAsJinja"},
 	}},
-	{"data/template/loop.go", []way{
+	{"jinja/loop.go", []way{
 		{from: "return l.length() - l.index0, true", to: "return l.length() - l.index0 - 1, true", test: "TestAsJinja"},
 		{from: "l.before, l.now = l.now, item", to: "l.before, l.now = item, item", test: "TestAsJinja"},
 	}},
-	{"data/template/value.go", []way{
+	{"jinja/value.go", []way{
 		{from: "\t\treturn markup(s)\n", to: "\t\treturn s\n", test: "TestAsJinja"},
 	}},
 	{"data/layout.go", []way{
 		{from: "if (end-first)%n == 1 {", to: "if (end-first)%n == 0 {", test: "TestUnpackedTextIsCut"},
 	}},
-	{"data/tokenizer/merge.go", []way{
+	{"tokenizer/merge.go", []way{
 		{from: "if r := s[i].merge.rank; r < rank {", to: "if r := s[i].merge.rank; r <= rank {", test: "TestMergesAgreeWhereAllMerge"},
 		{from: "a.rank == b.rank && a.pos < b.pos", to: "a.rank == b.rank && a.pos > b.pos", test: "TestMergesAgreeWhereAllMerge"},
 		{from: "if left.prev >= 0 {", to: "if left.prev > 0 {", test: "TestMergesAgreeWhereAllMerge"},
 		{from: "s[left.next].prev = c.pos\n", to: "", test: "TestMergesAgreeWhereAllMerge"},
 		{from: "if best > 0 {", to: "if best > 1 {", test: "TestMergesAgreeWhereAllMerge"},
 	}},
-	{"data/tokenizer/bpe.go", []way{
+	{"tokenizer/bpe.go", []way{
 		{from: "len(text) > m.long {", to: "len(text) >= m.long {", test: "TestIgnoreMerges"},
 		{from: "if m.fallback[b] < 0 {", to: "if m.fallback[b] < -1 {", test: "TestPartialFallback"},
 		{from: "case w.bytesOf(m, text[i:i+n]):", to: "case w.bytesOf(m, text[i:i+n]):\n\t\t\tflush()", test: "TestPartialFallback"},
@@ -102,18 +102,18 @@ var ofText = []broken{
 		{from: "at += int(m.sizes[ids[0]])", to: "at++", test: "TestShapes|TestSameEveryTime"},
 		{from: "k[0] &= 1<<(8*n) - 1", to: "k[0] &= 1<<(8*n-8) - 1", test: "TestSameEveryTime|TestShapes"},
 	}},
-	{"data/tokenizer/readmodel.go", []way{
+	{"tokenizer/readmodel.go", []way{
 		{from: "ok && fallback {", to: "ok {", test: "TestPartialFallback|TestShapes"},
 	}},
-	{"data/tokenizer/stream.go", []way{
+	{"tokenizer/stream.go", []way{
 		{from: "if utf8.FullRune(tail) {\n\t\t\t\treturn 0", to: "if utf8.FullRune(tail) {\n\t\t\t\treturn n", test: "TestStream|TestStreamPieces"},
 		{from: "if len(s.ids)-s.seen < maxHeld {", to: "if len(s.ids)-s.seen > maxHeld {", test: "TestStream|TestStreamPieces"},
 	}},
-	{"data/tokenizer/bytes.go", []way{
+	{"tokenizer/bytes.go", []way{
 		{from: "min(len(text), len(endOfText)-1)", to: "min(len(text), len(endOfText)-2)", test: "TestSplit|TestBytesEndOfText"},
 		{from: "at += len(endOfText) - 1", to: "at += len(endOfText)", test: "TestBytesEndOfText|TestBytesSpecials|TestStream"},
 	}},
-	{"data/tokenizer/added.go", []way{
+	{"tokenizer/added.go", []way{
 		{from: "tok.singleWord && (wordBefore", to: "!tok.singleWord && (wordBefore", test: "TestShapes"},
 		{from: "*steps < 0 {", to: "*steps < -1<<40 {", test: "TestSlowAddedTokens"},
 		{from: "if tok.lstrip {", to: "if tok.rstrip {", test: "TestShapes"},

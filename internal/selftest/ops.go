@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"mt/device"
-	"mt/device/optest"
+	"mt/device/conformance/operations"
 )
 
 // tester is a *testing.T of our own.
@@ -20,21 +20,21 @@ type tester struct {
 // stopped is what Fatal panics with.
 type stopped struct{}
 
-// Helper implements optest.Reporter.
+// Helper implements operations.Reporter.
 func (t *tester) Helper() {}
 
-// Errorf implements optest.Reporter.
+// Errorf implements operations.Reporter.
 func (t *tester) Errorf(format string, args ...any) {
 	t.found = append(t.found, fmt.Sprintf(format, args...))
 }
 
-// Fatal implements optest.Reporter.
+// Fatal implements operations.Reporter.
 func (t *tester) Fatal(args ...any) {
 	t.found = append(t.found, fmt.Sprint(args...))
 	panic(stopped{})
 }
 
-// Run implements optest.T. A panic of the device is a finding like any other.
+// Run implements operations.T. A panic of the device is a finding like any other.
 func (t *tester) Run(name string, f func(*tester)) bool {
 	sub := &tester{name: name, report: t.report}
 	func() {
@@ -77,7 +77,7 @@ func table(dev device.Device) map[string]*opCheck {
 			c.errors = append(c.errors, name+": "+errors[0])
 		}
 	}}
-	for name, r := range optest.Run(t, dev) {
+	for name, r := range operations.Run(t, dev) {
 		c := of(name)
 		c.worst = max(c.worst, r.Worst)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"mt/device"
 	"mt/device/cpu"
-	"mt/device/fault"
+	"mt/device/wrap/fault"
 )
 
 func newCPU(t *testing.T) device.Device {

@@ -11,10 +11,10 @@ import (
 
 	"mt/checkpoint"
 	"mt/data"
-	"mt/data/tokenizer"
 	"mt/device"
 	"mt/internal/config"
 	"mt/internal/generate"
+	"mt/tokenizer"
 )
 
 // GenerateOptions say what to continue, and how.

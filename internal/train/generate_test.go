@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"mt/data/tokenizer"
 	"mt/model"
+	"mt/tokenizer"
 )
 
 // TestStops: a text ends at every token that the tokenizer, config.json and

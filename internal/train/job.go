@@ -11,7 +11,6 @@ import (
 
 	"mt/checkpoint"
 	"mt/data"
-	"mt/data/tokenizer"
 	"mt/device"
 	"mt/host"
 	"mt/internal/config"
@@ -19,6 +18,7 @@ import (
 	"mt/internal/parallel"
 	"mt/model"
 	"mt/plan"
+	"mt/tokenizer"
 )
 
 // job is a configuration with everything it names opened, and nothing big

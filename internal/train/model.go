@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"mt/data/tokenizer"
 	"mt/internal/config"
 	"mt/model"
+	"mt/tokenizer"
 )
 
 // Model is the model of a configuration, its weights left aside.

@@ -10,7 +10,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/device/cpu"
-	"mt/device/profile"
+	"mt/device/wrap/profile"
 	"mt/host"
 	"mt/internal/config"
 	"mt/internal/parallel"

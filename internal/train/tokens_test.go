@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"mt/checkpoint"
-	"mt/data/tokenizer"
 	"mt/model"
+	"mt/tokenizer"
 )
 
 // chatTokens are the keys that give a model the tokens of chatml.

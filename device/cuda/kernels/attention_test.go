@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
-	"mt/device/oracle"
 )
 
 func (rigOps) Attention(s device.Stream, a device.Attention) { kernels.Attention(on(s), a) }

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
-	"mt/device/oracle"
 )
 
 func (rigOps) RMSNorm(s device.Stream, a device.RMSNorm) { kernels.RMSNorm(on(s), a) }

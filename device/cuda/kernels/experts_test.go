@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
-	"mt/device/oracle"
 )
 
 func (rigOps) Scale(s device.Stream, x device.Tensor, n int64, factor float32) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
-	"mt/device/oracle"
 )
 
 func (rigOps) MatMul(s device.Stream, m device.MatMul) { kernels.MatMul(on(s), m) }

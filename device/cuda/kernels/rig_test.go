@@ -9,15 +9,15 @@ import (
 
 	"mt/cudart/emu/ptx"
 	"mt/device"
+	"mt/device/conformance/operations"
 	"mt/device/cuda/kernels"
-	"mt/device/optest"
 )
 
 // TestOp runs the table of operations on the kernels alone, without a driver:
 // go test -run 'Op/RMSNorm'.
 func TestOp(t *testing.T) {
 	dev := newRig()
-	optest.Run(t, dev)
+	operations.Run(t, dev)
 }
 
 // rig is a device that does everything at once, in the interpreter. Every

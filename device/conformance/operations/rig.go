@@ -1,0 +1,242 @@
+package operations
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+
+	"mt/device"
+)
+
+// Results are what the cases gave, by name.
+type Results map[string]Result
+
+// Result is what one case gave.
+type Result struct {
+	// Hash is one of the bits of every output: equal for devices that promise the
+	// same bits.
+	Hash uint64
+	// Worst is the largest error as a share of what is allowed.
+	Worst float64
+}
+
+// Reporter takes what a case finds, as *testing.T does.
+type Reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+	// Fatal ends the case.
+	Fatal(args ...any)
+}
+
+// T runs cases by name, as *testing.T does.
+type T[Self any] interface {
+	Reporter
+	Run(name string, f func(Self)) bool
+}
+
+// Run tests all operations of dev and returns what they computed.
+func Run[Self T[Self]](t Self, dev device.Device) Results {
+	t.Helper()
+	out := Results{}
+	for _, dt := range []device.DType{device.F32, device.BF16} {
+		for _, group := range []struct {
+			name  string
+			cases func(add func(name string, f func(*rig)))
+		}{
+			{"MatMul", matMulCases}, {"AddBiasGrad", biasCases}, {"RMSNorm", normCases},
+			{"RMSNormBackward", normBackwardCases}, {"RoPE", ropeCases}, {"Attention", attentionCases},
+			{"GLU", gluCases}, {"Scale", scaleCases}, {"Rows", rowCases}, {"RowsBy", rowsByCases}, {"Router", routerCases},
+			{"SortByExpert", sortCases}, {"CrossEntropy", lossCases}, {"CrossEntropyShard", shardCases}, {"Convert", convertCases},
+		} {
+			group.cases(func(name string, f func(*rig)) {
+				name = fmt.Sprintf("%s/%s/%s", group.name, dt, name)
+				t.Run(name, func(t Self) { out[name] = runCase(t, dev, dt, f) })
+			})
+		}
+	}
+	return out
+}
+
+// Unit roundoffs of the types.
+const (
+	uF32  = 1.0 / (1 << 24)
+	uBF16 = 1.0 / (1 << 8)
+)
+
+// rig is one case: its device, its arrays and its random numbers.
+type rig struct {
+	t      Reporter
+	dev    device.Device
+	s      device.Stream
+	dt     device.DType // compute type
+	rng    *rand.Rand
+	arrays []*array
+}
+
+// array is a tensor on the device and what is known of it.
+type array struct {
+	name  string
+	mem   device.Mem
+	t     device.Tensor
+	bits  []byte    // what was uploaded, sentinels included
+	v     []float64 // the same as numbers
+	want  []float64 // what it must hold afterwards; nil: bits
+	bound float64   // of the error of want, relative to its largest element
+	least float64   // what counts as the size of the largest element at least
+}
+
+func runCase(t Reporter, dev device.Device, dt device.DType, f func(*rig)) Result {
+	s, err := dev.NewStream("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r := &rig{t: t, dev: dev, s: s, dt: dt, rng: rand.New(rand.NewPCG(11, 12))}
+	defer r.free()
+	f(r)
+	return r.check()
+}
+
+func (r *rig) free() {
+	for _, a := range r.arrays {
+		r.dev.Free(a.mem)
+	}
+}
+
+// guard is the number of bytes behind an array that nobody may write.
+const guard = 256
+
+// upload makes an array of n elements.
+func (r *rig) upload(name string, dt device.DType, n int, put func(i int, b []byte)) *array {
+	r.t.Helper()
+	size := int(dt.Size())
+	a := &array{name: name, bits: bytes.Repeat([]byte{0xa5}, n*size+guard)}
+	for i := range n {
+		put(i, a.bits[i*size:])
+	}
+	mem, err := r.dev.Alloc(device.ForWorkspace, int64(len(a.bits)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	a.mem, a.t = mem, mem.Tensor(dt, 0, int64(n))
+	a.v = numbers(a.bits, dt, n)
+	r.s.CopyH2D(mem, a.bits)
+	r.arrays = append(r.arrays, a)
+	return a
+}
+
+// values makes an array of numbers rounded to dt.
+func (r *rig) values(name string, dt device.DType, v []float64) *array {
+	return r.upload(name, dt, len(v), func(i int, b []byte) {
+		u := math.Float32bits(float32(v[i]))
+		if dt == device.BF16 {
+			binary.NativeEndian.PutUint16(b, uint16((u+0x7fff+u>>16&1)>>16))
+		} else {
+			binary.NativeEndian.PutUint32(b, u)
+		}
+	})
+}
+
+func (r *rig) normal(n int) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = r.rng.NormFloat64()
+	}
+	return v
+}
+
+// act and f32 make arrays of random numbers.
+func (r *rig) act(name string, n int) *array { return r.values(name, r.dt, r.normal(n)) }
+func (r *rig) f32(name string, n int) *array { return r.values(name, device.F32, r.normal(n)) }
+
+func (r *rig) i32(name string, v []int32) *array {
+	return r.upload(name, device.I32, len(v), func(i int, b []byte) { binary.NativeEndian.PutUint32(b, uint32(v[i])) })
+}
+
+// numbers reads n elements.
+func numbers(bits []byte, dt device.DType, n int) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		switch dt {
+		case device.BF16:
+			v[i] = float64(math.Float32frombits(uint32(binary.NativeEndian.Uint16(bits[2*i:])) << 16))
+		case device.F32:
+			v[i] = float64(math.Float32frombits(binary.NativeEndian.Uint32(bits[4*i:])))
+		default:
+			v[i] = float64(int32(binary.NativeEndian.Uint32(bits[4*i:])))
+		}
+	}
+	return v
+}
+
+// copy is what the array holds, for the oracle to work on.
+func (a *array) copy() []float64 { return append([]float64(nil), a.v...) }
+
+// expect says what a must hold afterwards: want, up to a computation error and,
+// in bf16, roundings of the result or of values that lead to it. Errors are
+// relative to the largest element.
+func (a *array) expect(want []float64, computing float64, roundings int) {
+	a.want, a.bound = want, computing
+	if a.t.DType == device.BF16 {
+		a.bound += float64(roundings) * 1.01 * uBF16
+	}
+}
+
+// check waits for the operations and compares every array.
+func (r *rig) check() Result {
+	r.t.Helper()
+	got := make([][]byte, len(r.arrays))
+	for i, a := range r.arrays {
+		got[i] = make([]byte, len(a.bits))
+		r.s.CopyD2H(got[i], a.mem)
+	}
+	if err := r.s.Sync(); err != nil {
+		r.t.Fatal(err)
+	}
+	h, worst := fnv.New64a(), 0.0
+	for i, a := range r.arrays {
+		n := len(a.bits) - guard
+		if !bytes.Equal(got[i][n:], a.bits[n:]) {
+			r.t.Errorf("%s: the bytes behind it were written", a.name)
+		}
+		if a.want == nil {
+			if !bytes.Equal(got[i][:n], a.bits[:n]) {
+				r.t.Errorf("%s was written", a.name)
+			}
+			continue
+		}
+		h.Write(got[i][:n])
+		worst = max(worst, a.compare(r.t, numbers(got[i], a.t.DType, len(a.v))))
+	}
+	return Result{h.Sum64(), worst}
+}
+
+// compare returns the worst error as a share of what is allowed.
+func (a *array) compare(t Reporter, got []float64) float64 {
+	t.Helper()
+	size, worst := a.least, 0.0
+	at := -1
+	for i, w := range a.want {
+		size = max(size, math.Abs(w))
+		if e := math.Abs(got[i] - w); e > worst || e != e {
+			worst, at = e, i
+		}
+	}
+	if at >= 0 && !(worst <= a.bound*size) {
+		t.Errorf("%s[%d] is %v, want %v: error %.3g of the largest element %.3g, allowed %.3g",
+			a.name, at, got[at], a.want[at], worst/size, size, a.bound)
+	}
+	if worst == 0 {
+		return 0
+	}
+	return worst / (a.bound * size)
+}
+
+// summing bounds the error of a sum of n products relative to the largest of
+// many such sums: n roundings of partial sums of size √n add up like a random
+// walk to n·u, the largest sum is some √n; 8 stands for the roundings of the
+// parts and for the tail.
+func summing(n int) float64 { return (8 + math.Sqrt(float64(n))) * uF32 }

@@ -1,0 +1,80 @@
+package operations
+
+import (
+	"fmt"
+
+	"mt/device"
+	"mt/device/conformance/oracle"
+)
+
+// unit is an activation, its oracle, and how far f(x)·u may be off, relative to
+// the largest result and to least.
+type unit struct {
+	f      device.Activation
+	oracle oracle.Activation
+	bound  float64
+	least  float64
+}
+
+// A sigmoid σ is an exponential (2e-7), a sum and a quotient. That of the GELU has an
+// argument z with four roundings more, and z times the derivative of the GELU's
+// slope is below 3; the slope has 1 − σ, which is as exact as 1, times x·dz/dx, up
+// to 12 where that counts. Far below 0 a result is only as exact as z is large.
+var units = []unit{{device.SiLU, oracle.SiLU, 12 * uF32, 0}, {device.GELUTanh, oracle.GELUTanh, 40 * uF32, 1}}
+
+func gluCases(add func(string, func(*rig))) {
+	for _, u := range units {
+		for _, sh := range [][2]int{{1, 1}, {3, 5}, {7, 16}, {40, 33}, {5, 704}, {0, 3}} {
+			T, F := sh[0], sh[1]
+			add(fmt.Sprintf("%v forward %dx%d", u.f, T, F), func(r *rig) {
+				gu, y := r.values("gu", r.dt, scaled(r.normal(2*T*F), 4)), r.act("y", T*F)
+				want := y.copy()
+				oracle.GLU(u.oracle, want, gu.v, T, F)
+				u.expect(y, want)
+				r.dev.Ops().GLU(r.s, u.f, y.t, gu.t, T, F)
+			})
+			for _, form := range []string{"plain", "y", "in place", "all in place"} {
+				add(fmt.Sprintf("%v backward %dx%d,%s", u.f, T, F, form), func(r *rig) { u.backward(r, T, F, form) })
+			}
+		}
+	}
+}
+
+func (u *unit) expect(a *array, want []float64) {
+	a.least = u.least
+	a.expect(want, u.bound, 1)
+}
+
+func (u *unit) backward(r *rig, T, F int, form string) {
+	gu, dy := r.values("gu", r.dt, scaled(r.normal(2*T*F), 4)), r.act("dy", T*F)
+	dgu, y := gu, dy
+	if form == "plain" || form == "y" {
+		dgu = r.act("dgu", 2*T*F)
+	}
+	if form == "y" {
+		y = r.act("y", T*F)
+	}
+	wantG, wantY := dgu.copy(), y.copy()
+	oracle.GLUBackward(u.oracle, wantG, wantY, dy.copy(), gu.copy(), T, F)
+	u.expect(dgu, wantG)
+	written := device.Tensor{}
+	if form == "y" || form == "all in place" {
+		written = y.t
+		u.expect(y, wantY)
+	}
+	r.dev.Ops().GLUBackward(r.s, u.f, dgu.t, written, dy.t, gu.t, T, F)
+}
+
+func scaleCases(add func(string, func(*rig))) {
+	for _, n := range []int{0, 1, 7, 33, 20000} {
+		for _, factor := range []float32{0, 1, 0.7, -50.596443} {
+			add(fmt.Sprintf("%d by %v", n, factor), func(r *rig) {
+				x := r.act("x", n)
+				want := x.copy()
+				oracle.Scale(want, float64(factor))
+				x.expect(want, uF32, 1)
+				r.dev.Ops().Scale(r.s, x.t, int64(n), factor)
+			})
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package streams
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"mt/device"
+)
+
+// address is where b begins.
+func address(b []byte) uintptr { return reflect.ValueOf(b).Pointer() }
+
+func allocHost(t *testing.T, d device.Device, n int64) []byte {
+	t.Helper()
+	b, err := d.AllocHost(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Memory is counted by purpose, in steps of device.Align.
+func usage(t *testing.T, d rig) {
+	was := d.Usage()
+	a, err := d.Alloc(device.ForWeights, 300) // counts as 512
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := d.Alloc(device.ForGradients, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := allocHost(t, d, 5000)
+	for i, x := range h {
+		if x != 0 {
+			t.Fatalf("byte %d of host memory is %d", i, x)
+		}
+	}
+	if a.Addr%device.Align != 0 || b.Addr%device.Align != 0 || address(h)%device.Align != 0 || a.Bytes != 300 || len(h) != 5000 {
+		t.Error("an allocation is not aligned, or of the wrong size")
+	}
+	d.Free(a)
+	want := was
+	want.Total, want.PeakTotal = was.Total+512, was.Total+1024
+	want.Now[device.ForGradients], want.Now[device.ForHostStaging] = 512, 5120
+	want.Peak[device.ForWeights], want.Peak[device.ForGradients], want.Peak[device.ForHostStaging] = 512, 512, 5120
+	if u := d.Usage(); u != want {
+		t.Errorf("usage %+v, want %+v", u, want)
+	}
+	d.Free(b)
+	d.FreeHost(h)
+	d.Free(device.Mem{})
+	d.FreeHost(nil)
+	if u := d.Usage(); u.Now != was.Now || u.Total != was.Total {
+		t.Errorf("usage %+v after everything was freed, before it was %+v", u, was)
+	}
+}
+
+// All of the budget can be had, and no more; host memory is not part of it.
+func limit(t *testing.T, d rig) {
+	was := d.Usage()
+	all := (was.Limit - was.Total) &^ (device.Align - 1)
+	refused := func(bytes int64) {
+		t.Helper()
+		used := d.Usage().Total
+		_, err := d.Alloc(device.ForWeights, bytes)
+		var oom *device.OutOfMemory
+		if want := (device.OutOfMemory{Purpose: device.ForWeights, Requested: bytes, Used: used, Limit: was.Limit}); !errors.As(err, &oom) || *oom != want {
+			t.Errorf("error %v, want %v", err, &want)
+		}
+		if err != nil && (!strings.HasPrefix(err.Error(), d.Kind()+": ") || !strings.Contains(err.Error(), "weight slots wants")) {
+			t.Errorf("error %v", err)
+		}
+	}
+	refused(all + device.Align)
+	m, err := d.Alloc(device.ForBatch, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(1)
+	d.FreeHost(allocHost(t, d, 512))
+	d.Free(m)
+	d.Free(Alloc(t, d, 512))
+}
+
+func badAllocations(t *testing.T, d rig) {
+	for _, p := range []device.Purpose{device.ForHostStaging, device.NumPurposes} {
+		if _, err := d.Alloc(p, 8); err == nil {
+			t.Errorf("Alloc for %s: no error", p)
+		}
+	}
+	if _, err := d.Alloc(device.ForBatch, -1); err == nil {
+		t.Error("Alloc of -1 bytes: no error")
+	}
+	if _, err := d.AllocHost(-1); err == nil {
+		t.Error("AllocHost of -1 bytes: no error")
+	}
+	if m, err := d.Alloc(device.ForBatch, 0); err != nil || m != (device.Mem{}) {
+		t.Errorf("Alloc of nothing: %v, %v", m, err)
+	}
+	if b, err := d.AllocHost(0); err != nil || b != nil {
+		t.Errorf("AllocHost of nothing: %v, %v", b, err)
+	}
+}
+
+// What only a mistake of the program can be panics.
+func misuse(t *testing.T, d rig) {
+	m, h := Alloc(t, d, 512), allocHost(t, d, 512)
+	cases := map[string]func(){
+		"free of a part":          func() { d.Free(m.Slice(256, 256)) },
+		"free of host memory":     func() { d.Free(device.Mem{Addr: address(h), Bytes: 512}) },
+		"free of what is Go's":    func() { d.FreeHost(make([]byte, 8)) },
+		"free of a part, host":    func() { d.FreeHost(h[256:]) },
+		"bind on a copying one":   func() { d.BindHost(h) },
+		"slice of what is less":   func() { m.Slice(256, 512) },
+		"slice of a small tensor": func() { m.Tensor(device.F32, 0, 128).Slice(1, 128) },
+	}
+	if d.Unified() {
+		delete(cases, "bind on a copying one")
+	}
+	for name, f := range cases {
+		if !Panics(f) {
+			t.Errorf("%s: no panic", name)
+		}
+	}
+	d.Free(m)
+	if !Panics(func() { d.Free(m) }) {
+		t.Error("a second free: no panic")
+	}
+}
+
+// Close waits for no stream, gives everything back, and ends the device.
+func closing(t *testing.T, d rig) {
+	s, err := d.NewStream("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err == nil || !strings.Contains(err.Error(), "1 streams are still open") {
+		t.Errorf("Close with a stream open: %v", err)
+	}
+	// Left to Close: memory on both sides, a registration, an event.
+	Alloc(t, d, 100)
+	allocHost(t, d, 100)
+	Event(t, d)
+	if err := d.Register(make([]byte, 5000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if u := d.Usage(); u.Now != [device.NumPurposes]int64{} || u.Total != 0 {
+		t.Errorf("usage %+v after Close", u)
+	}
+	if _, err := d.NewStream("late"); err == nil {
+		t.Error("NewStream after Close: no error")
+	}
+	if _, err := d.Alloc(device.ForBatch, 8); err == nil {
+		t.Error("Alloc after Close: no error")
+	}
+	if _, err := d.AllocHost(8); err == nil {
+		t.Error("AllocHost after Close: no error")
+	}
+}

@@ -1,0 +1,142 @@
+package fault_test
+
+import (
+	"errors"
+	"testing"
+
+	"mt/device"
+	"mt/device/conformance/operations"
+	"mt/device/cpu"
+	"mt/device/wrap/fault"
+)
+
+func newCPU(t *testing.T) device.Device {
+	t.Helper()
+	d, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Without a fault everything works as before.
+func TestTransparent(t *testing.T) {
+	d := fault.Wrap(newCPU(t), 0)
+	defer d.Close()
+	operations.Run(t, d)
+	if d.Calls() == 0 {
+		t.Error("no call was counted")
+	}
+}
+
+// program makes one call of each kind and returns the first error it is told
+// of, like a user that checks once per sequence.
+func program(t *testing.T, d device.Device) (err error) {
+	t.Helper()
+	mem, err := d.Alloc(device.ForBatch, 1024)
+	if err != nil {
+		return err
+	}
+	defer d.Free(mem)
+	host, err := d.AllocHost(512)
+	if err != nil {
+		return err
+	}
+	defer d.FreeHost(host)
+	if err := d.Register(host); err != nil {
+		return err
+	}
+	defer d.Unregister(host)
+	s, err := d.NewStream("compute")
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	e, err := d.NewEvent()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	lo, hi := mem.Slice(0, 512), mem.Slice(512, 512)
+	s.Zero(mem)
+	s.CopyH2D(lo, host)
+	s.CopyD2D(hi, lo)
+	d.Ops().Convert(s, hi.Tensor(device.F32, 0, 128), lo.Tensor(device.F32, 0, 128), 128)
+	s.CopyD2H(host, hi)
+	s.Record(e)
+	s.Wait(e)
+	told := make(chan error, 1)
+	s.Notify(func(err error) { told <- err })
+	early := <-told // comes although the stream may have failed
+	err = s.Sync()
+	if early != nil && !errors.Is(err, early) {
+		t.Errorf("Notify told of %v, Sync of %v", early, err)
+	}
+	if again := s.Err(); !errors.Is(again, err) {
+		t.Errorf("Err is %v after Sync returned %v", again, err)
+	}
+	return err
+}
+
+// Every call fails once; each time its error comes out, names it, and all
+// memory is given back.
+func TestEveryCall(t *testing.T) {
+	want := []string{"Alloc for batch", "AllocHost", "Register", "NewStream compute", "NewEvent", "Zero on stream compute",
+		"CopyH2D on stream compute", "CopyD2D on stream compute", "Convert on stream compute", "CopyD2H on stream compute",
+		"Record on stream compute", "Wait on stream compute", "Sync on stream compute"}
+	for i := 0; ; i++ {
+		d := fault.Wrap(newCPU(t), int64(i+1))
+		err := program(t, d)
+		if now := d.Usage().Now; now != [device.NumPurposes]int64{} {
+			t.Errorf("call %d failed: memory in use is %v", i+1, now)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if i == len(want) {
+			if err != nil || d.Calls() != int64(len(want)) {
+				t.Errorf("without a fault: %d calls, %v", d.Calls(), err)
+			}
+			return
+		}
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Name != want[i] || f.Call != int64(i+1) {
+			t.Errorf("call %d: %v, want a fault of %q", i+1, err, want[i])
+		}
+	}
+}
+
+// After a fault work is dropped.
+func TestDropped(t *testing.T) {
+	d := fault.Wrap(newCPU(t), 4) // Alloc, NewStream, CopyH2D, CopyH2D
+	defer d.Close()
+	mem, err := d.Alloc(device.ForBatch, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := d.NewStream("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.CopyH2D(mem, []byte{7})
+	s.CopyH2D(mem, []byte{8})
+	s.Zero(mem)
+	got := []byte{9}
+	s.CopyD2H(got, mem)
+	if err := s.Sync(); err == nil {
+		t.Error("no error")
+	}
+	other, err := d.NewStream("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if got[0] != 9 {
+		t.Error("a copy after the fault was made")
+	}
+	other.CopyD2H(got, mem)
+	if err := other.Sync(); err != nil || got[0] != 7 {
+		t.Errorf("memory holds %d, want 7 (%v)", got[0], err)
+	}
+}

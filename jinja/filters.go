@@ -1,0 +1,290 @@
+package jinja
+
+import (
+	"math"
+	"math/big"
+	"strings"
+	"unicode"
+)
+
+// filterFunc is a filter or a test: v with the arguments behind it.
+type filterFunc func(r *run, v any, a *args) any
+
+// filters are those of Jinja but for random, which is not reproducible, and those
+// that make HTML of text.
+var filters map[string]filterFunc
+
+func init() {
+	filters = map[string]filterFunc{
+		"abs": absolute, "attr": attrFilter, "batch": batch, "capitalize": textFilter(capitalize),
+		"center": centerFilter, "count": length, "d": defaultTo, "default": defaultTo, "dictsort": dictSort,
+		"e": escapeFilter, "escape": escapeFilter, "first": first, "float": toFloat, "forceescape": forceEscape,
+		"format": formatFilter, "groupby": groupBy, "indent": indentFilter, "int": toInt, "items": itemsFilter,
+		"join": joinFilter, "last": last, "length": length, "list": listFilter, "lower": textFilter(lower),
+		"map": mapFilter, "max": extreme("max", ">"), "min": extreme("min", "<"), "reject": selectFilter(false, false),
+		"rejectattr": selectFilter(false, true), "replace": replaceFilter, "reverse": reverse, "round": round,
+		"safe": safe, "select": selectFilter(true, false), "selectattr": selectFilter(true, true),
+		"slice": sliceFilter, "sort": sortFilter, "string": stringFilter, "sum": sum, "title": textFilter(titleFilter),
+		"tojson": toJSON, "trim": trim, "truncate": truncate, "unique": unique, "upper": textFilter(upper),
+		"wordcount": wordCount,
+	}
+}
+
+// named is the filter of that name, or with test the test; where there is none,
+// missing says so.
+func named(name string, test bool) (f filterFunc, missing string) {
+	table, kind := filters, "filter"
+	if test {
+		table, kind = tests, "test"
+	}
+	f, ok := table[name]
+	if !ok {
+		missing = "there is no " + kind + " '" + name + "'"
+	}
+	return f, missing
+}
+
+// filter applies a filter or a test to v.
+func (r *run) filter(e *filterExpr, v any, s *scope) any {
+	a := r.arguments(&e.args, s)
+	r.pos = e.pos
+	return r.apply(e.name, e.test, v, a)
+}
+
+func (r *run) apply(name string, test bool, v any, a *args) any {
+	f, missing := named(name, test)
+	if missing != "" {
+		r.fail("%s", missing)
+	}
+	return f(r, v, a)
+}
+
+// soft is v as text for filters that take anything: markup stays markup.
+func (r *run) soft(v any) any {
+	switch v.(type) {
+	case string, markup:
+		return v
+	}
+	return r.str(v)
+}
+
+// textFilter makes a filter without arguments of f.
+func textFilter(f func(string) string) filterFunc {
+	m := plainText("filter", f)
+	return func(r *run, v any, a *args) any { return m(r, r.soft(v), a) }
+}
+
+func stringFilter(r *run, v any, a *args) any {
+	a.bind(r, "string", 0)
+	return r.soft(v)
+}
+
+func trim(r *run, v any, a *args) any {
+	return stringMethods["strip"](r, r.soft(v), a)
+}
+
+func centerFilter(r *run, v any, a *args) any {
+	width := a.bind(r, "center", 0, "width").int(0, 80)
+	return stringMethods["center"](r, r.soft(v), &args{pos: []any{width}})
+}
+
+// titleFilter is the filter title, which unlike the method begins words behind
+// spaces, hyphens and opening brackets alone.
+func titleFilter(s string) string {
+	var b strings.Builder
+	for s != "" {
+		end := strings.IndexFunc(s, func(c rune) bool { return strings.ContainsRune("-({[<", c) || isSpace(c) })
+		if end == 0 {
+			word := strings.TrimLeftFunc(s, func(c rune) bool { return strings.ContainsRune("-({[<", c) || isSpace(c) })
+			b.WriteString(s[:len(s)-len(word)])
+			s = word
+			continue
+		}
+		if end < 0 {
+			end = len(s)
+		}
+		first := byteOffset(s[:end], 1)
+		b.WriteString(upper(s[:first]) + lower(s[first:end]))
+		s = s[end:]
+	}
+	return b.String()
+}
+
+func safe(r *run, v any, a *args) any {
+	a.bind(r, "safe", 0)
+	if m, ok := v.(markup); ok {
+		return m
+	}
+	return markup(r.str(v))
+}
+
+func escapeFilter(r *run, v any, a *args) any {
+	a.bind(r, "escape", 0)
+	if m, ok := v.(markup); ok {
+		return m
+	}
+	return markup(r.escaped(r.str(v)))
+}
+
+func forceEscape(r *run, v any, a *args) any {
+	a.bind(r, "forceescape", 0)
+	return markup(r.escaped(r.str(v)))
+}
+
+func (r *run) escaped(s string) string {
+	r.grow(6 * len(s))
+	return escapeHTML(s)
+}
+
+func defaultTo(r *run, v any, a *args) any {
+	b := a.bind(r, "default", 0, "default_value", "boolean")
+	if _, ok := v.(*undefined); ok || b.bool(1) && !truth(v) {
+		return b.or(0, "")
+	}
+	return v
+}
+
+func length(r *run, v any, a *args) any {
+	a.bind(r, "length", 0)
+	n, ok := r.tryLen(v)
+	if !ok {
+		r.fail("object of type '%s' has no len()", typeName(v))
+	}
+	return n
+}
+
+func listFilter(r *run, v any, a *args) any {
+	a.bind(r, "list", 0)
+	return r.collect(v)
+}
+
+func itemsFilter(r *run, v any, a *args) any {
+	a.bind(r, "items", 0)
+	if _, ok := v.(*undefined); ok {
+		return overSlice("generator", nil)
+	}
+	o, isObject := v.(*Object)
+	inner := (*iterator)(nil)
+	return &iterator{"generator", func() (any, bool) {
+		if !isObject {
+			r.fail("can only get item pairs from a mapping, not from %s", typeName(v))
+		}
+		if inner == nil {
+			inner = r.iter(&view{"items", o})
+		}
+		return inner.next()
+	}}
+}
+
+func replaceFilter(r *run, v any, a *args) any {
+	b := a.bind(r, "replace", 2, "old", "new", "count")
+	count := int64(-1)
+	if b.optional(2) != nil {
+		count = b.int(2, -1)
+	}
+	return r.replace(r.str(v), r.str(b.vals[0]), r.str(b.vals[1]), count)
+}
+
+func attrFilter(r *run, v any, a *args) any {
+	name := a.bind(r, "attr", 1, "name").str(0, "")
+	r.usable(v)
+	if v, ok := r.attribute(v, name); ok {
+		return v
+	}
+	return &undefined{"'" + objectName(v) + "' has no attribute '" + name + "'"}
+}
+
+func formatFilter(r *run, v any, a *args) any {
+	if len(a.pos) > 0 && len(a.names) > 0 {
+		r.fail("format: can't handle positional and keyword arguments at the same time")
+	}
+	var arg any = tuple(a.pos)
+	if len(a.names) > 0 {
+		arg = a.keywords()
+	}
+	text := r.soft(v)
+	s, _ := asStr(text)
+	return r.formatMarkup(text, s, arg)
+}
+
+func joinFilter(r *run, v any, a *args) any {
+	b := a.bind(r, "join", 0, "d", "attribute")
+	get := r.getter(b.optional(1), nil)
+	sep := r.str(b.or(0, ""))
+	var out strings.Builder
+	for i, item := range r.collect(v) {
+		text := r.str(get(item))
+		r.grow(len(text) + len(sep))
+		if i > 0 {
+			out.WriteString(sep)
+		}
+		out.WriteString(text)
+	}
+	return out.String()
+}
+
+func indentFilter(r *run, v any, a *args) any {
+	b := a.bind(r, "indent", 0, "width", "first", "blank")
+	s, ok := asStr(v)
+	if !ok {
+		r.usable(v)
+		r.fail("indent: a string is needed, not %s", typeName(v))
+	}
+	pad, ok := asStr(b.or(0, int64(4)))
+	if !ok {
+		pad = strings.Repeat(" ", int(min(max(b.int(0, 4), 0), maxWidth)))
+	}
+	lines := splitLines(s+"\n", false)
+	r.grow(len(s) + len(lines)*len(pad))
+	for i, line := range lines {
+		if i == 0 && b.bool(1) || i > 0 && (line != "" || b.bool(2)) {
+			lines[i] = pad + line
+		}
+	}
+	return like(v, strings.Join(lines, "\n"))
+}
+
+func truncate(r *run, v any, a *args) any {
+	b := a.bind(r, "truncate", 0, "length", "killwords", "end", "leeway")
+	n, end, leeway := b.int(0, 255), b.str(2, "..."), int64(5)
+	if b.optional(3) != nil {
+		leeway = b.int(3, 5)
+	}
+	keep := n - int64(runeCount(end))
+	if keep < 0 || leeway < 0 {
+		r.fail("truncate: a length of at least %d and a leeway of at least 0 are needed", runeCount(end))
+	}
+	if have, ok := r.tryLen(v); ok && have <= n+leeway {
+		return v
+	}
+	s, ok := asStr(v)
+	if !ok {
+		r.fail("truncate: a string is needed, not %s", typeName(v))
+	}
+	cut := s[:byteOffset(s, keep)]
+	if i := strings.LastIndexByte(cut, ' '); i >= 0 && !b.bool(1) {
+		cut = cut[:i]
+	}
+	return cut + end
+}
+
+func wordCount(r *run, v any, a *args) any {
+	a.bind(r, "wordcount", 0)
+	s := r.str(v)
+	r.grow(8 * len(s))
+	words := strings.FieldsFunc(s, func(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsNumber(c) })
+	return int64(len(words))
+}
+
+func absolute(r *run, v any, a *args) any {
+	a.bind(r, "abs", 0)
+	if f, ok := v.(float64); ok {
+		return math.Abs(f)
+	}
+	b, ok := asBig(v)
+	if !ok {
+		r.usable(v)
+		r.fail("bad operand type for abs(): '%s'", typeName(v))
+	}
+	return shrink(new(big.Int).Abs(b))
+}

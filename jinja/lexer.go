@@ -1,0 +1,429 @@
+package jinja
+
+import (
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Kinds of tokens.
+type kind uint8
+
+const (
+	tEOF kind = iota
+	tData
+	tBlockBegin
+	tBlockEnd
+	tVarBegin
+	tVarEnd
+	tName
+	tString
+	tInt
+	tFloat
+	tOp
+)
+
+type token struct {
+	kind
+	pos
+	// text is a name, an operator, a string's value or data.
+	text  string
+	value any // of a number
+}
+
+// String is the token as an error shows it.
+func (t token) String() string {
+	switch t.kind {
+	case tEOF:
+		return "the end of the template"
+	case tData:
+		return "text"
+	case tBlockBegin:
+		return "'{%'"
+	case tBlockEnd:
+		return "'%}'"
+	case tVarBegin:
+		return "'{{'"
+	case tVarEnd:
+		return "'}}'"
+	case tString:
+		return "a string"
+	case tInt, tFloat:
+		return "a number"
+	}
+	return "'" + t.text + "'"
+}
+
+// syntaxError is what the lexer and the parser panic with.
+type syntaxError struct {
+	pos
+	msg string
+}
+
+func syntaxFail(at pos, format string, args ...any) {
+	panic(syntaxError{at, fmt.Sprintf(format, args...)})
+}
+
+// normalize gives line breaks their one form and takes the last one away, as
+// Jinja does before it reads a template.
+func normalize(source string) string {
+	source = strings.ReplaceAll(source, "\r\n", "\n")
+	source = strings.ReplaceAll(source, "\r", "\n")
+	return strings.TrimSuffix(source, "\n")
+}
+
+// lexer cuts a normalised source into tokens.
+type lexer struct {
+	src    string
+	at     int
+	tokens []token
+	// lineStart says that what was read last ended with a line break, or nothing
+	// was read.
+	lineStart bool
+}
+
+func lex(src string) []token {
+	l := &lexer{src: src, lineStart: true}
+	for l.at < len(src) {
+		l.root()
+	}
+	l.add(token{kind: tEOF, pos: pos(len(src))})
+	return l.tokens
+}
+
+func (l *lexer) add(t token) { l.tokens = append(l.tokens, t) }
+
+// advance moves to offset to and notes whether a line break was read last.
+func (l *lexer) advance(to int) {
+	if to > l.at {
+		l.lineStart = l.src[to-1] == '\n'
+	}
+	l.at = to
+}
+
+// root reads text up to the next tag, and the tag.
+func (l *lexer) root() {
+	open := l.at
+	for ; open < len(l.src); open++ {
+		if l.src[open] == '{' && open+1 < len(l.src) && strings.IndexByte("%{#", l.src[open+1]) >= 0 {
+			break
+		}
+	}
+	if open == len(l.src) {
+		l.data(l.src[l.at:])
+		l.advance(open)
+		return
+	}
+	after, sign := l.sign(open + 2)
+	l.data(l.strip(l.src[l.at:open], sign, l.src[open+1] == '{'))
+	if l.src[open+1] == '%' {
+		if end := l.rawBegin(after); end >= 0 {
+			l.advance(end)
+			l.raw(pos(open))
+			return
+		}
+	}
+	l.advance(after)
+	switch l.src[open+1] {
+	case '#':
+		l.comment(pos(open))
+	case '%':
+		l.add(token{kind: tBlockBegin, pos: pos(open)})
+		l.tag(true)
+	default:
+		l.add(token{kind: tVarBegin, pos: pos(open)})
+		l.tag(false)
+	}
+}
+
+// sign reads the + or - at offset from, 0 where there is none.
+func (l *lexer) sign(from int) (int, byte) {
+	if from < len(l.src) && (l.src[from] == '-' || l.src[from] == '+') {
+		return from + 1, l.src[from]
+	}
+	return from, 0
+}
+
+func (l *lexer) data(text string) {
+	if text != "" {
+		l.add(token{kind: tData, pos: pos(l.at), text: text})
+	}
+}
+
+// strip takes from text what a tag behind it removes: all white space for '-';
+// that since the last line break, where nothing else is there, for a block or a
+// comment without '+'.
+func (l *lexer) strip(text string, sign byte, variable bool) string {
+	switch {
+	case sign == '-':
+		return strings.TrimRightFunc(text, isSpace)
+	case sign == '+' || variable:
+		return text
+	}
+	line := strings.LastIndexByte(text, '\n') + 1
+	if (line > 0 || l.lineStart) && strings.TrimLeftFunc(text[line:], isSpace) == "" {
+		return text[:line]
+	}
+	return text
+}
+
+// skip is the offset of the first character from from on that is no white space.
+func (l *lexer) skip(from int) int {
+	return len(l.src) - len(strings.TrimLeftFunc(l.src[from:], isSpace))
+}
+
+// rawBegin is the offset behind "raw %}" where that is what stands at from, else
+// -1.
+func (l *lexer) rawBegin(from int) int {
+	at := l.skip(from)
+	if !strings.HasPrefix(l.src[at:], "raw") {
+		return -1
+	}
+	at = l.skip(at + 3)
+	if strings.HasPrefix(l.src[at:], "-%}") {
+		return l.skip(at + 3)
+	}
+	if strings.HasPrefix(l.src[at:], "%}") {
+		return at + 2
+	}
+	return -1
+}
+
+// blockEnd is the offset behind the end of a block that stands at from, with the
+// white space that it removes, else -1.
+func (l *lexer) blockEnd(from int, end string) int {
+	rest := l.src[from:]
+	switch {
+	case strings.HasPrefix(rest, "+"+end):
+		return from + 1 + len(end)
+	case strings.HasPrefix(rest, "-"+end):
+		return l.skip(from + 1 + len(end))
+	case strings.HasPrefix(rest, end+"\n"):
+		return from + len(end) + 1
+	case strings.HasPrefix(rest, end):
+		return from + len(end)
+	}
+	return -1
+}
+
+// raw reads up to {% endraw %}; open is where the raw block began.
+func (l *lexer) raw(open pos) {
+	for from := l.at; ; {
+		i := strings.Index(l.src[from:], "{%")
+		if l.at == len(l.src) {
+			return // Jinja lets a template end like this
+		}
+		if i < 0 {
+			syntaxFail(open, "{%% raw %%} without {%% endraw %%}")
+		}
+		from += i
+		at, sign := l.sign(from + 2)
+		if at = l.skip(at); strings.HasPrefix(l.src[at:], "endraw") {
+			if end := l.blockEnd(l.skip(at+len("endraw")), "%}"); end >= 0 {
+				l.data(l.strip(l.src[l.at:from], sign, false))
+				l.advance(end)
+				return
+			}
+		}
+		from += 2
+	}
+}
+
+func (l *lexer) comment(open pos) {
+	i := strings.Index(l.src[l.at:], "#}")
+	if l.at == len(l.src) {
+		return // Jinja lets a template end like this
+	}
+	if i < 0 {
+		syntaxFail(open, "a comment without '#}'")
+	}
+	end := l.at + i
+	if i > 0 && (l.src[end-1] == '-' || l.src[end-1] == '+') {
+		end--
+	}
+	l.advance(l.blockEnd(end, "#}"))
+}
+
+// tag reads the tokens of a block or of a variable up to its end.
+func (l *lexer) tag(block bool) {
+	var brackets []byte
+	for {
+		if l.at >= len(l.src) {
+			return // the parser says what is missing
+		}
+		if len(brackets) == 0 {
+			if end := l.tagEnd(block); end >= 0 {
+				k := tVarEnd
+				if block {
+					k = tBlockEnd
+				}
+				l.add(token{kind: k, pos: pos(l.at)})
+				l.advance(end)
+				return
+			}
+		}
+		if at := l.skip(l.at); at > l.at {
+			l.advance(at)
+			continue
+		}
+		if !l.number() && !l.name() && !l.str() {
+			brackets = l.operator(brackets)
+		}
+	}
+}
+
+func (l *lexer) tagEnd(block bool) int {
+	if block {
+		return l.blockEnd(l.at, "%}")
+	}
+	if strings.HasPrefix(l.src[l.at:], "-}}") {
+		return l.skip(l.at + 3)
+	}
+	if strings.HasPrefix(l.src[l.at:], "}}") {
+		return l.at + 2
+	}
+	return -1
+}
+
+func (l *lexer) name() bool {
+	end := l.at
+	for end < len(l.src) {
+		r, n := utf8.DecodeRuneInString(l.src[end:])
+		if !inName(r, end == l.at) {
+			break
+		}
+		end += n
+	}
+	if end == l.at {
+		return false
+	}
+	l.add(token{kind: tName, pos: pos(l.at), text: l.src[l.at:end]})
+	l.advance(end)
+	return true
+}
+
+// run is the offset behind digits from from on, in which single underscores may
+// stand between two; from where there is none.
+func (l *lexer) run(from int, digits string) int {
+	end := from
+	for i := from; i < len(l.src); i++ {
+		c := l.src[i]
+		if c >= 'A' && c <= 'F' {
+			c |= 0x20
+		}
+		if strings.IndexByte(digits, c) >= 0 {
+			end = i + 1
+		} else if c != '_' || i == from || l.src[i-1] == '_' {
+			break
+		}
+	}
+	return end
+}
+
+const decimal = "0123456789"
+
+func (l *lexer) number() bool {
+	whole := l.run(l.at, decimal)
+	if whole == l.at {
+		return false
+	}
+	if end := l.float(whole); end > whole {
+		f, _ := strconv.ParseFloat(strings.ReplaceAll(l.src[l.at:end], "_", ""), 64)
+		l.add(token{kind: tFloat, pos: pos(l.at), value: f})
+		l.advance(end)
+		return true
+	}
+	base, end := 10, whole
+	if l.src[l.at] == '0' {
+		end = l.run(l.at, "0") // 01 is 0 and 1, as Jinja cuts it
+		if l.at+1 < len(l.src) {
+			base, end = l.prefixed(end)
+		}
+	}
+	text := strings.ReplaceAll(l.src[l.at:end], "_", "")
+	if base != 10 {
+		text = text[2:]
+	}
+	if len(text) > maxJSONDigits {
+		syntaxFail(pos(l.at), "a number of more than %d digits", maxJSONDigits)
+	}
+	b, _ := new(big.Int).SetString(text, base)
+	l.add(token{kind: tInt, pos: pos(l.at), value: shrink(b)})
+	l.advance(end)
+	return true
+}
+
+// prefixed reads 0x, 0o, 0b; zero is the end where there is none of them.
+func (l *lexer) prefixed(zero int) (base, end int) {
+	for _, p := range []struct {
+		letter byte
+		base   int
+		digits string
+	}{{'x', 16, "0123456789abcdef"}, {'o', 8, "01234567"}, {'b', 2, "01"}} {
+		if l.src[l.at+1]|0x20 == p.letter {
+			from := l.at + 2
+			if from < len(l.src) && l.src[from] == '_' {
+				from++
+			}
+			if end := l.run(from, p.digits); end > from {
+				return p.base, end
+			}
+		}
+	}
+	return 10, zero
+}
+
+// float is the offset behind the fraction and exponent of a number whose whole
+// part ends at whole; whole where it has neither.
+func (l *lexer) float(whole int) int {
+	if l.at > 0 && l.src[l.at-1] == '.' {
+		return whole
+	}
+	end := whole
+	if end < len(l.src) && l.src[end] == '.' {
+		if e := l.run(end+1, decimal); e > end+1 {
+			end = e
+		}
+	}
+	if end < len(l.src) && l.src[end]|0x20 == 'e' {
+		from, _ := l.sign(end + 1)
+		if e := l.run(from, decimal); e > from {
+			return e
+		}
+	}
+	return end
+}
+
+// operators, longest first.
+var operators = []string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";"}
+
+var closing = map[byte]byte{'(': ')', '[': ']', '{': '}'}
+
+func (l *lexer) operator(brackets []byte) []byte {
+	for _, op := range operators {
+		if !strings.HasPrefix(l.src[l.at:], op) {
+			continue
+		}
+		c := op[0]
+		if close := closing[c]; close != 0 {
+			brackets = append(brackets, close)
+		} else if c == ')' || c == ']' || c == '}' {
+			n := len(brackets)
+			if n == 0 {
+				syntaxFail(pos(l.at), "unexpected '%s'", op)
+			}
+			if brackets[n-1] != c {
+				syntaxFail(pos(l.at), "unexpected '%s', expected '%c'", op, brackets[n-1])
+			}
+			brackets = brackets[:n-1]
+		}
+		l.add(token{kind: tOp, pos: pos(l.at), text: op})
+		l.advance(l.at + len(op))
+		return brackets
+	}
+	r, _ := utf8.DecodeRuneInString(l.src[l.at:])
+	syntaxFail(pos(l.at), "unexpected character %q", r)
+	return nil
+}

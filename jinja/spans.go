@@ -1,0 +1,242 @@
+package jinja
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// markHint is the way out where the supervised text cannot be found.
+const markHint = "; mark what the model learns in the template with {%% generation %%}...{%% endgeneration %%} around an assistant's text"
+
+// SupervisedSpans renders the conversation and gives the text that the model
+// learns.
+//
+// Where the template marks text with {% generation %}, that is what those blocks
+// wrote, one Turn for each block: a message may have several or none, and a block
+// may be of no message (NoMessage). Else there is one Turn for each message of role
+// assistant, in their order: what the loop over messages wrote while it stood at the
+// message, but for the header that add_generation_prompt would have written
+// (found by rendering the conversation up to an answer with and without it)
+// and but for white space at the end: an end-of-turn token belongs to it, a line
+// break behind that does not. A template that writes assistant messages in another
+// way is an error that says how to mark them.
+func (t *Template) SupervisedSpans(vars map[string]any) (*Rendered, []Turn, error) {
+	out, err := t.Render(vars)
+	if err != nil {
+		return nil, nil, err
+	}
+	messages, err := conversation(vars)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", t.name, err)
+	}
+	var turns []Turn
+	if t.marks {
+		turns, err = out.marked(messages)
+	} else {
+		turns, err = t.fromLoop(out, vars, messages)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", t.name, err)
+	}
+	return out, turns, nil
+}
+
+// conversation is the messages of vars.
+func conversation(vars map[string]any) ([]any, error) {
+	v, err := (&intake{}).value(vars["messages"], 0)
+	if err != nil {
+		return nil, err
+	}
+	list, _ := v.([]any)
+	return list, nil
+}
+
+// roleAt is the role of message i, nil where there is none.
+func roleAt(messages []any, i int) any {
+	if i < 0 {
+		return nil
+	}
+	o, _ := messages[i].(*Object)
+	role, _ := o.Get("role")
+	return role
+}
+
+// assistants are the places of the messages of role assistant.
+func assistants(messages []any) []int {
+	var at []int
+	for i := range messages {
+		if roleAt(messages, i) == "assistant" {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// marked are the generation spans, as many as the template wrote. Each is of the
+// message at which a loop stood around it. Where none did (a template may mark the
+// end of the text behind its loop) it is of the assistant message whose mark came
+// last. Where no loop stands anywhere, spans and assistant messages go by their
+// number, and where the numbers differ it is not known whose a span is.
+func (out *Rendered) marked(messages []any) ([]Turn, error) {
+	asked := assistants(messages)
+	var turns []Turn
+	loose := 0
+	for _, g := range out.Generation {
+		if g.From == g.To {
+			continue
+		}
+		turn := Turn{out.standing(g), g}
+		if turn.Message == NoMessage {
+			loose++
+		}
+		turns = append(turns, turn)
+	}
+	if len(turns) == 0 && len(asked) > 0 {
+		return nil, fmt.Errorf("the template's {%% generation %%} blocks write nothing into the text, as inside a filter, though there are %d assistant messages", len(asked))
+	}
+	if loose == len(turns) && loose == len(asked) {
+		for i := range turns {
+			turns[i].Message = asked[i]
+		}
+		return turns, nil
+	}
+	last := NoMessage
+	for i, t := range turns {
+		switch {
+		case t.Message == NoMessage:
+			turns[i].Message = last
+		case roleAt(messages, t.Message) == "assistant":
+			last = t.Message
+		}
+	}
+	return turns, nil
+}
+
+// standing is the message at which a loop stood around all of g.
+func (out *Rendered) standing(g Span) int {
+	for _, t := range out.Turns {
+		if t.From <= g.From && g.To <= t.To {
+			return t.Message
+		}
+	}
+	return NoMessage
+}
+
+// fromLoop are the assistants' turns of the loop over messages without their
+// headers. A header depends on the role of the message before (after a tool's
+// result some templates have none), and is found once for each of those roles.
+func (t *Template) fromLoop(out *Rendered, vars map[string]any, messages []any) ([]Turn, error) {
+	asked := assistants(messages)
+	if len(asked) == 0 {
+		return nil, nil
+	}
+	if len(out.Turns) == 0 {
+		return nil, fmt.Errorf("the template writes no message inside a loop over messages, so it is not known which text is whose" + markHint)
+	}
+	headers := map[any]string{}
+	turns := make([]Turn, len(asked))
+	for i, message := range slices.Backward(asked) {
+		turn, err := out.turnOf(message)
+		if err != nil {
+			return nil, err
+		}
+		before := roleAt(messages, message-1)
+		header, ok := headers[before]
+		if !ok {
+			if header, err = t.header(vars, messages, message); err != nil {
+				return nil, err
+			}
+			headers[before] = header
+		}
+		if turn.Span, err = out.answer(turn, header); err != nil {
+			return nil, err
+		}
+		turns[i] = turn
+	}
+	return turns, nil
+}
+
+// turnOf is the one turn of a message that has more than white space.
+func (out *Rendered) turnOf(message int) (Turn, error) {
+	var found []Turn
+	for _, t := range out.Turns {
+		if t.Message == message && strings.TrimFunc(out.Text[t.From:t.To], isSpace) != "" {
+			found = append(found, t)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return Turn{}, fmt.Errorf("the template writes nothing while its loop stands at message %d, an assistant's: it may merge turns"+markHint, message)
+	}
+	return Turn{}, fmt.Errorf("the template writes message %d, an assistant's, in %d places"+markHint, message, len(found))
+}
+
+// header is what add_generation_prompt writes behind the messages before one.
+func (t *Template) header(vars map[string]any, messages []any, message int) (string, error) {
+	header, err := t.promptOf(vars, messages[:message])
+	if err != nil || message == 0 {
+		// some templates want a user's message, or another number of them
+		if whole, e := t.promptOf(vars, messages); e == nil {
+			return whole, nil
+		}
+	}
+	return header, err
+}
+
+// promptOf is what add_generation_prompt writes at the end of messages.
+func (t *Template) promptOf(vars map[string]any, messages []any) (string, error) {
+	render := func(add bool) (*Rendered, error) {
+		with := make(map[string]any, len(vars)+2)
+		maps.Copy(with, vars)
+		with["messages"], with[promptFlag] = messages, add
+		return t.Render(with)
+	}
+	with, err := render(true)
+	if err != nil {
+		return "", err
+	}
+	if t.endsWithPrompt {
+		return with.Text[with.last:], nil
+	}
+	without, err := render(false)
+	if err != nil {
+		return "", err
+	}
+	if rest, ok := strings.CutPrefix(with.Text, without.Text); ok {
+		return rest, nil
+	}
+	// the flag takes something away too, such as an EOS behind the last message:
+	// the header is then what stands behind the last turn
+	end := 0
+	for _, turn := range with.Turns {
+		end = max(end, turn.To)
+	}
+	return with.Text[end:], nil
+}
+
+// answer is the part of a turn that the model writes: behind header, without white
+// space at the end. Where only the header's first lines or tokens are there, as
+// with a closed thinking block that the template writes for new answers alone, it
+// is behind those.
+func (out *Rendered) answer(turn Turn, header string) (Span, error) {
+	text := out.Text[turn.From:turn.To]
+	end := turn.From + len(strings.TrimRightFunc(text, isSpace))
+	if strings.TrimFunc(header, isSpace) == "" {
+		return Span{turn.From, end}, nil
+	}
+	for part := header; part != ""; part = part[:strings.LastIndexAny(part[:len(part)-1], "\n>]")+1] {
+		if strings.TrimFunc(part, isSpace) == "" {
+			break
+		}
+		at := strings.Index(text, part)
+		if at >= 0 && (part == header || strings.TrimFunc(text[:at], isSpace) == "") {
+			from := turn.From + at + len(part)
+			return Span{from, max(from, end)}, nil
+		}
+	}
+	return Span{}, fmt.Errorf("the text of message %d, an assistant's, has no %q, which add_generation_prompt writes before an answer"+markHint, turn.Message, header)
+}
