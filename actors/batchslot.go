@@ -28,7 +28,7 @@ type batchSlot struct {
 
 // allocBatches makes the batch slots, and the staging of the losses: those of one
 // batch at a time are on their way to the host.
-func (r *resources) allocBatches() (err error) {
+func (r *lane) allocBatches() (err error) {
 	r.batches = make([]batchSlot, r.o.batchSlots())
 	for i := range r.batches {
 		if err := r.allocBatch(&r.batches[i]); err != nil {
@@ -39,7 +39,7 @@ func (r *resources) allocBatches() (err error) {
 	return err
 }
 
-func (r *resources) allocBatch(b *batchSlot) (err error) {
+func (r *lane) allocBatch(b *batchSlot) (err error) {
 	b.ints = r.plan.BatchIntBytes()
 	total := r.plan.BatchBytes()
 	if b.staging, err = r.allocHost(total); err != nil {
@@ -71,7 +71,7 @@ func (r *resources) allocBatch(b *batchSlot) (err error) {
 
 // gather fills the staging of a slot: the rows of the batch's unique ids, and its
 // ints.
-func (r *resources) gather(e gatherRows) {
+func (r *lane) gather(e gatherRows) {
 	b, batch := &r.batches[e.Slot], e.p.Batch
 	b.micro, b.offset = b.micro[:0], b.offset[:0]
 	var off int64
@@ -101,7 +101,7 @@ func (r *resources) gather(e gatherRows) {
 }
 
 // upload enqueues the copies of what gather staged.
-func (r *resources) upload(b *batchSlot) {
+func (r *lane) upload(b *batchSlot) {
 	if !r.dev.Unified() {
 		used := b.rows.Len * r.plan.Spec.Act.Size()
 		r.h2d.CopyH2D(b.mem.Slice(0, b.ints), b.staging[:b.ints])

@@ -121,7 +121,7 @@ func (r *run) execCheckpointer(w work) error {
 	case saveLayer:
 		r.hub.async(checkpointerID, w, func() (any, error) {
 			if err := s.Layer(e.Layer); err != nil {
-				return nil, fmt.Errorf("save %s: %w", r.res.names[e.Layer], err)
+				return nil, fmt.Errorf("save %s: %w", r.names[e.Layer], err)
 			}
 			return nil, nil
 		})

@@ -190,7 +190,7 @@ func TestCausesOfStalls(t *testing.T) {
 		{"late activation", []any{batch, block, head, act(0), act(1)}, [5]Cause{0: StallActivation, 1: StallActivation}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			core := newComputeCore(testDepths(3))
+			core := newComputeCore(0, testDepths(3))
 			got := launchesOf(core, p, c.msgs...)
 			if len(got) != 5 {
 				t.Fatalf("%d of 5 launches", len(got))
@@ -215,7 +215,7 @@ func TestCausesOfStalls(t *testing.T) {
 // TestGradBufferStall: without a free gradient buffer the launch says so.
 func TestGradBufferStall(t *testing.T) {
 	p := planned(t, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}, fakeBatch(1))
-	core := newComputeCore(testDepths(1))
+	core := newComputeCore(0, testDepths(1))
 	all := []any{BatchFetched{}, LayerFetched{Visit: 1}, LayerFetched{Visit: 2}, ActivationFetched{Object: 0}, ActivationFetched{Object: 1, Slot: 1}}
 	if got := launchesOf(core, p, all...); len(got) != 3 {
 		t.Fatalf("%d launches with one gradient buffer, want 3", len(got))
@@ -252,7 +252,7 @@ func TestCauseOfBatch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}
-			core := newPrefetcherCore(3, 0, ownTiles(s, false), slotsOf(testDepths(1), s), 1, testDepths(1))
+			core := newPrefetcherCore(0, 3, 0, ownTiles(s, false), slotsOf(testDepths(1), s), 1, testDepths(1))
 			p := planned(t, s, fakeBatch(1))
 			p.Version, p.Waited = 1, c.waited
 			var got []Cause

@@ -15,6 +15,7 @@ import (
 
 // computeCore is the pure part of Compute.
 type computeCore struct {
+	lane     laneID
 	programs []*Pass
 	next     int          // launch of programs[0]
 	weights  map[int]held // by tile
@@ -37,8 +38,8 @@ type held struct {
 	filled bool  // by a copy that the launch must wait for
 }
 
-func newComputeCore(d plan.Depths) *computeCore {
-	return &computeCore{weights: map[int]held{}, acts: map[int]held{}, routed: routing{}, gradFree: ids(d.GradBuffers), grad: -1}
+func newComputeCore(lane laneID, d plan.Depths) *computeCore {
+	return &computeCore{lane: lane, weights: map[int]held{}, acts: map[int]held{}, routed: routing{}, gradFree: ids(d.GradBuffers), grad: -1}
 }
 
 // routing says which pairs (token, choice) go to which experts, by layer.
@@ -98,7 +99,7 @@ func (c *computeCore) step(msg any) []effect {
 	case RoutingLanded: // of the program in progress, which waits for it
 		c.routed[m.Layer] = m.Offsets
 	default:
-		panic(unexpected(computeID, msg))
+		panic(unexpected(c.lane.compute(), msg))
 	}
 	return c.advance()
 }
@@ -110,7 +111,7 @@ func (c *computeCore) advance() []effect {
 		if !c.started {
 			c.started = true
 			for _, tile := range p.Stale {
-				out = append(out, send{prefetcherID, SlotFreed{c.weights[tile].slot}})
+				out = append(out, send{c.lane.prefetcher(), SlotFreed{c.weights[tile].slot}})
 				delete(c.weights, tile)
 			}
 		}
@@ -234,15 +235,15 @@ func (c *computeCore) use(object int) (slot int, wait bool) {
 func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e launch) []effect {
 	var out []effect
 	if v.Stage == schedule.Route && v.Phase != schedule.Backward && e.Last {
-		out = append(out, send{offloaderID, RoutingComputed{Prog: p.Seq, Layer: v.Layer}}) // first: the device waits for the answer
+		out = append(out, send{c.lane.offloader(), RoutingComputed{Prog: p.Seq, Layer: v.Layer}}) // first: the device waits for the answer
 	}
 	for _, r := range l.Releases {
 		slot := c.acts[r.Object].slot
 		delete(c.acts, r.Object)
 		if r.Spill {
-			out = append(out, send{offloaderID, ActivationComputed{Prog: p.Seq, Object: r.Object, Slot: slot}})
+			out = append(out, send{c.lane.offloader(), ActivationComputed{Prog: p.Seq, Object: r.Object, Slot: slot}})
 		} else {
-			out = append(out, send{prefetcherID, ActivationSlotFreed{slot}})
+			out = append(out, send{c.lane.prefetcher(), ActivationSlotFreed{slot}})
 		}
 	}
 	if !e.Last {
@@ -250,14 +251,14 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e laun
 	}
 	out = append(out, c.release(v)...)
 	if v.Loss {
-		out = append(out, send{offloaderID, LossComputed{Prog: p.Seq, Slot: c.batch.slot}})
+		out = append(out, send{c.lane.offloader(), LossComputed{Prog: p.Seq, Slot: c.batch.slot}})
 	}
 	if v.Grad() {
-		out = append(out, send{offloaderID, GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Part: v.Part, Tile: v.Tile, Buf: c.grad}})
+		out = append(out, send{c.lane.offloader(), GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Part: v.Part, Tile: v.Tile, Buf: c.grad}})
 		c.grad = -1
 	}
 	if e.Index+1 == len(p.Launches) {
-		out = append(out, work{do: passBatch{}, done: []send{{prefetcherID, BatchSlotFreed{c.batch.slot}}}})
+		out = append(out, work{do: passBatch{}, done: []send{{c.lane.prefetcher(), BatchSlotFreed{c.batch.slot}}}})
 		c.batch = held{}
 	}
 	return out
@@ -271,18 +272,17 @@ func (c *computeCore) release(v schedule.Visit) []effect {
 		return nil
 	}
 	delete(c.weights, v.Tile)
-	return []effect{send{prefetcherID, SlotFreed{w.slot}}}
+	return []effect{send{c.lane.prefetcher(), SlotFreed{w.slot}}}
 }
 
-func (r *run) execCompute(w work) error {
-	res := r.res
+func (r *lane) execCompute(w work) error {
 	e, ok := w.do.(launch)
 	if !ok { // passBatch
-		res.compute.Notify(func(err error) {
+		r.compute.Notify(func(err error) {
 			switch {
 			case r.hub.stopped.Load():
 			case err != nil: // of waiting, at the latest
-				r.hub.fail(computeID, fmt.Errorf("compute: %w", err))
+				r.hub.fail(r.index.compute(), fmt.Errorf("compute: %w", err))
 			default:
 				r.hub.done(w, nil)
 			}
@@ -292,23 +292,23 @@ func (r *run) execCompute(w work) error {
 	l := e.p.Launches[e.Index]
 	v := e.p.Visits[l.Visit]
 	if e.Index == 0 {
-		res.bindSaved(e.p.Batch)
-		res.beginExperts(e.p)
+		r.bindSaved(e.p.Batch)
+		r.beginExperts(e.p)
 	}
-	marks, err := res.enqueue(e, l, v)
+	marks, err := r.enqueue(e, l, v)
 	if err != nil {
-		return res.launchError(e, v, err)
+		return r.launchError(e, v, err)
 	}
-	res.record(e, l, v)
+	r.record(e, l, v)
 	// A call that fails later is reported here and nowhere else: the first launch
 	// whose notification brings an error is the one it belongs to.
-	res.compute.Notify(func(err error) {
+	r.compute.Notify(func(err error) {
 		switch {
 		case r.hub.stopped.Load():
 		case err != nil:
-			r.hub.fail(computeID, res.launchError(e, v, err))
+			r.hub.fail(r.index.compute(), r.launchError(e, v, err))
 		default:
-			res.clock.passed(e.p.Seq, marks)
+			r.clock.passed(e.p.Seq, marks)
 		}
 	})
 	if len(w.done) > 0 {
@@ -317,14 +317,14 @@ func (r *run) execCompute(w work) error {
 	return nil
 }
 
-func (r *resources) launchError(e launch, v schedule.Visit, err error) error {
+func (r *lane) launchError(e launch, v schedule.Visit, err error) error {
 	return fmt.Errorf("compute %s %s step %d: %w", r.names[v.Layer], v.Phase, e.p.Step, err)
 }
 
 // enqueue makes the compute stream wait for what a launch needs and work on it,
 // and times both, unless it is an evaluation's: marks are those of the program's
 // timeline so far.
-func (r *resources) enqueue(e launch, l schedule.Launch, v schedule.Visit) (marks int, err error) {
+func (r *lane) enqueue(e launch, l schedule.Launch, v schedule.Visit) (marks int, err error) {
 	var t *timeline
 	if !e.p.Eval {
 		t = r.clock.timeline(r.compute, e.p.Seq)
@@ -350,7 +350,7 @@ type wait struct {
 
 // waits lists what a launch needs before it begins. The slot of its output is no
 // part of it: what used it last was of this stream, or a spill that has landed.
-func (r *resources) waits(e launch, v schedule.Visit) []wait {
+func (r *lane) waits(e launch, v schedule.Visit) []wait {
 	var out []wait
 	if e.WaitWeights {
 		ready := r.batches[e.Batch].ready
@@ -372,7 +372,7 @@ func (r *resources) waits(e launch, v schedule.Visit) []wait {
 }
 
 // record marks, after a launch, what is ready now and what is idle again.
-func (r *resources) record(e launch, l schedule.Launch, v schedule.Visit) {
+func (r *lane) record(e launch, l schedule.Launch, v schedule.Visit) {
 	for _, slot := range []int{e.Out, e.Gr} {
 		if slot >= 0 {
 			r.compute.Record(r.acts[slot].ready)
@@ -401,19 +401,19 @@ func (r *resources) record(e launch, l schedule.Launch, v schedule.Visit) {
 }
 
 // check waits for a launch of a diagnosis and looks at its output.
-func (r *run) check(w work, e launch, v schedule.Visit) error {
+func (r *lane) check(w work, e launch, v schedule.Visit) error {
 	l := e.p.Launches[e.Index]
-	n := r.res.activation(e.Out, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
-	buf, err := r.res.dev.AllocHost(n.Mem().Bytes)
+	n := r.activation(e.Out, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
+	buf, err := r.dev.AllocHost(n.Mem().Bytes)
 	if err != nil {
-		return r.res.launchError(e, v, err)
+		return r.launchError(e, v, err)
 	}
-	defer r.res.dev.FreeHost(buf)
-	r.res.compute.CopyD2H(buf, n.Mem())
-	if err := r.res.compute.Sync(); err != nil {
-		return r.res.launchError(e, v, err)
+	defer r.dev.FreeHost(buf)
+	r.compute.CopyD2H(buf, n.Mem())
+	if err := r.compute.Sync(); err != nil {
+		return r.launchError(e, v, err)
 	}
-	r.hub.done(w, allFinite(buf, r.res.plan.Spec.Act))
+	r.hub.done(w, allFinite(buf, r.plan.Spec.Act))
 	return nil
 }
 

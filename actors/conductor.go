@@ -50,6 +50,7 @@ func (s *Schedule) saves(step int) bool {
 // conductorCore is the pure part of the Conductor.
 type conductorCore struct {
 	plan      Schedule
+	lanes     int
 	ahead     int // batches packed ahead
 	spec      schedule.Spec
 	seq       int
@@ -102,9 +103,9 @@ type diagnosis struct {
 	layer, microBatch int
 }
 
-func newConductorCore(plan Schedule, start State, ahead int, spec schedule.Spec) *conductorCore {
+func newConductorCore(plan Schedule, start State, lanes, ahead int, spec schedule.Spec) *conductorCore {
 	n := plan.FirstStep - 1
-	c := &conductorCore{plan: plan, ahead: ahead, tokens: start.Tokens, nonFinite: start.NonFinite, spec: spec, step0: n, version: n, updated: n, asked: n, lastSave: n,
+	c := &conductorCore{plan: plan, lanes: lanes, ahead: ahead, tokens: start.Tokens, nonFinite: start.NonFinite, spec: spec, step0: n, version: n, updated: n, asked: n, lastSave: n,
 		batches: map[BatchWanted]*data.Batch{}, open: map[int]*stepInProgress{}, closing: plan.FirstStep > plan.LastStep}
 	c.eval.running = plan.EvalAtStart && plan.EvalPasses > 0
 	return c
@@ -262,7 +263,11 @@ func (c *conductorCore) start(p *Pass, again bool) []effect {
 	c.spec.Held = p.Held
 	c.program = p
 	m := PassPlanned{p}
-	return []effect{send{offloaderID, m}, send{prefetcherID, m}, send{computeID, m}}
+	var out []effect
+	for lane := range laneID(c.lanes) {
+		out = append(out, send{lane.offloader(), m}, send{lane.prefetcher(), m}, send{lane.compute(), m})
+	}
+	return out
 }
 
 func (c *conductorCore) lossLanded(m LossLanded) []effect {

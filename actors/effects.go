@@ -13,7 +13,7 @@ type effect interface{ effect() }
 
 // send puts msg into the mailbox of to.
 type send struct {
-	to  actorID
+	to  address
 	msg any
 }
 

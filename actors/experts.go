@@ -25,7 +25,7 @@ type experts struct {
 	offsets, load []byte
 }
 
-func (r *resources) allocExperts() (err error) {
+func (r *lane) allocExperts() (err error) {
 	bytes := r.plan.ExpertStateBytes()
 	if bytes == 0 {
 		return nil
@@ -44,7 +44,7 @@ func (r *resources) allocExperts() (err error) {
 }
 
 // beginExperts makes the state ready for a program.
-func (r *resources) beginExperts(p *Pass) {
+func (r *lane) beginExperts(p *Pass) {
 	x := &r.experts
 	if x.mem.Bytes == 0 {
 		return
@@ -57,7 +57,7 @@ func (r *resources) beginExperts(p *Pass) {
 }
 
 // balances says whether a pass has the loss that balances the experts' load.
-func (r *resources) balances(p *Pass) bool {
+func (r *lane) balances(p *Pass) bool {
 	return !p.Eval && r.plan.Experts > 0 && r.plan.Spec.Config.OutputRouterLogits
 }
 
@@ -66,7 +66,7 @@ func (r *resources) balances(p *Pass) bool {
 // times the number of experts, with Counts and ProbSum as means over as many
 // tokens as went through a router. Source: arXiv:2101.03961, as Transformers'
 // load_balancing_loss_func computes it over the layers' concatenated logits.
-func (r *resources) auxWeight(b *data.Batch) float64 {
+func (r *lane) auxWeight(b *data.Batch) float64 {
 	n := float64(r.plan.ExpertLayers()) * float64(b.Tokens)
 	return r.plan.Spec.Config.RouterAuxLossCoef * float64(r.plan.Experts) / (n * n)
 }
@@ -74,7 +74,7 @@ func (r *resources) auxWeight(b *data.Batch) float64 {
 // auxScale is what every token's probability of an expert has, times the expert's
 // count, for a gradient of that loss. The loss is of the step, not of a
 // supervised token.
-func (r *resources) auxScale(b *data.Batch) float32 {
+func (r *lane) auxScale(b *data.Batch) float32 {
 	if !r.plan.Spec.Config.OutputRouterLogits {
 		return 0
 	}
@@ -82,13 +82,13 @@ func (r *resources) auxScale(b *data.Batch) float32 {
 }
 
 // offloadRouting enqueues the copy of the places of the experts' pairs.
-func (r *resources) offloadRouting(offloadRouting) {
+func (r *lane) offloadRouting(offloadRouting) {
 	r.d2h.Wait(r.experts.ready)
 	r.d2h.CopyD2H(r.experts.offsets, r.experts.state.Offsets.Mem())
 }
 
 // routing reads what offloadRouting brought: RoutingLanded's Offsets.
-func (r *resources) routing() any {
+func (r *lane) routing() any {
 	out := make([]int32, len(r.experts.offsets)/4)
 	for i := range out {
 		out[i] = int32(binary.LittleEndian.Uint32(r.experts.offsets[4*i:]))
@@ -97,7 +97,7 @@ func (r *resources) routing() any {
 }
 
 // offloadLoad enqueues the copy of what the balancing loss of a pass is made of.
-func (r *resources) offloadLoad(p *Pass) {
+func (r *lane) offloadLoad(p *Pass) {
 	if !r.balances(p) {
 		return
 	}
@@ -107,7 +107,7 @@ func (r *resources) offloadLoad(p *Pass) {
 }
 
 // auxLoss is the balancing loss of p, whose load has landed; 0 where it has none.
-func (r *resources) auxLoss(p *Pass) float64 {
+func (r *lane) auxLoss(p *Pass) float64 {
 	if !r.balances(p) {
 		return 0
 	}

@@ -17,7 +17,7 @@ func TestIdleExperts(t *testing.T) {
 		p := planned(t, s, fakeBatch(2))
 		depths := testDepths(9)
 		depths.WeightSlots = 9
-		pre := newPrefetcherCore(len(s.Layers), 0, ownTiles(s, false), slotsOf(depths, s), 1, depths)
+		pre := newPrefetcherCore(0, len(s.Layers), 0, ownTiles(s, false), slotsOf(depths, s), 1, depths)
 		fetched := func(msg any) (parts []int) {
 			for _, e := range pre.step(msg) {
 				if w, ok := e.(work); ok {
@@ -45,7 +45,7 @@ func TestIdleExperts(t *testing.T) {
 // checkIdleLaunches runs p through Compute with everything granted.
 func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers int, onDemand bool) {
 	t.Helper()
-	c := newComputeCore(testDepths(gradBuffers))
+	c := newComputeCore(0, testDepths(gradBuffers))
 	msgs := []any{PassPlanned{p}, BatchFetched{}}
 	for o := range p.Objects {
 		msgs = append(msgs, ActivationFetched{Object: o, Slot: o})

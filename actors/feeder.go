@@ -53,7 +53,7 @@ func (r *run) execFeeder(w work) error {
 	r.hub.async(feederID, w, func() (any, error) {
 		b, err := r.o.Batch(e.Step, e.Eval)
 		if err == nil {
-			err = r.res.checkBatch(b)
+			err = r.checkBatch(b)
 		}
 		if err != nil {
 			what := "step"
@@ -68,7 +68,7 @@ func (r *run) execFeeder(w work) error {
 }
 
 // checkBatch refuses what is larger than buffers were sized for.
-func (r *resources) checkBatch(b *data.Batch) error {
+func (r *shared) checkBatch(b *data.Batch) error {
 	l, largest := r.plan.Limits, 0
 	for _, m := range b.MicroBatches {
 		largest = max(largest, m.Tokens)

@@ -63,8 +63,8 @@ func TestUnknownMessages(t *testing.T) {
 	type stranger struct{}
 	d := testDepths(1)
 	quiet := func(work) error { return nil }
-	cores := map[actorID]core{feederID: &feederCore{}, prefetcherID: newPrefetcherCore(3, 0, nil, [schedule.NumClasses]int{}, 1, d), computeID: newComputeCore(d),
-		offloaderID: newOffloaderCore(false, d), optimizerID: newOptimizerCore(3, State{}, 1, false), checkpointerID: newCheckpointerCore(3, 0), reporterID: reporterCore{}}
+	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(0, 3, 0, nil, [schedule.NumClasses]int{}, 1, d), laneID(0).compute(): newComputeCore(0, d),
+		laneID(0).offloader(): newOffloaderCore(0, false, d), optimizerID: newOptimizerCore(3, 1, State{}, 1, false), checkpointerID: newCheckpointerCore(3, 0), reporterID: reporterCore{}}
 	for id, c := range cores {
 		got := talk(t, &shell{id: id, core: c, exec: quiet}, stranger{})
 		f, ok := got[0].(Failed)
@@ -78,7 +78,7 @@ func TestUnknownMessages(t *testing.T) {
 				t.Errorf("the conductor's panic is %v", p)
 			}
 		}()
-		newConductorCore(Schedule{FirstStep: 1, LastStep: 1}, State{}, 1, schedule.Spec{}).step(stranger{})
+		newConductorCore(Schedule{FirstStep: 1, LastStep: 1}, State{}, 1, 1, schedule.Spec{}).step(stranger{})
 	}()
 }
 
@@ -93,8 +93,8 @@ func (f *failing) step(any) []effect {
 // TestFailedWorkStopsItsMessage: the effects behind a failed one are dropped.
 func TestFailedWorkStopsItsMessage(t *testing.T) {
 	bad := errors.New("it fails")
-	got := talk(t, &shell{id: computeID, core: &failing{}, exec: func(work) error { return bad }}, "go")
-	if f, ok := got[0].(Failed); !ok || len(got) != 1 || f.Actor != computeID || !errors.Is(f.Err, bad) {
+	got := talk(t, &shell{id: laneID(0).compute(), core: &failing{}, exec: func(work) error { return bad }}, "go")
+	if f, ok := got[0].(Failed); !ok || len(got) != 1 || f.Actor != laneID(0).compute() || !errors.Is(f.Err, bad) {
 		t.Errorf("the conductor heard %v", got)
 	}
 }
@@ -103,7 +103,7 @@ func TestFailedWorkStopsItsMessage(t *testing.T) {
 func TestAfterTheEndNothingIsHandled(t *testing.T) {
 	h := newHub()
 	c := &failing{}
-	s := &shell{id: computeID, core: c, exec: func(work) error { return nil }}
+	s := &shell{id: laneID(0).compute(), core: c, exec: func(work) error { return nil }}
 	heard := &listener{got: make(chan any, 8)}
 	for _, sh := range []*shell{{id: conductorID, core: heard}, s} {
 		if err := h.spawn(sh); err != nil {
@@ -112,7 +112,7 @@ func TestAfterTheEndNothingIsHandled(t *testing.T) {
 	}
 	h.close()
 	h.handle(s, "late")
-	h.async(computeID, work{}, func() (any, error) { c.steps++; return nil, nil })
+	h.async(laneID(0).compute(), work{}, func() (any, error) { c.steps++; return nil, nil })
 	h.pending.Wait()
 	if c.steps != 0 {
 		t.Errorf("%d messages or works ran after the end", c.steps)

@@ -76,11 +76,14 @@ func compareUsage(t *testing.T, p *plan.Run, pool *parallel.Pool) error {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	res, err := newResources(&Options{Device: dev, Store: store, Pool: pool, Plan: p})
+	once, err := newShared(&Options{Store: store, Pool: pool, Plan: p})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.close()
+	defer once.close()
+	if _, err := newLane(once, 0, dev); err != nil {
+		t.Fatal(err)
+	}
 	used := map[string]int64{}
 	for i, n := range dev.Usage().Now {
 		used["device "+device.Purpose(i).String()] += n
@@ -170,7 +173,7 @@ func TestLimitsBoundEveryBatch(t *testing.T) {
 				rows[i].IDs = append(rows[i].IDs, int32(r.Intn(vocab)))
 			}
 		}
-		res := &resources{plan: &plan.Run{Limits: l}}
+		res := &shared{plan: &plan.Run{Limits: l}}
 		if err := res.checkBatch(data.NewBatch(1, rows, most)); err != nil {
 			t.Fatalf("%d rows of at most %d tokens, micro-batches of %d: %v", n, longest, most, err)
 		}
@@ -186,7 +189,7 @@ func TestLimitsOfBatches(t *testing.T) {
 		"unique ids": func(l *plan.Limits) { l.UniqueIDs-- }} {
 		l := limits
 		lower(&l)
-		err := (&resources{plan: &plan.Run{Limits: l}}).checkBatch(b)
+		err := (&shared{plan: &plan.Run{Limits: l}}).checkBatch(b)
 		if (err == nil) != (name == "") {
 			t.Errorf("one fewer %s: %v", name, err)
 		}

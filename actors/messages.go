@@ -6,25 +6,6 @@ import (
 	"mt/data"
 )
 
-// actorID names an actor of the pipeline.
-type actorID uint8
-
-const (
-	conductorID actorID = iota
-	feederID
-	prefetcherID
-	computeID
-	offloaderID
-	optimizerID
-	checkpointerID
-	reporterID
-	numActors
-)
-
-func (a actorID) String() string {
-	return [...]string{"conductor", "feeder", "prefetcher", "compute", "offloader", "optimizer", "checkpointer", "reporter"}[a]
-}
-
 // Cause is why the compute stream stood still.
 type Cause uint8
 
@@ -148,6 +129,7 @@ type GradBufferFreed struct{ Buf int }
 // GradLanded tells that a layer's gradient, all of it, is on the host, in Slab.
 type GradLanded struct {
 	Step, Layer, Slab int
+	Lane              laneID  // whose slab it is
 	IDs               []int32 // of the batch, rising; the rows of the embedding's gradient are theirs
 }
 
@@ -217,7 +199,7 @@ type StopRequested struct{}
 
 // Failed tells the Conductor of the first fault; the run ends.
 type Failed struct {
-	Actor actorID
+	Actor address
 	Err   error
 }
 

@@ -43,7 +43,7 @@ func (w *world) do(e work) {
 	case nonFiniteGradient:
 		w.failf("non-finite gradient in step %d", d.Step)
 	case update:
-		if w.cores[optimizerID].(*optimizerCore).saving[d.Layer] {
+		if w.cores[optimizerRole].(*optimizerCore).saving[d.Layer] {
 			w.failf("layer %d is updated while it is being saved", d.Layer)
 		}
 		w.start(e)
@@ -121,7 +121,7 @@ func (w *world) checkFetch(d fetchWeights) {
 	if !w.cfg.onDemand || w.cfg.kinds()[d.Layer] != model.MoE || d.Part == 0 {
 		return
 	}
-	if prog := w.cores[computeID].(*computeCore).programs[0].Seq; w.pairs(prog, d.Layer, d.Part) == 0 {
+	if prog := w.cores[computeRole].(*computeCore).programs[0].Seq; w.pairs(prog, d.Layer, d.Part) == 0 {
 		w.failf("expert %d of layer %d is idle and fetched", d.Part, d.Layer)
 	}
 }
@@ -131,7 +131,7 @@ func (w *world) start(e work) {
 }
 
 func (w *world) checkSave(d saveLayer) {
-	c := w.cores[checkpointerID].(*checkpointerCore)
+	c := w.cores[checkpointerRole].(*checkpointerCore)
 	step := c.queue[0].Step
 	w.saved[step]++
 	want := w.updates(step)

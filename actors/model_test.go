@@ -24,9 +24,9 @@ type world struct {
 	t       *testing.T
 	rnd     *rand.Rand
 	cfg     worldConfig
-	cores   [numActors]core
-	boxes   [numActors][]any
-	todo    [numActors][]effect
+	cores   [numRoles]core
+	boxes   [numRoles][]any
+	todo    [numRoles][]effect
 	choices []int    // what may happen next, reused
 	async   []work   // running works, any of which may end
 	d2h     []func() // completions of the d2h stream, in order
@@ -49,7 +49,7 @@ type world struct {
 	saves    []int
 	booked   map[string]bool // messages the table of credits names
 	ended    bool
-	trace    map[actorID]*strings.Builder // nil: not kept
+	trace    map[role]*strings.Builder // nil: not kept
 	err      error
 }
 
@@ -94,25 +94,25 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		MaxNonFinite: 100, SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
 	spec := schedule.Spec{Layers: cfg.kinds(), Experts: cfg.experts, OnDemand: cfg.onDemand, HeadShards: cfg.headShards,
 		WeightSlots: cfg.depths.WeightSlots, ActivationSlots: cfg.depths.ActivationSlots}
-	w.cores = [numActors]core{
-		conductorID:    newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec),
-		feederID:       &feederCore{},
-		prefetcherID:   newPrefetcherCore(cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths),
-		computeID:      newComputeCore(cfg.depths),
-		offloaderID:    newOffloaderCore(cfg.clip > 0, cfg.depths),
-		optimizerID:    newOptimizerCore(cfg.layers, State{}, cfg.clip, cfg.tied),
-		checkpointerID: newCheckpointerCore(cfg.layers, 0),
-		reporterID:     reporterCore{},
+	w.cores = [numRoles]core{
+		conductorRole:    newConductorCore(sched, State{}, 1, cfg.depths.BatchesAhead, spec),
+		feederRole:       &feederCore{},
+		prefetcherRole:   newPrefetcherCore(0, cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths),
+		computeRole:      newComputeCore(0, cfg.depths),
+		offloaderRole:    newOffloaderCore(0, cfg.clip > 0, cfg.depths),
+		optimizerRole:    newOptimizerCore(cfg.layers, 1, State{}, cfg.clip, cfg.tied),
+		checkpointerRole: newCheckpointerCore(cfg.layers, 0),
+		reporterRole:     reporterCore{},
 	}
 	return w
 }
 
-func (w *world) send(to actorID, msg any) {
+func (w *world) send(to address, msg any) {
 	if m, ok := msg.(PassPlanned); ok {
 		w.programs[m.Pass.Seq] = m.Pass
 	}
 	w.count(reflect.TypeOf(msg).Name(), msg)
-	w.boxes[to] = append(w.boxes[to], msg)
+	w.boxes[to.role] = append(w.boxes[to.role], msg)
 }
 
 // bookedMessages are the messages that the table of credits names.
@@ -164,24 +164,24 @@ func (w *world) run() error {
 			}
 		}
 		for i := range w.async {
-			choices = append(choices, int(numActors)+1+i)
+			choices = append(choices, int(numRoles)+1+i)
 		}
 		if len(w.d2h) > 0 {
-			choices = append(choices, int(numActors))
+			choices = append(choices, int(numRoles))
 		}
 		w.choices = choices
 		if len(choices) == 0 {
 			break
 		}
 		switch c := choices[w.rnd.Intn(len(choices))]; {
-		case c < int(numActors):
-			w.turn(actorID(c))
-		case c == int(numActors):
+		case c < int(numRoles):
+			w.turn(role(c))
+		case c == int(numRoles):
 			f := w.d2h[0]
 			w.d2h = w.d2h[1:]
 			f()
 		default:
-			w.complete(c - int(numActors) - 1)
+			w.complete(c - int(numRoles) - 1)
 		}
 		if n > 1_000_000 {
 			return fmt.Errorf("no end after %d deliveries", n)
@@ -200,13 +200,13 @@ func (w *world) failf(format string, args ...any) {
 }
 
 // turn lets an actor execute its next effect, or handle its next message.
-func (w *world) turn(id actorID) {
+func (w *world) turn(id role) {
 	if len(w.todo[id]) == 0 {
 		msg := w.boxes[id][0]
 		w.boxes[id] = w.boxes[id][1:]
 		w.todo[id] = w.cores[id].step(msg)
 		if _, ok := msg.(StopRequested); ok {
-			w.atStop = w.cores[conductorID].(*conductorCore).step0
+			w.atStop = w.cores[conductorRole].(*conductorCore).step0
 		}
 		w.record(id, msg, w.todo[id])
 		return
@@ -347,7 +347,7 @@ func (w *world) verify() error {
 		}
 		held := 0
 		if c.Name == "weight slot" {
-			held = len(w.cores[computeID].(*computeCore).weights)
+			held = len(w.cores[computeRole].(*computeCore).weights)
 			if held > 0 && w.atStop < 0 { // kept for the next pass of an evaluation that was stopped
 				return fmt.Errorf("%d weight slots are held at the end", held)
 			}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"mt/host"
 	"mt/plan"
 )
 
@@ -15,6 +14,7 @@ import (
 
 // offloaderCore is the pure part of the Offloader.
 type offloaderCore struct {
+	lane     laneID
 	programs map[int]*Pass // by Seq, while something of theirs may come
 	pool     bool          // slabs are a credit; else slab = layer, always free
 	slabs    []int
@@ -22,8 +22,8 @@ type offloaderCore struct {
 	landing  int // slab that the parts of a layer's gradient go on landing in; −1: none
 }
 
-func newOffloaderCore(clip bool, d plan.Depths) *offloaderCore {
-	c := &offloaderCore{programs: map[int]*Pass{}, pool: !clip, landing: -1}
+func newOffloaderCore(lane laneID, clip bool, d plan.Depths) *offloaderCore {
+	c := &offloaderCore{lane: lane, programs: map[int]*Pass{}, pool: !clip, landing: -1}
 	if c.pool {
 		c.slabs = ids(d.GradSlabs)
 	}
@@ -63,14 +63,14 @@ func (c *offloaderCore) step(msg any) []effect {
 	case ActivationComputed:
 		o := c.programs[m.Prog].Objects[m.Object]
 		return []effect{work{do: spill{Slot: m.Slot, Host: o.Host, Tokens: o.Tokens}, done: []send{
-			{prefetcherID, ActivationSpilled{Prog: m.Prog, Object: m.Object}},
-			{prefetcherID, ActivationSlotFreed{m.Slot}}}}}
+			{c.lane.prefetcher(), ActivationSpilled{Prog: m.Prog, Object: m.Object}},
+			{c.lane.prefetcher(), ActivationSlotFreed{m.Slot}}}}}
 	case LossComputed:
 		p := c.programs[m.Prog]
 		return []effect{work{do: offloadLoss{p: p, Slot: m.Slot}, done: []send{{conductorID, LossLanded{Prog: p.Seq, Step: p.Step, Eval: p.Eval}}}}}
 	case RoutingComputed:
 		landed := RoutingLanded{Prog: m.Prog, Layer: m.Layer}
-		return []effect{work{do: offloadRouting{p: c.programs[m.Prog], Layer: m.Layer}, done: []send{{prefetcherID, landed}, {computeID, landed}}}}
+		return []effect{work{do: offloadRouting{p: c.programs[m.Prog], Layer: m.Layer}, done: []send{{c.lane.prefetcher(), landed}, {c.lane.compute(), landed}}}}
 	case GradComputed:
 		c.waiting = append(c.waiting, m)
 	case SlabFreed:
@@ -78,7 +78,7 @@ func (c *offloaderCore) step(msg any) []effect {
 			c.slabs = append(c.slabs, m.Slab)
 		}
 	default:
-		panic(unexpected(offloaderID, msg))
+		panic(unexpected(c.lane.offloader(), msg))
 	}
 	return c.advance()
 }
@@ -104,37 +104,37 @@ func (c *offloaderCore) advance() []effect {
 		ids := c.programs[m.Prog].Batch.UniqueIDs
 		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: ids}}
 		if m.Part == 0 {
-			w.done = []send{{optimizerID, GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, IDs: ids}}}
+			w.done = []send{{optimizerID, GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, Lane: c.lane, IDs: ids}}}
 		}
-		out = append(out, w, send{computeID, GradBufferFreed{m.Buf}})
+		out = append(out, w, send{c.lane.compute(), GradBufferFreed{m.Buf}})
 	}
 	return out
 }
 
-func (r *run) execOffloader(w work) error {
-	s := r.res.d2h
+func (r *lane) execOffloader(w work) error {
+	s := r.d2h
 	switch e := w.do.(type) {
 	case spill:
-		host, slot := r.res.spilled(e.Host, e.Tokens), r.res.acts[e.Slot]
+		host, slot := r.spilled(e.Host, e.Tokens), r.acts[e.Slot]
 		s.Wait(slot.ready)
 		s.CopyD2H(host, slot.mem.Slice(0, int64(len(host))))
 		s.Wait(slot.idle) // its last reader may still be at work
 		s.Record(slot.idle)
 		s.Notify(r.landed(w, fmt.Sprintf("spill an activation from slot %d", e.Slot), nothing))
 	case offloadGrad:
-		r.res.offloadGrad(e)
-		s.Notify(r.landed(w, "offload the gradient of "+r.res.names[e.Layer], nothing))
+		r.offloadGrad(e)
+		s.Notify(r.landed(w, "offload the gradient of "+r.names[e.Layer], nothing))
 	case offloadRouting:
-		r.res.offloadRouting(e)
-		s.Notify(r.landed(w, fmt.Sprintf("offload the routing of %s step %d", r.res.names[e.Layer], e.p.Step), r.res.routing))
+		r.offloadRouting(e)
+		s.Notify(r.landed(w, fmt.Sprintf("offload the routing of %s step %d", r.names[e.Layer], e.p.Step), r.routing))
 	case offloadLoss:
-		b := r.res.batches[e.Slot]
+		b := r.batches[e.Slot]
 		n := 4 * int64(e.p.Batch.Tokens)
 		s.Wait(b.computed)
-		s.CopyD2H(r.res.lossHost[:n], b.losses.Mem().Slice(0, n))
-		r.res.offloadLoad(e.p)
+		s.CopyD2H(r.lossHost[:n], b.losses.Mem().Slice(0, n))
+		r.offloadLoad(e.p)
 		s.Notify(r.landed(w, fmt.Sprintf("offload the losses of step %d", e.p.Step), func() any {
-			return losses{sum: sumF32(r.res.lossHost[:n]), aux: r.res.auxLoss(e.p)}
+			return losses{sum: sumF32(r.lossHost[:n]), aux: r.auxLoss(e.p)}
 		}))
 	default:
 		panic(fmt.Sprintf("offloader: work %T", w.do))
@@ -148,31 +148,31 @@ func nothing() any { return nil }
 // landed ends a work whose copy has landed, unless a stream has failed, as what a
 // failed stream left behind must not reach the optimizer. A failure of the compute
 // stream is for its own notification to tell.
-func (r *run) landed(w work, what string, found func() any) func(error) {
+func (r *lane) landed(w work, what string, found func() any) func(error) {
 	return func(err error) {
 		if r.hub.stopped.Load() {
 			return
 		}
 		if err == nil {
-			err = r.res.h2d.Err()
+			err = r.h2d.Err()
 		}
 		switch {
 		case err != nil:
-			r.hub.fail(offloaderID, fmt.Errorf("%s: %w", what, err))
-		case r.res.compute.Err() == nil:
+			r.hub.fail(r.index.offloader(), fmt.Errorf("%s: %w", what, err))
+		case r.compute.Err() == nil:
 			r.hub.done(w, found())
 		}
 	}
 }
 
-func (r *resources) offloadGrad(e offloadGrad) {
+func (r *lane) offloadGrad(e offloadGrad) {
 	r.d2h.Wait(r.gradBufs[e.Buf].ready)
 	r.grads.offload(r.tiles[e.Tile], e.Buf, e.Slab, len(e.IDs))
 	r.d2h.Record(r.gradBufs[e.Buf].idle)
 }
 
 // spilled is where so many tokens of a spilled activation lie on the host.
-func (r *resources) spilled(at, tokens int) []byte {
+func (r *lane) spilled(at, tokens int) []byte {
 	from := r.plan.ActivationBytes(at)
 	return r.spills[from : from+r.plan.ActivationBytes(tokens)]
 }
@@ -184,10 +184,4 @@ func sumF32(b []byte) float64 {
 		sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))
 	}
 	return sum
-}
-
-// slab views a landed gradient: n elements from element off on.
-func (r *resources) slab(i int, off, n int64) host.Grad {
-	w := r.plan.GradBytes()
-	return host.Grad{Data: r.slabs[i].Bytes()[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
 }

@@ -17,6 +17,7 @@ import (
 // optimizerCore is the pure part of the Optimizer.
 type optimizerCore struct {
 	layers  int
+	lanes   int
 	clip    float64 // max_grad_norm; 0: no clipping
 	tied    bool
 	version int   // steps taken by all layers
@@ -33,7 +34,8 @@ type stepState struct {
 	step    int
 	ids     []int32 // of the batch
 	closed  *StepClosed
-	landed  []int // slab of a layer, −1: not landed
+	landed  []int    // slab of a layer, −1: not landed
+	lane    []laneID // whose slab that is
 	squares []float64
 	have    []bool // squares are known
 	queue   []int  // landed layers to measure
@@ -46,8 +48,8 @@ type stepState struct {
 	finite  int // the last step before that was not skipped
 }
 
-func newOptimizerCore(layers int, start State, clip float64, tied bool) *optimizerCore {
-	return &optimizerCore{layers: layers, clip: clip, tied: tied, version: start.Step, adam: start.AdamStep,
+func newOptimizerCore(layers, lanes int, start State, clip float64, tied bool) *optimizerCore {
+	return &optimizerCore{layers: layers, lanes: lanes, clip: clip, tied: tied, version: start.Step, adam: start.AdamStep,
 		skipped: start.NonFinite, saving: make([]bool, layers)}
 }
 
@@ -96,7 +98,7 @@ func (c *optimizerCore) step(msg any) []effect {
 		if s == nil {
 			s = c.open(m.Step)
 		}
-		s.landed[m.Layer], s.ids = m.Slab, m.IDs
+		s.landed[m.Layer], s.lane[m.Layer], s.ids = m.Slab, m.Lane, m.IDs
 		if !(c.tied && m.Layer == c.head()) {
 			s.queue = append(s.queue, m.Layer)
 		}
@@ -128,7 +130,7 @@ func (c *optimizerCore) step(msg any) []effect {
 func (c *optimizerCore) head() int { return c.layers - 1 }
 
 func (c *optimizerCore) open(step int) *stepState {
-	c.cur = &stepState{step: step, finite: step - 1 - c.skipped, landed: make([]int, c.layers), squares: make([]float64, c.layers),
+	c.cur = &stepState{step: step, finite: step - 1 - c.skipped, landed: make([]int, c.layers), lane: make([]laneID, c.layers), squares: make([]float64, c.layers),
 		have: make([]bool, c.layers), updated: make([]bool, c.layers), held: make([]bool, c.layers)}
 	for i := range c.cur.landed {
 		c.cur.landed[i] = -1
@@ -231,9 +233,9 @@ func (c *optimizerCore) updated(l int) []effect {
 	s.next++
 	out := c.announce(s, l, c.adam+1)
 	if c.tied && l != 0 && l != c.head() || !c.tied {
-		out = append(out, send{offloaderID, SlabFreed{s.landed[l]}})
+		out = append(out, s.free(l))
 	} else if s.updated[0] && s.updated[c.head()] {
-		out = append(out, send{offloaderID, SlabFreed{s.landed[0]}}, send{offloaderID, SlabFreed{s.landed[c.head()]}})
+		out = append(out, s.free(0), s.free(c.head()))
 	}
 	if s.done == c.layers {
 		c.adam++
@@ -245,7 +247,10 @@ func (c *optimizerCore) updated(l int) []effect {
 func (c *optimizerCore) announce(s *stepState, l int, adam int64) []effect {
 	m := LayerUpdated{Layer: l, Version: s.step, Save: s.closed.Save, Held: s.held[l], AdamStep: adam, NonFinite: c.skipped}
 	c.saving[l] = s.closed.Save
-	out := []effect{send{prefetcherID, m}}
+	var out []effect
+	for lane := range laneID(c.lanes) {
+		out = append(out, send{lane.prefetcher(), m})
+	}
 	if m.Save {
 		out = append(out, send{checkpointerID, m})
 	}
@@ -258,7 +263,7 @@ func (c *optimizerCore) dropMeasured(s *stepState) []effect {
 	var out []effect
 	for l := range c.layers {
 		if s.have[l] && s.landed[l] >= 0 && !(c.tied && l == 0 && !s.have[c.head()]) {
-			out = append(out, send{offloaderID, SlabFreed{s.landed[l]}})
+			out = append(out, s.free(l))
 			s.landed[l] = -1
 		}
 	}
@@ -288,6 +293,9 @@ func (c *optimizerCore) finish(s *stepState, skipped bool) send {
 	return send{conductorID, StepUpdated{Step: s.step, GradNorm: s.norm(), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped}}
 }
 
+// free gives back the slab of a layer.
+func (s *stepState) free(l int) send { return send{s.lane[l].offloader(), SlabFreed{s.landed[l]}} }
+
 // norm is the L2 norm over all layers, summed in the order of the layers.
 func (s *stepState) norm() float64 {
 	var sum float64
@@ -301,17 +309,17 @@ func (r *run) execOptimizer(w work) error {
 	switch e := w.do.(type) {
 	case nonFiniteGradient:
 		return &NonFiniteError{Step: e.Step, Finite: e.Finite, err: fmt.Errorf("step %d: the gradient of %s is not finite; without clipping "+
-			"(max_grad_norm: 0) other layers are updated already, so the run ends: set a lower learning_rate or max_grad_norm > 0", e.Step, r.res.names[e.Layer])}
+			"(max_grad_norm: 0) other layers are updated already, so the run ends: set a lower learning_rate or max_grad_norm > 0", e.Step, r.names[e.Layer])}
 	case mergeTied:
 		r.hub.async(optimizerID, w, func() (any, error) {
-			r.res.mergeTied(e)
+			r.mergeTied(e)
 			return nil, nil
 		})
 	case measure:
-		r.hub.async(optimizerID, w, func() (any, error) { return r.res.squares(e), nil })
+		r.hub.async(optimizerID, w, func() (any, error) { return r.squares(e), nil })
 	case update:
 		r.hub.async(optimizerID, w, func() (any, error) {
-			r.res.update(e)
+			r.update(e)
 			return nil, nil
 		})
 	default:
@@ -321,14 +329,14 @@ func (r *run) execOptimizer(w work) error {
 }
 
 // mergeTied adds the embedding's rows to the head's gradient of the table.
-func (r *resources) mergeTied(e mergeTied) {
+func (r *shared) mergeTied(e mergeTied) {
 	ids, cols := e.IDs, r.plan.Spec.Config.HiddenSize
 	t, _ := r.plan.Layouts[r.plan.Head()].Tensor(model.RoleLMHead)
 	host.AddRows(r.o.Pool, r.slab(e.Head, t.Elem, t.Elems()), ids, r.slab(e.Rows, 0, int64(len(ids)*cols)), cols)
 }
 
 // squares is the sum of squares of a layer's gradient, tensor by tensor.
-func (r *resources) squares(e measure) float64 {
+func (r *shared) squares(e measure) float64 {
 	if e.Layer == 0 {
 		return host.SumSquares(r.o.Pool, r.slab(e.Slab, 0, int64(len(e.IDs))*int64(r.plan.Spec.Config.HiddenSize)))
 	}
@@ -341,7 +349,7 @@ func (r *resources) squares(e measure) float64 {
 
 // update moves one layer. A tied table is the embedding's, but its gradient is
 // in the head's slab.
-func (r *resources) update(e update) {
+func (r *shared) update(e update) {
 	a := r.o.Adam
 	a.LR, a.Step, a.Clip = e.LR, e.AdamStep, e.Clip
 	st := r.o.Store

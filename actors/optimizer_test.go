@@ -41,7 +41,7 @@ func (o *optimizing) take(e effect) {
 	case send:
 		switch m := e.msg.(type) {
 		case LayerUpdated:
-			if e.to == prefetcherID {
+			if e.to == laneID(0).prefetcher() {
 				o.did = append(o.did, fmt.Sprintf("layer %d is at %d", m.Layer, m.Version))
 			}
 		case StepUpdated:
@@ -74,7 +74,7 @@ func TestSkippedStepsAndSaves(t *testing.T) {
 		"without a save under way nothing waits":       {slices.Concat(saved, step(2, true, true)), two},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &optimizing{core: newOptimizerCore(2, State{}, 1, false)}
+			o := &optimizing{core: newOptimizerCore(2, 1, State{}, 1, false)}
 			o.tell(step(1, false, true)...)
 			if !slices.Equal(o.did, one) {
 				t.Fatalf("step 1: %q", o.did)

@@ -15,6 +15,7 @@ import (
 
 // prefetcherCore is the pure part of the Prefetcher.
 type prefetcherCore struct {
+	lane      laneID
 	versions  []versionState             // by layer
 	sources   [][]int                    // by tile, the layers that it is copied from
 	classes   []schedule.Class           // of every weight slot
@@ -43,8 +44,8 @@ type prefetchState struct {
 
 // newPrefetcherCore begins with layers at a version, tiles that are copied from the
 // layers that sources names, and so many weight slots of each class and batch slots.
-func newPrefetcherCore(layers, version int, sources [][]int, slots [schedule.NumClasses]int, batches int, d plan.Depths) *prefetcherCore {
-	c := &prefetcherCore{versions: make([]versionState, layers), sources: sources, batchFree: ids(batches), actFree: ids(d.ActivationSlots)}
+func newPrefetcherCore(lane laneID, layers, version int, sources [][]int, slots [schedule.NumClasses]int, batches int, d plan.Depths) *prefetcherCore {
+	c := &prefetcherCore{lane: lane, versions: make([]versionState, layers), sources: sources, batchFree: ids(batches), actFree: ids(d.ActivationSlots)}
 	for class, n := range slots {
 		for range n {
 			c.slots[class] = append(c.slots[class], len(c.classes))
@@ -106,7 +107,7 @@ func (c *prefetcherCore) step(msg any) []effect {
 	case BatchSlotFreed:
 		c.batchFree = append(c.batchFree, m.Slot)
 	case rowsGathered:
-		return []effect{work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{computeID, m.sent}}
+		return []effect{work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{c.lane.compute(), m.sent}}
 	case ActivationSlotFreed:
 		c.actFree = append(c.actFree, m.Slot)
 	case ActivationSpilled:
@@ -122,7 +123,7 @@ func (c *prefetcherCore) step(msg any) []effect {
 			}
 		}
 	default:
-		panic(unexpected(prefetcherID, msg))
+		panic(unexpected(c.lane.prefetcher(), msg))
 	}
 	return c.advance()
 }
@@ -179,7 +180,7 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
 	slot := c.batchFree[0]
 	c.batchFree = c.batchFree[1:]
 	return []effect{work{do: gatherRows{p: s.p, Slot: slot},
-		done: []send{{prefetcherID, rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}}}
+		done: []send{{c.lane.prefetcher(), rowsGathered{p: s.p, sent: BatchFetched{Prog: s.p.Seq, Slot: slot, Cause: s.waitedIn}}}}}}
 }
 
 func (c *prefetcherCore) serveWeights(s *prefetchState) []effect {
@@ -215,7 +216,7 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []effect {
 		slot := (*free)[0]
 		*free = (*free)[1:]
 		out = append(out, work{do: fetchWeights{Prog: s.p.Seq, Layer: visit.Layer, Part: visit.Part, Tile: visit.Tile, Slot: slot, Expert: expert}},
-			send{computeID, LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})
+			send{c.lane.compute(), LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})
 		s.waited = NoStall
 		s.weights++
 	}
@@ -235,47 +236,47 @@ func (c *prefetcherCore) serveActivations(s *prefetchState) []effect {
 		if t.Fetch {
 			out = append(out, work{do: fetchActivation{Slot: slot, Host: o.Host, Tokens: o.Tokens}})
 		}
-		out = append(out, send{computeID, ActivationFetched{Prog: s.p.Seq, Object: t.Object, Slot: slot, Filled: t.Fetch}})
+		out = append(out, send{c.lane.compute(), ActivationFetched{Prog: s.p.Seq, Object: t.Object, Slot: slot, Filled: t.Fetch}})
 		s.acts++
 	}
 	return out
 }
 
-func (r *run) execPrefetcher(w work) error {
+func (r *lane) execPrefetcher(w work) error {
 	switch e := w.do.(type) {
 	case gatherRows:
-		r.hub.async(prefetcherID, w, func() (any, error) {
-			r.res.gather(e)
+		r.hub.async(r.index.prefetcher(), w, func() (any, error) {
+			r.gather(e)
 			return nil, nil
 		})
 		return nil
 	case fetchBatch:
-		r.res.upload(&r.res.batches[e.Slot])
+		r.upload(&r.batches[e.Slot])
 		return r.h2dErr("prefetch the batch of step %d", e.p.Step)
 	case fetchWeights:
-		r.res.fetchWeights(e)
-		return r.h2dErr("prefetch %s", r.res.names[e.Layer])
+		r.fetchWeights(e)
+		return r.h2dErr("prefetch %s", r.names[e.Layer])
 	case fetchActivation:
-		host := r.res.spilled(e.Host, e.Tokens)
-		slot := r.res.acts[e.Slot]
-		r.res.h2d.Wait(slot.idle)
-		r.res.h2d.CopyH2D(slot.mem.Slice(0, int64(len(host))), host)
-		r.res.h2d.Record(slot.ready)
+		host := r.spilled(e.Host, e.Tokens)
+		slot := r.acts[e.Slot]
+		r.h2d.Wait(slot.idle)
+		r.h2d.CopyH2D(slot.mem.Slice(0, int64(len(host))), host)
+		r.h2d.Record(slot.ready)
 		return r.h2dErr("prefetch an activation into slot %d", e.Slot)
 	}
 	panic(fmt.Sprintf("prefetcher: work %T", w.do))
 }
 
 // h2dErr is the error of the h2d stream so far, in the words of what it did.
-func (r *run) h2dErr(what string, args ...any) error {
-	if err := r.res.h2d.Err(); err != nil {
+func (r *lane) h2dErr(what string, args ...any) error {
+	if err := r.h2d.Err(); err != nil {
 		return fmt.Errorf(what+": %w", append(args, err)...)
 	}
 	return nil
 }
 
 // fetchWeights brings a tile into its slot and counts those of experts.
-func (r *resources) fetchWeights(e fetchWeights) {
+func (r *lane) fetchWeights(e fetchWeights) {
 	s := r.weights[e.Slot]
 	moved := r.place.fetch(r.tiles[e.Tile], s)
 	if e.Expert && moved > 0 {

@@ -29,18 +29,24 @@ func (r *run) execReporter(w work) error {
 		now := time.Now()
 		m.Elapsed = now.Sub(r.lastStep)
 		r.lastStep = now
-		m.Compute, m.Stall = r.res.clock.read(m.Prog)
-		h2d, d2h := r.res.h2d.bytes.Load(), r.res.d2h.bytes.Load()
+		h2d, d2h := r.linkBytes()
 		m.H2D, m.D2H = h2d-r.lastH2D, d2h-r.lastD2H
 		r.lastH2D, r.lastD2H = h2d, d2h
-		experts := r.res.travelled.read(m.Prog)
-		m.Experts, m.ExpertBytes = experts.tiles, experts.bytes
+		for _, l := range r.lanes {
+			busy, stall := l.clock.read(m.Prog)
+			m.Compute = max(m.Compute, busy)
+			for cause, d := range stall {
+				m.Stall[cause] += d
+			}
+			experts := l.travelled.read(m.Prog)
+			m.Experts, m.ExpertBytes = m.Experts+experts.tiles, m.ExpertBytes+experts.bytes
+		}
 		if r.o.OnStep != nil {
 			r.o.OnStep(m)
 		}
 	case EvalReport:
 		r.lastStep = time.Now()
-		r.lastH2D, r.lastD2H = r.res.h2d.bytes.Load(), r.res.d2h.bytes.Load()
+		r.lastH2D, r.lastD2H = r.linkBytes()
 		if r.o.OnEval != nil {
 			r.o.OnEval(m)
 		}
@@ -49,4 +55,13 @@ func (r *run) execReporter(w work) error {
 	}
 	r.hub.done(w, nil)
 	return nil
+}
+
+// linkBytes is what has crossed the links so far.
+func (r *run) linkBytes() (h2d, d2h int64) {
+	for _, l := range r.lanes {
+		h2d += l.h2d.bytes.Load()
+		d2h += l.d2h.bytes.Load()
+	}
+	return h2d, d2h
 }

@@ -7,12 +7,10 @@ import (
 	"mt/schedule"
 )
 
-// run is one run of the pipeline: the resources, the actors and what their
-// effects share.
+// run is one run of the pipeline: its lanes, and what exists once.
 type run struct {
-	o      *Options
-	res    *resources
-	hub    *hub
+	*shared
+	lanes  []*lane
 	saving atomic.Bool // a checkpoint is open
 
 	// Of the Reporter's goroutine.
@@ -24,20 +22,27 @@ type run struct {
 // rest: the device idle, goroutines ended, buffers given back. A fault anywhere
 // ends the run with its error; the last checkpoint stands.
 func Run(o Options) (err error) {
-	res, err := newResources(&o)
+	once, err := newShared(&o)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if late := res.close(); err == nil {
+		if late := once.close(); err == nil {
 			err = late
 		}
 	}()
-	r := &run{o: &o, res: res, hub: newHub(), lastStep: time.Now()}
+	only, err := newLane(once, 0, o.Device)
+	if err != nil {
+		return err
+	}
+	once.hub = newHub()
+	r := &run{shared: once, lanes: []*lane{only}, lastStep: time.Now()}
 	defer func() {
 		r.hub.close()
-		if drained := res.drain(); err == nil {
-			err = drained
+		for _, l := range r.lanes {
+			if drained := l.drain(); err == nil {
+				err = drained
+			}
 		}
 		if r.saving.Load() {
 			o.Saver.Abort()
@@ -64,25 +69,29 @@ func (r *run) spawn() error {
 	n := len(o.Plan.Layouts)
 	tied := o.Plan.Layouts[n-1].Tied
 	var sources [][]int
-	for _, t := range r.res.tiles {
+	for _, t := range r.tiles {
 		sources = append(sources, t.Sources())
 	}
 	var slots [schedule.NumClasses]int
 	for class := range slots {
 		slots[class], _ = o.Plan.Slots(schedule.Class(class))
 	}
-	conductor := newConductorCore(o.Schedule, o.Start, o.Plan.Depths.BatchesAhead, o.Plan.Schedule())
+	conductor := newConductorCore(o.Schedule, o.Start, len(r.lanes), o.Plan.Depths.BatchesAhead, o.Plan.Schedule())
 	conductor.pairs = o.Plan.Spec.Config.AttendedPairs
 	shells := []*shell{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
 		{id: checkpointerID, core: newCheckpointerCore(n, o.Start.Step), exec: r.execCheckpointer},
-		{id: optimizerID, core: newOptimizerCore(n, o.Start, o.MaxGradNorm, tied), exec: r.execOptimizer},
-		{id: offloaderID, core: newOffloaderCore(o.MaxGradNorm > 0, o.Plan.Depths), exec: r.execOffloader},
-		{id: computeID, core: newComputeCore(o.Plan.Depths), exec: r.execCompute},
-		{id: prefetcherID, core: newPrefetcherCore(n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths), exec: r.execPrefetcher},
-		{id: feederID, core: &feederCore{}, exec: r.execFeeder},
-		{id: conductorID, core: conductor, exec: r.execConductor},
+		{id: optimizerID, core: newOptimizerCore(n, len(r.lanes), o.Start, o.MaxGradNorm, tied), exec: r.execOptimizer},
 	}
+	for _, l := range r.lanes {
+		shells = append(shells,
+			&shell{id: l.index.offloader(), core: newOffloaderCore(l.index, o.MaxGradNorm > 0, o.Plan.Depths), exec: l.execOffloader},
+			&shell{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths), exec: l.execCompute},
+			&shell{id: l.index.prefetcher(), core: newPrefetcherCore(l.index, n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths), exec: l.execPrefetcher})
+	}
+	shells = append(shells,
+		&shell{id: feederID, core: &feederCore{}, exec: r.execFeeder},
+		&shell{id: conductorID, core: conductor, exec: r.execConductor})
 	for _, s := range shells {
 		if err := r.hub.spawn(s); err != nil {
 			return err

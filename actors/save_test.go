@@ -208,7 +208,7 @@ func sorted(b []byte) []byte { return slices.Sorted(slices.Values(b)) }
 // TestHeldUpdatesSaySo: the Optimizer holds a layer that is being saved, and
 // says so when it is updated.
 func TestHeldUpdatesSaySo(t *testing.T) {
-	c := newOptimizerCore(3, State{}, 1, false)
+	c := newOptimizerCore(3, 1, State{}, 1, false)
 	gradients := func(step int) (out []effect) {
 		for l := 2; l >= 0; l-- {
 			c.step(GradLanded{Step: step, Layer: l, Slab: l})
@@ -224,7 +224,7 @@ func TestHeldUpdatesSaySo(t *testing.T) {
 					layers = append(layers, u.Layer)
 				}
 			case send:
-				if m, ok := e.msg.(LayerUpdated); ok && e.to == prefetcherID {
+				if m, ok := e.msg.(LayerUpdated); ok && e.to == laneID(0).prefetcher() {
 					held = append(held, m.Held)
 				}
 			}
@@ -350,7 +350,7 @@ func TestStopBetweenSteps(t *testing.T) {
 	for _, noSave := range []bool{true, false} {
 		for _, evaluating := range []bool{true, false} {
 			c := newConductorCore(Schedule{FirstStep: 1, LastStep: 9, EvalPasses: 2, MaxNonFinite: 9, NoSave: noSave, DataPos: func(s int) int64 { return int64(4 * s) }},
-				State{}, 1, schedule.Spec{})
+				State{}, 1, 1, schedule.Spec{})
 			c.version, c.step0, c.tokens = 1, 1, 30 // one step is made, the next has no batch yet
 			c.open[1] = &stepInProgress{}
 			c.eval.running = evaluating

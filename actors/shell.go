@@ -15,7 +15,7 @@ import (
 // shell is the protoactor side of one actor: it feeds messages to the core and
 // executes the effects. Mailboxes are unbounded: credits bound what is in them.
 type shell struct {
-	id   actorID
+	id   address
 	core core
 	// exec does a work; what takes time it starts and returns.
 	exec func(w work) error
@@ -35,7 +35,7 @@ func (s *shell) Receive(ctx actor.Context) {
 // hub connects the shells of one run.
 type hub struct {
 	system  *actor.ActorSystem
-	pids    [numActors]*actor.PID
+	pids    map[address]*actor.PID
 	shells  []*shell
 	stopped atomic.Bool    // effects are no longer executed
 	pending sync.WaitGroup // goroutines that effects have started
@@ -44,7 +44,7 @@ type hub struct {
 
 func newHub() *hub {
 	quiet := func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-	return &hub{system: actor.NewActorSystem(actor.WithLoggerFactory(quiet)), ended: make(chan error, 1)}
+	return &hub{pids: map[address]*actor.PID{}, system: actor.NewActorSystem(actor.WithLoggerFactory(quiet)), ended: make(chan error, 1)}
 }
 
 // spawn starts the actor of s.
@@ -60,10 +60,10 @@ func (h *hub) spawn(s *shell) error {
 }
 
 // tell puts msg into an actor's mailbox.
-func (h *hub) tell(to actorID, msg any) { h.system.Root.Send(h.pids[to], msg) }
+func (h *hub) tell(to address, msg any) { h.system.Root.Send(h.pids[to], msg) }
 
 // fail reports a fault to the Conductor, which ends the run.
-func (h *hub) fail(id actorID, err error) { h.tell(conductorID, Failed{Actor: id, Err: err}) }
+func (h *hub) fail(id address, err error) { h.tell(conductorID, Failed{Actor: id, Err: err}) }
 
 // handle runs one message through a core. A panic, which is a broken invariant,
 // ends the run like any other fault: no actor is ever restarted.
@@ -99,7 +99,7 @@ func (h *hub) done(w work, result any) {
 }
 
 // async does a work of actor id on a goroutine of its own: f says what it found out.
-func (h *hub) async(id actorID, w work, f func() (result any, err error)) {
+func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	h.pending.Add(1)
 	go func() {
 		defer h.pending.Done()
@@ -135,7 +135,7 @@ func (h *hub) close() {
 }
 
 // broken is the error of a panic. MT_DEBUG=1 adds where it came from.
-func broken(id actorID, cause any) error {
+func broken(id address, cause any) error {
 	trace := " (a defect of mt; MT_DEBUG=1 shows where)"
 	if os.Getenv("MT_DEBUG") != "" {
 		trace = "\n" + string(debug.Stack())
@@ -150,4 +150,4 @@ func (s *shell) rest() {
 }
 
 // unexpected is the panic of a core for a message it does not know.
-func unexpected(id actorID, msg any) string { return fmt.Sprintf("%s: unexpected message %T", id, msg) }
+func unexpected(id address, msg any) string { return fmt.Sprintf("%s: unexpected message %T", id, msg) }

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"mt/device"
-	"mt/host"
 	"mt/layers"
 	"mt/plan"
 	"mt/schedule"
@@ -17,7 +16,7 @@ type slot struct {
 }
 
 // makeSlots allocates n slots of so many bytes; with none they have events alone.
-func (r *resources) makeSlots(p device.Purpose, n int, bytes int64) ([]slot, error) {
+func (r *lane) makeSlots(p device.Purpose, n int, bytes int64) ([]slot, error) {
 	out := make([]slot, n)
 	for i := range out {
 		var err error
@@ -46,7 +45,7 @@ type placement interface {
 }
 
 // copied weights are in slots.
-type copied struct{ r *resources }
+type copied struct{ r *lane }
 
 func (c copied) fetch(t plan.Tile, s slot) (moved int64) {
 	c.r.h2d.Wait(s.idle)
@@ -62,7 +61,7 @@ func (c copied) weights(t plan.Tile, s slot) layers.Weights {
 }
 
 // inPlace weights are bound on the host.
-type inPlace struct{ r *resources }
+type inPlace struct{ r *lane }
 
 func (inPlace) fetch(plan.Tile, slot) int64 { return 0 }
 
@@ -75,7 +74,7 @@ func (p inPlace) weights(t plan.Tile, _ slot) layers.Weights {
 
 // allocWeights makes the weight slots of all classes. On a unified device they are
 // credits alone.
-func (r *resources) allocWeights() error {
+func (r *lane) allocWeights() error {
 	r.place = inPlace{r}
 	if !r.dev.Unified() {
 		r.place = copied{r}
@@ -115,7 +114,7 @@ type gradPlace interface {
 }
 
 // buffered gradients leave through slabs.
-type buffered struct{ r *resources }
+type buffered struct{ r *lane }
 
 func (b buffered) mem(_, buf int) device.Mem { return b.r.gradBufs[buf].mem }
 
@@ -138,7 +137,7 @@ func (b buffered) offload(t plan.Tile, buf, slab, ids int) {
 
 // landed gradients are summed in the layer's slab. No slab is written before its
 // layer's update has read it: the layer's next backward comes after that update.
-type landed struct{ r *resources }
+type landed struct{ r *lane }
 
 func (l landed) mem(layer, _ int) device.Mem { return l.r.dev.BindHost(l.r.slabs[layer].Bytes()) }
 
@@ -154,8 +153,9 @@ func (l landed) grads(t plan.Tile, buf int) layers.Grads {
 
 func (landed) offload(plan.Tile, int, int, int) {}
 
-// allocGrads makes gradient buffers and slabs; an evaluation has none.
-func (r *resources) allocGrads() (err error) {
+// allocGrads makes gradient buffers, and the slabs fast to copy to; an evaluation has
+// none.
+func (r *lane) allocGrads() (err error) {
 	p := r.plan
 	if p.EvalOnly {
 		return nil
@@ -173,17 +173,11 @@ func (r *resources) allocGrads() (err error) {
 			return err
 		}
 	}
-	for _, bytes := range p.SlabBytes() {
-		a, err := host.NewArena(host.ForGradSlabs, bytes, r.o.Pool)
-		if err != nil {
-			return err
-		}
-		r.onClose(func() { _ = a.Close() })
+	for _, a := range r.slabs {
 		if err := r.dev.Register(a.Bytes()); err != nil {
 			return err
 		}
 		r.onClose(func() { r.dev.Unregister(a.Bytes()) })
-		r.slabs = append(r.slabs, a)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // the weights, gradients and activations of a launch.
 
 // weightsOf views the parameters of a visit. An idle expert's gradient needs none.
-func (r *resources) weightsOf(v schedule.Visit, slot int) layers.Weights {
+func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
 	if slot < 0 {
 		return nil
 	}
@@ -18,18 +18,18 @@ func (r *resources) weightsOf(v schedule.Visit, slot int) layers.Weights {
 }
 
 // gradsOf views the gradient of a visit.
-func (r *resources) gradsOf(v schedule.Visit, buf int) layers.Grads {
+func (r *lane) gradsOf(v schedule.Visit, buf int) layers.Grads {
 	return r.grads.grads(r.tiles[v.Tile], buf)
 }
 
-func (r *resources) shard(v schedule.Visit) layers.Shard { return r.plan.Spec.Shard(v.Part) }
+func (r *lane) shard(v schedule.Visit) layers.Shard { return r.plan.Spec.Shard(v.Part) }
 
-func (r *resources) activation(slot, tokens int) device.Tensor {
+func (r *lane) activation(slot, tokens int) device.Tensor {
 	return r.acts[slot].mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize))
 }
 
 // savedFor is the memory a layer keeps for a micro-batch, if it keeps any.
-func (r *resources) savedFor(layer, mb int) device.Mem {
+func (r *lane) savedFor(layer, mb int) device.Mem {
 	if len(r.saved[layer]) == 0 {
 		return device.Mem{}
 	}
@@ -37,7 +37,7 @@ func (r *resources) savedFor(layer, mb int) device.Mem {
 }
 
 // launch enqueues the template of one visit for one micro-batch.
-func (r *resources) launch(e launch, l schedule.Launch, v schedule.Visit) {
+func (r *lane) launch(e launch, l schedule.Launch, v schedule.Visit) {
 	if v.Stage == schedule.Expert {
 		r.launchExpert(e, v)
 		return
@@ -66,7 +66,7 @@ func (r *resources) launch(e launch, l schedule.Launch, v schedule.Visit) {
 }
 
 // launchEmbedding enqueues the embedding's template.
-func (r *resources) launchEmbedding(e launch, v schedule.Visit, out, gr device.Tensor, mb layers.MicroBatch) {
+func (r *lane) launchEmbedding(e launch, v schedule.Visit, out, gr device.Tensor, mb layers.MicroBatch) {
 	s := r.compute.Stream
 	if v.Phase != schedule.Backward {
 		r.ops.EmbedForward(s, out, r.batches[e.Batch].rows, mb)
@@ -78,7 +78,7 @@ func (r *resources) launchEmbedding(e launch, v schedule.Visit, out, gr device.T
 
 // launchBlock enqueues the template of a block, or of the attention of one with
 // experts.
-func (r *resources) launchBlock(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+func (r *lane) launchBlock(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
 	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
 	saved := device.Mem{}
 	if v.Phase != schedule.Evaluate {
@@ -99,7 +99,7 @@ func (r *resources) launchBlock(e launch, l schedule.Launch, v schedule.Visit, i
 
 // launchHead enqueues the head's template, whole or of one part. The gradient
 // of a head in parts is out where the first part makes it, later gr.
-func (r *resources) launchHead(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+func (r *lane) launchHead(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
 	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
 	at, n := int64(r.batches[e.Batch].offset[l.MicroBatch]), int64(mb.Tokens)
 	losses, scale := r.batches[e.Batch].losses.Slice(at, n), supervisedScale(e.p.Batch)
@@ -121,7 +121,7 @@ func (r *resources) launchHead(e launch, l schedule.Launch, v schedule.Visit, in
 }
 
 // launchExpert enqueues the template of an expert, for all micro-batches.
-func (r *resources) launchExpert(e launch, v schedule.Visit) {
+func (r *lane) launchExpert(e launch, v schedule.Visit) {
 	s, st, w := r.compute.Stream, r.experts.state, r.weightsOf(v, e.Weights)
 	if v.Grad() {
 		r.ops.ExpertBackward(s, w, r.gradsOf(v, e.Grad), st, e.From, e.Pairs, r.workspace)
@@ -132,7 +132,7 @@ func (r *resources) launchExpert(e launch, v schedule.Visit) {
 
 // launchRouter enqueues the template of a visit to part 0 of a layer with
 // experts.
-func (r *resources) launchRouter(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+func (r *lane) launchRouter(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
 	s, st, ws := r.compute.Stream, r.experts.state, r.workspace
 	mb, at := r.batches[e.Batch].micro[l.MicroBatch], r.batches[e.Batch].offset[l.MicroBatch]
 	switch {

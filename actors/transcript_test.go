@@ -33,11 +33,11 @@ func TestTranscripts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, cfg)
-			w.trace = map[actorID]*strings.Builder{}
+			w.trace = map[role]*strings.Builder{}
 			if err := w.run(); err != nil {
 				t.Fatal(err)
 			}
-			for id := range numActors {
+			for id := range numRoles {
 				compareTranscript(t, filepath.Join("testdata", name, id.String()+".txt"), w.trace[id])
 			}
 		})
@@ -73,7 +73,7 @@ func compareTranscript(t *testing.T, file string, got *strings.Builder) {
 }
 
 // record notes a message and what came of it.
-func (w *world) record(id actorID, msg any, effects []effect) {
+func (w *world) record(id role, msg any, effects []effect) {
 	if w.trace == nil {
 		return
 	}

@@ -12,18 +12,30 @@ import (
 	"mt/plan"
 )
 
-// resources are the buffers, streams and events of one run. Everything is
-// allocated before the first step, in the sizes that package plan gives.
-type resources struct {
-	o                 *Options
-	plan              *plan.Run
-	kinds             []model.LayerKind
-	names             []string // of layers, to people
+// shared is what exists once in a run, whatever the number of lanes.
+type shared struct {
+	o     *Options
+	plan  *plan.Run
+	hub   *hub
+	kinds []model.LayerKind
+	names []string // of layers, to people
+	tiles []plan.Tile
+	slabs []*host.Arena
+
+	closers []func()
+	late    error // of closing
+}
+
+// lane is a device with its streams, and all that a run has on it: buffers, events,
+// what is staged on the host for it. Everything is allocated before the first step,
+// in the sizes that package plan gives.
+type lane struct {
+	*shared
+	index             laneID
 	dev               device.Device
 	ops               *layers.Templates
 	h2d, compute, d2h *countedStream
 
-	tiles     []plan.Tile
 	place     placement
 	weights   []slot // those of one class after those of another
 	grads     gradPlace
@@ -35,34 +47,40 @@ type resources struct {
 	workspace device.Mem
 	batches   []batchSlot
 	experts   experts
-
-	slabs    []*host.Arena
-	spills   []byte // on the host, for activations without a slot
-	lossHost []byte
+	spills    []byte // on the host, for activations without a slot
+	lossHost  []byte
 
 	travelled expertTraffic
 	clock     *clock
-
-	closers []func()
-	late    error // of closing
 }
 
-// newResources allocates what o needs; on an error nothing stays allocated.
-func newResources(o *Options) (_ *resources, err error) {
-	r := &resources{o: o, plan: o.Plan, dev: o.Device, tiles: plan.Tiles(o.Plan.Layouts, o.Plan.Spec)}
+// newShared allocates what o needs once; on an error nothing stays allocated.
+func newShared(o *Options) (*shared, error) {
+	r := &shared{o: o, plan: o.Plan, tiles: plan.Tiles(o.Plan.Layouts, o.Plan.Spec)}
 	for _, l := range o.Plan.Layouts {
 		r.kinds = append(r.kinds, l.Kind)
 	}
 	for l := range r.kinds {
 		r.names = append(r.names, model.LayerName(r.kinds, l))
 	}
-	defer func() {
+	for _, bytes := range r.plan.SlabBytes() {
+		a, err := host.NewArena(host.ForGradSlabs, bytes, o.Pool)
 		if err != nil {
 			_ = r.close() // err came first
+			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
-	}()
+		r.onClose(func() { _ = a.Close() })
+		r.slabs = append(r.slabs, a)
+	}
+	return r, nil
+}
+
+// newLane allocates what a lane needs on dev. What it has made when it fails is
+// given back with the rest of s.
+func newLane(s *shared, index laneID, dev device.Device) (*lane, error) {
+	r := &lane{shared: s, index: index, dev: dev}
 	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeEvents} {
-		if err = step(); err != nil {
+		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
 	}
@@ -71,7 +89,7 @@ func newResources(o *Options) (_ *resources, err error) {
 
 // close gives everything back, in reverse order. The error is the first of a
 // stream: what a stream met after the last notification that was looked at.
-func (r *resources) close() error {
+func (r *shared) close() error {
 	for i := len(r.closers) - 1; i >= 0; i-- {
 		r.closers[i]()
 	}
@@ -79,9 +97,15 @@ func (r *resources) close() error {
 	return r.late
 }
 
-func (r *resources) onClose(f func()) { r.closers = append(r.closers, f) }
+func (r *shared) onClose(f func()) { r.closers = append(r.closers, f) }
 
-func (r *resources) alloc(p device.Purpose, bytes int64) (device.Mem, error) {
+// slab views a landed gradient: n elements from element off on.
+func (r *shared) slab(i int, off, n int64) host.Grad {
+	w := r.plan.GradBytes()
+	return host.Grad{Data: r.slabs[i].Bytes()[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
+}
+
+func (r *lane) alloc(p device.Purpose, bytes int64) (device.Mem, error) {
 	m, err := r.dev.Alloc(p, max(bytes, device.Align))
 	if err == nil {
 		r.onClose(func() { r.dev.Free(m) })
@@ -89,7 +113,7 @@ func (r *resources) alloc(p device.Purpose, bytes int64) (device.Mem, error) {
 	return m, err
 }
 
-func (r *resources) allocHost(bytes int64) ([]byte, error) {
+func (r *lane) allocHost(bytes int64) ([]byte, error) {
 	b, err := r.dev.AllocHost(max(bytes, device.Align))
 	if err == nil {
 		r.onClose(func() { r.dev.FreeHost(b) })
@@ -97,7 +121,7 @@ func (r *resources) allocHost(bytes int64) ([]byte, error) {
 	return b, err
 }
 
-func (r *resources) openStreams() error {
+func (r *lane) openStreams() error {
 	for _, s := range []struct {
 		name string
 		to   **countedStream
@@ -116,7 +140,7 @@ func (r *resources) openStreams() error {
 	return nil
 }
 
-func (r *resources) allocActivations() (err error) {
+func (r *lane) allocActivations() (err error) {
 	p := r.plan
 	slot := p.ActivationBytes(p.Limits.MicroBatchTokens)
 	if r.acts, err = r.makeSlots(device.ForActivations, p.Depths.ActivationSlots, slot); err != nil {
@@ -141,7 +165,7 @@ func (r *resources) allocActivations() (err error) {
 
 // makeTemplates puts the rotary tables on the device and binds the templates to
 // them.
-func (r *resources) makeTemplates() error {
+func (r *lane) makeTemplates() error {
 	c := r.plan.Spec.Config
 	cos, sin := c.RopeTables(r.plan.Spec.Positions)
 	spec := r.plan.Spec
@@ -171,7 +195,7 @@ func (r *resources) makeTemplates() error {
 }
 
 // bindSaved cuts the layers' saved memory for the micro-batches of b.
-func (r *resources) bindSaved(b *data.Batch) {
+func (r *lane) bindSaved(b *data.Batch) {
 	r.saved = r.saved[:0]
 	for l, m := range r.savedMem {
 		if m.Bytes == 0 {
@@ -190,7 +214,7 @@ func (r *resources) bindSaved(b *data.Batch) {
 }
 
 // event makes one that lives as long as the run.
-func (r *resources) event() (device.Event, error) {
+func (r *lane) event() (device.Event, error) {
 	e, err := r.dev.NewEvent()
 	if err == nil {
 		r.onClose(e.Close)
@@ -199,7 +223,7 @@ func (r *resources) event() (device.Event, error) {
 }
 
 // makeEvents makes the events that belong to no slot.
-func (r *resources) makeEvents() (err error) {
+func (r *lane) makeEvents() (err error) {
 	if r.plan.Experts > 0 {
 		if r.experts.ready, err = r.event(); err != nil {
 			return err
@@ -211,6 +235,6 @@ func (r *resources) makeEvents() (err error) {
 }
 
 // drain waits until the device has done all that was enqueued.
-func (r *resources) drain() error {
+func (r *lane) drain() error {
 	return errors.Join(r.h2d.Sync(), r.compute.Sync(), r.d2h.Sync())
 }

@@ -1,0 +1,54 @@
+package actors
+
+import "fmt"
+
+// role is what an actor does.
+type role uint8
+
+// The roles. Every lane has a Prefetcher, a Compute and an Offloader; the others exist
+// once.
+const (
+	conductorRole role = iota
+	feederRole
+	prefetcherRole
+	computeRole
+	offloaderRole
+	optimizerRole
+	checkpointerRole
+	reporterRole
+	numRoles
+)
+
+func (r role) String() string {
+	return [...]string{"conductor", "feeder", "prefetcher", "compute", "offloader", "optimizer", "checkpointer", "reporter"}[r]
+}
+
+// address is where an actor is found.
+type address struct {
+	role role
+	lane laneID // 0 for those that exist once
+}
+
+// String is "conductor", or "compute" in the first lane, "compute 1" in the next.
+func (a address) String() string {
+	if a.lane == 0 {
+		return a.role.String()
+	}
+	return fmt.Sprintf("%s %d", a.role, a.lane)
+}
+
+// The addresses of the actors that exist once.
+var (
+	conductorID    = address{role: conductorRole}
+	feederID       = address{role: feederRole}
+	optimizerID    = address{role: optimizerRole}
+	checkpointerID = address{role: checkpointerRole}
+	reporterID     = address{role: reporterRole}
+)
+
+// laneID is the number of a lane, from 0 on.
+type laneID int
+
+func (l laneID) prefetcher() address { return address{role: prefetcherRole, lane: l} }
+func (l laneID) compute() address    { return address{role: computeRole, lane: l} }
+func (l laneID) offloader() address  { return address{role: offloaderRole, lane: l} }
