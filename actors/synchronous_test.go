@@ -1,23 +1,36 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"testing"
 
 	"mt/data"
+	"mt/device"
 	"mt/device/cpu"
+	"mt/device/fault"
 	"mt/host"
 	"mt/internal/synchronous"
 )
 
 // synchronous trains as tr says without the pipeline: all on the device at once,
 // one step after the other.
-func (tr trial) synchronous(t *testing.T) outcome {
+func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 1})
+	real, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
+	}
+	defer func() {
+		if total := real.Usage().Total; total != 0 {
+			t.Errorf("the steps left %d bytes of device memory behind", total)
+		}
+		err = errors.Join(err, real.Close())
+	}()
+	dev := real
+	if tr.wrap != nil {
+		dev = tr.wrap(real)
 	}
 	c := tr.config()
 	p := tr.plan(c)
@@ -30,11 +43,12 @@ func (tr trial) synchronous(t *testing.T) outcome {
 	if tr.spoil != nil {
 		tr.spoil(store)
 	}
+	defer func() { out.state = stateOf(store) }()
 	s, err := synchronous.New(dev, store, p)
 	if err != nil {
-		t.Fatal(err)
+		return out, err
 	}
-	var out outcome
+	defer func() { err = errors.Join(err, s.Close()) }()
 	o := tr.options(dev, store, nil, p, &out)
 	adam := o.Adam
 	for step := 1; step <= tr.steps; step++ {
@@ -46,25 +60,52 @@ func (tr trial) synchronous(t *testing.T) outcome {
 		adam.Step++
 		r, err := s.Step(b, adam, o.MaxGradNorm)
 		if err != nil {
-			t.Fatal(err)
+			return out, err
 		}
 		if r.Skipped {
 			adam.Step--
 		}
 		out.steps = append(out.steps, fmt.Sprintf("%d %x %x %t", step, math.Float64bits(r.Loss), math.Float64bits(r.GradNorm), r.Skipped))
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	out.state = stateOf(store)
-	if err := dev.Close(); err != nil {
-		t.Error(err)
-	}
-	return out
+	return out, nil
 }
 
-// TestPipelineEqualsTheSynchronousStep: the pipeline gives the bits of the step that does
-// one thing after the other, and keeps nothing of a block's forward.
+// TestSynchronousStepFails: whichever call of the device fails, the step says which,
+// changes no weight and gives its memory back.
+func TestSynchronousStepFails(t *testing.T) {
+	tr := base()
+	tr.blocks, tr.rows, tr.steps, tr.tied, tr.gradBF16 = 1, 2, 0, true, true
+	tr.experts, tr.chosen, tr.aux, tr.shards = 2, 1, true, 2
+	before, err := tr.synchronous(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.steps = 1
+	for call := int64(1); ; call++ {
+		var dev *fault.Device
+		tr.wrap = func(d device.Device) device.Device {
+			dev = fault.Wrap(d, call)
+			return dev
+		}
+		got, err := tr.synchronous(t)
+		if dev.Calls() < call {
+			if call < 200 {
+				t.Errorf("only %d calls were tried", call-1)
+			}
+			return
+		}
+		var want *fault.Error
+		if !errors.As(err, &want) || want.Call != call {
+			t.Fatalf("call %d failed; the step says %v", call, err)
+		}
+		if got.digest() != before.digest() {
+			t.Fatalf("%v: weights or moments have changed", want)
+		}
+	}
+}
+
+// TestPipelineEqualsTheSynchronousStep: the pipeline gives the bits of the step that
+// does one thing after the other and keeps nothing of a block's forward.
 func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 	for name, shape := range map[string]func(*trial){
 		"fp32":                 func(*trial) {},
@@ -79,7 +120,7 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 		"tied-no-clip":         func(tr *trial) { tr.tied, tr.noClip = true, true },
 		"parts":                func(tr *trial) { tr.shards = 3 },
 		"parts-tied-bf16grads": func(tr *trial) { tr.shards, tr.tied, tr.bf16, tr.gradBF16 = 4, true, true, true },
-		"experts":              func(tr *trial) { tr.experts, tr.chosen = 5, 2 },
+		"experts":              func(tr *trial) { tr.experts, tr.chosen = 5, 3 },
 		"experts-idle":         func(tr *trial) { tr.experts, tr.chosen = 24, 1 },
 		"experts-balanced":     func(tr *trial) { tr.experts, tr.chosen, tr.aux, tr.bf16, tr.gradBF16 = 7, 3, true, true, true },
 		"experts-parts-tied-no-clip": func(tr *trial) {
@@ -103,7 +144,10 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr := base()
 			shape(&tr)
-			want := tr.synchronous(t)
+			want, err := tr.synchronous(t)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, copied := range []bool{false, true} {
 				t.Run(fmt.Sprintf("copied-%t", copied), func(t *testing.T) {
 					tr := tr
