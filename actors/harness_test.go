@@ -185,10 +185,16 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	}
 	err = Run(o)
 	out.usage = real.Usage()
-	for _, l := range store.Layers {
-		out.state = append(out.state, layerBytes{clone(l.Tile), clone(l.Lo), clone(l.M), clone(l.V)})
-	}
+	out.state = stateOf(store)
 	return out, err
+}
+
+// stateOf copies weights and moments.
+func stateOf(store *host.Store) (out []layerBytes) {
+	for _, l := range store.Layers {
+		out = append(out, layerBytes{clone(l.Tile), clone(l.Lo), clone(l.M), clone(l.V)})
+	}
+	return out
 }
 
 func clone[T any](s []T) []T { return append([]T(nil), s...) }

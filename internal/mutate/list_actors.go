@@ -111,4 +111,16 @@ var ofActors = []broken{
 	{"actors/stages.go", []way{
 		{from: "v.Phase != schedule.Backward && r.balances(e.p))", to: "r.balances(e.p))", test: "TestRecordings/qwen3moe-balanced", in: "internal/train"},
 	}},
+	{"internal/synchronous/step.go", []way{
+		{from: "if turn%2 == 1 {", to: "if turn%2 == 2 {", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
+		{from: "maxNorm/(r.GradNorm+1e-6)", to: "maxNorm/r.GradNorm", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
+		{from: "host.AddRows(nil, head.table, b.UniqueIDs, ", to: "host.AddRows(nil, head.table, b.UniqueIDs[:0], ", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
+		{from: "range slices.Backward(t.pairsByExpert(false))", to: "range t.pairsByExpert(false)", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
+		{from: "if r.Skipped = math.IsNaN(loss+r.GradNorm) || ", to: "if r.Skipped = ", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
+	}},
+	{"internal/synchronous/link.go", []way{
+		{from: "t.dev.Ops().Convert(t.stream, dst, src, x.Elems)\n", to: "", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
+		{from: "_ = t.stream.Sync()\n", to: "", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
+		{from: "return 0, fmt.Errorf(\"synchronous step: %w\", err)", to: "_ = fmt.Sprint(err)", test: "TestSynchronousStepFails", in: "actors"},
+	}},
 }

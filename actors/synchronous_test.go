@@ -1,0 +1,160 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"mt/data"
+	"mt/device"
+	"mt/device/cpu"
+	"mt/device/wrap/fault"
+	"mt/host"
+	"mt/internal/synchronous"
+)
+
+// synchronous trains as tr says without the pipeline: all on the device at once,
+// one step after the other.
+func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
+	t.Helper()
+	real, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if total := real.Usage().Total; total != 0 {
+			t.Errorf("the steps left %d bytes of device memory behind", total)
+		}
+		err = errors.Join(err, real.Close())
+	}()
+	dev := real
+	if tr.wrap != nil {
+		dev = tr.wrap(real)
+	}
+	c := tr.config()
+	p := tr.plan(c)
+	store, err := host.NewStore(p.Layouts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	tr.fill(store, c)
+	if tr.spoil != nil {
+		tr.spoil(store)
+	}
+	defer func() { out.state = stateOf(store) }()
+	s, err := synchronous.New(dev, store, p)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	o := tr.options(dev, store, nil, p, &out)
+	adam := o.Adam
+	for step := 1; step <= tr.steps; step++ {
+		b, err := o.Batch(step, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		adam.LR = o.Schedule.LR(step)
+		adam.Step++
+		r, err := s.Step(b, adam, o.MaxGradNorm)
+		if err != nil {
+			return out, err
+		}
+		if r.Skipped {
+			adam.Step--
+		}
+		out.steps = append(out.steps, fmt.Sprintf("%d %x %x %t", step, math.Float64bits(r.Loss), math.Float64bits(r.GradNorm), r.Skipped))
+	}
+	return out, nil
+}
+
+// TestSynchronousStepFails: whichever call of the device fails, the step says which,
+// changes no weight and gives its memory back.
+func TestSynchronousStepFails(t *testing.T) {
+	tr := base()
+	tr.blocks, tr.rows, tr.steps, tr.tied, tr.gradBF16 = 1, 2, 0, true, true
+	tr.experts, tr.chosen, tr.aux, tr.shards = 2, 1, true, 2
+	before, err := tr.synchronous(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.steps = 1
+	for call := int64(1); ; call++ {
+		var dev *fault.Device
+		tr.wrap = func(d device.Device) device.Device {
+			dev = fault.Wrap(d, call)
+			return dev
+		}
+		got, err := tr.synchronous(t)
+		if dev.Calls() < call {
+			if call < 200 {
+				t.Errorf("only %d calls were tried", call-1)
+			}
+			return
+		}
+		var want *fault.Error
+		if !errors.As(err, &want) || want.Call != call {
+			t.Fatalf("call %d failed; the step says %v", call, err)
+		}
+		if got.digest() != before.digest() {
+			t.Fatalf("%v: weights or moments have changed", want)
+		}
+	}
+}
+
+// TestPipelineEqualsTheSynchronousStep: the pipeline gives the bits of the step that
+// does one thing after the other and keeps nothing of a block's forward.
+func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
+	for name, shape := range map[string]func(*trial){
+		"fp32":                 func(*trial) {},
+		"fp32-no-clip":         func(tr *trial) { tr.noClip = true },
+		"fp32-qknorm":          func(tr *trial) { tr.qkNorm = true },
+		"one-micro-batch":      func(tr *trial) { tr.micro = 1000 },
+		"many-micro-batches":   func(tr *trial) { tr.micro = 1 },
+		"bf16":                 func(tr *trial) { tr.bf16 = true },
+		"bf16-bf16grads":       func(tr *trial) { tr.bf16, tr.gradBF16 = true, true },
+		"tied":                 func(tr *trial) { tr.tied = true },
+		"tied-bf16-bf16grads":  func(tr *trial) { tr.tied, tr.bf16, tr.gradBF16 = true, true, true },
+		"tied-no-clip":         func(tr *trial) { tr.tied, tr.noClip = true, true },
+		"parts":                func(tr *trial) { tr.shards = 3 },
+		"parts-tied-bf16grads": func(tr *trial) { tr.shards, tr.tied, tr.bf16, tr.gradBF16 = 4, true, true, true },
+		"experts":              func(tr *trial) { tr.experts, tr.chosen = 5, 3 },
+		"experts-idle":         func(tr *trial) { tr.experts, tr.chosen = 24, 1 },
+		"experts-balanced":     func(tr *trial) { tr.experts, tr.chosen, tr.aux, tr.bf16, tr.gradBF16 = 7, 3, true, true, true },
+		"experts-parts-tied-no-clip": func(tr *trial) {
+			tr.experts, tr.chosen, tr.shards, tr.tied, tr.noClip = 6, 2, 3, true, true
+		},
+		"loss-not-finite": func(tr *trial) {
+			tr.maxNonFinite, tr.spoil, tr.batch = 5, spoilWeights(0), withToken0(2, tr.rows, tr.micro)
+		},
+		"gradient-not-finite": func(tr *trial) { tr.maxNonFinite, tr.spoil = 5, tr.spoilGradient },
+		"nothing-supervised": func(tr *trial) {
+			tr.batch = func(step int, b *data.Batch) {
+				for i := range b.MicroBatches {
+					for k := range b.MicroBatches[i].Targets {
+						b.MicroBatches[i].Targets[k] = data.IgnoreIndex
+					}
+				}
+				b.Supervised = 0
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := base()
+			shape(&tr)
+			want, err := tr.synchronous(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, copied := range []bool{false, true} {
+				t.Run(fmt.Sprintf("copied-%t", copied), func(t *testing.T) {
+					tr := tr
+					tr.copyTiles = copied
+					sameAs(t, want, tr)
+				})
+			}
+		})
+	}
+}

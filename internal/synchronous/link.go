@@ -1,0 +1,172 @@
+package synchronous
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"mt/data"
+	"mt/device"
+	"mt/host"
+	"mt/layers"
+	"mt/model"
+)
+
+// This file has what crosses the link: weights and a batch to the device, places of
+// the experts' pairs, losses and gradients to the host.
+
+// load enqueues the copies of all weights and of b, and views what the step needs.
+func (t *Trainer) load(b *data.Batch) {
+	c := t.spec.Config
+	for _, at := range t.layers[1:] { // of the embedding only rows
+		for k, tile := range at.tiles {
+			for _, x := range tile.Copies {
+				t.stream.CopyH2D(at.slots[k].Slice(x.To, x.Bytes), t.store.Layers[x.Layer].Tile[x.From:x.From+x.Bytes])
+			}
+		}
+	}
+	t.batch, t.scale = b, float32(1/float64(max(b.Supervised, 1)))
+	n := int64(len(b.UniqueIDs)) * int64(c.HiddenSize)
+	rows := make([]byte, n*t.spec.Act.Size())
+	t.store.Layers[0].GatherRows(rows, 0, b.UniqueIDs)
+	t.rows = t.rowMem.Tensor(t.spec.Act, 0, n)
+	t.stream.CopyH2D(t.rows.Mem(), rows)
+
+	embedding, head := &t.layers[0], &t.layers[len(t.layers)-1]
+	embedding.rowGrads = embedding.buffers[0].Tensor(device.F32, 0, n)
+	for l := range t.layers {
+		t.layers[l].grad = t.layers[l].slab
+	}
+	embedding.grad = part(embedding.slab, 0, n)
+	lmHead, _ := head.Tensor(model.RoleLMHead)
+	head.table = part(head.slab, lmHead.Elem, lmHead.Elems())
+
+	t.loadMicroBatches(b)
+	t.balances = c.ExpertBlocks() > 0 && c.OutputRouterLogits
+	if c.ExpertBlocks() > 0 {
+		t.experts = t.ops.BindMoE(t.expertMem, int(b.Tokens), true)
+		t.stream.Zero(t.experts.Counts.Mem())
+		t.stream.Zero(t.experts.ProbSum.Mem())
+	}
+	if t.balances { // arXiv:2101.03961: experts · mean count · mean probability, over all routers
+		routed := float64(c.ExpertBlocks()) * float64(b.Tokens)
+		t.aux = c.RouterAuxLossCoef * float64(c.NumExperts) / (routed * routed)
+		t.auxScale = float32(t.aux)
+	}
+}
+
+// loadMicroBatches enqueues the copies of the ids and places of all micro-batches,
+// and gives each its hidden states.
+func (t *Trainer) loadMicroBatches(b *data.Batch) {
+	var off int64
+	put := func(v []int32) device.Tensor {
+		at := t.ints.Tensor(device.I32, off, int64(len(v)))
+		t.stream.CopyH2D(at.Mem(), bytesOf(v))
+		off = (off + at.Mem().Bytes + device.Align - 1) / device.Align * device.Align
+		return at
+	}
+	t.micro = nil
+	first := 0
+	for i, from := range b.MicroBatches {
+		positions := make([]int32, from.Tokens)
+		t.spec.RopePositions(positions, from.Positions, from.CuSeqlens)
+		n, width := int64(from.Tokens), int64(t.spec.Config.HiddenSize)
+		m := micro{x: make([]device.Tensor, 1), MicroBatch: layers.MicroBatch{Tokens: from.Tokens, Seqs: len(from.CuSeqlens) - 1, MaxSeqlen: from.MaxSeqlen,
+			Index: put(from.Index), Targets: put(from.Targets), Pos: put(positions), Cu: put(from.CuSeqlens),
+			RowStart: put(from.RowStart), RowPos: put(from.RowPos), UniqueRows: len(b.UniqueIDs)},
+			at: first, dx: t.dx[i].Tensor(t.spec.Act, 0, n*width),
+			losses: t.losses.Tensor(device.F32, 4*int64(first), n), lse: t.lse.Tensor(device.F32, 4*int64(first), n)}
+		for l := range t.layers[1:] {
+			m.x = append(m.x, t.x[l+1][i].Tensor(t.spec.Act, 0, n*width))
+		}
+		t.micro = append(t.micro, m)
+		first += from.Tokens
+	}
+}
+
+// pairs are those of a token and one of its choices that go to an expert.
+type pairs struct{ from, n int }
+
+// pairsByExpert sorts the pairs of all tokens by expert, waits for that, and says
+// where each expert's are. After an error, which the stream keeps, there are none.
+func (t *Trainer) pairsByExpert(count bool) []pairs {
+	t.ops.MoESort(t.stream, t.experts, int(t.batch.Tokens), count)
+	offsets := t.fetch(t.experts.Offsets.Mem())
+	_ = t.stream.Sync()
+	out := make([]pairs, t.spec.Config.NumExperts)
+	for k := range out {
+		from := int(word(offsets, k))
+		out[k] = pairs{from, int(word(offsets, k+1)) - from}
+	}
+	return out
+}
+
+// land brings losses and gradients to the host, waits for them and adds up the loss:
+// the mean over supervised tokens, summed in their order in float64.
+func (t *Trainer) land() (float64, error) {
+	for _, at := range t.layers {
+		for k, tile := range at.tiles {
+			for _, x := range tile.Ranges(len(t.batch.UniqueIDs)) {
+				src := at.buffers[k].Tensor(device.F32, 4*x.From, x.Elems)
+				if at.slab.BF16 {
+					dst := t.narrow.Tensor(device.BF16, 0, x.Elems)
+					t.dev.Ops().Convert(t.stream, dst, src, x.Elems)
+					src = dst
+				}
+				t.stream.CopyD2H(part(at.slab, x.To, x.Elems).Data, src.Mem())
+			}
+		}
+	}
+	losses := t.fetch(t.losses.Slice(0, 4*t.batch.Tokens))
+	counts, probabilities := t.fetch(t.experts.Counts.Mem()), t.fetch(t.experts.ProbSum.Mem())
+	if err := t.stream.Sync(); err != nil {
+		return 0, fmt.Errorf("synchronous step: %w", err)
+	}
+	var sum, balance float64
+	for i := range int(t.batch.Tokens) {
+		sum += float64(math.Float32frombits(word(losses, i)))
+	}
+	for i := 0; t.balances && i < t.spec.Config.NumExperts; i++ {
+		balance += float64(word(counts, i)) * float64(math.Float32frombits(word(probabilities, i)))
+	}
+	return sum/float64(max(t.batch.Supervised, 1)) + t.aux*balance, nil
+}
+
+// fetch enqueues the copy of m to the host.
+func (t *Trainer) fetch(m device.Mem) []byte {
+	out := make([]byte, m.Bytes)
+	if m.Bytes > 0 {
+		t.stream.CopyD2H(out, m)
+	}
+	return out
+}
+
+// word is number i of those in b.
+func word(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
+
+// sumSquares is that of the layer's gradient, tensor by tensor.
+func (at layer) sumSquares() float64 {
+	if at.Kind == model.Embedding {
+		return host.SumSquares(nil, at.grad)
+	}
+	var sum float64
+	for _, x := range at.Tensors {
+		sum += host.SumSquares(nil, part(at.grad, x.Elem, x.Elems()))
+	}
+	return sum
+}
+
+// part is n elements of g from element at on.
+func part(g host.Grad, at, n int64) host.Grad {
+	size := int64(len(g.Data)) / max(g.Elems, 1)
+	return host.Grad{Data: g.Data[at*size : (at+n)*size], BF16: g.BF16, Elems: n}
+}
+
+// bytesOf are numbers as a device has them.
+func bytesOf[T int32 | float32](v []T) []byte {
+	out, err := binary.Append(nil, binary.LittleEndian, v)
+	if err != nil {
+		panic(fmt.Sprintf("synchronous: %v", err)) // numbers have a size
+	}
+	return out
+}

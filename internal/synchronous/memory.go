@@ -1,0 +1,186 @@
+package synchronous
+
+import (
+	"errors"
+	"fmt"
+
+	"mt/data"
+	"mt/device"
+	"mt/host"
+	"mt/layers"
+	"mt/model"
+	"mt/plan"
+)
+
+// Trainer is a model with all that its steps need on the device at once: every
+// layer's weights, gradients and inputs.
+type Trainer struct {
+	dev    device.Device
+	store  *host.Store
+	plan   *plan.Run
+	spec   layers.Spec
+	stream device.Stream
+	ops    *layers.Templates
+
+	layers      []layer
+	x           [][]device.Mem // by layer, from 1 on, by micro-batch: its input
+	dx          []device.Mem   // by micro-batch
+	workspace   device.Mem
+	narrow      device.Mem // bf16 image of a gradient on its way to the host
+	ints        device.Mem // of a batch
+	rowMem      device.Mem // rows of the embedding that a batch uses
+	losses, lse device.Mem // (tokens) f32; lse: log-sum-exps, where the head is in parts
+	expertMem   device.Mem
+	mems        []device.Mem // all of these, to be given back
+	err         error        // the first of taking them
+
+	// Of the batch at work.
+	batch    *data.Batch
+	micro    []micro
+	rows     device.Tensor // (unique ids, hidden) act
+	scale    float32       // of every token's gradient: 1/(supervised tokens)
+	experts  layers.MoEState
+	balances bool    // the loss has a part that balances the experts' load
+	aux      float64 // factor of Σ counts·probabilities over the experts in that part
+	auxScale float32 // that factor for the gradient, 0 without that part
+}
+
+// Result is what a step finds out.
+type Result struct {
+	Loss, GradNorm float64 // the norm is that before clipping
+	Skipped        bool    // one of them is not finite: nothing has changed
+}
+
+// layer is a layer on the device, and its gradient on the host.
+type layer struct {
+	model.Layout
+	turn int // of its first sweep of micro-batches; those behind count on
+
+	// By part; a layer that is not cut has one.
+	tiles          []plan.Tile
+	slots, buffers []device.Mem // weights and, fp32, their gradients
+	weights        []layers.Weights
+	grads          []layers.Grads
+
+	// The templates of a block, or of the half before its experts.
+	forward  func(s device.Stream, block int, w layers.Weights, y, x device.Tensor, mb layers.MicroBatch, saved, ws device.Mem)
+	backward func(s device.Stream, block int, w layers.Weights, g layers.Grads, dxdy, x device.Tensor, mb layers.MicroBatch, saved, ws device.Mem, first bool)
+
+	rowGrads    device.Tensor // (unique ids, hidden) f32: the embedding's
+	slab        host.Grad     // room for the gradient on the host
+	grad, table host.Grad     // the gradient, and a head's range of it that is lm_head's
+}
+
+// micro is a micro-batch on the device.
+type micro struct {
+	layers.MicroBatch
+	at          int             // its first token in the batch
+	first       bool            // of a sweep
+	x           []device.Tensor // x[l] (tokens, hidden) act is the input of layer l, from 1 on
+	dx          device.Tensor   // (tokens, hidden) act: the gradient on its way down
+	losses, lse device.Tensor   // (tokens) f32
+}
+
+// nothing is what a block keeps of its forward beside its input: the backward
+// computes it again.
+var nothing device.Mem
+
+// New takes the memory for batches within p's limits. The caller owns dev and
+// store. On an error, which is the device's, nothing stays allocated.
+func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
+	t := &Trainer{dev: dev, store: store, plan: p, spec: p.Spec}
+	t.spec.Keep = layers.KeepNothing
+	if t.stream, t.err = dev.NewStream("synchronous"); t.err != nil {
+		return nil, fmt.Errorf("prepare a synchronous step: %w", t.err)
+	}
+	cos, sin := t.spec.Config.RopeTables(t.spec.Positions)
+	n := int64(len(cos))
+	t.spec.Cos, t.spec.Sin = t.alloc(4*n).Tensor(device.F32, 0, n), t.alloc(4*n).Tensor(device.F32, 0, n)
+	t.ops = layers.New(t.spec, dev.Ops())
+	t.workspace, t.narrow = t.alloc(t.spec.WorkspaceBytes()), t.alloc(2*p.SlabElems())
+	t.ints, t.rowMem = t.alloc(p.BatchIntBytes()), t.alloc(p.ActivationBytes(p.Limits.UniqueIDs))
+	t.losses, t.lse = t.alloc(p.LossBytes()), t.alloc(p.LossBytes())
+	t.expertMem = t.alloc(p.ExpertStateBytes())
+	t.dx = t.states()
+	t.makeLayers()
+	if t.err == nil {
+		t.stream.CopyH2D(t.spec.Cos.Mem(), bytesOf(cos))
+		t.stream.CopyH2D(t.spec.Sin.Mem(), bytesOf(sin))
+		t.err = t.stream.Sync()
+	}
+	if t.err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare a synchronous step: %w", t.err), t.Close())
+	}
+	return t, nil
+}
+
+// Close gives all memory back. The error is the stream's.
+func (t *Trainer) Close() error {
+	err := t.stream.Close()
+	for _, m := range t.mems {
+		t.dev.Free(m)
+	}
+	t.mems = nil
+	return err
+}
+
+// alloc takes device memory. After the first error, which is kept, the memory has
+// a size and no place.
+func (t *Trainer) alloc(bytes int64) device.Mem {
+	bytes = max(bytes, device.Align)
+	if t.err != nil {
+		return device.Mem{Bytes: bytes}
+	}
+	m, err := t.dev.Alloc(device.ForActivations, bytes)
+	if err != nil {
+		t.err = err
+		return device.Mem{Bytes: bytes}
+	}
+	t.mems = append(t.mems, m)
+	return m
+}
+
+// states takes room for a hidden state of every micro-batch.
+func (t *Trainer) states() []device.Mem {
+	out := make([]device.Mem, t.plan.Limits.MicroBatches)
+	for i := range out {
+		out[i] = t.alloc(t.plan.ActivationBytes(t.plan.Limits.MicroBatchTokens))
+	}
+	return out
+}
+
+// makeLayers takes what every layer has on the device, and the room for gradients
+// on the host.
+func (t *Trainer) makeLayers() {
+	turn := 0
+	for l, layout := range t.plan.Layouts {
+		n := t.plan.GradElems(l)
+		at := layer{Layout: layout, turn: turn, forward: t.ops.BlockForward, backward: t.ops.BlockBackward,
+			slab: host.Grad{Data: make([]byte, n*t.plan.GradBytes()), BF16: t.plan.GradBF16, Elems: n}}
+		turn++
+		switch layout.Kind {
+		case model.Attention:
+			at.forward, at.backward = t.ops.AttentionForward, t.ops.AttentionBackward
+		case model.MoE:
+			turn++ // two sweeps
+		}
+		t.layers = append(t.layers, at)
+		if l == 0 { // its input is ids
+			t.x = append(t.x, nil)
+			continue
+		}
+		t.x = append(t.x, t.states())
+	}
+	for _, tile := range plan.Tiles(t.plan.Layouts, t.plan.Spec) {
+		at := &t.layers[tile.Layer]
+		at.tiles = append(at.tiles, tile)
+		if tile.Layer == 0 { // the device has rows of it alone
+			at.buffers = append(at.buffers, t.alloc(4*t.plan.GradElems(0)))
+			continue
+		}
+		slot, buffer := t.alloc(tile.Layout.SlotBytes), t.alloc(4*tile.Layout.GradElems)
+		at.slots, at.buffers = append(at.slots, slot), append(at.buffers, buffer)
+		at.weights = append(at.weights, layers.BindWeights(tile.Layout, slot))
+		at.grads = append(at.grads, layers.BindGrads(tile.Layout, buffer))
+	}
+}

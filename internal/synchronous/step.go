@@ -1,0 +1,120 @@
+package synchronous
+
+import (
+	"math"
+	"slices"
+
+	"mt/data"
+	"mt/host"
+	"mt/model"
+)
+
+// Step trains the model by one batch. adam comes with LR and Step; maxNorm 0 does
+// not clip. A loss or a norm that is not finite changes no weight.
+func (t *Trainer) Step(b *data.Batch, adam host.AdamW, maxNorm float64) (Result, error) {
+	t.load(b) // the batch and all weights are on the device
+	for l, at := range t.layers {
+		t.forward(l, at)
+	}
+	for l, at := range slices.Backward(t.layers) {
+		t.backward(l, at)
+	}
+	loss, err := t.land() // losses and gradients are on the host
+	if err != nil {
+		return Result{}, err
+	}
+	embedding, head := t.layers[0], t.layers[len(t.layers)-1]
+	if head.Tied { // one table, two gradients: the head's becomes that of both
+		host.AddRows(nil, head.table, b.UniqueIDs, embedding.grad, embedding.Tensors[0].Cols)
+		t.layers[0].grad = host.Grad{}
+	}
+	var squares float64
+	for _, at := range t.layers {
+		squares += at.sumSquares()
+	}
+	r := Result{Loss: loss, GradNorm: math.Sqrt(squares)}
+	if r.Skipped = math.IsNaN(loss+r.GradNorm) || math.IsInf(loss+r.GradNorm, 0); r.Skipped {
+		return r, nil
+	}
+	adam.Clip = 1
+	if maxNorm > 0 {
+		adam.Clip = float32(min(1, maxNorm/(r.GradNorm+1e-6)))
+	}
+	for l, at := range t.layers {
+		switch {
+		case l > 0:
+			t.store.Update(l, at.grad, adam)
+		case head.Tied:
+			t.store.UpdateTensor(0, 0, head.table, adam)
+		default: // rows that the batch does not use have gradient 0
+			t.store.UpdateRows(0, b.UniqueIDs, at.grad, adam)
+		}
+	}
+	return r, nil
+}
+
+// sweep takes the micro-batches one after the other, every second turn from the
+// last to the first. Sums over micro-batches are made in this order.
+func (t *Trainer) sweep(turn int, f func(m micro)) {
+	order := slices.Clone(t.micro)
+	if turn%2 == 1 {
+		slices.Reverse(order)
+	}
+	for i, m := range order {
+		m.first = i == 0
+		f(m)
+	}
+}
+
+// forward makes of x[l], the input of layer l, that of the next; nothing else is kept.
+func (t *Trainer) forward(l int, at layer) {
+	ops, s, w, ws := t.ops, t.stream, at.weights, t.workspace
+	switch at.Kind {
+	case model.Embedding:
+		t.sweep(at.turn, func(m micro) { ops.EmbedForward(s, m.x[l+1], t.rows, m.MicroBatch) })
+	case model.Block, model.Attention:
+		t.sweep(at.turn, func(m micro) { at.forward(s, at.Block, w[0], m.x[l+1], m.x[l], m.MicroBatch, nothing, ws) })
+	case model.MoE: // the router, its experts for all micro-batches at once, their sum
+		t.sweep(at.turn, func(m micro) { ops.MoERoute(s, w[0], m.x[l], m.at, m.MicroBatch, t.experts, ws, !t.balances) })
+		for k, p := range t.pairsByExpert(t.balances) {
+			ops.ExpertForward(s, w[1+k], t.experts, p.from, p.n, ws)
+		}
+		t.sweep(at.turn+1, func(m micro) { ops.MoECombine(s, m.x[l+1], m.at, m.MicroBatch, t.experts) })
+	case model.Head: // in parts of the vocabulary; a whole one has its losses from the backward
+		for k := 0; k < len(w) && len(w) > 1; k++ {
+			t.sweep(at.turn+k, func(m micro) {
+				ops.HeadShardForward(s, w[k], m.x[l], m.losses, m.lse, m.MicroBatch, ws, t.spec.Shard(k), k == 0, k == len(w)-1)
+			})
+		}
+	}
+}
+
+// backward turns dx, which is the gradient of x[l+1], into that of x[l], and sums
+// up the gradients of the layer's weights.
+func (t *Trainer) backward(l int, at layer) {
+	ops, s, w, g, ws := t.ops, t.stream, at.weights, at.grads, t.workspace
+	switch {
+	case at.Kind == model.Head && len(w) == 1:
+		t.sweep(at.turn, func(m micro) {
+			ops.HeadForwardBackward(s, w[0], g[0], m.dx, m.x[l], m.losses, m.MicroBatch, ws, t.scale, m.first)
+		})
+	case at.Kind == model.Head:
+		for k := len(w) - 1; k >= 0; k-- {
+			t.sweep(at.turn+k, func(m micro) {
+				ops.HeadShardBackward(s, w[k], g[k], m.dx, m.x[l], m.lse, m.MicroBatch, ws, t.scale, t.spec.Shard(k), m.first, k == len(w)-1, k == 0)
+			})
+		}
+	case at.Kind == model.MoE: // the same routing again, then the experts from the last to the first
+		t.sweep(at.turn+1, func(m micro) { ops.MoERouteAgain(s, w[0], m.dx, m.x[l], m.at, m.MicroBatch, t.experts, ws) })
+		for k, p := range slices.Backward(t.pairsByExpert(false)) {
+			ops.ExpertBackward(s, w[1+k], g[1+k], t.experts, p.from, p.n, ws)
+		}
+		t.sweep(at.turn, func(m micro) {
+			ops.MoERouteBackward(s, w[0], g[0], m.dx, m.x[l], m.at, m.MicroBatch, t.experts, ws, m.first, t.auxScale)
+		})
+	case at.Kind == model.Embedding:
+		t.sweep(at.turn, func(m micro) { ops.EmbedBackward(s, at.rowGrads, m.dx, m.MicroBatch, m.first) })
+	default:
+		t.sweep(at.turn, func(m micro) { at.backward(s, at.Block, w[0], g[0], m.dx, m.x[l], m.MicroBatch, nothing, ws, m.first) })
+	}
+}
