@@ -91,3 +91,30 @@ func TestReportedTokens(t *testing.T) {
 		}
 	}
 }
+
+// TestStopSavesTheStepInProgress: a run that is asked to stop within a step saves that
+// step's layers as they are updated, and not once more at rest.
+func TestStopSavesTheStepInProgress(t *testing.T) {
+	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 9, MaxNonFinite: 1, LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }},
+		State{}, 1, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
+	c.program = &Pass{Step: 1, Batch: &data.Batch{Supervised: 2, Tokens: 5}}
+	var saves []effect
+	for _, m := range []any{StopRequested{}, LossLanded{Step: 1, Sum: 1}, StepUpdated{Step: 1, AdamStep: 1}} {
+		for _, e := range c.step(m) {
+			switch m := e.(send).msg.(type) {
+			case StepClosed:
+				if !m.Save {
+					t.Error("the layers of the last step are not saved as they are updated")
+				}
+			case SaveRequested:
+				saves = append(saves, e)
+				if m.AtRest {
+					t.Error("the last step is saved at rest")
+				}
+			}
+		}
+	}
+	if len(saves) != 1 {
+		t.Errorf("saves: %v, want one", saves)
+	}
+}

@@ -27,7 +27,7 @@ var ofActors = []broken{
 		{from: "lr := c.plan.LR(m.Step)", to: "lr := c.plan.LR(m.Step - 1)", test: "TestRecordings", in: "internal/train"},
 		{from: "c.plan.due(m.Step, c.plan.SaveSteps,", to: "c.plan.due(m.Step-1, c.plan.SaveSteps,", test: "TestTranscripts|TestSaves"},
 		{from: "!(s.NoFinalSave && step >= s.LastStep)", to: "true", test: "TestWhatIsSaved", in: "internal/train"},
-		{from: "c.closing = c.closing || c.stop || m.Step >= c.plan.LastStep", to: "c.closing = c.closing || m.Step >= c.plan.LastStep", test: "TestStopAnywhere|TestStopBetweenSteps"},
+		{from: "c.closing = c.closing || c.stop || m.Step >= c.plan.LastStep", to: "c.closing = c.closing || m.Step >= c.plan.LastStep", test: "TestStopSavesTheStepInProgress"},
 		{from: "DataPos: c.plan.DataPos(step)", to: "DataPos: c.plan.DataPos(step + 1)", test: "TestTranscripts|TestSaves"},
 		{from: "Skip: math.IsNaN(m.Sum+m.Aux) || math.IsInf(m.Sum+m.Aux, 0)", to: "Skip: math.IsNaN(m.Sum + m.Aux)", test: "TestLossesThatSkipAStep"},
 		{from: "math.IsNaN(m.Sum+m.Aux) || ", to: "", test: "TestLossesThatSkipAStep"},
