@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand"
 	"testing"
 
 	"mt/data"
@@ -12,6 +13,8 @@ import (
 	"mt/device/wrap/fault"
 	"mt/host"
 	"mt/internal/synchronous"
+	"mt/layers"
+	"mt/plan"
 )
 
 // synchronous trains as tr says without the pipeline: all on the device at once,
@@ -157,4 +160,42 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRandomRunsEqualTheSynchronousStep draws runs of every shape with any depths,
+// threads, bindings, micro-batches, recomputation and delays: all give the bits of the
+// synchronous step.
+func TestRandomRunsEqualTheSynchronousStep(t *testing.T) {
+	for seed := range int64(24) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			tr := randomTrial(rand.New(rand.NewSource(seed)))
+			tr.delay = nil
+			want, err := tr.synchronous(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr.delay = randomDelays(seed)
+			if got := mustRun(t, tr); got.digest() != want.digest() {
+				t.Errorf("the pipeline gives %v, the synchronous step %v, in a run of %+v", got.steps, want.steps, tr)
+			}
+		})
+	}
+}
+
+// randomTrial is a run of any shape.
+func randomTrial(r *rand.Rand) trial {
+	coin := func() bool { return r.Intn(2) == 0 }
+	tr := base()
+	tr.blocks, tr.rows, tr.steps, tr.threads = 1+r.Intn(4), 1+r.Intn(6), 1+r.Intn(3), 1+r.Intn(3)
+	tr.micro, tr.maxLen = 1+r.Intn(40), 2+r.Intn(20)
+	tr.tied, tr.qkNorm, tr.bf16, tr.noClip, tr.sync, tr.copyTiles = coin(), coin(), coin(), coin(), coin(), coin()
+	tr.gradBF16 = tr.bf16 && coin()
+	tr.keep = []layers.Keep{layers.KeepNothing, layers.KeepAttention, layers.KeepQKV, layers.KeepAll}[r.Intn(4)]
+	tr.shards, tr.moreBatches = r.Intn(5), r.Intn(2)
+	if coin() {
+		tr.experts = 1 + r.Intn(8)
+		tr.chosen, tr.aux, tr.onDemand = 1+r.Intn(tr.experts), coin(), coin()
+	}
+	tr.depths = plan.Depths{WeightSlots: 1 + r.Intn(5), GradBuffers: 1 + r.Intn(3), GradSlabs: 2 + r.Intn(2), ActivationSlots: 3 + r.Intn(9), BatchesAhead: 1 + r.Intn(2)}
+	return tr
 }
