@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -82,24 +81,16 @@ func (w *world) record(id role, msg any, effects []effect) {
 		b = &strings.Builder{}
 		w.trace[id] = b
 	}
-	fmt.Fprintf(b, "%s\n", describe(msg))
+	fmt.Fprintf(b, "%s\n", words(msg))
 	for _, e := range effects {
 		switch e := e.(type) {
 		case send:
-			fmt.Fprintf(b, "    -> %s %s\n", e.to, describe(e.msg))
+			fmt.Fprintf(b, "    tell %s: %s\n", e.to, words(e.msg))
 		case work:
-			fmt.Fprintf(b, "    do %s\n", describe(e.do))
+			fmt.Fprintf(b, "    %s\n", words(e.do))
 			for _, s := range e.done {
-				fmt.Fprintf(b, "        then -> %s %s\n", s.to, describe(s.msg))
+				fmt.Fprintf(b, "        then tell %s: %s\n", s.to, words(s.msg))
 			}
 		}
 	}
-}
-
-// pointer matches an address, which changes from run to run.
-var pointer = regexp.MustCompile(`0x[0-9a-f]{6,}`)
-
-func describe(v any) string {
-	s := fmt.Sprintf("%T%+v", v, v)
-	return pointer.ReplaceAllString(strings.ReplaceAll(s, "actors.", ""), "*")
 }

@@ -1,0 +1,203 @@
+package actors
+
+import (
+	"fmt"
+	"strings"
+)
+
+// This file says messages and works in words, for transcripts: a field that is given
+// another name changes none of them.
+
+// words is a message or a work as a sentence.
+func words(v any) string {
+	switch m := v.(type) {
+	case begin:
+		return "begin"
+	case BatchWanted:
+		return "a batch is wanted, of " + stepOrPass(m.Step, m.Eval)
+	case BatchReady:
+		return fmt.Sprintf("the batch of %s is ready", stepOrPass(m.Step, m.Eval))
+	case packBatch:
+		return "pack the batch of " + stepOrPass(m.Step, m.Eval)
+	case batchPacked:
+		return fmt.Sprintf("the batch of %s is packed", stepOrPass(m.ready.Step, m.ready.Eval))
+	case PassPlanned:
+		return fmt.Sprintf("%v is planned, for weights of version %d%s", m.Pass, m.Pass.Version, waited(m.Pass.Waited))
+	case LayerUpdated:
+		return fmt.Sprintf("layer %d is at version %d%s%s, update %d%s", m.Layer, m.Version, also(m.Save, "and saved"), also(m.Held, "after a save"),
+			m.AdamStep, skipped(m.NonFinite))
+	case fetchWeights:
+		return fmt.Sprintf("pass %d: fetch tile %d, layer %d part %d%s, into slot %d", m.Prog, m.Tile, m.Layer, m.Part, also(m.Expert, "an expert"), m.Slot)
+	case LayerFetched:
+		return fmt.Sprintf("pass %d: the tile of visit %d is fetched into slot %d%s", m.Prog, m.Visit, m.Slot, waited(m.Cause))
+	case SlotFreed:
+		return fmt.Sprintf("slot %d is free", m.Slot)
+	case gatherRows:
+		return fmt.Sprintf("pass %d: gather rows for batch slot %d", m.p.Seq, m.Slot)
+	case rowsGathered:
+		return fmt.Sprintf("pass %d: rows are gathered; then %s", m.p.Seq, words(m.sent))
+	case fetchBatch:
+		return fmt.Sprintf("pass %d: fetch the batch into slot %d", m.p.Seq, m.Slot)
+	case BatchFetched:
+		return fmt.Sprintf("pass %d: the batch is fetched into slot %d%s", m.Prog, m.Slot, waited(m.Cause))
+	case BatchSlotFreed:
+		return fmt.Sprintf("batch slot %d is free", m.Slot)
+	case fetchActivation:
+		return fmt.Sprintf("fetch %d tokens of activations from %d into slot %d", m.Tokens, m.Host, m.Slot)
+	case ActivationFetched:
+		return fmt.Sprintf("pass %d: object %d has activation slot %d%s", m.Prog, m.Object, m.Slot, also(m.Filled, "filled"))
+	case ActivationComputed:
+		return fmt.Sprintf("pass %d: object %d in activation slot %d is to be spilled", m.Prog, m.Object, m.Slot)
+	case spill:
+		return fmt.Sprintf("spill %d tokens of activations from slot %d to %d", m.Tokens, m.Slot, m.Host)
+	case ActivationSpilled:
+		return fmt.Sprintf("pass %d: object %d is spilled", m.Prog, m.Object)
+	case ActivationSlotFreed:
+		return fmt.Sprintf("activation slot %d is free", m.Slot)
+	case launch:
+		return launchInWords(m)
+	case passBatch:
+		return "tell when the device has done with the batch"
+	case RoutingComputed:
+		return fmt.Sprintf("pass %d: layer %d has routed its tokens", m.Prog, m.Layer)
+	case offloadRouting:
+		return fmt.Sprintf("pass %d: offload the routing of layer %d", m.p.Seq, m.Layer)
+	case RoutingLanded:
+		return fmt.Sprintf("pass %d: the experts' pairs of layer %d begin at %v", m.Prog, m.Layer, m.Offsets)
+	}
+	return afterTheLoss(v)
+}
+
+// afterTheLoss is words for what happens to losses, gradients and checkpoints.
+func afterTheLoss(v any) string {
+	switch m := v.(type) {
+	case LossComputed:
+		return fmt.Sprintf("pass %d: the losses in batch slot %d are computed", m.Prog, m.Slot)
+	case offloadLoss:
+		return fmt.Sprintf("pass %d: offload the losses of batch slot %d", m.p.Seq, m.Slot)
+	case LossLanded:
+		what := "step"
+		if m.Eval {
+			what = "evaluation after step"
+		}
+		return fmt.Sprintf("pass %d, %s %d: losses of %v and %v have landed", m.Prog, what, m.Step, m.Sum, m.Aux)
+	case StepClosed:
+		return fmt.Sprintf("step %d is closed, rate %v%s%s", m.Step, m.LR, also(m.Skip, "and skipped"), also(m.Save, "to be saved"))
+	case GradComputed:
+		return fmt.Sprintf("pass %d, step %d: the gradient of tile %d, layer %d part %d, is in buffer %d", m.Prog, m.Step, m.Tile, m.Layer, m.Part, m.Buf)
+	case offloadGrad:
+		return fmt.Sprintf("offload the gradient of tile %d, layer %d part %d, from buffer %d to slab %d, ids %v", m.Tile, m.Layer, m.Part, m.Buf, m.Slab, m.IDs)
+	case GradBufferFreed:
+		return fmt.Sprintf("gradient buffer %d is free", m.Buf)
+	case GradLanded:
+		return fmt.Sprintf("step %d: the gradient of layer %d has landed in slab %d of lane %d, ids %v", m.Step, m.Layer, m.Slab, m.Lane, m.IDs)
+	case SlabFreed:
+		return fmt.Sprintf("slab %d is free", m.Slab)
+	case mergeTied:
+		return fmt.Sprintf("merge the rows in slab %d into the head's gradient in slab %d, ids %v", m.Rows, m.Head, m.IDs)
+	case merged:
+		return "the rows are merged"
+	case measure:
+		return fmt.Sprintf("measure the gradient of layer %d in slab %d, ids %v", m.Layer, m.Slab, m.IDs)
+	case measured:
+		return fmt.Sprintf("the gradient of layer %d has squares of %v", m.Layer, m.Squares)
+	case update:
+		return fmt.Sprintf("update layer %d from slab %d, the head's is %d, ids %v: update %d, rate %v, clip %v", m.Layer, m.Slab, m.HeadSlab, m.IDs, m.AdamStep, m.LR, m.Clip)
+	case updateDone:
+		return fmt.Sprintf("layer %d is updated", m.Layer)
+	case StepUpdated:
+		return fmt.Sprintf("all layers are at step %d%s, norm %v, update %d%s", m.Step, also(m.Skipped, "skipped"), m.GradNorm, m.AdamStep, skipped(m.NonFinite))
+	case SaveRequested:
+		return saveInWords(m)
+	case openSave:
+		return "open: " + saveInWords(m.Save)
+	case saveOpened:
+		return "the checkpoint is open"
+	case saveLayer:
+		return fmt.Sprintf("write layer %d", m.Layer)
+	case layerWritten:
+		return fmt.Sprintf("layer %d of step %d is written", m.Layer, m.Step)
+	case LayerSaved:
+		return fmt.Sprintf("layer %d of step %d is saved", m.Layer, m.Step)
+	case commitSave:
+		return fmt.Sprintf("commit: %s; update %d%s", saveInWords(m.Save), m.AdamStep, skipped(m.NonFinite))
+	case saveCommitted:
+		return fmt.Sprintf("the checkpoint of step %d stands in %q", m.Step, m.Dir)
+	case SaveDone:
+		return fmt.Sprintf("the save of step %d in %q is done", m.Step, m.Dir)
+	case StepReport:
+		return fmt.Sprintf("report step %d, pass %d: loss %v, norm %v, rate %v%s%s, tokens %d of %d, supervised %d", m.Step, m.Prog, m.Loss, m.GradNorm, m.LR,
+			also(m.Skipped, "skipped"), also(m.Saved, "saved"), m.Tokens, m.TotalTokens, m.Supervised)
+	case EvalReport:
+		return fmt.Sprintf("report the evaluation after step %d: loss %v over %d tokens", m.Step, m.Loss, m.Tokens)
+	case StepReported:
+		return fmt.Sprintf("step %d is reported", m.Step)
+	case flushReports:
+		return "is all reported?"
+	case reported:
+		return "all is reported"
+	case StopRequested:
+		return "stop"
+	case runEnded:
+		return fmt.Sprintf("the run ends, error %v", m.Err)
+	}
+	panic(fmt.Sprintf("no words for %T", v))
+}
+
+// launchInWords says what a launch is, where its weights, activations and gradient
+// are, and what it waits for.
+func launchInWords(m launch) string {
+	v := m.p.Visits[m.p.Launches[m.Index].Visit]
+	s := fmt.Sprintf("pass %d, launch %d: layer %d part %d %s %s, batch slot %d", m.p.Seq, m.Index, v.Layer, v.Part, v.Stage, v.Phase, m.Batch)
+	for _, slot := range []struct {
+		name string
+		at   int
+		wait bool
+	}{{"weights", m.Weights, m.WaitWeights}, {"input", m.In, m.WaitIn}, {"output", m.Out, false}, {"gradient", m.Gr, m.WaitGr}, {"buffer", m.Grad, false}} {
+		if slot.at >= 0 || slot.wait {
+			s += fmt.Sprintf(", %s %d%s", slot.name, slot.at, also(slot.wait, "to wait for"))
+		}
+	}
+	s += also(m.First, "first") + also(m.Last, "last")
+	if m.Pairs > 0 || m.From > 0 {
+		s += fmt.Sprintf(", pairs %d from %d", m.Pairs, m.From)
+	}
+	return s + fmt.Sprintf("; blocked by %s, fetched after %s", m.Blocked, m.Fetched)
+}
+
+func saveInWords(m SaveRequested) string {
+	s := fmt.Sprintf("save step %d at row %d, %d tokens", m.Step, m.DataPos, m.Tokens)
+	if m.AtRest {
+		s += fmt.Sprintf(", at rest, update %d%s", m.AdamStep, skipped(m.NonFinite))
+	}
+	return s
+}
+
+func stepOrPass(n int, eval bool) string {
+	if eval {
+		return fmt.Sprintf("evaluation pass %d", n)
+	}
+	return fmt.Sprintf("step %d", n)
+}
+
+// also is ", word" where it holds.
+func also(holds bool, word string) string {
+	if !holds {
+		return ""
+	}
+	return ", " + word
+}
+
+func waited(c Cause) string {
+	if c == NoStall {
+		return ""
+	}
+	return ", after waiting for " + strings.ReplaceAll(c.String(), "_", " ")
+}
+
+func skipped(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d skipped in a row", n)
+}
