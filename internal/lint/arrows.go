@@ -57,16 +57,17 @@ var Arrows = Rules{
 		"device/fault":   {"device"},
 		"device/profile": {"device"},
 
-		"checkpoint/powercut": {"checkpoint"},
-		"tools/faultio":       nil,
+		"checkpoint/gguf/reader": {"checkpoint"},
+		"checkpoint/powercut":    {"checkpoint"},
+		"tools/faultio":          nil,
 
 		"internal/reference": {"model", "device/oracle"},
 		"internal/lint":      nil,
 		"internal/pytest":    nil,
 	},
 	Helpers:  "internal",
-	TestOnly: []string{"checkpoint/powercut", "tools/faultio", "device/devtest", "device/fault", "cudart/emu", "internal/reference", "internal/lint", "internal/pytest"},
-	ForTests: []string{"checkpoint/powercut", "tools/faultio", "device/oracle", "device/optest", "device/devtest", "device/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/pytest"},
+	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/devtest", "device/fault", "cudart/emu", "internal/reference", "internal/lint", "internal/pytest"},
+	ForTests: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/oracle", "device/optest", "device/devtest", "device/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/pytest"},
 	Only: map[string][]string{
 		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "device/oracle", "device/optest", "device/fault", "host"},
 		"github.com/asynkron/protoactor-go": {"actors"},

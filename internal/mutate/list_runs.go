@@ -67,6 +67,10 @@ var ofRuns = []broken{
 		{from: "bits + 0x7fff + bits>>16&1", to: "bits + 0x8000", test: "TestBrain"},
 		{from: "bits >= 0x47800000: // 65536", to: "bits > 0x47800000:", same: "65536 rounds to the infinity either way"},
 	}},
+	{"checkpoint/gguf/types.go", []way{
+		{from: "typeUint64  = 10", to: "typeUint64  = 11", test: "TestRoundTrip"},
+		{from: "version = 3", to: "version = 2", test: "TestRoundTrip"},
+	}},
 	{"checkpoint/gguf/write.go", []way{
 		{from: "off += padded(t.Bytes())", to: "off += t.Bytes()", test: "TestRoundTrip"},
 		{from: "for i := len(t.Shape) - 1; i >= 0; i-- {", to: "for i := range t.Shape {", test: "TestRoundTrip"},
