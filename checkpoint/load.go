@@ -22,19 +22,14 @@ type target struct {
 // goroutines at once and may come late: the greatest done counts.
 type Progress func(done, total int64)
 
-// LoadModel reads the weights of the Hugging Face directory dir (F32, BF16 or
+// LoadVocab reads the weights of the Hugging Face directory dir (F32, BF16 or
 // F16, sharded or not) into layers, which are all layers of the model. Moments
-// are left alone. Every tensor must be there with the right shape; a tied
+// are left alone. The directory's vocabulary is that of layers, or that without
+// its end: it has tokens tokens, and the further rows of the embedding and of the
+// head are left alone too. Every tensor must be there with the right shape; a tied
 // lm_head.weight may be there and must then be the embedding. The names of the
-// tensors that are not trained (see Source), buffers apart, are
-// returned, for one note. progress may be nil.
-func LoadModel(dir string, layers []Layer, progress Progress) (others []string, err error) {
-	return loadModel(dir, layers, layoutsOf(layers), progress)
-}
-
-// LoadVocab is LoadModel for a directory whose vocabulary is that of layers
-// without its end: it has tokens tokens. The further rows of the embedding and of
-// the head are left alone.
+// tensors that are not trained (see Source), buffers apart, are returned, for one
+// note. progress may be nil.
 func LoadVocab(dir string, layers []Layer, tokens int, progress Progress) (others []string, err error) {
 	layouts := layoutsOf(layers)
 	for i, l := range layouts {
@@ -49,8 +44,8 @@ func LoadVocab(dir string, layers []Layer, tokens int, progress Progress) (other
 	return loadModel(dir, layers, layouts, progress)
 }
 
-// loadModel is LoadModel of tensors of these layouts, whose elements lie in
-// layers where the layouts say.
+// loadModel reads tensors of these layouts, whose elements lie in layers where
+// the layouts say.
 func loadModel(dir string, layers []Layer, layouts []model.Layout, progress Progress) (others []string, err error) {
 	src, err := openSource(dir)
 	if err != nil {
@@ -88,7 +83,7 @@ func layoutsOf(layers []Layer) []model.Layout {
 	return out
 }
 
-// CheckModel says whether LoadModel can fill layers of these layouts, as
+// CheckModel says whether LoadVocab can fill layers of these layouts, as
 // OpenSource does.
 func CheckModel(dir string, layouts []model.Layout) error {
 	w, err := OpenWeights(dir)

@@ -27,7 +27,7 @@ type others struct {
 }
 
 // OpenSource opens the weights in the model directory dir. It fails where
-// LoadModel could not fill layers of these layouts: every file and tensor is
+// LoadVocab could not fill layers of these layouts: every file and tensor is
 // there, in range and of the right shape, and no tensor is there that looks
 // trained and is unknown. Only headers are read.
 func OpenSource(dir string, layouts []model.Layout) (*Source, error) {

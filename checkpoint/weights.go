@@ -33,7 +33,7 @@ func OpenWeights(dir string) (*Weights, error) {
 	return &Weights{src}, nil
 }
 
-// Check says whether LoadModel can fill layers of these layouts, as OpenSource
+// Check says whether LoadVocab can fill layers of these layouts, as OpenSource
 // does.
 func (w *Weights) Check(layouts []model.Layout) error {
 	if _, err := w.src.check(layouts); err != nil {

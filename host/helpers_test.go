@@ -180,3 +180,9 @@ var recipe = AdamW{LR: 1e-2, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0
 func bytesOf(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }
+
+// Moments are m and v of tensor t (rows, cols).
+func (l *LayerState) Moments(t int) (m, v []float32) {
+	tl := l.owned(t)
+	return l.M[tl.Elem : tl.Elem+tl.Elems()], l.V[tl.Elem : tl.Elem+tl.Elems()]
+}

@@ -180,9 +180,3 @@ func (l *LayerState) F32Plane(t int) []float32 {
 	tl := l.tensor(t, false)
 	return view[float32](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
 }
-
-// Moments are m and v of tensor t (rows, cols).
-func (l *LayerState) Moments(t int) (m, v []float32) {
-	tl := l.owned(t)
-	return l.M[tl.Elem : tl.Elem+tl.Elems()], l.V[tl.Elem : tl.Elem+tl.Elems()]
-}

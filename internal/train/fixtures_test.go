@@ -248,7 +248,7 @@ func loadStore(t *testing.T, dir string) *host.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if _, err := checkpoint.LoadModel(dir, checkpointLayers(s), nil); err != nil {
+	if _, err := checkpoint.LoadVocab(dir, checkpointLayers(s), c.VocabSize, nil); err != nil {
 		t.Fatal(err)
 	}
 	return s
