@@ -67,6 +67,12 @@ var ofRuns = []broken{
 		{from: "bits + 0x7fff + bits>>16&1", to: "bits + 0x8000", test: "TestBrain"},
 		{from: "bits >= 0x47800000: // 65536", to: "bits > 0x47800000:", same: "65536 rounds to the infinity either way"},
 	}},
+	{"internal/lint/unused.go", []way{
+		{from: "hidden || !r.reaches", to: "!r.reaches", test: "TestUnused"},
+		{from: "if name == target {", to: "if false {", same: "an arrow to itself is no entry"},
+		{from: "; test && tested != \"\" {", to: "; tested != \"\" {", test: "TestUnused"},
+		{from: "n != \"\" && within(to, start)", to: "n != \"\"", test: "TestUnused"},
+	}},
 	{"checkpoint/gguf/types.go", []way{
 		{from: "typeUint64  = 10", to: "typeUint64  = 11", test: "TestRoundTrip"},
 		{from: "version = 3", to: "version = 2", test: "TestRoundTrip"},
