@@ -70,7 +70,7 @@ var ofRuns = []broken{
 	{"internal/lint/unused.go", []way{
 		{from: "hidden || !r.reaches", to: "!r.reaches", test: "TestUnused"},
 		{from: "if name == target {", to: "if false {", same: "an arrow to itself is no entry"},
-		{from: "; test && tested != \"\" {", to: "; tested != \"\" {", test: "TestUnused"},
+		{from: "; test && tested != \"\" {", to: "; tested != \"\" {", test: "TestUnusedByTests"},
 		{from: "n != \"\" && within(to, start)", to: "n != \"\"", test: "TestUnused"},
 	}},
 	{"checkpoint/gguf/types.go", []way{
