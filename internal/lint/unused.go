@@ -76,11 +76,9 @@ func (r *Rules) use(u *uses, from, to string, test bool) {
 	if name == target {
 		return
 	}
-	only := longest(own, r.TestOnly)
-	u.testOnly[only] = true
+	u.testOnly[longest(own, r.TestOnly)] = true
 	if tested := longest(own, r.ForTests); test && tested != "" {
-		hidden := only != "" && longest(from, r.TestOnly) == ""
-		u.tested[tested] = u.tested[tested] || hidden || !r.reaches(name, target, map[string]bool{})
+		u.tested[tested] = u.tested[tested] || !r.reaches(name, target, map[string]bool{})
 		return
 	}
 	u.arrows[[2]string{name, target}] = true
