@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"mt/internal/bfloat"
 	"mt/internal/parallel"
 	"mt/model"
 )
@@ -122,7 +123,7 @@ func gradFrom(values []float32, bf16 bool) Grad {
 	g.Data = bytesOf(words)[:g.Elems*g.size()]
 	for i, x := range values {
 		if bf16 {
-			view[uint16](g.Data)[i] = round(x)
+			view[uint16](g.Data)[i] = bfloat.Round(x)
 		} else {
 			view[float32](g.Data)[i] = x
 		}
@@ -135,7 +136,7 @@ func (g Grad) values() []float32 {
 	out := make([]float32, g.Elems)
 	for i := range out {
 		if g.BF16 {
-			out[i] = widen(view[uint16](g.Data)[i])
+			out[i] = bfloat.Widen(view[uint16](g.Data)[i])
 		} else {
 			out[i] = view[float32](g.Data)[i]
 		}

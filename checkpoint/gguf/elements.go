@@ -3,6 +3,8 @@ package gguf
 import (
 	"encoding/binary"
 	"math"
+
+	"mt/internal/bfloat"
 )
 
 // Encode stores src, fp32, as type t in dst, which has t.Bytes(len(src)) bytes.
@@ -21,7 +23,7 @@ func Encode(dst []byte, t Type, src []float32) {
 		}
 	case BF16:
 		for i, v := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], brain(v))
+			binary.LittleEndian.PutUint16(dst[2*i:], bfloat.Round(v))
 		}
 	case Q8_0:
 		for i := 0; i < len(src); i += BlockLen {
@@ -47,15 +49,6 @@ func encodeBlock(dst []byte, src []float32) {
 	for i, v := range src {
 		dst[2+i] = byte(int8(math.Round(float64(v * inverse))))
 	}
-}
-
-// brain is v rounded to bfloat16, ties to even; a NaN stays one.
-func brain(v float32) uint16 {
-	bits := math.Float32bits(v)
-	if bits&0x7fffffff > 0x7f800000 {
-		return uint16(bits>>16) | 0x40
-	}
-	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }
 
 // half is v rounded to IEEE half precision, ties to even; what is too large

@@ -64,7 +64,7 @@ var ofRuns = []broken{
 		{from: "scale := most / 127", to: "scale := most / 128", test: "TestQ8"},
 		{from: "most = max(most, float32(math.Abs(float64(v))))", to: "most = max(most, v)", test: "TestQ8"},
 		{from: "bits+0xfff+bits>>13&1", to: "bits+0x1000", test: "TestHalves"},
-		{from: "bits + 0x7fff + bits>>16&1", to: "bits + 0x8000", test: "TestBrain"},
+		{from: "bfloat.Round(v)", to: "uint16(math.Float32bits(v) >> 16)", test: "TestBrain"},
 		{from: "bits >= 0x47800000: // 65536", to: "bits > 0x47800000:", same: "65536 rounds to the infinity either way"},
 	}},
 	{"internal/lint/unused.go", []way{

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"mt/checkpoint/gguf"
+	"mt/internal/bfloat"
 )
 
 // blockLen is the elements of a Q8_0 block: a scale in half precision, then a
@@ -30,7 +31,7 @@ func Decode(dst []float32, t gguf.Type, src []byte) {
 		}
 	case gguf.BF16:
 		for i := range dst {
-			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+			dst[i] = bfloat.Widen(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 	case gguf.Q8_0:
 		for i := range dst {
