@@ -145,6 +145,12 @@ var ofRuns = []broken{
 	{"internal/queue/queue.go", []way{
 		{from: "q.reading = len(batch) > 0", to: "q.reading = false", test: "TestEmptyAndWait"},
 	}},
+	{"internal/histogram/svg.go", []way{
+		{from: "most/(n*ten) <= maxTicks", to: "most/(n*ten) < maxTicks", test: "TestTickStep"},
+		{from: "p.bottom-height, 0.8*p.slot, height", to: "p.top, 0.8*p.slot, height", test: "TestSVG"},
+		{from: "float64(i*step)*p.perCount", to: "float64(i*step)*p.perCount*headroom", test: "TestSVG"},
+		{from: "_ = xml.EscapeText(&text, []byte(a))", to: "text.WriteString(a)", test: "TestSVG"},
+	}},
 	{"internal/histogram/histogram.go", []way{
 		{from: "max(1, int(float64(n)", to: "max(0, int(float64(n)", test: "TestText"},
 	}},
