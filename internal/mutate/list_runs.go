@@ -149,7 +149,7 @@ var ofRuns = []broken{
 		{from: "most/(n*ten) <= maxTicks", to: "most/(n*ten) < maxTicks", test: "TestTickStep"},
 		{from: "p.bottom-height, 0.8*p.slot, height", to: "p.top, 0.8*p.slot, height", test: "TestSVG"},
 		{from: "float64(i*step)*p.perCount", to: "float64(i*step)*p.perCount*headroom", test: "TestSVG"},
-		{from: "_ = xml.EscapeText(&text, []byte(a))", to: "text.WriteString(a)", test: "TestSVG"},
+		{from: "args[i] = text.String()", to: "args[i] = a", test: "TestSVG"},
 	}},
 	{"internal/histogram/histogram.go", []way{
 		{from: "max(1, int(float64(n)", to: "max(0, int(float64(n)", test: "TestText"},
