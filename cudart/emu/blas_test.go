@@ -337,11 +337,11 @@ func BenchmarkProduct(b *testing.B) {
 func TestML(t *testing.T) {
 	r := open(t, emu.Options{Name: "Test GPU", DeviceMemory: 1 << 20})
 	n := r.NVML()
-	if _, err := n.ByIndex(0); err == nil {
+	if _, err := n.ByPCI("00000000:01:00.0"); err == nil {
 		t.Error("a handle before Init")
 	}
 	r.must(n.Init())
-	g, err := n.ByIndex(0)
+	g, err := n.ByPCI("00000000:01:00.0")
 	r.must(err)
 	if name, err := n.Name(g); err != nil || name != "Test GPU" {
 		t.Errorf("named %q, %v", name, err)
