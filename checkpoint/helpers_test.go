@@ -113,7 +113,7 @@ func options(c *model.Config, layers []Layer, d DType) WriterOptions {
 }
 
 var testState = TrainerState{Step: 20, AdamStep: 19, DataPos: 160, Tokens: 9999, Seed: 42, Epoch: 0.5, NonFinite: 1, Log: LogWindow{Steps: 3, Tokens: 70, Loss: 1.0 / 3},
-	ConfigDigests: map[string]string{"model": "m1", "dataset": "d1"}, Resolved: map[string]string{"micro_batch_tokens": "512"}}
+	ConfigDigests: map[string]string{"model": "m1", "dataset": "d1"}}
 
 // save writes a whole checkpoint, the layers from the last to the first.
 func save(output string, layers []Layer, o WriterOptions, s TrainerState) error {

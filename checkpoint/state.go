@@ -33,8 +33,6 @@ type TrainerState struct {
 	// ConfigDigests identify what a resume must share with this run, by name:
 	// model, tokenizer, dataset.
 	ConfigDigests map[string]string `json:"config_digests,omitempty"`
-	// Resolved are the values that `auto` stood for, by config key.
-	Resolved map[string]string `json:"resolved,omitempty"`
 }
 
 // LogWindow is what the next line of the log will say of the steps since the last

@@ -56,14 +56,13 @@ type CUDA struct {
 	driver  driverFunctions
 	blasLt  *Blas
 	nvml    *NVML
-	absent  map[Library]error
 }
 
 // New binds the functions of the libraries behind s. It touches no device. The
 // error of a missing function of Runtime or Driver is an *Error that is
 // ErrMissing and names all that are missing; BlasLt and ML may be absent.
 func New(s Symbols) (*CUDA, error) {
-	c := &CUDA{absent: map[Library]error{}}
+	c := &CUDA{}
 	texts := &describers{}
 	b := map[Library]*binder{}
 	for _, lib := range Libraries {
@@ -78,15 +77,11 @@ func New(s Symbols) (*CUDA, error) {
 	}
 	blas, ml := &Blas{driver: &c.driver}, &NVML{}
 	blas.bind(b[BlasLt])
-	if err := b[BlasLt].missingError(); err != nil {
-		c.absent[BlasLt] = err
-	} else {
+	if b[BlasLt].missingError() == nil {
 		c.blasLt = blas
 	}
 	ml.bind(b[ML])
-	if err := b[ML].missingError(); err != nil {
-		c.absent[ML] = err
-	} else {
+	if b[ML].missingError() == nil {
 		c.nvml = ml
 	}
 	return c, nil
@@ -97,9 +92,6 @@ func (c *CUDA) BlasLt() *Blas { return c.blasLt }
 
 // NVML is libnvidia-ml, nil where it is absent.
 func (c *CUDA) NVML() *NVML { return c.nvml }
-
-// Absent says why a library was not bound, and is nil for one that was.
-func (c *CUDA) Absent(lib Library) error { return c.absent[lib] }
 
 // binder looks up the functions of one library and remembers which it lacks.
 type binder struct {

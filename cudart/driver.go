@@ -6,20 +6,9 @@ import (
 	"strings"
 )
 
-// FuncAttr is a CUfunction_attribute.
+// funcMaxDynamicShared is CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, in bytes.
 // Source: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
-type FuncAttr int
-
-// The attributes of a kernel. Sizes are in bytes.
-const (
-	FuncMaxThreadsPerBlock FuncAttr = 0
-	FuncSharedBytes        FuncAttr = 1 // static shared memory
-	FuncLocalBytes         FuncAttr = 3 // per thread; more than 0 means spills
-	FuncRegisters          FuncAttr = 4
-	FuncPTXVersion         FuncAttr = 5
-	FuncBinaryVersion      FuncAttr = 6
-	FuncMaxDynamicShared   FuncAttr = 8
-)
+const funcMaxDynamicShared = 8
 
 // Options of cuModuleLoadDataEx and cuLaunchKernel.
 const (
@@ -42,10 +31,10 @@ const (
 
 // driverFunctions are the functions of libcuda.
 type driverFunctions struct {
-	init, deviceGet, deviceGetName, deviceTotalMem                    function
-	primaryCtxRetain, primaryCtxRelease, ctxSetCurrent                function
-	moduleLoadDataEx, moduleUnload, moduleGetFunction                 function
-	funcSetAttribute, funcGetAttribute, launchKernel, maxActiveBlocks function
+	init, deviceGet, deviceGetName                     function
+	primaryCtxRetain, primaryCtxRelease, ctxSetCurrent function
+	moduleLoadDataEx, moduleUnload, moduleGetFunction  function
+	funcSetAttribute, launchKernel                     function
 }
 
 func (f *driverFunctions) bind(b *binder) {
@@ -55,7 +44,6 @@ func (f *driverFunctions) bind(b *binder) {
 	b.need("cuDriverGetVersion") // Find calls it
 	f.deviceGet = b.need("cuDeviceGet")
 	f.deviceGetName = b.need("cuDeviceGetName")
-	f.deviceTotalMem = b.need("cuDeviceTotalMem_v2")
 	f.primaryCtxRetain = b.need("cuDevicePrimaryCtxRetain")
 	f.primaryCtxRelease = b.need("cuDevicePrimaryCtxRelease_v2")
 	f.ctxSetCurrent = b.need("cuCtxSetCurrent")
@@ -63,9 +51,7 @@ func (f *driverFunctions) bind(b *binder) {
 	f.moduleUnload = b.need("cuModuleUnload")
 	f.moduleGetFunction = b.need("cuModuleGetFunction")
 	f.funcSetAttribute = b.need("cuFuncSetAttribute")
-	f.funcGetAttribute = b.need("cuFuncGetAttribute")
 	f.launchKernel = b.need("cuLaunchKernel")
-	f.maxActiveBlocks = b.need("cuOccupancyMaxActiveBlocksPerMultiprocessor")
 }
 
 // in calls f with ctx current on the calling OS thread.
@@ -102,20 +88,6 @@ func (c *CUDA) DeviceName(dev int) (string, error) {
 	const room = 256
 	err = c.driver.deviceGetName.call(m.room(room), room, handle)
 	return goString(m.bytes), err
-}
-
-// DeviceMemory is how much memory a device has, in bytes. It needs no context.
-// cuDeviceTotalMem:
-// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
-func (c *CUDA) DeviceMemory(dev int) (int64, error) {
-	handle, err := c.device(dev)
-	if err != nil {
-		return 0, err
-	}
-	m := newFrame()
-	defer m.release()
-	err = c.driver.deviceTotalMem.call(m.out(0), handle)
-	return int64(m.words[0]), err
 }
 
 // PrimaryContext retains the context of a device that libcudart uses too, and
@@ -189,27 +161,7 @@ func (c *CUDA) ModuleFunction(ctx Context, mod Module, name string) (Function, e
 // dynamic shared memory; over 48 KiB it is needed. cuFuncSetAttribute:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html
 func (c *CUDA) FuncSetMaxDynamicShared(ctx Context, f Function, bytes int) error {
-	return c.driver.in(ctx, &c.driver.funcSetAttribute, uintptr(f), uintptr(FuncMaxDynamicShared), uintptr(bytes))
-}
-
-// FuncAttribute is one property of a kernel. cuFuncGetAttribute:
-// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html
-func (c *CUDA) FuncAttribute(ctx Context, f Function, attr FuncAttr) (int, error) {
-	m := newFrame()
-	defer m.release()
-	err := c.driver.in(ctx, &c.driver.funcGetAttribute, m.out(0), uintptr(attr), uintptr(f))
-	return m.int(0), err
-}
-
-// MaxActiveBlocks is how many blocks of that many threads and bytes of dynamic
-// shared memory a multiprocessor holds at a time.
-// cuOccupancyMaxActiveBlocksPerMultiprocessor:
-// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__OCCUPANCY.html
-func (c *CUDA) MaxActiveBlocks(ctx Context, f Function, threads int, shared int) (int, error) {
-	m := newFrame()
-	defer m.release()
-	err := c.driver.in(ctx, &c.driver.maxActiveBlocks, m.out(0), uintptr(f), uintptr(threads), uintptr(shared))
-	return m.int(0), err
+	return c.driver.in(ctx, &c.driver.funcSetAttribute, uintptr(f), funcMaxDynamicShared, uintptr(bytes))
 }
 
 // LaunchKernel enqueues f on s. grid is in blocks, block in threads, shared in

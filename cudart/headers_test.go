@@ -68,10 +68,7 @@ var constants = map[string][]constant{
 		{"CUDA_ERROR_CONTAINED", errorContained}, {"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", errorCompatNotSupported},
 		{"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", errorSystemDriverMismatch}, {"CUDA_ERROR_UNKNOWN", errorUnknown},
 
-		{"CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK", uint64(FuncMaxThreadsPerBlock)}, {"CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES", uint64(FuncSharedBytes)},
-		{"CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES", uint64(FuncLocalBytes)}, {"CU_FUNC_ATTRIBUTE_NUM_REGS", uint64(FuncRegisters)},
-		{"CU_FUNC_ATTRIBUTE_PTX_VERSION", uint64(FuncPTXVersion)}, {"CU_FUNC_ATTRIBUTE_BINARY_VERSION", uint64(FuncBinaryVersion)},
-		{"CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", uint64(FuncMaxDynamicShared)},
+		{"CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", funcMaxDynamicShared},
 		{"CU_LAUNCH_PARAM_END_AS_INT", launchParamEnd}, {"CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT", launchParamBufferPointer},
 		{"CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT", launchParamBufferSize},
 	},

@@ -36,7 +36,7 @@ const temperatureGPU = 0 // the sensor on the die
 // and numbers them by their place on the bus: find one by its PCI id.
 type NVML struct {
 	init, shutdown, driverVersion                function
-	handleByIndex, handleByPCI                   function
+	handleByPCI                                  function
 	name, memoryInfo, clockInfo, maxClockInfo    function
 	pcieGen, pcieWidth, maxPCIeGen, maxPCIeWidth function
 	throttleReasons, powerUsage, temperature     function
@@ -47,7 +47,6 @@ func (n *NVML) bind(b *binder) {
 	n.init = b.need("nvmlInit_v2")
 	n.shutdown = b.need("nvmlShutdown")
 	n.driverVersion = b.need("nvmlSystemGetDriverVersion")
-	n.handleByIndex = b.need("nvmlDeviceGetHandleByIndex_v2")
 	n.handleByPCI = b.need("nvmlDeviceGetHandleByPciBusId_v2")
 	n.name = b.need("nvmlDeviceGetName")
 	n.memoryInfo = b.need("nvmlDeviceGetMemoryInfo")
@@ -92,13 +91,6 @@ func number(f *function, before ...uintptr) (uint64, error) {
 // nvmlSystemGetDriverVersion:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlSystemQueries.html
 func (n *NVML) DriverVersion() (string, error) { return n.text(&n.driverVersion) }
-
-// ByIndex is the GPU in that place on the bus. nvmlDeviceGetHandleByIndex_v2:
-// https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
-func (n *NVML) ByIndex(i int) (GPU, error) {
-	g, err := number(&n.handleByIndex, uintptr(i))
-	return GPU(g), err
-}
 
 // ByPCI is the GPU with a PCI id, such as CUDA.PCIBusID returns.
 // nvmlDeviceGetHandleByPciBusId_v2:

@@ -62,23 +62,21 @@ const (
 
 // runtimeFunctions are the functions of libcudart.
 type runtimeFunctions struct {
-	getDeviceCount, setDevice, deviceGetAttribute, getVersion, driverGetVersion, deviceSynchronize, getLastError function
+	getDeviceCount, deviceGetAttribute, getVersion, driverGetVersion, getLastError function
 
 	memGetInfo, malloc, free, hostAlloc, freeHost, hostRegister, hostUnregister, memcpyAsync, memsetAsync function
 
-	streamCreate, streamDestroy, streamSynchronize, streamWaitEvent                    function
-	eventCreate, eventDestroy, eventRecord, eventSynchronize, eventQuery, eventElapsed function
+	streamCreate, streamDestroy, streamSynchronize, streamWaitEvent        function
+	eventCreate, eventDestroy, eventRecord, eventSynchronize, eventElapsed function
 }
 
 func (f *runtimeFunctions) bind(b *binder) {
 	b.texts.cudaErrorName = b.need("cudaGetErrorName").addr
 	b.texts.cudaErrorString = b.need("cudaGetErrorString").addr
 	f.getDeviceCount = b.need("cudaGetDeviceCount")
-	f.setDevice = b.need("cudaSetDevice")
 	f.deviceGetAttribute = b.need("cudaDeviceGetAttribute")
 	f.getVersion = b.need("cudaRuntimeGetVersion")
 	f.driverGetVersion = b.need("cudaDriverGetVersion")
-	f.deviceSynchronize = b.need("cudaDeviceSynchronize")
 	f.getLastError = b.need("cudaGetLastError")
 	f.memGetInfo = b.need("cudaMemGetInfo")
 	f.malloc = b.need("cudaMalloc")
@@ -97,7 +95,6 @@ func (f *runtimeFunctions) bind(b *binder) {
 	f.eventDestroy = b.need("cudaEventDestroy")
 	f.eventRecord = b.need("cudaEventRecord")
 	f.eventSynchronize = b.need("cudaEventSynchronize")
-	f.eventQuery = b.need("cudaEventQuery")
 	f.eventElapsed = b.need("cudaEventElapsedTime")
 }
 
@@ -114,11 +111,6 @@ func getInt(f *function, args ...uintptr) (int, error) {
 // ErrNoDevice or ErrDriverTooOld. cudaGetDeviceCount:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html
 func (c *CUDA) DeviceCount() (int, error) { return getInt(&c.runtime.getDeviceCount) }
-
-// SetDevice makes dev the device of calls from this OS thread and creates its
-// primary context. Threads start with device 0. cudaSetDevice:
-// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html
-func (c *CUDA) SetDevice(dev int) error { return c.runtime.setDevice.call(uintptr(dev)) }
 
 // DeviceAttribute is one property of a device. cudaDeviceGetAttribute:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html
@@ -149,11 +141,6 @@ func (c *CUDA) RuntimeVersion() (int, error) { return getInt(&c.runtime.getVersi
 // driver. cudaDriverGetVersion:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART____VERSION.html
 func (c *CUDA) DriverVersion() (int, error) { return getInt(&c.runtime.driverGetVersion) }
-
-// DeviceSynchronize waits until all work on the device is done, and returns
-// the first fault in it. cudaDeviceSynchronize:
-// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html
-func (c *CUDA) DeviceSynchronize() error { return c.runtime.deviceSynchronize.call() }
 
 // LastError returns and clears the last error of this OS thread. A fault that
 // stays is not cleared. cudaGetLastError:
@@ -289,20 +276,6 @@ func (c *CUDA) EventRecord(e Event, s Stream) error {
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
 func (c *CUDA) EventSynchronize(e Event) error {
 	return c.runtime.eventSynchronize.call(uintptr(e))
-}
-
-// EventQuery tells whether the work that e stands for is done, without waiting.
-// An error is a fault of that work or an earlier one. cudaEventQuery:
-// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
-func (c *CUDA) EventQuery(e Event) (done bool, err error) {
-	switch code := c.runtime.eventQuery.status(uintptr(e)); code {
-	case 0:
-		return true, nil
-	case errorNotReady:
-		return false, nil
-	default:
-		return false, c.runtime.eventQuery.fail(code, "")
-	}
 }
 
 // EventElapsed is the time in milliseconds between two events that are done,

@@ -21,9 +21,7 @@ func TestArguments(t *testing.T) {
 		name string
 		args []uintptr
 	}{
-		{func(c *CUDA) error { return c.SetDevice(3) }, "cudaSetDevice", []uintptr{3}},
 		{func(c *CUDA) error { _, err := c.DeviceAttribute(AttrWarpSize, 3); return err }, "cudaDeviceGetAttribute", []uintptr{out, 10, 3}},
-		{func(c *CUDA) error { return c.DeviceSynchronize() }, "cudaDeviceSynchronize", nil},
 		{func(c *CUDA) error { return c.LastError() }, "cudaGetLastError", nil},
 		{func(c *CUDA) error { _, err := c.Malloc(1 << 40); return err }, "cudaMalloc", []uintptr{out, 1 << 40}},
 		{func(c *CUDA) error { return c.Free(0x7000) }, "cudaFree", []uintptr{0x7000}},
@@ -45,8 +43,6 @@ func TestArguments(t *testing.T) {
 
 		{func(c *CUDA) error { return c.ModuleUnload(ctx, 8) }, "cuModuleUnload", []uintptr{8}},
 		{func(c *CUDA) error { return c.FuncSetMaxDynamicShared(ctx, 9, 98304) }, "cuFuncSetAttribute", []uintptr{9, 8, 98304}},
-		{func(c *CUDA) error { _, err := c.FuncAttribute(ctx, 9, FuncRegisters); return err }, "cuFuncGetAttribute", []uintptr{out, 4, 9}},
-		{func(c *CUDA) error { _, err := c.MaxActiveBlocks(ctx, 9, 128, 4096); return err }, "cuOccupancyMaxActiveBlocksPerMultiprocessor", []uintptr{out, 9, 128, 4096}},
 
 		{func(c *CUDA) error { _, err := c.BlasLt().Create(77); return err }, "cublasLtCreate", []uintptr{out}},
 		{func(c *CUDA) error { return c.BlasLt().Destroy(77, 1) }, "cublasLtDestroy", []uintptr{1}},
@@ -59,7 +55,6 @@ func TestArguments(t *testing.T) {
 
 		{func(c *CUDA) error { return c.NVML().Init() }, "nvmlInit_v2", nil},
 		{func(c *CUDA) error { return c.NVML().Shutdown() }, "nvmlShutdown", nil},
-		{func(c *CUDA) error { _, err := c.NVML().ByIndex(2); return err }, "nvmlDeviceGetHandleByIndex_v2", []uintptr{2, out}},
 		{func(c *CUDA) error { _, err := c.NVML().ClockMHz(7, ClockMemory); return err }, "nvmlDeviceGetClockInfo", []uintptr{7, 2, out}},
 		{func(c *CUDA) error { _, err := c.NVML().MaxClockMHz(7, ClockSM); return err }, "nvmlDeviceGetMaxClockInfo", []uintptr{7, 1, out}},
 		{func(c *CUDA) error { _, err := c.NVML().Throttled(7); return err }, "nvmlDeviceGetCurrentClocksThrottleReasons", []uintptr{7, out}},
@@ -158,24 +153,6 @@ func TestResults(t *testing.T) {
 	}
 }
 
-func TestEventQuery(t *testing.T) {
-	f, c := newFake(t)
-	for _, test := range []struct {
-		code int
-		done bool
-		is   error
-	}{{0, true, nil}, {errorNotReady, false, nil}, {errorIllegalAddress, false, ErrContextLost}} {
-		f.fails("cudaEventQuery", test.code)
-		done, err := c.EventQuery(6)
-		if done != test.done || !errors.Is(err, test.is) {
-			t.Errorf("code %d: %v, %v", test.code, done, err)
-		}
-	}
-	if got := f.calls[0].args[0]; got != 6 {
-		t.Errorf("cudaEventQuery got %d, want 6", got)
-	}
-}
-
 // TestNewMissing leaves functions out.
 func TestNewMissing(t *testing.T) {
 	f, _ := newFake(t)
@@ -210,9 +187,6 @@ func TestNewMissing(t *testing.T) {
 		}
 		if (c.BlasLt() != nil) != test.blas || (c.NVML() != nil) != test.nvml {
 			t.Errorf("without %v: cuBLASLt %v, NVML %v", test.absent, c.BlasLt() != nil, c.NVML() != nil)
-		}
-		if (c.Absent(BlasLt) == nil) != test.blas || (c.Absent(ML) == nil) != test.nvml {
-			t.Errorf("without %v: %v, %v", test.absent, c.Absent(BlasLt), c.Absent(ML))
 		}
 	}
 }

@@ -68,8 +68,8 @@ func TestCacheIsReusedAndRebuilt(t *testing.T) {
 	for _, st := range steps {
 		st.do()
 		d := mustOpen(t, s)
-		if got := texts(d.All()); d.Cached() != st.cached || !slices.Equal(got, []string{st.text}) || len(d.Warnings()) != 0 {
-			t.Errorf("%s: cached %v, rows %q, warnings %q; want %v, %q, none", st.what, d.Cached(), got, d.Warnings(), st.cached, st.text)
+		if got := texts(d.All()); d.cached != st.cached || !slices.Equal(got, []string{st.text}) || len(d.Warnings()) != 0 {
+			t.Errorf("%s: cached %v, rows %q, warnings %q; want %v, %q, none", st.what, d.cached, got, d.Warnings(), st.cached, st.text)
 		}
 		cacheFile(t, s.CacheDir)
 		if other, ok := ids[d.ID()]; ok && other != st.text {
@@ -95,13 +95,13 @@ func TestCacheIsKeyedByHowItIsRead(t *testing.T) {
 	for what, change := range changes {
 		other := s
 		change(&other)
-		if mustOpen(t, other).Cached() {
+		if mustOpen(t, other).cached {
 			t.Errorf("another %s uses the same cache", what)
 		}
 	}
 	same := s
 	same.MaxSeqLen, same.Packing, same.Seed, same.Shuffle = 3, set(false), 5, true
-	if d := mustOpen(t, same); !d.Cached() || !slices.Equal(texts(d.All()), []string{"ab$"}) {
+	if d := mustOpen(t, same); !d.cached || !slices.Equal(texts(d.All()), []string{"ab$"}) {
 		t.Error("other rows of the same tokens need another cache")
 	}
 }
@@ -128,17 +128,17 @@ func TestCacheOfChatsIsKeyed(t *testing.T) {
 	} {
 		other := s
 		change(&other)
-		if mustOpen(t, other).Cached() {
+		if mustOpen(t, other).cached {
 			t.Errorf("another %s uses the same cache", what)
 		}
-		if !mustOpen(t, other).Cached() {
+		if !mustOpen(t, other).cached {
 			t.Errorf("with another %s the cache is made twice", what)
 		}
 	}
 	same := s
 	same.Template = write(t, t.TempDir(), "copy.jinja", small)
 	same.Threads, same.MaxSeqLen, same.Packing, same.Seed = 3, 100, nil, 9
-	if !mustOpen(t, same).Cached() {
+	if !mustOpen(t, same).cached {
 		t.Error("the same template elsewhere, and other rows of the same tokens, need another cache")
 	}
 }
@@ -193,8 +193,8 @@ func TestCacheDamage(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		defer again.Close()
-		if w := again.Warnings(); again.Cached() || len(w) != 1 || !strings.Contains(w[0], "damaged") {
-			t.Errorf("%s: cached %v, warnings %q", what, again.Cached(), w)
+		if w := again.Warnings(); again.cached || len(w) != 1 || !strings.Contains(w[0], "damaged") {
+			t.Errorf("%s: cached %v, warnings %q", what, again.cached, w)
 		}
 		if !equalRows([]Row{again.Row(0), again.Row(1)}, want) {
 			t.Errorf("%s: other rows", what)
@@ -292,8 +292,8 @@ func TestLeftPartsAreSwept(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if d := mustOpen(t, s); d.Cached() != cached {
-				t.Errorf("cached %v, want %v", d.Cached(), cached)
+			if d := mustOpen(t, s); d.cached != cached {
+				t.Errorf("cached %v, want %v", d.cached, cached)
 			}
 			left, err := filepath.Glob(filepath.Join(s.CacheDir, "*"))
 			if slices.Sort(kept); err != nil || !slices.Equal(left, kept) {

@@ -191,9 +191,6 @@ func (d *Dataset) Warnings() []string { return slices.Concat(d.warnings, d.probl
 // Notes are the Warnings without what Report tells of single documents.
 func (d *Dataset) Notes() []string { return slices.Clone(d.warnings) }
 
-// Cached tells whether the tokens came from a cache made earlier.
-func (d *Dataset) Cached() bool { return d.cached }
-
 // Packed tells whether rows are packed.
 func (d *Dataset) Packed() bool { return d.packing }
 

@@ -350,7 +350,7 @@ func TestResume(t *testing.T) {
 	s.Seed, s.Shuffle, s.ValSize = 9, true, 0.1
 	first := mustOpen(t, s).Sampler(5)
 	again := mustOpen(t, s)
-	if !again.Cached() {
+	if !again.cached {
 		t.Error("read again without the cache")
 	}
 	for n := 2*first.StepsPerEpoch() + 2; n >= 1; n-- { // any order of asking

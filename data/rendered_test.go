@@ -184,10 +184,10 @@ func TestTemplateVars(t *testing.T) {
 		d := mustOpen(t, s)
 		deep := `{"k": ` + c.want + `}`
 		want := []string{c.want + deep + "u:h|a:[g|]", `"own"` + deep + "u:h|a:[g|]"}
-		if got := maskedRows(d.All()); d.Cached() || !slices.Equal(got, want) || len(d.Notes()) != 0 {
-			t.Errorf("%v: %q, want %q (cached %v, notes %q)", c.level, got, want, d.Cached(), d.Notes())
+		if got := maskedRows(d.All()); d.cached || !slices.Equal(got, want) || len(d.Notes()) != 0 {
+			t.Errorf("%v: %q, want %q (cached %v, notes %q)", c.level, got, want, d.cached, d.Notes())
 		}
-		if again := mustOpen(t, s); !again.Cached() {
+		if again := mustOpen(t, s); !again.cached {
 			t.Errorf("%v: the cache is not found again", c.level)
 		}
 	}

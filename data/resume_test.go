@@ -239,7 +239,7 @@ func TestTwoAtOnce(t *testing.T) {
 	if err := w.close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := texts(d.All()); !slices.Equal(got, []string{"hello$"}) || !mustOpen(t, s).Cached() {
+	if got := texts(d.All()); !slices.Equal(got, []string{"hello$"}) || !mustOpen(t, s).cached {
 		t.Errorf("rows %q", got)
 	}
 	cacheFile(t, s.CacheDir)

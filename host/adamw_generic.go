@@ -3,6 +3,8 @@ package host
 import (
 	"math"
 	"unsafe"
+
+	"mt/internal/bfloat"
 )
 
 // generic is the plain Go implementation, which every other one equals bit for
@@ -47,7 +49,7 @@ func grads[E float32 | uint16](p *byte, n int) []E {
 func value[E float32 | uint16](x E) float32 {
 	switch x := any(x).(type) {
 	case uint16:
-		return widen(x)
+		return bfloat.Widen(x)
 	case float32:
 		return x
 	}

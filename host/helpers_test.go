@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"mt/internal/bfloat"
 	"mt/internal/parallel"
 	"mt/model"
 )
@@ -121,7 +122,7 @@ func gradFrom(values []float32, bf16 bool) Grad {
 	g.Data = bytesOf(words)[:g.Elems*g.size()]
 	for i, x := range values {
 		if bf16 {
-			view[uint16](g.Data)[i] = round(x)
+			view[uint16](g.Data)[i] = bfloat.Round(x)
 		} else {
 			view[float32](g.Data)[i] = x
 		}
@@ -134,7 +135,7 @@ func (g Grad) values() []float32 {
 	out := make([]float32, g.Elems)
 	for i := range out {
 		if g.BF16 {
-			out[i] = widen(view[uint16](g.Data)[i])
+			out[i] = bfloat.Widen(view[uint16](g.Data)[i])
 		} else {
 			out[i] = view[float32](g.Data)[i]
 		}
@@ -178,4 +179,10 @@ var recipe = AdamW{LR: 1e-2, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0
 // bytesOf sees x as bytes.
 func bytesOf(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+}
+
+// Moments are m and v of tensor t (rows, cols).
+func (l *LayerState) Moments(t int) (m, v []float32) {
+	tl := l.owned(t)
+	return l.M[tl.Elem : tl.Elem+tl.Elems()], l.V[tl.Elem : tl.Elem+tl.Elems()]
 }

@@ -3,9 +3,9 @@ package host
 import (
 	"fmt"
 	"iter"
-	"math"
 	"sort"
 
+	"mt/internal/bfloat"
 	"mt/internal/parallel"
 )
 
@@ -77,17 +77,17 @@ func addRow(dst, src Grad) {
 	case dst.BF16 && src.BF16:
 		d, s := view[uint16](dst.Data), view[uint16](src.Data)
 		for i := range d {
-			d[i] = round(widen(d[i]) + widen(s[i]))
+			d[i] = bfloat.Round(bfloat.Widen(d[i]) + bfloat.Widen(s[i]))
 		}
 	case dst.BF16:
 		d, s := view[uint16](dst.Data), view[float32](src.Data)
 		for i := range d {
-			d[i] = round(widen(d[i]) + s[i])
+			d[i] = bfloat.Round(bfloat.Widen(d[i]) + s[i])
 		}
 	case src.BF16:
 		d, s := view[float32](dst.Data), view[uint16](src.Data)
 		for i := range d {
-			d[i] += widen(s[i])
+			d[i] += bfloat.Widen(s[i])
 		}
 	default:
 		d, s := view[float32](dst.Data), view[float32](src.Data)
@@ -95,16 +95,4 @@ func addRow(dst, src Grad) {
 			d[i] += s[i]
 		}
 	}
-}
-
-// widen is the value of a bf16 pattern.
-func widen(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
-
-// round is the bf16 nearest to x, ties to even. A NaN stays one.
-func round(x float32) uint16 {
-	bits := math.Float32bits(x)
-	if x != x {
-		return uint16(bits>>16) | 1<<6
-	}
-	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }

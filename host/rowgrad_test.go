@@ -53,22 +53,6 @@ func padded(g Grad, elems int64) []byte {
 	return b
 }
 
-func TestRoundIsNearestEven(t *testing.T) {
-	tests := []struct {
-		x    uint32
-		want uint16
-	}{
-		{0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81}, {0x3f807fff, 0x3f80},
-		{0x7f7fffff, 0x7f80}, {0x7f800000, 0x7f80}, {0x7f800001, 0x7fc0}, {0xffffffff, 0xffff}, {0x80000000, 0x8000},
-		{0x00008000, 0x0000}, {0x00018000, 0x0002},
-	}
-	for _, c := range tests {
-		if got := round(fromBits(c.x)); got != c.want {
-			t.Errorf("round(%#08x) = %#04x, want %#04x", c.x, got, c.want)
-		}
-	}
-}
-
 func TestMisuseOfAddRowsPanics(t *testing.T) {
 	dst := gradFrom(make([]float32, 12), false)
 	one := gradFrom(make([]float32, 4), false)

@@ -96,13 +96,13 @@ func TestTooLargeAModelIsAnError(t *testing.T) {
 func TestArena(t *testing.T) {
 	for _, bytes := range []int64{0, 1, pageBytes, 3*touchBytes + 5} {
 		before := Usage()
-		a, err := NewArena(ForStaging, bytes, poolOf(t, 2))
+		a, err := NewArena(ForGradSlabs, bytes, poolOf(t, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
 		b := a.Bytes()
-		if int64(len(b)) != bytes || Usage().Now[ForStaging] != before.Now[ForStaging]+bytes {
-			t.Errorf("%d bytes: got %d, counted %d", bytes, len(b), Usage().Now[ForStaging])
+		if int64(len(b)) != bytes || Usage().Now[ForGradSlabs] != before.Now[ForGradSlabs]+bytes {
+			t.Errorf("%d bytes: got %d, counted %d", bytes, len(b), Usage().Now[ForGradSlabs])
 		}
 		r := rand.New(rand.NewPCG(1, 1))
 		for range min(bytes, 1000) {
@@ -119,7 +119,7 @@ func TestArena(t *testing.T) {
 			t.Errorf("%d bytes: after Close %v", bytes, Usage())
 		}
 	}
-	if _, err := NewArena(ForStaging, -1, nil); err == nil {
+	if _, err := NewArena(ForGradSlabs, -1, nil); err == nil {
 		t.Error("no error for a negative size")
 	}
 }

@@ -10,16 +10,14 @@ type Purpose uint8
 
 // The purposes that arenas are made for.
 const (
-	ForWeights     Purpose = iota // tiles: what streams to the device
-	ForLoPlanes                   // lower halves of split weights
-	ForMoments                    // AdamW's m and v
-	ForGradSlabs                  // where gradients land
-	ForActivations                // spilled layer inputs and their gradients
-	ForStaging                    // gathered rows and whatever else is on its way
+	ForWeights   Purpose = iota // tiles: what streams to the device
+	ForLoPlanes                 // lower halves of split weights
+	ForMoments                  // AdamW's m and v
+	ForGradSlabs                // where gradients land
 	NumPurposes
 )
 
-var purposeNames = [NumPurposes]string{"weights", "lo planes", "moments", "gradient slabs", "activations", "staging"}
+var purposeNames = [NumPurposes]string{"weights", "lo planes", "moments", "gradient slabs"}
 
 func (p Purpose) String() string {
 	if p < NumPurposes {

@@ -1,9 +1,8 @@
 package layers
 
 import (
-	"math"
-
 	"mt/device"
+	"mt/internal/bfloat"
 )
 
 // EmbedForward overwrites x (T, h) act with the rows of the micro-batch's
@@ -26,8 +25,7 @@ func (t *Templates) scaleEmbedding(s device.Stream, x device.Tensor, mb MicroBat
 		return
 	}
 	if t.dims.act == device.BF16 {
-		bits := math.Float32bits(scale)
-		scale = math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff) // to nearest, ties to even
+		scale = bfloat.Widen(bfloat.Round(scale))
 	}
 	t.ops.Scale(s, x, int64(mb.Tokens)*int64(t.dims.hidden), scale)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/bfloat"
 	"mt/model"
 )
 
@@ -35,7 +36,7 @@ func TestEmbedScaleIsRounded(t *testing.T) {
 				for i, v := range values {
 					want := float32(v) * scale
 					if act == device.BF16 {
-						want = math.Float32frombits(uint32(bf16(math.Float32bits(want))) << 16)
+						want = bfloat.Widen(bfloat.Round(want))
 					}
 					if float32(got[i]) != want {
 						t.Fatalf("%s, %v: %s of %v is %v, want %v", d.name, act, what, v, got[i], want)

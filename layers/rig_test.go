@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/bfloat"
 	"mt/internal/reference"
 	"mt/model"
 )
@@ -87,15 +88,15 @@ func (r *rig) checkGuards() {
 func (r *rig) put(t device.Tensor, v []float64) []float64 {
 	b, kept := make([]byte, t.Mem().Bytes), make([]float64, len(v))
 	for i, x := range v {
-		bits := math.Float32bits(float32(x))
+		v := float32(x)
 		switch t.DType {
 		case device.BF16:
-			binary.LittleEndian.PutUint16(b[2*i:], bf16(bits))
-			bits = uint32(bf16(bits)) << 16
+			binary.LittleEndian.PutUint16(b[2*i:], bfloat.Round(v))
+			v = bfloat.Widen(bfloat.Round(v))
 		case device.F32:
-			binary.LittleEndian.PutUint32(b[4*i:], bits)
+			binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(v))
 		}
-		kept[i] = float64(math.Float32frombits(bits))
+		kept[i] = float64(v)
 	}
 	r.write(t.Mem(), b)
 	return kept
@@ -105,7 +106,7 @@ func (r *rig) get(t device.Tensor) []float64 {
 	b, out := r.read(t.Mem()), make([]float64, t.Len)
 	for i := range out {
 		if t.DType == device.BF16 {
-			out[i] = float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16))
+			out[i] = float64(bfloat.Widen(binary.LittleEndian.Uint16(b[2*i:])))
 		} else {
 			out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 		}

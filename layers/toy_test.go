@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mt/device"
+	"mt/internal/bfloat"
 )
 
 // toy is a device in the plainest Go: every operation runs at once, in float64,
@@ -68,7 +69,7 @@ func (d *toy) load(t device.Tensor, n int) []float64 {
 	for i := range out {
 		switch t.DType {
 		case device.BF16:
-			out[i] = float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16))
+			out[i] = float64(bfloat.Widen(binary.LittleEndian.Uint16(b[2*i:])))
 		case device.F32:
 			out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 		case device.I32:
@@ -93,20 +94,11 @@ func (d *toy) loadInt(t device.Tensor, n int) []int {
 // store writes element i of t.
 func (d *toy) store(t device.Tensor, i int, v float64) {
 	b := d.bytes(t.Slice(int64(i), 1).Mem())
-	bits := math.Float32bits(float32(v))
 	if t.DType == device.F32 {
-		binary.LittleEndian.PutUint32(b, bits)
+		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(v)))
 		return
 	}
-	binary.LittleEndian.PutUint16(b, bf16(bits))
-}
-
-// bf16 rounds to nearest even; a NaN stays one.
-func bf16(bits uint32) uint16 {
-	if bits&0x7FFFFFFF > 0x7F800000 {
-		return 0x7FC0
-	}
-	return uint16((bits + 0x7FFF + bits>>16&1) >> 16)
+	binary.LittleEndian.PutUint16(b, bfloat.Round(float32(v)))
 }
 
 func (d *toy) storeAll(t device.Tensor, v []float64) {

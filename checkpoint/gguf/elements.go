@@ -3,6 +3,8 @@ package gguf
 import (
 	"encoding/binary"
 	"math"
+
+	"mt/internal/bfloat"
 )
 
 // Encode stores src, fp32, as type t in dst, which has t.Bytes(len(src)) bytes.
@@ -21,7 +23,7 @@ func Encode(dst []byte, t Type, src []float32) {
 		}
 	case BF16:
 		for i, v := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], brain(v))
+			binary.LittleEndian.PutUint16(dst[2*i:], bfloat.Round(v))
 		}
 	case Q8_0:
 		for i := 0; i < len(src); i += BlockLen {
@@ -49,41 +51,6 @@ func encodeBlock(dst []byte, src []float32) {
 	}
 }
 
-// Decode reads len(dst) elements of type t from src, the inverse of Encode as far
-// as there is one.
-func Decode(dst []float32, t Type, src []byte) {
-	switch t {
-	case F32:
-		for i := range dst {
-			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
-		}
-	case F16:
-		for i := range dst {
-			dst[i] = fromHalf(binary.LittleEndian.Uint16(src[2*i:]))
-		}
-	case BF16:
-		for i := range dst {
-			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
-		}
-	case Q8_0:
-		for i := range dst {
-			block := src[i/BlockLen*blockBytes:]
-			dst[i] = fromHalf(binary.LittleEndian.Uint16(block)) * float32(int8(block[2+i%BlockLen]))
-		}
-	default:
-		panic("gguf: elements of " + t.String() + " are not read")
-	}
-}
-
-// brain is v rounded to bfloat16, ties to even; a NaN stays one.
-func brain(v float32) uint16 {
-	bits := math.Float32bits(v)
-	if bits&0x7fffffff > 0x7f800000 {
-		return uint16(bits>>16) | 0x40
-	}
-	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
-}
-
 // half is v rounded to IEEE half precision, ties to even; what is too large
 // becomes an infinity.
 func half(v float32) uint16 {
@@ -100,16 +67,4 @@ func half(v float32) uint16 {
 	}
 	// Below that a half is a multiple of 2^-24; the product is exact.
 	return sign | uint16(math.RoundToEven(float64(math.Float32frombits(bits))*(1<<24)))
-}
-
-// fromHalf is a half as a float32, exact.
-func fromHalf(h uint16) float32 {
-	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h&0x3ff)
-	switch {
-	case exp == 31:
-		return math.Float32frombits(sign | 0xff<<23 | frac<<13)
-	case exp != 0:
-		return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
-	}
-	return math.Float32frombits(sign | math.Float32bits(float32(frac)*(1.0/(1<<24))))
 }

@@ -1,4 +1,4 @@
-package gguf
+package gguf_test
 
 import (
 	"bytes"
@@ -9,46 +9,49 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"mt/checkpoint/gguf"
+	"mt/checkpoint/gguf/reader"
 )
 
 // keys are one of every kind of value.
-func keys() []KV {
-	return []KV{{"general.architecture", "llama"}, {"a.u32", uint32(7)}, {"a.i32", int32(-7)}, {"a.u64", uint64(1) << 40}, {"a.f32", float32(0.5)},
+func keys() []gguf.KV {
+	return []gguf.KV{{"general.architecture", "llama"}, {"a.u32", uint32(7)}, {"a.i32", int32(-7)}, {"a.u64", uint64(1) << 40}, {"a.f32", float32(0.5)},
 		{"a.yes", true}, {"a.no", false}, {"a.strings", []string{"x", "", "é"}}, {"a.ints", []int32{1, -2}}, {"a.floats", []float32{1.5}}, {"a.none", []string{}}}
 }
 
 // build writes a file of the given values, tensor by tensor.
-func build(t testing.TB, kvs []KV, tensors []Tensor, values [][]float32) []byte {
+func build(t testing.TB, kvs []gguf.KV, tensors []gguf.Tensor, values [][]float32) []byte {
 	t.Helper()
-	header, err := Header(kvs, tensors)
+	header, err := gguf.Header(kvs, tensors)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := bytes.NewBuffer(header)
 	for i, x := range tensors {
 		raw := make([]byte, x.Bytes())
-		Encode(raw, x.Type, values[i])
+		gguf.Encode(raw, x.Type, values[i])
 		out.Write(raw)
-		if err := Pad(out, x.Bytes()); err != nil {
+		if err := gguf.Pad(out, x.Bytes()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if int64(out.Len()) != Size(header, tensors) {
-		t.Fatalf("%d bytes, Size says %d", out.Len(), Size(header, tensors))
+	if int64(out.Len()) != gguf.Size(header, tensors) {
+		t.Fatalf("%d bytes, Size says %d", out.Len(), gguf.Size(header, tensors))
 	}
 	return out.Bytes()
 }
 
 // sample is a file with a tensor of every type; the values are exact in each.
-func sample(t testing.TB) ([]byte, []Tensor, [][]float32) {
-	tensors := []Tensor{{Name: "a", Type: F32, Shape: []int64{3}}, {Name: "b", Type: F16, Shape: []int64{2, 5}},
-		{Name: "c", Type: BF16, Shape: []int64{1, 1}}, {Name: "d", Type: Q8_0, Shape: []int64{2, 1, 64}}}
+func sample(t testing.TB) ([]byte, []gguf.Tensor, [][]float32) {
+	tensors := []gguf.Tensor{{Name: "a", Type: gguf.F32, Shape: []int64{3}}, {Name: "b", Type: gguf.F16, Shape: []int64{2, 5}},
+		{Name: "c", Type: gguf.BF16, Shape: []int64{1, 1}}, {Name: "d", Type: gguf.Q8_0, Shape: []int64{2, 1, 64}}}
 	var values [][]float32
 	for _, x := range tensors {
 		v := make([]float32, x.Elems())
 		for i := range v {
 			v[i] = float32(i%128) - 63
-			if i%BlockLen == 0 {
+			if i%gguf.BlockLen == 0 {
 				v[i] = 127 // of Q8_0: the scale is 1
 			}
 		}
@@ -59,7 +62,7 @@ func sample(t testing.TB) ([]byte, []Tensor, [][]float32) {
 
 func TestRoundTrip(t *testing.T) {
 	file, tensors, values := sample(t)
-	f, err := Open(bytes.NewReader(file), int64(len(file)))
+	f, err := reader.Open(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +73,8 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("tensors %v, want %v", f.Tensors, tensors)
 	}
 	for i, x := range tensors {
-		if x.Off%32 != 0 || f.data%32 != 0 {
-			t.Errorf("%s begins at %d+%d", x.Name, f.data, x.Off)
+		if x.Off%32 != 0 || f.Data%32 != 0 {
+			t.Errorf("%s begins at %d+%d", x.Name, f.Data, x.Off)
 		}
 		got, err := f.Read(x)
 		if err != nil || !slices.Equal(got, values[i]) {
@@ -88,11 +91,11 @@ func TestRoundTrip(t *testing.T) {
 
 func TestHeaderRefuses(t *testing.T) {
 	for want, err := range map[string]error{
-		"key a: appears twice":                                    second(Header([]KV{{"a", true}, {"a", true}}, nil)),
-		"tensor x: appears twice":                                 second(Header(nil, []Tensor{{Name: "x"}, {Name: "x"}})),
-		"key a: a value of type int cannot be written":            second(Header([]KV{{"a", 1}}, nil)),
-		"key a: a value of type []float64 cannot be written":      second(Header([]KV{{"a", []float64{1}}}, nil)),
-		"key b: a value of type map[string]int cannot be written": second(Header([]KV{{"b", map[string]int{}}}, nil)),
+		"key a: appears twice":                                    second(gguf.Header([]gguf.KV{{"a", true}, {"a", true}}, nil)),
+		"tensor x: appears twice":                                 second(gguf.Header(nil, []gguf.Tensor{{Name: "x"}, {Name: "x"}})),
+		"key a: a value of type int cannot be written":            second(gguf.Header([]gguf.KV{{"a", 1}}, nil)),
+		"key a: a value of type []float64 cannot be written":      second(gguf.Header([]gguf.KV{{"a", []float64{1}}}, nil)),
+		"key b: a value of type map[string]int cannot be written": second(gguf.Header([]gguf.KV{{"b", map[string]int{}}}, nil)),
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -106,28 +109,28 @@ func second(_ []byte, err error) error { return err }
 // one, to the even one from the middle.
 func TestHalves(t *testing.T) {
 	for h := range 1 << 16 {
-		v := fromHalf(uint16(h))
+		v := reader.Half(uint16(h))
 		if v != v {
-			if got := half(v); got&0x7c00 != 0x7c00 || got&0x3ff == 0 {
+			if got := gguf.Half(v); got&0x7c00 != 0x7c00 || got&0x3ff == 0 {
 				t.Fatalf("NaN %04x becomes %04x", h, got)
 			}
 			continue
 		}
-		if got := half(v); got != uint16(h) {
+		if got := gguf.Half(v); got != uint16(h) {
 			t.Fatalf("%04x is %g, which becomes %04x", h, v, got)
 		}
 		if h&0x7fff >= 0x7bff { // the greatest and infinity have no next
 			continue
 		}
-		middle := float32((float64(v) + float64(fromHalf(uint16(h+1)))) / 2) // exact: one bit more
+		middle := float32((float64(v) + float64(reader.Half(uint16(h+1)))) / 2) // exact: one bit more
 		even := uint16(h + h&1)
 		toward := math.Float32frombits(math.Float32bits(middle) + 1) // away from zero
-		if half(middle) != even || half(toward) != uint16(h+1) {
-			t.Fatalf("between %04x and the next: %04x, then %04x", h, half(middle), half(toward))
+		if gguf.Half(middle) != even || gguf.Half(toward) != uint16(h+1) {
+			t.Fatalf("between %04x and the next: %04x, then %04x", h, gguf.Half(middle), gguf.Half(toward))
 		}
 	}
 	for v, want := range map[float32]uint16{65519: 0x7bff, 65520: 0x7c00, 1e30: 0x7c00, -65520: 0xfc00, 1e-30: 0, float32(math.Inf(1)): 0x7c00} {
-		if got := half(v); got != want {
+		if got := gguf.Half(v); got != want {
 			t.Errorf("%g becomes %04x, want %04x", v, got, want)
 		}
 	}
@@ -136,7 +139,9 @@ func TestHalves(t *testing.T) {
 func TestBrain(t *testing.T) {
 	for bits, want := range map[uint32]uint16{0x3f808000: 0x3f80, 0x3f818000: 0x3f82, 0x3f808001: 0x3f81, 0x3f807fff: 0x3f80, 0x7f7fffff: 0x7f80,
 		0x7f800001: 0x7fc0, 0xffffffff: 0xffff, 0x80000000: 0x8000, 0x7f800000: 0x7f80} {
-		if got := brain(math.Float32frombits(bits)); got != want {
+		raw := make([]byte, 2)
+		gguf.Encode(raw, gguf.BF16, []float32{math.Float32frombits(bits)})
+		if got := binary.LittleEndian.Uint16(raw); got != want {
 			t.Errorf("%08x becomes %04x, want %04x", bits, got, want)
 		}
 	}
@@ -147,29 +152,29 @@ func TestBrain(t *testing.T) {
 // what that rounding does.
 func TestQ8(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	src := make([]float32, 50*BlockLen)
+	src := make([]float32, 50*gguf.BlockLen)
 	for i := range src {
-		src[i] = float32(r.NormFloat64() * math.Pow(2, float64(i/BlockLen%20-10)))
+		src[i] = float32(r.NormFloat64() * math.Pow(2, float64(i/gguf.BlockLen%20-10)))
 	}
-	clear(src[:BlockLen]) // a block of zeros
-	raw := make([]byte, Q8_0.Bytes(int64(len(src))))
-	Encode(raw, Q8_0, src)
+	clear(src[:gguf.BlockLen]) // a block of zeros
+	raw := make([]byte, gguf.Q8_0.Bytes(int64(len(src))))
+	gguf.Encode(raw, gguf.Q8_0, src)
 	got := make([]float32, len(src))
-	Decode(got, Q8_0, raw)
-	for b := 0; b < len(src); b += BlockLen {
+	reader.Decode(got, gguf.Q8_0, raw)
+	for b := 0; b < len(src); b += gguf.BlockLen {
 		var most float64
-		for _, v := range src[b : b+BlockLen] {
+		for _, v := range src[b : b+gguf.BlockLen] {
 			most = max(most, math.Abs(float64(v)))
 		}
-		scale := binary.LittleEndian.Uint16(raw[b/BlockLen*blockBytes:])
-		if scale != half(float32(most)/127) {
-			t.Fatalf("block %d: scale %04x of %g", b/BlockLen, scale, most)
+		scale := binary.LittleEndian.Uint16(raw[b/gguf.BlockLen*(2+gguf.BlockLen):])
+		if scale != gguf.Half(float32(most)/127) {
+			t.Fatalf("block %d: scale %04x of %g", b/gguf.BlockLen, scale, most)
 		}
 		// Half a step of most/127, and 127 times half an ulp of a half: 2^-11 of the
 		// scale, or 2^-25 where it is subnormal.
 		step := most / 127
 		bound := step/2*1.0001 + 127*max(step*math.Pow(2, -11), math.Pow(2, -25))
-		for i := b; i < b+BlockLen; i++ {
+		for i := b; i < b+gguf.BlockLen; i++ {
 			if d := math.Abs(float64(got[i] - src[i])); d > bound {
 				t.Fatalf("element %d: %g instead of %g, off by %g over %g", i, got[i], src[i], d, bound)
 			}
@@ -199,7 +204,7 @@ func TestOpenRefuses(t *testing.T) {
 		"type 99 is not read":                edit(len(file)-int(dataBytes(t, file))-12-lastPad(t, file), 99),
 		"tensor d: its data begin at 33, no": edit(len(file)-int(dataBytes(t, file))-8-lastPad(t, file), 33),
 	} {
-		_, err := Open(bytes.NewReader(in), int64(len(in)))
+		_, err := reader.Open(bytes.NewReader(in), int64(len(in)))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
@@ -208,32 +213,32 @@ func TestOpenRefuses(t *testing.T) {
 
 // dataBytes is the size of the part behind the header.
 func dataBytes(t *testing.T, file []byte) int64 {
-	f, err := Open(bytes.NewReader(file), int64(len(file)))
+	f, err := reader.Open(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return int64(len(file)) - f.data
+	return int64(len(file)) - f.Data
 }
 
 // lastPad is the zeros between the list of tensors and the data: the last entry
 // ends with d's offset.
 func lastPad(t *testing.T, file []byte) int {
-	f, err := Open(bytes.NewReader(file), int64(len(file)))
+	f, err := reader.Open(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	d, _ := f.Tensor("d")
-	end := bytes.LastIndex(file[:f.data], binary.LittleEndian.AppendUint64(nil, uint64(d.Off))) + 8
-	return int(f.data) - end
+	end := bytes.LastIndex(file[:f.Data], binary.LittleEndian.AppendUint64(nil, uint64(d.Off))) + 8
+	return int(f.Data) - end
 }
 
 func FuzzOpen(f *testing.F) {
 	file, _, _ := sample(f)
 	f.Add(file)
 	f.Add(file[:200])
-	f.Add([]byte(magic))
+	f.Add([]byte("GGUF"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		g, err := Open(bytes.NewReader(in), int64(len(in)))
+		g, err := reader.Open(bytes.NewReader(in), int64(len(in)))
 		if err != nil {
 			return
 		}

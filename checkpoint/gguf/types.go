@@ -5,7 +5,7 @@ import "fmt"
 // Type is how the elements of a tensor are stored, with ggml's numbers.
 type Type uint32
 
-// The types that are written and read.
+// The types that are written.
 const (
 	F32  Type = 0
 	F16  Type = 1
@@ -33,9 +33,6 @@ func (t Type) String() string {
 	}
 	return fmt.Sprintf("type %d", uint32(t))
 }
-
-// known reports whether the type is one that is read here.
-func (t Type) known() bool { return t == F32 || t == F16 || t == Q8_0 || t == BF16 }
 
 // Bytes is the size of n elements; for Q8_0 n is a multiple of BlockLen.
 func (t Type) Bytes(n int64) int64 {

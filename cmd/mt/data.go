@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -40,14 +42,15 @@ read are flags.
   --rows N              how many rows are shown (3; 0: none)
   --row I               which is the first of them, from 0
   --color auto|always|never
-  --png FILE            the histogram of lengths as a picture
+  --svg FILE            the histogram of lengths as a picture, for a browser
+                        (--png, its name when it was another format, serves too)
   --json                the figures, and the rows, as JSON`,
 		Example: `  mt data inspect run.yaml
   mt data inspect --dataset chats.jsonl --model path/to/model --max-seq-len 4096 --rows 1`,
 		DisableFlagParsing:    true,
 		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			own, cfg, err := keyed(c, args, "json", "rows=", "row=", "color=", "png=")
+			own, cfg, err := keyed(c, args, "json", "rows=", "row=", "color=", "svg=", "png=")
 			if err != nil || cfg == nil {
 				return err
 			}
@@ -79,12 +82,26 @@ read are flags.
 type inspection struct {
 	rows, first int
 	paint       paint
-	png         string
+	svg         string // a file, none: ""
 	json        bool
 }
 
 func (a *app) inspection(own config.Args) (inspection, error) {
-	in := inspection{rows: 3, png: own.Own["png"], json: own.Switch("json")}
+	in := inspection{rows: 3, json: own.Switch("json")}
+	for _, name := range []string{"svg", "png"} {
+		file, given := own.Own[name]
+		switch {
+		case !given:
+			continue
+		case file == "":
+			return in, config.Usagef("--%s: the name of a file is missing", name)
+		case in.svg != "":
+			return in, config.Usagef("--png is --svg by an earlier name: give one of them")
+		case strings.EqualFold(filepath.Ext(file), ".png"):
+			return in, config.Usagef("--%s: %s: the picture is written as SVG; name it %s.svg", name, file, file[:len(file)-len(".png")])
+		}
+		in.svg = file
+	}
 	for name, to := range map[string]*int{"rows": &in.rows, "row": &in.first} {
 		text, given := own.Own[name]
 		if !given {
@@ -123,8 +140,8 @@ func (a *app) inspect(in inspection, c *config.Config, set *data.Dataset, tok to
 	if !c.Model.Set() {
 		s.VocabSize = 0
 	}
-	if in.png != "" {
-		if err := writePNG(in.png, s.histogram()); err != nil {
+	if in.svg != "" {
+		if err := writeSVG(in.svg, s.histogram()); err != nil {
 			return err
 		}
 	}

@@ -130,16 +130,16 @@ func (s dataStats) problem() error {
 	return nil
 }
 
-// writePNG writes the picture of h to a file, whole or not at all; to a device or
+// writeSVG writes the picture of h to a file, whole or not at all; to a device or
 // a pipe as it goes.
-func writePNG(name string, h histogram.Histogram) error {
+func writeSVG(name string, h histogram.Histogram) error {
 	var b bytes.Buffer
-	err := h.WritePNG(&b)
+	err := h.WriteSVG(&b)
 	if err == nil {
 		err = replaceFile(name, b.Bytes())
 	}
 	if err != nil {
-		return fmt.Errorf("--png: %w", err)
+		return fmt.Errorf("picture: %w", err)
 	}
 	return nil
 }

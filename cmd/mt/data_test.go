@@ -1,9 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
-	"image/png"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,8 +74,8 @@ func TestInspectShowsWhatIsSupervised(t *testing.T) {
 
 func TestInspectWritesFigures(t *testing.T) {
 	c := newChats(t)
-	picture := filepath.Join(c.dir, "lengths.png")
-	code, stdout, stderr := c.inspect(t, "ends.jinja", "--json", "--png", picture)
+	picture := filepath.Join(c.dir, "lengths.svg")
+	code, stdout, stderr := c.inspect(t, "ends.jinja", "--json", "--svg", picture)
 	var got struct {
 		Kind       string
 		Supervised int `json:"supervised_tokens"`
@@ -92,13 +93,34 @@ func TestInspectWritesFigures(t *testing.T) {
 	if s := got.Samples[0]; s.Labels[7] != -100 || s.Labels[9] != 'J' || s.Tokens[3] != "" || s.Tokens[4] != "é" {
 		t.Errorf("%+v", s)
 	}
-	f, err := os.Open(picture)
+	drawn, err := os.ReadFile(picture)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	if _, err := png.Decode(f); err != nil {
-		t.Error(err)
+	var svg struct {
+		XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
+		Title   string   `xml:"title"`
+	}
+	if err := xml.Unmarshal(drawn, &svg); err != nil || svg.Title != "documents by their tokens" {
+		t.Errorf("%q, %v", svg.Title, err)
+	}
+	// The name that the flag had serves, names of another format do not.
+	earlier := filepath.Join(c.dir, "lengths")
+	if code, _, stderr := c.inspect(t, "ends.jinja", "--png", earlier); code != exitDone {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if again, err := os.ReadFile(earlier); err != nil || !bytes.Equal(again, drawn) {
+		t.Errorf("--png drew something else, %v", err)
+	}
+	for want, args := range map[string][]string{
+		"--png: a/b.png: the picture is written as SVG; name it a/b.svg": {"--png", "a/b.png"},
+		"--svg: B.PNG: the picture is written as SVG; name it B.svg":     {"--svg=B.PNG"},
+		"--png is --svg by an earlier name":                              {"--svg", earlier, "--png", earlier},
+		"--svg: the name of a file is missing":                           {"--svg="},
+	} {
+		if code, _, stderr := c.inspect(t, "ends.jinja", args...); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%q: exit code %d, %q is not in %s", args, code, want, stderr)
+		}
 	}
 }
 

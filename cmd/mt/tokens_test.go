@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/checkpoint/gguf"
+	"mt/checkpoint/gguf/reader"
 	"mt/internal/pytest"
 )
 
@@ -59,7 +59,7 @@ func TestAddedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := gguf.Open(f, st.Size())
+	g, err := reader.Open(f, st.Size())
 	if err != nil {
 		t.Fatal(err)
 	}

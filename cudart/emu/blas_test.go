@@ -10,6 +10,7 @@ import (
 
 	"mt/cudart"
 	"mt/cudart/emu"
+	"mt/internal/bfloat"
 )
 
 // product is one cublasLt product, column-major as the library takes it.
@@ -32,7 +33,7 @@ func size(t cudart.DataType) int {
 
 func get(b []byte, t cudart.DataType, i int) float64 {
 	if t == cudart.BFloat16 {
-		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16))
+		return float64(bfloat.Widen(binary.LittleEndian.Uint16(b[2*i:])))
 	}
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 }
@@ -336,11 +337,11 @@ func BenchmarkProduct(b *testing.B) {
 func TestML(t *testing.T) {
 	r := open(t, emu.Options{Name: "Test GPU", DeviceMemory: 1 << 20})
 	n := r.NVML()
-	if _, err := n.ByIndex(0); err == nil {
+	if _, err := n.ByPCI("00000000:01:00.0"); err == nil {
 		t.Error("a handle before Init")
 	}
 	r.must(n.Init())
-	g, err := n.ByIndex(0)
+	g, err := n.ByPCI("00000000:01:00.0")
 	r.must(err)
 	if name, err := n.Name(g); err != nil || name != "Test GPU" {
 		t.Errorf("named %q, %v", name, err)

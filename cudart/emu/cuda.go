@@ -56,13 +56,6 @@ func driverDevice() []symbol {
 				return c.do(func(d *Driver) int32 { return d.attribute(v, attr, dev) })
 			}
 		}},
-		{name: "cuDeviceTotalMem_v2", need: needInit, bind: func(c caller) any {
-			return func(n *uint64, dev int32) int32 {
-				return c.do(func(d *Driver) int32 {
-					return d.onDevice(dev, func() int32 { return put(n, uint64(d.opt.DeviceMemory)) })
-				})
-			}
-		}},
 		{name: "cuDevicePrimaryCtxRetain", need: needInit, bind: func(c caller) any {
 			return func(ctx *uint64, dev int32) int32 {
 				return c.do(func(d *Driver) int32 {
@@ -120,16 +113,6 @@ func driverModules() []symbol {
 		{name: "cuFuncSetAttribute", need: needContext, bind: func(c caller) any {
 			return func(f uint64, attr, value int32) int32 {
 				return c.do(func(d *Driver) int32 { return d.funcSetAttribute(f, attr, value) })
-			}
-		}},
-		{name: "cuFuncGetAttribute", need: needContext, bind: func(c caller) any {
-			return func(v *int32, attr int32, f uint64) int32 {
-				return c.do(func(d *Driver) int32 { return d.funcAttribute(v, attr, f) })
-			}
-		}},
-		{name: "cuOccupancyMaxActiveBlocksPerMultiprocessor", need: needContext, bind: func(c caller) any {
-			return func(n *int32, f uint64, threads int32, shared uint64) int32 {
-				return c.do(func(d *Driver) int32 { return d.occupancy(n, f, threads, shared) })
 			}
 		}},
 		{name: "cuLaunchKernel", need: needContext, bind: func(c caller) any {

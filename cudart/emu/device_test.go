@@ -59,21 +59,6 @@ func TestPTXVersionOfDrivers(t *testing.T) {
 	}
 }
 
-func TestFunctionAttributes(t *testing.T) {
-	r := openKernels(t, emu.Options{})
-	f, err := r.ModuleFunction(r.ctx, r.m, "late")
-	r.must(err)
-	for attr, want := range map[cudart.FuncAttr]int{0: 1024, 1: 512, 3: 0, 8: 48<<10 - 512} {
-		if got, err := r.FuncAttribute(r.ctx, f, attr); err != nil || got != want {
-			t.Errorf("attribute %d is %d, %v, want %d", attr, got, err, want)
-		}
-	}
-	if _, err := r.FuncAttribute(r.ctx, f, 99); err == nil {
-		t.Error("an attribute that is none has a value")
-	}
-	r.release()
-}
-
 // TestFaultsOfKernelsCarryTheInterpretersError: line, block and thread can be
 // asked for.
 func TestFaultsOfKernelsCarryTheInterpretersError(t *testing.T) {
@@ -95,7 +80,7 @@ func TestDefaultStream(t *testing.T) {
 	r.must(r.MemcpyAsync(uintptr(a), addr(in), 8, cudart.AnyToAny, 0))
 	r.must(r.MemcpyAsync(addr(out), uintptr(a), 8, cudart.AnyToAny, 0))
 	r.must(r.MemcpyAsync(addr(in), addr(out), 8, cudart.HostToHost, 0))
-	r.must(r.DeviceSynchronize())
+	r.must(r.StreamSynchronize(0))
 	if string(out) != "abcdefgh" {
 		t.Errorf("got %q", out)
 	}

@@ -1,9 +1,9 @@
 package emu
 
 import (
-	"math"
 	"unsafe"
 
+	"mt/internal/bfloat"
 	"mt/internal/parallel"
 )
 
@@ -31,7 +31,7 @@ func (m matrix) u16() []uint16 {
 // at is element (i, j).
 func (m matrix) at(i, j int) float32 {
 	if m.bf16 {
-		return math.Float32frombits(uint32(m.u16()[i*m.down+j*m.right]) << 16)
+		return bfloat.Widen(m.u16()[i*m.down+j*m.right])
 	}
 	return m.f32()[i*m.down+j*m.right]
 }
@@ -39,18 +39,10 @@ func (m matrix) at(i, j int) float32 {
 // set stores element (i, j), rounded to the nearest, ties to even.
 func (m matrix) set(i, j int, v float32) {
 	if m.bf16 {
-		m.u16()[i*m.down+j*m.right] = toBF16(v)
+		m.u16()[i*m.down+j*m.right] = bfloat.Round(v)
 		return
 	}
 	m.f32()[i*m.down+j*m.right] = v
-}
-
-func toBF16(v float32) uint16 {
-	b := math.Float32bits(v)
-	if v != v {
-		return uint16(b>>16) | 0x40
-	}
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
 // gemm is D (m, n) = alpha·A (m, k)·B (k, n) + beta·C (m, n) + bias (m) for each
@@ -108,7 +100,7 @@ func pack(out [][tile]float32, x matrix, row, rows int) {
 		if x.bf16 {
 			src := x.u16()
 			for k := range out {
-				out[k][i] = math.Float32frombits(uint32(src[at]) << 16)
+				out[k][i] = bfloat.Widen(src[at])
 				at += x.right
 			}
 			continue

@@ -78,11 +78,6 @@ func mlLibrary() []symbol {
 				return c.do(func(d *Driver) int32 { return d.mlText(p, n, "570.86.15") })
 			}
 		}},
-		{name: "nvmlDeviceGetHandleByIndex_v2", bind: func(c caller) any {
-			return func(i uint32, out *uint64) int32 {
-				return c.do(func(d *Driver) int32 { return d.mlHandle(out, i == 0) })
-			}
-		}},
 		{name: "nvmlDeviceGetHandleByPciBusId_v2", bind: func(c caller) any {
 			return func(id unsafe.Pointer, out *uint64) int32 {
 				return c.do(func(d *Driver) int32 {

@@ -21,16 +21,6 @@ func runtimeDevice() []symbol {
 		{name: "cudaGetDeviceCount", bind: func(c caller) any {
 			return func(n *int32) int32 { return c.do(func(d *Driver) int32 { return d.deviceCount(n) }) }
 		}},
-		{name: "cudaSetDevice", need: needRuntime, bind: func(c caller) any {
-			return func(dev int32) int32 {
-				return c.do(func(d *Driver) int32 {
-					if dev != 0 {
-						return errInvalidDevice
-					}
-					return 0
-				})
-			}
-		}},
 		{name: "cudaDeviceGetAttribute", need: needDevice, bind: func(c caller) any {
 			return func(v *int32, attr, dev int32) int32 {
 				return c.do(func(d *Driver) int32 { return d.attribute(v, attr, dev) })
@@ -43,9 +33,6 @@ func runtimeDevice() []symbol {
 		}},
 		{name: "cudaDriverGetVersion", bind: func(c caller) any {
 			return func(v *int32) int32 { return c.do(func(d *Driver) int32 { return put(v, int32(d.opt.DriverVersion)) }) }
-		}},
-		{name: "cudaDeviceSynchronize", class: waits, need: needRuntime, bind: func(c caller) any {
-			return func() int32 { return c.do((*Driver).deviceSynchronize) }
 		}},
 		{name: "cudaGetLastError", class: infallible, bind: func(c caller) any {
 			return func() int32 {
@@ -157,9 +144,6 @@ func runtimeEvents() []symbol {
 		}},
 		{name: "cudaEventSynchronize", class: waits, need: needRuntime, bind: func(c caller) any {
 			return func(e uint64) int32 { return c.do(func(d *Driver) int32 { return d.eventSynchronize(e) }) }
-		}},
-		{name: "cudaEventQuery", need: needRuntime, bind: func(c caller) any {
-			return func(e uint64) int32 { return c.do(func(d *Driver) int32 { return d.eventQuery(e) }) }
 		}},
 		{name: "cudaEventElapsedTime", need: needRuntime, bind: func(c caller) any {
 			return func(ms *float32, start, end uint64) int32 {

@@ -107,21 +107,6 @@ func (d *Driver) streamSynchronize(h uint64) int32 {
 	return d.sticky
 }
 
-// deviceSynchronize is cudaDeviceSynchronize.
-func (d *Driver) deviceSynchronize() int32 {
-	var last []*op
-	for _, s := range d.streams {
-		if s.last != nil {
-			last = append(last, s.last)
-		}
-	}
-	d.drain()
-	for _, o := range last {
-		d.learn(o)
-	}
-	return d.sticky
-}
-
 // eventCreate is cudaEventCreateWithFlags.
 func (d *Driver) eventCreate(p *uint64, flags uint32) int32 {
 	if p == nil || flags > 7 {
@@ -188,27 +173,6 @@ func (d *Driver) eventSynchronize(h uint64) int32 {
 		d.learn(r.op)
 	}
 	return d.sticky
-}
-
-// eventQuery is cudaEventQuery. A program that asks in a loop gets on: asking
-// runs an operation that the event needs, if nothing else would.
-func (d *Driver) eventQuery(h uint64) int32 {
-	e, ok := find[*event](d, kindEvent, h, "cudaEventQuery")
-	switch {
-	case !ok:
-		return errInvalidHandle
-	case e.last == nil:
-		return 0
-	case e.last.complete:
-		d.learn(e.last.op)
-		return 0
-	}
-	if d.opt.Mode != Eager {
-		d.want(e.last.op)
-		d.credit++
-		d.work.Signal()
-	}
-	return errNotReady
 }
 
 // eventElapsed is cudaEventElapsedTime.

@@ -81,11 +81,7 @@ func TestNothingRunsBeforeItMust(t *testing.T) {
 	if out[0] != 99 {
 		t.Error("the copy ran before anybody waited")
 	}
-	for done := false; !done; { // a program that polls gets on
-		var err error
-		done, err = r.EventQuery(e)
-		r.must(err)
-	}
+	r.must(r.EventSynchronize(e))
 	if out[0] != 5 {
 		t.Errorf("got %d, want 5", out[0])
 	}
@@ -120,7 +116,8 @@ func TestRandomOrders(t *testing.T) {
 		a := r.malloc(1)
 		r.must(r.MemsetAsync(a, 1, 1, s1))
 		r.must(r.MemsetAsync(a, 2, 1, s2))
-		r.must(r.DeviceSynchronize())
+		r.sync(s1)
+		r.sync(s2)
 		out := pageable(1)
 		r.d2h(out, a, s1)
 		last[out[0]] = true

@@ -195,6 +195,3 @@ func (c *Config) Given(key string) bool {
 	_, ok := c.origin[key]
 	return ok
 }
-
-// Equal says whether c and o have the same value for every key.
-func (c *Config) Equal(o *Config) bool { return len(c.Differences(o)) == 0 }

@@ -285,7 +285,7 @@ func TestKeepResolved(t *testing.T) {
 			t.Errorf("pipeline %t: got %+v", pipeline, c)
 		}
 		d := c.Clone()
-		if !d.Equal(c) {
+		if len(d.Differences(c)) > 0 {
 			t.Error("a clone differs")
 		}
 	}

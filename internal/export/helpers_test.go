@@ -12,6 +12,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/checkpoint/gguf"
+	"mt/checkpoint/gguf/reader"
 )
 
 // shape is a tensor of a made-up model.
@@ -90,7 +91,7 @@ func mustJSON(t testing.TB, v any) []byte {
 }
 
 // exportGGUF writes dir as GGUF and opens the file.
-func exportGGUF(t testing.TB, dir string, kind Type) (*gguf.File, Summary) {
+func exportGGUF(t testing.TB, dir string, kind Type) (*reader.File, Summary) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "x.gguf")
 	s, err := Run(t.Context(), Options{Format: GGUF, Model: dir, Out: out, Type: kind})
@@ -100,7 +101,7 @@ func exportGGUF(t testing.TB, dir string, kind Type) (*gguf.File, Summary) {
 	return openGGUF(t, out), s
 }
 
-func openGGUF(t testing.TB, name string) *gguf.File {
+func openGGUF(t testing.TB, name string) *reader.File {
 	t.Helper()
 	f, err := os.Open(name)
 	if err != nil {
@@ -111,7 +112,7 @@ func openGGUF(t testing.TB, name string) *gguf.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := gguf.Open(f, st.Size())
+	g, err := reader.Open(f, st.Size())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func openGGUF(t testing.TB, name string) *gguf.File {
 }
 
 // tensorOf reads a tensor of the file.
-func tensorOf(t testing.TB, f *gguf.File, name string) (gguf.Tensor, []float32) {
+func tensorOf(t testing.TB, f *reader.File, name string) (gguf.Tensor, []float32) {
 	t.Helper()
 	x, ok := f.Tensor(name)
 	if !ok {
@@ -133,7 +134,7 @@ func tensorOf(t testing.TB, f *gguf.File, name string) (gguf.Tensor, []float32) 
 }
 
 // wantKeys compares some keys of the file.
-func wantKeys(t testing.TB, f *gguf.File, want map[string]any) {
+func wantKeys(t testing.TB, f *reader.File, want map[string]any) {
 	t.Helper()
 	for k, w := range want {
 		got := f.Value(k)

@@ -12,6 +12,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/host"
+	"mt/internal/bfloat"
 	"mt/internal/reference"
 	"mt/model"
 )
@@ -126,7 +127,7 @@ func streamed(l *host.LayerState, i int, p model.Part) []float64 {
 	out := make([]float64, len(values))
 	for k, v := range values {
 		if tl.BF16 {
-			v = math.Float32frombits(uint32(l.HiPlane(i)[p.Row*tl.Cols+k]) << 16)
+			v = bfloat.Widen(l.HiPlane(i)[p.Row*tl.Cols+k])
 		}
 		out[k] = float64(v)
 	}

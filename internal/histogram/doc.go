@@ -1,4 +1,4 @@
-// Package histogram draws counts as bars, in text and as a picture.
+// Package histogram draws counts as bars, in text and as a picture in SVG.
 //
 // It imports nothing of ours; whoever shows a distribution imports it.
 //

@@ -2,15 +2,11 @@ package histogram
 
 import (
 	"fmt"
-	"image/color"
 	"io"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
 )
 
 // Bar is one count and what it counts.
@@ -58,35 +54,4 @@ func textBar(n, most int64) string {
 		bar += string(rune('█' + 8 - rest)) // from the full block to the thinnest
 	}
 	return bar
-}
-
-// WritePNG draws a picture of 700 by 400 points at 96 dots an inch.
-func (h Histogram) WritePNG(w io.Writer) error {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = h.Title, h.X, h.Y
-	values := make(plotter.Values, len(h.Bars))
-	labels := make([]string, len(h.Bars))
-	for i, b := range h.Bars {
-		values[i], labels[i] = float64(b.Count), b.Label
-	}
-	if len(h.Bars) > 0 {
-		width := vg.Points(max(4, 500/float64(len(h.Bars))))
-		bars, err := plotter.NewBarChart(values, width)
-		if err != nil {
-			return fmt.Errorf("draw %q: %w", h.Title, err)
-		}
-		bars.Color, bars.LineStyle.Width = color.RGBA{R: 60, G: 110, B: 180, A: 255}, 0
-		p.Add(plotter.NewGrid(), bars)
-		p.NominalX(labels...)
-		p.X.Min, p.X.Max = -0.6, float64(len(h.Bars))-0.4
-		p.X.Tick.Label.Rotation = 0.6
-		p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = -1, -0.5
-	}
-	p.Y.Min, p.Title.Padding = 0, vg.Points(8)
-	picture, err := p.WriterTo(vg.Points(700), vg.Points(400), "png")
-	if err != nil {
-		return fmt.Errorf("draw %q: %w", h.Title, err)
-	}
-	_, err = picture.WriteTo(w)
-	return err
 }

@@ -126,6 +126,12 @@ func TestArrowsForbid(t *testing.T) {
 		{"internal/parallel", "./device"},
 		{"device/cpu", "./device/conformance/oracle"},
 		{"layers", "./internal/reference"},
+		{"actors", "./checkpoint"},
+		{"checkpoint", "./host"},
+		{"internal/export", "./data"},
+		{"internal/reference", "./device/conformance/oracle"},
+		{"internal/train", "./internal/lint"},
+		{"device/conformance/oracle", "unsafe"},
 	} {
 		if got := Arrows.Check([]Package{{Path: tt[0], Imports: []string{tt[1]}}}); len(got) != 1 {
 			t.Errorf("%s importing %s: found %q, want one finding", tt[0], tt[1], got)

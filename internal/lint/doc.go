@@ -1,5 +1,5 @@
 // Package lint holds the rules of the repository that a compiler does not know:
-// which package may import which, where unsafe and protoactor may appear, how
+// which package may import which, and no more than it does, where unsafe and protoactor may appear, how
 // long a file may be, that every package says what it is for, and that nothing
 // is left as a note to be done later. Its tests apply them to this tree.
 //

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -116,7 +117,7 @@ func moduleRoot(t *testing.T) (string, []Package) {
 
 func TestModulePackages(t *testing.T) {
 	_, pkgs := moduleRoot(t)
-	for _, f := range append(Arrows.Check(pkgs), CheckDocs(pkgs)...) {
+	for _, f := range slices.Concat(Arrows.Check(pkgs), Arrows.Unused(pkgs), CheckDocs(pkgs)) {
 		t.Error(f)
 	}
 }

@@ -42,7 +42,7 @@ var ofDevice = []broken{
 		{from: "if first {\n\t\t\tsum = device.Tensor{}", to: "if last {\n\t\t\tsum = device.Tensor{}", test: "TestShardsEqualTheWhole"},
 	}},
 	{"layers/embedding.go", []way{
-		{from: "(bits + 0x7fff + bits>>16&1)", to: "bits", test: "TestEmbedScaleIsRounded"},
+		{from: "scale = bfloat.Widen(bfloat.Round(scale))", to: "", test: "TestEmbedScaleIsRounded"},
 		{from: "t.scaleEmbedding(s, dx, mb)\n", to: "", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "if first {\n\t\ts.Zero(dtable", to: "if !first {\n\t\ts.Zero(dtable", test: "TestGradientsEqualFiniteDifferences"},
 	}},

@@ -38,11 +38,14 @@ var ofHost = []broken{
 		{from: "table[id*width:(id+1)*width]", to: "table[i*width:(i+1)*width]", test: "TestGatherRows"},
 		{from: "elems != n*tl.Cols", to: "elems < n*tl.Cols", test: "TestMisuseOfRowsPanics"},
 	}},
+	{"internal/bfloat/bfloat.go", []way{
+		{from: "bits + 0x7fff + bits>>16&1", to: "bits + 0x8000", test: "TestRound"},
+		{from: "return uint16(bits>>16) | 1<<6", to: "return uint16(bits >> 16)", test: "TestRound"},
+		{from: "uint16(bits>>16) | 1<<6", to: "0x7fc0", test: "TestRoundNaN"},
+	}},
 	{"host/rowgrad.go", []way{
-		{from: "bits + 0x7fff + bits>>16&1", to: "bits + 0x8000", test: "TestRoundIsNearestEven"},
-		{from: "return uint16(bits>>16) | 1<<6", to: "return uint16(bits >> 16)", test: "TestRoundIsNearestEven"},
 		{from: "n = min(n, int(ids[at])-row)", to: "n = max(n, int(ids[at])-row)", test: "TestUpdateRowsIsUpdateWithZeros"},
-		{from: "d[i] = round(widen(d[i]) + s[i])", to: "d[i] = round(s[i])", test: "TestTiedTableMovesByTheSum"},
+		{from: "d[i] = bfloat.Round(bfloat.Widen(d[i]) + s[i])", to: "d[i] = bfloat.Round(s[i])", test: "TestTiedTableMovesByTheSum"},
 		{from: "i > 0 && id <= ids[i-1]", to: "i > 0 && id < ids[i-1]", test: "TestMisuseOfUpdatePanics"},
 	}},
 	{"host/store.go", []way{

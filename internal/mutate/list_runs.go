@@ -64,8 +64,18 @@ var ofRuns = []broken{
 		{from: "scale := most / 127", to: "scale := most / 128", test: "TestQ8"},
 		{from: "most = max(most, float32(math.Abs(float64(v))))", to: "most = max(most, v)", test: "TestQ8"},
 		{from: "bits+0xfff+bits>>13&1", to: "bits+0x1000", test: "TestHalves"},
-		{from: "bits + 0x7fff + bits>>16&1", to: "bits + 0x8000", test: "TestBrain"},
+		{from: "bfloat.Round(v)", to: "uint16(math.Float32bits(v) >> 16)", test: "TestBrain"},
 		{from: "bits >= 0x47800000: // 65536", to: "bits > 0x47800000:", same: "65536 rounds to the infinity either way"},
+	}},
+	{"internal/lint/unused.go", []way{
+		{from: "u.tested[tested] || !r.reaches(name, target, map[string]bool{})", to: "true", test: "TestUnusedByTests"},
+		{from: "if name == target {", to: "if false {", same: "an arrow to itself is no entry"},
+		{from: "; test && tested != \"\" {", to: "; tested != \"\" {", test: "TestUnusedByTests"},
+		{from: "n != \"\" && within(to, start)", to: "n != \"\"", test: "TestUnused"},
+	}},
+	{"checkpoint/gguf/types.go", []way{
+		{from: "typeUint64  = 10", to: "typeUint64  = 11", test: "TestRoundTrip"},
+		{from: "version = 3", to: "version = 2", test: "TestRoundTrip"},
 	}},
 	{"checkpoint/gguf/write.go", []way{
 		{from: "off += padded(t.Bytes())", to: "off += t.Bytes()", test: "TestRoundTrip"},
@@ -134,6 +144,12 @@ var ofRuns = []broken{
 	}},
 	{"internal/queue/queue.go", []way{
 		{from: "q.reading = len(batch) > 0", to: "q.reading = false", test: "TestEmptyAndWait"},
+	}},
+	{"internal/histogram/svg.go", []way{
+		{from: "most/(n*ten) <= maxTicks", to: "most/(n*ten) < maxTicks", test: "TestTickStep"},
+		{from: "p.bottom-height, 0.8*p.slot, height", to: "p.top, 0.8*p.slot, height", test: "TestSVG"},
+		{from: "float64(i*step)*p.perCount", to: "float64(i*step)*p.perCount*headroom", test: "TestSVG"},
+		{from: "args[i] = text.String()", to: "args[i] = a", test: "TestSVG"},
 	}},
 	{"internal/histogram/histogram.go", []way{
 		{from: "max(1, int(float64(n)", to: "max(0, int(float64(n)", test: "TestText"},

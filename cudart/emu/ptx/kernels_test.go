@@ -7,12 +7,14 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"mt/internal/bfloat"
 )
 
 func getF32(b []byte, i int) float32    { return f32(binary.LittleEndian.Uint32(b[4*i:])) }
 func putF32(b []byte, i int, x float32) { binary.LittleEndian.PutUint32(b[4*i:], bits32(x)) }
 func getBF16(b []byte, i int) float32 {
-	return f32(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16)
+	return bfloat.Widen(binary.LittleEndian.Uint16(b[2*i:]))
 }
 
 func dim(v ...uint32) [3]uint32 {
@@ -35,8 +37,7 @@ func TestRoundBF16(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range n {
-		x := bits32(getF32(in.Data, i))
-		if got, want := binary.LittleEndian.Uint16(out.Data[2*i:]), uint16((x+0x7fff+x>>16&1)>>16); got != want {
+		if got, want := binary.LittleEndian.Uint16(out.Data[2*i:]), bfloat.Round(getF32(in.Data, i)); got != want {
 			t.Fatalf("element %d is %#x, want %#x", i, got, want)
 		}
 	}

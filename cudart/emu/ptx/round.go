@@ -1,6 +1,10 @@
 package ptx
 
-import "math"
+import (
+	"math"
+
+	"mt/internal/bfloat"
+)
 
 // rounding is how a result that does not fit is rounded.
 type rounding uint8
@@ -57,7 +61,7 @@ func brain(x uint32, how rounding) uint32 {
 	}
 	switch {
 	case how == toNearest:
-		return (x + 0x7fff + x>>16&1) >> 16
+		return uint32(bfloat.Round(f32(x)))
 	case how == toMinus && x>>31 == 1 || how == toPlus && x>>31 == 0:
 		return (x + 0xffff) >> 16
 	}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 
 	"mt/device"
+	"mt/internal/bfloat"
 )
 
 // Results are what the cases gave, by name.
@@ -131,11 +132,10 @@ func (r *rig) upload(name string, dt device.DType, n int, put func(i int, b []by
 // values makes an array of numbers rounded to dt.
 func (r *rig) values(name string, dt device.DType, v []float64) *array {
 	return r.upload(name, dt, len(v), func(i int, b []byte) {
-		u := math.Float32bits(float32(v[i]))
 		if dt == device.BF16 {
-			binary.NativeEndian.PutUint16(b, uint16((u+0x7fff+u>>16&1)>>16))
+			binary.NativeEndian.PutUint16(b, bfloat.Round(float32(v[i])))
 		} else {
-			binary.NativeEndian.PutUint32(b, u)
+			binary.NativeEndian.PutUint32(b, math.Float32bits(float32(v[i])))
 		}
 	})
 }
@@ -162,7 +162,7 @@ func numbers(bits []byte, dt device.DType, n int) []float64 {
 	for i := range v {
 		switch dt {
 		case device.BF16:
-			v[i] = float64(math.Float32frombits(uint32(binary.NativeEndian.Uint16(bits[2*i:])) << 16))
+			v[i] = float64(bfloat.Widen(binary.NativeEndian.Uint16(bits[2*i:])))
 		case device.F32:
 			v[i] = float64(math.Float32frombits(binary.NativeEndian.Uint32(bits[4*i:])))
 		default:

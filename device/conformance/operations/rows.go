@@ -2,10 +2,10 @@ package operations
 
 import (
 	"fmt"
-	"math"
 
 	"mt/device"
 	"mt/device/conformance/oracle"
+	"mt/internal/bfloat"
 )
 
 func scaled(v []float64, k float64) []float64 {
@@ -56,8 +56,7 @@ func convertCases(add func(string, func(*rig))) {
 				for i, v := range src.v {
 					want[i] = v
 					if to == device.BF16 { // to nearest even, exactly
-						u := math.Float32bits(float32(v))
-						want[i] = float64(math.Float32frombits((u + 0x7fff + u>>16&1) &^ 0xffff))
+						want[i] = float64(bfloat.Widen(bfloat.Round(float32(v))))
 					}
 				}
 				dst.expect(want, 0, 0)

@@ -128,50 +128,6 @@ func TestCrossEntropyGradient(t *testing.T) {
 	}
 }
 
-// Shards in either order add up to the whole.
-func TestCrossEntropyShards(t *testing.T) {
-	r := rand.New(rand.NewPCG(8, 8))
-	const V = 7
-	targets, cuts := []int32{0, 6, -100, 3, 4}, []int{0, 1, 4, 7}
-	T := len(targets)
-	logits := random(r, T*V)
-	whole, losses := clone(logits), make([]float64, T)
-	const limit = 2
-	CrossEntropy(whole, targets, losses, V, 0.3, limit, false)
-	var parts [][]float64
-	for k := range len(cuts) - 1 {
-		var part []float64
-		for row := range T {
-			part = append(part, logits[row*V+cuts[k]:row*V+cuts[k+1]]...)
-		}
-		parts = append(parts, part)
-	}
-	lse, got := make([]float64, T), make([]float64, T)
-	sweep := func(order []int, gradient bool) {
-		for i, k := range order {
-			CrossEntropyShard(parts[k], targets, lse, got, cuts[k+1]-cuts[k], cuts[k], 0.3, limit, i == 0, i == len(order)-1, gradient)
-		}
-	}
-	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}} {
-		sweep(order, false)
-		for row := range T {
-			if math.Abs(got[row]-losses[row]) > 1e-14 {
-				t.Errorf("order %v: loss %d is %v, want %v", order, row, got[row], losses[row])
-			}
-		}
-	}
-	sweep([]int{2, 1, 0}, true)
-	for i, want := range whole {
-		row, c, k := i/V, i%V, 0
-		for c >= cuts[k+1] {
-			k++
-		}
-		if g := parts[k][row*(cuts[k+1]-cuts[k])+c-cuts[k]]; math.Abs(g-want) > 1e-14 {
-			t.Errorf("gradient %d,%d is %v, want %v", row, c, g, want)
-		}
-	}
-}
-
 func TestAttentionBackward(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for _, c := range []struct {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"mt/internal/bfloat"
 	"mt/internal/parallel"
 )
 
@@ -31,8 +32,8 @@ func newMatrix(n int, bf16 bool, value func() float64) *matrix {
 	for i := range n + 2*guard {
 		v := float32(value())
 		if bf16 {
-			m.u16[i] = narrowed(v)
-			v = widened(m.u16[i])
+			m.u16[i] = bfloat.Round(v)
+			v = bfloat.Widen(m.u16[i])
 		} else {
 			m.f32[i] = v
 		}
@@ -57,7 +58,7 @@ func (m *matrix) all() []float32 {
 	}
 	out := make([]float32, len(m.u16))
 	for i, v := range m.u16 {
-		out[i] = widened(v)
+		out[i] = bfloat.Widen(v)
 	}
 	return out
 }
@@ -221,7 +222,7 @@ func checkExact(t *testing.T, pool *parallel.Pool, ws *Workspace, x *data) {
 	for i, v := range got {
 		w := float32(want[i])
 		if x.dBF16 {
-			w = widened(narrowed(w))
+			w = bfloat.Widen(bfloat.Round(w))
 		}
 		if v != w {
 			t.Fatalf("%v: element (%d, %d) is %v, want %v", x, i/x.n, i%x.n, v, w)

@@ -1,8 +1,9 @@
 package gemm
 
 import (
-	"math"
 	"unsafe"
+
+	"mt/internal/bfloat"
 )
 
 // The plain Go level: what every other machine uses, and what the assembly is
@@ -147,21 +148,21 @@ func copyRow(dst []float32, src operand) {
 		return
 	}
 	for i, v := range src.u16(len(dst)) {
-		dst[i] = widened(v)
+		dst[i] = bfloat.Widen(v)
 	}
 }
 
 func widenGeneric(dst *float32, src *uint16, n int) {
 	out := unsafe.Slice(dst, n)
 	for i, v := range unsafe.Slice(src, n) {
-		out[i] = widened(v)
+		out[i] = bfloat.Widen(v)
 	}
 }
 
 func narrowGeneric(dst *uint16, src *float32, n int) {
 	out := unsafe.Slice(dst, n)
 	for i, v := range unsafe.Slice(src, n) {
-		out[i] = narrowed(v)
+		out[i] = bfloat.Round(v)
 	}
 }
 
@@ -185,19 +186,7 @@ func dotGeneric(d *[4]float32, x *float32, b operand, offsets *[4]int, k int) {
 // value is the i-th element after o's origin.
 func (o operand) value(i int) float32 {
 	if o.bf16 {
-		return widened(*(*uint16)(unsafe.Add(o.p, 2*i)))
+		return bfloat.Widen(*(*uint16)(unsafe.Add(o.p, 2*i)))
 	}
 	return *(*float32)(unsafe.Add(o.p, 4*i))
-}
-
-// widened is a bf16 as fp32.
-func widened(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) }
-
-// narrowed rounds to bf16, to nearest even; a NaN stays a quiet NaN.
-func narrowed(v float32) uint16 {
-	bits := math.Float32bits(v)
-	if v != v {
-		return uint16((bits | 0x400000) >> 16)
-	}
-	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }

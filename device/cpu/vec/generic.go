@@ -3,6 +3,8 @@ package vec
 import (
 	"math"
 	"unsafe"
+
+	"mt/internal/bfloat"
 )
 
 // generic is every kernel in plain Go: what runs where there is no assembly,
@@ -22,19 +24,14 @@ func span(p *float32, n int) []float32 { return unsafe.Slice(p, n) }
 func genericWiden(dst *float32, src *uint16, n int) {
 	d := span(dst, n)
 	for i, s := range unsafe.Slice(src, n) {
-		d[i] = math.Float32frombits(uint32(s) << 16)
+		d[i] = bfloat.Widen(s)
 	}
 }
 
 func genericNarrow(dst *uint16, src *float32, n int) {
 	d := unsafe.Slice(dst, n)
 	for i, s := range span(src, n) {
-		b := math.Float32bits(s)
-		if s != s {
-			d[i] = uint16(b>>16) | 0x40
-		} else {
-			d[i] = uint16((b + 0x7fff + b>>16&1) >> 16)
-		}
+		d[i] = bfloat.Round(s)
 	}
 }
 

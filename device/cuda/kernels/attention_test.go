@@ -11,6 +11,7 @@ import (
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
+	"mt/internal/bfloat"
 )
 
 func (rigOps) Attention(s device.Stream, a device.Attention) { kernels.Attention(on(s), a) }
@@ -159,12 +160,10 @@ func (r *attentionRun) ints(v []int32) device.Tensor {
 func (r *attentionRun) put(t device.Tensor, v []float64) []float64 {
 	b := r.dev.bytes(t.Mem())
 	for i, x := range v {
-		u := math.Float32bits(float32(x))
 		if t.DType == device.BF16 {
-			u += 0x7fff + u>>16&1
-			binary.LittleEndian.PutUint16(b[2*i:], uint16(u>>16))
+			binary.LittleEndian.PutUint16(b[2*i:], bfloat.Round(float32(x)))
 		} else {
-			binary.LittleEndian.PutUint32(b[4*i:], u)
+			binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(float32(x)))
 		}
 	}
 	return r.get(t)
@@ -174,7 +173,7 @@ func (r *attentionRun) get(t device.Tensor) []float64 {
 	b, v := r.dev.bytes(t.Mem()), make([]float64, t.Len)
 	for i := range v {
 		if t.DType == device.BF16 {
-			v[i] = float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16))
+			v[i] = float64(bfloat.Widen(binary.LittleEndian.Uint16(b[2*i:])))
 		} else {
 			v[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/bfloat"
 )
 
 // Unit roundoff of fp32, and what one rounding to bf16 costs.
@@ -63,17 +64,17 @@ func (e *elements) put(dt device.DType, v []float64) *vector {
 		b[i] = 0xa5
 	}
 	for i, x := range v {
-		u, to := math.Float32bits(float32(x)), b[(before+i)*size:]
+		v, to := float32(x), b[(before+i)*size:]
 		switch dt {
 		case device.BF16:
-			u = (u + 0x7fff + u>>16&1) &^ 0xffff
-			binary.LittleEndian.PutUint16(to, uint16(u>>16))
+			binary.LittleEndian.PutUint16(to, bfloat.Round(v))
+			v = bfloat.Widen(bfloat.Round(v))
 		case device.F32:
-			binary.LittleEndian.PutUint32(to, u)
+			binary.LittleEndian.PutUint32(to, math.Float32bits(v))
 		default:
 			binary.LittleEndian.PutUint32(to, uint32(int32(x)))
 		}
-		held[i] = float64(math.Float32frombits(u))
+		held[i] = float64(v)
 	}
 	mem, _ := e.dev.Alloc(device.ForWorkspace, int64(len(b)))
 	e.t.Cleanup(func() { e.dev.Free(mem) })

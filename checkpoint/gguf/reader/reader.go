@@ -1,4 +1,4 @@
-package gguf
+package reader
 
 import (
 	"bufio"
@@ -8,6 +8,27 @@ import (
 	"io"
 	"math"
 	"slices"
+
+	"mt/checkpoint/gguf"
+)
+
+// What a file begins with, and what every tensor's data begin at a multiple of,
+// by the file itself and from where the data begin.
+const (
+	magic     = "GGUF"
+	version   = 3
+	alignment = 32
+)
+
+// The numbers of value types in the file.
+const (
+	typeUint32  = 4
+	typeInt32   = 5
+	typeFloat32 = 6
+	typeBool    = 7
+	typeString  = 8
+	typeArray   = 9
+	typeUint64  = 10
 )
 
 // Bounds on what a file may say, far above any there is: a damaged one must not
@@ -20,11 +41,13 @@ const (
 
 // File is an open GGUF file.
 type File struct {
-	KVs     []KV // in the file's order
-	Tensors []Tensor
+	KVs     []gguf.KV // in the file's order
+	Tensors []gguf.Tensor
 
-	r    io.ReaderAt
-	data int64 // where the data begin
+	// Data is where the tensors' data begin, in bytes from the file's start.
+	Data int64
+
+	r io.ReaderAt
 }
 
 // Open reads the keys and the list of tensors of a file of the given size.
@@ -43,7 +66,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 			break
 		}
 		key := p.string()
-		f.KVs = append(f.KVs, KV{key, p.value(p.u32())})
+		f.KVs = append(f.KVs, gguf.KV{Key: key, Value: p.value(p.u32())})
 	}
 	for range tensors {
 		if p.err != nil {
@@ -54,20 +77,20 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	f.data = padded(size - p.left)
+	f.Data = (size - p.left + alignment - 1) / alignment * alignment
 	return f, f.check(size)
 }
 
 // check says whether the tensors lie within the file and apart.
 func (f *File) check(size int64) error {
 	byOff := slices.Clone(f.Tensors)
-	slices.SortFunc(byOff, func(a, b Tensor) int { return int(max(-1, min(1, a.Off-b.Off))) })
+	slices.SortFunc(byOff, func(a, b gguf.Tensor) int { return int(max(-1, min(1, a.Off-b.Off))) })
 	var at int64
 	for _, t := range byOff {
 		switch {
 		case t.Off < at || t.Off%alignment != 0:
 			return fmt.Errorf("tensor %s: its data begin at %d, not at a multiple of %d from %d on", t.Name, t.Off, alignment, at)
-		case t.Off > size-f.data || t.Bytes() > size-f.data-t.Off:
+		case t.Off > size-f.Data || t.Bytes() > size-f.Data-t.Off:
 			return fmt.Errorf("tensor %s: its data end after the file", t.Name)
 		}
 		at = t.Off + t.Bytes()
@@ -86,18 +109,18 @@ func (f *File) Value(key string) any {
 }
 
 // Tensor is the tensor of the given name, and whether there is one.
-func (f *File) Tensor(name string) (Tensor, bool) {
-	i := slices.IndexFunc(f.Tensors, func(t Tensor) bool { return t.Name == name })
+func (f *File) Tensor(name string) (gguf.Tensor, bool) {
+	i := slices.IndexFunc(f.Tensors, func(t gguf.Tensor) bool { return t.Name == name })
 	if i < 0 {
-		return Tensor{}, false
+		return gguf.Tensor{}, false
 	}
 	return f.Tensors[i], true
 }
 
 // Read reads a whole tensor as fp32.
-func (f *File) Read(t Tensor) ([]float32, error) {
+func (f *File) Read(t gguf.Tensor) ([]float32, error) {
 	raw := make([]byte, t.Bytes())
-	if n, err := f.r.ReadAt(raw, f.data+t.Off); n < len(raw) {
+	if n, err := f.r.ReadAt(raw, f.Data+t.Off); n < len(raw) {
 		return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
 	out := make([]float32, t.Elems())
@@ -212,8 +235,8 @@ func repeat[T any](p *parser, n int, next func() T) []T {
 	return out
 }
 
-func (p *parser) tensor() Tensor {
-	t := Tensor{Name: p.string()}
+func (p *parser) tensor() gguf.Tensor {
+	t := gguf.Tensor{Name: p.string()}
 	dims := p.u32()
 	if dims > maxDims {
 		p.fail("tensor %s: %d dimensions", t.Name, dims)
@@ -229,16 +252,16 @@ func (p *parser) tensor() Tensor {
 		n *= int64(d)
 		t.Shape = append([]int64{int64(d)}, t.Shape...)
 	}
-	t.Type = Type(p.u32())
+	t.Type = gguf.Type(p.u32())
 	off := p.u64()
 	switch {
 	case p.err != nil:
-	case !t.Type.known():
+	case !known(t.Type):
 		p.fail("tensor %s: %s is not read", t.Name, t.Type)
 	case off > math.MaxInt64/2:
 		p.fail("tensor %s: its data begin at %d", t.Name, off)
-	case t.Type == Q8_0 && (dims == 0 || t.Shape[len(t.Shape)-1]%BlockLen != 0):
-		p.fail("tensor %s: rows of Q8_0 that are no multiple of %d", t.Name, BlockLen)
+	case t.Type == gguf.Q8_0 && (dims == 0 || t.Shape[len(t.Shape)-1]%blockLen != 0):
+		p.fail("tensor %s: rows of Q8_0 that are no multiple of %d", t.Name, blockLen)
 	}
 	t.Off = int64(off)
 	return t

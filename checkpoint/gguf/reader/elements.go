@@ -1,0 +1,56 @@
+package reader
+
+import (
+	"encoding/binary"
+	"math"
+
+	"mt/checkpoint/gguf"
+	"mt/internal/bfloat"
+)
+
+// blockLen is the elements of a Q8_0 block: a scale in half precision, then a
+// signed byte each.
+const blockLen = 32
+
+// known reports whether the type is one that is read here.
+func known(t gguf.Type) bool {
+	return t == gguf.F32 || t == gguf.F16 || t == gguf.Q8_0 || t == gguf.BF16
+}
+
+// Decode reads len(dst) elements of type t from src, the inverse of
+// gguf.Encode as far as there is one.
+func Decode(dst []float32, t gguf.Type, src []byte) {
+	switch t {
+	case gguf.F32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	case gguf.F16:
+		for i := range dst {
+			dst[i] = Half(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+	case gguf.BF16:
+		for i := range dst {
+			dst[i] = bfloat.Widen(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+	case gguf.Q8_0:
+		for i := range dst {
+			block := src[i/blockLen*(2+blockLen):]
+			dst[i] = Half(binary.LittleEndian.Uint16(block)) * float32(int8(block[2+i%blockLen]))
+		}
+	default:
+		panic("reader: elements of " + t.String() + " are not read")
+	}
+}
+
+// Half is a number in IEEE half precision as a float32, exact.
+func Half(h uint16) float32 {
+	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10)&31, uint32(h&0x3ff)
+	switch {
+	case exp == 31:
+		return math.Float32frombits(sign | 0xff<<23 | frac<<13)
+	case exp != 0:
+		return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+	}
+	return math.Float32frombits(sign | math.Float32bits(float32(frac)*(1.0/(1<<24))))
+}
