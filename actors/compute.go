@@ -69,9 +69,9 @@ func (c *computeCore) weighs(p *Pass, v schedule.Visit) bool {
 	return v.Weighs() && !(p.OnDemand && c.idle(v))
 }
 
-// launch enqueues one micro-batch of one visit on the compute stream, or all of
+// enqueue is to enqueue one micro-batch of one visit on the compute stream, or all of
 // them through an expert.
-type launch struct {
+type enqueue struct {
 	p                           *Pass
 	Index                       int
 	Batch                       int // slot
@@ -117,7 +117,7 @@ func (c *computeCore) advance() []effect {
 		}
 		c.admit(p)
 		for c.next < len(p.Launches) && c.ready(p) {
-			out = append(out, c.launch(p)...)
+			out = append(out, c.enqueueNext(p)...)
 		}
 		if c.next < len(p.Launches) {
 			return out
@@ -175,12 +175,12 @@ func (c *computeCore) ready(p *Pass) bool {
 	return false
 }
 
-func (c *computeCore) launch(p *Pass) []effect {
+func (c *computeCore) enqueueNext(p *Pass) []effect {
 	i := c.next
 	c.next++
 	l := p.Launches[i]
 	v := p.Visits[l.Visit]
-	e := launch{p: p, Index: i, Batch: c.batch.slot, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
+	e := enqueue{p: p, Index: i, Batch: c.batch.slot, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
 		First: i == v.First, Last: i+1 == len(p.Launches) || p.Launches[i+1].Visit != l.Visit}
 	if c.idle(v) && !v.Grad() {
 		return c.after(p, v, l, e) // nothing to do
@@ -232,7 +232,7 @@ func (c *computeCore) use(object int) (slot int, wait bool) {
 
 // after is what follows a launch: activations and slots that are free now, and
 // at the end of a visit what it has made.
-func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e launch) []effect {
+func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqueue) []effect {
 	var out []effect
 	if v.Stage == schedule.Route && v.Phase != schedule.Backward && e.Last {
 		out = append(out, send{c.lane.offloader(), RoutingComputed{Prog: p.Seq, Layer: v.Layer}}) // first: the device waits for the answer
@@ -276,7 +276,7 @@ func (c *computeCore) release(v schedule.Visit) []effect {
 }
 
 func (r *lane) execCompute(w work) error {
-	e, ok := w.do.(launch)
+	e, ok := w.do.(enqueue)
 	if !ok { // passBatch
 		r.compute.Notify(func(err error) {
 			switch {
@@ -308,7 +308,7 @@ func (r *lane) execCompute(w work) error {
 		case err != nil:
 			r.hub.fail(r.index.compute(), r.launchError(e, v, err))
 		default:
-			r.clock.passed(e.p.Seq, marks)
+			r.stalls.passed(e.p.Seq, marks)
 		}
 	})
 	if len(w.done) > 0 {
@@ -317,27 +317,27 @@ func (r *lane) execCompute(w work) error {
 	return nil
 }
 
-func (r *lane) launchError(e launch, v schedule.Visit, err error) error {
+func (r *lane) launchError(e enqueue, v schedule.Visit, err error) error {
 	return fmt.Errorf("compute %s %s step %d: %w", r.names[v.Layer], v.Phase, e.p.Step, err)
 }
 
 // enqueue makes the compute stream wait for what a launch needs and work on it,
 // and times both, unless it is an evaluation's: marks are those of the program's
 // timeline so far.
-func (r *lane) enqueue(e launch, l schedule.Launch, v schedule.Visit) (marks int, err error) {
+func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks int, err error) {
 	var t *timeline
 	if !e.p.Eval {
-		t = r.clock.timeline(r.compute, e.p.Seq)
+		t = r.stalls.timeline(r.compute, e.p.Seq)
 	}
 	t.waited(e.Blocked)
 	for _, w := range r.waits(e, v) {
 		r.compute.Wait(w.event)
 		t.waited(w.cause)
 	}
-	r.launch(e, l, v)
+	r.stage(e, l, v)
 	t.worked()
 	if e.p.Eval && e.Index+1 == len(e.p.Launches) {
-		return 0, r.clock.skip(r.compute)
+		return 0, r.stalls.skip(r.compute)
 	}
 	return t.soFar(), t.failed()
 }
@@ -350,7 +350,7 @@ type wait struct {
 
 // waits lists what a launch needs before it begins. The slot of its output is no
 // part of it: what used it last was of this stream, or a spill that has landed.
-func (r *lane) waits(e launch, v schedule.Visit) []wait {
+func (r *lane) waits(e enqueue, v schedule.Visit) []wait {
 	var out []wait
 	if e.WaitWeights {
 		ready := r.batches[e.Batch].ready
@@ -372,7 +372,7 @@ func (r *lane) waits(e launch, v schedule.Visit) []wait {
 }
 
 // record marks, after a launch, what is ready now and what is idle again.
-func (r *lane) record(e launch, l schedule.Launch, v schedule.Visit) {
+func (r *lane) record(e enqueue, l schedule.Launch, v schedule.Visit) {
 	for _, slot := range []int{e.Out, e.Gr} {
 		if slot >= 0 {
 			r.compute.Record(r.acts[slot].ready)
@@ -401,7 +401,7 @@ func (r *lane) record(e launch, l schedule.Launch, v schedule.Visit) {
 }
 
 // check waits for a launch of a diagnosis and looks at its output.
-func (r *lane) check(w work, e launch, v schedule.Visit) error {
+func (r *lane) check(w work, e enqueue, v schedule.Visit) error {
 	l := e.p.Launches[e.Index]
 	n := r.activation(e.Out, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
 	buf, err := r.dev.AllocHost(n.Mem().Bytes)

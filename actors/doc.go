@@ -3,7 +3,7 @@
 // messages, and credits are the only backpressure.
 //
 // Each actor is a pure core, step(msg) → effects, without clock, I/O or
-// goroutine, and a thin protoactor shell that executes the effects. Work that
+// goroutine, and a thin protoactor process that executes the effects. Work that
 // takes time carries the message that tells of its end.
 //
 // It may import device, layers, host, checkpoint, data, plan and model, and is

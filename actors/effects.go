@@ -21,7 +21,7 @@ func (send) effect() {}
 
 func (s send) String() string { return fmt.Sprintf("→ %s %T%+v", s.to, s.msg, s.msg) }
 
-// work is something for the shell to do. When it is complete, done is sent; a
+// work is something for the process to do. When it is complete, done is sent; a
 // failing work sends Failed instead.
 type work struct {
 	do   any

@@ -87,8 +87,8 @@ func (r *lane) offloadRouting(offloadRouting) {
 	r.d2h.CopyD2H(r.experts.offsets, r.experts.state.Offsets.Mem())
 }
 
-// routing reads what offloadRouting brought: RoutingLanded's Offsets.
-func (r *lane) routing() any {
+// landedOffsets reads what offloadRouting brought: RoutingLanded's Offsets.
+func (r *lane) landedOffsets() any {
 	out := make([]int32, len(r.experts.offsets)/4)
 	for i := range out {
 		out[i] = int32(binary.LittleEndian.Uint32(r.experts.offsets[4*i:]))

@@ -64,7 +64,7 @@ func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers 
 		for _, e := range c.step(m) {
 			switch e := e.(type) {
 			case work:
-				if l, ok := e.do.(launch); ok && p.Visits[p.Launches[l.Index].Visit].Stage == schedule.Expert {
+				if l, ok := e.do.(enqueue); ok && p.Visits[p.Launches[l.Index].Visit].Stage == schedule.Expert {
 					v := p.Visits[p.Launches[l.Index].Visit]
 					got = append(got, fmt.Sprintf("%d %s %d+%d %t", v.Part, v.Phase, l.From, l.Pairs, l.Weights >= 0))
 				}

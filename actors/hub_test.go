@@ -35,11 +35,11 @@ func TestPanicEndsTheRun(t *testing.T) {
 }
 
 // talk spawns one actor with a conductor that keeps what it is told.
-func talk(t *testing.T, s *shell, msg any) []any {
+func talk(t *testing.T, s *process, msg any) []any {
 	t.Helper()
 	h := newHub()
 	heard := &listener{got: make(chan any, 8)}
-	for _, sh := range []*shell{{id: conductorID, core: heard}, s} {
+	for _, sh := range []*process{{id: conductorID, core: heard}, s} {
 		if err := h.spawn(sh); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestUnknownMessages(t *testing.T) {
 	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(0, 3, 0, nil, [schedule.NumClasses]int{}, 1, d), laneID(0).compute(): newComputeCore(0, d),
 		laneID(0).offloader(): newOffloaderCore(0, false, d), optimizerID: newOptimizerCore(3, 1, State{}, 1, false), checkpointerID: newCheckpointerCore(3, 0), reporterID: reporterCore{}}
 	for id, c := range cores {
-		got := talk(t, &shell{id: id, core: c, exec: quiet}, stranger{})
+		got := talk(t, &process{id: id, core: c, exec: quiet}, stranger{})
 		f, ok := got[0].(Failed)
 		if want := id.String() + ": unexpected message actors.stranger"; !ok || len(got) != 1 || f.Actor != id || !strings.Contains(f.Err.Error(), want) {
 			t.Errorf("%s answers %v, want %q", id, got, want)
@@ -93,7 +93,7 @@ func (f *failing) step(any) []effect {
 // TestFailedWorkStopsItsMessage: the effects behind a failed one are dropped.
 func TestFailedWorkStopsItsMessage(t *testing.T) {
 	bad := errors.New("it fails")
-	got := talk(t, &shell{id: laneID(0).compute(), core: &failing{}, exec: func(work) error { return bad }}, "go")
+	got := talk(t, &process{id: laneID(0).compute(), core: &failing{}, exec: func(work) error { return bad }}, "go")
 	if f, ok := got[0].(Failed); !ok || len(got) != 1 || f.Actor != laneID(0).compute() || !errors.Is(f.Err, bad) {
 		t.Errorf("the conductor heard %v", got)
 	}
@@ -103,9 +103,9 @@ func TestFailedWorkStopsItsMessage(t *testing.T) {
 func TestAfterTheEndNothingIsHandled(t *testing.T) {
 	h := newHub()
 	c := &failing{}
-	s := &shell{id: laneID(0).compute(), core: c, exec: func(work) error { return nil }}
+	s := &process{id: laneID(0).compute(), core: c, exec: func(work) error { return nil }}
 	heard := &listener{got: make(chan any, 8)}
-	for _, sh := range []*shell{{id: conductorID, core: heard}, s} {
+	for _, sh := range []*process{{id: conductorID, core: heard}, s} {
 		if err := h.spawn(sh); err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,7 @@ type lane struct {
 	lossHost  []byte
 
 	travelled expertTraffic
-	clock     *clock
+	stalls    *stalls
 }
 
 // newShared allocates what o needs once; on an error nothing stays allocated.
@@ -229,8 +229,8 @@ func (r *lane) makeEvents() (err error) {
 			return err
 		}
 	}
-	r.clock = newClock(r.dev)
-	r.onClose(r.clock.close)
+	r.stalls = newStalls(r.dev)
+	r.onClose(r.stalls.close)
 	return nil
 }
 

@@ -23,7 +23,7 @@ func (w *world) do(e work) {
 			w.failf("host buffer %d is fetched before it was spilled", d.Host)
 		}
 		w.acts[d.Slot] = c
-	case launch:
+	case enqueue:
 		w.launch(d)
 	case spill, offloadGrad, offloadRouting, offloadLoss:
 		w.d2h = append(w.d2h, w.landing(e))
@@ -152,7 +152,7 @@ func (w *world) updates(step int) int {
 }
 
 // launch checks that the slots of a launch hold what the program says.
-func (w *world) launch(d launch) {
+func (w *world) launch(d enqueue) {
 	l := d.p.Launches[d.Index]
 	v := d.p.Visits[l.Visit]
 	idle := v.Stage == schedule.Expert && w.pairs(d.p.Seq, v.Layer, v.Part) == 0

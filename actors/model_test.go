@@ -221,7 +221,7 @@ func (w *world) turn(id role) {
 	}
 }
 
-// done sends what a work promised, as the shell does.
+// done sends what a work promised, as the process does.
 func (w *world) done(e work, result any) {
 	for _, s := range e.completed(result) {
 		w.send(s.to, s.msg)

@@ -126,7 +126,7 @@ func (r *lane) execOffloader(w work) error {
 		s.Notify(r.landed(w, "offload the gradient of "+r.names[e.Layer], nothing))
 	case offloadRouting:
 		r.offloadRouting(e)
-		s.Notify(r.landed(w, fmt.Sprintf("offload the routing of %s step %d", r.names[e.Layer], e.p.Step), r.routing))
+		s.Notify(r.landed(w, fmt.Sprintf("offload the routing of %s step %d", r.names[e.Layer], e.p.Step), r.landedOffsets))
 	case offloadLoss:
 		b := r.batches[e.Slot]
 		n := 4 * int64(e.p.Batch.Tokens)

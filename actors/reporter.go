@@ -33,7 +33,7 @@ func (r *run) execReporter(w work) error {
 		m.H2D, m.D2H = h2d-r.lastH2D, d2h-r.lastD2H
 		r.lastH2D, r.lastD2H = h2d, d2h
 		for _, l := range r.lanes {
-			busy, stall := l.clock.read(m.Prog)
+			busy, stall := l.stalls.read(m.Prog)
 			m.Compute = max(m.Compute, busy)
 			for cause, d := range stall {
 				m.Stall[cause] += d

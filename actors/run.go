@@ -78,21 +78,21 @@ func (r *run) spawn() error {
 	}
 	conductor := newConductorCore(o.Schedule, o.Start, len(r.lanes), o.Plan.Depths.BatchesAhead, o.Plan.Schedule())
 	conductor.pairs = o.Plan.Spec.Config.AttendedPairs
-	shells := []*shell{
+	processes := []*process{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
 		{id: checkpointerID, core: newCheckpointerCore(n, o.Start.Step), exec: r.execCheckpointer},
 		{id: optimizerID, core: newOptimizerCore(n, len(r.lanes), o.Start, o.MaxGradNorm, tied), exec: r.execOptimizer},
 	}
 	for _, l := range r.lanes {
-		shells = append(shells,
-			&shell{id: l.index.offloader(), core: newOffloaderCore(l.index, o.MaxGradNorm > 0, o.Plan.Depths), exec: l.execOffloader},
-			&shell{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths), exec: l.execCompute},
-			&shell{id: l.index.prefetcher(), core: newPrefetcherCore(l.index, n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths), exec: l.execPrefetcher})
+		processes = append(processes,
+			&process{id: l.index.offloader(), core: newOffloaderCore(l.index, o.MaxGradNorm > 0, o.Plan.Depths), exec: l.execOffloader},
+			&process{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths), exec: l.execCompute},
+			&process{id: l.index.prefetcher(), core: newPrefetcherCore(l.index, n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths), exec: l.execPrefetcher})
 	}
-	shells = append(shells,
-		&shell{id: feederID, core: &feederCore{}, exec: r.execFeeder},
-		&shell{id: conductorID, core: conductor, exec: r.execConductor})
-	for _, s := range shells {
+	processes = append(processes,
+		&process{id: feederID, core: &feederCore{}, exec: r.execFeeder},
+		&process{id: conductorID, core: conductor, exec: r.execConductor})
+	for _, s := range processes {
 		if err := r.hub.spawn(s); err != nil {
 			return err
 		}

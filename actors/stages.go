@@ -36,10 +36,10 @@ func (r *lane) savedFor(layer, mb int) device.Mem {
 	return r.saved[layer][mb]
 }
 
-// launch enqueues the template of one visit for one micro-batch.
-func (r *lane) launch(e launch, l schedule.Launch, v schedule.Visit) {
+// stage enqueues the template of one visit for one micro-batch.
+func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
 	if v.Stage == schedule.Expert {
-		r.launchExpert(e, v)
+		r.stageExpert(e, v)
 		return
 	}
 	mb := r.batches[e.Batch].micro[l.MicroBatch]
@@ -55,18 +55,18 @@ func (r *lane) launch(e launch, l schedule.Launch, v schedule.Visit) {
 	}
 	switch v.Stage {
 	case schedule.Embed:
-		r.launchEmbedding(e, v, out, gr, mb)
+		r.stageEmbedding(e, v, out, gr, mb)
 	case schedule.Head, schedule.HeadPart:
-		r.launchHead(e, l, v, in, out, gr)
+		r.stageHead(e, l, v, in, out, gr)
 	case schedule.Route, schedule.Join:
-		r.launchRouter(e, l, v, in, out, gr)
+		r.stageRouter(e, l, v, in, out, gr)
 	default:
-		r.launchBlock(e, l, v, in, out, gr)
+		r.stageBlock(e, l, v, in, out, gr)
 	}
 }
 
-// launchEmbedding enqueues the embedding's template.
-func (r *lane) launchEmbedding(e launch, v schedule.Visit, out, gr device.Tensor, mb layers.MicroBatch) {
+// stageEmbedding enqueues the embedding's template.
+func (r *lane) stageEmbedding(e enqueue, v schedule.Visit, out, gr device.Tensor, mb layers.MicroBatch) {
 	s := r.compute.Stream
 	if v.Phase != schedule.Backward {
 		r.ops.EmbedForward(s, out, r.batches[e.Batch].rows, mb)
@@ -76,9 +76,9 @@ func (r *lane) launchEmbedding(e launch, v schedule.Visit, out, gr device.Tensor
 	r.ops.EmbedBackward(s, r.grads.mem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, e.First)
 }
 
-// launchBlock enqueues the template of a block, or of the attention of one with
+// stageBlock enqueues the template of a block, or of the attention of one with
 // experts.
-func (r *lane) launchBlock(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+func (r *lane) stageBlock(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
 	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
 	saved := device.Mem{}
 	if v.Phase != schedule.Evaluate {
@@ -97,9 +97,9 @@ func (r *lane) launchBlock(e launch, l schedule.Launch, v schedule.Visit, in, ou
 	}
 }
 
-// launchHead enqueues the head's template, whole or of one part. The gradient
+// stageHead enqueues the head's template, whole or of one part. The gradient
 // of a head in parts is out where the first part makes it, later gr.
-func (r *lane) launchHead(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+func (r *lane) stageHead(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
 	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
 	at, n := int64(r.batches[e.Batch].offset[l.MicroBatch]), int64(mb.Tokens)
 	losses, scale := r.batches[e.Batch].losses.Slice(at, n), supervisedScale(e.p.Batch)
@@ -120,8 +120,8 @@ func (r *lane) launchHead(e launch, l schedule.Launch, v schedule.Visit, in, out
 	}
 }
 
-// launchExpert enqueues the template of an expert, for all micro-batches.
-func (r *lane) launchExpert(e launch, v schedule.Visit) {
+// stageExpert enqueues the template of an expert, for all micro-batches.
+func (r *lane) stageExpert(e enqueue, v schedule.Visit) {
 	s, st, w := r.compute.Stream, r.experts.state, r.weightsOf(v, e.Weights)
 	if v.Grad() {
 		r.ops.ExpertBackward(s, w, r.gradsOf(v, e.Grad), st, e.From, e.Pairs, r.workspace)
@@ -130,9 +130,9 @@ func (r *lane) launchExpert(e launch, v schedule.Visit) {
 	r.ops.ExpertForward(s, w, st, e.From, e.Pairs, r.workspace)
 }
 
-// launchRouter enqueues the template of a visit to part 0 of a layer with
+// stageRouter enqueues the template of a visit to part 0 of a layer with
 // experts.
-func (r *lane) launchRouter(e launch, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+func (r *lane) stageRouter(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
 	s, st, ws := r.compute.Stream, r.experts.state, r.workspace
 	mb, at := r.batches[e.Batch].micro[l.MicroBatch], r.batches[e.Batch].offset[l.MicroBatch]
 	switch {

@@ -54,7 +54,7 @@ func words(v any) string {
 		return fmt.Sprintf("pass %d: object %d is spilled", m.Prog, m.Object)
 	case ActivationSlotFreed:
 		return fmt.Sprintf("activation slot %d is free", m.Slot)
-	case launch:
+	case enqueue:
 		return launchInWords(m)
 	case passBatch:
 		return "tell when the device has done with the batch"
@@ -146,7 +146,7 @@ func afterTheLoss(v any) string {
 
 // launchInWords says what a launch is, where its weights, activations and gradient
 // are, and what it waits for.
-func launchInWords(m launch) string {
+func launchInWords(m enqueue) string {
 	v := m.p.Visits[m.p.Launches[m.Index].Visit]
 	s := fmt.Sprintf("pass %d, launch %d: layer %d part %d %s %s, batch slot %d", m.p.Seq, m.Index, v.Layer, v.Part, v.Stage, v.Phase, m.Batch)
 	for _, slot := range []struct {

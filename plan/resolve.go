@@ -111,7 +111,7 @@ func rowsThatFit(q Request) int {
 	return low
 }
 
-// choose is Resolve without the last word of its error.
+// choose is Resolve; what its error lacks, the way out, Resolve adds.
 func choose(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err

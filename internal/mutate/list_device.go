@@ -115,7 +115,7 @@ var ofDevice = []broken{
 		{from: "if v < last || int(v) > n {", to: "if v <= last || int(v) > n {", test: "TestOps/threads=2/Rows"},
 		{from: "at[from[u]:from[u+1]]", to: "at[from[u] : from[u]+1]", test: "TestOps/threads=2/Rows"},
 	}},
-	{"device/cpu/units.go", []way{
+	{"device/cpu/glu.go", []way{
 		{from: "unit(act, row[:F], row[F:])", to: "unit(act, row[F:], row[:F])", test: "TestOps/threads=2/GLU"},
 		{from: "unit = vec.GeGLUGrad", to: "unit = vec.SwiGLUGrad", test: "TestOps/threads=2/GLU"},
 	}},

@@ -171,7 +171,7 @@ var ofRuns = []broken{
 		{from: "rounded > u.Limit-u.Total {", to: "rounded > u.Limit {", test: "TestBudgetIsForAll"},
 		{from: "if p != device.ForHostStaging {\n\t\tu.Total", to: "{\n\t\tu.Total", test: "TestBudget|TestUsageOfTheContext|TestContract"},
 	}},
-	{"device/cpu/rowsby.go", []way{
+	{"device/cpu/scalerows.go", []way{
 		{from: "vec.Scale(grad, grad, w[p])\n", to: "", test: "TestOps/threads=2/RowsBy"},
 		{from: "vec.Add(out[u*C:(u+1)*C], in.load(sc, 0, t*C, C))", to: "copy(out[u*C:(u+1)*C], in.load(sc, 0, t*C, C))", test: "TestOps/threads=2/RowsBy"},
 	}},

@@ -8,25 +8,26 @@ import (
 	"mt/device"
 )
 
-// clock says what the compute stream did with its time, by events recorded
+// stalls says what the compute stream did with its time, by events recorded
 // between everything it waits for and works on.
-type clock struct {
+type stalls struct {
 	dev       device.Device
 	mu        sync.Mutex
 	free      []device.Event
 	all       []device.Event
-	timelines map[int]*timeline // by program
+	timelines map[int]*timeline // by pass
 	last      device.Event      // the end of what was enqueued last; nil: nothing was
-	// owed are ends that no timeline begins with: the next to be read frees them.
+	// owed are events that ended a timeline and begin none, because the time after them
+	// is nobody's; the next timeline that is read frees them.
 	owed []device.Event
 }
 
-// timeline is one program: marks in the order of the stream. What the device has
+// timeline is one pass: marks in the order of the stream. What the device has
 // passed is summed up while the program still runs, so that events live no longer
 // than the work between them: layers with experts make marks by the ten thousand.
 // A nil timeline records nothing.
 type timeline struct {
-	clock  *clock
+	of     *stalls
 	stream device.Stream
 	begin  device.Event // where it begins
 	marks  []mark       // the last that was summed up, and those to come
@@ -43,9 +44,9 @@ type mark struct {
 	busy  bool  // worked
 }
 
-func newClock(dev device.Device) *clock { return &clock{dev: dev, timelines: map[int]*timeline{}} }
+func newStalls(dev device.Device) *stalls { return &stalls{dev: dev, timelines: map[int]*timeline{}} }
 
-func (c *clock) event() (device.Event, error) {
+func (c *stalls) event() (device.Event, error) {
 	if n := len(c.free); n > 0 {
 		e := c.free[n-1]
 		c.free = c.free[:n-1]
@@ -60,12 +61,12 @@ func (c *clock) event() (device.Event, error) {
 
 // timeline is that of a program; the first call begins it where what the stream
 // did before ends.
-func (c *clock) timeline(s device.Stream, prog int) *timeline {
+func (c *stalls) timeline(s device.Stream, prog int) *timeline {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.timelines[prog]
 	if t == nil {
-		t = &timeline{clock: c, stream: s, owed: c.owed}
+		t = &timeline{of: c, stream: s, owed: c.owed}
 		c.owed = nil
 		if c.last != nil {
 			t.add(mark{event: c.last})
@@ -85,14 +86,14 @@ func (t *timeline) mark(m mark) {
 	if t == nil || t.err != nil {
 		return
 	}
-	t.clock.mu.Lock()
-	defer t.clock.mu.Unlock()
-	if m.event, t.err = t.clock.event(); t.err != nil {
+	t.of.mu.Lock()
+	defer t.of.mu.Unlock()
+	if m.event, t.err = t.of.event(); t.err != nil {
 		return
 	}
 	t.stream.Record(m.event)
 	t.add(m)
-	t.clock.last = m.event
+	t.of.last = m.event
 }
 
 func (t *timeline) add(m mark) {
@@ -112,7 +113,7 @@ func (t *timeline) soFar() int {
 }
 
 // passed says that the device has come by the first so many marks of a program.
-func (c *clock) passed(prog, marks int) {
+func (c *stalls) passed(prog, marks int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t := c.timelines[prog]; t != nil {
@@ -130,7 +131,7 @@ func (t *timeline) sum(marks int) {
 			t.stall[m.cause] += max(0, m.event.Elapsed(before))
 		}
 		if before != t.begin {
-			t.clock.free = append(t.clock.free, before)
+			t.of.free = append(t.of.free, before)
 		}
 	}
 	if last > 0 {
@@ -148,7 +149,7 @@ func (t *timeline) failed() error {
 
 // skip makes the next timeline begin here: what the stream did since its last
 // mark is nobody's.
-func (c *clock) skip(s device.Stream) error {
+func (c *stalls) skip(s device.Stream) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, err := c.event()
@@ -166,7 +167,7 @@ func (c *clock) skip(s device.Stream) error {
 // read is how long a program took, from the end of what ran before it to its
 // own, and what of it was waiting, by cause. The program must be complete, and
 // programs are read in order; their events are free afterwards.
-func (c *clock) read(prog int) (total time.Duration, stall [NumCauses]time.Duration) {
+func (c *stalls) read(prog int) (total time.Duration, stall [NumCauses]time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.timelines[prog]
@@ -184,7 +185,7 @@ func (c *clock) read(prog int) (total time.Duration, stall [NumCauses]time.Durat
 }
 
 // close frees all events. What is told of later is nobody's.
-func (c *clock) close() {
+func (c *stalls) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.timelines)

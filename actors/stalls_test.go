@@ -35,7 +35,7 @@ func (s *fakeStream) Record(e device.Event) { e.(*fakeEvent).at = s.now }
 // evaluation took is nobody's.
 func TestClock(t *testing.T) {
 	dev := &fakeClockDevice{}
-	c, s := newClock(dev), &fakeStream{}
+	c, s := newStalls(dev), &fakeStream{}
 	pass := func(ms int) { s.now += time.Duration(ms) * time.Millisecond }
 	play := func(prog int) {
 		c.timeline(s, prog).waited(NoStall)
@@ -107,7 +107,7 @@ func TestClockSumsAsItGoes(t *testing.T) {
 	const launches, ahead = 1000, 7 // marks that the device has not come by
 	r := rand.New(rand.NewSource(3))
 	devs := [2]*fakeClockDevice{{}, {}}
-	clocks := [2]*clock{newClock(devs[0]), newClock(devs[1])}
+	clocks := [2]*stalls{newStalls(devs[0]), newStalls(devs[1])}
 	s := &fakeStream{}
 	var told []int
 	for prog := range 5 {
@@ -142,7 +142,7 @@ func TestClockSumsAsItGoes(t *testing.T) {
 
 // TestClockOfNothing: a program that was never timed took no time.
 func TestClockOfNothing(t *testing.T) {
-	c := newClock(&fakeClockDevice{})
+	c := newStalls(&fakeClockDevice{})
 	if total, stall := c.read(7); total != 0 || stall != [NumCauses]time.Duration{} {
 		t.Errorf("got %v, %v", total, stall)
 	}
@@ -156,12 +156,12 @@ func TestClockOfNothing(t *testing.T) {
 
 // launchesOf gives a Compute core its program and what it needs, in the given
 // order, and returns the launches by index.
-func launchesOf(c *computeCore, p *Pass, msgs ...any) map[int]launch {
-	out := map[int]launch{}
+func launchesOf(c *computeCore, p *Pass, msgs ...any) map[int]enqueue {
+	out := map[int]enqueue{}
 	for _, m := range append([]any{PassPlanned{p}}, msgs...) {
 		for _, e := range c.step(m) {
 			if w, ok := e.(work); ok {
-				if l, ok := w.do.(launch); ok {
+				if l, ok := w.do.(enqueue); ok {
 					out[l.Index] = l
 				}
 			}
@@ -224,7 +224,7 @@ func TestGradBufferStall(t *testing.T) {
 		var blocked []Cause
 		for _, e := range core.step(GradBufferFreed{}) {
 			if w, ok := e.(work); ok {
-				if l, ok := w.do.(launch); ok {
+				if l, ok := w.do.(enqueue); ok {
 					blocked = append(blocked, l.Blocked)
 				}
 			}

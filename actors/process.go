@@ -12,9 +12,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// shell is the protoactor side of one actor: it feeds messages to the core and
+// process is the protoactor side of one actor: it feeds messages to the core and
 // executes the effects. Mailboxes are unbounded: credits bound what is in them.
-type shell struct {
+type process struct {
 	id   address
 	core core
 	// exec does a work; what takes time it starts and returns.
@@ -24,7 +24,7 @@ type shell struct {
 }
 
 // Receive implements actor.Actor.
-func (s *shell) Receive(ctx actor.Context) {
+func (s *process) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
 	default:
@@ -32,14 +32,14 @@ func (s *shell) Receive(ctx actor.Context) {
 	}
 }
 
-// hub connects the shells of one run.
+// hub connects the processes of one run.
 type hub struct {
-	system  *actor.ActorSystem
-	pids    map[address]*actor.PID
-	shells  []*shell
-	stopped atomic.Bool    // effects are no longer executed
-	pending sync.WaitGroup // goroutines that effects have started
-	ended   chan error     // the Conductor's word on the run, once
+	system    *actor.ActorSystem
+	pids      map[address]*actor.PID
+	processes []*process
+	stopped   atomic.Bool    // effects are no longer executed
+	pending   sync.WaitGroup // goroutines that effects have started
+	ended     chan error     // the Conductor's word on the run, once
 }
 
 func newHub() *hub {
@@ -48,14 +48,14 @@ func newHub() *hub {
 }
 
 // spawn starts the actor of s.
-func (h *hub) spawn(s *shell) error {
+func (h *hub) spawn(s *process) error {
 	s.hub = h
 	pid, err := h.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return s }), s.id.String())
 	if err != nil {
 		return fmt.Errorf("start actor %s: %w", s.id, err)
 	}
 	h.pids[s.id] = pid
-	h.shells = append(h.shells, s)
+	h.processes = append(h.processes, s)
 	return nil
 }
 
@@ -67,7 +67,7 @@ func (h *hub) fail(id address, err error) { h.tell(conductorID, Failed{Actor: id
 
 // handle runs one message through a core. A panic, which is a broken invariant,
 // ends the run like any other fault: no actor is ever restarted.
-func (h *hub) handle(s *shell, msg any) {
+func (h *hub) handle(s *process, msg any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.stopped.Load() {
@@ -124,11 +124,11 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 // after it returns.
 func (h *hub) close() {
 	h.stopped.Store(true)
-	for _, s := range h.shells {
+	for _, s := range h.processes {
 		s.rest()
 	}
 	h.pending.Wait()
-	for _, s := range h.shells {
+	for _, s := range h.processes {
 		h.system.Root.Stop(h.pids[s.id])
 	}
 	h.system.Shutdown()
@@ -144,7 +144,7 @@ func broken(id address, cause any) error {
 }
 
 // rest returns when the actor's message in hand has been handled.
-func (s *shell) rest() {
+func (s *process) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 }
