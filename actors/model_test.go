@@ -100,7 +100,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		prefetcherRole:   newPrefetcherCore(0, cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths),
 		computeRole:      newComputeCore(0, cfg.depths),
 		offloaderRole:    newOffloaderCore(0, cfg.clip > 0, cfg.depths),
-		optimizerRole:    newOptimizerCore(cfg.layers, 1, State{}, cfg.clip, cfg.tied),
+		optimizerRole:    newOptimizerCore(summedIn(cfg.layers, cfg.tied), 1, State{}, cfg.clip),
 		checkpointerRole: newCheckpointerCore(cfg.layers, 0),
 		reporterRole:     reporterCore{},
 	}

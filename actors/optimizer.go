@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"mt/host"
 	"mt/model"
@@ -19,10 +20,10 @@ type optimizerCore struct {
 	layers  int
 	lanes   int
 	clip    float64 // max_grad_norm; 0: no clipping
-	tied    bool
-	version int   // steps taken by all layers
-	adam    int64 // updates made: Adam's step count
-	skipped int   // steps skipped in a row
+	into    []int   // by layer, the one in whose gradient its own is summed: itself, but where they share a table
+	version int     // steps taken by all layers
+	adam    int64   // updates made: Adam's step count
+	skipped int     // steps skipped in a row
 	busy    bool
 	cur     *stepState
 	// saving: the layer's state is being written; its next update waits.
@@ -48,14 +49,17 @@ type stepState struct {
 	finite  int // the last step before that was not skipped
 }
 
-func newOptimizerCore(layers, lanes int, start State, clip float64, tied bool) *optimizerCore {
-	return &optimizerCore{layers: layers, lanes: lanes, clip: clip, tied: tied, version: start.Step, adam: start.AdamStep,
+// newOptimizerCore begins at start with layers whose gradients are summed as into says.
+func newOptimizerCore(into []int, lanes int, start State, clip float64) *optimizerCore {
+	layers := len(into)
+	return &optimizerCore{layers: layers, lanes: lanes, clip: clip, into: into, version: start.Step, adam: start.AdamStep,
 		skipped: start.NonFinite, saving: make([]bool, layers)}
 }
 
-// mergeTied adds the embedding's gradient rows to the head's part.
-type mergeTied struct {
-	Rows, Head int // slabs
+// merge adds rows, which are the gradient of a table that two layers share, to the
+// other's gradient of it.
+type merge struct {
+	Rows, Into int // slabs
 	IDs        []int32
 }
 
@@ -76,16 +80,16 @@ func (m measured) with(result any) any {
 	return m
 }
 
-// merged tells that mergeTied is done.
-type merged struct{}
+// merged tells that merge is done.
+type merged struct{ Layer int }
 
 // update moves a layer's weights and moments.
 type update struct {
-	Layer, Slab, HeadSlab int
-	IDs                   []int32
-	AdamStep              int64
-	LR                    float64
-	Clip                  float32
+	Layer, Slab int
+	IDs         []int32
+	AdamStep    int64
+	LR          float64
+	Clip        float32
 }
 
 // updateDone tells that update is done.
@@ -99,7 +103,7 @@ func (c *optimizerCore) step(msg any) []effect {
 			s = c.open(m.Step)
 		}
 		s.landed[m.Layer], s.lane[m.Layer], s.ids = m.Slab, m.Lane, m.IDs
-		if !(c.tied && m.Layer == c.head()) {
+		if len(c.shares(m.Layer)) == 1 || c.into[m.Layer] != m.Layer { // else it is measured when the others' are in it
 			s.queue = append(s.queue, m.Layer)
 		}
 	case StepClosed:
@@ -109,9 +113,9 @@ func (c *optimizerCore) step(msg any) []effect {
 		s.closed = &m
 	case merged:
 		c.busy = false
-		s.squares[0], s.have[0] = 0, true // the embedding's part is measured with the head's
-		s.order = append(s.order, 0)
-		s.queue = append(s.queue, c.head())
+		s.squares[m.Layer], s.have[m.Layer] = 0, true // its part is measured with the sum
+		s.order = append(s.order, m.Layer)
+		s.queue = append(s.queue, c.into[m.Layer])
 	case measured:
 		c.busy = false
 		s.squares[m.Layer], s.have[m.Layer] = m.Squares, true
@@ -127,7 +131,16 @@ func (c *optimizerCore) step(msg any) []effect {
 	return c.advance()
 }
 
-func (c *optimizerCore) head() int { return c.layers - 1 }
+// shares are the layers whose gradients are summed in that of l, or with l in that
+// of another: l alone, but where it shares a table.
+func (c *optimizerCore) shares(l int) (out []int) {
+	for k, into := range c.into {
+		if into == c.into[l] {
+			out = append(out, k)
+		}
+	}
+	return out
+}
 
 func (c *optimizerCore) open(step int) *stepState {
 	c.cur = &stepState{step: step, finite: step - 1 - c.skipped, landed: make([]int, c.layers), lane: make([]laneID, c.layers), squares: make([]float64, c.layers),
@@ -175,12 +188,12 @@ func (c *optimizerCore) advance() []effect {
 
 func (c *optimizerCore) startMeasure(s *stepState) []effect {
 	l := s.queue[0]
-	if c.tied && l == 0 {
-		if s.landed[c.head()] < 0 {
-			return nil // the head's gradient lands first; it is on its way
+	if into := c.into[l]; into != l {
+		if s.landed[into] < 0 {
+			return nil // it is on its way
 		}
 		s.queue, c.busy = s.queue[1:], true
-		return []effect{work{do: mergeTied{Rows: s.landed[0], Head: s.landed[c.head()], IDs: s.ids}, done: []send{{optimizerID, merged{}}}}}
+		return []effect{work{do: merge{Rows: s.landed[l], Into: s.landed[into], IDs: s.ids}, done: []send{{optimizerID, merged{l}}}}}
 	}
 	s.queue, c.busy = s.queue[1:], true
 	return []effect{work{do: measure{Layer: l, Slab: s.landed[l], IDs: s.ids}, done: []send{{optimizerID, measured{Layer: l}}}}}
@@ -192,14 +205,7 @@ func (c *optimizerCore) advanceUnclipped(s *stepState) []effect {
 		return nil
 	}
 	l := s.order[s.pending]
-	if c.tied && (l == 0 || l == c.head()) && !s.have[c.head()] {
-		return nil
-	}
-	sq := s.squares[l]
-	if c.tied && l == 0 {
-		sq = s.squares[c.head()]
-	}
-	if !host.AllFinite(sq) {
+	if !host.AllFinite(s.squares[c.into[l]]) {
 		return []effect{work{do: nonFiniteGradient{Step: s.step, Layer: l, Finite: s.finite}}}
 	}
 	out := c.startUpdate(s, l, 1)
@@ -219,7 +225,7 @@ func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []effect 
 		return nil
 	}
 	c.busy = true
-	return []effect{work{do: update{Layer: l, Slab: s.landed[l], HeadSlab: s.landed[c.head()], IDs: s.ids,
+	return []effect{work{do: update{Layer: l, Slab: s.landed[c.into[l]], IDs: s.ids,
 		AdamStep: c.adam + 1, LR: s.closed.LR, Clip: clip}, done: []send{{optimizerID, updateDone{l}}}}}
 }
 
@@ -232,10 +238,10 @@ func (c *optimizerCore) updated(l int) []effect {
 	s.done++
 	s.next++
 	out := c.announce(s, l, c.adam+1)
-	if c.tied && l != 0 && l != c.head() || !c.tied {
-		out = append(out, s.free(l))
-	} else if s.updated[0] && s.updated[c.head()] {
-		out = append(out, s.free(0), s.free(c.head()))
+	if shares := c.shares(l); !slices.ContainsFunc(shares, func(k int) bool { return !s.updated[k] }) {
+		for _, k := range shares {
+			out = append(out, s.free(k))
+		}
 	}
 	if s.done == c.layers {
 		c.adam++
@@ -262,7 +268,7 @@ func (c *optimizerCore) announce(s *stepState, l int, adam int64) []effect {
 func (c *optimizerCore) dropMeasured(s *stepState) []effect {
 	var out []effect
 	for l := range c.layers {
-		if s.have[l] && s.landed[l] >= 0 && !(c.tied && l == 0 && !s.have[c.head()]) {
+		if s.have[l] && s.landed[l] >= 0 && s.have[c.into[l]] {
 			out = append(out, s.free(l))
 			s.landed[l] = -1
 		}
@@ -310,9 +316,9 @@ func (r *run) execOptimizer(w work) error {
 	case nonFiniteGradient:
 		return &NonFiniteError{Step: e.Step, Finite: e.Finite, err: fmt.Errorf("step %d: the gradient of %s is not finite; without clipping "+
 			"(max_grad_norm: 0) other layers are updated already, so the run ends: set a lower learning_rate or max_grad_norm > 0", e.Step, r.names[e.Layer])}
-	case mergeTied:
+	case merge:
 		r.hub.async(optimizerID, w, func() (any, error) {
-			r.mergeTied(e)
+			r.merge(e)
 			return nil, nil
 		})
 	case measure:
@@ -328,11 +334,11 @@ func (r *run) execOptimizer(w work) error {
 	return nil
 }
 
-// mergeTied adds the embedding's rows to the head's gradient of the table.
-func (r *shared) mergeTied(e mergeTied) {
+// merge adds the embedding's rows to the head's gradient of the table.
+func (r *shared) merge(e merge) {
 	ids, cols := e.IDs, r.plan.Spec.Config.HiddenSize
 	t, _ := r.plan.Layouts[r.plan.Head()].Tensor(model.RoleLMHead)
-	host.AddRows(r.o.Pool, r.slab(e.Head, t.Elem, t.Elems()), ids, r.slab(e.Rows, 0, int64(len(ids)*cols)), cols)
+	host.AddRows(r.o.Pool, r.slab(e.Into, t.Elem, t.Elems()), ids, r.slab(e.Rows, 0, int64(len(ids)*cols)), cols)
 }
 
 // squares is the sum of squares of a layer's gradient, tensor by tensor.
@@ -359,7 +365,7 @@ func (r *shared) update(e update) {
 	}
 	if head := r.plan.Layouts[r.plan.Head()]; head.Tied {
 		t, _ := head.Tensor(model.RoleLMHead)
-		st.UpdateTensor(0, 0, r.slab(e.HeadSlab, t.Elem, t.Elems()), a)
+		st.UpdateTensor(0, 0, r.slab(e.Slab, t.Elem, t.Elems()), a)
 		return
 	}
 	ids := e.IDs

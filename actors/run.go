@@ -67,7 +67,6 @@ func Run(o Options) (err error) {
 func (r *run) spawn() error {
 	o := r.o
 	n := len(o.Plan.Layouts)
-	tied := o.Plan.Layouts[n-1].Tied
 	var sources [][]int
 	for _, t := range r.tiles {
 		sources = append(sources, t.Sources())
@@ -81,7 +80,7 @@ func (r *run) spawn() error {
 	processes := []*process{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
 		{id: checkpointerID, core: newCheckpointerCore(n, o.Start.Step), exec: r.execCheckpointer},
-		{id: optimizerID, core: newOptimizerCore(n, len(r.lanes), o.Start, o.MaxGradNorm, tied), exec: r.execOptimizer},
+		{id: optimizerID, core: newOptimizerCore(o.Plan.SummedIn(), len(r.lanes), o.Start, o.MaxGradNorm), exec: r.execOptimizer},
 	}
 	for _, l := range r.lanes {
 		processes = append(processes,

@@ -84,3 +84,13 @@ func slotsOf(d plan.Depths, s schedule.Spec) (n [schedule.NumClasses]int) {
 	}
 	return n
 }
+
+// summedIn are layers whose gradients are their own, and with tied the embedding's is
+// summed in the head's.
+func summedIn(layers int, tied bool) []int {
+	out := ids(layers)
+	if tied {
+		out[0] = layers - 1
+	}
+	return out
+}

@@ -93,16 +93,16 @@ func afterTheLoss(v any) string {
 		return fmt.Sprintf("step %d: the gradient of layer %d has landed in slab %d of lane %d, ids %v", m.Step, m.Layer, m.Slab, m.Lane, m.IDs)
 	case SlabFreed:
 		return fmt.Sprintf("slab %d is free", m.Slab)
-	case mergeTied:
-		return fmt.Sprintf("merge the rows in slab %d into the head's gradient in slab %d, ids %v", m.Rows, m.Head, m.IDs)
+	case merge:
+		return fmt.Sprintf("merge the rows in slab %d into the gradient in slab %d, ids %v", m.Rows, m.Into, m.IDs)
 	case merged:
-		return "the rows are merged"
+		return fmt.Sprintf("the rows of layer %d are merged", m.Layer)
 	case measure:
 		return fmt.Sprintf("measure the gradient of layer %d in slab %d, ids %v", m.Layer, m.Slab, m.IDs)
 	case measured:
 		return fmt.Sprintf("the gradient of layer %d has squares of %v", m.Layer, m.Squares)
 	case update:
-		return fmt.Sprintf("update layer %d from slab %d, the head's is %d, ids %v: update %d, rate %v, clip %v", m.Layer, m.Slab, m.HeadSlab, m.IDs, m.AdamStep, m.LR, m.Clip)
+		return fmt.Sprintf("update layer %d from slab %d, ids %v: update %d, rate %v, clip %v", m.Layer, m.Slab, m.IDs, m.AdamStep, m.LR, m.Clip)
 	case updateDone:
 		return fmt.Sprintf("layer %d is updated", m.Layer)
 	case StepUpdated:

@@ -136,6 +136,19 @@ func (t Tile) Slab(elem int64) (at int64, ok bool) {
 	return 0, false
 }
 
+// SummedIn says for every layer in which layer's gradient its own is summed: itself,
+// or of an embedding whose table is the head's too, the head.
+func (r *Run) SummedIn() []int {
+	out := make([]int, len(r.Layouts))
+	for l := range out {
+		out[l] = l
+	}
+	if r.Layouts[r.Head()].Tied {
+		out[0] = r.Head()
+	}
+	return out
+}
+
 // Sources are the layers that the tile is copied from: it is up to date when they
 // are.
 func (t Tile) Sources() []int {
