@@ -115,8 +115,6 @@ func TestPaddingDoesNotChangeTheSum(t *testing.T) {
 	}
 }
 
-func fromBits(b uint32) float32 { return math.Float32frombits(b) }
-
 // What lies behind a gradient in its slab is another's: nothing of it is read.
 func TestSumSquaresEndsWithTheGradient(t *testing.T) {
 	for _, bf16 := range []bool{false, true} {

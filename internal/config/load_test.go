@@ -27,12 +27,22 @@ func mustParse(t *testing.T, text string, flags ...string) *Config {
 	return c
 }
 
+// deepLines are n keys, each in the one before.
+func deepLines(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%smodel:\n", strings.Repeat("  ", i))
+	}
+	return b.String() + strings.Repeat("  ", n) + "seed: 1\n"
+}
+
 func TestErrorsSayWhere(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"unknown key", "dataset: x\nlerning_rate: 1", `t.yaml:2:1: unknown key "lerning_rate"; did you mean "learning_rate"?`},
 		{"near an alias", "cutof_len: 3", `t.yaml:1:1: unknown key "cutof_len"; did you mean "cutoff_len"?`},
 		{"far from all", "zzzzzzzz: 3", `t.yaml:1:1: unknown key "zzzzzzzz"`},
 		{"nested unknown", "seed: 1\npipeline:\n  weight_slot: 4", `t.yaml:3:3: unknown key "pipeline.weight_slot"; did you mean "pipeline.weight_slots"?`},
+		{"too deep by lines", deepLines(20), "nested more than 16 deep"},
 		{"too deep", "model: " + strings.Repeat("{a: ", 17) + "1" + strings.Repeat("}", 17), "nested more than 16 deep"},
 		{"repeated", "seed: 1\n\nseed: 2", `t.yaml:3:1: repeated key "seed", first given in line 1`},
 		{"repeated nested", "pipeline:\n  grad_slabs: 1\n  grad_slabs: 1", `t.yaml:3:3: repeated key "grad_slabs", first given in line 2`},

@@ -98,7 +98,7 @@ var ofRuns = []broken{
 		{from: "model.InitRow(c, tl.Param, r, seed, row)", to: "model.InitRow(c, tl.Param, r, 0, row)", test: "TestInitialise"},
 		{from: "for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt); r++ {", to: "for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt)-1; r++ {", test: "TestInitialise"},
 		{from: "Clip: c.MaxGradNorm > 0,", to: "Clip: c.MaxGradNorm > 1,", test: "TestRecordings"},
-		{from: "c.NumTrainEpochs * float64(j.train.StepsPerEpoch())", to: "c.NumTrainEpochs * float64(j.set.Train().Rows())", test: "TestEpochs"},
+		{from: "c.NumTrainEpochs * float64(j.train.StepsPerEpoch())", to: "c.NumTrainEpochs * float64(j.set.Train().Rows())", test: "TestEndedEpochsAreDone"},
 	}},
 	{"internal/train/train.go", []way{
 		{from: "Beta1: c.AdamBeta1, Beta2: c.AdamBeta2", to: "Beta1: c.AdamBeta1, Beta2: c.AdamBeta1", test: "TestRecordings"},

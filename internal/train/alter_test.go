@@ -307,6 +307,17 @@ func TestEpochsGoOn(t *testing.T) {
 	checkError(t, err, true, "run.yaml", "num_train_epochs is 1", "step 12 is at epoch 4.00", "raise it", "earlier checkpoint")
 }
 
+// TestEndedEpochsAreDone: a run over so many epochs that has kept its model alone is
+// done, and the same command says so.
+func TestEndedEpochsAreDone(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s := newScene(t, "max_steps: -1\nnum_train_epochs: 1\nkeep_checkpoints: false\n")
+	s.mustTrain(t)
+	if out := s.mustTrain(t); !strings.Contains(out, "step 3 of 3: training is done") {
+		t.Errorf("the run again says\n%s", out)
+	}
+}
+
 // TestFromAnotherRun: a run begins from a checkpoint of another output directory,
 // and the same command goes on with what it has made itself.
 func TestFromAnotherRun(t *testing.T) {
