@@ -22,18 +22,18 @@ type CUDA struct {
 	found cudart.Found
 }
 
-// FindCUDA opens the GPU, looks at it and closes it.
+// FindCUDA opens the first GPU, looks at it and closes it.
 func FindCUDA() CUDA {
 	g := FindGPU(nil)
 	out := CUDA{Emulated: Emulated(), Libraries: g.found.Libraries, found: g.found}
-	dev, err := g.Open(0)
+	dev, err := g.Open(First, 0)
 	if err != nil {
 		out.Problem = err.Error()
 		return out
 	}
 	out.Device, out.Memory = dev.Name(), config.Bytes(dev.Usage().Limit)
 	if c, err := cudart.New(g.symbols); err == nil {
-		out.State = gpuState(c)
+		out.State = gpuState(c, First)
 	}
 	if d, ok := dev.(interface{ Notes() []string }); ok {
 		out.Notes = d.Notes()

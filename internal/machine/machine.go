@@ -50,9 +50,13 @@ func FindGPU(symbols cudart.Symbols) GPU {
 	return g
 }
 
-// Open makes the device with a budget of limit bytes, 0 for all that is free. Its
-// Close ends an emulator too. The error says what is missing.
-func (g *GPU) Open(limit config.Bytes) (device.Device, error) {
+// First is the ordinal of the first GPU, which a run on one takes. Which GPU that
+// is, CUDA_VISIBLE_DEVICES says.
+const First = 0
+
+// Open makes the device of that ordinal with a budget of limit bytes, 0 for all
+// that is free. Its Close ends an emulator too. The error says what is missing.
+func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if g.err != nil {
 		return nil, g.err
 	}
@@ -60,7 +64,7 @@ func (g *GPU) Open(limit config.Bytes) (device.Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cuda: %w", err)
 	}
-	dev, err := cuda.New(cuda.Options{CUDA: c, MemoryLimit: int64(limit)})
+	dev, err := cuda.New(cuda.Options{CUDA: c, Ordinal: ordinal, MemoryLimit: int64(limit)})
 	switch {
 	case g.end == nil:
 		return dev, err
@@ -73,6 +77,7 @@ func (g *GPU) Open(limit config.Bytes) (device.Device, error) {
 // Options say what to open.
 type Options struct {
 	Device      string       // cuda or cpu
+	Ordinal     int          // of cuda: which GPU, counted from First
 	MemoryLimit config.Bytes // the device's budget; 0 is all that is free
 	// Of the CPU.
 	Threads int  // goroutines that compute; 0 is one for each core
@@ -84,7 +89,7 @@ type Options struct {
 func Open(o Options) (device.Device, error) {
 	if o.Device == "cuda" {
 		g := FindGPU(nil)
-		return g.Open(o.MemoryLimit)
+		return g.Open(o.Ordinal, o.MemoryLimit)
 	}
 	return cpu.New(cpu.Options{Threads: o.Threads, MemoryLimit: int64(o.MemoryLimit), Unified: o.Unified})
 }

@@ -29,12 +29,12 @@ func TestGPUState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := gpuState(c)
+	s := gpuState(c, First)
 	if s == nil || s.Driver == "" || s.MaxMHz == 0 || s.BestPCIe[1] == 0 || !strings.Contains(s.String(), "driver "+s.Driver) {
 		t.Errorf("%+v", s)
 	}
-	if c, err = cudart.New(emulate(t, emu.Options{WithoutML: true})); err != nil || gpuState(c) != nil {
-		t.Errorf("without NVML: %v, %+v", err, gpuState(c))
+	if c, err = cudart.New(emulate(t, emu.Options{WithoutML: true})); err != nil || gpuState(c, First) != nil {
+		t.Errorf("without NVML: %v, %+v", err, gpuState(c, First))
 	}
 }
 
@@ -77,7 +77,7 @@ func TestWithoutCUDA(t *testing.T) {
 			Symbol: func(uintptr, string) uintptr { return 0 }})
 	}
 	g := FindGPU(nil)
-	if _, err := g.Open(0); err == nil || g.Driver || !strings.HasPrefix(err.Error(), "cuda: find CUDA: libcuda.so not found") {
+	if _, err := g.Open(First, 0); err == nil || g.Driver || !strings.HasPrefix(err.Error(), "cuda: find CUDA: libcuda.so not found") {
 		t.Errorf("driver %v: %v", g.Driver, err)
 	}
 	if c := FindCUDA(); c.Device != "" || c.String() != "not usable: no libcuda.so, no libcudart.so" {

@@ -60,7 +60,7 @@ func (j *job) chooseDevice(o Options) error {
 		return nil
 	}
 	g := machine.FindGPU(j.hooks.symbols)
-	dev, err := g.Open(j.c.DeviceMemory)
+	dev, err := g.Open(machine.First, j.c.DeviceMemory)
 	switch {
 	case err == nil:
 		j.c.Device = "cuda"
@@ -76,7 +76,7 @@ func (j *job) chooseDevice(o Options) error {
 // takeGPU is device: cuda. A plan can do without a GPU.
 func (j *job) takeGPU(o Options) error {
 	g := machine.FindGPU(j.hooks.symbols)
-	dev, err := g.Open(j.c.DeviceMemory)
+	dev, err := g.Open(machine.First, j.c.DeviceMemory)
 	switch {
 	case err == nil && o.sketch && dev.Usage().Limit < int64(j.c.DeviceMemory):
 		name, has := dev.Name(), dev.Usage().Limit
