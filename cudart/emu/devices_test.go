@@ -229,6 +229,9 @@ func TestNoDeviceIsTakenByItself(t *testing.T) {
 				p := new(uint64)
 				if devices == 2 {
 					r.must(r.SetDevice(1))
+					if code := call(r.d.Symbol(cudart.Driver, "cuInit"), 0) + call(r.d.Symbol(cudart.Driver, "cuCtxSetCurrent"), 0); code != 0 {
+						t.Errorf("cuInit, cuCtxSetCurrent: code %d", code) // what was chosen stays so
+					}
 					if code := call(malloc, ptr(p), 4); code != 0 || !slices.Equal(r.d.Contexts(), []int{1}) || len(r.d.Faults()) > 0 {
 						t.Errorf("on a thread that chose device 1: code %d, contexts of %v, %v", code, r.d.Contexts(), r.d.Faults())
 					}
