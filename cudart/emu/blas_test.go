@@ -103,7 +103,7 @@ func openBlas(t *testing.T, o emu.Options, p *product) *blasRig {
 func (r *blasRig) release() {
 	lt := r.BlasLt()
 	r.must(errors.Join(lt.DescDestroy(r.shape.Desc), lt.LayoutDestroy(r.shape.A), lt.LayoutDestroy(r.shape.B), lt.LayoutDestroy(r.shape.C),
-		lt.LayoutDestroy(r.shape.D), lt.PreferenceDestroy(r.prefs), lt.Destroy(r.ctx, r.h), r.ReleasePrimaryContext(0), r.StreamDestroy(r.s)))
+		lt.LayoutDestroy(r.shape.D), lt.PreferenceDestroy(r.prefs), lt.Destroy(r.ctx, r.h), r.StreamDestroy(r.s), r.ReleasePrimaryContext(0)))
 	r.close()
 }
 

@@ -53,7 +53,8 @@ func (d *Driver) here() *gpu {
 }
 
 // useRuntime is what a call of libcudart does first: it makes the primary context
-// of the thread's device, and makes it current where the thread has none. Where
+// of the thread's device, and makes it current where the thread has none. One that
+// it finds current it does not hold: who made it ends it. Where
 // there are several devices, a thread that has chosen none is a mistake: work and
 // a context go to device 0. d.mu is held.
 func (d *Driver) useRuntime(s *symbol) {
@@ -64,8 +65,9 @@ func (d *Driver) useRuntime(s *symbol) {
 		if t.context == 0 && !t.chosen && len(d.gpus) > 1 {
 			d.fault(Context, "%s on a thread that has chosen no device, nor has a context: libcudart takes device 0", s.name)
 		}
+		g.runtimeUses = true
 	}
-	t.gpu, g.runtimeUses = g, true
+	t.gpu = g
 	d.makeContext(g)
 	if t.context == 0 {
 		t.context = g.context
