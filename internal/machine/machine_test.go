@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,34 @@ func TestEmulatorEndsWithItsDevice(t *testing.T) {
 		if !errors.Is(err, wrong) || errors.Is(err, cudart.ErrNoDevice) != none || ended != 1 {
 			t.Errorf("no GPU %v: %v, ended %d times", none, err, ended)
 		}
+	}
+}
+
+// Which GPU is opened, its ordinal says; what is there is found on the first.
+func TestOrdinal(t *testing.T) {
+	before := emulator
+	t.Cleanup(func() { emulator = before })
+	drv := emulate(t, emu.Options{Devices: 2})
+	emulator = func() (cudart.Symbols, func() error) { return drv, func() error { return nil } }
+	dev, err := Open(Options{Device: "cuda", Ordinal: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := drv.Contexts(); !slices.Equal(got, []int{1}) {
+		t.Errorf("contexts on devices %v, want 1 alone", got)
+	}
+	c, err := cudart.New(drv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gpuState(c, 1) == nil || gpuState(c, 2) != nil {
+		t.Errorf("state of device 1 %v, of device 2 %v", gpuState(c, 1), gpuState(c, 2))
+	}
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	if found := FindCUDA(); found.Device == "" || found.State == nil {
+		t.Errorf("%+v", found)
 	}
 }
 

@@ -195,6 +195,7 @@ var ofDevice = []broken{
 	}},
 	{"internal/machine/machine.go", []way{
 		{from: "errors.Join(e.gpuDevice.Close(), e.end())", to: "e.gpuDevice.Close()", test: "TestEmulatorEndsWithItsDevice"},
+		{from: "Ordinal: ordinal, ", to: "", test: "TestOrdinal"},
 		{from: "return nil, errors.Join(err, g.end())", to: "return nil, err", test: "TestEmulatorEndsWithItsDevice"},
 	}},
 }
