@@ -9,6 +9,7 @@
 //
 // It imports device, device/args, device/cuda/kernels, cudart, internal/human,
 // internal/parallel and internal/queue.
+//
 // A device is one GPU, by its ordinal; several are several devices, which share
 // nothing here.
 //

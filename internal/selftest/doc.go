@@ -4,7 +4,6 @@
 // device, and measures what the device can do.
 //
 // It imports device/optest, internal/machine, internal/train and, for a lock,
-// checkpoint. Invariant: nothing here depends
-// on the device's kind; a device passes when it keeps the contract of package
-// device.
+// checkpoint. Invariant: nothing here depends on the device's kind; a device
+// passes when it keeps the contract of package device.
 package selftest
