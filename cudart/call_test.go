@@ -39,10 +39,10 @@ func hotCalls(c *CUDA) map[string]func() error {
 	blas := c.BlasLt()
 	shape, args := &MatmulShape{Desc: 1, A: 2, B: 3, C: 4, D: 4}, &MatmulArgs{Alpha: 1, Algorithm: &Algorithm{}}
 	return map[string]func() error{
-		"MemcpyAsync":     func() error { return c.MemcpyAsync(1, 2, 3, HostToDevice, 5) },
-		"MemsetAsync":     func() error { return c.MemsetAsync(1, 0, 3, 5) },
-		"EventRecord":     func() error { return c.EventRecord(1, 2) },
-		"StreamWaitEvent": func() error { return c.StreamWaitEvent(1, 2) },
+		"MemcpyAsync":     func() error { return c.MemcpyAsync(90, 1, 2, 3, HostToDevice, 5) },
+		"MemsetAsync":     func() error { return c.MemsetAsync(90, 1, 0, 3, 5) },
+		"EventRecord":     func() error { return c.EventRecord(90, 1, 2) },
+		"StreamWaitEvent": func() error { return c.StreamWaitEvent(90, 1, 2) },
 		"LaunchKernel": func() error {
 			return c.LaunchKernel(1, 2, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, 3, params)
 		},

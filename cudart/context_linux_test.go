@@ -2,14 +2,15 @@ package cudart
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"syscall"
 	"testing"
 )
 
-// TestContextOfThread calls libcuda and libcublasLt from many goroutines with contexts of their
-// own: each call must find its context current on the thread it runs on.
+// TestContextOfThread calls libcudart, libcuda and libcublasLt from many goroutines with contexts
+// of their own: each call must find its context current on the thread it runs on.
 func TestContextOfThread(t *testing.T) {
 	f, c := newFake(t)
 	current := map[int]uintptr{}
@@ -32,6 +33,20 @@ func TestContextOfThread(t *testing.T) {
 		f.on(name, inContext(first))
 	}
 	f.on("cuModuleLoadDataEx", inContext(func(a *[maxArguments]uintptr) uintptr { return uintptr(textAt(a[1])[0]) }))
+	for name, argument := range map[string]int{"cudaMalloc": 1, "cudaFree": 0, "cudaHostAlloc": 1, "cudaFreeHost": 0, "cudaHostRegister": 1,
+		"cudaHostUnregister": 0, "cudaMemcpyAsync": 4, "cudaMemsetAsync": 3, "cudaStreamDestroy": 0, "cudaStreamSynchronize": 0,
+		"cudaStreamWaitEvent": 0, "cudaEventCreateWithFlags": 1, "cudaEventDestroy": 0, "cudaEventRecord": 1, "cudaEventSynchronize": 0,
+		"cudaEventElapsedTime": 1} {
+		f.on(name, inContext(func(a *[maxArguments]uintptr) uintptr {
+			if name == "cudaHostAlloc" {
+				*memory[uintptr](a[0]) = address(fixed)
+			}
+			return a[argument] % 100
+		}))
+	}
+	tells := func(a *[maxArguments]uintptr) uintptr { *memory[uintptr](a[0]) = current[syscall.Gettid()]; return 0 }
+	f.on("cudaMemGetInfo", tells)
+	f.on("cudaStreamCreateWithFlags", tells)
 	one := [3]uint32{1, 1, 1}
 	var wait sync.WaitGroup
 	for id := uintptr(1); id <= 16; id++ {
@@ -44,7 +59,7 @@ func TestContextOfThread(t *testing.T) {
 				if errors.Is(choosing, ErrNotSupported) { // it was called and proposed nothing
 					choosing = nil
 				}
-				if err := errors.Join(loading, finding, choosing, c.BlasLt().Destroy(ctx, BlasHandle(id)),
+				if err := errors.Join(runtimeIn(c, id), loading, finding, choosing, c.BlasLt().Destroy(ctx, BlasHandle(id)),
 					c.BlasLt().Matmul(ctx, BlasHandle(id), &MatmulShape{}, &MatmulArgs{}, 0), c.FuncSetMaxDynamicShared(ctx, Function(id), 1),
 					c.LaunchKernel(ctx, Function(id), one, one, 0, 0, []byte{1}), c.ModuleUnload(ctx, Module(id))); err != nil {
 					t.Error(err)
@@ -65,4 +80,29 @@ func TestContextOfThread(t *testing.T) {
 			runtime.ReadMemStats(new(runtime.MemStats))
 		}
 	}
+}
+
+// fixed is host memory that is at a multiple of 100.
+var fixed = func() []byte {
+	b := make([]byte, 300)
+	return b[(100-address(b)%100)%100:]
+}()
+
+// runtimeIn calls what of libcudart reaches a device, in context id, with id among
+// the arguments or the results of each call.
+func runtimeIn(c *CUDA, id uintptr) error {
+	ctx := Context(id)
+	_, malloc := c.Malloc(ctx, int64(id))
+	_, alloc := c.HostAlloc(ctx, int64(id))
+	_, event := c.EventCreate(ctx, EventFlags(id))
+	_, elapsed := c.EventElapsed(ctx, Event(id), 0)
+	free, _, info := c.MemGetInfo(ctx)
+	stream, create := c.StreamCreate(ctx)
+	if free != int64(id) || stream != Stream(id) {
+		return fmt.Errorf("in context %d: %d bytes free, stream %d", id, free, stream)
+	}
+	return errors.Join(malloc, alloc, event, elapsed, info, create, c.Free(ctx, DevicePtr(id)), c.FreeHost(ctx, fixed[id:]),
+		c.HostRegister(ctx, fixed[:id]), c.HostUnregister(ctx, fixed[id:]), c.MemcpyAsync(ctx, 0, 0, 0, HostToDevice, Stream(id)),
+		c.MemsetAsync(ctx, 0, 0, 0, Stream(id)), c.StreamDestroy(ctx, Stream(id)), c.StreamSynchronize(ctx, Stream(id)),
+		c.StreamWaitEvent(ctx, Stream(id), 0), c.EventDestroy(ctx, Event(id)), c.EventRecord(ctx, 0, Stream(id)), c.EventSynchronize(ctx, Event(id)))
 }

@@ -8,10 +8,13 @@
 //
 // Each method calls the one foreign function that it names, unless it says
 // otherwise, and documents units, lifetime and synchrony. All methods may be
-// called from any goroutine. CUDA keeps its current context per OS thread, so
-// methods of libcuda, and those of libcublasLt that reach the device, take the
-// context and set it on the calling thread within the same call; those of
-// libcudart work on device 0 without.
+// called from any goroutine. CUDA keeps its current context per OS thread, and
+// takes device 0 where a thread has none; so every method that reaches a device
+// takes the primary context of that device and sets it on the calling thread
+// within the same call, whichever library it calls. What gives something back, or
+// waits, is called even where that fails, and must not be called again. Methods
+// that need no context take the device's ordinal: those of a process begin at 0
+// and leave out what CUDA_VISIBLE_DEVICES hides.
 //
 // It imports nothing of this module, and purego.
 //

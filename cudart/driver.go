@@ -54,14 +54,39 @@ func (f *driverFunctions) bind(b *binder) {
 	f.launchKernel = b.need("cuLaunchKernel")
 }
 
-// in calls f with ctx current on the calling OS thread.
-func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
+// status calls f with ctx current on the calling OS thread, and returns its code.
+// The error is of setting the context, without which f is not called.
+// cuCtxSetCurrent:
+// https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html
+func (d *driverFunctions) status(ctx Context, f *function, args ...uintptr) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := d.ctxSetCurrent.call(uintptr(ctx)); err != nil {
+		return 0, err
+	}
+	return f.status(args...), nil
+}
+
+// in calls f with ctx current on the calling OS thread.
+func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
+	code, err := d.status(ctx, f, args...)
+	if err == nil && code != 0 {
+		err = f.fail(code, "")
+	}
+	return err
+}
+
+// always is in for what waits or gives back: where the context cannot be set, f
+// is called all the same, since it finds the device by what it is given. The error
+// is f's if it has one.
+func (d *driverFunctions) always(ctx Context, f *function, args ...uintptr) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unset := d.ctxSetCurrent.call(uintptr(ctx))
+	if err := f.call(args...); err != nil {
 		return err
 	}
-	return f.call(args...)
+	return unset
 }
 
 // device initialises libcuda, which may be done often, and returns the handle

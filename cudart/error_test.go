@@ -54,9 +54,9 @@ func TestErrorText(t *testing.T) {
 		call     func() error
 		want     string
 	}{
-		{"cudaMalloc", 2, func() error { _, err := c.Malloc(1); return err }, "cudaMalloc: out of memory (code 2)"},
-		{"cudaMalloc", 46, func() error { _, err := c.Malloc(1); return err }, "cudaMalloc: cudaErrorDevicesUnavailable (code 46)"},
-		{"cudaMalloc", 12345, func() error { _, err := c.Malloc(1); return err }, "cudaMalloc: code 12345"},
+		{"cudaMalloc", 2, func() error { _, err := c.Malloc(90, 1); return err }, "cudaMalloc: out of memory (code 2)"},
+		{"cudaMalloc", 46, func() error { _, err := c.Malloc(90, 1); return err }, "cudaMalloc: cudaErrorDevicesUnavailable (code 46)"},
+		{"cudaMalloc", 12345, func() error { _, err := c.Malloc(90, 1); return err }, "cudaMalloc: code 12345"},
 		{"cuModuleUnload", 719, func() error { return c.ModuleUnload(1, 2) }, "cuModuleUnload: unspecified launch failure (code 719)"},
 		{"cuModuleUnload", 5, func() error { return c.ModuleUnload(1, 2) }, "cuModuleUnload: CUDA_ERROR_X (code 5)"},
 		{"cublasLtDestroy", 15, func() error { return c.BlasLt().Destroy(77, 1) }, "cublasLtDestroy: CUBLAS_STATUS_NOT_SUPPORTED (code 15)"},

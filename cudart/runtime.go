@@ -150,36 +150,38 @@ func (c *CUDA) LastError() error { return c.runtime.getLastError.call() }
 // MemGetInfo is the device memory that is free and that there is, in bytes. It
 // counts what other processes use as not free. cudaMemGetInfo:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
-func (c *CUDA) MemGetInfo() (free, total int64, err error) {
+func (c *CUDA) MemGetInfo(ctx Context) (free, total int64, err error) {
 	m := newFrame()
 	defer m.release()
-	err = c.runtime.memGetInfo.call(m.out(0), m.out(1))
+	err = c.driver.in(ctx, &c.runtime.memGetInfo, m.out(0), m.out(1))
 	return int64(m.words[0]), int64(m.words[1]), err
 }
 
 // Malloc allocates device memory, content undefined, at a multiple of 256
 // bytes. It may wait for the device. Free gives it back. cudaMalloc:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
-func (c *CUDA) Malloc(bytes int64) (DevicePtr, error) {
+func (c *CUDA) Malloc(ctx Context, bytes int64) (DevicePtr, error) {
 	m := newFrame()
 	defer m.release()
-	err := c.runtime.malloc.call(m.out(0), uintptr(bytes))
+	err := c.driver.in(ctx, &c.runtime.malloc, m.out(0), uintptr(bytes))
 	return DevicePtr(m.words[0]), err
 }
 
 // Free gives device memory back, after waiting for all work on the device.
 // Zero is no error. cudaFree:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
-func (c *CUDA) Free(p DevicePtr) error { return c.runtime.free.call(uintptr(p)) }
+func (c *CUDA) Free(ctx Context, p DevicePtr) error {
+	return c.driver.always(ctx, &c.runtime.free, uintptr(p))
+}
 
 // HostAlloc allocates pinned host memory, zero or not, that asynchronous copies
 // reach at full rate. It is C's memory: FreeHost gives it back, and nothing may
 // use the slice then. cudaHostAlloc with cudaHostAllocPortable:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
-func (c *CUDA) HostAlloc(bytes int64) ([]byte, error) {
+func (c *CUDA) HostAlloc(ctx Context, bytes int64) ([]byte, error) {
 	m := newFrame()
 	defer m.release()
-	if err := c.runtime.hostAlloc.call(m.out(0), uintptr(bytes), hostAllocPortable); err != nil {
+	if err := c.driver.in(ctx, &c.runtime.hostAlloc, m.out(0), uintptr(bytes), hostAllocPortable); err != nil {
 		return nil, err
 	}
 	return unsafe.Slice((*byte)(m.pointer(0)), bytes), nil
@@ -188,7 +190,9 @@ func (c *CUDA) HostAlloc(bytes int64) ([]byte, error) {
 // FreeHost gives memory of HostAlloc back; b is all of it. An empty b is no
 // error. cudaFreeHost:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
-func (c *CUDA) FreeHost(b []byte) error { return c.runtime.freeHost.call(address(b)) }
+func (c *CUDA) FreeHost(ctx Context, b []byte) error {
+	return c.driver.always(ctx, &c.runtime.freeHost, address(b))
+}
 
 // HostRegister pins memory that Go's collector does not own, such as a mapping,
 // so that copies from and to it are asynchronous and fast. It touches every
@@ -196,96 +200,102 @@ func (c *CUDA) FreeHost(b []byte) error { return c.runtime.freeHost.call(address
 // with various errors: out of memory where the limit of locked memory is low,
 // not supported, invalid value. cudaHostRegister with cudaHostRegisterPortable:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
-func (c *CUDA) HostRegister(b []byte) error {
-	return c.runtime.hostRegister.call(address(b), uintptr(len(b)), hostRegisterPortable)
+func (c *CUDA) HostRegister(ctx Context, b []byte) error {
+	return c.driver.in(ctx, &c.runtime.hostRegister, address(b), uintptr(len(b)), hostRegisterPortable)
 }
 
 // HostUnregister undoes HostRegister; b starts where that one did. No copy may
 // be under way. cudaHostUnregister:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
-func (c *CUDA) HostUnregister(b []byte) error { return c.runtime.hostUnregister.call(address(b)) }
+func (c *CUDA) HostUnregister(ctx Context, b []byte) error {
+	return c.driver.always(ctx, &c.runtime.hostUnregister, address(b))
+}
 
 // MemcpyAsync enqueues a copy on s. Both sides must stay until an event after
 // it is done, and host memory must be pinned (HostAlloc, HostRegister): with
 // any other the copy is staged, and may return before or after it ends.
 // cudaMemcpyAsync:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
-func (c *CUDA) MemcpyAsync(dst, src uintptr, bytes int64, kind MemcpyKind, s Stream) error {
-	return c.runtime.memcpyAsync.call(dst, src, uintptr(bytes), uintptr(kind), uintptr(s))
+func (c *CUDA) MemcpyAsync(ctx Context, dst, src uintptr, bytes int64, kind MemcpyKind, s Stream) error {
+	return c.driver.in(ctx, &c.runtime.memcpyAsync, dst, src, uintptr(bytes), uintptr(kind), uintptr(s))
 }
 
 // MemsetAsync enqueues on s that bytes at dst become value. cudaMemsetAsync:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
-func (c *CUDA) MemsetAsync(dst DevicePtr, value byte, bytes int64, s Stream) error {
-	return c.runtime.memsetAsync.call(uintptr(dst), uintptr(value), uintptr(bytes), uintptr(s))
+func (c *CUDA) MemsetAsync(ctx Context, dst DevicePtr, value byte, bytes int64, s Stream) error {
+	return c.driver.in(ctx, &c.runtime.memsetAsync, uintptr(dst), uintptr(value), uintptr(bytes), uintptr(s))
 }
 
 // StreamCreate makes a stream that has no implicit order with any other.
 // cudaStreamCreateWithFlags with cudaStreamNonBlocking:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
-func (c *CUDA) StreamCreate() (Stream, error) {
+func (c *CUDA) StreamCreate(ctx Context) (Stream, error) {
 	m := newFrame()
 	defer m.release()
-	err := c.runtime.streamCreate.call(m.out(0), streamNonBlocking)
+	err := c.driver.in(ctx, &c.runtime.streamCreate, m.out(0), streamNonBlocking)
 	return Stream(m.words[0]), err
 }
 
 // StreamDestroy ends a stream. Work on it still runs; the call does not wait.
 // cudaStreamDestroy:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
-func (c *CUDA) StreamDestroy(s Stream) error { return c.runtime.streamDestroy.call(uintptr(s)) }
+func (c *CUDA) StreamDestroy(ctx Context, s Stream) error {
+	return c.driver.always(ctx, &c.runtime.streamDestroy, uintptr(s))
+}
 
 // StreamSynchronize waits until all work on s is done, and returns the first
 // fault in it. cudaStreamSynchronize:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
-func (c *CUDA) StreamSynchronize(s Stream) error {
-	return c.runtime.streamSynchronize.call(uintptr(s))
+func (c *CUDA) StreamSynchronize(ctx Context, s Stream) error {
+	return c.driver.always(ctx, &c.runtime.streamSynchronize, uintptr(s))
 }
 
 // StreamWaitEvent makes later work on s wait for what e was last recorded
 // after. An event that was never recorded is no wait. It does not wait on the
 // host. cudaStreamWaitEvent:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
-func (c *CUDA) StreamWaitEvent(s Stream, e Event) error {
-	return c.runtime.streamWaitEvent.call(uintptr(s), uintptr(e), 0)
+func (c *CUDA) StreamWaitEvent(ctx Context, s Stream, e Event) error {
+	return c.driver.in(ctx, &c.runtime.streamWaitEvent, uintptr(s), uintptr(e), 0)
 }
 
 // EventCreate makes an event. cudaEventCreateWithFlags:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
-func (c *CUDA) EventCreate(flags EventFlags) (Event, error) {
+func (c *CUDA) EventCreate(ctx Context, flags EventFlags) (Event, error) {
 	m := newFrame()
 	defer m.release()
-	err := c.runtime.eventCreate.call(m.out(0), uintptr(flags))
+	err := c.driver.in(ctx, &c.runtime.eventCreate, m.out(0), uintptr(flags))
 	return Event(m.words[0]), err
 }
 
 // EventDestroy ends an event; waits on it that are enqueued stay valid.
 // cudaEventDestroy:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
-func (c *CUDA) EventDestroy(e Event) error { return c.runtime.eventDestroy.call(uintptr(e)) }
+func (c *CUDA) EventDestroy(ctx Context, e Event) error {
+	return c.driver.always(ctx, &c.runtime.eventDestroy, uintptr(e))
+}
 
 // EventRecord makes e stand for the work that is on s now, in place of what it
 // stood for. cudaEventRecord:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
-func (c *CUDA) EventRecord(e Event, s Stream) error {
-	return c.runtime.eventRecord.call(uintptr(e), uintptr(s))
+func (c *CUDA) EventRecord(ctx Context, e Event, s Stream) error {
+	return c.driver.in(ctx, &c.runtime.eventRecord, uintptr(e), uintptr(s))
 }
 
 // EventSynchronize waits until the work that e stands for is done. With
 // EventBlockingSync the thread sleeps. cudaEventSynchronize:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
-func (c *CUDA) EventSynchronize(e Event) error {
-	return c.runtime.eventSynchronize.call(uintptr(e))
+func (c *CUDA) EventSynchronize(ctx Context, e Event) error {
+	return c.driver.always(ctx, &c.runtime.eventSynchronize, uintptr(e))
 }
 
 // EventElapsed is the time in milliseconds between two events that are done,
 // to about half a microsecond. Neither may have EventDisableTiming. One that is
 // not done is ErrNotReady. cudaEventElapsedTime:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
-func (c *CUDA) EventElapsed(start, end Event) (ms float32, err error) {
+func (c *CUDA) EventElapsed(ctx Context, start, end Event) (ms float32, err error) {
 	m := newFrame()
 	defer m.release()
-	err = c.runtime.eventElapsed.call(m.out(0), uintptr(start), uintptr(end))
+	err = c.driver.in(ctx, &c.runtime.eventElapsed, m.out(0), uintptr(start), uintptr(end))
 	return m.float(0), err
 }
 

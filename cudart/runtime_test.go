@@ -23,23 +23,23 @@ func TestArguments(t *testing.T) {
 	}{
 		{func(c *CUDA) error { _, err := c.DeviceAttribute(AttrWarpSize, 3); return err }, "cudaDeviceGetAttribute", []uintptr{out, 10, 3}},
 		{func(c *CUDA) error { return c.LastError() }, "cudaGetLastError", nil},
-		{func(c *CUDA) error { _, err := c.Malloc(1 << 40); return err }, "cudaMalloc", []uintptr{out, 1 << 40}},
-		{func(c *CUDA) error { return c.Free(0x7000) }, "cudaFree", []uintptr{0x7000}},
-		{func(c *CUDA) error { return c.FreeHost(host[:]) }, "cudaFreeHost", []uintptr{address(host[:])}},
-		{func(c *CUDA) error { return c.FreeHost(nil) }, "cudaFreeHost", []uintptr{0}},
-		{func(c *CUDA) error { return c.HostRegister(host[8:24]) }, "cudaHostRegister", []uintptr{address(host[8:]), 16, 1}},
-		{func(c *CUDA) error { return c.HostUnregister(host[8:24]) }, "cudaHostUnregister", []uintptr{address(host[8:])}},
-		{func(c *CUDA) error { return c.MemcpyAsync(1, 2, 1<<33, DeviceToHost, 4) }, "cudaMemcpyAsync", []uintptr{1, 2, 1 << 33, 2, 4}},
-		{func(c *CUDA) error { return c.MemsetAsync(1, 0xff, 1<<33, 4) }, "cudaMemsetAsync", []uintptr{1, 0xff, 1 << 33, 4}},
-		{func(c *CUDA) error { _, err := c.StreamCreate(); return err }, "cudaStreamCreateWithFlags", []uintptr{out, 1}},
-		{func(c *CUDA) error { return c.StreamDestroy(5) }, "cudaStreamDestroy", []uintptr{5}},
-		{func(c *CUDA) error { return c.StreamSynchronize(5) }, "cudaStreamSynchronize", []uintptr{5}},
-		{func(c *CUDA) error { return c.StreamWaitEvent(5, 6) }, "cudaStreamWaitEvent", []uintptr{5, 6, 0}},
-		{func(c *CUDA) error { _, err := c.EventCreate(EventBlockingSync | EventDisableTiming); return err }, "cudaEventCreateWithFlags", []uintptr{out, 3}},
-		{func(c *CUDA) error { return c.EventDestroy(6) }, "cudaEventDestroy", []uintptr{6}},
-		{func(c *CUDA) error { return c.EventRecord(6, 5) }, "cudaEventRecord", []uintptr{6, 5}},
-		{func(c *CUDA) error { return c.EventSynchronize(6) }, "cudaEventSynchronize", []uintptr{6}},
-		{func(c *CUDA) error { _, err := c.EventElapsed(6, 7); return err }, "cudaEventElapsedTime", []uintptr{out, 6, 7}},
+		{func(c *CUDA) error { _, err := c.Malloc(90, 1<<40); return err }, "cudaMalloc", []uintptr{out, 1 << 40}},
+		{func(c *CUDA) error { return c.Free(90, 0x7000) }, "cudaFree", []uintptr{0x7000}},
+		{func(c *CUDA) error { return c.FreeHost(90, host[:]) }, "cudaFreeHost", []uintptr{address(host[:])}},
+		{func(c *CUDA) error { return c.FreeHost(90, nil) }, "cudaFreeHost", []uintptr{0}},
+		{func(c *CUDA) error { return c.HostRegister(90, host[8:24]) }, "cudaHostRegister", []uintptr{address(host[8:]), 16, 1}},
+		{func(c *CUDA) error { return c.HostUnregister(90, host[8:24]) }, "cudaHostUnregister", []uintptr{address(host[8:])}},
+		{func(c *CUDA) error { return c.MemcpyAsync(90, 1, 2, 1<<33, DeviceToHost, 4) }, "cudaMemcpyAsync", []uintptr{1, 2, 1 << 33, 2, 4}},
+		{func(c *CUDA) error { return c.MemsetAsync(90, 1, 0xff, 1<<33, 4) }, "cudaMemsetAsync", []uintptr{1, 0xff, 1 << 33, 4}},
+		{func(c *CUDA) error { _, err := c.StreamCreate(90); return err }, "cudaStreamCreateWithFlags", []uintptr{out, 1}},
+		{func(c *CUDA) error { return c.StreamDestroy(90, 5) }, "cudaStreamDestroy", []uintptr{5}},
+		{func(c *CUDA) error { return c.StreamSynchronize(90, 5) }, "cudaStreamSynchronize", []uintptr{5}},
+		{func(c *CUDA) error { return c.StreamWaitEvent(90, 5, 6) }, "cudaStreamWaitEvent", []uintptr{5, 6, 0}},
+		{func(c *CUDA) error { _, err := c.EventCreate(90, EventBlockingSync|EventDisableTiming); return err }, "cudaEventCreateWithFlags", []uintptr{out, 3}},
+		{func(c *CUDA) error { return c.EventDestroy(90, 6) }, "cudaEventDestroy", []uintptr{6}},
+		{func(c *CUDA) error { return c.EventRecord(90, 6, 5) }, "cudaEventRecord", []uintptr{6, 5}},
+		{func(c *CUDA) error { return c.EventSynchronize(90, 6) }, "cudaEventSynchronize", []uintptr{6}},
+		{func(c *CUDA) error { _, err := c.EventElapsed(90, 6, 7); return err }, "cudaEventElapsedTime", []uintptr{out, 6, 7}},
 
 		{func(c *CUDA) error { return c.ModuleUnload(ctx, 8) }, "cuModuleUnload", []uintptr{8}},
 		{func(c *CUDA) error { return c.FuncSetMaxDynamicShared(ctx, 9, 98304) }, "cuFuncSetAttribute", []uintptr{9, 8, 98304}},
@@ -116,13 +116,13 @@ func TestResults(t *testing.T) {
 	n, err = c.DriverVersion()
 	check("DriverVersion", n, 13000, err)
 	storesWord("cudaMalloc", 0, 0x7f0000000100)
-	p, err := c.Malloc(5)
+	p, err := c.Malloc(90, 5)
 	check("Malloc", p, DevicePtr(0x7f0000000100), err)
 	storesWord("cudaStreamCreateWithFlags", 0, 1<<40)
-	s, err := c.StreamCreate()
+	s, err := c.StreamCreate(90)
 	check("StreamCreate", s, Stream(1<<40), err)
 	storesWord("cudaEventCreateWithFlags", 0, 1<<41)
-	e, err := c.EventCreate(EventDefault)
+	e, err := c.EventCreate(90, EventDefault)
 	check("EventCreate", e, Event(1<<41), err)
 	storesWord("cublasLtCreate", 0, 1<<42)
 	h, err := c.BlasLt().Create(77)
@@ -132,10 +132,10 @@ func TestResults(t *testing.T) {
 		*memory[uint64](a[0]), *memory[uint64](a[1]) = 1<<34, 1<<35
 		return 0
 	})
-	free, total, err := c.MemGetInfo()
+	free, total, err := c.MemGetInfo(90)
 	check("MemGetInfo", [2]int64{free, total}, [2]int64{1 << 34, 1 << 35}, err)
 	f.on("cudaEventElapsedTime", func(a *[maxArguments]uintptr) uintptr { *memory[float32](a[0]) = 1.25; return 0 })
-	ms, err := c.EventElapsed(1, 2)
+	ms, err := c.EventElapsed(90, 1, 2)
 	check("EventElapsed", ms, float32(1.25), err)
 	f.on("cudaDeviceGetAttribute", func(a *[maxArguments]uintptr) uintptr {
 		*memory[int32](a[0]) = map[uintptr]int32{33: 0xc1, 34: 2, 50: 1}[a[1]]
@@ -145,11 +145,48 @@ func TestResults(t *testing.T) {
 	check("PCIBusID", id, "00000001:c1:02.0", err)
 
 	f.on("cudaHostAlloc", func(a *[maxArguments]uintptr) uintptr { *memory[uintptr](a[0]) = address(host[:]); return 0 })
-	b, err := c.HostAlloc(48)
+	b, err := c.HostAlloc(90, 48)
 	check("HostAlloc", len(b), 48, err)
 	check("HostAlloc's address", unsafe.SliceData(b), &host[0], err)
 	if a := f.calls[len(f.calls)-1].args; a[1] != 48 || a[2] != 1 {
 		t.Errorf("cudaHostAlloc got %v", a[:3])
+	}
+}
+
+// Where the context cannot be set nothing is enqueued or made; what waits or gives
+// back is called all the same, once, and its own error comes first.
+func TestWithoutItsContext(t *testing.T) {
+	f, c := newFake(t)
+	f.fails("cuCtxSetCurrent", 201)
+	named := func() []string { // without the questions for an error's text
+		return slices.DeleteFunc(f.names(), func(name string) bool { return strings.Contains(name, "GetError") })
+	}
+	for name, call := range map[string]func() error{
+		"cudaFree": func() error { return c.Free(90, 1) }, "cudaFreeHost": func() error { return c.FreeHost(90, host[:]) },
+		"cudaHostUnregister": func() error { return c.HostUnregister(90, host[:]) }, "cudaStreamDestroy": func() error { return c.StreamDestroy(90, 1) },
+		"cudaStreamSynchronize": func() error { return c.StreamSynchronize(90, 1) }, "cudaEventDestroy": func() error { return c.EventDestroy(90, 1) },
+		"cudaEventSynchronize": func() error { return c.EventSynchronize(90, 1) },
+	} {
+		f.calls = nil
+		var e *Error
+		if err := call(); !errors.As(err, &e) || e.Op != "cuCtxSetCurrent" || !slices.Equal(named(), []string{"cuCtxSetCurrent", name}) {
+			t.Errorf("%s: %v, called %q", name, err, named())
+		}
+		f.fails(name, 1)
+		if err := call(); !errors.As(err, &e) || e.Op != name {
+			t.Errorf("%s that fails: %v", name, err)
+		}
+	}
+	f.calls = nil
+	_, malloc := c.Malloc(90, 1)
+	for _, err := range []error{malloc, c.MemsetAsync(90, 1, 0, 1, 2)} {
+		var e *Error
+		if !errors.As(err, &e) || e.Op != "cuCtxSetCurrent" {
+			t.Error(err)
+		}
+	}
+	if want := []string{"cuCtxSetCurrent", "cuCtxSetCurrent"}; !slices.Equal(named(), want) {
+		t.Errorf("called %q", named())
 	}
 }
 

@@ -12,10 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/cpu"
 
-	devicecpu "mt/device/cpu"
 	"mt/host"
 	"mt/internal/config"
-	"mt/internal/train"
+	"mt/internal/machine"
 )
 
 // health is what mt doctor finds.
@@ -28,7 +27,7 @@ type health struct {
 	Threads   int          `json:"threads"`
 	Available config.Bytes `json:"available_memory_bytes,omitempty"`
 	Device    string       `json:"device"` // what device: auto takes
-	CUDA      train.CUDA   `json:"cuda"`
+	CUDA      machine.CUDA `json:"cuda"`
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -65,13 +64,13 @@ matrix products and attention. The exit code is 1 where something does not hold.
 
 // examine looks at the machine.
 func examine() (health, error) {
-	dev, err := devicecpu.New(devicecpu.Options{Unified: true})
+	dev, err := machine.Open(machine.Options{Device: "cpu", Unified: true})
 	if err != nil {
 		return health{}, err
 	}
 	h := health{OS: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor("/proc/cpuinfo"), Features: features(),
 		Kernels: host.Level(), Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
-		Available: config.Bytes(host.AvailableMemory().Bytes), Device: dev.Name(), CUDA: train.FindCUDA()}
+		Available: config.Bytes(host.AvailableMemory().Bytes), Device: dev.Name(), CUDA: machine.FindCUDA()}
 	if h.CUDA.Problem == "" && !h.CUDA.Emulated {
 		h.Device = h.CUDA.Device
 	}

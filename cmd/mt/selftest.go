@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	devicecpu "mt/device/cpu"
 	"mt/internal/config"
+	"mt/internal/machine"
 	"mt/internal/selftest"
-	"mt/internal/train"
 )
 
 // selfTest is what the flags of mt doctor --selftest say.
@@ -23,14 +22,14 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) (err error)
 	if t.device != "auto" && t.device != "cpu" && t.device != "cuda" {
 		return config.Usagef("doctor: --device %q: want auto, cpu or cuda", t.device)
 	}
-	cpu, err := devicecpu.New(devicecpu.Options{})
+	cpu, err := machine.Open(machine.Options{Device: "cpu"})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, cpu.Close()) }()
 	dev := cpu
 	if t.device != "cpu" {
-		gpu, none := train.OpenCUDA(0)
+		gpu, none := machine.Open(machine.Options{Device: "cuda"})
 		switch {
 		case none == nil:
 			dev = gpu

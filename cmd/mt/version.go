@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mt/internal/train"
+	"mt/internal/machine"
 )
 
 // version is what mt version prints.
@@ -35,7 +35,7 @@ func (a *app) versionCommand() *cobra.Command {
 
 // thisVersion is what the linker noted.
 func thisVersion() version {
-	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Emulated: train.Emulated()}
+	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Emulated: machine.Emulated()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v

@@ -30,6 +30,9 @@ const (
 // blasVersion is what cublasLtGetVersion answers.
 const blasVersion = 120804
 
+// blasHandle is what a cublasLtHandle_t stands for.
+type blasHandle struct{ gpu *gpu }
+
 // desc is a cublasLtMatmulDesc_t.
 type desc struct {
 	compute, scale  int32
@@ -96,12 +99,17 @@ func blasObjects() []symbol {
 	return []symbol{
 		{name: "cublasLtCreate", need: needCurrent, bind: func(c caller) any {
 			return func(h *uint64) int32 {
-				return c.do(func(d *Driver) int32 { return create(d, h, kindBlas, &struct{ int }{}) })
+				return c.do(func(d *Driver) int32 { return create(d, h, kindBlas, &blasHandle{d.here()}) })
 			}
 		}},
 		{name: "cublasLtDestroy", class: release, need: needCurrent, bind: func(c caller) any {
 			return func(h uint64) int32 {
-				return c.do(func(d *Driver) int32 { return destroy[*struct{ int }](d, kindBlas, h, "cublasLtDestroy") })
+				return c.do(func(d *Driver) int32 {
+					if b, ok := d.objects[h].(*blasHandle); ok && !d.own("cublasLtDestroy", handleName(h), b.gpu) {
+						return blasInvalidValue
+					}
+					return destroy[*blasHandle](d, kindBlas, h, "cublasLtDestroy")
+				})
 			}
 		}},
 		{name: "cublasLtGetVersion", class: infallible, bind: func(caller) any {

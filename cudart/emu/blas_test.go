@@ -55,7 +55,6 @@ func fill(rng *rand.Rand, t cudart.DataType, n int) []byte {
 // blasRig is a rig with a product described.
 type blasRig struct {
 	*rig
-	ctx   cudart.Context
 	s     cudart.Stream
 	h     cudart.BlasHandle
 	shape cudart.MatmulShape
@@ -72,10 +71,10 @@ func stored(rows, cols int, trans bool) (int, int) {
 func openBlas(t *testing.T, o emu.Options, p *product) *blasRig {
 	r := &blasRig{rig: open(t, o)}
 	lt := r.BlasLt()
-	r.s = r.stream()
 	var err error
 	r.ctx, err = r.PrimaryContext(0)
 	r.must(err)
+	r.s = r.stream()
 	r.h, err = lt.Create(r.ctx)
 	r.must(err)
 	r.shape.Desc, err = lt.DescCreate(cudart.ComputeFloat32, cudart.Float32)
@@ -105,7 +104,7 @@ func openBlas(t *testing.T, o emu.Options, p *product) *blasRig {
 func (r *blasRig) release() {
 	lt := r.BlasLt()
 	r.must(errors.Join(lt.DescDestroy(r.shape.Desc), lt.LayoutDestroy(r.shape.A), lt.LayoutDestroy(r.shape.B), lt.LayoutDestroy(r.shape.C),
-		lt.LayoutDestroy(r.shape.D), lt.PreferenceDestroy(r.prefs), lt.Destroy(r.ctx, r.h), r.ReleasePrimaryContext(0), r.StreamDestroy(r.s)))
+		lt.LayoutDestroy(r.shape.D), lt.PreferenceDestroy(r.prefs), lt.Destroy(r.ctx, r.h), r.StreamDestroy(r.s), r.ReleasePrimaryContext(0)))
 	r.close()
 }
 
@@ -319,15 +318,15 @@ func BenchmarkProduct(b *testing.B) {
 			s.Desc, _ = lt.DescCreate(cudart.ComputeFloat32, cudart.Float32)
 			s.A, _ = lt.LayoutCreate(t, n, n, n)
 			s.B, s.C, s.D = s.A, s.A, s.A
-			p, _ := c.Malloc(n * n * 4)
-			q, _ := c.Malloc(n * n * 4)
-			c.MemsetAsync(p, 0, n*n*4, 0)
+			p, _ := c.Malloc(ctx, n*n*4)
+			q, _ := c.Malloc(ctx, n*n*4)
+			c.MemsetAsync(ctx, p, 0, n*n*4, 0)
 			b.ResetTimer()
 			for range b.N {
 				if err := lt.Matmul(ctx, h, &s, &cudart.MatmulArgs{Alpha: 1, A: p, B: p, D: q}, 0); err != nil {
 					b.Fatal(err)
 				}
-				c.StreamSynchronize(0)
+				c.StreamSynchronize(ctx, 0)
 			}
 			b.ReportMetric(2*n*n*n*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 		})

@@ -35,13 +35,15 @@ func driverDevice() []symbol {
 		}},
 		{name: "cuDeviceGet", class: prologue, need: needInit, bind: func(c caller) any {
 			return func(dev *int32, ordinal int32) int32 {
-				return c.do(func(d *Driver) int32 { return d.onDevice(ordinal, func() int32 { return put(dev, 0) }) })
+				return c.do(func(d *Driver) int32 {
+					return d.onDevice(ordinal, func(g *gpu) int32 { return put(dev, int32(g.ordinal)) })
+				})
 			}
 		}},
 		{name: "cuDeviceGetName", need: needInit, bind: func(c caller) any {
 			return func(p unsafe.Pointer, n, dev int32) int32 {
 				return c.do(func(d *Driver) int32 {
-					return d.onDevice(dev, func() int32 {
+					return d.onDevice(dev, func(*gpu) int32 {
 						if p == nil || n <= 0 {
 							return errInvalidValue
 						}
@@ -59,13 +61,13 @@ func driverDevice() []symbol {
 		{name: "cuDevicePrimaryCtxRetain", need: needInit, bind: func(c caller) any {
 			return func(ctx *uint64, dev int32) int32 {
 				return c.do(func(d *Driver) int32 {
-					return d.onDevice(dev, func() int32 {
+					return d.onDevice(dev, func(g *gpu) int32 {
 						if ctx == nil {
 							return errInvalidValue
 						}
-						d.makeContext()
-						d.retained++
-						*ctx = d.context
+						d.makeContext(g)
+						g.retained++
+						*ctx = g.context
 						return 0
 					})
 				})
@@ -125,14 +127,6 @@ func driverModules() []symbol {
 	}
 }
 
-// onDevice is f on the only device.
-func (d *Driver) onDevice(dev int32, f func() int32) int32 {
-	if dev != 0 {
-		return errInvalidDevice
-	}
-	return f()
-}
-
 // putCode stores how libcuda calls a code.
 func putCode(s *uintptr, code int32, of func(codeText) string) int32 {
 	t, ok := codeTexts[code]
@@ -143,40 +137,5 @@ func putCode(s *uintptr, code int32, of func(codeText) string) int32 {
 		return errInvalidValue
 	}
 	*s = cString(of(t))
-	return 0
-}
-
-// releaseContext is cuDevicePrimaryCtxRelease. The last one ends the context,
-// unless libcudart uses it, and in any case the modules in it.
-func (d *Driver) releaseContext() int32 {
-	if d.retained == 0 {
-		d.fault(Handle, "cuDevicePrimaryCtxRelease of a context that is not retained")
-		return errInvalidContext
-	}
-	if d.retained--; d.retained > 0 {
-		return 0
-	}
-	d.drain()
-	for h := range d.objects {
-		if k := handleKind(h); k == kindModule || k == kindFunction {
-			delete(d.objects, h)
-		}
-	}
-	if !d.runtimeUses {
-		delete(d.objects, d.context)
-		d.context = 0
-		d.used -= d.opt.ContextMemory
-	}
-	return 0
-}
-
-// setCurrent is cuCtxSetCurrent.
-func (d *Driver) setCurrent(ctx uint64) int32 {
-	if ctx != 0 {
-		if _, ok := find[*Driver](d, kindContext, ctx, "cuCtxSetCurrent"); !ok {
-			return errInvalidContext
-		}
-	}
-	d.thread().context = ctx
 	return 0
 }

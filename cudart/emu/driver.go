@@ -9,7 +9,7 @@ import (
 	"mt/internal/parallel"
 )
 
-// Driver is one emulated driver with one GPU. It implements cudart.Symbols. At
+// Driver is one emulated driver with its GPUs. It implements cudart.Symbols. At
 // most 18 drivers are open at a time; Close ends one.
 type Driver struct {
 	opt    Options
@@ -34,11 +34,9 @@ type Driver struct {
 
 	// Threads and contexts.
 	threads     map[int]*thread
-	initialised bool   // cuInit
-	context     uint64 // handle of the primary context, 0 when there is none
-	runtimeUses bool   // libcudart holds the primary context
-	retained    int    // cuDevicePrimaryCtxRetain
-	excused     bool   // nobody could release context, modules and handles of cublasLt
+	initialised bool // cuInit
+	gpus        []*gpu
+	excused     bool // nobody could release contexts, modules and handles of cublasLt
 	mlUsers     int
 
 	objects map[uint64]any
@@ -47,7 +45,6 @@ type Driver struct {
 	// Memory.
 	chunks    [maxChunks]atomic.Pointer[chunk]
 	buffers   uint64 // the newest buffer
-	used      int64  // bytes of device memory
 	pinned    []*pinned
 	locked    int64 // bytes registered
 	pinnedID  int
@@ -56,7 +53,6 @@ type Driver struct {
 	// Work.
 	streams []*stream // that have work or can get it
 	ids     int       // streams made so far
-	null    *stream   // the default stream, made when used
 	seq     uint64    // operations enqueued so far
 	running *op
 	touched map[launchKey][]span // of the scheduler's goroutine; see Options.OrderOnly
@@ -69,6 +65,7 @@ type Driver struct {
 // thread is what CUDA keeps for an OS thread.
 type thread struct {
 	context uint64
+	gpu     *gpu  // of the call under way, if it needs a context
 	last    int32 // cudaGetLastError
 }
 
@@ -78,6 +75,9 @@ var numbers atomic.Uint32
 func New(o Options) *Driver {
 	d := &Driver{opt: o.withDefaults(), number: uint16(numbers.Add(1)), threads: map[int]*thread{},
 		objects: map[uint64]any{}, touched: map[launchKey][]span{}, ended: make(chan struct{})}
+	for i := range d.opt.Devices {
+		d.gpus = append(d.gpus, &gpu{ordinal: i})
+	}
 	d.rng = rand.New(rand.NewPCG(o.Seed, 0x6d74))
 	d.changed, d.work = sync.NewCond(&d.mu), sync.NewCond(&d.mu)
 	return d
@@ -158,13 +158,15 @@ func (d *Driver) admit(s *symbol) int32 {
 			return s.code(errInsufficientDriver, blasNotInitialized, 0)
 		}
 		if s.need == needRuntime {
-			d.useRuntime()
+			d.useRuntime(s)
 		}
 	case needCurrent: // as cuBLAS since CUDA 12: some of its kernels go through libcuda
-		if d.thread().context == 0 || d.thread().context != d.context {
+		g := d.current()
+		if g == nil {
 			d.fault(Context, "%s on a thread without a current context", s.name)
 			return s.code(errInvalidContext, blasFailed, 0)
 		}
+		d.thread().gpu = g
 	case needInit, needContext:
 		if !d.initialised {
 			d.fault(Context, "%s before cuInit", s.name)
@@ -174,10 +176,11 @@ func (d *Driver) admit(s *symbol) int32 {
 			d.fault(Context, "%s on a thread without a current context", s.name)
 			return errInvalidContext
 		}
-		if s.need == needContext && d.thread().context != d.context {
+		if s.need == needContext && d.current() == nil {
 			d.fault(Context, "%s on a thread whose current context was destroyed", s.name)
 			return errContextIsDestroyed
 		}
+		d.thread().gpu = d.current()
 	}
 	return 0
 }

@@ -15,6 +15,7 @@ const (
 	Order    Kind = "order"    // accesses to the same bytes that nothing orders
 	Kernel   Kind = "kernel"   // a kernel that the interpreter stopped
 	Context  Kind = "context"  // a call of libcuda on a thread without a context
+	Device   Kind = "device"   // what is of one device, used on another
 	Handle   Kind = "handle"   // a handle that is none, or no longer
 	Argument Kind = "argument" // arguments that no correct program passes
 	Internal Kind = "internal" // a panic of the emulator itself
@@ -50,8 +51,8 @@ func (d *Driver) fault(k Kind, format string, args ...any) {
 	d.faults = append(d.faults, f)
 }
 
-// badMemory keeps a mistake after which the context is of no use, as CUDA's is
-// after an illegal address, and is the code for it. d.mu is held.
+// badMemory keeps a mistake after which no context of the process is of use, as
+// CUDA's is after an illegal address, and is the code for it. d.mu is held.
 func (d *Driver) badMemory(k Kind, format string, args ...any) int32 {
 	d.fault(k, format, args...)
 	if d.sticky == 0 {
@@ -104,8 +105,10 @@ func (d *Driver) live() []string {
 			out = append(out, handleName(h))
 		}
 	}
-	if d.retained > 0 && !d.excused {
-		out = append(out, fmt.Sprintf("primary context, retained %d times", d.retained))
+	for _, g := range d.gpus {
+		if g.retained > 0 && !d.excused {
+			out = append(out, fmt.Sprintf("primary context%s, retained %d times", d.of(g), g.retained))
+		}
 	}
 	if d.mlUsers > 0 {
 		out = append(out, fmt.Sprintf("nvidia-ml, initialised %d times", d.mlUsers))

@@ -22,6 +22,7 @@ func program(r *rig) (first error) {
 	if !keep(err) {
 		return first
 	}
+	r.ctx = ctx
 	defer func() { keep(r.ReleasePrimaryContext(0)) }()
 	m, err := r.ModuleLoad(ctx, []byte(tinyPTX))
 	if !keep(err) {

@@ -12,7 +12,7 @@ import (
 func (d *Driver) launch(h uint64, grid, block [3]uint32, shared uint32, sh uint64, params, extra *uint64) int32 {
 	f, ok := find[*function](d, kindFunction, h, "cuLaunchKernel")
 	s, ok2 := d.streamOf(sh, "cuLaunchKernel")
-	if !ok || !ok2 {
+	if !ok || !ok2 || !d.own("cuLaunchKernel", "kernel "+f.name, f.gpu) || !d.own("cuLaunchKernel", s.name, s.gpu) {
 		return errInvalidHandle
 	}
 	if code := d.launchable(f, grid, block, shared); code != 0 {
@@ -28,7 +28,7 @@ func (d *Driver) launch(h uint64, grid, block [3]uint32, shared uint32, sh uint6
 		if known, ok := d.touched[again]; ok {
 			return known, nil
 		}
-		m := &memory{d: d}
+		m := &memory{d: d, gpu: s.gpu}
 		l := ptx.Launch{Kernel: f.kernel, Grid: grid, Block: block, Shared: int(shared), Params: args, Memory: m,
 			Threads: d.opt.Threads, Seed: d.opt.Seed + o.seq, CheckGlobal: d.opt.CheckGlobal}
 		touched, err := l.Run()

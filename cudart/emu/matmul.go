@@ -71,10 +71,10 @@ const smallWorkspace = 64 << 10
 // library could compute.
 func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (problem, int32) {
 	var p problem
-	if _, ok := find[*struct{ int }](d, kindBlas, handle, call); !ok {
+	b, ok := find[*blasHandle](d, kindBlas, handle, call)
+	if !ok || !d.own(call, handleName(handle), b.gpu) {
 		return p, blasNotInitialized
 	}
-	var ok bool
 	if p.desc, ok = find[*desc](d, kindDesc, op, call); !ok {
 		return p, blasInvalidValue
 	}
@@ -196,10 +196,10 @@ func (d *Driver) matmul(c matmulCall) int32 {
 		return int32(d.opt.RefuseProducts)
 	}
 	s, ok := d.streamOf(c.stream, "cublasLtMatmul")
-	if !ok || c.alpha == nil || c.beta == nil {
+	if !ok || !d.own("cublasLtMatmul", s.name, s.gpu) || c.alpha == nil || c.beta == nil {
 		return blasInvalidValue
 	}
-	o := &op{what: fmt.Sprintf("matrix product %d×%d×%d", p.m, p.n, p.k)}
+	o := &op{gpu: s.gpu, what: fmt.Sprintf("matrix product %d×%d×%d", p.m, p.n, p.k)}
 	workspace, code := d.checkAlgorithm(o, &p, &c)
 	if code != 0 {
 		return code
@@ -276,7 +276,7 @@ func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32)
 	size := l.size()
 	line, step := down*size, l.ld*size
 	total := (across-1)*step + line
-	b, off, code := d.deviceRange(o.what, at, uint64(total))
+	b, off, code := d.deviceRange(o.what, o.gpu, at, uint64(total))
 	if code != 0 {
 		return matrix{}, code
 	}

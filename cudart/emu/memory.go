@@ -27,6 +27,7 @@ type chunk [chunkSize]atomic.Pointer[buffer]
 type buffer struct {
 	ptx.Buffer // Data is nil once it is freed
 	region
+	gpu   *gpu
 	size  int64
 	freed bool
 }
@@ -48,15 +49,16 @@ func (d *Driver) buffer(i uint64) *buffer {
 	return nil
 }
 
-// memory is d's memory as one launch sees it.
+// memory is the memory of a device as one launch sees it.
 type memory struct {
 	d    *Driver
+	gpu  *gpu
 	miss atomic.Uint64 // the first address that was in no allocation
 }
 
 // Find returns the allocation with the byte at addr.
 func (m *memory) Find(addr uint64) *ptx.Buffer {
-	if b := m.d.allocation(addr); b != nil && addr-b.Base < uint64(len(b.Data)) {
+	if b := m.d.allocation(addr); b != nil && b.gpu == m.gpu && addr-b.Base < uint64(len(b.Data)) {
 		return &b.Buffer
 	}
 	m.miss.CompareAndSwap(0, addr)
@@ -72,6 +74,8 @@ func (m *memory) missed() string {
 		return ""
 	case b.freed:
 		return fmt.Sprintf(" (in %s, which was freed)", b.name)
+	case b.gpu != m.gpu:
+		return fmt.Sprintf(" (offset %d of %s; the kernel runs on %s)", addr-b.Base, b.name, m.gpu)
 	}
 	return fmt.Sprintf(" (offset %d of %s)", addr-b.Base, b.name)
 }
@@ -100,14 +104,14 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 		unit = largeUnit
 	}
 	taken := (int64(bytes) + unit - 1) / unit * unit
-	next := d.buffers + 1
-	if taken > d.opt.DeviceMemory-d.used || bytes > 1<<spanBits || next/chunkSize >= maxChunks {
+	next, g := d.buffers+1, d.here()
+	if taken > d.opt.DeviceMemory-g.used || bytes > 1<<spanBits || next/chunkSize >= maxChunks {
 		return errOutOfMemory
 	}
-	d.used += taken
+	g.used += taken
 	d.buffers = next
-	b := &buffer{size: taken}
-	b.name = fmt.Sprintf("device memory #%d (%d bytes)", next, bytes)
+	b := &buffer{size: taken, gpu: g}
+	b.name = fmt.Sprintf("device memory #%d (%d bytes)%s", next, bytes, d.of(g))
 	b.Buffer = ptx.Buffer{Base: deviceBase + next<<spanBits, Data: junk(int(bytes)), Name: b.name}
 	c := d.chunks[next/chunkSize].Load()
 	if c == nil {
@@ -161,7 +165,7 @@ func (d *Driver) free(addr uint64) int32 {
 		d.unused("cudaFree", &b.region)
 	}
 	b.freed, b.Data, b.segments = true, nil, nil
-	d.used -= b.size
+	b.gpu.used -= b.size
 	return 0
 }
 
@@ -173,15 +177,18 @@ func (d *Driver) allocation(addr uint64) *buffer {
 	return d.buffer(index(addr))
 }
 
-// deviceRange is n bytes of device memory at addr and the buffer they are in. An
-// address or size that is wrong is a fault, and the code for it.
-func (d *Driver) deviceRange(call string, addr, n uint64) (*buffer, int64, int32) {
+// deviceRange is n bytes of g's memory at addr and the buffer they are in. An
+// address or size that is wrong is a fault, and the code for it; so is memory of
+// another device, to which no device has been given access here.
+func (d *Driver) deviceRange(call string, g *gpu, addr, n uint64) (*buffer, int64, int32) {
 	b := d.allocation(addr)
 	switch {
 	case b == nil:
 		return nil, 0, d.badMemory(Bounds, "%s: %d bytes at %#x, where there is no device memory", call, n, addr)
 	case b.freed:
 		return nil, 0, d.badMemory(Bounds, "%s: %d bytes at offset %d of %s, which was freed", call, n, addr-b.Base, b.name)
+	case b.gpu != g:
+		return nil, 0, d.badMemory(Device, "%s on %s: %d bytes at offset %d of %s", call, g, n, addr-b.Base, b.name)
 	case addr-b.Base > uint64(len(b.Data)) || n > uint64(len(b.Data))-(addr-b.Base):
 		return nil, 0, d.badMemory(Bounds, "%s: %d bytes at offset %d of %s", call, n, addr-b.Base, b.name)
 	}

@@ -1,6 +1,8 @@
 package emu
 
 import (
+	"fmt"
+	"slices"
 	"unsafe"
 
 	"mt/cudart"
@@ -11,8 +13,8 @@ import (
 // mlMemory is an nvmlMemory_t, in bytes.
 type mlMemory struct{ total, free, used uint64 }
 
-// busID is the address of the device on the PCI bus.
-const busID = "00000000:01:00.0"
+// busID is the address of a device on the PCI bus.
+func (g *gpu) busID() string { return fmt.Sprintf("00000000:%02x:00.0", 1+g.ordinal) }
 
 // mlValues are what the device answers, constant as its load is not emulated.
 var mlValues = map[string][]uint32{
@@ -85,7 +87,10 @@ func mlLibrary() []symbol {
 						return mlInvalidArgument
 					}
 					s := goText(id, 64)
-					return d.mlHandle(out, s == busID || "0000"+s == busID || "00000000:"+s == busID)
+					return d.mlHandle(out, func(g *gpu) bool {
+						id := g.busID()
+						return s == id || "0000"+s == id || "00000000:"+s == id
+					})
 				})
 			}
 		}},
@@ -97,15 +102,15 @@ func mlDevice() []symbol {
 		{name: "nvmlDeviceGetName", bind: func(c caller) any {
 			return func(h uint64, p unsafe.Pointer, n uint32) int32 {
 				return c.do(func(d *Driver) int32 {
-					return d.onML(h, c.symbol, func() int32 { return d.mlText(p, n, d.opt.Name) })
+					return d.onML(h, c.symbol, func(*gpu) int32 { return d.mlText(p, n, d.opt.Name) })
 				})
 			}
 		}},
 		{name: "nvmlDeviceGetMemoryInfo", bind: func(c caller) any {
 			return func(h uint64, out *mlMemory) int32 {
 				return c.do(func(d *Driver) int32 {
-					return d.onML(h, c.symbol, func() int32 {
-						total, used := uint64(d.opt.BoardMemory), uint64(d.used)
+					return d.onML(h, c.symbol, func(g *gpu) int32 {
+						total, used := uint64(d.opt.BoardMemory), uint64(g.used)
 						return mlPut(out, mlMemory{total, total - min(used, total), used})
 					})
 				})
@@ -114,7 +119,7 @@ func mlDevice() []symbol {
 		{name: "nvmlDeviceGetCurrentClocksThrottleReasons", bind: func(c caller) any {
 			return func(h uint64, out *uint64) int32 {
 				return c.do(func(d *Driver) int32 {
-					return d.onML(h, c.symbol, func() int32 { return mlPut(out, uint64(mlValues[c.symbol.name][0])) })
+					return d.onML(h, c.symbol, func(*gpu) int32 { return mlPut(out, uint64(mlValues[c.symbol.name][0])) })
 				})
 			}
 		}},
@@ -126,7 +131,7 @@ func mlSimple(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, out *uint32) int32 {
 			return c.do(func(d *Driver) int32 {
-				return d.onML(h, c.symbol, func() int32 { return mlPut(out, mlValues[name][0]) })
+				return d.onML(h, c.symbol, func(*gpu) int32 { return mlPut(out, mlValues[name][0]) })
 			})
 		}
 	}}
@@ -137,7 +142,7 @@ func mlChosen(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, which int32, out *uint32) int32 {
 			return c.do(func(d *Driver) int32 {
-				return d.onML(h, c.symbol, func() int32 {
+				return d.onML(h, c.symbol, func(*gpu) int32 {
 					if which < 0 || int(which) >= len(mlValues[name]) {
 						return mlInvalidArgument
 					}
@@ -171,27 +176,32 @@ func (d *Driver) mlText(p unsafe.Pointer, n uint32, s string) int32 {
 	return 0
 }
 
-// mlHandle stores the handle of the device, if it was found.
-func (d *Driver) mlHandle(out *uint64, found bool) int32 {
+// mlHandle stores the handle of the device that is asked for, if there is one.
+func (d *Driver) mlHandle(out *uint64, asked func(*gpu) bool) int32 {
+	i := slices.IndexFunc(d.gpus, asked)
 	switch {
 	case d.mlUsers == 0:
 		return mlUninitialized
-	case !found && !d.opt.NoDevice:
+	case i < 0 && !d.opt.NoDevice:
 		return mlInvalidArgument
-	case !found || d.opt.NoDevice:
+	case i < 0 || d.opt.NoDevice:
 		return mlNotFound
 	}
-	return mlPut(out, uint64(kindML)<<48|uint64(d.number)<<32|1)
+	return mlPut(out, d.mlDevices()|uint64(i+1))
 }
 
+// mlDevices is what the handles of devices have in front of their number.
+func (d *Driver) mlDevices() uint64 { return uint64(kindML)<<48 | uint64(d.number)<<32 }
+
 // onML is f on the device of a handle.
-func (d *Driver) onML(h uint64, s *symbol, f func() int32) int32 {
+func (d *Driver) onML(h uint64, s *symbol, f func(g *gpu) int32) int32 {
 	if d.mlUsers == 0 {
 		return mlUninitialized
 	}
-	if h != uint64(kindML)<<48|uint64(d.number)<<32|1 {
+	i := h - d.mlDevices() - 1
+	if i >= uint64(len(d.gpus)) {
 		d.fault(Handle, "%s: %#x is no device of nvidia-ml", s.name, h)
 		return mlInvalidArgument
 	}
-	return f()
+	return f(d.gpus[i])
 }

@@ -23,6 +23,7 @@ const (
 
 // module is a loaded PTX file.
 type module struct {
+	gpu       *gpu
 	name      string
 	parsed    *ptx.Module
 	text      string
@@ -31,6 +32,7 @@ type module struct {
 
 // function is a kernel of a module.
 type function struct {
+	gpu        *gpu
 	name       string
 	kernel     *ptx.Kernel
 	params     []param
@@ -74,7 +76,7 @@ func (d *Driver) moduleLoad(out *uint64, image unsafe.Pointer, n uint32, keys *i
 		log.write("ptxas error   : " + err.Error())
 		return errInvalidPTX
 	}
-	mod := &module{parsed: m, text: src, functions: map[string]uint64{}}
+	mod := &module{gpu: d.here(), parsed: m, text: src, functions: map[string]uint64{}}
 	*out = d.keep(kindModule, mod)
 	mod.name = handleName(*out)
 	log.write("")
@@ -142,7 +144,7 @@ func (j jit) write(s string) {
 // may be running.
 func (d *Driver) moduleUnload(h uint64) int32 {
 	m, ok := find[*module](d, kindModule, h, "cuModuleUnload")
-	if !ok {
+	if !ok || !d.own("cuModuleUnload", m.name, m.gpu) {
 		return errInvalidHandle
 	}
 	delete(d.objects, h)
@@ -157,7 +159,7 @@ func (d *Driver) moduleUnload(h uint64) int32 {
 func (d *Driver) moduleFunction(out *uint64, h uint64, name unsafe.Pointer) int32 {
 	m, ok := find[*module](d, kindModule, h, "cuModuleGetFunction")
 	switch {
-	case !ok:
+	case !ok || !d.own("cuModuleGetFunction", m.name, m.gpu):
 		return errInvalidHandle
 	case out == nil || name == nil:
 		return errInvalidValue
@@ -169,7 +171,7 @@ func (d *Driver) moduleFunction(out *uint64, h uint64, name unsafe.Pointer) int3
 	}
 	f, ok := m.functions[s]
 	if !ok {
-		f = d.keep(kindFunction, &function{name: s, kernel: k, params: paramsOf(m.text, s),
+		f = d.keep(kindFunction, &function{gpu: m.gpu, name: s, kernel: k, params: paramsOf(m.text, s),
 			maxDynamic: maxSharedDefault - min(k.StaticShared, maxSharedDefault)})
 		m.functions[s] = f
 	}
@@ -205,7 +207,7 @@ func paramsOf(text, kernel string) []param {
 func (d *Driver) funcSetAttribute(h uint64, attr, value int32) int32 {
 	f, ok := find[*function](d, kindFunction, h, "cuFuncSetAttribute")
 	switch {
-	case !ok:
+	case !ok || !d.own("cuFuncSetAttribute", "kernel "+f.name, f.gpu):
 		return errInvalidHandle
 	case attr == 9 && value >= -1 && value <= 100:
 		return 0

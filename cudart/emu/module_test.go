@@ -90,10 +90,9 @@ var pointed any // what it holds is on the heap
 // kernelRig is a rig with tinyPTX loaded, a stream and memory for 100 words.
 type kernelRig struct {
 	*rig
-	ctx cudart.Context
-	m   cudart.Module
-	s   cudart.Stream
-	p   cudart.DevicePtr
+	m cudart.Module
+	s cudart.Stream
+	p cudart.DevicePtr
 }
 
 func openKernels(t *testing.T, o emu.Options) *kernelRig {

@@ -16,12 +16,13 @@ const (
 	Lazy
 )
 
-// Options describe the device, its driver and what goes wrong. The zero value is
-// a healthy GPU of compute capability 9.0 with 8 GiB.
+// Options describe the devices, their driver and what goes wrong. The zero value is
+// one healthy GPU of compute capability 9.0 with 8 GiB.
 type Options struct {
 	Mode Mode
 	Seed uint64 // of Random, and of the order of warps in kernels
 
+	Devices           int    // how many GPUs there are, all alike, each with memory, context, streams and modules of its own; 0 is 1
 	Name              string // "Emulated GPU"
 	ComputeCapability int    // 90 is 9.0
 	DeviceMemory      int64  // bytes; allocations take host memory of their size
@@ -52,7 +53,7 @@ type Options struct {
 	// FailCode is the code with which FailCall fails, in libcudart and libcuda;
 	// 0 is 999. libcublasLt answers 14 and libnvidia-ml 999.
 	FailCode int
-	// LoseDeviceAt loses the device at that call, the first is 1; 0 never. From
+	// LoseDeviceAt loses the devices at that call, the first is 1; 0 never. From
 	// then on every call fails and no work runs.
 	LoseDeviceAt int
 	// LostCode is what libcudart and libcuda answer then; 0 is 999.
@@ -86,6 +87,7 @@ func (o Options) withDefaults() Options {
 	if o.BoardMemory == 0 {
 		o.BoardMemory = o.DeviceMemory
 	}
+	def(&o.Devices, 1)
 	def(&o.ComputeCapability, 90)
 	if o.DriverTooOld {
 		def(&o.DriverVersion, 11040)

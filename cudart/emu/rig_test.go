@@ -11,11 +11,14 @@ import (
 	"mt/cudart/emu"
 )
 
-// rig is a driver and the bindings on it.
+// rig is a driver and the bindings on it, for one device.
 type rig struct {
 	*cudart.CUDA
-	t *testing.T
-	d *emu.Driver
+	t       *testing.T
+	d       *emu.Driver
+	ordinal int
+	ctx     cudart.Context // of the device
+	own     bool           // ctx is the rig's to give back
 }
 
 func open(t *testing.T, o emu.Options) *rig {
@@ -29,9 +32,29 @@ func open(t *testing.T, o emu.Options) *rig {
 	return &rig{CUDA: c, t: t, d: d}
 }
 
+// context is the primary context of the device, retained when it is first needed
+// unless the test has one; 0 where there is none to be had.
+func (r *rig) context() cudart.Context {
+	if r.ctx == 0 {
+		ctx, err := r.PrimaryContext(r.ordinal)
+		r.ctx, r.own = ctx, err == nil
+	}
+	return r.ctx
+}
+
+// end gives the context back.
+func (r *rig) end() {
+	r.t.Helper()
+	if r.own {
+		r.must(r.ReleasePrimaryContext(r.ordinal))
+		r.ctx, r.own = 0, false
+	}
+}
+
 // close fails the test when the driver has anything to say.
 func (r *rig) close() {
 	r.t.Helper()
+	r.end()
 	if err := r.d.Close(); err != nil {
 		r.t.Error(err)
 	}

@@ -60,7 +60,7 @@ func runtimeMemory() []symbol {
 		{name: "cudaMemGetInfo", need: needRuntime, bind: func(c caller) any {
 			return func(free, total *uint64) int32 {
 				return c.do(func(d *Driver) int32 {
-					return max(put(free, uint64(max(0, d.opt.DeviceMemory-d.used))), put(total, uint64(d.opt.DeviceMemory)))
+					return max(put(free, uint64(max(0, d.opt.DeviceMemory-d.here().used))), put(total, uint64(d.opt.DeviceMemory)))
 				})
 			}
 		}},
@@ -182,26 +182,25 @@ func (d *Driver) deviceCount(n *int32) int32 {
 	case d.opt.NoDevice:
 		return errNoDevice
 	}
-	*n = 1
+	*n = int32(len(d.gpus))
 	return 0
 }
 
 // attribute is a device attribute, which libcudart and libcuda number alike.
 func (d *Driver) attribute(v *int32, attr, dev int32) int32 {
-	if dev != 0 {
-		return errInvalidDevice
-	}
-	if attr < 1 || attr > lastAttribute {
-		return errInvalidValue
-	}
-	return put(v, int32(d.attributes()[attr]))
+	return d.onDevice(dev, func(g *gpu) int32 {
+		if attr < 1 || attr > lastAttribute {
+			return errInvalidValue
+		}
+		return put(v, int32(d.attributes(g)[attr]))
+	})
 }
 
 // lastAttribute is the last CUdevice_attribute of CUDA 13.
 const lastAttribute = 144
 
 // attributes are the CUdevice_attribute values that are not 0.
-func (d *Driver) attributes() map[int32]int {
+func (d *Driver) attributes(g *gpu) map[int32]int {
 	optIn := d.opt.maxSharedOptIn()
 	registering := 1
 	if d.opt.RefuseRegister != 0 {
@@ -211,7 +210,7 @@ func (d *Driver) attributes() map[int32]int {
 		1: maxThreads, 2: maxThreads, 3: maxThreads, 4: maxBlockZ,
 		5: maxGridX, 6: maxGridYZ, 7: maxGridYZ,
 		8: maxSharedDefault, 9: 64 << 10, 10: 32, 12: 65536, 13: 1980000, // kHz
-		16: processors, 17: 0, 18: 0, 19: 1, 20: 0, 31: 1, 32: 1, 33: 1, 34: 0,
+		16: processors, 17: 0, 18: 0, 19: 1, 20: 0, 31: 1, 32: 1, 33: 1 + g.ordinal, 34: 0,
 		36: 2619000, 37: 5120, 38: 50 << 20, 39: 2048, 40: 3, 41: 1, 50: 0,
 		75: d.opt.ComputeCapability / 10, 76: d.opt.ComputeCapability % 10,
 		81: optIn + 1024, 82: 65536, 91: 1, 97: optIn, 99: registering, 106: 32, 111: 1024, 113: 1, 115: 1,

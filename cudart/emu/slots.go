@@ -195,21 +195,3 @@ func (d *Driver) thread() *thread {
 	}
 	return t
 }
-
-// useRuntime is what a call of libcudart does first: it makes the primary
-// context, and makes it current where the thread has none. d.mu is held.
-func (d *Driver) useRuntime() {
-	d.runtimeUses = true
-	d.makeContext()
-	if t := d.thread(); t.context == 0 {
-		t.context = d.context
-	}
-}
-
-// makeContext makes the primary context where there is none. d.mu is held.
-func (d *Driver) makeContext() {
-	if d.context == 0 {
-		d.context = d.keep(kindContext, d)
-		d.used += d.opt.ContextMemory
-	}
-}

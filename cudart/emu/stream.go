@@ -7,6 +7,7 @@ import (
 
 // stream is a queue of operations that run in order.
 type stream struct {
+	gpu       *gpu
 	id        int // component of clocks
 	name      string
 	queue     []*op // not done; queue[0] may be running
@@ -20,6 +21,7 @@ type stream struct {
 
 // op is one operation of a stream.
 type op struct {
+	gpu    *gpu // whose memory it may touch
 	stream *stream
 	seq    uint64 // of the driver
 	n      uint64 // of the stream
@@ -46,14 +48,15 @@ type record struct {
 
 // event is a CUDA event: its last record.
 type event struct {
+	gpu    *gpu
 	name   string
 	timing bool
 	last   *record // nil: never recorded, which counts as complete
 }
 
-// newStream makes a stream. d.mu is held.
+// newStream makes a stream of the device of the call under way. d.mu is held.
 func (d *Driver) newStream(name string) *stream {
-	s := &stream{id: d.ids, name: name}
+	s := &stream{gpu: d.here(), id: d.ids, name: name}
 	d.ids++
 	d.streams = append(d.streams, s)
 	return s
@@ -67,19 +70,21 @@ func (d *Driver) streamCreate(p *uint64, flags uint32) int32 {
 	}
 	s := d.newStream("")
 	*p = d.keep(kindStream, s)
-	s.name = handleName(*p)
+	s.name = handleName(*p) + d.of(s.gpu)
 	return 0
 }
 
-// streamOf is the stream of a handle; the default stream has 0, 1 and 2.
+// streamOf is the stream of a handle; the default stream of the device of the call
+// under way has 0, 1 and 2.
 func (d *Driver) streamOf(h uint64, call string) (*stream, bool) {
 	if h > 2 {
 		return find[*stream](d, kindStream, h, call)
 	}
-	if d.null == nil {
-		d.null = d.newStream("the default stream")
+	g := d.here()
+	if g.null == nil {
+		g.null = d.newStream("the default stream" + d.of(g))
 	}
-	return d.null, true
+	return g.null, true
 }
 
 // streamDestroy is cudaStreamDestroy: what is enqueued still runs.
@@ -112,9 +117,9 @@ func (d *Driver) eventCreate(p *uint64, flags uint32) int32 {
 	if p == nil || flags > 7 {
 		return errInvalidValue
 	}
-	e := &event{timing: flags&2 == 0}
+	e := &event{gpu: d.here(), timing: flags&2 == 0}
 	*p = d.keep(kindEvent, e)
-	e.name = handleName(*p)
+	e.name = handleName(*p) + d.of(e.gpu)
 	return 0
 }
 
@@ -131,7 +136,7 @@ func (d *Driver) eventDestroy(h uint64) int32 {
 func (d *Driver) eventRecord(eh, sh uint64) int32 {
 	e, ok := find[*event](d, kindEvent, eh, "cudaEventRecord")
 	s, ok2 := d.streamOf(sh, "cudaEventRecord")
-	if !ok || !ok2 {
+	if !ok || !ok2 || !d.same("cudaEventRecord", e.name, e.gpu, s.name, s.gpu) {
 		return errInvalidHandle
 	}
 	o := &op{what: "record of " + e.name, record: &record{}}
@@ -142,7 +147,8 @@ func (d *Driver) eventRecord(eh, sh uint64) int32 {
 }
 
 // streamWaitEvent is cudaStreamWaitEvent: it refers to the last record that was
-// enqueued.
+// enqueued. Stream and event may be of two devices: that is how CUDA orders work
+// between them.
 func (d *Driver) streamWaitEvent(sh, eh uint64, flags uint32) int32 {
 	e, ok := find[*event](d, kindEvent, eh, "cudaStreamWaitEvent")
 	s, ok2 := d.streamOf(sh, "cudaStreamWaitEvent")
@@ -182,7 +188,7 @@ func (d *Driver) eventElapsed(ms *float32, start, end uint64) int32 {
 	switch {
 	case ms == nil:
 		return errInvalidValue
-	case !ok || !ok2:
+	case !ok || !ok2 || !d.same("cudaEventElapsedTime", a.name, a.gpu, b.name, b.gpu):
 		return errInvalidHandle
 	case !a.timing || !b.timing:
 		d.fault(Argument, "cudaEventElapsedTime of %s and %s, created without timing", a.name, b.name)
@@ -219,7 +225,7 @@ func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int3
 		return 0
 	}
 	toDevice, fromDevice := copyKind == 1 || copyKind == 3, copyKind >= 2
-	o := &op{what: fmt.Sprintf("copy %s of %d bytes", [...]string{"host to host", "to device", "to host", "on device"}[copyKind], n)}
+	o := &op{gpu: s.gpu, what: fmt.Sprintf("copy %s of %d bytes", [...]string{"host to host", "to device", "to host", "on device"}[copyKind], n)}
 	to, host, code := d.side(o, dst, n, toDevice, true)
 	if code != 0 {
 		return code
@@ -248,7 +254,7 @@ func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int3
 // true for host memory that is not pinned.
 func (d *Driver) side(o *op, addr, n uint64, onDevice, write bool) (bytes []byte, pageable bool, code int32) {
 	if onDevice {
-		b, off, code := d.deviceRange(o.what, addr, n)
+		b, off, code := d.deviceRange(o.what, o.gpu, addr, n)
 		if code != 0 {
 			return nil, false, code
 		}
@@ -275,7 +281,7 @@ func (d *Driver) memsetAsync(dst uint64, value int32, n uint64, sh uint64) int32
 	if n == 0 {
 		return 0
 	}
-	o := &op{what: fmt.Sprintf("set of %d bytes", n)}
+	o := &op{gpu: s.gpu, what: fmt.Sprintf("set of %d bytes", n)}
 	to, _, code := d.side(o, dst, n, true, true)
 	if code != 0 {
 		return code

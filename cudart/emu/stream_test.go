@@ -179,6 +179,7 @@ func TestPageableCopiesAreStaged(t *testing.T) {
 func TestManyThreadsWaitAtOnce(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := open(t, o)
+		r.context() // one for all goroutines
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
@@ -212,8 +213,9 @@ func TestHundredsOfDrivers(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				p, err := c.Malloc(4)
-				if err = errors.Join(err, c.Free(p), d.Close()); err != nil {
+				ctx, err := c.PrimaryContext(0)
+				p, err2 := c.Malloc(ctx, 4)
+				if err = errors.Join(err, err2, c.Free(ctx, p), c.ReleasePrimaryContext(0), d.Close()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -228,23 +230,28 @@ func BenchmarkEnqueue(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, _ := c.StreamCreate()
-	p, _ := c.Malloc(64)
+	ctx, err := c.PrimaryContext(0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, _ := c.StreamCreate(ctx)
+	p, _ := c.Malloc(ctx, 64)
 	b.ResetTimer()
 	for i := range b.N {
-		if err := c.MemsetAsync(p, 1, 64, s); err != nil {
+		if err := c.MemsetAsync(ctx, p, 1, 64, s); err != nil {
 			b.Fatal(err)
 		}
 		if i%100 == 99 {
-			if err := c.StreamSynchronize(s); err != nil {
+			if err := c.StreamSynchronize(ctx, s); err != nil {
 				b.Fatal(err)
 			}
 		}
 	}
 	b.StopTimer()
-	c.StreamSynchronize(s)
-	c.Free(p)
-	c.StreamDestroy(s)
+	c.StreamSynchronize(ctx, s)
+	c.Free(ctx, p)
+	c.StreamDestroy(ctx, s)
+	c.ReleasePrimaryContext(0)
 	if err := d.Close(); err != nil {
 		b.Fatal(err)
 	}

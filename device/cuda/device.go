@@ -15,6 +15,8 @@ import (
 type Options struct {
 	// CUDA is the bound libraries.
 	CUDA *cudart.CUDA
+	// Ordinal is which GPU: 0 is the first that CUDA_VISIBLE_DEVICES shows.
+	Ordinal int
 	// MemoryLimit is the budget in bytes, the context counted; 0 is what is free
 	// on the card less a reserve.
 	MemoryLimit int64
@@ -29,7 +31,8 @@ const (
 	leastCapability = 80    // sm_80: bf16 in tensor cores, cp.async
 )
 
-// dev implements device.Device on device 0.
+// dev implements device.Device on one GPU. Its calls are made in that GPU's primary
+// context, from whatever thread.
 type dev struct {
 	opts    Options
 	cuda    *cudart.CUDA
@@ -69,9 +72,11 @@ type blas struct {
 	products map[productKey]*product
 }
 
-// New opens device 0: the first that CUDA_VISIBLE_DEVICES shows. The error says
-// what is missing.
+// New opens a GPU. The error says what is missing.
 func New(o Options) (_ device.Device, err error) {
+	if o.Ordinal < 0 {
+		return nil, fmt.Errorf("cuda: device %d: GPUs are counted from 0", o.Ordinal)
+	}
 	if o.MemoryLimit < 0 {
 		return nil, fmt.Errorf("cuda: memory limit %d: it may not be negative", o.MemoryLimit)
 	}
@@ -125,18 +130,21 @@ func (d *dev) check() error {
 	if count == 0 {
 		return fmt.Errorf("%w: cudaGetDeviceCount finds none (does CUDA_VISIBLE_DEVICES hide them?)", cudart.ErrNoDevice)
 	}
-	if d.name, err = d.cuda.DeviceName(0); err != nil {
+	if d.opts.Ordinal >= count {
+		return fmt.Errorf("%w %d: cudaGetDeviceCount finds %d, which are counted from 0 (does CUDA_VISIBLE_DEVICES hide others?)", cudart.ErrNoDevice, d.opts.Ordinal, count)
+	}
+	if d.name, err = d.cuda.DeviceName(d.opts.Ordinal); err != nil {
 		return err
 	}
 	if driver < leastDriver {
 		return fmt.Errorf("%w: the driver of the %s serves CUDA %s, mt needs %s: update it to 525 or newer",
 			cudart.ErrDriverTooOld, d.name, cudaVersion(driver), cudaVersion(leastDriver))
 	}
-	major, err := d.cuda.DeviceAttribute(cudart.AttrComputeMajor, 0)
+	major, err := d.cuda.DeviceAttribute(cudart.AttrComputeMajor, d.opts.Ordinal)
 	if err != nil {
 		return err
 	}
-	minor, err := d.cuda.DeviceAttribute(cudart.AttrComputeMinor, 0)
+	minor, err := d.cuda.DeviceAttribute(cudart.AttrComputeMinor, d.opts.Ordinal)
 	if err != nil {
 		return err
 	}
@@ -156,10 +164,10 @@ func (d *dev) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if d.context, err = d.cuda.PrimaryContext(0); err != nil {
+	if d.context, err = d.cuda.PrimaryContext(d.opts.Ordinal); err != nil {
 		return err
 	}
-	free, total, err := d.cuda.MemGetInfo()
+	free, total, err := d.cuda.MemGetInfo(d.context)
 	if err != nil {
 		return err
 	}
@@ -174,7 +182,7 @@ func (d *dev) open() (err error) {
 	if err := d.openBlas(); err != nil {
 		return err
 	}
-	if free, _, err = d.cuda.MemGetInfo(); err != nil {
+	if free, _, err = d.cuda.MemGetInfo(d.context); err != nil {
 		return err
 	}
 	return d.setBudget(before, free, total)
@@ -251,7 +259,7 @@ func reserve(total int64) int64 {
 // freeBefore is how much device memory is free before there is a context, and
 // how much there is, both 0 where NVML cannot say.
 func (d *dev) freeBefore() (free, total int64, err error) {
-	id, err := d.cuda.PCIBusID(0)
+	id, err := d.cuda.PCIBusID(d.opts.Ordinal)
 	n := d.cuda.NVML()
 	if err != nil || n == nil || n.Init() != nil {
 		return 0, 0, err
@@ -313,10 +321,18 @@ func (d *dev) regret(err error) {
 	d.late = append(d.late, err)
 }
 
-// release gives something back by the C function op. An error is Close's to
-// return: what CUDA fails to give back is gone all the same, or never will be.
-// Where a call before op failed, f is called again.
-func (d *dev) release(op string, f func() error) {
+// release gives something back by f, which does so even where it returns an error.
+// The error is Close's to return: what CUDA fails to give back is gone all the
+// same, or never will be.
+func (d *dev) release(f func() error) {
+	if err := f(); err != nil {
+		d.regret(err)
+	}
+}
+
+// releaseBy is release by the C function op, before which other calls may fail:
+// then f is called again.
+func (d *dev) releaseBy(op string, f func() error) {
 	for try := range 2 {
 		err := f()
 		if err == nil {
@@ -351,7 +367,7 @@ func (d *dev) Close() error {
 	d.registered, d.spans, d.allEvents, d.events, d.scratch = map[uintptr][]byte{}, nil, nil, nil, nil
 	d.mu.Unlock()
 	for _, b := range registered {
-		d.release("cudaHostUnregister", func() error { return d.cuda.HostUnregister(b) })
+		d.release(func() error { return d.cuda.HostUnregister(d.context, b) })
 	}
 	for addr, b := range blocks {
 		if b.purpose == device.ForHostStaging {
@@ -361,7 +377,7 @@ func (d *dev) Close() error {
 		}
 	}
 	for _, e := range events {
-		d.release("cudaEventDestroy", func() error { return d.cuda.EventDestroy(e) })
+		d.release(func() error { return d.cuda.EventDestroy(d.context, e) })
 	}
 	d.closeContext()
 	d.mu.Lock()
@@ -376,14 +392,14 @@ func (d *dev) Close() error {
 func (d *dev) closeContext() {
 	if lib := d.blas.lib; lib != nil {
 		d.blas.mu.Lock()
-		d.release("", d.blas.forget)
+		d.releaseBy("", d.blas.forget)
 		d.blas.mu.Unlock()
-		d.release("cublasLtDestroy", func() error { return lib.Destroy(d.context, d.blas.handle) })
+		d.releaseBy("cublasLtDestroy", func() error { return lib.Destroy(d.context, d.blas.handle) })
 	}
 	for _, m := range d.modules {
-		d.release("cuModuleUnload", func() error { return d.cuda.ModuleUnload(d.context, m) })
+		d.releaseBy("cuModuleUnload", func() error { return d.cuda.ModuleUnload(d.context, m) })
 	}
 	if d.context != 0 {
-		d.release("cuDevicePrimaryCtxRelease_v2", func() error { return d.cuda.ReleasePrimaryContext(0) })
+		d.releaseBy("cuDevicePrimaryCtxRelease_v2", func() error { return d.cuda.ReleasePrimaryContext(d.opts.Ordinal) })
 	}
 }

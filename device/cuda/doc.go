@@ -9,6 +9,10 @@
 //
 // It imports device, device/args, device/cuda/kernels, cudart, internal/human,
 // internal/parallel and internal/queue.
+//
+// A device is one GPU, by its ordinal; several are several devices, which share
+// nothing here.
+//
 // Invariant: nothing here waits for the device on the caller's goroutine, except
 // Sync, Free, the Close methods, and what first needs a module of kernels or
 // fails.

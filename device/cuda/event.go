@@ -25,7 +25,7 @@ type mark struct {
 
 // submit records m on a stream. Where that fails, m is complete when it returns.
 func (m *mark) submit(s *stream) error {
-	err := m.dev.cuda.EventRecord(m.cuda, s.cuda)
+	err := m.dev.cuda.EventRecord(m.dev.context, m.cuda, s.cuda)
 	if err != nil {
 		s.finish()
 	}
@@ -135,7 +135,7 @@ func (e *event) Elapsed(start device.Event) time.Duration {
 	if !from.recorded || !to.recorded {
 		return 0
 	}
-	ms, err := e.dev.cuda.EventElapsed(from.cuda, to.cuda)
+	ms, err := e.dev.cuda.EventElapsed(e.dev.context, from.cuda, to.cuda)
 	if errors.Is(err, cudart.ErrNotReady) {
 		panic("cuda: Elapsed of an event that is not complete")
 	}
@@ -170,7 +170,7 @@ func (d *dev) takeEvent() (cudart.Event, error) {
 		d.events = d.events[:n-1]
 		return e, nil
 	}
-	e, err := d.cuda.EventCreate(cudart.EventBlockingSync)
+	e, err := d.cuda.EventCreate(d.context, cudart.EventBlockingSync)
 	if err == nil {
 		d.allEvents = append(d.allEvents, e)
 	}

@@ -52,7 +52,7 @@ func (l *launcher) matMul(m device.MatMul) error {
 // cause adds to an error of cuBLASLt, which has one name for all faults of the
 // device, what the device says.
 func (s *stream) cause(err error) error {
-	if fault := s.dev.cuda.StreamSynchronize(s.cuda); fault != nil {
+	if fault := s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda); fault != nil {
 		return fmt.Errorf("%w: %w", err, fault)
 	}
 	return err

@@ -48,9 +48,9 @@ func (d *dev) alloc(p device.Purpose, bytes int64) (device.Mem, error) {
 	if err := d.fits(p, bytes, rounded); err != nil {
 		return device.Mem{}, err
 	}
-	ptr, err := d.cuda.Malloc(rounded)
+	ptr, err := d.cuda.Malloc(d.context, rounded)
 	if err == nil && ptr%device.Align != 0 {
-		err = errors.Join(fmt.Errorf("cudaMalloc: %#x is not at a multiple of %d", ptr, device.Align), d.cuda.Free(ptr))
+		err = errors.Join(fmt.Errorf("cudaMalloc: %#x is not at a multiple of %d", ptr, device.Align), d.cuda.Free(d.context, ptr))
 	}
 	if err != nil {
 		return device.Mem{}, d.outOfMemory(p, bytes, err)
@@ -82,7 +82,7 @@ func (d *dev) outOfMemory(p device.Purpose, bytes int64, err error) error {
 	}
 	u := d.Usage()
 	lacking := &device.OutOfMemory{Purpose: p, Requested: bytes, Used: u.Total, Limit: u.Limit}
-	free, total, infoErr := d.cuda.MemGetInfo()
+	free, total, infoErr := d.cuda.MemGetInfo(d.context)
 	if infoErr != nil {
 		return fmt.Errorf("%w: %w", lacking, err)
 	}
@@ -116,7 +116,7 @@ func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 		return nil, fmt.Errorf("cuda: alloc for %s: %w", device.ForHostStaging, errClosed)
 	}
 	rounded := (bytes + device.Align - 1) &^ (device.Align - 1)
-	data, err := d.cuda.HostAlloc(rounded)
+	data, err := d.cuda.HostAlloc(d.context, rounded)
 	b := &block{purpose: device.ForHostStaging, bytes: rounded, pinned: true}
 	switch {
 	case refused(err):
@@ -161,7 +161,7 @@ func zero(b []byte) {
 func (d *dev) Free(m device.Mem) {
 	if m.Addr != 0 {
 		d.forget(m.Addr, false)
-		d.release("cudaFree", func() error { return d.cuda.Free(cudart.DevicePtr(m.Addr)) })
+		d.release(func() error { return d.cuda.Free(d.context, cudart.DevicePtr(m.Addr)) })
 	}
 }
 
@@ -171,7 +171,7 @@ func (d *dev) FreeHost(b []byte) {
 		return
 	}
 	if found := d.forget(address(b), true); found.pinned {
-		d.release("cudaFreeHost", func() error { return d.cuda.FreeHost(found.host) })
+		d.release(func() error { return d.cuda.FreeHost(d.context, found.host) })
 	}
 }
 
@@ -196,7 +196,7 @@ func (d *dev) Register(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	err := d.cuda.HostRegister(b)
+	err := d.cuda.HostRegister(d.context, b)
 	switch {
 	case refused(err):
 		d.refuse(err)
@@ -221,20 +221,23 @@ func (d *dev) Unregister(b []byte) {
 	}
 	d.mu.Unlock()
 	if mem != nil {
-		d.release("cudaHostUnregister", func() error { return d.cuda.HostUnregister(mem) })
+		d.release(func() error { return d.cuda.HostUnregister(d.context, mem) })
 	}
 }
 
 // refused says that err is a system's way of not pinning memory: the limit of
 // locked memory, a kind of mapping or a kernel that it cannot pin.
 func refused(err error) bool {
+	var e *cudart.Error
+	if !errors.As(err, &e) || e.Library != cudart.Runtime { // it is of setting the context
+		return false
+	}
 	for _, is := range []error{cudart.ErrOutOfMemory, cudart.ErrNotSupported, cudart.ErrInvalidValue, cudart.ErrAlreadyRegistered} {
 		if errors.Is(err, is) {
 			return true
 		}
 	}
-	var e *cudart.Error
-	return errors.As(err, &e) && (e.Code == codeOperatingSystem || e.Code == codeNotPermitted)
+	return e.Code == codeOperatingSystem || e.Code == codeNotPermitted
 }
 
 // cudaErrorOperatingSystem and cudaErrorNotPermitted.

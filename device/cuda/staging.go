@@ -73,7 +73,7 @@ func (g *staging) settle(sl *slab) error {
 		return nil
 	}
 	sl.busy = false
-	return g.stream.dev.cuda.EventSynchronize(sl.done)
+	return g.stream.dev.cuda.EventSynchronize(g.stream.dev.context, sl.done)
 }
 
 // piece is number i of the pieces of n bytes: where it is and its slab.
@@ -136,10 +136,10 @@ func (g *staging) down(dst []byte, src device.Mem) error {
 // enqueue copies between the device and sl.
 func (g *staging) enqueue(sl *slab, dst, src uintptr, size int64, kind cudart.MemcpyKind) error {
 	s := g.stream
-	if err := s.dev.cuda.MemcpyAsync(dst, src, size, kind, s.cuda); err != nil {
+	if err := s.dev.cuda.MemcpyAsync(s.dev.context, dst, src, size, kind, s.cuda); err != nil {
 		return err
 	}
-	err := s.dev.cuda.EventRecord(sl.done, s.cuda)
+	err := s.dev.cuda.EventRecord(s.dev.context, sl.done, s.cuda)
 	sl.busy = err == nil
 	return err
 }

@@ -60,7 +60,7 @@ func (d *dev) NewStream(name string) (device.Stream, error) {
 	if d.closed {
 		return nil, fmt.Errorf("cuda: stream %s: %w", name, errClosed)
 	}
-	c, err := d.cuda.StreamCreate()
+	c, err := d.cuda.StreamCreate(d.context)
 	if err != nil {
 		return nil, fmt.Errorf("cuda: stream %s: %w", name, err)
 	}
@@ -77,7 +77,7 @@ func (s *stream) tell(n notice) {
 	if n.after == 0 {
 		s.finish()
 	} else {
-		if err := s.dev.cuda.EventSynchronize(n.after); err != nil {
+		if err := s.dev.cuda.EventSynchronize(s.dev.context, n.after); err != nil {
 			s.fail("Notify", err)
 			s.dev.regret(err) // the last Sync may have been before
 		}
@@ -158,7 +158,7 @@ func (s *stream) CopyH2D(dst device.Mem, src []byte) {
 		case staged:
 			return s.staging.up(dst, src)
 		}
-		return s.dev.cuda.MemcpyAsync(dst.Addr, address(src), n, cudart.HostToDevice, s.cuda)
+		return s.dev.cuda.MemcpyAsync(s.dev.context, dst.Addr, address(src), n, cudart.HostToDevice, s.cuda)
 	}})
 }
 
@@ -173,7 +173,7 @@ func (s *stream) CopyD2H(dst []byte, src device.Mem) {
 		case staged:
 			return s.staging.down(dst, src)
 		}
-		return s.dev.cuda.MemcpyAsync(address(dst), src.Addr, n, cudart.DeviceToHost, s.cuda)
+		return s.dev.cuda.MemcpyAsync(s.dev.context, address(dst), src.Addr, n, cudart.DeviceToHost, s.cuda)
 	}})
 }
 
@@ -183,7 +183,7 @@ func (s *stream) CopyD2D(dst, src device.Mem) {
 		if dst.Bytes == 0 || dst.Addr == src.Addr {
 			return nil
 		}
-		return s.dev.cuda.MemcpyAsync(dst.Addr, src.Addr, dst.Bytes, cudart.DeviceToDevice, s.cuda)
+		return s.dev.cuda.MemcpyAsync(s.dev.context, dst.Addr, src.Addr, dst.Bytes, cudart.DeviceToDevice, s.cuda)
 	}})
 }
 
@@ -201,7 +201,7 @@ func (s *stream) Zero(dst device.Mem) {
 		if dst.Bytes == 0 {
 			return nil
 		}
-		return s.dev.cuda.MemsetAsync(cudart.DevicePtr(dst.Addr), 0, dst.Bytes, s.cuda)
+		return s.dev.cuda.MemsetAsync(s.dev.context, cudart.DevicePtr(dst.Addr), 0, dst.Bytes, s.cuda)
 	}})
 }
 
@@ -223,7 +223,7 @@ func (s *stream) Record(e device.Event) {
 // finish waits for all that is on the stream, which has failed: what comes after
 // a record that failed is still to come after that.
 func (s *stream) finish() {
-	_ = s.dev.cuda.StreamSynchronize(s.cuda) // the error to tell of is known
+	_ = s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda) // the error to tell of is known
 }
 
 // Wait makes what is enqueued later wait for e's last record. Where that record
@@ -238,9 +238,9 @@ func (s *stream) Wait(e device.Event) {
 		if <-m.made; !m.recorded {
 			return nil
 		}
-		err := s.dev.cuda.StreamWaitEvent(s.cuda, m.cuda)
+		err := s.dev.cuda.StreamWaitEvent(s.dev.context, s.cuda, m.cuda)
 		if err != nil { // what is enqueued later must come after it all the same
-			_ = s.dev.cuda.EventSynchronize(m.cuda) // err is the first error
+			_ = s.dev.cuda.EventSynchronize(s.dev.context, m.cuda) // err is the first error
 		}
 		return err
 	}})
@@ -254,7 +254,7 @@ func (s *stream) Notify(f func(err error)) {
 	open := s.put(command{name: "Notify", always: true, run: func() error {
 		after, err := s.dev.takeEvent()
 		if err == nil {
-			if err = s.dev.cuda.EventRecord(after, s.cuda); err != nil {
+			if err = s.dev.cuda.EventRecord(s.dev.context, after, s.cuda); err != nil {
 				s.dev.giveEvent(after)
 			}
 		}
@@ -277,7 +277,7 @@ func (s *stream) Sync() error {
 		return s.Err()
 	}
 	s.later.Wait()
-	if err := s.dev.cuda.StreamSynchronize(s.cuda); err != nil {
+	if err := s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda); err != nil {
 		s.fail("Sync", err)
 	}
 	return s.Err()
@@ -296,7 +296,7 @@ func (s *stream) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
 		s.later.Wait()
-		if err := s.dev.cuda.StreamSynchronize(s.cuda); err != nil {
+		if err := s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda); err != nil {
 			s.fail("Close", err)
 			s.dev.regret(err) // callers that close what has drained do not look
 		}
@@ -305,7 +305,7 @@ func (s *stream) Close() error {
 		s.ended.Wait()
 		s.staging.free()
 		s.launcher.free()
-		s.dev.release("cudaStreamDestroy", func() error { return s.dev.cuda.StreamDestroy(s.cuda) })
+		s.dev.release(func() error { return s.dev.cuda.StreamDestroy(s.dev.context, s.cuda) })
 		s.dev.mu.Lock()
 		defer s.dev.mu.Unlock()
 		s.dev.streams--

@@ -147,4 +147,52 @@ var ofDevice = []broken{
 		{from: "if !seg.write.before(o) {", to: "if seg.write.before(o) && seg.write == nil {", test: "TestCopyBeforeItsEvent"},
 		{from: "if s.write {\n\t\t\tfor _, p := range seg.reads {", to: "if !s.write {\n\t\t\tfor _, p := range seg.reads {", test: "TestReusedTooEarly"},
 	}},
+	{"cudart/driver.go", []way{
+		{from: "if err := d.ctxSetCurrent.call(uintptr(ctx)); err != nil {\n\t\treturn 0, err\n\t}\n", to: "", test: "TestContextOfThread|TestWithoutItsContext"},
+		{from: "unset := d.ctxSetCurrent.call(uintptr(ctx))\n", to: "unset := d.ctxSetCurrent.call(uintptr(ctx))\n\tif unset != nil {\n\t\treturn unset\n\t}\n", test: "TestWithoutItsContext"},
+	}},
+	{"device/cuda/device.go", []way{
+		{from: "d.cuda.PCIBusID(d.opts.Ordinal)", to: "d.cuda.PCIBusID(0)", test: "TestOrdinal"},
+		{from: "d.cuda.PrimaryContext(d.opts.Ordinal)", to: "d.cuda.PrimaryContext(0)", test: "TestOrdinal"},
+		{from: "d.cuda.ReleasePrimaryContext(d.opts.Ordinal)", to: "d.cuda.ReleasePrimaryContext(0)", test: "TestOrdinal"},
+		{from: "if d.opts.Ordinal >= count {", to: "if d.opts.Ordinal > count {", test: "TestOrdinal"},
+	}},
+	{"cudart/emu/gpu.go", []way{
+		{from: "if of != g {\n\t\td.fault(Device,", to: "if false {\n\t\td.fault(Device,", test: "TestDevicesAreNotMixed"},
+		{from: "return of == g", to: "return true", test: "TestDevicesAreNotMixed"},
+		{from: "t.context == 0 && len(d.gpus) > 1 {", to: "false {", test: "TestNoDeviceIsTakenByItself"},
+		{from: "case *function:\n\t\t\tif v.gpu == g {", to: "case *function:\n\t\t\t{", test: "TestDevicesAreApart"},
+	}},
+	{"cudart/emu/memory.go", []way{
+		{from: "b != nil && b.gpu == m.gpu && addr", to: "b != nil && addr", test: "TestDevicesAreNotMixed/kernel's_memory"},
+		{from: "case b.gpu != g:\n\t\treturn nil, 0, d.badMemory(Device,", to: "case false:\n\t\treturn nil, 0, d.badMemory(Device,", test: "TestDevicesAreNotMixed"},
+	}},
+	{"cudart/emu/stream.go", []way{
+		{from: "!ok || !ok2 || !d.same(\"cudaEventRecord\", e.name, e.gpu, s.name, s.gpu)", to: "!ok || !ok2", test: "TestDevicesAreNotMixed/record"},
+		{from: "!ok || !ok2 || !d.same(\"cudaEventElapsedTime\", a.name, a.gpu, b.name, b.gpu):", to: "!ok || !ok2:", test: "TestDevicesAreNotMixed/time"},
+	}},
+	{"cudart/emu/launch.go", []way{
+		{from: " || !d.own(\"cuLaunchKernel\", \"kernel \"+f.name, f.gpu)", to: "", test: "TestDevicesAreNotMixed/kernel's_module"},
+		{from: " || !d.own(\"cuLaunchKernel\", s.name, s.gpu)", to: "", test: "TestDevicesAreNotMixed/kernel's_stream"},
+	}},
+	{"cudart/emu/module.go", []way{
+		{from: " || !d.own(\"cuModuleUnload\", m.name, m.gpu)", to: "", test: "TestDevicesAreNotMixed/unload"},
+		{from: " || !d.own(\"cuModuleGetFunction\", m.name, m.gpu)", to: "", test: "TestDevicesAreNotMixed/function"},
+		{from: " || !d.own(\"cuFuncSetAttribute\", \"kernel \"+f.name, f.gpu)", to: "", test: "TestDevicesAreNotMixed/function's_limit"},
+	}},
+	{"cudart/emu/blas.go", []way{
+		{from: "ok && !d.own(\"cublasLtDestroy\", handleName(h), b.gpu)", to: "ok && b == nil", test: "TestDevicesAreNotMixed/handle_destroyed"},
+	}},
+	{"cudart/emu/matmul.go", []way{
+		{from: " || !d.own(call, handleName(handle), b.gpu)", to: " || b == nil", test: "TestDevicesAreNotMixed/product's_handle|TestDevicesAreNotMixed/heuristic"},
+		{from: " || !d.own(\"cublasLtMatmul\", s.name, s.gpu)", to: "", test: "TestDevicesAreNotMixed/product's_stream"},
+	}},
+	{"cudart/emu/ml.go", []way{
+		{from: "return f(d.gpus[i])", to: "return f(d.gpus[0])", test: "TestDevicesAreApart"},
+	}},
+	{"internal/machine/machine.go", []way{
+		{from: "errors.Join(e.gpuDevice.Close(), e.end())", to: "e.gpuDevice.Close()", test: "TestEmulatorEndsWithItsDevice"},
+		{from: "Ordinal: ordinal, ", to: "", test: "TestOrdinal"},
+		{from: "return nil, errors.Join(err, g.end())", to: "return nil, err", test: "TestEmulatorEndsWithItsDevice"},
+	}},
 }

@@ -168,6 +168,7 @@ var ofRuns = []broken{
 		{from: "ceil(n, maxTileN)", to: "n / maxTileN", test: "TestExactProducts|TestNoGarbage"},
 	}},
 	{"device/cuda/memory.go", []way{
+		{from: "!errors.As(err, &e) || e.Library != cudart.Runtime {", to: "!errors.As(err, &e) {", test: "TestEveryCallFailsOnce"},
 		{from: "rounded > u.Limit-u.Total {", to: "rounded > u.Limit {", test: "TestBudgetIsForAll"},
 		{from: "if p != device.ForHostStaging {\n\t\tu.Total", to: "{\n\t\tu.Total", test: "TestBudget|TestUsageOfTheContext|TestContract"},
 	}},

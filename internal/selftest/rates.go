@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mt/device"
-	"mt/internal/train"
+	"mt/internal/machine"
 )
 
 // enough is how long a measurement runs at least, if its size allows: sizes grow
@@ -106,7 +106,7 @@ func (r *Report) rate(name string, value float64, unit, detail string, args ...a
 // what its mfu is relative to.
 func (r *Report) matMul(m *meter, act device.DType) error {
 	for _, n := range []int{256, 512, 1024, 2048, 4096, 8192} {
-		rate, err := train.MatMulRate(m.dev, act, n)
+		rate, err := machine.MatMulRate(m.dev, act, n)
 		if err != nil {
 			return fmt.Errorf("matrix product %s: %w", act, err)
 		}
@@ -150,7 +150,7 @@ func (m *meter) attentionCall(act device.DType, n int, backward bool) (func(), f
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := train.FillRandom(m.dev, m.s, mem, act); err != nil { // a GPU is faster on zeros
+	if err := machine.FillRandom(m.dev, m.s, mem, act); err != nil { // a GPU is faster on zeros
 		m.dev.Free(mem)
 		return nil, nil, err
 	}

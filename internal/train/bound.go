@@ -6,6 +6,7 @@ import (
 
 	"mt/device"
 	"mt/host"
+	"mt/internal/machine"
 	"mt/internal/parallel"
 	"mt/model"
 	"mt/plan"
@@ -30,7 +31,7 @@ func (j *job) bound() (*plan.Bound, error) {
 		return nil, err
 	}
 	rates := plan.Rates{}
-	if rates.MatMul, err = MatMulRate(dev, j.act, j.rateSize()); err != nil {
+	if rates.MatMul, err = machine.MatMulRate(dev, j.act, j.rateSize()); err != nil {
 		return nil, err
 	}
 	if rates.MatMul == 0 {

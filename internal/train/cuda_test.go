@@ -219,21 +219,6 @@ func TestDeviceChoice(t *testing.T) {
 	}
 }
 
-// What NVML tells is shown; what it lacks is no error.
-func TestGPUState(t *testing.T) {
-	c, err := cudart.New(emulate(t, emu.Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := gpuState(c)
-	if s == nil || s.Driver == "" || s.MaxMHz == 0 || s.BestPCIe[1] == 0 || !strings.Contains(s.String(), "driver "+s.Driver) {
-		t.Errorf("%+v", s)
-	}
-	if c, err = cudart.New(emulate(t, emu.Options{WithoutML: true})); err != nil || gpuState(c) != nil {
-		t.Errorf("without NVML: %v, %+v", err, gpuState(c))
-	}
-}
-
 // A plan for a GPU needs none where device_memory says how large it is.
 func TestPlanOnPaper(t *testing.T) {
 	var out bytes.Buffer

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"mt/internal/config"
+	"mt/internal/machine"
 )
 
 // childConfig is the variable that makes this test binary train a config file
@@ -23,7 +24,7 @@ import (
 const childConfig = "MT_TEST_TRAIN_CONFIG"
 
 func TestMain(m *testing.M) {
-	searchCUDA = noCUDA
+	machine.Search = noCUDA
 	if file := os.Getenv(childConfig); file != "" {
 		os.Exit(trainChild(file))
 	}

@@ -9,10 +9,10 @@ import (
 	"mt/actors"
 	"mt/data"
 	"mt/device"
-	"mt/device/cpu"
 	"mt/device/wrap/profile"
 	"mt/host"
 	"mt/internal/config"
+	"mt/internal/machine"
 	"mt/internal/parallel"
 	"mt/model"
 	"mt/plan"
@@ -86,11 +86,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 
 // openDevice makes the device, with its operations timed where that is asked.
 func (s *Synthetic) openDevice() (err error) {
-	if s.o.Device == "cuda" {
-		s.dev, err = OpenCUDA(config.Bytes(s.o.DeviceMemory))
-	} else {
-		s.dev, err = cpu.New(cpu.Options{Threads: s.o.Threads, Unified: s.o.Unified, MemoryLimit: s.o.DeviceMemory})
-	}
+	s.dev, err = machine.Open(machine.Options{Device: s.o.Device, MemoryLimit: config.Bytes(s.o.DeviceMemory), Threads: s.o.Threads, Unified: s.o.Unified})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/internal/config"
+	"mt/internal/machine"
 	"mt/internal/parallel"
 	"mt/internal/tensorboard"
 )
@@ -213,7 +214,7 @@ func (s *session) open(from resume) (err error) {
 		return err
 	}
 	s.meter = s.newMeter(s.dev, from.state)
-	s.meter.peakFLOPS, err = MatMulRate(s.dev, s.act, s.rateSize())
+	s.meter.peakFLOPS, err = machine.MatMulRate(s.dev, s.act, s.rateSize())
 	return err
 }
 

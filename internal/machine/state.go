@@ -1,4 +1,4 @@
-package train
+package machine
 
 import (
 	"fmt"
@@ -30,14 +30,14 @@ var slowdowns = []struct {
 	{cudart.ThrottleAppClocks, "clocks set by the administrator"},
 }
 
-// gpuState asks NVML about device 0, nil where there is none to ask.
-func gpuState(c *cudart.CUDA) *GPUState {
+// gpuState asks NVML about a GPU by its ordinal, nil where there is none to ask.
+func gpuState(c *cudart.CUDA, ordinal int) *GPUState {
 	n := c.NVML()
 	if n == nil || n.Init() != nil {
 		return nil
 	}
 	defer n.Shutdown()
-	id, err := c.PCIBusID(0)
+	id, err := c.PCIBusID(ordinal)
 	if err != nil {
 		return nil
 	}

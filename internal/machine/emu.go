@@ -1,6 +1,6 @@
 //go:build emu
 
-package train
+package machine
 
 import (
 	"mt/cudart"

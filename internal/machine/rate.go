@@ -1,4 +1,4 @@
-package train
+package machine
 
 import (
 	"encoding/binary"
@@ -9,18 +9,6 @@ import (
 
 	"mt/device"
 )
-
-// rateSize is the largest size of matrices to measure the rate with: enough for
-// a GPU to reach it, little enough for a CPU to be done soon.
-func (j *job) rateSize() int {
-	switch {
-	case j.c.Device != "cuda":
-		return 1024
-	case Emulated() || j.hooks.symbols != nil:
-		return 64 // what an emulator reaches means nothing
-	}
-	return 8192
-}
 
 // MatMulRate measures the device's matrix product rate in FLOP/s, in the
 // compute dtype: what mfu is relative to. It multiplies random matrices (a GPU

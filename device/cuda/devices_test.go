@@ -1,0 +1,166 @@
+package cuda
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"mt/cudart"
+	"mt/cudart/emu"
+	"mt/device"
+)
+
+// work is a little of everything on a device: two streams that an event orders,
+// copies from memory that is pinned and that is not, kernels, matrix products, a
+// notification. What comes out depends on seed alone.
+func work(d device.Device, seed int) (out []byte, err error) {
+	const n, bytes = 16, 16 * 16 * 4
+	m, err := d.Alloc(device.ForBatch, 6*bytes)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Free(m)
+	pinned, err := d.AllocHost(3 * bytes)
+	if err != nil {
+		return nil, err
+	}
+	defer d.FreeHost(pinned)
+	up, err := d.NewStream("up")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, up.Close()) }()
+	s, err := d.NewStream("compute")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	there, err := d.NewEvent()
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close()
+	pageable := make([]byte, bytes)
+	for i := range n * n {
+		binary.LittleEndian.PutUint32(pinned[4*i:], math.Float32bits(float32((i*7+seed)%31)/8-2))
+		binary.LittleEndian.PutUint32(pageable[4*i:], math.Float32bits(float32((i*5+seed)%29)/4-3))
+	}
+	f := func(i int64) device.Tensor { return m.Tensor(device.F32, i*bytes, n*n) }
+	up.CopyH2D(f(0).Mem(), pinned[:bytes])
+	up.CopyH2D(f(1).Mem(), pageable)
+	up.Record(there)
+	s.Wait(there)
+	d.Ops().MatMul(s, device.MatMul{M: n, N: n, K: n, A: f(0), B: f(1), D: f(2)})
+	d.Ops().MatMul(s, device.MatMul{M: n - seed%3, N: n, K: n, A: f(2), B: f(0), D: f(1), Ragged: true})
+	half := m.Tensor(device.BF16, 3*bytes, n*n)
+	d.Ops().Convert(s, half, f(2), n*n)
+	d.Ops().Convert(s, f(4), half, n*n)
+	d.Ops().Scale(s, f(4), n*n, 0.5)
+	s.CopyD2D(f(5).Mem(), f(4).Mem())
+	s.CopyD2H(pinned[bytes:2*bytes], f(5).Mem())
+	s.CopyD2H(pageable[:n], f(1).Mem().Slice(0, n))
+	told := make(chan error, 1)
+	s.Notify(func(err error) { told <- err })
+	err = errors.Join(<-told, up.Sync(), s.Sync())
+	return append(slices.Clone(pinned[bytes:2*bytes]), pageable[:n]...), err
+}
+
+// TestTwoDevices works on two devices of one driver from several goroutines at a
+// time: what comes out is what a device alone gives.
+func TestTwoDevices(t *testing.T) {
+	const workers, rounds = 4, 3
+	for _, own := range []bool{false, true} {
+		for _, mode := range []emu.Mode{emu.Eager, emu.Random, emu.Lazy} {
+			t.Run(fmt.Sprintf("own=%v/mode=%d", own, mode), func(t *testing.T) {
+				alone, _ := newDevice(t, emu.Options{Threads: 1}, Options{OwnMatMul: own})
+				want := make([][]byte, workers*rounds)
+				for i := range want {
+					var err error
+					if want[i], err = work(alone, i); err != nil {
+						t.Fatal(err)
+					}
+				}
+				drv, c := bind(t, emu.Options{Devices: 2, Mode: mode, Seed: 11, Threads: 1})
+				var all sync.WaitGroup
+				for ordinal := range 2 {
+					all.Go(func() {
+						d, err := New(Options{CUDA: c, Ordinal: ordinal, OwnMatMul: own})
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						var some sync.WaitGroup
+						for w := range workers {
+							some.Go(func() {
+								for i := w; i < len(want); i += workers {
+									if got, err := work(d, i); err != nil || !bytes.Equal(got, want[i]) {
+										t.Errorf("device %d, %d: %v, or not what a device alone gives", ordinal, i, err)
+									}
+								}
+							})
+						}
+						some.Wait()
+						if err := d.Close(); err != nil {
+							t.Error(err)
+						}
+						checkEmpty(t, d)
+					})
+				}
+				all.Wait()
+				if faults := drv.Faults(); len(faults) > 0 {
+					t.Error(faults)
+				}
+			})
+		}
+	}
+}
+
+// TestOrdinal: a device leaves the others alone, whatever threads its calls are
+// made on; one that is not there is refused by its number.
+func TestOrdinal(t *testing.T) {
+	drv, c := bind(t, emu.Options{Devices: 3, DeviceMemory: 2 << 30, ContextMemory: 300 << 20})
+	d, err := New(Options{CUDA: c, Ordinal: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		if _, err := work(d, i); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := drv.Contexts(); !slices.Equal(got, []int{1}) {
+		t.Errorf("contexts on devices %v, want 1 alone", got)
+	}
+	first, err := New(Options{CUDA: c, Ordinal: 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := first.Alloc(device.ForWeights, 64<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := New(Options{CUDA: c, Ordinal: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := d.Usage().Limit, last.Usage().Limit; a != b || b < 1<<30 {
+		t.Errorf("with memory of device 0 taken device 1 may use %d bytes and device 2 %d", a, b)
+	}
+	first.Free(m)
+	for _, d := range []device.Device{first, d, last} {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for ordinal, want := range map[int]string{3: "no CUDA device 3: cudaGetDeviceCount finds 3", -1: "cuda: device -1: "} {
+		if _, err := New(Options{CUDA: c, Ordinal: ordinal}); err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, cudart.ErrNoDevice) != (ordinal > 0) {
+			t.Errorf("device %d: %v", ordinal, err)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package machine
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"mt/cudart"
+	"mt/internal/config"
+)
+
+// CUDA is what this machine has for device: cuda.
+type CUDA struct {
+	Device    string                `json:"device,omitempty"` // the GPU, if it can be used
+	Memory    config.Bytes          `json:"memory_bytes,omitempty"`
+	Problem   string                `json:"problem,omitempty"` // why it cannot
+	State     *GPUState             `json:"state,omitempty"`
+	Notes     []string              `json:"notes,omitempty"`
+	Emulated  bool                  `json:"emulated,omitempty"`
+	Libraries []cudart.FoundLibrary `json:"libraries,omitempty"`
+
+	found cudart.Found
+}
+
+// FindCUDA opens the first GPU, looks at it and closes it.
+func FindCUDA() CUDA {
+	g := FindGPU(nil)
+	out := CUDA{Emulated: Emulated(), Libraries: g.found.Libraries, found: g.found}
+	dev, err := g.Open(First, 0)
+	if err != nil {
+		out.Problem = err.Error()
+		return out
+	}
+	out.Device, out.Memory = dev.Name(), config.Bytes(dev.Usage().Limit)
+	if c, err := cudart.New(g.symbols); err == nil {
+		out.State = gpuState(c, First)
+	}
+	if d, ok := dev.(interface{ Notes() []string }); ok {
+		out.Notes = d.Notes()
+	}
+	if err := dev.Close(); err != nil {
+		out.Problem = err.Error()
+	}
+	return out
+}
+
+// String is one line. What is missing, WriteLibraries tells.
+func (c CUDA) String() string {
+	var missing []string
+	for _, l := range c.Libraries {
+		if l.Required && l.Path == "" {
+			missing = append(missing, l.Library.File())
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return "not usable: no " + strings.Join(missing, ", no ")
+	case c.Problem != "":
+		return "not usable: " + c.Problem
+	case c.Emulated:
+		return fmt.Sprintf("%s (in this build device: cuda is an emulator)", c.Device)
+	}
+	return fmt.Sprintf("%s, %s to use", c.Device, c.Memory)
+}
+
+// WriteLibraries prints where CUDA's libraries are, or where they were looked
+// for and how to get them.
+func (c CUDA) WriteLibraries(w io.Writer) error {
+	if len(c.found.Libraries) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprint(w, c.found)
+	return err
+}

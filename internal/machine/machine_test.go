@@ -1,0 +1,125 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/cudart"
+	"mt/cudart/emu"
+)
+
+// emulate starts an emulated GPU for one test. What is wrong with the calls of
+// the test, or not given back, fails it.
+func emulate(t *testing.T, o emu.Options) *emu.Driver {
+	t.Helper()
+	drv := emu.New(o)
+	t.Cleanup(func() {
+		if err := drv.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return drv
+}
+
+// What NVML tells is shown; what it lacks is no error.
+func TestGPUState(t *testing.T) {
+	c, err := cudart.New(emulate(t, emu.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := gpuState(c, First)
+	if s == nil || s.Driver == "" || s.MaxMHz == 0 || s.BestPCIe[1] == 0 || !strings.Contains(s.String(), "driver "+s.Driver) {
+		t.Errorf("%+v", s)
+	}
+	if c, err = cudart.New(emulate(t, emu.Options{WithoutML: true})); err != nil || gpuState(c, First) != nil {
+		t.Errorf("without NVML: %v, %+v", err, gpuState(c, First))
+	}
+}
+
+// A build with the tag emu has an emulator for a GPU: closing the device ends it
+// and tells what it found wrong, and so does an Open that fails.
+func TestEmulatorEndsWithItsDevice(t *testing.T) {
+	wrong := errors.New("a call was wrong")
+	before := emulator
+	t.Cleanup(func() { emulator = before })
+	for _, none := range []bool{false, true} {
+		ended := 0
+		emulator = func() (cudart.Symbols, func() error) {
+			return emulate(t, emu.Options{NoDevice: none}), func() error { ended++; return wrong }
+		}
+		dev, err := Open(Options{Device: "cuda"})
+		if !none {
+			if err != nil || ended != 0 || !Emulated() {
+				t.Fatalf("Open: %v, ended %d times, emulated %v", err, ended, Emulated())
+			}
+			if _, ok := dev.(gpuDevice); !ok {
+				t.Error("it does not tell what a GPU tells")
+			}
+			err = dev.Close()
+		}
+		if !errors.Is(err, wrong) || errors.Is(err, cudart.ErrNoDevice) != none || ended != 1 {
+			t.Errorf("no GPU %v: %v, ended %d times", none, err, ended)
+		}
+	}
+}
+
+// Which GPU is opened, its ordinal says; what is there is found on the first.
+func TestOrdinal(t *testing.T) {
+	before := emulator
+	t.Cleanup(func() { emulator = before })
+	drv := emulate(t, emu.Options{Devices: 2})
+	emulator = func() (cudart.Symbols, func() error) { return drv, func() error { return nil } }
+	dev, err := Open(Options{Device: "cuda", Ordinal: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := drv.Contexts(); !slices.Equal(got, []int{1}) {
+		t.Errorf("contexts on devices %v, want 1 alone", got)
+	}
+	c, err := cudart.New(drv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gpuState(c, 1) == nil || gpuState(c, 2) != nil {
+		t.Errorf("state of device 1 %v, of device 2 %v", gpuState(c, 1), gpuState(c, 2))
+	}
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	if found := FindCUDA(); found.Device == "" || found.State == nil {
+		t.Errorf("%+v", found)
+	}
+}
+
+// Without CUDA's libraries the error says what was looked for, and there is no
+// driver.
+func TestWithoutCUDA(t *testing.T) {
+	before, start := Search, emulator
+	t.Cleanup(func() { Search, emulator = before, start })
+	emulator = nil
+	Search = func() cudart.Found {
+		return cudart.Find(cudart.Env{Getenv: func(string) string { return "" }, Root: "/nowhere",
+			Load:   func(file string) (uintptr, error) { return 0, fmt.Errorf("%s: no such file", file) },
+			Symbol: func(uintptr, string) uintptr { return 0 }})
+	}
+	g := FindGPU(nil)
+	if _, err := g.Open(First, 0); err == nil || g.Driver || !strings.HasPrefix(err.Error(), "cuda: find CUDA: libcuda.so not found") {
+		t.Errorf("driver %v: %v", g.Driver, err)
+	}
+	if c := FindCUDA(); c.Device != "" || c.String() != "not usable: no libcuda.so, no libcudart.so" {
+		t.Errorf("%q", c)
+	}
+	cpu, err := Open(Options{Device: "cpu", Threads: 1, MemoryLimit: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := cpu.Usage(); cpu.Kind() != "cpu" || u.Limit != 1<<20 {
+		t.Errorf("kind %q, limit %d", cpu.Kind(), u.Limit)
+	}
+	if err := cpu.Close(); err != nil {
+		t.Error(err)
+	}
+}
