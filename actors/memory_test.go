@@ -10,6 +10,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/parallel"
 	"mt/plan"
 )
@@ -67,16 +68,16 @@ func compareUsage(t *testing.T, p *plan.Run, pool *parallel.Pool) error {
 	}
 	defer dev.Close()
 	before := host.Usage().Now
-	makeStore := host.NewStore
+	planes := optim.Planes(recipe.Planes)
 	if p.EvalOnly {
-		makeStore = host.NewWeights
+		planes = nil
 	}
-	store, err := makeStore(p.Layouts, pool)
+	store, err := host.NewStore(p.Layouts, planes, pool)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	res, err := newResources(&Options{Device: dev, Store: store, Pool: pool, Plan: p})
+	res, err := newResources(&Options{Device: dev, Home: store, Pool: pool, Plan: p})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"mt/host"
+	"mt/host/optim"
 	"mt/plan"
 )
 
@@ -187,7 +187,7 @@ func sumF32(b []byte) float64 {
 }
 
 // slab views a landed gradient: n elements from element off on.
-func (r *resources) slab(i int, off, n int64) host.Grad {
+func (r *resources) slab(i int, off, n int64) optim.Grad {
 	w := r.plan.GradBytes()
-	return host.Grad{Data: r.slabs[i].Bytes()[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
+	return optim.Grad{Data: r.slabs[i].Bytes()[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
 }

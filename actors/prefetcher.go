@@ -244,10 +244,7 @@ func (c *prefetcherCore) serveActivations(s *prefetchState) []effect {
 func (r *run) execPrefetcher(w work) error {
 	switch e := w.do.(type) {
 	case gatherRows:
-		r.hub.async(prefetcherID, w, func() (any, error) {
-			r.res.gather(e)
-			return nil, nil
-		})
+		r.hub.async(prefetcherID, w, func() (any, error) { return nil, r.res.gather(e) })
 		return nil
 	case fetchBatch:
 		r.res.upload(&r.res.batches[e.Slot])

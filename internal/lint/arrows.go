@@ -38,10 +38,11 @@ var Arrows = Rules{
 		"internal/generate": {"plan", "host"},
 		"actors":            {"host", "checkpoint", "data", "plan"},
 		"checkpoint":        {"host", "model"},
-		"plan":              {"layers", "schedule"},
+		"plan":              {"layers", "schedule", "host/optim"},
 		"schedule":          {"model"},
 		"layers":            {"device", "model"},
-		"host":              {"model"},
+		"host":              {"host/optim"},
+		"host/optim":        {"model"},
 
 		"model":  nil,
 		"data":   nil,

@@ -14,6 +14,7 @@ import (
 	"mt/data/tokenizer"
 	"mt/device"
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/config"
 	"mt/internal/parallel"
 	"mt/model"
@@ -359,9 +360,19 @@ func (j *job) recordResolved() {
 func checkpointLayers(s *host.Store) []checkpoint.Layer {
 	out := make([]checkpoint.Layer, len(s.Layers))
 	for i, l := range s.Layers {
-		out[i] = checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, M: l.M, V: l.V}
+		out[i] = checkpointLayer(l)
 	}
 	return out
+}
+
+func checkpointLayer(l *host.LayerState) checkpoint.Layer {
+	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, M: optim.View[float32](l.Plane("m")), V: optim.View[float32](l.Plane("v"))}
+}
+
+// optimizer is the recipe of the updates.
+func (j *job) optimizer() optim.Optimizer {
+	c := j.c
+	return optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}
 }
 
 // initialise fills the store for training from scratch.
