@@ -366,7 +366,7 @@ func checkpointLayers(s *host.Store) []checkpoint.Layer {
 }
 
 func checkpointLayer(l *host.LayerState) checkpoint.Layer {
-	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, M: optim.View[float32](l.Plane("m")), V: optim.View[float32](l.Plane("v"))}
+	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes}
 }
 
 // optimizer is the recipe of the updates.
