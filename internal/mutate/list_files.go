@@ -36,7 +36,7 @@ var ofFiles = []broken{
 	{"checkpoint/layer.go", []way{
 		{from: "prefix: p.Name + \".\", state", to: "prefix: p.Name + \"-\", state", test: "TestNamesOfState"},
 		{from: "l.Planes[i].Data[(t.Elem+elem)*p.size():]", to: "l.Planes[i].Data[t.Elem*p.size():]", test: "TestResumeIsExact|TestPieces|TestSmallestPieces"},
-		{from: "if l.Planes[i].Name == p.state {", to: "if l.Planes[i].Name >= p.state {", test: "TestResumeIsExact|TestPlanesByName"},
+		{from: "if l.Planes[i].Name == p.state {", to: "if l.Planes[i].Name <= p.state {", test: "TestResumeIsExact|TestPlanesByName"},
 		{from: "copy(l.state(t, p, elem, n), raw)", to: "_ = raw", test: "TestResumeIsExact|TestPlanesByName"},
 	}},
 	{"checkpoint/resume.go", []way{

@@ -277,7 +277,7 @@ func (j *job) resolve(evalOnly bool) (err error) {
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead}, HeadShards: c.Pipeline.HeadShards,
-		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly,
+		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly, Planes: j.optimizer().Planes,
 		Context: j.context, DeviceMemory: j.deviceBudget(), HostMemory: int64(c.HostMemory)}
 	if q.HostMemory == 0 {
 		room := j.room()

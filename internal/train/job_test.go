@@ -39,7 +39,7 @@ func TestInitialise(t *testing.T) {
 	for _, threads := range []int{1, 3} {
 		pool := parallel.New(threads)
 		defer pool.Close()
-		s, err := host.NewStore(j.plan.Layouts, j.optimizer().Planes, pool)
+		s, err := host.NewStore(j.plan.Layouts, j.plan.Planes, pool)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestEpochs(t *testing.T) {
 func openSaver(t *testing.T, s scene, step int) *saver {
 	t.Helper()
 	j := openScene(t, s)
-	store, err := host.NewStore(j.plan.Layouts, j.optimizer().Planes, nil)
+	store, err := host.NewStore(j.plan.Layouts, j.plan.Planes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

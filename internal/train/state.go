@@ -108,7 +108,7 @@ func (j *job) writerOptions(step int) checkpoint.WriterOptions {
 	for _, data := range j.beside {
 		extra += int64(len(data))
 	}
-	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: j.model, Layouts: j.plan.Layouts, Planes: j.optimizer().Planes, SaveDType: checkpoint.DType(j.c.SaveDType), Zstd: j.c.OptimizerZstd,
+	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: j.model, Layouts: j.plan.Layouts, Planes: j.plan.Planes, SaveDType: checkpoint.DType(j.c.SaveDType), Zstd: j.c.OptimizerZstd,
 		ModelOnly: j.c.SaveOnlyModel,
 		FS:        j.fs(), Source: j.source}
 }

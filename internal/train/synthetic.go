@@ -68,7 +68,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 	if err := s.openDevice(); err != nil {
 		return nil, err
 	}
-	s.Plan, err = plan.Resolve(plan.Request{Config: o.Model, Act: o.Act, GradDType: "auto", Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
+	s.Plan, err = plan.Resolve(plan.Request{Config: o.Model, Planes: syntheticRecipe.Planes, Act: o.Act, GradDType: "auto", Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
 		ChunkTokens: o.ChunkTokens, Depths: o.Depths, Rows: o.Rows, RowTokens: o.SeqLen, Clip: !o.NoClip, Unified: s.dev.Unified(), HostMemory: host.AvailableMemory().Budget(),
 		DeviceMemory: s.dev.Usage().Limit, Context: s.dev.Usage().Now[device.ForContext]})
 	if err != nil {
@@ -76,7 +76,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 	}
 	s.pool = parallel.New(o.Threads)
 	s.closers = append(s.closers, s.pool.Close)
-	if s.store, err = host.NewStore(s.Plan.Layouts, syntheticRecipe.Planes, s.pool); err != nil {
+	if s.store, err = host.NewStore(s.Plan.Layouts, s.Plan.Planes, s.pool); err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { _ = s.store.Close() })

@@ -177,7 +177,7 @@ func (s *session) open(from resume) (err error) {
 	if s.dev, s.pool, err = s.openDevice(); err != nil {
 		return err
 	}
-	if s.store, err = host.NewStore(s.plan.Layouts, s.optimizer().Planes, s.pool); err != nil {
+	if s.store, err = host.NewStore(s.plan.Layouts, s.plan.Planes, s.pool); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func() { _ = s.store.Close() })
