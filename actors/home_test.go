@@ -78,10 +78,17 @@ func TestLayersAreAcquiredAndReleased(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		tr := base()
 		tr.tied, tr.steps, tr.saveSteps, tr.evalSteps = tied, 3, 1, 0
-		tr.saver = &recorder{}
+		saved, again := &recorder{cuts: map[int][]byte{}}, &recorder{cuts: map[int][]byte{}}
+		tr.saver = saved
 		want := mustRun(t, tr)
+		tr.saver = again
 		h := tr.lend(0)
 		sameAs(t, want, tr)
+		for step, cut := range saved.cuts {
+			if len(cut) == 0 || !slices.Equal(sorted(again.cuts[step]), sorted(cut)) {
+				t.Errorf("tied %t: the checkpoint of step %d differs from one of a store", tied, step)
+			}
+		}
 		if h.all() != 0 {
 			t.Errorf("tied %t: not given back: %v", tied, h.lent)
 		}

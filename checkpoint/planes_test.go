@@ -31,16 +31,19 @@ func TestNamesOfState(t *testing.T) {
 // layers keep others than were saved that is said.
 func TestPlanesByName(t *testing.T) {
 	c := small(t)
-	average := optim.Plane{Name: "average", DType: optim.F32}
-	kept := optim.Planes(func(model.Param) []optim.Plane { return []optim.Plane{average} })
-	layersOf := func(fill byte) []Layer {
+	both := []optim.Plane{{Name: "another", DType: optim.F32}, {Name: "average", DType: optim.F32}}
+	kept := optim.Planes(func(model.Param) []optim.Plane { return both })
+	layersOf := func(fills ...byte) []Layer {
 		layers := newLayers(c, true)
 		for i, l := range layers {
-			layers[i].Planes = []optim.State{{Plane: average, Data: bytes.Repeat([]byte{fill}, int(average.Bytes(l.Layout)))}}
+			layers[i].Planes = nil
+			for k, p := range both {
+				layers[i].Planes = append(layers[i].Planes, optim.State{Plane: p, Data: bytes.Repeat([]byte{fills[k]}, int(p.Bytes(l.Layout)))})
+			}
 		}
 		return layers
 	}
-	layers, out := layersOf(3), t.TempDir()
+	layers, out := layersOf(3, 5), t.TempDir()
 	o := options(c, layers, BF16)
 	o.Planes = kept
 	w, err := NewWriter(out, o)
@@ -55,7 +58,7 @@ func TestPlanesByName(t *testing.T) {
 	if err := w.Commit(testState, nil); err != nil {
 		t.Fatal(err)
 	}
-	to := layersOf(0)
+	to := layersOf(0, 0)
 	if _, err := Load(out+"/checkpoint-20", to, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +67,10 @@ func TestPlanesByName(t *testing.T) {
 			if tl.Ref {
 				continue
 			}
-			if got := l.Planes[0].Data[4*tl.Elem:][:4*tl.Elems()]; bytes.Count(got, []byte{3}) != len(got) {
-				t.Errorf("layer %d: %s of the average is not what it was", i, tl.Role)
+			for k, fill := range []byte{3, 5} {
+				if got := l.Planes[k].Data[4*tl.Elem:][:4*tl.Elems()]; bytes.Count(got, []byte{fill}) != len(got) {
+					t.Errorf("layer %d: %s of the %s is not what it was", i, tl.Role, l.Planes[k].Name)
+				}
 			}
 		}
 	}
