@@ -3,7 +3,7 @@
 // saves and exact resumes. What a directory holds beside the trained parameters
 // is copied through, byte for byte.
 //
-// It imports model and internal/files; the memory of a layer comes as a Layer, which views
+// It imports model, host/optim and internal/files; the memory of a layer comes as a Layer, which views
 // what package host owns. Files are read and written in pieces, so there is
 // never a second copy of the model in memory.
 //
