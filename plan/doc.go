@@ -3,7 +3,7 @@
 // is resolved so that it fits; and the least time a step takes at given rates.
 // `mt plan` prints it and every run makes it before it allocates.
 //
-// It imports model, layers and device, for their arithmetic only: nothing here
+// It imports model, layers, device, schedule and host/optim, for their arithmetic only: nothing here
 // touches a device. Invariant: the pipeline allocates by the functions of this
 // package, so plan and use cannot drift apart.
 package plan

@@ -22,7 +22,7 @@ func (d DType) String() string { return [...]string{F32: "fp32"}[d] }
 
 // Plane is one value for every element of a layer, kept beside its weight.
 type Plane struct {
-	Name  string // tells it from the others of its layer, in checkpoints too: "m"
+	Name  string // tells it from the others of its layer, in checkpoints too: "m"; "lo" is the weight's
 	DType DType
 	Kind  string // what such planes are called where people read of memory: "moments"
 	Of    string // whose it is: "AdamW"
