@@ -2,6 +2,7 @@ package actors
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"mt/data"
@@ -71,7 +72,7 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 
 // gather fills the staging of a slot: the rows of the batch's unique ids, and its
 // ints.
-func (r *lane) gather(e gatherRows) {
+func (r *lane) gather(e gatherRows) error {
 	b, batch := &r.batches[e.Slot], e.p.Batch
 	b.micro, b.offset = b.micro[:0], b.offset[:0]
 	var off int64
@@ -97,7 +98,13 @@ func (r *lane) gather(e gatherRows) {
 	}
 	n := int64(len(batch.UniqueIDs)) * int64(r.plan.Spec.Config.HiddenSize)
 	b.rows = b.mem.Tensor(r.plan.Spec.Act, b.ints, n)
-	r.o.Store.Layers[0].GatherRows(b.staging[b.ints:b.ints+n*r.plan.Spec.Act.Size()], 0, batch.UniqueIDs)
+	table, err := r.o.Home.Acquire(0)
+	if err != nil {
+		return fmt.Errorf("gather the batch's rows: %w", err)
+	}
+	defer r.o.Home.Release(0)
+	table.GatherRows(b.staging[b.ints:b.ints+n*r.plan.Spec.Act.Size()], 0, batch.UniqueIDs)
+	return nil
 }
 
 // upload enqueues the copies of what gather staged.

@@ -120,7 +120,7 @@ func (r *run) execCheckpointer(w work) error {
 		})
 	case saveLayer:
 		r.hub.async(checkpointerID, w, func() (any, error) {
-			if err := s.Layer(e.Layer); err != nil {
+			if err := r.saveLayer(e.Layer); err != nil {
 				return nil, fmt.Errorf("save %s: %w", r.names[e.Layer], err)
 			}
 			return nil, nil
@@ -138,4 +138,14 @@ func (r *run) execCheckpointer(w work) error {
 		panic(fmt.Sprintf("checkpointer: work %T", w.do))
 	}
 	return nil
+}
+
+// saveLayer has the Saver write a layer.
+func (r *run) saveLayer(layer int) error {
+	l, err := r.o.Home.Acquire(layer)
+	if err != nil {
+		return err
+	}
+	defer r.o.Home.Release(layer)
+	return r.o.Saver.Layer(layer, l)
 }

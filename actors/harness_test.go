@@ -12,6 +12,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/parallel"
 	"mt/layers"
 	"mt/model"
@@ -44,7 +45,8 @@ type trial struct {
 	saver                        Saver
 	saveSteps                    int
 	spoil                        func(s *host.Store)
-	planned                      *plan.Run // instead of what the fields above say
+	home                         func(s *host.Store) host.Home // in place of the store
+	planned                      *plan.Run                     // instead of what the fields above say
 }
 
 // outcome is everything a trial leaves behind.
@@ -60,9 +62,18 @@ type outcome struct {
 }
 
 type layerBytes struct {
-	tile []byte
-	lo   []uint16
-	m, v []float32
+	tile   []byte
+	lo     []uint16
+	planes [][]byte
+}
+
+// bytesOf copies what is kept of a layer.
+func bytesOf(l *host.LayerState) layerBytes {
+	out := layerBytes{tile: clone(l.Tile), lo: clone(l.Lo)}
+	for _, p := range l.Planes {
+		out.planes = append(out.planes, clone(p.Data))
+	}
+	return out
 }
 
 func (o outcome) digest() uint64 {
@@ -72,11 +83,8 @@ func (o outcome) digest() uint64 {
 		for _, x := range l.lo {
 			_, _ = h.Write([]byte{byte(x), byte(x >> 8)})
 		}
-		for _, f := range [][]float32{l.m, l.v} {
-			for _, x := range f {
-				u := math.Float32bits(x)
-				_, _ = h.Write([]byte{byte(u), byte(u >> 8), byte(u >> 16), byte(u >> 24)})
-			}
+		for _, p := range l.planes {
+			_, _ = h.Write(p)
 		}
 	}
 	return h.Sum64()
@@ -172,7 +180,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	}
 	c := tr.config()
 	p := tr.plan(c)
-	store, err := host.NewStore(p.Layouts, pool)
+	store, err := host.NewStore(p.Layouts, recipe.Planes, pool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,19 +191,25 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	if tr.spoil != nil {
 		tr.spoil(store)
 	}
+	if tr.home != nil {
+		o.Home = tr.home(store)
+	}
 	err = Run(o)
 	out.usage = real.Usage()
 	out.state = stateOf(store)
 	return out, err
 }
 
-// stateOf copies weights and moments.
+// stateOf copies weights and planes.
 func stateOf(store *host.Store) (out []layerBytes) {
 	for _, l := range store.Layers {
-		out = append(out, layerBytes{clone(l.Tile), clone(l.Lo), clone(l.M), clone(l.V)})
+		out = append(out, bytesOf(l))
 	}
 	return out
 }
+
+// recipe is how the trials update.
+var recipe = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
 
 func clone[T any](s []T) []T { return append([]T(nil), s...) }
 
@@ -206,8 +220,9 @@ func (tr trial) fill(store *host.Store, c *model.Config) {
 			s := tr.start.state[i]
 			copy(l.Tile, s.tile)
 			copy(l.Lo, s.lo)
-			copy(l.M, s.m)
-			copy(l.V, s.v)
+			for k, p := range s.planes {
+				copy(l.Planes[k].Data, p)
+			}
 			continue
 		}
 		for k, tl := range l.Layout.Tensors {
@@ -221,10 +236,10 @@ func (tr trial) fill(store *host.Store, c *model.Config) {
 }
 
 func (tr trial) options(dev device.Device, store *host.Store, pool *parallel.Pool, p *plan.Run, out *outcome) Options {
-	o := Options{Device: dev, Store: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver, moreBatches: tr.moreBatches,
+	o := Options{Device: dev, Home: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver, moreBatches: tr.moreBatches,
 		Schedule: Schedule{FirstStep: 1, LastStep: tr.steps, EvalSteps: tr.evalSteps, EvalPasses: min(1, tr.evalSteps) * 2, MaxNonFinite: max(1, tr.maxNonFinite),
 			SynchronousUpdates: tr.sync, NoSave: tr.saver == nil, SaveSteps: tr.saveSteps, LR: tr.lr, DataPos: func(s int) int64 { return int64(s * tr.rows) }},
-		Adam: host.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}, MaxGradNorm: 1,
+		Optimizer: recipe, MaxGradNorm: 1,
 		Batch: func(step int, eval bool) (*data.Batch, error) {
 			if eval {
 				step = 1000 + step

@@ -7,6 +7,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/host"
+	"mt/host/optim"
 	"mt/layers"
 	"mt/model"
 	"mt/plan"
@@ -100,9 +101,9 @@ func (r *shared) close() error {
 func (r *shared) onClose(f func()) { r.closers = append(r.closers, f) }
 
 // slab views a landed gradient: n elements from element off on.
-func (r *shared) slab(i int, off, n int64) host.Grad {
+func (r *shared) slab(i int, off, n int64) optim.Grad {
 	w := r.plan.GradBytes()
-	return host.Grad{Data: r.slabs[i].Bytes()[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
+	return optim.Grad{Data: r.slabs[i].Bytes()[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
 }
 
 func (r *lane) alloc(p device.Purpose, bytes int64) (device.Mem, error) {

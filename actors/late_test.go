@@ -96,7 +96,7 @@ func TestLateCopyErrors(t *testing.T) {
 				var before []layerBytes
 				tr.spoil = func(s *host.Store) {
 					for _, l := range s.Layers {
-						before = append(before, layerBytes{clone(l.Tile), clone(l.Lo), clone(l.M), clone(l.V)})
+						before = append(before, bytesOf(l))
 					}
 				}
 				got, err := tr.run(t)

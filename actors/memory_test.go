@@ -29,7 +29,7 @@ func randomRequest(r *rand.Rand) plan.Request {
 		}
 		return least + r.Intn(n)
 	}
-	q := plan.Request{Config: c, GradDType: one("auto", "fp32", "bf16"), Recompute: one("auto", "full", "none"),
+	q := plan.Request{Config: c, Planes: recipe.Planes, GradDType: one("auto", "fp32", "bf16"), Recompute: one("auto", "full", "none"),
 		MicroBatchTokens: some(1, 60), ChunkTokens: some(1, 20), Rows: 1 + r.Intn(8), RowTokens: 1 + r.Intn(30),
 		Depths: plan.Depths{WeightSlots: some(1, 4), GradBuffers: some(1, 3), GradSlabs: some(2, 3), ActivationSlots: some(3, 20), BatchesAhead: some(1, 2)},
 		Clip:   r.Intn(2) == 0, Unified: r.Intn(2) == 0, EvalOnly: r.Intn(4) == 0}
@@ -67,16 +67,12 @@ func compareUsage(t *testing.T, p *plan.Run, pool *parallel.Pool) error {
 	}
 	defer dev.Close()
 	before := host.Usage().Now
-	makeStore := host.NewStore
-	if p.EvalOnly {
-		makeStore = host.NewWeights
-	}
-	store, err := makeStore(p.Layouts, pool)
+	store, err := host.NewStore(p.Layouts, p.Planes, pool)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	once, err := newShared(&Options{Store: store, Pool: pool, Plan: p})
+	once, err := newShared(&Options{Home: store, Pool: pool, Plan: p})
 	if err != nil {
 		t.Fatal(err)
 	}

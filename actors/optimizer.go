@@ -5,12 +5,12 @@ import (
 	"math"
 	"slices"
 
-	"mt/host"
+	"mt/host/optim"
 	"mt/model"
 )
 
 // The Optimizer takes gradients as they land: it measures them, and updates
-// weights and moments on all cores, one layer after the other. With clipping
+// weights, and what is kept beside them, on all cores, one layer after the other. With clipping
 // the updates begin when the norm over all layers is known and go in forward
 // order, so that the next forward can begin behind them; without, a layer is
 // updated as its gradient lands.
@@ -83,7 +83,7 @@ func (m measured) with(result any) any {
 // merged tells that merge is done.
 type merged struct{ Layer int }
 
-// update moves a layer's weights and moments.
+// update moves a layer.
 type update struct {
 	Layer, Slab int
 	IDs         []int32
@@ -205,7 +205,7 @@ func (c *optimizerCore) advanceUnclipped(s *stepState) []effect {
 		return nil
 	}
 	l := s.order[s.pending]
-	if !host.AllFinite(s.squares[c.into[l]]) {
+	if !optim.AllFinite(s.squares[c.into[l]]) {
 		return []effect{work{do: nonFiniteGradient{Step: s.step, Layer: l, Finite: s.finite}}}
 	}
 	out := c.startUpdate(s, l, 1)
@@ -324,10 +324,7 @@ func (r *run) execOptimizer(w work) error {
 	case measure:
 		r.hub.async(optimizerID, w, func() (any, error) { return r.squares(e), nil })
 	case update:
-		r.hub.async(optimizerID, w, func() (any, error) {
-			r.update(e)
-			return nil, nil
-		})
+		r.hub.async(optimizerID, w, func() (any, error) { return nil, r.update(e) })
 	default:
 		panic(fmt.Sprintf("optimizer: work %T", w.do))
 	}
@@ -338,36 +335,40 @@ func (r *run) execOptimizer(w work) error {
 func (r *shared) merge(e merge) {
 	ids, cols := e.IDs, r.plan.Spec.Config.HiddenSize
 	t, _ := r.plan.Layouts[r.plan.Head()].Tensor(model.RoleLMHead)
-	host.AddRows(r.o.Pool, r.slab(e.Into, t.Elem, t.Elems()), ids, r.slab(e.Rows, 0, int64(len(ids)*cols)), cols)
+	optim.AddRows(r.o.Pool, r.slab(e.Into, t.Elem, t.Elems()), ids, r.slab(e.Rows, 0, int64(len(ids)*cols)), cols)
 }
 
 // squares is the sum of squares of a layer's gradient, tensor by tensor.
 func (r *shared) squares(e measure) float64 {
 	if e.Layer == 0 {
-		return host.SumSquares(r.o.Pool, r.slab(e.Slab, 0, int64(len(e.IDs))*int64(r.plan.Spec.Config.HiddenSize)))
+		return optim.SumSquares(r.o.Pool, r.slab(e.Slab, 0, int64(len(e.IDs))*int64(r.plan.Spec.Config.HiddenSize)))
 	}
 	var sum float64
 	for _, t := range r.plan.Layouts[e.Layer].Tensors {
-		sum += host.SumSquares(r.o.Pool, r.slab(e.Slab, t.Elem, t.Elems()))
+		sum += optim.SumSquares(r.o.Pool, r.slab(e.Slab, t.Elem, t.Elems()))
 	}
 	return sum
 }
 
 // update moves one layer. A tied table is the embedding's, but its gradient is
 // in the head's slab.
-func (r *shared) update(e update) {
-	a := r.o.Adam
-	a.LR, a.Step, a.Clip = e.LR, e.AdamStep, e.Clip
-	st := r.o.Store
+func (r *shared) update(e update) error {
+	o := r.o.Optimizer
+	rate := optim.Rate{LR: e.LR, Step: e.AdamStep, Clip: e.Clip}
+	l, err := r.o.Home.Acquire(e.Layer)
+	if err != nil {
+		return fmt.Errorf("update %s: %w", r.names[e.Layer], err)
+	}
+	defer r.o.Home.Release(e.Layer)
 	if e.Layer != 0 {
-		st.Update(e.Layer, r.slab(e.Slab, 0, r.plan.Layouts[e.Layer].Elems), a)
-		return
+		l.Update(r.slab(e.Slab, 0, r.plan.Layouts[e.Layer].Elems), o, rate)
+		return nil
 	}
 	if head := r.plan.Layouts[r.plan.Head()]; head.Tied {
 		t, _ := head.Tensor(model.RoleLMHead)
-		st.UpdateTensor(0, 0, r.slab(e.Slab, t.Elem, t.Elems()), a)
-		return
+		l.UpdateTensor(0, r.slab(e.Slab, t.Elem, t.Elems()), o, rate)
+		return nil
 	}
-	ids := e.IDs
-	st.UpdateRows(0, ids, r.slab(e.Slab, 0, int64(len(ids))*int64(r.plan.Spec.Config.HiddenSize)), a)
+	l.UpdateRows(e.IDs, r.slab(e.Slab, 0, int64(len(e.IDs))*int64(r.plan.Spec.Config.HiddenSize)), o, rate)
+	return nil
 }

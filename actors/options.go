@@ -4,6 +4,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/parallel"
 	"mt/plan"
 )
@@ -20,22 +21,22 @@ type State struct {
 // goroutine at a time.
 type Saver interface {
 	Open(step int) error
-	Layer(i int) error
+	Layer(i int, l *host.LayerState) error // l is the layer until Layer returns
 	Commit(s State, dataPos int64) (dir string, err error)
 	Abort()
 }
 
-// Options are all a run needs. The caller owns Device and Store.
+// Options are all a run needs. The caller owns Device and Home.
 type Options struct {
 	Device device.Device
-	Store  *host.Store
+	Home   host.Home      // of the layers: what is fetched, updated and saved
 	Pool   *parallel.Pool // the host's cores: norms and arenas
 	// Plan is the memory plan: layouts, templates, depths, limits of batches.
 	Plan     *plan.Run
 	Schedule Schedule
 	Start    State
-	// Adam holds the hyperparameters; LR, Step and Clip are set step by step.
-	Adam        host.AdamW
+	// Optimizer makes the updates; nil where there are none.
+	Optimizer   optim.Optimizer
 	MaxGradNorm float64 // 0: no clipping; as Plan.Clip says
 	// Batch packs the batch of a training step (1-based) or, with eval, of an
 	// evaluation pass (1-based).

@@ -245,10 +245,7 @@ func (c *prefetcherCore) serveActivations(s *prefetchState) []effect {
 func (r *lane) execPrefetcher(w work) error {
 	switch e := w.do.(type) {
 	case gatherRows:
-		r.hub.async(r.index.prefetcher(), w, func() (any, error) {
-			r.gather(e)
-			return nil, nil
-		})
+		r.hub.async(r.index.prefetcher(), w, func() (any, error) { return nil, r.gather(e) })
 		return nil
 	case fetchBatch:
 		r.upload(&r.batches[e.Slot])

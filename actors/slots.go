@@ -50,7 +50,7 @@ type copied struct{ r *lane }
 func (c copied) fetch(t plan.Tile, s slot) (moved int64) {
 	c.r.h2d.Wait(s.idle)
 	for _, x := range t.Copies {
-		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.o.Store.Layers[x.Layer].Tile[x.From:x.From+x.Bytes])
+		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.o.Home.Tile(x.Layer)[x.From:x.From+x.Bytes])
 		moved += x.Bytes
 	}
 	return moved
@@ -68,7 +68,7 @@ func (inPlace) fetch(plan.Tile, slot) int64 { return 0 }
 func (p inPlace) weights(t plan.Tile, _ slot) layers.Weights {
 	return layers.BindInPlace(t.Layout, p.r.dev, func(off, bytes int64) []byte {
 		layer, at := t.Host(off)
-		return p.r.o.Store.Layers[layer].Tile[at : at+bytes]
+		return p.r.o.Home.Tile(layer)[at : at+bytes]
 	})
 }
 
@@ -78,14 +78,15 @@ func (r *lane) allocWeights() error {
 	r.place = inPlace{r}
 	if !r.dev.Unified() {
 		r.place = copied{r}
-		for _, l := range r.o.Store.Layers {
-			if len(l.Tile) == 0 {
+		for l := range r.plan.Layouts {
+			tile := r.o.Home.Tile(l)
+			if len(tile) == 0 {
 				continue
 			}
-			if err := r.dev.Register(l.Tile); err != nil {
+			if err := r.dev.Register(tile); err != nil {
 				return err
 			}
-			r.onClose(func() { r.dev.Unregister(l.Tile) })
+			r.onClose(func() { r.dev.Unregister(tile) })
 		}
 	}
 	for class := range schedule.NumClasses {

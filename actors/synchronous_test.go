@@ -12,6 +12,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/wrap/fault"
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/synchronous"
 	"mt/layers"
 	"mt/plan"
@@ -37,7 +38,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	}
 	c := tr.config()
 	p := tr.plan(c)
-	store, err := host.NewStore(p.Layouts, nil)
+	store, err := host.NewStore(p.Layouts, recipe.Planes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,20 +54,20 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	o := tr.options(dev, store, nil, p, &out)
-	adam := o.Adam
+	rate := optim.Rate{}
 	for step := 1; step <= tr.steps; step++ {
 		b, err := o.Batch(step, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		adam.LR = o.Schedule.LR(step)
-		adam.Step++
-		r, err := s.Step(b, adam, o.MaxGradNorm)
+		rate.LR = o.Schedule.LR(step)
+		rate.Step++
+		r, err := s.Step(b, o.Optimizer, rate, o.MaxGradNorm)
 		if err != nil {
 			return out, err
 		}
 		if r.Skipped {
-			adam.Step--
+			rate.Step--
 		}
 		out.steps = append(out.steps, fmt.Sprintf("%d %x %x %t", step, math.Float64bits(r.Loss), math.Float64bits(r.GradNorm), r.Skipped))
 	}

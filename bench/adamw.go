@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/parallel"
 	"mt/model"
 )
@@ -61,7 +62,7 @@ func AdamW(o AdamWOptions) (AdamWReport, error) {
 		return AdamWReport{}, fmt.Errorf("bench adamw: %d parameters, %d rounds, threads %v: want at least 1024, 1 and 1",
 			o.Params, o.Rounds, o.Threads)
 	}
-	r := AdamWReport{Level: host.Level(), Cores: runtime.GOMAXPROCS(0), Params: o.Params, Rounds: o.Rounds}
+	r := AdamWReport{Level: optim.Level(), Cores: runtime.GOMAXPROCS(0), Params: o.Params, Rounds: o.Rounds}
 	for _, split := range []bool{false, true} {
 		for _, threads := range o.Threads {
 			rows, err := adamWRows(o, split, threads)
@@ -82,7 +83,7 @@ func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err er
 	layer := model.Layer{Kind: model.Block, Params: []model.Param{
 		{Role: model.RoleDown, Rows: int(o.Params / cols), Cols: cols, Dims: 2}}}
 	layout := model.NewLayout(layer, split, model.Param{})
-	store, err := host.NewStore([]model.Layout{layout}, pool)
+	store, err := host.NewStore([]model.Layout{layout}, benchRecipe.Planes, pool)
 	if err != nil {
 		return nil, err
 	}
@@ -96,15 +97,18 @@ func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err er
 		if bf16 && !split {
 			continue // such gradients come with split weights
 		}
-		grad := host.Grad{Data: slab.Bytes(), BF16: bf16, Elems: layout.Elems}
+		grad := optim.Grad{Data: slab.Bytes(), BF16: bf16, Elems: layout.Elems}
 		fillGradient(grad)
 		rows = append(rows, adamWRow(o.Rounds, store, pool, grad, split))
 	}
 	return rows, nil
 }
 
+// benchRecipe is what is measured.
+var benchRecipe optim.Optimizer = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
+
 // adamWRow runs the contestants.
-func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad host.Grad, split bool) AdamWRow {
+func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad optim.Grad, split bool) AdamWRow {
 	row := AdamWRow{Planes: "fp32", Grad: "fp32", Threads: pool.Threads()}
 	if split {
 		row.Planes = "split"
@@ -113,11 +117,11 @@ func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad host.Grad
 		row.Grad = "bf16"
 	}
 	l := store.Layers[0]
-	recipe := host.AdamW{LR: 1e-4, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01, Clip: 0.5}
+	at, from, to := optim.Rate{LR: 1e-4, Clip: 0.5}, optim.View[float32](l.Planes[1].Data), optim.View[float32](l.Planes[0].Data)
 	times := Alternate(rounds,
-		func() { recipe.Step++; store.Update(0, grad, recipe) },
-		func() { copyAll(pool, l.M, l.V) },
-		func() { host.SumSquares(pool, grad) })
+		func() { at.Step++; l.Update(grad, benchRecipe, at) },
+		func() { copyAll(pool, to, from) },
+		func() { optim.SumSquares(pool, grad) })
 	row.rates(grad.Elems, times[0], times[1], times[2])
 	return row
 }
@@ -148,7 +152,7 @@ func copyAll(pool *parallel.Pool, dst, src []float32) {
 }
 
 // fillGradient sets all gradients to numbers of the usual size.
-func fillGradient(g host.Grad) {
+func fillGradient(g optim.Grad) {
 	state := uint32(1)
 	next := func() float32 {
 		state = state*1664525 + 1013904223

@@ -36,7 +36,7 @@ func CopyModel(ctx context.Context, dir string, w *Weights, opts CopyOptions) (C
 		e := w.src.copied(name)
 		if _, ok := weightPlane(e.dtype); ok && opts.DType != "" {
 			e.plane = opts.DType.plane()
-			e.dtype, e.bytes = planeDType[e.plane], e.elems*e.plane.size()
+			e.dtype, e.bytes = e.plane.dtype, e.elems*e.plane.size()
 		}
 		entries = append(entries, e)
 		total += e.bytes

@@ -42,7 +42,7 @@ func TestCopyModel(t *testing.T) {
 			switch p, floating := weightPlane(dtypes[name]); {
 			case !floating && dtype != dtypes[name]:
 				t.Errorf("%s is %s", name, dtype)
-			case floating && dtype != planeDType[d.plane()]:
+			case floating && dtype != d.plane().dtype:
 				t.Errorf("%s is %s", name, dtype)
 			case floating && len(gotData[name])*int(p.size()) != len(data[name])*int(d.plane().size()):
 				t.Errorf("%s has %d bytes", name, len(gotData[name]))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"mt/host/optim"
 	"mt/model"
 )
 
@@ -44,7 +45,7 @@ func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 		for i, part := range t.Parts {
 			elems := int64(part.Rows) * int64(t.Cols)
 			out = append(out, &entry{
-				tensor: tensor{name: p.prefix() + part.Name, dtype: planeDType[p], shape: t.PartShape(i), bytes: elems * p.size()},
+				tensor: tensor{name: p.prefix + part.Name, dtype: p.dtype, shape: t.PartShape(i), bytes: elems * p.size()},
 				layer:  layer, layout: t, elem: int64(part.Row) * int64(t.Cols), elems: elems, plane: p,
 			})
 		}
@@ -99,10 +100,13 @@ func modelFiles(maxBytes int64, groups ...[]*entry) []*file {
 	return out
 }
 
-// optimizerFile holds the moments of a layer and, where the weights are saved
-// in bf16, the lower halves that make them exact again.
-func optimizerFile(layer int, layout model.Layout, d DType, zstd bool) *file {
-	entries := append(entriesOf(layer, layout, planeM), entriesOf(layer, layout, planeV)...)
+// optimizerFile holds the planes beside the weights of a layer and, where these
+// are saved in bf16, the lower halves that make them exact again.
+func optimizerFile(layer int, layout model.Layout, planes []optim.Plane, d DType, zstd bool) *file {
+	var entries []*entry
+	for _, p := range planes {
+		entries = append(entries, entriesOf(layer, layout, statePlane(p))...)
+	}
 	if d == BF16 {
 		entries = append(entries, entriesOf(layer, layout, planeLo)...)
 	}
@@ -118,7 +122,7 @@ func (o WriterOptions) stateFiles() []*file {
 	}
 	var out []*file
 	for i, l := range o.Layouts {
-		out = append(out, optimizerFile(i, l, o.SaveDType, o.Zstd))
+		out = append(out, optimizerFile(i, l, o.Planes.Of(l), o.SaveDType, o.Zstd))
 	}
 	return out
 }

@@ -76,7 +76,7 @@ func TestHeaderReads(t *testing.T) {
 // TestHeaderBytes: what is written is read, and the data are aligned.
 func TestHeaderBytes(t *testing.T) {
 	for i, l := range config(t, nil).Layouts(true) {
-		f := optimizerFile(i, l, BF16, false)
+		f := optimizerFile(i, l, planes.Of(l), BF16, false)
 		h, err := readHeader(bytes.NewReader(f.header), -1)
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"mt/host/optim"
 	"mt/model"
 )
 
@@ -38,9 +39,30 @@ func newLayers(c *model.Config, bf16 bool) []Layer {
 	var out []Layer
 	for _, l := range c.Layouts(bf16) {
 		out = append(out, Layer{Layout: l, Tile: make([]byte, l.TileBytes), Lo: make([]uint16, l.Elems),
-			M: make([]float32, l.Elems), V: make([]float32, l.Elems)})
+			Planes: newPlanes(l)})
 	}
 	return out
+}
+
+// planes are what the tests keep beside the weights.
+var planes = optim.Planes(optim.AdamW{}.Planes)
+
+// newPlanes is memory for what AdamW keeps of a layer, zero.
+func newPlanes(l model.Layout) (out []optim.State) {
+	for _, p := range planes.Of(l) {
+		out = append(out, optim.State{Plane: p, Data: make([]byte, p.Bytes(l))})
+	}
+	return out
+}
+
+// floats are the elements of a plane.
+func (l Layer) floats(name string) []float32 {
+	for _, s := range l.Planes {
+		if s.Name == name {
+			return optim.View[float32](s.Data)
+		}
+	}
+	return nil
 }
 
 // awkward are weights that rounding to bf16 could lose.
@@ -52,6 +74,7 @@ var awkward = []uint32{0, 0x80000000, 1, 0x80000001, 0x00008000, 0x00007fff, 0x3
 func fillLayers(layers []Layer, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for _, l := range layers {
+		m, v := l.floats("m"), l.floats("v")
 		for _, t := range l.Layout.Tensors {
 			if t.Ref {
 				continue
@@ -62,8 +85,8 @@ func fillLayers(layers []Layer, seed uint64) {
 					bits = awkward[i]
 				}
 				l.setWeights(t, i, []uint32{bits})
-				l.M[t.Elem+i] = float32(r.NormFloat64())
-				l.V[t.Elem+i] = float32(math.Abs(r.NormFloat64()))
+				m[t.Elem+i] = float32(r.NormFloat64())
+				v[t.Elem+i] = float32(math.Abs(r.NormFloat64()))
 			}
 		}
 	}
@@ -73,7 +96,7 @@ func fillLayers(layers []Layer, seed uint64) {
 func values(layers []Layer) map[string][]uint32 {
 	out := map[string][]uint32{}
 	for i, l := range layers {
-		for _, p := range []plane{planeF32, planeM, planeV} {
+		for _, p := range []plane{planeF32, statePlane(l.Planes[0].Plane), statePlane(l.Planes[1].Plane)} {
 			for _, e := range entriesOf(i, l.Layout, p) {
 				buf := make([]byte, 4*e.elems)
 				raw := l.encode(e.layout, p, e.elem, e.elems, buf)
@@ -105,7 +128,7 @@ func loadWhole(dir string, layers []Layer, progress Progress) ([]string, error) 
 
 // options are those of a save of step 20.
 func options(c *model.Config, layers []Layer, d DType) WriterOptions {
-	o := WriterOptions{Step: 20, Config: c, SaveDType: d}
+	o := WriterOptions{Step: 20, Config: c, Planes: planes, SaveDType: d}
 	for _, l := range layers {
 		o.Layouts = append(o.Layouts, l.Layout)
 	}

@@ -111,7 +111,7 @@ func TestDamagedHeader(t *testing.T) {
 // TestStateFileLacksATensor: moments that are not there are not zero.
 func TestStateFileLacksATensor(t *testing.T) {
 	l := newLayers(small(t), true)[1]
-	all := optimizerFile(1, l.Layout, BF16, false).entries
+	all := optimizerFile(1, l.Layout, planes.Of(l.Layout), BF16, false).entries
 	for lacking := range all {
 		var kept []*entry
 		for i, e := range all {

@@ -2,8 +2,10 @@ package checkpoint
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 
+	"mt/host/optim"
 	"mt/model"
 )
 
@@ -13,7 +15,17 @@ type Layer struct {
 	Layout model.Layout
 	Tile   []byte   // (Layout.TileBytes) hi planes and fp32 tensors
 	Lo     []uint16 // (Layout.Elems) lower halves of tensors with BF16 set; may be nil where there are none
-	M, V   []float32
+	Planes []optim.State
+}
+
+// state is n elements of t, from elem on, of a plane beside the weight.
+func (l Layer) state(t model.TensorLayout, p plane, elem, n int64) []byte {
+	for i := range l.Planes {
+		if l.Planes[i].Name == p.state {
+			return l.Planes[i].Data[(t.Elem+elem)*p.size():][:n*p.size()]
+		}
+	}
+	panic(fmt.Sprintf("checkpoint: layer %d is without the plane %q", l.Layout.Index, p.state))
 }
 
 // DType is how a saved model's weights are written, in the words of the config
@@ -42,35 +54,41 @@ func (d DType) plane() plane {
 }
 
 // plane is one of the values a parameter has on disk.
-type plane uint8
+type plane struct {
+	dtype  string // of safetensors; none: copied, whatever it is
+	prefix string // put before a tensor's name in the optimizer's files
+	state  string // the plane beside the weight that it is; none: of the weight
+}
 
-const (
-	planeF32  plane = iota // the weight
-	planeBF16              // the weight rounded half up to bf16: the hi plane
-	planeF16               // the weight in half precision, only read
-	planeLo                // what planeBF16 lacks: bits = hi<<16 + int16(lo)
-	planeM                 // Adam's first moment
-	planeV                 // Adam's second moment
-	planeAsIs              // copied, whatever it is
+// The planes of a weight.
+var (
+	planeF32  = plane{dtype: "F32"}
+	planeBF16 = plane{dtype: "BF16"}               // rounded half up: the hi plane
+	planeF16  = plane{dtype: "F16"}                // in half precision, only read
+	planeLo   = plane{dtype: "U16", prefix: "lo."} // what planeBF16 lacks: bits = hi<<16 + int16(lo)
+	planeAsIs = plane{}
 )
 
-// The dtypes of safetensors that planes are stored in.
-var planeDType = [...]string{"F32", "BF16", "F16", "U16", "F32", "F32"}
+// stateDType are the dtypes of safetensors that planes beside the weight are
+// stored in.
+var stateDType = [...]string{optim.F32: "F32"}
 
-func (p plane) size() int64 { return dtypeSize[planeDType[p]] }
+// statePlane is p on disk.
+func statePlane(p optim.Plane) plane {
+	return plane{dtype: stateDType[p.DType], prefix: p.Name + ".", state: p.Name}
+}
 
-// prefix is put before a tensor's name in the optimizer's files.
-func (p plane) prefix() string { return [...]string{"", "", "", "lo.", "m.", "v."}[p] }
+func (p plane) size() int64 { return dtypeSize[p.dtype] }
 
 // weightPlane is the plane that weights of a safetensors dtype are, if they can
 // be read.
 func weightPlane(dtype string) (plane, bool) {
 	for _, p := range []plane{planeF32, planeBF16, planeF16} {
-		if planeDType[p] == dtype {
+		if p.dtype == dtype {
 			return p, true
 		}
 	}
-	return 0, false
+	return plane{}, false
 }
 
 // hiOf is bits rounded half up to bf16. The sum wraps for NaNs with all upper
@@ -97,10 +115,8 @@ func (l Layer) tile(t model.TensorLayout, elem, n int64) []byte {
 // result is the arena itself where that has the same bytes, else buf.
 func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
 	switch {
-	case p == planeM:
-		return putFloats(buf, l.M[t.Elem+elem:][:n])
-	case p == planeV:
-		return putFloats(buf, l.V[t.Elem+elem:][:n])
+	case p.state != "":
+		return l.state(t, p, elem, n)
 	case p == planeF32 && !t.BF16, p == planeBF16 && t.BF16:
 		return l.tile(t, elem, n)
 	}
@@ -134,12 +150,10 @@ func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) 
 // must come after the weight and completes it.
 func (l Layer) decode(t model.TensorLayout, p plane, elem int64, raw []byte) {
 	n := int64(len(raw)) / p.size()
-	switch p {
-	case planeM:
-		getFloats(l.M[t.Elem+elem:][:n], raw)
-	case planeV:
-		getFloats(l.V[t.Elem+elem:][:n], raw)
-	case planeLo:
+	switch {
+	case p.state != "":
+		copy(l.state(t, p, elem, n), raw)
+	case p == planeLo:
 		l.addLo(t, elem, raw)
 	default:
 		var bits [1024]uint32
@@ -213,13 +227,6 @@ func (l Layer) addLo(t model.TensorLayout, elem int64, raw []byte) {
 		bits := binary.LittleEndian.Uint32(tile[4*i:])
 		binary.LittleEndian.PutUint32(tile[4*i:], join(uint16(bits>>16), binary.LittleEndian.Uint16(raw[2*i:])))
 	}
-}
-
-func putFloats(buf []byte, src []float32) []byte {
-	for i, v := range src {
-		binary.LittleEndian.PutUint32(buf[4*i:], math.Float32bits(v))
-	}
-	return buf[:4*len(src)]
 }
 
 func getFloats(dst []float32, raw []byte) {

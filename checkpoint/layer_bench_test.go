@@ -11,15 +11,15 @@ func BenchmarkPlanes(b *testing.B) {
 	for _, bf16 := range []bool{false, true} {
 		l := newLayers(c, bf16)[0]
 		t := l.Layout.Tensors[0]
-		for _, p := range []plane{planeF32, planeBF16, planeLo, planeM} {
+		for _, p := range []plane{planeF32, planeBF16, planeLo, statePlane(l.Planes[0].Plane)} {
 			raw := make([]byte, t.Elems()*p.size())
-			b.Run(fmt.Sprintf("encode/split=%v/%d", bf16, p), func(b *testing.B) {
+			b.Run(fmt.Sprintf("encode/split=%v/%s", bf16, p.prefix+p.dtype), func(b *testing.B) {
 				b.SetBytes(int64(len(raw)))
 				for range b.N {
 					l.encode(t, p, 0, t.Elems(), buf)
 				}
 			})
-			b.Run(fmt.Sprintf("decode/split=%v/%d", bf16, p), func(b *testing.B) {
+			b.Run(fmt.Sprintf("decode/split=%v/%s", bf16, p.prefix+p.dtype), func(b *testing.B) {
 				b.SetBytes(int64(len(raw)))
 				for range b.N {
 					l.decode(t, p, 0, raw)

@@ -23,8 +23,8 @@ type target struct {
 type Progress func(done, total int64)
 
 // LoadModel reads the weights of the Hugging Face directory dir (F32, BF16 or
-// F16, sharded or not) into layers, which are all layers of the model. Moments
-// are left alone. Every tensor must be there with the right shape; a tied
+// F16, sharded or not) into layers, which are all layers of the model. Planes
+// beside them are left alone. Every tensor must be there with the right shape; a tied
 // lm_head.weight may be there and must then be the embedding. The names of the
 // tensors that are not trained (see Source), buffers apart, are
 // returned, for one note. progress may be nil.

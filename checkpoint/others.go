@@ -236,7 +236,7 @@ type stored struct {
 // fp32 or bf16.
 func (s *stored) pieces(to plane, buf []byte, put func([]byte) error) error {
 	from, ok := weightPlane(s.in.dtype)
-	if to == planeAsIs || ok && planeDType[to] == s.in.dtype {
+	if to == planeAsIs || ok && to.dtype == s.in.dtype {
 		return s.shard.each(s.in, buf, put)
 	}
 	if !ok {

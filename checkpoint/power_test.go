@@ -2,9 +2,11 @@ package checkpoint_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/checkpoint/powercut"
+	"mt/host/optim"
 	"mt/model"
 )
 
@@ -25,9 +28,9 @@ func filled(t *testing.T, v float32) (*model.Config, []checkpoint.Layer) {
 	}
 	var out []checkpoint.Layer
 	for _, l := range c.Layouts(false) {
-		layer := checkpoint.Layer{Layout: l, Tile: make([]byte, l.TileBytes), M: make([]float32, l.Elems), V: make([]float32, l.Elems)}
-		for i := range layer.M {
-			layer.M[i], layer.V[i] = v, v
+		layer := checkpoint.Layer{Layout: l, Tile: make([]byte, l.TileBytes)}
+		for _, p := range optim.Planes(optim.AdamW{}.Planes).Of(l) {
+			layer.Planes = append(layer.Planes, optim.State{Plane: p, Data: bytes.Repeat(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)), int(l.Elems))})
 		}
 		out = append(out, layer)
 	}
@@ -36,7 +39,7 @@ func filled(t *testing.T, v float32) (*model.Config, []checkpoint.Layer) {
 
 // optionsOf are those of a save of layers in files of at most shard bytes.
 func optionsOf(c *model.Config, layers []checkpoint.Layer, step int, shard int64, fs checkpoint.FS) checkpoint.WriterOptions {
-	o := checkpoint.WriterOptions{Step: step, Config: c, SaveDType: checkpoint.F32, MaxShardBytes: shard, FS: fs}
+	o := checkpoint.WriterOptions{Step: step, Config: c, Planes: optim.AdamW{}.Planes, SaveDType: checkpoint.F32, MaxShardBytes: shard, FS: fs}
 	for _, l := range layers {
 		o.Layouts = append(o.Layouts, l.Layout)
 	}
@@ -119,7 +122,7 @@ func TestPowerCut(t *testing.T) {
 				default:
 					_, layers := filled(t, 0)
 					_, err := checkpoint.Load(dir, layers, nil)
-					v := layers[0].M[0]
+					v := math.Float32frombits(binary.LittleEndian.Uint32(layers[0].Planes[0].Data))
 					if err != nil || v != 2 && (done || v != 1) || v == 2 && state.Step != tc.now || v == 1 && state.Step != tc.before {
 						t.Errorf("%v, moments of save %v at step %d", err, v, state.Step)
 					}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"mt/host/optim"
 	"mt/internal/files"
 )
 
@@ -127,8 +128,8 @@ func After(output string, step int) string {
 	return checkpoints[0].path
 }
 
-// Load reads the checkpoint dir into layers: weights and moments, bit for bit
-// as they were saved, whether they were or are in one plane or in two. What is
+// Load reads the checkpoint dir into layers: weights and the planes beside them,
+// bit for bit as they were saved, whether they were or are in one plane or in two. What is
 // read is compared with the manifest's checksums. progress may be nil; it is
 // told about the weights.
 func Load(dir string, layers []Layer, progress Progress) (TrainerState, error) {
@@ -233,7 +234,11 @@ func readStateTensors(r io.Reader, size int64, record fileRecord, layer int, l L
 		return err
 	}
 	want := map[string]*entry{}
-	for _, e := range optimizerFile(layer, l.Layout, BF16, false).entries {
+	var planes []optim.Plane
+	for _, s := range l.Planes {
+		planes = append(planes, s.Plane)
+	}
+	for _, e := range optimizerFile(layer, l.Layout, planes, BF16, false).entries {
 		if lo || e.plane != planeLo {
 			want[e.name] = e
 		}

@@ -220,8 +220,9 @@ func TestWriteModel(t *testing.T) {
 			t.Fatalf("save %d: %v, %v", i, extra, err)
 		}
 		for j, l := range layers {
-			copy(l.M, to[j].M)
-			copy(l.V, to[j].V)
+			for k, p := range l.Planes {
+				copy(p.Data, to[j].Planes[k].Data)
+			}
 		}
 		sameValues(t, values(to), values(layers))
 	}

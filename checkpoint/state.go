@@ -9,7 +9,7 @@ import (
 
 const stateName = "trainer_state.json"
 
-// TrainerState is what a run must know, beside weights and moments, to go on
+// TrainerState is what a run must know, beside the layers, to go on
 // after Step as if it had not stopped.
 type TrainerState struct {
 	Step      int     `json:"global_step"` // steps done

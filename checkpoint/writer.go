@@ -10,6 +10,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"mt/host/optim"
 	"mt/model"
 )
 
@@ -26,6 +27,7 @@ type WriterOptions struct {
 	Step          int // names the directory: checkpoint-STEP
 	Config        *model.Config
 	Layouts       []model.Layout // of all layers, as Config.Layouts gives them
+	Planes        optim.Planes   // what is kept beside the weights, as all layers have it
 	SaveDType     DType          // of the weights; BF16 unless given
 	MaxShardBytes int64          // where weights are cut into files; 5 GB unless given
 	Zstd          bool           // compress the optimizer's state
@@ -175,7 +177,7 @@ func (f *outFile) writeAt(d *disk, p []byte, off int64) error {
 	return err
 }
 
-// WriteLayer writes the weights and moments of layer i, which must not change
+// WriteLayer writes the weights of layer i and the planes beside them, which must not change
 // meanwhile, and returns when the operating system has taken them.
 func (w *Writer) WriteLayer(i int, l Layer) error {
 	w.mu.Lock()

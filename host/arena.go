@@ -42,7 +42,7 @@ func NewArena(purpose Purpose, bytes int64, pool *parallel.Pool) (*Arena, error)
 	}
 	a.raw, a.bytes = raw, b
 	pieces := (bytes + touchBytes - 1) / touchBytes
-	run(pool, int(pieces), func(i int) {
+	pool.Run(int(pieces), func(i int) {
 		piece := b[int64(i)*touchBytes : min(bytes, int64(i+1)*touchBytes)]
 		for off := 0; off < len(piece); off += pageBytes {
 			piece[off] = 0
@@ -76,15 +76,4 @@ func (a *Arena) Close() error {
 		return fmt.Errorf("host: give back %s: %w", a.purpose, err)
 	}
 	return nil
-}
-
-// run is pool.Run; without a pool the caller does everything.
-func run(pool *parallel.Pool, n int, f func(i int)) {
-	if pool != nil {
-		pool.Run(n, f)
-		return
-	}
-	for i := range n {
-		f(i)
-	}
 }

@@ -1,19 +1,11 @@
-// Package host is the home of parameters and optimizer moments: arenas of host
-// memory, the tile of every layer, the split planes of its weights, and AdamW
-// over them on all cores.
+// Package host is the home of parameters: arenas of host memory, the tile of
+// every layer, the split planes of its weights, the planes that an optimizer keeps
+// beside them (package optim), and updates of all that on all cores.
 //
-// It may import model, internal/human, internal/parallel, golang.org/x/sys and unsafe.
+// It may import host/optim, model, internal/human, internal/parallel, golang.org/x/sys and
+// unsafe.
 //
-// Invariant: every result has the same bits for any number of threads and any
-// instruction set. Element arithmetic is IEEE single precision without fused
-// operations, in the order that adamw_generic.go writes down; the only
-// reduction, SumSquares, has a partition fixed by the length alone. (Which
-// payload a NaN carries is left open.)
-//
-// An fp32 weight is kept in two planes where its layout says BF16: hi, its bf16
-// image rounded half up, which is the tile that streams to the device, and lo,
-// the signed 16-bit rest: bits = hi<<16 + lo modulo 2³². Source:
-// arXiv:2005.04680, with a signed rest so that hi is rounded, not cut.
+// Invariant: no plane is known by its name. What a store holds follows from the
+// layouts and from the planes that it is made with, and a layer is somebody's only
+// between Acquire and Release (Home).
 package host
-
-//go:generate go run -C _asm . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg host

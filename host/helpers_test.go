@@ -6,17 +6,17 @@ import (
 	"testing"
 	"unsafe"
 
+	"mt/host/optim"
 	"mt/internal/bfloat"
 	"mt/internal/parallel"
 	"mt/model"
 )
 
-// useKernels makes k the active level until the test ends.
-func useKernels(t *testing.T, k *kernels) {
+// useLevel makes an instruction set the active one until the test ends.
+func useLevel(t *testing.T, level string) {
 	t.Helper()
-	before := active
-	active = k
-	t.Cleanup(func() { active = before })
+	before := optim.Use(level)
+	t.Cleanup(func() { optim.Use(before) })
 }
 
 // poolOf is a pool that is closed when the test ends.
@@ -58,7 +58,7 @@ func layouts(bf16 bool) []model.Layout {
 // newStore is a store that is closed when the test ends.
 func newStore(t *testing.T, l []model.Layout, pool *parallel.Pool) *Store {
 	t.Helper()
-	s, err := NewStore(l, pool)
+	s, err := NewStore(l, recipe.Planes, pool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,15 +98,16 @@ func fillStore(s *Store, seed uint64, number func(*rand.Rand) float32) {
 				row[i] = number(r)
 			}
 			l.WriteRows(t, 0, tl.Rows, row)
-			for i := tl.Elem; i < tl.Elem+tl.Elems(); i++ {
-				l.M[i], l.V[i] = number(r), float32(math.Abs(float64(number(r))))
+			m, v := floats(l, "m")[tl.Elem:], floats(l, "v")[tl.Elem:]
+			for i := range row {
+				m[i], v[i] = number(r), float32(math.Abs(float64(number(r))))
 			}
 		}
 	}
 }
 
 // gradOf is n random gradients.
-func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) Grad {
+func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) optim.Grad {
 	r := rand.New(rand.NewPCG(seed, 2))
 	values := make([]float32, n)
 	for i := range values {
@@ -116,28 +117,31 @@ func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) Gr
 }
 
 // gradFrom is a gradient with these values, rounded where it is bf16.
-func gradFrom(values []float32, bf16 bool) Grad {
-	g := Grad{BF16: bf16, Elems: int64(len(values))}
+func gradFrom(values []float32, bf16 bool) optim.Grad {
+	g := optim.Grad{BF16: bf16, Elems: int64(len(values))}
 	words := make([]float32, len(values)) // for the alignment
-	g.Data = bytesOf(words)[:g.Elems*g.size()]
+	g.Data = bytesOf(words)
+	if bf16 {
+		g.Data = g.Data[:2*g.Elems]
+	}
 	for i, x := range values {
 		if bf16 {
-			view[uint16](g.Data)[i] = bfloat.Round(x)
+			optim.View[uint16](g.Data)[i] = bfloat.Round(x)
 		} else {
-			view[float32](g.Data)[i] = x
+			optim.View[float32](g.Data)[i] = x
 		}
 	}
 	return g
 }
 
 // values are the elements of g.
-func (g Grad) values() []float32 {
+func values(g optim.Grad) []float32 {
 	out := make([]float32, g.Elems)
 	for i := range out {
 		if g.BF16 {
-			out[i] = bfloat.Widen(view[uint16](g.Data)[i])
+			out[i] = bfloat.Widen(optim.View[uint16](g.Data)[i])
 		} else {
-			out[i] = view[float32](g.Data)[i]
+			out[i] = optim.View[float32](g.Data)[i]
 		}
 	}
 	return out
@@ -157,8 +161,9 @@ func sameBits(t *testing.T, a, b *Store) {
 			b.Layers[i].ReadRows(n, 0, tl.Rows, got)
 			sameFloats(t, string(tl.Role)+" weights", want, got)
 		}
-		sameFloats(t, "m", l.M, b.Layers[i].M)
-		sameFloats(t, "v", l.V, b.Layers[i].V)
+		for _, name := range []string{"m", "v"} {
+			sameFloats(t, name, floats(l, name), floats(b.Layers[i], name))
+		}
 	}
 }
 
@@ -174,15 +179,15 @@ func sameFloats(t *testing.T, what string, want, got []float32) {
 // mean is a number of the size that weights and gradients have.
 func mean(r *rand.Rand) float32 { return float32(r.NormFloat64()) }
 
-var recipe = AdamW{LR: 1e-2, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.1, Step: 3, Clip: 0.625}
+var (
+	recipe = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.1}
+	rate   = optim.Rate{LR: 1e-2, Step: 3, Clip: 0.625}
+)
+
+// floats are the elements of a plane of l.
+func floats(l *LayerState, name string) []float32 { return optim.View[float32](l.Plane(name)) }
 
 // bytesOf sees x as bytes.
 func bytesOf(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
-}
-
-// Moments are m and v of tensor t (rows, cols).
-func (l *LayerState) Moments(t int) (m, v []float32) {
-	tl := l.owned(t)
-	return l.M[tl.Elem : tl.Elem+tl.Elems()], l.V[tl.Elem : tl.Elem+tl.Elems()]
 }

@@ -2,43 +2,15 @@ package host
 
 import (
 	"fmt"
-	"math"
+
+	"mt/host/optim"
 )
-
-// split cuts the bits of an fp32 value in two: hi is its bf16 image, rounded
-// half up in magnitude, lo the signed rest. Every pattern comes back from join,
-// although hi is an infinity for the finite values above bf16's greatest, and
-// not a NaN for the NaNs nearest to infinity and to the next sign.
-func split(bits uint32) (hi, lo uint16) {
-	return uint16((bits + 1<<15) >> 16), uint16(bits)
-}
-
-// join is the inverse of split.
-func join(hi, lo uint16) uint32 {
-	return uint32(hi)<<16 + uint32(int32(int16(lo)))
-}
-
-// splitRow is split over a run of elements.
-func splitRow(hi, lo []uint16, src []float32) {
-	hi, lo = hi[:len(src)], lo[:len(src)]
-	for i, x := range src {
-		hi[i], lo[i] = split(math.Float32bits(x))
-	}
-}
-
-// joinRow is join over a run of elements.
-func joinRow(dst []float32, hi, lo []uint16) {
-	hi, lo = hi[:len(dst)], lo[:len(dst)]
-	for i := range dst {
-		dst[i] = math.Float32frombits(join(hi[i], lo[i]))
-	}
-}
 
 // ReadRows copies rows [row, row+n) of tensor t, exact fp32, to dst (n, cols).
 func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 	at, end := l.rows(t, row, n, len(dst))
 	if l.Layout.Tensors[t].BF16 {
-		joinRow(dst, l.HiPlane(t)[at:end], l.LoPlane(t)[at:end])
+		optim.JoinRow(dst, l.HiPlane(t)[at:end], l.LoPlane(t)[at:end])
 		return
 	}
 	copy(dst, l.F32Plane(t)[at:end])
@@ -48,7 +20,7 @@ func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 func (l *LayerState) WriteRows(t, row, n int, src []float32) {
 	at, end := l.rows(t, row, n, len(src))
 	if l.Layout.Tensors[t].BF16 {
-		splitRow(l.HiPlane(t)[at:end], l.LoPlane(t)[at:end], src)
+		optim.SplitRow(l.HiPlane(t)[at:end], l.LoPlane(t)[at:end], src)
 		return
 	}
 	copy(l.F32Plane(t)[at:end], src)
@@ -80,7 +52,7 @@ func (l *LayerState) GatherRows(dst []byte, t int, ids []int32) {
 	if len(dst) != len(ids)*width {
 		panic(fmt.Sprintf("host: gather %d rows of %d bytes into %d bytes", len(ids), width, len(dst)))
 	}
-	run(l.pool, (len(ids)+gatherRows-1)/gatherRows, func(piece int) {
+	l.pool.Run((len(ids)+gatherRows-1)/gatherRows, func(piece int) {
 		for i := piece * gatherRows; i < min(len(ids), (piece+1)*gatherRows); i++ {
 			id := int(ids[i])
 			if id < 0 || id >= tl.Rows {

@@ -3,19 +3,19 @@ package host
 import (
 	"errors"
 	"fmt"
-	"unsafe"
+	"slices"
 
+	"mt/host/optim"
 	"mt/internal/human"
 	"mt/internal/parallel"
 	"mt/model"
 )
 
-// Store holds the parameters and moments of a model, layer by layer: 12 bytes a
-// parameter.
+// Store holds the weights of a model, layer by layer, and the planes beside them:
+// with AdamW's 12 bytes a parameter.
 type Store struct {
 	Layers []*LayerState
 
-	pool   *parallel.Pool
 	arenas []*Arena
 }
 
@@ -29,64 +29,83 @@ type LayerState struct {
 	// Lo (Layout.Elems) are the signed lower halves of split weights, in the
 	// layer's flat element space. Nil where the layer has no bf16 tensor.
 	Lo []uint16
-	// M, V (Layout.Elems) are AdamW's moments, in the flat element space.
-	M, V []float32
+	// Planes are kept beside the weights, in the flat element space.
+	Planes []optim.State
 
-	pool   *parallel.Pool
-	pieces []piece // owned tensors, cut for the threads
+	pool  *parallel.Pool
+	units []optim.Unit    // as by cuts the layer
+	by    optim.Optimizer // of the last update
 }
 
-// NewStore takes the memory for layers with the given layouts. The store uses
-// pool (nil: the caller's thread alone) until Close. The error is an
-// *OutOfMemory where memory is what lacks.
-func NewStore(layouts []model.Layout, pool *parallel.Pool) (*Store, error) {
-	return makeStore(layouts, pool, true)
-}
-
-// NewWeights is NewStore without moments (M and V are nil): for evaluation and
-// generation. Nothing in it can be updated.
-func NewWeights(layouts []model.Layout, pool *parallel.Pool) (*Store, error) {
-	return makeStore(layouts, pool, false)
-}
-
-func makeStore(layouts []model.Layout, pool *parallel.Pool, moments bool) (*Store, error) {
-	s := &Store{pool: pool}
-	need := StoreBytes(layouts)
-	if !moments {
-		need[ForMoments] = 0
-	}
-	if err := checkAvailable("the model ("+needs(need)+")", need[ForWeights]+need[ForLoPlanes]+need[ForMoments]); err != nil {
+// NewStore takes the memory for layers with the given layouts, and for what
+// planes say (nil: weights alone, for evaluation and generation, which cannot be
+// updated). The store uses pool (nil: the caller's thread alone) until Close. The
+// error is an *OutOfMemory where memory is what lacks.
+func NewStore(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool) (*Store, error) {
+	s := &Store{}
+	need := StoreBytes(layouts, planes)
+	if err := checkAvailable("the model ("+needs(need)+")", need[ForWeights]+need[ForLoPlanes]+need[ForPlanes]); err != nil {
 		return nil, err
 	}
-	var free [NumPurposes][]byte
-	for _, p := range []Purpose{ForWeights, ForLoPlanes, ForMoments} {
-		a, err := NewArena(p, need[p], pool)
-		if err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-		s.arenas, free[p] = append(s.arenas, a), a.Bytes()
-	}
-	take := func(p Purpose, bytes int64) []byte {
-		b := free[p][:bytes:bytes]
-		free[p] = free[p][pages(bytes):]
-		return b
+	arenas, err := s.newArenas(layouts, planes, pool)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	for _, l := range layouts {
-		tile, lo, moment := stateBytes(l)
-		if !moments {
-			moment = 0
+		tile, lo := weightBytes(l)
+		state := &LayerState{Layout: l, Tile: arenas.take(tileArena, tile), Lo: optim.View[uint16](arenas.take(loArena, lo)), pool: pool}
+		for _, p := range planes.Of(l) {
+			state.Planes = append(state.Planes, optim.State{Plane: p, Data: arenas.take(p.Name, p.Bytes(l))})
 		}
-		s.Layers = append(s.Layers, &LayerState{
-			Layout: l,
-			Tile:   take(ForWeights, tile),
-			Lo:     view[uint16](take(ForLoPlanes, lo)),
-			M:      view[float32](take(ForMoments, moment)),
-			V:      view[float32](take(ForMoments, moment)),
-			pool:   pool,
-			pieces: cut(l),
-		})
+		s.Layers = append(s.Layers, state)
 	}
 	return s, nil
+}
+
+// The arenas of weights; others have the names of planes.
+const (
+	tileArena = "/tile"
+	loArena   = "/lo"
+)
+
+// free is what nobody has taken of the arenas of a store, by their names.
+type free map[string][]byte
+
+// take cuts off the first bytes of an arena, and what is left of their last page.
+func (f free) take(arena string, bytes int64) []byte {
+	b := f[arena][:bytes:bytes]
+	f[arena] = f[arena][pages(bytes):]
+	return b
+}
+
+// newArenas makes one arena for the tiles, one for the lo planes and one for every
+// plane.
+func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool) (free, error) {
+	names, need := []string{tileArena, loArena}, map[string]int64{}
+	for _, l := range layouts {
+		tile, lo := weightBytes(l)
+		need[tileArena] += pages(tile)
+		need[loArena] += pages(lo)
+		for _, p := range planes.Of(l) {
+			if !slices.Contains(names, p.Name) {
+				names = append(names, p.Name)
+			}
+			need[p.Name] += pages(p.Bytes(l))
+		}
+	}
+	purposes, arenas := map[string]Purpose{tileArena: ForWeights, loArena: ForLoPlanes}, free{}
+	for _, name := range names {
+		purpose, ok := purposes[name]
+		if !ok {
+			purpose = ForPlanes
+		}
+		a, err := NewArena(purpose, need[name], pool)
+		if err != nil {
+			return nil, err
+		}
+		s.arenas, arenas[name] = append(s.arenas, a), a.Bytes()
+	}
+	return arenas, nil
 }
 
 // Close gives the memory back. The layers must not be used any more.
@@ -99,48 +118,36 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// stateBytes are the sizes of a layer's tile, lo plane and one of its moments.
-func stateBytes(l model.Layout) (tile, lo, moment int64) {
+// weightBytes are the sizes of a layer's tile and lo plane.
+func weightBytes(l model.Layout) (tile, lo int64) {
 	for _, t := range l.Tensors {
 		if t.BF16 && !t.Ref {
 			lo = 2 * l.Elems
 		}
 	}
-	return l.TileBytes, lo, 4 * l.Elems
+	return l.TileBytes, lo
 }
 
-// StoreBytes is what NewStore takes for these layouts, by purpose.
-func StoreBytes(layouts []model.Layout) (bytes [NumPurposes]int64) {
+// StoreBytes is what NewStore takes for these layouts and planes, by purpose.
+func StoreBytes(layouts []model.Layout, planes optim.Planes) (bytes [NumPurposes]int64) {
 	for _, l := range layouts {
-		tile, lo, moment := stateBytes(l)
+		tile, lo := weightBytes(l)
 		bytes[ForWeights] += pages(tile)
 		bytes[ForLoPlanes] += pages(lo)
-		bytes[ForMoments] += 2 * pages(moment)
+		for _, p := range planes.Of(l) {
+			bytes[ForPlanes] += pages(p.Bytes(l))
+		}
 	}
 	return bytes
 }
 
 func needs(need [NumPurposes]int64) string {
 	return fmt.Sprintf("%s %s, %s %s, %s %s", ForWeights, human.Bytes(need[ForWeights]),
-		ForLoPlanes, human.Bytes(need[ForLoPlanes]), ForMoments, human.Bytes(need[ForMoments]))
+		ForLoPlanes, human.Bytes(need[ForLoPlanes]), ForPlanes, human.Bytes(need[ForPlanes]))
 }
 
 // pages rounds bytes up to whole pages.
 func pages(bytes int64) int64 { return (bytes + pageBytes - 1) / pageBytes * pageBytes }
-
-// view sees b as elements of type E. It panics when b is not aligned for them.
-func view[E uint16 | float32](b []byte) []E {
-	var e E
-	size := int(unsafe.Sizeof(e))
-	if len(b) == 0 {
-		return nil
-	}
-	p := unsafe.Pointer(unsafe.SliceData(b))
-	if uintptr(p)%uintptr(size) != 0 || len(b)%size != 0 {
-		panic(fmt.Sprintf("host: %d bytes at %#x are not elements of %d bytes", len(b), uintptr(p), size))
-	}
-	return unsafe.Slice((*E)(p), len(b)/size)
-}
 
 // tensor is the layout of tensor t, which must be owned and, as split says,
 // split or plain.
@@ -165,7 +172,7 @@ func (l *LayerState) owned(t int) model.TensorLayout {
 // tensor must be split.
 func (l *LayerState) HiPlane(t int) []uint16 {
 	tl := l.tensor(t, true)
-	return view[uint16](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
+	return optim.View[uint16](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
 }
 
 // LoPlane is the signed lower halves of tensor t (rows, cols), which must be
@@ -179,5 +186,16 @@ func (l *LayerState) LoPlane(t int) []uint16 {
 // plain fp32.
 func (l *LayerState) F32Plane(t int) []float32 {
 	tl := l.tensor(t, false)
-	return view[float32](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
+	return optim.View[float32](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
+}
+
+// Plane is the memory of the plane of that name, in the layer's flat element
+// space; nil without one.
+func (l *LayerState) Plane(name string) []byte {
+	for _, p := range l.Planes {
+		if p.Name == name {
+			return p.Data
+		}
+	}
+	return nil
 }

@@ -15,13 +15,13 @@ func TestStoreTakesTwelveBytesAParameter(t *testing.T) {
 	for _, bf16 := range []bool{false, true} {
 		before := Usage()
 		l := layouts(bf16)
-		s, err := NewStore(l, poolOf(t, 2))
+		s, err := NewStore(l, recipe.Planes, poolOf(t, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var held, params, planned int64
 		now := Usage()
-		for p, n := range StoreBytes(l) {
+		for p, n := range StoreBytes(l, recipe.Planes) {
 			planned += n
 			held += now.Now[p] - before.Now[p]
 			if got := now.Now[p] - before.Now[p]; got != n {
@@ -54,7 +54,7 @@ func TestLayersArePageAlignedAndApart(t *testing.T) {
 	s := newStore(t, layouts(true), nil)
 	for i, l := range s.Layers {
 		for name, p := range map[string]unsafe.Pointer{"tile": unsafe.Pointer(unsafe.SliceData(l.Tile)),
-			"m": unsafe.Pointer(unsafe.SliceData(l.M)), "v": unsafe.Pointer(unsafe.SliceData(l.V))} {
+			"m": unsafe.Pointer(unsafe.SliceData(l.Plane("m"))), "v": unsafe.Pointer(unsafe.SliceData(l.Plane("v")))} {
 			if uintptr(p)%pageBytes != 0 {
 				t.Errorf("layer %d: %s at %p", i, name, p)
 			}
@@ -72,8 +72,8 @@ func TestLayersArePageAlignedAndApart(t *testing.T) {
 func TestReferencesOwnNothing(t *testing.T) {
 	s := newStore(t, layouts(true), nil)
 	head := s.Layers[2]
-	if len(head.Tile) != int(head.Layout.TileBytes) || len(head.M) != int(head.Layout.Elems) || head.Lo != nil {
-		t.Errorf("head: tile %d, m %d, lo %d", len(head.Tile), len(head.M), len(head.Lo))
+	if len(head.Tile) != int(head.Layout.TileBytes) || len(head.Plane("m")) != 4*int(head.Layout.Elems) || head.Lo != nil {
+		t.Errorf("head: tile %d, m %d, lo %d", len(head.Tile), len(head.Plane("m")), len(head.Lo))
 	}
 }
 
@@ -83,7 +83,7 @@ func TestTooLargeAModelIsAnError(t *testing.T) {
 	}
 	before := Usage().Now
 	huge := model.NewLayout(embedding(1<<30, 1<<20), true, model.Param{})
-	_, err := NewStore([]model.Layout{huge}, nil)
+	_, err := NewStore([]model.Layout{huge}, recipe.Planes, nil)
 	var oom *OutOfMemory
 	if !errors.As(err, &oom) || oom.Requested < 12<<50 || !oom.Room.Known {
 		t.Errorf("error %v", err)
@@ -200,17 +200,5 @@ func TestWordsOfLackingMemory(t *testing.T) {
 		if got := (&OutOfMemory{What: "moments", Requested: 4_900_000_000, Room: room}).Error(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-	}
-}
-
-func TestChooseHonoursTheLimit(t *testing.T) {
-	all := []*kernels{{name: "avx512"}, {name: "avx2"}, &generic}
-	for limit, want := range map[string]string{"": "avx512", "avx512": "avx512", "avx2": "avx2", "generic": "generic", "other": "avx512"} {
-		if got := choose(limit, all).name; got != want {
-			t.Errorf("limit %q: %s, want %s", limit, got, want)
-		}
-	}
-	if got := choose("avx512", all[1:]).name; got != "avx2" {
-		t.Errorf("without avx512: %s", got)
 	}
 }

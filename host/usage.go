@@ -12,7 +12,7 @@ type Purpose uint8
 const (
 	ForWeights   Purpose = iota // tiles: what streams to the device
 	ForLoPlanes                 // lower halves of split weights
-	ForMoments                  // AdamW's m and v
+	ForPlanes                   // what an optimizer keeps beside the weights
 	ForGradSlabs                // where gradients land
 	NumPurposes
 )

@@ -21,12 +21,12 @@ type TensorLayout struct {
 	BF16 bool
 	// TileOff is its first byte in the tile and in the device slot.
 	TileOff int64
-	// Elem is its first element in the flat element space that lo, m, v and
+	// Elem is its first element in the flat element space that lo, planes and
 	// gradients share.
 	Elem int64
 	// Ref: the tensor belongs to the embedding's tile (tied lm_head): it has a
-	// place in the slot and in the gradient, none in the head's own tile, lo, m
-	// or v. References come last.
+	// place in the slot and in the gradient, none in the head's own tile, lo or
+	// planes. References come last.
 	Ref bool
 }
 

@@ -3,7 +3,8 @@
 // is resolved so that it fits; and the least time a step takes at given rates.
 // `mt plan` prints it and every run makes it before it allocates.
 //
-// It imports internal/human and, for their arithmetic only, model, layers and
-// device: nothing here touches a device. Invariant: the pipeline allocates by the functions of this
+// It imports model, layers, device, schedule and host/optim, for their arithmetic
+// only, and internal/human: nothing here touches a device. Invariant: the pipeline
+// allocates by the functions of this
 // package, so plan and use cannot drift apart.
 package plan

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/host/optim"
 	"mt/model"
 	"mt/schedule"
 )
@@ -157,7 +158,7 @@ func TestPublishedModelsWithExperts(t *testing.T) {
 		{"235B-A22B", b235(), 8, 40, 235.1e9, 36, 1.01},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			q := Request{Config: c.cfg, Rows: c.rows, RowTokens: 4096, Act: device.BF16, Clip: true, Context: 600 << 20, DeviceMemory: c.gib << 30}
+			q := Request{Planes: optim.AdamW{}.Planes, Config: c.cfg, Rows: c.rows, RowTokens: 4096, Act: device.BF16, Clip: true, Context: 600 << 20, DeviceMemory: c.gib << 30}
 			r := resolve(t, q)
 			var out bytes.Buffer
 			table := r.Table()

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math/rand"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"mt/device"
+	"mt/host/optim"
 	"mt/layers"
 	"mt/model"
 )
@@ -21,7 +23,7 @@ func config(blocks int, tied bool) *model.Config {
 
 // request is a run of some size with everything automatic and no budget.
 func request() Request {
-	return Request{Config: config(6, false), Rows: 64, RowTokens: 512, Clip: true}
+	return Request{Config: config(6, false), Rows: 64, RowTokens: 512, Clip: true, Planes: optim.AdamW{}.Planes}
 }
 
 func resolve(t *testing.T, q Request) *Run {
@@ -445,5 +447,47 @@ func TestGradsInPlace(t *testing.T) {
 		if got, want := r.GradsInPlace(), i == 3; got != want {
 			t.Errorf("unified %t, clipping %t, bf16 %t: in place %t, want %t", r.Unified, r.Clip, r.GradBF16, got, want)
 		}
+	}
+}
+
+// TestPlanesInTheTable: what is kept beside the weights is in the table under its
+// own words, and an update reads and writes it.
+func TestPlanesInTheTable(t *testing.T) {
+	lines := func(planes optim.Planes) (out []string, bytes float64) {
+		q := request()
+		q.Planes = planes
+		r := resolve(t, q)
+		for _, row := range r.Table().Rows[1:] {
+			if row.Where != "host" || row.Purpose == "gradient slabs" {
+				break
+			}
+			out = append(out, fmt.Sprintf("%s, %s: %d", row.Purpose, row.Detail, row.Bytes))
+		}
+		return out, r.updateBytes(1)
+	}
+	var all, matrices int64
+	for _, l := range resolve(t, request()).Layouts {
+		all += l.Elems
+		if l.Kind == model.Block {
+			matrices += l.Elems
+		}
+	}
+	average := func(name string) optim.Plane { return optim.Plane{Name: name, Kind: "averages", Of: "the test"} }
+	none, bare := lines(nil)
+	adam, both := lines(optim.AdamW{}.Planes)
+	more, most := lines(func(p model.Param) []optim.Plane {
+		out := optim.AdamW{}.Planes(p)
+		if p.Role == model.RoleDown {
+			out = append(slices.Clip(out), average("a"), average("b"), average("c"))
+		}
+		return out
+	})
+	moments := fmt.Sprintf("moments, m and v of AdamW, fp32: %d", 8*all)
+	if len(none) != 0 || !slices.Equal(adam, []string{moments}) ||
+		!slices.Equal(more, []string{moments, fmt.Sprintf("averages, a, b and c of the test, fp32: %d", 12*matrices)}) {
+		t.Errorf("%q\n%q\n%q", none, adam, more)
+	}
+	if one := resolve(t, request()).Layouts[1].Elems; both-bare != float64(16*one) || most-bare != float64(40*one) {
+		t.Errorf("an update reads and writes %g bytes, with AdamW's planes %g, with three more %g", bare, both, most)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mt/device"
+	"mt/host/optim"
 	"mt/internal/human"
 	"mt/layers"
 	"mt/model"
@@ -30,6 +31,7 @@ type Request struct {
 	Clip             bool
 	Unified          bool
 	EvalOnly         bool
+	Planes           optim.Planes // what is kept beside the weights, unless EvalOnly
 	// Context is the device memory in bytes that is taken before anything is
 	// allocated: the driver, kernels, library workspaces. The budget covers it.
 	Context      int64
@@ -117,6 +119,9 @@ func choose(q Request) (*Run, error) {
 		return nil, err
 	}
 	r := &Run{Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
+	if !q.EvalOnly {
+		r.Planes = q.Planes
+	}
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Positions: max(q.RowTokens, q.Positions, 1)}
 	if q.Recompute == "none" {
 		r.Spec.Keep = layers.KeepAll

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/host/optim"
 	"mt/model"
 	"mt/schedule"
 )
@@ -37,7 +38,7 @@ func TestLargeModelsFit(t *testing.T) {
 		{"14B, no budget", big, 16, 1024, 0, 1, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := resolve(t, Request{Config: c.cfg, Rows: c.rows, RowTokens: c.tokens, Act: device.BF16, Clip: true, Context: 600 << 20, DeviceMemory: c.gib << 30})
+			r := resolve(t, Request{Planes: optim.AdamW{}.Planes, Config: c.cfg, Rows: c.rows, RowTokens: c.tokens, Act: device.BF16, Clip: true, Context: 600 << 20, DeviceMemory: c.gib << 30})
 			var out bytes.Buffer
 			r.Table().Write(&out)
 			t.Logf("parts %d, micro-batches of %d, bf16 gradients %t, keep %s, depths %+v\n%s", r.Spec.Shards(), r.Limits.MicroBatchTokens,
@@ -176,7 +177,7 @@ func TestHeadChunk(t *testing.T) {
 		{qwen(5120, 13824, 48, 40, 8), 256, 3, 2048, 24 << 30}, {config(6, false), 256, 1, 2048, 24 << 30},
 		{qwen(3584, 18944, 28, 28, 4), 16384, 1, 7168, 0}, {qwen(5120, 13824, 48, 40, 8), 16384, 3, 8192, 80 << 30},
 	} {
-		q := Request{Config: c.cfg, Rows: 64, RowTokens: 256, Act: device.BF16, MicroBatchTokens: c.micro, HeadShards: c.parts, DeviceMemory: c.memory}
+		q := Request{Planes: optim.AdamW{}.Planes, Config: c.cfg, Rows: 64, RowTokens: 256, Act: device.BF16, MicroBatchTokens: c.micro, HeadShards: c.parts, DeviceMemory: c.memory}
 		r := resolve(t, q)
 		if got := r.Spec.HeadChunk; got != c.tokens {
 			t.Errorf("micro-batches of %d, %d parts: %d tokens at once, want %d", c.micro, c.parts, got, c.tokens)
@@ -186,7 +187,7 @@ func TestHeadChunk(t *testing.T) {
 		}
 	}
 	// A resumed run has its chunk recorded, and maybe another budget.
-	q := Request{Config: qwen(3584, 18944, 28, 28, 4), Rows: 64, RowTokens: 256, Act: device.BF16}
+	q := Request{Planes: optim.AdamW{}.Planes, Config: qwen(3584, 18944, 28, 28, 4), Rows: 64, RowTokens: 256, Act: device.BF16}
 	first := resolve(t, q)
 	q.MicroBatchTokens, q.ChunkTokens, q.HeadShards = first.Limits.MicroBatchTokens, first.Spec.ChunkTokens, first.Spec.Shards()
 	q.DeviceMemory = 30 << 30

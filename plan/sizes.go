@@ -2,6 +2,7 @@ package plan
 
 import (
 	"mt/device"
+	"mt/host/optim"
 	"mt/layers"
 	"mt/model"
 	"mt/schedule"
@@ -47,10 +48,11 @@ type Run struct {
 	GradBF16 bool
 	Clip     bool  // gradients of all layers wait for the norm
 	Unified  bool  // tiles are bound in place
-	EvalOnly bool  // no gradients, no moments
+	EvalOnly bool  // no gradients, nothing beside the weights
 	Context  int64 // bytes that the device takes for itself
 	Depths   Depths
 	Limits   Limits
+	Planes   optim.Planes // what is kept beside the weights
 	// RowTokens is the length of the longest row.
 	RowTokens int
 	// Experts is how many a layer has that has any; OnDemand: their tiles are

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
 
+	"mt/host/optim"
 	"mt/model"
 )
 
@@ -42,26 +44,60 @@ func (r *Run) Table() Table {
 	if r.Context > 0 {
 		dev("context", r.Context, "driver, kernels, library workspaces")
 	}
-	var tiles, lo, moments int64
+	var tiles, lo int64
 	for _, l := range r.Layouts {
 		t.Params += l.Layer.Elems()
 		tiles += l.TileBytes
 		if slices.ContainsFunc(l.Tensors, func(t model.TensorLayout) bool { return t.BF16 && !t.Ref }) {
 			lo += 2 * l.Elems
 		}
-		moments += 8 * l.Elems
 	}
 	host("weights", tiles, "what streams to the device")
 	if lo > 0 {
 		host("lo planes", lo, "lower halves of fp32 master weights")
 	}
+	r.planeRows(host)
 	if !r.EvalOnly {
-		host("moments", moments, "m and v of AdamW, fp32")
 		r.gradRows(host, dev)
 	}
 	r.activationRows(host, dev)
 	host("program", programBytes, "code, Go heap, packed matrices")
 	return t
+}
+
+// planeRows lists what is kept beside the weights: planes that are called the
+// same, belong to the same and have one type are one row.
+func (r *Run) planeRows(host addRow) {
+	type group struct {
+		names []string
+		bytes int64
+	}
+	var order []optim.Plane // without names
+	groups := map[optim.Plane]*group{}
+	for _, l := range r.Layouts {
+		for _, p := range r.Planes.Of(l) {
+			key := p
+			key.Name = ""
+			g := groups[key]
+			if g == nil {
+				g = &group{}
+				groups[key], order = g, append(order, key)
+			}
+			if !slices.Contains(g.names, p.Name) {
+				g.names = append(g.names, p.Name)
+			}
+			g.bytes += p.Bytes(l)
+		}
+	}
+	for _, key := range order {
+		g := groups[key]
+		last := len(g.names) - 1
+		names := g.names[last]
+		if last > 0 {
+			names = strings.Join(g.names[:last], ", ") + " and " + names
+		}
+		host(key.Kind, g.bytes, "%s of %s, %s", names, key.Of, key.DType)
+	}
 }
 
 // programBytes is what a process takes beside its buffers, as measured: 10 MiB

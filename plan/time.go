@@ -12,7 +12,7 @@ import (
 // Rates are what a machine reaches, as measured.
 type Rates struct {
 	MatMul float64 `json:"matmul_flops"`    // of matrix products in the compute dtype, FLOP/s
-	Host   float64 `json:"host_bytes"`      // of AdamW over host memory, read and written, bytes/s
+	Host   float64 `json:"host_bytes"`      // of updates in host memory, read and written, bytes/s
 	Link   float64 `json:"link_bytes_each"` // between host and device, each way, bytes/s; unused where memory is unified
 }
 
@@ -111,8 +111,8 @@ func (r *Run) expected(f fetch) float64 {
 	return float64(f.bytes) * (1 - r.idleExperts(r.Limits.Tokens)/float64(r.Experts))
 }
 
-// updateBytes is what AdamW reads and writes of layer l: weight and both
-// moments, 12 bytes a parameter each way, and the gradient.
+// updateBytes is what an update reads and writes of layer l: the weights and what
+// is kept beside them each way, and the gradient.
 func (r *Run) updateBytes(l int) float64 {
 	grads := r.Layouts[l].Elems
 	switch head := r.Layouts[r.Head()]; {
@@ -121,7 +121,7 @@ func (r *Run) updateBytes(l int) float64 {
 	case l == 0:
 		grads = head.GradElems - head.Elems
 	}
-	return float64(24*r.Layouts[l].Elems + grads*r.GradBytes())
+	return float64(r.Planes.UpdateBytes(r.Layouts[l]) + grads*r.GradBytes())
 }
 
 // Write prints the bound for people.

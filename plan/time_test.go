@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/host/optim"
 )
 
 // sevenB is the 7B of the goals: 128k tokens a step on a card with room, and the
 // rates of an H100 on a good host.
 func sevenB() (Request, Rates) {
-	q := Request{Config: qwen(3584, 18944, 28, 28, 4), Rows: 128, RowTokens: 1024, Act: device.BF16, Clip: true, DeviceMemory: 76 << 30,
+	q := Request{Planes: optim.AdamW{}.Planes, Config: qwen(3584, 18944, 28, 28, 4), Rows: 128, RowTokens: 1024, Act: device.BF16, Clip: true, DeviceMemory: 76 << 30,
 		Recompute: "full", GradDType: "fp32"}
 	return q, Rates{MatMul: 700e12, Host: 100e9, Link: 50e9}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/config"
 	"mt/internal/machine"
 )
@@ -69,7 +70,7 @@ func examine() (health, error) {
 		return health{}, err
 	}
 	h := health{OS: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor("/proc/cpuinfo"), Features: features(),
-		Kernels: host.Level(), Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
+		Kernels: optim.Level(), Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
 		Available: config.Bytes(host.AvailableMemory().Bytes), Device: dev.Name(), CUDA: machine.FindCUDA()}
 	if h.CUDA.Problem == "" && !h.CUDA.Emulated {
 		h.Device = h.CUDA.Device

@@ -81,7 +81,7 @@ func openGPU(t *testing.T) device.Device {
 func compareLogits(t *testing.T, dev device.Device, f *reference.Fixture, row, together int) {
 	t.Helper()
 	layouts := f.Config.Layouts(false)
-	store, err := host.NewWeights(layouts, nil)
+	store, err := host.NewStore(layouts, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

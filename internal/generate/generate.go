@@ -18,7 +18,7 @@ import (
 // Options say how to continue.
 type Options struct {
 	Device device.Device
-	Store  *host.Store // weights; moments are not read
+	Store  *host.Store // weights; nothing else of it is read
 	Config *model.Config
 	Act    device.DType // compute dtype
 	Layout []model.Layout

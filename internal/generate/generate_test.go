@@ -73,7 +73,7 @@ func newRig(t *testing.T, k kind, unified bool) rig {
 	}
 	c := k.config()
 	layouts := c.Layouts(k.act == device.BF16)
-	store, err := host.NewWeights(layouts, nil)
+	store, err := host.NewStore(layouts, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

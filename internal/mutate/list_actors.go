@@ -14,13 +14,14 @@ var ofActors = []broken{
 		{from: "if c.saving[l] {\n\t\ts.held[l] = true\n\t\treturn nil", to: "if c.saving[l] {\n\t\ts.held[l] = true", test: "TestSlowSavesHoldLayers|TestTranscripts"},
 		{from: "return math.Sqrt(sum)", to: "return sum", test: "TestTranscripts"},
 		{from: "return c.startUpdate(s, s.next, float32(coef))", to: "return c.startUpdate(s, s.next, float32(coef*coef))", test: "TestTranscripts"},
-		{from: "if !host.AllFinite(s.squares[c.into[l]]) {", to: "if host.AllFinite(s.squares[c.into[l]]) && false {", test: "TestNonFiniteGradientWithoutClippingEndsTheRun"},
+		{from: "if !optim.AllFinite(s.squares[c.into[l]]) {", to: "if optim.AllFinite(s.squares[c.into[l]]) && false {", test: "TestNonFiniteGradientWithoutClippingEndsTheRun"},
 		{from: "c.saving[l] = saving || s.closed.Save", to: "c.saving[l] = saving && s.closed.Save", test: "TestSkippedStepsAndSaves"},
 		{from: "if c.saving[l] && s.closed.Save {", to: "if c.saving[l] && false {", test: "TestSkippedStepsAndSaves"},
 		{from: "ids, r.slab(e.Rows, 0, int64(len(ids)*cols)), cols)", to: "ids[:0], r.slab(e.Rows, 0, int64(len(ids)*cols)), cols)", test: "TestRecordings", in: "internal/train"},
 		{from: "for _, t := range r.plan.Layouts[e.Layer].Tensors {", to: "for _, t := range r.plan.Layouts[e.Layer].Tensors[1:] {", test: "TestRecordings", in: "internal/train"},
-		{from: "a.LR, a.Step, a.Clip = e.LR, e.AdamStep, e.Clip", to: "a.LR, a.Step, a.Clip = e.LR, e.AdamStep, 1", test: "TestRecordings", in: "internal/train"},
-		{from: "st.UpdateTensor(0, 0, r.slab(e.Slab, t.Elem, t.Elems()), a)", to: "st.UpdateTensor(0, 0, r.slab(e.Slab, t.Elem, t.Elems()), r.o.Adam)", test: "TestRecordings", in: "internal/train"},
+		{from: "rate := optim.Rate{LR: e.LR, Step: e.AdamStep, Clip: e.Clip}", to: "rate := optim.Rate{LR: e.LR, Step: e.AdamStep, Clip: 1}", test: "TestRecordings", in: "internal/train"},
+		{from: "l.UpdateTensor(0, r.slab(e.Slab, t.Elem, t.Elems()), o, rate)", to: "l.UpdateTensor(0, r.slab(e.Slab, t.Elem, t.Elems()), o, optim.Rate{Step: e.AdamStep})", test: "TestRecordings", in: "internal/train"},
+		{from: "\tdefer r.o.Home.Release(e.Layer)\n", to: "", test: "TestLayersAreAcquiredAndReleased"},
 	}},
 	{"actors/conductor.go", []way{
 		{from: "lr := c.plan.LR(m.Step)", to: "lr := c.plan.LR(m.Step - 1)", test: "TestRecordings", in: "internal/train"},
@@ -60,6 +61,7 @@ var ofActors = []broken{
 		{from: "LayerSaved{Step: m.Step, Layer: m.Layer}", to: "LayerSaved{Step: m.Step, Layer: c.left}", test: "TestTranscripts"},
 		{from: "AdamStep: c.last.AdamStep, NonFinite: c.last.NonFinite", to: "AdamStep: c.last.AdamStep", test: "TestCommitsCarryTheOptimizersCounts"},
 		{from: "if c.reported < save.Step {", to: "if false {", test: "TestCommitsWaitForReports"},
+		{from: "defer r.o.Home.Release(layer)", to: "r.o.Home.Release(layer)", test: "TestLayersAreAcquiredAndReleased"},
 	}},
 	{"actors/compute.go", []way{
 		{from: "case v.Grad() && c.grad < 0 && len(c.gradFree) == 0:", to: "case v.Grad() && c.grad < 0 && len(c.gradFree) < 0:", test: "TestTranscripts"},
@@ -93,6 +95,7 @@ var ofActors = []broken{
 	{"actors/batchslot.go", []way{
 		{from: "1 / float64(max(b.Supervised, 1))", to: "1 / float64(max(b.Tokens, 1))", test: "TestRecordings", in: "internal/train"},
 		{from: "tokens += m.Tokens", to: "tokens = m.Tokens", test: "TestMicroBatchesDoNotChangeTheLoss"},
+		{from: "\tdefer r.o.Home.Release(0)\n", to: "", test: "TestLayersAreAcquiredAndReleased"},
 	}},
 	{"actors/reporter.go", []way{
 		{from: "m.H2D, m.D2H = h2d-r.lastH2D, d2h-r.lastD2H", to: "m.H2D, m.D2H = h2d, d2h-r.lastD2H", test: "TestStepsCountTheirOwnBytes"},
@@ -113,7 +116,7 @@ var ofActors = []broken{
 	{"internal/synchronous/step.go", []way{
 		{from: "if turn%2 == 1 {", to: "if turn%2 == 2 {", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
 		{from: "maxNorm/(r.GradNorm+1e-6)", to: "maxNorm/r.GradNorm", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
-		{from: "host.AddRows(nil, head.table, b.UniqueIDs, ", to: "host.AddRows(nil, head.table, b.UniqueIDs[:0], ", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
+		{from: "optim.AddRows(nil, head.table, b.UniqueIDs, ", to: "optim.AddRows(nil, head.table, b.UniqueIDs[:0], ", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
 		{from: "range slices.Backward(t.pairsByExpert(false))", to: "range t.pairsByExpert(false)", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
 		{from: "if r.Skipped = math.IsNaN(loss+r.GradNorm) || ", to: "if r.Skipped = ", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
 	}},

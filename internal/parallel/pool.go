@@ -74,9 +74,10 @@ func (p *Pool) Threads() int { return p.threads }
 // goroutine and on free workers, and returns when all have returned. f may call
 // Run on the same pool. If a call of f panics, indices nobody has begun are
 // dropped and Run panics with the same value once the others have returned.
-// After Close, Run does everything on the calling goroutine.
+// After Close, and without a pool (nil), Run does everything on the calling
+// goroutine.
 func (p *Pool) Run(n int, f func(i int)) {
-	if n <= 1 || p.threads == 1 {
+	if p == nil || n <= 1 || p.threads == 1 {
 		for i := range n {
 			f(i)
 		}

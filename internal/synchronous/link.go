@@ -7,7 +7,7 @@ import (
 
 	"mt/data"
 	"mt/device"
-	"mt/host"
+	"mt/host/optim"
 	"mt/layers"
 	"mt/model"
 )
@@ -147,19 +147,19 @@ func word(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
 // sumSquares is that of the layer's gradient, tensor by tensor.
 func (at layer) sumSquares() float64 {
 	if at.Kind == model.Embedding {
-		return host.SumSquares(nil, at.grad)
+		return optim.SumSquares(nil, at.grad)
 	}
 	var sum float64
 	for _, x := range at.Tensors {
-		sum += host.SumSquares(nil, part(at.grad, x.Elem, x.Elems()))
+		sum += optim.SumSquares(nil, part(at.grad, x.Elem, x.Elems()))
 	}
 	return sum
 }
 
 // part is n elements of g from element at on.
-func part(g host.Grad, at, n int64) host.Grad {
+func part(g optim.Grad, at, n int64) optim.Grad {
 	size := int64(len(g.Data)) / max(g.Elems, 1)
-	return host.Grad{Data: g.Data[at*size : (at+n)*size], BF16: g.BF16, Elems: n}
+	return optim.Grad{Data: g.Data[at*size : (at+n)*size], BF16: g.BF16, Elems: n}
 }
 
 // bytesOf are numbers as a device has them.

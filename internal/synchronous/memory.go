@@ -7,6 +7,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/host"
+	"mt/host/optim"
 	"mt/layers"
 	"mt/model"
 	"mt/plan"
@@ -67,8 +68,8 @@ type layer struct {
 	backward func(s device.Stream, block int, w layers.Weights, g layers.Grads, dxdy, x device.Tensor, mb layers.MicroBatch, saved, ws device.Mem, first bool)
 
 	rowGrads    device.Tensor // (unique ids, hidden) f32: the embedding's
-	slab        host.Grad     // room for the gradient on the host
-	grad, table host.Grad     // the gradient, and a head's range of it that is lm_head's
+	slab        optim.Grad    // room for the gradient on the host
+	grad, table optim.Grad    // the gradient, and a head's range of it that is lm_head's
 }
 
 // micro is a micro-batch on the device.
@@ -156,7 +157,7 @@ func (t *Trainer) makeLayers() {
 	for l, layout := range t.plan.Layouts {
 		n := t.plan.GradElems(l)
 		at := layer{Layout: layout, turn: turn, forward: t.ops.BlockForward, backward: t.ops.BlockBackward,
-			slab: host.Grad{Data: make([]byte, n*t.plan.GradBytes()), BF16: t.plan.GradBF16, Elems: n}}
+			slab: optim.Grad{Data: make([]byte, n*t.plan.GradBytes()), BF16: t.plan.GradBF16, Elems: n}}
 		turn++
 		switch layout.Kind {
 		case model.Attention:

@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"mt/data"
-	"mt/host"
+	"mt/host/optim"
 	"mt/model"
 )
 
-// Step trains the model by one batch. adam comes with LR and Step; maxNorm 0 does
+// Step trains the model by one batch. rate comes with LR and Step; maxNorm 0 does
 // not clip. A loss or a norm that is not finite changes no weight.
-func (t *Trainer) Step(b *data.Batch, adam host.AdamW, maxNorm float64) (Result, error) {
+func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNorm float64) (Result, error) {
 	t.load(b) // the batch and all weights are on the device
 	for l, at := range t.layers {
 		t.forward(l, at)
@@ -25,8 +25,8 @@ func (t *Trainer) Step(b *data.Batch, adam host.AdamW, maxNorm float64) (Result,
 	}
 	embedding, head := t.layers[0], t.layers[len(t.layers)-1]
 	if head.Tied { // one table, two gradients: the head's becomes that of both
-		host.AddRows(nil, head.table, b.UniqueIDs, embedding.grad, embedding.Tensors[0].Cols)
-		t.layers[0].grad = host.Grad{}
+		optim.AddRows(nil, head.table, b.UniqueIDs, embedding.grad, embedding.Tensors[0].Cols)
+		t.layers[0].grad = optim.Grad{}
 	}
 	var squares float64
 	for _, at := range t.layers {
@@ -36,18 +36,18 @@ func (t *Trainer) Step(b *data.Batch, adam host.AdamW, maxNorm float64) (Result,
 	if r.Skipped = math.IsNaN(loss+r.GradNorm) || math.IsInf(loss+r.GradNorm, 0); r.Skipped {
 		return r, nil
 	}
-	adam.Clip = 1
+	rate.Clip = 1
 	if maxNorm > 0 {
-		adam.Clip = float32(min(1, maxNorm/(r.GradNorm+1e-6)))
+		rate.Clip = float32(min(1, maxNorm/(r.GradNorm+1e-6)))
 	}
 	for l, at := range t.layers {
 		switch {
 		case l > 0:
-			t.store.Update(l, at.grad, adam)
+			t.store.Layers[l].Update(at.grad, o, rate)
 		case head.Tied:
-			t.store.UpdateTensor(0, 0, head.table, adam)
+			t.store.Layers[0].UpdateTensor(0, head.table, o, rate)
 		default: // rows that the batch does not use have gradient 0
-			t.store.UpdateRows(0, b.UniqueIDs, at.grad, adam)
+			t.store.Layers[0].UpdateRows(b.UniqueIDs, at.grad, o, rate)
 		}
 	}
 	return r, nil

@@ -19,7 +19,7 @@ type alteration struct {
 	was     map[string]string // digests of the checkpoint's run
 	now     map[string]string
 	data    bool // reset_data takes effect
-	moments bool // reset_optimizer takes effect
+	planes  bool // reset_optimizer takes effect
 	changes []config.Difference
 }
 
@@ -29,7 +29,7 @@ func (a *alteration) apply() error {
 	c, from := a.c, a.from
 	a.now = a.digests()
 	// A reset is done once: the checkpoints after it are of a run with the key.
-	a.moments = c.ResetOptimizer && (from.other || !a.saved.ResetOptimizer)
+	a.planes = c.ResetOptimizer && (from.other || !a.saved.ResetOptimizer)
 	a.data = c.ResetData && (from.other || !a.saved.ResetData || a.otherData())
 	if !a.data {
 		c.KeepResolved(a.saved, !a.stepsDiffer())
@@ -37,7 +37,7 @@ func (a *alteration) apply() error {
 	if a.data {
 		from.state.DataPos = 0
 	}
-	if a.moments {
+	if a.planes {
 		from.reset, from.state.AdamStep = true, 0
 	}
 	if err := a.placeData(from.state); err != nil {
@@ -93,7 +93,7 @@ func (a *alteration) allow(d config.Difference) error {
 			wayOut = takeReset
 		}
 	case config.PartOptimizer:
-		if !a.moments {
+		if !a.planes {
 			wayOut = "set reset_optimizer: true to go on with the checkpoint's weights and with moments of zero, " + takeOther
 		}
 	case config.PartNumerics:
@@ -131,7 +131,7 @@ func (a *alteration) checkDigests() error {
 func (a *alteration) schedule() error {
 	c, step := a.c, a.from.state.Step
 	what := a.words()
-	if a.data || a.moments {
+	if a.data || a.planes {
 		if c.MaxSteps <= step {
 			return c.Errorf("max_steps", "max_steps is %d and counts the %d steps of %s too: raise it, or leave it to num_train_epochs, which counts from here",
 				c.MaxSteps, step, a.from.dir)
@@ -162,7 +162,7 @@ func (a *alteration) words() []string {
 	if a.data {
 		out = append(out, "data from its first row (reset_data)")
 	}
-	if a.moments {
+	if a.planes {
 		out = append(out, "moments of zero (reset_optimizer)")
 	}
 	for _, d := range a.changes {

@@ -13,6 +13,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/host"
+	"mt/host/optim"
 	"mt/model"
 )
 
@@ -134,7 +135,7 @@ func loadState(t *testing.T, dir string) *host.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := host.NewStore(c.Layouts(false), nil)
+	s, err := host.NewStore(c.Layouts(false), optim.AdamW{}.Planes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,13 +181,15 @@ func TestAlteredUpdate(t *testing.T) {
 		got := loadState(t, filepath.Join(run.out, "checkpoint-5"))
 		var worst [3]float64 // weight, m, v: over the largest change of a layer's
 		for i, l := range s4.Layers {
+			m4s, v4s, m5s := floats(l, "m"), floats(l, "v"), floats(s5.Layers[i], "m")
+			mGot, vGot := floats(got.Layers[i], "m"), floats(got.Layers[i], "v")
 			for k, tl := range l.Layout.Tensors {
 				w4, w5, wGot := tensor(s4, i, k), tensor(s5, i, k), tensor(got, i, k)
 				var e, size [3]float64
 				for x := range w4 {
 					at := tl.Elem + int64(x)
-					m4, v4 := float64(l.M[at]), float64(l.V[at])
-					g := (float64(s5.Layers[i].M[at]) - was.beta1*m4) / (1 - was.beta1) * now.clip / was.clip
+					m4, v4 := float64(m4s[at]), float64(v4s[at])
+					g := (float64(m5s[at]) - was.beta1*m4) / (1 - was.beta1) * now.clip / was.clip
 					m := now.beta1*m4 + (1-now.beta1)*g
 					v := now.beta2*v4 + (1-now.beta2)*g*g
 					w := w4[x]
@@ -194,7 +197,7 @@ func TestAlteredUpdate(t *testing.T) {
 						w *= 1 - now.lr*now.decay
 					}
 					w -= now.lr * m / (1 - math.Pow(now.beta1, 5)) / (math.Sqrt(v/(1-math.Pow(now.beta2, 5))) + now.eps)
-					for p, pair := range [][3]float64{{wGot[x], w, w5[x] - w4[x]}, {float64(got.Layers[i].M[at]), m, m}, {float64(got.Layers[i].V[at]), v, v}} {
+					for p, pair := range [][3]float64{{wGot[x], w, w5[x] - w4[x]}, {float64(mGot[at]), m, m}, {float64(vGot[at]), v, v}} {
 						e[p] = max(e[p], math.Abs(pair[0]-pair[1]))
 						size[p] = max(size[p], math.Abs(pair[2]))
 					}
@@ -211,6 +214,9 @@ func TestAlteredUpdate(t *testing.T) {
 		}
 	}
 }
+
+// floats are the elements of a plane.
+func floats(l *host.LayerState, name string) []float32 { return optim.View[float32](l.Plane(name)) }
 
 // tensor is a whole tensor of a store.
 func tensor(s *host.Store, layer, k int) []float64 {

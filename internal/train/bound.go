@@ -6,6 +6,7 @@ import (
 
 	"mt/device"
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/machine"
 	"mt/internal/parallel"
 	"mt/model"
@@ -15,7 +16,7 @@ import (
 // What the rates behind a plan's bound are measured with: enough to leave the
 // caches, little enough to take a moment.
 const (
-	boundParams = 8 << 20  // parameters that AdamW updates
+	boundParams = 8 << 20  // parameters that are updated
 	boundCopy   = 64 << 20 // bytes that cross the link
 	boundRuns   = 4        // the best of so many counts
 )
@@ -37,7 +38,7 @@ func (j *job) bound() (*plan.Bound, error) {
 	if rates.MatMul == 0 {
 		return nil, nil // device_memory is too small to measure
 	}
-	if rates.Host, err = adamWRate(pool, j.act == device.BF16); err != nil {
+	if rates.Host, err = updateRate(j.optimizer(), pool, j.act == device.BF16); err != nil {
 		return nil, err
 	}
 	if !dev.Unified() {
@@ -49,11 +50,12 @@ func (j *job) bound() (*plan.Bound, error) {
 	return &b, err
 }
 
-// adamWRate is the bytes a second that AdamW reads and writes.
-func adamWRate(pool *parallel.Pool, split bool) (rate float64, err error) {
+// updateRate is the bytes a second that an update by o reads and writes.
+func updateRate(o optim.Optimizer, pool *parallel.Pool, split bool) (rate float64, err error) {
 	const cols = 1 << 10
 	layer := model.Layer{Kind: model.Block, Params: []model.Param{{Role: model.RoleDown, Rows: boundParams / cols, Cols: cols, Dims: 2}}}
-	store, err := host.NewStore([]model.Layout{model.NewLayout(layer, split, model.Param{})}, pool)
+	layout := model.NewLayout(layer, split, model.Param{})
+	store, err := host.NewStore([]model.Layout{layout}, o.Planes, pool)
 	if err != nil {
 		return 0, fmt.Errorf("measure AdamW: %w", err)
 	}
@@ -63,17 +65,18 @@ func adamWRate(pool *parallel.Pool, split bool) (rate float64, err error) {
 		return 0, fmt.Errorf("measure AdamW: %w", err)
 	}
 	defer slab.Close()
-	recipe := host.AdamW{LR: 1e-4, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Clip: 1}
+	grad, at := optim.Grad{Data: slab.Bytes(), Elems: boundParams}, optim.Rate{LR: 1e-4, Clip: 1}
 	best := time.Duration(0)
 	for range boundRuns {
-		recipe.Step++
+		at.Step++
 		begin := time.Now()
-		store.Update(0, host.Grad{Data: slab.Bytes(), Elems: boundParams}, recipe)
+		store.Layers[0].Update(grad, o, at)
 		if d := time.Since(begin); best == 0 || d < best {
 			best = d
 		}
 	}
-	return 28 * boundParams / max(best, 1).Seconds(), nil
+	bytes := optim.Planes(o.Planes).UpdateBytes(layout) + int64(len(grad.Data))
+	return float64(bytes) / max(best, 1).Seconds(), nil
 }
 
 // linkRate is the bytes a second that pinned memory reaches towards the device.

@@ -243,7 +243,7 @@ func loadStore(t *testing.T, dir string) *host.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := host.NewWeights(c.Layouts(false), nil)
+	s, err := host.NewStore(c.Layouts(false), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 	if err != nil {
 		return EvalResult{}, err
 	}
-	err = actors.Run(actors.Options{Device: dev, Store: store, Pool: pool, Plan: j.plan, MaxGradNorm: 1, Stop: ctx.Done(),
+	err = actors.Run(actors.Options{Device: dev, Home: store, Pool: pool, Plan: j.plan, MaxGradNorm: 1, Stop: ctx.Done(),
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: j.eval.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Batch: func(step int, _ bool) (*data.Batch, error) {
 			return j.eval.Batch(step, j.c.Pipeline.MicroBatchTokens)
@@ -71,9 +71,9 @@ func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 	return res, err
 }
 
-// weightsOf loads modelDir into a store without moments.
+// weightsOf loads modelDir into a store of weights alone.
 func (j *job) weightsOf(layouts []model.Layout, pool *parallel.Pool) (*host.Store, error) {
-	store, err := host.NewWeights(layouts, pool)
+	store, err := host.NewStore(layouts, nil, pool)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/config"
 	"mt/internal/human"
 	"mt/internal/parallel"
@@ -277,7 +278,7 @@ func (j *job) resolve(evalOnly bool) (err error) {
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead}, HeadShards: c.Pipeline.HeadShards,
-		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly,
+		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly, Planes: j.optimizer().Planes,
 		Context: j.context, DeviceMemory: j.deviceBudget(), HostMemory: int64(c.HostMemory)}
 	if q.HostMemory == 0 {
 		room := j.room()
@@ -360,9 +361,19 @@ func (j *job) recordResolved() {
 func checkpointLayers(s *host.Store) []checkpoint.Layer {
 	out := make([]checkpoint.Layer, len(s.Layers))
 	for i, l := range s.Layers {
-		out[i] = checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, M: l.M, V: l.V}
+		out[i] = checkpointLayer(l)
 	}
 	return out
+}
+
+func checkpointLayer(l *host.LayerState) checkpoint.Layer {
+	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes}
+}
+
+// optimizer is the recipe of the updates.
+func (j *job) optimizer() optim.Optimizer {
+	c := j.c
+	return optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}
 }
 
 // initialise fills the store for training from scratch.

@@ -39,7 +39,7 @@ func TestInitialise(t *testing.T) {
 	for _, threads := range []int{1, 3} {
 		pool := parallel.New(threads)
 		defer pool.Close()
-		s, err := host.NewStore(j.plan.Layouts, pool)
+		s, err := host.NewStore(j.plan.Layouts, j.plan.Planes, pool)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestEpochs(t *testing.T) {
 func openSaver(t *testing.T, s scene, step int) *saver {
 	t.Helper()
 	j := openScene(t, s)
-	store, err := host.NewStore(j.plan.Layouts, nil)
+	store, err := host.NewStore(j.plan.Layouts, j.plan.Planes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,12 +97,12 @@ func openSaver(t *testing.T, s scene, step int) *saver {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.f.Close() })
-	sv := &saver{j: j, log: log, kept: &windows{}, layers: checkpointLayers(store)}
+	sv := &saver{j: j, log: log, kept: &windows{}}
 	if err := sv.Open(step); err != nil {
 		t.Fatal(err)
 	}
-	for i := range store.Layers {
-		if err := sv.Layer(i); err != nil {
+	for i, l := range store.Layers {
+		if err := sv.Layer(i, l); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"mt/host"
+	"mt/host/optim"
 	"mt/internal/config"
 )
 
@@ -74,7 +74,7 @@ func TestMemoryIsAsPlanned(t *testing.T) {
 	if raceSlowdown > 1 {
 		t.Skip("the race detector keeps arenas on the Go heap and takes memory of its own")
 	}
-	if host.Level() == "generic" {
+	if optim.Level() == "generic" {
 		t.Skip("plain Go takes minutes for these steps; what memory a process takes does not depend on it")
 	}
 	if status("RssAnon") == 0 {

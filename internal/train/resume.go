@@ -19,7 +19,7 @@ type resume struct {
 	dir   string // empty: from the start
 	state checkpoint.TrainerState
 	other bool // dir is not of this output directory, which has nothing yet
-	reset bool // the moments of dir are not taken
+	reset bool // what dir keeps beside the weights is not taken
 	ended bool // dir holds the finished model and nothing to go on from
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"mt/actors"
 	"mt/checkpoint"
+	"mt/host"
 )
 
 // configFile is the resolved configuration in an output directory and in every
@@ -17,13 +18,12 @@ const configFile = "config.yaml"
 
 // saver writes checkpoints for the pipeline.
 type saver struct {
-	j      *job
-	log    *metricsLog
-	kept   *windows
-	layers []checkpoint.Layer
-	extra  map[string][]byte
-	w      *checkpoint.Writer
-	last   checkpoint.TrainerState // of the checkpoint committed last
+	j     *job
+	log   *metricsLog
+	kept  *windows
+	extra map[string][]byte
+	w     *checkpoint.Writer
+	last  checkpoint.TrainerState // of the checkpoint committed last
 
 	mu      sync.Mutex // of what follows
 	finite  int        // the last step whose loss and gradients were finite
@@ -41,7 +41,9 @@ func (s *saver) Open(step int) (err error) {
 }
 
 // Layer implements actors.Saver.
-func (s *saver) Layer(i int) error { return s.w.WriteLayer(i, s.layers[i]) }
+func (s *saver) Layer(i int, l *host.LayerState) error {
+	return s.w.WriteLayer(i, checkpointLayer(l))
+}
 
 // Commit implements actors.Saver.
 func (s *saver) Commit(st actors.State, dataPos int64) (string, error) {
@@ -106,7 +108,7 @@ func (j *job) writerOptions(step int) checkpoint.WriterOptions {
 	for _, data := range j.beside {
 		extra += int64(len(data))
 	}
-	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: j.model, Layouts: j.plan.Layouts, SaveDType: checkpoint.DType(j.c.SaveDType), Zstd: j.c.OptimizerZstd,
+	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: j.model, Layouts: j.plan.Layouts, Planes: j.plan.Planes, SaveDType: checkpoint.DType(j.c.SaveDType), Zstd: j.c.OptimizerZstd,
 		ModelOnly: j.c.SaveOnlyModel,
 		FS:        j.fs(), Source: j.source}
 }

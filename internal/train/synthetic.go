@@ -11,6 +11,7 @@ import (
 	"mt/device"
 	"mt/device/wrap/profile"
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/config"
 	"mt/internal/machine"
 	"mt/internal/parallel"
@@ -67,7 +68,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 	if err := s.openDevice(); err != nil {
 		return nil, err
 	}
-	s.Plan, err = plan.Resolve(plan.Request{Config: o.Model, Act: o.Act, GradDType: "auto", Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
+	s.Plan, err = plan.Resolve(plan.Request{Config: o.Model, Planes: syntheticRecipe.Planes, Act: o.Act, GradDType: "auto", Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
 		ChunkTokens: o.ChunkTokens, Depths: o.Depths, Rows: o.Rows, RowTokens: o.SeqLen, Clip: !o.NoClip, Unified: s.dev.Unified(), HostMemory: host.AvailableMemory().Budget(),
 		DeviceMemory: s.dev.Usage().Limit, Context: s.dev.Usage().Now[device.ForContext]})
 	if err != nil {
@@ -75,7 +76,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 	}
 	s.pool = parallel.New(o.Threads)
 	s.closers = append(s.closers, s.pool.Close)
-	if s.store, err = host.NewStore(s.Plan.Layouts, s.pool); err != nil {
+	if s.store, err = host.NewStore(s.Plan.Layouts, s.Plan.Planes, s.pool); err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { _ = s.store.Close() })
@@ -98,15 +99,18 @@ func (s *Synthetic) openDevice() (err error) {
 	return nil
 }
 
+// syntheticRecipe is how a synthetic run updates.
+var syntheticRecipe optim.Optimizer = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
+
 func (s *Synthetic) options(o SyntheticOptions) actors.Options {
 	norm := 1.0
 	if o.NoClip {
 		norm = 0
 	}
-	return actors.Options{Device: s.dev, Store: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: norm, Stop: s.stop,
+	return actors.Options{Device: s.dev, Home: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: norm, Stop: s.stop,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: maxSyntheticSteps, MaxNonFinite: 1, NoSave: true,
 			LR: func(int) float64 { return 1e-4 }, DataPos: func(int) int64 { return 0 }},
-		Adam: host.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1},
+		Optimizer: syntheticRecipe,
 		Batch: func(step int, _ bool) (*data.Batch, error) {
 			select {
 			case <-s.allowed:

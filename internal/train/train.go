@@ -144,7 +144,7 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	s.stop = stop
-	sv := &saver{j: j, log: s.log, kept: &s.kept, layers: checkpointLayers(s.store), extra: withConfig, last: from.state,
+	sv := &saver{j: j, log: s.log, kept: &s.kept, extra: withConfig, last: from.state,
 		finite: from.state.Step - from.state.NonFinite}
 	s.saver = sv
 	opts := s.options(from, sv)
@@ -179,7 +179,7 @@ func (s *session) open(from resume) (err error) {
 	if s.dev, s.pool, err = s.openDevice(); err != nil {
 		return err
 	}
-	if s.store, err = host.NewStore(s.plan.Layouts, s.pool); err != nil {
+	if s.store, err = host.NewStore(s.plan.Layouts, s.plan.Planes, s.pool); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func() { _ = s.store.Close() })
@@ -190,8 +190,9 @@ func (s *session) open(from resume) (err error) {
 		}
 		if from.reset {
 			for _, l := range s.store.Layers {
-				clear(l.M)
-				clear(l.V)
+				for _, p := range l.Planes {
+					clear(p.Data)
+				}
 			}
 		}
 		s.line.above(fmt.Sprintf("resuming from %s, step %d of %d", from.dir, from.state.Step, s.c.MaxSteps))
@@ -240,14 +241,14 @@ func (s *session) options(from resume, sv *saver) actors.Options {
 	}
 	every := s.cadence()
 	return actors.Options{
-		Device: s.dev, Store: s.store, Pool: s.pool, Plan: s.plan,
+		Device: s.dev, Home: s.store, Pool: s.pool, Plan: s.plan,
 		Schedule: actors.Schedule{FirstStep: from.state.Step + 1, LastStep: c.MaxSteps, SaveSteps: every.save, EvalSteps: every.eval,
 			SaveEpochs: every.saveEpochs, EvalEpochs: every.evalEpochs, EndsEpoch: s.endsEpoch,
 			NoSave: c.SaveStrategy == "no", NoFinalSave: c.SaveOnlyModel || !c.KeepCheckpoints,
 			EvalPasses: evalPasses, EvalAtStart: s.evalOwed(), EvalAtEnd: true, MaxNonFinite: c.MaxNonfiniteSteps, SynchronousUpdates: c.SynchronousUpdates,
 			LR: c.Schedule, DataPos: s.train.Pos},
 		Start:       from.reached(),
-		Adam:        host.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay},
+		Optimizer:   s.optimizer(),
 		MaxGradNorm: c.MaxGradNorm,
 		Batch: func(step int, eval bool) (*data.Batch, error) {
 			if f := s.hooks.packing; f != nil {

@@ -1,4 +1,4 @@
-// Command asm writes the assembly of package host: AdamW over plain and split
+// Command asm writes the assembly of package optim: AdamW over plain and split
 // weights and the sum of squares, each for AVX-512 and for AVX2. It is run by
 // go generate.
 package main

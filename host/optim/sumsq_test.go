@@ -1,4 +1,4 @@
-package host
+package optim
 
 import (
 	"fmt"
@@ -120,13 +120,13 @@ func TestSumSquaresEndsWithTheGradient(t *testing.T) {
 	for _, bf16 := range []bool{false, true} {
 		for _, n := range sumLengths {
 			g := gradOf(n+pieceElems, bf16, uint64(n), mean)
-			part := g.part(0, int(n))
+			part := g.Part(0, n)
 			want := SumSquares(nil, part)
 			for i := n; i < g.Elems; i++ {
 				if bf16 {
-					view[uint16](g.Data)[i] = 0x7fc0 // NaN
+					View[uint16](g.Data)[i] = 0x7fc0 // NaN
 				} else {
-					view[float32](g.Data)[i] = float32(math.NaN())
+					View[float32](g.Data)[i] = float32(math.NaN())
 				}
 			}
 			if got := SumSquares(nil, part); got != want {

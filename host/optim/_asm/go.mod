@@ -1,4 +1,4 @@
-module mt/host/asm
+module mt/host/optim/asm
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-package host
+package optim
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"mt/internal/parallel"
 )
 
-// checkIDs panics unless ids rise strictly and are rows of a table.
-func checkIDs(what string, ids []int32, rows int) {
+// CheckIDs panics unless ids rise strictly and are rows of a table.
+func CheckIDs(what string, ids []int32, rows int) {
 	for i, id := range ids {
 		if id < 0 || int(id) >= rows || i > 0 && id <= ids[i-1] {
-			panic(fmt.Sprintf("host: %s: ids[%d] = %d: ids rise strictly and are below %d", what, i, id, rows))
+			panic(fmt.Sprintf("optim: %s: ids[%d] = %d: ids rise strictly and are below %d", what, i, id, rows))
 		}
 	}
 }
@@ -52,45 +52,39 @@ func runs(ids []int32, row, end int) iter.Seq2[int, rowRun] {
 // fp32; a bf16 dst is rounded to nearest even. pool may be nil.
 func AddRows(pool *parallel.Pool, dst Grad, ids []int32, rows Grad, cols int) {
 	if cols <= 0 || dst.Elems%int64(cols) != 0 {
-		panic(fmt.Sprintf("host: add rows of %d columns to %d elements", cols, dst.Elems))
+		panic(fmt.Sprintf("optim: add rows of %d columns to %d elements", cols, dst.Elems))
 	}
-	checkIDs("add rows", ids, int(dst.Elems/int64(cols)))
-	dst.check("add rows to", dst.Elems)
-	rows.check("add rows", int64(len(ids))*int64(cols))
+	CheckIDs("add rows", ids, int(dst.Elems/int64(cols)))
+	dst.Check("add rows to", dst.Elems)
+	rows.Check("add rows", int64(len(ids))*int64(cols))
 	each := max(1, pieceElems/cols)
-	run(pool, (len(ids)+each-1)/each, func(piece int) {
+	pool.Run((len(ids)+each-1)/each, func(piece int) {
 		for i := piece * each; i < min(len(ids), (piece+1)*each); i++ {
-			addRow(dst.part(int64(ids[i])*int64(cols), cols), rows.part(int64(i)*int64(cols), cols))
+			addRow(dst.Part(int64(ids[i])*int64(cols), int64(cols)), rows.Part(int64(i)*int64(cols), int64(cols)))
 		}
 	})
-}
-
-// part is n elements of g from element at on.
-func (g Grad) part(at int64, n int) Grad {
-	size := g.size()
-	return Grad{Data: g.Data[at*size : (at+int64(n))*size], BF16: g.BF16, Elems: int64(n)}
 }
 
 // addRow is dst += src.
 func addRow(dst, src Grad) {
 	switch {
 	case dst.BF16 && src.BF16:
-		d, s := view[uint16](dst.Data), view[uint16](src.Data)
+		d, s := View[uint16](dst.Data), View[uint16](src.Data)
 		for i := range d {
 			d[i] = bfloat.Round(bfloat.Widen(d[i]) + bfloat.Widen(s[i]))
 		}
 	case dst.BF16:
-		d, s := view[uint16](dst.Data), view[float32](src.Data)
+		d, s := View[uint16](dst.Data), View[float32](src.Data)
 		for i := range d {
 			d[i] = bfloat.Round(bfloat.Widen(d[i]) + s[i])
 		}
 	case src.BF16:
-		d, s := view[float32](dst.Data), view[uint16](src.Data)
+		d, s := View[float32](dst.Data), View[uint16](src.Data)
 		for i := range d {
 			d[i] += bfloat.Widen(s[i])
 		}
 	default:
-		d, s := view[float32](dst.Data), view[float32](src.Data)
+		d, s := View[float32](dst.Data), View[float32](src.Data)
 		for i := range d {
 			d[i] += s[i]
 		}

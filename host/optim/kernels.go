@@ -1,6 +1,7 @@
-package host
+package optim
 
 import (
+	"fmt"
 	"os"
 	"unsafe"
 )
@@ -39,6 +40,27 @@ var active = choose(os.Getenv("MT_CPU"), available())
 // environment variable MT_CPU, read at start, limits the choice to that name
 // and slower ones; any other value leaves it free.
 func Level() string { return active.name }
+
+// Levels names the instruction sets that this machine has, fastest first.
+func Levels() []string {
+	var names []string
+	for _, k := range available() {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// Use makes one of Levels the instruction set in use, until the next call, and
+// says which one was. It is for comparing them: nothing may be under way.
+func Use(level string) (before string) {
+	for _, k := range available() {
+		if k.name == level {
+			before, active = active.name, k
+			return before
+		}
+	}
+	panic(fmt.Sprintf("optim: instruction set %q: there are %v", level, Levels()))
+}
 
 // choose takes the first of the available kernels, fastest first and generic
 // last, that limit allows.

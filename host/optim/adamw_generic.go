@@ -1,4 +1,4 @@
-package host
+package optim
 
 import (
 	"math"
@@ -53,7 +53,7 @@ func value[E float32 | uint16](x E) float32 {
 	case float32:
 		return x
 	}
-	panic("host: not a gradient")
+	panic("optim: not a gradient")
 }
 
 // plainGeneric updates n elements of an fp32 plane. Without g all gradients are
@@ -78,8 +78,8 @@ func splitGeneric[E float32 | uint16](hi, lo *uint16, m, v *float32, g []E, n in
 		if g != nil {
 			x = value(g[i])
 		}
-		w, ms[i], vs[i] = adam(math.Float32frombits(join(his[i], los[i])), ms[i], vs[i], x, c)
-		his[i], los[i] = split(math.Float32bits(w))
+		w, ms[i], vs[i] = adam(math.Float32frombits(Join(his[i], los[i])), ms[i], vs[i], x, c)
+		his[i], los[i] = Split(math.Float32bits(w))
 	}
 }
 

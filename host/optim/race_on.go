@@ -1,6 +1,6 @@
 //go:build race
 
-package host
+package optim
 
 import (
 	"runtime"

@@ -1,6 +1,6 @@
 //go:build !noasm
 
-package host
+package optim
 
 import "golang.org/x/sys/cpu"
 

@@ -1,4 +1,4 @@
-package host
+package optim
 
 import (
 	"math"
@@ -24,10 +24,10 @@ func SumSquares(pool *parallel.Pool, g Grad) float64 {
 	if g.Elems == 0 {
 		return 0
 	}
-	g.check("sum of squares", g.Elems)
+	g.Check("sum of squares", g.Elems)
 	sums := make([]float64, (g.Elems+pieceElems-1)/pieceElems)
 	k := active
-	run(pool, len(sums), func(i int) {
+	pool.Run(len(sums), func(i int) {
 		at := int64(i) * pieceElems
 		n := int(min(pieceElems, g.Elems-at))
 		announceGrad(g.kind(), g.at(at), n)

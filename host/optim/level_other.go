@@ -1,6 +1,6 @@
 //go:build !amd64 || noasm
 
-package host
+package optim
 
 // available lists what this machine runs.
 func available() []*kernels { return []*kernels{&generic} }

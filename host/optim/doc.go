@@ -1,0 +1,23 @@
+// Package optim says what is kept beside the weights, and moves them: planes,
+// their optimizers, and the arithmetic of gradients.
+//
+// It may import model, internal/parallel, golang.org/x/sys and unsafe. It owns
+// no memory: package host does.
+//
+// A parameter is its weight and the planes that are kept beside it. An Optimizer
+// says which planes it wants, into which units a layer is cut, and moves one unit
+// at a time; who cuts, calls and holds the memory knows no plane by name.
+//
+// Invariant: every result has the same bits for any number of threads and any
+// instruction set. Element arithmetic is IEEE single precision without fused
+// operations, in the order that adamw_generic.go writes down; the only
+// reduction, SumSquares, has a partition fixed by the length alone. (Which
+// payload a NaN carries is left open.)
+//
+// An fp32 weight is kept in two planes where its layout says BF16: hi, its bf16
+// image rounded half up, which is the tile that streams to the device, and lo,
+// the signed 16-bit rest: bits = hi<<16 + lo modulo 2³². Source:
+// arXiv:2005.04680, with a signed rest so that hi is rounded, not cut.
+package optim
+
+//go:generate go run -C _asm . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg optim

@@ -1,0 +1,101 @@
+package optim
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"mt/internal/bfloat"
+	"mt/internal/parallel"
+)
+
+// useKernels makes k the active level until the test ends.
+func useKernels(t *testing.T, k *kernels) {
+	t.Helper()
+	before := active
+	active = k
+	t.Cleanup(func() { active = before })
+}
+
+// poolOf is a pool that is closed when the test ends.
+func poolOf(t *testing.T, threads int) *parallel.Pool {
+	t.Helper()
+	p := parallel.New(threads)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// wild is a number of any size: usual ones, zeros, denormals, huge ones.
+func wild(r *rand.Rand) float32 {
+	switch r.IntN(8) {
+	case 0:
+		return 0
+	case 1:
+		return math.Float32frombits(r.Uint32() & 0x807fffff) // denormal
+	case 2:
+		return math.Float32frombits(r.Uint32()&0x80ffffff | 0x7e000000) // huge
+	case 3:
+		return math.Float32frombits(r.Uint32()&0x80ffffff | 0x00800000) // barely normal
+	}
+	return float32(r.NormFloat64())
+}
+
+// mean is a number of the size that weights and gradients have.
+func mean(r *rand.Rand) float32 { return float32(r.NormFloat64()) }
+
+// gradOf is n random gradients.
+func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) Grad {
+	r := rand.New(rand.NewPCG(seed, 2))
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = number(r)
+	}
+	return gradFrom(values, bf16)
+}
+
+// gradFrom is a gradient with these values, rounded where it is bf16.
+func gradFrom(values []float32, bf16 bool) Grad {
+	g := Grad{BF16: bf16, Elems: int64(len(values))}
+	words := make([]float32, len(values)) // for the alignment
+	g.Data = bytesOf(words)
+	if bf16 {
+		g.Data = g.Data[:2*g.Elems]
+	}
+	for i, x := range values {
+		if bf16 {
+			View[uint16](g.Data)[i] = bfloat.Round(x)
+		} else {
+			View[float32](g.Data)[i] = x
+		}
+	}
+	return g
+}
+
+// values are the elements of g.
+func (g Grad) values() []float32 {
+	out := make([]float32, g.Elems)
+	for i := range out {
+		if g.BF16 {
+			out[i] = bfloat.Widen(View[uint16](g.Data)[i])
+		} else {
+			out[i] = View[float32](g.Data)[i]
+		}
+	}
+	return out
+}
+
+// bytesOf sees x as bytes.
+func bytesOf(x []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+}
+
+func mustPanic(t *testing.T, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	f()
+}

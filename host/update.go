@@ -1,0 +1,68 @@
+package host
+
+import (
+	"fmt"
+
+	"mt/host/optim"
+)
+
+// Update moves all tensors that the layer owns by their gradient, which lies in g
+// as in the layer's flat element space (references, if any, are skipped). On
+// return everything is done. Updates of different layers may run at the same
+// time.
+func (l *LayerState) Update(g optim.Grad, o optim.Optimizer, r optim.Rate) {
+	g.Check(fmt.Sprintf("update layer %d", l.Layout.Index), l.Layout.Elems)
+	units, step := l.cut(o), o.At(r)
+	l.pool.Run(len(units), func(i int) {
+		tl := &l.Layout.Tensors[units[i].Tensor]
+		step.Step(units[i], l.weight(), l.Planes, g.Part(tl.Elem, tl.Elems()))
+	})
+}
+
+// UpdateTensor moves one tensor by its gradient, which is all of g: for a tied
+// table, whose gradient lies in the head's slab.
+func (l *LayerState) UpdateTensor(tensor int, g optim.Grad, o optim.Optimizer, r optim.Rate) {
+	tl := l.owned(tensor)
+	if g.Elems != tl.Elems() {
+		panic(fmt.Sprintf("host: update layer %d %s: gradient of %d elements for %d", l.Layout.Index, tl.Role, g.Elems, tl.Elems()))
+	}
+	g.Check(fmt.Sprintf("update layer %d %s", l.Layout.Index, tl.Role), tl.Elems())
+	l.updateTensor(tensor, g, o, r)
+}
+
+// UpdateRows moves the layer's first tensor, the embedding's table (V, h): rows
+// ids by their gradient, rows (len(ids), h), all others by a gradient of zero, as
+// a dense update does. ids must rise strictly.
+func (l *LayerState) UpdateRows(ids []int32, rows optim.Grad, o optim.Optimizer, r optim.Rate) {
+	tl := l.owned(0)
+	what := fmt.Sprintf("update layer %d %s", l.Layout.Index, tl.Role)
+	optim.CheckIDs(what, ids, tl.Rows)
+	rows.Check(what, int64(len(ids))*int64(tl.Cols))
+	l.updateTensor(0, rows.OfRows(ids), o, r)
+}
+
+// updateTensor moves one tensor by its gradient.
+func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r optim.Rate) {
+	units, step := l.cut(o), o.At(r)
+	for len(units) > 0 && units[0].Tensor < tensor {
+		units = units[1:]
+	}
+	n := 0
+	for n < len(units) && units[n].Tensor == tensor {
+		n++
+	}
+	l.pool.Run(n, func(i int) { step.Step(units[i], l.weight(), l.Planes, g) })
+}
+
+// weight is the memory of the layer's weights.
+func (l *LayerState) weight() optim.Weight {
+	return optim.Weight{Layout: &l.Layout, Tile: l.Tile, Lo: l.Lo}
+}
+
+// cut are the units of o. They are kept: every update of a run is by the same one.
+func (l *LayerState) cut(o optim.Optimizer) []optim.Unit {
+	if l.by != o {
+		l.units, l.by = o.Units(l.Layout), o
+	}
+	return l.units
+}

@@ -1,0 +1,18 @@
+package parallel
+
+import "testing"
+
+// TestWithoutAPool: the caller does everything, in order.
+func TestWithoutAPool(t *testing.T) {
+	var pool *Pool
+	next := 0
+	pool.Run(5, func(i int) {
+		if i != next {
+			t.Errorf("index %d, want %d", i, next)
+		}
+		next++
+	})
+	if next != 5 {
+		t.Errorf("%d calls, want 5", next)
+	}
+}
