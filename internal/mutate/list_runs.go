@@ -136,8 +136,8 @@ var ofRuns = []broken{
 	}},
 	{"internal/train/metrics.go", []way{
 		{from: "float64(m.maxSteps-step)", to: "float64(m.maxSteps-step+1)", test: "TestMetricsOfMadeUpTimes"},
-		{from: "TFLOPSExec: executed / sec / 1e12", to: "TFLOPSExec: flops / sec / 1e12", test: "TestMetricsOfMadeUpTimes"},
-		{from: "len(m.recent) > etaSteps {", to: "len(m.recent) > etaSteps+1 {", test: "TestMetricsOfMadeUpTimes"},
+		{from: "TFLOPSExec: executed / sec / 1e12", to: "TFLOPSExec: executed / sec / 1e9", test: "TestMetricsOfMadeUpTimes"},
+		{from: "len(m.recent) > etaSteps {", to: "len(m.recent) > etaSteps+1 {", test: "TestETALooksAtTheLastSteps"},
 		{from: "out.MFU = flops / sec / m.peakFLOPS", to: "out.MFU = executed / sec / m.peakFLOPS", test: "TestMetricsOfMadeUpTimes"},
 	}},
 	{"internal/parallel/pool.go", []way{

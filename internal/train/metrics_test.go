@@ -91,6 +91,23 @@ func TestMetricsOfMadeUpTimes(t *testing.T) {
 	}
 }
 
+// TestETALooksAtTheLastSteps: what a step took long ago says nothing of what is left.
+func TestETALooksAtTheLastSteps(t *testing.T) {
+	m := madeUpMeter(checkpoint.LogWindow{})
+	m.maxSteps = etaSteps + 5
+	var got stepMetrics
+	for step := 1; step <= etaSteps+1; step++ {
+		r := actors.StepReport{Step: step, Loss: 1, Supervised: 1, Tokens: 1, Elapsed: time.Second}
+		if step == 1 {
+			r.Elapsed = time.Hour
+		}
+		got = m.step(r)
+	}
+	if got.EtaS != 4 {
+		t.Errorf("4 steps of a second are left, and %v s are shown", got.EtaS)
+	}
+}
+
 // checkBoard compares what TensorBoard shows with a line.
 func checkBoard(t *testing.T, m stepMetrics, line []byte) {
 	t.Helper()
