@@ -3,7 +3,7 @@ package actors
 import "fmt"
 
 // The Checkpointer writes a consistent cut: every layer after update N. The
-// Optimizer holds a layer's next update until that layer is on disk, so saving
+// Optimizer holds a layer's next update until that layer is written, so saving
 // runs beside training and needs no second copy of the model. Where nothing is
 // updated any more, all layers can be written at once.
 

@@ -174,7 +174,7 @@ type SaveRequested struct {
 	NonFinite       int
 }
 
-// LayerSaved tells that a layer of a checkpoint is on disk.
+// LayerSaved tells that a layer of a checkpoint is written, though not yet safe on disk.
 type LayerSaved struct{ Step, Layer int }
 
 // SaveDone tells that a checkpoint is complete.

@@ -1,10 +1,9 @@
 // Package plan is the memory and time model: what a run needs on the device and
-// on the host, by purpose, from the model and the depths alone; how every "auto"
-// is resolved so that it fits; and the least time a step takes at given rates.
-// `mt plan` prints it and every run makes it before it allocates.
+// on the host, by purpose. It follows from the model and the depths alone. It also
+// resolves every "auto" so that the run fits, lists the tiles that travel, and bounds
+// the time of a step at given rates. `mt plan` prints it and every run makes it before it allocates.
 //
 // It imports model, layers, device, schedule and host/optim, for their arithmetic
 // only, and internal/human: nothing here touches a device. Invariant: the pipeline
-// allocates by the functions of this
-// package, so plan and use cannot drift apart.
+// allocates by the functions of this package, so plan and use cannot drift apart.
 package plan

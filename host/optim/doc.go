@@ -1,7 +1,7 @@
 // Package optim says what is kept beside the weights, and moves them: planes,
 // their optimizers, and the arithmetic of gradients.
 //
-// It may import model, internal/parallel, golang.org/x/sys and unsafe. It owns
+// It may import model, internal/bfloat, internal/parallel, golang.org/x/sys and unsafe. It owns
 // no memory: package host does.
 //
 // A parameter is its weight and the planes that are kept beside it. An Optimizer
@@ -14,10 +14,10 @@
 // reduction, SumSquares, has a partition fixed by the length alone. (Which
 // payload a NaN carries is left open.)
 //
-// An fp32 weight is kept in two planes where its layout says BF16: hi, its bf16
-// image rounded half up, which is the tile that streams to the device, and lo,
-// the signed 16-bit rest: bits = hi<<16 + lo modulo 2³². Source:
-// arXiv:2005.04680, with a signed rest so that hi is rounded, not cut.
+// A weight that streams as bf16 is kept in two planes. hi is the fp32 weight rounded
+// half up to bf16; it is what goes to the device. lo is the signed 16-bit rest:
+// bits = hi<<16 + lo modulo 2³². Source: arXiv:2005.04680, with a signed rest so that
+// hi is rounded, not cut.
 package optim
 
 //go:generate go run -C _asm . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg optim
