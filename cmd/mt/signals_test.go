@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -139,6 +140,9 @@ func TestNobodyReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if tc.front == nil && tc.signals[0] == syscall.SIGHUP && signal.Ignored(syscall.SIGHUP) {
+				t.Skip("these tests run under nohup, and what they start ignores a closed terminal too")
+			}
 			if tc.front != nil {
 				if _, err := exec.LookPath(tc.front[0]); err != nil {
 					t.Skip(err)

@@ -156,7 +156,7 @@ func TestInterruptedWithoutCheckpoints(t *testing.T) {
 		"save_strategy: no\n":     {"with save_strategy: no nothing is kept, and the same command begins again", ""},
 		"save_only_model: true\n": {"with save_only_model the run cannot be resumed, but another can train from the weights in ", "was saved with save_only_model"},
 	} {
-		s := newScene(t, extra)
+		s := newScene(t, "max_steps: 300\n"+extra) // many, so that the stop comes before the end
 		_, err := s.interrupted(t, func(cancel func()) hooks {
 			return hooks{stepped: func(step int) {
 				if step == 3 {
