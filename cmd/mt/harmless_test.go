@@ -15,7 +15,7 @@ func harmless(f diskFault) bool {
 	case "read", "openat", "mmap", "pread64":
 		return isCache(c) && c.Name == "openat" || // what cannot be opened is made again
 			isHousekeeping(c) ||
-			c.Path == "out/checkpoint-3/trainer_state.json" || // are its weights broken? If so older ones stay
+			savedState.MatchString(c.Path) || // of a skipped step? If unknown it counts, and the newest that is good stays
 			c.Path == "out/trainer_state.json" || // is the model there that of the checkpoint? If unknown it is written again
 			c.Name == "openat" && f.scene != firstRun && oldCheckpoint.MatchString(c.Path) || // how much room would it free?
 			c.Path == "out/config.yaml" || // whose is the directory? The checkpoints say it, too
@@ -32,6 +32,10 @@ func harmless(f diskFault) bool {
 // oldCheckpoint matches the directories of the checkpoints that a run finds; they
 // are read through only for their sizes.
 var oldCheckpoint = regexp.MustCompile(`^out/checkpoint-[12](/optimizer)?$`)
+
+// savedState matches the states of checkpoints. Of the newest one the state is read
+// before others are removed, whichever that is by then.
+var savedState = regexp.MustCompile(`^out/checkpoint-[123]/trainer_state\.json$`)
 
 // looksOnly are calls that read no content and change nothing. Where one fails a run
 // may do without: whether a file is there is seen when it is opened, a lock is for
