@@ -3,12 +3,13 @@
 
     pip install torch transformers
     python rope.py > rope.json
+    python rope.py --check rope.json
 
 A case is a config.json and, for some lengths of a document and both types of
 layer where they differ, what the rotary embedding of that config gives at some
 positions. Floats are given as the bits of their float32.
 """
-import copy, json, struct
+import copy, json, struct, sys
 import torch
 from transformers import CONFIG_MAPPING
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
@@ -81,4 +82,20 @@ for raw, lengths in CASES:
     cfg = CONFIG_MAPPING[raw["model_type"]].from_dict(raw)
     types = ["full_attention", "sliding_attention"] if raw["model_type"] == "gemma3_text" else ["full_attention"]
     out.append(dict(config=text, tables=[tables(cfg, n, t) for n in lengths for t in types]))
+
+def floats(values): return [struct.unpack("<f", struct.pack("<I", x))[0] for x in values]
+
+def near(a, b):
+    """Whether two recordings agree. PyTorch's pow rounds as the processor's vectors do,
+    so a frequency may be off by its last bit and a far angle's cosine by 1e-6."""
+    if [(c["config"], [(t["length"], t["sliding"], t["positions"]) for t in c["tables"]]) for c in a] != \
+            [(c["config"], [(t["length"], t["sliding"], t["positions"]) for t in c["tables"]]) for c in b]:
+        return False
+    pairs = [(x, y) for c, d in zip(a, b) for x, y in zip(c["tables"], d["tables"])]
+    return all(len(x[k]) == len(y[k]) and all(abs(u - v) <= (2e-7 * abs(v) if k == "inv_freq" else 1e-6) for u, v in zip(floats(x[k]), floats(y[k])))
+               for x, y in pairs for k in ("inv_freq", "cos", "sin"))
+
+if sys.argv[1:2] == ["--check"]:
+    with open(sys.argv[2]) as f:
+        sys.exit(None if near(out, json.load(f)) else f"{sys.argv[2]} is not what Transformers computes")
 print(json.dumps(out))

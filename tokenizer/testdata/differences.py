@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-REPOSITORY = os.path.abspath(os.path.join(HERE, "..", "..", ".."))
+REPOSITORY = os.path.abspath(os.path.join(HERE, "..", ".."))
 
 
 def compare(folder, a):
