@@ -145,7 +145,7 @@ func TestNobodyReads(t *testing.T) {
 			}
 			if tc.front != nil {
 				if _, err := exec.LookPath(tc.front[0]); err != nil {
-					t.Skip(err)
+					t.Skipf("%s is not here: %v", tc.front[0], err)
 				}
 			}
 			out, args := smallRun(t, "--max-steps", "1000000", "--logging-steps", "1", "--save-steps", "1000000")
@@ -165,7 +165,7 @@ func TestNobodyReads(t *testing.T) {
 // TestHangupIsIgnoredUnderNohup: a run under nohup outlives its terminal.
 func TestHangupIsIgnoredUnderNohup(t *testing.T) {
 	if _, err := exec.LookPath("nohup"); err != nil {
-		t.Skip(err)
+		t.Skipf("nohup is not here: %v", err)
 	}
 	_, args := smallRun(t, "--max-steps", "1000000", "--logging-steps", "1", "--save-steps", "1000000")
 	c := begin(t, []string{"nohup"}, args...)
@@ -188,7 +188,7 @@ func TestHangupIsIgnoredUnderNohup(t *testing.T) {
 func TestOutputThatDoesNotArrive(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("there is no disk here that is always full: %v", err)
 	}
 	defer full.Close()
 	gone, w, err := os.Pipe()

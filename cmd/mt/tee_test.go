@@ -24,7 +24,7 @@ func pipeTo(t *testing.T, front, program, args []string) *pipeline {
 	t.Helper()
 	for _, name := range []string{append(front, "true")[0], program[0]} {
 		if _, err := exec.LookPath(name); err != nil {
-			t.Skip(err)
+			t.Skipf("%s, which this test pipes to or through, is not here: %v", name, err)
 		}
 	}
 	shown, to, err := os.Pipe()

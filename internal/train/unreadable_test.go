@@ -110,3 +110,21 @@ func swapLayers(t *testing.T, dir string) {
 	}
 	write(t, filepath.Join(dir, "manifest.json"), string(raw))
 }
+
+// TestFinishedRunThatCannotBeRead: where the disk does not let the mark of a finished
+// run be read, the run is not begun again over its model.
+func TestFinishedRunThatCannotBeRead(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	const unreadable = "/proc/self/mem" // a file of which the first byte is an I/O error
+	if _, err := os.ReadFile(unreadable); !errors.Is(err, syscall.EIO) {
+		t.Skipf("no file that cannot be read: %v", err)
+	}
+	s := newScene(t, "keep_checkpoints: false\n")
+	s.mustTrain(t)
+	remove(t, filepath.Join(s.out, endFile))
+	if err := os.Symlink(unreadable, filepath.Join(s.out, endFile)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.train(t, t.Context(), hooks{allocating: func() { t.Error("memory is taken") }})
+	checkError(t, err, true, "run.yaml", "look for a finished run", endFile, "input/output error")
+}
