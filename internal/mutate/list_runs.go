@@ -24,6 +24,14 @@ var ofRuns = []broken{
 		{from: "*p = *k.field(saved).(*Bytes)", to: "", test: "TestKeepResolved"},
 		{from: " || k.isPipeline() && !pipeline {", to: " {", test: "TestKeepResolved"},
 	}},
+	{"internal/config/flags.go", []way{
+		{from: "return isTruth || arg == \"auto\"", to: "return isTruth", test: "TestSwitches"},
+		{from: "return f.NoOptDefVal == \"\"", to: "return f.NoOptDefVal == \"\" && !strings.HasPrefix(arg, \"--\")", test: "TestArgs|TestSwitches"},
+		{from: "return !strings.HasPrefix(arg, \"--\")", to: "return arg != \"--\"", test: "TestFlags"},
+		{from: "|| foreignSwitches[name] {", to: "{", test: "TestFlags|TestSwitches"},
+		{from: "if seen[f] {", to: "if seen[f] && arg == typed {", test: "TestFlags|TestArgs"},
+		{from: "k.typed = typed", to: "k.typed = flagName(typed)", test: "TestSwitches"},
+	}},
 	{"internal/config/lists.go", []way{
 		{from: "r == ',' && depth <= 0:", to: "r == ',':", test: "TestFlags|TestAliasesAndSpellings|TestLoad"},
 	}},
