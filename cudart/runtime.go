@@ -9,26 +9,13 @@ import (
 // Source: https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
 type DeviceAttr int
 
-// The attributes of a device. Sizes are in bytes.
+// The attributes of a device.
 const (
-	AttrMaxSharedPerBlock      DeviceAttr = 8 // without FuncSetMaxDynamicShared
-	AttrWarpSize               DeviceAttr = 10
-	AttrClockKHz               DeviceAttr = 13
-	AttrMultiprocessors        DeviceAttr = 16
-	AttrIntegrated             DeviceAttr = 18
-	AttrPCIBus                 DeviceAttr = 33
-	AttrPCIDevice              DeviceAttr = 34
-	AttrMemoryClockKHz         DeviceAttr = 36
-	AttrMemoryBusBits          DeviceAttr = 37
-	AttrL2Bytes                DeviceAttr = 38
-	AttrAsyncEngines           DeviceAttr = 40
-	AttrPCIDomain              DeviceAttr = 50
-	AttrComputeMajor           DeviceAttr = 75
-	AttrComputeMinor           DeviceAttr = 76
-	AttrPageableAccess         DeviceAttr = 88
-	AttrMaxSharedPerBlockOptin DeviceAttr = 97 // with FuncSetMaxDynamicShared
-	AttrHostRegister           DeviceAttr = 99
-	AttrPageableHostPageTables DeviceAttr = 100 // host and device share page tables, as on Grace
+	AttrPCIBus       DeviceAttr = 33
+	AttrPCIDevice    DeviceAttr = 34
+	AttrPCIDomain    DeviceAttr = 50
+	AttrComputeMajor DeviceAttr = 75
+	AttrComputeMinor DeviceAttr = 76
 )
 
 // MemcpyKind is a cudaMemcpyKind: which sides a copy is between.
@@ -36,11 +23,9 @@ type MemcpyKind int
 
 // The directions of a copy.
 const (
-	HostToHost     MemcpyKind = 0
 	HostToDevice   MemcpyKind = 1
 	DeviceToHost   MemcpyKind = 2
 	DeviceToDevice MemcpyKind = 3
-	AnyToAny       MemcpyKind = 4 // told by the addresses
 )
 
 // EventFlags say how an event is made.
