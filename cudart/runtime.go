@@ -183,17 +183,24 @@ func (c *CUDA) FreeHost(ctx Context, b []byte) error {
 // so that copies from and to it are asynchronous and fast. It touches every
 // page, and the memory must stay mapped until HostUnregister. Systems refuse it
 // with various errors: out of memory where the limit of locked memory is low,
-// not supported, invalid value. cudaHostRegister with cudaHostRegisterPortable:
+// not supported, invalid value. The same memory may be registered for several
+// devices, though not twice for one: what the first registers is pinned for all.
+// cudaHostRegister with cudaHostRegisterPortable:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) HostRegister(ctx Context, b []byte) error {
-	return c.driver.in(ctx, &c.runtime.hostRegister, address(b), uintptr(len(b)), hostRegisterPortable)
+	return c.hostMemory.register(ctx, b, func() error {
+		return c.driver.in(ctx, &c.runtime.hostRegister, address(b), uintptr(len(b)), hostRegisterPortable)
+	})
 }
 
-// HostUnregister undoes HostRegister; b starts where that one did. No copy may
-// be under way. cudaHostUnregister:
+// HostUnregister undoes HostRegister; b starts where that one did. No copy of that
+// device may be under way, and none of any other once it was the last that had the
+// memory registered: until then it stays pinned. cudaHostUnregister:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) HostUnregister(ctx Context, b []byte) error {
-	return c.driver.always(ctx, &c.runtime.hostUnregister, address(b))
+	return c.hostMemory.unregister(ctx, b, func() error {
+		return c.driver.always(ctx, &c.runtime.hostUnregister, address(b))
+	})
 }
 
 // MemcpyAsync enqueues a copy on s. Both sides must stay until an event after

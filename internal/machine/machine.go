@@ -30,6 +30,7 @@ type GPU struct {
 	symbols cudart.Symbols // nil: err says why
 	err     error
 	found   cudart.Found // empty with an emulator
+	cuda    *cudart.CUDA // of all devices that are opened: they share pinned host memory
 	end     func() error // of an emulator, else nil
 }
 
@@ -60,11 +61,14 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if g.err != nil {
 		return nil, g.err
 	}
-	c, err := cudart.New(g.symbols)
-	if err != nil {
-		return nil, fmt.Errorf("cuda: %w", err)
+	if g.cuda == nil {
+		c, err := cudart.New(g.symbols)
+		if err != nil {
+			return nil, fmt.Errorf("cuda: %w", err)
+		}
+		g.cuda = c
 	}
-	dev, err := cuda.New(cuda.Options{CUDA: c, Ordinal: ordinal, MemoryLimit: int64(limit)})
+	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit)})
 	switch {
 	case g.end == nil:
 		return dev, err
