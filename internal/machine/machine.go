@@ -52,7 +52,8 @@ func FindGPU(symbols cudart.Symbols) GPU {
 }
 
 // First is the ordinal of the first GPU, which a run on one takes. Which GPU that
-// is, CUDA_VISIBLE_DEVICES says.
+// is, CUDA_VISIBLE_DEVICES says: no key does, as with all that is built on CUDA, and a
+// GPU that the variable hides takes no context.
 const First = 0
 
 // Open makes the device of that ordinal with a budget of limit bytes, 0 for all
