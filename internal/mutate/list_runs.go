@@ -110,6 +110,9 @@ var ofRuns = []broken{
 	{"internal/train/ended.go", []way{
 		{from: "AdamStep: r.state.AdamStep,", to: "AdamStep: int64(r.state.Step),", test: "TestCheckpointsKeepTheCountOfSkippedSteps"},
 		{from: "if checkpoint.IsDiskError(err) {", to: "if false {", test: "TestFinishedRunThatCannotBeRead"},
+		{from: "r.dir == \"\" && damage != nil", to: "false", test: "TestDamagedEnd"},
+		{from: "c.OverwriteOutputDir || !holdsWeights(c.OutputDir)", to: "!holdsWeights(c.OutputDir)", test: "TestDamagedEnd"},
+		{from: "c.OverwriteOutputDir || !holdsWeights(c.OutputDir)", to: "c.OverwriteOutputDir", test: "TestDamagedEnd"},
 		{from: "ok = errors.Is(err, os.ErrNotExist)", to: "ok = errors.Is(err, os.ErrExist)", test: "TestWhatIsSaved|TestEndedRunIsNotLengthened"},
 	}},
 	{"internal/train/disk.go", []way{
