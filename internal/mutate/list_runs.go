@@ -24,6 +24,10 @@ var ofRuns = []broken{
 		{from: "*p = *k.field(saved).(*Bytes)", to: "", test: "TestKeepResolved"},
 		{from: " || k.isPipeline() && !pipeline {", to: " {", test: "TestKeepResolved"},
 	}},
+	{"internal/config/hub.go", []way{
+		{from: "case errors.Is(err, fs.ErrNotExist):", to: "case err != nil:", test: "TestHubThatCannotBeRead"},
+		{from: "errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir()", to: "err != nil || !st.IsDir()", test: "TestHubThatCannotBeRead"},
+	}},
 	{"internal/config/lists.go", []way{
 		{from: "r == ',' && depth <= 0:", to: "r == ',':", test: "TestFlags|TestAliasesAndSpellings|TestLoad"},
 	}},
