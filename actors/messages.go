@@ -178,10 +178,7 @@ type SaveRequested struct {
 type LayerSaved struct{ Step, Layer int }
 
 // SaveDone tells that a checkpoint is complete.
-type SaveDone struct {
-	Step int
-	Dir  string
-}
+type SaveDone struct{ Step int }
 
 // ActivationChecked tells, in a diagnosis, whether a layer's output is finite.
 type ActivationChecked struct {

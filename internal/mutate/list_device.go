@@ -151,6 +151,13 @@ var ofDevice = []broken{
 		{from: "if err := d.ctxSetCurrent.call(uintptr(ctx)); err != nil {\n\t\treturn 0, err\n\t}\n", to: "", test: "TestContextOfThread|TestWithoutItsContext"},
 		{from: "unset := d.ctxSetCurrent.call(uintptr(ctx))\n", to: "unset := d.ctxSetCurrent.call(uintptr(ctx))\n\tif unset != nil {\n\t\treturn unset\n\t}\n", test: "TestWithoutItsContext"},
 	}},
+	{"cudart/hostmemory.go", []way{
+		{from: "len(p.users) > 0 {", to: "false {", test: "TestDevicesShareHostMemory", in: "device/cuda"},
+		{from: " && !slices.Contains(p.users, ctx)", to: "", test: "TestDevicesShareHostMemory", in: "device/cuda"},
+	}},
+	{"cudart/runtime.go", []way{
+		{from: "hostRegisterPortable = 1", to: "hostRegisterPortable = 0", test: "TestDevicesShareHostMemory", in: "device/cuda"},
+	}},
 	{"device/cuda/device.go", []way{
 		{from: "d.cuda.PCIBusID(d.opts.Ordinal)", to: "d.cuda.PCIBusID(0)", test: "TestOrdinal"},
 		{from: "d.cuda.PrimaryContext(d.opts.Ordinal)", to: "d.cuda.PrimaryContext(0)", test: "TestOrdinal"},

@@ -32,6 +32,10 @@ var ofRuns = []broken{
 		{from: "if seen[f] {", to: "if seen[f] && arg == typed {", test: "TestFlags|TestArgs"},
 		{from: "k.typed = typed", to: "k.typed = flagName(typed)", test: "TestSwitches"},
 	}},
+	{"internal/config/hub.go", []way{
+		{from: "case errors.Is(err, fs.ErrNotExist):", to: "case err != nil:", test: "TestHubThatCannotBeRead"},
+		{from: "errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir()", to: "err != nil || !st.IsDir()", test: "TestHubThatCannotBeRead"},
+	}},
 	{"internal/config/lists.go", []way{
 		{from: "r == ',' && depth <= 0:", to: "r == ',':", test: "TestFlags|TestAliasesAndSpellings|TestLoad"},
 	}},
@@ -118,6 +122,9 @@ var ofRuns = []broken{
 	{"internal/train/ended.go", []way{
 		{from: "AdamStep: r.state.AdamStep,", to: "AdamStep: int64(r.state.Step),", test: "TestCheckpointsKeepTheCountOfSkippedSteps"},
 		{from: "if checkpoint.IsDiskError(err) {", to: "if false {", test: "TestFinishedRunThatCannotBeRead"},
+		{from: "r.dir == \"\" && damage != nil", to: "false", test: "TestDamagedEnd"},
+		{from: "c.OverwriteOutputDir || !holdsWeights(c.OutputDir)", to: "!holdsWeights(c.OutputDir)", test: "TestDamagedEnd"},
+		{from: "c.OverwriteOutputDir || !holdsWeights(c.OutputDir)", to: "c.OverwriteOutputDir", test: "TestDamagedEnd"},
 		{from: "ok = errors.Is(err, os.ErrNotExist)", to: "ok = errors.Is(err, os.ErrExist)", test: "TestWhatIsSaved|TestEndedRunIsNotLengthened"},
 	}},
 	{"internal/train/disk.go", []way{
@@ -133,7 +140,7 @@ var ofRuns = []broken{
 		{from: "return l.note(\"sync\", l.f.Sync())", to: "return nil", same: "only a machine that loses power shows it"},
 	}},
 	{"internal/train/state.go", []way{
-		{from: "\tif err := s.log.sync(); err != nil {\n\t\treturn \"\", err // a checkpoint must not be ahead of the metrics\n\t}\n", to: "", test: "TestNoCheckpointWithoutItsMetrics"},
+		{from: "\tif err := s.log.sync(); err != nil {\n\t\treturn err // a checkpoint must not be ahead of the metrics\n\t}\n", to: "", test: "TestNoCheckpointWithoutItsMetrics"},
 		{from: "NonFinite: st.NonFinite, Tokens: st.Tokens,", to: "Tokens: st.Tokens,", test: "TestCheckpointsKeepTheCountOfSkippedSteps"},
 	}},
 	{"internal/train/output.go", []way{
