@@ -11,8 +11,7 @@ import (
 )
 
 // batchSlot is a batch on the device: the rows of the embedding that it uses,
-// and the ids and places of every micro-batch. On a unified device the staging
-// itself is read.
+// and the ids and places of every micro-batch.
 type batchSlot struct {
 	staging []byte // host: ints, then rows
 	mem     device.Mem
@@ -46,9 +45,7 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 	if b.staging, err = r.allocHost(total); err != nil {
 		return err
 	}
-	if r.dev.Unified() {
-		b.mem = r.dev.BindHost(b.staging)
-	} else if b.mem, err = r.alloc(device.ForBatch, total); err != nil {
+	if b.mem, err = r.place.bind(b.staging); err != nil {
 		return err
 	}
 	losses, err := r.alloc(device.ForBatch, r.plan.LossBytes())
@@ -109,11 +106,9 @@ func (r *lane) gather(e gatherRows) error {
 
 // upload enqueues the copies of what gather staged.
 func (r *lane) upload(b *batchSlot) {
-	if !r.dev.Unified() {
-		used := b.rows.Len * r.plan.Spec.Act.Size()
-		r.h2d.CopyH2D(b.mem.Slice(0, b.ints), b.staging[:b.ints])
-		r.h2d.CopyH2D(b.mem.Slice(b.ints, used), b.staging[b.ints:b.ints+used])
-	}
+	used := b.rows.Len * r.plan.Spec.Act.Size()
+	r.place.upload(b.mem.Slice(0, b.ints), b.staging[:b.ints])
+	r.place.upload(b.mem.Slice(b.ints, used), b.staging[b.ints:b.ints+used])
 	r.h2d.Record(b.ready)
 }
 

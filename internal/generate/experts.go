@@ -5,13 +5,12 @@ import (
 
 	"mt/device"
 	"mt/layers"
-	"mt/plan"
 )
 
 // expertLayer runs n tokens through the experts that they choose, one expert
 // after the other. It waits until it is known who goes where. Of the layer's tiles
 // the first is the router's.
-func (d *decoder) expertLayer(tiles []plan.Tile, y, x device.Tensor, n int) error {
+func (d *decoder) expertLayer(tiles []layers.Tile, y, x device.Tensor, n int) error {
 	s, t, mb := d.stream, d.templates, layers.MicroBatch{Tokens: n}
 	st := t.BindMoE(d.experts, n, false)
 	t.MoERoute(s, d.weights(tiles[0]), x, 0, mb, st, d.ws, true)

@@ -12,7 +12,6 @@ import (
 	"mt/host"
 	"mt/layers"
 	"mt/model"
-	"mt/plan"
 )
 
 // Options say how to continue.
@@ -95,9 +94,9 @@ type decoder struct {
 	o         Options
 	stream    device.Stream
 	templates *layers.Templates
-	tiles     [][]plan.Tile // by layer, by part
-	slot      device.Mem    // not used on a unified device
-	caches    []device.Mem  // by layer, of those with attention
+	tiles     [][]layers.Tile // by layer, by part
+	slot      device.Mem      // not used on a unified device
+	caches    []device.Mem    // by layer, of those with attention
 	ws        device.Mem
 	experts   device.Mem    // state of a layer with experts
 	x, y      device.Tensor // hidden states of a chunk
@@ -141,8 +140,8 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 		return nil, err
 	}
 	d.templates = layers.New(spec, o.Device.Ops())
-	d.tiles = make([][]plan.Tile, len(o.Layout))
-	for _, t := range plan.Tiles(o.Layout, spec) {
+	d.tiles = make([][]layers.Tile, len(o.Layout))
+	for _, t := range layers.Tiles(o.Layout, spec) {
 		d.tiles[t.Layer] = append(d.tiles[t.Layer], t)
 	}
 	return d, d.alloc(spec, maxTokens)
@@ -318,7 +317,7 @@ func (d *decoder) register() error {
 }
 
 // weights binds a tile in place, or copies it into the slot.
-func (d *decoder) weights(t plan.Tile) layers.Weights {
+func (d *decoder) weights(t layers.Tile) layers.Weights {
 	st := d.o.Store.Layers
 	if d.o.Device.Unified() {
 		return layers.BindInPlace(t.Layout, d.o.Device, func(off, bytes int64) []byte {
