@@ -8,13 +8,15 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/layers"
+	"mt/schedule"
 )
 
 // batchSlot is a batch on the device: the rows of the embedding that it uses,
 // and the ids and places of every micro-batch.
 type batchSlot struct {
 	staging []byte // host: ints, then rows
-	mem     device.Mem
+	place   placement
+	mem     device.Mem    // where the device reads the staging
 	losses  device.Tensor // (tokens of the batch) f32
 	lse     device.Tensor // (tokens of the batch) f32, where the head is in parts
 	rows    device.Tensor // (unique ids, hidden) act
@@ -45,7 +47,8 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 	if b.staging, err = r.allocHost(total); err != nil {
 		return err
 	}
-	if b.mem, err = r.place.bind(b.staging); err != nil {
+	b.place = r.placement(schedule.NoSlot)
+	if b.mem, err = b.place.bind(b.staging); err != nil {
 		return err
 	}
 	losses, err := r.alloc(device.ForBatch, r.plan.LossBytes())
@@ -107,8 +110,8 @@ func (r *lane) gather(e gatherRows) error {
 // upload enqueues the copies of what gather staged.
 func (r *lane) upload(b *batchSlot) {
 	used := b.rows.Len * r.plan.Spec.Act.Size()
-	r.place.upload(b.mem.Slice(0, b.ints), b.staging[:b.ints])
-	r.place.upload(b.mem.Slice(b.ints, used), b.staging[b.ints:b.ints+used])
+	b.place.upload(b.mem.Slice(0, b.ints), b.staging[:b.ints])
+	b.place.upload(b.mem.Slice(b.ints, used), b.staging[b.ints:b.ints+used])
 	r.h2d.Record(b.ready)
 }
 

@@ -38,7 +38,6 @@ type lane struct {
 	ops               *layers.Templates
 	h2d, compute, d2h *countedStream
 
-	place     placement
 	weights   []slot // those of one class after those of another
 	grads     gradPlace
 	gradBufs  []slot

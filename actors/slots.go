@@ -13,6 +13,7 @@ import (
 type slot struct {
 	mem         device.Mem // none where tiles are bound in place
 	ready, idle device.Event
+	place       placement // of weights
 }
 
 // makeSlots allocates n slots of so many bytes; with none they have events alone.
@@ -50,9 +51,9 @@ type placement interface {
 	upload(to device.Mem, staged []byte)
 }
 
-// placement is that of a binding.
-func (r *lane) placement(b plan.Binding) placement {
-	return [...]placement{plan.Copied: copied{r}, plan.InPlace: inPlace{r}}[b]
+// placement is that of what goes through slots of a class.
+func (r *lane) placement(class schedule.Class) placement {
+	return [...]placement{plan.Copied: copied{r}, plan.InPlace: inPlace{r}}[r.plan.Binding(class)]
 }
 
 // copied weights are in slots, copied batches in memory for them.
@@ -108,9 +109,8 @@ func (inPlace) upload(device.Mem, []byte) {}
 
 // allocWeights makes the weight slots of all classes.
 func (r *lane) allocWeights() error {
-	r.place = r.placement(r.plan.Binding())
-	for l := range r.plan.Layouts {
-		if err := r.place.register(r.o.Home.Tile(l)); err != nil {
+	for l, layer := range r.schedule.Layers {
+		if err := r.placement(layer.Class).register(r.o.Home.Tile(l)); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,10 @@ func (r *lane) allocWeights() error {
 		if err != nil {
 			return err
 		}
-		r.weights = append(r.weights, slots...)
+		for _, s := range slots {
+			s.place = r.placement(class)
+			r.weights = append(r.weights, s)
+		}
 	}
 	return nil
 }

@@ -122,8 +122,9 @@ const (
 	InPlace                // where it lies on the host
 )
 
-// Binding is that of weights and batches.
-func (r *Run) Binding() Binding {
+// Binding is that of what goes through slots of a class; of NoSlot it is that of
+// batches. All are alike.
+func (r *Run) Binding(schedule.Class) Binding {
 	if r.Unified {
 		return InPlace
 	}
@@ -152,7 +153,7 @@ func (r *Run) Slots(class schedule.Class) (count int, bytes int64) {
 	case bytes > 0:
 		count = 1
 	}
-	if r.Binding() == InPlace {
+	if r.Binding(class) == InPlace {
 		bytes = 0
 	}
 	return count, bytes

@@ -55,7 +55,9 @@ var ofModel = []broken{
 		{from: "return r.Unified && r.Clip && !r.GradBF16", to: "return r.Unified && r.Clip", test: "TestGradsInPlace"},
 	}},
 	{"plan/gradients.go", []way{
-		{from: "return g.Row > 0 && g.In == l", to: "return g.Row > 0", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
+		{from: "return g.Row > 0 && g.In == l", to: "return g.Row > 0", test: "TestGradientsLieInTheirSlabs"},
+		{from: "layers.Range{To: t.Elem, Elems", to: "layers.Range{Elems", test: "TestGradientsLieInTheirSlabs"},
+		{from: "l, t.Elem, t.Elems()", to: "l, 0, t.Elems()", test: "TestGradientsLieInTheirSlabs"},
 	}},
 	{"plan/experts.go", []way{
 		{from: "math.Pow(1-float64(r.Spec.Config.NumExpertsPerTok)/n, float64(tokens))", to: "math.Pow(1-1/n, float64(tokens))", test: "TestExpertsAheadOrOnDemand|TestExpertTraffic"},
