@@ -51,6 +51,17 @@ var ofDevice = []broken{
 		{from: "b.lse = mem.take(device.F32, tokens*d.heads)", to: "b.lse = mem.take(device.F32, tokens*d.kvHeads)", test: "TestSavedAndCacheBytes|TestGradientsEqualFiniteDifferences"},
 		{from: "b.gu = mem.wholeRows(d.act, tokens, 2*d.ffn)", to: "b.gu = mem.wholeRows(d.act, tokens, d.ffn)", test: "TestSavedAndCacheBytes|TestGradientsEqualFiniteDifferences"},
 	}},
+	{"layers/kind_head.go", []way{
+		{from: "Loss: k == parts-1", to: "Loss: k == 0", test: "TestVisitsOfParts"},
+		{from: "if rows || k == 0 {", to: "if rows {", test: "TestTilesCoverTheirSlots", in: "plan"},
+		{from: "grad.To += first * int64(whole.Cols)", to: "", test: "TestTilesCoverTheirSlots", in: "plan"},
+		{from: "from.Layer, from.From = 0, 0 //", to: "//", test: "TestTilesCoverTheirSlots", in: "plan"},
+		{from: "return min(2, s.Shards())", to: "return 1", test: "TestPlannedRunsWork|TestPlanIsWhatIsAllocated", in: "actors"},
+	}},
+	{"layers/kind_moe.go", []way{
+		{from: "Part: parts - k", to: "Part: k", test: "TestVisitsOfExperts"},
+		{from: "Largest(Spec, model.Layout) []int { return []int{0, 1} }", to: "Largest(Spec, model.Layout) []int { return []int{0} }", test: "TestSizesWithExperts|TestPublishedModelsWithExperts", in: "plan"},
+	}},
 	{"layers/flops.go", []way{
 		{from: "n += 4 * attendedPairs", to: "n += 2 * attendedPairs", test: "TestRecomputedFLOPsAreCounted"},
 		{from: "n += all * product(d.hidden, d.qkv)", to: "n += dense * product(d.hidden, d.qkv)", test: "TestRecomputedFLOPsOfExperts"},

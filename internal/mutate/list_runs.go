@@ -55,10 +55,13 @@ var ofRuns = []broken{
 		{from: "math.Tanh(float64(out[i])/limit)", to: "math.Tanh(float64(out[i]))", test: "TestLogits"},
 		{from: "d.start += n\n", to: "d.start += chunk\n", test: "TestLogits|TestGreedy"},
 		{from: "int32(d.shift+d.start+i)", to: "int32(d.shift+i)", test: "TestLogits"},
-		{from: "x.Slice(rowLen-h, h)", to: "x.Slice(0, h)", test: "TestLogits"},
 		{from: "if slices.Contains(o.Stop, id) {", to: "if !slices.Contains(o.Stop, id) && len(o.Stop) > 0 {", test: "TestStops"},
 		{from: "n < o.MaxNewTokens; n++", to: "n <= o.MaxNewTokens; n++", test: "TestGreedy|TestStops"},
 		{from: "id < 0 || int(id) >= o.Config.VocabSize", to: "id < 0 || int(id) > o.Config.VocabSize", test: "TestErrors"},
+	}},
+	{"internal/generate/stages.go", []way{
+		{from: "p.x.Slice(p.x.Len-h, h)", to: "p.x.Slice(0, h)", test: "TestLogits"},
+		{from: "p.pairs(v.Part - 1)", to: "p.pairs(0)", test: "TestLogits"},
 	}},
 	{"internal/export/rope.go", []way{
 		{from: "float32(own/scale(1))", to: "float32(own)", test: "TestRope"},
