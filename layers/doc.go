@@ -1,5 +1,5 @@
 // Package layers holds the stateless templates: forward and backward of each
-// layer kind, written over device.Ops. Weights, gradients and activations are
+// layer kind, written over the operations of device/op. Weights, gradients and activations are
 // passed to each call; nothing here allocates, waits or keeps anything.
 //
 // It imports device, model and internal/bfloat. Invariant: a template enqueues on the stream it

@@ -140,7 +140,7 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 	if spec.Sin, err = d.table(sin); err != nil {
 		return nil, err
 	}
-	d.templates = layers.New(spec, o.Device.Ops())
+	d.templates = layers.New(spec, o.Device)
 	d.tiles = make([][]plan.Tile, len(o.Layout))
 	for _, t := range plan.Tiles(o.Layout, spec) {
 		d.tiles[t.Layer] = append(d.tiles[t.Layer], t)
