@@ -63,6 +63,9 @@ var errRefused = errors.New("cuBLASLt does not take the product")
 
 // refusal says whether err is cuBLASLt's about a product, and not a fault.
 func refusal(err error) bool {
+	if err == nil {
+		return false
+	}
 	var e *cudart.Error
 	return errors.As(err, &e) && e.Library == cudart.BlasLt && (errors.Is(e, cudart.ErrNotSupported) || errors.Is(e, cudart.ErrInvalidValue))
 }

@@ -66,6 +66,35 @@ func TestCallsAreCopies(t *testing.T) {
 	}
 }
 
+// Arguments are a call's until it has run, and a caller's until Do returns, whatever
+// is enqueued meanwhile.
+func TestArgumentsAreHeld(t *testing.T) {
+	d := &direct{}
+	Add(&d.table, func(on *direct, a *Scale) error {
+		if a.N == 0 {
+			Do(on, nil, Scale{N: 1, Factor: 7})
+		}
+		on.seen = append(on.seen, a.Factor)
+		return nil
+	})
+	for range 3 {
+		Do(nested{d}, nil, Scale{Factor: 2})
+	}
+	if want := []float32{7, 2, 5, 2, 7, 2, 5, 2, 7, 2, 5, 2}; !slices.Equal(d.seen, want) {
+		t.Errorf("operations saw %v, want %v", d.seen, want)
+	}
+}
+
+// nested is a device that enqueues an operation of its own first.
+type nested struct{ *direct }
+
+func (n nested) Do(s device.Stream, o device.Op) {
+	n.direct.Do(s, o)
+	Do(n.direct, nil, Scale{N: 1, Factor: 5})
+	o.(*Scale).N = 1
+	n.direct.Do(s, o)
+}
+
 // An operation that a table lacks is an error with its name, and an error of what
 // runs one comes out.
 func TestTakeAndRunErrors(t *testing.T) {

@@ -41,6 +41,13 @@ type T[Self any] interface {
 	Run(name string, f func(Self)) bool
 }
 
+// Enqueuer is a Reporter that enqueues what the cases do itself. It gets a stream
+// and what enqueues one operation there, any number of times: what the case then
+// finds says nothing of the device.
+type Enqueuer interface {
+	Enqueue(s device.Stream, once func())
+}
+
 // Run tests all operations of dev and returns what they computed.
 func Run[Self T[Self]](t Self, dev device.Device) Results {
 	t.Helper()
@@ -114,6 +121,10 @@ func enqueue[O any, P interface {
 		r.t.Errorf("a case of %s enqueues %s", r.op, name)
 	}
 	r.done++
+	if t, ok := r.t.(Enqueuer); ok {
+		t.Enqueue(r.s, func() { op.Do[O, P](r.dev, r.s, o) })
+		return
+	}
 	op.Do[O, P](r.dev, r.s, o)
 }
 
