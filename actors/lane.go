@@ -188,7 +188,7 @@ func (r *lane) makeTemplates() error {
 			return err
 		}
 	}
-	r.ops = layers.New(spec, r.dev.Ops())
+	r.ops = layers.New(spec, r.dev)
 	return nil
 }
 

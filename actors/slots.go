@@ -2,6 +2,7 @@ package actors
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/layers"
 	"mt/plan"
 	"mt/schedule"
@@ -154,7 +155,7 @@ func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
 		src := r.gradBufs[buf].mem.Tensor(device.F32, 4*g.From, g.Elems)
 		if r.plan.GradBF16 {
 			dst := r.narrow.Tensor(device.BF16, 2*g.From, g.Elems)
-			r.dev.Ops().Convert(r.d2h.Stream, dst, src, g.Elems)
+			op.Do(r.dev, r.d2h.Stream, op.Convert{Dst: dst, Src: src, N: g.Elems})
 			src = dst
 		}
 		r.d2h.CopyD2H(r.slab(slab, g.To, g.Elems).Data, src.Mem())

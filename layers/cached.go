@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/op"
 )
 
 // CacheStep is the tokens of one sequence that generation adds to its cache:
@@ -65,7 +66,7 @@ func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weig
 	a := l.attentionShape()
 	a.CuQ, a.CuK, a.Seqs = step.CuQ, step.CuK, 1
 	a.TQ, a.MaxQ, a.TK, a.MaxK = step.Tokens, step.Tokens, int(end), int(end)
-	t.ops.Attention(s, device.Attention{AttentionShape: a, O: l.o.t, Q: l.qkv.t, K: from(all, d.q), V: from(all, d.q+d.kv),
+	op.Do(t.dev, s, op.Attention{AttentionShape: a, O: l.o.t, Q: l.qkv.t, K: from(all, d.q), V: from(all, d.q+d.kv),
 		QStride: d.qkv, KStride: d.qkv})
 	return l
 }

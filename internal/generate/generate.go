@@ -141,7 +141,7 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 	if spec.Sin, err = d.table(sin); err != nil {
 		return nil, err
 	}
-	d.templates = layers.New(spec, o.Device.Ops())
+	d.templates = layers.New(spec, o.Device)
 	for _, l := range o.Layout {
 		d.visits = append(d.visits, layers.KindOf(l.Kind).Stages(spec, l).Evaluate)
 	}

@@ -121,7 +121,7 @@ var ofActors = []broken{
 		{from: "if r.Skipped = math.IsNaN(loss+r.GradNorm) || ", to: "if r.Skipped = ", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
 	}},
 	{"internal/synchronous/link.go", []way{
-		{from: "t.dev.Ops().Convert(t.stream, dst, src, x.Elems)\n", to: "", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
+		{from: "op.Do(t.dev, t.stream, op.Convert{Dst: dst, Src: src, N: x.Elems})\n", to: "", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
 		{from: "_ = t.stream.Sync()\n", to: "", test: "TestPipelineEqualsTheSynchronousStep", in: "actors"},
 		{from: "return 0, fmt.Errorf(\"synchronous step: %w\", err)", to: "_ = fmt.Sprint(err)", test: "TestSynchronousStepFails", in: "actors"},
 	}},

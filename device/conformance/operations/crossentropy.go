@@ -3,9 +3,11 @@ package operations
 import (
 	"fmt"
 
-	"mt/device"
 	"mt/device/conformance/oracle"
+	"mt/device/op"
 )
+
+func init() { row("CrossEntropy", lossCases) }
 
 func lossCases(add func(string, func(*rig))) {
 	for _, sh := range [][2]int{{1, 1}, {3, 5}, {70, 17}, {9, 256}, {4, 1003}, {0, 6}} {
@@ -37,7 +39,7 @@ func lossCase(r *rig, T, V int, size, limit float64, forwardOnly bool) {
 	for i := range targets {
 		targets[i] = int32(r.rng.IntN(V))
 		if i%4 == 3 {
-			targets[i] = device.IgnoreIndex
+			targets[i] = op.IgnoreIndex
 		}
 	}
 	logits, ids, losses := r.values("Logits", r.dt, scaled(r.normal(T*V), size)), r.i32("Targets", targets), r.f32("Losses", T)
@@ -54,6 +56,6 @@ func lossCase(r *rig, T, V int, size, limit float64, forwardOnly bool) {
 	if V == 1 { // a loss of exactly 0
 		losses.expect(wantL, 0, 0)
 	}
-	r.dev.Ops().CrossEntropy(r.s, device.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V,
+	enqueue(r, op.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V,
 		Scale: scale, Softcap: float32(limit), ForwardOnly: forwardOnly})
 }

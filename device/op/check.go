@@ -1,8 +1,9 @@
-package args
+package op
 
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"mt/device"
 )
@@ -40,13 +41,15 @@ func (c *checker) act(name string, t device.Tensor, n int) {
 func (c *checker) sizes(extents ...int) {
 	for _, n := range extents {
 		if n < 0 {
-			c.that(false, "an extent is negative: %v", extents)
+			c.fail("an extent is negative: %v", slices.Clone(extents))
 		}
 	}
 }
 
-func (c *checker) that(ok bool, format string, args ...any) {
-	if c.err == nil && !ok {
+// fail keeps what is wrong, unless something was before. Callers call it where it is,
+// so that good arguments allocate nothing.
+func (c *checker) fail(format string, args ...any) {
+	if c.err == nil {
 		c.err = fmt.Errorf(format, args...)
 	}
 }
@@ -59,19 +62,9 @@ func strided(rows, stride, n int) int {
 	return (rows-1)*stride + n
 }
 
-// heads are how many elements a row of queries has, and one of keys.
-func heads(a *device.AttentionShape) (wide, narrow int) { return a.Heads * a.Dim, a.KVHeads * a.Dim }
-
-// attention wants what both directions of attention need of a shape.
-func (c *checker) attention(a *device.AttentionShape) {
-	c.sizes(a.Seqs, a.TQ, a.TK, a.MaxQ, a.MaxK, a.Heads, a.KVHeads, a.Dim, a.Window)
-	c.softcap(a.Softcap)
-	c.that(a.KVHeads > 0 && a.Heads%a.KVHeads == 0, "%d heads do not share %d key heads evenly", a.Heads, a.KVHeads)
-	c.tensor("CuQ", a.CuQ, a.Seqs+1, device.I32)
-	c.tensor("CuK", a.CuK, a.Seqs+1, device.I32)
-}
-
 // softcap wants a bound that is none, or a positive number.
 func (c *checker) softcap(limit float32) {
-	c.that(limit >= 0 && limit <= math.MaxFloat32, "Softcap is %v: want a positive number, or 0 for none", limit)
+	if !(limit >= 0 && limit <= math.MaxFloat32) {
+		c.fail("Softcap is %v: want a positive number, or 0 for none", limit)
+	}
 }

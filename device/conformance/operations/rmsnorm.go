@@ -2,11 +2,16 @@ package operations
 
 import (
 	"fmt"
-	"math"
 
 	"mt/device"
 	"mt/device/conformance/oracle"
+	"mt/device/op"
 )
+
+func init() {
+	row("RMSNorm", normCases)
+	row("RMSNormBackward", normBackwardCases)
+}
 
 // normShapes are rows, groups, dim and what strides have beyond dense.
 var normShapes = [][4]int{{1, 1, 1, 0}, {5, 1, 7, 0}, {3, 2, 16, 5}, {40, 1, 33, 3}, {130, 3, 8, 9}, {2, 1, 300, 0}, {0, 2, 4, 0}, {2100, 1, 5, 1}}
@@ -34,7 +39,7 @@ func norm(r *rig, sh [4]int, form string) {
 		y = r.act("Y", n.Rows*n.YStride)
 	}
 	rstd := r.f32("RStd", n.Rows*n.Groups)
-	a := device.RMSNorm{Y: y.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows, Groups: n.Groups, Dim: n.Dim,
+	a := op.RMSNorm{Y: y.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows, Groups: n.Groups, Dim: n.Dim,
 		XStride: n.XStride, YStride: n.YStride, Eps: 1e-5}
 	var residual []float64
 	switch form {
@@ -58,7 +63,7 @@ func norm(r *rig, sh [4]int, form string) {
 	} else {
 		rstd.expect(wantR, summing(n.Dim), 0)
 	}
-	r.dev.Ops().RMSNorm(r.s, a)
+	enqueue(r, a)
 }
 
 func normBackwardCases(add func(string, func(*rig))) {
@@ -94,33 +99,7 @@ func normBackward(r *rig, sh [4]int, form string) {
 	// One rounding, of the gradient or of the sum.
 	dx.expect(wantX, 2*summing(n.Dim), 1)
 	dw.expect(wantW, summing(n.Rows*n.Groups), 0)
-	r.dev.Ops().RMSNormBackward(r.s, device.RMSNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, RStd: rstd.t,
+	enqueue(r, op.RMSNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, RStd: rstd.t,
 		Rows: n.Rows, Groups: n.Groups, Dim: n.Dim, DXStride: n.DXStride, DYStride: n.DYStride, XStride: n.XBStride,
 		Offset: float32(n.Offset), Add: n.Add})
-}
-
-func ropeCases(add func(string, func(*rig))) {
-	// T, heads, dim, rotary, stride beyond dense
-	for _, sh := range [][5]int{{1, 1, 2, 2, 0}, {5, 3, 32, 32, 7}, {40, 2, 64, 64, 0}, {3, 2, 7, 6, 1}, {9, 4, 80, 20, 3}, {4, 2, 5, 0, 0}, {0, 1, 4, 4, 0}} {
-		for _, inverse := range []bool{false, true} {
-			add(fmt.Sprintf("%v,%v", sh, inverse), func(r *rig) {
-				const places = 11
-				T, heads, dim, rotary, stride := sh[0], sh[1], sh[2], sh[3], sh[1]*sh[2]+sh[4]
-				cos, sin := make([]float64, places*rotary/2), make([]float64, places*rotary/2)
-				for i := range cos {
-					sin[i], cos[i] = math.Sincos(10 * r.rng.Float64())
-				}
-				pos := make([]int32, T)
-				for i := range pos {
-					pos[i] = int32(r.rng.IntN(places))
-				}
-				x, c, s, p := r.act("X", T*stride), r.values("Cos", device.F32, cos), r.values("Sin", device.F32, sin), r.i32("Pos", pos)
-				want := x.copy()
-				oracle.RoPE(want, c.v, s.v, pos, T, heads, dim, rotary, stride, inverse)
-				x.expect(want, 4*uF32, 1) // two products and a sum
-				r.dev.Ops().RoPE(r.s, device.RoPE{X: x.t, Cos: c.t, Sin: s.t, Pos: p.t, T: T, Heads: heads, Dim: dim,
-					Rotary: rotary, Stride: stride, Inverse: inverse})
-			})
-		}
-	}
 }

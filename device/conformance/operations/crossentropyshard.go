@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 
-	"mt/device"
 	"mt/device/conformance/oracle"
+	"mt/device/op"
 )
+
+func init() { row("CrossEntropyShard", shardCases) }
 
 // shardCases cut a vocabulary into shards at the given columns, take the shards
 // in one order for the losses and in the other for the gradient, and compare
@@ -38,7 +40,7 @@ func shardCase(r *rig, T int, cuts []int, size, limit float64, gradient bool) {
 		from, to := cuts[t%shards], cuts[t%shards+1]
 		targets[t] = int32([]int{from, to - 1, from + r.rng.IntN(to-from)}[t/shards%3])
 		if t%5 == 4 {
-			targets[t] = device.IgnoreIndex
+			targets[t] = op.IgnoreIndex
 		}
 	}
 	parts := make([]*array, shards)
@@ -68,7 +70,7 @@ func shardCase(r *rig, T int, cuts []int, size, limit float64, gradient bool) {
 	lse.expect(wantLSE, exponents(V, size, limit)+rounded, 0)
 	losses.expect(wantL, exponents(V, size, limit)+rounded, 0)
 	shard := func(k int, gradient, first, last bool) {
-		r.dev.Ops().CrossEntropyShard(r.s, device.CrossEntropyShard{Logits: parts[k].t, Targets: ids.t, LSE: lse.t, Losses: losses.t,
+		enqueue(r, op.CrossEntropyShard{Logits: parts[k].t, Targets: ids.t, LSE: lse.t, Losses: losses.t,
 			T: T, V: cuts[k+1] - cuts[k], From: cuts[k], Scale: scale, Softcap: float32(limit), First: first, Last: last, Gradient: gradient})
 	}
 	for k := range shards {
