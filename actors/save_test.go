@@ -11,6 +11,7 @@ import (
 
 	"mt/data"
 	"mt/device"
+	"mt/device/op"
 	"mt/host"
 	"mt/schedule"
 )
@@ -290,35 +291,22 @@ func TestStopAnywhere(t *testing.T) {
 	}
 }
 
-// stopper closes stop when operation number at is enqueued.
+// stopper closes stop when operation number at is enqueued, counting those that
+// every micro-batch of a block makes.
 type stopper struct {
 	device.Device
 	at   int
 	stop chan struct{}
 }
 
-// stopperOps counts the operations that every micro-batch of a block makes.
-type stopperOps struct {
-	device.Ops
-	s *stopper
-}
-
-func (s *stopper) Ops() device.Ops { return stopperOps{s.Device.Ops(), s} }
-
-func (o stopperOps) count() {
-	if o.s.at--; o.s.at == 0 {
-		close(o.s.stop)
+func (s *stopper) Do(on device.Stream, o device.Op) {
+	switch o.(type) {
+	case *op.RMSNorm, *op.MatMul:
+		if s.at--; s.at == 0 {
+			close(s.stop)
+		}
 	}
-}
-
-func (o stopperOps) RMSNorm(s device.Stream, a device.RMSNorm) {
-	o.count()
-	o.Ops.RMSNorm(s, a)
-}
-
-func (o stopperOps) MatMul(s device.Stream, m device.MatMul) {
-	o.count()
-	o.Ops.MatMul(s, m)
+	s.Device.Do(on, o)
 }
 
 // TestStopWithoutSaving: nothing is owed, so the run ends at once.

@@ -142,7 +142,9 @@ func (f *Blas) in(ctx Context, fn *function, args ...uintptr) error {
 func getHandle(f *function, args ...uintptr) (uintptr, error) {
 	m := newFrame()
 	defer m.release()
-	err := f.call(append([]uintptr{m.out(0)}, args...)...)
+	var all [maxArguments]uintptr
+	all[0] = m.out(0)
+	err := f.call(all[:1+copy(all[1:], args)]...)
 	return uintptr(m.words[0]), err
 }
 

@@ -156,10 +156,20 @@ type Device interface {
 	NewStream(name string) (Stream, error)
 	// NewEvent makes an event that counts as complete until it is recorded.
 	NewEvent() (Event, error)
-	// Ops are the operations of this device.
-	Ops() Ops
+	// Do enqueues o on s; it copies what o points to before it returns, so the
+	// caller may change it and use it again. Errors stick to the stream.
+	Do(s Stream, o Op)
 	// Close gives everything back. The streams must have been closed.
 	Close() error
+}
+
+// Op is an operation with its arguments: a pointer to a struct of package op.
+type Op interface {
+	// Name is what the operation is called, for errors and profiles.
+	Name() string
+	// Check is what is wrong with the arguments, as far as shapes, types and
+	// lengths say. The caller names the operation.
+	Check() error
 }
 
 // Event marks a point of a stream. It may be recorded again and again; waits

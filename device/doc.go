@@ -1,5 +1,6 @@
 // Package device is the contract between the pipeline and whatever computes:
-// memory counted by purpose, streams, events, asynchronous copies and Ops.
+// memory counted by purpose, streams, events, asynchronous copies and operations,
+// which are values (device/op).
 //
 // The semantics are CUDA's. Work on one stream runs in order; streams are
 // ordered among themselves only by events; nothing else is promised.

@@ -2,6 +2,7 @@ package layers
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -9,11 +10,11 @@ import (
 // decoder block number block, where its MLP is a layer of its own.
 //
 //	x, y (T, h) act, not overlapping
-//	saved: Spec.SavedBytes(Attention, T) bytes that AttentionBackward reads; the
+//	saved: the Attention kind's SavedBytes of T bytes that AttentionBackward reads; the
 //	zero Mem keeps nothing
 func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x device.Tensor, mb MicroBatch, saved, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
-	l := t.newLaunch(s, model.Attention, block, w, mb, saved, ws, false)
+	l := t.newLaunch(s, withoutMLP, block, w, mb, saved, ws, false)
 	l.x, l.y = whole(x, t.dims.hidden), whole(y, t.dims.hidden)
 	l.attention()
 	for c := range l.chunks() {
@@ -50,18 +51,18 @@ func (l *launch) rotate(c span) {
 // normQK norms the q and k heads of n packed rows; y may be x, the rstd none.
 func (t *Templates) normQK(s device.Stream, w Weights, y, x, rstdQ, rstdK device.Tensor, n int) {
 	d := t.dims
-	a := device.RMSNorm{Y: y, RStd: rstdQ, X: x, W: w[model.RoleQNorm], Rows: n, Groups: d.heads, Dim: d.headDim,
+	a := op.RMSNorm{Y: y, RStd: rstdQ, X: x, W: w[model.RoleQNorm], Rows: n, Groups: d.heads, Dim: d.headDim,
 		XStride: d.qkv, YStride: d.qkv, Eps: t.spec.Config.RMSNormEps, Offset: t.spec.Config.NormOffset}
-	t.ops.RMSNorm(s, a)
+	op.Do(t.dev, s, a)
 	a.Y, a.X, a.RStd, a.W, a.Groups = from(y, d.q), from(x, d.q), rstdK, w[model.RoleKNorm], d.kvHeads
-	t.ops.RMSNorm(s, a)
+	op.Do(t.dev, s, a)
 }
 
 // rope rotates the q and k heads of a chunk's packed rows in place, or back.
 func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	d, r := l.dims, l.ropes[l.spec.Config.RopeOf(l.block)]
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))
-	l.ops.RoPE(l.s, device.RoPE{X: x, Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,
+	op.Do(l.dev, l.s, op.RoPE{X: x, Cos: r.cos, Sin: r.sin, Pos: pos, T: c.n, Heads: d.heads + d.kvHeads,
 		Dim: d.headDim, Rotary: r.rotary, Stride: d.qkv, Inverse: inverse})
 }
 
@@ -80,23 +81,23 @@ func (l *launch) heads() (q, k, v device.Tensor) {
 }
 
 // shape is the attention of the micro-batch's sequences over themselves.
-func (l *launch) shape() device.AttentionShape {
+func (l *launch) shape() op.AttentionShape {
 	a := l.attentionShape()
 	a.CuQ, a.CuK, a.Seqs = l.mb.Cu, l.mb.Cu, l.mb.Seqs
 	a.TQ, a.TK, a.MaxQ, a.MaxK = l.mb.Tokens, l.mb.Tokens, l.mb.MaxSeqlen, l.mb.MaxSeqlen
 	return a
 }
 
-func (l *launch) attentionShape() device.AttentionShape {
+func (l *launch) attentionShape() op.AttentionShape {
 	d, c := l.dims, l.spec.Config
-	return device.AttentionShape{Heads: d.heads, KVHeads: d.kvHeads, Dim: d.headDim, Scale: float32(c.ScoreScale()),
+	return op.AttentionShape{Heads: d.heads, KVHeads: d.kvHeads, Dim: d.headDim, Scale: float32(c.ScoreScale()),
 		Window: c.Window(l.block), Softcap: float32(c.AttnSoftcap)}
 }
 
 // attend writes o, and lse where something reads it later.
 func (l *launch) attend() {
 	q, k, v := l.heads()
-	l.ops.Attention(l.s, device.Attention{AttentionShape: l.shape(), O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
+	op.Do(l.dev, l.s, op.Attention{AttentionShape: l.shape(), O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
 		QStride: l.dims.qkv, KStride: l.dims.qkv})
 }
 
@@ -120,5 +121,5 @@ func (l *launch) attentionOut(out rows, c span) {
 func (t *Templates) addNormed(s device.Stream, y, residual, x, w device.Tensor, n int) {
 	a := t.rmsNorm(y, device.Tensor{}, x, w, n)
 	a.Residual = residual
-	t.ops.RMSNorm(s, a)
+	op.Do(t.dev, s, a)
 }

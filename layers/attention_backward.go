@@ -2,6 +2,7 @@ package layers
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -12,7 +13,7 @@ import (
 //	saved: as AttentionForward of the same micro-batch left it; used up
 func (t *Templates) AttentionBackward(s device.Stream, block int, w Weights, g Grads, dxdy, x device.Tensor, mb MicroBatch, saved, ws device.Mem, first bool) {
 	t.spec.fits(mb.Tokens)
-	l := t.newLaunch(s, model.Attention, block, w, mb, saved, ws, true)
+	l := t.newLaunch(s, withoutMLP, block, w, mb, saved, ws, true)
 	l.startBackward(g, dxdy, x, first)
 	for c := range l.chunks() {
 		if l.dims.sandwich {
@@ -77,7 +78,7 @@ func (l *launch) attendBackward() {
 	d := l.dims
 	q, k, v := l.heads()
 	dq := l.dqkv.t
-	l.ops.AttentionBackward(l.s, device.AttentionBackward{AttentionShape: l.shape(),
+	op.Do(l.dev, l.s, op.AttentionBackward{AttentionShape: l.shape(),
 		DQ: dq, DK: from(dq, d.q), DV: from(dq, d.q+d.kv), DO: l.do.t, O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
 		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta})
 }
@@ -101,11 +102,11 @@ func (l *launch) projectBackward(c span) {
 // the product.
 func (l *launch) normQKBackward(dqkv device.Tensor, c span) {
 	d, raw := l.dims, l.qkv.of(c)
-	a := device.RMSNormBackward{DX: dqkv, DY: dqkv, X: raw, DW: l.g[model.RoleQNorm], W: l.w[model.RoleQNorm],
+	a := op.RMSNormBackward{DX: dqkv, DY: dqkv, X: raw, DW: l.g[model.RoleQNorm], W: l.w[model.RoleQNorm],
 		RStd: l.rstdQ.of(c), Rows: c.n, Groups: d.heads, Dim: d.headDim, DXStride: d.qkv, DYStride: d.qkv, XStride: d.qkv,
 		Offset: l.spec.Config.NormOffset}
-	l.ops.RMSNormBackward(l.s, a)
+	op.Do(l.dev, l.s, a)
 	a.DX, a.DY, a.X = from(dqkv, d.q), from(dqkv, d.q), from(raw, d.q)
 	a.DW, a.W, a.RStd, a.Groups = l.g[model.RoleKNorm], l.w[model.RoleKNorm], l.rstdK.of(c), d.kvHeads
-	l.ops.RMSNormBackward(l.s, a)
+	op.Do(l.dev, l.s, a)
 }

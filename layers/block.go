@@ -2,13 +2,14 @@ package layers
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
 // BlockForward overwrites y with the output of decoder block number block.
 //
 //	x, y (T, h) act, not overlapping
-//	saved: Spec.SavedBytes(Block, T) bytes that BlockBackward reads; the zero Mem
+//	saved: the Block kind's SavedBytes of T bytes that BlockBackward reads; the zero Mem
 //	keeps nothing, as in an evaluation
 //
 // It is x2 = x + attention(norm(x)), y = x2 + mlp(norm(x2)) or, with
@@ -17,7 +18,7 @@ import (
 // arXiv:2505.09388 (Qwen3); with four norms arXiv:2503.19786 (Gemma 3).
 func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x device.Tensor, mb MicroBatch, saved, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
-	l := t.newLaunch(s, model.Block, block, w, mb, saved, ws, false)
+	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, false)
 	l.x, l.y = whole(x, t.dims.hidden), whole(y, t.dims.hidden)
 	l.attention()
 	for c := range l.chunks() {
@@ -40,13 +41,13 @@ type launch struct {
 	first bool
 }
 
-func (t *Templates) newLaunch(s device.Stream, kind model.LayerKind, block int, w Weights, mb MicroBatch, saved, ws device.Mem, backward bool) *launch {
+func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, mb MicroBatch, saved, ws device.Mem, backward bool) *launch {
 	keep := t.spec.Keep
 	if saved.Bytes == 0 {
 		keep = KeepNothing
 	}
 	l := &launch{Templates: t, s: s, block: block, w: w, mb: mb, keep: keep}
-	l.buffers = t.spec.blockBuffers(t.dims, kind, keep, mb.Tokens, backward, &arena{mem: saved}, &arena{mem: ws})
+	l.buffers = t.spec.blockBuffers(t.dims, mlp, keep, mb.Tokens, backward, &arena{mem: saved}, &arena{mem: ws})
 	return l
 }
 
@@ -56,17 +57,17 @@ func (l *launch) chunks() func(func(span) bool) {
 
 // linear is D (n, out) = A (n, in) · Wᵀ [+ C] [+ bias] for W (out, in).
 func (t *Templates) linear(s device.Stream, d, a, w, c, bias device.Tensor, n, in, out int) {
-	t.ops.MatMul(s, device.MatMul{M: n, N: out, K: in, TransB: true, A: a, B: w, C: c, D: d, Bias: bias})
+	op.Do(t.dev, s, op.MatMul{M: n, N: out, K: in, TransB: true, A: a, B: w, C: c, D: d, Bias: bias})
 }
 
 // norm is y (n, h) = RMSNorm(x); rstd (n) f32 or none.
 func (t *Templates) norm(s device.Stream, y, rstd, x, w device.Tensor, n int) {
-	t.ops.RMSNorm(s, t.rmsNorm(y, rstd, x, w, n))
+	op.Do(t.dev, s, t.rmsNorm(y, rstd, x, w, n))
 }
 
-func (t *Templates) rmsNorm(y, rstd, x, w device.Tensor, n int) device.RMSNorm {
+func (t *Templates) rmsNorm(y, rstd, x, w device.Tensor, n int) op.RMSNorm {
 	h := t.dims.hidden
-	return device.RMSNorm{Y: y, RStd: rstd, X: x, W: w, Rows: n, Groups: 1, Dim: h, XStride: h, YStride: h,
+	return op.RMSNorm{Y: y, RStd: rstd, X: x, W: w, Rows: n, Groups: 1, Dim: h, XStride: h, YStride: h,
 		Eps: t.spec.Config.RMSNormEps, Offset: t.spec.Config.NormOffset}
 }
 
@@ -80,7 +81,7 @@ func (l *launch) mlp(c span) {
 	l.residual(x2, l.n, c)
 	l.norm(l.s, l.n.of(c), device.Tensor{}, x2.of(c), l.w[model.RoleMLPNorm], c.n)
 	l.gateUp(c)
-	l.ops.GLU(l.s, l.activation(), l.act.of(c), l.gu.of(c), c.n, l.dims.ffn)
+	op.Do(l.dev, l.s, op.GLU{Activation: l.activation(), Y: l.act.of(c), GU: l.gu.of(c), T: c.n, F: l.dims.ffn})
 	if !l.dims.sandwich {
 		l.down(l.y, x2.of(c), c)
 		return
@@ -101,9 +102,9 @@ func (l *launch) down(y rows, residual device.Tensor, c span) {
 }
 
 // activation is the gate's function.
-func (t *Templates) activation() device.Activation {
+func (t *Templates) activation() op.Activation {
 	if t.spec.Config.Activation == model.GELUTanh {
-		return device.GELUTanh
+		return op.GELUTanh
 	}
-	return device.SiLU
+	return op.SiLU
 }

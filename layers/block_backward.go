@@ -2,6 +2,7 @@ package layers
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -19,7 +20,7 @@ import (
 // on every level: a norm's backward reads its input.
 func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads, dxdy, x device.Tensor, mb MicroBatch, saved, ws device.Mem, first bool) {
 	t.spec.fits(mb.Tokens)
-	l := t.newLaunch(s, model.Block, block, w, mb, saved, ws, true)
+	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, true)
 	l.startBackward(g, dxdy, x, first)
 	for c := range l.chunks() {
 		l.mlpBackward(c)
@@ -55,18 +56,18 @@ func (t *Templates) weightGrad(s device.Stream, dw, dy, x device.Tensor, n, out,
 	if overwrite {
 		c = device.Tensor{}
 	}
-	t.ops.MatMul(s, device.MatMul{M: out, N: in, K: n, TransA: true, A: dy, B: x, C: c, D: dw})
+	op.Do(t.dev, s, op.MatMul{M: out, N: in, K: n, TransA: true, A: dy, B: x, C: c, D: dw})
 }
 
 // inputGrad is dx (n, in) = dy (n, out) · W for W (out, in).
 func (t *Templates) inputGrad(s device.Stream, dx, dy, w device.Tensor, n, out, in int) {
-	t.ops.MatMul(s, device.MatMul{M: n, N: in, K: out, A: dy, B: w, D: dx})
+	op.Do(t.dev, s, op.MatMul{M: n, N: in, K: out, A: dy, B: w, D: dx})
 }
 
 // biasGrad accumulates db (N) where the model has that bias.
 func (l *launch) biasGrad(r model.Role, dy device.Tensor, n, width int) {
 	if db, ok := l.g[r]; ok {
-		l.ops.AddBiasGrad(l.s, db, dy, n, width)
+		op.Do(l.dev, l.s, op.AddBiasGrad{DB: db, DY: dy, T: n, N: width})
 	}
 }
 
@@ -86,13 +87,13 @@ func (l *launch) mlpBackward(c span) {
 	}
 	act, gu, dy := l.act.of(c), l.gu.of(c), l.y.of(c)
 	if d.sandwich {
-		l.ops.GLU(s, l.activation(), act, gu, c.n, d.ffn)
+		op.Do(l.dev, s, op.GLU{Activation: l.activation(), Y: act, GU: gu, T: c.n, F: d.ffn})
 		l.down(l.out, device.Tensor{}, c)
 		dy = l.outNormBackward(model.RolePostMLPNorm, l.out.of(c), c)
 	}
 	l.biasGrad(model.RoleDownBias, dy, c.n, d.hidden)
 	l.inputGrad(s, act, dy, l.w[model.RoleDown], c.n, d.hidden, d.ffn)
-	l.ops.GLUBackward(s, l.activation(), gu, act, act, gu, c.n, d.ffn)
+	op.Do(l.dev, s, op.GLUBackward{Activation: l.activation(), DGU: gu, Y: act, DY: act, GU: gu, T: c.n, F: d.ffn})
 	// From here on act is f(gate)·up again and gu its gradient.
 	l.weightGrad(s, l.g[model.RoleDown], dy, act, c.n, d.hidden, d.ffn, l.overwrites(c))
 	l.weightGrad(s, l.g[model.RoleGateUp], gu, l.n.of(c), c.n, 2*d.ffn, d.hidden, l.overwrites(c))
@@ -107,7 +108,7 @@ func (l *launch) mlpBackward(c span) {
 func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.Tensor {
 	dx, rstd := l.dout.of(c), l.rstdOut.of(c)
 	l.norm(l.s, dx, rstd, x, l.w[r], c.n)
-	l.ops.RMSNormBackward(l.s, l.rmsNormBackward(dx, l.g[r], l.y.of(c), x, l.w[r], rstd, c.n))
+	op.Do(l.dev, l.s, l.rmsNormBackward(dx, l.g[r], l.y.of(c), x, l.w[r], rstd, c.n))
 	return dx
 }
 
@@ -116,12 +117,12 @@ func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.T
 func (l *launch) normBackward(r model.Role, x device.Tensor, c span) {
 	a := l.rmsNormBackward(l.y.of(c), l.g[r], l.n.of(c), x, l.w[r], l.rstd.of(c), c.n)
 	a.Add = true
-	l.ops.RMSNormBackward(l.s, a)
+	op.Do(l.dev, l.s, a)
 }
 
 // rmsNormBackward is the backward of norm over n rows: dx (n, h) from dy.
-func (t *Templates) rmsNormBackward(dx, dw, dy, x, w, rstd device.Tensor, n int) device.RMSNormBackward {
+func (t *Templates) rmsNormBackward(dx, dw, dy, x, w, rstd device.Tensor, n int) op.RMSNormBackward {
 	h := t.dims.hidden
-	return device.RMSNormBackward{DX: dx, DW: dw, DY: dy, X: x, W: w, RStd: rstd, Rows: n, Groups: 1, Dim: h,
+	return op.RMSNormBackward{DX: dx, DW: dw, DY: dy, X: x, W: w, RStd: rstd, Rows: n, Groups: 1, Dim: h,
 		DXStride: h, DYStride: h, XStride: h, Offset: t.spec.Config.NormOffset}
 }

@@ -2,6 +2,7 @@ package layers
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/internal/bfloat"
 )
 
@@ -13,7 +14,7 @@ import (
 // Enqueues on s; needs no workspace.
 func (t *Templates) EmbedForward(s device.Stream, x, table device.Tensor, mb MicroBatch) {
 	t.spec.fits(mb.Tokens)
-	t.ops.GatherRows(s, x, table, mb.Index, mb.Tokens, t.dims.hidden)
+	op.Do(t.dev, s, op.GatherRows{Dst: x, Src: table, Index: mb.Index, T: mb.Tokens, C: t.dims.hidden})
 	t.scaleEmbedding(s, x, mb)
 }
 
@@ -27,7 +28,7 @@ func (t *Templates) scaleEmbedding(s device.Stream, x device.Tensor, mb MicroBat
 	if t.dims.act == device.BF16 {
 		scale = bfloat.Widen(bfloat.Round(scale))
 	}
-	t.ops.Scale(s, x, int64(mb.Tokens)*int64(t.dims.hidden), scale)
+	op.Do(t.dev, s, op.Scale{X: x, N: int64(mb.Tokens) * int64(t.dims.hidden), Factor: scale})
 }
 
 // EmbedBackward accumulates the gradient of the batch's embedding rows: each
@@ -42,5 +43,5 @@ func (t *Templates) EmbedBackward(s device.Stream, dtable, dx device.Tensor, mb 
 	if first {
 		s.Zero(dtable.Slice(0, int64(mb.UniqueRows)*int64(t.dims.hidden)).Mem())
 	}
-	t.ops.ScatterAddRows(s, dtable, dx, mb.RowStart, mb.RowPos, mb.UniqueRows, mb.Tokens, t.dims.hidden)
+	op.Do(t.dev, s, op.ScatterAddRows{DRows: dtable, DY: dx, Start: mb.RowStart, Pos: mb.RowPos, U: mb.UniqueRows, T: mb.Tokens, C: t.dims.hidden})
 }

@@ -2,6 +2,7 @@ package layers
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -37,7 +38,7 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
 		xc, n, logits := whole(x, d.hidden).of(c), b.n.of(c), b.logits.of(c)
 		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, d.vocab)
-		t.ops.CrossEntropy(s, device.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
+		op.Do(t.dev, s, op.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
 			Losses: whole(losses, 1).of(c), T: c.n, V: d.vocab, Scale: scale, Softcap: t.logitCap()})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)
 		t.inputGrad(s, n, logits, w[model.RoleLMHead], c.n, d.vocab, d.hidden)
@@ -52,7 +53,7 @@ func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x
 	if dx.Addr == x.Addr {
 		to = dn
 	}
-	t.ops.RMSNormBackward(s, t.rmsNormBackward(to, g[model.RoleFinalNorm], dn, x, w[model.RoleFinalNorm], rstd, n))
+	op.Do(t.dev, s, t.rmsNormBackward(to, g[model.RoleFinalNorm], dn, x, w[model.RoleFinalNorm], rstd, n))
 	if dx.Addr == x.Addr {
 		s.CopyD2D(dx.Mem(), dn.Mem())
 	}
@@ -74,7 +75,7 @@ func (t *Templates) HeadForward(s device.Stream, w Weights, x, losses device.Ten
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
 		logits := b.logits.of(c)
 		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n, t.dims.vocab)
-		t.ops.CrossEntropy(s, device.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
+		op.Do(t.dev, s, op.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
 			Losses: whole(losses, 1).of(c), T: c.n, V: t.dims.vocab, ForwardOnly: true, Softcap: t.logitCap()})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -48,6 +49,15 @@ func (s Spec) LargestShard() int {
 // ShardRows is the largest number of rows of a part of the head.
 func (s Spec) ShardRows() int { return s.Shard(s.LargestShard()).Rows }
 
+// LSEBytes is the size of the log-sum-exps of so many tokens that a head in parts
+// keeps from one sweep over them to the next; 0 for a whole head.
+func (s Spec) LSEBytes(tokens int) int64 {
+	if s.Shards() == 1 {
+		return 0
+	}
+	return 4 * int64(tokens)
+}
+
 // ShardLayout is where the tensors of part k of head lie in a weight slot and in
 // a gradient buffer: the final norm's, which travel with every part, and the
 // part's rows of lm_head.
@@ -77,7 +87,7 @@ func (t *Templates) HeadShardForward(s device.Stream, w Weights, x, losses, lse 
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
 		logits := b.logits.of(c)
 		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n, p.Rows)
-		t.ops.CrossEntropyShard(s, device.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
+		op.Do(t.dev, s, op.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
 			Losses: whole(losses, 1).of(c), T: c.n, V: p.Rows, From: p.From, First: first, Last: last, Softcap: t.logitCap()})
 	}
 }
@@ -101,7 +111,7 @@ func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
 		xc, n, logits, dxc := whole(x, d.hidden).of(c), b.n.of(c), b.logits.of(c), whole(dx, d.hidden).of(c)
 		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, p.Rows)
-		t.ops.CrossEntropyShard(s, device.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
+		op.Do(t.dev, s, op.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
 			T: c.n, V: p.Rows, From: p.From, Scale: scale, First: first, Last: last, Gradient: true,
 			Softcap: t.logitCap()})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, p.Rows, d.hidden, firstBatch && c.at == 0)
@@ -109,7 +119,7 @@ func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x
 		if first {
 			sum = device.Tensor{}
 		}
-		t.ops.MatMul(s, device.MatMul{M: c.n, N: d.hidden, K: p.Rows, A: logits, B: w[model.RoleLMHead], C: sum, D: dxc})
+		op.Do(t.dev, s, op.MatMul{M: c.n, N: d.hidden, K: p.Rows, A: logits, B: w[model.RoleLMHead], C: sum, D: dxc})
 		if last {
 			t.finalNormBackward(s, w, g, dxc, xc, dxc, b.rstd.of(c), c.n)
 		}

@@ -67,7 +67,7 @@ type Templates struct {
 	spec  Spec
 	dims  dims
 	ropes []ropeTable
-	ops   device.Ops
+	dev   device.Device
 }
 
 // ropeTable is one of the model's rotary embeddings: cos and sin (P, rotary/2)
@@ -94,9 +94,9 @@ func ropeTables(s Spec) []ropeTable {
 	return out
 }
 
-// New makes the templates of a run over the operations of a device.
-func New(spec Spec, ops device.Ops) *Templates {
-	return &Templates{spec: spec, dims: newDims(spec), ropes: ropeTables(spec), ops: ops}
+// New makes the templates of a run on a device.
+func New(spec Spec, dev device.Device) *Templates {
+	return &Templates{spec: spec, dims: newDims(spec), ropes: ropeTables(spec), dev: dev}
 }
 
 // Weights are the parameters of one layer on the device, by role.

@@ -11,6 +11,7 @@ import (
 
 	"mt/device"
 	"mt/device/cpu"
+	"mt/device/op"
 	"mt/internal/reference"
 	"mt/model"
 )
@@ -91,7 +92,7 @@ func sequences(vocab int, seed uint64, lengths ...int) []reference.Sequence {
 			s.IDs = append(s.IDs, int32(rng.IntN(vocab)))
 			target := int32(rng.IntN(vocab))
 			if i == n-1 && n > 1 || rng.IntN(5) == 0 {
-				target = device.IgnoreIndex
+				target = op.IgnoreIndex
 			}
 			s.Targets = append(s.Targets, target)
 		}
@@ -216,7 +217,7 @@ func TestKeepChangesNothing(t *testing.T) {
 				if keep == KeepNothing {
 					want = got
 				}
-				if saved := r.spec.SavedBytes(model.Block, 13); saved <= bytes {
+				if saved := KindOf(model.Block).SavedBytes(r.spec, 13); saved <= bytes {
 					t.Errorf("%s keep %d: %d bytes, the level before %d", act, keep, saved, bytes)
 				} else {
 					bytes = saved

@@ -2,6 +2,7 @@ package layers
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -22,7 +23,7 @@ func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int
 	in := whole(x, t.dims.hidden)
 	for c := range l.chunks() {
 		r := l.route(in, c, !eval)
-		t.ops.Convert(s, r.sum, in.of(c), r.sum.Len)
+		op.Do(t.dev, s, op.Convert{Dst: r.sum, Src: in.of(c), N: r.sum.Len})
 	}
 }
 
@@ -31,12 +32,12 @@ func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int
 func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool) {
 	c := t.spec.Config
 	n := int64(tokens * c.NumExpertsPerTok)
-	a := device.SortByExpert{IDs: st.IDs.Slice(0, n), Order: st.Order, Rows: st.Rows, Offsets: st.Offsets,
+	a := op.SortByExpert{IDs: st.IDs.Slice(0, n), Order: st.Order, Rows: st.Rows, Offsets: st.Offsets,
 		N: int(n), K: c.NumExpertsPerTok, E: c.NumExperts}
 	if count {
 		a.Counts = st.Counts
 	}
-	t.ops.SortByExpert(s, a)
+	op.Do(t.dev, s, a)
 }
 
 // ExpertForward adds to Sum what an expert, whose weights are w, makes of the
@@ -46,9 +47,9 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 	h, f := t.dims.hidden, t.spec.Config.MoEIntermediateSize
 	for c := range l.expertChunks(n) {
 		l.gateUp(c)
-		t.ops.GLU(s, t.activation(), l.act.of(c), l.gu.of(c), c.n, f)
-		t.ops.ScaleRows(s, device.ScaleRows{X: l.act.of(c), W: st.Weights, Index: l.pairs(c), T: c.n, C: f, P: int(st.Weights.Len)})
-		l.product(device.MatMul{M: c.n, N: h, K: f, TransB: true, A: l.act.of(c), B: w[model.RoleExpertDown], D: l.out.of(c)})
+		op.Do(t.dev, s, op.GLU{Activation: t.activation(), Y: l.act.of(c), GU: l.gu.of(c), T: c.n, F: f})
+		op.Do(t.dev, s, op.ScaleRows{X: l.act.of(c), W: st.Weights, Index: l.pairs(c), T: c.n, C: f, P: int(st.Weights.Len)})
+		l.product(op.MatMul{M: c.n, N: h, K: f, TransB: true, A: l.act.of(c), B: w[model.RoleExpertDown], D: l.out.of(c)})
 		l.addRows(l.out.of(c), c)
 	}
 }
@@ -60,7 +61,7 @@ func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from,
 func (t *Templates) MoECombine(s device.Stream, y device.Tensor, at int, mb MicroBatch, st MoEState) {
 	h := int64(t.dims.hidden)
 	n := int64(mb.Tokens) * h
-	t.ops.Convert(s, y, st.Sum.Slice(int64(at)*h, n), n)
+	op.Do(t.dev, s, op.Convert{Dst: y, Src: st.Sum.Slice(int64(at)*h, n), N: n})
 }
 
 // moeLaunch is one visit to a MoE layer: of a micro-batch to part 0, or of pairs
@@ -109,12 +110,12 @@ func (l *moeLaunch) route(x rows, c span, sum bool) routing {
 	cfg, r := l.spec.Config, l.of(c)
 	l.norm(l.s, r.n, device.Tensor{}, x.of(c), l.w[model.RoleMLPNorm], c.n)
 	l.linear(l.s, r.logits, l.widened(r, c), l.w[model.RoleRouter], device.Tensor{}, device.Tensor{}, c.n, l.dims.hidden, cfg.NumExperts)
-	a := device.Router{Logits: r.logits, IDs: r.ids, Weights: r.weights, T: c.n, E: cfg.NumExperts, K: cfg.NumExpertsPerTok,
+	a := op.Router{Logits: r.logits, IDs: r.ids, Weights: r.weights, T: c.n, E: cfg.NumExperts, K: cfg.NumExpertsPerTok,
 		Normalize: cfg.NormTopKProb}
 	if sum {
 		a.ProbSum = l.st.ProbSum
 	}
-	l.ops.Router(l.s, a)
+	op.Do(l.dev, l.s, a)
 	return r
 }
 
@@ -124,7 +125,7 @@ func (l *moeLaunch) widened(r routing, c span) device.Tensor {
 		return r.n
 	}
 	wide := l.wide.of(c)
-	l.ops.Convert(l.s, wide, r.n, r.n.Len)
+	op.Do(l.dev, l.s, op.Convert{Dst: wide, Src: r.n, N: r.n.Len})
 	return wide
 }
 
@@ -138,21 +139,21 @@ func (l *moeLaunch) tokens(c span) device.Tensor {
 }
 
 // product is one whose number of rows comes from the data.
-func (l *moeLaunch) product(m device.MatMul) {
+func (l *moeLaunch) product(m op.MatMul) {
 	m.Ragged = true
-	l.ops.MatMul(l.s, m)
+	op.Do(l.dev, l.s, m)
 }
 
 // gateUp gathers the normed inputs of a chunk and writes gu.
 func (l *moeLaunch) gateUp(c span) {
 	h, f := l.dims.hidden, l.spec.Config.MoEIntermediateSize
-	l.ops.GatherRows(l.s, l.in.of(c), l.st.N, l.tokens(c), c.n, h)
-	l.product(device.MatMul{M: c.n, N: 2 * f, K: h, TransB: true, A: l.in.of(c), B: l.w[model.RoleExpertGateUp], D: l.gu.of(c)})
+	op.Do(l.dev, l.s, op.GatherRows{Dst: l.in.of(c), Src: l.st.N, Index: l.tokens(c), T: c.n, C: h})
+	l.product(op.MatMul{M: c.n, N: 2 * f, K: h, TransB: true, A: l.in.of(c), B: l.w[model.RoleExpertGateUp], D: l.gu.of(c)})
 }
 
 // addRows adds the rows of a chunk to those of their tokens in Sum. A token has
 // an expert once at most.
 func (l *moeLaunch) addRows(src device.Tensor, c span) {
 	h := l.dims.hidden
-	l.ops.AddRows(l.s, l.st.Sum, src, l.tokens(c), int(l.st.Sum.Len)/h, c.n, h)
+	op.Do(l.dev, l.s, op.AddRows{Dst: l.st.Sum, Src: src, Index: l.tokens(c), U: int(l.st.Sum.Len) / h, T: c.n, C: h})
 }

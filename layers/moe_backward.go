@@ -2,6 +2,7 @@ package layers
 
 import (
 	"mt/device"
+	"mt/device/op"
 	"mt/model"
 )
 
@@ -46,23 +47,23 @@ func (l *moeLaunch) expertBackward(c span) {
 	h, f := l.dims.hidden, l.spec.Config.MoEIntermediateSize
 	in, dy, gu, act, dact := l.in.of(c), l.out.of(c), l.gu.of(c), l.act.of(c), l.dact.of(c)
 	l.gateUp(c)
-	l.ops.GLU(l.s, l.activation(), act, gu, c.n, f)
-	l.ops.GatherRows(l.s, dy, l.st.DY, l.tokens(c), c.n, h)
-	l.product(device.MatMul{M: c.n, N: f, K: h, A: dy, B: l.w[model.RoleExpertDown], D: dact})
-	l.ops.ScaleRowsBackward(l.s, device.ScaleRowsBackward{DY: dact, Y: act, W: l.st.Weights, DW: l.st.DWeights, Index: l.pairs(c),
+	op.Do(l.dev, l.s, op.GLU{Activation: l.activation(), Y: act, GU: gu, T: c.n, F: f})
+	op.Do(l.dev, l.s, op.GatherRows{Dst: dy, Src: l.st.DY, Index: l.tokens(c), T: c.n, C: h})
+	l.product(op.MatMul{M: c.n, N: f, K: h, A: dy, B: l.w[model.RoleExpertDown], D: dact})
+	op.Do(l.dev, l.s, op.ScaleRowsBackward{DY: dact, Y: act, W: l.st.Weights, DW: l.st.DWeights, Index: l.pairs(c),
 		T: c.n, C: f, P: int(l.st.Weights.Len)})
 	// From here on act is weighted and dact the gradient of f(gate)·up.
 	l.expertGrad(model.RoleExpertDown, dy, act, c, h, f)
-	l.ops.GLUBackward(l.s, l.activation(), gu, device.Tensor{}, dact, gu, c.n, f)
+	op.Do(l.dev, l.s, op.GLUBackward{Activation: l.activation(), DGU: gu, DY: dact, GU: gu, T: c.n, F: f})
 	l.expertGrad(model.RoleExpertGateUp, gu, in, c, 2*f, h)
-	l.product(device.MatMul{M: c.n, N: h, K: 2 * f, A: gu, B: l.w[model.RoleExpertGateUp], D: in})
+	l.product(op.MatMul{M: c.n, N: h, K: 2 * f, A: gu, B: l.w[model.RoleExpertGateUp], D: in})
 	l.addRows(in, c)
 }
 
 // expertGrad is dW (out, in) = dYᵀ·X over a chunk, dW += … over those after the
 // first.
 func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, in int) {
-	m := device.MatMul{M: out, N: in, K: c.n, TransA: true, A: dy, B: x, D: l.g[r]}
+	m := op.MatMul{M: out, N: in, K: c.n, TransA: true, A: dy, B: x, D: l.g[r]}
 	if c.at > 0 {
 		m.C = m.D
 	}
@@ -96,14 +97,14 @@ func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, 
 func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 	cfg, r := l.spec.Config, l.of(c)
 	h, experts := l.dims.hidden, cfg.NumExperts
-	a := device.RouterBackward{DLogits: r.logits, Logits: r.logits, IDs: r.ids, DWeights: r.dweights, T: c.n, E: experts,
+	a := op.RouterBackward{DLogits: r.logits, Logits: r.logits, IDs: r.ids, DWeights: r.dweights, T: c.n, E: experts,
 		K: cfg.NumExpertsPerTok, Normalize: cfg.NormTopKProb}
 	if auxScale != 0 {
 		a.Counts, a.AuxScale = l.st.Counts, auxScale
 	}
-	l.ops.RouterBackward(l.s, a)
+	op.Do(l.dev, l.s, a)
 	l.weightGrad(l.s, l.g[model.RoleRouter], r.logits, l.widened(r, c), c.n, experts, h, overwrite)
-	l.ops.MatMul(l.s, device.MatMul{M: c.n, N: h, K: experts, A: r.logits, B: l.w[model.RoleRouter], C: r.sum, D: r.sum})
+	op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: experts, A: r.logits, B: l.w[model.RoleRouter], C: r.sum, D: r.sum})
 }
 
 // routeNormBackward adds to dy the gradient that Sum, that of norm(x), passes on
@@ -111,8 +112,8 @@ func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 func (l *moeLaunch) routeNormBackward(dy, x device.Tensor, c span) {
 	n, rstd, weight := l.n.of(c), l.rstd.of(c), l.w[model.RoleMLPNorm]
 	l.norm(l.s, n, rstd, x, weight, c.n)
-	l.ops.Convert(l.s, n, l.of(c).sum, n.Len)
+	op.Do(l.dev, l.s, op.Convert{Dst: n, Src: l.of(c).sum, N: n.Len})
 	a := l.rmsNormBackward(dy, l.g[model.RoleMLPNorm], n, x, weight, rstd, c.n)
 	a.Add = true
-	l.ops.RMSNormBackward(l.s, a)
+	op.Do(l.dev, l.s, a)
 }

@@ -35,7 +35,7 @@ func newMoERig(t *testing.T, dev device.Device, c moeCase, sp Spec) *moeRig {
 			t.Error(err)
 		}
 	})
-	r := &moeRig{rig: &rig{t: t, dev: dev, s: s, spec: sp, tpl: New(sp, dev.Ops()), ref: reference.Weights{}}, cfg: c.cfg, counts: moeTokens}
+	r := &moeRig{rig: &rig{t: t, dev: dev, s: s, spec: sp, tpl: New(sp, dev), ref: reference.Weights{}}, cfg: c.cfg, counts: moeTokens}
 	for _, l := range c.cfg.Layouts(sp.Act == device.BF16) {
 		if l.Kind == model.MoE {
 			r.layout = l

@@ -142,7 +142,7 @@ func newRig(t *testing.T, dev device.Device, spec Spec, weights reference.Weight
 	r.spec.Cos, r.spec.Sin = r.tensor(device.F32, len(cos)), r.tensor(device.F32, len(sin))
 	r.put(r.spec.Cos, widen(cos))
 	r.put(r.spec.Sin, widen(sin))
-	r.tpl = New(r.spec, dev.Ops())
+	r.tpl = New(r.spec, dev)
 	r.layouts = spec.Config.Layouts(spec.Act == device.BF16)
 	rng := rand.New(rand.NewPCG(7, 11))
 	for _, l := range r.layouts {
@@ -322,7 +322,7 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 	for i := 1; i < last; i++ {
 		xs = append(xs, r.tensor(r.spec.Act, n))
 		var keep device.Mem
-		if k := r.spec.SavedBytes(r.layouts[i].Kind, mb.Tokens); k > 0 {
+		if k := KindOf(r.layouts[i].Kind).SavedBytes(r.spec, mb.Tokens); k > 0 {
 			keep = r.alloc(k)
 		}
 		saved = append(saved, keep)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mt/device"
+	"mt/device/op"
 	"mt/internal/bfloat"
 )
 
@@ -33,7 +34,6 @@ func (d *toy) FreeHost([]byte)            {}
 func (d *toy) Register([]byte) error      { return nil }
 func (d *toy) Unregister([]byte)          {}
 func (d *toy) Usage() device.Usage        { return d.used }
-func (d *toy) Ops() device.Ops            { return d }
 func (d *toy) Close() error               { return nil }
 func (d *toy) BindHost([]byte) device.Mem { panic("toy: not unified") }
 
@@ -124,6 +124,59 @@ func disjoint(op string, out device.Tensor, others ...device.Tensor) {
 func exact(op string, t device.Tensor, n int) {
 	if t.Len != int64(n) {
 		panic(fmt.Sprintf("toy: %s is given %d elements for %d", op, t.Len, n))
+	}
+}
+
+// Do implements device.Device.
+func (d *toy) Do(_ device.Stream, o device.Op) {
+	if err := o.Check(); err != nil {
+		panic(fmt.Sprintf("toy: %s: %v", o.Name(), err))
+	}
+	switch a := o.(type) {
+	case *op.AddBiasGrad:
+		d.addBiasGrad(a)
+	case *op.AddRows:
+		d.addRows(a)
+	case *op.Attention:
+		d.attention(a)
+	case *op.AttentionBackward:
+		d.attentionBackward(a)
+	case *op.Convert:
+		d.convert(a)
+	case *op.CrossEntropy:
+		d.crossEntropy(a)
+	case *op.CrossEntropyShard:
+		d.crossEntropyShard(a)
+	case *op.GLU:
+		d.glu(a)
+	case *op.GLUBackward:
+		d.gluBackward(a)
+	case *op.GatherRows:
+		d.gatherRows(a)
+	case *op.MatMul:
+		d.matMul(a)
+	case *op.RMSNorm:
+		d.rmsNorm(a)
+	case *op.RMSNormBackward:
+		d.rmsNormBackward(a)
+	case *op.RoPE:
+		d.rope(a)
+	case *op.Router:
+		d.router(a)
+	case *op.RouterBackward:
+		d.routerBackward(a)
+	case *op.Scale:
+		d.scale(a)
+	case *op.ScaleRows:
+		d.scaleRows(a)
+	case *op.ScaleRowsBackward:
+		d.scaleRowsBackward(a)
+	case *op.ScatterAddRows:
+		d.scatterAddRows(a)
+	case *op.SortByExpert:
+		d.sortByExpert(a)
+	default:
+		panic("toy: no operation " + o.Name())
 	}
 }
 

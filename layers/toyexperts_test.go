@@ -3,6 +3,7 @@ package layers
 import (
 	"mt/device"
 	"mt/device/conformance/oracle"
+	"mt/device/op"
 )
 
 // loadIDs reads the first n elements of an I32 tensor.
@@ -23,20 +24,20 @@ func (d *toy) storeIDs(t device.Tensor, v []int32) {
 	}
 }
 
-func (d *toy) Scale(_ device.Stream, x device.Tensor, n int64, factor float32) {
-	v := d.load(x, int(n))
-	oracle.Scale(v, float64(factor))
-	d.storeAll(x, v)
+func (d *toy) scale(a *op.Scale) {
+	v := d.load(a.X, int(a.N))
+	oracle.Scale(v, float64(a.Factor))
+	d.storeAll(a.X, v)
 }
 
-func (d *toy) ScaleRows(_ device.Stream, a device.ScaleRows) {
+func (d *toy) scaleRows(a *op.ScaleRows) {
 	exact("ScaleRows", a.X, a.T*a.C)
 	x := d.load(a.X, a.T*a.C)
 	oracle.ScaleRows(x, d.load(a.W, a.P), d.loadIDs(a.Index, a.T), a.C)
 	d.storeAll(a.X, x)
 }
 
-func (d *toy) ScaleRowsBackward(_ device.Stream, a device.ScaleRowsBackward) {
+func (d *toy) scaleRowsBackward(a *op.ScaleRowsBackward) {
 	exact("ScaleRowsBackward", a.Y, a.T*a.C)
 	disjoint("ScaleRowsBackward", a.DY, a.Y)
 	y, dy, dw := d.load(a.Y, a.T*a.C), d.load(a.DY, a.T*a.C), d.load(a.DW, a.P)
@@ -46,22 +47,22 @@ func (d *toy) ScaleRowsBackward(_ device.Stream, a device.ScaleRowsBackward) {
 	d.storeAll(a.DW, dw)
 }
 
-func (d *toy) AddRows(_ device.Stream, dst, src, index device.Tensor, U, T, C int) {
-	exact("AddRows", src, T*C)
-	disjoint("AddRows", dst, src)
-	ids, seen := d.loadIDs(index, T), map[int32]bool{}
+func (d *toy) addRows(a *op.AddRows) {
+	exact("AddRows", a.Src, a.T*a.C)
+	disjoint("AddRows", a.Dst, a.Src)
+	ids, seen := d.loadIDs(a.Index, a.T), map[int32]bool{}
 	for _, u := range ids {
 		if seen[u] {
 			panic("toy: AddRows is given a row twice")
 		}
 		seen[u] = true
 	}
-	sum := d.load(dst, U*C)
-	oracle.AddRows(sum, d.load(src, T*C), ids, C)
-	d.storeAll(dst, sum)
+	sum := d.load(a.Dst, a.U*a.C)
+	oracle.AddRows(sum, d.load(a.Src, a.T*a.C), ids, a.C)
+	d.storeAll(a.Dst, sum)
 }
 
-func (d *toy) Router(_ device.Stream, a device.Router) {
+func (d *toy) router(a *op.Router) {
 	exact("Router", a.Logits, a.T*a.E)
 	ids, weights, sums := make([]int32, a.T*a.K), make([]float64, a.T*a.K), make([]float64, a.E)
 	if !a.ProbSum.None() {
@@ -75,7 +76,7 @@ func (d *toy) Router(_ device.Stream, a device.Router) {
 	}
 }
 
-func (d *toy) RouterBackward(_ device.Stream, a device.RouterBackward) {
+func (d *toy) routerBackward(a *op.RouterBackward) {
 	exact("RouterBackward", a.DLogits, a.T*a.E)
 	dlogits := make([]float64, a.T*a.E)
 	var counts []int32
@@ -87,7 +88,7 @@ func (d *toy) RouterBackward(_ device.Stream, a device.RouterBackward) {
 	d.storeAll(a.DLogits, dlogits)
 }
 
-func (d *toy) SortByExpert(_ device.Stream, a device.SortByExpert) {
+func (d *toy) sortByExpert(a *op.SortByExpert) {
 	exact("SortByExpert", a.IDs, a.N)
 	order, rows, offsets, counts := make([]int32, a.N), make([]int32, a.N), make([]int32, a.E+1), make([]int32, a.E)
 	if !a.Counts.None() {

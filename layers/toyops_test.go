@@ -5,9 +5,10 @@ import (
 
 	"mt/device"
 	"mt/device/conformance/oracle"
+	"mt/device/op"
 )
 
-func (d *toy) MatMul(_ device.Stream, m device.MatMul) {
+func (d *toy) matMul(m *op.MatMul) {
 	exact("MatMul A", m.A, m.M*m.K)
 	exact("MatMul B", m.B, m.K*m.N)
 	exact("MatMul D", m.D, m.M*m.N)
@@ -45,16 +46,16 @@ func (d *toy) MatMul(_ device.Stream, m device.MatMul) {
 	d.storeAll(m.D, out)
 }
 
-func (d *toy) AddBiasGrad(_ device.Stream, db, dy device.Tensor, T, N int) {
-	exact("AddBiasGrad db", db, N)
-	sum := d.load(db, N)
-	for i, v := range d.load(dy, T*N) {
-		sum[i%N] += v
+func (d *toy) addBiasGrad(a *op.AddBiasGrad) {
+	exact("AddBiasGrad db", a.DB, a.N)
+	sum := d.load(a.DB, a.N)
+	for i, v := range d.load(a.DY, a.T*a.N) {
+		sum[i%a.N] += v
 	}
-	d.storeAll(db, sum)
+	d.storeAll(a.DB, sum)
 }
 
-func (d *toy) RMSNorm(_ device.Stream, a device.RMSNorm) {
+func (d *toy) rmsNorm(a *op.RMSNorm) {
 	if a.Y.Addr != a.X.Addr {
 		disjoint("RMSNorm", a.Y, a.X)
 	}
@@ -81,7 +82,7 @@ func (d *toy) RMSNorm(_ device.Stream, a device.RMSNorm) {
 	}
 }
 
-func (d *toy) RMSNormBackward(_ device.Stream, a device.RMSNormBackward) {
+func (d *toy) rmsNormBackward(a *op.RMSNormBackward) {
 	if a.Add || a.DX.Addr != a.DY.Addr {
 		disjoint("RMSNormBackward", a.DX, a.DY)
 	}
@@ -116,7 +117,7 @@ func offset(w []float64, by float32) []float64 {
 	return w
 }
 
-func (d *toy) RoPE(_ device.Stream, a device.RoPE) {
+func (d *toy) rope(a *op.RoPE) {
 	half := a.Rotary / 2
 	x, pos := d.load(a.X, (a.T-1)*a.Stride+a.Heads*a.Dim), d.loadInt(a.Pos, a.T)
 	cos, sin := d.load(a.Cos, int(a.Cos.Len)), d.load(a.Sin, int(a.Sin.Len))
@@ -136,7 +137,7 @@ func (d *toy) RoPE(_ device.Stream, a device.RoPE) {
 
 // scores calls f for every query: its row and head, and the keys it sees with
 // their scaled scores, capped, and the slopes of the cap.
-func (d *toy) scores(a device.AttentionShape, q, k []float64, qs, ks int, f func(t, h, key0 int, s, slopes []float64)) {
+func (d *toy) scores(a op.AttentionShape, q, k []float64, qs, ks int, f func(t, h, key0 int, s, slopes []float64)) {
 	cuq, cuk := d.loadInt(a.CuQ, a.Seqs+1), d.loadInt(a.CuK, a.Seqs+1)
 	for i := range a.Seqs {
 		last := cuk[i+1] - cuk[i] - (cuq[i+1] - cuq[i])
@@ -171,7 +172,7 @@ func logSumExp(x []float64) float64 {
 	return top + math.Log(sum)
 }
 
-func (d *toy) Attention(_ device.Stream, a device.Attention) {
+func (d *toy) attention(a *op.Attention) {
 	exact("Attention O", a.O, a.TQ*a.Heads*a.Dim)
 	disjoint("Attention", a.O, a.Q, a.K, a.V)
 	q := d.load(a.Q, (a.TQ-1)*a.QStride+a.Heads*a.Dim)
@@ -194,7 +195,7 @@ func (d *toy) Attention(_ device.Stream, a device.Attention) {
 	})
 }
 
-func (d *toy) AttentionBackward(_ device.Stream, a device.AttentionBackward) {
+func (d *toy) attentionBackward(a *op.AttentionBackward) {
 	exact("AttentionBackward Delta", a.Delta, a.TQ*a.Heads)
 	disjoint("AttentionBackward", a.DQ, a.Q, a.K, a.V, a.DO, a.O, a.LSE)
 	q := d.load(a.Q, (a.TQ-1)*a.QStride+a.Heads*a.Dim)
@@ -233,57 +234,57 @@ func (d *toy) storeStrided(t device.Tensor, v []float64, width, stride int) {
 	}
 }
 
-func (d *toy) GLU(_ device.Stream, f device.Activation, y, gu device.Tensor, T, F int) {
-	exact("GLU y", y, T*F)
-	disjoint("GLU", y, gu)
-	x := d.load(gu, 2*T*F)
-	for i := range T * F {
-		g, _ := activation(f)(x[i/F*2*F+i%F])
-		d.store(y, i, g*x[i/F*2*F+F+i%F])
+func (d *toy) glu(a *op.GLU) {
+	exact("GLU y", a.Y, a.T*a.F)
+	disjoint("GLU", a.Y, a.GU)
+	x := d.load(a.GU, 2*a.T*a.F)
+	for i := range a.T * a.F {
+		g, _ := activation(a.Activation)(x[i/a.F*2*a.F+i%a.F])
+		d.store(a.Y, i, g*x[i/a.F*2*a.F+a.F+i%a.F])
 	}
 }
 
-func (d *toy) GLUBackward(_ device.Stream, f device.Activation, dgu, y, dy, gu device.Tensor, T, F int) {
-	exact("GLUBackward dgu", dgu, 2*T*F)
-	disjoint("GLUBackward", dgu, dy, y)
-	x, up := d.load(gu, 2*T*F), d.load(dy, T*F)
-	for i := range T * F {
-		p := i/F*2*F + i%F
-		g, slope := activation(f)(x[p])
-		d.store(dgu, p, up[i]*x[p+F]*slope)
-		d.store(dgu, p+F, up[i]*g)
-		if !y.None() {
-			d.store(y, i, g*x[p+F])
+func (d *toy) gluBackward(a *op.GLUBackward) {
+	exact("GLUBackward dgu", a.DGU, 2*a.T*a.F)
+	disjoint("GLUBackward", a.DGU, a.DY, a.Y)
+	x, up := d.load(a.GU, 2*a.T*a.F), d.load(a.DY, a.T*a.F)
+	for i := range a.T * a.F {
+		p := i/a.F*2*a.F + i%a.F
+		g, slope := activation(a.Activation)(x[p])
+		d.store(a.DGU, p, up[i]*x[p+a.F]*slope)
+		d.store(a.DGU, p+a.F, up[i]*g)
+		if !a.Y.None() {
+			d.store(a.Y, i, g*x[p+a.F])
 		}
 	}
 }
 
-func activation(f device.Activation) oracle.Activation {
-	if f == device.GELUTanh {
+func activation(f op.Activation) oracle.Activation {
+	if f == op.GELUTanh {
 		return oracle.GELUTanh
 	}
 	return oracle.SiLU
 }
 
-func (d *toy) GatherRows(_ device.Stream, dst, src, index device.Tensor, T, C int) {
-	x := d.load(src, int(src.Len))
-	for t, u := range d.loadInt(index, T) {
-		for c := range C {
-			d.store(dst, t*C+c, x[u*C+c])
+func (d *toy) gatherRows(a *op.GatherRows) {
+	x := d.load(a.Src, int(a.Src.Len))
+	for t, u := range d.loadInt(a.Index, a.T) {
+		for c := range a.C {
+			d.store(a.Dst, t*a.C+c, x[u*a.C+c])
 		}
 	}
 }
 
-func (d *toy) ScatterAddRows(_ device.Stream, drows, dy, start, pos device.Tensor, U, T, C int) {
-	sum, x, first, at := d.load(drows, U*C), d.load(dy, T*C), d.loadInt(start, U+1), d.loadInt(pos, T)
-	for u := range U {
+func (d *toy) scatterAddRows(a *op.ScatterAddRows) {
+	sum, x, first, at := d.load(a.DRows, a.U*a.C), d.load(a.DY, a.T*a.C), d.loadInt(a.Start, a.U+1), d.loadInt(a.Pos, a.T)
+	for u := range a.U {
 		for _, t := range at[first[u]:first[u+1]] {
-			for c := range C {
-				sum[u*C+c] += x[t*C+c]
+			for c := range a.C {
+				sum[u*a.C+c] += x[t*a.C+c]
 			}
 		}
 	}
-	d.storeAll(drows, sum)
+	d.storeAll(a.DRows, sum)
 }
 
 func capped(x []float64, limit float32) (y, slopes []float64) {
@@ -294,7 +295,7 @@ func capped(x []float64, limit float32) (y, slopes []float64) {
 	return x, slopes
 }
 
-func (d *toy) CrossEntropyShard(_ device.Stream, a device.CrossEntropyShard) {
+func (d *toy) crossEntropyShard(a *op.CrossEntropyShard) {
 	exact("CrossEntropyShard", a.Logits, a.T*a.V)
 	x := d.load(a.Logits, a.T*a.V)
 	for t, target := range d.loadInt(a.Targets, a.T) {
@@ -308,7 +309,7 @@ func (d *toy) CrossEntropyShard(_ device.Stream, a device.CrossEntropyShard) {
 				if i == at {
 					p--
 				}
-				if target == device.IgnoreIndex {
+				if target == op.IgnoreIndex {
 					p = 0
 				}
 				d.store(a.Logits, t*a.V+i, p*scale*slopes[i])
@@ -324,7 +325,7 @@ func (d *toy) CrossEntropyShard(_ device.Stream, a device.CrossEntropyShard) {
 			d.store(a.Losses, t, row[at])
 		}
 		switch {
-		case a.Last && target == device.IgnoreIndex:
+		case a.Last && target == op.IgnoreIndex:
 			d.store(a.Losses, t, 0)
 		case a.Last:
 			d.store(a.Losses, t, lse-d.load(a.Losses.Slice(int64(t), 1), 1)[0])
@@ -332,14 +333,14 @@ func (d *toy) CrossEntropyShard(_ device.Stream, a device.CrossEntropyShard) {
 	}
 }
 
-func (d *toy) CrossEntropy(_ device.Stream, a device.CrossEntropy) {
+func (d *toy) crossEntropy(a *op.CrossEntropy) {
 	exact("CrossEntropy", a.Logits, a.T*a.V)
 	x := d.load(a.Logits, a.T*a.V)
 	for t, target := range d.loadInt(a.Targets, a.T) {
 		row, slopes := capped(x[t*a.V:(t+1)*a.V], a.Softcap)
 		lse, scale := logSumExp(row), float64(a.Scale)
 		loss := 0.0
-		if target == device.IgnoreIndex {
+		if target == op.IgnoreIndex {
 			scale = 0
 		} else {
 			loss = lse - row[target]
@@ -357,6 +358,6 @@ func (d *toy) CrossEntropy(_ device.Stream, a device.CrossEntropy) {
 	}
 }
 
-func (d *toy) Convert(_ device.Stream, dst, src device.Tensor, n int64) {
-	d.storeAll(dst, d.load(src, int(n)))
+func (d *toy) convert(a *op.Convert) {
+	d.storeAll(a.Dst, d.load(a.Src, int(a.N)))
 }

@@ -3,37 +3,36 @@ package cpu
 import (
 	"math"
 
-	"mt/device"
-	"mt/device/args"
 	"mt/device/cpu/vec"
+	"mt/device/op"
 )
 
-// Attention writes O and LSE. Each job goes over the keys its queries see block
+func init() { op.Add(&table, attention) }
+
+// attention writes O and LSE. Each job goes over the keys its queries see block
 // by block, keeping the greatest score and the sum of exponentials of every
 // row. Source: arXiv:2205.14135, arXiv:2307.08691.
-func (o ops) Attention(s device.Stream, a device.Attention) {
+func attention(s *stream, a *op.Attention) error {
 	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
-	on(s).do("Attention", args.Attention(a), func(s *stream) error {
-		if raceEnabled {
-			reads(a.CuQ, 1, 0, a.Seqs+1)
-			reads(a.CuK, 1, 0, a.Seqs+1)
-			reads(a.Q, a.TQ, a.QStride, wide)
-			reads(a.K, a.TK, a.KStride, narrow)
-			reads(a.V, a.TK, a.KStride, narrow)
-			writes(a.O, 1, 0, a.TQ*wide)
-			writes(a.LSE, 1, 0, a.Heads*a.TQ)
-		}
-		if err := s.jobs.list(&a.AttentionShape, queryBlock(a.Heads/a.KVHeads)); err != nil {
-			return err
-		}
-		s.pool.Run(len(s.jobs), func(i int) {
-			sc := s.scratch.get()
-			f := forward{Attention: &a, sc: sc, attnJob: s.jobs[i], group: a.Heads / a.KVHeads, wide: panels(a.Dim) * vec.Panel}
-			f.run()
-			s.scratch.put(sc)
-		})
-		return nil
+	if raceEnabled {
+		reads(a.CuQ, 1, 0, a.Seqs+1)
+		reads(a.CuK, 1, 0, a.Seqs+1)
+		reads(a.Q, a.TQ, a.QStride, wide)
+		reads(a.K, a.TK, a.KStride, narrow)
+		reads(a.V, a.TK, a.KStride, narrow)
+		writes(a.O, 1, 0, a.TQ*wide)
+		writes(a.LSE, 1, 0, a.Heads*a.TQ)
+	}
+	if err := s.jobs.list(&a.AttentionShape, queryBlock(a.Heads/a.KVHeads)); err != nil {
+		return err
+	}
+	s.pool.Run(len(s.jobs), func(i int) {
+		sc := s.scratch.get()
+		f := forward{Attention: a, sc: sc, attnJob: s.jobs[i], group: a.Heads / a.KVHeads, wide: panels(a.Dim) * vec.Panel}
+		f.run()
+		s.scratch.put(sc)
 	})
+	return nil
 }
 
 // queryBlock is how many queries a job has at most, for group heads that share
@@ -42,7 +41,7 @@ func queryBlock(group int) int { return max(28, min(128, 256/group)) }
 
 // forward is the work of one job.
 type forward struct {
-	*device.Attention
+	*op.Attention
 	attnJob
 	sc    *scratch
 	group int

@@ -1,16 +1,17 @@
 package cpu
 
 import (
-	"mt/device"
-	"mt/device/args"
 	"mt/device/cpu/vec"
+	"mt/device/op"
 )
+
+func init() { op.Add(&table, attentionBackward) }
 
 // queryTile is how many queries contribute to the gradients of keys and values
 // at a time.
 const queryTile = 56
 
-// AttentionBackward overwrites DQ, DK, DV. With P = exp(scale·QKᵀ − LSE), dP =
+// attentionBackward overwrites DQ, DK, DV. With P = exp(scale·QKᵀ − LSE), dP =
 // dO·Vᵀ and delta = Σ dO·O: dS = scale·P·(dP − delta), dQ = dS·K, dK = dSᵀ·Q,
 // dV = Pᵀ·dO. Source: arXiv:2307.08691.
 //
@@ -21,31 +22,29 @@ const queryTile = 56
 // has the same order in both ways: a gradient of keys or values adds up heads,
 // then queries; one of queries adds up blocks of keys, within them keys, and
 // zeros in between, for what a query does not see, change nothing.
-func (o ops) AttentionBackward(s device.Stream, a device.AttentionBackward) {
+func attentionBackward(s *stream, a *op.AttentionBackward) error {
 	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
-	on(s).do("AttentionBackward", args.AttentionBackward(a), func(s *stream) error {
-		if raceEnabled {
-			announceBackward(&a, wide, narrow)
-		}
-		if err := s.jobs.list(&a.AttentionShape, 0); err != nil {
-			return err
-		}
-		if s.jobs.balanced(s.pool.Threads()) {
-			o.backward(s, &a, backward{forQueries: true, forKeys: true})
-			return nil
-		}
-		if err := s.jobs.list(&a.AttentionShape, queryBlock(a.Heads/a.KVHeads)); err != nil {
-			return err
-		}
-		o.backward(s, &a, backward{forQueries: true})
-		s.jobs.listKeys(&a.AttentionShape)
-		o.backward(s, &a, backward{forKeys: true})
+	if raceEnabled {
+		announceBackward(a, wide, narrow)
+	}
+	if err := s.jobs.list(&a.AttentionShape, 0); err != nil {
+		return err
+	}
+	if s.jobs.balanced(s.pool.Threads()) {
+		s.backward(a, backward{forQueries: true, forKeys: true})
 		return nil
-	})
+	}
+	if err := s.jobs.list(&a.AttentionShape, queryBlock(a.Heads/a.KVHeads)); err != nil {
+		return err
+	}
+	s.backward(a, backward{forQueries: true})
+	s.jobs.listKeys(&a.AttentionShape)
+	s.backward(a, backward{forKeys: true})
+	return nil
 }
 
 // backward does the jobs of s, each with what b says.
-func (o ops) backward(s *stream, a *device.AttentionBackward, b backward) {
+func (s *stream) backward(a *op.AttentionBackward, b backward) {
 	b.AttentionBackward, b.group, b.wide = a, a.Heads/a.KVHeads, panels(a.Dim)*vec.Panel
 	s.pool.Run(len(s.jobs), func(i int) {
 		job := b
@@ -55,7 +54,7 @@ func (o ops) backward(s *stream, a *device.AttentionBackward, b backward) {
 	})
 }
 
-func announceBackward(a *device.AttentionBackward, wide, narrow int) {
+func announceBackward(a *op.AttentionBackward, wide, narrow int) {
 	reads(a.CuQ, 1, 0, a.Seqs+1)
 	reads(a.CuK, 1, 0, a.Seqs+1)
 	reads(a.Q, a.TQ, a.QStride, wide)
@@ -72,7 +71,7 @@ func announceBackward(a *device.AttentionBackward, wide, narrow int) {
 
 // backward is the work of one job.
 type backward struct {
-	*device.AttentionBackward
+	*op.AttentionBackward
 	attnJob
 	sc    *scratch
 	group int

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"mt/device"
 	"mt/device/cpu/vec"
+	"mt/device/op"
 )
 
 // Attention works on one sequence and one key head at a time, with the query
@@ -47,7 +47,7 @@ func (j *attnJob) cost() int {
 type jobList []attnJob
 
 // list cuts sequences into jobs of at most block queries (0: whole sequences).
-func (l *jobList) list(a *device.AttentionShape, block int) error {
+func (l *jobList) list(a *op.AttentionShape, block int) error {
 	jobs := (*l)[:0]
 	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
 	if err := ascending("CuQ", cuQ, a.TQ); err != nil {
@@ -76,7 +76,7 @@ func (l *jobList) list(a *device.AttentionShape, block int) error {
 
 // listKeys makes a job of every block of keys, after list has found the
 // sequences to be right.
-func (l *jobList) listKeys(a *device.AttentionShape) {
+func (l *jobList) listKeys(a *op.AttentionShape) {
 	jobs := (*l)[:0]
 	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
 	for i := range a.Seqs {
@@ -156,7 +156,7 @@ func packPanels(dst, src []float32, stride, n, width int) {
 }
 
 // scoreScale is what is left to multiply scores with once they are capped.
-func scoreScale(a *device.AttentionShape) float32 {
+func scoreScale(a *op.AttentionShape) float32 {
 	if a.Softcap > 0 {
 		return 1
 	}

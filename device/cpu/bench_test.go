@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mt/device"
+	"mt/device/op"
 )
 
 // benchShape is one decoder block of a model and its batch.
@@ -26,7 +27,6 @@ type bench struct {
 	b    *testing.B
 	dev  device.Device
 	s    device.Stream
-	ops  device.Ops
 	dt   device.DType
 	T    int
 	seed uint32
@@ -96,7 +96,7 @@ func BenchmarkBlock(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			x := &bench{benchShape: sh, b: b, dev: dev, s: s, ops: dev.Ops(), dt: dt, T: sh.seqs * sh.length}
+			x := &bench{benchShape: sh, b: b, dev: dev, s: s, dt: dt, T: sh.seqs * sh.length}
 			x.products()
 			x.attention()
 			x.rows()
@@ -114,13 +114,13 @@ func (b *bench) products() {
 	w, dw := b.act(2*b.ffn*b.hidden), b.f32(2*b.ffn*b.hidden)
 	b.run("MatMul forward", func() {
 		for _, p := range all {
-			b.ops.MatMul(b.s, device.MatMul{M: b.T, N: p.n, K: p.k, TransB: true, A: x, B: w, D: y})
+			op.Do(b.dev, b.s, op.MatMul{M: b.T, N: p.n, K: p.k, TransB: true, A: x, B: w, D: y})
 		}
 	})
 	b.run("MatMul backward", func() {
 		for _, p := range all {
-			b.ops.MatMul(b.s, device.MatMul{M: b.T, N: p.k, K: p.n, A: x, B: w, D: y})
-			b.ops.MatMul(b.s, device.MatMul{M: p.n, N: p.k, K: b.T, TransA: true, A: x, B: y, C: dw, D: dw})
+			op.Do(b.dev, b.s, op.MatMul{M: b.T, N: p.k, K: p.n, A: x, B: w, D: y})
+			op.Do(b.dev, b.s, op.MatMul{M: p.n, N: p.k, K: b.T, TransA: true, A: x, B: y, C: dw, D: dw})
 		}
 	})
 }
@@ -134,16 +134,16 @@ func (b *bench) attention() {
 	stride := wide + 2*narrow
 	qkv, dqkv := b.act(b.T*stride), b.act(b.T*stride)
 	part := func(t device.Tensor, off int) device.Tensor { return t.Slice(int64(off), t.Len-int64(off)) }
-	sh := device.AttentionShape{CuQ: b.ints(cu), Seqs: b.seqs, TQ: b.T, TK: b.T, MaxQ: b.length, MaxK: b.length, Heads: b.heads,
+	sh := op.AttentionShape{CuQ: b.ints(cu), Seqs: b.seqs, TQ: b.T, TK: b.T, MaxQ: b.length, MaxK: b.length, Heads: b.heads,
 		KVHeads: b.kv, Dim: b.dim, Scale: 0.18}
 	sh.CuK = sh.CuQ
-	f := device.Attention{AttentionShape: sh, O: b.act(b.T * wide), LSE: b.f32(b.T * b.heads), Q: qkv, K: part(qkv, wide),
+	f := op.Attention{AttentionShape: sh, O: b.act(b.T * wide), LSE: b.f32(b.T * b.heads), Q: qkv, K: part(qkv, wide),
 		V: part(qkv, wide+narrow), QStride: stride, KStride: stride}
-	g := device.AttentionBackward{AttentionShape: sh, DQ: dqkv, DK: part(dqkv, wide), DV: part(dqkv, wide+narrow),
+	g := op.AttentionBackward{AttentionShape: sh, DQ: dqkv, DK: part(dqkv, wide), DV: part(dqkv, wide+narrow),
 		DO: b.act(b.T * wide), O: f.O, LSE: f.LSE, Q: f.Q, K: f.K, V: f.V, QStride: stride, KStride: stride, DQStride: stride,
 		DKStride: stride, Delta: b.f32(b.T * b.heads)}
-	b.run("Attention", func() { b.ops.Attention(b.s, f) })
-	b.run("AttentionBackward", func() { b.ops.AttentionBackward(b.s, g) })
+	b.run("Attention", func() { op.Do(b.dev, b.s, f) })
+	b.run("AttentionBackward", func() { op.Do(b.dev, b.s, g) })
 	pos := make([]int32, b.T)
 	for i := range pos {
 		pos[i] = int32(i % b.length)
@@ -153,29 +153,31 @@ func (b *bench) attention() {
 		actOf(cos).put(i, []float32{0.6})
 		actOf(sin).put(i, []float32{0.8})
 	}
-	r := device.RoPE{X: qkv, Cos: cos, Sin: sin, Pos: b.ints(pos), T: b.T,
+	r := op.RoPE{X: qkv, Cos: cos, Sin: sin, Pos: b.ints(pos), T: b.T,
 		Heads: b.heads + b.kv, Dim: b.dim, Rotary: b.dim, Stride: stride}
-	b.run("RoPE", func() { b.ops.RoPE(b.s, r) })
+	b.run("RoPE", func() { op.Do(b.dev, b.s, r) })
 }
 
 func (b *bench) rows() {
 	x, y, w := b.act(b.T*b.hidden), b.act(b.T*b.hidden), b.f32(b.hidden)
 	rstd, dw := b.f32(b.T), b.f32(b.hidden)
 	b.run("RMSNorm", func() {
-		b.ops.RMSNorm(b.s, device.RMSNorm{Y: y, RStd: rstd, X: x, W: w, Rows: b.T, Groups: 1, Dim: b.hidden, XStride: b.hidden,
+		op.Do(b.dev, b.s, op.RMSNorm{Y: y, RStd: rstd, X: x, W: w, Rows: b.T, Groups: 1, Dim: b.hidden, XStride: b.hidden,
 			YStride: b.hidden, Eps: 1e-5})
 	})
 	dx := b.act(b.T * b.hidden)
 	b.run("RMSNormBackward", func() {
-		b.ops.RMSNormBackward(b.s, device.RMSNormBackward{DX: dx, DW: dw, DY: y, X: x, W: w, RStd: rstd, Rows: b.T, Groups: 1,
+		op.Do(b.dev, b.s, op.RMSNormBackward{DX: dx, DW: dw, DY: y, X: x, W: w, RStd: rstd, Rows: b.T, Groups: 1,
 			Dim: b.hidden, DXStride: b.hidden, DYStride: b.hidden, XStride: b.hidden, Add: true})
 	})
 	gu, dgu, act := b.act(b.T*2*b.ffn), b.act(b.T*2*b.ffn), b.act(b.T*b.ffn)
-	b.run("GLU", func() { b.ops.GLU(b.s, device.SiLU, act, gu, b.T, b.ffn) })
-	b.run("GLUBackward", func() { b.ops.GLUBackward(b.s, device.SiLU, dgu, act, act, gu, b.T, b.ffn) })
+	b.run("GLU", func() { op.Do(b.dev, b.s, op.GLU{Activation: op.SiLU, Y: act, GU: gu, T: b.T, F: b.ffn}) })
+	b.run("GLUBackward", func() {
+		op.Do(b.dev, b.s, op.GLUBackward{Activation: op.SiLU, DGU: dgu, Y: act, DY: act, GU: gu, T: b.T, F: b.ffn})
+	})
 	logits, targets, losses := b.act(b.T*b.vocab), b.ints(make([]int32, b.T)), b.f32(b.T)
 	b.run("CrossEntropy", func() {
-		b.ops.CrossEntropy(b.s, device.CrossEntropy{Logits: logits, Targets: targets, Losses: losses, T: b.T, V: b.vocab, Scale: 1})
+		op.Do(b.dev, b.s, op.CrossEntropy{Logits: logits, Targets: targets, Losses: losses, T: b.T, V: b.vocab, Scale: 1})
 	})
-	b.run("Convert", func() { b.ops.Convert(b.s, dw, w, int64(b.hidden)) })
+	b.run("Convert", func() { op.Do(b.dev, b.s, op.Convert{Dst: dw, Src: w, N: int64(b.hidden)}) })
 }

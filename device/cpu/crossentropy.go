@@ -4,43 +4,42 @@ import (
 	"fmt"
 	"math"
 
-	"mt/device"
-	"mt/device/args"
 	"mt/device/cpu/vec"
+	"mt/device/op"
 )
 
-// CrossEntropy goes over every row while it is in the cache: maximum, sum of
+func init() { op.Add(&table, crossEntropy) }
+
+// crossEntropy goes over every row while it is in the cache: maximum, sum of
 // exponentials, gradient.
-func (o ops) CrossEntropy(s device.Stream, a device.CrossEntropy) {
-	on(s).do("CrossEntropy", args.CrossEntropy(a), func(s *stream) error {
-		if raceEnabled {
-			reads(a.Targets, 1, 0, a.T)
-			writes(a.Losses, 1, 0, a.T)
-			if a.ForwardOnly {
-				reads(a.Logits, 1, 0, a.T*a.V)
-			} else {
-				writes(a.Logits, 1, 0, a.T*a.V)
-			}
+func crossEntropy(s *stream, a *op.CrossEntropy) error {
+	if raceEnabled {
+		reads(a.Targets, 1, 0, a.T)
+		writes(a.Losses, 1, 0, a.T)
+		if a.ForwardOnly {
+			reads(a.Logits, 1, 0, a.T*a.V)
+		} else {
+			writes(a.Logits, 1, 0, a.T*a.V)
 		}
-		targets := i32s(a.Targets, a.T)
-		for t, v := range targets {
-			if v != device.IgnoreIndex && (v < 0 || int(v) >= a.V) {
-				return fmt.Errorf("target of row %d is %d: want less than %d, or %d", t, v, a.V, device.IgnoreIndex)
-			}
+	}
+	targets := i32s(a.Targets, a.T)
+	for t, v := range targets {
+		if v != op.IgnoreIndex && (v < 0 || int(v) >= a.V) {
+			return fmt.Errorf("target of row %d is %d: want less than %d, or %d", t, v, a.V, op.IgnoreIndex)
 		}
-		losses, logits := f32s(a.Losses, a.T), actOf(a.Logits)
-		s.forRows(a.T, a.V, func(sc *scratch, from, to int) {
-			for t := from; t < to; t++ {
-				losses[t] = lossRow(&a, logits, sc, t, int(targets[t]))
-			}
-		})
-		return nil
+	}
+	losses, logits := f32s(a.Losses, a.T), actOf(a.Logits)
+	s.forRows(a.T, a.V, func(sc *scratch, from, to int) {
+		for t := from; t < to; t++ {
+			losses[t] = lossRow(a, logits, sc, t, int(targets[t]))
+		}
 	})
+	return nil
 }
 
 // lossRow returns the loss of row t and turns its logits into their gradient.
-func lossRow(a *device.CrossEntropy, logits act, sc *scratch, t, target int) float32 {
-	if target == device.IgnoreIndex {
+func lossRow(a *op.CrossEntropy, logits act, sc *scratch, t, target int) float32 {
+	if target == op.IgnoreIndex {
 		if !a.ForwardOnly {
 			if logits.bf16 {
 				clear(logits.u16(t*a.V, a.V))

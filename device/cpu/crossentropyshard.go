@@ -4,39 +4,38 @@ import (
 	"fmt"
 	"math"
 
-	"mt/device"
-	"mt/device/args"
 	"mt/device/cpu/vec"
+	"mt/device/op"
 )
 
-// CrossEntropyShard goes over every row of a shard once: sweep one merges its
+func init() { op.Add(&table, crossEntropyShard) }
+
+// crossEntropyShard goes over every row of a shard once: sweep one merges its
 // log-sum-exp into that of the shards before, sweep two writes the gradient.
-func (o ops) CrossEntropyShard(s device.Stream, a device.CrossEntropyShard) {
-	on(s).do("CrossEntropyShard", args.CrossEntropyShard(a), func(s *stream) error {
-		if raceEnabled {
-			announceShard(&a)
+func crossEntropyShard(s *stream, a *op.CrossEntropyShard) error {
+	if raceEnabled {
+		announceShard(a)
+	}
+	targets := i32s(a.Targets, a.T)
+	for t, v := range targets {
+		if v != op.IgnoreIndex && v < 0 {
+			return fmt.Errorf("target of row %d is %d: want a column of the vocabulary, or %d", t, v, op.IgnoreIndex)
 		}
-		targets := i32s(a.Targets, a.T)
-		for t, v := range targets {
-			if v != device.IgnoreIndex && v < 0 {
-				return fmt.Errorf("target of row %d is %d: want a column of the vocabulary, or %d", t, v, device.IgnoreIndex)
+	}
+	lse, losses, logits := f32s(a.LSE, a.T), f32s(a.Losses, a.T), actOf(a.Logits)
+	s.forRows(a.T, a.V, func(sc *scratch, from, to int) {
+		for t := from; t < to; t++ {
+			if a.Gradient {
+				shardGradient(a, logits, sc, t, int(targets[t]), lse[t])
+			} else {
+				shardLoss(a, logits, sc, t, int(targets[t]), &lse[t], &losses[t])
 			}
 		}
-		lse, losses, logits := f32s(a.LSE, a.T), f32s(a.Losses, a.T), actOf(a.Logits)
-		s.forRows(a.T, a.V, func(sc *scratch, from, to int) {
-			for t := from; t < to; t++ {
-				if a.Gradient {
-					shardGradient(&a, logits, sc, t, int(targets[t]), lse[t])
-				} else {
-					shardLoss(&a, logits, sc, t, int(targets[t]), &lse[t], &losses[t])
-				}
-			}
-		})
-		return nil
 	})
+	return nil
 }
 
-func announceShard(a *device.CrossEntropyShard) {
+func announceShard(a *op.CrossEntropyShard) {
 	reads(a.Targets, 1, 0, a.T)
 	if a.Gradient {
 		reads(a.LSE, 1, 0, a.T)
@@ -49,7 +48,7 @@ func announceShard(a *device.CrossEntropyShard) {
 }
 
 // shardLoss takes row t of the shard into lse and loss.
-func shardLoss(a *device.CrossEntropyShard, logits act, sc *scratch, t, target int, lse, loss *float32) {
+func shardLoss(a *op.CrossEntropyShard, logits act, sc *scratch, t, target int, lse, loss *float32) {
 	row := capped(sc, logits.load(sc, 0, t*a.V, a.V), a.Softcap)
 	top := vec.Max(row)
 	sum := float64(top) + math.Log(float64(vec.SumExp(row, 1, top)))
@@ -61,7 +60,7 @@ func shardLoss(a *device.CrossEntropyShard, logits act, sc *scratch, t, target i
 		*loss = row[at]
 	}
 	switch {
-	case a.Last && target == device.IgnoreIndex:
+	case a.Last && target == op.IgnoreIndex:
 		*loss = 0
 	case a.Last:
 		*loss = float32(sum - float64(*loss))
@@ -74,8 +73,8 @@ func logAdd(a, b float64) float64 {
 }
 
 // shardGradient turns row t of the shard into its gradient.
-func shardGradient(a *device.CrossEntropyShard, logits act, sc *scratch, t, target int, lse float32) {
-	if target == device.IgnoreIndex {
+func shardGradient(a *op.CrossEntropyShard, logits act, sc *scratch, t, target int, lse float32) {
+	if target == op.IgnoreIndex {
 		if logits.bf16 {
 			clear(logits.u16(t*a.V, a.V))
 		} else {

@@ -62,7 +62,14 @@ func (d *dev) Unified() bool { return d.opts.Unified }
 // NewEvent makes an event; it holds no resources.
 func (d *dev) NewEvent() (device.Event, error) { return &event{}, nil }
 
-func (d *dev) Ops() device.Ops { return ops{} }
+// Do enqueues an operation on a stream of this package.
+func (d *dev) Do(s device.Stream, o device.Op) {
+	c, bad := command{name: o.Name()}, o.Check()
+	if bad == nil {
+		c.call, bad = table.Take(o)
+	}
+	on(s).do(c, bad)
+}
 
 // NewStream starts the goroutines of a stream.
 func (d *dev) NewStream(name string) (device.Stream, error) {

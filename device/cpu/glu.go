@@ -1,71 +1,56 @@
 package cpu
 
 import (
-	"mt/device"
-	"mt/device/args"
 	"mt/device/cpu/vec"
+	"mt/device/op"
 )
 
-// GLU writes y (T, F) = f(gate)·up from gu (T, 2F). Source: arXiv:2002.05202.
-func (o ops) GLU(s device.Stream, f device.Activation, y, gu device.Tensor, T, F int) {
-	on(s).do("GLU", args.GLU(f, y, gu, T, F), func(s *stream) error {
-		reads(gu, 1, 0, 2*T*F)
-		writes(y, 1, 0, T*F)
-		in, out, unit := actOf(gu), actOf(y), vec.SwiGLU
-		if f == device.GELUTanh {
-			unit = vec.GeGLU
-		}
-		s.forRows(T, 3*F, func(sc *scratch, from, to int) {
-			for t := from; t < to; t++ {
-				row, act := in.load(sc, 0, 2*t*F, 2*F), out.target(sc, 1, t*F, F)
-				unit(act, row[:F], row[F:])
-				out.store(t*F, act)
-			}
-		})
-		return nil
-	})
+func init() {
+	op.Add(&table, glu)
+	op.Add(&table, gluBackward)
 }
 
-// GLUBackward overwrites dgu (T, 2F), which may be gu, and y unless it is none;
-// y may be dy.
-func (o ops) GLUBackward(s device.Stream, f device.Activation, dgu, y, dy, gu device.Tensor, T, F int) {
-	on(s).do("GLUBackward", args.GLUBackward(f, dgu, y, dy, gu, T, F), func(s *stream) error {
-		reads(gu, 1, 0, 2*T*F)
-		reads(dy, 1, 0, T*F)
-		writes(dgu, 1, 0, 2*T*F)
-		writes(y, 1, 0, T*F)
-		in, grad, din, act, unit := actOf(gu), actOf(dy), actOf(dgu), actOf(y), vec.SwiGLUGrad
-		if f == device.GELUTanh {
-			unit = vec.GeGLUGrad
+// glu takes a row while it is in the cache. Source: arXiv:2002.05202.
+func glu(s *stream, a *op.GLU) error {
+	reads(a.GU, 1, 0, 2*a.T*a.F)
+	writes(a.Y, 1, 0, a.T*a.F)
+	in, out, unit := actOf(a.GU), actOf(a.Y), vec.SwiGLU
+	if a.Activation == op.GELUTanh {
+		unit = vec.GeGLU
+	}
+	s.forRows(a.T, 3*a.F, func(sc *scratch, from, to int) {
+		for t := from; t < to; t++ {
+			row, act := in.load(sc, 0, 2*t*a.F, 2*a.F), out.target(sc, 1, t*a.F, a.F)
+			unit(act, row[:a.F], row[a.F:])
+			out.store(t*a.F, act)
 		}
-		s.forRows(T, 6*F, func(sc *scratch, from, to int) {
-			for t := from; t < to; t++ {
-				row, dout := in.load(sc, 0, 2*t*F, 2*F), grad.load(sc, 1, t*F, F)
-				drow := din.target(sc, 2, 2*t*F, 2*F)
-				if y.None() {
-					unit(drow[:F], drow[F:], nil, dout, row[:F], row[F:])
-				} else {
-					out := act.target(sc, 3, t*F, F)
-					unit(drow[:F], drow[F:], out, dout, row[:F], row[F:])
-					act.store(t*F, out)
-				}
-				din.store(2*t*F, drow)
-			}
-		})
-		return nil
 	})
+	return nil
 }
 
-// Scale multiplies x (n) by factor in place.
-func (o ops) Scale(s device.Stream, x device.Tensor, n int64, factor float32) {
-	on(s).do("Scale", args.Scale(x, n), func(s *stream) error {
-		writes(x, 1, 0, int(n))
-		all := actOf(x)
-		s.forRows(int(n), 1, func(sc *scratch, from, to int) {
-			v := all.load(sc, 0, from, to-from)
-			vec.Scale(v, v, factor)
-			all.store(from, v)
-		})
-		return nil
+// gluBackward takes a row while it is in the cache: DGU may be GU, Y may be DY.
+func gluBackward(s *stream, a *op.GLUBackward) error {
+	reads(a.GU, 1, 0, 2*a.T*a.F)
+	reads(a.DY, 1, 0, a.T*a.F)
+	writes(a.DGU, 1, 0, 2*a.T*a.F)
+	writes(a.Y, 1, 0, a.T*a.F)
+	in, grad, din, act, unit := actOf(a.GU), actOf(a.DY), actOf(a.DGU), actOf(a.Y), vec.SwiGLUGrad
+	if a.Activation == op.GELUTanh {
+		unit = vec.GeGLUGrad
+	}
+	s.forRows(a.T, 6*a.F, func(sc *scratch, from, to int) {
+		for t := from; t < to; t++ {
+			row, dout := in.load(sc, 0, 2*t*a.F, 2*a.F), grad.load(sc, 1, t*a.F, a.F)
+			drow := din.target(sc, 2, 2*t*a.F, 2*a.F)
+			if a.Y.None() {
+				unit(drow[:a.F], drow[a.F:], nil, dout, row[:a.F], row[a.F:])
+			} else {
+				out := act.target(sc, 3, t*a.F, a.F)
+				unit(drow[:a.F], drow[a.F:], out, dout, row[:a.F], row[a.F:])
+				act.store(t*a.F, out)
+			}
+			din.store(2*t*a.F, drow)
+		}
 	})
+	return nil
 }

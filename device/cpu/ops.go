@@ -1,15 +1,16 @@
 package cpu
 
 import (
+	"fmt"
 	"unsafe"
 
 	"mt/device"
 	"mt/device/cpu/vec"
+	"mt/device/op"
 )
 
-// ops implements device.Ops. Package args says what is wrong with arguments; the
-// values of index tensors are checked before an operation uses them.
-type ops struct{}
+// table has what runs each operation; every operation's file adds its own. The values of index tensors are checked before an operation uses them.
+var table op.Table[*stream]
 
 // on is the stream under s, which must be one of this package.
 func on(s device.Stream) *stream { return s.(*stream) }
@@ -30,6 +31,28 @@ func i32s(t device.Tensor, n int) []int32 {
 	return unsafe.Slice((*int32)(pointer(t.Addr)), n)
 }
 
+// ascending wants bounds to rise from at least 0 to at most n.
+func ascending(name string, bounds []int32, n int) error {
+	last := int32(0)
+	for i, v := range bounds {
+		if v < last || int(v) > n {
+			return fmt.Errorf("%s[%d] is %d: want %d to %d", name, i, v, last, n)
+		}
+		last = v
+	}
+	return nil
+}
+
+// within wants every index to be in 0 … n−1.
+func within(name string, index []int32, n int) error {
+	for i, v := range index {
+		if v < 0 || int(v) >= n {
+			return fmt.Errorf("%s[%d] is %d: want less than %d", name, i, v, n)
+		}
+	}
+	return nil
+}
+
 // reads and writes announce rows rows, stride elements apart, of n elements to
 // the race detector.
 func reads(t device.Tensor, rows, stride, n int) { announce(t, rows, stride, n, raceRead) }
@@ -46,6 +69,16 @@ func announce(t device.Tensor, rows, stride, n int, f func(uintptr, int)) {
 	}
 	for r := range rows {
 		f(t.Addr+uintptr(r*stride*size), n*size)
+	}
+}
+
+// announceRows tells the race detector of the rows of n elements that are written.
+func announceRows(t device.Tensor, rows []int32, n int) {
+	if !raceEnabled {
+		return
+	}
+	for _, r := range rows {
+		writes(t.Slice(int64(r)*int64(n), int64(n)), 1, 0, n)
 	}
 }
 

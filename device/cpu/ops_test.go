@@ -12,6 +12,7 @@ import (
 	"mt/device"
 	"mt/device/conformance/operations"
 	"mt/device/cpu/vec"
+	"mt/device/op"
 )
 
 func newDevice(t *testing.T, o Options) device.Device {
@@ -109,7 +110,7 @@ func TestDelaysChangeNothing(t *testing.T) {
 			up.CopyH2D(in, host[256*i:256*i+256])
 			up.Record(there[i])
 			compute.Wait(there[i])
-			d.Ops().Convert(compute, res.Tensor(device.BF16, 0, 64), in.Tensor(device.F32, 0, 64), 64)
+			op.Do(d, compute, op.Convert{Dst: res.Tensor(device.BF16, 0, 64), Src: in.Tensor(device.F32, 0, 64), N: 64})
 			compute.Record(there[i])
 			down.Wait(there[i])
 			down.CopyD2H(out[256*i:256*i+256], res)

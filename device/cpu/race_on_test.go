@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/device/op"
 )
 
 // racyCase names the program that a child process runs.
@@ -47,13 +48,13 @@ func TestTwoStreams(t *testing.T) {
 	// Locks of the queues order things too. So everything of a is in the hands of
 	// its goroutine, behind a gate, before anything of b is enqueued.
 	holding, hold, begun, gate := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
-	on(a).do("hold", nil, func(*stream) error { close(holding); <-hold; return nil })
+	run(a, "hold", func(*stream) error { close(holding); <-hold; return nil })
 	<-holding
-	on(a).do("gate", nil, func(*stream) error { close(begun); <-gate; return nil })
+	run(a, "gate", func(*stream) error { close(begun); <-gate; return nil })
 	if strings.HasPrefix(name, "copy") {
 		a.CopyH2D(x.Mem(), make([]byte, 512))
 	} else {
-		d.Ops().Convert(a, x, y, 128)
+		op.Do(d, a, op.Convert{Dst: x, Src: y, N: 128})
 	}
 	a.Record(e)
 	close(hold)
@@ -61,7 +62,7 @@ func TestTwoStreams(t *testing.T) {
 	if strings.HasSuffix(name, ",wait") {
 		b.Wait(e)
 	}
-	d.Ops().AddBiasGrad(b, y, x, 1, 128)
+	op.Do(d, b, op.AddBiasGrad{DB: y, DY: x, T: 1, N: 128})
 	close(gate)
 	for _, s := range []device.Stream{b, a} {
 		if err := s.Sync(); err != nil {

@@ -4,26 +4,29 @@ import (
 	"math"
 
 	"mt/device"
-	"mt/device/args"
 	"mt/device/cpu/vec"
+	"mt/device/op"
 )
 
-// RMSNorm normalises every group of every row while it is in the cache.
-// Source: arXiv:1910.07467.
-func (o ops) RMSNorm(s device.Stream, a device.RMSNorm) {
-	width := a.Groups * a.Dim
-	on(s).do("RMSNorm", args.RMSNorm(a), func(s *stream) error {
-		reads(a.X, a.Rows, a.XStride, width)
-		reads(a.W, 1, 0, a.Dim)
-		reads(a.Residual, a.Rows, a.YStride, width)
-		writes(a.Y, a.Rows, a.YStride, width)
-		writes(a.RStd, 1, 0, a.Rows*a.Groups)
-		s.forRows(a.Rows, width, func(sc *scratch, from, to int) { normRows(&a, sc, from, to) })
-		return nil
-	})
+func init() {
+	op.Add(&table, rmsNorm)
+	op.Add(&table, rmsNormBackward)
 }
 
-func normRows(a *device.RMSNorm, sc *scratch, from, to int) {
+// rmsNorm normalises every group of every row while it is in the cache.
+// Source: arXiv:1910.07467.
+func rmsNorm(s *stream, a *op.RMSNorm) error {
+	width := a.Groups * a.Dim
+	reads(a.X, a.Rows, a.XStride, width)
+	reads(a.W, 1, 0, a.Dim)
+	reads(a.Residual, a.Rows, a.YStride, width)
+	writes(a.Y, a.Rows, a.YStride, width)
+	writes(a.RStd, 1, 0, a.Rows*a.Groups)
+	s.forRows(a.Rows, width, func(sc *scratch, from, to int) { normRows(a, sc, from, to) })
+	return nil
+}
+
+func normRows(a *op.RMSNorm, sc *scratch, from, to int) {
 	x, y, residual, width := actOf(a.X), actOf(a.Y), actOf(a.Residual), a.Groups*a.Dim
 	w, rstd := normWeight(sc, a.W, a.Dim, a.Offset), f32s(a.RStd, a.Rows*a.Groups)
 	for r := from; r < to; r++ {
@@ -65,23 +68,21 @@ func normWeight(sc *scratch, w device.Tensor, n int, offset float32) []float32 {
 	return sum
 }
 
-// RMSNormBackward writes DX (or adds to it) and accumulates DW. With g = dy·(Offset
+// rmsNormBackward writes DX (or adds to it) and accumulates DW. With g = dy·(Offset
 // + w) and n elements a group, dx = rstd·g − x·rstd³·Σ(g·x)/n and dw = Σ dy·x·rstd.
-func (o ops) RMSNormBackward(s device.Stream, a device.RMSNormBackward) {
+func rmsNormBackward(s *stream, a *op.RMSNormBackward) error {
 	width := a.Groups * a.Dim
-	on(s).do("RMSNormBackward", args.RMSNormBackward(a), func(s *stream) error {
-		reads(a.X, a.Rows, a.XStride, width)
-		reads(a.DY, a.Rows, a.DYStride, width)
-		reads(a.W, 1, 0, a.Dim)
-		reads(a.RStd, 1, 0, a.Rows*a.Groups)
-		writes(a.DX, a.Rows, a.DXStride, width)
-		writes(a.DW, 1, 0, a.Dim)
-		s.sumRows(a.DW, a.Dim, a.Rows, func(sc *scratch, dw []float32, from, to int) { normGradRows(&a, sc, dw, from, to) })
-		return nil
-	})
+	reads(a.X, a.Rows, a.XStride, width)
+	reads(a.DY, a.Rows, a.DYStride, width)
+	reads(a.W, 1, 0, a.Dim)
+	reads(a.RStd, 1, 0, a.Rows*a.Groups)
+	writes(a.DX, a.Rows, a.DXStride, width)
+	writes(a.DW, 1, 0, a.Dim)
+	s.sumRows(a.DW, a.Dim, a.Rows, func(sc *scratch, dw []float32, from, to int) { normGradRows(a, sc, dw, from, to) })
+	return nil
 }
 
-func normGradRows(a *device.RMSNormBackward, sc *scratch, dw []float32, from, to int) {
+func normGradRows(a *op.RMSNormBackward, sc *scratch, dw []float32, from, to int) {
 	x, dy, dx := actOf(a.X), actOf(a.DY), actOf(a.DX)
 	w, rstd := normWeight(sc, a.W, a.Dim, a.Offset), f32s(a.RStd, a.Rows*a.Groups)
 	width := a.Groups * a.Dim

@@ -1,30 +1,32 @@
 package cpu
 
 import (
-	"mt/device"
-	"mt/device/args"
 	"mt/device/cpu/vec"
+	"mt/device/op"
 )
 
-// Router writes IDs and Weights token by token, and adds up the probabilities in
+func init() {
+	op.Add(&table, router)
+	op.Add(&table, routerBackward)
+}
+
+// router writes IDs and Weights token by token, and adds up the probabilities in
 // fixed blocks of tokens, then the blocks in order.
-func (o ops) Router(s device.Stream, a device.Router) {
-	on(s).do("Router", args.Router(a), func(s *stream) error {
-		reads(a.Logits, 1, 0, a.T*a.E)
-		writes(a.IDs, 1, 0, a.T*a.K)
-		writes(a.Weights, 1, 0, a.T*a.K)
-		writes(a.ProbSum, 1, 0, a.E)
-		s.sumRows(a.ProbSum, a.E, a.T, func(sc *scratch, sum []float32, from, to int) {
-			for t := from; t < to; t++ {
-				vec.Add(sum, route(&a, sc, t))
-			}
-		})
-		return nil
+func router(s *stream, a *op.Router) error {
+	reads(a.Logits, 1, 0, a.T*a.E)
+	writes(a.IDs, 1, 0, a.T*a.K)
+	writes(a.Weights, 1, 0, a.T*a.K)
+	writes(a.ProbSum, 1, 0, a.E)
+	s.sumRows(a.ProbSum, a.E, a.T, func(sc *scratch, sum []float32, from, to int) {
+		for t := from; t < to; t++ {
+			vec.Add(sum, route(a, sc, t))
+		}
 	})
+	return nil
 }
 
 // route chooses the experts of token t and returns all its probabilities.
-func route(a *device.Router, sc *scratch, t int) []float32 {
+func route(a *op.Router, sc *scratch, t int) []float32 {
 	logits, p := f32s(a.Logits, a.T*a.E)[t*a.E:(t+1)*a.E], sc.f32(0, a.E)
 	ids, weights := i32s(a.IDs, a.T*a.K)[t*a.K:(t+1)*a.K], f32s(a.Weights, a.T*a.K)[t*a.K:(t+1)*a.K]
 	sum := vec.ExpSum(p, logits, 1, vec.Max(logits))
@@ -62,38 +64,38 @@ func choose(ids []int32, logits []float32) {
 	}
 }
 
-// RouterBackward writes DLogits token by token. With p the softmax over all and
+// routerBackward writes DLogits token by token. With p the softmax over all and
 // g the gradient of p, that of the logits is p·(g − Σ p·g). Where the weights w of
 // the chosen are normalised, w is the softmax over those alone, and the same
 // holds with w and the gradients of w.
-func (o ops) RouterBackward(s device.Stream, a device.RouterBackward) {
-	on(s).do("RouterBackward", args.RouterBackward(a), func(s *stream) error {
-		reads(a.Logits, 1, 0, a.T*a.E)
-		reads(a.IDs, 1, 0, a.T*a.K)
-		reads(a.DWeights, 1, 0, a.T*a.K)
-		reads(a.Counts, 1, 0, a.E)
-		writes(a.DLogits, 1, 0, a.T*a.E)
-		if err := within("IDs", i32s(a.IDs, a.T*a.K), a.E); err != nil {
-			return err
+func routerBackward(s *stream, a *op.RouterBackward) error {
+	reads(a.Logits, 1, 0, a.T*a.E)
+	reads(a.IDs, 1, 0, a.T*a.K)
+	reads(a.DWeights, 1, 0, a.T*a.K)
+	reads(a.Counts, 1, 0, a.E)
+	writes(a.DLogits, 1, 0, a.T*a.E)
+	if err := within("IDs", i32s(a.IDs, a.T*a.K), a.E); err != nil {
+		return err
+	}
+	s.partial = grown(s.partial, a.E)
+	aux := s.partial[:a.E]
+	clear(aux)
+	if !a.Counts.None() {
+		for e, n := range i32s(a.Counts, a.E) {
+			aux[e] = a.AuxScale * float32(n)
 		}
-		aux := make([]float32, a.E)
-		if !a.Counts.None() {
-			for e, n := range i32s(a.Counts, a.E) {
-				aux[e] = a.AuxScale * float32(n)
-			}
+	}
+	s.forRows(a.T, 4*a.E, func(sc *scratch, from, to int) {
+		for t := from; t < to; t++ {
+			routeBack(a, sc, aux, t)
 		}
-		s.forRows(a.T, 4*a.E, func(sc *scratch, from, to int) {
-			for t := from; t < to; t++ {
-				routeBack(&a, sc, aux, t)
-			}
-		})
-		return nil
 	})
+	return nil
 }
 
 // routeBack writes the gradient of token t's logits; aux is what every
 // probability has besides.
-func routeBack(a *device.RouterBackward, sc *scratch, aux []float32, t int) {
+func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
 	logits, out := f32s(a.Logits, a.T*a.E)[t*a.E:(t+1)*a.E], f32s(a.DLogits, a.T*a.E)[t*a.E:(t+1)*a.E]
 	ids, dw := i32s(a.IDs, a.T*a.K)[t*a.K:(t+1)*a.K], f32s(a.DWeights, a.T*a.K)[t*a.K:(t+1)*a.K]
 	p, g := sc.f32(0, a.E), sc.f32(1, a.E)
@@ -124,38 +126,4 @@ func routeBack(a *device.RouterBackward, sc *scratch, aux []float32, t int) {
 			out[e] += own[k]
 		}
 	}
-}
-
-// SortByExpert counts, then puts every pair in its place.
-func (o ops) SortByExpert(s device.Stream, a device.SortByExpert) {
-	on(s).do("SortByExpert", args.SortByExpert(a), func(s *stream) error {
-		reads(a.IDs, 1, 0, a.N)
-		writes(a.Order, 1, 0, a.N)
-		writes(a.Rows, 1, 0, a.N)
-		writes(a.Offsets, 1, 0, a.E+1)
-		writes(a.Counts, 1, 0, a.E)
-		ids, order, rows, offsets := i32s(a.IDs, a.N), i32s(a.Order, a.N), i32s(a.Rows, a.N), i32s(a.Offsets, a.E+1)
-		if err := within("IDs", ids, a.E); err != nil {
-			return err
-		}
-		clear(offsets)
-		for _, e := range ids {
-			offsets[e+1]++
-		}
-		if !a.Counts.None() {
-			for e, n := range offsets[1:] {
-				i32s(a.Counts, a.E)[e] += n
-			}
-		}
-		next := make([]int32, a.E)
-		for e := range a.E {
-			next[e] = offsets[e]
-			offsets[e+1] += offsets[e]
-		}
-		for i, e := range ids {
-			order[next[e]], rows[next[e]] = int32(i), int32(i/a.K)
-			next[e]++
-		}
-		return nil
-	})
 }

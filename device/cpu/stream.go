@@ -2,20 +2,26 @@ package cpu
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
 	"mt/device"
 	"mt/device/cpu/gemm"
+	"mt/device/op"
 	"mt/internal/parallel"
 	"mt/internal/queue"
 )
 
-// command is what a stream's queue holds: work, or what happens even after a
-// failure: a wait, the completion of a mark, a notification.
+// command is what a stream's queue holds: an operation, zeros or a copy, or what
+// happens even after a failure: a wait, the completion of a mark, a notification.
 type command struct {
-	name   string
-	run    func(s *stream) error
+	name     string
+	call     op.Call[*stream] // of an operation
+	zero     bool             // dst = 0
+	dst, src device.Mem       // of a copy, unless zero
+	host     []byte           // the side of a copy that is Go's, which must stay alive
+
 	wait   *mark
 	mark   *mark
 	notify func(error)
@@ -46,6 +52,7 @@ type stream struct {
 	count   int64 // commands begun
 	gemm    gemm.Workspace
 	partial []float32 // partial sums of reductions
+	next    []int32   // of SortByExpert: where an expert's next pair goes
 	jobs    jobList
 }
 
@@ -95,7 +102,16 @@ func (s *stream) attempt(c command) (err error) {
 			err = fmt.Errorf("panic: %v", cause)
 		}
 	}()
-	return c.run(s)
+	switch {
+	case !c.call.None():
+		return c.call.Run(s)
+	case c.zero:
+		s.clear(c.dst)
+	case c.dst.Bytes > 0 && c.dst.Addr != c.src.Addr:
+		copy(memory(c.dst), memory(c.src))
+	}
+	runtime.KeepAlive(c.host)
+	return nil
 }
 
 // fail keeps the stream's first error.
@@ -108,12 +124,12 @@ func (s *stream) fail(name string, err error) {
 }
 
 // do enqueues work, or fails the stream with bad, what is wrong with the call.
-func (s *stream) do(name string, bad error, run func(s *stream) error) {
+func (s *stream) do(c command, bad error) {
 	if bad != nil {
-		s.fail(name, bad)
+		s.fail(c.name, bad)
 	}
 	if s.Err() == nil {
-		s.put(command{name: name, run: run})
+		s.put(c)
 	}
 }
 
@@ -149,27 +165,21 @@ func (s *stream) copy(name string, dst, src device.Mem, host []byte) {
 	if dst.Bytes != src.Bytes {
 		bad = fmt.Errorf("%d bytes to %d bytes", src.Bytes, dst.Bytes)
 	}
-	s.do(name, bad, func(*stream) error {
-		if dst.Bytes > 0 && dst.Addr != src.Addr {
-			copy(memory(dst), memory(src))
-		}
-		_ = host
-		return nil
-	})
+	s.do(command{name: name, dst: dst, src: src, host: host}, bad)
 }
 
-func (s *stream) Zero(dst device.Mem) {
-	s.do("Zero", nil, func(s *stream) error {
-		const piece = 1 << 20
-		if dst.Bytes == 0 {
-			return nil
-		}
-		raceWrite(dst.Addr, int(dst.Bytes))
-		b := memory(dst)
-		s.pool.Run((len(b)+piece-1)/piece, func(i int) {
-			clear(b[i*piece : min(len(b), (i+1)*piece)])
-		})
-		return nil
+func (s *stream) Zero(dst device.Mem) { s.do(command{name: "Zero", zero: true, dst: dst}, nil) }
+
+// clear is dst = 0.
+func (s *stream) clear(dst device.Mem) {
+	const piece = 1 << 20
+	if dst.Bytes == 0 {
+		return
+	}
+	raceWrite(dst.Addr, int(dst.Bytes))
+	b := memory(dst)
+	s.pool.Run((len(b)+piece-1)/piece, func(i int) {
+		clear(b[i*piece : min(len(b), (i+1)*piece)])
 	})
 }
 

@@ -309,10 +309,9 @@ func (d *dev) Notes() []string {
 	return append([]string(nil), d.notes...)
 }
 
-func (d *dev) Name() string    { return d.name }
-func (d *dev) Kind() string    { return "cuda" }
-func (d *dev) Unified() bool   { return false }
-func (d *dev) Ops() device.Ops { return ops{} }
+func (d *dev) Name() string  { return d.name }
+func (d *dev) Kind() string  { return "cuda" }
+func (d *dev) Unified() bool { return false }
 
 // regret keeps an error that no call of the contract returns for sure, for Close.
 func (d *dev) regret(err error) {

@@ -10,6 +10,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/cuda/kernels"
+	"mt/device/op"
 )
 
 // The context counts from the start on, with the scratch memory of a stream.
@@ -133,8 +134,8 @@ func TestModulesAreLoadedOnce(t *testing.T) {
 		users.Go(func() {
 			at := m.Slice(i<<14, 1<<14)
 			s.Zero(at)
-			d.Ops().AddBiasGrad(s, at.Tensor(device.F32, 0, 8), at.Tensor(device.F32, 1024, 8), 1, 8)
-			d.Ops().Convert(s, at.Tensor(device.BF16, 0, 8), at.Tensor(device.F32, 1024, 8), 8)
+			op.Do(d, s, op.AddBiasGrad{DB: at.Tensor(device.F32, 0, 8), DY: at.Tensor(device.F32, 1024, 8), T: 1, N: 8})
+			op.Do(d, s, op.Convert{Dst: at.Tensor(device.BF16, 0, 8), Src: at.Tensor(device.F32, 1024, 8), N: 8})
 			if err := s.Sync(); err != nil {
 				t.Error(err)
 			}

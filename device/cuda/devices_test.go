@@ -14,6 +14,7 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
+	"mt/device/op"
 )
 
 // work is a little of everything on a device: two streams that an event orders,
@@ -56,12 +57,12 @@ func work(d device.Device, seed int) (out []byte, err error) {
 	up.CopyH2D(f(1).Mem(), pageable)
 	up.Record(there)
 	s.Wait(there)
-	d.Ops().MatMul(s, device.MatMul{M: n, N: n, K: n, A: f(0), B: f(1), D: f(2)})
-	d.Ops().MatMul(s, device.MatMul{M: n - seed%3, N: n, K: n, A: f(2), B: f(0), D: f(1), Ragged: true})
+	op.Do(d, s, op.MatMul{M: n, N: n, K: n, A: f(0), B: f(1), D: f(2)})
+	op.Do(d, s, op.MatMul{M: n - seed%3, N: n, K: n, A: f(2), B: f(0), D: f(1), Ragged: true})
 	half := m.Tensor(device.BF16, 3*bytes, n*n)
-	d.Ops().Convert(s, half, f(2), n*n)
-	d.Ops().Convert(s, f(4), half, n*n)
-	d.Ops().Scale(s, f(4), n*n, 0.5)
+	op.Do(d, s, op.Convert{Dst: half, Src: f(2), N: n * n})
+	op.Do(d, s, op.Convert{Dst: f(4), Src: half, N: n * n})
+	op.Do(d, s, op.Scale{X: f(4), N: n * n, Factor: 0.5})
 	s.CopyD2D(f(5).Mem(), f(4).Mem())
 	s.CopyD2H(pinned[bytes:2*bytes], f(5).Mem())
 	s.CopyD2H(pageable[:n], f(1).Mem().Slice(0, n))

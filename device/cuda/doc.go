@@ -7,7 +7,7 @@
 // copy from or to host memory that is not pinned, moves such copies through
 // pinned slabs and enqueues what comes after them.
 //
-// It imports device, device/args, device/cuda/kernels, cudart, internal/human,
+// It imports device, device/op, device/cuda/kernels, cudart, internal/human,
 // internal/parallel and internal/queue.
 //
 // A device is one GPU, by its ordinal; several are several devices, which share

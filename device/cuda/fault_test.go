@@ -8,6 +8,7 @@ import (
 	"mt/cudart"
 	"mt/cudart/emu"
 	"mt/device"
+	"mt/device/op"
 )
 
 // scenario uses everything a device has once and returns the first error, like a
@@ -59,9 +60,9 @@ func scenario(c *cudart.CUDA) (err error) {
 	up.Record(there)
 	s.Wait(there)
 	s.Zero(m.Slice(1<<15, 1<<15))
-	d.Ops().MatMul(s, device.MatMul{M: 4, N: 4, K: 4, A: f(0), B: f(1), D: f(2)})
-	d.Ops().MatMul(s, device.MatMul{M: 3, N: 4, K: 4, A: f(0), B: f(1), D: f(2), Ragged: true})
-	d.Ops().Convert(s, m.Tensor(device.BF16, 3<<14, 16), f(2), 16)
+	op.Do(d, s, op.MatMul{M: 4, N: 4, K: 4, A: f(0), B: f(1), D: f(2)})
+	op.Do(d, s, op.MatMul{M: 3, N: 4, K: 4, A: f(0), B: f(1), D: f(2), Ragged: true})
+	op.Do(d, s, op.Convert{Dst: m.Tensor(device.BF16, 3<<14, 16), Src: f(2), N: 16})
 	s.CopyD2D(f(3).Mem(), f(2).Mem())
 	s.CopyD2H(host[:64], f(3).Mem())
 	told := make(chan error, 1)

@@ -7,6 +7,8 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/conformance/streams"
+	"mt/device/cuda/kernels"
+	"mt/device/op"
 )
 
 // Short names for what tests do all the time.
@@ -60,10 +62,29 @@ func checkEmpty(t *testing.T, d device.Device) {
 	}
 }
 
+// function is an operation that a test makes up.
+type function struct{ f func() error }
+
+func (f *function) Name() string { return "function" }
+func (f *function) Check() error { return nil }
+
+// functions are what runs those: they are none of the device's.
+var functions op.Table[kernels.Launcher]
+
+func init() {
+	op.Add(&functions, func(_ kernels.Launcher, f *function) error { return f.f() })
+}
+
+// run enqueues f, called name, on s; slow has the worker do so.
+func run(s device.Stream, name string, slow bool, f func() error) {
+	call, err := functions.Take(&function{f})
+	on(s).do(command{name: name, slow: slow, call: call}, err)
+}
+
 // hold gives the worker of s something to do until the test calls the function
 // that is returned: what is enqueued meanwhile waits on the host.
 func hold(s device.Stream) func() {
 	open := make(chan struct{})
-	on(s).do("hold", nil, command{slow: true, run: func() error { <-open; return nil }})
+	run(s, "hold", true, func() error { <-open; return nil })
 	return func() { close(open) }
 }

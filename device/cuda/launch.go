@@ -6,6 +6,7 @@ import (
 	"mt/cudart"
 	"mt/device"
 	"mt/device/cuda/kernels"
+	"mt/device/op"
 )
 
 // biasBytes is the room for a copy of a bias, beside the scratch memory, and
@@ -16,24 +17,39 @@ const (
 	biasAlign = 16
 )
 
+// table has what runs each operation: the kernels, but for what a file here puts in
+// the place of one. What depends on the values of index tensors is not checked: they
+// are the caller's word.
+var table = kernels.Operations.Clone()
+
 // launcher implements kernels.Launcher for one operation after the other.
 type launcher struct {
 	stream  *stream
+	params  kernels.Params
 	scratch device.Mem // the stream's, from its first use on
 	err     error      // of the operation under way
 }
 
-// op enqueues an operation.
-func (s *stream) op(name string, bad error, f func(kernels.Launcher)) {
-	s.do(name, bad, command{run: func() error { return s.launcher.do(f) }})
+// Do enqueues an operation on a stream of this package.
+func (d *dev) Do(s device.Stream, o device.Op) {
+	c, bad := command{name: o.Name(), what: operation}, o.Check()
+	if bad == nil {
+		c.call, bad = table.Take(o)
+	}
+	on(s).do(c, bad)
 }
 
-// do enqueues the kernels of f.
-func (l *launcher) do(f func(kernels.Launcher)) error {
+// do enqueues the kernels of an operation.
+func (l *launcher) do(call op.Call[kernels.Launcher]) error {
 	l.err = nil
-	f(l)
+	if err := call.Run(l); err != nil {
+		return err
+	}
 	return l.err
 }
+
+// Params are empty.
+func (l *launcher) Params() *kernels.Params { return l.params.Reset() }
 
 // Launch enqueues k. After a failure the rest of the operation is dropped.
 func (l *launcher) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, params *kernels.Params) {

@@ -9,44 +9,44 @@ import (
 
 	"mt/cudart"
 	"mt/device"
-	"mt/device/args"
 	"mt/device/cuda/kernels"
+	"mt/device/op"
 )
 
-// MatMul is cuBLASLt's, or our own where there is no cuBLASLt or it refuses. For
-// a bf16 result cuBLASLt takes the bias in bf16: it is rounded once more.
-func (ops) MatMul(s device.Stream, m device.MatMul) {
-	on(s).do("MatMul", args.MatMul(m), command{run: func() error { return on(s).launcher.matMul(m) }})
-}
+func init() { op.Replace(&table, matMul) }
 
-func (l *launcher) matMul(m device.MatMul) error {
+// matMul is cuBLASLt's, or our own where there is no cuBLASLt or it refuses. For
+// a bf16 result cuBLASLt takes the bias in bf16: it is rounded once more.
+func matMul(on kernels.Launcher, m *op.MatMul) error {
+	l := on.(*launcher)
 	d := l.stream.dev
 	if m.M == 0 || m.N == 0 {
 		return nil
 	}
 	biased := !m.Bias.None() && (m.D.DType == device.BF16 || m.Bias.Addr%biasAlign != 0)
 	if d.blas.lib == nil || m.K == 0 || biased && m.D.DType.Size()*int64(m.N) > biasBytes {
-		return l.do(func(l kernels.Launcher) { kernels.MatMul(l, m) })
+		kernels.MatMul(l, m)
+		return nil
 	}
-	return l.do(func(kernels.Launcher) {
-		p := m
-		if biased {
-			p.Bias = l.memory(kernels.ScratchBytes, m.D.DType.Size()*int64(m.N), biasBytes).Tensor(m.D.DType, 0, int64(m.N))
-			kernels.Convert(l, p.Bias, m.Bias, int64(m.N))
-		}
-		workspace := l.memory(0, kernels.ScratchBytes, kernels.ScratchBytes)
-		if l.err != nil {
-			return
-		}
-		err := d.blas.run(p, workspace, l.stream.cuda)
-		switch {
-		case errors.Is(err, errRefused):
-			d.noteOnce("products", fmt.Sprintf("%v: mt's own kernels compute such products", err))
-			kernels.MatMul(l, m)
-		case err != nil:
-			l.err = l.stream.cause(err)
-		}
-	})
+	p := *m
+	if biased {
+		p.Bias = l.memory(kernels.ScratchBytes, m.D.DType.Size()*int64(m.N), biasBytes).Tensor(m.D.DType, 0, int64(m.N))
+		kernels.Convert(l, &op.Convert{Dst: p.Bias, Src: m.Bias, N: int64(m.N)})
+	}
+	workspace := l.memory(0, kernels.ScratchBytes, kernels.ScratchBytes)
+	if l.err != nil {
+		return l.err
+	}
+	err := d.blas.run(&p, workspace, l.stream.cuda)
+	switch {
+	case errors.Is(err, errRefused):
+		d.noteOnce("products", fmt.Sprintf("%v: mt's own kernels compute such products", err))
+		kernels.MatMul(l, m)
+		return nil
+	case err != nil:
+		return l.stream.cause(err)
+	}
+	return nil
 }
 
 // cause adds to an error of cuBLASLt, which has one name for all faults of the
@@ -63,6 +63,9 @@ var errRefused = errors.New("cuBLASLt does not take the product")
 
 // refusal says whether err is cuBLASLt's about a product, and not a fault.
 func refusal(err error) bool {
+	if err == nil {
+		return false
+	}
 	var e *cudart.Error
 	return errors.As(err, &e) && e.Library == cudart.BlasLt && (errors.Is(e, cudart.ErrNotSupported) || errors.Is(e, cudart.ErrInvalidValue))
 }
@@ -110,7 +113,7 @@ func alignment(addr uintptr) uint16 {
 	return 2
 }
 
-func keyOf(m *device.MatMul) productKey {
+func keyOf(m *op.MatMul) productKey {
 	k := productKey{m: m.M, n: m.N, k: m.K, ragged: m.Ragged, transA: m.TransA, transB: m.TransB, c: !m.C.None(), bias: !m.Bias.None(),
 		in: m.A.DType, out: m.D.DType}
 	if m.Ragged {
@@ -138,19 +141,6 @@ type product struct {
 	cudart.MatmulShape
 	algorithm cudart.Algorithm
 	refused   error // errRefused and why, nil where cuBLASLt computes it
-	undo      undo  // destroys what the shape is made of
-}
-
-// undo destroys things, the last first.
-type undo []func() error
-
-func (u *undo) all() error {
-	var err error
-	for _, f := range slices.Backward(*u) {
-		err = errors.Join(err, f())
-	}
-	*u = nil
-	return err
 }
 
 // mostProducts is how many shapes are remembered. Batches of all lengths make many.
@@ -158,11 +148,11 @@ const mostProducts = 4096
 
 // run enqueues m. The same shape always runs by the same algorithm, with a
 // workspace of the same size: cuBLASLt then gives the same bits each time.
-func (b *blas) run(m device.MatMul, workspace device.Mem, s cudart.Stream) (err error) {
+func (b *blas) run(m *op.MatMul, workspace device.Mem, s cudart.Stream) (err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	key := keyOf(&m)
-	p, err := b.product(key, &m)
+	key := keyOf(m)
+	p, err := b.product(key, m)
 	if err != nil {
 		return err
 	}
@@ -171,11 +161,11 @@ func (b *blas) run(m device.MatMul, workspace device.Mem, s cudart.Stream) (err 
 	}
 	shape := p.MatmulShape
 	if key.m != m.M || key.k != m.K { // ragged
-		var own undo
-		defer func() { err = errors.Join(err, own.all()) }()
+		shape = cudart.MatmulShape{Desc: p.Desc}
+		defer func() { err = errors.Join(err, b.destroyLayouts(&shape)) }()
 		exact := key
 		exact.m, exact.k = m.M, m.K
-		if err := b.layouts(&shape, &own, exact); err != nil {
+		if err := b.layouts(&shape, exact); err != nil {
 			return err
 		}
 	}
@@ -210,7 +200,7 @@ func (p *product) refuse(k productKey, why error) {
 }
 
 // product finds or makes what runs m. b.mu is held.
-func (b *blas) product(key productKey, m *device.MatMul) (*product, error) {
+func (b *blas) product(key productKey, m *op.MatMul) (*product, error) {
 	if p := b.products[key]; p != nil {
 		return p, nil
 	}
@@ -229,18 +219,17 @@ func (b *blas) product(key productKey, m *device.MatMul) (*product, error) {
 		err = nil
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.undo.all())
+		return nil, errors.Join(err, b.destroy(p))
 	}
 	b.products[key] = p
 	return p, nil
 }
 
 // describe makes the description and the layouts of a product.
-func (b *blas) describe(p *product, k productKey, m *device.MatMul) (err error) {
+func (b *blas) describe(p *product, k productKey, m *op.MatMul) (err error) {
 	if p.Desc, err = b.lib.DescCreate(cudart.ComputeFloat32, cudart.Float32); err != nil {
 		return err
 	}
-	p.undo = append(p.undo, func() error { return b.lib.DescDestroy(p.Desc) })
 	set := func(attr cudart.DescAttr, value int32) {
 		if err == nil {
 			err = b.lib.DescSet(p.Desc, attr, value)
@@ -262,11 +251,11 @@ func (b *blas) describe(p *product, k productKey, m *device.MatMul) (err error) 
 	if err != nil {
 		return err
 	}
-	return b.layouts(&p.MatmulShape, &p.undo, k)
+	return b.layouts(&p.MatmulShape, k)
 }
 
-// layouts makes the layouts of a product; u destroys those that were made.
-func (b *blas) layouts(s *cudart.MatmulShape, u *undo, k productKey) (err error) {
+// layouts makes the layouts of a product, in s; where it fails those before.
+func (b *blas) layouts(s *cudart.MatmulShape, k productKey) (err error) {
 	layout := func(to *cudart.MatrixLayout, dt device.DType, trans bool, rows, cols int) {
 		if err != nil {
 			return
@@ -278,13 +267,32 @@ func (b *blas) layouts(s *cudart.MatmulShape, u *undo, k productKey) (err error)
 		var made cudart.MatrixLayout
 		if made, err = b.lib.LayoutCreate(dataType(dt), int64(cols), int64(rows), int64(cols)); err == nil {
 			*to = made
-			*u = append(*u, func() error { return b.lib.LayoutDestroy(made) })
 		}
 	}
 	layout(&s.A, k.in, k.transB, k.k, k.n)
 	layout(&s.B, k.in, k.transA, k.m, k.k)
 	layout(&s.D, k.out, false, k.m, k.n)
 	s.C = s.D
+	return err
+}
+
+// destroyLayouts destroys the layouts of s that were made, the last first.
+func (b *blas) destroyLayouts(s *cudart.MatmulShape) (err error) {
+	for _, l := range [...]cudart.MatrixLayout{s.D, s.B, s.A} {
+		if l != 0 {
+			err = errors.Join(err, b.lib.LayoutDestroy(l))
+		}
+	}
+	return err
+}
+
+// destroy destroys what the shape of p is made of, the last first.
+func (b *blas) destroy(p *product) error {
+	err := b.destroyLayouts(&p.MatmulShape)
+	if p.Desc != 0 {
+		err = errors.Join(err, b.lib.DescDestroy(p.Desc))
+	}
+	p.MatmulShape = cudart.MatmulShape{}
 	return err
 }
 
@@ -330,7 +338,7 @@ func (b *blas) forget() error {
 	var err error
 	for key, p := range b.products {
 		delete(b.products, key)
-		err = errors.Join(err, p.undo.all())
+		err = errors.Join(err, b.destroy(p))
 	}
 	return err
 }

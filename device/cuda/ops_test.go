@@ -17,6 +17,7 @@ import (
 	"mt/device/conformance/oracle"
 	"mt/device/conformance/streams"
 	"mt/device/cuda/kernels"
+	"mt/device/op"
 )
 
 // part runs those cases of the table that want picks.
@@ -74,15 +75,15 @@ func TestAlgorithms(t *testing.T) {
 	x := alloc(t, d, 1<<20)
 	s.Zero(x)
 	f := func(off int64) device.Tensor { return x.Tensor(device.BF16, off, 64*64) }
-	product := device.MatMul{M: 64, N: 64, K: 64, A: f(0), B: f(1 << 14), D: f(1 << 15)}
+	product := op.MatMul{M: 64, N: 64, K: 64, A: f(0), B: f(1 << 14), D: f(1 << 15)}
 	moved := product
 	moved.A = f(1 << 17)
 	accumulating := product
 	accumulating.C = product.D
 	unaligned := product
 	unaligned.B = f(1<<14 + 2)
-	for _, m := range []device.MatMul{product, moved, product, accumulating, unaligned} {
-		d.Ops().MatMul(s, m)
+	for _, m := range []op.MatMul{product, moved, product, accumulating, unaligned} {
+		op.Do(d, s, m)
 	}
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
@@ -144,13 +145,13 @@ func raggedProducts(t *testing.T, d *dev, trans bool) map[string]bool {
 	s.CopyH2D(x.Slice(0, 1<<12), up)
 	shapes := map[string]bool{}
 	for rows := 1; rows <= 70; rows++ {
-		m := device.MatMul{M: rows, N: n, K: n, TransA: trans, Ragged: true}
+		m := op.MatMul{M: rows, N: n, K: n, TransA: trans, Ragged: true}
 		if trans {
 			m.M, m.K = n, rows
 		}
 		f := func(off int64, len int) device.Tensor { return x.Tensor(device.F32, off, int64(len)) }
 		m.A, m.B, m.D = f(0, m.M*m.K), f(1<<11, m.K*n), f(1<<13, m.M*n)
-		d.Ops().MatMul(s, m)
+		op.Do(d, s, m)
 		s.CopyD2H(down, x.Slice(1<<13, 1<<12))
 		if err := s.Sync(); err != nil {
 			t.Fatal(err)
@@ -182,14 +183,14 @@ func TestRefusedProducts(t *testing.T) {
 		up, down := []byte{0, 0, 0x40, 0x40}, make([]byte, 4) // 3
 		sum := make([]byte, 2)
 		s.CopyH2D(x.Slice(0, 4), up)
-		m := device.MatMul{M: 1, N: 1, K: 1, A: x.Tensor(device.F32, 0, 1), B: x.Tensor(device.F32, 0, 1), D: x.Tensor(device.F32, 64, 1)}
+		m := op.MatMul{M: 1, N: 1, K: 1, A: x.Tensor(device.F32, 0, 1), B: x.Tensor(device.F32, 0, 1), D: x.Tensor(device.F32, 64, 1)}
 		for range 2 {
-			d.Ops().MatMul(s, m)
+			op.Do(d, s, m)
 		}
 		biased := m // a bf16 result whose bias our kernel takes in fp32
 		biased.A, biased.B = x.Tensor(device.BF16, 2, 1), x.Tensor(device.BF16, 2, 1)
 		biased.Bias, biased.D = x.Tensor(device.F32, 0, 1), x.Tensor(device.BF16, 128, 1)
-		d.Ops().MatMul(s, biased)
+		op.Do(d, s, biased)
 		s.CopyD2H(sum, x.Slice(128, 2))
 		s.CopyD2H(down, x.Slice(64, 4))
 		if err := s.Sync(); err != nil || down[2] != 0x10 || down[3] != 0x41 { // 9
@@ -216,7 +217,7 @@ func TestUnalignedBias(t *testing.T) {
 	up, down := []byte{0, 0, 0x40, 0x40}, make([]byte, 4) // 3
 	s.CopyH2D(x.Slice(4, 4), up)
 	f := func(off int64) device.Tensor { return x.Tensor(device.F32, off, 1) }
-	d.Ops().MatMul(s, device.MatMul{M: 1, N: 1, K: 1, A: f(256), B: f(256), Bias: f(4), D: f(512)})
+	op.Do(d, s, op.MatMul{M: 1, N: 1, K: 1, A: f(256), B: f(256), Bias: f(4), D: f(512)})
 	s.CopyD2H(down, x.Slice(512, 4))
 	if err := s.Sync(); err != nil || string(down) != string(up) {
 		t.Errorf("%v, result %x", err, down)
@@ -240,7 +241,7 @@ func TestProductOnALostDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, x := newStream(t, d, "s"), alloc(t, d, 64).Tensor(device.F32, 0, 1)
-		d.Ops().MatMul(s, device.MatMul{M: 1, N: 1, K: 1, A: x, B: x, D: x})
+		op.Do(d, s, op.MatMul{M: 1, N: 1, K: 1, A: x, B: x, D: x})
 		err = s.Close()
 		_ = d.Close() // fails as everything does
 		for at = 1; drv.CallName(at) != "cublasLtMatmul"; at++ {
@@ -271,7 +272,7 @@ func TestProductsAreForgotten(t *testing.T) {
 		key := productKey{m: n, n: 1, k: 1, in: device.F32, out: device.F32}
 		d.blas.products[key] = &product{refused: errRefused}
 	}
-	d.Ops().MatMul(s, device.MatMul{M: 1, N: 1, K: 1, A: x.Slice(0, 1), B: x.Slice(1, 1), D: x.Slice(2, 1)})
+	op.Do(d, s, op.MatMul{M: 1, N: 1, K: 1, A: x.Slice(0, 1), B: x.Slice(1, 1), D: x.Slice(2, 1)})
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
 	}
@@ -285,19 +286,19 @@ func TestWidestHeads(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	m := alloc(t, d, 4096)
 	f, bounds := m.Tensor(device.F32, 0, 512), m.Tensor(device.I32, 2048, 2)
-	shape := device.AttentionShape{CuQ: bounds, CuK: bounds, Seqs: 1, TQ: 1, TK: 1, MaxQ: 1, MaxK: 1, Heads: 1, KVHeads: 1, Dim: kernels.MaxHeadDim, Scale: 1}
+	shape := op.AttentionShape{CuQ: bounds, CuK: bounds, Seqs: 1, TQ: 1, TK: 1, MaxQ: 1, MaxK: 1, Heads: 1, KVHeads: 1, Dim: kernels.MaxHeadDim, Scale: 1}
 	s := newStream(t, d, "s")
 	s.Zero(m)
 	s.CopyH2D(bounds.Mem(), []byte{0, 0, 0, 0, 1, 0, 0, 0})
-	forward := device.Attention{AttentionShape: shape, O: f.Slice(256, 256), Q: f, K: f, V: f}
-	d.Ops().Attention(s, forward)
+	forward := op.Attention{AttentionShape: shape, O: f.Slice(256, 256), Q: f, K: f, V: f}
+	op.Do(d, s, forward)
 	if err := s.Sync(); err != nil {
 		t.Error(err)
 	}
 	forward.Dim, forward.O = kernels.MaxHeadDim+1, f
-	backward := device.AttentionBackward{AttentionShape: forward.AttentionShape, DQ: f, DK: f, DV: f, DO: f, O: f, LSE: f, Q: f, K: f, V: f, Delta: f}
+	backward := op.AttentionBackward{AttentionShape: forward.AttentionShape, DQ: f, DK: f, DV: f, DO: f, O: f, LSE: f, Q: f, K: f, V: f, Delta: f}
 	streams.BadArguments(t, d, []streams.BadCall{
-		{Want: "Attention: heads of 257 elements: the kernels take at most 256", Call: func(s device.Stream) { d.Ops().Attention(s, forward) }},
-		{Want: "AttentionBackward: heads of 257 elements", Call: func(s device.Stream) { d.Ops().AttentionBackward(s, backward) }},
+		{Want: "Attention: heads of 257 elements: the kernels take at most 256", Call: func(s device.Stream) { op.Do(d, s, forward) }},
+		{Want: "AttentionBackward: heads of 257 elements", Call: func(s device.Stream) { op.Do(d, s, backward) }},
 	})
 }

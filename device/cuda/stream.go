@@ -8,6 +8,8 @@ import (
 
 	"mt/cudart"
 	"mt/device"
+	"mt/device/cuda/kernels"
+	"mt/device/op"
 	"mt/internal/queue"
 )
 
@@ -16,12 +18,32 @@ var (
 	errStreamClosed = errors.New("the stream is closed")
 )
 
+// what a command does. From recording on it is done after a failure too.
+type what uint8
+
+const (
+	operation what = iota
+	copyUp
+	copyDown
+	copyAcross
+	zeros
+	recording
+	waiting
+	notifying
+)
+
 // command is something to enqueue on the CUDA stream.
 type command struct {
-	name   string
-	run    func() error
-	always bool // also after a failure: records, waits, notifications
-	slow   bool // may wait on the host: for the worker
+	name string
+	what what
+	slow bool // may wait on the host: for the worker. Of a copy: by way of staging memory
+
+	call     op.Call[kernels.Launcher] // operation
+	dst, src device.Mem                // of copies and zeros: the device's sides
+	host     []byte                    // the host's side of a copy
+	mark     *mark                     // recording and waiting
+	err      error                     // recording: why there is no mark
+	f        func(error)               // notifying
 }
 
 // notice is a notification on its way.
@@ -52,6 +74,9 @@ type stream struct {
 	staging  staging
 	launcher launcher
 }
+
+// on is the stream under s, which must be one of this package.
+func on(s device.Stream) *stream { return s.(*stream) }
 
 // NewStream makes a stream and starts the goroutine of its notifications.
 func (d *dev) NewStream(name string) (device.Stream, error) {
@@ -114,13 +139,44 @@ func (s *stream) execute(c command) {
 			s.fail(c.name, fmt.Errorf("panic: %v", cause))
 		}
 	}()
-	if !c.always && s.broken {
+	if c.what < recording && s.broken {
 		return
 	}
-	if err := c.run(); err != nil {
+	if err := s.run(&c); err != nil {
 		s.broken = true
 		s.fail(c.name, err)
 	}
+}
+
+// run enqueues c on the CUDA stream.
+func (s *stream) run(c *command) error {
+	cuda, ctx := s.dev.cuda, s.dev.context
+	switch c.what {
+	case operation:
+		return s.launcher.do(c.call)
+	case recording:
+		return s.record(c.mark, c.err)
+	case waiting:
+		return s.wait(c.mark)
+	case notifying:
+		s.notify(c.f)
+		return nil
+	}
+	switch {
+	case c.dst.Bytes == 0 && c.src.Bytes == 0 || c.dst.Addr == c.src.Addr:
+		return nil
+	case c.what == zeros:
+		return cuda.MemsetAsync(ctx, cudart.DevicePtr(c.dst.Addr), 0, c.dst.Bytes, s.cuda)
+	case c.what == copyAcross:
+		return cuda.MemcpyAsync(ctx, c.dst.Addr, c.src.Addr, c.dst.Bytes, cudart.DeviceToDevice, s.cuda)
+	case c.what == copyUp && c.slow:
+		return s.staging.up(c.dst, c.host)
+	case c.what == copyUp:
+		return cuda.MemcpyAsync(ctx, c.dst.Addr, address(c.host), c.dst.Bytes, cudart.HostToDevice, s.cuda)
+	case c.slow:
+		return s.staging.down(c.host, c.src)
+	}
+	return cuda.MemcpyAsync(ctx, address(c.host), c.src.Addr, c.src.Bytes, cudart.DeviceToHost, s.cuda)
 }
 
 // fail keeps the stream's first error.
@@ -137,54 +193,31 @@ func (s *stream) fail(name string, err error) {
 }
 
 // do enqueues work, or fails the stream with bad, what is wrong with the call.
-func (s *stream) do(name string, bad error, c command) {
+func (s *stream) do(c command, bad error) {
 	if bad != nil {
-		s.fail(name, bad)
+		s.fail(c.name, bad)
 	}
 	if s.Err() == nil {
-		c.name = name
 		s.put(c)
 	}
 }
 
+// staged says whether a copy from or to host memory goes through staging memory.
+func (s *stream) staged(host []byte) bool { return len(host) > 0 && !s.dev.pinned(host) }
+
 // CopyH2D enqueues dst = src.
 func (s *stream) CopyH2D(dst device.Mem, src []byte) {
-	n := int64(len(src))
-	staged := n > 0 && !s.dev.pinned(src)
-	s.do("CopyH2D", equal(n, dst.Bytes), command{slow: staged, run: func() error {
-		switch {
-		case n == 0:
-			return nil
-		case staged:
-			return s.staging.up(dst, src)
-		}
-		return s.dev.cuda.MemcpyAsync(s.dev.context, dst.Addr, address(src), n, cudart.HostToDevice, s.cuda)
-	}})
+	s.do(command{name: "CopyH2D", what: copyUp, slow: s.staged(src), dst: dst, host: src}, equal(int64(len(src)), dst.Bytes))
 }
 
 // CopyD2H enqueues dst = src.
 func (s *stream) CopyD2H(dst []byte, src device.Mem) {
-	n := int64(len(dst))
-	staged := n > 0 && !s.dev.pinned(dst)
-	s.do("CopyD2H", equal(src.Bytes, n), command{slow: staged, run: func() error {
-		switch {
-		case n == 0:
-			return nil
-		case staged:
-			return s.staging.down(dst, src)
-		}
-		return s.dev.cuda.MemcpyAsync(s.dev.context, address(dst), src.Addr, n, cudart.DeviceToHost, s.cuda)
-	}})
+	s.do(command{name: "CopyD2H", what: copyDown, slow: s.staged(dst), src: src, host: dst}, equal(src.Bytes, int64(len(dst))))
 }
 
 // CopyD2D enqueues dst = src.
 func (s *stream) CopyD2D(dst, src device.Mem) {
-	s.do("CopyD2D", equal(src.Bytes, dst.Bytes), command{run: func() error {
-		if dst.Bytes == 0 || dst.Addr == src.Addr {
-			return nil
-		}
-		return s.dev.cuda.MemcpyAsync(s.dev.context, dst.Addr, src.Addr, dst.Bytes, cudart.DeviceToDevice, s.cuda)
-	}})
+	s.do(command{name: "CopyD2D", what: copyAcross, dst: dst, src: src}, equal(src.Bytes, dst.Bytes))
 }
 
 // equal is the error of a copy between sizes that differ.
@@ -196,28 +229,23 @@ func equal(from, to int64) error {
 }
 
 // Zero enqueues dst = 0.
-func (s *stream) Zero(dst device.Mem) {
-	s.do("Zero", nil, command{run: func() error {
-		if dst.Bytes == 0 {
-			return nil
-		}
-		return s.dev.cuda.MemsetAsync(s.dev.context, cudart.DevicePtr(dst.Addr), 0, dst.Bytes, s.cuda)
-	}})
-}
+func (s *stream) Zero(dst device.Mem) { s.do(command{name: "Zero", what: zeros, dst: dst}, nil) }
 
 // Record enqueues e. Where that fails the event counts as complete.
 func (s *stream) Record(e device.Event) {
 	m, err := e.(*event).record(!s.later.Empty())
-	open := s.put(command{name: "Record", always: true, run: func() error {
-		if err != nil {
-			s.finish()
-			return err
-		}
-		return m.submit(s)
-	}})
-	if !open && m != nil {
+	if !s.put(command{name: "Record", what: recording, mark: m, err: err}) && m != nil {
 		m.settle(false)
 	}
+}
+
+// record enqueues m, or fails with err, for which there is none.
+func (s *stream) record(m *mark, err error) error {
+	if err != nil {
+		s.finish()
+		return err
+	}
+	return m.submit(s)
 }
 
 // finish waits for all that is on the stream, which has failed: what comes after
@@ -233,41 +261,44 @@ func (s *stream) Wait(e device.Event) {
 	if m == nil {
 		return
 	}
-	open := s.put(command{name: "Wait", always: true, slow: m.pending(), run: func() error {
-		defer m.release()
-		if <-m.made; !m.recorded {
-			return nil
-		}
-		err := s.dev.cuda.StreamWaitEvent(s.dev.context, s.cuda, m.cuda)
-		if err != nil { // what is enqueued later must come after it all the same
-			_ = s.dev.cuda.EventSynchronize(s.dev.context, m.cuda) // err is the first error
-		}
-		return err
-	}})
-	if !open {
+	if !s.put(command{name: "Wait", what: waiting, slow: m.pending(), mark: m}) {
 		m.release()
 	}
 }
 
+// wait enqueues a wait for m, and lets go of it.
+func (s *stream) wait(m *mark) error {
+	defer m.release()
+	if <-m.made; !m.recorded {
+		return nil
+	}
+	err := s.dev.cuda.StreamWaitEvent(s.dev.context, s.cuda, m.cuda)
+	if err != nil { // what is enqueued later must come after it all the same
+		_ = s.dev.cuda.EventSynchronize(s.dev.context, m.cuda) // err is the first error
+	}
+	return err
+}
+
 // Notify calls f when everything enqueued before it is complete.
 func (s *stream) Notify(f func(err error)) {
-	open := s.put(command{name: "Notify", always: true, run: func() error {
-		after, err := s.dev.takeEvent()
-		if err == nil {
-			if err = s.dev.cuda.EventRecord(s.dev.context, after, s.cuda); err != nil {
-				s.dev.giveEvent(after)
-			}
-		}
-		if err != nil {
-			s.fail("Notify", err)
-			after = 0
-		}
-		s.notices.Put(notice{after, f})
-		return nil
-	}})
-	if !open {
+	if !s.put(command{name: "Notify", what: notifying, f: f}) {
 		go f(s.Err())
 	}
+}
+
+// notify has f called after what is on the stream now.
+func (s *stream) notify(f func(err error)) {
+	after, err := s.dev.takeEvent()
+	if err == nil {
+		if err = s.dev.cuda.EventRecord(s.dev.context, after, s.cuda); err != nil {
+			s.dev.giveEvent(after)
+		}
+	}
+	if err != nil {
+		s.fail("Notify", err)
+		after = 0
+	}
+	s.notices.Put(notice{after, f})
 }
 
 // Sync waits for everything enqueued and returns Err.

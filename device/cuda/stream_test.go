@@ -154,15 +154,16 @@ func TestErrorsStick(t *testing.T) {
 	fails := func() error { return errors.New("it does") }
 	for _, c := range []struct {
 		name, want string
-		command    command
+		slow       bool
+		run        func() error
 	}{
-		{"a call", "boom: it does", command{run: fails}},
-		{"a call of the worker", "boom: it does", command{slow: true, run: fails}},
-		{"panic", "boom: panic: index", command{run: func() error { panic("index") }}},
+		{"a call", "boom: it does", false, fails},
+		{"a call of the worker", "boom: it does", true, fails},
+		{"panic", "boom: panic: index", false, func() error { panic("index") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, _ := newDevice(t, emu.Options{Mode: emu.Lazy}, Options{})
-			boom := func(s device.Stream) { on(s).do("boom", nil, c.command) }
+			boom := func(s device.Stream) { run(s, "boom", c.slow, c.run) }
 			streams.ErrorSticks(t, d, hold, c.want, boom)
 			streams.ErrorSticks(t, d, nil, c.want, func(s device.Stream) {
 				boom(s)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mt/device"
+	"mt/device/op"
 )
 
 // MatMulRate measures the device's matrix product rate in FLOP/s, in the
@@ -32,7 +33,7 @@ func MatMulRate(dev device.Device, act device.DType, most int) (float64, error) 
 		return 0, err
 	}
 	defer dev.Free(mem)
-	m := device.MatMul{M: n, N: n, K: n, TransB: true,
+	m := op.MatMul{M: n, N: n, K: n, TransB: true,
 		A: mem.Tensor(act, 0, int64(n*n)), B: mem.Tensor(act, squareBytes(n), int64(n*n)), D: mem.Tensor(act, 2*squareBytes(n), int64(n*n))}
 	if err := FillRandom(dev, s, mem.Slice(0, 2*squareBytes(n)), act); err != nil {
 		return 0, err
@@ -50,7 +51,7 @@ func MatMulRate(dev device.Device, act device.DType, most int) (float64, error) 
 	best := time.Duration(0)
 	for range runs {
 		s.Record(start)
-		dev.Ops().MatMul(s, m)
+		op.Do(dev, s, m)
 		s.Record(end)
 		if err := s.Sync(); err != nil {
 			return 0, err

@@ -12,7 +12,7 @@ var ofDevice = []broken{
 	{"layers/block_backward.go", []way{
 		{from: "return l.first && c.at == 0", to: "return l.first", test: "TestChunkSizes|TestGradientsEqualFiniteDifferences"},
 		{from: "return l.first && c.at == 0", to: "return c.at == 0", test: "TestGradientsEqualFiniteDifferences"},
-		{from: "a.Add = true\n\tl.ops.RMSNormBackward(l.s, a)\n}\n\n// rmsNormBackward", to: "l.ops.RMSNormBackward(l.s, a)\n}\n\n// rmsNormBackward", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "a.Add = true\n\top.Do(l.dev, l.s, a)\n}\n\n// rmsNormBackward", to: "op.Do(l.dev, l.s, a)\n}\n\n// rmsNormBackward", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "l.biasGrad(model.RoleDownBias, dy, c.n, d.hidden)\n", to: "", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "if l.dims.sandwich && l.keep == KeepAll {", to: "if l.dims.sandwich && l.keep != KeepAll {", test: "TestGradientsEqualFiniteDifferences|TestKeepChangesNothing"},
 		{from: "XStride: h, Offset: t.spec.Config.NormOffset}", to: "XStride: h}", test: "TestGradientsEqualFiniteDifferences"},
@@ -51,6 +51,17 @@ var ofDevice = []broken{
 		{from: "b.lse = mem.take(device.F32, tokens*d.heads)", to: "b.lse = mem.take(device.F32, tokens*d.kvHeads)", test: "TestSavedAndCacheBytes|TestGradientsEqualFiniteDifferences"},
 		{from: "b.gu = mem.wholeRows(d.act, tokens, 2*d.ffn)", to: "b.gu = mem.wholeRows(d.act, tokens, d.ffn)", test: "TestSavedAndCacheBytes|TestGradientsEqualFiniteDifferences"},
 	}},
+	{"layers/kind_head.go", []way{
+		{from: "Loss: k == parts-1", to: "Loss: k == 0", test: "TestVisitsOfParts"},
+		{from: "if rows || k == 0 {", to: "if rows {", test: "TestTilesCoverTheirSlots", in: "plan"},
+		{from: "grad.To += first * int64(whole.Cols)", to: "", test: "TestTilesCoverTheirSlots", in: "plan"},
+		{from: "from.Layer, from.From = 0, 0 //", to: "//", test: "TestTilesCoverTheirSlots", in: "plan"},
+		{from: "return min(2, s.Shards())", to: "return 1", test: "TestPlannedRunsWork|TestPlanIsWhatIsAllocated", in: "actors"},
+	}},
+	{"layers/kind_moe.go", []way{
+		{from: "Part: parts - k", to: "Part: k", test: "TestVisitsOfExperts"},
+		{from: "Largest(Spec, model.Layout) []int { return []int{0, 1} }", to: "Largest(Spec, model.Layout) []int { return []int{0} }", test: "TestSizesWithExperts|TestPublishedModelsWithExperts", in: "plan"},
+	}},
 	{"layers/flops.go", []way{
 		{from: "n += 4 * attendedPairs", to: "n += 2 * attendedPairs", test: "TestRecomputedFLOPsAreCounted"},
 		{from: "n += all * product(d.hidden, d.qkv)", to: "n += dense * product(d.hidden, d.qkv)", test: "TestRecomputedFLOPsOfExperts"},
@@ -77,7 +88,10 @@ var ofDevice = []broken{
 	{"device/cpu/rope.go", []way{
 		{from: "p := int(pos[t]) * half", to: "p := t * half", test: "TestOps/threads=2/RoPE"},
 		{from: "a.Heads, a.Dim, a.Inverse)", to: "a.Heads, a.Dim, false)", test: "TestOps/threads=2/RoPE"},
+	}},
+	{"device/cpu/ops.go", []way{
 		{from: "v < 0 || int(v) >= n", to: "v < 0 || int(v) > n", test: "TestBadIndicesAreErrors"},
+		{from: "if v < last || int(v) > n {", to: "if v <= last || int(v) > n {", test: "TestOps/threads=2/ScatterAddRows|TestOps/threads=2/Attention"},
 	}},
 	{"device/cpu/crossentropy.go", []way{
 		{from: "row[target] -= a.Scale", to: "row[target]--", test: "TestOps/threads=2/CrossEntropy"},
@@ -97,9 +111,9 @@ var ofDevice = []broken{
 		{from: "row[i] = top[i] + vec.Log(s)", to: "row[i] = top[0] + vec.Log(s)", test: "TestOps/threads=2/Attention"},
 	}},
 	{"device/cpu/attention_backward.go", []way{
-		{from: "lse[from:], delta[from:])", to: "lse[from:], delta)", test: "TestOps/threads=2/Attention"},
-		{from: "clear(b.dk[b.fresh*b.wide:])\n", to: "", test: "TestOpsWithPoisonedBuffers/Attention|TestOps/threads=2/Attention"},
-		{from: "last = min(last, b.k0+b.n-1+b.Window-b.shift())", to: "last = min(last, b.k0+b.n-2+b.Window-b.shift())", test: "TestOps/threads=2/Attention"},
+		{from: "lse[from:], delta[from:])", to: "lse[from:], delta)", test: "TestOps/threads=2/AttentionBackward"},
+		{from: "clear(b.dk[b.fresh*b.wide:])\n", to: "", test: "TestOpsWithPoisonedBuffers/AttentionBackward|TestOps/threads=2/AttentionBackward"},
+		{from: "last = min(last, b.k0+b.n-1+b.Window-b.shift())", to: "last = min(last, b.k0+b.n-2+b.Window-b.shift())", test: "TestOps/threads=2/AttentionBackward"},
 	}},
 	{"device/cpu/attention_shape.go", []way{
 		{from: "s.lo = max(0, q+shift+1-window-k0)", to: "s.lo = max(0, q+shift-window-k0)", test: "TestOps/threads=2/Attention"},
@@ -107,17 +121,18 @@ var ofDevice = []broken{
 	}},
 	{"device/cpu/router.go", []way{
 		{from: "x > logits[ids[at-1]]", to: "x >= logits[ids[at-1]]", test: "TestOps/threads=2/Router|TestChoose"},
-		{from: "out[e] = x * (g[e] - dot)", to: "out[e] = x * (g[e] + dot)", test: "TestOps/threads=2/Router"},
-		{from: "own[k] = p[e] / chosen * (dw[k] - mean)", to: "own[k] = p[e] / chosen * dw[k]", test: "TestOps/threads=2/Router"},
+		{from: "out[e] = x * (g[e] - dot)", to: "out[e] = x * (g[e] + dot)", test: "TestOps/threads=2/RouterBackward"},
+		{from: "own[k] = p[e] / chosen * (dw[k] - mean)", to: "own[k] = p[e] / chosen * dw[k]", test: "TestOps/threads=2/RouterBackward"},
+	}},
+	{"device/cpu/sort.go", []way{
 		{from: "int32(i/a.K)", to: "int32(i%a.K)", test: "TestOps/threads=2/SortByExpert"},
 	}},
-	{"device/cpu/gather.go", []way{
-		{from: "if v < last || int(v) > n {", to: "if v <= last || int(v) > n {", test: "TestOps/threads=2/Rows"},
-		{from: "at[from[u]:from[u+1]]", to: "at[from[u] : from[u]+1]", test: "TestOps/threads=2/Rows"},
+	{"device/cpu/scatter.go", []way{
+		{from: "at[from[u]:from[u+1]]", to: "at[from[u] : from[u]+1]", test: "TestOps/threads=2/ScatterAddRows"},
 	}},
 	{"device/cpu/glu.go", []way{
-		{from: "unit(act, row[:F], row[F:])", to: "unit(act, row[F:], row[:F])", test: "TestOps/threads=2/GLU"},
-		{from: "unit = vec.GeGLUGrad", to: "unit = vec.SwiGLUGrad", test: "TestOps/threads=2/GLU"},
+		{from: "unit(act, row[:a.F], row[a.F:])", to: "unit(act, row[a.F:], row[:a.F])", test: "TestOps/threads=2/GLU"},
+		{from: "unit = vec.GeGLUGrad", to: "unit = vec.SwiGLUGrad", test: "TestOps/threads=2/GLUBackward"},
 	}},
 	{"device/cuda/kernels/rmsnorm.go", []way{
 		{from: ".I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).F32(a.Offset).I32(team)", to: ".I32(int(count)).I32(a.Groups).I32(a.Dim).F32(a.Eps).F32(0).I32(team)", test: "TestOp/RMSNorm"},
@@ -130,7 +145,7 @@ var ofDevice = []broken{
 		{from: "t.Addr%16 == 0 && row%8 == 0", to: "t.Addr%16 == 0 && row%4 == 0", test: "TestMatMulForms|TestOp/MatMul"},
 		{from: "if m.TransB {\n\t\trowB = m.K", to: "if m.TransA {\n\t\trowB = m.K", test: "TestMatMulForms|TestOp/MatMul"},
 	}},
-	{"device/cuda/kernels/crossentropy.go", []way{
+	{"device/cuda/kernels/crossentropyshard.go", []way{
 		{from: ".I32(a.V).I32(a.From).F32(a.Scale)", to: ".I32(a.V).I32(0).F32(a.Scale)", test: "TestOp/CrossEntropyShard"},
 		{from: ".Bool(a.First).Bool(a.Last)", to: ".Bool(a.Last).Bool(a.First)", test: "TestOp/CrossEntropyShard"},
 	}},
@@ -139,7 +154,21 @@ var ofDevice = []broken{
 		{from: "if s.err == nil {\n\t\ts.err =", to: "{\n\t\ts.err =", test: "TestFirstErrorStays"},
 		{from: "case !s.broken:", to: "default:", test: "TestErrorsStick|TestContract"},
 	}},
+	{"device/cuda/launch.go", []way{
+		{from: "return l.params.Reset()", to: "return new(kernels.Params)", test: "TestEnqueueingAllocatesNothing"},
+		{from: "return l.params.Reset()", to: "return &l.params", test: "TestTwoDevices"},
+		{from: "\tl.err = nil\n", to: "", same: "a stream that has failed enqueues no other operation"},
+	}},
+	{"device/cuda/matmul.go", []way{
+		{from: "if err == nil {\n\t\treturn false\n\t}\n", to: "", test: "TestProductsAllocateNothing"},
+		{from: "shape = cudart.MatmulShape{Desc: p.Desc}\n", to: "", test: "TestEveryCallFailsOnce|TestRaggedProducts"},
+		{from: "for _, l := range [...]cudart.MatrixLayout{s.D, s.B, s.A} {", to: "for _, l := range [...]cudart.MatrixLayout{s.D, s.B} {", test: "TestEveryCallFailsOnce|TestRaggedProducts"},
+	}},
+	{"device/wrap/fault/fault.go", []way{
+		{from: "d.Device.Do(on.Stream, o)", to: "d.Device.Do(on.Stream, o); d.Device.Do(on.Stream, o)", test: "TestTransparent"},
+	}},
 	{"device/cuda/stream.go", []way{
+		{from: "if c.what < recording && s.broken {", to: "if c.what < copyUp && s.broken {", test: "TestContract|TestErrorsStick"},
 		{from: "s.fail(\"Notify\", err)\n\t\t\ts.dev.regret(err)", to: "s.dev.regret(err)", test: "TestFailedNotification"},
 	}},
 	{"cudart/emu/order.go", []way{

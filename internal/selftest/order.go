@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/op"
 )
 
 // Sizes of the ordering check: large enough that a copy takes longer than the
@@ -128,7 +129,7 @@ func (o *orderCheck) run() error {
 		work.Wait(l.arrived)
 		t := l.mem.Tensor(device.F32, 0, orderElems)
 		work.CopyD2D(l.mem.Slice(0, 2*orderElems), l.mem.Slice(2*orderElems, 2*orderElems))
-		o.dev.Ops().AddBiasGrad(work, t.Slice(0, orderElems/2), t.Slice(orderElems/2, orderElems/2), 1, orderElems/2)
+		op.Do(o.dev, work, op.AddBiasGrad{DB: t.Slice(0, orderElems/2), DY: t.Slice(orderElems/2, orderElems/2), T: 1, N: orderElems / 2})
 		work.Record(l.worked)
 		down.Wait(l.worked)
 		down.CopyD2H(l.down, l.mem)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mt/device"
+	"mt/device/op"
 	"mt/internal/machine"
 )
 
@@ -169,17 +170,17 @@ func (m *meter) attentionCall(act device.DType, n int, backward bool) (func(), f
 		m.dev.Free(mem)
 		return nil, nil, err
 	}
-	shape := device.AttentionShape{CuQ: cu, CuK: cu, Seqs: 1, TQ: n, TK: n, MaxQ: n, MaxK: n, Heads: attentionHeads,
+	shape := op.AttentionShape{CuQ: cu, CuK: cu, Seqs: 1, TQ: n, TK: n, MaxQ: n, MaxK: n, Heads: attentionHeads,
 		KVHeads: attentionKVHeads, Dim: attentionDim, Scale: float32(1 / math.Sqrt(attentionDim))}
 	qt, o, do, dq := take(act, q), take(act, q), take(act, q), take(act, q)
 	k, v, dk, dv := take(act, kv), take(act, kv), take(act, kv), take(act, kv)
 	wide, narrow := attentionHeads*attentionDim, attentionKVHeads*attentionDim
-	forward := device.Attention{AttentionShape: shape, O: o, LSE: lse, Q: qt, K: k, V: v, QStride: wide, KStride: narrow}
-	m.dev.Ops().Attention(m.s, forward)
-	call := func() { m.dev.Ops().Attention(m.s, forward) }
+	forward := op.Attention{AttentionShape: shape, O: o, LSE: lse, Q: qt, K: k, V: v, QStride: wide, KStride: narrow}
+	op.Do(m.dev, m.s, forward)
+	call := func() { op.Do(m.dev, m.s, forward) }
 	if backward {
 		call = func() {
-			m.dev.Ops().AttentionBackward(m.s, device.AttentionBackward{AttentionShape: shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
+			op.Do(m.dev, m.s, op.AttentionBackward{AttentionShape: shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
 				Q: qt, K: k, V: v, QStride: wide, KStride: narrow, DQStride: wide, DKStride: narrow, Delta: delta})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"mt/data"
 	"mt/device"
+	"mt/device/op"
 	"mt/host/optim"
 	"mt/layers"
 	"mt/model"
@@ -110,7 +111,7 @@ func (t *Trainer) land() (float64, error) {
 				src := at.buffers[k].Tensor(device.F32, 4*x.From, x.Elems)
 				if at.slab.BF16 {
 					dst := t.narrow.Tensor(device.BF16, 0, x.Elems)
-					t.dev.Ops().Convert(t.stream, dst, src, x.Elems)
+					op.Do(t.dev, t.stream, op.Convert{Dst: dst, Src: src, N: x.Elems})
 					src = dst
 				}
 				t.stream.CopyD2H(part(at.slab, x.To, x.Elems).Data, src.Mem())

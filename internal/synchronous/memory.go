@@ -58,7 +58,7 @@ type layer struct {
 	turn int // of its first sweep of micro-batches; those behind count on
 
 	// By part; a layer that is not cut has one.
-	tiles          []plan.Tile
+	tiles          []layers.Tile
 	slots, buffers []device.Mem // weights and, fp32, their gradients
 	weights        []layers.Weights
 	grads          []layers.Grads
@@ -97,7 +97,7 @@ func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
 	cos, sin := t.spec.Config.RopeTables(t.spec.Positions)
 	n := int64(len(cos))
 	t.spec.Cos, t.spec.Sin = t.alloc(4*n).Tensor(device.F32, 0, n), t.alloc(4*n).Tensor(device.F32, 0, n)
-	t.ops = layers.New(t.spec, dev.Ops())
+	t.ops = layers.New(t.spec, dev)
 	t.workspace, t.narrow = t.alloc(t.spec.WorkspaceBytes()), t.alloc(2*p.SlabElems())
 	t.ints, t.rowMem = t.alloc(p.BatchIntBytes()), t.alloc(p.ActivationBytes(p.Limits.UniqueIDs))
 	t.losses, t.lse = t.alloc(p.LossBytes()), t.alloc(p.LossBytes())
@@ -172,7 +172,7 @@ func (t *Trainer) makeLayers() {
 		}
 		t.x = append(t.x, t.states())
 	}
-	for _, tile := range plan.Tiles(t.plan.Layouts, t.plan.Spec) {
+	for _, tile := range layers.Tiles(t.plan.Layouts, t.plan.Spec) {
 		at := &t.layers[tile.Layer]
 		at.tiles = append(at.tiles, tile)
 		if tile.Layer == 0 { // the device has rows of it alone

@@ -6,7 +6,13 @@ import (
 
 	"mt/device"
 	"mt/device/conformance/oracle"
+	"mt/device/op"
 )
+
+func init() {
+	row("Attention", attentionCases)
+	row("AttentionBackward", attentionBackwardCases)
+}
 
 // attentionShape is a case: lengths of queries and, where they differ, of keys.
 type attentionShape struct {
@@ -45,14 +51,23 @@ var attentionShapes = []attentionShape{
 
 func attentionCases(add func(string, func(*rig))) {
 	for _, sh := range attentionShapes {
-		name := fmt.Sprintf("%v,%v,heads %d of %d,dim %d,window %d", sh.queries, sh.keys, sh.kvHeads, sh.heads, sh.dim, sh.window)
-		if sh.softcap > 0 {
-			name += fmt.Sprintf(",softcap %v", sh.softcap)
-		}
-		add("forward "+name, func(r *rig) { attention(r, sh, true) })
-		add("no lse "+name, func(r *rig) { attention(r, sh, false) })
-		add("backward "+name, func(r *rig) { attentionBackward(r, sh) })
+		add(sh.String(), func(r *rig) { attention(r, sh, true) })
+		add("no lse "+sh.String(), func(r *rig) { attention(r, sh, false) })
 	}
+}
+
+func attentionBackwardCases(add func(string, func(*rig))) {
+	for _, sh := range attentionShapes {
+		add(sh.String(), func(r *rig) { attentionBackward(r, sh) })
+	}
+}
+
+func (sh attentionShape) String() string {
+	name := fmt.Sprintf("%v,%v,heads %d of %d,dim %d,window %d", sh.queries, sh.keys, sh.kvHeads, sh.heads, sh.dim, sh.window)
+	if sh.softcap > 0 {
+		name += fmt.Sprintf(",softcap %v", sh.softcap)
+	}
+	return name
 }
 
 // cumulative turns lengths into bounds.
@@ -75,7 +90,7 @@ func longest(lengths []int) int {
 // attentionInput is what both directions read.
 type attentionInput struct {
 	oracle.Shape
-	shape   device.AttentionShape
+	shape   op.AttentionShape
 	q, k, v *array
 }
 
@@ -99,7 +114,7 @@ func newAttention(r *rig, sh attentionShape) *attentionInput {
 	if sh.keys != nil {
 		cuK = r.i32("CuK", s.CuK)
 	}
-	in.shape = device.AttentionShape{CuQ: cuQ.t, CuK: cuK.t, Seqs: len(sh.queries), TQ: s.TQ, TK: tk, MaxQ: longest(sh.queries),
+	in.shape = op.AttentionShape{CuQ: cuQ.t, CuK: cuK.t, Seqs: len(sh.queries), TQ: s.TQ, TK: tk, MaxQ: longest(sh.queries),
 		MaxK: longest(keys), Heads: sh.heads, KVHeads: sh.kvHeads, Dim: sh.dim, Scale: float32(s.Scale), Window: sh.window, Softcap: float32(sh.softcap)}
 	return in
 }
@@ -113,12 +128,12 @@ func attention(r *rig, sh attentionShape, withLSE bool) {
 	wantO, wantL := o.copy(), lse.copy()
 	oracle.Attention(wantO, wantL, in.q.v, in.k.v, in.v.v, in.Shape)
 	o.expect(wantO, 4*summing(in.Dim), 2) // a device may round the exponentials too
-	a := device.Attention{AttentionShape: in.shape, O: o.t, Q: in.q.t, K: in.k.t, V: in.v.t, QStride: in.QStride, KStride: in.KStride}
+	a := op.Attention{AttentionShape: in.shape, O: o.t, Q: in.q.t, K: in.k.t, V: in.v.t, QStride: in.QStride, KStride: in.KStride}
 	if withLSE {
 		a.LSE = lse.t
 		lse.expect(wantL, 4*summing(in.Dim), 0)
 	}
-	r.dev.Ops().Attention(r.s, a)
+	enqueue(r, a)
 }
 
 // dP and delta nearly cancel, so errors relative to them, not to dS, remain:
@@ -149,7 +164,7 @@ func attentionBackward(r *rig, sh attentionShape) {
 		}
 	}
 	delta.expect(wantDelta, summing(in.Dim), 0)
-	r.dev.Ops().AttentionBackward(r.s, device.AttentionBackward{AttentionShape: in.shape, DQ: dq.t, DK: dk.t, DV: dv.t, DO: do.t, O: o.t,
+	enqueue(r, op.AttentionBackward{AttentionShape: in.shape, DQ: dq.t, DK: dk.t, DV: dv.t, DO: do.t, O: o.t,
 		LSE: lse.t, Q: in.q.t, K: in.k.t, V: in.v.t, QStride: in.QStride, KStride: in.KStride, DQStride: in.DQStride,
 		DKStride: in.DKStride, Delta: delta.t})
 }

@@ -5,12 +5,18 @@ import (
 
 	"mt/device"
 	"mt/device/conformance/oracle"
+	"mt/device/op"
 )
+
+func init() {
+	row("GLU", gluCases)
+	row("GLUBackward", gluBackwardCases)
+}
 
 // unit is an activation, its oracle, and how far f(x)·u may be off, relative to
 // the largest result and to least.
 type unit struct {
-	f      device.Activation
+	f      op.Activation
 	oracle oracle.Activation
 	bound  float64
 	least  float64
@@ -20,21 +26,31 @@ type unit struct {
 // argument z with four roundings more, and z times the derivative of the GELU's
 // slope is below 3; the slope has 1 − σ, which is as exact as 1, times x·dz/dx, up
 // to 12 where that counts. Far below 0 a result is only as exact as z is large.
-var units = []unit{{device.SiLU, oracle.SiLU, 12 * uF32, 0}, {device.GELUTanh, oracle.GELUTanh, 40 * uF32, 1}}
+var units = []unit{{op.SiLU, oracle.SiLU, 12 * uF32, 0}, {op.GELUTanh, oracle.GELUTanh, 40 * uF32, 1}}
+
+// gluShapes are T and F.
+var gluShapes = [][2]int{{1, 1}, {3, 5}, {7, 16}, {40, 33}, {5, 704}, {0, 3}}
 
 func gluCases(add func(string, func(*rig))) {
 	for _, u := range units {
-		for _, sh := range [][2]int{{1, 1}, {3, 5}, {7, 16}, {40, 33}, {5, 704}, {0, 3}} {
+		for _, sh := range gluShapes {
 			T, F := sh[0], sh[1]
-			add(fmt.Sprintf("%v forward %dx%d", u.f, T, F), func(r *rig) {
+			add(fmt.Sprintf("%v %dx%d", u.f, T, F), func(r *rig) {
 				gu, y := r.values("gu", r.dt, scaled(r.normal(2*T*F), 4)), r.act("y", T*F)
 				want := y.copy()
 				oracle.GLU(u.oracle, want, gu.v, T, F)
 				u.expect(y, want)
-				r.dev.Ops().GLU(r.s, u.f, y.t, gu.t, T, F)
+				enqueue(r, op.GLU{Activation: u.f, Y: y.t, GU: gu.t, T: T, F: F})
 			})
+		}
+	}
+}
+
+func gluBackwardCases(add func(string, func(*rig))) {
+	for _, u := range units {
+		for _, sh := range gluShapes {
 			for _, form := range []string{"plain", "y", "in place", "all in place"} {
-				add(fmt.Sprintf("%v backward %dx%d,%s", u.f, T, F, form), func(r *rig) { u.backward(r, T, F, form) })
+				add(fmt.Sprintf("%v %dx%d,%s", u.f, sh[0], sh[1], form), func(r *rig) { u.backward(r, sh[0], sh[1], form) })
 			}
 		}
 	}
@@ -62,19 +78,5 @@ func (u *unit) backward(r *rig, T, F int, form string) {
 		written = y.t
 		u.expect(y, wantY)
 	}
-	r.dev.Ops().GLUBackward(r.s, u.f, dgu.t, written, dy.t, gu.t, T, F)
-}
-
-func scaleCases(add func(string, func(*rig))) {
-	for _, n := range []int{0, 1, 7, 33, 20000} {
-		for _, factor := range []float32{0, 1, 0.7, -50.596443} {
-			add(fmt.Sprintf("%d by %v", n, factor), func(r *rig) {
-				x := r.act("x", n)
-				want := x.copy()
-				oracle.Scale(want, float64(factor))
-				x.expect(want, uF32, 1)
-				r.dev.Ops().Scale(r.s, x.t, int64(n), factor)
-			})
-		}
-	}
+	enqueue(r, op.GLUBackward{Activation: u.f, DGU: dgu.t, Y: written, DY: dy.t, GU: gu.t, T: T, F: F})
 }

@@ -3,9 +3,11 @@ package operations
 import (
 	"fmt"
 
-	"mt/device"
 	"mt/device/conformance/oracle"
+	"mt/device/op"
 )
+
+func init() { row("MatMul", matMulCases) }
 
 func matMulCases(add func(string, func(*rig))) {
 	raggedCases(add)
@@ -29,7 +31,7 @@ func raggedCases(add func(string, func(*rig))) {
 	const wide, narrow = 48, 16
 	for _, rows := range []int{0, 1, 2, 31, 32, 33, 47, 64, 200} {
 		add(fmt.Sprintf("ragged %d rows", rows), func(r *rig) {
-			for _, m := range []device.MatMul{{M: rows, N: wide, K: narrow, TransB: true}, {M: rows, N: narrow, K: wide},
+			for _, m := range []op.MatMul{{M: rows, N: wide, K: narrow, TransB: true}, {M: rows, N: narrow, K: wide},
 				{M: wide, N: narrow, K: rows, TransA: true}} {
 				a, b := r.act("A", m.M*m.K), r.act("B", m.K*m.N)
 				d := r.act("D", m.M*m.N)
@@ -42,7 +44,7 @@ func raggedCases(add func(string, func(*rig))) {
 				want := d.copy()
 				oracle.MatMul(want, a.v, b.v, c, nil, m.M, m.N, m.K, m.TransA, m.TransB)
 				d.expect(want, summing(m.K), 1)
-				r.dev.Ops().MatMul(r.s, m)
+				enqueue(r, m)
 			}
 		})
 	}
@@ -51,7 +53,7 @@ func raggedCases(add func(string, func(*rig))) {
 func matMul(r *rig, M, N, K int, transA, transB bool, form string) {
 	a, b := r.act("A", M*K), r.act("B", K*N)
 	d := r.act("D", M*N)
-	m := device.MatMul{M: M, N: N, K: K, TransA: transA, TransB: transB, A: a.t, B: b.t}
+	m := op.MatMul{M: M, N: N, K: K, TransA: transA, TransB: transB, A: a.t, B: b.t}
 	var c, bias []float64
 	switch form {
 	case "bias":
@@ -71,18 +73,5 @@ func matMul(r *rig, M, N, K int, transA, transB bool, form string) {
 	want := d.copy()
 	oracle.MatMul(want, a.v, b.v, c, bias, M, N, K, transA, transB)
 	d.expect(want, summing(K), 1)
-	r.dev.Ops().MatMul(r.s, m)
-}
-
-func biasCases(add func(string, func(*rig))) {
-	for _, sh := range [][2]int{{1, 1}, {3, 5}, {31, 16}, {70, 33}, {300, 17}, {2100, 3}, {0, 4}, {4, 0}} {
-		T, N := sh[0], sh[1]
-		add(fmt.Sprintf("%dx%d", T, N), func(r *rig) {
-			db, dy := r.f32("db", N), r.act("dy", T*N)
-			want := db.copy()
-			oracle.AddBiasGrad(want, dy.v, T, N)
-			db.expect(want, summing(T), 0)
-			r.dev.Ops().AddBiasGrad(r.s, db.t, dy.t, T, N)
-		})
-	}
+	enqueue(r, m)
 }

@@ -5,10 +5,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"mt/device"
+	"mt/device/op"
 	"mt/internal/bfloat"
 )
 
@@ -38,28 +41,45 @@ type T[Self any] interface {
 	Run(name string, f func(Self)) bool
 }
 
+// Enqueuer is a Reporter that enqueues what the cases do itself. It gets a stream
+// and what enqueues one operation there, any number of times: what the case then
+// finds says nothing of the device.
+type Enqueuer interface {
+	Enqueue(s device.Stream, once func())
+}
+
 // Run tests all operations of dev and returns what they computed.
 func Run[Self T[Self]](t Self, dev device.Device) Results {
 	t.Helper()
 	out := Results{}
 	for _, dt := range []device.DType{device.F32, device.BF16} {
-		for _, group := range []struct {
-			name  string
-			cases func(add func(name string, f func(*rig)))
-		}{
-			{"MatMul", matMulCases}, {"AddBiasGrad", biasCases}, {"RMSNorm", normCases},
-			{"RMSNormBackward", normBackwardCases}, {"RoPE", ropeCases}, {"Attention", attentionCases},
-			{"GLU", gluCases}, {"Scale", scaleCases}, {"Rows", rowCases}, {"RowsBy", rowsByCases}, {"Router", routerCases},
-			{"SortByExpert", sortCases}, {"CrossEntropy", lossCases}, {"CrossEntropyShard", shardCases}, {"Convert", convertCases},
-		} {
-			group.cases(func(name string, f func(*rig)) {
-				name = fmt.Sprintf("%s/%s/%s", group.name, dt, name)
-				t.Run(name, func(t Self) { out[name] = runCase(t, dev, dt, f) })
+		for _, name := range Names() {
+			table[name](func(of string, f func(*rig)) {
+				of = fmt.Sprintf("%s/%s/%s", name, dt, of)
+				t.Run(of, func(t Self) { out[of] = runCase(t, dev, name, dt, f) })
 			})
 		}
 	}
 	return out
 }
+
+// table has the cases of every operation, by its name. Every operation's file adds
+// its own.
+var table = map[string]cases{}
+
+// cases calls add with every case of an operation.
+type cases func(add func(name string, f func(*rig)))
+
+// row adds the cases of an operation to the table.
+func row(op string, c cases) {
+	if table[op] != nil {
+		panic("operations: two rows for " + op)
+	}
+	table[op] = c
+}
+
+// Names are the operations that the table has cases of, sorted.
+func Names() []string { return slices.Sorted(maps.Keys(table)) }
 
 // Unit roundoffs of the types.
 const (
@@ -67,8 +87,10 @@ const (
 	uBF16 = 1.0 / (1 << 8)
 )
 
-// rig is one case: its device, its arrays and its random numbers.
+// rig is one case: its operation and device, its arrays and its random numbers.
 type rig struct {
+	op     string
+	done   int // how often the operation has been enqueued
 	t      Reporter
 	dev    device.Device
 	s      device.Stream
@@ -89,15 +111,34 @@ type array struct {
 	least float64   // what counts as the size of the largest element at least
 }
 
-func runCase(t Reporter, dev device.Device, dt device.DType, f func(*rig)) Result {
+// enqueue enqueues the operation that the case is of.
+func enqueue[O any, P interface {
+	*O
+	device.Op
+}](r *rig, o O) {
+	r.t.Helper()
+	if name := P(&o).Name(); name != r.op {
+		r.t.Errorf("a case of %s enqueues %s", r.op, name)
+	}
+	r.done++
+	if t, ok := r.t.(Enqueuer); ok {
+		t.Enqueue(r.s, func() { op.Do[O, P](r.dev, r.s, o) })
+		return
+	}
+	op.Do[O, P](r.dev, r.s, o)
+}
+
+func runCase(t Reporter, dev device.Device, of string, dt device.DType, f func(*rig)) Result {
 	s, err := dev.NewStream("test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	r := &rig{t: t, dev: dev, s: s, dt: dt, rng: rand.New(rand.NewPCG(11, 12))}
+	r := &rig{op: of, t: t, dev: dev, s: s, dt: dt, rng: rand.New(rand.NewPCG(11, 12))}
 	defer r.free()
-	f(r)
+	if f(r); r.done == 0 {
+		t.Errorf("the case enqueues no %s", of)
+	}
 	return r.check()
 }
 
@@ -138,6 +179,30 @@ func (r *rig) values(name string, dt device.DType, v []float64) *array {
 			binary.NativeEndian.PutUint32(b, math.Float32bits(float32(v[i])))
 		}
 	})
+}
+
+// distinct is n different numbers below limit, in no order.
+func (r *rig) distinct(n, limit int) []int32 {
+	v := make([]int32, n)
+	for i, p := range r.rng.Perm(limit)[:n] {
+		v[i] = int32(p)
+	}
+	return v
+}
+
+func scaled(v []float64, k float64) []float64 {
+	for i := range v {
+		v[i] *= k
+	}
+	return v
+}
+
+func floats(v []int32) []float64 {
+	f := make([]float64, len(v))
+	for i, x := range v {
+		f[i] = float64(x)
+	}
+	return f
 }
 
 func (r *rig) normal(n int) []float64 {

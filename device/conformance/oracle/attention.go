@@ -2,7 +2,7 @@ package oracle
 
 import "math"
 
-// Shape says how queries and keys lie: see device.AttentionShape.
+// Shape says how queries and keys lie: see op.AttentionShape.
 type Shape struct {
 	CuQ, CuK            []int32
 	TQ                  int

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/device/op"
 )
 
 // ErrorSticks tests what follows a failure on a stream: work is dropped, and
@@ -56,7 +57,7 @@ func errorsStick(t *testing.T, d rig) {
 		{"CopyD2H: 8 bytes to 1 bytes", func(s device.Stream) { s.CopyD2H([]byte{1}, m) }},
 		{"CopyD2D: 3 bytes to 8 bytes", func(s device.Stream) { s.CopyD2D(m, m.Slice(0, 3)) }},
 		{"MatMul: A holds 0 elements, want 4", func(s device.Stream) {
-			d.Ops().MatMul(s, device.MatMul{M: 2, N: 2, K: 2})
+			op.Do(d, s, op.MatMul{M: 2, N: 2, K: 2})
 		}},
 	} {
 		t.Run(c.want, func(t *testing.T) { ErrorSticks(t, d, nil, c.want, c.fail) })

@@ -4,10 +4,32 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/op"
 )
+
+func init() {
+	op.Add(&Operations, func(l Launcher, a *op.Attention) error {
+		if a.Dim > MaxHeadDim {
+			return headDimError(a.Dim)
+		}
+		Attention(l, a)
+		return nil
+	})
+	op.Add(&Operations, func(l Launcher, a *op.AttentionBackward) error {
+		if a.Dim > MaxHeadDim {
+			return headDimError(a.Dim)
+		}
+		AttentionBackward(l, a)
+		return nil
+	})
+}
 
 // MaxHeadDim is the largest Dim that Attention and AttentionBackward take.
 const MaxHeadDim = 256
+
+func headDimError(dim int) error {
+	return fmt.Errorf("heads of %d elements: the kernels take at most %d", dim, MaxHeadDim)
+}
 
 // attentionKernels are the kernels for heads of up to dim elements: tiles of
 // queries and keys of a block and its threads, as in the files in CUDA C.
@@ -71,7 +93,7 @@ func attentionTo256(name string) attentionKernels {
 
 var attentionDelta = forTypes("attention_delta", "attention_delta", 0)
 
-func attentionPick(s device.AttentionShape, dt device.DType) *attentionKernels {
+func attentionPick(s op.AttentionShape, dt device.DType) *attentionKernels {
 	kernels := attentionFor[dt]
 	if s.Softcap > 0 {
 		kernels = cappedFor[dt]
@@ -114,7 +136,7 @@ func attentionFlags(reads, writes bool) (flags int) {
 
 // launchAttention enqueues k over the tiles of total queries or keys and heads;
 // params come before those of the shape.
-func launchAttention(l Launcher, k *attentionKernel, total, heads int, params *Params, s device.AttentionShape, qStride, kStride, flags int) {
+func launchAttention(l Launcher, k *attentionKernel, total, heads int, params *Params, s op.AttentionShape, qStride, kStride, flags int) {
 	window := s.Window
 	if window >= s.TK {
 		window = 0 // no limit; places minus a window fit in 32 bits
@@ -128,22 +150,22 @@ func launchAttention(l Launcher, k *attentionKernel, total, heads int, params *P
 	l.Launch(&k.Kernel, Dim3{uint32(blocks), 1, 1}, Dim3{k.threads, 1, 1}, k.Shared, params)
 }
 
-// Attention overwrites O and LSE; see device.Attention. Scale is above 0, Dim at
+// Attention overwrites O and LSE; see op.Attention. Scale is above 0, Dim at
 // most MaxHeadDim.
-func Attention(l Launcher, a device.Attention) {
+func Attention(l Launcher, a *op.Attention) {
 	if a.TQ == 0 || a.Seqs == 0 {
 		return
 	}
 	k := attentionPick(a.AttentionShape, a.Q.DType)
-	var p Params
+	p := l.Params()
 	p.Tensor(a.O).Tensor(a.LSE).Tensor(a.Q).Tensor(a.K).Tensor(a.V)
 	flags := attentionFlags(chunked(a.Dim, []int{a.QStride, a.KStride}, a.Q, a.K, a.V), chunked(a.Dim, nil, a.O))
-	launchAttention(l, &k.forward, a.TQ, a.Heads, &p, a.AttentionShape, a.QStride, a.KStride, flags)
+	launchAttention(l, &k.forward, a.TQ, a.Heads, p, a.AttentionShape, a.QStride, a.KStride, flags)
 }
 
-// AttentionBackward overwrites DQ, DK, DV and Delta; see
-// device.AttentionBackward. Bounds are those of Attention.
-func AttentionBackward(l Launcher, a device.AttentionBackward) {
+// AttentionBackward overwrites DQ, DK, DV and Delta; see op.AttentionBackward.
+// Bounds are those of Attention.
+func AttentionBackward(l Launcher, a *op.AttentionBackward) {
 	if a.Seqs == 0 {
 		return
 	}
@@ -156,24 +178,24 @@ func AttentionBackward(l Launcher, a device.AttentionBackward) {
 	}
 	reads := chunked(a.Dim, []int{a.QStride, a.KStride}, a.Q, a.K, a.V, a.DO)
 	if a.TK > 0 {
-		var p Params
+		p := l.Params()
 		inputs(p.Tensor(a.DK).Tensor(a.DV)).I64(int64(a.DKStride))
 		flags := attentionFlags(reads, chunked(a.Dim, []int{a.DKStride}, a.DK, a.DV))
-		launchAttention(l, &k.keys, a.TK, a.KVHeads, &p, a.AttentionShape, a.QStride, a.KStride, flags)
+		launchAttention(l, &k.keys, a.TK, a.KVHeads, p, a.AttentionShape, a.QStride, a.KStride, flags)
 	}
 	if a.TQ > 0 {
-		var p Params
+		p := l.Params()
 		inputs(p.Tensor(a.DQ)).I64(int64(a.DQStride))
 		flags := attentionFlags(reads, chunked(a.Dim, []int{a.DQStride}, a.DQ))
-		launchAttention(l, &k.qs, a.TQ, a.Heads, &p, a.AttentionShape, a.QStride, a.KStride, flags)
+		launchAttention(l, &k.qs, a.TQ, a.Heads, p, a.AttentionShape, a.QStride, a.KStride, flags)
 	}
 }
 
 // attentionDeltas writes Delta.
-func attentionDeltas(l Launcher, a device.AttentionBackward) {
+func attentionDeltas(l Launcher, a *op.AttentionBackward) {
 	const threads, rows = 256, 16 // rows of one head a block
-	var p Params
+	p := l.Params()
 	p.Tensor(a.Delta).Tensor(a.O).Tensor(a.DO).I64(int64(a.TQ)).I32(a.Heads).I32(a.Dim).Bool(chunked(a.Dim, nil, a.O, a.DO))
 	blocks := ceilDiv(int64(a.TQ)*int64(a.Heads), rows)
-	l.Launch(&attentionDelta[a.O.DType], Dim3{uint32(blocks), 1, 1}, Dim3{threads, 1, 1}, 0, &p)
+	l.Launch(&attentionDelta[a.O.DType], Dim3{uint32(blocks), 1, 1}, Dim3{threads, 1, 1}, 0, p)
 }

@@ -11,14 +11,9 @@ import (
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
+	"mt/device/op"
 	"mt/internal/bfloat"
 )
-
-func (rigOps) Attention(s device.Stream, a device.Attention) { kernels.Attention(on(s), a) }
-
-func (rigOps) AttentionBackward(s device.Stream, a device.AttentionBackward) {
-	kernels.AttentionBackward(on(s), a)
-}
 
 // attentionCase lies across the edges of tiles, which are 32, 64 or 128 wide.
 type attentionCase struct {
@@ -106,7 +101,7 @@ type attentionRun struct {
 	dt    device.DType
 	c     attentionCase
 	o     oracle.Shape
-	shape device.AttentionShape
+	shape op.AttentionShape
 	tk    int
 }
 
@@ -119,7 +114,7 @@ func newAttentionRun(t *testing.T, dev *rig, dt device.DType, c attentionCase) *
 	r.o = oracle.Shape{Heads: c.heads, KVHeads: c.kvHeads, Dim: c.dim, Scale: float64(float32(1 / math.Sqrt(float64(c.dim)))), Window: c.window, Softcap: c.softcap,
 		QStride: c.heads*c.dim + c.beyond, KStride: c.kvHeads*c.dim + 2*c.beyond,
 		DQStride: c.heads*c.dim + 2*c.beyond, DKStride: c.kvHeads*c.dim + c.beyond}
-	r.shape = device.AttentionShape{Seqs: len(keys), Heads: c.heads, KVHeads: c.kvHeads, Dim: c.dim, Window: c.window, Scale: float32(r.o.Scale),
+	r.shape = op.AttentionShape{Seqs: len(keys), Heads: c.heads, KVHeads: c.kvHeads, Dim: c.dim, Window: c.window, Scale: float32(r.o.Scale),
 		Softcap: float32(c.softcap)}
 	var cu [2][]int32
 	for i, lengths := range [][]int{c.queries, keys} {
@@ -261,7 +256,7 @@ func (r *attentionRun) check() {
 	o, lse, delta := r.alloc(r.dt, rows*dim, c.at), r.alloc(device.F32, rows, 0), r.alloc(device.F32, rows, 0)
 	wantO, wantL := make([]float64, rows*dim), make([]float64, rows)
 	oracle.Attention(wantO, wantL, qv, kv, vv, r.o)
-	kernels.Attention(r.s, device.Attention{AttentionShape: r.shape, O: o, LSE: lse, Q: q, K: k, V: v, QStride: r.o.QStride, KStride: r.o.KStride})
+	kernels.Attention(r.s, &op.Attention{AttentionShape: r.shape, O: o, LSE: lse, Q: q, K: k, V: v, QStride: r.o.QStride, KStride: r.o.KStride})
 	r.ok()
 	r.same("O", o, wantO, dim, dim, r.bound(dim, 2), 0)
 	r.same("LSE", lse, wantL, 1, 1, 8*(8+math.Sqrt(float64(dim)))/(1<<24), 1)
@@ -275,7 +270,7 @@ func (r *attentionRun) check() {
 	var first [3][]byte
 	for range 2 {
 		dq, dk, dv := r.alloc(r.dt, len(wantQ), c.at), r.alloc(r.dt, len(wantK), c.at), r.alloc(r.dt, len(wantV), c.at)
-		kernels.AttentionBackward(r.s, device.AttentionBackward{AttentionShape: r.shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
+		kernels.AttentionBackward(r.s, &op.AttentionBackward{AttentionShape: r.shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse,
 			Q: q, K: k, V: v, QStride: r.o.QStride, KStride: r.o.KStride, DQStride: r.o.DQStride, DKStride: r.o.DKStride, Delta: delta})
 		r.ok()
 		bound := r.bound(dim+r.shape.MaxQ, 3) // the roundings of P, of dS and of the result
@@ -311,7 +306,7 @@ func TestAttentionNaN(t *testing.T) {
 			qv[row*dim+5] = math.NaN()
 			r.put(q, qv)
 			o := r.alloc(dt, 70*dim, 0)
-			kernels.Attention(r.s, device.Attention{AttentionShape: r.shape, O: o, Q: q, K: k, V: v, QStride: dim, KStride: dim})
+			kernels.Attention(r.s, &op.Attention{AttentionShape: r.shape, O: o, Q: q, K: k, V: v, QStride: dim, KStride: dim})
 			r.ok()
 			for i, x := range r.get(o) {
 				if (i/dim == row) != math.IsNaN(x) {

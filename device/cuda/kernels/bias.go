@@ -1,25 +1,30 @@
 package kernels
 
-import "mt/device"
+import (
+	"mt/device"
+	"mt/device/op"
+)
+
+func init() { add(AddBiasGrad) }
 
 var (
 	biasSlice = forAccess("bias", "bias_slice")
 	addSlices = Kernel{Module: "bias", Name: "add_slices"}
 )
 
-// AddBiasGrad launches Ops.AddBiasGrad: sums of slices of rows, then of those.
-func AddBiasGrad(l Launcher, db, dy device.Tensor, T, N int) {
+// AddBiasGrad launches op.AddBiasGrad: sums of slices of rows, then of those.
+func AddBiasGrad(l Launcher, a *op.AddBiasGrad) {
 	const threads, leastRows, wantBlocks = 256, 64, 1024
-	if T == 0 || N == 0 {
+	if a.T == 0 || a.N == 0 {
 		return
 	}
-	wide := wideAt(dy) && wideBy(dy.DType, N)
-	columns := ceilDiv(int64(N), int64(32*chunkOf(wide, dy.DType)))
-	most := min(ceilDiv(wantBlocks, columns), ScratchBytes/4/int64(N))
-	part, slices, each := slicesOf(l, int64(T), int64(N), leastRows, most)
-	p := new(Params).Tensor(part).Tensor(dy).I32(T).I32(N).I32(each)
-	l.Launch(biasSlice.of(wide, dy.DType), Dim3{uint32(columns), uint32(slices), 1}, line(threads), 0, p)
-	addUp(l, db, part, slices, N)
+	wide := wideAt(a.DY) && wideBy(a.DY.DType, a.N)
+	columns := ceilDiv(int64(a.N), int64(32*chunkOf(wide, a.DY.DType)))
+	most := min(ceilDiv(wantBlocks, columns), ScratchBytes/4/int64(a.N))
+	part, slices, each := slicesOf(l, int64(a.T), int64(a.N), leastRows, most)
+	p := l.Params().Tensor(part).Tensor(a.DY).I32(a.T).I32(a.N).I32(each)
+	l.Launch(biasSlice.of(wide, a.DY.DType), Dim3{uint32(columns), uint32(slices), 1}, line(threads), 0, p)
+	addUp(l, a.DB, part, slices, a.N)
 }
 
 // slicesOf cuts count rows into at most `most` slices of each rows, at least
@@ -33,6 +38,6 @@ func slicesOf(l Launcher, count, columns, least, most int64) (part device.Tensor
 
 // addUp launches dst (columns) f32 += Σ part (slices, columns).
 func addUp(l Launcher, dst, part device.Tensor, slices, columns int) {
-	p := new(Params).Tensor(dst).Tensor(part).I32(slices).I32(columns)
+	p := l.Params().Tensor(dst).Tensor(part).I32(slices).I32(columns)
 	l.Launch(&addSlices, line(ceilDiv(int64(columns), 32)), line(1024), 0, p)
 }

@@ -1,6 +1,8 @@
 package kernels
 
-import "mt/device"
+import "mt/device/op"
+
+func init() { add(CrossEntropy) }
 
 // lossKernels are those of one module.
 type lossKernels struct{ whole, shard, shardGradient perType }
@@ -24,27 +26,12 @@ func lossPick(softcap float32, p *Params) *lossKernels {
 // lossBlock is the block of a row of V logits.
 func lossBlock(V int) Dim3 { return line(int64(warps(V/64, 512))) }
 
-// CrossEntropy launches Ops.CrossEntropy. A target outside 0 … V−1 that is not
+// CrossEntropy launches op.CrossEntropy. A target outside 0 … V−1 that is not
 // IgnoreIndex gives the loss NaN.
-func CrossEntropy(l Launcher, a device.CrossEntropy) {
+func CrossEntropy(l Launcher, a *op.CrossEntropy) {
 	if a.T == 0 {
 		return
 	}
-	p := new(Params).Tensor(a.Logits).Tensor(a.Targets).Tensor(a.Losses).I32(a.V).F32(a.Scale).Bool(a.ForwardOnly)
+	p := l.Params().Tensor(a.Logits).Tensor(a.Targets).Tensor(a.Losses).I32(a.V).F32(a.Scale).Bool(a.ForwardOnly)
 	l.Launch(&lossPick(a.Softcap, p).whole[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
-}
-
-// CrossEntropyShard launches Ops.CrossEntropyShard. A target that no shard holds
-// and that is not IgnoreIndex gives the loss NaN.
-func CrossEntropyShard(l Launcher, a device.CrossEntropyShard) {
-	if a.T == 0 {
-		return
-	}
-	if a.Gradient {
-		p := new(Params).Tensor(a.Logits).Tensor(a.Targets).Tensor(a.LSE).I32(a.V).I32(a.From).F32(a.Scale)
-		l.Launch(&lossPick(a.Softcap, p).shardGradient[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
-		return
-	}
-	p := new(Params).Tensor(a.Logits).Tensor(a.Targets).Tensor(a.LSE).Tensor(a.Losses).I32(a.V).I32(a.From).Bool(a.First).Bool(a.Last)
-	l.Launch(&lossPick(a.Softcap, p).shard[a.Logits.DType], line(int64(a.T)), lossBlock(a.V), 0, p)
 }

@@ -1,8 +1,9 @@
 // Package kernels holds mt's own CUDA kernels: for every operation of
-// device.Ops its CUDA C (op.cu), the PTX made from it (op.ptx, embedded) and
-// the typed function that launches it (op.go).
+// package op its CUDA C (op.cu, or that of another operation which it shares), the
+// PTX made from it (embedded) and the function that launches it (op.go), which adds
+// itself to Operations.
 //
-// It imports device only: a Launcher, which device/cuda implements, stands for
+// It imports device and device/op: a Launcher, which device/cuda implements, stands for
 // the driver. Invariant: grids and partitions of sums follow from the shapes
 // alone, so a kernel gives the same bits on every GPU of a kind.
 //

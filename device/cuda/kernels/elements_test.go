@@ -8,41 +8,8 @@ import (
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
+	"mt/device/op"
 )
-
-func (rigOps) RMSNorm(s device.Stream, a device.RMSNorm) { kernels.RMSNorm(on(s), a) }
-
-func (rigOps) RMSNormBackward(s device.Stream, a device.RMSNormBackward) {
-	kernels.RMSNormBackward(on(s), a)
-}
-
-func (rigOps) RoPE(s device.Stream, a device.RoPE) { kernels.RoPE(on(s), a) }
-
-func (rigOps) GLU(s device.Stream, f device.Activation, y, gu device.Tensor, T, F int) {
-	kernels.GLU(on(s), f, y, gu, T, F)
-}
-
-func (rigOps) GLUBackward(s device.Stream, f device.Activation, dgu, y, dy, gu device.Tensor, T, F int) {
-	kernels.GLUBackward(on(s), f, dgu, y, dy, gu, T, F)
-}
-
-func (rigOps) AddBiasGrad(s device.Stream, db, dy device.Tensor, T, N int) {
-	kernels.AddBiasGrad(on(s), db, dy, T, N)
-}
-
-func (rigOps) GatherRows(s device.Stream, dst, src, index device.Tensor, T, C int) {
-	kernels.GatherRows(on(s), dst, src, index, T, C)
-}
-
-func (rigOps) ScatterAddRows(s device.Stream, drows, dy, start, pos device.Tensor, U, T, C int) {
-	kernels.ScatterAddRows(on(s), drows, dy, start, pos, U, T, C)
-}
-
-func (rigOps) CrossEntropy(s device.Stream, a device.CrossEntropy) { kernels.CrossEntropy(on(s), a) }
-
-func (rigOps) CrossEntropyShard(s device.Stream, a device.CrossEntropyShard) {
-	kernels.CrossEntropyShard(on(s), a)
-}
 
 // TestElements runs the kernels where 16 bytes are taken at a time, in every size
 // of team and block, and the same at addresses where they are not. Afterwards every
@@ -62,7 +29,7 @@ func TestElements(t *testing.T) {
 	}
 	for _, sh := range [][2]int{{3, 704}, {2, 8200}, {2, 4096}, {1, 8}} {
 		for f, want := range []oracle.Activation{oracle.SiLU, oracle.GELUTanh} {
-			f := device.Activation(f)
+			f := op.Activation(f)
 			forms(t, dev, fmt.Sprintf("GLU/%v,%v", f, sh), func(e *elements) { e.glu(f, want, sh[0], sh[1]) })
 		}
 	}
@@ -87,7 +54,7 @@ func TestElements(t *testing.T) {
 			forms(t, dev, fmt.Sprintf("Convert/%d,%s", n, to), func(e *elements) {
 				src, dst := e.act(n), e.normal(to, n, 1)
 				dst.expect(src.copy(), 0)
-				kernels.Convert(e.s, dst.t, src.t, int64(n))
+				kernels.Convert(e.s, &op.Convert{Dst: dst.t, Src: src.t, N: int64(n)})
 			})
 		}
 	}
@@ -112,7 +79,7 @@ func (e *elements) norm(sh [4]int, add bool) {
 	width := sh[1] * sh[2]
 	n := oracle.Norm{Rows: sh[0], Groups: sh[1], Dim: sh[2], XStride: width + sh[3], YStride: width + 2*sh[3], Eps: 1e-5}
 	x, w, y, rstd := e.act(n.Rows*n.XStride), e.f32(n.Dim), e.act(n.Rows*n.YStride), e.f32(n.Rows*n.Groups)
-	a := device.RMSNorm{Y: y.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows, Groups: n.Groups, Dim: n.Dim,
+	a := op.RMSNorm{Y: y.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows, Groups: n.Groups, Dim: n.Dim,
 		XStride: n.XStride, YStride: n.YStride, Eps: 1e-5}
 	var residual []float64
 	if add { // onto what y holds, with an offset
@@ -122,7 +89,7 @@ func (e *elements) norm(sh [4]int, add bool) {
 	oracle.RMSNorm(wantY, wantR, x.v, w.v, residual, n)
 	y.expect(wantY, summing(n.Dim))
 	rstd.expect(wantR, summing(n.Dim))
-	kernels.RMSNorm(e.s, a)
+	kernels.RMSNorm(e.s, &a)
 }
 
 // normBackward writes DX over DY unless it adds, which it does with an offset.
@@ -146,7 +113,7 @@ func (e *elements) normBackward(sh [4]int, add bool) {
 	oracle.RMSNormBackward(wantX, wantW, dy.copy(), x.v, w.v, rstd.v, n)
 	dx.expect(wantX, summing(n.Dim))
 	dw.expect(wantW, summing(n.Rows*n.Groups))
-	kernels.RMSNormBackward(e.s, device.RMSNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows,
+	kernels.RMSNormBackward(e.s, &op.RMSNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, RStd: rstd.t, Rows: n.Rows,
 		Groups: n.Groups, Dim: n.Dim, DXStride: n.DXStride, DYStride: n.DYStride, XStride: n.XBStride, Offset: float32(n.Offset), Add: add})
 }
 
@@ -162,27 +129,27 @@ func (e *elements) rope(sh [5]int) {
 	want := x.copy()
 	oracle.RoPE(want, cos.v, sin.v, pos, T, heads, dim, rotary, stride, e.at > 0)
 	x.expect(want, 4*uF32) // two products and a sum
-	kernels.RoPE(e.s, device.RoPE{X: x.t, Cos: cos.t, Sin: sin.t, Pos: at.t, T: T, Heads: heads, Dim: dim, Rotary: rotary,
+	kernels.RoPE(e.s, &op.RoPE{X: x.t, Cos: cos.t, Sin: sin.t, Pos: at.t, T: T, Heads: heads, Dim: dim, Rotary: rotary,
 		Stride: stride, Inverse: e.at > 0})
 }
 
 // glu goes forward, then backward over itself. A sigmoid is an exponential
 // (4·2⁻²⁴), a sum and a quotient, and products follow; the argument of the GELU's,
 // where it matters, is up to 8 and has four roundings before that.
-func (e *elements) glu(f device.Activation, want oracle.Activation, T, F int) {
+func (e *elements) glu(f op.Activation, want oracle.Activation, T, F int) {
 	gu, dy, y := e.normal(e.dt, 2*T*F, 4), e.act(T*F), e.act(T*F)
 	wantY, wantDY, wantG := y.copy(), dy.copy(), gu.copy()
 	oracle.GLU(want, wantY, gu.v, T, F)
 	oracle.GLUBackward(want, wantG, wantDY, dy.copy(), gu.copy(), T, F)
 	bound := 12 * uF32
-	if f == device.GELUTanh {
+	if f == op.GELUTanh {
 		bound = 44 * uF32
 	}
 	y.expect(wantY, bound)
 	dy.expect(wantDY, bound)
 	gu.expect(wantG, bound)
-	kernels.GLU(e.s, f, y.t, gu.t, T, F)
-	kernels.GLUBackward(e.s, f, gu.t, dy.t, dy.t, gu.t, T, F)
+	kernels.GLU(e.s, &op.GLU{Activation: f, Y: y.t, GU: gu.t, T: T, F: F})
+	kernels.GLUBackward(e.s, &op.GLUBackward{Activation: f, DGU: gu.t, Y: dy.t, DY: dy.t, GU: gu.t, T: T, F: F})
 }
 
 func (e *elements) bias(T, N int) {
@@ -190,7 +157,7 @@ func (e *elements) bias(T, N int) {
 	want := db.copy()
 	oracle.AddBiasGrad(want, dy.v, T, N)
 	db.expect(want, summing(T))
-	kernels.AddBiasGrad(e.s, db.t, dy.t, T, N)
+	kernels.AddBiasGrad(e.s, &op.AddBiasGrad{DB: db.t, DY: dy.t, T: T, N: N})
 }
 
 // rows gathers T rows of U and adds all T up into row 1, whose place in the list
@@ -214,8 +181,8 @@ func (e *elements) rows(U, T, C int) {
 	oracle.ScatterAddRows(wantRows, want, start, pos, C)
 	dst.expect(want, 0)
 	drows.expect(wantRows, summing(T))
-	kernels.GatherRows(e.s, dst.t, src.t, ids.t, T, C)
-	kernels.ScatterAddRows(e.s, drows.t, dst.t, from.t, at.t, U, T, C)
+	kernels.GatherRows(e.s, &op.GatherRows{Dst: dst.t, Src: src.t, Index: ids.t, T: T, C: C})
+	kernels.ScatterAddRows(e.s, &op.ScatterAddRows{DRows: drows.t, DY: dst.t, Start: from.t, Pos: at.t, U: U, T: T, C: C})
 
 	sums, to := e.f32((T+3)*C), make([]int32, T)
 	for i, p := range e.rng.Perm(T + 3)[:T] {
@@ -225,17 +192,17 @@ func (e *elements) rows(U, T, C int) {
 	wantSums := sums.copy()
 	oracle.AddRows(wantSums, want, to, C)
 	sums.expect(wantSums, uF32)
-	kernels.AddRows(e.s, sums.t, dst.t, rows.t, T+3, T, C)
+	kernels.AddRows(e.s, &op.AddRows{Dst: sums.t, Src: dst.t, Index: rows.t, U: T + 3, T: T, C: C})
 }
 
 // lossTargets are the first column, the last, none and a wrong one.
-func lossTargets(V int) []int32 { return []int32{0, int32(V - 1), device.IgnoreIndex, int32(V), -1} }
+func lossTargets(V int) []int32 { return []int32{0, int32(V - 1), op.IgnoreIndex, int32(V), -1} }
 
 // wantLoss is the oracle's answer, and NaN with a softmax for wrong targets.
 func wantLoss(logits, losses []float64, targets []int32, V int, scale, limit float64, forwardOnly bool) {
 	for t, target := range targets {
 		row, known := logits[t*V:(t+1)*V], []int32{target}
-		wrong := target != device.IgnoreIndex && (target < 0 || int(target) >= V)
+		wrong := target != op.IgnoreIndex && (target < 0 || int(target) >= V)
 		if wrong {
 			known[0] = 0
 		}
@@ -265,7 +232,7 @@ func (e *elements) loss(V int, limit float64, forwardOnly bool) {
 		logits.expect(want, lossBound(V))
 	}
 	losses.expect(wantL, lossBound(V))
-	kernels.CrossEntropy(e.s, device.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V, Scale: scale,
+	kernels.CrossEntropy(e.s, &op.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V, Scale: scale,
 		Softcap: float32(limit), ForwardOnly: forwardOnly})
 }
 
@@ -304,7 +271,7 @@ func (e *elements) shards(V int, limit float64) {
 	}
 	for sweep := range 4 {
 		i := sweep % 2
-		kernels.CrossEntropyShard(e.s, device.CrossEntropyShard{Logits: parts[i].t, Targets: ids.t, LSE: lse.t, Losses: losses.t, T: T,
+		kernels.CrossEntropyShard(e.s, &op.CrossEntropyShard{Logits: parts[i].t, Targets: ids.t, LSE: lse.t, Losses: losses.t, T: T,
 			V: len(parts[i].v) / T, From: i * cut, Scale: scale, Softcap: float32(limit), First: sweep == 0, Last: sweep == 1, Gradient: sweep > 1})
 	}
 }
@@ -322,7 +289,7 @@ func TestWrongIndex(t *testing.T) {
 		}
 		copy(want[C:2*C], src.v[C:])
 		dst.expect(want, 0)
-		kernels.GatherRows(e.s, dst.t, src.t, ids.t, 3, C)
+		kernels.GatherRows(e.s, &op.GatherRows{Dst: dst.t, Src: src.t, Index: ids.t, T: 3, C: C})
 	})
 	forms(t, dev, "ScatterAddRows", func(e *elements) {
 		drows, dy, start, pos := e.f32(3*C), e.act(2*C), e.i32([]int32{-4, 1, 9, 9}), e.i32([]int32{1, 2})
@@ -331,7 +298,7 @@ func TestWrongIndex(t *testing.T) {
 			want[i], want[C+i] = want[i]+dy.v[C+i], nan
 		}
 		drows.expect(want, 2*uF32)
-		kernels.ScatterAddRows(e.s, drows.t, dy.t, start.t, pos.t, 3, 2, C)
+		kernels.ScatterAddRows(e.s, &op.ScatterAddRows{DRows: drows.t, DY: dy.t, Start: start.t, Pos: pos.t, U: 3, T: 2, C: C})
 	})
 	forms(t, dev, "RoPE", func(e *elements) {
 		x, cos, sin, pos := e.act(3*2*half), e.f32(2*half), e.f32(2*half), e.i32([]int32{-1, 0, 2})
@@ -341,7 +308,7 @@ func TestWrongIndex(t *testing.T) {
 			want[i], want[4*half+i] = nan, nan
 		}
 		x.expect(want, 4*uF32)
-		kernels.RoPE(e.s, device.RoPE{X: x.t, Cos: cos.t, Sin: sin.t, Pos: pos.t, T: 3, Heads: 1, Dim: 2 * half,
+		kernels.RoPE(e.s, &op.RoPE{X: x.t, Cos: cos.t, Sin: sin.t, Pos: pos.t, T: 3, Heads: 1, Dim: 2 * half,
 			Rotary: 2 * half, Stride: 2 * half})
 	})
 }
@@ -366,7 +333,7 @@ func TestNonFinite(t *testing.T) {
 			lse.expect([]float64{want, math.NaN(), want}, 8*uF32)
 			losses.expect([]float64{want, math.NaN(), want}, 8*uF32)
 			for i, part := range parts {
-				kernels.CrossEntropyShard(e.s, device.CrossEntropyShard{Logits: part.t, Targets: ids.t, LSE: lse.t, Losses: losses.t, T: T,
+				kernels.CrossEntropyShard(e.s, &op.CrossEntropyShard{Logits: part.t, Targets: ids.t, LSE: lse.t, Losses: losses.t, T: T,
 					V: V, From: i * V, Scale: 1, First: i == 0, Last: i == 1})
 			}
 		})
@@ -376,7 +343,7 @@ func TestNonFinite(t *testing.T) {
 		v[V+7], v[2*V] = math.NaN(), math.Inf(-1) // the latter is a logit like others
 		logits, ids, losses := e.put(e.dt, v), e.i32([]int32{1, 39, 2}), e.f32(T)
 		losses.expect([]float64{math.Log(V), math.NaN(), math.Log(V - 1)}, 8*uF32)
-		kernels.CrossEntropy(e.s, device.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V, Scale: 1,
+		kernels.CrossEntropy(e.s, &op.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V, Scale: 1,
 			ForwardOnly: true})
 	})
 }

@@ -8,29 +8,8 @@ import (
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
+	"mt/device/op"
 )
-
-func (rigOps) Scale(s device.Stream, x device.Tensor, n int64, factor float32) {
-	kernels.Scale(on(s), x, n, factor)
-}
-
-func (rigOps) ScaleRows(s device.Stream, a device.ScaleRows) { kernels.ScaleRows(on(s), a) }
-
-func (rigOps) ScaleRowsBackward(s device.Stream, a device.ScaleRowsBackward) {
-	kernels.ScaleRowsBackward(on(s), a)
-}
-
-func (rigOps) AddRows(s device.Stream, dst, src, index device.Tensor, U, T, C int) {
-	kernels.AddRows(on(s), dst, src, index, U, T, C)
-}
-
-func (rigOps) Router(s device.Stream, a device.Router) { kernels.Router(on(s), a) }
-
-func (rigOps) RouterBackward(s device.Stream, a device.RouterBackward) {
-	kernels.RouterBackward(on(s), a)
-}
-
-func (rigOps) SortByExpert(s device.Stream, a device.SortByExpert) { kernels.SortByExpert(on(s), a) }
 
 // TestExperts runs the kernels of experts in every form, over several blocks each.
 func TestExperts(t *testing.T) {
@@ -42,7 +21,7 @@ func TestExperts(t *testing.T) {
 			want := x.copy()
 			oracle.Scale(want, -0.75)
 			x.expect(want, uF32)
-			kernels.Scale(e.s, x.t, x.t.Len, -0.75)
+			kernels.Scale(e.s, &op.Scale{X: x.t, N: x.t.Len, Factor: -0.75})
 		})
 	}
 	// T, E, K: T beyond what one token for each warp of all slices takes
@@ -69,8 +48,8 @@ func (e *elements) scaleRows(T, C int) {
 	y.expect(wantY, uF32)
 	dy.expect(wantDY, uF32)
 	dw.expect(wantW, summing(C))
-	kernels.ScaleRows(e.s, device.ScaleRows{X: x.t, W: w.t, Index: ids.t, T: T, C: C, P: T + 2})
-	kernels.ScaleRowsBackward(e.s, device.ScaleRowsBackward{DY: dy.t, Y: y.t, W: w.t, DW: dw.t, Index: ids.t, T: T, C: C, P: T + 2})
+	kernels.ScaleRows(e.s, &op.ScaleRows{X: x.t, W: w.t, Index: ids.t, T: T, C: C, P: T + 2})
+	kernels.ScaleRowsBackward(e.s, &op.ScaleRowsBackward{DY: dy.t, Y: y.t, W: w.t, DW: dw.t, Index: ids.t, T: T, C: C, P: T + 2})
 }
 
 // router goes forward, then backward over the logits; normalised, and with sums, at
@@ -94,13 +73,13 @@ func (e *elements) router(T, E, K int) {
 	ids.expect(wantIDs, 0)
 	weights.expect(wantW, bound)
 	logits.expect(want, 4*bound)
-	a := device.Router{Logits: logits.t, IDs: ids.t, Weights: weights.t, T: T, E: E, K: K, Normalize: normalize}
+	a := op.Router{Logits: logits.t, IDs: ids.t, Weights: weights.t, T: T, E: E, K: K, Normalize: normalize}
 	if normalize {
 		a.ProbSum = sums.t
 		sums.expect(wantS, bound+summing(T))
 	}
-	kernels.Router(e.s, a)
-	kernels.RouterBackward(e.s, device.RouterBackward{DLogits: logits.t, Logits: logits.t, IDs: ids.t, DWeights: dw.t,
+	kernels.Router(e.s, &a)
+	kernels.RouterBackward(e.s, &op.RouterBackward{DLogits: logits.t, Logits: logits.t, IDs: ids.t, DWeights: dw.t,
 		Counts: e.i32(counts).t, T: T, E: E, K: K, Normalize: normalize, AuxScale: 0.25})
 }
 
@@ -120,13 +99,13 @@ func (e *elements) sort(N, K, E int) {
 		v.expect(f, 0)
 		return v
 	}
-	a := device.SortByExpert{IDs: e.i32(ids).t, Order: vector(order).t, Rows: vector(rows).t, Offsets: vector(offsets).t, N: N, K: K, E: E}
+	a := op.SortByExpert{IDs: e.i32(ids).t, Order: vector(order).t, Rows: vector(rows).t, Offsets: vector(offsets).t, N: N, K: K, E: E}
 	if c := vector(counts); e.at > 0 {
 		a.Counts = c.t
 	} else {
 		c.want = nil
 	}
-	kernels.SortByExpert(e.s, a)
+	kernels.SortByExpert(e.s, &a)
 }
 
 // TestStrangeLogits checks that a router chooses different experts whatever the
@@ -153,7 +132,7 @@ func TestStrangeLogits(t *testing.T) {
 				}
 			}
 			logits, ids, weights := e.put(device.F32, v), e.i32(make([]int32, T*K)), e.f32(T*K)
-			kernels.Router(e.s, device.Router{Logits: logits.t, IDs: ids.t, Weights: weights.t, T: T, E: E, K: K})
+			kernels.Router(e.s, &op.Router{Logits: logits.t, IDs: ids.t, Weights: weights.t, T: T, E: E, K: K})
 			for i := range T {
 				seen := map[float64]bool{}
 				for k := range K {
@@ -181,7 +160,7 @@ func TestWrongExpert(t *testing.T) {
 		order.expect([]float64{2, 0, 4, 0, 0, 0}, 0)
 		rows.expect([]float64{1, 0, 2, 0, 0, 0}, 0)
 		offsets.expect([]float64{0, 1, 3}, 0)
-		kernels.SortByExpert(e.s, device.SortByExpert{IDs: ids.t, Order: order.t, Rows: rows.t, Offsets: offsets.t, N: 6, K: 2, E: 2})
+		kernels.SortByExpert(e.s, &op.SortByExpert{IDs: ids.t, Order: order.t, Rows: rows.t, Offsets: offsets.t, N: 6, K: 2, E: 2})
 	})
 }
 
@@ -197,7 +176,7 @@ func TestWrongRow(t *testing.T) {
 			want[C+i] += src.v[C+i]
 		}
 		dst.expect(want, uF32)
-		kernels.AddRows(e.s, dst.t, src.t, ids.t, 2, 3, C)
+		kernels.AddRows(e.s, &op.AddRows{Dst: dst.t, Src: src.t, Index: ids.t, U: 2, T: 3, C: C})
 	})
 	forms(t, dev, "ScaleRows", func(e *elements) {
 		w, dw, ids := e.f32(2), e.f32(2), e.i32([]int32{2, 1, -1})
@@ -216,7 +195,7 @@ func TestWrongRow(t *testing.T) {
 			wantW[1] += x[1].v[c] * x[2].v[c]
 		}
 		dw.expect(wantW, summing(C))
-		kernels.ScaleRows(e.s, device.ScaleRows{X: x[0].t, W: w.t, Index: ids.t, T: 3, C: C, P: 2})
-		kernels.ScaleRowsBackward(e.s, device.ScaleRowsBackward{DY: x[1].t, Y: x[2].t, W: w.t, DW: dw.t, Index: ids.t, T: 3, C: C, P: 2})
+		kernels.ScaleRows(e.s, &op.ScaleRows{X: x[0].t, W: w.t, Index: ids.t, T: 3, C: C, P: 2})
+		kernels.ScaleRowsBackward(e.s, &op.ScaleRowsBackward{DY: x[1].t, Y: x[2].t, W: w.t, DW: dw.t, Index: ids.t, T: 3, C: C, P: 2})
 	})
 }

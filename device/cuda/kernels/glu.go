@@ -1,30 +1,35 @@
 package kernels
 
-import "mt/device"
+import "mt/device/op"
+
+func init() {
+	add(GLU)
+	add(GLUBackward)
+}
 
 // The kernels of each activation; see glu.cu.
 var (
-	gluOf         = [2]byAccess{device.SiLU: forAccess("glu", "silu"), device.GELUTanh: forAccess("glu", "gelu")}
-	gluBackwardOf = [2]byAccess{device.SiLU: forAccess("glu", "silu_backward"), device.GELUTanh: forAccess("glu", "gelu_backward")}
+	gluOf         = [2]byAccess{op.SiLU: forAccess("glu", "silu"), op.GELUTanh: forAccess("glu", "gelu")}
+	gluBackwardOf = [2]byAccess{op.SiLU: forAccess("glu", "silu_backward"), op.GELUTanh: forAccess("glu", "gelu_backward")}
 )
 
-// GLU launches Ops.GLU.
-func GLU(l Launcher, f device.Activation, y, gu device.Tensor, T, F int) {
-	if T == 0 || F == 0 {
+// GLU launches op.GLU.
+func GLU(l Launcher, a *op.GLU) {
+	if a.T == 0 || a.F == 0 {
 		return
 	}
-	wide := wideAt(y, gu) && wideBy(gu.DType, F)
-	grid, block := columnBlocks(T, F, 16, 256)
-	l.Launch(gluOf[f].of(wide, gu.DType), grid, block, 0, new(Params).Tensor(y).Tensor(gu).I32(F))
+	wide := wideAt(a.Y, a.GU) && wideBy(a.GU.DType, a.F)
+	grid, block := columnBlocks(a.T, a.F, 16, 256)
+	l.Launch(gluOf[a.Activation].of(wide, a.GU.DType), grid, block, 0, l.Params().Tensor(a.Y).Tensor(a.GU).I32(a.F))
 }
 
-// GLUBackward launches Ops.GLUBackward.
-func GLUBackward(l Launcher, f device.Activation, dgu, y, dy, gu device.Tensor, T, F int) {
-	if T == 0 || F == 0 {
+// GLUBackward launches op.GLUBackward.
+func GLUBackward(l Launcher, a *op.GLUBackward) {
+	if a.T == 0 || a.F == 0 {
 		return
 	}
-	wide := wideAt(dgu, y, dy, gu) && wideBy(gu.DType, F)
-	grid, block := columnBlocks(T, F, 16, 256)
-	p := new(Params).Tensor(dgu).Tensor(y).Tensor(dy).Tensor(gu).I32(F)
-	l.Launch(gluBackwardOf[f].of(wide, gu.DType), grid, block, 0, p)
+	wide := wideAt(a.DGU, a.Y, a.DY, a.GU) && wideBy(a.GU.DType, a.F)
+	grid, block := columnBlocks(a.T, a.F, 16, 256)
+	p := l.Params().Tensor(a.DGU).Tensor(a.Y).Tensor(a.DY).Tensor(a.GU).I32(a.F)
+	l.Launch(gluBackwardOf[a.Activation].of(wide, a.GU.DType), grid, block, 0, p)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"mt/device"
+	"mt/device/op"
 )
 
 //go:embed *.ptx
@@ -25,8 +26,27 @@ type Kernel struct {
 // Dim3 is the size of a grid in blocks or of a block in threads.
 type Dim3 struct{ X, Y, Z uint32 }
 
+// Operations are all that the kernels of this package compute; every operation's
+// file adds its own. An error is of an operation that the kernels do not take; what
+// fails as it is launched is the Launcher's to tell.
+var Operations op.Table[Launcher]
+
+// add puts an operation into the table by what launches it.
+func add[O any, P interface {
+	*O
+	device.Op
+}](launch func(Launcher, *O)) {
+	op.Add[Launcher, O, P](&Operations, func(l Launcher, a *O) error {
+		launch(l, a)
+		return nil
+	})
+}
+
 // Launcher enqueues kernels on one stream. Errors stick to the stream.
 type Launcher interface {
+	// Params are the parameters of the next launch, none as yet. They are the
+	// launcher's, and there are one launch's at a time.
+	Params() *Params
 	// Launch enqueues k with shared bytes of dynamic shared memory. params are
 	// the kernel's parameters as the ABI packs them (Params); they are copied
 	// before Launch returns.
@@ -43,6 +63,12 @@ const ScratchBytes = 32 << 20
 // Params packs the parameters of a kernel: each at the next multiple of its own
 // size, as the driver expects a parameter buffer.
 type Params struct{ Bytes []byte }
+
+// Reset leaves p without parameters, with the room that it has.
+func (p *Params) Reset() *Params {
+	p.Bytes = p.Bytes[:0]
+	return p
+}
 
 func (p *Params) align(n int) {
 	for len(p.Bytes)%n != 0 {

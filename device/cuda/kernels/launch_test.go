@@ -5,6 +5,7 @@ import (
 
 	"mt/device"
 	"mt/device/cuda/kernels"
+	"mt/device/op"
 )
 
 // limits is a Launcher that runs nothing and checks what every GPU refuses.
@@ -25,6 +26,8 @@ func (l *limits) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int,
 		l.t.Errorf("%s: %d bytes of shared memory, the kernel says at most %d", k.Name, shared, k.Shared)
 	}
 }
+
+func (l *limits) Params() *kernels.Params { return new(kernels.Params) }
 
 func (l *limits) Scratch(n int64) device.Mem {
 	if n > kernels.ScratchBytes {
@@ -86,7 +89,7 @@ func (l *largest) products() {
 	for _, s := range [][3]int64{{manyTokens, 2 * wideInner, wideHidden}, {manyTokens, wideVocabulary, wideHidden}, {wideVocabulary, wideHidden, manyTokens},
 		{2 * wideInner, wideHidden, manyTokens}, {1, wideVocabulary, wideHidden}, {1, 1, manyTokens}} {
 		for form := range 4 {
-			kernels.MatMul(l, device.MatMul{M: int(s[0]), N: int(s[1]), K: int(s[2]), TransA: form&1 > 0, TransB: form&2 > 0,
+			kernels.MatMul(l, &op.MatMul{M: int(s[0]), N: int(s[1]), K: int(s[2]), TransA: form&1 > 0, TransB: form&2 > 0,
 				A: l.act(s[0], s[2]), B: l.act(s[2], s[1]), D: l.act(s[0], s[1])})
 		}
 	}
@@ -96,58 +99,58 @@ func (l *largest) norms() {
 	for _, s := range [][2]int{{1, wideHidden}, {manyHeads, headDim}, {1, 16384}} {
 		width, w := s[0]*s[1], l.f32(int64(s[1]))
 		x, rstd := l.act(manyTokens, int64(width)), l.f32(int64(manyTokens*s[0]))
-		kernels.RMSNorm(l, device.RMSNorm{Y: x, X: x, W: w, RStd: rstd, Rows: manyTokens, Groups: s[0], Dim: s[1], XStride: width, YStride: width})
-		kernels.RMSNormBackward(l, device.RMSNormBackward{DX: x, DY: x, X: x, W: w, DW: w, RStd: rstd, Rows: manyTokens, Groups: s[0], Dim: s[1],
+		kernels.RMSNorm(l, &op.RMSNorm{Y: x, X: x, W: w, RStd: rstd, Rows: manyTokens, Groups: s[0], Dim: s[1], XStride: width, YStride: width})
+		kernels.RMSNormBackward(l, &op.RMSNormBackward{DX: x, DY: x, X: x, W: w, DW: w, RStd: rstd, Rows: manyTokens, Groups: s[0], Dim: s[1],
 			XStride: width, DXStride: width, DYStride: width})
 	}
 }
 
 func (l *largest) elements() {
 	table := l.f32(manyTokens * headDim / 2)
-	kernels.RoPE(l, device.RoPE{X: l.act(manyTokens, manyHeads, headDim), Cos: table, Sin: table, Pos: l.ints(manyTokens),
+	kernels.RoPE(l, &op.RoPE{X: l.act(manyTokens, manyHeads, headDim), Cos: table, Sin: table, Pos: l.ints(manyTokens),
 		T: manyTokens, Heads: manyHeads, Dim: headDim, Rotary: headDim, Stride: manyHeads * headDim})
 	gu, y := l.act(manyTokens, 2*wideInner), l.act(manyTokens, wideInner)
-	for _, f := range []device.Activation{device.SiLU, device.GELUTanh} {
-		kernels.GLU(l, f, y, gu, manyTokens, wideInner)
-		kernels.GLUBackward(l, f, gu, y, y, gu, manyTokens, wideInner)
+	for _, f := range []op.Activation{op.SiLU, op.GELUTanh} {
+		kernels.GLU(l, &op.GLU{Activation: f, Y: y, GU: gu, T: manyTokens, F: wideInner})
+		kernels.GLUBackward(l, &op.GLUBackward{Activation: f, DGU: gu, Y: y, DY: y, GU: gu, T: manyTokens, F: wideInner})
 	}
-	kernels.Scale(l, gu, 2*manyTokens*wideInner, 2)
-	kernels.AddBiasGrad(l, l.f32(2*wideInner), gu, manyTokens, 2*wideInner)
-	kernels.AddBiasGrad(l, l.f32(wideVocabulary), l.act(manyTokens, wideVocabulary), manyTokens, wideVocabulary)
-	kernels.Convert(l, l.act(wideVocabulary, wideHidden), l.f32(wideVocabulary*wideHidden), wideVocabulary*wideHidden)
+	kernels.Scale(l, &op.Scale{X: gu, N: 2 * manyTokens * wideInner, Factor: 2})
+	kernels.AddBiasGrad(l, &op.AddBiasGrad{DB: l.f32(2 * wideInner), DY: gu, T: manyTokens, N: 2 * wideInner})
+	kernels.AddBiasGrad(l, &op.AddBiasGrad{DB: l.f32(wideVocabulary), DY: l.act(manyTokens, wideVocabulary), T: manyTokens, N: wideVocabulary})
+	kernels.Convert(l, &op.Convert{Dst: l.act(wideVocabulary, wideHidden), Src: l.f32(wideVocabulary * wideHidden), N: wideVocabulary * wideHidden})
 }
 
 func (l *largest) rows() {
 	x, table := l.act(manyTokens, wideHidden), l.act(wideVocabulary, wideHidden)
-	kernels.GatherRows(l, x, table, l.ints(manyTokens), manyTokens, wideHidden)
-	kernels.ScatterAddRows(l, l.f32(wideVocabulary*wideHidden), x, l.ints(wideVocabulary+1), l.ints(manyTokens), wideVocabulary, manyTokens, wideHidden)
+	kernels.GatherRows(l, &op.GatherRows{Dst: x, Src: table, Index: l.ints(manyTokens), T: manyTokens, C: wideHidden})
+	kernels.ScatterAddRows(l, &op.ScatterAddRows{DRows: l.f32(wideVocabulary * wideHidden), DY: x, Start: l.ints(wideVocabulary + 1), Pos: l.ints(manyTokens), U: wideVocabulary, T: manyTokens, C: wideHidden})
 	logits, targets, losses := l.act(manyTokens, wideVocabulary), l.ints(manyTokens), l.f32(manyTokens)
-	kernels.CrossEntropy(l, device.CrossEntropy{Logits: logits, Targets: targets, Losses: losses, T: manyTokens, V: wideVocabulary})
+	kernels.CrossEntropy(l, &op.CrossEntropy{Logits: logits, Targets: targets, Losses: losses, T: manyTokens, V: wideVocabulary})
 	for _, gradient := range []bool{false, true} {
-		kernels.CrossEntropyShard(l, device.CrossEntropyShard{Logits: logits, Targets: targets, Losses: losses, LSE: l.f32(manyTokens),
+		kernels.CrossEntropyShard(l, &op.CrossEntropyShard{Logits: logits, Targets: targets, Losses: losses, LSE: l.f32(manyTokens),
 			T: manyTokens, V: wideVocabulary, Gradient: gradient})
 	}
 }
 
 func (l *largest) experts() {
-	const T, E, K = manyTokens, device.MaxExperts, device.MaxChosen
+	const T, E, K = manyTokens, op.MaxExperts, op.MaxChosen
 	logits, ids, weights, counts := l.f32(T*E), l.ints(T*K), l.f32(T*K), l.ints(E)
-	kernels.Router(l, device.Router{Logits: logits, IDs: ids, Weights: weights, ProbSum: l.f32(E), T: T, E: E, K: K})
-	kernels.RouterBackward(l, device.RouterBackward{DLogits: logits, Logits: logits, IDs: ids, DWeights: weights, Counts: counts, T: T, E: E, K: K})
-	kernels.SortByExpert(l, device.SortByExpert{IDs: ids, Order: l.ints(T * K), Rows: l.ints(T * K), Offsets: l.ints(E + 1), Counts: counts,
+	kernels.Router(l, &op.Router{Logits: logits, IDs: ids, Weights: weights, ProbSum: l.f32(E), T: T, E: E, K: K})
+	kernels.RouterBackward(l, &op.RouterBackward{DLogits: logits, Logits: logits, IDs: ids, DWeights: weights, Counts: counts, T: T, E: E, K: K})
+	kernels.SortByExpert(l, &op.SortByExpert{IDs: ids, Order: l.ints(T * K), Rows: l.ints(T * K), Offsets: l.ints(E + 1), Counts: counts,
 		N: T * K, K: K, E: E})
 	x := l.act(T*K, wideInner)
-	kernels.ScaleRows(l, device.ScaleRows{X: x, W: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
-	kernels.ScaleRowsBackward(l, device.ScaleRowsBackward{DY: x, Y: x, W: weights, DW: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
-	kernels.AddRows(l, l.f32(T*wideHidden), l.act(T, wideHidden), l.ints(T), T, T, wideHidden)
+	kernels.ScaleRows(l, &op.ScaleRows{X: x, W: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
+	kernels.ScaleRowsBackward(l, &op.ScaleRowsBackward{DY: x, Y: x, W: weights, DW: weights, Index: ids, T: T * K, C: wideInner, P: T * K})
+	kernels.AddRows(l, &op.AddRows{Dst: l.f32(T * wideHidden), Src: l.act(T, wideHidden), Index: l.ints(T), U: T, T: T, C: wideHidden})
 }
 
 func (l *largest) attention(dim int, softcap float32) {
-	shape := device.AttentionShape{CuQ: l.ints(manySeqs + 1), CuK: l.ints(manySeqs + 1), Seqs: manySeqs, TQ: manyTokens, TK: manyTokens,
+	shape := op.AttentionShape{CuQ: l.ints(manySeqs + 1), CuK: l.ints(manySeqs + 1), Seqs: manySeqs, TQ: manyTokens, TK: manyTokens,
 		MaxQ: manyTokens, MaxK: manyTokens, Heads: manyHeads, KVHeads: manyKVHeads, Dim: dim, Scale: 1, Softcap: softcap}
 	q, k, lse := l.act(manyTokens, manyHeads, int64(dim)), l.act(manyTokens, manyKVHeads, int64(dim)), l.f32(manyHeads*manyTokens)
 	qStride, kStride := manyHeads*dim, manyKVHeads*dim
-	kernels.Attention(l, device.Attention{AttentionShape: shape, O: q, LSE: lse, Q: q, K: k, V: k, QStride: qStride, KStride: kStride})
-	kernels.AttentionBackward(l, device.AttentionBackward{AttentionShape: shape, DQ: q, DK: k, DV: k, DO: q, O: q, LSE: lse, Delta: lse,
+	kernels.Attention(l, &op.Attention{AttentionShape: shape, O: q, LSE: lse, Q: q, K: k, V: k, QStride: qStride, KStride: kStride})
+	kernels.AttentionBackward(l, &op.AttentionBackward{AttentionShape: shape, DQ: q, DK: k, DV: k, DO: q, O: q, LSE: lse, Delta: lse,
 		Q: q, K: k, V: k, QStride: qStride, KStride: kStride, DQStride: qStride, DKStride: kStride})
 }

@@ -1,6 +1,11 @@
 package kernels
 
-import "mt/device"
+import (
+	"mt/device"
+	"mt/device/op"
+)
+
+func init() { add(MatMul) }
 
 // matMulTile is one way to cut a matrix product into blocks.
 type matMulTile struct {
@@ -45,10 +50,11 @@ const (
 // rowElements bounds the length of a row that a block addresses with 32 bits.
 const rowElements = 1 << 23
 
-// MatMul is D = op(A)·op(B) [+ C] [+ Bias]; see device.MatMul. Every sum runs
+// MatMul is D = op(A)·op(B) [+ C] [+ Bias]; see op.MatMul. Every sum runs
 // over k in order, in at most ScratchBytes/(4·M·N) parts added in order; tiles
 // and parts follow from the shapes and from how the tensors are aligned.
-func MatMul(l Launcher, m device.MatMul) {
+func MatMul(l Launcher, a *op.MatMul) {
+	m := *a
 	if m.M == 0 || m.N == 0 {
 		return
 	}
@@ -67,22 +73,30 @@ func MatMul(l Launcher, m device.MatMul) {
 	matMulWith(l, m, tile, parts)
 }
 
+// The tiles for each kind of operands: see matMulTiles.
+var (
+	f32Tiles  = []*matMulTile{f32Large, f32Small}
+	anyTiles  = []*matMulTile{bf16Any}
+	rowsTiles = []*matMulTile{bf16Rows}
+	bf16Tiles = []*matMulTile{bf16Large, bf16Medium, bf16Small}
+)
+
 // matMulTiles are the tiles that can do m.
-func matMulTiles(m device.MatMul) []*matMulTile {
+func matMulTiles(m op.MatMul) []*matMulTile {
 	switch {
 	case m.A.DType == device.F32:
-		return []*matMulTile{f32Large, f32Small}
+		return f32Tiles
 	case matMulFlags(m)&(matMulAChunks|matMulBChunks) != matMulAChunks|matMulBChunks:
-		return []*matMulTile{bf16Any}
+		return anyTiles
 	case m.M <= 16 && !m.TransA:
-		return []*matMulTile{bf16Rows}
+		return rowsTiles
 	}
-	return []*matMulTile{bf16Large, bf16Medium, bf16Small}
+	return bf16Tiles
 }
 
 // cheapest estimates what each tile costs with K whole or in parts, on a GPU of
 // 128 multiprocessors whatever the GPU is.
-func cheapest(tiles []*matMulTile, m device.MatMul) (best *matMulTile, parts int) {
+func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 	const processors, launch, bytesPerCycle = 128, 4000, 2500
 	M, N, K := int64(m.M), int64(m.N), int64(m.K)
 	var least int64
@@ -110,7 +124,7 @@ func cheapest(tiles []*matMulTile, m device.MatMul) (best *matMulTile, parts int
 }
 
 // matMulWith runs m by a tile, K in about as many parts.
-func matMulWith(l Launcher, m device.MatMul, t *matMulTile, parts int) {
+func matMulWith(l Launcher, m op.MatMul, t *matMulTile, parts int) {
 	slice := ceilDiv(ceilDiv(int64(m.K), t.k), int64(parts)) * t.k
 	parts = int(ceilDiv(int64(m.K), slice))
 	if parts == 1 {
@@ -125,7 +139,7 @@ func matMulWith(l Launcher, m device.MatMul, t *matMulTile, parts int) {
 	matMulParts(l, m, part, parts)
 }
 
-func matMulLaunch(l Launcher, m device.MatMul, t *matMulTile, slice int64, parts int) {
+func matMulLaunch(l Launcher, m op.MatMul, t *matMulTile, slice int64, parts int) {
 	k := 0
 	if m.TransA {
 		k |= 1
@@ -133,24 +147,24 @@ func matMulLaunch(l Launcher, m device.MatMul, t *matMulTile, slice int64, parts
 	if m.TransB {
 		k |= 2
 	}
-	var p Params
+	p := l.Params()
 	p.Tensor(m.D).Tensor(m.A).Tensor(m.B).Tensor(m.C).Tensor(m.Bias)
 	p.I32(m.M).I32(m.N).I32(m.K).I32(int(slice)).I32(matMulFlags(m))
 	grid := Dim3{uint32(ceilDiv(int64(m.M), t.m) * ceilDiv(int64(m.N), t.n)), uint32(parts), 1}
-	l.Launch(&t.kernels[k], grid, Dim3{t.threads, 1, 1}, t.kernels[k].Shared, &p)
+	l.Launch(&t.kernels[k], grid, Dim3{t.threads, 1, 1}, t.kernels[k].Shared, p)
 }
 
 // matMulParts is D = Σ parts + C + Bias.
-func matMulParts(l Launcher, m device.MatMul, part device.Tensor, parts int) {
+func matMulParts(l Launcher, m op.MatMul, part device.Tensor, parts int) {
 	const threads = 256
-	var p Params
+	p := l.Params()
 	p.Tensor(m.D).Tensor(part).Tensor(m.C).Tensor(m.Bias).I32(m.M).I32(m.N).I32(parts).I32(matMulFlags(m))
 	blocks := ceilDiv(int64(m.M)*int64(m.N), threads)
-	l.Launch(&matMulSum, Dim3{uint32(blocks), 1, 1}, Dim3{threads, 1, 1}, 0, &p)
+	l.Launch(&matMulSum, Dim3{uint32(blocks), 1, 1}, Dim3{threads, 1, 1}, 0, p)
 }
 
 // matMulFlags says what the type and the alignment of m's tensors allow.
-func matMulFlags(m device.MatMul) int {
+func matMulFlags(m op.MatMul) int {
 	flags := 0
 	if m.D.DType == device.BF16 {
 		flags |= matMulBF16

@@ -1,6 +1,6 @@
 package kernels
 
-import "mt/device"
+import "mt/device/op"
 
 var matMulNames = map[string]*matMulTile{
 	"bf16 large": bf16Large, "bf16 medium": bf16Medium, "bf16 small": bf16Small, "bf16 any": bf16Any, "bf16 rows": bf16Rows,
@@ -8,12 +8,12 @@ var matMulNames = map[string]*matMulTile{
 }
 
 // MatMulBy runs m by the tile of that name, K in about as many parts.
-func MatMulBy(l Launcher, m device.MatMul, tile string, parts int) {
+func MatMulBy(l Launcher, m op.MatMul, tile string, parts int) {
 	matMulWith(l, m, matMulNames[tile], parts)
 }
 
 // MatMulChoice is what MatMul would do.
-func MatMulChoice(m device.MatMul) (tile string, parts int) {
+func MatMulChoice(m op.MatMul) (tile string, parts int) {
 	t, parts := cheapest(matMulTiles(m), m)
 	for name, is := range matMulNames {
 		if is == t {

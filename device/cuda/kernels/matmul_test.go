@@ -10,9 +10,8 @@ import (
 	"mt/device"
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
+	"mt/device/op"
 )
-
-func (rigOps) MatMul(s device.Stream, m device.MatMul) { kernels.MatMul(on(s), m) }
 
 // matMulCase is one product. at is how many elements after an aligned address
 // every tensor starts.
@@ -153,7 +152,7 @@ func (c matMulCase) run(t *testing.T, dev *rig) {
 		s.CopyH2D(mem, b)
 		return mem.Tensor(dt, int64((around+c.at)*size), int64(n)), v
 	}
-	m := device.MatMul{M: c.M, N: c.N, K: c.K, TransA: c.transA, TransB: c.transB}
+	m := op.MatMul{M: c.M, N: c.N, K: c.K, TransA: c.transA, TransB: c.transB}
 	var a, b, addC, bias []float64
 	m.A, a = upload(dt, c.M*c.K)
 	m.B, b = upload(dt, c.K*c.N)
@@ -168,7 +167,7 @@ func (c matMulCase) run(t *testing.T, dev *rig) {
 		m.Bias, bias = upload(device.F32, c.N)
 	}
 	if c.tile == "" {
-		kernels.MatMul(on(s), m)
+		kernels.MatMul(on(s), &m)
 	} else {
 		kernels.MatMulBy(on(s), m, c.tile, c.parts)
 	}
@@ -243,7 +242,7 @@ func TestMatMulChoice(t *testing.T) {
 		{device.F32, 4096, 4096, 4096, "fp32 large", 1},
 		{device.F32, 64, 64, 64, "fp32 small", 1},
 	} {
-		tile, parts := kernels.MatMulChoice(device.MatMul{M: c.M, N: c.N, K: c.K,
+		tile, parts := kernels.MatMulChoice(op.MatMul{M: c.M, N: c.N, K: c.K,
 			A: tensor(c.dt, c.M*c.K), B: tensor(c.dt, c.K*c.N), D: tensor(device.F32, c.M*c.N)})
 		if tile != c.tile || parts != c.parts {
 			t.Errorf("%v %dx%dx%d: %s in %d parts, want %s in %d", c.dt, c.M, c.N, c.K, tile, parts, c.tile, c.parts)

@@ -3,6 +3,7 @@ package kernels_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"mt/device"
 	"mt/device/conformance/operations"
 	"mt/device/cuda/kernels"
+	"mt/device/op"
 )
 
 // TestOp runs the table of operations on the kernels alone, without a driver:
@@ -20,8 +22,15 @@ func TestOp(t *testing.T) {
 	operations.Run(t, dev)
 }
 
-// rig is a device that does everything at once, in the interpreter. Every
-// operation is a method of rigOps in the test file of its kernel.
+// TestEveryOperation: the table of operations has cases of every operation that
+// there are kernels for, and no others.
+func TestEveryOperation(t *testing.T) {
+	if got, want := kernels.Operations.Names(), operations.Names(); !slices.Equal(got, want) {
+		t.Errorf("there are kernels of %v, cases of %v", got, want)
+	}
+}
+
+// rig is a device that does everything at once, in the interpreter.
 type rig struct {
 	device.Device
 	mu      sync.Mutex
@@ -37,8 +46,20 @@ func newRig() *rig {
 
 const rigShift = 36 // bits of an offset in a buffer
 
-func (r *rig) Kind() string    { return "cuda" }
-func (r *rig) Ops() device.Ops { return rigOps{} }
+func (r *rig) Kind() string { return "cuda" }
+
+func (r *rig) Do(s device.Stream, o device.Op) {
+	on, bad := s.(*rigStream), o.Check()
+	if bad == nil {
+		var call op.Call[kernels.Launcher]
+		if call, bad = kernels.Operations.Take(o); bad == nil {
+			bad = call.Run(on)
+		}
+	}
+	if bad != nil && on.err == nil {
+		on.err = fmt.Errorf("%s: %w", o.Name(), bad)
+	}
+}
 
 func (r *rig) Alloc(_ device.Purpose, bytes int64) (device.Mem, error) {
 	r.mu.Lock()
@@ -107,6 +128,7 @@ type rigStream struct {
 	device.Stream
 	rig     *rig
 	scratch device.Mem
+	params  kernels.Params
 	seed    uint64
 	err     error
 }
@@ -122,6 +144,8 @@ func (s *rigStream) Close() error {
 	s.rig.Free(s.scratch)
 	return s.err
 }
+
+func (s *rigStream) Params() *kernels.Params { return s.params.Reset() }
 
 func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, params *kernels.Params) {
 	if s.err != nil {
@@ -161,14 +185,7 @@ func (s *rigStream) Scratch(n int64) device.Mem {
 	return s.scratch
 }
 
-// rigOps implements device.Ops; see the tests of each kernel.
-type rigOps struct{ device.Ops }
-
 func on(s device.Stream) kernels.Launcher { return s.(*rigStream) }
-
-func (rigOps) Convert(s device.Stream, dst, src device.Tensor, n int64) {
-	kernels.Convert(on(s), dst, src, n)
-}
 
 // TestCoherentLoads checks that no kernel reads through the cache that does not see
 // writes: outputs may lie over inputs.

@@ -1,6 +1,11 @@
 package kernels
 
-import "mt/device"
+import "mt/device/op"
+
+func init() {
+	add(RMSNorm)
+	add(RMSNormBackward)
+}
 
 // The three ways to normalise a group; see rmsnorm.cuh.
 var (
@@ -49,15 +54,15 @@ func threadsFor(dim int, wide bool) int {
 	return warps((dim+rowElems(wide)-1)/rowElems(wide), rowThreads)
 }
 
-// RMSNorm launches Ops.RMSNorm.
-func RMSNorm(l Launcher, a device.RMSNorm) {
+// RMSNorm launches op.RMSNorm.
+func RMSNorm(l Launcher, a *op.RMSNorm) {
 	const teamGroups = 2 // groups that a team takes
 	if a.Rows == 0 || a.Groups == 0 || a.Dim == 0 {
 		return
 	}
 	dt, count := a.X.DType, int64(a.Rows)*int64(a.Groups)
 	wide := wideAt(a.X, a.Y, a.W, a.Residual) && wideBy(dt, a.XStride, a.YStride, a.Dim)
-	p := new(Params).Tensor(a.Y).Tensor(a.RStd).Tensor(a.X).Tensor(a.W).Tensor(a.Residual)
+	p := l.Params().Tensor(a.Y).Tensor(a.RStd).Tensor(a.X).Tensor(a.W).Tensor(a.Residual)
 	p.I64(int64(a.XStride)).I64(int64(a.YStride))
 	team, threads := teamFor(a.Dim), threadsFor(a.Dim, wide)
 	switch {
@@ -74,9 +79,9 @@ func RMSNorm(l Launcher, a device.RMSNorm) {
 	}
 }
 
-// RMSNormBackward launches Ops.RMSNormBackward: DX and the sums of slices of rows
+// RMSNormBackward launches op.RMSNormBackward: DX and the sums of slices of rows
 // for DW, then DW.
-func RMSNormBackward(l Launcher, a device.RMSNormBackward) {
+func RMSNormBackward(l Launcher, a *op.RMSNormBackward) {
 	if a.Rows == 0 || a.Groups == 0 || a.Dim == 0 {
 		return
 	}
@@ -97,7 +102,7 @@ func RMSNormBackward(l Launcher, a device.RMSNormBackward) {
 		most, k, threads = count, normBackwardTeam.of(wide, dt), teamThreads
 	}
 	part, slices, each := slicesOf(l, count, dim, least, most)
-	p := new(Params).Tensor(a.DX).Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.RStd)
+	p := l.Params().Tensor(a.DX).Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.RStd)
 	p.I64(int64(a.DXStride)).I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(int(count)).I32(a.Groups).I32(a.Dim).Bool(a.Add).F32(a.Offset).I32(each)
 	if team > 0 {
 		p.I32(team)
@@ -107,16 +112,16 @@ func RMSNormBackward(l Launcher, a device.RMSNormBackward) {
 }
 
 // normBackwardOfWide sums DW first: DX may be written over DY.
-func normBackwardOfWide(l Launcher, a device.RMSNormBackward, wide bool) {
+func normBackwardOfWide(l Launcher, a *op.RMSNormBackward, wide bool) {
 	dt, count, dim := a.X.DType, int64(a.Rows)*int64(a.Groups), int64(a.Dim)
 	most := max(1, min(64, ScratchBytes/4/dim))
 	part, slices, each := slicesOf(l, count, dim, 8, most)
-	p := new(Params).Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.RStd)
+	p := l.Params().Tensor(part).Tensor(a.DY).Tensor(a.X).Tensor(a.RStd)
 	p.I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(int(count)).I32(a.Groups).I32(a.Dim).I32(each)
 	columns := ceilDiv(dim, int64(rowThreads*chunkOf(wide, dt)))
 	l.Launch(normBackwardWideDW.of(wide, dt), Dim3{uint32(columns), uint32(slices), 1}, line(rowThreads), 0, p)
 	addUp(l, a.DW, part, slices, a.Dim)
-	p = new(Params).Tensor(a.DX).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.RStd)
+	p = l.Params().Tensor(a.DX).Tensor(a.DY).Tensor(a.X).Tensor(a.W).Tensor(a.RStd)
 	p.I64(int64(a.DXStride)).I64(int64(a.DYStride)).I64(int64(a.XStride)).I32(a.Groups).I32(a.Dim).Bool(a.Add).F32(a.Offset)
 	l.Launch(normBackwardWide.of(wide, dt), line(count), line(rowThreads), 0, p)
 }

@@ -1,11 +1,13 @@
 package kernels
 
-import "mt/device"
+import "mt/device/op"
+
+func init() { add(RoPE) }
 
 var rope = forAccess("rope", "rope")
 
-// RoPE launches Ops.RoPE.
-func RoPE(l Launcher, a device.RoPE) {
+// RoPE launches op.RoPE.
+func RoPE(l Launcher, a *op.RoPE) {
 	const threads, heads = 256, 4 // of a block at most; that a thread rotates
 	half := a.Rotary / 2
 	if a.T == 0 || a.Heads == 0 || half == 0 {
@@ -20,7 +22,7 @@ func RoPE(l Launcher, a device.RoPE) {
 	if a.Inverse {
 		sign = -1
 	}
-	p := new(Params).Tensor(a.X).Tensor(a.Cos).Tensor(a.Sin).Tensor(a.Pos).I64(int64(a.Stride)).I32(a.T).I32(a.Heads).I32(a.Dim)
+	p := l.Params().Tensor(a.X).Tensor(a.Cos).Tensor(a.Sin).Tensor(a.Pos).I64(int64(a.Stride)).I32(a.T).I32(a.Heads).I32(a.Dim)
 	p.I32(half).I32(int(min(a.Cos.Len, a.Sin.Len)) / half).I32(chunks).I32(items).I32(tokens).F32(sign)
 	grid := Dim3{uint32(ceilDiv(int64(a.T), int64(tokens))), uint32(ceilDiv(int64(items*tokens), threads)), 1}
 	l.Launch(rope.of(wide, dt), grid, line(int64(warps(items*tokens, threads))), 0, p)

@@ -4,7 +4,13 @@ import (
 	"fmt"
 
 	"mt/device"
+	"mt/device/op"
 )
+
+func init() {
+	add(Router)
+	add(RouterBackward)
+}
 
 // routerKernels are the kernels for up to so many experts; see router.cu.
 type routerKernels struct {
@@ -17,7 +23,7 @@ func routerFor(experts int) routerKernels {
 	return routerKernels{experts, name("router"), name("router_backward")}
 }
 
-var routers = []routerKernels{routerFor(32), routerFor(64), routerFor(128), routerFor(256), routerFor(device.MaxExperts)}
+var routers = []routerKernels{routerFor(32), routerFor(64), routerFor(128), routerFor(256), routerFor(op.MaxExperts)}
 
 func routerPick(experts int) *routerKernels {
 	for i := range routers {
@@ -25,15 +31,15 @@ func routerPick(experts int) *routerKernels {
 			return &routers[i]
 		}
 	}
-	panic(fmt.Sprintf("kernels: %d experts, at most %d", experts, device.MaxExperts))
+	panic(fmt.Sprintf("kernels: %d experts, at most %d", experts, op.MaxExperts))
 }
 
 // A block of the router's kernels is so many warps, each with a token at a time.
 const routerWarps = 8
 
-// Router launches Ops.Router: ids, weights and the probabilities' sums of slices of
+// Router launches op.Router: ids, weights and the probabilities' sums of slices of
 // tokens, then those sums.
-func Router(l Launcher, a device.Router) {
+func Router(l Launcher, a *op.Router) {
 	if a.T == 0 {
 		return
 	}
@@ -44,7 +50,7 @@ func Router(l Launcher, a device.Router) {
 	if !a.ProbSum.None() {
 		part = l.Scratch(4*int64(slices)*int64(a.E)).Tensor(device.F32, 0, int64(slices)*int64(a.E))
 	}
-	p := new(Params).Tensor(a.Logits).Tensor(a.IDs).Tensor(a.Weights).Tensor(part)
+	p := l.Params().Tensor(a.Logits).Tensor(a.IDs).Tensor(a.Weights).Tensor(part)
 	p.I32(a.T).I32(a.E).I32(a.K).Bool(a.Normalize).I32(int(each))
 	l.Launch(&routerPick(a.E).forward, line(int64(slices)), line(routerWarps*32), 0, p)
 	if !a.ProbSum.None() {
@@ -52,12 +58,12 @@ func Router(l Launcher, a device.Router) {
 	}
 }
 
-// RouterBackward launches Ops.RouterBackward.
-func RouterBackward(l Launcher, a device.RouterBackward) {
+// RouterBackward launches op.RouterBackward.
+func RouterBackward(l Launcher, a *op.RouterBackward) {
 	if a.T == 0 {
 		return
 	}
-	p := new(Params).Tensor(a.DLogits).Tensor(a.Logits).Tensor(a.IDs).Tensor(a.DWeights).Tensor(a.Counts)
+	p := l.Params().Tensor(a.DLogits).Tensor(a.Logits).Tensor(a.IDs).Tensor(a.DWeights).Tensor(a.Counts)
 	p.I32(a.T).I32(a.E).I32(a.K).Bool(a.Normalize).F32(a.AuxScale)
 	l.Launch(&routerPick(a.E).backward, line(ceilDiv(int64(a.T), routerWarps)), line(routerWarps*32), 0, p)
 }

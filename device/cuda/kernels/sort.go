@@ -1,6 +1,11 @@
 package kernels
 
-import "mt/device"
+import (
+	"mt/device"
+	"mt/device/op"
+)
+
+func init() { add(SortByExpert) }
 
 // The steps of a counting sort; see sort.cu.
 var (
@@ -10,9 +15,9 @@ var (
 	sortPlace   = Kernel{Module: "sort", Name: "sort_place"}
 )
 
-// SortByExpert launches Ops.SortByExpert. Pairs of an expert that there is not are
+// SortByExpert launches op.SortByExpert. Pairs of an expert that there is not are
 // left out, so that Offsets end below N.
-func SortByExpert(l Launcher, a device.SortByExpert) {
+func SortByExpert(l Launcher, a *op.SortByExpert) {
 	const (
 		pieceWarps = 4    // pieces of a block
 		least      = 128  // pairs of a piece
@@ -25,17 +30,17 @@ func SortByExpert(l Launcher, a device.SortByExpert) {
 	table, totals := scratch.Tensor(device.I32, 0, pieces*int64(a.E)), scratch.Tensor(device.I32, 4*pieces*int64(a.E), int64(a.E))
 	blocks := line(ceilDiv(pieces, pieceWarps))
 	if a.N > 0 {
-		p := new(Params).Tensor(table).Tensor(a.IDs).I32(a.N).I32(a.E).I32(int(each))
+		p := l.Params().Tensor(table).Tensor(a.IDs).I32(a.N).I32(a.E).I32(int(each))
 		l.Launch(&sortCount, blocks, line(pieceWarps*32), 0, p)
 	}
 	if a.E > 0 {
-		p := new(Params).Tensor(table).Tensor(totals).I32(int(pieces)).I32(a.E)
+		p := l.Params().Tensor(table).Tensor(totals).I32(int(pieces)).I32(a.E)
 		l.Launch(&sortColumns, line(ceilDiv(int64(a.E), lanes)), line(1024), 0, p)
 	}
-	p := new(Params).Tensor(a.Offsets).Tensor(a.Counts).Tensor(totals).I32(a.E)
+	p := l.Params().Tensor(a.Offsets).Tensor(a.Counts).Tensor(totals).I32(a.E)
 	l.Launch(&sortOffsets, line(1), line(int64(warps(a.E, 1024))), 0, p)
 	if a.N > 0 {
-		p = new(Params).Tensor(a.Order).Tensor(a.Rows).Tensor(table).Tensor(a.Offsets).Tensor(a.IDs)
+		p = l.Params().Tensor(a.Order).Tensor(a.Rows).Tensor(table).Tensor(a.Offsets).Tensor(a.IDs)
 		p.I32(a.N).I32(a.E).I32(a.K).I32(int(each))
 		l.Launch(&sortPlace, blocks, line(pieceWarps*32), 0, p)
 	}

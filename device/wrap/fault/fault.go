@@ -88,5 +88,8 @@ func (d *Device) NewEvent() (device.Event, error) {
 	return d.Device.NewEvent()
 }
 
-// Ops are the device's operations on streams of d.
-func (d *Device) Ops() device.Ops { return ops{d.Device.Ops()} }
+// Do counts the operation on s, a stream of d, and enqueues it on the stream within.
+func (d *Device) Do(s device.Stream, o device.Op) {
+	on := s.(*stream)
+	on.do(o.Name(), func() { d.Device.Do(on.Stream, o) })
+}

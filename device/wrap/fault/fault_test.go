@@ -7,6 +7,7 @@ import (
 	"mt/device"
 	"mt/device/conformance/operations"
 	"mt/device/cpu"
+	"mt/device/op"
 	"mt/device/wrap/fault"
 )
 
@@ -61,7 +62,7 @@ func program(t *testing.T, d device.Device) (err error) {
 	s.Zero(mem)
 	s.CopyH2D(lo, host)
 	s.CopyD2D(hi, lo)
-	d.Ops().Convert(s, hi.Tensor(device.F32, 0, 128), lo.Tensor(device.F32, 0, 128), 128)
+	op.Do(d, s, op.Convert{Dst: hi.Tensor(device.F32, 0, 128), Src: lo.Tensor(device.F32, 0, 128), N: 128})
 	s.CopyD2H(host, hi)
 	s.Record(e)
 	s.Wait(e)

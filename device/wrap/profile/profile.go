@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mt/device"
+	"mt/device/op"
 )
 
 // Device times the operations of the device in it. Its streams are those of the
@@ -46,8 +47,26 @@ type Time struct {
 // Wrap returns dev with its operations timed.
 func Wrap(dev device.Device) *Device { return &Device{Device: dev} }
 
-// Ops are the device's, timed.
-func (d *Device) Ops() device.Ops { return ops{d.Device.Ops(), d} }
+// Do enqueues o between two events.
+func (d *Device) Do(s device.Stream, o device.Op) {
+	what, flops := key{op: o.Name()}, 0.0
+	if w, ok := o.(op.Worker); ok {
+		what.shape, flops = w.Work()
+	}
+	d.mu.Lock()
+	start, end := d.event(), d.event()
+	d.mu.Unlock()
+	if start == nil || end == nil {
+		d.Device.Do(s, o)
+		return
+	}
+	s.Record(start)
+	d.Device.Do(s, o)
+	s.Record(end)
+	d.mu.Lock()
+	d.pending = append(d.pending, span{what, flops, start, end})
+	d.mu.Unlock()
+}
 
 // Times sums what was enqueued since the last call, the longest first. All of it
 // must be complete.
@@ -109,21 +128,4 @@ func (d *Device) event() device.Event {
 		return nil
 	}
 	return e
-}
-
-// time enqueues f, of so many FLOPs, between two events.
-func (d *Device) time(s device.Stream, what key, flops float64, f func()) {
-	d.mu.Lock()
-	start, end := d.event(), d.event()
-	d.mu.Unlock()
-	if start == nil || end == nil {
-		f()
-		return
-	}
-	s.Record(start)
-	f()
-	s.Record(end)
-	d.mu.Lock()
-	d.pending = append(d.pending, span{what, flops, start, end})
-	d.mu.Unlock()
 }

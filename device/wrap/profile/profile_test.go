@@ -6,6 +6,7 @@ import (
 	"mt/device"
 	"mt/device/conformance/operations"
 	"mt/device/cpu"
+	"mt/device/op"
 	"mt/device/wrap/profile"
 )
 
@@ -47,13 +48,13 @@ func TestTimes(t *testing.T) {
 	s.Zero(mem)
 	a, b, c := mem.Tensor(device.F32, 0, 64), mem.Tensor(device.F32, 256, 64), mem.Tensor(device.F32, 512, 64)
 	for range 3 {
-		p.Ops().MatMul(s, device.MatMul{M: 8, N: 8, K: 8, TransB: true, A: a, B: b, D: c})
+		op.Do(p, s, op.MatMul{M: 8, N: 8, K: 8, TransB: true, A: a, B: b, D: c})
 	}
 	for rows := 1; rows <= 8; rows++ {
-		p.Ops().MatMul(s, device.MatMul{M: rows, N: 8, K: 8, A: a, B: b, D: c, Ragged: true})
-		p.Ops().MatMul(s, device.MatMul{M: 8, N: 8, K: rows, TransA: true, A: a, B: b, D: c, Ragged: true})
+		op.Do(p, s, op.MatMul{M: rows, N: 8, K: 8, A: a, B: b, D: c, Ragged: true})
+		op.Do(p, s, op.MatMul{M: 8, N: 8, K: rows, TransA: true, A: a, B: b, D: c, Ragged: true})
 	}
-	p.Ops().Convert(s, c, a, 64)
+	op.Do(p, s, op.Convert{Dst: c, Src: a, N: 64})
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
 	}

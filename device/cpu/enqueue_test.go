@@ -1,0 +1,67 @@
+package cpu
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/device"
+	"mt/device/conformance/operations"
+)
+
+// The table of operations has cases of every operation of this device, and no
+// others.
+func TestEveryOperation(t *testing.T) {
+	if got, want := table.Names(), operations.Names(); !slices.Equal(got, want) {
+		t.Errorf("the device has %v, there are cases of %v", got, want)
+	}
+}
+
+// enqueues runs some cases of each operation and type, and counts what enqueueing
+// allocates. It hears nothing of results.
+type enqueues struct {
+	*testing.T
+	name string
+	seen map[string]int
+}
+
+func (e enqueues) Errorf(string, ...any) {}
+
+func (e enqueues) Run(name string, f func(enqueues)) bool {
+	of := strings.Join(strings.SplitN(name, "/", 3)[:2], "/")
+	if e.seen[of]++; e.seen[of] <= 3 {
+		f(enqueues{e.T, name, e.seen})
+	}
+	return true
+}
+
+// Enqueue holds the stream back, so that only what enqueues runs; the first round
+// makes what the second uses again.
+func (e enqueues) Enqueue(s device.Stream, once func()) {
+	const n = 40
+	var got float64
+	for range 2 {
+		release := hold(s)
+		got = testing.AllocsPerRun(n, once)
+		release()
+		if err := s.Sync(); err != nil {
+			e.T.Fatalf("%s: %v", e.name, err)
+		}
+	}
+	if got != 0 {
+		e.T.Errorf("%s: %v allocations", e.name, got)
+	}
+}
+
+// TestEnqueueingAllocatesNothing bounds allocations by less than one each in the
+// mean: a collection empties pools.
+func TestEnqueueingAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("with the race detector every operation has memory of its own")
+	}
+	e := enqueues{t, "", map[string]int{}}
+	operations.Run(e, newDevice(t, Options{Threads: 2}))
+	if want := 2 * len(operations.Names()); len(e.seen) != want {
+		t.Errorf("cases of %d operations and types, want %d", len(e.seen), want)
+	}
+}

@@ -1,0 +1,159 @@
+package cuda
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/cudart"
+	"mt/cudart/emu"
+	"mt/device"
+	"mt/device/conformance/operations"
+	"mt/device/op"
+)
+
+// The table of operations has cases of every operation of this device, and no
+// others.
+func TestEveryOperation(t *testing.T) {
+	if got, want := table.Names(), operations.Names(); !slices.Equal(got, want) {
+		t.Errorf("the device has %v, there are cases of %v", got, want)
+	}
+}
+
+// unheard is an emulated driver whose functions that enqueue work are one of C's
+// that does nothing: what is measured ends at the call.
+type unheard struct {
+	*emu.Driver
+	nothing uintptr
+}
+
+func (u unheard) Symbol(lib cudart.Library, name string) uintptr {
+	switch name {
+	case "cuLaunchKernel", "cuCtxSetCurrent", "cublasLtMatmul", "cublasLtMatmulDescSetAttribute",
+		"cublasLtMatrixLayoutCreate", "cublasLtMatrixLayoutDestroy":
+		return u.nothing
+	}
+	return u.Driver.Symbol(lib, name)
+}
+
+// newUnheard opens a device on an unheard driver. The context is set for the thread
+// of this goroutine, for good.
+func newUnheard(t *testing.T) *dev {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("with the race detector every operation has memory of its own")
+	}
+	nothing := emu.Nothing()
+	if nothing == 0 {
+		t.Skip("no function of C that does nothing")
+	}
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	drv, c := bind(t, emu.Options{})
+	ctx, err := c.PrimaryContext(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.ReleasePrimaryContext(0); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, _, err := c.MemGetInfo(ctx); err != nil {
+		t.Fatal(err)
+	}
+	quiet, err := cudart.New(unheard{drv, nothing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(Options{CUDA: quiet, OwnMatMul: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d.(*dev)
+}
+
+// enqueues runs some cases of each operation and type, and counts what enqueueing
+// allocates. It hears nothing of results.
+type enqueues struct {
+	*testing.T
+	name string
+	seen map[string]int
+}
+
+func (e enqueues) Errorf(string, ...any) {}
+
+func (e enqueues) Run(name string, f func(enqueues)) bool {
+	of := strings.Join(strings.SplitN(name, "/", 3)[:2], "/")
+	if e.seen[of]++; e.seen[of] <= 16 {
+		f(enqueues{e.T, name, e.seen})
+	}
+	return true
+}
+
+// Enqueue first waits for what the worker has: then nobody else enqueues.
+func (e enqueues) Enqueue(s device.Stream, once func()) {
+	if err := s.Sync(); err != nil {
+		e.T.Fatalf("%s: %v", e.name, err)
+	}
+	if got := testing.AllocsPerRun(100, once); got != 0 {
+		e.T.Errorf("%s: %v allocations", e.name, got)
+	}
+	if err := s.Err(); err != nil {
+		e.T.Fatalf("%s: %v", e.name, err)
+	}
+}
+
+// TestEnqueueingAllocatesNothing measures the whole way from the caller to
+// cuLaunchKernel. It bounds allocations by less than one an operation in the mean: a
+// collection empties pools.
+func TestEnqueueingAllocatesNothing(t *testing.T) {
+	e := enqueues{t, "", map[string]int{}}
+	d := newUnheard(t)
+	operations.Run(e, d)
+	if n := len(d.functions); n < 80 {
+		t.Errorf("%d kernels were launched", n)
+	}
+	if want := 2 * len(operations.Names()); len(e.seen) != want {
+		t.Errorf("cases of %d operations and types, want %d", len(e.seen), want)
+	}
+}
+
+// TestProductsAllocateNothing is the same to cublasLtMatmul, for a product whose
+// algorithm is chosen: as it is, with a bias, and with a number of rows from the data.
+func TestProductsAllocateNothing(t *testing.T) {
+	d := newUnheard(t)
+	d.blas.lib = d.cuda.BlasLt()
+	defer func() { d.blas.lib = nil }()
+	s := newStream(t, d, "s")
+	x := alloc(t, d, 1<<16)
+	f := func(off int64) device.Tensor { return x.Tensor(device.BF16, off, 64*64) }
+	m := op.MatMul{M: 64, N: 64, K: 64, A: f(0), B: f(1 << 13), D: f(1 << 14)}
+	biased, ragged := m, m
+	biased.Bias = x.Tensor(device.F32, 1<<15, 64)
+	ragged.M, ragged.Ragged = 33, true
+	for _, m := range []op.MatMul{m, biased, ragged} {
+		key := keyOf(&m)
+		key.bias, key.align[4] = !m.Bias.None(), 0
+		if key.bias {
+			key.align[4] = device.Align // of the copy
+		}
+		d.blas.products[key] = &product{}
+		if got := testing.AllocsPerRun(100, func() { op.Do(d, s, m) }); got != 0 {
+			t.Errorf("%v: %v allocations", key, got)
+		}
+		if err := s.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(d.blas.products); n != 1 {
+			t.Errorf("%v: %d products", key, n)
+		}
+		clear(d.blas.products)
+	}
+}

@@ -1,0 +1,130 @@
+package op
+
+import (
+	"fmt"
+
+	"mt/device"
+)
+
+// AttentionShape says how queries and keys lie. Sequence i of Seqs has queries
+// CuQ[i]..CuQ[i+1] and keys CuK[i]..CuK[i+1]; the last query of a sequence
+// stands at its last key (a key/value cache has more keys than queries), and a
+// query sees keys at or before its own place.
+//
+//	CuQ, CuK (Seqs+1) i32; in training the same tensor
+//	MaxQ, MaxK: the longest sequence's queries, keys
+//	TQ, TK: queries and keys in all
+//	Heads query heads share KVHeads key heads: head h reads h / (Heads/KVHeads)
+//	Window: 0, or how many keys a query sees at most, itself included
+//	Softcap: 0, or scaled scores become Softcap·tanh(score/Softcap). Source:
+//	arXiv:2408.00118
+type AttentionShape struct {
+	CuQ, CuK           device.Tensor
+	Seqs               int
+	TQ, TK, MaxQ, MaxK int
+	Heads, KVHeads     int
+	Dim                int
+	Scale              float32
+	Window             int
+	Softcap            float32
+}
+
+// Attention writes O and LSE: softmax(scale·QKᵀ)V over ragged sequences, never
+// materialising scores. Source: arXiv:2205.14135, arXiv:2307.08691.
+//
+//	Q (TQ, Heads, Dim) with QStride elements from row to row; K, V (TK,
+//	KVHeads, Dim) with KStride; act. O (TQ, Heads·Dim) dense act
+//	LSE (Heads, TQ) f32: log-sum-exp of the scores, written unless none
+type Attention struct {
+	AttentionShape
+	O, LSE, Q, K, V  device.Tensor
+	QStride, KStride int
+}
+
+// Name implements device.Op.
+func (a *Attention) Name() string { return "Attention" }
+
+// Check implements device.Op. Where sequences begin and end is not looked at.
+func (a *Attention) Check() error {
+	var c checker
+	c.attention(&a.AttentionShape)
+	c.sizes(a.QStride, a.KStride)
+	wide, narrow := a.heads()
+	c.act("Q", a.Q, strided(a.TQ, a.QStride, wide))
+	c.tensor("K", a.K, strided(a.TK, a.KStride, narrow), a.Q.DType)
+	c.tensor("V", a.V, strided(a.TK, a.KStride, narrow), a.Q.DType)
+	c.tensor("O", a.O, a.TQ*wide, a.Q.DType)
+	c.optional("LSE", a.LSE, a.Heads*a.TQ, device.F32)
+	return c.err
+}
+
+// Work implements Worker: two products.
+func (a *Attention) Work() (shape string, flops float64) {
+	shape, product := a.work()
+	return shape, 2 * product
+}
+
+// AttentionBackward overwrites DQ, DK, DV.
+//
+//	DQ like Q with stride DQStride, DK and DV like K with DKStride, act
+//	DO, O (TQ, Heads·Dim) dense act; Delta (Heads, TQ) f32 scratch
+type AttentionBackward struct {
+	AttentionShape
+	DQ, DK, DV, DO, O, LSE, Q, K, V      device.Tensor
+	QStride, KStride, DQStride, DKStride int
+	Delta                                device.Tensor
+}
+
+// Name implements device.Op.
+func (a *AttentionBackward) Name() string { return "AttentionBackward" }
+
+// Check implements device.Op. Where sequences begin and end is not looked at.
+func (a *AttentionBackward) Check() error {
+	var c checker
+	c.attention(&a.AttentionShape)
+	c.sizes(a.QStride, a.KStride, a.DQStride, a.DKStride)
+	wide, narrow := a.heads()
+	dt := a.Q.DType
+	c.act("Q", a.Q, strided(a.TQ, a.QStride, wide))
+	c.tensor("K", a.K, strided(a.TK, a.KStride, narrow), dt)
+	c.tensor("V", a.V, strided(a.TK, a.KStride, narrow), dt)
+	c.tensor("O", a.O, a.TQ*wide, dt)
+	c.tensor("DO", a.DO, a.TQ*wide, dt)
+	c.tensor("DQ", a.DQ, strided(a.TQ, a.DQStride, wide), dt)
+	c.tensor("DK", a.DK, strided(a.TK, a.DKStride, narrow), dt)
+	c.tensor("DV", a.DV, strided(a.TK, a.DKStride, narrow), dt)
+	c.tensor("LSE", a.LSE, a.Heads*a.TQ, device.F32)
+	c.tensor("Delta", a.Delta, a.Heads*a.TQ, device.F32)
+	return c.err
+}
+
+// Work implements Worker: five products, however many a device does.
+func (a *AttentionBackward) Work() (shape string, flops float64) {
+	shape, product := a.work()
+	return shape, 5 * product
+}
+
+// heads are how many elements a row of queries has, and one of keys.
+func (a *AttentionShape) heads() (wide, narrow int) { return a.Heads * a.Dim, a.KVHeads * a.Dim }
+
+// attention wants what both directions of attention need of a shape.
+func (c *checker) attention(a *AttentionShape) {
+	c.sizes(a.Seqs, a.TQ, a.TK, a.MaxQ, a.MaxK, a.Heads, a.KVHeads, a.Dim, a.Window)
+	c.softcap(a.Softcap)
+	if a.KVHeads <= 0 || a.Heads%a.KVHeads != 0 {
+		c.fail("%d heads do not share %d key heads evenly", a.Heads, a.KVHeads)
+	}
+	c.tensor("CuQ", a.CuQ, a.Seqs+1, device.I32)
+	c.tensor("CuK", a.CuK, a.Seqs+1, device.I32)
+}
+
+// work describes a, and the FLOPs of one of its products: causal, so half of a
+// rectangle where every sequence is as long as the longest; 0, not known, where
+// they are not.
+func (a *AttentionShape) work() (shape string, product float64) {
+	shape = fmt.Sprintf("%d seqs, %d heads of %d", a.Seqs, a.Heads, a.Dim)
+	if a.TQ != a.Seqs*a.MaxQ || a.TK != a.TQ || a.Window != 0 {
+		return shape, 0
+	}
+	return shape, float64(a.TQ) * float64(a.MaxK+1) * float64(a.Heads) * float64(a.Dim)
+}

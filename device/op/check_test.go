@@ -1,0 +1,198 @@
+package op
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/device"
+)
+
+// space is where tensors lie: each at another place, so that none is another.
+var space uintptr
+
+func tensor(dt device.DType, n int) device.Tensor {
+	space += 1 << 20
+	return device.Tensor{Addr: space, Len: int64(n), DType: dt}
+}
+
+func f32(n int) device.Tensor  { return tensor(device.F32, n) }
+func bf16(n int) device.Tensor { return tensor(device.BF16, n) }
+func i32(n int) device.Tensor  { return tensor(device.I32, n) }
+
+// shape is 3 queries and 5 keys in 2 sequences, 4 heads of 6 on 2 key heads.
+func shape() AttentionShape {
+	return AttentionShape{CuQ: i32(3), CuK: i32(3), Seqs: 2, TQ: 3, TK: 5, MaxQ: 2, MaxK: 3, Heads: 4, KVHeads: 2, Dim: 6}
+}
+
+// Tensors of just the size that is needed are good. One element less, another
+// type, or no tensor where one is needed is bad, and so is a negative extent.
+func TestEveryField(t *testing.T) {
+	rows := func(n, stride, width int) int { return (n-1)*stride + width }
+	q, k := rows(3, 30, 24), rows(5, 13, 12)
+	every(t, MatMul{M: 2, N: 3, K: 5, A: bf16(10), B: bf16(15), C: f32(6), D: f32(6), Bias: f32(3)}, "C", "Bias")
+	every(t, AddBiasGrad{DB: f32(3), DY: bf16(6), T: 2, N: 3})
+	every(t, RMSNorm{Y: bf16(rows(3, 20, 8)), RStd: f32(6), X: bf16(rows(3, 10, 8)), W: f32(4),
+		Residual: bf16(rows(3, 20, 8)), Rows: 3, Groups: 2, Dim: 4, XStride: 10, YStride: 20}, "RStd", "Residual")
+	every(t, RMSNormBackward{DX: f32(rows(3, 9, 8)), DW: f32(4), DY: f32(rows(3, 10, 8)), X: f32(rows(3, 11, 8)),
+		W: f32(4), RStd: f32(6), Rows: 3, Groups: 2, Dim: 4, DXStride: 9, DYStride: 10, XStride: 11, Add: true})
+	every(t, RoPE{X: bf16(rows(3, 20, 12)), Cos: f32(2), Sin: f32(2), Pos: i32(3), T: 3, Heads: 2, Dim: 6, Rotary: 4, Stride: 20})
+	every(t, Attention{AttentionShape: shape(), O: bf16(3 * 24), LSE: f32(12), Q: bf16(q), K: bf16(k), V: bf16(k),
+		QStride: 30, KStride: 13}, "LSE")
+	every(t, AttentionBackward{AttentionShape: shape(), DQ: f32(rows(3, 25, 24)), DK: f32(rows(5, 14, 12)),
+		DV: f32(rows(5, 14, 12)), DO: f32(3 * 24), O: f32(3 * 24), LSE: f32(12), Q: f32(q), K: f32(k), V: f32(k), QStride: 30, KStride: 13,
+		DQStride: 25, DKStride: 14, Delta: f32(12)})
+	every(t, GLU{Activation: GELUTanh, Y: bf16(6), GU: bf16(12), T: 2, F: 3})
+	every(t, GLUBackward{DGU: f32(12), Y: f32(6), DY: f32(6), GU: f32(12), T: 2, F: 3}, "Y")
+	every(t, Scale{X: bf16(7), N: 7})
+	every(t, ScaleRows{X: bf16(6), W: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
+	every(t, ScaleRowsBackward{DY: bf16(6), Y: bf16(6), W: f32(5), DW: f32(5), Index: i32(2), T: 2, C: 3, P: 5})
+	every(t, AddRows{Dst: f32(12), Src: bf16(6), Index: i32(2), U: 4, T: 2, C: 3})
+	every(t, Router{Logits: f32(10), IDs: i32(6), Weights: f32(6), ProbSum: f32(5), T: 2, E: 5, K: 3}, "ProbSum")
+	every(t, RouterBackward{DLogits: f32(10), Logits: f32(10), IDs: i32(6), DWeights: f32(6), Counts: i32(5),
+		T: 2, E: 5, K: 3}, "Counts")
+	every(t, SortByExpert{IDs: i32(6), Order: i32(6), Rows: i32(6), Offsets: i32(6), Counts: i32(5), N: 6, K: 2, E: 5}, "Counts")
+	every(t, GatherRows{Dst: bf16(6), Src: bf16(3), Index: i32(2), T: 2, C: 3})
+	every(t, ScatterAddRows{DRows: f32(6), DY: bf16(15), Start: i32(3), Pos: i32(5), U: 2, T: 5, C: 3})
+	every(t, CrossEntropy{Logits: bf16(6), Targets: i32(2), Losses: f32(2), T: 2, V: 3})
+	every(t, CrossEntropyShard{Logits: bf16(6), Targets: i32(2), LSE: f32(2), Losses: f32(2), T: 2, V: 3, From: 7})
+	every(t, Convert{Dst: bf16(7), Src: f32(7), N: 7})
+}
+
+// every tries what TestEveryField says on the good arguments. Tensors named in
+// optional may be none. Good arguments cost no memory.
+func every[O any, P interface {
+	*O
+	device.Op
+}](t *testing.T, good O, optional ...string) {
+	name, check := P(&good).Name(), func(o O) error { return P(&o).Check() }
+	if want := reflect.TypeFor[O]().Name(); name != want {
+		t.Errorf("%s is called %s", want, name)
+	}
+	if err := check(good); err != nil {
+		t.Errorf("%s: good arguments: %v", name, err)
+	}
+	if n := testing.AllocsPerRun(10, func() { _ = P(&good).Check() }); n > 0 {
+		t.Errorf("%s: %v allocations", name, n)
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[O]()) {
+		bad := func(what string, change func(v reflect.Value), want string) {
+			t.Helper()
+			a := good
+			change(reflect.ValueOf(&a).Elem().FieldByIndex(field.Index))
+			err := check(a)
+			if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s: %s %s: error %v, want %q", name, field.Name, what, err, want)
+			}
+		}
+		switch v := reflect.ValueOf(good).FieldByIndex(field.Index).Interface().(type) {
+		case int, int64:
+			bad("negative", func(v reflect.Value) { v.SetInt(-1) }, "an extent is negative")
+		case device.Tensor:
+			set := func(x device.Tensor) func(reflect.Value) {
+				return func(v reflect.Value) { v.Set(reflect.ValueOf(x)) }
+			}
+			short, other, none := v, v, fmt.Sprintf("%s holds 0 elements, want %d", field.Name, v.Len)
+			if short.Len--; slices.Contains(optional, field.Name) {
+				none = ""
+			}
+			if other.DType = device.I32; v.DType == device.I32 {
+				other.DType = device.F32
+			}
+			bad("is short", set(short), fmt.Sprintf("%s holds %d elements, want %d", field.Name, short.Len, v.Len))
+			bad("is of another type", set(other), fmt.Sprintf("%s is %s, want ", field.Name, other.DType))
+			bad("is none", set(device.Tensor{}), none)
+		}
+	}
+}
+
+// What the contract allows beside the usual.
+func TestGood(t *testing.T) {
+	x, w, r := f32(8), f32(4), f32(2)
+	norm := RMSNormBackward{DX: x, DW: w, DY: x, X: x, W: w, RStd: r, Rows: 2, Groups: 1, Dim: 4, DXStride: 4, DYStride: 4, XStride: 4}
+	for name, err := range map[string]error{
+		"C is D":                    (&MatMul{M: 2, N: 4, K: 1, A: f32(2), B: f32(4), C: x, D: x}).Check(),
+		"products of nothing":       (&MatMul{M: 2, N: 4, D: x}).Check(),
+		"DX is DY":                  norm.Check(),
+		"no rotation":               (&RoPE{X: x, T: 2, Heads: 1, Dim: 4, Stride: 4, Pos: i32(2)}).Check(),
+		"Y is DY, DGU is GU":        (&GLUBackward{Activation: SiLU, DGU: x, Y: r, DY: r, GU: x, T: 1, F: 2}).Check(),
+		"no row in use":             (&ScatterAddRows{DY: x, Pos: i32(2), T: 2, C: 4}).Check(),
+		"a gradient needs no loss":  (&CrossEntropyShard{Logits: x, Targets: i32(2), LSE: r, T: 2, V: 4, Gradient: true}).Check(),
+		"all are chosen":            (&Router{Logits: x, IDs: i32(8), Weights: f32(8), T: 2, E: 4, K: 4}).Check(),
+		"DLogits are Logits":        (&RouterBackward{DLogits: x, Logits: x, IDs: i32(2), DWeights: r, T: 2, E: 4, K: 1}).Check(),
+		"Residual is Y":             (&RMSNorm{Y: x, X: f32(8), W: w, Residual: x, Rows: 2, Groups: 1, Dim: 4, XStride: 4, YStride: 4}).Check(),
+		"bf16 of bf16":              (&Convert{Dst: bf16(3), Src: bf16(3), N: 3}).Check(),
+		"more than is needed":       (&AddBiasGrad{DB: f32(100), DY: bf16(100), T: 3, N: 5}).Check(),
+		"rows on top of each other": (&RMSNorm{Y: x, X: w, W: w, Rows: 2, Groups: 1, Dim: 4, YStride: 4}).Check(),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNothingToDo(t *testing.T) {
+	empty := AttentionShape{CuQ: i32(1), CuK: i32(1), Heads: 4, KVHeads: 2, Dim: 6}
+	for name, err := range map[string]error{
+		"MatMul": (&MatMul{}).Check(), "AddBiasGrad": (&AddBiasGrad{}).Check(), "RMSNorm": (&RMSNorm{}).Check(),
+		"RMSNormBackward": (&RMSNormBackward{Add: true}).Check(), "RoPE": (&RoPE{}).Check(),
+		"Attention":         (&Attention{AttentionShape: empty}).Check(),
+		"AttentionBackward": (&AttentionBackward{AttentionShape: empty}).Check(),
+		"GLU":               (&GLU{Activation: SiLU, F: 3}).Check(), "GLUBackward": (&GLUBackward{Activation: SiLU, T: 3}).Check(),
+		"Scale": (&Scale{}).Check(), "ScaleRows": (&ScaleRows{C: 3}).Check(), "ScaleRowsBackward": (&ScaleRowsBackward{C: 3}).Check(),
+		"AddRows": (&AddRows{C: 3}).Check(), "Router": (&Router{}).Check(), "RouterBackward": (&RouterBackward{}).Check(),
+		"SortByExpert": (&SortByExpert{Offsets: i32(4), E: 3}).Check(),
+		"GatherRows":   (&GatherRows{C: 4}).Check(), "ScatterAddRows": (&ScatterAddRows{}).Check(),
+		"CrossEntropy": (&CrossEntropy{V: 3}).Check(), "CrossEntropyShard": (&CrossEntropyShard{}).Check(),
+		"Convert": (&Convert{}).Check(),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What no single field shows.
+func TestBad(t *testing.T) {
+	x, w := f32(8), f32(4)
+	odd, wide := shape(), shape()
+	odd.Heads, wide.KVHeads = 3, 0
+	cap := shape()
+	cap.Softcap = float32(math.Inf(1))
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{(&RMSNormBackward{DX: x, DW: w, DY: x, X: x, W: w, RStd: w, Rows: 2, Groups: 1, Dim: 4, DXStride: 4, DYStride: 4,
+			XStride: 4, Add: true}).Check(), "with Add, DX may not be DY"},
+		{(&RoPE{Dim: 4, Rotary: 3}).Check(), "Rotary is 3: want an even number up to Dim = 4"},
+		{(&RoPE{Dim: 4, Rotary: 6}).Check(), "Rotary is 6: want an even number up to Dim = 4"},
+		{(&Attention{AttentionShape: odd}).Check(), "3 heads do not share 2 key heads evenly"},
+		{(&AttentionBackward{AttentionShape: wide}).Check(), "4 heads do not share 0 key heads evenly"},
+		{(&MatMul{M: 1, N: 1, K: 1, A: x, B: bf16(1), D: x}).Check(), "B is bf16, want fp32"},
+		{(&MatMul{M: 1, N: 1, K: 1, A: x, B: w, C: w, D: bf16(1)}).Check(), "C is fp32, want bf16"},
+		{(&RMSNorm{Y: bf16(4), X: x, W: w, Rows: 1, Groups: 1, Dim: 4}).Check(), "Y is bf16, want fp32"},
+		{(&CrossEntropyShard{Targets: i32(2), LSE: w, Losses: w, T: 2}).Check(), "a shard has no columns"},
+		{(&RMSNorm{Y: f32(8), X: x, W: w, Residual: x, Rows: 2, Groups: 1, Dim: 4, XStride: 4, YStride: 4}).Check(), "Residual may not be X"},
+		{(&GLU{Activation: 2, Y: x, GU: x, T: 1, F: 1}).Check(), "Activation(2) is no activation"},
+		{(&GLUBackward{Activation: 9, DGU: x, Y: x, DY: x, GU: x, T: 1, F: 1}).Check(), "Activation(9) is no activation"},
+		{(&CrossEntropy{Softcap: -1}).Check(), "Softcap is -1: want a positive number, or 0 for none"},
+		{(&CrossEntropyShard{Softcap: float32(math.NaN())}).Check(), "Softcap is NaN: want a positive number, or 0 for none"},
+		{(&Attention{AttentionShape: cap}).Check(), "Softcap is +Inf: want a positive number, or 0 for none"},
+		{(&Router{Logits: x, T: 2}).Check(), "there are no experts"},
+		{(&Router{Logits: x, T: 2, E: 4}).Check(), "0 of 4 experts are chosen: want 1 to 4"},
+		{(&RouterBackward{T: 2, E: 4, K: 5}).Check(), "5 of 4 experts are chosen: want 1 to 4"},
+		{(&Router{T: 2, E: 64, K: 33}).Check(), "33 of 64 experts are chosen: want 1 to 32"},
+		{(&Router{E: 1025}).Check(), "1025 experts: at most 1024"},
+		{(&SortByExpert{N: 5, K: 2, E: 3}).Check(), "5 pairs are not 2 for each token"},
+		{(&SortByExpert{N: 5, E: 3}).Check(), "5 pairs are not 0 for each token"},
+		{(&Convert{Dst: w, Src: x, N: 5}).Check(), "Dst holds 4 elements, want 5"},
+	} {
+		if c.err == nil || c.err.Error() != c.want {
+			t.Errorf("error %v, want %q", c.err, c.want)
+		}
+	}
+}

@@ -1,0 +1,22 @@
+package op
+
+import "mt/device"
+
+// Convert writes Dst (N) = Src (N) with Dst's dtype (bf16: nearest even); each is
+// fp32 or bf16.
+type Convert struct {
+	Dst, Src device.Tensor
+	N        int64
+}
+
+// Name implements device.Op.
+func (a *Convert) Name() string { return "Convert" }
+
+// Check implements device.Op.
+func (a *Convert) Check() error {
+	var c checker
+	c.sizes(int(a.N))
+	c.act("Dst", a.Dst, int(a.N))
+	c.act("Src", a.Src, int(a.N))
+	return c.err
+}

@@ -1,0 +1,36 @@
+package op
+
+import "mt/device"
+
+// IgnoreIndex is the target that takes no part in the loss.
+const IgnoreIndex = -100
+
+// CrossEntropy computes losses and, unless ForwardOnly, turns logits into their
+// gradient in place.
+//
+//	Logits (T, V) act, overwritten by (softmax − onehot)·Scale unless
+//	ForwardOnly (rows whose target is IgnoreIndex become 0)
+//	Targets (T) i32; Losses (T) f32 overwritten: −log p(target), unscaled,
+//	0 for IgnoreIndex
+//	Softcap: 0, or the logits become Softcap·tanh(logit/Softcap) first; the
+//	gradient is that of the logits as they were
+type CrossEntropy struct {
+	Logits, Targets, Losses device.Tensor
+	T, V                    int
+	Scale, Softcap          float32
+	ForwardOnly             bool
+}
+
+// Name implements device.Op.
+func (a *CrossEntropy) Name() string { return "CrossEntropy" }
+
+// Check implements device.Op. What Targets hold is not looked at.
+func (a *CrossEntropy) Check() error {
+	var c checker
+	c.sizes(a.T, a.V)
+	c.softcap(a.Softcap)
+	c.act("Logits", a.Logits, a.T*a.V)
+	c.tensor("Targets", a.Targets, a.T, device.I32)
+	c.tensor("Losses", a.Losses, a.T, device.F32)
+	return c.err
+}

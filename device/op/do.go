@@ -1,0 +1,43 @@
+package op
+
+import (
+	"reflect"
+	"sync"
+
+	"mt/device"
+)
+
+// pools hold, for each type of operation, values that nobody uses: an argument of
+// Device.Do lies on the heap.
+var pools sync.Map // reflect.Type of the operation → *sync.Pool
+
+// Do enqueues o on s, a stream of d. It allocates nothing once there has been an
+// operation of that type for everyone who enqueues at the same time. Errors stick
+// to the stream.
+func Do[O any, P interface {
+	*O
+	device.Op
+}](d device.Device, s device.Stream, o O) {
+	if !pooled {
+		p := new(O)
+		*p = o
+		d.Do(s, P(p))
+		return
+	}
+	pool, ok := pools.Load(reflect.TypeFor[O]())
+	if !ok {
+		pool, _ = pools.LoadOrStore(reflect.TypeFor[O](), &sync.Pool{New: func() any { return new(O) }})
+	}
+	p := pool.(*sync.Pool).Get().(*O)
+	*p = o
+	d.Do(s, P(p))
+	pool.(*sync.Pool).Put(p)
+}
+
+// Worker is an operation whose cost depends on more than its name.
+type Worker interface {
+	device.Op
+	// Work is the shape that sets the cost, for people, and the floating point
+	// operations, 0 where they are not known.
+	Work() (shape string, flops float64)
+}

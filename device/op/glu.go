@@ -1,0 +1,77 @@
+package op
+
+import (
+	"fmt"
+
+	"mt/device"
+)
+
+// Activation is the function of a gated linear unit's gate.
+type Activation uint8
+
+// The activations.
+const (
+	SiLU     Activation = iota // x/(1+e^−x)
+	GELUTanh                   // ½x(1+tanh(√(2/π)(x+0.044715x³))). Source: arXiv:1606.08415
+)
+
+func (f Activation) String() string {
+	switch f {
+	case SiLU:
+		return "silu"
+	case GELUTanh:
+		return "gelu_tanh"
+	}
+	return fmt.Sprintf("Activation(%d)", uint8(f))
+}
+
+// GLU writes Y (T, F) act = f(gate)·up where GU (T, 2F) act holds a row's gate,
+// then its up. Source: arXiv:2002.05202.
+type GLU struct {
+	Activation Activation
+	Y, GU      device.Tensor
+	T, F       int
+}
+
+// Name implements device.Op.
+func (a *GLU) Name() string { return "GLU" }
+
+// Check implements device.Op.
+func (a *GLU) Check() error {
+	var c checker
+	c.activation(a.Activation)
+	c.sizes(a.T, a.F)
+	c.act("GU", a.GU, 2*a.T*a.F)
+	c.tensor("Y", a.Y, a.T*a.F, a.GU.DType)
+	return c.err
+}
+
+// GLUBackward overwrites DGU (T, 2F) act from DY (T, F) and GU (T, 2F); DGU may be
+// GU. If Y (T, F) is not none it is written too, as GLU would; Y may be DY.
+type GLUBackward struct {
+	Activation     Activation
+	DGU, Y, DY, GU device.Tensor
+	T, F           int
+}
+
+// Name implements device.Op.
+func (a *GLUBackward) Name() string { return "GLUBackward" }
+
+// Check implements device.Op.
+func (a *GLUBackward) Check() error {
+	var c checker
+	c.activation(a.Activation)
+	c.sizes(a.T, a.F)
+	c.act("GU", a.GU, 2*a.T*a.F)
+	c.tensor("DGU", a.DGU, 2*a.T*a.F, a.GU.DType)
+	c.tensor("DY", a.DY, a.T*a.F, a.GU.DType)
+	c.optional("Y", a.Y, a.T*a.F, a.GU.DType)
+	return c.err
+}
+
+// activation wants f to be one that there is.
+func (c *checker) activation(f Activation) {
+	if f != SiLU && f != GELUTanh {
+		c.fail("%v is no activation", f)
+	}
+}

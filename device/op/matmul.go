@@ -1,0 +1,72 @@
+package op
+
+import (
+	"fmt"
+	"math/bits"
+
+	"mt/device"
+)
+
+// MatMul is D = op(A)·op(B) [+ C] [+ Bias].
+//
+//	A (M, K), or (K, M) with TransA; B (K, N), or (N, K) with TransB
+//	D (M, N); C none or (M, N) of D's dtype, may be D itself (accumulate)
+//	Bias none or (N) f32
+//	Ragged: M (with TransA: K) comes from the data, as the number of an expert's
+//	tokens does; a device that picks algorithms by shape then picks one per power
+//	of two of it
+//
+// A and B have the same dtype (F32 or BF16), D is F32 or BF16. Products and
+// sums are fp32; D is rounded once after C and Bias were added.
+type MatMul struct {
+	M, N, K        int
+	TransA, TransB bool
+	A, B, C, D     device.Tensor
+	Bias           device.Tensor
+	Ragged         bool
+}
+
+// Name implements device.Op.
+func (m *MatMul) Name() string { return "MatMul" }
+
+// Check implements device.Op.
+func (m *MatMul) Check() error {
+	var c checker
+	c.sizes(m.M, m.N, m.K)
+	c.act("A", m.A, m.M*m.K)
+	c.tensor("B", m.B, m.K*m.N, m.A.DType)
+	c.act("D", m.D, m.M*m.N)
+	c.optional("C", m.C, m.M*m.N, m.D.DType)
+	c.optional("Bias", m.Bias, m.N, device.F32)
+	return c.err
+}
+
+// Work implements Worker: 2·M·N·K. Of a size that comes from the data the shape
+// has the power of two at or above it.
+func (m *MatMul) Work() (shape string, flops float64) {
+	rows, inner := fmt.Sprint(m.M), fmt.Sprint(m.K)
+	switch {
+	case m.Ragged && m.TransA:
+		inner = atMost(m.K)
+	case m.Ragged:
+		rows = atMost(m.M)
+	}
+	shape = fmt.Sprintf("%s×%d×%s%s", rows, m.N, inner, transposes(m.TransA, m.TransB))
+	return shape, 2 * float64(m.M) * float64(m.N) * float64(m.K)
+}
+
+// atMost is the power of two at or above n ≥ 0, so that numbers that come from
+// the data make few shapes.
+func atMost(n int) string { return fmt.Sprintf("≤%d", 1<<bits.Len(uint(max(n, 1)-1))) }
+
+func transposes(a, b bool) string {
+	switch {
+	case a && b:
+		return " AᵀBᵀ"
+	case a:
+		return " AᵀB"
+	case b:
+		return " ABᵀ"
+	}
+	return " AB"
+}

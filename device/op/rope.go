@@ -1,0 +1,34 @@
+package op
+
+import "mt/device"
+
+// RoPE rotates Heads×Dim elements of each row in place; of a head the first Rotary
+// elements take part. Source: arXiv:2104.09864, in the half-split layout of Hugging
+// Face (element i pairs with i + Rotary/2).
+//
+//	X act: element (t, head, c) at t·Stride + head·Dim + c
+//	Cos, Sin (P, Rotary/2) f32 tables; Pos (T) i32, each < P
+//	Inverse rotates back: the gradient of the rotation
+type RoPE struct {
+	X, Cos, Sin, Pos              device.Tensor
+	T, Heads, Dim, Rotary, Stride int
+	Inverse                       bool
+}
+
+// Name implements device.Op.
+func (a *RoPE) Name() string { return "RoPE" }
+
+// Check implements device.Op. The tables have to hold one place; which places Pos
+// names is not looked at.
+func (a *RoPE) Check() error {
+	var c checker
+	c.sizes(a.T, a.Heads, a.Dim, a.Rotary, a.Stride)
+	if a.Rotary%2 != 0 || a.Rotary > a.Dim {
+		c.fail("Rotary is %d: want an even number up to Dim = %d", a.Rotary, a.Dim)
+	}
+	c.act("X", a.X, strided(a.T, a.Stride, a.Heads*a.Dim))
+	c.tensor("Cos", a.Cos, a.Rotary/2, device.F32)
+	c.tensor("Sin", a.Sin, a.Rotary/2, device.F32)
+	c.tensor("Pos", a.Pos, a.T, device.I32)
+	return c.err
+}

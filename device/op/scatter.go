@@ -1,0 +1,26 @@
+package op
+
+import "mt/device"
+
+// ScatterAddRows accumulates DRows (U, C) f32: row u += Σ DY (T, C) act rows
+// Pos[Start[u]:Start[u+1]], in that order.
+//
+//	Start (U+1) i32, none where U is 0; Pos (T) i32
+type ScatterAddRows struct {
+	DRows, DY, Start, Pos device.Tensor
+	U, T, C               int
+}
+
+// Name implements device.Op.
+func (a *ScatterAddRows) Name() string { return "ScatterAddRows" }
+
+// Check implements device.Op. What Start and Pos hold is not looked at.
+func (a *ScatterAddRows) Check() error {
+	var c checker
+	c.sizes(a.U, a.T, a.C)
+	c.tensor("DRows", a.DRows, a.U*a.C, device.F32)
+	c.act("DY", a.DY, a.T*a.C)
+	c.tensor("Start", a.Start, min(a.U, 1)*(a.U+1), device.I32)
+	c.tensor("Pos", a.Pos, a.T, device.I32)
+	return c.err
+}

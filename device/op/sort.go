@@ -1,0 +1,34 @@
+package op
+
+import "mt/device"
+
+// SortByExpert lists the pairs (token, choice) by expert.
+//
+//	IDs (N) i32, N = T·K, each < E ≤ MaxExperts: what Router writes
+//	Order (N) i32: the numbers t·K + k of the pairs by expert, rising within one
+//	Rows (N) i32 = Order/K
+//	Offsets (E+1) i32: expert e has Order[Offsets[e]:Offsets[e+1]]
+//	Counts (E) i32 accumulates how many pairs an expert has; none: not wanted
+type SortByExpert struct {
+	IDs, Order, Rows, Offsets, Counts device.Tensor
+	N, K, E                           int
+}
+
+// Name implements device.Op.
+func (a *SortByExpert) Name() string { return "SortByExpert" }
+
+// Check implements device.Op. What IDs hold is not looked at.
+func (a *SortByExpert) Check() error {
+	var c checker
+	c.sizes(a.N, a.K, a.E)
+	c.experts(a.N, a.E)
+	if a.N > 0 && (a.K <= 0 || a.N%a.K != 0) {
+		c.fail("%d pairs are not %d for each token", a.N, a.K)
+	}
+	c.tensor("IDs", a.IDs, a.N, device.I32)
+	c.tensor("Order", a.Order, a.N, device.I32)
+	c.tensor("Rows", a.Rows, a.N, device.I32)
+	c.tensor("Offsets", a.Offsets, a.E+1, device.I32)
+	c.optional("Counts", a.Counts, a.E, device.I32)
+	return c.err
+}

@@ -1,0 +1,128 @@
+package op
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	"mt/device"
+)
+
+// Table says what runs each type of operation on a device, given an S, which is
+// what the device runs it on. Every operation's file of the device adds itself,
+// before anything is taken; from then on any number of goroutines may take. The
+// zero value is an empty table.
+type Table[S any] struct{ kinds map[reflect.Type]kind[S] } // by the type of the pointer
+
+// kind is one type of operation.
+type kind[S any] interface {
+	name() string
+	// take is a copy of o, a pointer, and run runs such a copy and has it back.
+	take(o device.Op) any
+	run(on S, copy any) error
+}
+
+// Add puts f in the table, to run operations of type O. It panics where the table
+// has such already.
+func Add[S, O any, P interface {
+	*O
+	device.Op
+}](t *Table[S], f func(S, *O) error) {
+	if _, ok := t.kinds[reflect.TypeFor[P]()]; ok {
+		panic(fmt.Sprintf("op: the table has %s already", P(new(O)).Name()))
+	}
+	t.put(reflect.TypeFor[P](), newKind[S, O, P](f))
+}
+
+// Replace puts f where the table has another function for operations of type O. It
+// panics where it has none.
+func Replace[S, O any, P interface {
+	*O
+	device.Op
+}](t *Table[S], f func(S, *O) error) {
+	if _, ok := t.kinds[reflect.TypeFor[P]()]; !ok {
+		panic(fmt.Sprintf("op: the table has no %s", P(new(O)).Name()))
+	}
+	t.put(reflect.TypeFor[P](), newKind[S, O, P](f))
+}
+
+func (t *Table[S]) put(of reflect.Type, k kind[S]) {
+	if t.kinds == nil {
+		t.kinds = map[reflect.Type]kind[S]{}
+	}
+	t.kinds[of] = k
+}
+
+// Clone is another table with what t has.
+func (t *Table[S]) Clone() Table[S] { return Table[S]{maps.Clone(t.kinds)} }
+
+// Names are the operations of the table, sorted.
+func (t *Table[S]) Names() []string {
+	var names []string
+	for _, k := range t.kinds {
+		names = append(names, k.name())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Take is a call of what runs o, with a copy of what o points to. The error names
+// an operation that the table lacks.
+func (t *Table[S]) Take(o device.Op) (Call[S], error) {
+	k, ok := t.kinds[reflect.TypeOf(o)]
+	if !ok {
+		return Call[S]{}, fmt.Errorf("there is no operation %s on this device", o.Name())
+	}
+	return Call[S]{k, k.take(o)}, nil
+}
+
+// Call is an operation with its arguments and what runs it. The zero Call is none.
+type Call[S any] struct {
+	kind kind[S]
+	copy any // a pointer
+}
+
+// None says whether c is no call at all.
+func (c Call[S]) None() bool { return c.kind == nil }
+
+// Run runs the operation and gives the copy back: a call is run at most once.
+func (c Call[S]) Run(on S) error { return c.kind.run(on, c.copy) }
+
+// kindOf implements kind for operations of type O.
+type kindOf[S, O any, P interface {
+	*O
+	device.Op
+}] struct {
+	f    func(S, *O) error
+	pool sync.Pool // of *O
+}
+
+func newKind[S, O any, P interface {
+	*O
+	device.Op
+}](f func(S, *O) error) kind[S] {
+	return &kindOf[S, O, P]{f: f, pool: sync.Pool{New: func() any { return new(O) }}}
+}
+
+func (k *kindOf[S, O, P]) name() string { return P(new(O)).Name() }
+
+func (k *kindOf[S, O, P]) take(o device.Op) any {
+	var c *O
+	if pooled {
+		c = k.pool.Get().(*O)
+	} else {
+		c = new(O)
+	}
+	*c = *o.(P)
+	return c
+}
+
+func (k *kindOf[S, O, P]) run(on S, copy any) error {
+	c := copy.(*O)
+	if pooled {
+		defer k.pool.Put(c)
+	}
+	return k.f(on, c)
+}
