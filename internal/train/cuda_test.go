@@ -115,7 +115,7 @@ func TestCUDAFollowsTheCPU(t *testing.T) {
 // TestCUDADepthsChangeNothing: another order of what streams do, and the least
 // depths, give the same bits.
 func TestCUDADepthsChangeNothing(t *testing.T) {
-	if raceSlowdown > 1 {
+	if long.Race {
 		t.Skip("slow under the race detector, and about values")
 	}
 	for _, dtype := range []string{"fp32", "bf16"} {
@@ -294,7 +294,7 @@ func TestCUDADamagedRecord(t *testing.T) {
 // function the first call, the last and one between are tried; the one between alone
 // where long tests are left out.
 func TestCUDAEveryCallFails(t *testing.T) {
-	if raceSlowdown > 1 {
+	if long.Race {
 		t.Skip("slow under the race detector; device/cuda does the same there with fewer calls")
 	}
 	whole := newScene(t, "device: cuda\nmax_steps: 2\nval_size: 2\nsave_steps: 1\n")

@@ -163,7 +163,7 @@ func TestFixtures(t *testing.T) {
 				if variant != "default" && variant != onGPU[name] && variant != byTurns[i%len(byTurns)] {
 					long.Only(t)
 				}
-				if raceSlowdown > 1 && strings.HasPrefix(variant, "cuda") {
+				if long.Race && strings.HasPrefix(variant, "cuda") {
 					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
 				}
 				t.Parallel()

@@ -72,7 +72,7 @@ func status(field string) int64 {
 
 // TestMemoryIsAsPlanned: the process takes what the plan says, within 5 %.
 func TestMemoryIsAsPlanned(t *testing.T) {
-	if raceSlowdown > 1 {
+	if long.Race {
 		t.Skip("the race detector keeps arenas on the Go heap and takes memory of its own")
 	}
 	if optim.Level() == "generic" {
