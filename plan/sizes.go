@@ -122,7 +122,7 @@ func (r *Run) Slots(class schedule.Class) (count int, bytes int64) {
 func (r *Run) slotBytes() (n int64) {
 	for class := range schedule.NumClasses {
 		count, bytes := r.Slots(class)
-		n += int64(count) * bytes
+		n += int64(count) * held(bytes)
 	}
 	return n
 }
@@ -199,7 +199,9 @@ func (r *Run) SavedBytes(l int) int64 {
 // savedBytes is what all layers keep.
 func (r *Run) savedBytes() (n int64) {
 	for l := range r.Layouts {
-		n += r.SavedBytes(l)
+		if bytes := r.SavedBytes(l); bytes > 0 {
+			n += held(bytes)
+		}
 	}
 	return n
 }
@@ -237,5 +239,9 @@ func (r *Run) LSEBytes() int64 {
 	}
 	return r.LossBytes()
 }
+
+// held is what an allocation of n bytes takes, on a device or of its host memory:
+// none is smaller than an alignment.
+func held(n int64) int64 { return alignUp(max(n, 1)) }
 
 func alignUp(n int64) int64 { return (n + device.Align - 1) / device.Align * device.Align }
