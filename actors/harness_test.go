@@ -58,6 +58,8 @@ type outcome struct {
 	usage device.Usage
 	// arenas is what the run held of host memory when it reported its last step.
 	arenas [host.NumPurposes]int64
+	// versions are the states after 0, 1, 2, … steps, of the synchronous step alone.
+	versions [][]layerBytes
 	// experts' tiles that travelled in all steps, and their bytes
 	experts, expertBytes int64
 	h2d, d2h             int64 // bytes that the steps' reports say, summed up

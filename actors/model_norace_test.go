@@ -14,3 +14,6 @@ const orders = 3
 
 // failEvery: every call of the CUDA libraries is made to fail.
 const failEvery = 1
+
+// faultRunsByDefault of TestRandomFaults.
+const faultRunsByDefault = 12

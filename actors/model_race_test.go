@@ -14,3 +14,6 @@ const orders = 1
 
 // failEvery: one call in so many of the CUDA libraries is made to fail.
 const failEvery = 50
+
+// faultRunsByDefault of TestRandomFaults: a few of them.
+const faultRunsByDefault = 6

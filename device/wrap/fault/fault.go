@@ -22,7 +22,9 @@ func (e *Error) Error() string {
 type Device struct {
 	device.Device
 	failAt int64
+	late   bool // see WrapLate
 	calls  atomic.Int64
+	fault  atomic.Pointer[Error] // once it is met
 }
 
 // Wrap returns dev with call number failAt, counted from 1, failing; 0 never
@@ -30,6 +32,13 @@ type Device struct {
 // of a stream that can fail (copies, Zero, Record, Wait, Sync) and every
 // operation. Streams, events and operations of the result belong together.
 func Wrap(dev device.Device, failAt int64) *Device { return &Device{Device: dev, failAt: failAt} }
+
+// WrapLate is Wrap with a fault that a stream tells as a GPU does: the call returns,
+// and when the stream has come to it, it fails. dev is given a copy to no memory in the
+// call's place, and must not notice before it makes it; device/cpu is such a device.
+func WrapLate(dev device.Device, failAt int64) *Device {
+	return &Device{Device: dev, failAt: failAt, late: true}
+}
 
 // Calls is the number of calls counted so far.
 func (d *Device) Calls() int64 { return d.calls.Load() }
@@ -41,7 +50,9 @@ func (d *Device) call(name ...string) error {
 	if n != d.failAt {
 		return nil
 	}
-	return &Error{Call: n, Name: strings.Join(name, " ")}
+	e := &Error{Call: n, Name: strings.Join(name, " ")}
+	d.fault.Store(e)
+	return e
 }
 
 // Alloc fails or allocates.
