@@ -2,6 +2,7 @@ package fault
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"sync/atomic"
 
@@ -24,6 +25,7 @@ type Device struct {
 	failAt int64
 	late   bool // see WrapLate
 	calls  atomic.Int64
+	rows   []int32               // what misread reads and would write
 	fault  atomic.Pointer[Error] // once it is met
 }
 
@@ -34,10 +36,19 @@ type Device struct {
 func Wrap(dev device.Device, failAt int64) *Device { return &Device{Device: dev, failAt: failAt} }
 
 // WrapLate is Wrap with a fault that a stream tells as a GPU does: the call returns,
-// and when the stream has come to it, it fails. dev is given a copy to no memory in the
-// call's place, and must not notice before it makes it; device/cpu is such a device.
+// and when the stream has come to it, it fails. In its place dev, which is device/cpu's,
+// is given an operation that is seen to be wrong when it is made.
 func WrapLate(dev device.Device, failAt int64) *Device {
-	return &Device{Device: dev, failAt: failAt, late: true}
+	return &Device{Device: dev, failAt: failAt, late: true, rows: make([]int32, 3*device.Align/4)}
+}
+
+// misread enqueues on s, a stream of the wrapped device, the gathering of row 1 of a
+// table of one row.
+func (d *Device) misread(s device.Stream) {
+	d.rows[0] = 1
+	mem := device.Mem{Addr: reflect.ValueOf(d.rows).Pointer(), Bytes: 4 * int64(len(d.rows))}
+	row := func(i int64, t device.DType) device.Tensor { return mem.Tensor(t, i*device.Align, 1) }
+	d.Device.Ops().GatherRows(s, row(1, device.F32), row(2, device.F32), row(0, device.I32), 1, 1)
 }
 
 // Calls is the number of calls counted so far.
