@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"math/rand"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"mt/host"
 	"mt/internal/long"
 	"mt/layers"
+	"mt/plan"
 )
 
 // This file runs the pipeline on device/cuda over the emulated driver, which
@@ -173,6 +175,35 @@ func failCUDACall(t *testing.T, tr trial, call int) bool {
 		t.Errorf("call %d (%s) failed and the run's error is %v", call, name, err)
 	}
 	return true
+}
+
+// TestPlanIsWhatAGPUHolds: the plan's table is what a run holds of a GPU, whose own
+// bookkeeping says so, and of the host for it. Where the system refuses to pin
+// memory copies go through at most 16 MiB a stream more, which are in no row.
+func TestPlanIsWhatAGPUHolds(t *testing.T) {
+	for seed := range int64(12) {
+		q := randomShape(rand.New(rand.NewSource(seed)))
+		q.Unified, q.DeviceMemory = false, 0
+		drv := emu.New(emu.Options{})
+		dev, err := open(drv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Context = dev.Usage().Now[device.ForContext]
+		p, err := plan.Resolve(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := allocatedOn(t, dev, p, 1); err != nil {
+			t.Errorf("seed %d: %v\n%+v", seed, err, q)
+		}
+		if most := dev.Usage().PeakTotal; most != p.Table().Device {
+			t.Errorf("seed %d: %d bytes in all, %d are planned", seed, most, p.Table().Device)
+		}
+		if err := errors.Join(dev.Close(), drv.Close()); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestOrders draws orders in which the streams' work might run: each gives the

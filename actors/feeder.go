@@ -62,9 +62,21 @@ func (r *run) execFeeder(w work) error {
 			}
 			return nil, fmt.Errorf("pack the batch of %s %d: %w", what, e.Step, err)
 		}
+		r.passOnStop()
 		return b, nil
 	})
 	return nil
+}
+
+// passOnStop tells the Conductor of a stop before it hears of the batch that has been
+// packed: no step, and no pass of an evaluation, begins with a batch that was packed
+// when the run had been asked to stop.
+func (r *run) passOnStop() {
+	select {
+	case <-r.o.Stop:
+		r.hub.tell(conductorID, StopRequested{})
+	default:
+	}
 }
 
 // checkBatch refuses what is larger than buffers were sized for.

@@ -56,6 +56,10 @@ type outcome struct {
 	state []layerBytes
 	end   State
 	usage device.Usage
+	// arenas is what the run held of host memory when it reported its last step.
+	arenas [host.NumPurposes]int64
+	// versions are the states after 0, 1, 2, … steps, of the synchronous step alone.
+	versions [][]layerBytes
 	// experts' tiles that travelled in all steps, and their bytes
 	experts, expertBytes int64
 	h2d, d2h             int64 // bytes that the steps' reports say, summed up
@@ -180,6 +184,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	}
 	c := tr.config()
 	p := tr.plan(c)
+	arenas := host.Usage().Now
 	store, err := host.NewStore(p.Layouts, recipe.Planes, pool)
 	if err != nil {
 		t.Fatal(err)
@@ -196,6 +201,9 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	}
 	err = Run(o)
 	out.usage = real.Usage()
+	if len(out.steps) > 0 {
+		out.arenas = minus(out.arenas, arenas)
+	}
 	out.state = stateOf(store)
 	return out, err
 }
@@ -250,6 +258,7 @@ func (tr trial) options(dev device.Device, store *host.Store, pool *parallel.Poo
 			out.steps = append(out.steps, fmt.Sprintf("%d %x %x %t", r.Step, math.Float64bits(r.Loss), math.Float64bits(r.GradNorm), r.Skipped))
 			out.experts += r.Experts
 			out.expertBytes += r.ExpertBytes
+			out.arenas = host.Usage().Now
 			out.h2d += r.H2D
 			out.d2h += r.D2H
 			out.end = State{Step: r.Step, AdamStep: out.end.AdamStep + 1, Tokens: r.TotalTokens}

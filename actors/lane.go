@@ -162,7 +162,8 @@ func (r *lane) allocActivations() (err error) {
 }
 
 // makeTemplates puts the rotary tables on the device and binds the templates to
-// them.
+// them. The tables go through the staging of a batch, which nothing uses yet, so the
+// most that a run holds is what it holds all the time.
 func (r *lane) makeTemplates() error {
 	c := r.plan.Spec.Config
 	cos, sin := c.RopeTables(r.plan.Spec.Positions)
@@ -171,21 +172,21 @@ func (r *lane) makeTemplates() error {
 		values []float32
 		to     *device.Tensor
 	}{{cos, &spec.Cos}, {sin, &spec.Sin}} {
-		bytes := 4 * int64(len(t.values))
-		staging, err := r.dev.AllocHost(bytes)
+		m, err := r.alloc(device.ForTables, 4*int64(len(t.values)))
 		if err != nil {
 			return err
 		}
-		putFloats(staging, t.values)
-		m, err := r.alloc(device.ForTables, bytes)
-		if err == nil {
-			*t.to = m.Tensor(device.F32, 0, int64(len(t.values)))
-			r.h2d.Stream.CopyH2D(t.to.Mem(), staging[:bytes])
-			err = r.h2d.Sync()
-		}
-		r.dev.FreeHost(staging)
-		if err != nil {
-			return err
+		*t.to = m.Tensor(device.F32, 0, int64(len(t.values)))
+		staging := r.batches[0].staging
+		for off := 0; off < len(t.values); {
+			piece := t.values[off:min(len(t.values), off+len(staging)/4)]
+			bytes := 4 * int64(len(piece))
+			putFloats(staging, piece)
+			r.h2d.Stream.CopyH2D(t.to.Mem().Slice(4*int64(off), bytes), staging[:bytes])
+			if err := r.h2d.Sync(); err != nil {
+				return err
+			}
+			off += len(piece)
 		}
 	}
 	r.ops = layers.New(spec, r.dev)

@@ -194,7 +194,8 @@ func (m ActivationChecked) with(result any) any {
 	return m
 }
 
-// StopRequested asks the run to end after the step in progress.
+// StopRequested asks the run to end after the step in progress. It may come more than
+// once.
 type StopRequested struct{}
 
 // Failed tells the Conductor of the first fault; the run ends.

@@ -16,3 +16,6 @@ const orders, fewOrders = 3, 1
 // failEvery: one call in so many of the CUDA libraries is made to fail, and one in
 // seldomFail times as many where long tests are left out.
 const failEvery, seldomFail = 1, 7
+
+// faultRunsByDefault of TestRandomFaults.
+const faultRunsByDefault = 12

@@ -14,3 +14,6 @@ const orders, fewOrders = 1, 1
 
 // failEvery: one call in so many of the CUDA libraries is made to fail.
 const failEvery, seldomFail = 50, 1
+
+// faultRunsByDefault of TestRandomFaults: a few of them.
+const faultRunsByDefault = 6

@@ -46,7 +46,8 @@ type world struct {
 	returned map[string]int
 	steps    []int // steps reported, in order
 	evals    int
-	atStop   int // steps planned when the run was asked to stop; −1: it was not
+	stopped  bool // the run was asked to stop; the Conductor may not have heard of it
+	atStop   int  // steps planned when the run was asked to stop; −1: it was not
 	saves    []int
 	booked   map[string]bool // messages the table of credits names
 	ended    bool
@@ -157,6 +158,7 @@ func (w *world) run() error {
 	for n := 0; w.err == nil; n++ {
 		if n == w.cfg.stopAfter && !w.ended {
 			w.send(conductorID, StopRequested{})
+			w.stopped = true
 		}
 		choices := w.choices[:0]
 		for id := range w.boxes {
@@ -207,7 +209,9 @@ func (w *world) turn(id role) {
 		w.boxes[id] = w.boxes[id][1:]
 		w.todo[id] = w.cores[id].step(msg)
 		if _, ok := msg.(StopRequested); ok {
-			w.atStop = w.cores[conductorRole].(*conductorCore).step0
+			if w.atStop < 0 {
+				w.atStop = w.cores[conductorRole].(*conductorCore).step0
+			}
 		}
 		w.record(id, msg, w.todo[id])
 		return
@@ -236,7 +240,9 @@ func (w *world) complete(i int) {
 	var result any
 	switch d := e.do.(type) {
 	case packBatch:
-		result = w.batch(d)
+		if result = w.batch(d); w.stopped {
+			w.send(conductorID, StopRequested{}) // once more, as the Feeder does
+		}
 	case measure:
 		result = 1.0
 	case update:

@@ -320,8 +320,22 @@ func TestStopWithoutSaving(t *testing.T) {
 		}
 	}
 	out, err := tr.run(t)
-	if err != nil || len(out.steps) == 0 || len(out.steps) > 10 {
+	if err != nil || len(out.steps) == 0 || len(out.steps) > 2 {
 		t.Errorf("after a stop in the third batch %d steps were made: %v", len(out.steps), err)
+	}
+}
+
+// TestStopBeforeTheBeginning: a run that has been asked to stop when it begins makes
+// no step and saves nothing; that it has once packed a batch does not matter.
+func TestStopBeforeTheBeginning(t *testing.T) {
+	for range 20 {
+		tr := small()
+		stop, rec := make(chan struct{}), &recorder{}
+		close(stop)
+		tr.steps, tr.stop, tr.saver, tr.saveSteps = 9, stop, rec, 1
+		if out, err := tr.run(t); err != nil || len(out.steps) > 0 || len(rec.calls) > 0 {
+			t.Fatalf("%d steps, and the saver was told %q: %v", len(out.steps), rec.calls, err)
+		}
 	}
 }
 

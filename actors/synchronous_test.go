@@ -48,6 +48,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 		tr.spoil(store)
 	}
 	defer func() { out.state = stateOf(store) }()
+	out.versions = append(out.versions, stateOf(store))
 	s, err := synchronous.New(dev, store, p)
 	if err != nil {
 		return out, err
@@ -69,6 +70,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 		if r.Skipped {
 			rate.Step--
 		}
+		out.versions = append(out.versions, stateOf(store))
 		out.steps = append(out.steps, fmt.Sprintf("%d %x %x %t", step, math.Float64bits(r.Loss), math.Float64bits(r.GradNorm), r.Skipped))
 	}
 	return out, nil

@@ -3,11 +3,12 @@ package host
 import (
 	"fmt"
 
+	"mt/host/optim"
 	"mt/internal/parallel"
 )
 
 // pageBytes is the alignment of arenas, and of layers inside them.
-const pageBytes = 4096
+const pageBytes = optim.PageBytes
 
 // touchBytes is how much one call of the parallel first touch covers.
 const touchBytes = 32 << 20

@@ -74,7 +74,7 @@ type free map[string][]byte
 // take cuts off the first bytes of an arena, and what is left of their last page.
 func (f free) take(arena string, bytes int64) []byte {
 	b := f[arena][:bytes:bytes]
-	f[arena] = f[arena][pages(bytes):]
+	f[arena] = f[arena][optim.Pages(bytes):]
 	return b
 }
 
@@ -84,13 +84,13 @@ func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, pool *par
 	names, need := []string{tileArena, loArena}, map[string]int64{}
 	for _, l := range layouts {
 		tile, lo := weightBytes(l)
-		need[tileArena] += pages(tile)
-		need[loArena] += pages(lo)
+		need[tileArena] += optim.Pages(tile)
+		need[loArena] += optim.Pages(lo)
 		for _, p := range planes.Of(l) {
 			if !slices.Contains(names, p.Name) {
 				names = append(names, p.Name)
 			}
-			need[p.Name] += pages(p.Bytes(l))
+			need[p.Name] += optim.Pages(p.Bytes(l))
 		}
 	}
 	purposes, arenas := map[string]Purpose{tileArena: ForWeights, loArena: ForLoPlanes}, free{}
@@ -132,10 +132,10 @@ func weightBytes(l model.Layout) (tile, lo int64) {
 func StoreBytes(layouts []model.Layout, planes optim.Planes) (bytes [NumPurposes]int64) {
 	for _, l := range layouts {
 		tile, lo := weightBytes(l)
-		bytes[ForWeights] += pages(tile)
-		bytes[ForLoPlanes] += pages(lo)
+		bytes[ForWeights] += optim.Pages(tile)
+		bytes[ForLoPlanes] += optim.Pages(lo)
 		for _, p := range planes.Of(l) {
-			bytes[ForPlanes] += pages(p.Bytes(l))
+			bytes[ForPlanes] += optim.Pages(p.Bytes(l))
 		}
 	}
 	return bytes
@@ -145,9 +145,6 @@ func needs(need [NumPurposes]int64) string {
 	return fmt.Sprintf("%s %s, %s %s, %s %s", ForWeights, human.Bytes(need[ForWeights]),
 		ForLoPlanes, human.Bytes(need[ForLoPlanes]), ForPlanes, human.Bytes(need[ForPlanes]))
 }
-
-// pages rounds bytes up to whole pages.
-func pages(bytes int64) int64 { return (bytes + pageBytes - 1) / pageBytes * pageBytes }
 
 // tensor is the layout of tensor t, which must be owned and, as split says,
 // split or plain.

@@ -467,9 +467,9 @@ func TestPlanesInTheTable(t *testing.T) {
 	}
 	var all, matrices int64
 	for _, l := range resolve(t, request()).Layouts {
-		all += l.Elems
+		all += optim.Pages(4 * l.Elems)
 		if l.Kind == model.Block {
-			matrices += l.Elems
+			matrices += optim.Pages(4 * l.Elems)
 		}
 	}
 	average := func(name string) optim.Plane { return optim.Plane{Name: name, Kind: "averages", Of: "the test"} }
@@ -482,9 +482,9 @@ func TestPlanesInTheTable(t *testing.T) {
 		}
 		return out
 	})
-	moments := fmt.Sprintf("moments, m and v of AdamW, fp32: %d", 8*all)
+	moments := fmt.Sprintf("moments, m and v of AdamW, fp32: %d", 2*all)
 	if len(none) != 0 || !slices.Equal(adam, []string{moments}) ||
-		!slices.Equal(more, []string{moments, fmt.Sprintf("averages, a, b and c of the test, fp32: %d", 12*matrices)}) {
+		!slices.Equal(more, []string{moments, fmt.Sprintf("averages, a, b and c of the test, fp32: %d", 3*matrices)}) {
 		t.Errorf("%q\n%q\n%q", none, adam, more)
 	}
 	if one := resolve(t, request()).Layouts[1].Elems; both-bare != float64(16*one) || most-bare != float64(40*one) {

@@ -168,7 +168,7 @@ func gradSize(t layers.Tile) int64 { return t.Layout.GradElems }
 func (r *Run) slotBytes() (n int64) {
 	for class := range schedule.NumClasses {
 		count, bytes := r.Slots(class)
-		n += int64(count) * bytes
+		n += int64(count) * held(bytes)
 	}
 	return n
 }
@@ -241,7 +241,9 @@ func (r *Run) SavedBytes(l int) int64 {
 // savedBytes is what all layers keep.
 func (r *Run) savedBytes() (n int64) {
 	for l := range r.Layouts {
-		n += r.SavedBytes(l)
+		if bytes := r.SavedBytes(l); bytes > 0 {
+			n += held(bytes)
+		}
 	}
 	return n
 }
@@ -274,5 +276,9 @@ func (r *Run) LossBytes() int64 { return 4 * int64(r.Limits.Tokens) }
 // LSEBytes is the size of the log-sum-exps that a batch keeps from one sweep
 // over the parts of the head to the next.
 func (r *Run) LSEBytes() int64 { return r.Spec.LSEBytes(r.Limits.Tokens) }
+
+// held is what an allocation of n bytes takes, on a device or of its host memory:
+// none is smaller than an alignment.
+func held(n int64) int64 { return alignUp(max(n, 1)) }
 
 func alignUp(n int64) int64 { return (n + device.Align - 1) / device.Align * device.Align }

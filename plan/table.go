@@ -29,8 +29,10 @@ type Table struct {
 	Params int64 `json:"parameters"`
 }
 
-// Table lists the memory of r by purpose. On a unified device both sides are
-// the same memory and every byte is in one row only.
+// Table lists the memory of r by purpose: to the byte what the run holds, with
+// the alignment of every allocation, but for the context and the program, which are
+// what was found and measured. On a unified device both sides are the same memory
+// and every byte is in one row only.
 func (r *Run) Table() Table {
 	var t Table
 	host := func(purpose string, bytes int64, detail string, args ...any) {
@@ -47,9 +49,9 @@ func (r *Run) Table() Table {
 	var tiles, lo int64
 	for _, l := range r.Layouts {
 		t.Params += l.Layer.Elems()
-		tiles += l.TileBytes
+		tiles += optim.Pages(l.TileBytes)
 		if slices.ContainsFunc(l.Tensors, func(t model.TensorLayout) bool { return t.BF16 && !t.Ref }) {
-			lo += 2 * l.Elems
+			lo += optim.Pages(2 * l.Elems)
 		}
 	}
 	host("weights", tiles, "what streams to the device")
@@ -86,7 +88,7 @@ func (r *Run) planeRows(host addRow) {
 			if !slices.Contains(g.names, p.Name) {
 				g.names = append(g.names, p.Name)
 			}
-			g.bytes += p.Bytes(l)
+			g.bytes += optim.Pages(p.Bytes(l))
 		}
 	}
 	for _, key := range order {
@@ -120,12 +122,12 @@ func (r *Run) gradRows(host, dev addRow) {
 	} else {
 		host("gradient slabs", slabs, "%s × %d", kind, r.Depths.GradSlabs)
 	}
-	buffers := int64(r.Depths.GradBuffers) * r.BufferBytes()
+	buffers := int64(r.Depths.GradBuffers) * held(r.BufferBytes())
 	if buffers == 0 {
 		return // summed in the slabs
 	}
 	if r.GradBF16 {
-		buffers += 2 * r.BufferElems()
+		buffers += held(2 * r.BufferElems())
 	}
 	dev("gradient buffers", buffers, "fp32 × %d", r.Depths.GradBuffers)
 }
@@ -134,24 +136,28 @@ func (r *Run) activationRows(host, dev addRow) {
 	if n := r.slotBytes(); n > 0 {
 		dev("weight slots", n, "%s", r.slots())
 	}
-	dev("activations", int64(r.Depths.ActivationSlots)*r.ActivationBytes(r.Limits.MicroBatchTokens),
+	dev("activations", int64(r.Depths.ActivationSlots)*held(r.ActivationBytes(r.Limits.MicroBatchTokens)),
 		"%d slots of %s tokens", r.Depths.ActivationSlots, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
 	if n := r.ExpertStateBytes(); n > 0 {
-		dev("activations", n, "%s tokens at the experts of a layer", humanize.Comma(int64(r.Limits.Tokens)))
+		dev("activations", held(n), "%s tokens at the experts of a layer", humanize.Comma(int64(r.Limits.Tokens)))
 	}
 	if n := r.savedBytes(); n > 0 {
 		dev("saved for backward", n, "%s", r.Spec.Keep)
 	}
-	dev("workspace", r.WorkspaceBytes(), "of one launch")
-	if r.Unified {
-		dev("batch", r.LossBytes()+r.LSEBytes(), "losses; the rest is bound in the staging")
-	} else {
-		dev("batch", r.BatchBytes()+r.LossBytes()+r.LSEBytes(), "ids, gathered rows and losses")
+	dev("workspace", held(r.WorkspaceBytes()), "of one launch")
+	losses := held(r.LossBytes())
+	if n := r.LSEBytes(); n > 0 {
+		losses += held(n)
 	}
-	host("staging", r.BatchBytes()+r.LossBytes()+r.RoutingBytes(), "ids, gathered rows and losses of a batch")
+	if r.Unified {
+		dev("batch", losses, "losses; the rest is bound in the staging")
+	} else {
+		dev("batch", held(r.BatchBytes())+losses, "ids, gathered rows and losses")
+	}
+	host("staging", held(r.BatchBytes())+held(r.LossBytes())+r.RoutingBytes(), "ids, gathered rows and losses of a batch")
 	dev("tables", r.tableBytes(), "rotary embedding")
 	if n := r.SpillBytes(); n > 0 {
-		host("spilled activations", n, "layer inputs that do not fit in the slots")
+		host("spilled activations", held(n), "layer inputs that do not fit in the slots")
 	}
 }
 
@@ -167,7 +173,7 @@ func (r *Run) slots() string {
 	return fmt.Sprintf("%d %s and the head", r.Depths.WeightSlots, more)
 }
 
-func (r *Run) tableBytes() int64 { return 2 * 4 * r.Spec.Config.RopeElems(r.Spec.Positions) }
+func (r *Run) tableBytes() int64 { return 2 * held(4*r.Spec.Config.RopeElems(r.Spec.Positions)) }
 
 // SpillBytes is the host memory that activations without a slot lie in: none
 // where all of a step have one, else room for the inputs of all layers and the

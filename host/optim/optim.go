@@ -31,6 +31,14 @@ type Plane struct {
 // Bytes is the size of p for layer l: it lies in the layer's flat element space.
 func (p Plane) Bytes(l model.Layout) int64 { return p.DType.Bytes() * l.Elems }
 
+// PageBytes is the alignment on the host of every layer's tile and of each of its
+// planes.
+const PageBytes = 4096
+
+// Pages rounds bytes up to whole pages: what of the host's memory a layer's tile or
+// plane of so many bytes takes.
+func Pages(bytes int64) int64 { return (bytes + PageBytes - 1) / PageBytes * PageBytes }
+
 // Planes say what is kept beside a parameter. Planes of one name are the same. nil
 // keeps nothing: such weights are not updated.
 type Planes func(model.Param) []Plane

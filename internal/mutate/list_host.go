@@ -72,9 +72,9 @@ var ofHost = []broken{
 		{from: "if g.Elems != tl.Elems() {", to: "if g.Elems < tl.Elems() {", test: "TestMisuseOfUpdatePanics"},
 	}},
 	{"host/store.go", []way{
-		{from: "bytes[ForPlanes] += pages(p.Bytes(l))", to: "bytes[ForPlanes] += p.Bytes(l)", test: "TestStoreTakesTwelveBytesAParameter"},
-		{from: "need[p.Name] += pages(p.Bytes(l))", to: "need[p.Name] = pages(p.Bytes(l))", test: "TestStoreTakesTwelveBytesAParameter"},
-		{from: "f[arena] = f[arena][pages(bytes):]", to: "f[arena] = f[arena][bytes:]", test: "TestLayersArePageAlignedAndApart"},
+		{from: "bytes[ForPlanes] += optim.Pages(p.Bytes(l))", to: "bytes[ForPlanes] += p.Bytes(l)", test: "TestStoreTakesTwelveBytesAParameter"},
+		{from: "need[p.Name] += optim.Pages(p.Bytes(l))", to: "need[p.Name] = optim.Pages(p.Bytes(l))", test: "TestStoreTakesTwelveBytesAParameter"},
+		{from: "f[arena] = f[arena][optim.Pages(bytes):]", to: "f[arena] = f[arena][bytes:]", test: "TestLayersArePageAlignedAndApart"},
 		{from: "if t.BF16 && !t.Ref {", to: "if t.BF16 {", test: "TestReferencesOwnNothing|TestStoreTakesTwelveBytesAParameter"},
 	}},
 	{"host/memory.go", []way{

@@ -67,7 +67,10 @@ var ofModel = []broken{
 		{from: "if visit.Loss {", to: "if visit.Loss && false {", test: "TestExpertTraffic|TestBoundOfTheLink"},
 	}},
 	{"plan/table.go", []way{
-		{from: "g.bytes += p.Bytes(l)", to: "g.bytes = p.Bytes(l)", test: "TestTable|TestPlanesInTheTable"},
+		{from: "g.bytes += optim.Pages(p.Bytes(l))", to: "g.bytes = optim.Pages(p.Bytes(l))", test: "TestTable|TestPlanesInTheTable"},
+		{from: "lo += optim.Pages(2 * l.Elems)", to: "lo += 2 * l.Elems", test: "TestPlanIsWhatIsAllocated", in: "actors"},
+		{from: "held(2 * r.BufferElems())", to: "2 * r.BufferElems()", test: "TestPlanIsWhatIsAllocated", in: "actors"},
+		{from: "losses += held(n)", to: "losses += n", test: "TestPlanIsWhatIsAllocated", in: "actors"},
 		{from: "key.Name = \"\"\n", to: "", test: "TestPlanesInTheTable"},
 		{from: "if !slices.Contains(g.names, p.Name) {", to: "if true {", test: "TestPlanesInTheTable"},
 	}},

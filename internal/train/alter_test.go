@@ -64,7 +64,7 @@ func TestAltered(t *testing.T) {
 			}
 			got := scene.startedAt(t, base, 4)
 			for i := 0; ; i++ {
-				out, err := got.interrupted(t, func(cancel func()) hooks { return hooks{stepped: func(int) { cancel() }} })
+				out, err := got.interrupted(t, func(cancel func()) hooks { return stopsAfter(1, cancel) })
 				if err == nil {
 					break
 				}
@@ -344,7 +344,7 @@ func TestFromAnotherRun(t *testing.T) {
 	}
 	got := want.in(t)
 	for i := 4; ; i++ {
-		out, err := got.interrupted(t, func(cancel func()) hooks { return hooks{stepped: func(int) { cancel() }} })
+		out, err := got.interrupted(t, func(cancel func()) hooks { return stopsAfter(1, cancel) })
 		if err == nil {
 			break
 		}

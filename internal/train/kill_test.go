@@ -5,16 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
+	"mt/checkpoint"
 	"mt/internal/config"
 	"mt/internal/long"
 	"mt/internal/machine"
@@ -35,11 +36,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// childMoment is the variable that names a moment, as "saving 2": the second time that
+// the child comes to it, it says so on its descriptor 3 and waits to be killed.
+const childMoment = "MT_TEST_TRAIN_MOMENT"
+
 // trainChild is `mt train FILE`, as far as a killer is concerned.
 func trainChild(file string) int {
 	c, err := config.Load(file, config.Args{})
 	if err == nil {
-		err = Train(context.Background(), c, Options{Stdout: os.Stdout, Stderr: os.Stderr})
+		err = Train(context.Background(), c, Options{Stdout: os.Stdout, Stderr: os.Stderr, hooks: momentHooks(os.Getenv(childMoment))})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -48,78 +53,111 @@ func trainChild(file string) int {
 	return 0
 }
 
-// child is a process that trains a scene.
-type child struct {
-	cmd  *exec.Cmd
-	out  bytes.Buffer
-	done chan error
+// moments are when a child can be killed: as a batch is packed, a file of a checkpoint
+// is made or the line of a step is written, and before and after a checkpoint gets its
+// name.
+var moments = []string{"packing", "saving", "logging", "naming", "named"}
+
+// momentHooks are hooks that come to a moment; without one they are none.
+func momentHooks(moment string) hooks {
+	if moment == "" {
+		return hooks{}
+	}
+	var name string
+	var n int64
+	if _, err := fmt.Sscan(moment, &name, &n); err != nil {
+		panic(err)
+	}
+	var times atomic.Int64
+	come := func(to string) {
+		if to == name && times.Add(1) == n {
+			_, _ = os.NewFile(3, "moment").WriteString("here\n")
+			select {} // until it is killed
+		}
+	}
+	return hooks{packing: func(int, bool) { come("packing") }, logging: func(int) { come("logging") }, fs: momentFS{checkpoint.OS(), come}}
 }
 
-func (s scene) start(t *testing.T) *child {
+// momentFS is a disk that comes to the moments of a save.
+type momentFS struct {
+	checkpoint.FS
+	come func(to string)
+}
+
+func (f momentFS) Create(path string) (checkpoint.File, error) {
+	if strings.Contains(path, "checkpoint-") {
+		f.come("saving")
+	}
+	return f.FS.Create(path)
+}
+
+func (f momentFS) Rename(from, to string) error {
+	save, _ := filepath.Match("checkpoint-*[0-9]", filepath.Base(to))
+	if save {
+		f.come("naming")
+	}
+	err := f.FS.Rename(from, to)
+	if save {
+		f.come("named")
+	}
+	return err
+}
+
+// child is a process that trains a scene.
+type child struct {
+	cmd *exec.Cmd
+	out bytes.Buffer
+	at  *os.File // what it says of its moment
+}
+
+// start trains the scene in a process that comes to a moment and stays there; to its
+// end without one.
+func (s scene) start(t *testing.T, moment string) *child {
 	t.Helper()
 	file := filepath.Join(s.root, "run.yaml")
 	write(t, file, s.source())
-	c := &child{cmd: exec.Command(os.Args[0]), done: make(chan error, 1)}
-	c.cmd.Env = append(os.Environ(), childConfig+"="+file)
-	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.out
-	if err := c.cmd.Start(); err != nil {
+	c := &child{cmd: exec.Command(os.Args[0])}
+	at, w, err := os.Pipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { c.done <- c.cmd.Wait() }()
+	c.at = at
+	c.cmd.Env = append(os.Environ(), childConfig+"="+file, childMoment+"="+moment)
+	c.cmd.Stdout, c.cmd.Stderr, c.cmd.ExtraFiles = &c.out, &c.out, []*os.File{w}
+	err = c.cmd.Start()
+	_ = w.Close() // the child has its own
+	if err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 
-// killed kills the child once moment returns and says whether that was before
-// its end.
-func (c *child) killed(t *testing.T, moment func(alive func() bool)) bool {
+// killed kills the child (−9) at its moment and says whether it came to it. One that
+// did not has ended well.
+func (c *child) killed(t *testing.T) bool {
 	t.Helper()
-	moment(func() bool { return len(c.done) == 0 })
-	_ = c.cmd.Process.Kill() // it may have ended
-	err := <-c.done
-	if err == nil {
-		return false
+	said, err := io.ReadAll(io.LimitReader(c.at, int64(len("here\n")))) // to the end where it says nothing
+	if err != nil {
+		t.Error(err)
 	}
+	_ = c.at.Close()
+	if len(said) > 0 {
+		_ = c.cmd.Process.Kill() // Wait says what came of it
+	}
+	err = c.cmd.Wait()
 	var exit *exec.ExitError
-	if status, ok := syscall.WaitStatus(0), errors.As(err, &exit); ok {
-		if status, ok = exit.Sys().(syscall.WaitStatus); ok && status.Signal() == syscall.SIGKILL {
+	if errors.As(err, &exit) {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && len(said) > 0 && status.Signal() == syscall.SIGKILL {
 			return true
 		}
 	}
-	t.Fatalf("the child failed: %v\n%s", err, c.out.String())
+	if err != nil || len(said) > 0 {
+		t.Fatalf("the child said %q and ended with %v\n%s", said, err, c.out.String())
+	}
 	return false
 }
 
-// moments are when to kill a child whose run takes about whole: at any time, or
-// while a checkpoint or the model is being written.
-func (s scene) moments(r *rand.Rand, whole time.Duration) map[string]func(alive func() bool) {
-	writing := func(pattern string) func(alive func() bool) {
-		skip := r.IntN(4)
-		late := time.Duration(r.Int64N(int64(4 * time.Millisecond)))
-		return func(alive func() bool) {
-			old, fresh := map[string]bool{}, 0
-			for first := true; alive() && fresh <= skip; first = false {
-				found, _ := filepath.Glob(filepath.Join(s.out, pattern))
-				for _, f := range found {
-					if !old[f] && !first {
-						fresh++
-					}
-					old[f] = true
-				}
-			}
-			for begin := time.Now(); alive() && time.Since(begin) < late; {
-			}
-		}
-	}
-	at := time.Duration(r.Int64N(int64(whole)))
-	return map[string]func(alive func() bool){
-		"at any time":         func(alive func() bool) { <-time.After(at) },
-		"while saving":        writing("checkpoint-*.tmp-*"),
-		"just after a save":   writing("checkpoint-*[0-9]"),
-		"between two records": writing("checkpoint-*/manifest.json"),
-	}
-}
-
-// TestKilled: a run that is killed (−9) again and again, at any moment, and
+// TestKilled: a run that is killed (−9) again and again, at moments of every kind, and
 // started again by the same command, ends bit for bit as one left alone.
 func TestKilled(t *testing.T) {
 	const steps = 24
@@ -128,34 +166,27 @@ func TestKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want := recipeScene(t, extra).with(fmt.Sprintf("save_steps: 1\nmax_steps: %d\n", steps))
-			begin := time.Now()
-			c := want.start(t)
-			if err := <-c.done; err != nil {
-				t.Fatalf("%v\n%s", err, c.out.String())
+			if want.start(t, "").killed(t) {
+				t.Fatal("a child without a moment was killed")
 			}
-			whole := time.Since(begin)
 			r := rand.New(rand.NewPCG(11, uint64(len(name))))
-			fresh := func() scene {
-				s := want.in(t)
-				return s.with("cache_dir: " + filepath.Dir(s.out) + "/cache\n")
-			}
-			got, kills := fresh(), 0
+			got := want.in(t)
+			got = got.with("cache_dir: " + filepath.Dir(got.out) + "/cache\n")
 			for range long.Count(t, 3, 2) {
-				for _, when := range slices.Sorted(maps.Keys(got.moments(r, whole))) {
-					if got.start(t).killed(t, got.moments(r, whole)[when]) {
-						kills++
-						t.Logf("killed %s, at %s", when, got.newest())
-					} else if kills < 3 { // it was faster than the first; a run that has ended dies no more
-						got, kills = fresh(), 0
+				for _, m := range moments {
+					n := 1 + r.IntN(2) // so that three rounds go on by fewer steps than there are
+					if m == "saving" {
+						n = 1 + r.IntN(9) // of the files of one checkpoint
 					}
+					moment := fmt.Sprintf("%s %d", m, n)
+					if !got.start(t, moment).killed(t) {
+						t.Fatalf("the run ended before it came to %q", moment)
+					}
+					t.Logf("killed at %q, at %s", moment, got.newest())
 				}
 			}
-			if kills < 3 {
-				t.Fatalf("the run was killed %d times only", kills)
-			}
-			c = got.start(t)
-			if err := <-c.done; err != nil {
-				t.Fatalf("after %d kills: %v\n%s", kills, err, c.out.String())
+			if got.start(t, "").killed(t) {
+				t.Fatal("a child without a moment was killed")
 			}
 			sameRun(t, got, want)
 			if rest, _ := filepath.Glob(filepath.Join(got.out, "*tmp*")); len(rest) > 0 {

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"mt/checkpoint"
 )
 
 // broken is a run of four good steps and what makes it go on with an update, in
@@ -108,13 +109,7 @@ func TestInterruptedWhileStepsAreSkipped(t *testing.T) {
 	s = s.with(breaking)
 	skipped := 0
 	for i := 0; ; i++ {
-		out, err := s.interrupted(t, func(cancel func()) hooks {
-			return hooks{stepped: func(step int) {
-				if step >= 5 {
-					cancel()
-				}
-			}}
-		})
+		out, err := s.interrupted(t, func(cancel func()) hooks { return stopsAfter(5, cancel) })
 		if errors.Is(err, ErrInterrupted) && i < 4 {
 			skipped++
 			continue
@@ -145,16 +140,13 @@ func TestOlderCheckpointsGoWhenTheNewestIsGood(t *testing.T) {
 		return fmt.Sprint(found)
 	}
 	// A save goes on beside the steps: the next is held until this one is done.
+	disk := changingFS{lazyFS{checkpoint.OS()}, make(chan struct{}, 1)}
 	becomes := func(want string) {
-		for range 1 << 20 {
-			if list() == want {
-				return
-			}
-			runtime.Gosched()
+		for list() != want {
+			<-disk.changed
 		}
-		t.Errorf("checkpoints are %s, want %s", list(), want)
 	}
-	out, err := s.train(t, t.Context(), hooks{packing: func(step int, _ bool) {
+	out, err := s.train(t, t.Context(), hooks{fs: disk, packing: func(step int, _ bool) {
 		switch step {
 		case 6:
 			becomes("[3]")
@@ -165,5 +157,26 @@ func TestOlderCheckpointsGoWhenTheNewestIsGood(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	becomes("[9]")
+	if got := list(); got != "[9]" {
+		t.Errorf("checkpoints %s are left", got)
+	}
 }
+
+// changingFS says when a name has come or gone.
+type changingFS struct {
+	lazyFS
+	changed chan struct{}
+}
+
+// tell leaves word of a change, unless there is some that nobody has taken.
+func (f changingFS) tell(err error) error {
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+	return err
+}
+
+func (f changingFS) Rename(from, to string) error { return f.tell(f.lazyFS.Rename(from, to)) }
+func (f changingFS) Exchange(a, b string) error   { return f.tell(f.lazyFS.Exchange(a, b)) }
+func (f changingFS) RemoveAll(path string) error  { return f.tell(f.lazyFS.RemoveAll(path)) }

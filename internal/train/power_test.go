@@ -26,13 +26,7 @@ func TestPowerCut(t *testing.T) {
 	for name, before := range map[string]func(t *testing.T, got scene){
 		"afresh": nil,
 		"resumed": func(t *testing.T, got scene) {
-			_, err := got.interrupted(t, func(cancel func()) hooks {
-				return hooks{stepped: func(n int) {
-					if n == 3 {
-						cancel()
-					}
-				}}
-			})
+			_, err := got.interrupted(t, func(cancel func()) hooks { return stopsAfter(3, cancel) })
 			if err == nil {
 				t.Fatal("the run was not interrupted")
 			}

@@ -2,10 +2,12 @@ package fault
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"sync/atomic"
 
 	"mt/device"
+	"mt/device/op"
 )
 
 // Error is the fault that was asked for.
@@ -22,7 +24,10 @@ func (e *Error) Error() string {
 type Device struct {
 	device.Device
 	failAt int64
+	late   bool // see WrapLate
 	calls  atomic.Int64
+	rows   []int32               // what misread reads and would write
+	fault  atomic.Pointer[Error] // once it is met
 }
 
 // Wrap returns dev with call number failAt, counted from 1, failing; 0 never
@@ -30,6 +35,22 @@ type Device struct {
 // of a stream that can fail (copies, Zero, Record, Wait, Sync) and every
 // operation. Streams, events and operations of the result belong together.
 func Wrap(dev device.Device, failAt int64) *Device { return &Device{Device: dev, failAt: failAt} }
+
+// WrapLate is Wrap with a fault that a stream tells as a GPU does: the call returns,
+// and when the stream has come to it, it fails. In its place dev, which is device/cpu's,
+// is given an operation that is seen to be wrong when it is made.
+func WrapLate(dev device.Device, failAt int64) *Device {
+	return &Device{Device: dev, failAt: failAt, late: true, rows: make([]int32, 3*device.Align/4)}
+}
+
+// misread enqueues on s, a stream of the wrapped device, the gathering of row 1 of a
+// table of one row.
+func (d *Device) misread(s device.Stream) {
+	d.rows[0] = 1
+	mem := device.Mem{Addr: reflect.ValueOf(d.rows).Pointer(), Bytes: 4 * int64(len(d.rows))}
+	row := func(i int64, t device.DType) device.Tensor { return mem.Tensor(t, i*device.Align, 1) }
+	op.Do(d.Device, s, op.GatherRows{Dst: row(1, device.F32), Src: row(2, device.F32), Index: row(0, device.I32), T: 1, C: 1})
+}
 
 // Calls is the number of calls counted so far.
 func (d *Device) Calls() int64 { return d.calls.Load() }
@@ -41,7 +62,9 @@ func (d *Device) call(name ...string) error {
 	if n != d.failAt {
 		return nil
 	}
-	return &Error{Call: n, Name: strings.Join(name, " ")}
+	e := &Error{Call: n, Name: strings.Join(name, " ")}
+	d.fault.Store(e)
+	return e
 }
 
 // Alloc fails or allocates.

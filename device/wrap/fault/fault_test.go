@@ -3,6 +3,7 @@ package fault_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"mt/device"
 	"mt/device/conformance/operations"
@@ -139,5 +140,46 @@ func TestDropped(t *testing.T) {
 	other.CopyD2H(got, mem)
 	if err := other.Sync(); err != nil || got[0] != 7 {
 		t.Errorf("memory holds %d, want 7 (%v)", got[0], err)
+	}
+}
+
+// TestLate: a late fault is not told before the stream has come to it. What was to be
+// done, and what comes behind it, is not.
+func TestLate(t *testing.T) {
+	open := make(chan struct{})
+	held, err := cpu.New(cpu.Options{Threads: 1, Delay: func(string, int64) time.Duration { <-open; return 0 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := fault.WrapLate(held, 4) // Alloc, NewStream, CopyH2D, CopyH2D
+	defer d.Close()
+	mem, err := d.Alloc(device.ForBatch, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Free(mem)
+	s, err := d.NewStream("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.CopyH2D(mem, []byte{7})
+	s.CopyH2D(mem, []byte{8})
+	if err := s.Err(); err != nil {
+		t.Errorf("before it has come to it the stream says %v", err)
+	}
+	got := []byte{9}
+	s.CopyD2H(got, mem)
+	told := make(chan error, 1)
+	s.Notify(func(err error) { told <- err })
+	close(open)
+	var f *fault.Error
+	if err := <-told; !errors.As(err, &f) || f.Call != 4 {
+		t.Errorf("the notification tells %v", err)
+	}
+	if err := s.Err(); !errors.As(err, &f) || got[0] != 9 {
+		t.Errorf("behind the fault the stream says %v, and a copy has brought %d", err, got[0])
+	}
+	if err := s.Close(); !errors.As(err, &f) {
+		t.Errorf("closed, it says %v", err)
 	}
 }

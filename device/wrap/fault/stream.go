@@ -34,9 +34,26 @@ func (s *stream) fails(name string) bool {
 	if s.err == nil && fault != nil {
 		if s.err = s.Stream.Err(); s.err == nil {
 			s.err = fault
+			if s.dev.late {
+				s.dev.misread(s.Stream)
+			}
 		}
 	}
 	return s.err != nil
+}
+
+// told is what the stream says where the device's own says err. A late fault is told
+// once that has failed, and by every stream that fails, whatever for: as on a GPU.
+func (s *stream) told(err error) error {
+	if fault := s.dev.fault.Load(); s.dev.late && fault != nil && err != nil {
+		return fault
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil && !s.dev.late {
+		return s.err
+	}
+	return err
 }
 
 func (s *stream) CopyH2D(dst device.Mem, src []byte) {
@@ -66,42 +83,14 @@ func (s *stream) Wait(e device.Event) {
 }
 
 func (s *stream) Notify(f func(err error)) {
-	s.Stream.Notify(func(err error) {
-		s.mu.Lock()
-		if s.err != nil {
-			err = s.err
-		}
-		s.mu.Unlock()
-		f(err)
-	})
+	s.Stream.Notify(func(err error) { f(s.told(err)) })
 }
 
 func (s *stream) Sync() error {
 	s.fails("Sync")
-	err := s.Stream.Sync()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return s.err
-	}
-	return err
+	return s.told(s.Stream.Sync())
 }
 
-func (s *stream) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return s.err
-	}
-	return s.Stream.Err()
-}
+func (s *stream) Err() error { return s.told(s.Stream.Err()) }
 
-func (s *stream) Close() error {
-	err := s.Stream.Close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return s.err
-	}
-	return err
-}
+func (s *stream) Close() error { return s.told(s.Stream.Close()) }

@@ -1,0 +1,266 @@
+package actors
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"mt/device"
+	"mt/device/wrap/fault"
+	"mt/host"
+)
+
+var (
+	faultRuns = flag.Int("fault-runs", faultRunsByDefault, "how many runs TestRandomFaults draws, each with three faults")
+	faultSeed = flag.Int64("fault-seed", 1, "the first of them")
+)
+
+// keeper is a Saver that keeps whole checkpoints: what a run could go on from.
+type keeper struct {
+	open   map[int]layerBytes // of the save in progress; nil: there is none
+	step   int                // it is of
+	kept   []*outcome         // committed, in order; of each its state and where it ends
+	wrong  []string           // calls out of order
+	layers int                // that a checkpoint has
+}
+
+func (k *keeper) Open(step int) error {
+	if k.open != nil {
+		k.wrong = append(k.wrong, fmt.Sprintf("open %d in the save of step %d", step, k.step))
+	}
+	k.open, k.step = map[int]layerBytes{}, step
+	return nil
+}
+
+func (k *keeper) Layer(i int, l *host.LayerState) error {
+	if _, twice := k.open[i]; twice || k.open == nil {
+		k.wrong = append(k.wrong, fmt.Sprintf("layer %d twice, or without a save", i))
+		return nil
+	}
+	k.open[i] = bytesOf(l)
+	return nil
+}
+
+func (k *keeper) Commit(s State, _ int64) error {
+	if s.Step != k.step || len(k.open) != k.layers {
+		k.wrong = append(k.wrong, fmt.Sprintf("commit of step %d with %d layers in the save of step %d", s.Step, len(k.open), k.step))
+	}
+	saved := &outcome{end: s}
+	for i := range k.layers {
+		saved.state = append(saved.state, k.open[i])
+	}
+	k.kept, k.open = append(k.kept, saved), nil
+	return nil
+}
+
+func (k *keeper) Abort() {
+	if k.open == nil {
+		k.wrong = append(k.wrong, "abort without a save")
+	}
+	k.open = nil
+}
+
+// books is a device that counts what is registered with it and not given back; its
+// usage counts memory, and a stream that is left is a goroutine.
+type books struct {
+	device.Device
+	registered atomic.Int64
+}
+
+func (b *books) Register(mem []byte) error {
+	err := b.Device.Register(mem)
+	if err == nil {
+		b.registered.Add(1)
+	}
+	return err
+}
+
+func (b *books) Unregister(mem []byte) {
+	b.registered.Add(-1)
+	b.Device.Unregister(mem)
+}
+
+// faulty runs tr with device call number call failing, 0 for none, at once or late, as
+// a GPU does (fault.WrapLate). Whatever happens,
+// all that the run has taken is given back.
+func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves *keeper, dev *fault.Device, err error) {
+	t.Helper()
+	goroutines, arenas := runtime.NumGoroutine(), host.Usage().Now
+	var b books
+	tr.wrap = func(d device.Device) device.Device {
+		b.Device = d
+		wrap := fault.Wrap
+		if late {
+			wrap = fault.WrapLate
+		}
+		dev = wrap(&b, call)
+		return dev
+	}
+	saves = &keeper{layers: len(tr.config().Layouts(tr.bf16))}
+	tr.saver = saves
+	home := tr.lend(0)
+	out, err = tr.run(t)
+	if n := b.registered.Load(); n != 0 {
+		t.Errorf("call %d: %d registrations are left", call, n)
+	}
+	if n := home.all(); n != 0 {
+		t.Errorf("call %d: %d layers are not given back", call, n)
+	}
+	if left := minus(host.Usage().Now, arenas); left != ([host.NumPurposes]int64{}) {
+		t.Errorf("call %d: host memory is left: %v", call, left)
+	}
+	if len(saves.wrong) > 0 || saves.open != nil {
+		t.Errorf("call %d: saves: %q; one is open: %t", call, saves.wrong, saves.open != nil)
+	}
+	settle(t, goroutines)
+	return out, saves, dev, err
+}
+
+// versionsOf says after which steps the layers that a run leaves are, of those that
+// want knows: none is half updated, or by a wrong gradient.
+func (o outcome) versionsOf(t *testing.T, err error, want outcome) (newest, oldest int) {
+	t.Helper()
+	oldest = len(want.versions)
+	for i, l := range o.state {
+		v := slices.IndexFunc(want.versions, func(state []layerBytes) bool { return reflect.DeepEqual(state[i], l) })
+		if v < 0 {
+			t.Errorf("%v: layer %d is as after no step", err, i)
+		}
+		newest, oldest = max(newest, v), min(oldest, v)
+	}
+	return newest, oldest
+}
+
+// TestEveryLateFault: a call that a stream does not make, any of a step's, and tells
+// only when it has come to it, as a GPU does: nothing that is made without it reaches a
+// weight or a moment.
+func TestEveryLateFault(t *testing.T) {
+	for name, change := range map[string]func(*trial){
+		"clip":    func(*trial) {},
+		"no-clip": func(tr *trial) { tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true },
+		"experts": func(tr *trial) { tr.noClip, tr.experts, tr.chosen, tr.onDemand = true, 2, 1, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := small()
+			change(&tr)
+			want, err := tr.synchronous(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for call := int64(1); ; call++ {
+				got, _, dev, err := tr.faulty(t, call, true)
+				if dev.Calls() < call {
+					if err != nil || call < 100 {
+						t.Fatalf("%d calls, %v", dev.Calls(), err)
+					}
+					return
+				}
+				var named *fault.Error
+				if !errors.As(err, &named) || named.Call != call {
+					t.Fatalf("call %d failed and the run's error is %v", call, err)
+				}
+				if got.versionsOf(t, err, want); t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestRandomFaults draws runs of every shape, as TestRandomRunsEqualTheSynchronousStep
+// does, that save and evaluate, and fails one device call of each, any of them: the run
+// ends with an error that names the call and has given all back. Every checkpoint it
+// made has the bits of the synchronous step, for a step that was reported. So has every
+// layer in memory: each is as it was after one step or the next, none is half updated
+// or by a wrong gradient. And from the last checkpoint the run goes on, without the
+// fault, to the end of the run that nobody disturbed.
+func TestRandomFaults(t *testing.T) {
+	ended := map[string]int{}
+	for seed := *faultSeed; seed < *faultSeed+int64(*faultRuns); seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewSource(seed))
+			tr := randomTrial(r)
+			tr.steps, tr.saveSteps, tr.evalSteps = 2+r.Intn(3), 1+r.Intn(2), r.Intn(3)
+			want, err := tr.synchronous(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr.delay = randomDelays(seed)
+			whole, saves, dev, err := tr.faulty(t, 0, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, n := len(saves.kept), (tr.steps+tr.saveSteps-1)/tr.saveSteps; whole.digest() != want.digest() || got != n {
+				t.Fatalf("without a fault: steps %v and %d checkpoints; the synchronous step gives %v, and %d are asked for", whole.steps, got, want.steps, n)
+			}
+			third := dev.Calls() / 3
+			for i := range int64(3) {
+				call := i*third + 1 + r.Int63n(third)
+				if how := tr.fails(t, call, r.Intn(2) == 0, whole, want); how != "" {
+					ended[how]++
+				}
+				if t.Failed() {
+					t.Fatalf("call %d of a run of %+v", call, tr)
+				}
+			}
+		})
+	}
+	t.Logf("runs that ended: %v", ended)
+	if *faultRuns > 5 && (ended["before the first checkpoint"] == 0 || ended["between checkpoints"] == 0) {
+		t.Error("no run was ended where it could go wrong")
+	}
+}
+
+// fails runs tr with one call failing and looks at what it leaves, and at what comes of
+// it: as whole, which had no fault, and want, which knows every version of the weights.
+// It says where the run was by then.
+func (tr trial) fails(t *testing.T, call int64, late bool, whole, want outcome) string {
+	t.Helper()
+	got, saves, dev, err := tr.faulty(t, call, late)
+	if err == nil && dev.Calls() < call {
+		return "" // it made fewer calls than the one before
+	}
+	var named *fault.Error
+	if !errors.As(err, &named) || named.Call != call || named.Name == "" || !strings.Contains(err.Error(), named.Error()) || strings.Contains(err.Error(), "goroutine ") {
+		t.Errorf("the call failed and the run's error is %v", err)
+		return ""
+	}
+	if n := len(got.steps); !slices.Equal(got.steps, whole.steps[:n]) {
+		t.Errorf("%v: the steps before it are %v, without it %v", err, got.steps, whole.steps[:n])
+	}
+	for _, saved := range saves.kept {
+		if s := saved.end.Step; s > len(got.steps) || !reflect.DeepEqual(saved.state, want.versions[s]) {
+			t.Errorf("%v: after %d steps the checkpoint of step %d has other bits", err, len(got.steps), s)
+		}
+	}
+	newest, oldest := got.versionsOf(t, err, want)
+	if newest > oldest+1 || newest > len(got.steps)+2 {
+		t.Errorf("%v: after %d reported steps layers are as after step %d to %d", err, len(got.steps), oldest, newest)
+	}
+	if strings.HasPrefix(err.Error(), "prepare the pipeline: ") {
+		return "before the first step" // nothing is saved, and nothing has moved
+	}
+	again, from := tr, 0
+	if n := len(saves.kept); n > 0 {
+		again.start = saves.kept[n-1]
+		from = again.start.end.Step
+	}
+	if from == tr.steps {
+		return "after the last checkpoint"
+	}
+	end, _, _, bad := again.faulty(t, 0, false)
+	if bad != nil || end.digest() != want.digest() || !slices.Equal(end.steps, whole.steps[from:]) {
+		t.Errorf("%v, and the run that goes on from step %d: %v; steps %v, without the fault %v", err, from, bad, end.steps, whole.steps[from:])
+	}
+	if from == 0 {
+		return "before the first checkpoint"
+	}
+	return "between checkpoints"
+}
