@@ -8,14 +8,15 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/layers"
+	"mt/schedule"
 )
 
 // batchSlot is a batch on the device: the rows of the embedding that it uses,
-// and the ids and places of every micro-batch. On a unified device the staging
-// itself is read.
+// and the ids and places of every micro-batch.
 type batchSlot struct {
 	staging []byte // host: ints, then rows
-	mem     device.Mem
+	place   placement
+	mem     device.Mem    // where the device reads the staging
 	losses  device.Tensor // (tokens of the batch) f32
 	lse     device.Tensor // (tokens of the batch) f32, where the head is in parts
 	rows    device.Tensor // (unique ids, hidden) act
@@ -46,9 +47,8 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 	if b.staging, err = r.allocHost(total); err != nil {
 		return err
 	}
-	if r.dev.Unified() {
-		b.mem = r.dev.BindHost(b.staging)
-	} else if b.mem, err = r.alloc(device.ForBatch, total); err != nil {
+	b.place = r.placement(schedule.NoSlot)
+	if b.mem, err = b.place.bind(b.staging); err != nil {
 		return err
 	}
 	losses, err := r.alloc(device.ForBatch, r.plan.LossBytes())
@@ -109,11 +109,9 @@ func (r *lane) gather(e gatherRows) error {
 
 // upload enqueues the copies of what gather staged.
 func (r *lane) upload(b *batchSlot) {
-	if !r.dev.Unified() {
-		used := b.rows.Len * r.plan.Spec.Act.Size()
-		r.h2d.CopyH2D(b.mem.Slice(0, b.ints), b.staging[:b.ints])
-		r.h2d.CopyH2D(b.mem.Slice(b.ints, used), b.staging[b.ints:b.ints+used])
-	}
+	used := b.rows.Len * r.plan.Spec.Act.Size()
+	b.place.upload(b.mem.Slice(0, b.ints), b.staging[:b.ints])
+	b.place.upload(b.mem.Slice(b.ints, used), b.staging[b.ints:b.ints+used])
 	r.h2d.Record(b.ready)
 }
 

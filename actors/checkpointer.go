@@ -42,15 +42,7 @@ type commitSave struct {
 	NonFinite int
 }
 
-type saveCommitted struct {
-	Step int
-	Dir  string
-}
-
-func (m saveCommitted) with(result any) any {
-	m.Dir = result.(string)
-	return m
-}
+type saveCommitted struct{ Step int }
 
 func (c *checkpointerCore) step(msg any) []effect {
 	var out []effect
@@ -127,12 +119,11 @@ func (r *run) execCheckpointer(w work) error {
 		})
 	case commitSave:
 		r.hub.async(checkpointerID, w, func() (any, error) {
-			dir, err := s.Commit(State{Step: e.Save.Step, AdamStep: e.AdamStep, NonFinite: e.NonFinite, Tokens: e.Save.Tokens}, e.Save.DataPos)
-			if err != nil {
+			if err := s.Commit(State{Step: e.Save.Step, AdamStep: e.AdamStep, NonFinite: e.NonFinite, Tokens: e.Save.Tokens}, e.Save.DataPos); err != nil {
 				return nil, fmt.Errorf("save step %d: %w", e.Save.Step, err)
 			}
 			r.saving.Store(false)
-			return dir, nil
+			return nil, nil
 		})
 	default:
 		panic(fmt.Sprintf("checkpointer: work %T", w.do))

@@ -254,7 +254,7 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 		out = append(out, send{c.lane.offloader(), LossComputed{Prog: p.Seq, Slot: c.batch.slot}})
 	}
 	if v.Grad() {
-		out = append(out, send{c.lane.offloader(), GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Part: v.Part, Tile: v.Tile, Buf: c.grad}})
+		out = append(out, send{c.lane.offloader(), GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Part: v.Part, Tile: v.Tile, Buf: c.grad, Complete: v.Complete}})
 		c.grad = -1
 	}
 	if e.Index+1 == len(p.Launches) {

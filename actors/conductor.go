@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"mt/data"
-	"mt/model"
 	"mt/schedule"
 )
 
@@ -360,7 +359,7 @@ func (c *conductorCore) diagnosed() []effect {
 		err = fmt.Errorf("%w: every layer's output is finite, so it arises in the loss or in the backward; try a lower learning_rate", err)
 	} else {
 		err = fmt.Errorf("%w: the first output that is not finite is that of %s, micro-batch %d; look at the weights and the data", err,
-			model.LayerName(c.spec.Layers, d.layer), d.microBatch)
+			c.spec.Layers[d.layer].Name, d.microBatch)
 	}
 	return c.end(&NonFiniteError{Step: d.step, Finite: d.finite, err: err})
 }

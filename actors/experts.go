@@ -34,6 +34,9 @@ func (r *lane) allocExperts() (err error) {
 	if x.mem, err = r.alloc(device.ForActivations, bytes); err != nil {
 		return err
 	}
+	if x.ready, err = r.event(); err != nil {
+		return err
+	}
 	staging, err := r.allocHost(r.plan.RoutingBytes())
 	if err != nil {
 		return err
@@ -58,7 +61,7 @@ func (r *lane) beginExperts(p *Pass) {
 
 // balances says whether a pass has the loss that balances the experts' load.
 func (r *lane) balances(p *Pass) bool {
-	return !p.Eval && r.plan.Experts > 0 && r.plan.Spec.Config.OutputRouterLogits
+	return !p.Eval && r.plan.Balances()
 }
 
 // auxWeight is the factor of Σ_e Counts_e·ProbSum_e in the loss that balances the
@@ -75,7 +78,7 @@ func (r *lane) auxWeight(b *data.Batch) float64 {
 // count, for a gradient of that loss. The loss is of the step, not of a
 // supervised token.
 func (r *lane) auxScale(b *data.Batch) float32 {
-	if !r.plan.Spec.Config.OutputRouterLogits {
+	if !r.plan.Balances() {
 		return 0
 	}
 	return float32(r.auxWeight(b))

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"mt/model"
 	"mt/schedule"
 )
 
@@ -13,7 +14,7 @@ import (
 // expert by, a backward makes its gradient without weights.
 func TestIdleExperts(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
-		s := schedule.Spec{Layers: withExperts(1), Experts: 4, OnDemand: onDemand, WeightSlots: 9, ActivationSlots: 12}
+		s := schedule.Spec{Layers: stages([]model.LayerKind{model.Embedding, model.Attention, model.MoE, model.Head}, 4, 1), OnDemand: onDemand, WeightSlots: 9, ActivationSlots: 12}
 		p := planned(t, s, fakeBatch(2))
 		depths := testDepths(9)
 		depths.WeightSlots = 9

@@ -9,19 +9,20 @@ import (
 	"mt/host"
 	"mt/host/optim"
 	"mt/layers"
-	"mt/model"
 	"mt/plan"
+	"mt/schedule"
 )
 
 // shared is what exists once in a run, whatever the number of lanes.
 type shared struct {
-	o     *Options
-	plan  *plan.Run
-	hub   *hub
-	kinds []model.LayerKind
-	names []string // of layers, to people
-	tiles []plan.Tile
-	slabs []*host.Arena
+	o         *Options
+	plan      *plan.Run
+	hub       *hub
+	schedule  schedule.Spec
+	names     []string // of layers, to people
+	tiles     []layers.Tile
+	gradients []plan.Gradient // by layer
+	slabs     []*host.Arena
 
 	closers []func()
 	late    error // of closing
@@ -37,7 +38,6 @@ type lane struct {
 	ops               *layers.Templates
 	h2d, compute, d2h *countedStream
 
-	place     placement
 	weights   []slot // those of one class after those of another
 	grads     gradPlace
 	gradBufs  []slot
@@ -57,12 +57,9 @@ type lane struct {
 
 // newShared allocates what o needs once; on an error nothing stays allocated.
 func newShared(o *Options) (*shared, error) {
-	r := &shared{o: o, plan: o.Plan, tiles: plan.Tiles(o.Plan.Layouts, o.Plan.Spec)}
-	for _, l := range o.Plan.Layouts {
-		r.kinds = append(r.kinds, l.Kind)
-	}
-	for l := range r.kinds {
-		r.names = append(r.names, model.LayerName(r.kinds, l))
+	r := &shared{o: o, plan: o.Plan, schedule: o.Plan.Schedule(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), gradients: o.Plan.Gradients()}
+	for _, l := range r.schedule.Layers {
+		r.names = append(r.names, l.Name)
 	}
 	for _, bytes := range r.plan.SlabBytes() {
 		a, err := host.NewArena(host.ForGradSlabs, bytes, o.Pool)
@@ -80,7 +77,7 @@ func newShared(o *Options) (*shared, error) {
 // given back with the rest of s.
 func newLane(s *shared, index laneID, dev device.Device) (*lane, error) {
 	r := &lane{shared: s, index: index, dev: dev}
-	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeEvents} {
+	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
@@ -206,7 +203,7 @@ func (r *lane) bindSaved(b *data.Batch) {
 		var off int64
 		cut := make([]device.Mem, len(b.MicroBatches))
 		for i, mb := range b.MicroBatches {
-			n := r.plan.Spec.SavedBytes(r.plan.Layouts[l].Kind, mb.Tokens)
+			n := r.plan.Kind(l).SavedBytes(r.plan.Spec, mb.Tokens)
 			cut[i] = m.Slice(off, n)
 			off += (n + device.Align - 1) / device.Align * device.Align
 		}
@@ -223,13 +220,8 @@ func (r *lane) event() (device.Event, error) {
 	return e, err
 }
 
-// makeEvents makes the events that belong to no slot.
-func (r *lane) makeEvents() (err error) {
-	if r.plan.Experts > 0 {
-		if r.experts.ready, err = r.event(); err != nil {
-			return err
-		}
-	}
+// makeStalls begins to time what the device waits for.
+func (r *lane) makeStalls() error {
 	r.stalls = newStalls(r.dev)
 	r.onClose(r.stalls.close)
 	return nil

@@ -104,8 +104,11 @@ type ActivationSpilled struct{ Prog, Object int }
 type ActivationSlotFreed struct{ Slot int }
 
 // GradComputed tells that a layer's gradient is complete in device buffer Buf, or
-// that of one of its parts, Tile; part 0 is the last.
-type GradComputed struct{ Prog, Step, Layer, Part, Tile, Buf int }
+// that of one of its parts, Tile. Complete: it was the last of them.
+type GradComputed struct {
+	Prog, Step, Layer, Part, Tile, Buf int
+	Complete                           bool
+}
 
 // RoutingComputed tells that it is decided on the device which tokens go to which
 // experts of a layer.
@@ -178,10 +181,7 @@ type SaveRequested struct {
 type LayerSaved struct{ Step, Layer int }
 
 // SaveDone tells that a checkpoint is complete.
-type SaveDone struct {
-	Step int
-	Dir  string
-}
+type SaveDone struct{ Step int }
 
 // ActivationChecked tells, in a diagnosis, whether a layer's output is finite.
 type ActivationChecked struct {

@@ -79,7 +79,7 @@ type worldConfig struct {
 // kinds are the kinds of the configuration's layers: with experts as many blocks
 // with experts, two layers each, as there is room for.
 func (c worldConfig) kinds() []model.LayerKind {
-	kinds := dense(c.layers)
+	kinds := denseKinds(c.layers)
 	for i := c.layers - 2; c.experts > 0 && i > 1; i -= 2 {
 		kinds[i-1], kinds[i] = model.Attention, model.MoE
 	}
@@ -92,7 +92,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1}
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
 		MaxNonFinite: 100, SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
-	spec := schedule.Spec{Layers: cfg.kinds(), Experts: cfg.experts, OnDemand: cfg.onDemand, HeadShards: cfg.headShards,
+	spec := schedule.Spec{Layers: stages(cfg.kinds(), cfg.experts, cfg.headShards), OnDemand: cfg.onDemand,
 		WeightSlots: cfg.depths.WeightSlots, ActivationSlots: cfg.depths.ActivationSlots}
 	w.cores = [numRoles]core{
 		conductorRole:    newConductorCore(sched, State{}, 1, cfg.depths.BatchesAhead, spec),

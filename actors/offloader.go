@@ -98,12 +98,12 @@ func (c *offloaderCore) advance() []effect {
 			slab, c.slabs = c.slabs[0], c.slabs[1:]
 		}
 		c.landing = -1
-		if m.Part > 0 {
+		if !m.Complete {
 			c.landing = slab
 		}
 		ids := c.programs[m.Prog].Batch.UniqueIDs
 		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: ids}}
-		if m.Part == 0 {
+		if m.Complete {
 			w.done = []send{{optimizerID, GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, Lane: c.lane, IDs: ids}}}
 		}
 		out = append(out, w, send{c.lane.compute(), GradBufferFreed{m.Buf}})

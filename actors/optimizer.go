@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"mt/host/optim"
-	"mt/model"
 )
 
 // The Optimizer takes gradients as they land: it measures them, and updates
@@ -56,9 +55,10 @@ func newOptimizerCore(into []int, lanes int, start State, clip float64) *optimiz
 		skipped: start.NonFinite, saving: make([]bool, layers)}
 }
 
-// merge adds rows, which are the gradient of a table that two layers share, to the
-// other's gradient of it.
+// merge adds rows, which are a layer's gradient of a table that it shares with another,
+// to the other's gradient of it.
 type merge struct {
+	Layer      int
 	Rows, Into int // slabs
 	IDs        []int32
 }
@@ -193,7 +193,7 @@ func (c *optimizerCore) startMeasure(s *stepState) []effect {
 			return nil // it is on its way
 		}
 		s.queue, c.busy = s.queue[1:], true
-		return []effect{work{do: merge{Rows: s.landed[l], Into: s.landed[into], IDs: s.ids}, done: []send{{optimizerID, merged{l}}}}}
+		return []effect{work{do: merge{Layer: l, Rows: s.landed[l], Into: s.landed[into], IDs: s.ids}, done: []send{{optimizerID, merged{l}}}}}
 	}
 	s.queue, c.busy = s.queue[1:], true
 	return []effect{work{do: measure{Layer: l, Slab: s.landed[l], IDs: s.ids}, done: []send{{optimizerID, measured{Layer: l}}}}}
@@ -331,44 +331,35 @@ func (r *run) execOptimizer(w work) error {
 	return nil
 }
 
-// merge adds the embedding's rows to the head's gradient of the table.
+// merge adds the rows that are a layer's gradient of a table to the other's gradient
+// of it.
 func (r *shared) merge(e merge) {
-	ids, cols := e.IDs, r.plan.Spec.Config.HiddenSize
-	t, _ := r.plan.Layouts[r.plan.Head()].Tensor(model.RoleLMHead)
-	optim.AddRows(r.o.Pool, r.slab(e.Into, t.Elem, t.Elems()), ids, r.slab(e.Rows, 0, int64(len(ids)*cols)), cols)
+	g, n := r.gradients[e.Layer], int64(len(e.IDs))
+	optim.AddRows(r.o.Pool, r.slab(e.Into, g.From, g.Table), e.IDs, r.slab(e.Rows, 0, n*g.Row), int(g.Row))
 }
 
 // squares is the sum of squares of a layer's gradient, tensor by tensor.
 func (r *shared) squares(e measure) float64 {
-	if e.Layer == 0 {
-		return optim.SumSquares(r.o.Pool, r.slab(e.Slab, 0, int64(len(e.IDs))*int64(r.plan.Spec.Config.HiddenSize)))
-	}
 	var sum float64
-	for _, t := range r.plan.Layouts[e.Layer].Tensors {
-		sum += optim.SumSquares(r.o.Pool, r.slab(e.Slab, t.Elem, t.Elems()))
+	for _, x := range r.gradients[e.Layer].Ranges(len(e.IDs)) {
+		sum += optim.SumSquares(r.o.Pool, r.slab(e.Slab, x.To, x.Elems))
 	}
 	return sum
 }
 
-// update moves one layer. A tied table is the embedding's, but its gradient is
-// in the head's slab.
+// update moves one layer.
 func (r *shared) update(e update) error {
-	o := r.o.Optimizer
+	o, g := r.o.Optimizer, r.gradients[e.Layer]
 	rate := optim.Rate{LR: e.LR, Step: e.AdamStep, Clip: e.Clip}
 	l, err := r.o.Home.Acquire(e.Layer)
 	if err != nil {
 		return fmt.Errorf("update %s: %w", r.names[e.Layer], err)
 	}
 	defer r.o.Home.Release(e.Layer)
-	if e.Layer != 0 {
-		l.Update(r.slab(e.Slab, 0, r.plan.Layouts[e.Layer].Elems), o, rate)
+	if g.OfRows(e.Layer) {
+		l.UpdateRows(e.IDs, r.slab(e.Slab, 0, int64(len(e.IDs))*g.Row), o, rate)
 		return nil
 	}
-	if head := r.plan.Layouts[r.plan.Head()]; head.Tied {
-		t, _ := head.Tensor(model.RoleLMHead)
-		l.UpdateTensor(0, r.slab(e.Slab, t.Elem, t.Elems()), o, rate)
-		return nil
-	}
-	l.UpdateRows(e.IDs, r.slab(e.Slab, 0, int64(len(e.IDs))*int64(r.plan.Spec.Config.HiddenSize)), o, rate)
+	l.Update(r.slab(e.Slab, g.From, r.plan.Layouts[e.Layer].Elems), o, rate)
 	return nil
 }

@@ -22,7 +22,7 @@ type State struct {
 type Saver interface {
 	Open(step int) error
 	Layer(i int, l *host.LayerState) error // l is the layer until Layer returns
-	Commit(s State, dataPos int64) (dir string, err error)
+	Commit(s State, dataPos int64) error
 	Abort()
 }
 

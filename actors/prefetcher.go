@@ -275,7 +275,7 @@ func (r *lane) h2dErr(what string, args ...any) error {
 // fetchWeights brings a tile into its slot and counts those of experts.
 func (r *lane) fetchWeights(e fetchWeights) {
 	s := r.weights[e.Slot]
-	moved := r.place.fetch(r.tiles[e.Tile], s)
+	moved := s.place.fetch(r.tiles[e.Tile], s)
 	if e.Expert && moved > 0 {
 		r.travelled.add(e.Prog, moved)
 	}

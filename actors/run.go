@@ -71,16 +71,20 @@ func (r *run) spawn() error {
 	for _, t := range r.tiles {
 		sources = append(sources, t.Sources())
 	}
+	var into []int
+	for _, g := range r.gradients {
+		into = append(into, g.In)
+	}
 	var slots [schedule.NumClasses]int
 	for class := range slots {
 		slots[class], _ = o.Plan.Slots(schedule.Class(class))
 	}
-	conductor := newConductorCore(o.Schedule, o.Start, len(r.lanes), o.Plan.Depths.BatchesAhead, o.Plan.Schedule())
+	conductor := newConductorCore(o.Schedule, o.Start, len(r.lanes), o.Plan.Depths.BatchesAhead, r.schedule)
 	conductor.pairs = o.Plan.Spec.Config.AttendedPairs
 	processes := []*process{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
 		{id: checkpointerID, core: newCheckpointerCore(n, o.Start.Step), exec: r.execCheckpointer},
-		{id: optimizerID, core: newOptimizerCore(o.Plan.SummedIn(), len(r.lanes), o.Start, o.MaxGradNorm), exec: r.execOptimizer},
+		{id: optimizerID, core: newOptimizerCore(into, len(r.lanes), o.Start, o.MaxGradNorm), exec: r.execOptimizer},
 	}
 	for _, l := range r.lanes {
 		processes = append(processes,

@@ -14,6 +14,7 @@ import (
 type slot struct {
 	mem         device.Mem // none where tiles are bound in place
 	ready, idle device.Event
+	place       placement // of weights
 }
 
 // makeSlots allocates n slots of so many bytes; with none they have events alone.
@@ -36,19 +37,41 @@ func (r *lane) makeSlots(p device.Purpose, n int, bytes int64) ([]slot, error) {
 	return out, nil
 }
 
-// placement is where the device reads weights: in slots that they are copied to, or
-// on a unified device where they lie.
+// placement is where the device reads what is on the host: in memory of its own that
+// it is copied to, or where it lies.
 type placement interface {
+	// register makes a layer's tile fast to fetch.
+	register(tile []byte) error
 	// fetch enqueues the copy of a tile into a slot and says how many bytes it moves.
-	fetch(t plan.Tile, s slot) int64
+	fetch(t layers.Tile, s slot) int64
 	// weights views the tensors of a tile that has been fetched.
-	weights(t plan.Tile, s slot) layers.Weights
+	weights(t layers.Tile, s slot) layers.Weights
+	// bind is where the device reads what is staged on the host for a batch.
+	bind(staging []byte) (device.Mem, error)
+	// upload enqueues the copy of what is staged to where bind said.
+	upload(to device.Mem, staged []byte)
 }
 
-// copied weights are in slots.
+// placement is that of what goes through slots of a class.
+func (r *lane) placement(class schedule.Class) placement {
+	return [...]placement{plan.Copied: copied{r}, plan.InPlace: inPlace{r}}[r.plan.Binding(class)]
+}
+
+// copied weights are in slots, copied batches in memory for them.
 type copied struct{ r *lane }
 
-func (c copied) fetch(t plan.Tile, s slot) (moved int64) {
+func (c copied) register(tile []byte) error {
+	if len(tile) == 0 {
+		return nil
+	}
+	if err := c.r.dev.Register(tile); err != nil {
+		return err
+	}
+	c.r.onClose(func() { c.r.dev.Unregister(tile) })
+	return nil
+}
+
+func (c copied) fetch(t layers.Tile, s slot) (moved int64) {
 	c.r.h2d.Wait(s.idle)
 	for _, x := range t.Copies {
 		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.o.Home.Tile(x.Layer)[x.From:x.From+x.Bytes])
@@ -57,49 +80,51 @@ func (c copied) fetch(t plan.Tile, s slot) (moved int64) {
 	return moved
 }
 
-func (c copied) weights(t plan.Tile, s slot) layers.Weights {
+func (c copied) weights(t layers.Tile, s slot) layers.Weights {
 	return layers.BindWeights(t.Layout, s.mem)
 }
 
-// inPlace weights are bound on the host.
+func (c copied) bind(staging []byte) (device.Mem, error) {
+	return c.r.alloc(device.ForBatch, int64(len(staging)))
+}
+
+func (c copied) upload(to device.Mem, staged []byte) { c.r.h2d.CopyH2D(to, staged) }
+
+// inPlace weights and batches are bound on the host.
 type inPlace struct{ r *lane }
 
-func (inPlace) fetch(plan.Tile, slot) int64 { return 0 }
+func (inPlace) register([]byte) error { return nil }
 
-func (p inPlace) weights(t plan.Tile, _ slot) layers.Weights {
+func (inPlace) fetch(layers.Tile, slot) int64 { return 0 }
+
+func (p inPlace) weights(t layers.Tile, _ slot) layers.Weights {
 	return layers.BindInPlace(t.Layout, p.r.dev, func(off, bytes int64) []byte {
 		layer, at := t.Host(off)
 		return p.r.o.Home.Tile(layer)[at : at+bytes]
 	})
 }
 
-// allocWeights makes the weight slots of all classes. On a unified device they are
-// credits alone.
+func (p inPlace) bind(staging []byte) (device.Mem, error) { return p.r.dev.BindHost(staging), nil }
+
+func (inPlace) upload(device.Mem, []byte) {}
+
+// allocWeights makes the weight slots of all classes.
 func (r *lane) allocWeights() error {
-	r.place = inPlace{r}
-	if !r.dev.Unified() {
-		r.place = copied{r}
-		for l := range r.plan.Layouts {
-			tile := r.o.Home.Tile(l)
-			if len(tile) == 0 {
-				continue
-			}
-			if err := r.dev.Register(tile); err != nil {
-				return err
-			}
-			r.onClose(func() { r.dev.Unregister(tile) })
+	for l, layer := range r.schedule.Layers {
+		if err := r.placement(layer.Class).register(r.o.Home.Tile(l)); err != nil {
+			return err
 		}
 	}
 	for class := range schedule.NumClasses {
 		count, bytes := r.plan.Slots(class)
-		if r.dev.Unified() {
-			bytes = 0
-		}
 		slots, err := r.makeSlots(device.ForWeights, count, bytes)
 		if err != nil {
 			return err
 		}
-		r.weights = append(r.weights, slots...)
+		for _, s := range slots {
+			s.place = r.placement(class)
+			r.weights = append(r.weights, s)
+		}
 	}
 	return nil
 }
@@ -110,9 +135,9 @@ type gradPlace interface {
 	// mem is the memory of the gradient of a layer, or of a part of one.
 	mem(layer, buf int) device.Mem
 	// grads views the gradients of a tile's tensors.
-	grads(t plan.Tile, buf int) layers.Grads
+	grads(t layers.Tile, buf int) layers.Grads
 	// offload enqueues the copies of a tile's gradient into a slab.
-	offload(t plan.Tile, buf, slab, ids int)
+	offload(t layers.Tile, buf, slab, ids int)
 }
 
 // buffered gradients leave through slabs.
@@ -120,11 +145,11 @@ type buffered struct{ r *lane }
 
 func (b buffered) mem(_, buf int) device.Mem { return b.r.gradBufs[buf].mem }
 
-func (b buffered) grads(t plan.Tile, buf int) layers.Grads {
+func (b buffered) grads(t layers.Tile, buf int) layers.Grads {
 	return layers.BindGrads(t.Layout, b.r.gradBufs[buf].mem)
 }
 
-func (b buffered) offload(t plan.Tile, buf, slab, ids int) {
+func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
 	r := b.r
 	for _, g := range t.Ranges(ids) {
 		src := r.gradBufs[buf].mem.Tensor(device.F32, 4*g.From, g.Elems)
@@ -143,7 +168,7 @@ type landed struct{ r *lane }
 
 func (l landed) mem(layer, _ int) device.Mem { return l.r.dev.BindHost(l.r.slabs[layer].Bytes()) }
 
-func (l landed) grads(t plan.Tile, buf int) layers.Grads {
+func (l landed) grads(t layers.Tile, buf int) layers.Grads {
 	mem, g := l.mem(t.Layer, buf), layers.Grads{}
 	for _, x := range t.Layout.Tensors {
 		if at, ok := t.Slab(x.Elem); ok { // else the gradient of another part has it
@@ -153,7 +178,7 @@ func (l landed) grads(t plan.Tile, buf int) layers.Grads {
 	return g
 }
 
-func (landed) offload(plan.Tile, int, int, int) {}
+func (landed) offload(layers.Tile, int, int, int) {}
 
 // allocGrads makes gradient buffers, and the slabs fast to copy to; an evaluation has
 // none.
@@ -162,12 +187,8 @@ func (r *lane) allocGrads() (err error) {
 	if p.EvalOnly {
 		return nil
 	}
-	buffer := 4 * p.BufferElems()
-	r.grads = buffered{r}
-	if p.GradsInPlace() {
-		r.grads, buffer = landed{r}, 0
-	}
-	if r.gradBufs, err = r.makeSlots(device.ForGradients, p.Depths.GradBuffers, buffer); err != nil {
+	r.grads = [...]gradPlace{plan.Copied: buffered{r}, plan.InPlace: landed{r}}[p.GradBinding()]
+	if r.gradBufs, err = r.makeSlots(device.ForGradients, p.Depths.GradBuffers, p.BufferBytes()); err != nil {
 		return err
 	}
 	if p.GradBF16 {

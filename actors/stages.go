@@ -14,7 +14,8 @@ func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
 	if slot < 0 {
 		return nil
 	}
-	return r.place.weights(r.tiles[v.Tile], r.weights[slot])
+	s := r.weights[slot]
+	return s.place.weights(r.tiles[v.Tile], s)
 }
 
 // gradsOf views the gradient of a visit.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"mt/data"
+	"mt/layers"
 	"mt/model"
 	"mt/plan"
 	"mt/schedule"
@@ -35,8 +36,19 @@ func planned(t *testing.T, s schedule.Spec, b *data.Batch) *Pass {
 	return &Pass{Program: p, Eval: s.Eval, Batch: b}
 }
 
-// dense are the kinds of n layers without experts.
-func dense(n int) []model.LayerKind {
+// stages are those of layers of the kinds, of so many experts where they have any,
+// the head in so many parts.
+func stages(kinds []model.LayerKind, experts, parts int) (out []schedule.Layer) {
+	for i, kind := range kinds {
+		layer := model.Layer{Kind: kind, Params: []model.Param{{Part: experts}}}
+		out = append(out, layers.KindOf(kind).Stages(layers.Spec{HeadShards: parts}, model.Layout{Layer: layer}))
+		out[i].Name = model.LayerName(kinds, i)
+	}
+	return out
+}
+
+// denseKinds are the kinds of n layers without experts, dense such layers.
+func denseKinds(n int) []model.LayerKind {
 	kinds := make([]model.LayerKind, n)
 	for i := range kinds {
 		kinds[i] = model.Block
@@ -45,31 +57,18 @@ func dense(n int) []model.LayerKind {
 	return kinds
 }
 
-// withExperts are the kinds of a model of blocks with experts.
-func withExperts(blocks int) []model.LayerKind {
-	kinds := []model.LayerKind{model.Embedding}
-	for range blocks {
-		kinds = append(kinds, model.Attention, model.MoE)
-	}
-	return append(kinds, model.Head)
-}
+func dense(n int) []schedule.Layer { return stages(denseKinds(n), 0, 1) }
 
 // ownTiles says of every tile of s that it is copied from its own layer, and with
 // tied that the head's are copied from the embedding's too.
 func ownTiles(s schedule.Spec, tied bool) [][]int {
 	var out [][]int
-	for l, kind := range s.Layers {
-		parts, from := 1, []int{l}
-		switch kind {
-		case model.MoE:
-			parts += s.Experts
-		case model.Head:
-			parts = max(1, s.HeadShards)
-			if tied {
-				from = append(from, 0)
-			}
+	for l, layer := range s.Layers {
+		from := []int{l}
+		if tied && l == len(s.Layers)-1 {
+			from = append(from, 0)
 		}
-		for range parts {
+		for range layer.Tiles {
 			out = append(out, from)
 		}
 	}
@@ -79,8 +78,10 @@ func ownTiles(s schedule.Spec, tied bool) [][]int {
 // slotsOf is how many weight slots of each class there are.
 func slotsOf(d plan.Depths, s schedule.Spec) (n [schedule.NumClasses]int) {
 	n[schedule.Streamed] = d.WeightSlots
-	if s.HeadShards <= 1 {
-		n[schedule.Whole] = 1
+	for _, l := range s.Layers {
+		if l.Class == schedule.Whole {
+			n[schedule.Whole] = 1
+		}
 	}
 	return n
 }

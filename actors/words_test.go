@@ -122,9 +122,9 @@ func afterTheLoss(v any) string {
 	case commitSave:
 		return fmt.Sprintf("commit: %s; update %d%s", saveInWords(m.Save), m.AdamStep, skipped(m.NonFinite))
 	case saveCommitted:
-		return fmt.Sprintf("the checkpoint of step %d stands in %q", m.Step, m.Dir)
+		return fmt.Sprintf("the checkpoint of step %d stands", m.Step)
 	case SaveDone:
-		return fmt.Sprintf("the save of step %d in %q is done", m.Step, m.Dir)
+		return fmt.Sprintf("the save of step %d is done", m.Step)
 	case StepReport:
 		return fmt.Sprintf("report step %d, pass %d: loss %v, norm %v, rate %v%s%s, tokens %d of %d, supervised %d", m.Step, m.Prog, m.Loss, m.GradNorm, m.LR,
 			also(m.Skipped, "skipped"), also(m.Saved, "saved"), m.Tokens, m.TotalTokens, m.Supervised)

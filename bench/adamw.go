@@ -122,20 +122,29 @@ func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad optim.Gra
 		func() { at.Step++; l.Update(grad, benchRecipe, at) },
 		func() { copyAll(pool, to, from) },
 		func() { optim.SumSquares(pool, grad) })
-	row.rates(grad.Elems, times[0], times[1], times[2])
+	row.rates(grad.Elems, keptBytes(l.Planes), times[0], times[1], times[2])
 	return row
 }
 
+// keptBytes is how many bytes there are of a parameter: of its weight, plain or split,
+// and of the planes beside it.
+func keptBytes(planes []optim.State) int {
+	bytes := 4
+	for _, p := range planes {
+		bytes += int(p.DType.Bytes())
+	}
+	return bytes
+}
+
 // rates fills in what follows from the times of updates, copies and norms over
-// elems parameters.
-func (row *AdamWRow) rates(elems int64, updates, copies, norms []time.Duration) {
+// elems parameters, each of kept bytes.
+func (row *AdamWRow) rates(elems int64, kept int, updates, copies, norms []time.Duration) {
 	gradBytes := 4
 	if row.Grad == "bf16" {
 		gradBytes = 2
 	}
-	// Read and written: m, v and the weight, of 4 bytes; read: the gradient.
-	row.BytesParam = 2*3*4 + gradBytes
-	gigabytes := float64(elems) / 1e9 // of one byte a parameter
+	row.BytesParam = 2*kept + gradBytes // what is kept is read and written, the gradient read
+	gigabytes := float64(elems) / 1e9   // of one byte a parameter
 	update, copied := Rates(float64(row.BytesParam)*gigabytes, updates), Rates(2*4*gigabytes, copies)
 	row.AdamW, row.Copy, row.Ratio = Summarize(update), Summarize(copied), Summarize(Ratios(update, copied))
 	row.Norm = Summarize(Rates(float64(gradBytes)*gigabytes, norms))

@@ -25,7 +25,7 @@ func seconds(of ...float64) []time.Duration {
 
 func TestAdamWRates(t *testing.T) {
 	row := AdamWRow{Grad: "fp32"}
-	row.rates(1e9, seconds(2, 4), seconds(1, 1), seconds(0.5, 0.5))
+	row.rates(1e9, 12, seconds(2, 4), seconds(1, 1), seconds(0.5, 0.5))
 	// 28 GB in 2 and in 4 s; 8 GB in 1 s; 4 GB in half a second.
 	want := AdamWRow{Grad: "fp32", BytesParam: 28, AdamW: Sample{10.5, 7, 14}, Copy: Sample{8, 8, 8},
 		Ratio: Sample{1.3125, 0.875, 1.75}, Norm: Sample{8, 8, 8}}
@@ -33,7 +33,7 @@ func TestAdamWRates(t *testing.T) {
 		t.Errorf("fp32 gradients: %+v, want %+v", row, want)
 	}
 	row = AdamWRow{Grad: "bf16"}
-	row.rates(1e9, seconds(2), seconds(2), seconds(1))
+	row.rates(1e9, 12, seconds(2), seconds(2), seconds(1))
 	want = AdamWRow{Grad: "bf16", BytesParam: 26, AdamW: Sample{13, 13, 13}, Copy: Sample{4, 4, 4},
 		Ratio: Sample{3.25, 3.25, 3.25}, Norm: Sample{2, 2, 2}}
 	if row != want {

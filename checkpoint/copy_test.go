@@ -240,3 +240,38 @@ func TestWeights(t *testing.T) {
 		t.Error("it is there")
 	}
 }
+
+// TestCopyTidiesBehindItsLock: what a copy that fails removes, it removes before
+// another may write there.
+func TestCopyTidiesBehindItsLock(t *testing.T) {
+	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for what, out := range map[string]string{"a directory that was there": t.TempDir(), "a new directory": filepath.Join(t.TempDir(), "out")} {
+		removed := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := CopyModel(ctx, out, w, CopyOptions{MaxShardBytes: 2500, Progress: func(done, total int64) { cancel() },
+			FS: watched{removes: func(path string) {
+				removed++
+				if _, err := Lock(out); !errors.Is(err, ErrLocked) {
+					t.Errorf("%s: %s is removed while another could write there: %v", what, path, err)
+				}
+			}}})
+		if !errors.Is(err, context.Canceled) || removed == 0 {
+			t.Errorf("%s: %v, %d things are removed", what, err, removed)
+		}
+	}
+}
+
+// watched is a disk that says what is about to be removed.
+type watched struct {
+	osFS
+	removes func(path string)
+}
+
+func (w watched) RemoveAll(path string) error {
+	w.removes(path)
+	return w.osFS.RemoveAll(path)
+}

@@ -62,10 +62,33 @@ func (m *modelWriter) add(files []*file) {
 // writes there stays.
 func (m *modelWriter) run() error {
 	m.made = missing(m.dir)
-	err := m.write()
+	unlock, err := m.enter()
 	if errors.Is(err, ErrLocked) {
 		return err // directory and shards, by whatever name, are that process's
 	}
+	defer unlock() // when all is tidied: what another writes here comes after
+	if err == nil {
+		err = m.write()
+	}
+	return m.tidied(err)
+}
+
+// enter makes the directory and, where nobody has locked it, locks it. There is
+// always an unlock.
+func (m *modelWriter) enter() (unlock func(), err error) {
+	none := func() {}
+	if err := MakeDirs(m.disk.fs, m.dir); err != nil || !m.alone {
+		return none, err
+	}
+	if unlock, err = Lock(m.dir); err != nil {
+		return none, fmt.Errorf("%s: %w", m.dir, err)
+	}
+	return unlock, nil
+}
+
+// tidied removes what run must not leave behind after err, nil after none, and
+// returns the error of it all.
+func (m *modelWriter) tidied(err error) error {
 	named := m.disk.root != "" // the shards: before that they are called as an older model's may be
 	if named {
 		if rerr := m.disk.fs.RemoveAll(m.disk.root); err == nil && rerr != nil {
@@ -98,17 +121,8 @@ func missing(dir string) []string {
 	}
 }
 
+// write writes the model, behind the lock.
 func (m *modelWriter) write() (err error) {
-	if err := MakeDirs(m.disk.fs, m.dir); err != nil {
-		return err
-	}
-	if m.alone {
-		unlock, err := Lock(m.dir)
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.dir, err)
-		}
-		defer unlock()
-	}
 	if entries, _ := os.ReadDir(m.dir); len(entries) > 0 {
 		m.made = nil // another has come first, and ended before the lock
 	}

@@ -50,11 +50,8 @@ const (
 // Epilogue is a cublasLtEpilogue_t: what is done to a product last.
 type Epilogue int32
 
-// The epilogues.
-const (
-	EpilogueNone Epilogue = 1
-	EpilogueBias Epilogue = 4 // adds a vector along the rows of the column-major D
-)
+// EpilogueBias adds a vector along the rows of the column-major D.
+const EpilogueBias Epilogue = 4
 
 // DescAttr is a cublasLtMatmulDescAttributes_t.
 type DescAttr int32
@@ -66,15 +63,6 @@ const (
 	DescEpilogue     DescAttr = 7  // Epilogue
 	DescBiasPointer  DescAttr = 8  // DevicePtr
 	DescBiasDataType DescAttr = 26 // DataType
-)
-
-// LayoutAttr is a cublasLtMatrixLayoutAttribute_t.
-type LayoutAttr int32
-
-// The attributes of a MatrixLayout and the types of their values.
-const (
-	LayoutBatchCount  LayoutAttr = 5 // int32
-	LayoutBatchStride LayoutAttr = 6 // int64, in elements
 )
 
 // PreferenceAttr is a cublasLtMatmulPreferenceAttributes_t.
@@ -123,8 +111,8 @@ type Blas struct {
 	create, destroy                  function
 	descCreate, descDestroy, descSet function
 	layoutCreate, layoutDestroy      function
-	layoutSet, preferSet             function
 	preferCreate, preferDestroy      function
+	preferSet                        function
 	algoGetHeuristic, matmul         function
 }
 
@@ -138,7 +126,6 @@ func (f *Blas) bind(b *binder) {
 	f.descSet = b.need("cublasLtMatmulDescSetAttribute")
 	f.layoutCreate = b.need("cublasLtMatrixLayoutCreate")
 	f.layoutDestroy = b.need("cublasLtMatrixLayoutDestroy")
-	f.layoutSet = b.need("cublasLtMatrixLayoutSetAttribute")
 	f.preferCreate = b.need("cublasLtMatmulPreferenceCreate")
 	f.preferDestroy = b.need("cublasLtMatmulPreferenceDestroy")
 	f.preferSet = b.need("cublasLtMatmulPreferenceSetAttribute")
@@ -230,16 +217,6 @@ func (f *Blas) LayoutCreate(t DataType, rows, cols, ld int64) (MatrixLayout, err
 // LayoutDestroy frees a layout. cublasLtMatrixLayoutDestroy:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatrixlayoutdestroy
 func (f *Blas) LayoutDestroy(l MatrixLayout) error { return f.layoutDestroy.call(uintptr(l)) }
-
-// LayoutSetBatch says that a matrix is count matrices, each stride elements
-// after the one before. cublasLtMatrixLayoutSetAttribute:
-// https://docs.nvidia.com/cuda/cublas/#cublasltmatrixlayoutsetattribute
-func (f *Blas) LayoutSetBatch(l MatrixLayout, count int32, stride int64) error {
-	if err := set(&f.layoutSet, uintptr(l), uintptr(LayoutBatchCount), uint64(uint32(count)), 4); err != nil {
-		return err
-	}
-	return set(&f.layoutSet, uintptr(l), uintptr(LayoutBatchStride), uint64(stride), 8)
-}
 
 // PreferenceCreate makes a preference that allows no workspace.
 // cublasLtMatmulPreferenceCreate:

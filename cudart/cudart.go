@@ -56,6 +56,8 @@ type CUDA struct {
 	driver  driverFunctions
 	blasLt  *Blas
 	nvml    *NVML
+
+	hostMemory hostMemory
 }
 
 // New binds the functions of the libraries behind s. It touches no device. The

@@ -98,7 +98,6 @@ func testRealBlas(t *testing.T, c *CUDA) {
 		blas.DescSet(desc, DescEpilogue, int32(EpilogueBias)),
 		blas.DescSetPointer(desc, DescBiasPointer, 0x1000),
 		blas.DescSet(desc, DescBiasDataType, int32(BFloat16)),
-		blas.LayoutSetBatch(layout, 3, 64*32),
 		blas.PreferenceSet(prefer, PreferMaxWorkspaceBytes, 32<<20),
 		blas.PreferenceSet(prefer, PreferReductions, ReductionFloat32),
 	)

@@ -8,9 +8,8 @@ type ClockDomain int
 
 // The clocks of a GPU.
 const (
-	ClockGraphics ClockDomain = 0
-	ClockSM       ClockDomain = 1
-	ClockMemory   ClockDomain = 2
+	ClockSM     ClockDomain = 1
+	ClockMemory ClockDomain = 2
 )
 
 // Throttle is a set of reasons why clocks are below what was asked for: an
@@ -19,15 +18,12 @@ type Throttle uint64
 
 // The reasons to throttle.
 const (
-	ThrottleIdle            Throttle = 1 << 0
 	ThrottleAppClocks       Throttle = 1 << 1
 	ThrottlePowerCap        Throttle = 1 << 2
 	ThrottleHardware        Throttle = 1 << 3
-	ThrottleSyncBoost       Throttle = 1 << 4
 	ThrottleThermalSoftware Throttle = 1 << 5
 	ThrottleThermalHardware Throttle = 1 << 6
 	ThrottlePowerBrake      Throttle = 1 << 7
-	ThrottleDisplay         Throttle = 1 << 8
 )
 
 const temperatureGPU = 0 // the sensor on the die

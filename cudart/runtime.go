@@ -9,26 +9,13 @@ import (
 // Source: https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
 type DeviceAttr int
 
-// The attributes of a device. Sizes are in bytes.
+// The attributes of a device.
 const (
-	AttrMaxSharedPerBlock      DeviceAttr = 8 // without FuncSetMaxDynamicShared
-	AttrWarpSize               DeviceAttr = 10
-	AttrClockKHz               DeviceAttr = 13
-	AttrMultiprocessors        DeviceAttr = 16
-	AttrIntegrated             DeviceAttr = 18
-	AttrPCIBus                 DeviceAttr = 33
-	AttrPCIDevice              DeviceAttr = 34
-	AttrMemoryClockKHz         DeviceAttr = 36
-	AttrMemoryBusBits          DeviceAttr = 37
-	AttrL2Bytes                DeviceAttr = 38
-	AttrAsyncEngines           DeviceAttr = 40
-	AttrPCIDomain              DeviceAttr = 50
-	AttrComputeMajor           DeviceAttr = 75
-	AttrComputeMinor           DeviceAttr = 76
-	AttrPageableAccess         DeviceAttr = 88
-	AttrMaxSharedPerBlockOptin DeviceAttr = 97 // with FuncSetMaxDynamicShared
-	AttrHostRegister           DeviceAttr = 99
-	AttrPageableHostPageTables DeviceAttr = 100 // host and device share page tables, as on Grace
+	AttrPCIBus       DeviceAttr = 33
+	AttrPCIDevice    DeviceAttr = 34
+	AttrPCIDomain    DeviceAttr = 50
+	AttrComputeMajor DeviceAttr = 75
+	AttrComputeMinor DeviceAttr = 76
 )
 
 // MemcpyKind is a cudaMemcpyKind: which sides a copy is between.
@@ -36,11 +23,9 @@ type MemcpyKind int
 
 // The directions of a copy.
 const (
-	HostToHost     MemcpyKind = 0
 	HostToDevice   MemcpyKind = 1
 	DeviceToHost   MemcpyKind = 2
 	DeviceToDevice MemcpyKind = 3
-	AnyToAny       MemcpyKind = 4 // told by the addresses
 )
 
 // EventFlags say how an event is made.
@@ -198,17 +183,24 @@ func (c *CUDA) FreeHost(ctx Context, b []byte) error {
 // so that copies from and to it are asynchronous and fast. It touches every
 // page, and the memory must stay mapped until HostUnregister. Systems refuse it
 // with various errors: out of memory where the limit of locked memory is low,
-// not supported, invalid value. cudaHostRegister with cudaHostRegisterPortable:
+// not supported, invalid value. The same memory may be registered for several
+// devices, though not twice for one: what the first registers is pinned for all.
+// cudaHostRegister with cudaHostRegisterPortable:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) HostRegister(ctx Context, b []byte) error {
-	return c.driver.in(ctx, &c.runtime.hostRegister, address(b), uintptr(len(b)), hostRegisterPortable)
+	return c.hostMemory.register(ctx, b, func() error {
+		return c.driver.in(ctx, &c.runtime.hostRegister, address(b), uintptr(len(b)), hostRegisterPortable)
+	})
 }
 
-// HostUnregister undoes HostRegister; b starts where that one did. No copy may
-// be under way. cudaHostUnregister:
+// HostUnregister undoes HostRegister; b starts where that one did. No copy of that
+// device may be under way, and none of any other once it was the last that had the
+// memory registered: until then it stays pinned. cudaHostUnregister:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) HostUnregister(ctx Context, b []byte) error {
-	return c.driver.always(ctx, &c.runtime.hostUnregister, address(b))
+	return c.hostMemory.unregister(ctx, b, func() error {
+		return c.driver.always(ctx, &c.runtime.hostUnregister, address(b))
+	})
 }
 
 // MemcpyAsync enqueues a copy on s. Both sides must stay until an event after

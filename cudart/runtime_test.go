@@ -21,7 +21,7 @@ func TestArguments(t *testing.T) {
 		name string
 		args []uintptr
 	}{
-		{func(c *CUDA) error { _, err := c.DeviceAttribute(AttrWarpSize, 3); return err }, "cudaDeviceGetAttribute", []uintptr{out, 10, 3}},
+		{func(c *CUDA) error { _, err := c.DeviceAttribute(AttrPCIBus, 3); return err }, "cudaDeviceGetAttribute", []uintptr{out, 33, 3}},
 		{func(c *CUDA) error { return c.LastError() }, "cudaGetLastError", nil},
 		{func(c *CUDA) error { _, err := c.Malloc(90, 1<<40); return err }, "cudaMalloc", []uintptr{out, 1 << 40}},
 		{func(c *CUDA) error { return c.Free(90, 0x7000) }, "cudaFree", []uintptr{0x7000}},
@@ -107,7 +107,7 @@ func TestResults(t *testing.T) {
 	n, err := c.DeviceCount()
 	check("DeviceCount", n, 2, err)
 	storesInt("cudaDeviceGetAttribute", 0, -7)
-	n, err = c.DeviceAttribute(AttrWarpSize, 0)
+	n, err = c.DeviceAttribute(AttrPCIBus, 0)
 	check("DeviceAttribute", n, -7, err)
 	storesInt("cudaRuntimeGetVersion", 0, 12040)
 	n, err = c.RuntimeVersion()

@@ -67,9 +67,9 @@ func TestCacheIsReusedAndRebuilt(t *testing.T) {
 	ids := map[string]string{}
 	for _, st := range steps {
 		st.do()
-		d := mustOpen(t, s)
-		if got := texts(d.All()); d.cached != st.cached || !slices.Equal(got, []string{st.text}) || len(d.Warnings()) != 0 {
-			t.Errorf("%s: cached %v, rows %q, warnings %q; want %v, %q, none", st.what, d.cached, got, d.Warnings(), st.cached, st.text)
+		d, cached := reopen(t, s)
+		if got := texts(d.All()); cached != st.cached || !slices.Equal(got, []string{st.text}) || len(d.Warnings()) != 0 {
+			t.Errorf("%s: cached %v, rows %q, warnings %q; want %v, %q, none", st.what, cached, got, d.Warnings(), st.cached, st.text)
 		}
 		cacheFile(t, s.CacheDir)
 		if other, ok := ids[d.ID()]; ok && other != st.text {
@@ -95,13 +95,13 @@ func TestCacheIsKeyedByHowItIsRead(t *testing.T) {
 	for what, change := range changes {
 		other := s
 		change(&other)
-		if mustOpen(t, other).cached {
+		if _, cached := reopen(t, other); cached {
 			t.Errorf("another %s uses the same cache", what)
 		}
 	}
 	same := s
 	same.MaxSeqLen, same.Packing, same.Seed, same.Shuffle = 3, set(false), 5, true
-	if d := mustOpen(t, same); !d.cached || !slices.Equal(texts(d.All()), []string{"ab$"}) {
+	if d, cached := reopen(t, same); !cached || !slices.Equal(texts(d.All()), []string{"ab$"}) {
 		t.Error("other rows of the same tokens need another cache")
 	}
 }
@@ -128,17 +128,17 @@ func TestCacheOfChatsIsKeyed(t *testing.T) {
 	} {
 		other := s
 		change(&other)
-		if mustOpen(t, other).cached {
+		if _, cached := reopen(t, other); cached {
 			t.Errorf("another %s uses the same cache", what)
 		}
-		if !mustOpen(t, other).cached {
+		if _, cached := reopen(t, other); !cached {
 			t.Errorf("with another %s the cache is made twice", what)
 		}
 	}
 	same := s
 	same.Template = write(t, t.TempDir(), "copy.jinja", small)
 	same.Threads, same.MaxSeqLen, same.Packing, same.Seed = 3, 100, nil, 9
-	if !mustOpen(t, same).cached {
+	if _, cached := reopen(t, same); !cached {
 		t.Error("the same template elsewhere, and other rows of the same tokens, need another cache")
 	}
 }
@@ -188,13 +188,9 @@ func TestCacheDamage(t *testing.T) {
 		if err := os.WriteFile(file, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		again, err := Open(s)
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		defer again.Close()
-		if w := again.Warnings(); again.cached || len(w) != 1 || !strings.Contains(w[0], "damaged") {
-			t.Errorf("%s: cached %v, warnings %q", what, again.cached, w)
+		again, cached := reopen(t, s)
+		if w := again.Warnings(); cached || len(w) != 1 || !strings.Contains(w[0], "damaged") {
+			t.Errorf("%s: cached %v, warnings %q", what, cached, w)
 		}
 		if !equalRows([]Row{again.Row(0), again.Row(1)}, want) {
 			t.Errorf("%s: other rows", what)
@@ -292,8 +288,8 @@ func TestLeftPartsAreSwept(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if d := mustOpen(t, s); d.cached != cached {
-				t.Errorf("cached %v, want %v", d.cached, cached)
+			if _, got := reopen(t, s); got != cached {
+				t.Errorf("cached %v, want %v", got, cached)
 			}
 			left, err := filepath.Glob(filepath.Join(s.CacheDir, "*"))
 			if slices.Sort(kept); err != nil || !slices.Equal(left, kept) {

@@ -15,7 +15,6 @@ import (
 type Dataset struct {
 	spec     Spec
 	c        *cache
-	cached   bool
 	file     string // the token cache
 	packing  bool
 	warnings []string
@@ -81,7 +80,6 @@ func (d *Dataset) openCache(sources []source) error {
 	d.c, err = openCache(name, &d.spec)
 	switch {
 	case err == nil && d.c.isOf(sources):
-		d.cached = true
 		sweep(name)
 		return nil
 	case err == nil:

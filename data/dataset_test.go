@@ -349,8 +349,8 @@ func TestResume(t *testing.T) {
 	s := textSpec(t, 16, dir)
 	s.Seed, s.Shuffle, s.ValSize = 9, true, 0.1
 	first := mustOpen(t, s).Sampler(5)
-	again := mustOpen(t, s)
-	if !again.cached {
+	again, cached := reopen(t, s)
+	if !cached {
 		t.Error("read again without the cache")
 	}
 	for n := 2*first.StepsPerEpoch() + 2; n >= 1; n-- { // any order of asking

@@ -31,7 +31,7 @@ func TestTruncatedCache(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantError(t, read(d), file, "changed while it was in use", "bytes of", "made anew")
-			if again := mustOpen(t, s); again.cached || read(again) != nil {
+			if again, cached := reopen(t, s); cached || read(again) != nil {
 				t.Errorf("%s: %d bytes of a cache still serve", what, left)
 			}
 		}

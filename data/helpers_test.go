@@ -47,6 +47,36 @@ func mustOpen(t *testing.T, s Spec) *Dataset {
 	return d
 }
 
+// reopen opens a data set and says whether a token cache served that was there: the
+// file in use is one of those before, which are held open so that no other takes the
+// place of one.
+func reopen(t *testing.T, s Spec) (d *Dataset, cached bool) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(s.CacheDir, "*.tokens"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before []os.FileInfo
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		before = append(before, info)
+	}
+	d = mustOpen(t, s)
+	now, err := os.Stat(d.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, slices.ContainsFunc(before, func(b os.FileInfo) bool { return os.SameFile(b, now) })
+}
+
 // texts are the rows as strings, the end of a document as "$".
 func texts(v View) []string {
 	out := []string{}

@@ -111,7 +111,7 @@ func TestParquet(t *testing.T) {
 			if got := maskedRows(d.All()); !slices.Equal(got, tt.want) {
 				t.Errorf("%s: rows %q, want %q", tt.name, got, tt.want)
 			}
-			if again := mustOpen(t, s); !again.cached || again.ID() != d.ID() {
+			if again, cached := reopen(t, s); !cached || again.ID() != d.ID() {
 				t.Errorf("%s: read again without the cache", tt.name)
 			}
 		}

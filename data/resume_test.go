@@ -239,8 +239,9 @@ func TestTwoAtOnce(t *testing.T) {
 	if err := w.close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := texts(d.All()); !slices.Equal(got, []string{"hello$"}) || !mustOpen(t, s).cached {
-		t.Errorf("rows %q", got)
+	_, cached := reopen(t, s)
+	if got := texts(d.All()); !slices.Equal(got, []string{"hello$"}) || !cached {
+		t.Errorf("rows %q, cached %v", got, cached)
 	}
 	cacheFile(t, s.CacheDir)
 }

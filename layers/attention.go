@@ -10,11 +10,11 @@ import (
 // decoder block number block, where its MLP is a layer of its own.
 //
 //	x, y (T, h) act, not overlapping
-//	saved: Spec.SavedBytes(Attention, T) bytes that AttentionBackward reads; the
+//	saved: the Attention kind's SavedBytes of T bytes that AttentionBackward reads; the
 //	zero Mem keeps nothing
 func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x device.Tensor, mb MicroBatch, saved, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
-	l := t.newLaunch(s, model.Attention, block, w, mb, saved, ws, false)
+	l := t.newLaunch(s, withoutMLP, block, w, mb, saved, ws, false)
 	l.x, l.y = whole(x, t.dims.hidden), whole(y, t.dims.hidden)
 	l.attention()
 	for c := range l.chunks() {

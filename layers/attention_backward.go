@@ -13,7 +13,7 @@ import (
 //	saved: as AttentionForward of the same micro-batch left it; used up
 func (t *Templates) AttentionBackward(s device.Stream, block int, w Weights, g Grads, dxdy, x device.Tensor, mb MicroBatch, saved, ws device.Mem, first bool) {
 	t.spec.fits(mb.Tokens)
-	l := t.newLaunch(s, model.Attention, block, w, mb, saved, ws, true)
+	l := t.newLaunch(s, withoutMLP, block, w, mb, saved, ws, true)
 	l.startBackward(g, dxdy, x, first)
 	for c := range l.chunks() {
 		if l.dims.sandwich {

@@ -9,7 +9,7 @@ import (
 // BlockForward overwrites y with the output of decoder block number block.
 //
 //	x, y (T, h) act, not overlapping
-//	saved: Spec.SavedBytes(Block, T) bytes that BlockBackward reads; the zero Mem
+//	saved: the Block kind's SavedBytes of T bytes that BlockBackward reads; the zero Mem
 //	keeps nothing, as in an evaluation
 //
 // It is x2 = x + attention(norm(x)), y = x2 + mlp(norm(x2)) or, with
@@ -18,7 +18,7 @@ import (
 // arXiv:2505.09388 (Qwen3); with four norms arXiv:2503.19786 (Gemma 3).
 func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x device.Tensor, mb MicroBatch, saved, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
-	l := t.newLaunch(s, model.Block, block, w, mb, saved, ws, false)
+	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, false)
 	l.x, l.y = whole(x, t.dims.hidden), whole(y, t.dims.hidden)
 	l.attention()
 	for c := range l.chunks() {
@@ -41,13 +41,13 @@ type launch struct {
 	first bool
 }
 
-func (t *Templates) newLaunch(s device.Stream, kind model.LayerKind, block int, w Weights, mb MicroBatch, saved, ws device.Mem, backward bool) *launch {
+func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, mb MicroBatch, saved, ws device.Mem, backward bool) *launch {
 	keep := t.spec.Keep
 	if saved.Bytes == 0 {
 		keep = KeepNothing
 	}
 	l := &launch{Templates: t, s: s, block: block, w: w, mb: mb, keep: keep}
-	l.buffers = t.spec.blockBuffers(t.dims, kind, keep, mb.Tokens, backward, &arena{mem: saved}, &arena{mem: ws})
+	l.buffers = t.spec.blockBuffers(t.dims, mlp, keep, mb.Tokens, backward, &arena{mem: saved}, &arena{mem: ws})
 	return l
 }
 

@@ -20,7 +20,7 @@ import (
 // on every level: a norm's backward reads its input.
 func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads, dxdy, x device.Tensor, mb MicroBatch, saved, ws device.Mem, first bool) {
 	t.spec.fits(mb.Tokens)
-	l := t.newLaunch(s, model.Block, block, w, mb, saved, ws, true)
+	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, true)
 	l.startBackward(g, dxdy, x, first)
 	for c := range l.chunks() {
 		l.mlpBackward(c)

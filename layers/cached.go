@@ -5,7 +5,6 @@ import (
 
 	"mt/device"
 	"mt/device/op"
-	"mt/model"
 )
 
 // CacheStep is the tokens of one sequence that generation adds to its cache:
@@ -33,7 +32,7 @@ func (s Spec) CacheBytes(maxTokens int) int64 {
 //
 //	x, y (Tokens, h) act, not overlapping; cache as CacheBytes says
 func (t *Templates) BlockForwardCached(s device.Stream, block int, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) {
-	l := t.cachedAttention(s, model.Block, block, w, y, x, step, cache, ws)
+	l := t.cachedAttention(s, withMLP, block, w, y, x, step, cache, ws)
 	for c := range l.chunks() {
 		l.mlp(c)
 	}
@@ -41,21 +40,21 @@ func (t *Templates) BlockForwardCached(s device.Stream, block int, w Weights, y,
 
 // AttentionForwardCached is AttentionForward in the same way.
 func (t *Templates) AttentionForwardCached(s device.Stream, block int, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) {
-	l := t.cachedAttention(s, model.Attention, block, w, y, x, step, cache, ws)
+	l := t.cachedAttention(s, withoutMLP, block, w, y, x, step, cache, ws)
 	for c := range l.chunks() {
 		l.residual(l.y, l.n, c)
 	}
 }
 
 // cachedAttention writes o of the new tokens.
-func (t *Templates) cachedAttention(s device.Stream, kind model.LayerKind, block int, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) *launch {
+func (t *Templates) cachedAttention(s device.Stream, mlp bool, block int, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) *launch {
 	t.spec.fits(step.Tokens)
 	d, rowBytes := t.dims, int64(t.dims.qkv)*t.dims.act.Size()
 	end := int64(step.Start + step.Tokens)
 	if step.Start < 0 || end*rowBytes > cache.Bytes {
 		panic(fmt.Sprintf("layers: tokens %d to %d in a cache of %d", step.Start, end, cache.Bytes/rowBytes))
 	}
-	l := t.newLaunch(s, kind, block, w, MicroBatch{Tokens: step.Tokens, Pos: step.Pos}, device.Mem{}, ws, false)
+	l := t.newLaunch(s, mlp, block, w, MicroBatch{Tokens: step.Tokens, Pos: step.Pos}, device.Mem{}, ws, false)
 	l.x, l.y = whole(x, d.hidden), whole(y, d.hidden)
 	all := cache.Tensor(d.act, 0, end*int64(d.qkv))
 	l.qkv = whole(from(all, step.Start*d.qkv), d.qkv)

@@ -49,6 +49,15 @@ func (s Spec) LargestShard() int {
 // ShardRows is the largest number of rows of a part of the head.
 func (s Spec) ShardRows() int { return s.Shard(s.LargestShard()).Rows }
 
+// LSEBytes is the size of the log-sum-exps of so many tokens that a head in parts
+// keeps from one sweep over them to the next; 0 for a whole head.
+func (s Spec) LSEBytes(tokens int) int64 {
+	if s.Shards() == 1 {
+		return 0
+	}
+	return 4 * int64(tokens)
+}
+
 // ShardLayout is where the tensors of part k of head lie in a weight slot and in
 // a gradient buffer: the final norm's, which travel with every part, and the
 // part's rows of lm_head.

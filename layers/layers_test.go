@@ -217,7 +217,7 @@ func TestKeepChangesNothing(t *testing.T) {
 				if keep == KeepNothing {
 					want = got
 				}
-				if saved := r.spec.SavedBytes(model.Block, 13); saved <= bytes {
+				if saved := KindOf(model.Block).SavedBytes(r.spec, 13); saved <= bytes {
 					t.Errorf("%s keep %d: %d bytes, the level before %d", act, keep, saved, bytes)
 				} else {
 					bytes = saved

@@ -84,7 +84,7 @@ func TestSavedAndCacheBytes(t *testing.T) {
 			if keep > KeepNothing {
 				want += 4 * tokens * lse
 			}
-			if got := (Spec{Config: cfg, Act: act, Keep: keep}).SavedBytes(model.Block, tokens); got != want {
+			if got := KindOf(model.Block).SavedBytes(Spec{Config: cfg, Act: act, Keep: keep}, tokens); got != want {
 				t.Errorf("keep %d %s: %d bytes, want %d", keep, act, got, want)
 			}
 		}

@@ -1,19 +1,16 @@
 package layers
 
-import (
-	"mt/device"
-	"mt/model"
-)
+import "mt/device"
 
-// SavedBytes is the device memory that Keep takes for one layer of a kind, Block
-// or Attention, and one micro-batch of so many tokens; 0 for KeepNothing and for
-// other kinds. Needs no device.
-func (s Spec) SavedBytes(kind model.LayerKind, tokens int) int64 {
-	if kind != model.Block && kind != model.Attention {
-		return 0
-	}
+// withMLP and withoutMLP say of a layer whether it is a whole decoder block or the
+// attention of one.
+const withMLP, withoutMLP = true, false
+
+// savedBytes is the device memory that Keep takes for one layer and one micro-batch of
+// so many tokens; 0 for KeepNothing. Needs no device.
+func (s Spec) savedBytes(mlp bool, tokens int) int64 {
 	a := arena{dry: true}
-	s.savedBuffers(newDims(s), kind, s.Keep, tokens, &a)
+	s.savedBuffers(newDims(s), mlp, s.Keep, tokens, &a)
 	return a.used
 }
 
@@ -49,9 +46,8 @@ type buffers struct {
 	a, out, dout, rstdOut               rows
 }
 
-// savedBuffers takes what keep keeps from mem; the rest stays none. An Attention
-// layer has no MLP.
-func (s Spec) savedBuffers(d dims, kind model.LayerKind, keep Keep, tokens int, mem *arena) buffers {
+// savedBuffers takes what keep keeps from mem; the rest stays none.
+func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *arena) buffers {
 	var b buffers
 	if keep >= KeepAttention {
 		b.o = mem.wholeRows(d.act, tokens, d.q)
@@ -60,7 +56,7 @@ func (s Spec) savedBuffers(d dims, kind model.LayerKind, keep Keep, tokens int, 
 	if keep >= KeepQKV {
 		b.qkv = mem.wholeRows(d.act, tokens, d.qkv)
 	}
-	if keep >= KeepAll && kind == model.Block {
+	if keep >= KeepAll && mlp {
 		b.x2 = mem.wholeRows(d.act, tokens, d.hidden)
 		b.gu = mem.wholeRows(d.act, tokens, 2*d.ffn)
 	}
@@ -68,9 +64,9 @@ func (s Spec) savedBuffers(d dims, kind model.LayerKind, keep Keep, tokens int, 
 }
 
 // blockBuffers takes what keep keeps from saved and everything else that a
-// launch of a Block or an Attention layer needs from ws.
-func (s Spec) blockBuffers(d dims, kind model.LayerKind, keep Keep, tokens int, backward bool, saved, ws *arena) buffers {
-	b := s.savedBuffers(d, kind, keep, tokens, saved)
+// launch of a decoder block, or of the attention of one, needs from ws.
+func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward bool, saved, ws *arena) buffers {
+	b := s.savedBuffers(d, mlp, keep, tokens, saved)
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAttention {
 		b.o = ws.wholeRows(d.act, tokens, d.q)
@@ -85,22 +81,22 @@ func (s Spec) blockBuffers(d dims, kind model.LayerKind, keep Keep, tokens int, 
 		b.rot = ws.wholeRows(d.act, tokens, d.qkv)
 	}
 	b.n = ws.chunkRows(d.act, chunk, d.hidden)
-	if kind == model.Block {
+	if mlp {
 		if keep < KeepAll {
 			b.gu = ws.chunkRows(d.act, chunk, 2*d.ffn)
 		}
 		b.act = ws.chunkRows(d.act, chunk, d.ffn)
 	}
 	if backward {
-		s.backwardBuffers(&b, d, kind, keep, tokens, ws)
+		s.backwardBuffers(&b, d, mlp, keep, tokens, ws)
 	}
 	return b
 }
 
 // backwardBuffers takes what a backward needs beside the forward's buffers.
-func (s Spec) backwardBuffers(b *buffers, d dims, kind model.LayerKind, keep Keep, tokens int, ws *arena) {
+func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens int, ws *arena) {
 	chunk := chunkOf(s.ChunkTokens, tokens)
-	if keep < KeepAll && kind == model.Block {
+	if keep < KeepAll && mlp {
 		b.x2 = ws.chunkRows(d.act, chunk, d.hidden)
 	}
 	if d.sandwich {

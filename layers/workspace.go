@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"mt/device"
-	"mt/model"
 )
 
 // dims are the widths of a model's rows, in elements.
@@ -106,49 +105,34 @@ func (a *arena) chunkRows(dt device.DType, chunk, width int) rows {
 
 // WorkspaceBytes is the device memory that one launch needs, whichever layer it
 // is of: the largest of all for MaxTokens tokens. Needs no device.
-func (s Spec) WorkspaceBytes() int64 {
-	return max(s.blockBytes(true), s.blockBytes(false), s.moeWorkspaceBytes(true), s.moeWorkspaceBytes(false), s.HeadBytes())
-}
+func (s Spec) WorkspaceBytes() int64 { return max(s.workspaceBytes(true), s.workspaceBytes(false)) }
 
 // ForwardWorkspaceBytes is WorkspaceBytes for evaluation and generation, where
 // nothing goes backward.
-func (s Spec) ForwardWorkspaceBytes() int64 {
-	return max(s.BlockForwardBytes(), s.moeWorkspaceBytes(false), s.HeadBytes())
-}
+func (s Spec) ForwardWorkspaceBytes() int64 { return s.workspaceBytes(false) }
 
-// BlockForwardBytes is the workspace of a decoder block's forward that keeps
-// nothing, of MaxTokens tokens. It does not depend on Keep.
-func (s Spec) BlockForwardBytes() int64 { return s.blockBytes(false) }
-
-// blockBytes is the most that the model's decoder blocks need, whole or in two
-// layers.
-func (s Spec) blockBytes(backward bool) int64 {
-	keep := s.Keep
-	if !backward {
-		keep = KeepNothing // an evaluation keeps nothing, so it needs most
-	}
-	var n int64
-	for _, kind := range s.blockKinds() {
-		ws := arena{dry: true}
-		saved := arena{dry: true}
-		s.blockBuffers(newDims(s), kind, keep, s.MaxTokens, backward, &saved, &ws)
-		n = max(n, ws.used)
+func (s Spec) workspaceBytes(backward bool) (n int64) {
+	for _, k := range kinds {
+		n = max(n, k.WorkspaceBytes(s, backward))
 	}
 	return n
 }
 
-// blockKinds are the kinds of layer, of those that this file's buffers serve,
-// that the model has.
-func (s Spec) blockKinds() []model.LayerKind {
-	var out []model.LayerKind
-	moe := s.Config.ExpertBlocks()
-	if moe < s.Config.NumLayers {
-		out = append(out, model.Block)
+// BlockForwardBytes is the workspace of a decoder block's forward that keeps
+// nothing, of MaxTokens tokens. It does not depend on Keep.
+func (s Spec) BlockForwardBytes() int64 {
+	return max(blockKind{}.WorkspaceBytes(s, false), attentionKind{}.WorkspaceBytes(s, false))
+}
+
+// blockBytes is the workspace of a decoder block, or of the attention of one.
+func (s Spec) blockBytes(mlp, backward bool) int64 {
+	keep := s.Keep
+	if !backward {
+		keep = KeepNothing // an evaluation keeps nothing, so it needs most
 	}
-	if moe > 0 {
-		out = append(out, model.Attention)
-	}
-	return out
+	ws, saved := arena{dry: true}, arena{dry: true}
+	s.blockBuffers(newDims(s), mlp, keep, s.MaxTokens, backward, &saved, &ws)
+	return ws.used
 }
 
 // HeadBytes is the workspace of the head, or of its largest part, for MaxTokens

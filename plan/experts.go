@@ -31,6 +31,9 @@ func (r *Run) idleExperts(tokens int) float64 {
 // ExpertLayers is the number of layers with experts.
 func (r *Run) ExpertLayers() int { return r.Spec.Config.ExpertBlocks() }
 
+// Balances says whether a step's loss has a part that balances the experts' load.
+func (r *Run) Balances() bool { return r.Experts > 0 && r.Spec.Config.OutputRouterLogits }
+
 // ExpertStateBytes is the state of the layer with experts at work: normed input,
 // sum, routing of all tokens of a step. One serves all layers.
 func (r *Run) ExpertStateBytes() int64 {

@@ -421,7 +421,7 @@ func TestSavedBytesHoldEveryCut(t *testing.T) {
 			if rest := r.Limits.MicroBatches - n - 1; left-tokens > rest*r.Limits.MicroBatchTokens { // what is left has to go into the others
 				tokens = left - rest*r.Limits.MicroBatchTokens
 			}
-			need += up(r.Spec.SavedBytes(model.Block, tokens))
+			need += up(r.Kind(1).SavedBytes(r.Spec, tokens))
 			left -= tokens
 		}
 		if got := r.SavedBytes(1); need == 0 || got < need {
@@ -463,7 +463,7 @@ func TestPlanesInTheTable(t *testing.T) {
 			}
 			out = append(out, fmt.Sprintf("%s, %s: %d", row.Purpose, row.Detail, row.Bytes))
 		}
-		return out, r.updateBytes(1)
+		return out, r.updateBytes(1, r.Gradients()[1])
 	}
 	var all, matrices int64
 	for _, l := range resolve(t, request()).Layouts {

@@ -10,6 +10,7 @@ import (
 	"mt/internal/human"
 	"mt/layers"
 	"mt/model"
+	"mt/schedule"
 )
 
 // Request is a run with values left to resolve: zero is "auto" unless the field
@@ -286,20 +287,17 @@ func (r *Run) resolveHead(q Request) {
 // leastShards is into how few parts the head is cut so that each fits in the
 // slot and the gradient buffer of a block.
 func (r *Run) leastShards() int {
-	slot := r.blockMax(func(l model.Layout) int64 { return l.SlotBytes })
-	grad := r.blockMax(func(l model.Layout) int64 { return l.GradElems })
-	if head := r.Layouts[r.Head()]; head.SlotBytes <= slot && head.GradElems <= grad {
-		return 1
-	}
-	n, vocab, head := 2, r.Spec.Config.VocabSize, r.Layouts[r.Head()]
-	for ; n < vocab; n++ {
-		s := r.Spec
+	blocks := *r
+	blocks.Spec.HeadShards = 1 // a whole head takes no turns with them
+	slot, grad := blocks.largest(slotSize, schedule.Streamed), blocks.largest(gradSize, schedule.Streamed)
+	head, kind, n := r.Layouts[r.Head()], r.Kind(r.Head()), 1
+	for s := r.Spec; n < r.Spec.Config.VocabSize; n++ {
 		s.HeadShards = n
-		if l := s.ShardLayout(head, s.LargestShard()); l.SlotBytes <= slot && l.GradElems <= grad {
+		if t := kind.Part(s, head, kind.Largest(s, head)[0]); slotSize(t) <= slot && gradSize(t) <= grad {
 			break
 		}
 	}
-	return min(n, vocab)
+	return n
 }
 
 // resolveMicroBatch takes the largest micro-batch that fits, halving.
@@ -369,11 +367,11 @@ func (r *Run) allActivations() int {
 // activations is how many hidden states of a micro-batch a step has at most at
 // once: the input of every layer but the embedding. A whole head turns its input
 // into the gradient, a head in parts needs both.
-func (r *Run) activations() int {
-	if r.Spec.Shards() > 1 {
-		return len(r.Layouts)
+func (r *Run) activations() (n int) {
+	for l := range r.Layouts {
+		n += r.Kind(l).Activations(r.Spec)
 	}
-	return len(r.Layouts) - 1
+	return n
 }
 
 func pick(asked, auto int) int {

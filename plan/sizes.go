@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"mt/device"
 	"mt/host/optim"
 	"mt/layers"
@@ -69,11 +71,14 @@ func (r *Run) GradBytes() int64 {
 	return 4
 }
 
+// Kind is the kind of layer l.
+func (r *Run) Kind(l int) layers.Kind { return layers.KindOf(r.Layouts[l].Kind) }
+
 // GradElems is the size of layer l's gradient in elements. The embedding's is
 // (unique ids, hidden).
 func (r *Run) GradElems(l int) int64 {
-	if l == 0 {
-		return int64(r.Limits.UniqueIDs) * int64(r.Spec.Config.HiddenSize)
+	if row := r.Kind(l).RowElems(r.Layouts[l]); row > 0 {
+		return int64(r.Limits.UniqueIDs) * row
 	}
 	return r.Layouts[l].GradElems
 }
@@ -82,11 +87,16 @@ func (r *Run) GradElems(l int) int64 {
 // gradient that leaves the device at once, a whole layer's or that of a part of
 // the head or of a layer with experts.
 func (r *Run) BufferElems() int64 {
-	n := max(r.GradElems(0), r.streamedMax(func(l model.Layout) int64 { return l.GradElems }))
-	if r.Spec.Shards() == 1 {
-		n = max(n, r.GradElems(r.Head()))
+	return r.largest(func(t layers.Tile) int64 { return t.GradElems(r.Limits.UniqueIDs) }, schedule.Streamed, schedule.Whole, schedule.NoSlot)
+}
+
+// BufferBytes is the size of a gradient buffer: nothing where gradients are summed in
+// place.
+func (r *Run) BufferBytes() int64 {
+	if r.GradBinding() == InPlace {
+		return 0
 	}
-	return n
+	return 4 * r.BufferElems()
 }
 
 // SlabElems is the size of the largest layer's gradient in elements.
@@ -103,20 +113,56 @@ func (r *Run) SlabElems() int64 {
 // there are no gradient buffers.
 func (r *Run) GradsInPlace() bool { return r.Unified && r.Clip && !r.GradBF16 }
 
+// Binding says where the device reads what is on the host, and writes what goes there.
+type Binding uint8
+
+// The bindings.
+const (
+	Copied  Binding = iota // in memory of its own: it is copied there, or from there
+	InPlace                // where it lies on the host
+)
+
+// Binding is that of what goes through slots of a class; of NoSlot it is that of
+// batches. All are alike.
+func (r *Run) Binding(schedule.Class) Binding {
+	if r.Unified {
+		return InPlace
+	}
+	return Copied
+}
+
+// GradBinding is that of gradients.
+func (r *Run) GradBinding() Binding {
+	if r.GradsInPlace() {
+		return InPlace
+	}
+	return Copied
+}
+
 // Head is the index of the head.
 func (r *Run) Head() int { return len(r.Layouts) - 1 }
 
-// Slots is how many weight slots there are of a class, and how large one is: as the
-// largest of the tiles that take turns in it.
+// Slots is how many weight slots there are of a class, and how large one is on the
+// device: as the largest of the tiles that take turns in it, or nothing where tiles are
+// bound in place and slots are credits alone.
 func (r *Run) Slots(class schedule.Class) (count int, bytes int64) {
+	bytes = r.largest(slotSize, class)
 	switch {
 	case class == schedule.Streamed:
-		return r.Depths.WeightSlots, r.streamedMax(func(l model.Layout) int64 { return l.SlotBytes })
-	case class == schedule.Whole && r.Spec.Shards() == 1:
-		return 1, r.Layouts[r.Head()].SlotBytes
+		count = r.Depths.WeightSlots
+	case bytes > 0:
+		count = 1
 	}
-	return 0, 0
+	if r.Binding(class) == InPlace {
+		bytes = 0
+	}
+	return count, bytes
 }
+
+// slotSize and gradSize are sizes of a tile: of its weights in bytes, of the gradient
+// of them all in elements.
+func slotSize(t layers.Tile) int64 { return t.Layout.SlotBytes }
+func gradSize(t layers.Tile) int64 { return t.Layout.GradElems }
 
 // slotBytes is what the weight slots of all classes take.
 func (r *Run) slotBytes() (n int64) {
@@ -129,33 +175,29 @@ func (r *Run) slotBytes() (n int64) {
 
 // Schedule is what the program of a training step follows from.
 func (r *Run) Schedule() schedule.Spec {
-	s := schedule.Spec{Experts: r.Experts, OnDemand: r.OnDemand, HeadShards: r.Spec.Shards(), WeightSlots: r.Depths.WeightSlots,
-		ActivationSlots: r.Depths.ActivationSlots}
+	s := schedule.Spec{OnDemand: r.OnDemand, WeightSlots: r.Depths.WeightSlots, ActivationSlots: r.Depths.ActivationSlots}
+	var kinds []model.LayerKind
 	for _, l := range r.Layouts {
-		s.Layers = append(s.Layers, l.Kind)
+		kinds = append(kinds, l.Kind)
+	}
+	for i, l := range r.Layouts {
+		layer := r.Kind(i).Stages(r.Spec, l)
+		layer.Name = model.LayerName(kinds, i)
+		s.Layers = append(s.Layers, layer)
 	}
 	return s
 }
 
-// blockMax is the largest size of a decoder block, or of what one is cut into.
-func (r *Run) blockMax(size func(model.Layout) int64) int64 {
-	var n int64
-	for _, l := range r.Layouts {
-		if l.Kind == model.Embedding || l.Kind == model.Head {
+// largest is the largest size of a tile of the classes.
+func (r *Run) largest(size func(layers.Tile) int64, classes ...schedule.Class) (n int64) {
+	for i, l := range r.Layouts {
+		kind := r.Kind(i)
+		if !slices.Contains(classes, kind.Class(r.Spec)) {
 			continue
 		}
-		for k := range min(2, l.Parts()) { // experts are all alike
-			n = max(n, size(l.Part(k)))
+		for _, k := range kind.Largest(r.Spec, l) {
+			n = max(n, size(kind.Part(r.Spec, l, k)))
 		}
-	}
-	return n
-}
-
-// streamedMax is the largest size of what goes through the weight slots.
-func (r *Run) streamedMax(size func(model.Layout) int64) int64 {
-	n := r.blockMax(size)
-	if r.Spec.Shards() > 1 {
-		n = max(n, size(r.Spec.ShardLayout(r.Layouts[r.Head()], r.Spec.LargestShard())))
 	}
 	return n
 }
@@ -189,7 +231,7 @@ const savedTensors = 16
 // SavedBytes is what layer l keeps for its backward over all micro-batches:
 // each may lose an alignment for each of its tensors.
 func (r *Run) SavedBytes(l int) int64 {
-	n := r.Spec.SavedBytes(r.Layouts[l].Kind, r.Limits.Tokens)
+	n := r.Kind(l).SavedBytes(r.Spec, r.Limits.Tokens)
 	if n == 0 || r.EvalOnly {
 		return 0
 	}
@@ -231,11 +273,6 @@ func (r *Run) LossBytes() int64 { return 4 * int64(r.Limits.Tokens) }
 
 // LSEBytes is the size of the log-sum-exps that a batch keeps from one sweep
 // over the parts of the head to the next.
-func (r *Run) LSEBytes() int64 {
-	if r.Spec.Shards() == 1 {
-		return 0
-	}
-	return r.LossBytes()
-}
+func (r *Run) LSEBytes() int64 { return r.Spec.LSEBytes(r.Limits.Tokens) }
 
 func alignUp(n int64) int64 { return (n + device.Align - 1) / device.Align * device.Align }

@@ -120,10 +120,10 @@ func (r *Run) gradRows(host, dev addRow) {
 	} else {
 		host("gradient slabs", slabs, "%s × %d", kind, r.Depths.GradSlabs)
 	}
-	if r.GradsInPlace() {
+	buffers := int64(r.Depths.GradBuffers) * r.BufferBytes()
+	if buffers == 0 {
 		return // summed in the slabs
 	}
-	buffers := int64(r.Depths.GradBuffers) * 4 * r.BufferElems()
 	if r.GradBF16 {
 		buffers += 2 * r.BufferElems()
 	}
@@ -131,8 +131,8 @@ func (r *Run) gradRows(host, dev addRow) {
 }
 
 func (r *Run) activationRows(host, dev addRow) {
-	if !r.Unified {
-		dev("weight slots", r.slotBytes(), "%s", r.slots())
+	if n := r.slotBytes(); n > 0 {
+		dev("weight slots", n, "%s", r.slots())
 	}
 	dev("activations", int64(r.Depths.ActivationSlots)*r.ActivationBytes(r.Limits.MicroBatchTokens),
 		"%d slots of %s tokens", r.Depths.ActivationSlots, humanize.Comma(int64(r.Limits.MicroBatchTokens)))

@@ -29,7 +29,7 @@ func TestTilesCoverTheirSlots(t *testing.T) {
 	for range 60 {
 		layouts, spec := randomModel(r)
 		landed := map[string]int64{} // elements of a layer's tensor that have a gradient
-		for _, tile := range Tiles(layouts, spec) {
+		for _, tile := range layers.Tiles(layouts, spec) {
 			if tile.Layer == 0 {
 				continue // a batch's rows are gathered
 			}
@@ -74,7 +74,7 @@ func owner(layouts []model.Layout, layer int, x model.TensorLayout) (whole model
 }
 
 // checkCopies looks where every byte of x comes from.
-func checkCopies(t *testing.T, layouts []model.Layout, spec layers.Spec, tile Tile, x model.TensorLayout) {
+func checkCopies(t *testing.T, layouts []model.Layout, spec layers.Spec, tile layers.Tile, x model.TensorLayout) {
 	t.Helper()
 	whole, on := owner(layouts, tile.Layer, x)
 	from := whole.TileOff
@@ -110,7 +110,7 @@ func TestTilesAreThoseOfTheSchedule(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tiles := Tiles(layouts, spec)
+		tiles := layers.Tiles(layouts, spec)
 		for _, v := range p.Visits {
 			if x := tiles[v.Tile]; x.Layer != v.Layer || x.Part != v.Part {
 				t.Fatalf("tile %d is of layer %d part %d, and a visit to layer %d part %d takes it", v.Tile, x.Layer, x.Part, v.Layer, v.Part)

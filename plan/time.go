@@ -58,10 +58,11 @@ func Time(r *Run, rates Rates) (Bound, error) {
 		return b, nil
 	}
 	b.Backward = max(backward/rates.MatMul, again/rates.Link, down/rates.Link)
+	gradients := r.Gradients()
 	for l := range r.Layouts {
-		b.Optimizer += r.updateBytes(l) / rates.Host
+		b.Optimizer += r.updateBytes(l, gradients[l]) / rates.Host
 	}
-	first := r.updateBytes(0) / rates.Host
+	first := r.updateBytes(0, gradients[0]) / rates.Host
 	rows := float64(r.GradElems(0)*r.GradBytes() + r.ActivationBytes(r.Limits.UniqueIDs))
 	b.First = first + rows/rates.Link
 	hidden := b.Optimizer - first
@@ -113,13 +114,10 @@ func (r *Run) expected(f fetch) float64 {
 
 // updateBytes is what an update reads and writes of layer l: the weights and what
 // is kept beside them each way, and the gradient.
-func (r *Run) updateBytes(l int) float64 {
+func (r *Run) updateBytes(l int, g Gradient) float64 {
 	grads := r.Layouts[l].Elems
-	switch head := r.Layouts[r.Head()]; {
-	case l == 0 && !head.Tied:
-		grads = r.GradElems(0)
-	case l == 0:
-		grads = head.GradElems - head.Elems
+	if g.OfRows(l) {
+		grads = r.GradElems(l)
 	}
 	return float64(r.Planes.UpdateBytes(r.Layouts[l]) + grads*r.GradBytes())
 }

@@ -3,7 +3,7 @@ package plan
 import (
 	"fmt"
 
-	"mt/model"
+	"mt/layers"
 	"mt/schedule"
 )
 
@@ -23,7 +23,7 @@ func (r *Run) fetches() (forward, backward []fetch) {
 	if err != nil {
 		panic(fmt.Sprintf("plan: the schedule of a run that is resolved: %v", err))
 	}
-	tiles, list := Tiles(r.Layouts, r.Spec), &forward
+	tiles, list := layers.Tiles(r.Layouts, r.Spec), &forward
 	takes := p.WeightTakes
 	for v, visit := range p.Visits {
 		if len(takes) > 0 && takes[0] == v {
@@ -39,13 +39,10 @@ func (r *Run) fetches() (forward, backward []fetch) {
 
 // streamedTiles is how many tiles take turns in the weight slots.
 func (r *Run) streamedTiles() (n int) {
-	for _, l := range r.Layouts {
-		if l.Kind != model.Embedding && l.Kind != model.Head {
-			n += l.Parts()
+	for i, l := range r.Layouts {
+		if kind := r.Kind(i); kind.Class(r.Spec) == schedule.Streamed {
+			n += kind.Parts(r.Spec, l)
 		}
-	}
-	if r.Spec.Shards() > 1 {
-		n += r.Spec.Shards()
 	}
 	return n
 }

@@ -2,8 +2,7 @@ package schedule
 
 import (
 	"fmt"
-
-	"mt/model"
+	"slices"
 )
 
 // Launch is one micro-batch going through one visit.
@@ -26,11 +25,8 @@ type Object struct {
 
 // Spec is what a program follows from, beside the sizes of the micro-batches.
 type Spec struct {
-	Layers   []model.LayerKind // embedding and head included
-	Experts  int               // of every layer that has some
-	OnDemand bool              // see Program.OnDemand
-	// HeadShards is into how many parts the head is cut; 0 and 1 leave it whole.
-	HeadShards      int
+	Layers          []Layer // embedding and head included
+	OnDemand        bool    // see Program.OnDemand
 	WeightSlots     int
 	ActivationSlots int
 	Eval            bool  // a pass of an evaluation: no gradients
@@ -73,7 +69,8 @@ func order(turn, n int) []int {
 // too few for a single launch.
 func New(s Spec, tokens []int) (*Program, error) {
 	p := &Program{OnDemand: s.OnDemand, Visits: s.visits()}
-	b := programBuilder{p: p, tokens: tokens, n: len(tokens), top: len(s.Layers) - 1, apart: s.HeadShards > 1 && !s.Eval}
+	b := programBuilder{p: p, tokens: tokens, n: len(tokens), top: len(s.Layers) - 1}
+	b.apart = slices.ContainsFunc(p.Visits, func(v Visit) bool { return v.Uses.Has(Makes) })
 	b.objects()
 	for v := range p.Visits {
 		p.Visits[v].First = len(p.Launches)
@@ -159,34 +156,22 @@ func (b *programBuilder) objects() {
 func (b *programBuilder) launch(v, mb int) {
 	p, visit, at := b.p, b.p.Visits[v], len(b.p.Launches)
 	l := Launch{Visit: v, MicroBatch: mb, In: -1, Out: -1, Grad: -1}
-	x, grad := b.object(b.top, mb), b.gradient(mb)
-	switch {
-	case visit.Stage == Embed && visit.Phase != Backward:
-		l.Out = b.object(1, mb)
-	case visit.Stage == Embed:
-		l.Grad = grad
-	case (visit.Stage == Head || visit.Stage == HeadPart) && visit.Phase != Backward:
-		l.In = x
-	case visit.Stage == Head:
-		l.Grad = grad
-	case visit.Stage == HeadPart && visit.FirstPart():
-		l.In, l.Out = x, grad
-	case visit.Stage == HeadPart:
-		l.In, l.Grad = x, grad
-	case visit.Phase == Backward:
-		l.In, l.Grad = b.object(visit.Layer, mb), grad
-	case visit.Stage == Route:
+	if visit.Uses.Has(Input) {
 		l.In = b.object(visit.Layer, mb)
-	case visit.Stage == Join:
+	}
+	switch {
+	case visit.Uses.Has(Output):
 		l.Out = b.object(visit.Layer+1, mb)
-	default:
-		l.In, l.Out = b.object(visit.Layer, mb), b.object(visit.Layer+1, mb)
+	case visit.Uses.Has(Makes):
+		l.Out = b.gradient(mb)
+	case visit.Uses.Has(Turns), visit.Uses.Has(Reads):
+		l.Grad = b.gradient(mb)
 	}
 	if l.In >= 0 {
 		b.uses = append(b.uses, use{at: at, object: l.In})
 	}
 	if l.Grad >= 0 {
-		b.uses = append(b.uses, use{at: at, object: l.Grad, modify: visit.Stage != Route})
+		b.uses = append(b.uses, use{at: at, object: l.Grad, modify: visit.Uses.Has(Turns)})
 	}
 	if l.Out >= 0 {
 		b.uses = append(b.uses, use{at: at, object: l.Out, create: true})

@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-
-	"mt/model"
 )
 
 // planned plans a training step of micro-batches of so many tokens, or a pass of
@@ -45,7 +43,7 @@ func TestWeightTrafficOfParts(t *testing.T) {
 	for blocks := 1; blocks <= 4; blocks++ {
 		for parts := 2; parts <= 5; parts++ {
 			for slots := 1; slots <= blocks+parts+1; slots++ {
-				s := Spec{Layers: dense(blocks + 2), HeadShards: parts, WeightSlots: slots, ActivationSlots: 64}
+				s := Spec{Layers: dense(blocks+2, parts), WeightSlots: slots, ActivationSlots: 64}
 				tiles := blocks + parts
 				step := planned(t, false, s, 3, 2)
 				if want := 2*tiles - min(slots, tiles); len(step.WeightTakes) != want || len(step.Held) != 0 {
@@ -74,7 +72,7 @@ func TestWeightTraffic(t *testing.T) {
 	for blocks := 1; blocks <= 6; blocks++ {
 		for slots := 1; slots <= blocks+2; slots++ {
 			t.Run(fmt.Sprintf("%d blocks %d slots", blocks, slots), func(t *testing.T) {
-				s := Spec{Layers: dense(blocks + 2), WeightSlots: slots, ActivationSlots: 64}
+				s := Spec{Layers: dense(blocks+2, 1), WeightSlots: slots, ActivationSlots: 64}
 				step := planned(t, false, s, 3, 2)
 				got, heads := blockTakes(step)
 				if want := 2*blocks - min(slots, blocks); len(got) != want || heads != 1 {
@@ -117,7 +115,7 @@ func TestMicroBatchesTurnAround(t *testing.T) {
 	for _, eval := range []bool{false, true} {
 		for weights := 1; weights <= 4; weights++ { // and as many parts of the head
 			for acts := 3; acts <= 20; acts += 4 {
-				p := planned(t, eval, Spec{Layers: dense(5), HeadShards: weights, WeightSlots: weights, ActivationSlots: acts}, 5, 4, 3, 2)
+				p := planned(t, eval, Spec{Layers: dense(5, weights), WeightSlots: weights, ActivationSlots: acts}, 5, 4, 3, 2)
 				order := map[int][]int{}
 				for _, l := range p.Launches {
 					order[l.Visit] = append(order[l.Visit], l.MicroBatch)
@@ -136,58 +134,10 @@ func TestMicroBatchesTurnAround(t *testing.T) {
 	}
 }
 
-// TestVisits: up through all layers, the head once, and in training down again.
-func TestVisits(t *testing.T) {
-	p := planned(t, false, Spec{Layers: dense(4), WeightSlots: 1, ActivationSlots: 3}, 1)
-	var got []string
-	for _, v := range p.Visits {
-		got = append(got, fmt.Sprintf("%d %s %s", v.Layer, v.Stage, v.Phase))
-	}
-	want := []string{"0 embed forward", "1 block forward", "2 block forward", "3 head backward", "2 block backward", "1 block backward", "0 embed backward"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v\nwant %v", got, want)
-	}
-}
-
-// TestVisitsOfParts: a head in parts has a sweep over them for the losses and one
-// in reverse for the gradient; an evaluation has the first alone.
-func TestVisitsOfParts(t *testing.T) {
-	for eval, want := range map[bool][]string{
-		false: {"0.0 forward", "1.0 forward", "2.0 forward", "2.1 forward", "2.2 forward loss", "2.2 backward", "2.1 backward", "2.0 backward",
-			"1.0 backward", "0.0 backward"},
-		true: {"0.0 evaluate", "1.0 evaluate", "2.0 evaluate", "2.1 evaluate", "2.2 evaluate loss"},
-	} {
-		p := planned(t, eval, Spec{Layers: dense(3), HeadShards: 3, WeightSlots: 1, ActivationSlots: 3}, 1, 1)
-		var got []string
-		for _, v := range p.Visits {
-			s := fmt.Sprintf("%d.%d %s", v.Layer, v.Part, v.Phase)
-			if v.Loss {
-				s += " loss"
-			}
-			got = append(got, s)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("got %v\nwant %v", got, want)
-		}
-		// The head's input is read until the last part, the gradient made by the first
-		// part of the second sweep and turned in place by all that follow.
-		for _, l := range p.Launches {
-			v, x, grad := p.Visits[l.Visit], 2+l.MicroBatch, 4+l.MicroBatch
-			switch {
-			case v.Stage == HeadPart && v.Phase != Backward && (l.In != x || l.Out >= 0 || l.Grad >= 0),
-				v.Stage == HeadPart && v.Phase == Backward && v.Part == 2 && (l.In != x || l.Out != grad || l.Grad >= 0),
-				v.Stage == HeadPart && v.Phase == Backward && v.Part < 2 && (l.In != x || l.Out >= 0 || l.Grad != grad),
-				v.Stage != HeadPart && v.Phase == Backward && l.Grad != grad:
-				t.Errorf("eval %t: layer %d part %d %s: %+v", eval, v.Layer, v.Part, v.Phase, l)
-			}
-		}
-	}
-}
-
 // TestTooFewActivationSlots: the error names the key.
 func TestTooFewActivationSlots(t *testing.T) {
 	for slots := 1; slots <= 3; slots++ {
-		_, err := New(Spec{Layers: dense(4), WeightSlots: 1, ActivationSlots: slots}, []int{1, 1, 1})
+		_, err := New(Spec{Layers: dense(4, 1), WeightSlots: 1, ActivationSlots: slots}, []int{1, 1, 1})
 		if (err == nil) != (slots >= 2) {
 			t.Errorf("%d slots: %v", slots, err)
 		}
@@ -206,10 +156,11 @@ func TestPlacesOfSpills(t *testing.T) {
 			tokens = append(tokens, 1+r.Intn(9))
 		}
 		eval := r.Intn(3) == 0
-		s := Spec{Layers: dense(3 + r.Intn(5)), WeightSlots: 1 + r.Intn(3), ActivationSlots: 3 + r.Intn(12), HeadShards: 1 + trial%3}
+		parts := 1 + trial%3
+		s := Spec{Layers: dense(3+r.Intn(5), parts), WeightSlots: 1 + r.Intn(3), ActivationSlots: 3 + r.Intn(12)}
 		p := planned(t, eval, s, tokens...)
 		kept := len(s.Layers) - 1 // of a micro-batch
-		if s.HeadShards > 1 {
+		if parts > 1 {
 			kept++
 		}
 		bound := kept * sum(tokens)
@@ -263,7 +214,7 @@ func checkPlaces(t *testing.T, p *Program) (reused bool) {
 // TestProgramsAreDeterministic: the same batch and depths give the same plan.
 func TestProgramsAreDeterministic(t *testing.T) {
 	for range 20 {
-		s := Spec{Layers: dense(6), WeightSlots: 2, ActivationSlots: 4}
+		s := Spec{Layers: dense(6, 1), WeightSlots: 2, ActivationSlots: 4}
 		a, b := planned(t, false, s, 4, 3, 2, 1), planned(t, false, s, 4, 3, 2, 1)
 		if !reflect.DeepEqual(a, b) {
 			t.Fatal("two plans differ")
@@ -276,14 +227,4 @@ func sum(v []int) (n int) {
 		n += x
 	}
 	return n
-}
-
-// dense are the kinds of n layers without experts.
-func dense(n int) []model.LayerKind {
-	kinds := make([]model.LayerKind, n)
-	for i := range kinds {
-		kinds[i] = model.Block
-	}
-	kinds[0], kinds[n-1] = model.Embedding, model.Head
-	return kinds
 }

@@ -1,5 +1,18 @@
 package schedule
 
+// Layer is what a program has to know of one layer: its visits in each pass, in
+// order. Of a visit its kind gives Stage, Part, Parts, Turn, counted from the first
+// sweep of micro-batches through the layer, Uses and Loss.
+type Layer struct {
+	Name   string // to people
+	Tiles  int    // how many its weights are
+	Class  Class  // where those go
+	Sweeps int    // turns of the micro-batches that it counts
+	// Forward and Backward are those of a training step, Evaluate those of an
+	// evaluation. With the last of Backward the layer's gradient is complete.
+	Forward, Backward, Evaluate []Visit
+}
+
 // Visit is one stay of a layer, or of a part of it, on the device: all
 // micro-batches go through it.
 type Visit struct {
@@ -10,6 +23,7 @@ type Visit struct {
 	Parts int // into how many the layer is cut; 1: it is whole
 	Tile  int // its weights: tiles are numbered from the embedding's on, those of a layer in the order of its parts
 	Class Class
+	Uses  Uses
 	Turn  int // odd: it takes the micro-batches backward
 	First int // its first launch
 	// Take: the weights must be fetched; else an earlier visit left them.
@@ -18,7 +32,26 @@ type Visit struct {
 	Release bool
 	// Loss: the losses of the pass are complete after it.
 	Loss bool
+	// Complete: the gradient of the layer is complete after it.
+	Complete bool
 }
+
+// Uses says what a visit's launches use: its tile, and activations.
+type Uses uint8
+
+// The uses.
+const (
+	Weights Uses = 1 << iota // reads the weights of its tile
+	Sums                     // sums up the gradient of its tile
+	Input                    // reads the layer's input
+	Output                   // makes the layer's output
+	Makes                    // makes a gradient, beside the layer's input
+	Turns                    // turns the gradient of the layer's output into that of its input, in place
+	Reads                    // reads the gradient of the layer's output
+)
+
+// Has says whether all of v are among u.
+func (u Uses) Has(v Uses) bool { return u&v == v }
 
 // Phase is what a visit to a layer is for.
 type Phase uint8
@@ -64,13 +97,11 @@ const (
 	NoSlot // the embedding: the rows that a batch uses come with the batch
 )
 
-// Grad says whether the visit computes a gradient.
-func (v Visit) Grad() bool { return v.Phase == Backward && v.Stage != Route }
+// Grad says whether the visit computes a gradient of weights.
+func (v Visit) Grad() bool { return v.Uses.Has(Sums) }
 
 // Weighs says whether the visit reads weights of its tile.
-func (v Visit) Weighs() bool {
-	return v.Class != NoSlot && (v.Stage != Join || v.Phase == Backward)
-}
+func (v Visit) Weighs() bool { return v.Uses.Has(Weights) }
 
 // FirstPart says whether the visit is the first of its sweep over the parts of the
 // head; the second sweep goes backward.

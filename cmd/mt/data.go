@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,7 +27,8 @@ func (a *app) dataCommand() *cobra.Command {
 }
 
 func (a *app) dataInspect() *cobra.Command {
-	return &cobra.Command{
+	in := inspection{rows: 3}
+	c := a.keyed(&cobra.Command{
 		Use:   "inspect CONFIG.yaml, or --dataset FILE [--model DIR]",
 		Short: "Show what mt makes of a data set",
 		Long: `Inspect reads a data set as training would and shows its first rows token by
@@ -47,81 +47,71 @@ read are flags.
   --json                the figures, and the rows, as JSON`,
 		Example: `  mt data inspect run.yaml
   mt data inspect --dataset chats.jsonl --model path/to/model --max-seq-len 4096 --rows 1`,
-		DisableFlagParsing:    true,
-		DisableFlagsInUseLine: true,
-		RunE: func(c *cobra.Command, args []string) (err error) {
-			own, cfg, err := keyed(c, args, "json", "rows=", "row=", "color=", "svg=", "png=")
-			if err != nil || cfg == nil {
-				return err
+	}, func(c *cobra.Command, cfg *config.Config) (err error) {
+		if err := cfg.Require("dataset"); err != nil {
+			return err
+		}
+		if err := a.inspection(&in, c.Flags().Changed); err != nil {
+			return err
+		}
+		set, tok, err := a.openDataset(c.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if closing := set.Close(); err == nil {
+				err = closing
 			}
-			if err := cfg.Require("dataset"); err != nil {
-				return err
-			}
-			want, err := a.inspection(own)
-			if err != nil {
-				return err
-			}
-			set, tok, err := a.openDataset(c.Context(), cfg)
-			if err != nil {
-				return err
-			}
-			defer func() {
-				if closing := set.Close(); err == nil {
-					err = closing
-				}
-			}()
-			for _, w := range append(cfg.Warnings, set.Notes()...) { // problems end in an error
-				fmt.Fprintln(a.stderr, "note:", w)
-			}
-			return a.inspect(want, cfg, set, tok)
-		},
-	}
+		}()
+		for _, w := range append(cfg.Warnings, set.Notes()...) { // problems end in an error
+			fmt.Fprintln(a.stderr, "note:", w)
+		}
+		return a.inspect(in, cfg, set, tok)
+	})
+	set := c.Flags()
+	config.Switch(set, "json", &in.json)
+	whole(set, "rows", 0, &in.rows)
+	whole(set, "row", 0, &in.first)
+	set.StringVar(&in.colour, "color", "auto", "")
+	set.StringVar(&in.svg, "svg", "", "")
+	set.StringVar(&in.png, "png", "", "")
+	return c
 }
 
 // inspection is what the flags of mt data inspect ask for.
 type inspection struct {
 	rows, first int
+	colour      string // auto, always or never
 	paint       paint
-	svg         string // a file, none: ""
+	svg, png    string // a file, none: ""; png is another name of svg
 	json        bool
 }
 
-func (a *app) inspection(own config.Args) (inspection, error) {
-	in := inspection{rows: 3, json: own.Switch("json")}
-	for _, name := range []string{"svg", "png"} {
-		file, given := own.Own[name]
-		switch {
-		case !given:
-			continue
+// inspection completes in, or says what is wrong with the flags; given tells
+// which are.
+func (a *app) inspection(in *inspection, given func(flag string) bool) error {
+	for _, f := range [][2]string{{"svg", in.svg}, {"png", in.png}} {
+		switch name, file := f[0], f[1]; {
+		case !given(name):
 		case file == "":
-			return in, config.Usagef("--%s: the name of a file is missing", name)
-		case in.svg != "":
-			return in, config.Usagef("--png is --svg by an earlier name: give one of them")
+			return config.Usagef("--%s: the name of a file is missing", name)
 		case strings.EqualFold(filepath.Ext(file), ".png"):
-			return in, config.Usagef("--%s: %s: the picture is written as SVG; name it %s.svg", name, file, file[:len(file)-len(".png")])
+			return config.Usagef("--%s: %s: the picture is written as SVG; name it %s.svg", name, file, file[:len(file)-len(".png")])
 		}
-		in.svg = file
 	}
-	for name, to := range map[string]*int{"rows": &in.rows, "row": &in.first} {
-		text, given := own.Own[name]
-		if !given {
-			continue
-		}
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 {
-			return in, config.Usagef("--%s: %q is not a number of rows", name, text)
-		}
-		*to = n
+	if in.svg != "" && in.png != "" {
+		return config.Usagef("--png is --svg by an earlier name: give one of them")
 	}
-	switch color := own.Own["color"]; color {
+	in.svg = cmp.Or(in.svg, in.png)
+	switch in.colour {
 	case "", "auto":
 		in.paint.colour = a.colour
 	case "always", "never":
-		in.paint.colour = color == "always"
+		in.paint.colour = in.colour == "always"
 	default:
-		return in, config.Usagef("--color: %q is none of auto, always, never", color)
+		return config.Usagef("--color: %q is none of auto, always, never", in.colour)
 	}
-	return in, nil
+	return nil
 }
 
 // inspect reports on set, and fails where the report shows what training should

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"mt/data"
 	"mt/internal/config"
@@ -13,8 +16,16 @@ import (
 	"mt/internal/train"
 )
 
+// generateFlags are the flags of mt generate beside the keys, as they are given.
+type generateFlags struct {
+	train.GenerateOptions
+	prompt, messages, system string
+	chat, json               bool
+}
+
 func (a *app) generateCommand() *cobra.Command {
-	return &cobra.Command{
+	f := generateFlags{GenerateOptions: train.GenerateOptions{TopP: 1}}
+	c := a.keyed(&cobra.Command{
 		Use:   "generate --model DIR (--prompt TEXT | --chat | --messages FILE)",
 		Short: "Continue a prompt with a model, or chat with it",
 		Long: `Generate continues a prompt and prints tokens as they come. With --chat or
@@ -48,79 +59,74 @@ model ends its turn.
   mt generate --model out/quickstart --prompt - --temperature 0.8 --top-p 0.95 < prompt.txt
   mt generate --model out/chat --chat --system "Answer in one sentence."
   mt generate --model out/chat --messages questions.jsonl --json > answers.jsonl`,
-		DisableFlagParsing:    true,
-		DisableFlagsInUseLine: true,
-		RunE: func(c *cobra.Command, args []string) error {
-			own, cfg, err := keyed(c, args, "prompt=", "max-new-tokens=", "temperature=", "top-k=", "top-p=", "chat", "messages=", "system=", "json")
-			if err != nil || cfg == nil {
-				return err
-			}
-			if err := cfg.Require("model"); err != nil {
-				return err
-			}
-			return a.generate(c, own, cfg)
-		},
-	}
+	}, func(c *cobra.Command, cfg *config.Config) error {
+		if err := cfg.Require("model"); err != nil {
+			return err
+		}
+		f.Options, f.Config, f.Seed = a.options(f.json), cfg, cfg.Seed
+		return a.generate(c.Context(), f, c.Flags().Changed)
+	})
+	set := c.Flags()
+	set.StringVar(&f.prompt, "prompt", "", "")
+	config.Switch(set, "chat", &f.chat)
+	set.StringVar(&f.messages, "messages", "", "")
+	set.StringVar(&f.system, "system", "", "")
+	config.Switch(set, "json", &f.json)
+	whole(set, "max-new-tokens", 1, &f.MaxNewTokens)
+	decimal(set, "temperature", 0, 1e6, &f.Temperature)
+	whole(set, "top-k", 0, &f.TopK)
+	decimal(set, "top-p", 0, 1, &f.TopP)
+	return c
 }
 
-// generate runs mt generate.
-func (a *app) generate(c *cobra.Command, own config.Args, cfg *config.Config) error {
-	o := train.GenerateOptions{Options: a.options(own.Switch("json")), Config: cfg, MaxNewTokens: 200, TopP: 1, Seed: cfg.Seed}
-	if isChat(own) {
-		o.MaxNewTokens = 1024
-	}
-	err := sampling(&o, own)
-	switch {
-	case err != nil:
-		return err
-	case isChat(own):
-		co, err := a.chatOptions(o, own)
+// generate runs mt generate; given tells which flags are.
+func (a *app) generate(ctx context.Context, f generateFlags, given func(flag string) bool) (err error) {
+	if f.chat || given("messages") {
+		f.MaxNewTokens = cmp.Or(f.MaxNewTokens, 1024)
+		co, err := a.chatOptions(f, given)
 		if err != nil {
 			return err
 		}
-		return train.Chat(c.Context(), co)
+		return train.Chat(ctx, co)
 	}
-	for _, name := range []string{"system", "json"} {
-		if _, given := own.Own[name]; given {
-			return config.Usagef("--%s goes with --chat or --messages", name)
-		}
+	f.MaxNewTokens = cmp.Or(f.MaxNewTokens, 200)
+	switch {
+	case given("system"):
+		return config.Usagef("--system goes with --chat or --messages")
+	case f.json:
+		return config.Usagef("--json goes with --chat or --messages")
+	case !given("prompt"):
+		return config.Usagef("no prompt: give --prompt TEXT, or --prompt - to read it from the standard input; --chat holds a conversation")
 	}
-	if o.Prompt, err = a.prompt(own); err != nil {
+	if f.Prompt, err = a.prompt(f.prompt); err != nil {
 		return err
 	}
-	return train.Generate(c.Context(), o)
-}
-
-// isChat tells whether turns are to be answered.
-func isChat(own config.Args) bool {
-	_, messages := own.Own["messages"]
-	return own.Switch("chat") || messages
+	return train.Generate(ctx, f.GenerateOptions)
 }
 
 // chatOptions reads what is to be answered.
-func (a *app) chatOptions(o train.GenerateOptions, own config.Args) (train.ChatOptions, error) {
-	co := train.ChatOptions{GenerateOptions: o, System: own.Own["system"]}
-	_, prompted := own.Own["prompt"]
-	name, given := own.Own["messages"]
-	talks := own.Switch("chat") && !prompted
+func (a *app) chatOptions(f generateFlags, given func(flag string) bool) (train.ChatOptions, error) {
+	co := train.ChatOptions{GenerateOptions: f.GenerateOptions, System: f.system}
+	prompted := given("prompt")
+	talks := f.chat && !prompted
 	switch {
-	case own.Own["prompt"] == "-" && name == "-":
+	case f.prompt == "-" && f.messages == "-":
 		return co, config.Usagef("--prompt - and --messages - both read the standard input: give one of them")
-	case talks && name == "-":
+	case talks && f.messages == "-":
 		return co, config.Usagef("--messages - reads the standard input, and so does --chat: leave --chat out, or give a file")
-	case talks && o.JSON:
+	case talks && f.json:
 		return co, config.Usagef("--json is for answers to --messages or --prompt: leave --chat out, or give --prompt")
 	}
 	var err error
-	if given {
-		if co.Conversations, err = a.messages(name); err != nil {
+	if given("messages") {
+		if co.Conversations, err = a.messages(f.messages); err != nil {
 			return co, err
 		}
 	} else {
 		co.Conversations = []*data.Conversation{{}}
 	}
 	if prompted {
-		text, err := a.prompt(own)
+		text, err := a.prompt(f.prompt)
 		if err != nil {
 			return co, err
 		}
@@ -132,7 +138,7 @@ func (a *app) chatOptions(o train.GenerateOptions, own config.Args) (train.ChatO
 		return co, nil
 	}
 	if n := len(co.Conversations); n > 1 {
-		return co, config.Usagef("--messages %s holds %d conversations, and --chat goes on with one; leave --chat out to answer each", name, n)
+		return co, config.Usagef("--messages %s holds %d conversations, and --chat goes on with one; leave --chat out to answer each", f.messages, n)
 	}
 	if co.In = a.stdin; a.asks {
 		co.Ask = "> "
@@ -153,65 +159,39 @@ func (a *app) messages(name string) ([]*data.Conversation, error) {
 	return data.ReadConversations(f, name)
 }
 
-// sampling reads the flags that say how tokens are chosen.
-func sampling(o *train.GenerateOptions, own config.Args) error {
-	return firstError(
-		whole(own, "max-new-tokens", 1, &o.MaxNewTokens),
-		whole(own, "top-k", 0, &o.TopK),
-		decimal(own, "temperature", 0, 1e6, &o.Temperature),
-		decimal(own, "top-p", 0, 1, &o.TopP),
-	)
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
+// whole adds a flag that is a whole number of at least min.
+func whole(set *pflag.FlagSet, name string, min int, into *int) {
+	set.Func(name, "", func(text string) error {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < min {
+			return config.Usagef("--%s: wants a whole number of at least %d, is %s", name, min, text)
 		}
-	}
-	return nil
+		*into = n
+		return nil
+	})
 }
 
-// whole reads a flag that is a whole number of at least min.
-func whole(own config.Args, name string, min int, into *int) error {
-	text, given := own.Own[name]
-	if !given {
+// decimal adds a flag that is a number from min to max.
+func decimal(set *pflag.FlagSet, name string, min, max float64, into *float64) {
+	set.Func(name, "", func(text string) error {
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(x >= min && x <= max) {
+			return config.Usagef("--%s: wants a number from %g to %g, is %s", name, min, max, text)
+		}
+		*into = x
 		return nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < min {
-		return config.Usagef("--%s: wants a whole number of at least %d, is %s", name, min, text)
-	}
-	*into = n
-	return nil
-}
-
-// decimal reads a flag that is a number from min to max.
-func decimal(own config.Args, name string, min, max float64, into *float64) error {
-	text, given := own.Own[name]
-	if !given {
-		return nil
-	}
-	x, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(x >= min && x <= max) {
-		return config.Usagef("--%s: wants a number from %g to %g, is %s", name, min, max, text)
-	}
-	*into = x
-	return nil
+	})
 }
 
 // maxPrompt is how long a prompt from the standard input may be.
 const maxPrompt = 64 << 20
 
-// prompt is the text to continue.
-func (a *app) prompt(own config.Args) (string, error) {
-	text, given := own.Own["prompt"]
-	switch {
-	case !given:
-		return "", config.Usagef("no prompt: give --prompt TEXT, or --prompt - to read it from the standard input; --chat holds a conversation")
-	case text == "":
+// prompt is what --prompt TEXT stands for.
+func (a *app) prompt(text string) (string, error) {
+	if text == "" {
 		return "", config.Usagef("--prompt is empty: give at least one letter")
-	case text != "-":
+	}
+	if text != "-" {
 		return text, nil
 	}
 	raw, err := files.ReadAll("the standard input", a.stdin, maxPrompt)

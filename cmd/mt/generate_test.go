@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"mt/internal/config"
 	"mt/internal/train"
 )
 
@@ -220,7 +219,7 @@ func (noEnd) Read(p []byte) (int, error) { return len(p), nil }
 // TestEndlessPrompt: a prompt is not cut without a word.
 func TestEndlessPrompt(t *testing.T) {
 	a := &app{stdin: noEnd{}}
-	text, err := a.prompt(config.Args{Own: map[string]string{"prompt": "-"}})
+	text, err := a.prompt("-")
 	if want := "prompt: the standard input: longer than 64 MiB"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%d bytes, %v; want %s", len(text), err, want)
 	}

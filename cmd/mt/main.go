@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"mt/internal/config"
@@ -62,10 +63,11 @@ const eraseLine = "\r\x1b[K"
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	out            *checkedWriter // stdout, while a command runs
-	interactive    bool           // stderr is a terminal
-	asks           bool           // stdin is one
-	colour         bool           // stdout is one, and colours are not switched off
+	out            *checkedWriter                  // stdout, while a command runs
+	interactive    bool                            // stderr is a terminal
+	asks           bool                            // stdin is one
+	colour         bool                            // stdout is one, and colours are not switched off
+	keys           map[*cobra.Command]*config.Args // what commands with config keys are given
 }
 
 // run executes a command line and returns the exit code. An error is printed
@@ -83,10 +85,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	}()
 	out := &checkedWriter{w: a.stdout}
 	a.stdout, a.out = out, out
-	root := a.root()
-	root.SetArgs(args)
-	root.SetContext(ctx)
-	err := root.Execute()
+	err := a.execute(ctx, args)
 	if err == nil {
 		err = out.err
 	}

@@ -55,6 +55,13 @@ func TestBadUsage(t *testing.T) {
 		{"train nope.yaml", "mt: config: nope.yaml: no such file or directory"},
 		{"train --seed", "mt: --seed: has no value (write --seed=VALUE if it begins with two dashes) (see mt train --help)"},
 		{"train " + file, "mt: " + file + ":2:1: unknown key \"sed\"; did you mean \"seed\"?\n" + file + ":3:12: max_steps: wants a whole number, is many"},
+		{"train --output-dir --seed 1", "mt: --output-dir: has no value (write --output-dir=VALUE if it begins with two dashes) (see mt train --help)"},
+		{"train -seed 1", "mt: -seed: flags have two dashes, as in --learning-rate 1e-4 (see mt train --help)"},
+		{"train -host-memory 1GiB", "mt: -host-memory: flags have two dashes"},
+		{"train --sed 1 --max_steps many", "mt: --sed: unknown key; did you mean \"--seed\"?\n--max_steps: wants a whole number, is many"},
+		{"train --model {a:", "mt: --model:1:3: YAML: "},
+		{"train --dry-run=7", "mt: --dry-run: wants true or false, is 7 (see mt train --help)"},
+		{"plan --json --json", "mt: --json: given twice (see mt plan --help)"},
 		{"train --dataset x", "mt: no model: "},
 		{"train --model tiny", "mt: no dataset: "},
 		{"train --model nopreset --dataset x --dry-run", "mt: --model: "},
@@ -93,6 +100,39 @@ func TestHelp(t *testing.T) {
 		code, stdout, stderr := mt(t, "", strings.Fields(args)...)
 		if code != exitDone || stderr != "" || !strings.Contains(stdout, want) {
 			t.Errorf("mt %s: exit code %d, %q is not in\n%s%s", args, code, want, stdout, stderr)
+		}
+	}
+}
+
+// TestCompletion: a shell completes the keys, as it does flags, and no other tool's.
+func TestCompletion(t *testing.T) {
+	for line, want := range map[string]string{
+		"train --learn":                "--learning-rate\tthe highest rate of the schedule\n:4\n",
+		"train --shuffle false --dry":  "--dry-run\n:4\n",
+		"eval run.yaml --batch":        "--batch-size\t", // an alias
+		"generate --max-n":             "--max-new-tokens\n--max-nonfinite-steps\t",
+		"data inspect --pipeline.we":   "--pipeline.weight-slots\t",
+		"train --deepsp":               ":4\n",
+		"train --seed 1 --output-dir ": ":0\n", // a file
+		"train ":                       ":0\n",
+	} {
+		code, stdout, stderr := mt(t, "", append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		if code != exitDone || !strings.HasPrefix(stdout, want) {
+			t.Errorf("mt %s: exit code %d\n%s%s\nwant %s", line, code, stdout, stderr, want)
+		}
+	}
+}
+
+// TestFlagsGoAnywhere: keys stand before and behind the command and its file.
+func TestFlagsGoAnywhere(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("dataset: x\nmodel: tiny\nmax_steps: 5\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"plan FILE --shuffle false --json --max_steps 7", "plan --json --max-steps=7 --shuffle FILE", "--max-steps 7 plan --json -- FILE"} {
+		got := object(t, must(t, strings.Fields(strings.ReplaceAll(line, "FILE", file))...))
+		if got["max_steps"] != 7.0 {
+			t.Errorf("mt %s: %v steps", line, got["max_steps"])
 		}
 	}
 }

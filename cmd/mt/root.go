@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -16,6 +18,7 @@ import (
 
 // root is the tree of commands.
 func (a *app) root() *cobra.Command {
+	a.keys = map[*cobra.Command]*config.Args{}
 	root := &cobra.Command{
 		Use:   "mt",
 		Short: "Train large language models in full precision on one machine",
@@ -44,10 +47,11 @@ Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
-	})
+	root.SetGlobalNormalizationFunc(config.Dashes)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if ours := (*config.UsageError)(nil); errors.As(err, &ours) {
+			err = ours // without what pflag says around it
+		}
 		return config.Usagef("%w (see %s --help)", err, c.CommandPath())
 	})
 	root.AddCommand(a.trainCommand(), a.planCommand(), a.evalCommand(), a.generateCommand(), a.exportCommand(), a.benchCommand(),
@@ -81,32 +85,45 @@ func (a *app) options(asJSON bool) train.Options {
 	return train.Options{Stdout: a.stdout, Stderr: a.stderr, JSON: asJSON, Interactive: a.interactive}
 }
 
-// keyed reads the command line of a command whose flags are config keys: its
-// own flags (see config.ParseArgs), at most one config file, and the rest. It
-// prints the help and returns a nil Config where that was asked for.
-func keyed(c *cobra.Command, args []string, own ...string) (config.Args, *config.Config, error) {
-	parsed, err := config.ParseArgs(args, append(own, "help")...)
-	if err != nil {
-		return parsed, nil, fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
+// keyed gives c the config keys for flags, and what run does with the
+// configuration that they and at most one config file make.
+func (a *app) keyed(c *cobra.Command, run func(c *cobra.Command, cfg *config.Config) error) *cobra.Command {
+	keys := &config.Args{}
+	keys.AddTo(c.Flags())
+	c.InitDefaultHelpFlag()
+	a.keys[c] = keys
+	c.DisableFlagsInUseLine = true
+	c.SetHelpFunc(func(c *cobra.Command, args []string) {
+		c.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "help" }) // Long has them, in groups
+		c.Root().HelpFunc()(c, args)
+	})
+	c.RunE = func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 1:
+			return config.Usagef("%s: takes one config file, got %q; commas separate the values of a list", c.Name(), args)
+		case len(args) == 0 && c.Flags().NFlag() == 0:
+			return config.Usagef("%s: give %s (see %s --help)", c.Name(), strings.TrimPrefix(c.Use, c.Name()+" "), c.CommandPath())
+		}
+		cfg, err := config.Load(strings.Join(args, ""), *keys)
+		if err != nil {
+			return err
+		}
+		return run(c, cfg)
 	}
-	if parsed.Switch("help") {
-		return parsed, nil, c.Help()
+	return c
+}
+
+// execute runs a command line.
+func (a *app) execute(ctx context.Context, args []string) error {
+	root := a.root()
+	c, _, err := root.Find(args)
+	if keys := a.keys[c]; err == nil && keys != nil {
+		if args, err = keys.Spell(c.Flags(), args); err != nil {
+			return c.FlagErrorFunc()(c, err)
+		}
 	}
-	if len(args) == 0 {
-		return parsed, nil, config.Usagef("%s: give %s (see %s --help)", c.Name(),
-			strings.TrimPrefix(c.Use, c.Name()+" "), c.CommandPath())
-	}
-	file := ""
-	switch len(parsed.Positional) {
-	case 0:
-	case 1:
-		file = parsed.Positional[0]
-	default:
-		return parsed, nil, config.Usagef("%s: takes one config file, got %q; commas separate the values of a list",
-			c.Name(), parsed.Positional)
-	}
-	cfg, err := config.Load(file, parsed)
-	return parsed, cfg, err
+	root.SetArgs(args)
+	return root.ExecuteContext(ctx)
 }
 
 // keyHelp is text followed by the table of config keys.

@@ -12,7 +12,8 @@ import (
 )
 
 func (a *app) trainCommand() *cobra.Command {
-	return &cobra.Command{
+	var dry, asJSON bool
+	c := a.keyed(&cobra.Command{
 		Use:   "train CONFIG.yaml [--any-config-key value]",
 		Short: "Train a model",
 		Long: keyHelp(`Train trains a model as a YAML file says. Every key of the file is a flag too,
@@ -38,30 +39,27 @@ Config keys, with their defaults:
   mt train run.yaml --dry-run
   mt train run.yaml --max-steps 2000
   mt train --model quickstart --dataset notes.txt --max-seq-len 256 --output-dir out/notes`,
-		DisableFlagParsing:    true,
-		DisableFlagsInUseLine: true,
-		RunE: func(c *cobra.Command, args []string) error {
-			own, cfg, err := keyed(c, args, "dry-run", "json")
-			if err != nil || cfg == nil {
-				return err
-			}
-			if err := cfg.Require("model", "dataset"); err != nil {
-				return err
-			}
-			switch {
-			case own.Switch("dry-run"):
-				return train.DryRun(cfg, a.options(own.Switch("json")))
-			case own.Switch("json"):
-				return config.Usagef("--json goes with --dry-run; a run writes its numbers to metrics.jsonl in output_dir")
-			}
-			a.out.spare = true // what a run makes lies in output_dir
-			return train.Train(c.Context(), cfg, a.options(false))
-		},
-	}
+	}, func(c *cobra.Command, cfg *config.Config) error {
+		if err := cfg.Require("model", "dataset"); err != nil {
+			return err
+		}
+		switch {
+		case dry:
+			return train.DryRun(cfg, a.options(asJSON))
+		case asJSON:
+			return config.Usagef("--json goes with --dry-run; a run writes its numbers to metrics.jsonl in output_dir")
+		}
+		a.out.spare = true // what a run makes lies in output_dir
+		return train.Train(c.Context(), cfg, a.options(false))
+	})
+	config.Switch(c.Flags(), "dry-run", &dry)
+	config.Switch(c.Flags(), "json", &asJSON)
+	return c
 }
 
 func (a *app) planCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := a.keyed(&cobra.Command{
 		Use:   "plan CONFIG.yaml [--any-config-key value]",
 		Short: "Show what a run would need, by purpose, and whether it fits",
 		Long: `Plan checks a config, opens the model, and prints how much memory a run would
@@ -78,20 +76,16 @@ data, the free disk space and the checkpoint that it would go on from.
 		Example: `  mt plan examples/quickstart.yaml
   mt plan --model qwen2.5-7b --device-memory 24GiB --host-memory 128GiB
   mt plan run.yaml --device-memory 10GiB --json`,
-		DisableFlagParsing:    true,
-		DisableFlagsInUseLine: true,
-		RunE: func(c *cobra.Command, args []string) error {
-			own, cfg, err := keyed(c, args, "json")
-			if err != nil || cfg == nil {
-				return err
-			}
-			return train.Plan(cfg, a.options(own.Switch("json")))
-		},
-	}
+	}, func(_ *cobra.Command, cfg *config.Config) error {
+		return train.Plan(cfg, a.options(asJSON))
+	})
+	config.Switch(c.Flags(), "json", &asJSON)
+	return c
 }
 
 func (a *app) evalCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := a.keyed(&cobra.Command{
 		Use:   "eval --model DIR --dataset FILE",
 		Short: "Measure loss and perplexity of a model on a data set",
 		Long: `Eval prints the mean loss per supervised token, in nats, its exponential (the
@@ -108,29 +102,23 @@ perplexity) and the number of those tokens, over all rows of the data set.
 
 Other keys of mt train that say how data is read or computed work too, and so
 does a config file in front.`,
-		Example:               `  mt eval --model out/quickstart --dataset held-out.txt --max-seq-len 256 --json`,
-		DisableFlagParsing:    true,
-		DisableFlagsInUseLine: true,
-		RunE: func(c *cobra.Command, args []string) error {
-			own, cfg, err := keyed(c, args, "json")
-			if err != nil || cfg == nil {
-				return err
-			}
-			if err := cfg.Require("model", "dataset"); err != nil {
-				return err
-			}
-			asJSON := own.Switch("json")
-			r, err := train.Eval(c.Context(), train.EvalOptions{Options: a.options(asJSON), Config: cfg})
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return a.json(r)
-			}
-			_, err = fmt.Fprintf(a.stdout, "loss %.6f  perplexity %.4f  tokens %d\n", r.Loss, r.Perplexity, r.Tokens)
+		Example: `  mt eval --model out/quickstart --dataset held-out.txt --max-seq-len 256 --json`,
+	}, func(c *cobra.Command, cfg *config.Config) error {
+		if err := cfg.Require("model", "dataset"); err != nil {
 			return err
-		},
-	}
+		}
+		r, err := train.Eval(c.Context(), train.EvalOptions{Options: a.options(asJSON), Config: cfg})
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return a.json(r)
+		}
+		_, err = fmt.Fprintf(a.stdout, "loss %.6f  perplexity %.4f  tokens %d\n", r.Loss, r.Perplexity, r.Tokens)
+		return err
+	})
+	config.Switch(c.Flags(), "json", &asJSON)
+	return c
 }
 
 // presets are the names of the models that mt knows, in lines.

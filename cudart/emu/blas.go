@@ -21,8 +21,6 @@ const (
 )
 
 const (
-	orderCol        = 0
-	orderRow        = 1
 	epilogueDefault = 1
 	epilogueBias    = 4
 )
@@ -47,14 +45,11 @@ type desc struct {
 	biasBatchStride int64
 }
 
-// layout is a cublasLtMatrixLayout_t.
+// layout is a cublasLtMatrixLayout_t: one matrix, column-major.
 type layout struct {
-	dtype       int32
-	order       int32
-	rows, cols  uint64
-	ld          int64
-	batch       int32
-	batchOffset int64
+	dtype      int32
+	rows, cols uint64
+	ld         int64
 }
 
 // preference is a cublasLtMatmulPreference_t.
@@ -139,7 +134,7 @@ func blasObjects() []symbol {
 		{name: "cublasLtMatrixLayoutCreate", bind: func(c caller) any {
 			return func(out *uint64, dtype int32, rows, cols uint64, ld int64) int32 {
 				return c.do(func(d *Driver) int32 {
-					v := &layout{dtype: dtype, rows: rows, cols: cols, ld: ld, batch: 1}
+					v := &layout{dtype: dtype, rows: rows, cols: cols, ld: ld}
 					return create(d, out, kindLayout, v)
 				})
 			}
@@ -188,11 +183,6 @@ func (m *desc) fields() map[int32][]byte {
 		15: field(&m.smCount), 25: field(&m.fastAccum), 26: field(&m.biasType)}
 }
 
-func (l *layout) fields() map[int32][]byte {
-	return map[int32][]byte{0: field(&l.dtype), 1: field(&l.order), 2: field(&l.rows), 3: field(&l.cols), 4: field(&l.ld),
-		5: field(&l.batch), 6: field(&l.batchOffset)}
-}
-
 func (p *preference) fields() map[int32][]byte {
 	return map[int32][]byte{0: field(&p.search), 1: field(&p.maxWorkspace), 3: field(&p.reduction), 5: field(&p.align[0]),
 		6: field(&p.align[1]), 7: field(&p.align[2]), 8: field(&p.align[3]), 9: field(&p.waves), 12: field(&p.impl)}
@@ -200,7 +190,6 @@ func (p *preference) fields() map[int32][]byte {
 
 func blasAttributes() []symbol {
 	return []symbol{attributes[*desc]("cublasLtMatmulDescSetAttribute", kindDesc),
-		attributes[*layout]("cublasLtMatrixLayoutSetAttribute", kindLayout),
 		attributes[*preference]("cublasLtMatmulPreferenceSetAttribute", kindPreference)}
 }
 

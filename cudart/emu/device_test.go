@@ -11,6 +11,14 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
+// What the emulator answers and mt does not ask.
+const (
+	attrPageableAccess         cudart.DeviceAttr = 88
+	attrMaxSharedPerBlockOptin cudart.DeviceAttr = 97
+	hostToHost                 cudart.MemcpyKind = 0
+	anyToAny                   cudart.MemcpyKind = 4 // told by the addresses
+)
+
 func TestDeviceDescribesItself(t *testing.T) {
 	for _, c := range []struct{ capability, optIn int }{{80, 163 << 10}, {89, 99 << 10}, {90, 227 << 10}, {120, 99 << 10}} {
 		r := open(t, emu.Options{ComputeCapability: c.capability, Name: "GPU"})
@@ -18,7 +26,7 @@ func TestDeviceDescribesItself(t *testing.T) {
 			t.Errorf("%d devices, %v", n, err)
 		}
 		for attr, want := range map[cudart.DeviceAttr]int{cudart.AttrComputeMajor: c.capability / 10, cudart.AttrComputeMinor: c.capability % 10,
-			cudart.AttrMaxSharedPerBlockOptin: c.optIn, cudart.AttrPageableAccess: 0} {
+			attrMaxSharedPerBlockOptin: c.optIn, attrPageableAccess: 0} {
 			if got, err := r.DeviceAttribute(attr, 0); err != nil || got != want {
 				t.Errorf("attribute %d is %d, %v, want %d", attr, got, err, want)
 			}
@@ -77,9 +85,9 @@ func TestDefaultStream(t *testing.T) {
 	r := open(t, emu.Options{Mode: emu.Lazy})
 	a, in, out := r.malloc(8), r.host(8), r.host(8)
 	copy(in, "abcdefgh")
-	r.must(r.MemcpyAsync(uintptr(a), addr(in), 8, cudart.AnyToAny, 0))
-	r.must(r.MemcpyAsync(addr(out), uintptr(a), 8, cudart.AnyToAny, 0))
-	r.must(r.MemcpyAsync(addr(in), addr(out), 8, cudart.HostToHost, 0))
+	r.must(r.MemcpyAsync(uintptr(a), addr(in), 8, anyToAny, 0))
+	r.must(r.MemcpyAsync(addr(out), uintptr(a), 8, anyToAny, 0))
+	r.must(r.MemcpyAsync(addr(in), addr(out), 8, hostToHost, 0))
 	r.must(r.StreamSynchronize(0))
 	if string(out) != "abcdefgh" {
 		t.Errorf("got %q", out)

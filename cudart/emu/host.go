@@ -14,6 +14,7 @@ type pinned struct {
 	base  uint64
 	bytes uint64
 	owned []byte // of cudaHostAlloc
+	only  *gpu   // the device that it is pinned for; nil: portable, for all
 }
 
 func (p *pinned) end() uint64 { return p.base + p.bytes }
@@ -52,9 +53,18 @@ func (d *Driver) hostAlloc(p *uint64, bytes uint64, flags uint32) int32 {
 	off := (pageSize - base%pageSize) % pageSize
 	owned := all[off : off+bytes]
 	spoil(owned)
-	d.pin(&pinned{base: base + off, bytes: bytes, owned: owned}, "allocated")
+	d.pin(&pinned{base: base + off, bytes: bytes, owned: owned, only: d.pinsFor(flags)}, "allocated")
 	*p = base + off
 	return 0
+}
+
+// pinsFor is the device of the call under way, for which alone it pins without the
+// flag cudaHostAllocPortable or cudaHostRegisterPortable, which are one number.
+func (d *Driver) pinsFor(flags uint32) *gpu {
+	if flags&1 != 0 {
+		return nil
+	}
+	return d.here()
 }
 
 // unpin ends pinned memory. As CUDA does, it waits until the device is idle.
@@ -92,7 +102,7 @@ func (d *Driver) hostRegister(addr, bytes uint64, flags uint32) int32 {
 		return errOutOfMemory
 	}
 	d.locked += int64(bytes)
-	d.pin(&pinned{base: addr, bytes: bytes}, "registered")
+	d.pin(&pinned{base: addr, bytes: bytes, only: d.pinsFor(flags)}, "registered")
 	return 0
 }
 
@@ -140,9 +150,9 @@ type hostSide struct {
 	from   int64   // offset in pinned
 }
 
-// hostRange is n bytes of host memory at addr. A wrong address is a fault, and
-// the code for it.
-func (d *Driver) hostRange(call string, addr, n uint64) (hostSide, int32) {
+// hostRange is n bytes of host memory at addr, for a copy of g. A wrong address is a
+// fault, and the code for it.
+func (d *Driver) hostRange(call string, g *gpu, addr, n uint64) (hostSide, int32) {
 	if addr == 0 || isDevice(addr) || addr>>48 != 0 {
 		d.fault(Argument, "%s: %d bytes at %#x, which is no host memory", call, n, addr)
 		return hostSide{}, errInvalidValue
@@ -157,7 +167,9 @@ func (d *Driver) hostRange(call string, addr, n uint64) (hostSide, int32) {
 		d.fault(Argument, "%s: %d bytes of host memory at %#x are only in part in %s", call, n, addr, p.name)
 		return hostSide{}, errInvalidValue
 	}
-	h.pinned, h.from = p, int64(addr-p.base)
+	if p.only == nil || p.only == g {
+		h.pinned, h.from = p, int64(addr-p.base)
+	}
 	return h, 0
 }
 

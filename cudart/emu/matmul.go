@@ -92,20 +92,13 @@ func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (pro
 func (p *problem) check() int32 {
 	a, b, c, o := p.layouts[0], p.layouts[1], p.layouts[2], p.layouts[3]
 	for _, l := range p.layouts {
-		tall := int64(l.rows)
-		if l.order == orderRow {
-			tall = int64(l.cols)
-		}
-		if l.order != orderCol && l.order != orderRow || l.batch != 1 {
-			return blasNotSupported
-		}
-		if l.rows == 0 || l.cols == 0 || l.rows >= 1<<31 || l.cols >= 1<<31 || l.ld < tall {
+		if l.rows == 0 || l.cols == 0 || l.rows >= 1<<31 || l.cols >= 1<<31 || l.ld < int64(l.rows) {
 			return blasInvalidValue
 		}
 	}
 	am, ak, aok := transposed(a, p.desc.transA)
 	bk, bn, bok := transposed(b, p.desc.transB)
-	if !aok || !bok || p.desc.transC != 0 || ak != bk || o.rows != am || o.cols != bn || c.rows != am || c.cols != bn || c.order != o.order {
+	if !aok || !bok || p.desc.transC != 0 || ak != bk || o.rows != am || o.cols != bn || c.rows != am || c.cols != bn {
 		return blasInvalidValue
 	}
 	p.m, p.n, p.k = int(am), int(bn), int(ak)
@@ -142,7 +135,6 @@ func (p *problem) hash() uint64 {
 	add := func(v uint64) { h = (h ^ v) * 1099511628211 }
 	for _, l := range p.layouts {
 		add(uint64(l.dtype))
-		add(uint64(l.order))
 		add(uint64(l.ld))
 	}
 	for _, v := range []int32{p.desc.compute, p.desc.transA, p.desc.transB, p.desc.epilogue} {
@@ -270,9 +262,6 @@ func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32
 // matrix is an operand in device memory, whose spans it adds to o.
 func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32) {
 	across, down := int64(l.cols), int64(l.rows) // lines of memory, elements of one
-	if l.order == orderRow {
-		across, down = down, across
-	}
 	size := l.size()
 	line, step := down*size, l.ld*size
 	total := (across-1)*step + line
@@ -290,11 +279,7 @@ func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32)
 	for i := range across {
 		o.spans = append(o.spans, span{&b.region, off + i*step, off + i*step + line, write})
 	}
-	m := matrix{bytes: b.Data[off : off+total], bf16: l.dtype == typeBF16, down: 1, right: int(l.ld)}
-	if l.order == orderRow {
-		m.down, m.right = m.right, m.down
-	}
-	return m, 0
+	return matrix{bytes: b.Data[off : off+total], bf16: l.dtype == typeBF16, down: 1, right: int(l.ld)}, 0
 }
 
 // biasAlign is what some kernels of the library take for granted of a bias,

@@ -261,7 +261,7 @@ func (d *Driver) side(o *op, addr, n uint64, onDevice, write bool) (bytes []byte
 		o.spans = append(o.spans, span{&b.region, off, off + int64(n), write})
 		return b.Data[off : off+int64(n)], false, 0
 	}
-	h, code := d.hostRange(o.what, addr, n)
+	h, code := d.hostRange(o.what, o.gpu, addr, n)
 	if code != 0 {
 		return nil, false, code
 	}

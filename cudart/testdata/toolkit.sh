@@ -6,7 +6,8 @@
 # Afterwards DIR/nvidia/cu13 has include (headers), lib (libcudart, libcublasLt)
 # and bin (ptxas). Run again, it does nothing. The packages come from PyPI, 450 MB
 # most of which is cuBLAS. It needs python3 with pip or venv (Debian: python3-pip
-# or python3-venv), and no GPU. The tests of package cudart read
+# or python3-venv), and no GPU. Where pip fails it ends with 3, any other failure with
+# another status. The tests of package cudart read
 #
 #     MT_CUDA_HEADERS=DIR/nvidia/cu13/include
 #     MT_CUDA_LIBS_TEST=DIR/nvidia/cu13/lib
@@ -43,7 +44,7 @@ if ! python3 -m pip --version >/dev/null 2>&1; then
 	python=$scratch/venv/bin/python3
 fi
 "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
-	--dest "$scratch/wheels" "${PACKAGES[@]}"
+	--dest "$scratch/wheels" "${PACKAGES[@]}" || exit 3
 
 rm -rf "$dir/nvidia" "$stamp"
 for wheel in "$scratch"/wheels/*.whl; do

@@ -165,3 +165,71 @@ func TestOrdinal(t *testing.T) {
 		}
 	}
 }
+
+// TestDevicesShareHostMemory: memory that two devices register is pinned for both,
+// and stays so until the last of them gives it up.
+func TestDevicesShareHostMemory(t *testing.T) {
+	drv, c := bind(t, emu.Options{Devices: 2})
+	var devices []*dev
+	for ordinal := range 2 {
+		d, err := New(Options{CUDA: c, Ordinal: ordinal})
+		if err != nil {
+			t.Fatal(err)
+		}
+		devices = append(devices, d.(*dev))
+	}
+	const bytes = 4096
+	host := make([]byte, bytes)
+	copies := func(d *dev) (staged int64) {
+		t.Helper()
+		m, err := d.Alloc(device.ForBatch, bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Free(m)
+		s, err := d.NewStream("copies")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := drv.PageableCopies()
+		s.CopyH2D(m, host)
+		s.CopyD2H(host, m)
+		if err := errors.Join(s.Sync(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return int64(drv.PageableCopies() - before)
+	}
+	for _, d := range devices {
+		if err := d.Register(host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round, users := range [][]*dev{devices, devices[1:]} {
+		for _, d := range users {
+			if n := copies(d); n != 0 || !d.pinned(host) || len(d.Notes()) != 0 {
+				t.Errorf("round %d, %s: %d copies staged, pinned %v, notes %q", round, d.Name(), n, d.pinned(host), d.Notes())
+			}
+		}
+		users[0].Unregister(host)
+		if users[0].pinned(host) {
+			t.Error("pinned after Unregister")
+		}
+	}
+	if err := c.HostRegister(devices[0].context, host); err != nil { // nobody has it any more
+		t.Error(err)
+	}
+	if err := c.HostRegister(devices[0].context, host); !errors.Is(err, cudart.ErrAlreadyRegistered) {
+		t.Errorf("registered twice for one device: %v", err)
+	}
+	if err := c.HostUnregister(devices[0].context, host); err != nil {
+		t.Error(err)
+	}
+	for _, d := range devices {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if faults := drv.Faults(); len(faults) > 0 {
+		t.Error(faults)
+	}
+}

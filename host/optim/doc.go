@@ -20,4 +20,4 @@
 // hi is rounded, not cut.
 package optim
 
-//go:generate go run -C _asm . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg optim
+//go:generate go run -C ../../tools/_asm ./optim -out ../../host/optim/kernels_amd64.s -stubs ../../host/optim/kernels_amd64.go -pkg optim

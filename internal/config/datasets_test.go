@@ -1,9 +1,11 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"mt/data"
@@ -40,6 +42,29 @@ func TestDatasetDir(t *testing.T) {
 	}
 	if _, err := DatasetDir("org/name"); err == nil || !strings.Contains(err.Error(), "hf download") {
 		t.Errorf("a snapshot that is gone: %v", err)
+	}
+}
+
+// TestHubThatCannotBeRead: what is in the cache and cannot be seen is not said to be
+// absent.
+func TestHubThatCannotBeRead(t *testing.T) {
+	hub := t.TempDir()
+	t.Setenv("HF_HUB_CACHE", hub)
+	for kind, find := range map[string]func(string) (string, error){"models": ModelDir, "datasets": DatasetDir} {
+		repo := filepath.Join(hub, kind+"--org--name")
+		loop := filepath.Join(repo, "snapshots", "abc")
+		for _, dir := range []string{"refs", "snapshots"} {
+			if err := os.MkdirAll(filepath.Join(repo, dir), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(os.WriteFile(filepath.Join(repo, "refs", "main"), []byte("abc\n"), 0o600), os.Symlink("abc", loop)); err != nil {
+			t.Fatal(err)
+		}
+		dir, err := find("org/name")
+		if dir != "" || !errors.Is(err, syscall.ELOOP) || !strings.Contains(err.Error(), loop) || strings.Contains(err.Error(), "hf download") {
+			t.Errorf("%s: %q, %v", kind, dir, err)
+		}
 	}
 }
 

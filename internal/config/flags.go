@@ -1,163 +1,140 @@
 package config
 
 import (
-	"slices"
 	"strings"
+
+	"github.com/spf13/pflag"
 )
 
-// Args is a command line taken apart.
-type Args struct {
-	Positional []string
-	Own        map[string]string // the command's own flags that were given; "true" for a switch
-	entries    []entry
+// Args are the keys that a command line gives, in its order.
+type Args struct{ entries []entry }
+
+// Dashes makes dashes and underscores of a flag's name the same.
+func Dashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 
-// Switch says whether one of the command's own switches was given.
-func (a Args) Switch(name string) bool { return a.Own[name] != "" }
-
-// ParseArgs takes the command line of a command apart whose flags are config
-// keys: --key value, --key=value, dashes or underscores, aliases too, keys of
-// mappings as --pipeline.weight-slots; a switch may stand without its value.
-// own are the command's own flags: "dry-run" is a switch, "prompt=" takes a
-// value. What follows "--" is positional. Whether keys exist is for Load to
-// say.
-func ParseArgs(args []string, own ...string) (Args, error) {
-	p := &argParser{args: args, own: own, out: Args{Own: map[string]string{}}, seen: map[string]bool{}}
-	for p.next < len(args) {
-		arg := args[p.next]
-		p.next++
-		if arg == "--" {
-			p.out.Positional = append(p.out.Positional, args[p.next:]...)
-			break
+// AddTo makes every key a flag of set, by all its names: --max-steps, keys of
+// mappings as --pipeline.weight-slots, and the keys of other tools. What they
+// are given is kept in a. Whether it is right is for Load to say.
+func (a *Args) AddTo(set *pflag.FlagSet) {
+	eachKey(func(k *key) {
+		for _, name := range append([]string{k.name}, k.aliases...) {
+			a.add(set, name, k.doc)
 		}
-		if arg == "-h" {
-			arg = "--help"
-		}
-		var err error
-		switch {
-		case strings.HasPrefix(arg, "--"):
-			err = p.flag(arg)
-		case len(arg) > 1 && arg[0] == '-':
-			err = Usagef("%s: flags have two dashes, as in --learning-rate 1e-4", arg)
-		default:
-			p.out.Positional = append(p.out.Positional, arg)
-		}
-		if err != nil {
-			return p.out, err
-		}
+	})
+	a.add(set, pipelineKey, "several of its keys at once, as {weight_slots: 4}")
+	for name := range foreign {
+		a.add(set, name, "").Hidden = true
 	}
-	return p.out, nil
 }
 
-// argParser is ParseArgs on its way through args.
-type argParser struct {
-	args []string
-	next int // index of the argument to look at next
-	own  []string
-	out  Args
-	seen map[string]bool
+// add makes a flag of set that gives the key of that name.
+func (a *Args) add(set *pflag.FlagSet, name, doc string) *pflag.Flag {
+	f := set.VarPF(&keyFlag{args: a, name: name}, strings.ReplaceAll(name, "_", "-"), "", doc)
+	if k := byName[name]; k != nil && k.isBool() || foreignSwitches[name] {
+		f.NoOptDefVal = "true"
+	}
+	return f
 }
 
-// flag takes one flag, and its value when that stands apart.
-func (p *argParser) flag(arg string) error {
-	flag, text, has := strings.Cut(arg, "=")
-	name := strings.ReplaceAll(flag[2:], "-", "_")
-	if p.seen[name] {
-		return Usagef("%s: given twice", flag)
-	}
-	p.seen[name] = true
-	dashed := strings.ReplaceAll(name, "_", "-")
-	ownSwitch, ownValue := slices.Contains(p.own, dashed), slices.Contains(p.own, dashed+"=")
-	if !has {
-		switch {
-		case ownSwitch:
-			text = "true"
-		case ownValue:
-			if p.next == len(p.args) {
-				return Usagef("%s: has no value", flag)
-			}
-			text = p.args[p.next]
-			p.next++
-		default:
-			var err error
-			if text, err = p.value(name, flag); err != nil {
-				return err
-			}
-		}
-	}
-	switch {
-	case ownSwitch:
-		val, ok := truth(text)
-		if !ok {
-			return Usagef("%s: wants true or false, is %s", flag, text)
-		}
-		if val {
-			p.out.Own[dashed] = "true"
-		}
-		return nil
-	case ownValue:
-		p.out.Own[dashed] = text
-		return nil
-	}
-	return p.out.add(flag, name, text)
+// keyFlag is a key as a pflag.Value.
+type keyFlag struct {
+	args        *Args
+	name, typed string // "max_steps"; "--max_steps" or "--max-steps"
 }
 
-// value is the value of a key's flag, taken from the next argument.
-func (p *argParser) value(name, flag string) (string, error) {
-	next, ok := "", p.next < len(p.args)
-	if ok {
-		next = p.args[p.next]
-	}
-	if isSwitch(name) {
-		if _, isTruth := truth(next); isTruth || next == "auto" {
-			p.next++
-			return next, nil
-		}
-		return "true", nil
-	}
-	if !ok || strings.HasPrefix(next, "--") {
-		if byName[name] == nil && foreign[name] == nil && !strings.Contains(name, ".") {
-			return "", nil // Load says that there is no such key
-		}
-		return "", Usagef("%s: has no value (write %s=VALUE if it begins with two dashes)", flag, flag)
-	}
-	p.next++
-	return next, nil
-}
+// String implements pflag.Value. There is no default: a file may come before.
+func (f *keyFlag) String() string { return "" }
 
-// isSwitch says whether the flag may stand without a value.
-func isSwitch(name string) bool {
-	if k := byName[name]; k != nil {
-		return k.isBool()
-	}
-	return foreignSwitches[name]
-}
+// Type implements pflag.Value.
+func (f *keyFlag) Type() string { return "value" }
 
-// add keeps one flag. A value in braces is YAML where the key takes a mapping.
-func (a *Args) add(flag, name, text string) error {
-	pos := Pos{Flag: flag}
+// Set implements pflag.Value. A value in braces is YAML where the key takes a
+// mapping.
+func (f *keyFlag) Set(text string) error {
+	pos := Pos{Flag: f.typed}
 	v := value{kind: plain, text: text, pos: pos}
-	if takesMapping(name) && strings.HasPrefix(strings.TrimSpace(text), "{") {
-		parsed, err := parseYAML(flag, []byte(text))
+	k := byName[f.name]
+	takesMapping := f.name == pipelineKey || k != nil && (k.name == modelKey || k.isMapping())
+	if takesMapping && strings.HasPrefix(strings.TrimSpace(text), "{") {
+		parsed, err := parseYAML(f.typed, []byte(text))
 		if err != nil {
 			return err
 		}
 		v = parsed.at(pos)
 	}
-	if name == pipelineKey && v.kind == mapping {
-		for _, f := range v.fields {
-			a.entries = append(a.entries, entry{pipelineKey + "." + f.name, pos, f.val})
-		}
-		return nil
-	}
-	a.entries = append(a.entries, entry{name, pos, v})
+	f.args.entries = append(f.args.entries, entry{f.name, pos, v})
 	return nil
 }
 
-// takesMapping says whether the flag may have a mapping for its value.
-func takesMapping(name string) bool {
-	k := byName[name]
-	return name == pipelineKey || k != nil && (k.name == modelKey || k.isMapping())
+// Spell is args, of a command with the flags of set, with each flag and its value
+// in one argument: pflag does not look for the value of a switch elsewhere. Flags
+// that are not in set are added, for Load to judge: keys of an inline model, and
+// mistakes. What pflag would take for something else is a UsageError: a flag with
+// one dash, one that is given twice, one where a value should be.
+func (a *Args) Spell(set *pflag.FlagSet, args []string) (out []string, err error) {
+	seen := map[*pflag.Flag]bool{}
+	for len(args) > 0 && args[0] != "--" {
+		arg := args[0]
+		out, args = append(out, arg), args[1:]
+		if len(arg) < 2 || arg[0] != '-' || arg == "-h" {
+			continue
+		}
+		if arg[1] != '-' {
+			return nil, Usagef("%s: flags have two dashes, as in --learning-rate 1e-4", arg)
+		}
+		typed, _, hasValue := strings.Cut(arg, "=")
+		f := set.Lookup(typed[2:])
+		known := f != nil || strings.Contains(typed, ".")
+		if f == nil {
+			f = a.add(set, strings.ReplaceAll(typed[2:], "-", "_"), "")
+		}
+		if seen[f] {
+			return nil, Usagef("%s: given twice", typed)
+		}
+		seen[f] = true
+		if k, ok := f.Value.(*keyFlag); ok {
+			k.typed = typed
+		}
+		switch {
+		case hasValue:
+		case len(args) > 0 && takes(f, args[0]):
+			out[len(out)-1], args = arg+"="+args[0], args[1:]
+		case f.NoOptDefVal != "":
+		case known:
+			return nil, Usagef("%s: has no value (write %s=VALUE if it begins with two dashes)", typed, typed)
+		default:
+			f.NoOptDefVal = "true" // that there is no such key is what is wrong
+		}
+	}
+	return append(out, args...), nil
+}
+
+// takes says whether the argument behind f is its value.
+func takes(f *pflag.Flag, arg string) bool {
+	_, isKey := f.Value.(*keyFlag)
+	_, isTruth := truth(arg)
+	switch {
+	case !isKey:
+		return f.NoOptDefVal == ""
+	case f.NoOptDefVal != "":
+		return isTruth || arg == "auto"
+	}
+	return !strings.HasPrefix(arg, "--")
+}
+
+// Switch adds to set a flag of the command's own that may stand without its
+// value.
+func Switch(set *pflag.FlagSet, name string, to *bool) {
+	set.BoolFunc(name, "", func(text string) (err error) {
+		val, ok := truth(text)
+		if !ok {
+			return Usagef("--%s: wants true or false, is %s", name, text)
+		}
+		*to = val
+		return nil
+	})
 }
 
 // at is v with every place replaced by pos.

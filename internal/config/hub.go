@@ -51,10 +51,18 @@ func snapshot(id string) (string, error) {
 	case dir == "":
 		return "", Usagef("%s: no such directory, and no model of that name in the Hugging Face cache %s; %s", id, hub, fetch)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "config.json")); err != nil {
+	switch _, err := os.Stat(filepath.Join(dir, "config.json")); {
+	case errors.Is(err, fs.ErrNotExist):
 		return "", Usagef("%s: its snapshot %s has no config.json; %s", id, dir, fetch)
+	case err != nil:
+		return "", unreadable(id, err)
 	}
 	return dir, nil
+}
+
+// unreadable says that what is there of id in the Hugging Face cache cannot be seen.
+func unreadable(id string, err error) error {
+	return Usagef("%s: its place in the Hugging Face cache cannot be read: %w", id, err)
 }
 
 // cached is the directory in the Hugging Face cache, hub, of refs/main of a
@@ -69,7 +77,7 @@ func cached(kind, id string) (dir, hub string, err error) {
 		return "", hub, nil
 	}
 	if err != nil {
-		return "", hub, Usagef("%s: its place in the Hugging Face cache cannot be read: %w", id, err)
+		return "", hub, unreadable(id, err)
 	}
 	return filepath.Join(repo, "snapshots", filepath.Base(strings.TrimSpace(string(ref)))), hub, nil
 }
@@ -85,8 +93,12 @@ func DatasetDir(id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if st, missing := os.Stat(dir); dir == "" || missing != nil || !st.IsDir() {
+	st, err := os.Stat(dir)
+	switch {
+	case dir == "" || errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir():
 		return "", fmt.Errorf("no data set of that name is in the Hugging Face cache %s; if it is one of the Hub, fetch it with: hf download --repo-type dataset %s", hub, id)
+	case err != nil:
+		return "", unreadable(id, err)
 	}
 	return dir, nil
 }

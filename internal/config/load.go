@@ -101,7 +101,7 @@ type loader struct {
 
 func (l *loader) fail(err error) { l.errs = append(l.errs, err) }
 
-// fileEntries are the entries of a document; `pipeline:` is taken apart.
+// fileEntries are the entries of a document.
 func (l *loader) fileEntries(doc value) []entry {
 	if doc.kind == null {
 		return nil
@@ -112,22 +112,24 @@ func (l *loader) fileEntries(doc value) []entry {
 	}
 	var out []entry
 	for _, f := range doc.fields {
-		if f.name == pipelineKey {
-			out = append(out, l.pipeline(f.val)...)
-			continue
-		}
 		out = append(out, entry{f.name, f.pos, f.val})
 	}
 	return out
 }
 
-func (l *loader) pipeline(v value) []entry {
-	if v.kind != mapping && v.kind != null {
-		l.fail(v.pos.errorf("pipeline: wants a mapping such as {weight_slots: 4}, is %s", v.shown()))
-	}
-	var out []entry
-	for _, f := range v.fields {
-		out = append(out, entry{pipelineKey + "." + f.name, f.pos, f.val})
+// flat is entries with `pipeline:` taken apart.
+func (l *loader) flat(entries []entry) (out []entry) {
+	for _, e := range entries {
+		if e.spelled != pipelineKey {
+			out = append(out, e)
+			continue
+		}
+		if e.val.kind != mapping && e.val.kind != null {
+			l.fail((&setter{spelled: pipelineKey, v: e.val}).fail("a mapping such as {weight_slots: 4}"))
+		}
+		for _, f := range e.val.fields {
+			out = append(out, entry{pipelineKey + "." + f.name, f.pos, f.val})
+		}
 	}
 	return out
 }
@@ -135,7 +137,7 @@ func (l *loader) pipeline(v value) []entry {
 // source applies the entries of one source, in which a key is given once.
 func (l *loader) source(entries []entry) {
 	given := map[string]entry{}
-	for _, e := range entries {
+	for _, e := range l.flat(entries) {
 		if strings.HasPrefix(e.spelled, "model.") {
 			l.modelKey(e)
 			continue

@@ -6,12 +6,26 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
+
+// parseFlags gives a command line to a command whose own flags own adds.
+func parseFlags(args []string, own func(*pflag.FlagSet)) (a Args, positional []string, err error) {
+	set := pflag.NewFlagSet("mt", pflag.ContinueOnError)
+	set.SetNormalizeFunc(Dashes)
+	a.AddTo(set)
+	own(set)
+	if args, err = a.Spell(set, args); err == nil {
+		err = set.Parse(args)
+	}
+	return a, set.Args(), err
+}
 
 // parse reads text as t.yaml with flags.
 func parse(t *testing.T, text string, flags ...string) (*Config, error) {
 	t.Helper()
-	a, err := ParseArgs(flags)
+	a, _, err := parseFlags(flags, func(*pflag.FlagSet) {})
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +179,10 @@ func TestFlags(t *testing.T) {
 		{"alias too", []string{"--cutoff-len", "9", "--max-seq-len", "9"}, nil, "--max-seq-len: max_seq_len and cutoff_len are one key: give one of them"},
 		{"no value", []string{"--seed"}, nil, "--seed: has no value"},
 		{"flag for a value", []string{"--output-dir", "--seed"}, nil, "--output-dir: has no value"},
+		{"pipeline without a value", []string{"--pipeline"}, nil, "--pipeline: has no value"},
+		{"pipeline from a number", []string{"--pipeline", "3"}, nil, "--pipeline: wants a mapping such as {weight_slots: 4}, is 3"},
+		{"braces that are not closed", []string{"--model", "{a: "}, nil, "--model:1:"},
+		{"several unknown", []string{"--sed", "1", "--lerning-rate", "1"}, nil, "--sed: unknown key; did you mean \"--seed\"?\n--lerning-rate: unknown key"},
 		{"one dash", []string{"-seed", "1"}, nil, "-seed: flags have two dashes, as in --learning-rate 1e-4"},
 		{"impossible", []string{"--activation-slots", "1", "--pipeline.activation-slots", "1"}, nil,
 			"--pipeline.activation-slots: wants at least 3 or auto (one is read, one is written, one is arriving), is 1"},
@@ -190,19 +208,72 @@ func TestFlags(t *testing.T) {
 }
 
 func TestArgs(t *testing.T) {
-	a, err := ParseArgs([]string{"run.yaml", "--dry_run", "--json=false", "--shuffle", "more", "--prompt", "--x", "--", "--seed"}, "dry-run", "json", "prompt=")
+	var dry, json bool
+	var prompt string
+	own := func(set *pflag.FlagSet) {
+		Switch(set, "dry-run", &dry)
+		Switch(set, "json", &json)
+		set.StringVar(&prompt, "prompt", "", "")
+	}
+	a, positional, err := parseFlags([]string{"run.yaml", "--dry_run", "--json=false", "--shuffle", "more", "--prompt", "--x", "--", "--seed"}, own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(a.Positional, " "); got != "run.yaml more --seed" {
+	if got := strings.Join(positional, " "); got != "run.yaml more --seed" {
 		t.Errorf("positional: %s", got)
 	}
-	if !a.Switch("dry-run") || a.Switch("json") || a.Own["prompt"] != "--x" {
-		t.Errorf("own: %v", a.Own)
+	if !dry || json || prompt != "--x" {
+		t.Errorf("own: %t, %t, %s", dry, json, prompt)
 	}
-	for _, bad := range [][]string{{"--dry-run=7"}, {"--prompt"}} {
-		if _, err := ParseArgs(bad, "dry-run", "prompt="); err == nil || !IsUsage(err) {
+	if len(a.entries) != 1 || a.entries[0].spelled != "shuffle" || a.entries[0].val.text != "true" {
+		t.Errorf("keys: %v", a.entries)
+	}
+	for _, bad := range [][]string{{"--dry-run=7"}, {"--prompt"}, {"--json", "--json"}, {"--prompt=a", "--prompt", "b"}} {
+		if _, _, err := parseFlags(bad, own); err == nil || !IsUsage(err) {
 			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// TestSwitches: what follows a switch is its value where it is one, and else what it
+// would be anywhere.
+func TestSwitches(t *testing.T) {
+	var chat bool
+	var prompt string
+	own := func(set *pflag.FlagSet) {
+		Switch(set, "chat", &chat)
+		set.StringVar(&prompt, "prompt", "", "")
+	}
+	for line, want := range map[string]string{
+		"--shuffle false a":                   "--shuffle=false a",
+		"a --shuffle NO --seed 1":             "--shuffle=NO --seed=1 a",
+		"--packing auto":                      "--packing=auto",
+		"--packing false.yaml":                "--packing=true false.yaml",
+		"--sample_packing off":                "--sample_packing=off", // an alias
+		"--bf16 false":                        "--bf16=false",         // another tool's
+		"--shuffle=no false":                  "--shuffle=no false",
+		"--shuffle -- false":                  "--shuffle=true false",
+		"--chat false":                        "false",          // the command's own
+		"--prompt --shuffle false":            "false",          // a prompt
+		"--prompt -- --shuffle":               "--shuffle=true", // another
+		"--output-dir -x --max-steps -1":      "--output-dir=-x --max-steps=-1",
+		"--template=a=b --val_size .5 -":      "--template=a=b --val_size=.5 -",
+		"--output-dir= --model.a-b true":      "--output-dir= --model.a-b=true",
+		"--no_such_key --nor_such x --seed 1": "--no_such_key=true --nor_such=x --seed=1",
+	} {
+		a, positional, err := parseFlags(strings.Fields(line), own)
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		var got []string
+		for _, e := range a.entries {
+			if flagName(e.pos.Flag) != flagName(e.spelled) || strings.Contains(e.spelled, "-") {
+				t.Errorf("%s: %s is spelled %s", line, e.pos.Flag, e.spelled)
+			}
+			got = append(got, e.pos.Flag+"="+e.val.text)
+		}
+		if s := strings.Join(append(got, positional...), " "); s != want {
+			t.Errorf("%s: got %s, want %s", line, s, want)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 // TestTemplateVars: chat_template_kwargs and enable_thinking become variables of
@@ -27,7 +29,7 @@ func TestTemplateVars(t *testing.T) {
 		{"", []string{"--enable_thinking"}, map[string]any{"enable_thinking": true}},
 		{"chat_template_kwargs: {a: 1, b: 2}", []string{"--chat-template-kwargs", `{"a": "x"}`}, map[string]any{"a": "x"}},
 	} {
-		args, err := ParseArgs(c.flags)
+		args, _, err := parseFlags(c.flags, func(*pflag.FlagSet) {})
 		if err != nil {
 			t.Fatal(err)
 		}

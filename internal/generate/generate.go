@@ -12,7 +12,7 @@ import (
 	"mt/host"
 	"mt/layers"
 	"mt/model"
-	"mt/plan"
+	"mt/schedule"
 )
 
 // Options say how to continue.
@@ -95,9 +95,10 @@ type decoder struct {
 	o         Options
 	stream    device.Stream
 	templates *layers.Templates
-	tiles     [][]plan.Tile // by layer, by part
-	slot      device.Mem    // not used on a unified device
-	caches    []device.Mem  // by layer, of those with attention
+	visits    [][]schedule.Visit // by layer: those of an evaluation
+	tiles     [][]layers.Tile    // by layer, by part
+	slot      device.Mem         // not used on a unified device
+	caches    []device.Mem       // by layer, of those with attention
 	ws        device.Mem
 	experts   device.Mem    // state of a layer with experts
 	x, y      device.Tensor // hidden states of a chunk
@@ -141,8 +142,11 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 		return nil, err
 	}
 	d.templates = layers.New(spec, o.Device)
-	d.tiles = make([][]plan.Tile, len(o.Layout))
-	for _, t := range plan.Tiles(o.Layout, spec) {
+	for _, l := range o.Layout {
+		d.visits = append(d.visits, layers.KindOf(l.Kind).Stages(spec, l).Evaluate)
+	}
+	d.tiles = make([][]layers.Tile, len(o.Layout))
+	for _, t := range layers.Tiles(o.Layout, spec) {
 		d.tiles[t.Layer] = append(d.tiles[t.Layer], t)
 	}
 	return d, d.alloc(spec, maxTokens)
@@ -151,29 +155,22 @@ func newDecoder(o Options, maxTokens int) (_ *decoder, err error) {
 func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 	c := d.o.Config
 	hidden := int64(chunk) * int64(c.HiddenSize)
-	var slot int64
-	for _, tiles := range d.tiles[1:] {
-		for _, t := range tiles {
-			slot = max(slot, t.Layout.SlotBytes)
-		}
-	}
 	if bytes := spec.MoEBytes(chunk, false); bytes > 0 {
 		if err := d.take(&d.experts, device.ForActivations, bytes); err != nil {
 			return err
 		}
 	}
 	if !d.o.Device.Unified() {
-		if err := d.take(&d.slot, device.ForWeights, slot); err != nil {
+		if err := d.take(&d.slot, device.ForWeights, d.slotBytes(spec)); err != nil {
 			return err
 		}
 	}
 	d.caches = make([]device.Mem, len(d.o.Layout))
 	for i, l := range d.o.Layout {
-		if l.Kind != model.Block && l.Kind != model.Attention {
-			continue
-		}
-		if err := d.take(&d.caches[i], device.ForKVCache, spec.CacheBytes(maxTokens)); err != nil {
-			return err
+		if bytes := layers.KindOf(l.Kind).CacheBytes(spec, maxTokens); bytes > 0 {
+			if err := d.take(&d.caches[i], device.ForKVCache, bytes); err != nil {
+				return err
+			}
 		}
 	}
 	if err := d.take(&d.ws, device.ForWorkspace, spec.ForwardWorkspaceBytes()); err != nil {
@@ -191,6 +188,20 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 		*t.to = m.Tensor(t.dt, 0, t.n)
 	}
 	return d.take(&d.ints, device.ForBatch, 4*4*chunk)
+}
+
+// slotBytes is the size of the largest tile that comes to the device as a whole.
+func (d *decoder) slotBytes(spec layers.Spec) (n int64) {
+	for i, l := range d.o.Layout {
+		kind := layers.KindOf(l.Kind)
+		if kind.Class(spec) == schedule.NoSlot {
+			continue
+		}
+		for _, k := range kind.Largest(spec, l) {
+			n = max(n, d.tiles[i][k].Layout.SlotBytes)
+		}
+	}
+	return n
 }
 
 func (d *decoder) take(m *device.Mem, p device.Purpose, bytes int64) (err error) {
@@ -246,40 +257,24 @@ func (d *decoder) forward(ids []int32) ([]float32, error) {
 // piece runs at most chunk tokens through all layers; with last the logits of
 // the last token land in staging.
 func (d *decoder) piece(ids []int32, last bool) error {
-	n, s := len(ids), d.stream
-	step := layers.CacheStep{Tokens: n, Start: d.start}
-	index, err := d.upload(ids, &step)
-	if err != nil {
+	p := &piece{ids: ids, last: last, step: layers.CacheStep{Tokens: len(ids), Start: d.start}}
+	var err error
+	if p.index, err = d.upload(ids, &p.step); err != nil {
 		return err
 	}
-	rowLen := int64(n) * int64(d.o.Config.HiddenSize)
-	bytes := rowLen * d.o.Act.Size()
-	d.o.Store.Layers[0].GatherRows(d.staging[:bytes], 0, ids)
-	s.CopyH2D(d.rows.Mem().Slice(0, bytes), d.staging[:bytes])
-	x, y := d.x.Slice(0, rowLen), d.y.Slice(0, rowLen)
-	d.templates.EmbedForward(s, x, d.rows.Slice(0, rowLen), layers.MicroBatch{Tokens: n, Index: index, UniqueRows: n})
-	for i, l := range d.o.Layout[1 : len(d.o.Layout)-1] {
-		switch l.Kind {
-		case model.MoE:
-			if err := d.expertLayer(d.tiles[1+i], y, x, n); err != nil {
+	n := int64(len(ids)) * int64(d.o.Config.HiddenSize)
+	p.x, p.y = d.x.Slice(0, n), d.y.Slice(0, n)
+	for l, visits := range d.visits {
+		for _, v := range visits {
+			if err := d.stage(p, l, v); err != nil {
 				return err
 			}
-		case model.Attention:
-			d.templates.AttentionForwardCached(s, l.Block, d.weights(d.tiles[1+i][0]), y, x, step, d.caches[1+i], d.ws)
-		default:
-			d.templates.BlockForwardCached(s, l.Block, d.weights(d.tiles[1+i][0]), y, x, step, d.caches[1+i], d.ws)
+			if v.Uses.Has(schedule.Output) {
+				p.x, p.y = p.y, p.x
+			}
 		}
-		x, y = y, x
 	}
-	if last {
-		h := int64(d.o.Config.HiddenSize)
-		d.templates.HeadLogits(s, d.weights(d.tiles[len(d.tiles)-1][0]), d.logits, x.Slice(rowLen-h, h), 1, d.ws)
-		if err := s.Sync(); err != nil { // staging holds the rows until here
-			return err
-		}
-		s.CopyD2H(d.staging[:d.logits.Mem().Bytes], d.logits.Mem())
-	}
-	return s.Sync()
+	return d.stream.Sync()
 }
 
 // upload puts a piece's ids' places and positions on the device.
@@ -318,7 +313,7 @@ func (d *decoder) register() error {
 }
 
 // weights binds a tile in place, or copies it into the slot.
-func (d *decoder) weights(t plan.Tile) layers.Weights {
+func (d *decoder) weights(t layers.Tile) layers.Weights {
 	st := d.o.Store.Layers
 	if d.o.Device.Unified() {
 		return layers.BindInPlace(t.Layout, d.o.Device, func(off, bytes int64) []byte {

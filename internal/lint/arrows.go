@@ -36,12 +36,11 @@ var Arrows = Rules{
 		"internal/machine":  {"internal/config", "device/cpu", "device/cuda"},
 		"internal/export":   {"checkpoint", "model"},
 		"internal/config":   {"model", "data"},
-		"internal/generate": {"plan", "host"},
+		"internal/generate": {"layers", "host"},
 		"actors":            {"host", "data", "plan"},
 		"checkpoint":        {"host/optim"},
-		"plan":              {"layers", "schedule", "host/optim"},
-		"schedule":          {"model"},
-		"layers":            {"device/op", "model"},
+		"plan":              {"layers", "host/optim"},
+		"layers":            {"device/op", "model", "schedule"},
 		"host":              {"host/optim"},
 		"host/optim":        {"model"},
 
@@ -50,6 +49,7 @@ var Arrows = Rules{
 		"jinja":     nil,
 		"tokenizer": nil,
 		"device":    nil,
+		"schedule":  nil,
 		"cudart":    nil,
 
 		"device/op":                     {"device"},

@@ -30,6 +30,7 @@ type GPU struct {
 	symbols cudart.Symbols // nil: err says why
 	err     error
 	found   cudart.Found // empty with an emulator
+	cuda    *cudart.CUDA // of all devices that are opened: they share pinned host memory
 	end     func() error // of an emulator, else nil
 }
 
@@ -51,7 +52,8 @@ func FindGPU(symbols cudart.Symbols) GPU {
 }
 
 // First is the ordinal of the first GPU, which a run on one takes. Which GPU that
-// is, CUDA_VISIBLE_DEVICES says.
+// is, CUDA_VISIBLE_DEVICES says: no key does, as with all that is built on CUDA, and a
+// GPU that the variable hides takes no context.
 const First = 0
 
 // Open makes the device of that ordinal with a budget of limit bytes, 0 for all
@@ -60,11 +62,14 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if g.err != nil {
 		return nil, g.err
 	}
-	c, err := cudart.New(g.symbols)
-	if err != nil {
-		return nil, fmt.Errorf("cuda: %w", err)
+	if g.cuda == nil {
+		c, err := cudart.New(g.symbols)
+		if err != nil {
+			return nil, fmt.Errorf("cuda: %w", err)
+		}
+		g.cuda = c
 	}
-	dev, err := cuda.New(cuda.Options{CUDA: c, Ordinal: ordinal, MemoryLimit: int64(limit)})
+	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit)})
 	switch {
 	case g.end == nil:
 		return dev, err

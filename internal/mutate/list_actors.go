@@ -17,10 +17,10 @@ var ofActors = []broken{
 		{from: "if !optim.AllFinite(s.squares[c.into[l]]) {", to: "if optim.AllFinite(s.squares[c.into[l]]) && false {", test: "TestNonFiniteGradientWithoutClippingEndsTheRun"},
 		{from: "c.saving[l] = saving || s.closed.Save", to: "c.saving[l] = saving && s.closed.Save", test: "TestSkippedStepsAndSaves"},
 		{from: "if c.saving[l] && s.closed.Save {", to: "if c.saving[l] && false {", test: "TestSkippedStepsAndSaves"},
-		{from: "ids, r.slab(e.Rows, 0, int64(len(ids)*cols)), cols)", to: "ids[:0], r.slab(e.Rows, 0, int64(len(ids)*cols)), cols)", test: "TestRecordings", in: "internal/train"},
-		{from: "for _, t := range r.plan.Layouts[e.Layer].Tensors {", to: "for _, t := range r.plan.Layouts[e.Layer].Tensors[1:] {", test: "TestRecordings", in: "internal/train"},
+		{from: "e.IDs, r.slab(e.Rows, 0, n*g.Row), int(g.Row))", to: "e.IDs[:0], r.slab(e.Rows, 0, n*g.Row), int(g.Row))", test: "TestRecordings", in: "internal/train"},
+		{from: "range r.gradients[e.Layer].Ranges(len(e.IDs)) {", to: "range r.gradients[e.Layer].Ranges(len(e.IDs))[1:] {", test: "TestRecordings", in: "internal/train"},
 		{from: "rate := optim.Rate{LR: e.LR, Step: e.AdamStep, Clip: e.Clip}", to: "rate := optim.Rate{LR: e.LR, Step: e.AdamStep, Clip: 1}", test: "TestRecordings", in: "internal/train"},
-		{from: "l.UpdateTensor(0, r.slab(e.Slab, t.Elem, t.Elems()), o, rate)", to: "l.UpdateTensor(0, r.slab(e.Slab, t.Elem, t.Elems()), o, optim.Rate{Step: e.AdamStep})", test: "TestRecordings", in: "internal/train"},
+		{from: "l.Update(r.slab(e.Slab, g.From, ", to: "l.Update(r.slab(e.Slab, 0, ", test: "TestRecordings", in: "internal/train"},
 		{from: "\tdefer r.o.Home.Release(e.Layer)\n", to: "", test: "TestLayersAreAcquiredAndReleased"},
 	}},
 	{"actors/conductor.go", []way{
@@ -48,7 +48,7 @@ var ofActors = []broken{
 		{from: "class := c.classes[m.Slot]", to: "class := schedule.Streamed", test: "TestTranscripts|TestRandomInterleavings"},
 	}},
 	{"actors/offloader.go", []way{
-		{from: "if m.Part == 0 {\n\t\t\tw.done", to: "if m.Part >= 0 {\n\t\t\tw.done", test: "TestTranscripts"},
+		{from: "if m.Complete {\n\t\t\tw.done", to: "if true {\n\t\t\tw.done", test: "TestTranscripts"},
 		{from: "ids := c.programs[m.Prog].Batch.UniqueIDs", to: "ids := c.programs[m.Prog].Batch.UniqueIDs[:0]", test: "TestTranscripts"},
 		{from: "pool: !clip", to: "pool: clip", test: "TestTranscripts"},
 		{from: "sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))", to: "sum = float64(float32(sum) + math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))", test: "TestLossesAreSummedInFloat64"},
@@ -76,7 +76,7 @@ var ofActors = []broken{
 	}},
 	{"schedule/program.go", []way{
 		{from: "if turn%2 == 1 {", to: "if turn%2 == 2 {", test: "TestMicroBatchesTurnAround"},
-		{from: "modify: visit.Stage != Route", to: "modify: false", test: "TestBitsDoNotDependOnDepths/fp32", in: "actors"},
+		{from: "modify: visit.Uses.Has(Turns)", to: "modify: false", test: "TestBitsDoNotDependOnDepths/fp32", in: "actors"},
 		{from: "last[r.Object] == l {", to: "last[r.Object] >= l {", test: "TestPlacesOfSpills"},
 	}},
 	{"schedule/residency.go", []way{
@@ -89,8 +89,8 @@ var ofActors = []broken{
 		{from: "c.r.h2d.Wait(s.idle)\n", to: "", test: "TestOrders"},
 	}},
 	{"schedule/visits.go", []way{
-		{from: "expert = parts - k", to: "expert = k", test: "TestVisitsOfExperts"},
-		{from: "v.Loss = k == parts-1", to: "v.Loss = k == 0", test: "TestVisitsOfParts"},
+		{from: "tiles[i]+l.Tiles, turns[i]+l.Sweeps", to: "tiles[i]+l.Tiles, turns[i]+1", test: "TestMicroBatchesTurnAroundAtExperts"},
+		{from: "phase == Backward && i == len(visits)-1", to: "phase == Backward && i == 0", test: "TestTranscripts", in: "actors"},
 	}},
 	{"actors/batchslot.go", []way{
 		{from: "1 / float64(max(b.Supervised, 1))", to: "1 / float64(max(b.Tokens, 1))", test: "TestRecordings", in: "internal/train"},

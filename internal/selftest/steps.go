@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"mt/checkpoint"
 	"mt/device"
@@ -91,9 +92,12 @@ func tempDir(lock func(path string) (unlock func(), err error)) (dir string, rem
 		again()
 		return dir, remove, nil
 	}
-	left, _ := filepath.Glob(filepath.Join(os.TempDir(), tempName+"*", "rows.jsonl")) // the only error is that of a bad pattern
-	for _, rows := range left {
-		old := filepath.Dir(rows)
+	left, _ := os.ReadDir(os.TempDir()) // where it cannot be listed, nothing is removed
+	for _, e := range left {
+		old := filepath.Join(os.TempDir(), e.Name())
+		if _, err := os.Lstat(filepath.Join(old, "rows.jsonl")); err != nil || !strings.HasPrefix(e.Name(), tempName) {
+			continue
+		}
 		if unlock, err := lock(old); err == nil {
 			_ = os.RemoveAll(old) // another's may not be removed, and need not
 			unlock()

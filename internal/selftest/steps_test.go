@@ -12,16 +12,18 @@ import (
 // TestTempDir: what a killed test left goes with the next one, and what another is
 // at stays.
 func TestTempDir(t *testing.T) {
-	temp := t.TempDir()
+	temp := filepath.Join(t.TempDir(), "a[b") // no pattern
 	t.Setenv("TMPDIR", temp)
-	killed := filepath.Join(temp, tempName+"1")
-	if err := os.Mkdir(killed, 0o755); err != nil {
-		t.Fatal(err)
+	killed, others := filepath.Join(temp, tempName+"1"), filepath.Join(temp, "mine")
+	for _, dir := range []string{killed, others} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeRows(filepath.Join(dir, "rows.jsonl")); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := writeRows(filepath.Join(killed, "rows.jsonl")); err != nil {
-		t.Fatal(err)
-	}
-	var dirs []string
+	dirs := []string{others}
 	for range 2 {
 		dir, remove, err := tempDir(checkpoint.Lock)
 		if err != nil {
@@ -33,7 +35,14 @@ func TestTempDir(t *testing.T) {
 		}
 		dirs = append(dirs, dir)
 	}
-	got, _ := filepath.Glob(filepath.Join(temp, "*"))
+	entries, err := os.ReadDir(temp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, filepath.Join(temp, e.Name()))
+	}
 	if slices.Sort(dirs); !slices.Equal(got, dirs) {
 		t.Errorf("%v is there, want %v", got, dirs)
 	}

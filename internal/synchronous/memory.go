@@ -58,7 +58,7 @@ type layer struct {
 	turn int // of its first sweep of micro-batches; those behind count on
 
 	// By part; a layer that is not cut has one.
-	tiles          []plan.Tile
+	tiles          []layers.Tile
 	slots, buffers []device.Mem // weights and, fp32, their gradients
 	weights        []layers.Weights
 	grads          []layers.Grads
@@ -172,7 +172,7 @@ func (t *Trainer) makeLayers() {
 		}
 		t.x = append(t.x, t.states())
 	}
-	for _, tile := range plan.Tiles(t.plan.Layouts, t.plan.Spec) {
+	for _, tile := range layers.Tiles(t.plan.Layouts, t.plan.Spec) {
 		at := &t.layers[tile.Layer]
 		at.tiles = append(at.tiles, tile)
 		if tile.Layer == 0 { // the device has rows of it alone

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"mt/actors"
 	"mt/checkpoint"
@@ -79,12 +80,17 @@ func (s *session) interrupted(from resume, saved checkpoint.TrainerState) error 
 // finished run without the checkpoint of its last step.
 func (j *job) findStart() (resume, error) {
 	c := j.c
-	end, ok, err := j.ended()
+	end, ok, damage, err := j.ended()
 	if err != nil {
 		return resume{}, c.Errorf("output_dir", "look for a finished run: %w", err)
 	}
 	if !ok {
-		return j.findResume()
+		r, err := j.findResume()
+		if err == nil && r.dir == "" && damage != nil {
+			err = c.Errorf("output_dir", "output_dir %s holds a finished run that is damaged and no checkpoint: %w; "+
+				"restore what is damaged, choose another output_dir, or set resume_from_checkpoint: false to start afresh", c.OutputDir, damage)
+		}
+		return r, err
 	}
 	if c.MaxSteps <= end.Step {
 		r := resume{dir: c.OutputDir, state: end, ended: true}
@@ -102,27 +108,41 @@ func (j *job) findStart() (resume, error) {
 
 // ended is the state of the finished run whose model is in the output directory,
 // unless its last checkpoint is there too, or nobody asks. The error is the disk's:
-// a finished run that cannot be read must not be begun again over its model.
-func (j *job) ended() (end checkpoint.TrainerState, ok bool, err error) {
+// a finished run that cannot be read must not be begun again over its model. Neither
+// must one with damage: its mark, or the model behind it, is not what a run has
+// written. Where no weights are, or all may be overwritten, there is none.
+func (j *job) ended() (end checkpoint.TrainerState, ok bool, damage, err error) {
 	c := j.c
 	if c.Resume != "auto" && c.Resume != "true" {
-		return end, false, nil
+		return end, false, nil, nil
 	}
-	raw, err := os.ReadFile(filepath.Join(c.OutputDir, endFile))
+	mark := filepath.Join(c.OutputDir, endFile)
+	raw, err := os.ReadFile(mark)
 	if err == nil {
-		err = json.Unmarshal(raw, &end)
-	}
-	if err == nil {
-		err = checkpoint.CheckModel(c.OutputDir, j.model.Layouts(false))
+		if damage = json.Unmarshal(raw, &end); damage != nil {
+			damage = fmt.Errorf("%s: %w", mark, damage)
+		} else {
+			damage = checkpoint.CheckModel(c.OutputDir, j.model.Layouts(false))
+		}
+		err = damage
 	}
 	if err == nil {
 		_, err = checkpoint.ReadState(filepath.Join(c.OutputDir, checkpointName(end.Step)))
 		ok = errors.Is(err, os.ErrNotExist)
 	}
 	if checkpoint.IsDiskError(err) {
-		return end, false, err
+		return end, false, nil, err
 	}
-	return end, ok, nil
+	if damage != nil && (c.OverwriteOutputDir || !holdsWeights(c.OutputDir)) {
+		damage = nil
+	}
+	return end, ok, damage, nil
+}
+
+// holdsWeights tells whether there is a file of a model's weights in dir.
+func holdsWeights(dir string) bool {
+	entries, _ := os.ReadDir(dir) // what cannot be listed shows when it is written to
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return checkpoint.IsWeights(e.Name()) })
 }
 
 // dropCheckpoints removes the checkpoints of a finished run that keeps none. That

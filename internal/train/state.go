@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"sync"
 
 	"mt/actors"
@@ -46,21 +45,21 @@ func (s *saver) Layer(i int, l *host.LayerState) error {
 }
 
 // Commit implements actors.Saver.
-func (s *saver) Commit(st actors.State, dataPos int64) (string, error) {
+func (s *saver) Commit(st actors.State, dataPos int64) error {
 	c := s.j.c
 	if err := s.log.sync(); err != nil {
-		return "", err // a checkpoint must not be ahead of the metrics
+		return err // a checkpoint must not be ahead of the metrics
 	}
 	state := s.j.trainerState(st, dataPos)
 	state.ModelOnly, state.Log = c.SaveOnlyModel, s.kept.take(st.Step)
 	if err := s.w.Commit(state, s.extra); err != nil {
-		return "", err
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.writing, s.older = state, false, state.Step >= s.finite
 	s.j.prune(c.SaveTotalLimit, s.finite, st.Step)
-	return filepath.Join(c.OutputDir, checkpointName(st.Step)), nil
+	return nil
 }
 
 // stepped notes that a step was finite. The first after a save shows that what

@@ -148,6 +148,53 @@ func TestEndedRunIsNotLengthened(t *testing.T) {
 	}
 }
 
+// TestDamagedEnd: a finished run without a checkpoint whose model or mark is damaged is
+// not begun again over what is left; where nothing is left of the model, or a
+// checkpoint is there, it is.
+func TestDamagedEnd(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	s := newScene(t, "keep_checkpoints: false\n")
+	s.mustTrain(t)
+	read := func(s scene, name string) string {
+		t.Helper()
+		raw, err := os.ReadFile(filepath.Join(s.out, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	whole := map[string]string{"model.safetensors": read(s, "model.safetensors"), endFile: read(s, endFile)}
+	for name, to := range map[string]int{"model.safetensors": len(whole["model.safetensors"]) - 1, endFile: len(whole[endFile]) / 2} {
+		write(t, filepath.Join(s.out, name), whole[name][:to])
+		_, err := s.train(t, t.Context(), hooks{allocating: func() { t.Errorf("%s: the run takes memory", name) }})
+		checkError(t, err, true, "run.yaml", "holds a finished run that is damaged and no checkpoint", filepath.Join(s.out, name), "resume_from_checkpoint: false")
+		if read(s, name) != whole[name][:to] {
+			t.Errorf("%s: what was left has changed", name)
+		}
+		write(t, filepath.Join(s.out, name), whole[name])
+	}
+	again := func(s scene, what string) {
+		t.Helper()
+		s.mustTrain(t)
+		if read(s, "model.safetensors") != whole["model.safetensors"] {
+			t.Errorf("%s: another model than before", what)
+		}
+	}
+	cut := func(s scene) {
+		write(t, filepath.Join(s.out, "model.safetensors"), whole["model.safetensors"][:99])
+	}
+	cut(s)
+	again(s.with("resume_from_checkpoint: false\n"), "started afresh")
+	cut(s)
+	again(s.with("overwrite_output_dir: true\n"), "overwritten")
+	remove(t, filepath.Join(s.out, "model.safetensors"))
+	again(s, "no model")
+	kept := newScene(t, "")
+	kept.mustTrain(t)
+	cut(kept)
+	again(kept, "with a checkpoint")
+}
+
 // TestInterruptedWithoutCheckpoints: an interrupted run that keeps nothing says
 // so, and begins again.
 func TestInterruptedWithoutCheckpoints(t *testing.T) {

@@ -15,4 +15,4 @@
 // High-Performance Matrix Multiplication" (ACM TOMS 34(3), 2008).
 package gemm
 
-//go:generate go run -C _asm . -out ../kernels_amd64.s -stubs ../kernels_amd64.go -pkg gemm
+//go:generate go run -C ../../../tools/_asm ./gemm -out ../../device/cpu/gemm/kernels_amd64.s -stubs ../../device/cpu/gemm/kernels_amd64.go -pkg gemm

@@ -115,7 +115,7 @@ func genericMax(x *float32, n int) float32 {
 	return m
 }
 
-// exp is e^x by the polynomial of the assembly (see _asm/exp.go).
+// exp is e^x by the polynomial of the assembly (see tools/_asm/vec/exp.go).
 func exp(x float32) float32 {
 	const magic = 3 << 22
 	switch {

@@ -7,74 +7,33 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	. "mt/tools/asm/isa"
 )
 
 // isa is an instruction set that kernels are written for.
 type isa struct {
-	name     string // suffix of its functions
-	lanes    int    // fp32 elements of a register
-	tileRows int    // greatest height of a matrix tile
+	ISA
+	tileRows int // greatest height of a matrix tile
 }
 
 var (
-	avx512 = isa{name: "AVX512", lanes: 16, tileRows: 14}
-	avx2   = isa{name: "AVX2", lanes: 8, tileRows: 4}
+	avx512 = isa{AVX512, 14}
+	avx2   = isa{AVX2, 4}
 )
 
-func (v isa) wide() bool { return v.lanes == 16 }
-
-// bytes is the size of a register.
-func (v isa) bytes() int { return 4 * v.lanes }
-
-// reg is a fresh register.
-func (v isa) reg() reg.VecVirtual {
-	if v.wide() {
-		return ZMM()
-	}
-	return YMM()
-}
-
-func (v isa) zero() reg.VecVirtual {
-	r := v.reg()
-	if v.wide() {
-		VPXORD(r, r, r)
-	} else {
-		VPXOR(r, r, r)
-	}
-	return r
-}
-
-// load reads a register's worth of fp32; elements outside mask (nil: all) are
-// not read and become 0.
+// load reads a register's worth of fp32 into a fresh register.
 func (v isa) load(m Mem, mask reg.Register) reg.VecVirtual {
-	r := v.reg()
-	switch {
-	case mask == nil:
-		VMOVUPS(m, r)
-	case v.wide():
-		VMOVUPS_Z(m, mask, r)
-	default:
-		VMASKMOVPS(m, mask, r)
-	}
+	r := v.Reg()
+	v.Load(m, r, mask)
 	return r
-}
-
-func (v isa) store(r reg.Register, m Mem, mask reg.Register) {
-	switch {
-	case mask == nil:
-		VMOVUPS(r, m)
-	case v.wide():
-		VMOVUPS(r, mask, m)
-	default:
-		VMASKMOVPS(r, mask, m)
-	}
 }
 
 // clear sets the elements of r outside mask to 0.
 func (v isa) clear(r reg.VecVirtual, mask reg.Register) {
 	switch {
 	case mask == nil:
-	case v.wide():
+	case v.Wide():
 		VMOVAPS_Z(r, mask, r)
 	default:
 		VANDPS(mask, r, r)
@@ -85,7 +44,7 @@ func (v isa) clear(r reg.VecVirtual, mask reg.Register) {
 func (v isa) fill(r reg.VecVirtual, other reg.Register, mask reg.Register) {
 	switch {
 	case mask == nil:
-	case v.wide():
+	case v.Wide():
 		VBLENDMPS(r, other, mask, r)
 	default:
 		VBLENDVPS(mask, r, other, r)
@@ -94,7 +53,7 @@ func (v isa) fill(r reg.VecVirtual, other reg.Register, mask reg.Register) {
 
 // broadcast spreads the float parameter name over a register.
 func (v isa) broadcast(name string) reg.VecVirtual {
-	x, r := Load(Param(name), XMM()), v.reg()
+	x, r := Load(Param(name), XMM()), v.Reg()
 	VBROADCASTSS(x, r)
 	return r
 }
@@ -112,7 +71,7 @@ func (v isa) bits(b uint32) Op {
 		}
 		constants[b] = m
 	}
-	if !v.wide() {
+	if !v.Wide() {
 		return m
 	}
 	r := ZMM()
@@ -129,11 +88,9 @@ var maskTable Mem
 
 // tailMask is the mask of the first n < lanes elements.
 func (v isa) tailMask(n reg.GPVirtual) reg.Register {
-	if v.wide() {
-		m, k := GP32(), K()
-		MOVL(U32(0xffff), m)
-		BZHIL(n.As32(), m, m)
-		KMOVW(m, k)
+	if v.Wide() {
+		k := K()
+		TailMask(n, k)
 		return k
 	}
 	if maskTable.Symbol.Name == "" {
@@ -160,15 +117,15 @@ func (v isa) tailMask(n reg.GPVirtual) reg.Register {
 func (v isa) each(n reg.GPVirtual, unroll int, ptrs []reg.GPVirtual, body func(i, disp int, mask reg.Register)) {
 	step := func(label, next string, count int) {
 		Label(label)
-		CMPQ(n, U32(uint32(count*v.lanes)))
+		CMPQ(n, U32(uint32(count*v.Lanes)))
 		JL(LabelRef(next))
 		for i := range count {
-			body(i, i*v.bytes(), nil)
+			body(i, i*v.Bytes(), nil)
 		}
 		for _, p := range ptrs {
-			ADDQ(U32(uint32(count*v.bytes())), p)
+			ADDQ(U32(uint32(count*v.Bytes())), p)
 		}
-		SUBQ(U32(uint32(count*v.lanes)), n)
+		SUBQ(U32(uint32(count*v.Lanes)), n)
 		JMP(LabelRef(label))
 	}
 	if unroll > 1 {
@@ -182,30 +139,17 @@ func (v isa) each(n reg.GPVirtual, unroll int, ptrs []reg.GPVirtual, body func(i
 	Label("done")
 }
 
-// pointers loads the pointer parameters named.
-func pointers(names ...string) []reg.GPVirtual {
-	var p []reg.GPVirtual
-	for _, name := range names {
-		p = append(p, Load(Param(name), GP64()).(reg.GPVirtual))
-	}
-	return p
-}
-
-func count(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
-
-func at(p reg.Register, disp int) Mem { return Mem{Base: p, Disp: disp} }
-
 // fold combines the elements of r with op (VADDPS or VMAXPS), halves first,
 // and returns the register whose first element is the result.
 func (v isa) fold(r reg.VecVirtual, op func(...Op)) reg.VecVirtual {
 	y := r.AsY()
-	if v.wide() {
+	if v.Wide() {
 		hi := YMM()
 		VEXTRACTF64X4(Imm(1), r, hi)
 		op(hi, y, y)
 	}
 	x, t := r.AsX(), XMM()
-	if v.wide() { // reaches all registers
+	if v.Wide() { // reaches all registers
 		VEXTRACTF32X4(Imm(1), y, t)
 	} else {
 		VEXTRACTF128(Imm(1), y, t)
@@ -223,11 +167,4 @@ func (v isa) result(r reg.VecVirtual) {
 	VZEROUPPER()
 	Store(r.AsX(), ReturnIndex(0))
 	RET()
-}
-
-// begin starts a function and describes it.
-func (v isa) begin(name, signature, doc string) {
-	TEXT(name+v.name, 4, signature) // 4 is NOSPLIT
-	Pragma("noescape")
-	Doc(name + v.name + " " + doc)
 }

@@ -1,4 +1,4 @@
-// Command asm writes the assembly of package vec: every kernel twice, for
+// Command vec writes the assembly of package vec: every kernel twice, for
 // AVX-512 and for AVX2 with FMA, from one description over the type isa. It is
 // run by go generate.
 package main

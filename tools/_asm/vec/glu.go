@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	. "mt/tools/asm/isa"
 )
 
 // sigmoid is 1 / (1 + e^−x).
@@ -21,8 +23,8 @@ func (v isa) newSigmoid() sigmoid {
 // of returns 1 / (1 + e^−x).
 func (s sigmoid) of(x reg.VecVirtual) reg.VecVirtual {
 	v := s.isa
-	d, r, t := v.reg(), v.reg(), v.reg()
-	if !v.wide() {
+	d, r, t := v.Reg(), v.Reg(), v.Reg()
+	if !v.Wide() {
 		VXORPS(s.sign, x, d)
 		s.apply(d)
 		VADDPS(s.one, d, d)
@@ -72,15 +74,15 @@ func (u unit) argument(x reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
 	if !u.gelu {
 		return x, nil
 	}
-	square := u.reg()
-	z = u.reg()
+	square := u.Reg()
+	z = u.Reg()
 	VMULPS(x, x, square)
 	VMINPS(u.most, square, square)
 	VMOVUPS(u.line, z)
 	VFMADD231PS(u.cube, square, z)
 	VMULPS(x, z, z)
 	if slope {
-		dz = u.reg()
+		dz = u.Reg()
 		VMOVUPS(u.line, dz)
 		VFMADD231PS(u.thrice, square, dz)
 	}
@@ -88,17 +90,17 @@ func (u unit) argument(x reg.VecVirtual, slope bool) (z, dz reg.VecVirtual) {
 }
 
 func glu(v isa, gelu bool) {
-	v.begin(unitName(gelu), "func(y, gate, up *float32, n int)", "is y = f(gate)·up.")
-	p := pointers("y", "gate", "up")
-	n, s := count("n"), v.newUnit(gelu)
+	v.Begin(unitName(gelu), "func(y, gate, up *float32, n int)", "is y = f(gate)·up.")
+	p := Args("y", "gate", "up")
+	n, s := Arg("n"), v.newUnit(gelu)
 	v.each(n, 2, p, func(_, d int, mask reg.Register) {
-		g := v.load(at(p[1], d), mask)
+		g := v.load(At(p[1], d), mask)
 		z, _ := s.argument(g, false)
 		y := s.of(z)
 		VMULPS(g, y, y)
-		u := v.load(at(p[2], d), mask)
+		u := v.load(At(p[2], d), mask)
 		VMULPS(u, y, y)
-		v.store(y, at(p[0], d), mask)
+		v.Store(y, At(p[0], d), mask)
 	})
 	VZEROUPPER()
 	RET()
@@ -107,39 +109,39 @@ func glu(v isa, gelu bool) {
 func gluGrad(v isa, gelu, forward bool) {
 	name := unitName(gelu)
 	if forward {
-		v.begin(name+"GradY", "func(dgate, dup, y, dy, gate, up *float32, n int)",
+		v.Begin(name+"GradY", "func(dgate, dup, y, dy, gate, up *float32, n int)",
 			"is "+name+"Grad and y = f(gate)·up as well; y may be dy.")
 	} else {
-		v.begin(name+"Grad", "func(dgate, dup, dy, gate, up *float32, n int)",
+		v.Begin(name+"Grad", "func(dgate, dup, dy, gate, up *float32, n int)",
 			"is the gradient of "+name+"; dgate may be gate and dup may be up.")
 	}
-	p := pointers("dgate", "dup", "dy", "gate", "up")
+	p := Args("dgate", "dup", "dy", "gate", "up")
 	if forward {
-		p = append(p, pointers("y")...)
+		p = append(p, Args("y")...)
 	}
-	n, s := count("n"), v.newUnit(gelu)
+	n, s := Arg("n"), v.newUnit(gelu)
 	v.each(n, 1, p, func(_, d int, mask reg.Register) {
-		g := v.load(at(p[3], d), mask)
+		g := v.load(At(p[3], d), mask)
 		z, dz := s.argument(g, true)
 		sig := s.of(z)
-		f := v.reg()
+		f := v.Reg()
 		VMULPS(g, sig, f)
-		dy, u := v.load(at(p[2], d), mask), v.load(at(p[4], d), mask)
+		dy, u := v.load(At(p[2], d), mask), v.load(At(p[4], d), mask)
 		if forward {
-			y := v.reg()
+			y := v.Reg()
 			VMULPS(f, u, y)
-			v.store(y, at(p[5], d), mask)
+			v.Store(y, At(p[5], d), mask)
 		}
 		VMULPS(dy, u, u) // gradient of f(gate)
 		VMULPS(f, dy, dy)
-		v.store(dy, at(p[1], d), mask)
+		v.Store(dy, At(p[1], d), mask)
 		VFNMADD231PS(f, sig, f) // f·(1 − σ)
 		if dz != nil {
 			VMULPS(dz, f, f)
 		}
 		VADDPS(sig, f, f)
 		VMULPS(f, u, u)
-		v.store(u, at(p[0], d), mask)
+		v.Store(u, At(p[0], d), mask)
 	})
 	VZEROUPPER()
 	RET()

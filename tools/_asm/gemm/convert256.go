@@ -4,15 +4,16 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	. "mt/tools/asm/isa"
 )
 
 // load256 reads 8 elements at m into y as fp32.
 func load256(bf16 bool, m Mem, y reg.Register) {
 	if bf16 {
-		VPMOVZXWD(m, y)
-		VPSLLD(Imm(16), y, y)
+		LoadBF16(m, y, nil)
 	} else {
-		VMOVUPS(m, y)
+		AVX2.Load(m, y, nil)
 	}
 }
 
@@ -29,12 +30,11 @@ func loop8(n reg.Register, body func()) {
 
 // widen256 is the packing of a row of A in bf16.
 func widen256() {
-	TEXT("widen256", NOSPLIT, "func(dst *float32, src *uint16, n int)")
-	Pragma("noescape")
-	Doc("widen256 writes n bf16 as fp32; n is a multiple of 8.")
-	dst := Load(Param("dst"), GP64())
-	src := Load(Param("src"), GP64())
-	n := Load(Param("n"), GP64())
+	Begin("widen256", "func(dst *float32, src *uint16, n int)",
+		"writes n bf16 as fp32; n is a multiple of 8.")
+	dst := Arg("dst")
+	src := Arg("src")
+	n := Arg("n")
 	y := YMM()
 	loop8(n, func() {
 		load256(true, Mem{Base: src}, y)
@@ -48,20 +48,12 @@ func widen256() {
 
 // narrow256 rounds to nearest even and keeps NaNs as quiet NaNs.
 func narrow256() {
-	TEXT("narrow256", NOSPLIT, "func(dst *uint16, src *float32, n int)")
-	Pragma("noescape")
-	Doc("narrow256 writes n fp32 as bf16, rounded to nearest even; n is a multiple of 8.")
-	dst := Load(Param("dst"), GP64())
-	src := Load(Param("src"), GP64())
-	n := Load(Param("n"), GP64())
-	constant := func(v uint32) reg.VecVirtual {
-		r, y := GP32(), YMM()
-		MOVL(U32(v), r)
-		VMOVD(r, y.AsX())
-		VPBROADCASTD(y.AsX(), y)
-		return y
-	}
-	one, half, quiet := constant(1), constant(0x7fff), constant(0x400000)
+	Begin("narrow256", "func(dst *uint16, src *float32, n int)",
+		"writes n fp32 as bf16, rounded to nearest even; n is a multiple of 8.")
+	dst := Arg("dst")
+	src := Arg("src")
+	n := Arg("n")
+	one, half, quiet := AVX2.Splat(1), AVX2.Splat(0x7fff), AVX2.Splat(0x400000)
 	x, y, nan := YMM(), YMM(), YMM()
 	loop8(n, func() {
 		load256(false, Mem{Base: src}, x)
@@ -85,15 +77,14 @@ func narrow256() {
 
 // dot256 reads four rows of B (N,K) as they lie, each with two accumulators.
 func dot256(bf16 bool) {
-	TEXT("dot256"+suffix(bf16), NOSPLIT, "func(d, x *float32, w *"+element(bf16)+", offsets *[4]int, k int)")
-	Pragma("noescape")
-	Doc("dot256"+suffix(bf16)+" writes to d the products of x with four rows of k elements, which begin at",
+	Begin("dot256"+suffix(bf16), "func(d, x *float32, w *"+element(bf16)+", offsets *[4]int, k int)",
+		"writes to d the products of x with four rows of k elements, which begin at",
 		"w plus offsets bytes; k is a multiple of 16.")
-	d := Load(Param("d"), GP64())
-	x := Load(Param("x"), GP64())
-	w := Load(Param("w"), GP64())
-	offsets := Load(Param("offsets"), GP64())
-	k := Load(Param("k"), GP64())
+	d := Arg("d")
+	x := Arg("x")
+	w := Arg("w")
+	offsets := Arg("offsets")
+	k := Arg("k")
 	row := rowPointers(w, offsets)
 	for i := range 8 {
 		VPXOR(ymm(i), ymm(i), ymm(i))

@@ -2,8 +2,9 @@ package main
 
 import (
 	. "github.com/mmcloughlin/avo/build"
-	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	. "mt/tools/asm/isa"
 )
 
 // sumLanes is how many sums run beside each other.
@@ -17,37 +18,36 @@ const ahead = 2048
 // sum writes the sums of squares in float64, element i in sum i % sumLanes. The
 // square is exact in float64, so a fused multiplication changes nothing.
 func sum(v isa, kind string) {
-	v.begin("sum"+kind, "func(x *byte, n int, lanes *[32]float64)",
+	v.Begin("sum"+kind, "func(x *byte, n int, lanes *[32]float64)",
 		"sets lanes to the sums of squares of n elements; n is a multiple of 32.")
-	x, size := pointer("x"), 4
+	x, size := Arg("x"), 4
 	if kind == "BF16" {
 		size = 2
 	}
-	perSum := v.lanes / 2 // float64 elements of a register
+	perSum := v.Lanes / 2 // float64 elements of a register
 	acc := make([]reg.VecVirtual, sumLanes/perSum)
 	for i := range acc {
-		acc[i] = v.zero()
+		acc[i] = v.Zero()
 	}
-	each := isa{name: v.name, lanes: sumLanes} // a turn takes sumLanes elements
+	each := isa{ISA{Name: v.Name, Lanes: sumLanes}} // a turn takes sumLanes elements
 	each.each(1, []stream{{x, size}}, func(disp int) {
 		for line := 0; line < sumLanes*size; line += 64 {
-			PREFETCHT0(at(x, size*disp+line+ahead))
+			PREFETCHT0(At(x, size*disp+line+ahead))
 		}
 		for i := range acc {
-			h, d := v.half(), v.reg()
+			h, d := v.half(), v.Reg()
 			if kind == "F32" {
-				VCVTPS2PD(at(x, size*(disp+i*perSum)), d)
+				VCVTPS2PD(At(x, size*(disp+i*perSum)), d)
 			} else {
-				VPMOVZXWD(at(x, size*(disp+i*perSum)), h)
-				VPSLLD(Imm(16), h, h)
+				LoadBF16(At(x, size*(disp+i*perSum)), h, nil)
 				VCVTPS2PD(h, d)
 			}
 			VFMADD231PD(d, d, acc[i])
 		}
 	})
-	lanes := pointer("lanes")
+	lanes := Arg("lanes")
 	for i, a := range acc {
-		VMOVUPD(a, at(lanes, 8*perSum*i))
+		VMOVUPD(a, At(lanes, 8*perSum*i))
 	}
 	VZEROUPPER()
 	RET()

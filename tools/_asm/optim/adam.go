@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	. "mt/tools/asm/isa"
 )
 
 // adamState is what the loop of an update keeps in registers.
@@ -28,15 +30,15 @@ func adam(v isa, split bool, grad string) {
 	name := "plain" + grad
 	if split {
 		name = "split" + grad
-		v.begin(name, "func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)",
+		v.Begin(name, "func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)",
 			"updates n elements of a pair of planes; n is a multiple of the lanes.")
-		s.w, s.lo = pointer("hi"), pointer("lo")
+		s.w, s.lo = Arg("hi"), Arg("lo")
 	} else {
-		v.begin(name, "func(w, m, v *float32, grad *byte, n int, c *[8]float32)",
+		v.Begin(name, "func(w, m, v *float32, grad *byte, n int, c *[8]float32)",
 			"updates n elements of an fp32 plane; n is a multiple of the lanes.")
-		s.w = pointer("w")
+		s.w = Arg("w")
 	}
-	s.m, s.v = pointer("m"), pointer("v")
+	s.m, s.v = Arg("m"), Arg("v")
 	streams := []stream{{s.m, 4}, {s.v, 4}}
 	if split {
 		streams = append(streams, stream{s.w, 2}, stream{s.lo, 2})
@@ -45,10 +47,10 @@ func adam(v isa, split bool, grad string) {
 	}
 	switch grad {
 	case "F32":
-		s.g = pointer("grad")
+		s.g = Arg("grad")
 		streams = append(streams, stream{s.g, 4})
 	case "BF16":
-		s.g = pointer("grad")
+		s.g = Arg("grad")
 		streams = append(streams, stream{s.g, 2})
 	}
 	s.constants()
@@ -62,16 +64,16 @@ const unroll = 2
 
 // constants fills the registers that do not change.
 func (s *adamState) constants() {
-	c := pointer("c")
+	c := Arg("c")
 	for i, r := range []*reg.VecVirtual{&s.clip, &s.decay, &s.beta1c, &s.beta2, &s.beta2c, &s.step, &s.rootbc2, &s.eps} {
 		if s.grad == "Zero" && (i == 0 || i == 4) {
 			continue // factors of the gradient
 		}
-		*r = s.broadcast(at(c, 4*i))
+		*r = s.broadcast(At(c, 4*i))
 	}
-	s.zero, s.exponent = s.isa.zero(), s.splat(0x7f800000)
+	s.zero, s.exponent = s.Zero(), s.Splat(0x7f800000)
 	if s.split {
-		s.half = s.splat(0x8000)
+		s.half = s.Splat(0x8000)
 	}
 }
 
@@ -95,12 +97,12 @@ func (s *adamState) body(disp int) {
 // firstMoment is m + (g − m)·(1 − β1), zero where it is below the smallest
 // normal number.
 func (s *adamState) firstMoment(g reg.VecVirtual, disp int) reg.VecVirtual {
-	m, d := s.reg(), s.reg()
-	VMOVUPS(at(s.m, 4*disp), m)
+	m, d := s.Reg(), s.Reg()
+	VMOVUPS(At(s.m, 4*disp), m)
 	VSUBPS(m, g, d)
 	VMULPS(s.beta1c, d, d)
 	VADDPS(d, m, m)
-	if s.wide() {
+	if s.Wide() {
 		k := K()
 		VPTESTMD(s.exponent, m, k)
 		VMOVAPS_Z(m, k, m)
@@ -109,14 +111,14 @@ func (s *adamState) firstMoment(g reg.VecVirtual, disp int) reg.VecVirtual {
 		VPCMPEQD(s.zero, d, d)
 		VPANDN(m, d, m)
 	}
-	VMOVUPS(m, at(s.m, 4*disp))
+	VMOVUPS(m, At(s.m, 4*disp))
 	return m
 }
 
 // secondMoment updates v and returns √v/√bc2 + eps.
 func (s *adamState) secondMoment(g reg.VecVirtual, disp int) reg.VecVirtual {
-	v, q := s.reg(), s.reg()
-	VMULPS(at(s.v, 4*disp), s.beta2, v)
+	v, q := s.Reg(), s.Reg()
+	VMULPS(At(s.v, 4*disp), s.beta2, v)
 	if s.grad == "Zero" {
 		VADDPS(s.zero, v, v)
 	} else {
@@ -124,7 +126,7 @@ func (s *adamState) secondMoment(g reg.VecVirtual, disp int) reg.VecVirtual {
 		VMULPS(g, q, q)
 		VADDPS(q, v, v)
 	}
-	VMOVUPS(v, at(s.v, 4*disp))
+	VMOVUPS(v, At(s.v, 4*disp))
 	VSQRTPS(v, v)
 	VDIVPS(s.rootbc2, v, v)
 	VADDPS(s.eps, v, v)
@@ -133,14 +135,14 @@ func (s *adamState) secondMoment(g reg.VecVirtual, disp int) reg.VecVirtual {
 
 // weight reads weights as fp32.
 func (s *adamState) weight(disp int) reg.VecVirtual {
-	w := s.reg()
+	w := s.Reg()
 	if !s.split {
-		VMOVUPS(at(s.w, 4*disp), w)
+		VMOVUPS(At(s.w, 4*disp), w)
 		return w
 	}
-	lo := s.reg()
-	VPMOVZXWD(at(s.w, 2*disp), w)
-	VPMOVSXWD(at(s.lo, 2*disp), lo)
+	lo := s.Reg()
+	VPMOVZXWD(At(s.w, 2*disp), w)
+	VPMOVSXWD(At(s.lo, 2*disp), lo)
 	VPSLLD(Imm(16), w, w)
 	VPADDD(lo, w, w)
 	return w
@@ -149,15 +151,15 @@ func (s *adamState) weight(disp int) reg.VecVirtual {
 // storeWeight writes weights back.
 func (s *adamState) storeWeight(w reg.VecVirtual, disp int) {
 	if !s.split {
-		VMOVUPS(w, at(s.w, 4*disp))
+		VMOVUPS(w, At(s.w, 4*disp))
 		return
 	}
-	hi := s.reg()
+	hi := s.Reg()
 	VPADDD(s.half, w, hi)
 	VPSRLD(Imm(16), hi, hi)
-	if s.wide() {
-		VPMOVDW(w, at(s.lo, 2*disp))
-		VPMOVDW(hi, at(s.w, 2*disp))
+	if s.Wide() {
+		VPMOVDW(w, At(s.lo, 2*disp))
+		VPMOVDW(hi, At(s.w, 2*disp))
 		return
 	}
 	// The pack saturates, so the upper halves go first. It works within 128
@@ -165,6 +167,6 @@ func (s *adamState) storeWeight(w reg.VecVirtual, disp int) {
 	VPBLENDW(Imm(0xaa), s.zero, w, w)
 	VPACKUSDW(w, hi, hi)
 	VPERMQ(Imm(0xd8), hi, hi)
-	VMOVDQU(hi.AsX(), at(s.w, 2*disp))
-	VEXTRACTI128(Imm(1), hi, at(s.lo, 2*disp))
+	VMOVDQU(hi.AsX(), At(s.w, 2*disp))
+	VEXTRACTI128(Imm(1), hi, At(s.lo, 2*disp))
 }

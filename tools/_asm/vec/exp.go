@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	. "mt/tools/asm/isa"
 )
 
 // exponential computes e^x: x = n·ln 2 + r, e^r = 1 + r + r²·q(r) with q the
@@ -32,7 +34,7 @@ func (v isa) newExp() exponential {
 		0.00836874544620514, 0.0013814540579915047} {
 		e.q[i] = v.constant(c)
 	}
-	if !v.wide() {
+	if !v.Wide() {
 		e.bias = v.bits(127)
 	}
 	return e
@@ -43,14 +45,14 @@ func (v isa) newExp() exponential {
 func (e exponential) apply(x reg.VecVirtual) {
 	v := e.isa
 	limit := func(op func(...Op), c Op) {
-		t := v.reg()
+		t := v.Reg()
 		VMOVUPS(c, t)
 		op(x, t, x)
 	}
 	limit(VMAXPS, e.low)
 	limit(VMINPS, e.high)
-	n, r := v.reg(), v.reg()
-	z := v.reg()
+	n, r := v.Reg(), v.Reg()
+	z := v.Reg()
 	VMOVUPS(e.magic, z)
 	VFMADD231PS(e.log2e, x, z)
 	VSUBPS(e.magic, z, n)
@@ -60,11 +62,11 @@ func (e exponential) apply(x reg.VecVirtual) {
 	for _, c := range []Op{e.q[3], e.q[2], e.q[1], e.q[0], e.one, e.one} {
 		VFMADD213PS(c, x, r)
 	}
-	if v.wide() {
+	if v.Wide() {
 		VSCALEFPS(n, r, x)
 		return
 	}
-	half := v.reg()
+	half := v.Reg()
 	VPSUBD(e.magic, z, z)   // n as an integer
 	VPSRAD(Imm(1), z, half) // 2^n in two factors, each of them a normal number
 	VPSUBD(half, z, z)
@@ -77,18 +79,18 @@ func (e exponential) apply(x reg.VecVirtual) {
 }
 
 func maxOf(v isa) {
-	v.begin("max", "func(x *float32, n int) float32", "is the largest of x, −Inf for none; a NaN may be passed over.")
-	p := pointers("x")
-	n := count("n")
-	lowest := v.reg()
+	v.Begin("max", "func(x *float32, n int) float32", "is the largest of x, −Inf for none; a NaN may be passed over.")
+	p := Args("x")
+	n := Arg("n")
+	lowest := v.Reg()
 	VMOVUPS(v.constant(float32(math.Inf(-1))), lowest)
 	var acc [4]reg.VecVirtual
 	for i := range acc {
-		acc[i] = v.reg()
+		acc[i] = v.Reg()
 		VMOVAPS(lowest, acc[i])
 	}
 	v.each(n, 4, p, func(i, d int, mask reg.Register) {
-		x := v.load(at(p[0], d), mask)
+		x := v.load(At(p[0], d), mask)
 		v.fill(x, lowest, mask)
 		VMAXPS(x, acc[i], acc[i])
 	})
@@ -100,26 +102,26 @@ func maxOf(v isa) {
 
 func expSum(v isa, stores bool) {
 	if stores {
-		v.begin("expSum", "func(dst, x *float32, n int, scale, shift float32) float32",
+		v.Begin("expSum", "func(dst, x *float32, n int, scale, shift float32) float32",
 			"is dst = exp(scale·x − shift) and returns the sum; dst may be x.")
 	} else {
-		v.begin("sumExp", "func(x *float32, n int, scale, shift float32) float32", "is Σ exp(scale·x − shift).")
+		v.Begin("sumExp", "func(x *float32, n int, scale, shift float32) float32", "is Σ exp(scale·x − shift).")
 	}
 	var p []reg.GPVirtual
 	if stores {
-		p = pointers("x", "dst")
+		p = Args("x", "dst")
 	} else {
-		p = pointers("x")
+		p = Args("x")
 	}
-	n, scale, shift := count("n"), v.broadcast("scale"), v.broadcast("shift")
+	n, scale, shift := Arg("n"), v.broadcast("scale"), v.broadcast("shift")
 	e := v.newExp()
-	acc := [2]reg.VecVirtual{v.zero(), v.zero()}
+	acc := [2]reg.VecVirtual{v.Zero(), v.Zero()}
 	v.each(n, 2, p, func(i, d int, mask reg.Register) {
-		x := v.load(at(p[0], d), mask)
+		x := v.load(At(p[0], d), mask)
 		VFMSUB213PS(shift, scale, x)
 		e.apply(x)
 		if stores {
-			v.store(x, at(p[1], d), mask)
+			v.Store(x, At(p[1], d), mask)
 		}
 		v.clear(x, mask)
 		VADDPS(x, acc[i], acc[i])

@@ -4,19 +4,20 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	. "mt/tools/asm/isa"
 )
 
 // dot512 reads four rows of B (N,K) as they lie, each with two accumulators.
 func dot512(bf16 bool) {
-	TEXT("dot512"+suffix(bf16), NOSPLIT, "func(d, x *float32, w *"+element(bf16)+", offsets *[4]int, k int)")
-	Pragma("noescape")
-	Doc("dot512"+suffix(bf16)+" writes to d the products of x with four rows of k elements, which begin at",
+	Begin("dot512"+suffix(bf16), "func(d, x *float32, w *"+element(bf16)+", offsets *[4]int, k int)",
+		"writes to d the products of x with four rows of k elements, which begin at",
 		"w plus offsets bytes.")
-	d := Load(Param("d"), GP64())
-	x := Load(Param("x"), GP64())
-	w := Load(Param("w"), GP64())
-	offsets := Load(Param("offsets"), GP64())
-	k := Load(Param("k"), GP64())
+	d := Arg("d")
+	x := Arg("x")
+	w := Arg("w")
+	offsets := Arg("offsets")
+	k := Arg("k")
 	row := rowPointers(w, offsets)
 	acc := func(r, i int) reg.Register { return zmm(2*r + i) }
 	for i := range 8 {

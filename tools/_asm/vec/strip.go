@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	. "mt/tools/asm/isa"
 )
 
 // strip is a loop over rows of scores of which the first sees n columns and
@@ -16,12 +18,12 @@ type strip struct {
 }
 
 func (v isa) newStrip() *strip {
-	return &strip{isa: v, most: count("most"), width: count("width")}
+	return &strip{isa: v, most: Arg("most"), width: Arg("width")}
 }
 
 // rows runs body for every row, with seen columns; step moves on to the next.
 func (s *strip) rows(label string, body func(seen reg.GPVirtual), step func()) {
-	left, n, none := count("rows"), count("n"), GP64()
+	left, n, none := Arg("rows"), Arg("n"), GP64()
 	XORQ(none, none)
 	Label(label)
 	seen := GP64()
@@ -44,17 +46,17 @@ func (s *strip) over(label string, n, offset reg.GPVirtual, body func(at reg.GPV
 	MOVQ(n, left)
 	XORQ(offset, offset)
 	Label(label)
-	CMPQ(left, U32(uint32(s.lanes)))
+	CMPQ(left, U32(uint32(s.Lanes)))
 	JL(LabelRef(label + "Tail"))
 	body(offset, nil)
-	ADDQ(U32(uint32(s.bytes())), offset)
-	SUBQ(U32(uint32(s.lanes)), left)
+	ADDQ(U32(uint32(s.Bytes())), offset)
+	SUBQ(U32(uint32(s.Lanes)), left)
 	JMP(LabelRef(label))
 	Label(label + "Tail")
 	TESTQ(left, left)
 	JE(LabelRef(label + "Done"))
 	body(offset, s.tailMask(left))
-	ADDQ(U32(uint32(s.bytes())), offset)
+	ADDQ(U32(uint32(s.Bytes())), offset)
 	Label(label + "Done")
 }
 
@@ -70,7 +72,7 @@ func (s *strip) blank(label string, offset reg.GPVirtual, zero reg.Register, row
 	for _, p := range rows {
 		VMOVUPS(zero, Mem{Base: p, Index: offset, Scale: 1})
 	}
-	ADDQ(U32(uint32(s.bytes())), offset)
+	ADDQ(U32(uint32(s.Bytes())), offset)
 	JMP(LabelRef(label))
 	Label(label + "Done")
 }
@@ -78,15 +80,15 @@ func (s *strip) blank(label string, offset reg.GPVirtual, zero reg.Register, row
 // softmaxStrip turns scores into exponentials: first all the maxima, so that no
 // exponential has to wait for one. Constants stay in registers from row to row.
 func softmaxStrip(v isa) {
-	v.begin("softmaxStrip", "func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32)",
+	v.Begin("softmaxStrip", "func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32)",
 		"does a strip: see SoftmaxStrip.")
 	s := v.newStrip()
-	scale, stride := v.broadcast("scale"), count("stride")
-	lowest, zero := v.reg(), v.zero()
+	scale, stride := v.broadcast("scale"), Arg("stride")
+	lowest, zero := v.Reg(), v.Zero()
 	VMOVUPS(v.constant(float32(math.Inf(-1))), lowest)
-	x, top := count("x"), count("top")
+	x, top := Arg("x"), Arg("top")
 	s.rows("maxima", func(seen reg.GPVirtual) {
-		m := v.reg()
+		m := v.Reg()
 		VMOVAPS(lowest, m)
 		s.over("max", seen, GP64(), func(o reg.GPVirtual, mask reg.Register) {
 			y := v.load(Mem{Base: x, Index: o, Scale: 1}, mask)
@@ -95,18 +97,18 @@ func softmaxStrip(v isa) {
 		})
 		m = v.fold(m, VMAXPS)
 		VMULSS(m.AsX(), scale.AsX(), m.AsX())
-		VMAXSS(at(top, 0), m.AsX(), m.AsX())
-		VMOVSS(m.AsX(), at(top, 0))
+		VMAXSS(At(top, 0), m.AsX(), m.AsX())
+		VMOVSS(m.AsX(), At(top, 0))
 	}, func() {
 		ADDQ(stride, x)
 		ADDQ(Imm(4), top)
 	})
 	e := v.newExp()
-	x, top = count("x"), count("top")
-	sums := count("sum")
+	x, top = Arg("x"), Arg("top")
+	sums := Arg("sum")
 	s.rows("exponentials", func(seen reg.GPVirtual) {
-		shift, sum, offset := v.reg(), v.reg(), GP64()
-		VBROADCASTSS(at(top, 0), shift)
+		shift, sum, offset := v.Reg(), v.Reg(), GP64()
+		VBROADCASTSS(At(top, 0), shift)
 		VMOVAPS(zero, sum)
 		s.over("exp", seen, offset, func(o reg.GPVirtual, mask reg.Register) {
 			y := v.load(Mem{Base: x, Index: o, Scale: 1}, mask)
@@ -118,7 +120,7 @@ func softmaxStrip(v isa) {
 		})
 		s.blank("blank", offset, zero, x)
 		v.fold(sum, VADDPS)
-		VMOVSS(sum.AsX(), at(sums, 0))
+		VMOVSS(sum.AsX(), At(sums, 0))
 	}, func() {
 		ADDQ(stride, x)
 		ADDQ(Imm(4), top)
@@ -131,19 +133,19 @@ func softmaxStrip(v isa) {
 // gradStrip turns scores into probabilities and the gradients of those into
 // gradients of the scores.
 func gradStrip(v isa) {
-	v.begin("gradStrip", "func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32)",
+	v.Begin("gradStrip", "func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32)",
 		"does a strip: see GradStrip.")
-	x, dx, stride := count("x"), count("dx"), count("stride")
+	x, dx, stride := Arg("x"), Arg("dx"), Arg("stride")
 	s := v.newStrip()
 	scale := v.broadcast("scale")
-	p := pointers("lse", "delta")
+	p := Args("lse", "delta")
 	e := v.newExp()
-	zero := v.zero()
+	zero := v.Zero()
 	s.rows("row", func(seen reg.GPVirtual) {
 		offset := GP64()
-		lse, delta := v.reg(), v.reg()
-		VBROADCASTSS(at(p[0], 0), lse)
-		VBROADCASTSS(at(p[1], 0), delta)
+		lse, delta := v.Reg(), v.Reg()
+		VBROADCASTSS(At(p[0], 0), lse)
+		VBROADCASTSS(At(p[1], 0), delta)
 		s.over("exp", seen, offset, func(o reg.GPVirtual, mask reg.Register) {
 			y := v.load(Mem{Base: x, Index: o, Scale: 1}, mask)
 			g := v.load(Mem{Base: dx, Index: o, Scale: 1}, mask)

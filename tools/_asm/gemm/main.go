@@ -1,4 +1,4 @@
-// Command asm writes the assembly of package gemm: the micro-kernels of every
+// Command gemm writes the assembly of package gemm: the micro-kernels of every
 // height, the packing of both operands, the conversion of
 // results to bf16 and the dot products for one row. It is run by go generate.
 package main
@@ -7,6 +7,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	. "mt/tools/asm/isa"
 )
 
 func main() {
@@ -45,17 +47,9 @@ func size(bf16 bool) int {
 // load512 reads 16 elements at m into z as fp32; under mask k, unless it is
 // nil, elements that are masked out are not read and become 0.
 func load512(bf16 bool, m Mem, z, k reg.Register) {
-	switch {
-	case bf16 && k != nil:
-		VPMOVZXWD_Z(m, k, z)
-	case bf16:
-		VPMOVZXWD(m, z)
-	case k != nil:
-		VMOVUPS_Z(m, k, z)
-	default:
-		VMOVUPS(m, z)
-	}
 	if bf16 {
-		VPSLLD(Imm(16), z, z)
+		LoadBF16(m, z, k)
+	} else {
+		AVX512.Load(m, z, k)
 	}
 }

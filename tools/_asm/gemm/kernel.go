@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	. "mt/tools/asm/isa"
 )
 
 // unroll is the steps of K in one turn of a kernel's loop, in which it
@@ -25,23 +27,15 @@ type machine struct {
 }
 
 var machine512 = &machine{
-	name: "512",
-	regs: []reg.VecPhysical{
-		reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7,
-		reg.Z8, reg.Z9, reg.Z10, reg.Z11, reg.Z12, reg.Z13, reg.Z14, reg.Z15,
-		reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23,
-		reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31,
-	},
+	name:  "512",
+	regs:  ZMMs,
 	width: 64, mr: 14,
 	zero: func(r reg.Register) { VPXORQ(r, r, r) },
 }
 
 var machine256 = &machine{
-	name: "256",
-	regs: []reg.VecPhysical{
-		reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7,
-		reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
-	},
+	name:  "256",
+	regs:  YMMs,
 	width: 32, mr: 6,
 	zero: func(r reg.Register) { VPXOR(r, r, r) },
 }
@@ -60,19 +54,18 @@ func (m *machine) kernels() {
 
 // kernel writes d = a·b + c for h rows and one panel.
 func (m *machine) kernel(h int) {
-	TEXT(fmt.Sprintf("kernel%sx%d", m.name, h), NOSPLIT,
-		"func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, mask uint32, panel, block, across, down uintptr)")
-	Pragma("noescape")
-	Doc(fmt.Sprintf("kernel%sx%d computes %d rows of %d columns: see kernelFunc.", m.name, h, h, m.width/2))
-	k := Load(Param("k"), GP64())
+	Begin(fmt.Sprintf("kernel%sx%d", m.name, h),
+		"func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, mask uint32, panel, block, across, down uintptr)",
+		fmt.Sprintf("computes %d rows of %d columns: see kernelFunc.", h, m.width/2))
+	k := Arg("k")
 	a := loadRows(h)
-	b := Load(Param("b"), GP64())
-	ldd := Load(Param("ldd"), GP64())
-	panel := Load(Param("panel"), GP64())
-	block := Load(Param("block"), GP64())
-	across := Load(Param("across"), GP64())
-	down := Load(Param("down"), GP64())
-	row := Load(Param("d"), GP64())
+	b := Arg("b")
+	ldd := Arg("ldd")
+	panel := Arg("panel")
+	block := Arg("block")
+	across := Arg("across")
+	down := Arg("down")
+	row := Arg("d")
 	SHLQ(Imm(2), ldd)
 	for i := range 2 * h {
 		m.zero(m.regs[i])
@@ -119,7 +112,7 @@ func (m *machine) kernel(h int) {
 	JNE(LabelRef("single"))
 
 	Label("finish")
-	m.finish(h, Load(Param("d"), GP64()), ldd)
+	m.finish(h, Arg("d"), ldd)
 	VZEROUPPER()
 	RET()
 }
@@ -139,8 +132,8 @@ var reach = [...]struct{ from, after int }{
 
 // loadRows loads the pointers for h rows.
 func loadRows(h int) *rows {
-	first := Load(Param("a"), GP64())
-	ld := Load(Param("lda"), GP64())
+	first := Arg("a")
+	ld := Arg("lda")
 	SHLQ(Imm(2), ld)
 	a := &rows{map[int]reg.Register{0: first}, ld}
 	for _, to := range reach[:h] {
@@ -201,10 +194,10 @@ func finish512(h int, d, ldd reg.Register) {
 	KMOVW(mask, reg.K1)
 	SHRL(Imm(16), mask)
 	KMOVW(mask, reg.K2)
-	c := Load(Param("c"), GP64())
+	c := Arg("c")
 	TESTQ(c, c)
 	JE(LabelRef("store"))
-	ldc := Load(Param("ldc"), GP64())
+	ldc := Arg("ldc")
 	SHLQ(Imm(2), ldc)
 	for r := range h {
 		VMOVUPS_Z(Mem{Base: c}, reg.K1, reg.Z28)
@@ -226,16 +219,16 @@ func finish512(h int, d, ldd reg.Register) {
 }
 
 // zmm is the i-th 512-bit register.
-func zmm(i int) reg.VecPhysical { return machine512.regs[i] }
+func zmm(i int) reg.VecPhysical { return ZMMs[i] }
 
 // ymm is the i-th 256-bit register.
-func ymm(i int) reg.VecPhysical { return machine256.regs[i] }
+func ymm(i int) reg.VecPhysical { return YMMs[i] }
 
 // finish256 adds c, if there is one, and stores; whole panels without masks,
 // as masked stores are slow on some machines.
 func finish256(h int, d, ldd reg.Register) {
-	c := Load(Param("c"), GP64())
-	ldc := Load(Param("ldc"), GP64())
+	c := Arg("c")
+	ldc := Arg("ldc")
 	mask := Load(Param("mask"), GP32())
 	SHLQ(Imm(2), ldc)
 	CMPL(mask, U32(0xffff))

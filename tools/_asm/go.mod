@@ -1,4 +1,4 @@
-module mt/device/cpu/vec/asm
+module mt/tools/asm
 
 go 1.26.0
 

@@ -1,0 +1,80 @@
+package layers
+
+import (
+	"mt/model"
+	"mt/schedule"
+)
+
+// Kind is what a run has to know of the layers of one kind before it runs. There is
+// one file for each kind; who plans, fetches, offloads or generates asks it. All of
+// it follows from the Spec of the run and the layout of the layer; bytes are of device
+// memory.
+type Kind interface {
+	// Stages are the visits that the passes make to a layer.
+	Stages(s Spec, l model.Layout) schedule.Layer
+	// Class says through which slots its tiles go.
+	Class(s Spec) schedule.Class
+	// Parts is how many tiles a layer is, and Part is number k of them.
+	Parts(s Spec, l model.Layout) int
+	Part(s Spec, l model.Layout, k int) Tile
+	// Largest are parts among which are the one with the largest slot and the one
+	// with the largest gradient.
+	Largest(s Spec, l model.Layout) []int
+	// RowElems is the size of a row, in elements, where its gradient is that of the rows
+	// which a batch uses; 0: it is that of all its tensors.
+	RowElems(l model.Layout) int64
+	// Activations is how many hidden states of a micro-batch it has: its input and,
+	// where a gradient is made beside that, the gradient.
+	Activations(s Spec) int
+	// SavedBytes is what the forward of a micro-batch of so many tokens keeps for its
+	// backward; Spec.Keep says what. 0: nothing but its input.
+	SavedBytes(s Spec, tokens int) int64
+	// WorkspaceBytes is what one launch needs, of at most Spec.MaxTokens tokens; 0
+	// where it needs none or the model has no such layer. A forward keeps nothing.
+	WorkspaceBytes(s Spec, backward bool) int64
+	// CacheBytes is its key/value cache of so many tokens, for generation.
+	CacheBytes(s Spec, maxTokens int) int64
+}
+
+// kinds has them all.
+var kinds = [...]Kind{model.Embedding: embeddingKind{}, model.Block: blockKind{}, model.Attention: attentionKind{},
+	model.MoE: moeKind{}, model.Head: headKind{}}
+
+// KindOf says what a kind is.
+func KindOf(k model.LayerKind) Kind { return kinds[k] }
+
+// plainKind is what most kinds have in common: one tile that takes turns in the
+// weight slots, a gradient of all its tensors, and no memory of its own.
+type plainKind struct{}
+
+func (plainKind) Class(Spec) schedule.Class        { return schedule.Streamed }
+func (plainKind) Parts(Spec, model.Layout) int     { return 1 }
+func (plainKind) Largest(Spec, model.Layout) []int { return []int{0} }
+func (plainKind) RowElems(model.Layout) int64      { return 0 }
+func (plainKind) Activations(Spec) int             { return 1 }
+func (plainKind) SavedBytes(Spec, int) int64       { return 0 }
+func (plainKind) WorkspaceBytes(Spec, bool) int64  { return 0 }
+func (plainKind) CacheBytes(Spec, int) int64       { return 0 }
+
+// Part is the whole layer: its own bytes in one piece, and what it refers to in the
+// embedding's.
+func (plainKind) Part(_ Spec, l model.Layout, _ int) Tile {
+	t := Tile{Layer: l.Index, Layout: l, Grad: []Range{{Elems: l.GradElems}}}
+	if l.TileBytes > 0 {
+		t.Copies = []Copy{{Layer: l.Index, Bytes: l.TileBytes}}
+	}
+	for _, x := range l.Tensors {
+		if x.Ref {
+			t.Copies = append(t.Copies, Copy{Layer: 0, To: x.TileOff, Bytes: x.TileBytes()})
+		}
+	}
+	return t
+}
+
+// once are the stages of a layer that every pass visits once: it turns its input into
+// its output, and the gradient of that into the input's.
+func once(stage schedule.Stage) schedule.Layer {
+	up := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.Input | schedule.Output}}
+	down := []schedule.Visit{{Stage: stage, Parts: 1, Uses: schedule.Weights | schedule.Sums | schedule.Input | schedule.Turns}}
+	return schedule.Layer{Tiles: 1, Sweeps: 1, Forward: up, Backward: down, Evaluate: up}
+}

@@ -1,0 +1,23 @@
+package layers
+
+import (
+	"mt/model"
+	"mt/schedule"
+)
+
+// attentionKind is the kind of the first half of a decoder block whose MLP is
+// experts.
+type attentionKind struct{ plainKind }
+
+func (attentionKind) Stages(Spec, model.Layout) schedule.Layer { return once(schedule.Attention) }
+
+func (attentionKind) SavedBytes(s Spec, tokens int) int64 { return s.savedBytes(withoutMLP, tokens) }
+
+func (attentionKind) WorkspaceBytes(s Spec, backward bool) int64 {
+	if s.Config.ExpertBlocks() == 0 {
+		return 0
+	}
+	return s.blockBytes(withoutMLP, backward)
+}
+
+func (attentionKind) CacheBytes(s Spec, maxTokens int) int64 { return s.CacheBytes(maxTokens) }

@@ -1,0 +1,28 @@
+package layers
+
+import (
+	"mt/model"
+	"mt/schedule"
+)
+
+// embeddingKind is the kind of the embedding. The rows that a batch uses come with
+// the batch, and their gradient is that of the layer, so it is not streamed.
+type embeddingKind struct{ plainKind }
+
+func (embeddingKind) Stages(Spec, model.Layout) schedule.Layer {
+	up := []schedule.Visit{{Stage: schedule.Embed, Parts: 1, Uses: schedule.Output}}
+	down := []schedule.Visit{{Stage: schedule.Embed, Parts: 1, Uses: schedule.Sums | schedule.Turns}}
+	return schedule.Layer{Tiles: 1, Sweeps: 1, Class: schedule.NoSlot, Forward: up, Backward: down, Evaluate: up}
+}
+
+func (embeddingKind) Class(Spec) schedule.Class { return schedule.NoSlot }
+
+func (k embeddingKind) Part(_ Spec, l model.Layout, _ int) Tile {
+	return Tile{Layer: l.Index, Layout: l, row: k.RowElems(l)}
+}
+
+// RowElems: the table is the layer's only tensor.
+func (embeddingKind) RowElems(l model.Layout) int64 { return int64(l.Tensors[0].Cols) }
+
+// Activations: its input is ids.
+func (embeddingKind) Activations(Spec) int { return 0 }

@@ -1,0 +1,81 @@
+package layers
+
+import (
+	"mt/model"
+	"mt/schedule"
+)
+
+// headKind is the kind of the head: whole, or cut into parts that are ranges of the
+// vocabulary.
+type headKind struct{ plainKind }
+
+// Stages: a whole head has one visit, which in training computes the gradient too. A
+// head in parts takes a sweep over them for the losses and, in training, one in
+// reverse for the gradient, which begins with the tiles that the first one left.
+func (h headKind) Stages(s Spec, _ model.Layout) schedule.Layer {
+	parts := s.Shards()
+	out := schedule.Layer{Tiles: parts, Sweeps: parts, Class: h.Class(s)}
+	if parts == 1 {
+		out.Backward = []schedule.Visit{{Stage: schedule.Head, Parts: 1, Uses: schedule.Weights | schedule.Sums | schedule.Turns, Loss: true}}
+		out.Evaluate = []schedule.Visit{{Stage: schedule.Head, Parts: 1, Uses: schedule.Weights | schedule.Input, Loss: true}}
+		return out
+	}
+	for k := range parts {
+		out.Forward = append(out.Forward, schedule.Visit{Stage: schedule.HeadPart, Part: k, Parts: parts, Turn: k,
+			Uses: schedule.Weights | schedule.Input, Loss: k == parts-1})
+	}
+	out.Evaluate = out.Forward
+	grad := schedule.Makes
+	for k := parts - 1; k >= 0; k-- {
+		out.Backward = append(out.Backward, schedule.Visit{Stage: schedule.HeadPart, Part: k, Parts: parts, Turn: k,
+			Uses: schedule.Weights | schedule.Sums | schedule.Input | grad})
+		grad = schedule.Turns
+	}
+	return out
+}
+
+func (headKind) Class(s Spec) schedule.Class {
+	if s.Shards() > 1 {
+		return schedule.Streamed
+	}
+	return schedule.Whole
+}
+
+func (headKind) Parts(s Spec, _ model.Layout) int { return s.Shards() }
+
+// Part of a cut head is its rows of lm_head, which may be the embedding's, and the
+// norm, which travels with every part. The norm's gradient comes with the last part
+// of the backward, which is part 0.
+func (h headKind) Part(s Spec, l model.Layout, k int) Tile {
+	if s.Shards() == 1 {
+		return h.plainKind.Part(s, l, k)
+	}
+	t := Tile{Layer: l.Index, Part: k, Layout: s.ShardLayout(l, k)}
+	for _, to := range t.Layout.Tensors {
+		whole, _ := l.Tensor(to.Role)
+		from := Copy{Layer: t.Layer, From: whole.TileOff, To: to.TileOff, Bytes: to.TileBytes()}
+		if whole.Ref {
+			from.Layer, from.From = 0, 0 // the table is the only tensor of the embedding's tile
+		}
+		grad := Range{From: to.Elem, To: whole.Elem, Elems: to.Elems()}
+		rows := to.Role == model.RoleLMHead
+		if rows {
+			first := int64(s.Shard(k).From)
+			from.From += first * (whole.TileBytes() / int64(whole.Rows))
+			grad.To += first * int64(whole.Cols)
+		}
+		t.Copies = append(t.Copies, from)
+		if rows || k == 0 {
+			t.Grad = append(t.Grad, grad)
+		}
+	}
+	return t
+}
+
+func (headKind) Largest(s Spec, _ model.Layout) []int { return []int{s.LargestShard()} }
+
+// Activations: a whole head turns its input into the gradient, a head in parts needs
+// both.
+func (headKind) Activations(s Spec) int { return min(2, s.Shards()) }
+
+func (headKind) WorkspaceBytes(s Spec, _ bool) int64 { return s.HeadBytes() }

@@ -1,0 +1,40 @@
+package layers
+
+import (
+	"mt/model"
+	"mt/schedule"
+)
+
+// moeKind is the kind of the second half of a decoder block whose MLP is experts:
+// part 0 is its norm and its router, every other part one expert.
+type moeKind struct{ plainKind }
+
+// Stages: the router, the experts, and the router's tile again; in the backward the
+// experts come in reverse, so that it begins with those that the forward used last.
+// The experts take all micro-batches at once, so there are two sweeps.
+func (moeKind) Stages(_ Spec, l model.Layout) schedule.Layer {
+	parts := l.Parts()
+	up := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Uses: schedule.Weights | schedule.Input}}
+	down := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Turn: 1, Uses: schedule.Weights | schedule.Input | schedule.Reads}}
+	for k := 1; k < parts; k++ {
+		up = append(up, schedule.Visit{Stage: schedule.Expert, Part: k, Parts: parts, Uses: schedule.Weights})
+		down = append(down, schedule.Visit{Stage: schedule.Expert, Part: parts - k, Parts: parts, Uses: schedule.Weights | schedule.Sums})
+	}
+	up = append(up, schedule.Visit{Stage: schedule.Join, Parts: parts, Turn: 1, Uses: schedule.Output})
+	down = append(down, schedule.Visit{Stage: schedule.Join, Parts: parts,
+		Uses: schedule.Weights | schedule.Sums | schedule.Input | schedule.Turns})
+	return schedule.Layer{Tiles: parts, Sweeps: 2, Forward: up, Backward: down, Evaluate: up}
+}
+
+func (moeKind) Parts(_ Spec, l model.Layout) int { return l.Parts() }
+
+func (moeKind) Part(_ Spec, l model.Layout, k int) Tile {
+	at, part := l.PartRange(k), l.Part(k)
+	return Tile{Layer: l.Index, Part: k, Layout: part, Copies: []Copy{{Layer: l.Index, From: at.TileOff, Bytes: at.TileBytes}},
+		Grad: []Range{{To: at.Elem, Elems: part.GradElems}}}
+}
+
+// Largest: experts are all alike.
+func (moeKind) Largest(Spec, model.Layout) []int { return []int{0, 1} }
+
+func (moeKind) WorkspaceBytes(s Spec, backward bool) int64 { return s.moeWorkspaceBytes(backward) }

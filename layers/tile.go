@@ -1,0 +1,103 @@
+package layers
+
+import (
+	"fmt"
+
+	"mt/model"
+)
+
+// Tile is what is fetched, bound and offloaded at once: a layer, or a part of one.
+// What its layer's kind says of it is all that anybody has to know.
+type Tile struct {
+	Layer, Part int
+	// Layout is where its tensors lie in a slot and in a gradient buffer.
+	Layout model.Layout
+	// Copies bring it from the host into a slot.
+	Copies []Copy
+	// Grad brings its gradient from a buffer into the layer's slab; see Ranges.
+	Grad []Range
+	row  int64 // elements of a row of the gradient, where as many rows as the batch has ids are sent
+}
+
+// Copy is a range of bytes: where it lies in the tile of a layer on the host, and
+// where in the slot.
+type Copy struct {
+	Layer           int
+	From, To, Bytes int64
+}
+
+// Range is a range of a gradient, in elements: where it lies in the buffer, and
+// where it goes in the slab.
+type Range struct{ From, To, Elems int64 }
+
+// Tiles lists the tiles of a model in the order of the layers and their parts, as
+// schedule.Visit.Tile numbers them.
+func Tiles(layouts []model.Layout, spec Spec) []Tile {
+	var out []Tile
+	for _, l := range layouts {
+		kind := KindOf(l.Kind)
+		for k := range kind.Parts(spec, l) {
+			out = append(out, kind.Part(spec, l, k))
+		}
+	}
+	return out
+}
+
+// Bytes is what Copies move.
+func (t Tile) Bytes() (n int64) {
+	for _, c := range t.Copies {
+		n += c.Bytes
+	}
+	return n
+}
+
+// Ranges is Grad for a batch of so many unique ids, which are the rows of the
+// embedding's gradient.
+func (t Tile) Ranges(ids int) []Range {
+	if t.row > 0 {
+		return []Range{{Elems: int64(ids) * t.row}}
+	}
+	return t.Grad
+}
+
+// GradElems is the size of its gradient in a buffer, in elements, for a batch of so
+// many unique ids.
+func (t Tile) GradElems(ids int) int64 {
+	if t.row > 0 {
+		return int64(ids) * t.row
+	}
+	return t.Layout.GradElems
+}
+
+// Host is where byte off of the slot comes from: a layer's tile, and where in it.
+func (t Tile) Host(off int64) (layer int, at int64) {
+	for _, c := range t.Copies {
+		if off >= c.To && off < c.To+c.Bytes {
+			return c.Layer, c.From + off - c.To
+		}
+	}
+	panic(fmt.Sprintf("layers: nothing is copied to byte %d of the slot of layer %d part %d", off, t.Layer, t.Part))
+}
+
+// Slab is where element elem of the gradient buffer goes in the layer's slab, if
+// it goes anywhere.
+func (t Tile) Slab(elem int64) (at int64, ok bool) {
+	for _, r := range t.Grad {
+		if elem >= r.From && elem < r.From+r.Elems {
+			return r.To + elem - r.From, true
+		}
+	}
+	return 0, false
+}
+
+// Sources are the layers that the tile is copied from: it is up to date when they
+// are.
+func (t Tile) Sources() []int {
+	out := []int{t.Layer}
+	for _, c := range t.Copies {
+		if c.Layer != t.Layer {
+			out = append(out, c.Layer)
+		}
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package schedule
+
+// This file has layers like those that models are made of. That the kinds of layers
+// are such ones, package layers tests.
+
+// passed is a layer that every pass visits once.
+func passed(stage Stage, class Class, forward, backward Uses) Layer {
+	up := []Visit{{Stage: stage, Parts: 1, Uses: forward}}
+	return Layer{Tiles: 1, Sweeps: 1, Class: class, Forward: up, Evaluate: up, Backward: []Visit{{Stage: stage, Parts: 1, Uses: backward}}}
+}
+
+func embedding() Layer { return passed(Embed, NoSlot, Output, Sums|Turns) }
+
+func block() Layer {
+	return passed(Block, Streamed, Weights|Input|Output, Weights|Sums|Input|Turns)
+}
+
+// routed is a layer of so many experts.
+func routed(experts int) Layer {
+	up, down := []Visit{{Stage: Route, Uses: Weights | Input}}, []Visit{{Stage: Route, Turn: 1, Uses: Weights | Input | Reads}}
+	for k := range experts {
+		up = append(up, Visit{Stage: Expert, Part: 1 + k, Uses: Weights})
+		down = append(down, Visit{Stage: Expert, Part: experts - k, Uses: Weights | Sums})
+	}
+	up = append(up, Visit{Stage: Join, Turn: 1, Uses: Output})
+	down = append(down, Visit{Stage: Join, Uses: Weights | Sums | Input | Turns})
+	return Layer{Tiles: 1 + experts, Sweeps: 2, Forward: up, Backward: down, Evaluate: up}
+}
+
+// head is one in so many parts.
+func head(parts int) Layer {
+	if parts == 1 {
+		l := passed(Head, Whole, Weights|Input, Weights|Sums|Turns)
+		l.Forward, l.Evaluate[0].Loss, l.Backward[0].Loss = nil, true, true
+		return l
+	}
+	l := Layer{Tiles: parts, Sweeps: parts}
+	for k := range parts {
+		l.Forward = append(l.Forward, Visit{Stage: HeadPart, Part: k, Parts: parts, Turn: k, Uses: Weights | Input, Loss: k == parts-1})
+		back := parts - 1 - k
+		l.Backward = append(l.Backward, Visit{Stage: HeadPart, Part: back, Parts: parts, Turn: back, Uses: Weights | Sums | Input | Turns})
+	}
+	l.Backward[0].Uses = Weights | Sums | Input | Makes
+	l.Evaluate = l.Forward
+	return l
+}
+
+// dense are n layers without experts, the last in so many parts.
+func dense(n, parts int) []Layer {
+	out := []Layer{embedding()}
+	for range n - 2 {
+		out = append(out, block())
+	}
+	return append(out, head(parts))
+}
+
+// withExperts are the layers of a model of blocks with experts.
+func withExperts(blocks, experts int) []Layer {
+	out := []Layer{embedding()}
+	for range blocks {
+		out = append(out, block(), routed(experts))
+	}
+	return append(out, head(1))
+}
