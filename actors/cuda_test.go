@@ -13,6 +13,7 @@ import (
 	"mt/device"
 	"mt/device/cuda"
 	"mt/host"
+	"mt/internal/long"
 	"mt/layers"
 )
 
@@ -83,7 +84,7 @@ func TestCUDAEqualsItself(t *testing.T) {
 			small := tr
 			small.depths = testDepths(1)
 			small.depths.GradSlabs = 2
-			for _, o := range []emu.Options{{Mode: emu.Random, Seed: 1}, {Mode: emu.Lazy}, {Mode: emu.Random, Seed: 2}}[:orders] {
+			for _, o := range []emu.Options{{Mode: emu.Random, Seed: 1}, {Mode: emu.Lazy}, {Mode: emu.Random, Seed: 2}}[:long.Count(t, orders, fewOrders)] {
 				for depths, other := range map[string]trial{"same depths": tr, "least depths": small} {
 					got := runOnCUDA(t, other, o)
 					if !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
@@ -112,6 +113,7 @@ func nearLosses(t *testing.T, what string, got, want outcome, bound float64) {
 // TestEveryCUDACallMayFail fails C call 1, 2, 3, … until runs succeed: every
 // failing run ends with that call's error and leaves nothing behind. Half of the calls
 // set the thread's context; of those, which are all alike, one in seven is failed.
+// Where long tests are left out one call in seldomFail is failed.
 func TestEveryCUDACallMayFail(t *testing.T) {
 	hostBefore := host.Usage().Now
 	whole := small()
@@ -122,12 +124,13 @@ func TestEveryCUDACallMayFail(t *testing.T) {
 	}
 	end()
 	alike := func(call int) bool { return drv.CallName(call) == "cuCtxSetCurrent" && call%7 > 0 }
+	every := failEvery * long.Every(t, seldomFail)
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range 2 {
 		workers.Go(func() {
 			for call := 1; call > 0; {
-				if call = int(next.Add(failEvery)); alike(call) {
+				if call = int(next.Add(int64(every))); alike(call) {
 					continue
 				}
 				if !failCUDACall(t, small(), call) {
@@ -142,7 +145,7 @@ func TestEveryCUDACallMayFail(t *testing.T) {
 	workers.Wait()
 	experts := small()
 	experts.experts, experts.chosen, experts.onDemand, experts.aux = 2, 1, true, true
-	for call := 1; failCUDACall(t, experts, call); call += 97 * failEvery {
+	for call := 1; failCUDACall(t, experts, call); call += 97 * every {
 	}
 	if got := host.Usage().Now; got != hostBefore {
 		t.Errorf("host memory is left: %v", got)
@@ -177,9 +180,10 @@ func failCUDACall(t *testing.T, tr trial, call int) bool {
 func TestOrders(t *testing.T) {
 	experts := small()
 	experts.experts, experts.chosen, experts.onDemand, experts.aux = 3, 1, true, true
+	n := long.Count(t, orders, fewOrders)
 	for i, tr := range []trial{small(), experts} {
 		want := runOnCUDA(t, tr, emu.Options{}).digest()
-		for seed := range uint64(orders * (10 - 5*i)) {
+		for seed := range uint64(n * (10 - 5*i)) {
 			if got := runOnCUDA(t, tr, emu.Options{Mode: emu.Random, Seed: seed}).digest(); got != want {
 				t.Fatalf("%d experts, seed %d: other bits", tr.experts, seed)
 			}
@@ -201,7 +205,7 @@ func TestAdversarialSchedules(t *testing.T) {
 			t.Parallel()
 			tr := small()
 			change(&tr)
-			tr.steps, tr.evalSteps = schedules/2, 50
+			tr.steps, tr.evalSteps = long.Count(t, schedules, fewSchedules)/2, 50
 			always := tr.makeBatch(1)
 			tr.batch = func(_ int, b *data.Batch) { *b = *always }
 			out := runOnCUDA(t, tr, emu.Options{Mode: emu.Random, Seed: 7, OrderOnly: true})

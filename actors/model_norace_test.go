@@ -2,15 +2,17 @@
 
 package actors
 
-// interleavings is how many random runs the model test makes.
-const interleavings = 100_000
+// interleavings is how many random runs the model test makes, and how many of
+// them where long tests are left out.
+const interleavings, fewInterleavings = 100_000, 20_000
 
 // schedules is how many orders of the streams' work are drawn.
-const schedules = 10_000
+const schedules, fewSchedules = 10_000, 1_000
 
 // orders are in how many ways an emulated driver runs whole trials; small ones
 // ten times as many.
-const orders = 3
+const orders, fewOrders = 3, 1
 
-// failEvery: every call of the CUDA libraries is made to fail.
-const failEvery = 1
+// failEvery: one call in so many of the CUDA libraries is made to fail, and one in
+// seldomFail times as many where long tests are left out.
+const failEvery, seldomFail = 1, 7

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/ebitengine/purego"
+
+	"mt/internal/long"
 )
 
 // onC returns CUDA whose functions are all one of C's that takes nothing and
@@ -53,7 +55,7 @@ func hotCalls(c *CUDA) map[string]func() error {
 // TestHotCallsDoNotAllocate bounds allocations by 0 in the mean: a collection
 // empties the pools that calls take their memory from.
 func TestHotCallsDoNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if long.Race {
 		t.Skip("with the race detector pools drop what they hold at random")
 	}
 	for name, call := range hotCalls(onC(t)) {

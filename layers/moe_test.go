@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/long"
 	"mt/internal/reference"
 	"mt/model"
 )
@@ -250,7 +251,7 @@ func TestMoESizes(t *testing.T) {
 
 // A visit allocates what any launch does, however many chunks it has.
 func TestMoEDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if long.Race {
 		t.Skip("with the race detector every operation has memory of its own")
 	}
 	c := moeCases[0]

@@ -10,6 +10,7 @@ import (
 
 	"mt/device"
 	"mt/device/cpu"
+	"mt/internal/long"
 	"mt/internal/reference"
 	"mt/model"
 )
@@ -208,7 +209,7 @@ func TestThreadsChangeNothing(t *testing.T) {
 // A launch makes little garbage in Go: its own bookkeeping and, on this device,
 // nothing else.
 func TestLaunchGarbage(t *testing.T) {
-	if raceEnabled {
+	if long.Race {
 		t.Skip("with the race detector every operation has memory of its own")
 	}
 	cfg := config(func(*model.Config) {})

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"mt/internal/long"
 	"mt/tools/faultio"
 )
 
@@ -50,7 +51,7 @@ var spoils = []struct {
 // there are whole; and the same command line again ends bit for bit as if nothing
 // had been.
 func TestDiskFaults(t *testing.T) {
-	if raceDetector {
+	if long.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
 	}
 	lab := newLab(t)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"mt/internal/long"
 	"mt/tools/faultio"
 )
 
@@ -17,7 +18,7 @@ var killCount = flag.Int("kills", 50, "how often TestRandomKills kills (tools/ki
 // disturbed. A kill is at a call drawn at random, before it, in the middle of its
 // bytes or after it: what is on disk changes at no other moment.
 func TestRandomKills(t *testing.T) {
-	if raceDetector {
+	if long.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
 	}
 	const scene = firstRun

@@ -11,6 +11,7 @@ import (
 	"mt/device"
 	"mt/device/conformance/operations"
 	"mt/device/op"
+	"mt/internal/long"
 )
 
 // The table of operations has cases of every operation of this device, and no
@@ -41,7 +42,7 @@ func (u unheard) Symbol(lib cudart.Library, name string) uintptr {
 // of this goroutine, for good.
 func newUnheard(t *testing.T) *dev {
 	t.Helper()
-	if raceEnabled {
+	if long.Race {
 		t.Skip("with the race detector every operation has memory of its own")
 	}
 	nothing := emu.Nothing()

@@ -9,6 +9,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/long"
 )
 
 // scenario uses everything a device has once and returns the first error, like a
@@ -95,7 +96,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	stride := 1
-	if raceEnabled {
+	if long.Race {
 		stride = 5 // slow
 	}
 	for _, code := range []int{1, 2, 999} { // invalid value, out of memory, and a fault
@@ -171,7 +172,7 @@ func mayFail(name string, code int) bool {
 // it is written, or written before it is read.
 func TestOrders(t *testing.T) {
 	seeds, times := uint64(10), 100
-	if raceEnabled {
+	if long.Race {
 		seeds, times = 2, 20 // slow
 	}
 	for seed := range seeds {

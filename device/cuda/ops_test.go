@@ -18,6 +18,7 @@ import (
 	"mt/device/conformance/streams"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
+	"mt/internal/long"
 )
 
 // part runs those cases of the table that want picks.
@@ -41,7 +42,7 @@ const parts = 4
 // cuBLASLt, and the products again by our own kernels.
 func TestOps(t *testing.T) {
 	some := uint32(parts)
-	if raceEnabled {
+	if long.Race {
 		some = 1 // slow, and the values are those of other runs
 	}
 	for i := range some {

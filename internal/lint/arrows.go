@@ -69,10 +69,11 @@ var Arrows = Rules{
 		"internal/synchronous": {"plan", "host", "data"},
 		"internal/lint":        nil,
 		"internal/pytest":      nil,
+		"internal/long":        nil,
 	},
 	Helpers:  "internal",
-	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/streams", "device/wrap/fault", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest"},
-	ForTests: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/oracle", "device/conformance/operations", "device/conformance/streams", "device/wrap/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest"},
+	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/streams", "device/wrap/fault", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/long"},
+	ForTests: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/oracle", "device/conformance/operations", "device/conformance/streams", "device/wrap/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/long"},
 	Only: map[string][]string{
 		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host"},
 		"github.com/asynkron/protoactor-go": {"actors"},

@@ -144,6 +144,7 @@ func (r *runner) test(ctx context.Context, pkg, pattern, overlay string, timeout
 		return r.failed(ctx, invalid, out, err)
 	}
 	run := exec.CommandContext(ctx, binary, "-test.run", anchored(pattern), "-test.timeout", timeout.String(), "-test.v")
+	run.Env = append(os.Environ(), "MT_LONG=1") // what notices may be one of the long tests
 	run.Dir = filepath.Join(r.root, filepath.FromSlash(pkg))
 	out, err := run.CombinedOutput()
 	switch {

@@ -9,6 +9,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap/fault"
+	"mt/internal/long"
 )
 
 func newCPU(t *testing.T) device.Device {
@@ -76,7 +77,7 @@ func TestOrder(t *testing.T) {
 	if err := r.order(dev); err != nil || !r.OK {
 		t.Errorf("%v %+v", err, r.Checks)
 	}
-	if raceEnabled {
+	if long.Race {
 		t.Skip("what ignores events races")
 	}
 	r = &Report{OK: true}
@@ -176,7 +177,7 @@ func TestTable(t *testing.T) {
 
 // TestRun: the whole self test of the CPU device against itself.
 func TestRun(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || long.Race {
 		t.Skip("computes for many seconds; its parts have tests of their own")
 	}
 	dev := newCPU(t)

@@ -15,6 +15,7 @@ import (
 
 	"mt/cudart"
 	"mt/cudart/emu"
+	"mt/internal/long"
 )
 
 // emulate starts an emulated GPU for one test. What is wrong with the calls of
@@ -114,7 +115,7 @@ func TestCUDAFollowsTheCPU(t *testing.T) {
 // TestCUDADepthsChangeNothing: another order of what streams do, and the least
 // depths, give the same bits.
 func TestCUDADepthsChangeNothing(t *testing.T) {
-	if raceSlowdown > 1 {
+	if long.Race {
 		t.Skip("slow under the race detector, and about values")
 	}
 	for _, dtype := range []string{"fp32", "bf16"} {
@@ -290,9 +291,10 @@ func TestCUDADamagedRecord(t *testing.T) {
 
 // TestCUDAEveryCallFails: a run in which one call of the driver fails ends with
 // that call's error, wherever it is made, and gives everything back. Of each
-// function the first call, the last and one between are tried.
+// function the first call, the last and one between are tried; the one between alone
+// where long tests are left out.
 func TestCUDAEveryCallFails(t *testing.T) {
-	if raceSlowdown > 1 {
+	if long.Race {
 		t.Skip("slow under the race detector; device/cuda does the same there with fewer calls")
 	}
 	whole := newScene(t, "device: cuda\nmax_steps: 2\nval_size: 2\nsave_steps: 1\n")
@@ -308,6 +310,7 @@ func TestCUDAEveryCallFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	each := long.Count(t, 3, 1)
 	calls := map[string][]int{}
 	for i := 1; i <= drv.Calls(); i++ {
 		calls[drv.CallName(i)] = append(calls[drv.CallName(i)], i)
@@ -316,7 +319,9 @@ func TestCUDAEveryCallFails(t *testing.T) {
 		if strings.HasPrefix(name, "nvml") { // figures that a run does without
 			continue
 		}
-		for _, i := range slices.Compact([]int{at[0], at[len(at)/2], at[len(at)-1]}) {
+		tried := []int{at[len(at)/2], at[0], at[len(at)-1]}[:each]
+		slices.Sort(tried)
+		for _, i := range slices.Compact(tried) {
 			drv, err := train(whole.in(t), emu.Options{Threads: 1, FailCall: i, Mode: emu.Random, Seed: uint64(i)})
 			// Goroutines make the calls of a run in an order of their own, and some
 			// events more or less.

@@ -6,9 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +18,7 @@ import (
 	"mt/cudart/emu"
 	"mt/host"
 	"mt/internal/config"
+	"mt/internal/long"
 	"mt/model"
 )
 
@@ -129,7 +132,8 @@ func recordings(t *testing.T) (dir string, cases []string) {
 
 // TestFixtures trains every recorded case from outside, as a user would, in
 // many ways that must not matter, and compares losses, gradient norms and final
-// weights with the recording.
+// weights with the recording. Where long tests are left out a case is trained in two
+// ways, by turns with the others, and three cases on the emulated GPU.
 func TestFixtures(t *testing.T) {
 	folder, cases := recordings(t)
 	variants := map[string]string{
@@ -147,14 +151,19 @@ func TestFixtures(t *testing.T) {
 		"cuda-fp32":       "device: cuda\ncompute_dtype: fp32",
 		"cuda-bf16":       "device: cuda",
 	}
-	for _, name := range cases {
+	onGPU := map[string]string{"llama-plain": "cuda-fp32", "gemma3-text": "cuda-bf16", "qwen3moe-aux": "cuda-bf16"}
+	byTurns := slices.DeleteFunc(slices.Sorted(maps.Keys(variants)), func(v string) bool { return v == "default" || strings.HasPrefix(v, "cuda") })
+	for i, name := range cases {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range variants {
 			t.Run(name+"/"+variant, func(t *testing.T) {
 				if _, err := os.Stat(dir); err != nil {
 					t.Skipf("the recording %s is not here", dir)
 				}
-				if raceSlowdown > 1 && strings.HasPrefix(variant, "cuda") {
+				if variant != "default" && variant != onGPU[name] && variant != byTurns[i%len(byTurns)] {
+					long.Only(t)
+				}
+				if long.Race && strings.HasPrefix(variant, "cuda") {
 					t.Skip("slow under the race detector, which runs shorter trainings on the GPU")
 				}
 				t.Parallel()

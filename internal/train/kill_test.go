@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"mt/internal/config"
+	"mt/internal/long"
 	"mt/internal/machine"
 )
 
@@ -139,7 +140,7 @@ func TestKilled(t *testing.T) {
 				return s.with("cache_dir: " + filepath.Dir(s.out) + "/cache\n")
 			}
 			got, kills := fresh(), 0
-			for range max(2, 3/raceSlowdown) {
+			for range long.Count(t, 3, 2) {
 				for _, when := range slices.Sorted(maps.Keys(got.moments(r, whole))) {
 					if got.start(t).killed(t, got.moments(r, whole)[when]) {
 						kills++

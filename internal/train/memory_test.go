@@ -14,6 +14,7 @@ import (
 
 	"mt/host/optim"
 	"mt/internal/config"
+	"mt/internal/long"
 )
 
 // childMemory is the variable that makes this test binary train a config file
@@ -71,7 +72,7 @@ func status(field string) int64 {
 
 // TestMemoryIsAsPlanned: the process takes what the plan says, within 5 %.
 func TestMemoryIsAsPlanned(t *testing.T) {
-	if raceSlowdown > 1 {
+	if long.Race {
 		t.Skip("the race detector keeps arenas on the Go heap and takes memory of its own")
 	}
 	if optim.Level() == "generic" {
@@ -88,8 +89,12 @@ func TestMemoryIsAsPlanned(t *testing.T) {
 		"no clipping":   "max_grad_norm: 0\nper_device_train_batch_size: 2\npipeline: {grad_slabs: 1}\n",
 		"spilled":       "binding: copy\nper_device_train_batch_size: 10\npipeline: {micro_batch_tokens: 64, activation_slots: 3}\n",
 	} {
-		file := filepath.Join(root, "run.yaml")
-		write(t, file, fmt.Sprintf(`
+		t.Run(name, func(t *testing.T) {
+			if name != "spilled" {
+				long.Only(t)
+			}
+			file := filepath.Join(root, "run.yaml")
+			write(t, file, fmt.Sprintf(`
 model: {hidden_size: 1024, intermediate_size: 2816, num_hidden_layers: 5, num_attention_heads: 16, num_key_value_heads: 8, vocab_size: 256}
 dataset: %s
 cache_dir: %s/cache
@@ -98,12 +103,13 @@ max_seq_len: 32
 max_steps: 4
 recompute: full
 %s`, rows, root, root, extra))
-		f := measureChild(t, file)
-		over := float64(f.Resident)/float64(f.Plan) - 1
-		t.Logf("%s: planned %d MiB, taken %d MiB (%+.1f %%)", name, f.Plan>>20, f.Resident>>20, 100*over)
-		if over > 0.05 || over < -0.05 {
-			t.Errorf("%s: the plan says %d bytes, the process takes %d\n%s", name, f.Plan, f.Resident, f.log)
-		}
+			f := measureChild(t, file)
+			over := float64(f.Resident)/float64(f.Plan) - 1
+			t.Logf("planned %d MiB, taken %d MiB (%+.1f %%)", f.Plan>>20, f.Resident>>20, 100*over)
+			if over > 0.05 || over < -0.05 {
+				t.Errorf("the plan says %d bytes, the process takes %d\n%s", f.Plan, f.Resident, f.log)
+			}
+		})
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mt/internal/long"
 )
 
 // recipes are configurations whose runs must not notice that they were stopped.
@@ -50,7 +52,7 @@ func recipeScene(t *testing.T, recipe string) scene {
 }
 
 // TestResumeAfterEveryStep: from every checkpoint of a run, the rest comes out
-// bit for bit as it was.
+// bit for bit as it was. Where long tests are left out it is every third.
 func TestResumeAfterEveryStep(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	for name, recipe := range recipes {
@@ -59,7 +61,7 @@ func TestResumeAfterEveryStep(t *testing.T) {
 			want := recipeScene(t, recipe).with("save_steps: 1\n")
 			want.mustTrain(t)
 			steps := want.config(t).MaxSteps
-			for at := 1; at < steps; at++ {
+			for at, every := 1, long.Every(t, 3); at < steps; at += every {
 				got := want.in(t)
 				copyTree(t, filepath.Join(want.out, checkpointName(at)), filepath.Join(got.out, checkpointName(at)))
 				copyMetrics(t, want, got)

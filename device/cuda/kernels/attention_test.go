@@ -13,6 +13,7 @@ import (
 	"mt/device/cuda/kernels"
 	"mt/device/op"
 	"mt/internal/bfloat"
+	"mt/internal/long"
 )
 
 // attentionCase lies across the edges of tiles, which are 32, 64 or 128 wide.
@@ -84,6 +85,9 @@ var attentionCases = []attentionCase{
 }
 
 func TestAttentionTiles(t *testing.T) {
+	if long.Race {
+		t.Skip("the interpreter shares nothing between these cases that TestOp does not")
+	}
 	dev := newRig()
 	for _, dt := range []device.DType{device.F32, device.BF16} {
 		for _, c := range attentionCases {

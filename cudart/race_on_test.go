@@ -1,5 +1,0 @@
-//go:build race
-
-package cudart
-
-const raceEnabled = true

@@ -1,0 +1,7 @@
+// Package long says which tests take long. `go test` leaves them out, so that it is
+// done in three minutes; .ci/run sets MT_LONG=1 and runs them all.
+//
+// It may import the standard library only, and only tests import it.
+//
+// Invariant: what is left out is a skipped test that says how to run it.
+package long

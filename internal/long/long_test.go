@@ -1,0 +1,30 @@
+package long
+
+import "testing"
+
+// TestLeftOut: without the variable a long test is skipped and a count is its part,
+// with it neither.
+func TestLeftOut(t *testing.T) {
+	defer func(was bool) { asked = was }(asked)
+	for _, on := range []bool{false, true} {
+		asked = on
+		ran, tried := false, 0
+		t.Run("a table", func(t *testing.T) {
+			tried = Count(t, 10, 3)
+			t.Run("one", func(t *testing.T) { Only(t); ran = true })
+		})
+		if want := map[bool]int{false: 3, true: 10}[on]; ran != on || tried != want {
+			t.Errorf("asked %t: the long test ran: %t, %d of 10 were tried", on, ran, tried)
+		}
+		t.Run("every", func(t *testing.T) {
+			if got, want := Every(t, 7), map[bool]int{false: 7, true: 1}[on]; got != want {
+				t.Errorf("asked %t: one in %d is tried, want one in %d", on, got, want)
+			}
+		})
+		t.Run("few", func(t *testing.T) {
+			if got := Count(t, 2, 3); got != 2 {
+				t.Errorf("asked %t: %d of 2 are tried", on, got)
+			}
+		})
+	}
+}

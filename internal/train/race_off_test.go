@@ -1,7 +1,0 @@
-//go:build !race
-
-package train
-
-// raceSlowdown divides the length of tests that take long under the race
-// detector.
-const raceSlowdown = 1

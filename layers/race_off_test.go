@@ -1,5 +1,0 @@
-//go:build !race
-
-package layers
-
-const raceEnabled = false
