@@ -18,7 +18,7 @@ func TestPanicEndsTheRun(t *testing.T) {
 	tr.batch = func(_ int, b *data.Batch) {
 		b.MicroBatches[0].Index[0] = 1 << 20 // outside the gathered rows
 	}
-	if _, err := tr.run(t); err == nil || !strings.Contains(err.Error(), "GatherRows: index[0] is 1048576") ||
+	if _, err := tr.run(t); err == nil || !strings.Contains(err.Error(), "GatherRows: Index[0] is 1048576") ||
 		!strings.HasPrefix(err.Error(), "compute layer 0 forward step 1: ") {
 		t.Errorf("an index outside the table: %v", err)
 	}
