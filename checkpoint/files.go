@@ -42,11 +42,11 @@ func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 		if t.Ref {
 			continue
 		}
-		for i, part := range t.Parts {
-			elems := int64(part.Rows) * int64(t.Cols)
+		for i, st := range t.Stored {
+			elems := int64(st.Rows) * int64(t.Cols)
 			out = append(out, &entry{
-				tensor: tensor{name: p.prefix + part.Name, dtype: p.dtype, shape: t.PartShape(i), bytes: elems * p.size()},
-				layer:  layer, layout: t, elem: int64(part.Row) * int64(t.Cols), elems: elems, plane: p,
+				tensor: tensor{name: p.prefix + st.Name, dtype: p.dtype, shape: t.StoredShape(i), bytes: elems * p.size()},
+				layer:  layer, layout: t, elem: int64(st.Row) * int64(t.Cols), elems: elems, plane: p,
 			})
 		}
 	}

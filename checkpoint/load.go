@@ -37,7 +37,7 @@ func LoadModel(dir string, layers []Layer, tokens int, progress Progress) (other
 		layouts[i].Tensors = slices.Clone(l.Tensors)
 		for k, t := range l.Tensors {
 			if t.Role == model.RoleEmbed || t.Role == model.RoleLMHead {
-				t.Rows, t.Parts = tokens, []model.Part{{Name: t.Parts[0].Name, Rows: tokens}}
+				t.Rows, t.Stored = tokens, []model.Stored{{Name: t.Stored[0].Name, Rows: tokens}}
 				layouts[i].Tensors[k] = t // rows come first to last: its place is that of all rows
 			}
 		}

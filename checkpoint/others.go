@@ -134,7 +134,7 @@ func (s *source) checkShape(head string, embedding model.Layout) error {
 // checkTied compares head, stored although it is tied, with the embedding, where
 // both have one dtype.
 func (s *source) checkTied(head string, embedding model.Layout) error {
-	table := embedding.Tensors[0].Parts[0].Name
+	table := embedding.Tensors[0].Stored[0].Name
 	a, b := s.where[head], s.where[table]
 	if a == nil || b == nil {
 		return nil
@@ -169,7 +169,7 @@ type table struct {
 }
 
 func tableOf(layouts []model.Layout) table {
-	top := strings.TrimSuffix(layouts[0].Tensors[0].Parts[0].Name, "embed_tokens.weight")
+	top := strings.TrimSuffix(layouts[0].Tensors[0].Stored[0].Name, "embed_tokens.weight")
 	t := table{names: map[string]bool{}, modules: map[string]bool{}, tied: map[string]bool{}, blocks: top + "layers."}
 	for _, l := range layouts {
 		if l.Kind != model.Embedding && l.Kind != model.Head {
@@ -181,9 +181,9 @@ func tableOf(layouts []model.Layout) table {
 			}
 		}
 		for _, p := range l.Tensors {
-			for _, part := range p.Parts {
+			for _, st := range p.Stored {
 				if !p.Ref {
-					t.names[part.Name], t.modules[moduleOf(part.Name)] = true, true
+					t.names[st.Name], t.modules[moduleOf(st.Name)] = true, true
 				}
 			}
 		}

@@ -47,7 +47,7 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 		keep = KeepNothing
 	}
 	l := &launch{Templates: t, s: s, block: block, w: w, mb: mb, keep: keep}
-	l.buffers = t.spec.blockBuffers(t.dims, mlp, keep, mb.Tokens, backward, &arena{mem: saved}, &arena{mem: ws})
+	l.buffers = t.spec.blockBuffers(t.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
 	return l
 }
 

@@ -21,7 +21,7 @@ type CacheStep struct {
 // tokens: packed rows (maxTokens, (H+2·KV)·D) act of rotated q and k, and v.
 // Needs no device.
 func (s Spec) CacheBytes(maxTokens int) int64 {
-	a := arena{dry: true}
+	a := allotter{dry: true}
 	d := newDims(s)
 	a.take(d.act, maxTokens*d.qkv)
 	return a.used

@@ -12,7 +12,7 @@ import (
 //	logits (C, V) act: the logits, then their gradient; V of the part at work
 type headSpace struct{ n, rstd, logits rows }
 
-func (s Spec) headBuffers(d dims, vocab, tokens int, ws *arena) headSpace {
+func (s Spec) headBuffers(d dims, vocab, tokens int, ws *allotter) headSpace {
 	chunk := chunkOf(s.HeadChunk, tokens)
 	return headSpace{n: ws.chunkRows(d.act, chunk, d.hidden), rstd: ws.chunkRows(device.F32, chunk, 1),
 		logits: ws.chunkRows(d.act, chunk, vocab)}
@@ -31,7 +31,7 @@ func (s Spec) headBuffers(d dims, vocab, tokens int, ws *arena) headSpace {
 func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx, x, losses device.Tensor, mb MicroBatch, ws device.Mem, scale float32, first bool) {
 	t.spec.fits(mb.Tokens)
 	d := t.dims
-	b := t.spec.headBuffers(d, d.vocab, mb.Tokens, &arena{mem: ws})
+	b := t.spec.headBuffers(d, d.vocab, mb.Tokens, &allotter{mem: ws})
 	if first {
 		zeroVectors(s, g)
 	}
@@ -71,7 +71,7 @@ func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device
 //	x (T, h) act; losses (T) f32 overwritten
 func (t *Templates) HeadForward(s device.Stream, w Weights, x, losses device.Tensor, mb MicroBatch, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
-	b := t.spec.headBuffers(t.dims, t.dims.vocab, mb.Tokens, &arena{mem: ws})
+	b := t.spec.headBuffers(t.dims, t.dims.vocab, mb.Tokens, &allotter{mem: ws})
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
 		logits := b.logits.of(c)
 		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n, t.dims.vocab)
@@ -89,7 +89,7 @@ func (t *Templates) logitCap() float32 { return float32(t.spec.Config.LogitSoftc
 //	model caps its logits they are those before: the caller caps them
 func (t *Templates) HeadLogits(s device.Stream, w Weights, logits, x device.Tensor, n int, ws device.Mem) {
 	t.spec.fits(n)
-	b := t.spec.headBuffers(t.dims, t.dims.vocab, n, &arena{mem: ws})
+	b := t.spec.headBuffers(t.dims, t.dims.vocab, n, &allotter{mem: ws})
 	for c := range spans(n, chunkOf(t.spec.HeadChunk, n)) {
 		t.logits(s, w, whole(logits, t.dims.vocab).of(c), b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n, t.dims.vocab)
 	}

@@ -68,7 +68,7 @@ func (s Spec) ShardLayout(head model.Layout, k int) model.Layout {
 	for _, t := range head.Tensors {
 		p := t.Param
 		if p.Role == model.RoleLMHead {
-			p.Rows, p.Parts, bf16 = s.Shard(k).Rows, nil, t.BF16
+			p.Rows, p.Stored, bf16 = s.Shard(k).Rows, nil, t.BF16
 		}
 		l.Params = append(l.Params, p)
 	}
@@ -83,7 +83,7 @@ func (s Spec) ShardLayout(head model.Layout, k int) model.Layout {
 //	is the log-sum-exp of the logits of all parts so far
 func (t *Templates) HeadShardForward(s device.Stream, w Weights, x, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, p Shard, first, last bool) {
 	t.spec.fits(mb.Tokens)
-	b := t.spec.headBuffers(t.dims, p.Rows, mb.Tokens, &arena{mem: ws})
+	b := t.spec.headBuffers(t.dims, p.Rows, mb.Tokens, &allotter{mem: ws})
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
 		logits := b.logits.of(c)
 		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n, p.Rows)
@@ -104,7 +104,7 @@ func (t *Templates) HeadShardForward(s device.Stream, w Weights, x, losses, lse 
 func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x, lse device.Tensor, mb MicroBatch, ws device.Mem, scale float32, p Shard, firstBatch, first, last bool) {
 	t.spec.fits(mb.Tokens)
 	d := t.dims
-	b := t.spec.headBuffers(d, p.Rows, mb.Tokens, &arena{mem: ws})
+	b := t.spec.headBuffers(d, p.Rows, mb.Tokens, &allotter{mem: ws})
 	if firstBatch && last {
 		zeroVectors(s, g)
 	}

@@ -19,7 +19,7 @@ import (
 //	x (T, h) act; at: the micro-batch's first token in the state
 func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem, eval bool) {
 	l := t.newMoE(s, w, at, mb, st)
-	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &arena{mem: ws})
+	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &allotter{mem: ws})
 	in := whole(x, t.dims.hidden)
 	for c := range l.chunks() {
 		r := l.route(in, c, !eval)
@@ -87,7 +87,7 @@ func (t *Templates) newMoE(s device.Stream, w Weights, at int, mb MicroBatch, st
 
 func (t *Templates) newExpert(s device.Stream, w Weights, st MoEState, from, n int, ws device.Mem, backward bool) *moeLaunch {
 	l := &moeLaunch{Templates: t, s: s, w: w, st: st, from: from}
-	l.moeBuffers = t.spec.expertBuffers(min(n, t.spec.expertChunk()), backward, &arena{mem: ws})
+	l.moeBuffers = t.spec.expertBuffers(min(n, t.spec.expertChunk()), backward, &allotter{mem: ws})
 	return l
 }
 

@@ -13,7 +13,7 @@ import (
 //	dy, x (T, h) act: only read
 func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem) {
 	l := t.newMoE(s, w, at, mb, st)
-	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &arena{mem: ws})
+	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, false, &allotter{mem: ws})
 	in := whole(x, t.dims.hidden)
 	for c := range l.chunks() {
 		l.route(in, c, false)
@@ -80,7 +80,7 @@ func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, i
 //	token's probability of expert e; 0: there is none
 func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem, first bool, auxScale float32) {
 	l := t.newMoE(s, w, at, mb, st)
-	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, true, &arena{mem: ws})
+	l.moeBuffers = t.spec.routeBuffers(mb.Tokens, true, &allotter{mem: ws})
 	l.g = g
 	if first {
 		zeroVectors(s, g)

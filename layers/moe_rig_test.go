@@ -51,7 +51,7 @@ func newMoERig(t *testing.T, dev device.Device, c moeCase, sp Spec) *moeRig {
 				favour(v, c.favour, c.cfg.HiddenSize)
 			}
 			kept := r.put(w[p.Role], v)
-			for _, part := range p.Parts {
+			for _, part := range p.Stored {
 				r.ref[part.Name] = kept[part.Row*p.Cols : (part.Row+part.Rows)*p.Cols]
 			}
 		}
@@ -185,7 +185,7 @@ func (r *moeRig) grads(part int) Grads {
 func (r *moeRig) collect(out map[string][]float64, part int, g Grads) {
 	for _, p := range r.layout.Part(part).Tensors {
 		v := r.get(g[p.Role])
-		for _, q := range p.Parts {
+		for _, q := range p.Stored {
 			out[q.Name] = v[q.Row*p.Cols : (q.Row+q.Rows)*p.Cols]
 		}
 	}

@@ -28,19 +28,19 @@ func (s Spec) MoEBytes(tokens int, backward bool) int64 {
 	if s.Config.NumExperts == 0 {
 		return 0
 	}
-	a := arena{dry: true}
+	a := allotter{dry: true}
 	s.moeState(tokens, backward, &a)
 	return a.used
 }
 
 // BindMoE views the state in mem, Spec.MoEBytes(tokens, backward) bytes.
 func (t *Templates) BindMoE(mem device.Mem, tokens int, backward bool) MoEState {
-	return t.spec.moeState(tokens, backward, &arena{mem: mem})
+	return t.spec.moeState(tokens, backward, &allotter{mem: mem})
 }
 
 // moeState takes Counts and ProbSum first: where they lie depends on no number of
 // tokens.
-func (s Spec) moeState(tokens int, backward bool, mem *arena) MoEState {
+func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 	h, experts, chosen := s.Config.HiddenSize, s.Config.NumExperts, s.Config.NumExpertsPerTok
 	st := MoEState{Counts: mem.take(device.I32, experts), ProbSum: mem.take(device.F32, experts),
 		Offsets: mem.take(device.I32, experts+1), N: mem.take(s.Act, tokens*h), Sum: mem.take(device.F32, tokens*h),
@@ -87,7 +87,7 @@ type moeBuffers struct {
 	in, out, gu, act, dact rows
 }
 
-func (s Spec) routeBuffers(tokens int, backward bool, ws *arena) moeBuffers {
+func (s Spec) routeBuffers(tokens int, backward bool, ws *allotter) moeBuffers {
 	var b moeBuffers
 	h, chunk := s.Config.HiddenSize, chunkOf(s.ChunkTokens, tokens)
 	if s.Act != device.F32 {
@@ -99,7 +99,7 @@ func (s Spec) routeBuffers(tokens int, backward bool, ws *arena) moeBuffers {
 	return b
 }
 
-func (s Spec) expertBuffers(pairs int, backward bool, ws *arena) moeBuffers {
+func (s Spec) expertBuffers(pairs int, backward bool, ws *allotter) moeBuffers {
 	h, f := s.Config.HiddenSize, s.Config.MoEIntermediateSize
 	b := moeBuffers{in: ws.chunkRows(s.Act, pairs, h), out: ws.chunkRows(s.Act, pairs, h), gu: ws.chunkRows(s.Act, pairs, 2*f),
 		act: ws.chunkRows(s.Act, pairs, f)}
@@ -123,7 +123,7 @@ func (s Spec) moeWorkspaceBytes(backward bool) int64 {
 	if s.Config.NumExperts == 0 {
 		return 0
 	}
-	route, expert := arena{dry: true}, arena{dry: true}
+	route, expert := allotter{dry: true}, allotter{dry: true}
 	s.routeBuffers(s.MaxTokens, backward, &route)
 	s.expertBuffers(s.expertChunk(), backward, &expert)
 	return max(route.used, expert.used)

@@ -149,7 +149,7 @@ func newRig(t *testing.T, dev device.Device, spec Spec, weights reference.Weight
 		w := BindWeights(l, r.alloc(l.SlotBytes))
 		for _, p := range l.Tensors {
 			kept := r.put(w[p.Role], r.values(p, weights, rng))
-			for _, part := range p.Parts {
+			for _, part := range p.Stored {
 				r.ref[part.Name] = kept[part.Row*p.Cols : (part.Row+part.Rows)*p.Cols]
 			}
 		}
@@ -170,7 +170,7 @@ func widen(v []float32) []float64 {
 // every part of the model matter. A tied tensor has its first values.
 func (r *rig) values(p model.TensorLayout, given reference.Weights, rng *rand.Rand) []float64 {
 	var v []float64
-	for _, part := range p.Parts {
+	for _, part := range p.Stored {
 		if known := given[part.Name]; known != nil {
 			v = append(v, known...)
 		} else if p.Ref {
@@ -281,7 +281,7 @@ func (r *rig) step(b batch) result {
 	for i, l := range r.layouts[1:] {
 		for _, p := range l.Tensors {
 			g := r.get(grads[i+1][p.Role])
-			for _, part := range p.Parts {
+			for _, part := range p.Stored {
 				res.grads[part.Name] = g[part.Row*p.Cols : (part.Row+part.Rows)*p.Cols]
 			}
 		}

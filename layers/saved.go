@@ -9,7 +9,7 @@ const withMLP, withoutMLP = true, false
 // savedBytes is the device memory that Keep takes for one layer and one micro-batch of
 // so many tokens; 0 for KeepNothing. Needs no device.
 func (s Spec) savedBytes(mlp bool, tokens int) int64 {
-	a := arena{dry: true}
+	a := allotter{dry: true}
 	s.savedBuffers(newDims(s), mlp, s.Keep, tokens, &a)
 	return a.used
 }
@@ -47,7 +47,7 @@ type buffers struct {
 }
 
 // savedBuffers takes what keep keeps from mem; the rest stays none.
-func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *arena) buffers {
+func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotter) buffers {
 	var b buffers
 	if keep >= KeepAttention {
 		b.o = mem.wholeRows(d.act, tokens, d.q)
@@ -65,7 +65,7 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *arena) 
 
 // blockBuffers takes what keep keeps from saved and everything else that a
 // launch of a decoder block, or of the attention of one, needs from ws.
-func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward bool, saved, ws *arena) buffers {
+func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward bool, saved, ws *allotter) buffers {
 	b := s.savedBuffers(d, mlp, keep, tokens, saved)
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAttention {
@@ -94,7 +94,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 }
 
 // backwardBuffers takes what a backward needs beside the forward's buffers.
-func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens int, ws *arena) {
+func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens int, ws *allotter) {
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAll && mlp {
 		b.x2 = ws.chunkRows(d.act, chunk, d.hidden)

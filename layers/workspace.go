@@ -30,9 +30,9 @@ func newDims(s Spec) dims {
 	return d
 }
 
-// arena hands out tensors of one range of memory, one after the other. Without
+// allotter hands out tensors of one range of memory, one after the other. Without
 // memory (dry) it only counts, so that sizes and places come from the same code.
-type arena struct {
+type allotter struct {
 	mem  device.Mem
 	dry  bool
 	used int64 // bytes
@@ -40,7 +40,7 @@ type arena struct {
 
 // take is the next n elements of type dt. It panics when the memory is too
 // small: whoever made it did not ask for the size.
-func (a *arena) take(dt device.DType, n int) device.Tensor {
+func (a *allotter) take(dt device.DType, n int) device.Tensor {
 	off := a.used
 	a.used = (off + int64(n)*dt.Size() + device.Align - 1) / device.Align * device.Align
 	if a.dry {
@@ -95,11 +95,11 @@ func (r rows) of(c span) device.Tensor {
 }
 
 // wholeRows and chunkRows take rows of type dt from a.
-func (a *arena) wholeRows(dt device.DType, tokens, width int) rows {
+func (a *allotter) wholeRows(dt device.DType, tokens, width int) rows {
 	return rows{t: a.take(dt, tokens*width), width: width}
 }
 
-func (a *arena) chunkRows(dt device.DType, chunk, width int) rows {
+func (a *allotter) chunkRows(dt device.DType, chunk, width int) rows {
 	return rows{t: a.take(dt, chunk*width), width: width, chunk: true}
 }
 
@@ -130,7 +130,7 @@ func (s Spec) blockBytes(mlp, backward bool) int64 {
 	if !backward {
 		keep = KeepNothing // an evaluation keeps nothing, so it needs most
 	}
-	ws, saved := arena{dry: true}, arena{dry: true}
+	ws, saved := allotter{dry: true}, allotter{dry: true}
 	s.blockBuffers(newDims(s), mlp, keep, s.MaxTokens, backward, &saved, &ws)
 	return ws.used
 }
@@ -138,7 +138,7 @@ func (s Spec) blockBytes(mlp, backward bool) int64 {
 // HeadBytes is the workspace of the head, or of its largest part, for MaxTokens
 // tokens.
 func (s Spec) HeadBytes() int64 {
-	ws := arena{dry: true}
+	ws := allotter{dry: true}
 	s.headBuffers(newDims(s), s.ShardRows(), s.MaxTokens, &ws)
 	return ws.used
 }

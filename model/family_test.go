@@ -52,7 +52,7 @@ func TestAddingAFamily(t *testing.T) {
 	}
 	var names []string
 	for _, p := range c.Layers()[1].Params {
-		for _, part := range p.Parts {
+		for _, part := range p.Stored {
 			names = append(names, strings.TrimPrefix(part.Name, "model.layers.0."))
 		}
 	}
@@ -105,8 +105,8 @@ func TestPrefixOfDirectory(t *testing.T) {
 		switch {
 		case err != nil && !strings.HasSuffix(err.Error(), tc.want):
 			t.Errorf("%s: %v", tc.name, err)
-		case err == nil && c.EmbedParam().Parts[0].Name != tc.want:
-			t.Errorf("%s: %s", tc.name, c.EmbedParam().Parts[0].Name)
+		case err == nil && c.EmbedParam().Stored[0].Name != tc.want:
+			t.Errorf("%s: %s", tc.name, c.EmbedParam().Stored[0].Name)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	normal := rand.New(source)
 	for i := 0; i < len(dst); i, row = i+p.Cols, row+1 {
 		values := dst[i : i+p.Cols]
-		part, local := p.partOf(row)
+		part, local := p.storedOf(row)
 		if p.Role == RoleEmbed && len(c.PAD) > 0 && c.PAD[0] == row {
 			fill(values, 0)
 			continue
@@ -40,11 +40,11 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	}
 }
 
-// partOf is the checkpoint tensor that row lies in, and the row inside it.
-func (p Param) partOf(row int) (Part, int) {
-	for _, part := range p.Parts {
-		if row < part.Row+part.Rows {
-			return part, row - part.Row
+// storedOf is the checkpoint tensor that row lies in, and the row inside it.
+func (p Param) storedOf(row int) (Stored, int) {
+	for _, t := range p.Stored {
+		if row < t.Row+t.Rows {
+			return t, row - t.Row
 		}
 	}
 	panic(fmt.Sprintf("model: row %d of %s, which has %d", row, p.Role, p.Rows))

@@ -41,7 +41,7 @@ func TestExpertLayers(t *testing.T) {
 			t.Errorf("%s: fp32 %t, decay %t", p.Role, p.F32, p.Decay())
 		}
 		if p.Part <= 1 {
-			for _, part := range p.Parts {
+			for _, part := range p.Stored {
 				names = append(names, strings.TrimPrefix(part.Name, "model.layers.2."))
 			}
 		}

@@ -45,8 +45,8 @@ const (
 	RoleLMHead       Role = "lm_head"        // head (V, h)
 )
 
-// Part is one tensor of a checkpoint inside a parameter.
-type Part struct {
+// Stored is one tensor of a checkpoint, and the rows of a parameter that it holds.
+type Stored struct {
 	Name string // as in safetensors: "model.layers.0.self_attn.q_proj.weight"
 	Row  int    // first row inside the parameter
 	Rows int    // rows it has there; a vector counts its elements as rows
@@ -55,13 +55,13 @@ type Part struct {
 // Param is one parameter as the engine holds it: dense, row-major, one or more
 // checkpoint tensors stacked by rows.
 type Param struct {
-	Role  Role
-	Rows  int // a vector (Dims 1) has Rows elements and Cols 1
-	Cols  int
-	Dims  int // 1 or 2: decay and the streamed dtype depend on it
-	Parts []Part
-	// Part is which part of the layer it belongs to; see Layer.Parts. The names
-	// are near: Parts are tensors inside a parameter, Part is a piece of a layer.
+	Role Role
+	Rows int // a vector (Dims 1) has Rows elements and Cols 1
+	Cols int
+	Dims int // 1 or 2: decay and the streamed dtype depend on it
+	// Stored are the tensors of a checkpoint that it is made of, in the order of their rows.
+	Stored []Stored
+	// Part is which part of the layer it belongs to; see Layer.Parts.
 	Part int
 	// F32: streamed in fp32 with bf16 too, as a router is, whose choice of experts
 	// turns on small differences.
@@ -75,12 +75,12 @@ func (p Param) Elems() int64 { return int64(p.Rows) * int64(p.Cols) }
 // dimensions, as Hugging Face's Trainer groups them (norms and biases apart).
 func (p Param) Decay() bool { return p.Dims >= 2 }
 
-// PartShape is the shape of part i in a checkpoint.
-func (p Param) PartShape(i int) []int64 {
+// StoredShape is the shape of tensor i of p.Stored in a checkpoint.
+func (p Param) StoredShape(i int) []int64 {
 	if p.Dims == 1 {
-		return []int64{int64(p.Parts[i].Rows)}
+		return []int64{int64(p.Stored[i].Rows)}
 	}
-	return []int64{int64(p.Parts[i].Rows), int64(p.Cols)}
+	return []int64{int64(p.Stored[i].Rows), int64(p.Cols)}
 }
 
 // Layer is one streamed unit of a model.
@@ -94,7 +94,7 @@ type Layer struct {
 	Tied bool
 }
 
-// Parts is how many pieces the layer streams in: for MoE its norm and router,
+// Parts is how many tiles the layer streams in: for MoE its norm and router,
 // then one for every expert; else 1. (A head is cut elsewhere, by rows.)
 func (l Layer) Parts() int {
 	if l.Kind != MoE {

@@ -98,7 +98,7 @@ func TestParseSpellings(t *testing.T) {
 		{"mistral, no window", changed("mistral", map[string]any{"sliding_window": json.RawMessage("null")}),
 			func(c *Config) bool { return c.Window(2) == 0 }},
 		{"phi3", phiConfig(map[string]any{"partial_rotary_factor": 0.75, "rms_norm_eps": nil, "sliding_window": 5}), func(c *Config) bool {
-			return c.Rotary(0) == 12 && c.Window(0) == 5 && c.RMSNormEps == 1e-5 && len(c.Layers()[1].Params[1].Parts) == 1
+			return c.Rotary(0) == 12 && c.Window(0) == 5 && c.RMSNormEps == 1e-5 && len(c.Layers()[1].Params[1].Stored) == 1
 		}},
 		{"phi3, its own original length goes first", phiConfig(map[string]any{"original_max_position_embeddings": 16,
 			"rope_scaling": map[string]any{"type": "yarn", "original_max_position_embeddings": 99, "short_factor": eights, "long_factor": eights}}),
@@ -125,7 +125,7 @@ func TestParseSpellings(t *testing.T) {
 			}},
 		{"gemma3 with images", map[string]any{"architectures": nil, "model_type": "gemma3", "text_config": map[string]any{
 			"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}}, func(c *Config) bool {
-			return c.VocabSize == 262208 && c.NumHeads == 8 && c.HiddenSize == 2560 && c.Layers()[0].Params[0].Parts[0].Name == "language_model.model.embed_tokens.weight"
+			return c.VocabSize == 262208 && c.NumHeads == 8 && c.HiddenSize == 2560 && c.Layers()[0].Params[0].Stored[0].Name == "language_model.model.embed_tokens.weight"
 		}},
 		{"gemma3 with images, token ids of the whole", map[string]any{"architectures": nil, "model_type": "gemma3", "eos_token_id": []any{1, 106}, "pad_token_id": 3,
 			"tie_word_embeddings": true, "text_config": map[string]any{"hidden_size": 64, "eos_token_id": 1, "bos_token_id": 2, "model_type": "gemma3_text"}}, func(c *Config) bool {

@@ -61,9 +61,9 @@ type blockNames struct {
 	block int
 }
 
-// parts are the tensors of role r, of the given rows. Where the family has one
-// tensor for all, that is the only part.
-func (n blockNames) parts(r Role, rows ...int) []Part {
+// stored are the checkpoint's tensors of role r, of the given rows. Where the family
+// has one tensor for all, that is the only one.
+func (n blockNames) stored(r Role, rows ...int) []Stored {
 	in := fmt.Sprintf("%slayers.%d.", n.c.names().model, n.block)
 	var names []string
 	for _, s := range n.c.tensorNames(r) {
@@ -76,19 +76,19 @@ func (n blockNames) parts(r Role, rows ...int) []Part {
 func (n blockNames) attention() []Param {
 	c := n.c
 	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	p := []Param{vector(RoleAttnNorm, n.parts(RoleAttnNorm, h)), matrix(RoleQKV, h, n.parts(RoleQKV, q, kv, kv))}
+	p := []Param{vector(RoleAttnNorm, n.stored(RoleAttnNorm, h)), matrix(RoleQKV, h, n.stored(RoleQKV, q, kv, kv))}
 	if c.QKVBias {
-		p = append(p, vector(RoleQKVBias, n.parts(RoleQKVBias, q, kv, kv)))
+		p = append(p, vector(RoleQKVBias, n.stored(RoleQKVBias, q, kv, kv)))
 	}
 	if c.QKNorm {
-		p = append(p, vector(RoleQNorm, n.parts(RoleQNorm, c.HeadDim)), vector(RoleKNorm, n.parts(RoleKNorm, c.HeadDim)))
+		p = append(p, vector(RoleQNorm, n.stored(RoleQNorm, c.HeadDim)), vector(RoleKNorm, n.stored(RoleKNorm, c.HeadDim)))
 	}
-	p = append(p, matrix(RoleO, q, n.parts(RoleO, h)))
+	p = append(p, matrix(RoleO, q, n.stored(RoleO, h)))
 	if c.OBias {
-		p = append(p, vector(RoleOBias, n.parts(RoleOBias, h)))
+		p = append(p, vector(RoleOBias, n.stored(RoleOBias, h)))
 	}
 	if c.SandwichNorms {
-		p = append(p, vector(RolePostAttnNorm, n.parts(RolePostAttnNorm, h)))
+		p = append(p, vector(RolePostAttnNorm, n.stored(RolePostAttnNorm, h)))
 	}
 	return p
 }
@@ -97,16 +97,16 @@ func (n blockNames) attention() []Param {
 func (n blockNames) mlp() []Param {
 	c := n.c
 	h, f := c.HiddenSize, c.IntermediateSize
-	p := []Param{vector(RoleMLPNorm, n.parts(RoleMLPNorm, h)), matrix(RoleGateUp, h, n.parts(RoleGateUp, f, f))}
+	p := []Param{vector(RoleMLPNorm, n.stored(RoleMLPNorm, h)), matrix(RoleGateUp, h, n.stored(RoleGateUp, f, f))}
 	if c.MLPBias {
-		p = append(p, vector(RoleGateUpBias, n.parts(RoleGateUpBias, f, f)))
+		p = append(p, vector(RoleGateUpBias, n.stored(RoleGateUpBias, f, f)))
 	}
-	p = append(p, matrix(RoleDown, f, n.parts(RoleDown, h)))
+	p = append(p, matrix(RoleDown, f, n.stored(RoleDown, h)))
 	if c.MLPBias {
-		p = append(p, vector(RoleDownBias, n.parts(RoleDownBias, h)))
+		p = append(p, vector(RoleDownBias, n.stored(RoleDownBias, h)))
 	}
 	if c.SandwichNorms {
-		p = append(p, vector(RolePostMLPNorm, n.parts(RolePostMLPNorm, h)))
+		p = append(p, vector(RolePostMLPNorm, n.stored(RolePostMLPNorm, h)))
 	}
 	return p
 }
@@ -114,19 +114,19 @@ func (n blockNames) mlp() []Param {
 // router is part 0 of a MoE layer.
 func (n blockNames) router() []Param {
 	h := n.c.HiddenSize
-	router := matrix(RoleRouter, h, n.parts(RoleRouter, n.c.NumExperts))
+	router := matrix(RoleRouter, h, n.stored(RoleRouter, n.c.NumExperts))
 	router.F32 = true
-	return []Param{vector(RoleMLPNorm, n.parts(RoleMLPNorm, h)), router}
+	return []Param{vector(RoleMLPNorm, n.stored(RoleMLPNorm, h)), router}
 }
 
 // expert is part 1+e of a MoE layer.
 func (n blockNames) expert(e int) []Param {
 	h, f := n.c.HiddenSize, n.c.MoEIntermediateSize
-	p := []Param{matrix(RoleExpertGateUp, h, n.parts(RoleExpertGateUp, f, f)), matrix(RoleExpertDown, f, n.parts(RoleExpertDown, h))}
+	p := []Param{matrix(RoleExpertGateUp, h, n.stored(RoleExpertGateUp, f, f)), matrix(RoleExpertDown, f, n.stored(RoleExpertDown, h))}
 	for i := range p {
 		p[i].Part = 1 + e
-		for k := range p[i].Parts {
-			p[i].Parts[k].Name = strings.Replace(p[i].Parts[k].Name, expertNumber, strconv.Itoa(e), 1)
+		for k := range p[i].Stored {
+			p[i].Stored[k].Name = strings.Replace(p[i].Stored[k].Name, expertNumber, strconv.Itoa(e), 1)
 		}
 	}
 	return p
@@ -134,7 +134,7 @@ func (n blockNames) expert(e int) []Param {
 
 // stack puts tensors of the given rows one below the other. One name for several
 // is one tensor with all their rows.
-func stack(names []string, rows ...int) []Part {
+func stack(names []string, rows ...int) []Stored {
 	if len(names) == 1 {
 		sum := 0
 		for _, n := range rows {
@@ -142,21 +142,21 @@ func stack(names []string, rows ...int) []Part {
 		}
 		rows = []int{sum}
 	}
-	out := make([]Part, 0, len(rows))
+	out := make([]Stored, 0, len(rows))
 	row := 0
 	for i, n := range rows {
-		out = append(out, Part{Name: names[i], Row: row, Rows: n})
+		out = append(out, Stored{Name: names[i], Row: row, Rows: n})
 		row += n
 	}
 	return out
 }
 
-func matrix(r Role, cols int, ps []Part) Param {
+func matrix(r Role, cols int, ps []Stored) Param {
 	last := ps[len(ps)-1]
-	return Param{Role: r, Rows: last.Row + last.Rows, Cols: cols, Dims: 2, Parts: ps}
+	return Param{Role: r, Rows: last.Row + last.Rows, Cols: cols, Dims: 2, Stored: ps}
 }
 
-func vector(r Role, ps []Part) Param {
+func vector(r Role, ps []Stored) Param {
 	p := matrix(r, 1, ps)
 	p.Dims = 1
 	return p

@@ -67,7 +67,7 @@ func TestLayers(t *testing.T) {
 		}
 		for _, p := range l.Params {
 			row := 0
-			for _, part := range p.Parts {
+			for _, part := range p.Stored {
 				if seen[part.Name] {
 					t.Errorf("%s appears twice", part.Name)
 				}
@@ -85,9 +85,9 @@ func TestLayers(t *testing.T) {
 	var block []string
 	for _, p := range layers[1].Params {
 		names := []string{string(p.Role)}
-		for i, part := range p.Parts {
+		for i, part := range p.Stored {
 			names = append(names, strings.TrimPrefix(part.Name, "model.layers.0."))
-			if shape := p.PartShape(i); len(shape) != p.Dims || shape[0] != int64(part.Rows) {
+			if shape := p.StoredShape(i); len(shape) != p.Dims || shape[0] != int64(part.Rows) {
 				t.Errorf("%s: shape %v", part.Name, shape)
 			}
 		}
@@ -183,7 +183,7 @@ func TestInitRow(t *testing.T) {
 	if slices.Equal(all, other) {
 		t.Error("the seed does not count")
 	}
-	if slices.Equal(all[:qkv.Cols], all[qkv.Cols:2*qkv.Cols]) || all[0] == all[qkv.Parts[1].Row*qkv.Cols] {
+	if slices.Equal(all[:qkv.Cols], all[qkv.Cols:2*qkv.Cols]) || all[0] == all[qkv.Stored[1].Row*qkv.Cols] {
 		t.Error("rows or tensors repeat")
 	}
 	moments(t, all, c.InitializerRange)

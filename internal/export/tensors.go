@@ -34,11 +34,11 @@ func newFinder(w *checkpoint.Weights, c *model.Config) (*finder, error) {
 		return nil, err
 	}
 	f := &finder{w: w, head: "lm_head", asked: map[string]bool{}}
-	f.top = strings.TrimSuffix(c.EmbedParam().Parts[0].Name, "embed_tokens.weight")
+	f.top = strings.TrimSuffix(c.EmbedParam().Stored[0].Name, "embed_tokens.weight")
 	layers := c.Layers()
 	for _, p := range layers[len(layers)-1].Params {
 		if p.Role == model.RoleLMHead {
-			f.head = strings.TrimSuffix(p.Parts[0].Name, ".weight")
+			f.head = strings.TrimSuffix(p.Stored[0].Name, ".weight")
 		}
 	}
 	return f, nil

@@ -92,7 +92,7 @@ func compareLogits(t *testing.T, dev device.Device, f *reference.Fixture, row, t
 	}()
 	for _, l := range store.Layers {
 		for i, tl := range l.Layout.Tensors {
-			for _, p := range tl.Parts {
+			for _, p := range tl.Stored {
 				if !tl.Ref {
 					l.WriteRows(i, p.Row, p.Rows, narrow(f.Weights[p.Name]))
 				}

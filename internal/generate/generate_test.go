@@ -92,7 +92,7 @@ func newRig(t *testing.T, k kind, unified bool) rig {
 			for row := 0; row < tl.Rows && !tl.Ref; row++ {
 				l.WriteRows(i, row, 1, randomRow(rnd, tl))
 			}
-			for _, p := range tl.Parts {
+			for _, p := range tl.Stored {
 				if !tl.Ref {
 					r.weights[p.Name] = streamed(l, i, p)
 				}
@@ -120,7 +120,7 @@ func randomRow(rnd *rand.Rand, tl model.TensorLayout) []float32 {
 }
 
 // streamed is a tensor of a checkpoint as it computes: bf16 where it is split.
-func streamed(l *host.LayerState, i int, p model.Part) []float64 {
+func streamed(l *host.LayerState, i int, p model.Stored) []float64 {
 	tl := l.Layout.Tensors[i]
 	values := make([]float32, p.Rows*tl.Cols)
 	l.ReadRows(i, p.Row, p.Rows, values)

@@ -284,7 +284,7 @@ func compareWeights(t *testing.T, initial, final, got string, limit float64, who
 			if tl.Ref {
 				continue
 			}
-			for _, part := range tl.Parts {
+			for _, part := range tl.Stored {
 				a, b, s := rowsOf(have.Layers[i], k, part), rowsOf(l, k, part), rowsOf(start.Layers[i], k, part)
 				var e, d float64
 				for x := range b {
@@ -303,7 +303,7 @@ func compareWeights(t *testing.T, initial, final, got string, limit float64, who
 	}
 }
 
-func rowsOf(l *host.LayerState, t int, p model.Part) []float32 {
+func rowsOf(l *host.LayerState, t int, p model.Stored) []float32 {
 	cols := l.Layout.Tensors[t].Cols
 	out := make([]float32, p.Rows*cols)
 	l.ReadRows(t, p.Row, p.Rows, out)
