@@ -164,11 +164,13 @@ func (r *Run) Slots(class schedule.Class) (count int, bytes int64) {
 func slotSize(t layers.Tile) int64 { return t.Layout.SlotBytes }
 func gradSize(t layers.Tile) int64 { return t.Layout.GradElems }
 
-// slotBytes is what the weight slots of all classes take.
+// slotBytes is what the weight slots of all classes take: nothing where weights are
+// bound in place.
 func (r *Run) slotBytes() (n int64) {
 	for class := range schedule.NumClasses {
-		count, bytes := r.Slots(class)
-		n += int64(count) * held(bytes)
+		if count, bytes := r.Slots(class); bytes > 0 {
+			n += int64(count) * held(bytes)
+		}
 	}
 	return n
 }

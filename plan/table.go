@@ -122,10 +122,10 @@ func (r *Run) gradRows(host, dev addRow) {
 	} else {
 		host("gradient slabs", slabs, "%s × %d", kind, r.Depths.GradSlabs)
 	}
-	buffers := int64(r.Depths.GradBuffers) * held(r.BufferBytes())
-	if buffers == 0 {
+	if r.BufferBytes() == 0 {
 		return // summed in the slabs
 	}
+	buffers := int64(r.Depths.GradBuffers) * held(r.BufferBytes())
 	if r.GradBF16 {
 		buffers += held(2 * r.BufferElems())
 	}
