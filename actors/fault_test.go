@@ -12,6 +12,7 @@ import (
 	"mt/device"
 	"mt/device/wrap/fault"
 	"mt/host"
+	"mt/internal/long"
 	"mt/layers"
 	"mt/model"
 	"mt/plan"
@@ -27,6 +28,7 @@ func small() trial {
 // TestEveryDeviceCallMayFail fails call 1, 2, 3, … until a run succeeds: every
 // failing run returns that very error, and leaves no memory and no goroutine.
 func TestEveryDeviceCallMayFail(t *testing.T) {
+	every := int64(long.Every(t, 4))
 	for name, change := range map[string]func(*trial){
 		"clip":    func(*trial) {},
 		"no-clip": func(tr *trial) { tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true },
@@ -41,7 +43,7 @@ func TestEveryDeviceCallMayFail(t *testing.T) {
 			before := runtime.NumGoroutine()
 			hostBefore := host.Usage().Now
 			failed := 0
-			for call := int64(1); ; call++ {
+			for call := int64(1); ; call += every {
 				tr := small()
 				change(&tr)
 				var dev *fault.Device
@@ -68,7 +70,7 @@ func TestEveryDeviceCallMayFail(t *testing.T) {
 					t.Fatalf("call %d (%v): host memory is left: %v", call, err, host.Usage().Now)
 				}
 			}
-			if failed < 100 {
+			if int64(failed)*every < 100 {
 				t.Errorf("only %d calls failed: the run hardly used the device", failed)
 			}
 			settle(t, before)

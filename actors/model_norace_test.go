@@ -4,7 +4,7 @@ package actors
 
 // interleavings is how many random runs the model test makes, and how many of
 // them where long tests are left out.
-const interleavings, fewInterleavings = 100_000, 20_000
+const interleavings, fewInterleavings = 100_000, 10_000
 
 // schedules is how many orders of the streams' work are drawn.
 const schedules, fewSchedules = 10_000, 1_000

@@ -15,6 +15,7 @@ import (
 	"mt/device"
 	"mt/device/wrap/fault"
 	"mt/host"
+	"mt/internal/long"
 )
 
 var (
@@ -142,6 +143,7 @@ func (o outcome) versionsOf(t *testing.T, err error, want outcome) (newest, olde
 // only when it has come to it, as a GPU does: nothing that is made without it reaches a
 // weight or a moment.
 func TestEveryLateFault(t *testing.T) {
+	every := int64(long.Every(t, 3))
 	for name, change := range map[string]func(*trial){
 		"clip":    func(*trial) {},
 		"no-clip": func(tr *trial) { tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true },
@@ -154,7 +156,7 @@ func TestEveryLateFault(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for call := int64(1); ; call++ {
+			for call := int64(1); ; call += every {
 				got, _, dev, err := tr.faulty(t, call, true)
 				if dev.Calls() < call {
 					if err != nil || call < 100 {

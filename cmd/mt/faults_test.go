@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	faultCount = flag.Int("faults", 160, "how many of the faults TestDiskFaults makes, 0 for all (tools/faults.sh)")
+	faultCount = flag.Int("faults", -1, "how many of the faults TestDiskFaults makes, 0 for all (tools/faults.sh), -1 for some")
 	faultSeed  = flag.Uint64("fault-seed", 1, "which of them, and where TestRandomKills kills")
 )
 
@@ -67,7 +67,11 @@ func TestDiskFaults(t *testing.T) {
 			}
 		}
 	}
-	chosen := choose(all, *faultCount, *faultSeed)
+	n := *faultCount
+	if n < 0 {
+		n = long.Count(t, 160, 60)
+	}
+	chosen := choose(all, n, *faultSeed)
 	t.Logf("%d of %d faults", len(chosen), len(all))
 	t.Run("each", func(t *testing.T) {
 		for worker := range 4 {

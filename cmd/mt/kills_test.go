@@ -11,7 +11,7 @@ import (
 	"mt/tools/faultio"
 )
 
-var killCount = flag.Int("kills", 50, "how often TestRandomKills kills (tools/kills.sh)")
+var killCount = flag.Int("kills", 0, "how often TestRandomKills kills (tools/kills.sh); 0 for some")
 
 // TestRandomKills kills (−9) a run again and again, and the runs that go on from
 // what is left, until one is left to its end: it ends bit for bit as one that nobody
@@ -27,7 +27,11 @@ func TestRandomKills(t *testing.T) {
 	most := len(lab.trace(t, scene, faultio.Changes))
 	r := rand.New(rand.NewPCG(*faultSeed, 1))
 	kinds := []faultio.Fault{faultio.KillBefore, faultio.KillAmid, faultio.KillAfter}
-	for kills := 0; kills < *killCount; {
+	count := *killCount
+	if count == 0 {
+		count = long.Count(t, 50, 20)
+	}
+	for kills := 0; kills < count; {
 		dir := lab.prepared(t, scene)
 		var story string
 		for range 1 + r.IntN(8) {

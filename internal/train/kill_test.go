@@ -172,7 +172,7 @@ func TestKilled(t *testing.T) {
 			r := rand.New(rand.NewPCG(11, uint64(len(name))))
 			got := want.in(t)
 			got = got.with("cache_dir: " + filepath.Dir(got.out) + "/cache\n")
-			for range long.Count(t, 3, 2) {
+			for range long.Count(t, 3, 1) {
 				for _, m := range moments {
 					n := 1 + r.IntN(2) // so that three rounds go on by fewer steps than there are
 					if m == "saving" {
