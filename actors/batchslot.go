@@ -7,6 +7,7 @@ import (
 
 	"mt/data"
 	"mt/device"
+	"mt/internal/accounts"
 	"mt/layers"
 	"mt/schedule"
 )
@@ -51,13 +52,13 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 	if b.mem, err = b.place.bind(b.staging); err != nil {
 		return err
 	}
-	losses, err := r.alloc(device.ForBatch, r.plan.LossBytes())
+	losses, err := r.alloc(accounts.Batch, r.plan.LossBytes())
 	if err != nil {
 		return err
 	}
 	b.losses = losses.Tensor(device.F32, 0, int64(r.plan.Limits.Tokens))
 	if bytes := r.plan.LSEBytes(); bytes > 0 {
-		lse, err := r.alloc(device.ForBatch, bytes)
+		lse, err := r.alloc(accounts.Batch, bytes)
 		if err != nil {
 			return err
 		}

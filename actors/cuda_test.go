@@ -14,6 +14,7 @@ import (
 	"mt/device"
 	"mt/device/cuda"
 	"mt/host"
+	"mt/internal/accounts"
 	"mt/internal/long"
 	"mt/layers"
 	"mt/plan"
@@ -189,7 +190,7 @@ func TestPlanIsWhatAGPUHolds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.Context = dev.Usage().Now[device.ForContext]
+		q.Context = dev.Usage().Now[accounts.Context]
 		p, err := plan.Resolve(q)
 		if err != nil {
 			t.Fatal(err)

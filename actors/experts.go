@@ -8,6 +8,7 @@ import (
 
 	"mt/data"
 	"mt/device"
+	"mt/internal/accounts"
 	"mt/layers"
 )
 
@@ -31,7 +32,7 @@ func (r *lane) allocExperts() (err error) {
 		return nil
 	}
 	x := &r.experts
-	if x.mem, err = r.alloc(device.ForActivations, bytes); err != nil {
+	if x.mem, err = r.alloc(accounts.Activations, bytes); err != nil {
 		return err
 	}
 	if x.ready, err = r.event(); err != nil {

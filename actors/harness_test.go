@@ -13,6 +13,7 @@ import (
 	"mt/device/cpu"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/accounts"
 	"mt/internal/parallel"
 	"mt/layers"
 	"mt/model"
@@ -57,7 +58,7 @@ type outcome struct {
 	end   State
 	usage device.Usage
 	// arenas is what the run held of host memory when it reported its last step.
-	arenas [host.NumPurposes]int64
+	arenas [accounts.NumPurposes]int64
 	// versions are the states after 0, 1, 2, … steps, of the synchronous step alone.
 	versions [][]layerBytes
 	// experts' tiles that travelled in all steps, and their bytes
@@ -170,8 +171,8 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	}
 	defer func() {
 		u := real.Usage().Now
-		u[device.ForContext] = 0
-		if u != [device.NumPurposes]int64{} {
+		u[accounts.Context] = 0
+		if u != [accounts.NumPurposes]int64{} {
 			t.Errorf("the run left device memory behind: %v", u)
 		}
 		if closing := real.Close(); err == nil {

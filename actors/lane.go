@@ -8,6 +8,7 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/accounts"
 	"mt/layers"
 	"mt/plan"
 	"mt/schedule"
@@ -62,7 +63,7 @@ func newShared(o *Options) (*shared, error) {
 		r.names = append(r.names, l.Name)
 	}
 	for _, bytes := range r.plan.SlabBytes() {
-		a, err := host.NewArena(host.ForGradSlabs, bytes, o.Pool)
+		a, err := host.NewArena(accounts.GradientSlabs, bytes, o.Pool)
 		if err != nil {
 			_ = r.close() // err came first
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
@@ -103,7 +104,7 @@ func (r *shared) slab(i int, off, n int64) optim.Grad {
 	return optim.Grad{Data: r.slabs[i].Bytes()[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
 }
 
-func (r *lane) alloc(p device.Purpose, bytes int64) (device.Mem, error) {
+func (r *lane) alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	m, err := r.dev.Alloc(p, max(bytes, device.Align))
 	if err == nil {
 		r.onClose(func() { r.dev.Free(m) })
@@ -141,16 +142,16 @@ func (r *lane) openStreams() error {
 func (r *lane) allocActivations() (err error) {
 	p := r.plan
 	slot := p.ActivationBytes(p.Limits.MicroBatchTokens)
-	if r.acts, err = r.makeSlots(device.ForActivations, p.Depths.ActivationSlots, slot); err != nil {
+	if r.acts, err = r.makeSlots(accounts.Activations, p.Depths.ActivationSlots, slot); err != nil {
 		return err
 	}
-	if r.workspace, err = r.alloc(device.ForWorkspace, p.WorkspaceBytes()); err != nil {
+	if r.workspace, err = r.alloc(accounts.Workspace, p.WorkspaceBytes()); err != nil {
 		return err
 	}
 	r.savedMem = make([]device.Mem, len(p.Layouts))
 	for l := range p.Layouts {
 		if bytes := p.SavedBytes(l); bytes > 0 {
-			if r.savedMem[l], err = r.alloc(device.ForSaved, bytes); err != nil {
+			if r.savedMem[l], err = r.alloc(accounts.Saved, bytes); err != nil {
 				return err
 			}
 		}
@@ -172,7 +173,7 @@ func (r *lane) makeTemplates() error {
 		values []float32
 		to     *device.Tensor
 	}{{cos, &spec.Cos}, {sin, &spec.Sin}} {
-		m, err := r.alloc(device.ForTables, 4*int64(len(t.values)))
+		m, err := r.alloc(accounts.Tables, 4*int64(len(t.values)))
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/host"
+	"mt/internal/accounts"
 	"mt/internal/parallel"
 	"mt/layers"
 	"mt/plan"
@@ -89,16 +90,16 @@ func tableOf(p *plan.Run) map[string]int64 {
 }
 
 // unlike says where the bytes that were held at most differ from p's table.
-func unlike(p *plan.Run, dev [device.NumPurposes]int64, arenas [host.NumPurposes]int64) error {
+func unlike(p *plan.Run, dev [accounts.NumPurposes]int64, arenas [accounts.NumPurposes]int64) error {
 	used, planned := map[string]int64{}, tableOf(p)
 	for i, n := range dev {
 		if n != 0 {
-			used["device "+device.Purpose(i).String()] = n
+			used["device "+accounts.Purpose(i).String()] = n
 		}
 	}
 	for i, n := range arenas {
 		if n != 0 {
-			used["host "+host.Purpose(i).String()] = n
+			used["host "+accounts.Purpose(i).String()] = n
 		}
 	}
 	var wrong []error
@@ -116,7 +117,7 @@ func unlike(p *plan.Run, dev [device.NumPurposes]int64, arenas [host.NumPurposes
 }
 
 // minus is a − b.
-func minus(a, b [host.NumPurposes]int64) [host.NumPurposes]int64 {
+func minus(a, b [accounts.NumPurposes]int64) [accounts.NumPurposes]int64 {
 	for i := range a {
 		a[i] -= b[i]
 	}

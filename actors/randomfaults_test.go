@@ -15,6 +15,7 @@ import (
 	"mt/device"
 	"mt/device/wrap/fault"
 	"mt/host"
+	"mt/internal/accounts"
 	"mt/internal/long"
 )
 
@@ -114,7 +115,7 @@ func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves 
 	if n := home.all(); n != 0 {
 		t.Errorf("call %d: %d layers are not given back", call, n)
 	}
-	if left := minus(host.Usage().Now, arenas); left != ([host.NumPurposes]int64{}) {
+	if left := minus(host.Usage().Now, arenas); left != ([accounts.NumPurposes]int64{}) {
 		t.Errorf("call %d: host memory is left: %v", call, left)
 	}
 	if len(saves.wrong) > 0 || saves.open != nil {

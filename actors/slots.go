@@ -3,6 +3,7 @@ package actors
 import (
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/accounts"
 	"mt/layers"
 	"mt/plan"
 	"mt/schedule"
@@ -18,7 +19,7 @@ type slot struct {
 }
 
 // makeSlots allocates n slots of so many bytes; with none they have events alone.
-func (r *lane) makeSlots(p device.Purpose, n int, bytes int64) ([]slot, error) {
+func (r *lane) makeSlots(p accounts.Purpose, n int, bytes int64) ([]slot, error) {
 	out := make([]slot, n)
 	for i := range out {
 		var err error
@@ -85,7 +86,7 @@ func (c copied) weights(t layers.Tile, s slot) layers.Weights {
 }
 
 func (c copied) bind(staging []byte) (device.Mem, error) {
-	return c.r.alloc(device.ForBatch, int64(len(staging)))
+	return c.r.alloc(accounts.Batch, int64(len(staging)))
 }
 
 func (c copied) upload(to device.Mem, staged []byte) { c.r.h2d.CopyH2D(to, staged) }
@@ -117,7 +118,7 @@ func (r *lane) allocWeights() error {
 	}
 	for class := range schedule.NumClasses {
 		count, bytes := r.plan.Slots(class)
-		slots, err := r.makeSlots(device.ForWeights, count, bytes)
+		slots, err := r.makeSlots(accounts.WeightSlots, count, bytes)
 		if err != nil {
 			return err
 		}
@@ -188,11 +189,11 @@ func (r *lane) allocGrads() (err error) {
 		return nil
 	}
 	r.grads = [...]gradPlace{plan.Copied: buffered{r}, plan.InPlace: landed{r}}[p.GradBinding()]
-	if r.gradBufs, err = r.makeSlots(device.ForGradients, p.Depths.GradBuffers, p.BufferBytes()); err != nil {
+	if r.gradBufs, err = r.makeSlots(accounts.GradientBuffers, p.Depths.GradBuffers, p.BufferBytes()); err != nil {
 		return err
 	}
 	if p.GradBF16 {
-		if r.narrow, err = r.alloc(device.ForGradients, 2*p.BufferElems()); err != nil {
+		if r.narrow, err = r.alloc(accounts.GradientBuffers, 2*p.BufferElems()); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/accounts"
 	"mt/internal/parallel"
 	"mt/model"
 )
@@ -88,7 +89,7 @@ func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	slab, err := host.NewArena(host.ForGradSlabs, 4*layout.Elems, pool)
+	slab, err := host.NewArena(accounts.GradientSlabs, 4*layout.Elems, pool)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"mt/internal/accounts"
 	"mt/internal/human"
 )
 
@@ -40,34 +41,6 @@ func (d DType) String() string {
 // Align is the alignment in bytes of every allocation and of every tensor in a
 // tile: what matrix-product libraries ask for to keep one algorithm per shape.
 const Align = 256
-
-// Purpose says what memory is for, so that usage can be shown and planned.
-type Purpose uint8
-
-// The purposes memory is allocated for. ForHost* count host memory.
-const (
-	ForWeights     Purpose = iota // weight slots
-	ForGradients                  // gradient buffers
-	ForActivations                // activation slots: layer inputs and their gradients
-	ForSaved                      // what recompute keeps from the forward for the backward
-	ForWorkspace                  // what one launch needs and forgets
-	ForBatch                      // ids, targets, positions, gathered rows
-	ForTables                     // RoPE tables and other constants
-	ForKVCache                    // keys and values of generation
-	ForContext                    // the driver's context, kernels, library workspaces
-	ForHostStaging                // pinned host memory: gathered rows, spilled activations, slabs
-	NumPurposes
-)
-
-var purposeNames = [NumPurposes]string{"weight slots", "gradient buffers", "activations", "saved for backward",
-	"workspace", "batch", "tables", "kv cache", "context", "host staging"}
-
-func (p Purpose) String() string {
-	if p < NumPurposes {
-		return purposeNames[p]
-	}
-	return fmt.Sprintf("Purpose(%d)", uint8(p))
-}
 
 // Mem is a range of device memory. Addr means something only to the device
 // that gave it. The zero Mem is no memory.
@@ -115,10 +88,8 @@ func (t Tensor) Mem() Mem { return Mem{Addr: t.Addr, Bytes: t.Len * t.DType.Size
 
 // Usage is how much memory a device holds now, and held at most, by purpose.
 type Usage struct {
-	Now, Peak [NumPurposes]int64 // bytes
-	Total     int64              // device bytes now, ForHostStaging not counted
-	PeakTotal int64              // the largest Total has been
-	Limit     int64              // the budget in bytes; 0 is none
+	accounts.Used
+	Limit int64 // the budget in bytes; 0 is none
 }
 
 // Device is one accelerator, or the host's cores acting as one.
@@ -134,7 +105,7 @@ type Device interface {
 	// Alloc returns bytes of device memory aligned to Align, content undefined.
 	// The error names purpose, requested, used and limit, and is *OutOfMemory
 	// where memory is what lacks.
-	Alloc(p Purpose, bytes int64) (Mem, error)
+	Alloc(p accounts.Purpose, bytes int64) (Mem, error)
 	// Free gives back what Alloc gave; the device must be done with it. The
 	// zero Mem is freed without effect.
 	Free(m Mem)
@@ -213,7 +184,7 @@ type Stream interface {
 
 // OutOfMemory says that an allocation does not fit.
 type OutOfMemory struct {
-	Purpose                Purpose
+	Purpose                accounts.Purpose
 	Requested, Used, Limit int64 // bytes; a Limit of 0 is none
 }
 

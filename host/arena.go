@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"mt/host/optim"
+	"mt/internal/accounts"
 	"mt/internal/parallel"
 )
 
@@ -18,7 +19,7 @@ const touchBytes = 32 << 20
 // detector has to see it), in huge pages where the system gives them, and
 // resident: using it cannot fail any more.
 type Arena struct {
-	purpose Purpose
+	purpose accounts.Purpose
 	raw     []byte // what the system gave
 	bytes   []byte
 }
@@ -26,9 +27,9 @@ type Arena struct {
 // NewArena makes an arena of the given size, aligned to 4 KiB, and touches its
 // pages on the threads of pool (nil: the caller's alone). Zero bytes are no
 // memory. The error is an *OutOfMemory where memory is what lacks.
-func NewArena(purpose Purpose, bytes int64, pool *parallel.Pool) (*Arena, error) {
-	if purpose >= NumPurposes || bytes < 0 {
-		return nil, fmt.Errorf("host: arena of %d bytes for %s: a size is at least 0 and a purpose one of host's", bytes, purpose)
+func NewArena(purpose accounts.Purpose, bytes int64, pool *parallel.Pool) (*Arena, error) {
+	if !purpose.OfArena() || bytes < 0 {
+		return nil, fmt.Errorf("host: arena of %d bytes for %s: a size is at least 0 and a purpose one of an arena's", bytes, purpose)
 	}
 	a := &Arena{purpose: purpose}
 	if bytes == 0 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"mt/host/optim"
+	"mt/internal/accounts"
 	"mt/internal/human"
 	"mt/internal/parallel"
 	"mt/model"
@@ -44,7 +45,7 @@ type LayerState struct {
 func NewStore(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool) (*Store, error) {
 	s := &Store{}
 	need := StoreBytes(layouts, planes)
-	if err := checkAvailable("the model ("+needs(need)+")", need[ForWeights]+need[ForLoPlanes]+need[ForPlanes]); err != nil {
+	if err := checkAvailable("the model ("+needs(need)+")", need[accounts.Weights]+need[accounts.LoPlanes]+need[accounts.Planes]); err != nil {
 		return nil, err
 	}
 	arenas, err := s.newArenas(layouts, planes, pool)
@@ -93,11 +94,11 @@ func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, pool *par
 			need[p.Name] += optim.Pages(p.Bytes(l))
 		}
 	}
-	purposes, arenas := map[string]Purpose{tileArena: ForWeights, loArena: ForLoPlanes}, free{}
+	purposes, arenas := map[string]accounts.Purpose{tileArena: accounts.Weights, loArena: accounts.LoPlanes}, free{}
 	for _, name := range names {
 		purpose, ok := purposes[name]
 		if !ok {
-			purpose = ForPlanes
+			purpose = accounts.Planes
 		}
 		a, err := NewArena(purpose, need[name], pool)
 		if err != nil {
@@ -129,21 +130,21 @@ func weightBytes(l model.Layout) (tile, lo int64) {
 }
 
 // StoreBytes is what NewStore takes for these layouts and planes, by purpose.
-func StoreBytes(layouts []model.Layout, planes optim.Planes) (bytes [NumPurposes]int64) {
+func StoreBytes(layouts []model.Layout, planes optim.Planes) (bytes [accounts.NumPurposes]int64) {
 	for _, l := range layouts {
 		tile, lo := weightBytes(l)
-		bytes[ForWeights] += optim.Pages(tile)
-		bytes[ForLoPlanes] += optim.Pages(lo)
+		bytes[accounts.Weights] += optim.Pages(tile)
+		bytes[accounts.LoPlanes] += optim.Pages(lo)
 		for _, p := range planes.Of(l) {
-			bytes[ForPlanes] += optim.Pages(p.Bytes(l))
+			bytes[accounts.Planes] += optim.Pages(p.Bytes(l))
 		}
 	}
 	return bytes
 }
 
-func needs(need [NumPurposes]int64) string {
-	return fmt.Sprintf("%s %s, %s %s, %s %s", ForWeights, human.Bytes(need[ForWeights]),
-		ForLoPlanes, human.Bytes(need[ForLoPlanes]), ForPlanes, human.Bytes(need[ForPlanes]))
+func needs(need [accounts.NumPurposes]int64) string {
+	return fmt.Sprintf("%s %s, %s %s, %s %s", accounts.Weights, human.Bytes(need[accounts.Weights]),
+		accounts.LoPlanes, human.Bytes(need[accounts.LoPlanes]), accounts.Planes, human.Bytes(need[accounts.Planes]))
 }
 
 // tensor is the layout of tensor t, which must be owned and, as split says,

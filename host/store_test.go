@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 	"unsafe"
 
+	"mt/internal/accounts"
 	"mt/model"
 )
 
@@ -25,7 +26,7 @@ func TestStoreTakesTwelveBytesAParameter(t *testing.T) {
 			planned += n
 			held += now.Now[p] - before.Now[p]
 			if got := now.Now[p] - before.Now[p]; got != n {
-				t.Errorf("bf16 %t: %s: %d bytes, planned %d", bf16, Purpose(p), got, n)
+				t.Errorf("bf16 %t: %s: %d bytes, planned %d", bf16, accounts.Purpose(p), got, n)
 			}
 		}
 		for _, layout := range l {
@@ -96,13 +97,13 @@ func TestTooLargeAModelIsAnError(t *testing.T) {
 func TestArena(t *testing.T) {
 	for _, bytes := range []int64{0, 1, pageBytes, 3*touchBytes + 5} {
 		before := Usage()
-		a, err := NewArena(ForGradSlabs, bytes, poolOf(t, 2))
+		a, err := NewArena(accounts.GradientSlabs, bytes, poolOf(t, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
 		b := a.Bytes()
-		if int64(len(b)) != bytes || Usage().Now[ForGradSlabs] != before.Now[ForGradSlabs]+bytes {
-			t.Errorf("%d bytes: got %d, counted %d", bytes, len(b), Usage().Now[ForGradSlabs])
+		if int64(len(b)) != bytes || Usage().Now[accounts.GradientSlabs] != before.Now[accounts.GradientSlabs]+bytes {
+			t.Errorf("%d bytes: got %d, counted %d", bytes, len(b), Usage().Now[accounts.GradientSlabs])
 		}
 		r := rand.New(rand.NewPCG(1, 1))
 		for range min(bytes, 1000) {
@@ -119,7 +120,7 @@ func TestArena(t *testing.T) {
 			t.Errorf("%d bytes: after Close %v", bytes, Usage())
 		}
 	}
-	if _, err := NewArena(ForGradSlabs, -1, nil); err == nil {
+	if _, err := NewArena(accounts.GradientSlabs, -1, nil); err == nil {
 		t.Error("no error for a negative size")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mt/host/optim"
+	"mt/internal/accounts"
 	"mt/model"
 )
 
@@ -295,7 +296,7 @@ func TestWeightsAloneCannotBeUpdated(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if n := StoreBytes(layouts(true), nil)[ForPlanes]; n != 0 || s.Layers[1].Planes != nil || s.Layers[1].Plane("m") != nil {
+	if n := StoreBytes(layouts(true), nil)[accounts.Planes]; n != 0 || s.Layers[1].Planes != nil || s.Layers[1].Plane("m") != nil {
 		t.Errorf("planes of %d bytes: %v", n, s.Layers[1].Planes)
 	}
 	mustPanic(t, func() { s.Layers[1].Update(gradOf(s.Layers[1].Layout.Elems, false, 1, mean), recipe, rate) })

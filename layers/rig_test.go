@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/accounts"
 	"mt/internal/bfloat"
 	"mt/internal/reference"
 	"mt/model"
@@ -36,7 +37,7 @@ const guardFill = 0xA5
 // alloc is n bytes of NaN between two guards.
 func (r *rig) alloc(n int64) device.Mem {
 	r.t.Helper()
-	m, err := r.dev.Alloc(device.ForWorkspace, n+2*guardBytes)
+	m, err := r.dev.Alloc(accounts.Workspace, n+2*guardBytes)
 	if err != nil {
 		r.t.Fatal(err)
 	}

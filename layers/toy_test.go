@@ -9,6 +9,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/accounts"
 	"mt/internal/bfloat"
 )
 
@@ -40,7 +41,7 @@ func (d *toy) BindHost([]byte) device.Mem { panic("toy: not unified") }
 func (d *toy) AllocHost(n int64) ([]byte, error)       { return make([]byte, n), nil }
 func (d *toy) NewStream(string) (device.Stream, error) { return toyStream{d}, nil }
 func (d *toy) NewEvent() (device.Event, error)         { return toyEvent{}, nil }
-func (d *toy) Alloc(_ device.Purpose, n int64) (device.Mem, error) {
+func (d *toy) Alloc(_ accounts.Purpose, n int64) (device.Mem, error) {
 	next := uintptr(device.Align)
 	if k := len(d.base); k > 0 {
 		next = (d.base[k-1] + uintptr(len(d.data[k-1])) + 2*device.Align) / device.Align * device.Align

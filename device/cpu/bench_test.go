@@ -8,6 +8,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/accounts"
 )
 
 // benchShape is one decoder block of a model and its batch.
@@ -33,7 +34,7 @@ type bench struct {
 }
 
 func (b *bench) tensor(dt device.DType, n int) device.Tensor {
-	mem, err := b.dev.Alloc(device.ForWorkspace, int64(n)*dt.Size())
+	mem, err := b.dev.Alloc(accounts.Workspace, int64(n)*dt.Size())
 	if err != nil {
 		b.b.Fatal(err)
 	}

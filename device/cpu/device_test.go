@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/accounts"
 )
 
 // Without a budget too, memory that the system does not have is an error.
@@ -13,7 +14,7 @@ func TestOutOfMemoryOfTheSystem(t *testing.T) {
 		t.Skip("memory is the Go heap's, which cannot say no")
 	}
 	d := newDevice(t, Options{})
-	_, err := d.Alloc(device.ForBatch, 1<<50)
+	_, err := d.Alloc(accounts.Batch, 1<<50)
 	if want := "cpu: out of device memory: batch wants 1.0 PiB, 0 B are in use (see device_memory, pipeline and recompute)"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("Alloc of a petabyte: %v, want %s", err, want)
 	}

@@ -5,11 +5,12 @@ import (
 	"unsafe"
 
 	"mt/device"
+	"mt/internal/accounts"
 )
 
 // block is one allocation.
 type block struct {
-	purpose device.Purpose
+	purpose accounts.Purpose
 	bytes   int64  // what was asked for, rounded up to device.Align
 	data    []byte // the memory, for as long as it lives
 }
@@ -24,8 +25,8 @@ func memory(m device.Mem) []byte { return unsafe.Slice((*byte)(pointer(m.Addr)),
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // Alloc maps memory for a device purpose. No bytes are no memory.
-func (d *dev) Alloc(p device.Purpose, bytes int64) (device.Mem, error) {
-	if p >= device.NumPurposes || p == device.ForHostStaging || bytes < 0 {
+func (d *dev) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
+	if !p.OfDevice() || bytes < 0 {
 		return device.Mem{}, fmt.Errorf("cpu: alloc %d bytes for %s: not a request for device memory", bytes, p)
 	}
 	b, err := d.alloc(p, bytes)
@@ -35,15 +36,15 @@ func (d *dev) Alloc(p device.Purpose, bytes int64) (device.Mem, error) {
 	return device.Mem{Addr: address(b), Bytes: bytes}, nil
 }
 
-// AllocHost maps zeroed memory that counts as ForHostStaging.
+// AllocHost maps zeroed memory that counts as HostStaging.
 func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 	if bytes < 0 {
 		return nil, fmt.Errorf("cpu: alloc %d bytes of host memory", bytes)
 	}
-	return d.alloc(device.ForHostStaging, bytes)
+	return d.alloc(accounts.HostStaging, bytes)
 }
 
-func (d *dev) alloc(p device.Purpose, bytes int64) ([]byte, error) {
+func (d *dev) alloc(p accounts.Purpose, bytes int64) ([]byte, error) {
 	if bytes == 0 {
 		return nil, nil
 	}
@@ -55,7 +56,7 @@ func (d *dev) alloc(p device.Purpose, bytes int64) ([]byte, error) {
 	}
 	u := &d.usage
 	lacking := &device.OutOfMemory{Purpose: p, Requested: bytes, Used: u.Total, Limit: u.Limit}
-	if p != device.ForHostStaging && u.Limit > 0 && rounded > u.Limit-u.Total {
+	if p != accounts.HostStaging && u.Limit > 0 && rounded > u.Limit-u.Total {
 		return nil, fmt.Errorf("cpu: %w", lacking)
 	}
 	data, err := mapMemory(rounded)
@@ -68,15 +69,7 @@ func (d *dev) alloc(p device.Purpose, bytes int64) ([]byte, error) {
 }
 
 // count adds bytes to the usage. d.mu is held.
-func (d *dev) count(p device.Purpose, bytes int64) {
-	u := &d.usage
-	u.Now[p] += bytes
-	u.Peak[p] = max(u.Peak[p], u.Now[p])
-	if p != device.ForHostStaging {
-		u.Total += bytes
-		u.PeakTotal = max(u.PeakTotal, u.Total)
-	}
-}
+func (d *dev) count(p accounts.Purpose, bytes int64) { d.usage.Count(p, bytes) }
 
 // Free unmaps what Alloc gave; anything else panics.
 func (d *dev) Free(m device.Mem) {
@@ -96,7 +89,7 @@ func (d *dev) free(addr uintptr, host bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.blocks[addr]
-	if b == nil || host != (b.purpose == device.ForHostStaging) {
+	if b == nil || host != (b.purpose == accounts.HostStaging) {
 		panic(fmt.Sprintf("cpu: free of %#x, which is no allocation of this device", addr))
 	}
 	d.drop(addr, b)

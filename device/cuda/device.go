@@ -8,6 +8,7 @@ import (
 	"mt/cudart"
 	"mt/device"
 	"mt/device/cuda/kernels"
+	"mt/internal/accounts"
 	"mt/internal/human"
 )
 
@@ -238,10 +239,10 @@ func (d *dev) setBudget(before, free, total int64) error {
 	}
 	d.usage.Limit = limit
 	if context > limit {
-		return &device.OutOfMemory{Purpose: device.ForContext, Requested: context, Limit: limit}
+		return &device.OutOfMemory{Purpose: accounts.Context, Requested: context, Limit: limit}
 	}
 	d.mu.Lock()
-	d.count(device.ForContext, context)
+	d.count(accounts.Context, context)
 	d.mu.Unlock()
 	m, err := d.takeScratch()
 	if err == nil {
@@ -369,7 +370,7 @@ func (d *dev) Close() error {
 		d.release(func() error { return d.cuda.HostUnregister(d.context, b) })
 	}
 	for addr, b := range blocks {
-		if b.purpose == device.ForHostStaging {
+		if b.purpose == accounts.HostStaging {
 			d.FreeHost(b.host)
 		} else {
 			d.Free(device.Mem{Addr: addr, Bytes: b.bytes})
@@ -381,7 +382,7 @@ func (d *dev) Close() error {
 	d.closeContext()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.count(device.ForContext, -d.usage.Now[device.ForContext])
+	d.count(accounts.Context, -d.usage.Now[accounts.Context])
 	if len(d.late) > 0 {
 		return fmt.Errorf("cuda: %w", d.late[0])
 	}

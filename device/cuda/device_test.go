@@ -11,14 +11,15 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
+	"mt/internal/accounts"
 )
 
 // The context counts from the start on, with the scratch memory of a stream.
 func TestUsageOfTheContext(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	u := d.Usage()
-	context := u.Now[device.ForContext]
-	if context < leastContext+kernels.ScratchBytes || u.Total != context || u.PeakTotal != context || u.Peak[device.ForContext] != context {
+	context := u.Now[accounts.Context]
+	if context < leastContext+kernels.ScratchBytes || u.Total != context || u.PeakTotal != context || u.Peak[accounts.Context] != context {
 		t.Errorf("the context counts as %d bytes of %d", context, u.Total)
 	}
 }
@@ -27,7 +28,7 @@ func TestUsageOfTheContext(t *testing.T) {
 func TestOutOfMemoryOfTheDriver(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{DeviceMemory: 1 << 30}, Options{})
 	d.usage.Limit = 1 << 40 // as if another process had taken memory since
-	_, err := d.Alloc(device.ForWeights, 1<<30)
+	_, err := d.Alloc(accounts.WeightSlots, 1<<30)
 	var oom *device.OutOfMemory
 	if !errors.As(err, &oom) || oom.Requested != 1<<30 || !errors.Is(err, cudart.ErrOutOfMemory) {
 		t.Fatalf("error %v", err)
@@ -59,16 +60,16 @@ func TestBudgetIsForAll(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{MemoryLimit: 1 << 30})
 	before := d.Usage()
 	half := (before.Limit - before.Total) / 2 / device.Align * device.Align
-	m, err := d.Alloc(device.ForWeights, half)
+	m, err := d.Alloc(accounts.WeightSlots, half)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Free(m)
 	var lacking *device.OutOfMemory
-	if _, err := d.Alloc(device.ForGradients, half+2*device.Align); !errors.As(err, &lacking) || lacking.Used != before.Total+half || lacking.Limit != 1<<30 {
+	if _, err := d.Alloc(accounts.GradientBuffers, half+2*device.Align); !errors.As(err, &lacking) || lacking.Used != before.Total+half || lacking.Limit != 1<<30 {
 		t.Errorf("half of the budget is taken, and more than the other half gives %v", err)
 	}
-	rest, err := d.Alloc(device.ForGradients, half)
+	rest, err := d.Alloc(accounts.GradientBuffers, half)
 	if err != nil {
 		t.Fatalf("the other half: %v", err)
 	}
@@ -105,7 +106,7 @@ var lazyModules = lazyModule * int64(len(kernels.Modules())-1)
 func TestBudgetOfAnInstance(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{DeviceMemory: 4 << 30, BoardMemory: 16 << 30, ContextMemory: 300 << 20}, Options{})
 	want := 300<<20 + lazyBlas + lazyModules + kernels.ScratchBytes + biasBytes
-	if got := d.Usage().Now[device.ForContext]; got != want {
+	if got := d.Usage().Now[accounts.Context]; got != want {
 		t.Errorf("the context counts as %d bytes, want %d", got, want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/accounts"
 )
 
 // work is a little of everything on a device: two streams that an event orders,
@@ -22,7 +23,7 @@ import (
 // notification. What comes out depends on seed alone.
 func work(d device.Device, seed int) (out []byte, err error) {
 	const n, bytes = 16, 16 * 16 * 4
-	m, err := d.Alloc(device.ForBatch, 6*bytes)
+	m, err := d.Alloc(accounts.Batch, 6*bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func TestOrdinal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := first.Alloc(device.ForWeights, 64<<20)
+	m, err := first.Alloc(accounts.WeightSlots, 64<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +183,7 @@ func TestDevicesShareHostMemory(t *testing.T) {
 	host := make([]byte, bytes)
 	copies := func(d *dev) (staged int64) {
 		t.Helper()
-		m, err := d.Alloc(device.ForBatch, bytes)
+		m, err := d.Alloc(accounts.Batch, bytes)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"mt/cudart/emu"
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/accounts"
 	"mt/internal/long"
 )
 
@@ -25,7 +26,7 @@ func scenario(c *cudart.CUDA) (err error) {
 		return e
 	}
 	defer func() { keep(d.Close()) }()
-	m, e := d.Alloc(device.ForBatch, 1<<16)
+	m, e := d.Alloc(accounts.Batch, 1<<16)
 	if e != nil {
 		return e
 	}

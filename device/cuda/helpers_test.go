@@ -9,6 +9,7 @@ import (
 	"mt/device/conformance/streams"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
+	"mt/internal/accounts"
 )
 
 // Short names for what tests do all the time.
@@ -57,7 +58,7 @@ func newDevice(t *testing.T, e emu.Options, o Options) (*dev, *emu.Driver) {
 // checkEmpty wants a device to hold nothing.
 func checkEmpty(t *testing.T, d device.Device) {
 	t.Helper()
-	if u := d.Usage(); u.Now != [device.NumPurposes]int64{} || u.Total != 0 {
+	if u := d.Usage(); u.Now != [accounts.NumPurposes]int64{} || u.Total != 0 {
 		t.Errorf("the device holds %v, %d bytes in all", u.Now, u.Total)
 	}
 }

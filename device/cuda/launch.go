@@ -7,6 +7,7 @@ import (
 	"mt/device"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
+	"mt/internal/accounts"
 )
 
 // biasBytes is the room for a copy of a bias, beside the scratch memory, and
@@ -108,7 +109,7 @@ func (d *dev) takeScratch() (device.Mem, error) {
 		return m, nil
 	}
 	d.mu.Unlock()
-	return d.alloc(device.ForContext, kernels.ScratchBytes+biasBytes)
+	return d.alloc(accounts.Context, kernels.ScratchBytes+biasBytes)
 }
 
 func (d *dev) giveScratch(m device.Mem) {

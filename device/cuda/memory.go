@@ -9,13 +9,14 @@ import (
 
 	"mt/cudart"
 	"mt/device"
+	"mt/internal/accounts"
 	"mt/internal/human"
 	"mt/internal/parallel"
 )
 
 // block is one allocation.
 type block struct {
-	purpose device.Purpose
+	purpose accounts.Purpose
 	bytes   int64  // what was asked for, rounded up to device.Align
 	host    []byte // host memory, pinned or Go's
 	pinned  bool
@@ -27,8 +28,8 @@ type span struct{ from, to uintptr }
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // Alloc allocates device memory. No bytes are no memory.
-func (d *dev) Alloc(p device.Purpose, bytes int64) (device.Mem, error) {
-	if p >= device.NumPurposes || p == device.ForHostStaging || bytes < 0 {
+func (d *dev) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
+	if !p.OfDevice() || bytes < 0 {
 		return device.Mem{}, fmt.Errorf("cuda: alloc %d bytes for %s: not a request for device memory", bytes, p)
 	}
 	m, err := d.alloc(p, bytes)
@@ -38,7 +39,7 @@ func (d *dev) Alloc(p device.Purpose, bytes int64) (device.Mem, error) {
 	return m, nil
 }
 
-func (d *dev) alloc(p device.Purpose, bytes int64) (device.Mem, error) {
+func (d *dev) alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	if bytes == 0 {
 		return device.Mem{}, nil
 	}
@@ -63,7 +64,7 @@ func (d *dev) alloc(p device.Purpose, bytes int64) (device.Mem, error) {
 }
 
 // fits is the error of a request that the budget does not allow.
-func (d *dev) fits(p device.Purpose, bytes, rounded int64) error {
+func (d *dev) fits(p accounts.Purpose, bytes, rounded int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -76,7 +77,7 @@ func (d *dev) fits(p device.Purpose, bytes, rounded int64) error {
 }
 
 // outOfMemory is the error of an allocation that the driver refused with err.
-func (d *dev) outOfMemory(p device.Purpose, bytes int64, err error) error {
+func (d *dev) outOfMemory(p accounts.Purpose, bytes int64, err error) error {
 	if !errors.Is(err, cudart.ErrOutOfMemory) {
 		return fmt.Errorf("alloc %d bytes for %s: %w", bytes, p, err)
 	}
@@ -90,17 +91,9 @@ func (d *dev) outOfMemory(p device.Purpose, bytes int64, err error) error {
 }
 
 // count adds bytes to the usage. d.mu is held.
-func (d *dev) count(p device.Purpose, bytes int64) {
-	u := &d.usage
-	u.Now[p] += bytes
-	u.Peak[p] = max(u.Peak[p], u.Now[p])
-	if p != device.ForHostStaging {
-		u.Total += bytes
-		u.PeakTotal = max(u.PeakTotal, u.Total)
-	}
-}
+func (d *dev) count(p accounts.Purpose, bytes int64) { d.usage.Count(p, bytes) }
 
-// AllocHost allocates zeroed host memory that counts as ForHostStaging. It is
+// AllocHost allocates zeroed host memory that counts as HostStaging. It is
 // pinned, unless the system refuses.
 func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 	if bytes < 0 {
@@ -113,17 +106,17 @@ func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 	closed := d.closed
 	d.mu.Unlock()
 	if closed {
-		return nil, fmt.Errorf("cuda: alloc for %s: %w", device.ForHostStaging, errClosed)
+		return nil, fmt.Errorf("cuda: alloc for %s: %w", accounts.HostStaging, errClosed)
 	}
 	rounded := (bytes + device.Align - 1) &^ (device.Align - 1)
 	data, err := d.cuda.HostAlloc(d.context, rounded)
-	b := &block{purpose: device.ForHostStaging, bytes: rounded, pinned: true}
+	b := &block{purpose: accounts.HostStaging, bytes: rounded, pinned: true}
 	switch {
 	case refused(err):
 		d.refuse(err)
 		b.pinned, data = false, aligned(rounded)
 	case err != nil:
-		return nil, fmt.Errorf("cuda: alloc %d bytes for %s: %w", bytes, device.ForHostStaging, err)
+		return nil, fmt.Errorf("cuda: alloc %d bytes for %s: %w", bytes, accounts.HostStaging, err)
 	default:
 		zero(data)
 	}
@@ -180,7 +173,7 @@ func (d *dev) forget(addr uintptr, host bool) *block {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.blocks[addr]
-	if b == nil || host != (b.purpose == device.ForHostStaging) {
+	if b == nil || host != (b.purpose == accounts.HostStaging) {
 		panic(fmt.Sprintf("cuda: free of %#x, which is no allocation of this device", addr))
 	}
 	delete(d.blocks, addr)

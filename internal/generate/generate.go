@@ -10,6 +10,7 @@ import (
 
 	"mt/device"
 	"mt/host"
+	"mt/internal/accounts"
 	"mt/layers"
 	"mt/model"
 	"mt/schedule"
@@ -156,24 +157,24 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 	c := d.o.Config
 	hidden := int64(chunk) * int64(c.HiddenSize)
 	if bytes := spec.MoEBytes(chunk, false); bytes > 0 {
-		if err := d.take(&d.experts, device.ForActivations, bytes); err != nil {
+		if err := d.take(&d.experts, accounts.Activations, bytes); err != nil {
 			return err
 		}
 	}
 	if !d.o.Device.Unified() {
-		if err := d.take(&d.slot, device.ForWeights, d.slotBytes(spec)); err != nil {
+		if err := d.take(&d.slot, accounts.WeightSlots, d.slotBytes(spec)); err != nil {
 			return err
 		}
 	}
 	d.caches = make([]device.Mem, len(d.o.Layout))
 	for i, l := range d.o.Layout {
 		if bytes := layers.KindOf(l.Kind).CacheBytes(spec, maxTokens); bytes > 0 {
-			if err := d.take(&d.caches[i], device.ForKVCache, bytes); err != nil {
+			if err := d.take(&d.caches[i], accounts.KVCache, bytes); err != nil {
 				return err
 			}
 		}
 	}
-	if err := d.take(&d.ws, device.ForWorkspace, spec.ForwardWorkspaceBytes()); err != nil {
+	if err := d.take(&d.ws, accounts.Workspace, spec.ForwardWorkspaceBytes()); err != nil {
 		return err
 	}
 	for _, t := range []struct {
@@ -182,12 +183,12 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 		n  int64
 	}{{&d.x, d.o.Act, hidden}, {&d.y, d.o.Act, hidden}, {&d.rows, d.o.Act, hidden}, {&d.logits, device.F32, int64(c.VocabSize)}} {
 		var m device.Mem
-		if err := d.take(&m, device.ForActivations, t.n*t.dt.Size()); err != nil {
+		if err := d.take(&m, accounts.Activations, t.n*t.dt.Size()); err != nil {
 			return err
 		}
 		*t.to = m.Tensor(t.dt, 0, t.n)
 	}
-	return d.take(&d.ints, device.ForBatch, 4*4*chunk)
+	return d.take(&d.ints, accounts.Batch, 4*4*chunk)
 }
 
 // slotBytes is the size of the largest tile that comes to the device as a whole.
@@ -204,7 +205,7 @@ func (d *decoder) slotBytes(spec layers.Spec) (n int64) {
 	return n
 }
 
-func (d *decoder) take(m *device.Mem, p device.Purpose, bytes int64) (err error) {
+func (d *decoder) take(m *device.Mem, p accounts.Purpose, bytes int64) (err error) {
 	if *m, err = d.o.Device.Alloc(p, max(bytes, device.Align)); err == nil {
 		mem := *m
 		d.freeing = append(d.freeing, func() { d.o.Device.Free(mem) })
@@ -216,7 +217,7 @@ func (d *decoder) take(m *device.Mem, p device.Purpose, bytes int64) (err error)
 func (d *decoder) table(v []float32) (device.Tensor, error) {
 	var m device.Mem
 	n := int64(len(v))
-	if err := d.take(&m, device.ForTables, 4*n); err != nil {
+	if err := d.take(&m, accounts.Tables, 4*n); err != nil {
 		return device.Tensor{}, err
 	}
 	for i, x := range v {

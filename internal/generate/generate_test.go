@@ -12,6 +12,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/host"
+	"mt/internal/accounts"
 	"mt/internal/bfloat"
 	"mt/internal/reference"
 	"mt/model"
@@ -78,7 +79,7 @@ func newRig(t *testing.T, k kind, unified bool) rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if u := dev.Usage(); u.Now != [device.NumPurposes]int64{} {
+		if u := dev.Usage(); u.Now != [accounts.NumPurposes]int64{} {
 			t.Errorf("device memory is left: %v", u.Now)
 		}
 		if err := errors.Join(store.Close(), dev.Close()); err != nil {
@@ -335,7 +336,7 @@ func TestDeviceTooSmall(t *testing.T) {
 	if !errors.As(err, &lacking) {
 		t.Errorf("got %v", err)
 	}
-	if u := small.Usage(); u.Now != [device.NumPurposes]int64{} {
+	if u := small.Usage(); u.Now != [accounts.NumPurposes]int64{} {
 		t.Errorf("memory is left: %v", u.Now)
 	}
 }

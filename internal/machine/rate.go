@@ -9,6 +9,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/accounts"
 )
 
 // MatMulRate measures the device's matrix product rate in FLOP/s, in the
@@ -23,8 +24,8 @@ func MatMulRate(dev device.Device, act device.DType, most int) (float64, error) 
 	}
 	defer s.Close()
 	n := most
-	mem, err := dev.Alloc(device.ForWorkspace, 3*squareBytes(n))
-	for lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking); mem, err = dev.Alloc(device.ForWorkspace, 3*squareBytes(n)) {
+	mem, err := dev.Alloc(accounts.Workspace, 3*squareBytes(n))
+	for lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking); mem, err = dev.Alloc(accounts.Workspace, 3*squareBytes(n)) {
 		if n /= 2; n < most/8 {
 			return 0, nil
 		}

@@ -72,7 +72,7 @@ var ofHost = []broken{
 		{from: "if g.Elems != tl.Elems() {", to: "if g.Elems < tl.Elems() {", test: "TestMisuseOfUpdatePanics"},
 	}},
 	{"host/store.go", []way{
-		{from: "bytes[ForPlanes] += optim.Pages(p.Bytes(l))", to: "bytes[ForPlanes] += p.Bytes(l)", test: "TestStoreTakesTwelveBytesAParameter"},
+		{from: "bytes[accounts.Planes] += optim.Pages(p.Bytes(l))", to: "bytes[accounts.Planes] += p.Bytes(l)", test: "TestStoreTakesTwelveBytesAParameter"},
 		{from: "need[p.Name] += optim.Pages(p.Bytes(l))", to: "need[p.Name] = optim.Pages(p.Bytes(l))", test: "TestStoreTakesTwelveBytesAParameter"},
 		{from: "f[arena] = f[arena][optim.Pages(bytes):]", to: "f[arena] = f[arena][bytes:]", test: "TestLayersArePageAlignedAndApart"},
 		{from: "if t.BF16 && !t.Ref {", to: "if t.BF16 {", test: "TestReferencesOwnNothing|TestStoreTakesTwelveBytesAParameter"},

@@ -201,7 +201,11 @@ var ofRuns = []broken{
 	{"device/cuda/memory.go", []way{
 		{from: "!errors.As(err, &e) || e.Library != cudart.Runtime {", to: "!errors.As(err, &e) {", test: "TestEveryCallFailsOnce"},
 		{from: "rounded > u.Limit-u.Total {", to: "rounded > u.Limit {", test: "TestBudgetIsForAll"},
-		{from: "if p != device.ForHostStaging {\n\t\tu.Total", to: "{\n\t\tu.Total", test: "TestBudget|TestUsageOfTheContext|TestContract"},
+	}},
+	{"internal/accounts/accounts.go", []way{
+		{from: "if p != HostStaging {\n", to: "{\n", test: "TestCount"},
+		{from: "u.Peak[p] = max(u.Peak[p], u.Now[p])", to: "u.Peak[p] = u.Now[p]", test: "TestCount"},
+		{from: "u.PeakTotal = max(u.PeakTotal, u.Total)", to: "u.PeakTotal = u.Total", test: "TestCount"},
 	}},
 	{"device/cpu/scalerows.go", []way{
 		{from: "vec.Scale(grad, grad, w[p])\n", to: "", test: "TestOps/threads=2/ScaleRowsBackward"},

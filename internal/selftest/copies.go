@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mt/device"
+	"mt/internal/accounts"
 )
 
 // copySizes are tried until one copy takes long enough.
@@ -73,7 +74,7 @@ func newPair(dev device.Device, size int) (p *pair, err error) {
 		}
 	}
 	for _, mem := range []*device.Mem{&p.up, &p.down} {
-		if *mem, err = dev.Alloc(device.ForWorkspace, int64(size)); err != nil {
+		if *mem, err = dev.Alloc(accounts.Workspace, int64(size)); err != nil {
 			return nil, err
 		}
 	}

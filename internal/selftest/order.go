@@ -6,6 +6,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/accounts"
 )
 
 // Sizes of the ordering check: large enough that a copy takes longer than the
@@ -66,7 +67,7 @@ type lane struct {
 }
 
 func (o *orderCheck) lane() (l lane, err error) {
-	if l.mem, err = o.dev.Alloc(device.ForWorkspace, 4*orderElems); err != nil {
+	if l.mem, err = o.dev.Alloc(accounts.Workspace, 4*orderElems); err != nil {
 		return l, err
 	}
 	o.closers = append(o.closers, func() { o.dev.Free(l.mem) })

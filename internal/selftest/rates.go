@@ -8,6 +8,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/accounts"
 	"mt/internal/machine"
 )
 
@@ -147,7 +148,7 @@ func (r *Report) attention(m *meter, act device.DType) error {
 func (m *meter) attentionCall(act device.DType, n int, backward bool) (func(), func(), error) {
 	q, kv, rows := int64(n*attentionHeads*attentionDim), int64(n*attentionKVHeads*attentionDim), int64(n*attentionHeads)
 	size := act.Size()
-	mem, err := m.dev.Alloc(device.ForWorkspace, size*(4*q+4*kv)+8*rows+2*device.Align)
+	mem, err := m.dev.Alloc(accounts.Workspace, size*(4*q+4*kv)+8*rows+2*device.Align)
 	if err != nil {
 		return nil, nil, err
 	}

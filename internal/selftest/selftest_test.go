@@ -9,6 +9,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap/fault"
+	"mt/internal/accounts"
 	"mt/internal/long"
 )
 
@@ -104,7 +105,7 @@ func TestRates(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 	}
-	if u := dev.Usage(); u.Total != 0 || u.Now[device.ForHostStaging] != 0 {
+	if u := dev.Usage(); u.Total != 0 || u.Now[accounts.HostStaging] != 0 {
 		t.Errorf("memory is left: %+v", u)
 	}
 }
@@ -136,7 +137,7 @@ func TestFaults(t *testing.T) {
 		f := fault.Wrap(dev, call)
 		r := &Report{OK: true}
 		err := r.order(f)
-		if u := dev.Usage(); u.Total != 0 || u.Now[device.ForHostStaging] != 0 {
+		if u := dev.Usage(); u.Total != 0 || u.Now[accounts.HostStaging] != 0 {
 			t.Fatalf("call %d: memory is left: %+v", call, u)
 		}
 		if f.Calls() < call {

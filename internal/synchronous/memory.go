@@ -8,6 +8,7 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/accounts"
 	"mt/layers"
 	"mt/model"
 	"mt/plan"
@@ -132,7 +133,7 @@ func (t *Trainer) alloc(bytes int64) device.Mem {
 	if t.err != nil {
 		return device.Mem{Bytes: bytes}
 	}
-	m, err := t.dev.Alloc(device.ForActivations, bytes)
+	m, err := t.dev.Alloc(accounts.Activations, bytes)
 	if err != nil {
 		t.err = err
 		return device.Mem{Bytes: bytes}

@@ -7,6 +7,7 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/accounts"
 	"mt/internal/machine"
 	"mt/internal/parallel"
 	"mt/model"
@@ -60,7 +61,7 @@ func updateRate(o optim.Optimizer, pool *parallel.Pool, split bool) (rate float6
 		return 0, fmt.Errorf("measure AdamW: %w", err)
 	}
 	defer store.Close()
-	slab, err := host.NewArena(host.ForGradSlabs, 4*boundParams, pool)
+	slab, err := host.NewArena(accounts.GradientSlabs, 4*boundParams, pool)
 	if err != nil {
 		return 0, fmt.Errorf("measure AdamW: %w", err)
 	}
@@ -95,7 +96,7 @@ func linkRate(dev device.Device) (rate float64, err error) {
 		return 0, err
 	}
 	defer dev.FreeHost(from)
-	to, err := dev.Alloc(device.ForWorkspace, bytes)
+	to, err := dev.Alloc(accounts.Workspace, bytes)
 	if err != nil {
 		return 0, err
 	}

@@ -7,6 +7,7 @@ import (
 	"mt/cudart"
 	"mt/device"
 	"mt/device/cuda"
+	"mt/internal/accounts"
 	"mt/internal/config"
 	"mt/internal/machine"
 	"mt/internal/parallel"
@@ -112,7 +113,7 @@ func (j *job) keep(dev device.Device) {
 	j.dev = dev
 	j.closers = append(j.closers, func() { j.closing = dev.Close() })
 	use := dev.Usage()
-	j.context, j.budget = use.Now[device.ForContext], use.Limit
+	j.context, j.budget = use.Now[accounts.Context], use.Limit
 }
 
 // deviceBudget is the device memory in bytes that the plan may use; 0 is any.

@@ -8,6 +8,7 @@ import (
 	"mt/checkpoint"
 	"mt/device"
 	"mt/host"
+	"mt/internal/accounts"
 	"mt/plan"
 )
 
@@ -105,7 +106,7 @@ func (j *job) newMeter(dev device.Device, from checkpoint.TrainerState) *meter {
 		epoch: func(step int) float64 { return float64(j.train.Pos(step)) / float64(j.set.Train().Rows()) },
 		memory: func() (int64, int64) {
 			use := dev.Usage()
-			return host.Usage().Total + use.Now[device.ForHostStaging], use.Total
+			return host.Usage().Total + use.Now[accounts.HostStaging], use.Total
 		}}
 }
 

@@ -12,6 +12,7 @@ import (
 	"mt/device/wrap/profile"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/accounts"
 	"mt/internal/config"
 	"mt/internal/machine"
 	"mt/internal/parallel"
@@ -70,7 +71,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 	}
 	s.Plan, err = plan.Resolve(plan.Request{Config: o.Model, Planes: syntheticRecipe.Planes, Act: o.Act, GradDType: "auto", Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
 		ChunkTokens: o.ChunkTokens, Depths: o.Depths, Rows: o.Rows, RowTokens: o.SeqLen, Clip: !o.NoClip, Unified: s.dev.Unified(), HostMemory: host.AvailableMemory().Budget(),
-		DeviceMemory: s.dev.Usage().Limit, Context: s.dev.Usage().Now[device.ForContext]})
+		DeviceMemory: s.dev.Usage().Limit, Context: s.dev.Usage().Now[accounts.Context]})
 	if err != nil {
 		return nil, err
 	}

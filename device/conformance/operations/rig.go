@@ -12,6 +12,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/accounts"
 	"mt/internal/bfloat"
 )
 
@@ -159,7 +160,7 @@ func (r *rig) upload(name string, dt device.DType, n int, put func(i int, b []by
 	for i := range n {
 		put(i, a.bits[i*size:])
 	}
-	mem, err := r.dev.Alloc(device.ForWorkspace, int64(len(a.bits)))
+	mem, err := r.dev.Alloc(accounts.Workspace, int64(len(a.bits)))
 	if err != nil {
 		r.t.Fatal(err)
 	}

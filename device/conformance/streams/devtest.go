@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/accounts"
 )
 
 // rig is a device under test.
@@ -67,7 +68,7 @@ func Event(t *testing.T, d device.Device) device.Event {
 // Close's.
 func Alloc(t *testing.T, d device.Device, n int64) device.Mem {
 	t.Helper()
-	m, err := d.Alloc(device.ForActivations, n)
+	m, err := d.Alloc(accounts.Activations, n)
 	if err != nil {
 		t.Fatal(err)
 	}

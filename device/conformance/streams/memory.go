@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/accounts"
 )
 
 // address is where b begins.
@@ -24,11 +25,11 @@ func allocHost(t *testing.T, d device.Device, n int64) []byte {
 // Memory is counted by purpose, in steps of device.Align.
 func usage(t *testing.T, d rig) {
 	was := d.Usage()
-	a, err := d.Alloc(device.ForWeights, 300) // counts as 512
+	a, err := d.Alloc(accounts.WeightSlots, 300) // counts as 512
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := d.Alloc(device.ForGradients, 512)
+	b, err := d.Alloc(accounts.GradientBuffers, 512)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +45,8 @@ func usage(t *testing.T, d rig) {
 	d.Free(a)
 	want := was
 	want.Total, want.PeakTotal = was.Total+512, was.Total+1024
-	want.Now[device.ForGradients], want.Now[device.ForHostStaging] = 512, 5120
-	want.Peak[device.ForWeights], want.Peak[device.ForGradients], want.Peak[device.ForHostStaging] = 512, 512, 5120
+	want.Now[accounts.GradientBuffers], want.Now[accounts.HostStaging] = 512, 5120
+	want.Peak[accounts.WeightSlots], want.Peak[accounts.GradientBuffers], want.Peak[accounts.HostStaging] = 512, 512, 5120
 	if u := d.Usage(); u != want {
 		t.Errorf("usage %+v, want %+v", u, want)
 	}
@@ -65,9 +66,9 @@ func limit(t *testing.T, d rig) {
 	refused := func(bytes int64) {
 		t.Helper()
 		used := d.Usage().Total
-		_, err := d.Alloc(device.ForWeights, bytes)
+		_, err := d.Alloc(accounts.WeightSlots, bytes)
 		var oom *device.OutOfMemory
-		if want := (device.OutOfMemory{Purpose: device.ForWeights, Requested: bytes, Used: used, Limit: was.Limit}); !errors.As(err, &oom) || *oom != want {
+		if want := (device.OutOfMemory{Purpose: accounts.WeightSlots, Requested: bytes, Used: used, Limit: was.Limit}); !errors.As(err, &oom) || *oom != want {
 			t.Errorf("error %v, want %v", err, &want)
 		}
 		if err != nil && (!strings.HasPrefix(err.Error(), d.Kind()+": ") || !strings.Contains(err.Error(), "weight slots wants")) {
@@ -75,7 +76,7 @@ func limit(t *testing.T, d rig) {
 		}
 	}
 	refused(all + device.Align)
-	m, err := d.Alloc(device.ForBatch, all)
+	m, err := d.Alloc(accounts.Batch, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,18 +87,18 @@ func limit(t *testing.T, d rig) {
 }
 
 func badAllocations(t *testing.T, d rig) {
-	for _, p := range []device.Purpose{device.ForHostStaging, device.NumPurposes} {
+	for _, p := range []accounts.Purpose{accounts.HostStaging, accounts.NumPurposes} {
 		if _, err := d.Alloc(p, 8); err == nil {
 			t.Errorf("Alloc for %s: no error", p)
 		}
 	}
-	if _, err := d.Alloc(device.ForBatch, -1); err == nil {
+	if _, err := d.Alloc(accounts.Batch, -1); err == nil {
 		t.Error("Alloc of -1 bytes: no error")
 	}
 	if _, err := d.AllocHost(-1); err == nil {
 		t.Error("AllocHost of -1 bytes: no error")
 	}
-	if m, err := d.Alloc(device.ForBatch, 0); err != nil || m != (device.Mem{}) {
+	if m, err := d.Alloc(accounts.Batch, 0); err != nil || m != (device.Mem{}) {
 		t.Errorf("Alloc of nothing: %v, %v", m, err)
 	}
 	if b, err := d.AllocHost(0); err != nil || b != nil {
@@ -153,13 +154,13 @@ func closing(t *testing.T, d rig) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	if u := d.Usage(); u.Now != [device.NumPurposes]int64{} || u.Total != 0 {
+	if u := d.Usage(); u.Now != [accounts.NumPurposes]int64{} || u.Total != 0 {
 		t.Errorf("usage %+v after Close", u)
 	}
 	if _, err := d.NewStream("late"); err == nil {
 		t.Error("NewStream after Close: no error")
 	}
-	if _, err := d.Alloc(device.ForBatch, 8); err == nil {
+	if _, err := d.Alloc(accounts.Batch, 8); err == nil {
 		t.Error("Alloc after Close: no error")
 	}
 	if _, err := d.AllocHost(8); err == nil {

@@ -12,6 +12,7 @@ import (
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
+	"mt/internal/accounts"
 	"mt/internal/bfloat"
 	"mt/internal/long"
 )
@@ -139,7 +140,7 @@ func newAttentionRun(t *testing.T, dev *rig, dt device.DType, c attentionCase) *
 
 func (r *attentionRun) alloc(dt device.DType, n, at int) device.Tensor {
 	size := dt.Size()
-	mem, err := r.dev.Alloc(device.ForWorkspace, int64(n+at)*size)
+	mem, err := r.dev.Alloc(accounts.Workspace, int64(n+at)*size)
 	if err != nil {
 		r.t.Fatal(err)
 	}

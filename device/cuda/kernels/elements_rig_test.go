@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mt/device"
+	"mt/internal/accounts"
 	"mt/internal/bfloat"
 )
 
@@ -76,7 +77,7 @@ func (e *elements) put(dt device.DType, v []float64) *vector {
 		}
 		held[i] = float64(v)
 	}
-	mem, _ := e.dev.Alloc(device.ForWorkspace, int64(len(b)))
+	mem, _ := e.dev.Alloc(accounts.Workspace, int64(len(b)))
 	e.t.Cleanup(func() { e.dev.Free(mem) })
 	e.s.CopyH2D(mem, b)
 	out := &vector{t: mem.Tensor(dt, int64(before*size), int64(len(v))), v: held}

@@ -11,6 +11,7 @@ import (
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
+	"mt/internal/accounts"
 )
 
 // matMulCase is one product. at is how many elements after an aligned address
@@ -147,7 +148,7 @@ func (c matMulCase) run(t *testing.T, dev *rig) {
 			}
 			v[i] = float64(math.Float32frombits(u))
 		}
-		mem, _ := dev.Alloc(device.ForWorkspace, int64(len(b)))
+		mem, _ := dev.Alloc(accounts.Workspace, int64(len(b)))
 		t.Cleanup(func() { dev.Free(mem) })
 		s.CopyH2D(mem, b)
 		return mem.Tensor(dt, int64((around+c.at)*size), int64(n)), v

@@ -13,6 +13,7 @@ import (
 	"mt/device/conformance/operations"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
+	"mt/internal/accounts"
 )
 
 // TestOp runs the table of operations on the kernels alone, without a driver:
@@ -61,7 +62,7 @@ func (r *rig) Do(s device.Stream, o device.Op) {
 	}
 }
 
-func (r *rig) Alloc(_ device.Purpose, bytes int64) (device.Mem, error) {
+func (r *rig) Alloc(_ accounts.Purpose, bytes int64) (device.Mem, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := &ptx.Buffer{Base: r.next << rigShift, Data: make([]byte, bytes), Name: fmt.Sprintf("buffer %d", r.next)}
@@ -181,7 +182,7 @@ func (s *rigStream) Scratch(n int64) device.Mem {
 		s.err = fmt.Errorf("%d bytes of scratch, at most %d", n, kernels.ScratchBytes)
 	}
 	s.rig.Free(s.scratch)
-	s.scratch, _ = s.rig.Alloc(device.ForWorkspace, n)
+	s.scratch, _ = s.rig.Alloc(accounts.Workspace, n)
 	return s.scratch
 }
 

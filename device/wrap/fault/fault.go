@@ -8,6 +8,7 @@ import (
 
 	"mt/device"
 	"mt/device/op"
+	"mt/internal/accounts"
 )
 
 // Error is the fault that was asked for.
@@ -68,7 +69,7 @@ func (d *Device) call(name ...string) error {
 }
 
 // Alloc fails or allocates.
-func (d *Device) Alloc(p device.Purpose, bytes int64) (device.Mem, error) {
+func (d *Device) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	if err := d.call("Alloc for", p.String()); err != nil {
 		return device.Mem{}, err
 	}

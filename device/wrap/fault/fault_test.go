@@ -10,6 +10,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap/fault"
+	"mt/internal/accounts"
 )
 
 func newCPU(t *testing.T) device.Device {
@@ -35,7 +36,7 @@ func TestTransparent(t *testing.T) {
 // of, like a user that checks once per sequence.
 func program(t *testing.T, d device.Device) (err error) {
 	t.Helper()
-	mem, err := d.Alloc(device.ForBatch, 1024)
+	mem, err := d.Alloc(accounts.Batch, 1024)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func TestEveryCall(t *testing.T) {
 	for i := 0; ; i++ {
 		d := fault.Wrap(newCPU(t), int64(i+1))
 		err := program(t, d)
-		if now := d.Usage().Now; now != [device.NumPurposes]int64{} {
+		if now := d.Usage().Now; now != [accounts.NumPurposes]int64{} {
 			t.Errorf("call %d failed: memory in use is %v", i+1, now)
 		}
 		if err := d.Close(); err != nil {
@@ -112,7 +113,7 @@ func TestEveryCall(t *testing.T) {
 func TestDropped(t *testing.T) {
 	d := fault.Wrap(newCPU(t), 4) // Alloc, NewStream, CopyH2D, CopyH2D
 	defer d.Close()
-	mem, err := d.Alloc(device.ForBatch, 1)
+	mem, err := d.Alloc(accounts.Batch, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,7 @@ func TestLate(t *testing.T) {
 	}
 	d := fault.WrapLate(held, 4) // Alloc, NewStream, CopyH2D, CopyH2D
 	defer d.Close()
-	mem, err := d.Alloc(device.ForBatch, 1)
+	mem, err := d.Alloc(accounts.Batch, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/op"
 	"mt/device/wrap/profile"
+	"mt/internal/accounts"
 )
 
 // TestOps: what is timed computes what is not timed, bit for bit.
@@ -40,7 +41,7 @@ func TestTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	mem, err := p.Alloc(device.ForWorkspace, 3*4*64)
+	mem, err := p.Alloc(accounts.Workspace, 3*4*64)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,37 @@
+package accounts
+
+import "testing"
+
+// TestCount: what is counted back is gone from now and stays in the peaks, and
+// staging is in no total.
+func TestCount(t *testing.T) {
+	var u Used
+	u.Count(Weights, 8)
+	u.Count(Planes, 4)
+	u.Count(HostStaging, 100)
+	u.Count(Weights, -8)
+	u.Count(Weights, 2)
+	want := Used{Total: 6, PeakTotal: 12}
+	want.Now[Weights], want.Now[Planes], want.Now[HostStaging] = 2, 4, 100
+	want.Peak[Weights], want.Peak[Planes], want.Peak[HostStaging] = 8, 4, 100
+	if u != want {
+		t.Errorf("%+v, want %+v", u, want)
+	}
+}
+
+// TestPurposes: every purpose has a name of its own and one place.
+func TestPurposes(t *testing.T) {
+	seen := map[string]bool{}
+	for p := range NumPurposes {
+		if name := p.String(); name == "" || seen[name] {
+			t.Errorf("purpose %d is %q", uint8(p), name)
+		}
+		seen[p.String()] = true
+		if p != HostStaging && p.OfDevice() == p.OfArena() {
+			t.Errorf("%s is of the device: %t, of an arena: %t", p, p.OfDevice(), p.OfArena())
+		}
+	}
+	if HostStaging.OfDevice() || HostStaging.OfArena() || NumPurposes.OfArena() {
+		t.Error("staging is of neither")
+	}
+}
