@@ -97,7 +97,8 @@ func (o WriterOptions) extras(extra map[string][]byte) (map[string][]byte, error
 	return small, err
 }
 
-// modelExtras are the files given, which must not be of ours.
+// modelExtras are the files given. It is an error where one has a name that a save uses
+// itself.
 func modelExtras(extra map[string][]byte) (map[string][]byte, error) {
 	small := map[string][]byte{}
 	for name, data := range extra {
@@ -116,7 +117,7 @@ func addIndex(small map[string][]byte, shards []*outFile) {
 	}
 }
 
-// close puts f on disk.
+// close puts f on disk and closes it.
 func (w *Writer) close(f *outFile) error {
 	if err := w.disk.do("sync", f.name, f.out.Sync()); err != nil {
 		return err
@@ -170,12 +171,12 @@ func (w *Writer) replace() error {
 		}
 		return err
 	}
-	_ = fs.RemoveAll(tmp) // Prune removes it else
+	_ = fs.RemoveAll(tmp) // if it stays, Prune removes it
 	return nil
 }
 
-// exchange swaps two directories where the file system cannot: for a moment
-// there is no b. After an error both are where they were.
+// exchange swaps two directories by renames, where the file system cannot do it in one
+// step: for a moment there is no b. After an error both are where they were.
 func exchange(fs FS, a, b string) error {
 	aside := a + "-old"
 	if err := fs.Rename(b, aside); err != nil {

@@ -21,7 +21,7 @@ var companions = []string{
 	"LICENSE*", "NOTICE*",
 }
 
-// maxCompanion bounds one of them; the largest published tokenizers have a
+// maxCompanion bounds the bytes of one of them; the largest published tokenizers take a
 // quarter of it.
 const maxCompanion = 256 << 20
 
@@ -68,10 +68,10 @@ func CompanionNames(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// CheckLink is the error of a file of a model directory that is to be copied and is a
-// link out of that directory: what is copied beside a model that may be published
-// comes from the model. The Hugging Face cache, whose files are links to its blobs,
-// is one place.
+// CheckLink returns an error where path, a file of a model directory that is to be
+// copied, is a link out of that directory: a model may be published, so what is copied
+// beside it must come from the model. The files of the Hugging Face cache are links to
+// its blobs, which are allowed.
 func CheckLink(path string) error {
 	st, err := os.Lstat(path)
 	if err != nil || st.Mode().Type() != os.ModeSymlink {
@@ -101,8 +101,8 @@ func CheckLink(path string) error {
 	return fmt.Errorf("%s: a link to %s, outside of the model directory, and it would be copied beside what is saved; put the file itself there", path, to)
 }
 
-// ReadCompanion reads one file that goes beside weights, config.json among them.
-// One that is too long to be that, or a Git LFS pointer, is an error.
+// ReadCompanion reads one file that goes beside weights, config.json among them. A file
+// that is longer than maxCompanion, or a Git LFS pointer, is an error.
 func ReadCompanion(path string) ([]byte, error) {
 	data, err := files.Read(path, maxCompanion)
 	if err == nil && bytes.HasPrefix(data, []byte(lfsPointer)) {

@@ -8,7 +8,7 @@ import (
 // CopyOptions says how CopyModel writes.
 type CopyOptions struct {
 	DType         DType             // of the weights; empty: each as it is
-	MaxShardBytes int64             // where weights are cut into files; 5 GB unless given
+	MaxShardBytes int64             // the most bytes of weights in a file; 5 GB unless given
 	Files         map[string][]byte // everything beside the weights: config.json, the tokenizer, …
 	FS            FS                // the operating system's unless given
 	Progress      Progress          // may be nil
@@ -21,12 +21,12 @@ type Copied struct {
 	Bytes   int64 // of weights
 }
 
-// CopyModel writes all tensors of w into the directory dir under their names and
-// in their shapes, cut into shards anew, with an index where there is more
-// than one. Floating-point tensors become opts.DType (bf16 rounded half up, as
-// training saves it); others are copied. It writes as WriteModel does: to a
-// temporary directory inside dir first. Files that go with an older model there,
-// such as its tokenizer, are removed. Closing ctx ends it, with the cause.
+// CopyModel writes all tensors of w into the directory dir under their names and in
+// their shapes, cut into shards anew, with an index where there is more than one.
+// Floating-point tensors become opts.DType (bf16 rounded half up, as training saves
+// it); others are copied. It writes as WriteModel does: to a temporary directory inside
+// dir first. Files that go with an older model there, such as its tokenizer, are
+// removed. Where ctx is cancelled the copy ends with its cause as the error.
 func CopyModel(ctx context.Context, dir string, w *Weights, opts CopyOptions) (Copied, error) {
 	o := WriterOptions{MaxShardBytes: opts.MaxShardBytes, FS: opts.FS}.defaults()
 	m := &modelWriter{dir: dir, disk: &disk{fs: o.FS}, alone: true}

@@ -85,8 +85,8 @@ func TestCopyEnds(t *testing.T) {
 	}
 }
 
-// overtaken is a file system on which another process makes a directory first, as
-// made does.
+// overtaken is a file system on which made runs as soon as a directory is made: another
+// process is faster.
 type overtaken struct {
 	osFS
 	made func(dir string)
@@ -127,8 +127,8 @@ func TestCopyOfTwo(t *testing.T) {
 	}
 }
 
-// TestCopyBehindACopy: a copy that another ends in front of takes no name of its
-// shards, which the index shows until the last step.
+// TestCopyBehindACopy: a copy before which another one has ended takes none of the
+// names of the other's shards, since the index names those until the last step.
 func TestCopyBehindACopy(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
 	if err != nil {
@@ -157,8 +157,8 @@ func TestCopyBehindACopy(t *testing.T) {
 	whole.Close()
 }
 
-// TestCopyThatEndsBehindACopy: it leaves what another has made in the directory since
-// it looked.
+// TestCopyThatEndsBehindACopy: a copy that fails leaves what another has made in the
+// directory since it looked.
 func TestCopyThatEndsBehindACopy(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
 	if err != nil {
@@ -184,7 +184,7 @@ func TestCopyThatEndsBehindACopy(t *testing.T) {
 	whole.Close()
 }
 
-// TestCopyKeepsDirectories: what a copy removes of an older model is files.
+// TestCopyKeepsDirectories: of an older model a copy removes files and no directories.
 func TestCopyKeepsDirectories(t *testing.T) {
 	w, err := OpenWeights(fakeModel(t, config(t, nil), "F32", counted, nil))
 	if err != nil {

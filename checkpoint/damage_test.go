@@ -29,7 +29,7 @@ func twoSaves(t *testing.T) (string, []Layer) {
 	return out, layers
 }
 
-// brokenFile is a file of which the disk gives the beginning only.
+// brokenFile is a file of which the disk gives only the beginning.
 type brokenFile struct {
 	fs.File
 	path string
@@ -45,8 +45,8 @@ func (f *brokenFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestDiskErrorIsNotDamage: that a file of the newest checkpoint cannot be read, or
-// opened, does not mean an older one: the error comes back.
+// TestDiskErrorIsNotDamage: where a file of the newest checkpoint cannot be read, or
+// opened, that error comes back and no older checkpoint is taken.
 func TestDiskErrorIsNotDamage(t *testing.T) {
 	out, _ := twoSaves(t)
 	records, err := readManifest(filepath.Join(out, "checkpoint-20"), openFile)
@@ -58,7 +58,7 @@ func TestDiskErrorIsNotDamage(t *testing.T) {
 		files = append(files, name)
 	}
 	for _, name := range append(files, nonFiniteName) {
-		if name == nonFiniteName { // last, since it has the rest passed over
+		if name == nonFiniteName { // last, since a marked checkpoint is passed over unread
 			if _, _, err := MarkNonFinite(osFS{}, out, 20, 20, 21); err != nil {
 				t.Fatal(err)
 			}
@@ -104,8 +104,8 @@ func TestIsDiskError(t *testing.T) {
 	}
 }
 
-// unseal makes the manifest of a checkpoint one of version 1, which has no checksum
-// of its own, after change.
+// unseal applies change to the manifest of a checkpoint and writes it as one of version
+// 1, which has no checksum of its own.
 func unseal(t *testing.T, dir string, change func(m *manifest)) []byte {
 	t.Helper()
 	name := filepath.Join(dir, manifestName)
@@ -144,9 +144,9 @@ func TestOlderManifest(t *testing.T) {
 	sameValues(t, values(to), values(layers))
 }
 
-// TestFlippedManifest: whichever bit of a manifest, also of version 1, is another,
-// the checkpoint is passed over or loads as it was; with a checksum of its own it
-// is passed over.
+// TestFlippedManifest: whichever bit of a manifest is flipped, the checkpoint is passed
+// over or, with a manifest of version 1, may load as it was: only later versions have a
+// checksum of their own.
 func TestFlippedManifest(t *testing.T) {
 	out, layers := twoSaves(t)
 	dir := filepath.Join(out, "checkpoint-20")

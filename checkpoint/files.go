@@ -15,7 +15,7 @@ const defaultShardBytes = 5_000_000_000
 // entry is one tensor to be written: where its values come from and go to.
 type entry struct {
 	tensor
-	layer  int // fromFile: not from memory
+	layer  int // whose memory it is in; fromFile: it is copied from a file
 	layout model.TensorLayout
 	elem   int64 // its first element in the parameter
 	elems  int64
@@ -75,8 +75,8 @@ func weightEntries(layouts []model.Layout, d DType) []*entry {
 	return out
 }
 
-// modelFiles cuts each group of tensors into shards of at most maxBytes (a
-// larger tensor is alone in one), in order; no shard holds parts of two groups.
+// modelFiles cuts each group of tensors into shards of at most maxBytes (a larger
+// tensor is alone in one), in order; no shard has tensors of two groups.
 func modelFiles(maxBytes int64, groups ...[]*entry) []*file {
 	var shards [][]*entry
 	for _, g := range groups {

@@ -10,12 +10,12 @@ import (
 )
 
 // WriteModel writes the model alone, without the optimizer's state, into dir as
-// save_pretrained would: weights of opts.SaveDType, what opts.Source holds beside
-// them, config.json and the extra files (name to content). Everything is written
-// and put on disk in a temporary directory inside dir. Weights of an older model
-// are replaced in one step: at every moment, and after a power cut, those that dir
-// shows are of one model, as docs/decisions/2026-11-replacing-a-model.md says.
-// opts.Step and opts.Layouts do not count.
+// save_pretrained would: weights of opts.SaveDType, what opts.Source holds beside them,
+// config.json and the extra files (name to content). Everything is written and put on
+// disk in a temporary directory inside dir. Weights of an older model are replaced in
+// one step: at every moment, and after a power cut, those that dir shows are of one
+// model, as docs/decisions/2026-11-replacing-a-model.md says. opts.Step and
+// opts.Layouts are not used.
 func WriteModel(dir string, layers []Layer, opts WriterOptions, extra map[string][]byte) error {
 	opts = opts.defaults()
 	opts.Layouts = nil
@@ -42,9 +42,9 @@ type modelWriter struct {
 	shards []*outFile
 	small  map[string][]byte // everything else
 	buf    []byte
-	alone  bool     // nothing but this model belongs in dir, which nobody has locked: what goes with an older one is removed
+	alone  bool     // dir is for this model alone and not locked yet: run locks it, and files that go with an older model are removed
 	shown  bool     // dir shows the new weights
-	made   []string // dir and those above it that are ours: they were not there before
+	made   []string // those of dir and the directories above it that were not there before
 }
 
 // add plans the files of the weights. Shards get their names in write, which knows
@@ -64,17 +64,17 @@ func (m *modelWriter) run() error {
 	m.made = missing(m.dir)
 	unlock, err := m.enter()
 	if errors.Is(err, ErrLocked) {
-		return err // directory and shards, by whatever name, are that process's
+		return err // the directory, and shards of any name, belong to the process that has the lock
 	}
-	defer unlock() // when all is tidied: what another writes here comes after
+	defer unlock() // after tidying, so that another process writes here only then
 	if err == nil {
 		err = m.write()
 	}
 	return m.tidied(err)
 }
 
-// enter makes the directory and, where nobody has locked it, locks it. There is
-// always an unlock.
+// enter makes the directory and, where nobody has locked it, locks it. unlock is never
+// nil.
 func (m *modelWriter) enter() (unlock func(), err error) {
 	none := func() {}
 	if err := MakeDirs(m.disk.fs, m.dir); err != nil || !m.alone {
@@ -86,10 +86,10 @@ func (m *modelWriter) enter() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// tidied removes what run must not leave behind after err, nil after none, and
-// returns the error of it all.
+// tidied removes what run must not leave behind; err is the error of the save, or nil.
+// It returns err, or else the error of removing.
 func (m *modelWriter) tidied(err error) error {
-	named := m.disk.root != "" // the shards: before that they are called as an older model's may be
+	named := m.disk.root != "" // the shards have got their names in write; those they had before may be of files of an older model
 	if named {
 		if rerr := m.disk.fs.RemoveAll(m.disk.root); err == nil && rerr != nil {
 			err = opError("remove", m.disk.root, rerr)
@@ -103,13 +103,13 @@ func (m *modelWriter) tidied(err error) error {
 	if err != nil && len(m.made) > 0 {
 		_ = m.disk.fs.RemoveAll(m.dir) // err says what went wrong
 		for _, dir := range m.made[1:] {
-			_ = os.Remove(dir) // unless there is something else by now
+			_ = os.Remove(dir) // it stays where another process has put something there
 		}
 	}
 	return err
 }
 
-// missing lists dir and those above it, as far as they are not there.
+// missing lists those of dir and the directories above it that do not exist, dir first.
 func missing(dir string) []string {
 	var out []string
 	for {
@@ -121,16 +121,16 @@ func missing(dir string) []string {
 	}
 }
 
-// write writes the model, behind the lock.
+// write writes the model, while the lock is held.
 func (m *modelWriter) write() (err error) {
 	if entries, _ := os.ReadDir(m.dir); len(entries) > 0 {
-		m.made = nil // another has come first, and ended before the lock
+		m.made = nil // another process has written here, and ended before the lock was taken
 	}
 	var files []*file
 	for _, f := range m.shards {
 		files = append(files, f.file)
 	}
-	freshNames(m.dir, files) // behind the lock: nobody takes them now
+	freshNames(m.dir, files) // nobody else takes them while the lock is held
 	addIndex(m.small, m.shards)
 	var opts WriterOptions
 	for _, data := range m.small {

@@ -106,8 +106,8 @@ type disk struct {
 	wrote func(bytes int64) error
 }
 
-// do words the error of operation op on the file name, relative to the root. A
-// full disk is said with the space that is missing.
+// do words the error of operation op on the file name, relative to the root. Where the
+// disk is full it says how much space is missing.
 func (d *disk) do(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -140,15 +140,15 @@ func opError(op, path string, err error) error {
 
 func (d *disk) path(name string) string { return filepath.Join(d.root, filepath.FromSlash(name)) }
 
-// The ways out for who finds no room: a run, and a copy, which has its place and its
-// type from a command line.
+// What an error about missing room advises, besides freeing some: for a run, and for a
+// copy, whose place and type come from a command line.
 const (
 	lessOfRun  = "choose another output_dir, or keep fewer checkpoints (save_total_limit)"
 	lessOfCopy = "or choose another place or a smaller type"
 )
 
-// checkFree refuses a save of need bytes into dir where there is no room for it, and
-// names the ways out besides freeing some.
+// checkFree refuses a save of need bytes into dir where there is no room for it; ways
+// are the ways out besides freeing some.
 func checkFree(f FS, dir string, need int64, ways string) error {
 	free, err := f.Free(dir)
 	if err != nil {

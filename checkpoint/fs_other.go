@@ -16,5 +16,5 @@ func (osFS) Exchange(a, b string) error { return errors.ErrUnsupported }
 // Allocate does nothing here.
 func (f *osFile) Allocate(int64) error { return nil }
 
-// Flush only keeps the range.
+// Flush does nothing here but note the range.
 func (f *osFile) Flush(off, n int64) { f.off, f.n = off, n }

@@ -93,7 +93,8 @@ func readHeader(r io.Reader, size int64) (header, error) {
 	return h, nil
 }
 
-// truncated says that a file ends in the middle of what.
+// truncated words err, met while what was read: the end of the file is errTruncated,
+// and any other error is returned as it is.
 func truncated(err error, what string) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: the file ends in %s", errTruncated, what)
@@ -177,7 +178,8 @@ func parseTensor(name string, val []byte, dataStart int64) (tensor, error) {
 	return t, nil
 }
 
-// order sorts the tensors by their data and checks that they fill the file.
+// order sorts the tensors by where their data lie, and checks that the data fill the
+// file.
 func (h *header) order() error {
 	slices.SortStableFunc(h.tensors, func(a, b tensor) int {
 		if a.off != b.off {

@@ -108,7 +108,8 @@ func TestDamagedHeader(t *testing.T) {
 	}
 }
 
-// TestStateFileLacksATensor: moments that are not there are not zero.
+// TestStateFileLacksATensor: a file that lacks moments is an error; they are not taken
+// to be zero.
 func TestStateFileLacksATensor(t *testing.T) {
 	l := newLayers(small(t), true)[1]
 	all := optimizerFile(1, l.Layout, planes.Of(l.Layout), BF16, false).entries

@@ -9,8 +9,8 @@ import (
 	"mt/model"
 )
 
-// Layer is the memory of one layer as package host holds it. Nothing is copied:
-// the slices are the arenas.
+// Layer is the memory of one layer as package host holds it. Nothing is copied: the
+// slices are views of its arenas.
 type Layer struct {
 	Layout model.Layout
 	Tile   []byte   // (Layout.TileBytes) hi planes and fp32 tensors
@@ -18,7 +18,7 @@ type Layer struct {
 	Planes []optim.State
 }
 
-// state is n elements of t, from elem on, of a plane beside the weight.
+// state is the bytes of n elements of t, from elem on, in a plane beside the weight.
 func (l Layer) state(t model.TensorLayout, p plane, elem, n int64) []byte {
 	for i := range l.Planes {
 		if l.Planes[i].Name == p.state {
@@ -53,11 +53,11 @@ func (d DType) plane() plane {
 	return planeF32
 }
 
-// plane is one of the values a parameter has on disk.
+// plane is one of the arrays that a parameter has on disk.
 type plane struct {
-	dtype  string // of safetensors; none: copied, whatever it is
+	dtype  string // of safetensors; "": the tensor is copied as it is
 	prefix string // put before a tensor's name in the optimizer's files
-	state  string // the plane beside the weight that it is; none: of the weight
+	state  string // the name of the plane beside the weight; "": it is of the weight
 }
 
 // The planes of a weight.
@@ -80,8 +80,8 @@ func statePlane(p optim.Plane) plane {
 
 func (p plane) size() int64 { return dtypeSize[p.dtype] }
 
-// weightPlane is the plane that weights of a safetensors dtype are, if they can
-// be read.
+// weightPlane is the plane as which weights of a safetensors dtype are read, and
+// whether they can be read.
 func weightPlane(dtype string) (plane, bool) {
 	for _, p := range []plane{planeF32, planeBF16, planeF16} {
 		if p.dtype == dtype {
@@ -111,8 +111,8 @@ func (l Layer) tile(t model.TensorLayout, elem, n int64) []byte {
 	return l.Tile[off : off+n*size]
 }
 
-// encode gives n elements of plane p of t, from elem on, as they are stored. The
-// result is the arena itself where that has the same bytes, else buf.
+// encode gives n elements of plane p of t, from elem on, as they are stored. The result
+// is a view of the arena where that has the same bytes, and otherwise in buf.
 func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
 	switch {
 	case p.state != "":

@@ -24,13 +24,14 @@ type Progress func(done, total int64)
 
 // LoadModel reads the weights of the Hugging Face directory dir (F32, BF16 or
 // F16, sharded or not) into layers, which are all layers of the model. Planes
-// beside them are left alone. Every tensor must be there with the right shape; a tied
-// lm_head.weight may be there and must then be the embedding. The names of the
-// tensors that are not trained (see Source), buffers apart, are
-// returned, for one note. progress may be nil.
+// beside them are left alone. Every tensor must be there with the right shape;
+// a tied lm_head.weight may be there and must then be the embedding. It returns
+// the names of the tensors that are not trained (see Source), buffers apart,
+// for one note. progress may be nil.
 //
-// The directory's vocabulary has tokens tokens: that of layers, or that without its
-// end. The further rows of the embedding and of the head are left alone.
+// The embedding and the head of the directory have tokens rows, one for each
+// token: as many as those of layers, or fewer. Further rows of layers are left
+// alone.
 func LoadModel(dir string, layers []Layer, tokens int, progress Progress) (others []string, err error) {
 	layouts := layoutsOf(layers)
 	for i, l := range layouts {
@@ -38,7 +39,7 @@ func LoadModel(dir string, layers []Layer, tokens int, progress Progress) (other
 		for k, t := range l.Tensors {
 			if t.Role == model.RoleEmbed || t.Role == model.RoleLMHead {
 				t.Rows, t.Stored = tokens, []model.Stored{{Name: t.Stored[0].Name, Rows: tokens}}
-				layouts[i].Tensors[k] = t // rows come first to last: its place is that of all rows
+				layouts[i].Tensors[k] = t // the first rows lie where all rows begin
 			}
 		}
 	}

@@ -12,10 +12,10 @@ import (
 // ErrLocked is the error of Lock where another process writes.
 var ErrLocked = errors.New("another mt writes there now; wait for its end, or choose another name")
 
-// Lock makes a directory the caller's to write into until unlock, or a file to
-// write, so that two runs do not write one set of files and none takes what another
-// is writing for a leftover. The end of the process unlocks too. A file system
-// without locks lets everybody in.
+// Lock locks a directory for the caller to write into, or a file to write, until it
+// calls unlock or the process ends. So two runs do not write one set of files, and no
+// run takes what another is writing for a leftover. On a file system without locks
+// nobody is kept out.
 func Lock(path string) (unlock func(), err error) {
 	d, err := os.Open(path)
 	if err != nil {
@@ -44,7 +44,7 @@ func Sweep(fs FS, dir string) error {
 	defer unlock()
 	for _, e := range entries {
 		if IsLeftover(e) {
-			_ = fs.RemoveAll(filepath.Join(dir, e.Name())) // what stays takes room, which is looked at next
+			_ = fs.RemoveAll(filepath.Join(dir, e.Name())) // what stays takes room, and how much is left is checked next
 		}
 	}
 	return nil

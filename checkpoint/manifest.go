@@ -105,7 +105,7 @@ func (m manifest) sealed() ([]byte, error) {
 
 const manifestEnd = "\n}"
 
-// seal ends a manifest that begins with text.
+// seal is the end of a manifest that begins with text, with the checksum of text.
 func seal(text []byte) string {
 	return fmt.Sprintf(",\n \"crc32c\": %q%s\n", crc(crc32.Checksum(text, castagnoli)), manifestEnd)
 }
@@ -148,8 +148,8 @@ func readManifest(dir string, open opening) (map[string]fileRecord, error) {
 	return files, nil
 }
 
-// makesSense tells whether the regions of f fill it, and its name is of a file in
-// the checkpoint.
+// makesSense tells whether the regions of f fill it, its name is of a file in the
+// checkpoint, and it has a header exactly if it is a file of tensors.
 func (f fileRecord) makesSense() bool {
 	left := f.Bytes
 	for _, r := range f.Regions {
@@ -165,8 +165,8 @@ func (f fileRecord) makesSense() bool {
 // isTensors tells whether f is of an uncompressed file of tensors.
 func (f fileRecord) isTensors() bool { return strings.HasSuffix(f.Name, ".safetensors") }
 
-// maxSmall bounds the files of a checkpoint that are no tensors. The manifest of a
-// model of a million tensors has half of it.
+// maxSmall bounds the bytes of a file of a checkpoint that holds no tensors. The
+// manifest of a model of a million tensors takes half of it.
 const maxSmall = 1 << 30
 
 // readSmall is the content of a small file.

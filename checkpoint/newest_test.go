@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNewest: by the step in the name, past directories that hold no state, and those
-// whose weights may be broken.
+// TestNewest: the newest is found by the step in its name. Directories that hold no
+// state, and checkpoints whose weights may be broken, are passed over.
 func TestNewest(t *testing.T) {
 	c := small(t)
 	layers := newLayers(c, false)

@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 )
 
-// nonFiniteName is the file that marks a checkpoint after which no step was
-// finite. It is of no manifest: what it marks stays whole.
+// nonFiniteName is the file that marks a checkpoint after which no step was finite. It
+// is in no manifest, so that a checkpoint it marks is still whole.
 const nonFiniteName = "nonfinite.json"
 
 // nonFiniteMark is its content.
 type nonFiniteMark struct {
-	LastFiniteStep int `json:"last_finite_step"` // whose update the weights may be broken by
+	LastFiniteStep int `json:"last_finite_step"` // its update may have broken the weights
 	FailedStep     int `json:"failed_step"`      // where the run gave up
 }
 
@@ -49,7 +49,7 @@ func MarkNonFinite(fs FS, output string, finite, last, failed int) (good string,
 // NonFinite says in a sentence why the checkpoint in dir is marked; nothing
 // where it is not.
 func NonFinite(dir string) string {
-	why, _ := nonFinite(dir, openFile) // Latest tells of a mark that cannot be read
+	why, _ := nonFinite(dir, openFile) // Latest reports a mark that cannot be read
 	return why
 }
 

@@ -26,10 +26,10 @@ type others struct {
 	tied    string // the name of a head that is stored although it is tied; "" for none
 }
 
-// OpenSource opens the weights in the model directory dir. It fails where
-// LoadModel could not fill layers of these layouts: every file and tensor is
-// there, in range and of the right shape, and no tensor is there that looks
-// trained and is unknown. Only headers are read.
+// OpenSource opens the weights in the model directory dir. It fails where LoadModel
+// could not fill layers of these layouts: every file and tensor must be there, in range
+// and of the right shape, and no unknown tensor may look trained. Only headers are
+// read.
 func OpenSource(dir string, layouts []model.Layout) (*Source, error) {
 	files, err := openSource(dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func (o WriterOptions) files() []*file {
 	}
 	var beside []*entry
 	if o.Source.tied != "" {
-		head := *weights[0] // the embedding, for a copy that did not move with it would be another model
+		head := *weights[0] // the embedding as it is trained: the head that is stored would not be tied to it any more
 		head.name = o.Source.tied
 		beside = append(beside, &head)
 	}
@@ -159,11 +159,11 @@ func (s *source) checkTied(head string, embedding model.Layout) error {
 	})
 }
 
-// table is the names of the parameters.
+// table holds the names of the parameters.
 type table struct {
 	names   map[string]bool
-	modules map[string]bool // names without their last part: what has a weight may have a bias
-	blocks  string          // "model.layers.", or what stands for it in models of several parts
+	modules map[string]bool // names without their last word: a module that has a weight may have a bias
+	blocks  string          // "model.layers.", or what takes its place beside a vision tower
 	count   int             // decoder blocks
 	tied    map[string]bool // the names a head can have where it is tied
 }
@@ -201,8 +201,8 @@ var buffers = []string{".rotary_emb.inv_freq", ".attention.masked_bias", ".attn.
 // weights.
 var quantized = regexp.MustCompile(`(_scale|_scale_inv|_scale_2|_zero_point|_packed|\.qweight|\.qzeros|\.scales|\.g_idx|\.absmax|\.quant_map|\.SCB|quant_state\..*)$`)
 
-// refuses says why the tensor cannot be passed over, "" if it can: it lies in a
-// block that is trained, or beside a parameter of one module.
+// refuses says why the tensor cannot be passed over; "" if it can. It cannot where it
+// lies in a block that is trained, or in the module of a parameter.
 func (t table) refuses(name string) string {
 	for _, end := range buffers {
 		if strings.HasSuffix(name, end) {

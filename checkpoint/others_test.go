@@ -36,9 +36,9 @@ func tie(m map[string]*fakeTensor) {
 	m["lm_head.weight"] = &head
 }
 
-// spelt is a config and a directory of its tensors: in a model of one part, or in
-// one of several, whose names begin with pre in place of "model." and head in
-// place of "lm_head.".
+// spelt is a config and a directory of its tensors: of a language model alone, or of
+// one beside a vision tower, whose names begin with pre in place of "model." and head
+// in place of "lm_head.".
 func spelt(t *testing.T, tied bool, pre, head string) (*model.Config, string) {
 	t.Helper()
 	keys := map[string]any{"tie_word_embeddings": tied, "num_hidden_layers": 2}
@@ -195,8 +195,8 @@ func TestTiedHeadMoves(t *testing.T) {
 	}
 }
 
-// TestUnknownTensors: what looks like a trained weight and is none that
-// config.json announces is no reason to go on.
+// TestUnknownTensors: a tensor that looks like a trained weight and that config.json
+// does not announce is an error.
 func TestUnknownTensors(t *testing.T) {
 	one := func(name, dtype string) func(map[string]*fakeTensor) {
 		return func(m map[string]*fakeTensor) {

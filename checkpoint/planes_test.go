@@ -27,8 +27,8 @@ func TestNamesOfState(t *testing.T) {
 	}
 }
 
-// TestPlanesByName: a plane that nobody has heard of comes back, and where the
-// layers keep others than were saved that is said.
+// TestPlanesByName: a plane of any name comes back as it was saved, and it is an error
+// where the layers have other planes than were saved.
 func TestPlanesByName(t *testing.T) {
 	c := small(t)
 	both := []optim.Plane{{Name: "another", DType: optim.F32}, {Name: "average", DType: optim.F32}}

@@ -242,7 +242,7 @@ func TestReplacedModel(t *testing.T) {
 					}
 					replaced = v == 2
 				})
-				// And again, with what the last names have become.
+				// Once more, over the names that the replacement has left.
 				if err := write(t, dir, 2, shards[1], nil); err != nil {
 					t.Fatal(err)
 				}

@@ -37,8 +37,9 @@ func Remove(output string) error {
 	return nil
 }
 
-// removeAll removes leftovers, which may have the name that a checkpoint is to get,
-// and then checkpoints, as far as that goes.
+// removeAll removes leftovers and then checkpoints. Leftovers go first, since one may
+// have the name that a checkpoint gets while it is removed. It goes on after an error
+// and returns them all.
 func removeAll(fs FS, checkpoints []found, leftovers []string) error {
 	var errs []error
 	for _, path := range leftovers {
@@ -56,7 +57,8 @@ func removeAll(fs FS, checkpoints []found, leftovers []string) error {
 	return errors.Join(errs...)
 }
 
-// surplus are those of checkpoints, newest first, that are too many, oldest first.
+// surplus picks those of checkpoints, which come newest first, that are too many; it
+// returns them oldest first.
 func surplus(checkpoints []found, keep, finite, current int) (out []found) {
 	if keep <= 0 {
 		return nil
@@ -83,8 +85,9 @@ func surplus(checkpoints []found, keep, finite, current int) (out []found) {
 	return out
 }
 
-// counts tells whether a checkpoint is one of those to keep, where finite is the
-// last step that was finite.
+// counts tells whether a checkpoint is one of the keep that stay: it is not marked, and
+// a finite step came after it or its own step was not skipped. finite is the last step
+// that was finite.
 func (c found) counts(finite int) bool {
 	if NonFinite(c.path) != "" {
 		return false

@@ -8,13 +8,12 @@ import (
 	"slices"
 )
 
-// Of the two ways to keep weights, one file and shards with an index, readers take
-// the one file where there are both. A model is replaced in one step, then: the
-// rename of the one file, or that of an index which names shards that the older
-// index does not.
+// Weights lie in one file, or in shards with an index. Where a directory has both,
+// readers take the one file. So a model is replaced in one step: by the rename of the
+// one file, or by that of an index whose shards the older index does not name.
 
-// shardName is what a shard is called: the model's number in the directory is left
-// out for the first.
+// shardName is the name of shard i of a model with so many shards (of). version counts
+// the models that the directory has had; the first has no number in its names.
 func shardName(version, i, of int) string {
 	v := ""
 	if version > 1 {
@@ -31,8 +30,8 @@ func IsWeights(name string) bool {
 	return name == singleName || name == indexName || shardNames.MatchString(name)
 }
 
-// freshNames gives files, the shards of a model for dir, names that the index in
-// dir does not use.
+// freshNames gives files, the shards of a model for dir, names that the index in dir
+// does not have.
 func freshNames(dir string, files []*file) {
 	if len(files) < 2 {
 		return
@@ -68,8 +67,8 @@ func indexed(dir string) map[string]bool {
 	return used
 }
 
-// show moves the files to their place, the one that makes the weights those of dir
-// last, and removes the older model's.
+// show moves the files to their places and then removes those of the older model. The
+// file by which readers find the weights is moved last.
 func (m *modelWriter) show() error {
 	first, last := []string{}, singleName
 	if len(m.shards) > 1 {
@@ -110,8 +109,8 @@ func (m *modelWriter) syncDir() error {
 	return opError("sync directory", m.dir, m.disk.fs.SyncDir(m.dir))
 }
 
-// removeOlder removes the files that an older model has left beside those of names.
-// A directory is none of a model's.
+// removeOlder removes the files of an older model, except those listed in names.
+// Directories stay: no model has any.
 func (m *modelWriter) removeOlder(names []string) error {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {

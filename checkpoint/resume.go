@@ -75,10 +75,10 @@ func list(output string) (checkpoints []found, leftovers []string, err error) {
 }
 
 // Latest is the newest checkpoint in output whose manifest holds and that
-// MarkNonFinite has not marked, with all it had to skip to find it: dir is empty
-// where there is none. Every byte of the checkpoint is read and checked. Those of
-// unusable, by directory and reason, are skipped without a look. That the disk
-// cannot be read is an error, and no reason to take an older one.
+// MarkNonFinite has not marked, with all it had to skip to find it: dir is
+// empty where there is none. Every byte of the checkpoint is read and checked.
+// Those of unusable, by directory and reason, are skipped without a look. Where
+// the disk cannot be read that is the error, and no older checkpoint is taken.
 func Latest(output string, unusable map[string]string) (dir string, state TrainerState, skipped []Skipped, err error) {
 	return latest(output, unusable, openFile)
 }
@@ -128,10 +128,11 @@ func After(output string, step int) string {
 	return checkpoints[0].path
 }
 
-// Load reads the checkpoint dir into layers: weights and the planes beside them,
-// bit for bit as they were saved, whether they were or are in one plane or in two. What is
-// read is compared with the manifest's checksums. progress may be nil; it is
-// told about the weights.
+// Load reads the checkpoint dir into layers: weights and the planes beside
+// them, bit for bit as they were saved. Weights may have lain in one plane or
+// in two when they were saved, and may lie in either now. What is read is
+// compared with the manifest's checksums. progress may be nil; it is told about
+// the weights.
 func Load(dir string, layers []Layer, progress Progress) (TrainerState, error) {
 	state, err := load(dir, layers, progress)
 	if err != nil {

@@ -15,19 +15,19 @@ const (
 	fewInBlocks = 16       // such files, each in a block
 )
 
-// CheckpointBytes is what a checkpoint takes on disk at most.
+// CheckpointBytes is how many bytes a checkpoint takes on disk at most.
 func (o WriterOptions) CheckpointBytes() int64 {
 	o = o.defaults()
 	return o.room(append(o.files(), o.stateFiles()...))
 }
 
-// ModelBytes is what WriteModel writes at most.
+// ModelBytes is how many bytes WriteModel writes at most.
 func (o WriterOptions) ModelBytes() int64 {
 	o = o.defaults()
 	return o.room(o.files())
 }
 
-// room is what files take, with the small ones beside them.
+// room is how many bytes files take at most, with the small ones beside them.
 func (o WriterOptions) room(files []*file) int64 {
 	n := o.Extra + fewBytes + fewInBlocks*blockBytes
 	for _, f := range files {
@@ -51,8 +51,8 @@ func Held(output string) (checkpoints []int64, leftovers int64, err error) {
 	return checkpoints, leftovers, err
 }
 
-// treeBytes is the size of the files below path; what cannot be looked at counts
-// nothing.
+// treeBytes is the size of the files below path, in bytes. A file that cannot be looked
+// at counts as none.
 func treeBytes(path string) (n int64) {
 	_ = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

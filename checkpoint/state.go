@@ -19,14 +19,15 @@ type TrainerState struct {
 	Seed      int64   `json:"seed"`
 	Epoch     float64 `json:"epoch"`
 	NonFinite int     `json:"nonfinite"` // steps in a row that were skipped
-	// Log is absent after a step that was logged, and from checkpoints of versions
-	// that logged steps alone: then the window begins here.
+	// Log is the window of the log after Step. It is absent after a step that was
+	// logged, and in checkpoints of older versions, which had no windows: then the
+	// window begins here.
 	Log LogWindow `json:"log_window,omitzero"`
 	// Schedule says over which steps the learning rate's schedule lies, where a
 	// run went on with another one than it began with.
 	Schedule Laid `json:"schedule,omitzero"`
-	// Origin is the checkpoint, of another run, that the run began from; empty: it
-	// began without.
+	// Origin is the checkpoint of another run that the run began from; empty: it did
+	// not begin from one.
 	Origin string `json:"origin,omitempty"`
 	// ModelOnly says that the optimizer's state was not saved.
 	ModelOnly bool `json:"model_only,omitempty"`

@@ -17,7 +17,8 @@ import (
 // pieceBytes is how much of a tensor is converted and written at a time.
 const pieceBytes = 4 << 20
 
-// leastPiece holds one element of any dtype, before and after it is converted.
+// leastPiece is the bytes of one element of the widest dtype, before or after it is
+// converted.
 const leastPiece = 8
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -29,7 +30,7 @@ type WriterOptions struct {
 	Layouts       []model.Layout // of all layers, as Config.Layouts gives them
 	Planes        optim.Planes   // what is kept beside the weights, as all layers have it
 	SaveDType     DType          // of the weights; BF16 unless given
-	MaxShardBytes int64          // where weights are cut into files; 5 GB unless given
+	MaxShardBytes int64          // the most bytes of weights in a file; 5 GB unless given
 	Zstd          bool           // compress the optimizer's state
 	ModelOnly     bool           // leave the optimizer's state out; the state that Commit gets says so too
 	Extra         int64          // bytes of the files that Commit is given, for the check of free space
@@ -177,8 +178,8 @@ func (f *outFile) writeAt(d *disk, p []byte, off int64) error {
 	return err
 }
 
-// WriteLayer writes the weights of layer i and the planes beside them, which must not change
-// meanwhile, and returns when the operating system has taken them.
+// WriteLayer writes the weights of layer i and the planes beside them, which must not
+// change meanwhile, and returns when the operating system has taken them.
 func (w *Writer) WriteLayer(i int, l Layer) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

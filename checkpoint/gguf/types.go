@@ -13,8 +13,8 @@ const (
 	BF16 Type = 30
 )
 
-// BlockLen is the elements of a Q8_0 block, and so what a row of such a tensor
-// must be a multiple of.
+// BlockLen is the number of elements in a block of Q8_0. A row of such a tensor has a
+// multiple of it.
 const BlockLen = 32
 
 // blockBytes is the size of a Q8_0 block.
@@ -91,7 +91,8 @@ const (
 const (
 	magic   = "GGUF"
 	version = 3
-	// alignment of every tensor's data; the default, so no key says it.
+	// alignment of every tensor's data, in bytes. It is GGUF's default, so no key names
+	// it.
 	alignment = 32
 )
 

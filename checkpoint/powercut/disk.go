@@ -11,7 +11,7 @@ import (
 	"mt/checkpoint"
 )
 
-// Loss is how much of what was not synced a power cut takes.
+// Loss says which of the changes that were not synced a power cut takes.
 type Loss int
 
 // What file systems do: those that write names early, as XFS and ext4 with
@@ -105,7 +105,7 @@ func (d *Disk) at(path string) *node {
 	return in.names[name]
 }
 
-// note does change if the operation did not fail.
+// note makes the change to the tree and calls after, if the operation did not fail.
 func (d *Disk) note(op, path string, err error, change func()) error {
 	if err != nil {
 		return err

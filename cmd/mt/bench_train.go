@@ -18,7 +18,7 @@ type trainBench struct {
 	options bench.TrainOptions
 	ours    train.SyntheticOptions
 	shape   string
-	change  bench.TrainShape // what replaces the shape's own, where not zero
+	change  bench.TrainShape // values that replace the shape's, where not zero
 	peer    string
 	memory  string
 	copied  bool

@@ -17,8 +17,8 @@ import (
 	"mt/internal/train"
 )
 
-// What scripts around mt build on: files, their keys, what is printed where,
-// and exit codes, of the smallest runs there are.
+// These tests hold what scripts around mt rely on: files, their keys, what is printed
+// where, and exit codes. They make the smallest runs there are.
 
 // smallRun is a data file and the arguments of a run over it that takes no
 // time, into out.
@@ -237,7 +237,7 @@ func TestExitCodesOfTraining(t *testing.T) {
 	}
 }
 
-// interrupter cancels a run when what it is given holds a text.
+// interrupter cancels a run when what is written to it contains a text.
 type interrupter struct {
 	bytes.Buffer
 	when   string
@@ -279,7 +279,7 @@ func TestInterruptedRunsResume(t *testing.T) {
 	}
 }
 
-// fullDisk takes nothing.
+// fullDisk is an output that accepts nothing.
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }

@@ -63,7 +63,7 @@ read are flags.
 				err = closing
 			}
 		}()
-		for _, w := range append(cfg.Warnings, set.Notes()...) { // problems end in an error
+		for _, w := range append(cfg.Warnings, set.Notes()...) { // problems are in the error at the end
 			fmt.Fprintln(a.stderr, "note:", w)
 		}
 		return a.inspect(in, cfg, set, tok)
@@ -83,12 +83,12 @@ type inspection struct {
 	rows, first int
 	colour      string // auto, always or never
 	paint       paint
-	svg, png    string // a file, none: ""; png is another name of svg
+	svg, png    string // the name of a file; "": none. png is an older name of svg
 	json        bool
 }
 
-// inspection completes in, or says what is wrong with the flags; given tells
-// which are.
+// inspection completes in, or says what is wrong with the flags; given tells which
+// flags were given.
 func (a *app) inspection(in *inspection, given func(flag string) bool) error {
 	for _, f := range [][2]string{{"svg", in.svg}, {"png", in.png}} {
 		switch name, file := f[0], f[1]; {
@@ -114,8 +114,8 @@ func (a *app) inspection(in *inspection, given func(flag string) bool) error {
 	return nil
 }
 
-// inspect reports on set, and fails where the report shows what training should
-// not go on with.
+// inspect reports on set, and returns an error where the report shows something that
+// training should not go on with.
 func (a *app) inspect(in inspection, c *config.Config, set *data.Dataset, tok tokenizer.Tokenizer) error {
 	var s dataStats
 	err := set.Read(func() {
@@ -146,7 +146,7 @@ func (a *app) inspect(in inspection, c *config.Config, set *data.Dataset, tok to
 	return s.problem()
 }
 
-// openDataset opens the data set of c, showing how far that is.
+// openDataset opens the data set of c, showing how far the reading is.
 func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset, tokenizer.Tokenizer, error) {
 	spec, err := inspectSpec(c)
 	if err != nil {
@@ -166,7 +166,8 @@ func (a *app) openDataset(ctx context.Context, c *config.Config) (*data.Dataset,
 	return set, spec.Tokenizer, nil
 }
 
-// anyVocab admits every token id of the models there are.
+// anyVocab is a vocabulary larger than that of any model, so that every token id is
+// allowed.
 const anyVocab = 1 << 20
 
 // inspectSpec is how training would read the data, with the model's vocabulary

@@ -38,8 +38,8 @@ func newSample(set *data.Dataset, tok tokenizer.Tokenizer, i int) sample {
 	return s
 }
 
-// tokenTexts is the text that each of a document's ids adds to those before it.
-// A character of several tokens is the last one's.
+// tokenTexts is the text that each of a document's ids adds to those before it. A
+// character that several tokens make is in the text of the last of them.
 func tokenTexts(tok tokenizer.Tokenizer, ids []int32) []string {
 	out := make([]string, len(ids))
 	if tok == nil {
@@ -61,7 +61,7 @@ func tokenTexts(tok tokenizer.Tokenizer, ids []int32) []string {
 	return out
 }
 
-// maxPieces is how many tokens a character is made of at most, with room.
+// maxPieces is more tokens than any character is made of.
 const maxPieces = 12
 
 // cutCharacter tells whether text ends inside a character.
@@ -70,7 +70,7 @@ func cutCharacter(text []byte) bool {
 	return r == utf8.RuneError && len(text) > 0
 }
 
-// paint marks what is supervised: by colour, or where there is none by brackets.
+// paint marks what is supervised: by colour, or without colours by brackets.
 type paint struct{ colour bool }
 
 // The colours of a terminal (ECMA-48): green is supervised, grey is not; every
@@ -171,8 +171,8 @@ func (p paint) tokens(b *strings.Builder, s sample, first, end int) {
 	b.WriteString("\n")
 }
 
-// coloured paints each line of a token for itself, as a colour that goes on over
-// the end of a line fills it.
+// coloured paints each line of a token by itself: a colour that goes on over the end of
+// a line would fill the rest of that line.
 func (p paint) coloured(b *strings.Builder, text string, supervised, odd bool) {
 	style := grey
 	if supervised {
@@ -192,7 +192,7 @@ func (p paint) coloured(b *strings.Builder, text string, supervised, odd bool) {
 	}
 }
 
-// visible shows what a terminal would obey or hide: a line's end is marked, and
+// visible replaces what a terminal would obey or hide: a line's end is marked, and
 // control characters are written as code points.
 func visible(text string) string {
 	var b strings.Builder

@@ -41,9 +41,9 @@ func (s dataStats) WriteTable(w io.Writer) error {
 	} else {
 		row("vocabulary", "%s ids are used", humanize.Comma(int64(s.VocabUsed)))
 	}
-	for _, l := range s.losses() {
-		if l.n > 0 {
-			row(l.name, "%s%s", humanize.Comma(l.n), first(l.at))
+	for _, f := range s.findings() {
+		if f.n > 0 {
+			row(f.name, "%s%s", humanize.Comma(f.n), first(f.at))
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -56,7 +56,8 @@ func (s dataStats) WriteTable(w io.Writer) error {
 	return h.WriteText(w)
 }
 
-// used says how often a data set's documents are in the mix, where not once each.
+// used says how often the documents of a data set are in the mix, unless it is once
+// each.
 func used(set data.SetReport) string {
 	if set.Used == set.Documents {
 		return ""
@@ -64,19 +65,20 @@ func used(set data.SetReport) string {
 	return fmt.Sprintf("; %s in the mix", humanize.Comma(set.Used))
 }
 
-// loss is something that is not trained on.
-type loss struct {
+// finding is something that is left out of training, or that looks wrong, and how
+// often.
+type finding struct {
 	name string
 	n    int64
 	at   []string // where the first of them are
 }
 
-func (s dataStats) losses() []loss {
+func (s dataStats) findings() []finding {
 	var skipped []string
 	if s.Report.FirstSkipped != "" {
 		skipped = []string{s.Report.FirstSkipped}
 	}
-	return []loss{
+	return []finding{
 		{"rows cut to max_seq_len", s.Truncated, s.Report.Cut},
 		{"tokens cut off", s.CutTokens, nil},
 		{"chats dropped, nothing supervised before the cut", s.Dropped, s.Report.Dropped},
@@ -144,7 +146,8 @@ func writeSVG(name string, h histogram.Histogram) error {
 	return nil
 }
 
-// replaceFile replaces a file, which stays as open to others as it was, or makes it.
+// replaceFile replaces the content of a file, which keeps its permissions, or makes the
+// file.
 func replaceFile(name string, content []byte) error {
 	st, err := os.Stat(name)
 	if err != nil {

@@ -104,7 +104,7 @@ func TestInspectWritesFigures(t *testing.T) {
 	if err := xml.Unmarshal(drawn, &svg); err != nil || svg.Title != "documents by their tokens" {
 		t.Errorf("%q, %v", svg.Title, err)
 	}
-	// The name that the flag had serves, names of another format do not.
+	// The flag's older name is still understood; a file named as a PNG is refused.
 	earlier := filepath.Join(c.dir, "lengths")
 	if code, _, stderr := c.inspect(t, "ends.jinja", "--png", earlier); code != exitDone {
 		t.Errorf("exit code %d: %s", code, stderr)
@@ -138,7 +138,8 @@ func TestInspectFailsOnWhatTeachesWrong(t *testing.T) {
 	}
 }
 
-// TestProblemsAreNamedByWhatTheyAreOf: texts have no turns.
+// TestProblemsAreNamedByWhatTheyAreOf: an error about texts does not speak of turns,
+// which only chats have.
 func TestProblemsAreNamedByWhatTheyAreOf(t *testing.T) {
 	for want, s := range map[string]data.Stats{
 		"2 document(s) begin with two BOS tokens":                         {Kind: "chat", DoubledBOS: 2, MissingEOS: 1},

@@ -21,7 +21,7 @@ var (
 	faultSeed  = flag.Uint64("fault-seed", 1, "which of them, and where TestRandomKills kills")
 )
 
-// A fault is one run of a scene that is spoiled at one call.
+// diskFault is one run of a scene in which one call is spoiled.
 type diskFault struct {
 	scene string
 	of    faultio.Of
@@ -88,7 +88,7 @@ func TestDiskFaults(t *testing.T) {
 // digits tell a layer's or a step's file from another's.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// wentWrong are faults that a run once took for something else. They are always made.
+// wentWrong are faults that a run once took for something else. They are always tried.
 var wentWrong = []string{
 	"a resumed run, fail:EIO of newfstatat out/checkpoint-2/model.safetensors", // an older checkpoint was taken
 	// The error was of a file that is not there yet, or named none.
@@ -100,9 +100,9 @@ var wentWrong = []string{
 	"a run over an old model, fail:EIO of read out/checkpoint-2/trainer_state.json",
 }
 
-// choose draws n of the faults, or all with n = 0: those that once went wrong, and of
-// the others so many that each kind of call on each kind of file has as many as any
-// other, as far as there are so many.
+// choose draws n of the faults, or takes all where n is 0: those of wentWrong, and
+// equally many of the others for each kind of call on each kind of file, as far as
+// there are enough.
 func choose(all []diskFault, n int, seed uint64) []diskFault {
 	if n <= 0 || n >= len(all) {
 		return all
@@ -131,8 +131,8 @@ func choose(all []diskFault, n int, seed uint64) []diskFault {
 	return out
 }
 
-// suffer makes one fault in a directory of its own and looks at all that it may not
-// have done.
+// suffer makes one fault in a directory of its own and checks that it did none of the
+// harm it could do.
 func (lab *lab) suffer(t *testing.T, f diskFault) {
 	t.Helper()
 	dir := lab.prepared(t, f.scene)

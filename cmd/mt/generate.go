@@ -79,7 +79,7 @@ model ends its turn.
 	return c
 }
 
-// generate runs mt generate; given tells which flags are.
+// generate runs mt generate; given tells which flags were given.
 func (a *app) generate(ctx context.Context, f generateFlags, given func(flag string) bool) (err error) {
 	if f.chat || given("messages") {
 		f.MaxNewTokens = cmp.Or(f.MaxNewTokens, 1024)

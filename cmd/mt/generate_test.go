@@ -197,8 +197,8 @@ func (c cancelAt) Write(b []byte) (int, error) {
 	return c.w.Write(b)
 }
 
-// TestTerminalTakesTurnsBack: at a terminal what cannot be answered is told and
-// the conversation goes on.
+// TestTerminalTakesTurnsBack: at a terminal a turn that cannot be answered is reported,
+// and the conversation goes on without it.
 func TestTerminalTakesTurnsBack(t *testing.T) {
 	out, args := smallRun(t, "--max-steps", "1", "--report-to", "none")
 	must(t, args...)
@@ -216,7 +216,7 @@ type noEnd struct{}
 
 func (noEnd) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestEndlessPrompt: a prompt is not cut without a word.
+// TestEndlessPrompt: a prompt that is too long is an error, and is not cut silently.
 func TestEndlessPrompt(t *testing.T) {
 	a := &app{stdin: noEnd{}}
 	text, err := a.prompt("-")

@@ -7,8 +7,8 @@ import (
 	"mt/tools/faultio"
 )
 
-// harmless says whether a run may go on, and end well, when the call fails. That it
-// did no harm is looked at all the same.
+// harmless says whether a run may go on, and end well, when the call fails. Whether it
+// did harm is checked all the same.
 func harmless(f diskFault) bool {
 	c := f.call
 	switch c.Name {
@@ -33,13 +33,13 @@ func harmless(f diskFault) bool {
 // are read through only for their sizes.
 var oldCheckpoint = regexp.MustCompile(`^out/checkpoint-[12](/optimizer)?$`)
 
-// savedState matches the states of checkpoints. Of the newest one the state is read
-// before others are removed, whichever that is by then.
+// savedState matches the states of checkpoints. Before checkpoints are removed, the
+// state of the one that is newest then is read.
 var savedState = regexp.MustCompile(`^out/checkpoint-[123]/trainer_state\.json$`)
 
-// looksOnly are calls that read no content and change nothing. Where one fails a run
-// may do without: whether a file is there is seen when it is opened, a lock is for
-// file systems that have them, and what is closed was read or is on disk.
+// looksOnly are calls that read no content and change nothing. A run may do without
+// them where they fail: whether a file is there shows when it is opened, a file system
+// may have no locks, and what is closed was read or is on disk.
 var looksOnly = map[string]bool{"close": true, "flock": true, "fstat": true, "getdents64": true, "lseek": true, "newfstatat": true,
 	"fadvise64": true, "sync_file_range": true}
 

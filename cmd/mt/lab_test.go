@@ -202,7 +202,8 @@ var cacheName = regexp.MustCompile(`^cache/[0-9a-f]{32}`)
 // timed are the keys of a line of metrics.jsonl that no two runs have alike.
 var timed = regexp.MustCompile(`^(timed_steps|tok_per_s|tflops|tflops_executed|mfu|step_s|eta_s|host_bytes|device_bytes|h2d_gbps|d2h_gbps|stall_s|compute_s)$`)
 
-// timeless is metrics.jsonl without those; a line that is none stays as it is.
+// timeless is metrics.jsonl without the keys of timed; a line that is not JSON stays as
+// it is.
 func timeless(raw []byte) []byte {
 	var out bytes.Buffer
 	for text := range bytes.Lines(raw) {

@@ -41,7 +41,7 @@ func main() {
 type checkedWriter struct {
 	w     io.Writer
 	err   error
-	spare bool // what is written can be done without: an error is none
+	spare bool // the run can do without what is written: errors are ignored
 }
 
 // Write implements io.Writer.
@@ -65,9 +65,9 @@ type app struct {
 	stdout, stderr io.Writer
 	out            *checkedWriter                  // stdout, while a command runs
 	interactive    bool                            // stderr is a terminal
-	asks           bool                            // stdin is one
-	colour         bool                            // stdout is one, and colours are not switched off
-	keys           map[*cobra.Command]*config.Args // what commands with config keys are given
+	asks           bool                            // stdin is a terminal
+	colour         bool                            // stdout is a terminal, and colours are not switched off
+	keys           map[*cobra.Command]*config.Args // the config keys given to each command that takes them
 }
 
 // run executes a command line and returns the exit code. An error is printed

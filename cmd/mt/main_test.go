@@ -104,7 +104,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestCompletion: a shell completes the keys, as it does flags, and no other tool's.
+// TestCompletion: a shell completes config keys as flags, but not the keys of other
+// tools.
 func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
 		"train --learn":                "--learning-rate\tthe highest rate of the schedule\n:4\n",

@@ -80,13 +80,13 @@ func noArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// options are what every call of package train is told.
+// options are what every call of package train gets from the command line.
 func (a *app) options(asJSON bool) train.Options {
 	return train.Options{Stdout: a.stdout, Stderr: a.stderr, JSON: asJSON, Interactive: a.interactive}
 }
 
-// keyed gives c the config keys for flags, and what run does with the
-// configuration that they and at most one config file make.
+// keyed makes every config key a flag of c, and makes c call run with the configuration
+// that these flags and at most one config file give.
 func (a *app) keyed(c *cobra.Command, run func(c *cobra.Command, cfg *config.Config) error) *cobra.Command {
 	keys := &config.Args{}
 	keys.AddTo(c.Flags())
@@ -94,7 +94,7 @@ func (a *app) keyed(c *cobra.Command, run func(c *cobra.Command, cfg *config.Con
 	a.keys[c] = keys
 	c.DisableFlagsInUseLine = true
 	c.SetHelpFunc(func(c *cobra.Command, args []string) {
-		c.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "help" }) // Long has them, in groups
+		c.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "help" }) // the text in Long lists them, in groups
 		c.Root().HelpFunc()(c, args)
 	})
 	c.RunE = func(c *cobra.Command, args []string) error {

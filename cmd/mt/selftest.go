@@ -16,8 +16,8 @@ type selfTest struct {
 	device string
 }
 
-// selfTest tests a device and prints what it found. What does not hold is an
-// error, after the report.
+// selfTest tests a device and prints what it found. After the report it returns an
+// error if a check has failed.
 func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) (err error) {
 	if t.device != "auto" && t.device != "cpu" && t.device != "cuda" {
 		return config.Usagef("doctor: --device %q: want auto, cpu or cuda", t.device)

@@ -17,9 +17,9 @@ import (
 // terminal that closes may do so too.
 const patience = time.Second
 
-// survivePipes makes a write to a pipe that nobody reads an error, where it would
-// end the process: in `mt train run.yaml 2>&1 | tee log` Ctrl-C ends tee first,
-// and the run has yet to save.
+// survivePipes makes a write to a pipe that nobody reads return an error, where it
+// would otherwise end the process: in `mt train run.yaml 2>&1 | tee log` Ctrl-C ends
+// tee first, and the run still has to save.
 func survivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // stopSignals are the signals that ask for an end. A closed terminal is one,
@@ -46,10 +46,10 @@ func interruptible(w io.Writer) (context.Context, func()) {
 	}
 }
 
-// heed cancels at the first of signals, with a word on w, and calls insist at one
-// that comes when patience has passed. A stopped reader may hold up the word, and
-// keeps neither from being done. It returns when the word is out and no signal is
-// waited for.
+// heed cancels at the first of signals and says so on w. It calls insist at a later
+// signal, once patience has passed. Whoever reads w may have stopped and hold up the
+// message, which delays neither. heed returns when the message is written and, either,
+// signals is closed or insist has returned.
 func heed(signals <-chan os.Signal, w io.Writer, now func() time.Time, cancel context.CancelCauseFunc, insist func()) {
 	s, ok := <-signals
 	if !ok {

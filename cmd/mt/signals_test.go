@@ -57,8 +57,8 @@ func TestImpatience(t *testing.T) {
 	}
 }
 
-// TestAskedInTheMiddleOfAWord: that nobody reads what is said keeps a run neither
-// from its end nor from stopping at once.
+// TestAskedInTheMiddleOfAWord: a reader that does not read what is said keeps a run
+// neither from its end nor from stopping at once.
 func TestAskedInTheMiddleOfAWord(t *testing.T) {
 	r, w := io.Pipe() // a write waits until it is read
 	signals := make(chan os.Signal, 2)

@@ -33,7 +33,7 @@ func (a *app) versionCommand() *cobra.Command {
 	return c
 }
 
-// thisVersion is what the linker noted.
+// thisVersion is the version that Go recorded in the binary when it was built.
 func thisVersion() version {
 	v := version{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Emulated: machine.Emulated()}
 	info, ok := debug.ReadBuildInfo()

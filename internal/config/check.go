@@ -1,7 +1,7 @@
 package config
 
-// check looks at keys together. It returns mistakes and adds warnings about
-// keys that have no effect.
+// check looks at keys that depend on each other. It returns mistakes, and adds warnings
+// about keys that have no effect.
 func (c *Config) check() []error {
 	var errs []error
 	fail := func(key, format string, args ...any) { errs = append(errs, c.Errorf(key, format, args...)) }
@@ -13,7 +13,7 @@ func (c *Config) check() []error {
 		fail("compare_bigram", "compare_bigram compares with the evaluation at the end, and eval_strategy is no: leave one of them out")
 	}
 	if c.EvalStrategy == "steps" && c.Given("eval_strategy") && !c.Given("eval_steps") {
-		c.EvalSteps = c.LoggingSteps // as transformers.TrainingArguments
+		c.EvalSteps = c.LoggingSteps // as transformers.TrainingArguments does
 	}
 	if c.CompareBigram && !held {
 		fail("compare_bigram", "compare_bigram compares on held-out data: give eval_dataset or val_size")
@@ -39,7 +39,7 @@ func (c *Config) check() []error {
 
 func (c *Config) warnings(held bool) {
 	d := Default()
-	ignored := func(key, why string) { // what says the default disappoints nobody
+	ignored := func(key, why string) { // a key that repeats its default needs no warning
 		if k := byName[key]; c.Given(key) && k.print(c) != k.print(d) {
 			c.warnf("%s has no effect: %s", key, why)
 		}
@@ -78,9 +78,9 @@ func (c *Config) warnings(held bool) {
 	}
 }
 
-// CheckGradSlabs is a UsageError when grad_slabs cannot hold what clipping
-// keeps: the norm needs every gradient of a step, so each of the layers has its
-// slab. A grad_slabs of auto always fits.
+// CheckGradSlabs returns a UsageError where pipeline.grad_slabs is too small for
+// clipping: the norm needs every gradient of a step, so each of the layers needs a slab
+// of its own. A grad_slabs of auto always fits.
 func (c *Config) CheckGradSlabs(layers int) error {
 	n := c.Pipeline.GradSlabs
 	if n == 0 || n >= layers || c.MaxGradNorm == 0 {

@@ -15,7 +15,7 @@ type Difference struct {
 
 func (d Difference) String() string { return fmt.Sprintf("%s was %s, is %s", d.Key, d.Was, d.Now) }
 
-// Differences are the keys whose values are others in c than in was.
+// Differences are the keys whose values in c are not those in was.
 func (c *Config) Differences(was *Config) []Difference {
 	var out []Difference
 	eachKey(func(k *key) {
@@ -23,17 +23,17 @@ func (c *Config) Differences(was *Config) []Difference {
 			out = append(out, Difference{k.name, k.part, a, b})
 		}
 	})
-	// A path and a preset may be of one name.
+	// A path and a preset may have the same name.
 	if a, b := was.Model.Path != "", c.Model.Path != ""; a != b && was.Model.print() == c.Model.print() {
 		out = append(out, Difference{modelKey, PartModel, was.Model.print(), c.Model.print()})
 	}
 	return out
 }
 
-// Changes are the differences that matter to a run that goes on from a
-// checkpoint made with saved, both resolved: which of them may be is the
-// caller's to say. Only the rows of a step count, not the two keys they are the
-// product of, and what c leaves to mt differs from nothing.
+// Changes are the differences that matter to a run with c that goes on from a
+// checkpoint made with saved, both resolved; the caller says which of them are allowed.
+// Two keys have the rows of a step as their product: only that counts. A key that c
+// leaves to mt is no difference.
 func (c *Config) Changes(saved *Config) []Difference {
 	var out []Difference
 	for _, d := range c.Differences(saved) {
@@ -47,9 +47,9 @@ func (c *Config) Changes(saved *Config) []Difference {
 	return out
 }
 
-// KeepResolved gives every key that c leaves to mt ("auto") the value it was
-// resolved to in saved: a resumed run keeps them. Without pipeline the keys of
-// the pipeline are left to the plan, where steps are no longer what they were.
+// KeepResolved gives every key that c leaves to mt ("auto") the value it was resolved
+// to in saved: a resumed run keeps them. Where pipeline is false the keys of the
+// pipeline stay auto for the plan to resolve, since steps are not what they were.
 // enable_thinking is left to the chat template, not to mt.
 func (c *Config) KeepResolved(saved *Config, pipeline bool) {
 	eachKey(func(k *key) {

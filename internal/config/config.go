@@ -17,7 +17,7 @@ func (b Bytes) String() string {
 	return humanize.IBytes(uint64(b))
 }
 
-// exact is b as a config file says it, without loss.
+// exact is b as it stands in a config file, to the byte.
 func (b Bytes) exact() string {
 	units := []string{"", "KiB", "MiB", "GiB", "TiB"}
 	n, u := int64(b), 0
@@ -41,8 +41,8 @@ const (
 // ModelRef says which model to train. Exactly one field is set once a model was
 // given.
 type ModelRef struct {
-	// Path is a local Hugging Face directory or a Hub id, see Dir. Its weights
-	// are loaded.
+	// Path is a local Hugging Face directory or a Hub id, see ModelDir. Its weights are
+	// loaded.
 	Path string
 	// Preset names an architecture, trained from scratch.
 	Preset string
@@ -62,7 +62,7 @@ type Pipeline struct {
 	GradSlabs        int // host buffers that gradients land in, at least 1
 	ActivationSlots  int // device buffers of one micro-batch's hidden states, at least 3
 	BatchesAhead     int // batches packed before they are asked for, at least 1
-	MicroBatchTokens int // tokens that go through a layer in one launch sequence, at least 1
+	MicroBatchTokens int // tokens of a micro-batch, which goes through a layer in one launch, at least 1
 	ChunkTokens      int // tokens that everything but attention works on at a time, at least 1
 	HeadShards       int // ranges of the vocabulary that the head is cut into, at least 1
 }
@@ -79,7 +79,7 @@ type Config struct {
 	Dataset       []string // files, directories, globs
 	DatasetDir    string   // folder that relative names of Dataset and EvalDataset are in
 	DatasetFormat string   // one of data.Formats
-	// The names that rows' parts go by, empty for the usual ones.
+	// The names of the columns that rows have; empty: the usual ones.
 	TextColumn, MessagesColumn, PromptColumn, ResponseColumn string
 
 	EvalDataset   []string
@@ -112,7 +112,7 @@ type Config struct {
 	LRScheduler   string  // constant, linear, cosine, wsd (lr_scheduler_type)
 	WarmupSteps   int     // counts when above 0
 	WarmupRatio   float64 // of all steps, rounded up; counts when WarmupSteps is 0
-	MinLRRatio    float64 // lowest rate over LearningRate
+	MinLRRatio    float64 // the lowest rate divided by LearningRate
 	NumDecaySteps int     // wsd: steps of the decay; 0: DecayRatio decides
 	DecayRatio    float64 // wsd: of all steps, rounded up
 	Optim         string  // adamw
@@ -127,7 +127,7 @@ type Config struct {
 	SaveStrategy       string   // steps, epoch, no
 	SaveSteps          Interval // 0: only at the end
 	SaveOnlyModel      bool     // checkpoints without moments
-	KeepCheckpoints    bool     // when the final model is written
+	KeepCheckpoints    bool     // once the final model is written
 	SaveTotalLimit     int      // checkpoints kept; 0: all
 	SaveDType          string
 	OptimizerZstd      bool
@@ -154,7 +154,7 @@ type Config struct {
 	Threads            int // 0: all cores
 	Pipeline           Pipeline
 
-	// Laid says over which steps the schedule lies.
+	// Laid says over which steps the learning rate's schedule lies.
 	Laid Laid
 
 	// Warnings are for the user to see, once, before the run starts.
@@ -170,8 +170,8 @@ type origin struct {
 	pos     Pos
 }
 
-// Default is the configuration before anything was said: the defaults of
-// transformers.TrainingArguments where the name is its, except logging_steps.
+// Default is the configuration before any key is given. A key that has the name of one
+// of transformers.TrainingArguments has the default of that, except logging_steps.
 func Default() *Config {
 	return &Config{
 		ResizeVocabMultiple: 64, DatasetFormat: "auto", MixStrategy: "concat", MaxSeqLen: 2048, Packing: Auto, EnableThinking: Auto, Shuffle: true,

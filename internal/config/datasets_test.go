@@ -11,8 +11,8 @@ import (
 	"mt/data"
 )
 
-// TestDatasetDir: a data set of the Hub is found in the local cache, and else
-// named with the command that fetches it.
+// TestDatasetDir: a data set of the Hub is found in the local cache; where it is not
+// there, the error has the command that fetches it.
 func TestDatasetDir(t *testing.T) {
 	hub := t.TempDir()
 	t.Setenv("HF_HUB_CACHE", hub)
@@ -45,7 +45,7 @@ func TestDatasetDir(t *testing.T) {
 	}
 }
 
-// TestHubThatCannotBeRead: what is in the cache and cannot be seen is not said to be
+// TestHubThatCannotBeRead: what lies in the cache and cannot be read is not reported as
 // absent.
 func TestHubThatCannotBeRead(t *testing.T) {
 	hub := t.TempDir()

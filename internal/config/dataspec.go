@@ -52,7 +52,8 @@ func (c *Config) TemplateVars() map[string]any {
 
 const thinkingKey = "enable_thinking"
 
-// checkTemplateVars finds what chat_template_kwargs cannot say.
+// checkTemplateVars refuses variables in chat_template_kwargs that mt sets itself or
+// that enable_thinking gives too.
 func (c *Config) checkTemplateVars(fail func(key, format string, args ...any)) {
 	for _, name := range data.OwnVars {
 		if _, given := c.ChatTemplateKwargs[name]; given {

@@ -26,7 +26,7 @@ type UsageError struct{ err error }
 
 func (e *UsageError) Error() string { return e.err.Error() }
 
-// Unwrap is the error that a %w brought.
+// Unwrap is the error that a %w has wrapped.
 func (e *UsageError) Unwrap() error { return errors.Unwrap(e.err) }
 
 // Usagef makes a UsageError as fmt.Errorf makes an error.

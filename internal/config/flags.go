@@ -14,9 +14,9 @@ func Dashes(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 
-// AddTo makes every key a flag of set, by all its names: --max-steps, keys of
-// mappings as --pipeline.weight-slots, and the keys of other tools. What they
-// are given is kept in a. Whether it is right is for Load to say.
+// AddTo makes every key a flag of set, by all its names: --max-steps, keys of mappings
+// as --pipeline.weight-slots, and the keys of other tools. The values that are given
+// are kept in a; Load checks them.
 func (a *Args) AddTo(set *pflag.FlagSet) {
 	eachKey(func(k *key) {
 		for _, name := range append([]string{k.name}, k.aliases...) {
@@ -44,7 +44,8 @@ type keyFlag struct {
 	name, typed string // "max_steps"; "--max_steps" or "--max-steps"
 }
 
-// String implements pflag.Value. There is no default: a file may come before.
+// String implements pflag.Value. The flag has no default, since a config file may give
+// the key a value.
 func (f *keyFlag) String() string { return "" }
 
 // Type implements pflag.Value.
@@ -68,11 +69,12 @@ func (f *keyFlag) Set(text string) error {
 	return nil
 }
 
-// Spell is args, of a command with the flags of set, with each flag and its value
-// in one argument: pflag does not look for the value of a switch elsewhere. Flags
-// that are not in set are added, for Load to judge: keys of an inline model, and
-// mistakes. What pflag would take for something else is a UsageError: a flag with
-// one dash, one that is given twice, one where a value should be.
+// Spell rewrites args, the arguments of a command with the flags of set, so that each
+// flag and its value are one argument, such as --seed=1: a switch takes its value in no
+// other way in pflag. A flag that set does not have is added to it, for Load to judge:
+// it is a key of an inline model, or a mistake. What pflag would misread is a
+// UsageError: a flag with one dash, a flag that is given twice, a flag where a value
+// should be.
 func (a *Args) Spell(set *pflag.FlagSet, args []string) (out []string, err error) {
 	seen := map[*pflag.Flag]bool{}
 	for len(args) > 0 && args[0] != "--" {
@@ -105,13 +107,13 @@ func (a *Args) Spell(set *pflag.FlagSet, args []string) (out []string, err error
 		case known:
 			return nil, Usagef("%s: has no value (write %s=VALUE if it begins with two dashes)", typed, typed)
 		default:
-			f.NoOptDefVal = "true" // that there is no such key is what is wrong
+			f.NoOptDefVal = "true" // Load reports that there is no such key
 		}
 	}
 	return append(out, args...), nil
 }
 
-// takes says whether the argument behind f is its value.
+// takes says whether arg, which follows the flag f, is its value.
 func takes(f *pflag.Flag, arg string) bool {
 	_, isKey := f.Value.(*keyFlag)
 	_, isTruth := truth(arg)

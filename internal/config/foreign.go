@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// judge says why the value of another tool's key contradicts what mt does, or
-// nothing when it says what mt does anyway.
+// judge says why the value of another tool's key contradicts what mt does, or nothing
+// where it does not.
 type judge func(v value, c *Config) string
 
-// any value is fine.
+// harmless allows any value.
 func harmless(value, *Config) string { return "" }
 
-// unset says whether v asks for nothing.
+// unset tells whether v switches its key off: it is empty, false, 0 or none.
 func (v value) unset() bool {
 	switch v.kind {
 	case null:
@@ -29,7 +29,7 @@ func (v value) unset() bool {
 	return len(v.fields) == 0
 }
 
-// off allows only values that ask for nothing.
+// off allows only values that switch the key off.
 func off(reason string) judge {
 	return func(v value, _ *Config) string {
 		if v.unset() {
@@ -39,7 +39,7 @@ func off(reason string) judge {
 	}
 }
 
-// on allows everything but "false" and the like.
+// on refuses values that switch the key off; a key without a value is allowed.
 func on(reason string) judge {
 	return func(v value, _ *Config) string {
 		if v.kind != null && v.unset() {
@@ -114,7 +114,7 @@ var foreign = map[string]judge{
 
 var wandb = off("mt reports to metrics.jsonl, and to tensorboard: see report_to")
 
-// foreignSwitches are those that may stand as a flag without a value.
+// foreignSwitches tells which keys of foreign may stand as a flag without a value.
 var foreignSwitches = func() map[string]bool {
 	m := map[string]bool{}
 	for k := range maps.Keys(foreign) {
@@ -132,7 +132,8 @@ var foreignSwitches = func() map[string]bool {
 	return m
 }()
 
-// bf16 true is what auto means on cuda; false is taken at its word.
+// bf16 takes false as compute_dtype: fp32. True changes nothing, since it is what auto
+// means on cuda.
 func bf16(v value, c *Config) string {
 	val, ok := truth(v.text)
 	switch {
@@ -150,7 +151,7 @@ func bf16(v value, c *Config) string {
 	return ""
 }
 
-// checkpointing agrees with every recompute but its opposite.
+// checkpointing refuses values of gradient_checkpointing that contradict recompute.
 func checkpointing(v value, c *Config) string {
 	val, ok := truth(v.text)
 	switch {

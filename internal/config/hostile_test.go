@@ -49,8 +49,8 @@ func TestHostileYAML(t *testing.T) {
 	}
 }
 
-// TestLoadWhatIsNoFile: a config comes through a pipe as well, and what has no end,
-// or no beginning, is an error at once.
+// TestLoadWhatIsNoFile: a config may come through a pipe. A device without end, a
+// directory, or a pipe that nobody writes to, does not keep Load waiting.
 func TestLoadWhatIsNoFile(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")

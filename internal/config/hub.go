@@ -41,7 +41,7 @@ func ModelDir(path string) (string, error) {
 // maxRef bounds a file that holds the name of a commit.
 const maxRef = 4096
 
-// snapshot finds refs/main of a model's Hub id in the cache.
+// snapshot is the directory in the Hugging Face cache of refs/main of a model's Hub id.
 func snapshot(id string) (string, error) {
 	fetch := "fetch it with: hf download " + id
 	dir, hub, err := cached("models", id)
@@ -60,13 +60,15 @@ func snapshot(id string) (string, error) {
 	return dir, nil
 }
 
-// unreadable says that what is there of id in the Hugging Face cache cannot be seen.
+// unreadable is the error where the place of id in the Hugging Face cache cannot be
+// read.
 func unreadable(id string, err error) error {
 	return Usagef("%s: its place in the Hugging Face cache cannot be read: %w", id, err)
 }
 
-// cached is the directory in the Hugging Face cache, hub, of refs/main of a
-// repository of that kind; "" where it is not there.
+// cached is the directory of refs/main of the repository id of that kind (models or
+// datasets) in the Hugging Face cache; "" where it is not there. hub is the folder of
+// the cache.
 func cached(kind, id string) (dir, hub string, err error) {
 	if hub, err = hubCache(); err != nil {
 		return "", "", err
@@ -82,9 +84,9 @@ func cached(kind, id string) (dir, hub string, err error) {
 	return filepath.Join(repo, "snapshots", filepath.Base(strings.TrimSpace(string(ref)))), hub, nil
 }
 
-// DatasetDir is the local directory of a data set of the Hub, its snapshot in the
-// local Hugging Face cache. Nothing is downloaded: where there is none the error
-// has the command that fetches it. It is "" where id is none of the Hub's.
+// DatasetDir is the local directory of a data set of the Hub, its snapshot in the local
+// Hugging Face cache. Nothing is downloaded: where there is none the error has the
+// command that fetches it. It is "" where id cannot be a name on the Hub.
 func DatasetDir(id string) (string, error) {
 	if !hubID.MatchString(id) || data.NamesFile(id) {
 		return "", nil

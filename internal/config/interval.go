@@ -9,7 +9,7 @@ import (
 // below 1, that share of all steps. 0 is never, or what the key says.
 type Interval float64
 
-// Of is i in steps of a run of maxSteps, a share rounded up. Source:
+// Of is how many steps i is in a run of maxSteps; a share is rounded up. Source:
 // transformers.TrainerState.compute_steps.
 func (i Interval) Of(maxSteps int) int {
 	if i > 0 && i < 1 {

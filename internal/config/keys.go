@@ -35,10 +35,10 @@ type key struct {
 	spellings map[string]string // other tools' names of choices
 	auto      bool              // "auto" is allowed and is the zero value (numbers)
 	limit     limit             // of numbers
-	commas    bool              // a text is a list cut at all commas; else those in the braces of a glob do not count
+	commas    bool              // a text is cut into a list at all its commas; otherwise not at those in the braces of a glob
 }
 
-// limit is the range of a number, and why.
+// limit is the range of a number, and the reason for it.
 type limit struct {
 	min, max float64
 	open     bool // min itself is not allowed

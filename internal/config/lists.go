@@ -58,7 +58,7 @@ func (e *setter) numbers(p *[]float64) error {
 	return nil
 }
 
-// reports checks report_to and drops "none".
+// reports sets report_to to in, without "none".
 func (e *setter) reports(p *[]string, in []string) error {
 	var out []string
 	for _, s := range in {
@@ -75,7 +75,7 @@ func (e *setter) reports(p *[]string, in []string) error {
 	return nil
 }
 
-// splitList cuts s at its commas, with braces at those outside of braces alone.
+// splitList cuts s at its commas; with braces, not at those that stand in braces.
 func splitList(s string, braces bool) []string {
 	var out []string
 	depth, start := 0, 0
@@ -165,7 +165,8 @@ func (v value) inline() any {
 	return nil
 }
 
-// scalar is what a plain scalar says by its look.
+// scalar is the value that YAML takes the plain scalar s for: a bool, nil, int64,
+// float64 or string.
 func scalar(s string) any {
 	switch strings.ToLower(s) {
 	case "true":

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTokens: tokens are cut at every comma, files are not within the braces of a
-// glob; LLaMA-Factory's name is understood.
+// TestTokens: a text of tokens is cut at every comma, a text of files not at those in
+// the braces of a glob. LLaMA-Factory's name of the key is understood.
 func TestTokens(t *testing.T) {
 	for _, tt := range []struct {
 		text string

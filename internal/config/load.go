@@ -41,8 +41,8 @@ func Load(file string, a Args) (*Config, error) {
 	return Parse(file, src, a)
 }
 
-// read is what a file holds, or a pipe such as a shell's <(...), up to a byte more
-// than a config has. One that nobody writes to is empty.
+// read is the content of a file, or of a pipe such as a shell's <(...), up to one byte
+// more than MaxFile. A pipe that nobody writes to is empty.
 func read(file string) ([]byte, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -117,7 +117,7 @@ func (l *loader) fileEntries(doc value) []entry {
 	return out
 }
 
-// flat is entries with `pipeline:` taken apart.
+// flat is entries with the keys of `pipeline:` in its place.
 func (l *loader) flat(entries []entry) (out []entry) {
 	for _, e := range entries {
 		if e.spelled != pipelineKey {
@@ -134,7 +134,8 @@ func (l *loader) flat(entries []entry) (out []entry) {
 	return out
 }
 
-// source applies the entries of one source, in which a key is given once.
+// source applies the entries of the file, or of the command line, in each of which a
+// key may be given once.
 func (l *loader) source(entries []entry) {
 	given := map[string]entry{}
 	for _, e := range l.flat(entries) {
@@ -201,7 +202,7 @@ func (l *loader) other(e entry) {
 		l.foreign = append(l.foreign, e)
 		return
 	}
-	if e.pos.Flag != "" && flagName(e.spelled) != flagName(e.pos.Flag) { // in a mapping
+	if e.pos.Flag != "" && flagName(e.spelled) != flagName(e.pos.Flag) { // a key of a mapping that a flag gives
 		l.fail(e.pos.errorf("unknown key %q%s", e.spelled, suggest(e.spelled, slices.Collect(maps.Keys(byName)))))
 		return
 	}
@@ -232,7 +233,7 @@ func flagNames() []string {
 func (l *loader) foreignKeys() {
 	last := map[string]entry{}
 	for _, e := range l.foreign {
-		last[e.spelled] = e // a flag after the file's
+		last[e.spelled] = e // a flag wins over the file
 	}
 	for _, name := range slices.Sorted(maps.Keys(last)) {
 		e := last[name]

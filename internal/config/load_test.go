@@ -41,7 +41,7 @@ func mustParse(t *testing.T, text string, flags ...string) *Config {
 	return c
 }
 
-// deepLines are n keys, each in the one before.
+// deepLines are n keys, each a mapping with the next.
 func deepLines(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -235,8 +235,8 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// TestSwitches: what follows a switch is its value where it is one, and else what it
-// would be anywhere.
+// TestSwitches: the argument after a switch is its value where it can be one, and
+// otherwise what it would be anywhere else.
 func TestSwitches(t *testing.T) {
 	var chat bool
 	var prompt string

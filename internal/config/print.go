@@ -44,7 +44,7 @@ func (c *Config) YAML(header string) []byte {
 	return bytes.TrimLeft(b.Bytes(), "\n")
 }
 
-// print is the value of k as YAML on one line; nothing for no model.
+// print is the value of k as YAML on one line; "" where no model is given.
 func (k *key) print(c *Config) string {
 	switch p := k.field(c).(type) {
 	case *ModelRef:

@@ -21,12 +21,12 @@ func (c *Config) shape() shape {
 	return s
 }
 
-// Relay lays c's schedule for a run that goes on after step steps of a run of
-// saved, whose Laid is set, and says what that means; nothing where the schedule
-// is the same. Constant and wsd are what they would have been from the start.
-// Linear and cosine fall anew, from learning_rate after that step to the end.
-// Warm-up that is over does not come again, and one that is not goes on: to the
-// end it had, unless other keys of warm-up are given.
+// Relay lays out c's schedule for a run that goes on after step steps of a run with
+// saved, whose Laid is set. meaning says what becomes of the learning rate; it is empty
+// where the schedule is the same. Constant and wsd become what they would have been
+// from the start. Linear and cosine fall anew, from learning_rate after that step to
+// the end. A warm-up that is over does not come again. One that is not over goes on to
+// the end it had, or to the one that other keys of warm-up give it.
 func (c *Config) Relay(saved *Config, step int) (meaning string) {
 	c.Laid = saved.Laid
 	if c.shape() == saved.shape() {
@@ -41,8 +41,8 @@ func (c *Config) Relay(saved *Config, step int) (meaning string) {
 	return c.meaning(saved.Schedule(step), step)
 }
 
-// Restart lays c's schedule from its start over the steps after step, and says
-// so.
+// Restart lays out c's schedule from its start over the steps after step, and says so
+// in meaning, which is empty where no step is left.
 func (c *Config) Restart(step int) (meaning string) {
 	c.Laid = Laid{Base: step}
 	if step >= c.MaxSteps {
@@ -55,7 +55,8 @@ func (c *Config) Restart(step int) (meaning string) {
 	return fmt.Sprintf("%s, from %s to %s", text, rate(c.Schedule(step+1)), rate(c.Schedule(c.MaxSteps)))
 }
 
-// meaning words a schedule that was laid anew after step, whose rate was was.
+// meaning says in words what becomes of the learning rate where a schedule is laid out
+// anew after step; was is the rate of that step.
 func (c *Config) meaning(was float64, step int) string {
 	if step >= c.MaxSteps {
 		return ""

@@ -2,12 +2,12 @@ package config
 
 import "math"
 
-// Laid says over which steps a schedule lies, where a run went on with another
-// schedule, other data or other moments than it began with. The zero value is
-// the schedule of a run that did not.
+// Laid says over which steps a schedule lies where a run went on with another schedule,
+// other data or other moments than it began with. The zero value is the schedule of a
+// run that changed none of them.
 type Laid struct {
-	// Base steps were done when a schedule began from its start, warm-up and all:
-	// the shares of all steps are of those after it.
+	// Base steps were done when a schedule began from its start, warm-up and all.
+	// Shares of all steps are shares of the steps after them.
 	Base int
 	// From steps were done when linear and cosine began to fall anew, from
 	// learning_rate and without a second warm-up; 0: they did not.
@@ -65,10 +65,11 @@ func (c *Config) decay() int {
 	return int(math.Ceil(float64(c.length()) * c.DecayRatio))
 }
 
-// floor raises a factor from [0, 1] to [min_lr_ratio, 1].
+// floor maps a factor from [0, 1] to [min_lr_ratio, 1].
 func (c *Config) floor(x float64) float64 { return x*(1-c.MinLRRatio) + c.MinLRRatio }
 
-// fallFrom is after how many steps linear and cosine begin to fall.
+// fallFrom is the number of steps of the schedule after which linear and cosine begin
+// to fall.
 func (c *Config) fallFrom(warm int) int { return max(warm, c.Laid.From-c.Laid.Base) }
 
 // factor is the rate over learning_rate s steps into the schedule, after

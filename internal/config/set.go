@@ -15,7 +15,7 @@ var (
 	floatText = regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$`)
 )
 
-// set gives k the value v, which was spelled so.
+// set gives the key k of c the value v; spelled is the name that the user gave the key.
 func (k *key) set(c *Config, spelled string, v value) error {
 	e := &setter{key: k, spelled: spelled, v: v}
 	switch p := k.field(c).(type) {
@@ -51,7 +51,7 @@ func (k *key) set(c *Config, spelled string, v value) error {
 	panic("config: key " + k.name + " has a field of unknown type")
 }
 
-// setter is one value on its way into its field.
+// setter sets the field of a key to a value as it was written.
 type setter struct {
 	*key
 	spelled string
@@ -115,7 +115,7 @@ func (e *setter) choice(p *string) error {
 	return nil
 }
 
-// why is why a choice is not there, for choices that other tools have.
+// why says, in brackets, why mt does not have a choice that other tools have.
 func (e *setter) why() string {
 	switch {
 	case e.name == "optim":

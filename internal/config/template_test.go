@@ -60,9 +60,9 @@ func TestTemplateVars(t *testing.T) {
 	}
 }
 
-// TestTemplateVarsOfAResume: another thing given to the template is another data
-// set. Where enable_thinking is left out it is not taken from the run before: that is
-// told by the data, whose tokens are others.
+// TestTemplateVarsOfAResume: other variables for the template make another data set. An
+// enable_thinking that is left out is not taken from the checkpoint's run: where that
+// changes the data, the data shows it, since its tokens differ.
 func TestTemplateVarsOfAResume(t *testing.T) {
 	const base = "model: tiny\ndataset: x\n"
 	for _, c := range []struct{ was, now, key string }{

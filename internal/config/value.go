@@ -93,8 +93,8 @@ func parseYAML(name string, src []byte) (v value, err error) {
 	return (&reader{file: name}).node(body, 0)
 }
 
-// parseAST keeps a panic of the YAML library from ending the process, and text on
-// which it would take time and memory without end from reaching its parser.
+// parseAST parses src with the YAML library. A panic of the library becomes an error,
+// and text on which its parser would take endless time or memory does not reach it.
 func parseAST(name string, src []byte) (f *ast.File, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -108,16 +108,17 @@ func parseAST(name string, src []byte) (f *ast.File, err error) {
 	return parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 }
 
-// maxKeys and maxItems are more keys, and lists' items, than any config has: the
-// YAML library takes time with the square of the keys.
+// maxKeys and maxItems are more keys, and more items of lists, than any config has. The
+// time that the YAML library takes grows with the square of the keys.
 const (
 	maxKeys  = 2000
 	maxItems = 50000
 )
 
-// checkTokens refuses nesting deeper than maxDepth within a line, where a character
-// is enough for a level and the library takes memory with the square of the levels;
-// over lines, each level takes its indentation. And it counts.
+// checkTokens refuses more keys or items than maxKeys and maxItems, and nesting deeper
+// than maxDepth within a line. There one character makes a level, and the memory that
+// the library takes grows with the square of the levels; nesting over several lines
+// needs indentation for each level, so that the size of the file bounds it.
 func checkTokens(name string, tokens token.Tokens) error {
 	flow, dashes, keys, items, line := 0, 0, 0, 0, 0
 	for _, t := range tokens {

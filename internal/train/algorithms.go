@@ -42,9 +42,9 @@ func (s *session) readAlgorithms() error {
 	return nil
 }
 
-// recordAlgorithms adds the products of this process to that file, if the device
-// has something to tell, and says where a resumed run computes a product in
-// another way than before: its bits may then be others.
+// recordAlgorithms adds the matrix products of this process to algorithmsFile, if the
+// device records them. It says which products a resumed run computes in another way
+// than before, since its bits may then differ.
 func (s *session) recordAlgorithms() error {
 	d, ok := s.dev.(recorder)
 	if !ok {
@@ -59,7 +59,8 @@ func (s *session) recordAlgorithms() error {
 	return s.writeWhole(algorithmsFile, algorithmsJSON(s.products))
 }
 
-// algorithmsJSON is an object with one line for each shape, in order.
+// algorithmsJSON writes words as a JSON object with one line for each shape, sorted by
+// shape.
 func algorithmsJSON(words map[string][8]uint64) []byte {
 	out := []byte("{")
 	for i, shape := range slices.Sorted(maps.Keys(words)) {

@@ -10,34 +10,35 @@ import (
 	"mt/internal/config"
 )
 
-// alteration is what is other in a run than in the one of the checkpoint that it
-// goes on from.
+// alteration is how a run differs from the run whose checkpoint it goes on from.
 type alteration struct {
 	*job
-	from    *resume
-	saved   *config.Config
-	was     map[string]string // digests of the checkpoint's run
-	now     map[string]string
-	data    bool // reset_data takes effect
-	planes  bool // reset_optimizer takes effect
-	changes []config.Difference
+	from        *resume
+	saved       *config.Config
+	was         map[string]string // digests of the checkpoint's run
+	now         map[string]string
+	resetData   bool // reset_data takes effect
+	resetPlanes bool // reset_optimizer takes effect
+	changes     []config.Difference
 }
 
-// apply settles what the run keeps of the checkpoint's and what it does not,
-// notes it, and is an error where the two cannot go together.
+// apply settles what the run keeps of the checkpoint's run and notes what it changes.
+// It returns an error where the run cannot go on from the checkpoint with these
+// changes.
 func (a *alteration) apply() error {
 	c, from := a.c, a.from
 	a.now = a.digests()
-	// A reset is done once: the checkpoints after it are of a run with the key.
-	a.planes = c.ResetOptimizer && (from.other || !a.saved.ResetOptimizer)
-	a.data = c.ResetData && (from.other || !a.saved.ResetData || a.otherData())
-	if !a.data {
+	// A reset is done once: a checkpoint saved after it is of a run that had the key,
+	// and a run that goes on from it does not reset again.
+	a.resetPlanes = c.ResetOptimizer && (from.other || !a.saved.ResetOptimizer)
+	a.resetData = c.ResetData && (from.other || !a.saved.ResetData || a.otherData())
+	if !a.resetData {
 		c.KeepResolved(a.saved, !a.stepsDiffer())
 	}
-	if a.data {
+	if a.resetData {
 		from.state.DataPos = 0
 	}
-	if a.planes {
+	if a.resetPlanes {
 		from.reset, from.state.AdamStep = true, 0
 	}
 	if err := a.placeData(from.state); err != nil {
@@ -55,31 +56,33 @@ func (a *alteration) apply() error {
 	return a.schedule()
 }
 
-// stepsDiffer tells whether a step is another than it was, in a way that decides
-// how much memory it takes.
+// stepsDiffer tells whether a step has another number of rows than before, or whether
+// clipping was switched on or off. Both change how much memory a step takes.
 func (a *alteration) stepsDiffer() bool {
 	return a.c.RowsPerStep() != a.saved.RowsPerStep() || (a.c.MaxGradNorm > 0) != (a.saved.MaxGradNorm > 0)
 }
 
-// otherData tells whether the rows or their order are others.
+// otherData tells whether the rows or their order differ from those of the checkpoint's
+// run.
 func (a *alteration) otherData() bool {
 	return a.now["dataset"] != a.was["dataset"] ||
 		slices.ContainsFunc(a.c.Changes(a.saved), func(d config.Difference) bool { return d.Part == config.PartDataset && !a.moved(d) })
 }
 
-// moved tells whether d is another name of the same data.
+// moved tells whether d only gives the same data another name.
 func (a *alteration) moved(d config.Difference) bool {
 	return (d.Key == "dataset" || d.Key == "dataset_dir") && a.now["dataset"] == a.was["dataset"]
 }
 
-// Ways out of a difference that cannot be.
+// What an error about a difference that is not allowed advises to do.
 const (
 	takeReset  = "set reset_data: true to go on with the checkpoint's weights and moments from the first row of this data, choose another output_dir"
 	takeOther  = "choose another output_dir"
 	takeAfresh = "or start afresh with resume_from_checkpoint: false"
 )
 
-// allow is an error that names the way out where d cannot be.
+// allow returns nil where the run may differ by d, and otherwise an error that names
+// the way out.
 func (a *alteration) allow(d config.Difference) error {
 	wayOut := ""
 	switch d.Part {
@@ -89,15 +92,15 @@ func (a *alteration) allow(d config.Difference) error {
 		}
 		wayOut = fmt.Sprintf("train from the checkpoint's weights alone with model_name_or_path: %s and another output_dir", a.from.dir)
 	case config.PartDataset:
-		if !a.data && !a.moved(d) {
+		if !a.resetData && !a.moved(d) {
 			wayOut = takeReset
 		}
 	case config.PartOptimizer:
-		if !a.planes {
+		if !a.resetPlanes {
 			wayOut = "set reset_optimizer: true to go on with the checkpoint's weights and with moments of zero, " + takeOther
 		}
 	case config.PartNumerics:
-		if !a.data && !a.from.other && !a.stepsDiffer() {
+		if !a.resetData && !a.from.other && !a.stepsDiffer() {
 			wayOut = fmt.Sprintf("go on from there with other roundings by resume_from_checkpoint: %s and another output_dir", a.from.dir)
 		}
 	}
@@ -107,7 +110,8 @@ func (a *alteration) allow(d config.Difference) error {
 	return a.c.Errorf(d.Key, "the checkpoint %s was made with another value: %s; restore it, %s, %s", a.from.dir, d, wayOut, takeAfresh)
 }
 
-// checkDigests compares what the configuration does not show.
+// checkDigests compares what the configuration does not show: the contents of model,
+// tokenizer and data.
 func (a *alteration) checkDigests() error {
 	for _, part := range []struct{ name, key, what, wayOut string }{
 		{"model", "model_name_or_path", "config.json", takeOther},
@@ -116,9 +120,9 @@ func (a *alteration) checkDigests() error {
 	} {
 		was, now := a.was[part.name], a.now[part.name]
 		switch {
-		case was == now, part.name == "dataset" && a.data:
+		case was == now, part.name == "dataset" && a.resetData:
 			continue
-		case part.name == "tokenizer" && (was == "" || now == ""): // a checkpoint from before it was recorded, or data that came as ids
+		case part.name == "tokenizer" && (was == "" || now == ""): // an older version did not record it, or the data came as ids
 			continue
 		}
 		return a.c.Errorf(part.key, "the checkpoint %s was made with another %s (there %s, here %s): restore its %s, %s, %s",
@@ -127,11 +131,12 @@ func (a *alteration) checkDigests() error {
 	return nil
 }
 
-// schedule lays the schedule and notes what has changed and what that means.
+// schedule checks max_steps, lays the learning rate's schedule out for the altered run,
+// and notes what has changed and what that means.
 func (a *alteration) schedule() error {
 	c, step := a.c, a.from.state.Step
 	what := a.words()
-	if a.data || a.planes {
+	if a.resetData || a.resetPlanes {
 		if c.MaxSteps <= step {
 			return c.Errorf("max_steps", "max_steps is %d and counts the %d steps of %s too: raise it, or leave it to num_train_epochs, which counts from here",
 				c.MaxSteps, step, a.from.dir)
@@ -156,18 +161,18 @@ func (a *alteration) schedule() error {
 	return nil
 }
 
-// words are the changes, such as "max_steps 16 (was 8)".
+// words are the changes in words, such as "max_steps 16 (was 8)".
 func (a *alteration) words() []string {
 	var out []string
-	if a.data {
+	if a.resetData {
 		out = append(out, "data from its first row (reset_data)")
 	}
-	if a.planes {
+	if a.resetPlanes {
 		out = append(out, "moments of zero (reset_optimizer)")
 	}
 	for _, d := range a.changes {
 		text := fmt.Sprintf("%s %s (was %s)", d.Key, d.Now, d.Was)
-		if d.Part == config.PartRows && !a.data {
+		if d.Part == config.PartRows && !a.resetData {
 			text += fmt.Sprintf(" after row %d of the data", a.from.state.DataPos)
 		}
 		out = append(out, text)
@@ -175,8 +180,8 @@ func (a *alteration) words() []string {
 	return out
 }
 
-// placeData has steps take their rows from where the data was left, and settles
-// the number of steps where num_train_epochs decides it.
+// placeData makes steps take their rows from where the data was left at the checkpoint,
+// and sets the number of steps where num_train_epochs decides it.
 func (j *job) placeData(at checkpoint.TrainerState) error {
 	c := j.c
 	all := j.set.Sampler(c.RowsPerStep())

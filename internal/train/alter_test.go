@@ -17,8 +17,8 @@ import (
 	"mt/model"
 )
 
-// startedAt is the scene with another output directory, which holds the checkpoint of
-// a step of from, and the metrics until then.
+// startedAt is the scene with another output directory, which holds the checkpoint
+// after step of the scene from, and the metrics up to there.
 func (s scene) startedAt(t *testing.T, from scene, step int) scene {
 	t.Helper()
 	s = s.in(t)
@@ -27,8 +27,8 @@ func (s scene) startedAt(t *testing.T, from scene, step int) scene {
 	return s
 }
 
-// alterations are what a run may go on with, and what it says; step 5 of the
-// scene is the second of an epoch.
+// alterations are keys that a run may change when it goes on, and what it says of them.
+// Step 5 of the scene is the second of an epoch.
 var alterations = map[string]struct{ extra, says string }{
 	"longer":        {"max_steps: 13\n", "with max_steps 13 (was 8): the learning rate was 0.00933 at step 4 and is 0.01 at step 5; cosine is laid anew"},
 	"shorter":       {"max_steps: 6\n", "with max_steps 6 (was 8): "},
@@ -96,7 +96,7 @@ func TestAlteredStepsArePlannedAnew(t *testing.T) {
 	}
 }
 
-// TestResetAgain: a reset is done once, unless the data is another again.
+// TestResetAgain: a reset is done once, unless the data has changed again.
 func TestResetAgain(t *testing.T) {
 	s := newScene(t, "")
 	s.mustTrain(t)
@@ -179,7 +179,7 @@ func TestAlteredUpdate(t *testing.T) {
 			t.Errorf("%q: the change is said: %t\n%s", extra, said, out)
 		}
 		got := loadState(t, filepath.Join(run.out, "checkpoint-5"))
-		var worst [3]float64 // weight, m, v: over the largest change of a layer's
+		var worst [3]float64 // of weight, m and v: the largest error over the largest change in the tensor
 		for i, l := range s4.Layers {
 			m4s, v4s, m5s := floats(l, "m"), floats(l, "v"), floats(s5.Layers[i], "m")
 			mGot, vGot := floats(got.Layers[i], "m"), floats(got.Layers[i], "v")
@@ -313,7 +313,7 @@ func TestEpochsGoOn(t *testing.T) {
 	checkError(t, err, true, "run.yaml", "num_train_epochs is 1", "step 12 is at epoch 4.00", "raise it", "earlier checkpoint")
 }
 
-// TestEndedEpochsAreDone: a run over so many epochs that has kept its model alone is
+// TestEndedEpochsAreDone: a run by num_train_epochs that has kept its model alone is
 // done, and the same command says so.
 func TestEndedEpochsAreDone(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
@@ -360,7 +360,8 @@ func TestFromAnotherRun(t *testing.T) {
 	if out := got.mustTrain(t); !strings.Contains(out, "training is done") {
 		t.Errorf("run again:\n%s", out)
 	}
-	// Roundings may be others there, and only there; where other checkpoints are, it is said.
+	// A run from another one's checkpoint may compute in another dtype. Checkpoints in
+	// its directory that did not begin from there are mentioned.
 	if out := want.in(t).with("compute_dtype: bf16\n").mustTrain(t); !strings.Contains(out, "compute_dtype bf16 (was fp32)") {
 		t.Errorf("other roundings:\n%s", out)
 	}

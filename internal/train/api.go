@@ -16,12 +16,12 @@ type Options struct {
 	JSON           bool // tables and results as JSON on Stdout
 	Interactive    bool // Stderr is a terminal: one progress line, redrawn
 
-	paper    bool              // nothing will run: a plan for a GPU that is not here is of use
-	sketch   bool              // the plan is made of the configuration alone: no data, no output_dir
+	paper    bool              // only a plan is wanted, which may be for a GPU that is not here
+	sketch   bool              // the plan is made from the configuration alone, without data and output_dir
 	unusable map[string]string // checkpoints that are skipped, with the reason
 	hooks    hooks
-	// orCheckpoint: a run's output_dir without a model stands for its newest
-	// checkpoint.
+	// orCheckpoint: where the model is the output_dir of a run that has written no
+	// model yet, its newest checkpoint is taken.
 	orCheckpoint bool
 }
 
@@ -42,6 +42,6 @@ type hooks struct {
 // ErrInterrupted is the error of work that was asked to stop.
 var ErrInterrupted = errors.New("interrupted")
 
-// ErrResumable is ErrInterrupted where what was done is kept: a run whose state
-// has been saved, data that was read in part.
+// ErrResumable is the ErrInterrupted of work that the same command goes on with: a run
+// whose state has been saved, or data that was read in part.
 var ErrResumable = fmt.Errorf("%w; run the same command again to go on", ErrInterrupted)

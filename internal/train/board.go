@@ -8,7 +8,7 @@ import (
 	"mt/internal/tensorboard"
 )
 
-// boardDir is where TensorBoard finds a run, in its output directory.
+// boardDir is the folder in a run's output directory that TensorBoard reads.
 const boardDir = "runs"
 
 // openBoard begins TensorBoard's event file where report_to asks for it.
@@ -22,8 +22,8 @@ func (s *session) openBoard() (err error) {
 	return err
 }
 
-// onBoard shows the numbers of a logged step or evaluation. Where that fails
-// the run ends.
+// onBoard writes the numbers of a logged step or evaluation to TensorBoard's event
+// file, if there is one. A failure ends the run.
 func (s *session) onBoard(step int, values ...tensorboard.Scalar) {
 	if s.board == nil {
 		return
@@ -33,8 +33,8 @@ func (s *session) onBoard(step int, values ...tensorboard.Scalar) {
 	}
 }
 
-// scalars are what a step shows in TensorBoard, by the tags of transformers'
-// Trainer where it has the number.
+// scalars are the numbers that TensorBoard shows of a step. A number that the Trainer
+// of Transformers shows too has the same tag as there.
 func (m stepMetrics) scalars() []tensorboard.Scalar {
 	out := []tensorboard.Scalar{{Tag: "train/learning_rate", Value: m.LR}, {Tag: "train/epoch", Value: m.Epoch},
 		{Tag: "train/tok_per_s", Value: m.TokPerS}, {Tag: "train/tflops", Value: m.TFLOPS}}

@@ -14,16 +14,17 @@ import (
 	"mt/plan"
 )
 
-// What the rates behind a plan's bound are measured with: enough to leave the
-// caches, little enough to take a moment.
+// The sizes that rates are measured with, for a plan's bound: too large for the caches,
+// and small enough to take a moment.
 const (
 	boundParams = 8 << 20  // parameters that are updated
 	boundCopy   = 64 << 20 // bytes that cross the link
-	boundRuns   = 4        // the best of so many counts
+	boundRuns   = 4        // measurements, of which the fastest counts
 )
 
-// bound measures this machine and bounds a step's time by it; nil without a
-// device to measure, which a plan can do without.
+// bound measures this machine and returns the least time that a step can take on it. It
+// is nil where there is no device, or too little device memory, to measure with; a plan
+// can do without it.
 func (j *job) bound() (*plan.Bound, error) {
 	if j.dev == nil && j.c.Device == "cuda" {
 		return nil, nil
@@ -51,7 +52,8 @@ func (j *job) bound() (*plan.Bound, error) {
 	return &b, err
 }
 
-// updateRate is the bytes a second that an update by o reads and writes.
+// updateRate is how many bytes a second an update by o reads and writes in host memory.
+// split says that matrices are split into planes, as bf16 of model.NewLayout does.
 func updateRate(o optim.Optimizer, pool *parallel.Pool, split bool) (rate float64, err error) {
 	const cols = 1 << 10
 	layer := model.Layer{Kind: model.Block, Params: []model.Param{{Role: model.RoleDown, Rows: boundParams / cols, Cols: cols, Dims: 2}}}
@@ -80,7 +82,7 @@ func updateRate(o optim.Optimizer, pool *parallel.Pool, split bool) (rate float6
 	return float64(bytes) / max(best, 1).Seconds(), nil
 }
 
-// linkRate is the bytes a second that pinned memory reaches towards the device.
+// linkRate is how many bytes a second are copied from pinned host memory to the device.
 func linkRate(dev device.Device) (rate float64, err error) {
 	defer func() {
 		if err != nil {

@@ -13,14 +13,15 @@ import (
 	"mt/internal/human"
 )
 
-// ChatOptions say whom to answer. With In there is one of Conversations, which may
-// be empty and goes on; without, each is answered.
+// ChatOptions say what to answer. With In, Conversations has one conversation, which
+// may be empty, and the turns that In holds continue it. Without In, each of
+// Conversations is answered once.
 type ChatOptions struct {
 	GenerateOptions
 	Conversations []*data.Conversation
-	System        string // the system's turn; "": none but what the conversations have
+	System        string // the system's turn, put before each conversation; "": as the conversations have it
 	In            io.Reader
-	Ask           string // shown on Stderr where a turn is waited for
+	Ask           string // shown on Stderr before a turn is read; "": nobody is at a terminal
 }
 
 // What a user may say in place of a turn.
@@ -29,7 +30,7 @@ const (
 	sayExit  = "/exit"
 )
 
-// chat is a session that answers.
+// chat is a session that answers conversations.
 type chat struct {
 	*session
 	o    ChatOptions
@@ -37,8 +38,9 @@ type chat struct {
 	ends []int32
 }
 
-// Chat answers conversations, through the chat template. Answers appear on Stdout
-// as they are made; with JSON a line for each conversation instead.
+// Chat answers conversations, through the chat template. Answers appear on Stdout as
+// they are made; with JSON each whole conversation is printed on a line once it is
+// answered.
 func Chat(ctx context.Context, o ChatOptions) (err error) {
 	s := &session{job: &job{c: o.Config, hooks: o.hooks, orCheckpoint: true}, o: o.Options}
 	defer s.closeAfter(&err)
@@ -57,7 +59,8 @@ func Chat(ctx context.Context, o ChatOptions) (err error) {
 	return nil
 }
 
-// check finds the chat template and looks at the conversations.
+// check finds the chat template and refuses conversations that leave no room for an
+// answer.
 func (c *chat) check() (err error) {
 	spec := c.c.DataSpec()
 	spec.Tokenizer, spec.ModelDir, spec.VocabSize = c.tok, c.modelDir, c.model.VocabSize
@@ -80,14 +83,14 @@ func (c *chat) check() (err error) {
 		if c.o.In != nil && v.LastRole() != "user" && v.LastRole() != "tool" {
 			continue
 		}
-		if _, err := c.room(v); err != nil {
+		if _, err := c.promptOf(v); err != nil {
 			return of(v, err)
 		}
 	}
 	return nil
 }
 
-// of says which conversation an error is of.
+// of puts the place where the conversation v was read, if it is known, in front of err.
 func of(v *data.Conversation, err error) error {
 	if v.Where == "" {
 		return err
@@ -98,11 +101,12 @@ func of(v *data.Conversation, err error) error {
 // prompt is a conversation in tokens, with room for an answer.
 type prompt struct {
 	ids  []int32
-	room int // tokens that the answer may have
+	room int // how many tokens the answer may have
 }
 
-// room makes the prompt of a conversation.
-func (c *chat) room(v *data.Conversation) (prompt, error) {
+// promptOf makes the prompt of a conversation. It is an error where the model has no
+// position left for an answer.
+func (c *chat) promptOf(v *data.Conversation) (prompt, error) {
 	ids, err := c.d.Prompt(v)
 	if err != nil {
 		return prompt{}, err
@@ -119,13 +123,13 @@ func (c *chat) room(v *data.Conversation) (prompt, error) {
 
 // answer streams an answer to w and adds it to the conversation.
 func (c *chat) answer(ctx context.Context, v *data.Conversation, turn int, w io.Writer) error {
-	p, err := c.room(v)
+	p, err := c.promptOf(v)
 	if err != nil {
 		return err
 	}
 	g := c.o.sampling()
 	g.MaxNewTokens, g.Stop = p.room, c.ends
-	g.Seed += int64(turn) // or all turns would be drawn alike
+	g.Seed += int64(turn) // otherwise all turns would draw the same random numbers
 	var text strings.Builder
 	made, err := c.goOn(ctx, g, p.ids, io.MultiWriter(w, &text))
 	v.Add("assistant", strings.TrimSpace(text.String()))
@@ -135,7 +139,8 @@ func (c *chat) answer(ctx context.Context, v *data.Conversation, turn int, w io.
 	return err
 }
 
-// one answers a conversation and prints the answer, or with JSON all of it.
+// one answers a conversation and prints the answer or, with JSON, the whole
+// conversation.
 func (c *chat) one(ctx context.Context, v *data.Conversation, i int) error {
 	w := c.o.Stdout
 	if c.o.JSON {
@@ -157,8 +162,8 @@ func (c *chat) one(ctx context.Context, v *data.Conversation, i int) error {
 	return nil
 }
 
-// talk goes on with a conversation, a line of In for a turn, until In ends or the
-// user does.
+// talk continues a conversation, with each line of In as a turn, until In ends or the
+// user ends it.
 func (c *chat) talk(ctx context.Context) error {
 	begin := c.o.Conversations[0]
 	v, lines := begin.Clone(), readLines(c.o.In)
@@ -202,10 +207,11 @@ func (c *chat) talk(ctx context.Context) error {
 	}
 }
 
-// reply answers the last turn. What cannot be answered ends a pipe; at a terminal it
-// is told, and the turn is taken back.
+// reply answers the last turn. A turn that leaves no room for an answer is an error
+// where the turns come through a pipe; at a terminal the error is printed and the turn
+// is taken back.
 func (c *chat) reply(ctx context.Context, v *data.Conversation, turn int) error {
-	if _, err := c.room(v); err != nil {
+	if _, err := c.promptOf(v); err != nil {
 		if c.o.Ask == "" {
 			return err
 		}
@@ -216,12 +222,12 @@ func (c *chat) reply(ctx context.Context, v *data.Conversation, turn int) error 
 	err := c.answer(ctx, v, turn, c.o.Stdout)
 	fmt.Fprintln(c.o.Stdout)
 	if ctx.Err() != nil {
-		return nil // the user ends it so
+		return nil // this is how a user ends the chat
 	}
 	return err
 }
 
-// turnRead is a line of the user's, or why there is none.
+// turnRead is a line that the user wrote, or why there is none: io.EOF at the end.
 type turnRead struct {
 	text string
 	err  error
@@ -230,7 +236,9 @@ type turnRead struct {
 // maxTurn bounds a turn, in bytes.
 const maxTurn = 16 << 20
 
-// readLines reads lines ahead of those who want them, who may leave.
+// readLines sends the lines of r, and then the error that ended them. It reads on a
+// goroutine of its own, so that the receiver need not wait for a line and may leave at
+// any time.
 func readLines(r io.Reader) <-chan turnRead {
 	out := make(chan turnRead)
 	go func() {

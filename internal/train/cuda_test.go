@@ -267,8 +267,8 @@ func TestCUDAStaging(t *testing.T) {
 	}
 }
 
-// TestCUDADamagedRecord: what a run recorded of its products and cannot be read is
-// said before a step is done, and not when all are.
+// TestCUDADamagedRecord: a record of matrix products that cannot be read is an error
+// before the first step, and not after the last.
 func TestCUDADamagedRecord(t *testing.T) {
 	s := newScene(t, "device: cuda\nmax_steps: 2\n")
 	if out, err := s.train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{}), stepped: func(int) {}}); err != nil {
@@ -323,8 +323,8 @@ func TestCUDAEveryCallFails(t *testing.T) {
 		slices.Sort(tried)
 		for _, i := range slices.Compact(tried) {
 			drv, err := train(whole.in(t), emu.Options{Threads: 1, FailCall: i, Mode: emu.Random, Seed: uint64(i)})
-			// Goroutines make the calls of a run in an order of their own, and some
-			// events more or less.
+			// The order of a run's calls changes with the order in which its goroutines
+			// come to run, and so does the number of its calls for events.
 			failed := drv.CallName(i)
 			if failed != "" && (err == nil || !strings.Contains(err.Error(), failed+": ") && !strings.HasPrefix(failed, "nvml")) {
 				t.Errorf("call %d (%s) failed: error %v", i, failed, err)

@@ -13,8 +13,8 @@ import (
 	"mt/internal/parallel"
 )
 
-// resolveDevice settles device, compute dtype and binding. A GPU is opened here:
-// what its context takes is part of the plan.
+// resolveDevice settles device, compute_dtype and binding. A GPU is opened here, since
+// the memory that its context takes is part of the plan.
 func (j *job) resolveDevice(o Options) error {
 	c := j.c
 	var err error
@@ -47,9 +47,10 @@ func (j *job) resolveDevice(o Options) error {
 	return nil
 }
 
-// chooseDevice is device: auto: the GPU if there is one that works, else the
-// CPU, with a word on why. An emulator is only taken when it is asked for. A
-// sketch with device_memory is for a GPU, wherever it is made.
+// chooseDevice settles device: auto. It takes the GPU if there is one that works, and
+// otherwise the CPU, with a note that says why. An emulator is taken only where device:
+// cuda asks for it. A sketch with device_memory is for a GPU, also on a machine without
+// one.
 func (j *job) chooseDevice(o Options) error {
 	if o.sketch && j.c.DeviceMemory > 0 {
 		j.c.Device = "cuda"
@@ -74,7 +75,8 @@ func (j *job) chooseDevice(o Options) error {
 	return nil
 }
 
-// takeGPU is device: cuda. A plan can do without a GPU.
+// takeGPU settles device: cuda. Where no GPU can be used it fails, unless only a plan
+// is wanted and device_memory says how large the GPU is.
 func (j *job) takeGPU(o Options) error {
 	g := machine.FindGPU(j.hooks.symbols)
 	dev, err := g.Open(machine.First, j.c.DeviceMemory)
@@ -101,14 +103,14 @@ func (j *job) takeGPU(o Options) error {
 	return nil
 }
 
-// planOnPaper plans for a GPU of device_memory that is not here.
+// planOnPaper plans for a GPU that is not here, with device_memory bytes.
 func (j *job) planOnPaper(why string) {
 	j.context = cuda.AssumedContext
 	j.note("%s: the plan is for one of %s, of which %s are taken to go to its context; device: cpu plans for this machine's CPU",
 		why, j.c.DeviceMemory, config.Bytes(j.context))
 }
 
-// keep makes dev the device of the job and plans with what it has.
+// keep makes dev the device of the job, and plans with the memory that it has.
 func (j *job) keep(dev device.Device) {
 	j.dev = dev
 	j.closers = append(j.closers, func() { j.closing = dev.Close() })
@@ -116,7 +118,7 @@ func (j *job) keep(dev device.Device) {
 	j.context, j.budget = use.Now[accounts.Context], use.Limit
 }
 
-// deviceBudget is the device memory in bytes that the plan may use; 0 is any.
+// deviceBudget is how much device memory in bytes the plan may use; 0: no limit.
 func (j *job) deviceBudget() int64 {
 	if j.dev != nil {
 		return j.budget
@@ -124,7 +126,8 @@ func (j *job) deviceBudget() int64 {
 	return int64(j.c.DeviceMemory)
 }
 
-// openDevice makes the device, unless it is open, and the host's worker pool.
+// openDevice opens the device, unless it is open already, and starts the host's worker
+// pool.
 func (j *job) openDevice() (device.Device, *parallel.Pool, error) {
 	if j.dev == nil {
 		dev, err := machine.Open(machine.Options{Device: "cpu", Threads: j.c.Threads, MemoryLimit: j.c.DeviceMemory, Unified: j.unified})
@@ -138,7 +141,8 @@ func (j *job) openDevice() (device.Device, *parallel.Pool, error) {
 	return j.dev, pool, nil
 }
 
-// deviceNotes are what the device has to say that was not told yet.
+// deviceNotes returns the notes of the device that were not shown yet; from then on
+// they count as shown.
 func (j *job) deviceNotes() []string {
 	d, ok := j.dev.(interface{ Notes() []string })
 	if !ok {
@@ -149,14 +153,15 @@ func (j *job) deviceNotes() []string {
 	return notes
 }
 
-// rateSize is the largest size of matrices to measure the rate with: enough for
-// a GPU to reach it, little enough for a CPU to be done soon.
+// rateSize is the largest number of rows and columns of the matrices that the matrix
+// product rate is measured with: enough for a GPU to reach its full rate, and few
+// enough for a CPU to be done soon.
 func (j *job) rateSize() int {
 	switch {
 	case j.c.Device != "cuda":
 		return 1024
 	case machine.Emulated() || j.hooks.symbols != nil:
-		return 64 // what an emulator reaches means nothing
+		return 64 // an emulator's rate means nothing
 	}
 	return 8192
 }

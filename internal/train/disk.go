@@ -18,30 +18,30 @@ import (
 	"mt/plan"
 )
 
-// disk is the room that a run takes where it writes, in bytes.
+// disk is how much disk space a run takes in its output directory, in bytes.
 type disk struct {
 	Dir         string `json:"dir"`
-	Checkpoint  int64  `json:"checkpoint_bytes"`      // one of them
-	Checkpoints *int   `json:"checkpoints"`           // still to be written; null where only the data tells
-	Limit       int    `json:"save_total_limit"`      // those that stay; 0: all
+	Checkpoint  int64  `json:"checkpoint_bytes"`      // one checkpoint
+	Checkpoints *int   `json:"checkpoints"`           // still to be written; null where only the data tells how many
+	Limit       int    `json:"save_total_limit"`      // how many checkpoints stay; 0: all
 	Model       int64  `json:"model_bytes"`           // the final model
 	Log         int64  `json:"log_bytes"`             // metrics and events
-	AtMost      *int64 `json:"at_most_bytes"`         // more than now; null where only the data tells
-	Free        *int64 `json:"free_bytes,omitempty"`  // with what unfinished saves have left
-	Cache       string `json:"token_cache,omitempty"` // a file, written already
+	AtMost      *int64 `json:"at_most_bytes"`         // on top of what is there now; null as above
+	Free        *int64 `json:"free_bytes,omitempty"`  // what unfinished saves have left counts as free
+	Cache       string `json:"token_cache,omitempty"` // a file that is written already
 	CacheBytes  int64  `json:"token_cache_bytes,omitempty"`
-	what        string // a checkpoint holds
+	what        string // what a checkpoint holds, in words
 }
 
-// What a line of metrics.jsonl takes at most, and the same in TensorBoard's
-// events; and all else that is written once.
+// Bounds in bytes: of a line of metrics.jsonl, of the same numbers in TensorBoard's
+// events, and of everything else that a run writes once.
 const (
 	logLineBytes = 1 << 10
 	eventBytes   = 2 << 10
 	onceBytes    = 64 << 10
 )
 
-// writes is what a run that goes on from from writes into output_dir.
+// writes is what a run writes into output_dir; from is where the run goes on from.
 func (j *job) writes(from resume) (plan.Writes, error) {
 	if _, err := j.companions(); err != nil {
 		return plan.Writes{}, err
@@ -69,9 +69,10 @@ func (j *job) writes(from resume) (plan.Writes, error) {
 	return w, nil
 }
 
-// staying is how many checkpoints stay under a save_total_limit while the next is
-// written: where that comes within two steps, one more than 1, since it may begin
-// before a step is reported that shows the last to be good.
+// staying is how many checkpoints stay while the next one is written, where
+// save_total_limit is limit. A limit of 1 keeps 2 where saves are at most two steps
+// apart: the next save may then begin before a later step has shown that the last
+// checkpoint is good.
 func (j *job) staying(limit int) int {
 	every := j.cadence()
 	gap := every.save
@@ -90,12 +91,13 @@ func (j *job) staying(limit int) int {
 	return 1
 }
 
-// saves is how many checkpoints a run writes after the step done. There is always
-// room for one more: that of a Ctrl-C.
+// saves is how many checkpoints a run still writes after the step done; plan.Unknown
+// where only the data tells. Before the end it is at least 1, so that there is room for
+// the one that Ctrl-C saves.
 func (j *job) saves(done int) int {
 	c, every := j.c, j.cadence()
 	var n int
-	var last bool // the last step is one of n
+	var last bool // the save after the last step is one of n
 	switch {
 	case c.MaxSteps > 0 && done >= c.MaxSteps:
 		return 0
@@ -149,8 +151,9 @@ func (j *job) disk(from resume) (disk, error) {
 	return d, nil
 }
 
-// held are the checkpoints in output_dir and how much is free there, counting
-// what the start of the run removes.
+// held gives the sizes of the checkpoints in output_dir and how much is free there,
+// both in bytes. What the start of the run removes counts as free. free is nil where
+// the disk does not say.
 func (j *job) held() (kept []int64, free *int64, err error) {
 	dir := j.c.OutputDir
 	kept, leftovers, err := checkpoint.Held(dir)
@@ -177,8 +180,9 @@ func (j *job) held() (kept []int64, free *int64, err error) {
 	return kept, free, nil
 }
 
-// checkDisk refuses a run whose checkpoints and model have no room, and notes
-// where checkpoints that all stay will fill the disk.
+// checkDisk refuses a run whose checkpoints and model have no room. Where all
+// checkpoints stay and there is room for the first, it notes instead when the disk will
+// be full.
 func (j *job) checkDisk(from resume) error {
 	w, err := j.writes(from)
 	if err != nil {
@@ -206,11 +210,11 @@ func (j *job) checkDisk(from resume) error {
 		return nil
 	}
 	return j.c.Errorf("output_dir", "output_dir %s has %s free and the run takes %s there (%s): %s",
-		j.c.OutputDir, human.Bytes(*free), human.Bytes(need), parts(w), j.lessDisk(w, *free))
+		j.c.OutputDir, human.Bytes(*free), human.Bytes(need), breakdown(w), j.lessDisk(w, *free))
 }
 
-// saveAfter is the step after which the run, at step done now, saves once more
-// than n times.
+// saveAfter is the step of the checkpoint that follows the next n, in a run that is at
+// step done.
 func (j *job) saveAfter(done, n int) int {
 	every := j.cadence()
 	if every.saveEpochs {
@@ -219,8 +223,8 @@ func (j *job) saveAfter(done, n int) int {
 	return min(j.c.MaxSteps, (done/every.save+n+1)*every.save)
 }
 
-// parts says what w is made of at its most.
-func parts(w plan.Writes) string {
+// breakdown says what is on disk when w takes the most room.
+func breakdown(w plan.Writes) string {
 	model := "the final model of " + human.Bytes(w.Model)
 	n := w.Saves
 	if w.Limit > 0 && n > w.Limit {
@@ -264,7 +268,7 @@ func (j *job) lessDisk(w plan.Writes, free int64) string {
 		light := w
 		light.Checkpoint = w.Model
 		if j.c.KeepCheckpoints {
-			light.Saves = max(1, w.Saves-1) // none at the end
+			light.Saves = max(1, w.Saves-1) // none is saved after the last step
 		}
 		try("set save_only_model: true (nothing can be resumed then)", light)
 	}
@@ -305,5 +309,5 @@ func (d disk) write(w io.Writer) {
 	if d.Cache != "" {
 		row("token cache", d.CacheBytes, "written: %s", d.Cache)
 	}
-	_ = tw.Flush() // as all that is printed for people
+	_ = tw.Flush() // a failure to print for people is no error anywhere
 }

@@ -14,7 +14,7 @@ import (
 	"mt/plan"
 )
 
-// freeFS is a disk with so much free.
+// freeFS is a disk that says how many bytes it has free.
 type freeFS struct {
 	lazyFS
 	free int64
@@ -132,7 +132,7 @@ func TestDiskOfAResumedRun(t *testing.T) {
 	}
 }
 
-// TestDryRunShowsDisk as the run would have it.
+// TestDryRunShowsDisk: a dry run shows the disk space that the run would take.
 func TestDryRunShowsDisk(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 3\nsave_total_limit: 2\n")
@@ -177,8 +177,8 @@ func TestFullCacheDisk(t *testing.T) {
 	checkError(t, err, false, "eval_dataset: token cache: write /cache/x.part: no space left on device: ", "set cache_dir to a folder on another disk")
 }
 
-// countFS counts what is there when something more is begun, in sizes of a
-// checkpoint and of a model.
+// countFS notes the most that is on disk, in sizes of a checkpoint and of a model: it
+// counts each time that another of them is begun.
 type countFS struct {
 	lazyFS
 	out               string
@@ -207,7 +207,7 @@ func (f *countFS) Mkdir(path string) error {
 	return f.lazyFS.Mkdir(path)
 }
 
-// TestDiskIsEnough: no run has more on disk than it was said to.
+// TestDiskIsEnough: no run has more on disk than its plan says.
 func TestDiskIsEnough(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	pattern := newScene(t, "")

@@ -38,12 +38,12 @@ func (j *job) epochsAfter(step int) int { return int(j.train.Pos(step) / int64(j
 // endsEpoch says whether a step takes the last row of an epoch.
 func (j *job) endsEpoch(step int) bool { return j.train.Pos(step)%int64(j.set.Train().Rows()) == 0 }
 
-// reached is where the pipeline starts.
+// reached is the state that the pipeline starts from.
 func (r resume) reached() actors.State {
 	return actors.State{Step: r.state.Step, AdamStep: r.state.AdamStep, NonFinite: r.state.NonFinite, Tokens: r.state.Tokens}
 }
 
-// after is the state after the step that r reports, which came after was.
+// after is the state after the step that r reports; was is the state before that step.
 func after(was actors.State, r actors.StepReport) actors.State {
 	now := actors.State{Step: r.Step, AdamStep: was.AdamStep + 1, Tokens: r.TotalTokens}
 	if r.Skipped {
@@ -52,14 +52,14 @@ func after(was actors.State, r actors.StepReport) actors.State {
 	return now
 }
 
-// resumable says whether the checkpoint saved last is that of the last step, and
-// a run can go on from it.
+// resumable says whether the checkpoint that was saved last is that of the last step
+// and a run can go on from it.
 func (s *session) resumable(saved checkpoint.TrainerState) bool {
 	return saved.Step == s.lastStep && !saved.ModelOnly
 }
 
-// interrupted is the error of a run from from that was stopped before its end,
-// with saved as its last checkpoint.
+// interrupted is the error of a run that was stopped before its end. from is where it
+// went on from, saved the state of its last checkpoint.
 func (s *session) interrupted(from resume, saved checkpoint.TrainerState) error {
 	dir := filepath.Join(s.c.OutputDir, checkpointName(saved.Step))
 	if saved.Step > from.state.Step {
@@ -76,8 +76,9 @@ func (s *session) interrupted(from resume, saved checkpoint.TrainerState) error 
 	return ErrResumable
 }
 
-// findStart is findResume for an output directory that may hold the model of a
-// finished run without the checkpoint of its last step.
+// findStart finds where the run begins. It is findResume, except that the output
+// directory may also hold the model of a finished run without the checkpoint of its
+// last step.
 func (j *job) findStart() (resume, error) {
 	c := j.c
 	end, ok, damage, err := j.ended()
@@ -106,11 +107,14 @@ func (j *job) findStart() (resume, error) {
 	return r, err
 }
 
-// ended is the state of the finished run whose model is in the output directory,
-// unless its last checkpoint is there too, or nobody asks. The error is the disk's:
-// a finished run that cannot be read must not be begun again over its model. Neither
-// must one with damage: its mark, or the model behind it, is not what a run has
-// written. Where no weights are, or all may be overwritten, there is none.
+// ended is the state of the finished run whose model is in the output directory. ok is
+// false where there is no such run, where the checkpoint of its last step is there too,
+// or where resume_from_checkpoint does not ask for it.
+//
+// err is an error of the disk: a finished run that cannot be read must not be begun
+// again over its model. damage says that endFile, or the model, is not what a run has
+// written; such a run must not be begun again either. damage is nil where there are no
+// weights to lose, or where overwrite_output_dir allows it.
 func (j *job) ended() (end checkpoint.TrainerState, ok bool, damage, err error) {
 	c := j.c
 	if c.Resume != "auto" && c.Resume != "true" {
@@ -141,12 +145,12 @@ func (j *job) ended() (end checkpoint.TrainerState, ok bool, damage, err error) 
 
 // holdsWeights tells whether there is a file of a model's weights in dir.
 func holdsWeights(dir string) bool {
-	entries, _ := os.ReadDir(dir) // what cannot be listed shows when it is written to
+	entries, _ := os.ReadDir(dir) // a directory that cannot be listed fails when it is written to
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return checkpoint.IsWeights(e.Name()) })
 }
 
-// dropCheckpoints removes the checkpoints of a finished run that keeps none. That
-// it cannot is no reason to fail: the model is there.
+// dropCheckpoints removes the checkpoints of a finished run that keeps none. A failure
+// to do so does not fail the run, since the model is there.
 func (j *job) dropCheckpoints() {
 	if j.c.KeepCheckpoints {
 		return

@@ -15,9 +15,9 @@ import (
 	"mt/checkpoint"
 )
 
-// fullFS is a disk that is full: writes below a path that contains match fail
-// from the one numbered after on, and free is what it says it has left, from the
-// question numbered honest on.
+// fullFS is a disk that becomes full. It counts the writes to paths that contain match,
+// and those after the count has passed after fail. From then on Free returns free, but
+// for the first calls of it, as many as honest says.
 type fullFS struct {
 	match  string
 	after  int
@@ -253,7 +253,7 @@ func TestUnfinishedSaveIsNoCheckpoint(t *testing.T) {
 	}
 }
 
-// TestKilledAfterTheLastSave: a run that has no step to go tidies up all the same.
+// TestKilledAfterTheLastSave: a run that has no step left tidies up all the same.
 func TestKilledAfterTheLastSave(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 2\nsave_total_limit: 2\n")
@@ -263,7 +263,7 @@ func TestKilledAfterTheLastSave(t *testing.T) {
 		t.Fatalf("checkpoints %v", kept)
 	}
 	write(t, kept[1]+".tmp-99/model.safetensors", "half")
-	write(t, filepath.Join(s.out, "checkpoint-1", "config.json"), "{}") // too many
+	write(t, filepath.Join(s.out, "checkpoint-1", "config.json"), "{}") // one too many
 	if err := os.Remove(filepath.Join(s.out, endFile)); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	}
 	end, stopped := s.saver.last, ErrResumable
 	if !s.resumable(end) {
-		// There is nothing to go on from, so what follows is done now or never.
+		// There is no checkpoint to go on from, so what follows is done now or never.
 		if s.evalOwed() {
 			fmt.Fprintf(s.o.Stdout, "the run was stopped before the evaluation of step %d, which is left out\n", s.lastStep)
 		}
@@ -29,8 +29,8 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 			return fmt.Errorf("%s: %w", endFile, err)
 		}
 	}
-	// A run that was killed after its last save has not done it, and this one may
-	// have saved nothing.
+	// A run that was killed after its last save has not pruned its checkpoints, and
+	// this one may have had nothing left to save.
 	s.saver.pruneLast(s.lastEval.Loss)
 	s.tellNotes()
 	if err := s.compare(); err != nil {

@@ -111,9 +111,9 @@ func runTrain(t *testing.T, c *config.Config, h hooks) {
 	}
 }
 
-// recordings are the folder of recorded cases and their names: those of fixtures
-// or, where the variable MT_FIXTURES names another folder that make.py wrote, all
-// in it.
+// recordings are the folder of recorded cases and the names of the cases: all cases of
+// the folder that the variable MT_FIXTURES names, as make.py writes it, and otherwise
+// those of fixtures.
 func recordings(t *testing.T) (dir string, cases []string) {
 	t.Helper()
 	if dir = os.Getenv("MT_FIXTURES"); dir == "" {
@@ -184,10 +184,10 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// TestRecordings is TestFixtures for the small recordings that the repository
-// has: rates that change from step to step, betas, a decay and an epsilon that
-// are nobody's defaults, with clipping in every step and without any, a tied
-// table, experts, experts with the loss that balances their load. testdata/recordings/make.py writes them.
+// TestRecordings is TestFixtures for the small recordings in the repository, which
+// testdata/recordings/make.py writes: rates that change from step to step, betas, a
+// decay and an epsilon that are nobody's defaults, clipping in every step and in none,
+// a tied table, experts, and experts with the loss that balances their load.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
 	for _, name := range []string{"llama-clipped", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced"} {

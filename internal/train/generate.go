@@ -50,8 +50,8 @@ func Generate(ctx context.Context, o GenerateOptions) (err error) {
 	return err
 }
 
-// openToGenerate opens a model with its weights. check comes before what takes
-// long; it may be nil.
+// openToGenerate opens a model and loads its weights. check runs before everything that
+// takes long; it may be nil.
 func (s *session) openToGenerate(check func() error) error {
 	j := s.job
 	if err := j.c.Require("model"); err != nil {
@@ -97,7 +97,8 @@ func (s *session) generate(ctx context.Context, g generate.Options, prompt strin
 	return err
 }
 
-// goOn is generate from ids. It gives the number of tokens that it made.
+// goOn continues ids as generate continues a prompt; made is how many tokens it has
+// made.
 func (s *session) goOn(ctx context.Context, g generate.Options, ids []int32, w io.Writer) (made int, err error) {
 	g.Device, g.Store, g.Config, g.Act = s.dev, s.store, s.model, s.act
 	for _, l := range s.store.Layers {

@@ -283,8 +283,8 @@ func copyTree(t *testing.T, from, to string) {
 }
 
 // checkClean fails when memory of the runs so far is left, and waits for their
-// goroutines. One that never ends is ended by the limit of go test, which prints
-// it.
+// goroutines. A goroutine that never ends is ended by the time limit of go test, which
+// prints it.
 func checkClean(t *testing.T) {
 	t.Helper()
 	if u := host.Usage(); u.Total != 0 {

@@ -20,7 +20,8 @@ func pipeAt(name string) func(t *testing.T, s, m string) {
 	}
 }
 
-// linkAt puts a link there.
+// linkAt puts a link in a file's place in the model directory, leading to the path to,
+// in which ROOT stands for the folder of the scene.
 func linkAt(name, to string) func(t *testing.T, s, m string) {
 	return func(t *testing.T, s, m string) {
 		write(t, filepath.Join(s, "secret"), "secret")
@@ -40,7 +41,7 @@ func foreign(files ...string) func(t *testing.T, s, m string) {
 	}
 }
 
-// withText is spoil, beside a text that needs a tokenizer.
+// withText does what spoil does, beside a text, which needs a tokenizer.
 func withText(spoil func(t *testing.T, s, m string)) func(t *testing.T, s, m string) {
 	return func(t *testing.T, s, m string) {
 		write(t, filepath.Join(s, "text.txt"), "words")

@@ -71,7 +71,7 @@ func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 	return res, err
 }
 
-// weightsOf loads modelDir into a store of weights alone.
+// weightsOf loads the weights of modelDir into a store that keeps nothing beside them.
 func (j *job) weightsOf(layouts []model.Layout, pool *parallel.Pool) (*host.Store, error) {
 	store, err := host.NewStore(layouts, nil, pool)
 	if err != nil {

@@ -40,18 +40,18 @@ type job struct {
 	eval     *data.Sampler // nil: no evaluation
 	evalView data.View
 	longest  int  // tokens of the longest row
-	heldOut  bool // dataset is evaluated with: of a directory with splits, that which is held out
+	heldOut  bool // dataset is for evaluation: of a directory with splits, the held-out one is read
 	plan     *plan.Run
 	act      device.DType
 	unified  bool
 	dev      device.Device     // nil: not open yet
 	context  int64             // device memory in bytes that is taken before anything is allocated
-	budget   int64             // of an open device, in bytes
+	budget   int64             // memory of the open device that may be used, in bytes
 	notes    []string          // for the user, once
-	late     lateNotes         // those of the run under way
+	late     lateNotes         // notes that come up while the run is under way
 	unusable map[string]string // checkpoints that cannot be gone on from, with the reason
-	told     int               // how many of the device's notes were told
-	closing  error             // of closing the device
+	told     int               // how many of the device's notes were shown
+	closing  error             // the error of closing the device
 	beside   map[string][]byte // what companions has read
 	hooks    hooks
 	stop     <-chan struct{} // closed when the user interrupts; nil: never
@@ -60,7 +60,8 @@ type job struct {
 	orCheckpoint bool // as in Options
 }
 
-// close gives everything back and returns the device's error in that.
+// close runs the closers, the last one first, and returns the error of closing the
+// device.
 func (j *job) close() error {
 	for i := len(j.closers) - 1; i >= 0; i-- {
 		j.closers[i]()
@@ -71,7 +72,7 @@ func (j *job) close() error {
 	return nil
 }
 
-// closeAfter closes j after what ended with *err, which comes first.
+// closeAfter closes j and, unless *err is set already, sets it to the error of closing.
 func (j *job) closeAfter(err *error) {
 	if e := j.close(); *err == nil {
 		*err = e
@@ -82,8 +83,8 @@ func (j *job) note(format string, args ...any) {
 	j.notes = append(j.notes, fmt.Sprintf(format, args...))
 }
 
-// lateNotes are notes that come up while a run is under way, on any goroutine.
-// What was said is not said again.
+// lateNotes are notes that come up while a run is under way, on any goroutine. The same
+// text is shown only once.
 type lateNotes struct {
 	mu      sync.Mutex
 	pending []string
@@ -102,7 +103,7 @@ func (l *lateNotes) add(text string) {
 	}
 }
 
-// take is what is to be told.
+// take returns the notes that were not shown yet, and forgets them.
 func (l *lateNotes) take() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,9 +112,9 @@ func (l *lateNotes) take() []string {
 	return out
 }
 
-// openJob checks c and opens what it names. The config is changed: every auto
-// is resolved. first are checks that come before the data is read, which a sketch
-// does without. Closing stop ends the reading with ErrResumable.
+// openJob checks c and opens what it names. It changes c: every auto that it settles is
+// replaced by its value. The checks in first run before the data is read; a sketch
+// reads no data. Closing stop ends the reading with ErrResumable.
 func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*job) error) (_ *job, err error) {
 	j := &job{c: c, hooks: o.hooks, stop: stop, unusable: o.unusable, orCheckpoint: o.orCheckpoint}
 	defer func() {
@@ -154,7 +155,7 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 	return j, nil
 }
 
-// openModel opens what model and tokenizer are made of.
+// openModel opens the model, its tokenizer and the files of its weights.
 func (j *job) openModel() error {
 	m, err := OpenModel(j.c)
 	if err != nil {
@@ -172,7 +173,7 @@ func (j *job) openModel() error {
 	return nil
 }
 
-// open opens a data set of the configuration for the model at hand.
+// open opens and reads a data set of the configuration, for the model at hand.
 func (j *job) open(spec data.Spec, w io.Writer, interactive bool) (*data.Dataset, error) {
 	spec.Tokenizer, spec.TokenizerErr, spec.ModelDir, spec.VocabSize = j.tok, j.tokErr, j.modelDir, j.model.VocabSize
 	spec.Progress, spec.Stop = Options{Stderr: w, Interactive: interactive}.Progress(), j.stop
@@ -231,8 +232,8 @@ func (j *job) openData(w io.Writer, interactive bool) (err error) {
 	return nil
 }
 
-// dataError words an error of opening the data set that key names: a mistake in
-// the configuration where that is what it is.
+// dataError words an error of opening the data set that key names. A mistake in the
+// configuration becomes an error of the configuration.
 func (j *job) dataError(key string, err error) error {
 	var spec *data.SpecError
 	switch {
@@ -246,7 +247,8 @@ func (j *job) dataError(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// rowTokens is the longest row that a batch can hold, as far as the data is known.
+// rowTokens is how many tokens the longest row of a batch can have: max_seq_len where
+// no data was read.
 func (j *job) rowTokens() int {
 	if j.set == nil {
 		return j.c.MaxSeqLen
@@ -254,9 +256,10 @@ func (j *job) rowTokens() int {
 	return j.longest
 }
 
-// ropePositions is the longest document that rotary tables are made for, where
-// that takes part in the frequencies: max_seq_len, not what the data of the day
-// holds. Else it is left to the plan.
+// ropePositions is how many positions the rotary tables are made for where that number
+// changes the frequencies (type dynamic). It is then max_seq_len, so that the
+// frequencies do not depend on the data. Otherwise it is 0, which leaves it to the
+// plan.
 func (j *job) ropePositions() int {
 	for _, r := range j.model.Ropes() {
 		if r.Type == "dynamic" {
@@ -266,7 +269,8 @@ func (j *job) ropePositions() int {
 	return 0
 }
 
-// resolvePlan settles what is left to mt and checks that it fits.
+// resolvePlan settles what the configuration leaves to mt, and checks that the run fits
+// into memory.
 func (j *job) resolvePlan() error { return j.resolve(false) }
 
 // resolveEvalPlan is resolvePlan for an evaluation alone.
@@ -294,7 +298,7 @@ func (j *job) resolve(evalOnly bool) (err error) {
 	return nil
 }
 
-// room is the host memory that is available.
+// room is how much host memory is available.
 func (j *job) room() host.Room {
 	if f := j.hooks.room; f != nil {
 		return f()
@@ -302,8 +306,9 @@ func (j *job) room() host.Room {
 	return host.AvailableMemory()
 }
 
-// checkRoom refuses a run whose budget is more than there is before anything is
-// allocated: arenas fill up one after the other, and the last may come late.
+// checkRoom refuses a run that needs more host memory than there is. It does so before
+// anything is allocated: arenas are filled one after the other, so the lack could show
+// late.
 func (j *job) checkRoom() error {
 	t, room := j.plan.Table(), j.room()
 	need, key := t.Host, "host_memory"
@@ -320,7 +325,8 @@ func (j *job) checkRoom() error {
 		key, human.Bytes(need), room, human.Bytes(need-room.Bytes), key)
 }
 
-// planError names the key that set the budget a run does not fit, or is wrong.
+// planError names the key that err is about: the one that set the budget into which the
+// run does not fit, or a depth that is wrong.
 func (j *job) planError(err error) error {
 	var lacking *plan.NotFitting
 	var depth *plan.BadDepth
@@ -370,13 +376,13 @@ func checkpointLayer(l *host.LayerState) checkpoint.Layer {
 	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes}
 }
 
-// optimizer is the recipe of the updates.
+// optimizer is how weights are updated.
 func (j *job) optimizer() optim.Optimizer {
 	c := j.c
 	return optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}
 }
 
-// initialise fills the store for training from scratch.
+// initialise fills the store with the first weights of training from scratch.
 func initialise(s *host.Store, c *model.Config, seed int64, pool *parallel.Pool) {
 	for _, l := range s.Layers {
 		for t, tl := range l.Layout.Tensors {

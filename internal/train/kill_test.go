@@ -58,7 +58,7 @@ func trainChild(file string) int {
 // name.
 var moments = []string{"packing", "saving", "logging", "naming", "named"}
 
-// momentHooks are hooks that come to a moment; without one they are none.
+// momentHooks are the hooks by which a child stops at a moment; no moment needs none.
 func momentHooks(moment string) hooks {
 	if moment == "" {
 		return hooks{}
@@ -78,7 +78,7 @@ func momentHooks(moment string) hooks {
 	return hooks{packing: func(int, bool) { come("packing") }, logging: func(int) { come("logging") }, fs: momentFS{checkpoint.OS(), come}}
 }
 
-// momentFS is a disk that comes to the moments of a save.
+// momentFS is a disk that tells when a save comes to one of the moments.
 type momentFS struct {
 	checkpoint.FS
 	come func(to string)
@@ -107,11 +107,11 @@ func (f momentFS) Rename(from, to string) error {
 type child struct {
 	cmd *exec.Cmd
 	out bytes.Buffer
-	at  *os.File // what it says of its moment
+	at  *os.File // says that the child has come to its moment
 }
 
-// start trains the scene in a process that comes to a moment and stays there; to its
-// end without one.
+// start trains the scene in a process that waits to be killed when it comes to moment,
+// or without a moment to the end.
 func (s scene) start(t *testing.T, moment string) *child {
 	t.Helper()
 	file := filepath.Join(s.root, "run.yaml")
@@ -132,11 +132,11 @@ func (s scene) start(t *testing.T, moment string) *child {
 	return c
 }
 
-// killed kills the child (−9) at its moment and says whether it came to it. One that
-// did not has ended well.
+// killed kills the child (−9) at its moment and says whether it came to it. A child
+// that did not must have ended without an error.
 func (c *child) killed(t *testing.T) bool {
 	t.Helper()
-	said, err := io.ReadAll(io.LimitReader(c.at, int64(len("here\n")))) // to the end where it says nothing
+	said, err := io.ReadAll(io.LimitReader(c.at, int64(len("here\n")))) // reads to the end where the child says nothing
 	if err != nil {
 		t.Error(err)
 	}

@@ -6,8 +6,9 @@ import (
 	"mt/checkpoint"
 )
 
-// doesNotLoad is the error of a checkpoint that does not load although it
-// verifies. Train takes the one before, as it does of one that does not verify.
+// doesNotLoad is the error of a checkpoint that does not load although its checksums
+// are right. Train then takes the checkpoint before it, as it does where they are
+// wrong.
 type doesNotLoad struct {
 	dir string
 	err error
@@ -17,8 +18,8 @@ func (e *doesNotLoad) Error() string { return fmt.Sprintf("resume: %v", e.err) }
 
 func (e *doesNotLoad) Unwrap() error { return e.err }
 
-// load fills memory from the checkpoint dir. One that the user named is not
-// replaced by another.
+// load fills the store from the checkpoint dir. Where the user named that checkpoint,
+// none is taken in its place.
 func (s *session) load(dir string) error {
 	_, err := checkpoint.Load(dir, checkpointLayers(s.store), nil)
 	switch {

@@ -25,9 +25,10 @@ type metricsLog struct {
 	failed error // the first failure; nothing is written after it
 }
 
-// openMetrics opens the log of an output directory and cuts what lies after
-// step: a resumed run writes those again. It returns the evaluation of step,
-// should it be there. through may be nil.
+// openMetrics opens metrics.jsonl in dir and removes the lines of the steps after step,
+// which a resumed run writes again. It returns the evaluation of step, or the zero
+// EvalReport where the log has none. A test may put a writer of its own in front of the
+// file with through, which may be nil.
 func openMetrics(disk checkpoint.FS, dir string, step int, through func(io.Writer) io.Writer) (*metricsLog, actors.EvalReport, error) {
 	name := filepath.Join(dir, metricsFile)
 	kept, eval, err := keepUntil(name, step)
@@ -48,8 +49,8 @@ func openMetrics(disk checkpoint.FS, dir string, step int, through func(io.Write
 	return l, eval, nil
 }
 
-// keepUntil is the whole lines of a log up to and including step; a line cut
-// off by a crash goes.
+// keepUntil returns the lines of the log called name up to and including those of step,
+// and the evaluation of step. A line that a crash cut off is left out.
 func keepUntil(name string, step int) (kept []byte, eval actors.EvalReport, err error) {
 	if step == 0 {
 		return nil, eval, nil
@@ -81,7 +82,7 @@ func keepUntil(name string, step int) (kept []byte, eval actors.EvalReport, err 
 	return kept, eval, nil
 }
 
-// write appends one object.
+// write appends v as one line of JSON.
 func (l *metricsLog) write(v any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,8 +24,8 @@ func number(f float64) any {
 	return f
 }
 
-// stepMetrics is one object of metrics.jsonl. Units are in the names; stall_s
-// is by cause. Its window are the steps since the object before.
+// stepMetrics is one object of metrics.jsonl. Units are in the names; stall_s is by
+// cause. Its window is the steps since the object before it.
 type stepMetrics struct {
 	Step          int                `json:"step"`
 	MaxSteps      int                `json:"max_steps"`
@@ -51,13 +51,13 @@ type stepMetrics struct {
 	StallS        map[string]float64 `json:"stall_s"`
 	ComputeS      float64            `json:"compute_s"`
 	SkippedUpdate bool               `json:"skipped,omitempty"`
-	// Of tiles of experts, those that crossed the link.
+	// How many tiles of experts crossed the link, and their bytes.
 	ExpertsFetched int64 `json:"experts_fetched,omitempty"`
 	ExpertBytes    int64 `json:"expert_bytes,omitempty"`
 }
 
-// meter turns the pipeline's reports into metrics. They follow from the reports
-// and from what the functions say alone.
+// meter turns the pipeline's reports into metrics, which depend on the reports and on
+// what the functions below return, and on nothing else.
 type meter struct {
 	maxSteps  int
 	peakFLOPS float64 // matrix product rate of this device; 0: not measured
@@ -70,11 +70,11 @@ type meter struct {
 	recent []time.Duration      // of the last steps
 }
 
-// etaSteps is how many steps the remaining time is judged by. Reports of short
-// steps come in bunches: one alone says little.
+// etaSteps is how many steps the remaining time is estimated from. Reports of short
+// steps come in bunches, so that one alone says little.
 const etaSteps = 20
 
-// timed is what steps took, all together.
+// timed sums up what steps took.
 type timed struct {
 	steps            int
 	elapsed, compute time.Duration
@@ -96,10 +96,11 @@ func (t *timed) add(r actors.StepReport) {
 	t.d2h += r.D2H
 }
 
-// mean is the share of a step in d, in seconds.
+// mean is d divided by the number of steps, in seconds.
 func (t *timed) mean(d time.Duration) float64 { return d.Seconds() / float64(t.steps) }
 
-// newMeter measures the steps of a run on dev that goes on from a state.
+// newMeter returns the meter of a run on dev; from is the state that the run goes on
+// from.
 func (j *job) newMeter(dev device.Device, from checkpoint.TrainerState) *meter {
 	return &meter{maxSteps: j.c.MaxSteps, window: from.Log,
 		flops: func(tokens, pairs int64) (float64, float64) { return flops(j.plan, tokens, pairs) },
@@ -110,14 +111,15 @@ func (j *job) newMeter(dev device.Device, from checkpoint.TrainerState) *meter {
 		}}
 }
 
-// flops is the work of p on so many tokens and (query, key) pairs: the model's, and
-// with what is computed a second time.
+// flops is how many floating point operations p takes for so many tokens and attended
+// (query, key) pairs: those of the model, and those executed, with what is computed a
+// second time.
 func flops(p *plan.Run, tokens, pairs int64) (model, executed float64) {
 	model = p.Spec.Config.FLOPs(tokens, pairs)
 	return model, model + float64(p.Spec.RecomputedFLOPs(tokens, pairs)+p.Spec.HeadRecomputedFLOPs(tokens))
 }
 
-// step takes a step into the window and says how things stand after it.
+// step adds a step to the window and returns the metrics after it.
 func (m *meter) step(r actors.StepReport) stepMetrics {
 	m.window.Add(r.Loss, r.Supervised)
 	m.timed.add(r)
@@ -143,10 +145,11 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 	return out
 }
 
-// logged ends the window: what step said last is written.
+// logged ends the window: the metrics that step returned last have been written.
 func (m *meter) logged() { m.window, m.timed = checkpoint.LogWindow{}, timed{} }
 
-// eta is how many seconds the steps after step will take at the pace of the last.
+// eta is how many seconds the steps after step will take at the pace of the most recent
+// ones.
 func (m *meter) eta(step int) float64 {
 	var sum time.Duration
 	for _, d := range m.recent {

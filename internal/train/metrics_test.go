@@ -283,8 +283,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestLogWithHoles: lines that are none, as a disk leaves them that lost power, go,
-// however long they are.
+// TestLogWithHoles: lines that are not JSON, such as a disk that lost power leaves, are
+// removed however long they are.
 func TestLogWithHoles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), metricsFile)
 	first, last := `{"step":1}`+"\n", `{"step":2,"eval_loss":1.5,"eval_tokens":7}`+"\n"

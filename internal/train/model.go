@@ -14,7 +14,7 @@ import (
 	"mt/tokenizer"
 )
 
-// Model is the model of a configuration, its weights left aside.
+// Model is the model of a configuration, without its weights.
 type Model struct {
 	Config    *model.Config       // with rows for the tokens that are added
 	Stored    *model.Config       // as Dir has it
@@ -23,9 +23,9 @@ type Model struct {
 	Err       error
 	Notes     []string // for the user, once
 
-	files map[string][]byte // the tokenizer's, where they are not those of Dir; nil: they are
+	files map[string][]byte // of the tokenizer, with the tokens that are added; nil: those of Dir
 	known int               // rows of Stored that the tokenizer in Dir has tokens for
-	fresh []int             // ids that no token had there
+	fresh []int             // ids of the tokens that are added
 }
 
 // OpenModel reads or makes the architecture of c, finds the tokenizer and adds
@@ -63,7 +63,7 @@ func readModel(c *config.Config) (m *Model, err error) {
 	return m, err
 }
 
-// withoutTokenizer tells whether weights come without a tokenizer.
+// withoutTokenizer tells whether Dir has a model and no tokenizer.json.
 func (m *Model) withoutTokenizer() bool {
 	if m.Dir == "" {
 		return false
@@ -111,7 +111,7 @@ func (m *Model) addTokens(c *config.Config) error {
 	return nil
 }
 
-// extend adds c's tokens to the tokenizer.
+// extend adds c's tokens to the tokenizer and returns them with their ids.
 func (m *Model) extend(c *config.Config) ([]tokenizer.NewToken, error) {
 	for _, of := range []struct {
 		key  string
@@ -165,8 +165,9 @@ func (m *Model) where() string {
 	return m.Dir
 }
 
-// newRows are the rows to make: those of new tokens, wherever they are, for what
-// the model has there was not trained; and those that the model has not.
+// newRows are the rows of the vocabulary's tables that get new values: those of new
+// tokens, also where Stored has such a row, since nothing has trained it; and those
+// that Stored does not have.
 func (m *Model) newRows() []int {
 	var rows []int
 	for _, id := range m.fresh {

@@ -11,8 +11,8 @@ import (
 	"mt/checkpoint"
 )
 
-// broken is a run of four good steps and what makes it go on with an update, in
-// step 5, that breaks the weights: no later step is finite.
+// broken is the scene of a run of four good steps, and the keys with which it goes on
+// to an update, in step 5, that breaks the weights: no later step is finite.
 func broken(t *testing.T, keys string) (s scene, breaking string) {
 	t.Helper()
 	s = newScene(t, keys+"lr_scheduler_type: constant\nwarmup_steps: 0\nmax_steps: 4\n")
@@ -21,8 +21,8 @@ func broken(t *testing.T, keys string) (s scene, breaking string) {
 }
 
 // TestWayBackFromBrokenWeights: a run that gives up because steps were not finite
-// leaves a checkpoint that is good, says which, and the next run goes on from it,
-// although all of those were saved later that save_total_limit would keep.
+// leaves a checkpoint that is good and names it, and the next run goes on from it. That
+// holds although save_total_limit alone would keep none but later ones.
 func TestWayBackFromBrokenWeights(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	for keys, says := range map[string][]string{
@@ -168,7 +168,7 @@ type changingFS struct {
 	changed chan struct{}
 }
 
-// tell leaves word of a change, unless there is some that nobody has taken.
+// tell signals a change, unless the last signal has not been received yet.
 func (f changingFS) tell(err error) error {
 	select {
 	case f.changed <- struct{}{}:

@@ -15,8 +15,8 @@ import (
 	"mt/internal/config"
 )
 
-// checkOutput refuses an output_dir that cannot become one, before anything
-// that takes time. It changes nothing on disk.
+// checkOutput refuses an output_dir that cannot be written to. It comes before anything
+// that takes time, and changes nothing on disk.
 func (j *job) checkOutput() error {
 	dir := j.c.OutputDir
 	if out, err := os.Stat(dir); err == nil && j.modelDir != "" {
@@ -43,15 +43,15 @@ func (j *job) checkOutput() error {
 	}
 }
 
-// findModel looks whether the model to load is a run's output_dir that has
-// checkpoints and no model yet, and takes the newest of them, or names it.
+// findModel looks whether the model to load is a run's output_dir that has checkpoints
+// and no model yet. The newest of them is then taken, or named in an error.
 func (j *job) findModel() error {
 	if j.c.Model.Path == "" {
 		return nil
 	}
 	dir, err := config.ModelDir(j.c.Model.Path)
 	if err != nil {
-		return nil // openModel says so
+		return nil // openModel reports it
 	}
 	newest, note, err := NewestModel(dir)
 	switch {
@@ -79,9 +79,9 @@ func NewestModel(dir string) (model, note string, err error) {
 	return newest, fmt.Sprintf("%s holds no model yet; its newest checkpoint is %s, of step %d", dir, newest, state.Step), nil
 }
 
-// lockOutput makes the output directory this run's until it ends, so that two
-// runs do not write one set of checkpoints. A file system without locks lets
-// everybody in.
+// lockOutput makes the output directory this run's until it ends, so that two runs do
+// not write one set of checkpoints. On a file system without locks another run is not
+// kept out.
 func (j *job) lockOutput() error {
 	unlock, err := checkpoint.Lock(j.c.OutputDir)
 	if errors.Is(err, checkpoint.ErrLocked) {
@@ -96,25 +96,25 @@ func (j *job) lockOutput() error {
 // sweep removes what killed runs have left unfinished, which takes room.
 func (j *job) sweep() {
 	for _, name := range []string{configFile, metricsFile, endFile, algorithmsFile} {
-		_ = j.fs().RemoveAll(filepath.Join(j.c.OutputDir, name+checkpoint.WholeTemp)) // it is written anew
+		_ = j.fs().RemoveAll(filepath.Join(j.c.OutputDir, name+checkpoint.WholeTemp)) // what stays is overwritten
 	}
 	j.prune(0, 0, 0)
 }
 
-// prune removes surplus checkpoints. That it cannot is no reason to end a run:
-// what it saves is safe, and takes more room.
+// prune removes surplus checkpoints, as checkpoint.Prune says. A failure does not end
+// the run: what it saves is safe, and only takes more room.
 func (j *job) prune(keep, finite, current int) {
 	if err := checkpoint.Prune(j.fs(), j.c.OutputDir, keep, finite, current); err != nil {
 		j.late.add(fmt.Sprintf("%v; the run goes on, and what could not be removed takes room", err))
 	}
 }
 
-// endFile is written into an output directory when everything is done: the
-// state of the checkpoint whose model is there.
+// endFile marks the output directory of a run that is done. It holds the state of the
+// run whose model is there.
 const endFile = "trainer_state.json"
 
-// finished tells whether the output directory holds the model of the checkpoint
-// in dir already.
+// finished tells whether the output directory already holds the model of the checkpoint
+// that the run goes on from.
 func (j *job) finished(from resume) bool {
 	raw, err := os.ReadFile(filepath.Join(j.c.OutputDir, endFile))
 	if err != nil {
@@ -125,7 +125,7 @@ func (j *job) finished(from resume) bool {
 		checkpoint.CheckModel(j.c.OutputDir, j.model.Layouts(false)) == nil
 }
 
-// markUnfinished takes the mark away: the model is about to be another.
+// markUnfinished removes endFile, since the model is about to be replaced.
 func (j *job) markUnfinished() error {
 	err := os.Remove(filepath.Join(j.c.OutputDir, endFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +134,7 @@ func (j *job) markUnfinished() error {
 	return err
 }
 
-// markFinished says that the model in the output directory is that of state.
+// markFinished writes endFile: the model in the output directory is that of state.
 func (j *job) markFinished(state checkpoint.TrainerState) error {
 	raw, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {

@@ -46,10 +46,10 @@ func (j *job) checkOwner() error {
 	return nil
 }
 
-// isRun tells whether a run of mt has written to dir, this version's or an older
-// one's: it has the mark, or a checkpoint of ours.
+// isRun tells whether a run of mt, of this version or an older one, has written to dir:
+// it has the mark, or a checkpoint of ours.
 func isRun(dir string, entries []fs.DirEntry) bool {
-	if hasMark(dir, configFile) || hasMark(dir, configFile+checkpoint.WholeTemp) { // the second of one killed at its very start
+	if hasMark(dir, configFile) || hasMark(dir, configFile+checkpoint.WholeTemp) { // a run killed at its very start leaves the second
 		return true
 	}
 	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
@@ -63,7 +63,7 @@ func hasMark(dir, name string) bool {
 	return err == nil && bytes.Equal(begin, []byte("# "+configHeader))
 }
 
-// inTheWay tells whether a run replaces or removes what is called like e.
+// inTheWay tells whether a run replaces or removes files with the name of e.
 func inTheWay(e fs.DirEntry) bool {
 	switch name := strings.TrimSuffix(e.Name(), checkpoint.WholeTemp); name {
 	case configFile, metricsFile, endFile, algorithmsFile, "config.json":
@@ -72,7 +72,8 @@ func inTheWay(e fs.DirEntry) bool {
 	return checkpoint.IsWeights(e.Name()) || checkpoint.IsCheckpoint(e)
 }
 
-// copiedNames are the files that go beside the model from where it was loaded.
+// copiedNames are the names of the files that a run puts beside its model: those of the
+// directory that the model was loaded from, or the byte tokenizer's.
 func (j *job) copiedNames() ([]string, error) {
 	if j.modelDir != "" {
 		names, err := checkpoint.CompanionNames(j.modelDir)
@@ -87,8 +88,8 @@ func (j *job) copiedNames() ([]string, error) {
 	return names, nil
 }
 
-// checkCopied refuses a model directory of which something cannot be copied beside
-// what is saved, before anything that takes time.
+// checkCopied refuses a model directory with a file that cannot be copied beside what
+// is saved. It comes before anything that takes time.
 func (j *job) checkCopied() error {
 	if j.modelDir == "" {
 		return nil
@@ -100,7 +101,8 @@ func (j *job) checkCopied() error {
 	return err
 }
 
-// isEmpty tells whether there is nothing in e that could be missed.
+// isEmpty tells whether e is an empty file or an empty directory, which nobody would
+// miss.
 func isEmpty(dir string, e fs.DirEntry) bool {
 	if e.IsDir() {
 		below, err := os.ReadDir(filepath.Join(dir, e.Name()))

@@ -22,7 +22,8 @@ func TestKilledBeforeItsMark(t *testing.T) {
 	}
 }
 
-// TestOutputThatCannotBeRead: what is in it is not known, so it is not written to.
+// TestOutputThatCannotBeRead: an output directory that cannot be listed is not written
+// to, since nobody knows what is in it.
 func TestOutputThatCannotBeRead(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root can read every directory")

@@ -61,8 +61,8 @@ func (j *job) showNotes(w io.Writer) {
 	}
 }
 
-// show prints the memory and the disk space of a run that goes on from from and,
-// unless it is nil, what bounds the time of a step.
+// show prints how much memory and disk space a run takes, and bound unless it is nil;
+// from is where the run goes on from.
 func (j *job) show(from resume, w io.Writer, asJSON bool, bound *plan.Bound) error {
 	t := j.plan.Table()
 	d, err := j.disk(from)

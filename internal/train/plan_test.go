@@ -129,7 +129,7 @@ func withoutBound(t *testing.T, text string) string {
 	return string(out)
 }
 
-// TestPlanForALargerGPU than the one that is here.
+// TestPlanForALargerGPU: a plan can be for a GPU that is larger than the one here.
 func TestPlanForALargerGPU(t *testing.T) {
 	drv := emulate(t, emu.Options{})
 	out, err := sketch(t, "model: llama-8b\ndevice_memory: 4096GiB\nhost_memory: 400GiB\n", Options{hooks: hooks{symbols: drv}})
@@ -138,8 +138,8 @@ func TestPlanForALargerGPU(t *testing.T) {
 	}
 }
 
-// TestRoomIsLookedAt: a run that has less host memory than its plan takes is
-// refused before it takes any, with what leaves no more.
+// TestRoomIsLookedAt: a run that has less host memory than its plan takes is refused
+// before it takes any. The error says how much is missing and which key to lower.
 func TestRoomIsLookedAt(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	pattern := newScene(t, "")

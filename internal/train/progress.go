@@ -33,8 +33,8 @@ func (l *line) show(texts ...string) {
 	l.drawn = width
 }
 
-// fit is the first of texts that is at most width wide, else what fits of the
-// last. A width below 1 is not known and holds everything.
+// fit is the first of texts that is at most width wide, or else as much of the last as
+// fits. A width below 1 means that the width is not known, and everything fits.
 func fit(width int, texts []string) string {
 	if width < 1 {
 		return texts[0]
@@ -77,7 +77,7 @@ func (l *line) end() {
 	}
 }
 
-// bar is a bar of 20 cells.
+// bar draws share, from 0 to 1, in 20 cells.
 func bar(share float64) string {
 	n := int(share*20 + 0.5)
 	return strings.Repeat("█", min(20, n)) + strings.Repeat("░", max(0, 20-n))
@@ -124,16 +124,16 @@ func (m stepMetrics) texts(interactive bool) []string {
 	return []string{bar(float64(m.Step)/float64(m.MaxSteps)) + " " + whole, whole, head + rate + over + eta, head + rate + eta, head + eta}
 }
 
-// quickRead is up to how many bytes reading data is over before anybody wonders
-// what it is at.
+// quickRead is a number of bytes. Reading less data is done before anybody wonders what
+// takes time, so its progress is not shown.
 const quickRead = 16 << 20
 
 // slowCheck is how long the check of a token cache takes before it is shown.
 const slowCheck = 3 * time.Second
 
-// Progress shows on o.Stderr how far reading data is (see data.Spec.Progress):
-// on a terminal as it goes, elsewhere every tenth. The check of a token cache is
-// shown where it is slow, and elsewhere than on a terminal once.
+// Progress returns a function that shows on o.Stderr how far reading data is (see
+// data.Spec.Progress): on a terminal as it goes, elsewhere every tenth. The check of a
+// token cache is shown where it is slow, and only once where Stderr is no terminal.
 func (o Options) Progress() func(done, total int64, what string) {
 	return o.progress(time.Now)
 }

@@ -30,8 +30,8 @@ func (f stuckFS) RemoveAll(path string) error {
 	return f.lazyFS.RemoveAll(path)
 }
 
-// TestPruneFails: checkpoints that cannot be removed do not end a run, which says
-// so once, and cost no newer one.
+// TestPruneFails: checkpoints that cannot be removed do not end a run. It says so once,
+// and no newer checkpoint is removed in their place.
 func TestPruneFails(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	want := newScene(t, "save_steps: 2\nsave_total_limit: 2\n")

@@ -18,13 +18,13 @@ import (
 type resume struct {
 	dir   string // empty: from the start
 	state checkpoint.TrainerState
-	other bool // dir is not of this output directory, which has nothing yet
-	reset bool // what dir keeps beside the weights is not taken
+	other bool // dir is of another output directory, and this one has no checkpoint that began from it
+	reset bool // only the weights of dir are taken; moments begin at zero
 	ended bool // dir holds the finished model and nothing to go on from
 }
 
-// findResume looks for the checkpoint that c says to go on from. It must come
-// before the plan: what an earlier run resolved is kept.
+// findResume looks for the checkpoint that the configuration says to go on from. It
+// must come before the plan, since what an earlier run resolved is kept.
 func (j *job) findResume() (r resume, err error) {
 	c := j.c
 	switch c.Resume {
@@ -89,9 +89,9 @@ func (j *job) newest() (r resume, err error) {
 	return r, nil
 }
 
-// named is the checkpoint that resume_from_checkpoint names or, where that is
-// another run's, the newest of this output directory that a run from there has
-// left: the same command goes on.
+// named is the checkpoint that resume_from_checkpoint names. Where that is another
+// run's, and a run that began from it has left checkpoints in this output directory, it
+// is the newest of those: the same command goes on.
 func (j *job) named() (r resume, err error) {
 	c := j.c
 	r.dir = c.Resume
@@ -122,8 +122,8 @@ func (j *job) named() (r resume, err error) {
 	return r, nil
 }
 
-// begunFrom is the newest checkpoint of the output directory if its run began
-// from dir, another run's.
+// begunFrom is the newest checkpoint of the output directory if the run there began
+// from dir, a checkpoint of another run; its dir is empty if not.
 func (j *job) begunFrom(dir string) (resume, error) {
 	from, err := filepath.Abs(dir)
 	if err != nil {
@@ -142,7 +142,7 @@ func (j *job) begunFrom(dir string) (resume, error) {
 	return resume{}, nil
 }
 
-// sameDir tells whether two names are of one directory.
+// sameDir tells whether two names lead to the same directory.
 func sameDir(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {
@@ -152,8 +152,9 @@ func sameDir(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// goOn keeps what the run of the checkpoint resolved, says what is other than it
-// was there and what that means, and refuses what cannot be other.
+// goOn compares the configuration with that of the checkpoint's run. It keeps what that
+// run resolved, notes what differs and what that means, and refuses what must not
+// differ.
 func (j *job) goOn(r *resume) error {
 	file := filepath.Join(r.dir, configFile)
 	src, err := files.Read(file, config.MaxFile)

@@ -107,10 +107,10 @@ func TestResumeAfterInterrupts(t *testing.T) {
 	}
 }
 
-// stopsAfter are hooks that stop a run when it reports step, or the first that it makes
-// if that is a later one. The batch of the step behind the next waits for it, so that no
-// more is made than the next. (That of the next would keep an evaluation waiting that
-// comes before the first step.)
+// stopsAfter are hooks that stop a run when it reports step, or its first step if that
+// is a later one. The batch of the second step after that waits for the stop, so that
+// at most one more step is made. (If the batch of the very next step waited, so would
+// an evaluation that comes before the first step.)
 func stopsAfter(step int, cancel func()) hooks {
 	stopped := make(chan struct{})
 	var first, once sync.Once
@@ -204,9 +204,9 @@ func TestResumeWithOtherDepths(t *testing.T) {
 	sameRun(t, got, want)
 }
 
-// poisoned is a scene from a model directory in which one token's embedding is not
-// a number, and of whose rows one has that token: one step in every three of an
-// epoch has no finite loss.
+// poisoned is a scene from a model directory in which the embedding of one token is not
+// a number. One of its rows has that token, so of every three steps of an epoch one has
+// no finite loss.
 func poisoned(t *testing.T) scene {
 	t.Helper()
 	s := withModel(t)

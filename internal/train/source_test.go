@@ -36,9 +36,9 @@ func withTower(t *testing.T, dir, data string) {
 	write(t, filepath.Join(dir, "model.safetensors.index.json"), string(index))
 }
 
-// TestSourceDisappears: a run needs its model's directory at its start only. What
-// is not trained is in everything saved after it went away; a run that begins
-// then says what is missing.
+// TestSourceDisappears: a run needs its model's directory only when it starts. What is
+// saved after the directory went away still has the tensors that are not trained; a run
+// that begins then says what is missing.
 func TestSourceDisappears(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	first := newScene(t, "max_steps: 1\n")

@@ -24,7 +24,7 @@ type saver struct {
 	w     *checkpoint.Writer
 	last  checkpoint.TrainerState // of the checkpoint committed last
 
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // guards what follows
 	finite  int        // the last step whose loss and gradients were finite
 	writing bool       // a save is under way
 	older   bool       // an older checkpoint is kept until a step shows that the last is good
@@ -75,9 +75,9 @@ func (s *saver) stepped(step int) {
 	s.j.prune(s.j.c.SaveTotalLimit, s.finite, s.last.Step)
 }
 
-// pruneLast removes what save_total_limit does not keep once the run is done,
-// the held-out loss of its model being loss. After a last step that was finite
-// there is no more to wait for.
+// pruneLast removes what save_total_limit does not keep once the run is done; loss is
+// the held-out loss of its model. No later step can show that the last checkpoint is
+// good, so it counts as good if its step and loss are finite.
 func (s *saver) pruneLast(loss float64) {
 	finite := s.finite
 	if s.last.NonFinite == 0 && !math.IsNaN(loss) {
@@ -112,9 +112,9 @@ func (j *job) writerOptions(step int) checkpoint.WriterOptions {
 		FS:        j.fs(), Source: j.source}
 }
 
-// companions are the files that go beside saved weights: the tokenizer's and
-// the generation's of the model trained from, or the byte tokenizer's, with the
-// tokens that were added, and the chat template that the data went through.
+// companions are the files that are saved beside weights: those of the tokenizer and of
+// generation that the model trained from has, or the byte tokenizer's; the tokenizer's
+// with the tokens that were added; and the chat template that the data went through.
 func (j *job) companions() (_ map[string][]byte, err error) {
 	if j.beside != nil {
 		return j.beside, nil

@@ -34,11 +34,11 @@ type SyntheticOptions struct {
 	ChunkTokens  int    // 0: auto
 	Device       string // cpu (or empty) or cuda
 	DeviceMemory int64  // budget in bytes; 0: what the device has
-	NoClip       bool   // without gradient clipping a layer is updated as its gradient lands
+	NoClip       bool   // no gradient clipping: a layer is updated as soon as its gradient lands
 	Profile      bool   // time every operation
 }
 
-// Synthetic is such a run. It stands still between calls of RunSteps.
+// Synthetic is a run over random tokens. It stands still between calls of Run.
 type Synthetic struct {
 	Plan    *plan.Run
 	o       SyntheticOptions
@@ -54,7 +54,7 @@ type Synthetic struct {
 	closers []func()
 }
 
-// maxSyntheticSteps is the length of the schedule; nobody gets there.
+// maxSyntheticSteps is the length of the schedule, more than any benchmark runs.
 const maxSyntheticSteps = 1 << 30
 
 // StartSynthetic allocates everything and starts the pipeline.
@@ -86,7 +86,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 	return s, nil
 }
 
-// openDevice makes the device, with its operations timed where that is asked.
+// openDevice opens the device; with Profile its operations are timed.
 func (s *Synthetic) openDevice() (err error) {
 	s.dev, err = machine.Open(machine.Options{Device: s.o.Device, MemoryLimit: config.Bytes(s.o.DeviceMemory), Threads: s.o.Threads, Unified: s.o.Unified})
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Synthetic) openDevice() (err error) {
 	return nil
 }
 
-// syntheticRecipe is how a synthetic run updates.
+// syntheticRecipe is the optimizer of a synthetic run.
 var syntheticRecipe optim.Optimizer = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
 
 func (s *Synthetic) options(o SyntheticOptions) actors.Options {
@@ -134,8 +134,9 @@ func randomRows(o SyntheticOptions, step int) []data.Row {
 	return rows
 }
 
-// Run does k steps and returns their reports. Those of the first count from the
-// call: the time since the call before is no wait for data.
+// Run does k steps and returns their reports. The first of them begins with the call:
+// the time since the call before does not count, neither in Elapsed nor as a wait for
+// data.
 func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 	begin := time.Now()
 	defer func() { s.idle = time.Now() }()
@@ -172,7 +173,7 @@ func (s *Synthetic) FLOPs(r actors.StepReport) (counted, executed float64) {
 	return flops(s.Plan, r.Tokens, r.AttendedPairs)
 }
 
-// Times are those of the operations since the last call, the longest first; none
+// Times are how long the operations since the last call took, the longest first; none
 // without Profile.
 func (s *Synthetic) Times() ([]profile.Time, error) {
 	if s.profile == nil {

@@ -19,9 +19,9 @@ import (
 // chatTokens are the keys that give a model the tokens of chatml.
 const chatTokens = "new_special_tokens: [\"<|im_start|>\", \"<|im_end|>\"]\nresize_vocab: true\n"
 
-// tokenScene trains on chats in chatml from a model of 256 bytes that was trained
-// for a step.
-// With kind "tied" its head is the embedding, with "padded" it has 300 rows.
+// tokenScene trains on chats in chatml from a model of 256 bytes that was trained for a
+// step. With kind "tied" the model's head is its embedding, with "padded" it has 300
+// rows.
 func tokenScene(t *testing.T, kind string) (s scene, base string) {
 	t.Helper()
 	first := newScene(t, "max_steps: 1\nsave_dtype: fp32\nsave_steps: 0\n").bytes()

@@ -20,8 +20,10 @@ import (
 	"mt/internal/tensorboard"
 )
 
-// Train runs c to its end, from the newest checkpoint if there is one. A
-// cancelled ctx ends it after the step in progress, saved, with ErrResumable.
+// Train runs c to its end, from the newest checkpoint if there is one. Where that does
+// not load, it tries again from the one before. A cancelled ctx ends the run after the
+// step in progress: it is saved, and the error is ErrResumable, or ErrInterrupted where
+// the keys say that nothing to resume from is saved.
 func Train(ctx context.Context, c *config.Config, o Options) error {
 	for {
 		again := c.Clone()
@@ -105,8 +107,8 @@ type session struct {
 	saver *saver
 
 	from     string               // the checkpoint it goes on from
-	resumed  int                  // the step of that
-	products map[string][8]uint64 // how those of matrices were computed, by shape
+	resumed  int                  // the step of that checkpoint; 0: none
+	products map[string][8]uint64 // how matrix products were computed, by shape
 	lastStep int
 	reached  actors.State // after lastStep
 	lastEval actors.EvalReport
@@ -128,7 +130,7 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 		return err
 	}
 	j.sweep()
-	c.Resume = "auto" // given config.yaml, a run goes on from where this one came to
+	c.Resume = "auto" // a run of the config.yaml below goes on from where this one stops
 	yaml := c.YAML(configHeader)
 	if err := j.writeWhole(configFile, yaml); err != nil {
 		return err
@@ -219,7 +221,7 @@ func (s *session) open(from resume) (err error) {
 	return err
 }
 
-// loadModel reads the weights of modelDir, and makes those of tokens that are new.
+// loadModel reads the weights of modelDir, and gives tokens that are new their rows.
 func (j *job) loadModel(store *host.Store, pool *parallel.Pool, l *line) error {
 	unexpected, err := checkpoint.LoadModel(j.modelDir, checkpointLayers(store), j.opened.Stored.VocabSize, nil)
 	if err != nil {
@@ -232,7 +234,7 @@ func (j *job) loadModel(store *host.Store, pool *parallel.Pool, l *line) error {
 	return nil
 }
 
-// options are the pipeline's.
+// options returns the options of the pipeline.
 func (s *session) options(from resume, sv *saver) actors.Options {
 	c := s.c
 	evalPasses := 0
@@ -263,7 +265,8 @@ func (s *session) options(from resume, sv *saver) actors.Options {
 	}
 }
 
-// tellNotes prints what the device had to say since.
+// tellNotes prints the notes of the device and of the run that came up since it was
+// called last.
 func (s *session) tellNotes() {
 	for _, n := range append(s.deviceNotes(), s.late.take()...) {
 		s.line.above("note: " + n)
@@ -309,8 +312,8 @@ func (s *session) record(v any) {
 	}
 }
 
-// evalOwed says whether the step that the run goes on from is due an evaluation
-// that metrics.jsonl does not have.
+// evalOwed says whether an evaluation is due after the last step done (at the start,
+// the step that the run goes on from) and metrics.jsonl does not have it.
 func (s *session) evalOwed() bool {
 	step, every := s.lastStep, s.cadence()
 	due := s.eval != nil && step > 0 && (every.eval > 0 && step%every.eval == 0 || every.evalEpochs && s.endsEpoch(step) || step == s.c.MaxSteps)

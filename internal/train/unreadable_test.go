@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestUnreadableCheckpoint: a disk that cannot be read ends the run with its error;
-// nothing is cut or removed as if the newest checkpoint were damaged.
+// TestUnreadableCheckpoint: a disk that cannot be read ends the run with the disk's
+// error. Nothing is cut or removed as it would be if the newest checkpoint were
+// damaged.
 func TestUnreadableCheckpoint(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	const unreadable = "/proc/self/mem" // a file of which the first byte is an I/O error
@@ -47,9 +48,9 @@ func TestUnreadableCheckpoint(t *testing.T) {
 	sameRun(t, got, s)
 }
 
-// TestCheckpointThatDoesNotLoad: a checkpoint that is whole by its manifest and yet
-// no model's is skipped as a damaged one is; where it is the only one, or was named,
-// the run ends.
+// TestCheckpointThatDoesNotLoad: a checkpoint whose checksums are right but which does
+// not fit the model is skipped as a damaged one is; where it is the only one, or was
+// named, the run ends.
 func TestCheckpointThatDoesNotLoad(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_steps: 3\n")

@@ -6,15 +6,15 @@ import (
 	"mt/model"
 )
 
-// meanRows is how many rows of a table are summed up before the sums are: the
-// order of sums follows from the table's size alone.
+// meanRows is how many rows of a table make one partial sum. The partial sums are then
+// added, so that the order of all additions follows from the table's size alone.
 const meanRows = 1024
 
-// startRows gives rows of the vocabulary's tables the mean of the first n, which
-// are those of the tokens that the model knew: a token that starts there hardly
-// changes what it says of the others. Transformers' resize_token_embeddings does
-// so too, but for a noise of 1e-9 of the covariance (mean_resizing; Hewitt,
-// "Initializing New Word Embeddings for Pretrained Language Models", 2021).
+// startRows gives rows of the vocabulary's tables the mean of the first n, which are
+// those of the tokens that the model knew: a token that starts there hardly changes the
+// probabilities of the others. Transformers' resize_token_embeddings does the same, but
+// adds noise of 1e-9 times the covariance (mean_resizing; Hewitt, "Initializing New
+// Word Embeddings for Pretrained Language Models", 2021).
 func startRows(s *host.Store, rows []int, n int, pool *parallel.Pool) {
 	for _, l := range s.Layers {
 		for t, tl := range l.Layout.Tensors {

@@ -15,8 +15,8 @@ type windows struct {
 	awaits map[int]checkpoint.LogWindow // by the step of a checkpoint to come
 }
 
-// reported tells how the window stands after a step, which a checkpoint will be
-// made of if saved.
+// reported notes how the window stands after a step; saved says that a checkpoint is
+// made of the state after it.
 func (w *windows) reported(step int, saved bool, now checkpoint.LogWindow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -30,8 +30,8 @@ func (w *windows) reported(step int, saved bool, now checkpoint.LogWindow) {
 	w.awaits[step] = now
 }
 
-// take is the window after a step that is being saved. What is saved without
-// having been announced is the state after the last step of all.
+// take returns the window after a step that is being saved. A save that no report
+// announced is of the state after the last step reported.
 func (w *windows) take(step int) checkpoint.LogWindow {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -124,8 +124,8 @@ func TestModelOnlyCheckpoint(t *testing.T) {
 	checkError(t, err, true, "run.yaml:", dir+" was saved with save_only_model", "model_name_or_path: "+dir)
 }
 
-// TestEndedRunIsNotLengthened: a run whose last checkpoint is there goes on to more steps; one
-// that left the model alone says what can be done.
+// TestEndedRunIsNotLengthened: a run whose last checkpoint is there goes on to more
+// steps; one that left the model alone says what can be done.
 func TestEndedRunIsNotLengthened(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	const more = "lr_scheduler_type: constant\n"
@@ -266,8 +266,8 @@ func (c cancelAt) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestInterruptedSample: the model of a run without checkpoints is done although
-// the sample of it is not.
+// TestInterruptedSample: a run without checkpoints is done once its model is written,
+// also where it is interrupted in its sample.
 func TestInterruptedSample(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_strategy: no\nmax_steps: 1\nsample_prompt: \"x\"\n")
@@ -297,8 +297,8 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// TestEpochsOfAnAlteredRun: an epoch ends with its last row, also where rows of a
-// step became fewer in the middle of one.
+// TestEpochsOfAnAlteredRun: an epoch ends with its last row, also where steps came to
+// have fewer rows in the middle of an epoch.
 func TestEpochsOfAnAlteredRun(t *testing.T) {
 	t.Cleanup(func() { checkClean(t) })
 	s := newScene(t, "save_strategy: epoch\neval_strategy: epoch\nmax_steps: 1\nlr_scheduler_type: constant\n")

@@ -8,8 +8,8 @@ import (
 	"mt/internal/bfloat"
 )
 
-// blockLen is the elements of a Q8_0 block: a scale in half precision, then a
-// signed byte each.
+// blockLen is the number of elements in a Q8_0 block: a scale in half precision, then a
+// signed byte for each element.
 const blockLen = 32
 
 // known reports whether the type is one that is read here.

@@ -12,8 +12,8 @@ import (
 	"mt/checkpoint/gguf"
 )
 
-// What a file begins with, and what every tensor's data begin at a multiple of,
-// by the file itself and from where the data begin.
+// What a file begins with; and the alignment: the data begin at a multiple of it in the
+// file, and each tensor's data at a multiple of it in the data.
 const (
 	magic     = "GGUF"
 	version   = 3
@@ -81,7 +81,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	return f, f.check(size)
 }
 
-// check says whether the tensors lie within the file and apart.
+// check says whether the tensors lie within the file and do not overlap.
 func (f *File) check(size int64) error {
 	byOff := slices.Clone(f.Tensors)
 	slices.SortFunc(byOff, func(a, b gguf.Tensor) int { return int(max(-1, min(1, a.Off-b.Off))) })
@@ -128,7 +128,7 @@ func (f *File) Read(t gguf.Tensor) ([]float32, error) {
 	return out, nil
 }
 
-// parser reads the parts of a header; its first error ends it.
+// parser reads the fields of a header. After its first error it reads nothing more.
 type parser struct {
 	r    io.Reader
 	left int64
