@@ -9,12 +9,16 @@ import (
 	"mt/device/conformance/oracle"
 	"mt/device/cuda/kernels"
 	"mt/device/op"
+	"mt/internal/long"
 )
 
 // TestElements runs the kernels where 16 bytes are taken at a time, in every size
 // of team and block, and the same at addresses where they are not. Afterwards every
 // kernel of the modules must have run.
 func TestElements(t *testing.T) {
+	if long.Race {
+		t.Skip("the interpreter shares nothing between these cases that TestOp does not")
+	}
 	dev := newRig()
 	for _, sh := range [][4]int{{3, 4, 64, 16}, {20, 2, 128, 0}, {37, 1, 256, 8}, {7, 3, 40, 8}, {1, 1, 8, 0}, {9, 1, 512, 0}, {3, 2, 1000, 24},
 		{2, 1, 4096, 0}, {3, 1, 5120, 8}, {2, 1, 8192, 0}, {1, 2, 8200, 8}, {1100, 1, 264, 0}} {
