@@ -26,10 +26,11 @@ func (p Purpose) String() string {
 	return fmt.Sprintf("Purpose(%d)", uint8(p))
 }
 
-// Used is how many bytes of host memory arenas hold, and held at most.
+// Used is how many bytes of host memory arenas hold now, and the most they have
+// held.
 type Used struct {
 	Now, Peak        [NumPurposes]int64 // by purpose
-	Total, PeakTotal int64              // PeakTotal is the largest Total has been
+	Total, PeakTotal int64              // PeakTotal is the largest that Total has been
 }
 
 var usage struct {
@@ -37,14 +38,14 @@ var usage struct {
 	Used
 }
 
-// Usage is what the arenas of this process hold, in bytes.
+// Usage is the memory that the arenas of this process hold.
 func Usage() Used {
 	usage.Lock()
 	defer usage.Unlock()
 	return usage.Used
 }
 
-// count adds bytes, which may be negative, to what is held for p.
+// count adds bytes, which may be negative, to the memory held for p.
 func count(p Purpose, bytes int64) {
 	usage.Lock()
 	defer usage.Unlock()
