@@ -47,8 +47,9 @@ type AdamWRow struct {
 	Norm       Sample `json:"norm_gb_s"`       // sum of squares of the gradient, read only
 }
 
-// AdamW measures the update of Params parameters in host memory against a copy
-// of one of the same arenas to another, by as many threads, in turns.
+// AdamW measures the update of Params parameters in host memory beside a copy from
+// one of the same arenas to another. Both run on the same number of threads and
+// take turns.
 func AdamW(o AdamWOptions) (AdamWReport, error) {
 	if o.Params == 0 {
 		o.Params = 64 << 20
@@ -105,10 +106,11 @@ func adamWRows(o AdamWOptions, split bool, threads int) (rows []AdamWRow, err er
 	return rows, nil
 }
 
-// benchRecipe is what is measured.
+// benchRecipe is the optimizer that is measured, with the usual hyperparameters.
 var benchRecipe optim.Optimizer = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 
-// adamWRow runs the contestants.
+// adamWRow times the update, the copy and the norm in turns and returns them as one
+// row.
 func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad optim.Grad, split bool) AdamWRow {
 	row := AdamWRow{Planes: "fp32", Grad: "fp32", Threads: pool.Threads()}
 	if split {
@@ -127,8 +129,8 @@ func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad optim.Gra
 	return row
 }
 
-// keptBytes is how many bytes there are of a parameter: of its weight, plain or split,
-// and of the planes beside it.
+// keptBytes is how many bytes are kept for one parameter: its weight, whole or split, and the
+// planes beside it.
 func keptBytes(planes []optim.State) int {
 	bytes := 4
 	for _, p := range planes {
@@ -137,22 +139,22 @@ func keptBytes(planes []optim.State) int {
 	return bytes
 }
 
-// rates fills in what follows from the times of updates, copies and norms over
-// elems parameters, each of kept bytes.
+// rates fills in the rates that follow from the times of updates, copies and norms
+// over elems parameters, for each of which so many bytes are kept.
 func (row *AdamWRow) rates(elems int64, kept int, updates, copies, norms []time.Duration) {
 	gradBytes := 4
 	if row.Grad == "bf16" {
 		gradBytes = 2
 	}
 	row.BytesParam = 2*kept + gradBytes // what is kept is read and written, the gradient read
-	gigabytes := float64(elems) / 1e9   // of one byte a parameter
+	gigabytes := float64(elems) / 1e9   // of an array with one byte for each parameter
 	update, copied := Rates(float64(row.BytesParam)*gigabytes, updates), Rates(2*4*gigabytes, copies)
 	row.AdamW, row.Copy, row.Ratio = Summarize(update), Summarize(copied), Summarize(Ratios(update, copied))
 	row.Norm = Summarize(Rates(float64(gradBytes)*gigabytes, norms))
 }
 
-// copyAll is a copy on all threads of pool, in pieces large enough for what
-// copy does with long runs.
+// copyAll copies src to dst on all threads of pool, in pieces long enough for the
+// fast way in which copy moves long runs.
 func copyAll(pool *parallel.Pool, dst, src []float32) {
 	const piece = 2 << 20
 	pool.Run((len(src)+piece-1)/piece, func(i int) {

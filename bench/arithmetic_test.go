@@ -12,7 +12,7 @@ import (
 	"mt/tokenizer"
 )
 
-// seconds are durations of so many seconds.
+// seconds turns numbers of seconds into durations.
 func seconds(of ...float64) []time.Duration {
 	out := make([]time.Duration, len(of))
 	for i, s := range of {
@@ -101,7 +101,8 @@ while read word; do echo '{"seconds": [0.25], "tokens": 7}'; done
 	}
 }
 
-// counted is a runner of a model with so many parameters.
+// counted is a runner that says how many parameters its model has, and nothing
+// else.
 type counted struct {
 	scripted
 	parameters int64

@@ -73,8 +73,8 @@ left() { echo $((minutes * 60 - (SECONDS - began))); }
 
 results=()
 
-# part NAME SECONDS COMMAND… runs a part that needs about so many seconds, with
-# its JSON going to NAME.json.
+# part NAME SECONDS COMMAND… runs a part that needs about that many seconds; its
+# JSON goes to NAME.json.
 part() {
 	local name=$1 needs=$2 code=0
 	shift 2

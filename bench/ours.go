@@ -18,7 +18,7 @@ type ours struct {
 	sums  sums
 }
 
-// sums are those of the timed steps.
+// sums adds up what the timed steps took and moved.
 type sums struct {
 	seconds, flops, executed float64
 	h2d, d2h                 int64 // bytes
@@ -35,14 +35,14 @@ func (s *sums) rates() Details {
 		H2DGBps: float64(s.h2d) / s.seconds / 1e9, D2HGBps: float64(s.d2h) / s.seconds / 1e9}
 }
 
-// Details is what mt says of its timed steps.
+// Details is what mt reports of its timed steps, beside their speed.
 type Details struct {
 	Device string `json:"device"`
 	// TFLOPS counts the model's FLOPs, TFLOPSExecuted what was recomputed too; in
 	// 10^12 a second.
 	TFLOPS         float64 `json:"tflops"`
 	TFLOPSExecuted float64 `json:"tflops_executed"`
-	DeviceBytes    int64   `json:"device_bytes"` // at most
+	DeviceBytes    int64   `json:"device_bytes"` // the most held at a time
 	HostBytes      int64   `json:"host_bytes"`   // as planned
 	H2DGBps        float64 `json:"h2d_gbps"`     // 10^9 bytes a second, over the whole step
 	D2HGBps        float64 `json:"d2h_gbps"`
@@ -76,7 +76,8 @@ func (s TrainShape) Config() (*model.Config, error) {
 		"head_dim": int64(s.headDim())}, "shape")
 }
 
-// With is s with the layers, rows and tokens of a row that change has.
+// With returns s with those of the layers, the rows and the tokens of a row that
+// change sets.
 func (s TrainShape) With(change TrainShape) TrainShape {
 	for _, f := range []struct{ to, from *int }{{&s.Layers, &change.Layers}, {&s.Rows, &change.Rows}, {&s.SeqLen, &change.SeqLen}} {
 		if *f.from > 0 {
@@ -113,7 +114,7 @@ func NewOurs(options train.SyntheticOptions) NewRunner {
 		if _, _, err := r.RunSteps(max(1, s.Warmup)); err != nil {
 			return nil, fmt.Errorf("warm up: %w", err)
 		}
-		if _, err := run.Times(); err != nil { // those of the warm-up
+		if _, err := run.Times(); err != nil { // drops what the warm-up added
 			return nil, err
 		}
 		*r = ours{run: run}
@@ -134,7 +135,7 @@ func (r *ours) RunSteps(k int) (seconds []float64, tokens int64, err error) {
 	return seconds, tokens, err
 }
 
-// details sums up the timed steps.
+// details returns what the timed steps come to.
 func (r *ours) details() *Details {
 	p := r.run.Plan
 	table := p.Table()

@@ -112,7 +112,8 @@ func (p *peer) quit() error {
 	return errors.Join(p.cmd.Wait(), closing)
 }
 
-// read takes a line of the process's output apart.
+// read reads one line of the process's output and decodes its JSON into what into
+// points to.
 func (p *peer) read(into any) ([]byte, error) {
 	line, err := p.stdout.ReadBytes('\n')
 	if err != nil {
@@ -125,7 +126,8 @@ func (p *peer) read(into any) ([]byte, error) {
 	return line, nil
 }
 
-// fail ends the process, which is of no more use after err, and says why.
+// fail ends the process, which cannot be used after err, and returns err or why the
+// process ended.
 func (p *peer) fail(err error) error {
 	if ended := p.end(); ended != nil {
 		err = ended
@@ -133,7 +135,7 @@ func (p *peer) fail(err error) error {
 	return p.explain(err)
 }
 
-// explain adds the last line that the process complained with.
+// explain adds to err the last line that the process wrote to its standard error.
 func (p *peer) explain(err error) error {
 	if last := p.stderr.last(); last != "" {
 		return fmt.Errorf("%w: %s", err, last)

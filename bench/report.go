@@ -10,10 +10,10 @@ import (
 	"text/tabwriter"
 )
 
-// whole prints s without decimals.
+// whole prints s without digits after the point.
 func whole(s Sample) string { return fmt.Sprintf("%.0f [%.0f–%.0f]", s.Median, s.Min, s.Max) }
 
-// geomean is the geometric mean of x, 1 without any.
+// geomean is the geometric mean of x, and 1 where x is empty.
 func geomean(x []float64) float64 {
 	var sum float64
 	for _, v := range x {

@@ -63,7 +63,8 @@ type SGEMMReport struct {
 	Level   string `json:"level"` // of package gemm
 	Threads int    `json:"threads"`
 	Rounds  int    `json:"rounds"`
-	// Load is the system's before the start: threads that wanted to run.
+	// Load is the load of the machine before the start: how many threads ran or
+	// wanted to.
 	Load float64 `json:"load_before"`
 	// Peer is nil without OpenBLAS; NoPeer then says so.
 	Peer   *SGEMMPeer `json:"peer,omitempty"`
@@ -81,8 +82,8 @@ type SGEMMPeer struct {
 	Core   string `json:"core"`
 }
 
-// SGEMMRow holds the GFLOP/s of one shape: of a round, that of its fastest
-// product. Ratio is ours divided by the peer's of the same round.
+// SGEMMRow holds the rates of one shape in GFLOP/s. The rate of a round is that of
+// its fastest product; Ratio is ours divided by the peer's of the same round.
 type SGEMMRow struct {
 	SGEMMShape
 	Ours  Sample  `json:"ours_gflops"`
@@ -91,8 +92,8 @@ type SGEMMRow struct {
 }
 
 // SGEMM measures package gemm and, where there is one, an OpenBLAS on the same
-// shapes, alternating. A machine without OpenBLAS is no error; one that
-// MT_OPENBLAS names and that cannot be loaded is.
+// shapes, in turns. It is no error that a machine has no OpenBLAS, but it is one
+// that the library which MT_OPENBLAS names cannot be loaded.
 func SGEMM(ctx context.Context, o SGEMMOptions) (*SGEMMReport, error) {
 	o.setDefaults()
 	pool := parallel.New(o.Threads)
@@ -165,8 +166,8 @@ func (s SGEMMShape) product() *openblas.Product {
 	}
 }
 
-// row is what follows from the times of products of so many floating point
-// operations: ours, and the peer's if there is one.
+// row sums up the times of a product of that many floating point operations: ours
+// and, if there is one, the peer's.
 func (s SGEMMShape) row(flops float64, times [][]time.Duration) SGEMMRow {
 	ours := Rates(flops/1e9, times[0])
 	row := SGEMMRow{SGEMMShape: s, Ours: Summarize(ours)}

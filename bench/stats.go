@@ -16,7 +16,7 @@ type Sample struct {
 // String is the median with its range.
 func (s Sample) String() string { return fmt.Sprintf("%.2f [%.2f–%.2f]", s.Median, s.Min, s.Max) }
 
-// Summarize is the sample of values. Without values it is zero.
+// Summarize returns the Sample of values; without values it is the zero Sample.
 func Summarize(values []float64) Sample {
 	if len(values) == 0 {
 		return Sample{}
@@ -66,14 +66,14 @@ func Rates(amount float64, times []time.Duration) []float64 {
 	return rates
 }
 
-// beside sums up the rates of the other side, and ours as multiples of them,
-// round by round.
+// beside sums up the rates of the other side, and round by round how many times as
+// fast ours were.
 func beside(ours, peer []float64) (of, ratio *Sample) {
 	p, r := Summarize(peer), Summarize(Ratios(ours, peer))
 	return &p, &r
 }
 
-// Ratios divides element by element: runs of the same round.
+// Ratios divides element by element: element i of both comes from round i.
 func Ratios(over, under []float64) []float64 {
 	out := make([]float64, len(over))
 	for i := range out {

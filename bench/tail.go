@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// tailBytes is how much of a process's complaints is kept.
+// tailBytes is how many of the last bytes that a process wrote to its standard
+// error are kept.
 const tailBytes = 4096
 
 // tail keeps the end of what is written to it. It may be read while a process

@@ -47,7 +47,8 @@ type TokenizerReport struct {
 	About     map[string]any `json:"peer,omitempty"`
 }
 
-// documents is text in pieces of size bytes and the rest of a line.
+// documents cuts text into pieces of size bytes, each prolonged to the end of its
+// line.
 func documents(text []byte, size int) (docs [][]byte) {
 	for len(text) > 0 {
 		end := len(text)
@@ -100,9 +101,9 @@ func (o *TokenizerOptions) setDefaults() {
 	}
 }
 
-// Tokenizer measures how fast a text is encoded, beside PyPI tokenizers where
-// that is asked for: both on one thread, in turns, after both have made the
-// same ids of it.
+// Tokenizer measures how fast a text is encoded and, where that is asked for, how
+// fast PyPI's tokenizers encodes it. Both run on one thread and take turns, after
+// it was checked that they make the same ids of the text.
 func Tokenizer(ctx context.Context, o TokenizerOptions) (*TokenizerReport, error) {
 	o.setDefaults()
 	r, err := measureTokenizer(ctx, o)
@@ -122,7 +123,7 @@ func measureTokenizer(ctx context.Context, o TokenizerOptions) (*TokenizerReport
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(o.Dir, "tokenizer.json")); err != nil {
-		return nil, err // else the bytes of the text would be measured
+		return nil, err // without this, the bytes of the text would count as tokens
 	}
 	start := time.Now()
 	e := &encoding{}
@@ -154,7 +155,7 @@ func measureTokenizer(ctx context.Context, o TokenizerOptions) (*TokenizerReport
 	return r, p.Close()
 }
 
-// readStart is up to size bytes of a file, to the end of a line.
+// readStart returns the first size bytes of a file, cut after its last whole line.
 func readStart(name string, size int) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -67,9 +67,9 @@ type TrainSetup struct {
 	Warmup int `json:"warmup"`
 }
 
-// TrainRunner is one side. RunSteps runs k steps and returns the seconds of
-// each and the tokens of all of them together, padding apart. A runner that is
-// an io.Closer is closed when the comparison is over.
+// TrainRunner is one side of a comparison. RunSteps runs k steps and returns the
+// seconds of each, and the tokens of all of them together, without padding. A
+// runner that is an io.Closer is closed when the comparison is over.
 type TrainRunner interface {
 	RunSteps(k int) (seconds []float64, tokens int64, err error)
 }
@@ -96,15 +96,17 @@ type TrainReport struct {
 	TrainSetup
 	Rounds int `json:"rounds"`
 	Steps  int `json:"steps"`
-	// Load is the system's before the start: threads that wanted to run.
+	// Load is the load of the machine before the start: how many threads ran or
+	// wanted to.
 	Load     float64 `json:"load_before"`
 	Ours     Sample  `json:"ours_tok_per_s"`
 	PeerName string  `json:"peer_name,omitempty"`
 	Peer     *Sample `json:"peer_tok_per_s,omitempty"`
 	Ratio    *Sample `json:"ratio,omitempty"`
-	// About is what the peer says of itself, as it says it.
+	// About is what the peer says of itself, unchanged.
 	About map[string]any `json:"peer,omitempty"`
-	// Pipeline is what ours says of its own waiting, Details of the rest.
+	// Pipeline is how long our compute stream waited and for what; Details has our
+	// other figures.
 	Pipeline *PipelineSample `json:"pipeline,omitempty"`
 	Details  *Details        `json:"details,omitempty"`
 	// Profile is the device time of the operations of the timed steps.
@@ -205,8 +207,8 @@ func (o *TrainOptions) setDefaults() {
 	}
 }
 
-// sameModel says whether all sides that tell how many parameters they train
-// train as many.
+// sameModel returns an error unless all sides that tell how many parameters they
+// train tell the same number.
 func sameModel(sides []*trainSide) error {
 	var first *trainSide
 	var want int64

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// scripted is a runner whose steps take the times it was given, in turn.
+// scripted is a runner whose steps take the times it was given, one after the
+// other.
 type scripted struct {
 	name   string
 	log    *[]string
@@ -39,7 +40,7 @@ func (s *scripted) Close() error {
 	return s.closed
 }
 
-// ready makes a NewRunner of a runner.
+// ready makes a NewRunner that returns r and err.
 func ready(r TrainRunner, err error) NewRunner {
 	return func(context.Context, TrainSetup) (TrainRunner, error) { return r, err }
 }

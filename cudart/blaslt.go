@@ -16,8 +16,8 @@ type (
 	MatmulDesc uintptr
 	// MatrixLayout is a cublasLtMatrixLayout_t: how a matrix lies in memory.
 	MatrixLayout uintptr
-	// MatmulPreference is a cublasLtMatmulPreference_t: what an algorithm may
-	// use and count on.
+	// MatmulPreference is a cublasLtMatmulPreference_t: how much workspace an
+	// algorithm may use and which alignments it can count on.
 	MatmulPreference uintptr
 )
 
@@ -41,7 +41,7 @@ const ComputeFloat32 ComputeType = 68
 // Transpose is a cublasOperation_t.
 type Transpose int32
 
-// What is done to an operand first.
+// Whether an operand is transposed before the product is taken.
 const (
 	NoTranspose Transpose = 0
 	Transposed  Transpose = 1
@@ -56,7 +56,7 @@ const EpilogueBias Epilogue = 4
 // DescAttr is a cublasLtMatmulDescAttributes_t.
 type DescAttr int32
 
-// The attributes of a MatmulDesc and the types of their values.
+// The attributes of a MatmulDesc, each with the type of its value.
 const (
 	DescTransA       DescAttr = 3  // Transpose
 	DescTransB       DescAttr = 4  // Transpose
@@ -68,24 +68,24 @@ const (
 // PreferenceAttr is a cublasLtMatmulPreferenceAttributes_t.
 type PreferenceAttr int32
 
-// The attributes of a MatmulPreference and the types of their values. Addresses
-// are taken to be multiples of 256 where nothing is said.
+// The attributes of a MatmulPreference, each with the type of its value. Where no
+// alignment is set, the library takes addresses to be multiples of 256.
 const (
 	PreferMaxWorkspaceBytes PreferenceAttr = 1 // uint64
-	PreferReductions        PreferenceAttr = 3 // uint32, a mask of what parts of a sum over K may be added by
-	PreferMinAlignmentA     PreferenceAttr = 5 // uint32, bytes; so the next three
+	PreferReductions        PreferenceAttr = 3 // uint32, a mask of the ways in which a sum over K may be split
+	PreferMinAlignmentA     PreferenceAttr = 5 // uint32, in bytes, as are the next three
 	PreferMinAlignmentB     PreferenceAttr = 6
 	PreferMinAlignmentC     PreferenceAttr = 7
 	PreferMinAlignmentD     PreferenceAttr = 8
 )
 
-// ReductionFloat32 is a cublasLtReductionScheme_t for PreferReductions: parts
-// that blocks share are added in the compute type, in order, from the workspace,
-// and the result is rounded once.
+// ReductionFloat32 is a cublasLtReductionScheme_t for PreferReductions. Where
+// several blocks share a sum over K, their partial sums are kept in the workspace
+// in the compute type, added in order, and the result is rounded once.
 const ReductionFloat32 = 2
 
-// Algorithm is a cublasLtMatmulAlgo_t: plain data, good for the same kind of
-// device and version of the library, and for matrices like those it was
+// Algorithm is a cublasLtMatmulAlgo_t. It is plain data, and holds for the same
+// kind of device, the same version of the library, and matrices like those it was
 // proposed for.
 type Algorithm [8]uint64
 
@@ -103,8 +103,9 @@ type Heuristic struct {
 // row-major D = A·B is asked for as Dᵀ = Bᵀ·Aᵀ, with the operands swapped and
 // nothing moved.
 //
-// The library calls libcuda as well as a libcudart of its own, so a thread needs
-// a current context: calls that reach the device take it, as those of libcuda do.
+// The library calls libcuda as well as a libcudart of its own, so a thread needs a
+// current context. Calls that reach the device therefore take a Context, as those
+// of libcuda do.
 type Blas struct {
 	driver                           *driverFunctions
 	version                          uintptr
@@ -133,12 +134,14 @@ func (f *Blas) bind(b *binder) {
 	f.matmul = b.need("cublasLtMatmul")
 }
 
-// in calls a function of the library with ctx current on the calling OS thread.
+// in calls a function of the library with ctx made current on the calling OS
+// thread.
 func (f *Blas) in(ctx Context, fn *function, args ...uintptr) error {
 	return f.driver.in(ctx, fn, args...)
 }
 
-// getHandle calls f with the address of a handle and the arguments after it.
+// getHandle calls f with the address of a handle followed by args, and returns that
+// handle.
 func getHandle(f *function, args ...uintptr) (uintptr, error) {
 	m := newFrame()
 	defer m.release()
@@ -183,7 +186,8 @@ func (f *Blas) DescCreate(compute ComputeType, scale DataType) (MatmulDesc, erro
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmuldescdestroy
 func (f *Blas) DescDestroy(d MatmulDesc) error { return f.descDestroy.call(uintptr(d)) }
 
-// set calls a SetAttribute function with a value of size bytes.
+// set calls a SetAttribute function with the address of value, of which size bytes
+// count.
 func set(f *function, handle, attr uintptr, value uint64, size uintptr) error {
 	m := newFrame()
 	defer m.release()
@@ -243,16 +247,16 @@ func (f *Blas) PreferenceSet(p MatmulPreference, attr PreferenceAttr, value uint
 	return set(&f.preferSet, uintptr(p), uintptr(attr), value, size)
 }
 
-// MatmulShape is what a product is of: D = alpha·op(A)·op(B) + beta·C, with an
-// epilogue. The layouts may be one and the same for C and D.
+// MatmulShape says which product is computed: D = alpha·op(A)·op(B) + beta·C, and
+// then the epilogue. C and D may share one layout.
 type MatmulShape struct {
 	Desc       MatmulDesc
 	A, B, C, D MatrixLayout
 }
 
-// AlgoGetHeuristic proposes up to want algorithms, the one that should be the
-// fastest first. Nothing runs. Where no algorithm does it the error is
-// ErrNotSupported. cublasLtMatmulAlgoGetHeuristic:
+// AlgoGetHeuristic proposes up to want algorithms and puts the one that should be
+// the fastest first. It runs nothing. Where no algorithm can compute the product,
+// the error is ErrNotSupported. cublasLtMatmulAlgoGetHeuristic:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmulalgogetheuristic
 func (f *Blas) AlgoGetHeuristic(ctx Context, h BlasHandle, s *MatmulShape, p MatmulPreference, want int) ([]Heuristic, error) {
 	if want < 1 {
@@ -279,8 +283,8 @@ func (f *Blas) AlgoGetHeuristic(ctx Context, h BlasHandle, s *MatmulShape, p Mat
 	return good, nil
 }
 
-// MatmulArgs are the operands of a product. C may be D. The workspace must not
-// be that of another product that may run at the same time.
+// MatmulArgs are the operands of a product. C may be D. No other product that may
+// run at the same time may use the same workspace.
 type MatmulArgs struct {
 	Alpha, Beta    float32
 	A, B, C, D     DevicePtr
@@ -290,7 +294,8 @@ type MatmulArgs struct {
 }
 
 // Matmul enqueues a product on stream. s and a are read before it returns; the
-// device memory must stay until an event after it is done. cublasLtMatmul:
+// device memory must not be freed or reused until an event recorded after the call
+// is done. cublasLtMatmul:
 // https://docs.nvidia.com/cuda/cublas/#cublasltmatmul
 func (f *Blas) Matmul(ctx Context, h BlasHandle, s *MatmulShape, a *MatmulArgs, stream Stream) error {
 	m := newFrame()

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// TestSetAttributes reads what the SetAttribute functions are given.
+// TestSetAttributes checks the arguments that the SetAttribute functions get.
 func TestSetAttributes(t *testing.T) {
 	f, c := newFake(t)
 	blas := c.BlasLt()

@@ -16,11 +16,13 @@ type function struct {
 	texts   *describers
 }
 
-// arguments are blocks for the arguments of calls. purego lets the list it is
-// given escape; copied into a block, the lists of our callers need no memory.
+// arguments holds blocks for the arguments of calls. The list that purego is given
+// escapes to the heap; because it is copied into a pooled block, our callers' lists
+// need no memory of their own.
 var arguments = sync.Pool{New: func() any { return new([maxArguments]uintptr) }}
 
-// maxArguments is what the longest call takes: cublasLtMatmul.
+// maxArguments is the most arguments that a call has, which are those of
+// cublasLtMatmul.
 const maxArguments = 16
 
 // status calls the function and returns its code.
@@ -42,21 +44,22 @@ func (f *function) call(args ...uintptr) error {
 	return nil
 }
 
-// fail is the error of code. detail may be empty.
+// fail returns the error that stands for code. detail may be empty.
 func (f *function) fail(code int, detail string) error {
 	return &Error{Library: f.library, Op: f.name, Code: code, Text: f.texts.text(f.library, code), Detail: detail}
 }
 
-// frame is the memory that one call shares with C. It comes from a pool and so
-// lies on the heap, where nothing moves; release keeps it from the collector. A
-// variable would not do: its address as an integer does not keep it from lying
-// on the stack.
+// frame is the memory that one call shares with C. It comes from a pool and so lies
+// on the heap, where nothing moves, and it is in use until release, so the
+// collector keeps it. A variable would not do: that its address is passed as an
+// integer does not keep the compiler from placing it on the stack.
 type frame struct {
-	words [16]uint64 // values by address
+	words [16]uint64 // values that C reads or writes by address
 	bytes []byte     // text, parameters, at a multiple of 8
 }
 
-// The room that a new frame has for bytes, and the most that one is kept with.
+// The room for bytes that a new frame has, and the most with which one goes back to
+// the pool.
 const (
 	frameBytes    = 1 << 10
 	maxFrameBytes = 64 << 10
@@ -64,7 +67,7 @@ const (
 
 var frames = sync.Pool{New: func() any { return &frame{bytes: make([]byte, 0, frameBytes)} }}
 
-// newFrame returns a frame whose words hold anything.
+// newFrame returns a frame whose words have arbitrary values.
 func newFrame() *frame { return frames.Get().(*frame) }
 
 // release ends the use of the frame's memory by C and gives it back.
@@ -90,7 +93,7 @@ func (m *frame) in(i int, v uint64) uintptr {
 	return m.at(i)
 }
 
-// int is the C int at word i, 64-bit integers are read from words.
+// int returns the C int at word i. A 64-bit integer is read from words directly.
 func (m *frame) int(i int) int { return int(int32(m.words[i])) }
 
 // float is the C float at word i.

@@ -8,8 +8,9 @@ import (
 	"mt/internal/long"
 )
 
-// onC returns CUDA whose functions are all one of C's that takes nothing and
-// returns 0, and skips where there is none.
+// onC returns a CUDA in which every function is one and the same function of C,
+// which takes nothing and returns 0. It skips the test where there is no such
+// function.
 func onC(t testing.TB) *CUDA {
 	t.Helper()
 	handle, err := load("libc.so.6")
@@ -30,12 +31,12 @@ func onC(t testing.TB) *CUDA {
 	return c
 }
 
-// same is one function for every name.
+// same is a Symbols that has one function under every name.
 type same uintptr
 
 func (s same) Symbol(Library, string) uintptr { return uintptr(s) }
 
-// hotCalls are what a step calls thousands of times.
+// hotCalls are the calls that a step makes thousands of times.
 func hotCalls(c *CUDA) map[string]func() error {
 	params := make([]byte, 200)
 	blas := c.BlasLt()
@@ -52,8 +53,8 @@ func hotCalls(c *CUDA) map[string]func() error {
 	}
 }
 
-// TestHotCallsDoNotAllocate bounds allocations by 0 in the mean: a collection
-// empties the pools that calls take their memory from.
+// TestHotCallsDoNotAllocate wants an average of 0 allocations, not 0 in every call,
+// because a garbage collection empties the pools that calls take their memory from.
 func TestHotCallsDoNotAllocate(t *testing.T) {
 	if long.Race {
 		t.Skip("with the race detector pools drop what they hold at random")

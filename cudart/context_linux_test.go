@@ -70,8 +70,8 @@ func TestContextOfThread(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { wait.Wait(); close(done) }()
-	// Stopping the world takes the processors of goroutines that are in C: they
-	// come back on any thread, unless they are bound to one.
+	// Stopping the world takes the processor away from a goroutine that is in C,
+	// and the goroutine may come back on any thread unless it is locked to one.
 	for stopped := false; !stopped; {
 		select {
 		case <-done:
@@ -82,14 +82,14 @@ func TestContextOfThread(t *testing.T) {
 	}
 }
 
-// fixed is host memory that is at a multiple of 100.
+// fixed is host memory at an address that is a multiple of 100.
 var fixed = func() []byte {
 	b := make([]byte, 300)
 	return b[(100-address(b)%100)%100:]
 }()
 
-// runtimeIn calls what of libcudart reaches a device, in context id, with id among
-// the arguments or the results of each call.
+// runtimeIn makes the calls of libcudart that reach a device, in context id, with
+// id among the arguments or the results of each call.
 func runtimeIn(c *CUDA, id uintptr) error {
 	ctx := Context(id)
 	_, malloc := c.Malloc(ctx, int64(id))

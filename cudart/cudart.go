@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Library names one of the libraries, as in its file name without lib and .so.
+// Library names one of the libraries, as its file is named without "lib" and ".so".
 type Library string
 
-// The libraries. Runtime and Driver are needed, BlasLt and ML are not.
+// The libraries. Runtime and Driver are required; BlasLt and ML may be absent.
 const (
 	Runtime Library = "cudart"
 	Driver  Library = "cuda"
@@ -50,7 +50,7 @@ type (
 	Function uintptr
 )
 
-// CUDA is the bound libraries. There is nothing to close.
+// CUDA holds the bound functions of the libraries. There is nothing to close.
 type CUDA struct {
 	runtime runtimeFunctions
 	driver  driverFunctions
@@ -60,9 +60,9 @@ type CUDA struct {
 	hostMemory hostMemory
 }
 
-// New binds the functions of the libraries behind s. It touches no device. The
-// error of a missing function of Runtime or Driver is an *Error that is
-// ErrMissing and names all that are missing; BlasLt and ML may be absent.
+// New binds the functions of the libraries behind s. It touches no device. Where
+// functions of Runtime or Driver are missing, the error is an *Error that is
+// ErrMissing and names them all; BlasLt and ML may be absent.
 func New(s Symbols) (*CUDA, error) {
 	c := &CUDA{}
 	texts := &describers{}
@@ -104,7 +104,7 @@ type binder struct {
 	missing []string
 }
 
-// need is a function without which the library is not bound.
+// need binds a function without which the library is not bound.
 func (b *binder) need(name string) function {
 	f := b.probe(name)
 	b.asked++
@@ -114,7 +114,7 @@ func (b *binder) need(name string) function {
 	return f
 }
 
-// probe is a function that may be missing: its address is 0 then.
+// probe binds a function that may be missing, in which case its address is 0.
 func (b *binder) probe(name string) function {
 	return function{name: name, library: b.library, addr: b.symbols.Symbol(b.library, name), texts: b.texts}
 }

@@ -7,17 +7,17 @@
 // hands out addresses of C functions (Symbols) can stand in their place.
 //
 // Each method calls the one foreign function that it names, unless it says
-// otherwise, and documents units, lifetime and synchrony. All methods may be
-// called from any goroutine. CUDA keeps its current context per OS thread, and
-// takes device 0 where a thread has none; so every method that reaches a device
-// takes the primary context of that device and sets it on the calling thread
-// within the same call, whichever library it calls. What gives something back, or
-// waits, is called even where that fails, and must not be called again. Methods
-// that need no context take the device's ordinal: those of a process begin at 0
-// and leave out what CUDA_VISIBLE_DEVICES hides.
+// otherwise, and documents units, lifetime and synchrony. All methods may be called
+// from any goroutine. CUDA keeps its current context per OS thread, and takes
+// device 0 where a thread has none; so every method that reaches a device takes the
+// primary context of that device and sets it on the calling thread within the same
+// call, whichever library it calls. A method that gives something back, or waits,
+// calls its function even where the context cannot be set, and must not be called
+// again. Methods that need no context take the device's ordinal; within a process
+// ordinals begin at 0 and leave out the devices that CUDA_VISIBLE_DEVICES hides.
 //
-// It imports nothing of this module, and purego.
+// It imports purego, and nothing of this module.
 //
-// Invariant: C sees only heap memory that nothing else writes and that lives
-// until the call returns; nothing that C keeps longer is Go memory.
+// Invariant: C is only given heap memory that nothing else writes and that lives
+// until the call returns, and no memory of Go is left with C after that.
 package cudart

@@ -22,8 +22,8 @@ const (
 	launchParamBufferSize    = 2
 )
 
-// jitLogBytes is the room for each log of a compilation, jitOptions the number
-// of options that ask for both.
+// jitLogBytes is the size of the buffer for each of a compilation's two logs, and
+// jitOptions the number of options that ask for both.
 const (
 	jitLogBytes = 8 << 10
 	jitOptions  = 4
@@ -41,7 +41,7 @@ func (f *driverFunctions) bind(b *binder) {
 	b.texts.cuErrorName = b.need("cuGetErrorName").addr
 	b.texts.cuErrorString = b.need("cuGetErrorString").addr
 	f.init = b.need("cuInit")
-	b.need("cuDriverGetVersion") // Find calls it
+	b.need("cuDriverGetVersion") // which Find calls
 	f.deviceGet = b.need("cuDeviceGet")
 	f.deviceGetName = b.need("cuDeviceGetName")
 	f.primaryCtxRetain = b.need("cuDevicePrimaryCtxRetain")
@@ -54,8 +54,8 @@ func (f *driverFunctions) bind(b *binder) {
 	f.launchKernel = b.need("cuLaunchKernel")
 }
 
-// status calls f with ctx current on the calling OS thread, and returns its code.
-// The error is of setting the context, without which f is not called.
+// status calls f with ctx made current on the calling OS thread, and returns f's
+// code. An error means that the context could not be set, and f was not called.
 // cuCtxSetCurrent:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html
 func (d *driverFunctions) status(ctx Context, f *function, args ...uintptr) (int, error) {
@@ -67,7 +67,7 @@ func (d *driverFunctions) status(ctx Context, f *function, args ...uintptr) (int
 	return f.status(args...), nil
 }
 
-// in calls f with ctx current on the calling OS thread.
+// in calls f with ctx made current on the calling OS thread.
 func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
 	code, err := d.status(ctx, f, args...)
 	if err == nil && code != 0 {
@@ -76,9 +76,9 @@ func (d *driverFunctions) in(ctx Context, f *function, args ...uintptr) error {
 	return err
 }
 
-// always is in for what waits or gives back: where the context cannot be set, f
-// is called all the same, since it finds the device by what it is given. The error
-// is f's if it has one.
+// always does as in does, for functions that wait or give something back: where the
+// context cannot be set, f is called all the same, since it finds the device by its
+// arguments. The error is f's if f fails, else that of setting the context.
 func (d *driverFunctions) always(ctx Context, f *function, args ...uintptr) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -89,8 +89,8 @@ func (d *driverFunctions) always(ctx Context, f *function, args ...uintptr) erro
 	return unset
 }
 
-// device initialises libcuda, which may be done often, and returns the handle
-// of a device. cuInit, cuDeviceGet:
+// device initialises libcuda, which may be done more than once, and returns the
+// handle of a device. cuInit, cuDeviceGet:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
 func (c *CUDA) device(dev int) (uintptr, error) {
 	if err := c.driver.init.call(0); err != nil {
@@ -115,8 +115,8 @@ func (c *CUDA) DeviceName(dev int) (string, error) {
 	return goString(m.bytes), err
 }
 
-// PrimaryContext retains the context of a device that libcudart uses too, and
-// makes it where there is none yet. Each call is undone by one of
+// PrimaryContext retains the primary context of a device, which libcudart uses too,
+// and makes it where there is none yet. Each call must be undone by one call of
 // ReleasePrimaryContext. cuInit, cuDeviceGet, cuDevicePrimaryCtxRetain:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html
 func (c *CUDA) PrimaryContext(dev int) (Context, error) {
@@ -130,7 +130,7 @@ func (c *CUDA) PrimaryContext(dev int) (Context, error) {
 	return Context(m.words[0]), err
 }
 
-// ReleasePrimaryContext gives back what PrimaryContext retained; the last one
+// ReleasePrimaryContext undoes one call of PrimaryContext. The last such call
 // destroys the context and everything in it. cuDevicePrimaryCtxRelease:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html
 func (c *CUDA) ReleasePrimaryContext(dev int) error {
@@ -141,10 +141,10 @@ func (c *CUDA) ReleasePrimaryContext(dev int) error {
 	return c.driver.primaryCtxRelease.call(handle)
 }
 
-// ModuleLoad compiles PTX for the device of ctx, or takes it from the driver's
-// cache. ptx needs no NUL at its end and may be freed. The error's Detail is
-// the compiler's log. PTX newer than the driver is ErrDriverTooOld.
-// cuModuleLoadDataEx:
+// ModuleLoad compiles PTX for the device of ctx, or takes the result from the
+// driver's cache. ptx needs no NUL at its end and may be freed afterwards. The
+// error's Detail is the compiler's log; PTX that is newer than the driver gives
+// ErrDriverTooOld. cuModuleLoadDataEx:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html
 func (c *CUDA) ModuleLoad(ctx Context, ptx []byte) (Module, error) {
 	text, m := newFrame(), newFrame()
@@ -169,8 +169,8 @@ func (c *CUDA) ModuleUnload(ctx Context, m Module) error {
 	return c.driver.in(ctx, &c.driver.moduleUnload, uintptr(m))
 }
 
-// ModuleFunction is the kernel of that name, valid as long as its module. An
-// unknown name is ErrNotFound. cuModuleGetFunction:
+// ModuleFunction returns the kernel of that name, which is valid as long as its
+// module. An unknown name gives ErrNotFound. cuModuleGetFunction:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MODULE.html
 func (c *CUDA) ModuleFunction(ctx Context, mod Module, name string) (Function, error) {
 	m := newFrame()
@@ -182,17 +182,18 @@ func (c *CUDA) ModuleFunction(ctx Context, mod Module, name string) (Function, e
 	return Function(m.words[0]), err
 }
 
-// FuncSetMaxDynamicShared allows launches of f to ask for that many bytes of
-// dynamic shared memory; over 48 KiB it is needed. cuFuncSetAttribute:
+// FuncSetMaxDynamicShared allows launches of f with up to that many bytes of
+// dynamic shared memory. Launches with more than 48 KiB need it.
+// cuFuncSetAttribute:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html
 func (c *CUDA) FuncSetMaxDynamicShared(ctx Context, f Function, bytes int) error {
 	return c.driver.in(ctx, &c.driver.funcSetAttribute, uintptr(f), funcMaxDynamicShared, uintptr(bytes))
 }
 
 // LaunchKernel enqueues f on s. grid is in blocks, block in threads, shared in
-// bytes of dynamic shared memory. params are the parameters as the ABI lays
-// them out, each at a multiple of its own size; they are copied before the call
-// returns. A fault in the kernel is the error of a later call. cuLaunchKernel:
+// bytes of dynamic shared memory. params are the parameters as the ABI lays them
+// out, each at a multiple of its own size; they are copied before the call returns.
+// A fault in the kernel is reported by a later call. cuLaunchKernel:
 // https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXEC.html
 func (c *CUDA) LaunchKernel(ctx Context, f Function, grid, block [3]uint32, shared uint32, s Stream, params []byte) error {
 	m := newFrame()

@@ -9,21 +9,23 @@ import (
 	"strings"
 )
 
-// Variable is the environment variable that lists folders with CUDA libraries,
-// and library files, to look at first; a colon between each two.
+// Variable is the environment variable that lists folders with CUDA libraries, and
+// library files, to look at before all others; colons separate them.
 const Variable = "MT_CUDA_LIBS"
 
 // Env is what Find searches. All but Getenv, Load and Symbol may be empty.
 type Env struct {
 	Getenv func(name string) string
-	// Root is put before every folder: the machine's own root is empty.
+	// Root is put before every folder that is searched; it is empty for the machine
+	// itself.
 	Root string
 	// Home is the user's folder.
 	Home string
 	// Load loads the library in a file, or, where file has no slash, the one that
 	// the loader finds by that name.
 	Load func(file string) (handle uintptr, err error)
-	// Symbol is the address of a function in a loaded library, 0 without.
+	// Symbol is the address of a function in a loaded library, 0 where the library
+	// lacks it.
 	Symbol func(handle uintptr, name string) uintptr
 	// Loaded is the file that a library loaded by name came from.
 	Loaded func(name string) string
@@ -36,7 +38,8 @@ type place struct {
 	byLoader bool
 }
 
-// names are the file names of a library, newest first. Those of CUDA 11 differ.
+// names are the file names that a library may have, newest first. In CUDA 11 they
+// differ in form.
 func (l Library) names() []string {
 	switch l {
 	case Runtime:
@@ -57,7 +60,7 @@ func (e *Env) places(lib Library) []place {
 	}
 	places = append(places, place{name: "the loader's path", files: lib.names(), byLoader: true})
 	if lib != Runtime && lib != BlasLt {
-		// Where WSL, Kubernetes and NixOS put a driver.
+		// The folders into which WSL, Kubernetes and NixOS put a driver.
 		return e.expand(places, lib, []string{"/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/run/opengl-driver/lib"}, "")
 	}
 	places = e.expand(places, lib, []string{"/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib"}, "")
@@ -71,9 +74,9 @@ func (e *Env) places(lib Library) []place {
 	return e.expand(places, lib, packages, "nvidia/*/lib")
 }
 
-// expand appends a place for each folder that the patterns match; those of the
-// folders in it that below matches are searched too. A pattern that matches
-// nothing is a place without files.
+// expand appends to places one place for each folder that one of the patterns
+// matches; the folders that below matches inside it are searched with it. A pattern
+// that matches nothing becomes a place without files.
 func (e *Env) expand(places []place, lib Library, patterns []string, below string) []place {
 	for _, pattern := range patterns {
 		folders := newestFirst(glob(filepath.Join(e.Root, pattern)))
@@ -91,12 +94,12 @@ func (e *Env) expand(places []place, lib Library, patterns []string, below strin
 	return places
 }
 
-// listed is the place that an entry of MT_CUDA_LIBS names. A file counts for
-// the library whose name it has.
+// listed is the place that an entry of MT_CUDA_LIBS names. An entry that is a file
+// counts only for the library whose name the file has.
 func (e *Env) listed(lib Library, entry string) []place {
 	entry = filepath.Join(e.Root, entry)
 	if abs, err := filepath.Abs(entry); err == nil {
-		entry = abs // the loader looks for a name without a slash elsewhere
+		entry = abs // without a slash, the loader would search its own path instead
 	}
 	info, err := os.Stat(entry)
 	switch {
@@ -110,7 +113,7 @@ func (e *Env) listed(lib Library, entry string) []place {
 	return nil
 }
 
-// filesIn are the files of a library that a folder has.
+// filesIn lists the files of a library that are in a folder.
 func filesIn(folder string, lib Library) []string {
 	var files []string
 	for _, name := range lib.names() {
@@ -122,8 +125,8 @@ func filesIn(folder string, lib Library) []string {
 	return files
 }
 
-// pythons are the folders in which Python environments lie: the one that is
-// active, those of every python in PATH, the user's and the system's.
+// pythons are the folders that Python environments lie in: those of the active
+// environment, of every python in PATH, of the user and of the system.
 func (e *Env) pythons() []string {
 	prefixes := []string{e.Getenv("VIRTUAL_ENV"), e.Getenv("CONDA_PREFIX")}
 	for _, folder := range filepath.SplitList(e.Getenv("PATH")) {
@@ -151,10 +154,10 @@ func (e *Env) pythons() []string {
 	return once
 }
 
-// glob are the folders that match.
+// glob returns the paths that match, and none for a pattern that is malformed.
 func glob(pattern string) []string {
 	found, err := filepath.Glob(pattern)
-	if err != nil { // a folder with brackets in its name
+	if err != nil { // a folder has brackets in its name
 		return nil
 	}
 	return found
@@ -168,7 +171,7 @@ func newestFirst(folders []string) []string {
 	numbers := func(part string) []int {
 		var out []int
 		for _, s := range digits.FindAllString(part, -1) {
-			n, _ := strconv.Atoi(s) // too long for an int: its largest
+			n, _ := strconv.Atoi(s) // a number too long for an int becomes the largest int
 			out = append(out, n)
 		}
 		return out

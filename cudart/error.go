@@ -10,7 +10,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// What an *Error can be, for errors.Is.
+// The kinds of failure that errors.Is finds in an *Error.
 var (
 	// ErrOutOfMemory: device memory, or memory to pin, is exhausted.
 	ErrOutOfMemory = errors.New("out of memory")
@@ -18,30 +18,30 @@ var (
 	ErrNoDevice = errors.New("no CUDA device")
 	// ErrDriverTooOld: the driver is older than the library, or than the PTX.
 	ErrDriverTooOld = errors.New("the NVIDIA driver is too old")
-	// ErrContextLost: a fault that stays. Every later call on the device fails
-	// with it; only a new process helps.
+	// ErrContextLost: a fault after which the context cannot be used. Every later
+	// call on the device fails with it, and only a new process helps.
 	ErrContextLost = errors.New("the CUDA context is lost")
-	// ErrNotSupported: this device, driver or library cannot do it.
+	// ErrNotSupported: this device, driver or library cannot do what was asked for.
 	ErrNotSupported = errors.New("not supported")
-	// ErrNotReady: work before an event has not finished.
+	// ErrNotReady: the work that an event stands for has not finished.
 	ErrNotReady = errors.New("not ready")
 	// ErrAlreadyRegistered: a host range overlaps one that is registered.
 	ErrAlreadyRegistered = errors.New("host memory is already registered")
 	// ErrNotRegistered: a host range that is not registered.
 	ErrNotRegistered = errors.New("host memory is not registered")
-	// ErrNotFound: a module has no such function, NVML no such device.
+	// ErrNotFound: a module has no function of that name, or NVML no such device.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalidValue: an argument that the library refuses.
+	// ErrInvalidValue: the library refuses an argument.
 	ErrInvalidValue = errors.New("invalid value")
 	// ErrMissing: a library, or a function in it, is missing.
 	ErrMissing = errors.New("missing")
 )
 
-// codeMissing is the code of an Error about a library itself. CUDA's codes are
-// not negative.
+// codeMissing is the code of an Error about a library itself. No code of CUDA is
+// negative.
 const codeMissing = -1
 
-// kind is the codes of each library that mean the same. Since CUDA 10.1
+// kind lists, for each library, the codes that mean the same. Since CUDA 10.1
 // libcudart and libcuda number their errors alike.
 type kind struct {
 	is               error
@@ -98,7 +98,7 @@ const (
 	errorUnknown                     = 999
 )
 
-// lostCodes are faults that stay with the context.
+// lostCodes are the faults after which the context cannot be used.
 var lostCodes = []int{
 	errorECCUncorrectable, errorNVLinkUncorrectable, errorContained, errorIllegalAddress, errorLaunchTimeout, errorContextIsDestroyed, errorAssert,
 	errorHardwareStackError, errorIllegalInstruction, errorMisalignedAddress, errorInvalidAddressSpace, errorInvalidPC,
@@ -146,7 +146,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Is tells for errors.Is which of this package's errors e is.
+// Is implements errors.Is for the kinds of failure of this package.
 func (e *Error) Is(target error) bool {
 	if e.Code == codeMissing {
 		return target == ErrMissing
@@ -169,8 +169,8 @@ func (k *kind) codes(lib Library) []int {
 	return k.cuda
 }
 
-// describers are the functions with which the libraries name their codes. They
-// are called on the way to an error and fail silently.
+// describers are the functions with which the libraries describe their codes. They
+// are called while an error is being made, so what goes wrong in them is ignored.
 type describers struct {
 	cudaErrorName, cudaErrorString uintptr // const char *f(int)
 	cuErrorName, cuErrorString     uintptr // int f(int, const char **)
@@ -200,7 +200,8 @@ func firstOf(a, b string) string {
 	return b
 }
 
-// returned is the text that a function of a code returns.
+// returned calls a function that takes a code and returns a text, and returns that
+// text.
 func returned(addr uintptr, code int) string {
 	if addr == 0 {
 		return ""
@@ -212,7 +213,8 @@ func returned(addr uintptr, code int) string {
 	return cString(m.pointer(0))
 }
 
-// stored is the text whose address a function of a code stores.
+// stored calls a function that takes a code and stores the address of a text, and
+// returns that text.
 func stored(addr uintptr, code int) string {
 	if addr == 0 {
 		return ""
@@ -225,7 +227,8 @@ func stored(addr uintptr, code int) string {
 	return cString(m.pointer(0))
 }
 
-// cString copies the text at p up to its NUL; p may be nil.
+// cString copies the text at p up to its NUL. p may be nil, which gives an empty
+// text.
 func cString(p unsafe.Pointer) string {
 	if p == nil {
 		return ""

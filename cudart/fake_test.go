@@ -15,8 +15,8 @@ type call struct {
 	args [maxArguments]uintptr
 }
 
-// fake stands for all libraries. Every function of every library is a callback
-// that records its arguments and answers what a test has said.
+// fake stands for all libraries. Every function of every library is a callback that
+// records its arguments and returns the answer that a test has set.
 type fake struct {
 	mu      sync.Mutex
 	calls   []call
@@ -50,8 +50,8 @@ func (f *fake) answer(name string, args [maxArguments]uintptr) uintptr {
 	return 0
 }
 
-// growStack moves the stack of the goroutine that calls C, which an argument
-// that lies on it would not survive.
+// growStack makes the stack of the goroutine that calls C move to another place. An
+// argument of C that lay on the stack would then be at a wrong address.
 func growStack(depth int) byte {
 	var room [1024]byte
 	if depth == 0 {
@@ -67,7 +67,7 @@ func (f *fake) Symbol(lib Library, name string) uintptr {
 	return f.addrs[lib][name]
 }
 
-// recorder notes what New asks for.
+// recorder is a Symbols that notes what New asks for.
 type recorder map[Library][]string
 
 func (r recorder) Symbol(lib Library, name string) uintptr {
@@ -96,17 +96,17 @@ func newFake(t *testing.T) (*fake, *CUDA) {
 	return f, c
 }
 
-// on sets what a function answers.
+// on sets the answer of a function.
 func (f *fake) on(name string, answer func(a *[maxArguments]uintptr) uintptr) {
 	f.answers[name] = answer
 }
 
-// fails makes a function return a code.
+// fails makes a function return code.
 func (f *fake) fails(name string, code int) {
 	f.on(name, func(*[maxArguments]uintptr) uintptr { return uintptr(code) })
 }
 
-// says makes a function that returns text.
+// says makes a function return the text that belongs to its code.
 func (f *fake) says(name string, text map[int]string) {
 	f.on(name, func(a *[maxArguments]uintptr) uintptr {
 		s, ok := text[int(int32(a[0]))]
@@ -117,7 +117,7 @@ func (f *fake) says(name string, text map[int]string) {
 	})
 }
 
-// memory is the object of type T at an address that C got.
+// memory is the object of type T at an address that C was given.
 func memory[T any](addr uintptr) *T { return *(**T)(unsafe.Pointer(&addr)) }
 
 // names are the functions called, in order.
@@ -132,7 +132,7 @@ func (f *fake) names() []string {
 // cTexts keeps what cText returns.
 var cTexts [][]byte
 
-// cText is the address of a C string that stays.
+// cText is the address of a C string that is never freed.
 func cText(s string) uintptr {
 	b := append([]byte(s), 0)
 	cTexts = append(cTexts, b)

@@ -9,15 +9,16 @@ import (
 	"text/tabwriter"
 )
 
-// Found is what a search came to, one entry for each of Libraries. The
-// libraries that were found are loaded and stay so.
+// Found is the result of a search, with one entry for each of Libraries. The
+// libraries that were found are loaded and stay loaded.
 type Found struct {
 	Libraries []FoundLibrary `json:"libraries"`
 
 	symbol func(handle uintptr, name string) uintptr
 }
 
-// FoundLibrary is a library that was found, or where it was looked for.
+// FoundLibrary is a library that was found, or the places where it was looked for
+// in vain.
 type FoundLibrary struct {
 	Library  Library `json:"library"`
 	Required bool    `json:"required"`
@@ -26,29 +27,29 @@ type FoundLibrary struct {
 	Path    string `json:"path,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Searched are the places that were looked at, in order, up to the one where
-	// it was; a pattern stands for folders that do not exist.
+	// the library was found. A pattern stands for folders none of which exist.
 	Searched []string `json:"searched"`
-	// Failed are files that are there and do not load.
+	// Failed are the files that exist and could not be loaded.
 	Failed []FailedFile `json:"failed,omitempty"`
-	// Hint is how to get the library, or one that fits the driver; empty where
-	// all is well.
+	// Hint says how to get the library, or one that fits the driver. It is empty
+	// where the library was found and fits.
 	Hint string `json:"hint,omitempty"`
 
 	handle uintptr
-	major  int // of Version, 0 unknown
+	major  int // the first number of Version, 0 if unknown
 }
 
-// FailedFile is a file that does not load, and the loader's reason.
+// FailedFile is a file that could not be loaded, with the loader's reason.
 type FailedFile struct {
 	Path  string `json:"path"`
 	Error string `json:"error"`
 }
 
-// Find searches the libraries and loads those that it finds. It looks at, in
-// this order: the folders and files that MT_CUDA_LIBS lists, the loader's own
-// path, the folders of drivers and of CUDA toolkits, and the nvidia packages of
-// Python environments. A library made for a newer CUDA than the driver serves
-// is taken only where there is no other. Nothing touches a device.
+// Find searches for the libraries and loads those that it finds. It looks, in this
+// order, at the folders and files that MT_CUDA_LIBS lists, the loader's own path,
+// the folders of drivers and of CUDA toolkits, and the nvidia packages of Python
+// environments. A library made for a newer CUDA than the driver serves is taken
+// only where there is no other. No device is touched.
 func Find(e Env) Found {
 	f := Found{symbol: e.Symbol}
 	driver := 0
@@ -71,8 +72,8 @@ func (f Found) Library(lib Library) *FoundLibrary {
 	return &f.Libraries[i]
 }
 
-// Open returns the functions of the libraries that were found. The error of a
-// required library that was not is ErrMissing and says where it was looked for
+// Open returns the functions of the libraries that were found. Where a required
+// library was not found, the error is ErrMissing and says where it was looked for
 // and how to get it.
 func (f Found) Open() (Symbols, error) {
 	var problems []string
@@ -91,7 +92,7 @@ func (f Found) Open() (Symbols, error) {
 	return f, nil
 }
 
-// Symbol is the address of a function in a library that was found.
+// Symbol is the address of a function in a library that was found, else 0.
 func (f Found) Symbol(lib Library, name string) uintptr {
 	if l := f.Library(lib); l.handle != 0 {
 		return f.symbol(l.handle, name)
@@ -99,7 +100,7 @@ func (f Found) Symbol(lib Library, name string) uintptr {
 	return 0
 }
 
-// problem says in one line why the library is not there.
+// problem says in one line why the library was not found.
 func (l *FoundLibrary) problem() string {
 	text := l.Library.File() + " not found"
 	if len(l.Failed) > 0 {
@@ -137,11 +138,11 @@ func (f Found) String() string {
 	return b.String()
 }
 
-// find searches one library. driver is the major CUDA version that the driver
-// serves, 0 unknown.
+// find searches for one library. driver is the major CUDA version that the driver
+// serves, 0 if unknown.
 func (e *Env) find(lib Library, driver int) FoundLibrary {
 	l := FoundLibrary{Library: lib, Required: lib.Required()}
-	newer := l // the first that is made for a newer driver
+	newer := l // the first file found that is made for a newer CUDA than the driver serves
 	seen := map[string]bool{}
 	for _, p := range e.places(lib) {
 		l.Searched = append(l.Searched, p.name)
@@ -167,8 +168,8 @@ func (e *Env) find(lib Library, driver int) FoundLibrary {
 	return l
 }
 
-// load tries one file, and fills l where it loads. What the loader does not
-// find by name is no failure.
+// load tries one file and, where it loads, fills in l. That the loader finds no
+// file of a name does not count as a failure.
 func (e *Env) load(l *FoundLibrary, file string, byLoader bool, seen map[string]bool) bool {
 	seen[file] = true
 	handle, err := e.Load(file)
@@ -186,13 +187,14 @@ func (e *Env) load(l *FoundLibrary, file string, byLoader bool, seen map[string]
 	return true
 }
 
-// notThere tells whether the loader's text says that it found no file of that
-// name, rather than that one needs a library that is missing.
+// notThere says whether the loader's text means that there is no file of that name,
+// rather than that the file needs another library that is missing.
 func notThere(file, text string) bool {
 	return strings.Contains(text, file) && strings.Contains(strings.ToLower(text), "no such file") && !strings.Contains(text, "needed by")
 }
 
-// hint says how to get a library that fits a driver that serves CUDA driver.
+// hint says how to get a library that fits a driver which serves the major CUDA
+// version driver.
 func hint(lib Library, driver int) string {
 	suffix := ""
 	if driver > 0 && driver < 13 {
@@ -211,8 +213,8 @@ func hint(lib Library, driver int) string {
 	return "it comes with the NVIDIA driver; without it clocks, power and links are not shown"
 }
 
-// version asks a library for its version; where it does not tell, the name of
-// the file does.
+// version asks a library for its version. Where the library does not tell, the
+// version is read from the name of its file.
 func (e *Env) version(lib Library, handle uintptr, file string) (text string, major int) {
 	b := &binder{symbols: Found{Libraries: []FoundLibrary{{Library: lib, handle: handle}}, symbol: e.Symbol}, library: lib, texts: &describers{}}
 	switch lib {
@@ -233,17 +235,17 @@ func (e *Env) version(lib Library, handle uintptr, file string) (text string, ma
 		n := &NVML{}
 		n.bind(b)
 		if b.missingError() == nil && n.Init() == nil {
-			defer n.Shutdown() // nothing of it is in use
+			defer n.Shutdown() // nothing that Init provided is in use any more
 			if v, err := n.DriverVersion(); err == nil {
 				return v, 0
 			}
 		}
 		return "", 0
 	}
-	// "libcudart.so.11.0" is of any 11.
+	// "libcudart.so.11.0" is the name of every version of CUDA 11.
 	if _, after, ok := strings.Cut(file, ".so."); ok && lib != Driver {
 		text, _, _ = strings.Cut(after, ".")
-		major, _ = strconv.Atoi(text) // 0 where it is no number
+		major, _ = strconv.Atoi(text) // 0 where text is no number
 	}
 	return text, major
 }
@@ -251,12 +253,12 @@ func (e *Env) version(lib Library, handle uintptr, file string) (text string, ma
 const tf32Override = "NVIDIA_TF32_OVERRIDE"
 
 // ThisMachine is the environment of this process. NVIDIA_TF32_OVERRIDE=1, with
-// which cuBLASLt would round fp32 operands whatever it is asked for, is taken
-// back: it has to be before the library is loaded.
+// which cuBLASLt would round fp32 operands whatever it is asked for, is overridden
+// with 0. That must happen before the library is loaded.
 func ThisMachine() Env {
 	if os.Getenv(tf32Override) == "1" {
-		_ = os.Setenv(tf32Override, "0") // fails for names that are no name
+		_ = os.Setenv(tf32Override, "0") // cannot fail, as the name is valid
 	}
-	home, _ := os.UserHomeDir() // without one there is nothing to search in it
+	home, _ := os.UserHomeDir() // without a home there is nothing to search in it
 	return Env{Getenv: os.Getenv, Home: home, Load: load, Symbol: symbol, Loaded: loadedFrom}
 }

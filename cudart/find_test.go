@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// machine is a folder that stands for a machine's root, and its loader.
+// machine is a folder that stands for the root of a machine, and the loader of that
+// machine.
 type machine struct {
 	t      *testing.T
 	root   string
@@ -53,7 +54,7 @@ func (m *machine) load(file string) (uintptr, error) {
 	return uintptr(len(m.loads)), nil
 }
 
-// symbol has the function that the driver tells its version with.
+// symbol has only the function by which the driver tells its version.
 func (m *machine) symbol(_ uintptr, name string) uintptr {
 	if name != "cuDriverGetVersion" || m.driver == 0 {
 		return 0
@@ -83,7 +84,8 @@ const (
 	user = "/home/u/.local/lib/python3.11/site-packages/nvidia/"
 )
 
-// TestFindPlaces puts libcudart and libcublasLt where they may be.
+// TestFindPlaces puts libcudart and libcublasLt into each of the places where they
+// may be.
 func TestFindPlaces(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -161,7 +163,7 @@ func TestFindDriver(t *testing.T) {
 	}
 }
 
-// TestFindMissing reads what is said of what is not there.
+// TestFindMissing checks what is said of libraries that are not found.
 func TestFindMissing(t *testing.T) {
 	m := newMachine(t, venv+"cu13/lib/libcudart.so.13", "/usr/local/cuda-12.4/lib64/libcublasLt.so.12", venv+"cublas/lib/libcublasLt.so.12")
 	m.vars = map[string]string{"VIRTUAL_ENV": "/venv", Variable: "/none"}
@@ -208,7 +210,8 @@ func TestFindMissing(t *testing.T) {
 	}
 }
 
-// TestFindTooNew reads what is said where all that is there is too new.
+// TestFindTooNew checks what is said where the only library is too new for the
+// driver.
 func TestFindTooNew(t *testing.T) {
 	m := newMachine(t)
 	m.path, m.driver = []string{"libcuda.so.1", "libcudart.so.13"}, 12040
@@ -218,7 +221,8 @@ func TestFindTooNew(t *testing.T) {
 	}
 }
 
-// TestFindDependency loads by name a library that needs one that is missing.
+// TestFindDependency has the loader find, by name, a library that needs another
+// which is missing.
 func TestFindDependency(t *testing.T) {
 	for _, test := range []struct {
 		text string

@@ -12,8 +12,8 @@ import (
 	"unsafe"
 )
 
-// headersVariable names the folders with NVIDIA's headers, a colon between each
-// two.
+// headersVariable is the environment variable that names the folders with NVIDIA's
+// headers, separated by colons.
 const headersVariable = "MT_CUDA_HEADERS"
 
 // constant is a value of ours and what a header calls it.
@@ -96,9 +96,9 @@ var constants = map[string][]constant{
 	},
 }
 
-// layouts are the sizes and offsets of C structs that this package lays out, and
-// enumerators that some headers only count, as C expressions, by the headers
-// that they need.
+// layouts are values that only a C compiler can tell, as C expressions, by the
+// headers they need: sizes and offsets of structs that this package lays out, and
+// enumerators without a number in their header.
 var layouts = map[string][]constant{
 	"cublasLt.h": {
 		{"sizeof(cublasLtMatmulAlgo_t)", uint64(unsafe.Sizeof(Algorithm{}))},
@@ -120,7 +120,8 @@ var layouts = map[string][]constant{
 	},
 }
 
-// header finds a header in the folders of MT_CUDA_HEADERS, "" without.
+// header returns the path of a header in the folders of MT_CUDA_HEADERS, "" where
+// there is none.
 func header(t *testing.T, name string) string {
 	t.Helper()
 	folders := os.Getenv(headersVariable)
@@ -140,8 +141,8 @@ func header(t *testing.T, name string) string {
 
 var comments = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
 
-// defined looks up a #define or an enumerator in the text of a header. One
-// that stands for another is followed.
+// defined looks up the value of a #define or an enumerator in the text of a header.
+// A name defined as another name is followed.
 func defined(text, name string) (uint64, error) {
 	found := regexp.MustCompile(`(?m)(?:#define\s+` + name + `\s+|\b` + name + `\s*=\s*)([^\n,}]+)`).FindStringSubmatch(text)
 	if found == nil {
@@ -177,7 +178,7 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// TestLayouts asks a C compiler.
+// TestLayouts compares the layouts with what a C compiler says.
 func TestLayouts(t *testing.T) {
 	for name, list := range layouts {
 		t.Run(name, func(t *testing.T) {

@@ -5,10 +5,11 @@ import (
 	"sync"
 )
 
-// hostMemory is what is registered, and for the contexts of which devices. CUDA
-// refuses to register memory a second time, although one registration that is
-// portable serves all devices. While it is registered or unregistered the others
-// wait, so that none copies from memory that is not pinned yet.
+// hostMemory says which memory is registered, and for the contexts of which
+// devices. CUDA refuses to register memory a second time, although one portable
+// registration serves all devices; so memory is registered for its first user and
+// unregistered after its last. Meanwhile other users wait, so that none copies from
+// memory that is not pinned yet.
 type hostMemory struct {
 	mu    sync.Mutex
 	parts map[uintptr]*hostPart // by address
@@ -20,8 +21,8 @@ type hostPart struct {
 	users []Context
 }
 
-// register notes that ctx uses b, with call for the first and for memory that
-// another registration than one of just b may have.
+// register notes that ctx uses b. It makes call for the first user of b, and where
+// b is not registered as one whole range, so that CUDA decides.
 func (h *hostMemory) register(ctx Context, b []byte, call func() error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -39,8 +40,8 @@ func (h *hostMemory) register(ctx Context, b []byte, call func() error) error {
 	return nil
 }
 
-// unregister takes ctx off the users of what begins where b does, with call for the
-// last.
+// unregister removes ctx from the users of the range that begins where b does, and
+// makes call when no user is left.
 func (h *hostMemory) unregister(ctx Context, b []byte, call func() error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// librariesVariable names the folders with NVIDIA's libraries, a colon between
-// each two.
+// librariesVariable is the environment variable that names the folders with
+// NVIDIA's libraries, separated by colons.
 const librariesVariable = "MT_CUDA_LIBS_TEST"
 
 // realLibraries loads what is in the folders of MT_CUDA_LIBS_TEST.
@@ -21,8 +21,8 @@ func realLibraries(t *testing.T) Found {
 	return Find(ThisMachine())
 }
 
-// TestRealSymbols looks for every function that is bound in the real libraries.
-// The driver's own can only be there where a driver is.
+// TestRealSymbols looks up every bound function in the real libraries. The driver's
+// own functions are only there on a machine that has a driver.
 func TestRealSymbols(t *testing.T) {
 	found := realLibraries(t)
 	for lib, names := range boundSymbols() {
@@ -46,7 +46,8 @@ func TestRealSymbols(t *testing.T) {
 	}
 }
 
-// driverless is the real libraries, with the fake driver where there is none.
+// driverless is the real libraries and, on a machine without a driver, the fake
+// one.
 type driverless struct{ found Found }
 
 func (d driverless) Symbol(lib Library, name string) uintptr {
@@ -64,7 +65,7 @@ func TestRealCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// CUDA 11 does not tell without a driver.
+	// Without a driver, CUDA 11 does not tell its version.
 	if v, err := c.RuntimeVersion(); !errors.Is(err, ErrDriverTooOld) && (err != nil || v < 11080) {
 		t.Errorf("RuntimeVersion is %d, %v", v, err)
 	}
@@ -82,8 +83,8 @@ func TestRealCalls(t *testing.T) {
 	t.Log(err)
 }
 
-// testRealBlas makes what the library makes without a GPU, with every attribute
-// that there is, and reads one back.
+// testRealBlas creates the objects that cuBLASLt can make without a GPU, sets every
+// attribute, and reads one back.
 func testRealBlas(t *testing.T, c *CUDA) {
 	blas := c.BlasLt()
 	desc, err := blas.DescCreate(ComputeFloat32, Float32)
@@ -110,7 +111,7 @@ func testRealBlas(t *testing.T, c *CUDA) {
 	}
 	ctx, err := c.PrimaryContext(0)
 	if err == nil {
-		defer c.ReleasePrimaryContext(0) // the process ends after
+		defer c.ReleasePrimaryContext(0) // the process ends soon after
 	}
 	var e *Error
 	if h, err := blas.Create(ctx); err == nil {

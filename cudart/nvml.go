@@ -28,8 +28,8 @@ const (
 
 const temperatureGPU = 0 // the sensor on the die
 
-// NVML is libnvidia-ml. It sees the GPUs that CUDA_VISIBLE_DEVICES hides too,
-// and numbers them by their place on the bus: find one by its PCI id.
+// NVML is libnvidia-ml. It also sees the GPUs that CUDA_VISIBLE_DEVICES hides, and
+// numbers GPUs by their place on the bus, so a GPU must be looked up by its PCI id.
 type NVML struct {
 	init, shutdown, driverVersion                function
 	handleByPCI                                  function
@@ -57,8 +57,8 @@ func (n *NVML) bind(b *binder) {
 	n.temperature = b.need("nvmlDeviceGetTemperature")
 }
 
-// Init must come before all else; each call is undone by one of Shutdown. It
-// is ErrNoDevice where the driver is not loaded. nvmlInit_v2:
+// Init must be called before any other method, and each call undone by one of
+// Shutdown. Where the driver is not loaded the error is ErrNoDevice. nvmlInit_v2:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlInitializationAndCleanup.html
 func (n *NVML) Init() error { return n.init.call() }
 
@@ -66,7 +66,8 @@ func (n *NVML) Init() error { return n.init.call() }
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlInitializationAndCleanup.html
 func (n *NVML) Shutdown() error { return n.shutdown.call() }
 
-// text calls f with the arguments before, room for text and its size.
+// text calls f with the arguments before, followed by room for a text and the size
+// of that room.
 func (n *NVML) text(f *function, before ...uintptr) (string, error) {
 	m := newFrame()
 	defer m.release()
@@ -75,7 +76,7 @@ func (n *NVML) text(f *function, before ...uintptr) (string, error) {
 	return goString(m.bytes), err
 }
 
-// number calls f with the arguments before and the address of a number.
+// number calls f with the arguments before, followed by the address for a number.
 func number(f *function, before ...uintptr) (uint64, error) {
 	m := newFrame()
 	defer m.release()
@@ -113,29 +114,29 @@ func (n *NVML) Memory(g GPU) (total, free, used int64, err error) {
 	return int64(m.words[0]), int64(m.words[1]), int64(m.words[2]), err
 }
 
-// ClockMHz is a clock now. nvmlDeviceGetClockInfo:
+// ClockMHz is the current frequency of a clock. nvmlDeviceGetClockInfo:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) ClockMHz(g GPU, d ClockDomain) (int, error) {
 	v, err := number(&n.clockInfo, uintptr(g), uintptr(d))
 	return int(v), err
 }
 
-// MaxClockMHz is the highest a clock goes. nvmlDeviceGetMaxClockInfo:
+// MaxClockMHz is the highest frequency of a clock. nvmlDeviceGetMaxClockInfo:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) MaxClockMHz(g GPU, d ClockDomain) (int, error) {
 	v, err := number(&n.maxClockInfo, uintptr(g), uintptr(d))
 	return int(v), err
 }
 
-// PCIe is the generation and the number of lanes of the link now; an idle GPU
-// lowers its generation. nvmlDeviceGetCurrPcieLinkGeneration and
+// PCIe is the current generation and number of lanes of the link; an idle GPU
+// lowers the generation. nvmlDeviceGetCurrPcieLinkGeneration and
 // nvmlDeviceGetCurrPcieLinkWidth:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) PCIe(g GPU) (generation, lanes int, err error) {
 	return n.link(g, &n.pcieGen, &n.pcieWidth)
 }
 
-// MaxPCIe is the best that GPU and slot allow together.
+// MaxPCIe is the best link that the GPU and the board's socket allow together.
 // nvmlDeviceGetMaxPcieLinkGeneration and nvmlDeviceGetMaxPcieLinkWidth:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) MaxPCIe(g GPU) (generation, lanes int, err error) {
@@ -151,7 +152,7 @@ func (n *NVML) link(g GPU, gen, width *function) (generation, lanes int, err err
 	return int(a), int(b), err
 }
 
-// Throttled is why clocks are low now, zero where they are not.
+// Throttled is why clocks are lowered now, zero where they are not.
 // nvmlDeviceGetCurrentClocksThrottleReasons:
 // https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 func (n *NVML) Throttled(g GPU) (Throttle, error) {

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// DeviceAttr is a cudaDeviceAttr; libcuda numbers those here alike.
+// DeviceAttr is a cudaDeviceAttr. libcuda numbers the attributes used here alike.
 // Source: https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
 type DeviceAttr int
 
@@ -18,7 +18,7 @@ const (
 	AttrComputeMinor DeviceAttr = 76
 )
 
-// MemcpyKind is a cudaMemcpyKind: which sides a copy is between.
+// MemcpyKind is a cudaMemcpyKind: the direction of a copy.
 type MemcpyKind int
 
 // The directions of a copy.
@@ -91,9 +91,9 @@ func getInt(f *function, args ...uintptr) (int, error) {
 	return m.int(0), err
 }
 
-// DeviceCount is how many GPUs there are, those that CUDA_VISIBLE_DEVICES
-// hides left out. Without a GPU or a driver that fits it is an error that is
-// ErrNoDevice or ErrDriverTooOld. cudaGetDeviceCount:
+// DeviceCount is how many GPUs there are, not counting those that
+// CUDA_VISIBLE_DEVICES hides. Without a GPU the error is ErrNoDevice, with a driver
+// that does not fit it is ErrDriverTooOld. cudaGetDeviceCount:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__DEVICE.html
 func (c *CUDA) DeviceCount() (int, error) { return getInt(&c.runtime.getDeviceCount) }
 
@@ -103,8 +103,8 @@ func (c *CUDA) DeviceAttribute(attr DeviceAttr, dev int) (int, error) {
 	return getInt(&c.runtime.deviceGetAttribute, uintptr(attr), uintptr(dev))
 }
 
-// PCIBusID is where a device is on the bus, as NVML.ByPCI takes it. It asks for
-// three attributes.
+// PCIBusID is where a device is on the PCI bus, in the form that NVML.ByPCI takes.
+// It is put together from three attributes.
 func (c *CUDA) PCIBusID(dev int) (string, error) {
 	var at [3]int
 	for i, attr := range []DeviceAttr{AttrPCIDomain, AttrPCIBus, AttrPCIDevice} {
@@ -122,18 +122,18 @@ func (c *CUDA) PCIBusID(dev int) (string, error) {
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART____VERSION.html
 func (c *CUDA) RuntimeVersion() (int, error) { return getInt(&c.runtime.getVersion) }
 
-// DriverVersion is the newest CUDA version that the driver serves, 0 without a
-// driver. cudaDriverGetVersion:
+// DriverVersion is the newest CUDA version that the driver serves, 0 where there is
+// no driver. cudaDriverGetVersion:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART____VERSION.html
 func (c *CUDA) DriverVersion() (int, error) { return getInt(&c.runtime.driverGetVersion) }
 
-// LastError returns and clears the last error of this OS thread. A fault that
-// stays is not cleared. cudaGetLastError:
+// LastError returns and clears the last error of this OS thread. It does not clear
+// a fault that lost the context. cudaGetLastError:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__ERROR.html
 func (c *CUDA) LastError() error { return c.runtime.getLastError.call() }
 
-// MemGetInfo is the device memory that is free and that there is, in bytes. It
-// counts what other processes use as not free. cudaMemGetInfo:
+// MemGetInfo is how much device memory is free and how much there is in all, in
+// bytes. Memory that other processes use is not free. cudaMemGetInfo:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) MemGetInfo(ctx Context) (free, total int64, err error) {
 	m := newFrame()
@@ -142,8 +142,8 @@ func (c *CUDA) MemGetInfo(ctx Context) (free, total int64, err error) {
 	return int64(m.words[0]), int64(m.words[1]), err
 }
 
-// Malloc allocates device memory, content undefined, at a multiple of 256
-// bytes. It may wait for the device. Free gives it back. cudaMalloc:
+// Malloc allocates device memory at a multiple of 256 bytes; its content is
+// undefined. It may wait for the device. Free gives the memory back. cudaMalloc:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) Malloc(ctx Context, bytes int64) (DevicePtr, error) {
 	m := newFrame()
@@ -152,16 +152,16 @@ func (c *CUDA) Malloc(ctx Context, bytes int64) (DevicePtr, error) {
 	return DevicePtr(m.words[0]), err
 }
 
-// Free gives device memory back, after waiting for all work on the device.
-// Zero is no error. cudaFree:
+// Free gives device memory back, after waiting for all work on the device. Freeing
+// address 0 is no error. cudaFree:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) Free(ctx Context, p DevicePtr) error {
 	return c.driver.always(ctx, &c.runtime.free, uintptr(p))
 }
 
-// HostAlloc allocates pinned host memory, zero or not, that asynchronous copies
-// reach at full rate. It is C's memory: FreeHost gives it back, and nothing may
-// use the slice then. cudaHostAlloc with cudaHostAllocPortable:
+// HostAlloc allocates pinned host memory, from and to which asynchronous copies run
+// at full rate. Its content is undefined. The memory is C's: after FreeHost gave it
+// back, nothing may use the slice. cudaHostAlloc with cudaHostAllocPortable:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) HostAlloc(ctx Context, bytes int64) ([]byte, error) {
 	m := newFrame()
@@ -172,20 +172,20 @@ func (c *CUDA) HostAlloc(ctx Context, bytes int64) ([]byte, error) {
 	return unsafe.Slice((*byte)(m.pointer(0)), bytes), nil
 }
 
-// FreeHost gives memory of HostAlloc back; b is all of it. An empty b is no
-// error. cudaFreeHost:
+// FreeHost gives memory of HostAlloc back. b must be the whole slice; an empty b is
+// no error. cudaFreeHost:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) FreeHost(ctx Context, b []byte) error {
 	return c.driver.always(ctx, &c.runtime.freeHost, address(b))
 }
 
-// HostRegister pins memory that Go's collector does not own, such as a mapping,
-// so that copies from and to it are asynchronous and fast. It touches every
-// page, and the memory must stay mapped until HostUnregister. Systems refuse it
-// with various errors: out of memory where the limit of locked memory is low,
-// not supported, invalid value. The same memory may be registered for several
-// devices, though not twice for one: what the first registers is pinned for all.
-// cudaHostRegister with cudaHostRegisterPortable:
+// HostRegister pins memory that Go's collector does not own, such as a mapping, so
+// that copies from and to it are asynchronous and fast. It touches every page, and
+// the memory must stay mapped until HostUnregister. Systems refuse it with various
+// errors: out of memory where the limit of locked memory is low, not supported,
+// invalid value. The same memory may be registered for several devices, though not
+// twice for one: the first registration pins it for all of them. cudaHostRegister
+// with cudaHostRegisterPortable:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) HostRegister(ctx Context, b []byte) error {
 	return c.hostMemory.register(ctx, b, func() error {
@@ -193,9 +193,10 @@ func (c *CUDA) HostRegister(ctx Context, b []byte) error {
 	})
 }
 
-// HostUnregister undoes HostRegister; b starts where that one did. No copy of that
-// device may be under way, and none of any other once it was the last that had the
-// memory registered: until then it stays pinned. cudaHostUnregister:
+// HostUnregister undoes HostRegister for one device; b must start where it did
+// there. No copy of that device from or to the memory may be under way. The memory
+// stays pinned until the last device unregisters it, and then no copy of any device
+// may be under way. cudaHostUnregister:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) HostUnregister(ctx Context, b []byte) error {
 	return c.hostMemory.unregister(ctx, b, func() error {
@@ -203,16 +204,17 @@ func (c *CUDA) HostUnregister(ctx Context, b []byte) error {
 	})
 }
 
-// MemcpyAsync enqueues a copy on s. Both sides must stay until an event after
-// it is done, and host memory must be pinned (HostAlloc, HostRegister): with
-// any other the copy is staged, and may return before or after it ends.
-// cudaMemcpyAsync:
+// MemcpyAsync enqueues a copy on s. Both sides must stay valid until an event
+// recorded after it is done. Host memory must be pinned (HostAlloc, HostRegister);
+// any other is copied by way of a staging buffer, and the call may return before or
+// after the copy ends. cudaMemcpyAsync:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) MemcpyAsync(ctx Context, dst, src uintptr, bytes int64, kind MemcpyKind, s Stream) error {
 	return c.driver.in(ctx, &c.runtime.memcpyAsync, dst, src, uintptr(bytes), uintptr(kind), uintptr(s))
 }
 
-// MemsetAsync enqueues on s that bytes at dst become value. cudaMemsetAsync:
+// MemsetAsync enqueues on s that each of bytes bytes at dst becomes value.
+// cudaMemsetAsync:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
 func (c *CUDA) MemsetAsync(ctx Context, dst DevicePtr, value byte, bytes int64, s Stream) error {
 	return c.driver.in(ctx, &c.runtime.memsetAsync, uintptr(dst), uintptr(value), uintptr(bytes), uintptr(s))
@@ -242,9 +244,9 @@ func (c *CUDA) StreamSynchronize(ctx Context, s Stream) error {
 	return c.driver.always(ctx, &c.runtime.streamSynchronize, uintptr(s))
 }
 
-// StreamWaitEvent makes later work on s wait for what e was last recorded
-// after. An event that was never recorded is no wait. It does not wait on the
-// host. cudaStreamWaitEvent:
+// StreamWaitEvent makes later work on s wait for the work that e stands for since
+// its last record. An event that was never recorded makes nothing wait. The host
+// does not wait. cudaStreamWaitEvent:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html
 func (c *CUDA) StreamWaitEvent(ctx Context, s Stream, e Event) error {
 	return c.driver.in(ctx, &c.runtime.streamWaitEvent, uintptr(s), uintptr(e), 0)
@@ -259,15 +261,15 @@ func (c *CUDA) EventCreate(ctx Context, flags EventFlags) (Event, error) {
 	return Event(m.words[0]), err
 }
 
-// EventDestroy ends an event; waits on it that are enqueued stay valid.
+// EventDestroy ends an event. Waits for it that are already enqueued stay valid.
 // cudaEventDestroy:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
 func (c *CUDA) EventDestroy(ctx Context, e Event) error {
 	return c.driver.always(ctx, &c.runtime.eventDestroy, uintptr(e))
 }
 
-// EventRecord makes e stand for the work that is on s now, in place of what it
-// stood for. cudaEventRecord:
+// EventRecord makes e stand for the work that is on s now, instead of what it stood
+// for before. cudaEventRecord:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
 func (c *CUDA) EventRecord(ctx Context, e Event, s Stream) error {
 	return c.driver.in(ctx, &c.runtime.eventRecord, uintptr(e), uintptr(s))
@@ -281,8 +283,9 @@ func (c *CUDA) EventSynchronize(ctx Context, e Event) error {
 }
 
 // EventElapsed is the time in milliseconds between two events that are done,
-// to about half a microsecond. Neither may have EventDisableTiming. One that is
-// not done is ErrNotReady. cudaEventElapsedTime:
+// precise to about half a microsecond. Neither may have been made with
+// EventDisableTiming. Where one is not done the error is ErrNotReady.
+// cudaEventElapsedTime:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__EVENT.html
 func (c *CUDA) EventElapsed(ctx Context, start, end Event) (ms float32, err error) {
 	m := newFrame()

@@ -11,10 +11,10 @@ import (
 // host is memory that stands for what a caller registers.
 var host [64]byte
 
-// TestArguments calls every function that only takes integers and handles, and
-// those whose result is a handle, with arguments that all differ.
+// TestArguments calls, with arguments that all differ, every function that only
+// takes integers and handles, and every function whose result is a handle.
 func TestArguments(t *testing.T) {
-	out := uintptr(0) // an address of ours: not compared
+	out := uintptr(0) // an address of our own memory, which is not compared
 	ctx := Context(90)
 	tests := []struct {
 		call func(c *CUDA) error
@@ -87,7 +87,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestResults reads what functions store at the addresses they are given.
+// TestResults checks what methods make of the values that functions store at the
+// addresses they get.
 func TestResults(t *testing.T) {
 	f, c := newFake(t)
 	// The upper half of a word must not count for a C int.
@@ -153,12 +154,13 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// Where the context cannot be set nothing is enqueued or made; what waits or gives
-// back is called all the same, once, and its own error comes first.
+// Where the context cannot be set, nothing is enqueued or made. A function that
+// waits or gives something back is called all the same, once, and its own error
+// comes before that of the context.
 func TestWithoutItsContext(t *testing.T) {
 	f, c := newFake(t)
 	f.fails("cuCtxSetCurrent", 201)
-	named := func() []string { // without the questions for an error's text
+	named := func() []string { // leaves out the calls that ask for an error's text
 		return slices.DeleteFunc(f.names(), func(name string) bool { return strings.Contains(name, "GetError") })
 	}
 	for name, call := range map[string]func() error{
@@ -190,7 +192,7 @@ func TestWithoutItsContext(t *testing.T) {
 	}
 }
 
-// TestNewMissing leaves functions out.
+// TestNewMissing runs New on libraries that lack functions.
 func TestNewMissing(t *testing.T) {
 	f, _ := newFake(t)
 	for _, test := range []struct {
@@ -228,7 +230,7 @@ func TestNewMissing(t *testing.T) {
 	}
 }
 
-// TestBoundOnce finds a function that two fields ask for.
+// TestBoundOnce checks a function that two fields ask for.
 func TestBoundOnce(t *testing.T) {
 	for lib, names := range boundSymbols() {
 		slices.Sort(names)

@@ -38,18 +38,18 @@ func (d DType) String() string {
 	return fmt.Sprintf("DType(%d)", uint8(d))
 }
 
-// Align is the alignment in bytes of every allocation and of every tensor in a
-// tile: what matrix-product libraries ask for to keep one algorithm per shape.
+// Align is the alignment in bytes of every allocation, and of every tensor in a
+// tile. Libraries for matrix products want it, to use one algorithm for each shape.
 const Align = 256
 
-// Mem is a range of device memory. Addr means something only to the device
-// that gave it. The zero Mem is no memory.
+// Mem is a range of device memory. Only the device that gave it can make sense of
+// Addr. The zero Mem is no memory.
 type Mem struct {
 	Addr  uintptr
 	Bytes int64
 }
 
-// Slice is the n bytes from off on. It panics when they are not all inside m.
+// Slice is the n bytes of m from off on. It panics where they are not all inside m.
 func (m Mem) Slice(off, n int64) Mem {
 	if off < 0 || n < 0 || off+n > m.Bytes {
 		panic(fmt.Sprintf("device: slice [%d:%d+%d] of %d bytes", off, off, n, m.Bytes))
@@ -57,22 +57,23 @@ func (m Mem) Slice(off, n int64) Mem {
 	return Mem{Addr: m.Addr + uintptr(off), Bytes: n}
 }
 
-// Tensor views n elements of type dt that start off bytes into m.
+// Tensor is the n elements of type dt that start off bytes into m.
 func (m Mem) Tensor(dt DType, off, n int64) Tensor {
 	s := m.Slice(off, n*dt.Size())
 	return Tensor{Addr: s.Addr, Len: n, DType: dt}
 }
 
-// Tensor is a dense run of elements in device memory. Shapes are arguments of
-// the operations; a Tensor only knows where it is and how many there are. The
-// zero Tensor means "none" where an operation allows it.
+// Tensor is a dense run of elements in device memory. It only knows where it is and
+// how many elements it has; shapes are arguments of the operations. The zero Tensor
+// means "none" where an operation allows that.
 type Tensor struct {
 	Addr  uintptr
 	Len   int64 // elements
 	DType DType
 }
 
-// Slice is the n elements from off on. It panics when they are not all inside.
+// Slice is the n elements of t from off on. It panics where they are not all inside
+// t.
 func (t Tensor) Slice(off, n int64) Tensor {
 	if off < 0 || n < 0 || off+n > t.Len {
 		panic(fmt.Sprintf("device: slice [%d:%d+%d] of %d elements", off, off, n, t.Len))
@@ -89,33 +90,34 @@ func (t Tensor) Mem() Mem { return Mem{Addr: t.Addr, Bytes: t.Len * t.DType.Size
 // Usage is how much memory a device holds now, and held at most, by purpose.
 type Usage struct {
 	accounts.Used
-	Limit int64 // the budget in bytes; 0 is none
+	Limit int64 // the budget in bytes; 0 is no budget
 }
 
 // Device is one accelerator, or the host's cores acting as one.
 type Device interface {
-	// Name is for people: "cpu (2 threads, avx512)", "NVIDIA H100 80GB HBM3".
+	// Name is the name for people: "cpu (2 threads, avx512)", "NVIDIA H100 80GB
+	// HBM3".
 	Name() string
 	// Kind is "cpu" or "cuda".
 	Kind() string
-	// Unified is true where both sides read the same memory at the same rate:
-	// a tile is then bound in place (BindHost) and never copied.
+	// Unified is true where host and device read the same memory at the same rate.
+	// A tile is then used in place (BindHost) and never copied.
 	Unified() bool
 
-	// Alloc returns bytes of device memory aligned to Align, content undefined.
-	// The error names purpose, requested, used and limit, and is *OutOfMemory
-	// where memory is what lacks.
+	// Alloc returns that many bytes of device memory, aligned to Align; their
+	// content is undefined. The error names the purpose, and the bytes requested,
+	// used and allowed. It is an *OutOfMemory where there is not enough memory.
 	Alloc(p accounts.Purpose, bytes int64) (Mem, error)
-	// Free gives back what Alloc gave; the device must be done with it. The
-	// zero Mem is freed without effect.
+	// Free gives back what Alloc gave. The device must have finished all work that
+	// uses it. Freeing the zero Mem does nothing.
 	Free(m Mem)
-	// AllocHost returns pinned (where that means something) host memory for
-	// asynchronous copies, aligned to Align and zeroed.
+	// AllocHost returns zeroed host memory for asynchronous copies, aligned to
+	// Align, and pinned where that makes a difference.
 	AllocHost(bytes int64) ([]byte, error)
 	// FreeHost gives back what AllocHost gave.
 	FreeHost(b []byte)
-	// Register makes long-lived host memory fast to copy from and to. It may do
-	// nothing. Memory must stay mapped until Unregister.
+	// Register makes long-lived host memory fast to copy from and to, where the
+	// device can. The memory must stay mapped until Unregister.
 	Register(b []byte) error
 	Unregister(b []byte)
 	// BindHost is the device's view of host memory, for Unified devices only.
@@ -127,8 +129,9 @@ type Device interface {
 	NewStream(name string) (Stream, error)
 	// NewEvent makes an event that counts as complete until it is recorded.
 	NewEvent() (Event, error)
-	// Do enqueues o on s; it copies what o points to before it returns, so the
-	// caller may change it and use it again. Errors stick to the stream.
+	// Do enqueues o on s. It copies what o points to before it returns, so the
+	// caller may change it and use it again. An error makes the stream fail; see
+	// Stream.
 	Do(s Stream, o Op)
 	// Close gives everything back. The streams must have been closed.
 	Close() error
@@ -138,13 +141,13 @@ type Device interface {
 type Op interface {
 	// Name is what the operation is called, for errors and profiles.
 	Name() string
-	// Check is what is wrong with the arguments, as far as shapes, types and
-	// lengths say. The caller names the operation.
+	// Check returns what is wrong with the arguments, as far as shapes, types and
+	// lengths show it. The error does not name the operation; the caller does.
 	Check() error
 }
 
-// Event marks a point of a stream. It may be recorded again and again; waits
-// refer to the last record made before the wait was enqueued.
+// Event marks a point of a stream. It may be recorded again and again; a wait
+// refers to the last record before the call of Wait.
 type Event interface {
 	// Elapsed is the device time from the completion of start's last record to
 	// that of this event. Both must be complete.
@@ -152,11 +155,11 @@ type Event interface {
 	Close()
 }
 
-// Stream runs what is enqueued in order. A call that fails makes the stream
-// fail: Err keeps the first error, which names the call, and whatever is
-// enqueued later is dropped, except that events still complete and
-// notifications still come, with the error. So callers check Err once per
-// launch sequence, not after every call. Safe for one goroutine at a time.
+// Stream runs what is enqueued in order. A call that fails makes the stream fail:
+// Err keeps the first error, which names the call. Whatever is enqueued after that
+// is dropped, except that events still complete, and that notifications still come,
+// with the error. So callers check Err once after many calls, not after each. One
+// goroutine at a time may use a Stream.
 type Stream interface {
 	// CopyH2D enqueues dst = src. src must not change until it is done.
 	CopyH2D(dst Mem, src []byte)
@@ -170,9 +173,9 @@ type Stream interface {
 	Record(e Event)
 	// Wait makes what is enqueued later wait for e's last record.
 	Wait(e Event)
-	// Notify calls f, on a goroutine of the device's own, when everything
-	// enqueued before it is complete, in order of the calls. err is the
-	// stream's first error by then. f must not block.
+	// Notify calls f on a goroutine of the device's own when everything enqueued
+	// before it is complete. Notifications come in the order of the calls. err is
+	// the stream's first error by then. f must not block.
 	Notify(f func(err error))
 	// Sync waits for everything enqueued and returns Err.
 	Sync() error
@@ -185,7 +188,7 @@ type Stream interface {
 // OutOfMemory says that an allocation does not fit.
 type OutOfMemory struct {
 	Purpose                accounts.Purpose
-	Requested, Used, Limit int64 // bytes; a Limit of 0 is none
+	Requested, Used, Limit int64 // bytes; a Limit of 0 is no limit
 }
 
 func (e *OutOfMemory) Error() string {

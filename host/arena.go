@@ -8,25 +8,27 @@ import (
 	"mt/internal/parallel"
 )
 
-// pageBytes is the alignment of arenas, and of layers inside them.
+// pageBytes is the alignment in bytes of arenas, and of the layers inside them.
 const pageBytes = optim.PageBytes
 
-// touchBytes is how much one call of the parallel first touch covers.
+// touchBytes is how many bytes one call touches when pages are first touched in
+// parallel.
 const touchBytes = 32 << 20
 
-// Arena is one range of host memory, zeroed, counted in Usage until it is
-// closed. Its memory is outside the Go heap (except in race builds, where the
-// detector has to see it), in huge pages where the system gives them, and
-// resident: using it cannot fail any more.
+// Arena is one range of host memory, zeroed at first, which counts in Usage until
+// it is closed. Its memory is outside the Go heap, except in race builds, where the
+// detector has to see it. It is in huge pages where the system gives them. All of
+// it is resident, so using it cannot fail any more.
 type Arena struct {
 	purpose accounts.Purpose
-	raw     []byte // what the system gave
+	raw     []byte // what the system gave, before alignment
 	bytes   []byte
 }
 
 // NewArena makes an arena of the given size, aligned to 4 KiB, and touches its
-// pages on the threads of pool (nil: the caller's alone). Zero bytes are no
-// memory. The error is an *OutOfMemory where memory is what lacks.
+// pages on the threads of pool (nil: on the caller's alone). With zero bytes the
+// arena has no memory. The error is an *OutOfMemory where there is not enough
+// memory.
 func NewArena(purpose accounts.Purpose, bytes int64, pool *parallel.Pool) (*Arena, error) {
 	if !purpose.OfArena() || bytes < 0 {
 		return nil, fmt.Errorf("host: arena of %d bytes for %s: a size is at least 0 and a purpose one of an arena's", bytes, purpose)
@@ -54,7 +56,7 @@ func NewArena(purpose accounts.Purpose, bytes int64, pool *parallel.Pool) (*Aren
 	return a, nil
 }
 
-// checkAvailable refuses what cannot fit, since Linux would promise it and kill
+// checkAvailable refuses what cannot fit. Linux would promise such memory, and kill
 // the process when it is touched.
 func checkAvailable(what string, bytes int64) error {
 	if room := AvailableMemory(); room.Known && bytes > room.Bytes {

@@ -4,8 +4,8 @@ package host
 
 import "unsafe"
 
-// reserve takes memory from the Go heap: what the race detector can see, and
-// what every system has.
+// reserve takes memory from the Go heap, which the race detector can see and every
+// system has.
 func reserve(bytes int64) (raw, aligned []byte, err error) {
 	raw = make([]byte, bytes+pageBytes)
 	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(raw))) & (pageBytes - 1)

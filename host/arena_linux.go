@@ -4,6 +4,6 @@ package host
 
 import "golang.org/x/sys/unix"
 
-// adviseHuge asks for pages of 2 MiB. A kernel without them refuses, and small
-// pages do.
+// adviseHuge asks for pages of 2 MiB. Where the kernel refuses, pages stay small,
+// which is slower and no failure.
 func adviseHuge(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }

@@ -4,7 +4,8 @@ package host
 
 import "golang.org/x/sys/unix"
 
-// reserve maps private memory. Pages come when they are touched.
+// reserve maps private memory. The system supplies pages when they are first
+// touched.
 func reserve(bytes int64) (raw, aligned []byte, err error) {
 	raw, err = unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package host is the home of parameters: arenas of host memory, the tile of
-// every layer, the split planes of its weights, the planes that an optimizer keeps
-// beside them (package optim), and updates of all that on all cores.
+// Package host is the home of parameters: arenas of host memory, the tile of every
+// layer, the split planes of its weights, the planes that an optimizer keeps beside
+// them (package optim), and the updates of all these on all cores.
 //
 // It may import host/optim, model, internal/human, internal/parallel, golang.org/x/sys and
 // unsafe.
 //
-// Invariant: no plane is known by its name. What a store holds follows from the
-// layouts and from the planes that it is made with, and a layer is somebody's only
-// between Acquire and Release (Home).
+// Invariant: this package knows no plane by its name. What a store holds follows
+// from the layouts and the planes that it is made with, and a layer may only be
+// used between Acquire and Release (Home).
 package host

@@ -70,7 +70,7 @@ func newStore(t *testing.T, l []model.Layout, pool *parallel.Pool) *Store {
 	return s
 }
 
-// wild is a number of any size: usual ones, zeros, denormals, huge ones.
+// wild is a number of any magnitude: usual ones, zeros, denormals, huge ones.
 func wild(r *rand.Rand) float32 {
 	switch r.IntN(8) {
 	case 0:
@@ -106,7 +106,7 @@ func fillStore(s *Store, seed uint64, number func(*rand.Rand) float32) {
 	}
 }
 
-// gradOf is n random gradients.
+// gradOf is a gradient of n random elements, which number draws.
 func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) optim.Grad {
 	r := rand.New(rand.NewPCG(seed, 2))
 	values := make([]float32, n)
@@ -134,7 +134,7 @@ func gradFrom(values []float32, bf16 bool) optim.Grad {
 	return g
 }
 
-// values are the elements of g.
+// values are the elements of g as fp32.
 func values(g optim.Grad) []float32 {
 	out := make([]float32, g.Elems)
 	for i := range out {
@@ -147,8 +147,8 @@ func values(g optim.Grad) []float32 {
 	return out
 }
 
-// sameBits fails the test unless a and b hold the same state, bit for bit; any
-// two NaNs are the same.
+// sameBits fails the test unless a and b hold the same state, bit for bit. Any two
+// NaNs count as the same.
 func sameBits(t *testing.T, a, b *Store) {
 	t.Helper()
 	for i, l := range a.Layers {
@@ -176,7 +176,7 @@ func sameFloats(t *testing.T, what string, want, got []float32) {
 	}
 }
 
-// mean is a number of the size that weights and gradients have.
+// mean is a random number of the magnitude of weights and gradients.
 func mean(r *rand.Rand) float32 { return float32(r.NormFloat64()) }
 
 var (
@@ -187,7 +187,7 @@ var (
 // floats are the elements of a plane of l.
 func floats(l *LayerState, name string) []float32 { return optim.View[float32](l.Plane(name)) }
 
-// bytesOf sees x as bytes.
+// bytesOf is the memory of x as bytes.
 func bytesOf(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }

@@ -1,15 +1,17 @@
 package host
 
-// Home gives layers to whoever works on them, and takes them back: the optimizer,
-// who collects rows, who writes a checkpoint. Between Acquire and Release the
-// layer is in memory. What streams to the device, the tiles, always is.
+// Home lends layers to those who work on them, such as the optimizer, whoever
+// collects rows, and whoever writes a checkpoint. Between Acquire and Release the
+// layer is in memory. The tiles, which stream to the device, are in memory all the
+// time.
 type Home interface {
-	// Acquire gives layer i, which several may have at a time. The error says
-	// why it cannot be had.
+	// Acquire lends layer i, which may be lent several times at the same time. The
+	// error says why it cannot be had.
 	Acquire(i int) (*LayerState, error)
-	// Release takes it back: nobody who acquired it before uses it any more.
+	// Release ends one Acquire of layer i. Whoever made it must not use the layer
+	// any more.
 	Release(i int)
-	// Tile is what streams of layer i.
+	// Tile is the memory of layer i that streams to the device.
 	Tile(i int) []byte
 }
 

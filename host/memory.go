@@ -11,11 +11,11 @@ import (
 	"mt/internal/human"
 )
 
-// OutOfMemory says that host memory does not suffice.
+// OutOfMemory says that there is not enough host memory.
 type OutOfMemory struct {
 	What      string // what it was for
 	Requested int64  // bytes
-	Room      Room   // what there was
+	Room      Room   // how much there was
 	Err       error  // what the system said, if it was asked
 }
 
@@ -32,14 +32,14 @@ func (e *OutOfMemory) Error() string {
 
 func (e *OutOfMemory) Unwrap() error { return e.Err }
 
-// Room is how much memory this process can still take, and what bounds it.
+// Room is how much more memory this process can take, and what limits it.
 type Room struct {
-	Known bool   // false: the system does not say
+	Known bool   // false where the system does not say
 	Bytes int64  // at least 0
-	By    string // what leaves no more
+	By    string // what the limit is
 }
 
-// String is "2.0 GiB is available (ulimit -v)".
+// String is like "2.0 GiB is available (ulimit -v)".
 func (r Room) String() string {
 	switch {
 	case !r.Known:
@@ -50,7 +50,8 @@ func (r Room) String() string {
 	return fmt.Sprintf("%s is available (%s)", human.Bytes(r.Bytes), r.By)
 }
 
-// Budget is r as a budget in bytes: 0 is any, and none is 1.
+// Budget is r as a budget in bytes. There 0 means no limit, so where there is no
+// room it is 1.
 func (r Room) Budget() int64 {
 	if !r.Known {
 		return 0
@@ -58,7 +59,7 @@ func (r Room) Budget() int64 {
 	return max(r.Bytes, 1)
 }
 
-// atMost is r, or what another bound leaves if that is less.
+// atMost is r, or the room that another limit leaves if that is less.
 func (r Room) atMost(bytes int64, by string, args ...any) Room {
 	if r.Known && r.Bytes <= bytes {
 		return r
@@ -66,13 +67,13 @@ func (r Room) atMost(bytes int64, by string, args ...any) Room {
 	return Room{Known: true, Bytes: max(bytes, 0), By: fmt.Sprintf(by, args...)}
 }
 
-// AvailableMemory is how many bytes this process can take before the system
-// refuses or runs out: the least of MemAvailable of /proc/meminfo, of what the
-// limits of the control groups around the process leave, and of what ulimit -v
-// and -d leave. It is not known where /proc is not there.
+// AvailableMemory is how many bytes this process can take before the system refuses
+// or runs out of memory. It is the least of MemAvailable in /proc/meminfo, of what
+// the limits of the control groups around the process leave, and of what ulimit -v
+// and -d leave. It is not known where there is no /proc.
 func AvailableMemory() Room { return availableIn(os.DirFS("/")) }
 
-// availableIn is AvailableMemory on the file system whose root is root.
+// availableIn is AvailableMemory for the file system with that root.
 func availableIn(root fs.FS) Room {
 	var room Room
 	if kib := field(root, "proc/meminfo", "MemAvailable:"); kib >= 0 {
@@ -84,7 +85,7 @@ func availableIn(root fs.FS) Room {
 		return room
 	}
 	for line := range strings.Lines(string(groups)) {
-		// hierarchy:controllers:path; version 2 has no controllers.
+		// A line reads hierarchy:controllers:path; version 2 has no controllers.
 		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(part) != 3 {
 			continue
@@ -102,19 +103,19 @@ func availableIn(root fs.FS) Room {
 	return room
 }
 
-// limits are what a shell's ulimit sets, with the line of /proc/self/status that
-// says how much of it is in use.
+// limits are the limits that a shell's ulimit sets, each with the line of
+// /proc/self/status that says how much of it is in use.
 var limits = []struct{ name, used, ulimit string }{
 	{"Max address space", "VmSize:", "ulimit -v"},
 	{"Max data size", "VmData:", "ulimit -d"},
 }
 
-// limitSlack is what the Go runtime maps, at most, for itself while a run goes
-// on: it takes its heap in ranges of 64 MiB, and every thread a stack.
+// limitSlack is the most, in bytes, that the Go runtime maps for itself while a run
+// goes on: it takes its heap in ranges of 64 MiB, and a stack for every thread.
 const limitSlack = 192 << 20
 
-// underLimits is r with what the process's resource limits leave. Source:
-// getrlimit(2), RLIMIT_AS and RLIMIT_DATA; proc_pid_limits(5).
+// underLimits is r, or what the process's resource limits leave if that is less.
+// Source: getrlimit(2), RLIMIT_AS and RLIMIT_DATA; proc_pid_limits(5).
 func (r Room) underLimits(root fs.FS) Room {
 	b, err := fs.ReadFile(root, "proc/self/limits")
 	if err != nil {
@@ -127,7 +128,7 @@ func (r Room) underLimits(root fs.FS) Room {
 			if !ok || len(words) == 0 {
 				continue
 			}
-			limit, err := strconv.ParseInt(words[0], 10, 64) // the soft one; "unlimited" is none
+			limit, err := strconv.ParseInt(words[0], 10, 64) // the soft limit; "unlimited" is no number
 			used := field(root, "proc/self/status", l.used)
 			if err == nil && used >= 0 {
 				r = r.atMost(limit-used<<10-limitSlack, "%s is %s", l.ulimit, human.Bytes(limit))
@@ -141,10 +142,11 @@ func (r Room) underLimits(root fs.FS) Room {
 // https://docs.kernel.org/admin-guide/cgroup-v2.html, cgroup-v1/memory.html.
 type groupFiles struct {
 	base, limit, used string
-	cache             []string // lines of memory.stat: pages that the kernel can drop
+	cache             []string // the lines of memory.stat for pages that the kernel can drop
 }
 
-// leave is room with what the group at dir and those around it leave.
+// leave is room, or what the group at dir and those around it leave if that is
+// less.
 func (f groupFiles) leave(room Room, root fs.FS, dir string) Room {
 	for dir = path.Join("/", dir); ; dir = path.Dir(dir) {
 		at := path.Join(f.base, dir)
@@ -173,7 +175,7 @@ func number(root fs.FS, name string) (int64, bool) {
 	return n, err == nil
 }
 
-// field is the number behind key in a file of lines, −1 without one.
+// field is the number after key in a file of lines, −1 where there is none.
 func field(root fs.FS, name, key string) int64 {
 	b, err := fs.ReadFile(root, name)
 	if err != nil {

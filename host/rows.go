@@ -6,7 +6,8 @@ import (
 	"mt/host/optim"
 )
 
-// ReadRows copies rows [row, row+n) of tensor t, exact fp32, to dst (n, cols).
+// ReadRows copies the rows [row, row+n) of tensor t to dst (n, cols), in exact
+// fp32.
 func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 	at, end := l.rows(t, row, n, len(dst))
 	if l.Layout.Tensors[t].BF16 {
@@ -16,7 +17,7 @@ func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 	copy(dst, l.F32Plane(t)[at:end])
 }
 
-// WriteRows sets rows [row, row+n) of tensor t to src (n, cols), exact fp32.
+// WriteRows sets the rows [row, row+n) of tensor t to src (n, cols), in exact fp32.
 func (l *LayerState) WriteRows(t, row, n int, src []float32) {
 	at, end := l.rows(t, row, n, len(src))
 	if l.Layout.Tensors[t].BF16 {
@@ -26,8 +27,9 @@ func (l *LayerState) WriteRows(t, row, n int, src []float32) {
 	copy(l.F32Plane(t)[at:end], src)
 }
 
-// rows are the first and the last element of rows [row, row+n) of tensor t. It
-// panics unless the tensor has them and elems is their number of elements.
+// rows returns where the elements of rows [row, row+n) of tensor t begin and end.
+// It panics unless the tensor has these rows, and elems is the number of their
+// elements.
 func (l *LayerState) rows(t, row, n, elems int) (at, end int) {
 	tl := l.owned(t)
 	if row < 0 || n < 0 || row+n > tl.Rows || elems != n*tl.Cols {
@@ -37,11 +39,12 @@ func (l *LayerState) rows(t, row, n, elems int) (at, end int) {
 	return row * tl.Cols, (row + n) * tl.Cols
 }
 
-// gatherRows is how many rows one call of the parallel gather copies.
+// gatherRows is how many rows one call copies when rows are gathered in parallel.
 const gatherRows = 64
 
-// GatherRows copies rows ids of tensor t, as they stream (bf16 or fp32), to dst
-// (len(ids), cols) of that type, on all threads of the store.
+// GatherRows copies the rows ids of tensor t to dst (len(ids), cols), on all
+// threads of the store. Rows are copied in the type in which the tensor streams,
+// bf16 or fp32.
 func (l *LayerState) GatherRows(dst []byte, t int, ids []int32) {
 	tl := l.owned(t)
 	table := l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()]

@@ -12,36 +12,37 @@ import (
 	"mt/model"
 )
 
-// Store holds the weights of a model, layer by layer, and the planes beside them:
-// with AdamW's 12 bytes a parameter.
+// Store holds the weights of a model, layer by layer, and the planes beside them.
+// With AdamW that is 12 bytes for each parameter.
 type Store struct {
 	Layers []*LayerState
 
 	arenas []*Arena
 }
 
-// LayerState is the host's memory of one layer. All of it is zero at first. A
-// tensor that is a reference (Layout.Tensors[t].Ref) has no memory here.
+// LayerState is the host memory of one layer, all of it zero at first. A tensor
+// that is a reference (Layout.Tensors[t].Ref) has no memory here.
 type LayerState struct {
 	Layout model.Layout
-	// Tile (Layout.TileBytes) is what streams to the device, aligned to 4 KiB:
-	// hi planes (bf16) and plain fp32 planes.
+	// Tile (Layout.TileBytes) is what streams to the device, aligned to 4 KiB: bf16
+	// hi planes and plain fp32 planes.
 	Tile []byte
-	// Lo (Layout.Elems) are the signed lower halves of split weights, in the
-	// layer's flat element space. Nil where the layer has no bf16 tensor.
+	// Lo (Layout.Elems) has the signed lower halves of split weights, in the
+	// layer's flat element space. It is nil where the layer has no bf16 tensor.
 	Lo []uint16
-	// Planes are kept beside the weights, in the flat element space.
+	// Planes are the planes beside the weights, in the flat element space.
 	Planes []optim.State
 
 	pool  *parallel.Pool
-	units []optim.Unit    // as by cuts the layer
-	by    optim.Optimizer // of the last update
+	units []optim.Unit    // the units into which by cuts the layer
+	by    optim.Optimizer // the optimizer of the last update
 }
 
-// NewStore takes the memory for layers with the given layouts, and for what
-// planes say (nil: weights alone, for evaluation and generation, which cannot be
-// updated). The store uses pool (nil: the caller's thread alone) until Close. The
-// error is an *OutOfMemory where memory is what lacks.
+// NewStore takes the memory for layers with the given layouts and for the planes
+// that planes asks for. With nil there are weights alone, which serve for
+// evaluation and generation and cannot be updated. The store uses pool (nil: the
+// caller's thread alone) until Close. The error is an *OutOfMemory where there is
+// not enough memory.
 func NewStore(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool) (*Store, error) {
 	s := &Store{}
 	need := StoreBytes(layouts, planes)
@@ -63,16 +64,17 @@ func NewStore(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool) 
 	return s, nil
 }
 
-// The arenas of weights; others have the names of planes.
+// The names of the arenas for weights. The other arenas have the names of planes.
 const (
 	tileArena = "/tile"
 	loArena   = "/lo"
 )
 
-// free is what nobody has taken of the arenas of a store, by their names.
+// free is what is left to take of each arena of a store, by the arena's name.
 type free map[string][]byte
 
-// take cuts off the first bytes of an arena, and what is left of their last page.
+// take returns the next bytes of an arena. What is left of their last page is not
+// given out.
 func (f free) take(arena string, bytes int64) []byte {
 	b := f[arena][:bytes:bytes]
 	f[arena] = f[arena][optim.Pages(bytes):]
@@ -119,7 +121,7 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// weightBytes are the sizes of a layer's tile and lo plane.
+// weightBytes are the sizes in bytes of a layer's tile and of its lo plane.
 func weightBytes(l model.Layout) (tile, lo int64) {
 	for _, t := range l.Tensors {
 		if t.BF16 && !t.Ref {
@@ -147,8 +149,8 @@ func needs(need [accounts.NumPurposes]int64) string {
 		accounts.LoPlanes, human.Bytes(need[accounts.LoPlanes]), accounts.Planes, human.Bytes(need[accounts.Planes]))
 }
 
-// tensor is the layout of tensor t, which must be owned and, as split says,
-// split or plain.
+// tensor is the layout of tensor t. The layer must own the tensor, which must be
+// split or plain as split says.
 func (l *LayerState) tensor(t int, split bool) model.TensorLayout {
 	tl := l.owned(t)
 	if tl.BF16 != split {
@@ -157,7 +159,8 @@ func (l *LayerState) tensor(t int, split bool) model.TensorLayout {
 	return tl
 }
 
-// owned is the layout of tensor t, which must not be a reference.
+// owned is the layout of tensor t, which the layer must own: it may not be a
+// reference.
 func (l *LayerState) owned(t int) model.TensorLayout {
 	tl := l.Layout.Tensors[t]
 	if tl.Ref {
@@ -166,29 +169,29 @@ func (l *LayerState) owned(t int) model.TensorLayout {
 	return tl
 }
 
-// HiPlane is the bf16 image of tensor t, a view into the tile (rows, cols). The
+// HiPlane is the bf16 image of tensor t (rows, cols), as a view into the tile. The
 // tensor must be split.
 func (l *LayerState) HiPlane(t int) []uint16 {
 	tl := l.tensor(t, true)
 	return optim.View[uint16](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
 }
 
-// LoPlane is the signed lower halves of tensor t (rows, cols), which must be
+// LoPlane has the signed lower halves of tensor t (rows, cols), which must be
 // split.
 func (l *LayerState) LoPlane(t int) []uint16 {
 	tl := l.tensor(t, true)
 	return l.Lo[tl.Elem : tl.Elem+tl.Elems()]
 }
 
-// F32Plane is tensor t, a view into the tile (rows, cols). The tensor must be
+// F32Plane is tensor t (rows, cols), as a view into the tile. The tensor must be
 // plain fp32.
 func (l *LayerState) F32Plane(t int) []float32 {
 	tl := l.tensor(t, false)
 	return optim.View[float32](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
 }
 
-// Plane is the memory of the plane of that name, in the layer's flat element
-// space; nil without one.
+// Plane is the memory of the plane of that name, in the layer's flat element space;
+// nil where there is none.
 func (l *LayerState) Plane(name string) []byte {
 	for _, p := range l.Planes {
 		if p.Name == name {

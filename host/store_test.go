@@ -32,7 +32,8 @@ func TestStoreTakesTwelveBytesAParameter(t *testing.T) {
 		for _, layout := range l {
 			params += layout.Layer.Elems()
 		}
-		// A page at the end of each plane of each layer, and 128 elements a tensor.
+		// The rest of a page for each plane of each layer, and 128 elements for
+		// each tensor.
 		if slack := int64(len(l) * 4 * (pageBytes + 128*12)); held < 12*params || held > 12*params+slack {
 			t.Errorf("bf16 %t: %d bytes for %d parameters", bf16, held, params)
 		}
@@ -138,7 +139,7 @@ func TestAvailableMemory(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		files map[string]string
-		want  int64 // -1: not known
+		want  int64 // -1 where it is not known
 		by    string
 	}{
 		"nothing known": {nil, -1, ""},
@@ -190,8 +191,8 @@ func TestAvailableMemory(t *testing.T) {
 	}
 }
 
-// TestWordsOfLackingMemory: no amount is said that nobody knows or that rounds
-// to nothing.
+// TestWordsOfLackingMemory: the error names no amount that is not known or that
+// rounds to nothing.
 func TestWordsOfLackingMemory(t *testing.T) {
 	for want, room := range map[string]Room{
 		"out of host memory: moments wants 4.6 GiB":                                             {},

@@ -6,10 +6,9 @@ import (
 	"mt/host/optim"
 )
 
-// Update moves all tensors that the layer owns by their gradient, which lies in g
-// as in the layer's flat element space (references, if any, are skipped). On
-// return everything is done. Updates of different layers may run at the same
-// time.
+// Update moves all tensors that the layer owns, given their gradients, which lie in
+// g as in the layer's flat element space; references are skipped. It returns when
+// everything is done. Updates of different layers may run at the same time.
 func (l *LayerState) Update(g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	g.Check(fmt.Sprintf("update layer %d", l.Layout.Index), l.Layout.Elems)
 	units, step := l.cut(o), o.At(r)
@@ -19,8 +18,8 @@ func (l *LayerState) Update(g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	})
 }
 
-// UpdateTensor moves one tensor by its gradient, which is all of g: for a tied
-// table, whose gradient lies in the head's slab.
+// UpdateTensor moves one tensor, given its gradient, which is all of g. It is for a
+// tied table, whose gradient lies in the head's slab.
 func (l *LayerState) UpdateTensor(tensor int, g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	tl := l.owned(tensor)
 	if g.Elems != tl.Elems() {
@@ -30,9 +29,9 @@ func (l *LayerState) UpdateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 	l.updateTensor(tensor, g, o, r)
 }
 
-// UpdateRows moves the layer's first tensor, the embedding's table (V, h): rows
-// ids by their gradient, rows (len(ids), h), all others by a gradient of zero, as
-// a dense update does. ids must rise strictly.
+// UpdateRows moves the layer's first tensor, which is the embedding's table (V, h).
+// rows (len(ids), h) is the gradient of the rows ids; the gradient of all other
+// rows is zero, and they move by it as in a dense update. ids must rise strictly.
 func (l *LayerState) UpdateRows(ids []int32, rows optim.Grad, o optim.Optimizer, r optim.Rate) {
 	tl := l.owned(0)
 	what := fmt.Sprintf("update layer %d %s", l.Layout.Index, tl.Role)
@@ -41,7 +40,7 @@ func (l *LayerState) UpdateRows(ids []int32, rows optim.Grad, o optim.Optimizer,
 	l.updateTensor(0, rows.OfRows(ids), o, r)
 }
 
-// updateTensor moves one tensor by its gradient.
+// updateTensor moves one tensor, given its gradient.
 func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	units, step := l.cut(o), o.At(r)
 	for len(units) > 0 && units[0].Tensor < tensor {
@@ -59,7 +58,8 @@ func (l *LayerState) weight() optim.Weight {
 	return optim.Weight{Layout: &l.Layout, Tile: l.Tile, Lo: l.Lo}
 }
 
-// cut are the units of o. They are kept: every update of a run is by the same one.
+// cut is the units into which o cuts the layer. They are kept, since all updates of
+// a run are by the same optimizer.
 func (l *LayerState) cut(o optim.Optimizer) []optim.Unit {
 	if l.by != o {
 		l.units, l.by = o.Units(l.Layout), o

@@ -12,10 +12,10 @@ import (
 	"mt/model"
 )
 
-// PyTorch's formula in float64, from fp32 gradients. After ten steps each fp32
-// weight is off by some 10 roundings of its own (2⁻²⁴ of at most 8) and of an
-// update (at most lr·10·2⁻²⁰): 1e-5 covers both and is a thousandth of one
-// update.
+// The weights are compared with PyTorch's formula in float64, from fp32 gradients.
+// After ten steps each fp32 weight is off by some 10 roundings of its own (2⁻²⁴ of
+// at most 8) and of an update (at most lr·10·2⁻²⁰). 1e-5 covers both and is a
+// thousandth of one update.
 func TestUpdateFollowsTheFormula(t *testing.T) {
 	const bound = 1e-5
 	for _, bf16 := range []bool{false, true} {
@@ -37,7 +37,7 @@ func TestUpdateFollowsTheFormula(t *testing.T) {
 				w[i] = float64(x)
 			}
 			a, rate := recipe, rate
-			a.Eps = 0.1 // large enough to show where it belongs
+			a.Eps = 0.1 // so large that it shows whether it is added in the right place
 			for rate.Step = 1; rate.Step <= 10; rate.Step++ {
 				g := gradOf(tl.Elems(), false, uint64(rate.Step), mean)
 				s.Layers[1].UpdateTensor(n, g, a, rate)
@@ -68,7 +68,7 @@ func reference(w, m, v []float64, g []float32, a optim.AdamW, rate optim.Rate, d
 	}
 }
 
-// Every level on any number of threads against plain Go on one.
+// Every level on any number of threads is compared with plain Go on one.
 func TestUpdateHasTheSameBitsEverywhere(t *testing.T) {
 	for _, bf16 := range []bool{false, true} {
 		for _, gradBF16 := range []bool{false, true} {
@@ -84,7 +84,8 @@ func TestUpdateHasTheSameBitsEverywhere(t *testing.T) {
 	}
 }
 
-// updated is a store after updates of all kinds from and by wild numbers.
+// updated is a store after updates of all kinds, whose weights and gradients are
+// wild numbers.
 func updated(t *testing.T, k string, threads int, bf16, gradBF16 bool) *Store {
 	useLevel(t, k)
 	s := newStore(t, layouts(bf16), poolOf(t, threads))
@@ -148,8 +149,8 @@ func TestUpdateRowsWithoutIDs(t *testing.T) {
 	}
 }
 
-// A gradient that is not finite must be visible in weights and moments: nothing
-// may turn it into a number.
+// A gradient that is not finite must show in weights and moments: nothing may turn
+// it into a number.
 func TestUpdateKeepsNonFinite(t *testing.T) {
 	for _, k := range optim.Levels() {
 		useLevel(t, k)
@@ -170,7 +171,8 @@ func TestUpdateKeepsNonFinite(t *testing.T) {
 	}
 }
 
-// A moment without gradients ends at zero, not among the denormals.
+// A moment that gets no gradients becomes zero, and does not stay among the
+// denormals.
 func TestMomentEndsAtZero(t *testing.T) {
 	for _, k := range optim.Levels() {
 		useLevel(t, k)
@@ -246,7 +248,7 @@ func bigEmbedding(rows, cols int, bf16 bool) model.Layout {
 	return model.NewLayout(embedding(rows, cols), bf16, model.Param{})
 }
 
-// The tied table moves as it would by the dense sum of both parts.
+// The tied table moves as it would by the dense sum of the two gradients it has.
 func TestTiedTableMovesByTheSum(t *testing.T) {
 	for _, dstBF16 := range []bool{false, true} {
 		for _, rowsBF16 := range []bool{false, true} {
@@ -281,15 +283,15 @@ func TestTiedTableMovesByTheSum(t *testing.T) {
 	}
 }
 
-// padded are the bytes of g and zeros up to elems elements.
+// padded is the bytes of g, followed by zeros up to elems elements.
 func padded(g optim.Grad, elems int64) []byte {
 	b := bytesOf(make([]float32, elems))
 	copy(b, g.Data)
 	return b
 }
 
-// TestWeightsAloneCannotBeUpdated: a store without planes has none of their memory,
-// and an update of it is a mistake.
+// TestWeightsAloneCannotBeUpdated: a store without planes has no memory for them,
+// and an update of it panics.
 func TestWeightsAloneCannotBeUpdated(t *testing.T) {
 	s, err := NewStore(layouts(true), nil, nil)
 	if err != nil {
@@ -302,14 +304,14 @@ func TestWeightsAloneCannotBeUpdated(t *testing.T) {
 	mustPanic(t, func() { s.Layers[1].Update(gradOf(s.Layers[1].Layout.Elems, false, 1, mean), recipe, rate) })
 }
 
-// TestPlanesAreTheLayersOwn: a layer keeps what its parameters ask for and, in an
-// update, nothing else moves.
+// TestPlanesAreTheLayersOwn: a layer keeps the planes that its parameters ask for,
+// and an update changes nothing else.
 func TestPlanesAreTheLayersOwn(t *testing.T) {
 	average := optim.Plane{Name: "average", DType: optim.F32, Kind: "averages", Of: "nobody"}
 	planes := func(p model.Param) []optim.Plane {
 		switch p.Role {
 		case model.RoleEmbed:
-			return nil // frozen
+			return nil // such parameters are not trained
 		case model.RoleDown:
 			return append([]optim.Plane{average}, recipe.Planes(p)...)
 		}
@@ -351,8 +353,8 @@ func TestPlanesAreTheLayersOwn(t *testing.T) {
 	}
 }
 
-// TestUnitsAreAsTheirOptimizerCuts: a layer that another optimizer moves is cut
-// anew.
+// TestUnitsAreAsTheirOptimizerCuts: a layer is cut into units again when another
+// optimizer moves it.
 func TestUnitsAreAsTheirOptimizerCuts(t *testing.T) {
 	s := newStore(t, layouts(true), nil)
 	l := s.Layers[1]

@@ -5,7 +5,8 @@
 #
 #     tools/faults.sh [COUNT]
 #
-# COUNT is how many, drawn at random; all without it. Needs gcc and ptrace.
+# COUNT is how many faults to try, drawn at random; without it all are tried. Needs
+# gcc and ptrace.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec go test ./cmd/mt -count=1 -timeout 3h -v -run '^TestDiskFaults$' -args -faults "${1:-0}"

@@ -101,6 +101,6 @@ def main():
 
 
 if __name__ == "__main__":
-    if "__file__" in globals():  # beside this file, which is called like it, the package is not found
+    if "__file__" in globals():  # this file has the package's name, and would be imported in its place
         sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
     main()

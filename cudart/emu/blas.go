@@ -6,7 +6,7 @@ import (
 	"mt/cudart"
 )
 
-// Signatures, attributes and structures as in cublasLt.h.
+// Signatures, attributes and structures are those of cublasLt.h.
 
 // Types of elements (cudaDataType).
 const (
@@ -72,7 +72,7 @@ func blasSymbols() []symbol {
 	return list
 }
 
-// create keeps v and stores its handle.
+// create keeps v, stores the handle for it at out, and returns a code.
 func create(d *Driver, out *uint64, k kind, v any) int32 {
 	if out == nil {
 		return blasInvalidValue
@@ -81,7 +81,7 @@ func create(d *Driver, out *uint64, k kind, v any) int32 {
 	return 0
 }
 
-// destroy ends what a handle stands for.
+// destroy forgets what the handle h stands for.
 func destroy[T any](d *Driver, k kind, h uint64, call string) int32 {
 	if _, ok := find[T](d, k, h, call); !ok {
 		return blasInvalidValue
@@ -161,8 +161,8 @@ func blasObjects() []symbol {
 	}
 }
 
-// setAttribute copies n bytes, which must be just its size, to the field of an
-// attribute; fields lists the attributes that are emulated.
+// setAttribute copies n bytes, which must be exactly its size, to the field that
+// holds an attribute. fields has the attributes that are emulated.
 func setAttribute(fields map[int32][]byte, attr int32, buf unsafe.Pointer, n uint64) int32 {
 	field, ok := fields[attr]
 	if !ok || buf == nil || n != uint64(len(field)) {
@@ -193,7 +193,8 @@ func blasAttributes() []symbol {
 		attributes[*preference]("cublasLtMatmulPreferenceSetAttribute", kindPreference)}
 }
 
-// attributes is the function that sets those of one kind of object.
+// attributes is the function of that name, which sets the attributes of one kind of
+// object.
 func attributes[T interface{ fields() map[int32][]byte }](name string, k kind) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, attr int32, buf unsafe.Pointer, n uint64) int32 {

@@ -13,7 +13,7 @@ import (
 	"mt/internal/bfloat"
 )
 
-// product is one cublasLt product, column-major as the library takes it.
+// product is one product of cublasLt, column-major as the library takes it.
 type product struct {
 	m, n, k        int
 	transA, transB bool
@@ -38,7 +38,8 @@ func get(b []byte, t cudart.DataType, i int) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
 }
 
-// fill is n elements that are small multiples of 1/8, exact in bf16.
+// fill returns n elements that are small multiples of 1/8, which bf16 holds
+// exactly.
 func fill(rng *rand.Rand, t cudart.DataType, n int) []byte {
 	b := make([]byte, n*size(t))
 	for i := range n {
@@ -108,7 +109,7 @@ func (r *blasRig) release() {
 	r.close()
 }
 
-// upload is device memory with these bytes.
+// upload returns device memory that holds these bytes.
 func (r *blasRig) upload(b []byte) cudart.DevicePtr {
 	p := r.malloc(int64(len(b)))
 	r.h2d(p, b, r.s)
@@ -237,8 +238,9 @@ func TestProductsThatAreRefused(t *testing.T) {
 	r.expect(emu.Argument, "A at", "not aligned to 256 bytes")
 }
 
-// An algorithm is for the product that it was found for, except that of an extent it
-// was found for the power of two above: not for half of that, and not the other way.
+// An algorithm is for the product that it was found for. One that was found for an extent which is
+// a power of two serves every extent above half of that too, but not the half, and not the other
+// way round.
 func TestAlgorithmsOfOtherProducts(t *testing.T) {
 	f32 := cudart.Float32
 	for _, c := range []struct {
@@ -271,8 +273,8 @@ func TestAlgorithmsOfOtherProducts(t *testing.T) {
 	}
 }
 
-// TestSharedWorkspace: products on two streams that share a workspace are not
-// ordered.
+// TestSharedWorkspace: two products on two streams are not ordered, and sharing a
+// workspace is then a fault.
 func TestSharedWorkspace(t *testing.T) {
 	r := openBlas(t, emu.Options{}, &product{m: 4, n: 4, k: 4, in: cudart.Float32, out: cudart.Float32})
 	found, err := r.BlasLt().AlgoGetHeuristic(r.ctx, r.h, &r.shape, r.prefs, 1)
@@ -290,8 +292,8 @@ func TestSharedWorkspace(t *testing.T) {
 	r.expect(emu.Order, "matrix product 4×4×4 on stream #1", "matrix product 4×4×4 on stream #2", "device memory #2 (1048576 bytes)")
 }
 
-// A call of cublasLt on a thread that has no context is wrong: kernels that the
-// library launches through libcuda fail there.
+// A call of cublasLt on a thread that has no context is a fault: kernels that the
+// library launches through libcuda would fail there.
 func TestProductNeedsAContext(t *testing.T) {
 	r := openBlas(t, emu.Options{}, &product{m: 4, n: 4, k: 4, in: cudart.Float32, out: cudart.Float32})
 	p := r.malloc(64)

@@ -29,7 +29,8 @@ const (
 	errLaunchOutOfResources = 701
 )
 
-// codeText is how CUDA calls a code: in libcudart, in libcuda, and in words.
+// codeText is what CUDA calls a code: its name in libcudart, its name in libcuda,
+// and its description.
 type codeText struct{ runtime, driver, words string }
 
 var codeTexts = map[int32]codeText{
@@ -95,7 +96,7 @@ var mlTexts = map[int32]string{
 	mlUnknown:          "Unknown Error",
 }
 
-// cStrings are the texts that C callers were given; they live for ever.
+// cStrings are the texts that C callers were given. They are never freed.
 var cStrings struct {
 	sync.Mutex
 	of map[string]*byte
@@ -117,7 +118,7 @@ func cString(s string) uintptr {
 	return uintptr(unsafe.Pointer(p))
 }
 
-// goText is the NUL-terminated text at p, at most limit bytes of it.
+// goText is the text at p up to its NUL, at most limit bytes of it.
 func goText(p unsafe.Pointer, limit int) string {
 	n := 0
 	for n < limit && *(*byte)(unsafe.Add(p, n)) != 0 {
@@ -126,7 +127,8 @@ func goText(p unsafe.Pointer, limit int) string {
 	return string(unsafe.Slice((*byte)(p), n))
 }
 
-// putText writes s and a NUL to the n bytes at p, cut to fit.
+// putText writes s and a NUL to the n bytes at p; s is cut short where it does not
+// fit.
 func putText(p unsafe.Pointer, n int, s string) {
 	if n <= 0 {
 		return

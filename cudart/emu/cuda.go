@@ -6,7 +6,7 @@ import (
 	"mt/cudart"
 )
 
-// Signatures as in cuda.h: CUdevice is an int, CUdeviceptr 64 bits wide.
+// Signatures are those of cuda.h: CUdevice is an int, CUdeviceptr is 64 bits wide.
 
 // driverSymbols are the functions of libcuda.
 func driverSymbols() []symbol {
@@ -127,7 +127,7 @@ func driverModules() []symbol {
 	}
 }
 
-// putCode stores how libcuda calls a code.
+// putCode stores the text that libcuda has for a code, as of picks it.
 func putCode(s *uintptr, code int32, of func(codeText) string) int32 {
 	t, ok := codeTexts[code]
 	if s == nil {

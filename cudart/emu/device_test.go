@@ -11,12 +11,12 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// What the emulator answers and mt does not ask.
+// Values that the emulator knows and that mt never passes.
 const (
 	attrPageableAccess         cudart.DeviceAttr = 88
 	attrMaxSharedPerBlockOptin cudart.DeviceAttr = 97
 	hostToHost                 cudart.MemcpyKind = 0
-	anyToAny                   cudart.MemcpyKind = 4 // told by the addresses
+	anyToAny                   cudart.MemcpyKind = 4 // the direction follows from the addresses
 )
 
 func TestDeviceDescribesItself(t *testing.T) {
@@ -67,8 +67,8 @@ func TestPTXVersionOfDrivers(t *testing.T) {
 	}
 }
 
-// TestFaultsOfKernelsCarryTheInterpretersError: line, block and thread can be
-// asked for.
+// TestFaultsOfKernelsCarryTheInterpretersError: the fault of a kernel wraps an
+// error from which line, block and thread can be read.
 func TestFaultsOfKernelsCarryTheInterpretersError(t *testing.T) {
 	r := openKernels(t, emu.Options{})
 	r.must(r.launch("store", 1, 0, r.s, r.params(128)))
@@ -79,8 +79,8 @@ func TestFaultsOfKernelsCarryTheInterpretersError(t *testing.T) {
 	}
 }
 
-// TestDefaultStream: 0 is a stream like another, and a direction can follow from
-// the addresses.
+// TestDefaultStream: stream 0 works like any other, and the direction of a copy can
+// follow from the addresses.
 func TestDefaultStream(t *testing.T) {
 	r := open(t, emu.Options{Mode: emu.Lazy})
 	a, in, out := r.malloc(8), r.host(8), r.host(8)
@@ -96,7 +96,8 @@ func TestDefaultStream(t *testing.T) {
 	r.close()
 }
 
-// TestFewFaultsAreKept: a mistake in a loop does not fill memory.
+// TestFewFaultsAreKept: a mistake that is repeated in a loop does not fill memory
+// with faults.
 func TestFewFaultsAreKept(t *testing.T) {
 	r := open(t, emu.Options{})
 	for range 250 {

@@ -12,8 +12,8 @@ import (
 	"mt/cudart/emu"
 )
 
-// pair is two devices of one driver, with the same on each: a module, a kernel, a
-// stream, an event, memory, a handle of cuBLASLt.
+// pair is two devices of one driver. Each has the same things: a module, a kernel,
+// a stream, an event, memory, a handle of cuBLASLt.
 type pair struct {
 	t    *testing.T
 	d    *emu.Driver
@@ -58,19 +58,19 @@ func openPair(t *testing.T, o emu.Options) *pair {
 	return p
 }
 
-// launch runs the kernel, which writes to memory p, in context ctx on s.
+// launch launches the kernel f, which writes to memory at to, in context ctx on s.
 func (p *pair) launch(ctx cudart.Context, f cudart.Function, s cudart.Stream, to cudart.DevicePtr) error {
 	r := &kernelRig{p: to}
 	return p.c.LaunchKernel(ctx, f, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, s, r.params(0))
 }
 
-// product multiplies a by itself into to.
+// product enqueues the product of a with itself, which is written to memory at to.
 func (p *pair) product(ctx cudart.Context, h *half, s cudart.Stream, a, to cudart.DevicePtr) error {
 	return p.c.BlasLt().Matmul(ctx, h.h, &h.shape, &cudart.MatmulArgs{Alpha: 1, A: a, B: a, D: to}, s)
 }
 
-// TestDevicesAreApart: each has a name for itself, memory, a context, streams; what
-// is done right on both is right.
+// TestDevicesAreApart: each device has a name, memory, a context and streams of its
+// own, and work that is done correctly on both gives no fault.
 func TestDevicesAreApart(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		o.DeviceMemory = 1 << 20
@@ -115,14 +115,14 @@ func TestDevicesAreApart(t *testing.T) {
 		p.must(p.launch(b.ctx, b.f, b.s, b.p))
 		p.must(p.product(a.ctx, a, a.s, a.p, a.p+64))
 		p.must(b.EventRecord(b.e, b.s))
-		p.must(a.EventSynchronize(b.e)) // whichever device waits
+		p.must(a.EventSynchronize(b.e)) // any device may wait for an event of any other
 		p.must(errors.Join(a.StreamSynchronize(a.s), b.StreamSynchronize(b.s), a.FreeHost(x)))
 		if faults := p.d.Faults(); len(faults) > 0 {
 			t.Error(faults)
 		}
 		p.must(a.ReleasePrimaryContext(0))
 		a.own = false
-		p.must(p.launch(b.ctx, b.f, b.s, b.p)) // the other goes on
+		p.must(p.launch(b.ctx, b.f, b.s, b.p)) // the other device goes on working
 		b.sync(b.s)
 		if live := strings.Join(p.d.Live(), "\n"); !strings.Contains(live, "(512 bytes) of device 1") ||
 			!strings.Contains(live, "primary context of device 1, retained 1 times") || strings.Contains(live, "context of device 0") {
@@ -138,8 +138,9 @@ func (p *pair) must(err error) {
 	}
 }
 
-// TestDevicesAreNotMixed: what is of one device is not used on another, by name of
-// both, and the call fails at once or, of a kernel, at the next wait.
+// TestDevicesAreNotMixed: what belongs to one device cannot be used on another. The
+// fault names both devices. The call fails at once, or the next wait does where a
+// kernel is at fault.
 func TestDevicesAreNotMixed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(p *pair, a, b *half) error
@@ -208,8 +209,8 @@ func TestDevicesAreNotMixed(t *testing.T) {
 	}
 }
 
-// TestNoDeviceIsTakenByItself: libcudart takes device 0 on a thread that has no
-// context; where there are two, that is noticed.
+// TestNoDeviceIsTakenByItself: on a thread that has no context libcudart takes
+// device 0. Where there are two devices, that is a fault.
 func TestNoDeviceIsTakenByItself(t *testing.T) {
 	for _, devices := range []int{1, 2} {
 		t.Run(fmt.Sprint(devices), func(t *testing.T) {
@@ -218,7 +219,7 @@ func TestNoDeviceIsTakenByItself(t *testing.T) {
 			done := make(chan bool)
 			go func() {
 				defer close(done)
-				runtime.LockOSThread() // for good: the thread ends with its state
+				runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 				p := new(uint64)
 				if code := call(malloc, ptr(p), 4); code != 0 {
 					t.Errorf("code %d", code)

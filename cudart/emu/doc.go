@@ -2,19 +2,19 @@
 // a GPU: libcudart, libcuda, libcublasLt and libnvidia-ml as C functions behind
 // cudart.Symbols, so that cudart calls them as it calls the real libraries.
 //
-// Device memory is Go memory at addresses that no host pointer has. Kernels are
-// the PTX that is loaded, executed by emu/ptx; matrix products are computed on
-// the host's cores. Streams run what is enqueued late and in an order that only
-// events restrict (Options.Mode), and every access is checked: bounds, use after
-// free, and whether accesses to the same bytes are ordered by streams, events
-// and synchronisation at all, whatever order they happened to run in. What is
-// wrong is kept (Driver.Faults), and what was not given back is listed
-// (Driver.Live). Any call can be made to fail, and the device to be lost.
+// Device memory is Go memory at addresses that no host pointer has. Kernels are the
+// PTX that is loaded, executed by emu/ptx; matrix products are computed on the
+// host's cores. Streams run what is enqueued late, and in an order that only events
+// restrict (Options.Mode). Every access is checked: its bounds, whether the memory
+// has been freed, and whether accesses to the same bytes are ordered by streams,
+// events and synchronisation at all, whatever order they happened to run in.
+// Mistakes are kept as faults (Driver.Faults), and what was not given back is
+// listed (Driver.Live). Any call can be made to fail, and the device to be lost.
 //
 // It imports cudart, emu/ptx and helpers in internal.
 //
-// Invariant: a program without faults here uses only what CUDA promises. Where
-// CUDA leaves something open, the emulator takes the unpleasant choice: fresh
-// memory is filled with NaN, pageable copies keep the host waiting, nothing runs
-// before it must (Lazy).
+// Invariant: a program that runs here without faults uses only what CUDA promises.
+// Where CUDA leaves something open, the emulator makes the choice that is hardest
+// on the program: fresh memory is filled with NaN, pageable copies keep the host
+// waiting, and nothing runs before it must (Lazy).
 package emu

@@ -10,15 +10,15 @@ import (
 )
 
 // Driver is one emulated driver with its GPUs. It implements cudart.Symbols. At
-// most 18 drivers are open at a time; Close ends one.
+// most 18 drivers can be open at the same time; Close ends one.
 type Driver struct {
 	opt    Options
 	number uint16 // in its handles
 	rng    *rand.Rand
 
 	mu      sync.Mutex
-	changed *sync.Cond // an awaited operation is done
-	work    *sync.Cond // there may be something to run
+	changed *sync.Cond // signalled when an awaited operation is done
+	work    *sync.Cond // signalled when there may be something to run
 	started bool       // the scheduler runs
 	closed  bool
 	ended   chan struct{} // the scheduler has returned
@@ -29,14 +29,14 @@ type Driver struct {
 	calls      []uint16 // indices into symbols
 	faults     []error
 	moreFaults int
-	sticky     int32 // code of the error that stays
+	sticky     int32 // code of the error that stays until the process ends
 	lost       bool
 
 	// Threads and contexts.
 	threads     map[int]*thread
-	initialised bool // cuInit
+	initialised bool // cuInit was called
 	gpus        []*gpu
-	excused     bool // nobody could release contexts, modules and handles of cublasLt
+	excused     bool // contexts, modules and handles of cublasLt could not be given back
 	mlUsers     int
 
 	objects map[uint64]any
@@ -51,7 +51,7 @@ type Driver struct {
 	pageables int
 
 	// Work.
-	streams []*stream // that have work or can get it
+	streams []*stream // that have work or can still get some
 	ids     int       // streams made so far
 	seq     uint64    // operations enqueued so far
 	running *op
@@ -62,7 +62,7 @@ type Driver struct {
 	hostVer uint64
 }
 
-// thread is what CUDA keeps for an OS thread.
+// thread is the state that CUDA keeps for an OS thread.
 type thread struct {
 	context uint64
 	gpu     *gpu  // of the call under way, if it needs a context
@@ -85,16 +85,16 @@ func New(o Options) *Driver {
 
 var _ cudart.Symbols = (*Driver)(nil)
 
-// Calls is the number of C calls that could fail so far: what FailCall and
-// LoseDeviceAt count.
+// Calls is the number of C calls so far that could fail. FailCall and LoseDeviceAt
+// count these calls.
 func (d *Driver) Calls() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.calls)
 }
 
-// CallName is the name of the i-th of those calls, the first is 1; "" where
-// there was none.
+// CallName is the name of the i-th of those calls, counted from 1; "" where there
+// was none.
 func (d *Driver) CallName(i int) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,16 +105,16 @@ func (d *Driver) CallName(i int) string {
 }
 
 // PageableCopies is how many asynchronous copies had host memory that is not
-// pinned, so that CUDA staged them and the host waited.
+// pinned, so that CUDA copied by way of a buffer and the host waited.
 func (d *Driver) PageableCopies() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.pageables
 }
 
-// begin counts a call. code is what it fails with before it does anything, 0
-// where it goes on; asIf is true where a call that waits or gives back does so
-// in spite of the code. d.mu is held.
+// begin counts a call. code is the code with which the call fails before it does
+// anything, 0 where it goes on. asIf is true for a call that waits or gives
+// something back, which does so in spite of the code. d.mu is held.
 func (d *Driver) begin(s *symbol) (code int32, asIf bool) {
 	if s.class == infallible {
 		return 0, false
@@ -146,8 +146,8 @@ func (d *Driver) begin(s *symbol) (code int32, asIf bool) {
 	return 0, false
 }
 
-// admit is the code with which the state of device and thread refuses a call,
-// or 0. d.mu is held.
+// admit is the code with which a call is refused because of the state of the device
+// or the thread, or 0. d.mu is held.
 func (d *Driver) admit(s *symbol) int32 {
 	switch s.need {
 	case needDevice, needRuntime:
@@ -160,7 +160,7 @@ func (d *Driver) admit(s *symbol) int32 {
 		if s.need == needRuntime {
 			d.useRuntime(s)
 		}
-	case needCurrent: // as cuBLAS since CUDA 12: some of its kernels go through libcuda
+	case needCurrent: // as cuBLAS does since CUDA 12, where some of its kernels go through libcuda
 		g := d.current()
 		if g == nil {
 			d.fault(Context, "%s on a thread without a current context", s.name)

@@ -12,11 +12,11 @@ type Kind string
 // The kinds of faults.
 const (
 	Bounds   Kind = "bounds"   // an access outside of an allocation, or after its end
-	Order    Kind = "order"    // accesses to the same bytes that nothing orders
+	Order    Kind = "order"    // accesses to the same bytes in an order that nothing fixes
 	Kernel   Kind = "kernel"   // a kernel that the interpreter stopped
 	Context  Kind = "context"  // a call of libcuda on a thread without a context
-	Device   Kind = "device"   // what is of one device, used on another
-	Handle   Kind = "handle"   // a handle that is none, or no longer
+	Device   Kind = "device"   // something of one device was used on another
+	Handle   Kind = "handle"   // a value that is no handle, or no longer one
 	Argument Kind = "argument" // arguments that no correct program passes
 	Internal Kind = "internal" // a panic of the emulator itself
 )
@@ -36,7 +36,7 @@ func (f *Fault) Unwrap() error { return f.Err }
 // maxFaults is how many faults are kept; one mistake in a loop gives thousands.
 const maxFaults = 100
 
-// fault keeps a mistake. d.mu is held.
+// fault keeps a mistake of the program under test. d.mu is held.
 func (d *Driver) fault(k Kind, format string, args ...any) {
 	if len(d.faults) == maxFaults {
 		d.moreFaults++
@@ -51,8 +51,9 @@ func (d *Driver) fault(k Kind, format string, args ...any) {
 	d.faults = append(d.faults, f)
 }
 
-// badMemory keeps a mistake after which no context of the process is of use, as
-// CUDA's is after an illegal address, and is the code for it. d.mu is held.
+// badMemory keeps a mistake after which no context of the process can be used any
+// more, as after an illegal address in CUDA, and returns the code for it. d.mu is
+// held.
 func (d *Driver) badMemory(k Kind, format string, args ...any) int32 {
 	d.fault(k, format, args...)
 	if d.sticky == 0 {
@@ -76,9 +77,9 @@ func (d *Driver) Faults() []error {
 
 // Live lists what the program has not given back: device memory, pinned memory,
 // streams, events, modules, objects of libcublasLt, the context, libnvidia-ml.
-// Context and modules do not count when the device was lost, or when a call that
-// comes before those that give them back was made to fail (cuInit, cuDeviceGet,
-// cuCtxSetCurrent).
+// Contexts and modules are left out where they could not be given back: when the
+// device was lost, or when a call that must come first was made to fail (cuInit,
+// cuDeviceGet, cuCtxSetCurrent).
 func (d *Driver) Live() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,9 +117,9 @@ func (d *Driver) live() []string {
 	return out
 }
 
-// Close ends the driver: it runs what is still enqueued and frees everything.
-// The error joins the faults and names what was still alive. The symbols must
-// not be called any more.
+// Close ends the driver: it runs what is still enqueued and frees everything. The
+// error joins the faults and names what the program had not given back. The symbols
+// must not be called any more.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	if d.closed {

@@ -16,7 +16,7 @@ func TestMemoryFaults(t *testing.T) {
 		name string
 		do   func(r *rig, s cudart.Stream) error
 		kind emu.Kind
-		lost bool // the context is of no use afterwards
+		lost bool // the context cannot be used afterwards
 		says string
 	}{
 		{"copy past the end", func(r *rig, s cudart.Stream) error {
@@ -113,7 +113,7 @@ func TestRegistrationCanBeRefused(t *testing.T) {
 		t.Errorf("got %v, want already registered", err)
 	}
 	r.must(r.HostUnregister(b[:4096]))
-	r.must(r.HostRegister(b[:100])) // pins the page
+	r.must(r.HostRegister(b[:100])) // which pins the whole page
 	if err := r.HostRegister(b[200:300]); !errors.Is(err, cudart.ErrAlreadyRegistered) {
 		t.Errorf("a page twice: got %v, want already registered", err)
 	}
@@ -153,7 +153,7 @@ func TestLeaksAreNamed(t *testing.T) {
 	}
 }
 
-// onThread runs f on an OS thread of its own, which ends with it.
+// onThread runs f on an OS thread of its own, which ends when f returns.
 func onThread(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -175,12 +175,12 @@ func TestThreadWithoutContext(t *testing.T) {
 	f := new(uint64)
 	set := r.d.Symbol(cudart.Driver, "cuCtxSetCurrent")
 	onThread(func() {
-		call(set, 0) // the thread may have run something before
+		call(set, 0) // as the thread may have run something before
 		if code := call(get, ptr(f), uintptr(m), ptr(&name[0])); code != 201 {
 			t.Errorf("on a bare thread: code %d, want 201", code)
 		}
 		r.expect(emu.Context, "cuModuleGetFunction on a thread without a current context")
-		if _, err := r.ModuleFunction(ctx, m, "store"); err != nil { // sets it
+		if _, err := r.ModuleFunction(ctx, m, "store"); err != nil { // which makes the context current
 			t.Error(err)
 		}
 		if code := call(get, ptr(f), uintptr(m), ptr(&name[0])); code != 0 {

@@ -7,8 +7,8 @@ import (
 	"mt/internal/parallel"
 )
 
-// matrix is elements in device memory: element (i, j) is down·i + right·j
-// elements from the start.
+// matrix is a matrix in device memory. Element (i, j) lies down·i + right·j
+// elements after the start.
 type matrix struct {
 	bytes       []byte // empty: no matrix
 	bf16        bool
@@ -36,7 +36,7 @@ func (m matrix) at(i, j int) float32 {
 	return m.f32()[i*m.down+j*m.right]
 }
 
-// set stores element (i, j), rounded to the nearest, ties to even.
+// set stores v as element (i, j), rounded to nearest, ties to even.
 func (m matrix) set(i, j int, v float32) {
 	if m.bf16 {
 		m.u16()[i*m.down+j*m.right] = bfloat.Round(v)
@@ -45,9 +45,9 @@ func (m matrix) set(i, j int, v float32) {
 	m.f32()[i*m.down+j*m.right] = v
 }
 
-// gemm is D (m, n) = alpha·A (m, k)·B (k, n) + beta·C (m, n) + bias (m) for each
-// column, in fp32, rounded once. D may be C. Each sum goes over k in order, so
-// the bits do not depend on the number of threads.
+// gemm is D (m, n) = alpha·A (m, k)·B (k, n) + beta·C (m, n) + bias (m), the bias
+// added to each column. It is computed in fp32 and rounded once. D may be C. Each
+// sum runs over k in order, so the bits do not depend on the number of threads.
 type gemm struct {
 	m, n, k     int
 	alpha, beta float32
@@ -55,8 +55,9 @@ type gemm struct {
 	bias        matrix
 }
 
-// The product is computed in tiles of tile×tile elements of D, from strips of A
-// and B that are copied to lie tile values for each k next to each other.
+// The product is computed in tiles of tile×tile elements of D, from strips of A and
+// B. A strip is a copy in which the tile values that belong to one k are next to
+// each other.
 const (
 	tile     = 4
 	rowStrip = 64 // rows of D that one task computes
@@ -84,8 +85,8 @@ func (g *gemm) run(pool *parallel.Pool) {
 	})
 }
 
-// pack copies the rows from row on of x, which has rows of them; those that are
-// not there are 0.
+// pack copies tile rows of x, from row on, into a strip. x has rows rows; the rows
+// after its last are 0.
 //
 //go:norace
 func pack(out [][tile]float32, x matrix, row, rows int) {
@@ -157,8 +158,8 @@ func (g *gemm) store(sums *[tile][tile]float32, row, col int) {
 	}
 }
 
-// workers are the pool for matrix products, made when first used. Only the
-// scheduler calls it.
+// workers is the pool of goroutines for matrix products, made when it is first
+// used. Only the scheduler calls it.
 func (d *Driver) workers() *parallel.Pool {
 	if d.pool == nil {
 		d.pool = parallel.New(d.opt.Threads)

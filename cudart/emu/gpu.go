@@ -7,14 +7,14 @@ type gpu struct {
 	ordinal     int
 	context     uint64  // handle of the primary context, 0 when there is none
 	runtimeUses bool    // libcudart holds the primary context
-	retained    int     // cuDevicePrimaryCtxRetain
+	retained    int     // how many calls of cuDevicePrimaryCtxRetain have not been undone
 	used        int64   // bytes of its memory
 	null        *stream // its default stream, made when used
 }
 
 func (g *gpu) String() string { return fmt.Sprintf("device %d", g.ordinal) }
 
-// of is what a name has behind it where there are several devices.
+// of is what names are followed by where there are several devices: " of device 1".
 func (d *Driver) of(g *gpu) string {
 	if len(d.gpus) == 1 {
 		return ""
@@ -22,7 +22,7 @@ func (d *Driver) of(g *gpu) string {
 	return fmt.Sprintf(" of %s", g)
 }
 
-// onDevice is f on the device of that ordinal.
+// onDevice calls f with the device of that ordinal.
 func (d *Driver) onDevice(dev int32, f func(g *gpu) int32) int32 {
 	if dev < 0 || int(dev) >= len(d.gpus) {
 		return errInvalidDevice
@@ -30,8 +30,8 @@ func (d *Driver) onDevice(dev int32, f func(g *gpu) int32) int32 {
 	return f(d.gpus[dev])
 }
 
-// current is the device whose context is current on the calling thread, nil where
-// none is, or one that was destroyed. d.mu is held.
+// current is the device whose context is current on the calling thread. It is nil
+// where no context is current, or one that was destroyed. d.mu is held.
 func (d *Driver) current() *gpu {
 	if ctx := d.thread().context; ctx != 0 {
 		for _, g := range d.gpus {
@@ -43,20 +43,21 @@ func (d *Driver) current() *gpu {
 	return nil
 }
 
-// here is the device of the call under way, which needs a context. d.mu is held.
+// here is the device of the call under way, which must be a call that needs a
+// context. d.mu is held.
 func (d *Driver) here() *gpu {
 	t := d.thread()
-	if t.gpu == nil { // a call that is made all the same, after the devices were lost
+	if t.gpu == nil { // the call is made although the devices were lost
 		return d.gpus[0]
 	}
 	return t.gpu
 }
 
-// useRuntime is what a call of libcudart does first: it makes the primary context
-// of device 0 current where the thread has none. One that it finds current it does
-// not hold: who made it ends it. Where there are several devices, a thread without a
-// context is a mistake: its work goes to device 0. (cudaSetDevice is not emulated, as
-// nobody calls it.) d.mu is held.
+// useRuntime is the first thing that a call of libcudart does. Where the thread has no context, it
+// makes the primary context of device 0 current and holds it. A context that is current already
+// belongs to whoever made it, who must also end it. Where there are several devices, a thread
+// without a context is a fault, since its work goes to device 0 unasked. (cudaSetDevice is not
+// emulated, as nobody calls it.) d.mu is held.
 func (d *Driver) useRuntime(s *symbol) {
 	t := d.thread()
 	g := d.current()
@@ -82,8 +83,8 @@ func (d *Driver) makeContext(g *gpu) {
 	}
 }
 
-// releaseContext is cuDevicePrimaryCtxRelease. The last one ends the context,
-// unless libcudart uses it, and in any case the modules in it.
+// releaseContext is cuDevicePrimaryCtxRelease. The last call ends the modules of
+// the context, and the context too unless libcudart uses it.
 func (d *Driver) releaseContext(g *gpu) int32 {
 	if g.retained == 0 {
 		d.fault(Handle, "cuDevicePrimaryCtxRelease of a context that is not retained%s", d.of(g))
@@ -124,8 +125,9 @@ func (d *Driver) setCurrent(ctx uint64) int32 {
 	return 0
 }
 
-// same reports whether what is of the device of the other; if not there is a
-// fault, which names both. what and other are "stream #1" and so on.
+// same reports whether the thing called what, which belongs to device of, and the
+// thing called other, which belongs to g, are of one device. If not there is a
+// fault that names both. Both are called "stream #1" and so on.
 func (d *Driver) same(call, what string, of *gpu, other string, g *gpu) bool {
 	if of != g {
 		d.fault(Device, "%s: %s is of %s, and %s of %s", call, what, of, other, g)
@@ -133,8 +135,8 @@ func (d *Driver) same(call, what string, of *gpu, other string, g *gpu) bool {
 	return of == g
 }
 
-// own is same for the context that is current in the call under way. A lost device
-// gives back from wherever it is asked to.
+// own is same for the context that is current in the call under way. What belongs
+// to a lost device may be given back from any context.
 func (d *Driver) own(call, what string, of *gpu) bool {
 	return d.lost || d.same(call, what, of, "the current context", d.here())
 }

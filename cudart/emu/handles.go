@@ -2,9 +2,9 @@ package emu
 
 import "fmt"
 
-// kind is what a handle stands for. A handle is kind, number of the driver and
-// number of the object, so that no handle is ever an address, that of another
-// kind, or that of another driver.
+// kind says what a handle stands for. A handle is made of its kind, the number of
+// its driver and the number of the object, so that a handle can never be taken for
+// an address, for a handle of another kind, or for one of another driver.
 type kind uint8
 
 const (
@@ -50,8 +50,8 @@ func (d *Driver) keep(k kind, v any) uint64 {
 	return h
 }
 
-// find is the object behind a handle; there is a fault where there is none.
-// d.mu is held.
+// find is the object behind a handle. Where there is none, that is a fault. d.mu is
+// held.
 func find[T any](d *Driver, k kind, h uint64, call string) (T, bool) {
 	if v, ok := d.objects[h].(T); ok && handleKind(h) == k {
 		return v, true

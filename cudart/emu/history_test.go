@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// naive remembers for each byte every access there ever was.
+// naive remembers, for each byte, every access that was ever made to it.
 type naive [64][]struct {
 	op    *op
 	write bool
@@ -28,8 +28,8 @@ func (n *naive) races(o *op, s span) bool {
 	return found
 }
 
-// TestHistoryAgainstEveryByte: up to the first race the intervals find just what
-// a memory of every access to every byte finds.
+// TestHistoryAgainstEveryByte: up to the first race, the driver's history in
+// segments finds exactly what a history of every access to every byte finds.
 func TestHistoryAgainstEveryByte(t *testing.T) {
 	raced := 0
 	for seed := range uint64(2000) {
@@ -68,7 +68,8 @@ func TestHistoryAgainstEveryByte(t *testing.T) {
 	}
 }
 
-// TestCallbacksSuffice: a process can make 2000 callbacks.
+// TestCallbacksSuffice: purego lets a process make 2000 callbacks, and the slots
+// need no more.
 func TestCallbacksSuffice(t *testing.T) {
 	if n := len(symbols) * maxOpen; n > 1900 {
 		t.Errorf("%d drivers of %d functions need %d callbacks", maxOpen, len(symbols), n)

@@ -22,7 +22,7 @@ func (p *pinned) end() uint64 { return p.base + p.bytes }
 // pageSize is the alignment of what cudaHostAlloc gives.
 const pageSize = 4096
 
-// pin keeps host memory as pinned. d.mu is held.
+// pin adds p to the pinned memory. d.mu is held.
 func (d *Driver) pin(p *pinned, how string) {
 	d.pinnedID++
 	p.name = fmt.Sprintf("%s host memory #%d (%d bytes)", how, d.pinnedID, p.bytes)
@@ -30,7 +30,7 @@ func (d *Driver) pin(p *pinned, how string) {
 	d.pinned = slices.Insert(d.pinned, i, p)
 }
 
-// pinnedAt is the index of the first pinned memory that ends behind addr.
+// pinnedAt is the index of the first pinned memory that ends after addr.
 func (d *Driver) pinnedAt(addr uint64) int {
 	return sort.Search(len(d.pinned), func(i int) bool { return d.pinned[i].end() > addr })
 }
@@ -58,8 +58,10 @@ func (d *Driver) hostAlloc(p *uint64, bytes uint64, flags uint32) int32 {
 	return 0
 }
 
-// pinsFor is the device of the call under way, for which alone it pins without the
-// flag cudaHostAllocPortable or cudaHostRegisterPortable, which are one number.
+// pinsFor is the one device that memory is pinned for, which is that of the call
+// under way. It is nil where flags has cudaHostAllocPortable or
+// cudaHostRegisterPortable, which are the same number: such memory is pinned for
+// all devices.
 func (d *Driver) pinsFor(flags uint32) *gpu {
 	if flags&1 != 0 {
 		return nil
@@ -67,7 +69,8 @@ func (d *Driver) pinsFor(flags uint32) *gpu {
 	return d.here()
 }
 
-// unpin ends pinned memory. As CUDA does, it waits until the device is idle.
+// unpin ends the pinning of memory. As CUDA does, it waits until the device is
+// idle.
 func (d *Driver) unpin(call string, addr uint64, owned bool, code int32) int32 {
 	d.drain()
 	i := d.pinnedAt(addr)
@@ -106,35 +109,35 @@ func (d *Driver) hostRegister(addr, bytes uint64, flags uint32) int32 {
 	return 0
 }
 
-// shares says whether a page between two addresses is pinned, in part or whole:
-// drivers pin pages and not bytes, and refuse one that they have.
+// shares says whether a page between two addresses is pinned, in part or whole.
+// Drivers pin pages, not bytes, and refuse a page that is pinned already.
 func (d *Driver) shares(from, to uint64) bool {
 	return slices.ContainsFunc(d.pinned, func(p *pinned) bool {
 		return p.base&^(pageSize-1) < (to+pageSize-1)&^(pageSize-1) && from&^(pageSize-1) < (p.end()+pageSize-1)&^(pageSize-1)
 	})
 }
 
-// watch is pinned memory of a copy that the host must leave alone from the call
-// on until the copy is done. What the host does is not seen: only that the bytes
-// are others when the copy runs.
+// watch is the pinned memory of a copy that the host must leave alone from the call
+// until the copy is done. What the host does cannot be seen; it is only noticed
+// that the bytes have changed by the time the copy runs.
 type watch struct {
 	region *region
 	bytes  []byte
 	sum    uint64
-	writes uint64 // of region
+	writes uint64 // of region, when the copy was enqueued
 }
 
 var sumSeed = maphash.MakeSeed()
 
-// watch makes o check that the host leaves h alone, unless operations that are
-// still to run change it. d.mu is held.
+// watch makes o check that the host leaves h alone. It does nothing where
+// operations that are still to run will change h. d.mu is held.
 func (o *op) watch(h *hostSide) {
 	if r := &h.pinned.region; r.writers == 0 {
 		o.watches = append(o.watches, watch{r, h.bytes, maphash.Bytes(sumSeed, h.bytes), r.writes})
 	}
 }
 
-// untouched reports what the host has changed. d.mu is held.
+// untouched reports the bytes of o that the host has changed. d.mu is held.
 func (d *Driver) untouched(o *op) {
 	for _, w := range o.watches {
 		if w.writes == w.region.writes && maphash.Bytes(sumSeed, w.bytes) != w.sum {
@@ -150,8 +153,8 @@ type hostSide struct {
 	from   int64   // offset in pinned
 }
 
-// hostRange is n bytes of host memory at addr, for a copy of g. A wrong address is a
-// fault, and the code for it.
+// hostRange is n bytes of host memory at addr, for a copy of g. A wrong address is a fault and
+// gives the code for it.
 func (d *Driver) hostRange(call string, g *gpu, addr, n uint64) (hostSide, int32) {
 	if addr == 0 || isDevice(addr) || addr>>48 != 0 {
 		d.fault(Argument, "%s: %d bytes at %#x, which is no host memory", call, n, addr)
@@ -173,5 +176,5 @@ func (d *Driver) hostRange(call string, g *gpu, addr, n uint64) (hostSide, int32
 	return h, 0
 }
 
-// pointer is the host pointer that came from C as an integer.
+// pointer makes a pointer of a host address that came from C as an integer.
 func pointer(addr uint64) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }

@@ -7,8 +7,8 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// launch is cuLaunchKernel. Parameters come as a buffer in extra or as an array
-// of pointers in params; they are copied.
+// launch is cuLaunchKernel. The parameters come as one buffer in extra or as an
+// array of pointers in params, and are copied in either case.
 func (d *Driver) launch(h uint64, grid, block [3]uint32, shared uint32, sh uint64, params, extra *uint64) int32 {
 	f, ok := find[*function](d, kindFunction, h, "cuLaunchKernel")
 	s, ok2 := d.streamOf(sh, "cuLaunchKernel")
@@ -45,7 +45,8 @@ func (d *Driver) launch(h uint64, grid, block [3]uint32, shared uint32, sh uint6
 	return 0
 }
 
-// launchKey is what a launch touches if its memory holds the same.
+// launchKey identifies launches that touch the same memory, as long as what they
+// read is the same.
 type launchKey struct {
 	f           *function
 	grid, block [3]uint32
@@ -53,7 +54,8 @@ type launchKey struct {
 	args        string
 }
 
-// launchable is the code with which a launch of that shape is refused, or 0.
+// launchable is the code with which a launch with that grid, block and shared
+// memory is refused, or 0.
 func (d *Driver) launchable(f *function, grid, block [3]uint32, shared uint32) int32 {
 	threads := uint64(block[0]) * uint64(block[1]) * uint64(block[2])
 	limit := uint64(maxThreads)
@@ -74,7 +76,7 @@ func (d *Driver) launchable(f *function, grid, block [3]uint32, shared uint32) i
 	return 0
 }
 
-// The keys in extra.
+// The keys of the list that extra points to.
 const (
 	paramEnd = iota
 	paramBuffer
@@ -121,7 +123,8 @@ func (d *Driver) arguments(f *function, params, extra *uint64) ([]byte, int32) {
 	return append([]byte(nil), unsafe.Slice((*byte)(buffer), size)...), 0
 }
 
-// pointed are parameters behind an array of pointers, one for each.
+// pointed collects the parameters that an array of pointers points to, one pointer
+// for each.
 func (f *function) pointed(each []uint64) []byte {
 	out := make([]byte, f.kernel.ParamBytes)
 	for i, p := range f.params {
@@ -130,12 +133,12 @@ func (f *function) pointed(each []uint64) []byte {
 	return out
 }
 
-// spans are the accesses of a kernel.
+// spans turns the accesses of a kernel into spans.
 func (d *Driver) spans(touched []ptx.Access) []span {
 	var out []span
 	for _, a := range touched {
 		b := d.allocation(a.Buffer.Base)
-		if b == nil { // constants of the module
+		if b == nil { // the constants of the module
 			continue
 		}
 		out = append(out, span{&b.region, a.ReadFrom, a.ReadTo, false}, span{&b.region, a.WriteFrom, a.WriteTo, true})

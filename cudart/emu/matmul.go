@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// algorithm is a cublasLtMatmulAlgo_t: what a heuristic found, and for what.
+// algorithm is the emulator's content of a cublasLtMatmulAlgo_t: what a heuristic
+// found, and for which product.
 type algorithm struct {
 	magic     uint64
 	problem   uint64 // hash of types, orders, transposes, leading dimensions and epilogue
@@ -16,10 +17,10 @@ type algorithm struct {
 	_         [3]uint32
 }
 
-// fits says whether the algorithm is one for a product of those extents: those it was
-// found for, or, where that was a power of two, any from there down to half of it.
-// The library takes an algorithm for whatever extents it can do; that one was found
-// for others on purpose shows in the power of two.
+// fits says whether the algorithm may be used for a product. Its extents must be those that the
+// algorithm was found for. One that was found for a power of two serves smaller extents too, down
+// to but not including half of it. The library itself takes an algorithm for whatever extents the
+// algorithm can do; a program that asks for other extents on purpose is known by the power of two.
 func (a *algorithm) fits(p *problem) bool {
 	for i, n := range []int{p.m, p.n, p.k} {
 		if found := int(a.extents[i]); n != found && (found&(found-1) != 0 || n > found || 2*n <= found) {
@@ -40,8 +41,8 @@ type heuristic struct {
 	_         [4]int32
 }
 
-// C's sizes of both: the array lengths are constants, so a wrong one does not
-// compile.
+// The sizes that C has for both structs. They are lengths of arrays here, so that a
+// wrong size does not compile.
 var (
 	_ [64]byte = [unsafe.Sizeof(algorithm{})]byte{}
 	_ [96]byte = [unsafe.Sizeof(heuristic{})]byte{}
@@ -67,8 +68,8 @@ type problem struct {
 
 const smallWorkspace = 64 << 10
 
-// problem looks up a matrix product. A code says why there is none that the
-// library could compute.
+// problem looks up a matrix product. The code says why the library could not
+// compute it.
 func (d *Driver) problem(call string, handle, op uint64, layouts [4]uint64) (problem, int32) {
 	var p problem
 	b, ok := find[*blasHandle](d, kindBlas, handle, call)
@@ -128,8 +129,7 @@ func transposed(l *layout, trans int32) (rows, cols uint64, ok bool) {
 	return 0, 0, false
 }
 
-// hash tells problems apart, whatever their extents, for which an algorithm was not
-// found.
+// hash identifies what, apart from its extents, an algorithm was found for.
 func (p *problem) hash() uint64 {
 	h := uint64(14695981039346656037) // FNV-1a
 	add := func(v uint64) { h = (h ^ v) * 1099511628211 }
@@ -143,8 +143,8 @@ func (p *problem) hash() uint64 {
 	return h
 }
 
-// heuristic is cublasLtMatmulAlgoGetHeuristic: there is one algorithm for what
-// the library can compute. It uses all of a workspace up to 64 KiB.
+// heuristic is cublasLtMatmulAlgoGetHeuristic. There is one algorithm for all that
+// the library can compute. It uses the whole workspace, up to 64 KiB.
 func (d *Driver) heuristic(handle, op uint64, layouts [4]uint64, pref uint64, requested int32, out *heuristic, returned *int32) int32 {
 	if requested <= 0 || out == nil || returned == nil {
 		return blasInvalidValue
@@ -170,7 +170,7 @@ func (d *Driver) heuristic(handle, op uint64, layouts [4]uint64, pref uint64, re
 	return 0
 }
 
-// size is the bytes of an element.
+// size is the number of bytes of an element.
 func (l *layout) size() int64 {
 	if l.dtype == typeBF16 {
 		return 2
@@ -227,8 +227,9 @@ func (d *Driver) matmul(c matmulCall) int32 {
 	return 0
 }
 
-// checkAlgorithm checks an algorithm and its workspace, whose bytes it returns.
-// Without an algorithm the library takes one of its own, for any alignment.
+// checkAlgorithm checks an algorithm and its workspace, and returns the bytes of
+// the workspace. Without an algorithm the library takes one of its own, which
+// allows any alignment.
 func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32) {
 	need := uint64(0)
 	if c.algo != nil {
@@ -259,7 +260,7 @@ func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32
 	return w, 0
 }
 
-// matrix is an operand in device memory, whose spans it adds to o.
+// matrix is an operand in device memory, whose spans are added to o.
 func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32) {
 	across, down := int64(l.cols), int64(l.rows) // lines of memory, elements of one
 	size := l.size()
@@ -282,8 +283,8 @@ func (d *Driver) matrix(o *op, at uint64, l *layout, write bool) (matrix, int32)
 	return matrix{bytes: b.Data[off : off+total], bf16: l.dtype == typeBF16, down: 1, right: int(l.ld)}, 0
 }
 
-// biasAlign is what some kernels of the library take for granted of a bias,
-// whose alignment no preference tells.
+// biasAlign is the alignment in bytes that some kernels of the library expect of a
+// bias. No preference can tell the library how a bias is aligned.
 const biasAlign = 16
 
 // biasOf is the vector that is added to each column of D.

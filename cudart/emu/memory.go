@@ -7,9 +7,9 @@ import (
 	"mt/cudart/emu/ptx"
 )
 
-// Device memory has addresses from deviceBase on, which no host pointer can be.
-// Each buffer has 2^spanBits bytes of them to itself and they are never given
-// out again, so that every access outside of a buffer, or after its end, is
+// Device memory has addresses from deviceBase on, which no host pointer can have.
+// Each buffer has 2^spanBits of these addresses to itself, and they are never given
+// out again, so every access outside of a buffer, or after it was freed, is
 // noticed.
 const (
 	deviceBase = 1 << 62
@@ -19,8 +19,8 @@ const (
 	maxChunks  = 1 << 11
 )
 
-// chunk is a part of the table of buffers. It only grows, and is read without a
-// lock.
+// chunk is a section of the table of buffers. Entries are only ever added, so it is
+// read without a lock.
 type chunk [chunkSize]atomic.Pointer[buffer]
 
 // buffer is one allocation of device memory.
@@ -49,11 +49,11 @@ func (d *Driver) buffer(i uint64) *buffer {
 	return nil
 }
 
-// memory is the memory of a device as one launch sees it.
+// memory is the memory of one device during one launch.
 type memory struct {
 	d    *Driver
 	gpu  *gpu
-	miss atomic.Uint64 // the first address that was in no allocation
+	miss atomic.Uint64 // the first address that was looked for and is in no allocation
 }
 
 // Find returns the allocation with the byte at addr.
@@ -80,8 +80,9 @@ func (m *memory) missed() string {
 	return fmt.Sprintf(" (offset %d of %s)", addr-b.Base, b.name)
 }
 
-// Memory is given out in pieces of this; allocations above largeFrom have whole
-// ones to themselves. CUDA does not say so, and cudaMemGetInfo shows it.
+// Memory is taken from the device in pieces of this size, and allocations above
+// largeFrom have whole pieces to themselves. CUDA does not document that, but
+// cudaMemGetInfo shows it.
 const (
 	largeFrom = 1 << 20
 	largeUnit = 2 << 20
@@ -123,14 +124,15 @@ func (d *Driver) malloc(p *uint64, bytes uint64) int32 {
 	return 0
 }
 
-// junk is n bytes of fresh memory: NaN as fp32 and bf16, -1 as an integer.
+// junk is n bytes of fresh memory, which read as NaN in fp32 and bf16 and as -1 in
+// integers.
 func junk(n int) []byte {
 	b := make([]byte, n)
 	spoil(b)
 	return b
 }
 
-// spoil fills b with what fresh memory holds.
+// spoil fills b with the content of fresh memory.
 func spoil(b []byte) {
 	if len(b) == 0 {
 		return
@@ -141,9 +143,9 @@ func spoil(b []byte) {
 	}
 }
 
-// free is cudaFree. As CUDA's does, it waits until the device is idle; that
-// nothing may be using the memory must follow from what the host waited for
-// before.
+// free is cudaFree. As CUDA's does, it waits until the device is idle. Even so,
+// what the host waited for before must already show that nothing uses the memory
+// any more.
 func (d *Driver) free(addr uint64) int32 {
 	if addr == 0 {
 		return 0
@@ -177,9 +179,9 @@ func (d *Driver) allocation(addr uint64) *buffer {
 	return d.buffer(index(addr))
 }
 
-// deviceRange is n bytes of g's memory at addr and the buffer they are in. An
-// address or size that is wrong is a fault, and the code for it; so is memory of
-// another device, to which no device has been given access here.
+// deviceRange is n bytes of g's memory at addr, and the buffer they are in. A wrong
+// address or size is a fault and gives the code for it; so does memory of another
+// device, to which no device has been given access here.
 func (d *Driver) deviceRange(call string, g *gpu, addr, n uint64) (*buffer, int64, int32) {
 	b := d.allocation(addr)
 	switch {

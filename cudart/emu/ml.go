@@ -8,7 +8,7 @@ import (
 	"mt/cudart"
 )
 
-// Signatures as in nvml.h.
+// Signatures are those of nvml.h.
 
 // mlMemory is an nvmlMemory_t, in bytes.
 type mlMemory struct{ total, free, used uint64 }
@@ -16,7 +16,8 @@ type mlMemory struct{ total, free, used uint64 }
 // busID is the address of a device on the PCI bus.
 func (g *gpu) busID() string { return fmt.Sprintf("00000000:%02x:00.0", 1+g.ordinal) }
 
-// mlValues are what the device answers, constant as its load is not emulated.
+// mlValues are the answers of the device. They are constant, as its load is not
+// emulated.
 var mlValues = map[string][]uint32{
 	// clock types: graphics, SM, memory, video
 	"nvmlDeviceGetClockInfo":                    {1755, 1755, 2619, 1545}, // MHz
@@ -126,7 +127,8 @@ func mlDevice() []symbol {
 	}
 }
 
-// mlSimple is a function of a device and an unsigned int * for the answer.
+// mlSimple is the function of that name, which takes a device and a pointer to an
+// unsigned int for the answer.
 func mlSimple(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, out *uint32) int32 {
@@ -137,7 +139,7 @@ func mlSimple(name string) symbol {
 	}}
 }
 
-// mlChosen is one with an enum between them.
+// mlChosen is the same with an enum between these two arguments.
 func mlChosen(name string) symbol {
 	return symbol{name: name, bind: func(c caller) any {
 		return func(h uint64, which int32, out *uint32) int32 {
@@ -176,7 +178,7 @@ func (d *Driver) mlText(p unsafe.Pointer, n uint32, s string) int32 {
 	return 0
 }
 
-// mlHandle stores the handle of the device that is asked for, if there is one.
+// mlHandle stores the handle of the device that asked picks, if there is one.
 func (d *Driver) mlHandle(out *uint64, asked func(*gpu) bool) int32 {
 	i := slices.IndexFunc(d.gpus, asked)
 	switch {
@@ -190,10 +192,10 @@ func (d *Driver) mlHandle(out *uint64, asked func(*gpu) bool) int32 {
 	return mlPut(out, d.mlDevices()|uint64(i+1))
 }
 
-// mlDevices is what the handles of devices have in front of their number.
+// mlDevices is the part of a device's handle in front of its ordinal.
 func (d *Driver) mlDevices() uint64 { return uint64(kindML)<<48 | uint64(d.number)<<32 }
 
-// onML is f on the device of a handle.
+// onML calls f with the device of a handle.
 func (d *Driver) onML(h uint64, s *symbol, f func(g *gpu) int32) int32 {
 	if d.mlUsers == 0 {
 		return mlUninitialized

@@ -39,11 +39,11 @@ type function struct {
 	maxDynamic int // bytes of shared memory that a launch may ask for
 }
 
-// parsedModules are the modules that a process has parsed; they are immutable,
+// parsedModules are the modules that this process has parsed. They are immutable,
 // and tests load the same ones hundreds of times.
 var parsedModules sync.Map // text → *ptx.Module
 
-// parse parses PTX, once.
+// parse parses PTX; the same text is parsed once.
 func parse(src string) (*ptx.Module, error) {
 	if m, ok := parsedModules.Load(src); ok {
 		return m.(*ptx.Module), nil
@@ -56,7 +56,7 @@ func parse(src string) (*ptx.Module, error) {
 	return m, nil
 }
 
-// maxImage bounds the search for the end of a module's text.
+// maxImage bounds, in bytes, the search for the end of a module's text.
 const maxImage = 64 << 20
 
 // moduleLoad is cuModuleLoadDataEx for PTX text.
@@ -88,14 +88,14 @@ var (
 	targetLine  = regexp.MustCompile(`(?m)^\s*\.target\s+sm_(\d+)([af]?)`)
 )
 
-// compatible is the code with which driver and device refuse PTX for its
-// .version and .target, and why.
+// compatible is the code with which the driver or the device refuses PTX for its
+// .version and .target, and the reason.
 func (d *Driver) compatible(src string) (int32, string) {
 	v, t := versionLine.FindStringSubmatch(src), targetLine.FindStringSubmatch(src)
 	if v == nil || t == nil {
 		return errInvalidPTX, "no .version or no .target"
 	}
-	major, _ := strconv.Atoi(v[1]) // digits
+	major, _ := strconv.Atoi(v[1]) // cannot fail, as these are digits
 	minor, _ := strconv.Atoi(v[2])
 	if 10*major+minor > d.opt.MaxPTXVersion {
 		return errUnsupportedPTX, fmt.Sprintf("Unsupported .version %s.%s; current version is '%d.%d'",
@@ -112,7 +112,7 @@ func (d *Driver) compatible(src string) (int32, string) {
 // jit is where the compiler writes its log.
 type jit struct {
 	buffer unsafe.Pointer
-	size   *uint64 // room before, bytes written after
+	size   *uint64 // the room in bytes before, the bytes written after
 }
 
 // jitLog finds CU_JIT_ERROR_LOG_BUFFER (5) and its size (6) among the options.
@@ -179,12 +179,13 @@ func (d *Driver) moduleFunction(out *uint64, h uint64, name unsafe.Pointer) int3
 	return 0
 }
 
-// param is where a parameter of a kernel lies among its parameters.
+// param is a parameter of a kernel: where it begins in the buffer of all
+// parameters, and its size.
 type param struct{ at, bytes int }
 
 var paramDecl = regexp.MustCompile(`\.param\s+(?:\.align\s+(\d+)\s+)?\.[a-z]+(\d+)(?:\s+\.ptr[^,)]*?)?\s+[\w$]+(?:\[(\d+)\])?\s*[,)]`)
 
-// paramsOf are the parameters of a kernel as its text declares them.
+// paramsOf lists the parameters of a kernel as its text declares them.
 func paramsOf(text, kernel string) []param {
 	entry := regexp.MustCompile(`\.entry\s+` + regexp.QuoteMeta(kernel) + `\s*\([^)]*\)`).FindString(text)
 	var out []param
@@ -202,8 +203,8 @@ func paramsOf(text, kernel string) []param {
 	return out
 }
 
-// funcSetAttribute is cuFuncSetAttribute for the most dynamic shared memory (8)
-// and the carveout (9), which changes nothing here.
+// funcSetAttribute is cuFuncSetAttribute for the largest dynamic shared memory (8)
+// and for the carveout (9), which has no effect here.
 func (d *Driver) funcSetAttribute(h uint64, attr, value int32) int32 {
 	f, ok := find[*function](d, kindFunction, h, "cuFuncSetAttribute")
 	switch {

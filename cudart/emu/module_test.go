@@ -13,9 +13,9 @@ import (
 	"mt/cudart/emu"
 )
 
-// tinyPTX: store writes thread number plus one to p[i+tid]; late exchanges values
-// through shared memory without a barrier; fresh reads shared memory that nobody
-// wrote; both write to p.
+// tinyPTX has three kernels. store writes the number of each thread plus one to
+// p[i+tid]; late exchanges values through shared memory without a barrier; fresh
+// reads shared memory that nobody wrote. The latter two write what they read to p.
 const tinyPTX = `
 .version 8.0
 .target sm_80
@@ -74,7 +74,7 @@ const tinyPTX = `
 }
 `
 
-// call calls a C function; what args point to lies on the heap.
+// call calls a C function. What args point to must lie on the heap.
 func call(f uintptr, args ...uintptr) int {
 	r, _, _ := purego.SyscallN(f, args...)
 	return int(int32(r))
@@ -85,7 +85,7 @@ func ptr[T any](p *T) uintptr {
 	return uintptr(unsafe.Pointer(p))
 }
 
-var pointed any // what it holds is on the heap
+var pointed any // what is stored here escapes to the heap
 
 // kernelRig is a rig with tinyPTX loaded, a stream and memory for 100 words.
 type kernelRig struct {
@@ -143,7 +143,8 @@ func TestKernelRuns(t *testing.T) {
 	})
 }
 
-// TestKernelParametersByPointers: the other way to pass them.
+// TestKernelParametersByPointers passes parameters in the other way, as an array of
+// pointers.
 func TestKernelParametersByPointers(t *testing.T) {
 	r := openKernels(t, emu.Options{})
 	f, err := r.ModuleFunction(r.ctx, r.m, "store")
@@ -186,7 +187,8 @@ func TestKernelFaults(t *testing.T) {
 	}
 }
 
-// TestOrderOfKernels: what a kernel touches is known once it has run.
+// TestOrderOfKernels: what a kernel touches is only known after it has run, and is
+// checked then.
 func TestOrderOfKernels(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := openKernels(t, o)
@@ -232,7 +234,7 @@ func TestLaunchesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestLimitsOfGridsAndBlocks: each limit alone, one beyond its last value.
+// TestLimitsOfGridsAndBlocks exceeds each limit alone, by one.
 func TestLimitsOfGridsAndBlocks(t *testing.T) {
 	one := [3]uint32{1, 1, 1}
 	for _, c := range []struct {

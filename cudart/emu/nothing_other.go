@@ -2,5 +2,5 @@
 
 package emu
 
-// Nothing is 0: there is no such function here.
+// Nothing is 0, as no such function of C is known here.
 func Nothing() uintptr { return 0 }

@@ -8,11 +8,11 @@ type Mode int
 const (
 	// Eager runs work as soon as a stream and its events allow, oldest first.
 	Eager Mode = iota
-	// Random runs work in an order drawn from Options.Seed among all that may
-	// run, some of it early and the rest when somebody waits.
+	// Random runs work in an order drawn from Options.Seed among all operations
+	// that may run; some of it runs early, the rest when somebody waits.
 	Random
-	// Lazy runs nothing until somebody waits, and then only what that needs,
-	// the work enqueued last first.
+	// Lazy runs nothing until somebody waits, and then only what that needs. Of
+	// this it runs the work enqueued last first.
 	Lazy
 )
 
@@ -30,33 +30,36 @@ type Options struct {
 	ContextMemory     int64  // bytes that the context takes from DeviceMemory
 	DriverVersion     int    // as cuDriverGetVersion gives it; 12080 is 12.8
 	RuntimeVersion    int    // as cudaRuntimeGetVersion gives it
-	MaxPTXVersion     int    // 87 is 8.7; without one what DriverVersion takes
+	MaxPTXVersion     int    // the newest PTX that the driver takes, 87 is 8.7; 0 is what DriverVersion takes
 
 	NoDevice      bool // there is a driver and no GPU
 	DriverTooOld  bool // the driver is older than libcudart
 	WithoutBlasLt bool // libcublasLt is not installed
 	WithoutML     bool // libnvidia-ml is not installed
 
-	// RefuseRegister is the code that cudaHostRegister answers; 0 registers.
+	// RefuseRegister is the code that cudaHostRegister returns; with 0 it
+	// registers.
 	RefuseRegister int
-	// RefuseProducts is the code that cublasLtMatmul answers, whatever was
-	// proposed; 0 computes.
+	// RefuseProducts is the code that cublasLtMatmul returns, even for algorithms
+	// that were proposed; with 0 it computes.
 	RefuseProducts int
-	// RegisterLimit is how many bytes may be registered at a time, as a limit on
-	// locked memory does it; more answers 2. 0 is no limit.
+	// RegisterLimit is how many bytes may be registered at the same time, as where
+	// locked memory is limited. Beyond it cudaHostRegister returns 2. 0 is no
+	// limit.
 	RegisterLimit int64
 
-	// FailCall makes the FailCall-th C call fail, the first is 1; 0 none. Calls
-	// that enqueue or create do nothing then. Calls that wait or give back do
-	// their work and report the failure, as CUDA does with earlier errors.
+	// FailCall makes the C call of that number fail; calls are counted from 1, and
+	// with 0 none fails. A call that enqueues or creates something then does
+	// nothing. A call that waits or gives something back does its work and reports
+	// the failure, as CUDA does with earlier errors.
 	FailCall int
 	// FailCode is the code with which FailCall fails, in libcudart and libcuda;
 	// 0 is 999. libcublasLt answers 14 and libnvidia-ml 999.
 	FailCode int
-	// LoseDeviceAt loses the devices at that call, the first is 1; 0 never. From
-	// then on every call fails and no work runs.
+	// LoseDeviceAt loses the devices at the C call of that number, counted from 1;
+	// with 0 never. From then on every call fails and no work runs.
 	LoseDeviceAt int
-	// LostCode is what libcudart and libcuda answer then; 0 is 999.
+	// LostCode is what libcudart and libcuda return then; 0 means 999.
 	LostCode int
 
 	// Threads is how many goroutines execute a kernel; 0 means GOMAXPROCS.
@@ -64,14 +67,15 @@ type Options struct {
 	// CheckGlobal reports blocks of one launch, and warps of one block, that race
 	// in global memory.
 	CheckGlobal bool
-	// OrderOnly executes a kernel once for each set of its parameters, its grid
-	// and its block, and remembers what it touched. Later launches of the same are
-	// checked against what is ordered around them and change no memory: for tests
-	// that draw many orders of work that repeats itself and touches the same.
+	// OrderOnly executes a kernel once for each set of its parameters, its grid and
+	// its block, and remembers what it touched. Later launches with the same set
+	// change no memory; they are only checked against what is ordered around them.
+	// It is for tests that draw many orders of work which repeats itself and
+	// touches the same memory each time.
 	OrderOnly bool
 }
 
-// withDefaults fills in what o leaves open.
+// withDefaults fills in the fields that o leaves at zero.
 func (o Options) withDefaults() Options {
 	def := func(p *int, v int) {
 		if *p == 0 {

@@ -6,10 +6,10 @@ import (
 	"sort"
 )
 
-// Whether two operations are ordered is asked with vector clocks: the operations
-// of stream i are numbered from 1, and component i of a clock is the number of
-// the last of them that is known to be over. The host is no component: what one
-// of its threads learnt by waiting, all are taken to know.
+// Vector clocks answer whether two operations are ordered. The operations of stream
+// i are numbered from 1, and component i of a clock is the number of the last of
+// them that is known to be over. The host has no component: what one of its threads
+// learnt by waiting, all its threads are taken to know.
 
 // clock is a vector clock. It is immutable; missing components are 0.
 type clock []uint64
@@ -21,7 +21,8 @@ func (c clock) at(stream int) uint64 {
 	return 0
 }
 
-// join is the componentwise maximum, c itself where it is that.
+// join is the componentwise maximum of c and b. It is c itself where c is nowhere
+// smaller.
 func (c clock) join(b clock) clock {
 	for i, n := range b {
 		if n > c.at(i) {
@@ -36,7 +37,7 @@ func (c clock) join(b clock) clock {
 	return c
 }
 
-// with is c with at least n in one component.
+// with is c, with the component of stream raised to n if it is smaller.
 func (c clock) with(stream int, n uint64) clock {
 	if c.at(stream) >= n {
 		return c
@@ -52,21 +53,21 @@ func (c clock) with(stream int, n uint64) clock {
 type region struct {
 	name     string
 	segments []segment // what was touched, in order, not overlapping
-	compact  int       // number of segments at which equal neighbours are joined
+	compact  int       // the number of segments from which on equal neighbours are joined
 
 	writers int    // operations that are enqueued and will write
 	writes  uint64 // operations that have written
 }
 
-// segment is bytes with the same history: the last operation that wrote them
-// and those that have read them since, one of each stream at most.
+// segment is a run of bytes with the same history: the last operation that wrote
+// them, and the operations that have read them since, at most one of each stream.
 type segment struct {
 	from, to int64
 	write    *op
 	reads    []*op // immutable
 }
 
-// span is bytes that an operation touches.
+// span is a run of bytes that an operation touches.
 type span struct {
 	region   *region
 	from, to int64
@@ -124,8 +125,8 @@ func (d *Driver) touch(o *op, s span) {
 	r.shrink()
 }
 
-// cut makes at the edge of a segment, if it is inside one, and returns the index
-// of the first segment from there on.
+// cut makes at the border of two segments, where it lies inside one, and returns
+// the index of the first segment from there on.
 func (r *region) cut(at int64) int {
 	i := sort.Search(len(r.segments), func(i int) bool { return r.segments[i].to > at })
 	if i == len(r.segments) || r.segments[i].from >= at {
@@ -138,7 +139,8 @@ func (r *region) cut(at int64) int {
 	return i + 1
 }
 
-// shrink joins neighbours with the same history, now and then.
+// shrink joins neighbouring segments with the same history. It only does so once in
+// a while.
 func (r *region) shrink() {
 	if len(r.segments) < max(r.compact, 64) {
 		return
@@ -157,7 +159,7 @@ func (r *region) shrink() {
 	r.compact = 2 * len(out)
 }
 
-// withRead is reads with o in the place of what its stream read before.
+// withRead is reads with o added, in place of an earlier operation of its stream.
 func withRead(reads []*op, o *op) []*op {
 	out := make([]*op, 0, len(reads)+1)
 	for _, p := range reads {
@@ -168,7 +170,7 @@ func withRead(reads []*op, o *op) []*op {
 	return append(out, o)
 }
 
-// unordered reports that nothing orders p and o.
+// unordered reports as a fault that nothing orders p and o.
 func (d *Driver) unordered(o *op, s span, p *op, pWrites bool, seg *segment) {
 	d.fault(Order, "%s %s bytes %d to %d of %s that %s %s, and nothing orders them (of that stream's operations it comes after %d, not after %d)",
 		o, verb(s.write), max(s.from, seg.from), min(s.to, seg.to), s.region.name, p, past(pWrites), o.base.at(p.stream.id), p.n)
@@ -188,8 +190,8 @@ func past(write bool) string {
 	return "read"
 }
 
-// unused reports the operations on r that the host does not know to be over,
-// for a call that ends r's memory. d.mu is held.
+// unused reports as faults the operations on r of which the host does not know that
+// they are over. Calls that end r's memory need it. d.mu is held.
 func (d *Driver) unused(call string, r *region) {
 	var last *op
 	for _, seg := range r.segments {

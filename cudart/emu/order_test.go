@@ -8,8 +8,9 @@ import (
 	"mt/cudart/emu"
 )
 
-// TestCopyBeforeItsEvent: a stream reads what another writes. With the wait
-// there is nothing to report; without it there is, whatever ran first.
+// TestCopyBeforeItsEvent: a stream reads what another one writes. With a wait for
+// an event there is no fault; without it there is one, whichever of the two ran
+// first.
 func TestCopyBeforeItsEvent(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		for _, waits := range []bool{true, false} {
@@ -37,7 +38,8 @@ func TestCopyBeforeItsEvent(t *testing.T) {
 	})
 }
 
-// TestReusedTooEarly: a buffer is filled again while what it held is still read.
+// TestReusedTooEarly: a buffer is filled again while a copy of what it held may
+// still be reading.
 func TestReusedTooEarly(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		for _, waits := range []bool{true, false} {
@@ -68,14 +70,14 @@ func TestReusedTooEarly(t *testing.T) {
 	})
 }
 
-// TestDisjointBytesNeedNoOrder: streams that touch different bytes of a buffer,
-// or only read the same ones, are free.
+// TestDisjointBytesNeedNoOrder: streams that touch different bytes of a buffer, or
+// only read the same bytes, need not be ordered.
 func TestDisjointBytesNeedNoOrder(t *testing.T) {
 	r := open(t, emu.Options{Mode: emu.Random})
 	s1, s2 := r.stream(), r.stream()
 	a, b := r.malloc(1024), r.malloc(1024)
 	r.must(r.MemsetAsync(b, 1, 1024, s1))
-	r.sync(s1) // and the host tells s2
+	r.sync(s1) // what s2 does next comes after this wait of the host
 	for i := range 8 {
 		r.must(r.MemsetAsync(a+0, byte(i), 511, s1))
 		r.must(r.MemsetAsync(a+511, byte(i), 513, s2))
@@ -88,8 +90,8 @@ func TestDisjointBytesNeedNoOrder(t *testing.T) {
 	r.close()
 }
 
-// TestOrderThroughTheHost: an operation enqueued after the host waited for
-// another comes after that.
+// TestOrderThroughTheHost: an operation that is enqueued after the host waited for
+// another one comes after that one.
 func TestOrderThroughTheHost(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := open(t, o)
@@ -104,15 +106,16 @@ func TestOrderThroughTheHost(t *testing.T) {
 		if f := r.d.Faults(); len(f) > 0 {
 			t.Fatalf("with synchronisation: %v", f)
 		}
-		r.must(r.MemsetAsync(a, 3, 64, s1)) // s1 does not know of s2's, but the host does
-		r.must(r.MemsetAsync(a, 4, 64, s2)) // unordered with the one before
+		r.must(r.MemsetAsync(a, 3, 64, s1)) // s1 does not know of the work of s2, but the host does
+		r.must(r.MemsetAsync(a, 4, 64, s2)) // nothing orders it with the one before
 		r.sync(s1)
 		r.sync(s2)
 		r.expect(emu.Order, "stream #1", "stream #2")
 	})
 }
 
-// TestOrderOfPinnedMemory: a slab is written while it is still being copied.
+// TestOrderOfPinnedMemory: a slab is written while a copy from it may still be
+// under way.
 func TestOrderOfPinnedMemory(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := open(t, o)
@@ -129,8 +132,8 @@ func TestOrderOfPinnedMemory(t *testing.T) {
 	})
 }
 
-// TestHostChangesItsSide: the host writes to a slab that a copy has yet to read,
-// or to fill.
+// TestHostChangesItsSide: the host writes to a slab that a copy has yet to read or
+// to fill.
 func TestHostChangesItsSide(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -148,7 +151,7 @@ func TestHostChangesItsSide(t *testing.T) {
 			src, dst := r.host(65), r.host(64)
 			r.h2d(a, src[:64], s)
 			r.d2h(dst, a, s)
-			r.h2d(a, dst, s) // what it reads changes, and rightly
+			r.h2d(a, dst, s) // what it reads is changed by an operation, which is allowed
 			c.write(src, dst)
 			r.sync(s)
 			if c.says != "" {
@@ -161,7 +164,8 @@ func TestHostChangesItsSide(t *testing.T) {
 	}
 }
 
-// TestFreedInUse: memory is given back though the host did not wait.
+// TestFreedInUse: memory is given back although the host has not waited for its
+// use.
 func TestFreedInUse(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := open(t, o)
@@ -180,8 +184,8 @@ func TestFreedInUse(t *testing.T) {
 	r.expect(emu.Order, "cudaFreeHost of allocated host memory #1", "copy to device")
 }
 
-// TestHistoryStaysSmall: thousands of pieces, read and written, leave a history
-// in which a wrong access is still found.
+// TestHistoryStaysSmall: thousands of pieces that are read and written leave a
+// small history, in which a wrong access is still found.
 func TestHistoryStaysSmall(t *testing.T) {
 	r := open(t, emu.Options{})
 	s1, s2 := r.stream(), r.stream()

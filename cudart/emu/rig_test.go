@@ -11,20 +11,20 @@ import (
 	"mt/cudart/emu"
 )
 
-// rig is a driver and the bindings on it, for one device.
+// rig is a driver and the bindings to it, used for one device.
 type rig struct {
 	*cudart.CUDA
 	t       *testing.T
 	d       *emu.Driver
 	ordinal int
 	ctx     cudart.Context // of the device
-	own     bool           // ctx is the rig's to give back
+	own     bool           // the rig must give ctx back
 }
 
 func open(t *testing.T, o emu.Options) *rig {
 	t.Helper()
 	d := emu.New(o)
-	t.Cleanup(func() { d.Close() }) // a test that cares has closed it before
+	t.Cleanup(func() { d.Close() }) // a test that looks at the error has closed it before
 	c, err := cudart.New(d)
 	if err != nil {
 		t.Fatal(err)
@@ -32,8 +32,8 @@ func open(t *testing.T, o emu.Options) *rig {
 	return &rig{CUDA: c, t: t, d: d}
 }
 
-// context is the primary context of the device, retained when it is first needed
-// unless the test has one; 0 where there is none to be had.
+// context is the primary context of the device. Unless the test has retained it, it
+// is retained when first needed. It is 0 where it cannot be had.
 func (r *rig) context() cudart.Context {
 	if r.ctx == 0 {
 		ctx, err := r.PrimaryContext(r.ordinal)
@@ -51,7 +51,7 @@ func (r *rig) end() {
 	}
 }
 
-// close fails the test when the driver has anything to say.
+// close closes the driver and fails the test if that reports anything.
 func (r *rig) close() {
 	r.t.Helper()
 	r.end()
@@ -115,7 +115,8 @@ func (r *rig) sync(s cudart.Stream) {
 	r.must(r.StreamSynchronize(s))
 }
 
-// pageable is n bytes of the Go heap, where nothing moves: a stack may.
+// pageable is n bytes of the Go heap: unlike those of a stack, they stay where they
+// are.
 func pageable(n int) []byte {
 	kept = make([]byte, n)
 	return kept
@@ -125,8 +126,8 @@ var kept []byte
 
 func addr(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// expect fails the test unless there is exactly one fault, of that kind and with
-// all these words.
+// expect fails the test unless there is exactly one fault, which must be of that
+// kind and have all these words.
 func (r *rig) expect(k emu.Kind, words ...string) {
 	r.t.Helper()
 	faults := r.d.Faults()

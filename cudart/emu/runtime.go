@@ -2,8 +2,8 @@ package emu
 
 import "mt/cudart"
 
-// Signatures as in cuda_runtime_api.h: int and enum are int32, size_t is uint64,
-// and pointers that C only passes on are uint64.
+// Signatures are those of cuda_runtime_api.h: int and enum are int32, size_t is
+// uint64, and pointers that C only passes on are uint64.
 
 // runtimeSymbols are the functions of libcudart.
 func runtimeSymbols() []symbol {
@@ -153,7 +153,7 @@ func runtimeEvents() []symbol {
 	}
 }
 
-// put stores v through a pointer from C and is the code for it.
+// put stores v through a pointer from C and returns the code for that.
 func put[T any](p *T, v T) int32 {
 	if p == nil {
 		return errInvalidValue
@@ -162,7 +162,7 @@ func put[T any](p *T, v T) int32 {
 	return 0
 }
 
-// text is how CUDA calls a code.
+// text is what CUDA calls a code, in its libraries and in words.
 func text(code int32) codeText {
 	if t, ok := codeTexts[code]; ok {
 		return t

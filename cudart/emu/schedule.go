@@ -35,7 +35,7 @@ func (d *Driver) enqueue(s *stream, o *op) {
 	}
 }
 
-// learn makes the host know that o, and what was before it, is over.
+// learn makes the host know that o, and all that was ordered before it, is over.
 func (d *Driver) learn(o *op) {
 	host := d.host.join(o.base).with(o.stream.id, o.n)
 	if !slices.Equal(host, d.host) {
@@ -80,7 +80,7 @@ func (d *Driver) drain() {
 	}
 }
 
-// want marks what o needs to be done, for Lazy.
+// want marks o and all that must run before it as needed, which Lazy asks for.
 func (d *Driver) want(o *op) {
 	if d.opt.Mode != Lazy || o.done || o.needed {
 		return
@@ -99,8 +99,8 @@ func (d *Driver) want(o *op) {
 	}
 }
 
-// cancel makes everything done without running it: the context is of no use
-// any more. d.mu is held.
+// cancel marks everything as done without running it, because the context cannot be
+// used any more. d.mu is held.
 func (d *Driver) cancel() {
 	for _, s := range d.streams {
 		for _, o := range s.queue {
@@ -147,8 +147,8 @@ func (d *Driver) schedule() {
 	}
 }
 
-// pick is the operation to run next, nil where none may or should run. It is
-// the head of its stream's queue.
+// pick is the operation to run next, nil where none may or should run. It is always
+// the first one in the queue of its stream.
 func (d *Driver) pick() *op {
 	if d.opt.Mode == Random && d.waiting == 0 && d.credit == 0 && !d.closed {
 		return nil
@@ -185,7 +185,7 @@ func (d *Driver) pick() *op {
 	return best
 }
 
-// execute runs o. d.mu is held before and after, not while the work runs.
+// execute runs o. d.mu is held before and after, but not while the work runs.
 func (d *Driver) execute(o *op) {
 	d.untouched(o)
 	for _, s := range o.spans {
@@ -225,7 +225,7 @@ func (d *Driver) retire(s *stream) {
 	}
 }
 
-// protect runs f and makes an error of a panic.
+// protect runs f and turns a panic into an error.
 func protect(f func() ([]span, error)) (spans []span, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -11,13 +11,14 @@ import (
 	"mt/cudart"
 )
 
-// A process can make 2000 callbacks and free none. So they belong to slots, made
-// as they are asked for, and a slot serves one driver after the other.
+// A process can make 2000 callbacks and can free none. Therefore callbacks belong
+// to slots. A slot makes a callback when its symbol is first asked for, and serves
+// one driver after the other.
 
 // maxOpen is how many drivers can be open at a time.
 const maxOpen = 18
 
-// slot is the callbacks of one open driver.
+// slot is the set of callbacks that one open driver uses.
 type slot struct {
 	driver atomic.Pointer[Driver]
 	addrs  []uintptr // by index of the symbol, 0 until asked for
@@ -26,30 +27,30 @@ type slot struct {
 var slots = struct {
 	sync.Mutex
 	made int
-	free chan *slot // holds all there can be; first in, first out
+	free chan *slot // has room for all slots there can be; first in, first out
 }{free: make(chan *slot, maxOpen)}
 
-// class says what a call does when it was told to fail.
+// class says what a call does when it is made to fail.
 type class uint8
 
 const (
-	plain      class = iota // it does nothing
-	release                 // it gives back all the same
-	waits                   // it waits all the same
-	prologue                // nothing, and a call that gives back may need it
+	plain      class = iota // it does nothing and fails
+	release                 // it gives back all the same, and fails
+	waits                   // it waits all the same, and fails
+	prologue                // it does nothing, and a later call that gives something back may need it
 	infallible              // it cannot fail
 )
 
-// need says what a call needs before it does anything.
+// need says what must be there before a call does anything.
 type need uint8
 
 const (
 	needNothing need = iota
 	needDevice       // a device, and a driver new enough
-	needRuntime      // that, and libcudart makes the primary context current
+	needRuntime      // the same, and libcudart makes the primary context current
 	needInit         // cuInit
-	needContext      // that, and a current context
-	needCurrent      // a current context, whoever made it so
+	needContext      // the same, and a current context
+	needCurrent      // a current context, whoever made it current
 )
 
 // symbol is one C function.
@@ -62,7 +63,7 @@ type symbol struct {
 	index uint16
 }
 
-// code is the code of the library that the symbol is in.
+// code picks the code of the library that the symbol is in.
 func (s *symbol) code(cuda, blas, ml int32) int32 {
 	switch s.lib {
 	case cudart.BlasLt:
@@ -90,8 +91,8 @@ func init() {
 	}
 }
 
-// Symbol is the address of a C function, 0 where the library has none of that
-// name or is not installed.
+// Symbol is the address of a C function, 0 where the library has no function of
+// that name or is not installed.
 func (d *Driver) Symbol(lib cudart.Library, name string) uintptr {
 	s := byName[string(lib)+"."+name]
 	if s == nil || lib == cudart.BlasLt && d.opt.WithoutBlasLt || lib == cudart.ML && d.opt.WithoutML {
@@ -111,8 +112,9 @@ func (d *Driver) Symbol(lib cudart.Library, name string) uintptr {
 	return d.slot.addrs[s.index]
 }
 
-// takeSlot is a free slot, now d's. Where too many drivers are open it waits for
-// one to be closed, for a minute: parallel tests take turns, and a leak is told.
+// takeSlot takes a free slot for d. Where too many drivers are open it waits up to
+// a minute for one to be closed, so that parallel tests take turns and a driver
+// that is never closed is reported.
 func takeSlot(d *Driver) *slot {
 	s := freeSlot()
 	if s == nil {
@@ -126,8 +128,8 @@ func takeSlot(d *Driver) *slot {
 	return s
 }
 
-// freeSlot is a slot without waiting, nil where there is none. The first few are
-// made before any is used again, so that a call after Close rarely reaches
+// freeSlot is a free slot, nil where it would have to wait. The first few slots are
+// made before any is used a second time, so that a call after Close rarely reaches
 // another driver.
 func freeSlot() *slot {
 	slots.Lock()
@@ -157,14 +159,14 @@ func (d *Driver) unbind() {
 	}
 }
 
-// caller is a C function of a slot.
+// caller is a C function of a slot: what its callback knows when it is called.
 type caller struct {
 	slot   *slot
 	symbol *symbol
 }
 
-// do runs a call on the slot's driver, with its lock held, and is the code that
-// C gets.
+// do makes a call on the slot's driver, with its lock held, and returns the code
+// that C gets.
 func (c caller) do(f func(d *Driver) int32) int32 {
 	d := c.slot.driver.Load()
 	if d == nil {
@@ -184,8 +186,8 @@ func (c caller) do(f func(d *Driver) int32) int32 {
 	return code
 }
 
-// thread is the state of the OS thread that calls: a callback does not change
-// threads. d.mu is held.
+// thread is the state of the calling OS thread, which a callback does not leave.
+// d.mu is held.
 func (d *Driver) thread() *thread {
 	id := threadID()
 	t := d.threads[id]

@@ -8,45 +8,45 @@ import (
 // stream is a queue of operations that run in order.
 type stream struct {
 	gpu       *gpu
-	id        int // component of clocks
+	id        int // its component of clocks
 	name      string
-	queue     []*op // not done; queue[0] may be running
-	last      *op   // the newest, done or not
+	queue     []*op // the operations that are not done; queue[0] may be running
+	last      *op   // the newest operation, done or not
 	destroyed bool
 
-	n       uint64 // operations so far
-	base    clock  // what is over when the next operation starts
-	hostVer uint64 // what of the host's clock is in base
+	n       uint64 // operations enqueued so far
+	base    clock  // what is known to be over when the next operation starts
+	hostVer uint64 // the version of the host's clock that base includes
 }
 
 // op is one operation of a stream.
 type op struct {
 	gpu    *gpu // whose memory it may touch
 	stream *stream
-	seq    uint64 // of the driver
-	n      uint64 // of the stream
+	seq    uint64 // its number among the driver's operations
+	n      uint64 // its number among the stream's operations
 	base   clock
 	what   string
 
-	spans   []span                 // what it touches, where that is known
-	run     func() ([]span, error) // nil for records and waits; what else it touched
+	spans   []span                 // what it touches, as far as that is known before it runs
+	run     func() ([]span, error) // does the work and returns what else it touched; nil for records and waits
 	watches []watch                // what the host must leave alone
-	record  *record                // completed by it
-	wait    *record                // what must be complete before it
+	record  *record                // the record that is complete when it is done
+	wait    *record                // the record that must be complete before it starts
 
 	done    bool
-	needed  bool // Lazy: somebody waits for it
+	needed  bool // for Lazy: somebody waits for it
 	waiters int
 }
 
-// record is one record of an event.
+// record is one recording of an event.
 type record struct {
 	op       *op
 	complete bool
 	at       time.Time // when it completed
 }
 
-// event is a CUDA event: its last record.
+// event is a CUDA event; it stands for its last record.
 type event struct {
 	gpu    *gpu
 	name   string
@@ -54,7 +54,7 @@ type event struct {
 	last   *record // nil: never recorded, which counts as complete
 }
 
-// newStream makes a stream of the device of the call under way. d.mu is held.
+// newStream makes a stream on the device of the call under way. d.mu is held.
 func (d *Driver) newStream(name string) *stream {
 	s := &stream{gpu: d.here(), id: d.ids, name: name}
 	d.ids++
@@ -62,8 +62,8 @@ func (d *Driver) newStream(name string) *stream {
 	return s
 }
 
-// streamCreate is cudaStreamCreateWithFlags. The default stream's order with
-// streams that were not created as non-blocking is not kept.
+// streamCreate is cudaStreamCreateWithFlags. The implicit order of the default
+// stream with streams that were not created as non-blocking is not emulated.
 func (d *Driver) streamCreate(p *uint64, flags uint32) int32 {
 	if p == nil || flags > 1 {
 		return errInvalidValue
@@ -74,8 +74,8 @@ func (d *Driver) streamCreate(p *uint64, flags uint32) int32 {
 	return 0
 }
 
-// streamOf is the stream of a handle; the default stream of the device of the call
-// under way has 0, 1 and 2.
+// streamOf is the stream of a handle. The handles 0, 1 and 2 stand for the default
+// stream of the device of the call under way.
 func (d *Driver) streamOf(h uint64, call string) (*stream, bool) {
 	if h > 2 {
 		return find[*stream](d, kindStream, h, call)
@@ -87,7 +87,7 @@ func (d *Driver) streamOf(h uint64, call string) (*stream, bool) {
 	return g.null, true
 }
 
-// streamDestroy is cudaStreamDestroy: what is enqueued still runs.
+// streamDestroy is cudaStreamDestroy: what is enqueued on the stream still runs.
 func (d *Driver) streamDestroy(h uint64) int32 {
 	s, ok := find[*stream](d, kindStream, h, "cudaStreamDestroy")
 	if !ok {
@@ -202,8 +202,9 @@ func (d *Driver) eventElapsed(ms *float32, start, end uint64) int32 {
 	return 0
 }
 
-// memcpyAsync is cudaMemcpyAsync. Host memory that is not pinned is staged: the
-// source is read before the call returns, and a copy to it waits.
+// memcpyAsync is cudaMemcpyAsync. A copy from or to host memory that is not pinned
+// goes by way of a buffer: a source is read before the call returns, and for a
+// destination the call waits until the copy is done.
 func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int32 {
 	s, ok := d.streamOf(sh, "cudaMemcpyAsync")
 	if !ok {
@@ -234,7 +235,7 @@ func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int3
 	if code != 0 {
 		return code
 	}
-	if host2 { // pageable source: staged now
+	if host2 { // a pageable source is read now
 		from = append([]byte(nil), from...)
 	}
 	if host || host2 {
@@ -250,7 +251,7 @@ func (d *Driver) memcpyAsync(dst, src, n uint64, copyKind int32, sh uint64) int3
 	return 0
 }
 
-// side is the bytes of one side of a copy, whose span it adds to o. pageable is
+// side is the bytes of one side of a copy, whose span is added to o. pageable is
 // true for host memory that is not pinned.
 func (d *Driver) side(o *op, addr, n uint64, onDevice, write bool) (bytes []byte, pageable bool, code int32) {
 	if onDevice {

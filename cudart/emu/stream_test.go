@@ -48,14 +48,14 @@ func TestEventsOrderStreams(t *testing.T) {
 			a, b := r.malloc(4), r.malloc(4)
 			out := r.host(4)
 			for i := range byte(3) {
-				r.must(r.StreamWaitEvent(s1, back)) // not recorded at first: complete
+				r.must(r.StreamWaitEvent(s1, back)) // not recorded at first, which counts as complete
 				r.must(r.MemsetAsync(a, i, 4, s1))
 				r.must(r.EventRecord(e, s1))
 				r.must(r.StreamWaitEvent(s2, e))
 				r.d2d(b, a, 4, s2)
 				r.must(r.EventRecord(back, s2))
 			}
-			r.must(r.EventDestroy(e)) // completes all the same
+			r.must(r.EventDestroy(e)) // the record completes all the same
 			r.d2h(out, b, s2)
 			r.sync(s2)
 			if out[0] != 2 {
@@ -106,7 +106,7 @@ func TestWaitRefersToTheLastRecordBeforeIt(t *testing.T) {
 	r.expect(emu.Order, "set of 4 bytes", "stream #1", "stream #2", "device memory #2")
 }
 
-// TestRandomOrders: nothing orders the two, so different seeds run them in
+// TestRandomOrders: nothing orders two operations, so different seeds run them in
 // different orders.
 func TestRandomOrders(t *testing.T) {
 	last := map[byte]bool{}
@@ -122,7 +122,7 @@ func TestRandomOrders(t *testing.T) {
 		r.d2h(out, a, s1)
 		last[out[0]] = true
 		r.expect(emu.Order)
-		r.d.Close() // the test's cleanup would be too late: few may be open
+		r.d.Close() // now, since few drivers may be open at a time
 	}
 	if len(last) != 2 {
 		t.Errorf("30 seeds end with %v, want 1 and 2", last)
@@ -163,7 +163,7 @@ func TestPageableCopiesAreStaged(t *testing.T) {
 		src, dst := pageable(4), pageable(4)
 		copy(src, []byte{1, 2, 3, 4})
 		r.h2d(a, src, s)
-		clear(src) // read before the call returned
+		clear(src) // the copy has read it before the call returned
 		r.d2h(dst, a, s)
 		if !bytes.Equal(dst, []byte{1, 2, 3, 4}) {
 			t.Errorf("got %v", dst)
@@ -179,7 +179,7 @@ func TestPageableCopiesAreStaged(t *testing.T) {
 func TestManyThreadsWaitAtOnce(t *testing.T) {
 	inModes(t, func(t *testing.T, o emu.Options) {
 		r := open(t, o)
-		r.context() // one for all goroutines
+		r.context() // makes one context for all goroutines
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
@@ -200,8 +200,8 @@ func TestManyThreadsWaitAtOnce(t *testing.T) {
 	})
 }
 
-// TestHundredsOfDrivers: one after the other, and more side by side than can be
-// open: they take turns.
+// TestHundredsOfDrivers opens drivers one after the other, and then more of them at
+// a time than can be open, so that they take turns.
 func TestHundredsOfDrivers(t *testing.T) {
 	var all sync.WaitGroup
 	for range 25 {

@@ -2,6 +2,6 @@
 
 package emu
 
-// threadID takes all threads for one where the system's number of a thread is
-// not at hand: a missing cuCtxSetCurrent may then go unnoticed.
+// threadID is the same for all threads here, because the system's number of a
+// thread is not at hand. A missing cuCtxSetCurrent may then go unnoticed.
 func threadID() int { return 0 }

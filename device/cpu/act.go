@@ -7,8 +7,8 @@ import (
 	"mt/device/cpu/vec"
 )
 
-// act is a tensor of the compute type: fp32 is used in place, bf16 goes
-// through a buffer.
+// act is a tensor of the compute type. fp32 elements are used in place, bf16
+// elements by way of a buffer.
 type act struct {
 	addr uintptr
 	bf16 bool
@@ -24,8 +24,8 @@ func (a act) u16(off, n int) []uint16 {
 	return unsafe.Slice((*uint16)(pointer(a.addr+uintptr(2*off))), n)
 }
 
-// load is the n elements from off on as fp32: themselves, or a copy in buffer
-// buf of sc.
+// load returns the n elements from off on as fp32. In fp32 that is the tensor's own
+// memory, else a copy in buffer buf of sc.
 func (a act) load(sc *scratch, buf, off, n int) []float32 {
 	if !a.bf16 {
 		return a.f32(off, n)
@@ -35,8 +35,8 @@ func (a act) load(sc *scratch, buf, off, n int) []float32 {
 	return x
 }
 
-// target is where to put n elements from off on before store: themselves, or
-// buffer buf of sc.
+// target returns room for n elements which store will put at off. In fp32 that is
+// the tensor's own memory, else buffer buf of sc.
 func (a act) target(sc *scratch, buf, off, n int) []float32 {
 	if !a.bf16 {
 		return a.f32(off, n)
@@ -44,15 +44,17 @@ func (a act) target(sc *scratch, buf, off, n int) []float32 {
 	return sc.f32(buf, n)
 }
 
-// store rounds what was put in a target into the tensor.
+// store puts x, which was written to a target, into the tensor at off, rounded for
+// bf16.
 func (a act) store(off int, x []float32) {
 	if a.bf16 {
 		vec.Narrow(a.u16(off, len(x)), x)
 	}
 }
 
-// loadRows is n rows of width elements, stride apart, from off on, as fp32, and
-// their distance: themselves, or a copy in buffer buf of sc.
+// loadRows returns n rows of width elements as fp32, and the distance between them.
+// The rows begin at off and are stride apart. In fp32 they are the tensor's own
+// memory, else a copy in buffer buf of sc.
 func (a act) loadRows(sc *scratch, buf, off, n, stride, width int) ([]float32, int) {
 	if n == 0 || width == 0 {
 		return nil, stride

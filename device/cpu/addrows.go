@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, addRows) }
 
-// addRows relies on no row coming twice.
+// addRows relies on no row of the destination coming twice.
 func addRows(s *stream, a *op.AddRows) error {
 	reads(a.Src, 1, 0, a.T*a.C)
 	reads(a.Index, 1, 0, a.T)

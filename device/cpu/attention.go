@@ -9,8 +9,8 @@ import (
 
 func init() { op.Add(&table, attention) }
 
-// attention writes O and LSE. Each job goes over the keys its queries see block
-// by block, keeping the greatest score and the sum of exponentials of every
+// attention writes O and LSE. Each job goes, block by block, over the keys that its
+// queries see, and keeps the greatest score and the sum of exponentials of every
 // row. Source: arXiv:2205.14135, arXiv:2307.08691.
 func attention(s *stream, a *op.Attention) error {
 	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
@@ -35,8 +35,8 @@ func attention(s *stream, a *op.Attention) error {
 	return nil
 }
 
-// queryBlock is how many queries a job has at most, for group heads that share
-// keys: enough that packing the keys is little beside using them.
+// queryBlock is how many queries a job has at most, where group heads share the
+// keys. It is large enough for the packing of keys to cost little beside their use.
 func queryBlock(group int) int { return max(28, min(128, 256/group)) }
 
 // forward is the work of one job.
@@ -61,7 +61,7 @@ func (f *forward) run() {
 	f.was, f.blockSum = f.sc.f32(bufWas, stripRows), f.sc.f32(bufBlockSum, stripRows)
 	f.out, f.top, f.sum = f.sc.f32(bufOut, rows*f.wide), f.sc.f32(bufMax, rows), f.sc.f32(bufSum, rows)
 	if f.Window > 0 {
-		clear(f.out) // a strip may not see the first block
+		clear(f.out) // a strip may see no key of the first block
 	}
 	clear(f.sum)
 	for i := range f.top {
@@ -81,7 +81,7 @@ func (f *forward) run() {
 	f.finish()
 }
 
-// pack makes panels of the block's keys and values.
+// pack copies the keys and values of the block into panels.
 func (f *forward) pack() {
 	off := (f.k+f.k0)*f.KStride + f.kv*f.Dim
 	rows, stride := actOf(f.K).loadRows(f.sc, bufWide, off, f.n, f.KStride, f.Dim)
@@ -92,7 +92,7 @@ func (f *forward) pack() {
 	packPanels(f.values, rows, stride, f.n, f.Dim)
 }
 
-// strip takes queries from … to−1 of head g of the group through the block.
+// strip brings queries from … to−1 of head g of the group, and the block, together.
 func (f *forward) strip(g, from, to int) {
 	see := seen(from, to, f.shift(), f.Window, f.k0, f.n)
 	if see.lo >= see.hi {
@@ -117,10 +117,10 @@ func (f *forward) strip(g, from, to int) {
 		f.out[at*f.wide:], f.wide, f.wide/vec.Panel, again)
 }
 
-// softmax turns the scores of a strip, whose first query is from and whose
-// first row of the output is at, into exponentials relative to the greatest
-// score of a query so far, and brings what was summed up before to the same
-// scale.
+// softmax turns the scores of a strip into exponentials relative to the greatest
+// score of each query so far, and brings what was summed up before to the same
+// scale. from is the strip's first query and at the first of its rows in the
+// output.
 func (f *forward) softmax(scores []float32, at, from, rows int, see span) {
 	was := f.was[:rows]
 	top := f.top[at : at+rows]

@@ -9,33 +9,35 @@ import (
 	"mt/device/op"
 )
 
-// Attention works on one sequence and one key head at a time, with the query
-// heads that share it. Keys come in blocks, packed so that the tiles of package
-// vec can read them; queries in strips of at most stripRows. Scores exist only
-// for a strip and a block.
+// Attention works on one sequence and one key head at a time, with all the query
+// heads that share it. Keys come in blocks, packed so that the tiles of package vec
+// can read them; queries come in strips of at most stripRows. Scores only exist for
+// one strip and one block at a time.
 const (
 	keyBlock    = 256
 	stripRows   = 14
-	scoreStride = keyBlock + 16 // not a power of two: rows fall into different cache sets
+	scoreStride = keyBlock + 16 // not a power of two, so that rows fall into different cache sets
 )
 
-// attnJob is a piece of attention that one worker does.
+// attnJob is the part of attention that one worker does at a time.
 type attnJob struct {
-	q, k   int // first row of the sequence's queries and keys
-	nq, nk int // how many it has
-	kv     int // key head
+	q, k   int // the first row of the sequence's queries, and of its keys
+	nq, nk int // how many queries and keys the sequence has
+	kv     int // the key head
 	from,
 	to int // queries of this job, counted within the sequence
 	keyFrom,
-	keyTo int // its keys
+	keyTo int // the keys of this job, counted within the sequence
 }
 
-// shift is how much further along its keys a query stands than among queries.
+// shift is the difference between the place of a query among the keys and its
+// number among the queries.
 func (j *attnJob) shift() int { return j.nk - j.nq }
 
-// cost is proportional to the work, causality counted and windows not.
+// cost is proportional to the work. Causality is taken into account, windows are
+// not.
 func (j *attnJob) cost() int {
-	first := max(j.from, j.keyFrom-j.shift()) // queries before see none of the keys
+	first := max(j.from, j.keyFrom-j.shift()) // the queries before see none of the keys
 	if first >= j.to {
 		return 0
 	}
@@ -43,10 +45,11 @@ func (j *attnJob) cost() int {
 	return (j.to - first) * max(1, seen)
 }
 
-// jobList is the jobs of an operation, the most expensive first.
+// jobList is the jobs of one operation, the most expensive first.
 type jobList []attnJob
 
-// list cuts sequences into jobs of at most block queries (0: whole sequences).
+// list cuts every sequence into jobs of at most block queries; with block 0 a job
+// is a whole sequence.
 func (l *jobList) list(a *op.AttentionShape, block int) error {
 	jobs := (*l)[:0]
 	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
@@ -74,8 +77,8 @@ func (l *jobList) list(a *op.AttentionShape, block int) error {
 	return nil
 }
 
-// listKeys makes a job of every block of keys, after list has found the
-// sequences to be right.
+// listKeys makes a job of every block of keys. list must have found the sequences
+// to be valid before.
 func (l *jobList) listKeys(a *op.AttentionShape) {
 	jobs := (*l)[:0]
 	cuQ, cuK := i32s(a.CuQ, a.Seqs+1), i32s(a.CuK, a.Seqs+1)
@@ -89,14 +92,14 @@ func (l *jobList) listKeys(a *op.AttentionShape) {
 	l.set(jobs)
 }
 
-// sequence is all of sequence i.
+// sequence is a job with all queries and keys of sequence i.
 func sequence(cuQ, cuK []int32, i int) attnJob {
 	j := attnJob{q: int(cuQ[i]), nq: int(cuQ[i+1] - cuQ[i]), k: int(cuK[i]), nk: int(cuK[i+1] - cuK[i])}
 	j.to, j.keyTo = j.nq, j.nk
 	return j
 }
 
-// eachHead appends j for every key head.
+// eachHead appends a copy of j for every key head.
 func (j attnJob) eachHead(jobs []attnJob, heads int) []attnJob {
 	for j.kv = range heads {
 		jobs = append(jobs, j)
@@ -109,8 +112,8 @@ func (l *jobList) set(jobs []attnJob) {
 	*l = jobs
 }
 
-// balanced says whether the jobs keep threads busy so well that cutting them,
-// which makes 7 products of 5, would not pay.
+// balanced says whether the jobs keep the threads so busy that cutting them
+// further, which takes 7 products in place of 5, would not pay.
 func (l jobList) balanced(threads int) bool {
 	total := 0
 	for i := range l {
@@ -119,10 +122,11 @@ func (l jobList) balanced(threads int) bool {
 	return total == 0 || 5*threads*l[0].cost() <= 7*total
 }
 
-// span is a range of keys of the block that begins at key k0 and has n keys.
+// span is a range of keys lo … hi−1, counted within a block of keys.
 type span struct{ lo, hi int }
 
-// visible is what query q, at place q + shift, sees of the block.
+// visible is the keys that query q sees of the block which begins at key k0 and has
+// n keys. The query stands at place q + shift.
 func visible(q, shift, window, k0, n int) span {
 	s := span{0, min(n, q+shift+1-k0)}
 	if window > 0 {
@@ -131,15 +135,16 @@ func visible(q, shift, window, k0, n int) span {
 	return s
 }
 
-// seen is what queries from … to−1 see of the block between them.
+// seen is the range of the block's keys that queries from … to−1 see, each key
+// being seen by one of them.
 func seen(from, to, shift, window, k0, n int) span {
 	return span{visible(from, shift, window, k0, n).lo, visible(to-1, shift, window, k0, n).hi}
 }
 
-// panels is how many panels n columns take.
+// panels is the number of panels that n columns fill.
 func panels(n int) int { return (n + vec.Panel - 1) / vec.Panel }
 
-// packPanels copies n rows of width floats, stride apart, into panels.
+// packPanels copies n rows of width floats, which are stride apart, into panels.
 func packPanels(dst, src []float32, stride, n, width int) {
 	for p := 0; p < width; p += vec.Panel {
 		d := dst[p*n:]
@@ -155,7 +160,8 @@ func packPanels(dst, src []float32, stride, n, width int) {
 	}
 }
 
-// scoreScale is what is left to multiply scores with once they are capped.
+// scoreScale is the factor that scores still need: 1 where they are capped, since
+// the cap applies the scale.
 func scoreScale(a *op.AttentionShape) float32 {
 	if a.Softcap > 0 {
 		return 1
@@ -163,15 +169,15 @@ func scoreScale(a *op.AttentionShape) float32 {
 	return a.Scale
 }
 
-// strips is into how many strips n queries fall.
+// strips is the number of strips that n queries make.
 func strips(n int) int { return (n + stripRows - 1) / stripRows }
 
-// The buffers that attention uses of a scratch.
+// The buffers of a scratch that attention uses.
 const (
 	bufKeys    = iota // keys, as columns of panels
 	bufValues         // values, as rows (forward) or columns (backward) of panels
 	bufWide           // rows widened from bf16
-	bufWide2          // more of them
+	bufWide2          // more rows widened from bf16
 	bufScores         // scores, then probabilities
 	bufDScores        // gradients of the scores
 	bufOut            // output, or gradient of the queries
@@ -182,7 +188,7 @@ const (
 	bufDOut           // gradient of the output of a tile, as rows of panels
 	bufDKeys
 	bufDValues
-	bufWas      // what bufMax was before a block
-	bufBlockSum // sum of a block
-	bufSlopes   // of the cap of a strip's scores
+	bufWas      // the bufMax of before the block
+	bufBlockSum // sum of the exponentials of a block
+	bufSlopes   // slopes of the cap for the scores of a strip
 )

@@ -11,7 +11,7 @@ import (
 	"mt/internal/accounts"
 )
 
-// benchShape is one decoder block of a model and its batch.
+// benchShape is the shape of one decoder block of a model, and of a batch.
 type benchShape struct {
 	name                                             string
 	seqs, length, hidden, ffn, heads, kv, dim, vocab int
@@ -22,7 +22,7 @@ var benchShapes = []benchShape{
 	{"1024", 4, 512, 1024, 2816, 16, 8, 64, 4096},
 }
 
-// bench holds a device with every tensor of a block.
+// bench is a device with all tensors of a block.
 type bench struct {
 	benchShape
 	b    *testing.B
@@ -76,8 +76,8 @@ func (b *bench) run(name string, f func()) {
 	})
 }
 
-// cpuTime is the time this process has computed: steadier than the clock on a
-// machine that others use.
+// cpuTime is how long this process has computed. On a machine that others use too,
+// it is steadier than the time on the clock.
 func cpuTime(t *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

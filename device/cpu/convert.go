@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, convert) }
 
-// convert takes a piece after the other.
+// convert converts the elements piece by piece.
 func convert(s *stream, a *op.Convert) error {
 	if a.N == 0 {
 		return nil

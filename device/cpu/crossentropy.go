@@ -10,8 +10,8 @@ import (
 
 func init() { op.Add(&table, crossEntropy) }
 
-// crossEntropy goes over every row while it is in the cache: maximum, sum of
-// exponentials, gradient.
+// crossEntropy takes the steps of one row while the row is in the cache: maximum,
+// sum of exponentials, gradient.
 func crossEntropy(s *stream, a *op.CrossEntropy) error {
 	if raceEnabled {
 		reads(a.Targets, 1, 0, a.T)
@@ -65,8 +65,8 @@ func lossRow(a *op.CrossEntropy, logits act, sc *scratch, t, target int) float32
 	return loss(sum, top, chosen)
 }
 
-// capped is logits as the softmax sees them: themselves, or a copy in buffer 1 of
-// sc.
+// capped is the logits that the softmax sees: without a limit they are logits
+// itself, else a copy in buffer 1 of sc.
 func capped(sc *scratch, logits []float32, limit float32) []float32 {
 	if limit == 0 {
 		return logits

@@ -10,8 +10,9 @@ import (
 
 func init() { op.Add(&table, crossEntropyShard) }
 
-// crossEntropyShard goes over every row of a shard once: sweep one merges its
-// log-sum-exp into that of the shards before, sweep two writes the gradient.
+// crossEntropyShard goes over every row of a shard once. In the first sweep it
+// merges the shard's log-sum-exp into that of the shards before, in the second it
+// writes the gradient.
 func crossEntropyShard(s *stream, a *op.CrossEntropyShard) error {
 	if raceEnabled {
 		announceShard(a)
@@ -47,7 +48,7 @@ func announceShard(a *op.CrossEntropyShard) {
 	reads(a.Logits, 1, 0, a.T*a.V)
 }
 
-// shardLoss takes row t of the shard into lse and loss.
+// shardLoss adds row t of the shard to lse, and brings loss up to date.
 func shardLoss(a *op.CrossEntropyShard, logits act, sc *scratch, t, target int, lse, loss *float32) {
 	row := capped(sc, logits.load(sc, 0, t*a.V, a.V), a.Softcap)
 	top := vec.Max(row)

@@ -12,13 +12,13 @@ import (
 
 // Options configure a device. The zero value uses all cores and any memory.
 type Options struct {
-	Threads     int   // goroutines that compute; 0 is GOMAXPROCS
-	MemoryLimit int64 // device bytes; 0 is no limit
-	// Unified makes tiles usable in place (Device.BindHost). Without it host
-	// memory is copied, as a GPU would.
+	Threads     int   // goroutines that compute; 0 means GOMAXPROCS
+	MemoryLimit int64 // the limit of device memory in bytes; 0 means none
+	// Unified makes the device use host memory in place (Device.BindHost). Without
+	// it tiles are copied, as a GPU would copy them.
 	Unified bool
 	// Delay, unless nil, says how long a stream sleeps before its n-th command,
-	// counted from 0: a test's way to change the order of events.
+	// counted from 0. Tests use it to change the order of events.
 	Delay func(stream string, n int64) time.Duration
 }
 
@@ -36,7 +36,7 @@ type dev struct {
 	closed  bool
 }
 
-// New starts a device on the host's cores.
+// New makes a device that computes on the host's cores.
 func New(o Options) (device.Device, error) {
 	level, err := vec.Level()
 	if err != nil {
@@ -88,7 +88,7 @@ func (d *dev) streamClosed() {
 	d.streams--
 }
 
-// Close frees all memory and ends the workers.
+// Close frees all memory and ends the goroutines that compute.
 func (d *dev) Close() error {
 	d.mu.Lock()
 	if d.streams > 0 {

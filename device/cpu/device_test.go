@@ -8,7 +8,7 @@ import (
 	"mt/internal/accounts"
 )
 
-// Without a budget too, memory that the system does not have is an error.
+// Without a budget, too, it is an error that the system lacks memory.
 func TestOutOfMemoryOfTheSystem(t *testing.T) {
 	if raceEnabled {
 		t.Skip("memory is the Go heap's, which cannot say no")
@@ -40,7 +40,7 @@ func TestUnified(t *testing.T) {
 	}
 	s := newStream(t, d, "s")
 	h[3] = 9
-	s.CopyH2D(m, h) // in place: nothing to do
+	s.CopyH2D(m, h) // in place, so there is nothing to copy
 	s.Zero(m.Slice(0, 2))
 	if err := s.Sync(); err != nil || h[3] != 9 {
 		t.Errorf("h[3] is %d (%v)", h[3], err)

@@ -9,16 +9,15 @@ import (
 	"mt/device/conformance/operations"
 )
 
-// The table of operations has cases of every operation of this device, and no
-// others.
+// The table of operations has cases of exactly the operations that this device has.
 func TestEveryOperation(t *testing.T) {
 	if got, want := table.Names(), operations.Names(); !slices.Equal(got, want) {
 		t.Errorf("the device has %v, there are cases of %v", got, want)
 	}
 }
 
-// enqueues runs some cases of each operation and type, and counts what enqueueing
-// allocates. It hears nothing of results.
+// enqueues runs some cases of each operation and type and counts the allocations of
+// enqueueing. It takes no notice of results.
 type enqueues struct {
 	*testing.T
 	name string
@@ -35,8 +34,8 @@ func (e enqueues) Run(name string, f func(enqueues)) bool {
 	return true
 }
 
-// Enqueue holds the stream back, so that only what enqueues runs; the first round
-// makes what the second uses again.
+// Enqueue holds the stream back, so that nothing but enqueueing runs. The first
+// round makes what the second one uses again.
 func (e enqueues) Enqueue(s device.Stream, once func()) {
 	const n = 40
 	var got float64
@@ -53,8 +52,8 @@ func (e enqueues) Enqueue(s device.Stream, once func()) {
 	}
 }
 
-// TestEnqueueingAllocatesNothing bounds allocations by less than one each in the
-// mean: a collection empties pools.
+// TestEnqueueingAllocatesNothing wants less than one allocation for each call on
+// average, not none at all, because a garbage collection empties pools.
 func TestEnqueueingAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("with the race detector every operation has memory of its own")

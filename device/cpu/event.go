@@ -7,7 +7,7 @@ import (
 	"mt/device"
 )
 
-// mark is one record of an event.
+// mark is one recording of an event.
 type mark struct {
 	done chan struct{}
 	at   time.Time // set before done is closed
@@ -20,7 +20,7 @@ func (m *mark) complete() {
 	close(m.done)
 }
 
-// event implements device.Event: it is its last record.
+// event implements device.Event. It stands for its last record.
 type event struct {
 	mu   sync.Mutex
 	last *mark // nil until recorded
@@ -38,8 +38,8 @@ func (e *event) get() *mark {
 	return e.last
 }
 
-// Elapsed is 0 where one of the events was never recorded. It panics when one
-// is not complete.
+// Elapsed is 0 where one of the events was never recorded. It panics where one is
+// not complete.
 func (e *event) Elapsed(start device.Event) time.Duration {
 	from, to := start.(*event).get(), e.get()
 	if from == nil || to == nil {

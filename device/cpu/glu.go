@@ -10,7 +10,7 @@ func init() {
 	op.Add(&table, gluBackward)
 }
 
-// glu takes a row while it is in the cache. Source: arXiv:2002.05202.
+// glu works on a row while the row is in the cache. Source: arXiv:2002.05202.
 func glu(s *stream, a *op.GLU) error {
 	reads(a.GU, 1, 0, 2*a.T*a.F)
 	writes(a.Y, 1, 0, a.T*a.F)
@@ -28,7 +28,8 @@ func glu(s *stream, a *op.GLU) error {
 	return nil
 }
 
-// gluBackward takes a row while it is in the cache: DGU may be GU, Y may be DY.
+// gluBackward works on a row while the row is in the cache. DGU may be GU, Y may be
+// DY.
 func gluBackward(s *stream, a *op.GLUBackward) error {
 	reads(a.GU, 1, 0, 2*a.T*a.F)
 	reads(a.DY, 1, 0, a.T*a.F)

@@ -11,20 +11,20 @@ import (
 // block is one allocation.
 type block struct {
 	purpose accounts.Purpose
-	bytes   int64  // what was asked for, rounded up to device.Align
+	bytes   int64  // the size that was asked for, rounded up to device.Align
 	data    []byte // the memory, for as long as it lives
 }
 
-// pointer is the address as a pointer. The memory is not Go's, or is kept alive
-// by dev.blocks until it is freed.
+// pointer makes a pointer of an address. The memory is not Go's, or dev.blocks
+// keeps it alive until it is freed.
 func pointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-// memory is m as bytes.
+// memory is the bytes of m.
 func memory(m device.Mem) []byte { return unsafe.Slice((*byte)(pointer(m.Addr)), m.Bytes) }
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// Alloc maps memory for a device purpose. No bytes are no memory.
+// Alloc maps memory for a device purpose. Zero bytes give no memory.
 func (d *dev) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	if !p.OfDevice() || bytes < 0 {
 		return device.Mem{}, fmt.Errorf("cpu: alloc %d bytes for %s: not a request for device memory", bytes, p)
@@ -102,13 +102,13 @@ func (d *dev) drop(addr uintptr, b *block) {
 	unmapMemory(b.data)
 }
 
-// Register does nothing: all host memory is as fast.
+// Register does nothing: copies are equally fast from and to all host memory.
 func (d *dev) Register([]byte) error { return nil }
 
 // Unregister does nothing.
 func (d *dev) Unregister([]byte) {}
 
-// BindHost is b itself.
+// BindHost is b itself as device memory.
 func (d *dev) BindHost(b []byte) device.Mem {
 	if !d.opts.Unified {
 		panic("cpu: BindHost on a device that is not unified")

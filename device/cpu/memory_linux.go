@@ -15,7 +15,8 @@ func mapMemory(bytes int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Advice: systems without huge pages answer EINVAL and lose speed only.
+	// This is only advice: a system without huge pages answers EINVAL and is
+	// slower, no more.
 	if err := unix.Madvise(data, unix.MADV_HUGEPAGE); err != nil && !errors.Is(err, unix.EINVAL) {
 		return nil, errors.Join(err, unix.Munmap(data))
 	}

@@ -9,13 +9,14 @@ import (
 	"mt/device/op"
 )
 
-// table has what runs each operation; every operation's file adds its own. The values of index tensors are checked before an operation uses them.
+// table has the function that runs each operation; the file of each operation adds its own. The
+// values of index tensors are checked before an operation uses them.
 var table op.Table[*stream]
 
-// on is the stream under s, which must be one of this package.
+// on is s as a stream of this package, which it must be.
 func on(s device.Stream) *stream { return s.(*stream) }
 
-// f32s is the first n elements of an fp32 tensor, nil for none.
+// f32s is the first n elements of an fp32 tensor, nil where there is no tensor.
 func f32s(t device.Tensor, n int) []float32 {
 	if t.None() {
 		return nil
@@ -31,7 +32,8 @@ func i32s(t device.Tensor, n int) []int32 {
 	return unsafe.Slice((*int32)(pointer(t.Addr)), n)
 }
 
-// ascending wants bounds to rise from at least 0 to at most n.
+// ascending returns an error unless bounds never fall, begin at 0 or more and end
+// at n or less.
 func ascending(name string, bounds []int32, n int) error {
 	last := int32(0)
 	for i, v := range bounds {
@@ -43,7 +45,7 @@ func ascending(name string, bounds []int32, n int) error {
 	return nil
 }
 
-// within wants every index to be in 0 … n−1.
+// within returns an error unless every index is in 0 … n−1.
 func within(name string, index []int32, n int) error {
 	for i, v := range index {
 		if v < 0 || int(v) >= n {
@@ -53,8 +55,8 @@ func within(name string, index []int32, n int) error {
 	return nil
 }
 
-// reads and writes announce rows rows, stride elements apart, of n elements to
-// the race detector.
+// reads and writes tell the race detector of rows rows of n elements, which are
+// stride elements apart.
 func reads(t device.Tensor, rows, stride, n int) { announce(t, rows, stride, n, raceRead) }
 
 func writes(t device.Tensor, rows, stride, n int) { announce(t, rows, stride, n, raceWrite) }
@@ -72,7 +74,7 @@ func announce(t device.Tensor, rows, stride, n int, f func(uintptr, int)) {
 	}
 }
 
-// announceRows tells the race detector of the rows of n elements that are written.
+// announceRows tells the race detector that those rows of n elements are written.
 func announceRows(t device.Tensor, rows []int32, n int) {
 	if !raceEnabled {
 		return
@@ -85,8 +87,8 @@ func announceRows(t device.Tensor, rows []int32, n int) {
 // pieceElems is about how many elements a worker takes at a time.
 const pieceElems = 16 << 10
 
-// forRows calls f with pieces of the rows 0 … rows, of width elements each, on
-// all cores. Only what treats every row by itself may use it.
+// forRows calls f, on all cores, for pieces of the rows 0 … rows−1, which have
+// width elements each. It is only for operations that treat every row by itself.
 func (s *stream) forRows(rows, width int, f func(sc *scratch, from, to int)) {
 	piece := min(max(1, pieceElems/max(width, 1)), max(1, rows/(2*s.pool.Threads())))
 	s.pool.Run((rows+piece-1)/piece, func(i int) {
@@ -96,9 +98,9 @@ func (s *stream) forRows(rows, width int, f func(sc *scratch, from, to int)) {
 	})
 }
 
-// sumRows adds to total (n) f32, unless that is none, what f adds up over rows: f
-// gets zeros for the rows from … to−1. Into which blocks rows fall follows from their
-// number alone, and the sums of the blocks are taken in order.
+// sumRows adds to total (n) f32, unless that is none, what f sums up over rows: f adds rows from …
+// to−1 to sum, which is zero at first. Into which blocks the rows fall follows from their number
+// alone, and the blocks' sums are added in order.
 func (s *stream) sumRows(total device.Tensor, n, rows int, f func(sc *scratch, sum []float32, from, to int)) {
 	each := max(32, (rows+63)/64)
 	blocks := (rows + each - 1) / each

@@ -29,12 +29,12 @@ func newDevice(t *testing.T, o Options) device.Device {
 	return d
 }
 
-// Every number of threads gives right results, and the same bits.
+// Every number of threads gives correct results, with the same bits.
 func TestOps(t *testing.T) {
 	var first operations.Results
 	counts := []int{1, 2, 3, 5}
 	if raceEnabled {
-		counts = []int{3} // slow, and the detector sees everything in one run
+		counts = []int{3} // because it is slow, and one run shows the detector everything
 	}
 	for _, threads := range counts {
 		t.Run(fmt.Sprintf("threads=%d", threads), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// What an operation finds in its buffers is of no consequence.
+// What the buffers hold when an operation begins does not matter.
 func TestOpsWithPoisonedBuffers(t *testing.T) {
 	if raceEnabled {
 		t.Skip("slow, and about values")
@@ -65,8 +65,8 @@ func TestOpsWithPoisonedBuffers(t *testing.T) {
 	}
 }
 
-// The slower levels are tested in processes of their own, since the level is
-// chosen when a process starts.
+// The slower levels are tested in processes of their own, because a level is chosen
+// when a process starts.
 func TestOpsAtEveryLevel(t *testing.T) {
 	if os.Getenv(vec.LevelEnv) != "" {
 		t.Skip("this is one of the processes")
@@ -90,7 +90,7 @@ func TestOpsAtEveryLevel(t *testing.T) {
 	}
 }
 
-// Delays before every command leave the bits as they are.
+// Delays before every command do not change a bit.
 func TestDelaysChangeNothing(t *testing.T) {
 	run := func(delay func(string, int64) time.Duration) string {
 		d := newDevice(t, Options{Delay: delay})

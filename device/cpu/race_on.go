@@ -4,7 +4,7 @@ package cpu
 
 import "runtime"
 
-// raceEnabled says that the race detector watches.
+// raceEnabled says whether the race detector is on.
 const raceEnabled = true
 
 // raceRead tells the race detector that this goroutine reads n bytes at addr.

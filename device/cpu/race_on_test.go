@@ -12,11 +12,12 @@ import (
 	"mt/device/op"
 )
 
-// racyCase names the program that a child process runs.
+// racyCase is the environment variable that says which program a child process
+// runs.
 const racyCase = "MT_TEST_RACE"
 
-// A missing wait between two streams is reported by the race detector, although
-// kernels are assembly; with the wait nothing is.
+// The race detector reports that a wait between two streams is missing, although
+// kernels are assembly. With the wait it reports nothing.
 func TestRaceDetectorSeesAMissingWait(t *testing.T) {
 	if os.Getenv(racyCase) != "" {
 		t.Skip("this is the child")
@@ -45,8 +46,8 @@ func TestTwoStreams(t *testing.T) {
 	a, b, e := newStream(t, d, "a"), newStream(t, d, "b"), newEvent(t, d)
 	m := alloc(t, d, 1024)
 	x, y := m.Slice(0, 512).Tensor(device.F32, 0, 128), m.Slice(512, 512).Tensor(device.F32, 0, 128)
-	// Locks of the queues order things too. So everything of a is in the hands of
-	// its goroutine, behind a gate, before anything of b is enqueued.
+	// The locks of the queues also order things. Therefore the goroutine of a has
+	// everything in its hands, behind a gate, before anything is enqueued on b.
 	holding, hold, begun, gate := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	run(a, "hold", func(*stream) error { close(holding); <-hold; return nil })
 	<-holding

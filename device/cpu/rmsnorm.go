@@ -55,7 +55,8 @@ func normRows(a *op.RMSNorm, sc *scratch, from, to int) {
 	}
 }
 
-// normWeight is offset + w (n): w itself, or a copy in the last buffer of sc.
+// normWeight is offset + w (n): w itself where offset is 0, else a copy in the last
+// buffer of sc.
 func normWeight(sc *scratch, w device.Tensor, n int, offset float32) []float32 {
 	v := f32s(w, n)
 	if offset == 0 || n == 0 {

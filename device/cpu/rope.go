@@ -7,8 +7,9 @@ import (
 
 func init() { op.Add(&table, rope) }
 
-// rope rotates heads in place. Of the Rotary elements that take part, i pairs
-// with i + Rotary/2. Source: arXiv:2104.09864, Hugging Face's layout.
+// rope rotates heads in place. Of the first Rotary elements of a head, which take
+// part, element i pairs with i + Rotary/2. Source: arXiv:2104.09864, in the layout
+// of Hugging Face.
 func rope(s *stream, a *op.RoPE) error {
 	half, width := a.Rotary/2, a.Heads*a.Dim
 	if half == 0 || width == 0 {

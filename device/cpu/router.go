@@ -10,8 +10,8 @@ func init() {
 	op.Add(&table, routerBackward)
 }
 
-// router writes IDs and Weights token by token, and adds up the probabilities in
-// fixed blocks of tokens, then the blocks in order.
+// router writes IDs and Weights token by token. It adds up the probabilities in
+// fixed blocks of tokens, and then the blocks in order.
 func router(s *stream, a *op.Router) error {
 	reads(a.Logits, 1, 0, a.T*a.E)
 	writes(a.IDs, 1, 0, a.T*a.K)
@@ -45,9 +45,9 @@ func route(a *op.Router, sc *scratch, t int) []float32 {
 	return p
 }
 
-// choose fills ids with the places of the largest logits, the largest first and
-// of equal ones the first. What is not a number is larger than nothing, so that
-// ids always differ.
+// choose fills ids with the places of the largest logits, the largest first, and of
+// equal ones the first one first. No comparison with a NaN holds, so a logit never
+// passes a NaN that stands before it. ids always differ.
 func choose(ids []int32, logits []float32) {
 	n := 0
 	for e, x := range logits {
@@ -64,10 +64,10 @@ func choose(ids []int32, logits []float32) {
 	}
 }
 
-// routerBackward writes DLogits token by token. With p the softmax over all and
-// g the gradient of p, that of the logits is p·(g − Σ p·g). Where the weights w of
-// the chosen are normalised, w is the softmax over those alone, and the same
-// holds with w and the gradients of w.
+// routerBackward writes DLogits token by token. With p the softmax over all experts
+// and g the gradient of p, the gradient of the logits is p·(g − Σ p·g). Where the
+// weights w of the chosen experts are normalised, w is the softmax over those
+// experts alone, and the same formula holds for w and its gradient.
 func routerBackward(s *stream, a *op.RouterBackward) error {
 	reads(a.Logits, 1, 0, a.T*a.E)
 	reads(a.IDs, 1, 0, a.T*a.K)
@@ -93,20 +93,20 @@ func routerBackward(s *stream, a *op.RouterBackward) error {
 	return nil
 }
 
-// routeBack writes the gradient of token t's logits; aux is what every
-// probability has besides.
+// routeBack writes the gradient of token t's logits. aux is the gradient that every
+// probability has in addition.
 func routeBack(a *op.RouterBackward, sc *scratch, aux []float32, t int) {
 	logits, out := f32s(a.Logits, a.T*a.E)[t*a.E:(t+1)*a.E], f32s(a.DLogits, a.T*a.E)[t*a.E:(t+1)*a.E]
 	ids, dw := i32s(a.IDs, a.T*a.K)[t*a.K:(t+1)*a.K], f32s(a.DWeights, a.T*a.K)[t*a.K:(t+1)*a.K]
 	p, g := sc.f32(0, a.E), sc.f32(1, a.E)
 	sum := vec.ExpSum(p, logits, 1, vec.Max(logits))
-	var chosen, mean float32 // of the chosen: Σ exp, Σ w·dw
+	var chosen, mean float32 // sums over the chosen experts: Σ exp, Σ w·dw
 	for k, e := range ids {
 		chosen += p[e]
 		mean += p[e] * dw[k]
 	}
 	mean /= chosen
-	own := sc.f32(2, a.K) // the gradients through normalised weights
+	own := sc.f32(2, a.K) // the gradients that come through normalised weights
 	for k, e := range ids {
 		own[k] = p[e] / chosen * (dw[k] - mean)
 	}

@@ -7,7 +7,7 @@ import (
 
 func init() { op.Add(&table, scale) }
 
-// scale takes elements as rows of one.
+// scale treats each element as a row of one.
 func scale(s *stream, a *op.Scale) error {
 	writes(a.X, 1, 0, int(a.N))
 	all := actOf(a.X)

@@ -6,14 +6,14 @@ import (
 	"unsafe"
 )
 
-// scratch is what one worker needs for one piece of an operation: buffers that
-// grow and are used again, whatever is in them.
+// scratch is the working memory of one worker during one piece of an operation:
+// buffers that grow and are used again, with whatever is left in them.
 type scratch struct {
 	bufs [numBuffers][]float32
 }
 
-// The buffers of a scratch. Operations on rows use the first ones in their own
-// order, attention those with names.
+// The number of buffers of a scratch. Operations on rows number the first ones in
+// their own order; attention gives its buffers names.
 const numBuffers = 17
 
 // f32 is buffer i with n elements, on a cache line.
@@ -22,7 +22,8 @@ func (s *scratch) f32(i, n int) []float32 {
 	return s.bufs[i][:n]
 }
 
-// grown is buf or a larger buffer, with at least n elements, on a cache line.
+// grown is buf, or a larger buffer where buf is too small, with at least n
+// elements. It begins on a cache line.
 func grown(buf []float32, n int) []float32 {
 	if cap(buf) >= n {
 		return buf[:cap(buf)]
@@ -33,11 +34,11 @@ func grown(buf []float32, n int) []float32 {
 	return buf[skip:]
 }
 
-// scratchList keeps the scratches nobody uses.
+// scratchList keeps the scratches that nobody uses at the moment.
 type scratchList struct {
 	mu     sync.Mutex
 	free   []*scratch
-	poison bool // tests: what was left in the buffers becomes NaN
+	poison bool // for tests: what was left in the buffers becomes NaN
 }
 
 func (l *scratchList) get() *scratch {

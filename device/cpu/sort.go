@@ -8,7 +8,8 @@ import (
 
 func init() { op.Add(&table, sortByExpert) }
 
-// sortByExpert counts, then puts every pair in its place.
+// sortByExpert counts the pairs of each expert, and then puts every pair into its
+// place.
 func sortByExpert(s *stream, a *op.SortByExpert) error {
 	reads(a.IDs, 1, 0, a.N)
 	writes(a.Order, 1, 0, a.N)

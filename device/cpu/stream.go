@@ -13,21 +13,22 @@ import (
 	"mt/internal/queue"
 )
 
-// command is what a stream's queue holds: an operation, zeros or a copy, or what
-// happens even after a failure: a wait, the completion of a mark, a notification.
+// command is an entry of a stream's queue. It is an operation, a Zero or a copy,
+// which a failure before it drops; or a wait, the completion of a mark or a
+// notification, which happen even then.
 type command struct {
 	name     string
-	call     op.Call[*stream] // of an operation
+	call     op.Call[*stream] // the call of an operation
 	zero     bool             // dst = 0
 	dst, src device.Mem       // of a copy, unless zero
-	host     []byte           // the side of a copy that is Go's, which must stay alive
+	host     []byte           // the side of a copy that is Go's memory, which must stay alive
 
 	wait   *mark
 	mark   *mark
 	notify func(error)
 }
 
-// notice is a notification on its way.
+// notice is a notification that has not been delivered yet.
 type notice struct {
 	f   func(error)
 	err error
@@ -45,20 +46,20 @@ type stream struct {
 	mu  sync.Mutex
 	err error
 
-	// Used by the stream's goroutine only.
+	// Only the stream's goroutine uses these.
 	pool    *parallel.Pool
 	scratch *scratchList
 	broken  bool  // a command has failed: what follows is dropped
-	count   int64 // commands begun
+	count   int64 // commands that have begun
 	gemm    gemm.Workspace
 	partial []float32 // partial sums of reductions
-	next    []int32   // of SortByExpert: where an expert's next pair goes
+	next    []int32   // for SortByExpert: where each expert's next pair goes
 	jobs    jobList
 }
 
-// startStream shares the device's workers. The race detector would see their
-// going from one stream to another as an order between the streams, so there
-// each has its own.
+// startStream starts a stream that shares the device's workers with the others. In
+// race builds each stream has workers of its own: the race detector would take it
+// for an order between two streams that workers go from one to the other.
 func startStream(d *dev, name string) *stream {
 	s := &stream{dev: d, name: name, queue: queue.New[command](), notices: queue.New[notice](), pool: d.pool, scratch: &d.scratch}
 	if raceEnabled {
@@ -74,7 +75,7 @@ func startStream(d *dev, name string) *stream {
 	return s
 }
 
-// execute is what the stream's goroutine does with a command.
+// execute does what a command asks for, on the stream's goroutine.
 func (s *stream) execute(c command) {
 	if s.dev.opts.Delay != nil {
 		time.Sleep(s.dev.opts.Delay(s.name, s.count))
@@ -114,7 +115,7 @@ func (s *stream) attempt(c command) (err error) {
 	return nil
 }
 
-// fail keeps the stream's first error.
+// fail keeps err unless the stream has failed before.
 func (s *stream) fail(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +124,8 @@ func (s *stream) fail(name string, err error) {
 	}
 }
 
-// do enqueues work, or fails the stream with bad, what is wrong with the call.
+// do enqueues c, or makes the stream fail with bad, which says what is wrong with
+// the call.
 func (s *stream) do(c command, bad error) {
 	if bad != nil {
 		s.fail(c.name, bad)
@@ -133,8 +135,8 @@ func (s *stream) do(c command, bad error) {
 	}
 }
 
-// put enqueues c. On a closed stream the call fails, and what others wait for
-// happens at once.
+// put enqueues c. On a closed stream the call fails, and a mark that others wait
+// for is complete at once.
 func (s *stream) put(c command) {
 	if s.queue.Put(c) {
 		return
@@ -158,7 +160,7 @@ func (s *stream) CopyD2H(dst []byte, src device.Mem) {
 
 func (s *stream) CopyD2D(dst, src device.Mem) { s.copy("CopyD2D", dst, src, nil) }
 
-// copy enqueues dst = src. host is the side that is Go's, which must stay
+// copy enqueues dst = src. host is the side that is Go's memory, which must stay
 // alive.
 func (s *stream) copy(name string, dst, src device.Mem, host []byte) {
 	var bad error
@@ -170,7 +172,7 @@ func (s *stream) copy(name string, dst, src device.Mem, host []byte) {
 
 func (s *stream) Zero(dst device.Mem) { s.do(command{name: "Zero", zero: true, dst: dst}, nil) }
 
-// clear is dst = 0.
+// clear zeroes dst.
 func (s *stream) clear(dst device.Mem) {
 	const piece = 1 << 20
 	if dst.Bytes == 0 {
@@ -210,7 +212,8 @@ func (s *stream) Err() error {
 	return s.err
 }
 
-// Close also waits for the notifications to be delivered. It returns Err.
+// Close waits for everything enqueued, and also until the notifications are
+// delivered. It returns Err.
 func (s *stream) Close() error {
 	s.closing.Do(func() {
 		s.queue.Close()

@@ -15,7 +15,7 @@ import (
 	"mt/device/op"
 )
 
-// Short names for what tests do all the time.
+// Short names for what tests often do.
 var (
 	newStream = streams.Stream
 	newEvent  = streams.Event
@@ -23,7 +23,7 @@ var (
 	panics    = streams.Panics
 )
 
-// TestContract runs the table of everything but the operations.
+// TestContract runs the table of everything in the contract except operations.
 func TestContract(t *testing.T) {
 	for name, o := range map[string]Options{
 		"copying": {MemoryLimit: 64 << 20},
@@ -41,12 +41,13 @@ type function struct{ f func(*stream) error }
 func (f *function) Name() string { return "function" }
 func (f *function) Check() error { return nil }
 
-// functions are what runs those: they are none of the device's.
+// functions is the table that runs function; the device's own table does not have
+// it.
 var functions op.Table[*stream]
 
 func init() { op.Add(&functions, func(s *stream, f *function) error { return f.f(s) }) }
 
-// run enqueues f, called name, on s.
+// run enqueues f on s as an operation with that name.
 func run(s device.Stream, name string, f func(*stream) error) {
 	call, err := functions.Take(&function{f})
 	on(s).do(command{name: name, call: call}, err)
@@ -100,7 +101,8 @@ func TestErrorsStick(t *testing.T) {
 	}
 }
 
-// TestFirstErrorStays: what fails because something failed before tells less.
+// TestFirstErrorStays: errors that follow from the first one tell less, and are not
+// kept.
 func TestFirstErrorStays(t *testing.T) {
 	d := newDevice(t, Options{})
 	s, m := newStream(t, d, "s"), alloc(t, d, 64)
@@ -111,7 +113,7 @@ func TestFirstErrorStays(t *testing.T) {
 	}
 }
 
-// The values of index tensors are looked at before memory is.
+// The values of index tensors are checked before memory is accessed.
 func TestBadIndicesAreErrors(t *testing.T) {
 	d := newDevice(t, Options{})
 	f := alloc(t, d, 4096).Tensor(device.F32, 0, 64)
@@ -162,8 +164,8 @@ func f32AsI32(t device.Tensor) device.Tensor {
 	return t
 }
 
-// Whatever the logits are, experts that differ are chosen, and of the same logits
-// the first.
+// Whatever the logits are, experts that differ are chosen, and among equal logits
+// the first ones.
 func TestChoose(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct {
@@ -176,7 +178,7 @@ func TestChoose(t *testing.T) {
 		{[]float32{5, 4, 3, 2, 1, 6}, []int32{5, 0, 1}},
 		{[]float32{1, 2, 3}, []int32{2, 1, 0}},
 		{[]float32{nan, nan, nan, nan}, []int32{0, 1, 2}},
-		{[]float32{1, nan, 3, 2}, []int32{0, 1, 2}}, // which come first is of no consequence
+		{[]float32{1, nan, 3, 2}, []int32{0, 1, 2}}, // in which order they are chosen does not matter
 	} {
 		got := []int32{-1, -1, -1}
 		if choose(got, c.logits); !slices.Equal(got, c.want) {
@@ -185,7 +187,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// Delays change nothing but the time.
+// Delays change nothing but the time that commands take.
 func TestDelayIsAskedForEveryCommand(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string][]int64{}
@@ -222,7 +224,8 @@ func TestOpsHardlyAllocate(t *testing.T) {
 		}
 	}
 	one()
-	// The loop body and what hands it to the workers, Sync's mark and its channel.
+	// The allocations are the loop body and what hands it to the workers, and
+	// Sync's mark with its channel.
 	if got := testing.AllocsPerRun(100, one); got > 7 {
 		t.Errorf("%v allocations an operation", got)
 	}

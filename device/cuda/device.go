@@ -18,10 +18,10 @@ type Options struct {
 	CUDA *cudart.CUDA
 	// Ordinal is which GPU: 0 is the first that CUDA_VISIBLE_DEVICES shows.
 	Ordinal int
-	// MemoryLimit is the budget in bytes, the context counted; 0 is what is free
-	// on the card less a reserve.
+	// MemoryLimit is the budget in bytes, of which the context is a part. 0 is all
+	// that is free on the card, less a reserve.
 	MemoryLimit int64
-	// OwnMatMul leaves matrix products to our own kernels even where there is
+	// OwnMatMul has our own kernels compute matrix products even where there is
 	// cuBLASLt.
 	OwnMatMul bool
 }
@@ -33,7 +33,7 @@ const (
 )
 
 // dev implements device.Device on one GPU. Its calls are made in that GPU's primary
-// context, from whatever thread.
+// context, on whatever thread the caller runs.
 type dev struct {
 	opts    Options
 	cuda    *cudart.CUDA
@@ -52,7 +52,7 @@ type dev struct {
 	mu         sync.Mutex
 	blocks     map[uintptr]*block
 	registered map[uintptr][]byte
-	spans      []span // pinned host memory, by address
+	spans      []span // ranges of pinned host memory, by address
 	usage      device.Usage
 	scratch    []device.Mem // free scratch memory
 	events     []cudart.Event
@@ -60,13 +60,13 @@ type dev struct {
 	streams    int
 	closed     bool
 	notes      []string
-	noted      map[string]bool // what noteOnce is about
-	late       []error         // for Close to return
+	noted      map[string]bool // the subjects that noteOnce has noted
+	late       []error         // the errors that Close returns
 }
 
 // blas is cuBLASLt and the products it has been asked for.
 type blas struct {
-	lib      *cudart.Blas // nil: our own kernels serve
+	lib      *cudart.Blas // nil where our own kernels compute all products
 	context  cudart.Context
 	handle   cudart.BlasHandle
 	mu       sync.Mutex
@@ -100,8 +100,7 @@ func New(o Options) (_ device.Device, err error) {
 	return d, nil
 }
 
-// crowded adds to the error of a card that is full before there is a budget what
-// the reason may be.
+// crowded adds a likely reason to the error of a card that is too full to open.
 func (d *dev) crowded(err error) error {
 	var counted *device.OutOfMemory
 	if !errors.Is(err, cudart.ErrOutOfMemory) || errors.As(err, &counted) {
@@ -110,7 +109,7 @@ func (d *dev) crowded(err error) error {
 	return fmt.Errorf("%w: the %s has no room for mt's kernels; is another process using it (nvidia-smi lists them)?", err, d.name)
 }
 
-// check refuses what the kernels cannot run on.
+// check refuses a GPU or a driver that the kernels cannot run on.
 func (d *dev) check() error {
 	driver, err := d.cuda.DriverVersion()
 	if err != nil {
@@ -121,7 +120,7 @@ func (d *dev) check() error {
 		return fmt.Errorf("%w: libcuda is there and the NVIDIA driver is not loaded (%v)", cudart.ErrNoDevice, err)
 	}
 	if errors.Is(err, cudart.ErrDriverTooOld) {
-		runtime, _ := d.cuda.RuntimeVersion() // 0 says nothing, and neither would its error
+		runtime, _ := d.cuda.RuntimeVersion() // where it fails, 0 is left out of the text
 		return fmt.Errorf("%w: the driver serves CUDA %s and libcudart is of CUDA %s: update the driver, or name a folder with an older libcudart in MT_CUDA_LIBS",
 			err, cudaVersion(driver), cudaVersion(runtime))
 	}
@@ -172,8 +171,9 @@ func (d *dev) open() (err error) {
 	if err != nil {
 		return err
 	}
-	// NVML means another thing where it has far more than CUDA: CUDA sees one
-	// instance of a card that is partitioned (MIG), NVML all of it.
+	// NVML's figures are for something else where it shows far more memory than
+	// CUDA: CUDA sees one instance of a card that is partitioned (MIG), NVML the
+	// whole card.
 	if before == 0 || visible-total > total/8 {
 		before = min(total, free+AssumedContext)
 	}
@@ -189,7 +189,7 @@ func (d *dev) open() (err error) {
 	return d.setBudget(before, free, total)
 }
 
-// openBlas takes cuBLASLt where there is one.
+// openBlas uses cuBLASLt where it is installed.
 func (d *dev) openBlas() error {
 	lib := d.cuda.BlasLt()
 	switch {
@@ -207,20 +207,21 @@ func (d *dev) openBlas() error {
 	return nil
 }
 
-// AssumedContext is what the context, the kernels and library workspaces are
-// taken to need, in bytes, where no GPU can be asked.
+// AssumedContext is how many bytes the context, the kernels and the workspaces of
+// libraries are assumed to need where no GPU can be asked.
 const AssumedContext = 512 << 20
 
 const (
 	leastContext = 192 << 20 // no context of a GPU that mt runs on is smaller
-	mostContext  = 2 << 30   // more is what another process took meanwhile
+	mostContext  = 2 << 30   // more than this is memory that another process has taken meanwhile
 	lazyBlas     = 64 << 20  // kernels that cuBLASLt loads when it first needs them
-	lazyModule   = 2 << 20   // a module of ours: less than 256 KiB, memory is given in pieces of this
+	lazyModule   = 2 << 20   // for a module of ours: it needs less than 256 KiB, but memory comes in such pieces
 )
 
-// setBudget counts what the context takes, by free memory before and after and
-// with what is loaded later, and sets the limit. One stream's scratch memory is
-// allocated at once, so that it is counted before anybody plans.
+// setBudget works out how much memory the context takes, from the free memory
+// before and after and from what is loaded later, and sets the limit. The scratch
+// memory of one stream is allocated at once, so that it is counted before anybody
+// plans.
 func (d *dev) setBudget(before, free, total int64) error {
 	context := min(mostContext, max(leastContext, before-free))
 	later := lazyModule * int64(len(kernels.Modules())-len(d.modules))
@@ -251,14 +252,15 @@ func (d *dev) setBudget(before, free, total int64) error {
 	return err
 }
 
-// reserve is what a budget leaves free of a card. CUDA gives large allocations
-// out in pieces of 2 MiB: of a hundred, a hundred MiB go to their ends.
+// reserve is how much of a card a budget leaves free. CUDA gives out large
+// allocations in pieces of 2 MiB, so the ends of a hundred of them may waste a
+// hundred MiB.
 func reserve(total int64) int64 {
 	return min(max(total/50, min(total/8, 256<<20)), 512<<20)
 }
 
-// freeBefore is how much device memory is free before there is a context, and
-// how much there is, both 0 where NVML cannot say.
+// freeBefore is how much device memory is free before there is a context, and how
+// much there is in all. Both are 0 where NVML cannot say.
 func (d *dev) freeBefore() (free, total int64, err error) {
 	id, err := d.cuda.PCIBusID(d.opts.Ordinal)
 	n := d.cuda.NVML()
@@ -276,14 +278,14 @@ func (d *dev) freeBefore() (free, total int64, err error) {
 	return free, total, nil
 }
 
-// note keeps s for Notes.
+// note keeps s, for Notes to return.
 func (d *dev) note(s string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.notes = append(d.notes, s)
 }
 
-// noteOnce is note for the first of all notes about the same.
+// noteOnce does the same, but only the first time for each subject.
 func (d *dev) noteOnce(about, s string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -293,7 +295,7 @@ func (d *dev) noteOnce(about, s string) {
 	}
 }
 
-// refuse notes, once for each reason, that host memory cannot be pinned.
+// refuse notes that host memory cannot be pinned, once for each reason.
 func (d *dev) refuse(err error) {
 	about, help := "pinning", "a higher limit of locked memory helps (ulimit -l, or --ulimit memlock=-1 of a container)"
 	if errors.Is(err, cudart.ErrAlreadyRegistered) {
@@ -302,8 +304,8 @@ func (d *dev) refuse(err error) {
 	d.noteOnce(about, fmt.Sprintf("the system does not pin host memory (%v): copies go through staging memory, slower; %s", err, help))
 }
 
-// Notes are what the user should know about this device, in the order in which
-// it came up: some while it works.
+// Notes are what the user should know about this device, in the order in which it
+// came up. Some only come up while it works.
 func (d *dev) Notes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -314,24 +316,25 @@ func (d *dev) Name() string  { return d.name }
 func (d *dev) Kind() string  { return "cuda" }
 func (d *dev) Unified() bool { return false }
 
-// regret keeps an error that no call of the contract returns for sure, for Close.
+// regret keeps an error for Close to return, because no other call of the contract
+// is sure to return it.
 func (d *dev) regret(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.late = append(d.late, err)
 }
 
-// release gives something back by f, which does so even where it returns an error.
-// The error is Close's to return: what CUDA fails to give back is gone all the
-// same, or never will be.
+// release calls f to give something back. f has done so even where it returns an
+// error: what CUDA fails to give back is gone anyway, or can never be given back.
+// The error is returned by Close.
 func (d *dev) release(f func() error) {
 	if err := f(); err != nil {
 		d.regret(err)
 	}
 }
 
-// releaseBy is release by the C function op, before which other calls may fail:
-// then f is called again.
+// releaseBy is release for an f in which other calls are made before the C function
+// op. Where one of those fails, f is called a second time.
 func (d *dev) releaseBy(op string, f func() error) {
 	for try := range 2 {
 		err := f()
@@ -348,9 +351,9 @@ func (d *dev) releaseBy(op string, f func() error) {
 	}
 }
 
-// Close gives everything back: memory, events, kernels and the context. It does
-// not wait for a device that is lost. Its error is the first that nobody may have
-// been told of, such as of a Free.
+// Close gives everything back: memory, events, kernels and the context. It does not
+// wait for a device that is lost. Its error is the first one that nobody may have
+// been told of, such as one of Free.
 func (d *dev) Close() error {
 	d.mu.Lock()
 	if d.streams > 0 {

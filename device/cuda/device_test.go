@@ -14,7 +14,8 @@ import (
 	"mt/internal/accounts"
 )
 
-// The context counts from the start on, with the scratch memory of a stream.
+// The context counts from the start, together with the scratch memory of one
+// stream.
 func TestUsageOfTheContext(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	u := d.Usage()
@@ -24,7 +25,8 @@ func TestUsageOfTheContext(t *testing.T) {
 	}
 }
 
-// A driver that has less than the budget says so, with what it has.
+// Where the driver has less memory than the budget, the error says so and how much
+// there is.
 func TestOutOfMemoryOfTheDriver(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{DeviceMemory: 1 << 30}, Options{})
 	d.usage.Limit = 1 << 40 // as if another process had taken memory since
@@ -55,7 +57,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetIsForAll: what is taken leaves so much less.
+// TestBudgetIsForAll: memory that is taken from the budget for one purpose is
+// missing for all others.
 func TestBudgetIsForAll(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{MemoryLimit: 1 << 30})
 	before := d.Usage()
@@ -99,7 +102,8 @@ func TestNewAndClose(t *testing.T) {
 	}
 }
 
-// lazyModules is what the context counts for modules that are not loaded at start.
+// lazyModules is how many bytes the context counts for modules that are not loaded
+// at the start.
 var lazyModules = lazyModule * int64(len(kernels.Modules())-1)
 
 // Where CUDA sees a part of a board, NVML's figures are not the device's.
@@ -111,7 +115,7 @@ func TestBudgetOfAnInstance(t *testing.T) {
 	}
 }
 
-// loads is how often modules have been loaded.
+// loads is how often a module has been loaded.
 func loads(drv *emu.Driver) (n int) {
 	for i := range drv.Calls() {
 		if drv.CallName(i+1) == "cuModuleLoadDataEx" {
@@ -121,7 +125,7 @@ func loads(drv *emu.Driver) (n int) {
 	return n
 }
 
-// A module is loaded when it is first needed, once, whoever needs it.
+// A module is loaded when it is first needed, and only once, whoever needs it.
 func TestModulesAreLoadedOnce(t *testing.T) {
 	d, drv := newDevice(t, emu.Options{}, Options{})
 	if n := loads(drv); n != 1 {
@@ -148,7 +152,8 @@ func TestModulesAreLoadedOnce(t *testing.T) {
 	}
 }
 
-// What mt cannot run on is refused, by name, and nothing is left behind.
+// A GPU or driver that mt cannot run on is refused with its name, and nothing is
+// left behind.
 func TestUnusable(t *testing.T) {
 	_, drv := newDevice(t, emu.Options{}, Options{})
 	retain := 1

@@ -18,9 +18,9 @@ import (
 	"mt/internal/accounts"
 )
 
-// work is a little of everything on a device: two streams that an event orders,
-// copies from memory that is pinned and that is not, kernels, matrix products, a
-// notification. What comes out depends on seed alone.
+// work does a little of everything that a device can do: two streams that an event
+// orders, copies from memory that is pinned and from memory that is not, kernels,
+// matrix products, a notification. Its result depends on seed alone.
 func work(d device.Device, seed int) (out []byte, err error) {
 	const n, bytes = 16, 16 * 16 * 4
 	m, err := d.Alloc(accounts.Batch, 6*bytes)
@@ -73,8 +73,8 @@ func work(d device.Device, seed int) (out []byte, err error) {
 	return append(slices.Clone(pinned[bytes:2*bytes]), pageable[:n]...), err
 }
 
-// TestTwoDevices works on two devices of one driver from several goroutines at a
-// time: what comes out is what a device alone gives.
+// TestTwoDevices works on two devices of one driver, from several goroutines at a
+// time. The results are those of a device that works alone.
 func TestTwoDevices(t *testing.T) {
 	const workers, rounds = 4, 3
 	for _, own := range []bool{false, true} {
@@ -123,8 +123,8 @@ func TestTwoDevices(t *testing.T) {
 	}
 }
 
-// TestOrdinal: a device leaves the others alone, whatever threads its calls are
-// made on; one that is not there is refused by its number.
+// TestOrdinal: a device leaves the others alone, on whatever threads its calls are
+// made. An ordinal that does not exist is refused, and the error names it.
 func TestOrdinal(t *testing.T) {
 	drv, c := bind(t, emu.Options{Devices: 3, DeviceMemory: 2 << 30, ContextMemory: 300 << 20})
 	d, err := New(Options{CUDA: c, Ordinal: 1})
@@ -216,7 +216,7 @@ func TestDevicesShareHostMemory(t *testing.T) {
 			t.Error("pinned after Unregister")
 		}
 	}
-	if err := c.HostRegister(devices[0].context, host); err != nil { // nobody has it any more
+	if err := c.HostRegister(devices[0].context, host); err != nil { // no device has it registered any more
 		t.Error(err)
 	}
 	if err := c.HostRegister(devices[0].context, host); !errors.Is(err, cudart.ErrAlreadyRegistered) {

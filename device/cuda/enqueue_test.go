@@ -14,16 +14,15 @@ import (
 	"mt/internal/long"
 )
 
-// The table of operations has cases of every operation of this device, and no
-// others.
+// The table of operations has cases of exactly the operations that this device has.
 func TestEveryOperation(t *testing.T) {
 	if got, want := table.Names(), operations.Names(); !slices.Equal(got, want) {
 		t.Errorf("the device has %v, there are cases of %v", got, want)
 	}
 }
 
-// unheard is an emulated driver whose functions that enqueue work are one of C's
-// that does nothing: what is measured ends at the call.
+// unheard is an emulated driver in which every function that enqueues work is
+// replaced by a function of C that does nothing. So measurements end at the call.
 type unheard struct {
 	*emu.Driver
 	nothing uintptr
@@ -38,8 +37,8 @@ func (u unheard) Symbol(lib cudart.Library, name string) uintptr {
 	return u.Driver.Symbol(lib, name)
 }
 
-// newUnheard opens a device on an unheard driver. The context is set for the thread
-// of this goroutine, for good.
+// newUnheard opens a device on an unheard driver. It sets the context for the
+// thread of this goroutine, for good.
 func newUnheard(t *testing.T) *dev {
 	t.Helper()
 	if long.Race {
@@ -80,8 +79,8 @@ func newUnheard(t *testing.T) *dev {
 	return d.(*dev)
 }
 
-// enqueues runs some cases of each operation and type, and counts what enqueueing
-// allocates. It hears nothing of results.
+// enqueues runs some cases of each operation and type and counts the allocations of
+// enqueueing. It takes no notice of results.
 type enqueues struct {
 	*testing.T
 	name string
@@ -98,7 +97,8 @@ func (e enqueues) Run(name string, f func(enqueues)) bool {
 	return true
 }
 
-// Enqueue first waits for what the worker has: then nobody else enqueues.
+// Enqueue first waits until the worker has nothing left, so that nobody else
+// enqueues.
 func (e enqueues) Enqueue(s device.Stream, once func()) {
 	if err := s.Sync(); err != nil {
 		e.T.Fatalf("%s: %v", e.name, err)
@@ -111,8 +111,8 @@ func (e enqueues) Enqueue(s device.Stream, once func()) {
 	}
 }
 
-// TestEnqueueingAllocatesNothing measures the whole way from the caller to
-// cuLaunchKernel. It bounds allocations by less than one an operation in the mean: a
+// TestEnqueueingAllocatesNothing measures the whole way from the caller to cuLaunchKernel. It wants
+// less than one allocation for each operation on average, not none at all, because a garbage
 // collection empties pools.
 func TestEnqueueingAllocatesNothing(t *testing.T) {
 	e := enqueues{t, "", map[string]int{}}
@@ -126,8 +126,8 @@ func TestEnqueueingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestProductsAllocateNothing is the same to cublasLtMatmul, for a product whose
-// algorithm is chosen: as it is, with a bias, and with a number of rows from the data.
+// TestProductsAllocateNothing measures the same up to cublasLtMatmul, for a product whose algorithm
+// has been chosen: plain, with a bias, and with a number of rows that comes from the data.
 func TestProductsAllocateNothing(t *testing.T) {
 	d := newUnheard(t)
 	d.blas.lib = d.cuda.BlasLt()

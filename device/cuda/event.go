@@ -11,16 +11,17 @@ import (
 	"mt/device"
 )
 
-// mark is one record of an event, or several one after the other while nobody
-// needs to tell them apart: a wait that is enqueued later than it is called has
-// to find the record that it was called after.
+// mark stands for one recording of an event. A CUDA event is recorded again under
+// the same mark while nobody needs to tell the records apart. A wait that is called
+// now and enqueued later does: it must find the record that was the last when it
+// was called, and so holds its mark.
 type mark struct {
 	dev  *dev
 	cuda cudart.Event
-	refs atomic.Int32  // the event, and waits to come; at 0 cuda is used again
-	made chan struct{} // closed when the first record is enqueued, or will not be
+	refs atomic.Int32  // the event, and waits that are not enqueued yet; at 0 cuda can be used again
+	made chan struct{} // closed when the first record has been enqueued, or has failed
 
-	recorded bool // set before made is closed: cuda has been recorded
+	recorded bool // the record was enqueued; set before made is closed
 }
 
 // submit records m on a stream. Where that fails, m is complete when it returns.
@@ -33,7 +34,7 @@ func (m *mark) submit(s *stream) error {
 	return err
 }
 
-// settle says whether m has been recorded; only the first time counts.
+// settle notes whether m was recorded. Only the first call counts.
 func (m *mark) settle(recorded bool) {
 	if !m.pending() {
 		return
@@ -58,13 +59,13 @@ func (m *mark) release() {
 	}
 }
 
-// event implements device.Event: it is its last record.
+// event implements device.Event. It stands for its last record.
 type event struct {
 	dev *dev
 
 	mu   sync.Mutex
 	last *mark
-	used bool // has been recorded
+	used bool // it has been recorded
 }
 
 // NewEvent makes an event that counts as complete until it is recorded.
@@ -86,9 +87,9 @@ func (d *dev) newMark() (*mark, error) {
 	return m, nil
 }
 
-// record is the mark of the record that begins now. later says that it will be
-// enqueued by another goroutine. The mark before is used again where nobody
-// refers to it.
+// record returns the mark for the record that is made now. later says that another
+// goroutine will enqueue it. The last mark is used again where nobody else refers
+// to it.
 func (e *event) record(later bool) (*mark, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,11 +102,12 @@ func (e *event) record(later bool) (*mark, error) {
 	if e.last != nil {
 		e.last.release()
 	}
-	e.last = m // nil: the record fails, the event counts as complete
+	e.last = m // nil where newMark failed: the event then counts as complete
 	return m, err
 }
 
-// hold is the last mark, kept until its release; nil where there is none.
+// hold returns the last mark, which stays valid until it is released. It is nil
+// where there is none.
 func (e *event) hold() *mark {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -146,7 +148,7 @@ func (e *event) Elapsed(start device.Event) time.Duration {
 	return time.Duration(float64(ms) * float64(time.Millisecond))
 }
 
-// Close gives the CUDA event back. What waits for it goes on waiting.
+// Close gives the CUDA event back. Streams that wait for it go on waiting.
 func (e *event) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -156,9 +158,9 @@ func (e *event) Close() {
 	}
 }
 
-// takeEvent is a CUDA event for one user at a time: waits and records refer to
-// what it was when they were enqueued, so it may go round while in use on the
-// device.
+// takeEvent returns a CUDA event for one user at a time. CUDA's waits and records
+// refer to the state of an event when they were enqueued, so an event may be given
+// to the next user while the device still uses it.
 func (d *dev) takeEvent() (cudart.Event, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,8 +13,9 @@ import (
 	"mt/internal/long"
 )
 
-// scenario uses everything a device has once and returns the first error, like a
-// user that checks once per sequence. optional are calls that may fail unheard.
+// scenario uses everything that a device has once and returns the first error. It
+// checks for errors once after many calls, as callers do. Its optional calls may
+// fail without an error.
 func scenario(c *cudart.CUDA) (err error) {
 	keep := func(e error) {
 		if err == nil {
@@ -77,8 +78,8 @@ func scenario(c *cudart.CUDA) (err error) {
 	return err
 }
 
-// Every call fails once: its error comes out, whoever makes the call, and
-// nothing is left on the device.
+// Every call fails once. Its error comes out, whoever made the call, and nothing is
+// left on the device.
 func TestEveryCallFailsOnce(t *testing.T) {
 	run := func(o emu.Options) (calls int, name string, err error) {
 		drv := emu.New(o)
@@ -115,8 +116,8 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	}
 }
 
-// A notification whose wait fails brings the error: what it tells of has not
-// happened, as far as anybody knows.
+// A notification whose wait fails comes with the error, since nobody can know that
+// the work before it is complete.
 func TestFailedNotification(t *testing.T) {
 	notify := func(fail int) (waited int, told error) {
 		drv := emu.New(emu.Options{FailCall: fail, FailCode: 999})
@@ -157,8 +158,8 @@ func TestFailedNotification(t *testing.T) {
 	}
 }
 
-// mayFail says that a device does without what a call was for: figures of the
-// NVML library, and memory that is pinned.
+// mayFail says whether a device can do without a call: those for NVML's figures,
+// and those that pin memory.
 func mayFail(name string, code int) bool {
 	switch name {
 	case "nvmlInit_v2", "nvmlShutdown", "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetMemoryInfo", "nvmlErrorString":
@@ -169,8 +170,8 @@ func mayFail(name string, code int) bool {
 	return false
 }
 
-// In many orders of the same work between three streams nothing is read before
-// it is written, or written before it is read.
+// The same work between three streams is run in many orders. Nothing is read before
+// it is written, and nothing is overwritten before it is read.
 func TestOrders(t *testing.T) {
 	seeds, times := uint64(10), 100
 	if long.Race {
@@ -188,7 +189,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// crossing is a pipeline of three streams over a few slots.
+// crossing is a pipeline of three streams over a few slots of device memory.
 type crossing struct {
 	t                       *testing.T
 	up, compute, down       device.Stream

@@ -12,7 +12,7 @@ import (
 	"mt/internal/accounts"
 )
 
-// Short names for what tests do all the time.
+// Short names for what tests often do.
 var (
 	newStream = streams.Stream
 	newEvent  = streams.Event
@@ -20,8 +20,8 @@ var (
 	panics    = streams.Panics
 )
 
-// bind starts an emulated driver and binds it. What it found wrong, or was not
-// given back, fails the test at its end.
+// bind starts an emulated driver and binds it. At its end the test fails if the
+// driver has found faults, or if something was not given back.
 func bind(t *testing.T, o emu.Options) (*emu.Driver, *cudart.CUDA) {
 	t.Helper()
 	drv := emu.New(o)
@@ -55,7 +55,7 @@ func newDevice(t *testing.T, e emu.Options, o Options) (*dev, *emu.Driver) {
 	return d.(*dev), drv
 }
 
-// checkEmpty wants a device to hold nothing.
+// checkEmpty fails the test unless a device holds nothing.
 func checkEmpty(t *testing.T, d device.Device) {
 	t.Helper()
 	if u := d.Usage(); u.Now != [accounts.NumPurposes]int64{} || u.Total != 0 {
@@ -69,21 +69,23 @@ type function struct{ f func() error }
 func (f *function) Name() string { return "function" }
 func (f *function) Check() error { return nil }
 
-// functions are what runs those: they are none of the device's.
+// functions is the table that runs function; the device's own table does not have
+// it.
 var functions op.Table[kernels.Launcher]
 
 func init() {
 	op.Add(&functions, func(_ kernels.Launcher, f *function) error { return f.f() })
 }
 
-// run enqueues f, called name, on s; slow has the worker do so.
+// run enqueues f on s as an operation with that name; with slow the worker enqueues
+// it.
 func run(s device.Stream, name string, slow bool, f func() error) {
 	call, err := functions.Take(&function{f})
 	on(s).do(command{name: name, slow: slow, call: call}, err)
 }
 
-// hold gives the worker of s something to do until the test calls the function
-// that is returned: what is enqueued meanwhile waits on the host.
+// hold keeps the worker of s busy until the function that it returns is called.
+// What is enqueued meanwhile waits on the host.
 func hold(s device.Stream) func() {
 	open := make(chan struct{})
 	run(s, "hold", true, func() error { <-open; return nil })

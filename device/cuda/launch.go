@@ -10,20 +10,19 @@ import (
 	"mt/internal/accounts"
 )
 
-// biasBytes is the room for a copy of a bias, beside the scratch memory, and
-// biasAlign what a bias has to lie at a multiple of: cuBLASLt lets nobody say how
-// it lies, and has kernels that read 16 bytes of it at a time.
+// biasBytes is the room, beside the scratch memory, for a copy of a bias. A bias
+// must lie at a multiple of biasAlign bytes: cuBLASLt cannot be told how a bias is
+// aligned, and has kernels that read 16 bytes of it at a time.
 const (
 	biasBytes = 1 << 20
 	biasAlign = 16
 )
 
-// table has what runs each operation: the kernels, but for what a file here puts in
-// the place of one. What depends on the values of index tensors is not checked: they
-// are the caller's word.
+// table has the function that runs each operation: that of the kernels, unless a file here replaces
+// it. The values of index tensors are not checked; the caller answers for them.
 var table = kernels.Operations.Clone()
 
-// launcher implements kernels.Launcher for one operation after the other.
+// launcher implements kernels.Launcher, for one operation after the other.
 type launcher struct {
 	stream  *stream
 	params  kernels.Params
@@ -49,7 +48,7 @@ func (l *launcher) do(call op.Call[kernels.Launcher]) error {
 	return l.err
 }
 
-// Params are empty.
+// Params returns the parameters of the next launch, emptied.
 func (l *launcher) Params() *kernels.Params { return l.params.Reset() }
 
 // Launch enqueues k. After a failure the rest of the operation is dropped.
@@ -73,8 +72,8 @@ func (l *launcher) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared in
 	}
 }
 
-// Scratch is the first n bytes of the stream's scratch memory. Where there is
-// none to be had the operation fails and what it launches is dropped.
+// Scratch is the first n bytes of the stream's scratch memory. Where that cannot be
+// allocated the operation fails, and what it launches is dropped.
 func (l *launcher) Scratch(n int64) device.Mem { return l.memory(0, n, kernels.ScratchBytes) }
 
 // memory is n bytes of the stream's scratch memory, from off on.
@@ -91,7 +90,7 @@ func (l *launcher) memory(off, n, most int64) device.Mem {
 	return l.scratch.Slice(off, n)
 }
 
-// free gives the scratch memory back, for the next stream.
+// free gives the scratch memory back, for another stream to use.
 func (l *launcher) free() {
 	if l.scratch.Addr != 0 {
 		l.stream.dev.giveScratch(l.scratch)
@@ -99,7 +98,8 @@ func (l *launcher) free() {
 	}
 }
 
-// takeScratch is scratch memory for a stream: one that is free, or a new one.
+// takeScratch returns scratch memory for a stream: some that is free, or else new
+// memory.
 func (d *dev) takeScratch() (device.Mem, error) {
 	d.mu.Lock()
 	if n := len(d.scratch); n > 0 {
@@ -118,10 +118,10 @@ func (d *dev) giveScratch(m device.Mem) {
 	d.scratch = append(d.scratch, m)
 }
 
-// functionName is what a kernel is known by.
+// functionName identifies a kernel.
 type functionName struct{ module, name string }
 
-// function is the kernel k on this device.
+// function returns the kernel k of this device.
 func (d *dev) function(k *kernels.Kernel) (cudart.Function, error) {
 	key := functionName{k.Module, k.Name}
 	d.functionsMu.RLock()
@@ -151,10 +151,10 @@ func (d *dev) function(k *kernels.Kernel) (cudart.Function, error) {
 // small one, of the version and for the target that all are.
 const firstModule = "convert"
 
-// module is one of our modules on this device, loaded when it is first needed:
-// the driver compiles PTX that its cache does not have, seconds for all modules,
-// and a model uses less than half of them. They are loaded one at a time: CUDA
-// says nothing of compiling in parallel within one context.
+// module is one of our modules on this device, loaded when it is first needed. The
+// driver compiles PTX that is not in its cache, which takes seconds for all
+// modules, and a model uses fewer than half of them. They are loaded one at a time,
+// because CUDA does not document compiling in parallel within one context.
 func (d *dev) module(name string) (cudart.Module, error) {
 	d.modulesMu.Lock()
 	defer d.modulesMu.Unlock()
@@ -173,6 +173,6 @@ func (d *dev) module(name string) (cudart.Module, error) {
 	return m, nil
 }
 
-// freeShared is how much dynamic shared memory a kernel may ask for without
-// having said so.
+// freeShared is how much dynamic shared memory, in bytes, a launch may ask for
+// without setting an attribute of the kernel first.
 const freeShared = 48 << 10

@@ -15,8 +15,9 @@ import (
 
 func init() { op.Replace(&table, matMul) }
 
-// matMul is cuBLASLt's, or our own where there is no cuBLASLt or it refuses. For
-// a bf16 result cuBLASLt takes the bias in bf16: it is rounded once more.
+// matMul computes a product with cuBLASLt, or with our own kernels where there is
+// no cuBLASLt or it refuses the product. For a bf16 result cuBLASLt takes the bias
+// in bf16, so the bias is rounded once more.
 func matMul(on kernels.Launcher, m *op.MatMul) error {
 	l := on.(*launcher)
 	d := l.stream.dev
@@ -49,8 +50,8 @@ func matMul(on kernels.Launcher, m *op.MatMul) error {
 	return nil
 }
 
-// cause adds to an error of cuBLASLt, which has one name for all faults of the
-// device, what the device says.
+// cause adds what the device says to an error of cuBLASLt, which reports all faults
+// of the device by one name.
 func (s *stream) cause(err error) error {
 	if fault := s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda); fault != nil {
 		return fmt.Errorf("%w: %w", err, fault)
@@ -58,10 +59,11 @@ func (s *stream) cause(err error) error {
 	return err
 }
 
-// errRefused is for a product that cuBLASLt does not compute.
+// errRefused is the error of a product that cuBLASLt does not compute.
 var errRefused = errors.New("cuBLASLt does not take the product")
 
-// refusal says whether err is cuBLASLt's about a product, and not a fault.
+// refusal says whether err means that cuBLASLt does not compute a product, and no
+// fault.
 func refusal(err error) bool {
 	if err == nil {
 		return false
@@ -70,12 +72,12 @@ func refusal(err error) bool {
 	return errors.As(err, &e) && e.Library == cudart.BlasLt && (errors.Is(e, cudart.ErrNotSupported) || errors.Is(e, cudart.ErrInvalidValue))
 }
 
-// productKey is all that the choice of an algorithm may depend on. Of an extent that
-// comes from the data that is the power of two at or above it: an algorithm does not
-// depend on extents, only on how fast it is for them.
+// productKey is all that the choice of an algorithm may depend on. An extent that comes from the
+// data is replaced by the power of two at or above it: an algorithm works for all extents, and they
+// only decide how fast it is.
 type productKey struct {
 	m, n, k                 int
-	ragged                  bool // m, or k with transA, is such a bound
+	ragged                  bool // m, or k with transA, is such a power of two
 	transA, transB, c, bias bool
 	in, out                 device.DType
 	align                   [5]uint16 // in bytes, of A, B, C, D and the bias
@@ -102,8 +104,8 @@ func (k productKey) String() string {
 	return fmt.Sprintf("%s align %v", s, k.align)
 }
 
-// alignment is what an address is a multiple of, as far as algorithms tell
-// alignments apart.
+// alignment is the largest of the alignments that algorithms distinguish of which
+// addr is a multiple.
 func alignment(addr uintptr) uint16 {
 	for _, n := range []uintptr{device.Align, 16, 8, 4} {
 		if addr%n == 0 {
@@ -128,7 +130,7 @@ func keyOf(m *op.MatMul) productKey {
 	return k
 }
 
-// pick is yes where ok, else no.
+// pick is yes where ok is true, else no.
 func pick[T any](ok bool, yes, no T) T {
 	if ok {
 		return yes
@@ -140,14 +142,15 @@ func pick[T any](ok bool, yes, no T) T {
 type product struct {
 	cudart.MatmulShape
 	algorithm cudart.Algorithm
-	refused   error // errRefused and why, nil where cuBLASLt computes it
+	refused   error // errRefused with the reason, nil where cuBLASLt computes the product
 }
 
-// mostProducts is how many shapes are remembered. Batches of all lengths make many.
+// mostProducts is how many shapes are remembered. Batches of many lengths make many
+// shapes.
 const mostProducts = 4096
 
-// run enqueues m. The same shape always runs by the same algorithm, with a
-// workspace of the same size: cuBLASLt then gives the same bits each time.
+// run enqueues m. The same shape always runs with the same algorithm and a
+// workspace of the same size, because cuBLASLt then gives the same bits each time.
 func (b *blas) run(m *op.MatMul, workspace device.Mem, s cudart.Stream) (err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,24 +185,26 @@ func (b *blas) run(m *op.MatMul, workspace device.Mem, s cudart.Stream) (err err
 	}
 	err = b.lib.Matmul(b.context, b.handle, &shape, &a, s)
 	switch {
-	case refusal(err) && key.ragged: // this one extent, not all up to the bound
+	case refusal(err) && key.ragged: // only this extent is refused, not all extents up to the power of two
 		return refusedError(key, err)
-	case refusal(err): // it refuses the algorithm that it proposed: nothing is enqueued
+	case refusal(err): // cuBLASLt refuses the algorithm that it proposed, and nothing was enqueued
 		p.refuse(key, err)
 		return p.refused
 	}
 	return err
 }
 
-// refusedError is the error of a product that cuBLASLt does not compute, and why.
+// refusedError is the error of a product that cuBLASLt does not compute, with the
+// reason.
 func refusedError(k productKey, why error) error { return fmt.Errorf("%w %s (%w)", errRefused, k, why) }
 
-// refuse keeps that and why cuBLASLt does not compute the product.
+// refuse notes that cuBLASLt does not compute the product, and why.
 func (p *product) refuse(k productKey, why error) {
 	p.refused, p.algorithm = refusedError(k, why), cudart.Algorithm{}
 }
 
-// product finds or makes what runs m. b.mu is held.
+// product returns the product with that key, which it makes where there is none
+// yet. b.mu is held.
 func (b *blas) product(key productKey, m *op.MatMul) (*product, error) {
 	if p := b.products[key]; p != nil {
 		return p, nil
@@ -254,7 +259,8 @@ func (b *blas) describe(p *product, k productKey, m *op.MatMul) (err error) {
 	return b.layouts(&p.MatmulShape, k)
 }
 
-// layouts makes the layouts of a product, in s; where it fails those before.
+// layouts makes the layouts of a product and stores them in s. Where it fails,
+// those made before stay in s.
 func (b *blas) layouts(s *cudart.MatmulShape, k productKey) (err error) {
 	layout := func(to *cudart.MatrixLayout, dt device.DType, trans bool, rows, cols int) {
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 // block is one allocation.
 type block struct {
 	purpose accounts.Purpose
-	bytes   int64  // what was asked for, rounded up to device.Align
+	bytes   int64  // the size that was asked for, rounded up to device.Align
 	host    []byte // host memory, pinned or Go's
 	pinned  bool
 }
@@ -27,7 +27,7 @@ type span struct{ from, to uintptr }
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// Alloc allocates device memory. No bytes are no memory.
+// Alloc allocates device memory. Zero bytes give no memory.
 func (d *dev) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	if !p.OfDevice() || bytes < 0 {
 		return device.Mem{}, fmt.Errorf("cuda: alloc %d bytes for %s: not a request for device memory", bytes, p)
@@ -63,7 +63,7 @@ func (d *dev) alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	return device.Mem{Addr: uintptr(ptr), Bytes: bytes}, nil
 }
 
-// fits is the error of a request that the budget does not allow.
+// fits returns an error for a request that the budget does not allow.
 func (d *dev) fits(p accounts.Purpose, bytes, rounded int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,14 +131,15 @@ func (d *dev) AllocHost(bytes int64) ([]byte, error) {
 	return data[:bytes:bytes], nil
 }
 
-// aligned is bytes of Go's memory at a multiple of device.Align.
+// aligned is that many bytes of Go's memory, at a multiple of device.Align.
 func aligned(bytes int64) []byte {
 	b := make([]byte, bytes+device.Align)
 	off := int64(-address(b) & (device.Align - 1))
 	return b[off : off+bytes]
 }
 
-// zero clears b, on several threads where it is large: pages are touched here.
+// zero clears b, with several threads where it is large. This is when the pages are
+// first touched.
 func zero(b []byte) {
 	const piece = 16 << 20
 	if len(b) <= piece {
@@ -168,7 +169,7 @@ func (d *dev) FreeHost(b []byte) {
 	}
 }
 
-// forget takes an allocation off the books.
+// forget removes an allocation from the books.
 func (d *dev) forget(addr uintptr, host bool) *block {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,7 +185,8 @@ func (d *dev) forget(addr uintptr, host bool) *block {
 	return b
 }
 
-// Register pins b. Where the system refuses, copies from and to b are staged.
+// Register pins b. Where the system refuses, copies from and to b are staged in
+// pinned slabs.
 func (d *dev) Register(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -218,8 +220,9 @@ func (d *dev) Unregister(b []byte) {
 	}
 }
 
-// refused says that err is a system's way of not pinning memory: the limit of
-// locked memory, a kind of mapping or a kernel that it cannot pin.
+// refused says whether err means that the system does not pin memory, rather than
+// that something failed: because of its limit of locked memory, or because it
+// cannot pin this kind of mapping.
 func refused(err error) bool {
 	var e *cudart.Error
 	if !errors.As(err, &e) || e.Library != cudart.Runtime { // it is of setting the context
@@ -264,7 +267,7 @@ func (d *dev) pinned(b []byte) bool {
 	return i >= 0 && from+uintptr(len(b)) <= d.spans[i].to
 }
 
-// BindHost panics: the GPU's memory is its own.
+// BindHost panics, because a GPU does not use host memory in place.
 func (d *dev) BindHost([]byte) device.Mem {
 	panic("cuda: BindHost on a device that is not unified")
 }

@@ -34,8 +34,8 @@ func (p part) Run(name string, f func(part)) bool {
 	return p.T.Run(name, func(t *testing.T) { f(part{t, p.want}) })
 }
 
-// parts is into how many parts the table falls, which run beside each other,
-// each with a device of its own.
+// parts is the number of parts that the table is cut into. The parts run side by
+// side, each with a device of its own.
 const parts = 4
 
 // TestOps runs the table of operations: all of it with matrix products by
@@ -68,8 +68,8 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// Products go to cuBLASLt, by one algorithm a shape, and to our own kernels
-// where it refuses.
+// cuBLASLt computes products, with one algorithm for each shape, and our own
+// kernels do where it refuses.
 func TestAlgorithms(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -175,7 +175,8 @@ func floats(b []byte) []float64 {
 	return v
 }
 
-// What cuBLASLt proposes and then refuses is computed all the same, and said once.
+// A product that cuBLASLt proposes an algorithm for and then refuses is computed
+// all the same, and noted once.
 func TestRefusedProducts(t *testing.T) {
 	for _, code := range []int{7, 15} { // invalid value, not supported
 		d, _ := newDevice(t, emu.Options{RefuseProducts: code}, Options{})
@@ -209,7 +210,7 @@ func TestRefusedProducts(t *testing.T) {
 	}
 }
 
-// A bias may lie anywhere: cuBLASLt gets one that is aligned.
+// A bias may lie anywhere; cuBLASLt is given an aligned copy of it.
 func TestUnalignedBias(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -228,7 +229,7 @@ func TestUnalignedBias(t *testing.T) {
 	}
 }
 
-// An error of cuBLASLt comes with what the device says.
+// An error of cuBLASLt comes with what the device says about it.
 func TestProductOnALostDevice(t *testing.T) {
 	calls := func(o emu.Options) (at int, err error) {
 		drv := emu.New(o)
@@ -264,7 +265,8 @@ func TestProductOnALostDevice(t *testing.T) {
 	}
 }
 
-// The list of shapes has an end, and what is forgotten is given back.
+// The list of shapes does not grow without limit, and what belongs to forgotten
+// ones is given back.
 func TestProductsAreForgotten(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -282,7 +284,8 @@ func TestProductsAreForgotten(t *testing.T) {
 	}
 }
 
-// Heads that no kernel takes are an error, and the widest that one takes are not.
+// Heads that are too wide for every kernel are an error; the widest that a kernel
+// takes are not.
 func TestWidestHeads(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	m := alloc(t, d, 4096)

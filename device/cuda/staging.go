@@ -9,22 +9,22 @@ import (
 	"mt/internal/parallel"
 )
 
-// slab is pinned host memory that pieces of a copy go through.
+// slab is pinned host memory through which pieces of a copy go.
 type slab struct {
 	mem  []byte
-	done cudart.Event // after the last copy from or to it
+	done cudart.Event // recorded after the last copy from or to the slab
 	busy bool         // done is recorded and has not been waited for
 }
 
-// Slabs are as large as half the largest copy so far, between these sizes: a
-// few milliseconds of a link's time are enough to hide a call behind.
+// A slab is half as large as the largest copy so far, between these sizes. The time
+// of a few milliseconds on the link is enough to hide a call.
 const (
 	leastSlab = 64 << 10
 	mostSlab  = 8 << 20
 )
 
-// staging moves copies from and to memory that is not pinned, on the stream's
-// worker: while one slab is on the link the other is filled or emptied.
+// staging does, on the stream's worker, the copies from and to memory that is not
+// pinned. While one slab is on the link, the other one is filled or emptied.
 type staging struct {
 	stream *stream
 	slabs  [2]slab
@@ -76,7 +76,8 @@ func (g *staging) settle(sl *slab) error {
 	return g.stream.dev.cuda.EventSynchronize(g.stream.dev.context, sl.done)
 }
 
-// piece is number i of the pieces of n bytes: where it is and its slab.
+// piece is piece i of n bytes: its offset and size, and the slab that it goes
+// through.
 func (g *staging) piece(i int, n int64) (off, size int64, sl *slab) {
 	each := int64(min(len(g.slabs[0].mem), len(g.slabs[1].mem)))
 	off = min(n, int64(i)*each)
@@ -144,7 +145,7 @@ func (g *staging) enqueue(sl *slab, dst, src uintptr, size int64, kind cudart.Me
 	return err
 }
 
-// copy is dst = src on several threads: one alone is slower than a link.
+// copy is dst = src by several threads, since one alone is slower than a link.
 func (g *staging) copy(dst, src []byte) {
 	const part = 512 << 10
 	g.pool.Run((len(src)+part-1)/part, func(i int) {
@@ -152,7 +153,7 @@ func (g *staging) copy(dst, src []byte) {
 	})
 }
 
-// free gives everything back; the stream is done.
+// free gives everything back. The stream must have finished.
 func (g *staging) free() {
 	if g.pool == nil {
 		return

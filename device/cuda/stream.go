@@ -18,7 +18,8 @@ var (
 	errStreamClosed = errors.New("the stream is closed")
 )
 
-// what a command does. From recording on it is done after a failure too.
+// what says what a command does. Those from recording on are done even after a
+// failure.
 type what uint8
 
 const (
@@ -36,25 +37,25 @@ const (
 type command struct {
 	name string
 	what what
-	slow bool // may wait on the host: for the worker. Of a copy: by way of staging memory
+	slow bool // it may wait on the host and so goes to the worker. A copy is then staged
 
 	call     op.Call[kernels.Launcher] // operation
 	dst, src device.Mem                // of copies and zeros: the device's sides
 	host     []byte                    // the host's side of a copy
 	mark     *mark                     // recording and waiting
-	err      error                     // recording: why there is no mark
+	err      error                     // recording: the reason why mark is nil
 	f        func(error)               // notifying
 }
 
 // notice is a notification on its way.
 type notice struct {
-	after cudart.Event // what it waits for; 0 where the record failed
+	after cudart.Event // the event that it waits for; 0 where recording that failed
 	f     func(error)
 }
 
-// stream implements device.Stream. What is called is enqueued on the CUDA stream
-// at once, unless something before it is with the worker: then it goes the same
-// way.
+// stream implements device.Stream. A call is enqueued on the CUDA stream at once,
+// unless the worker has not enqueued everything before it yet. Then the worker
+// enqueues it too.
 type stream struct {
 	dev     *dev
 	name    string
@@ -69,7 +70,8 @@ type stream struct {
 	mu  sync.Mutex
 	err error
 
-	// Of whoever enqueues: the caller or the worker, never both.
+	// Only whoever enqueues uses these: the caller or the worker, never both at a
+	// time.
 	broken   bool // a call has failed: what follows is dropped
 	staging  staging
 	launcher launcher
@@ -96,23 +98,23 @@ func (d *dev) NewStream(name string) (device.Stream, error) {
 	return s, nil
 }
 
-// tell waits for what a notification comes after, and delivers it. A fault of
-// the device that shows here is the stream's.
+// tell waits for the work before a notification, and delivers the notification. A
+// fault of the device that shows here is kept as the stream's error.
 func (s *stream) tell(n notice) {
 	if n.after == 0 {
 		s.finish()
 	} else {
 		if err := s.dev.cuda.EventSynchronize(s.dev.context, n.after); err != nil {
 			s.fail("Notify", err)
-			s.dev.regret(err) // the last Sync may have been before
+			s.dev.regret(err) // the last Sync may have been earlier
 		}
 		s.dev.giveEvent(n.after)
 	}
 	n.f(s.Err())
 }
 
-// put enqueues c, now or after what the worker has. It reports whether the
-// stream was open; if not the call fails.
+// put enqueues c at once, or has the worker do so after what it has. It reports
+// whether the stream was open; if not, the call fails.
 func (s *stream) put(c command) bool {
 	switch {
 	case s.closed.Load():
@@ -131,7 +133,7 @@ func (s *stream) put(c command) bool {
 	return true
 }
 
-// execute enqueues c on the CUDA stream. A panic is an error of the call.
+// execute enqueues c on the CUDA stream. A panic becomes an error of the call.
 func (s *stream) execute(c command) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -179,7 +181,7 @@ func (s *stream) run(c *command) error {
 	return cuda.MemcpyAsync(ctx, address(c.host), c.src.Addr, c.src.Bytes, cudart.DeviceToHost, s.cuda)
 }
 
-// fail keeps the stream's first error.
+// fail keeps err unless the stream has failed before.
 func (s *stream) fail(name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +194,8 @@ func (s *stream) fail(name string, err error) {
 	}
 }
 
-// do enqueues work, or fails the stream with bad, what is wrong with the call.
+// do enqueues c, or makes the stream fail with bad, which says what is wrong with
+// the call.
 func (s *stream) do(c command, bad error) {
 	if bad != nil {
 		s.fail(c.name, bad)
@@ -202,7 +205,7 @@ func (s *stream) do(c command, bad error) {
 	}
 }
 
-// staged says whether a copy from or to host memory goes through staging memory.
+// staged says whether a copy from or to host goes through the slabs.
 func (s *stream) staged(host []byte) bool { return len(host) > 0 && !s.dev.pinned(host) }
 
 // CopyH2D enqueues dst = src.
@@ -220,7 +223,7 @@ func (s *stream) CopyD2D(dst, src device.Mem) {
 	s.do(command{name: "CopyD2D", what: copyAcross, dst: dst, src: src}, equal(src.Bytes, dst.Bytes))
 }
 
-// equal is the error of a copy between sizes that differ.
+// equal returns an error where the sizes of a copy differ.
 func equal(from, to int64) error {
 	if from != to {
 		return fmt.Errorf("%d bytes to %d bytes", from, to)
@@ -239,7 +242,8 @@ func (s *stream) Record(e device.Event) {
 	}
 }
 
-// record enqueues m, or fails with err, for which there is none.
+// record enqueues the record m. Where err says that there is no mark, it fails with
+// err.
 func (s *stream) record(m *mark, err error) error {
 	if err != nil {
 		s.finish()
@@ -248,14 +252,16 @@ func (s *stream) record(m *mark, err error) error {
 	return m.submit(s)
 }
 
-// finish waits for all that is on the stream, which has failed: what comes after
-// a record that failed is still to come after that.
+// finish waits for all that is on a stream which has failed. A record that failed
+// orders nothing; whatever would have waited for it comes after that work all the
+// same.
 func (s *stream) finish() {
-	_ = s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda) // the error to tell of is known
+	_ = s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda) // the stream's error is known already
 }
 
-// Wait makes what is enqueued later wait for e's last record. Where that record
-// is still with the worker of its stream, the worker of this one waits for it.
+// Wait makes what is enqueued later wait for e's last record. Where the worker of
+// e's stream has yet to enqueue that record, the worker of this stream waits for
+// it.
 func (s *stream) Wait(e device.Event) {
 	m := e.(*event).hold()
 	if m == nil {
@@ -266,14 +272,14 @@ func (s *stream) Wait(e device.Event) {
 	}
 }
 
-// wait enqueues a wait for m, and lets go of it.
+// wait enqueues a wait for m, and releases m.
 func (s *stream) wait(m *mark) error {
 	defer m.release()
 	if <-m.made; !m.recorded {
 		return nil
 	}
 	err := s.dev.cuda.StreamWaitEvent(s.dev.context, s.cuda, m.cuda)
-	if err != nil { // what is enqueued later must come after it all the same
+	if err != nil { // what is enqueued later must still come after it
 		_ = s.dev.cuda.EventSynchronize(s.dev.context, m.cuda) // err is the first error
 	}
 	return err
@@ -286,7 +292,7 @@ func (s *stream) Notify(f func(err error)) {
 	}
 }
 
-// notify has f called after what is on the stream now.
+// notify arranges for f to be called after the work that is on the stream now.
 func (s *stream) notify(f func(err error)) {
 	after, err := s.dev.takeEvent()
 	if err == nil {
@@ -321,15 +327,15 @@ func (s *stream) Err() error {
 	return s.err
 }
 
-// Close also waits for the notifications to be delivered. It returns Err. On a
-// device that has failed nothing is waited for.
+// Close waits for everything enqueued, and also until the notifications are
+// delivered. It returns Err. On a device that has failed it waits for nothing.
 func (s *stream) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
 		s.later.Wait()
 		if err := s.dev.cuda.StreamSynchronize(s.dev.context, s.cuda); err != nil {
 			s.fail("Close", err)
-			s.dev.regret(err) // callers that close what has drained do not look
+			s.dev.regret(err) // callers that close a stream after it has drained ignore the error
 		}
 		s.later.Close()
 		s.notices.Close()

@@ -12,7 +12,7 @@ import (
 	"mt/device/conformance/streams"
 )
 
-// orders are the ways in which the emulator runs streams.
+// orders are the orders in which the emulator runs the work of streams.
 var orders = map[string]emu.Options{
 	"eager":   {Mode: emu.Eager},
 	"lazy":    {Mode: emu.Lazy},
@@ -20,8 +20,8 @@ var orders = map[string]emu.Options{
 	"random2": {Mode: emu.Random, Seed: 2},
 }
 
-// TestContract runs the table of everything but the operations on devices that
-// differ in when work runs.
+// TestContract runs the table of everything in the contract except operations. It
+// runs on devices that differ in when work runs.
 func TestContract(t *testing.T) {
 	for name, o := range orders {
 		t.Run(name, func(t *testing.T) {
@@ -34,8 +34,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// What lies inside a registered range is not staged, and what is staged is said
-// once, with the system's reason.
+// Copies of memory inside a registered range are not staged. That others are staged
+// is noted once, with the system's reason.
 func TestRegistration(t *testing.T) {
 	d, drv := newDevice(t, emu.Options{}, Options{})
 	host := make([]byte, 1<<20)
@@ -104,7 +104,8 @@ func TestRegistrationRefused(t *testing.T) {
 	}
 }
 
-// The GPU says what is complete, and an event that was closed was never recorded.
+// The GPU says what is complete. An event that was recorded and then closed counts
+// as never recorded.
 func TestElapsed(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{Mode: emu.Lazy}, Options{})
 	s, a, b := newStream(t, d, "s"), newEvent(t, d), newEvent(t, d)
@@ -124,7 +125,8 @@ func TestElapsed(t *testing.T) {
 	}
 }
 
-// CUDA events go round: a long run makes no more of them than it has in use.
+// CUDA events are used again: a long run makes only as many as it has in use at a
+// time.
 func TestEventsAreReused(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})
 	s := newStream(t, d, "s")
@@ -173,7 +175,7 @@ func TestErrorsStick(t *testing.T) {
 	}
 }
 
-// A device that is lost fails every stream, with the loss, and nothing hangs.
+// A lost device makes every stream fail with that error, and nothing hangs.
 func TestLostDevice(t *testing.T) {
 	for _, at := range []string{"cudaMemcpyAsync", "cudaEventSynchronize", "cudaStreamSynchronize", "cudaEventRecord"} {
 		t.Run(at, func(t *testing.T) {

@@ -2,8 +2,8 @@ package op
 
 import "mt/device"
 
-// AddRows adds row t of Src (T, C) act to row Index[t] of Dst (U, C) f32; Index (T)
-// i32, each < U, none twice.
+// AddRows adds row t of Src (T, C) act to row Index[t] of Dst (U, C) f32. Index (T)
+// i32 has numbers below U, none of them twice.
 type AddRows struct {
 	Dst, Src, Index device.Tensor
 	U, T, C         int
@@ -12,7 +12,7 @@ type AddRows struct {
 // Name implements device.Op.
 func (a *AddRows) Name() string { return "AddRows" }
 
-// Check implements device.Op. What Index holds is not looked at.
+// Check implements device.Op. The values of Index are not checked.
 func (a *AddRows) Check() error {
 	var c checker
 	c.sizes(a.U, a.T, a.C)

@@ -6,10 +6,10 @@ import (
 	"mt/device"
 )
 
-// AttentionShape says how queries and keys lie. Sequence i of Seqs has queries
-// CuQ[i]..CuQ[i+1] and keys CuK[i]..CuK[i+1]; the last query of a sequence
-// stands at its last key (a key/value cache has more keys than queries), and a
-// query sees keys at or before its own place.
+// AttentionShape says where queries and keys lie. Sequence i of Seqs has the
+// queries CuQ[i]..CuQ[i+1] and the keys CuK[i]..CuK[i+1]. The last query of a
+// sequence stands at its last key (with a key/value cache there are more keys than
+// queries), and a query sees the keys at and before its own place.
 //
 //	CuQ, CuK (Seqs+1) i32; in training the same tensor
 //	MaxQ, MaxK: the longest sequence's queries, keys
@@ -29,8 +29,8 @@ type AttentionShape struct {
 	Softcap            float32
 }
 
-// Attention writes O and LSE: softmax(scale·QKᵀ)V over ragged sequences, never
-// materialising scores. Source: arXiv:2205.14135, arXiv:2307.08691.
+// Attention writes O and LSE: softmax(scale·QKᵀ)V over ragged sequences. It never
+// keeps all scores in memory. Source: arXiv:2205.14135, arXiv:2307.08691.
 //
 //	Q (TQ, Heads, Dim) with QStride elements from row to row; K, V (TK,
 //	KVHeads, Dim) with KStride; act. O (TQ, Heads·Dim) dense act
@@ -44,7 +44,7 @@ type Attention struct {
 // Name implements device.Op.
 func (a *Attention) Name() string { return "Attention" }
 
-// Check implements device.Op. Where sequences begin and end is not looked at.
+// Check implements device.Op. The values of CuQ and CuK are not checked.
 func (a *Attention) Check() error {
 	var c checker
 	c.attention(&a.AttentionShape)
@@ -58,7 +58,7 @@ func (a *Attention) Check() error {
 	return c.err
 }
 
-// Work implements Worker: two products.
+// Work implements Worker. It counts two products.
 func (a *Attention) Work() (shape string, flops float64) {
 	shape, product := a.work()
 	return shape, 2 * product
@@ -78,7 +78,7 @@ type AttentionBackward struct {
 // Name implements device.Op.
 func (a *AttentionBackward) Name() string { return "AttentionBackward" }
 
-// Check implements device.Op. Where sequences begin and end is not looked at.
+// Check implements device.Op. The values of CuQ and CuK are not checked.
 func (a *AttentionBackward) Check() error {
 	var c checker
 	c.attention(&a.AttentionShape)
@@ -98,16 +98,17 @@ func (a *AttentionBackward) Check() error {
 	return c.err
 }
 
-// Work implements Worker: five products, however many a device does.
+// Work implements Worker. It counts five products, although a device may compute
+// some of them twice.
 func (a *AttentionBackward) Work() (shape string, flops float64) {
 	shape, product := a.work()
 	return shape, 5 * product
 }
 
-// heads are how many elements a row of queries has, and one of keys.
+// heads is the number of elements of a row of queries, and of a row of keys.
 func (a *AttentionShape) heads() (wide, narrow int) { return a.Heads * a.Dim, a.KVHeads * a.Dim }
 
-// attention wants what both directions of attention need of a shape.
+// attention checks what the forward and the backward both need of a shape.
 func (c *checker) attention(a *AttentionShape) {
 	c.sizes(a.Seqs, a.TQ, a.TK, a.MaxQ, a.MaxK, a.Heads, a.KVHeads, a.Dim, a.Window)
 	c.softcap(a.Softcap)
@@ -118,9 +119,9 @@ func (c *checker) attention(a *AttentionShape) {
 	c.tensor("CuK", a.CuK, a.Seqs+1, device.I32)
 }
 
-// work describes a, and the FLOPs of one of its products: causal, so half of a
-// rectangle where every sequence is as long as the longest; 0, not known, where
-// they are not.
+// work describes a and counts the FLOPs of one of its products. Attention is
+// causal, so that is half of a rectangle where every sequence is as long as the
+// longest. Where they differ in length the FLOPs are not known, and 0.
 func (a *AttentionShape) work() (shape string, product float64) {
 	shape = fmt.Sprintf("%d seqs, %d heads of %d", a.Seqs, a.Heads, a.Dim)
 	if a.TQ != a.Seqs*a.MaxQ || a.TK != a.TQ || a.Window != 0 {

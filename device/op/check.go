@@ -8,10 +8,10 @@ import (
 	"mt/device"
 )
 
-// checker finds the first thing wrong with the arguments of an operation.
+// checker keeps the first thing that is wrong with the arguments of an operation.
 type checker struct{ err error }
 
-// tensor wants t to hold at least n elements of type dt.
+// tensor checks that t holds at least n elements and is of type dt.
 func (c *checker) tensor(name string, t device.Tensor, n int, dt device.DType) {
 	switch {
 	case c.err != nil:
@@ -22,14 +22,14 @@ func (c *checker) tensor(name string, t device.Tensor, n int, dt device.DType) {
 	}
 }
 
-// optional is tensor where t may be none.
+// optional does the same, and allows t to be none.
 func (c *checker) optional(name string, t device.Tensor, n int, dt device.DType) {
 	if !t.None() {
 		c.tensor(name, t, n, dt)
 	}
 }
 
-// act wants t to hold n elements of its own type, which is a compute type.
+// act checks that t holds at least n elements and that its type is a compute type.
 func (c *checker) act(name string, t device.Tensor, n int) {
 	if c.err == nil && n > 0 && t.DType != device.F32 && t.DType != device.BF16 {
 		c.err = fmt.Errorf("%s is %s, want fp32 or bf16", name, t.DType)
@@ -37,7 +37,7 @@ func (c *checker) act(name string, t device.Tensor, n int) {
 	c.tensor(name, t, n, t.DType)
 }
 
-// sizes wants every extent to be at least 0.
+// sizes checks that no extent is negative.
 func (c *checker) sizes(extents ...int) {
 	for _, n := range extents {
 		if n < 0 {
@@ -46,15 +46,16 @@ func (c *checker) sizes(extents ...int) {
 	}
 }
 
-// fail keeps what is wrong, unless something was before. Callers call it where it is,
-// so that good arguments allocate nothing.
+// fail keeps what is wrong, unless something was wrong before. Callers only call it after they have
+// found a mistake, so that good arguments allocate nothing.
 func (c *checker) fail(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf(format, args...)
 	}
 }
 
-// strided is the number of elements of rows rows, stride apart, of n elements.
+// strided is how many elements rows rows of n elements reach over, if they are
+// stride apart.
 func strided(rows, stride, n int) int {
 	if rows == 0 || n == 0 {
 		return 0
@@ -62,7 +63,7 @@ func strided(rows, stride, n int) int {
 	return (rows-1)*stride + n
 }
 
-// softcap wants a bound that is none, or a positive number.
+// softcap checks that a limit is 0, which is none, or a positive number.
 func (c *checker) softcap(limit float32) {
 	if !(limit >= 0 && limit <= math.MaxFloat32) {
 		c.fail("Softcap is %v: want a positive number, or 0 for none", limit)

@@ -11,7 +11,8 @@ import (
 	"mt/device"
 )
 
-// space is where tensors lie: each at another place, so that none is another.
+// space is where the next tensor lies. All lie in different places, so that none is
+// taken for another.
 var space uintptr
 
 func tensor(dt device.DType, n int) device.Tensor {
@@ -23,13 +24,14 @@ func f32(n int) device.Tensor  { return tensor(device.F32, n) }
 func bf16(n int) device.Tensor { return tensor(device.BF16, n) }
 func i32(n int) device.Tensor  { return tensor(device.I32, n) }
 
-// shape is 3 queries and 5 keys in 2 sequences, 4 heads of 6 on 2 key heads.
+// shape is a shape of 3 queries and 5 keys in 2 sequences, with 4 query heads of 6
+// elements on 2 key heads.
 func shape() AttentionShape {
 	return AttentionShape{CuQ: i32(3), CuK: i32(3), Seqs: 2, TQ: 3, TK: 5, MaxQ: 2, MaxK: 3, Heads: 4, KVHeads: 2, Dim: 6}
 }
 
-// Tensors of just the size that is needed are good. One element less, another
-// type, or no tensor where one is needed is bad, and so is a negative extent.
+// Tensors of exactly the size that is needed are good. One element less, another
+// type, or no tensor where one is needed is refused, and so is a negative extent.
 func TestEveryField(t *testing.T) {
 	rows := func(n, stride, width int) int { return (n-1)*stride + width }
 	q, k := rows(3, 30, 24), rows(5, 13, 12)
@@ -62,8 +64,8 @@ func TestEveryField(t *testing.T) {
 	every(t, Convert{Dst: bf16(7), Src: f32(7), N: 7})
 }
 
-// every tries what TestEveryField says on the good arguments. Tensors named in
-// optional may be none. Good arguments cost no memory.
+// every tries on the good arguments what TestEveryField says. Tensors named in
+// optional may be none. Checking good arguments must allocate nothing.
 func every[O any, P interface {
 	*O
 	device.Op
@@ -109,7 +111,7 @@ func every[O any, P interface {
 	}
 }
 
-// What the contract allows beside the usual.
+// The contract allows these arguments, which are less usual.
 func TestGood(t *testing.T) {
 	x, w, r := f32(8), f32(4), f32(2)
 	norm := RMSNormBackward{DX: x, DW: w, DY: x, X: x, W: w, RStd: r, Rows: 2, Groups: 1, Dim: 4, DXStride: 4, DYStride: 4, XStride: 4}
@@ -155,7 +157,7 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
-// What no single field shows.
+// These mistakes do not lie in a single field.
 func TestBad(t *testing.T) {
 	x, w := f32(8), f32(4)
 	odd, wide := shape(), shape()

@@ -2,8 +2,8 @@ package op
 
 import "mt/device"
 
-// Convert writes Dst (N) = Src (N) with Dst's dtype (bf16: nearest even); each is
-// fp32 or bf16.
+// Convert writes Dst (N) = Src (N) in the type of Dst; bf16 is rounded to nearest
+// even. Each of the two is fp32 or bf16.
 type Convert struct {
 	Dst, Src device.Tensor
 	N        int64

@@ -2,7 +2,7 @@ package op
 
 import "mt/device"
 
-// IgnoreIndex is the target that takes no part in the loss.
+// IgnoreIndex is the target of a row that takes no part in the loss.
 const IgnoreIndex = -100
 
 // CrossEntropy computes losses and, unless ForwardOnly, turns logits into their
@@ -24,7 +24,7 @@ type CrossEntropy struct {
 // Name implements device.Op.
 func (a *CrossEntropy) Name() string { return "CrossEntropy" }
 
-// Check implements device.Op. What Targets hold is not looked at.
+// Check implements device.Op. The values of Targets are not checked.
 func (a *CrossEntropy) Check() error {
 	var c checker
 	c.sizes(a.T, a.V)

@@ -2,19 +2,20 @@ package op
 
 import "mt/device"
 
-// CrossEntropyShard is CrossEntropy where the vocabulary comes in shards, one after
-// the other, in two sweeps: here the columns From … From+V of it.
+// CrossEntropyShard is CrossEntropy for a vocabulary that comes in shards, one
+// after the other, in two sweeps. An operation takes the columns From … From+V of
+// the vocabulary.
 //
 //	Logits (T, V) act; Targets (T) i32, of the whole vocabulary
 //	LSE (T) f32: log-sum-exp of the logits so far; Losses (T) f32
 //	Softcap as for CrossEntropy
 //
-// In the sweep without Gradient logits are only read: LSE takes in the shard
-// (First: starts from it alone), Losses keeps the logit of the target once its
-// shard has come and with Last becomes −log p(target), unscaled, 0 for
-// IgnoreIndex. The sweep with Gradient reads the complete LSE, leaves it and
-// Losses alone, and overwrites Logits by (softmax − onehot)·Scale, rows whose
-// target is IgnoreIndex by 0.
+// In the sweep without Gradient, Logits are only read. LSE takes in the shard; with
+// First it starts from this shard alone. Losses gets the logit of the target in the
+// shard that has it, and with Last it becomes −log p(target), unscaled, and 0 for
+// IgnoreIndex. The sweep with Gradient reads the complete LSE, changes neither LSE
+// nor Losses, and overwrites Logits by (softmax − onehot)·Scale, or by 0 in rows
+// whose target is IgnoreIndex.
 type CrossEntropyShard struct {
 	Logits, Targets, LSE, Losses device.Tensor
 	T, V, From                   int
@@ -25,8 +26,8 @@ type CrossEntropyShard struct {
 // Name implements device.Op.
 func (a *CrossEntropyShard) Name() string { return "CrossEntropyShard" }
 
-// Check implements device.Op. The sweep with Gradient needs no Losses. What Targets
-// hold is not looked at.
+// Check implements device.Op. The sweep with Gradient needs no Losses. The values
+// of Targets are not checked.
 func (a *CrossEntropyShard) Check() error {
 	var c checker
 	c.sizes(a.T, a.V, a.From)

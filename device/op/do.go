@@ -7,13 +7,13 @@ import (
 	"mt/device"
 )
 
-// pools hold, for each type of operation, values that nobody uses: an argument of
-// Device.Do lies on the heap.
+// pools hold, for each type of operation, values that nobody uses at the moment.
+// They save allocations, as an argument of Device.Do lies on the heap.
 var pools sync.Map // reflect.Type of the operation → *sync.Pool
 
-// Do enqueues o on s, a stream of d. It allocates nothing once there has been an
-// operation of that type for everyone who enqueues at the same time. Errors stick
-// to the stream.
+// Do enqueues o on s, a stream of d. It allocates nothing, once as many operations
+// of that type have been made as are enqueued at the same time. An error makes the
+// stream fail.
 func Do[O any, P interface {
 	*O
 	device.Op
@@ -37,7 +37,7 @@ func Do[O any, P interface {
 // Worker is an operation whose cost depends on more than its name.
 type Worker interface {
 	device.Op
-	// Work is the shape that sets the cost, for people, and the floating point
-	// operations, 0 where they are not known.
+	// Work returns the shape that decides the cost, for people, and the number of
+	// floating point operations, 0 where that is not known.
 	Work() (shape string, flops float64)
 }

@@ -2,7 +2,8 @@ package op
 
 import "mt/device"
 
-// GatherRows writes Dst (T, C) = Src (U, C) rows Index (T) i32; Dst and Src act.
+// GatherRows sets row t of Dst (T, C) to row Index[t] of Src (U, C). Index (T) is
+// i32; Dst and Src are act.
 type GatherRows struct {
 	Dst, Src, Index device.Tensor
 	T, C            int
@@ -11,8 +12,8 @@ type GatherRows struct {
 // Name implements device.Op.
 func (a *GatherRows) Name() string { return "GatherRows" }
 
-// Check implements device.Op. Of Src one row has to be there; which rows Index
-// names is not looked at.
+// Check implements device.Op. Src must hold at least one row; the values of Index
+// are not checked.
 func (a *GatherRows) Check() error {
 	var c checker
 	c.sizes(a.T, a.C)

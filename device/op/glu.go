@@ -25,8 +25,8 @@ func (f Activation) String() string {
 	return fmt.Sprintf("Activation(%d)", uint8(f))
 }
 
-// GLU writes Y (T, F) act = f(gate)·up where GU (T, 2F) act holds a row's gate,
-// then its up. Source: arXiv:2002.05202.
+// GLU writes Y (T, F) act = f(gate)·up. Each row of GU (T, 2F) act holds first the
+// gate and then the up. Source: arXiv:2002.05202.
 type GLU struct {
 	Activation Activation
 	Y, GU      device.Tensor
@@ -46,8 +46,9 @@ func (a *GLU) Check() error {
 	return c.err
 }
 
-// GLUBackward overwrites DGU (T, 2F) act from DY (T, F) and GU (T, 2F); DGU may be
-// GU. If Y (T, F) is not none it is written too, as GLU would; Y may be DY.
+// GLUBackward overwrites DGU (T, 2F) act, given DY (T, F) and GU (T, 2F); DGU may
+// be GU. Unless Y (T, F) is none it is written too, as GLU would write it; Y may be
+// DY.
 type GLUBackward struct {
 	Activation     Activation
 	DGU, Y, DY, GU device.Tensor
@@ -69,7 +70,7 @@ func (a *GLUBackward) Check() error {
 	return c.err
 }
 
-// activation wants f to be one that there is.
+// activation checks that f is one of the activations.
 func (c *checker) activation(f Activation) {
 	if f != SiLU && f != GELUTanh {
 		c.fail("%v is no activation", f)

@@ -41,8 +41,8 @@ func (m *MatMul) Check() error {
 	return c.err
 }
 
-// Work implements Worker: 2·M·N·K. Of a size that comes from the data the shape
-// has the power of two at or above it.
+// Work implements Worker. It counts 2·M·N·K. In the shape, an extent that comes
+// from the data is replaced by the power of two at or above it.
 func (m *MatMul) Work() (shape string, flops float64) {
 	rows, inner := fmt.Sprint(m.M), fmt.Sprint(m.K)
 	switch {
@@ -55,7 +55,7 @@ func (m *MatMul) Work() (shape string, flops float64) {
 	return shape, 2 * float64(m.M) * float64(m.N) * float64(m.K)
 }
 
-// atMost is the power of two at or above n ≥ 0, so that numbers that come from
+// atMost names the power of two at or above n ≥ 0. With it, extents that come from
 // the data make few shapes.
 func atMost(n int) string { return fmt.Sprintf("≤%d", 1<<bits.Len(uint(max(n, 1)-1))) }
 

@@ -2,6 +2,7 @@
 
 package op
 
-// pooled: the race detector takes what goes from one goroutine to another through
-// a pool for an order between the two, which would hide that streams lack one.
+// pooled is false in race builds. The race detector takes it for an order between
+// two goroutines that a value goes from one to the other through a pool, and that
+// would hide a missing order between streams.
 const pooled = false

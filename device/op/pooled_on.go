@@ -2,5 +2,5 @@
 
 package op
 
-// pooled says that what is given back is used again.
+// pooled says whether arguments are put back into a pool and used again.
 const pooled = true

@@ -55,7 +55,7 @@ type RMSNormBackward struct {
 // Name implements device.Op.
 func (a *RMSNormBackward) Name() string { return "RMSNormBackward" }
 
-// Check implements device.Op. With Add it refuses a DX that begins where DY does.
+// Check implements device.Op. With Add it refuses a DX that begins where DY begins.
 func (a *RMSNormBackward) Check() error {
 	var c checker
 	width := a.Groups * a.Dim

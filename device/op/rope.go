@@ -2,9 +2,9 @@ package op
 
 import "mt/device"
 
-// RoPE rotates Heads×Dim elements of each row in place; of a head the first Rotary
-// elements take part. Source: arXiv:2104.09864, in the half-split layout of Hugging
-// Face (element i pairs with i + Rotary/2).
+// RoPE rotates the heads of each row in place: of the Dim elements of a head the
+// first Rotary take part. Source: arXiv:2104.09864, in the half-split layout of
+// Hugging Face (element i pairs with i + Rotary/2).
 //
 //	X act: element (t, head, c) at t·Stride + head·Dim + c
 //	Cos, Sin (P, Rotary/2) f32 tables; Pos (T) i32, each < P
@@ -18,8 +18,8 @@ type RoPE struct {
 // Name implements device.Op.
 func (a *RoPE) Name() string { return "RoPE" }
 
-// Check implements device.Op. The tables have to hold one place; which places Pos
-// names is not looked at.
+// Check implements device.Op. The tables must hold at least one place; the values
+// of Pos are not checked.
 func (a *RoPE) Check() error {
 	var c checker
 	c.sizes(a.T, a.Heads, a.Dim, a.Rotary, a.Stride)

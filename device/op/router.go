@@ -2,15 +2,16 @@ package op
 
 import "mt/device"
 
-// The most experts a router chooses from, and the most it chooses.
+// The most experts that a router can choose from, and the most that it can choose
+// for a token.
 const (
 	MaxExperts = 1024
 	MaxChosen  = 32
 )
 
-// Router chooses the experts of every token: those with the K largest logits (ties:
-// the lower index first), weighted by the softmax over all. Source:
-// arXiv:2101.03961, arXiv:2505.09388.
+// Router chooses the experts of every token: those with the K largest logits (of
+// equal ones, the lower index first), weighted by the softmax over all logits.
+// Source: arXiv:2101.03961, arXiv:2505.09388.
 //
 //	Logits (T, E) f32, E ≤ MaxExperts; 1 ≤ K ≤ min(E, MaxChosen)
 //	IDs (T, K) i32, Weights (T, K) f32, the greatest probability first: of the
@@ -35,7 +36,7 @@ func (a *Router) Check() error {
 	return c.err
 }
 
-// RouterBackward overwrites DLogits; what is chosen counts as fixed.
+// RouterBackward overwrites DLogits. The choice of experts counts as fixed.
 //
 //	DLogits (T, E) f32 overwritten, may be Logits; DWeights (T, K) f32
 //	Logits, IDs, Normalize as in the forward
@@ -51,7 +52,7 @@ type RouterBackward struct {
 // Name implements device.Op.
 func (a *RouterBackward) Name() string { return "RouterBackward" }
 
-// Check implements device.Op. What IDs hold is not looked at.
+// Check implements device.Op. The values of IDs are not checked.
 func (a *RouterBackward) Check() error {
 	var c checker
 	c.router(a.Logits, a.IDs, a.T, a.E, a.K)
@@ -61,8 +62,8 @@ func (a *RouterBackward) Check() error {
 	return c.err
 }
 
-// router wants what both directions of a router need: that each of T tokens chooses
-// K of E experts.
+// router checks what the forward and the backward of a router both need: that each
+// of T tokens chooses K of E experts.
 func (c *checker) router(logits, ids device.Tensor, T, E, K int) {
 	c.sizes(T, E, K)
 	c.experts(T, E)
@@ -74,7 +75,8 @@ func (c *checker) router(logits, ids device.Tensor, T, E, K int) {
 	c.tensor("IDs", ids, T*K, device.I32)
 }
 
-// experts wants a number of experts that there may be, for n tokens.
+// experts checks that there are at most MaxExperts experts, and at least one where
+// n, the number of tokens, is above 0.
 func (c *checker) experts(n, experts int) {
 	if n > 0 && experts <= 0 {
 		c.fail("there are no experts")

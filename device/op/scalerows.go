@@ -13,7 +13,7 @@ type ScaleRows struct {
 // Name implements device.Op.
 func (a *ScaleRows) Name() string { return "ScaleRows" }
 
-// Check implements device.Op. What Index holds is not looked at.
+// Check implements device.Op. The values of Index are not checked.
 func (a *ScaleRows) Check() error {
 	var c checker
 	c.scaledRows(a.W, a.Index, a.T, a.C, a.P)
@@ -29,8 +29,8 @@ func (a *ScaleRows) Check() error {
 //	W (P) f32; Index (T) i32, each < P, none twice
 //	DW (P) f32: element Index[t] becomes Σ_c DY·Y, the others stay
 //
-// Then row t of both DY and Y is multiplied by W[Index[t]], in place: DY becomes
-// the gradient of the rows before, Y the rows after they were scaled.
+// Then row t of both DY and Y is multiplied by W[Index[t]], in place. DY becomes
+// the gradient of the rows before they were scaled, and Y the scaled rows.
 type ScaleRowsBackward struct {
 	DY, Y, W, DW, Index device.Tensor
 	T, C, P             int
@@ -39,7 +39,7 @@ type ScaleRowsBackward struct {
 // Name implements device.Op.
 func (a *ScaleRowsBackward) Name() string { return "ScaleRowsBackward" }
 
-// Check implements device.Op. What Index holds is not looked at.
+// Check implements device.Op. The values of Index are not checked.
 func (a *ScaleRowsBackward) Check() error {
 	var c checker
 	c.scaledRows(a.W, a.Index, a.T, a.C, a.P)
@@ -49,7 +49,8 @@ func (a *ScaleRowsBackward) Check() error {
 	return c.err
 }
 
-// scaledRows wants what both directions need: one of P factors for each of T rows.
+// scaledRows checks what the forward and the backward both need: for each of T
+// rows, one of P factors.
 func (c *checker) scaledRows(w, index device.Tensor, T, C, P int) {
 	c.sizes(T, C, P)
 	c.tensor("W", w, P, device.F32)

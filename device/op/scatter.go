@@ -2,8 +2,8 @@ package op
 
 import "mt/device"
 
-// ScatterAddRows accumulates DRows (U, C) f32: row u += Σ DY (T, C) act rows
-// Pos[Start[u]:Start[u+1]], in that order.
+// ScatterAddRows adds to row u of DRows (U, C) f32 the rows
+// Pos[Start[u]:Start[u+1]] of DY (T, C) act, in that order.
 //
 //	Start (U+1) i32, none where U is 0; Pos (T) i32
 type ScatterAddRows struct {
@@ -14,7 +14,7 @@ type ScatterAddRows struct {
 // Name implements device.Op.
 func (a *ScatterAddRows) Name() string { return "ScatterAddRows" }
 
-// Check implements device.Op. What Start and Pos hold is not looked at.
+// Check implements device.Op. The values of Start and Pos are not checked.
 func (a *ScatterAddRows) Check() error {
 	var c checker
 	c.sizes(a.U, a.T, a.C)

@@ -17,7 +17,7 @@ type SortByExpert struct {
 // Name implements device.Op.
 func (a *SortByExpert) Name() string { return "SortByExpert" }
 
-// Check implements device.Op. What IDs hold is not looked at.
+// Check implements device.Op. The values of IDs are not checked.
 func (a *SortByExpert) Check() error {
 	var c checker
 	c.sizes(a.N, a.K, a.E)

@@ -10,22 +10,24 @@ import (
 	"mt/device"
 )
 
-// Table says what runs each type of operation on a device, given an S, which is
-// what the device runs it on. Every operation's file of the device adds itself,
-// before anything is taken; from then on any number of goroutines may take. The
+// Table has the functions with which a device runs each type of operation. They get
+// an S, which is what the device runs operations on, such as one of its streams.
+// The device's file for an operation adds its function, and all must be added
+// before the first Take. From then on any number of goroutines may call Take. The
 // zero value is an empty table.
 type Table[S any] struct{ kinds map[reflect.Type]kind[S] } // by the type of the pointer
 
 // kind is one type of operation.
 type kind[S any] interface {
 	name() string
-	// take is a copy of o, a pointer, and run runs such a copy and has it back.
+	// take returns a copy of what o points to, as a pointer. run runs such a copy,
+	// and puts it back into the pool.
 	take(o device.Op) any
 	run(on S, copy any) error
 }
 
-// Add puts f in the table, to run operations of type O. It panics where the table
-// has such already.
+// Add puts f in the table as the function that runs operations of type O. It panics
+// where the table has one already.
 func Add[S, O any, P interface {
 	*O
 	device.Op
@@ -36,8 +38,8 @@ func Add[S, O any, P interface {
 	t.put(reflect.TypeFor[P](), newKind[S, O, P](f))
 }
 
-// Replace puts f where the table has another function for operations of type O. It
-// panics where it has none.
+// Replace puts f in the place of the function that runs operations of type O. It
+// panics where the table has none.
 func Replace[S, O any, P interface {
 	*O
 	device.Op
@@ -55,10 +57,10 @@ func (t *Table[S]) put(of reflect.Type, k kind[S]) {
 	t.kinds[of] = k
 }
 
-// Clone is another table with what t has.
+// Clone is a new table with the content of t.
 func (t *Table[S]) Clone() Table[S] { return Table[S]{maps.Clone(t.kinds)} }
 
-// Names are the operations of the table, sorted.
+// Names are the names of the table's operations, sorted.
 func (t *Table[S]) Names() []string {
 	var names []string
 	for _, k := range t.kinds {
@@ -68,8 +70,8 @@ func (t *Table[S]) Names() []string {
 	return names
 }
 
-// Take is a call of what runs o, with a copy of what o points to. The error names
-// an operation that the table lacks.
+// Take returns a call: a copy of what o points to, and the function that runs it.
+// The error names an operation that the table lacks.
 func (t *Table[S]) Take(o device.Op) (Call[S], error) {
 	k, ok := t.kinds[reflect.TypeOf(o)]
 	if !ok {
@@ -78,7 +80,8 @@ func (t *Table[S]) Take(o device.Op) (Call[S], error) {
 	return Call[S]{k, k.take(o)}, nil
 }
 
-// Call is an operation with its arguments and what runs it. The zero Call is none.
+// Call is an operation with its arguments and the function that runs it. The zero
+// Call is none.
 type Call[S any] struct {
 	kind kind[S]
 	copy any // a pointer
@@ -87,7 +90,8 @@ type Call[S any] struct {
 // None says whether c is no call at all.
 func (c Call[S]) None() bool { return c.kind == nil }
 
-// Run runs the operation and gives the copy back: a call is run at most once.
+// Run runs the operation and puts its arguments back into the pool. A call must be
+// run at most once.
 func (c Call[S]) Run(on S) error { return c.kind.run(on, c.copy) }
 
 // kindOf implements kind for operations of type O.

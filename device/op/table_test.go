@@ -9,7 +9,7 @@ import (
 	"mt/device"
 )
 
-// direct is a device that runs what its table has at once, on itself.
+// direct is a device that runs every operation of its table at once, on itself.
 type direct struct {
 	device.Device
 	table Table[*direct]
@@ -42,7 +42,8 @@ func newDirect() *direct {
 	return d
 }
 
-// A call has arguments of its own, however many there are at a time.
+// Each call has its own copy of the arguments, however many calls there are at a
+// time.
 func TestCallsAreCopies(t *testing.T) {
 	d := newDirect()
 	d.hold = true
@@ -66,8 +67,8 @@ func TestCallsAreCopies(t *testing.T) {
 	}
 }
 
-// Arguments are a call's until it has run, and a caller's until Do returns, whatever
-// is enqueued meanwhile.
+// The arguments belong to a call until it has run, and to the caller until Do returns, whatever is
+// enqueued meanwhile.
 func TestArgumentsAreHeld(t *testing.T) {
 	d := &direct{}
 	Add(&d.table, func(on *direct, a *Scale) error {
@@ -85,7 +86,7 @@ func TestArgumentsAreHeld(t *testing.T) {
 	}
 }
 
-// nested is a device that enqueues an operation of its own first.
+// nested is a device that, before each operation, enqueues one of its own.
 type nested struct{ *direct }
 
 func (n nested) Do(s device.Stream, o device.Op) {
@@ -95,8 +96,8 @@ func (n nested) Do(s device.Stream, o device.Op) {
 	n.direct.Do(s, o)
 }
 
-// An operation that a table lacks is an error with its name, and an error of what
-// runs one comes out.
+// For an operation that a table lacks the error has its name, and the error of a
+// function that runs one is returned.
 func TestTakeAndRunErrors(t *testing.T) {
 	d, broken := newDirect(), errors.New("broken")
 	Do(d, nil, Convert{})
@@ -134,8 +135,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// From its caller to what runs it an operation takes no memory once there was one.
-// With the race detector nothing is used twice: see pooled.
+// From its caller to the function that runs it, an operation allocates nothing once
+// there has been one. In race builds nothing is used a second time: see pooled.
 func TestNothingIsAllocated(t *testing.T) {
 	d := &direct{}
 	var sum float32

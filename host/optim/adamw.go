@@ -37,7 +37,8 @@ func (AdamW) Planes(model.Param) []Plane { return moments }
 // clip, decay, 1−β1, β2, 1−β2, lr/bc1, √bc2, eps.
 type coefs [8]float32
 
-// adamUpdate are the factors for tensors without [0] and with [1] decay.
+// adamUpdate has the factors for tensors that do not decay in [0], and for those
+// that do in [1].
 type adamUpdate [2]coefs
 
 // At implements Optimizer.
@@ -54,7 +55,7 @@ func (a AdamW) At(r Rate) Update {
 	return both
 }
 
-// of are the factors for p.
+// of picks the factors for p.
 func (both *adamUpdate) of(p *model.Param) *coefs {
 	if p.Decay() {
 		return &both[1]
@@ -62,7 +63,7 @@ func (both *adamUpdate) of(p *model.Param) *coefs {
 	return &both[0]
 }
 
-// pieceElems is how many elements one call of a parallel loop deals with.
+// pieceElems is how many elements one unit has at most.
 const pieceElems = 1 << 15
 
 // Units implements Optimizer.
@@ -99,15 +100,16 @@ func (both *adamUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	}
 }
 
-// adamStep is what moves elements of one tensor.
+// adamStep is what an update of elements of one tensor needs.
 type adamStep struct {
 	weight Weight
 	tensor *model.TensorLayout
-	m, v   []float32 // of the layer
+	m, v   []float32 // the moments of the layer
 	c      *coefs
 }
 
-// move moves n elements from element at on, n > 0. grad points to their gradient.
+// move updates n > 0 elements from element at on. grad points to the gradient of
+// the first.
 func (s *adamStep) move(at, n int64, kind gradKind, grad *byte) {
 	tl := s.tensor
 	m, v := &s.m[tl.Elem+at], &s.v[tl.Elem+at]

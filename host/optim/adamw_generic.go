@@ -7,8 +7,8 @@ import (
 	"mt/internal/bfloat"
 )
 
-// generic is the plain Go implementation, which every other one equals bit for
-// bit. float32(x*y) keeps the compiler from fusing the product with a sum.
+// generic is the implementation in plain Go; every other one gives the same bits.
+// float32(x*y) keeps the compiler from fusing a product with a sum.
 var generic = kernels{
 	name:  "generic",
 	lanes: 1,
@@ -40,7 +40,7 @@ var generic = kernels{
 	},
 }
 
-// grads are n gradients at p.
+// grads is the n gradients at p.
 func grads[E float32 | uint16](p *byte, n int) []E {
 	return unsafe.Slice((*E)(unsafe.Pointer(p)), n)
 }
@@ -56,8 +56,8 @@ func value[E float32 | uint16](x E) float32 {
 	panic("optim: not a gradient")
 }
 
-// plainGeneric updates n elements of an fp32 plane. Without g all gradients are
-// zero.
+// plainGeneric updates n elements of an fp32 plane. Where g is nil, all gradients
+// are zero.
 func plainGeneric[E float32 | uint16](w, m, v *float32, g []E, n int, c *[8]float32) {
 	ws, ms, vs := unsafe.Slice(w, n), unsafe.Slice(m, n), unsafe.Slice(v, n)
 	for i := range ws {
@@ -69,7 +69,7 @@ func plainGeneric[E float32 | uint16](w, m, v *float32, g []E, n int, c *[8]floa
 	}
 }
 
-// splitGeneric is plainGeneric for a pair of planes.
+// splitGeneric is plainGeneric for a weight in two planes.
 func splitGeneric[E float32 | uint16](hi, lo *uint16, m, v *float32, g []E, n int, c *[8]float32) {
 	his, los := unsafe.Slice(hi, n), unsafe.Slice(lo, n)
 	ms, vs := unsafe.Slice(m, n), unsafe.Slice(v, n)
@@ -83,7 +83,7 @@ func splitGeneric[E float32 | uint16](hi, lo *uint16, m, v *float32, g []E, n in
 	}
 }
 
-// adam updates one element. c: see coefs.
+// adam updates one element. For c see coefs.
 func adam(w, m, v, g float32, c *[8]float32) (float32, float32, float32) {
 	clip, decay, beta1c, beta2, beta2c, step, rootbc2, eps := c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]
 	g = float32(g * clip)
@@ -97,14 +97,15 @@ func adam(w, m, v, g float32, c *[8]float32) (float32, float32, float32) {
 	return w, m, v
 }
 
-// expMask are the bits of an fp32 exponent. They are 0 for zero and for numbers
-// so small that the update of a table of them takes ten times as long (measured,
-// AVX-512). A moment that decays without gradients, as that of a rare row of the
-// embedding does, would be among these after some 800 steps and stay there: 0.9
-// times the smallest rounds to itself.
+// expMask has the bits of an fp32 exponent set. In a zero they are all 0, and in
+// numbers so small that the update of a table of them takes ten times as long
+// (measured with AVX-512). Without the mask, a moment that decays and gets no
+// gradients, as that of a rare row of the embedding, would be such a number after
+// some 800 steps, and for good: 0.9 times the smallest number rounds to that
+// number.
 const expMask = 0x7f800000
 
-// sumGeneric adds the squares of x to lanes, element i to lane i % sumLanes.
+// sumGeneric adds the squares of x to lanes: element i to lane i % sumLanes.
 func sumGeneric[E float32 | uint16](x []E, lanes *[sumLanes]float64) {
 	for i, e := range x {
 		f := float64(value(e))

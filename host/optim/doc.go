@@ -1,12 +1,12 @@
-// Package optim says what is kept beside the weights, and moves them: planes,
-// their optimizers, and the arithmetic of gradients.
+// Package optim says what is kept beside the weights and how it moves: planes, the
+// optimizers that keep them, and the arithmetic of gradients.
 //
 // It may import model, internal/bfloat, internal/parallel, golang.org/x/sys and unsafe. It owns
 // no memory: package host does.
 //
 // A parameter is its weight and the planes that are kept beside it. An Optimizer
-// says which planes it wants, into which units a layer is cut, and moves one unit
-// at a time; who cuts, calls and holds the memory knows no plane by name.
+// says which planes it wants and into which units a layer is cut, and moves one
+// unit at a time. Whoever calls it and holds the memory knows no plane by name.
 //
 // Invariant: every result has the same bits for any number of threads and any
 // instruction set. Element arithmetic is IEEE single precision without fused

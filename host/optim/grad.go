@@ -5,19 +5,19 @@ import (
 	"unsafe"
 )
 
-// Grad is a gradient in host memory: a layer's flat element space, one tensor,
-// or rows of one.
+// Grad is a gradient in host memory, of a layer's flat element space, of one
+// tensor, or of some rows of one.
 type Grad struct {
 	Data  []byte // Elems elements, aligned to their size
-	BF16  bool   // bf16, else fp32
+	BF16  bool   // the elements are bf16, else fp32
 	Elems int64
-	// Sparse: Data are rows IDs, which rise strictly, of a tensor. Those of all
-	// other rows are zero.
+	// Sparse: Data has the rows IDs of a tensor, which rise strictly. The gradients
+	// of all other rows are zero.
 	Sparse bool
 	IDs    []int32
 }
 
-// OfRows is g as the gradient of a table's rows ids.
+// OfRows is g as the gradient of the rows ids of a table.
 func (g Grad) OfRows(ids []int32) Grad {
 	g.Sparse, g.IDs = true, ids
 	return g
@@ -31,7 +31,7 @@ func (g Grad) size() int64 {
 	return 4
 }
 
-// kind is the kind of kernel that reads g.
+// kind is the kind of gradient that a kernel has to read.
 func (g Grad) kind() gradKind {
 	if g.BF16 {
 		return gradBF16
@@ -39,8 +39,8 @@ func (g Grad) kind() gradKind {
 	return gradF32
 }
 
-// Check panics unless g has elems elements or more and the memory for them. what
-// begins its words.
+// Check panics unless g has at least elems elements and the memory for them. The
+// message begins with what.
 func (g Grad) Check(what string, elems int64) {
 	if g.Elems < elems || int64(len(g.Data)) < g.Elems*g.size() {
 		panic(fmt.Sprintf("optim: %s: gradient of %d elements in %d bytes, wanted %d elements", what, g.Elems, len(g.Data), elems))
@@ -53,13 +53,14 @@ func (g Grad) Check(what string, elems int64) {
 // at points to element i.
 func (g Grad) at(i int64) *byte { return &g.Data[i*g.size()] }
 
-// Part is n elements of g from element at on.
+// Part is the n elements of g from element at on.
 func (g Grad) Part(at, n int64) Grad {
 	size := g.size()
 	return Grad{Data: g.Data[at*size : (at+n)*size], BF16: g.BF16, Elems: n}
 }
 
-// View sees b as elements of type E. It panics when b is not aligned for them.
+// View is the memory b as elements of type E. It panics where b is not aligned for
+// them.
 func View[E uint16 | float32](b []byte) []E {
 	var e E
 	size := int(unsafe.Sizeof(e))

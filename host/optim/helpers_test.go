@@ -26,7 +26,7 @@ func poolOf(t *testing.T, threads int) *parallel.Pool {
 	return p
 }
 
-// wild is a number of any size: usual ones, zeros, denormals, huge ones.
+// wild is a number of any magnitude: usual ones, zeros, denormals, huge ones.
 func wild(r *rand.Rand) float32 {
 	switch r.IntN(8) {
 	case 0:
@@ -41,10 +41,10 @@ func wild(r *rand.Rand) float32 {
 	return float32(r.NormFloat64())
 }
 
-// mean is a number of the size that weights and gradients have.
+// mean is a random number of the magnitude of weights and gradients.
 func mean(r *rand.Rand) float32 { return float32(r.NormFloat64()) }
 
-// gradOf is n random gradients.
+// gradOf is a gradient of n random elements, which number draws.
 func gradOf(n int64, bf16 bool, seed uint64, number func(*rand.Rand) float32) Grad {
 	r := rand.New(rand.NewPCG(seed, 2))
 	values := make([]float32, n)
@@ -72,7 +72,7 @@ func gradFrom(values []float32, bf16 bool) Grad {
 	return g
 }
 
-// values are the elements of g.
+// values are the elements of g as fp32.
 func (g Grad) values() []float32 {
 	out := make([]float32, g.Elems)
 	for i := range out {
@@ -85,7 +85,7 @@ func (g Grad) values() []float32 {
 	return out
 }
 
-// bytesOf sees x as bytes.
+// bytesOf is the memory of x as bytes.
 func bytesOf(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }

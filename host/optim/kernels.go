@@ -6,34 +6,34 @@ import (
 	"unsafe"
 )
 
-// gradKind is what a kernel reads as gradient.
+// gradKind is the kind of gradient that a kernel reads.
 type gradKind uint8
 
 const (
 	gradF32 gradKind = iota
 	gradBF16
-	gradZero // nothing: all elements are zero
+	gradZero // none: the gradient of every element is zero
 	gradKinds
 )
 
-// plainKernel updates n elements of an fp32 plane, splitKernel of a pair of
-// planes. n is a multiple of the level's lanes.
+// plainKernel updates n elements of an fp32 plane, splitKernel n elements of a
+// weight in two planes. n is a multiple of the level's lanes.
 type (
 	plainKernel func(w, m, v *float32, grad *byte, n int, c *[8]float32)
 	splitKernel func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
-	sumKernel   func(x *byte, n int, lanes *[sumLanes]float64) // n: a multiple of sumLanes
+	sumKernel   func(x *byte, n int, lanes *[sumLanes]float64) // n is a multiple of sumLanes
 )
 
 // kernels is the implementation for one instruction set.
 type kernels struct {
 	name  string
-	lanes int // elements a kernel takes at a time; the rest is left to the generic one
+	lanes int // how many elements a kernel takes at a time; generic updates those left over
 	plain [gradKinds]plainKernel
 	split [gradKinds]splitKernel
-	sum   [gradKinds]sumKernel // none for gradZero
+	sum   [gradKinds]sumKernel // there is none for gradZero
 }
 
-// active is what the functions of this package run on.
+// active is the implementation that the functions of this package use.
 var active = choose(os.Getenv("MT_CPU"), available())
 
 // Level names the instruction set in use: "avx512", "avx2" or "generic". The
@@ -41,7 +41,7 @@ var active = choose(os.Getenv("MT_CPU"), available())
 // and slower ones; any other value leaves it free.
 func Level() string { return active.name }
 
-// Levels names the instruction sets that this machine has, fastest first.
+// Levels names the instruction sets that this machine can run, fastest first.
 func Levels() []string {
 	var names []string
 	for _, k := range available() {
@@ -50,8 +50,9 @@ func Levels() []string {
 	return names
 }
 
-// Use makes one of Levels the instruction set in use, until the next call, and
-// says which one was. It is for comparing them: nothing may be under way.
+// Use makes one of Levels the instruction set in use until the next call, and
+// returns the one that was in use before. It is for comparing them; nothing else
+// may use this package meanwhile.
 func Use(level string) (before string) {
 	for _, k := range available() {
 		if k.name == level {
@@ -109,12 +110,12 @@ func (k *kernels) sumSquares(kind gradKind, x *byte, n int) float64 {
 	return fold(&lanes)
 }
 
-// skip is the element n after p.
+// skip points to the n-th element after p.
 func skip[E any](p *E, n int) *E {
 	return (*E)(unsafe.Add(unsafe.Pointer(p), n*int(unsafe.Sizeof(*p))))
 }
 
-// skipGrad is the gradient n after p.
+// skipGrad points to the n-th gradient after p.
 func skipGrad(kind gradKind, p *byte, n int) *byte {
 	switch kind {
 	case gradF32:

@@ -14,7 +14,7 @@ func TestChooseHonoursTheLimit(t *testing.T) {
 	}
 }
 
-// TestUse: every level that is there can be chosen, and another cannot.
+// TestUse: every level of this machine can be chosen, and no other.
 func TestUse(t *testing.T) {
 	first := Level()
 	defer Use(first)

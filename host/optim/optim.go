@@ -22,29 +22,31 @@ func (d DType) String() string { return [...]string{F32: "fp32"}[d] }
 
 // Plane is one value for every element of a layer, kept beside its weight.
 type Plane struct {
-	Name  string // tells it from the others of its layer, in checkpoints too: "m"; "lo" is the weight's
+	Name  string // unique among the planes of a layer, and used in checkpoints: "m"; "lo" is the weight's
 	DType DType
-	Kind  string // what such planes are called where people read of memory: "moments"
-	Of    string // whose it is: "AdamW"
+	Kind  string // what such planes are called where memory is listed for people: "moments"
+	Of    string // who keeps it: "AdamW"
 }
 
-// Bytes is the size of p for layer l: it lies in the layer's flat element space.
+// Bytes is the size of p for layer l. A plane has a value for each element of the
+// layer's flat element space.
 func (p Plane) Bytes(l model.Layout) int64 { return p.DType.Bytes() * l.Elems }
 
-// PageBytes is the alignment on the host of every layer's tile and of each of its
-// planes.
+// PageBytes is the alignment in bytes, in host memory, of every layer's tile and of
+// each of its planes.
 const PageBytes = 4096
 
-// Pages rounds bytes up to whole pages: what of the host's memory a layer's tile or
-// plane of so many bytes takes.
+// Pages rounds bytes up to whole pages. That is how much host memory a tile or a
+// plane of that size takes.
 func Pages(bytes int64) int64 { return (bytes + PageBytes - 1) / PageBytes * PageBytes }
 
-// Planes say what is kept beside a parameter. Planes of one name are the same. nil
-// keeps nothing: such weights are not updated.
+// Planes says which planes are kept beside a parameter. Planes with the same name
+// are the same. With nil none are kept, and weights cannot be updated.
 type Planes func(model.Param) []Plane
 
-// Of lists the planes of a layer, each once, in the order in which the parameters
-// that it owns ask for them. A layer keeps them for all its elements.
+// Of lists the planes of a layer. Each is listed once, in the order in which the
+// parameters that the layer owns ask for them. A layer keeps a plane for all its
+// elements.
 func (f Planes) Of(l model.Layout) []Plane {
 	var out []Plane
 	for _, t := range l.Tensors {
@@ -68,8 +70,8 @@ func (f Planes) Bytes(l model.Layout) (bytes int64) {
 	return bytes
 }
 
-// UpdateBytes is what an update of layer l reads and writes of its weights and of
-// all that is kept beside them.
+// UpdateBytes is how many bytes an update of layer l reads and writes: the weights
+// and all planes beside them.
 func (f Planes) UpdateBytes(l model.Layout) int64 { return 2 * (4*l.Elems + f.Bytes(l)) }
 
 // State is the memory of a plane of one layer.
@@ -78,7 +80,8 @@ type State struct {
 	Data []byte // (Layout.Elems) aligned to its elements
 }
 
-// floats are the elements of the plane of that name, which must be fp32.
+// floats are the elements of the plane of that name, which must be there and be
+// fp32.
 func floats(planes []State, name string) []float32 {
 	for i := range planes {
 		if p := &planes[i]; p.Name == name && p.DType == F32 {
@@ -91,39 +94,40 @@ func floats(planes []State, name string) []float32 {
 // Weight is the memory of the weights of one layer.
 type Weight struct {
 	Layout *model.Layout
-	Tile   []byte   // (Layout.TileBytes) hi planes (bf16) and plain fp32 planes
-	Lo     []uint16 // (Layout.Elems) signed lower halves of split weights; nil where there are none
+	Tile   []byte   // (Layout.TileBytes) bf16 hi planes and plain fp32 planes
+	Lo     []uint16 // (Layout.Elems) the signed lower halves of split weights; nil where the layer has none
 }
 
-// Unit is the least of a layer that is updated at once: elements of one tensor.
+// Unit is the smallest piece of a layer that is updated at a time: elements of one
+// tensor.
 type Unit struct {
 	Tensor int
 	At, N  int64 // N elements from element At of the tensor on
 }
 
-// Rate is what distinguishes one update from another.
+// Rate is what differs between the updates of a run.
 type Rate struct {
 	LR   float64
-	Step int64   // updates made, this one included: 1 is the first
-	Clip float32 // the gradient's factor; 1 leaves it as it is
+	Step int64   // the number of updates including this one: 1 for the first
+	Clip float32 // the factor of the gradient; 1 leaves it as it is
 }
 
-// Optimizer is a recipe for updates: hyperparameters without state. Values of it
-// can be compared.
+// Optimizer is a recipe for updates: hyperparameters without state. Two Optimizers
+// can be compared with ==.
 type Optimizer interface {
-	// Planes are what the optimizer keeps beside p.
+	// Planes are the planes that the optimizer keeps beside p.
 	Planes(p model.Param) []Plane
-	// Units cuts the tensors that l owns, in order, into units: together they are
-	// all elements, once.
+	// Units cuts the tensors that l owns, in order, into units. Together the units
+	// have every element once.
 	Units(l model.Layout) []Unit
-	// At prepares updates at a rate.
+	// At prepares updates at one rate.
 	At(r Rate) Update
 }
 
-// Update moves units by an optimizer at one rate. Its methods may be called from
-// several goroutines, for different units.
+// Update moves units as an optimizer says, at one rate. Several goroutines may call
+// its methods at the same time, for different units.
 type Update interface {
-	// Step moves unit u of a layer by the gradient of the unit's tensor. Among
-	// planes are those that the optimizer asked for.
+	// Step moves unit u of a layer, given the gradient of the unit's tensor. The
+	// planes that the optimizer asked for must be among planes.
 	Step(u Unit, w Weight, planes []State, grad Grad)
 }

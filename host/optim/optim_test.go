@@ -7,8 +7,8 @@ import (
 	"mt/model"
 )
 
-// odd is a layer of two owned tensors, the first of more than a unit, and a
-// reference.
+// odd is a layer that has a reference and owns two tensors, the first of which has
+// more elements than a unit.
 func odd(bf16 bool) model.Layout {
 	table := model.Param{Role: model.RoleEmbed, Rows: 50, Cols: 19, Dims: 2}
 	l := model.Layer{Kind: model.Head, Tied: true, Params: []model.Param{
@@ -16,7 +16,7 @@ func odd(bf16 bool) model.Layout {
 	return model.NewLayout(l, bf16, table)
 }
 
-// TestUnitsCoverALayer: every element that the layer owns is in one unit.
+// TestUnitsCoverALayer: every element that the layer owns is in exactly one unit.
 func TestUnitsCoverALayer(t *testing.T) {
 	l := odd(true)
 	at := make([]int64, len(l.Tensors))
@@ -33,8 +33,9 @@ func TestUnitsCoverALayer(t *testing.T) {
 	}
 }
 
-// TestPlanesOfALayer: each plane once, in order, for all its elements; none for
-// references and without anybody who asks.
+// TestPlanesOfALayer: each plane is listed once, in order, for all elements.
+// References have none, and neither has a layer none of whose parameters asks for
+// one.
 func TestPlanesOfALayer(t *testing.T) {
 	l := odd(false)
 	other := Plane{Name: "other", DType: F32}
@@ -50,7 +51,8 @@ func TestPlanesOfALayer(t *testing.T) {
 	if got, want := planes.Of(l), []Plane{secondMoment, other, firstMoment}; !slices.Equal(got, want) {
 		t.Errorf("planes %v, want %v", got, want)
 	}
-	// Written out: of each element 4 bytes a plane; read and written, with the weight.
+	// In numbers: 4 bytes an element for each plane; an update reads and writes them and the
+	// weight.
 	if got, want := planes.Bytes(l), 12*l.Elems; got != want {
 		t.Errorf("planes of %d bytes, want %d", got, want)
 	}
@@ -62,7 +64,7 @@ func TestPlanesOfALayer(t *testing.T) {
 	}
 }
 
-// TestStepNeedsItsPlanes: an update of weights alone is a mistake.
+// TestStepNeedsItsPlanes: an update of weights without their planes panics.
 func TestStepNeedsItsPlanes(t *testing.T) {
 	l := odd(false)
 	w := Weight{Layout: &l, Tile: bytesOf(make([]float32, l.TileBytes/4))}

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// announceRead tells the race detector of a read that it cannot see: assembly's.
+// announceRead tells the race detector of a read by assembly, which it cannot see.
 func announceRead[E any](first *E, n int) {
 	var e E
 	if n > 0 {
@@ -15,7 +15,8 @@ func announceRead[E any](first *E, n int) {
 	}
 }
 
-// announceWrite tells the race detector of a write that it cannot see.
+// announceWrite tells the race detector of a write by assembly, which it cannot
+// see.
 func announceWrite[E any](first *E, n int) {
 	var e E
 	if n > 0 {

@@ -9,7 +9,8 @@ import (
 	"mt/internal/parallel"
 )
 
-// CheckIDs panics unless ids rise strictly and are rows of a table.
+// CheckIDs panics unless ids rise strictly and are all rows of a table with rows
+// rows.
 func CheckIDs(what string, ids []int32, rows int) {
 	for i, id := range ids {
 		if id < 0 || int(id) >= rows || i > 0 && id <= ids[i-1] {
@@ -21,8 +22,8 @@ func CheckIDs(what string, ids []int32, rows int) {
 // rowRun is a run of neighbouring rows.
 type rowRun struct{ row, n int }
 
-// runs cuts rows [row, end) into runs that all are in ids or all are not. It
-// yields where the first of them is in ids, −1 for rows that are not there.
+// runs cuts the rows [row, end) into runs whose rows are all in ids or all not.
+// With each run it yields where in ids its first row is, −1 where it is not there.
 func runs(ids []int32, row, end int) iter.Seq2[int, rowRun] {
 	return func(yield func(int, rowRun) bool) {
 		at := sort.Search(len(ids), func(i int) bool { return int(ids[i]) >= row })
@@ -47,9 +48,10 @@ func runs(ids []int32, row, end int) iter.Seq2[int, rowRun] {
 	}
 }
 
-// AddRows adds rows (len(ids), cols) to rows ids of dst (V, cols), the head's
-// part of a tied table's gradient. ids must rise strictly. Sums are made in
-// fp32; a bf16 dst is rounded to nearest even. pool may be nil.
+// AddRows adds rows (len(ids), cols) to the rows ids of dst (V, cols), which is the
+// head's contribution to the gradient of a tied table. ids must rise strictly. Sums
+// are made in fp32; where dst is bf16 they are rounded to nearest even. pool may be
+// nil.
 func AddRows(pool *parallel.Pool, dst Grad, ids []int32, rows Grad, cols int) {
 	if cols <= 0 || dst.Elems%int64(cols) != 0 {
 		panic(fmt.Sprintf("optim: add rows of %d columns to %d elements", cols, dst.Elems))

@@ -2,7 +2,8 @@ package optim
 
 import "testing"
 
-// Every upper half with the lower halves where rounding turns, and near them.
+// It tries every upper half, with the lower halves at which rounding changes and
+// those near them.
 func TestSplitJoinIsExact(t *testing.T) {
 	for high := range uint32(1 << 16) {
 		for _, low := range []uint32{0, 1, 2, 0x3fff, 0x7ffe, 0x7fff, 0x8000, 0x8001, 0xc000, 0xfffe, 0xffff} {

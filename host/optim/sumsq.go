@@ -6,7 +6,7 @@ import (
 	"mt/internal/parallel"
 )
 
-// sumLanes is how many sums run beside each other in a block: element i of the
+// sumLanes is how many sums a block of elements is added up in: element i of the
 // block goes to sum i % sumLanes.
 const sumLanes = 32
 
@@ -17,9 +17,9 @@ const sumLanes = 32
 // threads and any instruction set, and elements of padding, being zero, do not
 // change it.
 //
-// A square of an fp32 number is exact in float64 and at most 2^256, so the sum
-// of fewer than 2^767 of them cannot overflow: it is finite exactly when every
-// element is, which makes AllFinite a question to the sum. pool may be nil.
+// A square of an fp32 number is exact in float64 and at most 2^256, so a sum of
+// fewer than 2^767 of them cannot overflow. The sum is therefore finite exactly
+// when every element is, which is how AllFinite works. pool may be nil.
 func SumSquares(pool *parallel.Pool, g Grad) float64 {
 	if g.Elems == 0 {
 		return 0
@@ -40,12 +40,13 @@ func SumSquares(pool *parallel.Pool, g Grad) float64 {
 	return sum
 }
 
-// AllFinite says whether all elements are finite whose SumSquares is given.
+// AllFinite says, given the SumSquares of some elements, whether all of them are
+// finite.
 func AllFinite(sumSquares float64) bool {
 	return !math.IsNaN(sumSquares) && !math.IsInf(sumSquares, 0)
 }
 
-// fold adds up the sums of a block.
+// fold adds up the sums of a block in a tree.
 func fold(lanes *[sumLanes]float64) float64 {
 	for half := sumLanes / 2; half > 0; half /= 2 {
 		for i := range half {

@@ -27,8 +27,8 @@ func TestSumSquaresHasTheSameBitsEverywhere(t *testing.T) {
 	}
 }
 
-// The order that SumSquares promises, written down another way: block by block,
-// every 32nd square in turn, then neighbours half a tree apart.
+// The order that SumSquares promises is written down in another way here: block by
+// block, every 32nd square in turn, and then sums that are half a tree apart.
 func TestSumSquaresKeepsItsOrder(t *testing.T) {
 	for _, n := range sumLengths {
 		g := gradOf(n, false, uint64(n), wild)
@@ -51,7 +51,8 @@ func TestSumSquaresKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// tree adds up elements half of x apart, then those sums, and so on.
+// tree adds up the elements of x that are half its length apart, then those sums
+// likewise, and so on.
 func tree(x []float64) float64 {
 	if len(x) == 1 {
 		return x[0]
@@ -63,8 +64,9 @@ func tree(x []float64) float64 {
 	return tree(half)
 }
 
-// The exact sum, by big numbers. A float64 sum of n positive terms, each exact,
-// is off by at most n·2⁻⁵³ of it; the longest chain here has 1024 + 5 + 3 terms.
+// The exact sum is computed with big numbers. A float64 sum of n positive terms,
+// each of them exact, is off by at most n·2⁻⁵³ of itself; the longest chain here
+// has 1024 + 5 + 3 terms.
 func TestSumSquaresIsRight(t *testing.T) {
 	const bound = 1100 * 0x1p-53
 	for _, bf16 := range []bool{false, true} {
@@ -115,7 +117,7 @@ func TestPaddingDoesNotChangeTheSum(t *testing.T) {
 	}
 }
 
-// What lies behind a gradient in its slab is another's: nothing of it is read.
+// What comes after a gradient in its slab is not part of it, and is not read.
 func TestSumSquaresEndsWithTheGradient(t *testing.T) {
 	for _, bf16 := range []bool{false, true} {
 		for _, n := range sumLengths {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestRound: every pattern comes back, and what lies between two goes to the
-// nearer one, to the even one from the middle. The next of the largest is 2^128,
-// an infinity as a pattern.
+// TestRound: every pattern is rounded to itself. A number between two goes to the
+// nearer one, and from the middle to the even one. The pattern after that of the
+// largest number stands for 2^128 here, and is that of an infinity.
 func TestRound(t *testing.T) {
 	value := func(b uint16) float64 {
 		if v := Widen(b); !math.IsInf(float64(v), 0) {
@@ -44,7 +44,8 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// TestRoundNaN: a payload in the lower half alone does not make an infinity.
+// TestRoundNaN: a NaN whose payload is in the lower half alone does not become an
+// infinity.
 func TestRoundNaN(t *testing.T) {
 	for bits, want := range map[uint32]uint16{0x7f800001: 0x7fc0, 0xff80ffff: 0xffc0, 0xffffffff: 0xffff, 0x7fa12345: 0x7fe1} {
 		if got := Round(math.Float32frombits(bits)); got != want {

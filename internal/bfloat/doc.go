@@ -1,8 +1,9 @@
-// Package bfloat converts between float32 and bfloat16, the upper half of one.
+// Package bfloat converts between float32 and bfloat16, which is the upper half of
+// a float32.
 //
 // It may import the standard library only.
 //
-// Invariant: whatever plain Go code rounds to bfloat16 rounds here, so that all of
-// it agrees, on NaNs too. Assembly and the GPU's kernels have their own and are
-// held against it.
+// Invariant: all plain Go code that rounds to bfloat16 does so with this package,
+// so that it agrees even on NaNs. Assembly and the GPU's kernels round by
+// themselves, and are tested against it.
 package bfloat

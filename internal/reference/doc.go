@@ -1,6 +1,6 @@
-// Package reference computes the forward of all families in float64, in the
-// plainest Go there is, and gradients by finite differences of it. Tests use it
-// to judge the templates; nothing else does.
+// Package reference computes the forward of all model families in float64, in the
+// plainest Go, and gradients as finite differences of it. It serves tests alone,
+// which compare the templates of package layers with it.
 //
 // It imports model. Invariant: it shares no arithmetic with what it judges.
 package reference

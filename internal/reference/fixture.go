@@ -19,8 +19,8 @@ type Fixture struct {
 	Weights Weights    // before training
 	Rows    []Sequence // in file order
 	PerStep int        // rows per step
-	// Loss and GradNorm are step 1's, before clipping; LossBound and NormBound
-	// how far, relatively, an fp32 run may be from them.
+	// Loss and GradNorm are those of step 1, before clipping. LossBound and
+	// NormBound are how far from them an fp32 run may be, relatively.
 	Loss, GradNorm, LossBound, NormBound float64
 	Logits                               [2][]float64 // (T, V) of the first two rows
 }

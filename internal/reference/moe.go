@@ -7,7 +7,7 @@ import (
 	"mt/model"
 )
 
-// Routing is what routers did, in all calls of MoE that it was given to.
+// Routing adds up what routers did in all the calls of MoE that it was passed to.
 type Routing struct {
 	Rows   int       // tokens, once for every layer
 	Counts []float64 // by expert: how many rows chose it
@@ -15,9 +15,9 @@ type Routing struct {
 	Chosen []int     // the experts of every row, the most probable first
 }
 
-// AuxLoss is the auxiliary loss over all that r took in: coefficient · experts ·
-// Σ (Counts/Rows)·(Probs/Rows). Source: arXiv:2101.03961, as Transformers'
-// load_balancing_loss_func has it.
+// AuxLoss is the auxiliary loss of everything in r: coefficient · experts · Σ
+// (Counts/Rows)·(Probs/Rows). Source: arXiv:2101.03961, in the form of
+// Transformers' load_balancing_loss_func.
 func (r *Routing) AuxLoss(cfg *model.Config) float64 {
 	var sum float64
 	for e, n := range r.Counts {
@@ -43,8 +43,8 @@ func (r *Routing) take(p []float64, chosen []int) {
 	r.Chosen = append(r.Chosen, chosen...)
 }
 
-// MoE is x + experts(norm(x)) for x (T, h), the second half of block i where that
-// has experts; r, unless nil, takes in the routing.
+// MoE is x + experts(norm(x)) for x (T, h): the second half of block i, where that
+// has experts. Unless r is nil, the routing is added to it.
 func MoE(cfg *model.Config, w Weights, i int, x []float64, r *Routing) []float64 {
 	n, h := norm(cfg, x, w[tensor(i, "post_attention_layernorm.weight")]), cfg.HiddenSize
 	y := append([]float64(nil), x...)
@@ -93,7 +93,7 @@ func AuxLoss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 	return r.AuxLoss(cfg)
 }
 
-// largest are the places of the k largest of p, the largest first.
+// largest are the indices of the k largest elements of p, the largest first.
 func largest(p []float64, k int) []int {
 	var out []int
 	taken := make([]bool, len(p))

@@ -10,7 +10,8 @@ import (
 	"mt/model"
 )
 
-// Loss with the auxiliary one is what Transformers computed for a whole step.
+// The loss including the auxiliary loss is that which Transformers computed for a
+// whole step.
 func TestAuxLossEqualsTransformers(t *testing.T) {
 	if _, err := os.Stat(fixtures); err != nil {
 		t.Skipf("no recorded runs: %v", err)
@@ -29,8 +30,8 @@ func TestAuxLossEqualsTransformers(t *testing.T) {
 	}
 }
 
-// With equal probabilities and experts in turn the auxiliary loss is K times its
-// coefficient, the least there is.
+// With equal probabilities, and experts that are chosen in turn, the auxiliary loss
+// is K times its coefficient, which is the least it can be.
 func TestAuxLoss(t *testing.T) {
 	cfg := &model.Config{NumExperts: 4, RouterAuxLossCoef: 0.5}
 	var r Routing

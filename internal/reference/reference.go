@@ -8,19 +8,19 @@ import (
 )
 
 // Weights are a model's tensors, row-major, by their names in a Hugging Face
-// checkpoint ("model.layers.0.self_attn.q_proj.weight"). A bias or q/k norm is
-// applied where it is present; lm_head.weight may lack when it is tied.
+// checkpoint ("model.layers.0.self_attn.q_proj.weight"). A bias or a q/k norm is
+// applied where it is there. lm_head.weight may be missing where it is tied.
 type Weights map[string][]float64
 
 // Sequence is one document: attention and positions start with it.
 type Sequence struct {
 	IDs []int32
-	// Targets are the tokens to predict at each place, shifted already; negative
-	// where none is.
+	// Targets has, for each place, the token to predict there, shifted already. It
+	// is negative where none is to be predicted.
 	Targets []int32
 }
 
-// Loss is the sum of −log p over all targets by their number.
+// Loss is the sum of −log p over all targets, divided by their number.
 func Loss(cfg *model.Config, w Weights, seqs []Sequence) float64 {
 	var sum float64
 	var n int
@@ -91,8 +91,8 @@ func Block(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 // tensor is the name of a tensor of block i.
 func tensor(i int, s string) string { return fmt.Sprintf("model.layers.%d.%s", i, s) }
 
-// Attention is x + attention(norm(x)) of decoder block i, the latter normed too
-// where four norms are.
+// Attention is x + attention(norm(x)) of decoder block i. In models whose blocks
+// have four norms, attention(norm(x)) is normed too.
 func Attention(cfg *model.Config, w Weights, i int, x []float64) []float64 {
 	h, d := cfg.HiddenSize, cfg.HeadDim
 	qRows, kvRows := cfg.NumHeads*d, cfg.NumKVHeads*d
@@ -243,16 +243,16 @@ func logSumExp(x []float64) float64 {
 	return top + math.Log(sum)
 }
 
-// Derivative is df/ds at 0 by a central difference of fourth order: its
-// truncation error is step⁴·f⁽⁵⁾/30, far below fp32's rounding where f varies
-// over s of order one.
+// Derivative is df/ds at 0, as a central difference of fourth order. Its truncation
+// error is step⁴·f⁽⁵⁾/30, far below the rounding of fp32 where f changes over an s
+// of about one.
 func Derivative(f func(s float64) float64) float64 {
 	const step = 1e-3
 	return (8*(f(step)-f(-step)) - (f(2*step) - f(-2*step))) / (12 * step)
 }
 
-// Perturbed is f's value with x[i] changed by s·dir[i] for all i, x as it was
-// afterwards.
+// Perturbed is the value of f with s·dir[i] added to x[i] for all i. Afterwards x
+// is as it was.
 func Perturbed(f func() float64, x, dir []float64, s float64) float64 {
 	was := append([]float64(nil), x...)
 	for i, d := range dir {

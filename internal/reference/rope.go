@@ -6,10 +6,10 @@ import (
 	"mt/model"
 )
 
-// Frequencies are the rotary embedding's angles per position in a document of so
-// many tokens, one for each pair of elements that turns. Sources: llama3 is Llama
-// 3.1's, linear and dynamic arXiv:2306.15595 and what follows from it, yarn
-// arXiv:2309.00071, longrope arXiv:2402.13753.
+// Frequencies are the rotary embedding's angles for each position, one for every
+// pair of elements that turns, in a document of length tokens. Sources: llama3 is
+// Llama 3.1's; linear and dynamic are arXiv:2306.15595 and what follows from it;
+// yarn is arXiv:2309.00071; longrope is arXiv:2402.13753.
 func Frequencies(cfg *model.Config, r model.Rope, length int) []float64 {
 	dim := float64(cfg.HeadDim)
 	if r.Partial != 0 {
@@ -45,8 +45,8 @@ func Frequencies(cfg *model.Config, r model.Rope, length int) []float64 {
 	return f
 }
 
-// yarnKeeps is the share of pair i's frequency that yarn leaves as it is: all of
-// those that turn fast, none of the slow.
+// yarnKeeps is the share of pair i's frequency that yarn leaves unchanged: 1 for
+// pairs that turn fast, 0 for slow ones, and between them in the middle.
 func yarnKeeps(r model.Rope, dim, i float64) float64 {
 	pairThatTurns := func(times float64) float64 {
 		return dim / 2 * math.Log(float64(r.OriginalMaxPositions)/(2*math.Pi*times)) / math.Log(r.Theta)
@@ -90,8 +90,8 @@ func amplitude(cfg *model.Config, r model.Rope) float64 {
 	return 1
 }
 
-// rope rotates the heads of x (T, heads, D) in place: of the elements that turn,
-// i with that half of them further on.
+// rope rotates the heads of x (T, heads, D) in place. Among the elements that turn,
+// element i pairs with the one half their number further on.
 func rope(cfg *model.Config, r model.Rope, x []float64, heads int) {
 	d := cfg.HeadDim
 	tokens := len(x) / (heads * d)

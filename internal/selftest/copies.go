@@ -10,11 +10,11 @@ import (
 	"mt/internal/accounts"
 )
 
-// copySizes are tried until one copy takes long enough.
+// copySizes are sizes in bytes, tried in order until one copy takes long enough.
 var copySizes = []int{1 << 22, 1 << 25, 1 << 28}
 
-// copies measures pinned memory one way, the other way, and both at once, and
-// looks at what arrived.
+// copies measures copies of pinned memory in each direction and in both at once,
+// and checks the bytes that arrived.
 func (r *Report) copies(dev device.Device) (err error) {
 	defer func() {
 		if err != nil {
@@ -122,8 +122,8 @@ func (r *Report) measureCopies(m, other *meter, p *pair, c *Check) error {
 	return r.bothWays(m, other, p)
 }
 
-// bothWays runs three copies in each direction at once and times those in the
-// middle of the other's: the direction is never alone.
+// bothWays runs three copies in each direction at once. It times those in the
+// middle of the other direction's, so that neither direction is ever alone.
 func (r *Report) bothWays(m, other *meter, p *pair) error {
 	var ups, downs []time.Duration
 	events := make([]device.Event, 8)

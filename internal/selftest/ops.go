@@ -10,7 +10,7 @@ import (
 	"mt/device/conformance/operations"
 )
 
-// tester is a *testing.T of our own.
+// tester takes the place of *testing.T outside of tests.
 type tester struct {
 	name   string
 	found  []string // what this case found
@@ -34,7 +34,8 @@ func (t *tester) Fatal(args ...any) {
 	panic(stopped{})
 }
 
-// Run implements operations.T. A panic of the device is a finding like any other.
+// Run implements operations.T. A panic of the device becomes a finding like any
+// other.
 func (t *tester) Run(name string, f func(*tester)) bool {
 	sub := &tester{name: name, report: t.report}
 	func() {
@@ -51,14 +52,14 @@ func (t *tester) Run(name string, f func(*tester)) bool {
 	return len(sub.found) == 0
 }
 
-// opCheck is what the cases of one operation gave.
+// opCheck sums up the cases of one operation.
 type opCheck struct {
 	cases, failed int
 	worst         float64
 	errors        []string
 }
 
-// table runs the table of operations on dev and sums it by operation and dtype.
+// table runs the table of operations on dev and sums it up by operation and dtype.
 func table(dev device.Device) map[string]*opCheck {
 	sums := map[string]*opCheck{}
 	of := func(name string) *opCheck {
@@ -84,8 +85,8 @@ func table(dev device.Device) map[string]*opCheck {
 	return sums
 }
 
-// operations runs the table on dev and beside it on the CPU device, whose errors
-// say what is usual.
+// operations runs the table on dev and on the CPU device, whose errors show what is
+// usual.
 func (r *Report) operations(dev, cpu device.Device) {
 	got, beside := table(dev), table(cpu)
 	for _, op := range slices.Sorted(maps.Keys(got)) {

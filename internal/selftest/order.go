@@ -59,14 +59,15 @@ func (o *orderCheck) stream(name string) (device.Stream, error) {
 	return s, err
 }
 
-// lane is one buffer and what proves its states.
-type lane struct {
+// buffer is device memory, the events that mark its states, and the host's side of its
+// copies.
+type buffer struct {
 	mem                   device.Mem
 	arrived, worked, idle device.Event
 	up, down              []byte
 }
 
-func (o *orderCheck) lane() (l lane, err error) {
+func (o *orderCheck) buffer() (l buffer, err error) {
 	if l.mem, err = o.dev.Alloc(accounts.Workspace, 4*orderElems); err != nil {
 		return l, err
 	}
@@ -88,8 +89,9 @@ func (o *orderCheck) lane() (l lane, err error) {
 	return l, nil
 }
 
-// run fills, works and empties: the work makes the first half of a buffer twice
-// the second, so a copy too early or too late shows in the numbers.
+// run fills buffers, works on them and empties them. The work makes the first half
+// of a buffer twice the second half, so a copy that comes too early or too late
+// shows in the numbers.
 func (o *orderCheck) run() error {
 	up, err := o.stream("up")
 	if err != nil {
@@ -103,23 +105,23 @@ func (o *orderCheck) run() error {
 	if err != nil {
 		return err
 	}
-	var lanes [2]lane
-	for i := range lanes {
-		if lanes[i], err = o.lane(); err != nil {
+	var buffers [2]buffer
+	for i := range buffers {
+		if buffers[i], err = o.buffer(); err != nil {
 			return err
 		}
 	}
 	done := make(chan int, orderRounds)
 	next := 0
-	landed := func() { // the host's side: what came down is complete, what goes up may change
+	landed := func() { // on the host, what came down is complete and what goes up may be changed
 		if round := <-done; round != next {
 			o.check.errorf("notification %d came where %d was due", round, next)
 		}
-		o.compare(lanes[next%2].down, next)
+		o.compare(buffers[next%2].down, next)
 		next++
 	}
 	for round := range orderRounds {
-		l := &lanes[round%2]
+		l := &buffers[round%2]
 		if round >= 2 {
 			landed()
 		}
@@ -156,7 +158,7 @@ func fill(b []byte, x float32) {
 
 func put(b []byte, x float32) {
 	if _, err := binary.Encode(b[:4], binary.NativeEndian, x); err != nil {
-		panic(err) // four bytes hold a float
+		panic(err) // cannot fail, as four bytes hold a float
 	}
 	for n := 4; n < len(b); n *= 2 {
 		copy(b[n:], b[:n])
@@ -170,7 +172,7 @@ func (o *orderCheck) compare(b []byte, round int) {
 		half := b[i*len(b)/2:][:len(b)/2]
 		values := make([]float32, len(half)/4)
 		if _, err := binary.Decode(half, binary.NativeEndian, values); err != nil {
-			panic(err) // sizes agree
+			panic(err) // cannot fail, as the sizes agree
 		}
 		for k, v := range values {
 			if v != want {

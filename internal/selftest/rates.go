@@ -12,8 +12,8 @@ import (
 	"mt/internal/machine"
 )
 
-// enough is how long a measurement runs at least, if its size allows: sizes grow
-// until one call takes that long.
+// enough is how long a measurement should take at least. Sizes are raised until one
+// call takes that long.
 const enough = 20 * time.Millisecond
 
 // repeats is how often a measurement of the final size runs; the median counts.
@@ -62,7 +62,8 @@ func (m *meter) time(f func()) (time.Duration, error) {
 	return max(m.end.Elapsed(m.start), 1), nil
 }
 
-// median repeats f, after once to warm up.
+// median runs f once to warm up and then several times, and returns the median
+// time.
 func (m *meter) median(f func()) (time.Duration, error) {
 	var all []time.Duration
 	for i := range repeats + 1 {
@@ -78,8 +79,9 @@ func (m *meter) median(f func()) (time.Duration, error) {
 	return all[len(all)/2], nil
 }
 
-// grow finds the first size whose call takes long enough, or the last, and
-// measures it. make returns the call for a size and how to undo it.
+// grow finds the first size whose call takes long enough, or else takes the last,
+// and measures it. make returns the call for a size, and a function that undoes
+// make.
 func grow(m *meter, sizes []int, make func(n int) (call func(), undo func(), err error)) (size int, took time.Duration, err error) {
 	for i, n := range sizes {
 		call, undo, err := make(n)
@@ -104,8 +106,8 @@ func (r *Report) rate(name string, value float64, unit, detail string, args ...a
 	r.Rates = append(r.Rates, Rate{name, value, unit, fmt.Sprintf(detail, args...)})
 }
 
-// matMul measures the rate of square products, A·Bᵀ, as a training run measures
-// what its mfu is relative to.
+// matMul measures the rate of square products A·Bᵀ, in the same way in which a
+// training run measures the rate that its mfu is relative to.
 func (r *Report) matMul(m *meter, act device.DType) error {
 	for _, n := range []int{256, 512, 1024, 2048, 4096, 8192} {
 		rate, err := machine.MatMulRate(m.dev, act, n)
@@ -121,7 +123,7 @@ func (r *Report) matMul(m *meter, act device.DType) error {
 	return nil
 }
 
-// Attention is measured as a 7B has it.
+// Attention is measured with the heads of a 7B model.
 const (
 	attentionHeads, attentionKVHeads, attentionDim = 28, 4, 128
 )

@@ -6,16 +6,16 @@ import (
 	"text/tabwriter"
 )
 
-// Check is one thing that must hold.
+// Check is one property that must hold.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
-	// Errors say what does not hold, the first few.
+	// Errors has the first few findings that show that it does not hold.
 	Errors []string `json:"errors,omitempty"`
 }
 
-// Rate is one thing that was measured.
+// Rate is one rate that was measured.
 type Rate struct {
 	Name   string  `json:"name"`
 	Value  float64 `json:"value"`

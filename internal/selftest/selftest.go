@@ -15,13 +15,13 @@ type Options struct {
 	// Train runs a few steps on each of the two devices and returns the losses:
 	// the same model, rows and seed, computed in dtype.
 	Train func(kind string, dtype device.DType) ([]float64, error)
-	// Progress, if not nil, hears what begins.
+	// Progress, unless nil, is called with the name of each part as it begins.
 	Progress func(what string)
 }
 
-// Run tests o.Device. The error is of what could not be tried at all; what was
-// tried and does not hold is in the report. A cancelled ctx ends it between two
-// parts.
+// Run tests o.Device. An error means that something could not be tried at all; what
+// was tried and does not hold is in the report. When ctx is cancelled, Run ends
+// between two parts.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
 	r := &Report{Device: o.Device.Name(), Kind: o.Device.Kind(), OK: true}
@@ -49,7 +49,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r, nil
 }
 
-// rates measures what computes.
+// rates measures the operations that computing time goes into.
 func (r *Report) rates(dev device.Device) error {
 	m, err := newMeter(dev)
 	if err != nil {

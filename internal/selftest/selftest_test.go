@@ -129,7 +129,7 @@ func TestTraining(t *testing.T) {
 	}
 }
 
-// TestFaults: a failing call is an error or a failed check, and nothing stays
+// TestFaults: a call that fails gives an error or a failed check, and nothing stays
 // allocated.
 func TestFaults(t *testing.T) {
 	dev := newCPU(t)
@@ -149,7 +149,7 @@ func TestFaults(t *testing.T) {
 		if err == nil {
 			t.Errorf("call %d failed and nobody noticed", call)
 		}
-		call += 10 // every one takes a moment
+		call += 10 // not every call, because each takes a moment
 	}
 }
 

@@ -22,9 +22,9 @@ import (
 // trainSteps is how many steps the two devices do.
 const trainSteps = 10
 
-// recipe is the run: small, but with grouped heads, q/k norm's absence made up
-// for by biases, several micro-batches, chunks that do not divide them, clipping
-// and recomputation.
+// recipe is the training run. It is small, and has grouped heads, biases, several
+// micro-batches, chunks whose size does not divide them, clipping and
+// recomputation. It has no q/k norm.
 const recipe = `
 model: {hidden_size: 128, intermediate_size: 352, num_hidden_layers: 3, num_attention_heads: 4, num_key_value_heads: 2, vocab_size: 256, attention_bias: true, initializer_range: 0.05}
 dataset: %s
@@ -47,8 +47,8 @@ cache_dir: %s
 pipeline: {micro_batch_tokens: 200, chunk_tokens: 72}
 `
 
-// TrainSteps is the Train of Options: the whole program, from a data file to
-// metrics.jsonl, in a temporary directory.
+// TrainSteps makes the Train of Options. It runs the whole program in a temporary
+// directory, from a data file to metrics.jsonl.
 func TrainSteps(ctx context.Context) func(kind string, dtype device.DType) ([]float64, error) {
 	return func(kind string, dtype device.DType) (losses []float64, err error) {
 		dir, remove, err := tempDir(checkpoint.Lock)
@@ -73,12 +73,13 @@ func TrainSteps(ctx context.Context) func(kind string, dtype device.DType) ([]fl
 	}
 }
 
-// tempName begins the names of our temporary directories.
+// tempName is what the names of our temporary directories begin with.
 const tempName = "mt-selftest-"
 
-// tempDir makes a temporary directory, and removes those that killed tests left:
-// those that lock, checkpoint.Lock, gives. Where it gives our own a second time
-// there are no locks, and what is left may be in use.
+// tempDir makes a temporary directory, and removes those that killed self tests
+// left behind: those whose lock it can take. lock is checkpoint.Lock. Where lock
+// gives us our own directory a second time, this system has no locks, and what was
+// left may still be in use.
 func tempDir(lock func(path string) (unlock func(), err error)) (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp("", tempName); err != nil {
 		return "", nil, err
@@ -99,14 +100,14 @@ func tempDir(lock func(path string) (unlock func(), err error)) (dir string, rem
 			continue
 		}
 		if unlock, err := lock(old); err == nil {
-			_ = os.RemoveAll(old) // another's may not be removed, and need not
+			_ = os.RemoveAll(old) // that of another user may not be removable, which does no harm
 			unlock()
 		}
 	}
 	return dir, remove, nil
 }
 
-// writeRows writes rows of different lengths over a pattern that can be learnt.
+// writeRows writes rows of different lengths, with a pattern that can be learnt.
 func writeRows(name string) error {
 	r := rand.New(rand.NewPCG(5, 6))
 	var b bytes.Buffer

@@ -9,10 +9,10 @@ import (
 	"mt/checkpoint"
 )
 
-// TestTempDir: what a killed test left goes with the next one, and what another is
-// at stays.
+// TestTempDir: what a killed self test left is removed by the next one, and what
+// another one still uses stays.
 func TestTempDir(t *testing.T) {
-	temp := filepath.Join(t.TempDir(), "a[b") // no pattern
+	temp := filepath.Join(t.TempDir(), "a[b") // a name that is no valid pattern
 	t.Setenv("TMPDIR", temp)
 	killed, others := filepath.Join(temp, tempName+"1"), filepath.Join(temp, "mine")
 	for _, dir := range []string{killed, others} {
@@ -48,8 +48,8 @@ func TestTempDir(t *testing.T) {
 	}
 }
 
-// TestTempDirWithoutLocks: where everybody gets every lock, nothing of another is
-// removed.
+// TestTempDirWithoutLocks: where every lock is given to everybody, no directory of
+// another is removed.
 func TestTempDirWithoutLocks(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var dirs []string

@@ -20,13 +20,13 @@ var source string
 //go:embed c/calls.h
 var calls string
 
-// Exit codes of the tracer's own.
+// The exit codes by which the tracer reports about itself.
 const (
 	codeFailed    = 125
 	codeForbidden = 126
 )
 
-// Of is which calls are numbered.
+// Of says which calls are numbered.
 type Of string
 
 const (
@@ -48,7 +48,7 @@ const (
 	KillAfter  Fault = "kill-after"       // SIGKILL once the call is made
 )
 
-// args are the tracer's words for a fault of call n.
+// args are the tracer's arguments for a fault at call n.
 func (f Fault) args(n int) []string {
 	if f == None {
 		return nil
@@ -76,7 +76,8 @@ func (c Call) String() string {
 // Tracer runs commands.
 type Tracer struct{ program string }
 
-// New compiles the tracer. The test is skipped where that, or tracing, cannot be.
+// New compiles the tracer. The test is skipped where it cannot be compiled, or
+// where tracing is not possible.
 func New(t testing.TB) *Tracer {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
@@ -127,7 +128,8 @@ type Result struct {
 	Calls  []Call
 }
 
-// Spoiled is the first call that the fault met, nil where the command made too few.
+// Spoiled is the first call that the fault changed, nil where the command made too
+// few calls.
 func (r *Result) Spoiled() *Call {
 	for i := range r.Calls {
 		if r.Calls[i].Spoiled {
@@ -157,7 +159,8 @@ func (tr *Tracer) Do(t testing.TB, r Run) *Result {
 	return res
 }
 
-// exitCode is that of a command that ended with err, -1 for one that never began.
+// exitCode is the exit code of a command that ended with err, -1 for one that never
+// began.
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	switch {

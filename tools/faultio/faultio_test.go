@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// script makes a file of ten bytes, gives it its name and reads it: with cat in a
-// process of its own, as a program has threads of its own.
+// script makes a file of ten bytes, gives it another name and reads it. cat reads
+// it in a process of its own, which stands for the threads that a program has.
 const script = "printf 0123456789 >new; mv new file; cat file"
 
-// TestFaults: every fault, at every call of a script, with what it does to the files.
+// TestFaults tries every fault at every call of a script, and checks what the fault does to the
+// files.
 func TestFaults(t *testing.T) {
 	tr := New(t)
 	for _, tc := range []struct {
@@ -92,8 +93,8 @@ func contents(t *testing.T, dir string) string {
 	return strings.Join(out, " ")
 }
 
-// TestAllThreads: the calls of all threads of a Go program, this one, are numbered, in
-// one row and by name.
+// TestAllThreads: the calls of all threads of a Go program, which is this test, are numbered in one
+// sequence and by name.
 func TestAllThreads(t *testing.T) {
 	if dir := os.Getenv("MT_TEST_WRITER"); dir != "" {
 		done := make(chan error)

@@ -2,9 +2,9 @@ package ptx
 
 import "math/bits"
 
-// exec32 executes an instruction whose operands and result have 32 bits, for
-// all threads: it has no other effect, so those that do not take part do no
-// harm.
+// exec32 executes an instruction whose operands and result have 32 bits. It does so
+// for all threads of the warp, also for those that do not take part: it writes to d
+// alone, and the caller keeps what they had there.
 func exec32(in *inst, d, a, b, c, e *lanes32) {
 	if in.op >= opFAdd {
 		execFloat(in.op, d, a, b, c)
@@ -34,7 +34,8 @@ func exec32(in *inst, d, a, b, c, e *lanes32) {
 	}
 }
 
-// lop3 computes any function of three bits: bit (a<<2 | b<<1 | c) of table.
+// lop3 computes any bitwise function of three operands: its result for the bits a,
+// b and c is bit (a<<2 | b<<1 | c) of table.
 func lop3(table uint8, d, a, b, c *lanes32) {
 	var m [8]uint32
 	for j := range m {
@@ -52,7 +53,8 @@ func lop3(table uint8, d, a, b, c *lanes32) {
 	}
 }
 
-// rare are the integer functions that few programs use, of one thread.
+// rare are the integer functions that few programs use. They work on one thread at
+// a time.
 var rare = [opCall]func(a, b, c uint32) uint32{
 	opMulHiS: func(a, b, _ uint32) uint32 { return uint32(int64(int32(a)) * int64(int32(b)) >> 32) },
 	opMulHiU: func(a, b, _ uint32) uint32 { return uint32(uint64(a) * uint64(b) >> 32) },
@@ -131,8 +133,8 @@ func b32(x bool) uint32 {
 
 func clamp32(x int64) uint32 { return uint32(int32(max(min(x, 1<<31-1), -1<<31))) }
 
-// Division by zero gives all ones, and its remainder the dividend, as the
-// hardware does it; the specification leaves it open.
+// Division by zero gives all ones, and its remainder is the dividend. The
+// specification leaves both open; this is what the hardware does.
 func divU32(a, b, _ uint32) uint32 {
 	if b == 0 {
 		return full
@@ -161,8 +163,8 @@ func remS32(a, b, _ uint32) uint32 {
 	return uint32(int32(a) % int32(b))
 }
 
-// prmt picks four of the eight bytes of x. Modes other than 0 are f4e, b4e,
-// rc8, ecl, ecr and rc16, whose selector has two bits.
+// prmt picks four of the eight bytes of x. Mode 0 is the general one; the others
+// are f4e, b4e, rc8, ecl, ecr and rc16, whose selector has two bits.
 func prmt(x uint64, sel uint32, mode int64) uint32 {
 	if mode != 0 {
 		sel = prmtModes[mode-1][sel&3]
@@ -188,13 +190,14 @@ var prmtModes = [6][4]uint32{
 	{0x1010, 0x3232, 0x1010, 0x3232}, // rc16
 }
 
-// bfeU extracts length bits from pos on.
+// bfeU extracts length bits of a, from bit pos on.
 func bfeU(a uint64, pos, length uint32) uint64 {
 	pos, length = pos&0xff, length&0xff
 	return a >> pos & (uint64(1)<<length - 1)
 }
 
-// bfeS extends the last of them that the width has.
+// bfeS does the same and extends the sign: that of the last extracted bit which
+// lies inside the width.
 func bfeS(a int64, pos, length, width uint32) int64 {
 	pos, length = pos&0xff, length&0xff
 	if length == 0 {

@@ -2,8 +2,8 @@ package ptx
 
 import "math/bits"
 
-// exec64 executes an instruction whose operands and result have 64 bits, for
-// all threads; the amount of a shift has 32 bits.
+// exec64 executes an instruction whose operands and result have 64 bits, for all
+// threads of the warp. The amount of a shift has 32 bits.
 func exec64(in *inst, d *lanes64, w *warp) {
 	if in.op >= opFAdd {
 		execDouble(in.op, d, &w.r64[in.a], &w.r64[in.b], &w.r64[in.c])
@@ -75,7 +75,8 @@ func shift64(o op, d, a *lanes64, n *lanes32) {
 	}
 }
 
-// rare64 are the functions that few programs use, of one thread.
+// rare64 are the 64-bit functions that few programs use. They work on one thread at
+// a time.
 var rare64 = [opCall]func(a, b, c uint64) uint64{
 	opMulHiS: func(a, b, _ uint64) uint64 { return mulHiS64(a, b) },
 	opMulHiU: func(a, b, _ uint64) uint64 { return mulHiU64(a, b) },
@@ -154,7 +155,7 @@ func (w *warp) mixed(in *inst, mask uint32) {
 	}
 }
 
-// mixed64 are those with a result of 64 bits.
+// mixed64 executes those of mixed whose result has 64 bits.
 func (w *warp) mixed64(in *inst, d *lanes64) {
 	switch in.op {
 	case opMulWideS:
@@ -231,7 +232,7 @@ func (w *warp) fields64(in *inst, d *lanes64) {
 	}
 }
 
-// mixed32 are those with a result of 32 bits.
+// mixed32 executes those of mixed whose result has 32 bits.
 func (w *warp) mixed32(in *inst, d *lanes32) {
 	switch in.op {
 	case opSelp32:

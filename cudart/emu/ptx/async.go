@@ -5,27 +5,27 @@ import (
 	"unsafe"
 )
 
-// famCopy.
+// Instructions of famCopy.
 const (
 	opCopyStart op = iota
 	opCopyCommit
-	opCopyWait // all but the last imm groups
+	opCopyWait // waits for all groups but the last imm
 	opCopyWaitAll
 )
 
-// copies are a warp's cp.async that have not landed: they reach shared memory
-// only where the warp waits for them.
+// copies are the cp.async of a warp that have not landed. They reach shared memory
+// only when the warp waits for them.
 type copies struct {
-	group   uint32 // the one that is open
+	group   uint32 // the group that is open
 	pending []pendingCopy
 }
 
-// pendingCopy is one cp.async of a warp.
+// pendingCopy is one cp.async of a warp that has not landed.
 type pendingCopy struct {
 	group uint32
 	mask  uint32
 	size  uint8
-	n     [32]uint8 // bytes read; the rest are zeros
+	n     [32]uint8 // bytes read by each thread; zeros are written after them
 	to    [32]uint32
 	from  [32]unsafe.Pointer
 }
@@ -35,7 +35,7 @@ func (c *copies) reset() {
 	c.pending = c.pending[:0]
 }
 
-// cp decodes cp.async and what waits for it.
+// cp decodes cp.async and the instructions that wait for it.
 func (b *builder) cp(in *inst) {
 	m := b.modifiers()
 	in.fam = famCopy
@@ -142,7 +142,7 @@ func (w *warp) startCopy(in *inst, mask uint32) {
 	}
 }
 
-// copySources checks what is read and remembers where it is.
+// copySources checks the bytes that a cp.async reads and remembers where they are.
 func (w *warp) copySources(in *inst, mask uint32, p *pendingCopy) {
 	a, n, imm := &w.r64[in.b], &w.r32[in.c], uint64(int64(int32(in.imm32)))
 	for m := mask; m != 0; m &= m - 1 {
@@ -169,7 +169,7 @@ func (w *warp) copySources(in *inst, mask uint32, p *pendingCopy) {
 	}
 }
 
-// land completes the copies of all groups before one.
+// land completes the copies of all groups that are numbered lower than before.
 func (w *warp) land(before int64) {
 	c := &w.async
 	done := 0

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// atomics orders the atomic instructions of all launches.
+// atomics makes the atomic instructions of all launches run one at a time.
 var atomics sync.Mutex
 
 // atom decodes atom and red on integers and floats.
@@ -43,8 +43,8 @@ func (b *builder) atom(in *inst) {
 	b.slot(in)
 }
 
-// updates32 is what an atomic instruction makes of the old value and its
-// operands.
+// updates32 is the function with which an atomic instruction computes the new value
+// from the old one and its operands.
 func updates32(name, t string) func(old, b, c uint32) uint32 {
 	if t == "f32" {
 		return map[string]func(old, b, c uint32) uint32{
@@ -141,7 +141,7 @@ func (w *warp) atomic(in *inst, mask uint32) {
 	}
 }
 
-// atomicShared checks like a read and a write, but atomic instructions of
+// atomicShared checks a read and a write of shared memory. Atomic instructions of
 // different warps do not race with each other.
 func (w *warp) atomicShared(in *inst, lane int) {
 	b := w.block

@@ -2,7 +2,7 @@ package ptx
 
 import "math/bits"
 
-// barrier is one of a block's sixteen.
+// barrier is one of the sixteen barriers of a block.
 type barrier struct {
 	want    int // threads it waits for
 	arrived int
@@ -11,7 +11,7 @@ type barrier struct {
 	line    int32  // of the first instruction that arrived
 }
 
-// famBarrier.
+// Instructions of famBarrier.
 const (
 	opBarSync op = iota
 	opBarArrive
@@ -86,7 +86,7 @@ func (w *warp) arrive(in *inst, mask uint32) bool {
 	bar.joined |= 1 << w.index
 	bar.arrived += bits.OnesCount32(mask)
 	if in.b >= 0 {
-		bar.arrived += 32 - bits.OnesCount32(mask) // counts are in whole warps
+		bar.arrived += 32 - bits.OnesCount32(mask) // threads are counted in whole warps
 	}
 	if in.op == opBarSync {
 		bar.waiting |= 1 << w.index
@@ -99,8 +99,8 @@ func (w *warp) arrive(in *inst, mask uint32) bool {
 	return w.wait != nil
 }
 
-// release lets the warps at a barrier go on and orders what they did before it
-// before what all who waited do next.
+// release lets the warps at a barrier go on. What any warp did before it reached
+// the barrier is then ordered before what those that waited do next.
 func (b *block) release(bar *barrier) {
 	b.tick++
 	if bar.joined == full>>(32-len(b.warps)) && bar.waiting == bar.joined {
@@ -127,7 +127,7 @@ func (b *block) release(bar *barrier) {
 	*bar = barrier{}
 }
 
-// stuck fails: every living warp waits.
+// stuck fails the launch: every warp that has not ended waits.
 func (b *block) stuck() {
 	for _, w := range b.warps {
 		if w.live == 0 || w.wait == nil {
@@ -139,7 +139,8 @@ func (b *block) stuck() {
 	}
 }
 
-// members checks that every living thread of a member mask takes part.
+// members checks that every thread of a member mask which has not exited takes
+// part.
 func (w *warp) members(in *inst, mask, members uint32, what string) {
 	missing := members & w.live &^ mask
 	if missing != 0 {

@@ -5,12 +5,12 @@ import (
 	"math/bits"
 )
 
-// block runs the blocks of a launch one after the other on one goroutine. It
-// keeps its memory from launch to launch.
+// block runs blocks of a launch, one after the other, on one goroutine. Its memory
+// is used again by the next launch.
 type block struct {
 	kernel  *Kernel
 	launch  *Launch
-	shape   shape // of the launch that filled the special registers
+	shape   shape // the shape of the launch that filled the special registers
 	ctaid   [3]uint32
 	threads int
 	warps   []*warp // of this launch
@@ -24,13 +24,13 @@ type block struct {
 	consts  Buffer
 	global  *globalCheck
 
-	pages      map[pageOf]*page // what warps have done to global memory, where that is checked
+	pages      map[pageOf]*page // what warps have done to global memory, where that is checked; nil elsewhere
 	sparePages []*page
 
 	began uint32     // tick at which the block started
 	full  uint32     // tick after the last barrier of the whole block
 	tick  uint32     // now
-	seen  [][]uint32 // [warp][other]: what the other did before that tick is ordered before the warp
+	seen  [][]uint32 // [warp][other]: what other did before that tick is ordered before what warp does now
 	bars  [16]barrier
 }
 
@@ -156,7 +156,7 @@ func (b *block) schedule(seed uint64) {
 	}
 }
 
-// fail ends the launch; the runner recovers it.
+// fail ends the launch with an error. It panics; Launch.Run recovers it.
 func (w *warp) fail(in *inst, lane int, format string, args ...any) {
 	panic(&Error{Kernel: w.kernel.Name, File: w.kernel.file, Line: int(in.line), Block: w.block.ctaid, Thread: w.block.thread(32*w.index + lane),
 		What: fmt.Sprintf(format, args...)})
@@ -205,7 +205,7 @@ func (b *block) near(addr uint64) string {
 	return ""
 }
 
-// keep adds what a slot touched to the launch's accesses and empties it.
+// keep adds what a slot touched to the launch's accesses, and empties the slot.
 func (b *block) keep(s *slot) {
 	if s.buffer != nil && s.buffer != &b.consts {
 		b.touched = merge(b.touched, s.access())
@@ -224,7 +224,7 @@ func (s *slot) access() Access {
 	return a
 }
 
-// merge adds an access to a list with one for each buffer.
+// merge adds an access to a list that has one entry for each buffer.
 func merge(list []Access, a Access) []Access {
 	for i := range list {
 		l := &list[i]
@@ -247,7 +247,7 @@ func hull(from, to, from2, to2 int64) (int64, int64) {
 	return min(from, from2), max(to, to2)
 }
 
-// mix is a hash of 64 bits (the finaliser of SplitMix64).
+// mix is a hash of 64 bits, the last step of SplitMix64.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -255,8 +255,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// permutation gives start and step of a walk over n things that meets each
-// once.
+// permutation gives the start and the step of a walk over n things that meets each
+// of them once.
 func permutation(n, hash uint64) (from, step uint64) {
 	from, step = hash%n, hash>>bits.Len64(n)%n
 	for gcd(max(step, 1), n) != 1 {

@@ -1,7 +1,7 @@
 package ptx
 
-// brains decodes arithmetic of bf16 and of pairs of bf16, which is done in f32
-// and rounded to nearest even.
+// brains decodes arithmetic on bf16 and on pairs of bf16. It is done in f32 and
+// rounded to nearest even.
 func (b *builder) brains(in *inst, m modifiers, t string) {
 	name := b.st.words[0]
 	nan, relu := m.has("NaN"), m.has("relu")
@@ -41,8 +41,9 @@ func (b *builder) brains(in *inst, m modifiers, t string) {
 	b.operands(in, t, n)
 }
 
-// fusedBrain is a·b + c rounded once to bf16: the sum is rounded to odd, in
-// float64 and then, by truncation and its last bit, in float32.
+// fusedBrain is a·b + c, rounded once to bf16. Until then the sum is rounded to
+// odd: first in float64, then in float32 by truncating it and setting the last bit
+// where something was cut off.
 func fusedBrain(a, b, c float32, relu bool) uint32 {
 	v := oddSum(float64(a)*float64(b), float64(c))
 	x := narrow(v, toZero)

@@ -26,7 +26,7 @@ func newBuilder(r *reader, name string, line int) *builder {
 	return b
 }
 
-// newReg makes a register of so many bytes; 0 stands for a predicate.
+// newReg makes a register of that many bytes; 0 bytes make a predicate.
 func (b *builder) newReg(bytes int) reg {
 	k := b.kernel
 	switch bytes {
@@ -41,7 +41,7 @@ func (b *builder) newReg(bytes int) reg {
 	return reg{in32, uint8(bytes), int32(k.regs32 - 1)}
 }
 
-// finish decodes everything.
+// finish decodes all statements of the kernel.
 func (b *builder) finish() {
 	k := b.kernel
 	b.layout()
@@ -63,7 +63,7 @@ func (b *builder) finish() {
 	reconverge(k.code)
 }
 
-// layout gives the shared variables that the kernel uses their offsets.
+// layout gives offsets to the shared variables that the kernel uses.
 func (b *builder) layout() {
 	for i := range b.statements {
 		st := &b.statements[i]
@@ -127,7 +127,7 @@ func (s *scope) reg(name string) (reg, bool) {
 
 func (b *builder) fail(format string, args ...any) { b.failAt(b.st.line, format, args...) }
 
-// unknown reports that the instruction has a form that is not supported.
+// unknown reports that this form of the instruction is not supported.
 func (b *builder) unknown() { b.fail("instruction %q is not supported", strings.Join(b.st.words, ".")) }
 
 // arg is the i-th argument.
@@ -138,7 +138,7 @@ func (b *builder) arg(i int) operand {
 	return b.st.args[i]
 }
 
-// args checks how many arguments there are.
+// count checks how many arguments there are.
 func (b *builder) count(n int) {
 	if len(b.st.args) != n {
 		b.fail("%d arguments where %d should be", len(b.st.args), n)
@@ -154,7 +154,7 @@ func (b *builder) pred(name string) int32 {
 	return r.index
 }
 
-// predIn is a predicate that is read: a register or a constant.
+// predIn is the index of a predicate that is read, a register or a constant.
 func (b *builder) predIn(o operand) int32 {
 	if v, ok := parseInteger(o.name); ok {
 		r := b.newReg(0).index
@@ -166,8 +166,8 @@ func (b *builder) predIn(o operand) int32 {
 	return b.pred(o.name)
 }
 
-// out is a register that is written, of the given file. "_" is a register that
-// nobody reads.
+// out is the index of a register that is written and must be in the given file. "_"
+// stands for a register that nobody reads.
 func (b *builder) out(o operand, file uint8) int32 {
 	if o.name == "_" {
 		return b.newReg(map[uint8]int{inPreds: 0, in32: 4, in64: 8}[file]).index
@@ -182,7 +182,7 @@ func (b *builder) out(o operand, file uint8) int32 {
 	return r.index
 }
 
-// fileOf is where values of a type are kept.
+// fileOf is the register file that holds values of a type.
 func fileOf(t string) uint8 {
 	switch typeBytes(t) {
 	case 8:
@@ -193,8 +193,8 @@ func fileOf(t string) uint8 {
 	return in32
 }
 
-// in is an operand of type t that is read: a register, or one made to hold a
-// constant, a special register or an address.
+// in is the index of a register of type t that is read. For a constant, a special
+// register or an address a register is made that holds it.
 func (b *builder) in(o operand, t string) int32 {
 	if o.mem || o.vec || o.not || o.pair != "" {
 		b.fail("%q is not a value", o.name)
@@ -222,7 +222,7 @@ func (b *builder) in(o operand, t string) int32 {
 	return b.constant32(uint32(bits))
 }
 
-// constant is the value of a number or of a variable's address.
+// constant is the value of a number, or the address of a variable.
 func (b *builder) constant(name, t string) uint64 {
 	if v := b.st.scope.variable(name); v != nil {
 		return v.address()
@@ -238,15 +238,15 @@ func (b *builder) constant(name, t string) uint64 {
 	if typeBytes(t) == 8 {
 		return math.Float64bits(v)
 	}
-	if len(name) == 10 && strings.EqualFold(name[:2], "0f") { // keeps the bits of NaNs
+	if len(name) == 10 && strings.EqualFold(name[:2], "0f") { // this keeps the bits of NaNs
 		n, _ := parseInteger("0x" + name[2:])
 		return uint64(n)
 	}
 	return uint64(math.Float32bits(float32(v)))
 }
 
-// address is where a variable begins, in its own space or, for constants, in
-// the window of constants.
+// address is where a variable begins: in its own space or, for a constant, in the
+// window of constants.
 func (v *variable) address() uint64 {
 	if v.space == "const" || v.space == "global" {
 		return constWindow + uint64(v.offset)

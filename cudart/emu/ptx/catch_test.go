@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// small is a kernel of 64 threads with parameters p (a pointer) and n, 128
-// words of static shared memory and the thread in %t.
+// small is a kernel for 64 threads. It has the parameters p, a pointer, and n, 128
+// words of static shared memory, and the number of the thread in %t.
 func small(body string) string {
 	return header + `.visible .entry k(.param .u64 p, .param .u32 n)
 .maxntid 64, 1, 1
@@ -31,8 +31,8 @@ func small(body string) string {
 }`
 }
 
-// runSmall runs such a kernel on one block and a buffer of 64 words that hold
-// their indices.
+// runSmall runs the kernel small(body) as one block, on a buffer of 64 words that
+// hold their indices.
 func runSmall(t *testing.T, body string, n uint32, seed uint64) ([]uint32, error) {
 	t.Helper()
 	var h heap
@@ -49,8 +49,8 @@ func runSmall(t *testing.T, body string, n uint32, seed uint64) ([]uint32, error
 	return out, err
 }
 
-// TestCatches: each mistake is reported at the line of a mark, with the words
-// wanted, whatever the order of the warps.
+// TestCatches: each mistake is reported at the line with the mark //!, with the
+// words wanted, in whatever order the warps run.
 func TestCatches(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"store past the end", "st.global.u32 [%at+4], %t; //!", "0 bytes after the end of words, which has 256"},
@@ -101,7 +101,7 @@ func TestCatches(t *testing.T) {
 	}
 }
 
-// TestAllowed are things that look like those mistakes and are none.
+// TestAllowed runs things that look like those mistakes but are correct.
 func TestAllowed(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
@@ -180,8 +180,8 @@ func TestLaunchLimits(t *testing.T) {
 	}
 }
 
-// TestGlobalRaces: two blocks that touch one word are found, and atomics are
-// not taken for a race.
+// TestGlobalRaces: it is noticed that two blocks touch one word, and atomic
+// instructions are not taken for a race.
 func TestGlobalRaces(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
 		{"st.global.u32 [%at], %t;", "writes it too"},

@@ -1,10 +1,12 @@
 package ptx
 
-// reconverge finds for every branch the instruction at which threads that part
-// there are together again: the start of its block's immediate post-dominator,
-// -1 when that is the end of the kernel. It is kept in inst.e.
+// reconverge finds, for every branch, the instruction at which threads that part
+// there come together again. That is the start of the immediate post-dominator of
+// the branch's block, or -1 when that is the end of the kernel. It is stored in
+// inst.e.
 //
-// A guarded exit is no edge here: threads that leave do not come back.
+// An exit with a guard adds no edge to the graph: threads that leave do not come
+// back.
 func reconverge(code []inst) {
 	leaders := blockStarts(code)
 	number := make([]int, len(code)) // block of an instruction
@@ -18,7 +20,7 @@ func reconverge(code []inst) {
 		}
 	}
 	n := len(leaders)
-	next := make([][]int, n+1) // n is the end of the kernel
+	next := make([][]int, n+1) // node n is the end of the kernel
 	for i := range leaders {
 		end := len(code)
 		if i+1 < n {
@@ -71,7 +73,8 @@ func blockStarts(code []inst) []int {
 	return out
 }
 
-// successors are the blocks that may follow the instruction that ends a block.
+// successors are the blocks that may follow the block whose last instruction is
+// last.
 func successors(code []inst, last int, number []int, end int) []int {
 	in := &code[last]
 	var out []int
@@ -98,10 +101,10 @@ func successors(code []inst, last int, number []int, end int) []int {
 	return append(out, end)
 }
 
-// postDominators are the immediate post-dominators of the nodes of a graph
-// whose last node is its end: -1 where the end cannot be reached. It is the
-// iteration of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance
-// Algorithm", on the reversed graph.
+// postDominators are the immediate post-dominators of the nodes of a graph. The
+// last node is the end; the entry is -1 where the end cannot be reached. It is the
+// iteration of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", on
+// the reversed graph.
 func postDominators(next [][]int) []int {
 	end := len(next) - 1
 	back := make([][]int, len(next))
@@ -144,8 +147,8 @@ func postDominators(next [][]int) []int {
 	return post
 }
 
-// postorder visits the graph from one node and returns the nodes it reaches,
-// children first, and each node's place in that order.
+// postorder visits the graph from one node. It returns the nodes it reaches,
+// children before their parents, and the place of each node in that order.
 func postorder(to [][]int, from int) (order, rank []int) {
 	rank = make([]int, len(to))
 	seen := make([]bool, len(to))

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// warp0First is a seed with which warp 0 runs first, so that warp 1 need not wait,
-// which takes a while in the interpreter.
+// warp0First is a seed with which warp 0 runs first. Warp 1 then need not wait,
+// which takes the interpreter a while.
 const warp0First = 0
 
-// inTurn is a kernel body of two warps: one thread of warp 0 does first, then one
-// of warp 1 does second. The flag by which it waits orders them in time and is no
-// barrier, so there is only one order in which the two can race, and one check
-// that can notice. All words of both memories are written before, and a barrier
-// follows.
+// inTurn is a kernel body for two warps: one thread of warp 0 executes first, then
+// one thread of warp 1 executes second. Warp 1 waits for a flag in memory, which
+// orders the two in time but is no barrier; so they can race in one order only, and
+// only one check can notice. All words of both memories are written before, and a
+// barrier follows.
 func inTurn(first, second string) string {
 	return `st.shared.u32 [%s], %t; st.shared.u32 [%s+256], %t;
 	bar.sync 0;
@@ -93,8 +93,8 @@ func TestWarpChecks(t *testing.T) {
 	}
 }
 
-// TestChecksOfCopies: what is checked of bytes that a cp.async is writing,
-// and of those it reads.
+// TestChecksOfCopies has a case for each check of the bytes that a cp.async writes,
+// and of those that it reads.
 func TestChecksOfCopies(t *testing.T) {
 	copied := "cp.async.ca.shared.global [space+8], [%p0+8], 4"
 	for _, c := range []struct{ name, first, second, want string }{
@@ -111,9 +111,9 @@ func TestChecksOfCopies(t *testing.T) {
 	}
 }
 
-// TestBlockChecks has a case for every check of what blocks of one launch do to
-// the same word, each block in one place of the order: those of a seed run one
-// after the other, and which check notices depends on who came first.
+// TestBlockChecks has a case for every check of what blocks of one launch do to the
+// same word. The blocks run one after the other in an order that the seed draws,
+// and it depends on that order which check notices.
 func TestBlockChecks(t *testing.T) {
 	const (
 		reader = "setp.eq.u32 %q, %t, 0;\n @%q ld.global.u32 %a, [%p0+8];"
@@ -121,7 +121,7 @@ func TestBlockChecks(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name, first, others string
-		wants               []string // every one is seen with some seed, and with every seed one
+		wants               []string // each is seen with some seed, and with every seed one of them is
 	}{
 		{"two that write", writer, writer, []string{"is written, and block 0 of the same launch writes it too", "is written, and block 1 of the same launch writes it too"}},
 		{"one reads, one writes", reader, writer, []string{"words at offset 8 is read, and block 1 of the same launch writes it", "words at offset 8 is written, and another block of the same launch reads it"}},
@@ -153,8 +153,8 @@ func TestBlockChecks(t *testing.T) {
 	}
 }
 
-// TestWriteAfterManyReaders: when several blocks have read a word, a block that
-// writes it is found, though who read is no longer known.
+// TestWriteAfterManyReaders: after several blocks have read a word, a block that
+// writes it is noticed, although it is not remembered which blocks have read it.
 func TestWriteAfterManyReaders(t *testing.T) {
 	body := "mov.u32 %b, %ctaid.x;\n setp.eq.s32 %p, %b, 2;\n setp.eq.u32 %q, %t, 0;\n @!%q bra E;\n @%p bra F;\n ld.global.u32 %a, [%p0+8];\n bra E;\n F: st.global.u32 [%p0+8], %t;\n E:"
 	for seed := range uint64(16) {
@@ -168,7 +168,7 @@ func TestWriteAfterManyReaders(t *testing.T) {
 	}
 }
 
-// TestLimitsOfLaunches: each limit alone, at its last value and one beyond.
+// TestLimitsOfLaunches tries each limit alone, at its last value and one beyond.
 func TestLimitsOfLaunches(t *testing.T) {
 	k := parse(t, header+".visible .entry k()\n{\n ret;\n}").Kernel("k")
 	bounded := parse(t, small("")).Kernel("k")

@@ -1,6 +1,6 @@
 package ptx
 
-// famCompare.
+// Instructions of famCompare.
 const (
 	opCmp32 op = iota // a, b xor imm (the sign bit, for signed ones)
 	opCmp64
@@ -14,18 +14,18 @@ const (
 	opInSpace
 )
 
-// relation is a comparison; the ones of floats are false for NaNs.
+// relation is a comparison. Those of floats are false where an operand is a NaN.
 type relation uint8
 
 const (
 	isEqual relation = iota
 	isLess
 	isLessEqual
-	isNumber // neither is a NaN
+	isNumber // neither operand is a NaN
 )
 
-// comparison is a relation of (a, b) or (b, a), perhaps negated; with
-// andNumber also both are numbers, with orNaN one is none.
+// comparison is a relation of (a, b) or of (b, a), perhaps negated. With andNumber
+// both must be numbers as well; with orNaN it also holds where one is a NaN.
 type comparison struct {
 	rel              relation
 	swap, not        bool
@@ -42,8 +42,8 @@ var comparisons = map[string]comparison{
 	"lo": {rel: isLess}, "ls": {rel: isLessEqual}, "hi": {rel: isLess, swap: true}, "hs": {rel: isLessEqual, swap: true},
 }
 
-// comparing decodes the words and the operands of setp and set from argument
-// first on; the third operand is a predicate.
+// comparing decodes the words of setp and set, and their operands from argument
+// first on. The third operand is a predicate.
 func (b *builder) comparing(in *inst, m *modifiers, t string, first int) {
 	c, ok := comparison{}, false
 	for _, w := range *m {
@@ -97,8 +97,8 @@ func (b *builder) setp(in *inst) {
 	in.d = b.out(operand{name: to.name}, inPreds)
 }
 
-// set is set.cmp.type.type: all ones or, as f32, one. It becomes a comparison
-// whose result is written to a register.
+// set decodes set.cmp.type.type, whose result is all ones or, as f32, one. It
+// becomes a comparison whose result is written to a register.
 func (b *builder) set(in *inst) {
 	m := b.modifiers()
 	t := m.last()
@@ -113,7 +113,7 @@ func (b *builder) set(in *inst) {
 	in.x.setTo, in.x.setBits = b.out(b.arg(0), in32), pick(to == "f32", uint32(0x3f800000), full)
 }
 
-// predicates decodes and, or, xor, not of predicates.
+// predicates decodes the instructions and, or, xor and not of predicates.
 func (b *builder) predicates(in *inst, m modifiers) {
 	b.done(m)
 	in.fam = famCompare
@@ -187,7 +187,8 @@ func (w *warp) setPredicate(in *inst, mask uint32) {
 	}
 }
 
-// relate compares for all threads.
+// relate evaluates a comparison for all threads of the warp and returns their
+// results as a mask.
 func (w *warp) relate(in *inst, c *comparison) uint32 {
 	ra, rb := in.a, in.b
 	if c.swap {

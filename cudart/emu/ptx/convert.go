@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// conversion is what a cvt does, one thread at a time, with the value between
-// as an int64, a uint64 or a float64.
+// conversion is what a cvt does. It converts one thread's value at a time, by way
+// of an int64, a uint64 or a float64.
 type conversion struct {
 	from, to string
 	how      rounding
-	integer  bool // float to float, rounded to an integer
+	integer  bool // a float is rounded to an integer and stays a float
 	flush    bool
 	saturate bool
 	relu     bool
@@ -19,7 +19,7 @@ type conversion struct {
 	lanes    func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64)
 	to64     bool
 	from64   bool
-	pair     bool // bf16x2, f16x2: a is the high half, b the low one
+	pair     bool // bf16x2 or f16x2: a becomes the high half, b the low one
 }
 
 // convert executes cvt.
@@ -72,7 +72,7 @@ func (c *conversion) small(x uint32) uint32 {
 	return half(float64(f32(x)), c.how)
 }
 
-// one converts one value, whose bits are in one of the arguments.
+// one converts one value; a32 or a64 has its bits.
 func (c *conversion) one(a32 uint32, a64 uint64) uint64 {
 	if c.to == "bf16" && c.from == "f32" || c.to == "f16" && c.from == "f32" {
 		return uint64(c.small(a32))
@@ -93,7 +93,7 @@ func (c *conversion) one(a32 uint32, a64 uint64) uint64 {
 func isFloat(t string) bool  { return t[0] == 'f' || t == "bf16" || t == "tf32" }
 func isSigned(t string) bool { return t[0] == 's' }
 
-// extend widens the low bits of v as type t says.
+// extend widens the low bits of v to 64 bits, as the type t says.
 func extend(v uint64, t string) uint64 {
 	n := 64 - 8*typeBytes(t)
 	if isSigned(t) {
@@ -117,7 +117,7 @@ func (c *conversion) value(a32 uint32, a64 uint64) float64 {
 	return float64(f32(a32))
 }
 
-// fromFloat converts v to the type wanted.
+// fromFloat converts v to the destination type.
 func (c *conversion) fromFloat(v float64) uint64 {
 	if !isFloat(c.to) {
 		return c.floatToInteger(integral(v, c.how))
@@ -151,8 +151,9 @@ func (c *conversion) fromFloat(v float64) uint64 {
 	return uint64(x)
 }
 
-// floatToInteger clamps v to the range of the type; NaN gives 0 in 32 bits and
-// fewer, the smallest or 2^63 in 64, as the hardware does.
+// floatToInteger clamps v to the range of the type. A NaN gives 0 where the type
+// has 32 bits or fewer; with 64 bits it gives the smallest integer, or 2^63 without
+// a sign. The hardware does the same.
 func (c *conversion) floatToInteger(v float64) uint64 {
 	n := 8 * typeBytes(c.to)
 	if v != v {
@@ -174,7 +175,7 @@ func (c *conversion) floatToInteger(v float64) uint64 {
 	return c.keep(uint64(max(v, 0)))
 }
 
-// keep fits v, extended to 64 bits, into the destination register.
+// keep fits v, which has been extended to 64 bits, into the destination register.
 func (c *conversion) keep(v uint64) uint64 {
 	v = extend(v, c.to)
 	if n := 64 - 8*c.regBytes; n > 0 {
@@ -211,7 +212,7 @@ func (c *conversion) integerToFloat(v uint64) uint64 {
 	if c.to == "f64" {
 		return bits64(integerToDouble(m, negative, c.how))
 	}
-	if shift := bits.Len64(m) - 53; shift > 0 { // odd rounding to 53 bits
+	if shift := bits.Len64(m) - 53; shift > 0 { // rounded to odd, to 53 bits
 		lost := m & (uint64(1)<<shift - 1)
 		m = m >> shift << shift
 		if lost != 0 {

@@ -1,7 +1,7 @@
 package ptx
 
-// fast is a function for all threads at once of a conversion that programs use
-// often, nil for the others.
+// fast returns, for a conversion that programs use often, a function that converts
+// all threads at once. It is nil for the others.
 func (c *conversion) fast() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if c.saturate || c.flush || c.relu {
 		return nil
@@ -50,7 +50,7 @@ func (c *conversion) fast() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *
 	return nil
 }
 
-// fastInteger handles those that keep low bits and extend them.
+// fastInteger is fast for conversions that keep low bits and extend them.
 func (c *conversion) fastInteger() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if c.from64 || typeBytes(c.to) < typeBytes(c.from) {
 		return c.narrowing()
@@ -75,7 +75,7 @@ func (c *conversion) fastInteger() func(d32 *lanes32, d64 *lanes64, a32 *lanes32
 	return func(d32 *lanes32, _ *lanes64, a32 *lanes32, _ *lanes64) { *d32 = *a32 }
 }
 
-// narrowing keeps the low bits of an integer.
+// narrowing is fast for conversions that keep the low bits of an integer.
 func (c *conversion) narrowing() func(d32 *lanes32, d64 *lanes64, a32 *lanes32, a64 *lanes64) {
 	if c.saturate || isFloat(c.from) || isFloat(c.to) {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// typeBytes is the size of a fundamental type, 0 when it is none.
+// typeBytes is the size of a fundamental type in bytes, 0 when t is no such type.
 func typeBytes(t string) int {
 	switch t {
 	case "b8", "u8", "s8":
@@ -22,7 +22,7 @@ func typeBytes(t string) int {
 	return 0
 }
 
-// registers reads what follows .reg.
+// registers reads the declaration that follows .reg.
 func (r *reader) registers() {
 	t := r.next()
 	kind := strings.TrimPrefix(t.text, ".")
@@ -52,8 +52,8 @@ func (r *reader) registers() {
 	}
 }
 
-// variables reads what follows .shared, .local, .const or .global, up to the
-// semicolon.
+// variables reads the declarations that follow .shared, .local, .const or .global,
+// up to the semicolon.
 func (r *reader) variables(space string) {
 	for {
 		v := r.declaration(space)
@@ -72,7 +72,7 @@ func (r *reader) variables(space string) {
 	}
 }
 
-// declaration reads [.align n] .type name[n] and enters it into the scope.
+// declaration reads [.align n] .type name[n] and adds the variable to the scope.
 func (r *reader) declaration(space string) *variable {
 	v := &variable{space: space}
 	elem := 0
@@ -123,8 +123,8 @@ func (r *reader) declaration(space string) *variable {
 	return v
 }
 
-// initial reads = value or = {values} of a constant and gives it an address in
-// the module's constants.
+// initial reads the value of a constant, written as = value or = {values}, and
+// gives the constant an address among those of the module.
 func (r *reader) initial(v *variable) {
 	v.data = make([]byte, v.size)
 	if r.accept("=") {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// decoders is filled by init: the decoder of every mnemonic.
+// decoders has the decoder of every mnemonic. init fills it.
 var decoders map[string]func(*builder, *inst)
 
 func init() {
@@ -29,7 +29,7 @@ func init() {
 	}
 }
 
-// decode fills in from the statement b.st.
+// decode fills in in from the statement b.st.
 func (b *builder) decode(in *inst) {
 	f := decoders[b.st.words[0]]
 	if f == nil {
@@ -38,12 +38,12 @@ func (b *builder) decode(in *inst) {
 	f(b, in)
 }
 
-// modifiers are the words after the mnemonic, to be taken one by one.
+// modifiers are the words after the mnemonic. Decoders take them one by one.
 type modifiers []string
 
 func (b *builder) modifiers() modifiers { return modifiers(slices.Clone(b.st.words[1:])) }
 
-// take removes the first of the given words that is there.
+// take removes the first of the given words that is there, and returns it.
 func (m *modifiers) take(words ...string) string {
 	for _, w := range words {
 		if i := slices.Index(*m, w); i >= 0 {
@@ -56,7 +56,7 @@ func (m *modifiers) take(words ...string) string {
 
 func (m *modifiers) has(word string) bool { return m.take(word) != "" }
 
-// last takes the type that ends the mnemonic.
+// last takes the last word, which is the type.
 func (m *modifiers) last() string {
 	if len(*m) == 0 {
 		return ""
@@ -66,7 +66,7 @@ func (m *modifiers) last() string {
 	return t
 }
 
-// done checks that no word is left.
+// done checks that all words have been taken.
 func (b *builder) done(m modifiers) {
 	if len(m) > 0 {
 		b.unknown()
@@ -83,7 +83,8 @@ func (b *builder) exit(in *inst) {
 
 func (b *builder) trap(in *inst) { in.fam, in.op = famControl, opTrap }
 
-// label finds the instruction that a label names, from scope s outwards.
+// label is the instruction that a label names; it looks for the label in scope s
+// and in those around it.
 func (b *builder) label(s *scope, name string) int32 {
 	for ; s != nil; s = s.parent {
 		if at, ok := s.labels[name]; ok {
@@ -102,7 +103,7 @@ func (b *builder) bra(in *inst) {
 	in.fam, in.op, in.imm = famControl, opBra, int64(b.label(b.st.scope, b.arg(0).name))
 }
 
-// brx is brx.idx index, table.
+// brx decodes brx.idx index, table.
 func (b *builder) brx(in *inst) {
 	m := b.modifiers()
 	m.take("uni")
@@ -122,7 +123,7 @@ func (b *builder) brx(in *inst) {
 	}
 }
 
-// mov moves, packs or unpacks.
+// mov decodes mov, which moves, packs or unpacks.
 func (b *builder) mov(in *inst) {
 	m := b.modifiers()
 	t := m.last()
@@ -150,7 +151,7 @@ func (b *builder) mov(in *inst) {
 	}
 }
 
-// pack is mov between a register and a vector of its parts.
+// pack decodes a mov between a register and a vector of its parts.
 func (b *builder) pack(in *inst, t string, to, from operand) {
 	in.fam = famMixed
 	list := to.list
@@ -203,7 +204,7 @@ func (b *builder) selp(in *inst) {
 	in.d, in.a, in.b, in.c = b.out(b.arg(0), fileOf(t)), b.in(b.arg(1), t), b.in(b.arg(2), t), b.pred(b.arg(3).name)
 }
 
-// slct picks by the sign of an s32.
+// slct decodes slct, which picks one of two operands by the sign of an s32.
 func (b *builder) slct(in *inst) {
 	m := b.modifiers()
 	if m.last() != "s32" {
@@ -219,8 +220,9 @@ func (b *builder) slct(in *inst) {
 	in.d, in.a, in.b, in.c = b.out(b.arg(0), in32), b.in(b.arg(1), t), b.in(b.arg(2), t), b.in(b.arg(3), "s32")
 }
 
-// cvta turns addresses of a space into generic ones, or back with .to. Global
-// and constant ones are the same.
+// cvta decodes cvta, which turns addresses of a space into generic ones, or back
+// with .to. Addresses of the global and the constant space are generic addresses
+// already.
 func (b *builder) cvta(in *inst) {
 	m := b.modifiers()
 	t := m.last()
@@ -244,7 +246,7 @@ func (b *builder) cvta(in *inst) {
 	}
 }
 
-// isspacep tests the window of a generic address.
+// isspacep decodes isspacep, which tests in which window a generic address lies.
 func (b *builder) isspacep(in *inst) {
 	m := b.modifiers()
 	where := m.last()

@@ -1,7 +1,7 @@
 package ptx
 
-// integers are the integer instructions that take their operands in order, by
-// name and, where the sign matters, its letter.
+// integers are the integer instructions that take their operands in order. The key
+// is the mnemonic and, where the sign matters, the letter of the type.
 var integers = map[string]op{
 	"add": opAdd, "sub": opSub, "div.s": opDivS, "div.u": opDivU, "rem.s": opRemS, "rem.u": opRemU, "min.s": opMinS, "min.u": opMinU,
 	"max.s": opMaxS, "max.u": opMaxU, "abs.s": opAbs, "neg.s": opNeg, "and": opAnd, "or": opOr, "xor": opXor, "not": opNot, "cnot": opCnot,
@@ -10,15 +10,15 @@ var integers = map[string]op{
 	"prmt": opPrmt, "lop3": opLop3, "shf": opShfL,
 }
 
-// floats are the floating-point instructions; those with fewer than three
-// operands leave the rest.
+// floats are the floating-point instructions. Those with fewer than three operands
+// leave the last ones unset.
 var floats = map[string]op{
 	"add": opFAdd, "sub": opFSub, "mul": opFMul, "fma": opFMA, "mad": opFMA, "div": opFDiv, "min": opFMin, "max": opFMax, "neg": opFNeg,
 	"abs": opFAbs, "sqrt": opFSqrt, "rsqrt": opFRsqrt, "rcp": opFRcp, "ex2": opFEx2, "lg2": opFLg2, "sin": opFSin, "cos": opFCos,
 	"tanh": opFTanh, "copysign": opFCopysign,
 }
 
-// arithmetic decodes everything of integers and floats but mul and mad.
+// arithmetic decodes all instructions on integers and floats except mul and mad.
 func (b *builder) arithmetic(in *inst) {
 	m := b.modifiers()
 	t := m.last()
@@ -90,7 +90,8 @@ func (b *builder) integerOp(in *inst, m modifiers, t string) {
 	b.narrowInteger(in, t)
 }
 
-// fixShift: the amount of a shift is no s16.
+// fixShift decodes a signed right shift of 16 bits: the amount of the shift is not
+// such a number.
 func (b *builder) fixShift(in *inst) {
 	in.x = &extra{run: func(d, a, n, _ *lanes32) {
 		for i := range d {
@@ -100,7 +101,8 @@ func (b *builder) fixShift(in *inst) {
 	in.op, in.wrap = opCall, wrapMask16
 }
 
-// narrowInteger arranges for operands of 16 and 8 bits.
+// narrowInteger has the operands and the result of an instruction on 16 or 8 bits
+// adjusted.
 func (b *builder) narrowInteger(in *inst, t string) {
 	n := typeBytes(t)
 	if n > 2 {
@@ -113,7 +115,8 @@ func (b *builder) narrowInteger(in *inst, t string) {
 	}
 }
 
-// fields decodes the instructions whose operands are of different types.
+// fields decodes the instructions on bit fields, whose operands are of different
+// types.
 func (b *builder) fields(in *inst, m modifiers, t string) {
 	wide := fileOf(t) == in64
 	file := fileOf(t)

@@ -2,7 +2,7 @@ package ptx
 
 import "strings"
 
-// slot gives a memory instruction its place in block.slots.
+// slot gives a memory instruction its entry in block.slots.
 func (b *builder) slot(in *inst) {
 	in.slot = int32(b.kernel.slots)
 	b.kernel.slots++
@@ -31,15 +31,16 @@ func (b *builder) address(in *inst, o operand) {
 var spaces = map[string]space{"": spaceGeneric, "global": spaceGlobal, "const": spaceGlobal, "shared": spaceShared, "shared::cta": spaceShared,
 	"param": spaceParam, "local": spaceLocal}
 
-// spaceWord takes the state space; the lexer has split "shared::cta" off.
+// spaceWord takes the word for the state space. The lexer has left "shared::cta" in
+// one piece.
 func (b *builder) spaceWord(m *modifiers) space {
 	w := m.take("global", "const", "shared", "shared::cta", "param", "local")
 	return spaces[w]
 }
 
-// access takes the words that say how memory is accessed, and returns flagStrong
-// where one of them makes the access strong, one that orders. The others have no
-// meaning here.
+// access takes the words that say how memory is accessed. It returns flagStrong
+// where one of them makes the access a strong one, with which warps may order each
+// other. The other words have no effect here.
 func access(m *modifiers) (strong uint8) {
 	if m.take("relaxed", "acquire", "release", "acq_rel", "volatile") != "" {
 		strong = flagStrong
@@ -55,7 +56,7 @@ func access(m *modifiers) (strong uint8) {
 	return strong
 }
 
-// vector decodes one register or {…}; typ is the elements' type.
+// vector decodes one register, or several in braces; t is the type of the elements.
 func (b *builder) vector(in *inst, m *modifiers, o operand, t string, written bool) {
 	in.size = uint8(typeBytes(t))
 	in.n = map[string]uint8{"": 1, "v2": 2, "v4": 4}[m.take("v2", "v4")]

@@ -2,10 +2,10 @@ package ptx
 
 import "math/bits"
 
-// famWarp.
+// Instructions of famWarp.
 const (
-	opShfl op = iota // size: mode
-	opVote           // size: kind
+	opShfl op = iota // inst.size has the mode
+	opVote           // inst.size has the kind
 	opActive
 	opMatch
 	opRedux

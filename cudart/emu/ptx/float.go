@@ -2,16 +2,16 @@ package ptx
 
 import "math"
 
-const nan32 = 0x7fffffff // what arithmetic gives for a NaN
+const nan32 = 0x7fffffff // the NaN that arithmetic gives
 
 func f32(x uint32) float32    { return math.Float32frombits(x) }
 func bits32(x float32) uint32 { return math.Float32bits(x) }
 func f64(x uint64) float64    { return math.Float64frombits(x) }
 func bits64(x float64) uint64 { return math.Float64bits(x) }
 
-// execFloat executes an f32 instruction for all threads. Everything is rounded
-// to nearest even; what the hardware approximates is rounded once from float64,
-// which is as close as Go's functions are.
+// execFloat executes an f32 instruction for all threads of the warp. Results are
+// rounded to nearest even. What the hardware approximates is computed in float64
+// and rounded once, which is as exact as Go's functions are.
 func execFloat(o op, d, a, b, c *lanes32) {
 	switch o {
 	case opFAdd:
@@ -76,9 +76,10 @@ func transcendental(o op) func(float64) float64 {
 	return math.Exp2
 }
 
-// oddSum is x + y rounded to odd: exact, or the neighbour whose last bit is 1.
-// Rounding that to fewer than 52 bits gives what rounding the exact sum gives
-// (Boldo, Melquiond, "Emulation of FMA and correctly rounded sums").
+// oddSum is x + y rounded to odd: the exact sum where float64 has it, else the
+// neighbour of it whose last bit is 1. Rounding the result to fewer than 52 bits
+// gives what rounding the exact sum gives (Boldo, Melquiond, "Emulation of FMA and
+// correctly rounded sums").
 func oddSum(x, y float64) float64 {
 	s := x + y
 	t := s - x
@@ -93,7 +94,8 @@ func oddSum(x, y float64) float64 {
 	return math.Float64frombits(u - 1)
 }
 
-// minMaxLanes: one NaN gives the other operand, or NaN with .NaN; -0 < +0.
+// minMaxLanes executes min and max. If one operand is a NaN the result is the other
+// one, or NaN with .NaN. -0 is less than +0.
 func minMaxLanes(o op, d, a, b *lanes32) {
 	for i := range d {
 		x, y := f32(a[i]), f32(b[i])
@@ -115,8 +117,8 @@ func minMaxLanes(o op, d, a, b *lanes32) {
 	}
 }
 
-// wrapped executes an instruction of fam32 with its operands or its result
-// adjusted.
+// wrapped executes an instruction of fam32 with its operands adjusted before it or
+// its result after it.
 func (w *warp) wrapped(in *inst, mask uint32) {
 	a, b, c := &w.opA, &w.opB, &w.opC
 	*a, *b, *c = w.r32[in.a], w.r32[in.b], w.r32[in.c]
@@ -156,7 +158,7 @@ func (w *warp) wrapped(in *inst, mask uint32) {
 	blend32(&w.r32[in.d], d, mask)
 }
 
-// flush makes denormals zeros of the same sign.
+// flush turns denormals into zeros of the same sign.
 func flush(x *lanes32) {
 	for i := range x {
 		if x[i]&0x7f800000 == 0 {

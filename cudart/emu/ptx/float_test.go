@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// floatCases are bits of floats of every kind, and random ones.
+// floatCases are the bits of floats of every kind, and as many random ones as asked
+// for.
 func floatCases(random int) []uint64 {
 	out := []uint64{0, 1 << 31, 1, 0x80000001, 0x7fffff, 0x800000, 0x807fffff, 0x3f800000, 0xbf800000, 0x3f7fffff, 0x3f800001, 0x4b800001,
 		0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x40490fdb, 0x4f000000, 0x5f000000}
@@ -18,12 +19,12 @@ func floatCases(random int) []uint64 {
 	return out
 }
 
-// sameF32 compares results; all NaNs are alike.
+// sameF32 compares results; any two NaNs are the same.
 func sameF32(a, b uint32) bool {
 	return a == b || f32(a) != f32(a) && f32(b) != f32(b)
 }
 
-// exact is a finite float as a number that loses nothing.
+// exact is a finite float, given by its bits, as a number without any rounding.
 func exact(x uint64) *big.Float {
 	return new(big.Float).SetPrec(2000).SetFloat64(float64(f32(uint32(x))))
 }
@@ -45,7 +46,7 @@ func TestFusedMultiplyAdd(t *testing.T) {
 		if finite(a, b, c) {
 			p := new(big.Float).SetPrec(2000).Mul(exact(a), exact(b))
 			p.Add(p, exact(c))
-			if p.Sign() != 0 { // the sign of zero is as in float64, where such sums are exact
+			if p.Sign() != 0 { // zeros have the sign that float64 gives them, where such sums are exact
 				v, _ := p.Float32()
 				want = bits32(v)
 			}
@@ -56,10 +57,12 @@ func TestFusedMultiplyAdd(t *testing.T) {
 	})
 }
 
-// TestFusedDoubleRounding has sums whose first 53 bits end half-way.
+// TestFusedDoubleRounding has sums whose first 53 bits end half-way between two
+// floats of 24 bits.
 func TestFusedDoubleRounding(t *testing.T) {
 	one := uint64(0x3f800000)
-	// (1 + 2^-12)² = 1 + 2^-11 + 2^-24, half-way; a little more or less decides.
+	// (1 + 2^-12)² = 1 + 2^-11 + 2^-24 is half-way; a little more or less decides
+	// how it is rounded.
 	for _, c := range []struct{ c, want float32 }{
 		{0x1p-80, 1 + 0x1p-11 + 0x1p-23}, {-0x1p-80, 1 + 0x1p-11}, {0, 1 + 0x1p-11},
 	} {
@@ -138,7 +141,8 @@ func sel(yes bool, a, b float32) float32 {
 	return b
 }
 
-// TestApproximations: within 2^-22 of the value, where it is a normal float.
+// TestApproximations: results are within 2^-22 of the exact value, relatively,
+// where that is a normal float.
 func TestApproximations(t *testing.T) {
 	xs := floatCases(200)
 	for _, c := range []struct {
@@ -157,7 +161,7 @@ func TestApproximations(t *testing.T) {
 	} {
 		execute(t, c.body, "%fd", xs, none, none, func(a, _, _, got uint64) {
 			if uint32(a)&0x7f800000 == 0 && uint32(a)<<1 != 0 {
-				return // denormals may count as zeros
+				return // denormals may be treated as zeros
 			}
 			want, v := c.want(float64(f32(uint32(a)))), float64(f32(uint32(got)))
 			if math.Abs(want) < 0x1p-126 {
@@ -267,8 +271,8 @@ func TestFloatConversions(t *testing.T) {
 	}
 }
 
-// nearestBF16 picks the nearer of the two bfloat16 around x, by the distance in
-// float64; the even one of two as near.
+// nearestBF16 picks the nearer of the two bfloat16 around x by its distance in
+// float64, and the even one where both are as near.
 func nearestBF16(x uint32) uint32 {
 	v := float64(f32(x))
 	if v != v {
@@ -278,7 +282,7 @@ func nearestBF16(x uint32) uint32 {
 	if x&0xffff == 0 {
 		return lo
 	}
-	value := func(h uint32) float64 { // beyond the largest comes 2^128
+	value := func(h uint32) float64 { // after the largest finite one comes 2^128
 		if h&0x7fff == 0x7f80 {
 			return math.Copysign(0x1p128, v)
 		}
@@ -299,7 +303,7 @@ func TestBrainArithmetic(t *testing.T) {
 		p.Add(p, exact(c<<16))
 		v, _ := p.SetPrec(8).Float64()
 		if m := math.Abs(v); m < 0x1p-125 || m > 0x1p127 {
-			return // the bounds of the format
+			return // the result is at the bounds of the format
 		}
 		if want := bits32(float32(v)) >> 16; uint32(got) != want {
 			t.Errorf("fma of %#x, %#x, %#x gives %#x, want %#x", a, b, c, got, want)

@@ -12,8 +12,8 @@ type globalCheck struct {
 	cells map[*Buffer]*globalCells
 }
 
-// globalCells has for each word who wrote and who read it: a block's number
-// plus one, 0 for nobody, many for several.
+// globalCells says, for each word, which block wrote it and which read it: the
+// block's number plus one, 0 for none, many for several.
 type globalCells struct{ write, read []uint32 }
 
 const many = ^uint32(0)
@@ -34,9 +34,9 @@ func (b *block) number() uint32 {
 	return (b.ctaid[2]*g[1]+b.ctaid[1])*g[0] + b.ctaid[0] + 1
 }
 
-// each calls f for every word that the threads of mask touch, for the check of
-// blocks. Accesses to parts of words are left out: neighbours in one word are no
-// race.
+// each calls f for every word that the threads of mask touch, to check blocks
+// against each other. Accesses to a part of a word are left out, since two blocks
+// that touch different parts of one word do not race.
 func (g *globalCheck) each(w *warp, s *slot, mask uint32, bytes uint64, f func(c *globalCells, lane int, word uint64)) {
 	if bytes < 4 || s.base >= constWindow {
 		return

@@ -2,22 +2,23 @@ package ptx
 
 import "math/bits"
 
-// Warps of one block race in global memory as they do in shared memory: the same
-// bytes, at least one of them writing, and no barrier between them. What is known
-// of a word is a cell, of which a block keeps pages for what it touches. Threads
-// of one warp are not told apart, and accesses that are strong (volatile, relaxed,
-// acquire, release) are left out: warps wait for each other with them.
+// Warps of one block race in global memory as they do in shared memory: they touch
+// the same bytes, at least one of them writes, and there is no barrier between
+// them. A cell has what is known of a word; a block keeps pages of cells for the
+// words it touches. Threads of one warp are not told apart. Accesses that are
+// strong (volatile, relaxed, acquire, release) are left out, because warps wait for
+// each other by them.
 
 // pageWords is how many words a page has.
 const pageWords = 1024
 
-// sparePages is how many pages, of 16 KiB, a block keeps for its next launch. What
-// they say is of an earlier tick, and so of nothing in that launch.
+// sparePages is how many pages, of 16 KiB each, a block keeps for its next launch.
+// Their cells are of earlier ticks, and so say nothing about that launch.
 const sparePages = 64
 
 type page [pageWords]cell
 
-// pageOf names a page: the n-th of a buffer.
+// pageOf names a page: page n of a buffer.
 type pageOf struct {
 	buffer *Buffer
 	n      uint64
@@ -41,7 +42,7 @@ func (b *block) cellAt(buffer *Buffer, word uint64) *cell {
 	return &p[word%pageWords]
 }
 
-// forgetPages lets go of the buffers that a launch used.
+// forgetPages drops the references to the buffers that a launch used.
 func (b *block) forgetPages() {
 	for _, p := range b.pages {
 		if len(b.sparePages) < sparePages {
@@ -52,7 +53,7 @@ func (b *block) forgetPages() {
 }
 
 // eachWord calls f for every word of global memory that the threads of mask touch,
-// with the bytes of it.
+// with the bytes of the word that they touch.
 func (b *block) eachWord(w *warp, in *inst, s *slot, mask uint32, bytes uint64, f func(lane int, c *cell, part uint32, at place)) {
 	if s.base >= constWindow || in.flags&flagStrong != 0 {
 		return
@@ -88,7 +89,7 @@ func (b *block) writeGlobal(w *warp, in *inst, s *slot, mask uint32, bytes uint6
 	})
 }
 
-// atomicGlobal checks like a read and a write, but atomic instructions of
+// atomicGlobal checks a read and a write of global memory. Atomic instructions of
 // different warps do not race with each other.
 func (b *block) atomicGlobal(w *warp, in *inst, buffer *Buffer, lane int, offset uint64) {
 	for at := offset; at < offset+uint64(in.size); at += 4 {

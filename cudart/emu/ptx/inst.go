@@ -1,8 +1,7 @@
 package ptx
 
-// lanes32 and lanes64 are one register of a warp: a value for each thread.
-// Floats and narrow integers are kept as their bits, narrow integers with zeros
-// above.
+// lanes32 and lanes64 are one register of a warp, with one value for each thread.
+// Floats are kept as their bits, and so are narrow integers, with zeros above them.
 type (
 	lanes32 = [32]uint32
 	lanes64 = [32]uint64
@@ -48,40 +47,41 @@ type inst struct {
 	fam   family
 	op    op
 	wrap  wrap
-	not   bool  // the guard is negated
-	guard int32 // predicate, -1: none
+	not   bool  // the guard counts when it is false
+	guard int32 // the predicate that decides which threads take part, -1: all do
 	d, a  int32
 	b, c  int32
 	e     int32
 	line  int32
-	imm   int64    // constant: offset of an address, table of lop3, mode, …
+	imm   int64    // a constant: the offset of an address, the table of lop3, a mode and the like
 	v     [4]int32 // registers of a vector
 	n     uint8    // elements of a vector
 	size  uint8    // bytes of an element
 	space space
 	flags uint8
 	imm32 uint32
-	slot  int32 // of a memory access: its place in block.slots
+	slot  int32 // of a memory access: its entry in block.slots
 	x     *extra
 }
 
-// extra is what few instructions have.
+// extra is what only a few instructions have.
 type extra struct {
-	regs    []int32 // fragments
-	targets []int32 // of brx.idx
+	regs    []int32 // the registers of matrix fragments
+	targets []int32 // the targets of brx.idx
 	run     func(d, a, b, c *lanes32)
 	convert *conversion
 
-	// of atomic instructions: the new value from the old one and the operands
+	// Of atomic instructions: computes the new value from the old one and the
+	// operands.
 	update   func(old, b, c uint32) uint32
 	update64 func(old, b, c uint64) uint64
 
-	// of setp and set
+	// Of setp and set.
 	compare *comparison
-	logic   string // combined with predicate inst.c: and, or, xor
+	logic   string // how the result is combined with the predicate inst.c: and, or, xor
 	notC    bool
 	flush   bool
-	set     bool // the result goes to a register as setBits or 0
+	set     bool // the result goes to a register, as setBits or 0
 	setTo   int32
 	setBits uint32
 }
@@ -91,10 +91,10 @@ const (
 	flagSigned   = 1 << iota // narrow values are extended with their sign
 	flagWide                 // the registers are 64 bits wide, the elements narrower
 	flagNarrow               // the address is in a 32-bit register
-	flagSrcReg               // cp.async: the source size is in a register
+	flagSrcReg               // of cp.async: the number of bytes to read is in a register
 	flagTrans                // ldmatrix.trans
-	flagNoResult             // red; shfl without predicate
-	flagStrong               // volatile, relaxed, acquire or release: warps may race on purpose
+	flagNoResult             // red, and shfl without a predicate
+	flagStrong               // volatile, relaxed, acquire or release: warps may wait for each other by it
 )
 
 // space is a state space.
@@ -108,7 +108,7 @@ const (
 	spaceLocal
 )
 
-// Windows of generic addresses for what is not global memory.
+// The windows of generic addresses for memory that is not global.
 const (
 	sharedWindow = uint64(0x7d) << 56
 	localWindow  = uint64(0x7e) << 56
@@ -116,13 +116,13 @@ const (
 	windowBytes  = uint64(1) << 32
 )
 
-// wrap says what is done to 32-bit operands before an instruction and to its
-// result after it.
+// wrap says how 32-bit operands are adjusted before an instruction, and its result
+// after it.
 type wrap uint16
 
 const (
 	wrapFlushIn  wrap = 1 << iota // f32 operands: denormals become zeros
-	wrapFlushOut                  // so does the result
+	wrapFlushOut                  // the same for the result
 	wrapSaturate                  // f32 result into [0, 1]
 	wrapSign16                    // operands a, b are s16
 	wrapSign8
@@ -132,7 +132,7 @@ const (
 
 type op uint16
 
-// fam32.
+// Instructions of fam32.
 const (
 	opMov op = iota
 	opAdd
@@ -183,7 +183,7 @@ const (
 	opMulHi16U
 	opMul24S
 	opMul24U
-	opCall // x.run
+	opCall // calls x.run
 	opFAdd
 	opFSub
 	opFMul
@@ -206,7 +206,7 @@ const (
 	opFCopysign
 )
 
-// famMixed.
+// Instructions of famMixed.
 const (
 	opMulWideS op = iota
 	opMulWideU
@@ -225,7 +225,7 @@ const (
 	opPack64x4
 	opUnpack64x4
 	opBits32   // d32 ← predicate, for set
-	opBits64   // the same into 64 bits
+	opBits64   // the same as 64 bits
 	opLow      // d32 ← low half of a64
 	opZeroHigh // d64 ← a32
 	opSignHigh
@@ -238,7 +238,7 @@ const (
 	opMatchAny
 )
 
-// famControl.
+// Instructions of famControl.
 const (
 	opBra op = iota
 	opBrx

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// header begins hand-written modules.
+// header is what hand-written modules begin with.
 const header = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
-// oneKernel is a kernel that applies body to operands a, b, c of 8 bytes each,
-// read from three buffers, and writes its results: plain, and guarded so that
-// only odd threads execute it, over a result of 7.
+// oneKernel is a kernel that applies body to operands a, b, c of 8 bytes each, read
+// from three buffers. It writes two results: one without a guard, and one over a 7,
+// guarded so that only odd threads execute the body.
 func oneKernel(body string) string {
 	return header + `.visible .entry k(.param .u64 pd, .param .u64 pa, .param .u64 pb, .param .u64 pc)
 {
@@ -57,7 +57,7 @@ func loads(x string) string {
 `, "$", x)
 }
 
-// guarded puts @%odd before every instruction.
+// guarded puts the guard @%odd before every instruction.
 func guarded(body string) string {
 	var out []string
 	for _, s := range strings.Split(strings.TrimSuffix(strings.TrimSpace(body), ";"), ";") {
@@ -66,8 +66,8 @@ func guarded(body string) string {
 	return strings.Join(out, " ")
 }
 
-// execute runs body, whose result is %d, %fd, %ld, %dd or %hd, on all
-// combinations of the operands and calls check with every result.
+// execute runs body, whose result is %d, %fd, %ld, %dd or %hd, on all combinations
+// of the operands and calls check for each result.
 func execute(t *testing.T, body, result string, as, bs, cs []uint64, check func(a, b, c, got uint64)) {
 	t.Helper()
 	store, width := "b32", 4
@@ -121,7 +121,8 @@ var (
 func s32(x uint64) int64 { return int64(int32(x)) }
 func u32(x uint64) int64 { return int64(uint32(x)) }
 
-// TestIntegers compares with the definitions, in 64 bits or more.
+// TestIntegers compares integer instructions with their definitions, computed in 64
+// bits or more.
 func TestIntegers(t *testing.T) {
 	for _, c := range []struct {
 		body string

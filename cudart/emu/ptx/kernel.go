@@ -9,31 +9,34 @@ type Module struct {
 	consts  []byte
 }
 
-// Kernel returns the kernel of that name, nil when there is none.
+// Kernel returns the kernel of that name, nil where there is none.
 func (m *Module) Kernel(name string) *Kernel { return m.kernels[name] }
 
 // Kernels are the names of the kernels in the order of the file.
 func (m *Module) Kernels() []string { return m.names }
 
-// Kernel is one .entry function, decoded. It is immutable and may run many
-// times at once.
+// Kernel is one .entry function, decoded. It is immutable, and several launches may
+// run it at the same time.
 type Kernel struct {
 	Name string
-	// ParamBytes is the size of the parameters, each at its natural alignment.
+	// ParamBytes is the size of all parameters in bytes, each at its natural
+	// alignment.
 	ParamBytes int
-	// StaticShared is the size in bytes of the shared arrays with a length.
+	// StaticShared is the size in bytes of the shared arrays that are declared with
+	// a length.
 	StaticShared int
-	// MaxThreads is the product of .maxntid, 0 when there is none.
+	// MaxThreads is the product of the numbers of .maxntid, 0 where the kernel has
+	// none.
 	MaxThreads int
 
 	module   *Module
 	file     string
 	code     []inst
-	regs32   int // with constants and special registers
+	regs32   int // including those for constants and special registers
 	regs64   int
 	preds    int
-	slots    int // memory instructions
-	local    int // bytes of local memory of a thread
+	slots    int // the number of memory instructions
+	local    int // bytes of local memory for each thread
 	consts32 []constant32
 	consts64 []constant64
 	always   []int32 // predicates that are true for all threads

@@ -151,7 +151,7 @@ func TestControlFlow(t *testing.T) {
 	}
 }
 
-// gemmRun multiplies by the kernel of testdata, perhaps edited.
+// gemmRun multiplies with the kernel of testdata, whose text edit may change.
 func gemmRun(t testing.TB, m, n, k int, seed uint64, edit ...string) (Launch, func() error) {
 	var h heap
 	c, a, b := h.add("c", make([]byte, 4*m*n)), h.add("a", make([]byte, 2*m*k)), h.add("b", make([]byte, 2*k*n))
@@ -170,7 +170,7 @@ func gemmRun(t testing.TB, m, n, k int, seed uint64, edit ...string) (Launch, fu
 				for p := range k {
 					want += getBF16(a.Data, i*k+p) * getBF16(b.Data, p*n+j)
 				}
-				if got := getF32(c.Data, i*n+j); got != want { // integers: exact
+				if got := getF32(c.Data, i*n+j); got != want { // small integers, so the sum is exact
 					return fmt.Errorf("element %d,%d is %v, want %v", i, j, got, want)
 				}
 			}
@@ -208,13 +208,13 @@ func TestCatchesInGEMM(t *testing.T) {
 		}
 	}
 	l, _ := gemmRun(t, m, n, k, 1)
-	l.Shared -= 256 // the last rows have 16 bytes of padding
+	l.Shared -= 256 // the last rows have 16 bytes of padding that nobody uses
 	if _, err := l.Run(); err == nil || !strings.Contains(err.Error(), "shared memory") {
 		t.Errorf("too little shared memory: error %v", err)
 	}
 }
 
-// laneRate reports instructions of threads a second.
+// laneRate reports how many instructions of threads run in a second.
 func laneRate(b *testing.B, l *Launch) {
 	b.ReportMetric(32*float64(l.steps)*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mlanes/s")
 }

@@ -4,7 +4,7 @@ package ptx
 
 import "golang.org/x/sys/cpu"
 
-// quick says that the processor has what lanes_amd64.s uses.
+// quick says that the processor has the instructions that lanes_amd64.s uses.
 var quick = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 
 //go:noescape
@@ -55,13 +55,12 @@ func mulWideSAVX2(d *lanes64, a, b *lanes32)
 //go:noescape
 func mulWideUAVX2(d *lanes64, a, b *lanes32)
 
-// offsetsAVX2 writes a + imm to off, and the smallest, the largest and the bits
-// of all, for each eighth of the threads.
+// offsetsAVX2 is offsets32.
 //
 //go:noescape
 func offsetsAVX2(off *lanes64, a *lanes32, imm uint32, bounds *[3][8]uint32)
 
-// offsets64AVX2 is the same with 64 bits, for each quarter of the threads.
+// offsets64AVX2 is offsets64.
 //
 //go:noescape
 func offsets64AVX2(off, a *lanes64, imm uint64, bounds *[3][4]uint64)
@@ -75,8 +74,7 @@ func init() {
 	add64, mulWideS, mulWideU, offsets32, offsets64 = add64AVX2, mulWideSAVX2, mulWideUAVX2, offsetsAVX2, offsets64AVX2
 }
 
-// productAVX2 adds a·b to sums: 16 rows of 8, 16 and 8 floats; the first depth
-// of a's columns and b's rows.
+// productAVX2 is productGo: it uses the first depth columns of a and rows of b.
 //
 //go:noescape
 func productAVX2(sums *[64]uint64, a *[128]uint64, b *[16][8]float32, depth int)

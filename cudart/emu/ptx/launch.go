@@ -1,9 +1,9 @@
 package ptx
 
-// Memory resolves global addresses; the driver implements it. Find may be
-// called from several goroutines at a time.
+// Memory finds the buffers behind global addresses; the driver implements it. Find
+// may be called from several goroutines at the same time.
 type Memory interface {
-	// Find returns the allocation that holds the byte at addr, nil when there is
+	// Find returns the allocation that holds the byte at addr, nil where there is
 	// none.
 	Find(addr uint64) *Buffer
 }
@@ -15,8 +15,8 @@ type Buffer struct {
 	Name string
 }
 
-// Access says which bytes of a buffer a launch touched: bounding ranges, empty
-// when From >= To.
+// Access says which bytes of a buffer a launch touched. It bounds those it read and
+// those it wrote; a range is empty when From >= To.
 type Access struct {
 	Buffer             *Buffer
 	ReadFrom, ReadTo   int64
@@ -36,9 +36,9 @@ type Launch struct {
 	Threads int
 	// Seed chooses the order of blocks and of the warps of a block.
 	Seed uint64
-	// CheckGlobal reports blocks that touch the same word of global memory, at
-	// least one of them writing, without atomic instructions, and warps of one
-	// block that touch the same bytes without a barrier between them.
+	// CheckGlobal reports blocks that touch the same word of global memory without
+	// atomic instructions, at least one of them writing, and warps of one block
+	// that touch the same bytes in this way without a barrier between them.
 	CheckGlobal bool
 
 	steps int64 // instructions of warps that the last Run executed

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Run executes the launch and returns what it touched. An error names the
-// kernel, the PTX line, the block and the thread.
+// Run executes the launch and returns what it touched. An error names the kernel,
+// the PTX line, the block and the thread.
 func (l *Launch) Run() ([]Access, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (l *Launch) Run() ([]Access, error) {
 	return j.touched, nil
 }
 
-// check refuses what the driver would refuse.
+// check refuses launches that the driver would refuse.
 func (l *Launch) check() error {
 	k := l.Kernel
 	n := 1
@@ -67,7 +67,7 @@ func (l *Launch) check() error {
 	return nil
 }
 
-// job is a launch that runs.
+// job is a launch while it runs.
 type job struct {
 	launch     *Launch
 	blocks     uint64
@@ -109,7 +109,7 @@ func (j *job) work() {
 		if j.err == nil {
 			j.err = err
 		}
-		return // what was interrupted is not used again
+		return // a block that was interrupted is not used again
 	}
 	l.Kernel.pool.Put(b)
 }
@@ -158,7 +158,7 @@ func (w *warp) fillSpecials(l *Launch) {
 	}
 }
 
-// fillBlock sets the others.
+// fillBlock sets the special registers that differ from block to block.
 func (w *warp) fillBlock() {
 	for _, s := range w.kernel.specials {
 		if strings.HasPrefix(s.name, "%ctaid") {

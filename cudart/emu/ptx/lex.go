@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// token is a word (names, mnemonics with their dots, numbers), a string in
-// quotes or one sign.
+// token is a word (a name, a mnemonic with its dots, a number), a string in quotes
+// or a single sign.
 type token struct {
 	text string
 	line int
@@ -20,10 +20,11 @@ type source struct {
 	at     int
 }
 
-// fault is how the reader and the decoder report a mistake; Parse recovers it.
+// fault is what the reader and the decoder panic with to report a mistake; Parse
+// recovers it.
 type fault struct{ err error }
 
-// failAt ends Parse with an error at a line.
+// failAt ends Parse with an error that names a line.
 func (s *source) failAt(line int, format string, args ...any) {
 	text := ""
 	if line >= 1 && line <= len(s.lines) {
@@ -36,7 +37,7 @@ func isWord(c byte) bool {
 	return c == '_' || c == '$' || c == '%' || c == '.' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// scan splits text into tokens, without comments.
+// scan splits text into tokens and drops comments.
 func scan(name, text string) *source {
 	s := &source{name: name, lines: strings.Split(text, "\n")}
 	line := 1
@@ -99,7 +100,7 @@ func (s *source) next() token {
 	return t
 }
 
-// accept takes the next token if it is text.
+// accept takes the next token if it is text, and says whether it was.
 func (s *source) accept(text string) bool {
 	if s.peek().text != text {
 		return false

@@ -12,8 +12,8 @@ func eachLane(mask uint32, f func(i int)) {
 	}
 }
 
-// slot remembers the buffer that a memory instruction used last and what it
-// touched there, as offsets.
+// slot remembers, for one memory instruction, the buffer that it used last and the
+// range of offsets that it touched there.
 type slot struct {
 	base, size         uint64
 	data               unsafe.Pointer
@@ -24,8 +24,8 @@ type slot struct {
 
 func (s *slot) reset() { *s = slot{readFrom: ^uint64(0), writeFrom: ^uint64(0)} }
 
-// offsets computes the address of every thread into w.addr, and the smallest,
-// the largest and the bits of all, of the threads of mask.
+// offsets computes the address of every thread into w.addr. For the threads of mask
+// it returns the smallest address, the largest, and the bits that any of them has.
 func (w *warp) offsets(in *inst, mask uint32) (lo, hi, or uint64) {
 	off, imm := &w.addr, uint64(in.imm)
 	if in.flags&flagNarrow != 0 {
@@ -114,9 +114,9 @@ func (w *warp) store(in *inst, mask uint32) {
 	}
 }
 
-// spaceOf is the space of the addresses of an instruction; those of a generic
-// one, and the smallest and the largest, become addresses of that space.
-// spaceGeneric: there are several.
+// spaceOf is the state space in which the addresses of an instruction lie. Where
+// they are generic addresses, w.addr, lo and hi become addresses of that space. The
+// result is spaceGeneric where they lie in several spaces.
 func (w *warp) spaceOf(in *inst, lo, hi uint64) (space, uint64, uint64) {
 	if in.space != spaceGeneric {
 		return in.space, lo, hi
@@ -181,9 +181,9 @@ func (w *warp) storeGlobal(in *inst, mask uint32, lo, hi, bytes uint64) {
 	w.scatter(in, s.data, &w.addr, mask)
 }
 
-// find returns the instruction's slot when all of [from, to) is in one buffer.
-// It is nil when the threads use several; when one thread's access is outside
-// of every buffer, the launch fails.
+// find returns the slot of the instruction when all of [from, to) is in one buffer.
+// It returns nil when the threads use several buffers. When the access of a single
+// thread lies outside of every buffer, the launch fails.
 func (w *warp) find(in *inst, mask uint32, from, to uint64) *slot {
 	s := &w.block.slots[in.slot]
 	if from-s.base < s.size && to-s.base <= s.size {
@@ -207,7 +207,7 @@ func (w *warp) find(in *inst, mask uint32, from, to uint64) *slot {
 	return nil
 }
 
-// misaligned fails for the first thread whose address is no multiple.
+// misaligned fails for the first thread whose address is no multiple of bytes.
 func (w *warp) misaligned(in *inst, mask uint32, bytes uint64) {
 	for m := mask; m != 0; m &= m - 1 {
 		if i := bits.TrailingZeros32(m); w.addr[i]&(bytes-1) != 0 {
@@ -226,8 +226,8 @@ func (w *warp) laneOf(mask uint32, a uint64) int {
 	return 0
 }
 
-// localOffsets turns addresses in a thread's local memory into offsets in the
-// warp's.
+// localOffsets turns addresses in the local memory of a thread into offsets in that
+// of the warp.
 func (w *warp) localOffsets(in *inst, mask uint32, hi, bytes uint64) {
 	size := uint64(w.kernel.local)
 	if hi+bytes > size {

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// famMatrix.
+// Instructions of famMatrix.
 const (
 	opMMA16 op = iota // m16n8k16, bf16
 	opMMA8            // m16n8k8, bf16
 	opLdmatrix
 )
 
-// matrices is where fragments become matrices: sums and a by rows, two values
-// in a word, b by rows of k.
+// matrices is the space in which fragments are put together to matrices: sums and a
+// row by row, two values in a word, and b row by row of k.
 type matrices struct {
 	sums [64]uint64
 	a    [128]uint64
@@ -129,9 +129,9 @@ func (w *warp) loadMatrix(in *inst) {
 	}
 }
 
-// multiply executes mma: d = a·b + c. Thread g·4 + t holds, two values in a
-// register, rows g and g + 8 of a and c, and column g of b. Sums are f32, in
-// the order of k.
+// multiply executes mma: d = a·b + c. Thread g·4 + t holds rows g and g + 8 of a
+// and c, and column g of b, two values in a register. Sums are f32 and run in the
+// order of k.
 func (w *warp) multiply(in *inst) {
 	r, m := in.x.regs[:14], &w.mma
 	depth := 16

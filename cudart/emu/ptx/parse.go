@@ -6,35 +6,35 @@ import (
 	"strings"
 )
 
-// statement is one instruction as written.
+// statement is one instruction as it is written.
 type statement struct {
 	line  int
 	guard string // predicate name, empty when there is none
-	not   bool   // guarded by the predicate's opposite
+	not   bool   // the statement is executed where the predicate is false
 	words []string
 	args  []operand
 	scope *scope
 }
 
-// operand is one argument as written.
+// operand is one argument as it is written.
 type operand struct {
 	name string // register, symbol, label or number
-	not  bool   // !name
-	pair string // second of a|b
+	not  bool   // written as !name
+	pair string // the second name of a|b
 	list []operand
-	vec  bool // {…}
-	mem  bool // [name+offset]
+	vec  bool // written as {…}
+	mem  bool // written as [name+offset]
 	off  int64
 }
 
-// scope is what a pair of braces encloses: names of registers, variables and
+// scope is what a pair of braces encloses: the names of registers, variables and
 // labels.
 type scope struct {
 	parent *scope
 	regs   map[string]reg
 	vars   map[string]*variable
 	labels map[string]int
-	tables map[string][]string // .branchtargets
+	tables map[string][]string // the lists of .branchtargets
 }
 
 func newScope(parent *scope) *scope {
@@ -48,7 +48,7 @@ type variable struct {
 	size    int
 	align   int
 	dynamic bool // shared memory sized by the launch
-	offset  int  // within its space
+	offset  int  // in bytes, within its space
 	data    []byte
 }
 
@@ -61,8 +61,8 @@ type reader struct {
 	kernel *builder
 }
 
-// Parse reads the text of a PTX module. name is what errors call the file:
-// "name:line: what".
+// Parse reads the text of a PTX module. name is what errors call the file; an error
+// reads "name:line: what".
 func Parse(name, src string) (m *Module, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -137,7 +137,7 @@ func (r *reader) entry(line int) {
 	r.kernel, r.scope = nil, r.global
 }
 
-// directives reads what stands between a kernel's parameters and its body.
+// directives reads the directives between the parameters of a kernel and its body.
 func (r *reader) directives() {
 	for !r.accept("{") {
 		t := r.next()

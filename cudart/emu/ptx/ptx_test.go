@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// heap is a Memory of a few buffers.
+// heap is a Memory with a few buffers.
 type heap []*Buffer
 
 func (h heap) Find(addr uint64) *Buffer {
@@ -22,7 +22,7 @@ func (h heap) Find(addr uint64) *Buffer {
 	return nil
 }
 
-// add makes a buffer of so many bytes.
+// add makes a buffer that holds data.
 func (h *heap) add(name string, data []byte) *Buffer {
 	b := &Buffer{Base: uint64(len(*h)+1) << 36, Data: data, Name: name}
 	*h = append(*h, b)
@@ -57,7 +57,8 @@ func params(v ...any) []byte {
 	return out
 }
 
-// file parses a module of testdata; edit pairs of old and new text change it.
+// file parses a module of testdata, whose text is changed first: edit holds pairs
+// of an old and a new text.
 func file(t testing.TB, name string, edit ...string) *Module {
 	t.Helper()
 	src, err := os.ReadFile(filepath.Join("testdata", name))
@@ -109,8 +110,8 @@ func TestShippedModules(t *testing.T) {
 	}
 }
 
-// TestBrokenText: whatever is deleted, swapped or put in, Parse answers with a
-// module or an error that names the file.
+// TestBrokenText deletes, swaps and inserts tokens; Parse must return a module, or
+// an error that names the file.
 func TestBrokenText(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, name := range []string{"element.ptx", "gemm.ptx"} {

@@ -2,8 +2,9 @@ package ptx
 
 import "unsafe"
 
-// The only place that reads and writes memory by address: offsets are checked
-// before. PTX memory is little-endian, as every platform of this module is.
+// This file is the only place that reads and writes memory by address; offsets have
+// been checked before. PTX memory is little-endian, as is every platform that this
+// module runs on.
 
 func start(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
@@ -17,7 +18,7 @@ func store16(p unsafe.Pointer, off uint64, v uint32) { *(*uint16)(unsafe.Add(p, 
 func store32(p unsafe.Pointer, off uint64, v uint32) { *(*uint32)(unsafe.Add(p, off)) = v }
 func store64(p unsafe.Pointer, off uint64, v uint64) { *(*uint64)(unsafe.Add(p, off)) = v }
 
-// loadAny reads size bytes, extended by their sign or by zeros.
+// loadAny reads size bytes at off and extends them, with their sign or with zeros.
 func loadAny(p unsafe.Pointer, off uint64, size uint8, signed bool) uint64 {
 	switch size {
 	case 1:
@@ -52,8 +53,8 @@ func storeAny(p unsafe.Pointer, off uint64, size uint8, v uint64) {
 	}
 }
 
-// gather reads an element, or a vector of them, for every thread of mask: the
-// offsets are in off.
+// gather reads an element, or a vector of elements, for every thread of mask, at
+// its offset in off.
 func (w *warp) gather(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	if in.size == 4 && in.flags&flagWide == 0 {
 		w.gather32(in, p, off, mask)
@@ -119,7 +120,8 @@ func (w *warp) gather32(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	}
 }
 
-// scatter writes an element, or a vector of them, of every thread of mask.
+// scatter writes an element, or a vector of elements, of every thread of mask, at
+// its offset in off.
 func (w *warp) scatter(in *inst, p unsafe.Pointer, off *lanes64, mask uint32) {
 	switch {
 	case in.size == 8 || in.flags&flagWide != 0:

@@ -6,7 +6,7 @@ import (
 	"mt/internal/bfloat"
 )
 
-// rounding is how a result that does not fit is rounded.
+// rounding says how a result that has too many bits is rounded.
 type rounding uint8
 
 const (
@@ -17,21 +17,21 @@ const (
 	toNearestAway // rna
 )
 
-// roundings are the modifiers of floating-point results; those with an i round
-// to integers.
+// roundings are the modifiers that say how floating-point results are rounded;
+// those that end in i round to an integer.
 var roundings = map[string]rounding{
 	"rn": toNearest, "rz": toZero, "rm": toMinus, "rp": toPlus, "rna": toNearestAway,
 	"rni": toNearest, "rzi": toZero, "rmi": toMinus, "rpi": toPlus,
 }
 
-// narrow rounds x to float32. Where x stands for an exact value that does not
-// fit in float64, it must be rounded to odd.
+// narrow rounds x to float32. Where x stands for an exact value that float64 cannot
+// hold, x must have been rounded to odd.
 func narrow(x float64, how rounding) float32 {
 	v := float32(x)
 	if how == toNearest || x != x || float64(v) == x {
 		return v
 	}
-	up := how == toPlus || how == toZero && x < 0 // towards the larger number
+	up := how == toPlus || how == toZero && x < 0 // to the larger of the two numbers around x
 	switch {
 	case up && float64(v) < x:
 		return math.Nextafter32(v, float32(math.Inf(1)))
@@ -82,7 +82,7 @@ func half(x float64, how rounding) uint32 {
 		return sign | 0x7c00
 	}
 	_, e := math.Frexp(m)
-	unit := math.Ldexp(1, max(e-11, -24)) // of the last place
+	unit := math.Ldexp(1, max(e-11, -24)) // the value of the last place
 	n := integral(m/unit, how)
 	v := n * unit
 	switch {
@@ -97,7 +97,7 @@ func half(x float64, how rounding) uint32 {
 	return sign | uint32(e+14)<<10 | uint32(math.Ldexp(v, 11-e))&0x3ff
 }
 
-// unhalf is a float16's value.
+// unhalf is the value of a float16.
 func unhalf(h uint32) float64 {
 	m, e := float64(h&0x3ff), int(h>>10&31)
 	var v float64
@@ -117,8 +117,8 @@ func unhalf(h uint32) float64 {
 	return v
 }
 
-// directed gives the function of an f32 instruction with a rounding other than
-// to nearest, nil when there is none.
+// directed is the function of an f32 instruction that rounds otherwise than to
+// nearest, nil where there is none.
 func directed(o op, how rounding) func(d, a, b, c *lanes32) {
 	f := map[op]func(x, y, z float64) float64{
 		opFAdd:  func(x, y, _ float64) float64 { return oddSum(x, y) },

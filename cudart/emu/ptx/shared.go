@@ -5,13 +5,13 @@ import (
 	"math/bits"
 )
 
-// cell is what is known of one word of shared or global memory. Times are ticks of the
-// block: every release of a barrier is one, and they go on from block to block,
-// so that what earlier blocks left counts as never written.
+// cell is what is known of one word of shared or global memory. Times are ticks of the block. Every
+// release of a barrier begins a new tick, and ticks are counted on from block to block, so that
+// what earlier blocks left behind counts as never written.
 type cell struct {
 	write   uint32 // tick of the last write
 	read    uint32 // tick of the last read
-	readers uint32 // warps that read then
+	readers uint32 // the warps that read at that tick
 	info    uint32
 }
 
@@ -19,18 +19,18 @@ type cell struct {
 const (
 	cellInit    = 0       // 4 bits: bytes written in this block
 	cellLast    = 4       // 4 bits: bytes of the last write
-	cellWarp    = 8       // 5 bits: who wrote last
-	cellPending = 1 << 13 // a cp.async is on its way
-	cellRead    = 14      // 4 bits: bytes that were read at that tick
+	cellWarp    = 8       // 5 bits: the warp that wrote last
+	cellPending = 1 << 13 // a cp.async that writes the word has not landed
+	cellRead    = 14      // 4 bits: bytes that were read at the tick of cell.read
 	cellAtomic  = 1 << 18 // the last write was atomic
-	cellParts   = 1 << 19 // several warps read different bytes then
+	cellParts   = 1 << 19 // several warps read different bytes at that tick
 )
 
-// row is what is known of 16 bytes of shared memory: at that tick these warps
-// have read all of it, and the reads were right.
+// row is what is known of 16 bytes of shared memory: at that tick, these warps have
+// read all of them, and the reads were correct.
 type row struct{ tick, readers uint32 }
 
-// sharedBounds checks that an access lies in the block's shared memory.
+// sharedBounds checks that an access lies inside the block's shared memory.
 func (w *warp) sharedBounds(in *inst, mask uint32, lo, hi, bytes uint64) {
 	size := uint64(len(w.block.shared))
 	if hi+bytes > size || hi+bytes < hi {
@@ -38,10 +38,11 @@ func (w *warp) sharedBounds(in *inst, mask uint32, lo, hi, bytes uint64) {
 	}
 }
 
-// part is which bytes of its word an access of fewer than 4 bytes touches.
+// part is a mask of the bytes of a word that an access of fewer than 4 bytes
+// touches.
 func part(off uint64, bytes uint32) uint32 { return (1<<bytes - 1) << (off & 3) }
 
-// readShared checks a read and notes it.
+// readShared checks a read of shared memory and records it.
 func (b *block) readShared(w *warp, in *inst, mask, bytes uint32) {
 	cells, me := b.cells, uint32(1)<<w.index
 	tick, began, age, index := b.tick, b.began, b.full-b.began, uint32(w.index)
@@ -83,7 +84,7 @@ func (b *block) readShared(w *warp, in *inst, mask, bytes uint32) {
 	}
 }
 
-// readPart is readShared for a part of a word.
+// readPart is readShared for a part of one word.
 func (b *block) readPart(w *warp, in *inst, lane int, c *cell, bytes uint32) {
 	if c.info&cellPending != 0 || c.info&bytes != bytes || c.write-b.began >= b.full-b.began &&
 		(c.write < b.began || c.info>>cellWarp&31 != uint32(w.index) && c.info>>cellLast&bytes != 0) {
@@ -107,8 +108,10 @@ func (b *block) noteRead(w *warp, c *cell, bytes uint32) {
 	c.info |= bytes << cellRead
 }
 
-// badRead fails unless the write is ordered before this warp by barriers of
-// fewer threads than the block has.
+// badRead looks closer at a read that the quick checks did not accept. It fails
+// where a cp.async is still writing the bytes, where nothing wrote them, or where
+// no barrier orders the write before this warp. It returns where a barrier of fewer
+// threads than the block has does order them.
 func (b *block) badRead(w *warp, in *inst, lane int, c *cell, bytes uint32, off uint64) {
 	switch {
 	case c.info&cellPending != 0 && c.write >= b.began:
@@ -139,13 +142,13 @@ func (p place) String() string {
 	return fmt.Sprintf("%s at offset %d", p.buffer.Name, p.offset)
 }
 
-// ordered says whether what warp from did at a tick is before what warp to does
-// now.
+// ordered says whether what warp from did at a tick is ordered before what warp to
+// does now.
 func (b *block) ordered(from int, tick uint32, to int) bool {
 	return tick < b.full || tick < b.seen[to][from]
 }
 
-// writeShared checks a write and notes it.
+// writeShared checks a write to shared memory and records it.
 func (b *block) writeShared(w *warp, in *inst, mask, bytes uint32) {
 	cells := b.cells
 	me := uint32(w.index) << cellWarp
@@ -181,7 +184,7 @@ func (b *block) note(w *warp, c *cell, bytes, flags uint32) {
 	c.info = known | bytes | bytes<<cellLast | me<<cellWarp | c.info&(15<<cellRead|cellParts) | flags
 }
 
-// checkWrite fails when another warp's access is not ordered before this write.
+// checkWrite fails when an access of another warp is not ordered before this write.
 func (b *block) checkWrite(w *warp, in *inst, lane int, c *cell, bytes uint32, at place) {
 	if c.write >= b.began && c.info&cellPending != 0 {
 		w.fail(in, lane, "%s is written while a cp.async writes it", at)

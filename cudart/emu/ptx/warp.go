@@ -2,7 +2,7 @@ package ptx
 
 import "math/bits"
 
-// warp is 32 threads that run together.
+// warp is 32 threads that execute the same instruction at a time.
 type warp struct {
 	block    *block
 	kernel   *Kernel
@@ -10,26 +10,26 @@ type warp struct {
 	r32      []lanes32
 	r64      []lanes64
 	preds    []uint32
-	live     uint32 // threads that have not exited
+	live     uint32 // the threads that have not exited
 	stack    []frame
 	tmp32    lanes32 // results of instructions that only some threads execute
 	tmp64    lanes64
 	opA      lanes32 // adjusted operands
 	opB      lanes32
 	opC      lanes32
-	addr     lanes64 // of the threads' accesses
+	addr     lanes64 // the addresses of the threads' accesses
 	bounds   [3][8]uint32
 	bounds64 [3][4]uint64
-	wait     *barrier // the barrier that it waits at
+	wait     *barrier // the barrier at which the warp waits
 	async    copies
 	local    []byte
 	mma      matrices
-	pc       int32 // of the instruction that runs, for errors
-	steps    int64 // warp instructions executed
+	pc       int32 // the instruction that is executed, for errors
+	steps    int64 // instructions of the warp executed so far
 }
 
-// frame is a set of threads that run together until they reach the instruction
-// at join, where the frame below takes over.
+// frame is a set of threads that run together until they reach the instruction at
+// join. There the frame below takes over.
 type frame struct {
 	pc, join int32
 	mask     uint32
@@ -44,8 +44,8 @@ const (
 	stateYield
 )
 
-// sliceSteps is how many instructions a warp runs before others of its block
-// have their turn, so that a warp may wait for what another one writes.
+// sliceSteps is how many instructions a warp runs before the other warps of its
+// block have their turn. So a warp may wait for what another one writes.
 const sliceSteps = 1 << 22
 
 // start sets the warp to the first instruction.
@@ -143,7 +143,8 @@ func (w *warp) run() state {
 	}
 }
 
-// settle drops frames without living threads and says whether none is left.
+// settle drops frames all of whose threads have exited, and says whether no frame
+// is left.
 func (w *warp) settle() bool {
 	for len(w.stack) > 0 {
 		f := &w.stack[len(w.stack)-1]
@@ -183,8 +184,8 @@ func (w *warp) control(in *inst, mask uint32, f *frame) bool {
 	return false
 }
 
-// part splits the current frame: some threads go to one instruction, the others
-// to another one, and all are together again at in.e.
+// part splits the current frame: some threads go to one instruction and the others
+// to another one, and all come together again at in.e.
 func (w *warp) part(in *inst, pc1, pc2 int32, mask1, mask2 uint32) {
 	f := &w.stack[len(w.stack)-1]
 	join := in.e

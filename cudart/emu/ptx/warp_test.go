@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// TestShuffles compares all modes with the definition in the PTX manual, for
-// segments of 8 and 32.
+// TestShuffles compares all modes with their definition in the PTX manual, for
+// segments of 8 and 32 threads.
 func TestShuffles(t *testing.T) {
 	for _, c := range []struct {
 		mode     string
 		by, ctrl uint32
-		from     func(i int) int // outside of the segment: the thread itself
+		from     func(i int) int // the thread that is read; outside of the segment, the reader itself
 	}{
 		{"up", 3, 0, func(i int) int { return i - 3 }},
 		{"up", 3, 0x1800, func(i int) int {
@@ -103,7 +103,7 @@ func TestWarpInstructions(t *testing.T) {
 	}
 }
 
-// TestAtomics: 128 threads of two blocks update one word; the result does not
+// TestAtomics: 128 threads of two blocks update one word, and the result does not
 // depend on their order.
 func TestAtomics(t *testing.T) {
 	for _, c := range []struct {
@@ -131,8 +131,8 @@ func TestAtomics(t *testing.T) {
 	}
 }
 
-// TestMMA multiplies random small integers, whose sums are exact, with both
-// shapes. The fragments are filled by the layout that the PTX manual gives.
+// TestMMA multiplies random small integers, whose sums are exact, in both shapes.
+// Fragments are filled in the layout that the PTX manual gives.
 func TestMMA(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for _, depth := range []int{8, 16} {
@@ -194,7 +194,7 @@ func TestMMA(t *testing.T) {
 	}
 }
 
-// TestLanes compares the processor's functions with those in Go.
+// TestLanes compares the functions in assembly with those in Go.
 func TestLanes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range 200 {
@@ -244,7 +244,7 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// TestPostDominators: two nested branches and a loop.
+// TestPostDominators has a graph of two nested branches and a loop.
 func TestPostDominators(t *testing.T) {
 	got := postDominators([][]int{{1, 5}, {2, 3}, {4}, {4, 3}, {6}, {6}, {7}, nil})
 	want := []int{6, 4, 4, 4, 6, 6, 7, 7}
@@ -255,7 +255,7 @@ func TestPostDominators(t *testing.T) {
 	}
 }
 
-// TestPermutation: every walk meets each of n once.
+// TestPermutation: every walk meets each of the n things once.
 func TestPermutation(t *testing.T) {
 	for n := uint64(1); n < 64; n++ {
 		for seed := range uint64(8) {

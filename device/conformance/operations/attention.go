@@ -14,11 +14,12 @@ func init() {
 	row("AttentionBackward", attentionBackwardCases)
 }
 
-// attentionShape is a case: lengths of queries and, where they differ, of keys.
+// attentionShape is a case: the lengths of the sequences' queries and, where they
+// differ, of their keys.
 type attentionShape struct {
 	queries, keys       []int
 	heads, kvHeads      int
-	dim, window, beyond int // beyond: what strides have beyond dense
+	dim, window, beyond int // beyond: how much longer than dense rows the strides are
 	softcap             float64
 }
 
@@ -70,7 +71,8 @@ func (sh attentionShape) String() string {
 	return name
 }
 
-// cumulative turns lengths into bounds.
+// cumulative turns the lengths of sequences into the places where they begin and
+// end.
 func cumulative(lengths []int) []int32 {
 	cu := []int32{0}
 	for i, n := range lengths {
@@ -87,7 +89,7 @@ func longest(lengths []int) int {
 	return m
 }
 
-// attentionInput is what both directions read.
+// attentionInput is the input that the forward and the backward share.
 type attentionInput struct {
 	oracle.Shape
 	shape   op.AttentionShape
@@ -119,8 +121,8 @@ func newAttention(r *rig, sh attentionShape) *attentionInput {
 	return in
 }
 
-// A score is a sum of Dim products, and its error becomes a relative error of
-// its exponential; the output is a mean of values.
+// attention checks the forward. A score is a sum of Dim products, and its error
+// becomes a relative error of its exponential; the output is a mean of values.
 func attention(r *rig, sh attentionShape, withLSE bool) {
 	in := newAttention(r, sh)
 	n := in.TQ * in.Heads
@@ -136,9 +138,10 @@ func attention(r *rig, sh attentionShape, withLSE bool) {
 	enqueue(r, a)
 }
 
-// dP and delta nearly cancel, so errors relative to them, not to dS, remain:
-// their size is that of a gradient or a few times as much. Where they do cancel,
-// as with a window of 1, errors are relative to the inputs, whose size is 1.
+// attentionBackward checks the backward. dP and delta nearly cancel, so what
+// remains are errors relative to these two, not to dS; their size is that of a
+// gradient or a few times as much. Where they cancel completely, as with a window
+// of 1, errors are relative to the inputs, whose size is 1.
 func attentionBackward(r *rig, sh attentionShape) {
 	in := newAttention(r, sh)
 	n, tk := in.TQ*in.Heads, in.shape.TK

@@ -24,9 +24,9 @@ func lossCases(add func(string, func(*rig))) {
 }
 
 // exponents bounds the error of exp(x − log Σ exp x) for V numbers of some size,
-// relative to 1: the argument is up to 8·size, half an ulp of which is the
-// relative error. A capped one was divided, taken the tangent of and multiplied
-// before, at an ulp each.
+// relative to 1. The argument is up to 8·size, and half an ulp of it becomes the
+// relative error of the exponential. A capped logit was divided, turned into its
+// tanh and multiplied before, each of which costs an ulp.
 func exponents(V int, size, limit float64) float64 {
 	if limit > 0 {
 		size += 4 * min(size, limit)
@@ -48,12 +48,12 @@ func lossCase(r *rig, T, V int, size, limit float64, forwardOnly bool) {
 	oracle.CrossEntropy(want, targets, wantL, V, scale, limit, forwardOnly)
 	if !forwardOnly {
 		logits.expect(want, exponents(V, size, limit), 1)
-		if limit > 0 { // 1 − tanh² has the error of 1
+		if limit > 0 { // 1 − tanh² is as inexact as a number near 1
 			logits.least = scale
 		}
 	}
 	losses.expect(wantL, exponents(V, size, limit), 0)
-	if V == 1 { // a loss of exactly 0
+	if V == 1 { // the loss is exactly 0
 		losses.expect(wantL, 0, 0)
 	}
 	enqueue(r, op.CrossEntropy{Logits: logits.t, Targets: ids.t, Losses: losses.t, T: T, V: V,

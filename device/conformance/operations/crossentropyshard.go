@@ -10,13 +10,13 @@ import (
 
 func init() { row("CrossEntropyShard", shardCases) }
 
-// shardCases cut a vocabulary into shards at the given columns, take the shards
-// in one order for the losses and in the other for the gradient, and compare
-// with the oracle of the whole.
+// shardCases cuts a vocabulary into shards at the given columns. It takes the
+// shards in one order for the losses and in the other for the gradient, and
+// compares both with the oracle of the whole vocabulary.
 func shardCases(add func(string, func(*rig))) {
 	for _, c := range []struct {
 		T    int
-		cuts []int // first columns, and the end of the last
+		cuts []int // the first column of each shard, and the end of the last
 	}{
 		{1, []int{0, 1, 2}}, {3, []int{0, 3, 5}}, {70, []int{0, 1, 9, 17}}, {9, []int{0, 64, 128, 192, 256}},
 		{8, []int{0, 401, 802, 803, 1002, 1003}}, {5, []int{0, 1003}}, {0, []int{0, 2, 6}},
@@ -35,7 +35,7 @@ func shardCases(add func(string, func(*rig))) {
 
 func shardCase(r *rig, T int, cuts []int, size, limit float64, gradient bool) {
 	shards, V := len(cuts)-1, cuts[len(cuts)-1]
-	targets := make([]int32, T) // from every shard in turn: its first column, its last, any
+	targets := make([]int32, T) // in each shard in turn: its first column, its last, any
 	for t := range targets {
 		from, to := cuts[t%shards], cuts[t%shards+1]
 		targets[t] = int32([]int{from, to - 1, from + r.rng.IntN(to-from)}[t/shards%3])
@@ -44,7 +44,7 @@ func shardCase(r *rig, T int, cuts []int, size, limit float64, gradient bool) {
 		}
 	}
 	parts := make([]*array, shards)
-	whole := make([]float64, T*V) // as rounded
+	whole := make([]float64, T*V) // the logits of the whole vocabulary, rounded
 	for k := range parts {
 		width := cuts[k+1] - cuts[k]
 		parts[k] = r.values(fmt.Sprintf("Logits %d", k), r.dt, scaled(r.normal(T*width), size))
@@ -61,7 +61,7 @@ func shardCase(r *rig, T int, cuts []int, size, limit float64, gradient bool) {
 		}
 		wantLSE[t] = logSumExp(row)
 	}
-	// A row's log-sum-exp is below 5·size + log V; it is rounded after every shard.
+	// A row's log-sum-exp is below 5·size + log V. It is rounded after each shard.
 	rounded := (5*size + math.Log(float64(V))) * float64(shards) * uF32
 	wantL := make([]float64, T)
 	const scale = 0.125
@@ -83,8 +83,9 @@ func shardCase(r *rig, T int, cuts []int, size, limit float64, gradient bool) {
 		for t := range T {
 			copy(want[t*width:(t+1)*width], whole[t*V+cuts[k]:])
 		}
-		// As for the whole, with the error of the log-sum-exp in every exponent; a
-		// shard without a target may hold small values only.
+		// The bound is that of the whole vocabulary, with the error of the
+		// log-sum-exp added in every exponent. A shard that holds no target may
+		// have small gradients only.
 		parts[k].least = scale
 		parts[k].expect(want, exponents(V, size, limit)+rounded, 1)
 		shard(k, true, i == 0, i == shards-1)

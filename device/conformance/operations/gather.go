@@ -9,7 +9,8 @@ import (
 
 func init() { row("GatherRows", gatherCases) }
 
-// rowShapes are how many rows there are, how many take part, and their length.
+// rowShapes are the number of rows that there are, of rows that are gathered or
+// added, and their length.
 var rowShapes = [][3]int{{1, 1, 1}, {4, 9, 5}, {7, 40, 33}, {50, 20, 16}, {3, 0, 4}}
 
 func gatherCases(add func(string, func(*rig))) {

@@ -13,8 +13,8 @@ func init() {
 	row("GLUBackward", gluBackwardCases)
 }
 
-// unit is an activation, its oracle, and how far f(x)·u may be off, relative to
-// the largest result and to least.
+// unit is an activation, its oracle, and how far f(x)·u may be off: relative to the
+// largest result, which counts as least if it is smaller.
 type unit struct {
 	f      op.Activation
 	oracle oracle.Activation
@@ -22,13 +22,13 @@ type unit struct {
 	least  float64
 }
 
-// A sigmoid σ is an exponential (2e-7), a sum and a quotient. That of the GELU has an
-// argument z with four roundings more, and z times the derivative of the GELU's
-// slope is below 3; the slope has 1 − σ, which is as exact as 1, times x·dz/dx, up
-// to 12 where that counts. Far below 0 a result is only as exact as z is large.
+// A sigmoid σ is an exponential (2e-7), a sum and a quotient. That of the GELU has an argument z
+// with four more roundings, and z times the derivative of the GELU's slope is below 3. The slope
+// also has x·dz/dx, up to 12 where it counts, times 1 − σ, which is as inexact as a number near 1.
+// Far below 0 a result is only as exact as z is large.
 var units = []unit{{op.SiLU, oracle.SiLU, 12 * uF32, 0}, {op.GELUTanh, oracle.GELUTanh, 40 * uF32, 1}}
 
-// gluShapes are T and F.
+// gluShapes are pairs of T and F.
 var gluShapes = [][2]int{{1, 1}, {3, 5}, {7, 16}, {40, 33}, {5, 704}, {0, 3}}
 
 func gluCases(add func(string, func(*rig))) {

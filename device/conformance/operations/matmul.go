@@ -24,9 +24,9 @@ func matMulCases(add func(string, func(*rig))) {
 	}
 }
 
-// raggedCases are products as an expert has them: forward, its gradient with
-// respect to the input, and to the weights, over numbers of rows of which several
-// share a power of two.
+// raggedCases are the products that an expert has: the forward, and its gradients
+// with respect to the input and to the weights. The numbers of rows are such that
+// several have the same power of two above them.
 func raggedCases(add func(string, func(*rig))) {
 	const wide, narrow = 48, 16
 	for _, rows := range []int{0, 1, 2, 31, 32, 33, 47, 64, 200} {
@@ -36,7 +36,7 @@ func raggedCases(add func(string, func(*rig))) {
 				a, b := r.act("A", m.M*m.K), r.act("B", m.K*m.N)
 				d := r.act("D", m.M*m.N)
 				var c []float64
-				if m.TransA { // onto what was there
+				if m.TransA { // it is added to what is there
 					d = r.f32("D", m.M*m.N)
 					m.C, c = d.t, d.v
 				}

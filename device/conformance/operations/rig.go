@@ -16,19 +16,19 @@ import (
 	"mt/internal/bfloat"
 )
 
-// Results are what the cases gave, by name.
+// Results are the results of the cases, by name.
 type Results map[string]Result
 
-// Result is what one case gave.
+// Result is the result of one case.
 type Result struct {
-	// Hash is one of the bits of every output: equal for devices that promise the
-	// same bits.
+	// Hash is a hash of the bits of every output. It is equal for devices that
+	// promise the same bits.
 	Hash uint64
-	// Worst is the largest error as a share of what is allowed.
+	// Worst is the largest error as a share of the error that is allowed.
 	Worst float64
 }
 
-// Reporter takes what a case finds, as *testing.T does.
+// Reporter takes the findings of a case, as *testing.T does.
 type Reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -42,9 +42,10 @@ type T[Self any] interface {
 	Run(name string, f func(Self)) bool
 }
 
-// Enqueuer is a Reporter that enqueues what the cases do itself. It gets a stream
-// and what enqueues one operation there, any number of times: what the case then
-// finds says nothing of the device.
+// Enqueuer is a Reporter that enqueues the operation of a case itself, to measure
+// that. It gets a stream, and a function that enqueues the operation there once and
+// may be called any number of times. What the case then finds says nothing of the
+// device.
 type Enqueuer interface {
 	Enqueue(s device.Stream, once func())
 }
@@ -64,11 +65,11 @@ func Run[Self T[Self]](t Self, dev device.Device) Results {
 	return out
 }
 
-// table has the cases of every operation, by its name. Every operation's file adds
-// its own.
+// table has the cases of every operation, by the operation's name. The file of each
+// operation adds its own.
 var table = map[string]cases{}
 
-// cases calls add with every case of an operation.
+// cases is a function that calls add with every case of an operation.
 type cases func(add func(name string, f func(*rig)))
 
 // row adds the cases of an operation to the table.
@@ -82,7 +83,7 @@ func row(op string, c cases) {
 // Names are the operations that the table has cases of, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(table)) }
 
-// Unit roundoffs of the types.
+// The unit roundoffs of the types.
 const (
 	uF32  = 1.0 / (1 << 24)
 	uBF16 = 1.0 / (1 << 8)
@@ -105,14 +106,14 @@ type array struct {
 	name  string
 	mem   device.Mem
 	t     device.Tensor
-	bits  []byte    // what was uploaded, sentinels included
-	v     []float64 // the same as numbers
-	want  []float64 // what it must hold afterwards; nil: bits
-	bound float64   // of the error of want, relative to its largest element
-	least float64   // what counts as the size of the largest element at least
+	bits  []byte    // the bytes that were uploaded, sentinels included
+	v     []float64 // the same elements as numbers
+	want  []float64 // what it must hold afterwards; nil: the same bits
+	bound float64   // bounds the error of want, relative to its largest element
+	least float64   // the largest element counts as at least this
 }
 
-// enqueue enqueues the operation that the case is of.
+// enqueue enqueues the operation of the case.
 func enqueue[O any, P interface {
 	*O
 	device.Op
@@ -171,7 +172,7 @@ func (r *rig) upload(name string, dt device.DType, n int, put func(i int, b []by
 	return a
 }
 
-// values makes an array of numbers rounded to dt.
+// values makes an array of the numbers v, rounded to dt.
 func (r *rig) values(name string, dt device.DType, v []float64) *array {
 	return r.upload(name, dt, len(v), func(i int, b []byte) {
 		if dt == device.BF16 {
@@ -182,7 +183,7 @@ func (r *rig) values(name string, dt device.DType, v []float64) *array {
 	})
 }
 
-// distinct is n different numbers below limit, in no order.
+// distinct is n different numbers below limit, in random order.
 func (r *rig) distinct(n, limit int) []int32 {
 	v := make([]int32, n)
 	for i, p := range r.rng.Perm(limit)[:n] {
@@ -214,7 +215,7 @@ func (r *rig) normal(n int) []float64 {
 	return v
 }
 
-// act and f32 make arrays of random numbers.
+// act and f32 make arrays of n random numbers, of the compute type and of fp32.
 func (r *rig) act(name string, n int) *array { return r.values(name, r.dt, r.normal(n)) }
 func (r *rig) f32(name string, n int) *array { return r.values(name, device.F32, r.normal(n)) }
 
@@ -222,7 +223,7 @@ func (r *rig) i32(name string, v []int32) *array {
 	return r.upload(name, device.I32, len(v), func(i int, b []byte) { binary.NativeEndian.PutUint32(b, uint32(v[i])) })
 }
 
-// numbers reads n elements.
+// numbers reads n elements of type dt.
 func numbers(bits []byte, dt device.DType, n int) []float64 {
 	v := make([]float64, n)
 	for i := range v {
@@ -238,11 +239,11 @@ func numbers(bits []byte, dt device.DType, n int) []float64 {
 	return v
 }
 
-// copy is what the array holds, for the oracle to work on.
+// copy is a copy of the array's elements, for the oracle to change.
 func (a *array) copy() []float64 { return append([]float64(nil), a.v...) }
 
-// expect says what a must hold afterwards: want, up to a computation error and,
-// in bf16, roundings of the result or of values that lead to it. Errors are
+// expect says what a must hold afterwards: want, up to an error of computing and,
+// in bf16, so many roundings of the result or of values that lead to it. Errors are
 // relative to the largest element.
 func (a *array) expect(want []float64, computing float64, roundings int) {
 	a.want, a.bound = want, computing
@@ -280,7 +281,7 @@ func (r *rig) check() Result {
 	return Result{h.Sum64(), worst}
 }
 
-// compare returns the worst error as a share of what is allowed.
+// compare returns the worst error as a share of the error that is allowed.
 func (a *array) compare(t Reporter, got []float64) float64 {
 	t.Helper()
 	size, worst := a.least, 0.0
@@ -301,8 +302,8 @@ func (a *array) compare(t Reporter, got []float64) float64 {
 	return worst / (a.bound * size)
 }
 
-// summing bounds the error of a sum of n products relative to the largest of
-// many such sums: n roundings of partial sums of size √n add up like a random
-// walk to n·u, the largest sum is some √n; 8 stands for the roundings of the
-// parts and for the tail.
+// summing bounds the error of a sum of n products, relative to the largest of many
+// such sums. n roundings of partial sums of size √n add up like a random walk, to
+// n·u, and the largest sum is some √n. The 8 stands for the roundings of the
+// products and for unlikely sums.
 func summing(n int) float64 { return (8 + math.Sqrt(float64(n))) * uF32 }

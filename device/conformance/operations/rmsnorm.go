@@ -13,11 +13,12 @@ func init() {
 	row("RMSNormBackward", normBackwardCases)
 }
 
-// normShapes are rows, groups, dim and what strides have beyond dense.
+// normShapes are rows, groups, dim, and how much longer than dense rows the strides
+// are.
 var normShapes = [][4]int{{1, 1, 1, 0}, {5, 1, 7, 0}, {3, 2, 16, 5}, {40, 1, 33, 3}, {130, 3, 8, 9}, {2, 1, 300, 0}, {0, 2, 4, 0}, {2100, 1, 5, 1}}
 
-// Every element is a few roundings from its inputs; the mean of squares is a
-// sum of dim positive terms.
+// normCases are those of RMSNorm. Every element is a few roundings away from its
+// inputs; the mean of squares is a sum of dim positive terms.
 func normCases(add func(string, func(*rig))) {
 	for _, sh := range normShapes {
 		for _, form := range []string{"plain", "in place", "no rstd", "offset", "residual", "onto residual", "residual in place"} {
@@ -55,7 +56,7 @@ func norm(r *rig, sh [4]int, form string) {
 	wantY, wantR := y.copy(), rstd.copy()
 	oracle.RMSNorm(wantY, wantR, x.copy(), w.v, residual, n)
 	y.expect(wantY, summing(n.Dim), 1)
-	if residual != nil { // a sum may be small where its terms are not
+	if residual != nil { // a sum may be much smaller than its terms
 		y.least = 1
 	}
 	if form == "no rstd" {
@@ -96,7 +97,7 @@ func normBackward(r *rig, sh [4]int, form string) {
 	rstd, dw := r.values("RStd", device.F32, rstds), r.f32("DW", n.Dim)
 	wantX, wantW := dx.copy(), dw.copy()
 	oracle.RMSNormBackward(wantX, wantW, dy.copy(), x.v, w.v, rstd.v, n)
-	// One rounding, of the gradient or of the sum.
+	// There is one rounding, of the gradient or of the sum.
 	dx.expect(wantX, 2*summing(n.Dim), 1)
 	dw.expect(wantW, summing(n.Rows*n.Groups), 0)
 	enqueue(r, op.RMSNormBackward{DX: dx.t, DW: dw.t, DY: dy.t, X: x.t, W: w.t, RStd: rstd.t,

@@ -13,7 +13,7 @@ func init() {
 	row("RouterBackward", routerBackwardCases)
 }
 
-// routerShapes are tokens, experts and how many of them a token gets.
+// routerShapes are tokens, experts, and how many experts are chosen for a token.
 var routerShapes = [][3]int{{1, 1, 1}, {3, 5, 2}, {70, 8, 8}, {9, 60, 4}, {33, 128, 8}, {5, 256, 6}, {2, 1024, 32}, {40, 33, 32}, {0, 4, 2}}
 
 func routerCases(add func(string, func(*rig))) {
@@ -38,9 +38,9 @@ func routerBackwardCases(add func(string, func(*rig))) {
 	}
 }
 
-// routerLogits have ties where form says so. The oracle sees them as they were
-// rounded, so what is chosen is never a matter of rounding. Their size is what
-// differences of two are some times as large as.
+// routerLogits are random logits, some of them equal where form says so. The oracle
+// gets them as they were rounded, so rounding never decides what is chosen. size is
+// a bound that differences of two logits exceed a few times at most.
 func (r *rig) routerLogits(n int, form string) (v []float64, size float64) {
 	v, size = r.normal(n), 1
 	switch form {
@@ -71,8 +71,8 @@ func router(r *rig, sh [3]int, normalize bool, form string) {
 	enqueue(r, a)
 }
 
-// A gradient is a probability times a difference of gradients, whose size is
-// some units.
+// routerBackward checks the backward. A gradient is a probability times a
+// difference of gradients, whose size is a few units.
 func routerBackward(r *rig, sh [3]int, normalize bool, form string) {
 	T, E, K := sh[0], sh[1], sh[2]
 	v, size := r.routerLogits(T*E, form)

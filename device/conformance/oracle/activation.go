@@ -2,7 +2,7 @@ package oracle
 
 import "math"
 
-// Activation is a function and its slope at x.
+// Activation returns the value of a function at x and its slope there.
 type Activation func(x float64) (y, slope float64)
 
 // SiLU is x/(1+e^−x).
@@ -18,7 +18,7 @@ func GELUTanh(x float64) (y, slope float64) {
 	return x / 2 * (1 + t), (1+t)/2 + x/2*(1-t*t)*k*(1+3*0.044715*x*x)
 }
 
-// Softcap is limit·tanh(x/limit) and its slope; x itself where limit is 0.
+// Softcap is limit·tanh(x/limit) and its slope; where limit is 0 it is x itself.
 func Softcap(x, limit float64) (y, slope float64) {
 	if limit == 0 {
 		return x, 1
@@ -27,7 +27,7 @@ func Softcap(x, limit float64) (y, slope float64) {
 	return limit * t, 1 - t*t
 }
 
-// GLU is y (T, F) = f(gate)·up of gu (T, 2F).
+// GLU sets y (T, F) to f(gate)·up, of gu (T, 2F).
 func GLU(f Activation, y, gu []float64, T, F int) {
 	for t := range T {
 		for i := range F {
@@ -37,7 +37,8 @@ func GLU(f Activation, y, gu []float64, T, F int) {
 	}
 }
 
-// GLUBackward overwrites dgu, which may be gu, and y unless nil; y may be dy.
+// GLUBackward overwrites dgu, which may be gu, and y unless that is nil; y may be
+// dy.
 func GLUBackward(f Activation, dgu, y, dy, gu []float64, T, F int) {
 	for t := range T {
 		for i := range F {

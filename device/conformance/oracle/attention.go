@@ -2,7 +2,7 @@ package oracle
 
 import "math"
 
-// Shape says how queries and keys lie: see op.AttentionShape.
+// Shape says where queries and keys lie: see op.AttentionShape.
 type Shape struct {
 	CuQ, CuK            []int32
 	TQ                  int
@@ -14,8 +14,8 @@ type Shape struct {
 	DQStride, DKStride  int
 }
 
-// scores calls f for every query and head: the head, the query's row, the first
-// key it sees and the scaled scores of that key and those after it.
+// scores calls f for every query and head with the head, the query's row, the first
+// key that it sees, and the scaled scores of that key and those after it.
 func (s *Shape) scores(q, k []float64, f func(h, row, key int, scores, slopes []float64)) {
 	for i := range len(s.CuQ) - 1 {
 		nq, nk := int(s.CuQ[i+1]-s.CuQ[i]), int(s.CuK[i+1]-s.CuK[i])
@@ -84,8 +84,7 @@ func Attention(o, lse, q, k, v []float64, s Shape) {
 	})
 }
 
-// AttentionBackward overwrites dq, dk and dv, those rows that belong to a
-// sequence.
+// AttentionBackward overwrites the rows of dq, dk and dv that belong to a sequence.
 func AttentionBackward(dq, dk, dv, do, o, lse, q, k, v []float64, s Shape) {
 	d := s
 	d.QStride, d.KStride = s.DQStride, s.DKStride

@@ -19,8 +19,8 @@ func ScaleRows(x, w []float64, index []int32, C int) {
 	}
 }
 
-// ScaleRowsBackward sets dw[index[t]] to the product of rows t of dy and y and
-// scales both.
+// ScaleRowsBackward sets dw[index[t]] to the product of the rows t of dy and y, and
+// then scales both rows.
 func ScaleRowsBackward(dy, y, w, dw []float64, index []int32, C int) {
 	for t, p := range index {
 		dw[p] = dot(dy[t*C:(t+1)*C], y[t*C:(t+1)*C])
@@ -44,9 +44,9 @@ func softmax(x []float64) []float64 {
 	return p
 }
 
-// Router writes ids and weights (T, K), the experts with the largest of a token's
-// logits (T, E) and their probabilities, divided by their sum with normalize, and
-// adds all probabilities to probSum (E).
+// Router writes ids and weights (T, K): the experts with the largest of a token's
+// logits (T, E), and their probabilities, which are divided by their sum where
+// normalize is set. It adds all probabilities to probSum (E).
 func Router(logits []float64, ids []int32, weights, probSum []float64, E, K int, normalize bool) {
 	for t := range len(logits) / E {
 		row := logits[t*E : (t+1)*E]
@@ -78,8 +78,8 @@ func Router(logits []float64, ids []int32, weights, probSum []float64, E, K int,
 	}
 }
 
-// RouterBackward writes dlogits, which may be logits, from dweights and aux·counts,
-// the gradient that every probability has besides; counts may be nil.
+// RouterBackward writes dlogits, which may be logits, from dweights and from
+// aux·counts, an additional gradient of every probability; counts may be nil.
 func RouterBackward(dlogits, logits []float64, ids []int32, dweights []float64, counts []int32, E, K int, normalize bool, aux float64) {
 	for t := range len(logits) / E {
 		p, g := softmax(logits[t*E:(t+1)*E]), make([]float64, E)
@@ -107,8 +107,9 @@ func RouterBackward(dlogits, logits []float64, ids []int32, dweights []float64, 
 	}
 }
 
-// SortByExpert lists the places of ids by what they hold: order, rows = order/K,
-// and where each begins; counts (E) takes the lengths in.
+// SortByExpert lists the places of ids by the expert they hold. order has the
+// places, rows is order/K, offsets says where each expert's begin, and to counts
+// (E) the number of each expert's places is added.
 func SortByExpert(ids, order, rows, offsets, counts []int32, E, K int) {
 	n := 0
 	for e := range E {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Softcap and the activations have the slopes they say.
+// The slopes of Softcap and of the activations are those of their values.
 func TestSlopes(t *testing.T) {
 	for name, f := range map[string]Activation{"SiLU": SiLU, "GELUTanh": GELUTanh,
 		"Softcap": func(x float64) (y, slope float64) { return Softcap(x, 1.5) },
@@ -44,7 +44,8 @@ func TestScaleRowsBackward(t *testing.T) {
 	}
 }
 
-// Of equal logits the first are chosen; weights are probabilities, or sum to 1.
+// Of equal logits the first ones are chosen. Weights are probabilities, or are
+// normalised and sum to 1.
 func TestRouter(t *testing.T) {
 	logits := []float64{0, math.Log(2), 0, math.Log(2), 0}
 	for _, normalize := range []bool{false, true} {

@@ -39,7 +39,7 @@ func AddBiasGrad(db, dy []float64, T, N int) {
 	}
 }
 
-// Norm says how the rows of RMSNorm lie.
+// Norm says where the rows of RMSNorm lie.
 type Norm struct {
 	Rows, Groups, Dim            int
 	XStride, YStride             int // forward
@@ -48,8 +48,8 @@ type Norm struct {
 	Add                          bool
 }
 
-// RMSNorm writes y = x·rstd·(Offset + w), plus residual, which lies as y does,
-// unless that is nil, and rstd (Rows, Groups).
+// RMSNorm writes y = x·rstd·(Offset + w) and rstd (Rows, Groups). It adds residual,
+// which lies as y does, unless that is nil.
 func RMSNorm(y, rstd, x, w, residual []float64, n Norm) {
 	for r := range n.Rows {
 		for g := range n.Groups {
@@ -111,14 +111,14 @@ func RoPE(x, cos, sin []float64, pos []int32, T, heads, dim, rotary, stride int,
 	}
 }
 
-// GatherRows is dst (T, C) = src rows index.
+// GatherRows sets row t of dst (T, C) to row index[t] of src.
 func GatherRows(dst, src []float64, index []int32, C int) {
 	for t, u := range index {
 		copy(dst[t*C:(t+1)*C], src[int(u)*C:(int(u)+1)*C])
 	}
 }
 
-// ScatterAddRows adds to row u of drows rows pos[start[u]:start[u+1]] of dy.
+// ScatterAddRows adds to row u of drows the rows pos[start[u]:start[u+1]] of dy.
 func ScatterAddRows(drows, dy []float64, start, pos []int32, C int) {
 	for u := range len(start) - 1 {
 		for _, t := range pos[start[u]:start[u+1]] {
@@ -129,9 +129,9 @@ func ScatterAddRows(drows, dy []float64, start, pos []int32, C int) {
 	}
 }
 
-// CrossEntropy writes losses and, unless forwardOnly, turns logits (T, V) into
-// their gradient times scale. A target of −100 does not count. See Softcap for
-// limit.
+// CrossEntropy writes losses and, unless forwardOnly is set, turns logits (T, V)
+// into their gradient times scale. A target of −100 does not count. For limit see
+// Softcap.
 func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, scale, limit float64, forwardOnly bool) {
 	for t, target := range targets {
 		out := logits[t*V : (t+1)*V]
@@ -162,7 +162,7 @@ func CrossEntropy(logits []float64, targets []int32, losses []float64, V int, sc
 	}
 }
 
-// softcapped is x, capped, and the slopes there.
+// softcapped is x with the cap applied, and the slopes there.
 func softcapped(x []float64, limit float64) (y, slopes []float64) {
 	y, slopes = make([]float64, len(x)), make([]float64, len(x))
 	for i, v := range x {

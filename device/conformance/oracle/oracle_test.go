@@ -16,8 +16,8 @@ func random(r *rand.Rand, n int) []float64 {
 
 func clone(x []float64) []float64 { return append([]float64(nil), x...) }
 
-// checkGrad compares grad with central differences of f over every element of
-// x: the error of those is of order h² and rounding of order 1e-16/h.
+// checkGrad compares grad with central differences of f in every element of x. The
+// error of a difference is of order h², and its rounding of order 1e-16/h.
 func checkGrad(t *testing.T, name string, x, grad []float64, f func() float64) {
 	t.Helper()
 	const h = 1e-5

@@ -7,7 +7,7 @@ import (
 	"mt/device/op"
 )
 
-// Every operation looks at its arguments.
+// Every operation checks its arguments.
 func badArguments(t *testing.T, d rig) {
 	m := Alloc(t, d, 4096)
 	f, h, ints := m.Tensor(device.F32, 0, 64), m.Tensor(device.BF16, 512, 64), m.Tensor(device.I32, 1024, 8)

@@ -14,11 +14,11 @@ type rig struct {
 	hold func(s device.Stream) func()
 }
 
-// Run tests what open returns, once for every line of the table.
+// Run tests the devices that open returns, one for each line of the table.
 //
 // open returns a device with a limit of memory that can be filled, and has it
-// closed when the test ends, closed already or not. hold gives a stream work
-// that lasts until the function that hold returns is called.
+// closed when the test ends, whether or not the test has closed it. hold gives a
+// stream work that lasts until the function which hold returns is called.
 func Run(t *testing.T, open func(t *testing.T) device.Device, hold func(s device.Stream) (release func())) {
 	for _, c := range []struct {
 		name string
@@ -34,16 +34,16 @@ func Run(t *testing.T, open func(t *testing.T) device.Device, hold func(s device
 	}
 }
 
-// held holds s until the function returned is called, at the latest until the
-// test ends.
+// held holds s until the function that it returns is called, but no longer than the
+// test lasts.
 func (r rig) held(t *testing.T, s device.Stream) func() {
 	release := sync.OnceFunc(r.hold(s))
 	t.Cleanup(release)
 	return release
 }
 
-// Stream starts a stream that is closed when the test ends. What Close returns
-// then is for tests of errors to look at.
+// Stream starts a stream that is closed when the test ends. The error of that Close
+// is ignored; tests of errors look at it themselves.
 func Stream(t *testing.T, d device.Device, name string) device.Stream {
 	t.Helper()
 	s, err := d.NewStream(name)
@@ -64,8 +64,8 @@ func Event(t *testing.T, d device.Device) device.Event {
 	return e
 }
 
-// Alloc allocates n bytes of device memory, which are the caller's to free, or
-// Close's.
+// Alloc allocates n bytes of device memory. The caller frees them, or leaves that
+// to the device's Close.
 func Alloc(t *testing.T, d device.Device, n int64) device.Mem {
 	t.Helper()
 	m, err := d.Alloc(accounts.Activations, n)

@@ -10,9 +10,10 @@ import (
 )
 
 // ErrorSticks tests what follows a failure on a stream: work is dropped, and
-// everything else goes on. fail makes the stream s fail, with an error that
-// begins with the device's kind, the stream's name and want. With hold, as Run
-// has it, the failure comes when all that follows is enqueued already.
+// everything else goes on. fail makes the stream s fail with an error that begins
+// with the device's kind, the stream's name and want. Where hold is not nil, it
+// holds the stream as in Run, so that everything that follows is enqueued before
+// the failure happens.
 func ErrorSticks(t *testing.T, d device.Device, hold func(s device.Stream) func(), want string, fail func(s device.Stream)) {
 	t.Helper()
 	s, e := Stream(t, d, "s"), Event(t, d)
@@ -92,8 +93,8 @@ type BadCall struct {
 	Call func(s device.Stream)
 }
 
-// BadArguments tests that each call fails a stream of its own, with an error
-// that says want.
+// BadArguments tests that each call makes a stream of its own fail with an error
+// that contains want.
 func BadArguments(t *testing.T, d device.Device, calls []BadCall) {
 	t.Helper()
 	for i, c := range calls {

@@ -59,7 +59,7 @@ func usage(t *testing.T, d rig) {
 	}
 }
 
-// All of the budget can be had, and no more; host memory is not part of it.
+// The whole budget can be allocated and no more, and host memory is not part of it.
 func limit(t *testing.T, d rig) {
 	was := d.Usage()
 	all := (was.Limit - was.Total) &^ (device.Align - 1)
@@ -106,7 +106,7 @@ func badAllocations(t *testing.T, d rig) {
 	}
 }
 
-// What only a mistake of the program can be panics.
+// Calls that only a mistake in the program can make panic.
 func misuse(t *testing.T, d rig) {
 	m, h := Alloc(t, d, 512), allocHost(t, d, 512)
 	cases := map[string]func(){
@@ -132,7 +132,7 @@ func misuse(t *testing.T, d rig) {
 	}
 }
 
-// Close waits for no stream, gives everything back, and ends the device.
+// Close does not wait for streams, gives everything back, and ends the device.
 func closing(t *testing.T, d rig) {
 	s, err := d.NewStream("s")
 	if err != nil {
@@ -141,7 +141,7 @@ func closing(t *testing.T, d rig) {
 	if err := d.Close(); err == nil || !strings.Contains(err.Error(), "1 streams are still open") {
 		t.Errorf("Close with a stream open: %v", err)
 	}
-	// Left to Close: memory on both sides, a registration, an event.
+	// This is left to Close: memory on both sides, a registration, an event.
 	Alloc(t, d, 100)
 	allocHost(t, d, 100)
 	Event(t, d)

@@ -8,9 +8,9 @@ import (
 	"mt/device"
 )
 
-// Copies from and to memory of every kind are right.
+// Copies between all kinds of memory are correct.
 func copies(t *testing.T, d rig) {
-	const n = 3<<20 + 5 // several pieces of whatever devices do piece by piece
+	const n = 3<<20 + 5 // several pieces, for devices that copy piece by piece
 	s := Stream(t, d, "s")
 	pinned, registered := allocHost(t, d, 2*n+1), make([]byte, 2*n+1)
 	if err := d.Register(registered); err != nil {
@@ -96,7 +96,7 @@ func waitRefersToTheLastRecordBefore(t *testing.T, d rig) {
 	order := make(chan string, 3)
 	s.Wait(e)
 	s.Notify(func(error) { order <- "after the gate" })
-	// A later record does not concern the wait above: it would never end.
+	// The wait above is not for a later record, for which it would wait for ever.
 	openLate := d.held(t, late)
 	late.Record(e)
 	order <- "gate opens"
@@ -113,15 +113,16 @@ func waitRefersToTheLastRecordBefore(t *testing.T, d rig) {
 	}
 }
 
-// A wait that its stream has yet to come to is for the record it was called
-// after, although the event has been recorded again since.
+// A wait that its stream has not come to yet is for the record that was the last
+// when Wait was called, although the event has been recorded again since.
 func waitKeepsItsRecord(t *testing.T, d rig) {
 	s, other := Stream(t, d, "s"), Stream(t, d, "other")
 	e := Event(t, d)
 	other.Record(e)
 	open := d.held(t, s)
 	s.Wait(e)
-	// The second record comes after s: the wait above would wait for itself.
+	// The second record comes after s. If the wait above meant this record, s would
+	// wait for itself.
 	done := Event(t, d)
 	s.Record(done)
 	other.Wait(done)
@@ -174,7 +175,7 @@ func notifyKeepsOrder(t *testing.T, d rig) {
 		}
 		s.Notify(func(error) { got = append(got, i) })
 	}
-	if err := s.Close(); err != nil { // waits for them
+	if err := s.Close(); err != nil { // which waits for them
 		t.Fatal(err)
 	}
 	for i, v := range got {

@@ -2,7 +2,7 @@ package gemm
 
 import "unsafe"
 
-// panelAfter is the address of the panel that is used after the j-th of block
+// panelAfter is the address of the panel that is used after the j-th panel of block
 // kb of K.
 func (w *Workspace) panelAfter(b *block, kb, j int) uintptr {
 	switch {
@@ -16,22 +16,24 @@ func (w *Workspace) panelAfter(b *block, kb, j int) uintptr {
 
 const cacheLine = 64
 
-// source is the part of A, as it is stored, that is read next. The calls of
-// kernels prefetch it, each one or two rows.
+// source is the part of A, as it is stored, that will be read next. Each call of a
+// kernel prefetches one or two rows of it.
 type source struct {
 	from uintptr // where the rows begin that the next call prefetches
 	ld   uintptr // bytes between rows
 	rows int     // rows left
 
-	// What a call of a kernel is told: the distance of its second row, 0 for
-	// one row, and the bytes to move after every 16 of K.
+	// What a call of a kernel is told: how many bytes after the first row the
+	// second lies, 0 for a single row, and how many bytes to move on after every 16
+	// of K.
 	across, down uintptr
 }
 
-// sourceAfter is what is read after block kb of K of task b, shared between
-// so many calls of kernels: the next block of K, or the first of the task that
-// is claimed next, very likely by this thread or soon by another. A transposed
-// A is not worth it: its rows are short and far apart.
+// sourceAfter is what is read after block kb of K of task b; that many calls of
+// kernels share the prefetching of it. It is the next block of K or, after the
+// last, the first block of the task that is claimed next, most likely by this
+// thread and else soon by another. A transposed A is not prefetched, which would
+// not pay: its rows are short and far apart.
 func (w *Workspace) sourceAfter(b *block, kb, calls int) source {
 	if w.TransA {
 		return source{}
@@ -62,7 +64,8 @@ func (w *Workspace) sourceAfter(b *block, kb, calls int) source {
 	return s
 }
 
-// take is where the next call of a kernel shall begin to prefetch.
+// take is the address at which the next call of a kernel begins to prefetch, 0
+// where nothing is left.
 func (s *source) take() uintptr {
 	if s.rows <= 0 {
 		s.from, s.across, s.down = 0, 0, 0

@@ -8,7 +8,8 @@ import (
 	"mt/internal/parallel"
 )
 
-// BenchmarkRun reports GFLOP/s, and GB/s of B for a single row.
+// BenchmarkRun reports GFLOP/s and, for a single row of A, the GB/s at which B is
+// read.
 func BenchmarkRun(b *testing.B) {
 	type shape struct {
 		name    string
@@ -58,7 +59,8 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// ones is n ones: memory that nobody has written yet would come from the cache.
+// ones is n ones. It writes the memory, since reads of memory that was never
+// written would come from the cache.
 func ones(n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {

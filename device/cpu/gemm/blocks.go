@@ -9,7 +9,7 @@ import (
 // packGroup is how many panels of B are packed as one piece of work.
 const packGroup = 8
 
-// chunk is the columns of B that are packed now.
+// chunk is the range of columns of B that is packed at the moment.
 type chunk struct{ from, n int }
 
 // runBlocks computes the product with packed operands.
@@ -30,7 +30,8 @@ func (w *Workspace) runBlocks(p *parallel.Pool) {
 	}
 }
 
-// panelStride is the distance, in floats, of packed panels with k of K.
+// panelStride is the distance in floats between packed panels of a block of K which
+// is k long.
 func (w *Workspace) panelStride(k int) int { return roundUp(k, kGrain) * w.level.nr }
 
 // panel is the j-th packed panel of block kb of K.
@@ -41,7 +42,7 @@ func (w *Workspace) panel(kb, j int) *float32 {
 
 func (w *Workspace) packUnits() int { return w.plan.kBlocks * ceil(w.plan.panels, packGroup) }
 
-// packLane packs pieces of B until there are none left.
+// packLane packs pieces of B on one thread until none are left.
 func (w *Workspace) packLane(lane int) {
 	units := w.packUnits()
 	for u := w.claim(); u < units; u = w.claim() {
@@ -64,7 +65,7 @@ func (w *Workspace) packUnit(s *lane, u int) {
 	}
 }
 
-// tileLane computes blocks of D until there are none left.
+// tileLane computes blocks of D on one thread until none are left.
 func (w *Workspace) tileLane(lane int) {
 	tasks := w.plan.mBlocks * w.plan.nBlocks
 	for t := w.claim(); t < tasks; t = w.claim() {
@@ -83,18 +84,19 @@ func (w *Workspace) tileLane(lane int) {
 type block struct {
 	*lane
 	m0, m       int // rows
-	first, last int // panels, the last excluded
+	first, last int // its panels, the last excluded
 	n0, n       int // columns
-	tiles, h    int // tiles of h rows, the last may be lower
+	tiles, h    int // the tiles have h rows each, the last one perhaps fewer
 
-	left *float32 // the block of A that kernels read, its rows lda apart
+	left *float32 // the block of A that kernels read; its rows are lda apart
 	lda  int
 
-	c, d     *float32 // what kernels add and where they write, from (m0, n0) on
+	c, d     *float32 // what kernels add and where they write, both from (m0, n0) on
 	ldc, ldd int
 }
 
-// blockOf is the t-th task. Neighbours read the same panels of B.
+// blockOf is the block of the t-th task. Tasks with neighbouring numbers read the
+// same panels of B.
 func (w *Workspace) blockOf(t int) block {
 	p, l := &w.plan, w.level
 	var b block
@@ -109,7 +111,8 @@ func (w *Workspace) blockOf(t int) block {
 	return b
 }
 
-// prepare fixes what the first block of K adds to and where results go.
+// prepare sets what the first block of K is added to, and where results are
+// written.
 func (w *Workspace) prepare(b *block, s *lane) {
 	b.lane = s
 	if !w.plan.inPlace {
@@ -137,7 +140,8 @@ func (w *Workspace) prepare(b *block, s *lane) {
 	}
 }
 
-// readA finds block kb of K of b's rows of A, or packs it.
+// readA finds the rows of A that b needs for block kb of K where they lie, or packs
+// them.
 func (w *Workspace) readA(b *block, kb int) {
 	k0, k := w.plan.kRange(kb, w.K)
 	if w.plan.inPlace {
@@ -152,13 +156,13 @@ func (w *Workspace) readA(b *block, kb int) {
 	}
 }
 
-// multiply runs the kernels of a block of D for one block of K. They prefetch
-// the next panel and the part of A that will be read next.
+// multiply runs the kernels of a block of D for one block of K. The kernels
+// prefetch the next panel and the part of A that will be read next.
 func (w *Workspace) multiply(b *block, kb int) {
 	l := w.level
 	_, k := w.plan.kRange(kb, w.K)
 	next := w.sourceAfter(b, kb, (b.last-b.first)*b.tiles)
-	whole := uintptr(8 * k * b.tiles) // what the calls for a panel prefetch of the next
+	whole := uintptr(8 * k * b.tiles) // how much of the next panel the calls for one panel prefetch
 	for j := b.first; j < b.last; j++ {
 		panel := w.panel(kb, j)
 		ahead := w.panelAfter(b, kb, j)
@@ -171,7 +175,7 @@ func (w *Workspace) multiply(b *block, kb int) {
 				c = at(b.c, i*b.h*b.ldc+column)
 			}
 			block, across, down := next.take(), next.across, next.down
-			if block == 0 { // nothing to prefetch of A: more of B
+			if block == 0 { // there is nothing of A to prefetch, so prefetch more of B
 				block, across, down = ahead+whole, cacheLine, 2*cacheLine
 			}
 			l.kernels[h](k, at(b.left, i*b.h*b.lda), b.lda, panel, c, b.ldc, at(b.d, i*b.h*b.ldd+column), b.ldd, mask,
@@ -181,7 +185,7 @@ func (w *Workspace) multiply(b *block, kb int) {
 	}
 }
 
-// complete adds a bias that prepare could not, and rounds.
+// complete adds the bias where prepare could not, and rounds to bf16.
 func (w *Workspace) complete(b *block) {
 	late := w.C != nil && w.Bias != nil
 	if !late && !w.DBF16 {

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// maxDotRows is the greatest M for which B is read as it lies: such a
-	// product takes as long as reading B does, and packing would read it twice
-	// and write it once more.
+	// maxDotRows is the greatest M for which B is read where it lies. Such a
+	// product takes as long as reading B does, and packing would read B twice and
+	// write it once.
 	maxDotRows = 4
 	// dotUnit is about how many bytes of B are one piece of work.
 	dotUnit = 256 << 10
@@ -32,7 +32,7 @@ func (w *Workspace) runDots(p *parallel.Pool) {
 	p.Run(min(w.threads, ceil(w.N, w.dotRows())), w.dotBody)
 }
 
-// dotRows is how many rows of B are one piece of work: whole groups of four.
+// dotRows is how many rows of B are one piece of work, a multiple of four.
 func (w *Workspace) dotRows() int { return max(roundUp(dotUnit/(w.K*w.right.size()), 4), 4) }
 
 // dotLane computes pieces of D until there are none left.
@@ -60,7 +60,7 @@ func (w *Workspace) dotGroup(s *lane, n, count int) {
 	}
 }
 
-// addOnly is the product with K = 0.
+// addOnly computes the product where K is 0.
 func (w *Workspace) addOnly() {
 	for m := range w.M {
 		for n := range w.N {

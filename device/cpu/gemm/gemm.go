@@ -27,8 +27,9 @@ type Args struct {
 	Bias unsafe.Pointer
 }
 
-// Run computes a on the threads of p with the scratch memory of ws. With M or N
-// 0 it does nothing; with K = 0 the product is 0. A negative extent panics.
+// Run computes a on the threads of p, with ws as scratch memory. Where M or N is 0
+// it does nothing; where K is 0 the product is 0. It panics where an extent is
+// negative.
 func Run(p *parallel.Pool, ws *Workspace, a Args) {
 	if a.M < 0 || a.N < 0 || a.K < 0 {
 		panic(fmt.Sprintf("gemm: negative extent: M %d, N %d, K %d", a.M, a.N, a.K))
@@ -48,15 +49,14 @@ func Run(p *parallel.Pool, ws *Workspace, a Args) {
 	}
 }
 
-// operand is a matrix that is read: row r, column c lies ld·r + c elements
-// after p.
+// operand is a matrix in memory. Element (r, c) lies ld·r + c elements after p.
 type operand struct {
 	p    unsafe.Pointer
 	ld   int
 	bf16 bool
 }
 
-// at is o seen from row r, column c.
+// at is the part of o that begins at row r, column c.
 func (o operand) at(r, c int) operand {
 	o.p = unsafe.Add(o.p, (r*o.ld+c)*o.size())
 	return o
@@ -70,13 +70,13 @@ func (o operand) size() int {
 	return 4
 }
 
-// f32 is the n elements from o's origin on, which are fp32.
+// f32 is the first n elements of o, which is fp32.
 func (o operand) f32(n int) []float32 { return unsafe.Slice((*float32)(o.p), n) }
 
-// u16 is the n elements from o's origin on, which are bf16.
+// u16 is the first n elements of o, which is bf16.
 func (o operand) u16(n int) []uint16 { return unsafe.Slice((*uint16)(o.p), n) }
 
-// operands are A, B and D as they are stored; D also describes C.
+// operands are A, B and D as they are stored. C lies as D does.
 func (a *Args) operands() (left, right, result operand) {
 	left = operand{a.A, a.K, a.ABF16}
 	if a.TransA {
@@ -89,7 +89,7 @@ func (a *Args) operands() (left, right, result operand) {
 	return left, right, operand{a.D, a.N, a.DBF16}
 }
 
-// bias is the bias of columns from n on, nil without one.
+// bias is the bias of the columns from n on, nil where there is none.
 func (a *Args) bias(from, n int) []float32 {
 	if a.Bias == nil {
 		return nil

@@ -14,7 +14,8 @@ import (
 // guard is how many sentinel elements lie on either side of a result.
 const guard = 64
 
-// matrix is test data: n elements, as they are given to Run and as float64.
+// matrix is test data: elements in the type that Run is given, and the same as
+// float64.
 type matrix struct {
 	f32  []float32
 	u16  []uint16
@@ -51,7 +52,7 @@ func (m *matrix) pointer() unsafe.Pointer {
 	return unsafe.Pointer(&m.f32[guard])
 }
 
-// all is every element, the sentinels too.
+// all is every element, including the sentinels.
 func (m *matrix) all() []float32 {
 	if !m.bf16 {
 		return m.f32
@@ -63,7 +64,8 @@ func (m *matrix) all() []float32 {
 	return out
 }
 
-// problem is one product with its data. cMode: 0 no C, 1 C apart, 2 C is D.
+// problem is one product with its data. cMode is 0 without C, 1 where C is another
+// matrix than D, 2 where C is D.
 type problem struct {
 	m, n, k             int
 	transA, transB      bool
@@ -82,7 +84,7 @@ type data struct {
 	a, b, c, d, bias *matrix
 }
 
-// fill makes data of values; the sentinels of D are values too.
+// fill makes the data of a product from values, the sentinels of D too.
 func (p problem) fill(value func() float64) *data {
 	x := &data{problem: p}
 	x.a = newMatrix(p.m*p.k, p.aBF16, value)
@@ -112,7 +114,7 @@ func (x *data) args() Args {
 }
 
 // oracle returns the result in float64 and, for every element, the sum of the
-// magnitudes of what was added.
+// absolute values that were added.
 func (x *data) oracle() (sum, size []float64) {
 	sum, size = make([]float64, x.m*x.n), make([]float64, x.m*x.n)
 	aRow, aStep, bRow, bStep := x.k, 1, x.n, 1
@@ -146,7 +148,7 @@ func (x *data) oracle() (sum, size []float64) {
 	return sum, size
 }
 
-// runOn computes x at a level and checks that nothing beside D was written.
+// runOn computes x at a level and checks that nothing around D was written.
 func (x *data) runOn(t *testing.T, p *parallel.Pool, ws *Workspace) []float32 {
 	t.Helper()
 	before := append([]float32(nil), x.d.all()...)
@@ -162,7 +164,8 @@ func (x *data) runOn(t *testing.T, p *parallel.Pool, ws *Workspace) []float32 {
 	return after[guard : len(after)-guard]
 }
 
-// smallIntegers keeps every sum of up to 2^20 products exact in fp32.
+// smallIntegers returns integers so small that every sum of up to 2^20 products is
+// exact in fp32.
 func smallIntegers(seed uint64) func() float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	return func() float64 { return float64(r.IntN(7) - 3) }
@@ -187,8 +190,8 @@ var shapes = []struct{ m, n, k int }{
 	{225, 290, 18}, {300, 65, 36}, {29, 33, 1024}, {1, 300, 130}, {2, 130, 550}, {65, 600, 20},
 }
 
-// Integers are added without rounding in any order, so the result is known to
-// the last bit: rounded once where D is bf16.
+// Such integers are added without rounding in any order, so every bit of the result
+// is known: it is rounded once where D is bf16, and else not at all.
 func TestExactProducts(t *testing.T) {
 	pool := parallel.New(3)
 	defer pool.Close()
@@ -206,8 +209,8 @@ func TestExactProducts(t *testing.T) {
 	})
 }
 
-// options sets types, C and bias to the i-th of their 48 combinations, in an
-// order that shows each soon.
+// options sets the types, C and the bias to the i-th of their 48 combinations. The
+// order is such that each choice occurs early.
 func (p *problem) options(i uint64) {
 	i = i * 29 % 48
 	p.aBF16, p.bBF16, p.dBF16 = i&1 != 0, i&2 != 0, i&4 != 0
@@ -230,12 +233,12 @@ func checkExact(t *testing.T, pool *parallel.Pool, ws *Workspace, x *data) {
 	}
 }
 
-// With K + 2 roundings of relative size at most u = 2^-24 each (products are
-// fused or rounded, C and the bias are two more sums), the error of an element
-// is at most (K+2)·u/(1−(K+2)·u) times the sum of magnitudes, whatever the
-// order (Higham, Accuracy and Stability, section 3.1); a product that is
-// rounded apart from its sum adds one. A bf16 result is off by another 2^-8 of
-// itself, relative to which an fp32 error is nothing.
+// K + 2 roundings have a relative size of at most u = 2^-24 each (products are
+// fused or rounded, C and the bias are two more sums). So the error of an element
+// is at most (K+2)·u/(1−(K+2)·u) times the sum of absolute values, in whatever
+// order they are added (Higham, Accuracy and Stability, section 3.1). A product
+// that is rounded before it is added counts for one rounding more. A bf16 result is
+// off by another 2^-8 of itself, beside which the error of fp32 is nothing.
 func TestErrorBound(t *testing.T) {
 	pool := parallel.New(2)
 	defer pool.Close()
@@ -301,8 +304,8 @@ func TestThreadsDoNotChangeBits(t *testing.T) {
 	})
 }
 
-// Rows do not depend on how many there are, as long as B is packed: a batch cut
-// differently has the same products.
+// Rows do not depend on how many there are, as long as B is packed: a batch that is
+// cut differently gives the same products.
 func TestRowsDoNotDependOnM(t *testing.T) {
 	pool := parallel.New(2)
 	defer pool.Close()
@@ -354,7 +357,7 @@ func TestNegativeExtentPanics(t *testing.T) {
 	}
 }
 
-// A NaN or an infinity reaches every element that it is a part of, and no other.
+// A NaN or an infinity reaches every element whose sum it is in, and no other.
 func TestNonFiniteValuesPropagate(t *testing.T) {
 	pool := parallel.New(2)
 	defer pool.Close()

@@ -6,8 +6,8 @@ import (
 	"mt/internal/bfloat"
 )
 
-// The plain Go level: what every other machine uses, and what the assembly is
-// compared with. Tiles are 4 by 8.
+// The level in plain Go. Every machine without another level uses it, and the
+// assembly is compared with it. Tiles are 4 by 8.
 const (
 	genericMR = 4
 	genericNR = 8
@@ -31,7 +31,7 @@ var generic = &level{
 	dot:    dotGeneric,
 }
 
-// genericKernels makes the kernels of every height.
+// genericKernels makes the kernels for all heights.
 func genericKernels() []kernelFunc {
 	kernels := make([]kernelFunc, genericMR+1)
 	for h := 1; h <= genericMR; h++ {
@@ -49,7 +49,7 @@ func genericKernels() []kernelFunc {
 	return kernels
 }
 
-// rowProduct is one row of A times a panel.
+// rowProduct is the product of one row of A and a panel.
 func rowProduct(a, b []float32) [genericNR]float32 {
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
 	for i, x := range a {
@@ -66,7 +66,8 @@ func rowProduct(a, b []float32) [genericNR]float32 {
 	return [genericNR]float32{s0, s1, s2, s3, s4, s5, s6, s7}
 }
 
-// storeRow writes row plus c, unless that is nil, to the columns of d in mask.
+// storeRow writes row, plus c unless that is nil, to those columns of d whose bit
+// in mask is set.
 func storeRow(row *[genericNR]float32, c, d *float32, mask uint32) {
 	for j, v := range row {
 		if mask>>j&1 == 0 {
@@ -94,8 +95,8 @@ func packRowsTGeneric(dst *float32, a operand, rows, k int, _ *rowOffsets) {
 	transposeTo(dst, rowStride, a, k, rows)
 }
 
-// packPanels copies k rows of n columns of src into panels of w columns, stride
-// floats apart.
+// packPanels copies k rows of n columns of src into panels of w columns, which are
+// stride floats apart.
 func packPanels(dst *float32, stride, w int, src operand, n, k int) {
 	for j := 0; j < n; j += w {
 		out := unsafe.Slice(at(dst, j/w*stride), k*w)
@@ -103,7 +104,7 @@ func packPanels(dst *float32, stride, w int, src operand, n, k int) {
 		for i := range k {
 			row, from := out[i*w:], src.at(i, j)
 			switch {
-			case cols == 16 && !src.bf16: // these two need no call
+			case cols == 16 && !src.bf16: // the two most frequent cases need no call
 				*(*[16]float32)(row) = *(*[16]float32)(from.p)
 			case cols == 8 && !src.bf16:
 				*(*[8]float32)(row) = *(*[8]float32)(from.p)
@@ -114,15 +115,15 @@ func packPanels(dst *float32, stride, w int, src operand, n, k int) {
 	}
 }
 
-// packPanelsT is packPanels for src stored transposed.
+// packPanelsT is packPanels for a src that is stored transposed.
 func packPanelsT(dst *float32, stride, w int, src operand, n, k int) {
 	for j := 0; j < n; j += w {
 		transposeTo(at(dst, j/w*stride), w, src.at(j, 0), min(w, n-j), k)
 	}
 }
 
-// transposeTo writes the transpose of rows of n elements of src to n rows,
-// stride apart.
+// transposeTo writes the transpose of rows rows of n elements of src. That is n
+// rows, stride apart.
 func transposeTo(dst *float32, stride int, src operand, rows, n int) {
 	r := 0
 	if !src.bf16 {
@@ -141,7 +142,7 @@ func transposeTo(dst *float32, stride int, src operand, rows, n int) {
 	}
 }
 
-// copyRow fills dst from the origin of src.
+// copyRow fills dst with the elements of src from its origin on, as fp32.
 func copyRow(dst []float32, src operand) {
 	if !src.bf16 {
 		copy(dst, src.f32(len(dst)))

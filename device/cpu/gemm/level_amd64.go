@@ -51,8 +51,8 @@ func packRows512(dst *float32, a operand, rows, k int) {
 	}
 }
 
-// packRowsT512 packs 16 of K at a time. The tail of a row repeats its end, which
-// kernels do not read.
+// packRowsT512 packs 16 of K at a time. Where a row ends before that, its end is
+// repeated; kernels do not read that.
 func packRowsT512(dst *float32, a operand, rows, k int, s *rowOffsets) {
 	for j := 0; j < k; j += 16 {
 		transpose16(at(dst, j), rowStride, a.at(j, 0), k-j, rows, s)
@@ -60,7 +60,7 @@ func packRowsT512(dst *float32, a operand, rows, k int, s *rowOffsets) {
 }
 
 // transpose16 writes the transpose of n elements of up to 16 rows of src. Where
-// there are fewer it repeats the last.
+// there are fewer rows, the last one is repeated.
 func transpose16(dst *float32, stride int, src operand, rows, n int, s *rowOffsets) {
 	for i := range s {
 		s[i] = min(i, rows-1) * src.ld * src.size()
@@ -82,8 +82,8 @@ func packB512(dst *float32, stride int, b operand, n, k int) {
 	}
 }
 
-// packBT512 packs 16 columns at a time. Where there are fewer it repeats the
-// last, whose products are not stored.
+// packBT512 packs 16 columns at a time. Where there are fewer, the last one is
+// repeated; its products are not stored.
 func packBT512(dst *float32, stride int, b operand, n, k int, s *rowOffsets) {
 	for j := 0; j < n; j += 16 {
 		transpose16(at(dst, j/nr512*stride+j%nr512), nr512, b.at(j, 0), n-j, k, s)

@@ -6,7 +6,7 @@ import "unsafe"
 
 const nr256 = 16
 
-// avx2 packs in plain Go, which comes close to the speed of memory.
+// avx2 packs in plain Go, whose speed is close to that of memory.
 var avx2 = &level{
 	name:      "avx2",
 	mr:        6,

@@ -1,14 +1,14 @@
 package gemm
 
-// plan is how a product is cut up. Only kc and kBlocks decide about the order
-// of sums, and they follow from K alone.
+// plan is how a product is cut up. Of all that it says, only kc and kBlocks
+// influence the order of sums, and they follow from K alone.
 type plan struct {
-	kc, kBlocks int // K in blocks of kc, the last may be shorter
+	kc, kBlocks int // K is cut into kBlocks blocks of kc, the last of which may be shorter
 
-	inPlace bool // A is not packed
+	inPlace bool // kernels read A where it lies; it is not packed
 
 	nc     int // columns of B that are packed at a time, whole panels
-	panels int // panels of the columns packed now
+	panels int // the panels of the columns packed now
 
 	// The tasks for the columns packed now: mBlocks · nBlocks.
 	mBlocks, rows   int // blocks of rows of D, the last may be shorter
@@ -25,33 +25,35 @@ const (
 	minPackedN = 64
 	// maxTileN is the width of a block of a bf16 D, which is summed in scratch.
 	maxTileN = 512
-	// What a task costs beside its products, as a number of columns for every
-	// row (packing A) and of rows for every column (fetching B).
+	// What a task costs beside its products: for each row (packing A) as much as
+	// that many columns, and for each column (fetching B) as much as that many
+	// rows.
 	rowCost, columnCost = 30, 6
-	// tailCost is the part of a task that is lost at the end, when some threads
-	// have nothing left to do while another, held up, still works.
+	// tailCost is the share of a task that is lost at the end, when some threads
+	// have nothing left to do and another one, which was held up, still works.
 	tailCost = 0.25
 )
 
-// planK fixes the blocks of K.
+// planK decides how K is cut into blocks.
 func (p *plan) planK(k int) {
 	p.kc = roundUp(ceil(k, ceil(k, maxKC)), kGrain)
 	p.kBlocks = ceil(k, p.kc)
 }
 
-// spreads says that blocks of kc floats of rows of k floats fall into different
-// sets of a first-level cache, so that the kernels may read the rows where they
-// lie: the rows follow each other or are no multiple of 4 KiB apart.
+// spreads says whether blocks of kc floats, of rows of k floats, fall into
+// different sets of a first-level cache, so that kernels may read the rows where
+// they lie. They do where the rows follow each other without a gap, or are not a
+// multiple of 4 KiB apart.
 func spreads(k, kc int) bool { return k == kc || k%1024 != 0 }
 
-// planN fixes how many columns of B are packed at a time.
+// planN decides how many columns of B are packed at a time.
 func (p *plan) planN(n, k, nr int) {
 	most := max(maxPackedB/roundUp(k, kGrain), minPackedN)
 	p.nc = roundUp(ceil(n, ceil(n, most)), nr)
 }
 
-// planTasks cuts m rows by n columns, n of them packed now, into tasks: few
-// enough to pack little, enough to keep all threads busy to the end.
+// planTasks cuts m rows by n columns, which are those packed now, into tasks: few
+// enough to pack little, and enough to keep all threads busy to the end.
 func (p *plan) planTasks(m, n int, l *level, threads int, narrow bool) {
 	p.panels = ceil(n, l.nr)
 	firstM, firstN := ceil(m, maxRows), 1
@@ -83,5 +85,5 @@ func (p *plan) kRange(kb, k int) (from, n int) {
 // ceil is a / b rounded up.
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// roundUp is the least multiple of b from a on.
+// roundUp is the least multiple of b that is at least a.
 func roundUp(a, b int) int { return ceil(a, b) * b }

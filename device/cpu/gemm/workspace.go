@@ -7,13 +7,13 @@ import (
 	"mt/internal/parallel"
 )
 
-// Workspace is the scratch memory of one call of Run at a time. It grows to
-// what a shape needs and is kept, so repeated calls allocate nothing. The zero
-// value is ready for use; it must not be copied.
+// Workspace is the scratch memory for one call of Run at a time. It grows to what a
+// shape needs and is kept, so repeated calls allocate nothing. The zero value is
+// ready for use. A Workspace must not be copied.
 type Workspace struct {
 	lanes []lane
 	b     []float32 // packed panels of B
-	x     []float32 // rows of A as fp32, for dots
+	x     []float32 // rows of A as fp32, for dot products
 
 	// The call under way.
 	Args
@@ -25,7 +25,8 @@ type Workspace struct {
 	chunk   chunk
 	threads int
 
-	// Loop bodies handed to the pool, made once, and the indices they share.
+	// The bodies of the loops that the pool runs, made once, and the indices that
+	// they share.
 	next     atomic.Int64
 	packBody func(int)
 	tileBody func(int)
@@ -37,7 +38,7 @@ type lane struct {
 	a    []float32 // a packed block of A
 	tile []float32 // a block of D in fp32, where D is bf16
 	rows rowOffsets
-	four [4]int // offsets of the rows of a dot product
+	four [4]int // the offsets of the rows of a dot product
 	sums [4]float32
 	_    [64]byte // keeps lanes off each other's cache lines
 }
@@ -58,15 +59,15 @@ func (w *Workspace) begin(p *parallel.Pool, a Args) {
 	}
 }
 
-// end drops what the call referred to.
+// end drops the references to the operands of the call.
 func (w *Workspace) end() {
 	w.Args = Args{}
 	w.left, w.right, w.result = operand{}, operand{}, operand{}
 }
 
-// Bytes is the size of the memory w holds: about 32 MiB at most for packed
-// panels of B, or 256 bytes for each of K where that is more, and about 0.5 MiB
-// (1 MiB where D is bf16) for each thread.
+// Bytes is the size of the memory that w holds. It is at most about 32 MiB for
+// packed panels of B, or 256 bytes for each of K where that is more, and about 0.5
+// MiB for each thread (1 MiB where D is bf16).
 func (w *Workspace) Bytes() int64 {
 	n := cap(w.b) + cap(w.x)
 	for i := range w.lanes {
@@ -75,11 +76,11 @@ func (w *Workspace) Bytes() int64 {
 	return 4 * int64(n)
 }
 
-// claim is the next index of the phase under way.
+// claim takes the next index of the phase under way.
 func (w *Workspace) claim() int { return int(w.next.Add(1) - 1) }
 
-// grown is buf, or a new buffer, with at least n floats; it begins on a cache
-// line.
+// grown is buf, or a new buffer where buf is too small, with at least n floats. It
+// begins on a cache line.
 func grown(buf []float32, n int) []float32 {
 	if len(buf) >= n {
 		return buf

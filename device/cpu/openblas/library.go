@@ -10,22 +10,21 @@ import (
 	"unsafe"
 )
 
-// Variable names the environment variable with the path of a library to take,
-// instead of the first that is found. Any library with the CBLAS interface
-// works.
+// Variable names the environment variable with the path of a library to take
+// instead of the first that is found. Any library with the CBLAS interface will do.
 const Variable = "MT_OPENBLAS"
 
-// ErrNotFound is what Open returns on a machine without OpenBLAS.
+// ErrNotFound is what Open returns where there is no OpenBLAS.
 var ErrNotFound = errors.New("no OpenBLAS found: install libopenblas0, or numpy, or set " + Variable + " to the path of a library")
 
 // Library is an OpenBLAS in this process. It is never unloaded.
 type Library struct {
-	// Path is where it was found, Config what the library says of itself: its
-	// version and how it was built. Core is the kind of processor it chose its
-	// kernels for; the library reads OPENBLAS_CORETYPE to be told another. Both
-	// are empty where the library does not say.
+	// Path is where the library was found. Config is what it says of itself: its
+	// version and how it was built. Core is the kind of processor that it chose its
+	// kernels for; OPENBLAS_CORETYPE tells the library to choose another. Config
+	// and Core are empty where the library does not say.
 	Path, Config, Core string
-	// Name is "OpenBLAS", "MKL", or that of the file where it is neither.
+	// Name is "OpenBLAS", "MKL", or the name of the file where it is neither.
 	Name string
 
 	multiply   func(p *Product)
@@ -40,7 +39,7 @@ const (
 	trans    = 112
 )
 
-// sgemm32 and sgemm64 are cblas_sgemm with 32 and with 64 bit integers.
+// sgemm32 and sgemm64 are cblas_sgemm with 32-bit and with 64-bit integers.
 type (
 	sgemm32 func(order, transA, transB, m, n, k int32, alpha float32, a unsafe.Pointer, lda int32, b unsafe.Pointer, ldb int32, beta float32, c unsafe.Pointer, ldc int32)
 	sgemm64 func(order, transA, transB int32, m, n, k int64, alpha float32, a unsafe.Pointer, lda int64, b unsafe.Pointer, ldb int64, beta float32, c unsafe.Pointer, ldc int64)
@@ -64,7 +63,7 @@ func Open() (*Library, error) {
 	return nil, ErrNotFound
 }
 
-// candidates are the names to try, in order.
+// candidates are the names and paths to try, in order.
 func candidates() []string {
 	names := []string{"libopenblas.so.0", "libopenblas.so"}
 	prefixes := []string{"/usr", "/usr/local", "/opt/*", os.Getenv("VIRTUAL_ENV"), os.Getenv("CONDA_PREFIX")}
@@ -78,7 +77,7 @@ func candidates() []string {
 			"lib/python3*/*-packages/numpy.libs/libscipy_openblas*.so",
 		} {
 			found, err := filepath.Glob(filepath.Join(prefix, pattern))
-			if err == nil { // the patterns are constant but for a prefix with brackets in it
+			if err == nil { // it fails only for a prefix with brackets in it, which is left out
 				names = append(names, found...)
 			}
 		}
@@ -95,8 +94,8 @@ func (l *Library) Multiply(p *Product) {
 // SetThreads says how many threads Multiply uses from now on.
 func (l *Library) SetThreads(n int) { l.setThreads(n) }
 
-// layout is what CBLAS is told of p: its transpositions, the lengths of stored
-// rows and the factor of what D holds.
+// layout is how CBLAS is told of p: the transpositions, the lengths of stored rows,
+// and the factor for what D holds.
 func (p *Product) layout() (transA, transB int32, lda, ldb, ldc int, beta float32) {
 	transA, lda = noTrans, p.K
 	if p.TransA {
@@ -112,7 +111,7 @@ func (p *Product) layout() (transA, transB int32, lda, ldb, ldc int, beta float3
 	return transA, transB, lda, ldb, p.N, beta
 }
 
-// with32 and with64 make Multiply of a cblas_sgemm.
+// with32 and with64 make the function behind Multiply of a cblas_sgemm.
 func with32(f sgemm32) func(p *Product) {
 	return func(p *Product) {
 		ta, tb, lda, ldb, ldc, beta := p.layout()
@@ -129,11 +128,12 @@ func with64(f sgemm64) func(p *Product) {
 	}
 }
 
-// spellings are the names that builds give a function of OpenBLAS, those with
-// 64 bit integers last: plain, with a suffix, and in numpy's packages.
+// spellings are the names that a function of OpenBLAS has in different builds:
+// plain, with a suffix, and in numpy's packages. wide are those with 64-bit
+// integers.
 func spellings(name string) (plain []string, wide []string) {
 	return []string{name, "scipy_" + name}, []string{name + "64_", "scipy_" + name + "64_"}
 }
 
-// words joins what a library says of itself on one line.
+// words joins what a library says of itself into one line.
 func words(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -22,7 +22,7 @@ func fill(n int, seed uint32) []float32 {
 	return x
 }
 
-// product is a case with operands of its own.
+// product is a test case, with operands of its own.
 func product(m, n, k int, transA, transB, accumulate bool) *Product {
 	return &Product{
 		M: m, N: n, K: k, TransA: transA, TransB: transB, Accumulate: accumulate,
@@ -30,7 +30,7 @@ func product(m, n, k int, transA, transB, accumulate bool) *Product {
 	}
 }
 
-// want is p in float64.
+// want is the result of p in float64.
 func want(p *Product) []float64 {
 	out := make([]float64, p.M*p.N)
 	for i := range p.M {
@@ -55,8 +55,8 @@ func want(p *Product) []float64 {
 	return out
 }
 
-// check compares p.D with the sums. A sum of K products, each at most 1, is off
-// by at most K roundings of a number of at most K+1.
+// check compares p.D with the sums. A sum of K products, each at most 1, is off by
+// at most K roundings of a number that is at most K+1.
 func check(t *testing.T, p *Product, sums []float64) {
 	t.Helper()
 	bound := float64(p.K+1) * float64(p.K+1) * 0x1p-24
@@ -67,7 +67,7 @@ func check(t *testing.T, p *Product, sums []float64) {
 	}
 }
 
-// eachProduct runs f on the ways to transpose and to accumulate.
+// eachProduct runs f for every combination of transposing and accumulating.
 func eachProduct(t *testing.T, f func(t *testing.T, p *Product)) {
 	for bits := range 8 {
 		p := product(5, 7, 11, bits&1 != 0, bits&2 != 0, bits&4 != 0)

@@ -7,8 +7,8 @@ import (
 	"mt/internal/bfloat"
 )
 
-// generic is every kernel in plain Go: what runs where there is no assembly,
-// and what the assembly is compared with.
+// generic has every kernel in plain Go. It runs where there is no assembly, and the
+// assembly is compared with it.
 var generic = kernels{
 	level: Generic, widen: genericWiden, narrow: genericNarrow, add: genericAdd,
 	scale: genericScale, scaleMul: genericScaleMul, dot: genericDot, dot3: genericDot3,
@@ -115,7 +115,7 @@ func genericMax(x *float32, n int) float32 {
 	return m
 }
 
-// exp is e^x by the polynomial of the assembly (see tools/_asm/vec/exp.go).
+// exp is e^x, by the same polynomial as the assembly (see tools/_asm/vec/exp.go).
 func exp(x float32) float32 {
 	const magic = 3 << 22
 	switch {
@@ -182,8 +182,9 @@ func genericGradStrip(x, dx *float32, stride, rows, n, most, width int, scale fl
 	}
 }
 
-// sigmoidArgument is z of a gated unit's x·sigmoid(z), and dz/dx. The square stops
-// to grow where the sigmoid has long been 0 or 1, so that 0 times dz/dx stays 0.
+// sigmoidArgument is the z of a gated unit's x·sigmoid(z), and dz/dx. The square of
+// x stops growing where the sigmoid has long been 0 or 1, so that 0 times dz/dx
+// stays 0.
 func sigmoidArgument(x float32, gelu bool) (z, slope float32) {
 	if !gelu {
 		return x, 1
@@ -224,8 +225,8 @@ func genericGLUGradY(gelu bool) func(dgate, dup, y, dy, gate, up *float32, n int
 	}
 }
 
-// genericTiles are the tiles of up to four rows. They go row by row: what counts
-// here is that the order of the sums is that of the assembly.
+// genericTiles are the kernels for tiles of up to four rows. They work row by row;
+// all that matters is that sums have the same order as in the assembly.
 func genericTiles(cols bool) []tileFunc {
 	var funcs []tileFunc
 	for h := 1; h <= 4; h++ {
@@ -247,8 +248,8 @@ func genericTiles(cols bool) []tileFunc {
 	return funcs
 }
 
-// genericTileRow is one row of one panel; a begins at element from and goes on
-// in steps.
+// genericTileRow computes one row of one panel. Its elements of a begin at element
+// from and are step apart.
 func genericTileRow(c []float32, a *float32, from, step int, b []float32, k int, acc bool) {
 	var sum [Panel]float32
 	if k > 0 {

@@ -6,7 +6,7 @@ import "math"
 type unit struct {
 	forward func(y, gate, up *float32, n int)
 	grad    func(dgate, dup, dy, gate, up *float32, n int)
-	gradY   func(dgate, dup, y, dy, gate, up *float32, n int) // that and the result
+	gradY   func(dgate, dup, y, dy, gate, up *float32, n int) // the gradients of both, and the result
 }
 
 func (u *unit) result(y, gate, up []float32) {
@@ -27,9 +27,9 @@ func (u *unit) gradient(dgate, dup, y, dy, gate, up []float32) {
 // SwiGLU writes y = silu(gate)·up with silu(x) = x/(1+e^−x).
 func SwiGLU(y, gate, up []float32) { chosen.swiglu.result(y, gate, up) }
 
-// SwiGLUGrad writes the gradients of gate and up from dy, that of SwiGLU's
-// result, and unless y is nil the result itself. dgate may be gate, dup may be
-// up and y may be dy.
+// SwiGLUGrad writes the gradients of gate and up, given dy, the gradient of
+// SwiGLU's result. Unless y is nil it writes the result too. dgate may be gate, dup
+// may be up and y may be dy.
 func SwiGLUGrad(dgate, dup, y, dy, gate, up []float32) {
 	chosen.swiglu.gradient(dgate, dup, y, dy, gate, up)
 }
@@ -52,8 +52,8 @@ func Softcap(y, x []float32, scale, limit float32) {
 	}
 }
 
-// SoftcapGrad multiplies dx by the slope of Softcap where its result is y, scale
-// left out: 1 − (y/limit)².
+// SoftcapGrad multiplies dx by 1 − (y/limit)², the slope of Softcap where its
+// result is y, without the factor scale.
 func SoftcapGrad(dx, y []float32, limit float32) {
 	same(len(dx), len(y))
 	k := 1 / limit
@@ -63,8 +63,9 @@ func SoftcapGrad(dx, y []float32, limit float32) {
 	}
 }
 
-// tanh is the hyperbolic tangent to fp32 precision: Lambert's continued fraction
-// near 0, where an exponential would lose digits, and that elsewhere.
+// tanh is the hyperbolic tangent to fp32 precision. Near 0, where an exponential
+// would lose digits, it is Lambert's continued fraction, elsewhere it is computed
+// from an exponential.
 func tanh(x float32) float32 {
 	z := x * x
 	if z < 0.5 { // the relative error of the fraction is below 1e-9

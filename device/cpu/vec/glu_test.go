@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// units are the gated units with their functions and slopes.
+// units are the gated units, each with its function and slope.
 var units = []struct {
 	name    string
 	forward func(y, gate, up []float32)
@@ -47,10 +47,10 @@ func TestUnits(t *testing.T) {
 	})
 }
 
-// Over all arguments the GELU is off by what the four roundings of the argument z
-// leave, times z·d/dz of the result, less than 0.3, beside the exponential, 2e-7, and
-// the last products. Its slope has 1 − σ, which is as exact as 1, times x·dz/dx, up to
-// 12 where that counts.
+// Over all arguments, the error of the GELU has three parts: what the four roundings of the
+// argument z leave, which counts z·d/dz of the result times, less than 0.3; the exponential, 2e-7;
+// and the last products. Its slope also has x·dz/dx, up to 12 where it counts, times 1 − σ, which
+// is as inexact as a number near 1.
 func TestGeGLURange(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		var x []float32
@@ -82,7 +82,7 @@ func TestUnitExtremes(t *testing.T) {
 			}
 			unit.forward(y, x, ones)
 			want := []float32{0, 0, 0, 0, 0, 0, 87, 200, 1e4, 1e13, 1e20}
-			for i, w := range want { // a sigmoid is e^−87 = 1.7e-38 at least
+			for i, w := range want { // a sigmoid is never less than e^−87 = 1.7e-38
 				if math.Abs(float64(y[i]-w)) > 2e-7*math.Abs(float64(w))+2e-38*math.Abs(float64(x[i])) {
 					t.Errorf("%s of %v is %v, want %v", unit.name, x[i], y[i], w)
 				}
@@ -116,7 +116,8 @@ func TestSoftcap(t *testing.T) {
 	SoftcapGrad(slope, y, limit)
 	for i, v := range x {
 		th := math.Tanh(scale * float64(v) / limit)
-		// Five roundings and an exponential; that of a slope is relative to 1.
+		// There are five roundings and an exponential. The error of a slope is
+		// relative to 1.
 		if math.Abs(float64(y[i])-limit*th) > 6e-7*math.Abs(limit*th) || math.Abs(float64(slope[i])-2*(1-th*th)) > 2e-6 {
 			t.Errorf("softcap(%v) is %v with slope %v, want %v and %v", v, y[i], slope[i], limit*th, 2*(1-th*th))
 		}

@@ -16,8 +16,8 @@ const (
 // LevelEnv is the environment variable that limits which level is chosen.
 const LevelEnv = "MT_CPU"
 
-// kernels is one implementation of everything here. Pointers are to the first
-// of n elements.
+// kernels is one implementation of everything here. A pointer is to the first of n
+// elements.
 type kernels struct {
 	level        string
 	widen        func(dst *float32, src *uint16, n int)
@@ -37,21 +37,21 @@ type kernels struct {
 	gradStrip    func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32)
 	swiglu       unit
 	geglu        unit
-	tileRows     []tileFunc // by height, from 1 on; a by rows
-	tileCols     []tileFunc // a by columns
+	tileRows     []tileFunc // by height, from 1 on; a is read by rows
+	tileCols     []tileFunc // the same, a is read by columns
 	transpose    func(dst, src *float32, stride, blocks int)
 }
 
-// tileFunc multiplies len rows of a with the panels of b. Strides are in bytes.
-// By rows, element (r, i) of a is r strides and i floats on; by columns, i
-// strides and r floats.
+// tileFunc multiplies some rows of a, as many as the function is for, with the
+// panels of b. Strides are in bytes. Read by rows, element (r, i) of a lies r
+// strides and i floats on; read by columns, i strides and r floats.
 type tileFunc func(k int, a *float32, astride int, b *float32, bpanel int, c *float32, cstride, panels int, acc bool)
 
-// chosen is what the functions of this package run on.
+// chosen is the implementation that the functions of this package use.
 var chosen, chosenErr = choose(os.Getenv(LevelEnv), available())
 
-// choose takes the fastest of the available kernels (fastest first, generic
-// last) that limit admits.
+// choose takes the fastest of the available kernels that limit allows. available
+// begins with the fastest and ends with generic.
 func choose(limit string, available []*kernels) (*kernels, error) {
 	rank := map[string]int{Generic: 0, AVX2: 1, AVX512: 2}
 	most, ok := rank[limit]
@@ -66,14 +66,14 @@ func choose(limit string, available []*kernels) (*kernels, error) {
 	return &generic, nil
 }
 
-// Level is what is in use: the fastest this machine has, limited by LevelEnv.
-// The error says that LevelEnv has a value that means nothing.
+// Level is the implementation in use: the fastest that this machine has, limited by
+// LevelEnv. The error says that LevelEnv has a value which means nothing.
 func Level() (string, error) { return chosen.level, chosenErr }
 
 func first[E float32 | uint16](x []E) *E { return unsafe.SliceData(x) }
 
-// same panics unless all lengths are n. It does not print them: they would
-// escape to the heap in every call.
+// same panics unless all lengths are n. The message does not have the lengths,
+// because they would then escape to the heap in every call.
 func same(n int, lengths ...int) {
 	for _, l := range lengths {
 		if l != n {
@@ -135,8 +135,8 @@ func Dot3(x, y, w []float32) float32 {
 	return chosen.dot3(first(x), first(y), first(w), len(x))
 }
 
-// NormGrad is the last pass of RMSNorm's backward over a row: dx = rstd·dy·w −
-// c·x (with add: dx += that) and dw += rstd·dy·x. dx may be dy unless add.
+// NormGrad is the last pass of RMSNorm's backward over a row: dx = rstd·dy·w − c·x
+// (with add: dx += that) and dw += rstd·dy·x. Unless add is set, dx may be dy.
 func NormGrad(dx, dw, dy, x, w []float32, rstd, c float32, add bool) {
 	same(len(dx), len(dw), len(dy), len(x), len(w))
 	f := chosen.normGrad
@@ -146,8 +146,9 @@ func NormGrad(dx, dw, dy, x, w []float32, rstd, c float32, add bool) {
 	f(first(dx), first(dw), first(dy), first(x), first(w), len(dx), rstd, c)
 }
 
-// Rotate turns heads vectors of x, stride floats apart: of each, the pair (i, i
-// + len(cos)) by the angle with that cosine and sine, or back with inverse.
+// Rotate turns heads vectors of x, which are stride floats apart. In each it turns
+// the pair (i, i + len(cos)) by the angle that has cosine cos[i] and sine sin[i];
+// with inverse it turns back.
 func Rotate(x, cos, sin []float32, heads, stride int, inverse bool) {
 	same(len(cos), len(sin))
 	if heads == 0 || len(cos) == 0 {
@@ -161,13 +162,13 @@ func Rotate(x, cos, sin []float32, heads, stride int, inverse bool) {
 	chosen.rotate(first(x), first(cos), first(sin), len(cos), heads, stride, sign)
 }
 
-// Max is the largest element of x, −Inf when there is none. A NaN may be passed
-// over.
+// Max is the largest element of x, −Inf where x is empty. A NaN may be ignored.
 func Max(x []float32) float32 { return chosen.max(first(x), len(x)) }
 
-// ExpSum writes dst = exp(scale·x − shift) and returns the sum; dst may be x.
-// The relative error of an exponential is at most 2e-7 beside that of its
-// argument; of −Inf it is 0, over the range +Inf, of NaN NaN.
+// ExpSum writes dst = exp(scale·x − shift) and returns the sum; dst may be x. The
+// relative error of an exponential is at most 2e-7, in addition to what the error
+// of its argument makes. It is 0 for −Inf, +Inf beyond the range of fp32, and NaN
+// for NaN.
 func ExpSum(dst, x []float32, scale, shift float32) float32 {
 	same(len(dst), len(x))
 	return chosen.expSum(first(dst), first(x), len(x), scale, shift)

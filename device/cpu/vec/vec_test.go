@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// eachLevel runs f with every implementation this machine has.
+// eachLevel runs f with every implementation that this machine can run.
 func eachLevel(t *testing.T, f func(t *testing.T)) {
 	was := chosen
 	defer func() { chosen = was }()
@@ -58,7 +58,7 @@ func (r row) check(t *testing.T, what string, want func(i int) float64) {
 	}
 	for i, got := range r.v() {
 		w := want(i)
-		// A few roundings of terms no greater than 16.
+		// There are a few roundings of terms that are at most 16.
 		if math.Abs(float64(got)-w) > 4e-6*(1+math.Abs(w)) {
 			t.Fatalf("%s: n = %d: element %d is %v, want %v", what, len(r.all)-1, i, got, w)
 		}
@@ -109,7 +109,8 @@ func TestReductions(t *testing.T) {
 			}
 			near := func(what string, got float32, want, size float64) {
 				t.Helper()
-				// n roundings at most of partial sums no greater than size.
+				// There are at most n roundings of partial sums that are at most
+				// size.
 				if math.Abs(float64(got)-want) > float64(n+4)*6e-8*size {
 					t.Errorf("%s: n = %d: %v, want %v", what, n, got, want)
 				}
@@ -150,7 +151,7 @@ func TestExp(t *testing.T) {
 				t.Errorf("exp(%v) = %v, want %v", c.x, got, c.want)
 			}
 		}
-		for n := 1; n < 40; n++ { // a NaN is seen in every lane
+		for n := 1; n < 40; n++ { // a NaN is noticed at every place
 			x := make([]float32, n)
 			x[n-1] = nan
 			if s := SumExp(x, 1, 0); s == s {
@@ -295,7 +296,7 @@ func TestTranspose(t *testing.T) {
 	})
 }
 
-// What strips leave after the width is free, so a row ends there.
+// Strips may leave anything after their width, so a row ends there.
 func TestStrips(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(11, 12))

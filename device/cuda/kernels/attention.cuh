@@ -1,5 +1,6 @@
-// What all attention kernels share: the shape, the search for a tile of a ragged
-// batch, which keys a query sees, and bf16 tiles on their way in and out.
+// What all attention kernels share: the shape, the search for a block's tile in a
+// ragged batch, which keys a query sees, and how tiles of bf16 are read and
+// written.
 //
 // Query r of a sequence of nq queries and nk keys stands at place r + nk − nq and
 // sees keys place−Window+1 … place (Window 0: from key 0). "Tile" is a run of
@@ -22,8 +23,8 @@ struct Shape {
   METHOD float unit() const;  // what a score in registers is multiplied by: cap, or scale
 };
 
-// Parameters of every kernel after its tensors, the Shape made of them, and the name
-// of a kernel.
+// The parameters of every kernel after its tensors, the Shape that is made of them, and the name of
+// a kernel.
 #define SHAPE_OF_ALL                                                                                                        \
   const int *cu_q, const int *cu_k, int seqs, int heads, int kv_heads, int dim, int window, i64 tq, i64 q_stride,           \
       i64 k_stride, float scale, int vector
@@ -42,8 +43,8 @@ static constexpr float cap = 0.0f, ratio = 0.0f;
 
 METHOD float Shape::unit() const { return CAPPED ? cap : scale; }
 
-// capped is the tanh that the product of a query and a key becomes, slope its slope
-// with respect to the score.
+// capped is the tanh of a score, computed from the product of a query and a key.
+// slope becomes its slope with respect to the score.
 DEV float capped(float product, float &slope, const Shape &a) {
   float t = tanh_f(product * a.ratio);
   slope = __builtin_fmaf(-t, t, 1.0f);
@@ -59,11 +60,12 @@ struct Place {
   METHOD int shift() const { return nk - nq; } // from a query to its place
 };
 
-// find_place shares blocks out: heads vary fastest, and the tiles of sequence i
-// (cu_q or cu_k says how long they are) begin at number cu[i]/TILE + i, which
-// leaves at least as many numbers as it has tiles; so a grid of heads · (T/TILE +
-// seqs) blocks covers all. It is false for a number without a tile.
-// from_end numbers tiles from the last on, so that long causal rows start first.
+// find_place distributes the blocks. Heads vary fastest. The tiles of sequence i,
+// whose length cu_q or cu_k gives, begin at number cu[i]/TILE + i, which leaves at
+// least as many numbers as the sequence has tiles. A grid of heads · (T/TILE +
+// seqs) blocks therefore covers all tiles. The result is false for a number that
+// has no tile. from_end numbers tiles from the last on, so that the long rows of
+// causal attention start first.
 template <int TILE> DEV bool find_place(Place &p, const Shape &s, const int *cu, int heads, bool from_end) {
   int tile = blockIdx_x / heads;
   p.head = blockIdx_x % heads;
@@ -82,7 +84,7 @@ template <int TILE> DEV bool find_place(Place &p, const Shape &s, const int *cu,
   return p.first < cu[low + 1] - cu[low];
 }
 
-// Keys that queries first … first+count−1 of a sequence see: low … high−1, none
+// The keys that queries first … first+count−1 of a sequence see: low … high−1, none
 // where high <= low.
 struct Range { int low, high; };
 DEV Range keys_seen(const Place &p, int first, int count, int window) {
@@ -90,7 +92,7 @@ DEV Range keys_seen(const Place &p, int first, int count, int window) {
   int low = window > 0 ? first + p.shift() - window + 1 : 0;
   return Range{max_i(0, low), last + 1};
 }
-// Queries that see any of keys first … first+count−1.
+// The queries that see any of the keys first … first+count−1.
 DEV Range queries_seeing(const Place &p, int first, int count, int window) {
   int low = max_i(0, first - p.shift()), high = p.nq;
   if (window > 0) high = (int)min_i((i64)high, (i64)first + count - 1 + window - p.shift());
@@ -108,16 +110,17 @@ DEV bool blind(int low_place, int high_place, int low_key, int high_key, int win
 }
 DEV bool sees(int place, int key, int window) { return key <= place && (window == 0 || key > place - window); }
 
-// Seen is the same for many keys: one unsigned comparison each. A key at distance
-// d = place − key is seen where 0 <= d < window, and window 0 is no limit.
+// Seen answers the same question for many keys with one unsigned comparison each. A
+// key at distance d = place − key is seen where 0 <= d < window; window 0 is no
+// limit.
 struct Seen {
   u32 limit;
   METHOD bool at(int distance) const { return (u32)distance < limit; }
 };
 DEV Seen seen_within(int window) { return Seen{window > 0 ? (u32)window : 0x80000000u}; }
 
-// keep_here makes the compiler forget what it knows of x, so that what is computed
-// from x in a loop is computed there and takes no register around it.
+// keep_here makes the compiler forget what it knows of x. What is computed from x
+// in a loop is then computed inside the loop, and takes no register outside of it.
 DEV void keep_here(i64 &x) { asm volatile("" : "+l"(x)); }
 DEV void keep_here(const bf16 *&x) { asm volatile("" : "+l"(x)); }
 
@@ -128,8 +131,8 @@ DEV int thread_now() {
   return thread;
 }
 
-// load_tile starts to fetch ROWS rows of dim columns; what lies beyond rows or
-// dim is zeros. It is done after commit, wait and a barrier.
+// load_tile starts to fetch ROWS rows of dim columns; what lies beyond rows or dim
+// becomes zeros. The tile is there after commit, wait and a barrier.
 template <int ROWS, int D, int THREADS>
 DEV void load_tile(u32 tile, const bf16 *src, i64 stride, int rows, int dim, bool vector) {
   constexpr int CHUNKS = D / 8, ACROSS = CHUNKS == 12 ? 16 : CHUNKS, STEP = THREADS / ACROSS; // STEP rows at a time
@@ -165,7 +168,7 @@ DEV void load_tile(u32 tile, const bf16 *src, i64 stride, int rows, int dim, boo
   }
 }
 
-// load_floats starts to fetch COUNT floats, zeros beyond n.
+// load_floats starts to fetch COUNT floats; those from n on become zeros.
 template <int COUNT> DEV void load_floats(u32 dst, const float *src, int n) {
   if (threadIdx_x < COUNT) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(dst + threadIdx_x * 4),
@@ -177,9 +180,9 @@ DEV void load_shared(float (&d)[2], u32 address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(d[0]), "=f"(d[1]) : "r"(address));
 }
 
-// store_tile writes this warp's 16 rows of D fp32 sums, rounded, through the 16
-// rows of shared memory at tile that belong to this warp alone. dst is the first
-// row; rows and columns say how many of each there are.
+// store_tile rounds this warp's 16 rows of D fp32 sums and writes them, by way of
+// the 16 rows of shared memory at tile that belong to this warp alone. dst is the
+// first row; rows and columns say how many of each exist.
 template <int D>
 DEV void store_tile(bf16 *dst, i64 stride, const float (&c)[D / 8][4], const float (&factor)[2], u32 tile, int rows, int columns,
                     bool vector) {

@@ -31,8 +31,9 @@ func headDimError(dim int) error {
 	return fmt.Errorf("heads of %d elements: the kernels take at most %d", dim, MaxHeadDim)
 }
 
-// attentionKernels are the kernels for heads of up to dim elements: tiles of
-// queries and keys of a block and its threads, as in the files in CUDA C.
+// attentionKernels are the kernels for heads of up to dim elements. The tiles of
+// queries and keys that a block works on, and its threads, are those of the files
+// in CUDA C.
 type attentionKernels struct {
 	dim               int
 	forward, keys, qs attentionKernel // qs: the gradient of queries
@@ -44,7 +45,8 @@ type attentionKernel struct {
 	threads uint32
 }
 
-// attentionBF16 takes the start of the kernels' names, attention or attention_cap.
+// attentionBF16 names the kernels; their names start with name, which is attention
+// or attention_cap.
 func attentionBF16(name string, dim, queries, keys, dkdvKeys, dkdvShared, dqQueries, dqThreads, dqShared int) attentionKernels {
 	module := fmt.Sprintf("%s_%d", name, dim)
 	kernel := func(op string, tile, threads, shared int) attentionKernel {
@@ -63,11 +65,11 @@ func attentionF32(name string, dim int) attentionKernels {
 	return attentionKernels{dim, kernel("forward", operands+square), kernel("dkdv", operands+2*square), kernel("dq", operands+square)}
 }
 
-// attentionFor holds the kernels of each compute dtype, narrow heads first, and
-// cappedFor those with a cap on scores, for fewer widths: models that have one have
-// wide heads. The shared memory of dkdv is V's tile, K's where it has no room in
-// registers, a buffer or two of Q, DO, LSE and Delta, and 32 bytes; that of dq two
-// buffers of K and V, or one and Q and DO.
+// attentionFor has the kernels of each compute dtype, those for narrow heads first.
+// cappedFor has those with a cap on scores, for fewer widths, as models with a cap
+// have wide heads. The shared memory of dkdv holds V's tile, K's tile where
+// registers have no room for it, one or two buffers of Q, DO, LSE and Delta, and 32
+// bytes. That of dq holds two buffers of K and V, or one buffer and Q and DO.
 var (
 	attentionFor = [2][]attentionKernels{
 		device.F32: {attentionF32("attention", 32), attentionF32("attention", 64), attentionF32("attention", 128), attentionF32("attention", 256)},
@@ -106,13 +108,14 @@ func attentionPick(s op.AttentionShape, dt device.DType) *attentionKernels {
 	panic(fmt.Sprintf("kernels: attention heads of %d elements, at most %d", s.Dim, MaxHeadDim))
 }
 
-// Bits of a kernel's last parameter.
+// The bits of a kernel's last parameter.
 const (
-	attentionReads  = 1 << iota // inputs by 16 bytes
-	attentionWrites             // outputs by 16 bytes
+	attentionReads  = 1 << iota // inputs may be read 16 bytes at a time
+	attentionWrites             // outputs may be written 16 bytes at a time
 )
 
-// chunked says whether rows of heads of dim bf16 can be accessed by 16 bytes.
+// chunked says whether rows of heads of dim bf16 can be accessed 16 bytes at a
+// time.
 func chunked(dim int, strides []int, tensors ...device.Tensor) bool {
 	ok := dim%8 == 0
 	for _, s := range strides {
@@ -134,12 +137,12 @@ func attentionFlags(reads, writes bool) (flags int) {
 	return flags
 }
 
-// launchAttention enqueues k over the tiles of total queries or keys and heads;
-// params come before those of the shape.
+// launchAttention enqueues k over the tiles of total queries or keys, and over
+// heads. params has the parameters that come before those of the shape.
 func launchAttention(l Launcher, k *attentionKernel, total, heads int, params *Params, s op.AttentionShape, qStride, kStride, flags int) {
 	window := s.Window
 	if window >= s.TK {
-		window = 0 // no limit; places minus a window fit in 32 bits
+		window = 0 // no limit: a place minus a window still fits in 32 bits
 	}
 	params.Tensor(s.CuQ).Tensor(s.CuK).I32(s.Seqs).I32(s.Heads).I32(s.KVHeads).I32(s.Dim).I32(window).I64(int64(s.TQ))
 	params.I64(int64(qStride)).I64(int64(kStride)).F32(s.Scale).I32(flags)
@@ -163,8 +166,8 @@ func Attention(l Launcher, a *op.Attention) {
 	launchAttention(l, &k.forward, a.TQ, a.Heads, p, a.AttentionShape, a.QStride, a.KStride, flags)
 }
 
-// AttentionBackward overwrites DQ, DK, DV and Delta; see op.AttentionBackward.
-// Bounds are those of Attention.
+// AttentionBackward overwrites DQ, DK, DV and Delta; see op.AttentionBackward. The
+// limits are those of Attention.
 func AttentionBackward(l Launcher, a *op.AttentionBackward) {
 	if a.Seqs == 0 {
 		return

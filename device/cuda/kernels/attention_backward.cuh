@@ -11,10 +11,10 @@
 // queries. That is seven products where one kernel with atomic sums would do five,
 // and the same bits every time.
 //
-// In both, a warp owns 16 rows of the result. It computes P and dS with these rows
-// as rows, so what comes out of one product is, rounded, the A operand of the next
-// and never leaves registers. A warp leaves out the parts of a stage where no
-// query sees a key of its.
+// In the latter two kernels a warp owns 16 rows of the result. It computes P and dS
+// with these as their rows. What comes out of one product is then, once rounded,
+// the A operand of the next product and never leaves registers. A warp leaves out
+// the parts of a stage in which no query sees one of its keys.
 #pragma once
 
 #include "attention.cuh"
@@ -26,8 +26,9 @@ template <int F> DEV void clear(float (&c)[F][4]) {
     for (int e = 0; e < 4; e++) c[n][e] = 0.0f;
 }
 
-// product is s = A·Bᵀ of 16 rows against N, in tiles D wide. A is held in registers
-// or read from its lane's address; B is OFFSET bytes behind its lane's.
+// product is s = A·Bᵀ of 16 rows of A and N of B, in tiles that are D wide. A is
+// held in registers, or read at this lane's address. B begins OFFSET bytes after
+// this lane's address.
 template <int D, int N, int OFFSET, bool KEEP, int F>
 DEV void product(float (&s)[N / 8][4], const u32 (&kept)[F][4], u32 a_lane, u32 b_lane) {
   using Tile = SharedTile<D>;
@@ -46,7 +47,8 @@ DEV void product(float (&s)[N / 8][4], const u32 (&kept)[F][4], u32 a_lane, u32 
   }
 }
 
-// limit makes products their tanh and keeps the slopes; times multiplies by those.
+// limit replaces products by their tanh and keeps the slopes; times multiplies by
+// those slopes.
 template <int F> DEV void limit(float (&p)[F][4], float (&slope)[F][4], const Shape &a) {
 #pragma unroll
   for (int n = 0; n < F; n++)
@@ -68,8 +70,8 @@ template <int N> DEV void pack(u32 (&p)[N / 16][4], const float (&s)[N / 8][4]) 
     for (int half = 0; half < 2; half++) p[n / 2][n % 2 * 2 + half] = pack_bf16(s[n][2 * half], s[n][2 * half + 1]);
 }
 
-// add_product is c += P·B: N rows of B and W of its columns, OFFSET bytes behind
-// the lane's address and from column on, in a tile D wide.
+// add_product is c += P·B. It takes N rows of B and W of its columns, from column
+// on, in a tile that is D wide. B begins OFFSET bytes after the lane's address.
 template <int D, int N, int W, int OFFSET> DEV void add_product(float (&c)[W / 8][4], const u32 (&p)[N / 16][4], u32 lane, int column) {
   using Tile = SharedTile<D>;
 #pragma unroll
@@ -92,9 +94,10 @@ DEV u32x4 load_shared_4(u32 from) {
   return d;
 }
 
-// KeyGradients: KW·16 keys of a key head a block. KW·HALVES warps: HALVES of them
-// share 16 keys and each adds up its part of the columns. KEEP: K stays in
-// registers. STAGES buffers of BM queries: Q, DO, LSE, Delta.
+// KeyGradients has each block compute the gradients of KW·16 keys of one key head,
+// with KW·HALVES warps. HALVES warps share 16 keys, and each of them adds up its
+// part of the columns. With KEEP, K stays in registers. There are STAGES buffers
+// for BM queries each: Q, DO, LSE, Delta.
 template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGradients {
   static constexpr int THREADS = KW * HALVES * 32, BN = KW * 16, W = D / HALVES;
   static constexpr int SUB = CAPPED && KEEP ? 16 : 32; // slopes take registers
@@ -227,8 +230,9 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
   }
 };
 
-// QueryGradients: WARPS·16 queries of a head a block, over STAGES buffers of BN
-// keys: K, V. KEEP: Q and DO stay in registers.
+// QueryGradients has each block compute the gradients of WARPS·16 queries of one
+// head. It goes over the keys in STAGES buffers of BN keys each: K, V. With KEEP, Q
+// and DO stay in registers.
 template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients {
   static constexpr int THREADS = WARPS * 32, BM = WARPS * 16, SUB = 32;
   using Tile = SharedTile<D>;

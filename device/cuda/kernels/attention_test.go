@@ -17,9 +17,10 @@ import (
 	"mt/internal/long"
 )
 
-// attentionCase lies across the edges of tiles, which are 32, 64 or 128 wide.
+// attentionCase is a shape that reaches across the edges of tiles, which are 32, 64
+// or 128 wide.
 type attentionCase struct {
-	queries, keys  []int // keys nil: the same
+	queries, keys  []int // where keys is nil they are the same
 	heads, kvHeads int
 	dim, window    int
 	beyond, at     int     // elements of strides beyond dense, and of tensors after an aligned address
@@ -46,11 +47,11 @@ var attentionCases = []attentionCase{
 	{queries: []int{200}, heads: 2, kvHeads: 1, dim: 80, window: 64},
 	{queries: []int{257}, heads: 1, kvHeads: 1, dim: 104, window: 65},
 	{queries: []int{150}, heads: 1, kvHeads: 1, dim: 136, window: 33},
-	// Windows whose edge is a tile's.
+	// Windows whose edge is the edge of a tile.
 	{queries: []int{200}, heads: 1, kvHeads: 1, dim: 64, window: 2},
 	{queries: []int{200}, heads: 1, kvHeads: 1, dim: 128, window: 2},
 	{queries: []int{256}, heads: 1, kvHeads: 1, dim: 128, window: 191, spike: 64}, // the first place that does not see it is a tile's last
-	// The last query of a warp sees of a tile its first key alone.
+	// Of one tile, the last query of a warp sees only the first key.
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 128, spike: 64},
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 256, spike: 64},
 	{queries: []int{130}, keys: []int{131}, heads: 1, kvHeads: 1, dim: 128, window: 2},
@@ -65,7 +66,7 @@ var attentionCases = []attentionCase{
 	{queries: []int{0, 2}, keys: []int{65, 128}, heads: 2, kvHeads: 2, dim: 128},
 	{queries: []int{5, 66, 1}, keys: []int{4, 65, 0}, heads: 2, kvHeads: 1, dim: 72}, // first queries see no key
 	{queries: []int{130}, keys: []int{129}, heads: 1, kvHeads: 1, dim: 128, window: 10},
-	// Caps, which bend scores of a few units and more.
+	// Caps that bend scores of a few units and more.
 	{queries: []int{127, 1, 129}, heads: 2, kvHeads: 1, dim: 128, beyond: 8, softcap: 2},
 	{queries: []int{33, 65}, heads: 1, kvHeads: 1, dim: 256, beyond: 8, softcap: 1},
 	{queries: []int{70}, heads: 1, kvHeads: 1, dim: 200, at: 1, softcap: 3},
@@ -181,8 +182,9 @@ func (r *attentionRun) get(t device.Tensor) []float64 {
 	return v
 }
 
-// random is n elements of the compute type on the device, and their values. Rows
-// are stride long, of which width belong to heads; the rest is NaN.
+// random puts n random elements of the compute type on the device and returns them
+// with their values. Rows are stride long; the first width elements belong to heads
+// and the rest is NaN.
 func (r *attentionRun) random(rows, stride, width int) (device.Tensor, []float64) {
 	t, v := r.alloc(r.dt, rows*stride, r.c.at), make([]float64, rows*stride)
 	for i := range v {
@@ -194,9 +196,10 @@ func (r *attentionRun) random(rows, stride, width int) (device.Tensor, []float64
 	return t, r.put(t, v)
 }
 
-// same compares got with want where rows of stride have width elements, up to
-// bound times the largest element, or times least; elsewhere got must still be
-// the NaN that memory holds at first.
+// same compares got with want in the first width elements of rows of stride
+// elements. An error may be bound times the largest element, which counts as least
+// if it is smaller. All other elements of got must still be the NaN that memory
+// holds at first.
 func (r *attentionRun) same(name string, got device.Tensor, want []float64, stride, width int, bound, least float64) {
 	r.t.Helper()
 	size := least
@@ -218,7 +221,8 @@ func (r *attentionRun) same(name string, got device.Tensor, want []float64, stri
 	}
 }
 
-// bound is that of optest's table: n summed products, in bf16 some roundings too.
+// bound is as in the table of operations: n summed products and, in bf16, some
+// roundings too.
 func (r *attentionRun) bound(n, roundings int) float64 {
 	b := 8 * (8 + math.Sqrt(float64(n))) / (1 << 24)
 	if r.dt == device.BF16 {
@@ -227,7 +231,7 @@ func (r *attentionRun) bound(n, roundings int) float64 {
 	return b
 }
 
-// check runs both directions, the backward twice.
+// check runs the forward, and the backward twice.
 func (r *attentionRun) check() {
 	c, dim := r.c, r.c.dim
 	wide, narrow := c.heads*dim, c.kvHeads*dim
@@ -299,7 +303,7 @@ func (r *attentionRun) ok() {
 	}
 }
 
-// TestAttentionNaN checks that one that goes in comes out.
+// TestAttentionNaN checks that a NaN in the input comes out.
 func TestAttentionNaN(t *testing.T) {
 	for _, dt := range []device.DType{device.F32, device.BF16} {
 		for _, dim := range []int{64, 256} {

@@ -12,7 +12,8 @@ var (
 	addSlices = Kernel{Module: "bias", Name: "add_slices"}
 )
 
-// AddBiasGrad launches op.AddBiasGrad: sums of slices of rows, then of those.
+// AddBiasGrad launches op.AddBiasGrad: first sums over slices of the rows, then the
+// sum of those.
 func AddBiasGrad(l Launcher, a *op.AddBiasGrad) {
 	const threads, leastRows, wantBlocks = 256, 64, 1024
 	if a.T == 0 || a.N == 0 {
@@ -27,16 +28,16 @@ func AddBiasGrad(l Launcher, a *op.AddBiasGrad) {
 	addUp(l, a.DB, part, slices, a.N)
 }
 
-// slicesOf cuts count rows into at most `most` slices of each rows, at least
-// `least`, and gives the memory for the sums of their columns. Only shapes and
-// their alignment count.
+// slicesOf cuts count rows into at most `most` slices. A slice has each rows, at
+// least `least`. It also gives the memory for the sums of the slices' columns. All
+// this depends on shapes and their alignment alone.
 func slicesOf(l Launcher, count, columns, least, most int64) (part device.Tensor, slices, each int) {
 	size := max(least, ceilDiv(count, max(most, 1)))
 	n := ceilDiv(count, size)
 	return l.Scratch(4*n*columns).Tensor(device.F32, 0, n*columns), int(n), int(size)
 }
 
-// addUp launches dst (columns) f32 += Σ part (slices, columns).
+// addUp launches the kernel for dst (columns) f32 += Σ part (slices, columns).
 func addUp(l Launcher, dst, part device.Tensor, slices, columns int) {
 	p := l.Params().Tensor(dst).Tensor(part).I32(slices).I32(columns)
 	l.Launch(&addSlices, line(ceilDiv(int64(columns), 32)), line(1024), 0, p)

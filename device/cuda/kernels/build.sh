@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes op.ptx beside every op.cu with Debian's clang-19, no CUDA toolkit:
+# Writes op.ptx beside every op.cu with Debian's clang-19. No CUDA toolkit is
+# needed.
 #
 #     build.sh [FILE.cu …]    files of this folder; without arguments all of them,
 #                             and those that the emulator's tests have
@@ -15,7 +16,7 @@ for source in "$@"; do
 	out=${source%.cu}.ptx
 	"$clang" -x cuda --cuda-device-only --cuda-gpu-arch=sm_80 -nocudainc -nocudalib -Xclang -target-feature -Xclang +ptx80 \
 		-std=c++20 -O3 -Wall -Werror -Wno-unused-function -I. -S -o "$out.new" "$source"
-	# Comments name the compiler's build.
+	# The compiler writes its own build into comments, so they are left out.
 	sed -i -e '/^[[:space:]]*\/\//d' -e '/^$/d' "$out.new"
 	mv "$out.new" "$out"
 done

@@ -4,12 +4,12 @@
 // Conventions: T tokens, C or N columns; indices that may exceed 2^31 are i64.
 // "act" is float or bf16, chosen by template; sums are float.
 //
-// What is promised here: everything is inlined and nothing lands in local
-// memory. warp_…, block_… and reduce_… must be called by all threads they cover
-// and give all of them the same bits; the order of their sums is fixed by the
-// number of threads. A chunk is N neighbouring elements of act in registers as
-// they lie in memory: N is 1, or what fills 16 bytes (VEC), and then its address
-// is a multiple of 16.
+// What is promised here: everything is inlined and nothing is kept in local memory.
+// warp_…, block_… and reduce_… must be called by all the threads that they are
+// about, and give all of these the same bits; the order of their sums depends on
+// the number of threads alone. A chunk is N neighbouring elements of act, held in
+// registers as they lie in memory. N is either 1 or the number that fills 16 bytes
+// (VEC), and then a chunk's address is a multiple of 16.
 #pragma once
 
 #define __global__ __attribute__((global))
@@ -17,7 +17,7 @@
 #define __shared__ __attribute__((shared))
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #define DEV static __attribute__((device, always_inline)) inline
-// METHOD is DEV for a member that has a this.
+// METHOD is DEV for a member function that has a this.
 #define METHOD __attribute__((device, always_inline)) inline
 
 typedef long long i64;
@@ -170,8 +170,8 @@ DEV void unpack(float (&v)[8], u32x4 x) {
   for (int i = 0; i < 4; i++) v[2 * i] = low_bf16(x[i]), v[2 * i + 1] = high_bf16(x[i]);
 }
 
-// keep_packed makes the compiler unpack x again behind it, rather than hold floats,
-// which take twice the registers of bf16.
+// keep_packed makes the compiler unpack x again after this point, rather than hold
+// its floats, which take twice the registers of bf16.
 DEV void keep_packed(u32x4 &x) {
   u32 a = x.x, b = x.y, c = x.z, d = x.w;
   asm volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d));
@@ -209,7 +209,7 @@ template <int N> DEV void load_f32(float (&v)[N], const float *p) {
     }
   }
 }
-// store_f32 is its reverse.
+// store_f32 is the reverse of load_f32.
 template <int N> DEV void store_f32(float *p, const float (&v)[N]) {
   if constexpr (N == 1) {
     *p = v[0];
@@ -239,8 +239,8 @@ DEV float log_f(float x) {
   return __builtin_fmaf(e, 0.693359375f, 2.0f * s + low);
 }
 
-// sigmoids gives σ(x) and σ(−x), both to a few ulps, by the exponential that is
-// at most 1.
+// sigmoids gives σ(x) and σ(−x), both to a few ulps, from the exponential of −|x|,
+// which is at most 1.
 DEV void sigmoids(float x, float &up, float &down) {
   float e = exp_approx(-__builtin_fabsf(x)), large = rcp_approx(1.0f + e), small = e * large;
   up = x >= 0.0f ? large : small;

@@ -14,12 +14,14 @@
 // With a cap, x counts as cap·tanh(x/cap), and the gradient is that times the
 // slope 1 − tanh².
 //
-// The least a call moves: one read of the logits, and for the gradient one write and
-// one read more, of which a short vocabulary's comes from the cache: it goes from
-// the end, where the first read stopped. 6 bytes a logit in bf16, 2 forward only.
+// The least that a call moves is one read of the logits and, for the gradient, one more read and a
+// write. The second read starts from the end of the row, where the first one stopped, so that a
+// short row comes from the cache. That is 6 bytes for each logit in bf16, and 2 for the forward
+// alone.
 //
-// One block does a row, blockIdx.x. A row may begin anywhere: elements before the
-// first multiple of 16 bytes and behind the last go one by one.
+// One block works on one row, blockIdx.x. A row may begin anywhere: the elements
+// before the first multiple of 16 bytes and those after the last are accessed one
+// by one.
 #pragma once
 #include "common.cuh"
 
@@ -28,7 +30,7 @@ static constexpr int AHEAD = 4;     // chunks a thread has in flight
 static constexpr int IGNORE = -100;
 static constexpr float LOWEST = -3.402823466e38f; // exp(x − LOWEST) is no NaN for x = −∞
 
-// A limit of logits: none, or cap. Both tell the slope where a logit was seen.
+// A limit of logits: none, or cap. Both also return the slope at a logit.
 struct Uncapped {
   METHOD float seen(float x, float &slope) const { return slope = 1.0f, x; }
 };
@@ -45,7 +47,7 @@ template <class L> DEV float seen(L limit, float x) {
   return limit.seen(x, slope);
 }
 
-// A row is head elements, chunks of 16 bytes, and tail elements.
+// A row consists of head elements, chunks of 16 bytes, and tail elements.
 template <class T> struct row_of {
   T *p, *body, *end;
   int head, chunks, tail;
@@ -62,7 +64,7 @@ template <class T> DEV row_of<T> cut(T *logits, int columns) {
   return r;
 }
 
-// Sums are Σ exp(x − top), of what has been seen.
+// running has the sum of exp(x − top) over what has been seen.
 struct running { float top, sum; };
 
 template <int N, class L> DEV void absorb(running &r, float (&v)[N], L limit) {
@@ -77,8 +79,8 @@ template <int N, class L> DEV void absorb(running &r, float (&v)[N], L limit) {
   r.top = top, r.sum = sum;
 }
 
-// scan is top and sum of the whole row, for every thread of the block. space holds
-// 2·MAX_WARPS floats.
+// scan returns top and sum of the whole row to every thread of the block. space
+// holds 2·MAX_WARPS floats.
 template <class T, class L> DEV running scan(const row_of<T> &row, L limit, float *space) {
   constexpr int N = VEC<T>;
   running r = {LOWEST, 0.0f};
@@ -177,8 +179,9 @@ template <class T> DEV void clear(const row_of<T> &row) {
   if (threadIdx_x < row.tail) store(row.end + threadIdx_x, 0.0f);
 }
 
-// finish_gradient overwrites the row and then the target's element, whose logit is
-// chosen; at is its column, or outside 0 … columns−1.
+// finish_gradient overwrites the row and then the element of the target. chosen is
+// the target's logit, at its column; at is outside 0 … columns−1 where the row has
+// no target.
 template <class T, class L>
 DEV void finish_gradient(const row_of<T> &row, L limit, int at, bool inside, float chosen, float top, float k, float scale) {
   write_gradient(row, limit, top, k);
@@ -207,7 +210,7 @@ DEV void cross_entropy(T *logits, const int *targets, float *losses, int columns
   finish_gradient(row, limit, target, inside, chosen, all.top, scale / all.sum, scale);
 }
 
-// merge is log(exp a + exp b); a NaN stays one.
+// merge is log(exp a + exp b). It is NaN where a or b is.
 DEV float merge(float a, float b) { return max_f(a, b) + log_f(1.0f + exp_approx(-__builtin_fabsf(a - b))); }
 
 template <class T, class L>
@@ -235,7 +238,8 @@ DEV void shard_gradient(T *logits, const int *targets, const float *lse, int col
   finish_gradient(row, limit, at, inside, chosen, top, scale, scale);
 }
 
-// The kernels for one type: parameters after LIMIT come last and make it.
+// The kernels for one type. The parameters after LIMIT come last in each kernel,
+// and LIMIT is made of them.
 #define CROSS_ENTROPY(T, NAME, SUFFIX, LIMIT, ...)                                                                          \
   __global__ __launch_bounds__(THREADS, 2) void NAME##SUFFIX(T *logits, const int *targets, float *losses, int columns,     \
                                                             float scale, int forward_only __VA_OPT__(, ) __VA_ARGS__) {     \

@@ -4,7 +4,7 @@ import "mt/device/op"
 
 func init() { add(CrossEntropy) }
 
-// lossKernels are those of one module.
+// lossKernels are the kernels of one module.
 type lossKernels struct{ whole, shard, shardGradient perType }
 
 func lossKernelsOf(module string) *lossKernels {
@@ -14,7 +14,8 @@ func lossKernelsOf(module string) *lossKernels {
 // Logits without a cap and with one.
 var crossEntropy, crossEntropyCap = lossKernelsOf("crossentropy"), lossKernelsOf("crossentropy_cap")
 
-// lossPick also ends the parameters with the cap, if there is one.
+// lossPick picks the module and, where there is a cap, appends it to the
+// parameters.
 func lossPick(softcap float32, p *Params) *lossKernels {
 	if softcap == 0 {
 		return crossEntropy
@@ -23,7 +24,7 @@ func lossPick(softcap float32, p *Params) *lossKernels {
 	return crossEntropyCap
 }
 
-// lossBlock is the block of a row of V logits.
+// lossBlock is the block that works on a row of V logits.
 func lossBlock(V int) Dim3 { return line(int64(warps(V/64, 512))) }
 
 // CrossEntropy launches op.CrossEntropy. A target outside 0 … V−1 that is not

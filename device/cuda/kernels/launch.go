@@ -26,12 +26,12 @@ type Kernel struct {
 // Dim3 is the size of a grid in blocks or of a block in threads.
 type Dim3 struct{ X, Y, Z uint32 }
 
-// Operations are all that the kernels of this package compute; every operation's
-// file adds its own. An error is of an operation that the kernels do not take; what
-// fails as it is launched is the Launcher's to tell.
+// Operations has all operations that the kernels of this package compute; the file
+// of each operation adds its own. Running one returns an error only for arguments
+// that the kernels do not take. What fails in a launch is reported by the Launcher.
 var Operations op.Table[Launcher]
 
-// add puts an operation into the table by what launches it.
+// add adds an operation to the table, given the function that launches it.
 func add[O any, P interface {
 	*O
 	device.Op
@@ -44,16 +44,16 @@ func add[O any, P interface {
 
 // Launcher enqueues kernels on one stream. Errors stick to the stream.
 type Launcher interface {
-	// Params are the parameters of the next launch, none as yet. They are the
-	// launcher's, and there are one launch's at a time.
+	// Params returns the parameters of the next launch, without any in it. They
+	// belong to the launcher, which has those of one launch at a time.
 	Params() *Params
 	// Launch enqueues k with shared bytes of dynamic shared memory. params are
 	// the kernel's parameters as the ABI packs them (Params); they are copied
 	// before Launch returns.
 	Launch(k *Kernel, grid, block Dim3, shared int, params *Params)
-	// Scratch is n bytes of device memory that the kernels of one operation may
-	// pass to each other: content undefined before and after, n at most
-	// ScratchBytes.
+	// Scratch is n bytes of device memory through which the kernels of one
+	// operation may pass data to each other. Its content is undefined before and
+	// after; n is at most ScratchBytes.
 	Scratch(n int64) device.Mem
 }
 
@@ -64,7 +64,7 @@ const ScratchBytes = 32 << 20
 // size, as the driver expects a parameter buffer.
 type Params struct{ Bytes []byte }
 
-// Reset leaves p without parameters, with the room that it has.
+// Reset removes all parameters from p and keeps the memory for them.
 func (p *Params) Reset() *Params {
 	p.Bytes = p.Bytes[:0]
 	return p
@@ -86,7 +86,8 @@ func (p *Params) I64(v int64) *Params {
 	return p
 }
 
-// I32 appends an int. It panics where v does not fit: the launcher's mistake.
+// I32 appends an int. It panics where v does not fit in 32 bits, which is a mistake
+// of the caller.
 func (p *Params) I32(v int) *Params {
 	if int64(v) != int64(int32(v)) {
 		panic(fmt.Sprintf("kernels: parameter %d does not fit in 32 bits", v))
@@ -115,7 +116,7 @@ func (p *Params) F32(v float32) *Params {
 func Modules() []string {
 	entries, err := files.ReadDir(".")
 	if err != nil {
-		panic(err) // embedded: cannot happen
+		panic(err) // cannot happen, as the files are embedded
 	}
 	var out []string
 	for _, e := range entries {
@@ -124,7 +125,7 @@ func Modules() []string {
 	return out
 }
 
-// PTX is the text of a module, nil when there is none of that name.
+// PTX is the text of a module, nil where there is none of that name.
 func PTX(module string) []byte {
 	b, err := files.ReadFile(module + ".ptx")
 	if err != nil {

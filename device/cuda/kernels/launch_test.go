@@ -44,7 +44,8 @@ const (
 )
 
 // TestLargest launches every operation in these shapes, with tensors that start at
-// 16 bytes and not: grids, parameters and scratch memory fit.
+// multiples of 16 bytes and with others. Grids, parameters and scratch memory must
+// fit.
 func TestLargest(t *testing.T) {
 	for _, dt := range []device.DType{device.F32, device.BF16} {
 		for _, off := range []uintptr{0, 4} {
@@ -65,7 +66,7 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-// largest gives tensors addresses; there is no memory.
+// largest makes tensors that have addresses and no memory.
 type largest struct {
 	limits
 	dt   device.DType

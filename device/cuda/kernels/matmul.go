@@ -10,10 +10,10 @@ func init() { add(MatMul) }
 // matMulTile is one way to cut a matrix product into blocks.
 type matMulTile struct {
 	kernels   [4]Kernel // nn, tn (A transposed), nt (B transposed), tt
-	m, n, k   int64     // rows and columns of D of a block, k of a stage
+	m, n, k   int64     // rows and columns of D that a block computes; the part of k in one stage
 	threads   uint32
-	perSM     int64 // blocks at a time on a multiprocessor
-	cycles    int64 // of a stage of them all
+	perSM     int64 // how many blocks a multiprocessor runs at a time
+	cycles    int64 // the cycles that a stage takes all of them
 	overheads int64 // cycles before the first and after the last stage
 }
 
@@ -26,7 +26,7 @@ func newMatMulTile(module, name string, m, n, k int64, threads uint32, shared in
 }
 
 // Shapes, threads and shared memory are those of the files in CUDA C. Cycles are
-// estimates, for an A100: they choose between tiles, nothing else.
+// estimates for an A100; they only serve to choose between tiles.
 var (
 	bf16Large  = newMatMulTile("matmul_bf16_large", "matmul_bf16_large", 128, 256, 32, 256, 96<<10, 1, 1100, 4000)
 	bf16Medium = newMatMulTile("matmul_bf16_medium", "matmul_bf16_medium", 128, 128, 32, 128, 48<<10, 2, 1150, 4000)
@@ -39,7 +39,7 @@ var (
 	matMulSum = Kernel{Module: "matmul_sum", Name: "matmul_sum"}
 )
 
-// Bits of the flags of matmul_out.cuh.
+// The bits of the flags of matmul_out.cuh.
 const (
 	matMulBF16    = 1 << iota // D and C are bf16
 	matMulFour                // rows of D and C may be accessed by four elements
@@ -50,16 +50,17 @@ const (
 // rowElements bounds the length of a row that a block addresses with 32 bits.
 const rowElements = 1 << 23
 
-// MatMul is D = op(A)·op(B) [+ C] [+ Bias]; see op.MatMul. Every sum runs
-// over k in order, in at most ScratchBytes/(4·M·N) parts added in order; tiles
-// and parts follow from the shapes and from how the tensors are aligned.
+// MatMul launches D = op(A)·op(B) [+ C] [+ Bias]; see op.MatMul. Every sum runs
+// over k in order, in at most ScratchBytes/(4·M·N) parts that are added in order.
+// The choice of tiles and parts follows from the shapes and from the alignment of
+// the tensors alone.
 func MatMul(l Launcher, a *op.MatMul) {
 	m := *a
 	if m.M == 0 || m.N == 0 {
 		return
 	}
 	if m.M == 1 {
-		m.TransA = false // a vector lies both ways
+		m.TransA = false // a vector is its own transpose in memory
 	}
 	if m.N == 1 {
 		m.TransB = true
@@ -73,7 +74,7 @@ func MatMul(l Launcher, a *op.MatMul) {
 	matMulWith(l, m, tile, parts)
 }
 
-// The tiles for each kind of operands: see matMulTiles.
+// The tiles for each combination of operands: see matMulTiles.
 var (
 	f32Tiles  = []*matMulTile{f32Large, f32Small}
 	anyTiles  = []*matMulTile{bf16Any}
@@ -81,7 +82,7 @@ var (
 	bf16Tiles = []*matMulTile{bf16Large, bf16Medium, bf16Small}
 )
 
-// matMulTiles are the tiles that can do m.
+// matMulTiles are the tiles that can compute m.
 func matMulTiles(m op.MatMul) []*matMulTile {
 	switch {
 	case m.A.DType == device.F32:
@@ -94,8 +95,8 @@ func matMulTiles(m op.MatMul) []*matMulTile {
 	return bf16Tiles
 }
 
-// cheapest estimates what each tile costs with K whole or in parts, on a GPU of
-// 128 multiprocessors whatever the GPU is.
+// cheapest estimates the cost of each tile, with K whole and in parts. It assumes
+// 128 multiprocessors on every GPU.
 func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 	const processors, launch, bytesPerCycle = 128, 4000, 2500
 	M, N, K := int64(m.M), int64(m.N), int64(m.K)
@@ -109,7 +110,8 @@ func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 			blocks := ceilDiv(M, t.m) * ceilDiv(N, t.n) * p
 			cost := blocks / (processors * t.perSM) * (stages*t.cycles + t.overheads)
 			if rest := blocks % (processors * t.perSM); rest > 0 {
-				// Fewer blocks on a multiprocessor hide less of each other's latency.
+				// The fewer blocks there are on a multiprocessor, the less they hide each other's
+				// latency.
 				cost += stages*t.cycles*(ceilDiv(rest, processors)+1)/(t.perSM+1) + t.overheads
 			}
 			if p > 1 {
@@ -123,7 +125,7 @@ func cheapest(tiles []*matMulTile, m op.MatMul) (best *matMulTile, parts int) {
 	return best, parts
 }
 
-// matMulWith runs m by a tile, K in about as many parts.
+// matMulWith computes m with one tile, K cut into about that many parts.
 func matMulWith(l Launcher, m op.MatMul, t *matMulTile, parts int) {
 	slice := ceilDiv(ceilDiv(int64(m.K), t.k), int64(parts)) * t.k
 	parts = int(ceilDiv(int64(m.K), slice))
@@ -154,7 +156,7 @@ func matMulLaunch(l Launcher, m op.MatMul, t *matMulTile, slice int64, parts int
 	l.Launch(&t.kernels[k], grid, Dim3{t.threads, 1, 1}, t.kernels[k].Shared, p)
 }
 
-// matMulParts is D = Σ parts + C + Bias.
+// matMulParts launches D = Σ parts + C + Bias.
 func matMulParts(l Launcher, m op.MatMul, part device.Tensor, parts int) {
 	const threads = 256
 	p := l.Params()

@@ -23,15 +23,15 @@ func TestOp(t *testing.T) {
 	operations.Run(t, dev)
 }
 
-// TestEveryOperation: the table of operations has cases of every operation that
-// there are kernels for, and no others.
+// TestEveryOperation: the table of operations has cases of exactly the operations
+// that there are kernels for.
 func TestEveryOperation(t *testing.T) {
 	if got, want := kernels.Operations.Names(), operations.Names(); !slices.Equal(got, want) {
 		t.Errorf("there are kernels of %v, cases of %v", got, want)
 	}
 }
 
-// rig is a device that does everything at once, in the interpreter.
+// rig is a device that executes every call at once, kernels in the interpreter.
 type rig struct {
 	device.Device
 	mu      sync.Mutex
@@ -175,8 +175,8 @@ func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared i
 
 func dims(d kernels.Dim3) []uint32 { return []uint32{d.X, d.Y, d.Z} }
 
-// Scratch gives fresh memory each time, so that what a kernel forgot to write
-// is seen.
+// Scratch gives fresh memory each time, so that a kernel that forgot to write some
+// of it is noticed.
 func (s *rigStream) Scratch(n int64) device.Mem {
 	if n > kernels.ScratchBytes {
 		s.err = fmt.Errorf("%d bytes of scratch, at most %d", n, kernels.ScratchBytes)
@@ -189,7 +189,7 @@ func (s *rigStream) Scratch(n int64) device.Mem {
 func on(s device.Stream) kernels.Launcher { return s.(*rigStream) }
 
 // TestCoherentLoads checks that no kernel reads through the cache that does not see
-// writes: outputs may lie over inputs.
+// writes, because outputs may lie over inputs.
 func TestCoherentLoads(t *testing.T) {
 	for _, module := range kernels.Modules() {
 		if at := bytes.Index(kernels.PTX(module), []byte("ld.global.nc")); at >= 0 {

@@ -25,7 +25,8 @@ const (
 	rowThreads  = 512 // threads of a block that takes whole groups, at most
 )
 
-// teamFor is the number of lanes that dim elements take, 0 where a warp is too few.
+// teamFor is the number of lanes that hold dim elements, 0 where a warp does not
+// suffice.
 func teamFor(dim int) int {
 	lanes := 1
 	for lanes*teamElems < dim {
@@ -45,8 +46,8 @@ func rowElems(wide bool) int {
 	return 8
 }
 
-// threadsFor is the number of threads that hold dim elements, 0 where a block is
-// too few.
+// threadsFor is the number of threads that hold dim elements, 0 where a block does
+// not suffice.
 func threadsFor(dim int, wide bool) int {
 	if dim > rowThreads*rowElems(wide) {
 		return 0
@@ -111,7 +112,7 @@ func RMSNormBackward(l Launcher, a *op.RMSNormBackward) {
 	addUp(l, a.DW, part, slices, a.Dim)
 }
 
-// normBackwardOfWide sums DW first: DX may be written over DY.
+// normBackwardOfWide computes DW first, because DX may be written over DY.
 func normBackwardOfWide(l Launcher, a *op.RMSNormBackward, wide bool) {
 	dt, count, dim := a.X.DType, int64(a.Rows)*int64(a.Groups), int64(a.Dim)
 	most := max(1, min(64, ScratchBytes/4/dim))

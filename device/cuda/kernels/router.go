@@ -12,7 +12,7 @@ func init() {
 	add(RouterBackward)
 }
 
-// routerKernels are the kernels for up to so many experts; see router.cu.
+// routerKernels are the kernels for up to that many experts; see router.cu.
 type routerKernels struct {
 	experts           int
 	forward, backward Kernel
@@ -34,11 +34,12 @@ func routerPick(experts int) *routerKernels {
 	panic(fmt.Sprintf("kernels: %d experts, at most %d", experts, op.MaxExperts))
 }
 
-// A block of the router's kernels is so many warps, each with a token at a time.
+// routerWarps is how many warps a block of the router's kernels has. Each works on
+// one token at a time.
 const routerWarps = 8
 
-// Router launches op.Router: ids, weights and the probabilities' sums of slices of
-// tokens, then those sums.
+// Router launches op.Router: first ids, weights and the sums of probabilities over
+// slices of the tokens, then the sum of those.
 func Router(l Launcher, a *op.Router) {
 	if a.T == 0 {
 		return

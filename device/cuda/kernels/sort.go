@@ -15,8 +15,8 @@ var (
 	sortPlace   = Kernel{Module: "sort", Name: "sort_place"}
 )
 
-// SortByExpert launches op.SortByExpert. Pairs of an expert that there is not are
-// left out, so that Offsets end below N.
+// SortByExpert launches op.SortByExpert. Pairs whose expert does not exist are left
+// out, so that Offsets then end below N.
 func SortByExpert(l Launcher, a *op.SortByExpert) {
 	const (
 		pieceWarps = 4    // pieces of a block

@@ -11,10 +11,10 @@ import (
 	"mt/internal/accounts"
 )
 
-// Error is the fault that was asked for.
+// Error is the error of the call that was made to fail.
 type Error struct {
 	Call int64  // which call, counted from 1
-	Name string // what it was
+	Name string // its name, and the stream it was on
 }
 
 func (e *Error) Error() string {
@@ -27,25 +27,26 @@ type Device struct {
 	failAt int64
 	late   bool // see WrapLate
 	calls  atomic.Int64
-	rows   []int32               // what misread reads and would write
-	fault  atomic.Pointer[Error] // once it is met
+	rows   []int32               // the memory that misread's operation reads and would write
+	fault  atomic.Pointer[Error] // the fault, once the call has come
 }
 
-// Wrap returns dev with call number failAt, counted from 1, failing; 0 never
-// does. Counted are Alloc, AllocHost, Register, NewStream, NewEvent, every call
-// of a stream that can fail (copies, Zero, Record, Wait, Sync) and every
-// operation. Streams, events and operations of the result belong together.
+// Wrap returns dev with call number failAt failing; calls are counted from 1, and
+// with 0 none fails. The calls that count are Alloc, AllocHost, Register,
+// NewStream, NewEvent, every call of a stream that can fail (copies, Zero, Record,
+// Wait, Sync) and every operation. The streams and events of the result can only be
+// used with the result.
 func Wrap(dev device.Device, failAt int64) *Device { return &Device{Device: dev, failAt: failAt} }
 
-// WrapLate is Wrap with a fault that a stream tells as a GPU does: the call returns,
-// and when the stream has come to it, it fails. In its place dev, which is device/cpu's,
-// is given an operation that is seen to be wrong when it is made.
+// WrapLate is Wrap with a fault that shows as it does on a GPU: the call itself returns, and the
+// stream fails when it comes to it. To this end dev, which must be of device/cpu, gets another
+// operation in place of the call, one that it only finds to be wrong when it runs it.
 func WrapLate(dev device.Device, failAt int64) *Device {
 	return &Device{Device: dev, failAt: failAt, late: true, rows: make([]int32, 3*device.Align/4)}
 }
 
-// misread enqueues on s, a stream of the wrapped device, the gathering of row 1 of a
-// table of one row.
+// misread enqueues on s, a stream of the wrapped device, an operation that gathers row 1 of a table
+// with one row.
 func (d *Device) misread(s device.Stream) {
 	d.rows[0] = 1
 	mem := device.Mem{Addr: reflect.ValueOf(d.rows).Pointer(), Bytes: 4 * int64(len(d.rows))}
@@ -56,8 +57,8 @@ func (d *Device) misread(s device.Stream) {
 // Calls is the number of calls counted so far.
 func (d *Device) Calls() int64 { return d.calls.Load() }
 
-// call counts the call that name, joined by spaces, describes and returns its
-// fault, nil if it has none.
+// call counts a call, which the words of name describe. It returns the fault of the
+// call, nil if it has none.
 func (d *Device) call(name ...string) error {
 	n := d.calls.Add(1)
 	if n != d.failAt {
@@ -68,7 +69,7 @@ func (d *Device) call(name ...string) error {
 	return e
 }
 
-// Alloc fails or allocates.
+// Alloc fails, or allocates with the wrapped device.
 func (d *Device) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	if err := d.call("Alloc for", p.String()); err != nil {
 		return device.Mem{}, err
@@ -76,7 +77,7 @@ func (d *Device) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
 	return d.Device.Alloc(p, bytes)
 }
 
-// AllocHost fails or allocates.
+// AllocHost fails, or allocates with the wrapped device.
 func (d *Device) AllocHost(bytes int64) ([]byte, error) {
 	if err := d.call("AllocHost"); err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (d *Device) AllocHost(bytes int64) ([]byte, error) {
 	return d.Device.AllocHost(bytes)
 }
 
-// Register fails or registers.
+// Register fails, or registers with the wrapped device.
 func (d *Device) Register(b []byte) error {
 	if err := d.call("Register"); err != nil {
 		return err
@@ -92,7 +93,7 @@ func (d *Device) Register(b []byte) error {
 	return d.Device.Register(b)
 }
 
-// NewStream fails or starts a stream.
+// NewStream fails, or starts a stream of the wrapped device.
 func (d *Device) NewStream(name string) (device.Stream, error) {
 	if err := d.call("NewStream", name); err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func (d *Device) NewStream(name string) (device.Stream, error) {
 	return &stream{Stream: s, dev: d, name: name}, nil
 }
 
-// NewEvent fails or makes an event.
+// NewEvent fails, or makes an event of the wrapped device.
 func (d *Device) NewEvent() (device.Event, error) {
 	if err := d.call("NewEvent"); err != nil {
 		return nil, err
@@ -112,7 +113,8 @@ func (d *Device) NewEvent() (device.Event, error) {
 	return d.Device.NewEvent()
 }
 
-// Do counts the operation on s, a stream of d, and enqueues it on the stream within.
+// Do counts the operation and enqueues it on the wrapped device's stream inside s, which must be a
+// stream of d.
 func (d *Device) Do(s device.Stream, o device.Op) {
 	on := s.(*stream)
 	on.do(o.Name(), func() { d.Device.Do(on.Stream, o) })

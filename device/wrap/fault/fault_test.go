@@ -32,8 +32,8 @@ func TestTransparent(t *testing.T) {
 	}
 }
 
-// program makes one call of each kind and returns the first error it is told
-// of, like a user that checks once per sequence.
+// program makes one call of each kind and returns the first error that it is told
+// of. It checks for errors once after many calls, as callers do.
 func program(t *testing.T, d device.Device) (err error) {
 	t.Helper()
 	mem, err := d.Alloc(accounts.Batch, 1024)
@@ -70,7 +70,7 @@ func program(t *testing.T, d device.Device) (err error) {
 	s.Wait(e)
 	told := make(chan error, 1)
 	s.Notify(func(err error) { told <- err })
-	early := <-told // comes although the stream may have failed
+	early := <-told // it comes although the stream may have failed
 	err = s.Sync()
 	if early != nil && !errors.Is(err, early) {
 		t.Errorf("Notify told of %v, Sync of %v", early, err)
@@ -81,7 +81,7 @@ func program(t *testing.T, d device.Device) (err error) {
 	return err
 }
 
-// Every call fails once; each time its error comes out, names it, and all
+// Every call fails once. Each time its error comes out and names the call, and all
 // memory is given back.
 func TestEveryCall(t *testing.T) {
 	want := []string{"Alloc for batch", "AllocHost", "Register", "NewStream compute", "NewEvent", "Zero on stream compute",
@@ -109,9 +109,9 @@ func TestEveryCall(t *testing.T) {
 	}
 }
 
-// After a fault work is dropped.
+// Work that is enqueued after a fault is dropped.
 func TestDropped(t *testing.T) {
-	d := fault.Wrap(newCPU(t), 4) // Alloc, NewStream, CopyH2D, CopyH2D
+	d := fault.Wrap(newCPU(t), 4) // the calls are Alloc, NewStream, CopyH2D, CopyH2D
 	defer d.Close()
 	mem, err := d.Alloc(accounts.Batch, 1)
 	if err != nil {
@@ -144,15 +144,15 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// TestLate: a late fault is not told before the stream has come to it. What was to be
-// done, and what comes behind it, is not.
+// TestLate: a late fault is not reported before the stream has come to it. Neither the call that
+// fails nor anything after it is done.
 func TestLate(t *testing.T) {
 	open := make(chan struct{})
 	held, err := cpu.New(cpu.Options{Threads: 1, Delay: func(string, int64) time.Duration { <-open; return 0 }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := fault.WrapLate(held, 4) // Alloc, NewStream, CopyH2D, CopyH2D
+	d := fault.WrapLate(held, 4) // the calls are Alloc, NewStream, CopyH2D, CopyH2D
 	defer d.Close()
 	mem, err := d.Alloc(accounts.Batch, 1)
 	if err != nil {

@@ -6,8 +6,9 @@ import (
 	"mt/device"
 )
 
-// stream fails with the device's fault. What is enqueued afterwards is dropped;
-// records, waits and notifications go on, so that nobody waits for ever.
+// stream fails with the fault of the device. Work that is enqueued afterwards is
+// dropped, but records, waits and notifications go on, so that nobody waits for
+// ever.
 type stream struct {
 	device.Stream
 	dev  *Device
@@ -17,7 +18,8 @@ type stream struct {
 	err error
 }
 
-// do counts the call named and makes it, unless it or one before it failed.
+// do counts the call of that name and makes it, unless it or a call before it
+// failed.
 func (s *stream) do(name string, call func()) {
 	if s.fails(name) {
 		return
@@ -25,8 +27,8 @@ func (s *stream) do(name string, call func()) {
 	call()
 }
 
-// fails counts the call named, keeps its fault and says whether the stream has
-// failed.
+// fails counts the call of that name, keeps its fault, and says whether the stream
+// has failed.
 func (s *stream) fails(name string) bool {
 	fault := s.dev.call(name, "on stream", s.name)
 	s.mu.Lock()
@@ -42,8 +44,9 @@ func (s *stream) fails(name string) bool {
 	return s.err != nil
 }
 
-// told is what the stream says where the device's own says err. A late fault is told
-// once that has failed, and by every stream that fails, whatever for: as on a GPU.
+// told is the error that the stream reports where the wrapped stream reports err. A late fault is
+// reported once the wrapped stream has failed, and then by every stream that fails for whatever
+// reason, as on a GPU.
 func (s *stream) told(err error) error {
 	if fault := s.dev.fault.Load(); s.dev.late && fault != nil && err != nil {
 		return fault

@@ -11,14 +11,14 @@ import (
 	"mt/device/op"
 )
 
-// Device times the operations of the device in it. Its streams are those of the
-// device itself.
+// Device times the operations of the device that it wraps. Its streams are those of
+// that device.
 type Device struct {
 	device.Device
 	mu      sync.Mutex
 	pending []span
 	spare   []device.Event
-	err     error // of the first event that could not be made
+	err     error // the error of the first event that could not be made
 }
 
 // span is one operation that was enqueued.
@@ -28,19 +28,21 @@ type span struct {
 	start, end device.Event
 }
 
-// key says what was called: the operation and the sizes that set its cost.
+// key is what times are added up by: the operation and the sizes that decide its
+// cost.
 type key struct{ op, shape string }
 
 // Time is what all calls of one operation with one shape took.
 type Time struct {
 	Op string `json:"op"`
-	// Shape is that of matrix products and attention; of a product whose number of
-	// rows comes from the data the power of two at or above that, after ≤.
+	// Shape is the shape of a matrix product or of attention. In a product whose
+	// number of rows comes from the data, that number is replaced by "≤" and the
+	// power of two at or above it.
 	Shape string `json:"shape,omitempty"`
 	Calls int    `json:"calls"`
 	// Total is device time, from the start of each call to its end.
 	Total time.Duration `json:"total_ns"`
-	// FLOPs are those of all calls together, 0 where they are not counted.
+	// FLOPs are those of all calls together, 0 where they are not known.
 	FLOPs float64 `json:"flops,omitempty"`
 }
 
@@ -68,8 +70,8 @@ func (d *Device) Do(s device.Stream, o device.Op) {
 	d.mu.Unlock()
 }
 
-// Times sums what was enqueued since the last call, the longest first. All of it
-// must be complete.
+// Times adds up what was enqueued since the last call of it, and lists the longest
+// first. All of that must be complete.
 func (d *Device) Times() ([]Time, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,7 +115,7 @@ func (d *Device) Close() error {
 	return d.Device.Close()
 }
 
-// event is one to record, nil where none can be made.
+// event is an event to record, nil where none can be made.
 func (d *Device) event() device.Event {
 	if n := len(d.spare); n > 0 {
 		e := d.spare[n-1]

@@ -11,7 +11,7 @@ import (
 	"mt/internal/accounts"
 )
 
-// TestOps: what is timed computes what is not timed, bit for bit.
+// TestOps: with and without timing, operations give the same bits.
 func TestOps(t *testing.T) {
 	dev, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {

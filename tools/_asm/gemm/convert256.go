@@ -17,7 +17,7 @@ func load256(bf16 bool, m Mem, y reg.Register) {
 	}
 }
 
-// loop8 runs body n/8 times. n is used up.
+// loop8 runs body n/8 times. It changes n.
 func loop8(n reg.Register, body func()) {
 	SHRQ(Imm(3), n)
 	JE(LabelRef("done"))

@@ -117,8 +117,8 @@ func (m *machine) kernel(h int) {
 	RET()
 }
 
-// rows are the rows of a tile of A, ld bytes apart. An address scales an index
-// by 1, 2, 4 or 8, so a few pointers reach all rows.
+// rows are the rows of a tile of A, ld bytes apart. An address can scale its index
+// by 1, 2, 4 or 8, so that a few pointers reach all rows.
 type rows struct {
 	pointers map[int]reg.Register // by the row they point to
 	ld       reg.Register
@@ -166,7 +166,7 @@ func (a *rows) at(r, i int) Mem {
 	return m
 }
 
-// move goes n elements on.
+// move advances the pointers by n elements.
 func (a *rows) move(n int) {
 	for r := range reach {
 		if p := a.pointers[r]; p != nil {
@@ -272,9 +272,9 @@ func finishRows256(h int, store string, c, ldc, d, ldd reg.Register,
 	}
 }
 
-// expandMask256 puts bits 0–7 of mask into the signs of the lanes of low and
-// bits 8–15 into those of high, which is where masked moves look. ymm(12) and
-// mask are used up.
+// expandMask256 puts bits 0–7 of mask into the signs of the lanes of low, and bits
+// 8–15 into those of high, where masked moves look for them. It changes ymm(12) and
+// mask.
 func expandMask256(mask, low, high reg.Register) {
 	counts := GP64()
 	MOVQ(U64(0x18191a1b1c1d1e1f), counts) // the byte of lane i is 31 - i

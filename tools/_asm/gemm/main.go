@@ -1,6 +1,6 @@
 // Command gemm writes the assembly of package gemm: the micro-kernels of every
-// height, the packing of both operands, the conversion of
-// results to bf16 and the dot products for one row. It is run by go generate.
+// height, the packing of both operands, the conversion of results to bf16 and the
+// dot products for a few rows. It is run by go generate.
 package main
 
 import (

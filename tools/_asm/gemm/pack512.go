@@ -59,7 +59,7 @@ func packB512(bf16 bool) {
 	RET()
 }
 
-// transpose512 serves A (K,M) as well as B (N,K).
+// transpose512 packs both an A that is stored (K,M) and a B that is stored (N,K).
 func transpose512(bf16 bool) {
 	Begin("transpose512"+suffix(bf16),
 		"func(dst *float32, stride int, src *"+element(bf16)+", offsets *[16]int, n int)",
@@ -145,8 +145,8 @@ func narrow512() {
 	RET()
 }
 
-// loop16 runs body for every 16 of n, without a mask, then once under K1 for
-// the rest. n is used up.
+// loop16 runs body without a mask for every 16 of n, and then once under K1 for the
+// rest. It changes n.
 func loop16(n reg.Register, body func(mask reg.Register)) {
 	Label("block")
 	CMPQ(n, U32(16))

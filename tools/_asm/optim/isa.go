@@ -11,7 +11,7 @@ import (
 // isa is an instruction set that kernels are written for.
 type isa struct{ ISA }
 
-// half is a fresh register of half the size.
+// half is a fresh register of half the size of the set's registers.
 func (v isa) half() reg.VecVirtual {
 	if v.Wide() {
 		return YMM()
@@ -19,7 +19,7 @@ func (v isa) half() reg.VecVirtual {
 	return XMM()
 }
 
-// broadcast spreads the float at m.
+// broadcast returns a register with the float at m in every lane.
 func (v isa) broadcast(m Mem) reg.VecVirtual {
 	r := v.Reg()
 	VBROADCASTSS(m, r)

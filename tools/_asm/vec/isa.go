@@ -60,8 +60,8 @@ func (v isa) broadcast(name string) reg.VecVirtual {
 
 var constants = map[uint32]Mem{}
 
-// bits is a constant as an operand: a register where there are many of them,
-// memory else. It must be called before the loop that uses it.
+// bits returns a constant as an operand: a register where there are many registers,
+// and memory otherwise. It must be called before the loop that uses it.
 func (v isa) bits(b uint32) Op {
 	m, ok := constants[b]
 	if !ok {
@@ -112,8 +112,8 @@ func (v isa) tailMask(n reg.GPVirtual) reg.Register {
 }
 
 // each runs body over the n elements that begin at ptrs: unroll registers at a
-// time, then one at a time, then under a mask for what is left. body works at
-// displacement disp of the pointers. n and the pointers are used up.
+// time, then one at a time, then once under a mask for what is left. body works at
+// displacement disp from the pointers. each changes n and the pointers.
 func (v isa) each(n reg.GPVirtual, unroll int, ptrs []reg.GPVirtual, body func(i, disp int, mask reg.Register)) {
 	step := func(label, next string, count int) {
 		Label(label)

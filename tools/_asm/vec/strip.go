@@ -10,8 +10,8 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// strip is a loop over rows of scores of which the first sees n columns and
-// each one more than the one before, at least none and at most most.
+// strip is a loop over rows of scores. The first row sees n columns and each
+// further row one more, but at least none and at most most.
 type strip struct {
 	isa
 	most, width reg.GPVirtual
@@ -60,8 +60,8 @@ func (s *strip) over(label string, n, offset reg.GPVirtual, body func(at reg.GPV
 	Label(label + "Done")
 }
 
-// blank stores zeros from the byte offset on until width columns are full. It
-// may write up to a register more.
+// blank stores zeros, from the byte offset on, until width columns are filled. It
+// may write up to a register beyond that.
 func (s *strip) blank(label string, offset reg.GPVirtual, zero reg.Register, rows ...reg.GPVirtual) {
 	end := GP64()
 	MOVQ(s.width, end)

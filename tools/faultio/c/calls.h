@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <sys/syscall.h>
 
-// What a call does to the files.
+// What a call does to files.
 enum kind {
 	LOOKS,   // reads content or what is said of a file, or opens it for that
 	CHANGES, // makes, removes, renames or syncs
@@ -17,8 +17,9 @@ struct call {
 	long nr;
 	const char *name;
 	enum kind kind;
-	// Where the arguments are, -1 without one. A path is relative to the
-	// directory that the descriptor before it names, or to the working one.
+	// The numbers of the arguments, -1 for one that the call does not have. A path
+	// is relative to the directory that the descriptor before it names, or else to
+	// the working directory.
 	int fd, path, second, flags, bytes;
 };
 

@@ -2,7 +2,7 @@
 #include "common.cuh"
 
 extern "C" {
-// round: dst (n) = bf16 of src (n).
+// round_bf16: dst (n) = src (n) rounded to bf16.
 __global__ __launch_bounds__(256) void round_bf16(bf16 *dst, const float *src, i64 n) {
   i64 at = ((i64)blockIdx_x * 256 + threadIdx_x) * 4;
 #pragma unroll
@@ -10,7 +10,7 @@ __global__ __launch_bounds__(256) void round_bf16(bf16 *dst, const float *src, i
     if (at + i < n) store(dst + at + i, src[at + i]);
 }
 
-// swish: y (n, a multiple of 4) = x/(1 + 2^-x)·g, in place of g.
+// swish: y (n, a multiple of 4) = x/(1 + 2^-x)·g; y overwrites g.
 __global__ __launch_bounds__(256) void swish(float *g, const float *x, i64 n) {
   i64 at = ((i64)blockIdx_x * 256 + threadIdx_x) * 4;
   for (; at < n; at += (i64)gridDim_x * 1024) {
@@ -21,7 +21,7 @@ __global__ __launch_bounds__(256) void swish(float *g, const float *x, i64 n) {
   }
 }
 
-// row_sum: y (rows) = sums of the rows of x (rows, n), a block each.
+// row_sum: y (rows) = the sums of the rows of x (rows, n); each block sums one row.
 __global__ __launch_bounds__(128) void row_sum(float *y, const float *x, int n) {
   __shared__ float space[4];
   float sum = 0.0f;
@@ -30,8 +30,9 @@ __global__ __launch_bounds__(128) void row_sum(float *y, const float *x, int n) 
   if (threadIdx_x == 0) y[blockIdx_x] = sum;
 }
 
-// collatz: y (n) = steps of x until 1, a different number for each thread; 0
-// stays 0 and what is above 10^6 gives -1.
+// collatz: y (n) = how many steps x takes to reach 1, so threads of a warp take
+// different numbers of steps; 0 gives 0, and a number that rises above 10^6 gives
+// -1.
 __global__ __launch_bounds__(256) void collatz(int *y, const u32 *x, int n) {
   int i = blockIdx_x * 256 + threadIdx_x;
   if (i >= n) return;
@@ -51,7 +52,7 @@ __global__ __launch_bounds__(256) void collatz(int *y, const u32 *x, int n) {
   y[i] = steps;
 }
 
-// pick: y[i] = one of several functions of x[i], by a table of branches.
+// pick: y[i] = one of several functions of x[i], chosen by a table of branches.
 __global__ __launch_bounds__(64) void pick(int *y, const int *x, int n) {
   int i = blockIdx_x * 64 + threadIdx_x;
   if (i >= n) return;
