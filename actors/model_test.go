@@ -210,7 +210,7 @@ func (w *world) turn(id role) {
 		w.todo[id] = w.cores[id].step(msg)
 		if _, ok := msg.(StopRequested); ok {
 			if w.atStop < 0 {
-				w.atStop = w.cores[conductorRole].(*conductorCore).step0
+				w.atStop = w.cores[conductorRole].(*conductorCore).planned
 			}
 		}
 		w.record(id, msg, w.todo[id])
