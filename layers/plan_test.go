@@ -15,8 +15,8 @@ import (
 	"mt/model"
 )
 
-// RecomputedFLOPs is what the operations of a backward do more than those of one
-// that finds everything kept, and that more than a backward needs.
+// RecomputedFLOPs is how much more work the operations of a backward do than a backward
+// needs; at every level of Keep that is counted here on a device that counts.
 func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads = 4, 2 })
 	seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
@@ -226,7 +226,7 @@ func TestLaunchGarbage(t *testing.T) {
 		tpl.BlockBackward(r.s, 0, r.weights[1], g, dx, x, mb, device.Mem{}, ws, true)
 		tpl.HeadForwardBackward(r.s, r.weights[3], gh, dx, x, losses, mb, ws, 1, true)
 	})
-	// A launch and two arenas, and the loops over chunks.
+	// What is allocated: a launch, two allotters, and the loops over chunks.
 	if got > 24 {
 		t.Errorf("%g allocations in three launches", got)
 	}

@@ -259,8 +259,8 @@ func headChunk(s layers.Spec, most int) int {
 // leastMicroBatch is the smallest automatic micro-batch: one row.
 func leastMicroBatch(q Request) int { return min(q.RowTokens, maxMicroBatchTokens) }
 
-// resolveHead leaves the head whole where each part would be the whole of it, or where the
-// run fits with a whole head, automatic depths and the largest micro-batch. Else it cuts the
+// resolveHead leaves the head whole where it fits in the slot and the gradient buffer of a
+// block, or where the run fits with a whole head, automatic depths and the largest micro-batch. Else it cuts the
 // head into as few parts as fit in the slot and the gradient buffer of a block, provided
 // that this makes slots or buffers smaller. Depths that are asked for have no influence.
 func (r *Run) resolveHead(q Request) {
