@@ -200,7 +200,7 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []effect {
 				s.waited = StallRouting
 				return out
 			}
-			if pairs == 0 { // no token goes there: Compute needs no weights
+			if pairs == 0 { // nobody is sent there: Compute needs no weights
 				s.weights++
 				continue
 			}

@@ -26,7 +26,7 @@ type recorder struct {
 	held  func()        // called before Layer waits
 	saved []State
 	pos   []int64
-	cuts  map[int][]byte // if made: what Layer got, by step
+	cuts  map[int][]byte // by step: what Layer got; kept only where the map is made
 	step  int
 }
 
@@ -309,7 +309,7 @@ func (s *stopper) Do(on device.Stream, o device.Op) {
 	s.Device.Do(on, o)
 }
 
-// TestStopWithoutSaving: nothing is owed, so the run ends at once.
+// TestStopWithoutSaving: where nothing is to be saved, a run that is stopped ends at once.
 func TestStopWithoutSaving(t *testing.T) {
 	tr := base()
 	stop := make(chan struct{})

@@ -73,7 +73,7 @@ func (t *Templates) rmsNorm(y, rstd, x, w device.Tensor, n int) op.RMSNorm {
 }
 
 // mlp writes y of a chunk from attention's output. Where the MLP's residual input is not
-// kept it lies in y itself until then.
+// kept it lies in y itself, which the output then overwrites.
 func (l *launch) mlp(c span) {
 	x2 := l.y
 	if !l.x2.t.None() {

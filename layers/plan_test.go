@@ -15,8 +15,8 @@ import (
 	"mt/model"
 )
 
-// RecomputedFLOPs is how much more work the operations of a backward do than a backward
-// needs; at every level of Keep that is counted here on a device that counts.
+// RecomputedFLOPs and HeadRecomputedFLOPs are what a device that counts finds beyond the
+// least: a step that keeps everything, without normed outputs and with a whole head.
 func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads = 4, 2 })
 	seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
@@ -276,8 +276,8 @@ func TestBindInPlace(t *testing.T) {
 	}
 }
 
-// One workspace serves every launch: evaluation beside training whatever
-// training keeps, an MLP or a head whose rows are the largest thing there is.
+// One workspace serves every launch: those of an evaluation too, whatever training keeps,
+// and also where the rows of an MLP or of the head are the largest buffers there are.
 func TestWorkspaceServesEveryLaunch(t *testing.T) {
 	wide := config(func(c *model.Config) { c.VocabSize = 500 })
 	deep := config(func(c *model.Config) { c.IntermediateSize = 100 })

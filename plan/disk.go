@@ -36,7 +36,7 @@ func (w Writes) AtMost() int64 {
 		return sum(w.Log, times(saves, w.Checkpoint), w.Model)
 	}
 	limit := min(w.Limit, math.MaxInt/2)
-	n := min(saves, max(1, limit-len(w.Kept)+1)) // this is the first save after which one is removed
+	n := min(saves, max(1, limit-len(w.Kept)+1)) // the first save after which one may be removed
 	now := times(n, w.Checkpoint)
 	most, kept, removed := now, w.Kept, int64(0)
 	remove := func() {
