@@ -18,7 +18,8 @@ import (
 type process struct {
 	id   address
 	core core
-	// exec does a work. It never waits for what takes time: it starts it and returns.
+	// exec does a work. What takes time it starts, and returns; only in a diagnosis
+	// Compute waits for the device.
 	exec func(w work) error
 	hub  *hub
 	mu   sync.Mutex // held while a message is handled

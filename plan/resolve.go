@@ -260,9 +260,10 @@ func headChunk(s layers.Spec, most int) int {
 func leastMicroBatch(q Request) int { return min(q.RowTokens, maxMicroBatchTokens) }
 
 // resolveHead leaves the head whole where it fits in the slot and the gradient buffer of a
-// block, or where the run fits with a whole head, automatic depths and the largest micro-batch. Else it cuts the
-// head into as few parts as fit in the slot and the gradient buffer of a block, provided
-// that this makes slots or buffers smaller. Depths that are asked for have no influence.
+// block, or where the device has room for it beside automatic depths and the largest
+// micro-batch. Else it cuts the head into as few parts as fit in that slot and buffer,
+// provided that this makes slots or buffers smaller. Depths that are asked for have no
+// influence.
 func (r *Run) resolveHead(q Request) {
 	r.Spec.HeadShards = pick(q.HeadShards, 1)
 	if q.HeadShards > 0 {
