@@ -23,13 +23,13 @@ func (r role) String() string {
 	return [...]string{"conductor", "feeder", "prefetcher", "compute", "offloader", "optimizer", "checkpointer", "reporter"}[r]
 }
 
-// address is where an actor is found.
+// address names one actor of a run.
 type address struct {
 	role role
 	lane laneID // 0 for those that exist once
 }
 
-// String is "conductor", or "compute" in the first lane, "compute 1" in the next.
+// String is such as "conductor"; "compute" in the first lane, "compute 1" in the second.
 func (a address) String() string {
 	if a.lane == 0 {
 		return a.role.String()

@@ -12,8 +12,8 @@ import (
 	"mt/schedule"
 )
 
-// batchSlot is a batch on the device: the rows of the embedding that it uses,
-// and the ids and places of every micro-batch.
+// batchSlot is the memory for one batch, on the host and on the device: the rows of the
+// embedding that it uses, the ids and places of every micro-batch, and its losses.
 type batchSlot struct {
 	staging []byte // host: ints, then rows
 	place   placement
@@ -22,15 +22,15 @@ type batchSlot struct {
 	lse     device.Tensor // (tokens of the batch) f32, where the head is in parts
 	rows    device.Tensor // (unique ids, hidden) act
 	micro   []layers.MicroBatch
-	offset  []int // first token of a micro-batch in losses
+	offset  []int // by micro-batch: its first token in losses
 	ints    int64 // bytes of staging in front of the rows
 
-	ready    device.Event // the batch is there
-	computed device.Event // its losses are
+	ready    device.Event // the batch is on the device
+	computed device.Event // its losses are computed
 }
 
-// allocBatches makes the batch slots, and the staging of the losses: those of one
-// batch at a time are on their way to the host.
+// allocBatches makes the batch slots, and the host memory that losses are copied to.
+// Once is enough, since the losses of only one batch at a time are on their way.
 func (r *lane) allocBatches() (err error) {
 	r.batches = make([]batchSlot, r.o.batchSlots())
 	for i := range r.batches {
@@ -108,7 +108,7 @@ func (r *lane) gather(e gatherRows) error {
 	return nil
 }
 
-// upload enqueues the copies of what gather staged.
+// upload enqueues the copies of what gather has put into the staging.
 func (r *lane) upload(b *batchSlot) {
 	used := b.rows.Len * r.plan.Spec.Act.Size()
 	b.place.upload(b.mem.Slice(0, b.ints), b.staging[:b.ints])

@@ -2,24 +2,25 @@ package actors
 
 import "fmt"
 
-// The Checkpointer writes a consistent cut: every layer after update N. The
-// Optimizer holds a layer's next update until that layer is written, so saving
-// runs beside training and needs no second copy of the model. Where nothing is
-// updated any more, all layers can be written at once.
+// The Checkpointer writes a consistent state: every layer as it was after step N. The
+// Optimizer holds a layer's next update until that layer is written, so saving runs beside
+// training and needs no second copy of the model. Where nothing is updated any more
+// (SaveRequested.AtRest), no layer has to be waited for.
 
 // checkpointerCore is the pure part of the Checkpointer.
 type checkpointerCore struct {
 	layers   int
-	reported int             // the last step of which all is said
-	queue    []SaveRequested // the first is being written
-	opened   bool
-	left     int // layers of queue[0] not yet written
-	ready    []LayerUpdated
-	last     LayerUpdated // of queue[0]
-	busy     bool
+	reported int             // the last step that has been reported
+	queue    []SaveRequested // checkpoints to write; the first is at work
+	opened   bool            // the directory of queue[0] is there
+	left     int             // layers of queue[0] not yet written
+	ready    []LayerUpdated  // layers that can be written
+	last     LayerUpdated    // the last layer of queue[0] that was written
+	busy     bool            // a work is running
 }
 
-// newCheckpointerCore begins after a step.
+// newCheckpointerCore makes a Checkpointer of so many layers for a run that begins after
+// step.
 func newCheckpointerCore(layers, step int) *checkpointerCore {
 	return &checkpointerCore{layers: layers, reported: step}
 }
@@ -29,13 +30,13 @@ type openSave struct{ Save SaveRequested }
 
 type saveOpened struct{}
 
-// saveLayer writes one layer of it.
+// saveLayer writes one layer of the checkpoint.
 type saveLayer struct{ Layer int }
 
 type layerWritten struct{ Layer, Step int }
 
-// commitSave makes it valid by one rename, after what there is to say of its step
-// has been said: what stands there is never ahead of the log.
+// commitSave makes the checkpoint valid by one rename. Its step has been reported by then,
+// so no checkpoint is ever ahead of the log.
 type commitSave struct {
 	Save      SaveRequested
 	AdamStep  int64

@@ -9,43 +9,45 @@ import (
 )
 
 // Compute runs the launches of a program in order. It owns the gradient
-// buffers' credits and holds, for a while, slots the Prefetcher granted. A
-// launch goes when everything it needs has been granted: weights, activations,
-// gradient buffer, in this order.
+// buffers' credits and holds, for a while, slots that the Prefetcher has granted. A
+// launch is enqueued when everything it needs has been granted: the batch, the routing
+// of experts, weights, activations, a gradient buffer.
 
 // computeCore is the pure part of Compute.
 type computeCore struct {
 	lane     laneID
 	programs []*Pass
-	next     int          // launch of programs[0]
-	weights  map[int]held // by tile
+	next     int          // index of the next launch of programs[0]
+	weights  map[int]held // by tile; they may stay from one program to the next
 	batch    held
 	acts     map[int]held // by object of programs[0]
 	routed   routing      // of programs[0]
 	gradFree []int
-	grad     int // buffer of the current visit, −1: none
-	// early keeps what arrives for programs not yet begun.
+	grad     int // gradient buffer of the visit at work; −1: none
+	// early keeps what is granted to programs that have not begun.
 	early   []any
-	blocked Cause // what the next launch has waited for in this mailbox
+	blocked Cause // what the next launch was last found to lack; NoStall: nothing
 	started bool
 }
 
-// held is a slot with something in it.
+// held is a slot that has been granted to the launches of a program.
 type held struct {
 	slot   int
-	ok     bool
-	cause  Cause // what whoever filled it had waited for
-	filled bool  // by a copy that the launch must wait for
+	ok     bool  // it has been granted
+	cause  Cause // what the Prefetcher waited for before it could fill it
+	filled bool  // by a copy that the next launch which uses it must wait for
 }
 
 func newComputeCore(lane laneID, d plan.Depths) *computeCore {
 	return &computeCore{lane: lane, weights: map[int]held{}, acts: map[int]held{}, routed: routing{}, gradFree: ids(d.GradBuffers), grad: -1}
 }
 
-// routing says which pairs (token, choice) go to which experts, by layer.
+// routing has, by layer, where each expert's pairs (token, choice) begin and end: the
+// Offsets of RoutingLanded.
 type routing map[int][]int32
 
-// pairs is how many go to the expert of v, once it is known.
+// pairs says whether the routing of v's layer is known, and then how many pairs go to the
+// expert of v.
 func (r routing) pairs(v schedule.Visit) (known bool, n int) {
 	offsets, known := r[v.Layer]
 	if known {
@@ -63,29 +65,29 @@ func (c *computeCore) idle(v schedule.Visit) bool {
 	return known && pairs == 0
 }
 
-// weighs says whether v waits for weights. An idle expert's may be on their way
-// all the same.
-func (c *computeCore) weighs(p *Pass, v schedule.Visit) bool {
+// needsSlot says whether v waits for its tile to be granted. That of an idle expert is
+// granted too where tiles are fetched ahead: it is not read, but its slot has to be given
+// back.
+func (c *computeCore) needsSlot(p *Pass, v schedule.Visit) bool {
 	return v.Weighs() && !(p.OnDemand && c.idle(v))
 }
 
-// enqueue is to enqueue one micro-batch of one visit on the compute stream, or all of
-// them through an expert.
+// enqueue is the work of enqueuing one launch on the compute stream.
 type enqueue struct {
 	p                           *Pass
-	Index                       int
+	Index                       int // of the launch in p.Launches
 	Batch                       int // slot
 	Weights, In, Out, Gr        int // slots; −1: none
 	Grad                        int // gradient buffer; −1: none
 	WaitWeights, WaitIn, WaitGr bool
-	First, Last                 bool  // of the visit
-	From, Pairs                 int   // an expert's, in the list of pairs by expert
+	First, Last                 bool  // launch of the visit
+	From, Pairs                 int   // of an expert: its first pair in the list by expert, and how many it has
 	Blocked                     Cause // what it waited for before it could be enqueued
-	Fetched                     Cause // what its weights or batch waited for before they were
+	Fetched                     Cause // what the Prefetcher waited for before it fetched its weights or batch
 }
 
-// passBatch tells when the device has done with the batch: what is staged on
-// the host for the next one takes its place.
+// passBatch is the work of waiting until the device is done with the batch. Only then may
+// the next batch take its place in the slot and in the staging on the host.
 type passBatch struct{}
 
 func (c *computeCore) step(msg any) []effect {
@@ -127,7 +129,7 @@ func (c *computeCore) advance() []effect {
 	return out
 }
 
-// admit takes what has arrived for p.
+// admit takes over what has been granted to p.
 func (c *computeCore) admit(p *Pass) {
 	rest := c.early[:0]
 	for _, msg := range c.early {
@@ -153,8 +155,8 @@ func (c *computeCore) admit(p *Pass) {
 	c.early = rest
 }
 
-// ready says whether the next launch has all it needs; if not, blocked keeps
-// what lacks.
+// ready says whether the next launch has all it needs. If not, blocked keeps what is
+// missing.
 func (c *computeCore) ready(p *Pass) bool {
 	l := p.Launches[c.next]
 	v := p.Visits[l.Visit]
@@ -163,7 +165,7 @@ func (c *computeCore) ready(p *Pass) bool {
 		c.blocked = StallData
 	case v.Stage == schedule.Expert && c.routed[v.Layer] == nil:
 		c.blocked = StallRouting
-	case c.weighs(p, v) && !c.weights[v.Tile].ok:
+	case c.needsSlot(p, v) && !c.weights[v.Tile].ok:
 		c.blocked = StallWeights
 	case l.In >= 0 && !c.acts[l.In].ok, l.Out >= 0 && !c.acts[l.Out].ok, l.Grad >= 0 && !c.acts[l.Grad].ok:
 		c.blocked = StallActivation
@@ -183,10 +185,10 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	e := enqueue{p: p, Index: i, Batch: c.batch.slot, Weights: -1, Fetched: c.batch.cause, In: -1, Out: -1, Gr: -1, Grad: -1,
 		First: i == v.First, Last: i+1 == len(p.Launches) || p.Launches[i+1].Visit != l.Visit}
 	if c.idle(v) && !v.Grad() {
-		return c.after(p, v, l, e) // nothing to do
+		return c.after(p, v, l, e) // an idle expert has no forward
 	}
 	switch {
-	case c.weighs(p, v) && !c.idle(v):
+	case c.needsSlot(p, v) && !c.idle(v):
 		w := c.weights[v.Tile]
 		e.Weights, e.WaitWeights, e.Fetched = w.slot, w.filled, w.cause
 		w.filled = false // the stream waits once
@@ -212,13 +214,14 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	}
 	c.blocked = NoStall
 	w := work{do: e}
-	if p.Check && e.Out >= 0 { // of the head the losses tell
+	if p.Check && e.Out >= 0 { // the head has no output: its losses tell
 		w.done = []send{{conductorID, ActivationChecked{Prog: p.Seq, Layer: v.Layer, MicroBatch: l.MicroBatch}}}
 	}
 	return append([]effect{w}, c.after(p, v, l, e)...)
 }
 
-// use is the slot of an object, and whether the launch must wait for a copy.
+// use returns the slot of an object, −1 for none, and whether the launch must wait for a
+// copy into it: the first launch that uses it waits.
 func (c *computeCore) use(object int) (slot int, wait bool) {
 	if object < 0 {
 		return -1, false
@@ -230,12 +233,12 @@ func (c *computeCore) use(object int) (slot int, wait bool) {
 	return h.slot, wait
 }
 
-// after is what follows a launch: activations and slots that are free now, and
-// at the end of a visit what it has made.
+// after lists what follows a launch: activations that are given back or spilled and, after
+// the last launch of a visit, what the visit has made and the slots that are free.
 func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqueue) []effect {
 	var out []effect
 	if v.Stage == schedule.Route && v.Phase != schedule.Backward && e.Last {
-		out = append(out, send{c.lane.offloader(), RoutingComputed{Prog: p.Seq, Layer: v.Layer}}) // first: the device waits for the answer
+		out = append(out, send{c.lane.offloader(), RoutingComputed{Prog: p.Seq, Layer: v.Layer}}) // first, because the device waits for the answer
 	}
 	for _, r := range l.Releases {
 		slot := c.acts[r.Object].slot
@@ -264,8 +267,8 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 	return out
 }
 
-// release gives back the weights of a visit that is over, if the program says so.
-// An idle expert may have none.
+// release gives back the weight slot of a visit that is over, if the program says so. An
+// idle expert may have none.
 func (c *computeCore) release(v schedule.Visit) []effect {
 	w := c.weights[v.Tile]
 	if !w.ok || !v.Weighs() || !v.Release {
@@ -281,7 +284,7 @@ func (r *lane) execCompute(w work) error {
 		r.compute.Notify(func(err error) {
 			switch {
 			case r.hub.stopped.Load():
-			case err != nil: // of waiting, at the latest
+			case err != nil: // of a launch, which has told of it before, or of the wait
 				r.hub.fail(r.index.compute(), fmt.Errorf("compute: %w", err))
 			default:
 				r.hub.done(w, nil)
@@ -321,9 +324,9 @@ func (r *lane) launchError(e enqueue, v schedule.Visit, err error) error {
 	return fmt.Errorf("compute %s %s step %d: %w", r.names[v.Layer], v.Phase, e.p.Step, err)
 }
 
-// enqueue makes the compute stream wait for what a launch needs and work on it,
-// and times both, unless it is an evaluation's: marks are those of the program's
-// timeline so far.
+// enqueue makes the compute stream wait for what a launch needs and then do it, and, but
+// for an evaluation, marks both on the program's timeline. It returns how many marks the
+// timeline has by then.
 func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks int, err error) {
 	var t *timeline
 	if !e.p.Eval {
@@ -342,14 +345,14 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 	return t.soFar(), t.failed()
 }
 
-// wait is an event that a launch waits for, and what it stands for.
+// wait is an event that a launch waits for, and the cause that the time is booked to.
 type wait struct {
 	event device.Event
 	cause Cause
 }
 
-// waits lists what a launch needs before it begins. The slot of its output is no
-// part of it: what used it last was of this stream, or a spill that has landed.
+// waits lists the events that a launch waits for. It need not wait for the slot of its
+// output: that was last used on this stream, or by a spill that has landed.
 func (r *lane) waits(e enqueue, v schedule.Visit) []wait {
 	var out []wait
 	if e.WaitWeights {
@@ -371,7 +374,8 @@ func (r *lane) waits(e enqueue, v schedule.Visit) []wait {
 	return out
 }
 
-// record marks, after a launch, what is ready now and what is idle again.
+// record records, after a launch, the events of what is ready now and of what is idle
+// again.
 func (r *lane) record(e enqueue, l schedule.Launch, v schedule.Visit) {
 	for _, slot := range []int{e.Out, e.Gr} {
 		if slot >= 0 {
@@ -400,7 +404,8 @@ func (r *lane) record(e enqueue, l schedule.Launch, v schedule.Visit) {
 	}
 }
 
-// check waits for a launch of a diagnosis and looks at its output.
+// check waits until a launch of a diagnosis is done, and completes w with whether its
+// output is finite. It holds up Compute, which in a diagnosis does no harm.
 func (r *lane) check(w work, e enqueue, v schedule.Visit) error {
 	l := e.p.Launches[e.Index]
 	n := r.activation(e.Out, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
@@ -417,7 +422,8 @@ func (r *lane) check(w work, e enqueue, v schedule.Visit) error {
 	return nil
 }
 
-// allFinite looks at the exponents of fp32 or bf16 elements.
+// allFinite says whether all elements of b are finite; dt is fp32 or bf16. One that is not
+// has an exponent of ones alone.
 func allFinite(b []byte, dt device.DType) bool {
 	step := int(dt.Size())
 	for i := step; i <= len(b); i += step {

@@ -8,40 +8,41 @@ import (
 	"mt/schedule"
 )
 
-// The Conductor plans passes, closes steps, asks for checkpoints and
-// evaluations, and ends the run. One program is planned at a time: the next
-// when the loss of the one before has landed, which is early enough for its
-// first layers to start behind the updates.
+// The Conductor plans passes, closes steps, asks for checkpoints, makes evaluations and
+// ends the run. It plans one program at a time, and the next when the losses of the one
+// before have landed. That is early enough for the next program's first layers to begin
+// as soon as they are updated.
 
 // Schedule is what a run does, and when.
 type Schedule struct {
-	FirstStep, LastStep int // 1-based; nothing is done where First > Last
-	SaveSteps           int // 0: only at the end
-	EvalSteps           int // 0: never
-	SaveEpochs          bool
-	EvalEpochs          bool
-	EvalPasses          int // batches of an evaluation
-	EvalAtEnd           bool
-	EvalAtStart         bool
-	MaxNonFinite        int
-	SynchronousUpdates  bool
+	FirstStep, LastStep int  // counted from 1; no step is made where FirstStep > LastStep
+	SaveSteps           int  // a checkpoint every so many steps; 0: only at the end
+	EvalSteps           int  // an evaluation every so many steps; 0: none
+	SaveEpochs          bool // a checkpoint at the end of every epoch
+	EvalEpochs          bool // an evaluation at the end of every epoch
+	EvalPasses          int  // batches of an evaluation; 0: no evaluations
+	EvalAtEnd           bool // an evaluation after LastStep
+	EvalAtStart         bool // an evaluation before anything else
+	MaxNonFinite        int  // after so many skipped steps in a row the run fails
+	SynchronousUpdates  bool // a step begins when all updates of the step before are done
 	NoSave              bool // no checkpoints at all
-	NoFinalSave         bool // none of LastStep: its model is written after the run
-	LR                  func(step int) float64
-	// DataPos is the data position after a step.
+	NoFinalSave         bool // no checkpoint of LastStep, whose model is written after the run
+	// LR is the learning rate of a step.
+	LR func(step int) float64
+	// DataPos is the data position after a step, which a checkpoint has.
 	DataPos func(step int) int64
-	// EndsEpoch says whether a step takes the last row of an epoch; for SaveEpochs
-	// and EvalEpochs.
+	// EndsEpoch says whether a step takes the last row of an epoch. It may be nil without
+	// SaveEpochs and EvalEpochs.
 	EndsEpoch func(step int) bool
 }
 
-// due says whether something is done after a step that is done every so many
-// steps, and with epochs at the end of each.
+// due says whether, after step, it is time for something that is done every so many steps
+// (0: never) and, where epochs is set, also at the end of every epoch.
 func (s *Schedule) due(step, every int, epochs bool) bool {
 	return every > 0 && step%every == 0 || epochs && s.EndsEpoch(step)
 }
 
-// saves says whether a step may be saved.
+// saves says whether there may be a checkpoint of the state after a step.
 func (s *Schedule) saves(step int) bool {
 	return !s.NoSave && !(s.NoFinalSave && step >= s.LastStep)
 }
@@ -50,61 +51,63 @@ func (s *Schedule) saves(step int) bool {
 type conductorCore struct {
 	plan      Schedule
 	lanes     int
-	ahead     int // batches packed ahead
+	ahead     int // how many batches are packed ahead
 	spec      schedule.Spec
-	seq       int
-	step0     int // the training step last planned
+	seq       int // of the next pass
+	planned   int // the last training step that was planned
 	version   int // steps closed
 	updated   int // steps whose updates are complete
 	batches   map[BatchWanted]*data.Batch
-	asked     int // training batches asked for, as a step number
-	evalAsked int
+	asked     int   // the last step whose batch was asked for
+	evalAsked int   // the last pass of the evaluation whose batch was asked for
 	program   *Pass // in progress: its loss has not landed
 	open      map[int]*stepInProgress
 	eval      evalState
-	// evaluated waits for the report of its step: the word of the last update can
-	// be overtaken by the forward behind it.
+	// evaluated is the report of an evaluation that has to wait for the report of its step:
+	// the evaluation's losses can land before StepUpdated arrives.
 	evaluated *EvalReport
-	waited    Cause // what the next step's planning has waited for
-	// pairs is how many (query, key) pairs a document of so many tokens has in all
+	waited    Cause // what the planning of the next step has waited for
+	// pairs gives how many (query, key) pairs a document of so many tokens has in all
 	// blocks together; nil: they are not counted.
 	pairs     func(length int) int64
 	adam      int64 // updates made
 	nonFinite int
 	tokens    int64 // consumed by closed steps
-	saving    int   // saves requested and not done
-	lastSave  int   // the step of the last one
-	stop      bool  // no step after the one in progress
-	closing   bool  // the last step is closed
+	saving    int   // checkpoints that were requested and are not complete
+	lastSave  int   // the step of the last that was requested
+	stop      bool  // no step is begun after the one in progress
+	closing   bool  // the last step of the run is closed
 	diagnosis *diagnosis
-	flushed   bool // the Reporter has been asked for its last word
-	finished  bool
+	flushed   bool // the Reporter has been asked whether all is reported
+	finished  bool // the run has ended; no message matters any more
 }
 
-// stepInProgress is a step from the closing to the last update.
+// stepInProgress is a step that is closed and whose updates are not all done.
 type stepInProgress struct {
 	batch  *data.Batch
 	report StepReport
 }
 
+// evalState is how far an evaluation is.
 type evalState struct {
 	running    bool
-	pass       int
-	sum        float64
-	supervised int64
+	pass       int     // the last that was planned, counted from 1
+	sum        float64 // of the losses, in nats
+	supervised int64   // tokens that they are of
 }
 
-// diagnosis is the forward that is run once more to name what is not finite.
+// diagnosis is a forward of a batch that is run once more, to find the first layer whose
+// output is not finite.
 type diagnosis struct {
-	step              int // the last that was skipped
-	finite            int // the last before that was not
+	step              int // the last step that was skipped
+	finite            int // the last step before it that was not
 	batch             *data.Batch
-	layer, microBatch int
+	layer, microBatch int // where the first output is that is not finite; layer −1: nowhere so far
 }
 
 func newConductorCore(plan Schedule, start State, lanes, ahead int, spec schedule.Spec) *conductorCore {
 	n := plan.FirstStep - 1
-	c := &conductorCore{plan: plan, lanes: lanes, ahead: ahead, tokens: start.Tokens, nonFinite: start.NonFinite, spec: spec, step0: n, version: n, updated: n, asked: n, lastSave: n,
+	c := &conductorCore{plan: plan, lanes: lanes, ahead: ahead, tokens: start.Tokens, nonFinite: start.NonFinite, spec: spec, planned: n, version: n, updated: n, asked: n, lastSave: n,
 		batches: map[BatchWanted]*data.Batch{}, open: map[int]*stepInProgress{}, closing: plan.FirstStep > plan.LastStep}
 	c.eval.running = plan.EvalAtStart && plan.EvalPasses > 0
 	return c
@@ -113,13 +116,14 @@ func newConductorCore(plan Schedule, start State, lanes, ahead int, spec schedul
 // begin starts the run.
 type begin struct{}
 
-// flushReports asks the Reporter to answer, when all before it is reported.
+// flushReports asks the Reporter for a reported, which comes when everything that it was
+// sent before has been reported.
 type flushReports struct{}
 
-// reported is the answer.
+// reported is the answer to flushReports.
 type reported struct{}
 
-// runEnded ends the run, with err or well.
+// runEnded ends the run: with Err, or well where Err is nil.
 type runEnded struct{ Err error }
 
 func (c *conductorCore) step(msg any) []effect {
@@ -182,8 +186,8 @@ func (c *conductorCore) advance() []effect {
 	return out
 }
 
-// saveAtRest saves where a run was asked to stop with no step in progress, such as
-// in an evaluation: a run that goes on from there owes that evaluation still.
+// saveAtRest asks for a checkpoint where a run was asked to stop while no step was in
+// progress, as in an evaluation. A run that goes on from there makes the evaluation again.
 func (c *conductorCore) saveAtRest() []effect {
 	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
 		return nil
@@ -193,18 +197,19 @@ func (c *conductorCore) saveAtRest() []effect {
 	return []effect{send{checkpointerID, m}}
 }
 
-// save books the save of the state after a step.
+// save makes the request for a checkpoint of the state after a step, and keeps account of
+// it.
 func (c *conductorCore) save(step int) SaveRequested {
 	c.saving++
 	c.lastSave = step
 	return SaveRequested{Step: step, DataPos: c.plan.DataPos(step), Tokens: c.tokens}
 }
 
-// wantBatches keeps BatchesAhead training batches under way besides the one in
-// progress, and as many of an evaluation.
+// wantBatches asks for batches, so that BatchesAhead of them are packed or being packed
+// beyond the last step that was planned, and as many for an evaluation.
 func (c *conductorCore) wantBatches() []effect {
 	var out []effect
-	for c.asked < min(c.step0+c.ahead, c.plan.LastStep) && !c.closing && !c.stop {
+	for c.asked < min(c.planned+c.ahead, c.plan.LastStep) && !c.closing && !c.stop {
 		c.asked++
 		out = append(out, send{feederID, BatchWanted{Step: c.asked}})
 	}
@@ -216,7 +221,7 @@ func (c *conductorCore) wantBatches() []effect {
 }
 
 func (c *conductorCore) planStep() []effect {
-	next := c.step0 + 1
+	next := c.planned + 1
 	b := c.batches[BatchWanted{Step: next}]
 	switch {
 	case b == nil:
@@ -227,7 +232,7 @@ func (c *conductorCore) planStep() []effect {
 		return nil
 	}
 	delete(c.batches, BatchWanted{Step: next})
-	c.step0 = next
+	c.planned = next
 	p := &Pass{Step: next, Version: c.version, Batch: b, Waited: c.waited}
 	c.waited = NoStall
 	return append(c.start(p, false), c.wantBatches()...)
@@ -245,7 +250,8 @@ func (c *conductorCore) planEval() []effect {
 	return append(c.start(&Pass{Step: c.version, Eval: true, Version: c.version, Batch: b}, again), c.wantBatches()...)
 }
 
-// start plans p and hands it out. Again: another pass of its evaluation follows.
+// start plans p and hands it to the lanes. again says that another pass of the same
+// evaluation follows it.
 func (c *conductorCore) start(p *Pass, again bool) []effect {
 	p.Seq = c.seq
 	c.seq++
@@ -334,7 +340,7 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []effect {
 	c.updated = m.Step
 	s := c.open[m.Step]
 	if s == nil {
-		return nil // closed after the run had failed
+		return nil // it was closed while a diagnosis ran, see lossLanded
 	}
 	delete(c.open, m.Step)
 	s.report.GradNorm, s.report.Skipped = m.GradNorm, m.Skipped
@@ -350,7 +356,8 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []effect {
 	return out
 }
 
-// diagnosed ends the run with the name of the layer that is not finite.
+// diagnosed ends the run with an error that names the first layer whose output is not
+// finite.
 func (c *conductorCore) diagnosed() []effect {
 	d := c.diagnosis
 	err := fmt.Errorf("step %d: the loss or the gradient was not finite in %d steps in a row (max_nonfinite_steps: %d)",

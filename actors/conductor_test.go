@@ -46,8 +46,8 @@ func closing(start State) *conductorCore {
 	return c
 }
 
-// TestLossesThatSkipAStep: the loss, or the balancing loss beside it, is not
-// finite.
+// TestLossesThatSkipAStep: a step is skipped where its loss, or the balancing loss beside
+// it, is not finite.
 func TestLossesThatSkipAStep(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, m := range []struct {
@@ -74,8 +74,8 @@ func TestLossesThatSkipAStep(t *testing.T) {
 	}
 }
 
-// TestReportedTokens: a report has the step's tokens and all up to it, those
-// before the run goes on included; the loss is the mean over supervised ones.
+// TestReportedTokens: a report has the step's tokens, and all tokens up to it with those
+// that the run had consumed before it was resumed. The loss is the mean over supervised ones.
 func TestReportedTokens(t *testing.T) {
 	c := closing(State{Tokens: 100})
 	c.step(LossLanded{Step: 1, Sum: 3, Aux: 0.25})

@@ -1,7 +1,7 @@
 package actors
 
-// Credit is the right to fill something. The table below is all of them; the
-// model test checks that it closes, and the documentation prints it.
+// Credit is the right to fill something. The table below has all of them. The model test
+// checks that every credit that is taken comes back, and the documentation has the table.
 type Credit struct {
 	Name    string // what it is the right to fill
 	Key     string // of the configuration, empty where the depth is fixed

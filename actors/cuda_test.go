@@ -23,8 +23,8 @@ import (
 // This file runs the pipeline on device/cuda over the emulated driver, which
 // executes the PTX that ships and checks every access and every order.
 
-// onCUDA is tr on an emulated GPU. The driver is closed, and what it found wrong
-// reported, by the function that is returned.
+// onCUDA is tr on an emulated GPU. The function that it returns closes the driver and
+// reports what the driver found wrong.
 func onCUDA(t *testing.T, tr trial, o emu.Options) (trial, *emu.Driver, func()) {
 	t.Helper()
 	drv := emu.New(o)
@@ -223,11 +223,11 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestAdversarialSchedules runs steps by the thousand, the work of each in an
-// order drawn anew, on actors whose own timing is what it is: no operation
-// touches bytes that it is not ordered with. A kernel's accesses are those it
-// made when it was first executed, so there are no experts, whose launches follow
-// from results.
+// TestAdversarialSchedules runs steps by the thousand. The order of the streams' work is
+// drawn anew for each, and the actors keep their own timing: no operation may touch bytes
+// without being ordered by events with whatever else touches them. The accesses of a kernel
+// are taken from its first execution, so there are no experts, whose launches depend on
+// results.
 func TestAdversarialSchedules(t *testing.T) {
 	for name, change := range map[string]func(*trial){
 		"whole":  func(*trial) {},
@@ -268,7 +268,7 @@ func TestMissingOrder(t *testing.T) {
 	}
 }
 
-// deaf are symbols among which a stream that waits for an event does nothing.
+// deaf are the symbols of a driver whose streams do not wait for events.
 type deaf struct{ *emu.Driver }
 
 // Symbol implements cudart.Symbols. cudaGetLastError succeeds and reads no

@@ -3,10 +3,12 @@
 // messages, and credits are the only backpressure.
 //
 // Each actor is a pure core, step(msg) → effects, without clock, I/O or
-// goroutine, and a thin protoactor process that executes the effects. A work
-// names the messages that are sent when it is done.
+// goroutine, and a thin protoactor process that executes the effects. An effect is
+// a message to send or a work to do; a work names the messages that are sent when it
+// is done.
 //
-// It may import device, layers, host, data, plan, schedule and model, and is the
-// only package that imports protoactor. Invariant: every credit has one owner, one
-// message that tells that it is taken and one that returns it (credits_test.go).
+// It imports data, device, device/op, host, host/optim, internal/parallel, layers,
+// plan and schedule, and is the only package that imports protoactor. Invariant:
+// every credit has one owner, one message that tells that it is taken and one that
+// returns it (credits_test.go).
 package actors

@@ -2,13 +2,13 @@ package actors
 
 import "fmt"
 
-// core is the pure part of an actor: it answers a message with effects, in order,
-// and touches nothing else.
+// core is the pure part of an actor: it answers a message with effects, in the order
+// in which they are to happen, and changes nothing but its own state.
 type core interface {
 	step(msg any) []effect
 }
 
-// effect is what a core wants to happen: a send or a work.
+// effect is what a core asks its process to do: a send or a work.
 type effect interface{ effect() }
 
 // send puts msg into the mailbox of to.
@@ -21,8 +21,8 @@ func (send) effect() {}
 
 func (s send) String() string { return fmt.Sprintf("→ %s %T%+v", s.to, s.msg, s.msg) }
 
-// work is something for the process to do. When it is complete, done is sent; a
-// failing work sends Failed instead.
+// work is something for the process to do. When it is complete, the messages in done
+// are sent; when it fails, Failed is sent to the Conductor instead.
 type work struct {
 	do   any
 	done []send
@@ -30,13 +30,14 @@ type work struct {
 
 func (work) effect() {}
 
-// finding is a message that tells what a work has found out. A core makes it without
-// the result, which with adds when the work is complete.
+// finding is a message that tells what a work has found out. A core makes the message
+// without the result; when the work is complete, the method with returns it with the
+// result added.
 type finding interface {
 	with(result any) any
 }
 
-// completed are the sends of a work that found result.
+// completed returns the sends of w with result in every message that is a finding.
 func (w work) completed(result any) []send {
 	out := make([]send, len(w.done))
 	for i, s := range w.done {

@@ -12,17 +12,17 @@ import (
 	"mt/layers"
 )
 
-// This file has what layers with experts need beside other layers: the state that
-// one of them at a time works in, and what of it goes to the host.
+// This file has what layers with experts need beyond what other layers need: a state on
+// the device, which one of them at a time works in, and what of it is copied to the host.
 
-// experts is the state of the layer with experts at work, for all tokens of a
-// batch, and what of it goes to the host.
+// experts is the state of the layer with experts that is at work, for all tokens of a
+// batch, and the host memory for what of it is copied there.
 type experts struct {
 	mem   device.Mem
 	state layers.MoEState // of the program in progress
-	ready device.Event    // the pairs are sorted
-	// offsets and load are staging: where each expert's pairs begin; the counts
-	// and the sums of probabilities over a pass.
+	ready device.Event    // the pairs are sorted by expert
+	// offsets and load are on the host. offsets gets where each expert's pairs begin,
+	// load the counts and the sums of probabilities over a pass.
 	offsets, load []byte
 }
 
@@ -75,9 +75,9 @@ func (r *lane) auxWeight(b *data.Batch) float64 {
 	return r.plan.Spec.Config.RouterAuxLossCoef * float64(r.plan.Experts) / (n * n)
 }
 
-// auxScale is what every token's probability of an expert has, times the expert's
-// count, for a gradient of that loss. The loss is of the step, not of a
-// supervised token.
+// auxScale, times an expert's count, is the gradient of that loss with respect to every
+// token's probability of the expert; 0 where the model has no such loss. The number of
+// supervised tokens has no part in it: the loss is added once a step.
 func (r *lane) auxScale(b *data.Batch) float32 {
 	if !r.plan.Balances() {
 		return 0
@@ -85,13 +85,13 @@ func (r *lane) auxScale(b *data.Batch) float32 {
 	return float32(r.auxWeight(b))
 }
 
-// offloadRouting enqueues the copy of the places of the experts' pairs.
+// offloadRouting enqueues the copy of where each expert's pairs begin.
 func (r *lane) offloadRouting(offloadRouting) {
 	r.d2h.Wait(r.experts.ready)
 	r.d2h.CopyD2H(r.experts.offsets, r.experts.state.Offsets.Mem())
 }
 
-// landedOffsets reads what offloadRouting brought: RoutingLanded's Offsets.
+// landedOffsets reads what offloadRouting has copied: the Offsets of RoutingLanded.
 func (r *lane) landedOffsets() any {
 	out := make([]int32, len(r.experts.offsets)/4)
 	for i := range out {
@@ -100,7 +100,8 @@ func (r *lane) landedOffsets() any {
 	return out
 }
 
-// offloadLoad enqueues the copy of what the balancing loss of a pass is made of.
+// offloadLoad enqueues the copies that auxLoss reads: the counts and the sums of
+// probabilities of p.
 func (r *lane) offloadLoad(p *Pass) {
 	if !r.balances(p) {
 		return
@@ -110,7 +111,8 @@ func (r *lane) offloadLoad(p *Pass) {
 	r.d2h.CopyD2H(x.load[n:], x.state.ProbSum.Mem())
 }
 
-// auxLoss is the balancing loss of p, whose load has landed; 0 where it has none.
+// auxLoss is the balancing loss of p, of which offloadLoad's copies have landed; 0 where
+// p has none.
 func (r *lane) auxLoss(p *Pass) float64 {
 	if !r.balances(p) {
 		return 0
@@ -124,8 +126,8 @@ func (r *lane) auxLoss(p *Pass) float64 {
 	return r.auxWeight(p.Batch) * sum
 }
 
-// expertTraffic counts the experts' tiles that were copied, by program: those of
-// a step may travel while the one before is still at work.
+// expertTraffic counts the experts' tiles that were copied. It counts by program, because
+// tiles of a step may travel while the step before is still at work.
 type expertTraffic struct {
 	mu   sync.Mutex
 	prog map[int]traffic
@@ -143,8 +145,8 @@ func (x *expertTraffic) add(prog int, bytes int64) {
 	x.prog[prog] = traffic{tiles: t.tiles + 1, bytes: t.bytes + bytes}
 }
 
-// read is what travelled for a program that is done. It and those before it are
-// forgotten.
+// read returns what travelled for a program that is done, and forgets that program and
+// all before it.
 func (x *expertTraffic) read(prog int) traffic {
 	x.mu.Lock()
 	defer x.mu.Unlock()

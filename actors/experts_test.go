@@ -107,7 +107,8 @@ func TestExpertTrafficIsCounted(t *testing.T) {
 	}
 }
 
-// TestExpertTrafficIsForgotten: what was read takes no memory any more.
+// TestExpertTrafficIsForgotten: the counts of a program that was read take no memory any
+// more.
 func TestExpertTrafficIsForgotten(t *testing.T) {
 	var x expertTraffic
 	for prog := range 4 {

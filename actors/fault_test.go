@@ -239,10 +239,10 @@ func TestNonFiniteGradientWithClippingIsSkipped(t *testing.T) {
 	}
 }
 
-// spoilGradient scales weights such that losses stay finite and the gradient of
-// layer 1 does not: values of 1e36 that the output projection takes back to size,
-// and the projection's gradient is its input times what comes from a head a
-// million times too steep.
+// spoilGradient scales weights so that the losses stay finite and the gradient of layer 1
+// does not. The input of the output projection is about 1e36, and the projection scales it
+// back; but the projection's gradient is that input times a gradient which a steep head
+// makes a million times too large.
 func (tr trial) spoilGradient(s *host.Store) {
 	c := tr.config()
 	firstValue := (c.NumHeads + c.NumKVHeads) * c.HeadDim

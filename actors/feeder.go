@@ -21,7 +21,7 @@ type packBatch struct {
 	Eval bool
 }
 
-// batchPacked brings it.
+// batchPacked brings that batch.
 type batchPacked struct{ ready BatchReady }
 
 func (m batchPacked) with(result any) any {
@@ -68,9 +68,9 @@ func (r *run) execFeeder(w work) error {
 	return nil
 }
 
-// passOnStop tells the Conductor of a stop before it hears of the batch that has been
-// packed: no step, and no pass of an evaluation, begins with a batch that was packed
-// when the run had been asked to stop.
+// passOnStop tells the Conductor of a stop, if the run has been asked to stop, before the
+// batch is sent that has just been packed. So no step and no pass of an evaluation begins
+// with a batch whose packing ended after the stop.
 func (r *run) passOnStop() {
 	select {
 	case <-r.o.Stop:
@@ -79,7 +79,7 @@ func (r *run) passOnStop() {
 	}
 }
 
-// checkBatch refuses what is larger than buffers were sized for.
+// checkBatch refuses a batch that is larger than the buffers were made for.
 func (r *shared) checkBatch(b *data.Batch) error {
 	l, largest := r.plan.Limits, 0
 	for _, m := range b.MicroBatches {

@@ -12,8 +12,8 @@ import (
 	"mt/host"
 )
 
-// lender is a Home that keeps account of what it lends. Who has given a layer back
-// and uses it all the same finds no memory there.
+// lender is a Home that keeps account of what it lends. Whoever uses a layer after giving
+// it back finds no memory there.
 type lender struct {
 	*host.Store
 	mu    sync.Mutex
@@ -63,7 +63,7 @@ func (tr *trial) lend(fail int) *lender {
 	return h
 }
 
-// all is what h has lent and not got back.
+// all is how many layers h has lent and not got back.
 func (h *lender) all() (n int) {
 	for l := range maps.Values(h.lent) {
 		n += l

@@ -20,18 +20,18 @@ type shared struct {
 	plan      *plan.Run
 	hub       *hub
 	schedule  schedule.Spec
-	names     []string // of layers, to people
-	tiles     []layers.Tile
+	names     []string        // of the layers, for people
+	tiles     []layers.Tile   // as schedule.Visit.Tile numbers them
 	gradients []plan.Gradient // by layer
-	slabs     []*host.Arena
+	slabs     []*host.Arena   // by layer or, without clipping, by credit
 
 	closers []func()
-	late    error // of closing
+	late    error // the first that closing a stream gave
 }
 
-// lane is a device with its streams, and all that a run has on it: buffers, events,
-// what is staged on the host for it. Everything is allocated before the first step,
-// in the sizes that package plan gives.
+// lane is a device with its streams and all that a run has on it: slots, buffers,
+// events, and the host memory that copies to and from it go through. Everything is
+// allocated before the first step, in the sizes that package plan gives.
 type lane struct {
 	*shared
 	index             laneID
@@ -39,24 +39,24 @@ type lane struct {
 	ops               *layers.Templates
 	h2d, compute, d2h *countedStream
 
-	weights   []slot // those of one class after those of another
+	weights   []slot // of all classes, one class after the other
 	grads     gradPlace
 	gradBufs  []slot
 	narrow    device.Mem // bf16 image of a gradient on its way to the host
 	acts      []slot
-	saved     [][]device.Mem // by layer, by micro-batch of the pass in progress
-	savedMem  []device.Mem   // by layer, none where it keeps nothing
+	saved     [][]device.Mem // by layer and micro-batch of the pass in progress: cut from savedMem
+	savedMem  []device.Mem   // by layer: what it keeps for its backward; none where it keeps nothing
 	workspace device.Mem
 	batches   []batchSlot
 	experts   experts
-	spills    []byte // on the host, for activations without a slot
-	lossHost  []byte
+	spills    []byte // host memory for activations that have no slot
+	lossHost  []byte // host memory that the losses of a batch are copied to
 
 	travelled expertTraffic
 	stalls    *stalls
 }
 
-// newShared allocates what o needs once; on an error nothing stays allocated.
+// newShared allocates what a run has once. On an error nothing stays allocated.
 func newShared(o *Options) (*shared, error) {
 	r := &shared{o: o, plan: o.Plan, schedule: o.Plan.Schedule(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), gradients: o.Plan.Gradients()}
 	for _, l := range r.schedule.Layers {
@@ -74,8 +74,8 @@ func newShared(o *Options) (*shared, error) {
 	return r, nil
 }
 
-// newLane allocates what a lane needs on dev. What it has made when it fails is
-// given back with the rest of s.
+// newLane allocates what a lane needs on dev. s.close gives it back, also what was made
+// before an error.
 func newLane(s *shared, index laneID, dev device.Device) (*lane, error) {
 	r := &lane{shared: s, index: index, dev: dev}
 	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls} {
@@ -86,8 +86,8 @@ func newLane(s *shared, index laneID, dev device.Device) (*lane, error) {
 	return r, nil
 }
 
-// close gives everything back, in reverse order. The error is the first of a
-// stream: what a stream met after the last notification that was looked at.
+// close gives everything back, in reverse order. The error is the first that closing a
+// stream gave: a failure that came after the last notification that anybody looked at.
 func (r *shared) close() error {
 	for i := len(r.closers) - 1; i >= 0; i-- {
 		r.closers[i]()
@@ -98,7 +98,7 @@ func (r *shared) close() error {
 
 func (r *shared) onClose(f func()) { r.closers = append(r.closers, f) }
 
-// slab views a landed gradient: n elements from element off on.
+// slab views n elements of slab i, from element off on.
 func (r *shared) slab(i int, off, n int64) optim.Grad {
 	w := r.plan.GradBytes()
 	return optim.Grad{Data: r.slabs[i].Bytes()[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
@@ -163,8 +163,8 @@ func (r *lane) allocActivations() (err error) {
 }
 
 // makeTemplates puts the rotary tables on the device and binds the templates to
-// them. The tables go through the staging of a batch, which nothing uses yet, so the
-// most that a run holds is what it holds all the time.
+// them. The tables are copied through the staging of a batch, which nothing uses yet, so
+// that the copy takes no memory beyond what the run holds anyway.
 func (r *lane) makeTemplates() error {
 	c := r.plan.Spec.Config
 	cos, sin := c.RopeTables(r.plan.Spec.Positions)
@@ -194,7 +194,7 @@ func (r *lane) makeTemplates() error {
 	return nil
 }
 
-// bindSaved cuts the layers' saved memory for the micro-batches of b.
+// bindSaved cuts the saved memory of every layer into one piece for each micro-batch of b.
 func (r *lane) bindSaved(b *data.Batch) {
 	r.saved = r.saved[:0]
 	for l, m := range r.savedMem {
@@ -213,7 +213,7 @@ func (r *lane) bindSaved(b *data.Batch) {
 	}
 }
 
-// event makes one that lives as long as the run.
+// event makes an event that is closed at the end of the run.
 func (r *lane) event() (device.Event, error) {
 	e, err := r.dev.NewEvent()
 	if err == nil {
@@ -222,7 +222,7 @@ func (r *lane) event() (device.Event, error) {
 	return e, err
 }
 
-// makeStalls begins to time what the device waits for.
+// makeStalls makes what times the waits of the compute stream.
 func (r *lane) makeStalls() error {
 	r.stalls = newStalls(r.dev)
 	r.onClose(r.stalls.close)

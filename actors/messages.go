@@ -9,16 +9,16 @@ import (
 // Cause is why the compute stream stood still.
 type Cause uint8
 
-// The causes of a stall.
+// The causes of a stall: what was missing.
 const (
-	NoStall Cause = iota
-	StallWeights
-	StallUpdate
-	StallActivation
-	StallGradBuffer
-	StallData
-	StallCheckpoint
-	StallRouting // the experts' tokens were not yet counted on the host
+	NoStall         Cause = iota
+	StallWeights          // a free weight slot, or the end of a copy into it
+	StallUpdate           // the Optimizer's update of a layer
+	StallActivation       // an activation slot, or an activation that comes back from the host
+	StallGradBuffer       // a free gradient buffer
+	StallData             // the batch
+	StallCheckpoint       // an update that had to wait until the layer was written to disk
+	StallRouting          // the numbers of the experts' tokens, on the host
 	NumCauses
 )
 
@@ -26,8 +26,8 @@ func (c Cause) String() string {
 	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint", "routing"}[c]
 }
 
-// Messages. Commands are imperative, events past tense. Prog is the number of the
-// pass that a message belongs to (Pass.Seq).
+// The messages follow. All but those that ask (…Wanted, …Requested) tell what has
+// happened. Prog is the number of the pass that a message belongs to (Pass.Seq).
 
 // BatchWanted asks the Feeder for the batch of a training step, or of an
 // evaluation pass.
@@ -36,27 +36,28 @@ type BatchWanted struct {
 	Eval bool
 }
 
-// BatchReady brings it.
+// BatchReady brings the batch that a BatchWanted asked for.
 type BatchReady struct {
 	Step  int
 	Eval  bool
 	Batch *data.Batch
 }
 
-// PassPlanned hands out the next pass.
+// PassPlanned hands the next pass to the actors of a lane.
 type PassPlanned struct{ Pass *Pass }
 
-// StepClosed tells that the loss of a training step is known; updates may go.
+// StepClosed tells that the loss of a training step is known, so that updates may
+// begin.
 type StepClosed struct {
 	Step int
 	LR   float64
-	// Skip: the loss is not finite; no layer is updated.
+	// Skip: the loss is not finite, so no layer is updated.
 	Skip bool
 	// Save: the state after this step is written to disk.
 	Save bool
 }
 
-// LayerUpdated tells that a layer's weights are at Version (steps taken).
+// LayerUpdated tells that a layer's weights are at Version, counted in steps taken.
 type LayerUpdated struct {
 	Layer, Version int
 	// Save: the Checkpointer writes the layer at this version.
@@ -75,7 +76,9 @@ type LayerFetched struct {
 	Cause             Cause
 }
 
-// BatchFetched is LayerFetched for the embedding: ids and gathered rows.
+// BatchFetched tells that a batch is on its way into batch slot Slot: its ids, and
+// the rows of the embedding that they name. The compute stream waits for the slot's
+// event.
 type BatchFetched struct {
 	Prog, Slot int
 	Cause      Cause
@@ -87,8 +90,8 @@ type SlotFreed struct{ Slot int }
 // BatchSlotFreed returns a batch slot.
 type BatchSlotFreed struct{ Slot int }
 
-// ActivationFetched grants an activation slot to an object of the program:
-// filled from the host (Filled) or to be written.
+// ActivationFetched grants an activation slot to an object of the program. Filled:
+// the object is being copied into it from the host; else a launch writes it.
 type ActivationFetched struct {
 	Prog, Object, Slot int
 	Filled             bool
@@ -103,22 +106,22 @@ type ActivationSpilled struct{ Prog, Object int }
 // ActivationSlotFreed returns an activation slot.
 type ActivationSlotFreed struct{ Slot int }
 
-// GradComputed tells that a layer's gradient is complete in device buffer Buf, or
-// that of one of its parts, Tile. Complete: it was the last of them.
+// GradComputed tells that the gradient of a layer, or of one part of it, is complete
+// in gradient buffer Buf; Tile is its tile. Complete: it is the layer's last one.
 type GradComputed struct {
 	Prog, Step, Layer, Part, Tile, Buf int
 	Complete                           bool
 }
 
-// RoutingComputed tells that it is decided on the device which tokens go to which
-// experts of a layer.
+// RoutingComputed tells that the launches are enqueued which decide, on the device,
+// which tokens go to which experts of a layer.
 type RoutingComputed struct{ Prog, Layer int }
 
-// RoutingLanded brings where in the list of pairs (token, choice), which stays on
-// the device, each expert's begin and end.
+// RoutingLanded brings the routing of a layer to the host: where each expert's pairs
+// (token, choice) begin and end in the list of all pairs, which stays on the device.
 type RoutingLanded struct {
 	Prog, Layer int
-	Offsets     []int32 // expert e, from 0 on, has pairs Offsets[e] to Offsets[e+1]
+	Offsets     []int32 // expert e, counted from 0, has pairs Offsets[e] to Offsets[e+1]−1
 }
 
 func (m RoutingLanded) with(result any) any {
@@ -133,7 +136,7 @@ type GradBufferFreed struct{ Buf int }
 type GradLanded struct {
 	Step, Layer, Slab int
 	Lane              laneID  // whose slab it is
-	IDs               []int32 // of the batch, rising; the rows of the embedding's gradient are theirs
+	IDs               []int32 // of the batch, rising: row i of the embedding's gradient is that of IDs[i]
 }
 
 // SlabFreed returns a slab.
@@ -147,7 +150,7 @@ type LossLanded struct {
 	Prog, Step int
 	Eval       bool
 	Sum        float64 // nats over all supervised tokens
-	Aux        float64 // to be added to the mean: what balances the experts' load
+	Aux        float64 // the loss that balances the experts' load, to be added to the mean
 }
 
 func (m LossLanded) with(result any) any {
@@ -166,9 +169,10 @@ type StepUpdated struct {
 	NonFinite int
 }
 
-// SaveRequested asks for a checkpoint of the state after Step, whose layers come
-// with their updates or, AtRest, are all there and stay as they are: then AdamStep
-// and NonFinite are LayerUpdated's.
+// SaveRequested asks for a checkpoint of the state after Step. Its layers come one by
+// one, with LayerUpdated. AtRest: no update follows, and all layers can be written as
+// they are; only then AdamStep and NonFinite are set, which mean what they mean in
+// LayerUpdated.
 type SaveRequested struct {
 	Step            int
 	DataPos, Tokens int64
@@ -183,7 +187,8 @@ type LayerSaved struct{ Step, Layer int }
 // SaveDone tells that a checkpoint is complete.
 type SaveDone struct{ Step int }
 
-// ActivationChecked tells, in a diagnosis, whether a layer's output is finite.
+// ActivationChecked tells, in a diagnosis, whether a layer's output for one
+// micro-batch is finite.
 type ActivationChecked struct {
 	Prog, Layer, MicroBatch int
 	Finite                  bool
@@ -204,11 +209,12 @@ type Failed struct {
 	Err   error
 }
 
-// StepReported tells that what there is to say of a step has been said: its
-// checkpoint may stand.
+// StepReported tells that a step has been reported to the caller, so that its
+// checkpoint may be committed.
 type StepReported struct{ Step int }
 
-// StepReport is what the Reporter learns of a step.
+// StepReport is what the Reporter reports of a step. The Conductor sends it without
+// the fields from Elapsed on, which the Reporter adds.
 type StepReport struct {
 	Step, Prog     int
 	Loss, GradNorm float64
@@ -219,15 +225,15 @@ type StepReport struct {
 	TotalTokens    int64 // since the start of training
 	Supervised     int64
 	AttendedPairs  int64                    // (query, key) pairs, in all blocks together
-	Elapsed        time.Duration            // since the step before, or an evaluation after it, was complete
-	Compute        time.Duration            // of the compute stream, from the step before to the end of the last launch
-	Stall          [NumCauses]time.Duration // of Compute, waiting
-	H2D, D2H       int64                    // bytes that travelled
-	Experts        int64                    // tiles of experts that travelled to the device
-	ExpertBytes    int64                    // their bytes, of H2D
+	Elapsed        time.Duration            // since the report before, of a step or an evaluation
+	Compute        time.Duration            // of the compute stream, from the end of the step before to the end of this one
+	Stall          [NumCauses]time.Duration // how much of Compute went by waiting, by cause
+	H2D, D2H       int64                    // bytes copied over the link since the report before
+	Experts        int64                    // tiles of experts that were copied to the device
+	ExpertBytes    int64                    // the bytes of those tiles, which H2D contains
 }
 
-// EvalReport is what the Reporter learns of an evaluation.
+// EvalReport is what the Reporter reports of an evaluation.
 type EvalReport struct {
 	Step   int
 	Loss   float64 // nats per supervised token

@@ -52,7 +52,7 @@ func (w *world) do(e work) {
 	}
 }
 
-// landing is what happens when a copy to the host has landed.
+// landing is what the world does when a copy to the host has landed.
 func (w *world) landing(e work) func() {
 	switch d := e.do.(type) {
 	case spill:
@@ -109,7 +109,7 @@ func (w *world) offsets(prog, layer int) []int32 {
 	return out
 }
 
-// pairs is how many go to expert k of a layer.
+// pairs is how many pairs go to expert k of a layer.
 func (w *world) pairs(prog, layer, k int) int {
 	o := w.offsets(prog, layer)
 	return int(o[k] - o[k-1])
@@ -151,7 +151,7 @@ func (w *world) updates(step int) int {
 	return n
 }
 
-// launch checks that the slots of a launch hold what the program says.
+// launch checks that the slots of a launch hold what the program says they do.
 func (w *world) launch(d enqueue) {
 	l := d.p.Launches[d.Index]
 	v := d.p.Visits[l.Visit]

@@ -9,7 +9,7 @@ const interleavings, fewInterleavings = 100_000, 10_000
 // schedules is how many orders of the streams' work are drawn.
 const schedules, fewSchedules = 10_000, 1_000
 
-// orders are in how many ways an emulated driver runs whole trials; small ones
+// orders is in how many orders an emulated driver runs whole trials; small trials run in
 // ten times as many.
 const orders, fewOrders = 3, 1
 

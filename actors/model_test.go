@@ -49,7 +49,7 @@ type world struct {
 	stopped  bool // the run was asked to stop; the Conductor may not have heard of it
 	atStop   int  // steps planned when the run was asked to stop; −1: it was not
 	saves    []int
-	booked   map[string]bool // messages the table of credits names
+	booked   map[string]bool // the messages that the table of credits names
 	ended    bool
 	trace    map[role]*strings.Builder // nil: not kept
 	err      error
@@ -140,7 +140,7 @@ func (w *world) count(name string, msg any) {
 	}
 	for _, c := range Credits {
 		if slot >= 0 && (slot < w.cfg.depths.WeightSlots) != (c.Name == "weight slot") {
-			continue // of the other class
+			continue // it is a credit of the other class of slots
 		}
 		if c.Taken == name {
 			w.taken[c.Name]++
@@ -151,8 +151,8 @@ func (w *world) count(name string, msg any) {
 	}
 }
 
-// run plays until the run has ended. It reports a deadlock, or what an effect
-// found wrong.
+// run plays until the run has ended. The error is a deadlock, or what an effect found
+// wrong.
 func (w *world) run() error {
 	w.send(conductorID, begin{})
 	for n := 0; w.err == nil; n++ {
@@ -210,7 +210,7 @@ func (w *world) turn(id role) {
 		w.todo[id] = w.cores[id].step(msg)
 		if _, ok := msg.(StopRequested); ok {
 			if w.atStop < 0 {
-				w.atStop = w.cores[conductorRole].(*conductorCore).step0
+				w.atStop = w.cores[conductorRole].(*conductorCore).planned
 			}
 		}
 		w.record(id, msg, w.todo[id])
@@ -344,18 +344,18 @@ func (w *world) verify() error {
 	}
 	for _, c := range Credits {
 		if w.cfg.clip > 0 && c.Name == "slab" {
-			continue // one per layer, no credit
+			continue // every layer has its own slab, which is no credit
 		}
 		if c.Name == "batch" {
 			if w.taken[c.Name] < w.returned[c.Name] {
 				return fmt.Errorf("%d batches came, %d were asked for", w.returned[c.Name], w.taken[c.Name])
 			}
-			continue // batches asked for and not used die with the run
+			continue // a batch that was asked for may be left unused at the end of the run
 		}
 		held := 0
 		if c.Name == "weight slot" {
 			held = len(w.cores[computeRole].(*computeCore).weights)
-			if held > 0 && w.atStop < 0 { // kept for the next pass of an evaluation that was stopped
+			if held > 0 && w.atStop < 0 { // it was kept for the next pass of an evaluation, which was stopped
 				return fmt.Errorf("%d weight slots are held at the end", held)
 			}
 		}

@@ -2,12 +2,12 @@ package actors
 
 // NonFiniteError ends a run whose loss or gradients were not finite.
 type NonFiniteError struct {
-	Step   int // at which the run gave up
-	Finite int // the last before whose loss and gradients were finite
+	Step   int // the step at which the run gave up
+	Finite int // the last step before it whose loss and gradients were finite
 	err    error
 }
 
 func (e *NonFiniteError) Error() string { return e.err.Error() }
 
-// Unwrap is what Error says.
+// Unwrap returns the error whose text Error returns.
 func (e *NonFiniteError) Unwrap() error { return e.err }

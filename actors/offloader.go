@@ -8,18 +8,19 @@ import (
 	"mt/plan"
 )
 
-// The Offloader brings to the host what the device computed: gradients into
-// slabs, activations into spill buffers, losses. It owns the slabs' credits.
+// The Offloader brings to the host what the device computed: gradients, which go into
+// slabs, activations that are spilled, the experts' routing and losses. It owns the
+// slabs' credits.
 // "Landed" means that the bytes are on the host, not that the copy is enqueued.
 
 // offloaderCore is the pure part of the Offloader.
 type offloaderCore struct {
 	lane     laneID
-	programs map[int]*Pass // by Seq, while something of theirs may come
-	pool     bool          // slabs are a credit; else slab = layer, always free
-	slabs    []int
+	programs map[int]*Pass // by Seq, as long as messages of theirs may come
+	pool     bool          // slabs are a credit; else every layer has its own, which is always free
+	slabs    []int         // those that are free, where they are a credit
 	waiting  []GradComputed
-	landing  int // slab that the parts of a layer's gradient go on landing in; −1: none
+	landing  int // slab in which a gradient is landing part by part; −1: none
 }
 
 func newOffloaderCore(lane laneID, clip bool, d plan.Depths) *offloaderCore {
@@ -30,17 +31,18 @@ func newOffloaderCore(lane laneID, clip bool, d plan.Depths) *offloaderCore {
 	return c
 }
 
-// spill copies an activation to its host buffer.
+// spill copies an activation of so many tokens to the host; Host is where to, as in
+// schedule.Object.
 type spill struct{ Slot, Host, Tokens int }
 
-// offloadGrad copies the gradient of a tile into its range of a slab and records
-// that the buffer is idle once it is read.
+// offloadGrad copies the gradient of a tile into its ranges of a slab, and records that
+// the gradient buffer is idle when it has been read.
 type offloadGrad struct {
 	Layer, Part, Tile, Buf, Slab int
-	IDs                          []int32 // the batch's
+	IDs                          []int32 // unique ids of the batch
 }
 
-// offloadRouting copies the places of the experts' pairs to the host.
+// offloadRouting copies to the host where each expert's pairs begin.
 type offloadRouting struct {
 	p     *Pass
 	Layer int
@@ -52,7 +54,7 @@ type offloadLoss struct {
 	Slot int
 }
 
-// losses is what it finds: LossLanded's Sum and Aux.
+// losses is the result of offloadLoss: Sum and Aux of LossLanded.
 type losses struct{ sum, aux float64 }
 
 func (c *offloaderCore) step(msg any) []effect {
@@ -83,7 +85,8 @@ func (c *offloaderCore) step(msg any) []effect {
 	return c.advance()
 }
 
-// programsKept is how many programs back a late message may come from.
+// programsKept is how many programs are kept: messages may come late, but not from one
+// that is further back.
 const programsKept = 4
 
 func (c *offloaderCore) advance() []effect {
@@ -142,12 +145,13 @@ func (r *lane) execOffloader(w work) error {
 	return nil // an error of the stream comes with the notification
 }
 
-// nothing is found by a copy that is only made.
+// nothing is the result of a copy that finds nothing out.
 func nothing() any { return nil }
 
-// landed ends a work whose copy has landed, unless a stream has failed, as what a
-// failed stream left behind must not reach the optimizer. A failure of the compute
-// stream is for its own notification to tell.
+// landed returns what the d2h stream is to call when the copies of w have landed. It
+// completes w with the result of found, unless a stream has failed: what a failed stream
+// leaves behind must not reach the Optimizer. Then it reports the error, and what was
+// copied; that of the compute stream is left to that stream's own notifications.
 func (r *lane) landed(w work, what string, found func() any) func(error) {
 	return func(err error) {
 		if r.hub.stopped.Load() {
@@ -171,13 +175,14 @@ func (r *lane) offloadGrad(e offloadGrad) {
 	r.d2h.Record(r.gradBufs[e.Buf].idle)
 }
 
-// spilled is where so many tokens of a spilled activation lie on the host.
+// spilled is the host memory of a spilled activation of so many tokens; at is where it
+// begins, in tokens.
 func (r *lane) spilled(at, tokens int) []byte {
 	from := r.plan.ActivationBytes(at)
 	return r.spills[from : from+r.plan.ActivationBytes(tokens)]
 }
 
-// sumF32 adds little-endian floats in order, in float64.
+// sumF32 adds up the little-endian float32 of b in their order, in float64.
 func sumF32(b []byte) float64 {
 	var sum float64
 	for i := 0; i+4 <= len(b); i += 4 {

@@ -8,58 +8,59 @@ import (
 	"mt/host/optim"
 )
 
-// The Optimizer takes gradients as they land: it measures them, and updates
-// weights, and what is kept beside them, on all cores, one layer after the other. With clipping
-// the updates begin when the norm over all layers is known and go in forward
-// order, so that the next forward can begin behind them; without, a layer is
-// updated as its gradient lands.
+// The Optimizer takes gradients as they land. It measures them, and updates weights and
+// what is kept beside them, on all cores, one layer after the other. With clipping the
+// updates begin when the norm over all layers is known and go in forward order, so that
+// the next forward can follow close behind them. Without clipping a layer is updated as
+// soon as its gradient has landed.
 
 // optimizerCore is the pure part of the Optimizer.
 type optimizerCore struct {
 	layers  int
 	lanes   int
 	clip    float64 // max_grad_norm; 0: no clipping
-	into    []int   // by layer, the one in whose gradient its own is summed: itself, but where they share a table
+	into    []int   // by layer: into whose gradient its own is added; itself, unless both share a table
 	version int     // steps taken by all layers
 	adam    int64   // updates made: Adam's step count
 	skipped int     // steps skipped in a row
 	busy    bool
 	cur     *stepState
-	// saving: the layer's state is being written; its next update waits.
+	// saving says, by layer, that its state is being written, so its next update waits.
 	saving []bool
 }
 
 // stepState is what is known of the step in progress.
 type stepState struct {
 	step    int
-	ids     []int32 // of the batch
+	ids     []int32 // unique ids of the batch
 	closed  *StepClosed
-	landed  []int    // slab of a layer, −1: not landed
-	lane    []laneID // whose slab that is
-	squares []float64
-	have    []bool // squares are known
-	queue   []int  // landed layers to measure
-	updated []bool
-	done    int // layers updated
-	next    int // with clipping: next layer to update
-	pending int // without clipping: index into order
-	order   []int
-	held    []bool
-	finite  int // the last step before that was not skipped
+	landed  []int     // by layer: the slab with its gradient; −1: it has not landed
+	lane    []laneID  // by layer: whose slab that is
+	squares []float64 // by layer: the sum of squares of its gradient
+	have    []bool    // by layer: squares is known
+	queue   []int     // layers whose gradients have landed and are to be measured
+	updated []bool    // by layer
+	done    int       // layers updated
+	next    int       // with clipping: next layer to update
+	pending int       // without clipping: index into order of the next layer to update
+	order   []int     // layers in the order in which they were measured
+	held    []bool    // by layer: its update had to wait for the Checkpointer
+	finite  int       // the last step before this one that was not skipped
 }
 
-// newOptimizerCore begins at start with layers whose gradients are summed as into says.
+// newOptimizerCore makes an Optimizer of len(into) layers that are where start says; for
+// into see optimizerCore.
 func newOptimizerCore(into []int, lanes int, start State, clip float64) *optimizerCore {
 	layers := len(into)
 	return &optimizerCore{layers: layers, lanes: lanes, clip: clip, into: into, version: start.Step, adam: start.AdamStep,
 		skipped: start.NonFinite, saving: make([]bool, layers)}
 }
 
-// merge adds rows, which are a layer's gradient of a table that it shares with another,
-// to the other's gradient of it.
+// merge is for a layer that shares its table with another: it adds the layer's gradient,
+// of the rows with these ids, to the other's gradient of the whole table.
 type merge struct {
 	Layer      int
-	Rows, Into int // slabs
+	Rows, Into int // the slabs of either gradient
 	IDs        []int32
 }
 
@@ -83,7 +84,7 @@ func (m measured) with(result any) any {
 // merged tells that merge is done.
 type merged struct{ Layer int }
 
-// update moves a layer.
+// update updates a layer by its gradient.
 type update struct {
 	Layer, Slab int
 	IDs         []int32
@@ -103,7 +104,7 @@ func (c *optimizerCore) step(msg any) []effect {
 			s = c.open(m.Step)
 		}
 		s.landed[m.Layer], s.lane[m.Layer], s.ids = m.Slab, m.Lane, m.IDs
-		if len(c.shares(m.Layer)) == 1 || c.into[m.Layer] != m.Layer { // else it is measured when the others' are in it
+		if len(c.shares(m.Layer)) == 1 || c.into[m.Layer] != m.Layer { // else it is measured once the others' are added to it
 			s.queue = append(s.queue, m.Layer)
 		}
 	case StepClosed:
@@ -113,7 +114,7 @@ func (c *optimizerCore) step(msg any) []effect {
 		s.closed = &m
 	case merged:
 		c.busy = false
-		s.squares[m.Layer], s.have[m.Layer] = 0, true // its part is measured with the sum
+		s.squares[m.Layer], s.have[m.Layer] = 0, true // its share is measured with the sum
 		s.order = append(s.order, m.Layer)
 		s.queue = append(s.queue, c.into[m.Layer])
 	case measured:
@@ -131,8 +132,8 @@ func (c *optimizerCore) step(msg any) []effect {
 	return c.advance()
 }
 
-// shares are the layers whose gradients are summed in that of l, or with l in that
-// of another: l alone, but where it shares a table.
+// shares lists the layers whose gradients are added into the same one as that of l, with l
+// among them: l alone, unless it shares a table.
 func (c *optimizerCore) shares(l int) (out []int) {
 	for k, into := range c.into {
 		if into == c.into[l] {
@@ -151,7 +152,7 @@ func (c *optimizerCore) open(step int) *stepState {
 	return c.cur
 }
 
-// advance starts the next piece of work, or finishes the step without any.
+// advance starts the next work, or ends a step that is skipped.
 func (c *optimizerCore) advance() []effect {
 	s := c.cur
 	if s == nil || c.busy {
@@ -190,7 +191,7 @@ func (c *optimizerCore) startMeasure(s *stepState) []effect {
 	l := s.queue[0]
 	if into := c.into[l]; into != l {
 		if s.landed[into] < 0 {
-			return nil // it is on its way
+			return nil // until that has landed too
 		}
 		s.queue, c.busy = s.queue[1:], true
 		return []effect{work{do: merge{Layer: l, Rows: s.landed[l], Into: s.landed[into], IDs: s.ids}, done: []send{{optimizerID, merged{l}}}}}
@@ -215,8 +216,8 @@ func (c *optimizerCore) advanceUnclipped(s *stepState) []effect {
 	return out
 }
 
-// nonFiniteGradient fails the run: without clipping layers are updated already.
-// Finite is the last step before that was not skipped.
+// nonFiniteGradient fails the run: without clipping other layers are updated already, so
+// the step cannot be skipped. Finite is the last step before it that was not skipped.
 type nonFiniteGradient struct{ Step, Layer, Finite int }
 
 func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []effect {
@@ -229,8 +230,8 @@ func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []effect 
 		AdamStep: c.adam + 1, LR: s.closed.LR, Clip: clip}, done: []send{{optimizerID, updateDone{l}}}}}
 }
 
-// updated passes on that l is at the step's version, and ends the step after
-// the last layer.
+// updated tells that l is at the step's version, gives back slabs that nobody reads any
+// more, and ends the step after the last layer.
 func (c *optimizerCore) updated(l int) []effect {
 	s := c.cur
 	c.skipped = 0
@@ -263,8 +264,8 @@ func (c *optimizerCore) announce(s *stepState, l int, adam int64) []effect {
 	return out
 }
 
-// dropMeasured gives back the slabs of gradients that are measured and will not
-// be used: others may wait for them.
+// dropMeasured gives back, in a step that is skipped, the slabs of gradients that have been
+// measured: gradients that have not landed may be waiting for a slab.
 func (c *optimizerCore) dropMeasured(s *stepState) []effect {
 	var out []effect
 	for l := range c.layers {
@@ -276,8 +277,8 @@ func (c *optimizerCore) dropMeasured(s *stepState) []effect {
 	return out
 }
 
-// skip ends a step that changes nothing. A layer that is still being saved may
-// change its version all the same: its bytes stay.
+// skip ends a step that changes nothing. It need not wait for a layer that is being saved,
+// whose version changes but not its bytes, unless this step is to be saved too.
 func (c *optimizerCore) skip(s *stepState) []effect {
 	out := c.dropMeasured(s)
 	for l := range c.layers {
@@ -299,7 +300,7 @@ func (c *optimizerCore) finish(s *stepState, skipped bool) send {
 	return send{conductorID, StepUpdated{Step: s.step, GradNorm: s.norm(), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped}}
 }
 
-// free gives back the slab of a layer.
+// free gives back the slab with the gradient of layer l.
 func (s *stepState) free(l int) send { return send{s.lane[l].offloader(), SlabFreed{s.landed[l]}} }
 
 // norm is the L2 norm over all layers, summed in the order of the layers.
@@ -331,14 +332,14 @@ func (r *run) execOptimizer(w work) error {
 	return nil
 }
 
-// merge adds the rows that are a layer's gradient of a table to the other's gradient
-// of it.
+// merge adds a layer's gradient of some rows of a table to another layer's gradient of
+// the whole table.
 func (r *shared) merge(e merge) {
 	g, n := r.gradients[e.Layer], int64(len(e.IDs))
 	optim.AddRows(r.o.Pool, r.slab(e.Into, g.From, g.Table), e.IDs, r.slab(e.Rows, 0, n*g.Row), int(g.Row))
 }
 
-// squares is the sum of squares of a layer's gradient, tensor by tensor.
+// squares is the sum of squares of a layer's gradient, added up tensor by tensor.
 func (r *shared) squares(e measure) float64 {
 	var sum float64
 	for _, x := range r.gradients[e.Layer].Ranges(len(e.IDs)) {
@@ -347,7 +348,7 @@ func (r *shared) squares(e measure) float64 {
 	return sum
 }
 
-// update moves one layer.
+// update updates one layer.
 func (r *shared) update(e update) error {
 	o, g := r.o.Optimizer, r.gradients[e.Layer]
 	rate := optim.Rate{LR: e.LR, Step: e.AdamStep, Clip: e.Clip}

@@ -62,7 +62,7 @@ func TestSkippedStepsAndSaves(t *testing.T) {
 	two := []string{"layer 0 is at 2", "layer 1 is at 2", "step 2 is done"}
 	three := []string{"update 0", "layer 0 is at 3", "update 1", "layer 1 is at 3", "step 3 is done"}
 	for name, c := range map[string]struct {
-		told []any // step 1, which is saved, comes before
+		told []any // after step 1, which is saved
 		want []string
 	}{
 		"a skipped step passes, the next update waits": {slices.Concat(step(2, true, false), step(3, false, false)), two},

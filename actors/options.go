@@ -9,7 +9,8 @@ import (
 	"mt/plan"
 )
 
-// State is where a run starts: after Step steps.
+// State is where training stands after Step steps: where a run starts, or what a
+// checkpoint has.
 type State struct {
 	Step      int
 	AdamStep  int64 // updates made
@@ -17,12 +18,17 @@ type State struct {
 	Tokens    int64 // consumed by all steps
 }
 
-// Saver writes checkpoints; one save is open at a time. All calls come from one
-// goroutine at a time.
+// Saver writes checkpoints; one save is open at a time. Calls come from several
+// goroutines, but never two at once. An error ends the run.
 type Saver interface {
+	// Open begins a save of the state after a step.
 	Open(step int) error
-	Layer(i int, l *host.LayerState) error // l is the layer until Layer returns
+	// Layer writes layer i, which is lent as l until Layer returns.
+	Layer(i int, l *host.LayerState) error
+	// Commit ends the save when all layers are written. dataPos is the data position
+	// after the step, as Schedule.DataPos gives it.
 	Commit(s State, dataPos int64) error
+	// Abort ends a save that will not be committed.
 	Abort()
 }
 
@@ -30,25 +36,26 @@ type Saver interface {
 type Options struct {
 	Device device.Device
 	Home   host.Home      // of the layers: what is fetched, updated and saved
-	Pool   *parallel.Pool // the host's cores: norms and arenas
-	// Plan is the memory plan: layouts, templates, depths, limits of batches.
+	Pool   *parallel.Pool // the host's cores, on which norms are computed and arenas filled
+	// Plan says what of the model there is (layouts, layers.Spec), and how much memory
+	// each purpose gets (depths, limits of batches).
 	Plan     *plan.Run
 	Schedule Schedule
 	Start    State
 	// Optimizer makes the updates; nil where there are none.
 	Optimizer   optim.Optimizer
-	MaxGradNorm float64 // 0: no clipping; as Plan.Clip says
+	MaxGradNorm float64 // 0: no clipping; Plan.Clip must say the same
 	// Batch packs the batch of a training step (1-based) or, with eval, of an
 	// evaluation pass (1-based).
 	Batch func(step int, eval bool) (*data.Batch, error)
 	Saver Saver // nil with Schedule.NoSave
-	// OnStep and OnEval get the measurements, in order, on one goroutine. OnStep
-	// has returned for a step before its checkpoint is committed.
+	// OnStep and OnEval, which may be nil, get the measurements in order, never two
+	// calls at once. OnStep has returned for a step before its checkpoint is committed.
 	OnStep func(StepReport)
 	OnEval func(EvalReport)
-	// moreBatches is how many batches are on the device beside one; none is gained by
-	// more, as the next batch's embedding waits for the update that this one's gradient
-	// makes.
+	// moreBatches is how many batch slots there are beyond the one that a run needs.
+	// More gain nothing, because the rows of the next batch wait for the update that this
+	// batch's gradient makes; tests show that they change nothing either.
 	moreBatches int
 	// Stop, when closed, ends the run after the step in progress.
 	Stop <-chan struct{}

@@ -8,16 +8,16 @@ import (
 )
 
 // Pass is one pass over the layers with the batch that goes through them: the
-// program it follows, and what of the run it is.
+// program it follows, and its place in the run.
 type Pass struct {
 	*schedule.Program
-	Seq     int // passes are counted from 0
+	Seq     int // its number: passes are counted from 0
 	Step    int // the training step it belongs to; for an evaluation the step it follows
 	Eval    bool
 	Check   bool // diagnosis: look for non-finite values after every launch
-	Version int  // of the weights it wants: steps taken
+	Version int  // the version of the weights that it needs, counted in steps taken
 	Batch   *data.Batch
-	Waited  Cause // what the device stood still for before it was planned
+	Waited  Cause // what the Conductor waited for before it could plan it
 }
 
 func (p *Pass) String() string {

@@ -9,9 +9,9 @@ import (
 )
 
 // The Prefetcher owns the credits of what it fills: weight slots of every class,
-// batch slots and activation slots. It serves the takes of a program in
-// the order they were planned; each waits for its credit and for its source
-// (the layer's version, the spilled copy).
+// batch slots and activation slots. It serves the takes of a program in the order in
+// which they were planned. Each waits for a free slot and for what is to be copied: a
+// layer at the right version, or an activation that has been spilled.
 
 // prefetcherCore is the pure part of the Prefetcher.
 type prefetcherCore struct {
@@ -19,31 +19,33 @@ type prefetcherCore struct {
 	versions  []versionState             // by layer
 	sources   [][]int                    // by tile, the layers that it is copied from
 	classes   []schedule.Class           // of every weight slot
-	slots     [schedule.NumClasses][]int // those that are free
-	batchFree []int
-	actFree   []int
+	slots     [schedule.NumClasses][]int // by class: the weight slots that are free
+	batchFree []int                      // batch slots that are free
+	actFree   []int                      // activation slots that are free
 	programs  []*prefetchState
 }
 
+// versionState is what the last LayerUpdated said of a layer.
 type versionState struct {
 	version int
-	held    bool // its last update waited for the Checkpointer
+	held    bool // the update waited for the Checkpointer
 }
 
 // prefetchState is how far the Prefetcher is with one program.
 type prefetchState struct {
 	p        *Pass
-	batch    bool        // the batch has been asked for
+	batch    bool        // the gathering of the batch's rows has begun
 	weights  int         // next entry of WeightTakes
 	acts     int         // next entry of ActTakes
-	spilled  map[int]int // how often an object has been spilled
-	routed   routing     // of the layers so far
-	waited   Cause       // what the next weight take has waited for
-	waitedIn Cause       // the same for the batch
+	spilled  map[int]int // by object: how often it has been spilled
+	routed   routing     // of the layers whose routing has landed
+	waited   Cause       // what the next tile to fetch has waited for
+	waitedIn Cause       // what the batch has waited for
 }
 
-// newPrefetcherCore begins with layers at a version, tiles that are copied from the
-// layers that sources names, and so many weight slots of each class and batch slots.
+// newPrefetcherCore makes a Prefetcher of so many layers, all at the same version. sources
+// has, by tile, the layers that it is copied from; slots and batches are how many weight
+// slots there are of each class, and how many batch slots.
 func newPrefetcherCore(lane laneID, layers, version int, sources [][]int, slots [schedule.NumClasses]int, batches int, d plan.Depths) *prefetcherCore {
 	c := &prefetcherCore{lane: lane, versions: make([]versionState, layers), sources: sources, batchFree: ids(batches), actFree: ids(d.ActivationSlots)}
 	for class, n := range slots {
@@ -58,7 +60,7 @@ func newPrefetcherCore(lane laneID, layers, version int, sources [][]int, slots 
 	return c
 }
 
-// ids is 0 … n−1.
+// ids lists the ids 0 … n−1.
 func ids(n int) []int {
 	s := make([]int, n)
 	for i := range s {
@@ -71,7 +73,7 @@ func ids(n int) []int {
 // slot is idle, and records that it is ready.
 type fetchWeights struct {
 	Prog, Layer, Part, Tile, Slot int
-	Expert                        bool // an expert's tile, which is counted
+	Expert                        bool // it is an expert's tile, and is counted as such
 }
 
 // gatherRows collects the embedding's rows of a batch in the staging of a slot.
@@ -86,13 +88,15 @@ type rowsGathered struct {
 	sent BatchFetched
 }
 
-// fetchBatch enqueues the copies of the gathered rows and of the batch's ids.
+// fetchBatch enqueues the copies of the gathered rows and of the batch's ids to the
+// device.
 type fetchBatch struct {
 	p    *Pass
 	Slot int
 }
 
-// fetchActivation enqueues the copy of a spilled activation into a slot.
+// fetchActivation enqueues the copy of a spilled activation of so many tokens into a
+// slot; Host is where it lies on the host, as in schedule.Object.
 type fetchActivation struct{ Slot, Host, Tokens int }
 
 func (c *prefetcherCore) step(msg any) []effect {
@@ -128,8 +132,8 @@ func (c *prefetcherCore) step(msg any) []effect {
 	return c.advance()
 }
 
-// advance serves whatever can be served. Takes of a later program begin only
-// when those of the one before have all been served.
+// advance serves whatever can be served. It begins with a program when all takes of the
+// program before have been served.
 func (c *prefetcherCore) advance() []effect {
 	var out []effect
 	for len(c.programs) > 0 {
@@ -145,7 +149,8 @@ func (c *prefetcherCore) advance() []effect {
 	return out
 }
 
-// upToDate says whether layers are at the version p wants, and what was waited for.
+// upToDate says whether layers are at the version that p needs, and what they wait for or
+// have waited for.
 func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause) {
 	cause = StallWeights
 	for _, l := range layers {
@@ -195,7 +200,7 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []effect {
 				s.waited = StallRouting
 				return out
 			}
-			if pairs == 0 { // nobody comes: Compute passes the visit without weights
+			if pairs == 0 { // nobody is sent there: Compute needs no weights
 				s.weights++
 				continue
 			}
@@ -264,7 +269,7 @@ func (r *lane) execPrefetcher(w work) error {
 	panic(fmt.Sprintf("prefetcher: work %T", w.do))
 }
 
-// h2dErr is the error of the h2d stream so far, in the words of what it did.
+// h2dErr is the error of the h2d stream so far, behind words that say what was enqueued.
 func (r *lane) h2dErr(what string, args ...any) error {
 	if err := r.h2d.Err(); err != nil {
 		return fmt.Errorf(what+": %w", append(args, err)...)
@@ -272,7 +277,7 @@ func (r *lane) h2dErr(what string, args ...any) error {
 	return nil
 }
 
-// fetchWeights brings a tile into its slot and counts those of experts.
+// fetchWeights enqueues the copy of a tile into its slot, and counts an expert's.
 func (r *lane) fetchWeights(e fetchWeights) {
 	s := r.weights[e.Slot]
 	moved := s.place.fetch(r.tiles[e.Tile], s)

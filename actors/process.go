@@ -13,11 +13,13 @@ import (
 )
 
 // process is the protoactor side of one actor: it feeds messages to the core and
-// executes the effects. Mailboxes are unbounded: credits bound what is in them.
+// executes the effects. Mailboxes have no bound of their own, because credits bound how
+// many messages can be in them.
 type process struct {
 	id   address
 	core core
-	// exec does a work; what takes time it starts and returns.
+	// exec does a work. What takes time it starts, and returns; only in a diagnosis
+	// Compute waits for the device.
 	exec func(w work) error
 	hub  *hub
 	mu   sync.Mutex // held while a message is handled
@@ -37,9 +39,9 @@ type hub struct {
 	system    *actor.ActorSystem
 	pids      map[address]*actor.PID
 	processes []*process
-	stopped   atomic.Bool    // effects are no longer executed
-	pending   sync.WaitGroup // goroutines that effects have started
-	ended     chan error     // the Conductor's word on the run, once
+	stopped   atomic.Bool    // no message is handled and no effect executed any more
+	pending   sync.WaitGroup // the goroutines that works run on
+	ended     chan error     // how the run ended, sent once by the Conductor; nil: well
 }
 
 func newHub() *hub {
@@ -91,14 +93,16 @@ func (h *hub) handle(s *process, msg any) {
 	}
 }
 
-// done delivers what a work promised, with what it found out.
+// done sends the messages of a work that is complete, with result in those that are
+// findings.
 func (h *hub) done(w work, result any) {
 	for _, s := range w.completed(result) {
 		h.tell(s.to, s.msg)
 	}
 }
 
-// async does a work of actor id on a goroutine of its own: f says what it found out.
+// async does a work of actor id on a goroutine of its own, by calling f. It then sends
+// the work's messages with the result, or tells the Conductor of the error.
 func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	h.pending.Add(1)
 	go func() {
@@ -120,8 +124,8 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 	}()
 }
 
-// close ends all actors and waits for what they started. No effect begins
-// after it returns.
+// close ends all actors and waits for the works that they have started on goroutines.
+// No effect begins after it returns.
 func (h *hub) close() {
 	h.stopped.Store(true)
 	for _, s := range h.processes {
@@ -134,7 +138,7 @@ func (h *hub) close() {
 	h.system.Shutdown()
 }
 
-// broken is the error of a panic. MT_DEBUG=1 adds where it came from.
+// broken is the error for a panic of actor id. With MT_DEBUG set it has the stack.
 func broken(id address, cause any) error {
 	trace := " (a defect of mt; MT_DEBUG=1 shows where)"
 	if os.Getenv("MT_DEBUG") != "" {
@@ -143,7 +147,7 @@ func broken(id address, cause any) error {
 	return fmt.Errorf("%s: broken invariant: %v%s", id, cause, trace)
 }
 
-// rest returns when the actor's message in hand has been handled.
+// rest waits until the actor has handled the message it is at work on, if any.
 func (s *process) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

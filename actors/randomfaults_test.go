@@ -26,11 +26,11 @@ var (
 
 // keeper is a Saver that keeps whole checkpoints: what a run could go on from.
 type keeper struct {
-	open   map[int]layerBytes // of the save in progress; nil: there is none
-	step   int                // it is of
-	kept   []*outcome         // committed, in order; of each its state and where it ends
-	wrong  []string           // calls out of order
-	layers int                // that a checkpoint has
+	open   map[int]layerBytes // by layer, of the save in progress; nil: there is none
+	step   int                // the step that the save in progress is of
+	kept   []*outcome         // checkpoints that were committed, in order; each has a state and its step
+	wrong  []string           // calls that were made out of order
+	layers int                // how many layers a checkpoint has
 }
 
 func (k *keeper) Open(step int) error {
@@ -69,8 +69,9 @@ func (k *keeper) Abort() {
 	k.open = nil
 }
 
-// books is a device that counts what is registered with it and not given back; its
-// usage counts memory, and a stream that is left is a goroutine.
+// books is a device that counts the host memory that is registered with it and not given
+// back. It need not count device memory, which Usage does, nor streams: one that was not
+// closed leaves a goroutine, and goroutines are counted.
 type books struct {
 	device.Device
 	registered atomic.Int64
@@ -89,9 +90,8 @@ func (b *books) Unregister(mem []byte) {
 	b.Device.Unregister(mem)
 }
 
-// faulty runs tr with device call number call failing, 0 for none, at once or late, as
-// a GPU does (fault.WrapLate). Whatever happens,
-// all that the run has taken is given back.
+// faulty runs tr and makes device call number call fail, 0 for none: at once, or late, as on
+// a GPU (fault.WrapLate). Whatever happens, the run must give back all that it has taken.
 func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves *keeper, dev *fault.Device, err error) {
 	t.Helper()
 	goroutines, arenas := runtime.NumGoroutine(), host.Usage().Now
@@ -125,8 +125,8 @@ func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves 
 	return out, saves, dev, err
 }
 
-// versionsOf says after which steps the layers that a run leaves are, of those that
-// want knows: none is half updated, or by a wrong gradient.
+// versionsOf says, of each layer that a run leaves, after which step of want it was so. That
+// there is such a step shows that it is not half updated, nor by a wrong gradient.
 func (o outcome) versionsOf(t *testing.T, err error, want outcome) (newest, oldest int) {
 	t.Helper()
 	oldest = len(want.versions)
@@ -140,9 +140,9 @@ func (o outcome) versionsOf(t *testing.T, err error, want outcome) (newest, olde
 	return newest, oldest
 }
 
-// TestEveryLateFault: a call that a stream does not make, any of a step's, and tells
-// only when it has come to it, as a GPU does: nothing that is made without it reaches a
-// weight or a moment.
+// TestEveryLateFault: any call of a step fails late, as on a GPU, where the stream tells of
+// it only when it has come to the call. Nothing that was computed without that call's result
+// reaches a weight or a moment.
 func TestEveryLateFault(t *testing.T) {
 	every := int64(long.Every(t, 3))
 	for name, change := range map[string]func(*trial){
@@ -221,9 +221,9 @@ func TestRandomFaults(t *testing.T) {
 	}
 }
 
-// fails runs tr with one call failing and looks at what it leaves, and at what comes of
-// it: as whole, which had no fault, and want, which knows every version of the weights.
-// It says where the run was by then.
+// fails runs tr with one call failing, looks at what the run leaves, and goes on from that.
+// It compares with whole, a run without a fault, and with want, which has every version of
+// the weights. It says how far the run was when the call failed.
 func (tr trial) fails(t *testing.T, call int64, late bool, whole, want outcome) string {
 	t.Helper()
 	got, saves, dev, err := tr.faulty(t, call, late)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The Reporter says what there is to say of a step or an evaluation, in order, with
-// what the streams' clocks and counters have seen.
+// The Reporter tells the caller of every step and every evaluation, in order, and adds what
+// the streams' clocks and counters have measured.
 
 // reporterCore is the pure part of the Reporter.
 type reporterCore struct{}
@@ -57,7 +57,7 @@ func (r *run) execReporter(w work) error {
 	return nil
 }
 
-// linkBytes is what has crossed the links so far.
+// linkBytes is how many bytes have crossed the links of all lanes so far.
 func (r *run) linkBytes() (h2d, d2h int64) {
 	for _, l := range r.lanes {
 		h2d += l.h2d.bytes.Load()

@@ -13,14 +13,14 @@ type run struct {
 	lanes  []*lane
 	saving atomic.Bool // a checkpoint is open
 
-	// Of the Reporter's goroutine.
+	// When and what the Reporter reported last; used by it alone.
 	lastStep         time.Time
 	lastH2D, lastD2H int64
 }
 
-// Run trains (or evaluates) as o says and returns when everything has come to
-// rest: the device idle, goroutines ended, buffers given back. A fault anywhere
-// ends the run with its error; the last checkpoint stands.
+// Run trains (or evaluates) as o says and returns when everything has come to rest: the
+// device is idle, goroutines have ended, buffers are given back. The first fault anywhere
+// ends the run and is its error; checkpoints that were complete by then remain.
 func Run(o Options) (err error) {
 	once, err := newShared(&o)
 	if err != nil {

@@ -26,7 +26,7 @@ type recorder struct {
 	held  func()        // called before Layer waits
 	saved []State
 	pos   []int64
-	cuts  map[int][]byte // if made: what Layer got, by step
+	cuts  map[int][]byte // by step: what Layer got; kept only where the map is made
 	step  int
 }
 
@@ -309,7 +309,7 @@ func (s *stopper) Do(on device.Stream, o device.Op) {
 	s.Device.Do(on, o)
 }
 
-// TestStopWithoutSaving: nothing is owed, so the run ends at once.
+// TestStopWithoutSaving: where nothing is to be saved, a run that is stopped ends at once.
 func TestStopWithoutSaving(t *testing.T) {
 	tr := base()
 	stop := make(chan struct{})
@@ -348,7 +348,7 @@ func TestStopBetweenSteps(t *testing.T) {
 		for _, evaluating := range []bool{true, false} {
 			c := newConductorCore(Schedule{FirstStep: 1, LastStep: 9, EvalPasses: 2, MaxNonFinite: 9, NoSave: noSave, DataPos: func(s int) int64 { return int64(4 * s) }},
 				State{}, 1, 1, schedule.Spec{})
-			c.version, c.step0, c.tokens = 1, 1, 30 // one step is made, the next has no batch yet
+			c.version, c.planned, c.tokens = 1, 1, 30 // one step is made, the next has no batch yet
 			c.open[1] = &stepInProgress{}
 			c.eval.running = evaluating
 			c.step(begin{})

@@ -10,15 +10,16 @@ import (
 )
 
 // slot is device memory that something stays in for a while: a tile of weights, a
-// gradient, an activation. On the stream that fills it ready is recorded when it is
-// full, on the stream that reads it idle when it has been read.
+// gradient, an activation. The stream that fills it records ready when it is full; the
+// stream that reads it records idle when it has been read.
 type slot struct {
-	mem         device.Mem // none where tiles are bound in place
+	mem         device.Mem // none where what it is for lies on the host
 	ready, idle device.Event
-	place       placement // of weights
+	place       placement // of the tiles of a weight slot
 }
 
-// makeSlots allocates n slots of so many bytes; with none they have events alone.
+// makeSlots allocates n slots of so many bytes; with 0 bytes a slot has no memory, only
+// events.
 func (r *lane) makeSlots(p accounts.Purpose, n int, bytes int64) ([]slot, error) {
 	out := make([]slot, n)
 	for i := range out {
@@ -38,27 +39,28 @@ func (r *lane) makeSlots(p accounts.Purpose, n int, bytes int64) ([]slot, error)
 	return out, nil
 }
 
-// placement is where the device reads what is on the host: in memory of its own that
-// it is copied to, or where it lies.
+// placement says where the device reads what is on the host: in device memory that it is
+// copied to (copied), or where it lies (inPlace).
 type placement interface {
-	// register makes a layer's tile fast to fetch.
+	// register makes copies of a layer's tile fast, where it is copied.
 	register(tile []byte) error
 	// fetch enqueues the copy of a tile into a slot and says how many bytes it moves.
 	fetch(t layers.Tile, s slot) int64
 	// weights views the tensors of a tile that has been fetched.
 	weights(t layers.Tile, s slot) layers.Weights
-	// bind is where the device reads what is staged on the host for a batch.
+	// bind returns where the device reads what is staged on the host for a batch.
 	bind(staging []byte) (device.Mem, error)
-	// upload enqueues the copy of what is staged to where bind said.
+	// upload enqueues the copy of what is staged to the memory that bind returned.
 	upload(to device.Mem, staged []byte)
 }
 
-// placement is that of what goes through slots of a class.
+// placement returns that of what goes through the slots of a class.
 func (r *lane) placement(class schedule.Class) placement {
 	return [...]placement{plan.Copied: copied{r}, plan.InPlace: inPlace{r}}[r.plan.Binding(class)]
 }
 
-// copied weights are in slots, copied batches in memory for them.
+// copied is the placement on a device with memory of its own: tiles are copied into
+// slots, batches into memory that is allocated for them.
 type copied struct{ r *lane }
 
 func (c copied) register(tile []byte) error {
@@ -91,7 +93,8 @@ func (c copied) bind(staging []byte) (device.Mem, error) {
 
 func (c copied) upload(to device.Mem, staged []byte) { c.r.h2d.CopyH2D(to, staged) }
 
-// inPlace weights and batches are bound on the host.
+// inPlace is the placement on a unified device: it computes on the tiles and batches
+// where they lie on the host, and nothing is copied.
 type inPlace struct{ r *lane }
 
 func (inPlace) register([]byte) error { return nil }
@@ -130,10 +133,10 @@ func (r *lane) allocWeights() error {
 	return nil
 }
 
-// gradPlace is where a gradient is summed over the micro-batches: in buffers that
-// are copied to the host, or in place where it would land.
+// gradPlace is where a gradient is summed over the micro-batches: in a gradient buffer
+// that is copied to the host (buffered), or in the layer's slab (inSlab).
 type gradPlace interface {
-	// mem is the memory of the gradient of a layer, or of a part of one.
+	// mem is the memory in which the gradient of a layer, or of a part of one, is summed.
 	mem(layer, buf int) device.Mem
 	// grads views the gradients of a tile's tensors.
 	grads(t layers.Tile, buf int) layers.Grads
@@ -141,7 +144,7 @@ type gradPlace interface {
 	offload(t layers.Tile, buf, slab, ids int)
 }
 
-// buffered gradients leave through slabs.
+// buffered sums gradients in gradient buffers and copies them into slabs.
 type buffered struct{ r *lane }
 
 func (b buffered) mem(_, buf int) device.Mem { return b.r.gradBufs[buf].mem }
@@ -163,32 +166,33 @@ func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
 	}
 }
 
-// landed gradients are summed in the layer's slab. No slab is written before its
-// layer's update has read it: the layer's next backward comes after that update.
-type landed struct{ r *lane }
+// inSlab sums gradients in the slabs, of which every layer has one. The layer's update
+// has read its slab before it is written again, because the layer's next backward comes
+// after that update.
+type inSlab struct{ r *lane }
 
-func (l landed) mem(layer, _ int) device.Mem { return l.r.dev.BindHost(l.r.slabs[layer].Bytes()) }
+func (l inSlab) mem(layer, _ int) device.Mem { return l.r.dev.BindHost(l.r.slabs[layer].Bytes()) }
 
-func (l landed) grads(t layers.Tile, buf int) layers.Grads {
+func (l inSlab) grads(t layers.Tile, buf int) layers.Grads {
 	mem, g := l.mem(t.Layer, buf), layers.Grads{}
 	for _, x := range t.Layout.Tensors {
-		if at, ok := t.Slab(x.Elem); ok { // else the gradient of another part has it
+		if at, ok := t.Slab(x.Elem); ok { // else another part's gradient has this tensor
 			g[x.Role] = mem.Tensor(device.F32, 4*at, x.Elems())
 		}
 	}
 	return g
 }
 
-func (landed) offload(layers.Tile, int, int, int) {}
+func (inSlab) offload(layers.Tile, int, int, int) {}
 
-// allocGrads makes gradient buffers, and the slabs fast to copy to; an evaluation has
-// none.
+// allocGrads makes the gradient buffers, and makes copies into the slabs fast. A run
+// that only evaluates has neither.
 func (r *lane) allocGrads() (err error) {
 	p := r.plan
 	if p.EvalOnly {
 		return nil
 	}
-	r.grads = [...]gradPlace{plan.Copied: buffered{r}, plan.InPlace: landed{r}}[p.GradBinding()]
+	r.grads = [...]gradPlace{plan.Copied: buffered{r}, plan.InPlace: inSlab{r}}[p.GradBinding()]
 	if r.gradBufs, err = r.makeSlots(accounts.GradientBuffers, p.Depths.GradBuffers, p.BufferBytes()); err != nil {
 		return err
 	}

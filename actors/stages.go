@@ -6,10 +6,11 @@ import (
 	"mt/schedule"
 )
 
-// This file enqueues the stages of visits: each the template of its layer, bound to
-// the weights, gradients and activations of a launch.
+// This file enqueues what a launch computes: the template of its visit's stage, bound to
+// the weights, gradients and activations of the launch.
 
-// weightsOf views the parameters of a visit. An idle expert's gradient needs none.
+// weightsOf views the weights of a visit in their slot; slot is −1 where none are read,
+// as for the gradient of an idle expert.
 func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
 	if slot < 0 {
 		return nil
@@ -18,7 +19,7 @@ func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
 	return s.place.weights(r.tiles[v.Tile], s)
 }
 
-// gradsOf views the gradient of a visit.
+// gradsOf views the gradient of a visit's tile, which is summed in gradient buffer buf.
 func (r *lane) gradsOf(v schedule.Visit, buf int) layers.Grads {
 	return r.grads.grads(r.tiles[v.Tile], buf)
 }
@@ -29,7 +30,8 @@ func (r *lane) activation(slot, tokens int) device.Tensor {
 	return r.acts[slot].mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize))
 }
 
-// savedFor is the memory a layer keeps for a micro-batch, if it keeps any.
+// savedFor is the memory in which a layer keeps what its backward of micro-batch mb
+// reads; none where it keeps nothing.
 func (r *lane) savedFor(layer, mb int) device.Mem {
 	if len(r.saved[layer]) == 0 {
 		return device.Mem{}
@@ -37,7 +39,7 @@ func (r *lane) savedFor(layer, mb int) device.Mem {
 	return r.saved[layer][mb]
 }
 
-// stage enqueues the template of one visit for one micro-batch.
+// stage enqueues the template of one launch: of one micro-batch, or of an expert.
 func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
 	if v.Stage == schedule.Expert {
 		r.stageExpert(e, v)
@@ -77,7 +79,7 @@ func (r *lane) stageEmbedding(e enqueue, v schedule.Visit, out, gr device.Tensor
 	r.ops.EmbedBackward(s, r.grads.mem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, e.First)
 }
 
-// stageBlock enqueues the template of a block, or of the attention of one with
+// stageBlock enqueues the template of a block, or of the attention of a block with
 // experts.
 func (r *lane) stageBlock(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
 	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
@@ -98,8 +100,9 @@ func (r *lane) stageBlock(e enqueue, l schedule.Launch, v schedule.Visit, in, ou
 	}
 }
 
-// stageHead enqueues the head's template, whole or of one part. The gradient
-// of a head in parts is out where the first part makes it, later gr.
+// stageHead enqueues the template of a whole head or of one of its parts. In the backward
+// of a head in parts the first part writes the gradient of the head's input to out; the
+// parts after it add to the same gradient, which is then gr.
 func (r *lane) stageHead(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
 	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
 	at, n := int64(r.batches[e.Batch].offset[l.MicroBatch]), int64(mb.Tokens)

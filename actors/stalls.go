@@ -8,40 +8,40 @@ import (
 	"mt/device"
 )
 
-// stalls says what the compute stream did with its time, by events recorded
-// between everything it waits for and works on.
+// stalls measures what the compute stream does with its time. Events are recorded on it
+// after everything that it waits for and after everything that it works on.
 type stalls struct {
 	dev       device.Device
 	mu        sync.Mutex
-	free      []device.Event
-	all       []device.Event
+	free      []device.Event    // to be used again
+	all       []device.Event    // that were made
 	timelines map[int]*timeline // by pass
-	last      device.Event      // the end of what was enqueued last; nil: nothing was
-	// owed are events that ended a timeline and begin none, because the time after them
-	// is nobody's; the next timeline that is read frees them.
-	owed []device.Event
+	last      device.Event      // where the next timeline begins; nil: at its first mark
+	// ends are the events at which timelines ended and none begins, because skip was called
+	// after them. They may be freed when the next timeline has been read.
+	ends []device.Event
 }
 
-// timeline is one pass: marks in the order of the stream. What the device has
-// passed is summed up while the program still runs, so that events live no longer
-// than the work between them: layers with experts make marks by the ten thousand.
-// A nil timeline records nothing.
+// timeline has the marks of one pass, in the order of the stream. Marks that the device
+// has passed are summed up while the program still runs, so that their events can be used
+// again: layers with experts make marks by the ten thousand. A nil timeline records
+// nothing.
 type timeline struct {
 	of     *stalls
 	stream device.Stream
 	begin  device.Event // where it begins
-	marks  []mark       // the last that was summed up, and those to come
-	made   int          // marks so far
+	marks  []mark       // the last one that was summed up, and all after it
+	made   int          // how many marks there were in all
 	stall  [NumCauses]time.Duration
-	owed   []device.Event
-	err    error // of the first event that could not be made
+	ends   []device.Event // of stalls, to be freed with this timeline
+	err    error          // of the first event that could not be made
 }
 
 // mark is an event and what the stream did since the mark before.
 type mark struct {
 	event device.Event
-	cause Cause // waited for it; NoStall: nothing that is known
-	busy  bool  // worked
+	cause Cause // it waited for this; NoStall: nobody knows what for
+	busy  bool  // it worked
 }
 
 func newStalls(dev device.Device) *stalls { return &stalls{dev: dev, timelines: map[int]*timeline{}} }
@@ -59,15 +59,15 @@ func (c *stalls) event() (device.Event, error) {
 	return e, err
 }
 
-// timeline is that of a program; the first call begins it where what the stream
-// did before ends.
+// timeline returns that of a program. The first call makes it; it begins where the timed
+// work before it on the stream ended.
 func (c *stalls) timeline(s device.Stream, prog int) *timeline {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.timelines[prog]
 	if t == nil {
-		t = &timeline{of: c, stream: s, owed: c.owed}
-		c.owed = nil
+		t = &timeline{of: c, stream: s, ends: c.ends}
+		c.ends = nil
 		if c.last != nil {
 			t.add(mark{event: c.last})
 		}
@@ -76,10 +76,10 @@ func (c *stalls) timeline(s device.Stream, prog int) *timeline {
 	return t
 }
 
-// waited says that the stream stood still since the mark before, for cause.
+// waited marks that the stream has stood still since the mark before, for cause.
 func (t *timeline) waited(cause Cause) { t.mark(mark{cause: cause}) }
 
-// worked says that the stream was busy since the mark before.
+// worked marks that the stream has worked since the mark before.
 func (t *timeline) worked() { t.mark(mark{busy: true}) }
 
 func (t *timeline) mark(m mark) {
@@ -104,7 +104,8 @@ func (t *timeline) add(m mark) {
 	t.made++
 }
 
-// soFar is how many marks there are, for passed.
+// soFar is how many marks were made so far: what passed is to be told when the device has
+// passed them.
 func (t *timeline) soFar() int {
 	if t == nil {
 		return 0
@@ -112,7 +113,7 @@ func (t *timeline) soFar() int {
 	return t.made
 }
 
-// passed says that the device has come by the first so many marks of a program.
+// passed tells that the device has passed the first marks of a program, so many of them.
 func (c *stalls) passed(prog, marks int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,8 +122,8 @@ func (c *stalls) passed(prog, marks int) {
 	}
 }
 
-// sum adds up what lies between the first so many marks and frees their events,
-// but for the first and the last of them.
+// sum adds up the time between the first marks, so many of them, and frees their events
+// but for the first, where the timeline begins, and the last.
 func (t *timeline) sum(marks int) {
 	last := len(t.marks) - 1 - (t.made - marks)
 	for i := 1; i <= last; i++ {
@@ -139,7 +140,7 @@ func (t *timeline) sum(marks int) {
 	}
 }
 
-// failed is the error of the marks so far.
+// failed is the error of the first mark that could not be made.
 func (t *timeline) failed() error {
 	if t == nil {
 		return nil
@@ -147,8 +148,8 @@ func (t *timeline) failed() error {
 	return t.err
 }
 
-// skip makes the next timeline begin here: what the stream did since its last
-// mark is nobody's.
+// skip makes the next timeline begin here: what the stream did since the last mark belongs
+// to no timeline.
 func (c *stalls) skip(s device.Stream) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,16 +158,16 @@ func (c *stalls) skip(s device.Stream) error {
 		return err
 	}
 	if c.last != nil {
-		c.owed = append(c.owed, c.last)
+		c.ends = append(c.ends, c.last)
 	}
 	s.Record(e)
 	c.last = e
 	return nil
 }
 
-// read is how long a program took, from the end of what ran before it to its
-// own, and what of it was waiting, by cause. The program must be complete, and
-// programs are read in order; their events are free afterwards.
+// read returns how long a program took, from the end of what ran before it to its own end,
+// and how much of that was waiting, by cause. The program must be complete, and programs
+// are read in order; the events of what was read are used again.
 func (c *stalls) read(prog int) (total time.Duration, stall [NumCauses]time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,15 +177,15 @@ func (c *stalls) read(prog int) (total time.Duration, stall [NumCauses]time.Dura
 		return 0, stall
 	}
 	t.sum(t.made)
-	end := t.marks[0].event // where the next begins
+	end := t.marks[0].event // the next timeline may begin there
 	if t.begin != end {
 		c.free = append(c.free, t.begin)
 	}
-	c.free = append(c.free, t.owed...)
+	c.free = append(c.free, t.ends...)
 	return end.Elapsed(t.begin), t.stall
 }
 
-// close frees all events. What is told of later is nobody's.
+// close closes all events. Marks that the device passes later are not summed up.
 func (c *stalls) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

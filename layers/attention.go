@@ -22,7 +22,7 @@ func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x
 	}
 }
 
-// attention writes o.
+// attention writes o, the output of attention, of the whole micro-batch.
 func (l *launch) attention() {
 	for c := range l.chunks() {
 		l.project(c)
@@ -48,7 +48,7 @@ func (l *launch) rotate(c span) {
 	l.rope(to, c, false)
 }
 
-// normQK norms the q and k heads of n packed rows; y may be x, the rstd none.
+// normQK norms the q and k heads of n packed rows. y may be x; rstdQ and rstdK may be none.
 func (t *Templates) normQK(s device.Stream, w Weights, y, x, rstdQ, rstdK device.Tensor, n int) {
 	d := t.dims
 	a := op.RMSNorm{Y: y, RStd: rstdQ, X: x, W: w[model.RoleQNorm], Rows: n, Groups: d.heads, Dim: d.headDim,
@@ -58,7 +58,8 @@ func (t *Templates) normQK(s device.Stream, w Weights, y, x, rstdQ, rstdK device
 	op.Do(t.dev, s, a)
 }
 
-// rope rotates the q and k heads of a chunk's packed rows in place, or back.
+// rope rotates the q and k heads of a chunk's packed rows in place, or with inverse set
+// rotates them back.
 func (l *launch) rope(x device.Tensor, c span, inverse bool) {
 	d, r := l.dims, l.ropes[l.spec.Config.RopeOf(l.block)]
 	pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))

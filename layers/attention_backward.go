@@ -35,8 +35,8 @@ func (l *launch) startBackward(g Grads, dxdy, x device.Tensor, first bool) {
 	l.recompute()
 }
 
-// recompute writes what attention's backward reads and was not kept. q/k norm
-// and its rotation are repeated always: they cost less than their space.
+// recompute computes again what attention's backward reads and was not kept. Normed and
+// rotated q and k are never kept: they cost less time than keeping them takes space.
 func (l *launch) recompute() {
 	project := l.keep < KeepQKV
 	if project || l.dims.qkNorm {
@@ -52,8 +52,8 @@ func (l *launch) recompute() {
 	}
 }
 
-// outBackward takes a chunk from the gradient of x + attention, in y, to that of
-// o, in do. Where attention's output is normed, a holds it.
+// outBackward computes do, the gradient of o, of a chunk from that of x + attention, which
+// is in y. Where attention's output is normed, a holds it as it was before the norm.
 func (l *launch) outBackward(c span) {
 	d, s, dy := l.dims, l.s, l.y.of(c)
 	if d.sandwich {
@@ -73,7 +73,8 @@ func (l *launch) attentionBackward() {
 	}
 }
 
-// attendBackward writes dqkv, of q and k as attention saw them.
+// attendBackward writes dqkv, the gradient of v and of q and k as attention read them:
+// normed and rotated.
 func (l *launch) attendBackward() {
 	d := l.dims
 	q, k, v := l.heads()
@@ -83,7 +84,7 @@ func (l *launch) attendBackward() {
 		QStride: d.qkv, KStride: d.qkv, DQStride: d.qkv, DKStride: d.qkv, Delta: l.delta})
 }
 
-// projectBackward takes a chunk from dqkv to the gradient of the block's input.
+// projectBackward adds to y of a chunk what dqkv passes on to the block's input.
 func (l *launch) projectBackward(c span) {
 	d, s := l.dims, l.s
 	dqkv, n := l.dqkv.of(c), l.n.of(c)
@@ -98,8 +99,8 @@ func (l *launch) projectBackward(c span) {
 	l.normBackward(model.RoleAttnNorm, l.x.of(c), c)
 }
 
-// normQKBackward takes the gradients of normed q and k, in place, to those of
-// the product.
+// normQKBackward turns the gradients of normed q and k, in place, into those of q and k
+// before the norm.
 func (l *launch) normQKBackward(dqkv device.Tensor, c span) {
 	d, raw := l.dims, l.qkv.of(c)
 	a := op.RMSNormBackward{DX: dqkv, DY: dqkv, X: raw, DW: l.g[model.RoleQNorm], W: l.w[model.RoleQNorm],

@@ -5,8 +5,8 @@ import (
 	"mt/model"
 )
 
-// BindInPlace views the tensors of layout where they lie on the host, for a
-// unified device: host is so many bytes from byte off of what would be their slot.
+// BindInPlace views the tensors of layout where they lie on the host, for a unified device.
+// host returns the memory there of so many bytes, from byte off of what would be their slot.
 func BindInPlace(layout model.Layout, dev device.Device, host func(off, bytes int64) []byte) Weights {
 	w := Weights{}
 	for _, t := range layout.Tensors {

@@ -26,7 +26,8 @@ func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x dev
 	}
 }
 
-// launch is one visit of a micro-batch to a block: what its steps share.
+// launch is one micro-batch going through one visit to a block, or to the attention of one:
+// what the functions that enqueue it share.
 type launch struct {
 	*Templates
 	buffers
@@ -37,7 +38,7 @@ type launch struct {
 	mb    MicroBatch
 	keep  Keep
 	x, y  rows // input; output, or in the backward the gradient in place
-	// first: the parameters' gradients are overwritten.
+	// first: the gradients of the parameters are overwritten, not added to.
 	first bool
 }
 
@@ -71,8 +72,8 @@ func (t *Templates) rmsNorm(y, rstd, x, w device.Tensor, n int) op.RMSNorm {
 		Eps: t.spec.Config.RMSNormEps, Offset: t.spec.Config.NormOffset}
 }
 
-// mlp writes y of a chunk from attention's output. The residual input lies in y
-// itself where it is not kept.
+// mlp writes y of a chunk from attention's output. Where the MLP's residual input is not
+// kept it lies in y itself, which the output then overwrites.
 func (l *launch) mlp(c span) {
 	x2 := l.y
 	if !l.x2.t.None() {
@@ -101,7 +102,7 @@ func (l *launch) down(y rows, residual device.Tensor, c span) {
 	l.linear(l.s, y.of(c), l.act.of(c), l.w[model.RoleDown], residual, l.w[model.RoleDownBias], c.n, l.dims.ffn, l.dims.hidden)
 }
 
-// activation is the gate's function.
+// activation is the function that is applied to the gate.
 func (t *Templates) activation() op.Activation {
 	if t.spec.Config.Activation == model.GELUTanh {
 		return op.GELUTanh

@@ -32,13 +32,13 @@ func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads
 	l.attentionBackward()
 }
 
-// vectors are the roles whose gradients are sums that only accumulate: norms
-// and biases, in a fixed order.
+// vectors are the roles, norms and biases, whose gradients are only ever added to, so that
+// they have to begin at zero. The order is fixed.
 var vectors = [...]model.Role{model.RoleAttnNorm, model.RoleQKVBias, model.RoleQNorm, model.RoleKNorm, model.RoleOBias,
 	model.RolePostAttnNorm, model.RoleMLPNorm, model.RoleGateUpBias, model.RoleDownBias, model.RolePostMLPNorm, model.RoleFinalNorm}
 
 // zeroVectors clears the gradients of vectors that g has. Those of matrices are
-// overwritten by their first product.
+// overwritten by the first product that makes them.
 func zeroVectors(s device.Stream, g Grads) {
 	for _, r := range vectors {
 		if dv, ok := g[r]; ok {
@@ -74,7 +74,7 @@ func (l *launch) biasGrad(r model.Role, dy device.Tensor, n, width int) {
 // overwrites says whether chunk c is the first that adds to a matrix.
 func (l *launch) overwrites(c span) bool { return l.first && c.at == 0 }
 
-// mlpBackward takes a chunk, in y, from dy to the gradient of the MLP's residual
+// mlpBackward turns y of a chunk, which is dy, into the gradient of the MLP's residual
 // input.
 func (l *launch) mlpBackward(c span) {
 	d, s := l.dims, l.s
@@ -102,9 +102,9 @@ func (l *launch) mlpBackward(c span) {
 	l.normBackward(model.RoleMLPNorm, l.x2.of(c), c)
 }
 
-// outNormBackward is the gradient, in dout, of an output x (n, h) before the
-// norm that r is of; the normed output's is y. The norm is repeated for its
-// scale.
+// outNormBackward goes backward through a norm of an output: r is the role of the norm's
+// weight, x (n, h) the output before it, and y has the gradient of the normed output. It
+// returns the gradient of x, which lies in dout. The norm is computed again for its scale.
 func (l *launch) outNormBackward(r model.Role, x device.Tensor, c span) device.Tensor {
 	dx, rstd := l.dout.of(c), l.rstdOut.of(c)
 	l.norm(l.s, dx, rstd, x, l.w[r], c.n)

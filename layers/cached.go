@@ -7,8 +7,8 @@ import (
 	"mt/device/op"
 )
 
-// CacheStep is the tokens of one sequence that generation adds to its cache:
-// the prompt (or a piece of it), later one token at a time. All tensors i32.
+// CacheStep describes the tokens of one sequence that generation adds to its cache at once:
+// the prompt (or a piece of it), later one token at a time. All tensors are i32.
 type CacheStep struct {
 	Tokens int           // new tokens, at most Spec.MaxTokens
 	Start  int           // tokens in the cache already
@@ -38,7 +38,8 @@ func (t *Templates) BlockForwardCached(s device.Stream, block int, w Weights, y,
 	}
 }
 
-// AttentionForwardCached is AttentionForward in the same way.
+// AttentionForwardCached is AttentionForward for one growing sequence, with the arguments of
+// BlockForwardCached.
 func (t *Templates) AttentionForwardCached(s device.Stream, block int, w Weights, y, x device.Tensor, step CacheStep, cache, ws device.Mem) {
 	l := t.cachedAttention(s, withoutMLP, block, w, y, x, step, cache, ws)
 	for c := range l.chunks() {

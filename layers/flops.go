@@ -33,8 +33,8 @@ func (s Spec) RecomputedFLOPs(tokens, attendedPairs int64) int64 {
 	return n + moe*(product(d.hidden, c.NumExperts)+int64(c.NumExpertsPerTok)*product(d.hidden, 2*c.MoEIntermediateSize))
 }
 
-// HeadRecomputedFLOPs is what the second sweep over the parts of a cut head
-// computes again, its logits; 0 for a whole head.
+// HeadRecomputedFLOPs is the work, in FLOPs, of computing the logits again, as the second
+// sweep over the parts of a cut head does; 0 for a whole head.
 func (s Spec) HeadRecomputedFLOPs(tokens int64) int64 {
 	if s.Shards() == 1 {
 		return 0

@@ -47,7 +47,8 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 }
 
 // finalNormBackward writes dx (n, h) from dn, the gradient of norm(x); dn is
-// used up. RMSNormBackward may not write over x, so a dx that is x goes by dn.
+// used up. RMSNormBackward may not write over x, so where dx is x the result is written to
+// dn first and copied.
 func (t *Templates) finalNormBackward(s device.Stream, w Weights, g Grads, dx, x, dn, rstd device.Tensor, n int) {
 	to := dx
 	if dx.Addr == x.Addr {
@@ -66,7 +67,7 @@ func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device
 	t.linear(s, logits, y, w[model.RoleLMHead], device.Tensor{}, device.Tensor{}, n, t.dims.hidden, vocab)
 }
 
-// HeadForward is the losses of HeadForwardBackward alone, bit for bit.
+// HeadForward computes the losses of HeadForwardBackward alone, with the same bits.
 //
 //	x (T, h) act; losses (T) f32 overwritten
 func (t *Templates) HeadForward(s device.Stream, w Weights, x, losses device.Tensor, mb MicroBatch, ws device.Mem) {
@@ -85,8 +86,8 @@ func (t *Templates) logitCap() float32 { return float32(t.spec.Config.LogitSoftc
 
 // HeadLogits writes the logits of n rows, for generation.
 //
-//	x (n, h) act; logits (n, V) f32 overwritten, not rounded to act; where the
-//	model caps its logits they are those before: the caller caps them
+//	x (n, h) act; logits (n, V) f32 overwritten, not rounded to act and not
+//	capped: where the model caps its logits, the caller does
 func (t *Templates) HeadLogits(s device.Stream, w Weights, logits, x device.Tensor, n int, ws device.Mem) {
 	t.spec.fits(n)
 	b := t.spec.headBuffers(t.dims, t.dims.vocab, n, &allotter{mem: ws})

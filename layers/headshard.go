@@ -15,8 +15,8 @@ type Shard struct{ Index, From, Rows int }
 // Shards is into how many parts the head is cut; 1 is a whole one.
 func (s Spec) Shards() int { return max(1, s.HeadShards) }
 
-// shardAlign is what rows of logits of large vocabularies are a multiple of, so
-// that matrix products run at their rate.
+// shardAlign is what the rows of a part are a multiple of where the vocabulary is large, so
+// that matrix products reach their full rate.
 const shardAlign = 128
 
 // Shard is part k of the head. The parts are about equal, none is empty, and

@@ -11,8 +11,8 @@ import (
 )
 
 // A head in parts computes what a whole one does. In fp32 both are within
-// gradientBound of the truth, and a loss of some nats loses to the rounding of
-// its log-sum-exp once a part at most. In bf16 logits are the same numbers; the
+// gradientBound of the truth, and the log-sum-exp of a loss of some nats is rounded at
+// most once a part. In bf16 the logits are the same numbers in both; the
 // gradient of norm(x) is rounded once a part instead of once, by 2⁻⁹ each, and
 // gradients behind it move by about as much.
 func TestShardsEqualTheWhole(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 )
 
 // embeddingKind is the kind of the embedding. The rows that a batch uses come with
-// the batch, and their gradient is that of the layer, so it is not streamed.
+// the batch, and the layer's gradient is that of these rows, so its tile is not streamed.
 type embeddingKind struct{ plainKind }
 
 func (embeddingKind) Stages(Spec, model.Layout) schedule.Layer {
@@ -21,8 +21,8 @@ func (k embeddingKind) Part(_ Spec, l model.Layout, _ int) Tile {
 	return Tile{Layer: l.Index, Layout: l, row: k.RowElems(l)}
 }
 
-// RowElems: the table is the layer's only tensor.
+// RowElems is the width of the table, which is the layer's only tensor.
 func (embeddingKind) RowElems(l model.Layout) int64 { return int64(l.Tensors[0].Cols) }
 
-// Activations: its input is ids.
+// Activations is 0: the input is ids, no hidden state.
 func (embeddingKind) Activations(Spec) int { return 0 }

@@ -43,9 +43,9 @@ func (headKind) Class(s Spec) schedule.Class {
 
 func (headKind) Parts(s Spec, _ model.Layout) int { return s.Shards() }
 
-// Part of a cut head is its rows of lm_head, which may be the embedding's, and the
-// norm, which travels with every part. The norm's gradient comes with the last part
-// of the backward, which is part 0.
+// Part k of a cut head is its rows of lm_head, which may lie in the embedding's tile, and
+// the norm, which every part has. The norm's gradient leaves with the last part of the
+// backward, which is part 0.
 func (h headKind) Part(s Spec, l model.Layout, k int) Tile {
 	if s.Shards() == 1 {
 		return h.plainKind.Part(s, l, k)
@@ -74,8 +74,8 @@ func (h headKind) Part(s Spec, l model.Layout, k int) Tile {
 
 func (headKind) Largest(s Spec, _ model.Layout) []int { return []int{s.LargestShard()} }
 
-// Activations: a whole head turns its input into the gradient, a head in parts needs
-// both.
+// Activations is 1 for a whole head, which turns its input into the gradient, and 2 for a
+// head in parts, which needs both.
 func (headKind) Activations(s Spec) int { return min(2, s.Shards()) }
 
 func (headKind) WorkspaceBytes(s Spec, _ bool) int64 { return s.HeadBytes() }

@@ -11,7 +11,7 @@ type moeKind struct{ plainKind }
 
 // Stages: the router, the experts, and the router's tile again; in the backward the
 // experts come in reverse, so that it begins with those that the forward used last.
-// The experts take all micro-batches at once, so there are two sweeps.
+// The micro-batches pass one by one at the router's visits alone, so there are two sweeps.
 func (moeKind) Stages(_ Spec, l model.Layout) schedule.Layer {
 	parts := l.Parts()
 	up := []schedule.Visit{{Stage: schedule.Route, Parts: parts, Uses: schedule.Weights | schedule.Input}}
@@ -34,7 +34,7 @@ func (moeKind) Part(_ Spec, l model.Layout, k int) Tile {
 		Grad: []Range{{To: at.Elem, Elems: part.GradElems}}}
 }
 
-// Largest: experts are all alike.
+// Largest are the router and the first expert: all experts have the same sizes.
 func (moeKind) Largest(Spec, model.Layout) []int { return []int{0, 1} }
 
 func (moeKind) WorkspaceBytes(s Spec, backward bool) int64 { return s.moeWorkspaceBytes(backward) }

@@ -5,8 +5,8 @@ import (
 	"mt/model"
 )
 
-// Keep says what a block's forward keeps on the device for its backward; what
-// is not kept is recomputed, and never more than the backward reads.
+// Keep says what a block's forward keeps on the device for its backward. What the backward
+// reads and was not kept it computes again, and nothing else.
 type Keep uint8
 
 // The levels, each with everything of those before it.
@@ -28,22 +28,23 @@ type Spec struct {
 	// ChunkTokens is how many tokens go at once through everything but
 	// attention; HeadChunk the same for the head, whose logits are (HeadChunk, V).
 	// Chunks start at multiples of these from the micro-batch's first token. 0 is
-	// a whole micro-batch. They take part in the order of sums: a run keeps them.
+	// a whole micro-batch. The order of sums depends on them, so a run that is resumed
+	// keeps them.
 	ChunkTokens, HeadChunk int
-	// HeadShards is into how many ranges of the vocabulary the head is cut, each
-	// a visit of its own in two sweeps; 0 and 1 leave it whole. It takes part in
-	// the order of sums too.
+	// HeadShards is into how many parts the head is cut: ranges of the vocabulary,
+	// each with a visit of its own in either sweep; 0 and 1 leave it whole. The order
+	// of sums depends on it too.
 	HeadShards int
-	// Positions is the longest document that the RoPE tables serve.
+	// Positions is the length of the longest document that the RoPE tables serve.
 	Positions int
 	// Cos and Sin f32 are those tables on the device: Config.RopeTables(Positions).
 	Cos, Sin device.Tensor
 }
 
-// RopePositions writes, for tokens at positions (T) of documents whose bounds
-// are cu, which row of the RoPE tables each has: its position, moved where the
-// document's length asks for other frequencies. dst is positions' length and may
-// be it.
+// RopePositions writes to dst (T) which row of the RoPE tables each token uses. positions
+// (T) are the tokens' positions in their documents, cu the documents' bounds. The row is the
+// position, shifted where the document's length asks for other frequencies. dst may be
+// positions itself.
 func (s Spec) RopePositions(dst, positions, cu []int32) {
 	copy(dst, positions)
 	for i, first := range cu[:len(cu)-1] {

@@ -14,7 +14,7 @@ import (
 
 // MoERoute is the first visit of a micro-batch to part 0, with its weights: it
 // writes the micro-batch's rows of N, Logits, IDs and Weights, and Sum = x. Unless
-// eval is set ProbSum takes in the probabilities.
+// eval is set it adds the probabilities to ProbSum.
 //
 //	x (T, h) act; at: the micro-batch's first token in the state
 func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int, mb MicroBatch, st MoEState, ws device.Mem, eval bool) {
@@ -28,7 +28,7 @@ func (t *Templates) MoERoute(s device.Stream, w Weights, x device.Tensor, at int
 }
 
 // MoESort lists the pairs of the first tokens tokens of the state by expert:
-// Order, Rows and Offsets. With count set Counts takes in their numbers.
+// Order, Rows and Offsets. With count set it adds how many each expert has to Counts.
 func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool) {
 	c := t.spec.Config
 	n := int64(tokens * c.NumExpertsPerTok)
@@ -41,7 +41,7 @@ func (t *Templates) MoESort(s device.Stream, st MoEState, tokens int, count bool
 }
 
 // ExpertForward adds to Sum what an expert, whose weights are w, makes of the
-// pairs Order[from:from+n]: all that are its.
+// pairs Order[from:from+n], which are all pairs of that expert.
 func (t *Templates) ExpertForward(s device.Stream, w Weights, st MoEState, from, n int, ws device.Mem) {
 	l := t.newExpert(s, w, st, from, n, ws, false)
 	h, f := t.dims.hidden, t.spec.Config.MoEIntermediateSize
@@ -64,8 +64,8 @@ func (t *Templates) MoECombine(s device.Stream, y device.Tensor, at int, mb Micr
 	op.Do(t.dev, s, op.Convert{Dst: y, Src: st.Sum.Slice(int64(at)*h, n), N: n})
 }
 
-// moeLaunch is one visit to a MoE layer: of a micro-batch to part 0, or of pairs
-// to an expert.
+// moeLaunch is one launch of a MoE layer: a micro-batch going through part 0, or the pairs
+// of an expert going through it.
 type moeLaunch struct {
 	*Templates
 	moeBuffers
@@ -99,13 +99,13 @@ func (l *moeLaunch) expertChunks(n int) func(func(span) bool) {
 	return spans(n, l.spec.expertChunk())
 }
 
-// of is a chunk's part of the state.
+// of returns a chunk's rows of the state.
 func (l *moeLaunch) of(c span) routing {
 	return l.st.of(c, l.at, l.dims, l.spec.Config.NumExperts, l.spec.Config.NumExpertsPerTok)
 }
 
-// route writes N, Logits, IDs and Weights of a chunk of x. The router's product
-// is one of fp32.
+// route writes N, Logits, IDs and Weights of a chunk of x, and with sum set adds to ProbSum.
+// The router's product is computed in fp32.
 func (l *moeLaunch) route(x rows, c span, sum bool) routing {
 	cfg, r := l.spec.Config, l.of(c)
 	l.norm(l.s, r.n, device.Tensor{}, x.of(c), l.w[model.RoleMLPNorm], c.n)
@@ -129,7 +129,7 @@ func (l *moeLaunch) widened(r routing, c span) device.Tensor {
 	return wide
 }
 
-// pairs and tokens are the pairs of a chunk and their tokens.
+// pairs and tokens are the pairs of a chunk, by number, and the tokens they are of.
 func (l *moeLaunch) pairs(c span) device.Tensor {
 	return l.st.Order.Slice(int64(l.from+c.at), int64(c.n))
 }
@@ -138,7 +138,7 @@ func (l *moeLaunch) tokens(c span) device.Tensor {
 	return l.st.Rows.Slice(int64(l.from+c.at), int64(c.n))
 }
 
-// product is one whose number of rows comes from the data.
+// product enqueues a matrix product that has a number of rows that comes from the data.
 func (l *moeLaunch) product(m op.MatMul) {
 	m.Ragged = true
 	op.Do(l.dev, l.s, m)
@@ -151,8 +151,8 @@ func (l *moeLaunch) gateUp(c span) {
 	l.product(op.MatMul{M: c.n, N: 2 * f, K: h, TransB: true, A: l.in.of(c), B: l.w[model.RoleExpertGateUp], D: l.gu.of(c)})
 }
 
-// addRows adds the rows of a chunk to those of their tokens in Sum. A token has
-// an expert once at most.
+// addRows adds the rows of a chunk to those of their tokens in Sum. A token chooses an
+// expert once at most, so no two rows are added to the same one.
 func (l *moeLaunch) addRows(src device.Tensor, c span) {
 	h := l.dims.hidden
 	op.Do(l.dev, l.s, op.AddRows{Dst: l.st.Sum, Src: src, Index: l.tokens(c), U: int(l.st.Sum.Len) / h, T: c.n, C: h})

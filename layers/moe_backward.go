@@ -24,9 +24,9 @@ func (t *Templates) MoERouteAgain(s device.Stream, w Weights, dy, x device.Tenso
 }
 
 // ExpertBackward overwrites the gradients g of an expert, whose weights are w,
-// from the pairs Order[from:from+n], all that are its; it writes their DWeights and
-// adds the gradients of their inputs to Sum. Without pairs g becomes 0 and w is not
-// looked at.
+// from the pairs Order[from:from+n], which are all pairs of that expert. It writes their
+// DWeights and adds the gradients of their inputs to Sum. Without pairs g becomes 0 and w
+// is not read.
 //
 // The weight of a pair multiplies f(gate)·up, not the output, so that the product
 // with down is not needed again.
@@ -60,8 +60,7 @@ func (l *moeLaunch) expertBackward(c span) {
 	l.addRows(in, c)
 }
 
-// expertGrad is dW (out, in) = dYᵀ·X over a chunk, dW += … over those after the
-// first.
+// expertGrad writes dW (out, in) = dYᵀ·X of the first chunk, and adds it for later ones.
 func (l *moeLaunch) expertGrad(r model.Role, dy, x device.Tensor, c span, out, in int) {
 	m := op.MatMul{M: out, N: in, K: c.n, TransA: true, A: dy, B: x, D: l.g[r]}
 	if c.at > 0 {
@@ -92,8 +91,8 @@ func (t *Templates) MoERouteBackward(s device.Stream, w Weights, g Grads, dxdy, 
 	}
 }
 
-// routerBackward turns the logits of a chunk into their gradient, takes them into
-// that of the router and adds to Sum what they pass on to N.
+// routerBackward turns the logits of a chunk into their gradient, adds from that the gradient
+// of the router's weight, and adds to Sum what it passes on to N.
 func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 	cfg, r := l.spec.Config, l.of(c)
 	h, experts := l.dims.hidden, cfg.NumExperts
@@ -107,8 +106,8 @@ func (l *moeLaunch) routerBackward(c span, overwrite bool, auxScale float32) {
 	op.Do(l.dev, l.s, op.MatMul{M: c.n, N: h, K: experts, A: r.logits, B: l.w[model.RoleRouter], C: r.sum, D: r.sum})
 }
 
-// routeNormBackward adds to dy the gradient that Sum, that of norm(x), passes on
-// to x. The norm is repeated for its scale.
+// routeNormBackward adds to dy what Sum, the gradient of norm(x), passes on to x. The norm is
+// computed again for its scale.
 func (l *moeLaunch) routeNormBackward(dy, x device.Tensor, c span) {
 	n, rstd, weight := l.n.of(c), l.rstd.of(c), l.w[model.RoleMLPNorm]
 	l.norm(l.s, n, rstd, x, weight, c.n)

@@ -92,7 +92,7 @@ func (r *moeRig) inputs(rng *rand.Rand, n int) []float64 {
 
 func (r *moeRig) mb(i int) MicroBatch { return MicroBatch{Tokens: r.counts[i]} }
 
-// at is the first token of micro-batch i, or with all of them how many there are.
+// at is the first token of micro-batch i; behind the last it is the number of all tokens.
 func (r *moeRig) at(i int) int {
 	n := 0
 	for _, k := range r.counts[:i] {
@@ -120,7 +120,7 @@ func (r *moeRig) ids(t device.Tensor) []int32 {
 	return out
 }
 
-// state is one with nothing counted.
+// state is a MoEState in which nothing is counted yet.
 func (r *moeRig) state(backward bool) MoEState {
 	st := r.tpl.BindMoE(r.alloc(r.spec.MoEBytes(r.total(), backward)), r.total(), backward)
 	r.s.Zero(st.Counts.Mem())

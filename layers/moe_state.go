@@ -13,7 +13,7 @@ type MoEState struct {
 
 	Logits            device.Tensor // (T, E) f32: the router's; in the backward their gradient in the end
 	IDs               device.Tensor // (T, K) i32: the experts of a token
-	Weights, DWeights device.Tensor // (T, K) f32: and their weights; gradients in the backward only
+	Weights, DWeights device.Tensor // (T, K) f32: the weights of these experts, and their gradients, backward only
 	Order, Rows       device.Tensor // (T·K) i32: pairs (token, choice) by expert, and their tokens
 	Offsets           device.Tensor // (E+1) i32: where an expert's pairs begin in Order
 
@@ -38,8 +38,8 @@ func (t *Templates) BindMoE(mem device.Mem, tokens int, backward bool) MoEState 
 	return t.spec.moeState(tokens, backward, &allotter{mem: mem})
 }
 
-// moeState takes Counts and ProbSum first: where they lie depends on no number of
-// tokens.
+// moeState takes Counts and ProbSum first, so that where they lie does not depend on the
+// number of tokens.
 func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 	h, experts, chosen := s.Config.HiddenSize, s.Config.NumExperts, s.Config.NumExpertsPerTok
 	st := MoEState{Counts: mem.take(device.I32, experts), ProbSum: mem.take(device.F32, experts),
@@ -53,10 +53,10 @@ func (s Spec) moeState(tokens int, backward bool, mem *allotter) MoEState {
 	return st
 }
 
-// routing is the part of a state that a chunk of tokens has.
+// routing has the rows of a state that belong to a chunk of tokens.
 type routing struct{ n, sum, dy, logits, ids, weights, dweights device.Tensor }
 
-// of is the part of the tokens in c, the first of which is at + c.at.
+// of returns the rows of the tokens in c; the first is token at + c.at of the state.
 func (st *MoEState) of(c span, at int, d dims, experts, chosen int) routing {
 	rows := func(t device.Tensor, width int) device.Tensor {
 		if t.None() {
@@ -68,7 +68,7 @@ func (st *MoEState) of(c span, at int, d dims, experts, chosen int) routing {
 		ids: rows(st.IDs, chosen), weights: rows(st.Weights, chosen), dweights: rows(st.DWeights, chosen)}
 }
 
-// moeBuffers are the workspace of a visit to a MoE layer, rows of a chunk each.
+// moeBuffers are the workspace of a launch of a MoE layer; each has the rows of a chunk.
 //
 // Part 0, for C tokens:
 //
@@ -117,8 +117,8 @@ func (s Spec) expertChunk() int {
 	return s.MaxTokens
 }
 
-// moeWorkspaceBytes is the workspace of a visit to a MoE layer, the larger of
-// part 0 and an expert.
+// moeWorkspaceBytes is the workspace of a launch of a MoE layer, the larger of those of
+// part 0 and of an expert.
 func (s Spec) moeWorkspaceBytes(backward bool) int64 {
 	if s.Config.NumExperts == 0 {
 		return 0

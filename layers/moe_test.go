@@ -92,7 +92,7 @@ func TestMoEGradients(t *testing.T) {
 	})
 }
 
-// The way back computes what the way there did, bit for bit.
+// The backward computes the routing again with the bits that the forward had.
 func TestMoERouteAgain(t *testing.T) {
 	onMoE(t, func(t *testing.T, c moeCase, r *moeRig) {
 		st, ws := r.state(true), r.alloc(r.spec.WorkspaceBytes())
@@ -249,7 +249,7 @@ func TestMoESizes(t *testing.T) {
 	}
 }
 
-// A visit allocates what any launch does, however many chunks it has.
+// A launch of a MoE layer allocates as little in Go as others do, however many chunks it has.
 func TestMoEDoesNotAllocate(t *testing.T) {
 	if long.Race {
 		t.Skip("with the race detector every operation has memory of its own")

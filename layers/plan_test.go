@@ -15,8 +15,8 @@ import (
 	"mt/model"
 )
 
-// RecomputedFLOPs is what the operations of a backward do more than those of one
-// that finds everything kept, and that more than a backward needs.
+// RecomputedFLOPs and HeadRecomputedFLOPs are what a device that counts finds beyond the
+// least: a step that keeps everything, without normed outputs and with a whole head.
 func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads = 4, 2 })
 	seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
@@ -226,7 +226,7 @@ func TestLaunchGarbage(t *testing.T) {
 		tpl.BlockBackward(r.s, 0, r.weights[1], g, dx, x, mb, device.Mem{}, ws, true)
 		tpl.HeadForwardBackward(r.s, r.weights[3], gh, dx, x, losses, mb, ws, 1, true)
 	})
-	// A launch and two arenas, and the loops over chunks.
+	// What is allocated: a launch, two allotters, and the loops over chunks.
 	if got > 24 {
 		t.Errorf("%g allocations in three launches", got)
 	}
@@ -276,8 +276,8 @@ func TestBindInPlace(t *testing.T) {
 	}
 }
 
-// One workspace serves every launch: evaluation beside training whatever
-// training keeps, an MLP or a head whose rows are the largest thing there is.
+// One workspace serves every launch: those of an evaluation too, whatever training keeps,
+// and also where the rows of an MLP or of the head are the largest buffers there are.
 func TestWorkspaceServesEveryLaunch(t *testing.T) {
 	wide := config(func(c *model.Config) { c.VocabSize = 500 })
 	deep := config(func(c *model.Config) { c.IntermediateSize = 100 })

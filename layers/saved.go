@@ -46,7 +46,7 @@ type buffers struct {
 	a, out, dout, rstdOut               rows
 }
 
-// savedBuffers takes what keep keeps from mem; the rest stays none.
+// savedBuffers takes the buffers that keep keeps from mem; the others stay none.
 func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotter) buffers {
 	var b buffers
 	if keep >= KeepAttention {
@@ -63,8 +63,8 @@ func (s Spec) savedBuffers(d dims, mlp bool, keep Keep, tokens int, mem *allotte
 	return b
 }
 
-// blockBuffers takes what keep keeps from saved and everything else that a
-// launch of a decoder block, or of the attention of one, needs from ws.
+// blockBuffers takes from saved the buffers that keep keeps, and from ws all others that a
+// launch of a decoder block, or of the attention of one, needs.
 func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward bool, saved, ws *allotter) buffers {
 	b := s.savedBuffers(d, mlp, keep, tokens, saved)
 	chunk := chunkOf(s.ChunkTokens, tokens)
@@ -93,7 +93,7 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	return b
 }
 
-// backwardBuffers takes what a backward needs beside the forward's buffers.
+// backwardBuffers takes from ws what a backward needs beyond the forward's buffers.
 func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens int, ws *allotter) {
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAll && mlp {

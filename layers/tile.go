@@ -6,17 +6,18 @@ import (
 	"mt/model"
 )
 
-// Tile is what is fetched, bound and offloaded at once: a layer, or a part of one.
-// What its layer's kind says of it is all that anybody has to know.
+// Tile is what is fetched, bound and offloaded at once: a layer, or a part of one. The
+// layer's kind makes it; whoever moves it need not know the kind.
 type Tile struct {
 	Layer, Part int
 	// Layout is where its tensors lie in a slot and in a gradient buffer.
 	Layout model.Layout
 	// Copies bring it from the host into a slot.
 	Copies []Copy
-	// Grad brings its gradient from a buffer into the layer's slab; see Ranges.
+	// Grad brings its gradient from a gradient buffer into the layer's slab; see Ranges,
+	// which is what to use.
 	Grad []Range
-	row  int64 // elements of a row of the gradient, where as many rows as the batch has ids are sent
+	row  int64 // elements of a row of the gradient, where it has a row for every unique id of a batch; else 0
 }
 
 // Copy is a range of bytes: where it lies in the tile of a layer on the host, and
@@ -51,8 +52,8 @@ func (t Tile) Bytes() (n int64) {
 	return n
 }
 
-// Ranges is Grad for a batch of so many unique ids, which are the rows of the
-// embedding's gradient.
+// Ranges is Grad for a batch of so many unique ids: the embedding's gradient has a row for
+// each of them.
 func (t Tile) Ranges(ids int) []Range {
 	if t.row > 0 {
 		return []Range{{Elems: int64(ids) * t.row}}
@@ -69,7 +70,8 @@ func (t Tile) GradElems(ids int) int64 {
 	return t.Layout.GradElems
 }
 
-// Host is where byte off of the slot comes from: a layer's tile, and where in it.
+// Host says where byte off of the slot comes from: from which layer's tile on the host, and
+// from which byte of it.
 func (t Tile) Host(off int64) (layer int, at int64) {
 	for _, c := range t.Copies {
 		if off >= c.To && off < c.To+c.Bytes {
@@ -79,8 +81,8 @@ func (t Tile) Host(off int64) (layer int, at int64) {
 	panic(fmt.Sprintf("layers: nothing is copied to byte %d of the slot of layer %d part %d", off, t.Layer, t.Part))
 }
 
-// Slab is where element elem of the gradient buffer goes in the layer's slab, if
-// it goes anywhere.
+// Slab says to which element of the layer's slab element elem of the gradient buffer goes,
+// if it goes there at all.
 func (t Tile) Slab(elem int64) (at int64, ok bool) {
 	for _, r := range t.Grad {
 		if elem >= r.From && elem < r.From+r.Elems {

@@ -38,8 +38,8 @@ type allotter struct {
 	used int64 // bytes
 }
 
-// take is the next n elements of type dt. It panics when the memory is too
-// small: whoever made it did not ask for the size.
+// take returns the next n elements of type dt. It panics when the memory is too small: then
+// it was not made with the size that counting gives.
 func (a *allotter) take(dt device.DType, n int) device.Tensor {
 	off := a.used
 	a.used = (off + int64(n)*dt.Size() + device.Align - 1) / device.Align * device.Align
@@ -63,7 +63,8 @@ func spans(tokens, chunk int) func(yield func(span) bool) {
 	}
 }
 
-// chunkOf is the chunk size in force: chunk, or everything where it is 0.
+// chunkOf is the chunk size for so many tokens: chunk, which they may be fewer than, or all
+// of them where it is 0.
 func chunkOf(chunk, tokens int) int {
 	if chunk <= 0 {
 		return tokens
@@ -82,7 +83,7 @@ type rows struct {
 // whole views t as the rows of a micro-batch.
 func whole(t device.Tensor, width int) rows { return rows{t: t, width: width} }
 
-// of is the rows of the tokens in c; none stays none.
+// of returns the rows of the tokens in c; without a tensor it returns none.
 func (r rows) of(c span) device.Tensor {
 	if r.t.None() {
 		return r.t
@@ -94,7 +95,7 @@ func (r rows) of(c span) device.Tensor {
 	return r.t.Slice(int64(at)*int64(r.width), int64(c.n)*int64(r.width))
 }
 
-// wholeRows and chunkRows take rows of type dt from a.
+// wholeRows and chunkRows take rows of type dt from a, for a micro-batch and for a chunk.
 func (a *allotter) wholeRows(dt device.DType, tokens, width int) rows {
 	return rows{t: a.take(dt, tokens*width), width: width}
 }
@@ -104,7 +105,7 @@ func (a *allotter) chunkRows(dt device.DType, chunk, width int) rows {
 }
 
 // WorkspaceBytes is the device memory that one launch needs, whichever layer it
-// is of: the largest of all for MaxTokens tokens. Needs no device.
+// is of: the largest of all layers', for MaxTokens tokens. It needs no device.
 func (s Spec) WorkspaceBytes() int64 { return max(s.workspaceBytes(true), s.workspaceBytes(false)) }
 
 // ForwardWorkspaceBytes is WorkspaceBytes for evaluation and generation, where
@@ -143,8 +144,8 @@ func (s Spec) HeadBytes() int64 {
 	return ws.used
 }
 
-// fits panics when a launch is larger than what the workspace is made for: the
-// plan of the run does not hold.
+// fits panics when a launch has more tokens than the workspace was made for: then the run
+// does not keep to its plan.
 func (s Spec) fits(tokens int) {
 	if tokens < 1 || tokens > s.MaxTokens {
 		panic(fmt.Sprintf("layers: a launch of %d tokens where 1 to %d are planned", tokens, s.MaxTokens))

@@ -9,21 +9,21 @@ import (
 // in bytes.
 type Writes struct {
 	Checkpoint int64   // the size of one; 0: there are none
-	Saves      int     // how many; Unknown where the run's length is not known
-	Limit      int     // checkpoints that stay; 0: all
-	Kept       []int64 // those that are there already, the oldest first
+	Saves      int     // how many there will be; Unknown where the run's length is not known
+	Limit      int     // how many checkpoints stay; 0: all
+	Kept       []int64 // the sizes of those that are there already, the oldest first
 	Model      int64   // the final model
 	Log        int64   // metrics and events
 }
 
-// Unknown is the number of saves that only the data tells.
+// Unknown is Writes.Saves where the number follows only from the data.
 const Unknown = -1
 
-// AtMost is how many bytes more than now are in use when most are: a checkpoint,
-// and the final model, is whole before what it replaces is removed. With a limit
-// of 1 the checkpoint before the last stays until then, since no step has shown
-// the last to be good. Where an unknown number of checkpoints stays it is
-// math.MaxInt64.
+// AtMost is how many bytes of disk the run uses at most at any one time, beyond what is used
+// now. A checkpoint, and the final model, is complete before what it replaces is removed.
+// With a limit of 1 the checkpoint before the last is still there when the final model is
+// written, since no step has shown the last one to be good. Where an unknown number of
+// checkpoints stays it is math.MaxInt64.
 func (w Writes) AtMost() int64 {
 	saves := w.Saves
 	if saves == Unknown {
@@ -36,7 +36,7 @@ func (w Writes) AtMost() int64 {
 		return sum(w.Log, times(saves, w.Checkpoint), w.Model)
 	}
 	limit := min(w.Limit, math.MaxInt/2)
-	n := min(saves, max(1, limit-len(w.Kept)+1)) // before this one none is removed
+	n := min(saves, max(1, limit-len(w.Kept)+1)) // the first save after which one may be removed
 	now := times(n, w.Checkpoint)
 	most, kept, removed := now, w.Kept, int64(0)
 	remove := func() {
@@ -68,7 +68,7 @@ func (w Writes) AtMost() int64 {
 	return sum(w.Log, max(most, sum(now, w.Model)))
 }
 
-// times and sum stop at math.MaxInt64.
+// times and sum do not overflow: they are math.MaxInt64 at most.
 func times(n int, bytes int64) int64 {
 	high, low := bits.Mul64(uint64(n), uint64(bytes))
 	if high > 0 || low > math.MaxInt64 {

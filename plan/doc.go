@@ -1,8 +1,8 @@
 // Package plan is the memory and time model: what a run needs on the device and
 // on the host, by purpose. It follows from the model and the depths alone. It also
 // resolves every "auto" so that the run fits, and bounds the time of a step at given
-// rates. `mt plan` prints it and every run makes it before it allocates. What it has to
-// know of a layer it asks the layer's kind (layers.Kind).
+// rates. `mt plan` prints it and every run makes it before it allocates. It asks a
+// layer's kind (layers.Kind) for what it has to know of the layer.
 //
 // It imports model, layers, device, schedule and host/optim, for their arithmetic
 // only, and internal/human: nothing here touches a device. Invariant: the pipeline

@@ -7,13 +7,13 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// maxIdle is how many experts of a layer may be expected to be idle in a step
-// whose experts are all fetched ahead of the routing.
+// maxIdle is from how many experts on, which are expected to be idle in a layer in a step,
+// experts are fetched on demand and not ahead of the routing.
 const maxIdle = 0.5
 
 // resolveExperts counts the experts of a layer and says when they are fetched.
-// The rule reads the tokens of a planned step, not a measurement, so that the
-// same run always moves the same tiles.
+// That follows from the tokens of a step as it is planned, not from a measurement, so
+// that the choice is the same whenever the run is repeated.
 func (r *Run) resolveExperts(q Request) {
 	if r.ExpertLayers() > 0 {
 		r.Experts = q.Config.NumExperts
@@ -21,8 +21,8 @@ func (r *Run) resolveExperts(q Request) {
 	r.OnDemand = r.Experts > 0 && !r.Unified && r.idleExperts(q.Rows*q.RowTokens) >= maxIdle
 }
 
-// idleExperts is how many experts of a layer no token of so many chooses, with
-// all equally likely.
+// idleExperts is how many experts of a layer are expected to be chosen by none of so many
+// tokens, where each is as likely as the others.
 func (r *Run) idleExperts(tokens int) float64 {
 	n := float64(r.Experts)
 	return n * math.Pow(1-float64(r.Spec.Config.NumExpertsPerTok)/n, float64(tokens))
@@ -34,8 +34,8 @@ func (r *Run) ExpertLayers() int { return r.Spec.Config.ExpertBlocks() }
 // Balances says whether a step's loss has a part that balances the experts' load.
 func (r *Run) Balances() bool { return r.Experts > 0 && r.Spec.Config.OutputRouterLogits }
 
-// ExpertStateBytes is the state of the layer with experts at work: normed input,
-// sum, routing of all tokens of a step. One serves all layers.
+// ExpertStateBytes is the size of the state that a layer with experts works in: normed
+// input, sum and routing of all tokens of a step. One state serves all layers in turn.
 func (r *Run) ExpertStateBytes() int64 {
 	if r.Experts == 0 {
 		return 0
@@ -43,8 +43,8 @@ func (r *Run) ExpertStateBytes() int64 {
 	return r.Spec.MoEBytes(r.Limits.Tokens, !r.EvalOnly)
 }
 
-// RoutingBytes is what comes to the host of a routing: where each expert's pairs
-// begin and, with the losses, the counts and sums of probabilities of a pass.
+// RoutingBytes is the host memory for what is copied there from that state: where each
+// expert's pairs begin and, with the losses, the counts and sums of probabilities of a pass.
 func (r *Run) RoutingBytes() int64 {
 	if r.Experts == 0 {
 		return 0
@@ -58,7 +58,7 @@ type Experts struct {
 	Experts int     `json:"experts"`       // of each of those layers
 	Chosen  int     `json:"chosen"`        // by each token
 	Fetched string  `json:"fetched"`       // "ahead" of the routing, "on demand" or, never moved, "in place"
-	Idle    float64 `json:"expected_idle"` // of a layer's experts in a full step, chosen evenly
+	Idle    float64 `json:"expected_idle"` // how many of a layer's experts, in a full step, where all are as likely
 	// Bytes of experts' tiles that cross the link in a full step: all of them, or
 	// those that are expected to be chosen.
 	AllBytes      int64 `json:"all_bytes"`

@@ -35,7 +35,7 @@ func resolve(t *testing.T, q Request) *Run {
 	return r
 }
 
-// TestAutomaticWithoutBudget: everything that helps is taken, no more.
+// TestAutomaticWithoutBudget: without a budget everything that helps is taken, and no more.
 func TestAutomaticWithoutBudget(t *testing.T) {
 	// 64 rows of at most 512 tokens in micro-batches of 16384: all but the last hold
 	// 15873 at least, so there are at most three.
@@ -59,7 +59,7 @@ func TestAutomaticWithoutBudget(t *testing.T) {
 	}
 }
 
-// least is the smallest run of q: what any budget has to hold.
+// least is the smallest run that q can become: any budget has to hold that.
 func least(q Request) Request {
 	q.GradDType, q.Recompute, q.MicroBatchTokens = "bf16", "full", 1
 	if q.Act == device.F32 {
@@ -87,7 +87,8 @@ func beyond(r *Run, q Request) string {
 	return ""
 }
 
-// TestLackThatRoundsAway: need and budget that read alike say what lacks.
+// TestLackThatRoundsAway: where need and budget round to the same words, the error says how
+// much is missing.
 func TestLackThatRoundsAway(t *testing.T) {
 	err := &NotFitting{Where: "device", Need: 2<<30 + 12<<20, Budget: 2 << 30, Keys: "lower it"}
 	if want := "the run needs 2.0 GiB of device memory and 2.0 GiB are available, 12 MiB less: lower it"; err.Error() != want {
@@ -298,8 +299,8 @@ func TestImpossibleRequests(t *testing.T) {
 	}
 }
 
-// TestGradientsOnTheHost: with clipping a slab for every layer of its size,
-// without as many of the largest as the depth says; none to evaluate.
+// TestGradientsOnTheHost: with clipping every layer has a slab of its size; without there
+// are as many of the largest size as the depth says; an evaluation has none.
 func TestGradientsOnTheHost(t *testing.T) {
 	q := request()
 	r := resolve(t, q)

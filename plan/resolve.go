@@ -38,13 +38,13 @@ type Request struct {
 	Context      int64
 	DeviceMemory int64  // budget in bytes
 	HostMemory   int64  // budget in bytes; with Unified it covers both sides
-	HostBy       string // what leaves no more host memory; empty: the user
+	HostBy       string // for the error: what limits HostMemory; empty: the user's key
 }
 
 // maxMicroBatchTokens is the largest automatic micro-batch.
 const maxMicroBatchTokens = 16384
 
-// Automatic depths. Two buffers let a copy run beside the work; more buys
+// Automatic depths. Two buffers let a copy run beside the work; more gain
 // nothing unless transfers are uneven.
 const (
 	autoWeightSlots  = 3
@@ -54,15 +54,15 @@ const (
 	minActSlots      = 3
 )
 
-// NotFitting says that no choice left to mt makes the run fit.
+// NotFitting is the error of a run that fits by no choice that is left to mt.
 type NotFitting struct {
 	Where        string // "device" or "host"
 	Need, Budget int64  // bytes
-	By           string // what sets the budget; empty: the key
-	Keys         string // what would make it fit
+	By           string // what sets the budget; empty: the user's key
+	Keys         string // which keys, changed how, would make it fit
 }
 
-// BadDepth says that a depth is too small for the model.
+// BadDepth is the error of a depth, or a number of parts, that the model does not allow.
 type BadDepth struct{ Key, Why string }
 
 func (e *BadDepth) Error() string { return e.Why }
@@ -82,11 +82,11 @@ func (e *NotFitting) Error() string {
 	return fmt.Sprintf("the run needs %s of %s memory and %s%s: %s", need, e.Where, have, short, e.Keys)
 }
 
-// Resolve chooses what the request leaves open. What changes the order of sums
-// (parts of the head, gradient dtype, micro-batch) comes first, for the least depths whatever the
-// request's are, so that no depth takes part in it; then the buffers that let
-// copies run beside the work, then how much the forward keeps, then activations.
-// The error is a *NotFitting where memory is what lacks.
+// Resolve chooses what the request leaves open. First comes what changes the order of sums:
+// parts of the head, gradient dtype, micro-batch. It is chosen with the least depths,
+// whatever depths the request has, so that it does not depend on any. Then come the buffers
+// that let copies run beside the work, then how much the forward keeps, then activation
+// slots. The error is a *NotFitting where there is too little memory.
 func Resolve(q Request) (*Run, error) {
 	r, err := choose(q)
 	var lack *NotFitting
@@ -99,8 +99,8 @@ func Resolve(q Request) (*Run, error) {
 	return r, err
 }
 
-// rowsThatFit is the largest number of rows per step below q's that fits; 0: not
-// even one does.
+// rowsThatFit is the largest number of rows per step, below that of q, that fits; 0 where
+// not even one row does.
 func rowsThatFit(q Request) int {
 	low, high := 0, q.Rows-1
 	for low < high {
@@ -114,7 +114,7 @@ func rowsThatFit(q Request) int {
 	return low
 }
 
-// choose is Resolve; what its error lacks, the way out, Resolve adds.
+// choose is Resolve, but its error does not say how many rows would fit.
 func choose(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -184,9 +184,9 @@ func leastDepths(q Request) Depths {
 	return d
 }
 
-// askedDepths puts the request's depths in the place of the least ones. Where
-// activations have to spill to fit in the fewest slots, and that takes more
-// memory than to hold them all, they are all held.
+// askedDepths raises the least depths to those that the request asks for. Where the run does
+// not fit with the fewest activation slots, it tries to give every activation a slot: nothing
+// spills then, which may take less memory in all.
 func (r *Run) askedDepths(q Request) {
 	d := &r.Depths
 	for _, v := range []struct {
@@ -216,7 +216,7 @@ func (r *Run) setMicroBatch(q Request, tokens int) {
 			r.Spec.ChunkTokens = min(r.Limits.MicroBatchTokens, roomyChunkTokens)
 		}
 	}
-	// By what is recorded of a run alone, so that it is the same when resumed.
+	// It follows only from what is recorded of a run, so that it is the same on resuming.
 	r.Spec.HeadChunk = headChunk(r.Spec, min(roomyHeadChunk, max(maxHeadChunk, r.Spec.ChunkTokens)))
 }
 
@@ -224,11 +224,11 @@ func (r *Run) setMicroBatch(q Request, tokens int) {
 // attention: enough for matrix products to reach their rate.
 const autoChunkTokens = 4096
 
-// maxHeadChunk is the largest number of tokens whose logits exist at once, unless
-// more go at once through a block.
+// maxHeadChunk is the largest number of tokens whose logits exist at once, unless a
+// block's chunk is larger.
 const maxHeadChunk = 2048
 
-// The same where memory is no object. A chunk reads and writes the gradients of
+// The same two numbers where there is memory enough. A chunk reads and writes the gradients of
 // all weights, 8 bytes a parameter, beside 2 FLOPs a token: at 3.3 TB/s and 700
 // TFLOP/s a fifth of the time of a product over 4096 tokens, a twentieth over
 // 16384.
@@ -242,10 +242,10 @@ func (q Request) roomy() bool {
 	return !q.Unified && (q.DeviceMemory == 0 || q.DeviceMemory >= 40<<30)
 }
 
-// headChunk is how many tokens' logits exist at once: 128 MiB of them or, where
-// that is more, what takes no more workspace than a block; between 64 and
-// most tokens. Every chunk reads and writes the gradient of lm_head, so
-// the fewer the better.
+// headChunk is of how many tokens the logits exist at once, a multiple of 64 or most, which
+// it does not exceed: as many as 128 MiB hold or, if that is more, as many as make the head's
+// workspace no larger than a block's. Every chunk reads and writes the gradient of lm_head,
+// so the fewer chunks the better.
 func headChunk(s layers.Spec, most int) int {
 	s.HeadChunk = min(most, max(64, (128<<20)/(int(s.Act.Size())*s.ShardRows())/64*64))
 	for next := s; next.HeadChunk < most; s = next {
@@ -259,11 +259,11 @@ func headChunk(s layers.Spec, most int) int {
 // leastMicroBatch is the smallest automatic micro-batch: one row.
 func leastMicroBatch(q Request) int { return min(q.RowTokens, maxMicroBatchTokens) }
 
-// resolveHead leaves the head whole where it fits in a block's slot and buffer,
-// or where nothing else has to give way for it: with automatic depths and the
-// largest micro-batch. Else it is cut into as few parts as fit in those of a
-// block, provided that there are slots or buffers to make smaller. Depths that
-// are asked for take no part in it.
+// resolveHead leaves the head whole where it fits in the slot and the gradient buffer of a
+// block, or where the device has room for it beside automatic depths and the largest
+// micro-batch. Else it cuts the head into as few parts as fit in that slot and buffer,
+// provided that this makes slots or buffers smaller. Depths that are asked for have no
+// influence.
 func (r *Run) resolveHead(q Request) {
 	r.Spec.HeadShards = pick(q.HeadShards, 1)
 	if q.HeadShards > 0 {
@@ -278,17 +278,17 @@ func (r *Run) resolveHead(q Request) {
 	r.GradBF16 = q.GradDType == "bf16"
 	r.setMicroBatch(q, pick(q.MicroBatchTokens, max(leastMicroBatch(q), min(maxMicroBatchTokens, q.Rows*q.RowTokens))))
 	spares := !r.Unified || !r.EvalOnly && !r.GradsInPlace()
-	if spares && r.deviceLack(q) {
+	if spares && r.tooLargeForDevice(q) {
 		r.Spec.HeadShards = r.leastShards()
 	}
 	r.Depths = least
 }
 
-// leastShards is into how few parts the head is cut so that each fits in the
-// slot and the gradient buffer of a block.
+// leastShards is the smallest number of parts of the head with which each fits in the slot
+// and the gradient buffer of a block.
 func (r *Run) leastShards() int {
 	blocks := *r
-	blocks.Spec.HeadShards = 1 // a whole head takes no turns with them
+	blocks.Spec.HeadShards = 1 // then the streamed tiles are those of blocks alone
 	slot, grad := blocks.largest(slotSize, schedule.Streamed), blocks.largest(gradSize, schedule.Streamed)
 	head, kind, n := r.Layouts[r.Head()], r.Kind(r.Head()), 1
 	for s := r.Spec; n < r.Spec.Config.VocabSize; n++ {
@@ -300,7 +300,7 @@ func (r *Run) leastShards() int {
 	return n
 }
 
-// resolveMicroBatch takes the largest micro-batch that fits, halving.
+// resolveMicroBatch takes the largest micro-batch that fits, trying half of it each time.
 func (r *Run) resolveMicroBatch(q Request) {
 	if q.MicroBatchTokens > 0 {
 		r.setMicroBatch(q, q.MicroBatchTokens)
@@ -315,13 +315,15 @@ func (r *Run) resolveMicroBatch(q Request) {
 	}
 }
 
-// resolveGradDType takes fp32 where it fits with the smallest micro-batch.
+// resolveGradDType takes fp32 where that fits with the smallest micro-batch, and where the
+// run computes in fp32; else bf16.
 func (r *Run) resolveGradDType(q Request) {
 	r.setMicroBatch(q, pick(q.MicroBatchTokens, leastMicroBatch(q)))
 	r.GradBF16 = q.GradDType == "bf16" || auto(q.GradDType) && q.Act == device.BF16 && r.fits(q) != nil
 }
 
-// raiseBuffers lifts the automatic depths of what is copied beside the work.
+// raiseBuffers raises the automatic depths of the slots and buffers that are copied to or
+// from beside the work.
 func (r *Run) raiseBuffers(q Request) {
 	d := &r.Depths
 	if q.Depths.GradBuffers == 0 {
@@ -335,13 +337,14 @@ func (r *Run) raiseBuffers(q Request) {
 	}
 }
 
-// autoWeightSlots is how many slots help. An expert's tile is small: with more of
-// them the link works on beside attention, which takes as long as many tiles do.
+// autoWeightSlots is how many weight slots are of use. An expert's tile is small: more
+// slots keep the link busy during attention, which takes as long as the copies of many
+// tiles.
 func (r *Run) autoWeightSlots() int {
 	return min(autoWeightSlots+r.Experts/4, r.streamedTiles())
 }
 
-// raiseKeep keeps as much as fits beside activations that never move.
+// raiseKeep lets the forward keep as much as fits while every activation has a slot.
 func (r *Run) raiseKeep(q Request) {
 	slots := r.Depths.ActivationSlots
 	if q.Depths.ActivationSlots == 0 {
@@ -355,8 +358,8 @@ func (r *Run) raiseKeep(q Request) {
 	r.Depths.ActivationSlots = slots
 }
 
-// allActivations is with how many slots nothing ever moves. An evaluation
-// forgets a layer's input with the layer's output.
+// allActivations is with how many activation slots nothing ever spills. An evaluation needs
+// a layer's input no more once it has the layer's output.
 func (r *Run) allActivations() int {
 	if r.EvalOnly {
 		return max(minActSlots, r.Limits.MicroBatches+1)
@@ -364,9 +367,9 @@ func (r *Run) allActivations() int {
 	return max(minActSlots, r.activations()*r.Limits.MicroBatches)
 }
 
-// activations is how many hidden states of a micro-batch a step has at most at
-// once: the input of every layer but the embedding. A whole head turns its input
-// into the gradient, a head in parts needs both.
+// activations is how many hidden states of a micro-batch a step has at most at once: the
+// input of every layer but the embedding and, beside a head in parts, the gradient. A whole
+// head turns its input into the gradient.
 func (r *Run) activations() (n int) {
 	for l := range r.Layouts {
 		n += r.Kind(l).Activations(r.Spec)
@@ -374,6 +377,7 @@ func (r *Run) activations() (n int) {
 	return n
 }
 
+// pick is what is asked for or, where that is 0, the automatic value.
 func pick(asked, auto int) int {
 	if asked > 0 {
 		return asked
@@ -381,8 +385,9 @@ func pick(asked, auto int) int {
 	return auto
 }
 
-// raise lifts depth to want, or to what fits of it. Memory grows with a depth,
-// except that with all activations in slots none is spilled: want comes first.
+// raise raises depth to want or, where that does not fit, as far as fits. Memory grows with
+// a depth, with one exception: where every activation has a slot no memory is needed for
+// spills. So want itself is tried first.
 func (r *Run) raise(q Request, depth *int, want int) {
 	low := *depth
 	if want <= low {
@@ -403,9 +408,9 @@ func (r *Run) raise(q Request, depth *int, want int) {
 	*depth = low
 }
 
-// deviceLack says whether the device's memory is too small for r, on a unified
-// one that of both sides.
-func (r *Run) deviceLack(q Request) bool {
+// tooLargeForDevice says whether r takes more than the device's memory; on a unified device
+// that is all memory.
+func (r *Run) tooLargeForDevice(q Request) bool {
 	t := r.Table()
 	return q.DeviceMemory > 0 && t.Device > q.DeviceMemory || q.Unified && q.HostMemory > 0 && t.Host+t.Device > q.HostMemory
 }
@@ -430,8 +435,8 @@ func (r *Run) fits(q Request) error {
 	return nil
 }
 
-// waysOut names the keys that make r need less of the host's memory, or of the
-// device's.
+// waysOut names the keys that make r need less of the host's memory, where host is set,
+// or of the device's.
 func (r *Run) waysOut(host bool) string {
 	var ways []string
 	add := func(where bool, text string) {

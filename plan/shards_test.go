@@ -164,8 +164,8 @@ func TestAskedParts(t *testing.T) {
 }
 
 // TestHeadChunk: logits take what a block's workspace leaves unused anyway, at
-// most maxHeadChunk tokens, or roomyHeadChunk; small workspaces do not shrink them below 128 MiB. A
-// micro-batch smaller than a chunk is one.
+// most maxHeadChunk tokens, or roomyHeadChunk. A small workspace does not make them smaller
+// than 128 MiB. A micro-batch that is smaller than a chunk is one chunk.
 func TestHeadChunk(t *testing.T) {
 	for _, c := range []struct {
 		cfg                  *model.Config

@@ -10,8 +10,7 @@ import (
 	"mt/schedule"
 )
 
-// Depths are the credits an edge of the pipeline starts with: what a user tunes
-// as "mailbox depth".
+// Depths say how many credits each edge of the pipeline starts with.
 type Depths struct {
 	WeightSlots     int `json:"weight_slots"`     // blocks, or experts, on the device; at least 1
 	GradBuffers     int `json:"grad_buffers"`     // layers, or experts, whose gradient is on the device; at least 1
@@ -43,22 +42,22 @@ func NewLimits(rows, rowTokens, microBatchTokens, vocab int) Limits {
 		MicroBatches: n, Sequences: tokens, UniqueIDs: min(vocab, tokens)}
 }
 
-// Run is a run with nothing left to resolve.
+// Run is a run with nothing left to resolve: sizes and choices, all of them fixed.
 type Run struct {
 	Layouts  []model.Layout
 	Spec     layers.Spec
 	GradBF16 bool
 	Clip     bool  // gradients of all layers wait for the norm
-	Unified  bool  // tiles are bound in place
+	Unified  bool  // the device computes on host memory; tiles are bound in place
 	EvalOnly bool  // no gradients, nothing beside the weights
-	Context  int64 // bytes that the device takes for itself
+	Context  int64 // bytes of the device that are taken before anything is allocated
 	Depths   Depths
 	Limits   Limits
 	Planes   optim.Planes // what is kept beside the weights
-	// RowTokens is the length of the longest row.
+	// RowTokens is the length of the longest row, in tokens.
 	RowTokens int
-	// Experts is how many a layer has that has any; OnDemand: their tiles are
-	// fetched when it is known that tokens go there.
+	// Experts is how many experts a layer with experts has; 0: no layer has any.
+	// OnDemand: an expert's tile is fetched only when it is known that tokens go to it.
 	Experts  int
 	OnDemand bool
 }
@@ -83,15 +82,14 @@ func (r *Run) GradElems(l int) int64 {
 	return r.Layouts[l].GradElems
 }
 
-// BufferElems is the size of a gradient buffer in elements: the largest
-// gradient that leaves the device at once, a whole layer's or that of a part of
-// the head or of a layer with experts.
+// BufferElems is the size of a gradient buffer in elements: the largest gradient of a
+// tile, which is a whole layer, or a part of the head or of a layer with experts.
 func (r *Run) BufferElems() int64 {
 	return r.largest(func(t layers.Tile) int64 { return t.GradElems(r.Limits.UniqueIDs) }, schedule.Streamed, schedule.Whole, schedule.NoSlot)
 }
 
-// BufferBytes is the size of a gradient buffer: nothing where gradients are summed in
-// place.
+// BufferBytes is the size of a gradient buffer on the device; 0 where gradients are summed
+// in slabs.
 func (r *Run) BufferBytes() int64 {
 	if r.GradBinding() == InPlace {
 		return 0
@@ -108,12 +106,13 @@ func (r *Run) SlabElems() int64 {
 	return n
 }
 
-// GradsInPlace says whether gradients are summed where they would land: in the
-// layer's slab, which a unified device can bind. Nothing is copied then and
-// there are no gradient buffers.
+// GradsInPlace says whether gradients are summed where they would land otherwise: in the
+// layer's slab, which a unified device can bind. Then no gradient is copied, and gradient
+// buffers have no memory.
 func (r *Run) GradsInPlace() bool { return r.Unified && r.Clip && !r.GradBF16 }
 
-// Binding says where the device reads what is on the host, and writes what goes there.
+// Binding says where the device reads what lies on the host, and where it writes what is
+// to lie there.
 type Binding uint8
 
 // The bindings.
@@ -122,8 +121,8 @@ const (
 	InPlace                // where it lies on the host
 )
 
-// Binding is that of what goes through slots of a class; of NoSlot it is that of
-// batches. All are alike.
+// Binding is that of what goes through the slots of a class; for NoSlot that is the batch.
+// It is the same for all classes.
 func (r *Run) Binding(schedule.Class) Binding {
 	if r.Unified {
 		return InPlace
@@ -131,7 +130,7 @@ func (r *Run) Binding(schedule.Class) Binding {
 	return Copied
 }
 
-// GradBinding is that of gradients.
+// GradBinding says where gradients are summed.
 func (r *Run) GradBinding() Binding {
 	if r.GradsInPlace() {
 		return InPlace
@@ -230,8 +229,8 @@ func (r *Run) ActivationBytes(tokens int) int64 {
 // savedTensors bounds how many tensors a block keeps for a micro-batch.
 const savedTensors = 16
 
-// SavedBytes is what layer l keeps for its backward over all micro-batches:
-// each may lose an alignment for each of its tensors.
+// SavedBytes is what layer l keeps for its backward of all micro-batches together. Aligning
+// a tensor may cost up to device.Align bytes, for each tensor of each micro-batch.
 func (r *Run) SavedBytes(l int) int64 {
 	n := r.Kind(l).SavedBytes(r.Spec, r.Limits.Tokens)
 	if n == 0 || r.EvalOnly {
@@ -250,7 +249,7 @@ func (r *Run) savedBytes() (n int64) {
 	return n
 }
 
-// WorkspaceBytes is what one launch needs.
+// WorkspaceBytes is the workspace of one launch, the largest of all layers'.
 func (r *Run) WorkspaceBytes() int64 {
 	if r.EvalOnly {
 		return r.Spec.ForwardWorkspaceBytes()
@@ -260,7 +259,7 @@ func (r *Run) WorkspaceBytes() int64 {
 
 // BatchIntBytes is the size of a batch's ids and places: index, targets,
 // positions and row places of every token, cumulative lengths, and the row
-// starts of every micro-batch; each tensor may lose an alignment.
+// starts of every micro-batch. Aligning a tensor may cost up to device.Align bytes.
 func (r *Run) BatchIntBytes() int64 {
 	l := r.Limits
 	n := 4*int64(l.Tokens) + int64(l.Sequences+l.MicroBatches) + int64(l.MicroBatches)*int64(l.UniqueIDs+1)

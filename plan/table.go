@@ -21,7 +21,7 @@ type Row struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// Table is what a run needs.
+// Table is the memory that a run needs, in bytes.
 type Table struct {
 	Rows   []Row `json:"rows"`
 	Host   int64 `json:"host_bytes"`   // sum of the rows on the host
@@ -29,9 +29,9 @@ type Table struct {
 	Params int64 `json:"parameters"`
 }
 
-// Table lists the memory of r by purpose: to the byte what the run holds, with
-// the alignment of every allocation, but for the context and the program, which are
-// what was found and measured. On a unified device both sides are the same memory
+// Table lists the memory of r by purpose. It is exact to the byte, with the alignment of
+// every allocation, but for two rows: the context is as large as the request says, the
+// program as large as was measured once. On a unified device both sides are the same memory,
 // and every byte is in one row only.
 func (r *Run) Table() Table {
 	var t Table
@@ -175,11 +175,11 @@ func (r *Run) slots() string {
 
 func (r *Run) tableBytes() int64 { return 2 * held(4*r.Spec.Config.RopeElems(r.Spec.Positions)) }
 
-// SpillBytes is the host memory that activations without a slot lie in: none
-// where all of a step have one, else room for the inputs of all layers and the
-// gradient of a head in parts (in an evaluation for the input of one layer, whose
-// output takes its place). A tensor in a slot may have its copy there too, so
-// slots take nothing off.
+// SpillBytes is the host memory for activations that have no slot: 0 where all activations
+// of a step have one. Else there is room for the inputs of all layers and the gradient of a
+// head in parts (in an evaluation for the input of one layer, whose place the output takes).
+// It does not get smaller with more slots, because an activation in a slot may have a copy
+// on the host too.
 func (r *Run) SpillBytes() int64 {
 	if r.allActivations() <= r.Depths.ActivationSlots {
 		return 0

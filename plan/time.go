@@ -26,16 +26,16 @@ type Bound struct {
 	// whichever is longer. Recomputation counts.
 	Forward  float64 `json:"forward_seconds"`
 	Backward float64 `json:"backward_seconds"`
-	// Optimizer is the update of all layers, First the way of the first one from
-	// the end of the backward to the next forward: store, update, load.
+	// Optimizer is the time of the updates of all layers. First is what the first layer
+	// takes between the end of the backward and the next forward: store, update, load.
 	Optimizer float64 `json:"optimizer_seconds"`
 	First     float64 `json:"first_layer_seconds"`
 	// Step is Backward + max(Forward, Optimizer without the first layer) + First;
 	// without clipping updates run beside the backward too.
 	Step            float64 `json:"step_seconds"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
-	// HidingTokens is the smallest step, of rows as long as these, whose products
-	// take as long as the updates beside them.
+	// HidingTokens is the size, in tokens, of the smallest step whose products take as
+	// long as the updates beside them, with rows as long as these.
 	HidingTokens int64 `json:"hiding_tokens"`
 }
 
@@ -77,7 +77,7 @@ func Time(r *Run, rates Rates) (Bound, error) {
 	return b, nil
 }
 
-// flops is the work of a step's forward and backward, rows full.
+// flops is the work of a step's forward and backward, in FLOPs, with all rows full.
 func (r *Run) flops() (forward, backward float64) {
 	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
 	pairs := int64(tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)))
@@ -86,9 +86,10 @@ func (r *Run) flops() (forward, backward float64) {
 	return model / 3, model*2/3 + again
 }
 
-// transfers is what must cross the link in a step: tiles in the forward, tiles
-// again in the backward that no slot kept, and gradients. Activations that spill
-// are left out, as slots decide on them.
+// transfers is how many bytes must cross the link in a step: up those of tiles and of the
+// batch's rows in the forward, again those of tiles in the backward that no slot has kept,
+// down those of gradients. Activations that spill do not count, because more slots avoid
+// them.
 func (r *Run) transfers() (up, again, down float64) {
 	forward, backward := r.fetches()
 	for _, f := range forward {
@@ -103,8 +104,8 @@ func (r *Run) transfers() (up, again, down float64) {
 	return up + float64(r.ActivationBytes(r.Limits.UniqueIDs)), again, down
 }
 
-// expected is how many bytes of f cross the link: an expert's that is fetched on
-// demand as often as one is chosen.
+// expected is how many bytes of f are expected to cross the link: of an expert that is
+// fetched on demand, its bytes times the share of experts that are chosen.
 func (r *Run) expected(f fetch) float64 {
 	if !f.expert || !r.OnDemand {
 		return float64(f.bytes)
@@ -112,8 +113,8 @@ func (r *Run) expected(f fetch) float64 {
 	return float64(f.bytes) * (1 - r.idleExperts(r.Limits.Tokens)/float64(r.Experts))
 }
 
-// updateBytes is what an update reads and writes of layer l: the weights and what
-// is kept beside them each way, and the gradient.
+// updateBytes is how many bytes the update of layer l reads and writes: weights and what
+// is kept beside them count twice, the gradient once.
 func (r *Run) updateBytes(l int, g Gradient) float64 {
 	grads := r.Layouts[l].Elems
 	if g.OfRows(l) {

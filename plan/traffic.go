@@ -7,15 +7,15 @@ import (
 	"mt/schedule"
 )
 
-// fetch is a tile that a step brings to the device.
+// fetch is a tile that a step copies to the device.
 type fetch struct {
 	bytes  int64
 	expert bool
 }
 
-// fetches lists what a step fetches, in order: until its losses are there, and in
-// the backward after that. It is the schedule of a step of one micro-batch: when
-// weights come does not depend on how many there are.
+// fetches lists what a step fetches, in order: forward until the visit that completes the
+// losses, backward after that. It counts a real program, of one micro-batch, since the
+// number of micro-batches does not change when weights are fetched.
 func (r *Run) fetches() (forward, backward []fetch) {
 	s := r.Schedule()
 	s.Eval, s.ActivationSlots = r.EvalOnly, len(s.Layers)+2 // nothing spills

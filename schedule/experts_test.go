@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestMicroBatchesTurnAroundAtExperts: between any two sweeps of the micro-batches
-// that follow each other the order turns, up and down.
+// TestMicroBatchesTurnAroundAtExperts: from every sweep of the micro-batches to the next
+// their order turns around, in the forward and in the backward.
 func TestMicroBatchesTurnAroundAtExperts(t *testing.T) {
 	for experts := 1; experts <= 4; experts++ {
 		p := planned(t, false, Spec{Layers: withExperts(3, experts), WeightSlots: 2, ActivationSlots: 9}, 3, 2, 1)
@@ -33,17 +33,17 @@ func TestMicroBatchesTurnAroundAtExperts(t *testing.T) {
 	}
 }
 
-// TestTrafficOfExperts: every part of a layer is a tile of its own, and the slots
-// spare the backward what the forward used last. A pass of an evaluation finds what
-// the one before left in the slots; of experts fetched on demand nothing, as none may
-// have come. The last one leaves nothing.
+// TestTrafficOfExperts: every part of a layer is a tile of its own, and the backward need
+// not fetch the tiles that the forward used last and left in the slots. A pass of an
+// evaluation finds what the pass before left in the slots, but no experts that are fetched
+// on demand, as none may have been fetched. The last pass leaves nothing.
 func TestTrafficOfExperts(t *testing.T) {
 	for experts := 1; experts <= 5; experts++ {
 		for slots := 2; slots <= 8; slots++ {
 			s := Spec{Layers: withExperts(2, experts), WeightSlots: slots, ActivationSlots: 64}
 			tiles := 2 * (2 + experts)
 			step := planned(t, false, s, 3, 2)
-			// The whole head stands apart and takes one more.
+			// The whole head has a slot to itself and takes one fetch more.
 			if got, want := len(step.WeightTakes), 2*tiles-min(slots, tiles)+1; got > want+1 || got < want {
 				t.Errorf("%d experts, %d slots: a step loads %d tiles, want %d or, for a router, one more", experts, slots, got, want)
 			}

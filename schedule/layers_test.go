@@ -1,9 +1,9 @@
 package schedule
 
-// This file has layers like those that models are made of. That the kinds of layers
-// are such ones, package layers tests.
+// This file makes layers with the visits that real layers have. Package layers tests that
+// its kinds of layers give these very visits.
 
-// passed is a layer that every pass visits once.
+// passed is a layer, such as a dense block, that every pass visits once.
 func passed(stage Stage, class Class, forward, backward Uses) Layer {
 	up := []Visit{{Stage: stage, Parts: 1, Uses: forward}}
 	return Layer{Tiles: 1, Sweeps: 1, Class: class, Forward: up, Evaluate: up, Backward: []Visit{{Stage: stage, Parts: 1, Uses: backward}}}
@@ -15,7 +15,7 @@ func block() Layer {
 	return passed(Block, Streamed, Weights|Input|Output, Weights|Sums|Input|Turns)
 }
 
-// routed is a layer of so many experts.
+// routed is a layer with so many experts.
 func routed(experts int) Layer {
 	up, down := []Visit{{Stage: Route, Uses: Weights | Input}}, []Visit{{Stage: Route, Turn: 1, Uses: Weights | Input | Reads}}
 	for k := range experts {
@@ -27,7 +27,7 @@ func routed(experts int) Layer {
 	return Layer{Tiles: 1 + experts, Sweeps: 2, Forward: up, Backward: down, Evaluate: up}
 }
 
-// head is one in so many parts.
+// head is a head in so many parts.
 func head(parts int) Layer {
 	if parts == 1 {
 		l := passed(Head, Whole, Weights|Input, Weights|Sums|Turns)

@@ -5,22 +5,25 @@ import (
 	"slices"
 )
 
-// Launch is one micro-batch going through one visit.
+// Launch is one micro-batch going through one visit or, for an expert, all micro-batches
+// at once.
 type Launch struct {
 	Visit      int
-	MicroBatch int // −1: all of them at once, through an expert
-	// In, Out: the layer's input and output; Grad: the gradient, turned in
-	// place from that of the output into that of the input. −1: none.
+	MicroBatch int // −1: all of them, through an expert
+	// In, Out and Grad are objects, −1: none. In is the layer's input. Out is what the
+	// launch makes: the layer's output, or the gradient of a head in parts. Grad is the
+	// gradient of the output, which is read or turned in place into that of the input.
 	In, Out, Grad int
-	Releases      []Release
+	Releases      []Release // what gives up its slot after it
 }
 
-// Object is one activation: a layer's input for one micro-batch, or a
-// micro-batch's gradient as it wanders down. The gradient begins as the input of
-// a whole head; a head in parts reads its input until the last one.
+// Object is one activation: a layer's input for one micro-batch, or a micro-batch's
+// gradient on its way down through the layers. A whole head turns its input into the
+// gradient, in the same object. A head in parts reads its input until its last part, so
+// there the gradient is an object of its own.
 type Object struct {
 	Tokens int
-	Host   int // where it spills to, in tokens into the host's region; −1: it never does
+	Host   int // where it spills to, in tokens from the start of the host's memory for spills; −1: it never spills
 }
 
 // Spec is what a program follows from, beside the sizes of the micro-batches.
@@ -31,24 +34,24 @@ type Spec struct {
 	ActivationSlots int
 	Eval            bool  // a pass of an evaluation: no gradients
 	Again           bool  // another pass over the same weights follows this one of an evaluation
-	Held            []int // tiles whose weights are in slots at the right version
+	Held            []int // tiles that the pass before left in slots, at the right version
 }
 
 // Program is one pass over the layers, planned before it runs: which launches,
 // in which order, and when weights and activations come and go.
 type Program struct {
-	// OnDemand: an expert's weights are fetched when it is known that tokens go
-	// there, else not at all.
+	// OnDemand: an expert's tile is fetched only when it is known that tokens go to the
+	// expert. Else it is fetched ahead, whether tokens go there or not.
 	OnDemand bool
 	Visits   []Visit
 	Launches []Launch
 	Objects  []Object
 	// WeightTakes are the visits to fetch weights for, in order.
 	WeightTakes []int
-	ActTakes    []Take
-	// Stale are the tiles whose held weights are released before it starts.
+	ActTakes    []Take // activation slots to acquire, in order
+	// Stale are tiles of Spec.Held that are released before the program starts.
 	Stale      []int
-	HostTokens int   // how much of the host's region it spills to
+	HostTokens int   // how much of the host's memory for spills it uses, in tokens
 	Held       []int // tiles that are in slots when it is over
 }
 
@@ -94,9 +97,9 @@ func New(s Spec, tokens []int) (*Program, error) {
 	return p, planWeights(p, s)
 }
 
-// placeSpills says where on the host objects go. The place of one that is not
-// used any more serves the next of its micro-batch: the launch that ended its
-// use comes before the copy that overwrites it.
+// placeSpills chooses where on the host objects spill to. The place of an object that is
+// not used any more serves the next object of the same micro-batch. That is safe because
+// the launch that used the old one last comes before the copy that overwrites it.
 func placeSpills(p *Program, uses []use, n int) {
 	last := make([]int, len(p.Objects)) // launch
 	for _, u := range uses {
@@ -123,20 +126,21 @@ func placeSpills(p *Program, uses []use, n int) {
 	}
 }
 
+// programBuilder lists the launches of a program and what they use.
 type programBuilder struct {
 	p      *Program
 	tokens []int // of each micro-batch
-	n, top int   // micro-batches, the head's index
-	apart  bool  // the gradient has objects apart from the head's input, which is read until the last part
+	n, top int   // how many micro-batches; the index of the head
+	apart  bool  // the gradient has objects of its own, beside the head's input
 	uses   []use
 }
 
 // object is the id of the input of layer (1 … top) for a micro-batch.
 func (b *programBuilder) object(layer, mb int) int { return (layer-1)*b.n + mb }
 
-// gradient is the id of a micro-batch's gradient. It takes the place of the input
-// of a whole head; beside a head in parts it has an object of its own, numbered
-// behind that input.
+// gradient is the id of a micro-batch's gradient: that of the input of a whole head, whose
+// place it takes; or with a head in parts the id of an object of its own, numbered after the
+// inputs.
 func (b *programBuilder) gradient(mb int) int {
 	if b.apart {
 		return b.object(b.top+1, mb)
@@ -144,8 +148,8 @@ func (b *programBuilder) gradient(mb int) int {
 	return b.object(b.top, mb)
 }
 
-// objects lists the activations: the inputs of all layers, and the gradients
-// where they stand apart.
+// objects lists the activations: the inputs of all layers, and the gradients where they
+// have objects of their own.
 func (b *programBuilder) objects() {
 	for i := range b.gradient(0) + b.n {
 		b.p.Objects = append(b.p.Objects, Object{Tokens: b.tokens[i%b.n], Host: -1})
@@ -179,12 +183,12 @@ func (b *programBuilder) launch(v, mb int) {
 	p.Launches = append(p.Launches, l)
 }
 
-// planWeights plans the weight slots of all tiles but the embedding, which takes
-// none, and a whole head, which has its own. Where another pass of an evaluation
-// follows, the same version serves it: its forward counts as the future. Not so for
-// experts that are fetched on demand: whether a slot holds one depends on the batch.
-// The last pass leaves the slots empty, so that a training step moves the same bytes
-// whether an evaluation of this run came before it or not.
+// planWeights plans the weight slots for all tiles but the embedding's, which needs none,
+// and that of a whole head, which has a slot to itself. Where another pass of the same
+// evaluation follows, it needs the same version of the weights, so tiles may stay in their
+// slots for it. Experts that are fetched on demand may not: whether a slot holds one depends
+// on the batch. The last pass leaves the slots empty, so that a training step moves the same
+// bytes whether an evaluation came before it or not.
 func planWeights(p *Program, s Spec) error {
 	var uses, again []use
 	for v, visit := range p.Visits {
@@ -192,7 +196,7 @@ func planWeights(p *Program, s Spec) error {
 			continue
 		}
 		uses = append(uses, use{at: v, object: visit.Tile})
-		if s.Again && !(p.OnDemand && visit.Stage == Expert) { // its visits are those of a forward
+		if s.Again && !(p.OnDemand && visit.Stage == Expert) { // the next pass makes the same visits
 			again = append(again, use{at: len(p.Visits) + v, object: visit.Tile})
 		}
 	}
@@ -209,7 +213,7 @@ func planWeights(p *Program, s Spec) error {
 	for v := range p.Visits {
 		visit := &p.Visits[v]
 		visit.Take, visit.Release = taken[v], len(res.releases[v]) > 0
-		if visit.Class == Whole { // it comes for its one visit and goes
+		if visit.Class == Whole { // it is fetched for its one visit and released after it
 			visit.Take, visit.Release = true, true
 		}
 		if visit.Take {

@@ -53,7 +53,7 @@ func TestWeightTrafficOfParts(t *testing.T) {
 				s.Held = first.Held
 				saved := min(slots, tiles)
 				if slots == 1 {
-					saved = 0 // the part it holds is the last, and the first block comes next
+					saved = 0 // the slot holds the last part of the head, and the first block comes next
 				}
 				if second := planned(t, true, s, 3, 2); len(first.WeightTakes) != tiles || len(second.WeightTakes) != tiles-saved {
 					t.Errorf("%d blocks, %d parts, %d slots: evaluations load %d and %d tiles, want %d and %d", blocks, parts, slots,
@@ -64,10 +64,10 @@ func TestWeightTrafficOfParts(t *testing.T) {
 	}
 }
 
-// TestWeightTraffic: with S slots a training step loads 2·blocks − min(S,
-// blocks) tiles and the head; an evaluation's pass that follows another loads S
-// blocks less (with one slot none less). The last pass leaves the slots empty: the
-// step after it loads what every step loads.
+// TestWeightTraffic: with S slots a training step fetches 2·blocks − min(S, blocks) tiles
+// and the head. A pass of an evaluation that follows another fetches S blocks less (with
+// one slot none less). The last pass leaves the slots empty, so the step after it fetches
+// what every step fetches.
 func TestWeightTraffic(t *testing.T) {
 	for blocks := 1; blocks <= 6; blocks++ {
 		for slots := 1; slots <= blocks+2; slots++ {
@@ -92,7 +92,7 @@ func TestWeightTraffic(t *testing.T) {
 				}
 				saved := kept
 				if slots == 1 && blocks > 1 {
-					saved = 0 // the block it holds is the last, and the first comes next
+					saved = 0 // the slot holds the last block, and the first comes next
 				}
 				second := planned(t, true, s, 3, 2)
 				if got, _ := blockTakes(second); len(got) != blocks-saved {
@@ -108,9 +108,8 @@ func TestWeightTraffic(t *testing.T) {
 	}
 }
 
-// TestMicroBatchesTurnAround: every layer and every part of the head takes the
-// micro-batches in the order that its index alone says, whatever the depths, in
-// every pass.
+// TestMicroBatchesTurnAround: the order in which a layer, or a part of the head, takes the
+// micro-batches follows from its index alone, whatever the depths, in every pass.
 func TestMicroBatchesTurnAround(t *testing.T) {
 	for _, eval := range []bool{false, true} {
 		for weights := 1; weights <= 4; weights++ { // and as many parts of the head
@@ -146,7 +145,7 @@ func TestTooFewActivationSlots(t *testing.T) {
 
 // TestPlacesOfSpills replays the spills of random programs: a place on the host
 // holds one tensor until its last use, and all places together are no more than
-// the inputs of all layers (in an evaluation of one).
+// the inputs of all layers (in an evaluation, of one layer).
 func TestPlacesOfSpills(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
 	reused := false

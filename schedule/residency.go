@@ -16,14 +16,14 @@ type use struct {
 	modify bool // the copy on the host, if any, is stale afterwards
 }
 
-// Take is a slot to acquire, in order, before launch at.
+// Take is an object that gets a slot before launch At. Takes are served in order.
 type Take struct {
 	At, Object int
 	Fetch      bool // bring the object back from the host
-	Spills     int  // how often it must have been spilled by then
+	Spills     int  // how often the object must have been spilled before it comes back
 }
 
-// Release is what happens to an object after launch at.
+// Release says that an object gives up its slot after a launch.
 type Release struct {
 	Object int
 	Spill  bool // copy it to the host first
@@ -37,18 +37,18 @@ type residency struct {
 	held     []int
 }
 
-// object states during the simulation.
+// resident is the state, during the simulation, of an object that is in a slot.
 type resident struct {
 	last  int  // launch of its latest use
 	dirty bool // the host has no current copy
 }
 
-// planResidency simulates the uses with so many slots. onHost says which
-// objects have a copy on the host from the start (weights do); held are
-// resident already. Uses at or after launches are of the future: they are not
-// run, but an object with such a use may stay held. ahead: also bring in what launch at+1 reads, where there is
-// room, while at runs. It reports ok false when a launch alone needs more
-// slots than there are.
+// planResidency simulates the uses with so many slots. onHost says whether objects have a
+// copy on the host from the start, which never gets stale (weights do); held are in slots
+// already. Uses at or after launches lie in the future: they are not run, but an object with
+// such a use may stay in its slot. With ahead set it also brings in, while a launch runs,
+// what the next one reads, where there is room. It reports false where slots are too few for
+// a single launch.
 func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahead bool) (residency, bool) {
 	p := &residencyPlan{slots: slots, onHost: onHost, in: map[int]*resident{}, next: map[int][]int{}, spills: map[int]int{},
 		out: residency{releases: map[int][]Release{}}}
@@ -78,7 +78,7 @@ func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahe
 			}
 			for _, u := range byLaunch[at+1] {
 				if !u.create {
-					p.acquire(at+1, u, pinned) // where there is room; else it comes when at is over
+					p.acquire(at+1, u, pinned) // if there is no room, it comes when this launch is over
 				}
 			}
 		}
@@ -91,12 +91,13 @@ func planResidency(uses []use, launches, slots int, onHost bool, held []int, ahe
 	return p.out, true
 }
 
+// residencyPlan is the state of the simulation.
 type residencyPlan struct {
 	slots  int
 	onHost bool
-	in     map[int]*resident
-	next   map[int][]int // launches that still use an object, rising
-	spills map[int]int   // of an object, so far
+	in     map[int]*resident // by object, those that are in slots
+	next   map[int][]int     // by object: the launches that still use it, rising
+	spills map[int]int       // by object: how often it was spilled so far
 	out    residency
 }
 
@@ -113,8 +114,8 @@ func (p *residencyPlan) acquire(at int, u use, pinned map[int]bool) bool {
 	return true
 }
 
-// evict releases the resident object, not pinned, whose next use is farthest;
-// of equals the one with the smallest id.
+// evict releases the object whose next use is farthest away, of equals the one with the
+// smallest id. It leaves pinned ones alone, and reports false where there are no others.
 func (p *residencyPlan) evict(pinned map[int]bool) bool {
 	victim, far := -1, -1
 	for o := range p.in {
@@ -136,6 +137,8 @@ func (p *residencyPlan) evict(pinned map[int]bool) bool {
 	return true
 }
 
+// release takes object o out of its slot after the launch that used it last, and spills it
+// if it is used again and the host has no current copy.
 func (p *residencyPlan) release(o int) {
 	r := p.in[o]
 	spill := r.dirty && len(p.next[o]) > 0

@@ -29,7 +29,7 @@ func fewestFetches(uses []use, launches, slots int, held []int) int {
 		for in, cost := range best {
 			have := in | byLaunch[l]
 			fetched := count(byLaunch[l] &^ in &^ created[l])
-			// Every subset of what may stay, the launch's own objects among it.
+			// Try every set of objects that may stay, with the launch's own among them.
 			for may := have &^ byLaunch[l]; ; may = (may - 1) & (have &^ byLaunch[l]) {
 				stay := may | byLaunch[l]
 				if count(stay) <= slots {
@@ -92,9 +92,8 @@ func TestResidencyIsOptimal(t *testing.T) {
 	}
 }
 
-// replay runs the outcome of a plan and checks that it can be: slots are
-// enough, what a launch uses is there, what is fetched was spilled after its
-// last change.
+// replay plays the outcome of a plan and checks that it works: there are enough slots, what
+// a launch uses is in one, and what is fetched was spilled after its last change.
 func replay(uses []use, launches, slots int, onHost bool, held []int, res residency) error {
 	in, current, spills := map[int]bool{}, map[int]bool{}, map[int]int{}
 	for _, o := range held {
@@ -150,7 +149,7 @@ func replay(uses []use, launches, slots int, onHost bool, held []int, res reside
 }
 
 // TestResidencyCanBeReplayed plans random sequences with creation and change,
-// with and without looking ahead, twice: the same plan, which works.
+// with and without looking ahead, twice: both plans are the same, and they work.
 func TestResidencyCanBeReplayed(t *testing.T) {
 	r := rand.New(rand.NewSource(2))
 	spilled := 0
@@ -190,8 +189,8 @@ func TestResidencyWithTooFewSlots(t *testing.T) {
 	}
 }
 
-// TestUnchangedObjectsSpillOnce: an object whose copy on the host is current is
-// let go without another.
+// TestUnchangedObjectsSpillOnce: an object whose copy on the host is current is released
+// without another copy.
 func TestUnchangedObjectsSpillOnce(t *testing.T) {
 	uses := []use{{at: 0, object: 0, create: true}, {at: 1, object: 1, create: true}, {at: 2, object: 0}, {at: 3, object: 1}, {at: 4, object: 0, modify: true},
 		{at: 5, object: 1}, {at: 6, object: 0}}
@@ -199,7 +198,7 @@ func TestUnchangedObjectsSpillOnce(t *testing.T) {
 	if !ok {
 		t.Fatal("one slot is enough")
 	}
-	got := map[int][]bool{} // of each object's releases, whether it spills
+	got := map[int][]bool{} // by object: for each of its releases, whether it spills
 	for at := range 7 {
 		for _, r := range res.releases[at] {
 			got[r.Object] = append(got[r.Object], r.Spill)

@@ -1,13 +1,13 @@
 package schedule
 
 // Layer is what a program has to know of one layer: its visits in each pass, in
-// order. Of a visit its kind gives Stage, Part, Parts, Turn, counted from the first
-// sweep of micro-batches through the layer, Uses and Loss.
+// order. The layer's kind sets Stage, Part, Parts, Turn, Uses and Loss of each visit, with
+// Turn counted from 0 at the layer's first sweep of micro-batches; New sets the rest.
 type Layer struct {
-	Name   string // to people
-	Tiles  int    // how many its weights are
-	Class  Class  // where those go
-	Sweeps int    // turns of the micro-batches that it counts
+	Name   string // for people
+	Tiles  int    // how many tiles its weights are
+	Class  Class  // which slots its tiles go through
+	Sweeps int    // how many turns it counts: by so many later layers' turns are shifted
 	// Forward and Backward are those of a training step, Evaluate those of an
 	// evaluation. With the last of Backward the layer's gradient is complete.
 	Forward, Backward, Evaluate []Visit
@@ -19,16 +19,16 @@ type Visit struct {
 	Phase Phase
 	Layer int
 	Stage Stage
-	Part  int // which part of the layer: of the head's vocabulary; the router or an expert
-	Parts int // into how many the layer is cut; 1: it is whole
-	Tile  int // its weights: tiles are numbered from the embedding's on, those of a layer in the order of its parts
+	Part  int // which part of the layer: a range of the head's vocabulary; the router or an expert
+	Parts int // how many parts the layer has; 1: it is whole
+	Tile  int // which tile it reads: they are numbered from the embedding's on, in a layer in the order of its parts
 	Class Class
 	Uses  Uses
-	Turn  int // odd: it takes the micro-batches backward
-	First int // its first launch
-	// Take: the weights must be fetched; else an earlier visit left them.
+	Turn  int // odd: it takes the micro-batches from the last to the first
+	First int // index of its first launch
+	// Take: the tile must be fetched; else an earlier visit left it in its slot.
 	Take bool
-	// Release: the slot is free after the visit.
+	// Release: the tile's slot is free after the visit; else a later visit uses the tile.
 	Release bool
 	// Loss: the losses of the pass are complete after it.
 	Loss bool
@@ -45,7 +45,7 @@ const (
 	Sums                     // sums up the gradient of its tile
 	Input                    // reads the layer's input
 	Output                   // makes the layer's output
-	Makes                    // makes a gradient, beside the layer's input
+	Makes                    // makes a gradient that lies beside the layer's input, not in its place
 	Turns                    // turns the gradient of the layer's output into that of its input, in place
 	Reads                    // reads the gradient of the layer's output
 )
@@ -57,7 +57,7 @@ func (u Uses) Has(v Uses) bool { return u&v == v }
 type Phase uint8
 
 // The phases. The visit of a whole head in training is Forward and Backward at
-// once and counts as Backward; a head in parts has visits for either.
+// once and counts as Backward; a head in parts has visits for each.
 const (
 	Forward Phase = iota
 	Backward
@@ -75,9 +75,9 @@ const (
 	Embed     Stage = iota
 	Block           // a decoder block
 	Attention       // the first half of a block with experts
-	Route           // the router (part 0) says which tokens go to which experts
+	Route           // the router (part 0) decides which tokens go to which experts
 	Expert          // one expert (part 1, 2, …) serves its tokens, of all micro-batches at once
-	Join            // what the experts made becomes the output; in the backward the router's and the norm's turn
+	Join            // the sum of the experts' outputs becomes the layer's; in the backward: router and norm go backward
 	Head            // all of the head
 	HeadPart        // a range of the vocabulary
 )
@@ -94,22 +94,23 @@ const (
 	Streamed Class = iota // the slots that blocks, experts and parts of the head share
 	Whole                 // the slot that a whole head has to itself
 	NumClasses
-	NoSlot // the embedding: the rows that a batch uses come with the batch
+	NoSlot // none, for the embedding: the rows that a batch uses come with the batch
 )
 
-// Grad says whether the visit computes a gradient of weights.
+// Grad says whether the visit computes the gradient of its tile's weights.
 func (v Visit) Grad() bool { return v.Uses.Has(Sums) }
 
 // Weighs says whether the visit reads weights of its tile.
 func (v Visit) Weighs() bool { return v.Uses.Has(Weights) }
 
-// FirstPart says whether the visit is the first of its sweep over the parts of the
-// head; the second sweep goes backward.
+// FirstPart says whether the visit is the first of its sweep over the parts of the head.
+// The sweep of the backward goes from the last part to the first.
 func (v Visit) FirstPart() bool { return v.Part == v.edge(v.Phase == Backward) }
 
 // LastPart says whether the visit is the last of its sweep.
 func (v Visit) LastPart() bool { return v.Part == v.edge(v.Phase != Backward) }
 
+// edge is the last part of the layer where top is set, else the first.
 func (v Visit) edge(top bool) int {
 	if top {
 		return v.Parts - 1

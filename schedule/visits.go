@@ -1,8 +1,8 @@
 package schedule
 
-// visits lists the visits of a pass, up through all layers and in training down
-// again, without what planning finds out: First, Take and Release. Tiles and turns of
-// a layer are numbered on from those of the layers below it.
+// visits lists the visits of a pass, up through all layers and in training down again.
+// First, Take and Release are not set yet: planning finds them out. The numbers of a
+// layer's tiles and turns go on from those of the layer before it.
 func (s Spec) visits() []Visit {
 	var out []Visit
 	tiles, turns := make([]int, len(s.Layers)+1), make([]int, len(s.Layers)+1)

@@ -16,7 +16,7 @@ import (
 	"mt/schedule"
 )
 
-// Options say how to continue.
+// Options say what continues a prompt, and how.
 type Options struct {
 	Device device.Device
 	Store  *host.Store // weights; nothing else of it is read
@@ -29,14 +29,15 @@ type Options struct {
 	TopK         int     // only the k most likely; 0: all
 	TopP         float64 // only the most likely that make up this share; 0 or 1: all
 	Seed         int64
-	Stop         []int32 // ids that end the text; they are not passed on
+	Stop         []int32 // ids that end the text; they are not passed to emit
 }
 
 // chunk is how many tokens of a prompt go through the layers at once.
 const chunk = 512
 
 // Run continues prompt (at least one id) and passes each new id to emit as it
-// is chosen. It ends after MaxNewTokens, at an id of Stop, or with ctx.
+// is chosen. It ends after MaxNewTokens, at an id of Stop, or with ctx, whose cause is then
+// the error.
 func Run(ctx context.Context, o Options, prompt []int32, emit func(id int32)) error {
 	if err := o.check(prompt); err != nil {
 		return fmt.Errorf("generate: %w", err)
@@ -98,17 +99,17 @@ type decoder struct {
 	templates *layers.Templates
 	visits    [][]schedule.Visit // by layer: those of an evaluation
 	tiles     [][]layers.Tile    // by layer, by part
-	slot      device.Mem         // not used on a unified device
-	caches    []device.Mem       // by layer, of those with attention
+	slot      device.Mem         // for one tile; none on a unified device
+	caches    []device.Mem       // by layer; none for those without attention
 	ws        device.Mem
-	experts   device.Mem    // state of a layer with experts
+	experts   device.Mem    // the state of a layer with experts
 	x, y      device.Tensor // hidden states of a chunk
-	rows      device.Tensor
-	ints      device.Mem // index, positions, cumulative lengths
+	rows      device.Tensor // the embedding's, of a chunk
+	ints      device.Mem    // index, positions, cumulative lengths
 	logits    device.Tensor
 	staging   []byte
-	start     int
-	shift     int // of positions in the rotary tables: those of the longest the sequence may get
+	start     int // how many tokens are in the caches
+	shift     int // added to positions: where the rotary tables for a sequence of the largest length begin
 	freeing   []func()
 }
 
@@ -191,7 +192,7 @@ func (d *decoder) alloc(spec layers.Spec, maxTokens int) error {
 	return d.take(&d.ints, accounts.Batch, 4*4*chunk)
 }
 
-// slotBytes is the size of the largest tile that comes to the device as a whole.
+// slotBytes is the size of the largest tile that is copied into the slot.
 func (d *decoder) slotBytes(spec layers.Spec) (n int64) {
 	for i, l := range d.o.Layout {
 		kind := layers.KindOf(l.Kind)
@@ -213,7 +214,7 @@ func (d *decoder) take(m *device.Mem, p accounts.Purpose, bytes int64) (err erro
 	return err
 }
 
-// table puts fp32 values on the device.
+// table puts fp32 values on the device and waits until they are there.
 func (d *decoder) table(v []float32) (device.Tensor, error) {
 	var m device.Mem
 	n := int64(len(v))
@@ -278,7 +279,8 @@ func (d *decoder) piece(ids []int32, last bool) error {
 	return d.stream.Sync()
 }
 
-// upload puts a piece's ids' places and positions on the device.
+// upload puts on the device what the templates read of a piece: where each token's row is
+// (index), its position, and the bounds that step.CuQ and step.CuK have.
 func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tensor, err error) {
 	n := len(ids)
 	v := make([]int32, 2*n, 2*n+4)
@@ -296,7 +298,7 @@ func (d *decoder) upload(ids []int32, step *layers.CacheStep) (index device.Tens
 	return all.Slice(0, at), d.stream.Sync()
 }
 
-// register makes the tiles fast to copy, until the stream is closed.
+// register makes copies of the tiles fast, until the decoder is closed.
 func (d *decoder) register() error {
 	if d.o.Device.Unified() {
 		return nil

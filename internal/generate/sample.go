@@ -18,7 +18,8 @@ func newSampler(o Options) *sampler {
 	return &sampler{o: o, rnd: rand.New(rand.NewPCG(uint64(o.Seed), 0x9e3779b97f4a7c15))}
 }
 
-// candidate is a token that may be chosen, with its logit, later its share.
+// candidate is a token that may be chosen. p is its logit, and later its share: its
+// probability times a constant.
 type candidate struct {
 	id int32
 	p  float64

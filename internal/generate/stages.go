@@ -11,7 +11,7 @@ import (
 // piece is tokens of the sequence that go through all layers together.
 type piece struct {
 	ids   []int32
-	last  bool // of the sequence so far: its logits are wanted
+	last  bool // it ends the sequence so far, so the logits of its last token are wanted
 	step  layers.CacheStep
 	index device.Tensor
 	x, y  device.Tensor // (tokens, hidden) act: a layer's input and output
@@ -54,8 +54,8 @@ func (d *decoder) embed(p *piece) {
 	d.templates.EmbedForward(d.stream, p.y, d.rows.Slice(0, p.y.Len), layers.MicroBatch{Tokens: len(p.ids), Index: p.index, UniqueRows: len(p.ids)})
 }
 
-// route sends the piece's tokens to experts and waits until it is known who goes
-// where. The router's is one of so many parts of the layer, the others are experts.
+// route chooses experts for the piece's tokens and waits until the host knows which. parts
+// is how many parts the layer has: the router's and one for each expert.
 func (d *decoder) route(p *piece, router layers.Tile, parts int) error {
 	s, t, n := d.stream, d.templates, p.step.Tokens
 	p.experts = t.BindMoE(d.experts, n, false)
@@ -69,8 +69,8 @@ func (d *decoder) route(p *piece, router layers.Tile, parts int) error {
 	return s.Sync()
 }
 
-// pairs are those of a token and an expert that expert e, from 0 on, has: n of them,
-// and the first.
+// pairs says which pairs of a token and a choice expert e has, counted from 0: n of them,
+// from number from on in the list that is sorted by expert.
 func (p *piece) pairs(e int) (from, n int) {
 	at := func(e int) int { return int(binary.LittleEndian.Uint32(p.offsets[4*e:])) }
 	return at(e), at(e+1) - at(e)

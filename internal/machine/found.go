@@ -44,7 +44,7 @@ func FindCUDA() CUDA {
 	return out
 }
 
-// String is one line. What is missing, WriteLibraries tells.
+// String is one line for people. WriteLibraries says more of what is missing.
 func (c CUDA) String() string {
 	var missing []string
 	for _, l := range c.Libraries {

@@ -12,8 +12,8 @@ import (
 )
 
 // emulator starts an emulated GPU in builds with the tag emu, and is nil in all
-// others. The function that it returns ends it and says what the calls of the
-// run had wrong.
+// others. The function that it returns ends it; its error says what was wrong with the
+// calls that were made.
 var emulator func() (cudart.Symbols, func() error)
 
 // Emulated says whether device: cuda is an emulator in this build.
@@ -30,11 +30,12 @@ type GPU struct {
 	symbols cudart.Symbols // nil: err says why
 	err     error
 	found   cudart.Found // empty with an emulator
-	cuda    *cudart.CUDA // of all devices that are opened: they share pinned host memory
+	cuda    *cudart.CUDA // one for all devices that are opened, so that they share pinned host memory
 	end     func() error // of an emulator, else nil
 }
 
-// FindGPU looks for CUDA's libraries, or takes those of a test or an emulator.
+// FindGPU looks for CUDA's libraries. Where symbols is not nil, or the build has an
+// emulator, it takes those instead.
 func FindGPU(symbols cudart.Symbols) GPU {
 	if symbols != nil {
 		return GPU{symbols: symbols}
@@ -51,9 +52,9 @@ func FindGPU(symbols cudart.Symbols) GPU {
 	return g
 }
 
-// First is the ordinal of the first GPU, which a run on one takes. Which GPU that
-// is, CUDA_VISIBLE_DEVICES says: no key does, as with all that is built on CUDA, and a
-// GPU that the variable hides takes no context.
+// First is the ordinal of the first GPU, which a run on one GPU takes. There is no key for
+// it: as in other programs that use CUDA, CUDA_VISIBLE_DEVICES says which GPU is the first,
+// and a GPU that the variable hides is not touched.
 const First = 0
 
 // Open makes the device of that ordinal with a budget of limit bytes, 0 for all

@@ -12,10 +12,10 @@ import (
 	"mt/internal/accounts"
 )
 
-// MatMulRate measures the device's matrix product rate in FLOP/s, in the
-// compute dtype: what mfu is relative to. It multiplies random matrices (a GPU
-// is faster on zeros), takes a few dozen milliseconds, and smaller matrices than
-// most where device_memory is small; 0 where none fit.
+// MatMulRate measures the device's rate of matrix products in FLOP/s, in the compute dtype
+// act; mfu is relative to it. It multiplies random matrices (a GPU is faster on zeros) of
+// most × most elements, or of fewer where the device has no memory for them; the rate is 0
+// where even most/8 rows and columns do not fit.
 func MatMulRate(dev device.Device, act device.DType, most int) (float64, error) {
 	const runs = 4
 	s, err := dev.NewStream("rate")
@@ -67,8 +67,8 @@ func MatMulRate(dev device.Device, act device.DType, most int) (float64, error) 
 // squareBytes is the size of an (n, n) matrix of any dtype.
 func squareBytes(n int) int64 { return 4 * int64(n) * int64(n) }
 
-// FillRandom fills mem with numbers in [-1, 1) of type dt: a run of them again
-// and again.
+// FillRandom fills mem with random numbers in [-1, 1) of type dt: at most 1 MiB of them,
+// repeated.
 func FillRandom(dev device.Device, s device.Stream, mem device.Mem, dt device.DType) error {
 	run, err := dev.AllocHost(min(mem.Bytes, 1<<20))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"mt/cudart"
 )
 
-// GPUState is what NVML says of the GPU. A figure that it does not give is 0.
+// GPUState is what NVML says of a GPU. A figure that NVML does not give is 0.
 type GPUState struct {
 	Driver     string   `json:"driver"` // such as 550.54.15
 	ClockMHz   int      `json:"clock_mhz,omitempty"`
@@ -30,7 +30,8 @@ var slowdowns = []struct {
 	{cudart.ThrottleAppClocks, "clocks set by the administrator"},
 }
 
-// gpuState asks NVML about a GPU by its ordinal, nil where there is none to ask.
+// gpuState asks NVML about the GPU of an ordinal. It is nil where NVML is not there or does
+// not know the GPU.
 func gpuState(c *cudart.CUDA, ordinal int) *GPUState {
 	n := c.NVML()
 	if n == nil || n.Init() != nil {
@@ -46,7 +47,7 @@ func gpuState(c *cudart.CUDA, ordinal int) *GPUState {
 		return nil
 	}
 	s := &GPUState{}
-	// What one GPU does not tell, such as a virtual one, is left out.
+	// Some GPUs, such as virtual ones, do not give every figure: those stay 0.
 	s.Driver, _ = n.DriverVersion()
 	s.ClockMHz, _ = n.ClockMHz(g, cudart.ClockSM)
 	s.MaxMHz, _ = n.MaxClockMHz(g, cudart.ClockSM)

@@ -51,7 +51,7 @@ func TestRunUsesWorkers(t *testing.T) {
 	}
 }
 
-// The same after the workers have gone to sleep: nobody spins for them.
+// Workers take part also when they have gone to sleep and none spins any more.
 func TestRunWakesSleepers(t *testing.T) {
 	p := New(4)
 	defer p.Close()

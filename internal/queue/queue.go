@@ -8,7 +8,7 @@ import "sync"
 // zero value is not usable: make one with New.
 type Queue[T any] struct {
 	mu      sync.Mutex
-	changed sync.Cond // there are items again, the reader has done all, or Close
+	changed sync.Cond // tells that there are items again, that the reader has done all, or of Close
 	items   []T
 	reading bool // the reader is at work on what it took last
 	closed  bool

@@ -13,13 +13,13 @@ import (
 	"mt/model"
 )
 
-// This file has what crosses the link: weights and a batch to the device, places of
-// the experts' pairs, losses and gradients to the host.
+// This file has what crosses the link: to the device the weights and a batch, to the host
+// the places of the experts' pairs, the losses and the gradients.
 
 // load enqueues the copies of all weights and of b, and views what the step needs.
 func (t *Trainer) load(b *data.Batch) {
 	c := t.spec.Config
-	for _, at := range t.layers[1:] { // of the embedding only rows
+	for _, at := range t.layers[1:] { // of the embedding only rows are needed
 		for k, tile := range at.tiles {
 			for _, x := range tile.Copies {
 				t.stream.CopyH2D(at.slots[k].Slice(x.To, x.Bytes), t.store.Layers[x.Layer].Tile[x.From:x.From+x.Bytes])
@@ -38,9 +38,9 @@ func (t *Trainer) load(b *data.Batch) {
 	for l := range t.layers {
 		t.layers[l].grad = t.layers[l].slab
 	}
-	embedding.grad = part(embedding.slab, 0, n)
+	embedding.grad = elements(embedding.slab, 0, n)
 	lmHead, _ := head.Tensor(model.RoleLMHead)
-	head.table = part(head.slab, lmHead.Elem, lmHead.Elems())
+	head.table = elements(head.slab, lmHead.Elem, lmHead.Elems())
 
 	t.loadMicroBatches(b)
 	t.balances = c.ExpertBlocks() > 0 && c.OutputRouterLogits
@@ -85,11 +85,13 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 	}
 }
 
-// pairs are those of a token and one of its choices that go to an expert.
+// pairs says which pairs of a token and one of its choices go to an expert: n of them, from
+// number from on in the list that is sorted by expert.
 type pairs struct{ from, n int }
 
-// pairsByExpert sorts the pairs of all tokens by expert, waits for that, and says
-// where each expert's are. After an error, which the stream keeps, there are none.
+// pairsByExpert sorts the pairs of all tokens by expert, waits for that, and says where each
+// expert's are. With count set the device adds up how many each expert has. After an error,
+// which the stream keeps for land to report, no expert has any.
 func (t *Trainer) pairsByExpert(count bool) []pairs {
 	t.ops.MoESort(t.stream, t.experts, int(t.batch.Tokens), count)
 	offsets := t.fetch(t.experts.Offsets.Mem())
@@ -114,7 +116,7 @@ func (t *Trainer) land() (float64, error) {
 					op.Do(t.dev, t.stream, op.Convert{Dst: dst, Src: src, N: x.Elems})
 					src = dst
 				}
-				t.stream.CopyD2H(part(at.slab, x.To, x.Elems).Data, src.Mem())
+				t.stream.CopyD2H(elements(at.slab, x.To, x.Elems).Data, src.Mem())
 			}
 		}
 	}
@@ -133,7 +135,7 @@ func (t *Trainer) land() (float64, error) {
 	return sum/float64(max(t.batch.Supervised, 1)) + t.aux*balance, nil
 }
 
-// fetch enqueues the copy of m to the host.
+// fetch enqueues the copy of m to the host, and returns where it will be.
 func (t *Trainer) fetch(m device.Mem) []byte {
 	out := make([]byte, m.Bytes)
 	if m.Bytes > 0 {
@@ -142,28 +144,28 @@ func (t *Trainer) fetch(m device.Mem) []byte {
 	return out
 }
 
-// word is number i of those in b.
+// word is number i of the little-endian 32-bit words in b.
 func word(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
 
-// sumSquares is that of the layer's gradient, tensor by tensor.
+// sumSquares is the sum of the squares of the layer's gradient, added up tensor by tensor.
 func (at layer) sumSquares() float64 {
 	if at.Kind == model.Embedding {
 		return optim.SumSquares(nil, at.grad)
 	}
 	var sum float64
 	for _, x := range at.Tensors {
-		sum += optim.SumSquares(nil, part(at.grad, x.Elem, x.Elems()))
+		sum += optim.SumSquares(nil, elements(at.grad, x.Elem, x.Elems()))
 	}
 	return sum
 }
 
-// part is n elements of g from element at on.
-func part(g optim.Grad, at, n int64) optim.Grad {
+// elements returns n elements of g, from element at on.
+func elements(g optim.Grad, at, n int64) optim.Grad {
 	size := int64(len(g.Data)) / max(g.Elems, 1)
 	return optim.Grad{Data: g.Data[at*size : (at+n)*size], BF16: g.BF16, Elems: n}
 }
 
-// bytesOf are numbers as a device has them.
+// bytesOf returns v as a device stores it, in little-endian.
 func bytesOf[T int32 | float32](v []T) []byte {
 	out, err := binary.Append(nil, binary.LittleEndian, v)
 	if err != nil {

@@ -28,13 +28,13 @@ type Trainer struct {
 	x           [][]device.Mem // by layer, from 1 on, by micro-batch: its input
 	dx          []device.Mem   // by micro-batch
 	workspace   device.Mem
-	narrow      device.Mem // bf16 image of a gradient on its way to the host
-	ints        device.Mem // of a batch
-	rowMem      device.Mem // rows of the embedding that a batch uses
-	losses, lse device.Mem // (tokens) f32; lse: log-sum-exps, where the head is in parts
-	expertMem   device.Mem
+	narrow      device.Mem   // a gradient in bf16, on its way to the host
+	ints        device.Mem   // the ids and places of a batch
+	rowMem      device.Mem   // rows of the embedding that a batch uses
+	losses, lse device.Mem   // (tokens) f32; lse: log-sum-exps, where the head is in parts
+	expertMem   device.Mem   // of experts
 	mems        []device.Mem // all of these, to be given back
-	err         error        // the first of taking them
+	err         error        // the first error of alloc
 
 	// Of the batch at work.
 	batch    *data.Batch
@@ -43,11 +43,11 @@ type Trainer struct {
 	scale    float32       // of every token's gradient: 1/(supervised tokens)
 	experts  layers.MoEState
 	balances bool    // the loss has a part that balances the experts' load
-	aux      float64 // factor of Σ counts·probabilities over the experts in that part
-	auxScale float32 // that factor for the gradient, 0 without that part
+	aux      float64 // the factor in that part of the loss: it is aux·Σ counts·probabilities, over the experts
+	auxScale float32 // aux for the gradient; 0 where the loss has no such part
 }
 
-// Result is what a step finds out.
+// Result is what a step reports.
 type Result struct {
 	Loss, GradNorm float64 // the norm is that before clipping
 	Skipped        bool    // one of them is not finite: nothing has changed
@@ -56,9 +56,9 @@ type Result struct {
 // layer is a layer on the device, and its gradient on the host.
 type layer struct {
 	model.Layout
-	turn int // of its first sweep of micro-batches; those behind count on
+	turn int // number of its first sweep of micro-batches; its later sweeps have the numbers after it
 
-	// By part; a layer that is not cut has one.
+	// By part; a whole layer has one.
 	tiles          []layers.Tile
 	slots, buffers []device.Mem // weights and, fp32, their gradients
 	weights        []layers.Weights
@@ -70,25 +70,25 @@ type layer struct {
 
 	rowGrads    device.Tensor // (unique ids, hidden) f32: the embedding's
 	slab        optim.Grad    // room for the gradient on the host
-	grad, table optim.Grad    // the gradient, and a head's range of it that is lm_head's
+	grad, table optim.Grad    // the gradient in slab; of a head also the range of it that is lm_head's
 }
 
 // micro is a micro-batch on the device.
 type micro struct {
 	layers.MicroBatch
 	at          int             // its first token in the batch
-	first       bool            // of a sweep
+	first       bool            // it is the first of a sweep
 	x           []device.Tensor // x[l] (tokens, hidden) act is the input of layer l, from 1 on
 	dx          device.Tensor   // (tokens, hidden) act: the gradient on its way down
 	losses, lse device.Tensor   // (tokens) f32
 }
 
-// nothing is what a block keeps of its forward beside its input: the backward
-// computes it again.
+// nothing is the memory in which a block keeps what its backward reads: none, so that the
+// backward computes everything again from the block's input.
 var nothing device.Mem
 
-// New takes the memory for batches within p's limits. The caller owns dev and
-// store. On an error, which is the device's, nothing stays allocated.
+// New allocates the memory for batches within p's limits. The caller owns dev and store.
+// An error is one of the device; after it nothing stays allocated.
 func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
 	t := &Trainer{dev: dev, store: store, plan: p, spec: p.Spec}
 	t.spec.Keep = layers.KeepNothing
@@ -116,7 +116,7 @@ func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
 	return t, nil
 }
 
-// Close gives all memory back. The error is the stream's.
+// Close gives all memory back. The error is that of closing the stream.
 func (t *Trainer) Close() error {
 	err := t.stream.Close()
 	for _, m := range t.mems {
@@ -126,8 +126,8 @@ func (t *Trainer) Close() error {
 	return err
 }
 
-// alloc takes device memory. After the first error, which is kept, the memory has
-// a size and no place.
+// alloc allocates device memory. After the first error, which err keeps, it returns memory
+// that has a size and no address.
 func (t *Trainer) alloc(bytes int64) device.Mem {
 	bytes = max(bytes, device.Align)
 	if t.err != nil {
@@ -142,7 +142,7 @@ func (t *Trainer) alloc(bytes int64) device.Mem {
 	return m
 }
 
-// states takes room for a hidden state of every micro-batch.
+// states allocates room for a hidden state of every micro-batch.
 func (t *Trainer) states() []device.Mem {
 	out := make([]device.Mem, t.plan.Limits.MicroBatches)
 	for i := range out {
@@ -151,8 +151,8 @@ func (t *Trainer) states() []device.Mem {
 	return out
 }
 
-// makeLayers takes what every layer has on the device, and the room for gradients
-// on the host.
+// makeLayers allocates what every layer has on the device, and the room for its gradient on
+// the host.
 func (t *Trainer) makeLayers() {
 	turn := 0
 	for l, layout := range t.plan.Layouts {

@@ -9,8 +9,9 @@ import (
 	"mt/model"
 )
 
-// Step trains the model by one batch. rate comes with LR and Step; maxNorm 0 does
-// not clip. A loss or a norm that is not finite changes no weight.
+// Step trains the model by one batch. The caller sets LR and Step of rate; with maxNorm 0
+// nothing is clipped. Where the loss or the norm is not finite no weight changes. An error
+// is one of the device.
 func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNorm float64) (Result, error) {
 	t.load(b) // the batch and all weights are on the device
 	for l, at := range t.layers {
@@ -53,7 +54,7 @@ func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNor
 	return r, nil
 }
 
-// sweep takes the micro-batches one after the other, every second turn from the
+// sweep calls f for the micro-batches one after the other, in every second turn from the
 // last to the first. Sums over micro-batches are made in this order.
 func (t *Trainer) sweep(turn int, f func(m micro)) {
 	order := slices.Clone(t.micro)
@@ -66,7 +67,8 @@ func (t *Trainer) sweep(turn int, f func(m micro)) {
 	}
 }
 
-// forward makes of x[l], the input of layer l, that of the next; nothing else is kept.
+// forward computes from x[l], the input of layer l, that of the next layer, x[l+1]. Nothing
+// else is kept for the backward.
 func (t *Trainer) forward(l int, at layer) {
 	ops, s, w, ws := t.ops, t.stream, at.weights, t.workspace
 	switch at.Kind {
@@ -80,7 +82,7 @@ func (t *Trainer) forward(l int, at layer) {
 			ops.ExpertForward(s, w[1+k], t.experts, p.from, p.n, ws)
 		}
 		t.sweep(at.turn+1, func(m micro) { ops.MoECombine(s, m.x[l+1], m.at, m.MicroBatch, t.experts) })
-	case model.Head: // in parts of the vocabulary; a whole one has its losses from the backward
+	case model.Head: // part by part; a whole head computes its losses in the backward
 		for k := 0; k < len(w) && len(w) > 1; k++ {
 			t.sweep(at.turn+k, func(m micro) {
 				ops.HeadShardForward(s, w[k], m.x[l], m.losses, m.lse, m.MicroBatch, ws, t.spec.Shard(k), k == 0, k == len(w)-1)
