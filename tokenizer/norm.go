@@ -28,7 +28,8 @@ func newBudget(n int) *budget {
 	return &budget{steps: 1<<20 + 200*n, bytes: min(1<<16+32*n, 2*maxText)}
 }
 
-// at is the origin of the byte at i; for the end of the text, that of the last byte.
+// at is the origin of the byte at i. For the end of the text it is where the text ends, or
+// with origins that of the last byte.
 func (s *span) at(i int) int {
 	switch {
 	case s.origin == nil:
