@@ -213,7 +213,8 @@ func (a *arrowRows) dictionary(m flat) error {
 	return err
 }
 
-// dictionaryField is the field whose values are in the dictionary of that id, nil where there is none.
+// dictionaryField is the field whose values are in the dictionary of that id, nil where there is
+// none.
 func dictionaryField(fields []*arrowField, id int64) *arrowField {
 	for _, f := range fields {
 		if f.index != nil && f.dict == id {

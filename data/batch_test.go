@@ -135,7 +135,8 @@ func checkIndex(t *testing.T, b *Batch, mb *MicroBatch) {
 	}
 }
 
-// TestLongestDocument: MaxSeqlen, by which kernels are launched, is that of the longest document, wherever it stands.
+// TestLongestDocument: MaxSeqlen, by which kernels are launched, is that of the longest document,
+// wherever it stands.
 func TestLongestDocument(t *testing.T) {
 	row := func(docs ...int32) Row {
 		r := Row{Docs: docs}

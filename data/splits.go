@@ -130,7 +130,8 @@ var (
 	inDirName = wordPatterns(`(?:[-._ 0-9]|$)`)
 )
 
-// wordPatterns are, for each split, the pattern of a name that has one of its words. After the word must come what behind matches.
+// wordPatterns are, for each split, the pattern of a name that has one of its words. After the
+// word must come what behind matches.
 func wordPatterns(behind string) map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{}
 	for _, s := range splitWords {

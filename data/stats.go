@@ -92,7 +92,8 @@ func (d *Dataset) Stats() Stats {
 	return s
 }
 
-// lengths is a histogram of the documents' lengths by powers of two, without the empty buckets at its ends.
+// lengths is a histogram of the documents' lengths by powers of two, without the empty buckets at
+// its ends.
 func (d *Dataset) lengths() []Bucket {
 	var counts [64]int64
 	for i := range d.c.Docs {

@@ -99,7 +99,8 @@ func (b bound) int(i int, v int64) int64 { return typed(b, i, v, asInt, "an inte
 
 func (b bound) str(i int, v string) string { return typed(b, i, v, asStr, "a string") }
 
-// typed is argument i, converted by as, or v where it is missing. It fails where as cannot convert it.
+// typed is argument i, converted by as, or v where it is missing. It fails where as cannot
+// convert it.
 func typed[T any](b bound, i int, v T, as func(any) (T, bool), kind string) T {
 	if !b.has(i) {
 		return v

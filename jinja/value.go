@@ -267,7 +267,8 @@ func hashAt(v any, depth int, left *int) (any, bool) {
 	return v, true
 }
 
-// pairKey is the hash key of a tuple: that of the tuple without its last item, and that of the last item.
+// pairKey is the hash key of a tuple: that of the tuple without its last item, and that of the
+// last item.
 type pairKey struct{ first, last any }
 
 func tupleKey(items []any, depth int, left *int) (any, bool) {

@@ -252,7 +252,8 @@ func (m *bpe) character(w *worker, text []byte, i, n int) (int32, bool) {
 	return id, ok
 }
 
-// bytesOf appends the tokens of a character's bytes, if the vocabulary has them all; else it is false.
+// bytesOf appends the tokens of a character's bytes, if the vocabulary has them all; else it is
+// false.
 func (w *worker) bytesOf(m *bpe, character []byte) bool {
 	for _, b := range character {
 		if m.fallback[b] < 0 {

@@ -105,7 +105,8 @@ func (w *worker) mergeLong(p *pairs) {
 	w.symbols = s[:n]
 }
 
-// offer appends the pair that begins at pos to the heap without restoring the heap's order; false where it never merges.
+// offer appends the pair that begins at pos to the heap without restoring the heap's order; false
+// where it never merges.
 func (w *worker) offer(p *pairs, s []symbol, pos int32) bool {
 	m := p.find(s[pos].id, s[s[pos].next].id)
 	if m.rank == noRank {

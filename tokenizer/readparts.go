@@ -47,7 +47,8 @@ type part struct {
 // maxParts is how many a sequence may have.
 const maxParts = 256
 
-// parts reads raw, which is at where in tokenizer.json, and takes sequences apart. null gives no parts.
+// parts reads raw, which is at where in tokenizer.json, and takes sequences apart. null gives no
+// parts.
 func parts(where string, raw []byte, depth int) ([]*part, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil

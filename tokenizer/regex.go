@@ -196,7 +196,8 @@ func (c *compiler) loop(body *node, mode byte) error {
 	return nil
 }
 
-// choose sets the two ways of the instruction at i: into the loop, or on behind it. mode says which comes first.
+// choose sets the two ways of the instruction at i: into the loop, or on behind it. mode says
+// which comes first.
 func (c *compiler) choose(i, in, on int, mode byte) {
 	if mode == lazy {
 		in, on = on, in
@@ -237,7 +238,8 @@ func (n *node) width() (int, error) {
 	return total, nil
 }
 
-// find is the first match at or after from. It counts steps down, and is an error where they are used up.
+// find is the first match at or after from. It counts steps down, and is an error where they are
+// used up.
 func (re *regex) find(text []byte, from int, steps *int) (start, end int, ok bool, err error) {
 	m := matcher{re: re, text: text, steps: steps}
 	for i := from; ; {
