@@ -9,13 +9,13 @@ import (
 	"unicode"
 )
 
-// headBytes is how much of a file's start tells what it is.
+// headBytes is how many bytes from its start are looked at to tell what a file is.
 const headBytes = 512
 
 // alien is a kind of file that holds neither text nor rows that mt reads: how it
 // begins, what it is called, and what to do with it.
 type alien struct {
-	at     int // where it has start
+	at     int // the byte at which start stands
 	start  string
 	name   string
 	remedy string
@@ -33,8 +33,8 @@ const (
 	toUTF8    = "convert it (iconv -f UTF-16 -t UTF-8)"
 )
 
-// aliens are known by their first bytes, as file(1) knows them. Prose may begin with
-// a word that is one of them: see words.
+// aliens are known by their first bytes, as file(1) knows them. A text may begin with
+// the same letters as some of them: see words.
 var aliens = []alien{
 	{0, "PK\x03\x04", "a ZIP archive", toUnpack},
 	{0, "PK\x05\x06", "an empty ZIP archive", noData},
@@ -62,16 +62,16 @@ var aliens = []alien{
 	{0, "\xfe\xff", "text in UTF-16", toUTF8},
 }
 
-// words are the starts that are nothing but letters.
+// words are those starts of aliens that consist of letters alone, so that a text can begin with them.
 var words = []string{"LZIP", "ORC", "GGUF"}
 
-// isProse tells whether a file that begins so has no byte that text does not have.
+// isProse tells whether head, the start of a file, has only bytes that occur in text.
 func isProse(head []byte) bool {
 	return !bytes.ContainsFunc(head, func(r rune) bool { return r < ' ' && !unicode.IsSpace(r) })
 }
 
-// inZIP are kinds of files that are ZIP archives inside, by the ends of their
-// names.
+// inZIP are kinds of files that are ZIP archives inside, by the extension of the
+// file's name.
 var inZIP = map[string]alien{
 	".xlsx": {name: "an Excel workbook", remedy: toCSV}, ".xlsm": {name: "an Excel workbook", remedy: toCSV}, ".ods": {name: "a spreadsheet", remedy: toCSV},
 	".docx": {name: "a Word document", remedy: toText}, ".odt": {name: "a text document", remedy: toText}, ".epub": {name: "an EPUB book", remedy: toText},
@@ -79,13 +79,13 @@ var inZIP = map[string]alien{
 	".pt":  {name: "a file of PyTorch", remedy: toRows}, ".pth": {name: "a file of PyTorch", remedy: toRows},
 }
 
-// olderOffice are those that an old Microsoft Office wrote.
+// olderOffice are the kinds of files of old versions of Microsoft Office, by extension.
 var olderOffice = map[string]alien{
 	".xls": {name: "an Excel workbook", remedy: toCSV}, ".doc": {name: "a Word document", remedy: toText},
 }
 
-// alienOf says what a file of that name and start is; false: nothing that is
-// known.
+// alienOf says which alien a file is, by its name and its start; false where it is none
+// that is known.
 func alienOf(name string, head []byte) (alien, bool) {
 	end := strings.ToLower(filepath.Ext(name))
 	for _, a := range aliens {
@@ -110,13 +110,13 @@ func alienOf(name string, head []byte) (alien, bool) {
 	return alien{}, false
 }
 
-// codecStarts are what compressed files begin with. A bzip2 file has its level, a
-// digit, at the place of "?".
+// codecStarts are what compressed files begin with. A "?" stands for any byte: there a
+// bzip2 file has its level, a digit.
 var codecStarts = []struct{ start, codec string }{
 	{"\x1f\x8b\x08", "gzip"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\xfd7zXZ\x00", "xz"}, {"BZh?1AY&SY", "bzip2"}, {"BZh?\x17\x72\x45\x38\x50\x90", "bzip2"},
 }
 
-// codecOf is how a file that begins so is compressed, "" where it is not.
+// codecOf is how a file that begins with head is compressed, "" where it is not.
 func codecOf(head []byte) string {
 	for _, c := range codecStarts {
 		same := len(head) >= len(c.start)
@@ -130,8 +130,7 @@ func codecOf(head []byte) string {
 	return ""
 }
 
-// rowsIn is the container that a file's start gives away, asText where it does
-// not.
+// rowsIn is the container that a file's first bytes show, asText where they show none.
 func rowsIn(head []byte) container {
 	switch {
 	case strings.HasPrefix(string(head), "PAR1"):

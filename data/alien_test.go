@@ -33,8 +33,8 @@ func zipped(t *testing.T) string {
 	return b.String()
 }
 
-// TestAliens: what holds neither text nor rows is named with what to do, whatever
-// it is called, and is never read as prose.
+// TestAliens: a file that holds neither text nor rows is an error that says what it is
+// and what to do, whatever the file is called. It is never read as prose.
 func TestAliens(t *testing.T) {
 	tar := strings.Repeat("a", 257) + "ustar" + strings.Repeat("b", 250)
 	for file, tt := range map[string]struct {
@@ -71,14 +71,14 @@ func TestAliens(t *testing.T) {
 		_, err := Open(s)
 		wantError(t, err, name, tt.want)
 		if file == "a.jsonl" || file == "a.csv" {
-			s.Paths = []string{dir} // what should have rows is not passed over
+			s.Paths = []string{dir} // in a folder too, a file whose name promises rows is an error
 			_, err = Open(s)
 			wantError(t, err, name, tt.want)
 		}
 	}
 }
 
-// TestProseIsNoAlien: a text may begin with the letters that are the start of a
+// TestProseIsNoAlien: a text may begin with letters that are also the start of a binary
 // format.
 func TestProseIsNoAlien(t *testing.T) {
 	for _, text := range []string{"ORCHARDS\r\n\tand é", "ORC", "GGUF is a format", "LZIP too"} {
@@ -89,14 +89,14 @@ func TestProseIsNoAlien(t *testing.T) {
 	}
 }
 
-// TestAliensInADirectory: in a directory they are passed over, and told of.
+// TestAliensInADirectory: in a directory aliens are passed over, and a note says so.
 func TestAliensInADirectory(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.txt", "abc")
 	name := write(t, dir, "b.zip", zipped(t))
 	write(t, dir, "c.pdf", "%PDF-1.7 text")
 	s := textSpec(t, 64, dir)
-	for range 2 { // read, then from the cache
+	for range 2 { // the first time they are read, then they come from the cache
 		d := mustOpen(t, s)
 		if got := texts(d.All()); !slices.Equal(got, []string{"abc$"}) {
 			t.Errorf("rows %q", got)
@@ -112,8 +112,8 @@ func TestAliensInADirectory(t *testing.T) {
 	wantError(t, err, "empty", name+": it is a ZIP archive; unpack it")
 }
 
-// TestCompressedFiles: each compression is read, by a file's name or by how the
-// file begins.
+// TestCompressedFiles: each compression is read, whether the file's name tells of it or
+// only its first bytes.
 func TestCompressedFiles(t *testing.T) {
 	bz, err := base64.StdEncoding.DecodeString( // printf '{"text":"abc"}\n' | bzip2 | base64
 		"QlpoOTFBWSZTWUQguVMAAAbZgAAQEAAAEDoABEogADEA000EJgaeqCoWNqwoI+LuSKcKEgiEFypg")
@@ -142,8 +142,8 @@ func TestCompressedFiles(t *testing.T) {
 	}
 }
 
-// TestNoRegularFiles: what could keep its reader waiting for ever is an error that
-// names it, also where it takes the place of a file in the last moment.
+// TestNoRegularFiles: a file that could keep its reader waiting for ever, such as a pipe,
+// is an error that names it, also where it takes the place of a file at the last moment.
 func TestNoRegularFiles(t *testing.T) {
 	dir := t.TempDir()
 	pipe, socket := filepath.Join(dir, "pipe.jsonl"), filepath.Join(dir, "s")
@@ -189,8 +189,8 @@ func TestNoRegularFiles(t *testing.T) {
 	wantError(t, err, info+": it is a pipe")
 }
 
-// TestFilesWithoutEnd: a file that grows as it is read, or whose size the system
-// does not tell, ends all the same.
+// TestFilesWithoutEnd: reading ends even where a file grows as it is read, or where the
+// system does not tell its size.
 func TestFilesWithoutEnd(t *testing.T) {
 	name := write(t, t.TempDir(), "a.txt", "abc")
 	s := textSpec(t, 64, name)

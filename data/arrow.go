@@ -9,44 +9,45 @@ import (
 	"io"
 )
 
-// How files of Arrow begin: one that can be read at places has a name in front of
-// the stream that the other is. Source: "Arrow Columnar Format", IPC.
+// The two ways in which files of Arrow begin. A stream begins with arrowStreamStart. A file
+// that can be read at any place begins with arrowFileStart, and the same stream follows.
+// Source: "Arrow Columnar Format", IPC.
 const (
 	arrowFileStart   = "ARROW1\x00\x00"
 	arrowStreamStart = "\xff\xff\xff\xff"
 )
 
-// maxArrowSchema and maxArrowBatch bound what a message can ask for, in bytes.
+// maxArrowSchema and maxArrowBatch bound how many bytes one message may have.
 const (
 	maxArrowSchema = 16 << 20
 	maxArrowBatch  = 2 << 30
 )
 
-// Kinds of messages, as Message.fbs counts them.
+// Kinds of messages, with the numbers that Message.fbs gives them.
 const (
 	arrowSchemaMessage = iota + 1
 	arrowDictionaryMessage
 	arrowBatchMessage
 )
 
-// arrowRows gives the rows of an Arrow stream as JSON, a batch in memory at a
-// time. Reading outside of a batch panics, which guarded makes an error.
+// arrowRows gives the rows of an Arrow stream as JSON, with one batch at a time in
+// memory. Reading outside of a batch panics, and guarded turns that into an error.
 type arrowRows struct {
 	r       io.Reader
-	body    bytes.Buffer // of the message at hand
+	body    bytes.Buffer // of the current message
 	fields  []*arrowField
-	read    []bool // which of them are read
+	read    []bool // for each of fields: whether it is read
 	dicts   map[int64]*arrowColumn
-	columns []*arrowColumn // of the batch at hand; nil for those that are not read
+	columns []*arrowColumn // of the current batch; nil for those that are not read
 	rows    int64          // of the batch
-	at, n   int64          // the next row of the batch; rows given
+	at, n   int64          // the next row of the batch; how many rows were given so far
 	done    error
 }
 
-// openArrow reads the schema.
+// openArrow reads the schema of a stream, of whose columns those are read that wanted names.
 func openArrow(from io.Reader, wanted func(string) bool) (a *arrowRows, err error) {
-	b := bufio.NewReaderSize(from, 8<<10)                                         // bodies go past it
-	if start, _ := b.Peek(len(arrowFileStart)); string(start) == arrowFileStart { // an error shows in what follows
+	b := bufio.NewReaderSize(from, 8<<10)                                         // bodies of messages are larger, and are read past this buffer
+	if start, _ := b.Peek(len(arrowFileStart)); string(start) == arrowFileStart { // an error of reading comes again below
 		_, _ = b.Discard(len(arrowFileStart))
 	}
 	a = &arrowRows{r: b, dicts: map[int64]*arrowColumn{}}
@@ -83,8 +84,8 @@ func (a *arrowRows) begin(wanted func(string) bool) error {
 	return nil
 }
 
-// message reads the next message: what it is, what describes it, and its body. The
-// error is io.EOF at the end.
+// message reads the next message: its kind, the table that describes it, and its body,
+// which goes to a.body. The error is io.EOF at the end of the stream.
 func (a *arrowRows) message() (kind int, header flat, err error) {
 	var start [8]byte
 	if _, err := io.ReadFull(a.r, start[:]); err != nil {
@@ -109,7 +110,7 @@ func (a *arrowRows) message() (kind int, header flat, err error) {
 		return 0, flat{}, fmt.Errorf("a batch of %d bytes, and at most %d are read", size, maxArrowBatch)
 	}
 	a.body.Reset()
-	if _, err := io.CopyN(&a.body, a.r, size); err != nil { // takes memory as it comes
+	if _, err := io.CopyN(&a.body, a.r, size); err != nil { // takes memory only for what is there
 		return 0, flat{}, cutOff(err)
 	}
 	header, ok := m.table(2)
@@ -119,7 +120,7 @@ func (a *arrowRows) message() (kind int, header flat, err error) {
 	return int(m.number(1, 1, 0)), header, nil
 }
 
-// cutOff is err, where the end is not due.
+// cutOff is err, where an io.EOF means that the file was cut off.
 func cutOff(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -191,7 +192,7 @@ func (a *arrowRows) nextBatch() error {
 	return nil
 }
 
-// dictionary keeps the values that columns of batches refer to.
+// dictionary keeps the values of a dictionary, to which columns of later batches refer.
 func (a *arrowRows) dictionary(m flat) error {
 	id := m.number(0, 8, 0)
 	data, ok := m.table(1)
@@ -202,7 +203,7 @@ func (a *arrowRows) dictionary(m flat) error {
 	case m.number(2, 1, 0) != 0:
 		return fmt.Errorf("column %q: a dictionary that comes in parts; write it as Parquet", f.name)
 	}
-	b, err := newArrowBatch(data, bytes.Clone(a.body.Bytes())) // the body is used again
+	b, err := newArrowBatch(data, bytes.Clone(a.body.Bytes())) // a.body is reused for the next message
 	if err != nil {
 		return err
 	}
@@ -212,7 +213,8 @@ func (a *arrowRows) dictionary(m flat) error {
 	return err
 }
 
-// dictionaryField is the field whose values are those of a dictionary.
+// dictionaryField is the field whose values are in the dictionary of that id, nil where there is
+// none.
 func dictionaryField(fields []*arrowField, id int64) *arrowField {
 	for _, f := range fields {
 		if f.index != nil && f.dict == id {
@@ -225,13 +227,13 @@ func dictionaryField(fields []*arrowField, id int64) *arrowField {
 	return nil
 }
 
-// arrowBatch hands out the parts of a batch, in the order in which columns lie
-// there.
+// arrowBatch hands out the nodes and buffers of a batch, in the order in which the
+// columns have them.
 type arrowBatch struct {
 	flat
 	body                     []byte
 	rows                     int64
-	nodes, buffers, variadic [2]int // where the next is described, and how many are left
+	nodes, buffers, variadic [2]int // for each kind: where the next one is described, and how many are left
 }
 
 func newArrowBatch(m flat, body []byte) (*arrowBatch, error) {
@@ -245,8 +247,8 @@ func newArrowBatch(m flat, body []byte) (*arrowBatch, error) {
 	return b, nil
 }
 
-// check looks whether a body of so many bytes can hold the rows: each takes a bit
-// at least.
+// check tells whether a body of so many bytes can hold the rows: each row takes at least
+// one bit.
 func (b *arrowBatch) check(bytes int) error {
 	if b.rows < 0 || b.rows > 8*int64(bytes) {
 		return fmt.Errorf("a batch of %d rows in %d bytes", b.rows, bytes)
@@ -254,7 +256,8 @@ func (b *arrowBatch) check(bytes int) error {
 	return nil
 }
 
-// take is the next of what is counted in at, the place of its numbers.
+// take gives the place of the next description in at (nodes, buffers or variadic), which
+// has so many bytes.
 func (b *arrowBatch) take(at *[2]int, bytes int) int {
 	if at[1]--; at[1] < 0 {
 		panic("a batch lacks a part")
@@ -265,15 +268,15 @@ func (b *arrowBatch) take(at *[2]int, bytes int) int {
 
 func (b *arrowBatch) number64(at int) int64 { return int64(binary.LittleEndian.Uint64(b.b[at:])) }
 
-// buffer is the next one's bytes.
+// buffer is the content of the next buffer.
 func (b *arrowBatch) buffer() []byte {
 	at := b.take(&b.buffers, 16)
 	from, n := b.number64(at), b.number64(at+8)
 	return b.body[from:][:n]
 }
 
-// column takes a field's parts, and where they are read looks whether they are as
-// long as they must be.
+// column takes a field's nodes and buffers from the batch. Where the column is read, it
+// checks that they are as long as they must be.
 func (b *arrowBatch) column(f *arrowField, read bool, dicts map[int64]*arrowColumn) (*arrowColumn, error) {
 	if f.index != nil {
 		index, err := b.column(f.index, read, dicts)
@@ -303,7 +306,7 @@ func (b *arrowBatch) column(f *arrowField, read bool, dicts map[int64]*arrowColu
 	return c, nil
 }
 
-// parts takes a column's buffers.
+// parts takes a column's buffers from the batch.
 func (b *arrowBatch) parts(c *arrowColumn) error {
 	n := c.buffers
 	if n < 0 {

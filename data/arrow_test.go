@@ -23,7 +23,7 @@ type arrowCase struct {
 	Rows []map[string]any
 }
 
-// arrowCases reads those of a file.
+// arrowCases reads the cases of a file that testdata/arrow.py wrote.
 func arrowCases(t testing.TB, name string) []arrowCase {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -52,7 +52,7 @@ func arrowNamed(t testing.TB, name string) arrowCase {
 	return cases[i]
 }
 
-// checkArrow reads the columns of each case that its rows have.
+// checkArrow reads each case, those of its columns that its rows have, and compares.
 func checkArrow(t *testing.T, cases []arrowCase) {
 	for _, c := range cases {
 		rows, err := openArrow(bytes.NewReader(c.File), func(name string) bool { _, ok := c.Rows[0][name]; return ok })
@@ -76,7 +76,7 @@ func checkArrow(t *testing.T, cases []arrowCase) {
 				t.Fatalf("%s: %s: %v", c.Name, row, err)
 			}
 			want := c.Rows[i]
-			delete(want, "nothing") // a column of nulls alone is not read
+			delete(want, "nothing") // a column that has nothing but nulls is not read
 			if !reflect.DeepEqual(sameNumbers(got), sameNumbers(want)) || n != int64(i+1) {
 				t.Errorf("%s: row %d is %v, want %v", c.Name, n, got, want)
 			}
@@ -84,7 +84,7 @@ func checkArrow(t *testing.T, cases []arrowCase) {
 	}
 }
 
-// sameNumbers is v with 1 and 1.0 made one.
+// sameNumbers is v in which 1 and 1.0 are the same number.
 func sameNumbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -104,7 +104,7 @@ func sameNumbers(v any) any {
 // TestArrow reads what PyArrow and save_to_disk wrote, type by type.
 func TestArrow(t *testing.T) { checkArrow(t, arrowCases(t, arrowRecorded)) }
 
-// TestArrowOfTheDay reads what they write now, of other values.
+// TestArrowOfTheDay reads what today's PyArrow and save_to_disk write, with other values.
 func TestArrowOfTheDay(t *testing.T) {
 	python := pytest.Need(t, "pyarrow", "datasets")
 	for seed := range 10 {
@@ -114,8 +114,8 @@ func TestArrowOfTheDay(t *testing.T) {
 	}
 }
 
-// TestArrowDataSet reads such a file as a data set, by its name or by how it
-// begins, whole or at places.
+// TestArrowDataSet reads Arrow files as a data set, known by their name or by their first
+// bytes, both as streams and as files that can be read at any place.
 func TestArrowDataSet(t *testing.T) {
 	saved := arrowNamed(t, "save_to_disk")
 	want := []string{"u:h0|a:[g|]", "u:h1|a:[g|]", "u:h2|a:[g|]", "u:h3|a:[g|]", "u:h4|a:[g|]"}
@@ -156,8 +156,8 @@ func TestArrowErrors(t *testing.T) {
 	}
 }
 
-// TestArrowLimits: what a file says of itself is not believed where it would cost
-// memory or time.
+// TestArrowLimits: what a file claims is not believed where that would cost memory or
+// time.
 func TestArrowLimits(t *testing.T) {
 	saved := arrowNamed(t, "save_to_disk").File
 	schema := 8 + int(binary.LittleEndian.Uint32(saved[4:])) // its message has no body
@@ -193,8 +193,8 @@ func TestArrowLimits(t *testing.T) {
 	wantError(t, err, "more than 65536 columns")
 }
 
-// nested is a field that holds so many others, each of which holds them again, and
-// so on for some levels.
+// nested is a field that has wide children, each of which has wide children again, and
+// so on for that many levels.
 func nested(levels, wide int) flat {
 	b := []byte{16, 0, 12, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8, 0} // a vtable: the type is at 4, the children at 8
 	first := len(b)
@@ -214,8 +214,8 @@ func nested(levels, wide int) flat {
 	return flat{append(b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), first}
 }
 
-// TestArrowDamage changes every byte of a stream: rows may change, and nothing
-// but an error may come of it, soon and in little memory.
+// TestArrowDamage changes every byte of a stream, one at a time. Rows may come out
+// changed, else there is an error, soon and in little memory.
 func TestArrowDamage(t *testing.T) {
 	for _, c := range arrowCases(t, arrowRecorded) {
 		for at := range c.File {
@@ -243,7 +243,7 @@ func readArrow(t *testing.T, content []byte) {
 	}
 }
 
-// FuzzArrow reads hostile streams.
+// FuzzArrow reads streams with any content.
 func FuzzArrow(f *testing.F) {
 	for _, c := range arrowCases(f, arrowRecorded) {
 		f.Add(c.File)

@@ -8,17 +8,17 @@ import (
 	"strconv"
 )
 
-// arrowColumn is a column of a batch, or a part of one.
+// arrowColumn is a column of a batch, or a column nested in one.
 type arrowColumn struct {
 	*arrowField
-	n        int64  // values
-	valid    []byte // a bit each; empty: none is null
-	offsets  []byte // where values begin, and the last ends
+	n        int64  // how many values it has
+	valid    []byte // a bit for each value, 0 where it is null; empty: none is null
+	offsets  []byte // where each value begins, then where the last one ends
 	data     []byte
 	children []*arrowColumn
 }
 
-// offsetBytes is the width of a column's offsets, 0 where it has none.
+// offsetBytes is the width in bytes of one of a column's offsets, 0 where it has none.
 func (f *arrowField) offsetBytes() int64 {
 	switch f.kind {
 	case arrowUtf8, arrowBinary, arrowList, arrowMap:
@@ -29,8 +29,8 @@ func (f *arrowField) offsetBytes() int64 {
 	return 0
 }
 
-// check looks whether a column that is read is of a type that can be, and its
-// parts are long enough for its values.
+// check tells whether a column that is to be read is of a type that is supported, and
+// whether its buffers are long enough for its values.
 func (c *arrowColumn) check() error {
 	switch c.kind {
 	case arrowNull, arrowInt, arrowFloat, arrowBool, arrowDate, arrowTime, arrowTimestamp, arrowDuration,
@@ -56,7 +56,7 @@ func (c *arrowColumn) check() error {
 	return nil
 }
 
-// append appends value i as JSON, up to most bytes in dst.
+// append appends value i as JSON. It is an error where dst has more than most bytes.
 func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
 	if len(dst) > most {
 		return dst, errRowSize
@@ -93,7 +93,7 @@ func (c *arrowColumn) append(dst []byte, i int64, most int) ([]byte, error) {
 	}
 }
 
-// span is where value i lies among the bytes, or elements, of all.
+// span is where value i lies: the range of bytes in data, or of elements in the child.
 func (c *arrowColumn) span(i int64) (from, to int64) {
 	if c.offsetBytes() == 8 {
 		return int64(binary.LittleEndian.Uint64(c.offsets[8*i:])), int64(binary.LittleEndian.Uint64(c.offsets[8*i+8:]))
@@ -101,8 +101,8 @@ func (c *arrowColumn) span(i int64) (from, to int64) {
 	return int64(int32(binary.LittleEndian.Uint32(c.offsets[4*i:]))), int64(int32(binary.LittleEndian.Uint32(c.offsets[4*i+4:])))
 }
 
-// whole is whole number i in data; one of 64 bits without a sign may come out
-// negative.
+// whole is whole number i in data. An unsigned number of 64 bits may come out negative;
+// its bits are then those of the number.
 func (f *arrowField) whole(data []byte, i int64) int64 {
 	switch {
 	case f.bits == 8 && f.unsigned:
@@ -123,7 +123,7 @@ func (f *arrowField) whole(data []byte, i int64) int64 {
 	panic(fmt.Sprintf("whole numbers of %d bits", f.bits))
 }
 
-// appendFloat appends a number, null where JSON has none.
+// appendFloat appends number i, or null where JSON cannot write it.
 func (c *arrowColumn) appendFloat(dst []byte, i int64) []byte {
 	var v float64
 	switch c.bits {
@@ -131,7 +131,7 @@ func (c *arrowColumn) appendFloat(dst []byte, i int64) []byte {
 		v = float64(math.Float32frombits(binary.LittleEndian.Uint32(c.data[4*i:])))
 	case 64:
 		v = math.Float64frombits(binary.LittleEndian.Uint64(c.data[8*i:]))
-	default: // half a float is nothing that is trained on
+	default: // half precision: no format has a column of such numbers
 		v = math.NaN()
 	}
 	if math.IsNaN(v) || math.IsInf(v, 0) {

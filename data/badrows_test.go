@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// badRowTable holds rows that spoil a file, each with what the error says. The first
-// row of the file is good and of the format.
+// badRowTable holds rows each of which makes a file an error, with what the error says.
+// The first row of the file is good and says the format.
 var badRowTable = []struct {
 	name, good, bad string
 	says            []string
@@ -68,7 +68,7 @@ func TestBadRows(t *testing.T) {
 		for _, name := range []string{"a.jsonl", "a.json.gz", "b.json.zst"} {
 			array := strings.HasPrefix(name, "b")
 			if array && tt.name == "no JSON" {
-				continue // its brace would take the rows behind it
+				continue // its open brace would make the rows behind it part of it
 			}
 			t.Run(tt.name+" "+name, func(t *testing.T) {
 				content, where := "\n"+tt.good+"\n"+tt.bad+"\n"+tt.good, ":3: "
@@ -98,7 +98,7 @@ func TestBadRows(t *testing.T) {
 	}
 }
 
-// TestBadFiles: what spoils a whole file.
+// TestBadFiles: faults that make a whole file unreadable, which skip_bad_rows does not help.
 func TestBadFiles(t *testing.T) {
 	row := `{"text":"ab"}`
 	tests := []struct {
@@ -136,7 +136,7 @@ func TestBadFiles(t *testing.T) {
 		}
 		wantError(t, err, tt.want...)
 	}
-	// Cut off inside a row, only that row is lost.
+	// Where the file is cut off inside a row, only that row is lost.
 	s := chatSpec(t, small, write(t, t.TempDir(), "a.json", "["+row+`,{"text":"b`))
 	_, err := Open(s)
 	wantError(t, err, "a.json: row 2: the file ends inside this row")

@@ -12,29 +12,30 @@ const IgnoreIndex = -100
 // Row is one training sequence. Packed rows hold several documents.
 type Row struct {
 	IDs []int32 // tokens
-	// Labels are aligned with IDs: position t is predicted from positions < t,
-	// so the first label of a document never counts. Nil: Labels are the IDs.
+	// Labels are aligned with IDs: the token at position t is predicted from the
+	// positions before it, so the first label of a document never counts. Nil: the
+	// labels are the IDs.
 	Labels []int32
-	// Docs are the lengths of the documents in the row, in order; attention
-	// never crosses them and positions restart. Nil: one document.
+	// Docs are the lengths of the documents in the row, in order. Attention does not
+	// see from one document to the next, and positions restart. Nil: one document.
 	Docs []int32
 }
 
-// MicroBatch is the rows that go through a layer in one launch sequence: all
-// documents one after the other, no padding.
+// MicroBatch is the rows that go through a layer in one launch: all documents one after
+// the other, without padding.
 type MicroBatch struct {
 	Tokens int
 	IDs    []int32 // (Tokens)
-	// Index is where a token's embedding stands in the batch's unique ids.
+	// Index is where each token's id stands in the batch's UniqueIDs.
 	Index []int32 // (Tokens)
-	// Targets is the token to predict at a place, shifted already; IgnoreIndex
-	// where none is.
+	// Targets is the token to predict at each place. Labels are shifted already: the
+	// target at place t is the label of t+1. IgnoreIndex where there is none.
 	Targets   []int32 // (Tokens)
 	Positions []int32 // (Tokens), restarting with every document
-	CuSeqlens []int32 // (documents + 1) first token of each document, then Tokens
+	CuSeqlens []int32 // (documents + 1), the first token of each document, then Tokens
 	MaxSeqlen int     // the longest document
-	// RowStart and RowPos list, for unique id u of the batch, the places
-	// RowPos[RowStart[u]:RowStart[u+1]] of this micro-batch that hold it, rising.
+	// RowStart and RowPos list the places that hold each unique id of the batch: those
+	// of id u are RowPos[RowStart[u]:RowStart[u+1]], in rising order.
 	RowStart []int32 // (unique ids of the batch + 1)
 	RowPos   []int32 // (Tokens)
 	// Supervised counts the targets that are not IgnoreIndex.
@@ -45,17 +46,17 @@ type MicroBatch struct {
 type Batch struct {
 	Step         int // 1-based number of the step, or of the evaluation pass
 	MicroBatches []MicroBatch
-	UniqueIDs    []int32 // rising
+	UniqueIDs    []int32 // all ids of the batch, each once, in rising order
 	Tokens       int64
-	Supervised   int64 // over all micro-batches: the loss's denominator
-	// Pos is the data position after this batch: rows consumed since the start
-	// of training, over all epochs.
+	Supervised   int64 // over all micro-batches; the loss is divided by it
+	// Pos is the data position after this batch: how many rows were consumed since
+	// the start of training, over all epochs.
 	Pos int64
 }
 
-// NewBatch groups rows into micro-batches of at most maxTokens (at least one
-// row each, in order) and lists the unique ids. Pos is left to the caller. The
-// rows are read, not kept.
+// NewBatch groups rows, in order, into micro-batches of at most maxTokens tokens, or of
+// one row that alone has more, and lists the unique ids. It leaves Pos to the caller. It
+// does not keep the rows.
 func NewBatch(step int, rows []Row, maxTokens int) *Batch {
 	b := &Batch{Step: step}
 	for len(rows) > 0 {
@@ -74,7 +75,7 @@ func NewBatch(step int, rows []Row, maxTokens int) *Batch {
 	return b
 }
 
-// newMicroBatch lays the documents of rows one after the other.
+// newMicroBatch puts the documents of rows, which have so many tokens, one after the other.
 func newMicroBatch(rows []Row, tokens int) MicroBatch {
 	mb := MicroBatch{
 		Tokens:    tokens,
@@ -112,7 +113,7 @@ func (mb *MicroBatch) add(ids, labels []int32) {
 	mb.Supervised += supervised(labels)
 }
 
-// index fills UniqueIDs and what the micro-batches say about them.
+// index fills UniqueIDs and, in each micro-batch, Index, RowStart and RowPos.
 func (b *Batch) index() {
 	largest := int32(-1)
 	for _, mb := range b.MicroBatches {
@@ -120,7 +121,7 @@ func (b *Batch) index() {
 			largest = max(largest, id)
 		}
 	}
-	place := make([]int32, largest+1) // of an id in UniqueIDs
+	place := make([]int32, largest+1) // where each id stands in UniqueIDs
 	for _, mb := range b.MicroBatches {
 		for _, id := range mb.IDs {
 			place[id] = 1
@@ -137,7 +138,7 @@ func (b *Batch) index() {
 	}
 }
 
-// index lists the places of each of the batch's unique ids, by counting.
+// index lists the places of each of the batch's unique ids, by a counting sort.
 func (mb *MicroBatch) index(place []int32, unique int) {
 	mb.Index = make([]int32, mb.Tokens)
 	mb.RowStart = make([]int32, unique+1)
@@ -178,7 +179,7 @@ func (r Row) labels() []int32 {
 	return r.Labels
 }
 
-// Supervised counts the row's tokens that have a loss.
+// Supervised counts the tokens of the row that count in the loss.
 func (r Row) Supervised() int64 {
 	var sum int64
 	first, labels := 0, r.labels()
@@ -189,7 +190,7 @@ func (r Row) Supervised() int64 {
 	return sum
 }
 
-// supervised counts the tokens of one document that have a loss.
+// supervised counts the tokens of one document that count in the loss.
 func supervised(labels []int32) int64 {
 	var n int64
 	for i, l := range labels {

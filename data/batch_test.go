@@ -78,7 +78,7 @@ func TestNewBatchRefusesBrokenRow(t *testing.T) {
 	NewBatch(1, []Row{{IDs: []int32{1, 2, 3}, Docs: []int32{2}}}, 8)
 }
 
-// TestNewBatchIndexes checks what holds for every batch on random ones.
+// TestNewBatchIndexes checks, on random batches, what must hold for every batch.
 func TestNewBatchIndexes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
@@ -135,7 +135,8 @@ func checkIndex(t *testing.T, b *Batch, mb *MicroBatch) {
 	}
 }
 
-// TestLongestDocument: kernels are launched for it, wherever it stands.
+// TestLongestDocument: MaxSeqlen, by which kernels are launched, is that of the longest document,
+// wherever it stands.
 func TestLongestDocument(t *testing.T) {
 	row := func(docs ...int32) Row {
 		r := Row{Docs: docs}

@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// bigramVocab is the largest vocabulary that BigramLoss takes: its table has a
-// number for each pair.
+// bigramVocab is the largest vocabulary that BigramLoss takes: its table has one number
+// for each pair of tokens.
 const bigramVocab = 4096
 
-// BigramLoss fits a bigram model with add-one smoothing, p(b|a) = (n(ab)+1) /
-// (n(a)+V), to train's supervised tokens and returns its mean loss over eval's,
-// in nats a token: what a model that sees only one token back can reach.
+// BigramLoss counts pairs of tokens in train's supervised tokens, with add-one
+// smoothing, p(b|a) = (n(ab)+1) / (n(a)+V), and returns the mean loss of that model over
+// eval's, in nats a token: what a model reaches that sees only the token before.
 func BigramLoss(train, eval View) (float64, error) {
 	if train.Rows() == 0 || eval.Rows() == 0 {
 		return 0, fmt.Errorf("bigram loss: %d rows to fit and %d to score; both must be there", train.Rows(), eval.Rows())

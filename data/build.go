@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// kind is what a data set's documents are.
+// kind is what the documents of a data set are: one kind for the whole data set.
 type kind string
 
 const (
@@ -19,30 +19,30 @@ const (
 	kindIDs  kind = "input_ids"
 )
 
-// partBytes is how many bytes of the sources are tokenised between two commits.
+// partBytes is how many bytes of the sources are tokenised from one commit to the next.
 const partBytes = 64 << 20
 
-// The works that Spec.Progress is told of.
+// What Spec.Progress is told that is being done.
 const (
 	tokenizing    = "tokenize"
 	CheckingCache = "check token cache"
 )
 
-// builder reads sources into a cache file: a feeder cuts them into chunks, any
-// number of encoders make tokens of these, and the builder writes them in order.
+// builder reads sources into a cache file. A feeder cuts them into chunks, several
+// encoders turn chunks into tokens at once, and the builder writes these in order.
 type builder struct {
 	spec        *Spec
 	w           *cacheWriter
 	sources     []source
-	before      []int64 // bytes of the sources before each
-	total       int64   // bytes of all
-	done, told  int64   // bytes; done when progress was last told
-	open        int64   // tokens of the document at work, from its first piece on
-	inside      bool    // a document is at work
-	skippedFrom int64   // of the current source
+	before      []int64 // for each source, the bytes of all sources before it
+	total       int64   // bytes of all sources
+	done, told  int64   // bytes that are done; how many were when Progress was last told
+	open        int64   // tokens of the current document in the pieces written so far
+	inside      bool    // some but not all pieces of the current document are written
+	skippedFrom int64   // bad rows before the current source
 	docsFrom    int64
 	at          position
-	committed   int64 // done at the last commit
+	committed   int64 // the value of done at the last commit
 }
 
 // buildCache reads all sources into the cache file name.
@@ -81,7 +81,7 @@ func buildCache(name string, s *Spec, sources []source) (note string, err error)
 	return b.w.resumed, nil
 }
 
-// resume goes on from what an earlier process has done.
+// resume goes on from where an earlier process stopped, if it left something.
 func (b *builder) resume() error {
 	at, err := b.w.resume(b.sources)
 	if err != nil {
@@ -95,7 +95,7 @@ func (b *builder) resume() error {
 	return nil
 }
 
-// stopAt keeps what is done when the user stops the reading.
+// stopAt commits what is done where err says that the user stopped the reading.
 func (b *builder) stopAt(err error) error {
 	if errors.Is(err, ErrStopped) && !b.inside && b.w.Docs > 0 {
 		if e := b.commit(); e != nil {
@@ -105,7 +105,7 @@ func (b *builder) stopAt(err error) error {
 	return err
 }
 
-// nothing says of the sources that they hold no document.
+// nothing words why the sources hold no document.
 func (b *builder) nothing() string {
 	out := ""
 	switch n := len(b.sources); n {
@@ -131,7 +131,7 @@ func (b *builder) run() error {
 	f := &feeder{spec: b.spec, size: int(min(chunkBytes, b.spec.part)), out: make(chan *chunk, ahead), work: make(chan *chunk, ahead+2), quit: make(chan struct{})}
 	var all sync.WaitGroup
 	all.Go(func() { f.run(b.sources, b.at) })
-	var wanted atomic.Int64 // chunks up to this one are; those behind a bad row are not
+	var wanted atomic.Int64 // chunks up to this number are wanted; those behind a row that ends the reading are not
 	wanted.Store(math.MaxInt64)
 	for range b.spec.Threads {
 		all.Go(func() {
@@ -160,13 +160,13 @@ func (b *builder) run() error {
 			return err
 		}
 	}
-	if b.at.Source < len(b.sources) { // nothing else ends the feeder without a word
+	if b.at.Source < len(b.sources) { // the feeder ended without an error: only a stop does that
 		return ErrStopped
 	}
 	return nil
 }
 
-// lower makes v n where that is less.
+// lower sets v to n, unless it is less already.
 func lower(v *atomic.Int64, n int64) {
 	for {
 		if was := v.Load(); was <= n || v.CompareAndSwap(was, n) {
@@ -198,7 +198,7 @@ func (b *builder) write(c *chunk) error {
 	return nil
 }
 
-// commit makes what is written stay, should the process end.
+// commit makes what is written last, should the process end.
 func (b *builder) commit() error {
 	b.committed = b.done
 	b.at.Docs, b.at.Skipped = b.docsFrom, b.skippedFrom
@@ -212,7 +212,7 @@ func (b *builder) commit() error {
 	return nil
 }
 
-// document adds a document, or a piece of one, or counts a bad row.
+// document adds a document, or a piece of one, or handles a bad row.
 func (b *builder) document(c *chunk, d *encoded) error {
 	where := place(c.src.path, c.unit, d.line)
 	switch {
@@ -245,7 +245,7 @@ func (b *builder) document(c *chunk, d *encoded) error {
 	return b.w.endDoc(d.line, d.flags)
 }
 
-// bad counts a bad row, or is the error.
+// bad counts a bad row where skip_bad_rows is set, else returns its error.
 func (b *builder) bad(err error) error {
 	if !b.spec.SkipBadRows {
 		return fmt.Errorf("%w (or set skip_bad_rows, which leaves out such rows)", err)
@@ -260,8 +260,8 @@ func (b *builder) bad(err error) error {
 	return nil
 }
 
-// become settles what the data set's documents are; one data set holds one
-// kind.
+// become notes the kind of the data set's documents, and refuses a document of another
+// kind: a data set has only one.
 func (b *builder) become(k kind) error {
 	if b.w.Kind == "" {
 		b.w.Kind = k

@@ -18,28 +18,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A cache file is, all numbers little-endian:
+// A cache file consists of these, with all numbers little-endian:
 //
 //	tokens    (Tokens) u16 or u32
-//	labels    the same again, or nothing
-//	documents (Docs) of u64 tokens up to its end, u64 line or row in its file
-//	          below flags << 48
+//	labels    (Tokens) of the same width, or nothing
+//	documents (Docs) of two u64: the number of tokens up to its end; its line
+//	          or row in its file, with flags << 48
 //	manifest  JSON
 //	trailer   u64 length of the manifest, u32 its CRC32C, u32 version, magic
 //
-// It is written under another name and renamed when whole, and never changed.
+// It is written under another name, renamed when it is complete, and never changed then.
 const (
 	cacheVersion = 3
 	cacheMagic   = "mt-token-cache\r\n"
 	trailerBytes = 16 + len(cacheMagic)
 	docBytes     = 16
-	flagShift    = 48     // of a document's flags
-	ignore16     = 0xffff // IgnoreIndex in u16
+	flagShift    = 48     // the bit at which a document's flags begin
+	ignore16     = 0xffff // how u16 labels write IgnoreIndex
 )
 
-// racy is how much older than the reading of it a file must be for its size and
-// time to vouch for its content: within a tick of the file system's clock a
-// second change leaves no trace.
+// racy is by how much a file must have been older than our reading of it, so that its
+// size and time vouch for its content. Two changes within one tick of the file system's
+// clock leave the same time, so a younger file may have changed unseen.
 const racy = 2 * time.Second
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -53,23 +53,23 @@ type manifest struct {
 	Tokens     int64        `json:"tokens"`
 	Docs       int64        `json:"docs"`
 	HasLabels  bool         `json:"has_labels"`
-	Sums       [3]uint32    `json:"sums"` // CRC32C of tokens, labels, documents
+	Sums       [3]uint32    `json:"sums"` // the CRC32C of the tokens, the labels and the documents
 	Files      []cachedFile `json:"files"`
 
 	Skipped      int64  `json:"skipped,omitempty"` // bad rows
 	Unsupervised int64  `json:"unsupervised,omitempty"`
 	FirstSkipped string `json:"first_skipped,omitempty"`
-	MissingEOS   int64  `json:"missing_eos,omitempty"` // documents
+	MissingEOS   int64  `json:"missing_eos,omitempty"` // this and the following count documents
 	DoubledBOS   int64  `json:"doubled_bos,omitempty"`
 	LeftThinking int64  `json:"left_thinking,omitempty"`
 	LeftText     int64  `json:"left_text,omitempty"`
 	LeftCalls    int64  `json:"left_calls,omitempty"`
 
-	// IDSum is the CRC32C of the documents with idFlags alone.
+	// IDSum is the CRC32C of the documents with no flags but those in idFlags.
 	IDSum uint32 `json:"id_sum"`
 }
 
-// counts are the numbers of documents by what flags them.
+// counts are the counters of documents, by the flag that they count.
 func (m *manifest) counts() map[uint64]*int64 {
 	return map[uint64]*int64{flagMissingEOS: &m.MissingEOS, flagDoubledBOS: &m.DoubledBOS,
 		flagLeftThinking: &m.LeftThinking, flagLeftText: &m.LeftText, flagLeftCalls: &m.LeftCalls}
@@ -82,16 +82,16 @@ type cachedFile struct {
 	MTime  int64  `json:"mtime"`
 	SHA256 string `json:"sha256"` // empty for a binary file
 	Binary bool   `json:"binary,omitempty"`
-	Alien  string `json:"alien,omitempty"` // what a Binary file is, where that is known
+	Alien  string `json:"alien,omitempty"` // what a file with Binary set is, where that is known
 	Docs   int64  `json:"docs"`
 
-	Set     int    `json:"set"` // of Spec.Paths
+	Set     int    `json:"set"` // the number of its entry in Spec.Paths
 	Format  string `json:"format"`
-	Unit    string `json:"unit,omitempty"` // line or row
+	Unit    string `json:"unit,omitempty"` // "line" or "row"
 	Skipped int64  `json:"skipped,omitempty"`
 }
 
-// sizes are the bytes of tokens, labels and documents.
+// sizes are the sizes in bytes of the tokens, the labels and the documents.
 func (m *manifest) sizes() [3]int64 {
 	s := [3]int64{m.Tokens * m.TokenBytes, 0, m.Docs * docBytes}
 	if m.HasLabels {
@@ -100,7 +100,7 @@ func (m *manifest) sizes() [3]int64 {
 	return s
 }
 
-// cache is a cache file in memory.
+// cache is a cache file that is mapped into memory.
 type cache struct {
 	manifest
 	file         *os.File
@@ -109,7 +109,7 @@ type cache struct {
 	docs         []byte
 }
 
-// cacheTokenBytes is the width that ids below vocab, and IgnoreIndex, take.
+// cacheTokenBytes is how many bytes an id below vocab, or IgnoreIndex, takes: 2 or 4.
 func cacheTokenBytes(vocab int) int64 {
 	if vocab <= ignore16 {
 		return 2
@@ -117,8 +117,8 @@ func cacheTokenBytes(vocab int) int64 {
 	return 4
 }
 
-// cachePath is where the cache of sources lies: the name stands for what is
-// read and how, the manifest inside for its content.
+// cachePath is where the cache of sources lies. Its name depends on what is read and how;
+// the manifest inside tells whether the content is still the same.
 func cachePath(s *Spec, sources []source) (string, error) {
 	dir := s.CacheDir
 	if dir == "" {
@@ -139,7 +139,7 @@ func cachePath(s *Spec, sources []source) (string, error) {
 	for _, src := range sources {
 		fmt.Fprintf(h, "%q %v %d\n", src.path, src.named, src.set)
 	}
-	for _, set := range s.sets { // what else a set says chooses documents and changes none
+	for _, set := range s.sets { // what else a set says chooses among documents and changes no token
 		how, err := json.Marshal(struct {
 			Format  format
 			Columns *columns
@@ -172,7 +172,7 @@ func openCache(name string, s *Spec) (*cache, error) {
 	return c, nil
 }
 
-// open maps the file of that size and parses it.
+// open maps the file, of size bytes, and parses it.
 func (c *cache) open(size int64, s *Spec) (err error) {
 	if size < int64(trailerBytes) {
 		return fmt.Errorf("%d bytes are too few", size)
@@ -186,7 +186,7 @@ func (c *cache) open(size int64, s *Spec) (err error) {
 	return err
 }
 
-// close gives memory and file back. The manifest stays.
+// close gives the memory and the file back. The manifest can still be read.
 func (c *cache) close() error {
 	if c.file == nil {
 		return nil
@@ -200,7 +200,7 @@ func (c *cache) close() error {
 	return errors.Join(err, f.Close())
 }
 
-// parse finds the parts of the file and checks their sums.
+// parse finds the sections of the file and checks their sums.
 func (c *cache) parse(s *Spec) error {
 	body, t := c.mapped[:len(c.mapped)-trailerBytes], c.mapped[len(c.mapped)-trailerBytes:]
 	if !bytes.Equal(t[16:], []byte(cacheMagic)) || binary.LittleEndian.Uint32(t[12:]) != cacheVersion {
@@ -255,8 +255,8 @@ func slicesOf(b []byte, n int) func(func([]byte) bool) {
 	}
 }
 
-// isOf tells whether the cache holds what sources hold now. A file whose time
-// does not vouch for it is read for its content's sum.
+// isOf tells whether the cache holds what is in sources now. Where a file's time does not
+// vouch for its content, the file is read and its checksum compared.
 func (c *cache) isOf(sources []source) bool {
 	if len(c.Files) != len(sources) {
 		return false
@@ -269,7 +269,7 @@ func (c *cache) isOf(sources []source) bool {
 	return true
 }
 
-// holds tells whether what was read as f is what src holds now.
+// holds tells whether src has the same content as when it was read and noted as f.
 func (m *manifest) holds(f cachedFile, src source) bool {
 	if f.Path != src.path || f.Size != src.size {
 		return false
@@ -281,7 +281,7 @@ func (m *manifest) holds(f cachedFile, src source) bool {
 	return err == nil && sum == f.SHA256
 }
 
-// vouched tells whether a file's time alone says that it is as it was.
+// vouched tells whether the file's time suffices to say that it has not changed since it was read.
 func (m *manifest) vouched(mtime int64, src source) bool {
 	return mtime == src.mtime && mtime < m.Started-int64(racy)
 }
@@ -302,7 +302,7 @@ func sumOf(name string) (string, error) {
 // end is where document i ends, in tokens from the start of the data set.
 func (c *cache) end(i int64) int64 { return int64(binary.LittleEndian.Uint64(c.docs[i*docBytes:])) }
 
-// line is the line or row of its file that document i is on, and its flags.
+// line is the line or row of its file at which document i stands, and its flags.
 func (c *cache) line(i int64) (n int64, flags uint64) {
 	v := binary.LittleEndian.Uint64(c.docs[i*docBytes+8:])
 	return int64(v & (1<<flagShift - 1)), v >> flagShift
@@ -316,7 +316,7 @@ func (c *cache) span(i int64) (first, end int64) {
 	return first, c.end(i)
 }
 
-// fileOf is the file that document i is in, and the number of its first.
+// fileOf is the file that document i is in, and the number of the first document in it.
 func (c *cache) fileOf(i int64) (f *cachedFile, first int64) {
 	for k := range c.Files {
 		f = &c.Files[k]
@@ -328,7 +328,7 @@ func (c *cache) fileOf(i int64) (f *cachedFile, first int64) {
 	return f, first
 }
 
-// where names document i for an error.
+// where says for an error where document i is.
 func (c *cache) where(i int64) string {
 	f, _ := c.fileOf(i)
 	n, _ := c.line(i)

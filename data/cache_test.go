@@ -23,7 +23,7 @@ func cacheFile(t *testing.T, dir string) string {
 	return names[0]
 }
 
-// age makes a file seem unchanged for a while.
+// age makes a file look as if it had not changed for a while.
 func age(t *testing.T, name string) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)
@@ -106,8 +106,8 @@ func TestCacheIsKeyedByHowItIsRead(t *testing.T) {
 	}
 }
 
-// TestCacheOfChatsIsKeyed: whatever changes the tokens of chats makes another
-// cache, and what does not, does not.
+// TestCacheOfChatsIsKeyed: whatever changes the tokens of chats leads to another cache,
+// and nothing else does.
 func TestCacheOfChatsIsKeyed(t *testing.T) {
 	dir := t.TempDir()
 	name := write(t, dir, "a.jsonl", `{"x":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}],"messages":[{"role":"user","content":"i"},{"role":"assistant","content":"j"}]}`)
@@ -165,8 +165,8 @@ func TestIDIsOfTheContentAlone(t *testing.T) {
 	}
 }
 
-// TestCacheDamage changes and cuts a cache at many places. It must be found out
-// and made anew each time.
+// TestCacheDamage changes and cuts a cache at many places. Each time the damage must be
+// noticed and the cache be made anew.
 func TestCacheDamage(t *testing.T) {
 	name := write(t, t.TempDir(), "a.jsonl", `{"input_ids":[1,2,3],"labels":[-100,2,3]}
 {"input_ids":[4,5],"labels":[-100,5]}`)
@@ -181,7 +181,7 @@ func TestCacheDamage(t *testing.T) {
 	}
 	check := func(what string, content []byte) {
 		t.Helper()
-		// A new file, for d still has the old one in memory.
+		// A new file, since d still has the old one mapped.
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestAbandonedCacheFilesAreRemoved(t *testing.T) {
 	}
 }
 
-// TestSweepOfAnyFolder: a folder is swept whatever it is called.
+// TestSweepOfAnyFolder: a cache folder is swept whatever characters its name has.
 func TestSweepOfAnyFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "no[pattern")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -255,8 +255,8 @@ func TestSweepOfAnyFolder(t *testing.T) {
 	}
 }
 
-// TestLeftPartsAreSwept: what killed processes left is removed by the next run,
-// unless a living one works at it or one could go on with it.
+// TestLeftPartsAreSwept: the next run removes what killed processes left, unless a living
+// process works at it or a later one could go on with it.
 func TestLeftPartsAreSwept(t *testing.T) {
 	name := write(t, t.TempDir(), "a.txt", "some text")
 	age(t, name)
@@ -300,8 +300,8 @@ func TestLeftPartsAreSwept(t *testing.T) {
 	}
 }
 
-// TestFinishedWriterLeavesTheNextAlone: once a cache has its name, those of its
-// parts may be another writer's.
+// TestFinishedWriterLeavesTheNextAlone: once a cache has its name, files with the names of
+// its parts may belong to another writer.
 func TestFinishedWriterLeavesTheNextAlone(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.tokens")
 	first, err := newCacheWriter(name, manifest{TokenBytes: 2})

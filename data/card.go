@@ -9,22 +9,22 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// cardName is a data set's card on the Hub: prose below a head in YAML.
+// cardName is the file that describes a data set on the Hub: prose below a head in YAML.
 const cardName = "README.md"
 
 // maxCard is the largest card that is read, in bytes.
 const maxCard = 4 << 20
 
-// cardConfig is a part of a data set that can be loaded by itself. Source: the
-// Hub's "Manual Configuration".
+// cardConfig is one config of a card: files of the data set that can be loaded by
+// themselves. Source: the Hub's "Manual Configuration".
 type cardConfig struct {
 	Name    string `yaml:"config_name"`
 	Default bool   `yaml:"default"`
-	Files   any    `yaml:"data_files"` // a pattern, a list of them, or of splits and theirs
+	Files   any    `yaml:"data_files"` // a pattern, a list of patterns, or a list of splits each with its patterns
 	Dir     string `yaml:"data_dir"`
 }
 
-// cardSplits are the splits that a card says there are; nil where it says nothing.
+// cardSplits are the splits that the card in dir lists; nil where it lists none.
 func cardSplits(dir string, files []source) (*repository, error) {
 	name := filepath.Join(dir, cardName)
 	text, err := readSmall(name, maxCard)
@@ -43,7 +43,7 @@ func cardSplits(dir string, files []source) (*repository, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if c.Files == nil && c.Dir == "" {
-		return nil, nil // options of loading, no files
+		return nil, nil // the config has options of loading and names no files
 	}
 	how := cardName
 	if len(card.Configs) > 1 {
@@ -59,7 +59,7 @@ func cardSplits(dir string, files []source) (*repository, error) {
 	return r, nil
 }
 
-// dirSplits are those of a config that names a directory alone.
+// dirSplits are the splits of a config that names a directory and no files.
 func dirSplits(dir, how string, c *cardConfig, files []source) (*repository, error) {
 	sub := filepath.Join(dir, c.Dir)
 	files = below(sub, files)
@@ -76,7 +76,7 @@ func dirSplits(dir, how string, c *cardConfig, files []source) (*repository, err
 	return r, nil
 }
 
-// cardHead is what stands between the first two lines of three dashes.
+// cardHead is the YAML between the first two lines of three dashes, "" where there is none.
 func cardHead(text string) string {
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\xef\xbb\xbf"), "\r\n", "\n")
 	head, ok := strings.CutPrefix(text, "---\n")
@@ -90,7 +90,7 @@ func cardHead(text string) string {
 	return head
 }
 
-// defaultConfig is the config that is loaded where none is named.
+// defaultConfig is the config that is loaded where none is asked for by name.
 func defaultConfig(configs []cardConfig) (*cardConfig, error) {
 	if len(configs) == 1 {
 		return &configs[0], nil
@@ -105,7 +105,7 @@ func defaultConfig(configs []cardConfig) (*cardConfig, error) {
 	}
 	if chosen == nil {
 		first := ""
-		_ = configs[0].eachPattern(func(_, pattern string) error { // what is wrong with it is told when it is taken
+		_ = configs[0].eachPattern(func(_, pattern string) error { // a mistake in it is reported when it is chosen
 			if first == "" {
 				first = fmt.Sprintf(", for instance %s of %s", filepath.Join(configs[0].Dir, pattern), configs[0].Name)
 			}
@@ -116,12 +116,12 @@ func defaultConfig(configs []cardConfig) (*cardConfig, error) {
 	return chosen, nil
 }
 
-// errElsewhere says that a card leads out of its directory.
+// errElsewhere is the error of a pattern that leads out of the card's directory.
 var errElsewhere = errors.New("that is not in the directory")
 
 var errDataFiles = errors.New("it must be a pattern, a list of patterns, or a list of split and path")
 
-// eachPattern calls f with each split and each of its patterns.
+// eachPattern calls f with every pattern and the split that it is of.
 func (c *cardConfig) eachPattern(f func(split, pattern string) error) error {
 	patterns := func(split string, v any) error {
 		list, ok := v.([]any)
@@ -162,7 +162,7 @@ func (c *cardConfig) eachPattern(f func(split, pattern string) error) error {
 	return nil
 }
 
-// match gives a split the files of a pattern.
+// match adds the files that match a pattern to a split.
 func (r *repository) match(split, pattern, spelled string) error {
 	if strings.Contains(spelled, "://") || !filepath.IsLocal(pattern) {
 		return fmt.Errorf("%q: %w", spelled, errElsewhere)

@@ -15,18 +15,18 @@ import (
 // conversation is a chat in the form that chat templates take.
 type conversation struct {
 	messages []any    // *jinja.Object with role and content
-	names    []string // where each stands in the row, as messages[2]
+	names    []string // what errors call each message, by its place in the row: "messages[2]"
 	tools    []any    // nil: none
 	vars     *jinja.Object
 	// from is the first message whose turn may be supervised.
 	from int
-	// plain says that the row is a prompt and its answer, which need no chat
-	// template; verbatim that they follow each other with nothing between.
+	// plain says that the row is a prompt and its answer, which need no chat template.
+	// verbatim says that they follow each other with nothing between.
 	plain, verbatim bool
 }
 
-// conversation reads a row to learn from. The error names field, value and way
-// out.
+// conversation reads a row to be trained on. The error names the field, the value and
+// the way out.
 func (c *columns) conversation(f format, fields map[string]json.RawMessage) (*conversation, error) {
 	v, err := c.turns(f, fields)
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *columns) conversation(f format, fields map[string]json.RawMessage) (*co
 	return v, v.check()
 }
 
-// turns reads a row as it is.
+// turns reads a row without checking the order of its turns.
 func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversation, error) {
 	if err := checkUTF8(fields); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (c *columns) turns(f format, fields map[string]json.RawMessage) (*conversat
 	return v, nil
 }
 
-// checkUTF8 refuses a row with bytes that are no UTF-8, naming the field.
+// checkUTF8 refuses a row that has bytes which are not UTF-8, and names the field.
 func checkUTF8(fields map[string]json.RawMessage) error {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if err := notUTF8(name, fields[name]); err != nil {
@@ -82,8 +82,8 @@ func checkUTF8(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// notUTF8 is the error for the first byte of text that is no UTF-8, nil without
-// one.
+// notUTF8 is the error that names the first byte of text that is not UTF-8, nil where all
+// is.
 func notUTF8(name string, text []byte) error {
 	if utf8.Valid(text) {
 		return nil
@@ -104,7 +104,7 @@ func (v *conversation) add(role, content string) {
 	v.names = append(v.names, "the "+role+"'s turn")
 }
 
-// textField is a field that must be a string where it is given.
+// textField is the content of a field which, if it is there, must be a string.
 func textField(name string, fields map[string]json.RawMessage) (string, error) {
 	if name == "" {
 		return "", nil
@@ -119,7 +119,7 @@ func textField(name string, fields map[string]json.RawMessage) (string, error) {
 	return string(unquote(nil, raw[1:len(raw)-1])), nil
 }
 
-// alpaca reads instruction, input, output, system and history.
+// alpaca reads the fields instruction, input, output, system and history.
 func (c *columns) alpaca(v *conversation, fields map[string]json.RawMessage) error {
 	var parts [4]string // system, instruction, input, output
 	for i, name := range []string{c.System, c.Prompt, c.Query, c.Response} {
@@ -150,7 +150,7 @@ func (c *columns) alpaca(v *conversation, fields map[string]json.RawMessage) err
 	return nil
 }
 
-// earlier adds the turns of history, a list of pairs.
+// earlier adds the turns of the field history, which is a list of pairs.
 func (c *columns) earlier(v *conversation, fields map[string]json.RawMessage) error {
 	raw := given(fields[c.History])
 	if c.History == "" || raw == nil {
@@ -211,7 +211,7 @@ func (c *columns) prompt(v *conversation, fields map[string]json.RawMessage) err
 	return nil
 }
 
-// chat reads a list of messages, with the system's apart or among them.
+// chat reads a list of messages. The system's message is in a field of its own or among them.
 func (c *columns) chat(v *conversation, fields map[string]json.RawMessage) error {
 	raw := given(fields[c.Messages])
 	if raw == nil {
@@ -227,7 +227,7 @@ func (c *columns) chat(v *conversation, fields map[string]json.RawMessage) error
 	return c.list(v, c.Messages, raw)
 }
 
-// check looks at the order of turns.
+// check refuses turns in an order that cannot be trained on.
 func (v *conversation) check() error {
 	answers := 0
 	for i, m := range v.messages {
@@ -252,15 +252,15 @@ func roleOf(m any) string {
 	return s
 }
 
-// weightless tells whether a message has weight 0, which OpenAI's messages say of
-// a turn that is not to be learned.
+// weightless tells whether a message has weight 0: so OpenAI's format marks a turn that
+// is not to be trained on.
 func weightless(m any) bool {
 	w, _ := m.(*jinja.Object).Get("weight")
 	return w == int64(0) || w == float64(0)
 }
 
-// toolsOf are the tools of a row: a list, or a string that holds one. A bare
-// function is wrapped as templates expect it.
+// toolsOf are the tools of a row: a list, or a string that holds one as JSON. A function
+// that is not wrapped in a tool is wrapped, as templates expect it.
 func (c *columns) toolsOf(fields map[string]json.RawMessage) ([]any, error) {
 	raw := given(fields[c.Tools])
 	if c.Tools == "" || raw == nil {

@@ -9,20 +9,20 @@ import (
 	"mt/tokenizer"
 )
 
-// small is a chat template of one letter a role: s, u, a, t; "|" ends a turn.
+// small is a chat template that writes a role as one letter (s, u, a, t) and "|" after each turn.
 const small = `{% for m in messages %}{{ m.role[0] }}:{{ m.content }}` +
 	`{% for c in m.tool_calls or [] %}!{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}|{% endfor %}` +
 	`{% if tools %}T{{ tools | length }}{{ tools[0].function.name }}{% endif %}{% if add_generation_prompt %}a:{% endif %}`
 
-// chatSpec reads paths as chats through a template, by bytes, not packed.
+// chatSpec reads paths as chats through a template, by the byte vocabulary, not packed.
 func chatSpec(t *testing.T, template string, paths ...string) Spec {
 	s := textSpec(t, 4096, paths...)
 	s.Template, s.Packing = write(t, t.TempDir(), "chat.jinja", template), set(false)
 	return s
 }
 
-// masked is a row's text with what is supervised in brackets. The first token of
-// a row never counts.
+// masked is a row's text with brackets around what is supervised. The first token of a
+// row is never supervised.
 func masked(r Row) string {
 	var b strings.Builder
 	in := false
@@ -50,7 +50,7 @@ func maskedRows(v View) []string {
 	return out
 }
 
-// formatRows are rows that say the same in every way there is.
+// formatRows are rows that say the same in each of the formats.
 var formatRows = []struct {
 	name, format, row, want string
 }{
@@ -74,8 +74,8 @@ var formatRows = []struct {
 	{"ready ids", "", `{"input_ids":[97,98,99],"labels":[-100,98,99]}`, "a[bc]"},
 }
 
-// TestFormats reads each format in each container, packed in each way, by its
-// name and by recognition, and looks at every token's mask.
+// TestFormats reads each format in each container, compressed in each way, with its format
+// given and recognised, and looks at every token's mask.
 func TestFormats(t *testing.T) {
 	for _, tt := range formatRows {
 		for _, name := range []string{"x.jsonl", "x.json", "array.json", "x.jsonl.gz", "array.json.gz", "x.json.zst", "array.json.zst", "x.jsonl.xz"} {
@@ -100,7 +100,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestMasks: which turns are supervised.
+// TestMasks checks which turns are supervised.
 func TestMasks(t *testing.T) {
 	row := `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"},{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"user","content":"z"}]}`
 	tests := []struct {
@@ -131,7 +131,7 @@ func TestMasks(t *testing.T) {
 	}
 }
 
-// withChatML is the byte vocabulary with the tokens of chatml.
+// withChatML is the byte vocabulary with the two special tokens of chatml added.
 func withChatML(t *testing.T) tokenizer.Tokenizer {
 	t.Helper()
 	tok, _, err := tokenizer.Extend(tokenizer.Bytes(), nil, []string{"<|im_start|>", "<|im_end|>"})
@@ -141,8 +141,8 @@ func withChatML(t *testing.T) tokenizer.Tokenizer {
 	return tok
 }
 
-// TestChatMLWithoutItsTokens: a model would have to learn turns from marks that
-// are spelled.
+// TestChatMLWithoutItsTokens: without its tokens chatml is an error, since a model would
+// have to learn ends of turns that are spelled in several tokens.
 func TestChatMLWithoutItsTokens(t *testing.T) {
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", `{"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`))
 	s.Template = "chatml"
@@ -157,8 +157,8 @@ func TestChatMLWithoutItsTokens(t *testing.T) {
 	}
 }
 
-// TestWithoutTemplate: prompts with their answers need none; chats say what to
-// do.
+// TestWithoutTemplate: prompts with answers need no template; chats without one are an
+// error that says what to do.
 func TestWithoutTemplate(t *testing.T) {
 	tests := []struct{ row, template, want string }{
 		{`{"prompt":"p ","completion":"c"}`, "", "p [c$]"},
@@ -203,8 +203,8 @@ func TestWithoutTemplate(t *testing.T) {
 	}
 }
 
-// TestTemplateOfTheModel: a model's directory brings its template and, for
-// templates that ask, always the same time.
+// TestTemplateOfTheModel: the template is that of the model's directory, and one that asks
+// for the time is always told the same.
 func TestTemplateOfTheModel(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "chat_template.jinja", `{{ bos_token }}{{ eos_token }}{{ strftime_now("%d %b %Y") }}{{ kind }}{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}{% if add_generation_prompt %}a{% endif %}`)

@@ -10,15 +10,14 @@ import (
 	"strings"
 )
 
-// Columns names the parts of a row where they go by other names than a format's
-// own: the text of a row, its list of messages, or its prompt and the answer to
-// it. What is empty has its usual name. Entries of dataset_info.json have columns
-// of their own.
+// Columns names the columns of rows where they have other names than their format's own:
+// that of a row's text, of its list of messages, or of its prompt and of the answer. An
+// empty one has its usual name. Entries of dataset_info.json have columns of their own.
 type Columns struct {
 	Text, Messages, Prompt, Response string
 }
 
-// The configuration's keys of Columns.
+// The keys of the configuration that set Columns.
 const (
 	textColumnKey     = "text_column"
 	messagesColumnKey = "messages_column"
@@ -26,7 +25,7 @@ const (
 	responseColumnKey = "response_column"
 )
 
-// given are the keys of those that are given, in order.
+// given are the keys of the columns that are given, in order.
 func (c Columns) given() []string {
 	var keys []string
 	for _, k := range []struct{ key, name string }{
@@ -39,20 +38,20 @@ func (c Columns) given() []string {
 	return keys
 }
 
-// has tells whether name is one of the columns.
+// has tells whether name is the name of one of the columns.
 func (c Columns) has(name string) bool {
 	return name != "" && slices.Contains([]string{c.Text, c.Messages, c.Prompt, c.Response}, name)
 }
 
-// columnsIn are the keys that make sense with a dataset_format; with those that
-// are not listed, all do.
+// columnsIn are, for each dataset_format, the column keys that go with it. With a format
+// that is not listed all of them do.
 var columnsIn = map[string][]string{
 	"text":            {},
 	string(fmtAlpaca): {promptColumnKey, responseColumnKey}, string(fmtPrompt): {promptColumnKey, responseColumnKey},
 	string(fmtShareGPT): {messagesColumnKey}, string(fmtMessages): {messagesColumnKey},
 }
 
-// checkColumns checks what the Spec says about columns.
+// checkColumns refuses columns that contradict each other or the Spec's format.
 func (s *Spec) checkColumns() error {
 	given := s.Columns.given()
 	if len(given) == 0 {
@@ -78,7 +77,7 @@ func (s *Spec) checkColumns() error {
 	return nil
 }
 
-// rename gives cols, those of format f, the names that c gives.
+// rename replaces names in cols, the columns of format f, by those that c gives.
 func (c Columns) rename(cols *columns, f format) *columns {
 	switch f {
 	case fmtAlpaca, fmtPrompt:
@@ -89,7 +88,7 @@ func (c Columns) rename(cols *columns, f format) *columns {
 	return cols
 }
 
-// formOf recognises a row by its fields.
+// formOf recognises the form of a row by its fields.
 func (c Columns) formOf(fields map[string]json.RawMessage) (form, error) {
 	switch {
 	case c.Text != "":
@@ -103,7 +102,7 @@ func (c Columns) formOf(fields map[string]json.RawMessage) (form, error) {
 	return recognised(fields)
 }
 
-// named is f, of a row that must have its field.
+// named is f, if the row has the field that f is known by.
 func (c Columns) named(f form, fields map[string]json.RawMessage) (form, error) {
 	if given(fields[f.field]) == nil {
 		return form{}, fmt.Errorf("%s: %w", c.given()[0], missingField(f.field, fields))
@@ -111,8 +110,8 @@ func (c Columns) named(f form, fields map[string]json.RawMessage) (form, error) 
 	return f, nil
 }
 
-// pair recognises a row of a prompt and its answer, one of which has a name of
-// its own: Alpaca's, where the prompt is the instruction.
+// pair recognises a row with a prompt and its answer, at least one of which has a name
+// that c gives. It is of Alpaca's form where the prompt is the field "instruction".
 func (c Columns) pair(fields map[string]json.RawMessage) (form, error) {
 	f := form{format: fmtPrompt}
 	has := func(name string) bool { return given(fields[name]) != nil }
@@ -138,7 +137,7 @@ func (c Columns) pair(fields map[string]json.RawMessage) (form, error) {
 	return c.named(f, fields)
 }
 
-// ofText is an error where columns are given and a file has none.
+// ofText is an error where columns are given and the file is plain text, which has none.
 func (c Columns) ofText(name string) error {
 	if keys := c.given(); len(keys) > 0 {
 		return fmt.Errorf("%s is plain text and has no columns; leave out %s, or choose the files that have some, for instance with a glob", name, keys[0])
@@ -146,13 +145,13 @@ func (c Columns) ofText(name string) error {
 	return nil
 }
 
-// errNoColumn says of a file's columns that none is known.
+// errNoColumn is the error of a file with these columns, none of which is known.
 func errNoColumn(all []string) error {
 	return fmt.Errorf("no column that could be trained on among %q; say which they are: %s, %s, or %s and %s; or name them in %s",
 		all, textColumnKey, messagesColumnKey, promptColumnKey, responseColumnKey, infoName)
 }
 
-// errNoForm says of a row that nothing in it is known.
+// errNoForm is the error of a row with no field that is known.
 func errNoForm(fields map[string]json.RawMessage) error {
 	return errors.New("neither text nor input_ids, and no chat (messages, conversations, instruction and output, or prompt and completion) among the fields " +
 		fmt.Sprintf("%q; give one of them, or say which they are: ", slices.Sorted(maps.Keys(fields))) +

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestColumns: rows are read by the names that their columns are given, and a name
-// that does not help says which rows there are.
+// TestColumns: rows are read by the names that are given for their columns. Where a given
+// name is not in a row, the error says which names are.
 func TestColumns(t *testing.T) {
 	const chatted = `[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]`
 	tests := []struct {
@@ -64,8 +64,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestColumnsThatContradict: columns that say different things, or what the format
-// has no place for, are an error of the key.
+// TestColumnsThatContradict: columns that contradict each other, or that the format does
+// not have, are an error that names the key.
 func TestColumnsThatContradict(t *testing.T) {
 	dir := t.TempDir()
 	rows, text := write(t, dir, "a.jsonl", `{"text":"ab"}`), write(t, dir, "b.txt", "ab")
@@ -92,7 +92,7 @@ func TestColumnsThatContradict(t *testing.T) {
 			t.Errorf("%v is not of the key %s", err, tt.key)
 		}
 	}
-	// Beside an entry that has columns of its own, others are read by those given.
+	// Beside an entry that has columns of its own, other files are read by those given here.
 	write(t, dir, "c.jsonl", `{"body":"cd"}`)
 	s := textSpec(t, 16, "named", "c.jsonl")
 	s.Dir, s.Columns = dir, Columns{Text: "body"}

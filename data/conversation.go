@@ -11,9 +11,9 @@ import (
 	"mt/jinja"
 )
 
-// Conversation is a chat to be gone on with.
+// Conversation is a chat that a model is to go on with.
 type Conversation struct {
-	// Where it was read, as chats.jsonl:3; "" for one that was not.
+	// Where says where it was read, as chats.jsonl:3; "" for one that was not read.
 	Where string
 	v     conversation
 }
@@ -32,13 +32,13 @@ func (c *Conversation) LastRole() string {
 	return ""
 }
 
-// Cut takes away the turns from number n on.
+// Cut removes turn n, counted from 0, and all after it.
 func (c *Conversation) Cut(n int) {
 	c.v.messages, c.v.names = c.v.messages[:n:n], c.v.names[:n:n]
 }
 
-// Begin puts a system's turn before all others. A conversation that has one is
-// an error.
+// Begin puts a system's turn before all others. It is an error where the conversation has
+// one already.
 func (c *Conversation) Begin(system string) error {
 	if slices.ContainsFunc(c.v.messages, func(m any) bool { return roleOf(m) == "system" || roleOf(m) == "developer" }) {
 		return errors.New("the conversation has a system's turn already; give one of the two")
@@ -50,14 +50,14 @@ func (c *Conversation) Begin(system string) error {
 	return nil
 }
 
-// Clone is a conversation of its own with the same turns.
+// Clone is a copy that can be changed without changing c.
 func (c *Conversation) Clone() *Conversation {
 	out := *c
 	out.Cut(c.Turns())
 	return &out
 }
 
-// MarshalJSON is {"messages": [...]}, with tools where there are any.
+// MarshalJSON writes {"messages": [...]}, with "tools" where there are any.
 func (c *Conversation) MarshalJSON() ([]byte, error) {
 	o := jinja.NewObject("messages", c.v.messages)
 	if c.v.tools != nil {
@@ -66,10 +66,10 @@ func (c *Conversation) MarshalJSON() ([]byte, error) {
 	return o.MarshalJSON()
 }
 
-// ReadConversations reads chats to be answered from JSON or JSONL, of which name
-// says for errors where it comes from: a list of messages is one conversation; an
-// object with messages, as a row of a data set has them, is one; a list of either, or
-// lines of such objects, are as many; lines of messages are one.
+// ReadConversations reads chats to be answered, from JSON or JSONL; name says in errors
+// where r comes from. A list of messages is one conversation, and so is an object with
+// messages, as a row of a data set has them. A list of either holds several, and so do
+// lines of such objects. Lines that are messages make up one conversation.
 func ReadConversations(r io.Reader, name string) ([]*Conversation, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxRow+1))
 	switch {
@@ -84,7 +84,7 @@ func ReadConversations(r io.Reader, name string) ([]*Conversation, error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	unit := unitRow
 	var rows rowReader
-	if trimmed := bytes.TrimSpace(text); json.Valid(trimmed) && trimmed[0] == '{' { // perhaps over several lines
+	if trimmed := bytes.TrimSpace(text); json.Valid(trimmed) && trimmed[0] == '{' { // one object, perhaps over several lines
 		rows = &oneRow{row: trimmed}
 	} else {
 		rows = newJSONRows(bytes.NewReader(text), &unit)
@@ -116,15 +116,15 @@ func (o *oneRow) next(dst []byte) ([]byte, int64, error) {
 	return dst, 1, nil
 }
 
-// conversations are those read so far: whole ones, or the messages of one.
+// conversations are those read so far: whole ones, or the messages that make up one.
 type conversations struct {
 	all      []*Conversation
 	messages [][]byte
 }
 
-// row takes a message or a conversation.
+// row takes a row that is a message or a conversation.
 func (b *conversations) row(raw []byte, where string) error {
-	if raw[0] == '[' { // in a list of conversations
+	if raw[0] == '[' { // an element of a list of conversations
 		return b.whole(map[string]json.RawMessage{"messages": raw}, where)
 	}
 	fields, err := fieldsOf(raw)
@@ -143,7 +143,7 @@ func (b *conversations) row(raw []byte, where string) error {
 	return b.whole(fields, where)
 }
 
-// whole takes a conversation.
+// whole takes a row that is a conversation.
 func (b *conversations) whole(fields map[string]json.RawMessage, where string) error {
 	f, err := recognised(fields)
 	if err != nil || f.format != fmtMessages && f.format != fmtShareGPT {
@@ -157,7 +157,7 @@ func (b *conversations) whole(fields map[string]json.RawMessage, where string) e
 	return nil
 }
 
-// end is what was read.
+// end gives what was read, when all rows have been taken.
 func (b *conversations) end(name string) ([]*Conversation, error) {
 	if len(b.messages) > 0 {
 		list := append(append([]byte{'['}, bytes.Join(b.messages, []byte{','})...), ']')

@@ -18,24 +18,24 @@ type Dataset struct {
 	file     string // the token cache
 	packing  bool
 	warnings []string
-	problems []string // of single documents
+	problems []string // what is wrong with single documents, one sentence each
 
 	rows int64
 	mix  mix
-	// first[p] is the first row of the document at p, where documents make more
-	// than one row; first[n] ends the last.
+	// first[p] is the first row of the document at place p of the mix, where documents
+	// make more than one row. first[n], behind the last, is the number of rows.
 	first []int64
-	// fit are the documents of the rows that are made of whole ones, where that is
-	// not simply one after the other: row i has fit[fitAt[i]:fitAt[i+1]], or fit[i]
-	// without fitAt.
+	// fit are the documents of the rows, where rows are made of whole documents and do
+	// not simply follow the mix. Row i has fit[fitAt[i]:fitAt[i+1]] where there is a
+	// fitAt, else fit[i].
 	fit, fitAt []int64
-	// drop are packed rows that are left out, rising.
+	// drop are the packed rows that are left out, in rising order.
 	drop []int64
-	val  []int64 // the rows of Eval, rising
+	val  []int64 // the rows of Eval, in rising order
 
 	hidden, binary int   // files that were skipped
 	truncated      int64 // rows that were cut to MaxSeqLen
-	cutTokens      int64 // of those, and of dropped ones
+	cutTokens      int64 // tokens cut from those rows, and from dropped documents
 	dropped        int64 // documents with nothing supervised before the cut
 	cutAt, dropAt  []string
 }
@@ -70,7 +70,7 @@ func Open(spec Spec) (_ *Dataset, err error) {
 	return d, nil
 }
 
-// openCache takes the cache of sources, made anew where it does not serve.
+// openCache takes the cache of sources. Where it does not hold what they hold now, it is made anew.
 func (d *Dataset) openCache(sources []source) error {
 	name, err := cachePath(&d.spec, sources)
 	if err != nil {
@@ -128,7 +128,7 @@ func (d *Dataset) warnSkipped() {
 	d.binary += len(aliens)
 }
 
-// warnRows tells of rows and documents that are not as they should be.
+// warnRows notes what is wrong with rows and documents.
 func (d *Dataset) warnRows() {
 	if n := d.c.Skipped; n > 0 {
 		d.warnf("skipped %d bad row(s) (skip_bad_rows); the first: %s", n, d.c.FirstSkipped)
@@ -153,7 +153,7 @@ func (d *Dataset) warnRows() {
 	}
 }
 
-// valStream sets the choice of Eval's rows apart from the orders of epochs.
+// valStream makes the choice of Eval's rows independent of the order of any epoch.
 const valStream = math.MaxUint64
 
 // split chooses Eval's rows.
@@ -192,11 +192,11 @@ func (d *Dataset) Notes() []string { return slices.Clone(d.warnings) }
 // Packed tells whether rows are packed.
 func (d *Dataset) Packed() bool { return d.packing }
 
-// VocabSize is what all ids are below.
+// VocabSize is the size of the vocabulary: all ids are below it.
 func (d *Dataset) VocabSize() int { return d.spec.VocabSize }
 
-// ID stands for the content: the same files, read with the same tokenizer, have
-// the same ID, wherever they lie. Length and order of rows take no part.
+// ID stands for the content: the same files, read with the same tokenizer, have the
+// same ID, wherever they lie. The length and the order of rows do not change it.
 func (d *Dataset) ID() string {
 	h := sha256.New()
 	sums := d.c.Sums
@@ -213,7 +213,7 @@ func (d *Dataset) ID() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// idVersion changes with what ID is made of.
+// idVersion changes when ID is computed in another way.
 const idVersion = 1
 
 // Close gives the memory back.

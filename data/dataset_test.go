@@ -75,7 +75,7 @@ func TestUnpackedTextIsCut(t *testing.T) {
 		maxSeqLen int
 		rows      []string
 	}{
-		{4, []string{"abcd", "efgh", "i$", "jkl$", "mnop", "qrs$"}}, // "$" alone predicts nothing
+		{4, []string{"abcd", "efgh", "i$", "jkl$", "mnop", "qrs$"}}, // a row with "$" alone has nothing to predict
 		{5, []string{"abcde", "fgh$", "i$", "jkl$", "mnopq", "rs$"}},
 		{9, []string{"abcdefgh$", "i$", "jkl$", "mnopqrs$"}},
 	}
@@ -115,7 +115,7 @@ func TestInputIDs(t *testing.T) {
 	}
 }
 
-// TestWidths: the largest ids of each width come back, with labels and without.
+// TestWidths: the largest id that each width of tokens holds comes back, with labels and without.
 func TestWidths(t *testing.T) {
 	for _, vocab := range []int{2, 256, 65535, 65536, math.MaxInt32} {
 		for _, labels := range []string{"", `,"labels":[-100,%d]`} {
@@ -140,7 +140,7 @@ func TestOpenErrors(t *testing.T) {
 	text := in("a.txt", "hello")
 	tests := []struct {
 		name string
-		spec Spec // Paths and what differs
+		spec Spec // Paths, and what this case sets
 		want []string
 	}{
 		{"no paths", Spec{}, []string{"no files are given"}},
@@ -193,14 +193,14 @@ func TestDirectoryWithBinaryAndHiddenFiles(t *testing.T) {
 	write(t, dir, "c/d.o", "\x00")
 	write(t, dir, "c/e.txt", "de")
 	write(t, dir, ".git/config", "x")
-	for i := range 2 { // read, then from the cache
+	for i := range 2 { // the first time they are read, then they come from the cache
 		s := textSpec(t, 10, dir)
 		s.CacheDir = filepath.Join(dir, ".cache")
 		d := mustOpen(t, s)
 		if got := texts(d.All()); !slices.Equal(got, []string{"abc$de$"}) {
 			t.Errorf("rows %q", got)
 		}
-		hidden := 1 + i // the cache is hidden, too
+		hidden := 1 + i // the second time the cache is a hidden file too
 		want := fmt.Sprintf("skipped %d file(s): 2 binary (they hold a NUL byte), %d hidden", 2+hidden, hidden)
 		if w := d.Warnings(); len(w) != 1 || !strings.Contains(w[0], want) {
 			t.Errorf("warnings %q, want one that says %q", w, want)
@@ -223,7 +223,7 @@ func TestJSONLOddities(t *testing.T) {
 	}
 }
 
-// TestLongText reads a file piece by piece and expects what one read gives.
+// TestLongText reads a file piece by piece and expects what reading it at once gives.
 func TestLongText(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	text := make([]byte, wholeFile+12345)
@@ -250,7 +250,7 @@ func numbered(t *testing.T, rows int) string {
 	return write(t, t.TempDir(), "n.jsonl", b.String())
 }
 
-// firsts are the first tokens of the rows.
+// firsts are the first tokens of each row.
 func firsts(rows int, row func(int) Row) []int32 {
 	out := []int32{}
 	for i := range rows {
@@ -339,8 +339,8 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// TestResume: a sampler made later, on the data set opened again, goes on as if
-// it had been there from the start.
+// TestResume: a sampler that is made later, on the data set opened again, gives the steps
+// that the first sampler would have given.
 func TestResume(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 7 {
@@ -353,7 +353,7 @@ func TestResume(t *testing.T) {
 	if !cached {
 		t.Error("read again without the cache")
 	}
-	for n := 2*first.StepsPerEpoch() + 2; n >= 1; n-- { // any order of asking
+	for n := 2*first.StepsPerEpoch() + 2; n >= 1; n-- { // steps may be asked for in any order
 		want, err := first.Batch(n, 64)
 		got, again := again.Sampler(5).Batch(n, 64)
 		if err != nil || again != nil || !reflect.DeepEqual(got, want) {
@@ -378,7 +378,7 @@ func TestStats(t *testing.T) {
 		Tokens: 28, Supervised: 28 - 6, VocabSize: 256, VocabUsed: 4,
 		Lengths: []Bucket{{2, 3, 1}, {4, 7, 1}, {8, 15, 0}, {16, 31, 1}},
 	}
-	// Rows aaaa$bbb bbbbbbbb bbbbbbbb b$c$: six pieces of documents.
+	// The rows aaaa$bbb bbbbbbbb bbbbbbbb b$c$ hold six pieces of documents.
 	if got := d.Stats(); !reflect.DeepEqual(got, want) {
 		t.Errorf("stats\n%+v\nwant\n%+v", got, want)
 	}
@@ -394,8 +394,8 @@ func TestBigramLoss(t *testing.T) {
 	eval := mustOpen(t, idsSpec(t, 8, 3, write(t, t.TempDir(), "e.jsonl",
 		`{"input_ids":[0,1,2]}
 {"input_ids":[2,2,0],"labels":[2,2,-100]}`)))
-	// Fitted pairs: 0→1 twice, 1→0 once, 2→2 once. Scored: 0→1 (2+1)/(2+3), 1→2
-	// (0+1)/(1+3), 2→2 (1+1)/(1+3).
+	// The pairs that are counted: 0→1 twice, 1→0 once, 2→2 once. The pairs that are scored:
+	// 0→1 (2+1)/(2+3), 1→2 (0+1)/(1+3), 2→2 (1+1)/(1+3).
 	want := -(math.Log(3.0/5) + math.Log(1.0/4) + math.Log(2.0/4)) / 3
 	got, err := BigramLoss(train.All(), eval.All())
 	if err != nil || math.Abs(got-want) > 1e-12 {
@@ -415,7 +415,7 @@ func TestBigramLossOfPackedTextStopsAtDocuments(t *testing.T) {
 	write(t, dir, "b.txt", "ab")
 	d := mustOpen(t, textSpec(t, 100, dir))
 	got, err := BigramLoss(d.All(), d.All())
-	// a→b twice and b→$ twice; $→a would be across documents.
+	// a→b occurs twice and b→$ twice; $→a would be from one document to the next.
 	if want := -math.Log(3.0 / 258); err != nil || math.Abs(got-want) > 1e-12 {
 		t.Errorf("loss %v, %v, want %v", got, err, want)
 	}

@@ -8,16 +8,16 @@ import (
 	"mt/jinja"
 )
 
-// Dialogue writes conversations for a model to answer, by the chat template that
-// a data set of the same Spec goes through.
+// Dialogue turns conversations into prompts for a model to answer, by the chat template
+// that a data set of the same Spec would go through.
 type Dialogue struct {
 	e *encoder
 	// Notes are what a user should know, one sentence each.
 	Notes []string
 }
 
-// NewDialogue finds the chat template of s, of which Tokenizer, VocabSize,
-// Template, TemplateVars and ModelDir count.
+// NewDialogue finds the chat template of s. Of s it uses Tokenizer, VocabSize, Template,
+// TemplateVars and ModelDir.
 func NewDialogue(s Spec) (*Dialogue, error) {
 	if s.chat = newChatForm(&s); s.chat.err != nil {
 		return nil, &SpecError{"template", s.chat.err}
@@ -25,7 +25,7 @@ func NewDialogue(s Spec) (*Dialogue, error) {
 	return &Dialogue{newEncoder(&s), s.unreadVars()}, nil
 }
 
-// Prompt is the ids of a conversation up to where the assistant's answer begins.
+// Prompt gives the ids of a conversation up to where the assistant's answer begins.
 func (d *Dialogue) Prompt(c *Conversation) ([]int32, error) {
 	ids, err := d.prompt(c)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *Dialogue) prompt(c *Conversation) ([]int32, error) {
 	return d.e.tok.Encode(nil, []byte(out.Text))
 }
 
-// layOut writes v as LLaMA-Factory's template "default" does.
+// layOut lays v out as LLaMA-Factory's template "default" does.
 func (d *Dialogue) layOut(v *conversation) ([]int32, error) {
 	if v.tools != nil {
 		return nil, errDefaultTools
@@ -71,15 +71,15 @@ func (d *Dialogue) layOut(v *conversation) ([]int32, error) {
 	return d.e.tok.Encode(d.e.ids, []byte(lead+answerName))
 }
 
-// Ends are the special tokens that the chat template ends an answer with; none
-// where it has none, or none that could be found.
+// Ends are the special tokens with which the chat template ends an answer. There are none
+// where it ends answers with none, or where that could not be found out.
 func (d *Dialogue) Ends() []int32 {
 	const answer = "answer"
 	v := &Conversation{}
 	v.Add("user", "question")
 	v.Add("assistant", answer)
 	if d.e.tmpl == nil {
-		return nil // it is EOS
+		return nil // answers end with EOS
 	}
 	r, turns, err := d.e.tmpl.SupervisedSpans(d.e.variables(&v.v))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"mt/tokenizer"
 )
 
-// TestReadConversations: messages, chats, and many chats, in JSON and JSONL.
+// TestReadConversations reads messages, one chat and several chats, in JSON and JSONL.
 func TestReadConversations(t *testing.T) {
 	const (
 		one = `{"role": "user", "content": "h<é>"}`
@@ -72,7 +72,7 @@ func TestReadConversations(t *testing.T) {
 	}
 }
 
-// TestConversation: turns are added, cut and put before, and a clone shares none.
+// TestConversation: turns can be added, cut off and put first, and a clone shares none of them.
 func TestConversation(t *testing.T) {
 	c := &Conversation{}
 	if c.LastRole() != "" || c.Turns() != 0 {
@@ -104,7 +104,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// dialogue is one by a template's text, or by name.
+// dialogue is a Dialogue of s, which has a template's text or name.
 func dialogue(t *testing.T, s Spec) *Dialogue {
 	t.Helper()
 	if s.Tokenizer == nil {
@@ -120,8 +120,8 @@ func dialogue(t *testing.T, s Spec) *Dialogue {
 	return d
 }
 
-// TestPromptsAreWhatWasLearned: what a model is asked with is what stood before
-// the answers that it learned from, token by token.
+// TestPromptsAreWhatWasLearned: the prompt of a conversation is, token by token, what stood
+// before its answer in training.
 func TestPromptsAreWhatWasLearned(t *testing.T) {
 	rows := []string{
 		chat("user", "h", "assistant", "g", "user", "é", "assistant", "y"),
@@ -143,7 +143,7 @@ func TestPromptsAreWhatWasLearned(t *testing.T) {
 				t.Fatal(err)
 			}
 			v, d := all[0], dialogue(t, s)
-			v.v.tools = nil // small writes them at the end
+			v.v.tools = nil // the template small writes tools at the end, where no prompt has them
 			answers := 0
 			for n := v.Turns(); n > 0; n-- {
 				if v.LastRole() == "assistant" {
@@ -167,7 +167,7 @@ func TestPromptsAreWhatWasLearned(t *testing.T) {
 	}
 }
 
-// TestPromptTakesVariables: those of the Spec reach the template.
+// TestPromptTakesVariables: the template variables of the Spec reach the template.
 func TestPromptTakesVariables(t *testing.T) {
 	s := Spec{Template: write(t, t.TempDir(), "chat.jinja", "{{ level }}{{ messages[-1].content + '' }}{% if add_generation_prompt %}:{% endif %}"), TemplateVars: map[string]any{"level": int64(3), "nope": true}}
 	d := dialogue(t, s)
@@ -215,7 +215,7 @@ func TestPromptRefuses(t *testing.T) {
 	wantError(t, err, "default has no place for tools")
 }
 
-// TestEnds: the special token that the template writes behind an answer.
+// TestEnds: Ends finds the special token that the template writes after an answer.
 func TestEnds(t *testing.T) {
 	const turn = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}"
 	const end = "{% endfor %}{% if add_generation_prompt %}a:{% endif %}"

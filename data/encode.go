@@ -9,7 +9,7 @@ import (
 	"mt/tokenizer"
 )
 
-// fatalRow is an error in a row that all rows would have.
+// fatalRow is an error found in one row that every row would have.
 type fatalRow struct{ err error }
 
 func (e *fatalRow) Error() string { return e.err.Error() }
@@ -30,7 +30,7 @@ func newEncoder(s *Spec) *encoder {
 	return e
 }
 
-// place names a row, or a file that is one document, for an error.
+// place says, for an error, where a row is, or names a file that is one document.
 func place(path, unit string, n int64) string {
 	switch {
 	case n == 0:
@@ -41,8 +41,8 @@ func place(path, unit string, n int64) string {
 	return fmt.Sprintf("%s: row %d", path, n)
 }
 
-// encode makes tokens of a chunk, up to a row whose error ends the reading, or
-// until nobody wants them any more: c.err is then ErrStopped.
+// encode turns the records of a chunk into tokens. It ends early behind a row whose error
+// ends the reading; or when nobody wants the tokens any more, with c.err ErrStopped.
 func (e *encoder) encode(c *chunk) {
 	for _, r := range c.recs {
 		if e.abandoned() {
@@ -66,7 +66,7 @@ func (e *encoder) encode(c *chunk) {
 	c.buf = nil
 }
 
-// record makes tokens of a record and appends them to the chunk's.
+// record turns a record into tokens and appends them to the chunk's.
 func (e *encoder) record(c *chunk, r record, d *encoded) {
 	raw := c.buf[r.from:r.to]
 	var err error
@@ -96,8 +96,8 @@ func (e *encoder) record(c *chunk, r record, d *encoded) {
 	}
 }
 
-// within is an error where ids has a token that the model has none for: a
-// tokenizer may know more, as Gemma 3's knows an image's.
+// within is an error where ids has an id for which the model has no row. A tokenizer may
+// have more tokens than its model, as Gemma 3's has one for images.
 func (e *encoder) within(ids []int32) error {
 	for _, id := range ids {
 		if int(id) >= e.spec.VocabSize {
@@ -108,7 +108,7 @@ func (e *encoder) within(ids []int32) error {
 	return nil
 }
 
-// file makes e.ids of a file that is one document, or of a piece of it.
+// file sets e.ids to the tokens of a file that is one document, or of a piece of it.
 func (e *encoder) file(c *chunk, r record, text []byte) error {
 	if _, err := e.spec.tokenizerFor(c.src.path); err != nil {
 		return &fatalRow{err}
@@ -117,13 +117,13 @@ func (e *encoder) file(c *chunk, r record, text []byte) error {
 	if err == nil {
 		err = e.within(e.ids)
 	}
-	if err != nil && !(r.first && r.last) { // other pieces are written already
+	if err != nil && !(r.first && r.last) { // earlier pieces are written already, so the row cannot be left out
 		return &fatalRow{fmt.Errorf("%s: %w", c.src.path, err)}
 	}
 	return err
 }
 
-// rowTokens reads a row and makes e.ids, and e.labs where it has labels.
+// rowTokens reads a row and sets e.ids, and e.labs where the row has labels.
 func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	fields, err := fieldsOf(raw)
 	if err != nil {
@@ -172,9 +172,9 @@ func (e *encoder) rowTokens(c *chunk, r record, raw []byte, d *encoded) error {
 	return err
 }
 
-// text makes e.ids of a text, or of a piece of one.
+// text sets e.ids to the tokens of a text, or of a piece of one.
 func (e *encoder) text(text []byte, name string, first, last bool) (err error) {
-	if !utf8.Valid(text) && e.tok.ID() != tokenizer.Bytes().ID() { // to that every byte is a token
+	if !utf8.Valid(text) && e.tok.ID() != tokenizer.Bytes().ID() { // in the byte vocabulary every byte is a token
 		return notUTF8(name, text)
 	}
 	e.begin()
@@ -187,14 +187,14 @@ func (e *encoder) text(text []byte, name string, first, last bool) (err error) {
 	}
 	own := e.ids[before:]
 	if first && before > 0 && len(own) > 0 && own[0] == e.ids[before-1] {
-		e.ids = e.ids[1:] // the text begins with it
+		e.ids = e.ids[1:] // the text itself begins with BOS
 	}
 	if !last {
 		return nil
 	}
 	after := e.around.after
 	if len(own) > 0 && len(after) > 0 && own[len(own)-1] == after[0] {
-		after = after[1:] // the text ends with it
+		after = after[1:] // the text itself ends with EOS
 	}
 	if e.ids = append(e.ids, after...); first && len(e.ids) < 2 {
 		return fmt.Errorf("the text makes %d token(s); a row takes at least 2, one to see and one to predict; remove it", len(e.ids))

@@ -11,13 +11,13 @@ import (
 	"mt/internal/files"
 )
 
-// Read calls f, which may call the methods of d, and returns an error where the
-// token cache was cut off or could not be read meanwhile: the cache is mapped into
-// memory, and touching what is gone would end the process with SIGBUS. What f has
-// read is then of no use. Sampler.Batch and BigramLoss do this by themselves.
+// Read calls f, which may call the methods of d. It returns an error where the token cache
+// was cut off or could not be read meanwhile; what f has read is then of no use. The cache
+// is mapped into memory, so that touching what is gone would otherwise end the process with
+// SIGBUS. Sampler.Batch and BigramLoss call Read themselves.
 func (d *Dataset) Read(f func()) error { return d.c.reading(f) }
 
-// reading is Dataset.Read.
+// reading does the work of Dataset.Read.
 func (c *cache) reading(f func()) (err error) {
 	if err := c.unchanged(); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (c *cache) reading(f func()) (err error) {
 	return nil
 }
 
-// unchanged is an error where the file is not as long as it was.
+// unchanged is an error where the file does not have the length that it had when it was opened.
 func (c *cache) unchanged() error {
 	info, err := c.file.Stat()
 	if err != nil {
@@ -59,8 +59,8 @@ func (c *cache) lost(why string) error {
 	return fmt.Errorf("token cache %s was changed while it was in use: %s; run the same again, and it is made anew", c.file.Name(), why)
 }
 
-// openRegular opens a file for reading, and nothing that is none: a pipe or a
-// device could keep who reads it waiting for ever.
+// openRegular opens a regular file for reading, and refuses anything else: a pipe or a
+// device could keep its reader waiting for ever.
 func openRegular(name string) (*os.File, os.FileInfo, error) {
 	f, err := files.Open(name)
 	if err != nil {
@@ -74,8 +74,8 @@ func openRegular(name string) (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
-// readSmall is what a file of at most so many bytes holds; nil where there is
-// no file.
+// readSmall reads a file of at most most bytes; the content is nil where there is no such
+// file.
 func readSmall(name string, most int64) ([]byte, error) {
 	text, err := files.Read(name, most)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +84,7 @@ func readSmall(name string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// notRegular adds to the error of a path that is no regular file why data must be
+// notRegular adds, to the error of a path that is not a regular file, why data must be in
 // one.
 func notRegular(err error) error {
 	var is *files.NotAFile

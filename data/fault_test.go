@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestTruncatedCache: a cache that is cut off while it is in use is an error that
-// names it, wherever it is cut and however it is read, and is made anew by the
-// next Open.
+// TestTruncatedCache: a cache that is cut off while it is in use is an error that names it,
+// wherever it is cut and however it is read. The next Open makes it anew.
 func TestTruncatedCache(t *testing.T) {
 	name := write(t, t.TempDir(), "a.txt", strings.Repeat("some text of a row. ", 5000))
 	age(t, name)
@@ -38,8 +37,8 @@ func TestTruncatedCache(t *testing.T) {
 	}
 }
 
-// TestFaultWhileReading: what is gone by the time it is touched is an error as
-// well, and a panic of another kind stays one.
+// TestFaultWhileReading: what is gone only when it is touched is an error as well. A panic
+// of another kind stays a panic.
 func TestFaultWhileReading(t *testing.T) {
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.txt", strings.Repeat("x", 100_000)))
 	d := mustOpen(t, s)

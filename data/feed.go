@@ -4,52 +4,52 @@ import (
 	"errors"
 )
 
-// A chunk is sent on when it has so many bytes, or so many rows.
+// A chunk is sent on when it has this many bytes, or this many rows.
 const (
 	chunkBytes = 256 << 10
 	chunkRows  = 4096
 )
 
-// record is a row, or a piece of a text, in its chunk's buffer.
+// record is a row, or a piece of a text. Its bytes are buf[from:to] of its chunk.
 type record struct {
 	from, to    int
-	n           int64 // line or row; 0: the file is one document
-	first, last bool  // of a text's pieces
+	n           int64 // the number of its line or row; 0: the file is one document
+	first, last bool  // whether it is the first or the last piece of its document
 	err         error // what is wrong with it
 }
 
-// chunk is a stretch of a source, on its way through the encoders.
+// chunk is a range of rows, or a piece, of a source on its way through the encoders.
 type chunk struct {
 	src   source
-	index int   // of the source
-	seq   int64 // of the chunk, in order
+	index int   // the number of the source
+	seq   int64 // the number of the chunk, in the order of reading
 	unit  string
 	form  form
-	known bool // else every row so far was bad
-	given bool // form need not be recognised in each row
+	known bool // form is set; else every row so far was bad
+	given bool // the form was given, so it need not be recognised in each row
 	buf   []byte
 	recs  []record
-	rows  int64         // of the source, up to here
-	bytes int64         // of the source, up to here
-	end   *cachedFile   // set: nothing but the end of the source
-	err   error         // reading failed here
-	ready chan struct{} // closed when docs are there
+	rows  int64         // of the source, up to the end of this chunk
+	bytes int64         // of the source, up to the end of this chunk
+	end   *cachedFile   // set: the chunk says that the source ends, and holds nothing else
+	err   error         // why reading ended here
+	ready chan struct{} // closed when docs are set
 
 	docs      []encoded
 	ids, labs []int32
 }
 
-// encoded is a document, or a piece of one, in its chunk's ids.
+// encoded is a document, or a piece of one. Its ids are ids[from:to] of its chunk.
 type encoded struct {
 	kind        kind
-	from, to    int // ids
-	labels      int // where its labels start; -1: it has none
+	from, to    int // the range of its ids
+	labels      int // where its labels start in the chunk's labs; -1: it has none
 	line        int64
 	flags       uint64
 	first, last bool
-	err         error // a row that is bad
-	fatal       error // one that skip_bad_rows does not help
-	ends        bool  // nothing behind it is wanted, for its error
+	err         error // what makes the row a bad one
+	fatal       error // an error that skip_bad_rows does not help
+	ends        bool  // its error ends the reading: no row after it is wanted
 }
 
 // bad tells whether the chunk's last document ends the reading.
@@ -65,26 +65,26 @@ func (c *chunk) add(r record, text []byte) {
 	c.recs = append(c.recs, r)
 }
 
-// feeder reads sources and hands chunks on, in order.
+// feeder reads sources, cuts them into chunks, and hands these on in order.
 type feeder struct {
 	spec  *Spec
 	size  int         // of a chunk, in bytes
-	index int         // of the source at work
-	sent  int64       // chunks so far
-	out   chan *chunk // in order
-	work  chan *chunk // for any encoder
+	index int         // the number of the current source
+	sent  int64       // how many chunks were sent so far
+	out   chan *chunk // to the builder, in order
+	work  chan *chunk // to whichever encoder is free
 	quit  chan struct{}
 }
 
-// errQuit ends a feeder whose chunks nobody wants any more.
+// errQuit ends a feeder when nobody wants its chunks any more.
 var errQuit = errors.New("quit")
 
-// chunk starts one of the stream.
+// chunk makes an empty chunk for what is read of the stream.
 func (f *feeder) chunk(st *stream) *chunk {
 	return &chunk{src: st.src, index: f.index, ready: make(chan struct{})}
 }
 
-// send hands a chunk on. It waits while too many are under way.
+// send hands a chunk on. It waits while as many as out holds are on their way.
 func (f *feeder) send(c *chunk) error {
 	c.seq = f.sent
 	f.sent++
@@ -100,11 +100,11 @@ func (f *feeder) send(c *chunk) error {
 		close(c.ready)
 		return c.err
 	}
-	f.work <- c // has room for all that out has
+	f.work <- c // never blocks: work has room for all chunks that out can hold
 	return nil
 }
 
-// run feeds all sources from the position on.
+// run feeds all sources, beginning at the position from.
 func (f *feeder) run(sources []source, from position) {
 	defer close(f.out)
 	defer close(f.work)

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// room is what is left of a bin.
+// room is what is left of a bin: so many units free in the bin of that number.
 type room struct {
 	free int64
 	bin  int
 }
 
-// bestFit puts things of the given lengths, none above most, into bins of most:
-// the longest first, each into the fullest bin that takes it. It returns the
-// numbers of the things in each bin, rising, bins in the order of their first.
+// bestFit puts things of the given lengths, none above most, into bins that hold most:
+// the longest first, each into the fullest bin that has room for it. It returns, for each
+// bin, the numbers of the things in it, rising; bins are in the order of their first thing.
 // Source: best-fit decreasing, as in arXiv:2404.10830.
 func bestFit(lengths []int64, most int64) [][]int {
 	order := make([]int, len(lengths))

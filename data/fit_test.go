@@ -28,8 +28,8 @@ func TestBestFit(t *testing.T) {
 	}
 }
 
-// TestBestFitOfMany: everything is packed once, no bin overflows, and two bins
-// never fit into one.
+// TestBestFitOfMany: everything is in one bin, no bin overflows, and no two bins would fit
+// into one.
 func TestBestFitOfMany(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	lengths := make([]int64, 2000)
@@ -60,8 +60,8 @@ func TestBestFitOfMany(t *testing.T) {
 	}
 }
 
-// chatsOf is a file of chats whose rows, through the template small, take so
-// many tokens each: at least 7 (u:h|a:…|).
+// chatsOf is a file of chats that have so many tokens each, at least 7, when they go
+// through the template small (u:h|a:…|).
 func chatsOf(t *testing.T, tokens ...int) string {
 	var b strings.Builder
 	for i, n := range tokens {
@@ -70,8 +70,8 @@ func chatsOf(t *testing.T, tokens ...int) string {
 	return write(t, t.TempDir(), "chats.jsonl", b.String())
 }
 
-// TestPackedChats: chats are packed whole, best fit, and long ones are cut; a
-// row's documents, masks and sources are told apart.
+// TestPackedChats: chats are packed whole, by best fit, and those longer than a row are cut.
+// Pieces tell the documents of a row apart, with their sources, and masks stay right.
 func TestPackedChats(t *testing.T) {
 	s := chatSpec(t, small, chatsOf(t, 8, 12, 30, 9))
 	s.Packing, s.MaxSeqLen = nil, 20
@@ -99,8 +99,8 @@ func TestPackedChats(t *testing.T) {
 	}
 }
 
-// TestPackingDoesNotLeak: in a batch of packed chats every document has its own
-// positions and its own stretch of attention, and predicts nothing of the next.
+// TestPackingDoesNotLeak: in a batch of packed chats every document has its own positions
+// and its own range of attention, and predicts nothing of the next document.
 func TestPackingDoesNotLeak(t *testing.T) {
 	s := chatSpec(t, small, chatsOf(t, 8, 12, 9, 10))
 	s.Packing, s.MaxSeqLen = nil, 40
@@ -123,8 +123,8 @@ func TestPackingDoesNotLeak(t *testing.T) {
 	}
 }
 
-// TestDroppedChats: chats with nothing supervised before the cut are left out
-// and counted, packed or not.
+// TestDroppedChats: chats of which nothing supervised is left before the cut are left out
+// and counted, whether rows are packed or not.
 func TestDroppedChats(t *testing.T) {
 	long := chat("user", strings.Repeat("h", 50), "assistant", "g")
 	name := write(t, t.TempDir(), "a.jsonl", long+"\n"+chat("user", "h", "assistant", "g")+"\n"+long)
@@ -149,7 +149,7 @@ func TestDroppedChats(t *testing.T) {
 	wantError(t, err, "no row has a token to predict")
 }
 
-// TestPiecesOfText: packed and cut texts say where their rows come from.
+// TestPiecesOfText: Pieces says where the rows of packed and of cut texts come from.
 func TestPiecesOfText(t *testing.T) {
 	dir := t.TempDir()
 	for i, text := range []string{"abc", "defghij", "k"} {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFixtures reads the rows of recorded training runs and expects them
-// unchanged, in file order, and the recorded number of rows a step.
+// TestFixtures reads the rows of recorded training runs and expects them unchanged, in
+// file order, and as many rows a step as were recorded.
 func TestFixtures(t *testing.T) {
 	names, err := filepath.Glob("../../shared/fixtures/*/train.jsonl")
 	if err != nil {

@@ -7,24 +7,24 @@ import (
 	"math"
 )
 
-// Arrow describes itself in flatbuffers: tables whose fields are found through a
-// vtable in front. What is read here is a little of them, every place checked, for
-// a library would allocate whatever a damaged file asks for. Sources: "FlatBuffers
-// Internals", and Message.fbs and Schema.fbs of Apache Arrow's format.
+// Arrow describes itself in flatbuffers: tables whose fields are found through a vtable,
+// which lies before the table. Only the little that is needed is read here, and every
+// place is checked, since a library would allocate whatever a damaged file asks for.
+// Sources: "FlatBuffers Internals", and Message.fbs and Schema.fbs of Apache Arrow's format.
 
-// flat is a table in a buffer. Reading outside panics, as slices do; guarded makes
-// that an error.
+// flat is a table in the buffer b, at pos. Reading outside of the buffer panics, as slices
+// do; guarded turns that into an error.
 type flat struct {
 	b   []byte
 	pos int
 }
 
-// flatRoot is the table that a buffer begins with.
+// flatRoot is the table to which the start of a buffer refers.
 func flatRoot(b []byte) flat {
 	return flat{b, int(binary.LittleEndian.Uint32(b))}
 }
 
-// field is where field i of the table is, 0 where it has its default.
+// field is the place of field i of the table, 0 where the field is absent and has its default.
 func (t flat) field(i int) int {
 	vtable := t.pos - int(int32(binary.LittleEndian.Uint32(t.b[t.pos:])))
 	if at := 4 + 2*i; at < int(binary.LittleEndian.Uint16(t.b[vtable:])) {
@@ -35,7 +35,7 @@ func (t flat) field(i int) int {
 	return 0
 }
 
-// number is field i, of so many bytes.
+// number is field i, an integer of so many bytes, or usual where the field is absent.
 func (t flat) number(i, bytes int, usual int64) int64 {
 	at := t.field(i)
 	switch {
@@ -51,7 +51,7 @@ func (t flat) number(i, bytes int, usual int64) int64 {
 	return int64(binary.LittleEndian.Uint64(t.b[at:]))
 }
 
-// table is the table that field i refers to.
+// table is the table that field i refers to; false where the field is absent.
 func (t flat) table(i int) (flat, bool) {
 	at := t.field(i)
 	if at == 0 {
@@ -62,7 +62,7 @@ func (t flat) table(i int) (flat, bool) {
 
 func (t flat) follow(at int) int { return at + int(binary.LittleEndian.Uint32(t.b[at:])) }
 
-// vector is field i: n elements of so many bytes, from the place on.
+// vector is field i, a vector: n elements of so many bytes each, the first at from.
 func (t flat) vector(i, bytes int) (from, n int) {
 	at := t.field(i)
 	if at == 0 {
@@ -80,7 +80,7 @@ func (t flat) text(i int) string {
 	return string(t.b[from : from+n])
 }
 
-// Kinds of Arrow types, as Schema.fbs counts them.
+// Kinds of Arrow types, with the numbers that Schema.fbs gives them.
 const (
 	arrowNull = iota + 1
 	arrowInt
@@ -110,27 +110,27 @@ const (
 	arrowLargeListView
 )
 
-// arrowField is a column of a schema, or a part of one.
+// arrowField is a column of a schema, or one that is nested in a column.
 type arrowField struct {
 	name     string
 	kind     int
-	bits     int  // of a value; 0: it has no fixed width
-	unsigned bool // a whole number
-	size     int  // of a list of fixed size
-	buffers  int  // that it has in a batch, its children's not counted; -1: variadic
+	bits     int  // width of a value; 0: values have no fixed width
+	unsigned bool // for whole numbers
+	size     int  // elements of a list of fixed size
+	buffers  int  // how many it has in a batch, without its children's; -1: the batch says
 	children []*arrowField
-	index    *arrowField // of a dictionary: its values have the field's own type
+	index    *arrowField // with a dictionary: the type of the indices; the values are of the field's own type
 	dict     int64
 }
 
-// mostArrowDepth bounds how deep types are nested, mostArrowFields how many there
-// are: a damaged file can lead round and round.
+// mostArrowDepth bounds how deep types are nested, and mostArrowFields how many there are:
+// in a damaged file references can lead in a circle.
 const (
 	mostArrowDepth  = 32
 	mostArrowFields = 1 << 16
 )
 
-// arrowTypes reads a schema's fields, and counts them.
+// arrowTypes reads a schema's fields and counts them in n.
 type arrowTypes struct{ n int }
 
 // arrowSchema are the fields of a schema.
@@ -141,7 +141,7 @@ func arrowSchema(s flat) ([]*arrowField, error) {
 	return (&arrowTypes{}).fields(s, 1, 0)
 }
 
-// fields are the Arrow fields in field i of a table.
+// fields are the Arrow fields that field i of a table lists, depth levels deep.
 func (a *arrowTypes) fields(t flat, i, depth int) ([]*arrowField, error) {
 	if depth > mostArrowDepth {
 		return nil, fmt.Errorf("types are nested deeper than %d levels", mostArrowDepth)
@@ -180,7 +180,7 @@ func (a *arrowTypes) field(t flat, depth int) (f *arrowField, err error) {
 	return f, err
 }
 
-// shape says how values of the field's type, which of describes, lie in memory.
+// shape notes how values of the field's type lie in memory; the table of describes the type.
 func (f *arrowField) shape(of flat) error {
 	f.buffers = 2
 	children := -1 // any number
@@ -216,7 +216,8 @@ func (f *arrowField) shape(of flat) error {
 	return nil
 }
 
-// plainBits is the width of values that are not looked into.
+// plainBits is the width in bits of a value of a type of which no more need be known: dates,
+// times, decimals and the like.
 func (f *arrowField) plainBits(of flat) int {
 	switch f.kind {
 	case arrowDate:

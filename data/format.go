@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// format is how a row says what it holds.
+// format says which fields rows have and what these mean.
 type format string
 
 const (
@@ -19,16 +19,16 @@ const (
 	fmtPrompt   format = "prompt_completion"
 )
 
-// form is the format of a file's rows and where it was seen.
+// form is a format with the names of the columns that the rows of a file have.
 type form struct {
 	format format
-	field  string // that it was known by
+	field  string // the field by which the format was recognised
 	cols   *columns
-	// loose says that format was given and cols may go by other names.
+	// loose says that the format was given, so that columns may go by any of its usual names.
 	loose bool
 }
 
-// kind is what documents the format makes.
+// kind is the kind of documents that rows of the format make.
 func (f format) kind() kind {
 	switch f {
 	case fmtText:
@@ -39,7 +39,7 @@ func (f format) kind() kind {
 	return kindChat
 }
 
-// marks are fields that formats are known by, in the order in which they count.
+// marks are the fields by which formats are recognised; the first that a row has counts.
 var marks = []struct {
 	field  string
 	format format
@@ -48,10 +48,10 @@ var marks = []struct {
 	{"instruction", fmtAlpaca}, {"prompt", fmtPrompt}, {"text", fmtText},
 }
 
-// responses are the names that an answer to "prompt" goes by.
+// responses are the usual names of the field with the answer to "prompt".
 var responses = []string{"completion", "response"}
 
-// recognised is the form of a row by the usual names of its fields.
+// recognised is the form of a row whose fields have their usual names.
 func recognised(fields map[string]json.RawMessage) (form, error) {
 	if given(fields["text"]) != nil && given(fields["input_ids"]) != nil {
 		return form{}, errors.New("both text and input_ids; keep the one to train on")
@@ -82,8 +82,8 @@ func recognised(fields map[string]json.RawMessage) (form, error) {
 	return form{}, errNoForm(fields)
 }
 
-// chatForms tells messages of "role" and "content" from those of "from" and
-// "value", whatever the field is called.
+// chatForms sets the format of a list of messages: ShareGPT's where they have "from" and
+// "value", OpenAI's where they have "role" and "content", whatever the list is called.
 func chatForms(f form, raw json.RawMessage) form {
 	var first []map[string]json.RawMessage
 	if json.Unmarshal(raw, &first) == nil && len(first) > 0 {
@@ -98,8 +98,8 @@ func chatForms(f form, raw json.RawMessage) form {
 	return f
 }
 
-// formIn is the form that all rows of a data set have; false: it goes by each
-// file's first row.
+// formIn is the form of all rows of a data set; false where none is given, and each file's
+// first row decides.
 func (s *Spec) formIn(set int) (form, bool) {
 	d := &s.sets[set]
 	if d.Format != "" {
@@ -112,7 +112,8 @@ func (s *Spec) formIn(set int) (form, bool) {
 	return form{}, false
 }
 
-// agree is the form of a row, which must be of the format its file began with.
+// agree is the form of a row. It is an error where its format is not f's, with which the
+// file began.
 func (f form) agree(names Columns, fields map[string]json.RawMessage) (form, error) {
 	g, err := names.formOf(fields)
 	if err == nil && g.format != f.format {
@@ -121,12 +122,12 @@ func (f form) agree(names Columns, fields map[string]json.RawMessage) (form, err
 	return g, err
 }
 
-// class is a kind of bad row that is counted by itself.
+// class is a kind of bad row that has a count of its own.
 type class string
 
 const classUnsupervised class = "unsupervised"
 
-// badRow is what is wrong with a row; skip_bad_rows leaves it out.
+// badRow is the error of one row. With skip_bad_rows the row is left out.
 type badRow struct {
 	class class
 	err   error

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// fuzzOpen reads a file of any content as a data set, and looks at every row of
-// what comes out.
+// fuzzOpen opens a file with any content as a data set, and looks at every row that comes
+// out.
 func fuzzOpen(t *testing.T, name string, content []byte) {
 	if len(content) > 1<<16 {
 		return
@@ -49,7 +49,7 @@ func fuzzOpen(t *testing.T, name string, content []byte) {
 	}
 }
 
-// FuzzJSONL reads hostile rows on lines.
+// FuzzJSONL reads lines with any content.
 func FuzzJSONL(f *testing.F) {
 	for _, tt := range formatRows {
 		f.Add([]byte(tt.row + "\n" + tt.row))
@@ -61,8 +61,8 @@ func FuzzJSONL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) { fuzzOpen(t, "a.jsonl", content) })
 }
 
-// FuzzJSON reads hostile arrays, and checks that rows are cut out of them as
-// encoding/json would.
+// FuzzJSON reads arrays with any content, and checks that rows are cut out of them as
+// encoding/json would cut them.
 func FuzzJSON(f *testing.F) {
 	for _, tt := range formatRows {
 		f.Add([]byte("[" + tt.row + " ,\n" + tt.row + "]"))
@@ -79,8 +79,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzParquet reads hostile Parquet files: a panic of the library is an error,
-// and neither memory nor time is taken for what a header claims.
+// FuzzParquet reads Parquet files with any content: a panic of the library becomes an error,
+// and what a header merely claims takes neither memory nor time.
 func FuzzParquet(f *testing.F) {
 	f.Add([]byte(parquetOf(f, pqText{"abc"}, pqText{"def"}, pqText{"ghi"})))
 	f.Add([]byte(parquetOf(f, pqTextNull{1, ptr("ab")}, pqTextNull{2, nil})))
@@ -90,7 +90,7 @@ func FuzzParquet(f *testing.F) {
 	f.Add([]byte(parquetOf(f, pqMessages{`[{"name":"f"}]`, []pqMessage{{"user", ptr("h"), nil}, {"assistant", nil, []pqCall{{pqFunction{"f", "{}"}}}}}})))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		if len(content) > 4 && !bytes.HasSuffix(content, []byte("PAR1")) {
-			content = append(content[:len(content):len(content)], "PAR1"...) // look behind the first check
+			content = append(content[:len(content):len(content)], "PAR1"...) // so that the content passes the first check
 		}
 		fuzzOpen(t, "a.parquet", content)
 	})

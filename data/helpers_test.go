@@ -10,7 +10,7 @@ import (
 	"mt/tokenizer"
 )
 
-// write makes a file, and the directories it is in, below dir.
+// write makes a file below dir, and the directories that it is in.
 func write(t *testing.T, dir, name, content string) string {
 	t.Helper()
 	name = filepath.Join(dir, name)
@@ -23,12 +23,12 @@ func write(t *testing.T, dir, name, content string) string {
 	return name
 }
 
-// textSpec reads paths as bytes, with a cache of the test's own.
+// textSpec reads paths by the byte vocabulary, with a token cache of the test's own.
 func textSpec(t *testing.T, maxSeqLen int, paths ...string) Spec {
 	return Spec{Paths: paths, Tokenizer: tokenizer.Bytes(), MaxSeqLen: maxSeqLen, CacheDir: t.TempDir()}
 }
 
-// idsSpec reads paths as ids below vocab.
+// idsSpec reads paths as input_ids, all below vocab.
 func idsSpec(t *testing.T, maxSeqLen, vocab int, paths ...string) Spec {
 	return Spec{Paths: paths, VocabSize: vocab, MaxSeqLen: maxSeqLen, CacheDir: t.TempDir()}
 }
@@ -47,9 +47,9 @@ func mustOpen(t *testing.T, s Spec) *Dataset {
 	return d
 }
 
-// reopen opens a data set and says whether a token cache served that was there: the
-// file in use is one of those before, which are held open so that no other takes the
-// place of one.
+// reopen opens a data set and says whether it came from a token cache that was there
+// before. Caches that were there are held open meanwhile, so that no new file can get the
+// identity of one of them.
 func reopen(t *testing.T, s Spec) (d *Dataset, cached bool) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(s.CacheDir, "*.tokens"))
@@ -77,7 +77,7 @@ func reopen(t *testing.T, s Spec) (d *Dataset, cached bool) {
 	return d, slices.ContainsFunc(before, func(b os.FileInfo) bool { return os.SameFile(b, now) })
 }
 
-// texts are the rows as strings, the end of a document as "$".
+// texts are the rows as strings, with "$" for the token that ends a document.
 func texts(v View) []string {
 	out := []string{}
 	for i := range v.Rows() {
@@ -97,7 +97,7 @@ func rowText(r Row) string {
 	return b.String()
 }
 
-// wantError checks that err says all of parts.
+// wantError checks that err is an error that contains all of parts.
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
@@ -117,5 +117,5 @@ func equalRows(a, b []Row) bool {
 	})
 }
 
-// set is a Packing that is given.
+// set is a value for Spec.Packing.
 func set(b bool) *bool { return &b }

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// TestMaskHistory: with mask_history the last answer of a chat is supervised and
-// no earlier one, in every format and in every layout that it can have.
+// TestMaskHistory: with mask_history only the last answer of a chat is supervised, in every
+// format and in every way that a format has to write it.
 func TestMaskHistory(t *testing.T) {
 	const (
 		asAlpaca   = `{"instruction":"x","output":"y","history":[["a","b"],["c","d"]]}`
 		asShareGPT = `{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"},{"from":"human","value":"c"},{"from":"gpt","value":"d"},{"from":"human","value":"x"},{"from":"gpt","value":"y"}]}`
 		asMessages = `{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"},{"role":"assistant","content":"d"},{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}`
-		// The answers of a prompt are never supervised, those of a completion are.
+		// Answers inside a prompt are never supervised, those in its completion are.
 		asPrompt = `{"prompt":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}],"completion":[{"role":"assistant","content":"d"},{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}`
 		asPair   = `{"prompt":"x","completion":"y"}`
 		marked   = `{% for m in messages %}{{ m.role[0] }}:{% if m.role == "assistant" %}{% generation %}{{ m.content }}|{% endgeneration %}{% else %}{{ m.content }}|{% endif %}{% endfor %}`
@@ -20,7 +20,7 @@ func TestMaskHistory(t *testing.T) {
 	layouts := []struct {
 		name   string
 		change func(*testing.T, *Spec)
-		turns  string // a row of all three pairs, of which the last answer is marked
+		turns  string // a row with three pairs of turns, with brackets around the last answer
 		pair   string
 	}{
 		{"template", func(t *testing.T, s *Spec) { s.Template = write(t, t.TempDir(), "t.jinja", small) },

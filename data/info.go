@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// infoName is the file in which LLaMA-Factory describes data sets.
+// infoName is the file in which LLaMA-Factory describes data sets by name.
 const infoName = "dataset_info.json"
 
 // maxInfo is the largest such file that is read, in bytes.
 const maxInfo = 16 << 20
 
-// setInfo is what dataset_info.json says about a data set. Source:
-// LLaMA-Factory, data/README.md.
+// setInfo is what dataset_info.json says about one data set. Source: LLaMA-Factory,
+// data/README.md.
 type setInfo struct {
 	FileName   string             `json:"file_name"`
 	HubURL     string             `json:"hf_hub_url"`
@@ -30,16 +30,16 @@ type setInfo struct {
 	Ranking    bool               `json:"ranking"`
 }
 
-// elsewhere are keys of a data set that is not a local file.
+// elsewhere are the keys which say that a data set is not a local file.
 var elsewhere = []string{"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"}
 
-// unread are columns that mt has no use for, and why.
+// unread are the columns that mt does not use, each with the reason.
 var unread = map[string]string{
 	"images": "mt trains on text", "videos": "mt trains on text", "audios": "mt trains on text",
 	"chosen": "mt does not train on preferences", "rejected": "mt does not train on preferences", "kto_tag": "mt does not train on preferences",
 }
 
-// readInfo is dataset_info.json of dir; nil where there is none.
+// readInfo reads the dataset_info.json in dir; nil where there is none.
 func readInfo(dir string) (map[string]json.RawMessage, error) {
 	name := filepath.Join(dir, infoName)
 	text, err := readSmall(name, maxInfo)
@@ -53,8 +53,8 @@ func readInfo(dir string) (map[string]json.RawMessage, error) {
 	return sets, nil
 }
 
-// parseInfo makes a dataSet of an entry, and says which file it names. hub is
-// Spec.Hub.
+// parseInfo makes a dataSet of the entry called name, and gives the file that it refers
+// to. hub is Spec.Hub.
 func parseInfo(name string, raw json.RawMessage, hub func(string) (string, error)) (set dataSet, file string, err error) {
 	var keys map[string]json.RawMessage
 	var in setInfo
@@ -95,8 +95,8 @@ func parseInfo(name string, raw json.RawMessage, hub func(string) (string, error
 	return set, in.FileName, nil
 }
 
-// columns are the entry's names of columns, and the format they are of. Where
-// columns are given, those that are not named are not there.
+// columns are the names that the entry gives to columns, and their format. Where an entry
+// names any columns, those that it does not name are absent.
 func (in *setInfo) columns() (*columns, format, error) {
 	if in.Ranking {
 		return nil, "", errors.New("ranking is true, and mt does not train on preferences; remove the data set")
@@ -110,7 +110,7 @@ func (in *setInfo) columns() (*columns, format, error) {
 		return nil, "", fmt.Errorf("formatting is %q; it is alpaca, sharegpt or openai", in.Formatting)
 	}
 	c := columnsOf(f)
-	c.History = "" // no column unless named
+	c.History = "" // absent unless the entry names it
 	if in.Columns == nil {
 		c.System, c.Tools = "", ""
 	}
@@ -123,7 +123,7 @@ func (in *setInfo) columns() (*columns, format, error) {
 	if len(in.Tags) > 0 {
 		return nil, "", errors.New("tags are of formatting sharegpt")
 	}
-	if c.Response == "" { // a column of plain text, for pre-training
+	if c.Response == "" { // then the prompt is a column of plain text, for pre-training
 		return &columns{Text: c.Prompt}, fmtText, nil
 	}
 	return c, f, nil

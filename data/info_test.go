@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDatasetInfo reads data sets by name, as LLaMA-Factory's dataset_info.json
-// describes them.
+// TestDatasetInfo reads data sets by the names that LLaMA-Factory's dataset_info.json gives
+// them.
 func TestDatasetInfo(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "alpaca.json", `[{"instruction":"i","input":"j","output":"o","system":"not named"}]`)
@@ -104,8 +104,8 @@ func TestDatasetInfoErrors(t *testing.T) {
 	}
 }
 
-// TestDatasetInfoNamesAFileTwice: two entries take parts of one file, or the same
-// rows again.
+// TestDatasetInfoNamesAFileTwice: two entries may name the same file, for different parts of
+// it or for the same rows again.
 func TestDatasetInfoNamesAFileTwice(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "m.jsonl", chat("user", "1", "assistant", "a")+"\n"+chat("user", "2", "assistant", "b")+"\n"+chat("user", "3", "assistant", "c"))

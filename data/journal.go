@@ -8,28 +8,29 @@ import (
 	"os"
 )
 
-// position is a place in the sources: so many of them, and so many rows of the
-// next, are done.
+// position is a place in the sources: Source of them are done, and Rows rows of the one
+// after these.
 type position struct {
 	Source int   `json:"source"`
 	Rows   int64 `json:"rows"`
-	// Of the source at work: its path, and the documents and bad rows before it.
+	// File is the path of the current source; Docs and Skipped are the numbers of
+	// documents and bad rows in all before it.
 	File    string `json:"file"`
 	Docs    int64  `json:"docs_before"`
 	Skipped int64  `json:"skipped_before"`
-	// Size and MTime are the file's at work.
+	// Size and MTime are those of the current source.
 	Size  int64 `json:"size"`
 	MTime int64 `json:"mtime"`
 }
 
-// journal says what of an unfinished cache stands. It is a file of its own,
+// journal says which part of an unfinished cache is committed. It is a file of its own,
 // replaced as a whole.
 type journal struct {
 	Manifest manifest `json:"manifest"`
 	At       position `json:"at"`
 }
 
-// commit makes what was written up to at, the end of a document, stay.
+// commit makes everything written so far last, up to the position at, where a document ends.
 func (w *cacheWriter) commit(at position) error {
 	if w.private {
 		return nil
@@ -49,8 +50,8 @@ func (w *cacheWriter) commit(at position) error {
 	return os.Rename(name+newName, name)
 }
 
-// resume goes on from the last commit, if there is one and it is of sources. It
-// leaves the files as they were then, empty without a commit.
+// resume goes on from the last commit, if there is one that was made for these sources. It
+// cuts the files back to that commit, or to nothing where there is none.
 func (w *cacheWriter) resume(sources []source) (position, error) {
 	var j journal
 	if !w.private {
@@ -78,7 +79,7 @@ func (w *cacheWriter) resume(sources []source) (position, error) {
 	return j.At, nil
 }
 
-// partSizes are the bytes of the three files.
+// partSizes are the sizes in bytes of the three files of an unfinished cache.
 func (m *manifest) partSizes() [3]int64 {
 	s := m.sizes()
 	if s[1] = s[0]; m.Kind == kindText {
@@ -87,8 +88,8 @@ func (m *manifest) partSizes() [3]int64 {
 	return s
 }
 
-// goesOn tells whether a journal is of these sources, unchanged, and the files
-// hold what it says.
+// goesOn tells whether a journal was made for these sources, which have not changed since,
+// and whether the files hold what the journal says.
 func (w *cacheWriter) goesOn(j *journal, sources []source) bool {
 	m, at := &j.Manifest, &j.At
 	if m.Tokenizer != w.Tokenizer || m.TokenBytes != w.TokenBytes || len(m.Files) != at.Source || at.Source > len(sources) || m.Docs < 1 {

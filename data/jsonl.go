@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// jsonRow is a row of JSON; its slices are used again for the next.
+// jsonRow is a row of JSON. Its slices are reused for the next row.
 type jsonRow struct {
 	kind   kind
 	text   []byte
@@ -24,7 +24,7 @@ type jsonRow struct {
 	chat   *conversation
 }
 
-// fieldsOf are the fields of a row.
+// fieldsOf are the fields of a row, by name.
 func fieldsOf(line []byte) (map[string]json.RawMessage, error) {
 	switch {
 	case len(line) > 0 && line[0] == '[':
@@ -43,7 +43,7 @@ func fieldsOf(line []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// fill takes a row of a known form.
+// fill reads a row whose form is known.
 func (r *jsonRow) fill(f form, fields map[string]json.RawMessage, vocab int) (err error) {
 	r.kind = f.format.kind()
 	switch f.format {
@@ -64,7 +64,7 @@ func (r *jsonRow) fill(f form, fields map[string]json.RawMessage, vocab int) (er
 	return err
 }
 
-// missingField says that a row lacks a field.
+// missingField is the error of a row that lacks a field.
 func missingField(name string, fields map[string]json.RawMessage) error {
 	if fields[name] != nil {
 		return fmt.Errorf("%s is null; remove the row", name)
@@ -152,8 +152,8 @@ func parseInts(dst []int32, field string, raw []byte) ([]int32, error) {
 	}
 }
 
-// leadingInt is the number at the start of b and its length, which is 0 where
-// there is none or it takes more than 32 bits.
+// leadingInt is the number at the start of b, and its length. The length is 0 where there
+// is no number, or one that needs more than 32 bits.
 func leadingInt(b []byte) (int32, int) {
 	n, v, negative := 0, int64(0), b[0] == '-'
 	if negative {
@@ -174,7 +174,7 @@ func leadingInt(b []byte) (int32, int) {
 	return int32(v), n
 }
 
-// element is b up to where a list's simple element ends.
+// element is b up to where the first element of its list ends, for a message.
 func element(b []byte) []byte {
 	if i := slices.IndexFunc(b, func(c byte) bool { return c == ',' || c == ']' }); i > 0 {
 		return b[:i]
@@ -182,7 +182,7 @@ func element(b []byte) []byte {
 	return b
 }
 
-// clip quotes a value for an error, shortened.
+// clip quotes a value for an error message, shortened.
 func clip(b []byte) string {
 	const most = 40
 	s := strings.TrimSpace(string(b))
@@ -194,9 +194,8 @@ func clip(b []byte) string {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// unquote appends the text of a valid JSON string, given without its quotes.
-// Bytes that are no UTF-8 stay as they are; half a surrogate pair becomes
-// U+FFFD.
+// unquote appends the text of a valid JSON string, given without its quotes. Bytes that
+// are not UTF-8 stay as they are; half of a surrogate pair becomes U+FFFD.
 func unquote(dst, s []byte) []byte {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' {
@@ -226,8 +225,8 @@ func unquote(dst, s []byte) []byte {
 	return dst
 }
 
-// unicodeEscape is the character of the four digits at the start of s, with the
-// escape after it where the two are a surrogate pair, and their length.
+// unicodeEscape is the character that the four digits at the start of s stand for, together
+// with the escape after them where the two are a surrogate pair; and how long that is in s.
 func unicodeEscape(s []byte) (rune, int) {
 	r := hex4(s)
 	if !utf16.IsSurrogate(r) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// parse reads a row, without the space around it, of any form, and checks it
-// against a vocabulary of vocab ids. The error names field, value and way out.
+// parse reads a row of any form, with or without white space around it, and checks it
+// against a vocabulary of vocab ids. The error names the field, the value and the way out.
 func (r *jsonRow) parse(line []byte, vocab int) error {
 	fields, err := fieldsOf(line)
 	if err != nil {
@@ -39,7 +39,7 @@ func TestParseRow(t *testing.T) {
 		{"ids and null", `{"text": null, "input_ids": [0,9], "labels": null}`, "", []int32{0, 9}, nil},
 		{"labels", `{"labels":[-100,-100,3],"input_ids":[1,2,3]}`, "", []int32{1, 2, 3}, []int32{-100, -100, 3}},
 	}
-	var r jsonRow // one for all, as a reader uses it
+	var r jsonRow // reused for every row, as a reader does
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if err := r.parse([]byte(tt.line), 10); err != nil {
@@ -101,8 +101,8 @@ func TestParseRowErrors(t *testing.T) {
 	}
 }
 
-// FuzzParseRow: a row that passes means what encoding/json reads in it, and
-// keeps what the rest of the package relies on.
+// FuzzParseRow: a row that is accepted means what encoding/json reads in it, and has what
+// the rest of the package relies on.
 func FuzzParseRow(f *testing.F) {
 	for _, s := range []string{
 		`{"text": "a\u00e9\ud83d\ude42\ud83d"}`, `{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}`,
@@ -134,7 +134,7 @@ func FuzzParseRow(f *testing.F) {
 			if err := json.Unmarshal(fields["text"], &want); err != nil {
 				t.Fatal(err)
 			}
-			// encoding/json replaces bytes that are no UTF-8, each by itself.
+			// encoding/json replaces each byte that is not UTF-8 by U+FFFD.
 			if got := string([]rune(string(r.text))); got != want || want == "" {
 				t.Fatalf("text %q, want %q", got, want)
 			}
@@ -153,8 +153,8 @@ func FuzzParseRow(f *testing.F) {
 	})
 }
 
-// checkArray reads content as an array of rows. If it is valid JSON, the rows are
-// its elements.
+// checkArray reads content as an array of rows. Where content is valid JSON, the rows must
+// be its elements.
 func checkArray(t *testing.T, content []byte) {
 	t.Helper()
 	var unit string

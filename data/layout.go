@@ -39,13 +39,13 @@ func (d *Dataset) arrange() (err error) {
 	return d.split()
 }
 
-// pack counts packed rows and drops those without a supervised token.
+// pack counts the packed rows and drops those without a supervised token.
 func (d *Dataset) pack() {
 	n := int64(d.spec.MaxSeqLen)
 	total := (d.mix.tokens + n - 1) / n
-	// A document has at least two tokens and, without labels, all but its first
-	// are supervised: three in a row always hold one. So only the last row, which
-	// may be shorter, is in doubt.
+	// A document has at least two tokens and, without labels, all but its first are
+	// supervised. So among three tokens in a row one is always supervised, and only
+	// the last row, which may be shorter, has to be looked at.
 	from := int64(0)
 	if !d.c.HasLabels && n > 2 {
 		from = total - 1
@@ -74,7 +74,7 @@ func (d *Dataset) cut() {
 		first, end := d.c.span(d.mix.doc(p))
 		pieces := (end - first + n - 1) / n
 		if (end-first)%n == 1 {
-			pieces-- // a single token at the end predicts nothing
+			pieces-- // a last piece of one token has nothing to predict
 		}
 		d.first[p+1] = d.first[p] + pieces
 	}
@@ -102,9 +102,9 @@ func (d *Dataset) truncate() error {
 	return nil
 }
 
-// cutAll counts the documents that are longer than MaxSeqLen and drops those
-// with nothing supervised before the cut. It returns what is left, nil for all
-// in their order.
+// cutAll counts the documents that are longer than MaxSeqLen, and drops those that have
+// nothing supervised before the cut. It returns the documents that are left; nil stands for
+// all of them, in file order.
 func (d *Dataset) cutAll() (kept []int64, err error) {
 	n := int64(d.spec.MaxSeqLen)
 	var labels []int32
@@ -143,7 +143,7 @@ func (d *Dataset) cutAll() (kept []int64, err error) {
 	return kept, nil
 }
 
-// example appends where doc is, while there are few.
+// example appends where doc is, for a message, unless there are enough examples already.
 func (d *Dataset) example(to []string, doc int64) []string {
 	if len(to) < ReportExamples {
 		to = append(to, d.c.where(doc))
@@ -151,7 +151,7 @@ func (d *Dataset) example(to []string, doc int64) []string {
 	return to
 }
 
-// packChats makes rows of several whole chats, so that little room is left.
+// packChats makes rows of several whole chats each, such that little room is left in them.
 func (d *Dataset) packChats() error {
 	kept, err := d.cutAll()
 	if err != nil {
@@ -172,7 +172,7 @@ func (d *Dataset) Row(i int) Row {
 	return r
 }
 
-// fill makes r row i; it uses r's slices where they suffice.
+// fill makes r row i. It reuses r's slices where they are large enough.
 func (d *Dataset) fill(i int, r *Row) {
 	d.assemble(d.pieces(i), r)
 	if !d.packing {
@@ -180,7 +180,7 @@ func (d *Dataset) fill(i int, r *Row) {
 	}
 }
 
-// assemble makes r of stretches of documents.
+// assemble makes r of ranges of documents, one after the other.
 func (d *Dataset) assemble(pieces iter.Seq2[int64, stretch], r *Row) {
 	r.IDs, r.Labels, r.Docs = r.IDs[:0], r.Labels[:0], r.Docs[:0]
 	for doc, piece := range pieces {
@@ -191,8 +191,7 @@ func (d *Dataset) assemble(pieces iter.Seq2[int64, stretch], r *Row) {
 	}
 }
 
-// pieces are the documents of row i, each with the tokens of it that the row
-// holds.
+// pieces are the documents of row i, each with the range of its tokens that the row holds.
 func (d *Dataset) pieces(i int) iter.Seq2[int64, stretch] {
 	row := d.checked(i)
 	switch {
@@ -210,7 +209,7 @@ func (d *Dataset) pieces(i int) iter.Seq2[int64, stretch] {
 	return func(yield func(int64, stretch) bool) { yield(d.single(row)) }
 }
 
-// single is the document that row i, not packed, is of, and its tokens there.
+// single is the document of row i, where rows are not packed, and the range of its tokens in the row.
 func (d *Dataset) single(i int64) (doc int64, piece stretch) {
 	switch {
 	case d.fit != nil:
@@ -224,7 +223,7 @@ func (d *Dataset) single(i int64) (doc int64, piece stretch) {
 	return doc, d.part(doc, (i-d.first[p])*int64(d.spec.MaxSeqLen))
 }
 
-// part is what of a document, from a token on, one row takes.
+// part is the range of a document's tokens, beginning with token from, that fits into one row.
 func (d *Dataset) part(doc, from int64) stretch {
 	first, end := d.c.span(doc)
 	return stretch{from, min(end-first, from+int64(d.spec.MaxSeqLen))}
@@ -237,7 +236,7 @@ func (d *Dataset) checked(i int) int64 {
 	return int64(i)
 }
 
-// tokens is the number of row i's tokens.
+// tokens is how many tokens row i has.
 func (d *Dataset) tokens(i int) (sum int64) {
 	for _, piece := range d.pieces(i) {
 		sum += piece.to - piece.from
@@ -245,13 +244,13 @@ func (d *Dataset) tokens(i int) (sum int64) {
 	return sum
 }
 
-// fitWindow is how many chats are packed at a time: more leaves less room, and
-// strays further from the order of the files.
+// fitWindow is how many chats are packed at a time. A larger window leaves less room in the
+// rows, and takes chats further from their order in the files.
 const fitWindow = 8192
 
-// bestFit packs documents, cut to MaxSeqLen, into rows: window by window, the
-// longest first, each into the row with the least room that takes it. Rows are in
-// the order of their first documents, and documents in their own.
+// bestFit packs documents, cut to MaxSeqLen, into rows. In each window of documents it takes
+// the longest first and puts each into the row with the least room that it fits in. Rows are
+// in the order of their first documents, and the documents of a row in file order.
 func (d *Dataset) bestFit(docs []int64) (fit, at []int64) {
 	at = []int64{0}
 	most := int64(d.spec.MaxSeqLen)

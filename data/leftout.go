@@ -8,10 +8,10 @@ import (
 	"mt/jinja"
 )
 
-// leftOut are the flags for what a conversation holds and the template did not
-// write: the thoughts of earlier answers, which many templates leave out on
-// purpose, text of a message, as beside calls of tools, and tools or calls. Text
-// counts as written where its lines are found in order, however they are indented.
+// leftOut tells by flags what the conversation holds and the template did not write: the
+// thoughts of earlier answers, which many templates leave out on purpose; text of a message,
+// such as the text beside calls of tools; tools or calls of them. Text counts as written
+// where its lines are found in order, however they are indented.
 func leftOut(v *conversation, r *jinja.Rendered) (flags uint64) {
 	for _, t := range v.tools {
 		function, _ := t.(*jinja.Object).Get("function")
@@ -36,7 +36,7 @@ func leftOut(v *conversation, r *jinja.Rendered) (flags uint64) {
 		if answers {
 			thought, said = thoughtIn(said)
 		}
-		// an answer stands at its place; another message may say the same
+		// An answer must be written in its own turn, since another message may say the same.
 		if !writes(text, said) && (answers || !writes(r.Text, said)) {
 			flags |= flagLeftText
 		}
@@ -60,13 +60,13 @@ func leftOut(v *conversation, r *jinja.Rendered) (flags uint64) {
 	return flags
 }
 
-// The marks that reasoning models put around their thoughts.
+// The marks that reasoning models write before and after their thoughts.
 const (
 	thinkOpen  = "<think>"
 	thinkClose = "</think>"
 )
 
-// thoughtIn divides an answer into what is thought and what is said.
+// thoughtIn divides an answer into its thoughts and what it says then.
 func thoughtIn(answer string) (thought, said string) {
 	before, after, found := strings.Cut(answer, thinkClose)
 	if !found {
@@ -75,7 +75,7 @@ func thoughtIn(answer string) (thought, said string) {
 	return strings.Replace(before, thinkOpen, "", 1), after
 }
 
-// names tells whether text has the name of a function.
+// names tells whether the name of function occurs in text.
 func names(text string, function any) bool {
 	o, ok := function.(*jinja.Object)
 	if !ok {
@@ -86,8 +86,8 @@ func names(text string, function any) bool {
 	return strings.Contains(text, s)
 }
 
-// writes tells whether text has the lines of part in order, as they are or as
-// JSON writes them.
+// writes tells whether text has the lines of part, in order, either as they are or as JSON
+// quotes them.
 func writes(text, part string) bool {
 	if part = strings.TrimSpace(part); part == "" || strings.Contains(text, part) {
 		return true

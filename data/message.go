@@ -9,7 +9,7 @@ import (
 	"mt/jinja"
 )
 
-// list appends the messages of field, whose JSON is raw.
+// list appends the messages in field, whose JSON is raw, to v.
 func (c *columns) list(v *conversation, field string, raw []byte) error {
 	decoded, err := jinja.DecodeJSON(raw)
 	if err != nil {
@@ -39,8 +39,8 @@ func (c *columns) list(v *conversation, field string, raw []byte) error {
 	return nil
 }
 
-// message is m with the names that chat templates use. Fields that are null are
-// left out, but for content: Parquet has them in all messages or none.
+// message is m with the field names that chat templates use. Fields that are null are left
+// out, except for content: in Parquet a field is in all messages or in none.
 func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) {
 	role, err := c.role(m, where)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) 
 		out.Set("content", content)
 	case calls == nil || role != "assistant":
 		return nil, fmt.Errorf("%s has no %s", where, c.Content)
-	default: // OpenAI's messages leave it out, or say null
+	default: // beside calls, OpenAI's messages leave content out or have null
 		out.Set("content", nil)
 	}
 	for _, k := range m.Keys() {
@@ -79,7 +79,7 @@ func (c *columns) message(m *jinja.Object, where string) (*jinja.Object, error) 
 	return out, nil
 }
 
-// role is what templates call the message's role.
+// role is the message's role by the name that templates use.
 func (c *columns) role(m *jinja.Object, where string) (string, error) {
 	v, ok := m.Get(c.Role)
 	if !ok {
@@ -93,8 +93,8 @@ func (c *columns) role(m *jinja.Object, where string) (string, error) {
 	return role, nil
 }
 
-// contentText is the text of a message: a string, or a list of text parts. nil
-// stays nil.
+// contentText is the text of a message's content: a string, or a list of parts that are
+// text. nil stays nil.
 func contentText(v any, where string) (any, error) {
 	switch v := v.(type) {
 	case nil, string:
@@ -125,8 +125,8 @@ func contentText(v any, where string) (any, error) {
 	return nil, fmt.Errorf("%s is %s; it must be a string, or a list of text parts", where, clipValue(v))
 }
 
-// called is the assistant's message that calls functions, which content writes
-// as JSON: one {"name", "arguments"} or a list of them.
+// called is an assistant's message that calls functions. content has the calls as JSON: one
+// {"name", "arguments"} or a list of them.
 func called(content any, where string) (*jinja.Object, error) {
 	text, ok := content.(string)
 	if !ok {
@@ -149,7 +149,7 @@ func called(content any, where string) (*jinja.Object, error) {
 	return jinja.NewObject("role", "assistant", "content", "", "tool_calls", calls), nil
 }
 
-// callsOf are the tool_calls of a message, nil without any.
+// callsOf are the tool_calls of a message, nil where it has none.
 func callsOf(m *jinja.Object, where string) ([]any, error) {
 	v, _ := m.Get("tool_calls")
 	if v == nil {
@@ -172,8 +172,8 @@ func callsOf(m *jinja.Object, where string) ([]any, error) {
 	return calls, nil
 }
 
-// callOf is a call as templates expect it: arguments that a string holds are
-// opened, a bare function is wrapped.
+// callOf is a call in the form that templates expect: arguments in a string are decoded,
+// and a function that is not wrapped in a call is wrapped.
 func callOf(v any, where string) (*jinja.Object, error) {
 	call, ok := v.(*jinja.Object)
 	if !ok {
@@ -209,7 +209,7 @@ func callOf(v any, where string) (*jinja.Object, error) {
 	return out, nil
 }
 
-// clipValue quotes a decoded value for an error.
+// clipValue quotes a decoded value for an error message, shortened.
 func clipValue(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -9,18 +9,18 @@ import (
 	"sort"
 )
 
-// mix is the order in which documents come: those of several data sets, or some
-// of them.
+// mix is the order in which documents come: all in file order, or a choice of them in any
+// order, the same one perhaps several times.
 type mix struct {
 	n      int64
-	seq    []int64 // documents; nil: all, in file order
-	ends   []int64 // tokens up to the end of each of seq, once summed
-	tokens int64   // of all, once summed
+	seq    []int64 // the documents; nil: all, in file order
+	ends   []int64 // tokens up to the end of each of seq; set by sum
+	tokens int64   // tokens of all; set by sum
 	id     [32]byte
 	cache  *cache
 }
 
-// doc is the document at place p.
+// doc is the document at place p of the mix.
 func (m *mix) doc(p int64) int64 {
 	if m.seq == nil {
 		return p
@@ -28,7 +28,7 @@ func (m *mix) doc(p int64) int64 {
 	return m.seq[p]
 }
 
-// upTo are the documents before place p.
+// upTo are the documents at the places before p, in a slice of the caller's.
 func (m *mix) upTo(p int64) []int64 {
 	if m.seq != nil {
 		return slices.Clone(m.seq[:p])
@@ -40,7 +40,7 @@ func (m *mix) upTo(p int64) []int64 {
 	return out
 }
 
-// sum prepares end.
+// sum adds up the documents' tokens: tokens is set then, and end can be called.
 func (m *mix) sum(c *cache) {
 	m.cache, m.tokens = c, c.Tokens
 	if m.seq == nil {
@@ -54,7 +54,7 @@ func (m *mix) sum(c *cache) {
 	}
 }
 
-// end is where the document at p ends, in tokens from the start of the mix.
+// end is where the document at place p ends, in tokens from the start of the mix.
 func (m *mix) end(p int64) int64 {
 	if m.ends == nil {
 		return m.cache.end(p)
@@ -62,10 +62,10 @@ func (m *mix) end(p int64) int64 {
 	return m.ends[p]
 }
 
-// stretch is tokens [from, to) of a document.
+// stretch is the range [from, to) of a document's tokens.
 type stretch struct{ from, to int64 }
 
-// packed are tokens [i*MaxSeqLen, (i+1)*MaxSeqLen) of all documents of the mix.
+// packed are the pieces of packed row i: tokens [i*MaxSeqLen, (i+1)*MaxSeqLen) of the mix.
 func (d *Dataset) packed(i int64) iter.Seq2[int64, stretch] {
 	n := int64(d.spec.MaxSeqLen)
 	at, end := i*n, min((i+1)*n, d.mix.tokens)
@@ -84,7 +84,7 @@ func (d *Dataset) packed(i int64) iter.Seq2[int64, stretch] {
 	}
 }
 
-// setSpans are the documents [from, to) of each data set.
+// setSpans are, for each data set, the range [from, to) of its documents.
 func (d *Dataset) setSpans() [][2]int64 {
 	spans := make([][2]int64, len(d.spec.sets))
 	at := int64(0)
@@ -98,17 +98,17 @@ func (d *Dataset) setSpans() [][2]int64 {
 	return spans
 }
 
-// sampleStream sets the choice of a data set's documents apart from other random
-// numbers, mixStream that of the next data set.
+// sampleStream numbers the random permutations that choose a data set's documents, mixStream
+// the random numbers that choose the next data set, so that they are independent of others.
 const (
 	sampleStream = uint64(1) << 62
 	mixStream    = uint64(3) << 61
 )
 
-// mostMixed bounds the length of a mix.
+// mostMixed bounds how many documents a mix can have.
 const mostMixed = 1 << 32
 
-// newMix puts the data sets in order.
+// newMix puts the documents of all data sets in order.
 func (d *Dataset) newMix() (mix, error) {
 	concat, whole := len(d.spec.sets) == 1 || d.spec.MixStrategy == mixConcat, true
 	for _, set := range d.spec.sets {
@@ -136,9 +136,9 @@ func (d *Dataset) newMix() (mix, error) {
 	return d.interleave(parts)
 }
 
-// sample is the documents of data set i that are taken, of those in [from, to):
-// all, or as many as its entry says, in their order, every one once before any
-// comes again.
+// sample is the choice of data set i's documents, out of those in [from, to): all of them,
+// or as many as its entry says. They are in file order; where more are asked for than there
+// are, each comes once before any comes again.
 func (d *Dataset) sample(i int, from, to int64) []int64 {
 	want := d.spec.sets[i].Samples
 	if want == 0 || from == to {
@@ -160,11 +160,11 @@ func (d *Dataset) sample(i int, from, to int64) []int64 {
 	return out
 }
 
-// interleave takes a document at a time: of the data sets in turn, or of one
-// drawn by its share. "under" ends when the first data set has no more, "over"
-// when all have come to their end once; those that did begin again. In turn, all
-// get as many documents. Source: interleave_datasets of Hugging Face's datasets,
-// first_exhausted and all_exhausted.
+// interleave takes one document after the other: from the data sets in turn, or from one
+// that is drawn by its share. A data set that has come to its end begins again. "under"
+// stops when the first data set has come to its end, "over" when all have; in turn, each
+// data set gives the same number of documents. Source: interleave_datasets of Hugging
+// Face's datasets, first_exhausted and all_exhausted.
 func (d *Dataset) interleave(parts [][]int64) (mix, error) {
 	share := d.spec.InterleaveProbs
 	if err := d.checkLength(parts, share); err != nil {
@@ -193,7 +193,7 @@ func (d *Dataset) interleave(parts [][]int64) (mix, error) {
 	return mixOf(seq), nil
 }
 
-// mixOf is documents in the order of seq.
+// mixOf is the mix of the documents seq, in that order.
 func mixOf(seq []int64) mix {
 	h, buf := sha256.New(), make([]byte, 0, 8<<10)
 	for part := range slices.Chunk(seq, 1<<10) {
@@ -206,18 +206,18 @@ func mixOf(seq []int64) mix {
 	return mix{n: int64(len(seq)), seq: seq, id: [32]byte(h.Sum(nil))}
 }
 
-// draw is the data set that a random number stands for.
+// draw chooses a data set, by the shares, with a random number.
 func draw(share []float64, random uint64) int {
-	x := float64(random>>11) / (1 << 53) // in [0, 1), every value exact
+	x := float64(random>>11) / (1 << 53) // in [0, 1), without rounding
 	for i, s := range share {
 		if x -= s; x < 0 {
 			return i
 		}
 	}
-	return len(share) - 1 // shares may sum up to a little less than 1
+	return len(share) - 1 // the shares may add up to a little less than 1
 }
 
-// checkLength refuses a mix that shares make absurdly long.
+// checkLength refuses shares that would make the mix absurdly long.
 func (d *Dataset) checkLength(parts [][]int64, share []float64) error {
 	var lengths []float64
 	for i, p := range parts {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// sets writes data sets of so many rows each: row k of set i is [i, k].
+// sets writes data sets with so many rows each: row k of set i is [i, k].
 func sets(t *testing.T, rows ...int) Spec {
 	dir := t.TempDir()
 	var paths []string
@@ -23,7 +23,7 @@ func sets(t *testing.T, rows ...int) Spec {
 	return idsSpec(t, 8, 1<<20, paths...)
 }
 
-// mixed is the rows as "set.row".
+// mixed names the rows in order, each as "set.row".
 func mixed(d *Dataset) []string {
 	out := []string{}
 	for i := range d.Rows() {
@@ -46,15 +46,15 @@ func TestMixInTurn(t *testing.T) {
 			t.Errorf("%s: %s, want %s", strategy, got, want)
 		}
 	}
-	s := sets(t, 1, 3) // the first is through before the second had its turn
+	s := sets(t, 1, 3) // the first comes to its end before the second has had a turn
 	s.MixStrategy = "interleave_under"
 	if got, want := strings.Join(mixed(mustOpen(t, s)), " "), "0.0 1.0"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
 
-// TestMixByShares: data sets come in their shares, each in its own order, until
-// the first or the last is through; the seed decides.
+// TestMixByShares: data sets come by their shares, each in its own order, until the first or
+// the last has come to its end. The seed decides which comes when.
 func TestMixByShares(t *testing.T) {
 	s := sets(t, 150, 1000)
 	s.MixStrategy, s.InterleaveProbs, s.Seed = "interleave_under", []float64{0.25, 0.75}, 5
@@ -71,7 +71,7 @@ func TestMixByShares(t *testing.T) {
 	if next[0] != 150 && next[1] != 1000 || got[len(got)-1] != "0.149" && got[len(got)-1] != "1.999" {
 		t.Errorf("it ends after %v rows, with %s", next, got[len(got)-1])
 	}
-	// Five standard deviations of a binomial share.
+	// Five standard deviations of the share, which is binomial.
 	share, n := float64(next[0])/float64(len(got)), float64(len(got))
 	if bound := 5 * math.Sqrt(0.25*0.75/n); math.Abs(share-0.25) > bound {
 		t.Errorf("the first set's share is %.3f, want 0.25 ± %.3f", share, bound)
@@ -99,7 +99,7 @@ func TestMixByShares(t *testing.T) {
 	}
 }
 
-// TestMixResumes: a sampler of the same mix, opened later, gives the same steps.
+// TestMixResumes: a sampler of the same mix, opened later, gives the same steps as the first.
 func TestMixResumes(t *testing.T) {
 	s := sets(t, 40, 20)
 	s.MixStrategy, s.InterleaveProbs, s.Shuffle = "interleave_over", []float64{0.5, 0.5}, true
@@ -112,7 +112,7 @@ func TestMixResumes(t *testing.T) {
 	}
 }
 
-// TestMaxSamples takes the start of each data set.
+// TestMaxSamples: max_samples takes documents from the start of each data set.
 func TestMaxSamples(t *testing.T) {
 	for _, tt := range []struct {
 		rows []int
@@ -126,7 +126,7 @@ func TestMaxSamples(t *testing.T) {
 	}
 }
 
-// TestMixOfText: texts that are interleaved are packed in that order.
+// TestMixOfText: texts that are interleaved are packed in the order of the mix.
 func TestMixOfText(t *testing.T) {
 	dir := t.TempDir()
 	a := write(t, dir, "a.jsonl", "{\"text\":\"aaa\"}\n{\"text\":\"bb\"}")

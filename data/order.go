@@ -4,17 +4,17 @@ import "math/bits"
 
 const feistelRounds = 8
 
-// permutation is a bijection of [0, n) that takes constant memory, and constant
-// expected time an index: a Feistel network over the next power of four, walked
-// until it lands below n (cycle walking: Black and Rogaway, "Ciphers with
-// Arbitrary Finite Domains", 2002).
+// permutation is a bijection of [0, n). It takes constant memory, and constant expected time
+// for each index. It is a Feistel network over a power of four that is at least n, applied
+// again and again until the result is below n (cycle walking: Black and Rogaway, "Ciphers
+// with Arbitrary Finite Domains", 2002).
 type permutation struct {
 	n    uint64
-	half int // bits of either half of the network's domain
+	half int // bits in each of the two halves of the network's domain
 	keys [feistelRounds]uint64
 }
 
-// newPermutation is the permutation number stream of those that seed gives.
+// newPermutation is one of the permutations that seed gives, which stream numbers.
 func newPermutation(n int64, seed int64, stream uint64) permutation {
 	p := permutation{n: uint64(n), half: 1}
 	if n > 1 {
@@ -28,7 +28,7 @@ func newPermutation(n int64, seed int64, stream uint64) permutation {
 	return p
 }
 
-// at is where i goes, for 0 <= i < n.
+// at is what i is mapped to, for 0 <= i < n.
 func (p permutation) at(i int64) int64 {
 	x := uint64(i)
 	for {

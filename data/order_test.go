@@ -65,8 +65,8 @@ func TestPermutationDependsOnSeedAndStream(t *testing.T) {
 	}
 }
 
-// TestPermutationSpreads: over many streams an index lands everywhere about
-// equally often, for sizes where the network is smallest.
+// TestPermutationSpreads: over many streams an index is mapped to every place about equally
+// often, for sizes for which the network is smallest.
 func TestPermutationSpreads(t *testing.T) {
 	const streams = 4000
 	for _, n := range []int64{2, 3, 5, 16} {
@@ -79,7 +79,7 @@ func TestPermutationSpreads(t *testing.T) {
 		for _, c := range counts {
 			chi2 += (float64(c) - want) * (float64(c) - want) / want
 		}
-		if limit := 30 + 2*float64(n); chi2 > limit { // far beyond the 99.9 % quantile
+		if limit := 30 + 2*float64(n); chi2 > limit { // far above the 99.9 % quantile of its distribution
 			t.Errorf("n %d: index 0 lands %v times in each place, chi-squared %.1f", n, counts, chi2)
 		}
 	}

@@ -14,25 +14,25 @@ import (
 	"github.com/parquet-go/parquet-go/deprecated"
 )
 
-// parquetRows gives the rows of a Parquet file as JSON, read column by column, a
-// page of each in memory at a time. What the library panics at is an error.
+// parquetRows gives the rows of a Parquet file as JSON. It reads column by column, with one
+// page of each column in memory at a time. A panic of the library becomes an error.
 type parquetRows struct {
 	src    io.ReaderAt
 	file   *parquet.File
 	size   int64
 	wanted func(string) bool
-	fields []*parquetField // of the group at work
+	fields []*parquetField // of the current row group
 	group  int             // the next row group
-	left   int64           // rows of the group at work
-	n      int64           // rows given
+	left   int64           // rows of the current row group that are left
+	n      int64           // rows given so far
 }
 
-// parquetField is a column, or a group of them.
+// parquetField is a column, or a group of columns.
 type parquetField struct {
 	name     string
 	optional bool // a value may be null
 	repeated bool
-	def, rep int // levels at which a value, an element, is there
+	def, rep int // the levels at which a value is not null, and at which an element repeats
 	children []*parquetField
 	leaf     *leafReader
 	list     bool // LIST: the elements are in children[0]
@@ -40,8 +40,8 @@ type parquetField struct {
 	text     bool
 }
 
-// wanted says which columns of a data set's Parquet files are read: those that
-// some format could use.
+// wanted says which columns of a data set's Parquet files are read: all that some format
+// has a use for.
 func (s *Spec) wanted(set int) func(name string) bool {
 	known := map[string]bool{"labels": true, "chat_template_kwargs": true}
 	add := func(c *columns) {
@@ -62,7 +62,7 @@ func (s *Spec) wanted(set int) func(name string) bool {
 	return func(name string) bool { return known[name] || s.Columns.has(name) }
 }
 
-// guarded calls f and makes an error of a panic in it.
+// guarded calls f and turns a panic in it into an error.
 func guarded(f func() error) (err error) {
 	faulting := debug.SetPanicOnFault(true)
 	defer func() {
@@ -74,7 +74,7 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// openParquet reads the file's footer.
+// openParquet reads the file's footer. Those columns are read that wanted names.
 func openParquet(f io.ReaderAt, size int64, wanted func(string) bool) (r *parquetRows, err error) {
 	r = &parquetRows{src: f, size: size, wanted: wanted}
 	err = guarded(func() error {
@@ -103,7 +103,7 @@ func openParquet(f io.ReaderAt, size int64, wanted func(string) bool) (r *parque
 	return r, nil
 }
 
-// progress is how many bytes of the file are done, about.
+// progress is about how many bytes of the file are done.
 func (r *parquetRows) progress() int64 {
 	if all := r.file.NumRows(); all > 0 {
 		return int64(float64(r.size) * min(1, float64(r.n)/float64(all)))
@@ -133,7 +133,7 @@ func (r *parquetRows) next(dst []byte) (row []byte, n int64, err error) {
 	return dst, r.n, err
 }
 
-// advance goes to the next row group that has rows, if this one has no more.
+// advance goes on to the next row group that has rows, if the current one has none left.
 func (r *parquetRows) advance() error {
 	for r.left <= 0 {
 		r.close()
@@ -146,7 +146,7 @@ func (r *parquetRows) advance() error {
 		if r.left = g.NumRows(); r.left < 0 {
 			return fmt.Errorf("a row group of %d rows", r.left)
 		}
-		if r.left == 0 { // its columns need have no pages
+		if r.left == 0 { // the columns of an empty group may have no pages
 			continue
 		}
 		chunks := g.ColumnChunks()
@@ -164,8 +164,8 @@ func (r *parquetRows) advance() error {
 	return nil
 }
 
-// field prepares a column, below levels def and rep, for the row group of
-// chunks.
+// field prepares a column of the row group that chunks are of. def and rep are the
+// definition and repetition levels of what the column is in.
 func (r *parquetRows) field(c *parquet.Column, chunks []parquet.ColumnChunk, def, rep int) (*parquetField, error) {
 	f := &parquetField{name: c.Name(), optional: c.Optional(), repeated: c.Repeated()}
 	if f.optional || f.repeated {
@@ -204,7 +204,7 @@ func (r *parquetRows) field(c *parquet.Column, chunks []parquet.ColumnChunk, def
 	return f, nil
 }
 
-// close ends the row group at work.
+// close ends the current row group.
 func (r *parquetRows) close() {
 	_ = guarded(func() error {
 		for _, f := range r.fields {
@@ -250,7 +250,7 @@ func (r *parquetRows) appendRow(dst []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// appendValue appends a leaf's value.
+// appendValue appends a value of a column without columns in it.
 func (f *parquetField) appendValue(dst []byte, v parquet.Value) ([]byte, error) {
 	switch v.Kind() {
 	case parquet.Boolean:
@@ -279,8 +279,8 @@ func (f *parquetField) appendValue(dst []byte, v parquet.Value) ([]byte, error) 
 	return dst, fmt.Errorf("values of kind %s", v.Kind())
 }
 
-// quote appends text as a JSON string. Bytes that are no UTF-8 stay: who reads
-// the row says what is wrong with them.
+// quote appends text as a JSON string. Bytes that are not UTF-8 are left as they are: whoever
+// reads the row says what is wrong with them.
 func quote[T string | []byte](dst []byte, text T) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(dst, '"')

@@ -13,14 +13,14 @@ import (
 	"github.com/parquet-go/parquet-go/compress"
 )
 
-// parquetOf is a Parquet file of rows, in row groups of two and pages of little.
+// parquetOf is a Parquet file of rows, with two rows in a group and few values in a page.
 func parquetOf[T any](t testing.TB, rows ...T) string {
 	t.Helper()
 	return parquetIn(t, 2, 64, rows...)
 }
 
-// parquetIn is a Parquet file of rows in groups of so many and pages of so many
-// bytes.
+// parquetIn is a Parquet file of rows, with so many rows in a group and so many bytes in a
+// page.
 func parquetIn[T any](t testing.TB, group int64, page int, rows ...T) string {
 	t.Helper()
 	return parquetWith(t, []parquet.WriterOption{parquet.MaxRowsPerRowGroup(group), parquet.PageBufferSize(page)}, rows...)
@@ -80,13 +80,13 @@ type (
 	}
 	pqMessages struct {
 		Tools    string      `parquet:"tools"`
-		Messages []pqMessage `parquet:"messages"` // repeated, without a list around
+		Messages []pqMessage `parquet:"messages"` // a repeated field that is in no LIST
 	}
 )
 
 func ptr[T any](v T) *T { return &v }
 
-// TestParquet reads nested columns as JSON would spell them.
+// TestParquet: nested columns are read as JSON would write them.
 func TestParquet(t *testing.T) {
 	call := []pqCall{{pqFunction{"f", `{"k":1}`}}}
 	tests := []struct {
@@ -118,8 +118,8 @@ func TestParquet(t *testing.T) {
 	}
 }
 
-// noRows is the file that pyarrow 26 writes for a table of one column of strings
-// and no rows: a group of none, whose column has a place but no page.
+// noRows is the file that pyarrow 26 writes for a table with one column of strings and no
+// rows: a row group of no rows, whose column has a place but no page.
 //
 //	pq.write_table(pa.table({"text": pa.array([], pa.string())}), "a.parquet", store_schema=False, compression="none")
 const noRows = "UEFSMRUEFQAVAEwVABUAEgAAFQQZLDUAGAZzY2hlbWEVAgAVDCUCGAR0ZXh0JQBMHAAAABYAGRwZHCYAHBUMGSUABhkYBHRleHQVABYAFhwWHCYAJggpHBUE" +
@@ -156,8 +156,8 @@ func TestParquetErrors(t *testing.T) {
 	}
 }
 
-// TestParquetClaims: no memory is taken for what a footer or a page's header
-// claims beyond what is there.
+// TestParquetClaims: no memory is taken for what the header of the file or of a page claims
+// beyond what is there.
 func TestParquetClaims(t *testing.T) {
 	for claim, want := range map[string]string{
 		"PAR1xxxx\xff\xff\xff\xffPAR1":                     "a footer of 4294967295 bytes in a file of 16",
@@ -168,8 +168,8 @@ func TestParquetClaims(t *testing.T) {
 	} {
 		wantError(t, checkFooter(strings.NewReader(claim), int64(len(claim))), want)
 	}
-	// Fields 1 to 3, as zigzag numbers, are the kind and the two sizes; field 5 is
-	// the header of a data page, of which field 1 counts the values.
+	// Fields 1 to 3, as zigzag numbers, are the kind and the two sizes. Field 5 is the
+	// header of a data page; its field 1 is the number of values.
 	header := []byte{0x15, 0, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x15, 4, 0x2c, 0x15, 0x80, 0x80, 0x80, 0x80, 0x08, 0x15, 0, 0, 0, 'x'}
 	h, err := readPageHeader(bytes.NewReader(header), 0, int64(len(header)))
 	if want := (pageHeader{size: 21, unpacked: 1<<31 - 1, packed: 2, values: 1 << 30}); err != nil || h != want {
@@ -182,9 +182,9 @@ func TestParquetClaims(t *testing.T) {
 	}
 }
 
-// TestParquetPagesUnpackToWhatTheySay: a page that would unpack to more than its
-// header says is refused before the library unpacks it; one that does as it says
-// is read, however it is written.
+// TestParquetPagesUnpackToWhatTheySay: a page that would unpack to more than its header says
+// is refused before the library unpacks it. A page whose header is right is read, in whichever
+// way it is written.
 func TestParquetPagesUnpackToWhatTheySay(t *testing.T) {
 	const size = 1 << 20
 	for _, codec := range []compress.Codec{&parquet.Snappy, &parquet.Gzip, &parquet.Zstd} {

@@ -13,9 +13,9 @@ import (
 
 var errPageGrows = errors.New("it holds more than its header says")
 
-// checkCodec refuses compressions whose pages could take any amount of memory:
-// the library unpacks them with no limit, and how much is in them is not cheap
-// to say.
+// checkCodec refuses the compressions whose pages could take any amount of memory: the
+// library unpacks them without a limit, and there is no cheap way to tell how much is in
+// them.
 func checkCodec(c pqformat.CompressionCodec) error {
 	switch c {
 	case pqformat.Uncompressed, pqformat.Snappy, pqformat.Gzip, pqformat.Zstd:
@@ -24,11 +24,11 @@ func checkCodec(c pqformat.CompressionCodec) error {
 	return fmt.Errorf("it is compressed with %s, which mt does not read; write the file with snappy or zstd", c)
 }
 
-// checkPacked unpacks a page, packed, to see that it holds no more than most
-// bytes, which are all it keeps.
+// checkPacked unpacks a page to see that it holds at most most bytes. It keeps nothing of
+// them.
 func checkPacked(c pqformat.CompressionCodec, packed io.Reader, most int64) error {
 	switch c {
-	case pqformat.Snappy: // begins with its length; source: format_description.txt of Snappy
+	case pqformat.Snappy: // such a page begins with its unpacked length; source: format_description.txt of Snappy
 		var b [binary.MaxVarintLen64]byte
 		n, _ := io.ReadFull(packed, b[:])
 		if size, k := binary.Uvarint(b[:n]); n > 0 && (k <= 0 || size > uint64(most)) {
@@ -52,7 +52,7 @@ func checkPacked(c pqformat.CompressionCodec, packed io.Reader, most int64) erro
 	return nil
 }
 
-// atMost reads r to its end, which is to come within so many bytes.
+// atMost reads r to its end, and is an error where there are more than most bytes.
 func atMost(r io.Reader, most int64) error {
 	n, err := io.Copy(io.Discard, io.LimitReader(r, most+1))
 	if err == nil && n > most {

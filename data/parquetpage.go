@@ -9,16 +9,16 @@ import (
 	pqformat "github.com/parquet-go/parquet-go/format"
 )
 
-// Limits of a page of a Parquet file. Writers make pages of about 1 MB and at
-// most some ten thousand values; a few bytes can claim any number of each, for
-// which memory would be taken.
+// Limits of a page of a Parquet file. Writers make pages of about 1 MB, with some ten
+// thousand values at most. A header of a few bytes can claim any number of either, and the
+// library would take memory for it.
 const (
 	maxPageBytes  = 1 << 30
 	maxPageValues = 1 << 24
 )
 
-// checkPages looks at the headers of all pages of a column of the row group at
-// work, before memory is taken for what they claim.
+// checkPages checks the headers of all pages of a column of the current row group before
+// memory is taken for what they claim.
 func (r *parquetRows) checkPages(column int) error {
 	groups := r.file.Metadata().RowGroups
 	if r.group < 1 || r.group > len(groups) || column >= len(groups[r.group-1].Columns) {
@@ -55,9 +55,9 @@ func (r *parquetRows) checkPages(column int) error {
 	return nil
 }
 
-// pageHeader is what a page's header claims; size are its own bytes. In a data
-// page of version 2 the first def + rep bytes are not compressed, and none at all
-// where it is stored.
+// pageHeader is what a page's header says of the page; size is the header's own length in
+// bytes. In a data page of version 2 the first def + rep bytes, its levels, are never
+// compressed; where stored is set, nothing is.
 type pageHeader struct {
 	size, unpacked, packed, values int64
 	kind, def, rep                 int64
@@ -66,8 +66,8 @@ type pageHeader struct {
 
 const dataPageV2 = 3 // a pageHeader's kind
 
-// checkBody sees that the page whose header is at a place of r unpacks to what it
-// says.
+// checkBody checks that a page unpacks to the size that its header says. The header is at
+// place at of r, and the page's content behind it.
 func (h *pageHeader) checkBody(c pqformat.CompressionCodec, r io.ReaderAt, at int64) error {
 	plain := int64(0)
 	if h.kind == dataPageV2 {
@@ -86,7 +86,7 @@ func (h *pageHeader) checkBody(c pqformat.CompressionCodec, r io.ReaderAt, at in
 // maxFooter is the largest footer that is read, in bytes.
 const maxFooter = 1 << 28
 
-// checkFooter looks at the footer before memory is taken for what it claims.
+// checkFooter checks the footer before memory is taken for what it claims.
 func checkFooter(r io.ReaderAt, size int64) error {
 	var tail [8]byte
 	if size < 12 {
@@ -115,7 +115,7 @@ func checkFooter(r io.ReaderAt, size int64) error {
 	return nil
 }
 
-// readPageHeader reads the header at a place of r.
+// readPageHeader reads the header that is at place at of r, and ends before end.
 func readPageHeader(r io.ReaderAt, at, end int64) (pageHeader, error) {
 	for n := int64(1 << 9); ; n <<= 4 {
 		buf := make([]byte, min(n, end-at))
@@ -134,15 +134,15 @@ func readPageHeader(r io.ReaderAt, at, end int64) (pageHeader, error) {
 	}
 }
 
-// compact reads Thrift's compact protocol. Source: thrift-compact-protocol.md of
+// compact reads values in Thrift's compact protocol. Source: thrift-compact-protocol.md of
 // Apache Thrift.
 type compact struct {
 	b          []byte
 	at         int
-	short, bad bool // b ends too early; it is no Thrift
+	short, bad bool // b ends too early; b is not in this protocol
 }
 
-// Types of the compact protocol.
+// Types of values in the compact protocol.
 const (
 	thriftTrue   = 1
 	thriftFalse  = 2
@@ -188,7 +188,7 @@ func (t *compact) int() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// fields calls f with every field of a struct, which has to read or skip it.
+// fields calls f for every field of a struct. f must read or skip the field's value.
 func (t *compact) fields(f func(id int64, kind byte)) {
 	for id := int64(0); !t.failed(); {
 		b := t.byte()
@@ -204,7 +204,7 @@ func (t *compact) fields(f func(id int64, kind byte)) {
 	}
 }
 
-// skip passes over a value.
+// skip passes over a value of the given type.
 func (t *compact) skip(kind byte, depth int) {
 	if depth > 16 {
 		t.bad = true
@@ -236,7 +236,7 @@ func (t *compact) skip(kind byte, depth int) {
 			}
 		}
 	case thriftMap:
-		t.bad = true // page headers have none
+		t.bad = true // page headers have no maps
 	default:
 		if kind > thriftI64 {
 			t.bad = true

@@ -8,24 +8,24 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// leafReader gives the values of one column, row by row. A row's values stay
-// until the next is loaded.
+// leafReader gives the values of one column, row by row. The values of a row can be used
+// until the next row is loaded.
 type leafReader struct {
 	pages  parquet.Pages
 	page   parquet.Page
 	values parquet.ValueReader
 	buf    [256]parquet.Value
-	at, n  int // of buf
+	at, n  int // the next value in buf, and how many there are
 	row    []parquet.Value
-	next   int // of row
+	next   int // the next value in row
 }
 
-// maxValues bounds the values of one column that a row takes.
+// maxValues bounds how many values of one column a row can have.
 const maxValues = 1 << 24
 
 var errUnfit = errors.New("its columns do not fit together")
 
-// load takes the values of the next row.
+// load reads the values of the next row.
 func (l *leafReader) load() error {
 	l.row, l.next = l.row[:0], 0
 	for {
@@ -53,7 +53,7 @@ func (l *leafReader) load() error {
 	}
 }
 
-// fill reads values, from the next page where this one has no more.
+// fill reads values into buf, from the next page where the current one has no more.
 func (l *leafReader) fill() error {
 	for {
 		if l.values != nil {
@@ -66,7 +66,7 @@ func (l *leafReader) fill() error {
 				return err
 			}
 			for i, v := range l.row {
-				l.row[i] = v.Clone() // the page's memory goes
+				l.row[i] = v.Clone() // the memory of the page will be reused
 			}
 			parquet.Release(l.page)
 			l.values, l.page = nil, nil
@@ -94,7 +94,7 @@ func (l *leafReader) close() {
 	_ = l.pages.Close()
 }
 
-// load takes the values of the next row in all columns below f.
+// load reads the values of the next row in all columns in f.
 func (f *parquetField) load() error {
 	if f.leaf != nil {
 		return f.leaf.load()
@@ -107,7 +107,7 @@ func (f *parquetField) load() error {
 	return nil
 }
 
-// empty tells whether all columns below f are at the end of the row.
+// empty tells whether all columns in f are at the end of the row.
 func (f *parquetField) empty() bool {
 	if f.leaf != nil {
 		_, more := f.leaf.peek()
@@ -121,7 +121,7 @@ func (f *parquetField) empty() bool {
 	return true
 }
 
-// first is the first column below f, whose levels say what is there.
+// first is the first column in f; its levels say what is there.
 func (f *parquetField) first() *leafReader {
 	for f.leaf == nil {
 		f = f.children[0]
@@ -129,7 +129,7 @@ func (f *parquetField) first() *leafReader {
 	return f.leaf
 }
 
-// pass passes over one value of every column below f.
+// pass passes over one value of every column in f.
 func (f *parquetField) pass() error {
 	if f.leaf != nil {
 		if _, ok := f.leaf.peek(); !ok {
@@ -146,8 +146,8 @@ func (f *parquetField) pass() error {
 	return nil
 }
 
-// append appends what f holds in this row as JSON, dst growing to at most most
-// bytes. Source: the record assembly of Melnik and others, "Dremel", 2010.
+// append appends what f holds in this row, as JSON. It is an error where dst grows to more
+// than most bytes. Source: the record assembly of Melnik and others, "Dremel", 2010.
 func (f *parquetField) append(dst []byte, most int) ([]byte, error) {
 	if len(dst) > most {
 		return dst, errRowSize
@@ -168,8 +168,8 @@ func (f *parquetField) append(dst []byte, most int) ([]byte, error) {
 	return f.value(dst, most)
 }
 
-// element is what a LIST's repeated child has in it: the element itself, or a
-// group around it.
+// element gives the function that appends one element of a LIST. What repeats is either the
+// element itself or a group with the element in it.
 func (f *parquetField) element() func([]byte, int) ([]byte, error) {
 	if f.leaf == nil && len(f.children) == 1 && f.name != "array" {
 		return f.children[0].append
@@ -201,7 +201,7 @@ func (f *parquetField) elements(dst []byte, most int, one func([]byte, int) ([]b
 	}
 }
 
-// value appends a leaf's value, or a group as an object.
+// value appends a value, or a group of columns as an object.
 func (f *parquetField) value(dst []byte, most int) ([]byte, error) {
 	if f.leaf != nil {
 		v, ok := f.leaf.peek()

@@ -19,18 +19,17 @@ import (
 	"mt/internal/files"
 )
 
-// source is a file to read.
+// source is a file that is to be read.
 type source struct {
 	path  string // absolute
 	named bool   // given by its own name: it is never skipped
 	size  int64
 	mtime int64 // nanoseconds since 1970
-	set   int   // which of Spec.sets it is of
+	set   int   // the number of its data set in Spec.sets
 }
 
-// findSources lists the files of s in order, and how many hidden ones its
-// directories hold. A hidden directory counts once. It sets s.sets, one for each
-// of s.Paths.
+// findSources lists the files of s in order, and counts the hidden ones in its directories; a
+// hidden directory counts as one. It sets s.sets, with one data set for each of s.Paths.
 func findSources(s *Spec) (found []source, hidden int, err error) {
 	info, err := readInfo(s.Dir)
 	if err != nil {
@@ -66,7 +65,7 @@ func findSources(s *Spec) (found []source, hidden int, err error) {
 		s.sets = append(s.sets, set)
 		for _, src := range sources {
 			key := source{path: src.path}
-			if src.set = i; described { // it may take another part of the file, or other columns
+			if src.set = i; described { // two entries may take different parts or columns of one file
 				key.set = i + 1
 			}
 			if !seen[key] {
@@ -81,7 +80,7 @@ func findSources(s *Spec) (found []source, hidden int, err error) {
 	return found, hidden, nil
 }
 
-// listed names the data sets of info, some of them where there are many.
+// listed lists the names of the data sets in info, or the first of them where there are many.
 func listed(info map[string]json.RawMessage) string {
 	const most = 10
 	names := slices.Sorted(maps.Keys(info))
@@ -91,7 +90,7 @@ func listed(info map[string]json.RawMessage) string {
 	return strings.Join(names, ", ")
 }
 
-// findOnHub looks for a data set of the Hub where there is no such file.
+// findOnHub looks for a data set of the Hub with the name entry, where there is no such file.
 func (s *Spec) findOnHub(entry string, missed error) ([]source, int, error) {
 	if s.Hub == nil || !errors.Is(missed, fs.ErrNotExist) {
 		return nil, 0, missed
@@ -106,8 +105,8 @@ func (s *Spec) findOnHub(entry string, missed error) ([]source, int, error) {
 	return s.findEntry(dir)
 }
 
-// directory lists the files of a directory: of a data set as the Hub lays it out,
-// those of the split that is wanted.
+// directory lists the files of a directory. Where it is laid out as a data set of the Hub,
+// these are the files of the split that is wanted.
 func (s *Spec) directory(name string) ([]source, int, error) {
 	w := walker{}
 	if err := w.directory(name); err != nil {
@@ -134,7 +133,7 @@ func (s *Spec) directory(name string) ([]source, int, error) {
 	return files, w.hidden, nil
 }
 
-// passedOver notes what is no file.
+// passedOver adds a note on what was found that is not a file.
 func (s *Spec) passedOver(w *walker) {
 	if n := len(w.odd); n > 0 {
 		s.notes = append(s.notes, fmt.Sprintf("passed over %d that are no files (a pipe, a device or a socket), the first %s", n, w.odd[0]))
@@ -179,10 +178,10 @@ func (s *Spec) findEntry(entry string) ([]source, int, error) {
 	return w.sorted(), 0, nil
 }
 
-// missing says that a file is not there, and where it was looked for.
+// missing is the error of a file that is not there. It says where the file was looked for.
 func missing(entry, name string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
-		return err // names the file itself
+		return err // this error names the file already
 	}
 	if entry == name {
 		return &missingError{name}
@@ -190,12 +189,12 @@ func missing(entry, name string, err error) error {
 	return &missingError{fmt.Sprintf("%s (looked for %s)", entry, name)}
 }
 
-// missingError names a file that is not there.
+// missingError is the error of a file that is not there. It is an fs.ErrNotExist.
 type missingError struct{ name string }
 
 func (e *missingError) Error() string { return "no such file or directory: " + e.name }
 
-// Is makes it fs.ErrNotExist.
+// Is says that the error is fs.ErrNotExist.
 func (e *missingError) Is(target error) bool { return target == fs.ErrNotExist }
 
 func newSource(name string, named bool, info fs.FileInfo) source {
@@ -204,16 +203,16 @@ func newSource(name string, named bool, info fs.FileInfo) source {
 
 func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
 
-// walker collects regular files. Symbolic links to files are followed, those to
-// directories only where a name or pattern leads through them, never by "**" or
-// a walk: so no walk is endless.
+// walker collects regular files. It follows symbolic links to files. It follows those to
+// directories only where a name or a pattern leads through them, and never by "**" or in a
+// walk, so that every walk ends.
 type walker struct {
 	found  []source
 	hidden int
 	odd    []string // pipes, devices and the like
 }
 
-// nothing is an error that says that no file was found, and what was instead.
+// nothing is the error where no file was found. It names what else was found.
 func (w *walker) nothing(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	if len(w.odd) > 0 {
@@ -222,7 +221,7 @@ func (w *walker) nothing(format string, args ...any) error {
 	return err
 }
 
-// sorted is the files by name, each once.
+// sorted gives the files by name, each once.
 func (w *walker) sorted() []source {
 	slices.SortFunc(w.found, func(a, b source) int { return strings.Compare(a.path, b.path) })
 	return slices.CompactFunc(w.found, func(a, b source) bool { return a.path == b.path })
@@ -233,7 +232,7 @@ func (w *walker) add(name string) error {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		return nil // not there, or a link to nothing
+		return nil // it is gone, or a link that leads nowhere
 	case err != nil:
 		return err
 	case info.Mode().IsRegular():
@@ -267,7 +266,7 @@ func (w *walker) directory(dir string) error {
 	return nil
 }
 
-// glob takes the files below dir that match the pattern's parts.
+// glob takes the files below dir that match a pattern, whose levels are parts.
 func (w *walker) glob(dir string, parts []string) error {
 	part, last := parts[0], len(parts) == 1
 	switch {
@@ -281,7 +280,7 @@ func (w *walker) glob(dir string, parts []string) error {
 	return w.glob(filepath.Join(dir, part), parts[1:])
 }
 
-// match takes what matches a pattern of one level.
+// match takes what matches a pattern whose first level is not "**".
 func (w *walker) match(dir string, parts []string) error {
 	entries, err := readDir(dir)
 	if err != nil {
@@ -307,8 +306,8 @@ func (w *walker) match(dir string, parts []string) error {
 	return nil
 }
 
-// anyDepth takes what matches the rest of the pattern in dir and below. "**" at
-// the end means all files.
+// anyDepth takes what matches the rest of the pattern, in dir and in all directories below
+// it. "**" at the end of a pattern means all files.
 func (w *walker) anyDepth(dir string, parts []string) error {
 	rest := parts[1:]
 	if len(rest) == 0 {
@@ -332,7 +331,7 @@ func (w *walker) anyDepth(dir string, parts []string) error {
 	return nil
 }
 
-// readDir is os.ReadDir, with nothing in what is no directory.
+// readDir is os.ReadDir, but finds nothing where dir is not a directory.
 func readDir(dir string) ([]fs.DirEntry, error) {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || err == nil && !info.IsDir() {
@@ -348,9 +347,8 @@ func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
 
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 
-// ExpandVars replaces each ${NAME} by the variable of the environment. GOROOT is
-// found, where it is not set, by asking go. The error names a variable that is
-// not set.
+// ExpandVars replaces each ${NAME} by that variable of the environment. Where GOROOT is not
+// set, the go command is asked for it. The error names a variable that is not set.
 func ExpandVars(s string) (string, error) {
 	var failed error
 	out := variable.ReplaceAllStringFunc(s, func(m string) string {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// tree is a directory with the files of these tests; sub/loop leads back up.
+// tree is a directory with the files that these tests need; sub/loop is a link back up.
 func tree(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -123,7 +123,7 @@ func TestExpandVarsFindsGo(t *testing.T) {
 	wantError(t, err, "GOROOT is not set", "export GOROOT")
 }
 
-// TestGorootWithoutGoEnv: the directory above a go command that answers nothing.
+// TestGorootWithoutGoEnv: where `go env` gives nothing, GOROOT is the directory above the go command.
 func TestGorootWithoutGoEnv(t *testing.T) {
 	root, bin := t.TempDir(), t.TempDir()
 	write(t, root, "src/fmt/print.go", "package fmt")

@@ -7,22 +7,22 @@ import (
 	"mt/jinja"
 )
 
-// Flags of a document, in the cache.
+// Flags of a document, as they are kept in the token cache.
 const (
-	flagOpenEnd      uint64 = 1 << iota // the last token of a supervised turn is not special, that of a text not EOS
+	flagOpenEnd      uint64 = 1 << iota // a supervised turn does not end with a special token, or a text not with EOS
 	flagDoubledBOS                      // it begins with two BOS
-	flagMissingEOS                      // flagOpenEnd, and not for white space alone
-	flagLeftThinking                    // the template left out thoughts,
-	flagLeftText                        // text of a message,
-	flagLeftCalls                       // tools or calls of them
+	flagMissingEOS                      // flagOpenEnd, where it is not just white space that follows the special token
+	flagLeftThinking                    // the template left out thoughts
+	flagLeftText                        // the template left out text of a message
+	flagLeftCalls                       // the template left out tools or calls of them
 )
 
-// idFlags are the flags that are part of a data set's ID, which checkpoints have:
-// those that were there when it was made up.
+// idFlags are the flags that take part in a data set's ID, which checkpoints compare. They
+// are those that there were when the ID was defined; later flags must not change IDs.
 const idFlags = flagOpenEnd | flagDoubledBOS
 
-// piece appends the tokens of text, of which those from byte from on are
-// supervised, and an EOS that is too where sup is set.
+// piece appends the tokens of text and an EOS. Where sup is set, the tokens from byte from
+// on and the EOS are supervised.
 func (e *encoder) piece(text string, from int, sup bool) (err error) {
 	first := len(e.ids)
 	if e.ids, e.starts, err = e.tok.EncodeSpans(e.ids, e.starts[:0], []byte(text)); err != nil {
@@ -42,8 +42,8 @@ func (e *encoder) piece(text string, from int, sup bool) (err error) {
 	return nil
 }
 
-// verbatim puts a prompt and its completion one after the other, and EOS at the
-// end.
+// verbatim sets e.ids to a prompt and its completion, one directly after the other, with EOS
+// at the end.
 func (e *encoder) verbatim(v *conversation) error {
 	e.begin()
 	var prompt, answer string
@@ -61,16 +61,16 @@ func (e *encoder) verbatim(v *conversation) error {
 		}
 	}
 	if answer == "" {
-		return nil // nothing is supervised
+		return nil // then nothing is supervised
 	}
 	err := e.piece(prompt+answer, len(prompt), true)
 	e.whole()
 	return err
 }
 
-// layOut writes a conversation as LLaMA-Factory's template "default" does:
-// System, Human and Assistant by name, EOS after each turn. Source:
-// LLaMA-Factory, src/llamafactory/data/template.py.
+// layOut sets e.ids to a conversation as LLaMA-Factory's template "default" lays it out:
+// turns begin with System, Human and Assistant, and EOS follows each. Source: LLaMA-Factory,
+// src/llamafactory/data/template.py.
 func (e *encoder) layOut(v *conversation) error {
 	e.begin()
 	last := len(v.messages) - 1
@@ -87,8 +87,8 @@ func (e *encoder) layOut(v *conversation) error {
 // answerName is how layOut begins an answer.
 const answerName = "Assistant:"
 
-// layTurns writes the turns up to number last, and gives what comes before the
-// next.
+// layTurns appends the turns up to and including number last. lead is what the next turn has
+// to begin with.
 func (e *encoder) layTurns(v *conversation, last int) (lead string, err error) {
 	for i, m := range v.messages[:last+1] {
 		role, text, err := plainTurn(m)
@@ -112,7 +112,7 @@ func (e *encoder) layTurns(v *conversation, last int) (lead string, err error) {
 	return lead, nil
 }
 
-// plainTurn is a message that is text alone.
+// plainTurn gives the role and the text of a message, which must have nothing else.
 func plainTurn(m any) (role, text string, err error) {
 	o := m.(*jinja.Object)
 	if _, ok := o.Get("tool_calls"); ok {
@@ -123,7 +123,7 @@ func plainTurn(m any) (role, text string, err error) {
 	return roleOf(m), text, nil
 }
 
-// doubled is flagDoubledBOS where e.ids begin with two BOS.
+// doubled is flagDoubledBOS where e.ids begin with two BOS, else 0.
 func (e *encoder) doubled() uint64 {
 	if bos := e.around.bos; bos != IgnoreIndex && len(e.ids) > 1 && e.ids[0] == bos && e.ids[1] == bos {
 		return flagDoubledBOS
@@ -131,11 +131,11 @@ func (e *encoder) doubled() uint64 {
 	return 0
 }
 
-// unended is flagOpenEnd where the last token of a supervised turn is not special,
-// and flagMissingEOS where none is before white space either: many templates end a
-// turn with a line break and mark it too.
+// unended is flagOpenEnd where a supervised turn does not end with a special token, together
+// with flagMissingEOS where none comes before the white space at its end either. Many
+// templates end a turn with a special token and a line break, and supervise both.
 func (e *encoder) unended() (flags uint64) {
-	if e.spec.TrainOnPrompt { // all turns are one; white space ends it
+	if e.spec.TrainOnPrompt { // everything is one supervised turn, which may end with one token of white space
 		n := len(e.ids)
 		if !e.tok.IsSpecial(e.ids[n-1]) && !e.tok.IsSpecial(e.ids[n-2]) {
 			flags = flagOpenEnd | e.endOf(n)
@@ -151,8 +151,8 @@ func (e *encoder) unended() (flags uint64) {
 	return flags
 }
 
-// endOf is flagMissingEOS where the supervised tokens before number end do not
-// end with a special one and white space.
+// endOf is flagMissingEOS where the supervised tokens before place end do not end with a
+// special token, nor with one and white space after it. Else it is 0.
 func (e *encoder) endOf(end int) uint64 {
 	for i := end - 1; i >= 0 && e.labs[i] != IgnoreIndex; i-- {
 		if e.special(e.ids[i]) {
@@ -165,8 +165,8 @@ func (e *encoder) endOf(end int) uint64 {
 	return flagMissingEOS
 }
 
-// special tells whether a turn may end with id.
+// special tells whether id is a token that a turn may end with.
 func (e *encoder) special(id int32) bool { return id == e.around.eos || e.tok.IsSpecial(id) }
 
-// blank tells whether text is white space alone.
+// blank tells whether text is nothing but white space.
 func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }

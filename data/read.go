@@ -10,18 +10,18 @@ import (
 	"mt/tokenizer"
 )
 
-// wholeFile is up to which size, in bytes, a text file is read in one piece.
+// wholeFile is the size in bytes up to which a text file is read in one piece.
 const wholeFile = 16 << 20
 
-// pieceBytes is how much of a longer one is read at a time, and mostPiece how
-// much where the tokenizer finds no place to cut.
+// pieceBytes is how much of a longer file is read at a time. mostPiece is how much is read
+// at most where the tokenizer finds no place to cut.
 const (
 	pieceBytes = 4 << 20
 	mostPiece  = 1 << 30
 )
 
-// text makes a file one document. A file with a NUL byte is binary and makes
-// none; an empty one neither.
+// text makes a file one document. A file with a NUL byte is binary and makes none, and
+// neither does an empty one.
 func (f *feeder) text(st *stream, skip int64) (isBinary bool, err error) {
 	src := st.src
 	text, err := io.ReadAll(io.LimitReader(st, wholeFile+1))
@@ -62,7 +62,7 @@ func (f *feeder) text(st *stream, skip int64) (isBinary bool, err error) {
 	return false, f.sendAt(st, c)
 }
 
-// findNUL is the place of the first NUL byte, -1 where none is. It reads all.
+// findNUL is the place of the first NUL byte of r, -1 where there is none. It reads all of r.
 func findNUL(r io.Reader) (int64, error) {
 	buf, at, found := make([]byte, 1<<20), int64(0), int64(-1)
 	for {
@@ -80,7 +80,7 @@ func findNUL(r io.Reader) (int64, error) {
 	}
 }
 
-// pieces reads a long file again and sends it piece by piece.
+// pieces reads a long file a second time and sends it piece by piece.
 func (f *feeder) pieces(st *stream, tok tokenizer.Splitter) error {
 	again, err := openStream(st.src, f.spec)
 	if err != nil {
@@ -97,7 +97,7 @@ func (f *feeder) pieces(st *stream, tok tokenizer.Splitter) error {
 		text, last := buf[:kept+n], err != nil
 		cut := len(text)
 		if !last {
-			cut = tok.Split(text[:len(text)-1]) // the last piece is never empty
+			cut = tok.Split(text[:len(text)-1]) // one byte stays, so that the last piece is not empty
 		}
 		if cut == 0 {
 			if len(buf) >= mostPiece {
@@ -120,7 +120,7 @@ func (f *feeder) pieces(st *stream, tok tokenizer.Splitter) error {
 	}
 }
 
-// rows sends a file's rows, but for the first skip.
+// rows sends a file's rows without the first skip of them.
 func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	st.form, st.known = f.spec.formIn(st.src.set)
 	st.given = st.known
@@ -154,14 +154,14 @@ func (f *feeder) rows(st *stream, r rowReader, skip int64) error {
 	}
 }
 
-// sendAt sends what the stream was read for up to here.
+// sendAt sends c, and notes in it how far the stream has been read.
 func (f *feeder) sendAt(st *stream, c *chunk) error {
 	c.form, c.known, c.given, c.unit = st.form, st.known, st.given, st.unit
 	c.rows, c.bytes = st.rows, st.counted()
 	return f.send(c)
 }
 
-// learn takes the form of the file from a row, the first that has one.
+// learn takes the form of the file's rows from row, if no earlier row had one.
 func (st *stream) learn(names Columns, row []byte) {
 	if st.known {
 		return
@@ -173,8 +173,8 @@ func (st *stream) learn(names Columns, row []byte) {
 	}
 }
 
-// source sends one file: its documents, but for those of the first skip rows,
-// and its end.
+// source sends one file: its documents, without those of the first skip rows, and then its
+// end.
 func (f *feeder) source(src source, skip int64) error {
 	entry := &cachedFile{Path: src.path, Size: src.size, MTime: src.mtime, Set: src.set}
 	st, err := openStream(src, f.spec)
@@ -211,7 +211,7 @@ func (f *feeder) source(src source, skip int64) error {
 	return f.send(c)
 }
 
-// table sends the rows of a file that has some.
+// table sends the rows of a file that has rows.
 func (f *feeder) table(st *stream, skip int64) error {
 	set := st.src.set
 	st.unit = unitLine
@@ -233,7 +233,7 @@ func (f *feeder) table(st *stream, skip int64) error {
 	return f.rows(st, newJSONRows(st, &st.unit), skip)
 }
 
-// parquet sends a Parquet file's rows.
+// parquet sends the rows of a Parquet file.
 func (f *feeder) parquet(st *stream, skip int64) error {
 	if st.codec != "" {
 		return fmt.Errorf("%s: a compressed Parquet file; uncompress it (its columns are compressed anyway)", st.src.path)

@@ -14,13 +14,13 @@ import (
 	"mt/tokenizer"
 )
 
-// Templates are the built-in names of Spec.Template: chatml, the layout that
-// most chat models share, and default, that of LLaMA-Factory for models that
-// have none.
+// Templates are the names that Spec.Template can have instead of a file: chatml, the layout
+// that most chat models use, and default, the one that LLaMA-Factory uses for models without
+// a template.
 var Templates = []string{"chatml", "default"}
 
-// chatML is our own wording of the layout. Source: OpenAI's chat markup
-// language, as in Qwen's model cards.
+// chatML is that layout in our own words. Source: OpenAI's chat markup language, as in
+// Qwen's model cards.
 const chatML = `{% if tools %}{{ raise_exception('chatml has no place for tools; use a chat template that does') }}{% endif %}` +
 	`{% for message in messages %}{% if message.tool_calls %}{{ raise_exception('chatml has no place for calls of functions; use a chat template that does') }}{% endif %}` +
 	`<|im_start|>{{ message.role }}
@@ -31,21 +31,21 @@ const chatML = `{% if tools %}{{ raise_exception('chatml has no place for tools;
 // maxTemplate is the largest template file that is read, in bytes.
 const maxTemplate = 4 << 20
 
-// templateClock is what a template that asks for the time is told: always the
-// same, so that the same data makes the same tokens. It is the date that Llama
-// 3.1's own template falls back on.
+// templateClock is the time that every template is told that asks for it. It never changes,
+// so that the same data gives the same tokens. It is the date that Llama 3.1's own template
+// uses where none is given.
 var templateClock = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
 
-// chatForm says how chats become text.
+// chatForm says how chats are turned into text.
 type chatForm struct {
 	tmpl  *jinja.Template
-	own   bool  // tmpl is that of the model's directory
-	plain bool  // LLaMA-Factory's default layout, given by name
-	err   error // why there is no tmpl
+	own   bool  // tmpl comes from the model's directory
+	plain bool  // the layout "default" was asked for by name
+	err   error // why tmpl is nil
 }
 
-// newChatForm finds the template of s. That there is none matters only where
-// chats are read.
+// newChatForm finds the template of s. Where there is none, err says why, which matters only
+// if chats are read.
 func newChatForm(s *Spec) chatForm {
 	if s.Tokenizer == nil || s.Template == "default" {
 		return chatForm{plain: s.Template == "default"}
@@ -100,7 +100,7 @@ func templateFile(name string) (*jinja.Template, error) {
 	return jinja.Parse(name, string(text))
 }
 
-// id is the form's part in a cache's key.
+// id stands for the form in the key of a token cache.
 func (f *chatForm) id() string {
 	switch {
 	case f.plain:
@@ -112,7 +112,7 @@ func (f *chatForm) id() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// encoder makes tokens of documents. Each goroutine has its own.
+// encoder turns documents into tokens. Each goroutine has one of its own.
 type encoder struct {
 	spec      *Spec
 	tok       tokenizer.Tokenizer
@@ -120,17 +120,17 @@ type encoder struct {
 	ids, labs []int32
 	starts    []int
 	around    special
-	tmpl      *jinja.Template // the form's, with the encoder's own Stop; nil without one
-	abandoned func() bool     // nobody wants what is made here any more
+	tmpl      *jinja.Template // a copy of the form's template with the encoder's own Stop; nil where there is no template
+	abandoned func() bool     // tells whether nobody wants the encoder's tokens any more
 }
 
-// special is what the tokenizer puts around a text.
+// special is what the tokenizer puts before and after a text, and its two special tokens.
 type special struct {
 	before, after []int32
 	bos, eos      int32 // IgnoreIndex: there is none
 }
 
-// specialOf asks the tokenizer.
+// specialOf finds out what t puts around a text, by letting it do so for one token.
 func specialOf(t tokenizer.Tokenizer) special {
 	s := special{bos: IgnoreIndex, eos: IgnoreIndex}
 	if id, ok := t.BOS(); ok {
@@ -159,22 +159,22 @@ func specialOf(t tokenizer.Tokenizer) special {
 	return s
 }
 
-// Prompt is the ids of text that is to be continued: with what the tokenizer puts
-// before a text, and nothing behind it.
+// Prompt gives the ids of text that is to be continued: with what the tokenizer puts before
+// a text, and without what it puts after one.
 func Prompt(t tokenizer.Tokenizer, text []byte) ([]int32, error) {
 	e := &encoder{spec: &Spec{}, tok: t, around: specialOf(t)}
 	err := e.text(text, "the prompt", true, false)
 	return e.ids, err
 }
 
-// begin appends what comes before a text to nothing.
+// begin empties e.ids and appends what comes before a text.
 func (e *encoder) begin() {
 	e.ids, e.labs, e.starts = append(e.ids[:0], e.around.before...), e.labs[:0], e.starts[:0]
 }
 
 var errDefaultTools = errors.New("template default has no place for tools; use a chat template that does")
 
-// chat makes e.ids and e.labs of a conversation.
+// chat sets e.ids and e.labs to the tokens and labels of a conversation.
 func (e *encoder) chat(v *conversation) (flags uint64, err error) {
 	form := &e.spec.chat
 	switch {
@@ -198,8 +198,8 @@ func (e *encoder) chat(v *conversation) (flags uint64, err error) {
 	return flags | e.unended(), nil
 }
 
-// supervise gives the tokens from number first on that start in span their own
-// labels. e.starts are those of the tokens from first on.
+// supervise gives those tokens their own ids as labels that start within span of the text.
+// e.starts say where the tokens from number first on start.
 func (e *encoder) supervise(first int, span jinja.Span) {
 	for i, at := range e.starts {
 		if at >= span.From && at < span.To {
@@ -208,7 +208,7 @@ func (e *encoder) supervise(first int, span jinja.Span) {
 	}
 }
 
-// whole supervises everything where that is wanted.
+// whole supervises every token where Spec.TrainOnPrompt asks for that.
 func (e *encoder) whole() {
 	if e.spec.TrainOnPrompt {
 		copy(e.labs, e.ids)

@@ -10,8 +10,8 @@ import (
 	"mt/jinja"
 )
 
-// variables are what the template is given for a conversation. What the row
-// brings itself wins over chat_template_kwargs of the configuration.
+// variables are what the template is given for a conversation. Variables that the row brings
+// itself replace those of chat_template_kwargs.
 func (e *encoder) variables(v *conversation) map[string]any {
 	vars := map[string]any{"messages": v.messages, "tools": nil, "documents": nil, "add_generation_prompt": false}
 	if v.tools != nil {
@@ -34,7 +34,7 @@ func (e *encoder) variables(v *conversation) map[string]any {
 	return vars
 }
 
-// unreadVars tells of variables that the chat template has no use for.
+// unreadVars are notes on variables that have no effect, since no template reads them.
 func (s *Spec) unreadVars() (notes []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.TemplateVars)) {
 		switch f := &s.chat; {
@@ -47,7 +47,7 @@ func (s *Spec) unreadVars() (notes []string) {
 	return notes
 }
 
-// typed is v as text that tells 1 from 1.0 and from "1", as templates do.
+// typed is v as text in which 1, 1.0 and "1" are different, as they are to templates.
 func typed(v any) string {
 	var b strings.Builder
 	switch v := v.(type) {
@@ -65,19 +65,19 @@ func typed(v any) string {
 	return fmt.Sprintf("%T(%#v)", v, v)
 }
 
-// OwnVars are variables of chat templates that mt sets itself: what
-// chat_template_kwargs cannot give.
+// OwnVars are the variables of chat templates that mt sets itself, so that
+// chat_template_kwargs cannot set them.
 var OwnVars = []string{"messages", "tools", "add_generation_prompt"}
 
-// written is what the template made of a conversation, with the turns that are
-// supervised and what it left out.
+// written is what the template made of a conversation: its text, the turns that are
+// supervised, and as flags what was left out.
 type written struct {
 	*jinja.Rendered
 	turns []jinja.Turn
 	left  uint64
 }
 
-// learned writes a conversation with the turns that are learned from.
+// learned renders a conversation that is trained on, with the turns that are supervised.
 func (e *encoder) learned(v *conversation) (written, error) {
 	r, turns, err := e.tmpl.SupervisedSpans(e.variables(v))
 	if err != nil {
@@ -86,7 +86,7 @@ func (e *encoder) learned(v *conversation) (written, error) {
 	return written{r, turns, leftOut(v, r)}, nil
 }
 
-// asked writes a conversation up to where an answer begins.
+// asked renders a conversation up to where the answer begins.
 func (e *encoder) asked(v *conversation) (written, error) {
 	vars := e.variables(v)
 	vars["add_generation_prompt"] = true
@@ -97,9 +97,9 @@ func (e *encoder) asked(v *conversation) (written, error) {
 	return written{r, nil, leftOut(v, r)}, nil
 }
 
-// writeAny writes a conversation with templates of all minds: beside calls of tools
-// OpenAI's messages have no content, or null. Some templates ask for that; others
-// fail, or write None, and are given empty text in its place.
+// writeAny renders a conversation whichever content its template expects beside calls of
+// tools, where OpenAI's messages have none, or null. Some templates test for null. Others
+// fail on it or write "None"; these are given empty text in its place.
 func (v *conversation) writeAny(write func(*conversation) (written, error)) (written, error) {
 	out, err := write(v)
 	texts := v.textEverywhere()
@@ -120,11 +120,10 @@ func (v *conversation) writeAny(write func(*conversation) (written, error)) (wri
 	return out, nil
 }
 
-// none is what a template prints of null.
+// none is what a template writes for null.
 const none = "None"
 
-// textEverywhere is v with empty text in place of content that is null; nil where
-// there is none of that.
+// textEverywhere is v with empty text wherever content is null; nil where no content is.
 func (v *conversation) textEverywhere() *conversation {
 	var out *conversation
 	for i, m := range v.messages {
@@ -148,8 +147,8 @@ func (v *conversation) textEverywhere() *conversation {
 	return out
 }
 
-// rendered makes e.ids and e.labs of a conversation by the template, and tells
-// what that left out.
+// rendered sets e.ids and e.labs to what the template makes of a conversation, and tells by
+// flags what the template left out.
 func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 	out, err := v.writeAny(e.learned)
 	if err != nil {
@@ -175,8 +174,8 @@ func (e *encoder) rendered(v *conversation) (left uint64, err error) {
 	return out.left, nil
 }
 
-// placed is an error where it matters whose a mark of the template is, and that is
-// not known.
+// placed is an error where it matters to which message a mark of the template belongs, and
+// that is not known.
 func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
 	if !slices.ContainsFunc(turns, func(t jinja.Turn) bool { return t.Message == jinja.NoMessage }) {
 		return nil
@@ -195,8 +194,8 @@ func (e *encoder) placed(v *conversation, turns []jinja.Turn) error {
 	return fmt.Errorf("the chat template's {%% generation %%} blocks stand outside a loop over messages, so it is not known which message each is of, and %s needs that: put them into the loop", why)
 }
 
-// templateError words what a template says about a row: which message, and what
-// to do.
+// templateError adds to an error of the template at which message it failed and what to do
+// about it.
 func (v *conversation) templateError(err error) error {
 	var t *jinja.Error
 	if !errors.As(err, &t) {

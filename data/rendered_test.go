@@ -12,16 +12,16 @@ import (
 	"mt/tokenizer"
 )
 
-// callingChat is a chat with a call of a tool, of which the message that calls says
-// more, as JSON.
+// callingChat is a chat in which a message calls a tool. more is JSON that this message has
+// in addition.
 func callingChat(more string) string {
 	return `{"tools":[{"name":"f"}],"messages":[{"role":"user","content":"h"},{"role":"assistant",` + more + `"tool_calls":[{"type":"function","function":{"name":"f","arguments":"{\"k\": \"None\"}"}}]},` +
 		`{"role":"tool","content":"r"},{"role":"assistant","content":"g"}]}`
 }
 
-// TestContentBesideCalls: OpenAI's messages have null in place of content beside
-// calls of tools, or leave it out. That loads with every kind of template, and
-// makes the same tokens as empty text but where the template tells null from it.
+// TestContentBesideCalls: beside calls of tools OpenAI's messages have null for content, or
+// no content. Every kind of template takes that, and the tokens are those of empty text,
+// except where the template tests for null.
 func TestContentBesideCalls(t *testing.T) {
 	const (
 		begin = "{% for m in messages %}{{ m.role[0] }}:"
@@ -65,8 +65,8 @@ func TestContentBesideCalls(t *testing.T) {
 	}
 }
 
-// TestTemplateErrors name file, row, message, place in the template and the way
-// out.
+// TestTemplateErrors: an error of the template names the file, the row, the message, the
+// place in the template and the way out.
 func TestTemplateErrors(t *testing.T) {
 	const refuses = "{% for m in messages %}{% if m.content == 'x' %}{{ raise_exception('no x here') }}{% endif %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}{% endif %}"
 	const fails = "{% for m in messages %}{{ m.content + m.more }}{% endfor %}"
@@ -86,7 +86,7 @@ func TestTemplateErrors(t *testing.T) {
 	}
 }
 
-// TestTurnsEnd: white space behind a special token ends a turn as well.
+// TestTurnsEnd: a turn also counts as ended where white space follows its special token.
 func TestTurnsEnd(t *testing.T) {
 	row := chat("user", "h", "assistant", "g", "user", "i", "assistant", "j")
 	for end, missing := range map[string]int64{"{{ eos_token }}": 0, "{{ eos_token }}\\n": 0, "{{ eos_token }} \\n\\t": 0, "\\n": 1, "{{ eos_token }}.\\n": 1, "{{ eos_token }}\\n.": 1} {
@@ -102,18 +102,18 @@ func TestTurnsEnd(t *testing.T) {
 	}
 }
 
-// TestFlagsLeaveTheID: what is noted of a document beyond what IDs were made of
-// before is no part of the data set's ID, which checkpoints compare.
+// TestFlagsLeaveTheID: flags that are newer than the definition of a data set's ID, which
+// checkpoints compare, do not change the ID.
 func TestFlagsLeaveTheID(t *testing.T) {
 	ids := map[string]bool{}
-	for _, text := range []string{"h", "hh"} { // one of them is left out: the same tokens
+	for _, text := range []string{"h", "hh"} { // the template writes one letter of either, so the tokens are the same
 		s := chatSpec(t, "{% for m in messages %}{{ m.role[0] }}:{{ m.content | first }}|{% endfor %}{% if add_generation_prompt %}a:{% endif %}",
 			write(t, t.TempDir(), "a.jsonl", chat("user", "h", "assistant", text)))
 		d := mustOpen(t, s)
 		if left := d.Stats().LeftText; left != int64(len(text)-1) {
 			t.Errorf("%q: %d with text left out", text, left)
 		}
-		d.c.Files[0].SHA256 = "" // the files differ
+		d.c.Files[0].SHA256 = "" // the files are not the same, only their tokens are
 		ids[d.ID()] = true
 	}
 	if len(ids) != 1 {
@@ -121,8 +121,8 @@ func TestFlagsLeaveTheID(t *testing.T) {
 	}
 }
 
-// TestAnswerSaidElsewhere: an answer that is cut counts as left out, though another
-// message says the same.
+// TestAnswerSaidElsewhere: an answer that the template cuts counts as left out even where
+// another message has the same text.
 func TestAnswerSaidElsewhere(t *testing.T) {
 	s := chatSpec(t, "{% for m in messages %}{{ m.role[0] }}:{{ m.content | first if m.role == 'assistant' else m.content }}|{% endfor %}{% if add_generation_prompt %}a:{% endif %}",
 		write(t, t.TempDir(), "a.jsonl", chat("user", "gh", "assistant", "gh")))
@@ -131,8 +131,8 @@ func TestAnswerSaidElsewhere(t *testing.T) {
 	}
 }
 
-// TestIDStays: the ID of a data set whose turns end with a line break is what it was
-// before such turns were known to end: checkpoints compare it.
+// TestIDStays: the ID of a data set whose turns end with a line break is what it was before
+// such turns counted as ended, since checkpoints compare it.
 func TestIDStays(t *testing.T) {
 	s := chatSpec(t, "{% for m in messages %}{{ m.role[0] }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{{ eos_token }}\n{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
 		write(t, t.TempDir(), "a.jsonl", chat("user", "h", "assistant", "g")))
@@ -141,8 +141,8 @@ func TestIDStays(t *testing.T) {
 	}
 }
 
-// TestLooseMarks: a mark behind the loop is supervised; where it is not known
-// whose it is, what needs to know is an error.
+// TestLooseMarks: a mark after the loop over messages is supervised. Where something depends
+// on the message that it belongs to, and that is not known, it is an error.
 func TestLooseMarks(t *testing.T) {
 	const loop = "{% for m in messages %}{{ m.role[0] }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}.{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
 	const tail = "{% generation %}{{ eos_token }}{% endgeneration %}"
@@ -170,8 +170,8 @@ func TestLooseMarks(t *testing.T) {
 	wantError(t, err, "a turn of weight 0 needs that")
 }
 
-// TestTemplateVars: variables reach the template, a row's own win, other ones make
-// another cache, and those without effect are told.
+// TestTemplateVars: variables reach the template, and a row's own replace them. Other
+// variables lead to another cache, and those without effect give a note.
 func TestTemplateVars(t *testing.T) {
 	const shows = `{{ level | tojson }}{{ deep | tojson }}{% for m in messages %}{{ m.role[0] }}:{{ m.content }}|{% endfor %}{% if add_generation_prompt %}a:{% endif %}`
 	file := write(t, t.TempDir(), "a.jsonl", chat("user", "h", "assistant", "g")+"\n"+`{"chat_template_kwargs":{"level":"own"},"messages":[{"role":"user","content":"h"},{"role":"assistant","content":"g"}]}`)
@@ -203,7 +203,7 @@ func TestTemplateVars(t *testing.T) {
 	}
 }
 
-// TestLeftOut: what a template does not write is counted by kind.
+// TestLeftOut: what a template does not write is counted, by its kind.
 func TestLeftOut(t *testing.T) {
 	const (
 		turn     = "{% for m in messages %}{{ m.role[0] }}:"
@@ -265,10 +265,10 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// slowTemplate takes its budget for each row.
+// slowTemplate uses up its whole budget of steps for each row.
 const slowTemplate = "{% for m in messages %}{{ m.content }}{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}{% endfor %}"
 
-// TestStopInsideRow: stopping reaches into the rendering of a row.
+// TestStopInsideRow: stopping takes effect even while one row is rendered.
 func TestStopInsideRow(t *testing.T) {
 	tmpl, err := jinja.Parse("slow", slowTemplate)
 	if err != nil {
@@ -283,7 +283,7 @@ func TestStopInsideRow(t *testing.T) {
 	e := newEncoder(&s)
 	asked := 0
 	e.abandoned = func() bool {
-		if asked++; asked == 4 { // once before the row, then inside it
+		if asked++; asked == 4 { // the first time is before the row, the others are inside it
 			close(stop)
 		}
 		return s.stopped()
@@ -293,7 +293,7 @@ func TestStopInsideRow(t *testing.T) {
 	}
 }
 
-// tallying counts the texts it encodes.
+// tallying is a tokenizer that counts the texts it encodes.
 type tallying struct {
 	tokenizer.Tokenizer
 	n *atomic.Int64
@@ -304,8 +304,8 @@ func (c tallying) EncodeSpans(ids []int32, starts []int, text []byte) ([]int32, 
 	return c.Tokenizer.EncodeSpans(ids, starts, text)
 }
 
-// TestFirstErrorAtOnce: the first bad row ends the reading before rows behind it
-// are looked at, in its own chunk and in those that wait.
+// TestFirstErrorAtOnce: the first bad row ends the reading before any row after it is
+// looked at, both in its own chunk and in those that wait.
 func TestFirstErrorAtOnce(t *testing.T) {
 	good := chat("user", strings.Repeat("h", 1000), "assistant", "g") + "\n"
 	for _, name := range []string{"a.jsonl", "b.jsonl"} {

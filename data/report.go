@@ -2,69 +2,69 @@ package data
 
 import "slices"
 
-// Report says what became of each data set and what is wrong with its
-// documents. It reads no tokens.
+// Report says how much of each data set is used, and which documents have something wrong
+// with them. Making it reads no tokens.
 type Report struct {
 	Sets []SetReport `json:"sets"`
-	// FirstSkipped is the error of the first row that skip_bad_rows left out.
+	// FirstSkipped is the error of the first row that was left out by skip_bad_rows.
 	FirstSkipped string `json:"first_skipped,omitempty"`
-	// MissingEOS and DoubledBOS name the first documents concerned, at most
-	// ReportExamples of each.
+	// MissingEOS and DoubledBOS name the first documents that Stats counts under these
+	// names, at most ReportExamples of each.
 	MissingEOS []string `json:"missing_eos_at,omitempty"`
 	DoubledBOS []string `json:"doubled_bos_at,omitempty"`
-	// LeftThinking, LeftText and LeftCalls do so for what the chat template left
-	// out.
+	// LeftThinking, LeftText and LeftCalls name those of which the chat template left
+	// something out.
 	LeftThinking []string `json:"left_thinking_at,omitempty"`
 	LeftText     []string `json:"left_text_at,omitempty"`
 	LeftCalls    []string `json:"left_calls_at,omitempty"`
-	// Cut and Dropped name the first rows that were cut to max_seq_len, and those
-	// left out because nothing supervised was left of them.
+	// Cut and Dropped name the first documents that were cut to max_seq_len, and the first
+	// that were left out because nothing supervised was left of them.
 	Cut     []string `json:"cut_at,omitempty"`
 	Dropped []string `json:"dropped_at,omitempty"`
 }
 
-// places are the lists of places by what flags a document.
+// places are the lists of named documents, by the flag that leads to each list.
 func (r *Report) places() map[uint64]*[]string {
 	return map[uint64]*[]string{flagMissingEOS: &r.MissingEOS, flagDoubledBOS: &r.DoubledBOS,
 		flagLeftThinking: &r.LeftThinking, flagLeftText: &r.LeftText, flagLeftCalls: &r.LeftCalls}
 }
 
-// ReportExamples is how many places a Report names of each kind.
+// ReportExamples is how many documents of each kind a Report names at most.
 const ReportExamples = 5
 
-// SetReport is one of the data sets that make up a Dataset.
+// SetReport is what a Report says of one of the data sets.
 type SetReport struct {
 	Name      string   `json:"name"`
-	Formats   []string `json:"formats"` // of its files, each once
+	Formats   []string `json:"formats"` // the formats of its files, each once
 	Files     int      `json:"files"`
-	Documents int64    `json:"documents"` // as read
-	Used      int64    `json:"used"`      // in the mix; a repeated one counts again
-	Tokens    int64    `json:"tokens"`    // as read
+	Documents int64    `json:"documents"` // how many were read
+	Used      int64    `json:"used"`      // how many are in the mix; a repeated one counts each time
+	Tokens    int64    `json:"tokens"`    // how many were read
 	Skipped   int64    `json:"skipped_rows"`
 }
 
-// Piece is what a row holds of one document, in the order of Row.Docs; a row
-// that is not packed has one.
+// Piece is the range of one document that a row holds. A packed row has several, in the
+// order of Row.Docs; another has one.
 type Piece struct {
 	Document int64  `json:"document"` // its number, in file order
-	From     int64  `json:"from"`     // its first token that is in the row
-	Tokens   int64  `json:"tokens"`   // how many are in the row
-	Total    int64  `json:"total"`    // how many it has
+	From     int64  `json:"from"`     // the number of its first token that is in the row
+	Tokens   int64  `json:"tokens"`   // how many of its tokens are in the row
+	Total    int64  `json:"total"`    // how many tokens it has
 	File     string `json:"file"`     // where it was read
-	Line     int64  `json:"line"`     // its line, or row, there, from 1; 0: all of the file
-	Where    string `json:"-"`        // File and Line, for people
+	Line     int64  `json:"line"`     // its line or row in the file, from 1; 0: it is the whole file
+	Where    string `json:"-"`        // File and Line in one, for messages
 	Set      string `json:"set"`      // the data set it belongs to
-	Format   string `json:"format"`   // how it was written: text, messages, ...
-	// MissingEOS and DoubledBOS are as in Stats.
+	Format   string `json:"format"`   // the format of its row: text, messages, ...
+	// MissingEOS and DoubledBOS say whether Stats counts the document under these names.
 	MissingEOS bool `json:"missing_eos"`
 	DoubledBOS bool `json:"doubled_bos"`
-	// LeftThinking, LeftText and LeftCalls too.
+	// LeftThinking, LeftText and LeftCalls do too.
 	LeftThinking bool `json:"left_thinking,omitempty"`
 	LeftText     bool `json:"left_text,omitempty"`
 	LeftCalls    bool `json:"left_calls,omitempty"`
 }
 
-// Pieces says what row i is made of.
+// Pieces says which documents row i is made of.
 func (d *Dataset) Pieces(i int) []Piece {
 	var out []Piece
 	for doc, part := range d.pieces(i) {
@@ -73,7 +73,7 @@ func (d *Dataset) Pieces(i int) []Piece {
 	return out
 }
 
-// piece describes a stretch of a document.
+// piece describes the range part of a document.
 func (d *Dataset) piece(doc int64, part stretch) Piece {
 	first, end := d.c.span(doc)
 	f, _ := d.c.fileOf(doc)
@@ -84,7 +84,7 @@ func (d *Dataset) piece(doc int64, part stretch) Piece {
 		LeftThinking: flags&flagLeftThinking != 0, LeftText: flags&flagLeftText != 0, LeftCalls: flags&flagLeftCalls != 0}
 }
 
-// Report looks at all documents.
+// Report makes the Report, for which it looks at the flags of all documents.
 func (d *Dataset) Report() Report {
 	r := Report{FirstSkipped: d.c.FirstSkipped, Cut: d.cutAt, Dropped: d.dropAt}
 	spans := d.setSpans()

@@ -19,8 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// manyFiles are data sets of every container, large enough to be tokenised in
-// many parts.
+// manyFiles are data sets in every container, large enough to be tokenised in many parts.
 func manyFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	var lines, array strings.Builder
@@ -45,7 +44,7 @@ func manyFiles(t *testing.T, dir string) []string {
 	return paths
 }
 
-// counting counts what is encoded; it calls stop once after so many texts.
+// counting is a tokenizer that counts the texts it encodes; after so many it calls stop, once.
 type counting struct {
 	tokenizer.Tokenizer
 	left *atomic.Int64
@@ -65,13 +64,13 @@ func (c counting) Encode(dst []int32, text []byte) ([]int32, error) {
 	return c.Tokenizer.Encode(dst, text)
 }
 
-// TestStoppedTokenisationGoesOn stops the reading again and again. Each time it
-// goes on where it was, and the end is as if nothing had happened.
+// TestStoppedTokenisationGoesOn stops the reading again and again. Each time it goes on from
+// where it was, and at the end the cache is what it would be without any stop.
 func TestStoppedTokenisationGoesOn(t *testing.T) {
 	paths := manyFiles(t, t.TempDir())
 	want := mustOpen(t, textSpec(t, 64, paths...))
 	s := textSpec(t, 64, paths...)
-	s.part, s.Threads = 4096, 2 // bytes of a part
+	s.part, s.Threads = 4096, 2 // bytes between two commits
 	done, stops := int64(0), 0
 	for {
 		stop := make(chan struct{})
@@ -105,8 +104,8 @@ func TestStoppedTokenisationGoesOn(t *testing.T) {
 	}
 }
 
-// leftOver opens what an interrupted tokenisation left and says how many
-// documents it holds.
+// leftOver opens what an interrupted tokenisation left, and says how many documents it
+// holds.
 func leftOver(t *testing.T, s Spec) (*cacheWriter, int64) {
 	t.Helper()
 	s, err := s.resolved()
@@ -131,8 +130,8 @@ func leftOver(t *testing.T, s Spec) (*cacheWriter, int64) {
 	return w, w.Docs
 }
 
-// TestKilledTokenisationGoesOn kills a process at work; another goes on from its
-// last commit. What its files hold beyond that does not matter.
+// TestKilledTokenisationGoesOn kills a process that tokenises. Another goes on from its last
+// commit, and what the files hold beyond that commit does no harm.
 func TestKilledTokenisationGoesOn(t *testing.T) {
 	if dir := os.Getenv("MT_TEST_KILLED"); dir != "" {
 		s := Spec{Paths: []string{dir + "/data"}, CacheDir: dir + "/cache", part: 4096, Threads: 1}
@@ -172,8 +171,8 @@ func TestKilledTokenisationGoesOn(t *testing.T) {
 	}
 }
 
-// TestLeftoversOfOtherContent: what an interrupted tokenisation left is not used
-// when the sources, or the files themselves, are no longer what they were.
+// TestLeftoversOfOtherContent: what an interrupted tokenisation left is not used once the
+// sources, or the leftover files themselves, have changed.
 func TestLeftoversOfOtherContent(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, paths []string, cache string){
 		"nothing": func(*testing.T, []string, string) {},
@@ -230,8 +229,8 @@ func TestLeftoversOfOtherContent(t *testing.T) {
 	}
 }
 
-// TestTwoAtOnce: two processes that make the same cache do not disturb each
-// other.
+// TestTwoAtOnce: two processes that make the same cache at the same time do not disturb
+// each other.
 func TestTwoAtOnce(t *testing.T) {
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.txt", "hello"))
 	w, _ := leftOver(t, s)
@@ -246,7 +245,7 @@ func TestTwoAtOnce(t *testing.T) {
 	cacheFile(t, s.CacheDir)
 }
 
-// TestThreadsDoNotMatter: any number of threads makes the same cache.
+// TestThreadsDoNotMatter: the cache is the same for any number of threads.
 func TestThreadsDoNotMatter(t *testing.T) {
 	paths := manyFiles(t, t.TempDir())
 	var want *Dataset
@@ -263,8 +262,8 @@ func TestThreadsDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: a large array and a large Parquet file are read in a
-// fraction of their size.
+// TestMemoryIsBounded: reading a large array and a large Parquet file takes a fraction of
+// their size.
 func TestMemoryIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves it out: it writes and reads two files of 30 MB, which takes seconds")
@@ -300,10 +299,10 @@ func TestMemoryIsBounded(t *testing.T) {
 			peak = max(peak, now.HeapAlloc)
 		}
 		d := mustOpen(t, s)
-		// Eight chunks under way, each of 256 KiB of rows and up to twice 4 bytes a
-		// token of them, make 18 MiB; buffers of files come on top, and pages of
-		// Parquet, packed and unpacked, which the library keeps for the next. All of
-		// it at once would be 30 MB of text and 120 MB of tokens.
+		// Eight chunks on their way, each with 256 KiB of rows and up to twice 4 bytes of
+		// tokens for each byte, make 18 MiB. Buffers of files come in addition, and pages of
+		// Parquet, packed and unpacked, which the library keeps for reuse. Everything at once
+		// would be 30 MB of text and 120 MB of tokens.
 		if used := int64(peak) - int64(before.HeapAlloc); used > 48<<20 || d.Stats().Documents != rows {
 			t.Errorf("%s: %d MiB were used for %d documents", name, used>>20, d.Stats().Documents)
 		}

@@ -13,18 +13,18 @@ const maxRow = 256 << 20
 
 // rowReader gives the rows of a file in order.
 type rowReader interface {
-	// next appends a row's JSON to dst. n is its number, from 1. At the end the
-	// error is io.EOF; a *badRow spoils this row alone.
+	// next appends a row's JSON to dst; n is its number, from 1. At the end of the file
+	// the error is io.EOF. A *badRow is an error of this row alone: reading can go on.
 	next(dst []byte) (row []byte, n int64, err error)
 }
 
 var errRowSize = &badRow{err: fmt.Errorf("the row is larger than %d MiB; split it", maxRow>>20)}
 
-// newJSONRows reads an array of rows, or a row on each line, by what the file
-// begins with, and says which in unit.
+// newJSONRows reads an array of rows, or a row on each line, whichever the file begins with.
+// It sets unit to what rows are counted in.
 func newJSONRows(r io.Reader, unit *string) rowReader {
 	b := bufio.NewReaderSize(r, 256<<10)
-	start, _ := b.Peek(4) // an error shows at the first row
+	start, _ := b.Peek(4) // an error of reading comes again at the first row
 	if bytes.HasPrefix(start, []byte("\xef\xbb\xbf")) {
 		_, _ = b.Discard(3)
 	}
@@ -42,11 +42,11 @@ func newJSONRows(r io.Reader, unit *string) rowReader {
 	}
 }
 
-// lineRows makes every line that is not blank a row.
+// lineRows makes a row of every line that is not blank.
 type lineRows struct {
 	r *bufio.Reader
 	n int64
-	// done is the error that follows the last line.
+	// done is the error that next gives after the last line.
 	done error
 }
 
@@ -71,8 +71,8 @@ func (l *lineRows) next(dst []byte) ([]byte, int64, error) {
 
 var errTooLong = errors.New("a line that is too long")
 
-// readLine appends the next line to dst, which stays below most bytes; the rest
-// of a longer one is passed over.
+// readLine appends the next line to dst. Where dst would come to have more than most bytes,
+// the rest of the line is passed over.
 func readLine(r *bufio.Reader, dst []byte, most int) ([]byte, error) {
 	tooLong := false
 	for {
@@ -93,8 +93,8 @@ func readLine(r *bufio.Reader, dst []byte, most int) ([]byte, error) {
 	}
 }
 
-// arrayRows gives the elements of a JSON array, one in memory at a time. It
-// finds their ends; that they are JSON is left to who reads them.
+// arrayRows gives the elements of a JSON array, with one in memory at a time. It only finds
+// where each one ends; whoever reads them checks that they are valid JSON.
 type arrayRows struct {
 	r    *bufio.Reader
 	n    int64
@@ -137,8 +137,8 @@ func (a *arrayRows) next(dst []byte) ([]byte, int64, error) {
 	return dst, a.n, nil
 }
 
-// begin passes over what stands before an element. The error is io.EOF at the
-// end of the array.
+// begin passes over what stands before the next element. The error is io.EOF at the end of
+// the array.
 func (a *arrayRows) begin() error {
 	b, err := a.mark()
 	switch {
@@ -165,7 +165,7 @@ func (a *arrayRows) begin() error {
 	return fmt.Errorf("behind row %d stands %q where a comma or \"]\" is due", a.n, b)
 }
 
-// end expects nothing behind the array.
+// end checks that nothing but white space follows the array.
 func (a *arrayRows) end() error {
 	b, err := a.mark()
 	if err == nil {
@@ -174,7 +174,7 @@ func (a *arrayRows) end() error {
 	return err
 }
 
-// mark is the next byte that is no space.
+// mark is the next byte that is not white space.
 func (a *arrayRows) mark() (byte, error) {
 	for {
 		if b, err := a.r.ReadByte(); err != nil || !isSpace(b) {
@@ -187,11 +187,11 @@ func (a *arrayRows) mark() (byte, error) {
 type jsonScan struct {
 	depth           int64
 	quoted, escaped bool
-	scalar          bool // inside a number or word
+	scalar          bool // the value is a number or a word
 	ended           bool
 }
 
-// scan is how many bytes of b belong to the value.
+// scan is how many bytes at the start of b still belong to the value.
 func (s *jsonScan) scan(b []byte) int {
 	for i, c := range b {
 		switch {

@@ -2,20 +2,20 @@ package data
 
 import "fmt"
 
-// Sampler says which rows make up a step. It keeps no position: all methods are
-// functions of the step's number, so training may resume anywhere.
+// Sampler says which rows make up a step. It keeps no position: all methods depend on the
+// step's number alone, so training can resume at any step.
 type Sampler struct {
 	view    View
 	perStep int
 	seed    int64
 	shuffle bool
-	// done steps have taken the rows before position at.
+	// The first done steps have taken the rows before data position at.
 	done int
 	at   int64
 }
 
-// NewSampler takes rowsPerStep (at least 1) rows of view a step: in file order,
-// or with shuffle in an order that seed and the epoch's number give.
+// NewSampler makes a Sampler that gives rowsPerStep rows (at least 1) of view to a step: in
+// file order, or with shuffle in an order that follows from seed and the epoch's number.
 func NewSampler(view View, rowsPerStep int, seed int64, shuffle bool) *Sampler {
 	if rowsPerStep < 1 {
 		panic(fmt.Sprintf("data: %d rows a step", rowsPerStep))
@@ -23,22 +23,22 @@ func NewSampler(view View, rowsPerStep int, seed int64, shuffle bool) *Sampler {
 	return &Sampler{view: view, perStep: rowsPerStep, seed: seed, shuffle: shuffle}
 }
 
-// From is a sampler whose steps after step begin at the data position pos,
-// whatever rows the steps before took. With the position that s has after step
-// it is s again. Its methods are for steps after step, Pos for step too.
+// From is a sampler like s whose first step after step begins at the data position pos,
+// whichever rows the steps before took. Where pos is s's own position after step, it gives
+// what s gives. Its methods may be called for steps after step, and Pos for step too.
 func (s *Sampler) From(step int, pos int64) *Sampler {
 	out := *s
 	out.done, out.at = step, pos
 	return &out
 }
 
-// StepAt is the first step whose position is at least pos.
+// StepAt is the first step after which the position is at least pos.
 func (s *Sampler) StepAt(pos int64) int {
 	rows, epoch := int64(s.view.Rows()), s.at/int64(s.view.Rows())
 	if pos <= s.at {
 		return s.done
 	}
-	last := (pos - 1) / rows // the epoch that pos is in, or at the end of
+	last := (pos - 1) / rows // the epoch that pos lies in, or that ends at pos
 	steps := func(from, to int64) int { return int((to - from + int64(s.perStep) - 1) / int64(s.perStep)) }
 	if last == epoch {
 		return s.done + steps(s.at, pos)
@@ -46,7 +46,7 @@ func (s *Sampler) StepAt(pos int64) int {
 	return s.done + steps(s.at, (epoch+1)*rows) + int(last-epoch-1)*s.StepsPerEpoch() + steps(last*rows, pos)
 }
 
-// StepsPerEpoch is how many steps see every row once; the last may be smaller.
+// StepsPerEpoch is how many steps take every row once. The last of them may have fewer rows.
 func (s *Sampler) StepsPerEpoch() int { return (s.view.Rows() + s.perStep - 1) / s.perStep }
 
 // Step is the rows of step n >= 1. The view must not be empty.
@@ -64,8 +64,8 @@ func (s *Sampler) Step(n int) []Row {
 	return rows
 }
 
-// Pos is the data position after step n: rows consumed by steps 1 to n, over
-// all epochs; 0 for n = 0.
+// Pos is the data position after step n: how many rows steps 1 to n have taken, over all
+// epochs; 0 for n = 0.
 func (s *Sampler) Pos(n int) int64 {
 	if n == s.done {
 		return s.at
@@ -74,8 +74,8 @@ func (s *Sampler) Pos(n int) int64 {
 	return int64(epoch)*int64(s.view.Rows()) + int64(end)
 }
 
-// Batch is step n, with its position, in micro-batches as NewBatch makes them.
-// The error is that of Dataset.Read.
+// Batch is step n in micro-batches, as NewBatch makes them, with its data position. The
+// error is that of Dataset.Read.
 func (s *Sampler) Batch(n, maxTokens int) (*Batch, error) {
 	var rows []Row
 	if err := s.view.d.Read(func() { rows = s.Step(n) }); err != nil {
@@ -86,9 +86,9 @@ func (s *Sampler) Batch(n, maxTokens int) (*Batch, error) {
 	return b, nil
 }
 
-// span is the epoch (from 0) that step n is in, and which of the epoch's rows,
-// in the epoch's order, it takes. An epoch that was begun before is finished, its
-// last step smaller, before the next begins.
+// span is the epoch (from 0) that step n is in, and the range of the rows that it takes, in
+// that epoch's order. The last step of an epoch takes what is left of it, which may be fewer
+// rows, so that no step has rows of two epochs.
 func (s *Sampler) span(n int) (epoch, first, end int) {
 	rows, steps := s.view.Rows(), s.StepsPerEpoch()
 	if n <= s.done || steps == 0 {

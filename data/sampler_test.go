@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestSamplerFrom: from any step on the same sampler goes on as if it had been
-// there from the start; one of other steps takes the rows that the epoch has
-// left, each once, before the next epoch begins.
+// TestSamplerFrom: a sampler made with From after any step goes on as the one before would
+// have. One with another number of rows a step first takes the rows that the epoch has left,
+// each once.
 func TestSamplerFrom(t *testing.T) {
 	s := idsSpec(t, 8, 1000, numbered(t, 10))
 	s.Seed, s.Shuffle = 3, true
@@ -37,7 +37,7 @@ func TestSamplerFrom(t *testing.T) {
 				}
 				taken = append(taken, ids(rows)...)
 			}
-			// The order of rows is the epochs', whoever takes them.
+			// The order of rows is that of the epoch, whichever sampler takes them.
 			one := d.Sampler(1)
 			var want []int32
 			for k := range taken {

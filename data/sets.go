@@ -11,26 +11,26 @@ import (
 // dataSet is one of Spec.Paths: files, and how their rows are read.
 type dataSet struct {
 	Name    string
-	Format  format   // of all its rows; empty: by each file's first
-	Columns *columns // nil: those that Format has
-	// Samples is how many documents are taken, chosen by the seed, some more than
-	// once where there are fewer; 0: all.
+	Format  format   // the format of all its rows; empty: each file's first row decides
+	Columns *columns // nil: the usual ones of Format
+	// Samples is how many documents are taken. The seed chooses them, and where there are
+	// fewer some come more than once. 0: all.
 	Samples int64
 	Split   split
 }
 
-// columns are the names that a row's parts go by, empty for what it has not.
+// columns are the names that the parts of a row have in a file; empty for parts that it lacks.
 type columns struct {
 	Text, System, Tools              string
 	Prompt, Query, Response, History string
 	Messages                         string
-	Role, Content                    string // of a message
-	// Roles are what a chat calls its roles, and what a template calls them;
-	// function_call stands for an assistant's call of a function.
+	Role, Content                    string // fields of a message
+	// Roles maps the names that a chat has for roles to those of templates. function_call
+	// stands for an assistant that calls a function.
 	Roles map[string]string
 }
 
-// lists tells of which columns of a data set a table's text may write a JSON list.
+// lists tells which columns of a table's rows may hold a JSON list, which the table has as text.
 func (s *Spec) lists(set int) func(name string) bool {
 	known := []string{"input_ids", "labels", s.Columns.Messages}
 	for _, m := range marks {
@@ -55,7 +55,7 @@ var (
 		functionCall: functionCall, "observation": "tool", "tool": "tool"}
 )
 
-// columnsOf are the usual names of a format.
+// columnsOf are the usual names of the columns of a format.
 func columnsOf(f format) *columns {
 	switch f {
 	case fmtAlpaca:
@@ -70,12 +70,12 @@ func columnsOf(f format) *columns {
 	return &columns{Text: "text"}
 }
 
-// split is a part of a data set's rows, as Hugging Face writes it: "train" or
+// split is a range of a data set's rows, as Hugging Face writes it: "train" or
 // "train[10:20%]".
 type split struct {
 	From, To               int64
 	FromPercent, ToPercent bool
-	Cut                    bool // else all rows
+	Cut                    bool // a range is given; else all rows
 }
 
 var splitText = regexp.MustCompile(`^train(\[(\d*)(%?):(\d*)(%?)\])?$`)
@@ -105,7 +105,7 @@ func number(s string, empty int64) (int64, error) {
 	return strconv.ParseInt(s, 10, 62)
 }
 
-// of is the part [from, to) of n rows.
+// of is the range [from, to) that the split takes of n rows.
 func (p split) of(n int64) (from, to int64) {
 	if !p.Cut {
 		return 0, n
@@ -129,7 +129,7 @@ const (
 // Mixes are the values of Spec.MixStrategy.
 var Mixes = []string{mixConcat, mixUnder, mixOver}
 
-// checkMix checks what the Spec says about several data sets.
+// checkMix checks what the Spec says about mixing several data sets.
 func (s *Spec) checkMix() error {
 	if s.MixStrategy == "" {
 		s.MixStrategy = mixConcat
@@ -156,7 +156,7 @@ func (s *Spec) checkMix() error {
 		}
 		sum += v
 	}
-	if sum < 0.999 || sum > 1.001 { // room for 0.333 written thrice
+	if sum < 0.999 || sum > 1.001 { // 0.333 written three times is near enough
 		return wrong("sum up to %v; they must to 1", sum)
 	}
 	return nil

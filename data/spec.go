@@ -13,88 +13,86 @@ import (
 
 // Spec says what a data set is made of.
 type Spec struct {
-	// Paths are files, directories and globs. "**" stands for any number of
-	// directories, ${NAME} for a variable of the environment. The files of one
-	// entry come in the order of their names; a file that several entries name
-	// comes once, but for those of dataset_info.json, which are data sets of their
-	// own.
+	// Paths are files, directories and globs. "**" stands for any number of directories,
+	// ${NAME} for a variable of the environment. Each entry is a data set, whose files
+	// come in the order of their names. A file that several entries name comes once,
+	// unless the entries are names of dataset_info.json: these are data sets of their own.
 	Paths []string
-	// Dir is the directory that relative Paths are in; empty: the working
-	// directory. A dataset_info.json there, as LLaMA-Factory has it, gives names
-	// that Paths may hold.
+	// Dir is the directory that relative Paths are in; empty: the working directory. It
+	// may hold a dataset_info.json, as LLaMA-Factory has it, whose names Paths may use.
 	Dir string
-	// Held takes, of a directory that has splits, those to evaluate with: validation,
-	// else test. Else train is taken.
+	// Held says that the data is evaluated with. Of a directory with splits it takes
+	// validation, else test; without Held train is taken.
 	Held bool
-	// Hub finds a data set by its name on the Hub where Paths name no file: its
-	// directory on this machine, "" where that is no such name, or an error that
-	// says how to get it. It may be nil.
+	// Hub finds a data set of the Hub on this machine, where an entry of Paths is no
+	// file. It returns the data set's directory, or "" where name cannot be one, or an
+	// error that says how to get it. Hub may be nil.
 	Hub func(name string) (string, error)
 	// Format is one of Formats; empty: auto.
 	Format string
-	// Tokenizer encodes text. It may be nil for input_ids; TokenizerErr then says
-	// why, should there be text.
+	// Tokenizer encodes text. It may be nil where there are only input_ids; TokenizerErr
+	// then says why there is none, for the error if there is text after all.
 	Tokenizer    tokenizer.Tokenizer
 	TokenizerErr error
-	// VocabSize is the model's: ids must be below it. 0: the tokenizer's.
+	// VocabSize is the model's number of rows: ids must be below it. 0: the tokenizer's.
 	VocabSize int
-	// Template is the chat template: a file, one of the built-in names (see
-	// Templates), or empty for that of the model in ModelDir.
+	// Template is the chat template: a file or one of Templates; empty: that of the model
+	// in ModelDir.
 	Template string
 	ModelDir string
-	// TemplateVars are handed to the chat template by name, as chat_template_kwargs
-	// says them: nil, bool, int64, float64, string, []any and map[string]any.
+	// TemplateVars are given to the chat template by name. Values have the types of
+	// chat_template_kwargs: nil, bool, int64, float64, string, []any, map[string]any.
 	TemplateVars map[string]any
-	// Columns names the parts of rows that have other names than usual.
+	// Columns names the columns of rows that have other names than usual.
 	Columns Columns
-	// MaskHistory supervises the last turn of a chat alone, TrainOnPrompt all of
-	// it.
+	// MaskHistory supervises the last turn of a chat alone. TrainOnPrompt supervises
+	// everything.
 	MaskHistory, TrainOnPrompt bool
-	// SkipBadRows counts rows that cannot be read and goes on; else the first is
-	// an error.
+	// SkipBadRows counts rows that cannot be read, and goes on. Without it the first such
+	// row is an error.
 	SkipBadRows bool
-	// MixStrategy says how several data sets (each of Paths is one) come one
-	// after the other: concat (or empty), interleave_under, interleave_over, as in
-	// LLaMA-Factory. InterleaveProbs is each data set's share; empty: equal.
+	// MixStrategy says how several data sets (each entry of Paths is one) are mixed:
+	// concat (or empty), interleave_under, interleave_over, as in LLaMA-Factory.
+	// InterleaveProbs are their shares; empty: equal.
 	MixStrategy     string
 	InterleaveProbs []float64
 	// MaxSamples is how many documents of each data set are taken at most, from
 	// its start; 0: all.
 	MaxSamples int64
-	// MaxSeqLen is the most tokens of a row, at least 2; 0: 2048.
+	// MaxSeqLen is how many tokens a row has at most, at least 2; 0 means 2048.
 	MaxSeqLen int
-	// Packing lays documents one after the other into rows of MaxSeqLen. nil: yes
-	// for text and chats, no for input_ids. Chats are never split.
+	// Packing puts several documents into a row of MaxSeqLen. nil: yes for text and
+	// chats, no for input_ids. Chats are never split.
 	Packing *bool
-	// Seed gives the order of rows, where Shuffle is set, and chooses ValSize.
+	// Seed decides the order of rows, where Shuffle is set, and which rows Eval has.
 	Seed    int64
 	Shuffle bool
-	// ValSize is what Eval gets: below 1 a share of the rows, else their number.
+	// ValSize is how many rows Eval has: below 1 a share of all rows, else their number.
 	ValSize float64
 	// CacheDir holds token caches; empty: the user's cache folder.
 	CacheDir string
-	// Threads tokenise; 0: one a core. The result does not depend on it.
+	// Threads is how many goroutines tokenise; 0: one a core. The result does not depend on it.
 	Threads int
-	// Progress is told, now and then, how many bytes of how many are done; what
+	// Progress is called now and then with how many bytes of how many are done; what
 	// names the work. It may be nil.
 	Progress func(done, total int64, what string)
-	// Stop, when closed, ends the reading with ErrStopped. It may be nil.
+	// Stop ends the reading, with ErrStopped, when it is closed. It may be nil.
 	Stop <-chan struct{}
 
-	sets  []dataSet // what Paths name
-	notes []string  // on how they were read
-	chat  chatForm  // how chats are written
+	sets  []dataSet // the data sets, one for each of Paths
+	notes []string  // what a user should know of how they were found
+	chat  chatForm  // how chats are turned into text
 	part  int64     // bytes of the sources between two commits; 0: partBytes
 }
 
-// ErrStopped is the error of an Open that Spec.Stop has ended. What it has
-// tokenised so far stays in the cache folder, and the next Open goes on there.
+// ErrStopped is the error of Open when Spec.Stop has ended it. What is tokenised so far
+// stays in the cache folder, and the next Open goes on from there.
 var ErrStopped = errors.New("reading the data was stopped")
 
-// SpecError says that the Spec itself is wrong, not what its files hold: a file
-// that is not there, a value that is impossible.
+// SpecError says that the Spec itself is wrong, and not what is in its files: that a file is
+// not there, or that a value is impossible.
 type SpecError struct {
-	Key string // the configuration's that is wrong; empty: the one that names the files
+	Key string // the key of the configuration that is wrong; empty: the one that names the files
 	err error
 }
 
@@ -103,7 +101,7 @@ func (e *SpecError) Error() string { return e.err.Error() }
 // Unwrap is what was wrong.
 func (e *SpecError) Unwrap() error { return e.err }
 
-// asSpecError is err as a SpecError.
+// asSpecError is err as a SpecError, unless it is one already.
 func asSpecError(err error) error {
 	if _, ok := err.(*SpecError); ok {
 		return err
@@ -113,12 +111,12 @@ func asSpecError(err error) error {
 
 const defaultMaxSeqLen = 2048
 
-// Formats are the values of Spec.Format. auto goes by a file's name and its
-// first row; text takes files as they are; jsonl, parquet and csv (or TSV) say
-// how rows are kept; the others say what a row holds, in whatever keeps it.
+// Formats are the values of Spec.Format. auto goes by a file's name and its first row. text
+// takes files as they are. jsonl, parquet and csv (or TSV) say how files keep rows. The others
+// say what a row holds, whichever way files keep rows.
 var Formats = []string{"auto", "text", "jsonl", "parquet", "csv", "alpaca", "sharegpt", "messages", "prompt_completion"}
 
-// resolved is s with defaults filled in, or what is wrong with it.
+// resolved is s with defaults filled in. The error says what is wrong with s.
 func (s Spec) resolved() (Spec, error) {
 	if len(s.Paths) == 0 {
 		return s, errors.New("no files are given")
@@ -169,7 +167,8 @@ func (s *Spec) resolveVocab() error {
 	return nil
 }
 
-// tokenizerFor is the tokenizer, which text at where needs.
+// tokenizerFor is the tokenizer. It is an error where there is none; where says for that
+// error where the text is that needs it.
 func (s *Spec) tokenizerFor(where string) (tokenizer.Tokenizer, error) {
 	switch {
 	case s.Tokenizer != nil:
@@ -180,7 +179,7 @@ func (s *Spec) tokenizerFor(where string) (tokenizer.Tokenizer, error) {
 	return nil, fmt.Errorf("%s: text needs a tokenizer, and there is none; give input_ids (JSONL) instead", where)
 }
 
-// tokenizerID is the tokenizer's part in a cache's key.
+// tokenizerID stands for the tokenizer in the key of a token cache.
 func (s *Spec) tokenizerID() string {
 	if s.Tokenizer == nil {
 		return "none"

@@ -9,7 +9,7 @@ import (
 	"mt/tokenizer"
 )
 
-// withBOS is the byte tokenizer with a token, byte 1, that begins a text.
+// withBOS is the byte tokenizer with a token that begins a text: byte 1.
 type withBOS struct{ tokenizer.Tokenizer }
 
 func (withBOS) BOS() (int32, bool)             { return 1, true }
@@ -18,7 +18,7 @@ func (t withBOS) IsSpecial(id int32) bool      { return id == 1 || t.Tokenizer.I
 func (withBOS) ID() string                     { return "with BOS" }
 func (t withBOS) Split(text []byte) int        { return t.Tokenizer.(tokenizer.Splitter).Split(text) }
 
-// withEnd is it with a post-processor that adds EOS as well.
+// withEnd is withBOS with a post-processor that adds EOS as well.
 type withEnd struct{ withBOS }
 
 func (withEnd) AddSpecial(ids []int32) []int32 { return append(append([]int32{1}, ids...), 0) }
@@ -30,8 +30,8 @@ type endless struct{ tokenizer.Tokenizer }
 func (endless) EOS() (int32, bool) { return 0, false }
 func (endless) ID() string         { return "endless" }
 
-// TestSpecialTokensOfText: BOS where the tokenizer adds one, EOS at the end, and
-// each exactly once, whatever the text brings itself.
+// TestSpecialTokensOfText: a text begins with BOS, where the tokenizer adds one, and ends
+// with EOS. It has each exactly once, whether or not the text itself brings them.
 func TestSpecialTokensOfText(t *testing.T) {
 	bytes := tokenizer.Bytes()
 	for _, tok := range []tokenizer.Tokenizer{bytes, withBOS{bytes}, withEnd{withBOS{bytes}}} {
@@ -57,8 +57,8 @@ func TestSpecialTokensOfText(t *testing.T) {
 	}
 }
 
-// TestTextOfOneToken: a text that makes one token has nothing to predict, and is a
-// bad row; with an end behind it, it has.
+// TestTextOfOneToken: a text that makes one token has nothing to predict and is a bad row.
+// With a token that ends it, it has something.
 func TestTextOfOneToken(t *testing.T) {
 	s := textSpec(t, 64, write(t, t.TempDir(), "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"c\"}\n{\"text\":\"de\"}\n"))
 	s.Packing = set(false)
@@ -88,7 +88,7 @@ func TestPrompt(t *testing.T) {
 	}
 }
 
-// TestSpecialTokensOfLongText: the pieces of a long text get them once.
+// TestSpecialTokensOfLongText: a long text that is read in pieces has its BOS and its EOS once.
 func TestSpecialTokensOfLongText(t *testing.T) {
 	text := strings.Repeat("0123456789abcde\n", wholeFile/16+1)
 	for _, name := range []string{"a.txt", "a.txt.gz"} {
@@ -117,8 +117,8 @@ func TestMissingEOS(t *testing.T) {
 	}
 }
 
-// TestRecordedTokenizers: texts begin with BOS where the recorded tokenizers'
-// post-processors add one.
+// TestRecordedTokenizers: texts begin with BOS where the post-processor of a recorded
+// tokenizer adds one.
 func TestRecordedTokenizers(t *testing.T) {
 	names, err := filepath.Glob("../../shared/fixtures/tokenizers/*/tokenizer.json")
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// The splits that rows are trained on, and that they are evaluated with.
+// The splits that are trained on (train) and evaluated with (the other two).
 const (
 	splitTrain      = "train"
 	splitValidation = "validation"
 	splitTest       = "test"
 )
 
-// splitWords are the words that Hugging Face's datasets knows a split by, in the
-// order in which they count. Source: datasets, data_files.py.
+// splitWords are, for each split, the words by which Hugging Face's datasets recognises it.
+// The first split that fits counts. Source: datasets, data_files.py.
 var splitWords = []struct {
 	split string
 	words string
@@ -25,21 +25,21 @@ var splitWords = []struct {
 	{splitTrain, "train|training"}, {splitValidation, "validation|valid|dev|val"}, {splitTest, "test|testing|eval|evaluation"},
 }
 
-// repository is a directory as the Hub lays out a data set, or as save_to_disk
-// does: its files by split, and why they are of it.
+// repository is a directory that is laid out as a data set of the Hub, or that save_to_disk
+// wrote: its files by split, and what says so.
 type repository struct {
 	dir    string
-	names  []string // of the splits, train's first
+	names  []string // the names of the splits, train first
 	files  map[string][]source
-	others int    // files that are none of a split's
-	how    string // what says so; empty: the files' names
+	others int    // how many files are in no split
+	how    string // what says which split a file is of; empty: the files' names
 }
 
 func newRepository(dir, how string) *repository {
 	return &repository{dir: dir, how: how, files: map[string][]source{}}
 }
 
-// add gives a split more files.
+// add adds files to a split.
 func (r *repository) add(split string, files ...source) {
 	if !slices.Contains(r.names, split) {
 		r.names = append(r.names, split)
@@ -47,8 +47,8 @@ func (r *repository) add(split string, files ...source) {
 	r.files[split] = append(r.files[split], files...)
 }
 
-// repositoryOf is what a directory's files are as a data set of the Hub; nil where
-// they are just files.
+// repositoryOf is a directory as a data set of the Hub; nil where it is a directory of plain
+// files.
 func repositoryOf(dir string, files []source) (*repository, error) {
 	for _, f := range []func(string, []source) (*repository, error){savedSplits, savedToDisk, cardSplits} {
 		if r, err := f(dir, files); r != nil || err != nil {
@@ -63,7 +63,7 @@ func below(dir string, files []source) []source {
 	return slices.DeleteFunc(slices.Clone(files), func(f source) bool { return !strings.HasPrefix(f.path, dir+string(filepath.Separator)) })
 }
 
-// savedSplits are those of a DatasetDict that save_to_disk wrote: a directory each.
+// savedSplits are the splits of a DatasetDict that save_to_disk wrote, each in a directory.
 func savedSplits(dir string, files []source) (*repository, error) {
 	name := filepath.Join(dir, "dataset_dict.json")
 	text, err := readSmall(name, maxInfo)
@@ -89,8 +89,8 @@ func savedSplits(dir string, files []source) (*repository, error) {
 	return all, nil
 }
 
-// savedToDisk is a Dataset that save_to_disk wrote: state.json names its files, in
-// their order.
+// savedToDisk is a Dataset that save_to_disk wrote. Its state.json names the files, in their
+// order.
 func savedToDisk(dir string, files []source) (*repository, error) {
 	name := filepath.Join(dir, "state.json")
 	if !slices.ContainsFunc(files, func(f source) bool { return filepath.Dir(f.path) == dir && ends(f.path, arrowNames) }) {
@@ -106,7 +106,7 @@ func savedToDisk(dir string, files []source) (*repository, error) {
 		Indices named `json:"_indices_data_files"`
 	}
 	if json.Unmarshal(text, &state) != nil || len(state.Files) == 0 {
-		return nil, nil // another program's
+		return nil, nil // this state.json is another program's
 	}
 	if len(state.Indices) > 0 {
 		return nil, fmt.Errorf("%s: some rows are chosen (_indices_data_files), which only datasets reads; write them out: "+
@@ -130,7 +130,8 @@ var (
 	inDirName = wordPatterns(`(?:[-._ 0-9]|$)`)
 )
 
-// wordPatterns find each split's words in a name, with that behind them.
+// wordPatterns are, for each split, the pattern of a name that has one of its words. After the
+// word must come what behind matches.
 func wordPatterns(behind string) map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{}
 	for _, s := range splitWords {
@@ -139,7 +140,7 @@ func wordPatterns(behind string) map[string]*regexp.Regexp {
 	return out
 }
 
-// wordSplit is the split that a name tells of by the words of its pattern.
+// wordSplit is the split whose words are in name, by patterns; "" where there is none.
 func wordSplit(name string, patterns map[string]*regexp.Regexp) string {
 	for _, s := range splitWords {
 		if patterns[s.split].MatchString(name) {
@@ -149,8 +150,8 @@ func wordSplit(name string, patterns map[string]*regexp.Regexp) string {
 	return ""
 }
 
-// splitOf says of which split a file is by its path in the directory, as one of
-// the three ways that the Hub knows; "" for none.
+// splitOf are the three ways in which the Hub recognises the split of a file by its path in
+// the directory; each gives "" where it does not apply.
 var splitOf = []func(path string) string{
 	func(path string) string { // data/train-00000-of-00002.parquet
 		if m := sharded.FindStringSubmatch(filepath.Base(path)); m != nil && filepath.Dir(path) == "data" {
@@ -169,13 +170,14 @@ var splitOf = []func(path string) string{
 	func(path string) string { return wordSplit(filepath.Base(path), inFile) }, // train.jsonl
 }
 
-// mediaNames are ends of names of files that lie beside data and are neither rows
-// nor prose.
+// mediaNames are extensions of files that lie beside data sets and hold neither rows nor
+// prose.
 var mediaNames = []string{".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".pdf", ".zip", ".mp3", ".mp4", ".wav"}
 
-// namedSplits are the splits that the names of files and directories tell of. Text
-// counts only where there is something to train on and something held out: a file
-// of prose may well be about a train. A directory of mostly other files is none of
+// namedSplits are the splits that the names of files and directories tell of; nil where they
+// tell of none. A file of text may well be about a train, so text counts only where there is
+// both something to train on and something held out. A directory of mostly other files is
+// not a data set.
 // a data set.
 func namedSplits(dir string, files []source) *repository {
 	for _, split := range splitOf {
@@ -206,7 +208,7 @@ func namedSplits(dir string, files []source) *repository {
 	return nil
 }
 
-// bySplit orders train, validation, test, and others by their names.
+// bySplit orders names of splits: train, validation, test, then others by name.
 func bySplit(a, b string) int {
 	order := []string{splitTrain, splitValidation, splitTest}
 	at := func(s string) int {
@@ -221,8 +223,8 @@ func bySplit(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// withRest makes the rows that are in no split train, where only what is held out
-// has a name.
+// withRest adds the rows that are in no split to train, where only held-out splits have
+// names.
 func (r *repository) withRest(files []source) *repository {
 	held := !slices.ContainsFunc(r.names, func(n string) bool { return n != splitValidation && n != splitTest })
 	if !held {
@@ -239,8 +241,8 @@ func (r *repository) withRest(files []source) *repository {
 	return r
 }
 
-// choose is the files to train on, or with held those to evaluate with, and a note
-// on what was left.
+// choose gives the files to train on, or with held those to evaluate with, and a note on the
+// splits that are not taken.
 func (r *repository) choose(held bool) ([]source, string, error) {
 	want := splitTrain
 	if held {
@@ -295,7 +297,7 @@ func (r *repository) count(split string) string {
 	return "1 file"
 }
 
-// without says that there is no split to take.
+// without is the error where there is no split to take.
 func (r *repository) without(held bool) error {
 	want := "split called train"
 	if held {
@@ -312,8 +314,8 @@ func (r *repository) without(held bool) error {
 	return fmt.Errorf("%s has no %s; it has %s; name the files to take, for instance with a glob", r.dir, want, strings.Join(all, ", "))
 }
 
-// about are the starts of names of files that say something about a data set and
-// are not it, aboutNames whole names.
+// about are the starts of the names of files that describe a data set and are not part of
+// it; aboutNames are whole names of such files.
 var (
 	about      = []string{"README", "LICENSE", "LICENCE", "COPYING", "NOTICE", "CITATION", "CHANGELOG"}
 	aboutNames = []string{infoName, "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "dummy_data.zip"}
@@ -325,8 +327,8 @@ func isAbout(path string) bool {
 		slices.ContainsFunc(about, func(a string) bool { return strings.HasPrefix(strings.ToUpper(base), a) })
 }
 
-// withoutAbout is files without those that are about the data set, where some have
-// rows, and a note on them.
+// withoutAbout gives files without those that describe the data set, if any of the others
+// has rows, and a note on what it left out.
 func withoutAbout(dir string, files []source) ([]source, string) {
 	data := slices.DeleteFunc(slices.Clone(files), func(f source) bool { return isAbout(f.path) })
 	if len(data) == len(files) || !slices.ContainsFunc(data, func(f source) bool { name, _ := uncompressed(f.path); return ends(name, rowNames) }) {

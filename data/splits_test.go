@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// laidOut makes a directory of files, each of which holds its own name as a row.
+// laidOut makes a directory of files, each with its own name as its only row.
 func laidOut(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func laidOut(t *testing.T, names ...string) string {
 	return dir
 }
 
-// read are the documents of a directory, to train on or held out, and the notes.
+// read gives the documents of a directory, those to train on or the held-out ones, and the notes.
 func read(t *testing.T, dir string, held bool) ([]string, []string, error) {
 	t.Helper()
 	s := textSpec(t, 4096, dir)
@@ -47,13 +47,13 @@ func read(t *testing.T, dir string, held bool) ([]string, []string, error) {
 	return out, d.Warnings(), nil
 }
 
-// TestSplits reads directories as the Hub lays them out, and others as they are.
+// TestSplits reads directories that are laid out as on the Hub, and others with all their files.
 func TestSplits(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		files       []string
 		train, held []string // nil: an error
-		note        string   // of train; "": none
+		note        string   // the note when train is read; "": none
 	}{
 		{"sharded", []string{"data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet", "data/test-00000-of-00001.parquet", "README.md"},
 			[]string{"data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet"}, []string{"data/test-00000-of-00001.parquet"},
@@ -95,20 +95,20 @@ func TestSplits(t *testing.T) {
 	}
 	_, _, err := read(t, laidOut(t, "data/train_sft-00000-of-00001.jsonl", "data/train_gen-00000-of-00001.jsonl"), true)
 	wantError(t, err, "has no validation or test split", "glob")
-	// A pattern takes what it says.
+	// A pattern takes the files that it matches, whatever their splits.
 	dir := laidOut(t, "train.jsonl", "test.jsonl")
 	if got, notes, err := read(t, filepath.Join(dir, "*.jsonl"), false); err != nil || len(got) != 2 || len(notes) != 0 {
 		t.Errorf("a pattern: %q, notes %q, %v", got, notes, err)
 	}
 }
 
-// TestCards reads directories by the head of their README.md.
+// TestCards reads directories whose README.md describes them in its head.
 func TestCards(t *testing.T) {
 	files := []string{"en/one.jsonl", "en/two.jsonl", "de/one.jsonl", "held/x.jsonl"}
 	for _, tt := range []struct {
 		name, configs string
 		train, held   []string // nil: an error
-		says          string   // in the note, or the error
+		says          string   // what is in the note, or in the error
 	}{
 		{"a pattern", "- config_name: default\n  data_files: en/*.jsonl", []string{"en/one.jsonl", "en/two.jsonl"}, []string{"en/one.jsonl", "en/two.jsonl"}, ""},
 		{"patterns", "- config_name: x\n  data_files: [\"de/*.jsonl\", \"en/two.*\"]", []string{"de/one.jsonl", "en/two.jsonl"}, nil, ""},
@@ -145,7 +145,7 @@ func TestCards(t *testing.T) {
 	}
 }
 
-// TestSavedToDisk reads what save_to_disk writes: one data set, or one of splits.
+// TestSavedToDisk reads what save_to_disk writes: a Dataset, or a DatasetDict with splits.
 func TestSavedToDisk(t *testing.T) {
 	file := string(arrowNamed(t, "save_to_disk").File)
 	state := func(dir string, more string, names ...string) {
@@ -160,7 +160,7 @@ func TestSavedToDisk(t *testing.T) {
 	state(dir, "", "data-00001-of-00002.arrow", "data-00000-of-00002.arrow")
 	write(t, dir, "data-00000-of-00002.arrow", file)
 	write(t, dir, "data-00001-of-00002.arrow", file)
-	write(t, dir, "cache-0123.arrow", file) // of a map that datasets ran there
+	write(t, dir, "cache-0123.arrow", file) // datasets leaves such a file after a map in that directory
 	rows := func(path string, held bool) int {
 		s := chatSpec(t, small, path)
 		s.Held = held
@@ -201,7 +201,7 @@ func TestSavedToDisk(t *testing.T) {
 	wantError(t, err, "some rows are chosen", "load_from_disk('"+dir+"').flatten_indices()")
 }
 
-// TestHubNames: a name that is no file may be a data set of the Hub.
+// TestHubNames: an entry that is no file may be the name of a data set of the Hub.
 func TestHubNames(t *testing.T) {
 	dir := laidOut(t, "train.jsonl", "test.jsonl")
 	s := textSpec(t, 64, "org/name")

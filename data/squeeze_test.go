@@ -10,7 +10,7 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// squeeze compresses text as a file of that name is.
+// squeeze compresses text in the way that the end of name says.
 func squeeze(t testing.TB, name, text string) string {
 	t.Helper()
 	var b bytes.Buffer

@@ -2,8 +2,8 @@ package data
 
 import "math/bits"
 
-// Stats describes a data set. Tokens and what follows count what the rows hold;
-// what was cut off takes no part.
+// Stats describes a data set. Tokens and the fields after it count what is in the rows;
+// what was cut off is not counted.
 type Stats struct {
 	ID         string `json:"id"`
 	Kind       string `json:"kind"` // text, chat or input_ids
@@ -17,46 +17,46 @@ type Stats struct {
 	Supervised int64  `json:"supervised_tokens"`
 	VocabSize  int    `json:"vocab_size"`
 	VocabUsed  int    `json:"vocab_used"`     // different ids
-	Truncated  int64  `json:"truncated_rows"` // cut to max_seq_len
-	Unused     int    `json:"unused_rows"`    // packed rows without a supervised token
+	Truncated  int64  `json:"truncated_rows"` // rows that were cut to max_seq_len
+	Unused     int    `json:"unused_rows"`    // packed rows that were left out: they have no supervised token
 	Binary     int    `json:"binary_files"`   // skipped
 	Hidden     int    `json:"hidden_files"`   // skipped
-	// CutTokens are those of Truncated rows that were cut off; Dropped are chats
-	// with nothing supervised before the cut, which are left out.
+	// CutTokens are the tokens that were cut off Truncated rows. Dropped are the chats that
+	// were left out since nothing supervised was left of them before the cut.
 	CutTokens int64 `json:"cut_tokens,omitempty"`
 	Dropped   int64 `json:"dropped_rows,omitempty"`
-	// Skipped are rows that could not be read, with skip_bad_rows; Unsupervised
-	// of them had no supervised token.
+	// Skipped are the rows that skip_bad_rows left out; Unsupervised are those of them that
+	// had no supervised token.
 	Skipped      int64 `json:"skipped_rows,omitempty"`
 	Unsupervised int64 `json:"unsupervised_rows,omitempty"`
-	// MissingEOS are chats of which a supervised turn does not end with a special
-	// token, and texts that do not end with EOS; DoubledBOS documents that begin
-	// with two BOS.
+	// MissingEOS are the chats with a supervised turn that does not end with a special
+	// token, and the texts that do not end with EOS. DoubledBOS are the documents that
+	// begin with two BOS.
 	MissingEOS int64 `json:"missing_eos,omitempty"`
 	DoubledBOS int64 `json:"doubled_bos,omitempty"`
-	// LeftThinking, LeftText and LeftCalls are chats of which the chat template
-	// did not write some thoughts, text of a message, tools or calls.
+	// LeftThinking, LeftText and LeftCalls are the chats of which the chat template left
+	// out some thoughts, some text of a message, or tools or calls.
 	LeftThinking int64    `json:"left_thinking,omitempty"`
 	LeftText     int64    `json:"left_text,omitempty"`
 	LeftCalls    int64    `json:"left_calls,omitempty"`
 	Lengths      []Bucket `json:"document_lengths"`
 }
 
-// Bucket counts the documents, as read, of From to To tokens.
+// Bucket counts the documents that, as read, have From to To tokens.
 type Bucket struct {
 	From      int64 `json:"from"`
 	To        int64 `json:"to"`
 	Documents int64 `json:"documents"`
 }
 
-// IsText tells whether documents are text, and not tokens that came as such.
+// IsText tells whether documents are text that was tokenised, and not input_ids.
 func (d *Dataset) IsText() bool { return d.c.Kind == kindText }
 
 // IsChat tells whether documents are chats, or prompts with their answers.
 func (d *Dataset) IsChat() bool { return d.c.Kind == kindChat }
 
-// ChatTemplate is the template that chats went through, to be put beside the
-// trained model; "" where that is the model's own, or none was used.
+// ChatTemplate is the template that chats went through, which belongs beside the trained
+// model; "" where it is the model's own, or where none was used.
 func (d *Dataset) ChatTemplate() string {
 	if f := &d.spec.chat; d.IsChat() && f.tmpl != nil && !f.own {
 		return f.tmpl.Source()
@@ -64,7 +64,7 @@ func (d *Dataset) ChatTemplate() string {
 	return ""
 }
 
-// Stats reads all rows.
+// Stats counts, for which it reads all rows.
 func (d *Dataset) Stats() Stats {
 	s := Stats{
 		ID: d.ID(), Kind: string(d.c.Kind), Packed: d.packing, Files: len(d.c.Files),
@@ -92,7 +92,8 @@ func (d *Dataset) Stats() Stats {
 	return s
 }
 
-// lengths is a histogram by powers of two, without empty buckets at its ends.
+// lengths is a histogram of the documents' lengths by powers of two, without the empty buckets at
+// its ends.
 func (d *Dataset) lengths() []Bucket {
 	var counts [64]int64
 	for i := range d.c.Docs {
@@ -103,7 +104,7 @@ func (d *Dataset) lengths() []Bucket {
 	empty := 0
 	for k, n := range counts {
 		switch {
-		case n == 0 && out == nil: // none yet
+		case n == 0 && out == nil: // no document is that short
 		case n == 0:
 			empty++
 			out = append(out, bucket(k, 0))
@@ -115,7 +116,7 @@ func (d *Dataset) lengths() []Bucket {
 	return out[:len(out)-empty]
 }
 
-// bucket is that of lengths with k binary digits.
+// bucket is the Bucket of the lengths that have k binary digits.
 func bucket(k int, n int64) Bucket {
 	return Bucket{From: 1 << k >> 1, To: 1<<k - 1, Documents: n}
 }

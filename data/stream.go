@@ -19,31 +19,31 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// container is how a file keeps its documents.
+// container is the way in which a file keeps its documents.
 type container int
 
 const (
 	asText container = iota
-	asJSON           // JSONL, or an array
+	asJSON           // JSONL, or one array
 	asParquet
 	asTable // CSV or TSV
-	asLines // a row each
+	asLines // every line is a row
 	asArrow
 )
 
-// Units that rows of a file are counted in; none: the file is one document.
+// What the rows of a file are counted in; "" where the file is one document.
 const (
 	unitLine = "line"
 	unitRow  = "row"
 )
 
-// maxWindow bounds the memory, in bytes, that a zstd file can ask for.
+// maxWindow bounds how much memory, in bytes, a zstd file can ask for.
 const maxWindow = 128 << 20
 
-// codecs are the compressions by the end of a file's name.
+// codecs are the compressions, by the extension of a file's name.
 var codecs = map[string]string{".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 
-// Ends of files' names, without a compression's, by what the files hold.
+// Extensions of files, without that of a compression, by what the files hold.
 var (
 	parquetNames = []string{".parquet", ".pq"}
 	arrowNames   = []string{".arrow"}
@@ -52,31 +52,31 @@ var (
 	rowNames     = slices.Concat(parquetNames, arrowNames, tableNames, jsonNames)
 )
 
-// stream is a source that is being read, uncompressed.
+// stream reads a source, uncompressed.
 type stream struct {
 	src       source
-	name      string // in lower case, without the end that says how it is compressed
+	name      string // the file's name in lower case, without the extension of a compression
 	stop      <-chan struct{}
 	file      *os.File
-	size      int64     // of file, when it was opened
-	h         hash.Hash // of what was read of file
-	count     int64     // bytes read of file
-	failed    error     // of the first read of file that did
+	size      int64     // of the file, when it was opened
+	h         hash.Hash // of what was read of the file so far
+	count     int64     // bytes read of the file so far
+	failed    error     // the error of the first read of the file that failed
 	codec     string    // gzip, zstd, bzip2, xz or none
 	container container
-	alien     *alien // set: the file is none that mt reads
+	alien     *alien // set: the file is of a kind that mt does not read
 	r         io.Reader
 	unpacked  func() // frees the decompressor
 	progress  func() int64
 
 	unit  string
-	form  form // of its rows, once known
+	form  form // the form of the file's rows; known says whether it is set
 	known bool
-	given bool // form holds for every row, recognisable or not
+	given bool // form was given and holds for every row
 	rows  int64
 }
 
-// openStream opens a source, and looks at how it begins.
+// openStream opens a source and finds out from its start how to read it.
 func openStream(src source, s *Spec) (*stream, error) {
 	f, info, err := openRegular(src.path)
 	if err != nil {
@@ -118,8 +118,8 @@ func (st *stream) begin(s *Spec) error {
 	return nil
 }
 
-// peeked is what r begins with, at most n bytes, and a reader of all that r gives:
-// what is read, and the error that ends it.
+// peeked gives the first bytes of r, at most n, and a reader of all that r gives: those bytes
+// again, then the rest or the error that came.
 func peeked(r io.Reader, n int) ([]byte, io.Reader) {
 	head := make([]byte, 0, n)
 	var err error
@@ -133,13 +133,13 @@ func peeked(r io.Reader, n int) ([]byte, io.Reader) {
 	return head, io.MultiReader(bytes.NewReader(head), r)
 }
 
-// failing is a reader that gives an error.
+// failing is a reader that only gives an error.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// uncompressed is a file's name in lower case without the end that says how it is
-// compressed, and what that end says.
+// uncompressed is a file's name in lower case without the extension of a compression, and
+// the compression; codec is "" where there is none.
 func uncompressed(name string) (base, codec string) {
 	name = strings.ToLower(name)
 	for end, codec := range codecs {
@@ -150,24 +150,24 @@ func uncompressed(name string) (base, codec string) {
 	return name, ""
 }
 
-// ends tells whether name has one of the ends.
+// ends tells whether name ends with one of with.
 func ends(name string, with []string) bool {
 	return slices.ContainsFunc(with, func(w string) bool { return strings.HasSuffix(name, w) })
 }
 
-// NamesFile tells whether a name ends like that of a file that data is read from.
+// NamesFile tells whether a name ends like those of files that data is read from.
 func NamesFile(name string) bool {
 	base, codec := uncompressed(name)
 	return codec != "" || ends(base, rowNames) || ends(base, []string{".txt", ".md"})
 }
 
-// isPointer tells whether a file of that start and size stands for one that Git
-// LFS keeps elsewhere. Source: the Git LFS specification, below 1024 bytes.
+// isPointer tells whether a file with that start and size is a Git LFS pointer, which stands
+// for a file kept elsewhere. Source: the Git LFS specification; pointers have less than 1024 bytes.
 func isPointer(head []byte, size int64) bool {
 	return size < 1024 && bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/spec/"))
 }
 
-// container is how a file of that name is read.
+// container is the way to read a file with that name, of the data set of that number.
 func (s *Spec) container(name string, set int) container {
 	described := s.sets[set].Format != ""
 	switch s.Format {
@@ -197,9 +197,9 @@ func (s *Spec) container(name string, set int) container {
 	return asText
 }
 
-// raw reads the file as it is, counting and summing. A read that fails fails for good:
-// whoever looks at how a file begins may forget the error (bufio.Reader.Peek), and
-// would take it for another kind of file.
+// raw reads the file as it is, and counts and hashes what it reads. After a read that failed
+// all others fail too: whoever looks at how a file begins may drop the error
+// (bufio.Reader.Peek does), and would take the file for one of another kind.
 type raw struct{ st *stream }
 
 func (r raw) Read(p []byte) (int, error) {
@@ -208,7 +208,7 @@ func (r raw) Read(p []byte) (int, error) {
 		return 0, ErrStopped
 	default:
 	}
-	if r.st.size == 0 { // so says also what is made as it is read, and may have no end
+	if r.st.size == 0 { // files that are made up as they are read have size 0 too, and some have no end
 		return 0, io.EOF
 	}
 	if r.st.failed != nil {
@@ -247,7 +247,7 @@ func (st *stream) unpack() error {
 	case "bzip2":
 		st.r = bzip2.NewReader(bufio.NewReaderSize(st.r, 64<<10))
 	case "xz":
-		var end [4]byte // the library takes a file that ends between two blocks for whole
+		var end [4]byte // the library does not notice where a file was cut off between two blocks
 		if _, err := st.file.ReadAt(end[:], st.size-4); err != nil || string(end[2:]) != "YZ" && end != [4]byte{} {
 			return errors.New("the file was cut off")
 		}
@@ -262,7 +262,7 @@ func (st *stream) unpack() error {
 
 func (st *stream) Read(p []byte) (int, error) { return st.r.Read(p) }
 
-// counted is how many bytes of the file have been dealt with.
+// counted is how many bytes of the file are done.
 func (st *stream) counted() int64 {
 	if st.progress != nil {
 		return st.progress()
@@ -270,9 +270,9 @@ func (st *stream) counted() int64 {
 	return st.count
 }
 
-// sum is the SHA-256 of the whole file.
+// sum is the SHA-256 of the whole file, in hexadecimal.
 func (st *stream) sum() (string, error) {
-	if st.container == asParquet { // read at places
+	if st.container == asParquet { // it was not read from start to end
 		return sumOf(st.src.path)
 	}
 	if _, err := io.Copy(io.Discard, raw{st}); err != nil {
@@ -281,7 +281,7 @@ func (st *stream) sum() (string, error) {
 	return hex.EncodeToString(st.h.Sum(nil)), nil
 }
 
-// wrap names the file in an error of reading it.
+// wrap adds the file's name to an error of reading it.
 func (st *stream) wrap(err error) error {
 	if st.codec != "" {
 		return fmt.Errorf("%s: %s: %w", st.src.path, st.codec, err)

@@ -10,33 +10,33 @@ import (
 	"strings"
 )
 
-// tableRows gives the records of a CSV or TSV file as JSON objects of strings, by
-// the names in its first record. It reads what Python's csv and pandas write: a
-// value may stand in double quotes, and holds line ends and, doubled, quotes then.
-// A row is bounded, however a file is broken, which encoding/csv does not promise.
+// tableRows gives the records of a CSV or TSV file as JSON objects of strings, with the names
+// in the first record as keys. It reads what Python's csv and pandas write: a value may stand
+// in double quotes, and may then hold line ends and doubled quotes. However a file is broken,
+// a row takes bounded memory, which encoding/csv does not promise.
 type tableRows struct {
 	r      *bufio.Reader
 	comma  byte
 	lists  func(name string) bool // columns whose values may be JSON lists
 	header []string               // nil: not read yet
 	line   int64                  // lines read
-	text   []byte                 // of the record at hand, its values without quotes
-	ends   []int                  // of its values in text
-	quoted bool                   // one of them stood in quotes
+	text   []byte                 // the values of the current record one after the other, without quotes
+	ends   []int                  // where each of these values ends in text
+	quoted bool                   // at least one of them stood in quotes
 	done   error
 }
 
-// maxRowValues is how many values a record has at most.
+// maxRowValues is how many values a record may have at most.
 const maxRowValues = 1 << 16
 
 var errRowValues = &badRow{err: fmt.Errorf("the row has more than %d values", maxRowValues)}
 
-// newTable reads a file of the given name. What separates values is a comma, or a
-// tab where the name says so, unless the first line has none and has another of
-// the usual separators.
+// newTable reads a file of the given name. Its values are separated by commas, or by tabs
+// where the name says so. Where the first line has none of those, they are separated by
+// another of the usual separators that it has.
 func newTable(r io.Reader, name string, lists func(string) bool) *tableRows {
 	t := &tableRows{r: bufio.NewReaderSize(r, 256<<10), comma: ',', lists: lists}
-	if start, _ := t.r.Peek(3); bytes.Equal(start, []byte("\xef\xbb\xbf")) { // an error shows at the first row
+	if start, _ := t.r.Peek(3); bytes.Equal(start, []byte("\xef\xbb\xbf")) { // an error of reading comes again at the first row
 		_, _ = t.r.Discard(3)
 	}
 	if strings.HasSuffix(name, ".tsv") || strings.HasSuffix(name, ".tab") {
@@ -79,7 +79,7 @@ func (t *tableRows) next(dst []byte) ([]byte, int64, error) {
 	dst = append(dst, '{')
 	more := false
 	for i, name := range t.header {
-		if name == "" { // the numbers that pandas writes in front
+		if name == "" { // the column of row numbers that pandas writes first
 			continue
 		}
 		if more {
@@ -92,8 +92,8 @@ func (t *tableRows) next(dst []byte) ([]byte, int64, error) {
 	return append(dst, '}'), at, nil
 }
 
-// appendValue appends a value as JSON: a string, or in a column of lists the list
-// that it writes, null for nothing.
+// appendValue appends a value as JSON: as a string, or in a column of lists as the list that
+// it writes, or null where it is empty.
 func (t *tableRows) appendValue(dst []byte, name string, v []byte) []byte {
 	if t.lists(name) {
 		switch list := bytes.TrimSpace(v); {
@@ -114,10 +114,10 @@ func (t *tableRows) value(i int) []byte {
 	return t.text[from:t.ends[i]]
 }
 
-// readHeader takes the names of the columns.
+// readHeader reads the names of the columns.
 func (t *tableRows) readHeader() error {
 	at, err := t.record()
-	if bad := (*badRow)(nil); errors.As(err, &bad) { // it spoils all rows
+	if bad := (*badRow)(nil); errors.As(err, &bad) { // without the names no row can be read
 		return fmt.Errorf("line %d: %w", at, bad.err)
 	}
 	if err != nil {
@@ -135,8 +135,8 @@ func (t *tableRows) readHeader() error {
 	return nil
 }
 
-// record reads the next record that is no blank line, and says on which line it
-// begins. After a *badRow the next begins on the line behind it.
+// record reads the next record, passing over blank lines, and gives the line on which it
+// begins. After a *badRow the next record begins on the line after it.
 func (t *tableRows) record() (at int64, err error) {
 	for {
 		at = t.line + 1
@@ -146,12 +146,12 @@ func (t *tableRows) record() (at int64, err error) {
 	}
 }
 
-// scan reads up to the end of a record.
+// scan reads up to the end of a record, into text and ends.
 func (t *tableRows) scan() error {
 	t.text, t.ends, t.quoted = t.text[:0], t.ends[:0], false
 	var bad error
-	size, inside, start := 0, false, true // start: of a value
-	whole := 0                            // up to here text stays: a separator, or a closing quote, was there
+	size, inside, start := 0, false, true // start: b is the first byte of a value
+	whole := 0                            // no \r before this place in text is part of a line end: a separator or a closing quote came there
 	for {
 		b, err := t.r.ReadByte()
 		switch size++; {
@@ -200,22 +200,22 @@ func (t *tableRows) scan() error {
 	}
 }
 
-// doubled takes a second quote behind one, if it is there.
+// doubled tells whether another quote follows the quote just read, and reads that one.
 func (t *tableRows) doubled() bool {
 	b, err := t.r.ReadByte()
 	if err == nil && b != '"' {
-		_ = t.r.UnreadByte() // of a byte just read
+		_ = t.r.UnreadByte() // cannot fail after a read
 	}
 	return err == nil && b == '"'
 }
 
-// atEnd tells whether a value ends here.
+// atEnd tells whether the value ends here.
 func (t *tableRows) atEnd() bool {
-	next, _ := t.r.Peek(2) // less at the end of the file
+	next, _ := t.r.Peek(2) // fewer at the end of the file
 	return len(next) == 0 || next[0] == t.comma || next[0] == '\n' || string(next) == "\r\n" || string(next) == "\r"
 }
 
-// textRows makes every line that is not blank a row {"text": line}.
+// textRows makes a row {"text": line} of every line that is not blank.
 type textRows struct {
 	r    *bufio.Reader
 	n    int64

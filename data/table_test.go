@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestTables: CSV and TSV are tables, whatever separates their values, and say
-// the same as rows of JSON.
+// TestTables: CSV and TSV are read as tables, whatever separates their values, and give what
+// the same rows in JSON give.
 func TestTables(t *testing.T) {
 	const (
 		chatted = `[{""role"":""user"",""content"":""h""},{""role"":""assistant"",""content"":""g""}]`
@@ -61,12 +61,12 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestBadTables: a bad row is named by its line and costs no other row.
+// TestBadTables: the error of a bad row names its line, and no other row is lost with it.
 func TestBadTables(t *testing.T) {
 	for _, tt := range []struct {
 		name, content string
 		want          []string
-		rows          []string // with skip_bad_rows; nil: it does not help
+		rows          []string // the rows left with skip_bad_rows; nil: it does not help
 	}{
 		{"too many values", "text,id\na,1\nb,c,2\nd,3\n", []string{"a.csv:3: the row has 3 values and the header 2 columns", "double quotes"}, []string{"a$", "d$"}},
 		{"too few values", "text,id\na\nb,2\n", []string{"a.csv:2: the row has 1 values"}, []string{"b$"}},
@@ -103,7 +103,7 @@ func TestBadTables(t *testing.T) {
 	}
 }
 
-// FuzzTable compares with encoding/csv, where that takes a file.
+// FuzzTable compares with encoding/csv wherever that reads a file.
 func FuzzTable(f *testing.F) {
 	for _, s := range []string{"a,b\n1,2\n", "a\n\"x\"\"y\n\"\n\n z \n", "a,b\r\n\"\",\r\n,\n", "a;b\n1;2", "\"a\"\"\",b\n\"1\",", "x\n\"\"\n"} {
 		f.Add([]byte(s))
@@ -130,7 +130,7 @@ func FuzzTable(f *testing.F) {
 			got = append(got, values)
 		}
 		if !utf8.Valid(content) || bytes.IndexByte(content, '\r') >= 0 || !validHeader(table.header) {
-			return // encoding/csv takes line ends out of quotes
+			return // encoding/csv changes line ends inside quotes
 		}
 		r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))))
 		r.Comma = rune(table.comma)
@@ -144,7 +144,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// validHeader tells whether JSON objects keep the names apart.
+// validHeader tells whether all names are different, so that a JSON object can have them as keys.
 func validHeader(names []string) bool {
 	for i, n := range names {
 		if n == "" || n != strings.ToValidUTF8(n, "") || slices.Contains(names[:i], n) {
@@ -154,8 +154,7 @@ func validHeader(names []string) bool {
 	return len(names) > 0
 }
 
-// TestTextRows: the lines of a text file that dataset_info.json describes are its
-// rows.
+// TestTextRows: the lines of a text file that dataset_info.json describes are rows.
 func TestTextRows(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.txt", "one \"line\"\r\n\n \n two\nthree")

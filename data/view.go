@@ -5,24 +5,24 @@ import (
 	"sort"
 )
 
-// Train is the rows that Eval has not.
+// Train is the rows that are not in Eval.
 func (d *Dataset) Train() View {
 	return View{d: d, rows: int(d.rows) - len(d.val), drop: d.val}
 }
 
-// Eval is the rows that ValSize holds out: a choice by Seed alone, whatever the
-// order of training. A share counts up to a whole row.
+// Eval is the rows that ValSize holds out. Seed alone chooses them, whatever the order of
+// training. A share of the rows is rounded up.
 func (d *Dataset) Eval() View { return View{d: d, rows: len(d.val), pick: d.val} }
 
 // All is Train and Eval together.
 func (d *Dataset) All() View { return View{d: d, rows: int(d.rows)} }
 
-// View is some rows of a data set, in file order. The zero value has none.
+// View is some rows of a data set, in file order. The zero value has no rows.
 type View struct {
 	d    *Dataset
 	rows int
-	pick []int64 // these rows, where not nil,
-	drop []int64 // else all but these; rising
+	pick []int64 // where not nil: the rows of the view
+	drop []int64 // else the view has all rows but these, which rise
 }
 
 // Rows is the number of rows.
@@ -37,7 +37,7 @@ func (v View) Row(i int) Row {
 
 func (v View) fill(i int, r *Row) { v.d.fill(v.at(i), r) }
 
-// at is which of the data set's rows is the view's row i.
+// at is the data set's number of the view's row i.
 func (v View) at(i int) int {
 	switch {
 	case i < 0 || i >= v.rows:
@@ -48,20 +48,19 @@ func (v View) at(i int) int {
 	return int(without(v.drop, int64(i)))
 }
 
-// Longest is the number of tokens of the view's longest row; 0 where it has
-// none.
+// Longest is how many tokens the view's longest row has; 0 where the view has no rows.
 func (v View) Longest() int {
 	longest := 0
 	for i := range v.rows {
 		longest = max(longest, int(v.d.tokens(v.at(i))))
 		if longest == v.d.spec.MaxSeqLen {
-			break // none is longer
+			break // no row can be longer
 		}
 	}
 	return longest
 }
 
-// without is the number i, from 0, of those that are not in drop, which rises.
+// without is the i-th number, from 0, of those that are not in drop, which rises.
 func without(drop []int64, i int64) int64 {
 	return i + int64(sort.Search(len(drop), func(k int) bool { return drop[k]-int64(k) > i }))
 }

@@ -17,21 +17,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cacheWriter writes a cache file. Tokens go to it directly; what follows them
-// in it waits in files of its own. A commit makes all of it stay until another
-// process goes on.
+// cacheWriter writes a cache file. Tokens are written to it directly; labels and documents,
+// which come after them, wait in files of their own. A commit keeps all of it for another
+// process to go on with.
 type cacheWriter struct {
 	manifest
 	name    string
 	parts   [3]*part // tokens, labels, documents
 	buf     []byte
-	private bool   // another process writes the same cache: nothing is kept
-	kept    bool   // there is a commit
-	whole   bool   // the cache has its name; what is called by the parts' is another's
-	resumed string // a note on what was taken over, "" without
+	private bool   // another process writes the same cache, so this one keeps nothing for later
+	kept    bool   // a commit was made
+	whole   bool   // the cache has its final name; files with the names of parts are now another process's
+	resumed string // a note on what was taken over from an earlier process, "" where nothing was
 }
 
-// part is one of the three arrays of a cache file.
+// part is one of the three arrays of a cache file, with the file that it is written to.
 type part struct {
 	f   *os.File
 	w   *bufio.Writer
@@ -44,24 +44,24 @@ func (p *part) write(b []byte) error {
 	return err
 }
 
-// partNames are what the files of an unfinished cache end with.
+// partNames are the ends of the names of an unfinished cache's three files.
 var partNames = [3]string{".part", ".part-labels", ".part-documents"}
 
-// journalName is what a commit's file ends with, and journalName with newName
-// until it is whole.
+// journalName is the end of the name of a commit's file. newName follows it while that file
+// is being written.
 const (
 	journalName = ".part.json"
 	newName     = ".new"
 )
 
-// tempName is in the names of files that are nobody's to go on with.
+// tempName is in the names of files that no other process can go on with.
 const tempName = ".tmp-"
 
-// besides are the ends of all that lies beside a cache's first part.
+// besides are the ends of the names of all files beside a cache's first part.
 var besides = []string{partNames[1], partNames[2], journalName, journalName + newName}
 
-// newCacheWriter opens the files beside name, with what an earlier process left
-// in them: resume says what that is worth. close ends it in any case.
+// newCacheWriter opens the files beside name, with what an earlier process left in them;
+// resume decides what of that is used. close must be called in any case.
 func newCacheWriter(name string, m manifest) (*cacheWriter, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func newCacheWriter(name string, m manifest) (*cacheWriter, error) {
 
 func (w *cacheWriter) pattern() string { return w.name + tempName }
 
-// lockedFile opens a file that one process at a time has; nil where another has
+// lockedFile opens a file and locks it for this process; it is nil where another process has
 // it.
 func lockedFile(name string) (*os.File, error) {
 	for {
@@ -113,12 +113,12 @@ func lockedFile(name string) (*os.File, error) {
 		if err == nil && gone == nil && os.SameFile(mine, there) {
 			return f, nil
 		}
-		f.Close() // it was finished, or removed, before the lock was taken
+		f.Close() // the file was finished or removed before the lock was taken
 	}
 }
 
-// namesIn are the paths of what a folder holds whose names begin and end so. A
-// pattern would not do: the folder may have a name that is one.
+// namesIn are the paths in a folder whose names begin with start and end with end.
+// filepath.Glob would not do, since the folder's own name may hold signs of a pattern.
 func namesIn(folder, start, end string) []string {
 	entries, _ := os.ReadDir(folder) // what cannot be listed is not removed
 	var names []string
@@ -130,9 +130,9 @@ func namesIn(folder, start, end string) []string {
 	return names
 }
 
-// removeAbandoned removes files that a process left when it was killed: those whose
-// paths begin so and on which it holds no lock any more. Files of the last minute
-// are left alone, for they may be about to be locked.
+// removeAbandoned removes files that killed processes left: those whose paths begin with
+// start and which nobody holds a lock on. Files of the last minute are left alone, since they
+// may be about to be locked.
 func removeAbandoned(start string) {
 	for _, name := range namesIn(filepath.Dir(start), filepath.Base(start), "") {
 		f, err := os.Open(name)
@@ -148,18 +148,17 @@ func removeAbandoned(start string) {
 	}
 }
 
-// removeBesides removes what lies beside the first part of the cache name. Who
-// calls it holds that part's lock.
+// removeBesides removes the files beside the first part of the cache name. The caller must
+// hold that part's lock.
 func removeBesides(name string) {
 	for _, end := range besides {
 		os.Remove(name + end)
 	}
 }
 
-// sweep removes what processes that were killed have left in the folder of the
-// cache name, which is whole: its own parts, and those of others whose first part
-// is gone, so that nobody can go on with them. What a living process works at is
-// locked, and stays.
+// sweep removes what killed processes have left in the folder of the finished cache name: the
+// parts of that cache, and those of other caches whose first part is gone, so that nobody can
+// go on with them. What a living process works at is locked, and stays.
 func sweep(name string) {
 	removeAbandoned(name + tempName)
 	var left []string
@@ -171,7 +170,7 @@ func sweep(name string) {
 	slices.Sort(left)
 	for _, n := range slices.Compact(left) {
 		if _, err := os.Lstat(n + partNames[0]); n != name && err == nil {
-			continue // somebody's work, or to be gone on with
+			continue // a process works at it, or one can go on with it
 		}
 		if f, err := lockedFile(n + partNames[0]); err == nil && f != nil {
 			removeBesides(n)
@@ -181,8 +180,8 @@ func sweep(name string) {
 	}
 }
 
-// tokens adds tokens to the current document. labels may be nil: then they are
-// the tokens, should others have labels.
+// tokens adds tokens to the current document. Where labels is nil they are the tokens
+// themselves, if other documents have labels.
 func (w *cacheWriter) tokens(ids, labels []int32) error {
 	w.Tokens += int64(len(ids))
 	if labels != nil {
@@ -201,8 +200,8 @@ func (w *cacheWriter) tokens(ids, labels []int32) error {
 	return w.parts[1].write(w.buf)
 }
 
-// endDoc ends the current document, which is on the given line of its file, 0
-// for all of it.
+// endDoc ends the current document, which is on the given line of its file; 0 where it is
+// the whole file.
 func (w *cacheWriter) endDoc(line int64, flags uint64) error {
 	w.Docs++
 	w.buf = binary.LittleEndian.AppendUint64(w.buf[:0], uint64(w.Tokens))
@@ -226,7 +225,7 @@ func appendTokens(dst []byte, ids []int32, width int64) []byte {
 	return dst
 }
 
-// flush hands all that was written to the system.
+// flush hands everything written so far to the operating system.
 func (w *cacheWriter) flush() error {
 	for i, p := range w.parts {
 		w.Sums[i] = p.sum
@@ -237,8 +236,8 @@ func (w *cacheWriter) flush() error {
 	return nil
 }
 
-// finish completes the file and gives it its name. The other parts go first: a
-// process that is killed in between leaves none of them beside a whole cache.
+// finish completes the file and gives it its name. The other parts are removed before that,
+// so that a process killed in between leaves none of them beside a complete cache.
 func (w *cacheWriter) finish() error {
 	if err := w.flush(); err != nil {
 		return err
@@ -275,8 +274,7 @@ func (w *cacheWriter) finish() error {
 	return err
 }
 
-// close closes the files, and removes what has neither been finished nor
-// committed.
+// close closes the files. It removes what is neither finished nor committed.
 func (w *cacheWriter) close() error {
 	var errs []error
 	for i, p := range w.parts {

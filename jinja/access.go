@@ -18,7 +18,7 @@ func objectName(v any) string {
 	return typeName(v) + " object"
 }
 
-// methodOf is the method name of v's type.
+// methodOf is the method of that name that values of v's type have.
 func methodOf(v any, name string) (method, bool) {
 	var m method
 	var ok bool

@@ -48,8 +48,8 @@ func toFloat(r *run, v any, a *args) any {
 	return b.or(0, 0.0)
 }
 
-// number is s without white space around it and without single underscores
-// between digits, as Python's int and float read it.
+// number is s without the white space around it and without single underscores between
+// digits, which Python's int and float ignore; false where underscores stand elsewhere.
 func number(s string) (string, bool) {
 	s = strings.Map(asciiDigit, strings.TrimFunc(s, isSpace))
 	if !strings.Contains(s, "_") {

@@ -232,7 +232,7 @@ func (d *jsonReader) str() string {
 	}
 }
 
-// plain reads what of a string stands for itself.
+// plain reads the characters of a string up to the next quote or escape.
 func (d *jsonReader) plain() string {
 	from := d.at
 	for d.at < len(d.text) && d.text[d.at] != '"' && d.text[d.at] != '\\' && d.text[d.at] >= ' ' {
@@ -241,7 +241,7 @@ func (d *jsonReader) plain() string {
 	return d.utf8(from)
 }
 
-// utf8 is the text from from to at, which must be UTF-8.
+// utf8 is the text from offset from up to d.at, which must be UTF-8.
 func (d *jsonReader) utf8(from int) string {
 	part := d.text[from:d.at]
 	if !utf8.Valid(part) {

@@ -9,7 +9,7 @@ import (
 // eval is the value of e.
 func (r *run) eval(e expr, s *scope) any { return plain(r.raw(e, s)) }
 
-// raw is eval that leaves what is known of a macro's text.
+// raw is the value of e in which text that a macro wrote still says what is known of it (*spanned).
 func (r *run) raw(e expr, s *scope) any {
 	r.step(1)
 	switch e := e.(type) {
@@ -24,7 +24,7 @@ func (r *run) raw(e expr, s *scope) any {
 	return v
 }
 
-// compound is the value of an expression that has parts.
+// compound is the value of an expression that is made of other expressions.
 func (r *run) compound(e expr, s *scope) any {
 	switch e := e.(type) {
 	case *attrExpr:
@@ -49,7 +49,7 @@ func (r *run) compound(e expr, s *scope) any {
 	return r.operator(e, s)
 }
 
-// operator is the value of what is made by operators and brackets.
+// operator is the value of an expression that is made with operators or brackets.
 func (r *run) operator(e expr, s *scope) any {
 	switch e := e.(type) {
 	case *logicExpr:

@@ -85,8 +85,8 @@ func (r *run) filterBlock(st *filterStmt, s *scope) signal {
 	return sig
 }
 
-// captured is what body writes, as filter, which may be nil, changes it; nil where
-// body ends with a break or continue.
+// captured is what body writes, after the filters of filter if that is not nil. It is nil
+// where body ends with a break or continue.
 func (r *run) captured(body []stmt, filter expr, s *scope) (v any, sig signal) {
 	inner := &scope{outer: s}
 	v = r.capture(func() { sig = r.exec(body, inner) })
@@ -108,8 +108,8 @@ func (r *run) filtered(e expr, v any, s *scope) any {
 	return r.filter(f, v, s)
 }
 
-// namedBlock runs a block, which sees the template's own variables, and with
-// scoped those around it too.
+// namedBlock runs a block. The block sees the template's own variables; a scoped one also
+// sees those of the loops and blocks around it.
 func (r *run) namedBlock(st *blockStmt, s *scope) signal {
 	if st.required {
 		r.fail("required block '%s' not found", st.name)
@@ -122,7 +122,7 @@ func (r *run) namedBlock(st *blockStmt, s *scope) signal {
 	return ended
 }
 
-// assign gives what stands in target its part of v.
+// assign gives each name in target its part of v.
 func (r *run) assign(target expr, v any, s *scope) {
 	switch t := target.(type) {
 	case *nameExpr:
@@ -149,7 +149,7 @@ func (r *run) assign(target expr, v any, s *scope) {
 	}
 }
 
-// checkSpaces fails where target has an attribute of what is no namespace.
+// checkSpaces fails where target is an attribute of something that is not a namespace.
 func (r *run) checkSpaces(target expr, s *scope) {
 	switch t := target.(type) {
 	case *nsExpr:

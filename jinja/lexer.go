@@ -66,8 +66,8 @@ func syntaxFail(at pos, format string, args ...any) {
 	panic(syntaxError{at, fmt.Sprintf(format, args...)})
 }
 
-// normalize gives line breaks their one form and takes the last one away, as
-// Jinja does before it reads a template.
+// normalize turns all line breaks into "\n" and removes the one at the end, as Jinja does
+// before it reads a template.
 func normalize(source string) string {
 	source = strings.ReplaceAll(source, "\r\n", "\n")
 	source = strings.ReplaceAll(source, "\r", "\n")
@@ -79,8 +79,8 @@ type lexer struct {
 	src    string
 	at     int
 	tokens []token
-	// lineStart says that what was read last ended with a line break, or nothing
-	// was read.
+	// lineStart says that the text read last ended with a line break, or that nothing was
+	// read yet.
 	lineStart bool
 }
 
@@ -152,9 +152,9 @@ func (l *lexer) data(text string) {
 	}
 }
 
-// strip takes from text what a tag behind it removes: all white space for '-';
-// that since the last line break, where nothing else is there, for a block or a
-// comment without '+'.
+// strip removes from the end of text, which stands before a tag, what the tag removes. With
+// '-' that is all white space. Else for a block or a comment without '+' it is the white
+// space after the last line break, if there is nothing else on that line.
 func (l *lexer) strip(text string, sign byte, variable bool) string {
 	switch {
 	case sign == '-':
@@ -169,13 +169,12 @@ func (l *lexer) strip(text string, sign byte, variable bool) string {
 	return text
 }
 
-// skip is the offset of the first character from from on that is no white space.
+// skip is the offset of the first character at or after from that is not white space.
 func (l *lexer) skip(from int) int {
 	return len(l.src) - len(strings.TrimLeftFunc(l.src[from:], isSpace))
 }
 
-// rawBegin is the offset behind "raw %}" where that is what stands at from, else
-// -1.
+// rawBegin is the offset after "raw %}" if that stands at from, else -1.
 func (l *lexer) rawBegin(from int) int {
 	at := l.skip(from)
 	if !strings.HasPrefix(l.src[at:], "raw") {
@@ -191,8 +190,8 @@ func (l *lexer) rawBegin(from int) int {
 	return -1
 }
 
-// blockEnd is the offset behind the end of a block that stands at from, with the
-// white space that it removes, else -1.
+// blockEnd is the offset after the end of a block, if that stands at from, and after the
+// white space that this end removes; else -1.
 func (l *lexer) blockEnd(from int, end string) int {
 	rest := l.src[from:]
 	switch {
@@ -304,8 +303,8 @@ func (l *lexer) name() bool {
 	return true
 }
 
-// run is the offset behind digits from from on, in which single underscores may
-// stand between two; from where there is none.
+// run is the offset after the digits that begin at from, between which single underscores
+// may stand. It is from where no digit is there.
 func (l *lexer) run(from int, digits string) int {
 	end := from
 	for i := from; i < len(l.src); i++ {

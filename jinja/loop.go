@@ -1,12 +1,12 @@
 package jinja
 
-// loop is the variable of that name in a for loop.
+// loop is the variable "loop" of a for loop.
 type loop struct {
 	items       *iterator
 	count       int64 // -1: not known yet
 	index0      int64
 	before, now any
-	ahead       []any // read from items, but not yet come
+	ahead       []any // read from items, but not reached by the loop yet
 	depth0      int
 	again       func(v any, depth int) any // nil: the loop is not recursive
 	changed     []any
@@ -47,7 +47,7 @@ func (l *loop) advance() (any, bool) {
 	return item, true
 }
 
-// length is the number of items; it reads them all where nothing tells it.
+// length is the number of items. Where that is not known, it reads all items to count them.
 func (l *loop) length() int64 {
 	if l.count < 0 {
 		for {
@@ -117,11 +117,11 @@ var loopMethods = map[string]method{
 	},
 }
 
-// iteration is a loop's body under way.
+// iteration is one turn of a loop's body that is being run.
 type iteration struct {
 	item any
-	// message is the message that the loop stands at, NoMessage none; from is where the
-	// iteration's output begins in out.
+	// message is the message that the loop stands at, NoMessage where it stands at none.
+	// from is where the output of this turn begins in out.
 	message int
 	from    int
 	out     *buffer
@@ -178,7 +178,7 @@ func (r *run) loop(st *forStmt, s *scope, v any, depth int, again func(any, int)
 	return ended
 }
 
-// filteredItems are those items for which the loop's test holds.
+// filteredItems gives those items for which the loop's test holds.
 func (r *run) filteredItems(st *forStmt, s *scope, it *iterator) *iterator {
 	return &iterator{"generator", func() (any, bool) {
 		for {
@@ -199,8 +199,8 @@ func (r *run) filteredItems(st *forStmt, s *scope, it *iterator) *iterator {
 	}}
 }
 
-// packed is item as the names of target hold it: as tuples where there are
-// several, as Jinja hands it on behind a loop's test.
+// packed is item as the variables in target hold it: a tuple where there are several of them,
+// even if item was a list, as in Jinja when a loop has a test.
 func (r *run) packed(target expr, item any, s *scope) any {
 	t, ok := target.(*listExpr)
 	if !ok {
@@ -216,7 +216,7 @@ func (r *run) packed(target expr, item any, s *scope) any {
 	return items
 }
 
-// begin notes that a loop stands at item.
+// begin notes that a turn of the loop begins, at item.
 func (r *run) begin(st *forStmt, item any) {
 	i := &iteration{item: item, message: NoMessage, from: len(r.out.text), out: r.out, target: st.target}
 	if o, ok := item.(*Object); ok {
@@ -227,7 +227,7 @@ func (r *run) begin(st *forStmt, item any) {
 	r.standing = append(r.standing, i)
 }
 
-// end notes what the iteration wrote.
+// end notes what the turn wrote, if it stood at a message.
 func (r *run) end() {
 	n := len(r.standing) - 1
 	i := r.standing[n]
@@ -237,7 +237,7 @@ func (r *run) end() {
 	}
 }
 
-// isStanding says that a loop around i stands at the same message.
+// isStanding tells whether a loop around i stands at the same message.
 func (r *run) isStanding(i *iteration) bool {
 	for _, outer := range r.standing {
 		if outer.message == i.message {
@@ -247,8 +247,8 @@ func (r *run) isStanding(i *iteration) bool {
 	return false
 }
 
-// looked notes that items[index] gave item: where index is the number that the
-// innermost loop stands at, the loop stands at that message.
+// looked notes that items[index] gave item. Where item is a message and index is the number
+// that the innermost loop stands at, the loop stands at that message from now on.
 func (r *run) looked(index expr, at, item any) {
 	n := len(r.standing)
 	o, ok := item.(*Object)

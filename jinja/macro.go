@@ -45,8 +45,8 @@ func (a *args) noKeywords(r *run, name string) {
 // missing stands for a parameter that was not given.
 type missing struct{}
 
-// bind gives the arguments of the function name in the order of params, the first
-// need of which must be given; others are missing{}.
+// bind gives the arguments of the function name in the order of params. The first need of
+// params must be given; of the others those that are not given are missing{}.
 func (a *args) bind(r *run, name string, need int, params ...string) bound {
 	if len(a.pos) > len(params) {
 		r.fail("%s() takes at most %d arguments (%d given)", name, len(params), len(a.pos))
@@ -99,7 +99,8 @@ func (b bound) int(i int, v int64) int64 { return typed(b, i, v, asInt, "an inte
 
 func (b bound) str(i int, v string) string { return typed(b, i, v, asStr, "a string") }
 
-// typed is argument i as what as makes of it, v where it is missing.
+// typed is argument i, converted by as, or v where it is missing. It fails where as cannot
+// convert it.
 func typed[T any](b bound, i int, v T, as func(any) (T, bool), kind string) T {
 	if !b.has(i) {
 		return v
@@ -114,11 +115,11 @@ func typed[T any](b bound, i int, v T, as func(any) (T, bool), kind string) T {
 
 func (b bound) bool(i int) bool { return b.has(i) && truth(b.vals[i]) }
 
-// macroDepth is how many levels of nesting a macro's call counts for on top of
-// one, as it takes more stack than an expression does.
+// macroDepth is how many levels of nesting a macro's call counts for beyond its one, since it
+// takes more stack than an expression does.
 const macroDepth = 3
 
-// callMacro runs a macro as Jinja binds its arguments.
+// callMacro runs a macro. Arguments become its parameters by Jinja's rules.
 func (r *run) callMacro(m *macro, a *args) any {
 	r.depth += macroDepth
 	r.enter()

@@ -47,8 +47,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestStop: a rendering that would take long ends soon after Stop says so, in the
-// middle of what it does, with and without marks.
+// TestStop: a long rendering ends with ErrStopped soon after Stop is true, whatever it is
+// doing, with and without marks.
 func TestStop(t *testing.T) {
 	const slow = "{% for m in messages %}{{ m.content }}{% for a in range(9999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}{% endfor %}"
 	for _, source := range []string{slow, slow + "{% generation %}x{% endgeneration %}", "{% if add_generation_prompt %}" + slow + "{% else %}{% for m in messages %}{{ m.content }}{% endfor %}{% endif %}"} {

@@ -78,15 +78,15 @@ type parser struct {
 	at     int
 	t      *Template
 	depth  int
-	// loops counts the loops around that break and continue can end; stores counts
-	// those whose loop variable must not be assigned.
+	// loops is how many loops around the current place break and continue can end. stores
+	// is how many loops around it forbid to assign to the name loop.
 	loops, stores int
-	// soft says that a filter or test that does not exist fails only when it runs.
+	// soft says that a filter or test that does not exist is an error only when it runs.
 	soft bool
-	// missing are the filters and tests that do not exist, those in conditional
-	// expressions left out: they too fail only when they run.
+	// missing are the uses of filters and tests that do not exist, except those in
+	// conditional expressions, which are errors only when they run.
 	missing []syntaxError
-	// names are those that the macro around reads; nil outside of macros.
+	// names notes which special names the macro being read uses; nil outside of macros.
 	names *nameUse
 }
 
@@ -98,7 +98,7 @@ type nameUse struct {
 
 func (p *parser) cur() token { return p.tokens[p.at] }
 
-// next is the current token; the parser goes on to the one behind it.
+// next gives the current token and goes on to the one after it.
 func (p *parser) next() token {
 	t := p.tokens[p.at]
 	if t.kind != tEOF {
@@ -151,7 +151,7 @@ func (p *parser) expectName() token {
 	return p.next()
 }
 
-// enter counts a level of nesting; call what it gives to leave it.
+// enter begins a level of nesting; the function that it gives ends it.
 func (p *parser) enter() func() {
 	if p.depth++; p.depth > maxNesting {
 		syntaxFail(p.cur().pos, "nested more than %d deep", maxNesting)
@@ -159,8 +159,8 @@ func (p *parser) enter() func() {
 	return func() { p.depth-- }
 }
 
-// separated reads items with commas between them up to end, which is read too;
-// with trailing a comma may stand behind the last.
+// separated reads items with commas between them, up to and including end. With trailing, a
+// comma may follow the last item.
 func (p *parser) separated(end string, trailing bool, item func()) {
 	for first := true; !p.isOp(end); first = false {
 		if !first {
@@ -173,8 +173,8 @@ func (p *parser) separated(end string, trailing bool, item func()) {
 	p.expectOp(end)
 }
 
-// body reads statements up to a tag named in ends, at which it stops, or with no
-// ends to the end of the template.
+// body reads statements up to a tag that is named in ends, before which it stops; without
+// ends, up to the end of the template.
 func (p *parser) body(ends ...string) []stmt {
 	defer p.enter()()
 	var body []stmt
@@ -204,15 +204,15 @@ func (p *parser) body(ends ...string) []stmt {
 	}
 }
 
-// block reads the end of a tag and the statements behind it up to one of ends,
-// which stays to be read.
+// block reads the end of a tag and then statements, up to a tag that is named in ends and is
+// left to be read.
 func (p *parser) block(ends ...string) []stmt {
 	p.skipOp(":")
 	p.expectKind(tBlockEnd)
 	return p.body(ends...)
 }
 
-// whole is block up to end, which is read.
+// whole is block with one end, whose name it reads too.
 func (p *parser) whole(end string) []stmt {
 	body := p.block(end)
 	p.next()
@@ -268,8 +268,8 @@ func (p *parser) statement(ends []string) stmt {
 	return nil
 }
 
-// closed reads something that break, continue and lenient names do not reach
-// into: a macro's body, a block.
+// closed reads the body of a macro or of a block. A break or continue in it cannot end a
+// loop around it, and filters in it must exist even inside a conditional expression.
 func (p *parser) closed(read func()) {
 	loops := p.loops
 	p.loops = 0

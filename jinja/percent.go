@@ -45,7 +45,7 @@ func (p *percentArgs) next() any {
 	return p.list[p.used-1]
 }
 
-// percent is Python's s % arg; with escape what is put in is escaped for HTML.
+// percent is Python's s % arg. With escape, what is inserted is escaped for HTML.
 func (r *run) percent(s string, arg any, escape bool) string {
 	args := &percentArgs{r: r, arg: arg, list: []any{arg}}
 	if isTuple(arg) {
@@ -80,8 +80,8 @@ func (r *run) percent(s string, arg any, escape bool) string {
 	return b.String()
 }
 
-// isMapping says that Python counts v as a mapping to format, of which nothing
-// need be used.
+// isMapping tells whether Python takes v for a mapping of values to format, which may have
+// values that are not used.
 func isMapping(v any) bool {
 	switch v.(type) {
 	case *Object, []any, *undefined, intRange:
@@ -90,7 +90,7 @@ func isMapping(v any) bool {
 	return false
 }
 
-// percentOne formats what stands at s, behind its %; it gives what is left of s.
+// percentOne formats one value as s says, which begins after the %. rest is the rest of s.
 func (r *run) percentOne(s string, args *percentArgs, escape bool) (out, rest string, byKey bool) {
 	f := spec{precision: -1}
 	var v any
@@ -153,7 +153,7 @@ func (f *spec) flags(s string) string {
 	return s
 }
 
-// number reads digits or a * at s; none is the value where neither is there.
+// number reads digits, or a * for an argument, at the start of s; it is none where neither is there.
 func (r *run) number(s string, args *percentArgs, none int) (int, string) {
 	n, digits := none, 0
 	if strings.HasPrefix(s, "*") && args != nil {

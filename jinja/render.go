@@ -55,7 +55,7 @@ func (t *Template) Render(vars map[string]any) (out *Rendered, err error) {
 // promptFlag is the variable that asks for the header of an answer to come.
 const promptFlag = "add_generation_prompt"
 
-// prepare takes vars in and gives the bytes of text in them.
+// prepare sets the variables from vars, and gives the number of bytes of text in them.
 func (r *run) prepare(vars map[string]any) (size int, err error) {
 	r.vars = map[string]any{"tools": nil, "documents": nil, promptFlag: false}
 	in := &intake{}
@@ -81,7 +81,7 @@ func (r *run) prepare(vars map[string]any) (size int, err error) {
 		}
 		if o = withReasoning(o); o == m {
 			if _, twice := r.messages[o]; twice {
-				o = o.clone() // a message is known by its identity
+				o = o.clone() // messages are told apart by their identity
 			}
 		}
 		list[i], r.messages[o] = o, i
@@ -90,8 +90,8 @@ func (r *run) prepare(vars map[string]any) (size int, err error) {
 	return in.size, nil
 }
 
-// withReasoning is message with its reasoning under the two names that templates
-// read, message itself where it has none.
+// withReasoning is message with its reasoning under both names that templates read; it is
+// message itself where it has no reasoning.
 func withReasoning(message *Object) *Object {
 	for _, name := range []string{"reasoning_content", "thinking", "reasoning"} {
 		v, _ := message.Get(name)
@@ -109,7 +109,7 @@ func withReasoning(message *Object) *Object {
 	return message
 }
 
-// intake turns Go values into those of the template and counts their text.
+// intake turns Go values into values of the template, and counts the size of their text.
 type intake struct{ size int }
 
 func (in *intake) value(v any, depth int) (any, error) {
@@ -147,7 +147,7 @@ func (in *intake) value(v any, depth int) (any, error) {
 	return nil, fmt.Errorf("a value of type %T cannot be used in a template", v)
 }
 
-// object is o itself where its values need no change, else a copy.
+// object is o itself where no value in it needs to be changed, else a changed copy.
 func (in *intake) object(o *Object, depth int) (*Object, error) {
 	if o == nil {
 		return nil, fmt.Errorf("an object is nil")
@@ -171,7 +171,7 @@ func (in *intake) object(o *Object, depth int) (*Object, error) {
 	return out, nil
 }
 
-// list is items themselves where they need no change, else a copy.
+// list is items itself where no item needs to be changed, else a changed copy.
 func list[T any](in *intake, items []T, depth int) ([]any, error) {
 	out, same := any(items).([]any)
 	if !same {
@@ -193,7 +193,7 @@ func list[T any](in *intake, items []T, depth int) ([]any, error) {
 	return out, nil
 }
 
-// unchanged says that intake left v as it is.
+// unchanged tells whether w, which intake made of v, is v as it was.
 func unchanged(v, w any) bool {
 	if x, ok := v.([]any); ok {
 		y := w.([]any)

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Budget of one rendering. Chat templates use some hundreds of steps a message;
-// a million takes a tenth to half a second.
+// The budget of one rendering. Chat templates use some hundreds of steps for a message; a
+// million steps take a tenth to half a second.
 const (
-	// Each byte of text in the variables brings more on top.
+	// Each byte of text in the variables adds stepsPerByte and bytesPerByte to these.
 	maxSteps     = 4_000_000
 	stepsPerByte = 4
 	maxBytes     = 64 << 20
 	maxOutput    = 16 << 20
 	bytesPerByte = 64
-	// maxDepth bounds macros that call each other, recursive loops and nested
-	// values, all together.
+	// maxDepth bounds the depth of macros that call each other, of recursive loops and of
+	// nested values, all counted together.
 	maxDepth = 900
 )
 
-// run is one rendering. It panics with a failure where the template fails; pos
-// says where that was.
+// run is one rendering. Where the template fails it panics with a failure, and pos says at
+// which place.
 type run struct {
 	t         *Template
 	vars      map[string]any
@@ -51,14 +51,14 @@ func (r *run) fail(format string, args ...any) {
 	panic(failure{msg: fmt.Sprintf(format, args...)})
 }
 
-// stopped is what a run panics with that Template.Stop ends.
+// stopped is what a run panics with when Template.Stop ends it.
 type stopped struct{}
 
-// askEvery is how many steps pass, as a power of two, until Stop is asked again:
-// a thousandth of a second or less.
+// askEvery is the binary logarithm of how many steps pass until Stop is asked again, which
+// takes a thousandth of a second or less.
 const askEvery = 12
 
-// step takes n steps of the budget.
+// step uses n steps of the budget.
 func (r *run) step(n int) {
 	was := r.steps
 	if r.steps -= n; r.steps < 0 {
@@ -79,10 +79,10 @@ func (r *run) message() int {
 	return NoMessage
 }
 
-// read takes the steps that reading all of s costs.
+// read uses the steps that it costs to read all of s.
 func (r *run) read(s string) { r.step(len(s) >> 8) }
 
-// grow takes n bytes of the budget, for a value about to be made.
+// grow uses n bytes of the budget, for a value that is about to be made.
 func (r *run) grow(n int) {
 	if r.bytes -= n; r.bytes < 0 || n < 0 {
 		r.fail("the template makes more than %d bytes of values", r.maxBytes)
@@ -137,15 +137,15 @@ func (r *run) lookup(s *scope, name string) any {
 	return &undefined{"'" + name + "' is undefined"}
 }
 
-// buffer is output with what is known of it.
+// buffer is output, with the generation spans and the messages' turns in it.
 type buffer struct {
 	text  []byte
 	gens  []Span
 	turns []Turn
 }
 
-// spanned is text with what is known of it: what a macro wrote. It turns into a
-// string wherever it is used but where it is printed as it is.
+// spanned is text that a macro wrote, with the generation spans and the messages' turns in
+// it. Printed as it is, it keeps them; any other use makes a plain string of it.
 type spanned struct {
 	text  string
 	gens  []Span
@@ -187,7 +187,7 @@ func (r *run) capture(f func()) any {
 	return &spanned{string(r.out.text), r.out.gens, r.out.turns}
 }
 
-// plain is v with a spanned text turned into a string.
+// plain is v, or its text where v is a *spanned.
 func plain(v any) any {
 	if s, ok := v.(*spanned); ok {
 		return s.text

@@ -2,8 +2,8 @@ package jinja
 
 import "strings"
 
-// window is the part of s from character start up to stop, as a slice cuts it,
-// and its first character's place; not ok where start lies behind the end.
+// window is the part of s from character start up to character stop, cut as a slice is, and
+// the place of its first character. ok is false where start lies after the end of s.
 func (r *run) window(s string, start, stop any) (string, int64, bool) {
 	n := int64(runeCount(s))
 	r.grow(len(s) / 16)
@@ -29,8 +29,8 @@ func byteOffset(s string, n int64) int {
 	return len(s)
 }
 
-// affixMethod asks whether a part of the string begins or ends with a string, or
-// with one of a tuple.
+// affixMethod makes a method that asks whether a part of a string begins, or ends, with a
+// given string or with one of a tuple of strings.
 func affixMethod(name string, has func(s, affix string) bool) method {
 	return func(r *run, self any, a *args) any {
 		b := a.bind(r, name, 1, "affix", "start", "end")

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// getter looks up a path of attributes, "a.b.0", in an item; a nil path is the
-// item itself, and what is missing on the way is otherwise, where that is not nil.
+// getter gives a function that looks up a path of attributes, such as "a.b.0", in an item. A
+// nil path is the item itself. What is missing on the way is replaced by otherwise, unless
+// that is nil.
 func (r *run) getter(path, otherwise any) func(any) any {
 	var parts []any
 	if s, ok := asStr(path); ok {
@@ -42,7 +43,7 @@ func fold(v any) any {
 	return v
 }
 
-// keyed is a getter whose strings are folded unless exact.
+// keyed is a getter that turns strings into lower case, unless exact is set.
 func (r *run) keyed(path, otherwise any, exact bool) func(any) any {
 	get := r.getter(path, otherwise)
 	if exact {
@@ -57,7 +58,7 @@ func (r *run) keyed(path, otherwise any, exact bool) func(any) any {
 	}
 }
 
-// sorted is items in the order of their keys, stable.
+// sorted is items in the order of their keys; items with equal keys keep their order.
 func (r *run) sorted(items []any, key func(any) any, reverse bool) []any {
 	r.grow(32 * len(items))
 	keys, order := make([]any, len(items)), make([]int, len(items))
@@ -144,8 +145,8 @@ func unique(r *run, v any, a *args) any {
 	})
 }
 
-// extreme makes min or max: of two items it takes the one whose key is op the
-// other's.
+// extreme makes min or max. An item takes the place of the best so far if its key compares
+// by op with the key of that.
 func extreme(name, op string) filterFunc {
 	return func(r *run, v any, a *args) any {
 		b := a.bind(r, name, 0, "case_sensitive", "attribute")
@@ -236,7 +237,7 @@ func reverse(r *run, v any, a *args) any {
 	return items
 }
 
-// lazy is a generator that begins with begin when its first value is asked for.
+// lazy is an iterator that calls begin only when its first value is asked for.
 func (r *run) lazy(begin func() func() (any, bool)) *iterator {
 	var next func() (any, bool)
 	return &iterator{"generator", func() (any, bool) {
@@ -358,7 +359,7 @@ func (r *run) mapped(a *args) func(any) any {
 	return func(item any) any { return r.apply(name, false, item, rest) }
 }
 
-// selectFilter makes select and reject, with attr those that test an attribute.
+// selectFilter makes the filters select and reject, or with attr selectattr and rejectattr.
 func selectFilter(keep, attr bool) filterFunc {
 	return func(r *run, v any, a *args) any {
 		if !truth(v) {
@@ -383,7 +384,7 @@ func selectFilter(keep, attr bool) filterFunc {
 	}
 }
 
-// selector is the test that a select makes of an item.
+// selector gives the test that the arguments of a select ask for, for one item.
 func (r *run) selector(a *args, attr bool) func(any) bool {
 	pos, get := a.pos, r.getter(nil, nil)
 	if attr {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// markHint is the way out where the supervised text cannot be found.
+// markHint ends the errors of templates whose supervised text cannot be found; it says what to do.
 const markHint = "; mark what the model learns in the template with {%% generation %%}...{%% endgeneration %%} around an assistant's text"
 
 // SupervisedSpans renders the conversation and gives the text that the model
@@ -74,11 +74,12 @@ func assistants(messages []any) []int {
 	return at
 }
 
-// marked are the generation spans, as many as the template wrote. Each is of the
-// message at which a loop stood around it. Where none did (a template may mark the
-// end of the text behind its loop) it is of the assistant message whose mark came
-// last. Where no loop stands anywhere, spans and assistant messages go by their
-// number, and where the numbers differ it is not known whose a span is.
+// marked are the turns of the generation spans, one for each span that is not empty. A span
+// belongs to the message at which a loop stood around it. Where none did, as a template may
+// mark the end of the text after its loop, it belongs to the assistant message with the mark
+// before it. Where no loop stood around any span and there are as many spans as assistant
+// messages, they belong to each other in order. Else it is not known to which message a span
+// belongs.
 func (out *Rendered) marked(messages []any) ([]Turn, error) {
 	asked := assistants(messages)
 	var turns []Turn
@@ -114,7 +115,7 @@ func (out *Rendered) marked(messages []any) ([]Turn, error) {
 	return turns, nil
 }
 
-// standing is the message at which a loop stood around all of g.
+// standing is the message at which a loop stood while all of g was written.
 func (out *Rendered) standing(g Span) int {
 	for _, t := range out.Turns {
 		if t.From <= g.From && g.To <= t.To {
@@ -124,9 +125,9 @@ func (out *Rendered) standing(g Span) int {
 	return NoMessage
 }
 
-// fromLoop are the assistants' turns of the loop over messages without their
-// headers. A header depends on the role of the message before (after a tool's
-// result some templates have none), and is found once for each of those roles.
+// fromLoop are the assistants' turns that the loop over messages wrote, without their
+// headers. A header depends on the role of the message before it (after a tool's result some
+// templates write none), and is found once for each such role.
 func (t *Template) fromLoop(out *Rendered, vars map[string]any, messages []any) ([]Turn, error) {
 	asked := assistants(messages)
 	if len(asked) == 0 {
@@ -158,7 +159,7 @@ func (t *Template) fromLoop(out *Rendered, vars map[string]any, messages []any) 
 	return turns, nil
 }
 
-// turnOf is the one turn of a message that has more than white space.
+// turnOf is the turn of a message, which must have exactly one that is more than white space.
 func (out *Rendered) turnOf(message int) (Turn, error) {
 	var found []Turn
 	for _, t := range out.Turns {
@@ -175,11 +176,11 @@ func (out *Rendered) turnOf(message int) (Turn, error) {
 	return Turn{}, fmt.Errorf("the template writes message %d, an assistant's, in %d places"+markHint, message, len(found))
 }
 
-// header is what add_generation_prompt writes behind the messages before one.
+// header is what add_generation_prompt writes after all messages before the given one.
 func (t *Template) header(vars map[string]any, messages []any, message int) (string, error) {
 	header, err := t.promptOf(vars, messages[:message])
 	if err != nil || message == 0 {
-		// some templates want a user's message, or another number of them
+		// Some templates want a user's message there, or another number of messages.
 		if whole, e := t.promptOf(vars, messages); e == nil {
 			return whole, nil
 		}
@@ -187,7 +188,7 @@ func (t *Template) header(vars map[string]any, messages []any, message int) (str
 	return header, err
 }
 
-// promptOf is what add_generation_prompt writes at the end of messages.
+// promptOf is what add_generation_prompt writes after messages.
 func (t *Template) promptOf(vars map[string]any, messages []any) (string, error) {
 	render := func(add bool) (*Rendered, error) {
 		with := make(map[string]any, len(vars)+2)
@@ -209,8 +210,8 @@ func (t *Template) promptOf(vars map[string]any, messages []any) (string, error)
 	if rest, ok := strings.CutPrefix(with.Text, without.Text); ok {
 		return rest, nil
 	}
-	// the flag takes something away too, such as an EOS behind the last message:
-	// the header is then what stands behind the last turn
+	// The flag also removes something, such as an EOS after the last message. The header
+	// is then what comes after the last turn.
 	end := 0
 	for _, turn := range with.Turns {
 		end = max(end, turn.To)
@@ -218,10 +219,9 @@ func (t *Template) promptOf(vars map[string]any, messages []any) (string, error)
 	return with.Text[end:], nil
 }
 
-// answer is the part of a turn that the model writes: behind header, without white
-// space at the end. Where only the header's first lines or tokens are there, as
-// with a closed thinking block that the template writes for new answers alone, it
-// is behind those.
+// answer is the part of a turn that the model writes: what comes after header, without the
+// white space at the end. Where the turn has only the header's first lines or tokens, it is
+// what comes after those: a template may write a closed thinking block in the header alone.
 func (out *Rendered) answer(turn Turn, header string) (Span, error) {
 	text := out.Text[turn.From:turn.To]
 	end := turn.From + len(strings.TrimRightFunc(text, isSpace))

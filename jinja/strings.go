@@ -10,7 +10,7 @@ import (
 // textFunc is a method that makes a string of a string.
 type textFunc func(r *run, s string, a *args) string
 
-// text makes a method of f: of markup it makes markup.
+// text makes a method of f. Called on markup, it gives markup.
 func text(f textFunc) method {
 	return func(r *run, self any, a *args) any {
 		s, _ := asStr(self)
@@ -28,7 +28,7 @@ func plainText(name string, f func(string) string) method {
 	})
 }
 
-// about makes a method of a question about a string without arguments.
+// about makes a method, without arguments, that answers a question about a string.
 func about(name string, f func(string) bool) method {
 	return func(r *run, self any, a *args) any {
 		a.bind(r, name, 0)
@@ -149,7 +149,7 @@ func padMethod(name string) method {
 	})
 }
 
-// pad fills s to width characters, as the method name does.
+// pad fills s up to width characters on the side, or sides, that the method name asks for.
 func (r *run) pad(s string, width int64, name, fill string) string {
 	n := width - int64(runeCount(s))
 	if n <= 0 {

@@ -9,8 +9,8 @@ func late(body []stmt) []string {
 	return s.late
 }
 
-// symbols follows the statements of one frame, not those of loops, macros and
-// blocks in it.
+// symbols goes through the statements of one frame, without those inside its loops, macros
+// and blocks.
 type symbols struct {
 	known map[string]bool // read or set before
 	late  []string
@@ -38,7 +38,7 @@ func (s *symbols) statements(body []stmt) {
 		case *printStmt:
 			s.load(st.exprs...)
 		case *ifStmt:
-			// what a branch sets was looked up before
+			// Jinja looks a name up before a branch that sets it, so it is not late.
 			s.load(st.test)
 			late := len(s.late)
 			s.statements(st.body)

@@ -25,8 +25,8 @@ type Template struct {
 	blocks map[string]*blockStmt
 	// marks says that the template has a {% generation %} block.
 	marks bool
-	// endsWithPrompt says that the template ends with {% if add_generation_prompt %}
-	// and names it nowhere else: that only adds to the end of what it writes.
+	// endsWithPrompt says that the template ends with {% if add_generation_prompt %} and
+	// uses that variable nowhere else, so that setting it only adds text at the end.
 	endsWithPrompt bool
 }
 

@@ -11,14 +11,14 @@ import (
 // hold), float64, string, markup, []any (a list), tuple, *Object (a dict), and the
 // types below.
 type (
-	// markup is a string that the filters safe and escape made: what is joined to
-	// it is escaped.
+	// markup is a string that the filters safe and escape made. A string that is joined to
+	// it is escaped first.
 	markup string
 	tuple  []any
 	// group is a pair that groupby makes.
 	group struct{ grouper, list any }
-	// undefined is what a name or an attribute gives that is not there. hint says
-	// why; reading it prints nothing, using it fails with hint.
+	// undefined is the value of a name or an attribute that does not exist; hint says why.
+	// Printing it writes nothing, and using it fails with hint.
 	undefined struct{ hint string }
 	namespace struct{ attrs *Object }
 	intRange  struct{ start, stop, step int64 }
@@ -217,22 +217,22 @@ func isTuple(v any) bool {
 	return false
 }
 
-// none is the hash key of None, bigKey that of an integer beyond int64.
+// none is the hash key of None, bigKey that of an integer that int64 does not hold.
 type (
 	none   struct{}
 	bigKey string
 )
 
-// hashKey is a comparable value that is equal for two values that Python counts
-// as the same key, and whether v can be a key; where it cannot, the key is v's
-// type's name.
+// hashKey is a comparable value that is the same for all values that Python takes for the
+// same key of a dict. Where v cannot be a key, ok is false and the result is the name of the
+// type that cannot.
 func hashKey(v any) (any, bool) {
 	left := maxTuple * maxTuple
 	return hashAt(v, 0, &left)
 }
 
-// maxTuple bounds how deep tuples that are keys nest and how long each is; its
-// square bounds the items of them all.
+// maxTuple bounds how deep tuples that are keys may nest and how long each may be; its square
+// bounds how many items they may have in all.
 const maxTuple = 50
 
 func hashAt(v any, depth int, left *int) (any, bool) {
@@ -267,7 +267,8 @@ func hashAt(v any, depth int, left *int) (any, bool) {
 	return v, true
 }
 
-// pairKey is the hash key of a tuple: of its first items, and of its last.
+// pairKey is the hash key of a tuple: that of the tuple without its last item, and that of the
+// last item.
 type pairKey struct{ first, last any }
 
 func tupleKey(items []any, depth int, left *int) (any, bool) {
@@ -360,7 +361,7 @@ func (r *run) equalObject(a, b *Object) bool {
 	return true
 }
 
-// equalViews compares the keys or the items of two dicts as sets.
+// equalViews compares the keys, or the items, of two dicts as sets.
 func (r *run) equalViews(a, b *view) bool {
 	if a.kind == "items" {
 		return r.equalObject(a.obj, b.obj)
@@ -416,8 +417,8 @@ func (r *run) ordered(op string, a, b any) {
 	r.fail("'%s' not supported between instances of '%s' and '%s'", op, typeName(a), typeName(b))
 }
 
-// order compares a and b: -1, 0, 1, or 2 where neither holds (NaN); not ok where
-// they have no order.
+// order compares a and b: -1, 0, 1, or 2 where neither is less nor equal (NaN). ok is false
+// where they have no order.
 func (r *run) order(a, b any) (int, bool) {
 	r.enter()
 	defer r.leave()

@@ -15,8 +15,8 @@ const (
 	GELUTanh                   // "gelu_pytorch_tanh"
 )
 
-// Config is a decoder-only architecture in the terms of config.json. Zero values
-// of the options, from NormOffset on, are Llama's.
+// Config is a decoder-only architecture in the terms of config.json. From NormOffset on, the
+// zero value of a field is what Llama has.
 type Config struct {
 	Arch             string // "LlamaForCausalLM"
 	ModelType        string // "llama", "qwen2", …
@@ -44,10 +44,10 @@ type Config struct {
 	Activation    Activation
 	AttnScale     float64 // of the scores; 0: 1/√HeadDim
 	AttnSoftcap   float64 // scores become cap·tanh(score/cap); 0: they don't
-	LogitSoftcap  float64 // the same of the logits
+	LogitSoftcap  float64 // the same for the logits
 
-	// SlidingWindow is how many positions, its own included, a query of a block
-	// with Sliding sees; with a nil Sliding all blocks have it. 0: all of them.
+	// SlidingWindow is how many positions a query sees, its own included, in a block for
+	// which Sliding is true; where Sliding is nil, in every block. 0: it sees all.
 	SlidingWindow int
 	Sliding       []bool
 	// LocalRope is the rotary embedding of blocks with a sliding window where it
@@ -59,17 +59,17 @@ type Config struct {
 	NumExpertsPerTok    int
 	MoEIntermediateSize int
 	NormTopKProb        bool  // the chosen experts' weights are made to sum to 1
-	DecoderSparseStep   int   // every so many blocks one has experts, the last of them
-	MLPOnlyLayers       []int // blocks that have none all the same
+	DecoderSparseStep   int   // one block in so many has experts: the last of each so many
+	MLPOnlyLayers       []int // blocks that have no experts although DecoderSparseStep says so
 	OutputRouterLogits  bool  // training adds the auxiliary loss
 	RouterAuxLossCoef   float64
 
-	family *family // whose tensor names it has; nil: Llama's
-	prefix prefix  // where its tensors' names begin; zero: the family's first
+	family *family // the family whose tensor names it has; nil: Llama's
+	prefix prefix  // how its tensors' names begin; zero: as the family's first prefix says
 	source source  // config.json as it was read; empty for an inline config
 }
 
-// HasExperts says whether block's MLP is experts.
+// HasExperts tells whether the MLP of the given block is made of experts.
 func (c *Config) HasExperts(block int) bool {
 	return c.NumExperts > 0 && c.DecoderSparseStep > 0 && (block+1)%c.DecoderSparseStep == 0 && !slices.Contains(c.MLPOnlyLayers, block)
 }

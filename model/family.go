@@ -11,39 +11,39 @@ import (
 // is written.
 type family struct {
 	arch, modelType string
-	// nested is the key of the mapping that holds the language model's keys; "":
-	// they stand at the top.
+	// nested is the key of the mapping that holds the language model's keys; "": they
+	// are at the top of config.json.
 	nested string
-	// prefixes are where tensors' names can begin, the usual one first; none:
-	// "model." and "lm_head.".
+	// prefixes are how tensors' names can begin, the usual way first; none: "model." and
+	// "lm_head.".
 	prefixes []prefix
-	// tensors are the names that are not Llama's (or, of four norms, Gemma's).
+	// tensors are the names that differ from Llama's (or, in a block of four norms, from Gemma's).
 	tensors tensors
-	// defaults are the values of keys that config.json leaves out. (A null is no
-	// such key: it says that there is no value.)
+	// defaults are the values of keys that config.json leaves out. (A null does not leave
+	// its key out: it says that there is no value.)
 	defaults map[string]any
 	// ropeTypes are other names of rotary embeddings.
 	ropeTypes map[string]string
 	// activation is the key of the activation; "": hidden_act.
 	activation string
-	// localTheta is the base of blocks with a sliding window where none is given;
-	// 0: there is one rotary embedding.
+	// localTheta is the default base for blocks with a sliding window; 0: all blocks have
+	// the same rotary embedding.
 	localTheta float64
 	partial    bool // partial_rotary_factor counts
-	// keys are those that options reads and an inline config may have.
+	// keys are those that options reads, which an inline config may have.
 	keys []string
-	// options sets what the architecture's mathematics is. The sizes are read
-	// already, the rotary embeddings come later.
+	// options sets what the architecture's mathematics is. It is called when the sizes
+	// have been read and the rotary embeddings have not.
 	options func(c *Config, f *fields)
 	// write adds the family's keys to the config.json of an inline config.
 	write func(c *Config, m map[string]any)
 }
 
-// prefix is where the names of a model's tensors begin.
+// prefix is how the names of a model's tensors begin.
 type prefix struct{ model, head string }
 
-// tensors are the names of a block's tensors, behind "model.layers.N.", by role:
-// those of a fused role by rows, or one that holds them all.
+// tensors are the names of a block's tensors after "model.layers.N.", by role. A fused role
+// has several, in the order of their rows, or one that holds all its rows.
 type tensors map[Role][]string
 
 // expertNumber stands for the expert's number in a name.
@@ -77,7 +77,7 @@ var sandwichTensors = tensors{
 
 var usualPrefix = prefix{"model.", "lm_head."}
 
-// families are all that are known, by architecture.
+// families are all known families. findFamily looks for one by its architecture.
 var families []*family
 
 // register makes a family known.
@@ -97,7 +97,7 @@ func (c *Config) tensorNames(r Role) []string {
 	return llamaTensors[r]
 }
 
-// familyOf is the model's family: for a Config that was made by hand that of its
+// familyOf is the model's family. For a Config that was made by hand it is that of its
 // ModelType, or nil.
 func (c *Config) familyOf() *family {
 	if c.family != nil {
@@ -111,7 +111,7 @@ func (c *Config) familyOf() *family {
 	return nil
 }
 
-// names is where the model's tensors' names begin.
+// names is how the model's tensors' names begin.
 func (c *Config) names() prefix {
 	switch {
 	case c.prefix != prefix{}:
@@ -122,10 +122,10 @@ func (c *Config) names() prefix {
 	return usualPrefix
 }
 
-// addOne ends the errors about models of no family that mt has.
+// addOne ends the errors about models of a family that mt does not have.
 const addOne = "; docs/adding-a-family.md in mt's sources shows how one more is added"
 
-// findFamily goes by architectures, then by model_type, and refuses two that do
+// findFamily finds the family by architectures, else by model_type, and refuses two that do
 // not belong together.
 func findFamily(f *fields) *family {
 	archs, modelType := f.strs("architectures"), f.str("model_type", "")

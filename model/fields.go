@@ -24,7 +24,7 @@ func (f *fields) fail(key, format string, args ...any) {
 	}
 }
 
-// setDefaults gives the values of keys that are not there, not even as null.
+// setDefaults sets the keys that are missing; a null is not missing.
 func (f *fields) setDefaults(defaults map[string]any) {
 	vals := maps.Clone(f.vals)
 	for k, v := range defaults {
@@ -38,7 +38,7 @@ func (f *fields) setDefaults(defaults map[string]any) {
 // has says whether key is there and not null.
 func (f *fields) has(key string) bool { return f.vals[key] != nil }
 
-// need is an integer that must be there, in [lo, hi].
+// need is an integer in [lo, hi] that must be there.
 func (f *fields) need(key string, lo, hi int) int {
 	if !f.has(key) {
 		f.fail(key, "missing")
@@ -179,8 +179,7 @@ func (f *fields) ids(key string, vocab int) []int {
 	return out
 }
 
-// object is a mapping, or nil where there is none. Its mistakes are passed up
-// by the caller.
+// object is a mapping, or nil where there is none. The caller passes up what is wrong in it.
 func (f *fields) object(key string) *fields {
 	if !f.has(key) {
 		return nil

@@ -40,7 +40,7 @@ func InitRow(c *Config, p Param, row int, seed int64, dst []float32) {
 	}
 }
 
-// storedOf is the checkpoint tensor that row lies in, and the row inside it.
+// storedOf is the tensor of p.Stored that has the given row, and which of its rows that is.
 func (p Param) storedOf(row int) (Stored, int) {
 	for _, t := range p.Stored {
 		if row < t.Row+t.Rows {

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// LayerName names layer i of a model of these kinds to people. A block with experts
-// is two layers, so that in a model with some the number alone would not lead to
-// the block.
+// LayerName is a name of layer i for people, in a model whose layers have these kinds. A
+// block with experts is two layers, so the layer's number alone would not lead to the block.
 func LayerName(kinds []LayerKind, i int) string {
 	what := ""
 	switch kinds[i] {

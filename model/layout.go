@@ -16,16 +16,16 @@ const tileAlign = 256
 // TensorLayout says where one parameter of a layer lies.
 type TensorLayout struct {
 	Param
-	// BF16: streamed as the upper half of the split planes (hi in the tile, lo
-	// apart); else a plain fp32 plane in the tile is the master weight.
+	// BF16 says that the weight is split into planes: its upper half, hi, is streamed in
+	// the tile, and lo is kept apart. Else the tile has the fp32 weight itself.
 	BF16 bool
 	// TileOff is its first byte in the tile and in the device slot.
 	TileOff int64
-	// Elem is its first element in the flat element space that lo, planes and
-	// gradients share.
+	// Elem is its first element in the layer's flat element space, which lo, the
+	// optimizer's planes and gradients share.
 	Elem int64
-	// Ref: the tensor belongs to the embedding's tile (tied lm_head): it has a
-	// place in the slot and in the gradient, none in the head's own tile, lo or
+	// Ref says that the tensor belongs to the embedding's tile (a tied lm_head). It has a
+	// place in the head's slot and gradient, and none in the head's own tile, lo or
 	// planes. References come last.
 	Ref bool
 }
@@ -38,8 +38,8 @@ func (t TensorLayout) TileBytes() int64 {
 	return 4 * t.Elems()
 }
 
-// Layout is the memory layout of one layer: the tile (host, owned tensors), the
-// slot (device: tile, then references), and the flat element space.
+// Layout is the memory layout of one layer: its tile (the owned tensors, on the host), its
+// slot (on the device: the tile, then references), and its flat element space.
 type Layout struct {
 	Layer
 	Tensors   []TensorLayout
@@ -101,7 +101,7 @@ func (l Layout) span(k int) (from, to int) {
 	return from, to
 }
 
-// PartRange is where part k lies in the whole layer.
+// PartRange is where part k of the layer lies.
 func (l Layout) PartRange(k int) PartRange {
 	from, to := l.span(k)
 	if from == to {
@@ -116,8 +116,8 @@ func (l Layout) PartRange(k int) PartRange {
 	return r
 }
 
-// Part is the layout of part k by itself: tile, slot and elements start at 0.
-// The part of a layer that has only one is the layer.
+// Part is the layout of part k by itself, in which tile, slot and elements start at 0. Where
+// a layer has only one part, it is the layer's layout.
 func (l Layout) Part(k int) Layout {
 	if l.Parts() == 1 && k == 0 {
 		return l

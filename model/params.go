@@ -19,9 +19,9 @@ func (k LayerKind) String() string {
 // Role says what a parameter does in its layer's template.
 type Role string
 
-// The roles of all families. Fused roles hold their parts one after the other,
-// by rows, so that one matrix product serves all. A block's roles up to
-// RolePostAttnNorm are those of an Attention layer too.
+// The roles of all families. A fused role holds several matrices one after the other, by
+// rows, so that one matrix product serves all. An Attention layer has the roles of a block
+// up to RolePostAttnNorm.
 const (
 	RoleEmbed        Role = "embed"          // embedding (V, h)
 	RoleAttnNorm     Role = "attn_norm"      // block (h)
@@ -63,8 +63,8 @@ type Param struct {
 	Stored []Stored
 	// Part is which part of the layer it belongs to; see Layer.Parts.
 	Part int
-	// F32: streamed in fp32 with bf16 too, as a router is, whose choice of experts
-	// turns on small differences.
+	// F32 says that it is streamed in fp32 even where others are streamed in bf16: a router,
+	// for instance, whose choice of experts turns on small differences.
 	F32 bool
 }
 
@@ -89,13 +89,13 @@ type Layer struct {
 	Kind   LayerKind
 	Block  int // which decoder block, for Block, Attention and MoE
 	Params []Param
-	// Tied: the head's lm_head is the embedding's tensor; then the head's own
-	// Params lack RoleLMHead (see DESIGN "Tied weights").
+	// Tied says that the head's lm_head is the embedding's tensor. The head's own Params then
+	// lack RoleLMHead (see TensorLayout.Ref).
 	Tied bool
 }
 
-// Parts is how many tiles the layer streams in: for MoE its norm and router,
-// then one for every expert; else 1. (A head is cut elsewhere, by rows.)
+// Parts is how many tiles the layer streams in. For MoE it is one for the norm and the router
+// and one for each expert, else 1. (A head is cut elsewhere, by rows.)
 func (l Layer) Parts() int {
 	if l.Kind != MoE {
 		return 1

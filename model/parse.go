@@ -103,9 +103,9 @@ func fromFields(top *fields) (*Config, error) {
 	return c, nil
 }
 
-// fields are the language model's, with the family's defaults; nil: there are
-// none. Of a nested one the larger model's token ids count, as in generation
-// with Transformers.
+// fields are the language model's keys, with the family's defaults; nil where there are none.
+// For a nested language model the token ids of the larger model count, as they do in
+// Transformers' generation.
 func (a *family) fields(top *fields) *fields {
 	f := top
 	if a.nested != "" {
@@ -124,7 +124,7 @@ func (a *family) fields(top *fields) *fields {
 	return f
 }
 
-// headsAndIDs reads what is bounded by the sizes.
+// headsAndIDs reads the keys whose bounds depend on the sizes.
 func (c *Config) headsAndIDs(f *fields) {
 	c.NumKVHeads = f.int("num_key_value_heads", c.NumHeads, 1, maxHeads)
 	c.headDim(f)

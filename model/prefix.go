@@ -14,13 +14,13 @@ import (
 	"mt/internal/files"
 )
 
-// maxHeader bounds what is read to learn the tensors' names, as the safetensors
-// format bounds a header.
+// maxHeader bounds how many bytes are read to learn the tensors' names; it is the bound that
+// the safetensors format sets for a header.
 const maxHeader = 100_000_000
 
-// findPrefix is the first of ps that a tensor name in dir begins with. Where
-// there are no weights, or none with such a name, it is the first: whoever loads
-// them says what lacks.
+// findPrefix is the first of ps with which a tensor name in dir begins. Where there are no
+// weights, or none with such a name, it is ps[0]: whoever loads the weights says what is
+// missing.
 func findPrefix(dir string, ps []prefix) (prefix, error) {
 	names, err := weightNames(dir)
 	if err != nil {
@@ -36,10 +36,10 @@ func findPrefix(dir string, ps []prefix) (prefix, error) {
 	return ps[0], nil
 }
 
-// weightNames are the names of the tensors in a model directory: those of the
-// only file's header or, where there is no such file, of the index, which is the
-// order that package checkpoint looks in. There are none where neither can be
-// read: that is not for the config to say.
+// weightNames are the names of the tensors in a model directory, from the header of its only
+// file or, where there is no such file, from the index: the order in which package checkpoint
+// looks for them. There are none where neither can be read; loading the config is no place
+// for that error.
 func weightNames(dir string) (map[string]json.RawMessage, error) {
 	file := filepath.Join(dir, "model.safetensors")
 	names := map[string]json.RawMessage{}
@@ -66,8 +66,8 @@ func weightNames(dir string) (map[string]json.RawMessage, error) {
 	return names, nil
 }
 
-// readHeader reads as much behind a file's first 8 bytes as they say,
-// little-endian.
+// readHeader reads the header of a safetensors file. The file's first 8 bytes, little-endian,
+// say how long it is.
 func readHeader(file string) ([]byte, error) {
 	f, err := files.Open(file)
 	if err != nil {

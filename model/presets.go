@@ -14,7 +14,7 @@ func shape(modelType string, h, ffn, layers, heads, kv, d, vocab int, rest map[s
 	return m
 }
 
-// bytesVocab: a byte-level vocabulary, id 0 ends a text.
+// bytesVocab are the keys of a byte-level vocabulary, in which id 0 ends a text.
 func bytesVocab(positions int) map[string]any {
 	return map[string]any{"max_position_embeddings": positions, "rms_norm_eps": 1e-5, "eos_token_id": 0}
 }

@@ -16,8 +16,8 @@ func init() {
 	})
 }
 
-// qwenWindow: with use_sliding_window the blocks from max_window_layers on have
-// the window, unless layer_types says otherwise.
+// qwenWindow reads the sliding window: with use_sliding_window the blocks from
+// max_window_layers on have it, unless layer_types says otherwise.
 func (c *Config) qwenWindow(f *fields) {
 	size := 0
 	if f.bool("use_sliding_window", false) {

@@ -22,9 +22,9 @@ func refuseDropout(f *fields) {
 	}
 }
 
-// neutral are keys that change the mathematics of one architecture or another,
-// and the value with which they don't; nil: only null is such a value. A family
-// that knows what to make of one names it in its keys.
+// neutral are keys that change the mathematics of one architecture or another, each with the
+// value that changes nothing; nil: only null changes nothing. A family that knows what a key
+// means has it in its keys.
 var neutral = map[string]any{
 	"attention_bias": false, "mlp_bias": false, "lm_head_bias": false, "use_bias": false,
 	"qk_norm": false, "use_qk_norm": false, "qk_layernorm": false,

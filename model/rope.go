@@ -13,11 +13,11 @@ type Rope struct {
 	Theta   float64
 	Partial float64 // the share of a head's elements that turn; 0: all
 
-	Factor               float64 // all but default; longrope: of the attention factor, 0: MaxPositions/OriginalMaxPositions
+	Factor               float64 // all but default; longrope makes its attention factor of it, 0: MaxPositions/OriginalMaxPositions
 	OriginalMaxPositions int     // llama3, yarn, longrope
 	LowFreqFactor        float64 // llama3
 	HighFreqFactor       float64 // llama3
-	AttentionFactor      float64 // yarn, longrope: of cos and sin; 0: what the type makes of Factor
+	AttentionFactor      float64 // yarn, longrope: multiplies cos and sin; 0: what the type makes of Factor
 	BetaFast, BetaSlow   float64 // yarn; 0: 32 and 1
 	MScale, MScaleAllDim float64 // yarn; 0: none
 	NoTruncate           bool    // yarn: the ramp's ends are not rounded to whole elements
@@ -183,8 +183,8 @@ func (c *Config) yarnFields(o *fields, r *Rope) {
 	}
 }
 
-// originalPositions is original_max_position_embeddings: that at the top of the
-// config goes before the mapping's, as in Transformers. def 0: it must be there.
+// originalPositions is original_max_position_embeddings. As in Transformers, the one at the
+// top of the config counts before the mapping's. Where def is 0 it must be there.
 func originalPositions(f, o *fields, def int) int {
 	const key = "original_max_position_embeddings"
 	if f.has(key) {
@@ -238,9 +238,8 @@ func (c *Config) RopeOf(block int) int {
 // turns, the first ones.
 func (c *Config) Rotary(rope int) int { return c.rotary(c.Ropes()[rope]) }
 
-// ropeBounds are the lengths beyond which documents have other frequencies than
-// those up to there, rising: longrope's original length, dynamic's
-// max_position_embeddings.
+// ropeBounds are, in rising order, the lengths beyond which documents have other frequencies
+// than shorter ones: longrope's original length, dynamic's max_position_embeddings.
 func (c *Config) ropeBounds() []int {
 	var out []int
 	for _, r := range c.Ropes() {
@@ -255,9 +254,8 @@ func (c *Config) ropeBounds() []int {
 	return slices.Compact(out)
 }
 
-// RopeShift is where, in the tables of RopeTables, the rows of a document of so
-// many tokens begin: position p of it is row RopeShift(length) + p. It is 0
-// unless frequencies depend on the length.
+// RopeShift is the row of RopeTables at which a document of length tokens begins: its
+// position p has row RopeShift(length) + p. It is 0 unless frequencies depend on the length.
 func (c *Config) RopeShift(length int) int {
 	shift := 0
 	for _, b := range c.ropeBounds() {

@@ -35,11 +35,10 @@ type ropeCase struct {
 	}
 }
 
-// TestRopeAgainstTransformers compares with what Transformers computed. PyTorch's
-// float32 pow, cos and sin are within one unit of the last place of the exact
-// value and ours are rounded from float64, so two units may lie between inverse
-// frequencies, a third where a product of theirs follows, and an angle p·f
-// differs by as many units of its own last place.
+// TestRopeAgainstTransformers compares with what Transformers computed. PyTorch's float32
+// pow, cos and sin are within one unit of the last place of the exact value, and ours are
+// rounded from float64. So inverse frequencies may differ by two units, or by three where
+// PyTorch multiplies afterwards, and an angle p·f by as many units of its own last place.
 func TestRopeAgainstTransformers(t *testing.T) {
 	raw, err := os.ReadFile("testdata/rope.json")
 	if err != nil {

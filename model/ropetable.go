@@ -29,7 +29,7 @@ func (c *Config) RopeTables(maxPos int) (cos, sin []float32) {
 	return cos, sin
 }
 
-// ropeSections are the longest documents of each section of a table.
+// ropeSections are, for each section of a table, the length of its longest documents.
 func (c *Config) ropeSections(maxPos int) []int {
 	var out []int
 	for _, b := range c.ropeBounds() {
@@ -40,10 +40,9 @@ func (c *Config) ropeSections(maxPos int) []int {
 	return append(out, maxPos)
 }
 
-// frequencies are the inverse frequencies of r for documents of so many tokens,
-// rounded at every step where Transformers' float32 tensors are. With dynamic
-// they are those of the longest document of the section: Transformers takes the
-// longest it has seen so far.
+// frequencies are the inverse frequencies of r for documents of length tokens. They are
+// rounded wherever Transformers' float32 tensors are. With dynamic they are those of the
+// longest document of the section, where Transformers takes the longest seen so far.
 func (c *Config) frequencies(r Rope, length int) []float32 {
 	dim, theta := c.rotary(r), r.Theta
 	if r.Type == "dynamic" && length > c.MaxPositions {
@@ -104,15 +103,15 @@ func yarnScale(factor, mscale float64) float64 {
 	return 0.1*mscale*math.Log(factor) + 1
 }
 
-// ramp is where yarn goes over from the frequencies as they are to those divided
-// by the factor: from element low to element high. Source: arXiv:2309.00071.
+// ramp is where yarn goes over from unchanged frequencies to those divided by the factor:
+// from element low to element high. Source: arXiv:2309.00071.
 type ramp struct{ low, high float64 }
 
 func (r Rope) yarnRamp(dim int) ramp {
 	if r.Type != "yarn" {
 		return ramp{}
 	}
-	// at is the element that turns so often within the original length.
+	// at is the element that turns that many times within the original length.
 	at := func(turns float64) float64 {
 		return float64(dim) * math.Log(float64(r.OriginalMaxPositions)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))
 	}

@@ -1,6 +1,6 @@
 package model
 
-// counts are parameters of a layer or a part: all, and those in matrix products.
+// counts are how many parameters a layer, or a part of one, has: all, and those in matrix products.
 type counts struct{ all, matrix int64 }
 
 func count(ps []Param) counts {
@@ -28,10 +28,9 @@ func (c *Config) Params() int64 {
 	return sum
 }
 
-// MatrixParams is the number of parameters in the matrix products that one token
-// goes through: of a block's experts those that are active, NumExpertsPerTok,
-// and its router. The lm_head counts, tied or not, the embedding's gather does
-// not.
+// MatrixParams is the number of parameters in the matrix products that one token goes through.
+// Of a block's experts these are NumExpertsPerTok and the router. The lm_head counts, tied or
+// not; the embedding's gather does not.
 func (c *Config) MatrixParams() int64 {
 	n := blockNames{c, 0}
 	moe := int64(c.ExpertBlocks())
@@ -59,9 +58,9 @@ func (c *Config) AttendedPairs(length int) int64 {
 	return (int64(c.NumLayers)-windowed)*(n*(n+1)/2) + windowed*(w*(w+1)/2+(n-w)*w)
 }
 
-// FLOPs is the work of training on so many tokens, forward and backward, when
-// pairs (query, key) pairs are attended in all blocks together: 6·MatrixParams a
-// token and 12·heads·head_dim a pair. Recomputation is not in it.
+// FLOPs is the work of training on so many tokens, forward and backward, where pairs (query,
+// key) pairs are attended in all blocks together: 6·MatrixParams for a token and
+// 12·heads·head_dim for a pair. Recomputation is not in it.
 func (c *Config) FLOPs(tokens, pairs int64) float64 {
 	return 6*float64(c.MatrixParams())*float64(tokens) + 12*float64(c.NumHeads)*float64(c.HeadDim)*float64(pairs)
 }

@@ -84,8 +84,8 @@ func jsonError(raw []byte, err error) error {
 	return err
 }
 
-// with returns the text with every value of the named keys replaced by the JSON
-// value, or, where there is none of them, with names[0] put in front.
+// with returns the text with every value of the named keys replaced by value. Where none of
+// them is there, names[0] is put in front with that value.
 func (s source) with(value []byte, names ...string) []byte {
 	var out []byte
 	from, found := 0, false

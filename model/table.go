@@ -61,8 +61,8 @@ type blockNames struct {
 	block int
 }
 
-// stored are the checkpoint's tensors of role r, of the given rows. Where the family
-// has one tensor for all, that is the only one.
+// stored are the checkpoint's tensors of role r, with the given numbers of rows. Where the
+// family has one tensor for all of them, that is the only one.
 func (n blockNames) stored(r Role, rows ...int) []Stored {
 	in := fmt.Sprintf("%slayers.%d.", n.c.names().model, n.block)
 	var names []string

@@ -6,8 +6,8 @@ const (
 	slidingAttention = "sliding_attention"
 )
 
-// windows reads layer_types: which blocks have a sliding window of size (0: there
-// is none). Where the key is not there sliding says it.
+// windows reads layer_types, which says what blocks have a sliding window of the given size
+// (0: there is none). Where the key is missing, sliding says it.
 func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
 	types := f.strs("layer_types")
 	if types != nil && len(types) != c.NumLayers {
@@ -39,7 +39,7 @@ func (c *Config) windows(f *fields, size int, sliding func(block int) bool) {
 	}
 }
 
-// uniformWindow: all blocks have the window of the key sliding_window, if any.
+// uniformWindow gives all blocks the window of the key sliding_window, if there is one.
 func (c *Config) uniformWindow(f *fields) {
 	size := f.int("sliding_window", 0, 1, maxPositions)
 	c.windows(f, size, func(int) bool { return true })

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// float prints as Python prints one: 8.0, not 8. Transformers 4 wants to see
-// floats where it expects them.
+// float is a number that is written as Python prints a float: 8.0, not 8. Transformers 4
+// refuses a whole number where it expects a float.
 type float float64
 
 // MarshalJSON writes f with the digits that give it back.
@@ -19,8 +19,8 @@ func (f float) MarshalJSON() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// Resized is c with a vocabulary of n tokens; ids that c names stay. In text that
-// was read vocab_size is changed, in the language model's part where it has one.
+// Resized is c with a vocabulary of n tokens; the token ids that c names stay. In a text that
+// was read, vocab_size is changed, where it stands with the language model's keys.
 func (c *Config) Resized(n int) *Config {
 	out := *c
 	out.VocabSize = n
@@ -45,11 +45,10 @@ func (c *Config) Resized(n int) *Config {
 // vocabKey is the key of the number of tokens.
 const vocabKey = "vocab_size"
 
-// JSON is the config.json to put beside saved weights of the given dtype
-// ("bfloat16", "float32"). Text that was read is given back byte for byte but
-// for the dtype, and for the vocabulary's size where that is another; for an
-// inline config it is made in full, in a spelling that Transformers 4 and 5 both
-// load.
+// JSON is the config.json to put beside saved weights of the given dtype ("bfloat16",
+// "float32"). A text that was read is given back byte for byte, except for the dtype and for
+// a vocabulary size that has changed. For an inline config the text is made in full, such that
+// both Transformers 4 and 5 load it.
 func (c *Config) JSON(dtype string) []byte {
 	if c.source.raw != nil {
 		quoted, _ := json.Marshal(dtype) // a string always marshals

@@ -5,25 +5,24 @@ import (
 	"unicode/utf8"
 )
 
-// added is a token that is looked for in the text itself, before it is cut
-// into words.
+// added is a token that is looked for in the text itself, before the text is cut into words.
 type added struct {
 	id         int32
 	content    string
-	spelled    string // content as it is in normalized text, where it is looked for there
-	singleWord bool   // not inside of a word
-	lstrip     bool   // takes the white space before it
-	rstrip     bool   // and behind it
-	normalized bool   // looked for in the normalized text
+	spelled    string // how the token is written where it is looked for: normalized, if normalized is set
+	singleWord bool   // found only where it is not inside of a word
+	lstrip     bool   // takes the white space before it too
+	rstrip     bool   // takes the white space after it too
+	normalized bool   // looked for in the normalized text, not in the original
 }
 
-// trie finds added tokens in a text: leftmost, and of those the longest.
+// trie finds added tokens in a text: the leftmost, and of those that begin there the longest.
 type trie struct {
-	first  [256]int32       // the node behind each byte at the root, 0: none
-	next   map[uint64]int32 // behind node<<8|byte
-	tokens map[int32]*added // that end at a node
-	single []byte           // the first bytes of all
-	long   int              // bytes of the longest
+	first  [256]int32       // the node to which each byte leads from the root; 0: none
+	next   map[uint64]int32 // the node to which a byte leads from another node, by node<<8|byte
+	tokens map[int32]*added // the token that ends at each node
+	single []byte           // the first bytes of all tokens
+	long   int              // bytes of the longest token
 	nodes  int32
 }
 
@@ -32,8 +31,8 @@ func newTrie() *trie {
 	return &trie{next: map[uint64]int32{}, tokens: map[int32]*added{}}
 }
 
-// add puts in a token that is looked for as spelled; of two that are spelled
-// alike the first counts.
+// add adds a token that is found where the text says spelled. Of two tokens with the same
+// spelling the first one counts.
 func (t *trie) add(spelled string, tok *added) {
 	if spelled == "" {
 		return
@@ -81,7 +80,7 @@ func (t *trie) longest(text []byte, steps *int) (tok *added, size int) {
 	return tok, size
 }
 
-// find is the first token at or after from; none where steps end.
+// find is the first token at or after from; nil where there is none or where the steps are used up.
 func (t *trie) find(text []byte, from int, steps *int) (start, end int, tok *added) {
 	for i := from; i < len(text) && *steps >= 0; i++ {
 		if len(t.single) == 1 {
@@ -100,8 +99,9 @@ func (t *trie) find(text []byte, from int, steps *int) (start, end int, tok *add
 	return 0, 0, nil
 }
 
-// split calls f for each piece of text: what is between tokens with nil, and
-// tokens. As in `tokenizers`, one that takes white space may overlap the next.
+// split calls f for each piece of text in order: for a token with that token, for the text
+// between tokens with nil. As in `tokenizers`, a token that takes white space may overlap the
+// next one.
 func (t *trie) split(u *unicodeTable, text []byte, steps *int, f func(from, to int, tok *added) error) error {
 	done := 0
 	for at := 0; len(t.single) > 0; {
@@ -158,8 +158,8 @@ func wordAt(u *unicodeTable, text []byte, i int) bool {
 	return u.of(r)&classWord != 0
 }
 
-// touches tells whether a token in text ends, starts or is at i, as far as the
-// next bytes tell.
+// touches tells whether a token in text ends at i, begins there, or goes across it, as far as
+// the bytes of text show.
 func (t *trie) touches(text []byte, i int) bool {
 	var steps int // bounded by Split
 	for from := max(0, i-t.long); from <= i; from++ {

@@ -7,31 +7,31 @@ import (
 	"unicode/utf8"
 )
 
-// bpe is the model of tokenizer.json: a vocabulary and the merges that make its
-// tokens of smaller ones. It does not change after it is read.
+// bpe is the model of tokenizer.json: a vocabulary, and the merges that make larger tokens
+// out of smaller ones. It does not change after it is read.
 type bpe struct {
 	ids    map[string]int32
 	tokens []string // by id; "" where there is none
 	long   int      // bytes of the longest token
-	sizes  []int32  // by id: the bytes of text it stands for; 0: not always the same
+	sizes  []int32  // by id: how many bytes of text it stands for; 0: that varies
 	pairs  pairs
 
 	unk          int32 // -1: none
 	fuseUnk      bool
 	ignoreMerges bool   // a word that is a token is that token
-	prefix       string // of all pieces of a word but its first
-	suffix       string // of the last
+	prefix       string // written before all pieces of a word but the first
+	suffix       string // written after the last piece of a word
 
-	// raw is set where words are bytes, each with a letter that stands for it,
-	// and not characters; letters are then their ids.
+	// raw is set where words are taken as bytes and not as characters, each byte written
+	// as a letter. letters are the ids of these letters.
 	raw     bool
 	letters [byteVocab]int32
-	// fallback are the ids of <0x00> to <0xFF>, -1 where there is none or
-	// unknown characters do not become these.
+	// fallback are the ids of <0x00> to <0xFF>, which stand for the bytes of unknown
+	// characters; -1 where there is no such token or where they are not used so.
 	fallback [byteVocab]int32
 	ascii    [utf8.RuneSelf]int32 // the ids of single characters, -1: none
-	// cuts is set where a word may be cut before a metaspace that follows a
-	// character not in joins: no merge goes over such a place.
+	// cuts is set where a word may be cut before each metaspace that does not come after
+	// a character in joins: no merge goes across such a place.
 	cuts  bool
 	joins map[rune]bool
 }
@@ -67,8 +67,8 @@ type worker struct {
 	ids    []int32
 	starts []int
 	spans  bool // starts are wanted
-	last   int  // the last of them
-	track  bool // origins are
+	last   int  // the last of starts
+	track  bool // origins are kept
 }
 
 // cacheKey is text[i:j], at most cachedSize bytes, as numbers.
@@ -131,8 +131,8 @@ func (w *worker) word(m *bpe, s *span, i, j int) {
 	}
 }
 
-// place appends ids, the tokens of s.text[i:j], with their starts; false where
-// these do not follow from the ids.
+// place appends ids, the tokens of s.text[i:j], with their starts. It is false, and appends
+// nothing, where the starts do not follow from the ids.
 func (w *worker) place(m *bpe, s *span, i, j int, ids []int32) bool {
 	at := i
 	for _, id := range ids {
@@ -157,11 +157,11 @@ func (w *worker) add(s *span, id int32, i int) {
 	if !w.spans {
 		return
 	}
-	w.last = max(w.last, s.at(i)) // marks may have changed places
+	w.last = max(w.last, s.at(i)) // normalizing may have put marks in another order
 	w.starts = append(w.starts, w.last)
 }
 
-// merged is word without the cache.
+// merged does what word does, without the cache.
 func (w *worker) merged(m *bpe, s *span, i, j int) {
 	text := s.text[i:j]
 	if m.ignoreMerges {
@@ -185,7 +185,7 @@ func (w *worker) merged(m *bpe, s *span, i, j int) {
 	}
 }
 
-// whole is the token that is text, where there is one.
+// whole is the token whose text is text, if there is one.
 func (m *bpe) whole(w *worker, text []byte) (int32, bool) {
 	if len(text) > m.long {
 		return 0, false
@@ -201,8 +201,8 @@ func (m *bpe) whole(w *worker, text []byte) (int32, bool) {
 	return id, ok
 }
 
-// characters makes symbols of text's characters. One that the vocabulary does
-// not have becomes its bytes where they all are in it, else the unknown token,
+// characters turns text's characters into symbols. A character that is not in the vocabulary
+// becomes its bytes where all of these are in it, else the unknown token where there is one,
 // else nothing.
 func (w *worker) characters(m *bpe, text []byte) {
 	unknown := int32(0) // bytes of unknown characters that wait for their token
@@ -252,7 +252,8 @@ func (m *bpe) character(w *worker, text []byte, i, n int) (int32, bool) {
 	return id, ok
 }
 
-// bytesOf appends the tokens of the bytes of a character, where all are there.
+// bytesOf appends the tokens of a character's bytes, if the vocabulary has them all; else it is
+// false.
 func (w *worker) bytesOf(m *bpe, character []byte) bool {
 	for _, b := range character {
 		if m.fallback[b] < 0 {
@@ -265,8 +266,7 @@ func (w *worker) bytesOf(m *bpe, character []byte) bool {
 	return true
 }
 
-// words cuts a long word where no merge goes over the cut, and appends the ids
-// of its parts.
+// words cuts a long word at places that no merge goes across, and appends the ids of each part.
 func (w *worker) words(m *bpe, s *span, i, j int) {
 	if !m.cuts {
 		w.word(m, s, i, j)

@@ -53,8 +53,8 @@ func (f each) decode(tokens []string) []string {
 	return tokens
 }
 
-// byteLevelDecoder reads letters as bytes; a token that has something else is
-// itself. What is no UTF-8 then becomes U+FFFD.
+// byteLevelDecoder turns letters back into the bytes that they stand for. A token with
+// another character stays as it is. Bytes that are not UTF-8 then become U+FFFD.
 type byteLevelDecoder struct{}
 
 func (byteLevelDecoder) decode(tokens []string) []string {
@@ -69,8 +69,8 @@ func (byteLevelDecoder) decode(tokens []string) []string {
 	return []string{lossy(b.String())}
 }
 
-// lossy is s with U+FFFD for each longest start of a character that does not go
-// on, as the Unicode standard recommends (3.9, U+FFFD substitution).
+// lossy is s in which every broken character is replaced by one U+FFFD: each longest start of
+// a character that does not go on, as the Unicode standard recommends (3.9, U+FFFD substitution).
 func lossy(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -87,8 +87,8 @@ func lossy(s string) string {
 	return b.String()
 }
 
-// brokenOff is how many bytes at the start of s begin a character that is not
-// there; at least 1.
+// brokenOff is how many bytes at the start of s are the beginning of a character whose rest
+// is missing; at least 1.
 func brokenOff(s string) int {
 	n, low, high := 0, byte(0x80), byte(0xbf) // n: the bytes that may follow
 	switch c := s[0]; {
@@ -118,8 +118,8 @@ func brokenOff(s string) int {
 	return i
 }
 
-// byteFallbackDecoder reads runs of <0x00> to <0xFF> as characters; each of a
-// run that is no UTF-8 becomes U+FFFD.
+// byteFallbackDecoder turns each run of <0x00> to <0xFF> into the characters that these bytes
+// are. Where the bytes of a run are not UTF-8, each becomes U+FFFD.
 type byteFallbackDecoder struct{}
 
 func (byteFallbackDecoder) decode(tokens []string) []string {
@@ -156,7 +156,7 @@ func byteToken(token string) (byte, bool) {
 	return byte(b), err == nil
 }
 
-// fuse makes one token of all.
+// fuse joins all tokens into one.
 type fuse struct{}
 
 func (fuse) decode(tokens []string) []string { return []string{strings.Join(tokens, "")} }
@@ -174,8 +174,8 @@ func stripEnds(character string, start, stop int) each {
 	}
 }
 
-// spacesOf writes letter as a space; the first token loses it where one is put
-// before texts.
+// spacesOf writes each letter as a space. Where prefixed is set, a letter in the first token
+// was put before the text and is removed.
 func spacesOf(letter string, prefixed bool) each {
 	return func(i int, s string) string {
 		if i == 0 && prefixed {
@@ -199,8 +199,8 @@ func (d endsOfWords) decode(tokens []string) []string {
 	return tokens
 }
 
-// replaced is a decoder that normalizes each token; one that this takes too long
-// for, or makes too long, stays.
+// replaced is a decoder that normalizes each token. A token for which that takes too long, or
+// which it makes too long, stays as it is.
 func replaced(n normalizer) each {
 	const most = 1 << 16 // bytes of a token
 	return func(_ int, s string) string {
@@ -213,7 +213,7 @@ func replaced(n normalizer) each {
 	}
 }
 
-// postProcessor is what is put around the ids of a text: before and behind.
+// postProcessor has the ids that are put before and behind the ids of a text.
 type postProcessor struct {
 	before, behind []int32
 }

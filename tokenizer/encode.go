@@ -25,22 +25,22 @@ type hf struct {
 	model *bpe
 	norms []normalizer
 	pre   []preTokenizer
-	// scan is the pattern that cuts a text into words where nothing else is to
-	// be done, nil where there is more to do.
+	// scan is the pattern that cuts a text into words, where nothing else has to be done
+	// to the text; nil where there is more to do.
 	scan *scanner
 
 	added    map[int32]*added
 	addedIDs map[string]int32
 	specials map[string]bool // the contents of the special ones
-	order    [2][]string     // the contents of special ones, and of others, as they came
-	// lastAdded is the largest id of an added token, addedBytes their length.
+	order    [2][]string     // the contents of special tokens, and of others, in the order of the files
+	// lastAdded is the largest id of an added token, addedBytes the length of all their contents.
 	lastAdded, addedBytes int
 	// raw and normal find added tokens before and after normalizing.
 	raw, normal *trie
 	decoders    []decoder // without any, tokens are joined with spaces
 	post        []postProcessor
 
-	origins  bool  // where pieces come from decides about their ids
+	origins  bool  // origins are needed, since ids depend on where pieces come from
 	bos, eos int32 // -1: none
 	size     int
 	id       string
@@ -126,7 +126,7 @@ func badByte(text []byte) int {
 	return 0
 }
 
-// segment encodes what is between added tokens.
+// segment encodes the text between added tokens.
 func (w *worker) segment(s span) error {
 	t := w.t
 	for _, n := range t.norms {
@@ -148,7 +148,7 @@ func (w *worker) segment(s span) error {
 	})
 }
 
-// cut encodes normalized text without added tokens.
+// cut encodes normalized text that has no added tokens.
 func (w *worker) cut(s span) error {
 	m := w.t.model
 	if scan := w.t.scan; scan != nil {

@@ -84,8 +84,8 @@ func asHF(t Tokenizer) (*hf, error) {
 	return reread(t.Files(), -1, eos)
 }
 
-// reread is the tokenizer of files. The tokens that begin and end a text are
-// known: not all files that they come from are here.
+// reread reads the tokenizer from files. bos and eos are given, since they may come from
+// files that are not among these.
 func reread(files map[string][]byte, bos, eos int32) (*hf, error) {
 	t, err := parse(files["tokenizer.json"])
 	if err != nil {
@@ -105,10 +105,10 @@ type extension struct {
 	old     *hf
 	next    int32 // the id of the next new token
 	asked   []NewToken
-	changed []addedToken // new ones and those that become something else, by id at the end
+	changed []addedToken // new tokens, and those that become special or added; in the end sorted by id
 }
 
-// add notes one token.
+// add notes a token that is asked for.
 func (e *extension) add(content string, special bool) {
 	if slices.ContainsFunc(e.asked, func(n NewToken) bool { return n.Content == content }) {
 		return
@@ -120,13 +120,13 @@ func (e *extension) add(content string, special bool) {
 	}
 	e.asked = append(e.asked, NewToken{content, id, known})
 	if e.old.added[id] != nil && (e.old.specials[content] || !special) {
-		return // it is what it should be; Transformers would take its flags away
+		return // it stays as it is, while Transformers would remove its flags
 	}
 	e.changed = append(e.changed, addedToken{ID: int(id), Content: content, Normalized: !special, Special: special})
 }
 
-// verify compares what was read of the new files with what was wanted: the
-// tokens asked for have their ids, all others are as they were.
+// verify checks the tokenizer that was read from the new files: the tokens that were asked
+// for have their ids, and all others are as they were.
 func (e *extension) verify(t *hf) error {
 	for id := range int32(e.old.size) {
 		if was, is := e.old.Token(id), t.Token(id); was != "" && was != is {
@@ -170,9 +170,9 @@ func (e *extension) files() (map[string][]byte, error) {
 	return files, nil
 }
 
-// inTokenizer writes added_tokens: those that are there in their order, changed
-// where they are to be; then those that only another file has, which comes after
-// this one; then the new ones.
+// inTokenizer writes added_tokens of tokenizer.json: first those that are in it, in their
+// order, some of them changed; then those that only tokenizer_config.json or
+// added_tokens.json has; then the new ones.
 func (e *extension) inTokenizer(o *jsonFields) error {
 	todo := map[string]addedToken{}
 	for _, f := range e.changed {
@@ -187,7 +187,7 @@ func (e *extension) inTokenizer(o *jsonFields) error {
 				return err
 			}
 			if to, ok := todo[f.Content]; ok {
-				to.ID = f.ID // which is not looked at; another would only confuse
+				to.ID = f.ID // nothing reads this id; it stays what the file had
 				value = tokenJSON(to, true, "    ")
 			}
 			seen[f.Content] = true
@@ -220,9 +220,9 @@ func (e *extension) inTokenizer(o *jsonFields) error {
 	return nil
 }
 
-// inConfig writes added_tokens_decoder, where it is there: without one the other
-// files count. Special tokens are listed under the key of the version of
-// Transformers that the file is from.
+// inConfig writes added_tokens_decoder of tokenizer_config.json where the file has it: if it
+// had to be made, the other files would no longer count. Special tokens are also listed,
+// under the key of the version of Transformers that wrote the file.
 func (e *extension) inConfig(o *jsonFields) error {
 	if raw := o.get("added_tokens_decoder"); raw != nil {
 		var decoder jsonFields
@@ -243,8 +243,7 @@ func (e *extension) inConfig(o *jsonFields) error {
 	return e.list(o, "additional_special_tokens")
 }
 
-// idOf is the key of f in added_tokens_decoder: its id, or the one that the file
-// has for it.
+// idOf is the key of f in added_tokens_decoder: the one that the file has for it, else its id.
 func (o *jsonFields) idOf(f addedToken) string {
 	for _, key := range o.keys {
 		if has, ok := unmarshalToken(o.values[key]); ok && has.Content == f.Content {
@@ -310,7 +309,7 @@ func tokenJSON(f addedToken, id bool, indent string) []byte {
 	return o.text(indent)
 }
 
-// jsonFields is an object whose values stay as they are written.
+// jsonFields is a JSON object whose values stay as they are written.
 type jsonFields struct {
 	keys   []string
 	values map[string][]byte

@@ -1,19 +1,19 @@
 package tokenizer
 
-// shortWord is up to how many symbols a word is merged by looking at all its
-// pairs again and again; a longer one takes a heap, for O(n log n).
+// shortWord is the number of symbols up to which a word is merged by looking at all its pairs
+// again and again. A longer word takes a heap, which needs O(n log n).
 const shortWord = 40
 
 // symbol is a piece of a word between merges.
 type symbol struct {
 	id         int32
 	size       int32 // bytes of text; 0: merged into the one before it
-	prev, next int32 // of the pieces that are left, -1 at the ends; long words only
-	merge      merge // with the next; short words only
+	prev, next int32 // the neighbours among the symbols that are left, -1 at the ends; only in long words
+	merge      merge // with the next symbol; only in short words
 }
 
-// mergeSymbols merges w.symbols, most important pair first and leftmost among
-// equals, until none is left.
+// mergeSymbols merges pairs in w.symbols until no pair merges any more: always the pair with
+// the least rank, and of equal ones the leftmost.
 func (w *worker) mergeSymbols(p *pairs) {
 	if len(w.symbols) <= shortWord {
 		w.mergeShort(p)
@@ -105,7 +105,8 @@ func (w *worker) mergeLong(p *pairs) {
 	w.symbols = s[:n]
 }
 
-// offer appends the pair that begins at pos to the heap, out of order.
+// offer appends the pair that begins at pos to the heap without restoring the heap's order; false
+// where it never merges.
 func (w *worker) offer(p *pairs, s []symbol, pos int32) bool {
 	m := p.find(s[pos].id, s[s[pos].next].id)
 	if m.rank == noRank {
@@ -139,7 +140,7 @@ func (w *worker) pop() candidate {
 	return top
 }
 
-// sink restores the heap's order where only the pair at i may break it.
+// sink restores the heap's order where only the candidate at i may be too far up.
 func (w *worker) sink(i int) {
 	h := w.heap
 	for {

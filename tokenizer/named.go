@@ -13,20 +13,19 @@ import (
 // names are the keys of tokens that Transformers knows.
 var names = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}
 
-// named are the tokens that the files beside tokenizer.json speak of.
+// named are the tokens that the files beside tokenizer.json name or list.
 type named struct {
 	tokens map[string]addedToken // by key
-	extra  []addedToken          // special ones without a key
+	extra  []addedToken          // special tokens that have no key
 	listed []addedToken          // with their ids, which are in order
 }
 
-// readNamed takes in the added tokens that only the files beside tokenizer.json
-// have, and finds those that begin and end a text. As in Transformers 5:
-// added_tokens_decoder of tokenizer_config.json changes and adds tokens; only
-// where there is none, special_tokens_map.json overrides what the former names
-// and added_tokens.json adds tokens; and a token with a name or an extra one is
-// special. Not as there, a token of which no file says an id gets none: the
-// model would have no row for it.
+// readNamed adds the tokens that only the files beside tokenizer.json have, and finds those
+// that begin and end a text. As in Transformers 5, added_tokens_decoder of
+// tokenizer_config.json changes and adds tokens. Only where that is missing does
+// special_tokens_map.json override the names in tokenizer_config.json, and does
+// added_tokens.json add tokens. A token with a name, or an extra one, is special. Unlike
+// there, a token for which no file has an id is not added: the model has no row for it.
 func (t *hf) readNamed(dir string) error {
 	n := named{tokens: map[string]addedToken{}}
 	name := filepath.Join(dir, "tokenizer_config.json")

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// unicodeForm is one of the four normal forms, as `tokenizers` has them: its
-// tables are those of Unicode 9, so what is younger is neither decomposed nor
-// reordered nor made. Source: Unicode Standard Annex 15.
+// unicodeForm is one of the four normal forms as `tokenizers` has them. Its tables are those
+// of Unicode 9: a younger character is neither decomposed nor reordered, and none is composed.
+// Source: Unicode Standard Annex 15.
 type unicodeForm struct {
 	form    norm.Form // NFC, NFD, NFKC or NFKD
 	compose bool
 }
 
-// normRune is a character on its way: change is 1 for one that was added, -n
-// for one that stands for n more, 0 for one that stands for one.
+// normRune is a character that is being normalized. change is 0 where it stands for one
+// character of the text, -n where it stands for n more, and 1 where it was added.
 type normRune struct {
 	r      rune
 	ccc    uint8
@@ -37,7 +37,7 @@ func (f unicodeForm) normalize(in span, track bool) (span, error) {
 		if from == len(in.text) {
 			return w.done()
 		}
-		end := from + 1 // an ASCII character begins something new
+		end := from + 1 // up to the next ASCII character, which combines with nothing before it
 		for end < len(in.text) && in.text[end] >= utf8.RuneSelf {
 			end++
 		}
@@ -73,7 +73,7 @@ const (
 
 // decompose appends the parts of text's characters, marks in canonical order.
 func (f unicodeForm) decompose(out []normRune, text []byte) []normRune {
-	u, marks := unicodeClasses(), 0 // marks: where those behind the last starter begin
+	u, marks := unicodeClasses(), 0 // marks: where the marks after the last starter begin
 	add := func(r rune, first bool) {
 		c := normRune{r: r, change: 1}
 		if first {
@@ -121,7 +121,7 @@ func sortMarks(marks []normRune) {
 	slices.SortStableFunc(marks, func(a, b normRune) int { return cmp.Compare(a.ccc, b.ccc) })
 }
 
-// recompose joins starters with what follows them, in place.
+// recompose joins starters with the marks after them, in place.
 func recompose(runes []normRune) []normRune {
 	out := runes[:0]
 	starter, last := -1, uint8(0) // last: the class of the mark before, behind starter

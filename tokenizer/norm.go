@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// span is text with, for each byte of it, where in the text of the caller the
-// character starts that it came from. Without origins, byte i came from base+i.
+// span is a text with, for each byte, the place at which the character that it came from
+// starts in the caller's text. Without origins, byte i came from base+i.
 type span struct {
 	text   []byte
 	origin []int
@@ -22,13 +22,14 @@ type budget struct {
 	bytes int // that one normalizer or pre-tokenizer may make
 }
 
-// newBudget is far more than a text of n bytes takes with the published
-// vocabularies.
+// newBudget is the budget for a text of n bytes: far more than the published vocabularies
+// need.
 func newBudget(n int) *budget {
 	return &budget{steps: 1<<20 + 200*n, bytes: min(1<<16+32*n, 2*maxText)}
 }
 
-// at is the origin of the byte at i; at the end, of the end.
+// at is the origin of the byte at i. For the end of the text it is where the text ends, or
+// with origins that of the last byte.
 func (s *span) at(i int) int {
 	switch {
 	case s.origin == nil:
@@ -44,7 +45,7 @@ func (s *span) at(i int) int {
 	return s.base
 }
 
-// slice is s from one byte to another.
+// slice is the part of s from one byte up to another.
 func (s *span) slice(from, to int) span {
 	out := span{text: s.text[from:to], base: s.base + from, left: s.left}
 	if s.origin != nil {
@@ -127,8 +128,8 @@ func rewrite(in *span, track bool) *rewriter {
 	return w
 }
 
-// normalizer changes a text before it is cut into words. Where track is set the
-// result has origins or is what came in.
+// normalizer changes a text before it is cut into words. Where track is set, the result has
+// origins, unless it is the very span that came in.
 type normalizer interface {
 	normalize(in span, track bool) (span, error)
 }

@@ -4,7 +4,7 @@ import (
 	"bytes"
 )
 
-// piece is a part of a text that is on its way to become a word.
+// piece is a part of a text that is being cut into words.
 type piece struct {
 	span
 	first bool // it starts where the whole text does
@@ -23,7 +23,7 @@ type preTokenizer interface {
 	split(w *worker, p piece, out []piece) ([]piece, error)
 }
 
-// behavior is what becomes of the matches of a splitter.
+// behavior says what becomes of the matches of a splitter.
 type behavior uint8
 
 const (
@@ -34,15 +34,15 @@ const (
 	contiguous                         // matches without anything between them are one piece
 )
 
-// splitter cuts pieces at the matches of a pattern; with invert, at what is
-// between them.
+// splitter cuts pieces at the matches of a pattern; with invert, what lies between matches
+// counts as the matches.
 type splitter struct {
 	f        finder
 	behavior behavior
 	invert   bool
 }
 
-// stretch is a match, or what is between two.
+// stretch is a match, or the text between two matches.
 type stretch struct {
 	from, to int
 	match    bool
@@ -76,7 +76,7 @@ func (c *splitter) split(w *worker, p piece, out []piece) ([]piece, error) {
 	return out, nil
 }
 
-// apply joins or drops stretches, in place.
+// apply joins or drops stretches as b says, in place.
 func (b behavior) apply(all []stretch) []stretch {
 	out := all[:0]
 	switch b {
@@ -129,7 +129,7 @@ func (spaceBefore) split(w *worker, p piece, out []piece) ([]piece, error) {
 	return append(out, piece{span: s, first: p.first}), err
 }
 
-// letterPieces writes the bytes of pieces as letters.
+// letterPieces writes each byte of a piece as the letter that stands for it.
 type letterPieces struct{}
 
 func (letterPieces) split(w *worker, p piece, out []piece) ([]piece, error) {
@@ -137,11 +137,11 @@ func (letterPieces) split(w *worker, p piece, out []piece) ([]piece, error) {
 	return append(out, piece{span: s, first: p.first}), err
 }
 
-// metaspaces writes spaces as another character, puts one in front, and may cut
-// before each.
+// metaspaces writes spaces as another character, puts one in front of pieces, and may cut
+// pieces before each.
 type metaspaces struct {
 	letter        string
-	always, first bool // in front of which pieces
+	always, first bool // whether one is put in front of every piece, or of that at the start of the text
 	cut           bool
 }
 

@@ -35,7 +35,7 @@ func (t *hf) readAdded(raw []byte) error {
 	return t.addTokens(all)
 }
 
-// check refuses what no vocabulary has.
+// check refuses an added token that no published tokenizer has.
 func (f *addedToken) check() error {
 	switch {
 	case len(f.Content) > maxAdded:
@@ -46,9 +46,9 @@ func (f *addedToken) check() error {
 	return nil
 }
 
-// addTokens takes tokens in, or changes those of the same content, as
-// `tokenizers` does, which does not look at their ids: a token of the vocabulary
-// keeps its id, another takes the next that is free behind all.
+// addTokens adds tokens, and changes those that are there with the same content. As
+// `tokenizers` does, it ignores their ids: a token of the vocabulary keeps its own, and any
+// other gets the next one after all.
 func (t *hf) addTokens(all []addedToken) error {
 	known := make([]addedToken, 0, len(all))
 	for _, f := range all {
@@ -82,8 +82,8 @@ func (t *hf) addTokens(all []addedToken) error {
 	return nil
 }
 
-// index makes Encode find the added tokens: special ones first, then as they
-// came.
+// index prepares the search for added tokens. Where two are spelled alike, special ones come
+// first, then those that were added first.
 func (t *hf) index() error {
 	t.raw, t.normal = newTrie(), newTrie()
 	for _, content := range slices.Concat(t.order[0], t.order[1]) {

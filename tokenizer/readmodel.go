@@ -25,7 +25,7 @@ type modelOptions struct {
 	IgnoreMerges bool     `json:"ignore_merges"`
 }
 
-// readModel reads "model". Where letters is set words come to it as bytes.
+// readModel reads "model". Where letters is set, words come to it as bytes.
 func readModel(raw []byte, letters bool) (*bpe, error) {
 	var o modelOptions
 	var vocab, merges []byte
@@ -124,7 +124,7 @@ func (m *bpe) readVocab(raw []byte) error {
 	return nil
 }
 
-// tables fills in what follows from the vocabulary.
+// tables fills in what can be computed from the vocabulary.
 func (m *bpe) tables(letters, fallback bool) {
 	m.raw = letters && m.prefix == "" && m.suffix == ""
 	for b := range byteVocab {
@@ -149,13 +149,13 @@ func (m *bpe) tables(letters, fallback bool) {
 		m.long = max(m.long, len(token))
 	}
 	_, ok := m.ids[metaspace]
-	// An unknown character that vanishes would bring together what is cut.
+	// An unknown character that vanished would join what a cut separates.
 	ok = ok && (m.unk >= 0 || slices.Min(m.fallback[:]) >= 0)
 	m.cuts = ok && !m.raw && !m.ignoreMerges && m.prefix == "" && m.suffix == ""
 	m.joins = map[rune]bool{}
 }
 
-// sizeOf is how many bytes of text token stands for, 0 where that is not known.
+// sizeOf is how many bytes of text the token stands for, 0 where that is not known.
 func (m *bpe) sizeOf(id int32, token string) int {
 	switch {
 	case m.prefix != "" || m.suffix != "" || id == m.unk:
@@ -212,7 +212,7 @@ func (m *bpe) readMerges(raw []byte) error {
 	return nil
 }
 
-// join notes that a merge makes token: what is in it must not be cut.
+// join notes that a merge makes token, so that no word may be cut inside of it.
 func (m *bpe) join(token []byte) {
 	for i := 1; m.cuts && i < len(token); {
 		n := bytes.Index(token[i:], []byte(metaspace))
@@ -225,7 +225,7 @@ func (m *bpe) join(token []byte) {
 	}
 }
 
-// mergeOf reads "a b" or ["a", "b"]; of the first line of merges.txt nothing.
+// mergeOf reads "a b" or ["a", "b"]; the first line of merges.txt gives nothing.
 func mergeOf(raw []byte) (a, b string, err error) {
 	if line, ok := jsonText(raw); ok {
 		if strings.HasPrefix(line, "#version") {

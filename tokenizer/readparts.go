@@ -47,7 +47,8 @@ type part struct {
 // maxParts is how many a sequence may have.
 const maxParts = 256
 
-// parts reads raw, at where, and takes sequences apart. Nothing makes no part.
+// parts reads raw, which is at where in tokenizer.json, and takes sequences apart. null gives no
+// parts.
 func parts(where string, raw []byte, depth int) ([]*part, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -80,8 +81,8 @@ func parts(where string, raw []byte, depth int) ([]*part, error) {
 	return all, nil
 }
 
-// readParts is what read makes of each part of raw, the member where of
-// tokenizer.json.
+// readParts reads raw, the member where of tokenizer.json, and calls read for each of its
+// parts.
 func readParts[T any](where string, raw []byte, read func(*part) (T, error)) ([]T, error) {
 	all, err := parts(where, raw, 0)
 	if err != nil {
@@ -150,8 +151,8 @@ func (p *part) normalizer() (normalizer, error) {
 	return nil, p.unknown()
 }
 
-// replace reads what replaces a literal, or an expression whose groups are not
-// referred to.
+// replace reads a normalizer or decoder that replaces a literal or the matches of an
+// expression. Text that refers to the expression's groups is refused.
 func (p *part) replace() (normalizer, error) {
 	lit, re, err := p.pattern()
 	switch {
@@ -165,8 +166,8 @@ func (p *part) replace() (normalizer, error) {
 	return replacePattern{re, p.Content}, nil
 }
 
-// readPreTokenizers reads "pre_tokenizer". The second result tells whether
-// words are bytes with letters that stand for them; these are then not written.
+// readPreTokenizers reads "pre_tokenizer". The second result tells whether words come out as
+// bytes, each written as a letter; the step that would write these letters is left out.
 func readPreTokenizers(raw []byte) ([]preTokenizer, bool, error) {
 	all, err := readParts("pre_tokenizer", raw, (*part).preTokenizers)
 	out := slices.Concat(all...)
@@ -176,7 +177,7 @@ func readPreTokenizers(raw []byte) ([]preTokenizer, bool, error) {
 	return out, false, err
 }
 
-// preTokenizers are what p stands for, one after the other.
+// preTokenizers are the steps that p stands for, in order.
 func (p *part) preTokenizers() (out []preTokenizer, err error) {
 	at := func(f finder, b behavior) *splitter { return &splitter{f: f, behavior: b} }
 	u := unicodeClasses()
@@ -219,13 +220,13 @@ func (p *part) preTokenizers() (out []preTokenizer, err error) {
 	return nil, p.unknown()
 }
 
-// punctuation is what the library of that name takes for it: that of Unicode
-// and the symbols of ASCII.
+// punctuation tells whether `tokenizers` takes r for punctuation: what is so in Unicode, and
+// the symbols of ASCII.
 func punctuation(u *unicodeTable, r rune) bool {
 	return u.in(r, setP) || r < 0x80 && u.in(r, setS)
 }
 
-// behaviorOf reads a behavior; "" is isolated.
+// behaviorOf reads the behavior; where it is "" that is isolated.
 func (p *part) behaviorOf() (behavior, error) {
 	for i, n := range []string{"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"} {
 		if p.Behavior == n {
@@ -277,7 +278,7 @@ func (p *part) metaspaces() (*metaspaces, error) {
 	return m, nil
 }
 
-// scheme is where Metaspace puts its letter in front, also as old files say it.
+// scheme says in front of which pieces Metaspace puts its letter; old files say it in another key.
 func (p *part) scheme() string {
 	switch {
 	case p.PrependScheme != nil:

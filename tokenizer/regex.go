@@ -10,14 +10,14 @@ import (
 // tokenizer, or the search for its added tokens, takes too long.
 var ErrSteps = errors.New("a regular expression of tokenizer.json, or the search for its added tokens, takes too many steps on this text; cut it into several")
 
-// regex is a regular expression that backtracks, as Oniguruma's do: Go's have
-// no lookahead and choose other matches. The split patterns of the published
-// vocabularies do not come here but to their scanners.
+// regex is a regular expression that is matched by backtracking, as Oniguruma does. Go's own
+// have no lookahead and choose other matches. The split patterns of the published
+// vocabularies are not matched by it but by their scanners.
 type regex struct {
 	u    *unicodeTable
 	code []instruction
-	subs []*regex // of lookaround and atomic groups
-	size int      // how many characters a body of lookbehind matches
+	subs []*regex // the bodies of lookarounds and atomic groups
+	size int      // how many characters it matches, if it is the body of a lookbehind
 }
 
 // op is what an instruction does.
@@ -25,13 +25,13 @@ type op uint8
 
 const (
 	opSet      op = iota // one character of set
-	opRun                // min to max characters of set, mode
-	opSplit              // goes on at a, or else at b
+	opRun                // min to max characters of set, as many as mode wants
+	opSplit              // goes on at a, and at b if that fails
 	opJump               // goes on at a
 	opMark               // notes where the repetition with counter a begins
 	opProgress           // fails where the repetition with counter a has not moved
-	opLook               // subs[a] matches here, or does not: not
-	opAtomic             // what subs[a] matches
+	opLook               // succeeds where subs[a] matches here; with not, where it does not match
+	opAtomic             // what subs[a] matches, without trying other ways later
 	opAssert
 	opMatch
 )
@@ -71,7 +71,7 @@ func newRegex(n *node, total *int, depth int) (*regex, error) {
 type compiler struct {
 	re    *regex
 	marks int
-	total *int // instructions of all of the expression
+	total *int // how many instructions the whole expression has
 	depth int
 }
 
@@ -181,7 +181,7 @@ func (c *compiler) repeat(n *node) error {
 	return nil
 }
 
-// loop is body any number of times, a turn that matches nothing excepted.
+// loop compiles body, repeated any number of times, but never after a turn that matched nothing.
 func (c *compiler) loop(body *node, mode byte) error {
 	mark := c.marks
 	c.marks++
@@ -196,7 +196,8 @@ func (c *compiler) loop(body *node, mode byte) error {
 	return nil
 }
 
-// choose makes the instruction at i one between going in and going on.
+// choose sets the two ways of the instruction at i: into the loop, or on behind it. mode says
+// which comes first.
 func (c *compiler) choose(i, in, on int, mode byte) {
 	if mode == lazy {
 		in, on = on, in
@@ -204,7 +205,7 @@ func (c *compiler) choose(i, in, on int, mode byte) {
 	c.re.code[i].a, c.re.code[i].b = in, on
 }
 
-// width is how many characters n matches, where that is always the same number.
+// width is how many characters n matches; it is an error where that is not always the same number.
 func (n *node) width() (int, error) {
 	total := 0
 	for i, p := range n.parts {
@@ -237,7 +238,8 @@ func (n *node) width() (int, error) {
 	return total, nil
 }
 
-// find is the first match at or after from. steps counts down.
+// find is the first match at or after from. It counts steps down, and is an error where they are
+// used up.
 func (re *regex) find(text []byte, from int, steps *int) (start, end int, ok bool, err error) {
 	m := matcher{re: re, text: text, steps: steps}
 	for i := from; ; {
@@ -253,7 +255,7 @@ func (re *regex) find(text []byte, from int, steps *int) (start, end int, ok boo
 	}
 }
 
-// describe puts where a pattern stands before what is wrong with it.
+// describe says in an error which pattern it is about, and where that stands.
 func describe(where, pattern string, err error) error {
 	if len(pattern) > 80 {
 		pattern = pattern[:80] + "…"
@@ -270,11 +272,11 @@ type matcher struct {
 	marks []int
 }
 
-// retry is where to go on after a failure.
+// retry is a way that was not taken, where matching goes on after a failure.
 type retry struct {
 	pc, i int
-	least int // opRun: the end that it may still give back to, -1 for others
-	mark  int // opMark: the counter to put back, -1 for others
+	least int // opRun: the least end (greedy) or the count so far (lazy); -1 for other instructions
+	mark  int // opMark: the counter whose old value is in i; -1 for other instructions
 }
 
 // before is where the character that ends at i starts.

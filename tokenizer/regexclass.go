@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// escape reads what stands behind a \ outside of a set.
+// escape reads what follows a \ outside of a set.
 func (p *parser) escape() (*node, error) {
 	if p.i+1 < len(p.s) {
 		switch c := p.s[p.i+1]; c {
@@ -20,7 +20,7 @@ func (p *parser) escape() (*node, error) {
 	s, err := p.escaped()
 	if err == nil {
 		s.fold = p.fold
-		if s.word { // outside of sets only, as in Oniguruma
+		if s.word { // only outside of sets, as in Oniguruma
 			s.ranges = append(s.ranges, latinWords...)
 		}
 	}
@@ -120,7 +120,7 @@ func (p *parser) class() (*charset, error) {
 		case p.peek() == ']' && !first:
 			p.i++
 			s.fold = s.fold || p.fold
-			if s.not = not; s.and != nil { // the fold is that of each side
+			if s.not = not; s.and != nil { // each side folds its own case
 				return &charset{parts: []*charset{{parts: s.parts, ranges: s.ranges, fold: p.fold}}, and: s.and, not: not}, nil
 			}
 			return s, nil
@@ -148,7 +148,7 @@ func (p *parser) class() (*charset, error) {
 	}
 }
 
-// member reads a character or a range of them into s.
+// member reads a character, or a range of characters, and adds it to s.
 func (p *parser) member(s *charset) error {
 	from, single, err := p.limit(s)
 	if err != nil || !single {
@@ -172,7 +172,7 @@ func (p *parser) member(s *charset) error {
 	return nil
 }
 
-// limit reads one character; or a set like \d, which goes into s.
+// limit reads one character. A set such as \d is added to s instead, and single is false.
 func (p *parser) limit(s *charset) (r rune, single bool, err error) {
 	if p.peek() != '\\' {
 		return p.rune(), true, nil

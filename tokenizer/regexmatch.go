@@ -2,10 +2,10 @@ package tokenizer
 
 import "bytes"
 
-// maxRetries bounds the memory of a match.
+// maxRetries bounds how many ways not taken a match keeps, and so its memory.
 const maxRetries = 1 << 20
 
-// match is where a match that starts at i ends.
+// match tells whether there is a match that starts at i, and where it ends.
 func (m *matcher) match(i int) (end int, ok bool, err error) {
 	m.stack = m.stack[:0]
 	pc := 0
@@ -60,7 +60,7 @@ func (m *matcher) mark(n, i int) {
 	m.marks[n] = i
 }
 
-// back undoes the last choice.
+// back goes back to the last way that was not taken; false where there is none.
 func (m *matcher) back() (pc, i int, ok bool) {
 	for len(m.stack) > 0 {
 		last := len(m.stack) - 1
@@ -73,7 +73,7 @@ func (m *matcher) back() (pc, i int, ok bool) {
 		case r.least < 0:
 			m.stack = m.stack[:last]
 			return r.pc, r.i, true
-		case m.re.code[r.pc].mode == lazy: // one more; least is how many there are
+		case m.re.code[r.pc].mode == lazy: // take one character more; least is how many there are
 			in := &m.re.code[r.pc]
 			if r.i < len(m.text) && (in.max < 0 || r.least < in.max) {
 				c, n := decodeRune(m.text[r.i:])
@@ -83,7 +83,7 @@ func (m *matcher) back() (pc, i int, ok bool) {
 				}
 			}
 			m.stack = m.stack[:last]
-		default: // one less
+		default: // give one character back
 			if r.i > r.least {
 				m.stack[last].i = before(m.text, r.i)
 				return r.pc + 1, m.stack[last].i, true
@@ -94,7 +94,7 @@ func (m *matcher) back() (pc, i int, ok bool) {
 	return 0, 0, false
 }
 
-// run matches characters of one set, as many as the mode wants first.
+// run matches characters of one set: as many as there are, or where mode is lazy as few as it may.
 func (m *matcher) run(in *instruction, pc, i int) (int, bool) {
 	most := in.max
 	if in.mode == lazy {
@@ -123,7 +123,7 @@ func (m *matcher) run(in *instruction, pc, i int) (int, bool) {
 	return i, true
 }
 
-// sub matches a group that is not tried again: lookaround, an atomic group.
+// sub matches a group whose inside is not tried again: a lookaround or an atomic group.
 func (m *matcher) sub(in *instruction, i int) (int, bool, error) {
 	inner := matcher{re: m.re.subs[in.a], text: m.text, steps: m.steps}
 	start := i
@@ -174,9 +174,8 @@ type finder interface {
 	find(text []byte, from int, steps *int) (start, end int, ok bool, err error)
 }
 
-// matches is all matches of f in text, one after the other: after one without
-// length it goes on at the next character, and one without length directly
-// behind another does not count.
+// matches are all matches of f in text, one after the other. After an empty match the search
+// goes on at the next character. An empty match directly behind another match does not count.
 type matches struct {
 	f     finder
 	text  []byte
@@ -204,7 +203,7 @@ func (m *matches) next() (start, end int, ok bool, err error) {
 	return 0, 0, false, nil
 }
 
-// literal finds a text.
+// literal is a finder of a text.
 type literal []byte
 
 func (l literal) find(text []byte, from int, _ *int) (start, end int, ok bool, err error) {
@@ -215,7 +214,7 @@ func (l literal) find(text []byte, from int, _ *int) (start, end int, ok bool, e
 	return from + i, from + i + len(l), i >= 0, nil
 }
 
-// oneOf finds single characters.
+// oneOf is a finder of single characters.
 type oneOf func(r rune) bool
 
 func (f oneOf) find(text []byte, from int, _ *int) (start, end int, ok bool, err error) {
@@ -229,7 +228,7 @@ func (f oneOf) find(text []byte, from int, _ *int) (start, end int, ok bool, err
 	return 0, 0, false, nil
 }
 
-// find makes a scanner a finder.
+// find is the first match at or after from, so that a scanner is a finder.
 func (s *scanner) find(text []byte, from int, _ *int) (start, end int, ok bool, err error) {
 	if from >= len(text) {
 		return 0, 0, false, nil

@@ -21,12 +21,12 @@ type nodeKind uint8
 
 const (
 	nodeSet    nodeKind = iota // one character of set
-	nodeCat                    // parts one after the other
+	nodeCat                    // all of parts, one after the other
 	nodeAlt                    // the first of parts that matches
 	nodeRepeat                 // parts[0], min to max times
-	nodeLook                   // parts[0] matches here, ahead or behind; or does not
+	nodeLook                   // parts[0] matches ahead of this place or behind it; with not, it does not
 	nodeAtomic                 // parts[0], which is not tried again
-	nodeAssert                 // a place: assert
+	nodeAssert                 // the place is one that assert names
 )
 
 type node struct {
@@ -47,8 +47,8 @@ const (
 	possessive = byte('+')
 )
 
-// parser reads a regular expression of Oniguruma's syntax, which is what
-// tokenizer.json is written in. Source: oniguruma's doc/RE.
+// parser reads a regular expression in Oniguruma's syntax, which tokenizer.json uses. Source:
+// oniguruma's doc/RE.
 type parser struct {
 	s     string
 	i     int
@@ -141,7 +141,7 @@ func (p *parser) sequence() (*node, error) {
 	return cat, nil
 }
 
-// repeats adds the repetitions that follow n.
+// repeats reads the repetitions that follow n and applies them.
 func (p *parser) repeats(n *node) (*node, error) {
 	for p.i < len(p.s) {
 		least, most, braces := 0, -1, false
@@ -176,8 +176,8 @@ func (p *parser) repeats(n *node) (*node, error) {
 	return n, nil
 }
 
-// interval reads {n}, {n,}, {,m} or {n,m} and its length; 0 where s begins
-// with none of these.
+// interval reads {n}, {n,}, {,m} or {n,m} at the start of s. size is its length, 0 where s
+// begins with none of these.
 func interval(s string) (least, most, size int) {
 	end := strings.IndexByte(s, '}')
 	if end < 2 {
@@ -251,7 +251,7 @@ func (p *parser) group() (*node, error) {
 	return p.body(n)
 }
 
-// body reads what is in a group up to its ).
+// body reads the inside of a group into n, up to the group's ).
 func (p *parser) body(n *node) (*node, error) {
 	inner, err := p.alternatives()
 	if err != nil {

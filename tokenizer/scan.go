@@ -2,8 +2,8 @@ package tokenizer
 
 import "unicode/utf8"
 
-// The split patterns of the published byte-level vocabularies, as their
-// tokenizer.json writes them. Each matches every text from end to end.
+// The split patterns of the published byte-level vocabularies, as their tokenizer.json has
+// them. The matches of each cover a text without gaps.
 const (
 	patternGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	// GPT-4, Llama 3.
@@ -16,7 +16,7 @@ const (
 		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// scanner is one of those patterns by hand.
+// scanner matches one of these patterns, by code written for it.
 type scanner struct {
 	pattern string
 	next    func(u *unicodeTable, text []byte, i int) int // where the match that starts at i ends
@@ -32,7 +32,7 @@ var scanners = []scanner{
 	{patternO200K, nextO200K, true},
 }
 
-// kind is what the patterns tell apart, a bit each.
+// kind is what the patterns distinguish in a character, one bit for each.
 type kind uint8
 
 const (
@@ -43,7 +43,7 @@ const (
 	isOther
 )
 
-// asciiKinds are the kinds of single bytes; 0 for those of longer characters.
+// asciiKinds are the kinds of single bytes; 0 for bytes of longer characters.
 var asciiKinds = func() (k [256]kind) {
 	for b := range utf8.RuneSelf {
 		switch c := byte(b); {
@@ -62,7 +62,7 @@ var asciiKinds = func() (k [256]kind) {
 	return k
 }()
 
-// kindAt is the kind of the character at i and its length; 0 at the end.
+// kindAt is the kind of the character at i and its length in bytes; 0 at the end of text.
 func (u *unicodeTable) kindAt(text []byte, i int) (kind, int) {
 	if i >= len(text) {
 		return 0, 0
@@ -87,7 +87,7 @@ func (u *unicodeTable) wideKind(text []byte) (kind, int) {
 	return isOther, n
 }
 
-// run is where the characters of kind k that start at i end.
+// run is where the characters of kind k end that start at i.
 func (u *unicodeTable) run(text []byte, i int, k kind) int {
 	for i < len(text) {
 		if a := asciiKinds[text[i]]; a != 0 {
@@ -106,7 +106,7 @@ func (u *unicodeTable) run(text []byte, i int, k kind) int {
 	return i
 }
 
-// runOf is run for characters whose category is one of set.
+// runOf does what run does, for characters whose category is one of set.
 func (u *unicodeTable) runOf(text []byte, i int, set categories) int {
 	for i < len(text) {
 		r, n := decodeRune(text[i:])
@@ -148,8 +148,8 @@ func contraction(text []byte, i int, fold bool) int {
 	return 0
 }
 
-// blanks is where a match of \s+(?!\S)|\s+ ends that starts at i with white
-// space; with newlines, \s*[\r\n]+ comes before it.
+// blanks is where the match of \s+(?!\S)|\s+ ends that starts at i, where white space is. With
+// newlines, the alternative \s*[\r\n]+ is tried before.
 func (u *unicodeTable) blanks(text []byte, i int, newlines bool) int {
 	end, last, newline := i, i, 0
 	for end < len(text) {
@@ -205,8 +205,8 @@ func nextGPT4(u *unicodeTable, text []byte, i, digits int) int {
 	return u.rest(text, i, digits, false)
 }
 
-// rest is the end of a match of the alternatives that GPT-4's pattern and its
-// descendants share: numbers, other characters, white space.
+// rest is where a match ends of the alternatives that GPT-4's pattern shares with those
+// derived from it: numbers, other characters, white space.
 func (u *unicodeTable) rest(text []byte, i, digits int, slash bool) int {
 	k, n := u.kindAt(text, i)
 	if k == isNumber {
@@ -247,14 +247,14 @@ func nextO200K(u *unicodeTable, text []byte, i int) int {
 	return u.rest(text, i, 3, true)
 }
 
-// lowerWord is where the letters at i end that are any number for the start of
-// a word, then at least one for its rest; 0 where there is none of these.
+// lowerWord is where a word ends that starts at i with any number of letters of setUpper and
+// goes on with at least one of setLower; 0 where there is none.
 func lowerWord(u *unicodeTable, text []byte, i int) int {
 	upper := u.runOf(text, i, setUpper)
 	if end := u.runOf(text, upper, setLower); end > upper {
 		return end
 	}
-	for upper > i { // the last letter that may be either
+	for upper > i { // go back to the last letter that is in both sets
 		r, n := utf8.DecodeLastRune(text[i:upper])
 		if u.in(r, setLower) {
 			return upper
@@ -264,8 +264,8 @@ func lowerWord(u *unicodeTable, text []byte, i int) int {
 	return 0
 }
 
-// upperWord is where the letters at i end that are at least one for the start
-// of a word, then any number for its rest; 0 where there is none.
+// upperWord is where a word ends that starts at i with at least one letter of setUpper and
+// goes on with any number of setLower; 0 where there is none.
 func upperWord(u *unicodeTable, text []byte, i int) int {
 	if upper := u.runOf(text, i, setUpper); upper > i {
 		return u.runOf(text, upper, setLower)

@@ -3,14 +3,14 @@ package tokenizer
 // splitting is an hf that can encode a long text piece by piece.
 type splitting struct {
 	*hf
-	// cut tells whether text may be cut at i: i is neither 0 nor the end.
+	// cut tells whether text may be cut at i, which is neither 0 nor the end.
 	cut func(text []byte, i int) bool
 }
 
-// splitter is t, as a Splitter where it can be one.
+// splitter is t; it is a Splitter where texts can be cut safely.
 func (t *hf) splitter() Tokenizer {
 	if len(t.normal.single) > 0 && len(t.norms) > 0 {
-		return t // tokens are found in a text that is not there yet
+		return t // added tokens are looked for in the normalized text, where Split cannot look
 	}
 	switch {
 	case t.scan != nil && t.normalizesInPlace():
@@ -33,8 +33,8 @@ func (t *hf) splitter() Tokenizer {
 	return t
 }
 
-// normalizesInPlace tells whether no normalizer changes text across a space or
-// a line feed.
+// normalizesInPlace tells whether every normalizer is a normal form of Unicode, which changes
+// nothing across a space or a line feed.
 func (t *hf) normalizesInPlace() bool {
 	for _, n := range t.norms {
 		if _, ok := n.(unicodeForm); !ok {
@@ -44,8 +44,8 @@ func (t *hf) normalizesInPlace() bool {
 	return true
 }
 
-// onlySpaces tells whether all that happens to a text before it is merged is
-// that spaces are written as metaspaces.
+// onlySpaces tells whether nothing happens to a text before merging but that its spaces are
+// written as metaspaces.
 func (t *hf) onlySpaces() bool {
 	if len(t.norms) != 1 || t.norms[0] != (replaceText{" ", metaspace}) {
 		return false
@@ -55,17 +55,18 @@ func (t *hf) onlySpaces() bool {
 		if !ok {
 			return false
 		}
-		if lit, ok := s.f.(literal); !ok || string(lit) != " " { // there is none any more
+		if lit, ok := s.f.(literal); !ok || string(lit) != " " { // a splitter at spaces does nothing, since no space is left
 			return false
 		}
 	}
 	return true
 }
 
-// Split is the length of the longest prefix of text that may be encoded apart
-// from all that follows it, in text or later, as far as that is cheap to tell.
+// Split is the length of the longest prefix of text that may be encoded apart from all that
+// follows it, in text or later. It looks at a bounded number of places, and is 0 where it
+// finds none.
 func (s *splitting) Split(text []byte) int {
-	last := len(text) - max(s.raw.long, s.normal.long, 1) // a token may go on behind text
+	last := len(text) - max(s.raw.long, s.normal.long, 1) // an added token may begin in text and end after it
 	const most = 256                                      // places to look at closely
 	for i, tries := last, 0; i > 0 && tries < most; i-- {
 		if text[i] <= ' ' || text[i-1] == '\n' {

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// unicodeRuns says what each code point is to the `tokenizers` library, whose
-// version of Unicode is neither Go's nor changes with it: testdata/unicode.py
-// makes it and says what its bytes mean.
+// unicodeRuns says what each code point is to the `tokenizers` library. Its version of Unicode
+// is not Go's and does not change when Go's does. testdata/unicode.py makes the file and says
+// what its bytes mean.
 //
 //go:embed unicode.bin
 var unicodeRuns []byte
@@ -74,8 +74,8 @@ const (
 	setLower = 1<<catLl | 1<<catLm | 1<<catLo | setM
 )
 
-// unicodeTable is unicodeRuns in two stages: which block of 256 code points,
-// then the class in it.
+// unicodeTable is unicodeRuns in two stages: for each 256 code points the number of a block,
+// and for each block the classes of its code points.
 type unicodeTable struct {
 	block [0x1100]uint16
 	class [][256]class

@@ -99,8 +99,8 @@ func modelName(dir string) string {
 	return filepath.Base(dir)
 }
 
-// guess is the type for a directory whose user named none: the weights' own where
-// it has two bytes, else half precision.
+// guess is the type where the user named none: that of the weights if it has two bytes, else
+// half precision.
 func guess(w *checkpoint.Weights) Type {
 	for _, t := range w.Tensors() {
 		if len(t.Shape) == 2 && t.DType == "BF16" {
@@ -155,7 +155,7 @@ func (j *writing) write(w io.Writer, header []byte) error {
 	return nil
 }
 
-// put writes p, unless the user has had enough.
+// put writes p, unless the user has asked to stop.
 func (j *writing) put(w io.Writer, p []byte) error {
 	if j.ctx.Err() != nil {
 		return context.Cause(j.ctx)
@@ -181,8 +181,8 @@ func (j *writing) item(w io.Writer, it item) error {
 	return nil
 }
 
-// part writes one tensor of the directory, a number of whole rows at a time, of
-// whole heads where their rows are reordered.
+// part writes one tensor of the directory, some whole rows at a time. Where rows are reordered
+// inside heads, it is some whole heads at a time.
 func (j *writing) part(w io.Writer, it item, name string) error {
 	t, _ := j.weights.Tensor(name)
 	cols := int64(1)
@@ -220,8 +220,8 @@ func (j *writing) part(w io.Writer, it item, name string) error {
 	return nil
 }
 
-// limits are where the magnitudes of a type end: what rounds to more than a half
-// can be, in Q8_0 of a block's scale. Others hold what fp32 does.
+// limits are the magnitudes from which on values do not fit into a type: those that round to
+// more than a half can hold, in Q8_0 as the scale of a block. Other types hold what fp32 does.
 var limits = map[gguf.Type]float32{gguf.F16: 65520, gguf.Q8_0: 127 * 65504}
 
 // chunk writes whole rows, encoded on all processors.
@@ -259,8 +259,8 @@ func encode(dst []byte, t gguf.Tensor, values []float32) error {
 	return nil
 }
 
-// interleave brings the rows of a head from the order of halves, (i, i+D/2) turn
-// together, into that of pairs, (2i, 2i+1).
+// interleave reorders the rows of a head. In src the rows i and i+D/2 turn together; in dst
+// these are the rows 2i and 2i+1.
 func interleave(dst, src []float32, cols int) {
 	half := len(src) / cols / 2
 	for i := range half {

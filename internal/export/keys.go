@@ -90,7 +90,7 @@ func (p *plan) expertKeys() {
 	p.add("expert_feed_forward_length", uint32(s.need("moe_intermediate_size")))
 }
 
-// windowIgnored: llama.cpp's llama has no window.
+// windowIgnored notes that llama.cpp's llama ignores the model's window.
 func (p *plan) windowIgnored() {
 	if w := p.s.int("sliding_window", 0); w > 0 {
 		p.add("attention.sliding_window", uint32(w))
@@ -102,7 +102,7 @@ func (p *plan) noteWindow(w int) {
 	p.note("llama.cpp attends to everything where this model has a sliding window: results are the same up to " + itoa(w) + " tokens")
 }
 
-// windowUnused is for families whose window has to be switched on.
+// windowUnused is for families that have a window only where a key switches it on.
 func (p *plan) windowUnused() {
 	s := p.s
 	if w := s.int("sliding_window", 0); w > 0 && s.bool("use_sliding_window", false) {
@@ -153,7 +153,7 @@ func (p *plan) gemmaAttention() {
 	}
 }
 
-// period is n where each nth layer, and no other, has full attention.
+// period is n where every n-th layer, and no other, has full attention.
 func (p *plan) period(types []string) int {
 	n := 0
 	for i, t := range types {

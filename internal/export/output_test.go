@@ -14,8 +14,8 @@ import (
 	"mt/checkpoint/powercut"
 )
 
-// TestNothingIsLeft: a directory that was not there before a copy that failed is
-// not there after it, whichever operation failed.
+// TestNothingIsLeft: where a copy fails, whichever operation failed, a directory that it made
+// is removed again.
 func TestNothingIsLeft(t *testing.T) {
 	dir := makeModel(t, llamaConfig(nil), llamaTensors(), nil)
 	parent := t.TempDir()
@@ -59,8 +59,8 @@ func TestStopInTensor(t *testing.T) {
 	}
 }
 
-// TestOverwriteDirectory: what goes with an older model goes with it, and what a
-// killed copy left; the user's own files stay.
+// TestOverwriteDirectory: files that belong to an older model are removed with it, and so is
+// what a killed copy left; the user's own files stay.
 func TestOverwriteDirectory(t *testing.T) {
 	dir := makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"tokenizer.json": "{}"})
 	out := makeModel(t, llamaConfig(nil), llamaTensors(), map[string]string{"chat_template.jinja": "old", "tokenizer.json": "old", "mine.txt": "mine"})
@@ -225,7 +225,7 @@ func TestOwnFiles(t *testing.T) {
 	}
 }
 
-// TestDevices: what is no file stays, whatever was asked for.
+// TestDevices: an output that is no regular file is left alone, whatever was asked for.
 func TestDevices(t *testing.T) {
 	dir, out := makeModel(t, llamaConfig(nil), llamaTensors(), nil), filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", out)

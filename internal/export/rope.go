@@ -77,9 +77,8 @@ func (p *plan) ropeKeys() {
 	}
 }
 
-// yarn sets the keys of that scaling. llama.cpp multiplies its own factor on
-// attention, 1 + ln(factor)/10, with the one in the file; and it takes beta_fast
-// and beta_slow to be 32 and 1.
+// yarn sets the keys of yarn's scaling. llama.cpp multiplies a factor of its own on attention,
+// 1 + ln(factor)/10, with the one in the file, and takes beta_fast and beta_slow to be 32 and 1.
 func (p *plan) yarn() {
 	y := p.rope.params
 	factor := y.num("factor", 1)
@@ -110,8 +109,8 @@ func (p *plan) yarn() {
 // ropeDims sets how many elements of a head turn.
 func (p *plan) ropeDims() { p.add("rope.dimension_count", uint32(p.rotary())) }
 
-// rotary is that number: head_dim, or the part of it that partial_rotary_factor
-// says.
+// rotary is how many elements of a head turn: head_dim, or the share of it that
+// partial_rotary_factor says.
 func (p *plan) rotary() int {
 	part := p.rope.params.num("partial_rotary_factor", p.s.num("partial_rotary_factor", 1))
 	return int(part * float64(p.headDim))

@@ -19,8 +19,8 @@ type item struct {
 	shift  float32   // added to every element
 }
 
-// finder hands out the tensors of a directory, whose names and shapes are those
-// of package model's table, and knows what was not asked for.
+// finder hands out the tensors of a directory, which has the names and shapes of package
+// model's table, and knows which were not asked for.
 type finder struct {
 	w     *checkpoint.Weights
 	top   string // where names begin that the families' table begins with "model."
@@ -144,9 +144,8 @@ func (p *plan) take(it item, h how) {
 	p.items = append(p.items, it)
 }
 
-// rest notes what the file has otherwise than the user may expect: matrices of
-// another type than asked for, and tensors nobody asked for, which are those of
-// other parts of a model.
+// rest notes what the user may not expect in the file: matrices of another type than was asked
+// for, and tensors that were left out, which belong to other parts of a larger model.
 func (p *plan) rest(f *finder) {
 	if n := len(p.narrow); n > 0 {
 		p.note(fmt.Sprintf("%d tensors are F16, such as %s: their rows are no multiple of %d elements", n, p.narrow[0], gguf.BlockLen))

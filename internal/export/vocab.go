@@ -132,9 +132,8 @@ func (p *plan) vocabulary(dir string) error {
 	return p.template(dir, config)
 }
 
-// strips settles whether white space after added tokens belongs to them: in
-// llama.cpp it does where general.name says Phi-3, which then must have these
-// three tokens.
+// strips settles whether white space after added tokens belongs to them. In llama.cpp it does
+// where general.name says Phi-3; the model must then have these three tokens.
 func (v *vocab) strips(p *plan) {
 	wanted, can := false, true
 	for _, a := range v.file.AddedTokens {
@@ -246,8 +245,8 @@ func (p *plan) newVocab(t *tokenizerFile) (*vocab, error) {
 	return v, p.s.err
 }
 
-// looksSpecial: some models do not mark tokens as special that are no text.
-// llama.cpp's converter treats them so (does_token_look_special).
+// looksSpecial tells whether a token is no text although the model does not mark it as
+// special. llama.cpp's converter does the same (does_token_look_special).
 func looksSpecial(token string) bool {
 	wrapped := func(a, b string) bool { return strings.HasPrefix(token, a) && strings.HasSuffix(token, b) }
 	return token == "<pad>" || token == "<mask>" || token == "<2mass>" || token == "[@BOS@]" ||
@@ -314,10 +313,10 @@ func isByte(token string) bool {
 // put them together; the longest in use have some dozens.
 const maxPiece = 1 << 12
 
-// scores are what SentencePiece sorts by: minus the place of the merge that
-// makes a piece. Pieces that no merge makes come last. other counts the pieces
-// that two others of the vocabulary make up without a merge that says so: there
-// merging by score and merging by the list may differ.
+// scores are what SentencePiece sorts pieces by: minus the place of the merge that makes the
+// piece. Pieces that no merge makes come last. other counts the pieces that two others can be
+// joined to without a merge that says so; for these, merging by score and merging by the list
+// may differ.
 func (v *vocab) scores() (scores []float32, other int) {
 	rank := map[string]int{}
 	pairs := map[merge]bool{}
@@ -382,8 +381,8 @@ func (v *vocab) special(p *plan, config *settings) {
 		gguf.KV{Key: "tokenizer.ggml.add_eos_token", Value: v.puts(config.vals["add_eos_token"], last, ids, "eos")})
 }
 
-// puts says whether a token is put around a text: as tokenizer_config.json has
-// it, else as the post-processor does.
+// puts tells whether a token is put around a text: what tokenizer_config.json says, else what
+// the post-processor does.
 func (v *vocab) puts(said any, token string, ids map[string]int, name string) bool {
 	if b, ok := said.(bool); ok {
 		return b

@@ -10,12 +10,11 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Open opens a regular file, or a link to one, to be read. The error wraps
-// fs.ErrNotExist where there is none, and says what the name is of if that is
-// something else.
+// Open opens a regular file, or a link to one, for reading. The error wraps fs.ErrNotExist
+// where there is no such file. Where path is something else, the error says what it is.
 func Open(path string) (*os.File, error) {
-	// The look before is for devices that do something when they are opened, the
-	// one behind for what has taken the file's place in between.
+	// Looking before opening is for devices that do something when they are opened; looking
+	// after it is for what may have taken the file's place in between.
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, err

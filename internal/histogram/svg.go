@@ -26,8 +26,8 @@ const (
 	maxTicks   = 5    // above zero
 )
 
-// slant is how much labels are turned at least that have no room side by side, in
-// radians.
+// slant is the least angle, in radians, by which labels are turned that have no room side by
+// side.
 const slant = 35 * math.Pi / 180
 
 // plot is the rectangle that bars are drawn in, and its scale.
@@ -69,8 +69,7 @@ func (h Histogram) most() int64 {
 	return n
 }
 
-// tickStep is the least of 1, 2, 5, 10, 20, … of which maxTicks or fewer steps come to
-// most.
+// tickStep is the least of 1, 2, 5, 10, 20, … by which maxTicks steps or fewer reach most.
 func tickStep(most int64) int64 {
 	for ten := int64(1); ; ten *= 10 {
 		for _, n := range []int64{1, 2, 5} {

@@ -14,9 +14,9 @@ type uses struct {
 	testOnly, tested map[string]bool
 }
 
-// Unused returns the entries of the rules that no import of pkgs, which are all
-// packages of the module, needs: one sentence each, in order. An arrow is needed
-// by an import that it allows itself, not by a longer way that it is a part of.
+// Unused returns the entries of the rules that no import of pkgs needs, one sentence each, in
+// order; pkgs must be all packages of the module. An arrow is needed by an import that it
+// allows itself, not by one that it allows only together with other arrows.
 func (r *Rules) Unused(pkgs []Package) []string {
 	u := uses{map[string]bool{}, map[[2]string]bool{}, map[[2]string]bool{}, map[string]bool{}, map[string]bool{}}
 	for _, p := range pkgs {

@@ -12,7 +12,7 @@ import (
 
 const root = "../.."
 
-// The list is worth what it says only while it fits the program.
+// TestListFitsTheProgram: every mutation must fit the program, or the list is worth nothing.
 func TestListFitsTheProgram(t *testing.T) {
 	tests := map[string]map[string]bool{} // names by package
 	seen := map[string]bool{}

@@ -116,8 +116,8 @@ func (s *summary) endPackage(e event, said []string) {
 	}
 }
 
-// unfinished takes from output what tests of a package said that never ended,
-// as is so when the program crashed in one.
+// unfinished takes from output what those tests of a package said that never ended, as
+// happens when the program crashes in one.
 func unfinished(pkg string, output map[string][]string) []string {
 	var said []string
 	for _, key := range slices.Sorted(maps.Keys(output)) {
