@@ -1,6 +1,8 @@
 package generate
 
 import (
+	"fmt"
+
 	"encoding/binary"
 
 	"mt/device"
@@ -42,6 +44,8 @@ func (d *decoder) stage(p *piece, l int, v schedule.Visit) error {
 		t.MoECombine(s, p.y, 0, layers.MicroBatch{Tokens: p.step.Tokens}, p.experts)
 	case schedule.Head:
 		return d.head(p, tile)
+	default:
+		panic(fmt.Sprintf("generate: nothing is written for the stage %s", v.Stage))
 	}
 	return nil
 }
