@@ -178,9 +178,10 @@ func TestTable(t *testing.T) {
 
 // TestRun: the whole self test of the CPU device against itself.
 func TestRun(t *testing.T) {
-	if testing.Short() || long.Race {
+	if long.Race {
 		t.Skip("computes for many seconds; its parts have tests of their own")
 	}
+	long.Only(t)
 	dev := newCPU(t)
 	var heard []string
 	r, err := Run(t.Context(), Options{Device: dev, CPU: dev, Train: TrainSteps(t.Context()), Progress: func(what string) { heard = append(heard, what) }})

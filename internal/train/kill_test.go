@@ -164,6 +164,9 @@ func TestKilled(t *testing.T) {
 	for name, extra := range map[string]string{"fp32": "save_total_limit: 3\n", "bf16-tied-eval": "tied\ncompute_dtype: bf16\nval_size: 2\neval_steps: 1\n",
 		"fp32-experts": "experts\nbinding: copy\nval_size: 2\neval_steps: 2\n"} {
 		t.Run(name, func(t *testing.T) {
+			if name != "bf16-tied-eval" {
+				long.Only(t)
+			}
 			t.Parallel()
 			want := recipeScene(t, extra).with(fmt.Sprintf("save_steps: 1\nmax_steps: %d\n", steps))
 			if want.start(t, "").killed(t) {
