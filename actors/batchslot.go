@@ -9,7 +9,6 @@ import (
 	"mt/device"
 	"mt/internal/accounts"
 	"mt/layers"
-	"mt/schedule"
 )
 
 // batchSlot is the memory for one batch, on the host and on the device: the rows of the
@@ -48,7 +47,7 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 	if b.staging, err = r.allocHost(total); err != nil {
 		return err
 	}
-	b.place = r.placement(schedule.NoSlot)
+	b.place = r.placement()
 	if b.mem, err = b.place.bind(b.staging); err != nil {
 		return err
 	}

@@ -54,9 +54,9 @@ type placement interface {
 	upload(to device.Mem, staged []byte)
 }
 
-// placement returns that of what goes through the slots of a class.
-func (r *lane) placement(class schedule.Class) placement {
-	return [...]placement{plan.Copied: copied{r}, plan.InPlace: inPlace{r}}[r.plan.Binding(class)]
+// placement returns that of the tiles and batches of the lane's device.
+func (r *lane) placement() placement {
+	return [...]placement{plan.Copied: copied{r}, plan.InPlace: inPlace{r}}[r.plan.Binding()]
 }
 
 // copied is the placement on a device with memory of its own: tiles are copied into
@@ -114,8 +114,8 @@ func (inPlace) upload(device.Mem, []byte) {}
 
 // allocWeights makes the weight slots of all classes.
 func (r *lane) allocWeights() error {
-	for l, layer := range r.schedule.Layers {
-		if err := r.placement(layer.Class).register(r.o.Home.Tile(l)); err != nil {
+	for l := range r.schedule.Layers {
+		if err := r.placement().register(r.o.Home.Tile(l)); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func (r *lane) allocWeights() error {
 			return err
 		}
 		for _, s := range slots {
-			s.place = r.placement(class)
+			s.place = r.placement()
 			r.weights = append(r.weights, s)
 		}
 	}

@@ -121,9 +121,8 @@ const (
 	InPlace                // where it lies on the host
 )
 
-// Binding is that of what goes through the slots of a class; for NoSlot that is the batch.
-// It is the same for all classes.
-func (r *Run) Binding(schedule.Class) Binding {
+// Binding is that of tiles of weights, of every class of slots, and of the batch.
+func (r *Run) Binding() Binding {
 	if r.Unified {
 		return InPlace
 	}
@@ -152,7 +151,7 @@ func (r *Run) Slots(class schedule.Class) (count int, bytes int64) {
 	case bytes > 0:
 		count = 1
 	}
-	if r.Binding(class) == InPlace {
+	if r.Binding() == InPlace {
 		bytes = 0
 	}
 	return count, bytes

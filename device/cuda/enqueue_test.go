@@ -47,7 +47,7 @@ func newUnheard(t *testing.T) *dev {
 	}
 	nothing := emu.Nothing()
 	if nothing == 0 {
-		t.Skip("no function of C that does nothing")
+		t.Skip("the C library here has no function that does nothing, to stand in for the driver's")
 	}
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)

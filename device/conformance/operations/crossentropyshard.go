@@ -59,7 +59,7 @@ func shardCase(r *rig, T int, cuts []int, size, limit float64, gradient bool) {
 		for i, x := range row {
 			row[i], _ = oracle.Softcap(x, limit)
 		}
-		wantLSE[t] = logSumExp(row)
+		wantLSE[t] = oracle.LogSumExp(row)
 	}
 	// A row's log-sum-exp is below 5·size + log V. It is rounded after each shard.
 	rounded := (5*size + math.Log(float64(V))) * float64(shards) * uF32
@@ -90,16 +90,4 @@ func shardCase(r *rig, T int, cuts []int, size, limit float64, gradient bool) {
 		parts[k].expect(want, exponents(V, size, limit)+rounded, 1)
 		shard(k, true, i == 0, i == shards-1)
 	}
-}
-
-func logSumExp(x []float64) float64 {
-	top := math.Inf(-1)
-	for _, v := range x {
-		top = max(top, v)
-	}
-	var sum float64
-	for _, v := range x {
-		sum += math.Exp(v - top)
-	}
-	return top + math.Log(sum)
 }

@@ -59,7 +59,8 @@ func add(y []float64, a float64, x []float64) {
 	}
 }
 
-func logSumExp(x []float64) float64 {
+// LogSumExp is log Σ exp x, computed so that nothing overflows.
+func LogSumExp(x []float64) float64 {
 	top := math.Inf(-1)
 	for _, v := range x {
 		top = max(top, v)
@@ -74,7 +75,7 @@ func logSumExp(x []float64) float64 {
 // Attention writes o (TQ, Heads·Dim) and lse (Heads, TQ).
 func Attention(o, lse, q, k, v []float64, s Shape) {
 	s.scores(q, k, func(h, row, key int, scores, _ []float64) {
-		l := logSumExp(scores)
+		l := LogSumExp(scores)
 		lse[h*s.TQ+row] = l
 		out := o[(row*s.Heads+h)*s.Dim:][:s.Dim]
 		clear(out)

@@ -37,7 +37,7 @@ func AddRows(dst, src []float64, index []int32, C int) {
 }
 
 func softmax(x []float64) []float64 {
-	p, l := make([]float64, len(x)), logSumExp(x)
+	p, l := make([]float64, len(x)), LogSumExp(x)
 	for i, v := range x {
 		p[i] = math.Exp(v - l)
 	}

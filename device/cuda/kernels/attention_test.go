@@ -88,7 +88,7 @@ var attentionCases = []attentionCase{
 
 func TestAttentionTiles(t *testing.T) {
 	if long.Race {
-		t.Skip("the interpreter shares nothing between these cases that TestOp does not")
+		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
 	}
 	dev := newRig()
 	for _, dt := range []device.DType{device.BF16, device.F32}[:long.Count(t, 2, 1)] {

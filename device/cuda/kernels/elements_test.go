@@ -17,7 +17,7 @@ import (
 // kernel of the modules must have run.
 func TestElements(t *testing.T) {
 	if long.Race {
-		t.Skip("the interpreter shares nothing between these cases that TestOp does not")
+		t.Skip("slow under the race detector, for which TestOp runs the same interpreter")
 	}
 	dev := newRig()
 	for _, sh := range [][4]int{{3, 4, 64, 16}, {20, 2, 128, 0}, {37, 1, 256, 8}, {7, 3, 40, 8}, {1, 1, 8, 0}, {9, 1, 512, 0}, {3, 2, 1000, 24},
