@@ -90,7 +90,8 @@ func (t Tensor) Mem() Mem { return Mem{Addr: t.Addr, Bytes: t.Len * t.DType.Size
 // Usage is how much memory a device holds now, and held at most, by purpose.
 type Usage struct {
 	accounts.Used
-	Limit int64 // the budget in bytes; 0 is no budget
+	Limit    int64 // the budget in bytes; 0 is no budget
+	Capacity int64 // bytes that the device has, whoever uses them; 0: those of the host
 }
 
 // Device is one accelerator, or the host's cores acting as one.

@@ -17,7 +17,8 @@ import (
 type Store struct {
 	Layers []*LayerState
 
-	arenas []*Arena
+	arenas  []*Arena
+	aliased bool // see NewAliased
 }
 
 // LayerState is the host memory of one layer, all of it zero at first. A tensor
@@ -62,6 +63,13 @@ func NewStore(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool) 
 		s.Layers = append(s.Layers, state)
 	}
 	return s, nil
+}
+
+// Use makes pool the cores that updates run on from now on, while none is under way.
+func (s *Store) Use(pool *parallel.Pool) {
+	for _, l := range s.Layers {
+		l.pool = pool
+	}
 }
 
 // The names of the arenas for weights. The other arenas have the names of planes.

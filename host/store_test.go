@@ -204,3 +204,15 @@ func TestWordsOfLackingMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestUse: updates run on the cores that were given last.
+func TestUse(t *testing.T) {
+	first, second := poolOf(t, 1), poolOf(t, 2)
+	s := &Store{Layers: []*LayerState{{pool: first}, {pool: first}}}
+	s.Use(second)
+	for i, l := range s.Layers {
+		if l.pool != second {
+			t.Errorf("layer %d is updated on the first cores", i)
+		}
+	}
+}

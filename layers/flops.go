@@ -19,18 +19,19 @@ func (s Spec) RecomputedFLOPs(tokens, attendedPairs int64) int64 {
 		n += 4 * attendedPairs * int64(d.q) // QKᵀ and PV
 	}
 	if s.Keep < KeepQKV {
-		n += all * product(d.hidden, d.qkv)
+		n += all * 2 * tokens * c.QKVProducts()
 	}
 	if s.Keep < KeepAll {
-		n += dense * (product(d.q, d.hidden) + product(d.hidden, 2*d.ffn))
+		n += dense * (product(c.OutputCols(), d.hidden) + product(d.hidden, 2*d.ffn))
 	} else if d.sandwich {
-		n += dense * product(d.q, d.hidden)
+		n += dense * product(c.OutputCols(), d.hidden)
 	}
 	if d.sandwich { // products before norms
-		n += dense*product(d.ffn, d.hidden) + moe*product(d.q, d.hidden)
+		n += dense*product(d.ffn, d.hidden) + moe*product(c.OutputCols(), d.hidden)
 	}
 	// A MoE layer keeps nothing: its router and every expert's gate and up again.
-	return n + moe*(product(d.hidden, c.NumExperts)+int64(c.NumExpertsPerTok)*product(d.hidden, 2*c.MoEIntermediateSize))
+	experts := c.NumExpertsPerTok + c.SharedExperts
+	return n + moe*(product(d.hidden, c.NumExperts)+int64(experts)*product(d.hidden, 2*c.MoEIntermediateSize))
 }
 
 // HeadRecomputedFLOPs is the work, in FLOPs, of computing the logits again, as the second

@@ -53,6 +53,18 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	}
 }
 
+// TestRecomputedFLOPsOfSharedExperts: of a token the backward forms its router's scores again, and
+// gate and up of its 8 experts and of the one that all tokens go through.
+func TestRecomputedFLOPsOfSharedExperts(t *testing.T) {
+	c, err := model.Preset("deepseek-v3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := (Spec{Config: c, Keep: KeepAll}).RecomputedFLOPs(1, 0), int64(58*(2*7168*256+9*2*7168*2*2048)); got != want {
+		t.Errorf("%d FLOPs, want %d", got, want)
+	}
+}
+
 // Of three blocks two have experts: attention is computed again in all, the dense
 // MLP in one, the router and the chosen experts' gate and up in two on every level.
 func TestRecomputedFLOPsOfExperts(t *testing.T) {

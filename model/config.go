@@ -64,6 +64,13 @@ type Config struct {
 	OutputRouterLogits  bool  // training adds the auxiliary loss
 	RouterAuxLossCoef   float64
 
+	// What is planned and not trained; see Untrained.
+	Latent        *Latent // attention's queries, keys and values are made of narrow vectors; nil: they are not
+	Sinks         bool    // each head's softmax has one more term
+	RouterBias    bool
+	ExpertBias    bool
+	SharedExperts int // experts that every token goes through, beside those that are chosen
+
 	family *family // the family whose tensor names it has; nil: Llama's
 	prefix prefix  // how its tensors' names begin; zero: as the family's first prefix says
 	source source  // config.json as it was read; empty for an inline config
@@ -84,6 +91,26 @@ func (c *Config) ExpertBlocks() int {
 	}
 	return n
 }
+
+// Untrained says of a model that mt can plan and not train what mt lacks for it, and how a plan
+// takes it all the same. Both are empty for models that mt trains.
+func (c *Config) Untrained() (lacking, planned string) {
+	if f := c.familyOf(); f != nil {
+		return f.untrained, f.planned
+	}
+	return "", ""
+}
+
+// OutputCols is how many elements of a token attention's output projection takes.
+func (c *Config) OutputCols() int {
+	if c.Latent != nil {
+		return c.NumHeads * c.Latent.ValueDim
+	}
+	return c.NumHeads * c.HeadDim
+}
+
+// SharedSize is the width of the experts that every token goes through, together.
+func (c *Config) SharedSize() int { return c.SharedExperts * c.MoEIntermediateSize }
 
 // Window is how many positions a query of block sees at most, its own included;
 // 0: all.

@@ -30,6 +30,9 @@ type family struct {
 	// the same rotary embedding.
 	localTheta float64
 	partial    bool // partial_rotary_factor counts
+	// untrained says what mt lacks to train such a model, and planned how a plan takes it all the
+	// same; empty for a family that is trained.
+	untrained, planned string
 	// keys are those that options reads, which an inline config may have.
 	keys []string
 	// options sets what the architecture's mathematics is. It is called when the sizes
@@ -134,7 +137,9 @@ func findFamily(f *fields) *family {
 	}
 	var known []string
 	for _, a := range families {
-		known = append(known, a.arch)
+		if a.untrained == "" {
+			known = append(known, a.arch)
+		}
 		byArch := len(archs) == 1 && archs[0] == a.arch
 		byType := modelType == a.modelType
 		if (byArch && (byType || modelType == "")) || (byType && len(archs) == 0) {

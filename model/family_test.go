@@ -118,3 +118,41 @@ func TestInlineNestedFamily(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestUntrainedDirectory: a directory of a model that is only planned is refused, and so is an
+// unknown family, whose error does not offer one that is only planned.
+func TestUntrainedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.json")
+	for text, want := range map[string]string{
+		string(preset(t, "gpt-oss-20b").JSON("bfloat16")): file + ": GptOssForCausalLM cannot be trained: mt lacks attention sinks",
+		`{"model_type": "gpt2"}`:                          file + ": model_type: gpt2 is not supported; known: Gemma2ForCausalLM",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadDir(dir); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "Deepseek") {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// TestDeepSeekRefuses: sizes that latent attention does not go with.
+func TestDeepSeekRefuses(t *testing.T) {
+	for key, tc := range map[string]struct {
+		value any
+		want  string
+	}{
+		"num_key_value_heads": {8, "num_key_value_heads: 8: latent attention has as many as num_attention_heads, 128"},
+		"v_head_dim":          {127, "v_head_dim: 127 with keys of 192 elements: half the sum must be even"},
+		"q_lora_rank":         {nil, "q_lora_rank: missing"},
+		"attention_bias":      {true, "attention_bias: unknown key"},
+		"num_experts_per_tok": {99, "num_experts_per_tok: 99 is out of range: 1 to 32"},
+	} {
+		m := maps.Clone(presets["deepseek-v3"])
+		m[key] = tc.value
+		if _, err := FromInline(m, "x"); err == nil || !strings.HasPrefix(err.Error(), "x: "+tc.want) {
+			t.Errorf("%s: got %v, want %s", key, err, tc.want)
+		}
+	}
+}

@@ -32,7 +32,7 @@ func FromInline(m map[string]any, where string) (*Config, error) {
 	f.known(allInlineKeys())
 	checkRopeKeys(f)
 	if name := f.str("preset", ""); name != "" && f.err == nil {
-		base, ok := presets[name]
+		base, ok := presetOf(name)
 		if !ok {
 			f.fail("preset", "%s", unknownPreset(name))
 		}
@@ -84,14 +84,14 @@ func checkRopeKeys(f *fields) {
 
 // Preset is the architecture of the given name, to be trained from scratch.
 func Preset(name string) (*Config, error) {
-	m, ok := presets[name]
+	m, ok := presetOf(name)
 	if !ok {
 		return nil, fmt.Errorf("model: %s", unknownPreset(name))
 	}
 	return FromInline(m, "model: "+name)
 }
 
-// PresetNames are the names Preset takes, sorted.
+// PresetNames are the names Preset takes, sorted, without aliases.
 func PresetNames() []string { return slices.Sorted(maps.Keys(presets)) }
 
 func unknownPreset(name string) string {

@@ -41,8 +41,22 @@ const (
 	RoleRouter       Role = "router"         // moe part 0 (E, h), fp32
 	RoleExpertGateUp Role = "expert_gate_up" // moe part 1+e (2·F, h): gate, then up
 	RoleExpertDown   Role = "expert_down"    // moe part 1+e (h, F)
-	RoleFinalNorm    Role = "final_norm"     // head (h)
-	RoleLMHead       Role = "lm_head"        // head (V, h)
+	// Of families that are planned and not trained.
+	RoleQA               Role = "q_a"                 // block (QRank, h)
+	RoleQANorm           Role = "q_a_norm"            // block (QRank)
+	RoleQB               Role = "q_b"                 // block (H·(NopeDim+RopeDim), QRank)
+	RoleKVA              Role = "kv_a"                // block (KVRank+RopeDim, h)
+	RoleKVANorm          Role = "kv_a_norm"           // block (KVRank)
+	RoleKVB              Role = "kv_b"                // block (H·(NopeDim+ValueDim), KVRank)
+	RoleSinks            Role = "sinks"               // block (H)
+	RoleRouterBias       Role = "router_bias"         // moe part 0 (E)
+	RoleSharedGateUp     Role = "shared_gate_up"      // moe part 0 (2·SharedSize, h)
+	RoleSharedDown       Role = "shared_down"         // moe part 0 (h, SharedSize)
+	RoleExpertGateUpBias Role = "expert_gate_up_bias" // moe part 1+e (2·F)
+	RoleExpertDownBias   Role = "expert_down_bias"    // moe part 1+e (h)
+
+	RoleFinalNorm Role = "final_norm" // head (h)
+	RoleLMHead    Role = "lm_head"    // head (V, h)
 )
 
 // Stored is one tensor of a checkpoint, and the rows of a parameter that it holds.

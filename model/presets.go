@@ -1,6 +1,9 @@
 package model
 
-import "maps"
+import (
+	"cmp"
+	"maps"
+)
 
 // shape is a preset in the order hidden_size, intermediate_size,
 // num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
@@ -57,6 +60,14 @@ func moe(expert int) map[string]any {
 	return m
 }
 
+// oss is what the gpt-oss models share.
+func oss(experts int) map[string]any {
+	return map[string]any{"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "attention_bias": true, "sliding_window": 128,
+		"num_local_experts": experts, "num_experts_per_tok": 4, "rope_theta": 150000.0, "bos_token_id": 199998, "eos_token_id": 200002,
+		"pad_token_id": 199999, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+			"truncate": false, "original_max_position_embeddings": 4096}}
+}
+
 // phi is what the Phi models share.
 func phi(window any, theta float64, positions, bos, eos, pad int) map[string]any {
 	return map[string]any{"max_position_embeddings": positions, "original_max_position_embeddings": positions, "rope_theta": theta,
@@ -75,6 +86,8 @@ var presets = map[string]map[string]any{
 	"llama-13b": shape("llama", 5120, 13824, 40, 40, 40, 128, 32000, llama2()),
 	"llama-70b": shape("llama", 8192, 28672, 80, 64, 8, 128, 128256, llama3(8, false)),
 
+	"llama-405b": shape("llama", 16384, 53248, 126, 128, 8, 128, 128256, llama3(8, false)),
+
 	"qwen2.5-0.5b": shape("qwen2", 896, 4864, 24, 14, 2, 64, 151936, qwen(32768, true)),
 	"qwen2.5-1.5b": shape("qwen2", 1536, 8960, 28, 12, 2, 128, 151936, qwen(131072, true)),
 	"qwen2.5-3b":   shape("qwen2", 2048, 11008, 36, 16, 2, 128, 151936, qwen(32768, true)),
@@ -87,6 +100,8 @@ var presets = map[string]map[string]any{
 	"qwen3-4b":   shape("qwen3", 2560, 9728, 36, 32, 8, 128, 151936, qwen(40960, true)),
 	"qwen3-8b":   shape("qwen3", 4096, 12288, 36, 32, 8, 128, 151936, qwen(40960, false)),
 	"qwen3-14b":  shape("qwen3", 5120, 17408, 40, 40, 8, 128, 151936, qwen(40960, false)),
+
+	"qwen3-32b": shape("qwen3", 5120, 25600, 64, 64, 8, 128, 151936, qwen(40960, false)),
 
 	"mistral-7b": shape("mistral", 4096, 14336, 32, 32, 8, 128, 32000, map[string]any{"max_position_embeddings": 32768,
 		"rms_norm_eps": 1e-5, "sliding_window": 4096, "bos_token_id": 1, "eos_token_id": 2}),
@@ -101,4 +116,26 @@ var presets = map[string]map[string]any{
 
 	"qwen3-30b-a3b":   shape("qwen3_moe", 2048, 6144, 48, 32, 4, 128, 151936, moe(768)),
 	"qwen3-235b-a22b": shape("qwen3_moe", 4096, 12288, 94, 64, 4, 128, 151936, moe(1536)),
+
+	// Planned and not trained.
+	"gpt-oss-20b":  shape("gpt_oss", 2880, 2880, 24, 64, 8, 64, 201088, oss(32)),
+	"gpt-oss-120b": shape("gpt_oss", 2880, 2880, 36, 64, 8, 64, 201088, oss(128)),
+	"deepseek-v3": {"model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61,
+		"num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 129280, "max_position_embeddings": 163840, "rms_norm_eps": 1e-6,
+		"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+		"n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
+		"rope_theta": 10000.0, "rope_scaling": map[string]any{"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096,
+			"beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}, "bos_token_id": 0, "eos_token_id": 1},
+}
+
+// aliases are names under which published models are known too.
+var aliases = map[string]string{
+	"llama-2-7b": "llama-7b", "llama-2-13b": "llama-13b", "llama-3.2-1b": "llama-1b", "llama-3.2-3b": "llama-3b",
+	"llama-3.1-8b": "llama-8b", "llama-3.1-70b": "llama-70b", "llama-3.1-405b": "llama-405b",
+}
+
+// presetOf is the preset of a name or an alias.
+func presetOf(name string) (map[string]any, bool) {
+	m, ok := presets[cmp.Or(aliases[name], name)]
+	return m, ok
 }

@@ -64,3 +64,13 @@ func (c *Config) AttendedPairs(length int) int64 {
 func (c *Config) FLOPs(tokens, pairs int64) float64 {
 	return 6*float64(c.MatrixParams())*float64(tokens) + 12*float64(c.NumHeads)*float64(c.HeadDim)*float64(pairs)
 }
+
+// QKVProducts is how many multiply-adds make one block's queries, keys and values of a token.
+func (c *Config) QKVProducts() (sum int64) {
+	for _, p := range (blockNames{c, 0}).attention() {
+		if p.Dims >= 2 && p.Role != RoleO {
+			sum += p.Elems()
+		}
+	}
+	return sum
+}

@@ -76,14 +76,22 @@ func (n blockNames) stored(r Role, rows ...int) []Stored {
 func (n blockNames) attention() []Param {
 	c := n.c
 	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	p := []Param{vector(RoleAttnNorm, n.stored(RoleAttnNorm, h)), matrix(RoleQKV, h, n.stored(RoleQKV, q, kv, kv))}
+	p := []Param{vector(RoleAttnNorm, n.stored(RoleAttnNorm, h))}
+	if c.Latent != nil {
+		p = append(p, n.latent()...)
+	} else {
+		p = append(p, matrix(RoleQKV, h, n.stored(RoleQKV, q, kv, kv)))
+	}
 	if c.QKVBias {
 		p = append(p, vector(RoleQKVBias, n.stored(RoleQKVBias, q, kv, kv)))
 	}
 	if c.QKNorm {
 		p = append(p, vector(RoleQNorm, n.stored(RoleQNorm, c.HeadDim)), vector(RoleKNorm, n.stored(RoleKNorm, c.HeadDim)))
 	}
-	p = append(p, matrix(RoleO, q, n.stored(RoleO, h)))
+	if c.Sinks {
+		p = append(p, vector(RoleSinks, n.stored(RoleSinks, c.NumHeads)))
+	}
+	p = append(p, matrix(RoleO, c.OutputCols(), n.stored(RoleO, h)))
 	if c.OBias {
 		p = append(p, vector(RoleOBias, n.stored(RoleOBias, h)))
 	}
@@ -111,18 +119,29 @@ func (n blockNames) mlp() []Param {
 	return p
 }
 
-// router is part 0 of a MoE layer.
+// router is part 0 of a MoE layer, with the experts that every token goes through.
 func (n blockNames) router() []Param {
-	h := n.c.HiddenSize
+	h, shared := n.c.HiddenSize, n.c.SharedSize()
 	router := matrix(RoleRouter, h, n.stored(RoleRouter, n.c.NumExperts))
 	router.F32 = true
-	return []Param{vector(RoleMLPNorm, n.stored(RoleMLPNorm, h)), router}
+	p := []Param{vector(RoleMLPNorm, n.stored(RoleMLPNorm, h)), router}
+	if n.c.RouterBias {
+		p = append(p, vector(RoleRouterBias, n.stored(RoleRouterBias, n.c.NumExperts)))
+	}
+	if shared > 0 {
+		p = append(p, matrix(RoleSharedGateUp, h, n.stored(RoleSharedGateUp, shared, shared)),
+			matrix(RoleSharedDown, shared, n.stored(RoleSharedDown, h)))
+	}
+	return p
 }
 
 // expert is part 1+e of a MoE layer.
 func (n blockNames) expert(e int) []Param {
 	h, f := n.c.HiddenSize, n.c.MoEIntermediateSize
 	p := []Param{matrix(RoleExpertGateUp, h, n.stored(RoleExpertGateUp, f, f)), matrix(RoleExpertDown, f, n.stored(RoleExpertDown, h))}
+	if n.c.ExpertBias {
+		p = append(p, vector(RoleExpertGateUpBias, n.stored(RoleExpertGateUpBias, f, f)), vector(RoleExpertDownBias, n.stored(RoleExpertDownBias, h)))
+	}
 	for i := range p {
 		p[i].Part = 1 + e
 		for k := range p[i].Stored {

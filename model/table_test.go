@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func TestParams(t *testing.T) {
 		"qwen3-0.6b": 596049920, "qwen3-4b": 4022468096, "qwen3-8b": 8190735360, "qwen3-14b": 14768307200,
 		"mistral-7b": 7241732096, "gemma3-1b": 999885952, "gemma3-4b": 3880263168, "gemma3-12b": 11766034176,
 		"gemma3-27b": 27009346304, "phi3-mini": 3821079552, "phi4": 14659507200,
-		"qwen3-30b-a3b": 30532122624, "qwen3-235b-a22b": 235093634560,
+		"qwen3-30b-a3b": 30532122624, "qwen3-235b-a22b": 235093634560, "qwen3-32b": 32762123264, "llama-405b": 405853388800,
 	} {
 		c := preset(t, name)
 		if got := c.Params(); got != want {
@@ -49,6 +50,65 @@ func TestActiveParams(t *testing.T) {
 		c := preset(t, name)
 		if got := float64(c.MatrixParams() + c.EmbedParam().Elems()); math.Abs(got-want) > 0.01*want {
 			t.Errorf("%s: %g parameters active, want %g", name, got, want)
+		}
+	}
+}
+
+// TestPlannedParams: models that are planned and not trained have the numbers of parameters that
+// their papers give, all and for each token. gpt-oss counts the lm_head among the active ones and
+// the embedding not (arXiv:2508.10925, table 1); DeepSeek-V3 says 671B and 37B (arXiv:2412.19437),
+// and the tensors of its published files without those of further predicted tokens have 671026419200
+// elements.
+func TestPlannedParams(t *testing.T) {
+	for _, tc := range []struct {
+		name               string
+		all, active        float64
+		allWithin, rounded float64
+	}{
+		{"gpt-oss-20b", 20.91e9, 3.61e9, 0.0005, 0.005e9},
+		{"gpt-oss-120b", 116.83e9, 5.13e9, 0.0001, 0.005e9},
+		{"deepseek-v3", 671026419200, 37e9, 0, 0.5e9},
+	} {
+		c := preset(t, tc.name)
+		if got := float64(c.Params()); math.Abs(got-tc.all) > tc.allWithin*tc.all {
+			t.Errorf("%s: %.0f parameters, want %.0f", tc.name, got, tc.all)
+		}
+		if got := float64(c.MatrixParams()); math.Abs(got-tc.active) > tc.rounded {
+			t.Errorf("%s: %.0f parameters active, want %.0f", tc.name, got, tc.active)
+		}
+		var table int64
+		for _, l := range c.Layers() {
+			table += l.Elems()
+		}
+		if table != c.Params() {
+			t.Errorf("%s: %d parameters in the table, and %d counted", tc.name, table, c.Params())
+		}
+		lacking, planned := c.Untrained()
+		if lacking == "" || planned == "" {
+			t.Errorf("%s: does not say what is lacking (%q) and how it is planned (%q)", tc.name, lacking, planned)
+		}
+	}
+	if lacking, _ := preset(t, "llama-405b").Untrained(); lacking != "" {
+		t.Errorf("a Llama is not trained for lack of %s", lacking)
+	}
+}
+
+// TestPairsOfLatentAttention: a pair costs its score, over the elements of a key, and its value,
+// forward and twice that backward: 6·heads·(192+128) FLOPs.
+func TestPairsOfLatentAttention(t *testing.T) {
+	c := preset(t, "deepseek-v3")
+	if got, want := c.FLOPs(0, 1), 6.0*128*(192+128); got != want {
+		t.Errorf("a pair takes %g FLOPs, want %g", got, want)
+	}
+	if got, want := c.QKVProducts(), int64(7168*1536+1536*128*192+7168*(512+64)+512*128*256); got != want {
+		t.Errorf("q, k and v take %d multiply-adds, want %d", got, want)
+	}
+}
+
+func TestAliases(t *testing.T) {
+	for alias, name := range aliases {
+		if presets[alias] != nil || !reflect.DeepEqual(preset(t, alias), preset(t, name)) {
+			t.Errorf("%s is not %s", alias, name)
 		}
 	}
 }

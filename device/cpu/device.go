@@ -17,6 +17,9 @@ type Options struct {
 	// Unified makes the device use host memory in place (Device.BindHost). Without
 	// it tiles are copied, as a GPU would copy them.
 	Unified bool
+	// LinkLimit is how many bytes a second copies between host memory and the device's move at
+	// most, each way; 0: as many as they can.
+	LinkLimit float64
 	// Delay, unless nil, says how long a stream sleeps before its n-th command,
 	// counted from 0. Tests use it to change the order of events.
 	Delay func(stream string, n int64) time.Duration

@@ -47,14 +47,15 @@ type stream struct {
 	err error
 
 	// Only the stream's goroutine uses these.
-	pool    *parallel.Pool
-	scratch *scratchList
-	broken  bool  // a command has failed: what follows is dropped
-	count   int64 // commands that have begun
-	gemm    gemm.Workspace
-	partial []float32 // partial sums of reductions
-	next    []int32   // for SortByExpert: where each expert's next pair goes
-	jobs    jobList
+	pool     *parallel.Pool
+	scratch  *scratchList
+	broken   bool  // a command has failed: what follows is dropped
+	count    int64 // commands that have begun
+	gemm     gemm.Workspace
+	partial  []float32 // partial sums of reductions
+	linkFree time.Time // when the link is free again, where it has a limit
+	next     []int32   // for SortByExpert: where each expert's next pair goes
+	jobs     jobList
 }
 
 // startStream starts a stream that shares the device's workers with the others. In
@@ -109,10 +110,26 @@ func (s *stream) attempt(c command) (err error) {
 	case c.zero:
 		s.clear(c.dst)
 	case c.dst.Bytes > 0 && c.dst.Addr != c.src.Addr:
-		copy(memory(c.dst), memory(c.src))
+		s.transfer(c)
 	}
 	runtime.KeepAlive(c.host)
 	return nil
+}
+
+// transfer copies as a command says. Where the link has a limit, a copy over it ends no
+// earlier than the limit allows for all that the stream has copied since it stood still.
+func (s *stream) transfer(c command) {
+	limit := s.dev.opts.LinkLimit
+	if limit == 0 || c.host == nil {
+		copy(memory(c.dst), memory(c.src))
+		return
+	}
+	if now := time.Now(); now.Sub(s.linkFree) > time.Millisecond { // else it is still the same run of copies
+		s.linkFree = now
+	}
+	copy(memory(c.dst), memory(c.src))
+	s.linkFree = s.linkFree.Add(time.Duration(float64(c.dst.Bytes) / limit * 1e9))
+	time.Sleep(time.Until(s.linkFree))
 }
 
 // fail keeps err unless the stream has failed before.

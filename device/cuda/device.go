@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"mt/cudart"
@@ -61,6 +62,7 @@ type dev struct {
 	closed     bool
 	notes      []string
 	noted      map[string]bool // the subjects that noteOnce has noted
+	fallbacks  []string        // see Fallbacks
 	late       []error         // the errors that Close returns
 }
 
@@ -238,7 +240,7 @@ func (d *dev) setBudget(before, free, total int64) error {
 		d.note(fmt.Sprintf("device_memory is %s and the %s has %s to give: that is the budget", human.Bytes(limit), d.name, human.Bytes(most)))
 		limit = most
 	}
-	d.usage.Limit = limit
+	d.usage.Limit, d.usage.Capacity = limit, total
 	if context > limit {
 		return &device.OutOfMemory{Purpose: accounts.Context, Requested: context, Limit: limit}
 	}
@@ -293,6 +295,23 @@ func (d *dev) noteOnce(about, s string) {
 		d.noted[about] = true
 		d.notes = append(d.notes, s)
 	}
+}
+
+// fallBack keeps a shape of Fallbacks.
+func (d *dev) fallBack(shape string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Contains(d.fallbacks, shape) && len(d.fallbacks) < mostProducts {
+		d.fallbacks = append(d.fallbacks, shape)
+	}
+}
+
+// Fallbacks are the matrix products that cuBLASLt refused although their memory is aligned, and
+// that mt's own kernels computed, slower.
+func (d *dev) Fallbacks() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.fallbacks)
 }
 
 // refuse notes that host memory cannot be pinned, once for each reason.

@@ -154,6 +154,9 @@ func TestOrdinal(t *testing.T) {
 	if a, b := d.Usage().Limit, last.Usage().Limit; a != b || b < 1<<30 {
 		t.Errorf("with memory of device 0 taken device 1 may use %d bytes and device 2 %d", a, b)
 	}
+	if u := last.Usage(); u.Capacity <= u.Limit {
+		t.Errorf("a device of %d bytes has %d to give: some are left free", u.Capacity, u.Limit)
+	}
 	first.Free(m)
 	for _, d := range []device.Device{first, d, last} {
 		if err := d.Close(); err != nil {

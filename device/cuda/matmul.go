@@ -42,6 +42,9 @@ func matMul(on kernels.Launcher, m *op.MatMul) error {
 	switch {
 	case errors.Is(err, errRefused):
 		d.noteOnce("products", fmt.Sprintf("%v: mt's own kernels compute such products", err))
+		if takeable(&p) {
+			d.fallBack(keyOf(&p).String())
+		}
 		kernels.MatMul(l, m)
 		return nil
 	case err != nil:
@@ -128,6 +131,20 @@ func keyOf(m *op.MatMul) productKey {
 		}
 	}
 	return k
+}
+
+// takeable says whether all addresses and all rows of m begin at multiples of 16 bytes, which is
+// all that cuBLASLt asks for.
+func takeable(m *op.MatMul) bool {
+	for _, t := range []struct {
+		tensor device.Tensor
+		cols   int
+	}{{m.A, pick(m.TransA, m.M, m.K)}, {m.B, pick(m.TransB, m.K, m.N)}, {m.C, m.N}, {m.D, m.N}, {m.Bias, 0}} {
+		if !t.tensor.None() && (t.tensor.Addr%16 != 0 || int64(t.cols)*t.tensor.DType.Size()%16 != 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // pick is yes where ok is true, else no.

@@ -210,6 +210,34 @@ func TestRefusedProducts(t *testing.T) {
 	}
 }
 
+// TestFallbacks: of the products that cuBLASLt refuses, those whose addresses and rows are
+// multiples of 16 bytes are told.
+func TestFallbacks(t *testing.T) {
+	d, _ := newDevice(t, emu.Options{RefuseProducts: 15}, Options{})
+	s := newStream(t, d, "s")
+	x := alloc(t, d, 1<<15)
+	s.Zero(x)
+	at := func(off int64) device.Tensor { return x.Tensor(device.BF16, off, 8*8) }
+	for _, m := range []op.MatMul{
+		{M: 8, N: 8, K: 8, A: at(0), B: at(0), D: at(512)},
+		{M: 3, N: 8, K: 8, A: at(0), B: at(0), D: at(512)},               // rows that are few are aligned all the same
+		{M: 8, N: 4, K: 8, A: at(0), B: at(0), D: at(512)},               // rows of 8 bytes
+		{M: 8, N: 8, K: 4, A: at(0), B: at(0), D: at(512)},               // in A
+		{M: 4, N: 8, K: 8, A: at(0), B: at(0), D: at(512), TransA: true}, // in A, transposed
+		{M: 8, N: 8, K: 8, A: at(0), B: at(0), D: at(520)},               // an address
+		{M: 8, N: 8, K: 8, A: at(0), B: at(0), D: at(512)},               // again
+	} {
+		op.Do(d, s, m)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	got := d.Fallbacks()
+	if len(got) != 2 || !strings.HasPrefix(got[0], "8x8x8 ") || !strings.HasPrefix(got[1], "3x8x8 ") {
+		t.Errorf("fallbacks %q", got)
+	}
+}
+
 // A bias may lie anywhere; cuBLASLt is given an aligned copy of it.
 func TestUnalignedBias(t *testing.T) {
 	d, _ := newDevice(t, emu.Options{}, Options{})

@@ -21,3 +21,8 @@ func (a *AddRows) Check() error {
 	c.tensor("Index", a.Index, a.T, device.I32)
 	return c.err
 }
+
+// Bytes implements Mover.
+func (a *AddRows) Bytes() int64 {
+	return int64(a.T*a.C)*(8+a.Src.DType.Size()) + 4*int64(a.T)
+}

@@ -129,3 +129,31 @@ func (a *AttentionShape) work() (shape string, product float64) {
 	}
 	return shape, float64(a.TQ) * float64(a.MaxK+1) * float64(a.Heads) * float64(a.Dim)
 }
+
+// Bytes implements Mover.
+func (a *Attention) Bytes() int64 {
+	wide, narrow := a.heads()
+	return int64(2*a.TQ*wide+2*a.TK*narrow) * a.Q.DType.Size()
+}
+
+// Bytes implements Mover.
+func (a *AttentionBackward) Bytes() int64 {
+	wide, narrow := a.heads()
+	return int64(4*a.TQ*wide+4*a.TK*narrow) * a.Q.DType.Size()
+}
+
+// Pairs is how many (query, key) pairs the causal mask and the window leave, for each head,
+// as far as lengths tell: every sequence counts as being as long as the mean of all.
+func (a *AttentionShape) Pairs() float64 {
+	if a.Seqs == 0 || a.TQ == 0 {
+		return 0
+	}
+	queries, keys := float64(a.TQ)/float64(a.Seqs), float64(a.TK)/float64(a.Seqs)
+	first := keys - queries // keys in front of the first query's own
+	pairs := queries*first + queries*(queries+1)/2
+	if w := float64(a.Window); w > 0 && w < keys {
+		short := max(0, w-first-1) // queries that see fewer than w keys
+		pairs = short*first + short*(short+1)/2 + (queries-short)*w
+	}
+	return float64(a.Seqs) * pairs
+}

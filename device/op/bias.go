@@ -19,3 +19,8 @@ func (a *AddBiasGrad) Check() error {
 	c.act("DY", a.DY, a.T*a.N)
 	return c.err
 }
+
+// Bytes implements Mover.
+func (a *AddBiasGrad) Bytes() int64 {
+	return int64(a.T*a.N)*a.DY.DType.Size() + 8*int64(a.N)
+}

@@ -80,6 +80,7 @@ func every[O any, P interface {
 	if n := testing.AllocsPerRun(10, func() { _ = P(&good).Check() }); n > 0 {
 		t.Errorf("%s: %v allocations", name, n)
 	}
+	checkBytes(t, P(&good))
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[O]()) {
 		bad := func(what string, change func(v reflect.Value), want string) {
 			t.Helper()
@@ -107,6 +108,49 @@ func every[O any, P interface {
 			bad("is short", set(short), fmt.Sprintf("%s holds %d elements, want %d", field.Name, short.Len, v.Len))
 			bad("is of another type", set(other), fmt.Sprintf("%s is %s, want ", field.Name, other.DType))
 			bad("is none", set(device.Tensor{}), none)
+		}
+	}
+}
+
+// checkBytes checks that o says how many bytes it moves, and that these are not more than all its
+// tensors, each of them read and written.
+func checkBytes(t *testing.T, o device.Op) {
+	t.Helper()
+	m, ok := o.(Mover)
+	if !ok {
+		t.Errorf("%s does not say how many bytes it moves", o.Name())
+		return
+	}
+	var all int64
+	v := reflect.ValueOf(o).Elem()
+	for _, field := range reflect.VisibleFields(v.Type()) {
+		if x, ok := v.FieldByIndex(field.Index).Interface().(device.Tensor); ok {
+			all += x.Mem().Bytes
+		}
+	}
+	if n := m.Bytes(); n <= 0 || n > 2*all {
+		t.Errorf("%s moves %d bytes; its tensors have %d", o.Name(), n, all)
+	}
+}
+
+// TestPairs: pairs are those that a mask leaves, counted one by one.
+func TestPairs(t *testing.T) {
+	for _, a := range []AttentionShape{{Seqs: 1, TQ: 7, TK: 7}, {Seqs: 3, TQ: 15, TK: 15}, {Seqs: 2, TQ: 6, TK: 14}, {Seqs: 1, TQ: 9, TK: 9, Window: 4},
+		{Seqs: 2, TQ: 8, TK: 20, Window: 3}, {Seqs: 1, TQ: 5, TK: 9, Window: 7}, {Seqs: 1, TQ: 4, TK: 4, Window: 9}, {Seqs: 1, TQ: 4, TK: 4, Window: 1}, {}} {
+		n := 0
+		for range a.Seqs {
+			queries, keys := a.TQ/a.Seqs, a.TK/a.Seqs
+			for q := range queries {
+				at := keys - queries + q
+				for k := range at + 1 {
+					if a.Window == 0 || at-k < a.Window {
+						n++
+					}
+				}
+			}
+		}
+		if got := a.Pairs(); got != float64(n) {
+			t.Errorf("%+v: %g pairs, want %d", a, got, n)
 		}
 	}
 }

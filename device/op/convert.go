@@ -20,3 +20,8 @@ func (a *Convert) Check() error {
 	c.act("Src", a.Src, int(a.N))
 	return c.err
 }
+
+// Bytes implements Mover.
+func (a *Convert) Bytes() int64 {
+	return a.N * (a.Dst.DType.Size() + a.Src.DType.Size())
+}

@@ -34,3 +34,12 @@ func (a *CrossEntropy) Check() error {
 	c.tensor("Losses", a.Losses, a.T, device.F32)
 	return c.err
 }
+
+// Bytes implements Mover.
+func (a *CrossEntropy) Bytes() int64 {
+	passes := int64(2) // the logits are read and overwritten
+	if a.ForwardOnly {
+		passes = 1
+	}
+	return passes*int64(a.T*a.V)*a.Logits.DType.Size() + 8*int64(a.T)
+}

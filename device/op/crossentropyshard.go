@@ -43,3 +43,12 @@ func (a *CrossEntropyShard) Check() error {
 	}
 	return c.err
 }
+
+// Bytes implements Mover.
+func (a *CrossEntropyShard) Bytes() int64 {
+	passes := int64(1)
+	if a.Gradient {
+		passes = 2 // the logits are read and overwritten
+	}
+	return passes*int64(a.T*a.V)*a.Logits.DType.Size() + 12*int64(a.T)
+}

@@ -41,3 +41,11 @@ type Worker interface {
 	// floating point operations, 0 where that is not known.
 	Work() (shape string, flops float64)
 }
+
+// Mover is an operation that says how many bytes of device memory it reads and writes at
+// least: every operand once, but what it keeps by itself (tables, one number a row) not at
+// all. All operations of this package are Movers.
+type Mover interface {
+	device.Op
+	Bytes() int64
+}

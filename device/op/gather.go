@@ -22,3 +22,8 @@ func (a *GatherRows) Check() error {
 	c.tensor("Index", a.Index, a.T, device.I32)
 	return c.err
 }
+
+// Bytes implements Mover.
+func (a *GatherRows) Bytes() int64 {
+	return 2*int64(a.T*a.C)*a.Dst.DType.Size() + 4*int64(a.T)
+}

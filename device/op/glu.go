@@ -76,3 +76,17 @@ func (c *checker) activation(f Activation) {
 		c.fail("%v is no activation", f)
 	}
 }
+
+// Bytes implements Mover.
+func (a *GLU) Bytes() int64 {
+	return 3 * int64(a.T*a.F) * a.GU.DType.Size()
+}
+
+// Bytes implements Mover.
+func (a *GLUBackward) Bytes() int64 {
+	tensors := int64(5) // DY, and both halves of GU and of DGU
+	if !a.Y.None() {
+		tensors++
+	}
+	return tensors * int64(a.T*a.F) * a.GU.DType.Size()
+}

@@ -70,3 +70,12 @@ func transposes(a, b bool) string {
 	}
 	return " AB"
 }
+
+// Bytes implements Mover.
+func (m *MatMul) Bytes() int64 {
+	n := int64(m.M*m.K)*m.A.DType.Size() + int64(m.K*m.N)*m.B.DType.Size() + int64(m.M*m.N)*m.D.DType.Size()
+	if !m.C.None() {
+		n += int64(m.M*m.N) * m.C.DType.Size()
+	}
+	return n
+}

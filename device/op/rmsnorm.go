@@ -71,3 +71,21 @@ func (a *RMSNormBackward) Check() error {
 	}
 	return c.err
 }
+
+// Bytes implements Mover.
+func (a *RMSNorm) Bytes() int64 {
+	tensors := int64(2)
+	if !a.Residual.None() {
+		tensors++
+	}
+	return tensors * int64(a.Rows*a.Groups*a.Dim) * a.X.DType.Size()
+}
+
+// Bytes implements Mover.
+func (a *RMSNormBackward) Bytes() int64 {
+	tensors := int64(3)
+	if a.Add {
+		tensors++ // DX is read too
+	}
+	return tensors * int64(a.Rows*a.Groups*a.Dim) * a.X.DType.Size()
+}

@@ -32,3 +32,8 @@ func (a *RoPE) Check() error {
 	c.tensor("Pos", a.Pos, a.T, device.I32)
 	return c.err
 }
+
+// Bytes implements Mover.
+func (a *RoPE) Bytes() int64 {
+	return 2*int64(a.T*a.Heads*a.Rotary)*a.X.DType.Size() + 4*int64(a.T*a.Rotary)
+}

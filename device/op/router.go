@@ -85,3 +85,13 @@ func (c *checker) experts(n, experts int) {
 		c.fail("%d experts: at most %d", experts, MaxExperts)
 	}
 }
+
+// Bytes implements Mover.
+func (a *Router) Bytes() int64 {
+	return 4 * int64(a.T*(a.E+2*a.K))
+}
+
+// Bytes implements Mover.
+func (a *RouterBackward) Bytes() int64 {
+	return 8 * int64(a.T*(a.E+a.K))
+}

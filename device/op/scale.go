@@ -19,3 +19,8 @@ func (a *Scale) Check() error {
 	c.act("X", a.X, int(a.N))
 	return c.err
 }
+
+// Bytes implements Mover.
+func (a *Scale) Bytes() int64 {
+	return 2 * a.N * a.X.DType.Size()
+}

@@ -56,3 +56,13 @@ func (c *checker) scaledRows(w, index device.Tensor, T, C, P int) {
 	c.tensor("W", w, P, device.F32)
 	c.tensor("Index", index, T, device.I32)
 }
+
+// Bytes implements Mover.
+func (a *ScaleRows) Bytes() int64 {
+	return 2*int64(a.T*a.C)*a.X.DType.Size() + 8*int64(a.T)
+}
+
+// Bytes implements Mover.
+func (a *ScaleRowsBackward) Bytes() int64 {
+	return 4*int64(a.T*a.C)*a.Y.DType.Size() + 12*int64(a.T)
+}

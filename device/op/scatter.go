@@ -24,3 +24,8 @@ func (a *ScatterAddRows) Check() error {
 	c.tensor("Pos", a.Pos, a.T, device.I32)
 	return c.err
 }
+
+// Bytes implements Mover.
+func (a *ScatterAddRows) Bytes() int64 {
+	return int64(a.T*a.C)*a.DY.DType.Size() + 8*int64(a.U*a.C) + 4*int64(a.U+a.T)
+}

@@ -32,3 +32,8 @@ func (a *SortByExpert) Check() error {
 	c.optional("Counts", a.Counts, a.E, device.I32)
 	return c.err
 }
+
+// Bytes implements Mover.
+func (a *SortByExpert) Bytes() int64 {
+	return 12*int64(a.N) + 4*int64(a.E)
+}

@@ -24,12 +24,13 @@ const (
 	LoPlanes      // lower halves of split weights
 	Planes        // what an optimizer keeps beside the weights
 	GradientSlabs // where gradients land
+	Passage       // activations on their way from one device to another
 
 	NumPurposes
 )
 
 var names = [NumPurposes]string{"weight slots", "gradient buffers", "activations", "saved for backward", "workspace", "batch", "tables",
-	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "gradient slabs"}
+	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "gradient slabs", "passed activations"}
 
 func (p Purpose) String() string {
 	if p < NumPurposes {

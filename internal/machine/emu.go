@@ -9,7 +9,7 @@ import (
 
 func init() {
 	emulator = func() (cudart.Symbols, func() error) {
-		drv := emu.New(emu.Options{})
+		drv := emu.New(emu.Options{Devices: 4})
 		return drv, drv.Close
 	}
 }

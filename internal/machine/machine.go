@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"mt/cudart"
 	"mt/device"
@@ -29,9 +30,10 @@ type GPU struct {
 
 	symbols cudart.Symbols // nil: err says why
 	err     error
-	found   cudart.Found // empty with an emulator
-	cuda    *cudart.CUDA // one for all devices that are opened, so that they share pinned host memory
-	end     func() error // of an emulator, else nil
+	found   cudart.Found  // empty with an emulator
+	cuda    *cudart.CUDA  // one for all devices that are opened, so that they share pinned host memory
+	end     func() error  // of an emulator, else nil
+	open    *atomic.Int32 // emulated devices: the last one that is closed ends the emulator
 }
 
 // FindGPU looks for CUDA's libraries. Where symbols is not nil, or the build has an
@@ -57,27 +59,60 @@ func FindGPU(symbols cudart.Symbols) GPU {
 // and a GPU that the variable hides is not touched.
 const First = 0
 
-// Open makes the device of that ordinal with a budget of limit bytes, 0 for all
-// that is free. Its Close ends an emulator too. The error says what is missing.
-func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
-	if g.err != nil {
-		return nil, g.err
+// bind binds CUDA's functions, once.
+func (g *GPU) bind() error {
+	if g.err != nil || g.cuda != nil {
+		return g.err
 	}
-	if g.cuda == nil {
-		c, err := cudart.New(g.symbols)
+	c, err := cudart.New(g.symbols)
+	if err != nil {
+		return fmt.Errorf("cuda: %w", err)
+	}
+	g.cuda, g.open = c, new(atomic.Int32)
+	return nil
+}
+
+// Count is how many GPUs there are, as CUDA_VISIBLE_DEVICES leaves them.
+func (g *GPU) Count() (int, error) {
+	if err := g.bind(); err != nil {
+		return 0, err
+	}
+	return g.cuda.DeviceCount()
+}
+
+// OpenAll makes the devices of these ordinals, each as Open does.
+func (g *GPU) OpenAll(ordinals []int, limit config.Bytes) (out []device.Device, err error) {
+	for _, n := range ordinals {
+		dev, err := g.Open(n, limit)
 		if err != nil {
-			return nil, fmt.Errorf("cuda: %w", err)
+			for _, d := range out {
+				err = errors.Join(err, d.Close())
+			}
+			return nil, err
 		}
-		g.cuda = c
+		out = append(out, dev)
+	}
+	return out, nil
+}
+
+// Open makes the device of that ordinal with a budget of limit bytes, 0 for all
+// that is free. Its Close ends an emulator too, if no other device of it is open. The error
+// says what is missing.
+func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
+	if err := g.bind(); err != nil {
+		return nil, err
 	}
 	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit)})
 	switch {
 	case g.end == nil:
 		return dev, err
+	case err != nil && g.open.Load() > 0:
+		return nil, err
 	case err != nil:
 		return nil, errors.Join(err, g.end())
 	}
-	return emulated{dev.(gpuDevice), g.end}, nil
+	g.open.Add(1)
+	return emulated{dev.(gpuDevice), g.end, g.open}, nil
 }
 
 // Options say what to open.
@@ -88,6 +123,8 @@ type Options struct {
 	// Of the CPU.
 	Threads int  // goroutines that compute; 0 is one for each core
 	Unified bool // computes on host memory in place
+	// LinkLimit is how many bytes a second its copies move at most, each way; 0: no limit.
+	LinkLimit float64
 }
 
 // Open opens the GPU, or the emulator of this build, or the CPU. The device's
@@ -97,21 +134,29 @@ func Open(o Options) (device.Device, error) {
 		g := FindGPU(nil)
 		return g.Open(o.Ordinal, o.MemoryLimit)
 	}
-	return cpu.New(cpu.Options{Threads: o.Threads, MemoryLimit: int64(o.MemoryLimit), Unified: o.Unified})
+	return cpu.New(cpu.Options{Threads: o.Threads, MemoryLimit: int64(o.MemoryLimit), Unified: o.Unified, LinkLimit: o.LinkLimit})
 }
 
 // gpuDevice is what package cuda opens.
 type gpuDevice interface {
 	device.Device
 	Notes() []string
+	Fallbacks() []string
 	Algorithms() []cuda.Algorithm
 }
 
 // emulated is a device whose Close ends its emulator too.
 type emulated struct {
 	gpuDevice
-	end func() error
+	end  func() error
+	open *atomic.Int32
 }
 
 // Close gives the device back and tells what the emulator found wrong.
-func (e emulated) Close() error { return errors.Join(e.gpuDevice.Close(), e.end()) }
+func (e emulated) Close() error {
+	err := e.gpuDevice.Close()
+	if e.open.Add(-1) == 0 {
+		err = errors.Join(err, e.end())
+	}
+	return err
+}

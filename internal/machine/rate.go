@@ -1,15 +1,13 @@
 package machine
 
 import (
-	"encoding/binary"
 	"errors"
-	"math"
-	"math/rand/v2"
 	"time"
 
 	"mt/device"
 	"mt/device/op"
 	"mt/internal/accounts"
+	"mt/internal/measure"
 )
 
 // MatMulRate measures the device's rate of matrix products in FLOP/s, in the compute dtype
@@ -36,7 +34,7 @@ func MatMulRate(dev device.Device, act device.DType, most int) (float64, error) 
 	defer dev.Free(mem)
 	m := op.MatMul{M: n, N: n, K: n, TransB: true,
 		A: mem.Tensor(act, 0, int64(n*n)), B: mem.Tensor(act, squareBytes(n), int64(n*n)), D: mem.Tensor(act, 2*squareBytes(n), int64(n*n))}
-	if err := FillRandom(dev, s, mem.Slice(0, 2*squareBytes(n)), act); err != nil {
+	if err := measure.FillRandom(dev, s, mem.Slice(0, 2*squareBytes(n)), act); err != nil {
 		return 0, err
 	}
 	start, err := dev.NewEvent()
@@ -66,30 +64,3 @@ func MatMulRate(dev device.Device, act device.DType, most int) (float64, error) 
 
 // squareBytes is the size of an (n, n) matrix of any dtype.
 func squareBytes(n int) int64 { return 4 * int64(n) * int64(n) }
-
-// FillRandom fills mem with random numbers in [-1, 1) of type dt: at most 1 MiB of them,
-// repeated.
-func FillRandom(dev device.Device, s device.Stream, mem device.Mem, dt device.DType) error {
-	run, err := dev.AllocHost(min(mem.Bytes, 1<<20))
-	if err != nil {
-		return err
-	}
-	defer dev.FreeHost(run)
-	r := rand.New(rand.NewPCG(3, 5))
-	for i := 0; i < len(run); i += int(dt.Size()) {
-		bits := math.Float32bits(2*r.Float32() - 1)
-		if dt == device.BF16 {
-			binary.LittleEndian.PutUint16(run[i:], uint16(bits>>16))
-		} else {
-			binary.LittleEndian.PutUint32(run[i:], bits)
-		}
-	}
-	done := int64(len(run))
-	s.CopyH2D(mem.Slice(0, done), run)
-	for done < mem.Bytes {
-		n := min(done, mem.Bytes-done)
-		s.CopyD2D(mem.Slice(done, n), mem.Slice(0, n))
-		done += n
-	}
-	return s.Sync()
-}

@@ -75,3 +75,11 @@ func (s *GPUState) String() string {
 	}
 	return out
 }
+
+// Slowdowns are the reasons that GPUState.SlowedDown can have.
+func Slowdowns() (out []string) {
+	for _, d := range slowdowns {
+		out = append(out, d.text)
+	}
+	return out
+}

@@ -1,0 +1,125 @@
+package virtual
+
+import (
+	"fmt"
+	"time"
+
+	"mt/device"
+	"mt/internal/accounts"
+	"mt/internal/virtual"
+	"mt/plan/rates"
+)
+
+// Device is a machine's device on a virtual clock. It is not for several goroutines.
+type Device struct {
+	clock   *virtual.Clock
+	index   int // of several devices
+	machine *rates.Machine
+	costs   *rates.Costs
+	unified bool
+	next    uintptr // the next address
+	blank   func(bytes int64) ([]byte, error)
+	enqueue float64 // seconds that the host takes to enqueue something
+}
+
+// New makes device number index of a machine that has passed Check. With unified it computes on
+// host memory in place. blank gives host memory that is only looked at: see AllocHost.
+func New(clock *virtual.Clock, m *rates.Machine, index int, unified bool, blank func(bytes int64) ([]byte, error)) *Device {
+	return &Device{clock: clock, index: index, machine: m, costs: rates.NewCosts(m), unified: unified, next: device.Align, blank: blank, enqueue: m.Device.Enqueue / 1e6}
+}
+
+// Name implements device.Device.
+func (d *Device) Name() string { return d.machine.Device.Name + " (predicted)" }
+
+// Kind implements device.Device.
+func (d *Device) Kind() string { return d.machine.Device.Kind }
+
+// Unified implements device.Device.
+func (d *Device) Unified() bool { return d.unified }
+
+// Alloc implements device.Device. There is no limit: whoever plans has looked at it.
+func (d *Device) Alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
+	if bytes < 0 {
+		return device.Mem{}, fmt.Errorf("virtual: allocate %d bytes", bytes)
+	}
+	return d.place(bytes), nil
+}
+
+// place is memory at addresses that nothing else has.
+func (d *Device) place(bytes int64) device.Mem {
+	m := device.Mem{Addr: d.next, Bytes: bytes}
+	d.next += (uintptr(bytes) + 2*device.Align - 1) / device.Align * device.Align
+	return m
+}
+
+// Free implements device.Device.
+func (d *Device) Free(device.Mem) {}
+
+// AllocHost implements device.Device: the memory reads as zeros, and must not be written.
+func (d *Device) AllocHost(bytes int64) ([]byte, error) { return d.blank(bytes) }
+
+// FreeHost implements device.Device.
+func (d *Device) FreeHost([]byte) {}
+
+// Register implements device.Device.
+func (d *Device) Register([]byte) error { return nil }
+
+// Unregister implements device.Device.
+func (d *Device) Unregister([]byte) {}
+
+// BindHost implements device.Device.
+func (d *Device) BindHost(b []byte) device.Mem { return d.place(int64(len(b))) }
+
+// Usage implements device.Device.
+func (d *Device) Usage() device.Usage { return device.Usage{} }
+
+// NewEvent implements device.Device.
+func (d *Device) NewEvent() (device.Event, error) { return &event{last: &mark{done: true}}, nil }
+
+// NewStream implements device.Device.
+func (d *Device) NewStream(string) (device.Stream, error) {
+	return &stream{d: d}, nil
+}
+
+// Do implements device.Device.
+func (d *Device) Do(s device.Stream, o device.Op) {
+	s.(*stream).work(d.work(d.costs.Op(o)))
+}
+
+// work is what an operation of that cost needs. On a CPU it takes cores and the bandwidth of
+// the host's memory, which others need as well.
+func (d *Device) work(c rates.Cost) virtual.Work {
+	w := virtual.Work{Seconds: c.Seconds}
+	w.Share[virtual.Device] = 1
+	if d.machine.Device.Kind == "cpu" && c.Seconds > 0 {
+		h := &d.machine.Host
+		w.Share[virtual.Device] = 0
+		w.Share[virtual.Cores] = 1
+		if c.Cores > 0 {
+			w.Share[virtual.Cores] = min(1, c.Cores/float64(h.Cores))
+		}
+		w.Share[virtual.HostMemory] = min(1, c.Bytes/c.Seconds/(h.Bandwidth*1e9))
+	}
+	return w
+}
+
+// Close implements device.Device.
+func (d *Device) Close() error { return nil }
+
+// event is the last record of an event.
+type event struct{ last *mark }
+
+// mark is one record: the point of a stream that a wait waits for.
+type mark struct {
+	done    bool
+	at      time.Duration
+	waiting []*stream
+}
+
+// Elapsed implements device.Event.
+func (e *event) Elapsed(start device.Event) time.Duration {
+	return e.last.at - start.(*event).last.at
+}
+
+// Close implements device.Event.
+func (e *event) Close() {}

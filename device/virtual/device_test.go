@@ -1,0 +1,137 @@
+package virtual
+
+import (
+	"math"
+	"testing"
+
+	"mt/device"
+	"mt/device/op"
+	"mt/internal/accounts"
+	"mt/internal/virtual"
+	"mt/plan/rates"
+)
+
+// machine moves 1 GB/s on every way, launches in no time, and multiplies at 1 TFLOP/s.
+func machine() *rates.Machine {
+	one := rates.Op{Rate: 1}
+	return &rates.Machine{Name: "test", Device: rates.Device{Name: "test", Kind: "cuda", Memory: 1, Bandwidth: 1,
+		Products:  map[string][]rates.Product{"fp32": {{Rate: 1}}},
+		Attention: map[string][]rates.Attention{"fp32": {{Length: 1024, Dim: 64, Forward: 1, Backward: 1}}}},
+		Link: rates.Link{Up: 1, Down: 1, Both: 1}, Host: rates.Host{Cores: 4, Memory: 1, Bandwidth: 10, Update: one, Norm: one, Gather: one}, Disk: rates.Disk{Write: 1, Read: 1}}
+}
+
+type rig struct {
+	*testing.T
+	clock *virtual.Clock
+	dev   *Device
+	mem   device.Mem
+	host  []byte
+}
+
+func newRig(t *testing.T, m *rates.Machine) *rig {
+	r := &rig{T: t, clock: &virtual.Clock{}, host: make([]byte, 1e6)}
+	r.dev = New(r.clock, m, 0, false, func(n int64) ([]byte, error) { return make([]byte, n), nil })
+	var err error
+	if r.mem, err = r.dev.Alloc(accounts.Workspace, 1e6); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *rig) stream(name string) device.Stream {
+	s, err := r.dev.NewStream(name)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return s
+}
+
+func (r *rig) event() device.Event {
+	e, err := r.dev.NewEvent()
+	if err != nil {
+		r.Fatal(err)
+	}
+	return e
+}
+
+// rest runs until nothing is left.
+func (r *rig) rest() { r.clock.Run(func() bool { return false }) }
+
+func (r *rig) at(what string, want float64) func(error) {
+	return func(err error) {
+		if got := r.clock.Time(); err != nil || math.Abs(got-want) > 1e-9 {
+			r.Errorf("%s after %g s (%v), want %g", what, got, err, want)
+		}
+	}
+}
+
+// TestStreams: work on a stream is in order, streams go on beside each other, and a wait is for
+// the last record before it.
+func TestStreams(t *testing.T) {
+	r := newRig(t, machine())
+	up, compute := r.stream("h2d"), r.stream("compute")
+	ready, begun, done := r.event(), r.event(), r.event()
+	compute.Wait(ready) // never recorded: complete
+	compute.Record(begun)
+	up.CopyH2D(r.mem, r.host) // 1 ms
+	up.Record(ready)
+	compute.Wait(ready)
+	up.CopyH2D(r.mem, r.host) // another one, beside the product
+	up.Record(ready)
+	x := r.mem.Tensor(device.F32, 0, 128*128)
+	op.Do(r.dev, compute, op.MatMul{M: 128, N: 128, K: 128, A: x, B: x, D: x}) // 4.2 µs by its FLOPs, 196.6 µs by its bytes
+	compute.Record(done)
+	up.Notify(r.at("both copies", 2e-3))
+	compute.Notify(r.at("the product", 1e-3+196608e-9))
+	r.rest()
+	if d := done.Elapsed(begun).Seconds(); math.Abs(d-(1e-3+196608e-9)) > 1e-8 {
+		t.Errorf("from begin to end %g s", d)
+	}
+}
+
+// TestLink: where both ways together are no faster than one, each takes twice as long.
+func TestLink(t *testing.T) {
+	r := newRig(t, machine())
+	up, down := r.stream("h2d"), r.stream("d2h")
+	up.CopyH2D(r.mem, r.host)
+	down.CopyD2H(r.host, r.mem)
+	up.Notify(r.at("up", 2e-3))
+	down.Notify(r.at("down", 2e-3))
+	r.rest()
+	m := machine()
+	m.Link.Both, m.Link.Latency = 2, 100
+	r = newRig(t, m)
+	up, down = r.stream("h2d"), r.stream("d2h")
+	up.CopyH2D(r.mem, r.host)
+	down.CopyD2H(r.host, r.mem)
+	up.Notify(r.at("up", 1.1e-3))
+	down.Notify(r.at("down", 1.1e-3))
+	r.rest()
+}
+
+// TestEnqueue: what is enqueued later begins no earlier, though the device is idle.
+func TestEnqueue(t *testing.T) {
+	m := machine()
+	m.Device.Enqueue = 1000
+	r := newRig(t, m)
+	s := r.stream("compute")
+	r.clock.After(0, func() {
+		s.Zero(r.mem.Slice(0, 1e5)) // 0.1 ms each, 1 ms to enqueue
+		s.Zero(r.mem.Slice(0, 1e5))
+		s.Notify(r.at("both", 3e-3))
+	})
+	r.rest()
+}
+
+// TestCPU: on a CPU operations, copies and the host's works are all done by the same cores.
+func TestCPU(t *testing.T) {
+	m := machine()
+	m.Device.Kind, m.Link.Cores, m.Link.Both = "cpu", 4, 2
+	r := newRig(t, m)
+	up, compute := r.stream("h2d"), r.stream("compute")
+	up.CopyH2D(r.mem, r.host)
+	compute.Zero(r.mem)
+	up.Notify(r.at("the copy", 2e-3))
+	compute.Notify(r.at("the zeroes", 2e-3))
+	r.rest()
+}

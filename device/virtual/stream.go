@@ -1,0 +1,153 @@
+package virtual
+
+import (
+	"mt/device"
+	"mt/internal/virtual"
+)
+
+// stream keeps what is enqueued and begins the next when the one before is complete.
+type stream struct {
+	d     *Device
+	items []item
+	busy  bool // a work is going on, or the head waits for its time
+}
+
+// item is one thing that was enqueued: exactly one of the four.
+type item struct {
+	after  float64 // the clock's seconds before which it had not been enqueued
+	work   virtual.Work
+	wait   *mark
+	record *mark
+	notify func(error)
+}
+
+// put enqueues x; the host takes a moment for it.
+func (s *stream) put(x item) {
+	s.d.clock.Spend(s.d.enqueue)
+	x.after = s.d.clock.Now().Seconds()
+	s.items = append(s.items, x)
+	s.advance()
+}
+
+// work enqueues w. Works that follow each other with nothing between them become one, so
+// that there are few events however many operations a launch has.
+func (s *stream) work(w virtual.Work) {
+	w.Device = s.d.index
+	if n := len(s.items); n > 0 && s.items[n-1].work.Seconds > 0 && (n > 1 || !s.busy) {
+		s.d.clock.Spend(s.d.enqueue)
+		s.items[n-1].work = s.items[n-1].work.Then(w)
+		return
+	}
+	s.put(item{work: w})
+}
+
+// advance does what can be done now.
+func (s *stream) advance() {
+	for !s.busy && len(s.items) > 0 {
+		x := s.items[0]
+		if late := x.after - s.d.clock.Time(); late > 1e-9 {
+			s.busy = true
+			s.d.clock.At(x.after, s.resume)
+			return
+		}
+		switch {
+		case x.wait != nil:
+			if !x.wait.done {
+				s.busy = true
+				x.wait.waiting = append(x.wait.waiting, s)
+				return
+			}
+		case x.record != nil:
+			s.reach(x.record)
+		case x.notify != nil:
+			s.d.clock.After(0, func() { x.notify(nil) })
+		default:
+			s.busy = true
+			s.d.clock.Start(x.work, s.completed)
+			return
+		}
+		s.items = s.items[1:]
+	}
+}
+
+// resume goes on with the item at the head, whose time has come.
+func (s *stream) resume() {
+	s.busy = false
+	s.advance()
+}
+
+// completed goes on behind the work at the head.
+func (s *stream) completed() {
+	s.items = s.items[1:]
+	s.resume()
+}
+
+// reach completes a record, and lets those go on who waited for it.
+func (s *stream) reach(m *mark) {
+	m.done, m.at = true, s.d.clock.Now()
+	for _, w := range m.waiting {
+		s.d.clock.After(0, w.resume)
+	}
+	m.waiting = nil
+}
+
+// CopyH2D implements device.Stream.
+func (s *stream) CopyH2D(dst device.Mem, src []byte) {
+	s.copyLink(virtual.LinkUp, s.d.machine.Link.Up, int64(len(src)))
+}
+
+// CopyD2H implements device.Stream.
+func (s *stream) CopyD2H(dst []byte, src device.Mem) {
+	s.copyLink(virtual.LinkDown, s.d.machine.Link.Down, int64(len(dst)))
+}
+
+// copyLink enqueues a copy over the link, which reads or writes host memory as well.
+func (s *stream) copyLink(direction virtual.Resource, rate float64, bytes int64) {
+	if bytes == 0 {
+		return
+	}
+	m := s.d.machine
+	moving := float64(bytes) / (rate * 1e9)
+	w := virtual.Work{Seconds: m.Link.Latency/1e6 + moving}
+	part := moving / w.Seconds // of the time in which bytes move
+	touched := 1.0             // how often a byte of it passes through host memory
+	if m.Device.Kind == "cpu" {
+		touched = 2
+	}
+	w.Share[direction] = 1
+	w.Share[virtual.LinkBoth] = min(1, rate/m.Link.Both) * part
+	w.Share[virtual.HostMemory] = min(1, touched*rate/m.Host.Bandwidth) * part
+	w.Share[virtual.Cores] = min(1, m.Link.Cores/float64(m.Host.Cores))
+	s.work(w)
+}
+
+// CopyD2D implements device.Stream.
+func (s *stream) CopyD2D(dst, src device.Mem) {
+	s.work(s.d.work(s.d.costs.Moved("CopyD2D", 2*dst.Bytes)))
+}
+
+// Zero implements device.Stream.
+func (s *stream) Zero(dst device.Mem) { s.work(s.d.work(s.d.costs.Moved("Zero", dst.Bytes))) }
+
+// Record implements device.Stream.
+func (s *stream) Record(e device.Event) {
+	m := &mark{}
+	e.(*event).last = m
+	s.put(item{record: m})
+}
+
+// Wait implements device.Stream.
+func (s *stream) Wait(e device.Event) { s.put(item{wait: e.(*event).last}) }
+
+// Notify implements device.Stream.
+func (s *stream) Notify(f func(error)) { s.put(item{notify: f}) }
+
+// Sync implements device.Stream. On this clock nobody can wait for a stream; whoever calls
+// Sync at the end of a run finds it at rest.
+func (s *stream) Sync() error { return nil }
+
+// Err implements device.Stream: nothing fails.
+func (s *stream) Err() error { return nil }
+
+// Close implements device.Stream.
+func (s *stream) Close() error { return nil }

@@ -1,0 +1,67 @@
+package calibrate
+
+import (
+	"maps"
+	"math"
+	"testing"
+
+	"mt/device"
+	"mt/device/cpu"
+	"mt/internal/train"
+	"mt/model"
+	"mt/plan/rates"
+)
+
+// TestMatch: rates that are wrong are corrected until the operations of a run are predicted to take
+// what they took; those of the other dtype, and of operations that are not in the run, stay.
+func TestMatch(t *testing.T) {
+	cfg, err := model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(64), "intermediate_size": int64(96), "num_hidden_layers": int64(2),
+		"num_attention_heads": int64(2), "num_key_value_heads": int64(2), "vocab_size": int64(200), "max_position_embeddings": int64(32)}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := train.PlanSynthetic(train.SyntheticOptions{Model: cfg, Rows: 4, SeqLen: 32, MicroTokens: 64, Recompute: "auto", Unified: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine := func(products, forward, backward, norm, rope float64) *rates.Machine {
+		one := rates.Op{Rate: 10}
+		return &rates.Machine{Device: rates.Device{Kind: "cpu", Unified: true, Bandwidth: 1000,
+			Products:  map[string][]rates.Product{"fp32": {{M: 64, N: 64, K: 64, Rate: products}, {Rate: 2 * products}}, "bf16": {{Rate: 7}}},
+			Attention: map[string][]rates.Attention{"fp32": {{Length: 32, Dim: 32, Forward: forward, Backward: backward}}},
+			Ops:       map[string]rates.Op{"RMSNorm": {Fixed: 1 / norm, Rate: norm}, "RoPE": {Fixed: 2 / rope, Rate: rope}, "Router": {Fixed: 3, Rate: 3}}},
+			Link: rates.Link{Up: 1, Down: 1, Both: 1}, Host: rates.Host{Cores: 2, Memory: 1, Bandwidth: 20, Update: one, Norm: one, Gather: one}, Disk: rates.Disk{Write: 1, Read: 1}}
+	}
+	truth := machine(0.04, 0.02, 0.05, 5, 2)
+	times, err := train.PredictTimes(p, truth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{o: Options{Device: open(t, cpu.Options{Threads: 1})}, out: machine(0.08, 0.01, 0.07, 15, 2)}
+	if err := r.match(p, byOp(times), "fp32", device.F32); err != nil {
+		t.Fatal(err)
+	}
+	d, want := r.out.Device, truth.Device
+	near := func(what string, got, want float64) {
+		if math.Abs(got/want-1) > 0.02 {
+			t.Errorf("%s: %g, want %g", what, got, want)
+		}
+	}
+	for i := range want.Products["fp32"] {
+		near("products", d.Products["fp32"][i].Rate, want.Products["fp32"][i].Rate)
+	}
+	near("attention", d.Attention["fp32"][0].Forward, want.Attention["fp32"][0].Forward)
+	near("its backward", d.Attention["fp32"][0].Backward, want.Attention["fp32"][0].Backward)
+	for _, name := range []string{"RMSNorm", "RoPE"} {
+		near(name, d.Ops[name].Rate, want.Ops[name].Rate)
+		near(name+" at least", d.Ops[name].Fixed, want.Ops[name].Fixed)
+	}
+	if d.Products["bf16"][0].Rate != 7 || d.Ops["Router"] != want.Ops["Router"] {
+		t.Errorf("what was not in the run is changed: %+v", d)
+	}
+	before := maps.Clone(d.Ops)
+	r.slower("RMSNorm", "bf16", device.BF16, 2)
+	if !maps.Equal(before, d.Ops) {
+		t.Error("a run in bf16 corrects operations that were measured in fp32")
+	}
+}

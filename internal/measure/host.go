@@ -1,0 +1,162 @@
+package measure
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"mt/host"
+	"mt/host/optim"
+	"mt/internal/accounts"
+	"mt/internal/parallel"
+	"mt/model"
+)
+
+// recipe is the optimizer whose updates are measured.
+var recipe optim.Optimizer = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
+
+// Update is an AdamW update of one layer in host memory.
+type Update struct {
+	Params int64 // of the layer; rounded up to rows of 1024
+	Split  bool  // weights in two planes, hi and lo, as with compute_dtype: bf16
+	BF16   bool  // the gradient is bf16, which needs Split
+}
+
+// columns is the width of the one matrix of a measured layer.
+const columns = 1024
+
+func (u Update) elems() int64 { return (u.Params + columns - 1) / columns * columns }
+
+// Bytes is what an update reads and writes: weight and moments both ways, and the gradient.
+func (u Update) Bytes() int64 { return (2*12 + u.gradSize()) * u.elems() }
+
+// GradBytes is the size of the gradient.
+func (u Update) GradBytes() int64 { return u.gradSize() * u.elems() }
+
+func (u Update) gradSize() int64 {
+	if u.BF16 {
+		return 2
+	}
+	return 4
+}
+
+// hostTimes times what f does, in the host's time.
+func hostTimes(o Options, f func() error) (Seconds, error) {
+	return o.filled().times(func(repeats int) (time.Duration, error) {
+		start := time.Now()
+		for range repeats {
+			if err := f(); err != nil {
+				return 0, err
+			}
+		}
+		return time.Since(start), nil
+	})
+}
+
+// layer makes host memory for one layer of one matrix, and a gradient of it.
+func (u Update) layer(pool *parallel.Pool, use func(*host.LayerState, optim.Grad) error) (err error) {
+	if u.Params < 1 || u.BF16 && !u.Split {
+		return fmt.Errorf("measure: update of %d parameters: want at least 1, and split weights for a bf16 gradient", u.Params)
+	}
+	layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{
+		{Role: model.RoleDown, Rows: int(u.elems() / columns), Cols: columns, Dims: 2}}}, u.Split, model.Param{})
+	store, err := host.NewStore([]model.Layout{layout}, recipe.Planes, pool)
+	if err != nil {
+		return fmt.Errorf("measure: update: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	slab, err := host.NewArena(accounts.GradientSlabs, u.gradSize()*layout.Elems, pool)
+	if err != nil {
+		return fmt.Errorf("measure: update: %w", err)
+	}
+	defer func() { err = errors.Join(err, slab.Close()) }()
+	grad := optim.Grad{Data: slab.Bytes(), BF16: u.BF16, Elems: layout.Elems}
+	fillGradient(grad)
+	return use(store.Layers[0], grad)
+}
+
+// fillGradient sets all gradients to numbers of the usual size.
+func fillGradient(g optim.Grad) {
+	state := uint32(1)
+	for i := range g.Elems {
+		state = state*1664525 + 1013904223
+		bits := math.Float32bits((float32(state>>8)/(1<<24) - 0.5) * 1e-3)
+		if g.BF16 {
+			binary.NativeEndian.PutUint16(g.Data[2*i:], uint16(bits>>16))
+		} else {
+			binary.NativeEndian.PutUint32(g.Data[4*i:], bits)
+		}
+	}
+}
+
+// AdamW measures an update on the threads of pool, and the sum of squares of its gradient
+// (norm), which reads GradBytes.
+func AdamW(pool *parallel.Pool, u Update, o Options) (update, norm Seconds, err error) {
+	err = u.layer(pool, func(l *host.LayerState, g optim.Grad) (err error) {
+		at := optim.Rate{LR: 1e-4, Clip: 0.5}
+		if update, err = hostTimes(o, func() error { at.Step++; l.Update(g, recipe, at); return nil }); err != nil {
+			return err
+		}
+		norm, err = hostTimes(o, func() error { optim.SumSquares(pool, g); return nil })
+		return err
+	})
+	return update, norm, err
+}
+
+// Gather measures how rows of a table of vocab rows are collected, rows of them each of
+// cols elements, of bf16 (split) or fp32. It reads bytes and writes as many.
+func Gather(pool *parallel.Pool, vocab, rows, cols int, split bool, o Options) (t Seconds, bytes int64, err error) {
+	if vocab < 1 || rows < 1 || cols < 1 {
+		return t, 0, fmt.Errorf("measure: gather %d rows of %d from %d: want at least 1", rows, cols, vocab)
+	}
+	layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{
+		{Role: model.RoleDown, Rows: vocab, Cols: cols, Dims: 2}}}, split, model.Param{})
+	store, err := host.NewStore([]model.Layout{layout}, nil, pool)
+	if err != nil {
+		return t, 0, fmt.Errorf("measure: gather: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	size := int64(4)
+	if split {
+		size = 2
+	}
+	bytes = size * int64(rows) * int64(cols)
+	dst, err := host.NewArena(accounts.GradientSlabs, bytes, pool)
+	if err != nil {
+		return t, 0, fmt.Errorf("measure: gather: %w", err)
+	}
+	defer func() { err = errors.Join(err, dst.Close()) }()
+	ids := make([]int32, rows)
+	for i := range ids {
+		ids[i] = int32(i * 7919 % vocab)
+	}
+	t, err = hostTimes(o, func() error { store.Layers[0].GatherRows(dst.Bytes(), 0, ids); return nil })
+	return t, bytes, err
+}
+
+// Memcpy measures a copy of so many bytes of host memory on the threads of pool. It reads
+// bytes and writes as many.
+func Memcpy(pool *parallel.Pool, bytes int64, o Options) (t Seconds, err error) {
+	if bytes < 1 {
+		return t, fmt.Errorf("measure: copy of %d bytes: want at least 1", bytes)
+	}
+	arena, err := host.NewArena(accounts.GradientSlabs, 2*bytes, pool)
+	if err != nil {
+		return t, fmt.Errorf("measure: copy: %w", err)
+	}
+	defer func() { err = errors.Join(err, arena.Close()) }()
+	dst, src := arena.Bytes()[:bytes], arena.Bytes()[bytes:]
+	for i := range src {
+		src[i] = byte(i)
+	}
+	const run = 8 << 20 // long enough for the fast way in which copy moves long runs
+	return hostTimes(o, func() error {
+		pool.Run(int((bytes+run-1)/run), func(i int) {
+			at, end := int64(i)*run, min(bytes, int64(i+1)*run)
+			copy(dst[at:end], src[at:end])
+		})
+		return nil
+	})
+}

@@ -1,0 +1,204 @@
+package measure
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"mt/device"
+	"mt/internal/accounts"
+)
+
+// Options say how often and how long to measure. Zero fields take their default.
+type Options struct {
+	// Runs is how often a piece of work is timed; default 5.
+	Runs int
+	// Least is how long one timing takes at least: shorter work is repeated inside it.
+	// Default 2 ms.
+	Least time.Duration
+	// Most bounds the timings of one piece of work together: slower work is timed fewer
+	// times than Runs, but once at least. Default 2 s.
+	Most time.Duration
+}
+
+// The most repetitions inside one timing.
+const mostRepeats = 2000
+
+func (o Options) filled() Options {
+	if o.Runs <= 0 {
+		o.Runs = 5
+	}
+	if o.Least <= 0 {
+		o.Least = 2 * time.Millisecond
+	}
+	if o.Most <= 0 {
+		o.Most = 2 * time.Second
+	}
+	return o
+}
+
+// Seconds are what several runs of the same work took, each in seconds.
+type Seconds struct {
+	Median float64 `json:"median_s"`
+	Least  float64 `json:"least_s"`
+	Most   float64 `json:"most_s"`
+	Runs   int     `json:"runs"`
+}
+
+// Sum sums up runs, of which there is at least one.
+func Sum(runs []float64) Seconds {
+	sorted := slices.Sorted(slices.Values(runs))
+	n := len(sorted)
+	return Seconds{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Least: sorted[0], Most: sorted[n-1], Runs: n}
+}
+
+// times times work as o says: once where that does not count, and then with as many
+// repetitions as fill Least. run does the work so many times and returns how long all of
+// them took. Work that takes Most or longer is timed that first time alone.
+func (o Options) times(run func(repeats int) (time.Duration, error)) (Seconds, error) {
+	took, err := run(1)
+	if err != nil {
+		return Seconds{}, err
+	}
+	if took >= o.Most {
+		return Sum([]float64{took.Seconds()}), nil
+	}
+	repeats := 1
+	if took < o.Least { // which may be the start of threads rather than the work
+		if took, err = run(1); err != nil {
+			return Seconds{}, err
+		}
+		repeats = int(min((o.Least+took)/max(took, 1), mostRepeats))
+	}
+	runs := min(o.Runs, max(1, int(o.Most/(max(took, 1)*time.Duration(repeats)))))
+	var all []float64
+	for range runs {
+		if took, err = run(repeats); err != nil {
+			return Seconds{}, err
+		}
+		all = append(all, max(took, 1).Seconds()/float64(repeats))
+	}
+	return Sum(all), nil
+}
+
+// Meter measures on one device. One goroutine at a time may use it.
+type Meter struct {
+	dev    device.Device
+	o      Options
+	s      device.Stream
+	back   device.Stream // for the other direction of copies
+	events [8]device.Event
+}
+
+// New makes a meter on dev. Its Close must be called before the device's.
+func New(dev device.Device, o Options) (m *Meter, err error) {
+	m = &Meter{dev: dev, o: o.filled()}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("measure: %w", errors.Join(err, m.Close()))
+		}
+	}()
+	if m.s, err = dev.NewStream("measure"); err != nil {
+		return nil, err
+	}
+	if m.back, err = dev.NewStream("measure back"); err != nil {
+		return nil, err
+	}
+	for i := range m.events {
+		if m.events[i], err = dev.NewEvent(); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// Close gives the streams and events back. The error is that of a stream.
+func (m *Meter) Close() error {
+	var errs []error
+	for _, e := range m.events {
+		if e != nil {
+			e.Close()
+		}
+	}
+	for _, s := range []device.Stream{m.s, m.back} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Device is the device that is measured.
+func (m *Meter) Device() device.Device { return m.dev }
+
+// enqueued times what call enqueues on the meter's stream, in device time.
+func (m *Meter) enqueued(call func()) (Seconds, error) {
+	return m.o.times(func(repeats int) (time.Duration, error) {
+		m.s.Record(m.events[0])
+		for range repeats {
+			call()
+		}
+		m.s.Record(m.events[1])
+		if err := m.s.Sync(); err != nil {
+			return 0, err
+		}
+		return m.events[1].Elapsed(m.events[0]), nil
+	})
+}
+
+// memory hands out pieces of one allocation.
+type memory struct {
+	m     *Meter
+	sizes []piece
+}
+
+// piece is a tensor that is wanted.
+type piece struct {
+	into  *device.Tensor
+	dtype device.DType
+	elems int
+	fill  func(i int) float64 // nil: random numbers in [-1, 1)
+}
+
+// want asks for a tensor of n elements, of random numbers in [-1, 1).
+func (a *memory) want(into *device.Tensor, dt device.DType, n int) { a.filled(into, dt, n, nil) }
+
+// filled asks for a tensor with element i = fill(i).
+func (a *memory) filled(into *device.Tensor, dt device.DType, n int, fill func(i int) float64) {
+	a.sizes = append(a.sizes, piece{into, dt, n, fill})
+}
+
+// take allocates all that was wanted and fills it. The caller frees the memory. The
+// error is a *device.OutOfMemory where there is not enough.
+func (a *memory) take() (device.Mem, error) {
+	var bytes int64
+	for _, p := range a.sizes {
+		bytes += aligned(int64(p.elems) * p.dtype.Size())
+	}
+	mem, err := a.m.dev.Alloc(accounts.Workspace, bytes)
+	if err != nil {
+		return device.Mem{}, err
+	}
+	var at int64
+	for _, p := range a.sizes {
+		if p.elems == 0 {
+			*p.into = device.Tensor{}
+			continue
+		}
+		*p.into = mem.Tensor(p.dtype, at, int64(p.elems))
+		at += aligned(int64(p.elems) * p.dtype.Size())
+		if p.fill == nil {
+			err = FillRandom(a.m.dev, a.m.s, p.into.Mem(), p.dtype)
+		} else {
+			err = fillWith(a.m.dev, a.m.s, *p.into, p.fill)
+		}
+		if err != nil {
+			a.m.dev.Free(mem)
+			return device.Mem{}, err
+		}
+	}
+	return mem, nil
+}
+
+func aligned(bytes int64) int64 { return (bytes + device.Align - 1) / device.Align * device.Align }

@@ -1,0 +1,244 @@
+package measure
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"mt/device"
+	"mt/device/op"
+)
+
+// Operation is one of the operations that do little but read and write memory.
+type Operation struct {
+	Name  string // as device.Op has it; Operations lists them
+	Rows  int    // tokens
+	Cols  int    // elements of a row: of a hidden state, a vocabulary, a number of experts
+	DType device.DType
+}
+
+func (o Operation) String() string {
+	return fmt.Sprintf("%s of %d × %d %s", o.Name, o.Rows, o.Cols, o.DType)
+}
+
+// Elements is Rows·Cols.
+func (o Operation) Elements() float64 { return float64(o.Rows) * float64(o.Cols) }
+
+// build asks for the arguments of an operation. What it returns makes the operation once
+// they are there, and enqueues it.
+type build func(o Operation, a *memory) func(d device.Device, s device.Stream) op.Mover
+
+// enqueue makes the function that enqueues an operation, and tells what it moves.
+func enqueue[O any, P interface {
+	*O
+	op.Mover
+}](o *O) func(device.Device, device.Stream) op.Mover {
+	return func(d device.Device, s device.Stream) op.Mover {
+		op.Do[O, P](d, s, *o)
+		return P(o)
+	}
+}
+
+// Operations are the names that Meter.Operation knows: all operations but matrix products
+// and attention.
+func Operations() []string { return slices.Sorted(maps.Keys(builds)) }
+
+// headDim is the dimension of the heads that RoPE rotates, where Cols has room for it.
+const headDim = 128
+
+// chosen is how many experts a router chooses, of as many as there are.
+const chosen = 8
+
+// permuted is a permutation of n numbers: row t stands at another place.
+func permuted(n int) func(i int) float64 {
+	step := 1
+	for _, p := range []int{7919, 104729, 3} { // primes
+		if n%p != 0 {
+			step = p
+			break
+		}
+	}
+	return func(i int) float64 { return float64(i * step % n) }
+}
+
+func ones(int) float64 { return 1 }
+
+func counting(i int) float64 { return float64(i) }
+
+// builds are the arguments of every operation. Values stay finite however often an
+// operation runs: factors are 1 where it works in place.
+var builds = map[string]build{
+	"AddBiasGrad": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.AddBiasGrad{T: o.Rows, N: o.Cols}
+		a.want(&x.DB, device.F32, o.Cols)
+		a.want(&x.DY, o.DType, o.Rows*o.Cols)
+		return enqueue(x)
+	},
+	"AddRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.AddRows{U: o.Rows, T: o.Rows, C: o.Cols}
+		a.want(&x.Dst, device.F32, o.Rows*o.Cols)
+		a.want(&x.Src, o.DType, o.Rows*o.Cols)
+		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
+		return enqueue(x)
+	},
+	"Convert": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.Convert{N: int64(o.Rows) * int64(o.Cols)}
+		a.want(&x.Dst, o.DType, o.Rows*o.Cols)
+		a.want(&x.Src, device.F32, o.Rows*o.Cols)
+		return enqueue(x)
+	},
+	"CrossEntropy": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.CrossEntropy{T: o.Rows, V: o.Cols, Scale: 1}
+		a.want(&x.Logits, o.DType, o.Rows*o.Cols)
+		a.filled(&x.Targets, device.I32, o.Rows, func(i int) float64 { return float64(i % o.Cols) })
+		a.want(&x.Losses, device.F32, o.Rows)
+		return enqueue(x)
+	},
+	"CrossEntropyShard": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.CrossEntropyShard{T: o.Rows, V: o.Cols, Scale: 1, First: true, Last: true}
+		a.want(&x.Logits, o.DType, o.Rows*o.Cols)
+		a.filled(&x.Targets, device.I32, o.Rows, func(i int) float64 { return float64(i % o.Cols) })
+		a.want(&x.LSE, device.F32, o.Rows)
+		a.want(&x.Losses, device.F32, o.Rows)
+		return enqueue(x)
+	},
+	"GatherRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.GatherRows{T: o.Rows, C: o.Cols}
+		a.want(&x.Dst, o.DType, o.Rows*o.Cols)
+		a.want(&x.Src, o.DType, o.Rows*o.Cols)
+		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
+		return enqueue(x)
+	},
+	"GLU": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.GLU{T: o.Rows, F: o.Cols}
+		a.want(&x.Y, o.DType, o.Rows*o.Cols)
+		a.want(&x.GU, o.DType, 2*o.Rows*o.Cols)
+		return enqueue(x)
+	},
+	"GLUBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.GLUBackward{T: o.Rows, F: o.Cols}
+		a.want(&x.DGU, o.DType, 2*o.Rows*o.Cols)
+		a.want(&x.DY, o.DType, o.Rows*o.Cols)
+		a.want(&x.GU, o.DType, 2*o.Rows*o.Cols)
+		return enqueue(x)
+	},
+	"RMSNorm": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.RMSNorm{Rows: o.Rows, Groups: 1, Dim: o.Cols, XStride: o.Cols, YStride: o.Cols, Eps: 1e-6}
+		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.want(&x.Y, o.DType, o.Rows*o.Cols)
+		a.want(&x.W, device.F32, o.Cols)
+		a.want(&x.RStd, device.F32, o.Rows)
+		return enqueue(x)
+	},
+	"RMSNormBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.RMSNormBackward{Rows: o.Rows, Groups: 1, Dim: o.Cols, XStride: o.Cols, DXStride: o.Cols, DYStride: o.Cols}
+		for _, t := range []*device.Tensor{&x.X, &x.DX, &x.DY} {
+			a.want(t, o.DType, o.Rows*o.Cols)
+		}
+		a.want(&x.W, device.F32, o.Cols)
+		a.want(&x.DW, device.F32, o.Cols)
+		a.filled(&x.RStd, device.F32, o.Rows, ones)
+		return enqueue(x)
+	},
+	"RoPE": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		dim := min(headDim, o.Cols)
+		x := &op.RoPE{T: o.Rows, Heads: o.Cols / dim, Dim: dim, Rotary: dim / 2 * 2, Stride: o.Cols}
+		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		half := max(1, x.Rotary/2)
+		angle := func(i int) float64 { return float64(i/half) * math.Pow(10000, -float64(i%half)/float64(half)) }
+		a.filled(&x.Cos, device.F32, o.Rows*half, func(i int) float64 { return math.Cos(angle(i)) })
+		a.filled(&x.Sin, device.F32, o.Rows*half, func(i int) float64 { return math.Sin(angle(i)) })
+		a.filled(&x.Pos, device.I32, o.Rows, counting)
+		return enqueue(x)
+	},
+	"Router": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.Router{T: o.Rows, E: o.Cols, K: min(chosen, o.Cols), Normalize: true}
+		a.want(&x.Logits, device.F32, o.Rows*o.Cols)
+		a.want(&x.IDs, device.I32, o.Rows*x.K)
+		a.want(&x.Weights, device.F32, o.Rows*x.K)
+		a.want(&x.ProbSum, device.F32, o.Cols)
+		return enqueue(x)
+	},
+	"RouterBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.RouterBackward{T: o.Rows, E: o.Cols, K: min(chosen, o.Cols), Normalize: true}
+		a.want(&x.DLogits, device.F32, o.Rows*o.Cols)
+		a.want(&x.Logits, device.F32, o.Rows*o.Cols)
+		a.filled(&x.IDs, device.I32, o.Rows*x.K, experts(o.Cols, x.K))
+		a.want(&x.DWeights, device.F32, o.Rows*x.K)
+		return enqueue(x)
+	},
+	"Scale": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.Scale{N: int64(o.Rows) * int64(o.Cols), Factor: 1}
+		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		return enqueue(x)
+	},
+	"ScaleRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.ScaleRows{T: o.Rows, C: o.Cols, P: o.Rows}
+		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.filled(&x.W, device.F32, o.Rows, ones)
+		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
+		return enqueue(x)
+	},
+	"ScaleRowsBackward": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.ScaleRowsBackward{T: o.Rows, C: o.Cols, P: o.Rows}
+		a.want(&x.DY, o.DType, o.Rows*o.Cols)
+		a.want(&x.Y, o.DType, o.Rows*o.Cols)
+		a.filled(&x.W, device.F32, o.Rows, ones)
+		a.want(&x.DW, device.F32, o.Rows)
+		a.filled(&x.Index, device.I32, o.Rows, permuted(o.Rows))
+		return enqueue(x)
+	},
+	"ScatterAddRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.ScatterAddRows{U: (o.Rows + 1) / 2, T: o.Rows, C: o.Cols} // an id stands twice
+		a.want(&x.DRows, device.F32, x.U*o.Cols)
+		a.want(&x.DY, o.DType, o.Rows*o.Cols)
+		a.filled(&x.Start, device.I32, x.U+1, func(i int) float64 { return float64(min(2*i, o.Rows)) })
+		a.filled(&x.Pos, device.I32, o.Rows, permuted(o.Rows))
+		return enqueue(x)
+	},
+	"SortByExpert": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.SortByExpert{K: min(chosen, o.Cols), E: o.Cols}
+		x.N = o.Rows * x.K
+		a.filled(&x.IDs, device.I32, x.N, experts(o.Cols, x.K))
+		a.want(&x.Order, device.I32, x.N)
+		a.want(&x.Rows, device.I32, x.N)
+		a.want(&x.Offsets, device.I32, o.Cols+1)
+		return enqueue(x)
+	},
+}
+
+// experts are the ids of k of e experts for every token, those of a token all different.
+func experts(e, k int) func(i int) float64 {
+	return func(i int) float64 { return float64((i/k*5 + i%k) % e) }
+}
+
+// OfExperts says whether Cols of that operation is a number of experts, which is at most
+// op.MaxExperts.
+func OfExperts(name string) bool {
+	return name == "Router" || name == "RouterBackward" || name == "SortByExpert"
+}
+
+// Operation measures one operation and tells how many bytes of device memory it reads and
+// writes (op.Mover).
+func (m *Meter) Operation(o Operation) (t Seconds, bytes int64, err error) {
+	make, ok := builds[o.Name]
+	switch {
+	case !ok:
+		return t, 0, fmt.Errorf("measure: there is no operation %q to measure: there are %v", o.Name, Operations())
+	case o.Rows < 1 || o.Cols < 1 || OfExperts(o.Name) && o.Cols > op.MaxExperts:
+		return t, 0, fmt.Errorf("measure: %s: want at least 1 × 1, and at most %d experts", o, op.MaxExperts)
+	}
+	a := memory{m: m}
+	call := make(o, &a)
+	mem, err := a.take()
+	if err != nil {
+		return t, 0, fmt.Errorf("measure: %s: %w", o, err)
+	}
+	defer m.dev.Free(mem)
+	t, err = m.enqueued(func() { bytes = call(m.dev, m.s).Bytes() })
+	if err != nil {
+		return t, 0, fmt.Errorf("measure: %s: %w", o, err)
+	}
+	return t, bytes, nil
+}

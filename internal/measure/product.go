@@ -1,0 +1,162 @@
+package measure
+
+import (
+	"fmt"
+	"math"
+
+	"mt/device"
+	"mt/device/op"
+)
+
+// Product is a shape of matrix products: D (M, N) = op(A)·op(B) over K.
+type Product struct {
+	M, N, K        int
+	TransA, TransB bool
+	DType          device.DType // of A, B and D
+	// Accumulate: D is fp32 and is added to, as a gradient of weights is.
+	Accumulate bool
+}
+
+// FLOPs is 2·M·N·K.
+func (p Product) FLOPs() float64 { return 2 * float64(p.M) * float64(p.N) * float64(p.K) }
+
+// Bytes is how much device memory the measurement takes.
+func (p Product) Bytes() int64 {
+	size := p.DType.Size()
+	d := size
+	if p.Accumulate {
+		d = 4
+	}
+	return size*(int64(p.M)*int64(p.K)+int64(p.K)*int64(p.N)) + d*int64(p.M)*int64(p.N) + 3*device.Align
+}
+
+func (p Product) String() string {
+	name := [2][2]string{{"AB", "ABᵀ"}, {"AᵀB", "AᵀBᵀ"}}
+	return fmt.Sprintf("%d×%d×%d %s %s", p.M, p.N, p.K, name[index(p.TransA)][index(p.TransB)], p.DType)
+}
+
+func index(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Product measures one shape. The error is a *device.OutOfMemory where it does not fit.
+func (m *Meter) Product(p Product) (Seconds, error) {
+	if p.M < 1 || p.N < 1 || p.K < 1 {
+		return Seconds{}, fmt.Errorf("measure: product %s: want extents of at least 1", p)
+	}
+	o := op.MatMul{M: p.M, N: p.N, K: p.K, TransA: p.TransA, TransB: p.TransB}
+	out := p.DType
+	if p.Accumulate {
+		out = device.F32
+	}
+	a := memory{m: m}
+	a.want(&o.A, p.DType, p.M*p.K)
+	a.want(&o.B, p.DType, p.K*p.N)
+	a.want(&o.D, out, p.M*p.N)
+	mem, err := a.take()
+	if err != nil {
+		return Seconds{}, fmt.Errorf("measure: product %s: %w", p, err)
+	}
+	defer m.dev.Free(mem)
+	if p.Accumulate {
+		o.C = o.D
+	}
+	t, err := m.enqueued(func() { op.Do(m.dev, m.s, o) })
+	if err != nil {
+		return Seconds{}, fmt.Errorf("measure: product %s: %w", p, err)
+	}
+	return t, nil
+}
+
+// Attention is a shape of causal attention: Tokens tokens in sequences of Length, the last
+// of them shorter where Length does not divide Tokens.
+type Attention struct {
+	Tokens, Length      int
+	Heads, KVHeads, Dim int
+	Window              int // 0: none
+	DType               device.DType
+	Backward            bool
+}
+
+// FLOPs counts what is not masked: two products in the forward and five in the
+// backward, each of 2·Dim FLOPs for a pair of tokens.
+func (a Attention) FLOPs() float64 {
+	products := 2.0
+	if a.Backward {
+		products = 5
+	}
+	var pairs float64
+	for left := a.Tokens; left > 0; left -= a.Length {
+		n, w := float64(min(left, a.Length)), float64(min(left, a.Length))
+		if a.Window > 0 {
+			w = min(w, float64(a.Window))
+		}
+		pairs += w*(w+1)/2 + (n-w)*w
+	}
+	return products * 2 * pairs * float64(a.Heads) * float64(a.Dim)
+}
+
+func (a Attention) String() string {
+	way := "forward"
+	if a.Backward {
+		way = "backward"
+	}
+	return fmt.Sprintf("%s of %d tokens in sequences of %d, %d/%d heads of %d, %s", way, a.Tokens, a.Length, a.Heads, a.KVHeads, a.Dim, a.DType)
+}
+
+func (a Attention) check() error {
+	if a.Tokens < 1 || a.Length < 1 || a.Heads < 1 || a.KVHeads < 1 || a.Dim < 1 || a.Window < 0 || a.Heads%a.KVHeads != 0 {
+		return fmt.Errorf("want extents of at least 1, and heads that are a multiple of the key heads")
+	}
+	return nil
+}
+
+// Attention measures one shape, forward or backward. The error is a *device.OutOfMemory
+// where it does not fit.
+func (m *Meter) Attention(a Attention) (Seconds, error) {
+	if err := a.check(); err != nil {
+		return Seconds{}, fmt.Errorf("measure: attention %s: %w", a, err)
+	}
+	a.Length = min(a.Length, a.Tokens)
+	seqs := (a.Tokens + a.Length - 1) / a.Length
+	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
+	f := op.Attention{QStride: wide, KStride: narrow, AttentionShape: op.AttentionShape{Seqs: seqs, TQ: a.Tokens, TK: a.Tokens, MaxQ: a.Length,
+		MaxK: a.Length, Heads: a.Heads, KVHeads: a.KVHeads, Dim: a.Dim, Scale: float32(1 / math.Sqrt(float64(a.Dim))), Window: a.Window}}
+	b := op.AttentionBackward{QStride: wide, KStride: narrow, DQStride: wide, DKStride: narrow}
+	mems := memory{m: m}
+	mems.filled(&f.CuQ, device.I32, seqs+1, func(i int) float64 { return float64(min(i*a.Length, a.Tokens)) })
+	for _, t := range []*device.Tensor{&f.Q, &f.O} {
+		mems.want(t, a.DType, a.Tokens*wide)
+	}
+	for _, t := range []*device.Tensor{&f.K, &f.V} {
+		mems.want(t, a.DType, a.Tokens*narrow)
+	}
+	mems.want(&f.LSE, device.F32, a.Tokens*a.Heads)
+	if a.Backward {
+		mems.want(&b.DQ, a.DType, a.Tokens*wide)
+		mems.want(&b.DO, a.DType, a.Tokens*wide)
+		mems.want(&b.DK, a.DType, a.Tokens*narrow)
+		mems.want(&b.DV, a.DType, a.Tokens*narrow)
+		mems.want(&b.Delta, device.F32, a.Tokens*a.Heads)
+	}
+	mem, err := mems.take()
+	if err != nil {
+		return Seconds{}, fmt.Errorf("measure: attention %s: %w", a, err)
+	}
+	defer m.dev.Free(mem)
+	f.CuK = f.CuQ
+	call := func() { op.Do(m.dev, m.s, f) }
+	if a.Backward {
+		call() // O and LSE are what a forward leaves
+		b.AttentionShape, b.O, b.LSE, b.Q, b.K, b.V = f.AttentionShape, f.O, f.LSE, f.Q, f.K, f.V
+		call = func() { op.Do(m.dev, m.s, b) }
+	}
+	t, err := m.enqueued(call)
+	if err != nil {
+		return Seconds{}, fmt.Errorf("measure: attention %s: %w", a, err)
+	}
+	return t, nil
+}

@@ -1,0 +1,109 @@
+package throttle
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"mt/host/optim"
+	"mt/plan/rates"
+)
+
+// Variable is the environment variable that slows a run down.
+const Variable = "MT_THROTTLE"
+
+// Limits are bytes a second; 0 is no limit.
+type Limits struct {
+	Link    float64 // of copies between the host and the CPU device, each way
+	Updates float64 // of the optimizer's updates, read and written
+}
+
+// FromEnv reads Limits from the environment: such as "link=400MB/s updates=2GB/s".
+func FromEnv() (Limits, error) {
+	l, err := Parse(os.Getenv(Variable))
+	if err != nil {
+		err = fmt.Errorf("%s: %w", Variable, err)
+	}
+	return l, err
+}
+
+// Parse reads Limits as FromEnv does. An empty text is no limits.
+func Parse(text string) (l Limits, err error) {
+	for _, word := range strings.Fields(text) {
+		what, rate, _ := strings.Cut(word, "=")
+		n, err := humanize.ParseBytes(strings.TrimSuffix(rate, "/s"))
+		if err != nil || n == 0 {
+			return l, fmt.Errorf("%q: want link=RATE or updates=RATE with a rate such as 400MB/s", word)
+		}
+		switch what {
+		case "link":
+			l.Link = float64(n)
+		case "updates":
+			l.Updates = float64(n)
+		default:
+			return l, fmt.Errorf("%q: there is link and updates", word)
+		}
+	}
+	return l, nil
+}
+
+// Optimizer is o with its updates slowed down.
+func (l Limits) Optimizer(o optim.Optimizer) optim.Optimizer {
+	if l.Updates <= 0 {
+		return o
+	}
+	return slow{o, l.Updates}
+}
+
+type slow struct {
+	optim.Optimizer
+	limit float64
+}
+
+// At implements optim.Optimizer.
+func (s slow) At(r optim.Rate) optim.Update {
+	return &update{Update: s.Optimizer.At(r), limit: s.limit, began: time.Now()}
+}
+
+// update is the update of one layer.
+type update struct {
+	optim.Update
+	limit float64
+	began time.Time
+	moved atomic.Int64 // bytes so far
+}
+
+// Step implements optim.Update: it returns no earlier than the limit allows for all bytes
+// that were moved since the update began.
+func (u *update) Step(unit optim.Unit, w optim.Weight, planes []optim.State, g optim.Grad) {
+	u.Update.Step(unit, w, planes, g)
+	bytes := int64(4*2 + 4) // the weight both ways, and the gradient
+	for range planes {
+		bytes += 2 * 4
+	}
+	moved := u.moved.Add(unit.N * bytes)
+	time.Sleep(time.Until(u.began.Add(time.Duration(float64(moved) / u.limit * 1e9))))
+}
+
+// Machine is m as it is with these limits.
+func (l Limits) Machine(m rates.Machine) *rates.Machine {
+	slower := func(rate *float64, cores *float64, limit float64) {
+		if limit = limit / 1e9; limit > 0 && limit < *rate {
+			*cores *= limit / *rate
+			*rate = limit
+		}
+	}
+	upCores, downCores := m.Link.Cores, m.Link.Cores
+	slower(&m.Link.Up, &upCores, l.Link)
+	slower(&m.Link.Down, &downCores, l.Link)
+	m.Link.Cores = max(upCores, downCores)
+	if m.Host.Update.Cores == 0 {
+		m.Host.Update.Cores = float64(m.Host.Cores)
+	}
+	slower(&m.Host.Update.Rate, &m.Host.Update.Cores, l.Updates)
+	return &m
+}

@@ -1,0 +1,74 @@
+package throttle
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mt/host/optim"
+	"mt/model"
+	"mt/plan/rates"
+)
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]Limits{"": {}, "link=400MB/s": {Link: 4e8}, " updates=2GB/s  link=1GiB ": {Link: 1 << 30, Updates: 2e9}} {
+		if got, err := Parse(text); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"link", "link=", "link=0", "link=fast", "disk=1GB/s", "link=-1GB"} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), strings.Fields(text)[0]) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	t.Setenv(Variable, "link=soon")
+	if _, err := FromEnv(); err == nil || !strings.HasPrefix(err.Error(), Variable) {
+		t.Errorf("in the environment: %v", err)
+	}
+}
+
+// TestOptimizer: a slow update takes as long as its bytes at the limit, and computes the same.
+func TestOptimizer(t *testing.T) {
+	layer := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{{Role: model.RoleDown, Rows: 64, Cols: 64, Dims: 2}}}, false, model.Param{})
+	update := func(l Limits) ([]byte, time.Duration) {
+		o := l.Optimizer(optim.AdamW{Beta1: 0.9, Beta2: 0.99, Eps: 1e-8})
+		planes := []optim.State{}
+		for _, p := range o.Planes(layer.Tensors[0].Param) {
+			planes = append(planes, optim.State{Plane: p, Data: make([]byte, 4*layer.Elems)})
+		}
+		tile, grad := make([]byte, layer.TileBytes), make([]byte, 4*layer.Elems)
+		for i := range grad {
+			grad[i] = byte(i % 60)
+		}
+		began := time.Now()
+		at := o.At(optim.Rate{LR: 0.1, Step: 1, Clip: 1})
+		for _, u := range o.Units(layer) {
+			at.Step(u, optim.Weight{Layout: &layer, Tile: tile}, planes, optim.Grad{Data: grad, Elems: layer.Elems})
+		}
+		return tile, time.Since(began)
+	}
+	fast, _ := update(Limits{})
+	slow, took := update(Limits{Updates: 28 * 64 * 64 * 50}) // 28 bytes an element, in 20 ms
+	if !slices.Equal(fast, slow) {
+		t.Error("a slow update has another result")
+	}
+	if took < 20*time.Millisecond {
+		t.Errorf("a slow update took %v", took)
+	}
+	if o := (optim.AdamW{}); (Limits{Link: 1}).Optimizer(o) != optim.Optimizer(o) {
+		t.Error("an optimizer without a limit is another one")
+	}
+}
+
+// TestMachine: rates are those of the limits where these are lower, and keep as many cores busy as fits.
+func TestMachine(t *testing.T) {
+	m := rates.Machine{Link: rates.Link{Up: 10, Down: 5, Cores: 1}, Host: rates.Host{Cores: 4, Update: rates.Op{Rate: 20}}}
+	got := Limits{Link: 5e9, Updates: 5e9}.Machine(m)
+	if got.Link.Up != 5 || got.Link.Down != 5 || got.Link.Cores != 1 || got.Host.Update.Rate != 5 || got.Host.Update.Cores != 1 {
+		t.Errorf("%+v", got)
+	}
+	if got := (Limits{}).Machine(m); got.Link.Up != 10 || got.Host.Update.Rate != 20 || m.Host.Update.Cores != 0 {
+		t.Errorf("without limits: %+v", got)
+	}
+}

@@ -1,0 +1,90 @@
+package rates
+
+import (
+	"math"
+	"testing"
+
+	"mt/device"
+	"mt/device/op"
+)
+
+func tensor(dt device.DType, n int) device.Tensor {
+	return device.Tensor{Addr: 1, Len: int64(n), DType: dt}
+}
+
+func product(m, n, k int, transA, transB bool) *op.MatMul {
+	return &op.MatMul{M: m, N: n, K: k, TransA: transA, TransB: transB, A: tensor(device.BF16, m*k), B: tensor(device.BF16, k*n), D: tensor(device.BF16, m*n)}
+}
+
+// TestProducts: a shape that was measured takes what was measured; one between two takes a time between
+// theirs; and what moves more bytes than the memory has time for takes that longer time.
+func TestProducts(t *testing.T) {
+	m := &Machine{Device: Device{Bandwidth: 1000, Launch: 1, Products: map[string][]Product{"bf16": {
+		{M: 512, N: 512, K: 512, Rate: 10}, {M: 2048, N: 2048, K: 2048, Rate: 40}, {M: 512, N: 512, K: 512, TransB: true, Rate: 20}}}}}
+	rate := func(p *op.MatMul) float64 {
+		return 2 * float64(p.M) * float64(p.N) * float64(p.K) / (NewCosts(m).Op(p).Seconds - 1e-6) / 1e12
+	}
+	for _, tc := range []struct {
+		p           *op.MatMul
+		least, most float64
+	}{
+		{product(512, 512, 512, false, false), 10, 10}, {product(2048, 2048, 2048, false, false), 40, 40}, {product(512, 512, 512, false, true), 20, 20},
+		{product(1024, 1024, 1024, false, false), 15, 30}, {product(8192, 8192, 8192, false, false), 30, 40}, {product(512, 512, 512, true, false), 10, 20},
+	} {
+		if got := rate(tc.p); got < tc.least-1e-6 || got > tc.most+1e-6 {
+			t.Errorf("%d×%d×%d: %g TFLOP/s, want %g to %g", tc.p.M, tc.p.N, tc.p.K, got, tc.least, tc.most)
+		}
+	}
+	thin := product(1<<20, 1, 512, false, false)
+	if got, want := NewCosts(m).Op(thin).Seconds, 1e-6+float64(thin.Bytes())/1e12; math.Abs(got-want) > 1e-9 {
+		t.Errorf("a thin product takes %g s, want %g", got, want)
+	}
+	m.Device.Products = map[string][]Product{"bf16": {{Rate: 100}}}
+	if got := rate(product(4096, 4096, 4096, false, true)); math.Abs(got-100) > 1e-6 {
+		t.Errorf("full tiles at 100 TFLOP/s reach %g", got)
+	}
+	if got := rate(product(64*64, 4096+64, 4096, false, true)); got >= 99 || got < 95 {
+		t.Errorf("tiles that are not full reach %g", got)
+	}
+	f32 := product(256, 256, 256, false, true)
+	f32.A.DType = device.F32
+	if got := NewCosts(m).Op(f32).Seconds; !(got > 0 && got < 1) {
+		t.Errorf("a product of a dtype without rates takes %g s", got)
+	}
+}
+
+// TestAttentionCosts: time grows with the pairs, and a backward counts five products.
+func TestAttentionCosts(t *testing.T) {
+	m := &Machine{Device: Device{Bandwidth: 1e5, Attention: map[string][]Attention{"bf16": {{Length: 1024, Dim: 128, Forward: 100, Backward: 50}, {Length: 8192, Dim: 128, Forward: 300, Backward: 200}}}}}
+	shape := func(tokens, seqs, window int) op.AttentionShape {
+		return op.AttentionShape{Seqs: seqs, TQ: tokens, TK: tokens, MaxQ: tokens / seqs, MaxK: tokens / seqs, Heads: 8, KVHeads: 8, Dim: 128, Window: window}
+	}
+	x := tensor(device.BF16, 1)
+	for _, tc := range []struct {
+		what string
+		o    device.Op
+		want float64
+	}{
+		{"forward", &op.Attention{AttentionShape: shape(1024, 1, 0), Q: x}, 4 * 128 * 8 * 1024 * 1025 / 2 / 100e12},
+		{"backward", &op.AttentionBackward{AttentionShape: shape(8192, 1, 0), Q: x}, 10 * 128 * 8 * 8192.0 * 8193 / 2 / 200e12},
+		{"in two", &op.Attention{AttentionShape: shape(2048, 2, 0), Q: x}, 2 * 4 * 128 * 8 * 1024 * 1025 / 2 / 100e12},
+		{"a window as long as a measured length", &op.Attention{AttentionShape: shape(8192, 1, 1024), Q: x}, 4 * 128 * 8 * (1024*1025/2 + 7168*1024) / 100e12},
+		{"nothing", &op.Attention{Q: x}, 0},
+	} {
+		if got := NewCosts(m).Op(tc.o).Seconds; math.Abs(got-tc.want) > 1e-6*tc.want {
+			t.Errorf("%s: %g s, want %g", tc.what, got, tc.want)
+		}
+	}
+}
+
+// TestMoved: an operation that is named takes what is said of it, another one the memory's time.
+func TestMoved(t *testing.T) {
+	m := &Machine{Device: Device{Bandwidth: 100, Launch: 5, Ops: map[string]Op{"GLU": {Fixed: 2, Rate: 10, Cores: 1}}}}
+	c := NewCosts(m)
+	if got := c.Moved("GLU", 1e6); math.Abs(got.Seconds-102e-6) > 1e-12 || got.Cores != 1 || got.Bytes != 1e6 {
+		t.Errorf("GLU: %+v", got)
+	}
+	if got := c.Op(&op.Scale{X: tensor(device.F32, 1000), N: 1000}); math.Abs(got.Seconds-(5e-6+8000/100e9)) > 1e-12 {
+		t.Errorf("Scale: %+v", got)
+	}
+}

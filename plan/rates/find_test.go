@@ -1,0 +1,230 @@
+package rates
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestShippedProfiles: each passes Check and survives a file, says where every figure is from,
+// and reaches no more than its datasheet's peaks.
+func TestShippedProfiles(t *testing.T) {
+	peaks := map[string][3]float64{ // bf16 and fp32 TFLOP/s, GB/s
+		"rtx-3080": {59.5, 29.8, 760}, "rtx-3090": {71.2, 35.6, 936}, "rtx-4090": {165.2, 82.6, 1008}, "rtx-5090": {209.5, 104.8, 1792},
+		"a100-pcie-40gb": {312, 19.5, 1555}, "a100-pcie-80gb": {312, 19.5, 1935}, "a100-sxm-40gb": {312, 19.5, 1555}, "a100-sxm-80gb": {312, 19.5, 2039},
+		"l40s": {362, 91.6, 864}, "h100-pcie": {756, 51, 2000}, "h100-sxm": {989, 67, 3350}, "h200": {989, 67, 4800}, "gh200": {989, 67, 4000},
+		"b200": {2250, 80, 8000}, "gb10": {125, 31, 273},
+	}
+	for _, name := range GPUs() {
+		m, err := Find(name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		peak, listed := peaks[name]
+		d := m.Device
+		for i, reached := range []float64{d.Products["bf16"][0].Rate, d.Products["fp32"][0].Rate, d.Bandwidth} {
+			if part := reached / peak[i]; !listed || part < 0.65 || part > 0.95 {
+				t.Errorf("%s: figure %d is %g, and the datasheet says %g", name, i, reached, peak[i])
+			}
+		}
+		for dtype, all := range d.Attention {
+			for _, a := range all {
+				if most := d.Products[dtype][0].Rate; a.Forward > most || a.Backward > a.Forward {
+					t.Errorf("%s: %s attention %+v, and products reach %g", name, dtype, a, most)
+				}
+			}
+		}
+		checkSources(t, name, d.Sources, "memory_gib", "memory_gb_per_s", "launch_us", "enqueue_us", "products.bf16", "products.fp32", "attention.bf16", "attention.fp32")
+		checkSources(t, name, m.Link.Sources, "h2d_gb_per_s", "d2h_gb_per_s", "both_gb_per_s", "latency_us")
+		checkSources(t, name, m.Host.Sources, "memory_gb_per_s", "update", "norm", "gather", "cores", "memory_gib", "pack_s_per_mtoken", "message_us")
+		file := filepath.Join(t.TempDir(), "m.json")
+		if err := m.Save(file); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		back, err := Find(file)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		one, _ := json.Marshal(m)
+		two, _ := json.Marshal(back)
+		if string(one) != string(two) {
+			t.Errorf("%s: a file of it gives\n%s\nnot\n%s", name, two, one)
+		}
+	}
+}
+
+// checkSources wants a source for each of the figures, which says what it is worth.
+func checkSources(t *testing.T, name string, sources map[string]string, figures ...string) {
+	t.Helper()
+	for _, f := range figures {
+		if sources[f] == "" {
+			t.Errorf("%s: %s has no source", name, f)
+		}
+	}
+	for f := range sources {
+		if !slices.Contains(figures, f) {
+			t.Errorf("%s: a source for %s, which is no figure", name, f)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	for name, want := range map[string]string{
+		"3090": "rtx-3090+ddr4-3200x2", "RTX 3090": "rtx-3090+ddr4-3200x2", "rtx3090": "rtx-3090+ddr4-3200x2",
+		"NVIDIA GeForce RTX 4090": "rtx-4090+ddr5-5600x2", "NVIDIA H100 80GB HBM3": "h100-sxm+ddr5-4800x8", "h100": "h100-sxm+ddr5-4800x8",
+		"a100": "a100-sxm-80gb+ddr4-3200x8", "A100_PCIe": "a100-pcie-80gb+ddr4-3200x8", "NVIDIA GH200 480GB": "gh200+grace",
+		"h200+DDR5-5600x24-96c-2048g": "h200+ddr5-5600x24-96c-2048g", "DGX Spark": "gb10+gb10",
+	} {
+		m, err := Find(name)
+		if err != nil || m.Name != want {
+			t.Errorf("%s: %v, %v; want %s", name, m, err, want)
+		}
+	}
+	for name, want := range map[string]string{
+		"rtx-4091":            `no GPU is called "rtx-4091"; did you mean "rtx-4090"? (known: rtx-3080, rtx-3090,`,
+		"":                    `no GPU is called "" (known: `,
+		"h100+":               `no host is called "": a host is called by its memory`,
+		"h100+ddr5x8":         `no host is called "ddr5x8"`,
+		"h100+ddr5-4800x0":    "host ddr5-4800x0: 0 channels: between 1 and 128 are possible",
+		"h100+ddr5-100x8":     "100 million transfers a second: between 800 and 20000",
+		"h100+ddr5-4800x8-0c": "0 cores: between 1 and 2048 are possible",
+		"out/rates":           "out/rates: no such file",
+		"missing.json":        "missing.json: no such file",
+	} {
+		if _, err := Find(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s", name, err, want)
+		}
+	}
+}
+
+// TestAliases: no name means two GPUs.
+func TestAliases(t *testing.T) {
+	whose := map[string]string{}
+	for _, g := range gpus {
+		for _, n := range append([]string{g.name}, g.aliases...) {
+			if other := whose[plain(n)]; other != "" && other != g.name {
+				t.Errorf("%s is %s and %s", n, other, g.name)
+			}
+			whose[plain(n)] = g.name
+		}
+	}
+}
+
+func TestParseHost(t *testing.T) {
+	for name, want := range map[string]struct {
+		cores             int
+		gib, copies, norm float64
+	}{
+		"ddr4-3200x8":              {32, 512, 153.6, 163.84},
+		"ddr5-4800x8-64c-1024g":    {64, 1024, 230.4, 245.76},
+		"ddr5-4800x8-4c":           {4, 512, 62.5, 66.6667}, // 15 GB/s a core of an update
+		"lpddr5x-8533x16-20c-128g": {20, 128, 204.792, 218.4448},
+		"grace":                    {72, 440, 437.4, 466.56},
+	} {
+		h, err := ParseHost(name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if near := func(a, b float64) bool { return math.Abs(a-b) < 1e-3*b }; h.Cores != want.cores || h.Memory != want.gib ||
+			!near(h.Bandwidth, want.copies) || !near(h.Norm.Rate, want.norm) {
+			t.Errorf("%s: %+v, want %+v", name, h, want)
+		}
+	}
+}
+
+// TestLoadRefuses: a rate that is missing or absurd is named, with the file, the value and what
+// would do.
+func TestLoadRefuses(t *testing.T) {
+	good, err := Find("rtx-3090")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name string
+		harm func(m *Machine)
+		want string
+	}{
+		{"missing", func(m *Machine) { m.Link.Up = 0 }, "link.h2d_gb_per_s is missing"},
+		{"negative", func(m *Machine) { m.Host.Update.Rate = -1 }, "host.update.gb_per_s is -1 GB/s: want a number between"},
+		{"in FLOP/s", func(m *Machine) { m.Device.Products["bf16"] = []Product{{Rate: 64e12}} }, "device.products.bf16[0].tflops is 6.4e+13 TFLOP/s: want a number between"},
+		{"a disk in MB/s", func(m *Machine) { m.Disk.Write = 5000 }, "disk.write_gb_per_s is 5000 GB/s: want a number between 0.0005 and 3000"},
+		{"a link in Mb/s", func(m *Machine) { m.Link.Down = 200e3 }, "link.d2h_gb_per_s is 200000 GB/s: want a number between 0.01 and 40000"},
+		{"no products", func(m *Machine) { m.Device.Products = nil }, "device.products is missing"},
+	} {
+		one, _ := json.Marshal(good)
+		m := &Machine{}
+		if err := json.Unmarshal(one, m); err != nil {
+			t.Fatal(err)
+		}
+		tc.harm(m)
+		file := filepath.Join(t.TempDir(), "rates.json")
+		if err := m.Save(file); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: saved with %v, want %s", tc.name, err, tc.want)
+		}
+		raw, _ := json.Marshal(m)
+		if err := os.WriteFile(file, raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(file); err == nil || !strings.Contains(err.Error(), file+": ") || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: loaded with %v, want %s", tc.name, err, tc.want)
+		}
+	}
+}
+
+func TestRound(t *testing.T) {
+	for x, want := range map[float64]float64{0: 0, -1: -1, 1234.56: 1235, 0.00123456: 0.001235, 9.99996: 10, 5: 5} {
+		if got := Round(x); math.Abs(got-want) > 1e-12 {
+			t.Errorf("%g: %g, want %g", x, got, want)
+		}
+	}
+	if x := Round(math.NaN()); !math.IsNaN(x) {
+		t.Errorf("%g", x)
+	}
+}
+
+// rewrite makes TestDocumented write what it would compare.
+var rewrite = flag.Bool("rewrite", false, "write the table of docs/planning.md anew")
+
+// TestDocumented: the table of docs/planning.md is that of the profiles.
+func TestDocumented(t *testing.T) {
+	const file, begin, end = "../../docs/planning.md", "| profile |", "\n\n"
+	var table strings.Builder
+	table.WriteString("| profile | memory | bf16, fp32 products | attention, backward | device memory | link up, down, both | host |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, g := range gpus {
+		m, err := Find(g.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, l, long := m.Device, m.Link, m.Device.Attention["bf16"][3]
+		fmt.Fprintf(&table, "| `%s` | %g GiB | %.0f, %.0f | %.0f, %.0f | %.0f | %g, %g, %g | `%s` |\n", g.name, d.Memory, d.Products["bf16"][0].Rate,
+			d.Products["fp32"][0].Rate, long.Forward, long.Backward, d.Bandwidth, l.Up, l.Down, l.Both, g.host)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(raw), begin)
+	old, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("%s has no table of profiles", file)
+	}
+	want := strings.TrimSuffix(table.String(), "\n")
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(before+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if begin+old != want {
+		t.Errorf("%s has another table of profiles; go test ./plan/rates -run Documented -rewrite writes it anew", file)
+	}
+}

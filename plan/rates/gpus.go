@@ -1,0 +1,177 @@
+package rates
+
+// figure is a number and where it is from. A source begins with "measured", "datasheet" or
+// "estimate", so that a reader sees what each figure is worth.
+type figure struct {
+	value  float64
+	source string
+}
+
+// gpu is a shipped profile. A name is in lower case, with dashes.
+type gpu struct {
+	name    string
+	title   string   // as NVIDIA writes it, and NVML says it, more or less
+	aliases []string // other names that mean it
+	memory  figure   // GiB
+	// bf16 and fp32 are what large products reach, in TFLOP/s; fp32 without TF32.
+	bf16, fp32 figure
+	attention  heads
+	bandwidth  figure // GB/s of device memory
+	link       bus
+	host       string // a host that such a GPU is often in; see parseHost
+}
+
+// heads is what attention reaches in bf16 with heads of 128 elements, in TFLOP/s: forward and
+// backward over sequences of 1,024 and of 8,192 tokens.
+type heads struct {
+	shortForward, shortBackward, longForward, longBackward float64
+	source                                                 string
+}
+
+// times is what a GPU of another speed reaches, by the same kernels.
+func (h heads) times(f float64, source string) heads {
+	return heads{h.shortForward * f, h.shortBackward * f, h.longForward * f, h.longBackward * f, source}
+}
+
+// Attention is computed by mt's own kernels, so that nobody has published what it reaches. These
+// were estimated from the instructions of the kernels: for each tile, what the tensor cores, the
+// shared memory and the special functions take.
+const fromKernels = "estimate: from the instructions of mt's kernels, mma.sync"
+
+var (
+	onH100 = heads{195, 125, 320, 185, fromKernels + "; H100 170-220 and 110-140 at 1k, 300-340 and 170-200 from 8k"}
+	onA100 = heads{140, 90, 180, 117, fromKernels + "; A100 170-190 and 110-125; short sequences as much slower as half way to the H100's"}
+	on4090 = heads{80, 50, 97, 62, fromKernels + "; RTX 4090 90-105 and 55-70; short sequences a fifth slower"}
+)
+
+// bus is a link to the host.
+type bus struct {
+	up, down, both figure // GB/s
+	latency        figure // µs
+}
+
+const (
+	fromMAMF = "measured: best shape of bf16 products, Maximum Achievable Matmul FLOPS in stas00/ml-engineering, August 2026"
+	copyTime = "estimate: enqueue, copy engine and event of a small pinned copy"
+)
+
+var (
+	gen4 = bus{up: figure{25, "measured: nvbandwidth on A100 SXM, 24.8 GB/s (forums.developer.nvidia.com, thread 352186); 26 elsewhere"},
+		down:    figure{26, "measured: 25 to 26 GB/s, as h2d"},
+		both:    figure{38, "measured: d2h keeps 24 GB/s and h2d falls to 11-20 (thread 352186 and others); the middle"},
+		latency: figure{10, copyTime}}
+	gen5 = bus{up: figure{55, "measured: 55.6 GB/s by nvbandwidth (NVIDIA's page on nvbandwidth)"}, down: figure{55, "measured: as h2d"},
+		both:    figure{80, "estimate: 1.46 times one way, as PCIe 4.0 reaches"},
+		latency: figure{10, copyTime}}
+	c2c = bus{up: figure{375, "measured: arXiv:2407.07850, of 450 GB/s"}, down: figure{297, "measured: arXiv:2407.07850, of 450 GB/s"},
+		both:    figure{420, "estimate: the host's memory of 486 GB/s serves both directions"},
+		latency: figure{10, copyTime}}
+	// Copies between host and device in one memory: each byte is read and written there.
+	oneMemory = bus{up: figure{100, "estimate: a copy inside memory of 273 GB/s, read and write"}, down: figure{100, "estimate: as h2d"},
+		both: figure{115, "estimate: both directions share the memory"}, latency: figure{10, copyTime}}
+)
+
+// Of memory and fp32 products only peaks are published.
+func hbm(peak float64) figure {
+	return figure{peak * 0.85, "estimate: 0.85 of the datasheet's, as GH200's HBM3 reaches by STREAM (arXiv:2407.07850)"}
+}
+
+func gddr(peak float64) figure {
+	return figure{peak * 0.9, "estimate: 0.9 of the datasheet's"}
+}
+
+func cores(peak float64) figure {
+	return figure{peak * 0.75, "estimate: 0.75 of the datasheet's, without TF32"}
+}
+
+func ofPeak(part, peak float64, why string) figure {
+	return figure{part * peak, "estimate: " + why}
+}
+
+func shows(gib float64) figure { return figure{gib, "nvidia-smi shows so much of it"} }
+
+// scaled says that attention was scaled by the peaks of products.
+const scaled = "estimate: scaled by the peak of products from "
+
+// gpus are the GPUs that mt knows. Peaks are those of NVIDIA's datasheets and architecture white
+// papers, dense and with fp32 accumulation: RTX 3080 and 3090 59.5 and 71.2 TFLOP/s in bf16,
+// 29.8 and 35.6 in fp32, 760 and 936 GB/s (GA102); RTX 4090 165.2, 82.6, 1008 (AD102); RTX 5090
+// 209.5, 104.8, 1792 (RTX Blackwell); A100 312, 19.5, 1555 (40 GB), 1935 (80 GB PCIe), 2039 (80 GB
+// SXM); L40S 362, 91.6, 864; H100 PCIe 756, 51, 2000; H100 SXM 989, 67, 3350; H200 989, 67, 4800;
+// GH200 989, 67, 4000 (96 GB); B200 2250, 80, 8000; GB10 125 (a sixteenth of half its sparse fp4,
+// doubled), 31, 273.
+var gpus = []gpu{
+	{name: "rtx-3080", title: "RTX 3080 10 GB", aliases: []string{"rtx-3080-10gb"}, memory: shows(10),
+		bf16: ofPeak(0.9, 59.5, "0.9 of the datasheet's 59.5 TFLOP/s"), fp32: cores(29.8),
+		attention: on4090.times(59.5/165.2, scaled+"RTX 4090"), bandwidth: gddr(760), link: gen4, host: "ddr4-3200x2"},
+	{name: "rtx-3090", title: "RTX 3090", memory: shows(24),
+		bf16: ofPeak(0.9, 71.2, "0.9 of the datasheet's 71.2 TFLOP/s"), fp32: cores(35.6),
+		attention: on4090.times(71.2/165.2, scaled+"RTX 4090"), bandwidth: gddr(936), link: gen4, host: "ddr4-3200x2"},
+	{name: "rtx-4090", title: "RTX 4090", memory: shows(24),
+		bf16: ofPeak(0.9, 165.2, "0.9 of the datasheet's 165.2 TFLOP/s"), fp32: cores(82.6),
+		attention: on4090, bandwidth: gddr(1008), link: gen4, host: "ddr5-5600x2"},
+	{name: "rtx-5090", title: "RTX 5090", memory: shows(31.8),
+		bf16: ofPeak(0.9, 209.5, "0.9 of the datasheet's 209.5 TFLOP/s"), fp32: cores(104.8),
+		attention: on4090.times(209.5/165.2, scaled+"RTX 4090"), bandwidth: gddr(1792), link: gen5, host: "ddr5-5600x2"},
+	{name: "a100-pcie-40gb", title: "A100 PCIe 40 GB", memory: shows(39.6),
+		bf16: figure{252.9, fromMAMF + " (A100 PCIe)"}, fp32: cores(19.5),
+		attention: onA100.times(252.9/271.2, scaled+"A100 SXM's measured products"), bandwidth: hbm(1555), link: gen4, host: "ddr4-3200x8"},
+	{name: "a100-pcie-80gb", title: "A100 PCIe 80 GB", aliases: []string{"a100-pcie", "a100-80gb-pcie"}, memory: shows(79.6),
+		bf16: figure{252.9, fromMAMF + " (A100 PCIe)"}, fp32: cores(19.5),
+		attention: onA100.times(252.9/271.2, scaled+"A100 SXM's measured products"), bandwidth: hbm(1935), link: gen4, host: "ddr4-3200x8"},
+	{name: "a100-sxm-40gb", title: "A100 SXM 40 GB", aliases: []string{"a100-40gb", "a100-sxm4-40gb"}, memory: shows(39.6),
+		bf16: figure{271.2, fromMAMF + " (A100 SXM)"}, fp32: cores(19.5),
+		attention: onA100, bandwidth: hbm(1555), link: gen4, host: "ddr4-3200x8"},
+	{name: "a100-sxm-80gb", title: "A100 SXM 80 GB", aliases: []string{"a100", "a100-80gb", "a100-sxm", "a100-sxm4-80gb"}, memory: shows(79.6),
+		bf16: figure{271.2, fromMAMF + " (A100 SXM)"}, fp32: cores(19.5),
+		attention: onA100, bandwidth: hbm(2039), link: gen4, host: "ddr4-3200x8"},
+	{name: "l40s", title: "L40S", memory: shows(45),
+		bf16: ofPeak(0.7, 362, "0.7 of the datasheet's 362 TFLOP/s, for its 350 W"), fp32: cores(91.6),
+		attention: onA100.times(253.0/271.2, scaled+"A100"), bandwidth: gddr(864), link: gen4, host: "ddr5-4800x8"},
+	{name: "h100-pcie", title: "H100 PCIe", memory: shows(79.6),
+		bf16: ofPeak(0.8, 756, "0.8 of the datasheet's 756 TFLOP/s, as H100 SXM reaches"), fp32: cores(51),
+		attention: onH100.times(756.0/989, scaled+"H100 SXM"), bandwidth: hbm(2000), link: gen5, host: "ddr5-4800x8"},
+	{name: "h100-sxm", title: "H100 SXM", aliases: []string{"h100", "h100-80gb-hbm3", "h100-sxm5", "h100-80gb"}, memory: shows(79.6),
+		bf16: figure{794.5, fromMAMF + " (H100 SXM)"}, fp32: cores(67),
+		attention: onH100, bandwidth: hbm(3350), link: gen5, host: "ddr5-4800x8"},
+	{name: "h200", title: "H200", aliases: []string{"h200-sxm", "h200-141gb"}, memory: shows(140.4),
+		bf16: figure{794.5, fromMAMF + " (H100 SXM; the same chip)"}, fp32: cores(67),
+		attention: onH100, bandwidth: hbm(4800), link: gen5, host: "ddr5-4800x8"},
+	{name: "gh200", title: "GH200 96 GB", aliases: []string{"gh200-96gb", "gh200-480gb"}, memory: shows(95.6),
+		bf16: figure{828.6, fromMAMF + " (GH200)"}, fp32: cores(67),
+		attention: onH100, bandwidth: figure{3400, "measured: STREAM on the GPU, arXiv:2407.07850"}, link: c2c, host: "grace"},
+	{name: "b200", title: "B200", aliases: []string{"b200-sxm", "b200-180gb"}, memory: shows(179),
+		bf16: figure{1745, fromMAMF + " (B200)"}, fp32: cores(80),
+		attention: onH100.times(1.1, "estimate: as H100 with more multiprocessors; its newer products (tcgen05) are not used"), bandwidth: hbm(8000),
+		link: gen5, host: "ddr5-5600x8"},
+	{name: "gb10", title: "GB10 (DGX Spark)", aliases: []string{"dgx-spark", "spark"}, memory: figure{119, "what Linux leaves of 128 GB, shared with the host"},
+		bf16: ofPeak(0.75, 125, "0.75 of 125 TFLOP/s; fp8 products reach 188 of 250 (forums.developer.nvidia.com, thread 359960)"), fp32: cores(31),
+		attention: onA100.times(94.0/271.2, scaled+"A100"), bandwidth: ofPeak(0.85, 273, "0.85 of the datasheet's 273 GB/s, which the host shares"),
+		link: oneMemory, host: "gb10"},
+}
+
+// device is what layers are computed on with g, and the link to it.
+func (g *gpu) device() (Device, Link) {
+	a, name := g.attention, "NVIDIA "+g.title
+	// 64 elements leave the tensor cores waiting for the special functions more often; fp32 has no
+	// tensor cores at all.
+	const narrow, fp32 = 0.8, 0.25
+	at := func(length int, forward, backward float64) []Attention {
+		return []Attention{{Length: length, Dim: 64, Forward: Round(forward * narrow), Backward: Round(backward * narrow)},
+			{Length: length, Dim: 128, Forward: Round(forward), Backward: Round(backward)}}
+	}
+	d := Device{Name: name, Kind: "cuda", Memory: g.memory.value, Bandwidth: Round(g.bandwidth.value), Launch: 3, Enqueue: 5,
+		Products: map[string][]Product{"bf16": {{Rate: Round(g.bf16.value)}}, "fp32": {{Rate: Round(g.fp32.value)}}},
+		Attention: map[string][]Attention{
+			"bf16": append(at(1024, a.shortForward, a.shortBackward), at(8192, a.longForward, a.longBackward)...),
+			"fp32": at(8192, fp32*g.fp32.value, fp32*g.fp32.value),
+		},
+		Sources: map[string]string{
+			"memory_gib": g.memory.source, "memory_gb_per_s": g.bandwidth.source, "products.bf16": g.bf16.source, "products.fp32": g.fp32.source,
+			"attention.bf16": a.source + "; heads of 64 elements 0.8 of it", "attention.fp32": "estimate: a quarter of what fp32 products reach",
+			"launch_us": "estimate: the gap between kernels of one stream", "enqueue_us": "estimate: cudaLaunchKernel with the checks before it",
+		}}
+	l := g.link
+	return d, Link{Up: l.up.value, Down: l.down.value, Both: l.both.value, Latency: l.latency.value, Sources: map[string]string{
+		"h2d_gb_per_s": l.up.source, "d2h_gb_per_s": l.down.source, "both_gb_per_s": l.both.source, "latency_us": l.latency.source}}
+}

@@ -1,0 +1,114 @@
+package rates
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// hostName is what parseHost understands: kind of memory, transfers, channels, and then cores
+// and GiB where they are known.
+var hostName = regexp.MustCompile(`^(ddr4|ddr5|lpddr5x?)-(\d{3,5})x(\d{1,3})((?:-\d{1,5}[cg])*)$`)
+
+// What the memory of a host reaches of its peak. STREAM's triad reaches 0.75 to 0.86 on x86
+// servers; an update reads and writes four streams and more, which costs a little.
+const (
+	copyPart   = 0.75
+	updatePart = 0.72
+	normPart   = 0.8  // reads alone
+	gatherPart = 0.25 // rows here and there
+	perCore    = 15   // GB/s that one core of a server reaches by itself; one of Zen 5 reaches 40 and more
+)
+
+// hostExample ends the errors about hosts.
+const hostExample = "a host is called by its memory, TYPE-TRANSFERSxCHANNELS with cores and GiB if you like: ddr5-4800x8, ddr4-3200x2-16c-128g, " +
+	"lpddr5x-8533x16 (channels of 16 bits); or grace, gb10"
+
+// hosts are those that are not named by their memory: Grace with 480 GB, and GB10's own.
+var hosts = map[string]struct {
+	cores          int
+	gib            float64
+	peak, measured float64 // GB/s; measured by STREAM, 0: not
+	source         string
+}{
+	"grace": {72, 440, 512, 486, "measured: STREAM reaches 486 of 512 GB/s (arXiv:2407.07850); an update and a copy as much less as elsewhere"},
+	"gb10":  {20, 119, 273, 0, "estimate: parts of the datasheet's 273 GB/s, which the GPU shares"},
+}
+
+// ParseHost makes a host of its name: ddr5-4800x8 has eight channels of DDR5 at 4,800 million
+// transfers a second, of 8 bytes each (LPDDR: of 2 bytes). -32c and -512g behind it are cores and
+// GiB; without them it has 4 cores and 64 GiB a channel of DDR.
+func ParseHost(name string) (Host, error) {
+	if h, ok := hosts[name]; ok {
+		top := h.peak * copyPart
+		if h.measured > 0 {
+			top = h.measured * 0.9
+		}
+		return newHost(name, h.cores, h.gib, h.peak, top/copyPart, h.source), nil
+	}
+	m := hostName.FindStringSubmatch(name)
+	if m == nil {
+		return Host{}, fmt.Errorf("rates: no host is called %q: %s", name, hostExample)
+	}
+	transfers, channels := number(m[2]), number(m[3])
+	width, perChannel := 8.0, 4
+	if strings.HasPrefix(m[1], "lp") {
+		width, perChannel = 2, 1
+	}
+	cores, gib := int(channels)*perChannel, channels*width*8
+	for _, part := range strings.Split(strings.TrimPrefix(m[4], "-"), "-") {
+		switch n := strings.TrimRight(part, "cg"); {
+		case strings.HasSuffix(part, "c"):
+			cores = int(number(n))
+		case strings.HasSuffix(part, "g"):
+			gib = number(n)
+		}
+	}
+	if err := checkHost(name, transfers, channels, cores, gib); err != nil {
+		return Host{}, err
+	}
+	peak := transfers * 1e6 * width * channels / 1e9
+	return newHost(name, cores, gib, peak, min(peak, perCore*float64(cores)/updatePart),
+		fmt.Sprintf("estimate: parts of the peak of %.4g GB/s, and at most %d GB/s a core", peak, perCore)), nil
+}
+
+// checkHost refuses what no board has.
+func checkHost(name string, transfers, channels float64, cores int, gib float64) error {
+	var errs []error
+	for _, f := range []struct {
+		what               string
+		value, least, most float64
+	}{{"million transfers a second", transfers, 800, 20000}, {"channels", channels, 1, 128}, {"cores", float64(cores), 1, 2048}, {"GiB", gib, 1, 1 << 16}} {
+		if f.value < f.least || f.value > f.most {
+			errs = append(errs, fmt.Errorf("rates: host %s: %g %s: between %g and %g are possible", name, f.value, f.what, f.least, f.most))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// newHost is a host whose memory gives what one with a peak of top would; peak is for its name.
+func newHost(name string, cores int, gib, peak, top float64, source string) Host {
+	const wake = 20 // µs until all cores are at it
+	sources := map[string]string{"cores": "as the name says, or what is usual", "memory_gib": "as the name says, or what is usual",
+		"pack_s_per_mtoken": "measured: one core of an EPYC (Zen 5), rows of 2,048 tokens", "message_us": "measured: half a round trip between two actors"}
+	for _, key := range []string{"memory_gb_per_s", "update", "norm", "gather"} {
+		sources[key] = source
+	}
+	return Host{Name: fmt.Sprintf("%s, %.4g GB/s at its peak", name, peak), Cores: cores, Memory: gib, Bandwidth: Round(top * copyPart),
+		Update: Op{Fixed: wake, Rate: Round(top * updatePart)}, Norm: Op{Fixed: wake, Rate: Round(top * normPart)}, Gather: Op{Fixed: wake, Rate: Round(top * gatherPart)},
+		Pack: packTime, Message: 1.8, Sources: sources}
+}
+
+// packTime is what packing a million tokens into a batch takes, in seconds.
+const packTime = 0.08
+
+// number is a run of digits.
+func number(digits string) float64 {
+	n, err := strconv.ParseFloat(digits, 64)
+	if err != nil {
+		panic("rates: the pattern let " + digits + " through")
+	}
+	return n
+}

@@ -1,0 +1,101 @@
+package rates
+
+// Machine is a device, the host that it belongs to, and the link between the two.
+// The names of the fields in a file carry their units.
+type Machine struct {
+	Name   string `json:"name"`             // for people
+	Source string `json:"source,omitempty"` // where the figures are from
+	Device Device `json:"device"`
+	Link   Link   `json:"link"` // not used where the device is unified
+	Host   Host   `json:"host"`
+	Disk   Disk   `json:"disk"`
+}
+
+// Device is what layers are computed on.
+type Device struct {
+	Name   string  `json:"name"`
+	Kind   string  `json:"kind"`       // cuda or cpu
+	Memory float64 `json:"memory_gib"` // what a run may use of the device's memory; 0 for the CPU
+	// Unified: the device reads host memory at its own rate, and nothing is copied.
+	Unified bool `json:"unified,omitempty"`
+	// Bandwidth is what operations read and write in device memory that Ops does not name.
+	Bandwidth float64 `json:"memory_gb_per_s"`
+	// Launch is what an operation takes on the stream beyond its work; Enqueue is what the host
+	// takes to enqueue it.
+	Launch  float64 `json:"launch_us"`
+	Enqueue float64 `json:"enqueue_us"`
+	// Products and Attention are by the dtype of the operands: bf16 or fp32. There is at least
+	// one of each for a dtype that the device computes in.
+	Products  map[string][]Product   `json:"products"`
+	Attention map[string][]Attention `json:"attention"`
+	// Ops are operations, by their names, that do not reach Bandwidth.
+	Ops map[string]Op `json:"ops,omitempty"`
+	// Sources says where figures are from, by the names of fields in the file.
+	Sources map[string]string `json:"sources,omitempty"`
+}
+
+// Product is the rate of one shape of matrix products: D (M, N) = A (M, K) · B (K, N).
+// Without a shape (zeros) it is the rate that large products reach.
+type Product struct {
+	M      int     `json:"m,omitempty"`
+	N      int     `json:"n,omitempty"`
+	K      int     `json:"k,omitempty"`
+	TransA bool    `json:"trans_a,omitempty"`
+	TransB bool    `json:"trans_b,omitempty"`
+	Rate   float64 `json:"tflops"`
+}
+
+// Attention is the rate of causal attention over sequences of Length tokens, heads of Dim
+// elements. Masked pairs do not count; a forward counts two products, a backward five.
+type Attention struct {
+	Length   int     `json:"length"`
+	Dim      int     `json:"dim"`
+	Forward  float64 `json:"forward_tflops"`
+	Backward float64 `json:"backward_tflops"`
+}
+
+// Op is what one kind of operation reaches, counted in the bytes that it must read and
+// write.
+type Op struct {
+	Fixed float64 `json:"fixed_us"` // what it takes however small it is, with its launch
+	Rate  float64 `json:"gb_per_s"`
+	Cores float64 `json:"cores,omitempty"` // of the CPU: how many it keeps busy; 0: all
+}
+
+// Link is between the host's memory and the device's.
+type Link struct {
+	Up      float64 `json:"h2d_gb_per_s"`  // while nothing goes down
+	Down    float64 `json:"d2h_gb_per_s"`  // while nothing goes up
+	Both    float64 `json:"both_gb_per_s"` // up and down together, while both are busy
+	Latency float64 `json:"latency_us"`    // of a copy, however small
+	// Cores is how many cores of the host a copy keeps busy: 0 where the device's copy engines
+	// do it, 1 on the CPU device.
+	Cores   float64           `json:"cores,omitempty"`
+	Sources map[string]string `json:"sources,omitempty"`
+}
+
+// Host is the memory and the cores on the host's side. Rates are those of all cores
+// together, when nothing else runs.
+type Host struct {
+	Name   string  `json:"name"`
+	Cores  int     `json:"cores"`
+	Memory float64 `json:"memory_gib"`
+	// Bandwidth is what a copy by all cores reads and writes.
+	Bandwidth float64 `json:"memory_gb_per_s"`
+	// Update is what an AdamW update reads and writes; Norm what the sum of squares of a
+	// gradient reads; Gather what collecting the batch's rows reads and writes.
+	Update Op `json:"update"`
+	Norm   Op `json:"norm"`
+	Gather Op `json:"gather"`
+	// Pack is what packing a batch takes for a million tokens.
+	Pack float64 `json:"pack_s_per_mtoken"`
+	// Message is what a message between two actors takes.
+	Message float64           `json:"message_us"`
+	Sources map[string]string `json:"sources,omitempty"`
+}
+
+// Disk is where checkpoints go.
+type Disk struct {
+	Write float64 `json:"write_gb_per_s"`
+	Read  float64 `json:"read_gb_per_s"`
+}
