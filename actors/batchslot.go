@@ -21,11 +21,18 @@ type batchSlot struct {
 	lse     device.Tensor // (tokens of the batch) f32, where the head is in parts
 	rows    device.Tensor // (unique ids, hidden) act
 	micro   []layers.MicroBatch
-	offset  []int // by micro-batch: its first token in losses
-	ints    int64 // bytes of staging in front of the rows
+	offset  []int  // by micro-batch: its first token in losses
+	ints    int64  // bytes of staging in front of the rows
+	lists   []list // what these bytes are to be
 
 	ready    device.Event // the batch is on the device
 	computed device.Event // its losses are computed
+}
+
+// list is a list of ints of a batch, and its offset in bytes in the staging.
+type list struct {
+	at     int64
+	values []int32
 }
 
 // allocBatches makes the batch slots, and the host memory that losses are copied to.
@@ -70,40 +77,50 @@ func (r *lane) allocBatch(b *batchSlot) (err error) {
 	return err
 }
 
-// gather fills the staging of a slot: the rows of the batch's unique ids, and its
-// ints.
-func (r *lane) gather(e gatherRows) error {
+// layOut says where in the staging of a slot everything of a batch lies: its ints, and the
+// rows of its unique ids.
+func (r *lane) layOut(e gatherRows) {
 	b, batch := &r.batches[e.Slot], e.p.Batch
-	b.micro, b.offset = b.micro[:0], b.offset[:0]
+	b.micro, b.offset, b.lists = b.micro[:0], b.offset[:0], b.lists[:0]
 	var off int64
-	put := func(v []int32) device.Tensor {
+	place := func(v []int32) device.Tensor {
 		at := off
-		putInts(b.staging[at:], v)
+		b.lists = append(b.lists, list{at, v})
 		off = (at + 4*int64(len(v)) + device.Align - 1) / device.Align * device.Align
 		return b.mem.Tensor(device.I32, at, int64(len(v)))
-	}
-	positions := func(m *data.MicroBatch) []int32 {
-		rows := make([]int32, m.Tokens)
-		r.plan.Spec.RopePositions(rows, m.Positions, m.CuSeqlens)
-		return rows
 	}
 	tokens := 0
 	for i := range batch.MicroBatches {
 		m := &batch.MicroBatches[i]
 		b.offset = append(b.offset, tokens)
 		tokens += m.Tokens
+		rows := make([]int32, m.Tokens)
+		r.plan.Spec.RopePositions(rows, m.Positions, m.CuSeqlens)
 		b.micro = append(b.micro, layers.MicroBatch{Tokens: m.Tokens, Seqs: len(m.CuSeqlens) - 1, MaxSeqlen: m.MaxSeqlen,
-			Index: put(m.Index), Targets: put(m.Targets), Pos: put(positions(m)), Cu: put(m.CuSeqlens),
-			RowStart: put(m.RowStart), RowPos: put(m.RowPos), UniqueRows: len(batch.UniqueIDs)})
+			Index: place(m.Index), Targets: place(m.Targets), Pos: place(rows), Cu: place(m.CuSeqlens),
+			RowStart: place(m.RowStart), RowPos: place(m.RowPos), UniqueRows: len(batch.UniqueIDs)})
 	}
-	n := int64(len(batch.UniqueIDs)) * int64(r.plan.Spec.Config.HiddenSize)
-	b.rows = b.mem.Tensor(r.plan.Spec.Act, b.ints, n)
+	if r.schedule.On(0) != int(r.index) {
+		return
+	}
+	b.rows = b.mem.Tensor(r.plan.Spec.Act, b.ints, int64(len(batch.UniqueIDs))*int64(r.plan.Spec.Config.HiddenSize))
+}
+
+// gather fills the staging of a slot as layOut has laid it out.
+func (r *lane) gather(e gatherRows) error {
+	b := &r.batches[e.Slot]
+	for _, l := range b.lists {
+		putInts(b.staging[l.at:], l.values)
+	}
+	if b.rows.None() { // another lane's
+		return nil
+	}
 	table, err := r.o.Home.Acquire(0)
 	if err != nil {
 		return fmt.Errorf("gather the batch's rows: %w", err)
 	}
 	defer r.o.Home.Release(0)
-	table.GatherRows(b.staging[b.ints:b.ints+n*r.plan.Spec.Act.Size()], 0, batch.UniqueIDs)
+	table.GatherRows(b.staging[b.ints:b.ints+b.rows.Mem().Bytes], 0, e.p.Batch.UniqueIDs)
 	return nil
 }
 
@@ -111,7 +128,9 @@ func (r *lane) gather(e gatherRows) error {
 func (r *lane) upload(b *batchSlot) {
 	used := b.rows.Len * r.plan.Spec.Act.Size()
 	b.place.upload(b.mem.Slice(0, b.ints), b.staging[:b.ints])
-	b.place.upload(b.mem.Slice(b.ints, used), b.staging[b.ints:b.ints+used])
+	if used > 0 {
+		b.place.upload(b.mem.Slice(b.ints, used), b.staging[b.ints:b.ints+used])
+	}
 	r.h2d.Record(b.ready)
 }
 

@@ -80,6 +80,7 @@ type enqueue struct {
 	Weights, In, Out, Gr        int // slots; −1: none
 	Grad                        int // gradient buffer; −1: none
 	WaitWeights, WaitIn, WaitGr bool
+	WaitBatch                   bool  // it is a lane's first, and no embedding, which waits for the batch as others for weights
 	First, Last                 bool  // launch of the visit
 	From, Pairs                 int   // of an expert: its first pair in the list by expert, and how many it has
 	Blocked                     Cause // what it waited for before it could be enqueued
@@ -117,8 +118,7 @@ func (c *computeCore) advance() []effect {
 				delete(c.weights, tile)
 			}
 		}
-		c.admit(p)
-		for c.next < len(p.Launches) && c.ready(p) {
+		for c.admit(p); c.next < len(p.Launches) && c.ready(p); c.admit(p) {
 			out = append(out, c.enqueueNext(p)...)
 		}
 		if c.next < len(p.Launches) {
@@ -129,14 +129,16 @@ func (c *computeCore) advance() []effect {
 	return out
 }
 
-// admit takes over what has been granted to p.
+// admit takes over what has been granted to p. A tile that is in a slot already, for a visit
+// whose launches are still to come, waits until that slot is given back: where experts idle, the
+// Prefetcher has slots left over and may be as far as a tile's next visit.
 func (c *computeCore) admit(p *Pass) {
 	rest := c.early[:0]
 	for _, msg := range c.early {
 		switch m := msg.(type) {
 		case LayerFetched:
-			if m.Prog == p.Seq {
-				c.weights[p.Visits[m.Visit].Tile] = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
+			if tile := p.Visits[m.Visit].Tile; m.Prog == p.Seq && !c.weights[tile].ok {
+				c.weights[tile] = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
 				continue
 			}
 		case ActivationFetched:
@@ -196,6 +198,7 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	case v.Stage == schedule.Embed:
 		e.WaitWeights = e.First && v.Phase != schedule.Backward
 	}
+	e.WaitBatch = i == 0 && v.Stage != schedule.Embed
 	if v.Stage == schedule.Expert {
 		e.From = int(c.routed[v.Layer][v.Part-1])
 		_, e.Pairs = c.routed.pairs(v)
@@ -243,7 +246,9 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 	for _, r := range l.Releases {
 		slot := c.acts[r.Object].slot
 		delete(c.acts, r.Object)
-		if r.Spill {
+		if r.Pass {
+			out = append(out, send{c.lane.offloader(), ActivationLeft{Prog: p.Seq, Object: r.Object, Slot: slot}})
+		} else if r.Spill {
 			out = append(out, send{c.lane.offloader(), ActivationComputed{Prog: p.Seq, Object: r.Object, Slot: slot}})
 		} else {
 			out = append(out, send{c.lane.prefetcher(), ActivationSlotFreed{slot}})
@@ -328,10 +333,11 @@ func (r *lane) launchError(e enqueue, v schedule.Visit, err error) error {
 // for an evaluation, marks both on the program's timeline. It returns how many marks the
 // timeline has by then.
 func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks int, err error) {
-	var t *timeline
+	var t *passTimeline
 	if !e.p.Eval {
 		t = r.stalls.timeline(r.compute, e.p.Seq)
 	}
+	r.trace.launch(e, l, v, t)
 	t.waited(e.Blocked)
 	for _, w := range r.waits(e, v) {
 		r.compute.Wait(w.event)
@@ -355,6 +361,9 @@ type wait struct {
 // output: that was last used on this stream, or by a spill that has landed.
 func (r *lane) waits(e enqueue, v schedule.Visit) []wait {
 	var out []wait
+	if e.WaitBatch {
+		out = append(out, wait{r.batches[e.Batch].ready, StallData})
+	}
 	if e.WaitWeights {
 		ready := r.batches[e.Batch].ready
 		if e.Weights >= 0 {

@@ -19,6 +19,7 @@ type Schedule struct {
 	SaveSteps           int  // a checkpoint every so many steps; 0: only at the end
 	EvalSteps           int  // an evaluation every so many steps; 0: none
 	SaveEpochs          bool // a checkpoint at the end of every epoch
+	SaveEvals           bool // a checkpoint of every state that is evaluated
 	EvalEpochs          bool // an evaluation at the end of every epoch
 	EvalPasses          int  // batches of an evaluation; 0: no evaluations
 	EvalAtEnd           bool // an evaluation after LastStep
@@ -27,6 +28,12 @@ type Schedule struct {
 	SynchronousUpdates  bool // a step begins when all updates of the step before are done
 	NoSave              bool // no checkpoints at all
 	NoFinalSave         bool // no checkpoint of LastStep, whose model is written after the run
+	// PauseAfter is the step after which the run ends before LastStep, without a checkpoint
+	// that is not due: the caller goes on with another run from there. 0: there is none.
+	PauseAfter int
+	// Enough, which may be nil, gets every evaluation as its loss is known. Where it says
+	// so, the run ends with the state that was evaluated, as if it had been asked to stop.
+	Enough func(EvalReport) bool
 	// LR is the learning rate of a step.
 	LR func(step int) float64
 	// DataPos is the data position after a step, which a checkpoint has.
@@ -50,7 +57,6 @@ func (s *Schedule) saves(step int) bool {
 // conductorCore is the pure part of the Conductor.
 type conductorCore struct {
 	plan      Schedule
-	lanes     int
 	ahead     int // how many batches are packed ahead
 	spec      schedule.Spec
 	seq       int // of the next pass
@@ -76,6 +82,7 @@ type conductorCore struct {
 	saving    int   // checkpoints that were requested and are not complete
 	lastSave  int   // the step of the last that was requested
 	stop      bool  // no step is begun after the one in progress
+	enough    bool  // it is an evaluation that stops the run
 	closing   bool  // the last step of the run is closed
 	diagnosis *diagnosis
 	flushed   bool // the Reporter has been asked whether all is reported
@@ -105,9 +112,9 @@ type diagnosis struct {
 	layer, microBatch int // where the first output is that is not finite; layer −1: nowhere so far
 }
 
-func newConductorCore(plan Schedule, start State, lanes, ahead int, spec schedule.Spec) *conductorCore {
+func newConductorCore(plan Schedule, start State, ahead int, spec schedule.Spec) *conductorCore {
 	n := plan.FirstStep - 1
-	c := &conductorCore{plan: plan, lanes: lanes, ahead: ahead, tokens: start.Tokens, nonFinite: start.NonFinite, spec: spec, planned: n, version: n, updated: n, asked: n, lastSave: n,
+	c := &conductorCore{plan: plan, ahead: ahead, tokens: start.Tokens, nonFinite: start.NonFinite, spec: spec, planned: n, version: n, updated: n, asked: n, lastSave: n,
 		batches: map[BatchWanted]*data.Batch{}, open: map[int]*stepInProgress{}, closing: plan.FirstStep > plan.LastStep}
 	c.eval.running = plan.EvalAtStart && plan.EvalPasses > 0
 	return c
@@ -148,17 +155,25 @@ func (c *conductorCore) step(msg any) []effect {
 	case StopRequested:
 		c.stop = true
 	case reported:
-		return c.end(nil)
+		return c.finish(nil)
 	case Failed:
-		return c.end(m.Err)
+		return c.finish(m.Err)
 	default:
 		panic(unexpected(conductorID, msg))
 	}
 	return append(out, c.advance()...)
 }
 
-// end ends the run.
-func (c *conductorCore) end(err error) []effect {
+// end is the last step of this run.
+func (c *conductorCore) end() int {
+	if c.plan.PauseAfter > 0 {
+		return min(c.plan.PauseAfter, c.plan.LastStep)
+	}
+	return c.plan.LastStep
+}
+
+// finish ends the run.
+func (c *conductorCore) finish(err error) []effect {
 	c.finished = true
 	return []effect{work{do: runEnded{err}}}
 }
@@ -177,7 +192,7 @@ func (c *conductorCore) advance() []effect {
 		out = append(out, c.start(&Pass{Step: c.version, Eval: true, Check: true, Version: c.version, Batch: c.diagnosis.batch}, false)...)
 	case c.eval.running:
 		out = append(out, c.planEval()...)
-	case !c.closing:
+	case !c.closing && c.planned < c.end():
 		out = append(out, c.planStep()...)
 	case c.updated == c.version && c.saving == 0 && !c.flushed:
 		c.flushed = true
@@ -189,7 +204,7 @@ func (c *conductorCore) advance() []effect {
 // saveAtRest asks for a checkpoint where a run was asked to stop while no step was in
 // progress, as in an evaluation. A run that goes on from there makes the evaluation again.
 func (c *conductorCore) saveAtRest() []effect {
-	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
+	if !c.stop || !c.closing || !c.plan.saves(c.version) || c.enough && c.plan.NoFinalSave || c.diagnosis != nil || c.lastSave == c.version || c.updated < c.version {
 		return nil
 	}
 	m := c.save(c.version)
@@ -209,7 +224,7 @@ func (c *conductorCore) save(step int) SaveRequested {
 // beyond the last step that was planned, and as many for an evaluation.
 func (c *conductorCore) wantBatches() []effect {
 	var out []effect
-	for c.asked < min(c.planned+c.ahead, c.plan.LastStep) && !c.closing && !c.stop {
+	for c.asked < min(c.planned+c.ahead, c.end()) && !c.closing && !c.stop {
 		c.asked++
 		out = append(out, send{feederID, BatchWanted{Step: c.asked}})
 	}
@@ -260,16 +275,18 @@ func (c *conductorCore) start(p *Pass, again bool) []effect {
 		tokens[i] = p.Batch.MicroBatches[i].Tokens
 	}
 	c.spec.Eval, c.spec.Again = p.Eval, again
-	program, err := schedule.New(c.spec, tokens)
+	programs, err := schedule.Programs(c.spec, tokens)
 	if err != nil {
-		return c.end(fmt.Errorf("plan %s: %w", p, err))
+		return c.finish(fmt.Errorf("plan %s: %w", p, err))
 	}
-	p.Program = program
-	c.spec.Held = p.Held
+	c.spec.Held = nil
 	c.program = p
-	m := PassPlanned{p}
 	var out []effect
-	for lane := range laneID(c.lanes) {
+	for lane := range laneID(len(programs)) {
+		its := *p
+		its.Program = programs[lane]
+		c.spec.Held = append(c.spec.Held, its.Held...)
+		m := PassPlanned{&its}
 		out = append(out, send{lane.offloader(), m}, send{lane.prefetcher(), m}, send{lane.compute(), m})
 	}
 	return out
@@ -291,7 +308,8 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	}
 	c.version = m.Step
 	c.closing = c.closing || c.stop || m.Step >= c.plan.LastStep
-	save := c.plan.saves(m.Step) && (c.plan.due(m.Step, c.plan.SaveSteps, c.plan.SaveEpochs) || c.closing)
+	evalDue := c.plan.EvalPasses > 0 && (c.plan.due(m.Step, c.plan.EvalSteps, c.plan.EvalEpochs) || c.plan.EvalAtEnd && m.Step == c.plan.LastStep)
+	save := c.plan.saves(m.Step) && (c.plan.due(m.Step, c.plan.SaveSteps, c.plan.SaveEpochs) || c.plan.SaveEvals && evalDue || c.closing)
 	lr := c.plan.LR(m.Step)
 	c.tokens += p.Batch.Tokens
 	c.open[m.Step] = &stepInProgress{batch: p.Batch, report: StepReport{Step: m.Step, Prog: p.Seq, LR: lr, Saved: save,
@@ -300,8 +318,7 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	if save {
 		out = append(out, send{checkpointerID, c.save(m.Step)})
 	}
-	evalDue := c.plan.due(m.Step, c.plan.EvalSteps, c.plan.EvalEpochs) || c.plan.EvalAtEnd && m.Step == c.plan.LastStep
-	if c.plan.EvalPasses > 0 && evalDue && !c.stop {
+	if evalDue && !c.stop {
 		c.eval, c.evalAsked = evalState{running: true}, 0
 	}
 	return out
@@ -329,6 +346,9 @@ func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []effect {
 	loss := c.eval.sum / float64(max(c.eval.supervised, 1))
 	r := EvalReport{Step: c.version, Loss: loss, Tokens: c.eval.supervised}
 	c.eval = evalState{}
+	if c.plan.Enough != nil && c.plan.Enough(r) {
+		c.stop, c.enough = true, true
+	}
 	if c.updated < c.version {
 		c.evaluated = &r
 		return nil
@@ -368,7 +388,7 @@ func (c *conductorCore) diagnosed() []effect {
 		err = fmt.Errorf("%w: the first output that is not finite is that of %s, micro-batch %d; look at the weights and the data", err,
 			c.spec.Layers[d.layer].Name, d.microBatch)
 	}
-	return c.end(&NonFiniteError{Step: d.step, Finite: d.finite, err: err})
+	return c.finish(&NonFiniteError{Step: d.step, Finite: d.finite, err: err})
 }
 
 func (r *run) execConductor(w work) error {

@@ -13,7 +13,7 @@ import (
 func TestEvaluationIsReportedAfterItsStep(t *testing.T) {
 	batch := &data.Batch{Supervised: 1, Tokens: 2}
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 2, EvalSteps: 1, EvalPasses: 1, MaxNonFinite: 1, NoSave: true,
-		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, State{}, 1, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
+		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, State{}, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
 	c.program = &Pass{Step: 1, Batch: batch}
 	var reports []any
 	for _, m := range []any{LossLanded{Step: 1, Sum: 1}, nil, LossLanded{Step: 1, Eval: true, Sum: 1}, StepUpdated{Step: 1}} {
@@ -41,7 +41,7 @@ func TestEvaluationIsReportedAfterItsStep(t *testing.T) {
 // closing is a Conductor with a batch of step 1 on the device.
 func closing(start State) *conductorCore {
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 3, MaxNonFinite: 1, NoSave: true,
-		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, start, 1, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
+		LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }}, start, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
 	c.program = &Pass{Step: 1, Batch: &data.Batch{Supervised: 2, Tokens: 5}}
 	return c
 }
@@ -96,7 +96,7 @@ func TestReportedTokens(t *testing.T) {
 // step's layers as they are updated, and not once more at rest.
 func TestStopSavesTheStepInProgress(t *testing.T) {
 	c := newConductorCore(Schedule{FirstStep: 1, LastStep: 9, MaxNonFinite: 1, LR: func(int) float64 { return 1 }, DataPos: func(int) int64 { return 0 }},
-		State{}, 1, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
+		State{}, 1, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3})
 	c.program = &Pass{Step: 1, Batch: &data.Batch{Supervised: 2, Tokens: 5}}
 	var saves []effect
 	for _, m := range []any{StopRequested{}, LossLanded{Step: 1, Sum: 1}, StepUpdated{Step: 1, AdamStep: 1}} {

@@ -29,7 +29,18 @@ func onCUDA(t *testing.T, tr trial, o emu.Options) (trial, *emu.Driver, func()) 
 	t.Helper()
 	drv := emu.New(o)
 	tr.copyTiles = true
-	tr.open = func() (device.Device, error) { return open(drv) }
+	shared, err := cudart.New(drv) // by all devices of a trial with lanes
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := 0
+	tr.open = func() (device.Device, error) {
+		if tr.lane == nil {
+			return open(drv)
+		}
+		opened++
+		return cuda.New(cuda.Options{CUDA: shared, Ordinal: (opened - 1) % o.Devices})
+	}
 	return tr, drv, func() {
 		t.Helper()
 		if err := drv.Close(); err != nil {

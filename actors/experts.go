@@ -92,7 +92,10 @@ func (r *lane) offloadRouting(offloadRouting) {
 }
 
 // landedOffsets reads what offloadRouting has copied: the Offsets of RoutingLanded.
-func (r *lane) landedOffsets() any {
+func (r *lane) landedOffsets(p *Pass) any {
+	if r.o.predicted != nil {
+		return r.evenOffsets(int(p.Batch.Tokens))
+	}
 	out := make([]int32, len(r.experts.offsets)/4)
 	for i := range out {
 		out[i] = int32(binary.LittleEndian.Uint32(r.experts.offsets[4*i:]))
@@ -153,4 +156,15 @@ func (x *expertTraffic) read(prog int) traffic {
 	t := x.prog[prog]
 	maps.DeleteFunc(x.prog, func(p int, _ traffic) bool { return p <= prog })
 	return t
+}
+
+// evenOffsets are the Offsets of RoutingLanded where every expert gets as many of a batch's
+// pairs as any other, or one more.
+func (r *lane) evenOffsets(tokens int) []int32 {
+	pairs := int64(tokens) * int64(r.plan.Spec.Config.NumExpertsPerTok)
+	out := make([]int32, r.plan.Experts+1)
+	for e := range out {
+		out[e] = int32(int64(e) * pairs / int64(r.plan.Experts))
+	}
+	return out
 }

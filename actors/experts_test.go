@@ -18,7 +18,7 @@ func TestIdleExperts(t *testing.T) {
 		p := planned(t, s, fakeBatch(2))
 		depths := testDepths(9)
 		depths.WeightSlots = 9
-		pre := newPrefetcherCore(0, len(s.Layers), 0, ownTiles(s, false), slotsOf(depths, s), 1, depths)
+		pre := newPrefetcherCore(0, true, len(s.Layers), 0, ownTiles(s, false), slotsOf(depths, s), 1, depths)
 		fetched := func(msg any) (parts []int) {
 			for _, e := range pre.step(msg) {
 				if w, ok := e.(work); ok {

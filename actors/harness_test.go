@@ -15,9 +15,11 @@ import (
 	"mt/host/optim"
 	"mt/internal/accounts"
 	"mt/internal/parallel"
+	"mt/internal/timeline"
 	"mt/layers"
 	"mt/model"
 	"mt/plan"
+	"mt/schedule"
 )
 
 // trial is one small training run through the whole pipeline.
@@ -34,6 +36,8 @@ type trial struct {
 	shards                       int // parts of the head; 0: whole
 	experts, chosen              int // of blocks but the second; 0: none
 	onDemand, aux                bool
+	order                        schedule.Order
+	lane                         []int // by layer: its lane; nil: there is one
 	delay                        func(string, int64) time.Duration
 	evalSteps                    int
 	open                         func() (device.Device, error) // instead of a CPU device
@@ -48,15 +52,18 @@ type trial struct {
 	spoil                        func(s *host.Store)
 	home                         func(s *host.Store) host.Home // in place of the store
 	planned                      *plan.Run                     // instead of what the fields above say
+	timeline                     *timeline.Recorder
+	reported                     func(StepReport)
 }
 
 // outcome is everything a trial leaves behind.
 type outcome struct {
-	steps []string // loss and norm of each step, in bits
-	evals []string
-	state []layerBytes
-	end   State
-	usage device.Usage
+	steps  []string // loss and norm of each step, in bits
+	evals  []string
+	state  []layerBytes
+	end    State
+	usage  device.Usage   // of the first lane
+	usages []device.Usage // by lane
 	// arenas is what the run held of host memory when it reported its last step.
 	arenas [accounts.NumPurposes]int64
 	// versions are the states after 0, 1, 2, … steps, of the synchronous step alone.
@@ -141,7 +148,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	if tr.planned != nil {
 		return tr.planned
 	}
-	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip, Unified: !tr.copyTiles, Depths: tr.depths,
+	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip, Unified: !tr.copyTiles, Depths: tr.depths, Order: tr.order, Lane: tr.lane,
 		Limits: plan.NewLimits(tr.rows, tr.maxLen, tr.micro, c.VocabSize)}
 	p.Experts, p.OnDemand = tr.experts, tr.onDemand
 	p.Spec = layers.Spec{Config: c, Keep: tr.keep, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
@@ -165,26 +172,30 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	t.Helper()
 	pool := parallel.New(tr.threads)
 	defer pool.Close()
-	real, err := tr.device()
-	if err != nil {
-		return outcome{}, err
-	}
-	defer func() {
-		u := real.Usage().Now
-		u[accounts.Context] = 0
-		if u != [accounts.NumPurposes]int64{} {
-			t.Errorf("the run left device memory behind: %v", u)
-		}
-		if closing := real.Close(); err == nil {
-			err = closing
-		}
-	}()
-	dev := real
-	if tr.wrap != nil {
-		dev = tr.wrap(real)
-	}
 	c := tr.config()
 	p := tr.plan(c)
+	var real, devs []device.Device
+	for range p.Lanes() {
+		dev, failed := tr.device()
+		if failed != nil {
+			return outcome{}, failed
+		}
+		defer func() {
+			u := dev.Usage().Now
+			u[accounts.Context] = 0
+			if u != [accounts.NumPurposes]int64{} {
+				t.Errorf("the run left device memory behind: %v", u)
+			}
+			if closing := dev.Close(); err == nil {
+				err = closing
+			}
+		}()
+		real = append(real, dev)
+		if tr.wrap != nil {
+			dev = tr.wrap(dev)
+		}
+		devs = append(devs, dev)
+	}
 	arenas := host.Usage().Now
 	store, err := host.NewStore(p.Layouts, recipe.Planes, pool)
 	if err != nil {
@@ -193,7 +204,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	defer store.Close()
 	tr.fill(store, c)
 	var out outcome
-	o := tr.options(dev, store, pool, p, &out)
+	o := tr.options(devs, store, pool, p, &out)
 	if tr.spoil != nil {
 		tr.spoil(store)
 	}
@@ -201,7 +212,10 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 		o.Home = tr.home(store)
 	}
 	err = Run(o)
-	out.usage = real.Usage()
+	for _, dev := range real {
+		out.usages = append(out.usages, dev.Usage())
+	}
+	out.usage = out.usages[0]
 	if len(out.steps) > 0 {
 		out.arenas = minus(out.arenas, arenas)
 	}
@@ -244,8 +258,8 @@ func (tr trial) fill(store *host.Store, c *model.Config) {
 	}
 }
 
-func (tr trial) options(dev device.Device, store *host.Store, pool *parallel.Pool, p *plan.Run, out *outcome) Options {
-	o := Options{Device: dev, Home: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver, moreBatches: tr.moreBatches,
+func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.Pool, p *plan.Run, out *outcome) Options {
+	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver, Timeline: tr.timeline, moreBatches: tr.moreBatches,
 		Schedule: Schedule{FirstStep: 1, LastStep: tr.steps, EvalSteps: tr.evalSteps, EvalPasses: min(1, tr.evalSteps) * 2, MaxNonFinite: max(1, tr.maxNonFinite),
 			SynchronousUpdates: tr.sync, NoSave: tr.saver == nil, SaveSteps: tr.saveSteps, LR: tr.lr, DataPos: func(s int) int64 { return int64(s * tr.rows) }},
 		Optimizer: recipe, MaxGradNorm: 1,
@@ -257,6 +271,9 @@ func (tr trial) options(dev device.Device, store *host.Store, pool *parallel.Poo
 		},
 		OnStep: func(r StepReport) {
 			out.steps = append(out.steps, fmt.Sprintf("%d %x %x %t", r.Step, math.Float64bits(r.Loss), math.Float64bits(r.GradNorm), r.Skipped))
+			if tr.reported != nil {
+				tr.reported(r)
+			}
 			out.experts += r.Experts
 			out.expertBytes += r.ExpertBytes
 			out.arenas = host.Usage().Now

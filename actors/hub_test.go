@@ -37,7 +37,7 @@ func TestPanicEndsTheRun(t *testing.T) {
 // talk spawns one actor with a conductor that keeps what it is told.
 func talk(t *testing.T, s *process, msg any) []any {
 	t.Helper()
-	h := newHub()
+	h := newHub(newProtoCarrier())
 	heard := &listener{got: make(chan any, 8)}
 	for _, sh := range []*process{{id: conductorID, core: heard}, s} {
 		if err := h.spawn(sh); err != nil {
@@ -63,7 +63,7 @@ func TestUnknownMessages(t *testing.T) {
 	type stranger struct{}
 	d := testDepths(1)
 	quiet := func(work) error { return nil }
-	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(0, 3, 0, nil, [schedule.NumClasses]int{}, 1, d), laneID(0).compute(): newComputeCore(0, d),
+	cores := map[address]core{feederID: &feederCore{}, laneID(0).prefetcher(): newPrefetcherCore(0, true, 3, 0, nil, [schedule.NumClasses]int{}, 1, d), laneID(0).compute(): newComputeCore(0, d),
 		laneID(0).offloader(): newOffloaderCore(0, false, d), optimizerID: newOptimizerCore(summedIn(3, false), 1, State{}, 1), checkpointerID: newCheckpointerCore(3, 0), reporterID: reporterCore{}}
 	for id, c := range cores {
 		got := talk(t, &process{id: id, core: c, exec: quiet}, stranger{})
@@ -78,7 +78,7 @@ func TestUnknownMessages(t *testing.T) {
 				t.Errorf("the conductor's panic is %v", p)
 			}
 		}()
-		newConductorCore(Schedule{FirstStep: 1, LastStep: 1}, State{}, 1, 1, schedule.Spec{}).step(stranger{})
+		newConductorCore(Schedule{FirstStep: 1, LastStep: 1}, State{}, 1, schedule.Spec{}).step(stranger{})
 	}()
 }
 
@@ -101,7 +101,8 @@ func TestFailedWorkStopsItsMessage(t *testing.T) {
 
 // TestAfterTheEndNothingIsHandled: a closed hub runs no core and no work.
 func TestAfterTheEndNothingIsHandled(t *testing.T) {
-	h := newHub()
+	carrier := newProtoCarrier()
+	h := newHub(carrier)
 	c := &failing{}
 	s := &process{id: laneID(0).compute(), core: c, exec: func(work) error { return nil }}
 	heard := &listener{got: make(chan any, 8)}
@@ -113,7 +114,7 @@ func TestAfterTheEndNothingIsHandled(t *testing.T) {
 	h.close()
 	h.handle(s, "late")
 	h.async(laneID(0).compute(), work{}, func() (any, error) { c.steps++; return nil, nil })
-	h.pending.Wait()
+	carrier.works.Wait()
 	if c.steps != 0 {
 		t.Errorf("%d messages or works ran after the end", c.steps)
 	}

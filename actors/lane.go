@@ -23,7 +23,8 @@ type shared struct {
 	names     []string        // of the layers, for people
 	tiles     []layers.Tile   // as schedule.Visit.Tile numbers them
 	gradients []plan.Gradient // by layer
-	slabs     []*host.Arena   // by layer or, without clipping, by credit
+	slabs     [][]byte        // by layer or, without clipping, by lane and credit
+	passage   []byte          // host memory for activations on their way from lane to lane
 
 	closers []func()
 	late    error // the first that closing a stream gave
@@ -34,6 +35,7 @@ type shared struct {
 // allocated before the first step, in the sizes that package plan gives.
 type lane struct {
 	*shared
+	plan              *plan.Run // what the lane has of the run
 	index             laneID
 	dev               device.Device
 	ops               *layers.Templates
@@ -54,6 +56,7 @@ type lane struct {
 
 	travelled expertTraffic
 	stalls    *stalls
+	trace     *laneTracer // nil: nobody wants one
 }
 
 // newShared allocates what a run has once. On an error nothing stays allocated.
@@ -63,22 +66,40 @@ func newShared(o *Options) (*shared, error) {
 		r.names = append(r.names, l.Name)
 	}
 	for _, bytes := range r.plan.SlabBytes() {
-		a, err := host.NewArena(accounts.GradientSlabs, bytes, o.Pool)
+		slab, err := r.newArena(accounts.GradientSlabs, bytes)
 		if err != nil {
 			_ = r.close() // err came first
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
-		r.onClose(func() { _ = a.Close() })
-		r.slabs = append(r.slabs, a)
+		r.slabs = append(r.slabs, slab)
+	}
+	if bytes := r.plan.PassageBytes(); bytes > 0 {
+		var err error
+		if r.passage, err = r.newArena(accounts.Passage, bytes); err != nil {
+			_ = r.close() // err came first
+			return nil, fmt.Errorf("prepare the pipeline: %w", err)
+		}
 	}
 	return r, nil
+}
+
+func (r *shared) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
+	if r.o.predicted != nil {
+		return r.o.predicted.blank(bytes)
+	}
+	a, err := host.NewArena(p, bytes, r.o.Pool)
+	if err != nil {
+		return nil, err
+	}
+	r.onClose(func() { _ = a.Close() })
+	return a.Bytes(), nil
 }
 
 // newLane allocates what a lane needs on dev. s.close gives it back, also what was made
 // before an error.
 func newLane(s *shared, index laneID, dev device.Device) (*lane, error) {
-	r := &lane{shared: s, index: index, dev: dev}
-	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocExperts, r.allocBatches, r.makeTemplates, r.makeStalls} {
+	r := &lane{shared: s, plan: s.plan.On(int(index)), index: index, dev: dev}
+	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocExperts, r.openPassage, r.allocBatches, r.makeTemplates, r.makeStalls} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
@@ -101,7 +122,7 @@ func (r *shared) onClose(f func()) { r.closers = append(r.closers, f) }
 // slab views n elements of slab i, from element off on.
 func (r *shared) slab(i int, off, n int64) optim.Grad {
 	w := r.plan.GradBytes()
-	return optim.Grad{Data: r.slabs[i].Bytes()[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
+	return optim.Grad{Data: r.slabs[i][off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
 }
 
 func (r *lane) alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
@@ -166,9 +187,12 @@ func (r *lane) allocActivations() (err error) {
 // them. The tables are copied through the staging of a batch, which nothing uses yet, so
 // that the copy takes no memory beyond what the run holds anyway.
 func (r *lane) makeTemplates() error {
-	c := r.plan.Spec.Config
-	cos, sin := c.RopeTables(r.plan.Spec.Positions)
 	spec := r.plan.Spec
+	if r.o.predicted != nil { // nobody reads the tables
+		r.ops = layers.New(spec, r.dev)
+		return nil
+	}
+	cos, sin := spec.Config.RopeTables(spec.Positions)
 	for _, t := range []struct {
 		values []float32
 		to     *device.Tensor

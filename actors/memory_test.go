@@ -199,6 +199,17 @@ func allocatedOn(t *testing.T, dev device.Device, p *plan.Run, threads int) erro
 	return unlike(p, dev.Usage().Peak, minus(host.Usage().Now, before))
 }
 
+// trialOf is a trial of what Resolve made of a request.
+func trialOf(q plan.Request, p *plan.Run) trial {
+	tr := trial{tied: q.Config.TieEmbeddings, qkNorm: q.Config.QKNorm, bf16: q.Act == device.BF16, gradBF16: p.GradBF16, copyTiles: !q.Unified,
+		blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keep: p.Spec.Keep,
+		experts: q.Config.NumExperts, chosen: q.Config.NumExpertsPerTok, shards: p.Spec.HeadShards, depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p}
+	if q.MicroBatchTokens > 0 {
+		tr.micro = q.MicroBatchTokens
+	}
+	return tr
+}
+
 // TestPlannedRunsWork trains with what Resolve makes of random requests: the
 // buffers it sizes are enough for ragged batches, and a run takes nothing else.
 func TestPlannedRunsWork(t *testing.T) {
@@ -211,13 +222,7 @@ func TestPlannedRunsWork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr := trial{tied: q.Config.TieEmbeddings, qkNorm: q.Config.QKNorm, bf16: q.Act == device.BF16, gradBF16: p.GradBF16, copyTiles: !q.Unified,
-			blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keep: p.Spec.Keep,
-			experts: q.Config.NumExperts, chosen: q.Config.NumExpertsPerTok, shards: p.Spec.HeadShards, depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p}
-		if q.MicroBatchTokens > 0 {
-			tr.micro = q.MicroBatchTokens
-		}
-		out := mustRun(t, tr)
+		out := mustRun(t, trialOf(q, p))
 		if len(out.evals) != 2 {
 			t.Errorf("%d evaluations", len(out.evals))
 		}

@@ -103,6 +103,13 @@ type ActivationComputed struct{ Prog, Object, Slot int }
 // ActivationSpilled tells that an activation is on the host.
 type ActivationSpilled struct{ Prog, Object int }
 
+// ActivationLeft hands an activation to the Offloader, to be passed on to another lane.
+type ActivationLeft struct{ Prog, Object, Slot int }
+
+// ActivationPassed tells the Prefetcher of a lane that an activation from another lane, which
+// is Object there, can be taken in.
+type ActivationPassed struct{ Prog, Object int }
+
 // ActivationSlotFreed returns an activation slot.
 type ActivationSlotFreed struct{ Slot int }
 
@@ -227,7 +234,7 @@ type StepReport struct {
 	AttendedPairs  int64                    // (query, key) pairs, in all blocks together
 	Elapsed        time.Duration            // since the report before, of a step or an evaluation
 	Compute        time.Duration            // of the compute stream, from the end of the step before to the end of this one
-	Stall          [NumCauses]time.Duration // how much of Compute went by waiting, by cause
+	Stall          [NumCauses]time.Duration // how much of Compute went by waiting, by cause; the mean of all lanes
 	H2D, D2H       int64                    // bytes copied over the link since the report before
 	Experts        int64                    // tiles of experts that were copied to the device
 	ExpertBytes    int64                    // the bytes of those tiles, which H2D contains

@@ -11,22 +11,30 @@ import (
 // This file says what effects do in the world of the model test, and checks
 // that they find what they need.
 
-func (w *world) do(e work) {
+func (w *world) do(e work, lane laneID) {
+	l := w.lanes[lane]
 	switch d := e.do.(type) {
 	case fetchWeights:
-		w.checkFetch(d)
-		w.slots[d.Slot] = content{layer: d.Layer, part: d.Part, version: w.version[d.Layer], written: true}
+		w.checkFetch(d, lane)
+		l.slots[d.Slot] = content{layer: d.Layer, part: d.Part, version: w.version[d.Layer], written: true}
 	case fetchBatch:
 	case fetchActivation:
-		c := w.spilled[d.Host]
+		c := l.spilled[d.Host]
 		if !c.written {
 			w.failf("host buffer %d is fetched before it was spilled", d.Host)
 		}
-		w.acts[d.Slot] = c
+		l.acts[d.Slot] = c
+	case takeIn:
+		c := w.passage[d.Passage]
+		if !c.written {
+			w.failf("token %d of the passage is taken in before it was passed on", d.Passage)
+		}
+		delete(w.passage, d.Passage)
+		l.acts[d.Slot] = c
 	case enqueue:
-		w.launch(d)
-	case spill, offloadGrad, offloadRouting, offloadLoss:
-		w.d2h = append(w.d2h, w.landing(e))
+		w.launch(d, l)
+	case spill, passOn, offloadGrad, offloadRouting, offloadLoss:
+		l.d2h = append(l.d2h, w.landing(e, l))
 	case saveLayer:
 		w.checkSave(d)
 		w.start(e)
@@ -37,13 +45,17 @@ func (w *world) do(e work) {
 		}
 	case StepReport:
 		w.steps = append(w.steps, d.Step)
-		w.done(e, nil)
+		var said []effect
+		for _, s := range e.completed(nil) {
+			said = append(said, s)
+		}
+		w.todo[seat(reporterID)] = append(said, w.todo[seat(reporterID)]...)
 	case EvalReport:
 		w.evals++
 	case nonFiniteGradient:
 		w.failf("non-finite gradient in step %d", d.Step)
 	case update:
-		if w.cores[optimizerRole].(*optimizerCore).saving[d.Layer] {
+		if w.once(optimizerRole).(*optimizerCore).saving[d.Layer] {
 			w.failf("layer %d is updated while it is being saved", d.Layer)
 		}
 		w.start(e)
@@ -53,36 +65,53 @@ func (w *world) do(e work) {
 }
 
 // landing is what the world does when a copy to the host has landed.
-func (w *world) landing(e work) func() {
+func (w *world) landing(e work, l *laneWorld) func() {
 	switch d := e.do.(type) {
 	case spill:
-		c := w.acts[d.Slot]
+		c := l.acts[d.Slot]
 		return func() {
-			if w.acts[d.Slot] != c {
+			if l.acts[d.Slot] != c {
 				w.failf("activation slot %d was reused before its spill landed", d.Slot)
 			}
-			w.spilled[d.Host] = c
-			w.done(e, nil)
+			l.spilled[d.Host] = c
+			l.landed = e.completed(nil)
+		}
+	case passOn:
+		c := l.acts[d.Slot]
+		if was, ok := w.passage[d.Passage]; ok {
+			w.failf("token %d of the passage has %+v when %+v is passed on", d.Passage, was, c)
+		}
+		w.passage[d.Passage] = content{}
+		return func() {
+			if l.acts[d.Slot] != c {
+				w.failf("activation slot %d was reused before what it held was passed on", d.Slot)
+			}
+			c.object = e.done[0].msg.(ActivationPassed).Object // what it is called on the other lane
+			w.passage[d.Passage] = c
+			l.landed = e.completed(nil)
 		}
 	case offloadGrad:
+		if w.cfg.clip == 0 && len(l.parts) == 0 && w.full[d.Slab] {
+			w.failf("the gradient of layer %d goes into slab %d, which holds another", d.Layer, d.Slab)
+		}
 		return func() {
-			w.land(d, e.done != nil)
-			w.done(e, nil)
+			w.land(d, e.done != nil, l)
+			l.landed = e.completed(nil)
 		}
 	case offloadRouting:
-		return func() { w.done(e, w.offsets(d.p.Seq, d.Layer)) }
+		return func() { l.landed = e.completed(w.offsets(d.p.Seq, d.Layer)) }
 	case offloadLoss:
 		sum := 1.0
 		if !d.p.Eval && w.cfg.skip[d.p.Step] {
 			sum = math.NaN()
 		}
-		return func() { w.done(e, losses{sum: sum}) }
+		return func() { l.landed = e.completed(losses{sum: sum}) }
 	}
 	panic(e)
 }
 
 // land checks that all parts of a gradient land in one slab before it is told.
-func (w *world) land(d offloadGrad, told bool) {
+func (w *world) land(d offloadGrad, told bool, l *laneWorld) {
 	parts := 1
 	switch w.cfg.kinds()[d.Layer] {
 	case model.Head:
@@ -90,11 +119,12 @@ func (w *world) land(d offloadGrad, told bool) {
 	case model.MoE:
 		parts = 1 + w.cfg.experts
 	}
-	if w.parts = append(w.parts, d); w.parts[0].Slab != d.Slab || w.parts[0].Layer != d.Layer || told != (len(w.parts) == parts) {
-		w.failf("parts of a gradient have landed as %+v, told %t", w.parts, told)
+	if l.parts = append(l.parts, d); l.parts[0].Slab != d.Slab || l.parts[0].Layer != d.Layer || told != (len(l.parts) == parts) {
+		w.failf("parts of a gradient have landed as %+v, told %t", l.parts, told)
 	}
 	if told {
-		w.parts = nil
+		w.full[d.Slab] = true
+		l.parts = nil
 	}
 }
 
@@ -117,11 +147,11 @@ func (w *world) pairs(prog, layer, k int) int {
 
 // checkFetch: on demand no idle expert is fetched. The program that a fetch
 // belongs to is the first that the Prefetcher has not finished.
-func (w *world) checkFetch(d fetchWeights) {
+func (w *world) checkFetch(d fetchWeights, lane laneID) {
 	if !w.cfg.onDemand || w.cfg.kinds()[d.Layer] != model.MoE || d.Part == 0 {
 		return
 	}
-	if prog := w.cores[computeRole].(*computeCore).programs[0].Seq; w.pairs(prog, d.Layer, d.Part) == 0 {
+	if prog := w.cores[seat(lane.compute())].(*computeCore).programs[0].Seq; w.pairs(prog, d.Layer, d.Part) == 0 {
 		w.failf("expert %d of layer %d is idle and fetched", d.Part, d.Layer)
 	}
 }
@@ -131,7 +161,7 @@ func (w *world) start(e work) {
 }
 
 func (w *world) checkSave(d saveLayer) {
-	c := w.cores[checkpointerRole].(*checkpointerCore)
+	c := w.once(checkpointerRole).(*checkpointerCore)
 	step := c.queue[0].Step
 	w.saved[step]++
 	want := w.updates(step)
@@ -152,7 +182,7 @@ func (w *world) updates(step int) int {
 }
 
 // launch checks that the slots of a launch hold what the program says they do.
-func (w *world) launch(d enqueue) {
+func (w *world) launch(d enqueue, on *laneWorld) {
 	l := d.p.Launches[d.Index]
 	v := d.p.Visits[l.Visit]
 	idle := v.Stage == schedule.Expert && w.pairs(d.p.Seq, v.Layer, v.Part) == 0
@@ -163,14 +193,14 @@ func (w *world) launch(d enqueue) {
 		w.failf("%v: layer %d part %d has pairs %d, %d of them", d.p, v.Layer, v.Part, d.From, d.Pairs)
 	}
 	if d.Weights >= 0 {
-		c := w.slots[d.Weights]
+		c := on.slots[d.Weights]
 		if !c.written || c.layer != v.Layer || c.part != v.Part || c.version != w.version[v.Layer] {
 			w.failf("%v: slot %d holds %+v for layer %d part %d, whose weights are at %d", d.p, d.Weights, c, v.Layer, v.Part, w.version[v.Layer])
 		}
 	}
-	w.order(d.p, v)
+	w.order(d.p, v, on)
 	want := func(slot, object int) {
-		if c := w.acts[slot]; c.prog != d.p.Seq || c.object != object || !c.written {
+		if c := on.acts[slot]; c.prog != d.p.Seq || c.object != object || !c.written {
 			w.failf("%v launch %d: activation slot %d holds %+v, not object %d", d.p, d.Index, slot, c, object)
 		}
 	}
@@ -181,13 +211,13 @@ func (w *world) launch(d enqueue) {
 		want(d.Gr, l.Grad)
 	}
 	if l.Out >= 0 {
-		w.acts[d.Out] = content{prog: d.p.Seq, object: l.Out, written: true}
+		on.acts[d.Out] = content{prog: d.p.Seq, object: l.Out, written: true}
 	}
 }
 
 // order checks that experts run between the router's visits.
-func (w *world) order(p *Pass, v schedule.Visit) {
-	switch at := &w.routed; {
+func (w *world) order(p *Pass, v schedule.Visit, on *laneWorld) {
+	switch at := &on.routed; {
 	case v.Stage < schedule.Route || v.Stage > schedule.Join:
 		if *at != 0 {
 			w.failf("%v: layer %d begins within one with experts", p, v.Layer)
@@ -197,9 +227,9 @@ func (w *world) order(p *Pass, v schedule.Visit) {
 	case *at != 1:
 		w.failf("%v: layer %d part %d before its tokens are routed", p, v.Layer, v.Part)
 	case v.Stage == schedule.Join:
-		w.joined++
-		if w.joined == len(p.Batch.MicroBatches) {
-			*at, w.joined = 0, 0
+		on.joined++
+		if on.joined == len(p.Batch.MicroBatches) {
+			*at, on.joined = 0, 0
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,21 +26,17 @@ type world struct {
 	t       *testing.T
 	rnd     *rand.Rand
 	cfg     worldConfig
-	cores   [numRoles]core
-	boxes   [numRoles][]any
-	todo    [numRoles][]effect
-	choices []int    // what may happen next, reused
-	async   []work   // running works, any of which may end
-	d2h     []func() // completions of the d2h stream, in order
+	cores   []core     // by seat
+	boxes   [][]any    // by seat
+	todo    [][]effect // by seat
+	choices []int      // what may happen next, reused
+	async   []work     // running works, any of which may end
+	saying  [][]send   // what works that have ended have not said yet
 
-	programs map[int]*Pass
-	slots    map[int]content // weight slots
-	acts     map[int]content // activation slots
-	spilled  map[int]content // host buffers
-	parts    []offloadGrad   // of the gradient that is landing
+	lanes    []*laneWorld
+	passage  map[int]content // places on the host, by their first token, of what is on its way from lane to lane
+	full     map[int]bool    // by slab: a gradient is in it
 	version  []int           // of a layer's weights on the host
-	routed   int             // 1: the tokens of a layer are with its experts
-	joined   int             // micro-batches that came from them
 	reading  []int           // launches that still may read a layer, per layer
 	saved    map[int]int     // layers written, by step
 	taken    map[string]int
@@ -51,9 +48,32 @@ type world struct {
 	saves    []int
 	booked   map[string]bool // the messages that the table of credits names
 	ended    bool
-	trace    map[role]*strings.Builder // nil: not kept
+	trace    map[address]*strings.Builder // nil: not kept
 	err      error
 }
+
+// laneWorld is what the model knows of a lane.
+type laneWorld struct {
+	slots   map[int]content // weight slots
+	acts    map[int]content // activation slots
+	spilled map[int]content // host buffers
+	parts   []offloadGrad   // of the gradient that is landing
+	routed  int             // 1: the tokens of a layer are with its experts
+	joined  int             // micro-batches that came from them
+	d2h     []func()        // completions of the d2h stream, in order
+	landed  []send          // what the last of them has not said yet
+}
+
+// seat is where the core and the mailbox of an actor are.
+func seat(a address) int { return int(a.lane)*int(numRoles) + int(a.role) }
+
+// at is who has a seat.
+func at(seat int) address {
+	return address{role: role(seat % int(numRoles)), lane: laneID(seat / int(numRoles))}
+}
+
+// once is the core of an actor that exists once.
+func (w *world) once(r role) core { return w.cores[seat(address{role: r})] }
 
 // content is what a slot holds.
 type content struct {
@@ -67,6 +87,7 @@ type worldConfig struct {
 	experts              int // 0: no layer has any
 	onDemand             bool
 	headShards           int
+	lane                 []int // by layer: its lane; nil: there is one
 	depths               plan.Depths
 	clip                 float64
 	tied, sync           bool
@@ -74,7 +95,11 @@ type worldConfig struct {
 	evalPasses           int
 	batches              int // slots; 0: 1
 	stopAfter            int // messages until StopRequested; −1: never
+	pauseAfter           int // the step after which the run ends unfinished; 0: none
+	enoughAt             int // the step whose evaluation ends the run; 0: none
 	skip                 map[int]bool
+	slow                 int // what is late while something else can happen: 1 + a role, 1 + numRoles: what works say; 0: nothing
+	slowLane             int // of the role that is late
 	seed                 int64
 }
 
@@ -89,32 +114,39 @@ func (c worldConfig) kinds() []model.LayerKind {
 }
 
 func newWorld(t *testing.T, cfg worldConfig) *world {
-	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg,
-		programs: map[int]*Pass{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}, version: make([]int, cfg.layers),
+	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg, passage: map[int]content{}, full: map[int]bool{}, version: make([]int, cfg.layers),
 		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1}
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
+		PauseAfter: cfg.pauseAfter, Enough: func(r EvalReport) bool { return r.Step == cfg.enoughAt },
 		MaxNonFinite: 100, SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
-	spec := schedule.Spec{Layers: stages(cfg.kinds(), cfg.experts, cfg.headShards), OnDemand: cfg.onDemand,
+	spec := schedule.Spec{Layers: stages(cfg.kinds(), cfg.experts, cfg.headShards), OnDemand: cfg.onDemand, Lane: cfg.lane,
 		WeightSlots: cfg.depths.WeightSlots, ActivationSlots: cfg.depths.ActivationSlots}
-	w.cores = [numRoles]core{
-		conductorRole:    newConductorCore(sched, State{}, 1, cfg.depths.BatchesAhead, spec),
-		feederRole:       &feederCore{},
-		prefetcherRole:   newPrefetcherCore(0, cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths),
-		computeRole:      newComputeCore(0, cfg.depths),
-		offloaderRole:    newOffloaderCore(0, cfg.clip > 0, cfg.depths),
-		optimizerRole:    newOptimizerCore(summedIn(cfg.layers, cfg.tied), 1, State{}, cfg.clip),
-		checkpointerRole: newCheckpointerCore(cfg.layers, 0),
-		reporterRole:     reporterCore{},
+	if cfg.lane != nil {
+		spec.Order = schedule.Lanes
 	}
+	n := spec.Lanes()
+	w.cores, w.boxes, w.todo = make([]core, n*int(numRoles)), make([][]any, n*int(numRoles)), make([][]effect, n*int(numRoles))
+	sit := func(a address, c core) { w.cores[seat(a)] = c }
+	for lane := range laneID(n) {
+		w.lanes = append(w.lanes, &laneWorld{slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
+		sit(lane.prefetcher(), newPrefetcherCore(lane, spec.On(0) == int(lane), cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths))
+		sit(lane.compute(), newComputeCore(lane, cfg.depths))
+		sit(lane.offloader(), newOffloaderCore(lane, cfg.clip > 0, cfg.depths))
+	}
+	sit(conductorID, newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec))
+	sit(feederID, &feederCore{})
+	sit(optimizerID, newOptimizerCore(summedIn(cfg.layers, cfg.tied), n, State{}, cfg.clip))
+	sit(checkpointerID, newCheckpointerCore(cfg.layers, 0))
+	sit(reporterID, reporterCore{})
 	return w
 }
 
 func (w *world) send(to address, msg any) {
-	if m, ok := msg.(PassPlanned); ok {
-		w.programs[m.Pass.Seq] = m.Pass
+	if m, ok := msg.(SlabFreed); ok {
+		w.full[m.Slab] = false
 	}
 	w.count(reflect.TypeOf(msg).Name(), msg)
-	w.boxes[to.role] = append(w.boxes[to.role], msg)
+	w.boxes[seat(to)] = append(w.boxes[seat(to)], msg)
 }
 
 // bookedMessages are the messages that the table of credits names.
@@ -166,25 +198,39 @@ func (w *world) run() error {
 				choices = append(choices, id)
 			}
 		}
-		for i := range w.async {
-			choices = append(choices, int(numRoles)+1+i)
+		for i := range len(w.async) + len(w.saying) {
+			choices = append(choices, w.works()+i)
 		}
-		if len(w.d2h) > 0 {
-			choices = append(choices, int(numRoles))
+		for i, l := range w.lanes {
+			if len(l.d2h)+len(l.landed) > 0 {
+				choices = append(choices, len(w.cores)+i)
+			}
 		}
 		w.choices = choices
 		if len(choices) == 0 {
 			break
 		}
-		switch c := choices[w.rnd.Intn(len(choices))]; {
-		case c < int(numRoles):
-			w.turn(role(c))
-		case c == int(numRoles):
-			f := w.d2h[0]
-			w.d2h = w.d2h[1:]
+		c := choices[w.rnd.Intn(len(choices))]
+		for tries := 0; tries < 20 && w.slow(c); tries++ {
+			c = choices[w.rnd.Intn(len(choices))]
+		}
+		switch lane := c - len(w.cores); {
+		case lane < 0:
+			w.turn(c)
+		case lane < len(w.lanes) && len(w.lanes[lane].landed) > 0:
+			w.say(&w.lanes[lane].landed)
+		case lane < len(w.lanes):
+			l := w.lanes[lane]
+			f := l.d2h[0]
+			l.d2h = l.d2h[1:]
 			f()
+		case c < w.works()+len(w.async):
+			w.complete(c - w.works())
 		default:
-			w.complete(c - int(numRoles) - 1)
+			i := c - w.works() - len(w.async)
+			if w.say(&w.saying[i]); len(w.saying[i]) == 0 {
+				w.saying = slices.Delete(w.saying, i, i+1)
+			}
 		}
 		if n > 1_000_000 {
 			return fmt.Errorf("no end after %d deliveries", n)
@@ -196,6 +242,22 @@ func (w *world) run() error {
 	return w.err
 }
 
+// works is the first choice that is a running work. Behind those come works that have ended and
+// not said all; before them the seats, and the d2h streams of the lanes.
+func (w *world) works() int { return len(w.cores) + len(w.lanes) }
+
+// slow says whether choice c is what the configuration has happen late.
+func (w *world) slow(c int) bool {
+	saying := w.cfg.slow == 1+int(numRoles)
+	switch lane := c - len(w.cores); {
+	case lane < 0:
+		return w.cfg.slow == 1+int(at(c).role) && w.cfg.slowLane%len(w.lanes) == int(at(c).lane)
+	case lane < len(w.lanes):
+		return saying && len(w.lanes[lane].landed) > 0
+	}
+	return saying && c >= w.works()+len(w.async)
+}
+
 func (w *world) failf(format string, args ...any) {
 	if w.err == nil {
 		w.err = fmt.Errorf(format, args...)
@@ -203,17 +265,17 @@ func (w *world) failf(format string, args ...any) {
 }
 
 // turn lets an actor execute its next effect, or handle its next message.
-func (w *world) turn(id role) {
+func (w *world) turn(id int) {
 	if len(w.todo[id]) == 0 {
 		msg := w.boxes[id][0]
 		w.boxes[id] = w.boxes[id][1:]
 		w.todo[id] = w.cores[id].step(msg)
 		if _, ok := msg.(StopRequested); ok {
 			if w.atStop < 0 {
-				w.atStop = w.cores[conductorRole].(*conductorCore).planned
+				w.atStop = w.once(conductorRole).(*conductorCore).planned
 			}
 		}
-		w.record(id, msg, w.todo[id])
+		w.record(at(id), msg, w.todo[id])
 		return
 	}
 	e := w.todo[id][0]
@@ -222,15 +284,23 @@ func (w *world) turn(id role) {
 	case send:
 		w.send(e.to, e.msg)
 	case work:
-		w.do(e)
+		w.do(e, at(id).lane)
 	}
 }
 
-// done sends what a work promised, as the process does.
+// done has what a work promised said, one message after the other: between two of them others
+// may do something.
 func (w *world) done(e work, result any) {
-	for _, s := range e.completed(result) {
-		w.send(s.to, s.msg)
+	if all := e.completed(result); len(all) > 0 {
+		w.saying = append(w.saying, all)
 	}
+}
+
+// say sends the first of what is still to be said.
+func (w *world) say(all *[]send) {
+	s := (*all)[0]
+	*all = (*all)[1:]
+	w.send(s.to, s.msg)
 }
 
 // complete ends a running work, with what it would find out.
@@ -317,13 +387,39 @@ func randomConfig(seed int64) worldConfig {
 	if r.Intn(4) == 0 {
 		c.skip[1+r.Intn(3)] = true
 	}
+	c.slow = r.Intn(2 * (2 + int(numRoles)))
 	c.headShards = 1 + r.Intn(4) - r.Intn(2)
 	c.batches = 1 + r.Intn(2)
 	if r.Intn(3) == 0 {
 		c.experts, c.onDemand = 1+r.Intn(4), r.Intn(2) == 0
 		c.layers = max(c.layers, 4)
+		if r.Intn(2) == 0 { // slots that idle experts leave free are filled for the pass back
+			c.experts, c.depths.WeightSlots = 5+r.Intn(8), 3+r.Intn(8)
+		}
+	}
+	if n := 1 + r.Intn(4); n > 1 {
+		c.lane, c.slowLane = drawLanes(r, c.layers, min(n, c.layers)), r.Intn(n)
+	}
+	switch r.Intn(6) {
+	case 0:
+		c.pauseAfter = 1 + r.Intn(3)
+	case 1:
+		c.enoughAt = 1 + r.Intn(3)
 	}
 	return c
+}
+
+// last is the step that a run ends after which nobody asks to stop, and whether it is
+// saved whatever saveSteps is.
+func (c worldConfig) last() (step int, saved bool) {
+	evaluated := c.evalPasses > 0 && c.evalSteps > 0 && c.enoughAt > 0 && c.enoughAt%c.evalSteps == 0
+	switch {
+	case c.pauseAfter > 0 && c.pauseAfter < c.steps:
+		return c.pauseAfter, false
+	case evaluated && c.enoughAt < c.steps:
+		return c.enoughAt, true
+	}
+	return c.steps, true
 }
 
 // verify checks the world after its run.
@@ -333,13 +429,17 @@ func (w *world) verify() error {
 			return fmt.Errorf("steps were reported in the order %v", w.steps)
 		}
 	}
-	if w.cfg.stopAfter < 0 && len(w.steps) != w.cfg.steps {
-		return fmt.Errorf("%d of %d steps were made", len(w.steps), w.cfg.steps)
+	last, saved := w.cfg.last()
+	if w.cfg.stopAfter < 0 && len(w.steps) != last || len(w.steps) > last {
+		return fmt.Errorf("%d of %d steps were made", len(w.steps), last)
+	}
+	if n := len(w.saves); !saved && w.cfg.stopAfter < 0 && n > 0 && (w.cfg.saveSteps == 0 || w.saves[n-1]%w.cfg.saveSteps != 0) {
+		return fmt.Errorf("a run that pauses after step %d has saved steps %v", last, w.saves)
 	}
 	if n := len(w.steps); w.atStop >= 0 && n > w.atStop {
 		return fmt.Errorf("%d steps were planned when the run was asked to stop, and %d were made", w.atStop, n)
 	}
-	if n := len(w.steps); n > 0 && (len(w.saves) == 0 || w.saves[len(w.saves)-1] != n) {
+	if n := len(w.steps); n > 0 && (saved || w.cfg.stopAfter >= 0 && n < last) && (len(w.saves) == 0 || w.saves[len(w.saves)-1] != n) {
 		return fmt.Errorf("step %d was the last and the last save is %v", n, w.saves)
 	}
 	for _, c := range Credits {
@@ -354,7 +454,9 @@ func (w *world) verify() error {
 		}
 		held := 0
 		if c.Name == "weight slot" {
-			held = len(w.cores[computeRole].(*computeCore).weights)
+			for lane := range laneID(len(w.lanes)) {
+				held += len(w.cores[seat(lane.compute())].(*computeCore).weights)
+			}
 			if held > 0 && w.atStop < 0 { // it was kept for the next pass of an evaluation, which was stopped
 				return fmt.Errorf("%d weight slots are held at the end", held)
 			}

@@ -26,7 +26,9 @@ type offloaderCore struct {
 func newOffloaderCore(lane laneID, clip bool, d plan.Depths) *offloaderCore {
 	c := &offloaderCore{lane: lane, programs: map[int]*Pass{}, pool: !clip, landing: -1}
 	if c.pool {
-		c.slabs = ids(d.GradSlabs)
+		for _, i := range ids(d.GradSlabs) {
+			c.slabs = append(c.slabs, int(lane)*d.GradSlabs+i)
+		}
 	}
 	return c
 }
@@ -67,6 +69,8 @@ func (c *offloaderCore) step(msg any) []effect {
 		return []effect{work{do: spill{Slot: m.Slot, Host: o.Host, Tokens: o.Tokens}, done: []send{
 			{c.lane.prefetcher(), ActivationSpilled{Prog: m.Prog, Object: m.Object}},
 			{c.lane.prefetcher(), ActivationSlotFreed{m.Slot}}}}}
+	case ActivationLeft:
+		return []effect{c.leave(m)}
 	case LossComputed:
 		p := c.programs[m.Prog]
 		return []effect{work{do: offloadLoss{p: p, Slot: m.Slot}, done: []send{{conductorID, LossLanded{Prog: p.Seq, Step: p.Step, Eval: p.Eval}}}}}
@@ -116,6 +120,7 @@ func (c *offloaderCore) advance() []effect {
 
 func (r *lane) execOffloader(w work) error {
 	s := r.d2h
+	r.trace.copying(s, w.do)
 	switch e := w.do.(type) {
 	case spill:
 		host, slot := r.spilled(e.Host, e.Tokens), r.acts[e.Slot]
@@ -124,12 +129,14 @@ func (r *lane) execOffloader(w work) error {
 		s.Wait(slot.idle) // its last reader may still be at work
 		s.Record(slot.idle)
 		s.Notify(r.landed(w, fmt.Sprintf("spill an activation from slot %d", e.Slot), nothing))
+	case passOn:
+		r.passOn(w, e)
 	case offloadGrad:
 		r.offloadGrad(e)
 		s.Notify(r.landed(w, "offload the gradient of "+r.names[e.Layer], nothing))
 	case offloadRouting:
 		r.offloadRouting(e)
-		s.Notify(r.landed(w, fmt.Sprintf("offload the routing of %s step %d", r.names[e.Layer], e.p.Step), r.landedOffsets))
+		s.Notify(r.landed(w, fmt.Sprintf("offload the routing of %s step %d", r.names[e.Layer], e.p.Step), func() any { return r.landedOffsets(e.p) }))
 	case offloadLoss:
 		b := r.batches[e.Slot]
 		n := 4 * int64(e.p.Batch.Tokens)

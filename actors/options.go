@@ -6,6 +6,7 @@ import (
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/parallel"
+	"mt/internal/timeline"
 	"mt/plan"
 )
 
@@ -32,11 +33,11 @@ type Saver interface {
 	Abort()
 }
 
-// Options are all a run needs. The caller owns Device and Home.
+// Options are all a run needs. The caller owns Devices and Home.
 type Options struct {
-	Device device.Device
-	Home   host.Home      // of the layers: what is fetched, updated and saved
-	Pool   *parallel.Pool // the host's cores, on which norms are computed and arenas filled
+	Devices []device.Device // by lane; alike
+	Home    host.Home       // of the layers: what is fetched, updated and saved
+	Pool    *parallel.Pool  // the host's cores, on which norms are computed and arenas filled
 	// Plan says what of the model there is (layouts, layers.Spec), and how much memory
 	// each purpose gets (depths, limits of batches).
 	Plan     *plan.Run
@@ -57,6 +58,12 @@ type Options struct {
 	// More gain nothing, because the rows of the next batch wait for the update that this
 	// batch's gradient makes; tests show that they change nothing either.
 	moreBatches int
+	// predicted is set by Predict: nothing is computed, and no memory touched.
+	predicted *prediction
+	// Wrap, unless nil, is put around the device of a predicted run.
+	Wrap func(device.Device) device.Device
+	// Timeline is told what happens when; nil: nobody wants to know.
+	Timeline *timeline.Recorder
 	// Stop, when closed, ends the run after the step in progress.
 	Stop <-chan struct{}
 }

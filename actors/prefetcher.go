@@ -16,6 +16,7 @@ import (
 // prefetcherCore is the pure part of the Prefetcher.
 type prefetcherCore struct {
 	lane      laneID
+	rows      bool                       // its batches have the embedding's rows
 	versions  []versionState             // by layer
 	sources   [][]int                    // by tile, the layers that it is copied from
 	classes   []schedule.Class           // of every weight slot
@@ -23,6 +24,7 @@ type prefetcherCore struct {
 	batchFree []int                      // batch slots that are free
 	actFree   []int                      // activation slots that are free
 	programs  []*prefetchState
+	passed    passed // by other lanes
 }
 
 // versionState is what the last LayerUpdated said of a layer.
@@ -43,11 +45,12 @@ type prefetchState struct {
 	waitedIn Cause       // what the batch has waited for
 }
 
-// newPrefetcherCore makes a Prefetcher of so many layers, all at the same version. sources
+// newPrefetcherCore makes a Prefetcher of so many layers, all at the same version. rows says
+// whether the embedding is on its lane. sources
 // has, by tile, the layers that it is copied from; slots and batches are how many weight
 // slots there are of each class, and how many batch slots.
-func newPrefetcherCore(lane laneID, layers, version int, sources [][]int, slots [schedule.NumClasses]int, batches int, d plan.Depths) *prefetcherCore {
-	c := &prefetcherCore{lane: lane, versions: make([]versionState, layers), sources: sources, batchFree: ids(batches), actFree: ids(d.ActivationSlots)}
+func newPrefetcherCore(lane laneID, rows bool, layers, version int, sources [][]int, slots [schedule.NumClasses]int, batches int, d plan.Depths) *prefetcherCore {
+	c := &prefetcherCore{lane: lane, rows: rows, versions: make([]versionState, layers), sources: sources, batchFree: ids(batches), actFree: ids(d.ActivationSlots), passed: passed{}}
 	for class, n := range slots {
 		for range n {
 			c.slots[class] = append(c.slots[class], len(c.classes))
@@ -74,6 +77,7 @@ func ids(n int) []int {
 type fetchWeights struct {
 	Prog, Layer, Part, Tile, Slot int
 	Expert                        bool // it is an expert's tile, and is counted as such
+	Step                          int  // of the pass
 }
 
 // gatherRows collects the embedding's rows of a batch in the staging of a slot.
@@ -96,8 +100,8 @@ type fetchBatch struct {
 }
 
 // fetchActivation enqueues the copy of a spilled activation of so many tokens into a
-// slot; Host is where it lies on the host, as in schedule.Object.
-type fetchActivation struct{ Slot, Host, Tokens int }
+// slot; Host is where it lies on the host, as in schedule.Object, and Step that of the pass.
+type fetchActivation struct{ Slot, Host, Tokens, Step int }
 
 func (c *prefetcherCore) step(msg any) []effect {
 	switch m := msg.(type) {
@@ -120,6 +124,8 @@ func (c *prefetcherCore) step(msg any) []effect {
 				s.spilled[m.Object]++
 			}
 		}
+	case ActivationPassed:
+		c.passed.add(m)
 	case RoutingLanded:
 		for _, s := range c.programs {
 			if s.p.Seq == m.Prog {
@@ -144,6 +150,7 @@ func (c *prefetcherCore) advance() []effect {
 		if !s.batch || s.weights < len(s.p.WeightTakes) || s.acts < len(s.p.ActTakes) {
 			break
 		}
+		delete(c.passed, s.p.Seq)
 		c.programs = c.programs[1:]
 	}
 	return out
@@ -168,7 +175,10 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
 	if s.batch {
 		return nil
 	}
-	ok, cause := c.upToDate(s.p, 0)
+	ok, cause := true, NoStall
+	if c.rows {
+		ok, cause = c.upToDate(s.p, 0)
+	}
 	switch {
 	case !ok:
 		s.waitedIn = cause
@@ -220,7 +230,7 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []effect {
 		}
 		slot := (*free)[0]
 		*free = (*free)[1:]
-		out = append(out, work{do: fetchWeights{Prog: s.p.Seq, Layer: visit.Layer, Part: visit.Part, Tile: visit.Tile, Slot: slot, Expert: expert}},
+		out = append(out, work{do: fetchWeights{Prog: s.p.Seq, Layer: visit.Layer, Part: visit.Part, Tile: visit.Tile, Slot: slot, Expert: expert, Step: s.p.Step}},
 			send{c.lane.compute(), LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})
 		s.waited = NoStall
 		s.weights++
@@ -232,24 +242,23 @@ func (c *prefetcherCore) serveActivations(s *prefetchState) []effect {
 	var out []effect
 	for s.acts < len(s.p.ActTakes) && len(c.actFree) > 0 {
 		t := s.p.ActTakes[s.acts]
-		if t.Fetch && s.spilled[t.Object] < t.Spills {
+		if t.Fetch && s.spilled[t.Object] < t.Spills || t.Arrives && !c.passed[s.p.Seq][t.Object] {
 			break
 		}
 		slot := c.actFree[0]
 		c.actFree = c.actFree[1:]
-		o := s.p.Objects[t.Object]
-		if t.Fetch {
-			out = append(out, work{do: fetchActivation{Slot: slot, Host: o.Host, Tokens: o.Tokens}})
-		}
-		out = append(out, send{c.lane.compute(), ActivationFetched{Prog: s.p.Seq, Object: t.Object, Slot: slot, Filled: t.Fetch}})
+		out = append(append(out, s.take(t, slot)...), send{c.lane.compute(), ActivationFetched{Prog: s.p.Seq, Object: t.Object, Slot: slot, Filled: t.Fetch}})
 		s.acts++
 	}
 	return out
 }
 
 func (r *lane) execPrefetcher(w work) error {
+	r.trace.copying(r.h2d, w.do)
+	defer r.h2d.end()
 	switch e := w.do.(type) {
 	case gatherRows:
+		r.layOut(e)
 		r.hub.async(r.index.prefetcher(), w, func() (any, error) { return nil, r.gather(e) })
 		return nil
 	case fetchBatch:
@@ -258,6 +267,9 @@ func (r *lane) execPrefetcher(w work) error {
 	case fetchWeights:
 		r.fetchWeights(e)
 		return r.h2dErr("prefetch %s", r.names[e.Layer])
+	case takeIn:
+		r.takeIn(e)
+		return r.h2dErr("take an activation into slot %d", e.Slot)
 	case fetchActivation:
 		host := r.spilled(e.Host, e.Tokens)
 		slot := r.acts[e.Slot]

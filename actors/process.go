@@ -2,17 +2,14 @@ package actors
 
 import (
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-
-	"github.com/asynkron/protoactor-go/actor"
+	"time"
 )
 
-// process is the protoactor side of one actor: it feeds messages to the core and
+// process is the side of an actor that is not pure: it feeds messages to the core and
 // executes the effects. Mailboxes have no bound of their own, because credits bound how
 // many messages can be in them.
 type process struct {
@@ -25,44 +22,45 @@ type process struct {
 	mu   sync.Mutex // held while a message is handled
 }
 
-// Receive implements actor.Actor.
-func (s *process) Receive(ctx actor.Context) {
-	switch m := ctx.Message().(type) {
-	case *actor.Started, *actor.Stopping, *actor.Stopped, *actor.Restarting:
-	default:
-		s.hub.handle(s, m)
-	}
-}
-
 // hub connects the processes of one run.
 type hub struct {
-	system    *actor.ActorSystem
-	pids      map[address]*actor.PID
+	carrier
 	processes []*process
-	stopped   atomic.Bool    // no message is handled and no effect executed any more
-	pending   sync.WaitGroup // the goroutines that works run on
-	ended     chan error     // how the run ended, sent once by the Conductor; nil: well
+	stopped   atomic.Bool // no message is handled and no effect executed any more
+	ended     chan error  // how the run ended, sent once by the Conductor; nil: well
+	trace     *tracer     // nil: nobody wants one
 }
 
-func newHub() *hub {
-	quiet := func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
-	return &hub{pids: map[address]*actor.PID{}, system: actor.NewActorSystem(actor.WithLoggerFactory(quiet)), ended: make(chan error, 1)}
+// carrier carries messages and works: protoactor as time goes by, or a virtual clock.
+type carrier interface {
+	// start makes an actor ready for messages.
+	start(s *process) error
+	// tell puts msg into an actor's mailbox.
+	tell(to address, msg any)
+	// begin calls started and then f, which does w, on a goroutine of their own. On a virtual
+	// clock f is called after as long as w is said to take.
+	begin(w work, started, f func())
+	// result does a work by calling f. On a virtual clock nothing is computed, but what
+	// others need is found out.
+	result(w work, f func() (any, error)) (any, error)
+	// now is the time by which everything in the run is measured, but for what happens on the
+	// device.
+	now() time.Duration
+	// stop waits for the works that were begun, and ends all actors.
+	stop()
 }
+
+func newHub(c carrier) *hub { return &hub{carrier: c, ended: make(chan error, 1)} }
 
 // spawn starts the actor of s.
 func (h *hub) spawn(s *process) error {
 	s.hub = h
-	pid, err := h.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor { return s }), s.id.String())
-	if err != nil {
+	if err := h.start(s); err != nil {
 		return fmt.Errorf("start actor %s: %w", s.id, err)
 	}
-	h.pids[s.id] = pid
 	h.processes = append(h.processes, s)
 	return nil
 }
-
-// tell puts msg into an actor's mailbox.
-func (h *hub) tell(to address, msg any) { h.system.Root.Send(h.pids[to], msg) }
 
 // fail reports a fault to the Conductor, which ends the run.
 func (h *hub) fail(id address, err error) { h.tell(conductorID, Failed{Actor: id, Err: err}) }
@@ -104,9 +102,13 @@ func (h *hub) done(w work, result any) {
 // async does a work of actor id on a goroutine of its own, by calling f. It then sends
 // the work's messages with the result, or tells the Conductor of the error.
 func (h *hub) async(id address, w work, f func() (result any, err error)) {
-	h.pending.Add(1)
-	go func() {
-		defer h.pending.Done()
+	var span *piece
+	started := func() {
+		if !h.stopped.Load() {
+			span = h.trace.begin(id, w.do)
+		}
+	}
+	h.begin(w, started, func() {
 		defer func() {
 			if p := recover(); p != nil {
 				h.fail(id, broken(id, p))
@@ -115,13 +117,14 @@ func (h *hub) async(id address, w work, f func() (result any, err error)) {
 		if h.stopped.Load() {
 			return
 		}
-		result, err := f()
+		result, err := h.result(w, f)
+		h.trace.done(span)
 		if err != nil {
 			h.fail(id, err)
 			return
 		}
 		h.done(w, result)
-	}()
+	})
 }
 
 // close ends all actors and waits for the works that they have started on goroutines.
@@ -131,11 +134,7 @@ func (h *hub) close() {
 	for _, s := range h.processes {
 		s.rest()
 	}
-	h.pending.Wait()
-	for _, s := range h.processes {
-		h.system.Root.Stop(h.pids[s.id])
-	}
-	h.system.Shutdown()
+	h.stop()
 }
 
 // broken is the error for a panic of actor id. With MT_DEBUG set it has the stack.

@@ -95,22 +95,27 @@ func (b *books) Unregister(mem []byte) {
 func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves *keeper, dev *fault.Device, err error) {
 	t.Helper()
 	goroutines, arenas := runtime.NumGoroutine(), host.Usage().Now
-	var b books
+	var all []*books // by lane; a call of the first lane's device fails
 	tr.wrap = func(d device.Device) device.Device {
-		b.Device = d
+		b := &books{Device: d}
+		if all = append(all, b); len(all) > 1 {
+			return b
+		}
 		wrap := fault.Wrap
 		if late {
 			wrap = fault.WrapLate
 		}
-		dev = wrap(&b, call)
+		dev = wrap(b, call)
 		return dev
 	}
 	saves = &keeper{layers: len(tr.config().Layouts(tr.bf16))}
 	tr.saver = saves
 	home := tr.lend(0)
 	out, err = tr.run(t)
-	if n := b.registered.Load(); n != 0 {
-		t.Errorf("call %d: %d registrations are left", call, n)
+	for _, b := range all {
+		if n := b.registered.Load(); n != 0 {
+			t.Errorf("call %d: %d registrations are left", call, n)
+		}
 	}
 	if n := home.all(); n != 0 {
 		t.Errorf("call %d: %d layers are not given back", call, n)

@@ -26,8 +26,8 @@ func (reporterCore) step(msg any) []effect {
 func (r *run) execReporter(w work) error {
 	switch m := w.do.(type) {
 	case StepReport:
-		now := time.Now()
-		m.Elapsed = now.Sub(r.lastStep)
+		now := r.hub.now()
+		m.Elapsed = now - r.lastStep
 		r.lastStep = now
 		h2d, d2h := r.linkBytes()
 		m.H2D, m.D2H = h2d-r.lastH2D, d2h-r.lastD2H
@@ -36,7 +36,7 @@ func (r *run) execReporter(w work) error {
 			busy, stall := l.stalls.read(m.Prog)
 			m.Compute = max(m.Compute, busy)
 			for cause, d := range stall {
-				m.Stall[cause] += d
+				m.Stall[cause] += d / time.Duration(len(r.lanes))
 			}
 			experts := l.travelled.read(m.Prog)
 			m.Experts, m.ExpertBytes = m.Experts+experts.tiles, m.ExpertBytes+experts.bytes
@@ -45,7 +45,7 @@ func (r *run) execReporter(w work) error {
 			r.o.OnStep(m)
 		}
 	case EvalReport:
-		r.lastStep = time.Now()
+		r.lastStep = r.hub.now()
 		r.lastH2D, r.lastD2H = r.linkBytes()
 		if r.o.OnEval != nil {
 			r.o.OnEval(m)

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +16,7 @@ type run struct {
 	saving atomic.Bool // a checkpoint is open
 
 	// When and what the Reporter reported last; used by it alone.
-	lastStep         time.Time
+	lastStep         time.Duration // as the hub counts it
 	lastH2D, lastD2H int64
 }
 
@@ -22,6 +24,28 @@ type run struct {
 // device is idle, goroutines have ended, buffers are given back. The first fault anywhere
 // ends the run and is its error; checkpoints that were complete by then remain.
 func Run(o Options) (err error) {
+	return execute(o, newProtoCarrier(), func(r *run) error {
+		for stop := o.Stop; ; {
+			select {
+			case err := <-r.hub.ended:
+				return err
+			case <-stop:
+				r.hub.tell(conductorID, StopRequested{})
+				stop = nil
+			}
+		}
+	})
+}
+
+// execute is Run with the actors on a carrier; wait is called once they are at work, and
+// returns how the run ended.
+func execute(o Options, c carrier, wait func(*run) error) (err error) {
+	if a, ok := o.Home.(interface{ Aliased() bool }); ok && a.Aliased() && !o.Schedule.NoSave {
+		return errors.New("layers share one memory (host.NewAliased): what such a run computes is not to be saved")
+	}
+	if n := o.Plan.Lanes(); n != len(o.Devices) {
+		return fmt.Errorf("%d devices for a plan with %d lanes", len(o.Devices), n)
+	}
 	once, err := newShared(&o)
 	if err != nil {
 		return err
@@ -31,12 +55,15 @@ func Run(o Options) (err error) {
 			err = late
 		}
 	}()
-	only, err := newLane(once, 0, o.Device)
-	if err != nil {
-		return err
+	once.hub = newHub(c)
+	r := &run{shared: once}
+	for i, dev := range o.Devices {
+		l, err := newLane(once, laneID(i), dev)
+		if err != nil {
+			return err
+		}
+		r.lanes = append(r.lanes, l)
 	}
-	once.hub = newHub()
-	r := &run{shared: once, lanes: []*lane{only}, lastStep: time.Now()}
 	defer func() {
 		r.hub.close()
 		for _, l := range r.lanes {
@@ -48,19 +75,31 @@ func Run(o Options) (err error) {
 			o.Saver.Abort()
 		}
 	}()
+	if err := r.startTrace(); err != nil {
+		return err
+	}
+	r.lastStep = r.hub.now()
 	if err := r.spawn(); err != nil {
 		return err
 	}
 	r.hub.tell(conductorID, begin{})
-	for stop := o.Stop; ; {
-		select {
-		case err := <-r.hub.ended:
-			return err
-		case <-stop:
-			r.hub.tell(conductorID, StopRequested{})
-			stop = nil
+	return wait(r)
+}
+
+// startTrace begins to tell Options.Timeline what happens.
+func (r *run) startTrace() error {
+	t := newTracer(r.o.Timeline, r.hub.now, r.names)
+	if t == nil {
+		return nil
+	}
+	for _, l := range r.lanes {
+		if err := l.startTrace(t); err != nil {
+			return fmt.Errorf("prepare the pipeline: trace: %w", err)
 		}
 	}
+	t.places(r.lanes)
+	r.hub.trace = t
+	return nil
 }
 
 // spawn starts the actors.
@@ -75,11 +114,7 @@ func (r *run) spawn() error {
 	for _, g := range r.gradients {
 		into = append(into, g.In)
 	}
-	var slots [schedule.NumClasses]int
-	for class := range slots {
-		slots[class], _ = o.Plan.Slots(schedule.Class(class))
-	}
-	conductor := newConductorCore(o.Schedule, o.Start, len(r.lanes), o.Plan.Depths.BatchesAhead, r.schedule)
+	conductor := newConductorCore(o.Schedule, o.Start, o.Plan.Depths.BatchesAhead, r.schedule)
 	conductor.pairs = o.Plan.Spec.Config.AttendedPairs
 	processes := []*process{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
@@ -87,10 +122,14 @@ func (r *run) spawn() error {
 		{id: optimizerID, core: newOptimizerCore(into, len(r.lanes), o.Start, o.MaxGradNorm), exec: r.execOptimizer},
 	}
 	for _, l := range r.lanes {
+		var slots [schedule.NumClasses]int
+		for class := range slots {
+			slots[class], _ = l.plan.Slots(schedule.Class(class))
+		}
 		processes = append(processes,
 			&process{id: l.index.offloader(), core: newOffloaderCore(l.index, o.MaxGradNorm > 0, o.Plan.Depths), exec: l.execOffloader},
 			&process{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths), exec: l.execCompute},
-			&process{id: l.index.prefetcher(), core: newPrefetcherCore(l.index, n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths), exec: l.execPrefetcher})
+			&process{id: l.index.prefetcher(), core: newPrefetcherCore(l.index, r.schedule.On(0) == int(l.index), n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths), exec: l.execPrefetcher})
 	}
 	processes = append(processes,
 		&process{id: feederID, core: &feederCore{}, exec: r.execFeeder},

@@ -347,7 +347,7 @@ func TestStopBetweenSteps(t *testing.T) {
 	for _, noSave := range []bool{true, false} {
 		for _, evaluating := range []bool{true, false} {
 			c := newConductorCore(Schedule{FirstStep: 1, LastStep: 9, EvalPasses: 2, MaxNonFinite: 9, NoSave: noSave, DataPos: func(s int) int64 { return int64(4 * s) }},
-				State{}, 1, 1, schedule.Spec{})
+				State{}, 1, schedule.Spec{})
 			c.version, c.planned, c.tokens = 1, 1, 30 // one step is made, the next has no batch yet
 			c.open[1] = &stepInProgress{}
 			c.eval.running = evaluating

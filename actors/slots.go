@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"slices"
+
 	"mt/device"
 	"mt/device/op"
 	"mt/internal/accounts"
@@ -112,10 +114,28 @@ func (p inPlace) bind(staging []byte) (device.Mem, error) { return p.r.dev.BindH
 
 func (inPlace) upload(device.Mem, []byte) {}
 
+// sources are the layers whose tiles the lane copies from.
+func (r *lane) sources() (out []int) {
+	for l := range r.schedule.Layers {
+		if slices.ContainsFunc(r.tiles, func(t layers.Tile) bool {
+			return r.schedule.On(t.Layer) == int(r.index) && slices.Contains(t.Sources(), l)
+		}) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
 // allocWeights makes the weight slots of all classes.
 func (r *lane) allocWeights() error {
-	for l := range r.schedule.Layers {
-		if err := r.placement().register(r.o.Home.Tile(l)); err != nil {
+	registered := map[*byte]bool{} // aliased layers (host.NewAliased) have one tile
+	for _, l := range r.sources() {
+		tile := r.o.Home.Tile(l)
+		if len(tile) == 0 || registered[&tile[0]] {
+			continue
+		}
+		registered[&tile[0]] = true
+		if err := r.placement().register(tile); err != nil {
 			return err
 		}
 	}
@@ -171,7 +191,7 @@ func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
 // after that update.
 type inSlab struct{ r *lane }
 
-func (l inSlab) mem(layer, _ int) device.Mem { return l.r.dev.BindHost(l.r.slabs[layer].Bytes()) }
+func (l inSlab) mem(layer, _ int) device.Mem { return l.r.dev.BindHost(l.r.slabs[layer]) }
 
 func (l inSlab) grads(t layers.Tile, buf int) layers.Grads {
 	mem, g := l.mem(t.Layer, buf), layers.Grads{}
@@ -201,11 +221,14 @@ func (r *lane) allocGrads() (err error) {
 			return err
 		}
 	}
-	for _, a := range r.slabs {
-		if err := r.dev.Register(a.Bytes()); err != nil {
+	for i, slab := range r.slabs {
+		if p.Clip && r.schedule.On(i) != int(r.index) || !p.Clip && i/p.Depths.GradSlabs != int(r.index) {
+			continue // another lane's
+		}
+		if err := r.dev.Register(slab); err != nil {
 			return err
 		}
-		r.onClose(func() { r.dev.Unregister(a.Bytes()) })
+		r.onClose(func() { r.dev.Unregister(slab) })
 	}
 	return nil
 }

@@ -13,20 +13,21 @@ import (
 type stalls struct {
 	dev       device.Device
 	mu        sync.Mutex
-	free      []device.Event    // to be used again
-	all       []device.Event    // that were made
-	timelines map[int]*timeline // by pass
-	last      device.Event      // where the next timeline begins; nil: at its first mark
+	free      []device.Event        // to be used again
+	all       []device.Event        // that were made
+	timelines map[int]*passTimeline // by pass
+	last      device.Event          // where the next timeline begins; nil: at its first mark
 	// ends are the events at which timelines ended and none begins, because skip was called
 	// after them. They may be freed when the next timeline has been read.
-	ends []device.Event
+	ends  []device.Event
+	trace *laneTracer // is shown what is summed up; nil: nobody is
 }
 
-// timeline has the marks of one pass, in the order of the stream. Marks that the device
+// passTimeline has the marks of one pass, in the order of the stream. Marks that the device
 // has passed are summed up while the program still runs, so that their events can be used
-// again: layers with experts make marks by the ten thousand. A nil timeline records
+// again: layers with experts make marks by the ten thousand. A nil one records
 // nothing.
-type timeline struct {
+type passTimeline struct {
 	of     *stalls
 	stream device.Stream
 	begin  device.Event // where it begins
@@ -35,6 +36,11 @@ type timeline struct {
 	stall  [NumCauses]time.Duration
 	ends   []device.Event // of stalls, to be freed with this timeline
 	err    error          // of the first event that could not be made
+
+	// For the trace: the launch that marks are of, the step, and its begin and end as shown.
+	work  *piece
+	step  int
+	shown [2]time.Duration
 }
 
 // mark is an event and what the stream did since the mark before.
@@ -42,9 +48,12 @@ type mark struct {
 	event device.Event
 	cause Cause // it waited for this; NoStall: nobody knows what for
 	busy  bool  // it worked
+	work  *piece
 }
 
-func newStalls(dev device.Device) *stalls { return &stalls{dev: dev, timelines: map[int]*timeline{}} }
+func newStalls(dev device.Device) *stalls {
+	return &stalls{dev: dev, timelines: map[int]*passTimeline{}}
+}
 
 func (c *stalls) event() (device.Event, error) {
 	if n := len(c.free); n > 0 {
@@ -61,12 +70,12 @@ func (c *stalls) event() (device.Event, error) {
 
 // timeline returns that of a program. The first call makes it; it begins where the timed
 // work before it on the stream ended.
-func (c *stalls) timeline(s device.Stream, prog int) *timeline {
+func (c *stalls) timeline(s device.Stream, prog int) *passTimeline {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.timelines[prog]
 	if t == nil {
-		t = &timeline{of: c, stream: s, ends: c.ends}
+		t = &passTimeline{of: c, stream: s, ends: c.ends}
 		c.ends = nil
 		if c.last != nil {
 			t.add(mark{event: c.last})
@@ -77,12 +86,12 @@ func (c *stalls) timeline(s device.Stream, prog int) *timeline {
 }
 
 // waited marks that the stream has stood still since the mark before, for cause.
-func (t *timeline) waited(cause Cause) { t.mark(mark{cause: cause}) }
+func (t *passTimeline) waited(cause Cause) { t.mark(mark{cause: cause}) }
 
 // worked marks that the stream has worked since the mark before.
-func (t *timeline) worked() { t.mark(mark{busy: true}) }
+func (t *passTimeline) worked() { t.mark(mark{busy: true}) }
 
-func (t *timeline) mark(m mark) {
+func (t *passTimeline) mark(m mark) {
 	if t == nil || t.err != nil {
 		return
 	}
@@ -91,12 +100,13 @@ func (t *timeline) mark(m mark) {
 	if m.event, t.err = t.of.event(); t.err != nil {
 		return
 	}
+	m.work = t.work
 	t.stream.Record(m.event)
 	t.add(m)
 	t.of.last = m.event
 }
 
-func (t *timeline) add(m mark) {
+func (t *passTimeline) add(m mark) {
 	if t.begin == nil {
 		t.begin = m.event
 	}
@@ -106,7 +116,7 @@ func (t *timeline) add(m mark) {
 
 // soFar is how many marks were made so far: what passed is to be told when the device has
 // passed them.
-func (t *timeline) soFar() int {
+func (t *passTimeline) soFar() int {
 	if t == nil {
 		return 0
 	}
@@ -124,13 +134,14 @@ func (c *stalls) passed(prog, marks int) {
 
 // sum adds up the time between the first marks, so many of them, and frees their events
 // but for the first, where the timeline begins, and the last.
-func (t *timeline) sum(marks int) {
+func (t *passTimeline) sum(marks int) {
 	last := len(t.marks) - 1 - (t.made - marks)
 	for i := 1; i <= last; i++ {
 		m, before := t.marks[i], t.marks[i-1].event
 		if !m.busy {
 			t.stall[m.cause] += max(0, m.event.Elapsed(before))
 		}
+		t.of.trace.marked(t, before, m)
 		if before != t.begin {
 			t.of.free = append(t.of.free, before)
 		}
@@ -141,7 +152,7 @@ func (t *timeline) sum(marks int) {
 }
 
 // failed is the error of the first mark that could not be made.
-func (t *timeline) failed() error {
+func (t *passTimeline) failed() error {
 	if t == nil {
 		return nil
 	}
@@ -177,6 +188,7 @@ func (c *stalls) read(prog int) (total time.Duration, stall [NumCauses]time.Dura
 		return 0, stall
 	}
 	t.sum(t.made)
+	c.trace.stepDone(t)
 	end := t.marks[0].event // the next timeline may begin there
 	if t.begin != end {
 		c.free = append(c.free, t.begin)
@@ -195,18 +207,55 @@ func (c *stalls) close() {
 	}
 }
 
-// countedStream counts the bytes that cross the link.
+// countedStream counts the bytes that cross the link, and shows the trace what is enqueued.
 type countedStream struct {
 	device.Stream
 	bytes atomic.Int64
+	trace *streamTracer // nil: none
 }
 
 func (s *countedStream) CopyH2D(dst device.Mem, src []byte) {
 	s.bytes.Add(int64(len(src)))
+	s.trace.copies()
 	s.Stream.CopyH2D(dst, src)
 }
 
 func (s *countedStream) CopyD2H(dst []byte, src device.Mem) {
 	s.bytes.Add(int64(len(dst)))
+	s.trace.copies()
 	s.Stream.CopyD2H(dst, src)
+}
+
+// Record also ends the work that the trace follows: what is told by e has been done.
+func (s *countedStream) Record(e device.Event) {
+	s.trace.stops()
+	s.Stream.Record(e)
+}
+
+func (s *countedStream) Wait(e device.Event) {
+	if s.trace == nil {
+		s.Stream.Wait(e)
+		return
+	}
+	s.trace.wait(e)
+}
+
+// Notify also ends the work that the trace follows.
+func (s *countedStream) Notify(f func(error)) {
+	passed := s.trace.ends()
+	if passed == nil {
+		s.Stream.Notify(f)
+		return
+	}
+	s.Stream.Notify(func(err error) {
+		passed(err)
+		f(err)
+	})
+}
+
+// end ends the work that the trace follows on a stream that nobody is notified of.
+func (s *countedStream) end() {
+	if passed := s.trace.ends(); passed != nil {
+		s.Stream.Notify(passed)
+	}
 }

@@ -113,8 +113,8 @@ func TestClockSumsAsItGoes(t *testing.T) {
 	for prog := range 5 {
 		for range launches {
 			cause, wait, work := Cause(r.Intn(int(NumCauses))), r.Intn(5), r.Intn(9)
-			for _, pass := range []func(t *timeline){func(t *timeline) { t.waited(NoStall) },
-				func(t *timeline) { t.waited(cause) }, func(t *timeline) { t.worked() }} {
+			for _, pass := range []func(t *passTimeline){func(t *passTimeline) { t.waited(NoStall) },
+				func(t *passTimeline) { t.waited(cause) }, func(t *passTimeline) { t.worked() }} {
 				for _, c := range clocks {
 					pass(c.timeline(s, prog))
 				}
@@ -146,7 +146,7 @@ func TestClockOfNothing(t *testing.T) {
 	if total, stall := c.read(7); total != 0 || stall != [NumCauses]time.Duration{} {
 		t.Errorf("got %v, %v", total, stall)
 	}
-	var none *timeline
+	var none *passTimeline
 	none.waited(StallData)
 	none.worked()
 	if err := none.failed(); err != nil {
@@ -252,7 +252,7 @@ func TestCauseOfBatch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}
-			core := newPrefetcherCore(0, 3, 0, ownTiles(s, false), slotsOf(testDepths(1), s), 1, testDepths(1))
+			core := newPrefetcherCore(0, true, 3, 0, ownTiles(s, false), slotsOf(testDepths(1), s), 1, testDepths(1))
 			p := planned(t, s, fakeBatch(1))
 			p.Version, p.Waited = 1, c.waited
 			var got []Cause

@@ -16,6 +16,7 @@ import (
 	"mt/internal/synchronous"
 	"mt/layers"
 	"mt/plan"
+	"mt/schedule"
 )
 
 // synchronous trains as tr says without the pipeline: all on the device at once,
@@ -54,7 +55,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	o := tr.options(dev, store, nil, p, &out)
+	o := tr.options([]device.Device{dev}, store, nil, p, &out)
 	rate := optim.Rate{}
 	for step := 1; step <= tr.steps; step++ {
 		b, err := o.Batch(step, false)
@@ -119,6 +120,8 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 		"fp32-qknorm":          func(tr *trial) { tr.qkNorm = true },
 		"one-micro-batch":      func(tr *trial) { tr.micro = 1000 },
 		"many-micro-batches":   func(tr *trial) { tr.micro = 1 },
+		"lanes-order":          func(tr *trial) { tr.order, tr.micro = schedule.Lanes, 1 },
+		"lanes-order-experts":  func(tr *trial) { tr.order, tr.experts, tr.chosen, tr.shards = schedule.Lanes, 5, 3, 2 },
 		"bf16":                 func(tr *trial) { tr.bf16 = true },
 		"bf16-bf16grads":       func(tr *trial) { tr.bf16, tr.gradBF16 = true, true },
 		"tied":                 func(tr *trial) { tr.tied = true },
@@ -194,11 +197,15 @@ func randomTrial(r *rand.Rand) trial {
 	tr.tied, tr.qkNorm, tr.bf16, tr.noClip, tr.sync, tr.copyTiles = coin(), coin(), coin(), coin(), coin(), coin()
 	tr.gradBF16 = tr.bf16 && coin()
 	tr.keep = []layers.Keep{layers.KeepNothing, layers.KeepAttention, layers.KeepQKV, layers.KeepAll}[r.Intn(4)]
+	tr.order = schedule.Order(r.Intn(2))
 	tr.shards, tr.moreBatches = r.Intn(5), r.Intn(2)
 	if coin() {
 		tr.experts = 1 + r.Intn(8)
 		tr.chosen, tr.aux, tr.onDemand = 1+r.Intn(tr.experts), coin(), coin()
 	}
 	tr.depths = plan.Depths{WeightSlots: 1 + r.Intn(5), GradBuffers: 1 + r.Intn(3), GradSlabs: 2 + r.Intn(2), ActivationSlots: 3 + r.Intn(9), BatchesAhead: 1 + r.Intn(2)}
+	if lanes := 1 + r.Intn(4); lanes > 1 && tr.order == schedule.Lanes && !tr.aux {
+		tr = tr.withLanes(lanes, r.Int63())
+	}
 	return tr
 }

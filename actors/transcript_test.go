@@ -27,17 +27,20 @@ func TestTranscripts(t *testing.T) {
 		"head-shards":        {layers: 3, headShards: 2, micro: 2, steps: 2, depths: least, tied: true, evalSteps: 2, evalPasses: 1, stopAfter: -1, seed: 7},
 		"experts-ahead":      {layers: 4, experts: 3, micro: 2, steps: 1, depths: wide, clip: 1, evalSteps: 1, evalPasses: 2, stopAfter: -1, seed: 8},
 		"experts-on-demand":  {layers: 4, experts: 4, onDemand: true, headShards: 2, micro: 2, steps: 1, depths: least, tied: true, evalSteps: 1, evalPasses: 2, stopAfter: -1, seed: 9},
+		"lanes":              {layers: 4, micro: 2, steps: 1, depths: least, clip: 1, lane: []int{1, 0, 1, 0}, stopAfter: -1, seed: 13},
 		"stop":               {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, stopAfter: 60, seed: 6},
+		"pause":              {layers: 3, micro: 1, steps: 3, depths: wide, clip: 1, saveSteps: 3, evalSteps: 2, evalPasses: 1, pauseAfter: 2, stopAfter: -1, seed: 11},
+		"enough":             {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, evalSteps: 1, evalPasses: 2, enoughAt: 2, stopAfter: -1, seed: 12},
 		"stop-in-evaluation": {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, evalSteps: 1, evalPasses: 3, stopAfter: 100, seed: 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, cfg)
-			w.trace = map[role]*strings.Builder{}
+			w.trace = map[address]*strings.Builder{}
 			if err := w.run(); err != nil {
 				t.Fatal(err)
 			}
-			for id := range numRoles {
-				compareTranscript(t, filepath.Join("testdata", name, id.String()+".txt"), w.trace[id])
+			for id := range w.cores {
+				compareTranscript(t, filepath.Join("testdata", name, at(id).String()+".txt"), w.trace[at(id)])
 			}
 		})
 	}
@@ -72,7 +75,7 @@ func compareTranscript(t *testing.T, file string, got *strings.Builder) {
 }
 
 // record notes a message and what came of it.
-func (w *world) record(id role, msg any, effects []effect) {
+func (w *world) record(id address, msg any, effects []effect) {
 	if w.trace == nil {
 		return
 	}

@@ -52,6 +52,14 @@ func words(v any) string {
 		return fmt.Sprintf("spill %d tokens of activations from slot %d to %d", m.Tokens, m.Slot, m.Host)
 	case ActivationSpilled:
 		return fmt.Sprintf("pass %d: object %d is spilled", m.Prog, m.Object)
+	case takeIn:
+		return fmt.Sprintf("take %d tokens of activations in from place %d, into slot %d", m.Tokens, m.Passage, m.Slot)
+	case ActivationLeft:
+		return fmt.Sprintf("pass %d: object %d in activation slot %d is for another lane", m.Prog, m.Object, m.Slot)
+	case passOn:
+		return fmt.Sprintf("pass %d tokens of activations on from slot %d to place %d", m.Tokens, m.Slot, m.Passage)
+	case ActivationPassed:
+		return fmt.Sprintf("pass %d: object %d can be taken in", m.Prog, m.Object)
 	case ActivationSlotFreed:
 		return fmt.Sprintf("activation slot %d is free", m.Slot)
 	case enqueue:
@@ -158,7 +166,7 @@ func launchInWords(m enqueue) string {
 			s += fmt.Sprintf(", %s %d%s", slot.name, slot.at, also(slot.wait, "to wait for"))
 		}
 	}
-	s += also(m.First, "first") + also(m.Last, "last")
+	s += also(m.WaitBatch, "after the batch") + also(m.First, "first") + also(m.Last, "last")
 	if m.Pairs > 0 || m.From > 0 {
 		s += fmt.Sprintf(", pairs %d from %d", m.Pairs, m.From)
 	}

@@ -37,7 +37,7 @@ func (r *Run) Balances() bool { return r.Experts > 0 && r.Spec.Config.OutputRout
 // ExpertStateBytes is the size of the state that a layer with experts works in: normed
 // input, sum and routing of all tokens of a step. One state serves all layers in turn.
 func (r *Run) ExpertStateBytes() int64 {
-	if r.Experts == 0 {
+	if r.Experts == 0 || !r.hasExperts() {
 		return 0
 	}
 	return r.Spec.MoEBytes(r.Limits.Tokens, !r.EvalOnly)
@@ -46,7 +46,7 @@ func (r *Run) ExpertStateBytes() int64 {
 // RoutingBytes is the host memory for what is copied there from that state: where each
 // expert's pairs begin and, with the losses, the counts and sums of probabilities of a pass.
 func (r *Run) RoutingBytes() int64 {
-	if r.Experts == 0 {
+	if r.Experts == 0 || !r.hasExperts() {
 		return 0
 	}
 	return alignUp(4 * int64(3*r.Experts+1))

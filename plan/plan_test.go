@@ -464,7 +464,7 @@ func TestPlanesInTheTable(t *testing.T) {
 			}
 			out = append(out, fmt.Sprintf("%s, %s: %d", row.Purpose, row.Detail, row.Bytes))
 		}
-		return out, r.updateBytes(1, r.Gradients()[1])
+		return out, r.UpdateBytes(1, r.Gradients()[1])
 	}
 	var all, matrices int64
 	for _, l := range resolve(t, request()).Layouts {

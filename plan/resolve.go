@@ -29,6 +29,8 @@ type Request struct {
 	Depths           Depths
 	Rows, RowTokens  int // rows of a step, tokens of the longest row
 	Positions        int // the longest document that the rotary tables serve; 0: RowTokens
+	Order            schedule.Order
+	Devices          int // how many lanes; 0: one
 	Clip             bool
 	Unified          bool
 	EvalOnly         bool
@@ -83,8 +85,8 @@ func (e *NotFitting) Error() string {
 }
 
 // Resolve chooses what the request leaves open. First comes what changes the order of sums:
-// parts of the head, gradient dtype, micro-batch. It is chosen with the least depths,
-// whatever depths the request has, so that it does not depend on any. Then come the buffers
+// parts of the head, gradient dtype, micro-batch. It is chosen with the least depths and for one
+// device, whatever the request has, so that it does not depend on these. Then come the buffers
 // that let copies run beside the work, then how much the forward keeps, then activation
 // slots. The error is a *NotFitting where there is too little memory.
 func Resolve(q Request) (*Run, error) {
@@ -119,7 +121,7 @@ func choose(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	r := &Run{Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
+	r := &Run{Order: q.Order, Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
 	if !q.EvalOnly {
 		r.Planes = q.Planes
 	}
@@ -132,6 +134,7 @@ func choose(q Request) (*Run, error) {
 	r.resolveHead(q)
 	r.resolveGradDType(q)
 	r.resolveMicroBatch(q)
+	r.Lane = shareOut(r.weights(), q.Devices)
 	r.askedDepths(q)
 	r.raiseBuffers(q)
 	if auto(q.Recompute) {
@@ -168,6 +171,9 @@ func (q Request) check() error {
 	if n := q.HeadShards; n < 0 || n > q.Config.VocabSize {
 		return &BadDepth{"pipeline.head_shards", fmt.Sprintf("pipeline.head_shards: %d parts of a vocabulary of %d: want at least 1 and no empty part",
 			n, q.Config.VocabSize)}
+	}
+	if err := q.checkLanes(); err != nil {
+		return err
 	}
 	if q.Rows < 1 || q.RowTokens < 1 {
 		return fmt.Errorf("a step of %d rows of at most %d tokens: both are at least 1", q.Rows, q.RowTokens)
@@ -341,7 +347,11 @@ func (r *Run) raiseBuffers(q Request) {
 // slots keep the link busy during attention, which takes as long as the copies of many
 // tiles.
 func (r *Run) autoWeightSlots() int {
-	return min(autoWeightSlots+r.Experts/4, r.streamedTiles())
+	most := 0
+	for _, v := range r.views() {
+		most = max(most, v.streamedTiles())
+	}
+	return min(autoWeightSlots+r.Experts/4, most)
 }
 
 // raiseKeep lets the forward keep as much as fits while every activation has a slot.
@@ -359,20 +369,36 @@ func (r *Run) raiseKeep(q Request) {
 }
 
 // allActivations is with how many activation slots nothing ever spills. An evaluation needs
-// a layer's input no more once it has the layer's output.
+// a layer's input no more once it has the layer's output. With several lanes it is that of the
+// lane which has most; two slots more are for what has come from another lane before it is
+// needed, and for what is to be passed on.
 func (r *Run) allActivations() int {
-	if r.EvalOnly {
-		return max(minActSlots, r.Limits.MicroBatches+1)
+	passing := 0
+	if r.Lane != nil {
+		passing = 2
 	}
-	return max(minActSlots, r.activations()*r.Limits.MicroBatches)
+	if r.EvalOnly {
+		return max(minActSlots, r.Limits.MicroBatches+1+passing)
+	}
+	most := 0
+	for _, v := range r.views() {
+		most = max(most, v.activations())
+	}
+	return max(minActSlots, most*r.Limits.MicroBatches+passing)
 }
 
 // activations is how many hidden states of a micro-batch a step has at most at once: the
 // input of every layer but the embedding and, beside a head in parts, the gradient. A whole
-// head turns its input into the gradient.
+// head turns its input into the gradient. A lane without the head has the gradient beside the
+// inputs of its layers.
 func (r *Run) activations() (n int) {
 	for l := range r.Layouts {
-		n += r.Kind(l).Activations(r.Spec)
+		if r.has(l) {
+			n += r.Kind(l).Activations(r.Spec)
+		}
+	}
+	if !r.has(r.Head()) {
+		n++
 	}
 	return n
 }
@@ -412,7 +438,7 @@ func (r *Run) raise(q Request, depth *int, want int) {
 // that is all memory.
 func (r *Run) tooLargeForDevice(q Request) bool {
 	t := r.Table()
-	return q.DeviceMemory > 0 && t.Device > q.DeviceMemory || q.Unified && q.HostMemory > 0 && t.Host+t.Device > q.HostMemory
+	return q.DeviceMemory > 0 && t.Device > q.DeviceMemory || q.Unified && q.HostMemory > 0 && t.Host+t.AllDevices > q.HostMemory
 }
 
 // fits checks the run against the budgets of q.
@@ -423,7 +449,7 @@ func (r *Run) fits(q Request) error {
 	}
 	need := t.Host
 	if q.Unified {
-		need += t.Device
+		need += t.AllDevices
 	}
 	if q.HostMemory > 0 && need > q.HostMemory {
 		last := ", or raise host_memory"

@@ -46,6 +46,7 @@ func NewLimits(rows, rowTokens, microBatchTokens, vocab int) Limits {
 type Run struct {
 	Layouts  []model.Layout
 	Spec     layers.Spec
+	Order    schedule.Order // in which layers take the micro-batches
 	GradBF16 bool
 	Clip     bool  // gradients of all layers wait for the norm
 	Unified  bool  // the device computes on host memory; tiles are bound in place
@@ -60,6 +61,9 @@ type Run struct {
 	// OnDemand: an expert's tile is fetched only when it is known that tokens go to it.
 	Experts  int
 	OnDemand bool
+	// Lane is, by layer, the lane that it is on; nil: there is one lane.
+	Lane []int
+	view int // 0: all lanes; else those sizes that differ are of lane view−1
 }
 
 // GradBytes is the size of one element of a landed gradient.
@@ -69,6 +73,10 @@ func (r *Run) GradBytes() int64 {
 	}
 	return 4
 }
+
+// TurnsAround says whether every layer takes the micro-batches in the reverse order of the one
+// before.
+func (r *Run) TurnsAround() bool { return r.Order == schedule.Zigzag }
 
 // Kind is the kind of layer l.
 func (r *Run) Kind(l int) layers.Kind { return layers.KindOf(r.Layouts[l].Kind) }
@@ -175,7 +183,7 @@ func (r *Run) slotBytes() (n int64) {
 
 // Schedule is what the program of a training step follows from.
 func (r *Run) Schedule() schedule.Spec {
-	s := schedule.Spec{OnDemand: r.OnDemand, WeightSlots: r.Depths.WeightSlots, ActivationSlots: r.Depths.ActivationSlots}
+	s := schedule.Spec{Order: r.Order, Lane: r.Lane, OnDemand: r.OnDemand, WeightSlots: r.Depths.WeightSlots, ActivationSlots: r.Depths.ActivationSlots}
 	var kinds []model.LayerKind
 	for _, l := range r.Layouts {
 		kinds = append(kinds, l.Kind)
@@ -192,7 +200,7 @@ func (r *Run) Schedule() schedule.Spec {
 func (r *Run) largest(size func(layers.Tile) int64, classes ...schedule.Class) (n int64) {
 	for i, l := range r.Layouts {
 		kind := r.Kind(i)
-		if !slices.Contains(classes, kind.Class(r.Spec)) {
+		if !r.has(i) || !slices.Contains(classes, kind.Class(r.Spec)) {
 			continue
 		}
 		for _, k := range kind.Largest(r.Spec, l) {
@@ -202,8 +210,8 @@ func (r *Run) largest(size func(layers.Tile) int64, classes ...schedule.Class) (
 	return n
 }
 
-// SlabBytes are the sizes of the slabs: with clipping one for every layer, else
-// GradSlabs of the largest size.
+// SlabBytes are the sizes of the slabs: with clipping one for every layer, else for every
+// lane GradSlabs of the largest size.
 func (r *Run) SlabBytes() []int64 {
 	var out []int64
 	switch {
@@ -213,7 +221,7 @@ func (r *Run) SlabBytes() []int64 {
 			out = append(out, r.GradElems(l)*r.GradBytes())
 		}
 	default:
-		for range r.Depths.GradSlabs {
+		for range r.Depths.GradSlabs * r.Lanes() {
 			out = append(out, r.SlabElems()*r.GradBytes())
 		}
 	}
@@ -232,7 +240,7 @@ const savedTensors = 16
 // a tensor may cost up to device.Align bytes, for each tensor of each micro-batch.
 func (r *Run) SavedBytes(l int) int64 {
 	n := r.Kind(l).SavedBytes(r.Spec, r.Limits.Tokens)
-	if n == 0 || r.EvalOnly {
+	if n == 0 || r.EvalOnly || !r.has(l) {
 		return 0
 	}
 	return n + int64(r.Limits.MicroBatches)*savedTensors*device.Align
@@ -265,8 +273,12 @@ func (r *Run) BatchIntBytes() int64 {
 	return alignUp(4*n + 6*int64(l.MicroBatches)*device.Align)
 }
 
-// BatchBytes is the size of a batch on the device without its losses.
+// BatchBytes is the size of a batch on the device without its losses. The embedding's rows are
+// for the lane of the embedding alone.
 func (r *Run) BatchBytes() int64 {
+	if !r.has(0) {
+		return r.BatchIntBytes()
+	}
 	return r.BatchIntBytes() + r.ActivationBytes(r.Limits.UniqueIDs)
 }
 

@@ -15,7 +15,7 @@ import (
 
 // Row is one line of the memory table.
 type Row struct {
-	Where   string `json:"where"` // "host" or "device"
+	Where   string `json:"where"` // "host"; "device" or, of several, "device 0", "device 1", …
 	Purpose string `json:"purpose"`
 	Bytes   int64  `json:"bytes"`
 	Detail  string `json:"detail,omitempty"`
@@ -25,8 +25,12 @@ type Row struct {
 type Table struct {
 	Rows   []Row `json:"rows"`
 	Host   int64 `json:"host_bytes"`   // sum of the rows on the host
-	Device int64 `json:"device_bytes"` // sum of the rows on the device
-	Params int64 `json:"parameters"`
+	Device int64 `json:"device_bytes"` // sum of the rows on the device, of several on the one that has most
+	// AllDevices is the sum of the rows on all devices.
+	AllDevices int64 `json:"all_devices_bytes"`
+	Params     int64 `json:"parameters"`
+	// devices are the sums by device, where there are several.
+	devices []int64
 }
 
 // Table lists the memory of r by purpose. It is exact to the byte, with the alignment of
@@ -38,13 +42,6 @@ func (r *Run) Table() Table {
 	host := func(purpose string, bytes int64, detail string, args ...any) {
 		t.Rows = append(t.Rows, Row{"host", purpose, bytes, fmt.Sprintf(detail, args...)})
 		t.Host += bytes
-	}
-	dev := func(purpose string, bytes int64, detail string, args ...any) {
-		t.Rows = append(t.Rows, Row{"device", purpose, bytes, fmt.Sprintf(detail, args...)})
-		t.Device += bytes
-	}
-	if r.Context > 0 {
-		dev("context", r.Context, "driver, kernels, library workspaces")
 	}
 	var tiles, lo int64
 	for _, l := range r.Layouts {
@@ -60,9 +57,23 @@ func (r *Run) Table() Table {
 	}
 	r.planeRows(host)
 	if !r.EvalOnly {
-		r.gradRows(host, dev)
+		r.slabRow(host)
 	}
-	r.activationRows(host, dev)
+	r.stagingRows(host)
+	for lane, v := range r.views() {
+		where, sum := "device", int64(0)
+		if r.Lane != nil {
+			where = fmt.Sprintf("device %d", lane)
+		}
+		v.deviceRows(func(purpose string, bytes int64, detail string, args ...any) {
+			t.Rows = append(t.Rows, Row{where, purpose, bytes, fmt.Sprintf(detail, args...)})
+			sum += bytes
+		})
+		t.Device, t.AllDevices = max(t.Device, sum), t.AllDevices+sum
+		if r.Lane != nil {
+			t.devices = append(t.devices, sum)
+		}
+	}
 	host("program", programBytes, "code, Go heap, packed matrices")
 	return t
 }
@@ -108,7 +119,7 @@ const programBytes = 48 << 20
 
 type addRow func(purpose string, bytes int64, detail string, args ...any)
 
-func (r *Run) gradRows(host, dev addRow) {
+func (r *Run) slabRow(host addRow) {
 	var slabs int64
 	for _, n := range r.SlabBytes() {
 		slabs += n
@@ -120,19 +131,40 @@ func (r *Run) gradRows(host, dev addRow) {
 	if r.Clip {
 		host("gradient slabs", slabs, "%s, all layers wait for the norm", kind)
 	} else {
-		host("gradient slabs", slabs, "%s × %d", kind, r.Depths.GradSlabs)
+		host("gradient slabs", slabs, "%s × %d", kind, r.Depths.GradSlabs*r.Lanes())
 	}
-	if r.BufferBytes() == 0 {
-		return // summed in the slabs
-	}
-	buffers := int64(r.Depths.GradBuffers) * held(r.BufferBytes())
-	if r.GradBF16 {
-		buffers += held(2 * r.BufferElems())
-	}
-	dev("gradient buffers", buffers, "fp32 × %d", r.Depths.GradBuffers)
 }
 
-func (r *Run) activationRows(host, dev addRow) {
+// stagingRows lists the host memory that copies to and from the devices go through.
+func (r *Run) stagingRows(host addRow) {
+	var staging, spills int64
+	for _, v := range r.views() {
+		staging += held(v.BatchBytes()) + held(v.LossBytes()) + v.RoutingBytes()
+		if n := v.SpillBytes(); n > 0 {
+			spills += held(n)
+		}
+	}
+	host("staging", staging, "ids, gathered rows and losses of a batch")
+	if n := r.PassageBytes(); n > 0 {
+		host("passed activations", n, "on their way between devices")
+	}
+	if spills > 0 {
+		host("spilled activations", spills, "layer inputs that do not fit in the slots")
+	}
+}
+
+// deviceRows lists the memory of a device.
+func (r *Run) deviceRows(dev addRow) {
+	if r.Context > 0 {
+		dev("context", r.Context, "driver, kernels, library workspaces")
+	}
+	if !r.EvalOnly && r.BufferBytes() > 0 { // else gradients are summed in the slabs
+		buffers := int64(r.Depths.GradBuffers) * held(r.BufferBytes())
+		if r.GradBF16 {
+			buffers += held(2 * r.BufferElems())
+		}
+		dev("gradient buffers", buffers, "fp32 × %d", r.Depths.GradBuffers)
+	}
 	if n := r.slotBytes(); n > 0 {
 		dev("weight slots", n, "%s", r.slots())
 	}
@@ -154,11 +186,7 @@ func (r *Run) activationRows(host, dev addRow) {
 	} else {
 		dev("batch", held(r.BatchBytes())+losses, "ids, gathered rows and losses")
 	}
-	host("staging", held(r.BatchBytes())+held(r.LossBytes())+r.RoutingBytes(), "ids, gathered rows and losses of a batch")
 	dev("tables", r.tableBytes(), "rotary embedding")
-	if n := r.SpillBytes(); n > 0 {
-		host("spilled activations", held(n), "layer inputs that do not fit in the slots")
-	}
 }
 
 // slots says what the weight slots hold.
@@ -197,6 +225,11 @@ func (t Table) Write(w io.Writer) {
 		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\n", r.Where, r.Purpose, humanize.IBytes(uint64(r.Bytes)), r.Detail)
 	}
 	fmt.Fprintf(tw, "  host\ttotal\t%s\t\n", humanize.IBytes(uint64(t.Host)))
-	fmt.Fprintf(tw, "  device\ttotal\t%s\t\n", humanize.IBytes(uint64(t.Device)))
+	if t.devices == nil {
+		fmt.Fprintf(tw, "  device\ttotal\t%s\t\n", humanize.IBytes(uint64(t.Device)))
+	}
+	for i, n := range t.devices {
+		fmt.Fprintf(tw, "  device %d\ttotal\t%s\t\n", i, humanize.IBytes(uint64(n)))
+	}
 	tw.Flush()
 }

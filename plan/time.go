@@ -11,7 +11,7 @@ import (
 
 // Rates are what a machine reaches, as measured.
 type Rates struct {
-	MatMul float64 `json:"matmul_flops"`    // of matrix products in the compute dtype, FLOP/s
+	MatMul float64 `json:"matmul_flops"`    // of matrix products in the compute dtype on one device, FLOP/s
 	Host   float64 `json:"host_bytes"`      // of updates in host memory, read and written, bytes/s
 	Link   float64 `json:"link_bytes_each"` // between host and device, each way, bytes/s; unused where memory is unified
 }
@@ -48,6 +48,9 @@ func Time(r *Run, rates Rates) (Bound, error) {
 	b := Bound{Rates: rates, Tokens: r.Limits.Tokens}
 	forward, backward := r.flops()
 	up, again, down := r.transfers()
+	if n := float64(r.Lanes()); n > 1 { // each has a link of its own, and a share of the work
+		rates.MatMul, rates.Link = n*rates.MatMul, n*rates.Link
+	}
 	if r.Unified {
 		rates.Link = math.Inf(1)
 	}
@@ -60,9 +63,9 @@ func Time(r *Run, rates Rates) (Bound, error) {
 	b.Backward = max(backward/rates.MatMul, again/rates.Link, down/rates.Link)
 	gradients := r.Gradients()
 	for l := range r.Layouts {
-		b.Optimizer += r.updateBytes(l, gradients[l]) / rates.Host
+		b.Optimizer += r.UpdateBytes(l, gradients[l]) / rates.Host
 	}
-	first := r.updateBytes(0, gradients[0]) / rates.Host
+	first := r.UpdateBytes(0, gradients[0]) / rates.Host
 	rows := float64(r.GradElems(0)*r.GradBytes() + r.ActivationBytes(r.Limits.UniqueIDs))
 	b.First = first + rows/rates.Link
 	hidden := b.Optimizer - first
@@ -113,9 +116,9 @@ func (r *Run) expected(f fetch) float64 {
 	return float64(f.bytes) * (1 - r.idleExperts(r.Limits.Tokens)/float64(r.Experts))
 }
 
-// updateBytes is how many bytes the update of layer l reads and writes: weights and what
+// UpdateBytes is how many bytes the update of layer l reads and writes: weights and what
 // is kept beside them count twice, the gradient once.
-func (r *Run) updateBytes(l int, g Gradient) float64 {
+func (r *Run) UpdateBytes(l int, g Gradient) float64 {
 	grads := r.Layouts[l].Elems
 	if g.OfRows(l) {
 		grads = r.GradElems(l)

@@ -45,7 +45,7 @@ func TestBoundOfSevenB(t *testing.T) {
 	if !near(b.Backward, 2*forward+again, 1e-6) {
 		t.Errorf("backward %g, by hand %g", b.Backward, 2*forward+again)
 	}
-	if b.Step != b.Backward+max(b.Forward, b.Optimizer-r.updateBytes(0, r.Gradients()[0])/100e9)+b.First || b.Tokens != 131072 {
+	if b.Step != b.Backward+max(b.Forward, b.Optimizer-r.UpdateBytes(0, r.Gradients()[0])/100e9)+b.First || b.Tokens != 131072 {
 		t.Errorf("the parts do not make the step: %+v", b)
 	}
 	if b.HidingTokens < 80_000 || b.HidingTokens > 110_000 {
@@ -94,7 +94,7 @@ func TestHidingTokens(t *testing.T) {
 			if !clip {
 				beside += backward / rates.MatMul
 			}
-			return beside, b.Optimizer - r.updateBytes(0, r.Gradients()[0])/rates.Host, b.HidingTokens
+			return beside, b.Optimizer - r.UpdateBytes(0, r.Gradients()[0])/rates.Host, b.HidingTokens
 		}
 		_, _, tokens := at(64)
 		if beside, hidden, _ := at(int(tokens/1024 + 1)); beside < hidden {

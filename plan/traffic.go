@@ -40,7 +40,7 @@ func (r *Run) fetches() (forward, backward []fetch) {
 // streamedTiles is how many tiles take turns in the weight slots.
 func (r *Run) streamedTiles() (n int) {
 	for i, l := range r.Layouts {
-		if kind := r.Kind(i); kind.Class(r.Spec) == schedule.Streamed {
+		if kind := r.Kind(i); r.has(i) && kind.Class(r.Spec) == schedule.Streamed {
 			n += kind.Parts(r.Spec, l)
 		}
 	}

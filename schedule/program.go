@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"slices"
 )
 
 // Launch is one micro-batch going through one visit or, for an expert, all micro-batches
@@ -20,24 +19,50 @@ type Launch struct {
 // Object is one activation: a layer's input for one micro-batch, or a micro-batch's
 // gradient on its way down through the layers. A whole head turns its input into the
 // gradient, in the same object. A head in parts reads its input until its last part, so
-// there the gradient is an object of its own.
+// there the gradient is an object of its own. So is what a lane makes for another one, or has
+// from another: an object is on one lane, and where it is passed on it becomes another object.
 type Object struct {
-	Tokens int
-	Host   int // where it spills to, in tokens from the start of the host's memory for spills; −1: it never spills
+	Tokens     int
+	MicroBatch int
+	Host       int // where it spills to, in tokens from the start of the lane's memory for spills; −1: it never spills
+	Lane       int
+	Arrives    bool // it comes from another lane
+	To         int  // the object that it becomes on another lane after its last use; −1: none
+	// Passage is where it is on the host while it is passed on, in tokens: every micro-batch has
+	// a place, since there is one hidden state of it at a time that is under way.
+	Passage int
 }
+
+// Order is how visits take the micro-batches, one after the other. Gradients are summed up
+// in this order, so the bits of a run depend on it.
+type Order uint8
+
+// The orders.
+const (
+	// Zigzag turns around from one visit to the next, so that what was computed last is read
+	// first, and fewer activations travel.
+	Zigzag Order = iota
+	// Lanes is the same for every visit, from the first micro-batch to the last, so that
+	// micro-batches can follow each other from one device to the next.
+	Lanes
+)
+
+func (o Order) String() string { return [...]string{"zigzag", "lanes"}[o] }
 
 // Spec is what a program follows from, beside the sizes of the micro-batches.
 type Spec struct {
+	Order           Order
 	Layers          []Layer // embedding and head included
 	OnDemand        bool    // see Program.OnDemand
 	WeightSlots     int
 	ActivationSlots int
 	Eval            bool  // a pass of an evaluation: no gradients
+	Lane            []int // by layer: the lane that it is on; nil: all are on lane 0
 	Again           bool  // another pass over the same weights follows this one of an evaluation
 	Held            []int // tiles that the pass before left in slots, at the right version
 }
 
-// Program is one pass over the layers, planned before it runs: which launches,
+// Program is what one lane does in a pass over the layers, planned before it runs: which launches,
 // in which order, and when weights and activations come and go.
 type Program struct {
 	// OnDemand: an expert's tile is fetched only when it is known that tokens go to the
@@ -45,7 +70,7 @@ type Program struct {
 	OnDemand bool
 	Visits   []Visit
 	Launches []Launch
-	Objects  []Object
+	Objects  []Object // those of all lanes
 	// WeightTakes are the visits to fetch weights for, in order.
 	WeightTakes []int
 	ActTakes    []Take // activation slots to acquire, in order
@@ -55,65 +80,78 @@ type Program struct {
 	Held       []int // tiles that are in slots when it is over
 }
 
-// order is the order in which a visit takes n micro-batches: it turns around from
-// one visit to the next, so that what was computed last is read first.
-func order(turn, n int) []int {
+// of lists n micro-batches in the order in which a visit takes them that counts as so many
+// turns.
+func (o Order) of(turn, n int) []int {
 	order := make([]int, n)
 	for i := range order {
 		order[i] = i
-		if turn%2 == 1 {
+		if o == Zigzag && turn%2 == 1 {
 			order[i] = n - 1 - i
 		}
 	}
 	return order
 }
 
-// New plans one pass of micro-batches of so many tokens. It fails where slots are
-// too few for a single launch.
+// New plans one pass of micro-batches of so many tokens, with all layers on one lane. It fails
+// where slots are too few for a single launch.
 func New(s Spec, tokens []int) (*Program, error) {
-	p := &Program{OnDemand: s.OnDemand, Visits: s.visits()}
-	b := programBuilder{p: p, tokens: tokens, n: len(tokens), top: len(s.Layers) - 1}
-	b.apart = slices.ContainsFunc(p.Visits, func(v Visit) bool { return v.Uses.Has(Makes) })
-	b.objects()
-	for v := range p.Visits {
-		p.Visits[v].First = len(p.Launches)
-		if p.Visits[v].Stage == Expert {
-			p.Launches = append(p.Launches, Launch{Visit: v, MicroBatch: -1, In: -1, Out: -1, Grad: -1})
-			continue
-		}
-		for _, mb := range order(p.Visits[v].Turn, b.n) {
-			b.launch(v, mb)
-		}
+	s.Lane = nil
+	p, err := Programs(s, tokens)
+	if err != nil {
+		return nil, err
 	}
-	acts, ok := planResidency(b.uses, len(p.Launches), s.ActivationSlots, false, nil, true)
-	if !ok {
-		return nil, fmt.Errorf("%d activation slots are too few (pipeline.activation_slots is at least 3)", s.ActivationSlots)
-	}
-	p.ActTakes = acts.takes
-	for l := range p.Launches {
-		p.Launches[l].Releases = acts.releases[l]
-	}
-	placeSpills(p, b.uses, b.n)
-	return p, planWeights(p, s)
+	return p[0], nil
 }
 
-// placeSpills chooses where on the host objects spill to. The place of an object that is
-// not used any more serves the next object of the same micro-batch. That is safe because
-// the launch that used the old one last comes before the copy that overwrites it.
-func placeSpills(p *Program, uses []use, n int) {
+// Programs plans one pass of micro-batches of so many tokens: a program for each lane, with the
+// visits of its layers. They share their objects.
+func Programs(s Spec, tokens []int) ([]*Program, error) {
+	b := newBuilder(s, tokens)
+	for _, v := range s.visits() {
+		b.visit(v)
+	}
+	for lane, p := range b.programs {
+		p.Objects = b.objects
+		acts, ok := planResidency(b.uses[lane], len(p.Launches), s.ActivationSlots, false, nil, true)
+		if !ok {
+			return nil, fmt.Errorf("%d activation slots are too few (pipeline.activation_slots is at least 3)", s.ActivationSlots)
+		}
+		p.ActTakes = acts.takes
+		for l := range p.Launches {
+			p.Launches[l].Releases = acts.releases[l]
+		}
+		p.finishReleases(b.uses[lane], b.n)
+		if err := planWeights(p, s.of(lane)); err != nil {
+			return nil, err
+		}
+	}
+	return b.programs, nil
+}
+
+// finishReleases says which releases pass an object on, and where on the host objects spill to.
+// The place of an object that is not used any more serves the next object of the same
+// micro-batch. That is safe because the launch that used the old one last comes before the copy
+// that overwrites it.
+func (p *Program) finishReleases(uses []use, n int) {
 	last := make([]int, len(p.Objects)) // launch
 	for _, u := range uses {
 		last[u.object] = u.at
 	}
 	free := make([][]int, n) // by micro-batch
 	for l := range p.Launches {
-		for _, r := range p.Launches[l].Releases {
-			if o := p.Objects[r.Object]; o.Host >= 0 && last[r.Object] == l {
-				free[r.Object%n] = append(free[r.Object%n], o.Host)
+		releases := p.Launches[l].Releases
+		for i := range releases {
+			o := p.Objects[releases[i].Object]
+			over := last[releases[i].Object] == l
+			releases[i].Pass = over && o.To >= 0
+			if over && o.Host >= 0 {
+				free[o.MicroBatch] = append(free[o.MicroBatch], o.Host)
 			}
 		}
-		for _, r := range p.Launches[l].Releases {
-			o, places := &p.Objects[r.Object], &free[r.Object%n]
+		for _, r := range releases {
+			o := &p.Objects[r.Object]
+			places := &free[o.MicroBatch]
 			switch k := len(*places); {
 			case !r.Spill || o.Host >= 0:
 			case k > 0:
@@ -124,63 +162,6 @@ func placeSpills(p *Program, uses []use, n int) {
 			}
 		}
 	}
-}
-
-// programBuilder lists the launches of a program and what they use.
-type programBuilder struct {
-	p      *Program
-	tokens []int // of each micro-batch
-	n, top int   // how many micro-batches; the index of the head
-	apart  bool  // the gradient has objects of its own, beside the head's input
-	uses   []use
-}
-
-// object is the id of the input of layer (1 … top) for a micro-batch.
-func (b *programBuilder) object(layer, mb int) int { return (layer-1)*b.n + mb }
-
-// gradient is the id of a micro-batch's gradient: that of the input of a whole head, whose
-// place it takes; or with a head in parts the id of an object of its own, numbered after the
-// inputs.
-func (b *programBuilder) gradient(mb int) int {
-	if b.apart {
-		return b.object(b.top+1, mb)
-	}
-	return b.object(b.top, mb)
-}
-
-// objects lists the activations: the inputs of all layers, and the gradients where they
-// have objects of their own.
-func (b *programBuilder) objects() {
-	for i := range b.gradient(0) + b.n {
-		b.p.Objects = append(b.p.Objects, Object{Tokens: b.tokens[i%b.n], Host: -1})
-	}
-}
-
-// launch appends one micro-batch going through visit v.
-func (b *programBuilder) launch(v, mb int) {
-	p, visit, at := b.p, b.p.Visits[v], len(b.p.Launches)
-	l := Launch{Visit: v, MicroBatch: mb, In: -1, Out: -1, Grad: -1}
-	if visit.Uses.Has(Input) {
-		l.In = b.object(visit.Layer, mb)
-	}
-	switch {
-	case visit.Uses.Has(Output):
-		l.Out = b.object(visit.Layer+1, mb)
-	case visit.Uses.Has(Makes):
-		l.Out = b.gradient(mb)
-	case visit.Uses.Has(Turns), visit.Uses.Has(Reads):
-		l.Grad = b.gradient(mb)
-	}
-	if l.In >= 0 {
-		b.uses = append(b.uses, use{at: at, object: l.In})
-	}
-	if l.Grad >= 0 {
-		b.uses = append(b.uses, use{at: at, object: l.Grad, modify: visit.Uses.Has(Turns)})
-	}
-	if l.Out >= 0 {
-		b.uses = append(b.uses, use{at: at, object: l.Out, create: true})
-	}
-	p.Launches = append(p.Launches, l)
 }
 
 // planWeights plans the weight slots for all tiles but the embedding's, which needs none,

@@ -14,6 +14,8 @@ type use struct {
 	object int  // dense id
 	create bool // the first write: needs a slot, not a fetch
 	modify bool // the copy on the host, if any, is stale afterwards
+	// arrives: it is passed on by another lane, and taken from there into its slot.
+	arrives bool
 }
 
 // Take is an object that gets a slot before launch At. Takes are served in order.
@@ -21,12 +23,14 @@ type Take struct {
 	At, Object int
 	Fetch      bool // bring the object back from the host
 	Spills     int  // how often the object must have been spilled before it comes back
+	Arrives    bool // it comes from another lane, which must have passed it on
 }
 
 // Release says that an object gives up its slot after a launch.
 type Release struct {
 	Object int
 	Spill  bool // copy it to the host first
+	Pass   bool // copy it to where another lane takes it from
 }
 
 // residency is the outcome: takes in the order they must be served, releases by
@@ -109,8 +113,8 @@ func (p *residencyPlan) acquire(at int, u use, pinned map[int]bool) bool {
 	if len(p.in) >= p.slots && !p.evict(pinned) {
 		return false
 	}
-	p.in[u.object] = &resident{last: at - 1, dirty: u.create && !p.onHost}
-	p.out.takes = append(p.out.takes, Take{At: at, Object: u.object, Fetch: !u.create, Spills: p.spills[u.object]})
+	p.in[u.object] = &resident{last: at - 1, dirty: (u.create || u.arrives) && !p.onHost}
+	p.out.takes = append(p.out.takes, Take{At: at, Object: u.object, Fetch: !u.create, Spills: p.spills[u.object], Arrives: u.arrives})
 	return true
 }
 

@@ -24,7 +24,7 @@ type Visit struct {
 	Tile  int // which tile it reads: they are numbered from the embedding's on, in a layer in the order of its parts
 	Class Class
 	Uses  Uses
-	Turn  int // odd: it takes the micro-batches from the last to the first
+	Turn  int // odd, in a zigzag: it takes the micro-batches from the last to the first
 	First int // index of its first launch
 	// Take: the tile must be fetched; else an earlier visit left it in its slot.
 	Take bool

@@ -54,11 +54,11 @@ func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNor
 	return r, nil
 }
 
-// sweep calls f for the micro-batches one after the other, in every second turn from the
-// last to the first. Sums over micro-batches are made in this order.
+// sweep calls f for the micro-batches one after the other, in a zigzag in every second turn
+// from the last to the first. Sums over micro-batches are made in this order.
 func (t *Trainer) sweep(turn int, f func(m micro)) {
 	order := slices.Clone(t.micro)
-	if turn%2 == 1 {
+	if t.plan.TurnsAround() && turn%2 == 1 {
 		slices.Reverse(order)
 	}
 	for i, m := range order {

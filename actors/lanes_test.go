@@ -1,0 +1,170 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"math/rand"
+	"testing"
+
+	"mt/cudart/emu"
+	"mt/device"
+	"mt/device/wrap/fault"
+	"mt/internal/accounts"
+	"mt/plan"
+	"mt/schedule"
+)
+
+// drawLanes puts every layer on one of n lanes, at least one on each.
+func drawLanes(r *rand.Rand, layers, n int) []int {
+	out := make([]int, layers)
+	for i := range out {
+		out[i] = r.Intn(n)
+	}
+	for lane, layer := range r.Perm(layers)[:n] {
+		out[layer] = lane
+	}
+	return out
+}
+
+// withLanes is the trial on n lanes, with its layers on lanes that seed draws.
+func (tr trial) withLanes(n int, seed int64) trial {
+	layers := len(tr.config().Layouts(false))
+	tr.order = schedule.Lanes
+	tr.lane = drawLanes(rand.New(rand.NewSource(seed)), layers, min(n, layers))
+	return tr
+}
+
+// TestLanesEqualTheSynchronousStep: however many lanes there are, and whichever layers are on
+// which, the bits are those of the synchronous step with the same order of micro-batches.
+func TestLanesEqualTheSynchronousStep(t *testing.T) {
+	for name, shape := range map[string]func(*trial){
+		"fp32": func(tr *trial) { tr.micro = 1 },
+		"unclipped-tied": func(tr *trial) {
+			tr.noClip, tr.tied, tr.micro, tr.depths = true, true, 1, testDepths(1)
+			tr.depths.GradSlabs = 2
+		},
+		"copied-least": func(tr *trial) { tr.copyTiles, tr.micro, tr.depths = true, 1, testDepths(1) },
+		"bf16":         func(tr *trial) { tr.copyTiles, tr.bf16, tr.gradBF16, tr.shards, tr.tied = true, true, true, 3, true },
+		"experts":      func(tr *trial) { tr.copyTiles, tr.experts, tr.chosen, tr.onDemand, tr.micro = true, 8, 1, true, 1 },
+		"evaluations":  func(tr *trial) { tr.evalSteps, tr.micro = 2, 1 },
+		"skipped": func(tr *trial) {
+			tr.maxNonFinite, tr.spoil, tr.batch, tr.micro = 5, spoilWeights(0), withToken0(2, tr.rows, 1), 1
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := base()
+			shape(&tr)
+			tr.order = schedule.Lanes
+			want, err := tr.synchronous(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := mustRun(t, tr)
+			for n := 2; n <= 4; n++ {
+				seed := int64(100*n + len(name))
+				tr := tr.withLanes(n, seed)
+				tr.delay = randomDelays(seed)
+				got := mustRun(t, tr)
+				if got.digest() != want.digest() || fmt.Sprint(got.steps, got.evals) != fmt.Sprint(one.steps, one.evals) {
+					t.Errorf("layers on lanes %v: steps %v, evaluations %v; one lane gives %v and %v, the synchronous step %v", tr.lane, got.steps, got.evals, one.steps, one.evals, want.steps)
+				}
+			}
+		})
+	}
+}
+
+// TestLanesTakeWhatIsPlanned: what every lane holds on its device, and all of them on the host, is
+// what the plan's table says.
+func TestLanesTakeWhatIsPlanned(t *testing.T) {
+	r := rand.New(rand.NewSource(6))
+	met := map[string]int{}
+	for range 25 {
+		q := randomRequest(r)
+		q.EvalOnly, q.RowTokens, q.Order = false, max(q.RowTokens, 3), schedule.Lanes
+		q.Devices = min(2+r.Intn(3), len(q.Config.Layouts(false)))
+		if q.Config.OutputRouterLogits {
+			continue
+		}
+		p, err := plan.Resolve(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := trialOf(q, p)
+		tr.lane = p.Lane
+		out := mustRun(t, tr)
+		planned := tableOf(p)
+		staging := int64(0)
+		for lane, u := range out.usages {
+			staging += u.Peak[accounts.HostStaging]
+			for purpose, n := range u.Peak {
+				name := fmt.Sprintf("device %d %s", lane, accounts.Purpose(purpose))
+				if accounts.Purpose(purpose) != accounts.HostStaging && n != planned[name] {
+					t.Errorf("%s: %d bytes are held, %d planned\n%+v", name, n, planned[name], q)
+				}
+			}
+		}
+		if got, want := out.arenas[accounts.Passage], planned["host passed activations"]; got != want {
+			t.Errorf("%d bytes of the host are for what is passed on, %d planned\n%+v", got, want, q)
+		}
+		if want := planned["device host staging"]; staging != want {
+			t.Errorf("%d bytes of the host are held, %d planned\n%+v", staging, want, q)
+		}
+		for what, is := range map[string]bool{"spilled": p.On(0).SpillBytes() > 0, "slabs": !p.Clip, "experts": p.Experts > 0, "in place": p.Unified, "parts": p.Spec.Shards() > 1} {
+			if is {
+				met[what]++
+			}
+		}
+	}
+	if len(met) != 5 {
+		t.Errorf("not all kinds of runs were drawn: %v", met)
+	}
+}
+
+// TestFailingLanes: when a call on one of the devices fails, the run ends with its error, and all
+// devices have their memory back.
+func TestFailingLanes(t *testing.T) {
+	tr := base().withLanes(3, 1)
+	tr.steps, tr.rows, tr.micro, tr.copyTiles = 1, 3, 1, true
+	failed := 0
+	for call := int64(1); call < 2000; call += 37 {
+		opened := 0
+		tr.wrap = func(d device.Device) device.Device {
+			if opened++; opened != 1+int(call)%3 {
+				return d
+			}
+			return fault.Wrap(d, call)
+		}
+		_, err := tr.run(t)
+		var want *fault.Error
+		if errors.As(err, &want) {
+			failed++
+		} else if err != nil {
+			t.Fatalf("call %d: %v", call, err)
+		}
+	}
+	if failed < 10 {
+		t.Errorf("only %d calls failed", failed)
+	}
+}
+
+// TestLanesOnGPUs: on several emulated GPUs, whose driver checks every access, whose memory it is
+// and every order, the bits are those of one.
+func TestLanesOnGPUs(t *testing.T) {
+	for name, change := range map[string]func(*trial){
+		"bf16":    func(tr *trial) { tr.bf16, tr.gradBF16, tr.tied, tr.shards = true, true, true, 2 },
+		"experts": func(tr *trial) { tr.experts, tr.chosen, tr.onDemand, tr.noClip, tr.blocks = 4, 1, true, true, 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := base()
+			tr.steps, tr.rows, tr.micro, tr.order, tr.blocks = 2, 3, 1, schedule.Lanes, 2
+			change(&tr)
+			want := runOnCUDA(t, tr, emu.Options{})
+			for n := 2; n <= 3; n++ {
+				got := runOnCUDA(t, tr.withLanes(n, int64(n)), emu.Options{Devices: n, Mode: emu.Random, Seed: uint64(n)})
+				if got.digest() != want.digest() || fmt.Sprint(got.steps) != fmt.Sprint(want.steps) {
+					t.Errorf("%d GPUs: steps %v, one gives %v", n, got.steps, want.steps)
+				}
+			}
+		})
+	}
+}

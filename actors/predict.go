@@ -1,0 +1,195 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"mt/device"
+	virtualdevice "mt/device/virtual"
+	"mt/host"
+	"mt/internal/virtual"
+	"mt/plan"
+	"mt/plan/rates"
+)
+
+// This file runs the pipeline without computing anything: the same actors, lanes and
+// templates as in a real run, on a device and a carrier whose time is virtual. What comes out
+// is when everything would happen on a machine of known rates.
+
+// Predict runs o on a virtual clock as if it ran on machine m, which must have passed its
+// Check. It calls each with what the Reporter would report of every step, and with what was
+// used of every resource until then. Of o, Device, Home, Pool, Optimizer, Saver and OnStep are
+// not used: no memory is taken and no weight is looked at. Losses are 0, and every expert gets
+// as many tokens as any other.
+func Predict(o Options, m *rates.Machine, each func(StepReport, virtual.Use)) error {
+	dtype := o.Plan.Spec.Act.String()
+	if len(m.Device.Products[dtype]) == 0 || len(m.Device.Attention[dtype]) == 0 {
+		return fmt.Errorf("predict: the rates of %s have none for products and attention in %s (device.products.%s, device.attention.%s)",
+			m.Name, dtype, dtype, dtype)
+	}
+	p := &prediction{clock: &virtual.Clock{}, machine: m, plan: o.Plan, grads: o.Plan.Gradients(), mail: map[address]*mailbox{}}
+	defer p.free()
+	var largest int64
+	for _, l := range o.Plan.Layouts {
+		largest = max(largest, l.TileBytes)
+	}
+	tile, err := p.blank(largest)
+	if err != nil {
+		return fmt.Errorf("predict: %w", err)
+	}
+	o.OnStep = func(r StepReport) { each(r, p.clock.Used()) }
+	o.predicted, o.Home = p, blankHome{o.Plan, tile}
+	o.Devices = nil
+	p.clock.Devices = o.Plan.Lanes()
+	for lane := range o.Plan.Lanes() {
+		dev := device.Device(virtualdevice.New(p.clock, m, lane, o.Plan.Unified, p.blank))
+		if o.Wrap != nil {
+			dev = o.Wrap(dev)
+		}
+		o.Devices = append(o.Devices, dev)
+	}
+	return execute(o, p, func(r *run) error {
+		if !p.clock.Run(func() bool { return len(r.hub.ended) > 0 }) {
+			return errors.New("predict: nothing is left that could happen, and the run has not ended")
+		}
+		return <-r.hub.ended
+	})
+}
+
+// prediction is the carrier of a predicted run.
+type prediction struct {
+	clock   *virtual.Clock
+	machine *rates.Machine
+	plan    *plan.Run
+	grads   []plan.Gradient // by layer
+	mail    map[address]*mailbox
+	blanks  [][]byte
+}
+
+// mailbox is an actor with the messages that have arrived and that it has not handled.
+type mailbox struct {
+	process *process
+	arrived []any
+	busy    bool // it handles a message, or is about to
+}
+
+// blankHome has tiles of the right sizes that are all the same memory.
+type blankHome struct {
+	plan *plan.Run
+	tile []byte
+}
+
+func (h blankHome) Acquire(int) (*host.LayerState, error) {
+	return nil, errors.New("a predicted run has no weights")
+}
+func (h blankHome) Release(int)       {}
+func (h blankHome) Tile(i int) []byte { return h.tile[:h.plan.Layouts[i].TileBytes] }
+
+// blank gives memory of which nothing is resident, until the prediction is over.
+func (p *prediction) blank(bytes int64) ([]byte, error) {
+	b, err := host.Blank(bytes)
+	if err == nil {
+		p.blanks = append(p.blanks, b)
+	}
+	return b, err
+}
+
+func (p *prediction) free() {
+	for _, b := range p.blanks {
+		host.FreeBlank(b)
+	}
+}
+
+func (p *prediction) start(s *process) error {
+	p.mail[s.id] = &mailbox{process: s}
+	return nil
+}
+
+func (p *prediction) tell(to address, msg any) {
+	p.clock.After(p.machine.Host.Message/1e6, func() {
+		m := p.mail[to]
+		m.arrived = append(m.arrived, msg)
+		p.handle(m)
+	})
+}
+
+// handle has an actor handle its next message, unless it is at work on one. What the handling
+// spends, the actor is busy.
+func (p *prediction) handle(m *mailbox) {
+	if m.busy || len(m.arrived) == 0 {
+		return
+	}
+	msg := m.arrived[0]
+	m.arrived = m.arrived[1:]
+	m.busy = true
+	m.process.hub.handle(m.process, msg)
+	p.clock.After(0, func() {
+		m.busy = false
+		p.handle(m)
+	})
+}
+
+func (p *prediction) begin(w work, started, f func()) {
+	started()
+	p.clock.Start(p.cost(w.do), f)
+}
+
+// result finds out what others need: batches are packed, sums of squares are 0.
+func (p *prediction) result(w work, f func() (any, error)) (any, error) {
+	switch w.do.(type) {
+	case packBatch:
+		return f()
+	case measure:
+		return 0.0, nil
+	}
+	return nil, nil
+}
+
+func (p *prediction) now() time.Duration { return p.clock.Now() }
+
+func (p *prediction) stop() {}
+
+// cost is what a work takes on the host.
+func (p *prediction) cost(do any) virtual.Work {
+	h, r := &p.machine.Host, p.plan
+	switch e := do.(type) {
+	case packBatch:
+		w := virtual.Work{Seconds: h.Pack * float64(r.Limits.Tokens) / 1e6}
+		w.Share[virtual.Cores] = 1 / float64(h.Cores)
+		return w
+	case gatherRows:
+		return p.moved(h.Gather, 2*float64(r.ActivationBytes(len(e.p.Batch.UniqueIDs))))
+	case merge:
+		g := p.grads[e.Layer]
+		return p.moved(h.Gather, 3*float64(int64(len(e.IDs))*g.Row*r.GradBytes()))
+	case measure:
+		var bytes int64
+		for _, x := range p.grads[e.Layer].Ranges(len(e.IDs)) {
+			bytes += x.Elems * r.GradBytes()
+		}
+		return p.moved(h.Norm, float64(bytes))
+	case update:
+		return p.moved(h.Update, r.UpdateBytes(e.Layer, p.grads[e.Layer]))
+	case saveLayer:
+		bytes := float64(r.Planes.UpdateBytes(r.Layouts[e.Layer])) / 2 // each plane once
+		w := virtual.Work{Seconds: bytes / (p.machine.Disk.Write * 1e9)}
+		w.Share[virtual.Disk], w.Share[virtual.Cores] = 1, 1/float64(h.Cores)
+		return w
+	}
+	return virtual.Work{}
+}
+
+// moved is a work on the host that reads and writes so many bytes.
+func (p *prediction) moved(o rates.Op, bytes float64) virtual.Work {
+	h, c := &p.machine.Host, o.Cost(bytes)
+	w := virtual.Work{Seconds: c.Seconds}
+	w.Share[virtual.Cores] = 1
+	if c.Cores > 0 {
+		w.Share[virtual.Cores] = min(1, c.Cores/float64(h.Cores))
+	}
+	if c.Seconds > 0 {
+		w.Share[virtual.HostMemory] = min(1, bytes/c.Seconds/(h.Bandwidth*1e9))
+	}
+	return w
+}

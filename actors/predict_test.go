@@ -1,0 +1,176 @@
+package actors
+
+import (
+	"math/rand"
+	"strings"
+	"testing"
+	"time"
+
+	"mt/device"
+	"mt/internal/long"
+	"mt/internal/timeline"
+	"mt/internal/virtual"
+	"mt/layers"
+	"mt/plan/rates"
+	"mt/schedule"
+)
+
+// machine is a GPU of which everything is fast.
+func machine() *rates.Machine {
+	fast := rates.Op{Rate: 1e4}
+	return &rates.Machine{Name: "test", Device: rates.Device{Name: "GPU", Kind: "cuda", Memory: 1, Bandwidth: 1e4,
+		Products:  map[string][]rates.Product{"fp32": {{Rate: 1e3}}, "bf16": {{Rate: 1e3}}},
+		Attention: map[string][]rates.Attention{"fp32": {{Length: 16, Dim: 6, Forward: 1e3, Backward: 1e3}}, "bf16": {{Length: 16, Dim: 6, Forward: 1e3, Backward: 1e3}}}},
+		Link: rates.Link{Up: 1e4, Down: 1e4, Both: 2e4}, Host: rates.Host{Cores: 8, Memory: 1, Bandwidth: 1e5, Update: fast, Norm: fast, Gather: fast, Message: 0.001},
+		Disk: rates.Disk{Write: 1e4, Read: 1e4}}
+}
+
+// predict predicts a trial.
+func (tr trial) predict(t *testing.T, m *rates.Machine) (steps []StepReport) {
+	t.Helper()
+	var out outcome
+	o := tr.options(nil, nil, nil, tr.plan(tr.config()), &out)
+	o.Schedule.NoSave = true
+	if err := Predict(o, m, func(r StepReport, _ virtual.Use) { steps = append(steps, r) }); err != nil {
+		t.Fatal(err)
+	}
+	return steps
+}
+
+// TestPredictionMovesTheSameBytes: a predicted run follows the same programs as the real one, so
+// the same bytes cross the link, whatever the depths.
+func TestPredictionMovesTheSameBytes(t *testing.T) {
+	r := rand.New(rand.NewSource(5))
+	for range long.Count(t, 60, 6) {
+		tr := base()
+		tr.copyTiles, tr.tied, tr.gradBF16, tr.noClip, tr.steps = true, r.Intn(2) == 0, r.Intn(3) == 0, r.Intn(2) == 0, 3
+		tr.depths.WeightSlots, tr.depths.GradBuffers, tr.depths.ActivationSlots = 1+r.Intn(3), 1+r.Intn(2), 3+r.Intn(4)
+		tr.depths.GradSlabs = 2 + r.Intn(2)
+		tr.keep = []layers.Keep{layers.KeepNothing, layers.KeepAll}[r.Intn(2)]
+		if r.Intn(3) == 0 {
+			tr.shards = 3
+		}
+		tr.wrap = func(d device.Device) device.Device { return d }
+		real := mustRun(t, tr)
+		var h2d, d2h int64
+		for _, s := range tr.predict(t, machine()) {
+			h2d, d2h = h2d+s.H2D, d2h+s.D2H
+		}
+		if h2d != real.h2d || d2h != real.d2h {
+			t.Errorf("%+v: predicted %d bytes to the device and %d back, moved were %d and %d", tr, h2d, d2h, real.h2d, real.d2h)
+		}
+	}
+}
+
+// TestPredictionOfExperts: every expert gets its part of the tokens, and is fetched.
+func TestPredictionOfExperts(t *testing.T) {
+	for _, onDemand := range []bool{false, true} {
+		tr := base()
+		tr.copyTiles, tr.experts, tr.chosen, tr.onDemand, tr.aux = true, 4, 2, onDemand, true
+		steps := tr.predict(t, machine())
+		if s := steps[1]; s.Experts == 0 || s.ExpertBytes == 0 || s.Elapsed <= 0 {
+			t.Errorf("on demand %t: %+v", onDemand, s)
+		}
+	}
+}
+
+// TestPredictedStall: what is slow is what the stream waits for, for as long as it takes.
+func TestPredictedStall(t *testing.T) {
+	tr := base()
+	tr.copyTiles, tr.steps = true, 3
+	slow := func(change func(m *rates.Machine)) StepReport {
+		m := machine()
+		change(m)
+		return tr.predict(t, m)[1]
+	}
+	most := func(r StepReport) Cause {
+		top := NoStall
+		for c := range NumCauses {
+			if r.Stall[c] > r.Stall[top] {
+				top = c
+			}
+		}
+		return top
+	}
+	if r := slow(func(m *rates.Machine) { m.Host.Update.Fixed = 1e4 }); most(r) != StallUpdate || r.Elapsed < 50*time.Millisecond || r.Elapsed > 51*time.Millisecond {
+		t.Errorf("five updates of 10 ms: %v, most for %s", r.Elapsed, most(r))
+	}
+	if r := slow(func(m *rates.Machine) { m.Link.Up = 1e-3 }); r.Stall[StallWeights]+r.Stall[StallUpdate] < r.Elapsed*9/10 {
+		t.Errorf("a slow link: %v, stalls %v", r.Elapsed, r.Stall) // what waited for an update too counts as that
+	}
+	tr.depths.GradBuffers = 1
+	if r := slow(func(m *rates.Machine) { m.Link.Down = 1e-3 }); most(r) != StallGradBuffer && most(r) != StallUpdate {
+		t.Errorf("a slow way back: %v, most for %s", r.Elapsed, most(r))
+	}
+	tr.depths.ActivationSlots = 3
+	if r := slow(func(m *rates.Machine) { m.Link.Latency = 1e4 }); most(r) != StallActivation {
+		t.Errorf("slow copies with few activation slots: %v, most for %s", r.Elapsed, most(r))
+	}
+	tr = base()
+	if r := slow(func(m *rates.Machine) { m.Host.Pack = 1e4 }); most(r) != StallData {
+		t.Errorf("slow packing: %v, most for %s", r.Elapsed, most(r))
+	}
+}
+
+// TestPredictionRepeats: the same prediction twice is the same, and what a machine has no rates for is
+// refused.
+func TestPredictionRepeats(t *testing.T) {
+	tr := base()
+	tr.copyTiles = true
+	one, two := tr.predict(t, machine()), tr.predict(t, machine())
+	for i := range one {
+		if one[i] != two[i] {
+			t.Errorf("step %d: %+v, then %+v", i+1, one[i], two[i])
+		}
+	}
+	m := machine()
+	delete(m.Device.Products, "fp32")
+	var out outcome
+	err := Predict(tr.options(nil, nil, nil, tr.plan(tr.config()), &out), m, func(StepReport, virtual.Use) {})
+	if err == nil || !strings.Contains(err.Error(), "device.products.fp32") {
+		t.Errorf("no rates for fp32: %v", err)
+	}
+}
+
+// TestPredictedTimeline: the timeline of a predicted run has the same tracks as that of a real one.
+func TestPredictedTimeline(t *testing.T) {
+	tr := base()
+	tr.copyTiles = true
+	tracks := func(run func(tr trial)) (names []string, spans int) {
+		tr.timeline = timeline.New(timeline.Options{KeepStep: true})
+		run(tr)
+		for _, track := range tr.timeline.Last().Tracks {
+			names = append(names, track.Name)
+			if track.Name == "compute" {
+				for _, s := range track.Spans {
+					if s.Cause == "" {
+						spans++
+					}
+				}
+			}
+		}
+		return names, spans
+	}
+	real, launches := tracks(func(tr trial) { mustRun(t, tr) })
+	predicted, same := tracks(func(tr trial) { tr.predict(t, machine()) })
+	if strings.Join(real, " ") != strings.Join(predicted, " ") || launches != same {
+		t.Errorf("tracks %v with %d launches, predicted %v with %d", real, launches, predicted, same)
+	}
+}
+
+// TestPredictedLanes: two devices take little more than half of what one takes where computing
+// takes all the time.
+func TestPredictedLanes(t *testing.T) {
+	m := machine()
+	m.Device.Products["fp32"], m.Link.Latency, m.Host.Message = []rates.Product{{Rate: 1e-3}}, 0, 0
+	tr := base()
+	tr.copyTiles, tr.order, tr.micro, tr.blocks, tr.rows, tr.steps = true, schedule.Lanes, 1, 8, 8, 3
+	one := tr.predict(t, m)[1]
+	for l := range tr.config().Layouts(false) {
+		tr.lane = append(tr.lane, l%2)
+	}
+	two := tr.predict(t, m)[1]
+	if share := two.Elapsed.Seconds() / one.Elapsed.Seconds(); share < 0.5 || share > 0.65 {
+		t.Errorf("two devices take %.3f of what one takes: %v and %v", share, two.Elapsed, one.Elapsed)
+	}
+}

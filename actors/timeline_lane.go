@@ -1,0 +1,351 @@
+package actors
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"mt/device"
+	"mt/internal/timeline"
+	"mt/schedule"
+)
+
+// This file follows what is enqueued on the streams of a lane. Their time comes from events:
+// those of the launches of a training step are the marks of stalls.go, so that what the
+// timeline shows as gaps of the compute stream is what is reported as its stalls.
+
+// laneTracer is the part of a tracer that follows one lane. A nil one follows nothing.
+type laneTracer struct {
+	*tracer
+	r                 *lane
+	h2d, compute, d2h *streamTracer
+	all, free         []device.Event
+	closed            bool
+
+	// shift is what is added to the time of the device to have that which is shown; low and
+	// high are the bounds of it that were seen since the clocks were set: nothing is done
+	// before it is enqueued, or after it was heard of.
+	shift, low, high time.Duration
+
+	routed  *piece // the router's last launch of which the routing has not been offloaded
+	routing *piece // its routing's copy, of which no expert has been launched
+	loss    *piece // the launch with which the losses of a pass are complete
+}
+
+// streamTracer follows one stream: events round each of its works, read in their order.
+type streamTracer struct {
+	of     *laneTracer
+	stream device.Stream
+	track  timeline.Track
+	cur    *piece // that is being enqueued
+	copied bool   // something of cur is
+	parted bool   // the end of cur is recorded
+	inside []*piece
+
+	// The time of an event follows from that of the one before: last, which was at. Of a long
+	// time between two, CUDA gives no more than seven digits.
+	last device.Event
+	own  bool // last is the tracer's
+	at   time.Duration
+	told time.Duration // until when the stream was shown before its clock was set
+}
+
+// startTrace begins to follow a lane on which nothing is under way.
+func (r *lane) startTrace(t *tracer) error {
+	l := &laneTracer{tracer: t, r: r}
+	r.onClose(l.close)
+	origin, err := l.synchronize()
+	if err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		stream *countedStream
+		to     **streamTracer
+		name   string
+	}{{r.h2d, &l.h2d, "h2d"}, {r.compute, &l.compute, "compute"}, {r.d2h, &l.d2h, "d2h"}} {
+		name := s.name
+		if r.index > 0 {
+			name = fmt.Sprintf("%s %d", name, r.index)
+		}
+		*s.to = &streamTracer{of: l, stream: s.stream.Stream, track: t.rec.Track(name, timeline.Stream), last: origin}
+		s.stream.trace = *s.to
+	}
+	r.trace, r.stalls.trace = l, l
+	return nil
+}
+
+// places makes the tracks of actors and credits, behind those of the streams, so that all are
+// shown in this order.
+func (t *tracer) places(lanes []*lane) {
+	actors := []address{feederID}
+	for _, r := range lanes {
+		actors = append(actors, r.index.prefetcher())
+	}
+	for _, a := range append(actors, optimizerID, checkpointerID) {
+		t.rec.Track(a.String(), timeline.Actor)
+	}
+	several := func(kind string, n int, lane laneID) {
+		for i := range n {
+			t.place(credit{kind, i, lane})
+		}
+	}
+	for _, r := range lanes {
+		for i := range r.weights {
+			t.place(r.trace.weight(i))
+		}
+		several(batchSlotCredit, len(r.batches), r.index)
+		several(activationCredit, len(r.acts), r.index)
+		several(gradBufferCredit, len(r.gradBufs), r.index)
+	}
+	several(slabCredit, len(lanes[0].slabs), 0)
+	several(batchCredit, lanes[0].plan.Depths.BatchesAhead, 0)
+}
+
+// weight is the credit of a weight slot, which may be that of the head.
+func (l *laneTracer) weight(slot int) credit {
+	if n, _ := l.r.plan.Slots(schedule.Streamed); slot >= n {
+		return credit{headCredit, slot - n, l.r.index}
+	}
+	return credit{weightCredit, slot, l.r.index}
+}
+
+// synchronize finds out what the hub's clock says when the device is at origin.
+func (l *laneTracer) synchronize() (origin device.Event, err error) {
+	l.low, l.high = math.MinInt64, math.MaxInt64
+	for range 8 {
+		e, err := l.event()
+		if err != nil {
+			return nil, err
+		}
+		if origin == nil {
+			origin = e
+		}
+		before := l.now()
+		l.r.compute.Stream.Record(e)
+		if err := l.r.compute.Sync(); err != nil {
+			return nil, err
+		}
+		after, at := l.now(), time.Duration(0)
+		if e != origin {
+			at = e.Elapsed(origin)
+			l.free = append(l.free, e)
+		}
+		l.low, l.high = max(l.low, before-at), min(l.high, after-at)
+	}
+	l.shift = l.low + (l.high-l.low)/2
+	l.low, l.high = math.MinInt64, math.MaxInt64
+	return origin, nil
+}
+
+// heard bounds the shift by a piece that is over.
+func (l *laneTracer) heard(p *piece) {
+	end := p.end - l.shift
+	l.low, l.high = max(l.low, p.enqueued+l.skew-end), min(l.high, l.now()+l.skew-end)
+}
+
+// event is one to record. l.mu is held.
+func (l *laneTracer) event() (device.Event, error) {
+	if n := len(l.free); n > 0 {
+		e := l.free[n-1]
+		l.free = l.free[:n-1]
+		return e, nil
+	}
+	e, err := l.r.dev.NewEvent()
+	if err == nil {
+		l.all = append(l.all, e)
+	}
+	return e, err
+}
+
+// close tells of what has been done and not been heard of, and closes the events.
+func (l *laneTracer) close() {
+	for _, s := range []*streamTracer{l.h2d, l.compute, l.d2h} {
+		if s == nil || s.stream.Err() != nil {
+			continue
+		}
+		if last := s.newest(); last != nil {
+			s.passed(last)
+		}
+	}
+	l.mu.Lock()
+	l.closed = true
+	for _, e := range l.all {
+		e.Close()
+	}
+	l.mu.Unlock()
+	l.tracer.close()
+}
+
+// begins records that p is enqueued from here on.
+func (s *streamTracer) begins(p *piece) {
+	l := s.of
+	var err error
+	if p.from, err = l.event(); err == nil {
+		p.to, err = l.event()
+	}
+	if err != nil {
+		l.r.hub.fail(l.r.index.compute(), fmt.Errorf("trace: %w", err))
+		return
+	}
+	s.cur, s.copied, s.parted = p, false, false
+	s.inside = append(s.inside, p)
+	s.stream.Record(p.from)
+}
+
+// copies notes that the stream is about to be given a copy.
+func (s *streamTracer) copies() {
+	if s != nil {
+		s.copied = true
+	}
+}
+
+// wait enqueues a wait. Waiting is not part of the work before or behind it.
+func (s *streamTracer) wait(e device.Event) {
+	if s.copied {
+		s.stops()
+	}
+	s.stream.Wait(e)
+	if s.cur != nil && !s.copied {
+		s.stream.Record(s.cur.from)
+	}
+}
+
+// stops records that what is being enqueued ends here.
+func (s *streamTracer) stops() {
+	if s != nil && s.cur != nil && !s.parted {
+		s.parted = true
+		s.stream.Record(s.cur.to)
+	}
+}
+
+// ends returns what is to be called when the stream has passed all that is enqueued; nil
+// where nothing is followed.
+func (s *streamTracer) ends() func(error) {
+	if s == nil || s.cur == nil {
+		return nil
+	}
+	s.stops()
+	p := s.cur
+	s.cur = nil
+	return func(err error) {
+		if err == nil {
+			s.passed(p)
+		}
+	}
+}
+
+// newest is the work that was enqueued last, of those that have not been told of; nil: none.
+func (s *streamTracer) newest() *piece {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	if n := len(s.inside); n > 0 {
+		return s.inside[n-1]
+	}
+	return nil
+}
+
+// passed tells of the works up to p, which are over.
+func (s *streamTracer) passed(p *piece) {
+	l := s.of
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !l.closed && len(s.inside) > 0 && !p.over {
+		next := s.inside[0]
+		s.inside = s.inside[1:]
+		next.start = s.reach(next.from)
+		l.free = append(l.free, next.from)
+		next.end = s.reach(next.to)
+		s.own = true
+		l.heard(next)
+		l.ended(next)
+	}
+}
+
+// reach is the time that is shown of an event after the last, which becomes the last.
+func (s *streamTracer) reach(e device.Event) time.Duration {
+	if e != s.last {
+		s.at += max(0, e.Elapsed(s.last))
+		if s.own {
+			s.of.free = append(s.of.free, s.last)
+		}
+		s.last, s.own = e, false
+	}
+	return max(s.at+s.of.shift, s.told)
+}
+
+// marked tells of the time before a mark, of which stalls have just booked it. The event of
+// the mark is not used again before the next mark is read.
+func (l *laneTracer) marked(t *passTimeline, before device.Event, m mark) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.compute
+	start, end := s.reach(before), s.reach(m.event)
+	if t.shown == [2]time.Duration{} {
+		t.shown[0], t.step = start, m.work.step
+	}
+	t.shown[1] = end
+	switch {
+	case m.busy:
+		m.work.start, m.work.end = start, end
+		l.heard(m.work)
+		l.ended(m.work)
+	case m.cause != NoStall && end > start:
+		l.rec.Span(timeline.Span{Track: s.track, Name: "wait for " + m.cause.words(), Step: m.work.step, Start: start, End: end, Cause: m.cause.String()})
+	}
+}
+
+// stepDone tells that a step is complete.
+func (l *laneTracer) stepDone(t *passTimeline) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.setClocks()
+	if l.r.index > 0 {
+		return
+	}
+	var open []timeline.Span
+	if l.rec.Keeps() {
+		open = l.open()
+	}
+	l.rec.StepDone(t.step, t.shown[0], t.shown[1], open)
+}
+
+// setClocks sets the hub's clock by that of the first lane's device, of which every gap counts,
+// and those of other devices by the hub's.
+func (l *laneTracer) setClocks() {
+	wrong := min(max(l.shift, l.low), max(l.low, l.high)) - l.shift
+	l.low, l.high = math.MinInt64, math.MaxInt64
+	if l.r.index == 0 {
+		l.least = l.time()
+		l.skew -= wrong
+		return
+	}
+	for _, s := range []*streamTracer{l.h2d, l.compute, l.d2h} {
+		s.told = max(s.told, s.at+l.shift)
+	}
+	l.shift += wrong
+}
+
+// words is what the compute stream waited for, for people.
+func (c Cause) words() string {
+	return [...]string{"", "weights", "an update", "an activation", "a gradient buffer", "data", "a checkpoint", "the routing"}[c]
+}
+
+// part is what a visit's layer is called, with the part of it that is visited.
+func (l *laneTracer) part(v schedule.Visit) string {
+	switch v.Stage {
+	case schedule.Route, schedule.Join, schedule.Attention:
+		return l.names[v.Layer] + ", " + v.Stage.String()
+	case schedule.Expert:
+		return l.names[v.Layer] + ", expert " + strconv.Itoa(v.Part)
+	case schedule.HeadPart:
+		return l.names[v.Layer] + ", part " + strconv.Itoa(v.Part+1)
+	}
+	return l.names[v.Layer]
+}

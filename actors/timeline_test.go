@@ -1,0 +1,363 @@
+package actors
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"mt/cudart/emu"
+	"mt/device"
+	"mt/device/wrap/fault"
+	"mt/internal/timeline"
+	"mt/plan"
+)
+
+// traceEvent is an event of a trace as Perfetto reads it. Times are in µs.
+type traceEvent struct {
+	Ph, Name, Cat string
+	TID, ID       int
+	TS, Dur       float64
+	Args          struct {
+		Name, Detail, Cause string
+		Step                int
+	}
+}
+
+func (e traceEvent) end() float64 { return e.TS + e.Dur }
+
+// traced is what a run with a trace leaves.
+type traced struct {
+	tracks  map[int]string
+	spans   map[string][]traceEvent // by track, in order
+	starts  map[int]traceEvent      // of flows
+	finish  map[int]traceEvent
+	reports []StepReport
+	last    []*timeline.Step // after each step but the last
+	out     outcome
+}
+
+type memoryFile struct{ bytes.Buffer }
+
+func (*memoryFile) Close() error { return nil }
+
+// trace runs tr with a trace.
+func (tr trial) trace(t *testing.T) (out traced) {
+	t.Helper()
+	var content memoryFile
+	file := timeline.NewFile(&content, false, func(err error) { t.Errorf("the trace: %v", err) })
+	tr.timeline = timeline.New(timeline.Options{Process: "measured", File: file, KeepStep: true})
+	tr.reported = func(r StepReport) {
+		out.reports, out.last = append(out.reports, r), append(out.last, tr.timeline.Last())
+	}
+	got, err := tr.run(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	out.out = got
+	var events []traceEvent
+	if err := json.Unmarshal(content.Bytes(), &events); err != nil {
+		t.Fatalf("the trace is no JSON: %v", err)
+	}
+	out.tracks, out.spans, out.starts, out.finish = map[int]string{}, map[string][]traceEvent{}, map[int]traceEvent{}, map[int]traceEvent{}
+	for _, e := range events {
+		if e.Name == "thread_name" {
+			out.tracks[e.TID] = e.Args.Name
+		}
+	}
+	for _, e := range events {
+		switch e.Ph {
+		case "X":
+			out.spans[out.tracks[e.TID]] = append(out.spans[out.tracks[e.TID]], e)
+		case "s":
+			out.starts[e.ID] = e
+		case "f":
+			out.finish[e.ID] = e
+		}
+	}
+	for _, s := range out.spans {
+		slices.SortFunc(s, func(a, b traceEvent) int { return cmp.Compare(a.TS, b.TS) })
+	}
+	return out
+}
+
+// slowCopies are delays with which every cause of a stall takes time.
+func slowCopies(stream string, n int64) time.Duration {
+	if stream != "compute" && n%3 == 0 {
+		return 300 * time.Microsecond
+	}
+	return 0
+}
+
+// slowLaunches are delays with which launches wait for each other, and not before the clocks have
+// been compared.
+func slowLaunches(stream string, n int64) time.Duration {
+	if stream == "compute" && n > 50 {
+		return 100 * time.Microsecond
+	}
+	return 0
+}
+
+// tracedShapes are runs in which everything happens that a trace shows.
+func tracedShapes() map[string]trial {
+	least := plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 2, ActivationSlots: 3, BatchesAhead: 1}
+	out := map[string]trial{}
+	add := func(name string, f func(*trial)) {
+		tr := base()
+		tr.evalSteps, tr.delay = 2, slowCopies
+		f(&tr)
+		out[name] = tr
+	}
+	add("in place", func(*trial) {})
+	add("in place, fetched ahead", func(tr *trial) {
+		tr.blocks, tr.rows, tr.steps, tr.evalSteps = 4, 2, 2, 1
+		tr.depths, tr.delay = testDepths(2), slowLaunches
+	})
+	add("copied", func(tr *trial) { tr.copyTiles = true })
+	add("least", func(tr *trial) { tr.copyTiles, tr.depths = true, least })
+	add("no clip", func(tr *trial) {
+		tr.copyTiles, tr.noClip, tr.tied, tr.bf16, tr.gradBF16, tr.shards = true, true, true, true, true, 2
+	})
+	add("experts", func(tr *trial) { tr.copyTiles, tr.experts, tr.chosen, tr.onDemand = true, 6, 1, true })
+	add("saved", func(tr *trial) { tr.copyTiles, tr.saver, tr.saveSteps = true, &recorder{}, 1 })
+	return out
+}
+
+// TestTraceOfRuns: spans of a stream or of an actor never overlap, those of a slot neither;
+// gaps are the stalls that are reported; arrows go forward, between spans.
+func TestTraceOfRuns(t *testing.T) {
+	for name, tr := range tracedShapes() {
+		t.Run(name, func(t *testing.T) {
+			got := tr.trace(t)
+			got.check(t, tr)
+			plain := tr
+			plain.timeline = nil
+			if want := mustRun(t, plain); want.digest() != got.out.digest() {
+				t.Error("a trace changes the weights")
+			}
+		})
+	}
+}
+
+// TestTraceOnCUDA: the same holds for the streams and events of an emulated GPU.
+func TestTraceOnCUDA(t *testing.T) {
+	tr := base()
+	tr.blocks, tr.rows, tr.steps, tr.evalSteps = 1, 2, 2, 1
+	tr.depths = testDepths(1)
+	tr, _, end := onCUDA(t, tr, emu.Options{})
+	defer end()
+	tr.trace(t).check(t, tr)
+}
+
+// TestClocksAreKeptTogether: after each step clocks are set so that nothing was done before it was
+// enqueued, or after it was heard of: the hub's by the first device's, others by the hub's. No time
+// is shown twice.
+func TestClocksAreKeptTogether(t *testing.T) {
+	const us = time.Microsecond
+	for index := range laneID(2) {
+		now := time.Duration(0)
+		l := &laneTracer{tracer: &tracer{now: func() time.Duration { return now }, rec: timeline.New(timeline.Options{})},
+			r: &lane{index: index}, low: math.MinInt64, high: math.MaxInt64}
+		streams := []*streamTracer{{of: l}, {of: l}, {of: l}}
+		l.h2d, l.compute, l.d2h = streams[0], streams[1], streams[2]
+		for _, step := range []struct{ device, enqueued, heard, wrong time.Duration }{
+			{100 * us, 90 * us, 130 * us, 0},           // both clocks agree
+			{200 * us, 250 * us, 280 * us, 50 * us},    // the device's is behind
+			{300 * us, 330 * us, 390 * us, 50 * us},    // by no more than that
+			{500 * us, 450 * us, 520 * us, 20 * us},    // by less now
+			{600 * us, 560 * us, 1000 * us, 20 * us},   // it stays so
+			{1100 * us, 900 * us, 1050 * us, -50 * us}, // it is ahead
+		} {
+			now = step.heard
+			told, shown := step.device+l.shift, l.time()
+			for _, s := range streams {
+				s.at = step.device
+			}
+			l.heard(&piece{enqueued: step.enqueued, end: told})
+			l.stepDone(&passTimeline{})
+			if got := l.shift - l.skew; got != step.wrong {
+				t.Errorf("lane %d, at %v: the device is behind by %v, want %v", index, step.device, got, step.wrong)
+			}
+			if index == 0 && l.shift != 0 {
+				t.Errorf("at %v the first device's clock was set, by %v", step.device, l.shift)
+			}
+			if l.time() < shown {
+				t.Errorf("lane %d: after %v the hub's clock shows %v", index, shown, l.time())
+			}
+			for _, s := range streams {
+				s.last = &fakeEvent{}
+				if got := s.reach(s.last); got < told {
+					t.Errorf("lane %d: after %v the stream goes on at %v", index, told, got)
+				}
+			}
+		}
+	}
+}
+
+func (g traced) check(t *testing.T, tr trial) {
+	t.Helper()
+	for track, spans := range g.spans {
+		for i := range spans[1:] {
+			if a, b := spans[i], spans[i+1]; b.TS < a.end()-5e-4 { // half a ns
+				t.Errorf("%s: %q to %.3f and %q from %.3f overlap", track, a.Name, a.end(), b.Name, b.TS)
+			}
+		}
+	}
+	// Of the training and of an evaluation: those packed ahead, and one on its way to the device.
+	if most := 2 * (tr.depths.BatchesAhead + 1); g.spans["batch "+strconv.Itoa(most)] != nil {
+		t.Errorf("more than %d batches are held at a time", most)
+	}
+	g.checkStalls(t)
+	g.checkFlows(t, tr)
+	g.checkSteps(t, tr)
+}
+
+// checkStalls compares gaps with what is reported, by step and cause, and what is left of
+// the compute stream's time with its work.
+func (g traced) checkStalls(t *testing.T) {
+	t.Helper()
+	for _, r := range g.reports {
+		gaps, work := map[string]float64{}, 0.0
+		for _, e := range g.spans["compute"] {
+			switch {
+			case e.Args.Step != r.Step || strings.HasPrefix(e.Name, "evaluate"):
+			case e.Args.Cause != "":
+				gaps[e.Args.Cause] += e.Dur
+			default:
+				work += e.Dur
+			}
+		}
+		near := func(what string, got float64, want time.Duration) {
+			us := float64(want.Nanoseconds()) / 1e3
+			if math.Abs(got-us) > us/100+0.01 {
+				t.Errorf("step %d: %s took %.1f µs, the trace says %.1f", r.Step, what, us, got)
+			}
+		}
+		left := r.Compute
+		for c, d := range r.Stall {
+			if left -= d; Cause(c) != NoStall {
+				near("waiting for "+Cause(c).String(), gaps[Cause(c).String()], d)
+			}
+		}
+		near("work", work, left)
+	}
+}
+
+// checkFlows looks at every arrow: it begins in a span, and later or then another begins
+// where it ends. The arrows of every credit and of the main messages are there.
+func (g traced) checkFlows(t *testing.T, tr trial) {
+	t.Helper()
+	found := map[string]int{}
+	for id, s := range g.starts {
+		f, ok := g.finish[id]
+		if !ok || f.TS < s.TS || f.Name != s.Name || f.TID == s.TID {
+			t.Errorf("the flow %+v ends with %+v", s, f)
+		}
+		inside := func(e traceEvent) bool { return e.TS == s.TS || e.TS < s.TS && s.TS < e.end() }
+		begins := func(e traceEvent) bool { return e.TS == f.TS }
+		if !slices.ContainsFunc(g.spans[g.tracks[s.TID]], inside) || !slices.ContainsFunc(g.spans[g.tracks[f.TID]], begins) {
+			t.Errorf("the flow %s from %s at %v to %s at %v: there is no such span", s.Name, g.tracks[s.TID], s.TS, g.tracks[f.TID], f.TS)
+		}
+		found[s.Name]++
+	}
+	if len(g.finish) != len(g.starts) {
+		t.Errorf("%d flows begin and %d end", len(g.starts), len(g.finish))
+	}
+	for _, want := range []string{"BatchReady", "rowsGathered", "BatchFetched", "LayerFetched", "GradComputed", "GradLanded", "LayerUpdated", "LossComputed",
+		"weight slot", "head slot", "batch slot", "gradient buffer", "slab"} {
+		if found[want] == 0 && (want != "head slot" || tr.shards == 0) {
+			t.Errorf("no flow is called %s: %v", want, found)
+		}
+	}
+	fetches, layers := 0, 0
+	for _, e := range g.spans["h2d"] {
+		if strings.HasPrefix(e.Name, "fetch layer") || strings.HasPrefix(e.Name, "fetch head") {
+			fetches++
+		}
+	}
+	for _, e := range g.spans["optimizer"] {
+		if strings.HasPrefix(e.Name, "update") {
+			layers++
+		}
+	}
+	if found["LayerFetched"] != fetches {
+		t.Errorf("%d tiles were fetched, and %d flows lead to a launch", fetches, found["LayerFetched"])
+	}
+	if found["LayerUpdated"] < layers*(len(g.reports)-1)/len(g.reports) {
+		t.Errorf("%d updates, and %d flows lead from them", layers, found["LayerUpdated"])
+	}
+}
+
+// checkSteps compares what viewers see of each step with its report.
+func (g traced) checkSteps(t *testing.T, tr trial) {
+	t.Helper()
+	for i, r := range g.reports {
+		s := g.last[i]
+		if s.Step != r.Step || math.Abs(s.Seconds-r.Compute.Seconds()) > 0.01*s.Seconds {
+			t.Errorf("step %d took %v; viewers see step %d of %v s", r.Step, r.Compute, s.Step, s.Seconds)
+		}
+		var stalls float64
+		seen := map[string]bool{}
+		for _, track := range s.Tracks {
+			for _, span := range track.Spans {
+				if span.Start < 0 || span.End > s.Seconds || span.End < span.Start {
+					t.Errorf("step %d: %s is %+v, the step ends at %v", r.Step, track.Name, span, s.Seconds)
+				}
+				if seen[strings.TrimRight(track.Name, "0123456789 ")] = true; span.Cause != "" {
+					stalls += span.End - span.Start
+				}
+			}
+		}
+		var want time.Duration
+		for _, d := range r.Stall[NoStall+1:] {
+			want += d
+		}
+		if math.Abs(stalls-want.Seconds()) > want.Seconds()/100+1e-8 {
+			t.Errorf("step %d stood still for %v, viewers see %v s", r.Step, want, stalls)
+		}
+		for _, c := range Credits {
+			if !seen[c.Name] && i > 0 && (c.Name != "head slot" || tr.shards == 0) && (c.Name != "batch" || r.Step < g.reports[len(g.reports)-1].Step) {
+				t.Errorf("step %d: nobody holds a %s", r.Step, c.Name)
+			}
+		}
+	}
+}
+
+// TestTraceOfFaults: a device call that fails while a trace is made ends the run as it does
+// without one, wherever it is.
+func TestTraceOfFaults(t *testing.T) {
+	tr := base()
+	tr.blocks, tr.rows, tr.steps, tr.copyTiles = 1, 2, 1, true
+	for call := int64(1); ; call += 7 {
+		var dev *fault.Device
+		tr.wrap = func(d device.Device) device.Device {
+			dev = fault.Wrap(d, call)
+			return dev
+		}
+		var content memoryFile
+		file := timeline.NewFile(&content, false, func(err error) { t.Error(err) })
+		tr.timeline = timeline.New(timeline.Options{Process: "measured", File: file, KeepStep: true})
+		_, err := tr.run(t)
+		file.Close()
+		if !json.Valid(content.Bytes()) {
+			t.Fatalf("call %d: the trace is no JSON", call)
+		}
+		if dev.Calls() < call {
+			if call < 100 {
+				t.Errorf("only %d calls", dev.Calls())
+			}
+			return
+		}
+		var want *fault.Error
+		if !errors.As(err, &want) || want.Call != call {
+			t.Fatalf("call %d failed; the run says %v", call, err)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package actors
+
+import (
+	"strconv"
+
+	"mt/schedule"
+)
+
+// This file says what the works on the streams are called, which slots they take and use,
+// and what led to them.
+
+// launch follows a launch on the compute stream, which t times; nil: the launch is of an
+// evaluation.
+func (l *laneTracer) launch(e enqueue, la schedule.Launch, v schedule.Visit, t *passTimeline) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := &piece{track: l.compute.track, name: v.Phase.String() + " " + l.part(v), step: e.p.Step, enqueued: l.now()}
+	if la.MicroBatch >= 0 {
+		p.detail = "micro-batch " + strconv.Itoa(la.MicroBatch+1)
+	}
+	l.launchCredits(e, la, v, p)
+	l.launchCauses(e, v, p)
+	if t == nil {
+		l.compute.begins(p)
+	} else {
+		t.work = p
+	}
+}
+
+// launchCredits notes what a launch takes and uses.
+func (l *laneTracer) launchCredits(e enqueue, la schedule.Launch, v schedule.Visit, p *piece) {
+	lane := l.r.index
+	batch := credit{batchSlotCredit, e.Batch, lane}
+	if e.WaitWeights && e.Weights < 0 {
+		l.link("BatchFetched", l.uses(batch, p), p)
+	} else if e.Index+1 == len(e.p.Launches) || v.Loss && e.Last {
+		l.uses(batch, p)
+	}
+	if e.Weights >= 0 {
+		if before := l.uses(l.weight(e.Weights), p); e.WaitWeights {
+			l.link("LayerFetched", before, p)
+		}
+	}
+	l.activation(e.p, e.In, la.In, e.WaitIn, false, p)
+	l.activation(e.p, e.Gr, la.Grad, e.WaitGr, true, p)
+	if e.Out >= 0 {
+		h := l.takes(credit{activationCredit, e.Out, lane}, l.objectName(e.p, la.Out), p)
+		h.object = object{e.p.Seq + 1, la.Out}
+	}
+	switch buf := (credit{gradBufferCredit, e.Grad, lane}); {
+	case v.Grad() && e.First:
+		l.takes(buf, "gradient of "+l.part(v), p)
+	case v.Grad():
+		l.uses(buf, p)
+	}
+}
+
+// activation notes that a launch reads or turns an object, which may have come from the
+// host.
+func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, p *piece) {
+	if slot < 0 {
+		return
+	}
+	c := credit{activationCredit, slot, l.r.index}
+	before := l.uses(c, p)
+	if fetched {
+		l.link("ActivationFetched", before, p)
+	}
+	h := l.holds[c]
+	if h == nil {
+		return
+	}
+	if h.object != (object{pass.Seq + 1, id}) {
+		h.object, h.name = object{pass.Seq + 1, id}, l.objectName(pass, id)
+	}
+	if turned {
+		h.made = p
+	}
+}
+
+// objectName is what an activation is called: the input of a layer, as schedule.New numbers
+// them.
+func (l *laneTracer) objectName(pass *Pass, id int) string {
+	n := len(pass.Batch.MicroBatches)
+	name := "gradient"
+	if layer := id/n + 1; layer < len(l.names) {
+		name = "input of " + l.names[layer]
+	}
+	return name + ", micro-batch " + strconv.Itoa(id%n+1)
+}
+
+// launchCauses notes what else led to a launch, and what it will lead to.
+func (l *laneTracer) launchCauses(e enqueue, v schedule.Visit, p *piece) {
+	if v.Stage == schedule.Expert {
+		l.link("RoutingLanded", l.routing, p)
+		l.routing = nil
+	}
+	if v.Stage == schedule.Route && v.Phase != schedule.Backward && e.Last {
+		l.routed = p
+	}
+	if v.Loss && e.Last {
+		l.loss = p
+	}
+}
+
+// copying follows the copies of a work on s, which is h2d or d2h.
+func (l *laneTracer) copying(s *countedStream, do any) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lane := l.r.index
+	p := &piece{track: s.trace.track, enqueued: l.now()}
+	switch e := do.(type) {
+	case fetchBatch:
+		p.name, p.step = "fetch the batch", e.p.Step
+		l.link("rowsGathered", l.uses(credit{batchSlotCredit, e.Slot, lane}, p), p)
+	case fetchWeights:
+		l.fetch(e, p)
+	case fetchActivation:
+		p.name, p.step = "fetch an activation", e.Step
+		l.takes(credit{activationCredit, e.Slot, lane}, "activation", p)
+	case takeIn:
+		p.name, p.step = "take an activation in", e.Step
+		l.takes(credit{activationCredit, e.Slot, lane}, "activation", p)
+	case passOn:
+		p.name = "pass an activation on"
+		if c := (credit{activationCredit, e.Slot, lane}); l.uses(c, p) != nil {
+			p.step = l.holds[c].made.step
+			l.link("ActivationLeft", l.holds[c].made, p)
+		}
+	case spill:
+		p.name = "spill an activation"
+		if c := (credit{activationCredit, e.Slot, lane}); l.uses(c, p) != nil {
+			p.step = l.holds[c].made.step
+			l.link("ActivationComputed", l.holds[c].made, p)
+		}
+	case offloadGrad:
+		p.name = "offload the gradient of " + l.tile(e.Layer, e.Part)
+		l.follows("GradComputed", credit{gradBufferCredit, e.Buf, lane}, p)
+		slab := credit{kind: slabCredit, index: e.Slab}
+		if h := l.holds[slab]; h != nil && h.last.track == p.track {
+			l.uses(slab, p) // the parts of a layer land one after the other
+		} else {
+			l.takes(slab, "gradient of "+l.names[e.Layer], p)
+		}
+	case offloadRouting:
+		p.name, p.step = "offload the routing of "+l.names[e.Layer], e.p.Step
+		l.link("RoutingComputed", l.routed, p)
+		l.routed, l.routing = nil, p
+	case offloadLoss:
+		p.name, p.step = "offload the losses", e.p.Step
+		l.link("LossComputed", l.loss, p)
+		l.loss = nil
+	default:
+		return
+	}
+	s.trace.begins(p)
+}
+
+// fetch notes that p fetches a tile.
+func (l *laneTracer) fetch(e fetchWeights, p *piece) {
+	what := l.tile(e.Layer, e.Part)
+	p.name, p.step = "fetch "+what, e.Step
+	l.takes(l.weight(e.Slot), what, p)
+	for _, layer := range l.r.tiles[e.Tile].Sources() {
+		l.fetches(layer, p)
+	}
+}
+
+// tile is what a tile is called: by its layer, with its part where that has several.
+func (l *laneTracer) tile(layer, part int) string {
+	if part == 0 {
+		return l.names[layer]
+	}
+	return l.names[layer] + ", part " + strconv.Itoa(part)
+}

@@ -1,0 +1,123 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+
+	"mt/schedule"
+)
+
+// Idle is the share of a step in which the lanes stand still, on average, because what they need
+// next is still with another lane: as a play of the step's programs gives it in which computing
+// takes what the layers weigh and nothing else takes time. 0 where there is one lane.
+func (r *Run) Idle() float64 {
+	if r.Lane == nil || r.EvalOnly {
+		return 0
+	}
+	n := r.Limits.MicroBatches
+	tokens := make([]int, n)
+	for i := range tokens {
+		tokens[i] = 1
+	}
+	s := r.Schedule()
+	s.ActivationSlots = (len(s.Layers) + 2) * (n + 1) // nothing spills
+	programs, err := schedule.Programs(s, tokens)
+	if err != nil {
+		panic(fmt.Sprintf("plan: the schedule of a run that is resolved: %v", err))
+	}
+	p := play{programs: programs, costs: r.visitCosts(s, n), passed: map[int]float64{}, next: make([]int, len(programs)), now: make([]float64, len(programs))}
+	busy, end := p.run()
+	return 1 - busy/(end*float64(len(programs)))
+}
+
+// visitKey is what visits cost alike.
+type visitKey struct {
+	layer int
+	phase schedule.Phase
+	stage schedule.Stage
+}
+
+// visitCosts is what one launch takes: a layer's weight, a third forward and two thirds backward,
+// is shared out to its visits and micro-batches; of a layer with experts, to the experts.
+func (r *Run) visitCosts(s schedule.Spec, n int) map[visitKey]float64 {
+	costs, weights := map[visitKey]float64{}, r.weights()
+	for l, layer := range s.Layers {
+		for _, pass := range []struct {
+			phase  schedule.Phase
+			visits []schedule.Visit
+			share  float64
+		}{{schedule.Forward, layer.Forward, 1.0 / 3}, {schedule.Backward, layer.Backward, 2.0 / 3}} {
+			experts, visits := 0, len(pass.visits)
+			for _, v := range pass.visits {
+				if v.Stage == schedule.Expert {
+					experts++
+				}
+			}
+			for _, v := range pass.visits {
+				key := visitKey{l, pass.phase, v.Stage}
+				switch {
+				case v.Stage == schedule.Expert:
+					costs[key] = weights[l] * pass.share / float64(experts)
+				case experts == 0:
+					costs[key] = weights[l] * pass.share / float64(visits*n)
+				}
+			}
+		}
+	}
+	return costs
+}
+
+// play runs the programs of all lanes on a clock.
+type play struct {
+	programs []*schedule.Program
+	costs    map[visitKey]float64
+	passed   map[int]float64 // by object that comes from another lane: when it is there
+	next     []int           // by lane: launch
+	now      []float64       // by lane
+}
+
+func (p *play) run() (busy, end float64) {
+	for left := true; left; {
+		left = false
+		for lane := range p.programs {
+			for p.next[lane] < len(p.programs[lane].Launches) {
+				took, ok := p.launch(lane)
+				if left = true; !ok {
+					break
+				}
+				busy += took
+			}
+		}
+	}
+	for _, t := range p.now {
+		end = math.Max(end, t)
+	}
+	return busy, end
+}
+
+// launch makes the next launch of a lane, unless it is not known yet when what it reads is there.
+func (p *play) launch(lane int) (took float64, ok bool) {
+	program := p.programs[lane]
+	l := program.Launches[p.next[lane]]
+	start := p.now[lane]
+	for _, o := range []int{l.In, l.Grad} {
+		if o < 0 || !program.Objects[o].Arrives {
+			continue
+		}
+		at, known := p.passed[o]
+		if !known {
+			return 0, false
+		}
+		start = math.Max(start, at)
+	}
+	v := program.Visits[l.Visit]
+	took = p.costs[visitKey{v.Layer, v.Phase, v.Stage}]
+	p.now[lane] = start + took
+	for _, release := range l.Releases {
+		if release.Pass {
+			p.passed[program.Objects[release.Object].To] = p.now[lane]
+		}
+	}
+	p.next[lane]++
+	return took, true
+}

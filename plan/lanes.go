@@ -1,0 +1,154 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"mt/model"
+	"mt/schedule"
+)
+
+// This file shares out the layers to lanes, and says what one lane has of a run.
+
+// Lanes is how many lanes there are.
+func (r *Run) Lanes() int {
+	if r.Lane == nil {
+		return 1
+	}
+	return 1 + slices.Max(r.Lane)
+}
+
+// On is what a lane has of the run: its sizes are those of the lane's layers alone.
+func (r *Run) On(lane int) *Run {
+	if r.Lane == nil {
+		return r
+	}
+	view := *r
+	view.view = 1 + lane
+	return &view
+}
+
+// has says whether r is of the lane that layer l is on.
+func (r *Run) has(l int) bool { return r.view == 0 || r.Lane[l] == r.view-1 }
+
+// hasExperts says whether one of the layers that r has is one with experts.
+func (r *Run) hasExperts() bool {
+	for l := range r.Layouts {
+		if r.has(l) && r.Layouts[l].Kind == model.MoE {
+			return true
+		}
+	}
+	return false
+}
+
+// views are the lanes, each as On gives it.
+func (r *Run) views() (out []*Run) {
+	if r.view > 0 {
+		return []*Run{r}
+	}
+	for lane := range r.Lanes() {
+		out = append(out, r.On(lane))
+	}
+	return out
+}
+
+// PassageBytes is the host memory for hidden states on their way from one lane to another: a
+// place for every micro-batch. 0 where there is one lane.
+func (r *Run) PassageBytes() int64 {
+	if r.Lane == nil {
+		return 0
+	}
+	return r.ActivationBytes(r.Limits.Tokens)
+}
+
+// Rates of a machine with which layers are weighed against each other: those of a data centre's
+// GPU. They need not be those of the machine, because layers of one kind weigh alike at any rates.
+const (
+	weighedFLOPS = 400e12 // a second
+	weighedLink  = 40e9   // bytes a second
+)
+
+// weights are what the layers take, in seconds of a step at the rates above: computing, or
+// bringing their tiles, whichever is longer.
+func (r *Run) weights() []float64 {
+	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
+	pairs := tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)) / float64(max(1, c.NumLayers))
+	out := make([]float64, len(r.Layouts))
+	for l, layout := range r.Layouts {
+		elems, bytes := float64(layout.GradElems), float64(layout.TileBytes)
+		attends := layout.Kind == model.Block || layout.Kind == model.Attention
+		switch layout.Kind {
+		case model.Embedding: // its rows are gathered
+			elems, bytes = 0, float64(r.ActivationBytes(r.Limits.UniqueIDs))
+		case model.MoE:
+			router, n := float64(layout.Part(0).GradElems), float64(layout.Parts()-1)
+			elems = router + (elems-router)*float64(c.NumExpertsPerTok)/n
+		}
+		flops := 6 * elems * tokens
+		if attends {
+			flops += 12 * float64(c.NumHeads*c.HeadDim) * pairs
+		}
+		out[l] = max(flops/weighedFLOPS, 2*bytes/weighedLink)
+	}
+	return out
+}
+
+// shareOut puts every layer on one of n lanes, by their weights: on the lane that has least so
+// far, of equals on the one that has been passed over longest. A layer that follows another on
+// its lane cannot begin before that one's last micro-batch, so the lane of the layer before
+// counts as if it had the layer already. With n of 1 the result is nil: there is one lane.
+func shareOut(weights []float64, n int) []int {
+	if n <= 1 {
+		return nil
+	}
+	lanes, load, last := make([]int, len(weights)), make([]float64, n), make([]int, n)
+	for l, w := range weights {
+		best, least := -1, 0.0
+		for lane := range n {
+			with := load[lane]
+			if l > 0 && lanes[l-1] == lane {
+				with += w
+			}
+			if best < 0 || with < least || with == least && last[lane] < last[best] {
+				best, least = lane, with
+			}
+		}
+		lanes[l], last[best] = best, l+1
+		load[best] += w
+	}
+	return lanes
+}
+
+// checkLanes refuses numbers of devices with which no run can be made.
+func (q Request) checkLanes() error {
+	switch layers := len(q.Config.Layouts(false)); {
+	case q.Devices <= 1:
+		return nil
+	case q.Order == schedule.Zigzag:
+		return &BadDepth{"devices", fmt.Sprintf("devices: micro_batch_order: zigzag turns the micro-batches around from layer to layer, which %d devices cannot: "+
+			"set devices: 1, or micro_batch_order: lanes, which a run has from its first step on", q.Devices)}
+	case q.Devices > layers:
+		return &BadDepth{"devices", fmt.Sprintf("devices: %d are more than the model has layers: at most %d have something to do", q.Devices, layers)}
+	case q.Config.ExpertBlocks() > 0 && q.Config.OutputRouterLogits && !q.EvalOnly:
+		return &BadDepth{"devices", fmt.Sprintf("devices: with output_router_logits the loss needs the experts' load of all layers at once, which %d devices cannot sum up yet: "+
+			"set devices: 1, or output_router_logits: false in the model's config.json", q.Devices)}
+	}
+	return nil
+}
+
+// LaneWords says which layers are on which device; empty where there is one.
+func (r *Run) LaneWords() string {
+	if r.Lane == nil {
+		return ""
+	}
+	out := fmt.Sprintf("%d devices", r.Lanes())
+	for lane := range r.Lanes() {
+		out += fmt.Sprintf("; on device %d layers", lane)
+		for l := 0; l < len(r.Lane); l++ {
+			if r.Lane[l] == lane {
+				out += fmt.Sprintf(" %d", l)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"math"
+	"math/rand"
+	"slices"
+	"testing"
+
+	"mt/model"
+	"mt/schedule"
+)
+
+// TestLayersAreSharedOut: whatever layers weigh, no lane has more than its share and one layer, and
+// every lane has a layer; layers of equal weight go round the lanes.
+func TestLayersAreSharedOut(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	for range 500 {
+		n, weights := 2+r.Intn(4), make([]float64, 0, 40)
+		for range n + r.Intn(40) {
+			weights = append(weights, 1+float64(r.Intn(9)))
+		}
+		lanes, load, sum := shareOut(weights, n), make([]float64, n), 0.0
+		for l, w := range weights {
+			load[lanes[l]] += w
+			sum += w
+		}
+		if most := slices.Max(load); most > sum/float64(n)+2*slices.Max(weights) || slices.Min(load) == 0 {
+			t.Fatalf("weights %v are shared out as %v: loads %v", weights, lanes, load)
+		}
+	}
+	if got, want := shareOut([]float64{1, 1, 1, 1, 1, 1, 1}, 3), []int{0, 1, 2, 0, 1, 2, 0}; !slices.Equal(got, want) {
+		t.Errorf("equal layers are on lanes %v, want %v", got, want)
+	}
+	if got := shareOut([]float64{1, 2}, 1); got != nil {
+		t.Errorf("one lane: %v", got)
+	}
+	experts, lanes := map[int]int{}, shareOut([]float64{0, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 3}, 2)
+	for l := 2; l < 13; l += 2 {
+		experts[lanes[l]]++
+	}
+	if experts[0] < 2 || experts[1] < 2 {
+		t.Errorf("layers with experts are on lanes %v", lanes)
+	}
+}
+
+// lanesRequest is a small request for n devices.
+func lanesRequest(r *rand.Rand, n int) Request {
+	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 40, HiddenSize: 24, IntermediateSize: 40, NumLayers: 1 + r.Intn(6), NumHeads: 4, NumKVHeads: 2,
+		HeadDim: 6, MaxPositions: 64, RMSNormEps: 1e-5, TieEmbeddings: r.Intn(2) == 0, Rope: model.Rope{Type: "default", Theta: 10000}}
+	return Request{Config: c, Order: schedule.Lanes, Devices: min(n, c.NumLayers+2), Rows: 1 + r.Intn(8), RowTokens: 1 + r.Intn(20), Clip: r.Intn(2) == 0, Unified: r.Intn(2) == 0,
+		MicroBatchTokens: r.Intn(2) * (1 + r.Intn(40)), HeadShards: 1 + r.Intn(3), EvalOnly: r.Intn(4) == 0}
+}
+
+// TestWhatBitsDependOnIsThatOfOneDevice: parts of the head, micro-batches, chunks and the gradients'
+// type do not follow from the number of devices.
+func TestWhatBitsDependOnIsThatOfOneDevice(t *testing.T) {
+	r := rand.New(rand.NewSource(2))
+	for range 60 {
+		q := lanesRequest(r, 1+r.Intn(4))
+		q.HeadShards, q.MicroBatchTokens, q.Devices = 0, 0, 0
+		one, err := Resolve(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.DeviceMemory = one.Table().Device/2 + int64(r.Intn(int(one.Table().Device)))
+		one, err = Resolve(q)
+		if err != nil {
+			continue // it does not fit on one
+		}
+		q.Devices = min(3, len(one.Layouts))
+		several, err := Resolve(q)
+		if err != nil {
+			continue
+		}
+		if a, b := one.Spec, several.Spec; a.Shards() != b.Shards() || a.MaxTokens != b.MaxTokens || a.ChunkTokens != b.ChunkTokens || a.HeadChunk != b.HeadChunk || one.GradBF16 != several.GradBF16 {
+			t.Errorf("%+v:\none device  %+v\nseveral     %+v", q, a, b)
+		}
+	}
+}
+
+// TestLanesSpillNoMoreThanPlanned: what the programs of a lane spill has room in the memory that is
+// planned for it, and with a slot for every activation nothing spills.
+func TestLanesSpillNoMoreThanPlanned(t *testing.T) {
+	r, spilled := rand.New(rand.NewSource(3)), 0
+	for range 150 {
+		q := lanesRequest(r, 2+r.Intn(3))
+		run, err := Resolve(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens := make([]int, run.Limits.MicroBatches)
+		for i := range tokens {
+			tokens[i] = run.Limits.Tokens / len(tokens)
+		}
+		for _, slots := range []int{minActSlots, minActSlots + r.Intn(12), run.allActivations()} {
+			run.Depths.ActivationSlots = slots
+			s := run.Schedule()
+			s.Eval = q.EvalOnly
+			programs, err := schedule.Programs(s, tokens)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for lane, p := range programs {
+				if need, has := run.ActivationBytes(p.HostTokens), run.On(lane).SpillBytes(); need > has {
+					t.Fatalf("%d slots: lane %d of %v spills %d bytes, %d are planned", slots, lane, run.Lane, need, has)
+				}
+				spilled += p.HostTokens
+			}
+		}
+	}
+	if spilled == 0 {
+		t.Error("nothing was spilled")
+	}
+}
+
+// TestIdleLanes: with as many micro-batches as lanes or more hardly a lane stands still, and with
+// one micro-batch all but one do.
+func TestIdleLanes(t *testing.T) {
+	q := lanesRequest(rand.New(rand.NewSource(4)), 2)
+	q.Config.NumLayers, q.Config.VocabSize, q.Rows, q.RowTokens, q.EvalOnly, q.HeadShards, q.Devices = 16, 40, 16, 16, false, 1, 2
+	for micro, want := range map[int][2]float64{256: {0.45, 0.5}, 16: {0, 0.08}} {
+		q.MicroBatchTokens = micro
+		run, err := Resolve(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := run.Idle(); got < want[0] || got > want[1]+1e-9 {
+			t.Errorf("micro-batches of %d tokens, %d of them: two lanes stand still for %.3f of the time, want %v", micro, run.Limits.MicroBatches, got, want)
+		}
+	}
+	q.Devices = 0
+	if run, err := Resolve(q); err != nil || math.Abs(run.Idle()) > 0 {
+		t.Errorf("one lane: %v, %v", run.Idle(), err)
+	}
+}

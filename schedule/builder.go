@@ -1,0 +1,161 @@
+package schedule
+
+import "slices"
+
+// builder lists the launches of the programs of a pass, and what they use.
+type builder struct {
+	spec     Spec
+	programs []*Program // by lane
+	objects  []Object
+	tokens   []int        // of each micro-batch
+	first    []int        // by micro-batch: how many tokens come before it in the batch
+	n, top   int          // how many micro-batches; the index of the head
+	uses     [][]use      // by lane
+	gradient []int        // by micro-batch: the object that its gradient is at the moment
+	coming   map[int]bool // objects that another lane passes on, and that nothing has used yet
+}
+
+func newBuilder(s Spec, tokens []int) *builder {
+	b := &builder{spec: s, tokens: tokens, n: len(tokens), top: len(s.Layers) - 1, uses: make([][]use, s.Lanes()), coming: map[int]bool{}}
+	for range b.uses {
+		b.programs = append(b.programs, &Program{OnDemand: s.OnDemand})
+	}
+	at := 0
+	for _, n := range tokens {
+		b.first = append(b.first, at)
+		at += n
+	}
+	for layer := 1; layer <= b.top; layer++ {
+		for mb := range tokens {
+			b.object(mb, s.On(layer))
+		}
+	}
+	apart := slices.ContainsFunc(s.visits(), func(v Visit) bool { return v.Uses.Has(Makes) })
+	for mb := range tokens {
+		if apart { // beside the head's input; else the head turns its input into it
+			b.gradient = append(b.gradient, b.object(mb, s.On(b.top)))
+		} else {
+			b.gradient = append(b.gradient, b.input(b.top, mb))
+		}
+	}
+	return b
+}
+
+// On is the lane that a layer is on.
+func (s Spec) On(layer int) int {
+	if s.Lane == nil {
+		return 0
+	}
+	return s.Lane[layer]
+}
+
+// Lanes is how many lanes there are.
+func (s Spec) Lanes() int {
+	if s.Lane == nil {
+		return 1
+	}
+	return 1 + slices.Max(s.Lane)
+}
+
+// of is s with those of the tiles in slots that are on a lane.
+func (s Spec) of(lane int) Spec {
+	var held []int
+	if len(s.Held) == 0 {
+		return s
+	}
+	tile := 0
+	for i, l := range s.Layers {
+		for range l.Tiles {
+			if s.On(i) == lane && slices.Contains(s.Held, tile) {
+				held = append(held, tile)
+			}
+			tile++
+		}
+	}
+	s.Held = held
+	return s
+}
+
+// object makes an object of a micro-batch on a lane.
+func (b *builder) object(mb, lane int) int {
+	b.objects = append(b.objects, Object{Tokens: b.tokens[mb], MicroBatch: mb, Host: -1, Lane: lane, To: -1, Passage: b.first[mb]})
+	return len(b.objects) - 1
+}
+
+// input is the input of a layer (1 … top) for a micro-batch, on the layer's lane.
+func (b *builder) input(layer, mb int) int { return (layer-1)*b.n + mb }
+
+// gradientOn is a micro-batch's gradient on a lane, where the one before has been passed on if
+// it was on another.
+func (b *builder) gradientOn(lane, mb int) int {
+	was := b.gradient[mb]
+	if b.objects[was].Lane != lane {
+		b.gradient[mb] = b.object(mb, lane)
+		b.pass(was, b.gradient[mb])
+	}
+	return b.gradient[mb]
+}
+
+// pass says that an object becomes another one on another lane.
+func (b *builder) pass(object, to int) {
+	b.objects[object].To, b.objects[to].Arrives = to, true
+	b.coming[to] = true
+}
+
+// output is what a layer makes for a micro-batch: the input of the next layer or, where that
+// is on another lane, what becomes that input.
+func (b *builder) output(layer, mb int) int {
+	in, lane := b.input(layer+1, mb), b.spec.On(layer)
+	if b.objects[in].Lane == lane {
+		return in
+	}
+	out := b.object(mb, lane)
+	b.pass(out, in)
+	return out
+}
+
+// visit appends a visit, with its launches, to the program of its lane.
+func (b *builder) visit(v Visit) {
+	p := b.programs[b.spec.On(v.Layer)]
+	v.First = len(p.Launches)
+	p.Visits = append(p.Visits, v)
+	if v.Stage == Expert {
+		p.Launches = append(p.Launches, Launch{Visit: len(p.Visits) - 1, MicroBatch: -1, In: -1, Out: -1, Grad: -1})
+		return
+	}
+	for _, mb := range b.spec.Order.of(v.Turn, b.n) {
+		b.launch(v, mb)
+	}
+}
+
+// launch appends one micro-batch going through a visit, the last of its lane so far.
+func (b *builder) launch(v Visit, mb int) {
+	lane := b.spec.On(v.Layer)
+	p := b.programs[lane]
+	at := len(p.Launches)
+	l := Launch{Visit: len(p.Visits) - 1, MicroBatch: mb, In: -1, Out: -1, Grad: -1}
+	if v.Uses.Has(Input) {
+		l.In = b.input(v.Layer, mb)
+		b.use(lane, use{at: at, object: l.In})
+	}
+	switch {
+	case v.Uses.Has(Output):
+		l.Out = b.output(v.Layer, mb)
+	case v.Uses.Has(Makes):
+		l.Out = b.gradient[mb]
+	case v.Uses.Has(Turns), v.Uses.Has(Reads):
+		l.Grad = b.gradientOn(lane, mb)
+		b.use(lane, use{at: at, object: l.Grad, modify: v.Uses.Has(Turns)})
+	}
+	if l.Out >= 0 {
+		b.use(lane, use{at: at, object: l.Out, create: true})
+	}
+	p.Launches = append(p.Launches, l)
+}
+
+// use appends a use of an object. The first use of what another lane passes on waits for it.
+func (b *builder) use(lane int, u use) {
+	u.arrives = b.coming[u.object]
+	delete(b.coming, u.object)
+	b.uses[lane] = append(b.uses[lane], u)
+}
