@@ -222,7 +222,7 @@ func TestKilled(t *testing.T) {
 					t.Fatalf("operation %d, %s: %q, %+v, %v, %v", i, disk.failed, dir, state, skipped, err)
 				}
 				seen[state.Step]++
-				if err := Prune(osFS{}, out, 2, math.MaxInt, 0); err != nil {
+				if err := Prune(osFS{}, out, 2, math.MaxInt, 0, 0); err != nil {
 					t.Fatal(err)
 				}
 				for _, n := range names(t, out) {

@@ -11,14 +11,15 @@ import (
 // at hand wrote last or goes on from, always stay, and so does the newest that is
 // known to be good: one before finite, the last step whose loss and gradients were
 // finite. Those made since, in steps that were skipped, do not count and only the
-// last of them stays. What cannot be removed is in the error; nothing else is
+// last of them stays. That of the step best (0: none) stays beside the others; it is
+// one of the keep only where it is the newest. What cannot be removed is in the error; nothing else is
 // removed in its place. No save into output may be under way.
-func Prune(fs FS, output string, keep, finite, current int) error {
+func Prune(fs FS, output string, keep, finite, current, best int) error {
 	checkpoints, leftovers, err := list(output)
 	if err != nil {
 		return fmt.Errorf("prune checkpoints: %w", err)
 	}
-	if err := removeAll(fs, surplus(checkpoints, keep, finite, current), leftovers); err != nil {
+	if err := removeAll(fs, surplus(checkpoints, keep, finite, current, best), leftovers); err != nil {
 		return fmt.Errorf("prune checkpoints: %w", err)
 	}
 	return nil
@@ -59,14 +60,15 @@ func removeAll(fs FS, checkpoints []found, leftovers []string) error {
 
 // surplus picks those of checkpoints, which come newest first, that are too many; it
 // returns them oldest first.
-func surplus(checkpoints []found, keep, finite, current int) (out []found) {
+func surplus(checkpoints []found, keep, finite, current, best int) (out []found) {
 	if keep <= 0 {
 		return nil
 	}
 	left, good := 0, -1
 	counts := make([]bool, len(checkpoints))
 	for i, c := range checkpoints {
-		if counts[i] = c.counts(finite); counts[i] {
+		counts[i] = c.counts(finite)
+		if counts[i] && (i == 0 || c.step != best) {
 			left++
 		}
 		if counts[i] && c.step < finite && good < 0 {
@@ -74,7 +76,8 @@ func surplus(checkpoints []found, keep, finite, current int) (out []found) {
 		}
 	}
 	for i := len(checkpoints) - 1; i > 0; i-- {
-		if checkpoints[i].step == current || counts[i] && (left <= keep || i == good) {
+		step := checkpoints[i].step
+		if step == current || step == best || counts[i] && (left <= keep || i == good) {
 			continue
 		}
 		out = append(out, checkpoints[i])

@@ -21,6 +21,7 @@ func TestPrune(t *testing.T) {
 		marked  int         // the step of a checkpoint that is marked; 0: none
 		keep    int
 		finite  int
+		best    int // of the lowest eval_loss
 		want    string
 	}{
 		{steps: []int{1, 2, 3}, keep: 0, finite: good, want: "[1 2 3]"},
@@ -29,6 +30,11 @@ func TestPrune(t *testing.T) {
 		{steps: []int{1, 2, 3}, keep: 1, finite: good, want: "[3]"},
 		{steps: []int{3, 2, 1, 4}, keep: 2, finite: good, want: "[3 4]"}, // the step counts, not the clock
 		{steps: []int{1, 30, 2}, keep: 1, finite: good, want: "[2 30]"},  // resumed from 1: both the highest and the last stay
+		// The best stays beside the others; where it is the newest it is one of them.
+		{steps: []int{1, 2, 3, 4}, keep: 1, finite: good, best: 2, want: "[2 4]"},
+		{steps: []int{1, 2, 3, 4}, keep: 2, finite: good, best: 1, want: "[1 3 4]"},
+		{steps: []int{1, 2, 3, 4}, keep: 2, finite: good, best: 4, want: "[3 4]"},
+		{steps: []int{1, 2, 3, 4}, keep: 1, finite: 4, best: 3, want: "[3 4]"},
 		// No step has shown yet that the weights of 3, whose own step was finite, are good.
 		{steps: []int{1, 2, 3}, keep: 1, finite: 3, want: "[2 3]"},
 		{steps: []int{1, 2, 3}, keep: 2, finite: 3, want: "[2 3]"},
@@ -72,7 +78,7 @@ func TestPrune(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := Prune(osFS{}, out, tc.keep, tc.finite, tc.steps[len(tc.steps)-1]); err != nil {
+		if err := Prune(osFS{}, out, tc.keep, tc.finite, tc.steps[len(tc.steps)-1], tc.best); err != nil {
 			t.Fatal(err)
 		}
 		var steps []int
@@ -175,7 +181,7 @@ func TestPruneCannot(t *testing.T) {
 			write(t, filepath.Join(out, "model.tmp-1", "x"), nil)
 		}
 		for range 2 { // the second time there is nothing new to remove
-			err := Prune(tc.disk, out, 2, math.MaxInt, 4)
+			err := Prune(tc.disk, out, 2, math.MaxInt, 4, 0)
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(tc.says, out)) {
 				t.Errorf("%+v: %v", tc.disk, err)
 			}
@@ -193,7 +199,7 @@ func TestRemovedAgain(t *testing.T) {
 		remove func(out string) error
 		left   string
 	}{
-		"Prune":  {func(out string) error { return Prune(osFS{}, out, 1, math.MaxInt, 2) }, "[checkpoint-2 model.safetensors]"},
+		"Prune":  {func(out string) error { return Prune(osFS{}, out, 1, math.MaxInt, 2, 0) }, "[checkpoint-2 model.safetensors]"},
 		"Remove": {Remove, "[model.safetensors]"},
 	} {
 		out := fastDir(t)

@@ -23,6 +23,12 @@ type TrainerState struct {
 	// logged, and in checkpoints of older versions, which had no windows: then the
 	// window begins here.
 	Log LogWindow `json:"log_window,omitzero"`
+	// Best is what the evaluations of the steps before Step have come to, with save_best
+	// or early stopping.
+	Best Best `json:"best,omitzero"`
+	// Ended is set where a run with save_best or early stopping is done, and absent in
+	// checkpoints.
+	Ended Ended `json:"ended,omitzero"`
 	// Schedule says over which steps the learning rate's schedule lies, where a
 	// run went on with another one than it began with.
 	Schedule Laid `json:"schedule,omitzero"`
@@ -34,6 +40,38 @@ type TrainerState struct {
 	// ConfigDigests identify what a resume must share with this run, by name:
 	// model, tokenizer, dataset.
 	ConfigDigests map[string]string `json:"config_digests,omitempty"`
+}
+
+// Best is the lowest loss of a run's evaluations so far.
+type Best struct {
+	Step int     `json:"step"` // 0: no evaluation had a finite loss
+	Loss float64 `json:"loss"` // nats per supervised token
+	// Since is how many evaluations in a row were not lower by more than a threshold than
+	// the lowest before them.
+	Since int `json:"evaluations_since"`
+}
+
+// Add takes in the loss of the evaluation after a step. It counts as an improvement where
+// it is lower than the lowest so far by more than threshold, as in the
+// EarlyStoppingCallback of Transformers.
+func (b *Best) Add(step int, loss, threshold float64) {
+	finite := !math.IsNaN(loss) && !math.IsInf(loss, 0)
+	switch {
+	case finite && (b.Step == 0 || loss < b.Loss-threshold):
+		b.Since = 0
+	default:
+		b.Since++
+	}
+	if finite && (b.Step == 0 || loss < b.Loss) {
+		b.Step, b.Loss = step, loss
+	}
+}
+
+// Ended says how a run has ended.
+type Ended struct {
+	Model int  `json:"model_of_step"` // the step whose weights the final model has
+	Best  Best `json:"best,omitzero"` // after all evaluations
+	Early bool `json:"early,omitempty"`
 }
 
 // LogWindow is what the next line of the log will say of the steps since the last

@@ -1,5 +1,7 @@
 package config
 
+import "slices"
+
 // check looks at keys that depend on each other. It returns mistakes, and adds warnings
 // about keys that have no effect.
 func (c *Config) check() []error {
@@ -26,7 +28,11 @@ func (c *Config) check() []error {
 	if c.MaskHistory && c.TrainOnPrompt {
 		fail("mask_history", "mask_history and train_on_prompt exclude each other")
 	}
+	if _, err := c.DeviceList(); err != nil {
+		errs = append(errs, err)
+	}
 	c.checkTemplateVars(fail)
+	c.checkWatching(held, fail)
 	if c.OutputDir == "" {
 		fail("output_dir", "output_dir is empty: name a directory")
 	}
@@ -35,6 +41,51 @@ func (c *Config) check() []error {
 	}
 	c.warnings(held)
 	return errs
+}
+
+// checkWatching checks the keys that need evaluations in the run, or prompts. held: there
+// is held-out data.
+func (c *Config) checkWatching(held bool, fail func(key, format string, args ...any)) {
+	for _, k := range []struct {
+		name, does string
+		given      bool
+	}{{"save_best", "keeps the checkpoint of the lowest eval_loss", c.SaveBest},
+		{"early_stopping_patience", "ends a run whose eval_loss falls no more", c.EarlyStoppingPatience > 0}} {
+		switch {
+		case !k.given:
+		case !held:
+			fail(k.name, "%s %s, and there is no held-out data: give eval_dataset or val_size", k.name, k.does)
+		case c.EvalStrategy == "no":
+			fail(k.name, "%s %s, and eval_strategy is no: set it to steps or epoch", k.name, k.does)
+		case c.EvalStrategy == "steps" && c.EvalSteps == 0:
+			fail(k.name, "%s %s, and the only evaluation is at the end: give eval_steps, or eval_strategy: epoch", k.name, k.does)
+		}
+	}
+	if c.SaveBest && c.SaveStrategy == "no" {
+		fail("save_best", "save_best keeps a checkpoint, and save_strategy is no: leave one of them out")
+	}
+	if c.SampleSteps > 0 && len(c.samplePrompts()) == 0 {
+		fail("sample_steps", "sample_steps needs something to continue: give sample_prompts")
+	}
+	if slices.Contains(c.ReportTo, "trackio") && c.Project == "" {
+		fail("project", "project is empty: report_to: trackio needs a name for it")
+	}
+}
+
+// samplePrompts are what the samples of a run continue.
+func (c *Config) samplePrompts() []string {
+	if len(c.SamplePrompts) == 0 && c.SamplePrompt != "" {
+		return []string{c.SamplePrompt}
+	}
+	return c.SamplePrompts
+}
+
+// Samples are the prompts that are continued every SampleSteps, none where that is 0.
+func (c *Config) Samples() []string {
+	if c.SampleSteps == 0 {
+		return nil
+	}
+	return c.samplePrompts()
 }
 
 func (c *Config) warnings(held bool) {
@@ -60,6 +111,12 @@ func (c *Config) warnings(held bool) {
 	}
 	if c.SaveOnlyModel || c.SaveStrategy == "no" {
 		ignored("optimizer_zstd", "the optimizer's state is not saved")
+	}
+	if c.EarlyStoppingPatience == 0 {
+		ignored("early_stopping_threshold", "early_stopping_patience is 0")
+	}
+	if c.SampleSteps == 0 {
+		ignored("sample_prompts", "sample_steps is 0")
 	}
 	if c.LRScheduler == "constant" && c.MinLRRatio > 0 {
 		ignored("min_lr_ratio", "lr_scheduler_type is constant")

@@ -138,10 +138,24 @@ type Config struct {
 	EvalStrategy       string   // steps, epoch, no
 	EvalSteps          Interval // 0: at the end only
 	ReportTo           []string
+	Trace              string // a file; empty: none
+	Dashboard          string // an address; "auto": the default one; empty: none
 	MaxNonfiniteSteps  int
 	Seed               int64
 	SamplePrompt       string
 	CompareBigram      bool
+
+	RunName                string // for boards; empty: the last folder of OutputDir
+	Project                string // Trackio's
+	SaveBest               bool
+	EarlyStoppingPatience  int      // evaluations; 0: off
+	EarlyStoppingThreshold float64  // nats per token
+	SampleSteps            Interval // 0: never
+	SamplePrompts          []string
+	SampleMaxNewTokens     int
+	SampleTemperature      float64
+	SampleTopK             int     // 0: all
+	SampleTopP             float64 // 0 or 1: all
 
 	Device             string // auto, cpu, cuda
 	ComputeDType       string // auto, bf16, fp32
@@ -151,7 +165,9 @@ type Config struct {
 	Recompute          string // auto, full, none
 	Binding            string // auto, unified, copy
 	SynchronousUpdates bool
-	Threads            int // 0: all cores
+	MicroBatchOrder    string // auto, zigzag, lanes
+	Devices            string // auto, a number, or a list of GPUs such as [0, 2]; see DeviceList
+	Threads            int    // 0: all cores
 	Pipeline           Pipeline
 
 	// Laid says over which steps the learning rate's schedule lies.
@@ -180,7 +196,8 @@ func Default() *Config {
 		Optim: "adamw", AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEpsilon: 1e-8, MaxGradNorm: 1,
 		OutputDir: "trainer_output", SaveStrategy: "steps", SaveSteps: 500, KeepCheckpoints: true, EvalStrategy: "steps", SaveDType: "bf16", Resume: "auto",
 		LoggingSteps: 10, MaxNonfiniteSteps: 3, Seed: 42,
-		Device: "auto", ComputeDType: "auto", GradDType: "auto", Recompute: "auto", Binding: "auto",
+		Project: "huggingface", SampleMaxNewTokens: 200, SampleTemperature: 0.7, SampleTopP: 0.95,
+		Device: "auto", ComputeDType: "auto", GradDType: "auto", Recompute: "auto", Binding: "auto", MicroBatchOrder: "auto", Devices: "1",
 		origin: map[string]origin{},
 	}
 }

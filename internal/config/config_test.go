@@ -62,7 +62,7 @@ reset_data: true
 reset_optimizer: true
 output_dir: out
 overwrite_output_dir: true
-save_strategy: "no"
+save_strategy: epoch
 save_steps: 0.25
 save_only_model: true
 keep_checkpoints: false
@@ -73,10 +73,24 @@ resume_from_checkpoint: out/checkpoint-5
 logging_steps: 1
 eval_strategy: epoch
 eval_steps: 4
-report_to: tensorboard
+save_best: true
+early_stopping_patience: 3
+early_stopping_threshold: 0.01
+report_to: [tensorboard, trackio]
+run_name: "a run"
+project: p
+trace: run.json.gz
+dashboard: 0.0.0.0:9000
 sample_prompt: "func \"main\"\n\t: # é"
+sample_steps: 0.5
+sample_prompts: ["one, two", three]
+sample_max_new_tokens: 9
+sample_temperature: 0
+sample_top_k: 5
+sample_top_p: 1
 compare_bigram: true
 device: cpu
+devices: [0, 2]
 compute_dtype: bf16
 grad_dtype: bf16
 recompute: full
@@ -85,13 +99,14 @@ host_memory: 1234567891
 threads: 2
 binding: copy
 synchronous_updates: true
+micro_batch_order: lanes
 pipeline: {weight_slots: 2, grad_buffers: 3, grad_slabs: 4, activation_slots: 5, batches_ahead: 6, micro_batch_tokens: 7, chunk_tokens: 8, head_shards: 9}
 `
 
 func TestPrintedConfigsParseToEqual(t *testing.T) {
 	for _, text := range []string{"", everything, "model: tiny", "model: ./tiny", "base_model: tiny", "base_model: '12'",
 		"resume_from_checkpoint: false", `sample_prompt: "auto"`, `output_dir: "null"`, "dataset: ['a,b']", "template: ''",
-		"cache_dir: 'C:\\x'", `sample_prompt: "\u0000\u2028\u007f"`} {
+		"dashboard: true", "dashboard: no", "dashboard: 9000", "dashboard: '[::1]:0'", "cache_dir: 'C:\\x'", `sample_prompt: "\u0000\u2028\u007f"`} {
 		c := mustParse(t, text)
 		printed := c.YAML("what this is\nand more")
 		again, err := Parse("again.yaml", printed, Args{})

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -32,7 +33,7 @@ func (a *Args) AddTo(set *pflag.FlagSet) {
 // add makes a flag of set that gives the key of that name.
 func (a *Args) add(set *pflag.FlagSet, name, doc string) *pflag.Flag {
 	f := set.VarPF(&keyFlag{args: a, name: name}, strings.ReplaceAll(name, "_", "-"), "", doc)
-	if k := byName[name]; k != nil && k.isBool() || foreignSwitches[name] {
+	if k := byName[name]; k != nil && k.isSwitch() || foreignSwitches[name] {
 		f.NoOptDefVal = "true"
 	}
 	return f
@@ -113,15 +114,18 @@ func (a *Args) Spell(set *pflag.FlagSet, args []string) (out []string, err error
 	return append(out, args...), nil
 }
 
+// address is what cannot be anything else behind --dashboard: a port, or a host with one.
+var address = regexp.MustCompile(`^([^/]*:)?[0-9]+$`)
+
 // takes says whether arg, which follows the flag f, is its value.
 func takes(f *pflag.Flag, arg string) bool {
-	_, isKey := f.Value.(*keyFlag)
+	k, isKey := f.Value.(*keyFlag)
 	_, isTruth := truth(arg)
 	switch {
 	case !isKey:
 		return f.NoOptDefVal == ""
 	case f.NoOptDefVal != "":
-		return isTruth || arg == "auto"
+		return isTruth || arg == "auto" || k.name == dashboardKey && address.MatchString(arg)
 	}
 	return !strings.HasPrefix(arg, "--")
 }

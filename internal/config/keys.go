@@ -36,6 +36,7 @@ type key struct {
 	auto      bool              // "auto" is allowed and is the zero value (numbers)
 	limit     limit             // of numbers
 	commas    bool              // a text is cut into a list at all its commas; otherwise not at those in the braces of a glob
+	whole     bool              // a text is a list of one, whatever commas it has
 }
 
 // limit is the range of a number, and the reason for it.
@@ -97,8 +98,9 @@ var sections = []section{
 }
 
 const (
-	modelKey    = "model_name_or_path"
-	pipelineKey = "pipeline"
+	modelKey     = "model_name_or_path"
+	pipelineKey  = "pipeline"
+	dashboardKey = "dashboard"
 )
 
 var dataKeys = []key{
@@ -222,10 +224,35 @@ var outputKeys = []key{
 		choices: []string{"steps", "epoch", "no"}, spellings: map[string]string{"false": "no"}, field: func(c *Config) any { return &c.EvalStrategy }},
 	{name: "eval_steps", part: PartOutput, doc: "steps between evaluations, with held-out data; 0: at the end only",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.EvalSteps }},
-	{name: "report_to", doc: "what is written beside metrics.jsonl; tensorboard: event files in output_dir/runs", choices: []string{"none", "tensorboard"},
-		field: func(c *Config) any { return &c.ReportTo }},
+	{name: "save_best", aliases: []string{"load_best_model_at_end"}, part: PartOutput, doc: "write a checkpoint at every evaluation, keep that of the lowest eval_loss beside save_total_limit, and make it the final model",
+		field: func(c *Config) any { return &c.SaveBest }},
+	{name: "early_stopping_patience", part: PartOutput, doc: "evaluations in a row without a lower eval_loss after which the run ends; 0: it does not end early",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.EarlyStoppingPatience }},
+	{name: "early_stopping_threshold", part: PartOutput, doc: "by how much eval_loss must be lower to count, in nats per token",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.EarlyStoppingThreshold }},
+	{name: "report_to", doc: "what is written beside metrics.jsonl. tensorboard: event files in output_dir/runs; trackio: Trackio's database; mlflow: the server of MLFLOW_TRACKING_URI; all: each of them, mlflow where a server is named",
+		choices: []string{"none", "tensorboard", "trackio", "mlflow", "all"}, field: func(c *Config) any { return &c.ReportTo }},
+	{name: "run_name", doc: "the run's name for trackio and mlflow; empty: that of output_dir's last folder",
+		field: func(c *Config) any { return &c.RunName }},
+	{name: "project", doc: "Trackio's project", field: func(c *Config) any { return &c.Project }},
+	{name: "trace", doc: "a file to write the run's timeline into, for ui.perfetto.dev; compressed where its name ends in .gz; empty: none",
+		field: func(c *Config) any { return &c.Trace }},
+	{name: dashboardKey, doc: "serve a page that shows the run while it is under way; true: at port 8383 of this machine; or PORT, HOST or HOST:PORT",
+		field: func(c *Config) any { return &c.Dashboard }},
 	{name: "sample_prompt", doc: "at the end, print how the model continues this; empty: nothing",
 		field: func(c *Config) any { return &c.SamplePrompt }},
+	{name: "sample_steps", part: PartOutput, doc: "every so many steps, print how the model continues each of sample_prompts and append it to samples.jsonl; 0: never",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.SampleSteps }},
+	{name: "sample_prompts", whole: true, doc: "what is continued; with chats, what the user says; empty: sample_prompt",
+		field: func(c *Config) any { return &c.SamplePrompts }},
+	{name: "sample_max_new_tokens", doc: "how long a sample is at most, in tokens",
+		limit: between(1, 1<<20, ""), field: func(c *Config) any { return &c.SampleMaxNewTokens }},
+	{name: "sample_temperature", doc: "how freely samples are drawn; 0: the most likely token each time",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.SampleTemperature }},
+	{name: "sample_top_k", doc: "draw among the k most likely tokens; 0: among all",
+		limit: atLeast(0, ""), field: func(c *Config) any { return &c.SampleTopK }},
+	{name: "sample_top_p", doc: "draw among the most likely tokens that make up this share; 0 or 1: among all",
+		limit: between(0, 1, ""), field: func(c *Config) any { return &c.SampleTopP }},
 	{name: "compare_bigram", doc: "at the end, print the held-out loss of a bigram model of the same data",
 		field: func(c *Config) any { return &c.CompareBigram }},
 }
@@ -233,6 +260,8 @@ var outputKeys = []key{
 var machineKeys = []key{
 	{name: "device", part: PartNumerics, doc: "where layers are computed; auto: a GPU that can be used, else the CPU",
 		choices: []string{"auto", "cpu", "cuda"}, field: func(c *Config) any { return &c.Device }},
+	{name: devicesKey, doc: "how many devices layers are shared out to: a number; auto: every GPU; or which GPUs, such as [0, 2], as CUDA_VISIBLE_DEVICES leaves them; on the CPU, so many that share its cores",
+		field: func(c *Config) any { return &c.Devices }},
 	{name: "compute_dtype", part: PartNumerics, doc: "activations and products; auto: fp32 on cpu, bf16 on cuda",
 		choices: []string{"auto", "bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.ComputeDType }},
 	{name: "grad_dtype", part: PartNumerics, doc: "gradients on the link and on the host; auto: fp32 where that fits",
@@ -249,6 +278,8 @@ var machineKeys = []key{
 		choices: []string{"auto", "unified", "copy"}, field: func(c *Config) any { return &c.Binding }},
 	{name: "synchronous_updates", doc: "wait for all updates of a step before the next forward",
 		field: func(c *Config) any { return &c.SynchronousUpdates }},
+	{name: "micro_batch_order", part: PartNumerics, doc: "in which order layers take the micro-batches. zigzag: each in the reverse order of the one before, so that less travels; lanes: all in one order, whose bits are the same on any number of devices; auto: zigzag on one device, lanes on several",
+		choices: []string{"auto", "zigzag", "lanes"}, field: func(c *Config) any { return &c.MicroBatchOrder }},
 	{name: "pipeline.weight_slots", doc: "device buffers for a layer's weights", auto: true,
 		limit: between(1, maxDepthValue, "a layer computes from the slot its weights were brought to"),
 		field: func(c *Config) any { return &c.Pipeline.WeightSlots }},
@@ -274,6 +305,8 @@ var machineKeys = []key{
 		limit: between(1, maxDepthValue, "a head has at least one part"),
 		field: func(c *Config) any { return &c.Pipeline.HeadShards }},
 }
+
+const devicesKey = "devices"
 
 // maxDepthValue is far above any useful depth and far below any overflow.
 const maxDepthValue = 1 << 20
@@ -305,8 +338,11 @@ func eachKey(f func(k *key)) {
 // isPipeline says whether k is under `pipeline:`.
 func (k *key) isPipeline() bool { return strings.HasPrefix(k.name, pipelineKey+".") }
 
-// isBool says whether the flag of k may stand without a value.
-func (k *key) isBool() bool {
+// isSwitch says whether the flag of k may stand without a value.
+func (k *key) isSwitch() bool {
+	if k.name == dashboardKey {
+		return true
+	}
 	switch k.field(Default()).(type) {
 	case *bool, *Toggle:
 		return true

@@ -22,6 +22,8 @@ func (e *setter) list(p *[]string) error {
 		}
 	case e.v.kind == mapping || e.v.kind == plain && e.v.pos.Flag == "" && !isWord(e.v.text):
 		return e.fail("text or a list")
+	case e.whole:
+		out = []string{e.v.text}
 	default:
 		out = splitList(e.v.text, !e.commas)
 	}
@@ -58,17 +60,29 @@ func (e *setter) numbers(p *[]float64) error {
 	return nil
 }
 
-// reports sets report_to to in, without "none".
+// reports sets report_to to in, without "none". "all" stands for all the others, as in
+// transformers.TrainingArguments; mlflow is one of them where a server is named.
 func (e *setter) reports(p *[]string, in []string) error {
 	var out []string
+	add := func(s string) {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
 	for _, s := range in {
-		if !slices.Contains(e.choices, s) {
+		switch {
+		case !slices.Contains(e.choices, s):
 			bad := *e
 			bad.v = value{kind: plain, text: s, pos: e.v.pos}
-			return bad.fail("none or tensorboard (metrics.jsonl is always written)", suggest(s, e.choices))
-		}
-		if s != "none" && !slices.Contains(out, s) {
-			out = append(out, s)
+			return bad.fail("tensorboard, trackio, mlflow, all or none (metrics.jsonl is always written)", suggest(s, e.choices))
+		case s == "all":
+			add("tensorboard")
+			add("trackio")
+			if os.Getenv("MLFLOW_TRACKING_URI") != "" {
+				add("mlflow")
+			}
+		case s != "none":
+			add(s)
 		}
 	}
 	*p = out

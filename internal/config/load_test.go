@@ -97,12 +97,21 @@ func TestErrorsSayWhere(t *testing.T) {
 		{"batches_ahead", "pipeline: {batches_ahead: 0}", `wants at least 1 or auto (a step needs a batch), is 0`},
 		{"micro_batch_tokens", "pipeline: {micro_batch_tokens: 0}", `wants at least 1 or auto (a micro-batch has at least one row), is 0`},
 		{"pipeline", "pipeline: 3", `t.yaml:1:11: pipeline: wants a mapping such as {weight_slots: 4}, is 3`},
-		{"report_to", "report_to: [tensorboard, wandb]", `t.yaml:1:12: report_to: wants none or tensorboard (metrics.jsonl is always written), is wandb`},
+		{"report_to", "report_to: [tensorboard, wandb]", `t.yaml:1:12: report_to: wants tensorboard, trackio, mlflow, all or none (metrics.jsonl is always written), is wandb`},
+		{"report_to, nearly", "report_to: trackoi", "is trackoi; did you mean \"trackio\"?"},
+		{"save_best", "save_best: true", "t.yaml:1:12: save_best keeps the checkpoint of the lowest eval_loss, and there is no held-out data: give eval_dataset or val_size"},
+		{"save_best at the end", "save_best: true\nval_size: 1", "the only evaluation is at the end: give eval_steps, or eval_strategy: epoch"},
+		{"save_best without saves", "save_best: true\nval_size: 1\neval_steps: 1\nsave_strategy: 'no'", "save_best keeps a checkpoint, and save_strategy is no"},
+		{"early stopping", "early_stopping_patience: 2\nval_size: 1\neval_strategy: 'no'", "early_stopping_patience ends a run whose eval_loss falls no more, and eval_strategy is no"},
+		{"best of another metric", "metric_for_best_model: accuracy", "mt compares the loss of evaluations"},
+		{"best is greater", "greater_is_better: true", "a lower eval_loss is better"},
+		{"samples of nothing", "sample_steps: 5", "t.yaml:1:15: sample_steps needs something to continue: give sample_prompts"},
 		{"list item", "dataset: [a, [b]]", `t.yaml:1:14: dataset: wants text in its list, is a list`},
 		{"dataset number", "dataset: 3", `t.yaml:1:10: dataset: wants text or a list, is 3`},
 		{"model list", "model: [a]", `t.yaml:1:8: model: wants a directory or a Hub id, is a list`},
 		{"model empty mapping", "model: {}", `t.yaml:1:8: model: wants a preset's name, a directory or the keys of a config.json, is a mapping`},
 		{"path mapping", "base_model: {a: 1}", `base_model: wants a directory or a Hub id (an inline config is given as model), is a mapping`},
+		{"dashboard", "dashboard: [1]", `t.yaml:1:12: dashboard: wants true, false or an address such as 9000 or 0.0.0.0:9000, is a list`},
 		{"resume", "resume_from_checkpoint: [1]", `wants auto, false or a checkpoint's directory, is a list`},
 		{"anchor", "seed: &a 1", `t.yaml:1:7: anchors, aliases, merge keys and tags are not supported: write the value out`},
 		{"not a mapping", "- a\n- b", `a config is ` + "`key: value`" + ` lines, this is a list`},
@@ -162,6 +171,12 @@ func TestFlags(t *testing.T) {
 		{"bare switch", []string{"--train-on-prompt", "--seed", "3"}, func(c *Config) bool { return c.TrainOnPrompt && c.Seed == 3 }, ""},
 		{"switch with value", []string{"--shuffle", "false"}, func(c *Config) bool { return !c.Shuffle }, ""},
 		{"switch, equals", []string{"--shuffle=no"}, func(c *Config) bool { return !c.Shuffle }, ""},
+		{"bare dashboard", []string{"--dashboard", "--seed", "3"}, func(c *Config) bool { return c.Dashboard == "auto" && c.Seed == 3 }, ""},
+		{"dashboard at a port", []string{"--dashboard", "9000"}, func(c *Config) bool { return c.Dashboard == "9000" }, ""},
+		{"dashboard at an address", []string{"--dashboard", "0.0.0.0:9000"}, func(c *Config) bool { return c.Dashboard == "0.0.0.0:9000" }, ""},
+		{"dashboard, equals", []string{"--dashboard=box"}, func(c *Config) bool { return c.Dashboard == "box" }, ""},
+		{"no dashboard", []string{"--dashboard", "false"}, func(c *Config) bool { return c.Dashboard == "" }, ""},
+		{"dashboard of nothing", []string{"--dashboard="}, nil, "--dashboard: wants true, false or an address"},
 		{"negative", []string{"--max-steps", "-1"}, func(c *Config) bool { return c.MaxSteps == 0 }, ""},
 		{"list", []string{"--dataset", "a.txt, b/**/*.{c,h}"}, func(c *Config) bool { return len(c.Dataset) == 2 && c.Dataset[1] == "b/**/*.{c,h}" }, ""},
 		{"text as it is", []string{"--sample-prompt", "func "}, func(c *Config) bool { return c.SamplePrompt == "func " }, ""},
@@ -324,12 +339,13 @@ var aliasesOf = map[string][2]string{
 	"dataset_text_field": {"body", "text_column"},
 	"val_set_size":       {"0.25", "val_size"}, "split_dataset_ratio": {"0.25", "val_size"},
 	"cutoff_len": {"9", "max_seq_len"}, "sequence_len": {"9", "max_seq_len"}, "max_length": {"9", "max_seq_len"},
-	"sample_packing":      {"false", "packing"},
-	"train_on_inputs":     {"true", "train_on_prompt"},
-	"optimizer":           {"adamw_torch", "optim"},
-	"clip_grad_norm":      {"0.5", "max_grad_norm"},
-	"lr_scheduler":        {"cosine", "lr_scheduler_type"},
-	"evaluation_strategy": {"epoch", "eval_strategy"},
+	"sample_packing":         {"false", "packing"},
+	"train_on_inputs":        {"true", "train_on_prompt"},
+	"optimizer":              {"adamw_torch", "optim"},
+	"clip_grad_norm":         {"0.5", "max_grad_norm"},
+	"lr_scheduler":           {"cosine", "lr_scheduler_type"},
+	"evaluation_strategy":    {"epoch", "eval_strategy"},
+	"load_best_model_at_end": {"true\nval_size: 1\neval_steps: 1", "save_best"},
 }
 
 func TestAliasesAndSpellings(t *testing.T) {
@@ -440,5 +456,34 @@ func TestLoad(t *testing.T) {
 	}
 	if c, err := Load("", Args{}); err != nil || len(c.Differences(Default())) > 0 {
 		t.Errorf("without a file: %+v, %v", c, err)
+	}
+}
+
+// TestReports: all is every board that can be had here; none is no board.
+func TestReports(t *testing.T) {
+	for _, tc := range []struct{ yaml, server, want string }{
+		{"all", "", "tensorboard trackio"}, {"all", "http://localhost:5000", "tensorboard trackio mlflow"},
+		{"[none, mlflow]", "", "mlflow"}, {"trackio,tensorboard,trackio", "", "trackio tensorboard"}, {"none", "x", ""}, {"[]", "x", ""},
+	} {
+		t.Setenv("MLFLOW_TRACKING_URI", tc.server)
+		if got := strings.Join(mustParse(t, "report_to: "+tc.yaml).ReportTo, " "); got != tc.want {
+			t.Errorf("%s with server %q: %q, want %q", tc.yaml, tc.server, got, tc.want)
+		}
+	}
+}
+
+// TestSamplePrompts: a prompt is whole, whatever commas it has, and sample_prompt
+// stands in where there are none.
+func TestSamplePrompts(t *testing.T) {
+	for yaml, want := range map[string]string{
+		"sample_steps: 2\nsample_prompts: once, twice": "once, twice", "sample_steps: 2\nsample_prompts: [\"a, b\", c]": "a, b|c",
+		"sample_steps: 2\nsample_prompt: d": "d", "sample_prompt: d": "", "sample_prompt: d\nsample_steps: 1\nsample_prompts: e": "e",
+	} {
+		if got := strings.Join(mustParse(t, yaml).Samples(), "|"); got != want {
+			t.Errorf("%s: %q, want %q", yaml, got, want)
+		}
+	}
+	if c := mustParse(t, "", "--sample-prompts", "one, two", "--sample-steps", "1"); len(c.Samples()) != 1 {
+		t.Errorf("a flag gives %q", c.Samples())
 	}
 }

@@ -44,6 +44,13 @@ func (c *Config) YAML(header string) []byte {
 	return bytes.TrimLeft(b.Bytes(), "\n")
 }
 
+// Values are all keys with their values as YAML has them.
+func (c *Config) Values() map[string]string {
+	out := map[string]string{}
+	eachKey(func(k *key) { out[k.name] = k.print(c) })
+	return out
+}
+
 // print is the value of k as YAML on one line; "" where no model is given.
 func (k *key) print(c *Config) string {
 	switch p := k.field(c).(type) {
@@ -82,6 +89,12 @@ func (k *key) print(c *Config) string {
 	case *Interval:
 		return p.text()
 	case *string:
+		if k.name == devicesKey {
+			return *p
+		}
+		if k.name == dashboardKey && (*p == "" || *p == "auto") {
+			return strconv.FormatBool(*p != "")
+		}
 		if len(k.choices) > 0 && isWord(*p) || k.name == "resume_from_checkpoint" && (*p == "auto" || *p == "false") {
 			return *p
 		}

@@ -78,8 +78,13 @@ func (e *setter) text(p *string) error {
 	if len(e.choices) > 0 {
 		return e.choice(p)
 	}
-	if e.name == "resume_from_checkpoint" {
+	switch e.name {
+	case "resume_from_checkpoint":
 		return e.resume(p)
+	case dashboardKey:
+		return e.dashboard(p)
+	case devicesKey:
+		return e.devices(p)
 	}
 	if e.v.kind == null && *p == "" {
 		return nil
@@ -181,6 +186,40 @@ func (e *setter) resume(p *string) error {
 		*p = "false"
 	default:
 		*p = e.v.text
+	}
+	return nil
+}
+
+func (e *setter) dashboard(p *string) error {
+	val, isBool := truth(e.v.text)
+	switch {
+	case e.v.kind > quoted || e.v.kind == null || e.v.text == "":
+		return e.fail("true, false or an address such as 9000 or 0.0.0.0:9000")
+	case e.v.kind == plain && isBool && !val:
+		*p = ""
+	case e.v.kind == plain && isBool:
+		*p = "auto"
+	default:
+		*p = e.v.text
+	}
+	return nil
+}
+
+// devices takes auto, a number, or a list of numbers.
+func (e *setter) devices(p *string) error {
+	items := []string{}
+	for _, item := range e.v.items {
+		items = append(items, item.text)
+	}
+	switch text := strings.Trim(e.v.text, "[]"); {
+	case e.v.kind == list:
+		*p = "[" + strings.Join(items, ", ") + "]"
+	case e.v.kind == null || e.v.kind == mapping || e.v.text == "":
+		return e.fail("auto, a number of devices, or a list of GPUs such as [0, 2]")
+	case text != e.v.text || strings.Contains(text, ","):
+		*p = "[" + strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }), ", ") + "]"
+	default:
+		*p = text
 	}
 	return nil
 }

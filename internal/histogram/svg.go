@@ -1,15 +1,14 @@
 package histogram
 
 import (
-	"bytes"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
+
+	"mt/internal/svg"
 )
 
 // What a picture measures, in CSS pixels.
@@ -84,56 +83,37 @@ func tickStep(most int64) int64 {
 // with round ticks, every bar's label, and its count as what a browser shows under
 // the pointer.
 func (h Histogram) WriteSVG(w io.Writer) error {
-	var d drawing
+	d := svg.Drawing{Scale: 100}
 	p := h.layout()
-	d.add(`<svg xmlns="http://www.w3.org/2000/svg" width="%v" height="%v" viewBox="0 0 %[1]v %[2]v" role="img" font-family="sans-serif" font-size="%v">`,
+	d.Add(`<svg xmlns="http://www.w3.org/2000/svg" width="%v" height="%v" viewBox="0 0 %[1]v %[2]v" role="img" font-family="sans-serif" font-size="%v">`,
 		pictureWidth, pictureHeight, fontSize)
-	d.add(`<title>%v</title>`, h.Title)
-	d.add(`<rect width="%v" height="%v" fill="white"/>`, pictureWidth, pictureHeight)
-	d.add(`<text x="%v" y="%v" text-anchor="middle" font-size="17">%v</text>`, pictureWidth/2, edge+17, h.Title)
+	d.Add(`<title>%v</title>`, h.Title)
+	d.Add(`<rect width="%v" height="%v" fill="white"/>`, pictureWidth, pictureHeight)
+	d.Add(`<text x="%v" y="%v" text-anchor="middle" font-size="17">%v</text>`, pictureWidth/2, edge+17, h.Title)
 	step := tickStep(h.most())
 	for i := range h.most()/step + 1 {
 		y := p.bottom - float64(i*step)*p.perCount
-		d.add(`<line class="grid" x1="%v" y1="%v" x2="%v" y2="%[2]v" stroke="#ddd"/>`, p.left-tickLength, y, p.right)
-		d.add(`<text class="tick" x="%v" y="%v" dy="0.35em" text-anchor="end">%v</text>`, p.left-2*tickLength, y, humanize.Comma(i*step))
+		d.Add(`<line class="grid" x1="%v" y1="%v" x2="%v" y2="%[2]v" stroke="#ddd"/>`, p.left-tickLength, y, p.right)
+		d.Add(`<text class="tick" x="%v" y="%v" dy="0.35em" text-anchor="end">%v</text>`, p.left-2*tickLength, y, humanize.Comma(i*step))
 	}
 	for i, b := range h.Bars {
 		middle, height := p.left+(float64(i)+0.5)*p.slot, float64(max(0, b.Count))*p.perCount
-		d.add(`<rect class="bar" x="%v" y="%v" width="%v" height="%v" fill="#3c6eb4"><title>%v: %v</title></rect>`,
+		d.Add(`<rect class="bar" x="%v" y="%v" width="%v" height="%v" fill="#3c6eb4"><title>%v: %v</title></rect>`,
 			middle-0.4*p.slot, p.bottom-height, 0.8*p.slot, height, b.Label, humanize.Comma(b.Count))
-		place := drawing{}
+		place := svg.Drawing{Scale: 100}
 		if y := p.bottom + tickLength + fontSize; p.slant > 0 {
-			place.add(`text-anchor="end" transform="translate(%v %v) rotate(-%v)"`, middle+fontSize/2, y, p.slant*180/math.Pi)
+			place.Add(`text-anchor="end" transform="translate(%v %v) rotate(-%v)"`, middle+fontSize/2, y, p.slant*180/math.Pi)
 		} else {
-			place.add(`text-anchor="middle" x="%v" y="%v"`, middle, y)
+			place.Add(`text-anchor="middle" x="%v" y="%v"`, middle, y)
 		}
-		d.add(`<text class="label" `+place.String()+`>%v</text>`, b.Label)
+		d.Add(`<text class="label" `+place.String()+`>%v</text>`, b.Label)
 	}
-	d.add(`<path d="M%v %vV%vH%v" fill="none" stroke="black"/>`, p.left, p.top, p.bottom, p.right)
-	d.add(`<text x="%v" y="%v" text-anchor="middle">%v</text>`, (p.left+p.right)/2, pictureHeight-edge, h.X)
-	d.add(`<text text-anchor="middle" transform="translate(%v %v) rotate(-90)">%v</text>`, edge+fontSize, (p.top+p.bottom)/2, h.Y)
-	d.add("</svg>\n")
+	d.Add(`<path d="M%v %vV%vH%v" fill="none" stroke="black"/>`, p.left, p.top, p.bottom, p.right)
+	d.Add(`<text x="%v" y="%v" text-anchor="middle">%v</text>`, (p.left+p.right)/2, pictureHeight-edge, h.X)
+	d.Add(`<text text-anchor="middle" transform="translate(%v %v) rotate(-90)">%v</text>`, edge+fontSize, (p.top+p.bottom)/2, h.Y)
+	d.Add("</svg>\n")
 	if _, err := w.Write(d.Bytes()); err != nil {
 		return fmt.Errorf("draw %q: %w", h.Title, err)
 	}
 	return nil
-}
-
-// drawing is XML under way.
-type drawing struct{ bytes.Buffer }
-
-// add appends to d. Of args, numbers are written to a hundredth and texts escaped,
-// so %v is for both.
-func (d *drawing) add(format string, args ...any) {
-	for i, a := range args {
-		switch a := a.(type) {
-		case float64:
-			args[i] = strconv.FormatFloat(math.Round(a*100)/100, 'f', -1, 64)
-		case string:
-			var text bytes.Buffer
-			_ = xml.EscapeText(&text, []byte(a)) // memory takes everything
-			args[i] = text.String()
-		}
-	}
-	fmt.Fprintf(d, format, args...)
 }

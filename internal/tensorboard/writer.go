@@ -2,8 +2,11 @@ package tensorboard
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,11 +14,18 @@ import (
 )
 
 // Writer appends events to one file. It is not safe for concurrent use.
-type Writer struct{ f *os.File }
+type Writer struct {
+	f     *os.File
+	to    io.Writer // that ends in f
+	whole int64     // bytes of f that are whole records
+}
+
+const newFile = os.O_CREATE | os.O_EXCL | os.O_APPEND | os.O_WRONLY
 
 // Create begins an event file in dir, which is made if need be. A resumed run
-// begins another: TensorBoard reads all files of a directory as one run.
-func Create(dir string, now time.Time) (*Writer, error) {
+// begins another: TensorBoard reads all files of a directory as one run. The file is
+// written through what through makes of it; nil changes nothing.
+func Create(dir string, now time.Time, through func(io.Writer) io.Writer) (*Writer, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -23,18 +33,29 @@ func Create(dir string, now time.Time) (*Writer, error) {
 	if err != nil {
 		host = "localhost"
 	}
+	// TensorBoard reads files in the order of their names.
 	name := filepath.Join(dir, fmt.Sprintf("events.out.tfevents.%d.%s.%d", now.Unix(), host, os.Getpid()))
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(name, newFile, 0o644)
+	for n := 1; errors.Is(err, fs.ErrExist); n++ { // of a run in the same second
+		f, err = os.OpenFile(fmt.Sprintf("%s.%d", name, n), newFile, 0o644)
+	}
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{f}
+	w := &Writer{f: f, to: f}
+	if through != nil {
+		w.to = through(f)
+	}
 	// Event.file_version, field 3.
-	return w, w.record(appendBytes(wallTime(now), 3, []byte("brain.Event:2")))
+	if err := w.record(appendBytes(wallTime(now), 3, []byte("brain.Event:2"))); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	return w, nil
 }
 
 // Scalars writes one event with the values at a step, by tag. Values that are
-// not finite are written as they are: TensorBoard marks them.
+// not finite are written as they are: TensorBoard marks them. Where that fails, the file
+// stays as it was.
 func (w *Writer) Scalars(now time.Time, step int, values []Scalar) error {
 	var summary []byte
 	for _, v := range values {
@@ -86,8 +107,12 @@ func (w *Writer) record(data []byte) error {
 	b = binary.LittleEndian.AppendUint32(b, masked(b))
 	b = append(b, data...)
 	b = binary.LittleEndian.AppendUint32(b, masked(data))
-	if _, err := w.f.Write(b); err != nil {
+	if _, err := w.to.Write(b); err != nil {
+		// A part of a record is an error to TensorBoard. Where it cannot be cut off, the first
+		// error is the one to tell of.
+		_ = w.f.Truncate(w.whole)
 		return fmt.Errorf("tensorboard: %w", err)
 	}
+	w.whole += int64(len(b))
 	return nil
 }

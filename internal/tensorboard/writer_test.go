@@ -16,7 +16,7 @@ import (
 func TestFileIsAsTensorBoardReadsIt(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1700000000, 0)
-	w, err := Create(filepath.Join(dir, "runs"), now)
+	w, err := Create(filepath.Join(dir, "runs"), now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,5 +64,27 @@ func TestFileIsAsTensorBoardReadsIt(t *testing.T) {
 	c := uint32(0x8a9136aa)
 	if got, want := masked(bytes.Repeat([]byte{0}, 32)), (c>>15|c<<17)+0xa282ead8; got != want {
 		t.Errorf("masked checksum %x, want %x", got, want)
+	}
+}
+
+// TestRunsOfOneSecond: a run that goes on in the second in which it was begun has a file of
+// its own, after the first in the order of names.
+func TestRunsOfOneSecond(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 3 {
+		w, err := Create(dir, time.Unix(1700000000, 0), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Scalars(time.Unix(1700000000, 0), i, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		files, err := os.ReadDir(dir)
+		if err != nil || len(files) != i+1 || filepath.Join(dir, files[i].Name()) != w.f.Name() {
+			t.Fatalf("%v, %v: the last is not %s", files, err, w.f.Name())
+		}
 	}
 }

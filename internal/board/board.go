@@ -1,0 +1,214 @@
+package board
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Scalar is a number by its name, such as train/loss.
+type Scalar struct {
+	Name  string
+	Value float64
+}
+
+// Point is the numbers of a step.
+type Point struct {
+	Time   time.Time
+	Step   int
+	Values []Scalar
+}
+
+// Status says how a run ended.
+type Status string
+
+// How a run ends: done, with an error, or stopped by the user.
+const (
+	Finished Status = "FINISHED"
+	Failed   Status = "FAILED"
+	Killed   Status = "KILLED"
+)
+
+// Sink takes the numbers of one run.
+type Sink interface {
+	// Send delivers points, all or none of them. An error that is a Refusal will not go
+	// away; after any other the same points are sent again.
+	Send(ctx context.Context, points []Point) error
+	// Close ends the run. Nothing is sent after it.
+	Close(ctx context.Context, s Status) error
+}
+
+// Refusal is the error of a sink that will never take what it was sent.
+type Refusal struct{ Err error }
+
+func (r *Refusal) Error() string { return r.Err.Error() }
+
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// Bounds of a Queue.
+const (
+	most       = 1 << 14          // points that wait; the oldest go first where there are more
+	batch      = 500              // points sent at once
+	pace       = time.Second      // between sends, so that many steps become one
+	firstPause = time.Second      // after a failure
+	lastPause  = time.Minute      // after many: it doubles
+	grace      = 10 * time.Second // for the last points when the run ends
+)
+
+// Queue sends points on a goroutine of its own.
+type Queue struct {
+	name   string
+	sink   Sink
+	warn   func(string)
+	after  func(time.Duration) <-chan time.Time
+	ctx    context.Context // ends when the sink has had its time
+	cancel context.CancelFunc
+	wake   chan struct{}
+	closed chan struct{} // Close was called
+	done   chan struct{} // the goroutine has ended
+	status Status
+
+	mu     sync.Mutex
+	points []Point
+	first  int // the number of points[0], counted from the start of the run
+	lost   int
+
+	warned bool // used by the goroutine alone
+}
+
+// Start begins to send to sink. name is what warn, which is called at most twice and from
+// another goroutine, says of it: once where it fails, and once, in Close, where points
+// were lost.
+func Start(name string, sink Sink, warn func(string)) *Queue {
+	return start(name, sink, warn, time.After)
+}
+
+func start(name string, sink Sink, warn func(string), after func(time.Duration) <-chan time.Time) *Queue {
+	q := &Queue{name: name, sink: sink, warn: warn, after: after, wake: make(chan struct{}, 1), closed: make(chan struct{}), done: make(chan struct{})}
+	q.ctx, q.cancel = context.WithCancel(context.Background())
+	go q.run()
+	return q
+}
+
+// Add hands p over. It never waits.
+func (q *Queue) Add(p Point) {
+	q.mu.Lock()
+	q.points = append(q.points, p)
+	if over := len(q.points) - most; over > 0 {
+		q.points = q.points[over:]
+		q.first += over
+		q.lost += over
+	}
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close sends what is left, in bounded time, and ends the run there. Nothing is added
+// after it.
+func (q *Queue) Close(s Status) {
+	q.status = s
+	close(q.closed)
+	timer := time.AfterFunc(grace, q.cancel)
+	<-q.done
+	timer.Stop()
+	q.cancel()
+}
+
+// run sends until the queue is closed and empty.
+func (q *Queue) run() {
+	defer close(q.done)
+	pause := firstPause
+	for {
+		points, end, closing := q.next()
+		if len(points) == 0 {
+			break
+		}
+		err := q.sink.Send(q.ctx, points)
+		var refused *Refusal
+		switch {
+		case err == nil:
+			q.drop(end, false)
+			pause = firstPause
+			q.rest(pace)
+			continue
+		case errors.As(err, &refused):
+			q.complain(err, "what it refuses is left out")
+			q.drop(end, true)
+			continue
+		}
+		q.complain(err, "what it has not taken is kept and sent again")
+		if closing {
+			q.drop(end, true)
+			break
+		}
+		q.rest(pause)
+		pause = min(2*pause, lastPause)
+	}
+	if err := q.sink.Close(q.ctx, q.status); err != nil {
+		q.complain(err, "it does not know that the run has ended")
+	}
+	q.mu.Lock()
+	lost := q.lost + len(q.points)
+	q.mu.Unlock()
+	if lost > 0 {
+		q.warn(fmt.Sprintf("%s lacks the numbers of %d lines of metrics.jsonl", q.name, lost))
+	}
+}
+
+// next waits for points and returns the first of them, the number of the one after them,
+// and whether the queue is closed. There are none where it is closed and empty.
+func (q *Queue) next() (points []Point, end int, closing bool) {
+	for {
+		select {
+		case <-q.closed:
+			closing = true
+		default:
+		}
+		q.mu.Lock()
+		points = q.points[:min(batch, len(q.points))]
+		end = q.first + len(points)
+		q.mu.Unlock()
+		if len(points) > 0 || closing {
+			return points, end, closing
+		}
+		select {
+		case <-q.wake:
+		case <-q.closed:
+		}
+	}
+}
+
+// drop takes off the points before the one with the number end. Some may be gone already,
+// for lack of room.
+func (q *Queue) drop(end int, lost bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := max(0, end-q.first)
+	q.points = q.points[n:]
+	q.first += n
+	if lost {
+		q.lost += n
+	}
+}
+
+// rest waits, but not longer than until Close.
+func (q *Queue) rest(d time.Duration) {
+	select {
+	case <-q.after(d):
+	case <-q.closed:
+	}
+}
+
+// complain warns of the first failure.
+func (q *Queue) complain(err error, so string) {
+	if q.warned {
+		return
+	}
+	q.warned = true
+	q.warn(fmt.Sprintf("%s: %v; training goes on, and %s", q.name, err, so))
+}

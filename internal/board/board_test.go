@@ -1,0 +1,148 @@
+package board
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// sink fails as often as it is told to, and then takes everything.
+type sink struct {
+	mu      sync.Mutex
+	fail    []error
+	got     []int // steps
+	status  Status
+	calls   int
+	hang    bool // until the context ends
+	arrived chan struct{}
+}
+
+func (s *sink) Send(ctx context.Context, points []Point) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	if s.arrived != nil && s.calls == 1 {
+		close(s.arrived)
+	}
+	if s.hang {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if len(s.fail) > 0 {
+		err := s.fail[0]
+		s.fail = s.fail[1:]
+		return err
+	}
+	for _, p := range points {
+		s.got = append(s.got, p.Step)
+	}
+	return nil
+}
+
+func (s *sink) Close(_ context.Context, status Status) error { s.status = status; return nil }
+
+// atOnce is a clock on which no time passes.
+func atOnce(time.Duration) <-chan time.Time {
+	c := make(chan time.Time, 1)
+	c <- time.Time{}
+	return c
+}
+
+// never is a clock that stands still.
+func never(time.Duration) <-chan time.Time { return nil }
+
+// TestQueue: what a sink did not take it gets again, in order and once; what it refuses
+// is left out; there is one warning.
+func TestQueue(t *testing.T) {
+	down := errors.New("connection refused")
+	for name, tc := range map[string]struct {
+		fail []error
+		lost bool
+		want []string // warnings begin so
+	}{
+		"a good sink":           {},
+		"one that was away":     {fail: []error{down, down, down}, want: []string{"mlflow: connection refused; training goes on, and what it has not taken is kept"}},
+		"one that refuses some": {fail: []error{&Refusal{errors.New("bad name")}}, lost: true, want: []string{"mlflow: bad name; training goes on, and what it refuses is left out", "mlflow lacks the numbers of "}},
+	} {
+		var mu sync.Mutex
+		var warnings []string
+		s := &sink{fail: tc.fail}
+		q := start("mlflow", s, func(text string) { mu.Lock(); warnings = append(warnings, text); mu.Unlock() }, atOnce)
+		const n = 2000
+		for i := range n {
+			q.Add(Point{Step: i})
+		}
+		for q.left() > 0 { // a sink that is away when the run ends is not waited for
+			runtime.Gosched()
+		}
+		q.Close(Finished)
+		if len(s.got) != n && !tc.lost || len(s.got) == n && tc.lost || s.status != Finished {
+			t.Errorf("%s: %d points, status %q", name, len(s.got), s.status)
+		}
+		for i := 1; i < len(s.got); i++ {
+			if s.got[i] != s.got[i-1]+1 {
+				t.Fatalf("%s: step %d follows %d", name, s.got[i], s.got[i-1])
+			}
+		}
+		if len(warnings) != len(tc.want) {
+			t.Fatalf("%s: warnings %q", name, warnings)
+		}
+		for i, w := range tc.want {
+			if !strings.HasPrefix(warnings[i], w) {
+				t.Errorf("%s: %q, want %q", name, warnings[i], w)
+			}
+		}
+	}
+}
+
+// left is how many points wait.
+func (q *Queue) left() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.points)
+}
+
+// TestAbsentSink: nobody waits for a sink that takes nothing; what waits for it is
+// bounded, the newest are kept, and the end of the run says how much is lacking.
+func TestAbsentSink(t *testing.T) {
+	s := &sink{hang: true, arrived: make(chan struct{})}
+	var mu sync.Mutex
+	var warnings []string
+	q := start("mlflow", s, func(text string) { mu.Lock(); warnings = append(warnings, text); mu.Unlock() }, never)
+	for i := range most + 1000 {
+		q.Add(Point{Step: i})
+	}
+	<-s.arrived
+	if n := q.left(); n != most {
+		t.Errorf("%d points wait", n)
+	}
+	if first := q.points[0].Step; first != 1000 {
+		t.Errorf("the oldest that waits is %d", first)
+	}
+	q.cancel() // what Close does after some time
+	q.Close(Killed)
+	if s.status != Killed || len(warnings) != 2 || !strings.Contains(warnings[1], "lacks the numbers of 17384 lines") {
+		t.Errorf("status %q, warnings %q", s.status, warnings)
+	}
+}
+
+// TestDroppedMeanwhile: points that went for lack of room while others were sent are not
+// taken off twice.
+func TestDroppedMeanwhile(t *testing.T) {
+	q := &Queue{wake: make(chan struct{}, 1), closed: make(chan struct{})}
+	for i := range most {
+		q.Add(Point{Step: i})
+	}
+	points, end, _ := q.next()
+	for i := range 200 {
+		q.Add(Point{Step: most + i})
+	}
+	q.drop(end, false)
+	if got := q.points[0].Step; got != len(points) || q.lost != 200 {
+		t.Errorf("step %d is next, %d are lost", got, q.lost)
+	}
+}

@@ -1,0 +1,193 @@
+package mlflow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"mt/internal/board"
+)
+
+// server is an MLflow server that remembers what it was asked, and answers as it is told.
+type server struct {
+	asked   []string
+	answers map[string]string // by path; "404 CODE" and the like are errors
+	auth    string
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	path := strings.TrimPrefix(r.URL.Path, "/sub/api/2.0/mlflow/")
+	s.asked = append(s.asked, strings.TrimSpace(r.Method+" "+path+" "+r.URL.RawQuery+string(body)))
+	s.auth = r.Header.Get("Authorization")
+	answer, ok := s.answers[path]
+	if path == "experiments/create" && ok {
+		s.answers["experiments/get-by-name"] = `{"experiment":{"experiment_id":"5"}}`
+	}
+	var status int
+	var code string
+	if n, _ := fmt.Sscanf(answer, "%d %s", &status, &code); n == 2 {
+		w.WriteHeader(status)
+		answer = fmt.Sprintf(`{"error_code":%q,"message":"why"}`, code)
+	} else if !ok {
+		answer = "{}"
+	}
+	_, _ = io.WriteString(w, answer)
+}
+
+// serve starts s and points the environment to it, without anything else of MLflow's.
+func serve(t *testing.T, s *server) {
+	t.Helper()
+	h := httptest.NewServer(s)
+	t.Cleanup(h.Close)
+	for _, v := range []string{"TRACKING_TOKEN", "TRACKING_USERNAME", "TRACKING_PASSWORD", "EXPERIMENT_NAME", "EXPERIMENT_ID", "RUN_ID"} {
+		t.Setenv("MLFLOW_"+v, "")
+	}
+	t.Setenv("MLFLOW_TRACKING_URI", h.URL+"/sub/")
+}
+
+const madeRun = `{"run":{"info":{"run_id":"r1"}}}`
+
+// TestRun: a new run is made in its experiment, with its configuration, its numbers and
+// its end.
+func TestRun(t *testing.T) {
+	s := &server{answers: map[string]string{"runs/create": madeRun, "experiments/get-by-name": "404 RESOURCE_DOES_NOT_EXIST", "experiments/create": "{}"}}
+	serve(t, s)
+	t.Setenv("MLFLOW_EXPERIMENT_NAME", "an experiment")
+	ctx := context.Background()
+	run, err := Open(ctx, Run{Name: "n", Config: map[string]string{"seed": "7", "long": strings.Repeat("é", 600)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = run.Send(ctx, []board.Point{{Time: time.UnixMilli(17), Step: 3, Values: []board.Scalar{{Name: "train/loss", Value: 0.5}, {Name: "x", Value: math.NaN()}, {Name: "eval/loss", Value: 2}}}})
+	if err == nil {
+		err = run.Close(ctx, board.Killed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"GET experiments/get-by-name experiment_name=an+experiment", `POST experiments/create {"name":"an experiment"}`, "GET experiments/get-by-name experiment_name=an+experiment",
+		`POST runs/create {"experiment_id":"5","run_name":"n",`, `POST runs/log-batch {"params":[{"key":"long","value":"` + strings.Repeat("é", 499) + `…"},{"key":"seed","value":"7"}],"run_id":"r1"}`,
+		`POST runs/log-batch {"metrics":[{"key":"loss","value":0.5,"timestamp":17,"step":3},{"key":"eval_loss","value":2,"timestamp":17,"step":3}],"run_id":"r1"}`,
+		`POST runs/update {"end_time":`}
+	if len(s.asked) != len(want) {
+		t.Fatalf("asked\n%s", strings.Join(s.asked, "\n"))
+	}
+	for i, w := range want {
+		if !strings.HasPrefix(s.asked[i], w) {
+			t.Errorf("request %d is %s, want %s", i, s.asked[i], w)
+		}
+	}
+	if !strings.Contains(s.asked[6], `"status":"KILLED"`) {
+		t.Error(s.asked[6])
+	}
+}
+
+// TestResumedRun: a run that the server has goes on; where it has it no more a new one
+// begins, with a note.
+func TestResumedRun(t *testing.T) {
+	s := &server{answers: map[string]string{"runs/create": madeRun}}
+	serve(t, s)
+	run, err := Open(context.Background(), Run{ID: "old", Config: map[string]string{"a": "b"}})
+	if err != nil || run.ID() != "old" || len(s.asked) != 1 || !strings.Contains(s.asked[0], `"status":"RUNNING"`) {
+		t.Errorf("%v, %q", err, s.asked)
+	}
+	s.answers["runs/update"] = "404 RESOURCE_DOES_NOT_EXIST"
+	run, err = Open(context.Background(), Run{ID: "old"})
+	if err != nil || run.ID() != "r1" || len(run.Notes) != 1 {
+		t.Errorf("%v, %+v", err, run)
+	}
+	s.answers["runs/update"] = "403 PERMISSION_DENIED"
+	if _, err = Open(context.Background(), Run{ID: "old"}); err == nil || !strings.Contains(err.Error(), "PERMISSION_DENIED") {
+		t.Error(err)
+	}
+}
+
+// TestLimits: no request has more metrics than the server takes.
+func TestLimits(t *testing.T) {
+	s := &server{answers: map[string]string{"runs/create": madeRun}}
+	serve(t, s)
+	run, err := Open(context.Background(), Run{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.asked = nil
+	var points []board.Point
+	for i := range 300 {
+		p := board.Point{Step: i}
+		for k := range 7 {
+			p.Values = append(p.Values, board.Scalar{Name: fmt.Sprint("m", k), Value: float64(k)})
+		}
+		points = append(points, p)
+	}
+	if err := run.Send(context.Background(), points); err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, a := range s.asked {
+		var in struct{ Metrics []metric }
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(a, "POST runs/log-batch ")), &in); err != nil || len(in.Metrics) > 1000 {
+			t.Errorf("%d metrics, %v", len(in.Metrics), err)
+		}
+		total += len(in.Metrics)
+	}
+	if total != 2100 {
+		t.Errorf("%d metrics arrive", total)
+	}
+}
+
+// TestWays: which answers are worth another try.
+func TestWays(t *testing.T) {
+	s := &server{answers: map[string]string{"runs/create": madeRun}}
+	serve(t, s)
+	run, err := Open(context.Background(), Run{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for answer, final := range map[string]bool{"400 INVALID_PARAMETER_VALUE": true, "404 X": true, "429 X": false, "408 X": false, "500 INTERNAL_ERROR": false, "503 X": false} {
+		s.answers["runs/log-batch"] = answer
+		err := run.Send(context.Background(), []board.Point{{Values: []board.Scalar{{Name: "a"}}}})
+		var no *board.Refusal
+		if err == nil || errors.As(err, &no) != final {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+}
+
+// TestCheck: what is wrong with the server, or the way to it, is said, and a secret is not.
+func TestCheck(t *testing.T) {
+	s := &server{answers: map[string]string{}}
+	serve(t, s)
+	if err := Check(context.Background()); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("MLFLOW_TRACKING_TOKEN", "secret")
+	if err := Check(context.Background()); err != nil || s.auth != "Bearer secret" {
+		t.Errorf("%v, %q", err, s.auth)
+	}
+	t.Setenv("MLFLOW_TRACKING_USERNAME", "me")
+	t.Setenv("MLFLOW_TRACKING_PASSWORD", "secret")
+	s.answers["experiments/search"] = "401 UNAUTHENTICATED"
+	if err := Check(context.Background()); err == nil || !strings.Contains(err.Error(), "MLFLOW_TRACKING_TOKEN") || s.auth != "Basic bWU6c2VjcmV0" {
+		t.Errorf("%v, %q", err, s.auth)
+	}
+	s.answers["experiments/search"] = "<html>"
+	if err := Check(context.Background()); err == nil || !strings.Contains(err.Error(), "this is no MLflow server") {
+		t.Error(err)
+	}
+	for uri, want := range map[string]string{"": "names no server", "sqlite:///x.db": "talks to a server only", "./mlruns": "talks to a server only", "ftp://me:secret@x": "talks to a server only",
+		"http://me:secret@127.0.0.1:1": "connection refused"} {
+		t.Setenv("MLFLOW_TRACKING_URI", uri)
+		if err := Check(context.Background()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", uri, err)
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package timeline
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// File is a trace in the Trace Event format, as one array with an event a line. Perfetto
+// reads it also where its end is missing, as that of a run which was killed. Source: Trace
+// Event Format, "JSON Array Format" (Google, 2016).
+//
+// A goroutine writes. What fails is told once; from then on nothing is written.
+type File struct {
+	warn func(error)
+	ends []func() error // what closing takes, in order
+	out  *bufio.Writer
+	zip  *gzip.Writer // that out writes to; nil: none
+
+	mu     sync.Mutex
+	queue  []event
+	lost   int // events for which the queue had no room
+	closed bool
+	names  []string // of the processes
+	wake   chan struct{}
+	done   chan struct{}
+
+	// Only the goroutine uses these.
+	flows  int
+	failed bool
+	line   []byte
+	first  bool
+	inZip  int // events since zip was flushed
+}
+
+// event is what the goroutine writes as one or more lines.
+type event struct {
+	what                eventKind
+	kind                Kind
+	pid                 int
+	from, to            Track
+	step                int
+	start, end          time.Duration
+	name, detail, cause string
+}
+
+type eventKind uint8
+
+const (
+	processNamed eventKind = iota
+	trackNamed
+	spanned
+	flowed
+)
+
+const (
+	// maxQueue bounds the events that wait for the disk.
+	maxQueue = 1 << 17
+	// enough events are written together. Fewer wait for more, or for the end of a step.
+	enough = 1 << 10
+)
+
+// NewFile writes a trace to w, compressed by gzip where packed is set; Close closes w. warn is
+// called once at most, on a goroutine of File's own: with what failed, or with how many events
+// had to be left out.
+func NewFile(w io.WriteCloser, packed bool, warn func(error)) *File {
+	f := &File{warn: warn, wake: make(chan struct{}, 1), done: make(chan struct{}), first: true}
+	to := io.Writer(w)
+	if packed {
+		f.zip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // a level that there is
+		to, f.ends = f.zip, append(f.ends, f.zip.Close)
+	}
+	f.ends = append(f.ends, w.Close)
+	f.out = bufio.NewWriterSize(to, 1<<16)
+	go f.run()
+	return f
+}
+
+// process gives a process its number.
+func (f *File) process(name string) (pid int) {
+	f.mu.Lock()
+	f.names = append(f.names, name)
+	pid = len(f.names)
+	f.mu.Unlock()
+	f.put(event{what: processNamed, pid: pid, name: name})
+	return pid
+}
+
+// put hands e to the goroutine. It never waits.
+func (f *File) put(e event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed:
+		return
+	case len(f.queue) == maxQueue:
+		f.lost++
+		return
+	}
+	if f.queue = append(f.queue, e); len(f.queue) >= enough {
+		f.rouse()
+	}
+}
+
+// rouse wakes the goroutine.
+func (f *File) rouse() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close writes what has been told, ends the array and closes the file. What fails has gone
+// to warn when it returns.
+func (f *File) Close() {
+	f.mu.Lock()
+	was := f.closed
+	f.closed = true
+	f.mu.Unlock()
+	if was {
+		return
+	}
+	f.rouse()
+	<-f.done
+}
+
+// run writes until the file is closed.
+func (f *File) run() {
+	defer close(f.done)
+	var batch []event
+	for range f.wake {
+		f.mu.Lock()
+		batch, f.queue = f.queue, batch[:0]
+		closed, lost := f.closed, f.lost
+		f.mu.Unlock()
+		for i := range batch {
+			f.write(&batch[i])
+		}
+		f.flush(len(batch))
+		clear(batch) // its strings
+		if !closed {
+			continue
+		}
+		f.end()
+		if lost > 0 && !f.failed {
+			f.warn(fmt.Errorf("%d events are missing, because the disk was slower than the run", lost))
+		}
+		return
+	}
+}
+
+// flush gives so many events that were written to the system, so that they are there if the
+// program is killed. Compressed ones wait until they are enough, or they would grow.
+func (f *File) flush(events int) {
+	if f.failed {
+		return
+	}
+	f.check(f.out.Flush())
+	if f.inZip += events; f.zip != nil && f.inZip >= enough {
+		f.inZip = 0
+		f.check(f.zip.Flush())
+	}
+}
+
+// end ends the array and closes the file.
+func (f *File) end() {
+	last := "\n]\n"
+	if f.first {
+		last = "[\n]\n"
+	}
+	_, err := f.out.WriteString(last)
+	if err == nil {
+		err = f.out.Flush()
+	}
+	f.check(err)
+	for _, end := range f.ends {
+		f.check(end())
+	}
+}
+
+// check tells of the first error.
+func (f *File) check(err error) {
+	if err != nil && !f.failed {
+		f.failed = true
+		f.warn(err)
+	}
+}
+
+// write appends the lines of an event.
+func (f *File) write(e *event) {
+	if f.failed {
+		return
+	}
+	b := f.line[:0]
+	switch e.what {
+	case processNamed:
+		b = f.begin(b, 'M', "process_name", e.pid, 0)
+		b = append(quoted(append(b, `,"args":{"name":`...), "mt "+e.name), "}}"...)
+	case trackNamed:
+		b = f.begin(b, 'M', "thread_name", e.pid, e.from)
+		b = append(quoted(append(b, `,"args":{"name":`...), e.name), "}}"...)
+		b = f.begin(b, 'M', "thread_sort_index", e.pid, e.from)
+		b = append(strconv.AppendInt(append(b, `,"args":{"sort_index":`...), int64(e.kind)*1e6+int64(e.from), 10), "}}"...)
+	case spanned:
+		b = f.span(b, e)
+	case flowed:
+		f.flows++
+		// A flow ends at the span that begins there, and not at one that ends there.
+		b = f.flow(b, 's', e, e.from, e.start)
+		b = append(f.flow(b, 'f', e, e.to, e.end), `,"bp":"e"}`...)
+	}
+	f.line = b
+	_, err := f.out.Write(b)
+	f.check(err)
+}
+
+func (f *File) span(b []byte, e *event) []byte {
+	b = f.begin(b, 'X', e.name, e.pid, e.from)
+	b = micros(append(b, `,"ts":`...), e.start)
+	b = micros(append(b, `,"dur":`...), e.end-e.start)
+	b = append(append(append(b, `,"cat":"`...), e.kind.String()...), '"')
+	b = strconv.AppendInt(append(b, `,"args":{"step":`...), int64(e.step), 10)
+	if e.detail != "" {
+		b = quoted(append(b, `,"detail":`...), e.detail)
+	}
+	if e.cause != "" {
+		b = quoted(append(b, `,"cause":`...), e.cause)
+	}
+	return append(b, "}}"...)
+}
+
+// flow begins the line of one end of a flow, and finishes it where it is the start.
+func (f *File) flow(b []byte, ph byte, e *event, t Track, at time.Duration) []byte {
+	b = f.begin(b, ph, e.name, e.pid, t)
+	b = micros(append(b, `,"ts":`...), at)
+	b = strconv.AppendInt(append(b, `,"cat":"flow","id":`...), int64(f.flows), 10)
+	if ph == 's' {
+		b = append(b, '}')
+	}
+	return b
+}
+
+// begin begins the line of an event. Tracks of all processes have different threads.
+func (f *File) begin(b []byte, ph byte, name string, pid int, t Track) []byte {
+	if f.first {
+		f.first = false
+		b = append(b, "[\n"...)
+	} else {
+		b = append(b, ",\n"...)
+	}
+	b = append(append(b, `{"ph":"`...), ph)
+	b = quoted(append(b, `","name":`...), name)
+	b = strconv.AppendInt(append(b, `,"pid":`...), int64(pid), 10)
+	return strconv.AppendInt(append(b, `,"tid":`...), int64(pid-1)*maxTracks+int64(t)+1, 10)
+}
+
+// IsTrace says whether what r reads is the beginning of a trace that a File has written, or
+// nothing at all.
+func IsTrace(r io.Reader) bool {
+	in := bufio.NewReader(r)
+	if head, _ := in.Peek(2); strings.HasPrefix("\x1f\x8b", string(head)) {
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
+		}
+		in = bufio.NewReader(z)
+	}
+	head, _ := in.Peek(len(opening)) // as much as there is
+	return strings.HasPrefix(opening, string(head))
+}
+
+// maxTracks is more than a process has.
+const maxTracks = 1e6
+
+// opening is what every trace begins with.
+const opening = "[\n" + `{"ph":"M","name":"process_name","pid":1,"tid":1,"args":{"name":"mt `
+
+// micros appends d in microseconds, exactly.
+func micros(b []byte, d time.Duration) []byte {
+	if d < 0 {
+		b, d = append(b, '-'), -d
+	}
+	b = strconv.AppendInt(b, int64(d/1000), 10)
+	if r := d % 1000; r > 0 {
+		b = append(b, '.', '0'+byte(r/100), '0'+byte(r/10%10), '0'+byte(r%10))
+	}
+	return b
+}
+
+// quoted appends s as a string of JSON.
+func quoted(b []byte, s string) []byte {
+	b = append(b, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r < ' ':
+			b = append(append(b, `\u00`...), "0123456789abcdef"[r>>4], "0123456789abcdef"[r&15])
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return append(b, '"')
+}

@@ -1,0 +1,281 @@
+package watch
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A browser is a headless Chromium that is told what to do over a pipe, in the DevTools
+// protocol: https://chromedevtools.github.io/devtools-protocol/. A message ends with a
+// zero byte.
+type browser struct {
+	to      *os.File
+	mu      sync.Mutex
+	next    int
+	waiting map[int]chan reply
+	session string
+	heard   []string // what went wrong in the page
+	gone    chan struct{}
+}
+
+// reply is a message of the browser.
+type reply struct {
+	ID     int             `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  *struct {
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+// patienceWithBrowser is when a test gives up on a browser that does not answer.
+const patienceWithBrowser = time.Minute
+
+// openBrowser starts Chromium with an empty page. The test is skipped where there is none.
+func openBrowser(t *testing.T) *browser {
+	t.Helper()
+	name := ""
+	for _, n := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if at, err := exec.LookPath(n); err == nil {
+			name = at
+			break
+		}
+	}
+	if name == "" {
+		t.Skip("no Chromium in PATH")
+	}
+	theirs, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, back, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile := t.TempDir()
+	cmd := exec.Command(name, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run", "--hide-scrollbars",
+		"--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--user-data-dir="+profile, "about:blank")
+	cmd.Env = append(os.Environ(), "HOME="+profile)
+	cmd.ExtraFiles = []*os.File{theirs, back} // descriptors 3 and 4
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = theirs.Close(), back.Close()
+	b := &browser{to: to, waiting: map[int]chan reply{}, gone: make(chan struct{})}
+	go b.listen(from)
+	t.Cleanup(func() {
+		b.call(t, "Browser.close", nil, nil)
+		_ = cmd.Wait()
+		_, _ = to.Close(), from.Close()
+	})
+	var target struct{ TargetID string }
+	b.call(t, "Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	var attached struct{ SessionID string }
+	b.call(t, "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	b.session = attached.SessionID
+	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
+		b.call(t, domain+".enable", nil, nil)
+	}
+	return b
+}
+
+// listen hands the browser's messages to those who wait for them.
+func (b *browser) listen(from *os.File) {
+	defer close(b.gone)
+	in := bufio.NewReader(from)
+	for {
+		raw, err := in.ReadBytes(0)
+		if err != nil {
+			return
+		}
+		var r reply
+		if json.Unmarshal(bytes.TrimSuffix(raw, []byte{0}), &r) != nil {
+			continue
+		}
+		b.mu.Lock()
+		if to := b.waiting[r.ID]; r.ID != 0 && to != nil {
+			delete(b.waiting, r.ID)
+			to <- r
+		}
+		if text := string(r.Params); r.Method == "Runtime.exceptionThrown" || r.Method == "Log.entryAdded" && strings.Contains(text, `"level":"error"`) ||
+			r.Method == "Runtime.consoleAPICalled" && strings.Contains(text, `"type":"error"`) {
+			b.heard = append(b.heard, r.Method+" "+text)
+		}
+		b.mu.Unlock()
+	}
+}
+
+// call sends a command and puts its result into out, unless that is nil.
+func (b *browser) call(t *testing.T, method string, params, out any) {
+	t.Helper()
+	answer := make(chan reply, 1)
+	b.mu.Lock()
+	b.next++
+	id := b.next
+	b.waiting[id] = answer
+	b.mu.Unlock()
+	message := map[string]any{"id": id, "method": method}
+	if params != nil {
+		message["params"] = params
+	}
+	if b.session != "" && !strings.HasPrefix(method, "Browser.") {
+		message["sessionId"] = b.session
+	}
+	raw, err := json.Marshal(message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.to.Write(append(raw, 0)); err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+	select {
+	case r := <-answer:
+		if r.Error != nil {
+			t.Fatalf("%s: %s", method, r.Error.Message)
+		}
+		if out != nil {
+			if err := json.Unmarshal(r.Result, out); err != nil {
+				t.Fatalf("%s: %v", method, err)
+			}
+		}
+	case <-b.gone:
+		if method != "Browser.close" {
+			t.Fatalf("%s: the browser is gone", method)
+		}
+	case <-time.After(patienceWithBrowser):
+		t.Fatalf("%s: the browser does not answer", method)
+	}
+}
+
+// eval is what an expression of the page is, or what the promise that it is becomes.
+func eval[T any](t *testing.T, b *browser, expression string) (out T) {
+	t.Helper()
+	var r struct {
+		Result struct{ Value json.RawMessage }
+		Thrown *struct {
+			Text      string
+			Exception struct{ Description string }
+		} `json:"exceptionDetails"`
+	}
+	b.call(t, "Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &r)
+	if r.Thrown != nil {
+		t.Fatalf("%s: %s %s", expression, r.Thrown.Text, r.Thrown.Exception.Description)
+	}
+	if err := json.Unmarshal(r.Result.Value, &out); err != nil {
+		t.Fatalf("%s is %s: %v", expression, r.Result.Value, err)
+	}
+	return out
+}
+
+// until waits until an expression of the page is true.
+func (b *browser) until(t *testing.T, expression string) {
+	t.Helper()
+	met := eval[bool](t, b, fmt.Sprintf(`new Promise((done) => {
+		const end = performance.now() + 30000;
+		const look = () => { let v = false; try { v = %s; } catch (e) {} if (v) done(true); else if (performance.now() > end) done(false); else requestAnimationFrame(look); };
+		look();
+	})`, expression))
+	if !met {
+		t.Fatalf("never true: %s\n%v\n%s", expression, b.errors(), eval[string](t, b, "document.body.innerText"))
+	}
+}
+
+// errors is what went wrong in the page since it was last asked.
+func (b *browser) errors() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.heard
+	b.heard = nil
+	return out
+}
+
+// as gives the window a width and a colour scheme.
+func (b *browser) as(t *testing.T, width int, scheme string) {
+	t.Helper()
+	b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	b.call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+}
+
+// open opens an address and waits for the page to be drawn.
+func (b *browser) open(t *testing.T, address string) {
+	t.Helper()
+	b.call(t, "Page.navigate", map[string]any{"url": address}, nil)
+	b.until(t, `document.documentElement.dataset.ready === "yes"`)
+}
+
+// shoot writes a picture of the whole page into the folder -shots, if it is given.
+func (b *browser) shoot(t *testing.T, name string) {
+	t.Helper()
+	if *shots == "" {
+		return
+	}
+	b.capture(t, name, map[string]any{"captureBeyondViewport": true})
+}
+
+// capture writes a picture as the browser takes it.
+func (b *browser) capture(t *testing.T, name string, how map[string]any) []byte {
+	t.Helper()
+	var picture struct{ Data string }
+	b.call(t, "Page.captureScreenshot", how, &picture)
+	raw, err := base64.StdEncoding.DecodeString(picture.Data)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(*shots, name+".png"), raw, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// shootSmall is shoot of the top of the page, with 256 colours.
+func (b *browser) shootSmall(t *testing.T, name string, width, height int) {
+	t.Helper()
+	if *shots == "" {
+		return
+	}
+	raw := b.capture(t, name, map[string]any{"captureBeyondViewport": true, "clip": map[string]any{"x": 0, "y": 0, "width": width, "height": height, "scale": 1}})
+	full, err := png.Decode(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, few(full)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(*shots, name+".png"), out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// few is a picture in the 256 colours that it has most of.
+func few(from image.Image) *image.Paletted {
+	counts := map[color.Color]int{}
+	box := from.Bounds()
+	for y := box.Min.Y; y < box.Max.Y; y++ {
+		for x := box.Min.X; x < box.Max.X; x++ {
+			counts[from.At(x, y)]++
+		}
+	}
+	colours := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int { return cmp.Compare(counts[b], counts[a]) })
+	out := image.NewPaletted(box, colours[:min(len(colours), 256)])
+	draw.Draw(out, box, from, box.Min, draw.Src)
+	return out
+}

@@ -1,0 +1,121 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// enter counts a viewer in; it refuses one too many, and those that come at the end.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.closing:
+		return false
+	default:
+	}
+	if s.watching >= maxViewers {
+		return false
+	}
+	s.watching++
+	s.viewers.Add(1)
+	return true
+}
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watching--
+	s.viewers.Done()
+}
+
+// events sends server-sent events until the viewer leaves or the server closes: "hello"
+// with the names of the runs, then for each run "config", "metrics", "samples",
+// "timeline" and "state" as the files change, and "end". Source of the format:
+// https://html.spec.whatwg.org/multipage/server-sent-events.html.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodHead {
+		return
+	}
+	if !s.enter() {
+		http.Error(w, fmt.Sprintf("%d viewers are watching, or the run is ending", maxViewers), http.StatusServiceUnavailable)
+		return
+	}
+	defer s.leave()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	v := &viewer{w: w, control: http.NewResponseController(w), now: s.o.Now}
+	runs := make([]*run, len(s.o.Dirs))
+	for i, dir := range s.o.Dirs {
+		runs[i] = newRun(i, dir)
+	}
+	if v.send("hello", map[string]any{"runs": names(s.o.Dirs), "within": s.o.Within}) != nil {
+		return
+	}
+	tick := time.NewTicker(s.o.Every)
+	defer tick.Stop()
+	for last := false; ; {
+		for _, run := range runs {
+			if run.news(s.o.Now(), v.send) != nil {
+				return
+			}
+		}
+		if last {
+			_ = v.send("end", struct{}{}) // a viewer that left misses nothing
+		}
+		if v.flush() != nil || last {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-s.closing:
+			last = true
+		case <-tick.C:
+		}
+	}
+}
+
+// viewer is who reads a stream of events.
+type viewer struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	now     func() time.Time
+	sent    time.Time // when something was last sent
+	pending bool      // something is not flushed yet
+}
+
+// send writes an event. v must be encoded on one line.
+func (v *viewer) send(event string, data any) error {
+	b, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	return v.write("event: " + event + "\ndata: " + string(b) + "\n\n")
+}
+
+func (v *viewer) write(text string) error {
+	now := v.now()
+	if err := v.control.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	v.sent, v.pending = now, true
+	_, err := v.w.Write([]byte(text))
+	return err
+}
+
+// flush hands what was written to the network. A long silence is broken by a comment.
+func (v *viewer) flush() error {
+	if !v.pending && v.now().Sub(v.sent) >= keepAlive {
+		if err := v.write(": still here\n\n"); err != nil {
+			return err
+		}
+	}
+	if !v.pending {
+		return nil
+	}
+	v.pending = false
+	return v.control.Flush()
+}

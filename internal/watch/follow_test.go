@@ -1,0 +1,144 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestFollow: lines come once each, when they are whole, and anew from a file that was
+// replaced or cut.
+func TestFollow(t *testing.T) {
+	dir := t.TempDir()
+	l := &lines{path: filepath.Join(dir, "x")}
+	expect := func(what string, again bool, want ...string) {
+		t.Helper()
+		var got []string
+		if is := l.read(func(line json.RawMessage) { got = append(got, string(line)) }); is != again || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, again %t; want %q, %t", what, got, is, want, again)
+		}
+	}
+	expect("no file", false)
+	write(t, dir, "x", "1\n{\"a\": 2}\r\n")
+	expect("a file", false, "1", `{"a":2}`)
+	expect("nothing new", false)
+	appendTo(t, dir, "x", "[3,")
+	expect("half a line", false)
+	appendTo(t, dir, "x", " 4]\n5")
+	expect("its other half", false, "[3,4]")
+	appendTo(t, dir, "x", "\n\x00\x00\n\nnope\n6\n")
+	expect("lines that are not JSON", false, "5", "6")
+	appendTo(t, dir, "x", `"`+strings.Repeat("x", 2*maxLine)+"\"\n7\n")
+	expect("a line without measure", false, "7")
+	write(t, dir, "x", "1\n2\n")
+	expect("a shorter file in its place", true, "1", "2")
+	appendTo(t, dir, "x", "3\n")
+	expect("which goes on", false, "3")
+	write(t, dir, "x", "1\n2\n9\n4\n")
+	expect("a longer file in its place", true, "1", "2", "9", "4")
+	if err := os.Truncate(l.path, 4); err != nil {
+		t.Fatal(err)
+	}
+	expect("cut", true, "1", "2")
+	if err := os.Remove(l.path); err != nil {
+		t.Fatal(err)
+	}
+	expect("gone", true)
+	expect("still gone", false)
+	if err := os.Mkdir(l.path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	expect("a directory", false)
+}
+
+// TestFollowAFileInGrowth: who writes as fast as we read does not keep us reading.
+func TestFollowAFileInGrowth(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "x", "1\n2\n")
+	l := &lines{path: filepath.Join(dir, "x"), most: 10}
+	for round := range 3 {
+		got := 0
+		l.read(func(json.RawMessage) {
+			if got++; got < 1000 {
+				appendTo(t, dir, "x", "3\n")
+			}
+		})
+		if got != 2 {
+			t.Errorf("round %d: %d lines of a file that had 2 new ones", round, got)
+		}
+	}
+}
+
+// TestFollowThins: of a long past every k-th line is handed out, those that are always
+// worth it, and the last; of what comes then, all.
+func TestFollowThins(t *testing.T) {
+	dir := t.TempDir()
+	var text strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&text, "{\"step\":%d%s}\n", i, map[bool]string{true: `,"skipped":true`}[i == 501])
+	}
+	write(t, dir, "x", text.String())
+	l := &lines{path: filepath.Join(dir, "x"), most: 100, keep: always}
+	read := func() (got []int) {
+		l.read(func(line json.RawMessage) {
+			var at struct{ Step int }
+			if err := json.Unmarshal(line, &at); err != nil {
+				t.Error(err)
+			}
+			got = append(got, at.Step)
+		})
+		return got
+	}
+	got := read()
+	if len(got) != 102 || got[1] != 10 || !slices.Contains(got, 501) || got[101] != 999 || !slices.IsSorted(got) {
+		t.Errorf("of 1000 lines: %v", got)
+	}
+	appendTo(t, dir, "x", "{\"step\":1000}\n{\"step\":1001}\n")
+	if got := read(); !slices.Equal(got, []int{1000, 1001}) {
+		t.Errorf("of two more: %v", got)
+	}
+}
+
+func TestWholeFiles(t *testing.T) {
+	dir := t.TempDir()
+	w := &whole{path: filepath.Join(dir, "x")}
+	expect := func(what, want string, changed bool) {
+		t.Helper()
+		if got, is := w.read(); string(got) != want || is != changed {
+			t.Errorf("%s: %q, %t", what, got, is)
+		}
+	}
+	expect("no file", "", false)
+	write(t, dir, "x", "a")
+	expect("a file", "a", true)
+	expect("the same", "", false)
+	write(t, dir, "x", "b")
+	expect("another of its size", "b", true)
+	if err := os.Truncate(w.path, maxFile+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, changed := w.read(); changed {
+		t.Error("a file without measure is sent")
+	}
+}
+
+func TestCheckRun(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "file", "")
+	write(t, filepath.Join(dir, "run"), metricsFile, "")
+	write(t, filepath.Join(dir, "begun"), configFile, "")
+	write(t, filepath.Join(dir, "other"), "x", "")
+	for name, want := range map[string]string{"run": "", "begun": "", "none": "there is no such directory", "file": "is a file", "other": "holds no metrics.jsonl"} {
+		err := CheckRun(filepath.Join(dir, name))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	if got := names([]string{"out/a", "out/b/", "old/a"}); !slices.Equal(got, []string{"out/a", "b", "old/a"}) {
+		t.Errorf("names %q", got)
+	}
+}

@@ -1,0 +1,167 @@
+package watch
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// The files of an output directory.
+const (
+	metricsFile  = "metrics.jsonl"
+	configFile   = "config.yaml"
+	endFile      = "trainer_state.json" // a run that is done has it
+	timelineFile = "timeline.json"
+	samplesFile  = "samples.jsonl"
+)
+
+const (
+	maxLines = 3000 // of a run's past that a viewer is sent
+	batch    = 200  // lines of an event
+)
+
+// CheckRun returns an error where dir is not the output directory of a run.
+func CheckRun(dir string) error {
+	st, err := os.Stat(dir)
+	switch {
+	case os.IsNotExist(err):
+		return fmt.Errorf("%s: there is no such directory", dir)
+	case err != nil:
+		return err
+	case !st.IsDir():
+		return fmt.Errorf("%s is a file; give the output_dir of a run", dir)
+	}
+	for _, name := range []string{metricsFile, configFile} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.Mode().IsRegular() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s holds no %s; give the output_dir of a run", dir, metricsFile)
+}
+
+// names are short and different names of directories: the last part of each path, or
+// the whole path where others end alike.
+func names(dirs []string) []string {
+	count := map[string]int{}
+	for _, dir := range dirs {
+		count[last(dir)]++
+	}
+	out := make([]string, len(dirs))
+	for i, dir := range dirs {
+		if out[i] = last(dir); count[out[i]] > 1 {
+			out[i] = filepath.Clean(dir)
+		}
+	}
+	return out
+}
+
+// last is the last part of dir's absolute path.
+func last(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	return filepath.Base(dir)
+}
+
+// state is what is known of a run beside its numbers.
+type state struct {
+	Run  int     `json:"run"`
+	Done bool    `json:"done"`  // its model is written
+	AgeS float64 `json:"age_s"` // seconds since metrics.jsonl last changed; -1: there is none
+}
+
+// run follows the files of a run for one viewer.
+type run struct {
+	index            int
+	dir              string
+	metrics, samples lines
+	config, timeline whole
+	told             bool // a state was sent
+	state            state
+	changed          time.Time // of metrics.jsonl, when the state was sent
+}
+
+func newRun(index int, dir string) *run {
+	at := func(name string) string { return filepath.Join(dir, name) }
+	return &run{index: index, dir: dir,
+		metrics: lines{path: at(metricsFile), most: maxLines, keep: always},
+		samples: lines{path: at(samplesFile), most: maxLines},
+		config:  whole{path: at(configFile)}, timeline: whole{path: at(timelineFile)}}
+}
+
+// always says whether a viewer is sent a line however many there are: evaluations are
+// few, and a step that was skipped is worth seeing.
+func always(line []byte) bool {
+	return bytes.Contains(line, []byte(`"eval_loss":`)) || bytes.Contains(line, []byte(`"skipped":true`))
+}
+
+// linesEvent carries new lines of a run. Again: those that were sent before no longer
+// count.
+type linesEvent struct {
+	Run   int               `json:"run"`
+	Again bool              `json:"again,omitempty"`
+	Lines []json.RawMessage `json:"lines"`
+}
+
+// news sends what changed since it was last called. The error is send's.
+func (r *run) news(now time.Time, send func(event string, v any) error) error {
+	if text, changed := r.config.read(); changed {
+		if err := send("config", map[string]any{"run": r.index, "text": string(text)}); err != nil {
+			return err
+		}
+	}
+	if err := r.newLines("metrics", &r.metrics, send); err != nil {
+		return err
+	}
+	if err := r.newLines("samples", &r.samples, send); err != nil {
+		return err
+	}
+	if text, changed := r.timeline.read(); changed {
+		if c := compact(text); c != nil {
+			if err := send("timeline", map[string]any{"run": r.index, "timeline": c}); err != nil {
+				return err
+			}
+		}
+	}
+	return r.newState(now, send)
+}
+
+// newLines sends the new lines of l, in events of at most batch lines.
+func (r *run) newLines(event string, l *lines, send func(string, any) error) error {
+	events := []linesEvent{{Run: r.index}}
+	again := l.read(func(line json.RawMessage) {
+		at := &events[len(events)-1]
+		if at.Lines = append(at.Lines, line); len(at.Lines) == batch {
+			events = append(events, linesEvent{Run: r.index})
+		}
+	})
+	events[0].Again = again
+	for i, e := range events {
+		if len(e.Lines) == 0 && (!again || i > 0) {
+			continue
+		}
+		if err := send(event, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) newState(now time.Time, send func(string, any) error) error {
+	s := state{Run: r.index, AgeS: -1}
+	var changed time.Time
+	if st, err := os.Stat(r.metrics.path); err == nil {
+		changed = st.ModTime()
+		s.AgeS = max(0, now.Sub(changed).Seconds())
+	}
+	_, err := os.Stat(filepath.Join(r.dir, endFile))
+	s.Done = err == nil
+	if r.told && s.Done == r.state.Done && changed.Equal(r.changed) {
+		return nil
+	}
+	r.told, r.state, r.changed = true, s, changed
+	return send("state", s)
+}

@@ -1,0 +1,190 @@
+package watch
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options say what a server shows.
+type Options struct {
+	Dirs    []string         // the output directories of the runs
+	Within  bool             // the server is part of the one run that it shows, and ends with it
+	Address Address          // that was asked for: its host is one that requests may name
+	Every   time.Duration    // how often files are looked at; 0: a second
+	Now     func() time.Time // nil: time.Now
+	Warn    func(error)      // called when serving fails; nil: nobody is told
+}
+
+// Server serves the dashboard of some runs.
+type Server struct {
+	o        Options
+	http     http.Server
+	token    string // hexadecimal
+	cookie   string // the cookie's name
+	at       string
+	names    []string
+	closing  chan struct{}
+	viewers  sync.WaitGroup
+	mu       sync.Mutex
+	watching int // event streams
+}
+
+const (
+	maxViewers    = 32
+	patience      = 30 * time.Second       // for a viewer to take what it is sent
+	keepAlive     = 15 * time.Second       // after which silence is broken, so that a viewer that left is noticed
+	closePatience = 2 * time.Second        // for viewers to take the last events
+	lastWrites    = 300 * time.Millisecond // for the ends of responses to be written
+)
+
+// Serve serves on l until Close, on goroutines of its own.
+func Serve(l net.Listener, o Options) *Server {
+	var secret [16]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	s := &Server{o: o, token: hex.EncodeToString(secret[:]), names: o.Address.hosts(), closing: make(chan struct{})}
+	id := sha256.Sum256([]byte(s.token))
+	s.cookie = "mt-" + hex.EncodeToString(id[:4]) // cookies are shared by all ports of a host
+	s.at = url(l, s.token)
+	if s.o.Now == nil {
+		s.o.Now = time.Now
+	}
+	if s.o.Every == 0 {
+		s.o.Every = time.Second
+	}
+	s.http = http.Server{Handler: s.guarded(s.routes()), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 64 << 10, ErrorLog: log.New(nobody{}, "", 0)}
+	go func() {
+		if err := s.http.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) && s.o.Warn != nil {
+			s.o.Warn(err)
+		}
+	}()
+	return s
+}
+
+// nobody reads what the HTTP library says of its clients.
+type nobody struct{}
+
+func (nobody) Write(b []byte) (int, error) { return len(b), nil }
+
+// URL is what a browser opens, with the token.
+func (s *Server) URL() string { return s.at }
+
+// Close sends viewers what is new, tells them that this was the end, and stops serving.
+// It waits two seconds at most.
+func (s *Server) Close() {
+	s.mu.Lock()
+	select {
+	case <-s.closing:
+	default:
+		close(s.closing)
+	}
+	s.mu.Unlock()
+	gone := make(chan struct{})
+	go func() {
+		s.viewers.Wait()
+		close(gone)
+	}()
+	late := time.NewTimer(closePatience)
+	defer late.Stop()
+	select {
+	case <-gone:
+	case <-late.C:
+	}
+	// A response that is cut off may be thrown away by the browser, last event and all.
+	ctx, cancel := context.WithTimeout(context.Background(), lastWrites)
+	defer cancel()
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close() // of connections that nobody needs any more
+	}
+}
+
+//go:embed page
+var page embed.FS
+
+// kinds are the media types of the page's files.
+var kinds = map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+// routes serves the page and the events.
+func (s *Server) routes() http.Handler {
+	files, err := fs.Sub(page, "page")
+	if err != nil {
+		panic("watch: " + err.Error()) // it is embedded
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/events", s.events)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/")
+		if name == "" {
+			name = "index.html"
+		}
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", kinds[path.Ext(name)])
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
+	})
+	return mux
+}
+
+// policy lets the page load what is its own, and nobody put it into a frame.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// guarded lets through to next what asks with the token, for a host that is ours.
+func (s *Server) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		for name, value := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff",
+			"Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+			"X-Frame-Options": "DENY", "Cache-Control": "no-store"} {
+			h.Set(name, value)
+		}
+		asked := r.URL.Query().Get("token")
+		switch {
+		case !knownHost(r.Host, s.names):
+			http.Error(w, "mt does not go by the name of this address here; open it by the machine's address, or give its name to --dashboard or --address", http.StatusForbidden)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "there is nothing here but pages to read", http.StatusMethodNotAllowed)
+		case s.is(asked) && r.URL.Path == "/":
+			http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: s.token, Path: "/", MaxAge: 7 * 24 * 3600, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+			h.Set("Location", "/") // so that the token is not in what people copy
+			w.WriteHeader(http.StatusSeeOther)
+		case s.is(asked) || s.is(s.shown(r)):
+			next.ServeHTTP(w, r)
+		default:
+			http.Error(w, "open the address that mt printed, with its token: each start of mt has another", http.StatusUnauthorized)
+		}
+	})
+}
+
+// shown is the token in the cookie of r.
+func (s *Server) shown(r *http.Request) string {
+	c, err := r.Cookie(s.cookie)
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+// is says whether text is the token, in a time that does not depend on text.
+func (s *Server) is(text string) bool {
+	return subtle.ConstantTimeCompare([]byte(text), []byte(s.token)) == 1
+}
