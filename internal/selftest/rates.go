@@ -10,6 +10,7 @@ import (
 	"mt/device/op"
 	"mt/internal/accounts"
 	"mt/internal/machine"
+	"mt/internal/measure"
 )
 
 // enough is how long a measurement should take at least. Sizes are raised until one
@@ -154,7 +155,7 @@ func (m *meter) attentionCall(act device.DType, n int, backward bool) (func(), f
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := machine.FillRandom(m.dev, m.s, mem, act); err != nil { // a GPU is faster on zeros
+	if err := measure.FillRandom(m.dev, m.s, mem, act); err != nil { // a GPU is faster on zeros
 		m.dev.Free(mem)
 		return nil, nil, err
 	}

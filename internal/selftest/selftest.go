@@ -45,8 +45,26 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			return r, fmt.Errorf("self test: %w", err)
 		}
 	}
+	r.products(o.Device)
 	r.Seconds = time.Since(begin).Seconds()
 	return r, nil
+}
+
+// products fails where the device's library did not compute a product that it should: the device
+// then is right and slow, which no other check sees. It comes last, after all products of the others.
+func (r *Report) products(dev device.Device) {
+	d, ok := dev.(interface{ Fallbacks() []string })
+	if !ok {
+		return
+	}
+	c := Check{Name: "cuBLASLt", OK: true, Detail: "takes every aligned product"}
+	if shapes := d.Fallbacks(); len(shapes) > 0 {
+		c.Detail = fmt.Sprintf("refused %d aligned shapes, which mt's own kernels computed", len(shapes))
+		for _, s := range shapes {
+			c.errorf("%s", s)
+		}
+	}
+	r.add(c)
 }
 
 // rates measures the operations that computing time goes into.

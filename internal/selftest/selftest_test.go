@@ -57,6 +57,30 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// refusing is a device whose library refused products.
+type refusing struct {
+	device.Device
+	shapes []string
+}
+
+func (d refusing) Fallbacks() []string { return d.shapes }
+
+// TestProductsThatFellBack: a device that fell back on aligned products fails, one that did not
+// passes, and one without such a library has no check.
+func TestProductsThatFellBack(t *testing.T) {
+	for n, want := range []string{"", "64x64x64 NN"} {
+		r := &Report{OK: true}
+		r.products(refusing{nil, strings.Fields(want)[:n]})
+		if len(r.Checks) != 1 || r.OK != (n == 0) || n == 1 && r.Checks[0].Errors[0] != "64x64x64" {
+			t.Errorf("%d shapes: ok %v, %+v", n, r.OK, r.Checks)
+		}
+	}
+	r := &Report{OK: true}
+	if r.products(newCPU(t)); len(r.Checks) != 0 {
+		t.Errorf("the CPU has %+v", r.Checks)
+	}
+}
+
 // late is a device whose waits for events do nothing.
 type late struct{ device.Device }
 
@@ -133,7 +157,11 @@ func TestTraining(t *testing.T) {
 // allocated.
 func TestFaults(t *testing.T) {
 	dev := newCPU(t)
-	for call := int64(1); ; call++ {
+	every := int64(11) // not every call, because each takes a moment
+	if long.Race {
+		every = 67
+	}
+	for call := int64(1); ; call += every {
 		f := fault.Wrap(dev, call)
 		r := &Report{OK: true}
 		err := r.order(f)
@@ -149,7 +177,6 @@ func TestFaults(t *testing.T) {
 		if err == nil {
 			t.Errorf("call %d failed and nobody noticed", call)
 		}
-		call += 10 // not every call, because each takes a moment
 	}
 }
 

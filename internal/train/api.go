@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 
 	"mt/checkpoint"
 	"mt/cudart"
 	"mt/host"
+	"mt/host/optim"
 )
 
 // Options say where a command writes and how.
@@ -15,9 +17,18 @@ type Options struct {
 	Stdout, Stderr io.Writer
 	JSON           bool // tables and results as JSON on Stdout
 	Interactive    bool // Stderr is a terminal: one progress line, redrawn
+	Timeline       bool // the last complete step is kept in output_dir/timeline.json, for those who watch
+
+	Forecast Forecast // of Plan: on which machine, and what else to try
+
+	// Watch, which may be nil, makes of a run's optimizer the one that is used. It must
+	// keep the same planes and make the same updates: benchmarks look through it at what a
+	// run holds and moves.
+	Watch func(optim.Optimizer) optim.Optimizer
 
 	paper    bool              // only a plan is wanted, which may be for a GPU that is not here
 	sketch   bool              // the plan is made from the configuration alone, without data and output_dir
+	trials   bool              // runs over random tokens are wanted, without data and output_dir
 	unusable map[string]string // checkpoints that are skipped, with the reason
 	hooks    hooks
 	// orCheckpoint: where the model is the output_dir of a run that has written no
@@ -29,14 +40,19 @@ type Options struct {
 type hooks struct {
 	fs         checkpoint.FS             // what checkpoints and models are written through
 	metrics    func(io.Writer) io.Writer // what metrics.jsonl is written through
+	events     func(io.Writer) io.Writer // what TensorBoard's event file is written through
+	trace      func(io.WriteCloser) io.WriteCloser
 	planned    func(*job)                // memory is planned
 	allocating func()                    // big memory is about to be taken
 	reading    func(what string)         // data is being read
 	logging    func(step int)            // a step is about to be logged
 	stepped    func(step int)            // a step is reported and logged
+	sampling   func(step int)            // samples are about to be made
 	packing    func(step int, eval bool) // a batch is about to be packed
 	symbols    cudart.Symbols            // CUDA, in place of what is found
 	room       func() host.Room          // host memory, in place of what is available
+
+	serving func(url string, l net.Listener) // the dashboard is being served
 }
 
 // ErrInterrupted is the error of work that was asked to stop.

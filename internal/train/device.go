@@ -17,12 +17,18 @@ import (
 // the memory that its context takes is part of the plan.
 func (j *job) resolveDevice(o Options) error {
 	c := j.c
-	var err error
-	switch c.Device {
-	case "auto":
+	err := j.countDevices(o)
+	switch {
+	case err != nil:
+	case o.Forecast.Machine != nil:
+		err = j.takeProfile(o.Forecast.Machine)
+	case c.Device == "auto":
 		err = j.chooseDevice(o)
-	case "cuda":
+	case c.Device == "cuda":
 		err = j.takeGPU(o)
+	}
+	if err == nil {
+		err = j.checkNumbered()
 	}
 	if err != nil {
 		return err
@@ -62,11 +68,13 @@ func (j *job) chooseDevice(o Options) error {
 		return nil
 	}
 	g := machine.FindGPU(j.hooks.symbols)
-	dev, err := g.Open(machine.First, j.c.DeviceMemory)
+	devs, err := j.openGPUs(&g)
 	switch {
 	case err == nil:
 		j.c.Device = "cuda"
-		j.keep(dev)
+		j.keep(devs)
+	case config.IsUsage(err):
+		return err
 	case g.Driver && !errors.Is(err, cudart.ErrNoDevice):
 		j.note("device: auto takes the CPU although there is an NVIDIA driver: %v", err)
 	default:
@@ -79,16 +87,18 @@ func (j *job) chooseDevice(o Options) error {
 // is wanted and device_memory says how large the GPU is.
 func (j *job) takeGPU(o Options) error {
 	g := machine.FindGPU(j.hooks.symbols)
-	dev, err := g.Open(machine.First, j.c.DeviceMemory)
+	devs, err := j.openGPUs(&g)
 	switch {
-	case err == nil && o.sketch && dev.Usage().Limit < int64(j.c.DeviceMemory):
-		name, has := dev.Name(), dev.Usage().Limit
-		if err := dev.Close(); err != nil {
+	case config.IsUsage(err) && !o.paper:
+		return err
+	case err == nil && o.sketch && devs[0].Usage().Limit < int64(j.c.DeviceMemory):
+		name, has := devs[0].Name(), devs[0].Usage().Limit
+		if err := closeAll(devs); err != nil {
 			return fmt.Errorf("close the device: %w", err)
 		}
 		j.planOnPaper(fmt.Sprintf("the %s here has %s to give", name, config.Bytes(has)))
 	case err == nil:
-		j.keep(dev)
+		j.keep(devs)
 	case !o.paper:
 		return j.c.Errorf("device", "device: %w; device: cpu needs no GPU", err)
 	case j.c.DeviceMemory == 0:
@@ -110,12 +120,17 @@ func (j *job) planOnPaper(why string) {
 		why, j.c.DeviceMemory, config.Bytes(j.context))
 }
 
-// keep makes dev the device of the job, and plans with the memory that it has.
-func (j *job) keep(dev device.Device) {
-	j.dev = dev
-	j.closers = append(j.closers, func() { j.closing = dev.Close() })
-	use := dev.Usage()
-	j.context, j.budget = use.Now[accounts.Context], use.Limit
+// keep makes devs the devices of the job, and plans with the memory that each of them has.
+func (j *job) keep(devs []device.Device) {
+	j.dev, j.devs, j.lanes = devs[0], devs, len(devs)
+	j.closers = append(j.closers, func() { j.closing = closeAll(devs) })
+	for i, dev := range devs {
+		use := dev.Usage()
+		if i == 0 || use.Limit > 0 && use.Limit < j.budget {
+			j.budget = use.Limit
+		}
+		j.context = max(j.context, use.Now[accounts.Context])
+	}
 }
 
 // deviceBudget is how much device memory in bytes the plan may use; 0: no limit.
@@ -126,15 +141,15 @@ func (j *job) deviceBudget() int64 {
 	return int64(j.c.DeviceMemory)
 }
 
-// openDevice opens the device, unless it is open already, and starts the host's worker
-// pool.
+// openDevice opens the devices, unless they are open already, and starts the host's worker
+// pool. It returns the first of the devices.
 func (j *job) openDevice() (device.Device, *parallel.Pool, error) {
 	if j.dev == nil {
-		dev, err := machine.Open(machine.Options{Device: "cpu", Threads: j.c.Threads, MemoryLimit: j.c.DeviceMemory, Unified: j.unified})
+		devs, err := j.openCPUs()
 		if err != nil {
 			return nil, nil, err
 		}
-		j.keep(dev)
+		j.keep(devs)
 	}
 	pool := parallel.New(j.c.Threads)
 	j.closers = append(j.closers, pool.Close)
@@ -144,11 +159,13 @@ func (j *job) openDevice() (device.Device, *parallel.Pool, error) {
 // deviceNotes returns the notes of the device that were not shown yet; from then on
 // they count as shown.
 func (j *job) deviceNotes() []string {
-	d, ok := j.dev.(interface{ Notes() []string })
-	if !ok {
-		return nil
+	var all []string
+	for _, dev := range j.devs {
+		if d, ok := dev.(interface{ Notes() []string }); ok {
+			all = append(all, d.Notes()...)
+		}
 	}
-	notes := d.Notes()[j.told:]
+	notes := all[min(j.told, len(all)):]
 	j.told += len(notes)
 	return notes
 }

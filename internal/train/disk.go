@@ -76,6 +76,9 @@ func (j *job) writes(from resume) (plan.Writes, error) {
 func (j *job) staying(limit int) int {
 	every := j.cadence()
 	gap := every.save
+	if every.saveEvals && every.eval > 0 && (gap == 0 || every.eval < gap) {
+		gap = every.eval
+	}
 	if every.saveEpochs && j.train != nil {
 		gap = j.train.StepsPerEpoch()
 	}
@@ -101,6 +104,14 @@ func (j *job) saves(done int) int {
 	switch {
 	case c.MaxSteps > 0 && done >= c.MaxSteps:
 		return 0
+	case every.saveEvals && (c.MaxSteps <= 0 || j.train == nil):
+		return plan.Unknown
+	case every.saveEvals:
+		for step := done + 1; step <= c.MaxSteps; step++ {
+			if last = j.savedAt(every, step) || step == c.MaxSteps; last { // the last step is evaluated
+				n++
+			}
+		}
 	case every.saveEpochs && c.MaxSteps <= 0:
 		return max(1, int(math.Ceil(c.NumTrainEpochs)))
 	case every.saveEpochs && j.train == nil:
@@ -123,6 +134,13 @@ func (j *job) saves(done int) int {
 		n--
 	}
 	return max(n, 1)
+}
+
+// savedAt says whether a run of that cadence writes a checkpoint after a step before its
+// end.
+func (j *job) savedAt(every cadence, step int) bool {
+	due := func(n int, epochs bool) bool { return n > 0 && step%n == 0 || epochs && j.endsEpoch(step) }
+	return due(every.save, every.saveEpochs) || every.saveEvals && due(every.eval, every.evalEpochs)
 }
 
 // disk is what a run takes on disk, with what is free unless the run is a sketch.
@@ -217,6 +235,17 @@ func (j *job) checkDisk(from resume) error {
 // step done.
 func (j *job) saveAfter(done, n int) int {
 	every := j.cadence()
+	if every.saveEvals {
+		for step := done + 1; step < j.c.MaxSteps; step++ {
+			if j.savedAt(every, step) {
+				n--
+			}
+			if n < 0 {
+				return step
+			}
+		}
+		return j.c.MaxSteps
+	}
 	if every.saveEpochs {
 		return min(j.c.MaxSteps, j.train.StepAt(int64(j.epochsAfter(done)+n+1)*int64(j.set.Train().Rows())))
 	}

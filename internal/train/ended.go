@@ -17,12 +17,13 @@ import (
 type cadence struct {
 	save, eval, log        int
 	saveEpochs, evalEpochs bool
+	saveEvals              bool // at every evaluation too
 }
 
 func (j *job) cadence() cadence {
 	c := j.c
 	n := cadence{save: c.SaveSteps.Of(c.MaxSteps), eval: c.EvalSteps.Of(c.MaxSteps), log: c.LoggingSteps.Of(c.MaxSteps),
-		saveEpochs: c.SaveStrategy == "epoch", evalEpochs: c.EvalStrategy == "epoch"}
+		saveEpochs: c.SaveStrategy == "epoch", evalEpochs: c.EvalStrategy == "epoch", saveEvals: c.SaveBest}
 	if n.saveEpochs {
 		n.save = 0
 	}
@@ -72,6 +73,8 @@ func (s *session) interrupted(from resume, saved checkpoint.TrainerState) error 
 		return fmt.Errorf("%w; with save_only_model the run cannot be resumed, but another can train from the weights in %s", ErrInterrupted, dir)
 	case s.evalOwed():
 		s.line.above(fmt.Sprintf("the evaluation of step %d was cut off and comes first when the run goes on", s.lastStep))
+	case s.samplesOwed():
+		s.line.above(fmt.Sprintf("the samples of step %d were cut off and come first when the run goes on", s.lastStep))
 	}
 	return ErrResumable
 }
@@ -87,13 +90,14 @@ func (j *job) findStart() (resume, error) {
 	}
 	if !ok {
 		r, err := j.findResume()
+		r.over = err == nil && r.state.Step == end.Step && j.endedEarly(end)
 		if err == nil && r.dir == "" && damage != nil {
 			err = c.Errorf("output_dir", "output_dir %s holds a finished run that is damaged and no checkpoint: %w; "+
 				"restore what is damaged, choose another output_dir, or set resume_from_checkpoint: false to start afresh", c.OutputDir, damage)
 		}
 		return r, err
 	}
-	if c.MaxSteps <= end.Step {
+	if c.MaxSteps <= end.Step || j.endedEarly(end) {
 		r := resume{dir: c.OutputDir, state: end, ended: true}
 		err := j.goOn(&r)
 		return r, err

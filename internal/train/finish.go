@@ -9,12 +9,12 @@ import (
 	"mt/internal/generate"
 )
 
-// sampleTokens is how long the sample at the end of a run is.
-const sampleTokens = 200
-
 // finish writes the model into the output directory and shows what was learned.
 func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	c := s.c
+	if err := s.takeBest(); err != nil {
+		return err
+	}
 	if err := checkpoint.WriteModel(c.OutputDir, checkpointLayers(s.store), s.writerOptions(s.lastStep), extra); err != nil {
 		return fmt.Errorf("write the model: %w", err)
 	}
@@ -25,7 +25,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 			fmt.Fprintf(s.o.Stdout, "the run was stopped before the evaluation of step %d, which is left out\n", s.lastStep)
 		}
 		end, stopped = s.trainerState(s.reached, s.train.Pos(s.lastStep)), ErrInterrupted
-		if err := s.markFinished(end); err != nil {
+		if err := s.markFinished(s.endState(end)); err != nil {
 			return fmt.Errorf("%s: %w", endFile, err)
 		}
 	}
@@ -33,12 +33,13 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	// this one may have had nothing left to save.
 	s.saver.pruneLast(s.lastEval.Loss)
 	s.tellNotes()
+	s.sayEnd()
 	if err := s.compare(); err != nil {
 		return err
 	}
 	if c.SamplePrompt != "" && s.tokErr == nil {
 		fmt.Fprintf(s.o.Stdout, "\n--- sample ---\n%s", c.SamplePrompt)
-		err := s.generate(ctx, generate.Options{MaxNewTokens: sampleTokens, Temperature: 0.7, TopP: 0.95, Seed: c.Seed}, c.SamplePrompt, s.o.Stdout)
+		err := s.generate(ctx, generate.Options{MaxNewTokens: c.SampleMaxNewTokens, Temperature: c.SampleTemperature, TopK: c.SampleTopK, TopP: c.SampleTopP, Seed: c.Seed}, c.SamplePrompt, s.o.Stdout)
 		fmt.Fprintln(s.o.Stdout, "\n--------------")
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -50,7 +51,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	if err := s.log.sync(); err != nil { // the last evaluation comes after the last save
 		return err
 	}
-	if err := s.markFinished(end); err != nil {
+	if err := s.markFinished(s.endState(end)); err != nil {
 		return fmt.Errorf("%s: %w", endFile, err)
 	}
 	s.dropCheckpoints()
@@ -62,7 +63,7 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 // compare prints the held-out loss beside that of a bigram model of the same
 // text.
 func (s *session) compare() error {
-	if !s.c.CompareBigram || s.eval == nil || s.lastEval.Step != s.lastStep {
+	if !s.c.CompareBigram || s.eval == nil || s.lastEval.Step != s.modelStep() {
 		return nil
 	}
 	bigram, err := data.BigramLoss(s.set.Train(), s.evalView)

@@ -74,6 +74,7 @@ func (s *session) openToGenerate(check func() error) error {
 			return err
 		}
 	}
+	j.oneDevice = true
 	if err := j.resolveDevice(s.o); err != nil {
 		return err
 	}

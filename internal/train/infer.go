@@ -46,7 +46,7 @@ func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 		return EvalResult{}, err
 	}
 	j.showNotes(o.Stderr)
-	dev, pool, err := j.openDevice()
+	_, pool, err := j.openDevice()
 	if err != nil {
 		return EvalResult{}, err
 	}
@@ -54,7 +54,7 @@ func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 	if err != nil {
 		return EvalResult{}, err
 	}
-	err = actors.Run(actors.Options{Device: dev, Home: store, Pool: pool, Plan: j.plan, MaxGradNorm: 1, Stop: ctx.Done(),
+	err = actors.Run(actors.Options{Devices: j.devs, Home: store, Pool: pool, Plan: j.plan, MaxGradNorm: 1, Stop: ctx.Done(),
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: j.eval.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Batch: func(step int, _ bool) (*data.Batch, error) {
 			return j.eval.Batch(step, j.c.Pipeline.MicroBatchTokens)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"sync"
 	"syscall"
 
@@ -17,8 +18,11 @@ import (
 	"mt/internal/config"
 	"mt/internal/human"
 	"mt/internal/parallel"
+	"mt/internal/throttle"
+	"mt/internal/watch"
 	"mt/model"
 	"mt/plan"
+	"mt/schedule"
 	"mt/tokenizer"
 )
 
@@ -44,7 +48,9 @@ type job struct {
 	plan     *plan.Run
 	act      device.DType
 	unified  bool
-	dev      device.Device     // nil: not open yet
+	dev      device.Device     // the first of devs; nil: not open yet
+	devs     []device.Device   // by lane
+	lanes    int               // how many devices the run has
 	context  int64             // device memory in bytes that is taken before anything is allocated
 	budget   int64             // memory of the open device that may be used, in bytes
 	notes    []string          // for the user, once
@@ -54,10 +60,16 @@ type job struct {
 	closing  error             // the error of closing the device
 	beside   map[string][]byte // what companions has read
 	hooks    hooks
+	slow     throttle.Limits // how much slower the CPU device is than it could be
 	stop     <-chan struct{} // closed when the user interrupts; nil: never
 	closers  []func()
+	page     net.Listener // of the dashboard; nil: none
+	pageAt   watch.Address
 
-	orCheckpoint bool // as in Options
+	asked        plan.Request   // what the plan was asked for
+	prompts      []samplePrompt // sample_prompts, with sample_steps
+	orCheckpoint bool           // as in Options
+	oneDevice    bool           // it computes on one device, whatever devices says
 }
 
 // close runs the closers, the last one first, and returns the error of closing the
@@ -114,7 +126,7 @@ func (l *lateNotes) take() []string {
 
 // openJob checks c and opens what it names. It changes c: every auto that it settles is
 // replaced by its value. The checks in first run before the data is read; a sketch
-// reads no data. Closing stop ends the reading with ErrResumable.
+// reads no data, and neither do trials. Closing stop ends the reading with ErrResumable.
 func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*job) error) (_ *job, err error) {
 	j := &job{c: c, hooks: o.hooks, stop: stop, unusable: o.unusable, orCheckpoint: o.orCheckpoint}
 	defer func() {
@@ -122,8 +134,11 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 			j.closeAfter(&err)
 		}
 	}()
+	if j.slow, err = throttle.FromEnv(); err != nil {
+		return nil, err
+	}
 	required := []string{"model", "dataset"}
-	if o.sketch {
+	if o.sketch || o.trials {
 		required = required[:1]
 	}
 	if err := c.Require(required...); err != nil {
@@ -133,6 +148,9 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 		return nil, err
 	}
 	if err := j.openModel(); err != nil {
+		return nil, err
+	}
+	if err := j.trainable(o.sketch); err != nil {
 		return nil, err
 	}
 	if err := c.CheckGradSlabs(len(j.model.Layers())); err != nil {
@@ -146,7 +164,7 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 			return nil, err
 		}
 	}
-	if o.sketch {
+	if o.sketch || o.trials {
 		return j, nil
 	}
 	if err := j.openData(o.Stderr, o.Interactive); err != nil {
@@ -170,6 +188,20 @@ func (j *job) openModel() error {
 		return err
 	}
 	j.closers = append(j.closers, j.source.Close)
+	return nil
+}
+
+// trainable refuses a model that mt plans and does not train, unless the job is a sketch: then a
+// note says what the plan leaves out.
+func (j *job) trainable(sketch bool) error {
+	lacking, planned := j.model.Untrained()
+	switch {
+	case lacking == "":
+	case sketch:
+		j.note("%s can be planned, not trained: mt lacks %s. In the plan %s", j.model.Arch, lacking, planned)
+	default:
+		return j.c.Errorf("model", "%s cannot be trained: mt lacks %s; mt plan says what it would need", j.model.Arch, lacking)
+	}
 	return nil
 }
 
@@ -277,9 +309,32 @@ func (j *job) resolvePlan() error { return j.resolve(false) }
 func (j *job) resolveEvalPlan() error { return j.resolve(true) }
 
 func (j *job) resolve(evalOnly bool) (err error) {
+	q := j.request(evalOnly)
+	if n := q.RowTokens; n > j.model.MaxPositions && j.model.MaxPositions > 0 {
+		j.note("rows of %d tokens are longer than the model's max_position_embeddings of %d", n, j.model.MaxPositions)
+	}
+	j.asked = q
+	if j.plan, err = plan.Resolve(q); err != nil {
+		return j.planError(err)
+	}
+	j.recordResolved()
+	if idle := j.plan.Idle(); idle > idleEnough {
+		j.note("%d micro-batches a step keep %d devices at work %.0f %% of the time at most: lower pipeline.micro_batch_tokens, raise the rows of a step, or use fewer devices",
+			j.plan.Limits.MicroBatches, j.lanes, 100*(1-idle))
+	}
+	return nil
+}
+
+// idleEnough is the share of a step in which several devices may stand still, as predicted, before
+// the user is told.
+const idleEnough = 0.25
+
+// request asks for the plan of what the configuration says.
+func (j *job) request(evalOnly bool) plan.Request {
 	c := j.c
 	q := plan.Request{Config: j.model, Act: j.act, GradDType: c.GradDType, Recompute: c.Recompute,
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
+		Order: j.order(), Devices: j.lanes,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead}, HeadShards: c.Pipeline.HeadShards,
 		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly, Planes: j.optimizer().Planes,
@@ -288,14 +343,15 @@ func (j *job) resolve(evalOnly bool) (err error) {
 		room := j.room()
 		q.HostMemory, q.HostBy = room.Budget(), room.By
 	}
-	if n := q.RowTokens; n > j.model.MaxPositions && j.model.MaxPositions > 0 {
-		j.note("rows of %d tokens are longer than the model's max_position_embeddings of %d", n, j.model.MaxPositions)
+	return q
+}
+
+// order is in which order layers take the micro-batches.
+func (j *job) order() schedule.Order {
+	if o := j.c.MicroBatchOrder; o == schedule.Lanes.String() || o == "auto" && j.lanes > 1 {
+		return schedule.Lanes
 	}
-	if j.plan, err = plan.Resolve(q); err != nil {
-		return j.planError(err)
-	}
-	j.recordResolved()
-	return nil
+	return schedule.Zigzag
 }
 
 // room is how much host memory is available.
@@ -313,7 +369,7 @@ func (j *job) checkRoom() error {
 	t, room := j.plan.Table(), j.room()
 	need, key := t.Host, "host_memory"
 	if j.c.Device == "cpu" {
-		need += t.Device
+		need += t.AllDevices
 		if !j.c.Given(key) {
 			key = "device_memory"
 		}
@@ -347,6 +403,7 @@ func (j *job) planError(err error) error {
 // config.yaml and for resuming.
 func (j *job) recordResolved() {
 	c, p := j.c, j.plan
+	c.MicroBatchOrder = p.Order.String()
 	c.GradDType = "fp32"
 	if p.GradBF16 {
 		c.GradDType = "bf16"
@@ -379,12 +436,18 @@ func checkpointLayer(l *host.LayerState) checkpoint.Layer {
 // optimizer is how weights are updated.
 func (j *job) optimizer() optim.Optimizer {
 	c := j.c
-	return optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}
+	return j.slow.Optimizer(optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay})
 }
 
 // initialise fills the store with the first weights of training from scratch.
 func initialise(s *host.Store, c *model.Config, seed int64, pool *parallel.Pool) {
-	for _, l := range s.Layers {
+	fillRows(s, pool, func(p model.Param, r int, row []float32) { model.InitRow(c, p, r, seed, row) })
+}
+
+// fillRows writes every row of every parameter with what fill stores in row. fill is
+// called from all workers of pool.
+func fillRows(s *host.Store, pool *parallel.Pool, fill func(p model.Param, r int, row []float32)) {
+	for _, l := range s.Distinct() {
 		for t, tl := range l.Layout.Tensors {
 			if tl.Ref {
 				continue
@@ -393,7 +456,7 @@ func initialise(s *host.Store, c *model.Config, seed int64, pool *parallel.Pool)
 			pool.Run((tl.Rows+rowsAt-1)/rowsAt, func(i int) {
 				row := make([]float32, tl.Cols)
 				for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt); r++ {
-					model.InitRow(c, tl.Param, r, seed, row)
+					fill(tl.Param, r, row)
 					l.WriteRows(t, r, 1, row)
 				}
 			})

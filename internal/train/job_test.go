@@ -144,8 +144,8 @@ func TestCheckpointsKeepTheCountOfSkippedSteps(t *testing.T) {
 	if state.DataPos != 20 {
 		t.Errorf("%s is at row %d", dir, state.DataPos)
 	}
-	run := &session{job: sv.j}
-	if got := run.options(resume{dir: dir, state: state}, sv).Start; got != want {
+	run := &session{job: sv.j, saver: sv, lastStep: state.Step, reached: resume{state: state}.reached()}
+	if got := run.options().Start; got != want {
 		t.Errorf("a run goes on from %+v, want %+v", got, want)
 	}
 }

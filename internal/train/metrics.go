@@ -6,9 +6,7 @@ import (
 
 	"mt/actors"
 	"mt/checkpoint"
-	"mt/device"
 	"mt/host"
-	"mt/internal/accounts"
 	"mt/plan"
 )
 
@@ -46,6 +44,7 @@ type stepMetrics struct {
 	EtaS          float64            `json:"eta_s"`
 	HostBytes     int64              `json:"host_bytes"`
 	DeviceBytes   int64              `json:"device_bytes"`
+	Memory        memoryUse          `json:"memory"`
 	H2DGBps       float64            `json:"h2d_gbps"`
 	D2HGBps       float64            `json:"d2h_gbps"`
 	StallS        map[string]float64 `json:"stall_s"`
@@ -63,7 +62,7 @@ type meter struct {
 	peakFLOPS float64 // matrix product rate of this device; 0: not measured
 	epoch     func(step int) float64
 	flops     func(tokens, pairs int64) (model, executed float64)
-	memory    func() (host, device int64) // bytes taken now
+	memory    func() memoryUse // taken now
 
 	window checkpoint.LogWindow // the steps since the last logged one
 	timed  timed                // those of them that this process made
@@ -99,15 +98,15 @@ func (t *timed) add(r actors.StepReport) {
 // mean is d divided by the number of steps, in seconds.
 func (t *timed) mean(d time.Duration) float64 { return d.Seconds() / float64(t.steps) }
 
-// newMeter returns the meter of a run on dev; from is the state that the run goes on
+// newMeter returns the meter of a run; from is the state that the run goes on
 // from.
-func (j *job) newMeter(dev device.Device, from checkpoint.TrainerState) *meter {
+func (j *job) newMeter(from checkpoint.TrainerState) *meter {
+	system := &glance{look: host.MachineMemory, clock: time.Now}
 	return &meter{maxSteps: j.c.MaxSteps, window: from.Log,
 		flops: func(tokens, pairs int64) (float64, float64) { return flops(j.plan, tokens, pairs) },
 		epoch: func(step int) float64 { return float64(j.train.Pos(step)) / float64(j.set.Train().Rows()) },
-		memory: func() (int64, int64) {
-			use := dev.Usage()
-			return host.Usage().Total + use.Now[accounts.HostStaging], use.Total
+		memory: func() memoryUse {
+			return takenMemory(j.usage(), host.Usage(), int64(j.c.HostMemory), system.now())
 		}}
 }
 
@@ -135,7 +134,8 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 		TokPerS: float64(t.tokens) / sec, TFLOPS: flops / sec / 1e12, TFLOPSExec: executed / sec / 1e12, StepS: sec / float64(t.steps),
 		EtaS: m.eta(r.Step), H2DGBps: float64(t.h2d) / sec / 1e9, D2HGBps: float64(t.d2h) / sec / 1e9, StallS: map[string]float64{},
 		ComputeS: t.mean(t.compute), SkippedUpdate: r.Skipped, ExpertsFetched: r.Experts, ExpertBytes: r.ExpertBytes}
-	out.HostBytes, out.DeviceBytes = m.memory()
+	out.Memory = m.memory()
+	out.HostBytes, out.DeviceBytes = out.Memory.hostTotal, out.Memory.deviceTotal
 	if m.peakFLOPS > 0 {
 		out.MFU = flops / sec / m.peakFLOPS
 	}

@@ -16,6 +16,9 @@ import (
 
 	"mt/actors"
 	"mt/checkpoint"
+	"mt/device"
+	"mt/host"
+	"mt/internal/accounts"
 )
 
 // madeUpMeter is a meter of 10 steps on a machine of 8 TFLOP/s, with 1 GFLOP a
@@ -27,7 +30,17 @@ func madeUpMeter(from checkpoint.LogWindow) *meter {
 			f := 1e9*float64(tokens) + 1e6*float64(pairs)
 			return f, 1.25 * f
 		},
-		memory: func() (int64, int64) { return 70, 30 }}
+		memory: func() memoryUse {
+			dev := device.Usage{Limit: 50, Capacity: 60}
+			dev.Count(accounts.WeightSlots, 30)
+			dev.Count(accounts.HostStaging, 5)
+			var arenas accounts.Used
+			arenas.Count(accounts.Weights, 45)
+			arenas.Count(accounts.Planes, 20)
+			arenas.Count(accounts.LoPlanes, 7)
+			arenas.Count(accounts.LoPlanes, -7)
+			return takenMemory(dev, arenas, 80, host.Machine{Resident: 75, Capacity: 200, Available: 100, Cached: 90})
+		}}
 }
 
 // TestMetricsOfMadeUpTimes: every number of a line, from times and counts that a
@@ -42,16 +55,18 @@ func TestMetricsOfMadeUpTimes(t *testing.T) {
 		{Step: 3, Loss: nan, GradNorm: nan, LR: 0.125, Supervised: 50, Tokens: 500, TotalTokens: 3500, Elapsed: 2 * time.Second, Skipped: true},
 		{Step: 4, Loss: 1, GradNorm: math.Inf(1), Supervised: 0, Tokens: 500, TotalTokens: 4000, Elapsed: time.Second, Skipped: true},
 	}
+	const memory = `"memory":{"device":{"weight slots":30},"device_limit":50,"device_capacity":60,"host":{"host staging":5,"moments":20,"weights":45},` +
+		`"host_limit":80,"host_resident":75,"host_capacity":200,"host_available":100,"host_cached":90},`
 	const stalls = `"stall_s":{"activation":0,"checkpoint":0,"data":%s,"gradient_buffer":0,"routing":0,"update":0,"weights":%s},`
 	one := `{"step":1,"max_steps":10,"epoch":0.25,"loss":4,"step_loss":4,"window_steps":1,"grad_norm":2,"lr":0.5,"tokens":1000,"tokens_total":1000,"timed_steps":1,` +
 		`"tok_per_s":666.6666666666666,"tflops":0.668,"tflops_executed":0.835,"mfu":0.0835,"step_s":1.5,"eta_s":13.5,"host_bytes":70,"device_bytes":30,` +
-		`"h2d_gbps":2,"d2h_gbps":0.6666666666666666,` + fmt.Sprintf(stalls, "0", "0.5") + `"compute_s":1,"experts_fetched":7,"expert_bytes":70}`
+		memory + `"h2d_gbps":2,"d2h_gbps":0.6666666666666666,` + fmt.Sprintf(stalls, "0", "0.5") + `"compute_s":1,"experts_fetched":7,"expert_bytes":70}`
 	both := `{"step":2,"max_steps":10,"epoch":0.5,"loss":2.5,"step_loss":2,"window_steps":2,"grad_norm":3,"lr":0.25,"tokens":2000,"tokens_total":3000,"timed_steps":2,` +
 		`"tok_per_s":1500,"tflops":1.504,"tflops_executed":1.88,"mfu":0.188,"step_s":1,"eta_s":8,"host_bytes":70,"device_bytes":30,` +
-		`"h2d_gbps":2,"d2h_gbps":1,` + fmt.Sprintf(stalls, "0.0625", "0.25") + `"compute_s":0.75,"experts_fetched":9,"expert_bytes":90}`
+		memory + `"h2d_gbps":2,"d2h_gbps":1,` + fmt.Sprintf(stalls, "0.0625", "0.25") + `"compute_s":0.75,"experts_fetched":9,"expert_bytes":90}`
 	alone := `{"step":2,"max_steps":10,"epoch":0.5,"loss":2,"step_loss":2,"window_steps":1,"grad_norm":3,"lr":0.25,"tokens":2000,"tokens_total":3000,"timed_steps":1,` +
 		`"tok_per_s":4000,"tflops":4.012,"tflops_executed":5.015,"mfu":0.5015,"step_s":0.5,"eta_s":8,"host_bytes":70,"device_bytes":30,` +
-		`"h2d_gbps":2,"d2h_gbps":2,` + fmt.Sprintf(stalls, "0.125", "0") + `"compute_s":0.5,"experts_fetched":9,"expert_bytes":90}`
+		memory + `"h2d_gbps":2,"d2h_gbps":2,` + fmt.Sprintf(stalls, "0.125", "0") + `"compute_s":0.5,"experts_fetched":9,"expert_bytes":90}`
 	skipped := `{"step":3,"max_steps":10,"epoch":0.75,"loss":%s,"step_loss":null,"window_steps":%d,"grad_norm":null,"lr":0.125,"tokens":500,"tokens_total":3500,"timed_steps":%d,`
 	for _, tc := range []struct {
 		name   string
@@ -91,6 +106,18 @@ func TestMetricsOfMadeUpTimes(t *testing.T) {
 	}
 }
 
+// TestGlance: the machine is asked once a second, however short steps are.
+func TestGlance(t *testing.T) {
+	asked, now := 0, time.Unix(1, 0)
+	g := &glance{clock: func() time.Time { return now }, look: func() host.Machine { asked++; return host.Machine{Cached: int64(asked)} }}
+	for i, ms := range []int{0, 400, 400, 400, 100, 1000} {
+		now = now.Add(time.Duration(ms) * time.Millisecond)
+		if got, want := g.now().Cached, []int64{1, 1, 1, 2, 2, 3}[i]; got != want {
+			t.Errorf("look %d sees the answer %d, want %d", i, got, want)
+		}
+	}
+}
+
 // TestETALooksAtTheLastSteps: what a step took long ago says nothing of what is left.
 func TestETALooksAtTheLastSteps(t *testing.T) {
 	m := madeUpMeter(checkpoint.LogWindow{})
@@ -118,9 +145,9 @@ func checkBoard(t *testing.T, m stepMetrics, line []byte) {
 	want["learning_rate"] = want["lr"]
 	got := map[string]any{}
 	for _, s := range m.scalars() {
-		key := strings.TrimPrefix(s.Tag, "train/")
+		key := strings.TrimPrefix(s.Name, "train/")
 		if got[key] = s.Value; want[key] != s.Value {
-			t.Errorf("TensorBoard shows %s %v, the line says %v", s.Tag, s.Value, want[key])
+			t.Errorf("TensorBoard shows %s %v, the line says %v", s.Name, s.Value, want[key])
 		}
 	}
 	for _, key := range []string{"loss", "step_loss", "grad_norm", "learning_rate", "epoch", "tok_per_s", "tflops"} {

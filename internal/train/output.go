@@ -95,16 +95,16 @@ func (j *job) lockOutput() error {
 
 // sweep removes what killed runs have left unfinished, which takes room.
 func (j *job) sweep() {
-	for _, name := range []string{configFile, metricsFile, endFile, algorithmsFile} {
+	for _, name := range []string{configFile, metricsFile, endFile, algorithmsFile, timelineFile, curveFile, samplesFile, boardsFile} {
 		_ = j.fs().RemoveAll(filepath.Join(j.c.OutputDir, name+checkpoint.WholeTemp)) // what stays is overwritten
 	}
-	j.prune(0, 0, 0)
+	j.prune(0, 0, 0, 0)
 }
 
 // prune removes surplus checkpoints, as checkpoint.Prune says. A failure does not end
 // the run: what it saves is safe, and only takes more room.
-func (j *job) prune(keep, finite, current int) {
-	if err := checkpoint.Prune(j.fs(), j.c.OutputDir, keep, finite, current); err != nil {
+func (j *job) prune(keep, finite, current, best int) {
+	if err := checkpoint.Prune(j.fs(), j.c.OutputDir, keep, finite, current, best); err != nil {
 		j.late.add(fmt.Sprintf("%v; the run goes on, and what could not be removed takes room", err))
 	}
 }
@@ -121,8 +121,11 @@ func (j *job) finished(from resume) bool {
 		return false
 	}
 	var end checkpoint.TrainerState
-	return json.Unmarshal(raw, &end) == nil && reflect.DeepEqual(end, from.state) &&
-		checkpoint.CheckModel(j.c.OutputDir, j.model.Layouts(false)) == nil
+	if json.Unmarshal(raw, &end) != nil {
+		return false
+	}
+	end.Ended = checkpoint.Ended{} // no checkpoint has it
+	return reflect.DeepEqual(end, from.state) && checkpoint.CheckModel(j.c.OutputDir, j.model.Layouts(false)) == nil
 }
 
 // markUnfinished removes endFile, since the model is about to be replaced.

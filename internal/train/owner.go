@@ -66,7 +66,7 @@ func hasMark(dir, name string) bool {
 // inTheWay tells whether a run replaces or removes files with the name of e.
 func inTheWay(e fs.DirEntry) bool {
 	switch name := strings.TrimSuffix(e.Name(), checkpoint.WholeTemp); name {
-	case configFile, metricsFile, endFile, algorithmsFile, "config.json":
+	case configFile, metricsFile, endFile, algorithmsFile, curveFile, samplesFile, boardsFile, "config.json":
 		return true
 	}
 	return checkpoint.IsWeights(e.Name()) || checkpoint.IsCheckpoint(e)

@@ -23,6 +23,7 @@ func Plan(c *config.Config, o Options) error {
 			return nil, resume{}, err
 		}
 		if err = j.resolvePlan(); err != nil {
+			err = j.withSmallest(err, o.Forecast)
 			j.closeAfter(&err)
 		}
 		return j, resume{}, err
@@ -47,11 +48,11 @@ func printPlan(c *config.Config, o Options, open func(o Options) (*job, resume, 
 	if from.dir != "" {
 		fmt.Fprintf(o.Stderr, "note: the run goes on from %s, step %d of %d\n", from.dir, from.state.Step, c.MaxSteps)
 	}
-	bound, err := j.bound()
+	f, err := j.forecast(o.Forecast)
 	if err != nil {
 		return err
 	}
-	return j.show(from, o.Stdout, o.JSON, bound)
+	return j.show(from, o.Stdout, o.JSON, f)
 }
 
 // showNotes prints what the user should know, once.
@@ -61,9 +62,44 @@ func (j *job) showNotes(w io.Writer) {
 	}
 }
 
-// show prints how much memory and disk space a run takes, and bound unless it is nil;
-// from is where the run goes on from.
-func (j *job) show(from resume, w io.Writer, asJSON bool, bound *plan.Bound) error {
+// outlook is what is said of the time of a step: a bound where the run is planned for this
+// machine, a prediction where the rates of a machine are known.
+type outlook struct {
+	bound       *plan.Bound // nil: it was not measured
+	prediction  *Predicted  // nil: as all that follows
+	recommended *recommendation
+	smallest    *smallest
+	sweep       []swept
+	source      string // where the rates are from
+}
+
+// forecast predicts, or measures this machine for a bound.
+func (j *job) forecast(f Forecast) (o outlook, err error) {
+	m := f.Machine
+	if m == nil {
+		o.bound, err = j.bound()
+		return o, err
+	}
+	p, err := j.predictTraced(m)
+	if err != nil {
+		return o, err
+	}
+	o.prediction, o.source = describe(m, p), m.Source
+	if o.recommended, err = recommend(j.asked, m, o.prediction); err != nil {
+		return o, err
+	}
+	s, err := smallestFor(j.asked)
+	if err != nil {
+		return o, err
+	}
+	o.smallest = &s
+	o.sweep, err = sweep(f.Sweep, j.asked, m)
+	return o, err
+}
+
+// show prints how much memory and disk space a run takes, and how long its steps take; from
+// is where the run goes on from.
+func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 	t := j.plan.Table()
 	d, err := j.disk(from)
 	if err != nil {
@@ -74,7 +110,8 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, bound *plan.Bound) err
 		e.SetIndent("", "  ")
 		out := map[string]any{"memory": t, "disk": d, "max_steps": known(j.c.MaxSteps), "rows_per_step": j.c.RowsPerStep(), "row_tokens": j.rowTokens(),
 			"rows": nil, "recompute_keeps": j.plan.Spec.Keep.String(), "pipeline": j.plan.Depths,
-			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "bound": bound,
+			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "lanes": j.plan.Lane, "bound": o.bound,
+			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep,
 			"device": j.c.Device, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType}
 		if j.set != nil {
 			out["rows"] = j.set.Train().Rows()
@@ -95,13 +132,19 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, bound *plan.Bound) err
 	if n := j.plan.Spec.Shards(); n > 1 {
 		fmt.Fprintf(w, "the head in %d shards of the vocabulary, in two sweeps\n", n)
 	}
+	if words := j.plan.LaneWords(); words != "" {
+		fmt.Fprintln(w, words)
+	}
 	if x := j.plan.ExpertTraffic(); x != nil {
 		fmt.Fprintln(w, x)
 	}
 	t.Write(w)
 	d.write(w)
-	if bound != nil {
-		bound.Write(w)
+	if o.bound != nil {
+		o.bound.Write(w)
+	}
+	if o.prediction != nil {
+		return o.write(w)
 	}
 	return nil
 }

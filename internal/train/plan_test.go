@@ -11,6 +11,7 @@ import (
 	"mt/cudart/emu"
 	"mt/host"
 	"mt/internal/config"
+	"mt/model"
 )
 
 // sketch is what mt plan prints of a configuration.
@@ -159,5 +160,31 @@ func TestRoomIsLookedAt(t *testing.T) {
 	}
 	if out, err := pattern.in(t).train(t, t.Context(), hooks{room: func() host.Room { return host.Room{} }}); err != nil {
 		t.Errorf("where nobody says what is available: %v\n%s", err, out)
+	}
+}
+
+// TestPlannedAndNotTrained: a shape that mt does not train is planned, with a note that says so;
+// whatever would compute with it is refused.
+func TestPlannedAndNotTrained(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	const card = "model: gpt-oss-20b\ndevice_memory: 24GiB\nhost_memory: 512GiB\n"
+	out, err := sketch(t, card, Options{})
+	if err != nil || !strings.Contains(out, "note: GptOssForCausalLM can be planned, not trained: mt lacks attention sinks") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	c, err := config.Parse("run.yaml", []byte(card+"dataset: /nope.jsonl\n"), config.Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "run.yaml:1:8: model: GptOssForCausalLM cannot be trained: mt lacks attention sinks"
+	if err := DryRun(c, Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	shape, err := model.Preset("gpt-oss-20b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := StartSynthetic(SyntheticOptions{Model: shape, Rows: 1, SeqLen: 8}); err == nil || !strings.Contains(err.Error(), "cannot be trained") {
+		t.Errorf("a synthetic run: %v", err)
 	}
 }

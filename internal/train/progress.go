@@ -97,8 +97,9 @@ func duration(d time.Duration) string {
 
 // texts are the progress line of a step, each shorter than the one before. On a
 // terminal the first begins with a bar. Loss and tokens per second are those of
-// metrics.jsonl, over the steps since the last line there.
-func (m stepMetrics) texts(interactive bool) []string {
+// metrics.jsonl, over the steps since the last line there; spark, which may be empty, is
+// the way of the loss so far, for a terminal.
+func (m stepMetrics) texts(interactive bool, spark string) []string {
 	loss, norm := "not finite", "not finite"
 	if v, ok := m.Loss.(float64); ok {
 		loss = fmt.Sprintf("%.4f", v)
@@ -121,7 +122,13 @@ func (m stepMetrics) texts(interactive bool) []string {
 	if !interactive {
 		return []string{whole}
 	}
-	return []string{bar(float64(m.Step)/float64(m.MaxSteps)) + " " + whole, whole, head + rate + over + eta, head + rate + eta, head + eta}
+	var out []string
+	bar := bar(float64(m.Step)/float64(m.MaxSteps)) + " "
+	if spark != "" {
+		drawn := head + " " + spark
+		out = []string{bar + drawn + rate + over + more + eta, drawn + rate + over + more + eta, drawn + rate + over + eta, drawn + rate + eta}
+	}
+	return append(out, bar+whole, whole, head+rate+over+eta, head+rate+eta, head+eta)
 }
 
 // quickRead is a number of bytes. Reading less data is done before anybody wonders what

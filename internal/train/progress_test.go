@@ -26,12 +26,19 @@ func TestFit(t *testing.T) {
 func TestStepFitsATerminal(t *testing.T) {
 	m := stepMetrics{Step: 123456, MaxSteps: 200000, Loss: 12.3456, GradNorm: 1234.567, LR: 1e-5, TokPerS: 123456, WindowSteps: 10, EtaS: 99 * 3600}
 	for _, width := range []int{200, 80, 60} {
-		got := fit(width-1, m.texts(true))
+		got := fit(width-1, m.texts(true, "▇▆▅▅▄▄▃▂▂▂▁▁"))
 		if len([]rune(got)) >= width || !strings.Contains(got, "loss 12.3456") || !strings.Contains(got, "ETA 99h00m") {
 			t.Errorf("%d columns: %q", width, got)
 		}
 	}
-	if got := m.texts(false); len(got) != 1 || strings.Contains(got[0], "░") || !strings.Contains(got[0], "grad_norm 1234.567") {
+	m.Step, m.MaxSteps, m.EtaS = 400, 999, 60
+	if got := fit(79, m.texts(true, "▇▆▅▅▄▄▃▂▂▂▁▁")); !strings.HasPrefix(got, "step 400/999  loss 12.3456 ▇▆▅▅▄▄▃▂▂▂▁▁  123,456 tok/s") {
+		t.Errorf("80 columns: %q", got)
+	}
+	if got := m.texts(true, ""); !strings.HasPrefix(got[0], "████████░░") || !strings.Contains(got[0], "  loss 12.3456  1") {
+		t.Errorf("without a sparkline: %q", got)
+	}
+	if got := m.texts(false, "▇▁"); strings.ContainsRune(got[0], '▇') || len(got) != 1 || strings.Contains(got[0], "░") || !strings.Contains(got[0], "grad_norm 1234.567") {
 		t.Errorf("elsewhere: %q", got)
 	}
 }

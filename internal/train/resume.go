@@ -12,6 +12,7 @@ import (
 	"mt/checkpoint"
 	"mt/internal/config"
 	"mt/internal/files"
+	"mt/schedule"
 )
 
 // resume is where a run goes on from.
@@ -20,6 +21,7 @@ type resume struct {
 	state checkpoint.TrainerState
 	other bool // dir is of another output directory, and this one has no checkpoint that began from it
 	reset bool // only the weights of dir are taken; moments begin at zero
+	over  bool // early stopping has ended the run there
 	ended bool // dir holds the finished model and nothing to go on from
 }
 
@@ -164,6 +166,9 @@ func (j *job) goOn(r *resume) error {
 	saved, err := config.Parse(file, src, config.Args{})
 	if err != nil {
 		return fmt.Errorf("resume from %s: %w", r.dir, err)
+	}
+	if saved.MicroBatchOrder == "auto" { // of an mt that knew only one order
+		saved.MicroBatchOrder = schedule.Zigzag.String()
 	}
 	saved.Laid = config.Laid(r.state.Schedule)
 	return (&alteration{job: j, from: r, saved: saved, was: r.state.ConfigDigests}).apply()

@@ -23,10 +23,12 @@ type saver struct {
 	extra map[string][]byte
 	w     *checkpoint.Writer
 	last  checkpoint.TrainerState // of the checkpoint committed last
+	bests awaited[checkpoint.Best]
 
 	mu      sync.Mutex // guards what follows
 	finite  int        // the last step whose loss and gradients were finite
 	writing bool       // a save is under way
+	best    int        // the step of the checkpoint that save_best keeps; 0: none
 	older   bool       // an older checkpoint is kept until a step shows that the last is good
 }
 
@@ -52,13 +54,16 @@ func (s *saver) Commit(st actors.State, dataPos int64) error {
 	}
 	state := s.j.trainerState(st, dataPos)
 	state.ModelOnly, state.Log = c.SaveOnlyModel, s.kept.take(st.Step)
+	if best := s.bests.take(st.Step); s.j.weighs() {
+		state.Best = best
+	}
 	if err := s.w.Commit(state, s.extra); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.writing, s.older = state, false, state.Step >= s.finite
-	s.j.prune(c.SaveTotalLimit, s.finite, st.Step)
+	s.j.prune(c.SaveTotalLimit, s.finite, st.Step, s.best)
 	return nil
 }
 
@@ -72,7 +77,16 @@ func (s *saver) stepped(step int) {
 		return
 	}
 	s.older = false
-	s.j.prune(s.j.c.SaveTotalLimit, s.finite, s.last.Step)
+	s.j.prune(s.j.c.SaveTotalLimit, s.finite, s.last.Step, s.best)
+}
+
+// isBest notes the step of the best evaluation, whose checkpoint stays with save_best.
+func (s *saver) isBest(step int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.j.c.SaveBest {
+		s.best = step
+	}
 }
 
 // pruneLast removes what save_total_limit does not keep once the run is done; loss is
@@ -83,7 +97,7 @@ func (s *saver) pruneLast(loss float64) {
 	if s.last.NonFinite == 0 && !math.IsNaN(loss) {
 		finite = s.last.Step + 1
 	}
-	s.j.prune(s.j.c.SaveTotalLimit, finite, s.last.Step)
+	s.j.prune(s.j.c.SaveTotalLimit, finite, s.last.Step, s.best)
 }
 
 // trainerState is what a run must know to go on after st.Step.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"mt/actors"
 	"mt/data"
@@ -16,6 +15,7 @@ import (
 	"mt/internal/config"
 	"mt/internal/machine"
 	"mt/internal/parallel"
+	"mt/internal/throttle"
 	"mt/model"
 	"mt/plan"
 )
@@ -30,19 +30,40 @@ type SyntheticOptions struct {
 	Unified      bool
 	Recompute    string // auto, full or none
 	Depths       plan.Depths
-	MicroTokens  int    // 0: auto
-	ChunkTokens  int    // 0: auto
+	MicroTokens  int // 0: auto
+	ChunkTokens  int // 0: auto
+	// On is the device, which stays the caller's; nil: one is opened as Device, DeviceMemory,
+	// Threads, Unified and Throttle say, and closed at the end.
+	On           device.Device
 	Device       string // cpu (or empty) or cuda
 	DeviceMemory int64  // budget in bytes; 0: what the device has
 	NoClip       bool   // no gradient clipping: a layer is updated as soon as its gradient lands
 	Profile      bool   // time every operation
+	Throttle     throttle.Limits
+	// AliasLayers: layers that are alike share one memory (host.NewAliased), so that models
+	// larger than the host run at the speed they would have. What they compute means
+	// nothing: the learning rate is 0. There is no clipping, whose gradient slabs would
+	// take 4 bytes a parameter.
+	AliasLayers bool
+	// Weights stores row r of p, p.Cols values or as many as r stands for, in row; it is called
+	// from many goroutines. Nil: first weights of training from scratch.
+	Weights func(p model.Param, r int, row []float32)
+	// Batch is the rows of a step, counted from 1; nil: random tokens.
+	Batch func(step int) []data.Row
 }
 
-// Synthetic is a run over random tokens. It stands still between calls of Run.
+// What the optimizer of a synthetic run is told, for programs that are to do the same.
+const (
+	SyntheticLR          = 1e-4
+	SyntheticMaxGradNorm = 1.0
+)
+
+// Synthetic is a run over random or given tokens. It stands still between calls of Run.
 type Synthetic struct {
 	Plan    *plan.Run
 	o       SyntheticOptions
 	dev     device.Device
+	noted   device.Device   // the device itself, where dev wraps it
 	profile *profile.Device // nil: operations are not timed
 	pool    *parallel.Pool
 	store   *host.Store
@@ -50,7 +71,6 @@ type Synthetic struct {
 	reports chan actors.StepReport
 	stop    chan struct{}
 	ended   chan error
-	idle    time.Time // since when it stands still
 	closers []func()
 }
 
@@ -59,6 +79,11 @@ const maxSyntheticSteps = 1 << 30
 
 // StartSynthetic allocates everything and starts the pipeline.
 func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
+	o.NoClip = o.NoClip || o.AliasLayers
+	if o.Batch == nil {
+		random := o
+		o.Batch = func(step int) []data.Row { return randomRows(random, step) }
+	}
 	s := &Synthetic{o: o, allowed: make(chan struct{}, 1<<20), reports: make(chan actors.StepReport, 1<<10), stop: make(chan struct{}), ended: make(chan error, 1)}
 	defer func() {
 		if err != nil {
@@ -66,32 +91,93 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 			err = fmt.Errorf("synthetic run: %w", err)
 		}
 	}()
+	if lacking, _ := o.Model.Untrained(); lacking != "" {
+		return nil, fmt.Errorf("%s cannot be trained: mt lacks %s", o.Model.Arch, lacking)
+	}
 	if err := s.openDevice(); err != nil {
 		return nil, err
 	}
-	s.Plan, err = plan.Resolve(plan.Request{Config: o.Model, Planes: syntheticRecipe.Planes, Act: o.Act, GradDType: "auto", Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
-		ChunkTokens: o.ChunkTokens, Depths: o.Depths, Rows: o.Rows, RowTokens: o.SeqLen, Clip: !o.NoClip, Unified: s.dev.Unified(), HostMemory: host.AvailableMemory().Budget(),
-		DeviceMemory: s.dev.Usage().Limit, Context: s.dev.Usage().Now[accounts.Context]})
-	if err != nil {
+	if s.Plan, err = s.resolve(); err != nil {
 		return nil, err
 	}
 	s.pool = parallel.New(o.Threads)
 	s.closers = append(s.closers, s.pool.Close)
-	if s.store, err = host.NewStore(s.Plan.Layouts, s.Plan.Planes, s.pool); err != nil {
+	newStore := host.NewStore
+	if o.AliasLayers {
+		newStore = host.NewAliased
+	}
+	if s.store, err = newStore(s.Plan.Layouts, s.Plan.Planes, s.pool); err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { _ = s.store.Close() })
-	initialise(s.store, o.Model, 1, s.pool)
+	if o.Weights != nil {
+		fillRows(s.store, s.pool, o.Weights)
+	} else {
+		initialise(s.store, o.Model, 1, s.pool)
+	}
 	go func() { s.ended <- actors.Run(s.options(o)) }()
 	return s, nil
 }
 
+// resolve plans the run. With AliasLayers the host has as much more memory as sharing
+// saves: what that is, the layouts say, which a plan without a limit has.
+func (s *Synthetic) resolve() (*plan.Run, error) {
+	o := s.o
+	q := o.request()
+	q.Unified, q.DeviceMemory, q.Context, q.HostMemory = s.dev.Unified(), s.dev.Usage().Limit, s.dev.Usage().Now[accounts.Context], 0
+	budget := host.AvailableMemory().Budget()
+	if o.AliasLayers && budget > 0 {
+		free, err := plan.Resolve(q)
+		if err != nil {
+			return nil, err
+		}
+		budget += total(host.StoreBytes(free.Layouts, free.Planes)) - total(host.AliasedBytes(free.Layouts, free.Planes))
+	}
+	q.HostMemory = budget
+	return plan.Resolve(q)
+}
+
+func total(bytes [accounts.NumPurposes]int64) (sum int64) {
+	for _, b := range bytes {
+		sum += b
+	}
+	return sum
+}
+
+// HostBytes are what the run takes of the host, and what it would take if every layer had
+// its own memory: the same, but with AliasLayers.
+func (s *Synthetic) HostBytes() (taken, whole int64) {
+	whole = s.Plan.Table().Host
+	taken = whole
+	if s.o.AliasLayers {
+		taken += total(host.AliasedBytes(s.Plan.Layouts, s.Plan.Planes)) - total(host.StoreBytes(s.Plan.Layouts, s.Plan.Planes))
+	}
+	return taken, whole
+}
+
+// request asks for the plan of a run.
+func (o SyntheticOptions) request() plan.Request {
+	return plan.Request{Config: o.Model, Planes: SyntheticRecipe.Planes, Act: o.Act, GradDType: "auto", Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
+		ChunkTokens: o.ChunkTokens, Depths: o.Depths, Rows: o.Rows, RowTokens: o.SeqLen, Clip: !o.NoClip, Unified: o.Unified, HostMemory: host.AvailableMemory().Budget(),
+		DeviceMemory: o.DeviceMemory}
+}
+
+// PlanSynthetic is the plan of a run on the CPU that StartSynthetic would start.
+func PlanSynthetic(o SyntheticOptions) (*plan.Run, error) { return plan.Resolve(o.request()) }
+
+// lent is a device that somebody else closes.
+type lent struct{ device.Device }
+
+func (lent) Close() error { return nil }
+
 // openDevice opens the device; with Profile its operations are timed.
 func (s *Synthetic) openDevice() (err error) {
-	s.dev, err = machine.Open(machine.Options{Device: s.o.Device, MemoryLimit: config.Bytes(s.o.DeviceMemory), Threads: s.o.Threads, Unified: s.o.Unified})
-	if err != nil {
+	if s.o.On != nil {
+		s.dev = lent{s.o.On}
+	} else if s.dev, err = machine.Open(machine.Options{Device: s.o.Device, MemoryLimit: config.Bytes(s.o.DeviceMemory), Threads: s.o.Threads, Unified: s.o.Unified, LinkLimit: s.o.Throttle.Link}); err != nil {
 		return err
 	}
+	s.noted = s.dev
 	if s.o.Profile {
 		s.profile = profile.Wrap(s.dev)
 		s.dev = s.profile
@@ -100,24 +186,27 @@ func (s *Synthetic) openDevice() (err error) {
 	return nil
 }
 
-// syntheticRecipe is the optimizer of a synthetic run.
-var syntheticRecipe optim.Optimizer = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
+// SyntheticRecipe is the optimizer of a synthetic run.
+var SyntheticRecipe = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
 
 func (s *Synthetic) options(o SyntheticOptions) actors.Options {
-	norm := 1.0
+	norm, rate := SyntheticMaxGradNorm, SyntheticLR
 	if o.NoClip {
 		norm = 0
 	}
-	return actors.Options{Device: s.dev, Home: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: norm, Stop: s.stop,
+	if o.AliasLayers {
+		rate = 0
+	}
+	return actors.Options{Devices: []device.Device{s.dev}, Home: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: norm, Stop: s.stop,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: maxSyntheticSteps, MaxNonFinite: 1, NoSave: true,
-			LR: func(int) float64 { return 1e-4 }, DataPos: func(int) int64 { return 0 }},
-		Optimizer: syntheticRecipe,
+			LR: func(int) float64 { return rate }, DataPos: func(int) int64 { return 0 }},
+		Optimizer: o.Throttle.Optimizer(SyntheticRecipe),
 		Batch: func(step int, _ bool) (*data.Batch, error) {
 			select {
 			case <-s.allowed:
 			case <-s.stop:
 			}
-			return data.NewBatch(step, randomRows(o, step), s.Plan.Limits.MicroBatchTokens), nil
+			return data.NewBatch(step, o.Batch(step), s.Plan.Limits.MicroBatchTokens), nil
 		},
 		OnStep: func(r actors.StepReport) { s.reports <- r }}
 }
@@ -134,12 +223,11 @@ func randomRows(o SyntheticOptions, step int) []data.Row {
 	return rows
 }
 
-// Run does k steps and returns their reports. The first of them begins with the call:
-// the time since the call before does not count, neither in Elapsed nor as a wait for
-// data.
+// Run does k steps, one right after the other, and returns their reports. The pipeline runs
+// empty at the end of a call and fills again in the next, so what a step costs is what the
+// reports in the middle say: the first contains the time since the call before, and nothing
+// follows the update of the last.
 func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
-	begin := time.Now()
-	defer func() { s.idle = time.Now() }()
 	for range k {
 		s.allowed <- struct{}{}
 	}
@@ -147,14 +235,6 @@ func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 	for len(out) < k {
 		select {
 		case r := <-s.reports:
-			if len(out) == 0 {
-				r.Elapsed = time.Since(begin)
-				if !s.idle.IsZero() {
-					still := min(begin.Sub(s.idle), r.Stall[actors.StallData])
-					r.Stall[actors.StallData] -= still
-					r.Compute -= still
-				}
-			}
 			out = append(out, r)
 		case err := <-s.ended:
 			if err == nil {
@@ -165,6 +245,15 @@ func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 		}
 	}
 	return out, nil
+}
+
+// Notes are what the user should know of the device: memory that cannot be pinned, products
+// that cuBLASLt does not compute. They come up while it works.
+func (s *Synthetic) Notes() []string {
+	if d, ok := s.noted.(interface{ Notes() []string }); ok {
+		return d.Notes()
+	}
+	return nil
 }
 
 // FLOPs are the model FLOPs of a reported step and those that were executed, in

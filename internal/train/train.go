@@ -14,10 +14,10 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/host"
+	"mt/internal/board"
 	"mt/internal/config"
 	"mt/internal/machine"
 	"mt/internal/parallel"
-	"mt/internal/tensorboard"
 )
 
 // Train runs c to its end, from the newest checkpoint if there is one. Where that does
@@ -50,10 +50,15 @@ func train(ctx context.Context, c *config.Config, o Options) (err error) {
 		f(j)
 	}
 	j.showNotes(o.Stderr)
-	if from.state.Step >= c.MaxSteps {
-		fmt.Fprintf(o.Stdout, "%s is at step %d of %d: training is done\n", from.dir, from.state.Step, c.MaxSteps)
+	if over := from.over || from.ended && from.state.Step < c.MaxSteps; over || from.state.Step >= c.MaxSteps {
+		why := ""
+		if over {
+			why = fmt.Sprintf(", ended by early stopping; a larger early_stopping_patience than %d goes on", c.EarlyStoppingPatience)
+		}
+		fmt.Fprintf(o.Stdout, "%s is at step %d of %d: training is done%s\n", from.dir, from.state.Step, c.MaxSteps, why)
 		if from.ended || j.finished(from) {
 			j.dropCheckpoints()
+			j.drawCurve() // the run itself may have failed to
 			for _, note := range j.late.take() {
 				fmt.Fprintln(o.Stderr, "note:", note)
 			}
@@ -63,7 +68,7 @@ func train(ctx context.Context, c *config.Config, o Options) (err error) {
 	if ctx.Err() != nil {
 		return ErrResumable
 	}
-	if err := j.show(from, o.Stderr, false, nil); err != nil {
+	if err := j.show(from, o.Stderr, false, outlook{}); err != nil {
 		return err
 	}
 	return j.run(ctx, from, o)
@@ -72,11 +77,14 @@ func train(ctx context.Context, c *config.Config, o Options) (err error) {
 // openRun opens what a training run of c needs, finds where it goes on from and
 // plans it. Nothing is allocated or written yet.
 func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from resume, err error) {
-	j, err := openJob(stop, c, o, (*job).checkOutput, (*job).checkCopied)
+	j, err := openJob(stop, c, o, (*job).checkOutput, (*job).checkCopied, (*job).checkTrace, (*job).checkBoards, func(j *job) error { return j.listen(!o.paper) })
 	if err != nil {
 		return nil, from, err
 	}
 	if from, err = j.findStart(); err == nil {
+		j.prompts, err = j.findPrompts()
+	}
+	if err == nil {
 		err = j.resolvePlan()
 	}
 	if err == nil {
@@ -94,17 +102,22 @@ func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from re
 // session is a run with its memory allocated.
 type session struct {
 	*job
-	o     Options
-	dev   device.Device
-	pool  *parallel.Pool
-	store *host.Store
-	line  *line
-	log   *metricsLog
-	kept  windows
-	board *tensorboard.Writer // nil: not asked for
-	meter *meter
-	stop  context.CancelCauseFunc // ends the run with an error after the step in progress
-	saver *saver
+	o      Options
+	dev    device.Device
+	pool   *parallel.Pool
+	store  *host.Store
+	line   *line
+	log    *metricsLog
+	kept   windows
+	boards boards
+	meter  *meter
+	trail  trail
+	trace  trace
+	stop   context.CancelCauseFunc // ends the run with an error after the step in progress
+	saver  *saver
+	bests  bests
+
+	samples samples
 
 	from     string               // the checkpoint it goes on from
 	resumed  int                  // the step of that checkpoint; 0: none
@@ -114,15 +127,21 @@ type session struct {
 	lastEval actors.EvalReport
 }
 
-func (j *job) run(ctx context.Context, from resume, o Options) error {
+func (j *job) run(ctx context.Context, from resume, o Options) (err error) {
 	c := j.c
+	o.Timeline = o.Timeline || c.Dashboard != ""
 	s := &session{job: j, o: o, line: &line{w: o.Stderr, interactive: o.Interactive}}
+	s.saver = &saver{j: j, kept: &s.kept, last: from.state, finite: from.state.Step - from.state.NonFinite}
 	if err := checkpoint.MakeDirs(j.fs(), c.OutputDir); err != nil {
 		return c.Errorf("output_dir", "output_dir: %w", err)
 	}
 	if err := j.lockOutput(); err != nil {
 		return err
 	}
+	if err := s.openTrace(); err != nil {
+		return err
+	}
+	defer func() { s.closeBoards(err) }()
 	if err := s.open(from); err != nil {
 		return err
 	}
@@ -135,6 +154,7 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 	if err := j.writeWhole(configFile, yaml); err != nil {
 		return err
 	}
+	s.serve()
 	extra, err := j.companions()
 	if err != nil {
 		return err
@@ -146,15 +166,14 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	s.stop = stop
-	sv := &saver{j: j, log: s.log, kept: &s.kept, extra: withConfig, last: from.state,
-		finite: from.state.Step - from.state.NonFinite}
-	s.saver = sv
-	opts := s.options(from, sv)
-	opts.Stop = running.Done()
-	err = actors.Run(opts)
+	sv := s.saver
+	sv.log, sv.extra = s.log, withConfig
+	err = s.steps(running)
 	if recording := s.recordAlgorithms(); err == nil {
 		err = recording
 	}
+	s.endTrace()
+	s.drawCurve()
 	s.tellNotes()
 	s.line.end()
 	var gave *actors.NonFiniteError
@@ -166,7 +185,7 @@ func (j *job) run(ctx context.Context, from resume, o Options) error {
 		return s.nonFinite(gave, err, sv.last.Step)
 	case err != nil:
 		return err
-	case ctx.Err() != nil && (s.lastStep < c.MaxSteps || s.evalOwed() && s.resumable(sv.last)):
+	case ctx.Err() != nil && (s.lastStep < c.MaxSteps && !s.endsEarly() || (s.evalOwed() || s.samplesOwed()) && s.resumable(sv.last)):
 		return s.interrupted(from, sv.last)
 	}
 	return s.finish(ctx, extra)
@@ -205,19 +224,24 @@ func (s *session) open(from resume) (err error) {
 	default:
 		initialise(s.store, s.model, s.c.Seed, s.pool)
 	}
+	s.from, s.resumed, s.lastStep, s.reached = from.dir, from.state.Step, from.state.Step, from.reached()
 	if s.log, s.lastEval, err = openMetrics(s.fs(), s.c.OutputDir, from.state.Step, s.hooks.metrics); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func() { _ = s.log.f.Close() })
-	if err := s.openBoard(); err != nil {
+	if err := s.openSamples(from); err != nil {
 		return err
 	}
-	s.from, s.resumed, s.lastStep, s.reached = from.dir, from.state.Step, from.state.Step, from.reached()
+	s.beginBests(from)
+	if err := s.openBoards(from); err != nil {
+		return err
+	}
 	if err := s.readAlgorithms(); err != nil {
 		return err
 	}
-	s.meter = s.newMeter(s.dev, from.state)
+	s.meter = s.newMeter(from.state)
 	s.meter.peakFLOPS, err = machine.MatMulRate(s.dev, s.act, s.rateSize())
+	s.meter.peakFLOPS *= float64(len(s.devs))
 	return err
 }
 
@@ -234,23 +258,51 @@ func (j *job) loadModel(store *host.Store, pool *parallel.Pool, l *line) error {
 	return nil
 }
 
-// options returns the options of the pipeline.
-func (s *session) options(from resume, sv *saver) actors.Options {
+// steps makes the steps that are left, and stops where samples are due. A cancelled ctx
+// ends it after the step in progress, which is saved.
+func (s *session) steps(ctx context.Context) error {
+	for ran := false; ; ran = true {
+		if s.samplesOwed() {
+			if err := s.sample(ctx); err != nil && ctx.Err() != nil {
+				return s.saveAsItIs()
+			} else if err != nil {
+				return err
+			}
+		}
+		if ran && (s.lastStep >= s.c.MaxSteps || s.endsEarly()) {
+			return nil
+		}
+		opts := s.options()
+		opts.Stop = ctx.Done()
+		if err := actors.Run(opts); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// options returns the options of the pipeline, from where the run stands.
+func (s *session) options() actors.Options {
 	c := s.c
 	evalPasses := 0
 	if s.eval != nil {
 		evalPasses = s.eval.StepsPerEpoch()
 	}
-	every := s.cadence()
+	every, last, optimizer := s.cadence(), c.MaxSteps, s.optimizer()
+	if s.o.Watch != nil {
+		optimizer = s.o.Watch(optimizer)
+	}
+	if s.endsEarly() {
+		last = s.lastStep
+	}
 	return actors.Options{
-		Device: s.dev, Home: s.store, Pool: s.pool, Plan: s.plan,
-		Schedule: actors.Schedule{FirstStep: from.state.Step + 1, LastStep: c.MaxSteps, SaveSteps: every.save, EvalSteps: every.eval,
-			SaveEpochs: every.saveEpochs, EvalEpochs: every.evalEpochs, EndsEpoch: s.endsEpoch,
+		Devices: s.devs, Home: s.store, Pool: s.pool, Plan: s.plan,
+		Schedule: actors.Schedule{FirstStep: s.lastStep + 1, LastStep: last, PauseAfter: s.pauseAfter(), SaveSteps: every.save, EvalSteps: every.eval,
+			SaveEpochs: every.saveEpochs, SaveEvals: every.saveEvals, Enough: s.bests.enough, EvalEpochs: every.evalEpochs, EndsEpoch: s.endsEpoch,
 			NoSave: c.SaveStrategy == "no", NoFinalSave: c.SaveOnlyModel || !c.KeepCheckpoints,
 			EvalPasses: evalPasses, EvalAtStart: s.evalOwed(), EvalAtEnd: true, MaxNonFinite: c.MaxNonfiniteSteps, SynchronousUpdates: c.SynchronousUpdates,
 			LR: c.Schedule, DataPos: s.train.Pos},
-		Start:       from.reached(),
-		Optimizer:   s.optimizer(),
+		Start:       s.reached,
+		Optimizer:   optimizer,
 		MaxGradNorm: c.MaxGradNorm,
 		Batch: func(step int, eval bool) (*data.Batch, error) {
 			if f := s.hooks.packing; f != nil {
@@ -261,7 +313,7 @@ func (s *session) options(from resume, sv *saver) actors.Options {
 			}
 			return s.train.Batch(step, c.Pipeline.MicroBatchTokens)
 		},
-		Saver: sv, OnStep: s.onStep, OnEval: s.onEval,
+		Saver: s.saver, OnStep: s.onStep, OnEval: s.onEval, Timeline: s.trace.recorder,
 	}
 }
 
@@ -277,22 +329,25 @@ func (s *session) onStep(r actors.StepReport) {
 	s.tellNotes()
 	m := s.meter.step(r)
 	s.lastStep, s.reached = r.Step, after(s.reached, r)
+	s.trail.add(r.Loss)
 	logged := r.Step%max(1, s.cadence().log) == 0 || r.Step == s.c.MaxSteps || r.Skipped
 	if f := s.hooks.logging; f != nil {
 		f(r.Step)
 	}
 	if logged {
 		s.record(m)
-		s.onBoard(m.Step, m.scalars()...)
+		s.onBoards(m.Step, m.scalars()...)
 		s.meter.logged()
 	}
 	s.kept.reported(r.Step, r.Saved, s.meter.window)
+	s.saver.bests.reported(r.Step, r.Saved, s.bests.reported)
 	if logged || s.o.Interactive {
-		s.line.show(m.texts(s.o.Interactive)...)
+		s.line.show(m.texts(s.o.Interactive, s.trail.spark())...)
 	}
 	if !r.Skipped {
 		s.saver.stepped(r.Step)
 	}
+	s.showTimeline(timelineEvery)
 	if f := s.hooks.stepped; f != nil {
 		f(r.Step)
 	}
@@ -300,8 +355,10 @@ func (s *session) onStep(r actors.StepReport) {
 
 func (s *session) onEval(r actors.EvalReport) {
 	s.lastEval = r
+	s.bests.report(r)
+	s.saver.isBest(s.bests.reported.Step)
 	s.line.above(fmt.Sprintf("step %d/%d  eval_loss %.4f  perplexity %.3f  (%s tokens)", r.Step, s.c.MaxSteps, r.Loss, math.Exp(r.Loss), humanize.Comma(r.Tokens)))
-	s.onBoard(r.Step, tensorboard.Scalar{Tag: "eval/loss", Value: r.Loss})
+	s.onBoards(r.Step, board.Scalar{Name: "eval/loss", Value: r.Loss})
 	s.record(evalMetrics{Step: r.Step, Loss: number(r.Loss), Perplexity: number(math.Exp(r.Loss)), Tokens: r.Tokens})
 }
 

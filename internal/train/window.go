@@ -6,18 +6,21 @@ import (
 	"mt/checkpoint"
 )
 
-// windows are the windows of the log that checkpoints hold. A checkpoint is
-// committed while later steps are already reported, so the window of its step is
-// kept until then. They may be used from several goroutines.
-type windows struct {
+// windows are the windows of the log that checkpoints hold.
+type windows = awaited[checkpoint.LogWindow]
+
+// awaited is a value that changes from step to step and that checkpoints hold. A
+// checkpoint is committed while later steps are already reported, so the value after its
+// step is kept until then. It may be used from several goroutines.
+type awaited[T any] struct {
 	mu     sync.Mutex
-	last   checkpoint.LogWindow         // after the step reported last
-	awaits map[int]checkpoint.LogWindow // by the step of a checkpoint to come
+	last   T         // after the step reported last
+	awaits map[int]T // by the step of a checkpoint to come
 }
 
-// reported notes how the window stands after a step; saved says that a checkpoint is
-// made of the state after it.
-func (w *windows) reported(step int, saved bool, now checkpoint.LogWindow) {
+// reported notes the value after a step; saved says that a checkpoint is made of the
+// state after it.
+func (w *awaited[T]) reported(step int, saved bool, now T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last = now
@@ -25,14 +28,14 @@ func (w *windows) reported(step int, saved bool, now checkpoint.LogWindow) {
 		return
 	}
 	if w.awaits == nil {
-		w.awaits = map[int]checkpoint.LogWindow{}
+		w.awaits = map[int]T{}
 	}
 	w.awaits[step] = now
 }
 
-// take returns the window after a step that is being saved. A save that no report
+// take returns the value after a step that is being saved. A save that no report
 // announced is of the state after the last step reported.
-func (w *windows) take(step int) checkpoint.LogWindow {
+func (w *awaited[T]) take(step int) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now, ok := w.awaits[step]

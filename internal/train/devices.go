@@ -1,0 +1,109 @@
+package train
+
+import (
+	"errors"
+	"runtime"
+
+	"mt/device"
+	"mt/internal/accounts"
+	"mt/internal/machine"
+)
+
+// This file opens the devices of a run that has several.
+
+// countDevices settles how many devices a run asks for; 0: as many as there are. Only training
+// and evaluation compute on several.
+func (j *job) countDevices(o Options) error {
+	list, err := j.c.DeviceList()
+	j.lanes = list.Count
+	switch {
+	case err != nil:
+		return err
+	case j.oneDevice || o.Forecast.Machine != nil && list.All:
+		j.lanes = 1
+	case o.trials && j.lanes != 1:
+		return j.c.Errorf("devices", "devices: runs on several devices cannot be tuned yet: set devices: 1")
+	}
+	return nil
+}
+
+// checkNumbered refuses numbers of GPUs where the CPU computes.
+func (j *job) checkNumbered() error {
+	list, err := j.c.DeviceList()
+	if err != nil || list.Ordinals == nil || j.oneDevice || j.c.Device != "cpu" {
+		return err
+	}
+	return j.c.Errorf("devices", "devices: GPUs are numbered, and device is cpu: give how many devices the CPU is to be, such as devices: 2")
+}
+
+// openGPUs opens the GPUs that the run asks for. The error is one of the configuration where there
+// are fewer.
+func (j *job) openGPUs(g *machine.GPU) ([]device.Device, error) {
+	list, err := j.c.DeviceList()
+	if err != nil {
+		return nil, err
+	}
+	ordinals := list.Ordinals
+	if j.oneDevice || j.lanes == 1 && ordinals == nil {
+		ordinals = []int{machine.First}
+	} else if has, err := g.Count(); err != nil {
+		return nil, err
+	} else {
+		for n := range j.lanes {
+			if list.Ordinals == nil {
+				ordinals = append(ordinals, n)
+			}
+		}
+		for n := range has {
+			if list.All {
+				ordinals = append(ordinals, n)
+			}
+		}
+		for _, n := range ordinals {
+			if n >= has {
+				return nil, j.c.Errorf("devices", "devices: GPU %d is asked for, counted from 0, and there are %d; CUDA_VISIBLE_DEVICES hides others", n, has)
+			}
+		}
+	}
+	return g.OpenAll(ordinals, j.c.DeviceMemory)
+}
+
+// openCPUs makes the CPU as many devices as the run asks for, which share its cores.
+func (j *job) openCPUs() (out []device.Device, err error) {
+	threads := j.c.Threads
+	if threads == 0 && j.lanes > 1 {
+		threads = max(1, runtime.GOMAXPROCS(0)/j.lanes)
+	}
+	for range max(1, j.lanes) {
+		dev, err := machine.Open(machine.Options{Device: "cpu", Threads: threads, MemoryLimit: j.c.DeviceMemory, Unified: j.unified, LinkLimit: j.slow.Link})
+		if err != nil {
+			return nil, errors.Join(err, closeAll(out))
+		}
+		out = append(out, dev)
+	}
+	return out, nil
+}
+
+func closeAll(devs []device.Device) error {
+	var errs []error
+	for _, d := range devs {
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// usage is what all devices of the run hold together.
+func (j *job) usage() device.Usage {
+	var sum device.Usage
+	for _, d := range j.devs {
+		u := d.Usage()
+		for p := range accounts.NumPurposes {
+			sum.Now[p] += u.Now[p]
+			sum.Peak[p] += u.Peak[p]
+		}
+		sum.Total += u.Total
+		sum.Limit += u.Limit
+		sum.Capacity += u.Capacity
+	}
+	return sum
+}

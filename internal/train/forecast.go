@@ -1,0 +1,205 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"mt/actors"
+	"mt/device/cuda"
+	"mt/internal/config"
+	"mt/internal/human"
+	"mt/internal/timeline"
+	"mt/internal/virtual"
+	"mt/plan"
+	"mt/plan/rates"
+)
+
+// Forecast says what Plan is to predict.
+type Forecast struct {
+	Machine *rates.Machine // where the run is to be; nil: here, and nothing is predicted
+	Sweep   string         // what to vary in a table: batch, seq or depth; empty: nothing
+}
+
+// Predicted is a prediction for people and programs. Times are in seconds.
+type Predicted struct {
+	Machine         string             `json:"machine"`
+	Step            float64            `json:"step_seconds"`
+	Tokens          int64              `json:"tokens"`
+	TokensPerSecond float64            `json:"tokens_per_second"`
+	TFLOPS          float64            `json:"tflops"`          // of the model
+	TFLOPSExecuted  float64            `json:"tflops_executed"` // with what is computed again
+	Stall           map[string]float64 `json:"stall_seconds"`   // by cause
+	StallShare      float64            `json:"stall_share"`     // of the compute stream's time
+	// Busy is, by resource, the part of the step in which it is used up.
+	Busy  map[string]float64 `json:"busy"`
+	Binds string             `json:"binds"` // what the step's time depends on most, in words
+	H2D   int64              `json:"h2d_bytes"`
+	D2H   int64              `json:"d2h_bytes"`
+}
+
+// takeProfile plans for machine m, which need not be here.
+func (j *job) takeProfile(m *rates.Machine) error {
+	c, gib := j.c, float64(1<<30)
+	if kind := m.Device.Kind; c.Given("device") && c.Device != "auto" && c.Device != kind {
+		return c.Errorf("device", "device: %s, but the rates are those of a %s device: leave device out", c.Device, kind)
+	}
+	c.Device = m.Device.Kind
+	if c.Device == "cuda" {
+		has := config.Bytes(m.Device.Memory * gib)
+		if c.DeviceMemory == 0 {
+			c.DeviceMemory = has
+		}
+		if c.DeviceMemory > has {
+			return c.Errorf("device_memory", "device_memory: %s, but %s has %s", c.DeviceMemory, m.Name, has)
+		}
+		j.context = cuda.AssumedContext
+	}
+	if c.HostMemory == 0 {
+		c.HostMemory = config.Bytes(m.Host.Memory * gib)
+	}
+	return nil
+}
+
+// predictTraced predicts the plan, and writes what happens when into the file that the key trace
+// names, if it names one.
+func (j *job) predictTraced(m *rates.Machine) (*Prediction, error) {
+	path := j.c.Trace
+	if path == "" {
+		return Predict(j.plan, m)
+	}
+	if err := j.checkTrace(); err != nil {
+		return nil, err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, j.c.Errorf("trace", "trace %s: %w", path, reason(err))
+	}
+	var failed error
+	to := timeline.NewFile(f, strings.HasSuffix(path, ".gz"), func(err error) { failed = err })
+	p, err := predicting{batch: fullBatch(j.plan), to: timeline.New(timeline.Options{Process: "predicted", File: to})}.predict(j.plan, m)
+	to.Close()
+	if err == nil && failed != nil {
+		err = fmt.Errorf("trace %s: %w", path, reason(failed))
+	}
+	return p, err
+}
+
+// describe makes of a prediction what is printed.
+func describe(m *rates.Machine, p *Prediction) *Predicted {
+	r, step := p.Report, p.Step().Seconds()
+	out := &Predicted{Machine: m.Name, Step: step, Tokens: r.Tokens, TokensPerSecond: float64(r.Tokens) / step, TFLOPS: p.Counted / step / 1e12,
+		TFLOPSExecuted: p.Executed / step / 1e12, Stall: map[string]float64{}, Busy: map[string]float64{}, H2D: r.H2D, D2H: r.D2H}
+	for c := actors.NoStall + 1; c < actors.NumCauses; c++ {
+		if s := r.Stall[c].Seconds(); s > 0 {
+			out.Stall[c.String()] = s
+			out.StallShare += s / r.Compute.Seconds()
+		}
+	}
+	for u, seconds := range p.Use {
+		if seconds > 0 {
+			out.Busy[virtual.Resource(u).String()] = seconds / step
+		}
+	}
+	out.Binds = binds(r, out)
+	return out
+}
+
+// binds says what the time of a step depends on most: computing, or the busiest of what the
+// compute stream waits for.
+func binds(r actors.StepReport, p *Predicted) string {
+	if p.StallShare < 0.05 {
+		return fmt.Sprintf("computing: the compute stream works for %.0f %% of the step", 100*(1-p.StallShare))
+	}
+	most := actors.NoStall + 1
+	for c := most; c < actors.NumCauses; c++ {
+		if r.Stall[c] > r.Stall[most] {
+			most = c
+		}
+	}
+	waits := fmt.Sprintf("the compute stream waits most for %s, %.0f %% of the step", most, 100*r.Stall[most].Seconds()/r.Compute.Seconds())
+	busiest, advice := "", map[virtual.Resource]string{virtual.HostMemory: "updates end late; larger steps hide them", virtual.Cores: "updates end late; larger steps hide them",
+		virtual.LinkUp: "weights or activations arrive late; larger steps hide weights", virtual.LinkDown: "gradients leave late; larger steps hide them, grad_dtype: bf16 halves them",
+		virtual.LinkBoth: "weights, activations and gradients are late; larger steps hide all but activations", virtual.Disk: "checkpoints are written late"}
+	for _, u := range []virtual.Resource{virtual.HostMemory, virtual.Cores, virtual.LinkUp, virtual.LinkDown, virtual.LinkBoth, virtual.Disk} {
+		if share := p.Busy[u.String()]; share > max(0.5, p.Busy[busiest]) {
+			busiest = u.String()
+			waits = fmt.Sprintf("%s, busy for %.0f %% of the step: %s (%s)", u, 100*share, advice[u], waits)
+		}
+	}
+	if busiest == "" {
+		return "the order of works, and no resource: " + waits + "; other depths may help"
+	}
+	return waits
+}
+
+// smallest is the least memory that the run can do with.
+type smallest struct {
+	Device int64 `json:"device_bytes"`
+	Host   int64 `json:"host_bytes"`
+	// GPU is the smallest that mt has a profile of and that would do; empty: none, or the CPU.
+	GPU string `json:"gpu,omitempty"`
+}
+
+func (s smallest) String() string {
+	gpu := ""
+	if s.GPU != "" {
+		gpu = fmt.Sprintf(" (such as %s)", s.GPU)
+	}
+	return fmt.Sprintf("%s on the device%s and %s on the host", human.Bytes(s.Device), gpu, human.Bytes(s.Host))
+}
+
+// smallestFor finds what q needs at least.
+func smallestFor(q plan.Request) (smallest, error) {
+	var s smallest
+	var err error
+	if s.Host, err = least(q, func(q *plan.Request, bytes int64) { q.HostMemory = bytes }); err != nil || q.Unified {
+		return s, err
+	}
+	q.HostMemory = 1 << 60
+	if s.Device, err = least(q, func(q *plan.Request, bytes int64) { q.DeviceMemory = bytes }); err != nil {
+		return s, err
+	}
+	var has float64
+	for _, name := range rates.GPUs() {
+		m, err := rates.Find(name)
+		if err != nil {
+			return s, err
+		}
+		if m.Device.Memory*(1<<30) >= float64(s.Device) && (has == 0 || m.Device.Memory < has) {
+			s.GPU, has = name, m.Device.Memory
+		}
+	}
+	return s, nil
+}
+
+// least is the smallest budget with which q can be resolved: what the error of a plan without
+// any says that it needs.
+func least(q plan.Request, set func(*plan.Request, int64)) (int64, error) {
+	for budget := int64(1); ; {
+		set(&q, budget)
+		_, err := plan.Resolve(q)
+		lack := (*plan.NotFitting)(nil)
+		switch {
+		case err == nil:
+			return budget, nil
+		case !errors.As(err, &lack):
+			return 0, err
+		}
+		budget = max(lack.Need, budget+budget/1000)
+	}
+}
+
+// withSmallest adds to the error of a run that does not fit on a machine which one it would
+// fit on.
+func (j *job) withSmallest(err error, f Forecast) error {
+	if lack := (*plan.NotFitting)(nil); f.Machine == nil || !errors.As(err, &lack) {
+		return err
+	}
+	s, failed := smallestFor(j.asked)
+	if failed != nil {
+		return err
+	}
+	return fmt.Errorf("%w; as it is, the run needs at least %s", err, s)
+}

@@ -1,0 +1,99 @@
+package train
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"mt/cudart/emu"
+	"mt/internal/config"
+	"mt/internal/long"
+)
+
+// ordered are keys of runs that may have any number of devices.
+const ordered = "micro_batch_order: lanes\npipeline: {micro_batch_tokens: 12}\nsave_steps: 2\nval_size: 2\neval_steps: 3\n"
+
+// TestDevicesGiveTheSameBits: a run on two or three devices is, in losses, weights and checkpoints,
+// that on one device which takes the micro-batches in the same order; and it may go on, step for
+// step, with another number of devices.
+func TestDevicesGiveTheSameBits(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	for name, recipe := range map[string]string{"fp32": "", "copied bf16": "compute_dtype: bf16\nbinding: copy\nmax_grad_norm: 0\n", "experts": "experts\nbinding: copy\n"} {
+		t.Run(name, func(t *testing.T) {
+			scene := recipeScene(t, recipe)
+			scene.yaml = strings.ReplaceAll(scene.yaml, "output_router_logits: true", "output_router_logits: false")
+			scene = scene.with(ordered)
+			want := scene.in(t)
+			want.mustTrain(t)
+			for _, devices := range []string{"2", "3"} {
+				got := scene.in(t).with("devices: " + devices + "\n")
+				out := got.mustTrain(t)
+				if !strings.Contains(out, devices+" devices; on device 0 layers ") {
+					t.Errorf("the run does not say which layers are where:\n%s", out)
+				}
+				sameRun(t, got, want)
+			}
+			got := scene.in(t)
+			for i, devices := range []string{"devices: 2\n", "devices: 1\n", "devices: 3\n"} {
+				if _, err := got.with(devices).interrupted(t, func(cancel func()) hooks { return stopsAfter(2*i+1, cancel) }); !errors.Is(err, ErrInterrupted) {
+					t.Fatal(err)
+				}
+			}
+			got.mustTrain(t)
+			sameRun(t, got, want)
+		})
+	}
+}
+
+// TestDevicesThatCannotBe: what several devices cannot do is said before any work.
+func TestDevicesThatCannotBe(t *testing.T) {
+	began := newScene(t, "save_steps: 4\n")
+	began.mustTrain(t)
+	for name, tc := range map[string]struct {
+		scene scene
+		says  string
+	}{
+		"zigzag":    {newScene(t, "devices: 2\nmicro_batch_order: zigzag\n"), "micro_batch_order: zigzag turns"},
+		"many":      {newScene(t, "devices: 9\n"), "9 are more than the model has layers: at most 5"},
+		"balanced":  {recipeScene(t, "experts\ndevices: 2\n"), "output_router_logits"},
+		"gpus":      {newScene(t, "device: cpu\ndevices: [0, 2]\n"), "devices: 2"},
+		"none":      {newScene(t, "devices: 0\n"), "0 devices compute nothing"},
+		"nonsense":  {newScene(t, "devices: both\n"), `"both"`},
+		"resumed":   {began.with("devices: 2\nmax_steps: 9\n"), "micro_batch_order"},
+		"reordered": {began.with("micro_batch_order: lanes\nmax_steps: 9\n"), "micro_batch_order was zigzag, is lanes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := config.Parse("run.yaml", []byte(tc.scene.source()), config.Args{})
+			if err == nil {
+				err = Train(t.Context(), c, Options{Stdout: &strings.Builder{}, Stderr: &strings.Builder{}})
+			}
+			if err == nil || !config.IsUsage(err) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("the error is %v, want one of the configuration that says %q", err, tc.says)
+			}
+		})
+	}
+}
+
+// TestGPUsGiveTheSameBits: two of three emulated GPUs give the bits of one, and auto takes all
+// three.
+func TestGPUsGiveTheSameBits(t *testing.T) {
+	if long.Race {
+		t.Skip("slow under the race detector, for which actors has runs on several emulated GPUs")
+	}
+	want := newScene(t, "device: cuda\nmax_steps: 3\nsave_steps: 2\nmicro_batch_order: lanes\npipeline: {micro_batch_tokens: 12}\n")
+	if out, err := want.train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{})}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for devices, says := range map[string]string{"[0, 2]": "2 devices", "auto": "3 devices"} {
+		got := want.in(t).with("devices: " + devices + "\n")
+		out, err := got.train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{Devices: 3})})
+		if err != nil || !strings.Contains(out, says) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		sameRun(t, got, want)
+	}
+	out, err := want.in(t).with("devices: 4\n").train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{Devices: 3})})
+	if err == nil || !strings.Contains(err.Error(), "GPU 3 is asked for, counted from 0, and there are 3") {
+		t.Errorf("four of three GPUs: %v\n%s", err, out)
+	}
+}

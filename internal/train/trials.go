@@ -1,0 +1,176 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"mt/actors"
+	"mt/data"
+	"mt/device"
+	"mt/host"
+	"mt/internal/config"
+	"mt/internal/machine"
+	"mt/internal/parallel"
+	"mt/plan"
+	"mt/plan/rates"
+)
+
+// Knobs are what can be tuned of a run. Zero leaves a choice to the plan, and Threads to the
+// number of cores.
+type Knobs struct {
+	WeightSlots      int `json:"weight_slots"`
+	GradBuffers      int `json:"grad_buffers"`
+	GradSlabs        int `json:"grad_slabs,omitempty"` // 0 with clipping: every layer has one
+	ActivationSlots  int `json:"activation_slots"`
+	Threads          int `json:"threads,omitempty"` // of the CPU device and of updates
+	MicroBatchTokens int `json:"micro_batch_tokens"`
+	ChunkTokens      int `json:"chunk_tokens"`
+}
+
+// List are the knobs in the order of their fields.
+func (k Knobs) List() []int {
+	return []int{k.WeightSlots, k.GradBuffers, k.GradSlabs, k.ActivationSlots, k.Threads, k.MicroBatchTokens, k.ChunkTokens}
+}
+
+// Trials are runs of one configuration with other depths, over rows of max_seq_len random tokens
+// and with random weights, which are the same memory in all of them. One of them runs at a time.
+type Trials struct {
+	job     *job
+	request plan.Request
+	store   *host.Store // nil until the first run
+	batches map[int]*data.Batch
+}
+
+// OpenTrials opens the model and the device that c names, and neither data nor output_dir. It
+// settles what c leaves to mt of the device.
+func OpenTrials(c *config.Config, o Options) (_ *Trials, err error) {
+	o.trials = true
+	j, err := openJob(nil, c, o)
+	if err != nil {
+		return nil, err
+	}
+	if c.Device == "cuda" {
+		j.slow.Link = 0 // which only the CPU device knows
+	}
+	return &Trials{job: j, request: j.request(false), batches: map[int]*data.Batch{}}, nil
+}
+
+// Close gives all memory back.
+func (t *Trials) Close() error {
+	var err error
+	if t.store != nil {
+		err = t.store.Close()
+	}
+	return errors.Join(err, t.job.close())
+}
+
+// WriteNotes prints what the user should know, once.
+func (t *Trials) WriteNotes(w io.Writer) { t.job.showNotes(w) }
+
+// Asked are the knobs as the configuration has them.
+func (t *Trials) Asked() Knobs {
+	d, q := t.request.Depths, t.request
+	return Knobs{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, GradSlabs: d.GradSlabs, ActivationSlots: d.ActivationSlots,
+		Threads: t.job.c.Threads, MicroBatchTokens: q.MicroBatchTokens, ChunkTokens: q.ChunkTokens}
+}
+
+// Plan is the plan of a trial. The error is a *plan.NotFitting where there is too little memory.
+func (t *Trials) Plan(k Knobs) (*plan.Run, error) {
+	q := t.request
+	q.Depths.WeightSlots, q.Depths.GradBuffers, q.Depths.GradSlabs, q.Depths.ActivationSlots = k.WeightSlots, k.GradBuffers, k.GradSlabs, k.ActivationSlots
+	q.MicroBatchTokens, q.ChunkTokens = k.MicroBatchTokens, k.ChunkTokens
+	return plan.Resolve(q)
+}
+
+// Check refuses what does not fit, as training does: by names of keys.
+func (t *Trials) Check(k Knobs) error {
+	var err error
+	if t.job.plan, err = t.Plan(k); err != nil {
+		if err = t.job.planError(err); !config.IsUsage(err) {
+			err = config.Usagef("%w", err)
+		}
+		return err
+	}
+	return t.job.checkRoom()
+}
+
+// Machine is m as slow as MT_THROTTLE makes this run. The error says that m is no machine for it.
+func (t *Trials) Machine(m *rates.Machine) (*rates.Machine, error) {
+	if want := t.job.c.Device; m.Device.Kind != want {
+		return nil, config.Usagef("the rates of %s are those of device %s, and the run is on %s: measure this machine with mt doctor --save FILE --device %s",
+			m.Name, m.Device.Kind, want, want)
+	}
+	return t.job.slow.Machine(*m), nil
+}
+
+// Predict predicts a step of r on m, which Machine has made.
+func (t *Trials) Predict(r *plan.Run, m *rates.Machine) (*Prediction, error) {
+	batch := t.batches[r.Limits.MicroBatchTokens]
+	if batch == nil {
+		batch = fullBatch(r)
+		t.batches[r.Limits.MicroBatchTokens] = batch
+	}
+	return predicting{batch: batch}.predict(r, m)
+}
+
+// OnCPU says that the run computes on the CPU device.
+func (t *Trials) OnCPU() bool { return t.job.c.Device == "cpu" }
+
+// Calibrated calls f with the device whose rates count, as fast as it can be.
+func (t *Trials) Calibrated(f func(device.Device) error) error {
+	if t.job.dev != nil {
+		return f(t.job.dev)
+	}
+	dev, err := machine.Open(machine.Options{Device: "cpu", Unified: t.job.unified})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(dev), dev.Close())
+}
+
+// Run runs r for that many steps with that many threads (0: one a core), and returns the reports
+// of its steps. A cancelled ctx ends it after the step in progress with the cause.
+func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (reports []actors.StepReport, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("trial: %w", err)
+		}
+	}()
+	pool := parallel.New(threads)
+	defer pool.Close()
+	if t.store == nil {
+		if t.store, err = host.NewStore(r.Layouts, r.Planes, pool); err != nil {
+			return nil, err
+		}
+		initialise(t.store, t.job.model, 1, pool)
+	}
+	t.store.Use(pool)
+	dev := t.job.dev
+	if dev == nil {
+		o := machine.Options{Device: "cpu", Threads: threads, MemoryLimit: t.job.c.DeviceMemory, Unified: t.job.unified, LinkLimit: t.job.slow.Link}
+		if dev, err = machine.Open(o); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, dev.Close()) }()
+	}
+	rows := [][]data.Row{randomRows(t.shape(r), 1), randomRows(t.shape(r), 2)}
+	err = actors.Run(actors.Options{Devices: []device.Device{dev}, Home: t.store, Pool: pool, Plan: r, MaxGradNorm: t.job.c.MaxGradNorm, Stop: ctx.Done(),
+		Schedule: actors.Schedule{FirstStep: 1, LastStep: steps, MaxNonFinite: 1, NoSave: true, SynchronousUpdates: t.job.c.SynchronousUpdates,
+			LR: func(int) float64 { return 0 }, DataPos: func(int) int64 { return 0 }},
+		Optimizer: t.job.optimizer(),
+		Batch: func(step int, _ bool) (*data.Batch, error) {
+			return data.NewBatch(step, rows[step%len(rows)], r.Limits.MicroBatchTokens), nil
+		},
+		OnStep: func(s actors.StepReport) { reports = append(reports, s) }})
+	if ctx.Err() != nil {
+		err = errors.Join(err, context.Cause(ctx))
+	}
+	return reports, err
+}
+
+// shape says how many random tokens of which vocabulary a batch of r has.
+func (t *Trials) shape(r *plan.Run) SyntheticOptions {
+	return SyntheticOptions{Model: t.job.model, Rows: r.Limits.Tokens / r.RowTokens, SeqLen: r.RowTokens}
+}

@@ -1,0 +1,134 @@
+package tune
+
+import (
+	"errors"
+
+	"mt/actors"
+	"mt/internal/train"
+	"mt/plan"
+	"mt/plan/rates"
+)
+
+// Point is a plan with its prediction.
+type Point struct {
+	Knobs  train.Knobs // depths as the plan has them, the others as asked for
+	Step   float64     // predicted seconds of a step
+	Stall  [actors.NumCauses]float64
+	Memory int64 // of device and host together, bytes
+
+	run *plan.Run
+}
+
+// dimension is one knob and the values that are tried.
+type dimension struct {
+	key    string // of the configuration
+	at     func(*train.Knobs) *int
+	values []int // ascending
+}
+
+// space is where the search goes.
+type space struct {
+	dims []dimension
+	// predict is nil, without an error, where the knobs have no plan that may be taken.
+	predict func(train.Knobs) (*Point, error)
+	fits    func(train.Knobs) bool // says whether predict would find a plan
+}
+
+// ladder are the numbers from least to most, closely at first: 1, 2, 3, 4, 6, 8, 12, 16 and so on.
+func ladder(least, most int) []int {
+	var out []int
+	for n, up := least, 0; n < most; n += up {
+		out = append(out, n)
+		for up = 1; 4*up <= n; up *= 2 {
+		}
+	}
+	return append(out, max(least, most))
+}
+
+// knobs are those that r runs with, of which asked gives all but depths: a micro-batch that the
+// plan chose is not one that was asked for, since other choices hang on who made it.
+func knobs(r *plan.Run, asked train.Knobs) train.Knobs {
+	d := r.Depths
+	asked.WeightSlots, asked.GradBuffers, asked.ActivationSlots, asked.GradSlabs = d.WeightSlots, d.GradBuffers, d.ActivationSlots, 0
+	if !r.Clip {
+		asked.GradSlabs = d.GradSlabs
+	}
+	return asked
+}
+
+// spaceOf are the dimensions in which start can be changed.
+func spaceOf(start *plan.Run, newBits bool) []dimension {
+	layers := len(start.Layouts)
+	tiles, activations := layers+2*start.Experts, 0
+	for l := range start.Layouts {
+		activations += start.Kind(l).Activations(start.Spec)
+	}
+	dims := []dimension{{"pipeline.activation_slots", func(k *train.Knobs) *int { return &k.ActivationSlots }, ladder(3, max(3, activations*start.Limits.MicroBatches))}}
+	if !start.Unified {
+		dims = append(dims, dimension{"pipeline.weight_slots", func(k *train.Knobs) *int { return &k.WeightSlots }, ladder(1, tiles)})
+	}
+	if start.GradBinding() != plan.InPlace {
+		dims = append(dims, dimension{"pipeline.grad_buffers", func(k *train.Knobs) *int { return &k.GradBuffers }, ladder(1, min(tiles, 16))})
+	}
+	if !start.Clip {
+		dims = append(dims, dimension{"pipeline.grad_slabs", func(k *train.Knobs) *int { return &k.GradSlabs }, ladder(1, layers)})
+	}
+	if newBits {
+		var micro, chunk []int
+		for n := start.RowTokens; n < start.Limits.Tokens && n < 1<<16; n *= 2 {
+			micro = append(micro, n)
+		}
+		micro = append(micro, min(start.Limits.Tokens, 1<<16))
+		for n := 1024; n <= 1<<15; n *= 2 {
+			chunk = append(chunk, n)
+		}
+		dims = append(dims, dimension{"pipeline.micro_batch_tokens", func(k *train.Knobs) *int { return &k.MicroBatchTokens }, micro},
+			dimension{"pipeline.chunk_tokens", func(k *train.Knobs) *int { return &k.ChunkTokens }, chunk})
+	}
+	return dims
+}
+
+// sameBits says whether a and b add the same numbers in the same order.
+func sameBits(a, b *plan.Run) bool {
+	return a.Limits.MicroBatchTokens == b.Limits.MicroBatchTokens && a.GradBF16 == b.GradBF16 && a.Spec.ChunkTokens == b.Spec.ChunkTokens &&
+		a.Spec.HeadChunk == b.Spec.HeadChunk && a.Spec.Shards() == b.Spec.Shards()
+}
+
+// predictor predicts plans of t on m, each once. Without newBits it takes none that adds numbers
+// in another order than start.
+func predictor(t *train.Trials, m *rates.Machine, start *plan.Run, newBits bool) (predict func(train.Knobs) (*Point, error), fits func(train.Knobs) bool) {
+	known := map[train.Knobs]*Point{}
+	fits = func(k train.Knobs) bool {
+		r, err := t.Plan(k)
+		return err == nil && (newBits || sameBits(r, start))
+	}
+	predict = func(k train.Knobs) (*Point, error) {
+		r, err := t.Plan(k)
+		var lacking *plan.NotFitting
+		var depth *plan.BadDepth
+		switch {
+		case errors.As(err, &lacking), errors.As(err, &depth):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		case !newBits && !sameBits(r, start):
+			return nil, nil
+		}
+		resolved := knobs(r, k)
+		if p := known[resolved]; p != nil {
+			return p, nil
+		}
+		made, err := t.Predict(r, m)
+		if err != nil {
+			return nil, err
+		}
+		table := r.Table()
+		p := &Point{Knobs: resolved, Step: made.Step().Seconds(), Memory: table.Device + table.Host, run: r}
+		for cause, d := range made.Report.Stall {
+			p.Stall[cause] = d.Seconds()
+		}
+		known[resolved] = p
+		return p, nil
+	}
+	return predict, fits
+}
