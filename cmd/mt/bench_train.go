@@ -15,14 +15,15 @@ import (
 
 // trainBench is what the flags of mt bench train say.
 type trainBench struct {
-	options bench.TrainOptions
-	ours    train.SyntheticOptions
-	shape   string
-	change  bench.TrainShape // values that replace the shape's, where not zero
-	peer    string
-	memory  string
-	copied  bool
-	asJSON  bool
+	options   bench.TrainOptions
+	ours      train.SyntheticOptions
+	shape     string
+	change    bench.TrainShape // values that replace the shape's, where not zero
+	peer      string
+	memory    string
+	copied    bool
+	asJSON    bool
+	published bool
 }
 
 func (a *app) benchTrain() *cobra.Command {
@@ -30,19 +31,41 @@ func (a *app) benchTrain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "train",
 		Short: "Training steps of the whole pipeline, beside PyTorch where it is installed",
-		Long: `Bench train times training steps over random tokens. With --peer torch a model of
-the same shape, batches of the same shape and the same precision run in PyTorch on
-the same cores, in turn, operation by operation (eager); with --peer torch-compile
-the model is compiled by torch.compile, which takes a minute or more and a C++
-compiler. MT_PYTHON names the interpreter that has torch and transformers.
-bench/gpu.sh does the same with --device cuda and PyTorch's FSDP2.`,
+		Long: `Bench train times training steps over random tokens. With --peer another system
+trains the same model from the same weights, on the same batches, in the same
+precision and on the same machine, in turn. Its losses must be ours, or the
+comparison is an error. The peers:
+
+  torch          plain PyTorch, operation by operation, where the model fits
+  torch-compile  the same through torch.compile, on the CPU; it takes a minute
+  fsdp2          PyTorch's FSDP2 with CPU offload
+  zero3          DeepSpeed's ZeRO-3 with CPU offload and CPUAdam
+  megatrain      MegaTrain's public code, on a GPU
+
+MT_PYTHON names the interpreter that has them; what is not installed says how to
+install it. On the CPU both sides stay loaded and warm. On a GPU, which does not
+hold both, each turn starts its side anew. --published prints what others have
+published, as they count and as we do. docs/peers.md says more.`,
 		Example: `  mt bench train --peer torch
-  mt bench train --peer torch-compile --shape hidden1024
+  mt bench train --peer fsdp2 --shape tiny
+  mt bench train --published
   mt bench train --device cuda --dtype bf16 --shape qwen2.5-7b --blocks 8 --rows 64 --device-memory 10GiB`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if b.published {
+				r, err := bench.Published()
+				if err != nil {
+					return err
+				}
+				return a.report(r, b.asJSON)
+			}
 			if err := b.check(); err != nil {
 				return err
+			}
+			if b.peer != "" {
+				if err := bench.CheckTrainPeer(c.Context(), b.peer); err != nil {
+					return config.Usagef("bench train: %w", err)
+				}
 			}
 			r, err := bench.Train(c.Context(), b.options)
 			if err != nil {
@@ -62,7 +85,8 @@ func (b *trainBench) flags(c *cobra.Command) {
 	f.IntVar(&b.change.Rows, "rows", 0, "rows of a step (default: the shape's)")
 	f.IntVar(&b.change.SeqLen, "seq-len", 0, "tokens of a row (default: the shape's)")
 	f.StringVar(&o.DType, "dtype", "fp32", "fp32 or bf16")
-	f.StringVar(&b.peer, "peer", "", "torch, torch-compile, or nothing")
+	f.StringVar(&b.peer, "peer", "", strings.Join(bench.TrainPeers(), ", ")+", or nothing")
+	f.BoolVar(&b.published, "published", false, "print published figures and measure nothing")
 	f.StringVar(&b.ours.Device, "device", "cpu", "cpu or cuda")
 	f.StringVar(&b.memory, "device-memory", "", "budget of the device, for example 10GiB (default: all of it)")
 	f.StringVar(&b.ours.Recompute, "recompute", "auto", "auto, full or none")
@@ -76,7 +100,7 @@ func (b *trainBench) flags(c *cobra.Command) {
 	f.IntVar(&o.Threads, "threads", 0, "worker threads (default: all cores)")
 	f.IntVar(&o.Warmup, "warmup", 3, "steps before the first that counts")
 	f.IntVar(&o.Rounds, "rounds", 7, "how often each side runs")
-	f.IntVar(&o.Steps, "steps", 5, "steps of a side in a round")
+	f.IntVar(&o.Steps, "steps", 5, "steps of a side in a round that count, between one before and one after")
 	f.BoolVar(&b.asJSON, "json", false, "print JSON")
 }
 
@@ -107,18 +131,14 @@ func (b *trainBench) check() error {
 		}
 		b.ours.DeviceMemory = int64(n)
 	}
-	switch b.peer {
-	case "":
-	case "torch":
-		o.Peer, o.PeerName = bench.StartTorch, "PyTorch, eager"
-	case "torch-compile":
-		o.Peer, o.PeerName = bench.StartTorchCompile, "PyTorch, torch.compile"
-	default:
-		return config.Usagef("bench train: --peer %q: want torch or torch-compile", b.peer)
+	if b.peer != "" {
+		var err error
+		if o.Peer, o.PeerName, err = bench.TrainPeer(b.peer, b.ours.Device); err != nil {
+			return config.Usagef("bench train: %w", err)
+		}
 	}
-	if o.Peer != nil && b.ours.Device != "cpu" {
-		return config.Usagef("bench train: --peer %s runs on the CPU; bench/gpu.sh compares on a GPU", b.peer)
-	}
+	o.Device = b.ours.Device
+	o.Fresh = o.Device != "cpu" && o.Peer != nil // a GPU does not hold both sides at once
 	o.Shape = shape.With(b.change)
 	b.ours.Unified = !b.copied
 	o.Ours = bench.NewOurs(b.ours)

@@ -113,7 +113,7 @@ func checkMetrics(t *testing.T, file string) {
 	for i, line := range lines[:2] {
 		got := object(t, line)
 		for _, key := range strings.Fields(`step max_steps epoch loss grad_norm lr tokens tokens_total tok_per_s tflops tflops_executed
-			mfu step_s eta_s host_bytes device_bytes h2d_gbps d2h_gbps stall_s`) {
+			mfu step_s eta_s host_bytes device_bytes memory h2d_gbps d2h_gbps stall_s`) {
 			if _, ok := got[key]; !ok {
 				t.Errorf("line %d has no %s", i+1, key)
 			}
@@ -314,6 +314,61 @@ func TestInterruptedReading(t *testing.T) {
 		a := &app{stdin: strings.NewReader(""), stdout: &errs, stderr: &errs}
 		if code := a.run(ctx, command); code != exitInterrupted {
 			t.Errorf("mt %s: exit code %d\n%s", strings.Join(command, " "), code, errs.String())
+		}
+	}
+}
+
+// TestPlanPredicts: with --gpu a plan has a prediction, what to take, the smallest machine and, if asked, a
+// table; nothing of it needs the GPU, and a run that does not fit is told what it needs.
+func TestPlanPredicts(t *testing.T) {
+	got := object(t, must(t, "plan", "--model", "quickstart", "--gpu", "rtx3090", "--host", "ddr4-3200x2", "--sweep", "seq", "--json"))
+	p, ok := got["prediction"].(map[string]any)
+	if !ok {
+		t.Fatalf("no prediction in %v", got)
+	}
+	for _, key := range []string{"step_seconds", "tokens_per_second", "tflops", "tflops_executed"} {
+		if x, _ := p[key].(float64); x <= 0 {
+			t.Errorf("%s is %v", key, p[key])
+		}
+	}
+	for _, key := range []string{"recommended", "smallest", "sweep"} {
+		if got[key] == nil {
+			t.Errorf("%s is missing", key)
+		}
+	}
+	if smallest, _ := got["smallest"].(map[string]any); smallest["gpu"] != "rtx-3080" {
+		t.Errorf("the smallest machine for a small model: %v", smallest)
+	}
+	text := must(t, "plan", "--model", "quickstart", "--gpu", "h100", "--sweep", "depth")
+	for _, want := range []string{"predicted for h100-sxm+", "weight_slots: 4", "smallest"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	trace := filepath.Join(t.TempDir(), "trace.json")
+	must(t, "plan", "--model", "quickstart", "--gpu", "h100", "--trace", trace)
+	var events []map[string]any
+	raw, err := os.ReadFile(trace)
+	if err == nil {
+		err = json.Unmarshal(raw, &events)
+	}
+	if err != nil || !strings.Contains(string(raw), "predicted") || len(events) < 100 {
+		t.Errorf("the predicted trace has %d events, %v", len(events), err)
+	}
+	for _, bad := range [][2]string{
+		{"--gpu rtx3080 --trace /dev/full", "trace /dev/full"},
+		{"--gpu rtx3099", `no GPU is called "rtx3099"; did you mean`},
+		{"--gpu h100 --host ddr9", `no host is called "ddr9"`},
+		{"--gpu rates.json --host ddr5-4800x8", "has a host of its own"},
+		{"--sweep batch", "need --gpu"},
+		{"--gpu h100 --sweep all", "want batch, seq or depth"},
+		{"--gpu h100 --device cpu", "the rates are those of a cuda device"},
+		{"--gpu rtx3080 --device-memory 40GiB", "has 10 GiB"},
+		{"--gpu rtx3080 --host-memory 10MiB", "as it is, the run needs at least"},
+	} {
+		code, _, stderr := mt(t, "", append([]string{"plan", "--model", "quickstart"}, strings.Fields(bad[0])...)...)
+		if code != exitUsage || !strings.Contains(stderr, bad[1]) {
+			t.Errorf("mt plan %s: exit code %d, %s, want %q", bad[0], code, stderr, bad[1])
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/checkup"
 	"mt/internal/config"
 	"mt/internal/machine"
 )
@@ -29,42 +30,80 @@ type health struct {
 	Available config.Bytes `json:"available_memory_bytes,omitempty"`
 	Device    string       `json:"device"` // what device: auto takes
 	CUDA      machine.CUDA `json:"cuda"`
+
+	Checks checkup.Parts `json:"checks"`
 }
 
 func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
+	var dir, save, profile string
 	var test selfTest
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Show what mt finds on this machine, or test it",
+		Short: "Show what mt finds on this machine and what slows it down, or test it",
 		Long: `Doctor shows the machine, the CUDA libraries that were found and where, and what
-is missing with the way to get it.
+is missing with the way to get it. Of each part of the machine that a run's speed
+hangs on it says whether it is ok, slow or broken, and what to do about it: the
+link and the clocks of the GPU, instructions and quota of the CPU, huge pages,
+NUMA, how fast memory is, and how fast a file is written to the folder --dir. The
+exit code is 1 where something is broken.
 
 With --selftest it computes the table of operations on the device and on the CPU,
 proves the order of streams, trains ten steps on both, and measures copies,
-matrix products and attention. The exit code is 1 where something does not hold.`,
-		Example: `  mt doctor --json
-  mt doctor --selftest --device cuda`,
+matrix products and attention. The exit code is 1 where something does not hold.
+
+With --save it measures, in about a minute, what the device, the link, the host's
+memory and the disk reach, and writes it to a file of rates. With --profile it
+shows the rates of a machine that mt knows, or of such a file, with where each
+figure is from: a GPU (rtx-4090), or a GPU and a host (h100+ddr5-4800x8-64c-1024g).
+With --save beside it they are written to a file, to be changed by hand.`,
+		Example: `  mt doctor
+  mt doctor --json --dir /data/runs
+  mt doctor --selftest --device cuda
+  mt doctor --save rates.json
+  mt doctor --profile rtx-3090 --save other.json`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if test.device != "auto" && test.device != "cpu" && test.device != "cuda" {
+				return config.Usagef("doctor: --device %q: want auto, cpu or cuda", test.device)
+			}
+			switch {
+			case save != "" && test.wanted:
+				return config.Usagef("doctor: --save and --selftest are two commands; give one of them")
+			case profile != "" && test.wanted:
+				return config.Usagef("doctor: --profile and --selftest are two commands; give one of them")
+			case profile != "":
+				return a.showProfile(profile, save, asJSON)
+			case save != "":
+				return a.saveRates(c.Context(), save, dir, test.device, asJSON)
+			}
 			if test.wanted {
 				return a.selfTest(c.Context(), test, asJSON)
 			}
-			h, err := examine()
+			h, err := examine(dir)
 			if err != nil {
 				return err
 			}
-			return a.report(h, asJSON)
+			if err := a.report(h, asJSON); err != nil {
+				return err
+			}
+			if n := h.Checks.Broken(); n > 0 {
+				return fmt.Errorf("doctor: %d of %d parts are broken; the report says what to do", n, len(h.Checks))
+			}
+			return nil
 		},
 	}
+	c.Flags().StringVar(&dir, "dir", ".", "folder whose disk is tried: where runs would write")
 	c.Flags().BoolVar(&test.wanted, "selftest", false, "test the device")
-	c.Flags().StringVar(&test.device, "device", "auto", "what to test: auto, cpu or cuda")
+	c.Flags().StringVar(&save, "save", "", "measure the machine and write its rates to this file")
+	c.Flags().StringVar(&profile, "profile", "", "show the rates of a GPU, of GPU+HOST, or of a file")
+	c.Flags().StringVar(&test.device, "device", "auto", "what to test or measure: auto, cpu or cuda")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
-// examine looks at the machine.
-func examine() (health, error) {
+// examine looks at the machine, and at the disk that dir is on.
+func examine(dir string) (health, error) {
 	dev, err := machine.Open(machine.Options{Device: "cpu", Unified: true})
 	if err != nil {
 		return health{}, err
@@ -75,6 +114,7 @@ func examine() (health, error) {
 	if h.CUDA.Problem == "" && !h.CUDA.Emulated {
 		h.Device = h.CUDA.Device
 	}
+	h.Checks = judge(h.CUDA, dir)
 	return h, dev.Close()
 }
 
@@ -142,5 +182,11 @@ func (h health) WriteTable(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return h.CUDA.WriteLibraries(w)
+	if err := h.CUDA.WriteLibraries(w); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return h.Checks.WriteTable(w)
 }

@@ -68,6 +68,7 @@ type app struct {
 	asks           bool                            // stdin is a terminal
 	colour         bool                            // stdout is a terminal, and colours are not switched off
 	keys           map[*cobra.Command]*config.Args // the config keys given to each command that takes them
+	args           []string                        // the command line, without the program's name
 }
 
 // run executes a command line and returns the exit code. An error is printed
@@ -84,7 +85,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 		}
 	}()
 	out := &checkedWriter{w: a.stdout}
-	a.stdout, a.out = out, out
+	a.stdout, a.out, a.args = out, out, args
 	err := a.execute(ctx, args)
 	if err == nil {
 		err = out.err

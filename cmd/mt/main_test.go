@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,6 +45,16 @@ func TestBadUsage(t *testing.T) {
 	if err := os.WriteFile(file, []byte("dataset: x\nsed: 1\nmax_steps: many\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	run := t.TempDir()
+	if err := os.WriteFile(filepath.Join(run, "metrics.jsonl"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken := l.Addr().String()
 	for _, tc := range []struct {
 		args string
 		want string
@@ -77,9 +88,39 @@ func TestBadUsage(t *testing.T) {
 		{"bench sgem", `mt: unknown command "sgem"; did you mean "sgemm"? (see mt bench --help)`},
 		{"bench adamw --params 5", "mt: bench adamw: --params 5, --rounds 9: want at least 1024 and 1"},
 		{"bench sgemm --rounds 0", "mt: bench sgemm: --threads 0, --rounds 0"},
+		{"bench train --peer nobody", `mt: bench train: --peer "nobody": want fsdp2, megatrain, torch, torch-compile, zero3`},
+		{"bench train --peer megatrain", "mt: bench train: --peer megatrain runs with --device cuda, not with cpu"},
 		{"bench sgemm 7", `mt: sgemm: takes no arguments, got ["7"]`},
+		{"bench copy --device tpu", `mt: bench copy: --device "tpu": want cpu or cuda`},
+		{"bench copy --sizes 1MiB,none", `mt: bench copy: --sizes "none": want sizes such as 64MiB`},
+		{"bench copy --svg /nowhere/at/all.svg", "mt: bench copy: --svg /nowhere/at/all.svg: there is no directory /nowhere/at; make it first"},
+		{"bench copy --report main_test.go", "mt: bench copy: --report main_test.go is a file: name a directory"},
+		{"bench attention --dims 0", "mt: bench attention: --dims 0: want numbers of at least 1"},
+		{"bench attention --dtype int8", `mt: bench attention: --dtype "int8": want fp32 or bf16`},
+		{"bench matmul --model nopreset", "mt: bench matmul: --model: "},
+		{"bench matmul --runs 0", "mt: bench matmul: --runs 0"},
+		{"bench matmul --device-memory lots", `mt: bench matmul: --device-memory "lots": want a size`},
+		{"bench compress", "mt: compress: give CONFIG.yaml"},
+		{"bench compress --model tiny", "mt: no dataset: "},
+		{"bench compress --model tiny --dataset x --bench-steps 1", "mt: bench compress: --bench-steps 1"},
+		{"bench compress --model tiny --dataset x --bench-block 1", `mt: bench compress: --bench-block "1": want a size of 4KiB to 1GiB`},
+		{"bench shapes --base nothing", `mt: bench shapes: --base "nothing": want hidden1024, quickstart`},
+		{"bench shapes --sweep length", `mt: bench shapes: --sweep "length": want depth or width`},
+		{"bench shapes --depths 0", "mt: bench shapes: --depths 0: want numbers above 0"},
+		{"bench shapes --widths 100", "mt: bench shapes: --widths 100: want numbers up to 64"},
+		{"train --model tiny --dataset x --alias-layers", "mt: --alias-layers: unknown key"},
 		{"data inspect --model tiny", "mt: no dataset: "},
-		{"tune", `mt: unknown command "tune"`},
+		{"watch", "mt: watch: give the output_dir of a run, or of several (see mt watch --help)"},
+		{"watch /nope", "mt: watch: /nope: there is no such directory"},
+		{"watch " + file, "mt: watch: " + file + " is a file; give the output_dir of a run"},
+		{"watch " + filepath.Dir(file), "mt: watch: " + filepath.Dir(file) + " holds no metrics.jsonl; give the output_dir of a run"},
+		{"watch" + strings.Repeat(" x", 25), "mt: watch: 25 runs, and a page shows 24 at most"},
+		{"watch " + run + " --address 70000", `mt: --address: "70000" is no address: a port is a number from 0 to 65535`},
+		{"watch " + run + " --address=", `mt: --address: "" is no address: it is empty`},
+		{"watch " + run + " --address " + taken, "mt: --address: " + taken + " is in use; give another port, or 0 for a free one"},
+		{"train --model tiny --dataset " + file + " --dashboard 70000 --output-dir " + run, `mt: --dashboard: dashboard: "70000" is no address`},
+		{"train --model tiny --dataset " + file + " --dashboard " + taken + " --output-dir " + run, "mt: --dashboard: dashboard: " + taken + " is in use"},
+		{"teach", `mt: unknown command "teach"`},
 	} {
 		code, stdout, stderr := mt(t, "", strings.Fields(tc.args)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, tc.want) {
@@ -95,7 +136,7 @@ func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "mt train examples/quickstart.yaml", "--help": "Exit codes:", "help": "  completion  ", "train --help": "learning_rate", "train -h": "Examples:",
 		"help train": "sample_packing", "plan --help": "allocates", "eval --help": "perplexity", "generate --help": "--top-p",
-		"bench": "sgemm", "bench adamw --help": "--params", "data": "inspect", "doctor --help": "--json",
+		"bench": "sgemm", "bench adamw --help": "--params", "data": "inspect", "doctor --help": "--json", "watch --help": "OUTPUT_DIR",
 	} {
 		code, stdout, stderr := mt(t, "", strings.Fields(args)...)
 		if code != exitDone || stderr != "" || !strings.Contains(stdout, want) {
@@ -175,6 +216,80 @@ func TestJSON(t *testing.T) {
 	} {
 		if code, stdout, stderr := mt(t, "", strings.Fields(args)...); code != exitDone || !strings.Contains(stdout, want) {
 			t.Errorf("mt %s: exit code %d\n%s%s", args, code, stdout, stderr)
+		}
+	}
+}
+
+// TestDoctorJudges: doctor says of each part how it is, and what is broken is an error.
+func TestDoctorJudges(t *testing.T) {
+	for args, want := range map[string]struct {
+		code int
+		disk string
+	}{
+		"doctor --json --dir " + t.TempDir(): {exitDone, "ok slow"},
+		"doctor --json --dir /proc/nowhere":  {exitFailed, "broken"},
+	} {
+		code, stdout, stderr := mt(t, "", strings.Fields(args)...)
+		var got struct {
+			Checks []struct{ Name, State, Found string }
+		}
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+			t.Fatal(err)
+		}
+		disk := ""
+		for _, c := range got.Checks {
+			if c.Name == "disk" {
+				disk = c.State
+			}
+		}
+		if code != want.code || disk == "" || !strings.Contains(want.disk, disk) || (code == exitDone) != (stderr == "") {
+			t.Errorf("mt %s: exit code %d, disk %q\n%s", args, code, disk, stderr)
+		}
+	}
+}
+
+// TestDoctorSaveRefuses: what cannot be saved is refused before anything is measured.
+func TestDoctorSaveRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for args, want := range map[string]string{
+		"--save " + dir + "/no/r.json":                   "there is no folder " + dir + "/no; make it first",
+		"--save " + dir:                                  "that is a folder; give the name of a file in it, such as " + dir + "/rates.json",
+		"--save " + dir + "/r.json --dir " + dir + "/no": "--dir " + dir + "/no: not a folder",
+		"--save " + dir + "/r.json --selftest":           "--save and --selftest are two commands",
+		"--save " + dir + "/r.json --device gpu":         `--device "gpu": want auto, cpu or cuda`,
+	} {
+		code, stdout, stderr := mt(t, "", append([]string{"doctor"}, strings.Fields(args)...)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) || strings.Contains(stderr, "measuring") {
+			t.Errorf("mt doctor %s: exit code %d\n%s%s", args, code, stdout, stderr)
+		}
+	}
+}
+
+// TestDoctorProfile: a profile is shown with its sources, or written to a file that is a profile.
+func TestDoctorProfile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "r.json")
+	for _, name := range []string{"3090", file} {
+		code, stdout, stderr := mt(t, "", "doctor", "--profile", name, "--save", file)
+		for _, want := range []string{"NVIDIA RTX 3090", "products up to 64.08 TFLOP/s", "device.products.bf16: estimate: 0.9 of the datasheet's 71.2", "link.h2d_gb_per_s: measured", "saved"} {
+			if code != exitDone || stderr != "" || !strings.Contains(stdout, want) {
+				t.Errorf("%s: exit code %d, %q is not in\n%s%s", name, code, want, stdout, stderr)
+			}
+		}
+	}
+	if got := object(t, must(t, "doctor", "--profile", "h100+grace", "--json")); got["name"] != "h100-sxm+grace" {
+		t.Errorf("%v", got["name"])
+	}
+	bad := filepath.Join(t.TempDir(), "bad.json")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bad, bytes.Replace(raw, []byte(`"h2d_gb_per_s": 25,`), []byte(`"h2d_gb_per_s": 25e9,`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"rtx-4091": `did you mean "rtx-4090"?`, bad: bad + ": link.h2d_gb_per_s is 2.5e+10 GB/s: want a number between"} {
+		if code, _, stderr := mt(t, "", "doctor", "--profile", name); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
 		}
 	}
 }

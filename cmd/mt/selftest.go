@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"mt/internal/config"
 	"mt/internal/machine"
 	"mt/internal/selftest"
 )
@@ -19,9 +18,6 @@ type selfTest struct {
 // selfTest tests a device and prints what it found. After the report it returns an
 // error if a check has failed.
 func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) (err error) {
-	if t.device != "auto" && t.device != "cpu" && t.device != "cuda" {
-		return config.Usagef("doctor: --device %q: want auto, cpu or cuda", t.device)
-	}
 	cpu, err := machine.Open(machine.Options{Device: "cpu"})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"mt/internal/config"
 	"mt/internal/train"
 	"mt/model"
+	"mt/plan/rates"
 )
 
 func (a *app) trainCommand() *cobra.Command {
@@ -38,6 +39,7 @@ Config keys, with their defaults:
   mt train run.yaml --learning-rate 1e-4 --pipeline.weight-slots 4
   mt train run.yaml --dry-run
   mt train run.yaml --max-steps 2000
+  mt train run.yaml --trace run.json.gz
   mt train --model quickstart --dataset notes.txt --max-seq-len 256 --output-dir out/notes`,
 	}, func(c *cobra.Command, cfg *config.Config) error {
 		if err := cfg.Require("model", "dataset"); err != nil {
@@ -59,6 +61,7 @@ Config keys, with their defaults:
 
 func (a *app) planCommand() *cobra.Command {
 	var asJSON bool
+	var gpu, host, sweep string
 	c := a.keyed(&cobra.Command{
 		Use:   "plan CONFIG.yaml [--any-config-key value]",
 		Short: "Show what a run would need, by purpose, and whether it fits",
@@ -69,18 +72,61 @@ output_dir and allocates nothing. With device_memory the plan is for a GPU of
 that size, which need not be here; without host_memory it is for what this
 machine has. Flags are those of mt train.
 
+With --gpu it predicts how long a step takes on that GPU, what it waits for, what
+batch and depths to take, and the smallest machine that would do. Nothing is
+measured, and the GPU need not be here.
+
 mt train CONFIG.yaml --dry-run shows the same of a run here and now: with its
 data, the free disk space and the checkpoint that it would go on from.
 
-  --json      the table as JSON`,
+  --gpu NAME    ` + strings.Join(rates.GPUs(), ", ") + `;
+                or a file that mt doctor --save has written
+  --host NAME   the host's memory, TYPE-TRANSFERSxCHANNELS, such as ddr5-4800x8
+                (default: one that such a GPU is often in)
+  --sweep WHAT  a table over batch, seq or depth
+  --json        all of it as JSON`,
 		Example: `  mt plan examples/quickstart.yaml
   mt plan --model qwen2.5-7b --device-memory 24GiB --host-memory 128GiB
+  mt plan --model qwen2.5-14b --gpu rtx3090 --host-memory 128GiB --sweep batch
   mt plan run.yaml --device-memory 10GiB --json`,
 	}, func(_ *cobra.Command, cfg *config.Config) error {
-		return train.Plan(cfg, a.options(asJSON))
+		o := a.options(asJSON)
+		if err := forecast(&o.Forecast, gpu, host, sweep); err != nil {
+			return err
+		}
+		return train.Plan(cfg, o)
 	})
+	c.Flags().StringVar(&gpu, "gpu", "", "")
+	c.Flags().StringVar(&host, "host", "", "")
+	c.Flags().StringVar(&sweep, "sweep", "", "")
 	config.Switch(c.Flags(), "json", &asJSON)
 	return c
+}
+
+// forecast finds the machine that flags name.
+func forecast(f *train.Forecast, gpu, host, sweep string) (err error) {
+	switch sweep {
+	case "", "batch", "seq", "depth":
+	default:
+		return config.Usagef("plan: --sweep %q: want batch, seq or depth", sweep)
+	}
+	if gpu == "" {
+		if host != "" || sweep != "" {
+			return config.Usagef("plan: --host and --sweep need --gpu, which says whose rates to predict with")
+		}
+		return nil
+	}
+	if host != "" {
+		if strings.HasSuffix(gpu, ".json") {
+			return config.Usagef("plan: --host %s goes with the name of a GPU; the file %s has a host of its own, to be changed there", host, gpu)
+		}
+		gpu += "+" + host
+	}
+	if f.Machine, err = rates.Find(gpu); err != nil {
+		return config.Usagef("plan: --gpu %w", err)
+	}
+	f.Sweep = sweep
+	return nil
 }
 
 func (a *app) evalCommand() *cobra.Command {

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+
+	"mt/device"
+	"mt/internal/calibrate"
+	"mt/internal/config"
+	"mt/internal/machine"
+	"mt/plan/rates"
+)
+
+// saveRates measures the machine and writes its rates to file; dir is on the disk that is measured.
+func (a *app) saveRates(ctx context.Context, file, dir, kind string, asJSON bool) error {
+	if err := checkTarget(file); err != nil {
+		return err
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return config.Usagef("doctor: --dir %s: not a folder to write to", dir)
+	}
+	dev, err := calibrated(kind)
+	if err != nil {
+		return err
+	}
+	m, err := calibrate.Measure(ctx, calibrate.Options{Device: dev, Host: processor("/proc/cpuinfo"), Dir: dir,
+		Progress: func(what string, part, parts int) {
+			fmt.Fprintf(a.stderr, "measuring %s (%d of %d)\n", what, part, parts)
+		}})
+	if err = errors.Join(err, dev.Close()); err != nil {
+		return fmt.Errorf("doctor: %w", err)
+	}
+	if err := m.Save(file); err != nil {
+		return fmt.Errorf("doctor: %w", err)
+	}
+	if m, err = rates.Load(file); err != nil { // what every other command will do
+		return fmt.Errorf("doctor: %w", err)
+	}
+	if asJSON {
+		return a.json(m)
+	}
+	return writeRates(a.stdout, m, file)
+}
+
+// checkTarget refuses a file that could not be written, before anything is measured.
+func checkTarget(file string) error {
+	dir := filepath.Dir(file)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return config.Usagef("doctor: --save %s: there is no folder %s; make it first", file, dir)
+	}
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return config.Usagef("doctor: --save %s: that is a folder; give the name of a file in it, such as %s", file, filepath.Join(file, "rates.json"))
+	}
+	return nil
+}
+
+// calibrated opens the device whose rates are wanted: auto takes a GPU that can be used.
+func calibrated(kind string) (device.Device, error) {
+	if kind != "cpu" && !machine.Emulated() {
+		dev, err := machine.Open(machine.Options{Device: "cuda"})
+		if err == nil || kind == "cuda" {
+			return dev, err
+		}
+	}
+	if kind == "cuda" {
+		return nil, config.Usagef("doctor: --save: in this build device: cuda is an emulator, whose rates mean nothing; take --device cpu")
+	}
+	return machine.Open(machine.Options{Device: "cpu", Unified: true})
+}
+
+// showProfile prints the rates that name stands for, or writes them to file.
+func (a *app) showProfile(name, file string, asJSON bool) error {
+	m, err := rates.Find(name)
+	if err != nil {
+		return config.Usagef("doctor: --profile: %w", err)
+	}
+	if file != "" {
+		if err := checkTarget(file); err != nil {
+			return err
+		}
+		if err := m.Save(file); err != nil {
+			return fmt.Errorf("doctor: %w", err)
+		}
+	}
+	if asJSON {
+		return a.json(m)
+	}
+	if err := writeRates(a.stdout, m, file); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		what    string
+		sources map[string]string
+	}{{"device", m.Device.Sources}, {"link", m.Link.Sources}, {"host", m.Host.Sources}} {
+		for _, field := range slices.Sorted(maps.Keys(part.sources)) {
+			if _, err := fmt.Fprintf(a.stdout, "%s.%s: %s\n", part.what, field, part.sources[field]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeRates prints the best of m, and the file that has it all, if there is one.
+func writeRates(w io.Writer, m *rates.Machine, file string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "device\t%s\n", m.Device.Name)
+	for _, dtype := range []string{"bf16", "fp32"} {
+		var product, forward, backward float64
+		for _, p := range m.Device.Products[dtype] {
+			product = max(product, p.Rate)
+		}
+		for _, r := range m.Device.Attention[dtype] {
+			forward, backward = max(forward, r.Forward), max(backward, r.Backward)
+		}
+		fmt.Fprintf(t, "%s\tproducts up to %.4g TFLOP/s, attention up to %.4g and backward %.4g\n", dtype, product, forward, backward)
+	}
+	fmt.Fprintf(t, "device memory\t%.4g GB/s; an operation takes %.3g µs, and %.3g µs to enqueue\n", m.Device.Bandwidth, m.Device.Launch, m.Device.Enqueue)
+	fmt.Fprintf(t, "link\t%.4g GB/s up, %.4g down, %.4g both at once\n", m.Link.Up, m.Link.Down, m.Link.Both)
+	fmt.Fprintf(t, "host\t%d cores, a copy %.4g GB/s, updates %.4g, norms %.4g, rows %.4g\n", m.Host.Cores, m.Host.Bandwidth, m.Host.Update.Rate, m.Host.Norm.Rate, m.Host.Gather.Rate)
+	fmt.Fprintf(t, "disk\t%.4g GB/s written, %.4g read\n", m.Disk.Write, m.Disk.Read)
+	if file != "" {
+		fmt.Fprintf(t, "saved\t%s\n", file)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"runtime"
+
+	"mt/checkpoint"
+	"mt/host"
+	"mt/host/optim"
+	"mt/internal/checkup"
+	"mt/internal/machine"
+	"mt/internal/measure"
+	"mt/internal/parallel"
+)
+
+// Sizes in bytes that are measured in passing: a copy larger than most caches, and a file that a
+// slow disk takes a second for.
+const (
+	passingCopy = 128 << 20
+	passingFile = 64 << 20
+)
+
+// judge looks at every part of the machine, and at the disk that dir is on.
+func judge(cuda machine.CUDA, dir string) checkup.Parts {
+	return checkup.All(checkup.Sources{Root: os.DirFS("/"), CUDA: cuda, Room: host.AvailableMemory(), Arch: runtime.GOARCH,
+		Levels: optim.Levels(), Level: optim.Level(), CPUs: runtime.NumCPU(), MemoryRate: copyRate, Disk: func() checkup.DiskTrial { return tryDisk(dir) }})
+}
+
+// copyRate is how many bytes a second all cores read and write when they copy.
+func copyRate() (float64, error) {
+	pool := parallel.New(0)
+	defer pool.Close()
+	t, err := measure.Memcpy(pool, passingCopy, measure.Options{Runs: 3})
+	if err != nil {
+		return 0, err
+	}
+	return 2 * passingCopy / t.Least, nil
+}
+
+// tryDisk writes a file to dir and removes it.
+func tryDisk(dir string) (d checkup.DiskTrial) {
+	d.Dir = dir
+	if d.Free, d.Err = checkpoint.OS().Free(dir); d.Err != nil {
+		return d
+	}
+	bytes := max(1, min(passingFile, d.Free/2))
+	t, _, err := measure.Disk(dir, bytes, measure.Options{Runs: 1})
+	if err != nil {
+		d.Err = err
+		return d
+	}
+	d.Rate = float64(bytes) / t.Least
+	return d
+}

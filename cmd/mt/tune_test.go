@@ -1,0 +1,121 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mt/plan/rates"
+)
+
+// cpuRates is a file with rates of a CPU that nobody has measured.
+func cpuRates(t *testing.T) string {
+	t.Helper()
+	m, err := rates.Find("h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Device.Kind, m.Device.Memory, m.Link.Cores = "cpu", 0, 1
+	file := filepath.Join(t.TempDir(), "rates.json")
+	if err := m.Save(file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestTune: a tuning in small, whose result is a table, curves and pictures, or JSON; the config
+// file is changed only where something is faster and that is wanted, and then in what was found.
+func TestTune(t *testing.T) {
+	dir := t.TempDir()
+	file, svg := filepath.Join(dir, "run.yaml"), filepath.Join(dir, "svg")
+	const source = "model: tiny # a preset\nmax_seq_len: 32\nper_device_train_batch_size: 2\ndevice: cpu\nbinding: copy\nmax_grad_norm: 0\npipeline: {weight_slots: 1, grad_buffers: 1} # the least\n"
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"tune", file, "--rates", cpuRates(t), "--candidates", "2", "--predictions", "20", "--pairs", "6", "--steps", "1", "--threads", "1", "--write"}
+	text := must(t, append(args, "--svg", svg)...)
+	for _, want := range []string{"activation_slots  weight_slots  grad_buffers  grad_slabs  threads  predicted tok/s  measured tok/s", "\nstart  ", "20 plans were predicted", "pairs of runs]"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	for _, key := range []string{"activation_slots", "weight_slots", "grad_buffers", "grad_slabs"} {
+		if picture, err := os.ReadFile(filepath.Join(svg, key+".svg")); err != nil || !strings.Contains(string(picture), "pipeline."+key+" as predicted") {
+			t.Errorf("%s: %v, %s", key, err, picture)
+		}
+	}
+	got := object(t, must(t, append(args, "--json")...))
+	rows, _ := got["candidates"].([]any)
+	curves, _ := got["curves"].([]any)
+	first, _ := rows[0].(map[string]any)
+	measured, _ := first["measured_tok_per_s"].(map[string]any)
+	if len(rows) < 3 || len(curves) != 4 || first["start"] != true || measured["runs"].(float64) < 6 || got["faster"].(map[string]any)["pairs"].(float64) < 6 {
+		t.Errorf("%v", got)
+	}
+	now, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Contains(text, "written into "+file) || got["written"] == file
+	if same := string(now) == source; same == changed || !strings.HasPrefix(string(now), "model: tiny # a preset\n") || !strings.Contains(string(now), "} # the least\n") {
+		t.Errorf("written: %v; the file is\n%s", changed, now)
+	}
+}
+
+// TestBenchTune: a grid of real runs beside what is tuned.
+func TestBenchTune(t *testing.T) {
+	line := "bench tune --model tiny --device cpu --binding copy --max-seq-len 32 --batch_size 2 --threads 1 --max-grad-norm 0 --pipeline.weight-slots 1 " +
+		"--values 1,3 --turns 1 --candidates 1 --predictions 4 --pairs 6 --steps 1 --json --rates " + cpuRates(t)
+	run := func(from, to string) (code int, stdout, stderr string) {
+		return mt(t, "", strings.Fields(strings.Replace(line, from, to, 1))...)
+	}
+	got := object(t, must(t, strings.Fields(line)...))
+	beside, _ := got["beside"].(map[string]any)
+	gain, _ := got["gain"].(map[string]any)
+	if got["plans"] != 8.0 || beside["pairs"].(float64) < 6 || gain["pairs"].(float64) < 6 {
+		t.Errorf("%v", got)
+	}
+	if code, _, stderr := run("1,3", "100"); code != exitFailed || !strings.Contains(stderr, "the grid has no plan that fits") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	if code, _, stderr := run("--turns 1", "--turns 0"); code != exitUsage || !strings.Contains(stderr, "--turns is at least 1") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
+
+// TestTuneErrors: what cannot be tuned or kept is refused before anything is measured.
+func TestTuneErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	good, cpu := write("run.yaml", "model: tiny\ndevice: cpu\nmax_seq_len: 32\n"), cpuRates(t)
+	odd := write("odd.yaml", "model: tiny\ndevice: cpu\n...\n")
+	slots := write("slots.yaml", "model: tiny\ndevice: cpu\nbinding: copy\nmax_seq_len: 32\npipeline: {weight_slots: 100000}\ndevice_memory: 2MiB\n")
+	for args, want := range map[string]string{
+		"":                                      "tune: give CONFIG.yaml",
+		good + " --rates none.json":             "--rates: rates: ",
+		good + " --rates a9000":                 `--rates: rates: no GPU is called "a9000"`,
+		good + " --rates h100":                  "are those of device cuda, and the run is on cpu: measure this machine with mt doctor --save FILE --device cpu",
+		good + " --pairs 5 --rates " + cpu:      "--pairs at least 6",
+		good + " --candidates 0 --rates " + cpu: "--candidates are at least 1",
+		"--model tiny --device cpu --write --rates " + cpu:        "there is no config file to write into",
+		odd + " --write --rates " + cpu:                           "cannot be edited (",
+		good + " --svg " + good + "/x --rates " + cpu:             "--svg: ",
+		slots + " --rates " + cpu:                                 "of device memory and 2.0 MiB are available",
+		"--device cpu --rates " + cpu:                             "no model: give model_name_or_path",
+		good + " --model deepseek-v3 --rates " + cpu:              "cannot be trained: mt lacks",
+		good + " --model llama-405b --rates " + cpu:               "of host memory and",
+		good + " --compute-dtype bf16 --threads 0 --rates " + cpu: "--threads: wants at least 1",
+	} {
+		code, stdout, stderr := mt(t, "", append([]string{"tune"}, strings.Fields(args)...)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %s%s", args, code, stdout, stderr)
+		}
+	}
+}
