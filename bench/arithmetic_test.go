@@ -8,7 +8,6 @@ import (
 
 	"mt/actors"
 	"mt/device/cpu/openblas"
-	"mt/internal/pytest"
 	"mt/tokenizer"
 )
 
@@ -81,7 +80,7 @@ func TestTokenizerRates(t *testing.T) {
 	p, err := startPeer(t.Context(), fakePython(t, `
 echo '{"ready": true}'
 while read word; do echo '{"seconds": [0.25], "tokens": 7}'; done
-`), "nothing", "")
+`), "nothing")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,35 +117,6 @@ func TestTrainWantsTheSameModel(t *testing.T) {
 			Peer: ready(&counted{scripted{name: "b", log: &log, tokens: 1, times: []float64{1}}, theirs}, nil)})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%d parameters: %v, want %q", theirs, err, want)
-		}
-	}
-}
-
-// TestTorchTrainsOurModel holds the number of parameters of PyTorch's side against
-// ours, in a shape with biases and one without.
-func TestTorchTrainsOurModel(t *testing.T) {
-	pytest.Need(t, "torch", "transformers")
-	for _, name := range []string{"tiny", "quickstart"} {
-		shape := TrainShapes()[name].With(TrainShape{Layers: 1, Rows: 1, SeqLen: 32})
-		shape.HeadDim = shape.HiddenSize / shape.Heads * 2
-		setup := TrainSetup{Shape: shape, DType: "fp32", Threads: 1, Warmup: 1}
-		p, err := StartTorch(t.Context(), setup)
-		if err != nil {
-			t.Fatal(err)
-		}
-		torch := p.(*Torch)
-		c, err := shape.Config()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, want := torch.Parameters(), c.Params(); got != want {
-			t.Errorf("%s: PyTorch trains %d parameters, mt %d", name, got, want)
-		}
-		if _, tokens, err := p.RunSteps(2); err != nil || tokens != 64 {
-			t.Errorf("%s: %d tokens, %v", name, tokens, err)
-		}
-		if err := torch.Close(); err != nil {
-			t.Error(err)
 		}
 	}
 }

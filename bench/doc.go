@@ -3,6 +3,9 @@
 //
 // It may import internal/train and everything below it; only cmd imports it.
 //
+// Rates of one machine (copy, attention, matmul) are measured by internal/measure; shapes
+// and compress look at whole steps of the pipeline.
+//
 // Invariant: whatever is compared runs in turns, within one lifetime of each
 // side, and is reported as a ratio of runs that were neighbours in time, with
 // its spread: speeds of shared machines drift by a third, ratios do not.

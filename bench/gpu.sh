@@ -1,26 +1,32 @@
 #!/usr/bin/env bash
-# Measures mt on a machine with an NVIDIA GPU, beside PyTorch's FSDP2 with CPU
-# offload. The machine needs the mt binary, bash, coreutils and a python3, with
-# torch for the peer; no Go.
+# Measures mt on a machine with an NVIDIA GPU, beside PyTorch's FSDP2, DeepSpeed's
+# ZeRO-3, MegaTrain and plain PyTorch. The machine needs the mt binary, bash,
+# coreutils and a python3 with what the peers need (mt bench train --help); no Go.
 #
 #     bench/gpu.sh --mt ./mt --out DIR [--minutes 9] [--only PART,PART] [--blocks N]
 #
 # Parts run in order of value. Before each the time left is looked at; what was
 # left out is named in the report. A part that fails does not stop the others.
+# A part with two sides runs mt and then the peer, from the same weights on the same
+# tokens, and fails where their losses differ.
 #
-#   selftest      mt doctor --selftest --device cuda: correctness, copies, rates
-#   seq1024       7B-shaped blocks (Qwen2.5-7B), 128 rows of 1024 tokens a step
-#   fsdp2-1024    the same blocks, batch and steps in FSDP2
-#   seq8192       16 rows of 8192
-#   fsdp2-8192    the same in FSDP2
-#   again1024     seq1024 once more, so that the ratio has a spread
-#   fsdp2-again   fsdp2-1024 once more
-#   budget-14b    14B-shaped blocks, 16k tokens a step, within 10 GiB of the card
-#   budget-32k    7B-shaped blocks, one sequence of 32k tokens, within 10 GiB
-#   profile       where the time of a step goes, operation by operation
-#   batches       smaller batches: 16, 32, 64 rows of 1024
-#   depths        weight slots 2 and 4, one gradient buffer
-#   full-7b       all 28 blocks, where 110 GiB of host memory are free
+#   selftest        mt doctor --selftest --device cuda: correctness, copies, rates
+#   seq1024         7B-shaped blocks (Qwen2.5-7B), 128 rows of 1024 tokens a step
+#   fsdp2-1024      mt and FSDP2 with CPU offload, the same blocks, batch and steps
+#   zero3-1024      mt and ZeRO-3 with CPU offload
+#   seq8192         16 rows of 8192
+#   fsdp2-8192      mt and FSDP2, the same
+#   zero3-8192      mt and ZeRO-3
+#   megatrain-1024  mt and MegaTrain's public code
+#   fsdp2-again     fsdp2-1024 once more, so that the ratio has a spread
+#   zero3-again     zero3-1024 once more
+#   torch-1024      mt and plain PyTorch, 2 blocks, which a large GPU holds whole
+#   budget-14b      14B-shaped blocks, 16k tokens a step, within 10 GiB of the card
+#   budget-32k      7B-shaped blocks, one sequence of 32k tokens, within 10 GiB
+#   profile         where the time of a step goes, operation by operation
+#   batches         smaller batches: 16, 32, 64 rows of 1024
+#   depths          weight slots 2 and 4, one gradient buffer
+#   full-7b         all 28 blocks, where 110 GiB of host memory are free
 #
 # DIR receives PART.json and PART.log, machine.json, and report.md.
 set -uo pipefail
@@ -28,7 +34,7 @@ shopt -s inherit_errexit
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mt=./mt out='' minutes=9 only='' blocks='' python=${MT_PYTHON:-python3}
-rows=128 rows_long=16 steps=3 budget=10GiB shape=qwen2.5-7b shape_budget=qwen2.5-14b scale=1
+rows=128 rows_long=16 steps=4 budget=10GiB shape=qwen2.5-7b shape_budget=qwen2.5-14b scale=1
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
@@ -53,16 +59,17 @@ out=$(cd "$out" && pwd)
 # --scale small tries the whole script out where no GPU computes, as with an
 # emulated one: the figures then mean nothing.
 if [ "$scale" = small ]; then
-	rows=4 rows_long=1 shape=tiny shape_budget=tiny blocks=${blocks:-2} budget=1GiB steps=2
+	rows=4 rows_long=2 shape=tiny shape_budget=tiny blocks=${blocks:-2} budget=1GiB steps=2
 fi
 readonly here mt out minutes only python rows rows_long steps budget shape shape_budget scale
 
 free_bytes() { awk '/^MemAvailable:/ {printf "%d", $2 * 1024}' /proc/meminfo; }
 
-# Either side takes at most 18 bytes a parameter on the host; a 7B-shaped block
-# has 233 million, the embedding and the head together 1090. A fifth stays free.
+# A side takes at most 20 bytes a parameter on the host, and they take turns; a
+# 7B-shaped block has 233 million, the embedding and the head together 1090. A
+# fifth stays free.
 if [ -z "$blocks" ]; then
-	blocks=$((($(free_bytes) / 10 * 8 / 18 - 1090000000) / 233000000))
+	blocks=$((($(free_bytes) / 10 * 8 / 20 - 1090000000) / 233000000))
 	[ "$blocks" -le 12 ] || blocks=12
 	[ "$blocks" -ge 1 ] || fail "$(($(free_bytes) >> 30)) GiB of host memory are too few for one block and the vocabulary"
 fi
@@ -100,16 +107,28 @@ part() {
 	echo "== ${results[-1]}"
 }
 
+# A run does one step to warm up, then one that does not count, those that do, and
+# one after them: in the middle of a run the pipeline is as it is in training.
+device=cuda
 train() { # SHAPE BLOCKS ROWS SEQ FLAGS…
 	local of=$1 n=$2 r=$3 seq=$4
 	shift 4
-	echo "$mt bench train --device cuda --dtype bf16 --shape $of --blocks $n --rows $r --seq-len $seq --warmup 1 --rounds $steps --steps 1 --json $*"
+	echo "$mt bench train --device $device --dtype bf16 --shape $of --blocks $n --rows $r --seq-len $seq --warmup 1 --rounds 1 --steps $steps --json $*"
 }
 
-fsdp2() { # ROWS SEQ
-	local size=''
-	[ "$scale" = small ] && size="--device cpu --hidden-size 64 --intermediate-size 128 --heads 4 --kv-heads 2 --head-dim 16 --vocab-size 512"
-	echo "$python $here/peers/fsdp2_offload.py --blocks $blocks --rows $1 --seq-len $2 --warmup 1 --steps $steps $size"
+# beside NAME SECONDS PEER MODULES BLOCKS ROWS SEQ is a part with two sides. A GPU
+# that is emulated computes nothing in PyTorch: both sides then are on the CPU.
+beside() {
+	local name=$1 needs=$2 peer=$3 modules=$4
+	if ! "$python" -c "import ${modules}" 2>/dev/null; then
+		if [ -z "$only" ] || [[ ",$only," == *",$name,"* ]]; then
+			results+=("$name=left out: $python has not all of $modules (mt bench train --peer $peer says how to install it)")
+		fi
+		return
+	fi
+	[ "$scale" = small ] && local device=cpu
+	# shellcheck disable=SC2046
+	MT_PYTHON=$python part "$name" "$needs" $(train $shape "$5" "$6" "$7" --peer "$peer")
 }
 
 short=1024 long=8192 longest=32768
@@ -127,12 +146,18 @@ if [ "$scale" = small ]; then short=64 long=128 longest=256; fi
 # shellcheck disable=SC2046
 {
 	part selftest 60 "$mt" doctor --selftest --device cuda --json
-	part seq1024 60 $(train $shape "$blocks" "$rows" $short)
-	part fsdp2-1024 90 $(fsdp2 "$rows" $short)
-	part seq8192 60 $(train $shape "$blocks" "$rows_long" $long)
-	part fsdp2-8192 90 $(fsdp2 "$rows_long" $long)
-	part again1024 60 $(train $shape "$blocks" "$rows" $short)
-	part fsdp2-again 90 $(fsdp2 "$rows" $short)
+	part seq1024 70 $(train $shape "$blocks" "$rows" $short)
+	beside fsdp2-1024 200 fsdp2 torch "$blocks" "$rows" $short
+	beside zero3-1024 200 zero3 torch,deepspeed "$blocks" "$rows" $short
+	part seq8192 70 $(train $shape "$blocks" "$rows_long" $long)
+	beside fsdp2-8192 200 fsdp2 torch "$blocks" "$rows_long" $long
+	beside zero3-8192 200 zero3 torch,deepspeed "$blocks" "$rows_long" $long
+	if [ "$scale" != small ]; then
+		beside megatrain-1024 200 megatrain torch,transformers,deepspeed,infinity "$blocks" "$rows" $short
+	fi
+	beside fsdp2-again 200 fsdp2 torch "$blocks" "$rows" $short
+	beside zero3-again 200 zero3 torch,deepspeed "$blocks" "$rows" $short
+	beside torch-1024 120 torch torch,transformers 2 "$rows" $short
 	part budget-14b 50 $(train $shape_budget $((blocks < 4 ? blocks : 4)) "$([ "$scale" = small ] && echo 2 || echo 16)" $short --device-memory $budget)
 	part budget-32k 50 $(train $shape $((blocks < 4 ? blocks : 4)) 1 $longest --device-memory $budget)
 	part profile 50 $(train $shape "$blocks" "$rows" $short --profile)

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"mt/actors"
@@ -13,9 +14,11 @@ import (
 
 // ours is mt's side of a comparison: the whole pipeline over random tokens.
 type ours struct {
-	run   *train.Synthetic
-	timed PipelineSample
-	sums  sums
+	run     *train.Synthetic
+	records []StepRecord
+	warmup  int // steps before the first turn
+	timed   PipelineSample
+	sums    sums
 }
 
 // sums adds up what the timed steps took and moved.
@@ -38,6 +41,9 @@ func (s *sums) rates() Details {
 // Details is what mt reports of its timed steps, beside their speed.
 type Details struct {
 	Device string `json:"device"`
+	// Notes are what the user should know of the device: memory that could not be pinned, products
+	// that cuBLASLt did not compute.
+	Notes []string `json:"notes"`
 	// TFLOPS counts the model's FLOPs, TFLOPSExecuted what was recomputed too; in
 	// 10^12 a second.
 	TFLOPS         float64 `json:"tflops"`
@@ -73,7 +79,7 @@ func (s TrainShape) Config() (*model.Config, error) {
 	return model.FromInline(map[string]any{"model_type": family, "hidden_size": int64(s.HiddenSize), "intermediate_size": int64(s.IntermediateSize),
 		"num_hidden_layers": int64(s.Layers), "num_attention_heads": int64(s.Heads), "num_key_value_heads": int64(s.KVHeads),
 		"vocab_size": int64(s.VocabSize), "max_position_embeddings": int64(s.SeqLen), "tie_word_embeddings": false,
-		"head_dim": int64(s.headDim())}, "shape")
+		"head_dim": int64(s.headDim()), "rope_theta": ropeTheta, "rms_norm_eps": normEps}, "shape")
 }
 
 // With returns s with those of the layers, the rows and the tokens of a row that
@@ -106,34 +112,52 @@ func NewOurs(options train.SyntheticOptions) NewRunner {
 		if s.DType == "bf16" {
 			o.Act = device.BF16
 		}
+		if s.Given != nil {
+			o.Weights, o.Batch = s.Given.row, s.Given.batch
+		}
 		run, err := train.StartSynthetic(o)
 		if err != nil {
 			return nil, err
 		}
-		r := &ours{run: run}
-		if _, _, err := r.RunSteps(max(1, s.Warmup)); err != nil {
-			return nil, fmt.Errorf("warm up: %w", err)
+		r := &ours{run: run, warmup: max(1, s.Warmup)}
+		if _, err := r.steps(r.warmup); err != nil {
+			return nil, errors.Join(fmt.Errorf("warm up: %w", err), run.Close())
 		}
 		if _, err := run.Times(); err != nil { // drops what the warm-up added
-			return nil, err
+			return nil, errors.Join(err, run.Close())
 		}
-		*r = ours{run: run}
 		return r, nil
 	}
 }
 
-// RunSteps implements TrainRunner.
+// RunSteps implements TrainRunner: the pipeline runs through all steps of a turn, and each that
+// counts is timed from the report of the one before to its own.
 func (r *ours) RunSteps(k int) (seconds []float64, tokens int64, err error) {
-	reports, err := r.run.Run(k)
-	for _, p := range reports {
+	reports, err := r.steps(k + untimed)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, p := range middle(reports) {
 		seconds = append(seconds, p.Elapsed.Seconds())
 		tokens += p.Tokens
 		r.timed.add(p)
 		counted, executed := r.run.FLOPs(p)
 		r.sums.add(p, counted, executed)
 	}
-	return seconds, tokens, err
+	return seconds, tokens, nil
 }
+
+// steps runs k steps and keeps their losses and norms.
+func (r *ours) steps(k int) ([]actors.StepReport, error) {
+	reports, err := r.run.Run(k)
+	for _, p := range reports {
+		r.records = append(r.records, StepRecord{p.Loss, p.GradNorm})
+	}
+	return reports, err
+}
+
+// Records implements recorder.
+func (r *ours) Records() []StepRecord { return r.records }
 
 // details returns what the timed steps come to.
 func (r *ours) details() *Details {
@@ -143,6 +167,7 @@ func (r *ours) details() *Details {
 	d.Device, d.DeviceBytes, d.HostBytes, d.Memory = r.run.DeviceName(), r.run.DeviceUsage().PeakTotal, table.Host, table
 	d.Depths, d.MicroBatchTokens, d.ChunkTokens = p.Depths, p.Limits.MicroBatchTokens, p.Spec.ChunkTokens
 	d.Keep, d.GradBF16, d.HeadShards = p.Spec.Keep.String(), p.GradBF16, p.Spec.Shards()
+	d.Notes = r.run.Notes()
 	return &d
 }
 

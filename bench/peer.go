@@ -27,7 +27,7 @@ func python() string {
 }
 
 // quitWithin is how long a peer that was told to quit may take.
-const quitWithin = 10 * time.Second
+const quitWithin = 60 * time.Second
 
 // peer is a script of peers/ in a process of its own: it says in a line of JSON
 // that it is ready, and answers each line of its input with one.
@@ -40,13 +40,11 @@ type peer struct {
 	end    func() error // ends the process, once
 }
 
-// startPeer returns when the script says that it is ready. needs is what its
-// interpreter must have, for errors. ctx ends the process.
-//
-// A script is handed to the interpreter as text, so that a command works from
-// any directory and the script's input stays free.
-func startPeer(ctx context.Context, python, needs, script string, args ...string) (*peer, error) {
-	p := &peer{cmd: exec.CommandContext(ctx, python, append([]string{"-c", script}, args...)...)}
+// startPeer runs the interpreter with args, the script and its arguments, and returns when the
+// script says that it is ready. needs is what the interpreter must have, for errors. ctx ends
+// the process.
+func startPeer(ctx context.Context, python, needs string, args ...string) (*peer, error) {
+	p := &peer{cmd: exec.CommandContext(ctx, python, args...)}
 	p.cmd.Stderr = &p.stderr
 	p.cmd.WaitDelay = quitWithin
 	var err error
@@ -67,7 +65,7 @@ func startPeer(ctx context.Context, python, needs, script string, args ...string
 		err = fmt.Errorf("it begins with %q", raw)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s with %s: %w", python, needs, p.fail(err))
+		return nil, fmt.Errorf("%s, which needs %s (%s names another interpreter): %w", python, needs, PythonVariable, p.fail(err))
 	}
 	return p, nil
 }
@@ -76,23 +74,28 @@ func startPeer(ctx context.Context, python, needs, script string, args ...string
 // script tells of itself.
 func (p *peer) About() map[string]any { return p.about }
 
-// RunSteps runs k steps.
-func (p *peer) RunSteps(k int) (seconds []float64, tokens int64, err error) {
+// answer is what a script says of the steps that it ran.
+type answer struct {
+	Seconds  []float64 `json:"seconds"`
+	Tokens   int64     `json:"tokens"`
+	Loss     []float64 `json:"loss"`
+	GradNorm []float64 `json:"grad_norm"`
+	Error    string    `json:"error"`
+}
+
+// ask runs k steps.
+func (p *peer) ask(k int) (*answer, error) {
 	if _, err := fmt.Fprintf(p.stdin, "run %d\n", k); err != nil {
-		return nil, 0, p.fail(err)
+		return nil, p.fail(err)
 	}
-	var answer struct {
-		Seconds []float64 `json:"seconds"`
-		Tokens  int64     `json:"tokens"`
-		Error   string    `json:"error"`
+	a := &answer{}
+	if _, err := p.read(a); err != nil {
+		return nil, p.fail(err)
 	}
-	if _, err := p.read(&answer); err != nil {
-		return nil, 0, p.fail(err)
+	if a.Error != "" {
+		return nil, errors.New(a.Error)
 	}
-	if answer.Error != "" {
-		return nil, 0, errors.New(answer.Error)
-	}
-	return answer.Seconds, answer.Tokens, nil
+	return a, nil
 }
 
 // Close tells the process to quit and waits for it.

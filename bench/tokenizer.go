@@ -186,14 +186,14 @@ func (r *TokenizerReport) rounds(ctx context.Context, e *encoding, p *peer) erro
 	}}
 	if p != nil {
 		sides = append(sides, func() error {
-			seconds, _, err := p.RunSteps(1)
-			if err == nil && len(seconds) != 1 {
-				err = fmt.Errorf("tokenizers: asked for 1 run, it reports %d", len(seconds))
+			a, err := p.ask(1)
+			if err == nil && len(a.Seconds) != 1 {
+				err = fmt.Errorf("tokenizers: asked for 1 run, it reports %d", len(a.Seconds))
 			}
 			if err != nil {
 				return err
 			}
-			theirs = append(theirs, r.rate(seconds[0]))
+			theirs = append(theirs, r.rate(a.Seconds[0]))
 			return nil
 		})
 	}
@@ -219,7 +219,7 @@ func (r *TokenizerReport) rate(seconds float64) float64 { return float64(r.Bytes
 
 // startTokenizers starts PyPI tokenizers: see peers/tokenizers.py.
 func startTokenizers(ctx context.Context, o TokenizerOptions) (*peer, error) {
-	p, err := startPeer(ctx, python(), "tokenizers", tokenizersScript, "--serve", "--tokenizer", filepath.Join(o.Dir, "tokenizer.json"),
+	p, err := startPeer(ctx, python(), "tokenizers", "-c", tokenizersScript, "--serve", "--tokenizer", filepath.Join(o.Dir, "tokenizer.json"),
 		"--text", o.Text, "--bytes", strconv.Itoa(o.Bytes), "--document", strconv.Itoa(o.Document))
 	if err != nil {
 		return nil, err

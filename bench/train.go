@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"mt/device/wrap/profile"
+	"mt/model"
 )
 
 // TrainShape is the shape of the model and of the batch that both sides train: a
 // Llama, or with AttentionBias a Qwen2, untied, of random weights, and Rows
-// sequences of SeqLen random tokens without padding. Each side draws its own.
-// The keys are those of config.json and of peers/torch_cpu.py.
+// sequences of SeqLen random tokens without padding, the same on both sides (see
+// Handover). The keys are those of config.json.
 type TrainShape struct {
 	HiddenSize       int `json:"hidden_size"`
 	IntermediateSize int `json:"intermediate_size"`
@@ -63,16 +64,27 @@ type TrainSetup struct {
 	// "fp32".
 	DType   string `json:"dtype"`
 	Threads int    `json:"threads"` // 0: runtime.GOMAXPROCS
+	Device  string `json:"device"`  // cpu or cuda; "": cpu
+	// Given is what both sides start from and train on; Train makes it.
+	Given *Handover `json:"-"`
 	// Warmup is the number of steps that a runner does before it is ready; 0: 3.
 	Warmup int `json:"warmup"`
 }
 
-// TrainRunner is one side of a comparison. RunSteps runs k steps and returns the
-// seconds of each, and the tokens of all of them together, without padding. A
-// runner that is an io.Closer is closed when the comparison is over.
+// TrainRunner is one side of a comparison. RunSteps runs k steps that count, between one
+// that comes before and one that follows (see middle), and returns the seconds of each of the
+// k, and the tokens of all of them together, without padding. A runner that is an io.Closer is
+// closed when the comparison is over.
 type TrainRunner interface {
 	RunSteps(k int) (seconds []float64, tokens int64, err error)
 }
+
+// untimed is how many steps of a turn do not count: the first, into which what the side did
+// while it stood still falls, and the last, which has no step after it to overlap with.
+const untimed = 2
+
+// middle is what counts of a turn's steps.
+func middle[T any](steps []T) []T { return steps[1 : len(steps)-1] }
 
 // NewRunner makes a side that is ready to be timed.
 type NewRunner func(ctx context.Context, s TrainSetup) (TrainRunner, error)
@@ -85,6 +97,9 @@ type TrainOptions struct {
 	// Rest is how long both sides wait before a turn, so that idle threads of the
 	// other, which spin for a while, do not take its cores. 0: 300 ms.
 	Rest time.Duration
+	// Fresh makes and closes a side for every turn, where the memory of the device or of the host
+	// does not hold both at once.
+	Fresh bool
 	// Ours and Peer make the sides; Peer may be nil.
 	Ours, Peer NewRunner
 	PeerName   string
@@ -103,14 +118,24 @@ type TrainReport struct {
 	PeerName string  `json:"peer_name,omitempty"`
 	Peer     *Sample `json:"peer_tok_per_s,omitempty"`
 	Ratio    *Sample `json:"ratio,omitempty"`
+	// FLOPs are the model FLOPs of a token, counted the same for both sides; CommonFLOPs what papers
+	// count, 6 for each parameter. TFLOPS of the sides follow from the medians.
+	FLOPs       float64 `json:"model_flops_per_token"`
+	CommonFLOPs float64 `json:"six_per_parameter_flops_per_token"`
+	OursTFLOPS  float64 `json:"ours_model_tflops"`
+	PeerTFLOPS  float64 `json:"peer_model_tflops,omitempty"`
+	// Agreement is how far losses and norms of the two sides were apart.
+	Agreement *Agreement `json:"agreement,omitempty"`
 	// About is what the peer says of itself, unchanged.
 	About map[string]any `json:"peer,omitempty"`
 	// Pipeline is how long our compute stream waited and for what; Details has our
 	// other figures.
 	Pipeline *PipelineSample `json:"pipeline,omitempty"`
 	Details  *Details        `json:"details,omitempty"`
-	// Profile is the device time of the operations of the timed steps.
-	Profile []profile.Time `json:"profile,omitempty"`
+	// Profile is the device time of the operations of ProfileSteps steps: those that count, and of
+	// each turn the one before and the one after.
+	Profile      []profile.Time `json:"profile,omitempty"`
+	ProfileSteps int            `json:"profile_steps,omitempty"`
 	// StepSeconds are the times of all steps in the order they ran.
 	StepSeconds struct {
 		Ours []float64 `json:"ours"`
@@ -118,17 +143,19 @@ type TrainReport struct {
 	} `json:"step_seconds"`
 }
 
-// trainSide is a runner and what it has measured.
+// trainSide is a side and what it has measured.
 type trainSide struct {
 	name    string
-	runner  TrainRunner
+	make    NewRunner
+	runner  TrainRunner // nil: closed
 	rates   []float64
 	seconds []float64
 }
 
 // Train runs both sides in turn, the same number of steps each, and compares
-// them. The sides live as long as the comparison: nothing is loaded between
-// rounds, and who goes first changes from round to round.
+// them. The sides live as long as the comparison, unless o.Fresh: nothing is loaded between
+// rounds, and who goes first changes from round to round. It is an error where the sides' losses
+// are not those of the same training.
 func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 	defer func() {
 		if err != nil {
@@ -136,8 +163,12 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 		}
 	}()
 	o.setDefaults()
-	load := loadNow()
-	var sides []*trainSide
+	r = &TrainReport{TrainSetup: o.TrainSetup, Rounds: o.Rounds, Steps: o.Steps, Load: loadNow()}
+	sides := []*trainSide{{name: "mt", make: o.Ours}}
+	if o.Peer != nil {
+		r.PeerName = o.PeerName
+		sides = append(sides, &trainSide{name: o.PeerName, make: o.Peer})
+	}
 	defer func() {
 		for _, s := range sides {
 			if closing := s.close(); err == nil {
@@ -145,45 +176,104 @@ func Train(ctx context.Context, o TrainOptions) (r *TrainReport, err error) {
 			}
 		}
 	}()
-	start := func(name string, make NewRunner) error {
-		runner, err := make(ctx, o.TrainSetup)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		sides = append(sides, &trainSide{name: name, runner: runner})
-		return nil
-	}
-	if err := start("mt", o.Ours); err != nil {
-		return nil, err
-	}
-	if o.Peer != nil {
-		if err := start(o.PeerName, o.Peer); err != nil {
-			return nil, err
-		}
-	}
-	if err := sameModel(sides); err != nil {
-		return nil, err
-	}
-	for round := range o.Rounds {
-		for i := range sides {
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			time.Sleep(o.Rest)
-			if err := sides[(i+round)%len(sides)].run(o.Steps); err != nil {
+	if !o.Fresh {
+		for _, s := range sides {
+			if err := s.start(ctx, o.TrainSetup); err != nil {
 				return nil, err
 			}
 		}
-	}
-	r = o.report(sides)
-	if a, ok := sides[0].runner.(*ours); ok {
-		r.Details = a.details()
-		if r.Profile, err = a.run.Times(); err != nil {
+		if err := r.compare(sides); err != nil { // the warm-up
 			return nil, err
 		}
 	}
-	r.Load = load
+	for round := range o.Rounds {
+		if err := o.round(ctx, r, sides, round); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.sum(sides); err != nil {
+		return nil, err
+	}
+	for _, s := range sides {
+		if err := r.take(s); err != nil {
+			return nil, err
+		}
+	}
 	return r, nil
+}
+
+// round gives each side its turn.
+func (o *TrainOptions) round(ctx context.Context, r *TrainReport, sides []*trainSide, round int) error {
+	var done []*trainSide
+	for i := range sides {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		time.Sleep(o.Rest)
+		s := sides[(i+round)%len(sides)]
+		if o.Fresh {
+			if err := s.start(ctx, o.TrainSetup); err != nil {
+				return err
+			}
+		}
+		if err := s.run(o.Steps); err != nil {
+			return err
+		}
+		if o.Fresh {
+			if err := r.take(s); err != nil {
+				return err
+			}
+			last := *s // its records outlive the runner
+			if err := s.close(); err != nil {
+				return err
+			}
+			done = append(done, &last)
+		}
+	}
+	if !o.Fresh {
+		done = sides
+	} else if round%2 == 1 && len(done) == 2 {
+		done[0], done[1] = done[1], done[0]
+	}
+	return r.compare(done)
+}
+
+// compare returns an error unless the sides train the same model and compute the same.
+func (r *TrainReport) compare(sides []*trainSide) error {
+	if err := sameModel(sides); err != nil || len(sides) < 2 {
+		return err
+	}
+	a, ok := sides[0].runner.(recorder)
+	b, both := sides[1].runner.(recorder)
+	if !ok || !both {
+		return nil
+	}
+	most, err := compare(sides[0].name, sides[1].name, r.DType, a.Records(), b.Records())
+	if err != nil {
+		return err
+	}
+	if r.Agreement != nil { // of another lifetime
+		most.Loss, most.GradNorm = max(most.Loss, r.Agreement.Loss), max(most.GradNorm, r.Agreement.GradNorm)
+	}
+	r.Agreement = &most
+	return nil
+}
+
+// take keeps what the runner of a side tells of itself.
+func (r *TrainReport) take(s *trainSide) (err error) {
+	if a, ok := s.runner.(interface{ About() map[string]any }); ok {
+		r.About = a.About()
+	}
+	if a, ok := s.runner.(*ours); ok {
+		p := a.timed
+		r.Pipeline, r.Details = &p, a.details()
+		r.ProfileSteps = len(a.records) - a.warmup
+		r.Profile, err = a.run.Times()
+	}
+	if len(r.Profile) == 0 {
+		r.ProfileSteps = 0
+	}
+	return err
 }
 
 func (o *TrainOptions) setDefaults() {
@@ -204,6 +294,12 @@ func (o *TrainOptions) setDefaults() {
 	}
 	if o.DType == "" {
 		o.DType = "fp32"
+	}
+	if o.Device == "" {
+		o.Device = "cpu"
+	}
+	if o.Given == nil && o.Shape.VocabSize > 0 {
+		o.Given = newHandover(o.Shape)
 	}
 }
 
@@ -228,6 +324,15 @@ func sameModel(sides []*trainSide) error {
 	return nil
 }
 
+// start makes the runner.
+func (s *trainSide) start(ctx context.Context, setup TrainSetup) (err error) {
+	if s.runner, err = s.make(ctx, setup); err != nil {
+		s.runner = nil
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	return nil
+}
+
 // run times steps of one side.
 func (s *trainSide) run(steps int) error {
 	seconds, tokens, err := s.runner.RunSteps(steps)
@@ -246,9 +351,11 @@ func (s *trainSide) run(steps int) error {
 	return nil
 }
 
-// close ends the runner, if it can be ended.
+// close ends the runner, if there is one that can be ended.
 func (s *trainSide) close() error {
-	if c, ok := s.runner.(io.Closer); ok {
+	c, ok := s.runner.(io.Closer)
+	s.runner = nil
+	if ok {
 		if err := c.Close(); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -256,24 +363,32 @@ func (s *trainSide) close() error {
 	return nil
 }
 
-// report sums up what the sides measured.
-func (o *TrainOptions) report(sides []*trainSide) *TrainReport {
-	r := &TrainReport{TrainSetup: o.TrainSetup, Rounds: o.Rounds, Steps: o.Steps, Ours: Summarize(sides[0].rates)}
-	r.StepSeconds.Ours = sides[0].seconds
-	if a, ok := sides[0].runner.(interface{ Pipeline() PipelineSample }); ok {
-		p := a.Pipeline()
-		r.Pipeline = &p
+// sum works out what the sides measured.
+func (r *TrainReport) sum(sides []*trainSide) error {
+	r.Ours, r.StepSeconds.Ours = Summarize(sides[0].rates), sides[0].seconds
+	if len(sides) == 2 {
+		r.Peer, r.Ratio = beside(sides[0].rates, sides[1].rates)
+		r.StepSeconds.Peer = sides[1].seconds
 	}
-	if len(sides) == 1 {
-		return r
+	if r.Shape.VocabSize == 0 {
+		return nil
 	}
-	r.PeerName = o.PeerName
-	r.Peer, r.Ratio = beside(sides[0].rates, sides[1].rates)
-	r.StepSeconds.Peer = sides[1].seconds
-	if a, ok := sides[1].runner.(interface{ About() map[string]any }); ok {
-		r.About = a.About()
+	c, err := r.Shape.Config()
+	if err != nil {
+		return err
 	}
-	return r
+	r.FLOPs, r.CommonFLOPs = flopsPerToken(c, r.Shape.SeqLen), 6*float64(c.Params())
+	r.OursTFLOPS = r.Ours.Median * r.FLOPs / 1e12
+	if r.Peer != nil {
+		r.PeerTFLOPS = r.Peer.Median * r.FLOPs / 1e12
+	}
+	return nil
+}
+
+// flopsPerToken are the model FLOPs of a token in rows of the given length, as the whole program
+// counts them.
+func flopsPerToken(c *model.Config, rowTokens int) float64 {
+	return c.FLOPs(int64(rowTokens), c.AttendedPairs(rowTokens)) / float64(rowTokens)
 }
 
 // WriteTable prints r for a person.
@@ -288,6 +403,12 @@ func (r *TrainReport) WriteTable(w io.Writer) error {
 	rows := [][]string{{"", "tokens/s"}, {"mt", whole(r.Ours)}}
 	if r.Peer != nil {
 		rows = append(rows, []string{r.PeerName, whole(*r.Peer)}, []string{"ratio", r.Ratio.String()})
+		if r.PeerTFLOPS > 0 {
+			rows = append(rows, []string{"model TFLOP/s of both", fmt.Sprintf("%.3g and %.3g", r.OursTFLOPS, r.PeerTFLOPS)})
+		}
+		if a := r.Agreement; a != nil {
+			rows = append(rows, []string{"losses, norms differ by", fmt.Sprintf("%.1g, %.1g in %d steps", a.Loss, a.GradNorm, a.Steps)})
+		}
 	}
 	if r.Pipeline != nil {
 		rows = append(rows, []string{"compute stalled", fmt.Sprintf("%.2f %% of the step", 100*r.Pipeline.Share)})
@@ -296,6 +417,11 @@ func (r *TrainReport) WriteTable(w io.Writer) error {
 		rows = append(rows, []string{"model TFLOP/s", fmt.Sprintf("%.3g, executed %.3g", d.TFLOPS, d.TFLOPSExecuted)},
 			[]string{"device memory", fmt.Sprintf("%.3f GiB of %s", float64(d.DeviceBytes)/(1<<30), d.Device)},
 			[]string{"host to device", fmt.Sprintf("%.2f GB/s", d.H2DGBps)}, []string{"device to host", fmt.Sprintf("%.2f GB/s", d.D2HGBps)})
+	}
+	if r.Details != nil {
+		for _, n := range r.Details.Notes {
+			rows = append(rows, []string{"note", n})
+		}
 	}
 	for _, t := range r.Profile {
 		rows = append(rows, []string{t.Op + " " + t.Shape, fmt.Sprintf("%d calls, %.3f ms", t.Calls, t.Total.Seconds()*1e3)})

@@ -74,6 +74,77 @@ func TestTrainAlternates(t *testing.T) {
 	}
 }
 
+// TestTrainFresh: where the device does not hold both, a side is made for its turn and closed
+// after it.
+func TestTrainFresh(t *testing.T) {
+	var log []string
+	side := func(name string) NewRunner {
+		return func(context.Context, TrainSetup) (TrainRunner, error) {
+			log = append(log, name+" made")
+			return &recorded{scripted{name: name, log: &log, tokens: 10, times: []float64{1}}, []StepRecord{{2, 3}}}, nil
+		}
+	}
+	r, err := Train(t.Context(), TrainOptions{Rounds: 2, Steps: 1, Rest: time.Nanosecond, Fresh: true, PeerName: "b", Ours: side("a"), Peer: side("b")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "a made,a 1,a closed,b made,b 1,b closed,b made,b 1,b closed,a made,a 1,a closed"
+	if got := strings.Join(log, ","); got != want {
+		t.Errorf("order is %s\nwant     %s", got, want)
+	}
+	if len(r.StepSeconds.Ours) != 2 || r.Agreement == nil || r.Agreement.Steps != 1 {
+		t.Errorf("steps %v, agreement %v", r.StepSeconds.Ours, r.Agreement)
+	}
+}
+
+// recorded is a runner that tells what it computed.
+type recorded struct {
+	scripted
+	records []StepRecord
+}
+
+func (r *recorded) Records() []StepRecord { return r.records }
+
+// TestTrainWantsTheSameTraining: a comparison of sides whose losses differ is an error.
+func TestTrainWantsTheSameTraining(t *testing.T) {
+	for _, fresh := range []bool{false, true} {
+		var log []string
+		side := func(name string, loss float64) NewRunner {
+			return ready(&recorded{scripted{name: name, log: &log, tokens: 1, times: []float64{1}}, []StepRecord{{loss, 1}}}, nil)
+		}
+		_, err := Train(t.Context(), TrainOptions{Rounds: 1, Steps: 1, Rest: time.Nanosecond, Fresh: fresh, PeerName: "b", Ours: side("a", 2), Peer: side("b", 2.1)})
+		if err == nil || !strings.Contains(err.Error(), "step 1: the loss is 2 in mt and 2.1 in b") {
+			t.Errorf("fresh %v: %v", fresh, err)
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	a := []StepRecord{{2, 1}, {4, 1}}
+	for _, tt := range []struct {
+		name, dtype string
+		b           []StepRecord
+		most        Agreement
+		want        string
+	}{
+		{"the same", "fp32", a, Agreement{Steps: 2}, ""},
+		{"roundings", "bf16", []StepRecord{{2, 1.0078125}, {4.00390625, 1}}, Agreement{2, 0.0009765625, 0.0078125}, ""},
+		{"roundings of fp32", "fp32", []StepRecord{{2, 1.00006103515625}, {4, 1}}, Agreement{2, 0, 0.00006103515625}, ""},
+		{"too much for fp32", "fp32", []StepRecord{{2, 1}, {4.00390625, 1}}, Agreement{}, "step 2: the loss is 4 in a and 4.00391 in b"},
+		{"the norm", "bf16", []StepRecord{{2, 1}, {4, 0.9}}, Agreement{}, "step 2: the norm of the gradients is 1 in a and 0.9 in b"},
+		{"not a number", "bf16", []StepRecord{{2, 1}, {math.NaN(), 1}}, Agreement{}, "step 2: the loss"},
+		{"other steps", "bf16", a[:1], Agreement{}, "a did 2 steps and b 1"},
+	} {
+		most, err := compare("a", "b", tt.dtype, a, tt.b)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+		if err == nil && most != tt.most {
+			t.Errorf("%s: %+v, want %+v", tt.name, most, tt.most)
+		}
+	}
+}
+
 func TestTrainAlone(t *testing.T) {
 	var log []string
 	r, err := Train(t.Context(), TrainOptions{
@@ -149,81 +220,162 @@ func fakePython(t *testing.T, script string) string {
 	return path
 }
 
-func TestTorchProtocol(t *testing.T) {
+// plain is what the tests of the protocol start; its script is never read by a fake python.
+var plain = trainPeers["torch"]
+
+// tinySetup is the smallest there is.
+func tinySetup() TrainSetup {
+	return TrainSetup{Shape: TrainShapes()["tiny"].With(TrainShape{Layers: 1, Rows: 2, SeqLen: 16}), DType: "fp32", Threads: 1, Warmup: 1, Device: "cpu"}
+}
+
+func TestPeerProtocol(t *testing.T) {
 	python := fakePython(t, `
-echo '{"ready": true, "torch": "9.9"}'
+for f in "$1" "$2/common.py" "$2/handover.json" "$2/weights.f32" "$2/batches.i32"; do
+  test -s "$f" || { echo "there is no $f" >&2; exit 1; }
+done
+echo '{"ready": true, "torch": "9.9", "parameters": 12, "loss": [3], "grad_norm": [0.5]}'
 while read word k; do
   case "$word $k" in
-    "run 2") echo '{"seconds": [0.5, 0.25], "tokens": 64, "loss": [2, 1]}' ;;
+    "run 4") echo '{"seconds": [9, 0.5, 0.25, 7], "tokens": 128, "loss": [2, 1, 4, 6], "grad_norm": [1, 2, 3, 5]}' ;;
+    "run 5") echo '{"seconds": [1], "tokens": 128}' ;;
     *) echo '{"error": "what is '$word'"}' ;;
   esac
 done
 `)
-	p, err := startTorch(t.Context(), python, TrainSetup{DType: "fp32", Threads: 2})
+	p, err := plain.start(t.Context(), python, tinySetup(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.About()["torch"] != "9.9" {
+	if p.About()["torch"] != "9.9" || p.Parameters() != 12 {
 		t.Errorf("about is %v", p.About())
 	}
 	seconds, tokens, err := p.RunSteps(2)
 	if err != nil || tokens != 64 || !reflect.DeepEqual(seconds, []float64{0.5, 0.25}) {
-		t.Errorf("steps took %v, %d tokens, error %v", seconds, tokens, err)
+		t.Errorf("steps took %v, %d tokens, error %v; want those in the middle", seconds, tokens, err)
 	}
-	if _, _, err := p.RunSteps(3); err == nil || err.Error() != "what is run" {
+	if want := []StepRecord{{3, 0.5}, {2, 1}, {1, 2}, {4, 3}, {6, 5}}; !reflect.DeepEqual(p.Records(), want) {
+		t.Errorf("records are %v, want %v", p.Records(), want)
+	}
+	if _, _, err := p.RunSteps(3); err == nil || !strings.Contains(err.Error(), "asked for 5 steps, it reports 1") {
+		t.Errorf("error %v of too few steps", err)
+	}
+	if _, _, err := p.RunSteps(4); err == nil || err.Error() != "what is run" {
 		t.Errorf("error %v, want what the process answers", err)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
+	if _, err := os.Stat(p.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left behind: %v", p.dir, err)
+	}
 }
 
-func TestTorchFailures(t *testing.T) {
+func TestPeerFailures(t *testing.T) {
 	tests := []struct {
 		name, script string
 		want         string
 	}{
 		{"not installed", "echo \"No module named 'torch'\" >&2; exit 1", "exit status 1: No module named 'torch'"},
+		{"how to install", "exit 1", "pip install torch transformers"},
 		{"no greeting", "echo '{}'; cat >&2", `it begins with "{}"`},
 		{"not JSON", "echo hello; cat >&2", `it wrote "hello"`},
 		{"silent end", "exit 0", "its output ended"},
 	}
+	t.Setenv("TMPDIR", t.TempDir())
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := startTorch(t.Context(), fakePython(t, tt.script), TrainSetup{})
+			_, err := plain.start(t.Context(), fakePython(t, tt.script), tinySetup(), nil)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if left, err := filepath.Glob(filepath.Join(os.TempDir(), "mt-bench-*")); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
 			}
 		})
 	}
 	t.Run("ends between rounds", func(t *testing.T) {
-		p, err := startTorch(t.Context(), fakePython(t, "echo '{\"ready\": true}'; read x; echo killed >&2; exit 7"), TrainSetup{})
+		p, err := plain.start(t.Context(), fakePython(t, "echo '{\"ready\": true}'; read x; echo killed >&2; exit 7"), tinySetup(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := p.RunSteps(1); err == nil || err.Error() != "exit status 7: killed" {
 			t.Errorf("error %v, want that of the process", err)
 		}
+		if err := os.RemoveAll(p.dir); err != nil {
+			t.Error(err)
+		}
 	})
+	for name, s := range trainPeers {
+		if _, err := peerScripts.ReadFile("peers/" + s.script); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.Contains(s.needs, "pip install") {
+			t.Errorf("%s: %q does not say how to install it", name, s.needs)
+		}
+	}
 	t.Run("no interpreter", func(t *testing.T) {
 		t.Setenv(PythonVariable, filepath.Join(t.TempDir(), "none"))
-		_, err := StartTorch(t.Context(), TrainSetup{})
-		if err == nil || !strings.Contains(err.Error(), PythonVariable) {
+		start, _, err := TrainPeer("torch", "cpu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := start(t.Context(), tinySetup()); err == nil || !strings.Contains(err.Error(), PythonVariable) {
 			t.Errorf("error %v does not name %s", err, PythonVariable)
 		}
 	})
 }
 
-func TestTorchArgumentsNameTheShape(t *testing.T) {
-	got := strings.Join(torchArguments(TrainSetup{Shape: TrainShapes()["hidden1024"], DType: "bf16", Threads: 3, Warmup: 1}), " ")
-	const want = "--serve --dtype bf16 --threads 3 --warmup 1 --hidden-size 1024 --intermediate-size 2816 --num-hidden-layers 4 " +
-		"--num-attention-heads 16 --num-key-value-heads 8 --vocab-size 4096 --rows 4 --seq-len 512"
-	if got != want {
-		t.Errorf("arguments are %s\nwant %s", got, want)
+// TestTurnsTakeWhatWasChosen: the process of a later turn is told what the first found fastest.
+func TestTurnsTakeWhatWasChosen(t *testing.T) {
+	t.Setenv(PythonVariable, fakePython(t, `
+if grep -q '"chosen"' "$2/handover.json"; then grep -A9 '"chosen"' "$2/handover.json" | tr -d ' \n' >&2; exit 1; fi
+echo '{"ready": true, "setting": {"stay": true}, "micro_rows": 8}'
+read x || true
+`))
+	start, title, err := TrainPeer("fsdp2", "cuda")
+	if err != nil || !strings.Contains(title, "FSDP2") {
+		t.Fatal(title, err)
 	}
-	shape := TrainShape{Heads: 2, HeadDim: 24, AttentionBias: true}
-	if got := strings.Join(torchArguments(TrainSetup{Shape: shape}), " "); !strings.HasSuffix(got, " --head-dim 24 --attention-bias 1") {
-		t.Errorf("arguments are %s: no head dimension or no bias", got)
+	first, err := start(t.Context(), tinySetup())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.(*trainPeer).Close(); err != nil {
+		t.Error(err)
+	}
+	_, err = start(t.Context(), tinySetup())
+	if err == nil || !strings.Contains(err.Error(), `"micro_rows":8`) || !strings.Contains(err.Error(), `"stay":true`) {
+		t.Errorf("the second process is told %v", err)
+	}
+}
+
+// TestWhatIsNotInstalled: what is missing is named before anything runs, with how to install it.
+func TestWhatIsNotInstalled(t *testing.T) {
+	for script, want := range map[string]string{
+		"echo":                                 "",
+		"shift 2; echo $2":                     "has no deepspeed; it needs torch and deepspeed (pip install torch deepspeed",
+		"exit 3":                               "exit status 3; set MT_PYTHON to an interpreter with torch and deepspeed",
+		`test "$1 $3" = "-c torch" || echo $*`: "",
+	} {
+		t.Setenv(PythonVariable, fakePython(t, script))
+		err := CheckTrainPeer(t.Context(), "zero3")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", script, err, want)
+		}
+	}
+}
+
+func TestTrainPeerNames(t *testing.T) {
+	for _, tt := range []struct{ name, device, want string }{
+		{"nobody", "cpu", "want fsdp2, megatrain, torch, torch-compile, zero3"},
+		{"megatrain", "cpu", "--peer megatrain runs with --device cuda, not with cpu"},
+		{"torch-compile", "cuda", "--device cpu, not with cuda"},
+		{"zero3", "cuda", ""},
+	} {
+		_, _, err := TrainPeer(tt.name, tt.device)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s on %s: %v, want %q", tt.name, tt.device, err, tt.want)
+		}
 	}
 }
 

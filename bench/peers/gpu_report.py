@@ -4,8 +4,8 @@
     python3 bench/peers/gpu_report.py DIR [PART=OUTCOME ...]
 
 Prints to standard output. Needs the standard library alone. Tokens a second are
-medians of the timed steps; a ratio's range pairs every run of mt with every run
-of the peer.
+medians of the timed steps; a ratio is that of the two sides of one part, and its
+range that of the parts that compare the same.
 """
 
 import json
@@ -27,10 +27,6 @@ def rates_of_mt(run):
         return []
     tokens = run["shape"]["rows"] * run["shape"]["seq_len"]
     return [tokens / s for s in run["step_seconds"]["ours"]]
-
-
-def rates_of_peer(run):
-    return [run["tokens"] / s for s in run["seconds"]] if run else []
 
 
 def middle(values):
@@ -71,20 +67,49 @@ def run_rows(folder, names):
     return rows
 
 
+PEERS = (
+    ("FSDP2 with CPU offload, rows of 1024", ("fsdp2-1024", "fsdp2-again")),
+    ("FSDP2 with CPU offload, rows of 8192", ("fsdp2-8192",)),
+    ("ZeRO-3 with CPU offload, rows of 1024", ("zero3-1024", "zero3-again")),
+    ("ZeRO-3 with CPU offload, rows of 8192", ("zero3-8192",)),
+    ("MegaTrain, rows of 1024", ("megatrain-1024",)),
+    ("plain PyTorch, 2 blocks, rows of 1024", ("torch-1024",)),
+)
+
+
 def ratios(folder):
-    rows = [["against FSDP2 with CPU offload", "mt tokens/s", "FSDP2 tokens/s", "ratio"]]
-    for label, ours, peers in (
-        ("sequence 1024", ("seq1024", "again1024"), ("fsdp2-1024", "fsdp2-again")),
-        ("sequence 8192", ("seq8192",), ("fsdp2-8192",)),
-    ):
-        a = [v for n in ours for v in rates_of_mt(load(folder, n))]
-        b = [v for n in peers for v in rates_of_peer(load(folder, n))]
-        ratio = "not measured"
-        if a and b:
-            pairs = sorted(x / y for x in a for y in b)
-            ratio = f"{statistics.median(a) / statistics.median(b):.2f} [{pairs[0]:.2f}–{pairs[-1]:.2f}]"
-        rows.append([label, middle(a), middle(b), ratio])
+    """Both sides' model TFLOP/s count the same; how far losses and norms of the gradients were
+    apart shows that they train the same."""
+    rows = [["beside", "mt tokens/s", "peer tokens/s", "model TFLOP/s", "ratio", "losses, norms differ by", "the peer's setting"]]
+    for label, names in PEERS:
+        runs = [r for r in (load(folder, n) for n in names) if r and r.get("ratio")]
+        if not runs:
+            rows.append([label, "not measured", "not measured", "", "", "", ""])
+            continue
+        every = sorted(r["ratio"]["median"] for r in runs)
+        agreement = [r["agreement"] for r in runs if r.get("agreement")]
+        about = runs[-1].get("peer") or {}
+        rows.append([
+            label, middle([r["ours_tok_per_s"]["median"] for r in runs]), middle([r["peer_tok_per_s"]["median"] for r in runs]),
+            f"{runs[-1]['ours_model_tflops']:.3g} and {runs[-1]['peer_model_tflops']:.3g}",
+            f"{statistics.median(every):.2f} [{every[0]:.2f}–{every[-1]:.2f}]",
+            f"{max(a['loss'] for a in agreement):.1g}, {max(a['grad_norm'] for a in agreement):.1g}" if agreement else "",
+            f"{about.get('micro_rows')} rows at once {json.dumps(about.get('setting')) if about.get('setting') else ''}".strip(),
+        ])
     return rows
+
+
+def notes(folder, names):
+    """What the device had to say: memory that could not be pinned, products that cuBLASLt refused."""
+    said = {}
+    for name in names:
+        r = load(folder, name) or {}
+        for n in r.get("notes") or (r.get("details") or {}).get("notes") or []:
+            said.setdefault(n, []).append(name)
+    print("## Notes of the device\n")
+    for n, where in said.items():
+        print(f"- {n} ({', '.join(where)})")
+    print("" if said else "None.\n")
 
 
 def profile(run):
@@ -98,7 +123,9 @@ def profile(run):
         flops = f"{p['flops'] / p['total_ns'] / 1e3:.0f}" if p.get("flops") else ""
         rows.append([f"{p['op']} {p.get('shape', '')}".strip(), p["calls"], f"{p['total_ns'] / 1e6:.2f}", f"{100 * p['total_ns'] / total:.1f} %", flops])
     table(rows)
-    print(f"Operations together {total / 1e9:.3f} s of {run['pipeline']['compute_s']:.3f} s of the compute stream; with events around each, so slower than the runs above.\n")
+    steps, timed = run["profile_steps"], len(run["step_seconds"]["ours"])
+    print(f"Operations together {total / steps / 1e9:.3f} s a step, over {steps} steps, of {run['pipeline']['compute_s'] / timed:.3f} s "
+          "of the compute stream; with events around each, so slower than the runs above.\n")
 
 
 def main():
@@ -111,11 +138,12 @@ def main():
           f"{machine.get('host_memory_available', 0) / 2**30:.0f} GiB of host memory free; {machine.get('blocks')} blocks where not said otherwise.\n")
     selftest(load(folder, "selftest"))
     print("## Training steps\n")
-    names = ["seq1024", "again1024", "seq8192", "batch-16", "batch-32", "batch-64", "depth-slots2", "depth-slots4", "depth-grad1",
+    names = ["seq1024", "seq8192", "batch-16", "batch-32", "batch-64", "depth-slots2", "depth-slots4", "depth-grad1",
              "budget-14b", "budget-32k", "full-7b"]
     table(run_rows(folder, names))
     table(ratios(folder))
     profile(load(folder, "profile"))
+    notes(folder, ["selftest", *names, "profile", *(n for _, parts in PEERS for n in parts)])
     print("## Parts\n")
     for name, outcome in outcomes:
         print(f"- {name}: {outcome}")

@@ -1,0 +1,221 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"mt/internal/chart"
+	"mt/internal/human"
+	"mt/internal/measure"
+	"mt/internal/parallel"
+)
+
+// CopyOptions say what Copy measures. Zero fields take their default.
+type CopyOptions struct {
+	OnDevice
+	Bytes []int64 // sizes of copies; default 64 KiB to 64 MiB, on a GPU to 256 MiB
+}
+
+// CopyReport is how fast bytes move: between host and device, inside the device's
+// memory, and in the host's.
+type CopyReport struct {
+	Where
+	Rows []CopyRow `json:"rows"`
+	// LaunchUS is what the smallest operation costs, in microseconds: to enqueue it, on the
+	// stream among many, and from enqueueing it until the host knows that it is complete.
+	LaunchUS struct {
+		Enqueue   Sample `json:"enqueue"`
+		Stream    Sample `json:"stream"`
+		RoundTrip Sample `json:"round_trip"`
+	} `json:"launch_us"`
+	LeftOut []string `json:"left_out,omitempty"` // what the device had no memory for
+}
+
+// CopyRow is one way to move bytes. Rates are in 10⁹ bytes a second. Copies between host
+// and device count every byte once; those within one memory count it as read and as
+// written, and so do updates.
+type CopyRow struct {
+	What   string `json:"what"`
+	Memory string `json:"memory,omitempty"` // of the host: pinned, registered or pageable
+	Bytes  int64  `json:"bytes"`            // that are copied, or in the layer's weights and moments
+	GBps   Sample `json:"gb_per_s"`
+	Runs   int    `json:"runs"`
+}
+
+// Copy measures copies of every size, and the host's updates over as many bytes.
+func Copy(ctx context.Context, o CopyOptions) (*CopyReport, error) {
+	if len(o.Bytes) == 0 {
+		o.Bytes = [][]int64{{64 << 10}, {64 << 10, 1 << 20, 16 << 20, 64 << 20}, {64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20}}[o.scale()]
+	}
+	r := &CopyReport{}
+	err := o.with("copy", func(m *measure.Meter, w Where) error {
+		r.Where = w
+		for _, bytes := range o.Bytes {
+			if err := r.device(ctx, o, m, bytes); err != nil {
+				return err
+			}
+		}
+		if err := o.next(ctx, "launches"); err != nil {
+			return err
+		}
+		l, err := m.Launch()
+		if err != nil {
+			return err
+		}
+		for to, t := range map[*Sample]measure.Seconds{&r.LaunchUS.Enqueue: l.Enqueue, &r.LaunchUS.Stream: l.Stream, &r.LaunchUS.RoundTrip: l.RoundTrip} {
+			*to = Sample{Median: t.Median * 1e6, Min: t.Least * 1e6, Max: t.Most * 1e6}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.host(ctx, o); err != nil {
+		return nil, fmt.Errorf("bench copy: %w", err)
+	}
+	return r, nil
+}
+
+func (r *CopyReport) add(what, memory string, bytes int64, moved float64, t measure.Seconds) {
+	r.Rows = append(r.Rows, CopyRow{What: what, Memory: memory, Bytes: bytes, GBps: rateOf(moved/1e9, t), Runs: t.Runs})
+}
+
+// device measures copies of one size by the device.
+func (r *CopyReport) device(ctx context.Context, o CopyOptions, m *measure.Meter, bytes int64) error {
+	leave := func(what string, err error) error {
+		if outOfMemory(err) {
+			r.LeftOut = append(r.LeftOut, fmt.Sprintf("%s of %s: %v", what, human.Bytes(bytes), err))
+			return nil
+		}
+		return err
+	}
+	n := float64(bytes)
+	for _, kind := range []measure.Memory{measure.Pinned, measure.Registered, measure.Pageable} {
+		if err := o.next(ctx, "copies of %s, %s", human.Bytes(bytes), kind); err != nil {
+			return err
+		}
+		up, err := m.H2D(bytes, kind)
+		if err != nil {
+			return leave("copies", err)
+		}
+		r.add("h2d", kind.String(), bytes, n, up)
+		down, err := m.D2H(bytes, kind)
+		if err != nil {
+			return leave("copies", err)
+		}
+		r.add("d2h", kind.String(), bytes, n, down)
+		up, down, err = m.Both(bytes, kind)
+		if err != nil {
+			return leave("copies both ways", err)
+		}
+		r.add("h2d, both ways", kind.String(), bytes, n, up)
+		r.add("d2h, both ways", kind.String(), bytes, n, down)
+	}
+	inside, err := m.D2D(bytes)
+	if err != nil {
+		return leave("d2d", err)
+	}
+	r.add("d2d", "", bytes, 2*n, inside)
+	return nil
+}
+
+// host measures copies and updates of the host's memory, on all cores.
+func (r *CopyReport) host(ctx context.Context, o CopyOptions) error {
+	pool := parallel.New(o.Threads)
+	defer pool.Close()
+	for _, bytes := range o.Bytes {
+		if err := o.next(ctx, "the host's memory, %s", human.Bytes(bytes)); err != nil {
+			return err
+		}
+		t, err := measure.Memcpy(pool, bytes, o.options())
+		if err != nil {
+			return err
+		}
+		r.add("host copy", "", bytes, 2*float64(bytes), t)
+		for _, u := range []measure.Update{{Params: bytes / 12}, {Params: bytes / 12, Split: true}, {Params: bytes / 12, Split: true, BF16: true}} {
+			name, grad := "fp32", "fp32"
+			if u.Split {
+				name = "split"
+			}
+			if u.BF16 {
+				grad = "bf16"
+			}
+			t, norm, err := measure.AdamW(pool, u, o.options())
+			if err != nil {
+				return err
+			}
+			r.add(fmt.Sprintf("host AdamW, %s, %s gradient", name, grad), "", bytes, float64(u.Bytes()), t)
+			r.add(fmt.Sprintf("host norm of a %s gradient, %s", grad, name), "", bytes, float64(u.GradBytes()), norm)
+		}
+	}
+	return nil
+}
+
+// WriteTable prints the report for people.
+func (r *CopyReport) WriteTable(w io.Writer) error {
+	if _, err := fmt.Fprintf(w, "copies and updates in GB/s (10⁹ bytes), median [least–most]; %s\n%s", r.Where, busy(r.Load)); err != nil {
+		return err
+	}
+	rows := [][]string{{"what", "host memory", "size", "GB/s", "runs"}}
+	for _, row := range r.Rows {
+		rows = append(rows, []string{row.What, row.Memory, human.Bytes(row.Bytes), row.GBps.String(), strconv.Itoa(row.Runs)})
+	}
+	if err := writeTable(w, rows); err != nil {
+		return err
+	}
+	l := r.LaunchUS
+	if _, err := fmt.Fprintf(w, "the smallest operation, µs: to enqueue %s, on the stream %s, there and back %s\n", l.Enqueue, l.Stream, l.RoundTrip); err != nil {
+		return err
+	}
+	return writeLeftOut(w, r.LeftOut)
+}
+
+// writeLeftOut prints what was not measured and why.
+func writeLeftOut(w io.Writer, left []string) error {
+	for _, s := range left {
+		if _, err := fmt.Fprintln(w, "left out:", s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Chart draws rates over sizes: above those of the device, below those of the host.
+func (r *CopyReport) Chart() chart.Chart {
+	device, host := newLines(), newLines()
+	for _, row := range r.Rows {
+		to, label := device, row.What
+		switch {
+		case row.Memory != "":
+			label += ", " + row.Memory
+		case strings.HasPrefix(label, "host"):
+			to = host
+		}
+		to.add(label, float64(row.Bytes)/(1<<20), row.GBps.Median)
+	}
+	return chart.Chart{Title: "Copies and updates: " + r.Where.String(), X: chart.Axis{Title: "size, MiB", Log: true}, Panels: []chart.Panel{
+		{Y: chart.Axis{Title: "GB/s of the device", Log: true}, Series: device.series},
+		{Y: chart.Axis{Title: "GB/s of the host", Log: true}, Series: host.series}}}
+}
+
+// lines collects the points of series by their labels.
+type lines struct {
+	series []chart.Series
+	at     map[string]int
+}
+
+func newLines() *lines { return &lines{at: map[string]int{}} }
+
+func (l *lines) add(label string, x, y float64) {
+	i, ok := l.at[label]
+	if !ok {
+		i = len(l.series)
+		l.at[label] = i
+		l.series = append(l.series, chart.Series{Label: label})
+	}
+	s := &l.series[i]
+	s.X, s.Y = append(s.X, x), append(s.Y, y)
+}

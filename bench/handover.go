@@ -1,0 +1,123 @@
+package bench
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"mt/data"
+	"mt/internal/train"
+	"mt/model"
+)
+
+const (
+	// tableLen is the number of random weights that are handed over. It is prime, so
+	// the rows of no matrix fall on the same ones again and again.
+	tableLen = 4194301
+	// tableStd is their standard deviation.
+	tableStd = 0.02
+	// givenBatches is how many batches there are; after the last comes the first.
+	givenBatches = 8
+	// What config.json says beside the sizes, on both sides.
+	ropeTheta = 10000.0
+	normEps   = 1e-6
+)
+
+// Handover is what both sides of a comparison start from and train on. A matrix
+// that a checkpoint calls NAME has the weight table[(crc32(NAME) + i) mod tableLen]
+// at its element i, row by row; norms are 1 and biases 0. Billions of weights so
+// need 16 MiB, and either side fills its own without reading the other's.
+type Handover struct {
+	shape   TrainShape
+	table   []float32
+	batches [][]int32 // each Rows*SeqLen tokens
+}
+
+// weightTable is the table of every Handover; it is drawn once.
+var weightTable = sync.OnceValue(func() []float32 {
+	table, r := make([]float32, tableLen), rand.New(rand.NewPCG(3, 4))
+	for i := range table {
+		table[i] = float32(tableStd * r.NormFloat64())
+	}
+	return table
+})
+
+// newHandover draws weights and tokens for shape; the same each time.
+func newHandover(shape TrainShape) *Handover {
+	h := &Handover{shape: shape, table: weightTable(), batches: make([][]int32, givenBatches)}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range h.batches {
+		h.batches[i] = make([]int32, shape.Rows*shape.SeqLen)
+		for k := range h.batches[i] {
+			h.batches[i][k] = int32(r.IntN(shape.VocabSize))
+		}
+	}
+	return h
+}
+
+// row stores row r of p in dst, for train.SyntheticOptions.
+func (h *Handover) row(p model.Param, r int, dst []float32) {
+	if p.Dims < 2 { // norms, biases
+		var c model.Config // no offset of norms
+		model.InitRow(&c, p, r, 0, dst)
+		return
+	}
+	for ; len(dst) > 0; r, dst = r+1, dst[p.Cols:] {
+		for _, t := range p.Stored {
+			if r < t.Row || r >= t.Row+t.Rows {
+				continue
+			}
+			at := (uint64(crc32.ChecksumIEEE([]byte(t.Name))) + uint64(r-t.Row)*uint64(p.Cols)) % tableLen
+			for n := 0; n < p.Cols; at = 0 {
+				n += copy(dst[n:p.Cols], h.table[at:])
+			}
+		}
+	}
+}
+
+// batch is the rows of a step, counted from 1, for train.SyntheticOptions.
+func (h *Handover) batch(step int) []data.Row {
+	ids := h.batches[(step-1)%len(h.batches)]
+	rows := make([]data.Row, h.shape.Rows)
+	for i := range rows {
+		rows[i].IDs = ids[i*h.shape.SeqLen : (i+1)*h.shape.SeqLen]
+	}
+	return rows
+}
+
+// write puts what a peer needs into dir: weights.f32 and batches.i32 (little
+// endian), and handover.json with chosen in it unless that is nil.
+func (h *Handover) write(dir string, s TrainSetup, chosen map[string]any) error {
+	recipe := train.SyntheticRecipe
+	about := map[string]any{
+		"shape": s.Shape, "head_dim": s.Shape.headDim(), "rope_theta": ropeTheta, "rms_norm_eps": normEps,
+		"table": len(h.table), "batches": len(h.batches), "dtype": s.DType, "threads": s.Threads, "warmup": s.Warmup, "device": s.Device,
+		"learning_rate": train.SyntheticLR, "max_grad_norm": train.SyntheticMaxGradNorm,
+		"adam_beta1": recipe.Beta1, "adam_beta2": recipe.Beta2, "adam_epsilon": recipe.Eps, "weight_decay": recipe.WeightDecay,
+	}
+	if chosen != nil {
+		about["chosen"] = chosen
+	}
+	raw, err := json.MarshalIndent(about, "", " ")
+	if err != nil {
+		return err
+	}
+	weights := make([]byte, 0, 4*len(h.table))
+	for _, w := range h.table {
+		weights = binary.LittleEndian.AppendUint32(weights, math.Float32bits(w))
+	}
+	var tokens []byte
+	for _, b := range h.batches {
+		for _, id := range b {
+			tokens = binary.LittleEndian.AppendUint32(tokens, uint32(id))
+		}
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "handover.json"), raw, 0o644),
+		os.WriteFile(filepath.Join(dir, "weights.f32"), weights, 0o644), os.WriteFile(filepath.Join(dir, "batches.i32"), tokens, 0o644))
+}

@@ -1,0 +1,164 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+
+	"mt/device"
+	"mt/internal/chart"
+	"mt/internal/measure"
+	"mt/model"
+)
+
+// MatMulOptions say what MatMul measures. Zero fields take their default.
+type MatMulOptions struct {
+	OnDevice
+	DTypes  []device.DType // default: fp32 on a CPU, bf16 and fp32 on a GPU
+	Model   *model.Config  // whose products are measured; nil: squares alone
+	Name    string         // of Model
+	Tokens  int            // of a launch; default 1024 on a CPU, 8192 on a GPU
+	Squares []int          // default 512, 1024, 2048 on a CPU, 1024 … 8192 on a GPU
+}
+
+// MatMulReport is how fast the matrix products of a model are, and square ones.
+type MatMulReport struct {
+	Where
+	Model   string      `json:"model,omitempty"`
+	Tokens  int         `json:"tokens"`
+	Rows    []MatMulRow `json:"rows"`
+	LeftOut []string    `json:"left_out,omitempty"`
+}
+
+// MatMulRow is one shape. TFLOPS is 2·M·N·K, in 10¹² a second.
+type MatMulRow struct {
+	Name       string `json:"name"` // the weight's role, and the pass
+	DType      string `json:"dtype"`
+	M          int    `json:"m"`
+	N          int    `json:"n"`
+	K          int    `json:"k"`
+	TransA     bool   `json:"trans_a,omitempty"`
+	TransB     bool   `json:"trans_b,omitempty"`
+	Accumulate bool   `json:"accumulate,omitempty"` // added to an fp32 gradient
+	TFLOPS     Sample `json:"tflops"`
+	Runs       int    `json:"runs"`
+}
+
+// named is a product with its name.
+type named struct {
+	name string
+	measure.Product
+}
+
+// threeWays are the products of one weight (out, in) over so many tokens: its output, the
+// gradient of its input and its own gradient.
+func threeWays(name string, tokens, out, in int, dt device.DType) []named {
+	return []named{
+		{name + ", forward", measure.Product{M: tokens, N: out, K: in, TransB: true, DType: dt}},
+		{name + ", input's gradient", measure.Product{M: tokens, N: in, K: out, DType: dt}},
+		{name + ", weight's gradient", measure.Product{M: out, N: in, K: tokens, TransA: true, DType: dt, Accumulate: true}},
+	}
+}
+
+// products are what is measured in one dtype: every weight of the model with two
+// dimensions, one of each role, and squares.
+func (o MatMulOptions) products(dt device.DType) []named {
+	var all []named
+	seen := map[model.Role]bool{model.RoleEmbed: true} // rows are gathered, not multiplied
+	if o.Model != nil {
+		for _, l := range o.Model.Layers() {
+			for _, p := range l.Params {
+				if p.Dims == 2 && !seen[p.Role] {
+					seen[p.Role] = true
+					all = append(all, threeWays(string(p.Role), o.Tokens, p.Rows, p.Cols, dt)...)
+				}
+			}
+		}
+	}
+	for _, n := range o.Squares {
+		all = append(all, threeWays("square "+strconv.Itoa(n), n, n, n, dt)...)
+	}
+	return all
+}
+
+// MatMul measures every product.
+func MatMul(ctx context.Context, o MatMulOptions) (*MatMulReport, error) {
+	if len(o.Squares) == 0 {
+		o.Squares = [][]int{{64}, {512, 1024, 2048}, {1024, 2048, 4096, 8192}}[o.scale()]
+	}
+	if o.Tokens == 0 {
+		o.Tokens = []int{16, 1024, 8192}[o.scale()]
+	}
+	r := &MatMulReport{Model: o.Name, Tokens: o.Tokens}
+	err := o.with("matmul", func(m *measure.Meter, w Where) error {
+		r.Where = w
+		for _, dt := range o.dtypes(o.DTypes) {
+			for _, p := range o.products(dt) {
+				if err := r.measure(ctx, o, m, p); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *MatMulReport) measure(ctx context.Context, o MatMulOptions, m *measure.Meter, p named) error {
+	if err := o.next(ctx, "%s: %s", p.name, p.Product); err != nil {
+		return err
+	}
+	t, err := m.Product(p.Product)
+	if outOfMemory(err) {
+		r.LeftOut = append(r.LeftOut, fmt.Sprintf("%s: %v", p.name, err))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.Rows = append(r.Rows, MatMulRow{Name: p.name, DType: p.DType.String(), M: p.M, N: p.N, K: p.K, TransA: p.TransA, TransB: p.TransB,
+		Accumulate: p.Accumulate, TFLOPS: rateOf(p.FLOPs()/1e12, t), Runs: t.Runs})
+	return nil
+}
+
+// operands spells the transpositions.
+func (r MatMulRow) operands() string {
+	return SGEMMShape{TransA: r.TransA, TransB: r.TransB, Accumulate: r.Accumulate}.operands()
+}
+
+// WriteTable prints the report for people.
+func (r *MatMulReport) WriteTable(w io.Writer) error {
+	of := "squares"
+	if r.Model != "" {
+		of = fmt.Sprintf("%s over %d tokens, and squares", r.Model, r.Tokens)
+	}
+	if _, err := fmt.Fprintf(w, "matrix products of %s in TFLOP/s, median [least–most]; %s\n%s", of, r.Where, busy(r.Load)); err != nil {
+		return err
+	}
+	rows := [][]string{{"product", "dtype", "M", "N", "K", "operands", "TFLOP/s", "runs"}}
+	for _, row := range r.Rows {
+		rows = append(rows, []string{row.Name, row.DType, strconv.Itoa(row.M), strconv.Itoa(row.N), strconv.Itoa(row.K), row.operands(),
+			tera(row.TFLOPS), strconv.Itoa(row.Runs)})
+	}
+	if err := writeTable(w, rows); err != nil {
+		return err
+	}
+	return writeLeftOut(w, r.LeftOut)
+}
+
+// Chart draws rates over the work of a product, by its transpositions.
+func (r *MatMulReport) Chart() chart.Chart {
+	lines := newLines()
+	for _, row := range r.Rows {
+		lines.add(row.operands()+", "+row.DType, 2*float64(row.M)*float64(row.N)*float64(row.K)/1e9, row.TFLOPS.Median)
+	}
+	for i := range lines.series {
+		lines.series[i].Style = chart.Points
+	}
+	return chart.Chart{Title: "Matrix products: " + r.Where.String(), X: chart.Axis{Title: "GFLOP of a product", Log: true},
+		Panels: []chart.Panel{{Y: chart.Axis{Title: "TFLOP/s", Zero: true}, Series: lines.series}}}
+}

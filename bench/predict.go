@@ -1,0 +1,309 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"mt/actors"
+	"mt/internal/train"
+	"mt/model"
+	"mt/plan"
+	"mt/plan/rates"
+)
+
+// PredictOptions say how predictions are held against measured runs.
+type PredictOptions struct {
+	// Rates say what this machine reaches, with a device that copies. They are asked for before
+	// every round, since machines change their speed.
+	Rates          func(ctx context.Context) (*rates.Machine, error)
+	Configurations int
+	Rounds         int // how often each configuration runs, in turn with all others
+	Steps          int // that count of a run
+	Seed           uint64
+	Only           int // the number of the only configuration to run; −1: all
+	// Progress, unless nil, is told of every run that begins.
+	Progress func(done, of int)
+}
+
+// Prediction is one configuration, predicted and measured.
+type Prediction struct {
+	Configuration string  `json:"configuration"`
+	Throttled     bool    `json:"throttled"`
+	Predicted     Sample  `json:"predicted_s"` // of a step
+	Measured      Sample  `json:"measured_s"`
+	Error         float64 `json:"error"` // predicted over measured, less 1: the median of the rounds
+	// The stalls' part of the compute stream's time, and the largest by its cause; "none" where
+	// no cause has a twentieth of that time.
+	PredictedStall float64 `json:"predicted_stall_share"`
+	MeasuredStall  float64 `json:"measured_stall_share"`
+	PredictedCause string  `json:"predicted_cause"`
+	MeasuredCause  string  `json:"measured_cause"`
+}
+
+// Predictions are those of all configurations.
+type Predictions struct {
+	Machine   string       `json:"machine"`
+	Seed      uint64       `json:"seed"`
+	Rows      []Prediction `json:"configurations"`
+	Median    float64      `json:"median_error"` // of the errors' absolute values
+	Worst     float64      `json:"worst_error"`
+	CausesHit int          `json:"causes_right"` // of the configurations with a stall, how many name the right one
+	CausesOf  int          `json:"causes_of"`
+	Load      float64      `json:"load"`
+}
+
+// configuration is one that is drawn.
+type configuration struct {
+	o     train.SyntheticOptions
+	plan  *plan.Run
+	row   Prediction
+	said  []float64 // by round: predicted seconds
+	took  []float64 // by round: measured seconds
+	stall [actors.NumCauses]float64
+	busy  float64 // of the compute stream, seconds
+}
+
+// stallWanted is the part of a step that a throttled configuration is to stand still at least,
+// as predicted.
+const stallWanted = 0.25
+
+// Predict draws configurations, predicts each of them, runs them in turns and compares.
+func Predict(ctx context.Context, o PredictOptions) (*Predictions, error) {
+	random := rand.New(rand.NewPCG(o.Seed, 12))
+	m, err := o.Rates(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("bench predict: %w", err)
+	}
+	var all []*configuration
+	for i := range o.Configurations {
+		c, err := draw(random, m, i%2 == 1)
+		if err != nil {
+			return nil, fmt.Errorf("bench predict: configuration %d: %w", i, err)
+		}
+		if o.Only < 0 || o.Only == i {
+			all = append(all, c)
+		}
+	}
+	for round := range o.Rounds {
+		if round > 0 {
+			if m, err = o.Rates(ctx); err != nil {
+				return nil, fmt.Errorf("bench predict: %w", err)
+			}
+		}
+		for i, c := range all {
+			report, err := c.predict(m)
+			if err != nil {
+				return nil, fmt.Errorf("bench predict: %s: %w", c.row.Configuration, err)
+			}
+			c.note(report)
+			if o.Progress != nil {
+				o.Progress(round*len(all)+i, o.Rounds*len(all))
+			}
+			if err := c.measure(ctx, o.Steps); err != nil {
+				return nil, fmt.Errorf("bench predict: %s: %w", c.row.Configuration, err)
+			}
+		}
+	}
+	return summary(m.Name, o, all), nil
+}
+
+// pick is one of the choices.
+func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
+
+// draw makes a configuration that takes a fraction of a second a step.
+func draw(r *rand.Rand, m *rates.Machine, throttled bool) (*configuration, error) {
+	for {
+		dim, heads := pick(r, 32, 64), pick(r, 2, 4, 6, 8)
+		hidden := dim * heads
+		o := train.SyntheticOptions{Rows: pick(r, 2, 3, 5, 8, 12, 16), SeqLen: pick(r, 48, 96, 160, 256, 400, 640), Recompute: pick(r, "auto", "full"), NoClip: r.IntN(3) == 0,
+			Unified: !throttled && r.IntN(2) == 0, MicroTokens: pick(r, 0, 256, 512, 1024)}
+		o.Depths = plan.Depths{WeightSlots: pick(r, 1, 1, 2, 3), GradBuffers: pick(r, 1, 1, 2), ActivationSlots: pick(r, 0, 3, 4, 6)}
+		if o.NoClip {
+			o.Depths.GradSlabs = pick(r, 1, 2, 3)
+		}
+		ffn, layers, vocab := hidden*pick(r, 2, 3, 4), pick(r, 2, 3, 4, 6, 8), pick(r, 512, 2000, 6000)
+		var err error
+		o.Model, err = model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(hidden), "intermediate_size": int64(ffn), "num_hidden_layers": int64(layers),
+			"num_attention_heads": int64(heads), "num_key_value_heads": int64(pick(r, heads, heads/2)), "head_dim": int64(dim), "vocab_size": int64(vocab),
+			"max_position_embeddings": int64(o.SeqLen), "tie_word_embeddings": false}, "configuration")
+		if err != nil {
+			return nil, err
+		}
+		c := &configuration{o: o}
+		if c.plan, err = train.PlanSynthetic(o); err != nil {
+			return nil, err
+		}
+		report, err := c.predict(m)
+		if err != nil {
+			return nil, err
+		}
+		if step := report.Elapsed.Seconds(); step < 0.03 || step > 0.5 {
+			continue // too short to be timed, or too long to wait for
+		}
+		if throttled {
+			if report, err = c.slow(r, m, report); err != nil {
+				return nil, err
+			}
+		}
+		c.describe(hidden, ffn, layers, heads, vocab)
+		c.row.Throttled = throttled
+		return c, nil
+	}
+}
+
+// note keeps what is predicted in a round.
+func (c *configuration) note(r actors.StepReport) {
+	c.said = append(c.said, r.Elapsed.Seconds())
+	var stall [actors.NumCauses]float64
+	for cause, d := range r.Stall {
+		stall[cause] = d.Seconds()
+	}
+	c.row.PredictedStall, c.row.PredictedCause = largest(stall, r.Compute.Seconds())
+}
+
+// predict predicts c on m as slow as c is to be.
+func (c *configuration) predict(m *rates.Machine) (actors.StepReport, error) {
+	p, err := train.Predict(c.plan, c.o.Throttle.Machine(*m))
+	if err != nil {
+		return actors.StepReport{}, err
+	}
+	return p.Report, nil
+}
+
+// slow draws limits of the link, of updates or of both, and lowers them until the prediction
+// stands still for stallWanted of its time.
+func (c *configuration) slow(r *rand.Rand, m *rates.Machine, report actors.StepReport) (actors.StepReport, error) {
+	step := report.Elapsed.Seconds()
+	var updates float64
+	for l, g := range c.plan.Gradients() {
+		updates += c.plan.UpdateBytes(l, g)
+	}
+	which := r.IntN(3)
+	if which != 1 {
+		c.o.Throttle.Link = float64(max(report.H2D, report.D2H)) / step / (0.5 + r.Float64())
+	}
+	if which != 0 {
+		c.o.Throttle.Updates = updates / step / (0.5 + r.Float64())
+	}
+	for {
+		report, err := c.predict(m)
+		if err != nil {
+			return report, err
+		}
+		var still float64
+		for _, d := range report.Stall {
+			still += d.Seconds()
+		}
+		if still >= stallWanted*report.Compute.Seconds() {
+			return report, nil
+		}
+		c.o.Throttle.Link *= 0.8
+		c.o.Throttle.Updates *= 0.8
+	}
+}
+
+func (c *configuration) describe(hidden, ffn, layers, heads, vocab int) {
+	o, d := c.o, c.plan.Depths
+	words := []string{fmt.Sprintf("%d×%d/%d h%d v%d, %d×%d in %d", layers, hidden, ffn, heads, vocab, o.Rows, o.SeqLen, c.plan.Limits.MicroBatchTokens),
+		fmt.Sprintf("slots %d buffers %d activations %d", d.WeightSlots, d.GradBuffers, d.ActivationSlots)}
+	if o.Unified {
+		words = append(words, "in place")
+	}
+	if o.NoClip {
+		words = append(words, fmt.Sprintf("slabs %d", d.GradSlabs))
+	}
+	if o.Throttle.Link > 0 {
+		words = append(words, fmt.Sprintf("link %.2f GB/s", o.Throttle.Link/1e9))
+	}
+	if o.Throttle.Updates > 0 {
+		words = append(words, fmt.Sprintf("updates %.2f GB/s", o.Throttle.Updates/1e9))
+	}
+	c.row.Configuration = strings.Join(words, ", ")
+}
+
+// measure runs the configuration once, and keeps what the steps in the middle took: two before
+// them fill the pipeline, and one behind them keeps it full.
+func (c *configuration) measure(ctx context.Context, steps int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	run, err := train.StartSynthetic(c.o)
+	if err != nil {
+		return err
+	}
+	reports, err := run.Run(steps + 3)
+	if closed := run.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	var total float64
+	for _, r := range reports[2 : steps+2] {
+		total += r.Elapsed.Seconds()
+		c.busy += r.Compute.Seconds()
+		for cause, d := range r.Stall {
+			c.stall[cause] += d.Seconds()
+		}
+	}
+	c.took = append(c.took, total/float64(steps))
+	return nil
+}
+
+// largest is the part of a time that stalls take, and the cause of the largest.
+func largest(stall [actors.NumCauses]float64, time float64) (share float64, cause string) {
+	most := actors.NoStall
+	for c := actors.NoStall + 1; c < actors.NumCauses; c++ {
+		share += stall[c] / time
+		if stall[c] > stall[most] || most == actors.NoStall {
+			most = c
+		}
+	}
+	if stall[most] < time/20 {
+		return share, "none"
+	}
+	return share, most.String()
+}
+
+func summary(machine string, o PredictOptions, all []*configuration) *Predictions {
+	out := &Predictions{Machine: machine, Seed: o.Seed, Load: loadNow()}
+	var errs []float64
+	for _, c := range all {
+		c.row.Predicted, c.row.Measured = Summarize(c.said), Summarize(c.took)
+		c.row.Error = Median(Ratios(c.said, c.took)) - 1
+		c.row.MeasuredStall, c.row.MeasuredCause = largest(c.stall, c.busy)
+		errs = append(errs, math.Abs(c.row.Error))
+		if c.row.MeasuredCause != "none" {
+			out.CausesOf++
+			if c.row.PredictedCause == c.row.MeasuredCause {
+				out.CausesHit++
+			}
+		}
+		out.Rows = append(out.Rows, c.row)
+	}
+	slices.SortStableFunc(out.Rows, func(a, b Prediction) int {
+		return cmp.Compare(fmt.Sprint(a.Throttled), fmt.Sprint(b.Throttled))
+	})
+	out.Median, out.Worst = Median(errs), slices.Max(errs)
+	return out
+}
+
+// WriteTable prints the predictions for people.
+func (p *Predictions) WriteTable(w io.Writer) error {
+	rows := [][]string{{"predicted ms", "measured ms", "error", "stall", "measured", "cause", "measured", "configuration"}}
+	for _, r := range p.Rows {
+		rows = append(rows, []string{fmt.Sprintf("%.1f [%.1f–%.1f]", r.Predicted.Median*1e3, r.Predicted.Min*1e3, r.Predicted.Max*1e3), fmt.Sprintf("%.1f [%.1f–%.1f]", r.Measured.Median*1e3, r.Measured.Min*1e3, r.Measured.Max*1e3),
+			fmt.Sprintf("%+.0f %%", 100*r.Error), fmt.Sprintf("%.0f %%", 100*r.PredictedStall), fmt.Sprintf("%.0f %%", 100*r.MeasuredStall), r.PredictedCause, r.MeasuredCause, r.Configuration})
+	}
+	if err := writeTable(w, rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "median error %.1f %%, worst %.1f %%; the largest stall is the right one in %d of %d with stalls\n%s", 100*p.Median, 100*p.Worst, p.CausesHit, p.CausesOf, busy(p.Load))
+	return err
+}

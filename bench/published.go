@@ -1,0 +1,119 @@
+package bench
+
+import (
+	_ "embed" // for published.json
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"mt/model"
+)
+
+// publishedJSON are figures that others have published, each with its source.
+//
+//go:embed published.json
+var publishedJSON []byte
+
+// How a published figure counts.
+const (
+	countsTokens = "tokens"                       // it is tokens a second
+	countsSix    = "6·params·tokens, padding too" // nothing for attention
+	countsUnsaid = "not said"
+)
+
+// PublishedFigure is what somebody has published of a system's speed.
+type PublishedFigure struct {
+	System   string `json:"system"`
+	Hardware string `json:"hardware"`
+	Model    string `json:"model"`
+	// RowTokens is the length of the rows; 0: not said.
+	RowTokens int     `json:"row_tokens,omitempty"`
+	Value     float64 `json:"value"`
+	Unit      string  `json:"unit"`   // TFLOP/s or tokens/s, of all GPUs together
+	Counts    string  `json:"counts"` // what their FLOPs are
+	Note      string  `json:"note,omitempty"`
+	Source    string  `json:"source"`
+	// What follows from it; zeros where it is not said how it counts. ModelTFLOPS counts as we do;
+	// where the length of the rows is not said it is without attention, and so too little.
+	TokensPerS  float64 `json:"tok_per_s,omitempty"`
+	SixTFLOPS   float64 `json:"six_per_parameter_tflops,omitempty"`
+	ModelTFLOPS float64 `json:"model_tflops,omitempty"`
+}
+
+// PublishedReport is what `mt bench train --published` prints.
+type PublishedReport struct {
+	Figures []PublishedFigure `json:"figures"`
+}
+
+// unlisted are models in published figures that are no presets: config.json of Qwen3-32B.
+var unlisted = map[string]map[string]any{
+	"qwen3-32b": {"model_type": "qwen3", "hidden_size": 5120, "intermediate_size": 25600, "num_hidden_layers": 64, "num_attention_heads": 64,
+		"num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "tie_word_embeddings": false},
+}
+
+// Published are the published figures, in their own count and in ours.
+func Published() (*PublishedReport, error) {
+	r := &PublishedReport{}
+	if err := json.Unmarshal(publishedJSON, &r.Figures); err != nil {
+		return nil, fmt.Errorf("bench: published figures: %w", err)
+	}
+	for i := range r.Figures {
+		if err := r.Figures[i].convert(); err != nil {
+			return nil, fmt.Errorf("bench: published figure %d: %w", i+1, err)
+		}
+	}
+	return r, nil
+}
+
+// convert works out what follows from a figure.
+func (f *PublishedFigure) convert() error {
+	c, err := model.Preset(f.Model)
+	if m, ok := unlisted[f.Model]; ok {
+		c, err = model.FromInline(m, f.Model)
+	}
+	if err != nil {
+		return err
+	}
+	six := 6 * float64(c.Params())
+	switch {
+	case f.Counts == countsTokens && f.Unit == "tokens/s":
+		f.TokensPerS = f.Value
+	case f.Counts == countsSix && f.Unit == "TFLOP/s":
+		f.TokensPerS = f.Value * 1e12 / six
+	case f.Counts == countsUnsaid:
+		return nil
+	default:
+		return fmt.Errorf("%s of %q are not known", f.Unit, f.Counts)
+	}
+	f.SixTFLOPS = f.TokensPerS * six / 1e12
+	flops := c.FLOPs(1, 0)
+	if f.RowTokens > 0 {
+		flops = flopsPerToken(c, f.RowTokens)
+	}
+	f.ModelTFLOPS = f.TokensPerS * flops / 1e12
+	return nil
+}
+
+// WriteTable prints r for a person.
+func (r *PublishedReport) WriteTable(w io.Writer) error {
+	if _, err := fmt.Fprint(w, "Published by others. Model TFLOP/s count as mt does: 6 for each parameter of a matrix product and token, attention\n"+
+		"over the positions that are attended; with + the length of rows is not said, and attention is left out.\n\n"); err != nil {
+		return err
+	}
+	rows := [][]string{{"system", "hardware", "model", "published", "counts", "tokens/s", "TFLOP/s, 6·params", "model TFLOP/s", "source"}}
+	for _, f := range r.Figures {
+		tokens, six, ours := "?", "?", "?"
+		if f.TokensPerS > 0 {
+			tokens, six, ours = fmt.Sprintf("%.0f", f.TokensPerS), fmt.Sprintf("%.1f", f.SixTFLOPS), fmt.Sprintf("%.1f", f.ModelTFLOPS)
+			if f.RowTokens == 0 {
+				ours += "+"
+			}
+		}
+		source := f.Source
+		if f.Note != "" {
+			source += " (" + f.Note + ")"
+		}
+		rows = append(rows, []string{f.System, f.Hardware, f.Model, fmt.Sprintf("%g %s", f.Value, f.Unit), f.Counts, tokens, six, ours, source})
+	}
+	return writeTable(w, rows)
+}

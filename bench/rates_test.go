@@ -1,0 +1,144 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mt/internal/measure"
+	"mt/model"
+)
+
+var oneRun = OnDevice{Runs: 1, Most: time.Nanosecond, Threads: 2}
+
+func sound(t *testing.T, what string, s Sample) {
+	t.Helper()
+	if !(s.Min > 0 && s.Min <= s.Median && s.Median <= s.Max && s.Max < 1e9) {
+		t.Errorf("%s: %+v", what, s)
+	}
+}
+
+// The longest time is the least rate.
+func TestRateOf(t *testing.T) {
+	if got := rateOf(12, measure.Seconds{Median: 3, Least: 2, Most: 4}); got != (Sample{Median: 4, Min: 3, Max: 6}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestCopyReport(t *testing.T) {
+	r, err := Copy(t.Context(), CopyOptions{OnDevice: oneRun, Bytes: []int64{1 << 16}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rows) != 3*4+1+1+3*2 || r.Device == "" {
+		t.Errorf("%d rows on %q", len(r.Rows), r.Device)
+	}
+	for _, row := range r.Rows {
+		sound(t, row.What, row.GBps)
+	}
+	sound(t, "launch", r.LaunchUS.Enqueue)
+	checkReport(t, r)
+}
+
+// What the device has no memory for is left out, with the reason; the rest is measured.
+func TestRatesLeaveOut(t *testing.T) {
+	small := oneRun
+	small.DeviceMemory = 1 << 20
+	r, err := MatMul(t.Context(), MatMulOptions{OnDevice: small, Squares: []int{64, 1024}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rows) != 3 || len(r.LeftOut) != 3 || !strings.Contains(r.LeftOut[0], "out of device memory") {
+		t.Errorf("%d rows, left out %q", len(r.Rows), r.LeftOut)
+	}
+	var table strings.Builder
+	if err := r.WriteTable(&table); err != nil || !strings.Contains(table.String(), "left out: square 1024") {
+		t.Errorf("%v\n%s", err, table.String())
+	}
+}
+
+func TestAttentionReport(t *testing.T) {
+	r, err := Attention(t.Context(), AttentionOptions{OnDevice: oneRun, Lengths: []int{16, 48}, Dims: []int{64}, Width: 192, Tokens: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rows) != 4 || r.Rows[0].Tokens != 64 || r.Rows[2].Tokens != 96 || r.Rows[0].Heads != 3 || r.Rows[0].KVHeads != 1 {
+		t.Errorf("%+v", r.Rows)
+	}
+	for _, row := range r.Rows {
+		sound(t, row.Way, row.TFLOPS)
+	}
+	checkReport(t, r)
+}
+
+// A model's products are those of each of its matrices once, three ways; the embedding is
+// no product.
+func TestMatMulReport(t *testing.T) {
+	c, err := model.Preset("tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := MatMul(t.Context(), MatMulOptions{OnDevice: oneRun, Model: c, Name: "tiny", Tokens: 8, Squares: []int{16}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rows) != 3*(5+1) {
+		t.Errorf("%d rows: %+v", len(r.Rows), r.Rows)
+	}
+	gate := r.Rows[6:9]
+	for i, want := range []MatMulRow{{Name: "gate_up, forward", M: 8, N: 352, K: 64, TransB: true}, {Name: "gate_up, input's gradient", M: 8, N: 64, K: 352},
+		{Name: "gate_up, weight's gradient", M: 352, N: 64, K: 8, TransA: true, Accumulate: true}} {
+		got := gate[i]
+		sound(t, got.Name, got.TFLOPS)
+		want.DType, want.TFLOPS, want.Runs = "fp32", got.TFLOPS, got.Runs
+		if got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	checkReport(t, r)
+}
+
+// A context that is done ends a measurement.
+func TestRatesEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Copy(ctx, CopyOptions{OnDevice: oneRun}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A dated report has the machine, the command and the versions, the table, the picture
+// and the figures.
+func TestDated(t *testing.T) {
+	r, err := MatMul(t.Context(), MatMulOptions{OnDevice: oneRun, Squares: []int{16}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "new")
+	d := Dated{Name: "matmul", Command: []string{"mt", "bench", "matmul"}, Version: "mt 1", At: time.Date(2026, 11, 22, 23, 0, 0, 0, time.UTC)}
+	path, err := d.Write(dir, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || filepath.Base(path) != "2026-11-22-bench-matmul.md" {
+		t.Fatalf("%s: %v", path, err)
+	}
+	for _, want := range []string{"cores", "mt 1", "mt bench matmul\n", "square 16, forward", "(2026-11-22-bench-matmul.svg)", "(2026-11-22-bench-matmul.json)"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for _, ext := range []string{".svg", ".json"} {
+		if info, err := os.Stat(strings.TrimSuffix(path, ".md") + ext); err != nil || info.Size() < 100 {
+			t.Errorf("%s: %v", ext, err)
+		}
+	}
+	if _, err := d.Write(path, r); err == nil {
+		t.Error("a file as a directory: no error")
+	}
+}
