@@ -59,7 +59,9 @@ var ofFiles = []broken{
 	{"checkpoint/prune.go", []way{
 		{from: "left <= keep || i == good", to: "left < keep || i == good", test: "TestPrune"},
 		{from: "(left <= keep || i == good)", to: "left <= keep", test: "TestPrune"},
-		{from: "checkpoints[i].step == current || counts[i]", to: "counts[i]", test: "TestPrune"},
+		{from: "step == current || step == best || counts[i]", to: "step == best || counts[i]", test: "TestPrune"},
+		{from: "step == current || step == best || counts[i]", to: "step == current || counts[i]", test: "TestPrune"},
+		{from: "(i == 0 || c.step != best)", to: "true", test: "TestPrune"},
 	}},
 	{"checkpoint/header.go", []way{
 		{from: "case t.off > at:", to: "case t.off > at+8:", test: "TestHeaderRefuses"},

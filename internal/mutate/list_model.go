@@ -16,6 +16,18 @@ var ofModel = []broken{
 		{from: "int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix", to: "int64(c.NumExperts)*count(n.expert(0)).matrix", test: "TestActiveParams"},
 		{from: "12*float64(c.NumHeads)", to: "12*float64(c.NumKVHeads)", test: "TestFLOPs"},
 	}},
+	{"model/deepseek3.go", []way{
+		{from: "(l.NopeDim+l.RopeDim+l.ValueDim)/2", to: "l.NopeDim + l.RopeDim", test: "TestPairsOfLatentAttention"},
+		{from: "l.KVRank+l.RopeDim)), vector", to: "l.KVRank)), vector", test: "TestPlannedParams"},
+	}},
+	{"plan/rates/hosts.go", []way{
+		{from: "width, perChannel = 2, 1", to: "width, perChannel = 8, 1", test: "TestParseHost"},
+		{from: "min(peak, perCore*float64(cores)/updatePart)", to: "peak", test: "TestParseHost"},
+	}},
+	{"plan/rates/gpus.go", []way{
+		{from: "Forward: Round(forward * narrow), Backward: Round(backward * narrow)", to: "Forward: Round(backward * narrow), Backward: Round(forward * narrow)", test: "TestShippedProfiles"},
+		{from: "return figure{part * peak,", to: "return figure{peak,", test: "TestShippedProfiles"},
+	}},
 	{"model/params.go", []way{
 		{from: "return p.Dims >= 2 }", to: "return p.Dims >= 1 }", test: "TestRecordings", in: "internal/train"},
 	}},

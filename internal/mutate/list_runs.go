@@ -3,6 +3,29 @@ package main
 // ofRuns breaks what a user sees of a run: keys, rates, figures, model files for
 // others, generation, measurements.
 var ofRuns = []broken{
+	{"internal/checkup/gpu.go", []way{
+		{from: "now.lanes < min(card.lanes, slot.lanes)", to: "now.lanes < slot.lanes", test: "TestParts"},
+		{from: "path.Dir(path.Join(pciDevices, target))", to: "path.Join(pciDevices, target)", test: "TestParts"},
+		{from: "!s.exists(\"dev/nvidiactl\") && s.inContainer()", to: "s.inContainer() && false", test: "TestParts"},
+	}},
+	{"internal/checkup/processor.go", []way{
+		{from: "got < float64(s.CPUs)", to: "got <= float64(s.CPUs) / 2", test: "TestParts"},
+		{from: "driver != \"intel_pstate\" && ", to: "", test: "TestParts"},
+		{from: "if dir == \"/\" {", to: "if dir != \"\" {", test: "TestParts"},
+	}},
+	{"internal/checkup/memory.go", []way{
+		{from: "s.text(\"proc/sys/kernel/numa_balancing\") == \"1\"", to: "s.text(\"proc/sys/kernel/numa_balancing\") == \"0\"", test: "TestParts"},
+		{from: "used := all - s.kib(", to: "used := s.kib(", test: "TestParts"},
+		{from: "s.Room.Bytes < leastMemory", to: "s.Room.Bytes < 0", test: "TestParts"},
+	}},
+	{"internal/calibrate/host.go", []way{
+		{from: "rate > 0 && rate <= 2*alone", to: "rate > 0", test: "TestLine"},
+		{from: "max(0, seconds[0]-bytes[0]/rate)", to: "seconds[0]", test: "TestLine"},
+	}},
+	{"internal/calibrate/calibrate.go", []way{
+		{from: "{{false, true}, {false, false}, {true, false}}", to: "{{false, true}, {true, false}}", test: "TestMeasure"},
+		{from: "return false, context.Cause(ctx)", to: "return false, nil", test: "TestMeasureEnds"},
+	}},
 	{"internal/config/schedule.go", []way{
 		{from: "s := step - 1 - c.Laid.Base", to: "s := step - c.Laid.Base", test: "TestScheduleEqualsTransformers"},
 		{from: "if s < warm {", to: "if s <= warm {", test: "TestSchedule"},
@@ -26,11 +49,29 @@ var ofRuns = []broken{
 	}},
 	{"internal/config/flags.go", []way{
 		{from: "return isTruth || arg == \"auto\"", to: "return isTruth", test: "TestSwitches"},
+		{from: "|| k.name == dashboardKey && address.MatchString(arg)", to: "", test: "TestFlags"},
 		{from: "return f.NoOptDefVal == \"\"", to: "return f.NoOptDefVal == \"\" && !strings.HasPrefix(arg, \"--\")", test: "TestArgs|TestSwitches"},
 		{from: "return !strings.HasPrefix(arg, \"--\")", to: "return arg != \"--\"", test: "TestFlags"},
 		{from: "|| foreignSwitches[name] {", to: "{", test: "TestFlags|TestSwitches"},
 		{from: "if seen[f] {", to: "if seen[f] && arg == typed {", test: "TestFlags|TestArgs"},
 		{from: "k.typed = typed", to: "k.typed = flagName(typed)", test: "TestSwitches"},
+	}},
+	{"internal/timeline/file.go", []way{
+		{from: "\t\tf.lost++\n", to: "", test: "TestSlowDisk"},
+		{from: "if err != nil && !f.failed {", to: "if err != nil {", test: "TestFullDisk"},
+		{from: "\tif f.failed {\n\t\treturn\n\t}\n\tb := ", to: "\tb := ", same: "a bufio.Writer that has failed writes nothing more"},
+		{from: "'0'+byte(r/10%10)", to: "'0'+byte(r/10)", test: "TestFile"},
+	}},
+	{"internal/timeline/recorder.go", []way{
+		{from: "\t\tr.o.File.rouse()\n", to: "", test: "TestAStepIsWritten"},
+		{from: "s.Start < end && s.End > begin", to: "s.Start >= begin && s.End <= end", test: "TestSteps"},
+		{from: "if i == 0 && s.End > end {", to: "if i == 0 {", test: "TestSteps"},
+		{from: "r.recent = append(r.recent[:0], r.recent[maxRecent/2:]...)", to: "r.recent = append(r.recent[:0:0], r.recent...)", test: "TestSteps"},
+	}},
+	{"internal/train/trace.go", []way{
+		{from: "if !timeline.IsTrace(f) {", to: "if false {", test: "TestTraceThatCannotBe"},
+		{from: "errors.Join(made.Close(), os.Remove(path))", to: "made.Close()", test: "TestTraceThatCannotBe"},
+		{from: "if !s.o.Timeline || time.Since", to: "if time.Since", test: "TestTimelineFile|TestTraceFile"},
 	}},
 	{"internal/config/hub.go", []way{
 		{from: "case errors.Is(err, fs.ErrNotExist):", to: "case err != nil:", test: "TestHubThatCannotBeRead"},
@@ -102,15 +143,55 @@ var ofRuns = []broken{
 		{from: "round >= 0 {", to: "round >= -1 {", test: "TestAlternateTakesTurns"},
 		{from: "out[i] = over[i] / under[i]", to: "out[i] = under[i] / over[i]", test: "TestRatios"},
 	}},
+	{"bench/agree.go", []way{
+		{from: "if !(d <= v.bound) {", to: "if d > v.bound {", test: "TestCompare"},
+		{from: "if len(a) != len(b) {", to: "if len(a) > len(b) && len(b) == 0 {", test: "TestCompare"},
+	}},
+	{"bench/train.go", []way{
+		{from: "steps[1 : len(steps)-1]", to: "steps[2:]", test: "TestPeerProtocol"},
+		{from: "} else if round%2 == 1 && len(done) == 2 {", to: "} else if len(done) == 2 {", test: "TestTrainWantsTheSameTraining"},
+	}},
+	{"bench/handover.go", []way{
+		{from: "uint64(r-t.Row)*uint64(p.Cols)", to: "uint64(r)*uint64(p.Cols)", test: "TestHandedOverWeights"},
+		{from: "(step-1)%len(h.batches)", to: "step%len(h.batches)", test: "TestHandedOverBatches"},
+	}},
+	{"bench/published.go", []way{
+		{from: "flops := c.FLOPs(1, 0)", to: "flops := six", test: "TestPublished"},
+	}},
+	{"internal/selftest/selftest.go", []way{
+		{from: "c.errorf(\"%s\", s)", to: "_ = s", test: "TestProductsThatFellBack"},
+	}},
 	{"bench/report.go", []way{
 		{from: "sum / float64(max(len(x), 1))", to: "sum", test: "TestGeomean"},
 	}},
 	{"bench/tail.go", []way{
 		{from: "max(0, len(t.kept)-tailBytes)", to: "max(0, len(p)-tailBytes)", test: "TestTail"},
 	}},
+	{"internal/tune/halving.go", []way{
+		{from: "keep := (len(alive) + 1) / 2", to: "keep := len(alive) / 2", test: "TestHalve"},
+		{from: "alive[(i+turn)%len(alive)]", to: "alive[(i+0*turn)%len(alive)]", test: "TestHalve"},
+	}},
+	{"internal/tune/pairs.go", []way{
+		{from: "return f.Least > 1 ", to: "return f.Ratio > 1 ", test: "TestNeverSlower"},
+		{from: "looks, chance = 3, 0.05 / looks", to: "looks, chance = 3, 0.15", test: "TestNeverSlower"},
+		{from: "len(ratios)%2 == 1", to: "false", test: "TestPairs"},
+	}},
+	{"internal/tune/search.go", []way{
+		{from: "if better(q, next) {", to: "if false {", test: "TestDescend"},
+		{from: "s.highest(k, up)...", to: "nil...", test: "TestDescend"},
+	}},
+	{"internal/tune/space.go", []way{
+		{from: "case !newBits && !sameBits(r, start):", to: "case false:", test: "TestSameBits"},
+	}},
+	{"internal/config/edit.go", []way{
+		{from: "Position.Column-1)+field", to: "Position.Column)+field", test: "TestEdit"},
+	}},
+	{"host/store.go", []way{
+		{from: "l.pool = pool", to: "_ = l", test: "TestUse"},
+	}},
 	{"internal/train/job.go", []way{
-		{from: "model.InitRow(c, tl.Param, r, seed, row)", to: "model.InitRow(c, tl.Param, i*rowsAt, seed, row)", test: "TestInitialise"},
-		{from: "model.InitRow(c, tl.Param, r, seed, row)", to: "model.InitRow(c, tl.Param, r, 0, row)", test: "TestInitialise"},
+		{from: "fill(tl.Param, r, row)", to: "fill(tl.Param, i*rowsAt, row)", test: "TestInitialise"},
+		{from: "model.InitRow(c, p, r, seed, row)", to: "model.InitRow(c, p, r, 0, row)", test: "TestInitialise"},
 		{from: "for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt); r++ {", to: "for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt)-1; r++ {", test: "TestInitialise"},
 		{from: "Clip: c.MaxGradNorm > 0,", to: "Clip: c.MaxGradNorm > 1,", test: "TestRecordings"},
 		{from: "c.NumTrainEpochs * float64(j.train.StepsPerEpoch())", to: "c.NumTrainEpochs * float64(j.set.Train().Rows())", test: "TestEndedEpochsAreDone"},
@@ -120,7 +201,9 @@ var ofRuns = []broken{
 	}},
 	{"internal/train/train.go", []way{
 		{from: "clear(p.Data)", to: "_ = p", test: "TestOtherDataAndMoments"},
-		{from: "FirstStep: from.state.Step + 1", to: "FirstStep: from.state.Step", test: "TestResumeAfterInterrupts"},
+		{from: "FirstStep: s.lastStep + 1", to: "FirstStep: s.lastStep", test: "TestResumeAfterInterrupts"},
+		{from: "if s.samplesOwed() {", to: "if false {", test: "TestSamples"},
+		{from: "if s.endsEarly() {\n\t\tlast = s.lastStep\n\t}\n", to: "", test: "TestEarlyStopping"},
 	}},
 	{"internal/train/ended.go", []way{
 		{from: "AdamStep: r.state.AdamStep,", to: "AdamStep: int64(r.state.Step),", test: "TestCheckpointsKeepTheCountOfSkippedSteps"},
@@ -169,12 +252,60 @@ var ofRuns = []broken{
 		{from: "most/(n*ten) <= maxTicks", to: "most/(n*ten) < maxTicks", test: "TestTickStep"},
 		{from: "p.bottom-height, 0.8*p.slot, height", to: "p.top, 0.8*p.slot, height", test: "TestSVG"},
 		{from: "float64(i*step)*p.perCount", to: "float64(i*step)*p.perCount*headroom", test: "TestSVG"},
-		{from: "args[i] = text.String()", to: "args[i] = a", test: "TestSVG"},
 	}},
 	{"internal/histogram/histogram.go", []way{
 		{from: "max(1, int(float64(n)", to: "max(0, int(float64(n)", test: "TestText"},
 	}},
+	{"internal/svg/svg.go", []way{
+		{from: "args[i] = text.String()", to: "args[i] = a", test: "TestSVG", in: "internal/chart"},
+		{from: "math.Round(a*d.Scale)/d.Scale", to: "math.Round(a)/d.Scale", test: "TestSVG", in: "internal/chart"},
+	}},
+	{"internal/chart/svg.go", []way{
+		{from: "f.bottom - f.y.at(p.y)", to: "f.top + f.y.at(p.y)", test: "TestSVG"},
+		{from: "for _, k := range []int{i, min(low, high), max(low, high), end - 1} {", to: "for _, k := range []int{i, end - 1} {", test: "TestThin"},
+	}},
+	{"internal/chart/scale.go", []way{
+		{from: "every := max(1, math.Ceil((hi-lo)/float64(max(1, n))))", to: "every := 1.0", test: "TestTicks"},
+	}},
+	{"internal/chart/chart.go", []way{
+		{from: "out[i] = sum / weight", to: "out[i] = sum", test: "TestSmooth"},
+		{from: "\t\t\topen = false\n", to: "", test: "TestGaps"},
+	}},
+	{"internal/board/board.go", []way{
+		{from: "n := max(0, end-q.first)", to: "n := min(len(q.points), batch)", test: "TestDroppedMeanwhile"},
+		{from: "if over := len(q.points) - most; over > 0 {", to: "if over := len(q.points) - most; over > 1<<20 {", test: "TestAbsentSink"},
+		{from: "if q.warned {\n\t\treturn\n\t}\n", to: "", test: "TestQueue"},
+	}},
+	{"internal/trackio/trackio.go", []way{
+		{from: "WHERE run_id = ? AND step > ?\", s.run.ID, s.run.Resumed", to: "WHERE step > ?\", s.run.Resumed", test: "TestRuns"},
+	}},
+	{"internal/mlflow/client.go", []way{
+		{from: "at.User = nil\n", to: "", test: "TestCheck"},
+		{from: "&& s != http.StatusTooManyRequests", to: "", test: "TestWays"},
+	}},
+	{"internal/mlflow/run.go", []way{
+		{from: "range slices.Chunk(all, mostMetrics)", to: "range slices.Chunk(all, 10*mostMetrics)", test: "TestLimits"},
+	}},
+	{"checkpoint/state.go", []way{
+		{from: "loss < b.Loss-threshold", to: "loss < b.Loss", test: "TestBests", in: "internal/train"},
+	}},
+	{"internal/train/best.go", []way{
+		{from: "at.Add(s.lastEval.Step, s.lastEval.Loss, c.EarlyStoppingThreshold)", to: "", test: "TestEarlyStopping"},
+		{from: "if step == s.lastStep {\n\t\treturn nil", to: "if true {\n\t\treturn nil", test: "TestSaveBest"},
+	}},
+	{"internal/train/samples.go", []way{
+		{from: "if n == prompts {", to: "if n > 0 {", test: "TestKeptSamples"},
+		{from: "at.Step > step:", to: "at.Step > step+1:", test: "TestKeptSamples"},
+	}},
+	{"internal/train/curve.go", []way{
+		{from: "out[at] = (out[at] + v) / 2", to: "out[at] += 0 * v", test: "TestCurve"},
+	}},
+	{"internal/train/board.go", []way{
+		{from: "\t\ts.boards.events = nil\n", to: "", test: "TestFullDiskOfEvents"},
+	}},
 	{"internal/tensorboard/writer.go", []way{
+		{from: "_ = w.f.Truncate(w.whole)", to: "", test: "TestFullDiskOfEvents", in: "internal/train"},
+		{from: "os.O_CREATE | os.O_EXCL |", to: "os.O_CREATE |", test: "TestRunsOfOneSecond"},
 		{from: "+ 0xa282ead8", to: "", test: "TestFileIsAsTensorBoardReadsIt"},
 		{from: "one = append(one, 2<<3|5)", to: "one = append(one, 2<<3|1)", test: "TestFileIsAsTensorBoardReadsIt"},
 	}},
@@ -212,5 +343,47 @@ var ofRuns = []broken{
 	}},
 	{"device/cpu/addrows.go", []way{
 		{from: "vec.Add(out[u*a.C:(u+1)*a.C], in.load(sc, 0, t*a.C, a.C))", to: "vec.Scale(out[u*a.C:(u+1)*a.C], in.load(sc, 0, t*a.C, a.C), 1)", test: "TestOps/threads=2/AddRows"},
+	}},
+	{"internal/watch/address.go", []way{
+		{from: "errors.Is(err, syscall.EADDRINUSE) && !asked", to: "errors.Is(err, syscall.EADDRINUSE)", test: "TestListenWherePortsAreTaken"},
+		{from: "ok && !at.IP.IsLoopback()", to: "ok && at.IP.IsLoopback()", test: "TestListenElsewhere"},
+		{from: "strings.HasSuffix(host, \".localhost\")", to: "strings.HasSuffix(host, \"localhost\")", test: "TestKnownHost"},
+		{from: "if at.IP.IsUnspecified() {", to: "if false {", test: "TestListenElsewhere"},
+	}},
+	{"internal/calibrate/inrun.go", []way{
+		{from: "range corrections {", to: "range 0 {", test: "TestMatch"},
+		{from: ", ok := d.Ops[op]; ok && dtype == r.operands() {", to: ", ok := d.Ops[op]; ok {", test: "TestMatch"},
+		{from: "Backward / times)", to: "Backward * times)", test: "TestMatch"},
+	}},
+	{"internal/watch/follow.go", []way{
+		{from: "l.hand(now, stride, each)", to: "_, _ = f.Seek(l.off, io.SeekStart)\n\tl.hand(f, stride, each)", test: "TestFollowAFileInGrowth"},
+		{from: "|| st.Size() < l.off", to: "", test: "TestFollow"},
+		{from: "!os.SameFile(l.at, st) ||", to: "", test: "TestFollow"},
+		{from: "(l.keep == nil || !l.keep(line))", to: "true", test: "TestFollowThins"},
+		{from: "skipped = line", to: "skipped = nil", test: "TestFollowThins"},
+		{from: "l.off += size", to: "l.off += size - 1", test: "TestFollow"},
+	}},
+	{"internal/watch/server.go", []way{
+		{from: "!knownHost(r.Host, s.names)", to: "false", test: "TestOnlyWithTheToken"},
+		{from: "s.is(asked) || s.is(s.shown(r))", to: "asked == \"\" || s.is(s.shown(r))", test: "TestOnlyWithTheToken"},
+		{from: "HttpOnly: true, ", to: "", test: "TestOnlyWithTheToken"},
+		{from: "r.Method != http.MethodGet && r.Method != http.MethodHead", to: "r.Method == http.MethodPost", test: "TestOnlyWithTheToken"},
+	}},
+	{"internal/watch/events.go", []way{
+		{from: "s.watching >= maxViewers", to: "false", test: "TestViewersComeAndGo"},
+		{from: "last = true", to: "return", test: "TestEvents"},
+	}},
+	{"internal/watch/run.go", []way{
+		{from: "events[0].Again = again", to: "", test: "TestEvents"},
+		{from: "|| bytes.Contains(line, []byte(`\"skipped\":true`))", to: "", test: "TestFollowThins"},
+	}},
+	{"internal/train/dashboard.go", []way{
+		{from: "if !take {", to: "if false {", test: "TestDashboardRefused"},
+		{from: "s.closers = append(s.closers, server.Close)", to: "", test: "TestDashboard"},
+	}},
+	{"internal/train/memory.go", []way{
+		{from: "m.Host[p.String()] = d + h", to: "m.Host[p.String()] = h", test: "TestMetricsOfMadeUpTimes"},
+		{from: "arenas.Total+dev.Now[accounts.HostStaging]", to: "arenas.Total", test: "TestMetricsOfMadeUpTimes"},
+		{from: ">= time.Second", to: ">= 0", test: "TestGlance"},
 	}},
 }
