@@ -25,7 +25,8 @@ func harmless(f diskFault) bool {
 		return true
 	case "write", "pwrite64", "fsync", "ftruncate", "fallocate", "mkdirat", "renameat", "unlinkat":
 		return isHousekeeping(c) || c.Name == "unlinkat" && (isCache(c) ||
-			c.Path == "out/trainer_state.json" && f.scene != overOld) // it is not there
+			c.Path == "out/samples.jsonl" || // it is not there in any scene
+			c.Path == "out/trainer_state.json" && f.scene != overOld) // nor is this
 	}
 	return looksOnly[c.Name]
 }
