@@ -3,7 +3,7 @@
 # ZeRO-3, MegaTrain and plain PyTorch. The machine needs the mt binary, bash,
 # coreutils and a python3 with what the peers need (mt bench train --help); no Go.
 #
-#     bench/gpu.sh --mt ./mt --out DIR [--minutes 9] [--only PART,PART] [--blocks N]
+#     bench/gpu.sh --mt ./mt --out DIR [--minutes 9] [--only PART,PART] [--blocks N] [--gpus N]
 #
 # Parts run in order of value. Before each the time left is looked at; what was
 # left out is named in the report. A part that fails does not stop the others.
@@ -12,6 +12,8 @@
 #
 #   selftest        mt doctor --selftest --device cuda: correctness, copies, rates
 #   seq1024         7B-shaped blocks (Qwen2.5-7B), 128 rows of 1024 tokens a step
+#   gpus-2, -4 …    with --gpus N: the same on 2, 4 … N GPUs, in micro-batches of
+#                   an eighth of the step. All else runs on one GPU, peers too
 #   fsdp2-1024      mt and FSDP2 with CPU offload, the same blocks, batch and steps
 #   zero3-1024      mt and ZeRO-3 with CPU offload
 #   seq8192         16 rows of 8192
@@ -33,7 +35,7 @@ set -uo pipefail
 shopt -s inherit_errexit
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-mt=./mt out='' minutes=9 only='' blocks='' python=${MT_PYTHON:-python3}
+mt=./mt out='' minutes=9 only='' blocks='' gpus=1 python=${MT_PYTHON:-python3}
 rows=128 rows_long=16 steps=4 budget=10GiB shape=qwen2.5-7b shape_budget=qwen2.5-14b scale=1
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
@@ -42,7 +44,7 @@ fail() { echo "gpu.sh: $*" >&2; exit 2; }
 
 while [ $# -gt 0 ]; do
 	case $1 in
-	--mt | --out | --minutes | --only | --blocks | --python | --scale)
+	--mt | --out | --minutes | --only | --blocks | --gpus | --python | --scale)
 		[ $# -ge 2 ] || fail "$1 needs a value"
 		printf -v "${1#--}" %s "$2"
 		shift 2
@@ -53,6 +55,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$out" ] || fail "--out DIR says where results go"
 case $minutes in '' | *[!0-9]*) fail "--minutes $minutes is no whole number" ;; esac
+case $gpus in '' | *[!0-9]* | 0) fail "--gpus $gpus is no number of GPUs" ;; esac
 mt=$(command -v -- "$mt") || fail "--mt: there is no such program"
 mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd)
@@ -61,7 +64,7 @@ out=$(cd "$out" && pwd)
 if [ "$scale" = small ]; then
 	rows=4 rows_long=2 shape=tiny shape_budget=tiny blocks=${blocks:-2} budget=1GiB steps=2
 fi
-readonly here mt out minutes only python rows rows_long steps budget shape shape_budget scale
+readonly here mt out minutes only gpus python rows rows_long steps budget shape shape_budget scale
 
 free_bytes() { awk '/^MemAvailable:/ {printf "%d", $2 * 1024}' /proc/meminfo; }
 
@@ -147,6 +150,9 @@ if [ "$scale" = small ]; then short=64 long=128 longest=256; fi
 {
 	part selftest 60 "$mt" doctor --selftest --device cuda --json
 	part seq1024 70 $(train $shape "$blocks" "$rows" $short)
+	for ((n = 2; n <= gpus; n = n * 2 > gpus && n < gpus ? gpus : n * 2)); do
+		part "gpus-$n" 70 $(train $shape "$blocks" "$rows" $short --devices "$n" --micro-batch-tokens $((rows * short / 8)))
+	done
 	beside fsdp2-1024 200 fsdp2 torch "$blocks" "$rows" $short
 	beside zero3-1024 200 zero3 torch,deepspeed "$blocks" "$rows" $short
 	part seq8192 70 $(train $shape "$blocks" "$rows_long" $long)

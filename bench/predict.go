@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -20,7 +21,8 @@ import (
 // PredictOptions say how predictions are held against measured runs.
 type PredictOptions struct {
 	// Rates say what this machine reaches, with a device that copies. They are asked for before
-	// every round, since machines change their speed.
+	// every round, and are taken to be those of the speed that the machine then has: a gauge
+	// tells by how much that differs when a configuration runs.
 	Rates          func(ctx context.Context) (*rates.Machine, error)
 	Configurations int
 	Rounds         int // how often each configuration runs, in turn with all others
@@ -74,17 +76,35 @@ type configuration struct {
 const stallWanted = 0.25
 
 // Predict draws configurations, predicts each of them, runs them in turns and compares.
-func Predict(ctx context.Context, o PredictOptions) (*Predictions, error) {
-	random := rand.New(rand.NewPCG(o.Seed, 12))
-	m, err := o.Rates(ctx)
+func Predict(ctx context.Context, o PredictOptions) (_ *Predictions, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("bench predict: %w", err)
+		}
+	}()
+	g, err := newGauge()
 	if err != nil {
-		return nil, fmt.Errorf("bench predict: %w", err)
+		return nil, err
 	}
+	defer func() { err = errors.Join(err, g.close()) }()
+	var m *rates.Machine
+	var then float64 // what a step of the gauge took when m was measured
+	measure := func() error {
+		then, err = timed(g.read, 2, func() (err error) {
+			m, err = o.Rates(ctx)
+			return err
+		})
+		return err
+	}
+	if err := measure(); err != nil {
+		return nil, err
+	}
+	random := rand.New(rand.NewPCG(o.Seed, 12))
 	var all []*configuration
 	for i := range o.Configurations {
 		c, err := draw(random, m, i%2 == 1)
 		if err != nil {
-			return nil, fmt.Errorf("bench predict: configuration %d: %w", i, err)
+			return nil, fmt.Errorf("configuration %d: %w", i, err)
 		}
 		if o.Only < 0 || o.Only == i {
 			all = append(all, c)
@@ -92,25 +112,44 @@ func Predict(ctx context.Context, o PredictOptions) (*Predictions, error) {
 	}
 	for round := range o.Rounds {
 		if round > 0 {
-			if m, err = o.Rates(ctx); err != nil {
-				return nil, fmt.Errorf("bench predict: %w", err)
+			if err := measure(); err != nil {
+				return nil, err
 			}
 		}
 		for i, c := range all {
-			report, err := c.predict(m)
-			if err != nil {
-				return nil, fmt.Errorf("bench predict: %s: %w", c.row.Configuration, err)
-			}
-			c.note(report)
 			if o.Progress != nil {
 				o.Progress(round*len(all)+i, o.Rounds*len(all))
 			}
-			if err := c.measure(ctx, o.Steps); err != nil {
-				return nil, fmt.Errorf("bench predict: %s: %w", c.row.Configuration, err)
+			if err := c.compare(ctx, g, m, then, o.Steps); err != nil {
+				return nil, fmt.Errorf("%s: %w", c.row.Configuration, err)
 			}
 		}
 	}
 	return summary(m.Name, o, all), nil
+}
+
+// compare runs c once, and predicts it with the rates m, which were measured when a step of the
+// gauge took then, brought to the speed that the machine had now.
+func (c *configuration) compare(ctx context.Context, g *gauge, m *rates.Machine, then float64, steps int) error {
+	var ran measurement
+	now, err := timed(g.read, 3, func() (err error) {
+		ran, err = c.measure(ctx, steps)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	report, err := c.predict(m.Slower(now / then))
+	if err != nil {
+		return err
+	}
+	c.note(report)
+	c.took = append(c.took, ran.step)
+	c.busy += ran.busy
+	for cause := range ran.stall {
+		c.stall[cause] += ran.stall[cause]
+	}
+	return nil
 }
 
 // pick is one of the choices.
@@ -227,33 +266,38 @@ func (c *configuration) describe(hidden, ffn, layers, heads, vocab int) {
 	c.row.Configuration = strings.Join(words, ", ")
 }
 
-// measure runs the configuration once, and keeps what the steps in the middle took: two before
-// them fill the pipeline, and one behind them keeps it full.
-func (c *configuration) measure(ctx context.Context, steps int) error {
+// measurement is what the steps in the middle of a run took, in seconds.
+type measurement struct {
+	step  float64 // of one
+	busy  float64 // of the compute stream, of all
+	stall [actors.NumCauses]float64
+}
+
+// measure runs the configuration once. Two steps before those that count fill the pipeline, and
+// one behind them keeps it full.
+func (c *configuration) measure(ctx context.Context, steps int) (m measurement, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return m, err
 	}
 	run, err := train.StartSynthetic(c.o)
 	if err != nil {
-		return err
+		return m, err
 	}
 	reports, err := run.Run(steps + 3)
 	if closed := run.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
-		return err
+		return m, err
 	}
-	var total float64
 	for _, r := range reports[2 : steps+2] {
-		total += r.Elapsed.Seconds()
-		c.busy += r.Compute.Seconds()
+		m.step += r.Elapsed.Seconds() / float64(steps)
+		m.busy += r.Compute.Seconds()
 		for cause, d := range r.Stall {
-			c.stall[cause] += d.Seconds()
+			m.stall[cause] += d.Seconds()
 		}
 	}
-	c.took = append(c.took, total/float64(steps))
-	return nil
+	return m, nil
 }
 
 // largest is the part of a time that stalls take, and the cause of the largest.

@@ -138,7 +138,8 @@ def main():
           f"{machine.get('host_memory_available', 0) / 2**30:.0f} GiB of host memory free; {machine.get('blocks')} blocks where not said otherwise.\n")
     selftest(load(folder, "selftest"))
     print("## Training steps\n")
-    names = ["seq1024", "seq8192", "batch-16", "batch-32", "batch-64", "depth-slots2", "depth-slots4", "depth-grad1",
+    gpus = sorted((f.stem for f in folder.glob("gpus-*.json")), key=lambda n: int(n.split("-")[1]))
+    names = ["seq1024", *gpus, "seq8192", "batch-16", "batch-32", "batch-64", "depth-slots2", "depth-slots4", "depth-grad1",
              "budget-14b", "budget-32k", "full-7b"]
     table(run_rows(folder, names))
     table(ratios(folder))

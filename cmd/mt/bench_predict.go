@@ -24,7 +24,9 @@ func (a *app) benchPredict() *cobra.Command {
 		Long: `Bench predict draws configurations by chance, predicts what a step of each takes, runs
 all of them in turns and prints both. Every other one runs with copies and updates made
 slower, so that it stands still for a quarter of its time. Rates are measured anew before
-each round, since machines change their speed, unless --rates gives them.`,
+each round, unless --rates gives them. Machines change their speed within minutes: a small
+training run tells how fast this one is before and after each configuration, rates are
+brought to that speed, and what ran while it changed runs again.`,
 		Example: `  mt bench predict --configurations 32 --rounds 5`,
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -88,7 +88,8 @@ func (b *trainBench) flags(c *cobra.Command) {
 	f.StringVar(&b.peer, "peer", "", strings.Join(bench.TrainPeers(), ", ")+", or nothing")
 	f.BoolVar(&b.published, "published", false, "print published figures and measure nothing")
 	f.StringVar(&b.ours.Device, "device", "cpu", "cpu or cuda")
-	f.StringVar(&b.memory, "device-memory", "", "budget of the device, for example 10GiB (default: all of it)")
+	f.IntVar(&b.ours.Devices, "devices", 1, "how many of them share the layers; a peer has one")
+	f.StringVar(&b.memory, "device-memory", "", "budget of each device, for example 10GiB (default: all of it)")
 	f.StringVar(&b.ours.Recompute, "recompute", "auto", "auto, full or none")
 	f.IntVar(&b.ours.Depths.WeightSlots, "weight-slots", 0, "pipeline.weight_slots (default: automatic)")
 	f.IntVar(&b.ours.Depths.GradBuffers, "grad-buffers", 0, "pipeline.grad_buffers (default: automatic)")
@@ -123,6 +124,9 @@ func (b *trainBench) check() error {
 	}
 	if d := b.ours.Device; d != "cpu" && d != "cuda" {
 		return config.Usagef("bench train: --device %q: want cpu or cuda", d)
+	}
+	if n := b.ours.Devices; n < 1 || n > 1 && b.ours.Profile {
+		return config.Usagef("bench train: --devices %d: want at least 1, and 1 with --profile", n)
 	}
 	if b.memory != "" {
 		n, err := humanize.ParseBytes(b.memory)

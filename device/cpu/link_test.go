@@ -39,3 +39,31 @@ func TestLinkLimit(t *testing.T) {
 		t.Errorf("twice %d bytes took %v at %d bytes a second, and are the same: %t", n, took, 20*n, bytes.Equal(from, to))
 	}
 }
+
+// TestLinkClock: a copy begins when it was enqueued, what it waits for was complete and the one
+// before had ended, whichever is latest, and not when somebody gets to it; and it takes what
+// copying takes where that is longer.
+func TestLinkClock(t *testing.T) {
+	zero := time.Now()
+	at := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
+	var l link
+	for i, c := range []struct {
+		waited, enqueued int // ms
+		took             time.Duration
+		ends             int
+	}{
+		{0, 5, 0, 15},                       // enqueued last
+		{0, 6, 0, 25},                       // after the copy before
+		{40, 7, 0, 50},                      // after what it waits for
+		{30, 8, 0, 60},                      // an older mark changes nothing
+		{0, 9, 25 * time.Millisecond, 85},   // slow memory
+		{0, 200, 5 * time.Millisecond, 210}, // the link stood still
+	} {
+		if c.waited > 0 {
+			l.waited(&mark{at: at(c.waited)})
+		}
+		if got := l.copied(1000, at(c.enqueued), c.took, 100e3); !got.Equal(at(c.ends)) {
+			t.Errorf("copy %d ends after %v, want %v", i, got.Sub(zero), at(c.ends).Sub(zero))
+		}
+	}
+}

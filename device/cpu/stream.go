@@ -22,6 +22,7 @@ type command struct {
 	zero     bool             // dst = 0
 	dst, src device.Mem       // of a copy, unless zero
 	host     []byte           // the side of a copy that is Go's memory, which must stay alive
+	at       time.Time        // when a copy over a link with a limit was enqueued
 
 	wait   *mark
 	mark   *mark
@@ -47,15 +48,15 @@ type stream struct {
 	err error
 
 	// Only the stream's goroutine uses these.
-	pool     *parallel.Pool
-	scratch  *scratchList
-	broken   bool  // a command has failed: what follows is dropped
-	count    int64 // commands that have begun
-	gemm     gemm.Workspace
-	partial  []float32 // partial sums of reductions
-	linkFree time.Time // when the link is free again, where it has a limit
-	next     []int32   // for SortByExpert: where each expert's next pair goes
-	jobs     jobList
+	pool    *parallel.Pool
+	scratch *scratchList
+	broken  bool  // a command has failed: what follows is dropped
+	count   int64 // commands that have begun
+	gemm    gemm.Workspace
+	partial []float32 // partial sums of reductions
+	link    link
+	next    []int32 // for SortByExpert: where each expert's next pair goes
+	jobs    jobList
 }
 
 // startStream starts a stream that shares the device's workers with the others. In
@@ -85,6 +86,7 @@ func (s *stream) execute(c command) {
 	switch {
 	case c.wait != nil:
 		<-c.wait.done
+		s.link.waited(c.wait)
 	case c.mark != nil:
 		c.mark.complete()
 	case c.notify != nil:
@@ -116,20 +118,14 @@ func (s *stream) attempt(c command) (err error) {
 	return nil
 }
 
-// transfer copies as a command says. Where the link has a limit, a copy over it ends no
-// earlier than the limit allows for all that the stream has copied since it stood still.
+// transfer copies as a command says. Where the link has a limit, a copy over it ends no earlier
+// than the limit allows.
 func (s *stream) transfer(c command) {
-	limit := s.dev.opts.LinkLimit
-	if limit == 0 || c.host == nil {
-		copy(memory(c.dst), memory(c.src))
-		return
-	}
-	if now := time.Now(); now.Sub(s.linkFree) > time.Millisecond { // else it is still the same run of copies
-		s.linkFree = now
-	}
+	began := time.Now()
 	copy(memory(c.dst), memory(c.src))
-	s.linkFree = s.linkFree.Add(time.Duration(float64(c.dst.Bytes) / limit * 1e9))
-	time.Sleep(time.Until(s.linkFree))
+	if limit := s.dev.opts.LinkLimit; limit > 0 && c.host != nil {
+		time.Sleep(time.Until(s.link.copied(c.dst.Bytes, c.at, time.Since(began), limit)))
+	}
 }
 
 // fail keeps err unless the stream has failed before.
@@ -184,7 +180,11 @@ func (s *stream) copy(name string, dst, src device.Mem, host []byte) {
 	if dst.Bytes != src.Bytes {
 		bad = fmt.Errorf("%d bytes to %d bytes", src.Bytes, dst.Bytes)
 	}
-	s.do(command{name: name, dst: dst, src: src, host: host}, bad)
+	c := command{name: name, dst: dst, src: src, host: host}
+	if s.dev.opts.LinkLimit > 0 {
+		c.at = time.Now()
+	}
+	s.do(c, bad)
 }
 
 func (s *stream) Zero(dst device.Mem) { s.do(command{name: "Zero", zero: true, dst: dst}, nil) }

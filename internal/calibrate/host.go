@@ -99,7 +99,7 @@ func (r *run) host(ctx context.Context) error {
 	return nil
 }
 
-// messageTime is what a message between two actors takes, in µs.
+// messageTime is what a message between two actors takes that have nothing else to do, in µs.
 const messageTime = 1.8
 
 // packed is what packing takes, in seconds for a million tokens.

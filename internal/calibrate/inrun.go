@@ -10,7 +10,6 @@ import (
 	"mt/device/wrap/profile"
 	"mt/internal/measure"
 	"mt/internal/train"
-	"mt/model"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -41,7 +40,7 @@ func trainedFor(kind string, small bool) trained {
 // corrections are how often rates are corrected: what runs beside an operation changes with them.
 const corrections = 2
 
-// inRun corrects the rates of operations. Where such a run is not possible, for want of memory,
+// inRun corrects the rates of operations, and then measures messages. Where such a run is not possible, for want of memory,
 // they stay as they are, and Sources says so.
 func (r *run) inRun(ctx context.Context) error {
 	for _, dt := range dtypes {
@@ -61,15 +60,13 @@ func (r *run) inRun(ctx context.Context) error {
 			r.out.Device.Sources["ops"] = said
 		}
 	}
-	return nil
+	return r.messages(ctx)
 }
 
 // correct corrects the rates of one dtype.
 func (r *run) correct(ctx context.Context, name string, dtype device.DType) (err error) {
 	t := trainedFor(r.o.Device.Kind(), r.o.Small)
-	cfg, err := model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(t.hidden), "intermediate_size": int64(t.ffn), "num_hidden_layers": int64(t.layers),
-		"num_attention_heads": int64(t.heads), "num_key_value_heads": int64(t.heads), "vocab_size": int64(t.vocab), "max_position_embeddings": int64(t.length),
-		"tie_word_embeddings": false}, "the run that corrects rates")
+	cfg, err := t.model()
 	if err != nil {
 		return err
 	}

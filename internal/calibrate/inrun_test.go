@@ -9,6 +9,7 @@ import (
 	"mt/device/cpu"
 	"mt/internal/train"
 	"mt/model"
+	"mt/plan"
 	"mt/plan/rates"
 )
 
@@ -63,5 +64,35 @@ func TestMatch(t *testing.T) {
 	r.slower("RMSNorm", "bf16", device.BF16, 2)
 	if !maps.Equal(before, d.Ops) {
 		t.Error("a run in bf16 corrects operations that were measured in fp32")
+	}
+}
+
+// TestMessageFor: what a message takes is found again from the stalls that it makes.
+func TestMessageFor(t *testing.T) {
+	cfg, err := handing.model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := train.PlanSynthetic(train.SyntheticOptions{Model: cfg, Rows: handing.rows, SeqLen: handing.length, MicroTokens: handing.micro, Recompute: "auto", NoClip: true,
+		Depths: plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := rates.Op{Rate: 10}
+	m := rates.Machine{Device: rates.Device{Kind: "cpu", Bandwidth: 10, Products: map[string][]rates.Product{"fp32": {{Rate: 0.1}}},
+		Attention: map[string][]rates.Attention{"fp32": {{Length: 64, Dim: 32, Forward: 0.05, Backward: 0.05}}}},
+		Link: rates.Link{Up: 5, Down: 5, Both: 8, Cores: 1}, Host: rates.Host{Cores: 2, Memory: 1, Bandwidth: 20, Update: one, Norm: one, Gather: one}, Disk: rates.Disk{Write: 1, Read: 1}}
+	for _, us := range []float64{2, 25, 300} {
+		m.Host.Message = us
+		r, err := train.Predict(p, &m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := messageFor(p, m, stalled(r.Report).Seconds()); err != nil || math.Abs(got/us-1) > 0.02 {
+			t.Errorf("a message of %v µs is taken for one of %v: %v", us, got, err)
+		}
+	}
+	if got, err := messageFor(p, m, 0); err != nil || got > 0.01 {
+		t.Errorf("a run that does not stand still has messages of %v µs: %v", got, err)
 	}
 }

@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 
 	"mt/cudart"
@@ -85,10 +86,7 @@ func (g *GPU) OpenAll(ordinals []int, limit config.Bytes) (out []device.Device, 
 	for _, n := range ordinals {
 		dev, err := g.Open(n, limit)
 		if err != nil {
-			for _, d := range out {
-				err = errors.Join(err, d.Close())
-			}
-			return nil, err
+			return nil, errors.Join(err, CloseAll(out))
 		}
 		out = append(out, dev)
 	}
@@ -135,6 +133,38 @@ func Open(o Options) (device.Device, error) {
 		return g.Open(o.Ordinal, o.MemoryLimit)
 	}
 	return cpu.New(cpu.Options{Threads: o.Threads, MemoryLimit: int64(o.MemoryLimit), Unified: o.Unified, LinkLimit: o.LinkLimit})
+}
+
+// OpenAll opens n devices as Open does: the first n GPUs, or as many devices of the CPU, which
+// share its cores.
+func OpenAll(o Options, n int) (out []device.Device, err error) {
+	if o.Device == "cuda" {
+		g, ordinals := FindGPU(nil), []int{}
+		for i := range n {
+			ordinals = append(ordinals, o.Ordinal+i)
+		}
+		return g.OpenAll(ordinals, o.MemoryLimit)
+	}
+	if o.Threads == 0 && n > 1 {
+		o.Threads = max(1, runtime.GOMAXPROCS(0)/n)
+	}
+	for range n {
+		dev, err := Open(o)
+		if err != nil {
+			return nil, errors.Join(err, CloseAll(out))
+		}
+		out = append(out, dev)
+	}
+	return out, nil
+}
+
+// CloseAll closes devices.
+func CloseAll(devs []device.Device) error {
+	var errs []error
+	for _, d := range devs {
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // gpuDevice is what package cuda opens.

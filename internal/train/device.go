@@ -93,7 +93,7 @@ func (j *job) takeGPU(o Options) error {
 		return err
 	case err == nil && o.sketch && devs[0].Usage().Limit < int64(j.c.DeviceMemory):
 		name, has := devs[0].Name(), devs[0].Usage().Limit
-		if err := closeAll(devs); err != nil {
+		if err := machine.CloseAll(devs); err != nil {
 			return fmt.Errorf("close the device: %w", err)
 		}
 		j.planOnPaper(fmt.Sprintf("the %s here has %s to give", name, config.Bytes(has)))
@@ -123,7 +123,7 @@ func (j *job) planOnPaper(why string) {
 // keep makes devs the devices of the job, and plans with the memory that each of them has.
 func (j *job) keep(devs []device.Device) {
 	j.dev, j.devs, j.lanes = devs[0], devs, len(devs)
-	j.closers = append(j.closers, func() { j.closing = closeAll(devs) })
+	j.closers = append(j.closers, func() { j.closing = machine.CloseAll(devs) })
 	for i, dev := range devs {
 		use := dev.Usage()
 		if i == 0 || use.Limit > 0 && use.Limit < j.budget {
@@ -145,7 +145,7 @@ func (j *job) deviceBudget() int64 {
 // pool. It returns the first of the devices.
 func (j *job) openDevice() (device.Device, *parallel.Pool, error) {
 	if j.dev == nil {
-		devs, err := j.openCPUs()
+		devs, err := j.openCPUs(j.c.Threads)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -1,9 +1,6 @@
 package train
 
 import (
-	"errors"
-	"runtime"
-
 	"mt/device"
 	"mt/internal/accounts"
 	"mt/internal/machine"
@@ -21,8 +18,6 @@ func (j *job) countDevices(o Options) error {
 		return err
 	case j.oneDevice || o.Forecast.Machine != nil && list.All:
 		j.lanes = 1
-	case o.trials && j.lanes != 1:
-		return j.c.Errorf("devices", "devices: runs on several devices cannot be tuned yet: set devices: 1")
 	}
 	return nil
 }
@@ -68,28 +63,10 @@ func (j *job) openGPUs(g *machine.GPU) ([]device.Device, error) {
 	return g.OpenAll(ordinals, j.c.DeviceMemory)
 }
 
-// openCPUs makes the CPU as many devices as the run asks for, which share its cores.
-func (j *job) openCPUs() (out []device.Device, err error) {
-	threads := j.c.Threads
-	if threads == 0 && j.lanes > 1 {
-		threads = max(1, runtime.GOMAXPROCS(0)/j.lanes)
-	}
-	for range max(1, j.lanes) {
-		dev, err := machine.Open(machine.Options{Device: "cpu", Threads: threads, MemoryLimit: j.c.DeviceMemory, Unified: j.unified, LinkLimit: j.slow.Link})
-		if err != nil {
-			return nil, errors.Join(err, closeAll(out))
-		}
-		out = append(out, dev)
-	}
-	return out, nil
-}
-
-func closeAll(devs []device.Device) error {
-	var errs []error
-	for _, d := range devs {
-		errs = append(errs, d.Close())
-	}
-	return errors.Join(errs...)
+// openCPUs makes the CPU as many devices as the run asks for, with that many threads each (0: a
+// share of the cores).
+func (j *job) openCPUs(threads int) ([]device.Device, error) {
+	return machine.OpenAll(machine.Options{Device: "cpu", Threads: threads, MemoryLimit: j.c.DeviceMemory, Unified: j.unified, LinkLimit: j.slow.Link}, max(1, j.lanes))
 }
 
 // usage is what all devices of the run hold together.

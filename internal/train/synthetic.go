@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"mt/actors"
 	"mt/data"
@@ -18,6 +19,7 @@ import (
 	"mt/internal/throttle"
 	"mt/model"
 	"mt/plan"
+	"mt/schedule"
 )
 
 // SyntheticOptions describe a run over random tokens, for benchmarks: the whole
@@ -36,9 +38,10 @@ type SyntheticOptions struct {
 	// Threads, Unified and Throttle say, and closed at the end.
 	On           device.Device
 	Device       string // cpu (or empty) or cuda
-	DeviceMemory int64  // budget in bytes; 0: what the device has
+	Devices      int    // how many of them; 0: one
+	DeviceMemory int64  // budget of each in bytes; 0: what it has
 	NoClip       bool   // no gradient clipping: a layer is updated as soon as its gradient lands
-	Profile      bool   // time every operation
+	Profile      bool   // time every operation; of one device
 	Throttle     throttle.Limits
 	// AliasLayers: layers that are alike share one memory (host.NewAliased), so that models
 	// larger than the host run at the speed they would have. What they compute means
@@ -62,8 +65,8 @@ const (
 type Synthetic struct {
 	Plan    *plan.Run
 	o       SyntheticOptions
-	dev     device.Device
-	noted   device.Device   // the device itself, where dev wraps it
+	devs    []device.Device // by lane
+	noted   []device.Device // the devices themselves, where devs wrap them
 	profile *profile.Device // nil: operations are not timed
 	pool    *parallel.Pool
 	store   *host.Store
@@ -94,7 +97,7 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 	if lacking, _ := o.Model.Untrained(); lacking != "" {
 		return nil, fmt.Errorf("%s cannot be trained: mt lacks %s", o.Model.Arch, lacking)
 	}
-	if err := s.openDevice(); err != nil {
+	if err := s.openDevices(); err != nil {
 		return nil, err
 	}
 	if s.Plan, err = s.resolve(); err != nil {
@@ -124,7 +127,13 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 func (s *Synthetic) resolve() (*plan.Run, error) {
 	o := s.o
 	q := o.request()
-	q.Unified, q.DeviceMemory, q.Context, q.HostMemory = s.dev.Unified(), s.dev.Usage().Limit, s.dev.Usage().Now[accounts.Context], 0
+	for i, dev := range s.devs {
+		use := dev.Usage()
+		if i == 0 || use.Limit < q.DeviceMemory {
+			q.DeviceMemory = use.Limit
+		}
+		q.Unified, q.Context, q.HostMemory = dev.Unified(), max(q.Context, use.Now[accounts.Context]), 0
+	}
 	budget := host.AvailableMemory().Budget()
 	if o.AliasLayers && budget > 0 {
 		free, err := plan.Resolve(q)
@@ -157,7 +166,11 @@ func (s *Synthetic) HostBytes() (taken, whole int64) {
 
 // request asks for the plan of a run.
 func (o SyntheticOptions) request() plan.Request {
-	return plan.Request{Config: o.Model, Planes: SyntheticRecipe.Planes, Act: o.Act, GradDType: "auto", Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
+	order := schedule.Zigzag
+	if o.Devices > 1 {
+		order = schedule.Lanes
+	}
+	return plan.Request{Config: o.Model, Planes: SyntheticRecipe.Planes, Act: o.Act, GradDType: "auto", Order: order, Devices: o.Devices, Recompute: o.Recompute, MicroBatchTokens: o.MicroTokens,
 		ChunkTokens: o.ChunkTokens, Depths: o.Depths, Rows: o.Rows, RowTokens: o.SeqLen, Clip: !o.NoClip, Unified: o.Unified, HostMemory: host.AvailableMemory().Budget(),
 		DeviceMemory: o.DeviceMemory}
 }
@@ -170,19 +183,20 @@ type lent struct{ device.Device }
 
 func (lent) Close() error { return nil }
 
-// openDevice opens the device; with Profile its operations are timed.
-func (s *Synthetic) openDevice() (err error) {
+// openDevices opens the devices; with Profile operations are timed.
+func (s *Synthetic) openDevices() (err error) {
+	o := machine.Options{Device: s.o.Device, MemoryLimit: config.Bytes(s.o.DeviceMemory), Threads: s.o.Threads, Unified: s.o.Unified, LinkLimit: s.o.Throttle.Link}
 	if s.o.On != nil {
-		s.dev = lent{s.o.On}
-	} else if s.dev, err = machine.Open(machine.Options{Device: s.o.Device, MemoryLimit: config.Bytes(s.o.DeviceMemory), Threads: s.o.Threads, Unified: s.o.Unified, LinkLimit: s.o.Throttle.Link}); err != nil {
+		s.devs = []device.Device{lent{s.o.On}}
+	} else if s.devs, err = machine.OpenAll(o, max(1, s.o.Devices)); err != nil {
 		return err
 	}
-	s.noted = s.dev
+	s.noted = slices.Clone(s.devs)
 	if s.o.Profile {
-		s.profile = profile.Wrap(s.dev)
-		s.dev = s.profile
+		s.profile = profile.Wrap(s.devs[0])
+		s.devs[0] = s.profile
 	}
-	s.closers = append(s.closers, func() { _ = s.dev.Close() })
+	s.closers = append(s.closers, func() { _ = machine.CloseAll(s.devs) })
 	return nil
 }
 
@@ -197,7 +211,7 @@ func (s *Synthetic) options(o SyntheticOptions) actors.Options {
 	if o.AliasLayers {
 		rate = 0
 	}
-	return actors.Options{Devices: []device.Device{s.dev}, Home: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: norm, Stop: s.stop,
+	return actors.Options{Devices: s.devs, Home: s.store, Pool: s.pool, Plan: s.Plan, MaxGradNorm: norm, Stop: s.stop,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: maxSyntheticSteps, MaxNonFinite: 1, NoSave: true,
 			LR: func(int) float64 { return rate }, DataPos: func(int) int64 { return 0 }},
 		Optimizer: o.Throttle.Optimizer(SyntheticRecipe),
@@ -247,13 +261,16 @@ func (s *Synthetic) Run(k int) ([]actors.StepReport, error) {
 	return out, nil
 }
 
-// Notes are what the user should know of the device: memory that cannot be pinned, products
-// that cuBLASLt does not compute. They come up while it works.
+// Notes are what the user should know of the devices: memory that cannot be pinned, products
+// that cuBLASLt does not compute. They come up while they work.
 func (s *Synthetic) Notes() []string {
-	if d, ok := s.noted.(interface{ Notes() []string }); ok {
-		return d.Notes()
+	var all []string
+	for _, dev := range s.noted {
+		if d, ok := dev.(interface{ Notes() []string }); ok {
+			all = append(all, d.Notes()...)
+		}
 	}
-	return nil
+	return all
 }
 
 // FLOPs are the model FLOPs of a reported step and those that were executed, in
@@ -271,11 +288,24 @@ func (s *Synthetic) Times() ([]profile.Time, error) {
 	return s.profile.Times()
 }
 
-// DeviceName is the device's name.
-func (s *Synthetic) DeviceName() string { return s.dev.Name() }
+// DeviceName is the device's name, and how many of them there are.
+func (s *Synthetic) DeviceName() string {
+	if n := len(s.devs); n > 1 {
+		return fmt.Sprintf("%d × %s", n, s.devs[0].Name())
+	}
+	return s.devs[0].Name()
+}
 
-// DeviceUsage is the memory that the device holds.
-func (s *Synthetic) DeviceUsage() device.Usage { return s.dev.Usage() }
+// DeviceUsage is the memory of the device that has held most.
+func (s *Synthetic) DeviceUsage() device.Usage {
+	most := s.devs[0].Usage()
+	for _, d := range s.devs[1:] {
+		if u := d.Usage(); u.PeakTotal > most.PeakTotal {
+			most = u
+		}
+	}
+	return most
+}
 
 // Close ends the run and gives its memory back.
 func (s *Synthetic) Close() error {

@@ -2,11 +2,17 @@ package train
 
 import (
 	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"testing"
 
 	"mt/device"
+	"mt/internal/config"
 	"mt/internal/long"
 	"mt/model"
+	"mt/schedule"
 )
 
 // A run with aliased layers moves what one without moves, takes less of the host, and
@@ -63,5 +69,69 @@ func TestAliasedLayersMoveTheSame(t *testing.T) {
 	}
 	if wholeToo != whole || whole-less < 5*64*128*3*12 {
 		t.Errorf("aliased it takes %d of %d, else %d", less, wholeToo, whole)
+	}
+}
+
+// A synthetic run on several devices has the losses of the same run on any other number of them.
+func TestSyntheticDevices(t *testing.T) {
+	c, err := model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(32), "intermediate_size": int64(64), "num_hidden_layers": int64(4), "num_attention_heads": int64(2),
+		"num_key_value_heads": int64(1), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []float64
+	for n := 2; n <= 3; n++ {
+		s, err := StartSynthetic(SyntheticOptions{Model: c, Rows: 4, SeqLen: 16, MicroTokens: 16, Recompute: "auto", Devices: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reports, err := s.Run(3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var losses []float64
+		for _, r := range reports {
+			losses = append(losses, r.Loss)
+		}
+		if want == nil {
+			want = losses
+		}
+		if !slices.Equal(losses, want) {
+			t.Errorf("%d devices: losses %v, two: %v", n, losses, want)
+		}
+		if lanes, name := s.Plan.Lanes(), s.DeviceName(); lanes != n || !strings.HasPrefix(name, fmt.Sprintf("%d × ", n)) {
+			t.Errorf("%d devices: %d lanes on %q", n, lanes, name)
+		}
+		most := int64(0)
+		for _, d := range s.devs {
+			most = max(most, d.Usage().PeakTotal)
+		}
+		if u := s.DeviceUsage(); u.PeakTotal != most || most == 0 {
+			t.Errorf("%d devices: the most held by one is %d, said to be %d", n, most, u.PeakTotal)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Trials run on all devices of the configuration.
+func TestTrialsOnDevices(t *testing.T) {
+	c, err := config.Parse("t.yaml", []byte("model: tiny\ndataset: none\nmax_seq_len: 16\nper_device_train_batch_size: 4\ndevice: cpu\ndevices: 2\npipeline: {micro_batch_tokens: 16}\n"), config.Args{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trials, err := OpenTrials(c, Options{Stderr: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trials.Close()
+	p, err := trials.Plan(trials.Asked())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports, err := trials.Run(t.Context(), p, 1, 2)
+	if err != nil || len(reports) != 2 || p.Lanes() != 2 || p.Order != schedule.Lanes {
+		t.Errorf("%d steps on %d lanes, %s: %v", len(reports), p.Lanes(), p.Order, err)
 	}
 }

@@ -35,7 +35,8 @@ func (k Knobs) List() []int {
 }
 
 // Trials are runs of one configuration with other depths, over rows of max_seq_len random tokens
-// and with random weights, which are the same memory in all of them. One of them runs at a time.
+// and with random weights, which are the same memory in all of them. One of them runs at a time, on
+// all devices of the configuration.
 type Trials struct {
 	job     *job
 	request plan.Request
@@ -147,16 +148,15 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 		initialise(t.store, t.job.model, 1, pool)
 	}
 	t.store.Use(pool)
-	dev := t.job.dev
-	if dev == nil {
-		o := machine.Options{Device: "cpu", Threads: threads, MemoryLimit: t.job.c.DeviceMemory, Unified: t.job.unified, LinkLimit: t.job.slow.Link}
-		if dev, err = machine.Open(o); err != nil {
+	devs := t.job.devs
+	if devs == nil {
+		if devs, err = t.job.openCPUs(threads); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, dev.Close()) }()
+		defer func() { err = errors.Join(err, machine.CloseAll(devs)) }()
 	}
 	rows := [][]data.Row{randomRows(t.shape(r), 1), randomRows(t.shape(r), 2)}
-	err = actors.Run(actors.Options{Devices: []device.Device{dev}, Home: t.store, Pool: pool, Plan: r, MaxGradNorm: t.job.c.MaxGradNorm, Stop: ctx.Done(),
+	err = actors.Run(actors.Options{Devices: devs, Home: t.store, Pool: pool, Plan: r, MaxGradNorm: t.job.c.MaxGradNorm, Stop: ctx.Done(),
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: steps, MaxNonFinite: 1, NoSave: true, SynchronousUpdates: t.job.c.SynchronousUpdates,
 			LR: func(int) float64 { return 0 }, DataPos: func(int) int64 { return 0 }},
 		Optimizer: t.job.optimizer(),

@@ -1,0 +1,72 @@
+package bench
+
+import (
+	"fmt"
+
+	"mt/internal/train"
+	"mt/model"
+)
+
+// A gauge tells how fast the machine is at the moment. Machines that are shared change their
+// speed from one minute to the next, by more than what is to be compared. The gauge is a small
+// training run, which stands still between its readings.
+type gauge struct{ run *train.Synthetic }
+
+// gaugeSteps are the steps of a reading: about a tenth of a second.
+const gaugeSteps = 5
+
+func newGauge() (*gauge, error) {
+	m, err := model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(192), "intermediate_size": int64(448), "num_hidden_layers": int64(2),
+		"num_attention_heads": int64(4), "num_key_value_heads": int64(2), "vocab_size": int64(800), "max_position_embeddings": int64(112), "tie_word_embeddings": false}, "gauge")
+	if err != nil {
+		return nil, err
+	}
+	run, err := train.StartSynthetic(train.SyntheticOptions{Model: m, Rows: 2, SeqLen: 112})
+	if err != nil {
+		return nil, fmt.Errorf("gauge: %w", err)
+	}
+	g := &gauge{run}
+	if _, err := g.read(); err != nil { // in which memory is first touched
+		return nil, err
+	}
+	return g, nil
+}
+
+// read returns what a step of the gauge takes now, in seconds.
+func (g *gauge) read() (float64, error) {
+	reports, err := g.run.Run(gaugeSteps)
+	if err != nil {
+		return 0, fmt.Errorf("gauge: %w", err)
+	}
+	var took []float64
+	for _, r := range reports {
+		took = append(took, r.Elapsed.Seconds())
+	}
+	return Median(took), nil
+}
+
+func (g *gauge) close() error { return g.run.Close() }
+
+// steady is by how much the machine may change its speed while something is timed.
+const steady = 1.1
+
+// timed does what it is given until the machine is as fast after it as before, or attempts
+// times, and returns what read, a reading of a gauge, said around the last.
+func timed(read func() (float64, error), attempts int, do func() error) (float64, error) {
+	for try := 1; ; try++ {
+		before, err := read()
+		if err != nil {
+			return 0, err
+		}
+		if err := do(); err != nil {
+			return 0, err
+		}
+		after, err := read()
+		if err != nil {
+			return 0, err
+		}
+		if max(before, after) <= steady*min(before, after) || try == attempts {
+			return (before + after) / 2, nil
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package calibrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"mt/actors"
+	"mt/device"
+	"mt/internal/measure"
+	"mt/internal/train"
+	"mt/model"
+	"mt/plan"
+	"mt/plan/rates"
+)
+
+// This file measures what a message between two actors takes: not between two that have nothing
+// else to do, but in a run, where whoever is to read it may have to wait for a core. A small model
+// is trained with the least depths, so that a tile goes to the device only when the one before it
+// has been given back. The message takes what makes the stalls of that run be predicted as long as
+// they were.
+
+// handing is the run: layers and tiles so small that messages count.
+var handing = trained{layers: 6, hidden: 96, ffn: 256, heads: 3, vocab: 400, rows: 4, length: 64, micro: 128}
+
+const (
+	handingSteps   = 12
+	handingUntimed = 2     // at the begin of the run and at its end each, where the pipeline fills and runs empty
+	mostMessage    = 1000. // µs: the longest message that is believed
+)
+
+// messages measures the time of a message, after all other rates.
+func (r *run) messages(ctx context.Context) (err error) {
+	t := handing
+	if r.o.Small {
+		t.layers, t.rows = 2, 1
+	}
+	cfg, err := t.model()
+	if err != nil {
+		return err
+	}
+	s, err := train.StartSynthetic(train.SyntheticOptions{Model: cfg, Rows: t.rows, SeqLen: t.length, MicroTokens: t.micro, Act: r.operands(), Recompute: "auto", NoClip: true,
+		Depths: plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1}, On: r.o.Device})
+	if err != nil {
+		if lacking := (*device.OutOfMemory)(nil); errors.As(err, &lacking) {
+			return nil // the time stays what it is elsewhere
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	reports, err := s.Run(handingSteps)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var stalls []float64
+	for _, report := range reports[handingUntimed : len(reports)-handingUntimed] {
+		stalls = append(stalls, stalled(report).Seconds())
+	}
+	if r.out.Host.Message, err = messageFor(s.Plan, *r.out, measure.Sum(stalls).Median); err != nil {
+		return err
+	}
+	r.out.Host.Sources["message_us"] = "of a short training run with the least depths"
+	return nil
+}
+
+// stalled is how long the compute stream stood still.
+func stalled(r actors.StepReport) (sum time.Duration) {
+	for _, d := range r.Stall {
+		sum += d
+	}
+	return sum
+}
+
+// messageFor is what a message must take, in µs, for a step of p to stand still for so many
+// seconds on m.
+func messageFor(p *plan.Run, m rates.Machine, seconds float64) (float64, error) {
+	least, most := 0.0, mostMessage
+	for range 20 {
+		m.Host.Message = (least + most) / 2
+		predicted, err := train.Predict(p, &m)
+		if err != nil {
+			return 0, fmt.Errorf("predict what was measured: %w", err)
+		}
+		if stalled(predicted.Report).Seconds() < seconds {
+			least = m.Host.Message
+		} else {
+			most = m.Host.Message
+		}
+	}
+	return rates.Round((least + most) / 2), nil
+}
+
+// model is a model of that shape.
+func (t trained) model() (*model.Config, error) {
+	return model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(t.hidden), "intermediate_size": int64(t.ffn), "num_hidden_layers": int64(t.layers),
+		"num_attention_heads": int64(t.heads), "num_key_value_heads": int64(t.heads), "vocab_size": int64(t.vocab), "max_position_embeddings": int64(t.length),
+		"tie_word_embeddings": false}, "the run that corrects rates")
+}

@@ -1,0 +1,49 @@
+package rates
+
+import (
+	"maps"
+	"slices"
+)
+
+// Slower is m when its device, its link and its host take so many times as long for
+// everything; a number under 1 makes them faster. The disk stays as it is.
+func (m *Machine) Slower(times float64) *Machine {
+	out := *m
+	d := &out.Device
+	d.Products, d.Attention, d.Ops = maps.Clone(d.Products), maps.Clone(d.Attention), maps.Clone(d.Ops)
+	for dtype, all := range d.Products {
+		all = slices.Clone(all)
+		for i := range all {
+			all[i].Rate /= times
+		}
+		d.Products[dtype] = all
+	}
+	for dtype, all := range d.Attention {
+		all = slices.Clone(all)
+		for i := range all {
+			all[i].Forward /= times
+			all[i].Backward /= times
+		}
+		d.Attention[dtype] = all
+	}
+	for name, op := range d.Ops {
+		d.Ops[name] = op.slower(times)
+	}
+	d.Bandwidth /= times
+	d.Launch *= times
+	d.Enqueue *= times
+	out.Link.Up /= times
+	out.Link.Down /= times
+	out.Link.Both /= times
+	out.Link.Latency *= times
+	h := &out.Host
+	h.Bandwidth /= times
+	h.Update, h.Norm, h.Gather = h.Update.slower(times), h.Norm.slower(times), h.Gather.slower(times)
+	h.Pack *= times
+	h.Message *= times
+	return &out
+}
+
+func (o Op) slower(times float64) Op {
+	return Op{Fixed: o.Fixed * times, Rate: o.Rate / times, Cores: o.Cores}
+}
