@@ -365,11 +365,13 @@ func (r *lane) waits(e enqueue, v schedule.Visit) []wait {
 		out = append(out, wait{r.batches[e.Batch].ready, StallData})
 	}
 	if e.WaitWeights {
-		ready := r.batches[e.Batch].ready
+		// For what it was fetched late, the stream has stood still before the launch was enqueued
+		// (Blocked): what is left is the copy.
 		if e.Weights >= 0 {
-			ready = r.weights[e.Weights].ready
+			out = append(out, wait{r.weights[e.Weights].ready, StallWeights})
+		} else {
+			out = append(out, wait{r.batches[e.Batch].ready, StallData})
 		}
-		out = append(out, wait{ready, e.Fetched})
 	}
 	if e.WaitIn {
 		out = append(out, wait{r.acts[e.In].ready, StallActivation})

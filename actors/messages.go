@@ -16,7 +16,7 @@ const (
 	StallUpdate           // the Optimizer's update of a layer
 	StallActivation       // an activation slot, or an activation that comes back from the host
 	StallGradBuffer       // a free gradient buffer
-	StallData             // the batch
+	StallData             // the batch, or the end of its copy
 	StallCheckpoint       // an update that had to wait until the layer was written to disk
 	StallRouting          // the numbers of the experts' tokens, on the host
 	NumCauses

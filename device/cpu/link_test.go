@@ -48,19 +48,19 @@ func TestLinkClock(t *testing.T) {
 	at := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
 	var l link
 	for i, c := range []struct {
-		waited, enqueued int // ms
-		took             time.Duration
-		ends             int
+		waited   []int // ms
+		enqueued int   // ms
+		took     time.Duration
+		ends     int // ms
 	}{
-		{0, 5, 0, 15},                       // enqueued last
-		{0, 6, 0, 25},                       // after the copy before
-		{40, 7, 0, 50},                      // after what it waits for
-		{30, 8, 0, 60},                      // an older mark changes nothing
-		{0, 9, 25 * time.Millisecond, 85},   // slow memory
-		{0, 200, 5 * time.Millisecond, 210}, // the link stood still
+		{nil, 5, 0, 15},                       // enqueued last
+		{nil, 6, 0, 25},                       // after the copy before
+		{[]int{40, 30}, 7, 0, 50},             // after the later one of what it waits for
+		{nil, 9, 25 * time.Millisecond, 75},   // slow memory
+		{nil, 200, 5 * time.Millisecond, 210}, // the link stood still
 	} {
-		if c.waited > 0 {
-			l.waited(&mark{at: at(c.waited)})
+		for _, ms := range c.waited {
+			l.waited(&mark{at: at(ms)})
 		}
 		if got := l.copied(1000, at(c.enqueued), c.took, 100e3); !got.Equal(at(c.ends)) {
 			t.Errorf("copy %d ends after %v, want %v", i, got.Sub(zero), at(c.ends).Sub(zero))

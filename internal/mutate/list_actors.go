@@ -68,6 +68,7 @@ var ofActors = []broken{
 		{from: "defer r.o.Home.Release(layer)", to: "r.o.Home.Release(layer)", test: "TestLayersAreAcquiredAndReleased"},
 	}},
 	{"actors/compute.go", []way{
+		{from: "wait{r.weights[e.Weights].ready, StallWeights}", to: "wait{r.weights[e.Weights].ready, e.Fetched}", test: "TestPredictedStall"},
 		{from: "m.Prog == p.Seq && !c.weights[tile].ok {", to: "m.Prog == p.Seq {", test: "TestRandomInterleavings"},
 		{from: "c.ready(p); c.admit(p) {", to: "c.ready(p); {", test: "TestRandomInterleavings"},
 		{from: "case v.Grad() && c.grad < 0 && len(c.gradFree) == 0:", to: "case v.Grad() && c.grad < 0 && len(c.gradFree) < 0:", test: "TestTranscripts"},

@@ -81,6 +81,11 @@ var ofDevice = []broken{
 		{from: "Normalize: cfg.NormTopKProb}", to: "Normalize: !cfg.NormTopKProb}", test: "TestRecordings", in: "internal/train"},
 		{from: "r := l.route(in, c, !eval)", to: "r := l.route(in, c, true)", test: "TestMoECounts"},
 	}},
+	{"device/cpu/link.go", []way{
+		{from: "if m.at.After(l.ready) {", to: "if true {", test: "TestLinkClock"},
+		{from: "[]time.Time{l.ready, enqueued}", to: "[]time.Time{enqueued}", test: "TestLinkClock"},
+		{from: "max(took, time.Duration(float64(bytes)/limit*1e9))", to: "time.Duration(float64(bytes)/limit*1e9)", test: "TestLinkClock"},
+	}},
 	{"device/cpu/rmsnorm.go", []way{
 		{from: "1 / math.Sqrt(mean+float64(a.Eps))", to: "1 / (math.Sqrt(mean) + float64(a.Eps))", test: "TestOps/threads=2/RMSNorm"},
 		{from: "* float64(k) * float64(k) * float64(k) / float64(a.Dim)", to: "* float64(k) * float64(k) / float64(a.Dim)", test: "TestOps/threads=2/RMSNormBackward"},

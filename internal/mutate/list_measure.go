@@ -26,6 +26,17 @@ var ofMeasure = []broken{
 	{"bench/ondevice.go", []way{
 		{from: "Min: amount / t.Most, Max: amount / t.Least", to: "Min: amount / t.Least, Max: amount / t.Most", test: "TestRateOf"},
 	}},
+	{"bench/gauge.go", []way{
+		{from: "|| try == attempts {", to: "|| try >= 1 {", test: "TestTimed"},
+		{from: "return (before + after) / 2, nil", to: "return before, nil", test: "TestTimed"},
+	}},
+	{"plan/rates/slower.go", []way{
+		{from: "all = slices.Clone(all)\n\t\tfor i := range all {\n\t\t\tall[i].Rate /= times", to: "for i := range all {\n\t\t\tall[i].Rate /= times", test: "TestSlower"},
+		{from: "Fixed: o.Fixed * times, Rate: o.Rate / times", to: "Fixed: o.Fixed, Rate: o.Rate / times", test: "TestSlower"},
+	}},
+	{"internal/calibrate/messages.go", []way{
+		{from: "if stalled(predicted.Report).Seconds() < seconds {", to: "if stalled(predicted.Report).Seconds() > seconds {", test: "TestMessageFor"},
+	}},
 	{"bench/matmul.go", []way{
 		{from: "seen := map[model.Role]bool{model.RoleEmbed: true}", to: "seen := map[model.Role]bool{}", test: "TestMatMulReport"},
 	}},
@@ -66,6 +77,8 @@ var ofMeasure = []broken{
 		{from: "a.Aliased() && !o.Schedule.NoSave {", to: "a.Aliased() && false {", test: "TestAliasedLayersAreNotSaved"},
 	}},
 	{"internal/train/synthetic.go", []way{
+		{from: "if u := d.Usage(); u.PeakTotal > most.PeakTotal {", to: "if u := d.Usage(); u.PeakTotal < most.PeakTotal {", test: "TestSyntheticDevices"},
+		{from: "\tif o.Devices > 1 {\n\t\torder = schedule.Lanes\n\t}", to: "", test: "TestSyntheticDevices"},
 		{from: "\t\trate = 0\n", to: "", test: "TestAliasedLayersMoveTheSame"},
 		{from: "newStore = host.NewAliased", to: "", test: "TestAliasedLayersMoveTheSame"},
 		{from: "taken += total(host.AliasedBytes(", to: "taken -= total(host.AliasedBytes(", test: "TestAliasedLayersMoveTheSame"},

@@ -68,6 +68,9 @@ var ofRuns = []broken{
 		{from: "if i == 0 && s.End > end {", to: "if i == 0 {", test: "TestSteps"},
 		{from: "r.recent = append(r.recent[:0], r.recent[maxRecent/2:]...)", to: "r.recent = append(r.recent[:0:0], r.recent...)", test: "TestSteps"},
 	}},
+	{"internal/train/trials.go", []way{
+		{from: "machine.CloseAll(devs)) }()\n\t}\n", to: "machine.CloseAll(devs)) }()\n\t}\n\tdevs = devs[:1]\n", test: "TestTrialsOnDevices"},
+	}},
 	{"internal/train/trace.go", []way{
 		{from: "if !timeline.IsTrace(f) {", to: "if false {", test: "TestTraceThatCannotBe"},
 		{from: "errors.Join(made.Close(), os.Remove(path))", to: "made.Close()", test: "TestTraceThatCannotBe"},
