@@ -58,7 +58,7 @@ var kinds = []kind{
 	{is: ErrNoDevice, cuda: []int{errorNoDevice, errorStubLibrary}, nvml: []int{nvmlDriverNotLoaded}},
 	{is: ErrDriverTooOld, cuda: []int{errorInsufficientDriver, errorUnsupportedPTXVersion, errorSystemDriverMismatch, errorCompatNotSupported}},
 	{is: ErrContextLost, cuda: lostCodes, nvml: []int{nvmlGPUIsLost}},
-	{is: ErrNotSupported, cuda: []int{errorNotSupported, errorNoKernelImageForDevice}, blas: []int{blasNotSupported, blasArchMismatch}, nvml: []int{nvmlNotSupported}},
+	{is: ErrNotSupported, cuda: []int{errorNotSupported, errorNoKernelImageForDevice, errorPeerAccessUnsupported, errorTooManyPeers}, blas: []int{blasNotSupported, blasArchMismatch}, nvml: []int{nvmlNotSupported}},
 	{is: ErrNotReady, cuda: []int{errorNotReady}},
 	{is: ErrAlreadyRegistered, cuda: []int{errorHostMemoryAlreadyRegistered}},
 	{is: ErrNotRegistered, cuda: []int{errorHostMemoryNotRegistered}},
@@ -75,6 +75,7 @@ const (
 	errorNoDevice                    = 100
 	errorNoKernelImageForDevice      = 209
 	errorECCUncorrectable            = 214
+	errorPeerAccessUnsupported       = 217
 	errorNVLinkUncorrectable         = 220
 	errorUnsupportedPTXVersion       = 222
 	errorContained                   = 226
@@ -82,8 +83,10 @@ const (
 	errorNotReady                    = 600
 	errorIllegalAddress              = 700
 	errorLaunchTimeout               = 702
+	errorPeerAccessAlreadyEnabled    = 704
 	errorContextIsDestroyed          = 709
 	errorAssert                      = 710
+	errorTooManyPeers                = 711
 	errorHostMemoryAlreadyRegistered = 712
 	errorHostMemoryNotRegistered     = 713
 	errorHardwareStackError          = 714
