@@ -58,7 +58,7 @@ var kinds = []kind{
 	{is: ErrNoDevice, cuda: []int{errorNoDevice, errorStubLibrary}, nvml: []int{nvmlDriverNotLoaded}},
 	{is: ErrDriverTooOld, cuda: []int{errorInsufficientDriver, errorUnsupportedPTXVersion, errorSystemDriverMismatch, errorCompatNotSupported}},
 	{is: ErrContextLost, cuda: lostCodes, nvml: []int{nvmlGPUIsLost}},
-	{is: ErrNotSupported, cuda: []int{errorNotSupported, errorNoKernelImageForDevice, errorPeerAccessUnsupported, errorTooManyPeers}, blas: []int{blasNotSupported, blasArchMismatch}, nvml: []int{nvmlNotSupported}},
+	{is: ErrNotSupported, cuda: []int{errorNotSupported, errorNoKernelImageForDevice, errorMapBufferObjectFailed, errorPeerAccessUnsupported, errorTooManyPeers}, blas: []int{blasNotSupported, blasArchMismatch}, nvml: []int{nvmlNotSupported}},
 	{is: ErrNotReady, cuda: []int{errorNotReady}},
 	{is: ErrAlreadyRegistered, cuda: []int{errorHostMemoryAlreadyRegistered}},
 	{is: ErrNotRegistered, cuda: []int{errorHostMemoryNotRegistered}},
@@ -73,6 +73,7 @@ const (
 	errorStubLibrary                 = 34
 	errorInsufficientDriver          = 35
 	errorNoDevice                    = 100
+	errorMapBufferObjectFailed       = 205 // of peer access, where the driver says yes and the cards' windows are too small
 	errorNoKernelImageForDevice      = 209
 	errorECCUncorrectable            = 214
 	errorPeerAccessUnsupported       = 217

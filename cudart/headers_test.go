@@ -40,7 +40,7 @@ var constants = map[string][]constant{
 		{"cudaErrorContained", errorContained}, {"cudaErrorCompatNotSupportedOnDevice", errorCompatNotSupported},
 		{"cudaErrorSystemDriverMismatch", errorSystemDriverMismatch}, {"cudaErrorUnknown", errorUnknown},
 		{"cudaErrorPeerAccessUnsupported", errorPeerAccessUnsupported}, {"cudaErrorPeerAccessAlreadyEnabled", errorPeerAccessAlreadyEnabled},
-		{"cudaErrorTooManyPeers", errorTooManyPeers},
+		{"cudaErrorTooManyPeers", errorTooManyPeers}, {"cudaErrorMapBufferObjectFailed", errorMapBufferObjectFailed},
 
 		{"cudaDevAttrPciBusId", uint64(AttrPCIBus)}, {"cudaDevAttrPciDeviceId", uint64(AttrPCIDevice)},
 		{"cudaDevAttrPciDomainId", uint64(AttrPCIDomain)},

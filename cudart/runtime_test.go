@@ -120,7 +120,7 @@ func TestResults(t *testing.T) {
 	}
 	f.fails("cudaDeviceEnablePeerAccess", errorPeerAccessAlreadyEnabled)
 	check("DeviceEnablePeerAccess again", nil, nil, c.DeviceEnablePeerAccess(90, 1))
-	for _, code := range []int{errorPeerAccessUnsupported, errorTooManyPeers} {
+	for _, code := range []int{errorPeerAccessUnsupported, errorTooManyPeers, errorMapBufferObjectFailed} {
 		f.fails("cudaDeviceEnablePeerAccess", code)
 		if err := c.DeviceEnablePeerAccess(90, 1); !errors.Is(err, ErrNotSupported) {
 			t.Errorf("DeviceEnablePeerAccess that fails with %d: %v", code, err)

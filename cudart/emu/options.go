@@ -34,6 +34,9 @@ type Options struct {
 
 	// WithoutPeers: no GPU has a way to another one, as with many GeForce cards.
 	WithoutPeers bool
+	// SpoilPeers: copies between GPUs bring other bytes than were sent, as where an IOMMU stands
+	// in the way.
+	SpoilPeers bool
 
 	NoDevice      bool // there is a driver and no GPU
 	DriverTooOld  bool // the driver is older than libcudart

@@ -95,7 +95,12 @@ func (d *Driver) memcpyPeerAsync(dst uint64, to int32, src uint64, from int32, n
 			}
 			o.spans = []span{{&w.region, at, at + int64(n), true}, {&r.region, off, off + int64(n), false}}
 			into, bytes := w.Data[at:at+int64(n)], r.Data[off:off+int64(n)]
-			o.run = func() ([]span, error) { copy(into, bytes); return nil, nil }
+			o.run = func() ([]span, error) {
+				if copy(into, bytes); d.opt.SpoilPeers {
+					spoil(into)
+				}
+				return nil, nil
+			}
 			d.enqueue(s, o)
 			return 0
 		})

@@ -230,10 +230,15 @@ func (s *stream) CopyD2D(dst, src device.Mem) {
 // CopyPeer enqueues dst = src, where dst is memory of another device that Reach was true of.
 func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
 	other, bad := s.dev.reached(to)
-	if bad == nil {
-		bad = equal(src.Bytes, dst.Bytes)
+	if bad != nil {
+		s.do(command{name: "CopyPeer"}, bad)
+		return
 	}
-	s.do(command{name: "CopyPeer", what: copyPeer, dst: dst, src: src, peer: other}, bad)
+	s.copyPeer(other, dst, src)
+}
+
+func (s *stream) copyPeer(to *dev, dst, src device.Mem) {
+	s.do(command{name: "CopyPeer", what: copyPeer, dst: dst, src: src, peer: to.opts.Ordinal}, equal(src.Bytes, dst.Bytes))
 }
 
 // equal returns an error where the sizes of a copy differ.
