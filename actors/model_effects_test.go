@@ -108,6 +108,9 @@ func (w *world) landing(e work, l *laneWorld) func() {
 	case passAcross:
 		c, to := l.acts[d.Slot], w.lanes[d.Lane].acts
 		passed := e.done[0].msg.(ActivationPassed)
+		if w.cfg.reaches>>(4*l.index+d.Lane)&1 == 0 {
+			w.failf("something is passed across from lane %d to lane %d, which it does not reach", l.index, d.Lane)
+		}
 		if !c.written || !passed.Direct {
 			w.failf("activation slot %d, which holds %+v, is passed across as %+v", d.Slot, c, passed)
 		}

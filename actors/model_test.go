@@ -57,6 +57,7 @@ type world struct {
 
 // laneWorld is what the model knows of a lane.
 type laneWorld struct {
+	index   int
 	slots   map[int]content // weight slots
 	acts    map[int]content // activation slots
 	spilled map[int]content // host buffers
@@ -134,7 +135,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	w.cores, w.boxes, w.todo = make([]core, n*int(numRoles)), make([][]any, n*int(numRoles)), make([][]effect, n*int(numRoles))
 	sit := func(a address, c core) { w.cores[seat(a)] = c }
 	for lane := range laneID(n) {
-		w.lanes = append(w.lanes, &laneWorld{slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
+		w.lanes = append(w.lanes, &laneWorld{index: int(lane), slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
 		prefetcher := newPrefetcherCore(lane, spec.On(0) == int(lane), cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths)
 		for from := range n {
 			prefetcher.reachedBy = append(prefetcher.reachedBy, cfg.reaches>>(4*from+int(lane))&1 == 1)

@@ -161,6 +161,32 @@ func TestPeers(t *testing.T) {
 	}
 }
 
+// TestPeersInTurn: copies that follow each other go to the devices that they are for.
+func TestPeersInTurn(t *testing.T) {
+	m := machine()
+	m.Link.Both, m.Link.Peer, m.Link.Wires = 2, 1, true
+	clock := &virtual.Clock{Devices: 3}
+	var devs [3]*Device
+	for i := range devs {
+		devs[i] = New(clock, m, i, false, nil)
+	}
+	one, _ := devs[0].NewStream("peer")
+	two, _ := devs[1].NewStream("peer")
+	mem := device.Mem{Addr: device.Align, Bytes: 1e6}
+	one.CopyPeer(devs[1], mem, mem)
+	one.CopyPeer(devs[1], mem, mem)
+	one.CopyPeer(devs[2], mem, mem) // while the other device copies there too
+	for range 3 {
+		two.CopyPeer(devs[2], mem, mem)
+	}
+	var end float64
+	one.Notify(func(error) { end = 1e3 * clock.Time() })
+	clock.Run(func() bool { return false })
+	if math.Abs(end-4) > 1e-6 {
+		t.Errorf("three copies end after %g ms, want 4", end)
+	}
+}
+
 // TestEnqueue: what is enqueued later begins no earlier, though the device is idle.
 func TestEnqueue(t *testing.T) {
 	m := machine()
