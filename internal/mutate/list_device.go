@@ -154,7 +154,7 @@ var ofDevice = []broken{
 		{from: "clear(b[i*piece : min(len(b), (i+1)*piece)])", to: "clear(b[i*piece : min(len(b), (i+1)*piece)-1])", test: "TestContract"},
 		{from: "if s.err == nil {\n\t\ts.err =", to: "{\n\t\ts.err =", test: "TestFirstErrorStays"},
 		{from: "case !s.broken:", to: "default:", test: "TestErrorsStick|TestContract"},
-		{from: "c.host == nil && !c.peer {", to: "c.host == nil {", test: "TestLinkLimit"},
+		{from: "limit > 0 && (c.host != nil || c.peer) {", to: "limit > 0 && c.host != nil {", test: "TestLinkLimit"},
 	}},
 	{"device/cpu/device.go", []way{
 		{from: "return ok && other != d, nil", to: "return ok, nil", test: "TestPeers"},
