@@ -157,14 +157,13 @@ var ofDevice = []broken{
 		{from: "limit > 0 && (c.host != nil || c.peer) {", to: "limit > 0 && c.host != nil {", test: "TestLinkLimit"},
 	}},
 	{"device/cpu/device.go", []way{
-		{from: "return ok && other != d, nil", to: "return ok, nil", test: "TestPeers"},
+		{from: "return ok && other != d, nil", to: "return ok && other != nil, nil", test: "TestPeers"},
 		{from: "device.Inner(to).(*dev)", to: "to.(*dev)", test: "TestEveryCall", in: "device/wrap/fault"},
 	}},
 	{"device/cuda/peer.go", []way{
 		{from: "known, asked := d.peers[other.opts.Ordinal]; asked {", to: "known, _ := d.peers[other.opts.Ordinal]; known {", test: "TestNoPeers"},
 		{from: "if !can {\n\t\treturn false, nil\n\t}\n", to: "", test: "TestNoPeers"},
-		{from: "return bytes.Equal(sent, got), err", to: "return true, err", test: "TestNoPeers"},
-		{from: " || other.opts.Ordinal == d.opts.Ordinal", to: "", test: "TestPeers"},
+		{from: "return bytes.Equal(sent, got), err", to: "return bytes.Equal(sent, sent), err", test: "TestNoPeers"},
 		{from: "if !d.peers[other.opts.Ordinal] {", to: "if false {", test: "TestNoPeers"},
 		{from: "\tdefer other.Free(dst)\n", to: "", test: "TestFailingPeers"},
 	}},
