@@ -38,6 +38,7 @@ type trial struct {
 	onDemand, aux                bool
 	order                        schedule.Order
 	lane                         []int // by layer: its lane; nil: there is one
+	throughHost                  bool
 	delay                        func(string, int64) time.Duration
 	evalSteps                    int
 	open                         func() (device.Device, error) // instead of a CPU device
@@ -70,7 +71,7 @@ type outcome struct {
 	versions [][]layerBytes
 	// experts' tiles that travelled in all steps, and their bytes
 	experts, expertBytes int64
-	h2d, d2h             int64 // bytes that the steps' reports say, summed up
+	h2d, d2h, peer       int64 // bytes that the steps' reports say, summed up
 }
 
 type layerBytes struct {
@@ -259,7 +260,7 @@ func (tr trial) fill(store *host.Store, c *model.Config) {
 }
 
 func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.Pool, p *plan.Run, out *outcome) Options {
-	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver, Timeline: tr.timeline, moreBatches: tr.moreBatches,
+	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver, Timeline: tr.timeline, ThroughHost: tr.throughHost, moreBatches: tr.moreBatches,
 		Schedule: Schedule{FirstStep: 1, LastStep: tr.steps, EvalSteps: tr.evalSteps, EvalPasses: min(1, tr.evalSteps) * 2, MaxNonFinite: max(1, tr.maxNonFinite),
 			SynchronousUpdates: tr.sync, NoSave: tr.saver == nil, SaveSteps: tr.saveSteps, LR: tr.lr, DataPos: func(s int) int64 { return int64(s * tr.rows) }},
 		Optimizer: recipe, MaxGradNorm: 1,
@@ -279,6 +280,7 @@ func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.
 			out.arenas = host.Usage().Now
 			out.h2d += r.H2D
 			out.d2h += r.D2H
+			out.peer += r.Peer
 			out.end = State{Step: r.Step, AdamStep: out.end.AdamStep + 1, Tokens: r.TotalTokens}
 			if r.Skipped {
 				out.end.AdamStep--

@@ -25,6 +25,7 @@ type shared struct {
 	gradients []plan.Gradient // by layer
 	slabs     [][]byte        // by layer or, without clipping, by lane and credit
 	passage   []byte          // host memory for activations on their way from lane to lane
+	lanes     []*lane
 
 	closers []func()
 	late    error // the first that closing a stream gave
@@ -40,6 +41,8 @@ type lane struct {
 	dev               device.Device
 	ops               *layers.Templates
 	h2d, compute, d2h *countedStream
+	peer              *countedStream // copies into other lanes' slots; nil: it reaches none
+	reaches           []bool         // by lane: whether its device can copy into that one's slots
 
 	weights   []slot // of all classes, one class after the other
 	grads     gradPlace
@@ -146,18 +149,33 @@ func (r *lane) openStreams() error {
 		name string
 		to   **countedStream
 	}{{"h2d", &r.h2d}, {"compute", &r.compute}, {"d2h", &r.d2h}} {
-		st, err := r.dev.NewStream(s.name)
-		if err != nil {
+		if err := r.openStream(s.name, s.to); err != nil {
 			return err
 		}
-		*s.to = &countedStream{Stream: st}
-		r.onClose(func() {
-			if err := st.Close(); r.late == nil {
-				r.late = err
-			}
-		})
 	}
 	return nil
+}
+
+func (r *lane) openStream(name string, to **countedStream) error {
+	s, err := r.dev.NewStream(name)
+	if err != nil {
+		return err
+	}
+	*to = &countedStream{Stream: s}
+	r.onClose(func() {
+		if err := s.Close(); r.late == nil {
+			r.late = err
+		}
+	})
+	return nil
+}
+
+// copies are the streams that copy to and from the lane's device.
+func (r *lane) copies() []*countedStream {
+	if r.peer == nil {
+		return []*countedStream{r.h2d, r.d2h}
+	}
+	return []*countedStream{r.h2d, r.d2h, r.peer}
 }
 
 func (r *lane) allocActivations() (err error) {
@@ -255,5 +273,9 @@ func (r *lane) makeStalls() error {
 
 // drain waits until the device has done all that was enqueued.
 func (r *lane) drain() error {
-	return errors.Join(r.h2d.Sync(), r.compute.Sync(), r.d2h.Sync())
+	err := r.compute.Sync()
+	for _, s := range r.copies() {
+		err = errors.Join(err, s.Sync())
+	}
+	return err
 }

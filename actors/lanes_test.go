@@ -34,9 +34,11 @@ func (tr trial) withLanes(n int, seed int64) trial {
 	return tr
 }
 
-// TestLanesEqualTheSynchronousStep: however many lanes there are, and whichever layers are on
-// which, the bits are those of the synchronous step with the same order of micro-batches.
+// TestLanesEqualTheSynchronousStep: however many lanes there are, whichever layers are on which, and
+// whether what passes between them goes from device to device or through the host, the bits are those
+// of the synchronous step with the same order of micro-batches.
 func TestLanesEqualTheSynchronousStep(t *testing.T) {
+	across := int64(0)
 	for name, shape := range map[string]func(*trial){
 		"fp32": func(tr *trial) { tr.micro = 1 },
 		"unclipped-tied": func(tr *trial) {
@@ -63,13 +65,19 @@ func TestLanesEqualTheSynchronousStep(t *testing.T) {
 			for n := 2; n <= 4; n++ {
 				seed := int64(100*n + len(name))
 				tr := tr.withLanes(n, seed)
-				tr.delay = randomDelays(seed)
+				tr.delay, tr.throughHost = randomDelays(seed), n == 3
 				got := mustRun(t, tr)
+				if across += got.peer; tr.throughHost && got.peer > 0 {
+					t.Errorf("%d bytes went from device to device, and all were to go through the host", got.peer)
+				}
 				if got.digest() != want.digest() || fmt.Sprint(got.steps, got.evals) != fmt.Sprint(one.steps, one.evals) {
 					t.Errorf("layers on lanes %v: steps %v, evaluations %v; one lane gives %v and %v, the synchronous step %v", tr.lane, got.steps, got.evals, one.steps, one.evals, want.steps)
 				}
 			}
 		})
+	}
+	if across == 0 {
+		t.Error("nothing went from device to device")
 	}
 }
 
@@ -148,8 +156,9 @@ func TestFailingLanes(t *testing.T) {
 }
 
 // TestLanesOnGPUs: on several emulated GPUs, whose driver checks every access, whose memory it is
-// and every order, the bits are those of one.
+// and every order, the bits are those of one, whether they copy to each other or not.
 func TestLanesOnGPUs(t *testing.T) {
+	across := int64(0)
 	for name, change := range map[string]func(*trial){
 		"bf16":    func(tr *trial) { tr.bf16, tr.gradBF16, tr.tied, tr.shards = true, true, true, 2 },
 		"experts": func(tr *trial) { tr.experts, tr.chosen, tr.onDemand, tr.noClip, tr.blocks = 4, 1, true, true, 2 },
@@ -160,11 +169,18 @@ func TestLanesOnGPUs(t *testing.T) {
 			change(&tr)
 			want := runOnCUDA(t, tr, emu.Options{})
 			for n := 2; n <= 3; n++ {
-				got := runOnCUDA(t, tr.withLanes(n, int64(n)), emu.Options{Devices: n, Mode: emu.Random, Seed: uint64(n)})
+				apart := (n == 3) == (name == "bf16")
+				got := runOnCUDA(t, tr.withLanes(n, int64(n)), emu.Options{Devices: n, Mode: emu.Random, Seed: uint64(n), WithoutPeers: apart})
+				if across += got.peer; apart && got.peer > 0 {
+					t.Errorf("%d bytes went from device to device", got.peer)
+				}
 				if got.digest() != want.digest() || fmt.Sprint(got.steps) != fmt.Sprint(want.steps) {
 					t.Errorf("%d GPUs: steps %v, one gives %v", n, got.steps, want.steps)
 				}
 			}
 		})
+	}
+	if across == 0 {
+		t.Error("nothing went from device to device")
 	}
 }

@@ -91,7 +91,8 @@ type SlotFreed struct{ Slot int }
 type BatchSlotFreed struct{ Slot int }
 
 // ActivationFetched grants an activation slot to an object of the program. Filled:
-// the object is being copied into it from the host; else a launch writes it.
+// the object is being copied into it from the host; else a launch writes it, or it has
+// come from another lane.
 type ActivationFetched struct {
 	Prog, Object, Slot int
 	Filled             bool
@@ -106,9 +107,17 @@ type ActivationSpilled struct{ Prog, Object int }
 // ActivationLeft hands an activation to the Offloader, to be passed on to another lane.
 type ActivationLeft struct{ Prog, Object, Slot int }
 
+// SlotOffered tells the Offloader of a lane that the lane which an activation is passed on to, and
+// on which it is Object, has activation slot Slot free for it: it can be copied straight there.
+type SlotOffered struct{ Prog, Object, Slot int }
+
 // ActivationPassed tells the Prefetcher of a lane that an activation from another lane, which
-// is Object there, can be taken in.
-type ActivationPassed struct{ Prog, Object int }
+// is Object there, has been passed on: Direct, into the slot that was offered for it, else to the
+// host.
+type ActivationPassed struct {
+	Prog, Object int
+	Direct       bool
+}
 
 // ActivationSlotFreed returns an activation slot.
 type ActivationSlotFreed struct{ Slot int }
@@ -235,7 +244,8 @@ type StepReport struct {
 	Elapsed        time.Duration            // since the report before, of a step or an evaluation
 	Compute        time.Duration            // of the compute stream, from the end of the step before to the end of this one
 	Stall          [NumCauses]time.Duration // how much of Compute went by waiting, by cause; the mean of all lanes
-	H2D, D2H       int64                    // bytes copied over the link since the report before
+	H2D, D2H       int64                    // bytes copied between host and devices since the report before
+	Peer           int64                    // bytes copied from one device to another since then
 	Experts        int64                    // tiles of experts that were copied to the device
 	ExpertBytes    int64                    // the bytes of those tiles, which H2D contains
 }

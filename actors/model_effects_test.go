@@ -33,6 +33,8 @@ func (w *world) do(e work, lane laneID) {
 		l.acts[d.Slot] = c
 	case enqueue:
 		w.launch(d, l)
+	case passAcross:
+		l.across = append(l.across, w.landing(e, l))
 	case spill, passOn, offloadGrad, offloadRouting, offloadLoss:
 		l.d2h = append(l.d2h, w.landing(e, l))
 	case saveLayer:
@@ -64,7 +66,19 @@ func (w *world) do(e work, lane laneID) {
 	}
 }
 
-// landing is what the world does when a copy to the host has landed.
+// stream has what completed last on a stream say something more or, if it has said all, the next
+// work complete.
+func (w *world) stream(pending *[]func(), saying *[]send) {
+	if len(*saying) > 0 {
+		w.say(saying)
+		return
+	}
+	f := (*pending)[0]
+	*pending = (*pending)[1:]
+	f()
+}
+
+// landing is what the world does when a copy to the host, or to another lane, has landed.
 func (w *world) landing(e work, l *laneWorld) func() {
 	switch d := e.do.(type) {
 	case spill:
@@ -88,7 +102,30 @@ func (w *world) landing(e work, l *laneWorld) func() {
 			}
 			c.object = e.done[0].msg.(ActivationPassed).Object // what it is called on the other lane
 			w.passage[d.Passage] = c
+			w.on++
 			l.landed = e.completed(nil)
+		}
+	case passAcross:
+		c, to := l.acts[d.Slot], w.lanes[d.Lane].acts
+		passed := e.done[0].msg.(ActivationPassed)
+		if w.cfg.reaches>>(4*l.index+d.Lane)&1 == 0 {
+			w.failf("something is passed across from lane %d to lane %d, which it does not reach", l.index, d.Lane)
+		}
+		if !c.written || !passed.Direct {
+			w.failf("activation slot %d, which holds %+v, is passed across as %+v", d.Slot, c, passed)
+		}
+		to[d.Into] = content{} // whoever reads it from now on finds nothing
+		return func() {
+			if l.acts[d.Slot] != c {
+				w.failf("activation slot %d was reused before what it held was passed across", d.Slot)
+			}
+			if is := to[d.Into]; is != (content{}) {
+				w.failf("activation slot %d of lane %d was given to %+v while something is passed across into it", d.Into, d.Lane, is)
+			}
+			c.object = passed.Object // what it is called on the other lane
+			to[d.Into] = c
+			w.across++
+			l.passed = e.completed(nil)
 		}
 	case offloadGrad:
 		if w.cfg.clip == 0 && len(l.parts) == 0 && w.full[d.Slab] {

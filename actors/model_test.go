@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"mt/data"
@@ -34,6 +35,8 @@ type world struct {
 	saying  [][]send   // what works that have ended have not said yet
 
 	lanes    []*laneWorld
+	across   int             // how many activations went from device to device
+	on       int             // how many went through the host
 	passage  map[int]content // places on the host, by their first token, of what is on its way from lane to lane
 	full     map[int]bool    // by slab: a gradient is in it
 	version  []int           // of a layer's weights on the host
@@ -54,6 +57,7 @@ type world struct {
 
 // laneWorld is what the model knows of a lane.
 type laneWorld struct {
+	index   int
 	slots   map[int]content // weight slots
 	acts    map[int]content // activation slots
 	spilled map[int]content // host buffers
@@ -62,6 +66,8 @@ type laneWorld struct {
 	joined  int             // micro-batches that came from them
 	d2h     []func()        // completions of the d2h stream, in order
 	landed  []send          // what the last of them has not said yet
+	across  []func()        // completions of the copies into other lanes' slots, in order
+	passed  []send          // what the last of them has not said yet
 }
 
 // seat is where the core and the mailbox of an actor are.
@@ -88,6 +94,7 @@ type worldConfig struct {
 	onDemand             bool
 	headShards           int
 	lane                 []int // by layer: its lane; nil: there is one
+	reaches              int64 // bit 4a+b: the device of lane a reaches that of lane b
 	depths               plan.Depths
 	clip                 float64
 	tied, sync           bool
@@ -128,8 +135,12 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	w.cores, w.boxes, w.todo = make([]core, n*int(numRoles)), make([][]any, n*int(numRoles)), make([][]effect, n*int(numRoles))
 	sit := func(a address, c core) { w.cores[seat(a)] = c }
 	for lane := range laneID(n) {
-		w.lanes = append(w.lanes, &laneWorld{slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
-		sit(lane.prefetcher(), newPrefetcherCore(lane, spec.On(0) == int(lane), cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths))
+		w.lanes = append(w.lanes, &laneWorld{index: int(lane), slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
+		prefetcher := newPrefetcherCore(lane, spec.On(0) == int(lane), cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths)
+		for from := range n {
+			prefetcher.reachedBy = append(prefetcher.reachedBy, cfg.reaches>>(4*from+int(lane))&1 == 1)
+		}
+		sit(lane.prefetcher(), prefetcher)
 		sit(lane.compute(), newComputeCore(lane, cfg.depths))
 		sit(lane.offloader(), newOffloaderCore(lane, cfg.clip > 0, cfg.depths))
 	}
@@ -205,6 +216,9 @@ func (w *world) run() error {
 			if len(l.d2h)+len(l.landed) > 0 {
 				choices = append(choices, len(w.cores)+i)
 			}
+			if len(l.across)+len(l.passed) > 0 {
+				choices = append(choices, len(w.cores)+len(w.lanes)+i)
+			}
 		}
 		w.choices = choices
 		if len(choices) == 0 {
@@ -217,13 +231,11 @@ func (w *world) run() error {
 		switch lane := c - len(w.cores); {
 		case lane < 0:
 			w.turn(c)
-		case lane < len(w.lanes) && len(w.lanes[lane].landed) > 0:
-			w.say(&w.lanes[lane].landed)
 		case lane < len(w.lanes):
-			l := w.lanes[lane]
-			f := l.d2h[0]
-			l.d2h = l.d2h[1:]
-			f()
+			w.stream(&w.lanes[lane].d2h, &w.lanes[lane].landed)
+		case lane < 2*len(w.lanes):
+			l := w.lanes[lane-len(w.lanes)]
+			w.stream(&l.across, &l.passed)
 		case c < w.works()+len(w.async):
 			w.complete(c - w.works())
 		default:
@@ -243,8 +255,9 @@ func (w *world) run() error {
 }
 
 // works is the first choice that is a running work. Behind those come works that have ended and
-// not said all; before them the seats, and the d2h streams of the lanes.
-func (w *world) works() int { return len(w.cores) + len(w.lanes) }
+// not said all; before them the seats, and two streams of each lane: d2h, and copies into other
+// lanes' slots.
+func (w *world) works() int { return len(w.cores) + 2*len(w.lanes) }
 
 // slow says whether choice c is what the configuration has happen late.
 func (w *world) slow(c int) bool {
@@ -254,6 +267,8 @@ func (w *world) slow(c int) bool {
 		return w.cfg.slow == 1+int(at(c).role) && w.cfg.slowLane%len(w.lanes) == int(at(c).lane)
 	case lane < len(w.lanes):
 		return saying && len(w.lanes[lane].landed) > 0
+	case lane < 2*len(w.lanes):
+		return saying && len(w.lanes[lane-len(w.lanes)].passed) > 0
 	}
 	return saying && c >= w.works()+len(w.async)
 }
@@ -350,6 +365,7 @@ func TestRandomInterleavings(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // much garbage, little of it alive
 	total := long.Count(t, interleavings, fewInterleavings)
 	var wg sync.WaitGroup
+	var across, on atomic.Int64
 	workers := runtime.GOMAXPROCS(0)
 	for k := range workers {
 		wg.Add(1)
@@ -362,6 +378,8 @@ func TestRandomInterleavings(t *testing.T) {
 				if err == nil {
 					err = w.verify()
 				}
+				across.Add(int64(w.across))
+				on.Add(int64(w.on))
 				if err != nil {
 					t.Errorf("seed %d: %v\nconfiguration: %+v", seed, err, cfg)
 				}
@@ -369,6 +387,9 @@ func TestRandomInterleavings(t *testing.T) {
 		}()
 	}
 	wg.Wait()
+	if a, b := across.Load(), on.Load(); a < b/20 || b < a/20 {
+		t.Errorf("%d activations went from device to device and %d through the host", a, b)
+	}
 }
 
 func randomConfig(seed int64) worldConfig {
@@ -399,6 +420,7 @@ func randomConfig(seed int64) worldConfig {
 	}
 	if n := 1 + r.Intn(4); n > 1 {
 		c.lane, c.slowLane = drawLanes(r, c.layers, min(n, c.layers)), r.Intn(n)
+		c.reaches = []int64{0, 1<<16 - 1, r.Int63n(1 << 16)}[r.Intn(3)]
 	}
 	switch r.Intn(6) {
 	case 0:

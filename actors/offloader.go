@@ -20,11 +20,12 @@ type offloaderCore struct {
 	pool     bool          // slabs are a credit; else every layer has its own, which is always free
 	slabs    []int         // those that are free, where they are a credit
 	waiting  []GradComputed
-	landing  int // slab in which a gradient is landing part by part; −1: none
+	offers   map[transit]int // activation slots of other lanes, for what they wait for
+	landing  int             // slab in which a gradient is landing part by part; −1: none
 }
 
 func newOffloaderCore(lane laneID, clip bool, d plan.Depths) *offloaderCore {
-	c := &offloaderCore{lane: lane, programs: map[int]*Pass{}, pool: !clip, landing: -1}
+	c := &offloaderCore{lane: lane, programs: map[int]*Pass{}, pool: !clip, offers: map[transit]int{}, landing: -1}
 	if c.pool {
 		for _, i := range ids(d.GradSlabs) {
 			c.slabs = append(c.slabs, int(lane)*d.GradSlabs+i)
@@ -64,11 +65,14 @@ func (c *offloaderCore) step(msg any) []effect {
 	case PassPlanned:
 		c.programs[m.Pass.Seq] = m.Pass
 		delete(c.programs, m.Pass.Seq-programsKept)
+		c.forgetOffers(m.Pass.Seq - programsKept)
 	case ActivationComputed:
 		o := c.programs[m.Prog].Objects[m.Object]
 		return []effect{work{do: spill{Slot: m.Slot, Host: o.Host, Tokens: o.Tokens}, done: []send{
 			{c.lane.prefetcher(), ActivationSpilled{Prog: m.Prog, Object: m.Object}},
 			{c.lane.prefetcher(), ActivationSlotFreed{m.Slot}}}}}
+	case SlotOffered:
+		c.offers[transit{m.Prog, m.Object}] = m.Slot
 	case ActivationLeft:
 		return []effect{c.leave(m)}
 	case LossComputed:
@@ -120,6 +124,9 @@ func (c *offloaderCore) advance() []effect {
 
 func (r *lane) execOffloader(w work) error {
 	s := r.d2h
+	if _, ok := w.do.(passAcross); ok {
+		s = r.peer
+	}
 	r.trace.copying(s, w.do)
 	switch e := w.do.(type) {
 	case spill:
@@ -131,6 +138,8 @@ func (r *lane) execOffloader(w work) error {
 		s.Notify(r.landed(w, fmt.Sprintf("spill an activation from slot %d", e.Slot), nothing))
 	case passOn:
 		r.passOn(w, e)
+	case passAcross:
+		r.passAcross(w, e)
 	case offloadGrad:
 		r.offloadGrad(e)
 		s.Notify(r.landed(w, "offload the gradient of "+r.names[e.Layer], nothing))
@@ -155,7 +164,7 @@ func (r *lane) execOffloader(w work) error {
 // nothing is the result of a copy that finds nothing out.
 func nothing() any { return nil }
 
-// landed returns what the d2h stream is to call when the copies of w have landed. It
+// landed returns what a stream that copies is to call when the copies of w have landed. It
 // completes w with the result of found, unless a stream has failed: what a failed stream
 // leaves behind must not reach the Optimizer. Then it reports the error, and what was
 // copied; that of the compute stream is left to that stream's own notifications.

@@ -44,7 +44,10 @@ type Options struct {
 	Schedule Schedule
 	Start    State
 	// Optimizer makes the updates; nil where there are none.
-	Optimizer   optim.Optimizer
+	Optimizer optim.Optimizer
+	// ThroughHost: what passes from lane to lane goes through the host even where devices reach
+	// each other.
+	ThroughHost bool
 	MaxGradNorm float64 // 0: no clipping; Plan.Clip must say the same
 	// Batch packs the batch of a training step (1-based) or, with eval, of an
 	// evaluation pass (1-based).

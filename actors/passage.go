@@ -2,54 +2,98 @@ package actors
 
 import (
 	"fmt"
+	"maps"
 
 	"mt/schedule"
 )
 
 // This file has how an activation gets from one lane to another: a hidden state, or its
-// gradient. The Offloader of the lane that made it copies it to the host, into the place that
-// its micro-batch has there, and tells the Prefetcher of the other lane (ActivationPassed),
-// which takes it into an activation slot of its own when the program says so. Either lane
-// holds it back by its activation slots alone. The places on the host need no credit: of a
-// micro-batch one hidden state at a time is under way, and what made the next one has read the
-// one before.
+// gradient. There are two ways. A lane that takes it allots it an activation slot when the program
+// comes to that, and, if it is not there by then, offers the slot (SlotOffered) to the Offloader of
+// the lane that makes it. When that lane gives it up, the Offloader copies it into the slot that it
+// was offered, from device to device, or else to the host, into the place that its micro-batch has
+// there. Either way it tells the Prefetcher of the other lane (ActivationPassed), which takes what
+// is on the host into the slot.
+//
+// So nothing that is passed on waits for the lane that takes it. Either lane holds it back by its
+// activation slots alone, which are allotted in the order of the program whether what they are for
+// has come or not. The places on the host need no credit: of a micro-batch one hidden state at a
+// time is under way, and what made the next one has read the one before.
+
+// transit names an activation on its way between two lanes: by its program, and by the object that
+// it is on the lane that takes it.
+type transit struct{ prog, object int }
 
 // passOn copies an activation from a slot to the place of its micro-batch on the host.
 type passOn struct{ Slot, Passage, Tokens int }
 
-// takeIn copies an activation that another lane has passed on into a slot. Step is that of
-// the pass.
+// passAcross copies an activation from a slot into a slot of another lane.
+type passAcross struct{ Slot, Lane, Into, Tokens int }
+
+// takeIn copies an activation that another lane has passed on to the host into a slot. Step is that
+// of the pass.
 type takeIn struct{ Slot, Passage, Tokens, Step int }
-
-// passed keeps what other lanes have passed on, by pass: that may be told before the pass is.
-type passed map[int]map[int]bool
-
-func (p passed) add(m ActivationPassed) {
-	if p[m.Prog] == nil {
-		p[m.Prog] = map[int]bool{}
-	}
-	p[m.Prog][m.Object] = true
-}
 
 // leave is the work of passing on an activation.
 func (c *offloaderCore) leave(m ActivationLeft) work {
 	objects := c.programs[m.Prog].Objects
 	o := objects[m.Object]
-	return work{do: passOn{Slot: m.Slot, Passage: o.Passage, Tokens: o.Tokens}, done: []send{
-		{laneID(objects[o.To].Lane).prefetcher(), ActivationPassed{Prog: m.Prog, Object: o.To}},
+	to, key := objects[o.To].Lane, transit{m.Prog, o.To}
+	slot, offered := c.offers[key]
+	delete(c.offers, key)
+	w := work{done: []send{
+		{laneID(to).prefetcher(), ActivationPassed{Prog: m.Prog, Object: o.To, Direct: offered}},
 		{c.lane.prefetcher(), ActivationSlotFreed{m.Slot}}}}
+	if offered {
+		w.do = passAcross{Slot: m.Slot, Lane: to, Into: slot, Tokens: o.Tokens}
+	} else {
+		w.do = passOn{Slot: m.Slot, Passage: o.Passage, Tokens: o.Tokens}
+	}
+	return w
 }
 
-// take is the work of filling an activation slot, if there is one.
-func (s *prefetchState) take(t schedule.Take, slot int) []effect {
-	o := s.p.Objects[t.Object]
+// forgetOffers drops the offers for a program, and those before it, that came too late.
+func (c *offloaderCore) forgetOffers(prog int) {
+	maps.DeleteFunc(c.offers, func(k transit, _ int) bool { return k.prog <= prog })
+}
+
+// fill is what fills an activation slot that has been allotted to what a program takes, and grants
+// it to Compute; for what has not come from another lane yet the grant follows later (arrived).
+func (c *prefetcherCore) fill(p *Pass, t schedule.Take, slot int) []effect {
+	o, key := p.Objects[t.Object], transit{p.Seq, t.Object}
+	granted := send{c.lane.compute(), ActivationFetched{Prog: p.Seq, Object: t.Object, Slot: slot, Filled: t.Fetch}}
 	switch {
 	case t.Arrives:
-		return []effect{work{do: takeIn{Slot: slot, Passage: o.Passage, Tokens: o.Tokens, Step: s.p.Step}}}
+		in := takeIn{Slot: slot, Passage: o.Passage, Tokens: o.Tokens, Step: p.Step}
+		if c.passed[key] {
+			delete(c.passed, key)
+			return []effect{work{do: in}, granted}
+		}
+		c.allotted[key] = in
+		if from := p.Objects[o.From].Lane; c.reachedBy[from] {
+			return []effect{send{laneID(from).offloader(), SlotOffered{Prog: p.Seq, Object: t.Object, Slot: slot}}}
+		}
+		return nil
 	case t.Fetch:
-		return []effect{work{do: fetchActivation{Slot: slot, Host: o.Host, Tokens: o.Tokens, Step: s.p.Step}}}
+		return []effect{work{do: fetchActivation{Slot: slot, Host: o.Host, Tokens: o.Tokens, Step: p.Step}}, granted}
 	}
-	return nil
+	return []effect{granted}
+}
+
+// arrived grants Compute the slot of an activation that has been passed on, if it has one already.
+func (c *prefetcherCore) arrived(m ActivationPassed) []effect {
+	key := transit{m.Prog, m.Object}
+	in, ok := c.allotted[key]
+	if !ok {
+		c.passed[key] = true
+		return nil
+	}
+	delete(c.allotted, key)
+	granted := send{c.lane.compute(), ActivationFetched{Prog: m.Prog, Object: m.Object, Slot: in.Slot, Filled: !m.Direct}}
+	if m.Direct {
+		return []effect{granted}
+	}
+	return []effect{work{do: in}, granted}
 }
 
 // place is the place on the host of a micro-batch that begins at token at.
@@ -70,6 +114,40 @@ func (r *lane) openPassage() error {
 	return nil
 }
 
+// reachOthers finds out which lanes' slots the lane's device can copy into, unless the run is to
+// pass all through the host, and makes a stream for that. It has a stream of its own because such a
+// copy waits for the slot's last reader, as neither gradients nor spills should.
+func (r *lane) reachOthers() error {
+	r.reaches = make([]bool, len(r.lanes))
+	if r.o.ThroughHost {
+		return nil
+	}
+	for i, other := range r.lanes {
+		if other == r {
+			continue
+		}
+		ok, err := r.dev.Reach(other.dev)
+		if err != nil {
+			return fmt.Errorf("prepare the pipeline: %w", err)
+		}
+		if r.reaches[i] = ok; ok && r.peer == nil {
+			if err := r.openStream("peer", &r.peer); err != nil {
+				return fmt.Errorf("prepare the pipeline: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// reachedBy says which lanes' devices can copy into the lane's slots.
+func (r *lane) reachedBy() []bool {
+	out := make([]bool, len(r.lanes))
+	for i, other := range r.lanes {
+		out[i] = other.reaches[r.index]
+	}
+	return out
+}
+
 func (r *lane) passOn(w work, e passOn) {
 	s, slot, place := r.d2h, r.acts[e.Slot], r.place(e.Passage, e.Tokens)
 	s.Wait(slot.ready)
@@ -77,6 +155,19 @@ func (r *lane) passOn(w work, e passOn) {
 	s.Wait(slot.idle) // its last reader may still be at work
 	s.Record(slot.idle)
 	s.Notify(r.landed(w, fmt.Sprintf("pass on an activation from slot %d", e.Slot), nothing))
+}
+
+// passAcross makes the copy wait for the last reader of the other lane's slot, which may still be at
+// work there. Nobody has to wait for the copy on a device: it is over when the other lane is told.
+func (r *lane) passAcross(w work, e passAcross) {
+	other, s, slot, bytes := r.lanes[e.Lane], r.peer, r.acts[e.Slot], r.plan.ActivationBytes(e.Tokens)
+	into := other.acts[e.Into]
+	s.Wait(slot.ready)
+	s.Wait(into.idle)
+	s.CopyPeer(other.dev, into.mem.Slice(0, bytes), slot.mem.Slice(0, bytes))
+	s.Wait(slot.idle) // its last reader may still be at work
+	s.Record(slot.idle)
+	s.Notify(r.landed(w, fmt.Sprintf("pass on an activation from slot %d to device %d", e.Slot, e.Lane), nothing))
 }
 
 func (r *lane) takeIn(e takeIn) {

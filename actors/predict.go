@@ -41,7 +41,7 @@ func Predict(o Options, m *rates.Machine, each func(StepReport, virtual.Use)) er
 	o.OnStep = func(r StepReport) { each(r, p.clock.Used()) }
 	o.predicted, o.Home = p, blankHome{o.Plan, tile}
 	o.Devices = nil
-	p.clock.Devices = o.Plan.Lanes()
+	p.clock.Devices, p.clock.PerSwitch = o.Plan.Lanes(), m.Link.PerSwitch
 	for lane := range o.Plan.Lanes() {
 		dev := device.Device(virtualdevice.New(p.clock, m, lane, o.Plan.Unified, p.blank))
 		if o.Wrap != nil {

@@ -62,6 +62,28 @@ func TestPredictionMovesTheSameBytes(t *testing.T) {
 	}
 }
 
+// TestPredictionOfPassing: what passes between devices that copy to each other does not cross their
+// links to the host, and takes as long as the machine says.
+func TestPredictionOfPassing(t *testing.T) {
+	tr := base()
+	tr.copyTiles, tr.steps, tr.micro, tr.order, tr.lane = true, 3, 8, schedule.Lanes, []int{0, 1, 0, 1, 0}
+	step := func(peer float64) (all StepReport) {
+		m := machine()
+		m.Link.Peer, m.Link.Wires = peer, true
+		for _, s := range tr.predict(t, m) {
+			all.H2D, all.D2H, all.Peer, all.Elapsed = all.H2D+s.H2D, all.D2H+s.D2H, all.Peer+s.Peer, all.Elapsed+s.Elapsed
+		}
+		return all
+	}
+	host, fast, slow := step(0), step(1e4), step(1e-4)
+	if host.Peer != 0 || fast.Peer == 0 || host.H2D-fast.H2D != fast.Peer || host.D2H-fast.D2H != fast.Peer {
+		t.Errorf("through the host %d bytes to the devices and %d back, else %d and %d, and %d between them", host.H2D, host.D2H, fast.H2D, fast.D2H, fast.Peer)
+	}
+	if least := float64(slow.Peer) / 2 / 1e5; slow.Elapsed.Seconds() < least || fast.Elapsed.Seconds() > least/10 {
+		t.Errorf("%d bytes pass: at 1e5 a second the step takes %v, at 1e13 %v", slow.Peer, slow.Elapsed, fast.Elapsed)
+	}
+}
+
 // TestPredictionOfExperts: every expert gets its part of the tokens, and is fetched.
 func TestPredictionOfExperts(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {

@@ -11,7 +11,8 @@ import (
 // The Prefetcher owns the credits of what it fills: weight slots of every class,
 // batch slots and activation slots. It serves the takes of a program in the order in
 // which they were planned. Each waits for a free slot and for what is to be copied: a
-// layer at the right version, or an activation that has been spilled.
+// layer at the right version, or an activation that has been spilled. Only for what
+// another lane passes on a slot is allotted before it has come.
 
 // prefetcherCore is the pure part of the Prefetcher.
 type prefetcherCore struct {
@@ -24,7 +25,11 @@ type prefetcherCore struct {
 	batchFree []int                      // batch slots that are free
 	actFree   []int                      // activation slots that are free
 	programs  []*prefetchState
-	passed    passed // by other lanes
+	// passed are the activations that other lanes have passed on to the host and that have no slot
+	// yet; allotted, by what they wait for, the slots of those that have not come.
+	passed    map[transit]bool
+	allotted  map[transit]takeIn
+	reachedBy []bool // by lane: whether its device can copy into the slots of this one
 }
 
 // versionState is what the last LayerUpdated said of a layer.
@@ -50,7 +55,8 @@ type prefetchState struct {
 // has, by tile, the layers that it is copied from; slots and batches are how many weight
 // slots there are of each class, and how many batch slots.
 func newPrefetcherCore(lane laneID, rows bool, layers, version int, sources [][]int, slots [schedule.NumClasses]int, batches int, d plan.Depths) *prefetcherCore {
-	c := &prefetcherCore{lane: lane, rows: rows, versions: make([]versionState, layers), sources: sources, batchFree: ids(batches), actFree: ids(d.ActivationSlots), passed: passed{}}
+	c := &prefetcherCore{lane: lane, rows: rows, versions: make([]versionState, layers), sources: sources, batchFree: ids(batches), actFree: ids(d.ActivationSlots),
+		passed: map[transit]bool{}, allotted: map[transit]takeIn{}}
 	for class, n := range slots {
 		for range n {
 			c.slots[class] = append(c.slots[class], len(c.classes))
@@ -125,7 +131,8 @@ func (c *prefetcherCore) step(msg any) []effect {
 			}
 		}
 	case ActivationPassed:
-		c.passed.add(m)
+		out := c.arrived(m)
+		return append(out, c.advance()...)
 	case RoutingLanded:
 		for _, s := range c.programs {
 			if s.p.Seq == m.Prog {
@@ -150,7 +157,6 @@ func (c *prefetcherCore) advance() []effect {
 		if !s.batch || s.weights < len(s.p.WeightTakes) || s.acts < len(s.p.ActTakes) {
 			break
 		}
-		delete(c.passed, s.p.Seq)
 		c.programs = c.programs[1:]
 	}
 	return out
@@ -242,12 +248,12 @@ func (c *prefetcherCore) serveActivations(s *prefetchState) []effect {
 	var out []effect
 	for s.acts < len(s.p.ActTakes) && len(c.actFree) > 0 {
 		t := s.p.ActTakes[s.acts]
-		if t.Fetch && s.spilled[t.Object] < t.Spills || t.Arrives && !c.passed[s.p.Seq][t.Object] {
+		if t.Fetch && s.spilled[t.Object] < t.Spills {
 			break
 		}
 		slot := c.actFree[0]
 		c.actFree = c.actFree[1:]
-		out = append(append(out, s.take(t, slot)...), send{c.lane.compute(), ActivationFetched{Prog: s.p.Seq, Object: t.Object, Slot: slot, Filled: t.Fetch}})
+		out = append(out, c.fill(s.p, t, slot)...)
 		s.acts++
 	}
 	return out

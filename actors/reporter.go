@@ -29,9 +29,9 @@ func (r *run) execReporter(w work) error {
 		now := r.hub.now()
 		m.Elapsed = now - r.lastStep
 		r.lastStep = now
-		h2d, d2h := r.linkBytes()
-		m.H2D, m.D2H = h2d-r.lastH2D, d2h-r.lastD2H
-		r.lastH2D, r.lastD2H = h2d, d2h
+		moved := r.moved()
+		m.H2D, m.D2H, m.Peer = moved.h2d-r.lastMoved.h2d, moved.d2h-r.lastMoved.d2h, moved.peer-r.lastMoved.peer
+		r.lastMoved = moved
 		for _, l := range r.lanes {
 			busy, stall := l.stalls.read(m.Prog)
 			m.Compute = max(m.Compute, busy)
@@ -46,7 +46,7 @@ func (r *run) execReporter(w work) error {
 		}
 	case EvalReport:
 		r.lastStep = r.hub.now()
-		r.lastH2D, r.lastD2H = r.linkBytes()
+		r.lastMoved = r.moved()
 		if r.o.OnEval != nil {
 			r.o.OnEval(m)
 		}
@@ -57,11 +57,17 @@ func (r *run) execReporter(w work) error {
 	return nil
 }
 
-// linkBytes is how many bytes have crossed the links of all lanes so far.
-func (r *run) linkBytes() (h2d, d2h int64) {
+// linkBytes is how many bytes have been copied to the devices, back, and from one to another.
+type linkBytes struct{ h2d, d2h, peer int64 }
+
+// moved is what all lanes together have copied so far.
+func (r *run) moved() (out linkBytes) {
 	for _, l := range r.lanes {
-		h2d += l.h2d.bytes.Load()
-		d2h += l.d2h.bytes.Load()
+		out.h2d += l.h2d.bytes.Load()
+		out.d2h += l.d2h.bytes.Load()
+		if l.peer != nil {
+			out.peer += l.peer.bytes.Load()
+		}
 	}
-	return h2d, d2h
+	return out
 }

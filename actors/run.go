@@ -12,12 +12,11 @@ import (
 // run is one run of the pipeline: its lanes, and what exists once.
 type run struct {
 	*shared
-	lanes  []*lane
 	saving atomic.Bool // a checkpoint is open
 
 	// When and what the Reporter reported last; used by it alone.
-	lastStep         time.Duration // as the hub counts it
-	lastH2D, lastD2H int64
+	lastStep  time.Duration // as the hub counts it
+	lastMoved linkBytes
 }
 
 // Run trains (or evaluates) as o says and returns when everything has come to rest: the
@@ -63,6 +62,11 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 			return err
 		}
 		r.lanes = append(r.lanes, l)
+	}
+	for _, l := range r.lanes {
+		if err := l.reachOthers(); err != nil {
+			return err
+		}
 	}
 	defer func() {
 		r.hub.close()
@@ -126,10 +130,12 @@ func (r *run) spawn() error {
 		for class := range slots {
 			slots[class], _ = l.plan.Slots(schedule.Class(class))
 		}
+		prefetcher := newPrefetcherCore(l.index, r.schedule.On(0) == int(l.index), n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths)
+		prefetcher.reachedBy = l.reachedBy()
 		processes = append(processes,
 			&process{id: l.index.offloader(), core: newOffloaderCore(l.index, o.MaxGradNorm > 0, o.Plan.Depths), exec: l.execOffloader},
 			&process{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths), exec: l.execCompute},
-			&process{id: l.index.prefetcher(), core: newPrefetcherCore(l.index, r.schedule.On(0) == int(l.index), n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths), exec: l.execPrefetcher})
+			&process{id: l.index.prefetcher(), core: prefetcher, exec: l.execPrefetcher})
 	}
 	processes = append(processes,
 		&process{id: feederID, core: &feederCore{}, exec: r.execFeeder},

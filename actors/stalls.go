@@ -207,7 +207,7 @@ func (c *stalls) close() {
 	}
 }
 
-// countedStream counts the bytes that cross the link, and shows the trace what is enqueued.
+// countedStream counts the bytes that cross a link, and shows the trace what is enqueued.
 type countedStream struct {
 	device.Stream
 	bytes atomic.Int64
@@ -224,6 +224,12 @@ func (s *countedStream) CopyD2H(dst []byte, src device.Mem) {
 	s.bytes.Add(int64(len(dst)))
 	s.trace.copies()
 	s.Stream.CopyD2H(dst, src)
+}
+
+func (s *countedStream) CopyPeer(to device.Device, dst, src device.Mem) {
+	s.bytes.Add(src.Bytes)
+	s.trace.copies()
+	s.Stream.CopyPeer(to, dst, src)
 }
 
 // Record also ends the work that the trace follows: what is told by e has been done.

@@ -75,6 +75,7 @@ type hold struct {
 	begun      bool   // start is known
 	pending    int    // pieces that are not over
 	made, last *piece // that changed what is there, that came
+	across     bool   // another lane's device has copied it there, and no launch has used it
 	left       bool   // nothing follows
 }
 

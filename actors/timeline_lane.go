@@ -20,6 +20,7 @@ type laneTracer struct {
 	*tracer
 	r                 *lane
 	h2d, compute, d2h *streamTracer
+	peer              *streamTracer // nil: there is no such stream
 	all, free         []device.Event
 	closed            bool
 
@@ -63,8 +64,11 @@ func (r *lane) startTrace(t *tracer) error {
 		stream *countedStream
 		to     **streamTracer
 		name   string
-	}{{r.h2d, &l.h2d, "h2d"}, {r.compute, &l.compute, "compute"}, {r.d2h, &l.d2h, "d2h"}} {
+	}{{r.h2d, &l.h2d, "h2d"}, {r.compute, &l.compute, "compute"}, {r.d2h, &l.d2h, "d2h"}, {r.peer, &l.peer, "peer"}} {
 		name := s.name
+		if s.stream == nil {
+			continue
+		}
 		if r.index > 0 {
 			name = fmt.Sprintf("%s %d", name, r.index)
 		}
@@ -160,7 +164,7 @@ func (l *laneTracer) event() (device.Event, error) {
 
 // close tells of what has been done and not been heard of, and closes the events.
 func (l *laneTracer) close() {
-	for _, s := range []*streamTracer{l.h2d, l.compute, l.d2h} {
+	for _, s := range []*streamTracer{l.h2d, l.compute, l.d2h, l.peer} {
 		if s == nil || s.stream.Err() != nil {
 			continue
 		}
@@ -326,7 +330,10 @@ func (l *laneTracer) setClocks() {
 		l.skew -= wrong
 		return
 	}
-	for _, s := range []*streamTracer{l.h2d, l.compute, l.d2h} {
+	for _, s := range []*streamTracer{l.h2d, l.compute, l.d2h, l.peer} {
+		if s == nil {
+			continue
+		}
 		s.told = max(s.told, s.at+l.shift)
 	}
 	l.shift += wrong

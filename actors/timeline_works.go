@@ -59,19 +59,20 @@ func (l *laneTracer) launchCredits(e enqueue, la schedule.Launch, v schedule.Vis
 }
 
 // activation notes that a launch reads or turns an object, which may have come from the
-// host.
+// host or from another lane.
 func (l *laneTracer) activation(pass *Pass, slot, id int, fetched, turned bool, p *piece) {
 	if slot < 0 {
 		return
 	}
 	c := credit{activationCredit, slot, l.r.index}
 	before := l.uses(c, p)
-	if fetched {
-		l.link("ActivationFetched", before, p)
-	}
 	h := l.holds[c]
 	if h == nil {
 		return
+	}
+	if fetched || h.across {
+		l.link("ActivationFetched", before, p)
+		h.across = false
 	}
 	if h.object != (object{pass.Seq + 1, id}) {
 		h.object, h.name = object{pass.Seq + 1, id}, l.objectName(pass, id)
@@ -106,7 +107,7 @@ func (l *laneTracer) launchCauses(e enqueue, v schedule.Visit, p *piece) {
 	}
 }
 
-// copying follows the copies of a work on s, which is h2d or d2h.
+// copying follows the copies of a work on s, a stream that copies.
 func (l *laneTracer) copying(s *countedStream, do any) {
 	if l == nil {
 		return
@@ -132,6 +133,13 @@ func (l *laneTracer) copying(s *countedStream, do any) {
 		if c := (credit{activationCredit, e.Slot, lane}); l.uses(c, p) != nil {
 			p.step = l.holds[c].made.step
 			l.link("ActivationLeft", l.holds[c].made, p)
+		}
+	case passAcross:
+		p.name = "pass an activation on, to lane " + strconv.Itoa(e.Lane)
+		if c := (credit{activationCredit, e.Slot, lane}); l.uses(c, p) != nil {
+			p.step = l.holds[c].made.step
+			l.link("ActivationLeft", l.holds[c].made, p)
+			l.takes(credit{activationCredit, e.Into, laneID(e.Lane)}, "activation", p).across = true
 		}
 	case spill:
 		p.name = "spill an activation"

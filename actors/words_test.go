@@ -58,7 +58,14 @@ func words(v any) string {
 		return fmt.Sprintf("pass %d: object %d in activation slot %d is for another lane", m.Prog, m.Object, m.Slot)
 	case passOn:
 		return fmt.Sprintf("pass %d tokens of activations on from slot %d to place %d", m.Tokens, m.Slot, m.Passage)
+	case SlotOffered:
+		return fmt.Sprintf("pass %d: activation slot %d waits for object %d", m.Prog, m.Slot, m.Object)
+	case passAcross:
+		return fmt.Sprintf("pass %d tokens of activations across from slot %d to slot %d of lane %d", m.Tokens, m.Slot, m.Into, m.Lane)
 	case ActivationPassed:
+		if m.Direct {
+			return fmt.Sprintf("pass %d: object %d is in the slot that waits for it", m.Prog, m.Object)
+		}
 		return fmt.Sprintf("pass %d: object %d can be taken in", m.Prog, m.Object)
 	case ActivationSlotFreed:
 		return fmt.Sprintf("activation slot %d is free", m.Slot)

@@ -58,7 +58,7 @@ var kinds = []kind{
 	{is: ErrNoDevice, cuda: []int{errorNoDevice, errorStubLibrary}, nvml: []int{nvmlDriverNotLoaded}},
 	{is: ErrDriverTooOld, cuda: []int{errorInsufficientDriver, errorUnsupportedPTXVersion, errorSystemDriverMismatch, errorCompatNotSupported}},
 	{is: ErrContextLost, cuda: lostCodes, nvml: []int{nvmlGPUIsLost}},
-	{is: ErrNotSupported, cuda: []int{errorNotSupported, errorNoKernelImageForDevice}, blas: []int{blasNotSupported, blasArchMismatch}, nvml: []int{nvmlNotSupported}},
+	{is: ErrNotSupported, cuda: []int{errorNotSupported, errorNoKernelImageForDevice, errorMapBufferObjectFailed, errorPeerAccessUnsupported, errorTooManyPeers}, blas: []int{blasNotSupported, blasArchMismatch}, nvml: []int{nvmlNotSupported}},
 	{is: ErrNotReady, cuda: []int{errorNotReady}},
 	{is: ErrAlreadyRegistered, cuda: []int{errorHostMemoryAlreadyRegistered}},
 	{is: ErrNotRegistered, cuda: []int{errorHostMemoryNotRegistered}},
@@ -73,8 +73,10 @@ const (
 	errorStubLibrary                 = 34
 	errorInsufficientDriver          = 35
 	errorNoDevice                    = 100
+	errorMapBufferObjectFailed       = 205 // of peer access, where the driver says yes and the cards' windows are too small
 	errorNoKernelImageForDevice      = 209
 	errorECCUncorrectable            = 214
+	errorPeerAccessUnsupported       = 217
 	errorNVLinkUncorrectable         = 220
 	errorUnsupportedPTXVersion       = 222
 	errorContained                   = 226
@@ -82,8 +84,10 @@ const (
 	errorNotReady                    = 600
 	errorIllegalAddress              = 700
 	errorLaunchTimeout               = 702
+	errorPeerAccessAlreadyEnabled    = 704
 	errorContextIsDestroyed          = 709
 	errorAssert                      = 710
+	errorTooManyPeers                = 711
 	errorHostMemoryAlreadyRegistered = 712
 	errorHostMemoryNotRegistered     = 713
 	errorHardwareStackError          = 714

@@ -39,6 +39,8 @@ var constants = map[string][]constant{
 		{"cudaErrorNvlinkUncorrectable", errorNVLinkUncorrectable}, {"cudaErrorContextIsDestroyed", errorContextIsDestroyed},
 		{"cudaErrorContained", errorContained}, {"cudaErrorCompatNotSupportedOnDevice", errorCompatNotSupported},
 		{"cudaErrorSystemDriverMismatch", errorSystemDriverMismatch}, {"cudaErrorUnknown", errorUnknown},
+		{"cudaErrorPeerAccessUnsupported", errorPeerAccessUnsupported}, {"cudaErrorPeerAccessAlreadyEnabled", errorPeerAccessAlreadyEnabled},
+		{"cudaErrorTooManyPeers", errorTooManyPeers}, {"cudaErrorMapBufferObjectFailed", errorMapBufferObjectFailed},
 
 		{"cudaDevAttrPciBusId", uint64(AttrPCIBus)}, {"cudaDevAttrPciDeviceId", uint64(AttrPCIDevice)},
 		{"cudaDevAttrPciDomainId", uint64(AttrPCIDomain)},

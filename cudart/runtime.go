@@ -1,6 +1,7 @@
 package cudart
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 )
@@ -49,6 +50,8 @@ const (
 type runtimeFunctions struct {
 	getDeviceCount, deviceGetAttribute, getVersion, driverGetVersion, getLastError function
 
+	canAccessPeer, enablePeerAccess, memcpyPeerAsync function
+
 	memGetInfo, malloc, free, hostAlloc, freeHost, hostRegister, hostUnregister, memcpyAsync, memsetAsync function
 
 	streamCreate, streamDestroy, streamSynchronize, streamWaitEvent        function
@@ -63,6 +66,9 @@ func (f *runtimeFunctions) bind(b *binder) {
 	f.getVersion = b.need("cudaRuntimeGetVersion")
 	f.driverGetVersion = b.need("cudaDriverGetVersion")
 	f.getLastError = b.need("cudaGetLastError")
+	f.canAccessPeer = b.need("cudaDeviceCanAccessPeer")
+	f.enablePeerAccess = b.need("cudaDeviceEnablePeerAccess")
+	f.memcpyPeerAsync = b.need("cudaMemcpyPeerAsync")
 	f.memGetInfo = b.need("cudaMemGetInfo")
 	f.malloc = b.need("cudaMalloc")
 	f.free = b.need("cudaFree")
@@ -131,6 +137,36 @@ func (c *CUDA) DriverVersion() (int, error) { return getInt(&c.runtime.driverGet
 // a fault that lost the context. cudaGetLastError:
 // https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__ERROR.html
 func (c *CUDA) LastError() error { return c.runtime.getLastError.call() }
+
+// DeviceCanAccessPeer says whether work on device dev could reach the memory of device peer, over
+// NVLink or PCI Express. It enables nothing. cudaDeviceCanAccessPeer:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__PEER.html
+func (c *CUDA) DeviceCanAccessPeer(dev, peer int) (bool, error) {
+	can, err := getInt(&c.runtime.canAccessPeer, uintptr(dev), uintptr(peer))
+	return can != 0, err
+}
+
+// DeviceEnablePeerAccess has work in ctx reach the memory of device peer, all of it, now and later,
+// until the context ends; not the other way round. That it was enabled before is no error. Where
+// the devices have no way to each other, or ctx has as many peers as the hardware allows, the error
+// is ErrNotSupported. cudaDeviceEnablePeerAccess:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__PEER.html
+func (c *CUDA) DeviceEnablePeerAccess(ctx Context, peer int) error {
+	err := c.driver.in(ctx, &c.runtime.enablePeerAccess, uintptr(peer), 0)
+	var e *Error
+	if errors.As(err, &e) && e.Library == Runtime && e.Code == errorPeerAccessAlreadyEnabled {
+		return nil
+	}
+	return err
+}
+
+// MemcpyPeerAsync enqueues on s, a stream of either device, a copy of memory of device from to
+// memory of device to. Both sides must stay valid until an event recorded after it is done. Without
+// access (DeviceEnablePeerAccess) CUDA copies by way of the host. cudaMemcpyPeerAsync:
+// https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__MEMORY.html
+func (c *CUDA) MemcpyPeerAsync(ctx Context, dst DevicePtr, to int, src DevicePtr, from int, bytes int64, s Stream) error {
+	return c.driver.in(ctx, &c.runtime.memcpyPeerAsync, uintptr(dst), uintptr(to), uintptr(src), uintptr(from), uintptr(bytes), uintptr(s))
+}
 
 // MemGetInfo is how much device memory is free and how much there is in all, in
 // bytes. Memory that other processes use is not free. cudaMemGetInfo:

@@ -23,6 +23,9 @@ func TestArguments(t *testing.T) {
 	}{
 		{func(c *CUDA) error { _, err := c.DeviceAttribute(AttrPCIBus, 3); return err }, "cudaDeviceGetAttribute", []uintptr{out, 33, 3}},
 		{func(c *CUDA) error { return c.LastError() }, "cudaGetLastError", nil},
+		{func(c *CUDA) error { _, err := c.DeviceCanAccessPeer(3, 5); return err }, "cudaDeviceCanAccessPeer", []uintptr{out, 3, 5}},
+		{func(c *CUDA) error { return c.DeviceEnablePeerAccess(90, 5) }, "cudaDeviceEnablePeerAccess", []uintptr{5, 0}},
+		{func(c *CUDA) error { return c.MemcpyPeerAsync(90, 1, 2, 3, 4, 1<<33, 6) }, "cudaMemcpyPeerAsync", []uintptr{1, 2, 3, 4, 1 << 33, 6}},
 		{func(c *CUDA) error { _, err := c.Malloc(90, 1<<40); return err }, "cudaMalloc", []uintptr{out, 1 << 40}},
 		{func(c *CUDA) error { return c.Free(90, 0x7000) }, "cudaFree", []uintptr{0x7000}},
 		{func(c *CUDA) error { return c.FreeHost(90, host[:]) }, "cudaFreeHost", []uintptr{address(host[:])}},
@@ -110,6 +113,19 @@ func TestResults(t *testing.T) {
 	storesInt("cudaDeviceGetAttribute", 0, -7)
 	n, err = c.DeviceAttribute(AttrPCIBus, 0)
 	check("DeviceAttribute", n, -7, err)
+	for _, want := range []bool{true, false} {
+		storesInt("cudaDeviceCanAccessPeer", 0, map[bool]int32{true: 1}[want])
+		can, err := c.DeviceCanAccessPeer(0, 1)
+		check("DeviceCanAccessPeer", can, want, err)
+	}
+	f.fails("cudaDeviceEnablePeerAccess", errorPeerAccessAlreadyEnabled)
+	check("DeviceEnablePeerAccess again", nil, nil, c.DeviceEnablePeerAccess(90, 1))
+	for _, code := range []int{errorPeerAccessUnsupported, errorTooManyPeers, errorMapBufferObjectFailed} {
+		f.fails("cudaDeviceEnablePeerAccess", code)
+		if err := c.DeviceEnablePeerAccess(90, 1); !errors.Is(err, ErrNotSupported) {
+			t.Errorf("DeviceEnablePeerAccess that fails with %d: %v", code, err)
+		}
+	}
 	storesInt("cudaRuntimeGetVersion", 0, 12040)
 	n, err = c.RuntimeVersion()
 	check("RuntimeVersion", n, 12040, err)

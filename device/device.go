@@ -126,6 +126,11 @@ type Device interface {
 	// Usage counts memory by purpose.
 	Usage() Usage
 
+	// Reach has streams of this device copy into the memory of another one
+	// (Stream.CopyPeer) and says whether they can. It is false where there is no way
+	// between the two but through the host. Asking again changes nothing.
+	Reach(to Device) (bool, error)
+
 	// NewStream starts a stream; name is for errors and traces.
 	NewStream(name string) (Stream, error)
 	// NewEvent makes an event that counts as complete until it is recorded.
@@ -136,6 +141,18 @@ type Device interface {
 	Do(s Stream, o Op)
 	// Close gives everything back. The streams must have been closed.
 	Close() error
+}
+
+// Inner is the device itself under what is wrapped around it. What wraps a device, and
+// whose devices are to reach each other, has a method Unwrap.
+func Inner(d Device) Device {
+	for {
+		w, ok := d.(interface{ Unwrap() Device })
+		if !ok {
+			return d
+		}
+		d = w.Unwrap()
+	}
 }
 
 // Op is an operation with its arguments: a pointer to a struct of package op.
@@ -168,11 +185,15 @@ type Stream interface {
 	CopyD2H(dst []byte, src Mem)
 	// CopyD2D enqueues dst = src, of equal size, not overlapping.
 	CopyD2D(dst, src Mem)
+	// CopyPeer enqueues dst = src, of equal size, where dst is memory of the device to,
+	// which this stream's device reaches (Device.Reach).
+	CopyPeer(to Device, dst, src Mem)
 	// Zero enqueues dst = 0.
 	Zero(dst Mem)
 	// Record enqueues e: it completes when everything enqueued before it has.
 	Record(e Event)
-	// Wait makes what is enqueued later wait for e's last record.
+	// Wait makes what is enqueued later wait for e's last record. e may be of another
+	// device of the same kind.
 	Wait(e Event)
 	// Notify calls f on a goroutine of the device's own when everything enqueued
 	// before it is complete. Notifications come in the order of the calls. err is

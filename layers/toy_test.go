@@ -38,6 +38,8 @@ func (d *toy) Usage() device.Usage        { return d.used }
 func (d *toy) Close() error               { return nil }
 func (d *toy) BindHost([]byte) device.Mem { panic("toy: not unified") }
 
+func (d *toy) Reach(device.Device) (bool, error) { return false, nil }
+
 func (d *toy) AllocHost(n int64) ([]byte, error)       { return make([]byte, n), nil }
 func (d *toy) NewStream(string) (device.Stream, error) { return toyStream{d}, nil }
 func (d *toy) NewEvent() (device.Event, error)         { return toyEvent{}, nil }
@@ -191,10 +193,13 @@ type toyStream struct{ d *toy }
 func (s toyStream) CopyH2D(dst device.Mem, src []byte) { copy(s.d.bytes(dst), src) }
 func (s toyStream) CopyD2H(dst []byte, src device.Mem) { copy(dst, s.d.bytes(src)) }
 func (s toyStream) CopyD2D(dst, src device.Mem)        { copy(s.d.bytes(dst), s.d.bytes(src)) }
-func (s toyStream) Zero(dst device.Mem)                { clear(s.d.bytes(dst)) }
-func (s toyStream) Record(device.Event)                {}
-func (s toyStream) Wait(device.Event)                  {}
-func (s toyStream) Notify(f func(error))               { f(nil) }
-func (s toyStream) Sync() error                        { return nil }
-func (s toyStream) Err() error                         { return nil }
-func (s toyStream) Close() error                       { return nil }
+func (s toyStream) CopyPeer(device.Device, device.Mem, device.Mem) {
+	panic("toy: it reaches no other device")
+}
+func (s toyStream) Zero(dst device.Mem)  { clear(s.d.bytes(dst)) }
+func (s toyStream) Record(device.Event)  {}
+func (s toyStream) Wait(device.Event)    {}
+func (s toyStream) Notify(f func(error)) { f(nil) }
+func (s toyStream) Sync() error          { return nil }
+func (s toyStream) Err() error           { return nil }
+func (s toyStream) Close() error         { return nil }

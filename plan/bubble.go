@@ -101,7 +101,7 @@ func (p *play) launch(lane int) (took float64, ok bool) {
 	l := program.Launches[p.next[lane]]
 	start := p.now[lane]
 	for _, o := range []int{l.In, l.Grad} {
-		if o < 0 || !program.Objects[o].Arrives {
+		if o < 0 || program.Objects[o].From < 0 {
 			continue
 		}
 		at, known := p.passed[o]

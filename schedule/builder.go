@@ -78,7 +78,7 @@ func (s Spec) of(lane int) Spec {
 
 // object makes an object of a micro-batch on a lane.
 func (b *builder) object(mb, lane int) int {
-	b.objects = append(b.objects, Object{Tokens: b.tokens[mb], MicroBatch: mb, Host: -1, Lane: lane, To: -1, Passage: b.first[mb]})
+	b.objects = append(b.objects, Object{Tokens: b.tokens[mb], MicroBatch: mb, Host: -1, Lane: lane, From: -1, To: -1, Passage: b.first[mb]})
 	return len(b.objects) - 1
 }
 
@@ -98,7 +98,7 @@ func (b *builder) gradientOn(lane, mb int) int {
 
 // pass says that an object becomes another one on another lane.
 func (b *builder) pass(object, to int) {
-	b.objects[object].To, b.objects[to].Arrives = to, true
+	b.objects[object].To, b.objects[to].From = to, object
 	b.coming[to] = true
 }
 

@@ -26,10 +26,10 @@ type Object struct {
 	MicroBatch int
 	Host       int // where it spills to, in tokens from the start of the lane's memory for spills; −1: it never spills
 	Lane       int
-	Arrives    bool // it comes from another lane
-	To         int  // the object that it becomes on another lane after its last use; −1: none
-	// Passage is where it is on the host while it is passed on, in tokens: every micro-batch has
-	// a place, since there is one hidden state of it at a time that is under way.
+	From       int // the object on another lane that it was before; −1: none
+	To         int // the object that it becomes on another lane after its last use; −1: none
+	// Passage is where it is on the host if it is passed on through it, in tokens: every micro-batch
+	// has a place, since there is one hidden state of it at a time that is under way.
 	Passage int
 }
 

@@ -345,6 +345,15 @@ func TestPlanPredicts(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	several := []string{"plan", "--model", "quickstart", "--gpu", "l40s", "--micro-batch-order", "lanes", "--devices", "4"}
+	for way, flags := range map[string][]string{"from device to device": nil, "through the host": {"--peer-copies=false"}} {
+		if out := must(t, append(slices.Clone(several), flags...)...); !strings.Contains(out, "what passes between them goes "+way) {
+			t.Errorf("%v: no %q in\n%s", flags, way, out)
+		}
+	}
+	if out := must(t, append(several, "--gpus-per-switch", "2")...); !strings.Contains(out, "switch to the devices") || !strings.Contains(out, " from device to device\n") {
+		t.Errorf("GPUs behind switches are predicted as others:\n%s", out)
+	}
 	trace := filepath.Join(t.TempDir(), "trace.json")
 	must(t, "plan", "--model", "quickstart", "--gpu", "h100", "--trace", trace)
 	var events []map[string]any
@@ -361,6 +370,8 @@ func TestPlanPredicts(t *testing.T) {
 		{"--gpu h100 --host ddr9", `no host is called "ddr9"`},
 		{"--gpu rates.json --host ddr5-4800x8", "has a host of its own"},
 		{"--sweep batch", "need --gpu"},
+		{"--gpus-per-switch 2", "needs --gpu"},
+		{"--gpu h100 --gpus-per-switch -1", "at least one GPU"},
 		{"--gpu h100 --sweep all", "want batch, seq or depth"},
 		{"--gpu h100 --device cpu", "the rates are those of a cuda device"},
 		{"--gpu rtx3080 --device-memory 40GiB", "has 10 GiB"},

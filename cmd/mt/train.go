@@ -62,6 +62,7 @@ Config keys, with their defaults:
 func (a *app) planCommand() *cobra.Command {
 	var asJSON bool
 	var gpu, host, sweep string
+	var perSwitch int
 	c := a.keyed(&cobra.Command{
 		Use:   "plan CONFIG.yaml [--any-config-key value]",
 		Short: "Show what a run would need, by purpose, and whether it fits",
@@ -83,6 +84,9 @@ data, the free disk space and the checkpoint that it would go on from.
                 or a file that mt doctor --save has written
   --host NAME   the host's memory, TYPE-TRANSFERSxCHANNELS, such as ddr5-4800x8
                 (default: one that such a GPU is often in)
+  --gpus-per-switch N
+                how many GPUs share one link to the host, behind a switch
+                (default: each has its own)
   --sweep WHAT  a table over batch, seq or depth
   --json        all of it as JSON`,
 		Example: `  mt plan examples/quickstart.yaml
@@ -94,10 +98,14 @@ data, the free disk space and the checkpoint that it would go on from.
 		if err := forecast(&o.Forecast, gpu, host, sweep); err != nil {
 			return err
 		}
+		if err := behindSwitches(&o.Forecast, perSwitch); err != nil {
+			return err
+		}
 		return train.Plan(cfg, o)
 	})
 	c.Flags().StringVar(&gpu, "gpu", "", "")
 	c.Flags().StringVar(&host, "host", "", "")
+	c.Flags().IntVar(&perSwitch, "gpus-per-switch", 0, "")
 	c.Flags().StringVar(&sweep, "sweep", "", "")
 	config.Switch(c.Flags(), "json", &asJSON)
 	return c
@@ -126,6 +134,20 @@ func forecast(f *train.Forecast, gpu, host, sweep string) (err error) {
 		return config.Usagef("plan: --gpu %w", err)
 	}
 	f.Sweep = sweep
+	return nil
+}
+
+// behindSwitches has so many of the machine's GPUs share a link; 0: as many as its rates say.
+func behindSwitches(f *train.Forecast, n int) error {
+	switch {
+	case n == 0:
+		return nil
+	case n < 0:
+		return config.Usagef("plan: --gpus-per-switch %d: at least one GPU is behind a switch", n)
+	case f.Machine == nil:
+		return config.Usagef("plan: --gpus-per-switch needs --gpu, which says whose rates to predict with")
+	}
+	f.Machine.Link.PerSwitch = n
 	return nil
 }
 

@@ -36,6 +36,12 @@ func (r *rig) MemcpyAsync(dst, src uintptr, bytes int64, kind cudart.MemcpyKind,
 	return r.CUDA.MemcpyAsync(r.context(), dst, src, bytes, kind, s)
 }
 
+// peerCopy enqueues a copy of memory of another device's rig to memory of this one's, on a
+// stream of either.
+func (r *rig) peerCopy(on *rig, dst, src cudart.DevicePtr, from *rig, bytes int64, s cudart.Stream) error {
+	return r.CUDA.MemcpyPeerAsync(on.context(), dst, r.ordinal, src, from.ordinal, bytes, s)
+}
+
 func (r *rig) MemsetAsync(dst cudart.DevicePtr, value byte, bytes int64, s cudart.Stream) error {
 	return r.CUDA.MemsetAsync(r.context(), dst, value, bytes, s)
 }

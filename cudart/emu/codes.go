@@ -15,12 +15,14 @@ const (
 	errNoDevice             = 100
 	errInvalidDevice        = 101
 	errInvalidContext       = 201
+	errPeerUnsupported      = 217
 	errInvalidPTX           = 218
 	errUnsupportedPTX       = 222
 	errInvalidHandle        = 400
 	errNotFound             = 500
 	errNotReady             = 600
 	errIllegalAddress       = 700
+	errPeerAlreadyEnabled   = 704
 	errContextIsDestroyed   = 709
 	errAlreadyRegistered    = 712
 	errNotRegistered        = 713
@@ -43,6 +45,8 @@ var codeTexts = map[int32]codeText{
 	errNoDevice:             {"cudaErrorNoDevice", "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
 	errInvalidDevice:        {"cudaErrorInvalidDevice", "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
 	errInvalidContext:       {"cudaErrorDeviceUninitialized", "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+	errPeerUnsupported:      {"cudaErrorPeerAccessUnsupported", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
+	errPeerAlreadyEnabled:   {"cudaErrorPeerAccessAlreadyEnabled", "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
 	errInvalidPTX:           {"cudaErrorInvalidPtx", "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
 	errUnsupportedPTX:       {"cudaErrorUnsupportedPtxVersion", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
 	errInvalidHandle:        {"cudaErrorInvalidResourceHandle", "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},

@@ -32,8 +32,11 @@ type half struct {
 	shape cudart.MatmulShape
 }
 
-func openPair(t *testing.T, o emu.Options) *pair {
-	o.Devices = 2
+func openPair(t *testing.T, o emu.Options) *pair { return openDevices(t, o, 2) }
+
+// openDevices is openPair with more devices beside the two.
+func openDevices(t *testing.T, o emu.Options, n int) *pair {
+	o.Devices = n
 	p := &pair{t: t}
 	first := open(t, o)
 	p.d, p.c = first.d, first.CUDA

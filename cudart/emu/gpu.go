@@ -5,11 +5,12 @@ import "fmt"
 // gpu is one device of a driver.
 type gpu struct {
 	ordinal     int
-	context     uint64  // handle of the primary context, 0 when there is none
-	runtimeUses bool    // libcudart holds the primary context
-	retained    int     // how many calls of cuDevicePrimaryCtxRetain have not been undone
-	used        int64   // bytes of its memory
-	null        *stream // its default stream, made when used
+	context     uint64        // handle of the primary context, 0 when there is none
+	runtimeUses bool          // libcudart holds the primary context
+	retained    int           // how many calls of cuDevicePrimaryCtxRetain have not been undone
+	used        int64         // bytes of its memory
+	null        *stream       // its default stream, made when used
+	peers       map[*gpu]bool // the devices whose memory its context may reach
 }
 
 func (g *gpu) String() string { return fmt.Sprintf("device %d", g.ordinal) }
@@ -108,7 +109,7 @@ func (d *Driver) releaseContext(g *gpu) int32 {
 	}
 	if !g.runtimeUses {
 		delete(d.objects, g.context)
-		g.context = 0
+		g.context, g.peers = 0, nil
 		g.used -= d.opt.ContextMemory
 	}
 	return 0

@@ -32,6 +32,12 @@ type Options struct {
 	RuntimeVersion    int    // as cudaRuntimeGetVersion gives it
 	MaxPTXVersion     int    // the newest PTX that the driver takes, 87 is 8.7; 0 is what DriverVersion takes
 
+	// WithoutPeers: no GPU has a way to another one, as with many GeForce cards.
+	WithoutPeers bool
+	// SpoilPeers: copies between GPUs bring other bytes than were sent, as where an IOMMU stands
+	// in the way.
+	SpoilPeers bool
+
 	NoDevice      bool // there is a driver and no GPU
 	DriverTooOld  bool // the driver is older than libcudart
 	WithoutBlasLt bool // libcublasLt is not installed

@@ -10,6 +10,7 @@ func runtimeSymbols() []symbol {
 	list := append(runtimeDevice(), runtimeMemory()...)
 	list = append(list, runtimeStreams()...)
 	list = append(list, runtimeEvents()...)
+	list = append(list, runtimePeers()...)
 	for i := range list {
 		list[i].lib = cudart.Runtime
 	}

@@ -17,8 +17,8 @@ type Options struct {
 	// Unified makes the device use host memory in place (Device.BindHost). Without
 	// it tiles are copied, as a GPU would copy them.
 	Unified bool
-	// LinkLimit is how many bytes a second copies between host memory and the device's move at
-	// most, each way; 0: as many as they can.
+	// LinkLimit is how many bytes a second copies between host memory and the device's, or another
+	// device's, move at most, each way; 0: as many as they can.
 	LinkLimit float64
 	// Delay, unless nil, says how long a stream sleeps before its n-th command,
 	// counted from 0. Tests use it to change the order of events.
@@ -61,6 +61,12 @@ func New(o Options) (device.Device, error) {
 func (d *dev) Name() string  { return d.name }
 func (d *dev) Kind() string  { return "cpu" }
 func (d *dev) Unified() bool { return d.opts.Unified }
+
+// Reach is true of every other CPU device: what they compute on is the host's memory.
+func (d *dev) Reach(to device.Device) (bool, error) {
+	other, ok := device.Inner(to).(*dev)
+	return ok && other != d, nil
+}
 
 // NewEvent makes an event; it holds no resources.
 func (d *dev) NewEvent() (device.Event, error) { return &event{}, nil }

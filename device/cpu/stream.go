@@ -22,6 +22,7 @@ type command struct {
 	zero     bool             // dst = 0
 	dst, src device.Mem       // of a copy, unless zero
 	host     []byte           // the side of a copy that is Go's memory, which must stay alive
+	peer     bool             // the copy is into another device's memory
 	at       time.Time        // when a copy over a link with a limit was enqueued
 
 	wait   *mark
@@ -118,12 +119,12 @@ func (s *stream) attempt(c command) (err error) {
 	return nil
 }
 
-// transfer copies as a command says. Where the link has a limit, a copy over it ends no earlier
-// than the limit allows.
+// transfer copies as a command says. Where the link has a limit, a copy over it, to the host's
+// memory or to another device's, ends no earlier than the limit allows.
 func (s *stream) transfer(c command) {
 	began := time.Now()
 	copy(memory(c.dst), memory(c.src))
-	if limit := s.dev.opts.LinkLimit; limit > 0 && c.host != nil {
+	if limit := s.dev.opts.LinkLimit; limit > 0 && (c.host != nil || c.peer) {
 		time.Sleep(time.Until(s.link.copied(c.dst.Bytes, c.at, time.Since(began), limit)))
 	}
 }
@@ -173,18 +174,35 @@ func (s *stream) CopyD2H(dst []byte, src device.Mem) {
 
 func (s *stream) CopyD2D(dst, src device.Mem) { s.copy("CopyD2D", dst, src, nil) }
 
+// CopyPeer copies as any other copy does: the devices' memory is the same host's.
+func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
+	bad := equal(dst, src)
+	if ok, _ := s.dev.Reach(to); !ok {
+		bad = fmt.Errorf("%s is no other device of this kind", to.Name())
+	}
+	s.copies(command{name: "CopyPeer", dst: dst, src: src, peer: true}, bad)
+}
+
 // copy enqueues dst = src. host is the side that is Go's memory, which must stay
 // alive.
 func (s *stream) copy(name string, dst, src device.Mem, host []byte) {
-	var bad error
-	if dst.Bytes != src.Bytes {
-		bad = fmt.Errorf("%d bytes to %d bytes", src.Bytes, dst.Bytes)
-	}
-	c := command{name: name, dst: dst, src: src, host: host}
+	s.copies(command{name: name, dst: dst, src: src, host: host}, equal(dst, src))
+}
+
+// copies enqueues a copy, or makes the stream fail with bad.
+func (s *stream) copies(c command, bad error) {
 	if s.dev.opts.LinkLimit > 0 {
 		c.at = time.Now()
 	}
 	s.do(c, bad)
+}
+
+// equal returns an error where the sizes of a copy differ.
+func equal(dst, src device.Mem) error {
+	if dst.Bytes != src.Bytes {
+		return fmt.Errorf("%d bytes to %d bytes", src.Bytes, dst.Bytes)
+	}
+	return nil
 }
 
 func (s *stream) Zero(dst device.Mem) { s.do(command{name: "Zero", zero: true, dst: dst}, nil) }

@@ -35,6 +35,15 @@ func TestContract(t *testing.T) {
 	}
 }
 
+// foreign is a device of another kind.
+type foreign struct{ device.Device }
+
+// TestPeers: CPU devices copy to each other.
+func TestPeers(t *testing.T) {
+	a, b := newDevice(t, Options{Threads: 1}), newDevice(t, Options{Threads: 2, Unified: true})
+	streams.Peers(t, a, b, foreign{b})
+}
+
 // function is an operation that a test makes up.
 type function struct{ f func(*stream) error }
 

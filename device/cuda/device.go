@@ -50,6 +50,9 @@ type dev struct {
 
 	allocating sync.Mutex // held while device memory is being allocated
 
+	peersMu sync.RWMutex
+	peers   map[int]bool // by ordinal: the devices whose memory this one has access to
+
 	mu         sync.Mutex
 	blocks     map[uintptr]*block
 	registered map[uintptr][]byte
@@ -84,7 +87,7 @@ func New(o Options) (_ device.Device, err error) {
 		return nil, fmt.Errorf("cuda: memory limit %d: it may not be negative", o.MemoryLimit)
 	}
 	d := &dev{opts: o, cuda: o.CUDA, modules: map[string]cudart.Module{}, functions: map[functionName]cudart.Function{},
-		blocks: map[uintptr]*block{}, registered: map[uintptr][]byte{}, noted: map[string]bool{}, blas: blas{products: map[productKey]*product{}}}
+		blocks: map[uintptr]*block{}, registered: map[uintptr][]byte{}, noted: map[string]bool{}, peers: map[int]bool{}, blas: blas{products: map[productKey]*product{}}}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cuda: %w", err)

@@ -27,6 +27,7 @@ const (
 	copyUp
 	copyDown
 	copyAcross
+	copyPeer
 	zeros
 	recording
 	waiting
@@ -42,6 +43,7 @@ type command struct {
 	call     op.Call[kernels.Launcher] // operation
 	dst, src device.Mem                // of copies and zeros: the device's sides
 	host     []byte                    // the host's side of a copy
+	peer     int                       // copyPeer: the device that dst is of
 	mark     *mark                     // recording and waiting
 	err      error                     // recording: the reason why mark is nil
 	f        func(error)               // notifying
@@ -171,6 +173,8 @@ func (s *stream) run(c *command) error {
 		return cuda.MemsetAsync(ctx, cudart.DevicePtr(c.dst.Addr), 0, c.dst.Bytes, s.cuda)
 	case c.what == copyAcross:
 		return cuda.MemcpyAsync(ctx, c.dst.Addr, c.src.Addr, c.dst.Bytes, cudart.DeviceToDevice, s.cuda)
+	case c.what == copyPeer:
+		return cuda.MemcpyPeerAsync(ctx, cudart.DevicePtr(c.dst.Addr), c.peer, cudart.DevicePtr(c.src.Addr), s.dev.opts.Ordinal, c.dst.Bytes, s.cuda)
 	case c.what == copyUp && c.slow:
 		return s.staging.up(c.dst, c.host)
 	case c.what == copyUp:
@@ -221,6 +225,20 @@ func (s *stream) CopyD2H(dst []byte, src device.Mem) {
 // CopyD2D enqueues dst = src.
 func (s *stream) CopyD2D(dst, src device.Mem) {
 	s.do(command{name: "CopyD2D", what: copyAcross, dst: dst, src: src}, equal(src.Bytes, dst.Bytes))
+}
+
+// CopyPeer enqueues dst = src, where dst is memory of another device that Reach was true of.
+func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
+	other, bad := s.dev.reached(to)
+	if bad != nil {
+		s.do(command{name: "CopyPeer"}, bad)
+		return
+	}
+	s.copyPeer(other, dst, src)
+}
+
+func (s *stream) copyPeer(to *dev, dst, src device.Mem) {
+	s.do(command{name: "CopyPeer", what: copyPeer, dst: dst, src: src, peer: to.opts.Ordinal}, equal(src.Bytes, dst.Bytes))
 }
 
 // equal returns an error where the sizes of a copy differ.

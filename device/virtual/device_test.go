@@ -109,6 +109,84 @@ func TestLink(t *testing.T) {
 	r.rest()
 }
 
+// TestPeers: a copy to another device uses wires of its own, or the links of both; where the two are
+// behind different switches, also what each shares with those beside it.
+func TestPeers(t *testing.T) {
+	for _, tc := range []struct {
+		what  string
+		peer  float64
+		wires bool
+		per   int
+		ends  [3]float64 // in ms: the copy from device 0 to 2, and copies from the host to devices 2 and 3
+	}{
+		{"wires", 10, true, 1, [3]float64{0.1, 1, 1}},
+		{"links", 0.5, false, 1, [3]float64{2.5, 1.5, 1}},  // two share the link of device 2, at 2/3 of their speeds; then one is alone
+		{"one switch", 0.5, false, 4, [3]float64{2, 2, 2}}, // copies from the host share the switch's link
+		{"two switches", 1, false, 2, [3]float64{3, 3, 3}}, // all three come over the link of one switch
+	} {
+		t.Run(tc.what, func(t *testing.T) {
+			m := machine()
+			m.Link.Both, m.Link.Peer, m.Link.Wires, m.Link.PerSwitch = 2, tc.peer, tc.wires, tc.per
+			clock := &virtual.Clock{Devices: 4, PerSwitch: tc.per}
+			var devs []*Device
+			var streams []device.Stream
+			for i := range 4 {
+				devs = append(devs, New(clock, m, i, false, nil))
+				s, _ := devs[i].NewStream("s")
+				streams = append(streams, s)
+			}
+			if ok, _ := devs[0].Reach(devs[2]); !ok {
+				t.Error("the devices do not reach each other")
+			}
+			var got [3]float64
+			ends := func(i int) func(error) { return func(error) { got[i] = 1e3 * clock.Time() } }
+			mem, host := device.Mem{Addr: device.Align, Bytes: 1e6}, make([]byte, 1e6)
+			streams[0].CopyPeer(devs[2], mem, mem)
+			streams[0].Notify(ends(0))
+			for i, s := range streams[2:] {
+				s.CopyH2D(mem, host)
+				s.Notify(ends(1 + i))
+			}
+			clock.Run(func() bool { return false })
+			for i, want := range tc.ends {
+				if math.Abs(got[i]-want) > 1e-6 {
+					t.Errorf("the copies end after %v ms, want %v", got, tc.ends)
+				}
+			}
+			m.Link.Peer = 0
+			if ok, _ := devs[0].Reach(devs[2]); ok {
+				t.Error("devices reach each other that do not copy to each other")
+			}
+		})
+	}
+}
+
+// TestPeersInTurn: copies that follow each other go to the devices that they are for.
+func TestPeersInTurn(t *testing.T) {
+	m := machine()
+	m.Link.Both, m.Link.Peer, m.Link.Wires = 2, 1, true
+	clock := &virtual.Clock{Devices: 3}
+	var devs [3]*Device
+	for i := range devs {
+		devs[i] = New(clock, m, i, false, nil)
+	}
+	one, _ := devs[0].NewStream("peer")
+	two, _ := devs[1].NewStream("peer")
+	mem := device.Mem{Addr: device.Align, Bytes: 1e6}
+	one.CopyPeer(devs[1], mem, mem)
+	one.CopyPeer(devs[1], mem, mem)
+	one.CopyPeer(devs[2], mem, mem) // while the other device copies there too
+	for range 3 {
+		two.CopyPeer(devs[2], mem, mem)
+	}
+	var end float64
+	one.Notify(func(error) { end = 1e3 * clock.Time() })
+	clock.Run(func() bool { return false })
+	if math.Abs(end-4) > 1e-6 {
+		t.Errorf("three copies end after %g ms, want 4", end)
+	}
+}
+
 // TestEnqueue: what is enqueued later begins no earlier, though the device is idle.
 func TestEnqueue(t *testing.T) {
 	m := machine()

@@ -33,7 +33,10 @@ func (s *stream) put(x item) {
 // that there are few events however many operations a launch has.
 func (s *stream) work(w virtual.Work) {
 	w.Device = s.d.index
-	if n := len(s.items); n > 0 && s.items[n-1].work.Seconds > 0 && (n > 1 || !s.busy) {
+	if w.PeerShare == [virtual.NumResources]float64{} {
+		w.Peer = w.Device
+	}
+	if n := len(s.items); n > 0 && s.items[n-1].work.Seconds > 0 && s.items[n-1].work.Peer == w.Peer && (n > 1 || !s.busy) {
 		s.d.clock.Spend(s.d.enqueue)
 		s.items[n-1].work = s.items[n-1].work.Then(w)
 		return
@@ -114,10 +117,42 @@ func (s *stream) copyLink(direction virtual.Resource, rate float64, bytes int64)
 	if m.Device.Kind == "cpu" {
 		touched = 2
 	}
-	w.Share[direction] = 1
-	w.Share[virtual.LinkBoth] = min(1, rate/m.Link.Both) * part
+	crossing(&w.Share, direction, 1, min(1, rate/m.Link.Both)*part, m.Link.PerSwitch > 1)
 	w.Share[virtual.HostMemory] = min(1, touched*rate/m.Host.Bandwidth) * part
 	w.Share[virtual.Cores] = min(1, m.Link.Cores/float64(m.Host.Cores))
+	s.work(w)
+}
+
+// crossing says what a copy in one direction needs of its device's link, and whether it needs as
+// much of what the device shares with those behind the same switch.
+func crossing(share *[virtual.NumResources]float64, direction virtual.Resource, one, both float64, shared bool) {
+	share[direction], share[virtual.LinkBoth] = one, both
+	if shared {
+		share[direction+virtual.SwitchUp-virtual.LinkUp], share[virtual.SwitchBoth] = one, both
+	}
+}
+
+// CopyPeer implements device.Stream: over wires between the devices, or over the links of both,
+// which meet at their switch or else at the host.
+func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
+	m, other := s.d.machine, device.Inner(to).(*Device).index
+	moving := float64(dst.Bytes) / (m.Link.Peer * 1e9)
+	w := virtual.Work{Seconds: m.Link.Latency/1e6 + moving, Peer: other}
+	part := moving / w.Seconds
+	switch {
+	case m.Link.Wires:
+		w.Share[virtual.WiresOut], w.PeerShare[virtual.WiresIn] = 1, 1
+	default:
+		per := max(1, m.Link.PerSwitch)
+		apart := per > 1 && s.d.index/per != other/per
+		both := min(1, m.Link.Peer/m.Link.Both) * part
+		crossing(&w.Share, virtual.LinkDown, min(1, m.Link.Peer/m.Link.Down), both, apart)
+		crossing(&w.PeerShare, virtual.LinkUp, min(1, m.Link.Peer/m.Link.Up), both, apart)
+	}
+	if m.Device.Kind == "cpu" { // a copy within the host's memory
+		w.Share[virtual.HostMemory] = min(1, 2*m.Link.Peer/m.Host.Bandwidth) * part
+		w.Share[virtual.Cores] = min(1, m.Link.Cores/float64(m.Host.Cores))
+	}
 	s.work(w)
 }
 

@@ -217,7 +217,7 @@ func (r *run) copies(ctx context.Context) error {
 	l.Up, l.Down = rates.Round(bytes/up.Median/1e9), rates.Round(bytes/down.Median/1e9)
 	l.Both, l.Latency = rates.Round((bytes/upBoth.Median+bytes/downBoth.Median)/1e9), rates.Round(least.Median*1e6)
 	if r.o.Device.Kind() == "cpu" {
-		l.Cores = 1
+		l.Cores, l.Peer = 1, l.Up // a copy to another such device is one within the host's memory
 	}
 	return ctx.Err()
 }

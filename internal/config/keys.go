@@ -262,6 +262,8 @@ var machineKeys = []key{
 		choices: []string{"auto", "cpu", "cuda"}, field: func(c *Config) any { return &c.Device }},
 	{name: devicesKey, doc: "how many devices layers are shared out to: a number; auto: every GPU; or which GPUs, such as [0, 2], as CUDA_VISIBLE_DEVICES leaves them; on the CPU, so many that share its cores",
 		field: func(c *Config) any { return &c.Devices }},
+	{name: "peer_copies", doc: "devices copy to each other where they can; false: what passes between them goes through the host",
+		field: func(c *Config) any { return &c.PeerCopies }},
 	{name: "compute_dtype", part: PartNumerics, doc: "activations and products; auto: fp32 on cpu, bf16 on cuda",
 		choices: []string{"auto", "bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.ComputeDType }},
 	{name: "grad_dtype", part: PartNumerics, doc: "gradients on the link and on the host; auto: fp32 where that fits",

@@ -182,6 +182,9 @@ type emulated struct {
 	open *atomic.Int32
 }
 
+// Unwrap is the device itself.
+func (e emulated) Unwrap() device.Device { return e.gpuDevice }
+
 // Close gives the device back and tells what the emulator found wrong.
 func (e emulated) Close() error {
 	err := e.gpuDevice.Close()

@@ -93,8 +93,19 @@ var ofActors = []broken{
 		{from: "Passage: b.first[mb]", to: "Passage: 0", test: "TestProgramsOfLanes"},
 	}},
 	{"actors/passage.go", []way{
-		{from: "p[m.Prog][m.Object] = true", to: "p[0][m.Object] = true", test: "TestRandomInterleavings"},
-		{from: "s.Wait(slot.ready)", to: "", test: "TestLanesEqualTheSynchronousStep"},
+		{from: "\t\tc.passed[key] = true\n", to: "\t\tc.passed[transit{0, m.Object}] = true\n", test: "TestRandomInterleavings"},
+		{from: "\t\tc.allotted[key] = in\n", to: "", test: "TestRandomInterleavings"},
+		{from: "\tdelete(c.allotted, key)\n", to: "", test: "TestSlotsThatWaitAreForgotten"},
+		{from: "\tdelete(c.offers, key)\n", to: "", test: "TestSlotsThatWaitAreForgotten"},
+		{from: "return k.prog <= prog", to: "return k.prog < prog", test: "TestSlotsThatWaitAreForgotten"},
+		{from: "Direct: offered}", to: "Direct: true}", test: "TestRandomInterleavings"},
+		{from: "c.reachedBy[from]", to: "true", test: "TestRandomInterleavings"},
+		{from: "if m.Direct {", to: "if false {", test: "TestRandomInterleavings"},
+		{from: "if r.o.ThroughHost {", to: "if false {", test: "TestLanesEqualTheSynchronousStep"},
+		{from: "out[i] = other.reaches[r.index]", to: "out[i] = r.reaches[i] && false", test: "TestLanesEqualTheSynchronousStep"},
+		{from: "s.Wait(slot.ready)\n\ts.CopyD2H", to: "s.CopyD2H", test: "TestLanesEqualTheSynchronousStep"},
+		{from: "s.Wait(slot.ready)\n\ts.Wait(into.idle)", to: "s.Wait(into.idle)", test: "TestLanesOnGPUs"},
+		{from: "\ts.Wait(into.idle)\n", to: "", test: "TestLanesOnGPUs"},
 	}},
 	{"schedule/residency.go", []way{
 		{from: "if n > far || n == far && o < victim {", to: "if n < far || far < 0 {", test: "TestResidencyIsOptimal"},
@@ -115,7 +126,7 @@ var ofActors = []broken{
 		{from: "\tdefer r.o.Home.Release(0)\n", to: "", test: "TestLayersAreAcquiredAndReleased"},
 	}},
 	{"actors/reporter.go", []way{
-		{from: "m.H2D, m.D2H = h2d-r.lastH2D, d2h-r.lastD2H", to: "m.H2D, m.D2H = h2d, d2h-r.lastD2H", test: "TestStepsCountTheirOwnBytes"},
+		{from: "m.H2D, m.D2H, m.Peer = moved.h2d-r.lastMoved.h2d", to: "m.H2D, m.D2H, m.Peer = moved.h2d", test: "TestStepsCountTheirOwnBytes"},
 	}},
 	{"actors/stalls.go", []way{
 		{from: "\t\tt.of.trace.marked(t, before, m)\n", to: "", test: "TestTraceOfRuns"},

@@ -159,6 +159,25 @@ var ofDevice = []broken{
 		{from: "clear(b[i*piece : min(len(b), (i+1)*piece)])", to: "clear(b[i*piece : min(len(b), (i+1)*piece)-1])", test: "TestContract"},
 		{from: "if s.err == nil {\n\t\ts.err =", to: "{\n\t\ts.err =", test: "TestFirstErrorStays"},
 		{from: "case !s.broken:", to: "default:", test: "TestErrorsStick|TestContract"},
+		{from: "limit > 0 && (c.host != nil || c.peer) {", to: "limit > 0 && c.host != nil {", test: "TestLinkLimit"},
+	}},
+	{"device/cpu/device.go", []way{
+		{from: "return ok && other != d, nil", to: "return ok && other != nil, nil", test: "TestPeers"},
+		{from: "device.Inner(to).(*dev)", to: "to.(*dev)", test: "TestEveryCall", in: "device/wrap/fault"},
+	}},
+	{"device/cuda/peer.go", []way{
+		{from: "known, asked := d.peers[other.opts.Ordinal]; asked {", to: "known, _ := d.peers[other.opts.Ordinal]; known {", test: "TestNoPeers"},
+		{from: "if !can {\n\t\treturn false, nil\n\t}\n", to: "", test: "TestNoPeers"},
+		{from: "return bytes.Equal(sent, got), err", to: "return bytes.Equal(sent, sent), err", test: "TestNoPeers"},
+		{from: "if !d.peers[other.opts.Ordinal] {", to: "if false {", test: "TestNoPeers"},
+		{from: "\tdefer other.Free(dst)\n", to: "", test: "TestFailingPeers"},
+	}},
+	{"cudart/emu/peer.go", []way{
+		{from: "case other != s.gpu && !s.gpu.peers[other]:", to: "case false:", test: "TestPeerFaults/no_access"},
+		{from: "case s.gpu != a && s.gpu != b:", to: "case false:", test: "TestPeerFaults"},
+		{from: "at + int64(n), true}, {&r.region", to: "at + int64(n), false}, {&r.region", test: "TestPeerFaults/written_without_order"},
+		{from: ", {&r.region, off, off + int64(n), false}}", to: "}", test: "TestPeerFaults/read_without_order"},
+		{from: "if a != b && !d.opt.WithoutPeers {", to: "if a != b {", test: "TestWithoutPeers"},
 	}},
 	{"device/cuda/launch.go", []way{
 		{from: "return l.params.Reset()", to: "return new(kernels.Params)", test: "TestEnqueueingAllocatesNothing"},
@@ -194,6 +213,8 @@ var ofDevice = []broken{
 	}},
 	{"cudart/runtime.go", []way{
 		{from: "hostRegisterPortable = 1", to: "hostRegisterPortable = 0", test: "TestDevicesShareHostMemory", in: "device/cuda"},
+		{from: "e.Code == errorPeerAccessAlreadyEnabled {", to: "false {", test: "TestResults"},
+		{from: "uintptr(dst), uintptr(to), uintptr(src), uintptr(from)", to: "uintptr(dst), uintptr(from), uintptr(src), uintptr(to)", test: "TestArguments"},
 	}},
 	{"device/cuda/device.go", []way{
 		{from: "d.cuda.PCIBusID(d.opts.Ordinal)", to: "d.cuda.PCIBusID(0)", test: "TestOrdinal"},
@@ -202,6 +223,7 @@ var ofDevice = []broken{
 		{from: "if d.opts.Ordinal >= count {", to: "if d.opts.Ordinal > count {", test: "TestOrdinal"},
 	}},
 	{"cudart/emu/gpu.go", []way{
+		{from: "g.context, g.peers = 0, nil", to: "g.context = 0", test: "TestPeerCopies"},
 		{from: "if of != g {\n\t\td.fault(Device,", to: "if false {\n\t\td.fault(Device,", test: "TestDevicesAreNotMixed"},
 		{from: "return of == g", to: "return true", test: "TestDevicesAreNotMixed"},
 		{from: "t.context == 0 && len(d.gpus) > 1 {", to: "false {", test: "TestNoDeviceIsTakenByItself"},

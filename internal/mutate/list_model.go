@@ -20,6 +20,17 @@ var ofModel = []broken{
 		{from: "(l.NopeDim+l.RopeDim+l.ValueDim)/2", to: "l.NopeDim + l.RopeDim", test: "TestPairsOfLatentAttention"},
 		{from: "l.KVRank+l.RopeDim)), vector", to: "l.KVRank)), vector", test: "TestPlannedParams"},
 	}},
+	{"internal/virtual/clock.go", []way{
+		{from: "owner = device / max(1, c.PerSwitch)", to: "owner = device", test: "TestPeers", in: "device/virtual"},
+		{from: "\tadd(&w.PeerShare, w.Peer)\n", to: "", test: "TestPeers", in: "device/virtual"},
+		{from: "add(&w.PeerShare, w.Peer)", to: "add(&w.PeerShare, w.Device)", test: "TestPeers", in: "device/virtual"},
+		{from: "return (n + per - 1) / per", to: "return n + 0*per", test: "TestSwitches"},
+	}},
+	{"device/virtual/stream.go", []way{
+		{from: "apart := per > 1 && s.d.index/per != other/per", to: "apart := per > 1", test: "TestPeers"},
+		{from: "apart := per > 1 && s.d.index/per != other/per", to: "apart := per > 1 && s.d.index/per != other/per && false", test: "TestPeers"},
+		{from: "s.items[n-1].work.Peer == w.Peer && ", to: "", test: "TestPeersInTurn"},
+	}},
 	{"plan/rates/hosts.go", []way{
 		{from: "width, perChannel = 2, 1", to: "width, perChannel = 8, 1", test: "TestParseHost"},
 		{from: "min(peak, perCore*float64(cores)/updatePart)", to: "peak", test: "TestParseHost"},

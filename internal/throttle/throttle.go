@@ -97,10 +97,11 @@ func (l Limits) Machine(m rates.Machine) *rates.Machine {
 			*rate = limit
 		}
 	}
-	upCores, downCores := m.Link.Cores, m.Link.Cores
+	upCores, downCores, peerCores := m.Link.Cores, m.Link.Cores, m.Link.Cores
 	slower(&m.Link.Up, &upCores, l.Link)
 	slower(&m.Link.Down, &downCores, l.Link)
-	m.Link.Cores = max(upCores, downCores)
+	slower(&m.Link.Peer, &peerCores, l.Link)
+	m.Link.Cores = max(upCores, downCores) // a copy to another device is as one of those
 	if m.Host.Update.Cores == 0 {
 		m.Host.Update.Cores = float64(m.Host.Cores)
 	}

@@ -69,6 +69,51 @@ func (j *job) openCPUs(threads int) ([]device.Device, error) {
 	return machine.OpenAll(machine.Options{Device: "cpu", Threads: threads, MemoryLimit: j.c.DeviceMemory, Unified: j.unified, LinkLimit: j.slow.Link}, max(1, j.lanes))
 }
 
+// The ways of what passes from one device to another.
+const (
+	directly    = "from device to device, where a slot waits for it"
+	partly      = "from device to device between some of them, else through the host"
+	throughHost = "through the host"
+)
+
+// passing says which way what passes from one device to another goes; empty where there is one, or
+// where no device is here to ask.
+func (j *job) passing() (string, error) {
+	m := j.profile
+	switch {
+	case j.lanes <= 1:
+		return "", nil
+	case !j.c.PeerCopies || m != nil && m.Link.Peer == 0:
+		return throughHost, nil
+	case m != nil || j.c.Device == "cpu":
+		return directly, nil
+	}
+	ways, pairs := 0, 0
+	for _, from := range j.devs {
+		for _, to := range j.devs {
+			if from == to {
+				continue
+			}
+			ok, err := from.Reach(to)
+			if err != nil {
+				return "", err
+			}
+			if pairs++; ok {
+				ways++
+			}
+		}
+	}
+	switch {
+	case pairs == 0:
+		return "", nil
+	case ways == 0:
+		return throughHost, nil
+	case ways < pairs:
+		return partly, nil
+	}
+	return directly, nil
+}
+
 // usage is what all devices of the run hold together.
 func (j *job) usage() device.Usage {
 	var sum device.Usage

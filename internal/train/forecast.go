@@ -37,11 +37,13 @@ type Predicted struct {
 	Binds string             `json:"binds"` // what the step's time depends on most, in words
 	H2D   int64              `json:"h2d_bytes"`
 	D2H   int64              `json:"d2h_bytes"`
+	Peer  int64              `json:"peer_bytes"` // from device to device
 }
 
 // takeProfile plans for machine m, which need not be here.
 func (j *job) takeProfile(m *rates.Machine) error {
 	c, gib := j.c, float64(1<<30)
+	j.profile = m
 	if kind := m.Device.Kind; c.Given("device") && c.Device != "auto" && c.Device != kind {
 		return c.Errorf("device", "device: %s, but the rates are those of a %s device: leave device out", c.Device, kind)
 	}
@@ -90,7 +92,7 @@ func (j *job) predictTraced(m *rates.Machine) (*Prediction, error) {
 func describe(m *rates.Machine, p *Prediction) *Predicted {
 	r, step := p.Report, p.Step().Seconds()
 	out := &Predicted{Machine: m.Name, Step: step, Tokens: r.Tokens, TokensPerSecond: float64(r.Tokens) / step, TFLOPS: p.Counted / step / 1e12,
-		TFLOPSExecuted: p.Executed / step / 1e12, Stall: map[string]float64{}, Busy: map[string]float64{}, H2D: r.H2D, D2H: r.D2H}
+		TFLOPSExecuted: p.Executed / step / 1e12, Stall: map[string]float64{}, Busy: map[string]float64{}, H2D: r.H2D, D2H: r.D2H, Peer: r.Peer}
 	for c := actors.NoStall + 1; c < actors.NumCauses; c++ {
 		if s := r.Stall[c].Seconds(); s > 0 {
 			out.Stall[c.String()] = s
@@ -119,10 +121,13 @@ func binds(r actors.StepReport, p *Predicted) string {
 		}
 	}
 	waits := fmt.Sprintf("the compute stream waits most for %s, %.0f %% of the step", most, 100*r.Stall[most].Seconds()/r.Compute.Seconds())
+	const shared = "devices share a link to the host; larger steps hide weights and gradients"
 	busiest, advice := "", map[virtual.Resource]string{virtual.HostMemory: "updates end late; larger steps hide them", virtual.Cores: "updates end late; larger steps hide them",
 		virtual.LinkUp: "weights or activations arrive late; larger steps hide weights", virtual.LinkDown: "gradients leave late; larger steps hide them, grad_dtype: bf16 halves them",
-		virtual.LinkBoth: "weights, activations and gradients are late; larger steps hide all but activations", virtual.Disk: "checkpoints are written late"}
-	for _, u := range []virtual.Resource{virtual.HostMemory, virtual.Cores, virtual.LinkUp, virtual.LinkDown, virtual.LinkBoth, virtual.Disk} {
+		virtual.LinkBoth: "weights, activations and gradients are late; larger steps hide all but activations", virtual.Disk: "checkpoints are written late",
+		virtual.SwitchUp: shared, virtual.SwitchDown: shared, virtual.SwitchBoth: shared}
+	for _, u := range []virtual.Resource{virtual.HostMemory, virtual.Cores, virtual.LinkUp, virtual.LinkDown, virtual.LinkBoth,
+		virtual.SwitchUp, virtual.SwitchDown, virtual.SwitchBoth, virtual.Disk} {
 		if share := p.Busy[u.String()]; share > max(0.5, p.Busy[busiest]) {
 			busiest = u.String()
 			waits = fmt.Sprintf("%s, busy for %.0f %% of the step: %s (%s)", u, 100*share, advice[u], waits)

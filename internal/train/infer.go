@@ -54,7 +54,7 @@ func Eval(ctx context.Context, o EvalOptions) (res EvalResult, err error) {
 	if err != nil {
 		return EvalResult{}, err
 	}
-	err = actors.Run(actors.Options{Devices: j.devs, Home: store, Pool: pool, Plan: j.plan, MaxGradNorm: 1, Stop: ctx.Done(),
+	err = actors.Run(actors.Options{Devices: j.devs, Home: store, Pool: pool, Plan: j.plan, MaxGradNorm: 1, Stop: ctx.Done(), ThroughHost: !j.c.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: 0, EvalPasses: j.eval.StepsPerEpoch(), EvalAtStart: true, NoSave: true},
 		Batch: func(step int, _ bool) (*data.Batch, error) {
 			return j.eval.Batch(step, j.c.Pipeline.MicroBatchTokens)

@@ -22,6 +22,7 @@ import (
 	"mt/internal/watch"
 	"mt/model"
 	"mt/plan"
+	"mt/plan/rates"
 	"mt/schedule"
 	"mt/tokenizer"
 )
@@ -66,6 +67,7 @@ type job struct {
 	page     net.Listener // of the dashboard; nil: none
 	pageAt   watch.Address
 
+	profile      *rates.Machine // that the run is planned for; nil: it is for this machine
 	asked        plan.Request   // what the plan was asked for
 	prompts      []samplePrompt // sample_prompts, with sample_steps
 	orCheckpoint bool           // as in Options

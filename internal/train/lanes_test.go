@@ -26,10 +26,13 @@ func TestDevicesGiveTheSameBits(t *testing.T) {
 			want := scene.in(t)
 			want.mustTrain(t)
 			for _, devices := range []string{"2", "3"} {
-				got := scene.in(t).with("devices: " + devices + "\n")
+				got, way := scene.in(t).with("devices: "+devices+"\n"), directly
+				if devices == "3" {
+					got, way = got.with("peer_copies: false\n"), throughHost
+				}
 				out := got.mustTrain(t)
-				if !strings.Contains(out, devices+" devices; on device 0 layers ") {
-					t.Errorf("the run does not say which layers are where:\n%s", out)
+				if !strings.Contains(out, devices+" devices; on device 0 layers ") || !strings.Contains(out, "what passes between them goes "+way) {
+					t.Errorf("the run does not say which layers are where, or that what passes goes %s:\n%s", way, out)
 				}
 				sameRun(t, got, want)
 			}
@@ -85,9 +88,9 @@ func TestGPUsGiveTheSameBits(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for devices, says := range map[string]string{"[0, 2]": "2 devices", "auto": "3 devices"} {
-		got := want.in(t).with("devices: " + devices + "\n")
-		out, err := got.train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{Devices: 3})})
-		if err != nil || !strings.Contains(out, says) {
+		got, way := want.in(t).with("devices: "+devices+"\n"), map[bool]string{true: throughHost, false: directly}[devices == "auto"]
+		out, err := got.train(t, t.Context(), hooks{symbols: emulate(t, emu.Options{Devices: 3, WithoutPeers: devices == "auto"})})
+		if err != nil || !strings.Contains(out, says) || !strings.Contains(out, "what passes between them goes "+way) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		sameRun(t, got, want)

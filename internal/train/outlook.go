@@ -23,7 +23,7 @@ func (o outlook) write(w io.Writer) error {
 			humanize.Comma(p.Tokens), humanize.Comma(int64(p.TokensPerSecond)), p.TFLOPS, p.TFLOPSExecuted)},
 		{"stalls", fmt.Sprintf("%.1f %%", 100*p.StallShare), shares(p.Stall, func(s float64) string { return fmt.Sprintf("%.3g s", s) })},
 		{"busy", "", shares(p.Busy, func(s float64) string { return fmt.Sprintf("%.0f %%", 100*s) })},
-		{"link", "", fmt.Sprintf("%s to the device and %s back a step", human.Bytes(p.H2D), human.Bytes(p.D2H))},
+		{"link", "", linkWords(p)},
 		{"binds", "", p.Binds},
 	}
 	if r := o.recommended; r.Rows > 0 {
@@ -51,6 +51,15 @@ func (o outlook) write(w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	return writeSwept(w, o.sweep)
+}
+
+// linkWords says what crosses links in a step.
+func linkWords(p *Predicted) string {
+	out := fmt.Sprintf("%s to the device and %s back a step", human.Bytes(p.H2D), human.Bytes(p.D2H))
+	if p.Peer > 0 {
+		out += fmt.Sprintf(", %s from device to device", human.Bytes(p.Peer))
+	}
+	return out
 }
 
 // shares lists named amounts, the largest first.

@@ -17,6 +17,11 @@ import (
 // how large one is.
 func Plan(c *config.Config, o Options) error {
 	o.sketch = true
+	if m := o.Forecast.Machine; m != nil && !c.PeerCopies {
+		apart := *m
+		apart.Link.Peer = 0
+		o.Forecast.Machine = &apart
+	}
 	return printPlan(c, o, func(o Options) (*job, resume, error) {
 		j, err := openJob(nil, c, o)
 		if err != nil {
@@ -105,12 +110,16 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 	if err != nil {
 		return err
 	}
+	passing, err := j.passing()
+	if err != nil {
+		return err
+	}
 	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		out := map[string]any{"memory": t, "disk": d, "max_steps": known(j.c.MaxSteps), "rows_per_step": j.c.RowsPerStep(), "row_tokens": j.rowTokens(),
 			"rows": nil, "recompute_keeps": j.plan.Spec.Keep.String(), "pipeline": j.plan.Depths,
-			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "lanes": j.plan.Lane, "bound": o.bound,
+			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "lanes": j.plan.Lane, "passing": known(passing), "bound": o.bound,
 			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep,
 			"device": j.c.Device, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType}
 		if j.set != nil {
@@ -134,6 +143,9 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 	}
 	if words := j.plan.LaneWords(); words != "" {
 		fmt.Fprintln(w, words)
+		if passing != "" {
+			fmt.Fprintf(w, "what passes between them goes %s\n", passing)
+		}
 	}
 	if x := j.plan.ExpertTraffic(); x != nil {
 		fmt.Fprintln(w, x)
@@ -149,10 +161,11 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 	return nil
 }
 
-// known is n, or nil for a number that only the data tells.
-func known(n int) any {
-	if n <= 0 {
+// known is v, or nil for what is not known, such as a number that only the data tells.
+func known[T int | string](v T) any {
+	var none T
+	if v <= none {
 		return nil
 	}
-	return n
+	return v
 }

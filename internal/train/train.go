@@ -304,6 +304,7 @@ func (s *session) options() actors.Options {
 		Start:       s.reached,
 		Optimizer:   optimizer,
 		MaxGradNorm: c.MaxGradNorm,
+		ThroughHost: !c.PeerCopies,
 		Batch: func(step int, eval bool) (*data.Batch, error) {
 			if f := s.hooks.packing; f != nil {
 				f(step, eval)

@@ -103,7 +103,11 @@ func (t *Trials) Machine(m *rates.Machine) (*rates.Machine, error) {
 		return nil, config.Usagef("the rates of %s are those of device %s, and the run is on %s: measure this machine with mt doctor --save FILE --device %s",
 			m.Name, m.Device.Kind, want, want)
 	}
-	return t.job.slow.Machine(*m), nil
+	out := t.job.slow.Machine(*m)
+	if !t.job.c.PeerCopies {
+		out.Link.Peer = 0
+	}
+	return out, nil
 }
 
 // Predict predicts a step of r on m, which Machine has made.
@@ -156,7 +160,7 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 		defer func() { err = errors.Join(err, machine.CloseAll(devs)) }()
 	}
 	rows := [][]data.Row{randomRows(t.shape(r), 1), randomRows(t.shape(r), 2)}
-	err = actors.Run(actors.Options{Devices: devs, Home: t.store, Pool: pool, Plan: r, MaxGradNorm: t.job.c.MaxGradNorm, Stop: ctx.Done(),
+	err = actors.Run(actors.Options{Devices: devs, Home: t.store, Pool: pool, Plan: r, MaxGradNorm: t.job.c.MaxGradNorm, Stop: ctx.Done(), ThroughHost: !t.job.c.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: steps, MaxNonFinite: 1, NoSave: true, SynchronousUpdates: t.job.c.SynchronousUpdates,
 			LR: func(int) float64 { return 0 }, DataPos: func(int) int64 { return 0 }},
 		Optimizer: t.job.optimizer(),

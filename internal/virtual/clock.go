@@ -3,6 +3,7 @@ package virtual
 import (
 	"container/heap"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -11,11 +12,14 @@ type Resource int
 
 // String is what the resource is called.
 func (r Resource) String() string {
-	return [...]string{"host cores", "host memory", "link to the device", "link to the host", "link both ways", "device", "disk"}[r]
+	return [...]string{"host cores", "host memory", "link to the device", "link to the host", "link both ways", "device", "wires to other devices",
+		"wires from other devices", "switch to the devices", "switch to the host", "switch both ways", "disk"}[r]
 }
 
-// perDevice says whether every device has the resource to itself.
-func (r Resource) perDevice() bool { return r >= LinkUp && r <= Device }
+// perDevice says whether every device has the resource to itself, perSwitch whether those behind
+// one switch share it.
+func (r Resource) perDevice() bool { return r >= LinkUp && r <= WiresIn }
+func (r Resource) perSwitch() bool { return r >= SwitchUp && r <= SwitchBoth }
 
 // The resources. A work's share of each is between 0, it does not need it, and 1,
 // it uses all of it when it goes on at full speed.
@@ -26,6 +30,11 @@ const (
 	LinkDown                   // from the device to the host
 	LinkBoth                   // both directions together
 	Device                     // the device's units that compute
+	WiresOut                   // between devices, apart from the links: out of a device
+	WiresIn                    // and into it
+	SwitchUp                   // as LinkUp, of the link that the devices behind a switch share
+	SwitchDown
+	SwitchBoth
 	Disk
 	NumResources
 )
@@ -35,17 +44,22 @@ type Work struct {
 	Seconds float64
 	Share   [NumResources]float64
 	Device  int // whose links and units it uses, of several devices
+	// Peer is another device that it needs something of, as PeerShare says; where it needs
+	// nothing of any, Peer is Device.
+	Peer      int
+	PeerShare [NumResources]float64
 }
 
-// Then is w followed by next, as one work: shares are averaged over the time.
+// Then is w followed by next, as one work of the same devices: shares are averaged over the time.
 func (w Work) Then(next Work) Work {
 	total := w.Seconds + next.Seconds
 	if total <= 0 {
 		return Work{}
 	}
-	out := Work{Seconds: total, Device: w.Device}
+	out := Work{Seconds: total, Device: w.Device, Peer: w.Peer}
 	for r := range out.Share {
 		out.Share[r] = (w.Share[r]*w.Seconds + next.Share[r]*next.Seconds) / total
+		out.PeerShare[r] = (w.PeerShare[r]*w.Seconds + next.PeerShare[r]*next.Seconds) / total
 	}
 	return out
 }
@@ -62,6 +76,8 @@ type Clock struct {
 
 	// Devices is how many devices there are; 0: one. Use is the mean of what each has to itself.
 	Devices int
+	// PerSwitch is how many of them are behind one switch; 0: one. Use is the mean of the switches.
+	PerSwitch int
 }
 
 // Use says for how many seconds each resource was used up, or for how many more it was used
@@ -81,10 +97,49 @@ func (c *Clock) Used() Use { return c.used }
 
 // running is a work that goes on.
 type running struct {
-	Work
+	needs []need
 	left  float64 // seconds at full speed
 	speed float64 // at most 1
 	done  func()
+}
+
+// need is how much of a resource a work uses at full speed, and whose: the number of the device
+// or of the switch, 0 of what all share.
+type need struct {
+	resource, owner int
+	share           float64
+}
+
+// needs lists what a work uses.
+func (c *Clock) needs(w *Work) (out []need) {
+	add := func(shares *[NumResources]float64, device int) {
+		for r, s := range shares {
+			owner := 0
+			if Resource(r).perDevice() {
+				owner = device
+			} else if Resource(r).perSwitch() {
+				owner = device / max(1, c.PerSwitch)
+			}
+			if s > 0 {
+				out = append(out, need{r, owner, s})
+			}
+		}
+	}
+	add(&w.Share, w.Device)
+	add(&w.PeerShare, w.Peer)
+	return out
+}
+
+// owners is how many there are of a resource.
+func (c *Clock) owners(r Resource) int {
+	n, per := max(1, c.Devices), max(1, c.PerSwitch)
+	switch {
+	case r.perDevice():
+		return n
+	case r.perSwitch():
+		return (n + per - 1) / per
+	}
+	return 1
 }
 
 type timer struct {
@@ -116,7 +171,7 @@ func (c *Clock) After(seconds float64, f func()) { c.At(c.now+c.spent+seconds, f
 // Start begins a work, and has done called when it is complete.
 func (c *Clock) Start(w Work, done func()) {
 	begin := func() {
-		c.active = append(c.active, &running{Work: w, left: w.Seconds, done: done})
+		c.active = append(c.active, &running{needs: c.needs(&w), left: w.Seconds, done: done})
 		c.stale = true
 	}
 	switch {
@@ -173,12 +228,8 @@ func (c *Clock) advance(at float64) {
 	passed := max(0, at-c.now)
 	for _, w := range c.active {
 		w.left = max(0, w.left-passed*w.speed)
-		for r, s := range w.Share {
-			use := s * w.speed * passed
-			if Resource(r).perDevice() {
-				use /= float64(max(1, c.Devices))
-			}
-			c.used[r] += use
+		for _, n := range w.needs {
+			c.used[n.resource] += n.share * w.speed * passed / float64(c.owners(Resource(n.resource)))
 		}
 	}
 	c.now = max(c.now, at)
@@ -204,8 +255,8 @@ func (c *Clock) share() {
 		clear(need)
 		for _, w := range c.active {
 			if w.speed < 0 {
-				for r, s := range w.Share {
-					need[w.owner(r)][r] += s
+				for _, n := range w.needs {
+					need[n.owner][n.resource] += n.share
 				}
 			}
 		}
@@ -222,23 +273,20 @@ func (c *Clock) share() {
 		}
 		speed = max(limit, 1e-9)
 		for _, w := range c.active {
-			if w.speed < 0 && (binding < 0 || w.Share[binding] > 0 && w.owner(binding) == owner) {
+			if w.speed < 0 && (binding < 0 || w.uses(binding, owner)) {
 				w.speed = speed
 				left--
-				for r, s := range w.Share {
-					used[w.owner(r)][r] += s * speed
+				for _, n := range w.needs {
+					used[n.owner][n.resource] += n.share * speed
 				}
 			}
 		}
 	}
 }
 
-// owner is whose resource r a work shares: its device's, or that which all share.
-func (w Work) owner(r int) int {
-	if Resource(r).perDevice() {
-		return w.Device
-	}
-	return 0
+// uses says whether a work needs something of a resource.
+func (w *running) uses(resource, owner int) bool {
+	return slices.ContainsFunc(w.needs, func(n need) bool { return n.resource == resource && n.owner == owner })
 }
 
 // timers is a heap by time; those of the same time are in the order in which they were set.

@@ -110,6 +110,22 @@ func TestThen(t *testing.T) {
 	}
 }
 
+// TestSwitches: devices behind one switch share its link, others do not; the use of it is the mean of
+// the switches.
+func TestSwitches(t *testing.T) {
+	c := Clock{Devices: 5, PerSwitch: 2}
+	var ends [5]float64
+	for i := range ends {
+		w := needs(1, float64(SwitchUp), 1)
+		w.Device, w.Peer = i, i
+		c.Start(w, func() { ends[i] = c.Time() })
+	}
+	c.Run(func() bool { return false })
+	if ends != [5]float64{2, 2, 2, 2, 1} || !near(c.Used()[SwitchUp], (2.0+2+1)/3) {
+		t.Errorf("the works end at %v, %v of the switches was used", ends, c.Used()[SwitchUp])
+	}
+}
+
 // TestEndless: times that are as good as equal do not keep the clock from going on.
 func TestEndless(t *testing.T) {
 	var c Clock

@@ -111,6 +111,12 @@ func (l *Link) check(c *checker) {
 	}
 	c.within("link.latency_us", "µs", l.Latency, micros)
 	c.within("link.cores", "cores", l.Cores, span{0, 1e5})
+	if l.Peer != 0 {
+		c.within("link.peer_gb_per_s", "GB/s", l.Peer, linkRate)
+	}
+	if l.PerSwitch < 0 || l.PerSwitch > 64 {
+		c.fail("link.devices_per_switch is %d: want a number of devices between 0 and 64", l.PerSwitch)
+	}
 }
 
 func (h *Host) check(c *checker) {

@@ -42,7 +42,7 @@ func TestShippedProfiles(t *testing.T) {
 			}
 		}
 		checkSources(t, name, d.Sources, "memory_gib", "memory_gb_per_s", "launch_us", "enqueue_us", "products.bf16", "products.fp32", "attention.bf16", "attention.fp32")
-		checkSources(t, name, m.Link.Sources, "h2d_gb_per_s", "d2h_gb_per_s", "both_gb_per_s", "latency_us")
+		checkSources(t, name, m.Link.Sources, "h2d_gb_per_s", "d2h_gb_per_s", "both_gb_per_s", "latency_us", "peer_gb_per_s")
 		checkSources(t, name, m.Host.Sources, "memory_gb_per_s", "update", "norm", "gather", "cores", "memory_gib", "pack_s_per_mtoken", "message_us")
 		file := filepath.Join(t.TempDir(), "m.json")
 		if err := m.Save(file); err != nil {
@@ -198,15 +198,22 @@ var rewrite = flag.Bool("rewrite", false, "write the table of docs/planning.md a
 func TestDocumented(t *testing.T) {
 	const file, begin, end = "../../docs/planning.md", "| profile |", "\n\n"
 	var table strings.Builder
-	table.WriteString("| profile | memory | bf16, fp32 products | attention, backward | device memory | link up, down, both | host |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	table.WriteString("| profile | memory | bf16, fp32 products | attention, backward | device memory | link up, down, both | to each other | host |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, g := range gpus {
 		m, err := Find(g.name)
 		if err != nil {
 			t.Fatal(err)
 		}
+		peers := "through the host"
+		if m.Link.Peer > 0 {
+			peers = fmt.Sprint(m.Link.Peer)
+		}
+		if m.Link.Wires {
+			peers += ", NVLink"
+		}
 		d, l, long := m.Device, m.Link, m.Device.Attention["bf16"][3]
-		fmt.Fprintf(&table, "| `%s` | %g GiB | %.0f, %.0f | %.0f, %.0f | %.0f | %g, %g, %g | `%s` |\n", g.name, d.Memory, d.Products["bf16"][0].Rate,
-			d.Products["fp32"][0].Rate, long.Forward, long.Backward, d.Bandwidth, l.Up, l.Down, l.Both, g.host)
+		fmt.Fprintf(&table, "| `%s` | %g GiB | %.0f, %.0f | %.0f, %.0f | %.0f | %g, %g, %g | %s | `%s` |\n", g.name, d.Memory, d.Products["bf16"][0].Rate,
+			d.Products["fp32"][0].Rate, long.Forward, long.Backward, d.Bandwidth, l.Up, l.Down, l.Both, peers, g.host)
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -18,6 +18,7 @@ type gpu struct {
 	attention  heads
 	bandwidth  figure // GB/s of device memory
 	link       bus
+	peers      way
 	host       string // a host that such a GPU is often in; see parseHost
 }
 
@@ -49,6 +50,24 @@ type bus struct {
 	up, down, both figure // GB/s
 	latency        figure // µs
 }
+
+// way is how GPUs copy to each other.
+type way struct {
+	rate  figure // GB/s each way; 0: they do not
+	wires bool   // NVLink
+}
+
+// Ways between GPUs. What consumers' drivers lack, patched ones have; NVLink bridges between two
+// cards for PCI Express are not counted on.
+var (
+	noPeers   = way{rate: figure{0, "measured: cudaDeviceCanAccessPeer says no on GeForce cards (NVIDIA/nccl, issue 1127, of RTX 3090)"}}
+	single    = way{rate: figure{0, "estimate: a host has one"}}
+	gen4Peers = way{rate: figure{22, "measured: 21.8 to 26.3 GB/s by nvbandwidth on six RTX A6000, PCIe 4.0 (NVIDIA/nvbandwidth, issue 50)"}}
+	gen5Peers = way{rate: figure{46, "estimate: 0.84 of the link's 55 GB/s, as PCIe 4.0 reaches"}}
+	nvlink3   = way{figure{255, "estimate: 0.85 of NVLink 3's 300 GB/s each way"}, true}
+	nvlink4   = way{figure{382, "estimate: 0.85 of NVLink 4's 450 GB/s each way"}, true}
+	nvlink5   = way{figure{765, "estimate: 0.85 of NVLink 5's 900 GB/s each way"}, true}
+)
 
 const (
 	fromMAMF = "measured: best shape of bf16 products, Maximum Achievable Matmul FLOPS in stas00/ml-engineering, August 2026"
@@ -103,51 +122,51 @@ const scaled = "estimate: scaled by the peak of products from "
 var gpus = []gpu{
 	{name: "rtx-3080", title: "RTX 3080 10 GB", aliases: []string{"rtx-3080-10gb"}, memory: shows(10),
 		bf16: ofPeak(0.9, 59.5, "0.9 of the datasheet's 59.5 TFLOP/s"), fp32: cores(29.8),
-		attention: on4090.times(59.5/165.2, scaled+"RTX 4090"), bandwidth: gddr(760), link: gen4, host: "ddr4-3200x2"},
+		attention: on4090.times(59.5/165.2, scaled+"RTX 4090"), bandwidth: gddr(760), link: gen4, peers: noPeers, host: "ddr4-3200x2"},
 	{name: "rtx-3090", title: "RTX 3090", memory: shows(24),
 		bf16: ofPeak(0.9, 71.2, "0.9 of the datasheet's 71.2 TFLOP/s"), fp32: cores(35.6),
-		attention: on4090.times(71.2/165.2, scaled+"RTX 4090"), bandwidth: gddr(936), link: gen4, host: "ddr4-3200x2"},
+		attention: on4090.times(71.2/165.2, scaled+"RTX 4090"), bandwidth: gddr(936), link: gen4, peers: noPeers, host: "ddr4-3200x2"},
 	{name: "rtx-4090", title: "RTX 4090", memory: shows(24),
 		bf16: ofPeak(0.9, 165.2, "0.9 of the datasheet's 165.2 TFLOP/s"), fp32: cores(82.6),
-		attention: on4090, bandwidth: gddr(1008), link: gen4, host: "ddr5-5600x2"},
+		attention: on4090, bandwidth: gddr(1008), link: gen4, peers: noPeers, host: "ddr5-5600x2"},
 	{name: "rtx-5090", title: "RTX 5090", memory: shows(31.8),
 		bf16: ofPeak(0.9, 209.5, "0.9 of the datasheet's 209.5 TFLOP/s"), fp32: cores(104.8),
-		attention: on4090.times(209.5/165.2, scaled+"RTX 4090"), bandwidth: gddr(1792), link: gen5, host: "ddr5-5600x2"},
+		attention: on4090.times(209.5/165.2, scaled+"RTX 4090"), bandwidth: gddr(1792), link: gen5, peers: noPeers, host: "ddr5-5600x2"},
 	{name: "a100-pcie-40gb", title: "A100 PCIe 40 GB", memory: shows(39.6),
 		bf16: figure{252.9, fromMAMF + " (A100 PCIe)"}, fp32: cores(19.5),
-		attention: onA100.times(252.9/271.2, scaled+"A100 SXM's measured products"), bandwidth: hbm(1555), link: gen4, host: "ddr4-3200x8"},
+		attention: onA100.times(252.9/271.2, scaled+"A100 SXM's measured products"), bandwidth: hbm(1555), link: gen4, peers: gen4Peers, host: "ddr4-3200x8"},
 	{name: "a100-pcie-80gb", title: "A100 PCIe 80 GB", aliases: []string{"a100-pcie", "a100-80gb-pcie"}, memory: shows(79.6),
 		bf16: figure{252.9, fromMAMF + " (A100 PCIe)"}, fp32: cores(19.5),
-		attention: onA100.times(252.9/271.2, scaled+"A100 SXM's measured products"), bandwidth: hbm(1935), link: gen4, host: "ddr4-3200x8"},
+		attention: onA100.times(252.9/271.2, scaled+"A100 SXM's measured products"), bandwidth: hbm(1935), link: gen4, peers: gen4Peers, host: "ddr4-3200x8"},
 	{name: "a100-sxm-40gb", title: "A100 SXM 40 GB", aliases: []string{"a100-40gb", "a100-sxm4-40gb"}, memory: shows(39.6),
 		bf16: figure{271.2, fromMAMF + " (A100 SXM)"}, fp32: cores(19.5),
-		attention: onA100, bandwidth: hbm(1555), link: gen4, host: "ddr4-3200x8"},
+		attention: onA100, bandwidth: hbm(1555), link: gen4, peers: nvlink3, host: "ddr4-3200x8"},
 	{name: "a100-sxm-80gb", title: "A100 SXM 80 GB", aliases: []string{"a100", "a100-80gb", "a100-sxm", "a100-sxm4-80gb"}, memory: shows(79.6),
 		bf16: figure{271.2, fromMAMF + " (A100 SXM)"}, fp32: cores(19.5),
-		attention: onA100, bandwidth: hbm(2039), link: gen4, host: "ddr4-3200x8"},
+		attention: onA100, bandwidth: hbm(2039), link: gen4, peers: nvlink3, host: "ddr4-3200x8"},
 	{name: "l40s", title: "L40S", memory: shows(45),
 		bf16: ofPeak(0.7, 362, "0.7 of the datasheet's 362 TFLOP/s, for its 350 W"), fp32: cores(91.6),
-		attention: onA100.times(253.0/271.2, scaled+"A100"), bandwidth: gddr(864), link: gen4, host: "ddr5-4800x8"},
+		attention: onA100.times(253.0/271.2, scaled+"A100"), bandwidth: gddr(864), link: gen4, peers: gen4Peers, host: "ddr5-4800x8"},
 	{name: "h100-pcie", title: "H100 PCIe", memory: shows(79.6),
 		bf16: ofPeak(0.8, 756, "0.8 of the datasheet's 756 TFLOP/s, as H100 SXM reaches"), fp32: cores(51),
-		attention: onH100.times(756.0/989, scaled+"H100 SXM"), bandwidth: hbm(2000), link: gen5, host: "ddr5-4800x8"},
+		attention: onH100.times(756.0/989, scaled+"H100 SXM"), bandwidth: hbm(2000), link: gen5, peers: gen5Peers, host: "ddr5-4800x8"},
 	{name: "h100-sxm", title: "H100 SXM", aliases: []string{"h100", "h100-80gb-hbm3", "h100-sxm5", "h100-80gb"}, memory: shows(79.6),
 		bf16: figure{794.5, fromMAMF + " (H100 SXM)"}, fp32: cores(67),
-		attention: onH100, bandwidth: hbm(3350), link: gen5, host: "ddr5-4800x8"},
+		attention: onH100, bandwidth: hbm(3350), link: gen5, peers: nvlink4, host: "ddr5-4800x8"},
 	{name: "h200", title: "H200", aliases: []string{"h200-sxm", "h200-141gb"}, memory: shows(140.4),
 		bf16: figure{794.5, fromMAMF + " (H100 SXM; the same chip)"}, fp32: cores(67),
-		attention: onH100, bandwidth: hbm(4800), link: gen5, host: "ddr5-4800x8"},
+		attention: onH100, bandwidth: hbm(4800), link: gen5, peers: nvlink4, host: "ddr5-4800x8"},
 	{name: "gh200", title: "GH200 96 GB", aliases: []string{"gh200-96gb", "gh200-480gb"}, memory: shows(95.6),
 		bf16: figure{828.6, fromMAMF + " (GH200)"}, fp32: cores(67),
-		attention: onH100, bandwidth: figure{3400, "measured: STREAM on the GPU, arXiv:2407.07850"}, link: c2c, host: "grace"},
+		attention: onH100, bandwidth: figure{3400, "measured: STREAM on the GPU, arXiv:2407.07850"}, link: c2c, peers: single, host: "grace"},
 	{name: "b200", title: "B200", aliases: []string{"b200-sxm", "b200-180gb"}, memory: shows(179),
 		bf16: figure{1745, fromMAMF + " (B200)"}, fp32: cores(80),
 		attention: onH100.times(1.1, "estimate: as H100 with more multiprocessors; its newer products (tcgen05) are not used"), bandwidth: hbm(8000),
-		link: gen5, host: "ddr5-5600x8"},
+		link: gen5, peers: nvlink5, host: "ddr5-5600x8"},
 	{name: "gb10", title: "GB10 (DGX Spark)", aliases: []string{"dgx-spark", "spark"}, memory: figure{119, "what Linux leaves of 128 GB, shared with the host"},
 		bf16: ofPeak(0.75, 125, "0.75 of 125 TFLOP/s; fp8 products reach 188 of 250 (forums.developer.nvidia.com, thread 359960)"), fp32: cores(31),
 		attention: onA100.times(94.0/271.2, scaled+"A100"), bandwidth: ofPeak(0.85, 273, "0.85 of the datasheet's 273 GB/s, which the host shares"),
-		link: oneMemory, host: "gb10"},
+		link: oneMemory, peers: single, host: "gb10"},
 }
 
 // device is what layers are computed on with g, and the link to it.
@@ -172,6 +191,7 @@ func (g *gpu) device() (Device, Link) {
 			"launch_us": "estimate: the gap between kernels of one stream", "enqueue_us": "estimate: cudaLaunchKernel with the checks before it",
 		}}
 	l := g.link
-	return d, Link{Up: l.up.value, Down: l.down.value, Both: l.both.value, Latency: l.latency.value, Sources: map[string]string{
-		"h2d_gb_per_s": l.up.source, "d2h_gb_per_s": l.down.source, "both_gb_per_s": l.both.source, "latency_us": l.latency.source}}
+	return d, Link{Up: l.up.value, Down: l.down.value, Both: l.both.value, Latency: l.latency.value, Peer: g.peers.rate.value, Wires: g.peers.wires, Sources: map[string]string{
+		"h2d_gb_per_s": l.up.source, "d2h_gb_per_s": l.down.source, "both_gb_per_s": l.both.source, "latency_us": l.latency.source,
+		"peer_gb_per_s": g.peers.rate.source}}
 }

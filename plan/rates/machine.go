@@ -62,7 +62,7 @@ type Op struct {
 	Cores float64 `json:"cores,omitempty"` // of the CPU: how many it keeps busy; 0: all
 }
 
-// Link is between the host's memory and the device's.
+// Link is between the host's memory and the device's, and between devices.
 type Link struct {
 	Up      float64 `json:"h2d_gb_per_s"`  // while nothing goes down
 	Down    float64 `json:"d2h_gb_per_s"`  // while nothing goes up
@@ -70,8 +70,16 @@ type Link struct {
 	Latency float64 `json:"latency_us"`    // of a copy, however small
 	// Cores is how many cores of the host a copy keeps busy: 0 where the device's copy engines
 	// do it, 1 on the CPU device.
-	Cores   float64           `json:"cores,omitempty"`
-	Sources map[string]string `json:"sources,omitempty"`
+	Cores float64 `json:"cores,omitempty"`
+	// Peer is what one of several devices copies to another at, without the host; 0: they do not,
+	// and what passes between them goes through the host.
+	Peer float64 `json:"peer_gb_per_s,omitempty"`
+	// Wires: such copies have wires of their own (NVLink). Else they go over the devices' links.
+	Wires bool `json:"peer_wires,omitempty"`
+	// PerSwitch is how many devices share one link to the host, as fast as that of one, behind a
+	// switch of PCI Express; 0 or 1: each has its own.
+	PerSwitch int               `json:"devices_per_switch,omitempty"`
+	Sources   map[string]string `json:"sources,omitempty"`
 }
 
 // Host is the memory and the cores on the host's side. Rates are those of all cores

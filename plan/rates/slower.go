@@ -35,6 +35,7 @@ func (m *Machine) Slower(times float64) *Machine {
 	out.Link.Up /= times
 	out.Link.Down /= times
 	out.Link.Both /= times
+	out.Link.Peer /= times
 	out.Link.Latency *= times
 	h := &out.Host
 	h.Bandwidth /= times

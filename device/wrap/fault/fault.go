@@ -32,7 +32,7 @@ type Device struct {
 }
 
 // Wrap returns dev with call number failAt failing; calls are counted from 1, and
-// with 0 none fails. The calls that count are Alloc, AllocHost, Register,
+// with 0 none fails. The calls that count are Alloc, AllocHost, Register, Reach,
 // NewStream, NewEvent, every call of a stream that can fail (copies, Zero, Record,
 // Wait, Sync) and every operation. The streams and events of the result can only be
 // used with the result.
@@ -91,6 +91,17 @@ func (d *Device) Register(b []byte) error {
 		return err
 	}
 	return d.Device.Register(b)
+}
+
+// Unwrap is the wrapped device.
+func (d *Device) Unwrap() device.Device { return d.Device }
+
+// Reach fails, or has the wrapped device reach another.
+func (d *Device) Reach(to device.Device) (bool, error) {
+	if err := d.call("Reach"); err != nil {
+		return false, err
+	}
+	return d.Device.Reach(to)
 }
 
 // NewStream fails, or starts a stream of the wrapped device.

@@ -60,11 +60,24 @@ func program(t *testing.T, d device.Device) (err error) {
 		return err
 	}
 	defer e.Close()
+	other, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	there, err := other.Alloc(accounts.Batch, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := d.Reach(fault.Wrap(other, 1)); !ok || err != nil {
+		return err
+	}
 	lo, hi := mem.Slice(0, 512), mem.Slice(512, 512)
 	s.Zero(mem)
 	s.CopyH2D(lo, host)
 	s.CopyD2D(hi, lo)
 	op.Do(d, s, op.Convert{Dst: hi.Tensor(device.F32, 0, 128), Src: lo.Tensor(device.F32, 0, 128), N: 128})
+	s.CopyPeer(other, there, hi)
 	s.CopyD2H(host, hi)
 	s.Record(e)
 	s.Wait(e)
@@ -84,8 +97,8 @@ func program(t *testing.T, d device.Device) (err error) {
 // Every call fails once. Each time its error comes out and names the call, and all
 // memory is given back.
 func TestEveryCall(t *testing.T) {
-	want := []string{"Alloc for batch", "AllocHost", "Register", "NewStream compute", "NewEvent", "Zero on stream compute",
-		"CopyH2D on stream compute", "CopyD2D on stream compute", "Convert on stream compute", "CopyD2H on stream compute",
+	want := []string{"Alloc for batch", "AllocHost", "Register", "NewStream compute", "NewEvent", "Reach", "Zero on stream compute",
+		"CopyH2D on stream compute", "CopyD2D on stream compute", "Convert on stream compute", "CopyPeer on stream compute", "CopyD2H on stream compute",
 		"Record on stream compute", "Wait on stream compute", "Sync on stream compute"}
 	for i := 0; ; i++ {
 		d := fault.Wrap(newCPU(t), int64(i+1))

@@ -71,6 +71,10 @@ func (s *stream) CopyD2D(dst, src device.Mem) {
 	s.do("CopyD2D", func() { s.Stream.CopyD2D(dst, src) })
 }
 
+func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
+	s.do("CopyPeer", func() { s.Stream.CopyPeer(to, dst, src) })
+}
+
 func (s *stream) Zero(dst device.Mem) {
 	s.do("Zero", func() { s.Stream.Zero(dst) })
 }

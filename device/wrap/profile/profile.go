@@ -49,6 +49,9 @@ type Time struct {
 // Wrap returns dev with its operations timed.
 func Wrap(dev device.Device) *Device { return &Device{Device: dev} }
 
+// Unwrap is the wrapped device.
+func (d *Device) Unwrap() device.Device { return d.Device }
+
 // Do enqueues o between two events.
 func (d *Device) Do(s device.Stream, o device.Op) {
 	what, flops := key{op: o.Name()}, 0.0

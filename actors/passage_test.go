@@ -1,0 +1,52 @@
+package actors
+
+import (
+	"reflect"
+	"testing"
+
+	"mt/plan"
+	"mt/schedule"
+)
+
+// passing is a pass in which object 0 of lane 0 becomes object 1 of lane 1.
+func passing(seq int) *Pass {
+	return &Pass{Seq: seq, Program: &schedule.Program{Objects: []schedule.Object{{Tokens: 3, Lane: 0, From: -1, To: 1}, {Tokens: 3, Lane: 1, From: 0, To: -1}},
+		ActTakes: []schedule.Take{{Object: 1, Fetch: true, Arrives: true}}}}
+}
+
+// TestSlotsThatWaitAreForgotten: an offer is used once, and one that comes too late is dropped when no
+// message of its program can come any more; a slot waits once.
+func TestSlotsThatWaitAreForgotten(t *testing.T) {
+	c := newOffloaderCore(0, true, plan.Depths{})
+	across := func(prog int) bool {
+		_, ok := c.step(ActivationLeft{Prog: prog, Object: 0, Slot: 2})[0].(work).do.(passAcross)
+		return ok
+	}
+	c.step(SlotOffered{Prog: 7, Object: 1, Slot: 5}) // before the pass is known
+	c.step(PassPlanned{Pass: passing(7)})
+	if !across(7) || across(7) {
+		t.Error("an offer is used other than once")
+	}
+	c.step(SlotOffered{Prog: 7, Object: 1, Slot: 5})
+	for seq := 8; seq < 7+programsKept; seq++ {
+		c.step(PassPlanned{Pass: passing(seq)})
+	}
+	if len(c.offers) != 1 {
+		t.Errorf("offers %v are kept, and messages of pass 7 may still come", c.offers)
+	}
+	c.step(PassPlanned{Pass: passing(7 + programsKept)})
+	if len(c.offers) != 0 {
+		t.Errorf("offers %v are kept for ever", c.offers)
+	}
+	p := newPrefetcherCore(1, false, 1, 0, nil, [schedule.NumClasses]int{}, 1, plan.Depths{ActivationSlots: 1})
+	p.reachedBy = []bool{true, false}
+	p.step(PassPlanned{Pass: passing(7)})
+	for i, want := range [][]effect{
+		{send{laneID(1).compute(), ActivationFetched{Prog: 7, Object: 1, Slot: 0}}},
+		nil, // nothing waits for it: it is kept
+	} {
+		if got := p.step(ActivationPassed{Prog: 7, Object: 1, Direct: true}); !reflect.DeepEqual(got, want) {
+			t.Errorf("told for the %d. time: %v, want %v", i+1, got, want)
+		}
+	}
+}
