@@ -169,7 +169,11 @@ func (c *computeCore) ready(p *Pass) bool {
 		c.blocked = StallRouting
 	case c.needsSlot(p, v) && !c.weights[v.Tile].ok:
 		c.blocked = StallWeights
-	case l.In >= 0 && !c.acts[l.In].ok, l.Out >= 0 && !c.acts[l.Out].ok, l.Grad >= 0 && !c.acts[l.Grad].ok:
+	case l.In >= 0 && !c.acts[l.In].ok:
+		c.blocked = p.lateInput(l)
+	case l.Grad >= 0 && !c.acts[l.Grad].ok:
+		c.blocked = p.lateGrad(l)
+	case l.Out >= 0 && !c.acts[l.Out].ok:
 		c.blocked = StallActivation
 	case v.Grad() && c.grad < 0 && len(c.gradFree) == 0:
 		c.blocked = StallGradBuffer
@@ -339,7 +343,7 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 	}
 	r.trace.launch(e, l, v, t)
 	t.waited(e.Blocked)
-	for _, w := range r.waits(e, v) {
+	for _, w := range r.waits(e, l, v) {
 		r.compute.Wait(w.event)
 		t.waited(w.cause)
 	}
@@ -359,7 +363,7 @@ type wait struct {
 
 // waits lists the events that a launch waits for. It need not wait for the slot of its
 // output: that was last used on this stream, or by a spill that has landed.
-func (r *lane) waits(e enqueue, v schedule.Visit) []wait {
+func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 	var out []wait
 	if e.WaitBatch {
 		out = append(out, wait{r.batches[e.Batch].ready, StallData})
@@ -374,10 +378,10 @@ func (r *lane) waits(e enqueue, v schedule.Visit) []wait {
 		}
 	}
 	if e.WaitIn {
-		out = append(out, wait{r.acts[e.In].ready, StallActivation})
+		out = append(out, wait{r.acts[e.In].ready, e.p.lateInput(l)})
 	}
 	if e.WaitGr {
-		out = append(out, wait{r.acts[e.Gr].ready, StallActivation})
+		out = append(out, wait{r.acts[e.Gr].ready, e.p.lateGrad(l)})
 	}
 	if v.Grad() && e.First {
 		out = append(out, wait{r.gradBufs[e.Grad].idle, StallGradBuffer})

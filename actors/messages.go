@@ -19,11 +19,12 @@ const (
 	StallData             // the batch, or the end of its copy
 	StallCheckpoint       // an update that had to wait until the layer was written to disk
 	StallRouting          // the numbers of the experts' tokens, on the host
+	StallPassage          // a hidden state, or its gradient, that another lane has to make and pass on
 	NumCauses
 )
 
 func (c Cause) String() string {
-	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint", "routing"}[c]
+	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint", "routing", "passage"}[c]
 }
 
 // The messages follow. All but those that ask (…Wanted, …Requested) tell what has

@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"fmt"
 	"math/rand"
+	"slices"
 	"testing"
 	"time"
 
@@ -209,6 +211,42 @@ func TestCausesOfStalls(t *testing.T) {
 				t.Errorf("fetched causes %s and %s, want update and checkpoint", got[0].Fetched, got[1].Fetched)
 			}
 		})
+	}
+}
+
+// TestCauseOfPassage: what comes from another lane is waited for by a cause of its own; what comes back
+// from the host for the backward is not.
+func TestCauseOfPassage(t *testing.T) {
+	programs, err := schedule.Programs(schedule.Spec{Order: schedule.Lanes, Lane: []int{0, 1, 0, 0, 0}, Layers: dense(5), WeightSlots: 1, ActivationSlots: 3}, []int{2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lane, want := range [][]string{
+		{"1: layer 2 forward in passage", "2: layer 3 forward in activation", "3: layer 4 backward grad activation", "4: layer 3 backward in activation", "4: layer 3 backward grad activation",
+			"5: layer 2 backward in activation", "5: layer 2 backward grad activation", "6: layer 0 backward grad passage"},
+		{"0: layer 1 forward in passage", "1: layer 1 backward in activation", "1: layer 1 backward grad passage"},
+	} {
+		p := &Pass{Program: programs[lane], Batch: fakeBatch(2)}
+		var got []string
+		for i, l := range p.Launches {
+			at := fmt.Sprintf("%d: layer %d %s", i, p.Visits[l.Visit].Layer, p.Visits[l.Visit].Phase)
+			if l.In >= 0 {
+				got = append(got, fmt.Sprintf("%s in %s", at, p.lateInput(l)))
+			}
+			if l.Grad >= 0 {
+				got = append(got, fmt.Sprintf("%s grad %s", at, p.lateGrad(l)))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("lane %d: launches are late for %q, want %q", lane, got, want)
+		}
+	}
+	p := &Pass{Program: programs[1], Batch: fakeBatch(2)}
+	launch := p.Launches[0]
+	late := launchesOf(newComputeCore(1, testDepths(1)), p, BatchFetched{}, LayerFetched{Visit: launch.Visit}, ActivationFetched{Object: launch.Out, Slot: 1},
+		ActivationFetched{Object: launch.In, Filled: true})[0]
+	if late.Blocked != StallPassage || !late.WaitIn {
+		t.Errorf("the launch that waited for another lane was blocked by %s, and its stream waits: %t", late.Blocked, late.WaitIn)
 	}
 }
 

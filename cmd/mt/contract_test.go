@@ -345,6 +345,13 @@ func TestPlanPredicts(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	if text = must(t, "plan", "--model", "quickstart", "--gpu", "h100", "--gpus", "4"); !strings.Contains(text, "links × 2") || !strings.Contains(text, "; with 4 devices tokens a second would rise by: ") {
+		t.Errorf("no table over numbers of devices in\n%s", text)
+	}
+	got = object(t, must(t, "plan", "--model", "quickstart", "--gpu", "h100", "--gpus", "3", "--json"))
+	if scaling, _ := got["scaling"].(map[string]any); scaling == nil || len(scaling["counts"].([]any)) != 3 {
+		t.Errorf("the table over one, two and three devices is %v", got["scaling"])
+	}
 	trace := filepath.Join(t.TempDir(), "trace.json")
 	must(t, "plan", "--model", "quickstart", "--gpu", "h100", "--trace", trace)
 	var events []map[string]any

@@ -260,7 +260,7 @@ var outputKeys = []key{
 var machineKeys = []key{
 	{name: "device", part: PartNumerics, doc: "where layers are computed; auto: a GPU that can be used, else the CPU",
 		choices: []string{"auto", "cpu", "cuda"}, field: func(c *Config) any { return &c.Device }},
-	{name: devicesKey, doc: "how many devices layers are shared out to: a number; auto: every GPU; or which GPUs, such as [0, 2], as CUDA_VISIBLE_DEVICES leaves them; on the CPU, so many that share its cores",
+	{name: devicesKey, aliases: []string{"gpus"}, doc: "how many devices layers are shared out to: a number; auto: every GPU; or which GPUs, such as [0, 2], as CUDA_VISIBLE_DEVICES leaves them; on the CPU, so many that share its cores",
 		field: func(c *Config) any { return &c.Devices }},
 	{name: "compute_dtype", part: PartNumerics, doc: "activations and products; auto: fp32 on cpu, bf16 on cuda",
 		choices: []string{"auto", "bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.ComputeDType }},

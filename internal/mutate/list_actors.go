@@ -50,6 +50,11 @@ var ofActors = []broken{
 		{from: "if pairs == 0 { // nobody", to: "if pairs < 0 { // nobody", test: "TestIdleExperts"},
 		{from: "class := c.classes[m.Slot]", to: "class := schedule.Streamed", test: "TestTranscripts|TestRandomInterleavings"},
 	}},
+	{"actors/pass.go", []way{
+		{from: "p.Objects[l.In].Arrives && ", to: "", test: "TestCauseOfPassage"},
+		{from: " && p.Visits[l.Visit].Phase != schedule.Backward", to: "", test: "TestCauseOfPassage"},
+		{from: "if p.Objects[l.Grad].Arrives {", to: "if !p.Objects[l.Grad].Arrives {", test: "TestCauseOfPassage"},
+	}},
 	{"actors/offloader.go", []way{
 		{from: "if m.Complete {\n\t\t\tw.done", to: "if true {\n\t\t\tw.done", test: "TestTranscripts"},
 		{from: "ids := c.programs[m.Prog].Batch.UniqueIDs", to: "ids := c.programs[m.Prog].Batch.UniqueIDs[:0]", test: "TestTranscripts"},
@@ -76,7 +81,7 @@ var ofActors = []broken{
 		{from: "n = int(offsets[v.Part] - offsets[v.Part-1])", to: "n = int(offsets[v.Part])", test: "TestIdleExperts"},
 		{from: "e.WaitWeights = e.First && v.Phase != schedule.Backward", to: "e.WaitWeights = false", test: "TestMissingOrder|TestTranscripts"},
 		{from: "e.WaitBatch = i == 0 && v.Stage != schedule.Embed", to: "", test: "TestTranscripts"},
-		{from: "l.Out >= 0 && !c.acts[l.Out].ok, ", to: "", test: "TestTranscripts"},
+		{from: "l.Out >= 0 && !c.acts[l.Out].ok:", to: "false:", test: "TestTranscripts"},
 		{from: "out = append(out, wait{r.gradBufs[e.Grad].idle, StallGradBuffer})", to: "", test: "TestOrders"},
 		{from: "\t\tr.compute.Record(r.weights[e.Weights].idle)\n", to: "", test: "TestOrders"},
 		{from: "\t\tr.compute.Record(r.gradBufs[e.Grad].ready)\n", to: "", test: "TestOrders"},

@@ -26,6 +26,15 @@ var ofRuns = []broken{
 		{from: "{{false, true}, {false, false}, {true, false}}", to: "{{false, true}, {true, false}}", test: "TestMeasure"},
 		{from: "return false, context.Cause(ctx)", to: "return false, nil", test: "TestMeasureEnds"},
 	}},
+	{"internal/train/scaling.go", []way{
+		{from: "\t\to.Rate *= 2\n", to: "\t\to.Rate *= 1\n", test: "TestScaling"},
+		{from: "2*f.Link.Up, 2*f.Link.Down, 2*f.Link.Both", to: "f.Link.Up, f.Link.Down, f.Link.Both", test: "TestScaling"},
+		{from: "s.Links >= limiting", to: "s.Links >= 10*limiting", test: "TestScaling"},
+		{from: "s.Turns >= idleEnough", to: "s.Turns >= 1", test: "TestScaling"},
+		{from: " && busy[virtual.Cores.String()] > busy[virtual.HostMemory.String()]:", to: ":", test: "TestScaling"},
+		{from: "cmp.Or(out.HostFrom, line.Devices)", to: "line.Devices", test: "TestScaling"},
+		{from: "\trows.Rows *= 2\n", to: "", test: "TestScaling"},
+	}},
 	{"internal/config/schedule.go", []way{
 		{from: "s := step - 1 - c.Laid.Base", to: "s := step - c.Laid.Base", test: "TestScheduleEqualsTransformers"},
 		{from: "if s < warm {", to: "if s <= warm {", test: "TestSchedule"},
