@@ -130,10 +130,14 @@ type RoutingComputed struct{ Prog, Layer int }
 type RoutingLanded struct {
 	Prog, Layer int
 	Offsets     []int32 // expert e, counted from 0, has pairs Offsets[e] to Offsets[e+1]−1
+	// Probs is, by expert, the sum of its probabilities over all tokens; nil where the loss has
+	// no part that balances the load.
+	Probs []float32
 }
 
 func (m RoutingLanded) with(result any) any {
-	m.Offsets = result.([]int32)
+	found := result.(routed)
+	m.Offsets, m.Probs = found.offsets, found.probs
 	return m
 }
 
@@ -151,7 +155,10 @@ type GradLanded struct {
 type SlabFreed struct{ Slab int }
 
 // LossComputed tells that the losses of a pass are complete, in a batch slot.
-type LossComputed struct{ Prog, Slot int }
+type LossComputed struct {
+	Prog, Slot int
+	Load       float64 // Σ counts·probabilities over the experts; 0 where no loss balances their load
+}
 
 // LossLanded brings the sum of the losses of a pass.
 type LossLanded struct {

@@ -58,6 +58,7 @@ type laneWorld struct {
 	acts    map[int]content // activation slots
 	spilled map[int]content // host buffers
 	parts   []offloadGrad   // of the gradient that is landing
+	counts  map[int][]int32 // by program: those of all lanes, on the device
 	routed  int             // 1: the tokens of a layer are with its experts
 	joined  int             // micro-batches that came from them
 	d2h     []func()        // completions of the d2h stream, in order
@@ -86,6 +87,7 @@ type worldConfig struct {
 	layers, micro, steps int
 	experts              int // 0: no layer has any
 	onDemand             bool
+	balanced             bool // the loss balances the experts' load
 	headShards           int
 	lane                 []int // by layer: its lane; nil: there is one
 	depths               plan.Depths
@@ -113,6 +115,16 @@ func (c worldConfig) kinds() []model.LayerKind {
 	return kinds
 }
 
+// balance is what lanes, so many of them, know of the load that the loss balances.
+func (c worldConfig) balance(lanes int) (b balancing) {
+	for _, k := range c.kinds() {
+		if c.balanced && k == model.MoE {
+			b.layers, b.lanes = b.layers+1, lanes
+		}
+	}
+	return b
+}
+
 func newWorld(t *testing.T, cfg worldConfig) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg, passage: map[int]content{}, full: map[int]bool{}, version: make([]int, cfg.layers),
 		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1}
@@ -128,10 +140,10 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	w.cores, w.boxes, w.todo = make([]core, n*int(numRoles)), make([][]any, n*int(numRoles)), make([][]effect, n*int(numRoles))
 	sit := func(a address, c core) { w.cores[seat(a)] = c }
 	for lane := range laneID(n) {
-		w.lanes = append(w.lanes, &laneWorld{slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
+		w.lanes = append(w.lanes, &laneWorld{counts: map[int][]int32{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
 		sit(lane.prefetcher(), newPrefetcherCore(lane, spec.On(0) == int(lane), cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths))
-		sit(lane.compute(), newComputeCore(lane, cfg.depths))
-		sit(lane.offloader(), newOffloaderCore(lane, cfg.clip > 0, cfg.depths))
+		sit(lane.compute(), newComputeCore(lane, cfg.depths, cfg.balance(n)))
+		sit(lane.offloader(), newOffloaderCore(lane, cfg.clip > 0, cfg.depths, cfg.balance(n)))
 	}
 	sit(conductorID, newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec))
 	sit(feederID, &feederCore{})
@@ -392,7 +404,7 @@ func randomConfig(seed int64) worldConfig {
 	c.batches = 1 + r.Intn(2)
 	if r.Intn(3) == 0 {
 		c.experts, c.onDemand = 1+r.Intn(4), r.Intn(2) == 0
-		c.layers = max(c.layers, 4)
+		c.layers, c.balanced = max(c.layers, 4), r.Intn(2) == 0
 		if r.Intn(2) == 0 { // slots that idle experts leave free are filled for the pass back
 			c.experts, c.depths.WeightSlots = 5+r.Intn(8), 3+r.Intn(8)
 		}

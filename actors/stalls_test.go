@@ -192,7 +192,7 @@ func TestCausesOfStalls(t *testing.T) {
 		{"late activation", []any{batch, block, head, act(0), act(1)}, [5]Cause{0: StallActivation, 1: StallActivation}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			core := newComputeCore(0, testDepths(3))
+			core := newComputeCore(0, testDepths(3), balancing{})
 			got := launchesOf(core, p, c.msgs...)
 			if len(got) != 5 {
 				t.Fatalf("%d of 5 launches", len(got))
@@ -243,7 +243,7 @@ func TestCauseOfPassage(t *testing.T) {
 	}
 	p := &Pass{Program: programs[1], Batch: fakeBatch(2)}
 	launch := p.Launches[0]
-	late := launchesOf(newComputeCore(1, testDepths(1)), p, BatchFetched{}, LayerFetched{Visit: launch.Visit}, ActivationFetched{Object: launch.Out, Slot: 1},
+	late := launchesOf(newComputeCore(1, testDepths(1), balancing{}), p, BatchFetched{}, LayerFetched{Visit: launch.Visit}, ActivationFetched{Object: launch.Out, Slot: 1},
 		ActivationFetched{Object: launch.In, Filled: true})[0]
 	if late.Blocked != StallPassage || !late.WaitIn {
 		t.Errorf("the launch that waited for another lane was blocked by %s, and its stream waits: %t", late.Blocked, late.WaitIn)
@@ -253,7 +253,7 @@ func TestCauseOfPassage(t *testing.T) {
 // TestGradBufferStall: without a free gradient buffer the launch says so.
 func TestGradBufferStall(t *testing.T) {
 	p := planned(t, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}, fakeBatch(1))
-	core := newComputeCore(0, testDepths(1))
+	core := newComputeCore(0, testDepths(1), balancing{})
 	all := []any{BatchFetched{}, LayerFetched{Visit: 1}, LayerFetched{Visit: 2}, ActivationFetched{Object: 0}, ActivationFetched{Object: 1, Slot: 1}}
 	if got := launchesOf(core, p, all...); len(got) != 3 {
 		t.Fatalf("%d launches with one gradient buffer, want 3", len(got))

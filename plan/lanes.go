@@ -129,9 +129,6 @@ func (q Request) checkLanes() error {
 			"set devices: 1, or micro_batch_order: lanes, which a run has from its first step on", q.Devices)}
 	case q.Devices > layers:
 		return &BadDepth{"devices", fmt.Sprintf("devices: %d are more than the model has layers: at most %d have something to do", q.Devices, layers)}
-	case q.Config.ExpertBlocks() > 0 && q.Config.OutputRouterLogits && !q.EvalOnly:
-		return &BadDepth{"devices", fmt.Sprintf("devices: with output_router_logits the loss needs the experts' load of all layers at once, which %d devices cannot sum up yet: "+
-			"set devices: 1, or output_router_logits: false in the model's config.json", q.Devices)}
 	}
 	return nil
 }

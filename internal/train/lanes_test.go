@@ -21,7 +21,6 @@ func TestDevicesGiveTheSameBits(t *testing.T) {
 	for name, recipe := range map[string]string{"fp32": "", "copied bf16": "compute_dtype: bf16\nbinding: copy\nmax_grad_norm: 0\n", "experts": "experts\nbinding: copy\n"} {
 		t.Run(name, func(t *testing.T) {
 			scene := recipeScene(t, recipe)
-			scene.yaml = strings.ReplaceAll(scene.yaml, "output_router_logits: true", "output_router_logits: false")
 			scene = scene.with(ordered)
 			want := scene.in(t)
 			want.mustTrain(t)
@@ -55,7 +54,6 @@ func TestDevicesThatCannotBe(t *testing.T) {
 	}{
 		"zigzag":    {newScene(t, "devices: 2\nmicro_batch_order: zigzag\n"), "micro_batch_order: zigzag turns"},
 		"many":      {newScene(t, "devices: 9\n"), "9 are more than the model has layers: at most 5"},
-		"balanced":  {recipeScene(t, "experts\ndevices: 2\n"), "output_router_logits"},
 		"gpus":      {newScene(t, "device: cpu\ndevices: [0, 2]\n"), "devices: 2"},
 		"none":      {newScene(t, "devices: 0\n"), "0 devices compute nothing"},
 		"nonsense":  {newScene(t, "devices: both\n"), `"both"`},
