@@ -151,8 +151,10 @@ func TestFailingLanes(t *testing.T) {
 // and every order, the bits are those of one.
 func TestLanesOnGPUs(t *testing.T) {
 	for name, change := range map[string]func(*trial){
-		"bf16":    func(tr *trial) { tr.bf16, tr.gradBF16, tr.tied, tr.shards = true, true, true, 2 },
-		"experts": func(tr *trial) { tr.experts, tr.chosen, tr.onDemand, tr.noClip, tr.aux, tr.blocks = 4, 1, true, true, true, 2 },
+		"bf16": func(tr *trial) { tr.bf16, tr.gradBF16, tr.tied, tr.shards = true, true, true, 2 },
+		"experts": func(tr *trial) {
+			tr.experts, tr.chosen, tr.onDemand, tr.noClip, tr.aux, tr.blocks = 4, 1, true, true, true, 2
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := base()

@@ -31,10 +31,16 @@ type Request struct {
 	Positions        int // the longest document that the rotary tables serve; 0: RowTokens
 	Order            schedule.Order
 	Devices          int // how many lanes; 0: one
-	Clip             bool
-	Unified          bool
-	EvalOnly         bool
-	Planes           optim.Planes // what is kept beside the weights, unless EvalOnly
+	// By lane, where devices differ: what each reaches, and its budget in bytes (0: no limit).
+	// nil: all are alike, and have DeviceMemory, which is else the least of them.
+	Paces      []Pace
+	LaneMemory []int64
+	// Lane is the table that the run was begun with, by layer; nil: one is to be made.
+	Lane     []int
+	Clip     bool
+	Unified  bool
+	EvalOnly bool
+	Planes   optim.Planes // what is kept beside the weights, unless EvalOnly
 	// Context is the device memory in bytes that is taken before anything is
 	// allocated: the driver, kernels, library workspaces. The budget covers it.
 	Context      int64
@@ -134,7 +140,9 @@ func choose(q Request) (*Run, error) {
 	r.resolveHead(q)
 	r.resolveGradDType(q)
 	r.resolveMicroBatch(q)
-	r.Lane = shareOut(r.weights(), q.Devices)
+	if err := r.placeLayers(q); err != nil {
+		return nil, err
+	}
 	r.askedDepths(q)
 	r.raiseBuffers(q)
 	if auto(q.Recompute) {
@@ -444,8 +452,8 @@ func (r *Run) tooLargeForDevice(q Request) bool {
 // fits checks the run against the budgets of q.
 func (r *Run) fits(q Request) error {
 	t := r.Table()
-	if q.DeviceMemory > 0 && t.Device > q.DeviceMemory {
-		return &NotFitting{"device", t.Device, q.DeviceMemory, "", r.waysOut(false) + ", or raise device_memory"}
+	if need, budget := r.mostLacking(q, t); budget > 0 && need > budget {
+		return &NotFitting{"device", need, budget, "", r.waysOut(false) + ", or raise device_memory"}
 	}
 	need := t.Host
 	if q.Unified {
@@ -459,6 +467,20 @@ func (r *Run) fits(q Request) error {
 		return &NotFitting{"host", need, q.HostMemory, q.HostBy, r.waysOut(true) + last}
 	}
 	return nil
+}
+
+// mostLacking is what the device that lacks most memory needs, and what it has; 0: there is no
+// limit. What is chosen before layers are on lanes has to fit on each of the devices.
+func (r *Run) mostLacking(q Request, t Table) (need, budget int64) {
+	if r.Lane == nil || len(q.LaneMemory) == 0 {
+		return t.Device, q.DeviceMemory
+	}
+	for lane, has := range q.LaneMemory {
+		if has > 0 && (budget == 0 || t.devices[lane]-has > need-budget) {
+			need, budget = t.devices[lane], has
+		}
+	}
+	return need, budget
 }
 
 // waysOut names the keys that make r need less of the host's memory, where host is set,

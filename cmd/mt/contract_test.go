@@ -352,6 +352,12 @@ func TestPlanPredicts(t *testing.T) {
 	if scaling, _ := got["scaling"].(map[string]any); scaling == nil || len(scaling["counts"].([]any)) != 3 {
 		t.Errorf("the table over one, two and three devices is %v", got["scaling"])
 	}
+	text = must(t, "plan", "--model", "quickstart", "--gpu", "rtx4090,rtx3090", "--host", "ddr5-4800x8")
+	for _, want := range []string{"2 devices; on device 0 layers 0 1 3 4 6 7; on device 1 layers 2 5", "predicted for rtx-4090+ddr5-4800x8 and ", "\n2 "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
 	trace := filepath.Join(t.TempDir(), "trace.json")
 	must(t, "plan", "--model", "quickstart", "--gpu", "h100", "--trace", trace)
 	var events []map[string]any
@@ -369,6 +375,7 @@ func TestPlanPredicts(t *testing.T) {
 		{"--gpu rates.json --host ddr5-4800x8", "has a host of its own"},
 		{"--sweep batch", "need --gpu"},
 		{"--gpu h100 --sweep all", "want batch, seq or depth"},
+		{"--gpu h100,a100 --gpus 3", "3 of 2 that are named"},
 		{"--gpu h100 --device cpu", "the rates are those of a cuda device"},
 		{"--gpu rtx3080 --device-memory 40GiB", "has 10 GiB"},
 		{"--gpu rtx3080 --host-memory 10MiB", "as it is, the run needs at least"},

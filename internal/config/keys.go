@@ -262,6 +262,8 @@ var machineKeys = []key{
 		choices: []string{"auto", "cpu", "cuda"}, field: func(c *Config) any { return &c.Device }},
 	{name: devicesKey, aliases: []string{"gpus"}, doc: "how many devices layers are shared out to: a number; auto: every GPU; or which GPUs, such as [0, 2], as CUDA_VISIBLE_DEVICES leaves them; on the CPU, so many that share its cores",
 		field: func(c *Config) any { return &c.Devices }},
+	{name: "device_rates", doc: "how fast each of several devices is that differ: a file of mt doctor --save or a GPU that mt knows for each, with commas between them, as in rtx-4090,rtx-3090; layers are shared out in proportion; auto: by the devices' names",
+		field: func(c *Config) any { return &c.DeviceRates }},
 	{name: "compute_dtype", part: PartNumerics, doc: "activations and products; auto: fp32 on cpu, bf16 on cuda",
 		choices: []string{"auto", "bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.ComputeDType }},
 	{name: "grad_dtype", part: PartNumerics, doc: "gradients on the link and on the host; auto: fp32 where that fits",

@@ -63,7 +63,7 @@ func scale(q plan.Request, m *rates.Machine) (*scaling, error) {
 	var variants []variant
 	for _, n := range counts {
 		v := q
-		v.Devices = n
+		v.Devices, v.Paces, v.LaneMemory = n, q.Paces[:min(n, len(q.Paces))], q.LaneMemory[:min(n, len(q.LaneMemory))]
 		variants = append(variants, variant{fmt.Sprint(n), v})
 	}
 	on := map[string][]swept{}
@@ -116,7 +116,14 @@ func fasterHost(m *rates.Machine) *rates.Machine {
 // fasterLinks is m with links that are twice as fast.
 func fasterLinks(m *rates.Machine) *rates.Machine {
 	f := *m
-	f.Link.Up, f.Link.Down, f.Link.Both = 2*f.Link.Up, 2*f.Link.Down, 2*f.Link.Both
+	f.More = slices.Clone(f.More)
+	links := []*rates.Link{&f.Link}
+	for i := range f.More {
+		links = append(links, &f.More[i].Link)
+	}
+	for _, l := range links {
+		l.Up, l.Down, l.Both = 2*l.Up, 2*l.Down, 2*l.Both
+	}
 	return &f
 }
 
