@@ -26,6 +26,8 @@ type computeCore struct {
 	grad     int // gradient buffer of the visit at work; −1: none
 	// early keeps what is granted to programs that have not begun.
 	early   []any
+	balance balancing
+	counted bool  // the counts of all lanes have gone to the device, for the backward of programs[0]
 	blocked Cause // what the next launch was last found to lack; NoStall: nothing
 	started bool
 }
@@ -38,20 +40,19 @@ type held struct {
 	filled bool  // by a copy that the next launch which uses it must wait for
 }
 
-func newComputeCore(lane laneID, d plan.Depths) *computeCore {
-	return &computeCore{lane: lane, weights: map[int]held{}, acts: map[int]held{}, routed: routing{}, gradFree: ids(d.GradBuffers), grad: -1}
+func newComputeCore(lane laneID, d plan.Depths, b balancing) *computeCore {
+	return &computeCore{lane: lane, balance: b, weights: map[int]held{}, acts: map[int]held{}, routed: routing{}, gradFree: ids(d.GradBuffers), grad: -1}
 }
 
-// routing has, by layer, where each expert's pairs (token, choice) begin and end: the
-// Offsets of RoutingLanded.
-type routing map[int][]int32
+// routing has, by layer, what is known of where the tokens go.
+type routing map[int]RoutingLanded
 
 // pairs says whether the routing of v's layer is known, and then how many pairs go to the
 // expert of v.
 func (r routing) pairs(v schedule.Visit) (known bool, n int) {
-	offsets, known := r[v.Layer]
+	landed, known := r[v.Layer]
 	if known {
-		n = int(offsets[v.Part] - offsets[v.Part-1]) // part 0 is the router
+		n = int(landed.Offsets[v.Part] - landed.Offsets[v.Part-1]) // part 0 is the router
 	}
 	return known, n
 }
@@ -80,11 +81,12 @@ type enqueue struct {
 	Weights, In, Out, Gr        int // slots; −1: none
 	Grad                        int // gradient buffer; −1: none
 	WaitWeights, WaitIn, WaitGr bool
-	WaitBatch                   bool  // it is a lane's first, and no embedding, which waits for the batch as others for weights
-	First, Last                 bool  // launch of the visit
-	From, Pairs                 int   // of an expert: its first pair in the list by expert, and how many it has
-	Blocked                     Cause // what it waited for before it could be enqueued
-	Fetched                     Cause // what the Prefetcher waited for before it fetched its weights or batch
+	WaitBatch                   bool    // it is a lane's first, and no embedding, which waits for the batch as others for weights
+	First, Last                 bool    // launch of the visit
+	Counts                      []int32 // by expert, of the layers of all lanes: the backward needs them; nil: the device has them
+	From, Pairs                 int     // of an expert: its first pair in the list by expert, and how many it has
+	Blocked                     Cause   // what it waited for before it could be enqueued
+	Fetched                     Cause   // what the Prefetcher waited for before it fetched its weights or batch
 }
 
 // passBatch is the work of waiting until the device is done with the batch. Only then may
@@ -97,10 +99,8 @@ func (c *computeCore) step(msg any) []effect {
 		c.programs = append(c.programs, m.Pass)
 	case GradBufferFreed:
 		c.gradFree = append(c.gradFree, m.Buf)
-	case LayerFetched, ActivationFetched, BatchFetched:
+	case LayerFetched, ActivationFetched, BatchFetched, RoutingLanded:
 		c.early = append(c.early, msg)
-	case RoutingLanded: // of the program in progress, which waits for it
-		c.routed[m.Layer] = m.Offsets
 	default:
 		panic(unexpected(c.lane.compute(), msg))
 	}
@@ -124,7 +124,7 @@ func (c *computeCore) advance() []effect {
 		if c.next < len(p.Launches) {
 			return out
 		}
-		c.programs, c.next, c.started, c.routed = c.programs[1:], 0, false, routing{}
+		c.programs, c.next, c.started, c.routed, c.counted = c.programs[1:], 0, false, routing{}, false
 	}
 	return out
 }
@@ -151,6 +151,11 @@ func (c *computeCore) admit(p *Pass) {
 				c.batch = held{slot: m.Slot, ok: true, cause: m.Cause, filled: true}
 				continue
 			}
+		case RoutingLanded: // where the load is balanced, also of other lanes' layers
+			if m.Prog == p.Seq {
+				c.routed[m.Layer] = m
+				continue
+			}
 		}
 		rest = append(rest, msg)
 	}
@@ -165,11 +170,15 @@ func (c *computeCore) ready(p *Pass) bool {
 	switch {
 	case !c.batch.ok:
 		c.blocked = StallData
-	case v.Stage == schedule.Expert && c.routed[v.Layer] == nil:
+	case !c.knowsRouting(p, v):
 		c.blocked = StallRouting
 	case c.needsSlot(p, v) && !c.weights[v.Tile].ok:
 		c.blocked = StallWeights
-	case l.In >= 0 && !c.acts[l.In].ok, l.Out >= 0 && !c.acts[l.Out].ok, l.Grad >= 0 && !c.acts[l.Grad].ok:
+	case l.In >= 0 && !c.acts[l.In].ok:
+		c.blocked = p.lateInput(l)
+	case l.Grad >= 0 && !c.acts[l.Grad].ok:
+		c.blocked = p.lateGrad(l)
+	case l.Out >= 0 && !c.acts[l.Out].ok:
 		c.blocked = StallActivation
 	case v.Grad() && c.grad < 0 && len(c.gradFree) == 0:
 		c.blocked = StallGradBuffer
@@ -178,6 +187,19 @@ func (c *computeCore) ready(p *Pass) bool {
 	}
 	return false
 }
+
+// knowsRouting says whether the routing that v needs is known: that of its layer or, for the loss
+// and the backward where the load is balanced, of all layers.
+func (c *computeCore) knowsRouting(p *Pass, v schedule.Visit) bool {
+	if c.balances(p) && (v.Loss || v.Phase == schedule.Backward) && len(c.routed) < c.balance.layers {
+		return false
+	}
+	_, known := c.routed[v.Layer]
+	return known || v.Stage != schedule.Expert
+}
+
+// balances says whether p has the loss that balances the experts' load.
+func (c *computeCore) balances(p *Pass) bool { return c.balance.layers > 0 && !p.Eval }
 
 func (c *computeCore) enqueueNext(p *Pass) []effect {
 	i := c.next
@@ -200,8 +222,12 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	}
 	e.WaitBatch = i == 0 && v.Stage != schedule.Embed
 	if v.Stage == schedule.Expert {
-		e.From = int(c.routed[v.Layer][v.Part-1])
+		e.From = int(c.routed[v.Layer].Offsets[v.Part-1])
 		_, e.Pairs = c.routed.pairs(v)
+	}
+	if c.balances(p) && c.balance.lanes > 1 && !c.counted && v.Stage == schedule.Route && v.Phase == schedule.Backward {
+		c.counted = true
+		e.Counts, _ = c.routed.load()
 	}
 	e.In, e.WaitIn = c.use(l.In)
 	e.Out, _ = c.use(l.Out)
@@ -259,7 +285,11 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 	}
 	out = append(out, c.release(v)...)
 	if v.Loss {
-		out = append(out, send{c.lane.offloader(), LossComputed{Prog: p.Seq, Slot: c.batch.slot}})
+		m := LossComputed{Prog: p.Seq, Slot: c.batch.slot}
+		if c.balances(p) {
+			_, m.Load = c.routed.load()
+		}
+		out = append(out, send{c.lane.offloader(), m})
 	}
 	if v.Grad() {
 		out = append(out, send{c.lane.offloader(), GradComputed{Prog: p.Seq, Step: p.Step, Layer: v.Layer, Part: v.Part, Tile: v.Tile, Buf: c.grad, Complete: v.Complete}})
@@ -339,9 +369,12 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 	}
 	r.trace.launch(e, l, v, t)
 	t.waited(e.Blocked)
-	for _, w := range r.waits(e, v) {
+	for _, w := range r.waits(e, l, v) {
 		r.compute.Wait(w.event)
 		t.waited(w.cause)
+	}
+	if e.Counts != nil {
+		r.loadCounts(e.Counts)
 	}
 	r.stage(e, l, v)
 	t.worked()
@@ -359,7 +392,7 @@ type wait struct {
 
 // waits lists the events that a launch waits for. It need not wait for the slot of its
 // output: that was last used on this stream, or by a spill that has landed.
-func (r *lane) waits(e enqueue, v schedule.Visit) []wait {
+func (r *lane) waits(e enqueue, l schedule.Launch, v schedule.Visit) []wait {
 	var out []wait
 	if e.WaitBatch {
 		out = append(out, wait{r.batches[e.Batch].ready, StallData})
@@ -374,10 +407,10 @@ func (r *lane) waits(e enqueue, v schedule.Visit) []wait {
 		}
 	}
 	if e.WaitIn {
-		out = append(out, wait{r.acts[e.In].ready, StallActivation})
+		out = append(out, wait{r.acts[e.In].ready, e.p.lateInput(l)})
 	}
 	if e.WaitGr {
-		out = append(out, wait{r.acts[e.Gr].ready, StallActivation})
+		out = append(out, wait{r.acts[e.Gr].ready, e.p.lateGrad(l)})
 	}
 	if v.Grad() && e.First {
 		out = append(out, wait{r.gradBufs[e.Grad].idle, StallGradBuffer})

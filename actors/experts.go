@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"math"
+	"slices"
 	"sync"
 
 	"mt/data"
@@ -21,9 +22,9 @@ type experts struct {
 	mem   device.Mem
 	state layers.MoEState // of the program in progress
 	ready device.Event    // the pairs are sorted by expert
-	// offsets and load are on the host. offsets gets where each expert's pairs begin,
-	// load the counts and the sums of probabilities over a pass.
-	offsets, load []byte
+	// These are on the host. offsets and probs get, of a layer, where each expert's pairs begin
+	// and the sums of probabilities; from counts the counts of all lanes go to the device.
+	offsets, probs, counts []byte
 }
 
 func (r *lane) allocExperts() (err error) {
@@ -43,7 +44,7 @@ func (r *lane) allocExperts() (err error) {
 		return err
 	}
 	n := r.plan.Experts
-	x.offsets, x.load = staging[:4*(n+1)], staging[4*(n+1):4*(3*n+1)]
+	x.offsets, x.probs, x.counts = staging[:4*(n+1)], staging[4*(n+1):4*(2*n+1)], staging[4*(2*n+1):4*(3*n+1)]
 	return nil
 }
 
@@ -56,7 +57,6 @@ func (r *lane) beginExperts(p *Pass) {
 	x.state = r.ops.BindMoE(x.mem, int(p.Batch.Tokens), !r.plan.EvalOnly)
 	if r.balances(p) {
 		r.compute.Zero(x.state.Counts.Mem())
-		r.compute.Zero(x.state.ProbSum.Mem())
 	}
 }
 
@@ -85,48 +85,84 @@ func (r *lane) auxScale(b *data.Batch) float32 {
 	return float32(r.auxWeight(b))
 }
 
-// offloadRouting enqueues the copy of where each expert's pairs begin.
-func (r *lane) offloadRouting(offloadRouting) {
-	r.d2h.Wait(r.experts.ready)
-	r.d2h.CopyD2H(r.experts.offsets, r.experts.state.Offsets.Mem())
+// offloadRouting enqueues the copies that landedRouting reads.
+func (r *lane) offloadRouting(p *Pass) {
+	x := &r.experts
+	r.d2h.Wait(x.ready)
+	r.d2h.CopyD2H(x.offsets, x.state.Offsets.Mem())
+	if r.balances(p) {
+		r.d2h.CopyD2H(x.probs, x.state.ProbSum.Mem())
+	}
 }
 
-// landedOffsets reads what offloadRouting has copied: the Offsets of RoutingLanded.
-func (r *lane) landedOffsets(p *Pass) any {
+// routed is the result of offloadRouting: Offsets and Probs of RoutingLanded.
+type routed struct {
+	offsets []int32
+	probs   []float32
+}
+
+// landedRouting reads what offloadRouting has copied.
+func (r *lane) landedRouting(p *Pass) (out routed) {
 	if r.o.predicted != nil {
-		return r.evenOffsets(int(p.Batch.Tokens))
+		out.offsets = r.evenOffsets(int(p.Batch.Tokens))
+		if r.balances(p) {
+			out.probs = make([]float32, r.plan.Experts)
+		}
+		return out
 	}
-	out := make([]int32, len(r.experts.offsets)/4)
-	for i := range out {
-		out[i] = int32(binary.LittleEndian.Uint32(r.experts.offsets[4*i:]))
+	x := &r.experts
+	for at := 0; at < len(x.offsets); at += 4 {
+		out.offsets = append(out.offsets, int32(binary.LittleEndian.Uint32(x.offsets[at:])))
+	}
+	for at := 0; at < len(x.probs) && r.balances(p); at += 4 {
+		out.probs = append(out.probs, math.Float32frombits(binary.LittleEndian.Uint32(x.probs[at:])))
 	}
 	return out
 }
 
-// offloadLoad enqueues the copies that auxLoss reads: the counts and the sums of
-// probabilities of p.
-func (r *lane) offloadLoad(p *Pass) {
-	if !r.balances(p) {
-		return
-	}
-	x, n := &r.experts, 4*r.plan.Experts
-	r.d2h.CopyD2H(x.load[:n], x.state.Counts.Mem())
-	r.d2h.CopyD2H(x.load[n:], x.state.ProbSum.Mem())
+// balancing says whether the loss has a part that balances the experts' load, which needs the
+// routing of all layers before the backward. No layer's: it has none.
+type balancing struct {
+	layers int // with experts, on all lanes
+	lanes  int // each hears of the routing of all these layers
 }
 
-// auxLoss is the balancing loss of p, of which offloadLoad's copies have landed; 0 where
-// p has none.
-func (r *lane) auxLoss(p *Pass) float64 {
+// load sums up the routing of all layers, in their order: how many pairs each expert has and,
+// over the experts, Σ counts·probabilities.
+func (r routing) load() (counts []int32, product float64) {
+	var probs []float64
+	for _, layer := range slices.Sorted(maps.Keys(r)) {
+		at := r[layer]
+		if counts == nil {
+			counts, probs = make([]int32, len(at.Probs)), make([]float64, len(at.Probs))
+		}
+		for e, p := range at.Probs {
+			counts[e] += at.Offsets[e+1] - at.Offsets[e]
+			probs[e] += float64(p)
+		}
+	}
+	for e, n := range counts {
+		product += float64(n) * probs[e]
+	}
+	return counts, product
+}
+
+// auxLoss is the balancing loss of p, of a load as LossComputed has it; 0 where p has none.
+func (r *lane) auxLoss(p *Pass, load float64) float64 {
 	if !r.balances(p) {
 		return 0
 	}
-	var sum float64
-	counts, probs := r.experts.load[:4*r.plan.Experts], r.experts.load[4*r.plan.Experts:]
-	for i := 0; i < len(counts); i += 4 {
-		count := int32(binary.LittleEndian.Uint32(counts[i:]))
-		sum += float64(count) * float64(math.Float32frombits(binary.LittleEndian.Uint32(probs[i:])))
+	return r.auxWeight(p.Batch) * load
+}
+
+// loadCounts enqueues the copy of the experts' counts in all layers to the device, which has
+// counted those of its own lane.
+func (r *lane) loadCounts(counts []int32) {
+	x := &r.experts
+	for e, n := range counts {
+		binary.LittleEndian.PutUint32(x.counts[4*e:], uint32(n))
 	}
-	return r.auxWeight(p.Batch) * sum
+	r.compute.CopyH2D(x.state.Counts.Mem(), x.counts)
 }
 
 // expertTraffic counts the experts' tiles that were copied. It counts by program, because

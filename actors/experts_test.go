@@ -46,7 +46,7 @@ func TestIdleExperts(t *testing.T) {
 // checkIdleLaunches runs p through Compute with everything granted.
 func checkIdleLaunches(t *testing.T, p *Pass, landed RoutingLanded, gradBuffers int, onDemand bool) {
 	t.Helper()
-	c := newComputeCore(0, testDepths(gradBuffers))
+	c := newComputeCore(0, testDepths(gradBuffers), balancing{})
 	msgs := []any{PassPlanned{p}, BatchFetched{}}
 	for o := range p.Objects {
 		msgs = append(msgs, ActivationFetched{Object: o, Slot: o})

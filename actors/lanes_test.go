@@ -48,7 +48,10 @@ func TestLanesEqualTheSynchronousStep(t *testing.T) {
 		"copied-least": func(tr *trial) { tr.copyTiles, tr.micro, tr.depths = true, 1, testDepths(1) },
 		"bf16":         func(tr *trial) { tr.copyTiles, tr.bf16, tr.gradBF16, tr.shards, tr.tied = true, true, true, 3, true },
 		"experts":      func(tr *trial) { tr.copyTiles, tr.experts, tr.chosen, tr.onDemand, tr.micro = true, 8, 1, true, 1 },
-		"evaluations":  func(tr *trial) { tr.evalSteps, tr.micro = 2, 1 },
+		"balanced": func(tr *trial) {
+			tr.copyTiles, tr.experts, tr.chosen, tr.aux, tr.bf16, tr.micro = true, 5, 2, true, true, 1
+		},
+		"evaluations": func(tr *trial) { tr.evalSteps, tr.micro = 2, 1 },
 		"skipped": func(tr *trial) {
 			tr.maxNonFinite, tr.spoil, tr.batch, tr.micro = 5, spoilWeights(0), withToken0(2, tr.rows, 1), 1
 		},
@@ -90,9 +93,6 @@ func TestLanesTakeWhatIsPlanned(t *testing.T) {
 		q := randomRequest(r)
 		q.EvalOnly, q.RowTokens, q.Order = false, max(q.RowTokens, 3), schedule.Lanes
 		q.Devices = min(2+r.Intn(3), len(q.Config.Layouts(false)))
-		if q.Config.OutputRouterLogits {
-			continue
-		}
 		p, err := plan.Resolve(q)
 		if err != nil {
 			t.Fatal(err)
@@ -160,8 +160,10 @@ func TestFailingLanes(t *testing.T) {
 func TestLanesOnGPUs(t *testing.T) {
 	across := int64(0)
 	for name, change := range map[string]func(*trial){
-		"bf16":    func(tr *trial) { tr.bf16, tr.gradBF16, tr.tied, tr.shards = true, true, true, 2 },
-		"experts": func(tr *trial) { tr.experts, tr.chosen, tr.onDemand, tr.noClip, tr.blocks = 4, 1, true, true, 2 },
+		"bf16": func(tr *trial) { tr.bf16, tr.gradBF16, tr.tied, tr.shards = true, true, true, 2 },
+		"experts": func(tr *trial) {
+			tr.experts, tr.chosen, tr.onDemand, tr.noClip, tr.aux, tr.blocks = 4, 1, true, true, true, 2
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := base()

@@ -19,11 +19,12 @@ const (
 	StallData             // the batch, or the end of its copy
 	StallCheckpoint       // an update that had to wait until the layer was written to disk
 	StallRouting          // the numbers of the experts' tokens, on the host
+	StallPassage          // a hidden state, or its gradient, that another lane has to make and pass on
 	NumCauses
 )
 
 func (c Cause) String() string {
-	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint", "routing"}[c]
+	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint", "routing", "passage"}[c]
 }
 
 // The messages follow. All but those that ask (…Wanted, …Requested) tell what has
@@ -138,10 +139,14 @@ type RoutingComputed struct{ Prog, Layer int }
 type RoutingLanded struct {
 	Prog, Layer int
 	Offsets     []int32 // expert e, counted from 0, has pairs Offsets[e] to Offsets[e+1]−1
+	// Probs is, by expert, the sum of its probabilities over all tokens; nil where the loss has
+	// no part that balances the load.
+	Probs []float32
 }
 
 func (m RoutingLanded) with(result any) any {
-	m.Offsets = result.([]int32)
+	found := result.(routed)
+	m.Offsets, m.Probs = found.offsets, found.probs
 	return m
 }
 
@@ -159,7 +164,10 @@ type GradLanded struct {
 type SlabFreed struct{ Slab int }
 
 // LossComputed tells that the losses of a pass are complete, in a batch slot.
-type LossComputed struct{ Prog, Slot int }
+type LossComputed struct {
+	Prog, Slot int
+	Load       float64 // Σ counts·probabilities over the experts; 0 where no loss balances their load
+}
 
 // LossLanded brings the sum of the losses of a pass.
 type LossLanded struct {

@@ -3,6 +3,7 @@ package actors
 import (
 	"math"
 	"math/rand"
+	"slices"
 
 	"mt/model"
 	"mt/schedule"
@@ -136,11 +137,14 @@ func (w *world) landing(e work, l *laneWorld) func() {
 			l.landed = e.completed(nil)
 		}
 	case offloadRouting:
-		return func() { l.landed = e.completed(w.offsets(d.p.Seq, d.Layer)) }
+		return func() { l.landed = e.completed(w.routed(d.p, d.Layer)) }
 	case offloadLoss:
 		sum := 1.0
 		if !d.p.Eval && w.cfg.skip[d.p.Step] {
 			sum = math.NaN()
+		}
+		if _, want := w.load(d.p); d.Load != want {
+			w.failf("%v: the load of the loss is %g, want %g", d.p, d.Load, want)
 		}
 		return func() { l.landed = e.completed(losses{sum: sum}) }
 	}
@@ -174,6 +178,28 @@ func (w *world) offsets(prog, layer int) []int32 {
 		out = append(out, out[len(out)-1]+int32(max(0, r.Intn(4)-r.Intn(4))))
 	}
 	return out
+}
+
+// routed is what the host gets of a layer's routing.
+func (w *world) routed(p *Pass, layer int) routed {
+	out := routed{offsets: w.offsets(p.Seq, layer)}
+	for e := range out.offsets[1:] {
+		if w.cfg.balanced && !p.Eval {
+			out.probs = append(out.probs, float32(layer+e)/8)
+		}
+	}
+	return out
+}
+
+// load is what the loss and the backward of p need of the routing of all layers.
+func (w *world) load(p *Pass) (counts []int32, product float64) {
+	all := routing{}
+	for layer, kind := range w.cfg.kinds() {
+		if kind == model.MoE {
+			all[layer] = RoutingLanded{}.with(w.routed(p, layer)).(RoutingLanded)
+		}
+	}
+	return all.load()
 }
 
 // pairs is how many pairs go to expert k of a layer.
@@ -235,6 +261,12 @@ func (w *world) launch(d enqueue, on *laneWorld) {
 			w.failf("%v: slot %d holds %+v for layer %d part %d, whose weights are at %d", d.p, d.Weights, c, v.Layer, v.Part, w.version[v.Layer])
 		}
 	}
+	if d.Counts != nil {
+		if on.counts[d.p.Seq] != nil {
+			w.failf("%v: counts of all lanes go to the device once more", d.p)
+		}
+		on.counts[d.p.Seq] = d.Counts
+	}
 	w.order(d.p, v, on)
 	want := func(slot, object int) {
 		if c := on.acts[slot]; c.prog != d.p.Seq || c.object != object || !c.written {
@@ -264,9 +296,22 @@ func (w *world) order(p *Pass, v schedule.Visit, on *laneWorld) {
 	case *at != 1:
 		w.failf("%v: layer %d part %d before its tokens are routed", p, v.Layer, v.Part)
 	case v.Stage == schedule.Join:
+		if counts, _ := w.load(p); w.cfg.balanced && len(w.lanes) > 1 && v.Phase == schedule.Backward && !slices.Equal(counts, on.counts[p.Seq]) {
+			w.failf("%v: layer %d has the counts %v of all lanes, want %v", p, v.Layer, on.counts[p.Seq], counts)
+		}
 		on.joined++
 		if on.joined == len(p.Batch.MicroBatches) {
 			*at, on.joined = 0, 0
 		}
 	}
+}
+
+// batch varies the number of micro-batches with the step.
+func (w *world) batch(d packBatch) *data.Batch {
+	n := 1 + (w.cfg.micro+d.Step)%w.cfg.micro
+	b := &data.Batch{Step: d.Step, Supervised: 1, UniqueIDs: []int32{1}}
+	for range n {
+		b.MicroBatches = append(b.MicroBatches, data.MicroBatch{Tokens: 1})
+	}
+	return b
 }

@@ -62,6 +62,7 @@ type laneWorld struct {
 	acts    map[int]content // activation slots
 	spilled map[int]content // host buffers
 	parts   []offloadGrad   // of the gradient that is landing
+	counts  map[int][]int32 // by program: those of all lanes, on the device
 	routed  int             // 1: the tokens of a layer are with its experts
 	joined  int             // micro-batches that came from them
 	d2h     []func()        // completions of the d2h stream, in order
@@ -92,6 +93,7 @@ type worldConfig struct {
 	layers, micro, steps int
 	experts              int // 0: no layer has any
 	onDemand             bool
+	balanced             bool // the loss balances the experts' load
 	headShards           int
 	lane                 []int // by layer: its lane; nil: there is one
 	reaches              int64 // bit 4a+b: the device of lane a reaches that of lane b
@@ -120,6 +122,16 @@ func (c worldConfig) kinds() []model.LayerKind {
 	return kinds
 }
 
+// balance is what lanes, so many of them, know of the load that the loss balances.
+func (c worldConfig) balance(lanes int) (b balancing) {
+	for _, k := range c.kinds() {
+		if c.balanced && k == model.MoE {
+			b.layers, b.lanes = b.layers+1, lanes
+		}
+	}
+	return b
+}
+
 func newWorld(t *testing.T, cfg worldConfig) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg, passage: map[int]content{}, full: map[int]bool{}, version: make([]int, cfg.layers),
 		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1}
@@ -135,14 +147,14 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	w.cores, w.boxes, w.todo = make([]core, n*int(numRoles)), make([][]any, n*int(numRoles)), make([][]effect, n*int(numRoles))
 	sit := func(a address, c core) { w.cores[seat(a)] = c }
 	for lane := range laneID(n) {
-		w.lanes = append(w.lanes, &laneWorld{index: int(lane), slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
+		w.lanes = append(w.lanes, &laneWorld{index: int(lane), counts: map[int][]int32{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
 		prefetcher := newPrefetcherCore(lane, spec.On(0) == int(lane), cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths)
 		for from := range n {
 			prefetcher.reachedBy = append(prefetcher.reachedBy, cfg.reaches>>(4*from+int(lane))&1 == 1)
 		}
 		sit(lane.prefetcher(), prefetcher)
-		sit(lane.compute(), newComputeCore(lane, cfg.depths))
-		sit(lane.offloader(), newOffloaderCore(lane, cfg.clip > 0, cfg.depths))
+		sit(lane.compute(), newComputeCore(lane, cfg.depths, cfg.balance(n)))
+		sit(lane.offloader(), newOffloaderCore(lane, cfg.clip > 0, cfg.depths, cfg.balance(n)))
 	}
 	sit(conductorID, newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec))
 	sit(feederID, &feederCore{})
@@ -348,16 +360,6 @@ func (w *world) complete(i int) {
 	w.done(e, result)
 }
 
-// batch varies the number of micro-batches with the step.
-func (w *world) batch(d packBatch) *data.Batch {
-	n := 1 + (w.cfg.micro+d.Step)%w.cfg.micro
-	b := &data.Batch{Step: d.Step, Supervised: 1, UniqueIDs: []int32{1}}
-	for range n {
-		b.MicroBatches = append(b.MicroBatches, data.MicroBatch{Tokens: 1})
-	}
-	return b
-}
-
 // TestRandomInterleavings walks random legal orders of events over random
 // configurations: the run ends, every credit comes back, every launch finds
 // what it needs, and the steps come in order.
@@ -413,7 +415,7 @@ func randomConfig(seed int64) worldConfig {
 	c.batches = 1 + r.Intn(2)
 	if r.Intn(3) == 0 {
 		c.experts, c.onDemand = 1+r.Intn(4), r.Intn(2) == 0
-		c.layers = max(c.layers, 4)
+		c.layers, c.balanced = max(c.layers, 4), r.Intn(2) == 0
 		if r.Intn(2) == 0 { // slots that idle experts leave free are filled for the pass back
 			c.experts, c.depths.WeightSlots = 5+r.Intn(8), 3+r.Intn(8)
 		}

@@ -22,10 +22,11 @@ type offloaderCore struct {
 	waiting  []GradComputed
 	offers   map[transit]int // activation slots of other lanes, for what they wait for
 	landing  int             // slab in which a gradient is landing part by part; −1: none
+	balance  balancing
 }
 
-func newOffloaderCore(lane laneID, clip bool, d plan.Depths) *offloaderCore {
-	c := &offloaderCore{lane: lane, programs: map[int]*Pass{}, pool: !clip, offers: map[transit]int{}, landing: -1}
+func newOffloaderCore(lane laneID, clip bool, d plan.Depths, b balancing) *offloaderCore {
+	c := &offloaderCore{lane: lane, programs: map[int]*Pass{}, pool: !clip, offers: map[transit]int{}, landing: -1, balance: b}
 	if c.pool {
 		for _, i := range ids(d.GradSlabs) {
 			c.slabs = append(c.slabs, int(lane)*d.GradSlabs+i)
@@ -45,16 +46,19 @@ type offloadGrad struct {
 	IDs                          []int32 // unique ids of the batch
 }
 
-// offloadRouting copies to the host where each expert's pairs begin.
+// offloadRouting copies to the host where each expert's pairs begin and, where the loss balances
+// the load, the sums of probabilities.
 type offloadRouting struct {
 	p     *Pass
 	Layer int
 }
 
-// offloadLoss copies the losses of p from a batch slot to the host and sums them.
+// offloadLoss copies the losses of p from a batch slot to the host and sums them. Load is that
+// of LossComputed.
 type offloadLoss struct {
 	p    *Pass
 	Slot int
+	Load float64
 }
 
 // losses is the result of offloadLoss: Sum and Aux of LossLanded.
@@ -77,10 +81,16 @@ func (c *offloaderCore) step(msg any) []effect {
 		return []effect{c.leave(m)}
 	case LossComputed:
 		p := c.programs[m.Prog]
-		return []effect{work{do: offloadLoss{p: p, Slot: m.Slot}, done: []send{{conductorID, LossLanded{Prog: p.Seq, Step: p.Step, Eval: p.Eval}}}}}
+		return []effect{work{do: offloadLoss{p: p, Slot: m.Slot, Load: m.Load}, done: []send{{conductorID, LossLanded{Prog: p.Seq, Step: p.Step, Eval: p.Eval}}}}}
 	case RoutingComputed:
-		landed := RoutingLanded{Prog: m.Prog, Layer: m.Layer}
-		return []effect{work{do: offloadRouting{p: c.programs[m.Prog], Layer: m.Layer}, done: []send{{c.lane.prefetcher(), landed}, {c.lane.compute(), landed}}}}
+		p, landed := c.programs[m.Prog], RoutingLanded{Prog: m.Prog, Layer: m.Layer}
+		told := []send{{c.lane.prefetcher(), landed}, {c.lane.compute(), landed}}
+		for lane := range laneID(c.balance.lanes) {
+			if lane != c.lane && !p.Eval {
+				told = append(told, send{lane.compute(), landed})
+			}
+		}
+		return []effect{work{do: offloadRouting{p: p, Layer: m.Layer}, done: told}}
 	case GradComputed:
 		c.waiting = append(c.waiting, m)
 	case SlabFreed:
@@ -144,16 +154,15 @@ func (r *lane) execOffloader(w work) error {
 		r.offloadGrad(e)
 		s.Notify(r.landed(w, "offload the gradient of "+r.names[e.Layer], nothing))
 	case offloadRouting:
-		r.offloadRouting(e)
-		s.Notify(r.landed(w, fmt.Sprintf("offload the routing of %s step %d", r.names[e.Layer], e.p.Step), func() any { return r.landedOffsets(e.p) }))
+		r.offloadRouting(e.p)
+		s.Notify(r.landed(w, fmt.Sprintf("offload the routing of %s step %d", r.names[e.Layer], e.p.Step), func() any { return r.landedRouting(e.p) }))
 	case offloadLoss:
 		b := r.batches[e.Slot]
 		n := 4 * int64(e.p.Batch.Tokens)
 		s.Wait(b.computed)
 		s.CopyD2H(r.lossHost[:n], b.losses.Mem().Slice(0, n))
-		r.offloadLoad(e.p)
 		s.Notify(r.landed(w, fmt.Sprintf("offload the losses of step %d", e.p.Step), func() any {
-			return losses{sum: sumF32(r.lossHost[:n]), aux: r.auxLoss(e.p)}
+			return losses{sum: sumF32(r.lossHost[:n]), aux: r.auxLoss(e.p, e.Load)}
 		}))
 	default:
 		panic(fmt.Sprintf("offloader: work %T", w.do))

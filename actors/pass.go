@@ -20,6 +20,23 @@ type Pass struct {
 	Waited  Cause // what the Conductor waited for before it could plan it
 }
 
+// lateInput is why the input of a launch can be late: it comes from another lane or, as always
+// in the backward, from the host.
+func (p *Pass) lateInput(l schedule.Launch) Cause {
+	if p.Objects[l.In].From >= 0 && p.Visits[l.Visit].Phase != schedule.Backward {
+		return StallPassage
+	}
+	return StallActivation
+}
+
+// lateGrad is why the gradient that a launch reads can be late.
+func (p *Pass) lateGrad(l schedule.Launch) Cause {
+	if p.Objects[l.Grad].From >= 0 {
+		return StallPassage
+	}
+	return StallActivation
+}
+
 func (p *Pass) String() string {
 	what := fmt.Sprintf("pass %d step %d eval %t", p.Seq, p.Step, p.Eval)
 	if p.Program == nil {

@@ -24,9 +24,11 @@ import (
 // as many tokens as any other.
 func Predict(o Options, m *rates.Machine, each func(StepReport, virtual.Use)) error {
 	dtype := o.Plan.Spec.Act.String()
-	if len(m.Device.Products[dtype]) == 0 || len(m.Device.Attention[dtype]) == 0 {
-		return fmt.Errorf("predict: the rates of %s have none for products and attention in %s (device.products.%s, device.attention.%s)",
-			m.Name, dtype, dtype, dtype)
+	for lane := range o.Plan.Lanes() {
+		if d := m.On(lane).Device; len(d.Products[dtype]) == 0 || len(d.Attention[dtype]) == 0 {
+			return fmt.Errorf("predict: the rates of %s have none for products and attention of %s in %s (device.products.%s, device.attention.%s)",
+				m.Name, d.Name, dtype, dtype, dtype)
+		}
 	}
 	p := &prediction{clock: &virtual.Clock{}, machine: m, plan: o.Plan, grads: o.Plan.Gradients(), mail: map[address]*mailbox{}}
 	defer p.free()
@@ -43,7 +45,7 @@ func Predict(o Options, m *rates.Machine, each func(StepReport, virtual.Use)) er
 	o.Devices = nil
 	p.clock.Devices, p.clock.PerSwitch = o.Plan.Lanes(), m.Link.PerSwitch
 	for lane := range o.Plan.Lanes() {
-		dev := device.Device(virtualdevice.New(p.clock, m, lane, o.Plan.Unified, p.blank))
+		dev := device.Device(virtualdevice.New(p.clock, m.On(lane), lane, o.Plan.Unified, p.blank))
 		if o.Wrap != nil {
 			dev = o.Wrap(dev)
 		}

@@ -136,7 +136,7 @@ func (c *prefetcherCore) step(msg any) []effect {
 	case RoutingLanded:
 		for _, s := range c.programs {
 			if s.p.Seq == m.Prog {
-				s.routed[m.Layer] = m.Offsets
+				s.routed[m.Layer] = m
 			}
 		}
 	default:

@@ -120,6 +120,10 @@ func (r *run) spawn() error {
 	}
 	conductor := newConductorCore(o.Schedule, o.Start, o.Plan.Depths.BatchesAhead, r.schedule)
 	conductor.pairs = o.Plan.Spec.Config.AttendedPairs
+	balance := balancing{}
+	if o.Plan.Balances() && !o.Plan.EvalOnly {
+		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes)}
+	}
 	processes := []*process{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
 		{id: checkpointerID, core: newCheckpointerCore(n, o.Start.Step), exec: r.execCheckpointer},
@@ -133,8 +137,8 @@ func (r *run) spawn() error {
 		prefetcher := newPrefetcherCore(l.index, r.schedule.On(0) == int(l.index), n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths)
 		prefetcher.reachedBy = l.reachedBy()
 		processes = append(processes,
-			&process{id: l.index.offloader(), core: newOffloaderCore(l.index, o.MaxGradNorm > 0, o.Plan.Depths), exec: l.execOffloader},
-			&process{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths), exec: l.execCompute},
+			&process{id: l.index.offloader(), core: newOffloaderCore(l.index, o.MaxGradNorm > 0, o.Plan.Depths, balance), exec: l.execOffloader},
+			&process{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths, balance), exec: l.execCompute},
 			&process{id: l.index.prefetcher(), core: prefetcher, exec: l.execPrefetcher})
 	}
 	processes = append(processes,

@@ -143,6 +143,9 @@ func (r *lane) stageRouter(e enqueue, l schedule.Launch, v schedule.Visit, in, o
 	case v.Stage == schedule.Route && v.Phase == schedule.Backward:
 		r.ops.MoERouteAgain(s, r.weightsOf(v, e.Weights), gr, in, at, mb, st, ws)
 	case v.Stage == schedule.Route:
+		if e.First && r.balances(e.p) {
+			r.compute.Zero(st.ProbSum.Mem())
+		}
 		r.ops.MoERoute(s, r.weightsOf(v, e.Weights), in, at, mb, st, ws, !r.balances(e.p))
 	case v.Grad():
 		r.ops.MoERouteBackward(s, r.weightsOf(v, e.Weights), r.gradsOf(v, e.Grad), gr, in, at, mb, st, ws, e.First, r.auxScale(e.p.Batch))

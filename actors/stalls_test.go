@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"fmt"
 	"math/rand"
+	"slices"
 	"testing"
 	"time"
 
@@ -190,7 +192,7 @@ func TestCausesOfStalls(t *testing.T) {
 		{"late activation", []any{batch, block, head, act(0), act(1)}, [5]Cause{0: StallActivation, 1: StallActivation}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			core := newComputeCore(0, testDepths(3))
+			core := newComputeCore(0, testDepths(3), balancing{})
 			got := launchesOf(core, p, c.msgs...)
 			if len(got) != 5 {
 				t.Fatalf("%d of 5 launches", len(got))
@@ -212,10 +214,46 @@ func TestCausesOfStalls(t *testing.T) {
 	}
 }
 
+// TestCauseOfPassage: what comes from another lane is waited for by a cause of its own; what comes back
+// from the host for the backward is not.
+func TestCauseOfPassage(t *testing.T) {
+	programs, err := schedule.Programs(schedule.Spec{Order: schedule.Lanes, Lane: []int{0, 1, 0, 0, 0}, Layers: dense(5), WeightSlots: 1, ActivationSlots: 3}, []int{2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lane, want := range [][]string{
+		{"1: layer 2 forward in passage", "2: layer 3 forward in activation", "3: layer 4 backward grad activation", "4: layer 3 backward in activation", "4: layer 3 backward grad activation",
+			"5: layer 2 backward in activation", "5: layer 2 backward grad activation", "6: layer 0 backward grad passage"},
+		{"0: layer 1 forward in passage", "1: layer 1 backward in activation", "1: layer 1 backward grad passage"},
+	} {
+		p := &Pass{Program: programs[lane], Batch: fakeBatch(2)}
+		var got []string
+		for i, l := range p.Launches {
+			at := fmt.Sprintf("%d: layer %d %s", i, p.Visits[l.Visit].Layer, p.Visits[l.Visit].Phase)
+			if l.In >= 0 {
+				got = append(got, fmt.Sprintf("%s in %s", at, p.lateInput(l)))
+			}
+			if l.Grad >= 0 {
+				got = append(got, fmt.Sprintf("%s grad %s", at, p.lateGrad(l)))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("lane %d: launches are late for %q, want %q", lane, got, want)
+		}
+	}
+	p := &Pass{Program: programs[1], Batch: fakeBatch(2)}
+	launch := p.Launches[0]
+	late := launchesOf(newComputeCore(1, testDepths(1), balancing{}), p, BatchFetched{}, LayerFetched{Visit: launch.Visit}, ActivationFetched{Object: launch.Out, Slot: 1},
+		ActivationFetched{Object: launch.In, Filled: true})[0]
+	if late.Blocked != StallPassage || !late.WaitIn {
+		t.Errorf("the launch that waited for another lane was blocked by %s, and its stream waits: %t", late.Blocked, late.WaitIn)
+	}
+}
+
 // TestGradBufferStall: without a free gradient buffer the launch says so.
 func TestGradBufferStall(t *testing.T) {
 	p := planned(t, schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}, fakeBatch(1))
-	core := newComputeCore(0, testDepths(1))
+	core := newComputeCore(0, testDepths(1), balancing{})
 	all := []any{BatchFetched{}, LayerFetched{Visit: 1}, LayerFetched{Visit: 2}, ActivationFetched{Object: 0}, ActivationFetched{Object: 1, Slot: 1}}
 	if got := launchesOf(core, p, all...); len(got) != 3 {
 		t.Fatalf("%d launches with one gradient buffer, want 3", len(got))

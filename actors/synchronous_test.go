@@ -204,7 +204,7 @@ func randomTrial(r *rand.Rand) trial {
 		tr.chosen, tr.aux, tr.onDemand = 1+r.Intn(tr.experts), coin(), coin()
 	}
 	tr.depths = plan.Depths{WeightSlots: 1 + r.Intn(5), GradBuffers: 1 + r.Intn(3), GradSlabs: 2 + r.Intn(2), ActivationSlots: 3 + r.Intn(9), BatchesAhead: 1 + r.Intn(2)}
-	if lanes := 1 + r.Intn(4); lanes > 1 && tr.order == schedule.Lanes && !tr.aux {
+	if lanes := 1 + r.Intn(4); lanes > 1 && tr.order == schedule.Lanes {
 		tr = tr.withLanes(lanes, r.Int63())
 	}
 	return tr

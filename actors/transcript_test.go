@@ -27,6 +27,7 @@ func TestTranscripts(t *testing.T) {
 		"head-shards":        {layers: 3, headShards: 2, micro: 2, steps: 2, depths: least, tied: true, evalSteps: 2, evalPasses: 1, stopAfter: -1, seed: 7},
 		"experts-ahead":      {layers: 4, experts: 3, micro: 2, steps: 1, depths: wide, clip: 1, evalSteps: 1, evalPasses: 2, stopAfter: -1, seed: 8},
 		"experts-on-demand":  {layers: 4, experts: 4, onDemand: true, headShards: 2, micro: 2, steps: 1, depths: least, tied: true, evalSteps: 1, evalPasses: 2, stopAfter: -1, seed: 9},
+		"lanes-balanced":     {layers: 6, experts: 2, balanced: true, micro: 2, steps: 1, depths: wide, clip: 1, lane: []int{0, 0, 1, 0, 0, 1}, stopAfter: -1, seed: 14},
 		"lanes":              {layers: 4, micro: 2, steps: 1, depths: least, clip: 1, lane: []int{1, 0, 1, 0}, stopAfter: -1, seed: 13},
 		"lanes-across":       {layers: 4, micro: 2, steps: 1, depths: wide, clip: 1, lane: []int{1, 0, 1, 0}, reaches: 1<<16 - 1, stopAfter: -1, seed: 14},
 		"stop":               {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, stopAfter: 60, seed: 6},

@@ -78,7 +78,11 @@ func words(v any) string {
 	case offloadRouting:
 		return fmt.Sprintf("pass %d: offload the routing of layer %d", m.p.Seq, m.Layer)
 	case RoutingLanded:
-		return fmt.Sprintf("pass %d: the experts' pairs of layer %d begin at %v", m.Prog, m.Layer, m.Offsets)
+		s := fmt.Sprintf("pass %d: the experts' pairs of layer %d begin at %v", m.Prog, m.Layer, m.Offsets)
+		if m.Probs != nil {
+			s += fmt.Sprintf(", their probabilities add up to %v", m.Probs)
+		}
+		return s
 	}
 	return afterTheLoss(v)
 }

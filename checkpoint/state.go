@@ -35,6 +35,8 @@ type TrainerState struct {
 	// Origin is the checkpoint of another run that the run began from; empty: it did
 	// not begin from one.
 	Origin string `json:"origin,omitempty"`
+	// Lanes is, by layer, the device that it was on; absent where devices are alike.
+	Lanes []int `json:"lanes,omitempty"`
 	// ModelOnly says that the optimizer's state was not saved.
 	ModelOnly bool `json:"model_only,omitempty"`
 	// ConfigDigests identify what a resume must share with this run, by name:

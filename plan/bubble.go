@@ -40,8 +40,9 @@ type visitKey struct {
 // visitCosts is what one launch takes: a layer's weight, a third forward and two thirds backward,
 // is shared out to its visits and micro-batches; of a layer with experts, to the experts.
 func (r *Run) visitCosts(s schedule.Spec, n int) map[visitKey]float64 {
-	costs, weights := map[visitKey]float64{}, r.weights()
+	costs := map[visitKey]float64{}
 	for l, layer := range s.Layers {
+		weights := r.weights(r.pace(r.Lane[l]))
 		for _, pass := range []struct {
 			phase  schedule.Phase
 			visits []schedule.Visit

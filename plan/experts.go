@@ -43,8 +43,8 @@ func (r *Run) ExpertStateBytes() int64 {
 	return r.Spec.MoEBytes(r.Limits.Tokens, !r.EvalOnly)
 }
 
-// RoutingBytes is the host memory for what is copied there from that state: where each
-// expert's pairs begin and, with the losses, the counts and sums of probabilities of a pass.
+// RoutingBytes is the host memory for what is copied from and to that state: where each
+// expert's pairs begin, the sums of probabilities, and the counts of all lanes.
 func (r *Run) RoutingBytes() int64 {
 	if r.Experts == 0 || !r.hasExperts() {
 		return 0

@@ -61,16 +61,27 @@ func (r *Run) PassageBytes() int64 {
 	return r.ActivationBytes(r.Limits.Tokens)
 }
 
-// Rates of a machine with which layers are weighed against each other: those of a data centre's
-// GPU. They need not be those of the machine, because layers of one kind weigh alike at any rates.
-const (
-	weighedFLOPS = 400e12 // a second
-	weighedLink  = 40e9   // bytes a second
-)
+// Pace is what layers on a device are weighed by.
+type Pace struct {
+	FLOPs float64 // of products, a second
+	Link  float64 // bytes a second from the host to the device
+}
 
-// weights are what the layers take, in seconds of a step at the rates above: computing, or
-// bringing their tiles, whichever is longer.
-func (r *Run) weights() []float64 {
+// commonPace is that of a data centre's GPU. It need not be that of the machine where devices are
+// alike, because layers of one kind weigh alike at any pace.
+var commonPace = Pace{FLOPs: 400e12, Link: 40e9}
+
+// pace is that of a lane.
+func (r *Run) pace(lane int) Pace {
+	if len(r.paces) == 0 {
+		return commonPace
+	}
+	return r.paces[lane]
+}
+
+// weights are what the layers take, in seconds of a step at a pace: computing, or bringing
+// their tiles, whichever is longer.
+func (r *Run) weights(at Pace) []float64 {
 	c, tokens := r.Spec.Config, float64(r.Limits.Tokens)
 	pairs := tokens / float64(r.RowTokens) * float64(c.AttendedPairs(r.RowTokens)) / float64(max(1, c.NumLayers))
 	out := make([]float64, len(r.Layouts))
@@ -88,33 +99,55 @@ func (r *Run) weights() []float64 {
 		if attends {
 			flops += 12 * float64(c.NumHeads*c.HeadDim) * pairs
 		}
-		out[l] = max(flops/weighedFLOPS, 2*bytes/weighedLink)
+		out[l] = max(flops/at.FLOPs, 2*bytes/at.Link)
 	}
 	return out
 }
 
-// shareOut puts every layer on one of n lanes, by their weights: on the lane that has least so
-// far, of equals on the one that has been passed over longest. A layer that follows another on
-// its lane cannot begin before that one's last micro-batch, so the lane of the layer before
-// counts as if it had the layer already. With n of 1 the result is nil: there is one lane.
-func shareOut(weights []float64, n int) []int {
-	if n <= 1 {
+// placeLayers puts every layer on a lane: as in the table that the run was begun with, if there
+// is one for so many devices.
+func (r *Run) placeLayers(q Request) error {
+	if q.Devices <= 1 {
 		return nil
 	}
-	lanes, load, last := make([]int, len(weights)), make([]float64, n), make([]int, n)
-	for l, w := range weights {
+	r.paces = q.Paces
+	if len(q.Lane) == len(r.Layouts) && 1+slices.Max(q.Lane) == q.Devices {
+		r.Lane = q.Lane
+		return nil
+	}
+	times := make([][]float64, q.Devices)
+	for lane := range times {
+		times[lane] = r.weights(r.pace(lane))
+	}
+	r.Lane = shareOut(times)
+	for lane := range q.Devices {
+		if !slices.Contains(r.Lane, lane) {
+			return &BadDepth{"devices", fmt.Sprintf("devices: device %d is so much slower than the others that no layer is left for it: leave it out, as in devices: [0]", lane)}
+		}
+	}
+	return nil
+}
+
+// shareOut puts every layer on one of several lanes, by what it takes on each: on the lane that is
+// done with it first, of equals on the one that has been passed over longest. A layer that follows
+// another on its lane cannot begin before that one's last micro-batch, so the lane of the layer
+// before counts as if it had the layer twice.
+func shareOut(times [][]float64) []int {
+	n := len(times)
+	lanes, load, last := make([]int, len(times[0])), make([]float64, n), make([]int, n)
+	for l := range lanes {
 		best, least := -1, 0.0
 		for lane := range n {
-			with := load[lane]
+			with := load[lane] + times[lane][l]
 			if l > 0 && lanes[l-1] == lane {
-				with += w
+				with += times[lane][l]
 			}
 			if best < 0 || with < least || with == least && last[lane] < last[best] {
 				best, least = lane, with
 			}
 		}
 		lanes[l], last[best] = best, l+1
-		load[best] += w
+		load[best] += times[best][l]
 	}
 	return lanes
 }
@@ -129,9 +162,6 @@ func (q Request) checkLanes() error {
 			"set devices: 1, or micro_batch_order: lanes, which a run has from its first step on", q.Devices)}
 	case q.Devices > layers:
 		return &BadDepth{"devices", fmt.Sprintf("devices: %d are more than the model has layers: at most %d have something to do", q.Devices, layers)}
-	case q.Config.ExpertBlocks() > 0 && q.Config.OutputRouterLogits && !q.EvalOnly:
-		return &BadDepth{"devices", fmt.Sprintf("devices: with output_router_logits the loss needs the experts' load of all layers at once, which %d devices cannot sum up yet: "+
-			"set devices: 1, or output_router_logits: false in the model's config.json", q.Devices)}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand"
 	"slices"
+	"strings"
 	"testing"
 
 	"mt/model"
@@ -19,7 +20,7 @@ func TestLayersAreSharedOut(t *testing.T) {
 		for range n + r.Intn(40) {
 			weights = append(weights, 1+float64(r.Intn(9)))
 		}
-		lanes, load, sum := shareOut(weights, n), make([]float64, n), 0.0
+		lanes, load, sum := shareOut(alike(weights, n)), make([]float64, n), 0.0
 		for l, w := range weights {
 			load[lanes[l]] += w
 			sum += w
@@ -28,18 +29,73 @@ func TestLayersAreSharedOut(t *testing.T) {
 			t.Fatalf("weights %v are shared out as %v: loads %v", weights, lanes, load)
 		}
 	}
-	if got, want := shareOut([]float64{1, 1, 1, 1, 1, 1, 1}, 3), []int{0, 1, 2, 0, 1, 2, 0}; !slices.Equal(got, want) {
+	if got, want := shareOut(alike([]float64{1, 1, 1, 1, 1, 1, 1}, 3)), []int{0, 1, 2, 0, 1, 2, 0}; !slices.Equal(got, want) {
 		t.Errorf("equal layers are on lanes %v, want %v", got, want)
 	}
-	if got := shareOut([]float64{1, 2}, 1); got != nil {
-		t.Errorf("one lane: %v", got)
-	}
-	experts, lanes := map[int]int{}, shareOut([]float64{0, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 3}, 2)
+	experts, lanes := map[int]int{}, shareOut(alike([]float64{0, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 1, 10, 3}, 2))
 	for l := 2; l < 13; l += 2 {
 		experts[lanes[l]]++
 	}
 	if experts[0] < 2 || experts[1] < 2 {
 		t.Errorf("layers with experts are on lanes %v", lanes)
+	}
+}
+
+// alike are the weights on each of n devices.
+func alike(weights []float64, n int) [][]float64 { return slices.Repeat([][]float64{weights}, n) }
+
+// TestDevicesThatDiffer: of two devices, of which one is so many times as fast, it has about so many times
+// as many layers; a table that the run was begun with stays, unless it is for another number of devices;
+// each has to have the memory that its own layers need; and one that no layer is left for is an error.
+func TestDevicesThatDiffer(t *testing.T) {
+	q := lanesRequest(rand.New(rand.NewSource(1)), 2)
+	q.Config.NumLayers, q.Unified, q.EvalOnly, q.Devices, q.Config.VocabSize, q.MicroBatchTokens, q.Recompute = 22, false, false, 2, 24, q.RowTokens, "full"
+	resolve := func(change func(*Request)) (*Run, error) {
+		q := q
+		change(&q)
+		return Resolve(q)
+	}
+	with := func(paces ...Pace) func(*Request) { return func(q *Request) { q.Paces = paces } }
+	for _, faster := range []float64{1, 2, 3} {
+		for _, paces := range [][]Pace{{{FLOPs: faster * 1e12, Link: faster * 1e9}, {FLOPs: 1e12, Link: 1e9}}, {{FLOPs: 1e15, Link: faster * 1e6}, {FLOPs: 1e15, Link: 1e6}}, {{FLOPs: faster * 1e6, Link: 1e12}, {FLOPs: 1e6, Link: 1e12}}} {
+			r, err := resolve(with(paces...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := 0
+			for _, lane := range r.Lane {
+				first += 1 - lane
+			}
+			if want := 24 * faster / (1 + faster); math.Abs(float64(first)-want) > 2 {
+				t.Errorf("a device %g times as fast as the other has %d of 24 layers: %v", faster, first, r.Lane)
+			}
+			if idle := r.Idle(); idle < 0 || idle > 0.9 {
+				t.Errorf("devices stand still for %g of the time", idle)
+			}
+		}
+	}
+	table := make([]int, 24)
+	table[3] = 1
+	kept, err := resolve(func(q *Request) { q.Lane = table })
+	if err != nil || !slices.Equal(kept.Lane, table) {
+		t.Fatalf("the table %v is not kept: %v (%v)", table, kept.Lane, err)
+	}
+	if r, err := resolve(func(q *Request) { q.Lane, q.Devices = table, 3 }); err != nil || r.Lanes() != 3 {
+		t.Errorf("a table for two devices on three: %v (%v)", r, err)
+	}
+	need := kept.Table().devices
+	fits := func(first, second int64) bool {
+		r, err := resolve(func(q *Request) {
+			q.Lane, q.LaneMemory, q.DeviceMemory, q.Depths = table, []int64{first, second}, min(first, second), kept.Depths
+			q.HeadShards = kept.Spec.Shards()
+		})
+		return err == nil && slices.Equal(r.Table().devices, need)
+	}
+	if need[0] == need[1] || !fits(need[0], need[1]) || !fits(need[0], 0) || fits(need[0]-1, need[1]) || fits(need[0], need[1]-1) {
+		t.Errorf("devices that need %v of memory each", need)
+	}
+	if _, err := resolve(with(Pace{1e12, 1e9}, Pace{1, 1})); err == nil || !strings.Contains(err.Error(), "no layer is left for it") {
+		t.Errorf("a device that is much too slow: %v", err)
 	}
 }
 

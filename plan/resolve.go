@@ -3,7 +3,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"mt/device"
 	"mt/host/optim"
@@ -31,10 +30,16 @@ type Request struct {
 	Positions        int // the longest document that the rotary tables serve; 0: RowTokens
 	Order            schedule.Order
 	Devices          int // how many lanes; 0: one
-	Clip             bool
-	Unified          bool
-	EvalOnly         bool
-	Planes           optim.Planes // what is kept beside the weights, unless EvalOnly
+	// By lane, where devices differ: what each reaches, and its budget in bytes (0: no limit).
+	// nil: all are alike, and have DeviceMemory, which is else the least of them.
+	Paces      []Pace
+	LaneMemory []int64
+	// Lane is the table that the run was begun with, by layer; nil: one is to be made.
+	Lane     []int
+	Clip     bool
+	Unified  bool
+	EvalOnly bool
+	Planes   optim.Planes // what is kept beside the weights, unless EvalOnly
 	// Context is the device memory in bytes that is taken before anything is
 	// allocated: the driver, kernels, library workspaces. The budget covers it.
 	Context      int64
@@ -134,7 +139,9 @@ func choose(q Request) (*Run, error) {
 	r.resolveHead(q)
 	r.resolveGradDType(q)
 	r.resolveMicroBatch(q)
-	r.Lane = shareOut(r.weights(), q.Devices)
+	if err := r.placeLayers(q); err != nil {
+		return nil, err
+	}
 	r.askedDepths(q)
 	r.raiseBuffers(q)
 	if auto(q.Recompute) {
@@ -432,57 +439,4 @@ func (r *Run) raise(q Request, depth *int, want int) {
 		}
 	}
 	*depth = low
-}
-
-// tooLargeForDevice says whether r takes more than the device's memory; on a unified device
-// that is all memory.
-func (r *Run) tooLargeForDevice(q Request) bool {
-	t := r.Table()
-	return q.DeviceMemory > 0 && t.Device > q.DeviceMemory || q.Unified && q.HostMemory > 0 && t.Host+t.AllDevices > q.HostMemory
-}
-
-// fits checks the run against the budgets of q.
-func (r *Run) fits(q Request) error {
-	t := r.Table()
-	if q.DeviceMemory > 0 && t.Device > q.DeviceMemory {
-		return &NotFitting{"device", t.Device, q.DeviceMemory, "", r.waysOut(false) + ", or raise device_memory"}
-	}
-	need := t.Host
-	if q.Unified {
-		need += t.AllDevices
-	}
-	if q.HostMemory > 0 && need > q.HostMemory {
-		last := ", or raise host_memory"
-		if q.HostBy != "" {
-			last = ", or have more host memory"
-		}
-		return &NotFitting{"host", need, q.HostMemory, q.HostBy, r.waysOut(true) + last}
-	}
-	return nil
-}
-
-// waysOut names the keys that make r need less of the host's memory, where host is set,
-// or of the device's.
-func (r *Run) waysOut(host bool) string {
-	var ways []string
-	add := func(where bool, text string) {
-		if where {
-			ways = append(ways, text)
-		}
-	}
-	train := !r.EvalOnly
-	add(host && train && r.Clip, "set max_grad_norm: 0 with a small pipeline.grad_slabs (gradients then do not wait for the norm)")
-	add(host && train && !r.Clip && r.Depths.GradSlabs > 1, "lower pipeline.grad_slabs")
-	add(train && !r.GradBF16 && (host || !r.GradsInPlace()), "set grad_dtype: bf16")
-	add((!host || r.Unified) && r.Spec.Keep > layers.KeepNothing, "set recompute: full")
-	if r.Spec.Shards() == 1 && (!host || r.Unified) {
-		n := r.leastShards()
-		add(n > 1, fmt.Sprintf("set pipeline.head_shards: %d", n))
-	}
-	add(true, "lower per_device_train_batch_size, pipeline.micro_batch_tokens or max_seq_len")
-	add(!host && r.Depths.WeightSlots > 1, "set pipeline.weight_slots: 1")
-	add(!host && train && r.Depths.GradBuffers > 1, "set pipeline.grad_buffers: 1")
-	add((!host || r.Unified) && r.Depths.ActivationSlots > minActSlots, "set pipeline.activation_slots: 3")
-	add(host, "use a smaller model")
-	return strings.Join(ways, ", ")
 }

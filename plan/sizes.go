@@ -62,8 +62,9 @@ type Run struct {
 	Experts  int
 	OnDemand bool
 	// Lane is, by layer, the lane that it is on; nil: there is one lane.
-	Lane []int
-	view int // 0: all lanes; else those sizes that differ are of lane view−1
+	Lane  []int
+	paces []Pace // by lane; nil: alike
+	view  int    // 0: all lanes; else those sizes that differ are of lane view−1
 }
 
 // GradBytes is the size of one element of a landed gradient.

@@ -354,6 +354,19 @@ func TestPlanPredicts(t *testing.T) {
 	if out := must(t, append(several, "--gpus-per-switch", "2")...); !strings.Contains(out, "switch to the devices") || !strings.Contains(out, " from device to device\n") {
 		t.Errorf("GPUs behind switches are predicted as others:\n%s", out)
 	}
+	if text = must(t, "plan", "--model", "quickstart", "--gpu", "h100", "--gpus", "4"); !strings.Contains(text, "links × 2") || !strings.Contains(text, "; with 4 devices tokens a second would rise by: ") {
+		t.Errorf("no table over numbers of devices in\n%s", text)
+	}
+	got = object(t, must(t, "plan", "--model", "quickstart", "--gpu", "h100", "--gpus", "3", "--json"))
+	if scaling, _ := got["scaling"].(map[string]any); scaling == nil || len(scaling["counts"].([]any)) != 3 {
+		t.Errorf("the table over one, two and three devices is %v", got["scaling"])
+	}
+	text = must(t, "plan", "--model", "quickstart", "--gpu", "rtx4090,rtx3090", "--host", "ddr5-4800x8")
+	for _, want := range []string{"2 devices; on device 0 layers 0 1 3 4 6 7; on device 1 layers 2 5", "predicted for rtx-4090+ddr5-4800x8 and ", "\n2 "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
 	trace := filepath.Join(t.TempDir(), "trace.json")
 	must(t, "plan", "--model", "quickstart", "--gpu", "h100", "--trace", trace)
 	var events []map[string]any
@@ -373,6 +386,7 @@ func TestPlanPredicts(t *testing.T) {
 		{"--gpus-per-switch 2", "needs --gpu"},
 		{"--gpu h100 --gpus-per-switch -1", "at least one GPU"},
 		{"--gpu h100 --sweep all", "want batch, seq or depth"},
+		{"--gpu h100,a100 --gpus 3", "3 of 2 that are named"},
 		{"--gpu h100 --device cpu", "the rates are those of a cuda device"},
 		{"--gpu rtx3080 --device-memory 40GiB", "has 10 GiB"},
 		{"--gpu rtx3080 --host-memory 10MiB", "as it is, the run needs at least"},

@@ -81,7 +81,8 @@ mt train CONFIG.yaml --dry-run shows the same of a run here and now: with its
 data, the free disk space and the checkpoint that it would go on from.
 
   --gpu NAME    ` + strings.Join(rates.GPUs(), ", ") + `;
-                or a file that mt doctor --save has written
+                or a file that mt doctor --save has written; several devices
+                that differ with commas between them: rtx4090,rtx3090
   --host NAME   the host's memory, TYPE-TRANSFERSxCHANNELS, such as ddr5-4800x8
                 (default: one that such a GPU is often in)
   --gpus-per-switch N
@@ -125,10 +126,13 @@ func forecast(f *train.Forecast, gpu, host, sweep string) (err error) {
 		return nil
 	}
 	if host != "" {
-		if strings.HasSuffix(gpu, ".json") {
+		first, others, several := strings.Cut(gpu, ",")
+		if strings.HasSuffix(first, ".json") {
 			return config.Usagef("plan: --host %s goes with the name of a GPU; the file %s has a host of its own, to be changed there", host, gpu)
 		}
-		gpu += "+" + host
+		if gpu = first + "+" + host; several {
+			gpu += "," + others
+		}
 	}
 	if f.Machine, err = rates.Find(gpu); err != nil {
 		return config.Usagef("plan: --gpu %w", err)

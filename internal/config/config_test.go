@@ -91,6 +91,7 @@ sample_top_p: 1
 compare_bigram: true
 device: cpu
 devices: [0, 2]
+device_rates: rates.json
 peer_copies: false
 compute_dtype: bf16
 grad_dtype: bf16

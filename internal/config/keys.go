@@ -260,8 +260,10 @@ var outputKeys = []key{
 var machineKeys = []key{
 	{name: "device", part: PartNumerics, doc: "where layers are computed; auto: a GPU that can be used, else the CPU",
 		choices: []string{"auto", "cpu", "cuda"}, field: func(c *Config) any { return &c.Device }},
-	{name: devicesKey, doc: "how many devices layers are shared out to: a number; auto: every GPU; or which GPUs, such as [0, 2], as CUDA_VISIBLE_DEVICES leaves them; on the CPU, so many that share its cores",
+	{name: devicesKey, aliases: []string{"gpus"}, doc: "how many devices layers are shared out to: a number; auto: every GPU; or which GPUs, such as [0, 2], as CUDA_VISIBLE_DEVICES leaves them; on the CPU, so many that share its cores",
 		field: func(c *Config) any { return &c.Devices }},
+	{name: "device_rates", doc: "how fast each of several devices is that differ: a file of mt doctor --save or a GPU that mt knows for each, with commas between them, as in rtx-4090,rtx-3090; layers are shared out in proportion; auto: by the devices' names",
+		field: func(c *Config) any { return &c.DeviceRates }},
 	{name: "peer_copies", doc: "devices copy to each other where they can; false: what passes between them goes through the host",
 		field: func(c *Config) any { return &c.PeerCopies }},
 	{name: "compute_dtype", part: PartNumerics, doc: "activations and products; auto: fp32 on cpu, bf16 on cuda",

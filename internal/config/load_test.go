@@ -345,6 +345,7 @@ var aliasesOf = map[string][2]string{
 	"clip_grad_norm":         {"0.5", "max_grad_norm"},
 	"lr_scheduler":           {"cosine", "lr_scheduler_type"},
 	"evaluation_strategy":    {"epoch", "eval_strategy"},
+	"gpus":                   {"2", "devices"},
 	"load_best_model_at_end": {"true\nval_size: 1\neval_steps: 1", "save_best"},
 }
 

@@ -26,6 +26,31 @@ var ofRuns = []broken{
 		{from: "{{false, true}, {false, false}, {true, false}}", to: "{{false, true}, {true, false}}", test: "TestMeasure"},
 		{from: "return false, context.Cause(ctx)", to: "return false, nil", test: "TestMeasureEnds"},
 	}},
+	{"plan/lanes.go", []way{
+		{from: "with := load[lane] + times[lane][l]", to: "with := load[lane] + times[0][l]", test: "TestDevicesThatDiffer"},
+		{from: " && 1+slices.Max(q.Lane) == q.Devices {", to: " {", test: "TestDevicesThatDiffer"},
+		{from: "if !slices.Contains(r.Lane, lane) {", to: "if false {", test: "TestDevicesThatDiffer"},
+	}},
+	{"plan/rates/machine.go", []way{
+		{from: "if i > 0 && len(m.More) > 0 {", to: "if false {", test: "TestPlanPredicts", in: "cmd/mt"},
+	}},
+	{"internal/train/state.go", []way{
+		{from: "Lanes: j.table(), ", to: "", test: "TestDevicesThatDiffer"},
+	}},
+	{"internal/train/devices.go", []way{
+		{from: "if j.differ || slices.Equal(j.plan.Lane, j.began) {", to: "if true {", test: "TestDevicesGiveTheSameBits"},
+		{from: "case distinct > 1:", to: "case false:", test: "TestRatesByName"},
+		{from: "n > 1 && n != j.lanes {", to: "n > 9 {", test: "TestDevicesThatCannotBe"},
+	}},
+	{"internal/train/scaling.go", []way{
+		{from: "\t\to.Rate *= 2\n", to: "\t\to.Rate *= 1\n", test: "TestScaling"},
+		{from: "2*l.Up, 2*l.Down, 2*l.Both", to: "l.Up, l.Down, l.Both", test: "TestScaling"},
+		{from: "s.Links >= limiting", to: "s.Links >= 10*limiting", test: "TestScaling"},
+		{from: "s.Turns >= idleEnough", to: "s.Turns >= 1", test: "TestScaling"},
+		{from: " && busy[virtual.Cores.String()] > busy[virtual.HostMemory.String()]:", to: ":", test: "TestScaling"},
+		{from: "cmp.Or(out.HostFrom, line.Devices)", to: "line.Devices", test: "TestScaling"},
+		{from: "\trows.Rows *= 2\n", to: "", test: "TestScaling"},
+	}},
 	{"internal/config/schedule.go", []way{
 		{from: "s := step - 1 - c.Laid.Base", to: "s := step - c.Laid.Base", test: "TestScheduleEqualsTransformers"},
 		{from: "if s < warm {", to: "if s <= warm {", test: "TestSchedule"},

@@ -47,7 +47,7 @@ func (t *Trainer) load(b *data.Batch) {
 	if c.ExpertBlocks() > 0 {
 		t.experts = t.ops.BindMoE(t.expertMem, int(b.Tokens), true)
 		t.stream.Zero(t.experts.Counts.Mem())
-		t.stream.Zero(t.experts.ProbSum.Mem())
+		t.probabilities = make([]float64, c.NumExperts)
 	}
 	if t.balances { // arXiv:2101.03961: experts · mean count · mean probability, over all routers
 		routed := float64(c.ExpertBlocks()) * float64(b.Tokens)
@@ -90,12 +90,18 @@ func (t *Trainer) loadMicroBatches(b *data.Batch) {
 type pairs struct{ from, n int }
 
 // pairsByExpert sorts the pairs of all tokens by expert, waits for that, and says where each
-// expert's are. With count set the device adds up how many each expert has. After an error,
-// which the stream keeps for land to report, no expert has any.
+// expert's are. With count set the device adds up how many each expert has, and the sums of the
+// layer's probabilities are added to those of the layers before. After an error, which the stream
+// keeps for land to report, no expert has any.
 func (t *Trainer) pairsByExpert(count bool) []pairs {
 	t.ops.MoESort(t.stream, t.experts, int(t.batch.Tokens), count)
-	offsets := t.fetch(t.experts.Offsets.Mem())
+	offsets, sums := t.fetch(t.experts.Offsets.Mem()), t.fetch(t.experts.ProbSum.Mem())
 	_ = t.stream.Sync()
+	for k := range t.probabilities {
+		if count {
+			t.probabilities[k] += float64(math.Float32frombits(word(sums, k)))
+		}
+	}
 	out := make([]pairs, t.spec.Config.NumExperts)
 	for k := range out {
 		from := int(word(offsets, k))
@@ -121,7 +127,7 @@ func (t *Trainer) land() (float64, error) {
 		}
 	}
 	losses := t.fetch(t.losses.Slice(0, 4*t.batch.Tokens))
-	counts, probabilities := t.fetch(t.experts.Counts.Mem()), t.fetch(t.experts.ProbSum.Mem())
+	counts := t.fetch(t.experts.Counts.Mem())
 	if err := t.stream.Sync(); err != nil {
 		return 0, fmt.Errorf("synchronous step: %w", err)
 	}
@@ -130,7 +136,7 @@ func (t *Trainer) land() (float64, error) {
 		sum += float64(math.Float32frombits(word(losses, i)))
 	}
 	for i := 0; t.balances && i < t.spec.Config.NumExperts; i++ {
-		balance += float64(word(counts, i)) * float64(math.Float32frombits(word(probabilities, i)))
+		balance += float64(word(counts, i)) * t.probabilities[i]
 	}
 	return sum/float64(max(t.batch.Supervised, 1)) + t.aux*balance, nil
 }

@@ -37,14 +37,16 @@ type Trainer struct {
 	err         error        // the first error of alloc
 
 	// Of the batch at work.
-	batch    *data.Batch
-	micro    []micro
-	rows     device.Tensor // (unique ids, hidden) act
-	scale    float32       // of every token's gradient: 1/(supervised tokens)
-	experts  layers.MoEState
-	balances bool    // the loss has a part that balances the experts' load
-	aux      float64 // the factor in that part of the loss: it is aux·Σ counts·probabilities, over the experts
-	auxScale float32 // aux for the gradient; 0 where the loss has no such part
+	batch   *data.Batch
+	micro   []micro
+	rows    device.Tensor // (unique ids, hidden) act
+	scale   float32       // of every token's gradient: 1/(supervised tokens)
+	experts layers.MoEState
+	// By expert, the sum of its probabilities over the tokens and the layers so far.
+	probabilities []float64
+	balances      bool    // the loss has a part that balances the experts' load
+	aux           float64 // the factor in that part of the loss: it is aux·Σ counts·probabilities, over the experts
+	auxScale      float32 // aux for the gradient; 0 where the loss has no such part
 }
 
 // Result is what a step reports.

@@ -77,6 +77,7 @@ func (t *Trainer) forward(l int, at layer) {
 	case model.Block, model.Attention:
 		t.sweep(at.turn, func(m micro) { at.forward(s, at.Block, w[0], m.x[l+1], m.x[l], m.MicroBatch, nothing, ws) })
 	case model.MoE: // the router, its experts for all micro-batches at once, their sum
+		s.Zero(t.experts.ProbSum.Mem())
 		t.sweep(at.turn, func(m micro) { ops.MoERoute(s, w[0], m.x[l], m.at, m.MicroBatch, t.experts, ws, !t.balances) })
 		for k, p := range t.pairsByExpert(t.balances) {
 			ops.ExpertForward(s, w[1+k], t.experts, p.from, p.n, ws)

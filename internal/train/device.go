@@ -50,7 +50,7 @@ func (j *job) resolveDevice(o Options) error {
 		return c.Errorf("binding", "binding: unified: a GPU does not compute on host memory; leave binding out or set copy")
 	}
 	j.unified = c.Binding == "unified"
-	return nil
+	return j.weighDevices(o.Forecast.Machine)
 }
 
 // chooseDevice settles device: auto. It takes the GPU if there is one that works, and
@@ -130,6 +130,12 @@ func (j *job) keep(devs []device.Device) {
 			j.budget = use.Limit
 		}
 		j.context = max(j.context, use.Now[accounts.Context])
+		if use.Limit > 0 {
+			j.memory = append(j.memory, use.Limit)
+		}
+	}
+	if len(j.memory) != len(devs) || len(devs) == 1 {
+		j.memory = nil
 	}
 }
 

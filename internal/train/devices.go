@@ -1,9 +1,15 @@
 package train
 
 import (
+	"slices"
+	"strings"
+
 	"mt/device"
 	"mt/internal/accounts"
+	"mt/internal/config"
 	"mt/internal/machine"
+	"mt/plan"
+	"mt/plan/rates"
 )
 
 // This file opens the devices of a run that has several.
@@ -16,8 +22,73 @@ func (j *job) countDevices(o Options) error {
 	switch {
 	case err != nil:
 		return err
-	case j.oneDevice || o.Forecast.Machine != nil && list.All:
+	case j.oneDevice:
 		j.lanes = 1
+	case o.Forecast.Machine != nil:
+		return j.countCards(list, 1+len(o.Forecast.Machine.More))
+	}
+	return nil
+}
+
+// countCards is countDevices for a machine that is named with so many devices.
+func (j *job) countCards(list config.DeviceList, cards int) error {
+	if list.All || !j.c.Given("devices") {
+		j.lanes = cards
+	}
+	if cards > 1 && j.lanes > cards {
+		return j.c.Errorf("devices", "devices: %d of %d that are named: name each, or one for all", j.lanes, cards)
+	}
+	return nil
+}
+
+// weighDevices finds out what each of several devices reaches, where they differ: as m says, the
+// key device_rates, or the profiles that mt has of GPUs of their names.
+func (j *job) weighDevices(m *rates.Machine) (err error) {
+	var names []string
+	for _, d := range j.devs {
+		names = append(names, strings.ReplaceAll(d.Name(), ",", " "))
+	}
+	distinct := len(slices.Compact(slices.Sorted(slices.Values(names))))
+	if j.differ = distinct > 1; j.differ {
+		j.note("the devices differ (%s): results are, to the bit, those of the table of layers, which the run keeps as long as it has as many devices", strings.Join(names, ", "))
+	}
+	switch {
+	case j.lanes <= 1:
+		return nil
+	case m != nil:
+	case j.c.DeviceRates != "auto":
+		if m, err = rates.Find(j.c.DeviceRates); err != nil {
+			return j.c.Errorf("device_rates", "device_rates: %w", err)
+		}
+		if n := 1 + len(m.More); n > 1 && n != j.lanes {
+			return j.c.Errorf("device_rates", "device_rates: rates of %d devices, and the run has %d: give those of each", n, j.lanes)
+		}
+	case distinct > 1:
+		if m, err = rates.Find(strings.Join(names, ",")); err != nil {
+			j.note("layers are shared out as if all devices were as fast: %v; device_rates says how fast each is", err)
+			return nil
+		}
+	}
+	if m == nil || len(m.More) == 0 {
+		return nil
+	}
+	j.differ = true
+	for lane := range j.lanes {
+		card := m.On(lane)
+		flops, link := card.Pace(j.c.ComputeDType)
+		if flops <= 0 || link <= 0 {
+			return j.c.Errorf("device_rates", "device_rates: no rate of products in %s, or of the link, for %s", j.c.ComputeDType, card.Device.Name)
+		}
+		j.paces = append(j.paces, plan.Pace{FLOPs: flops, Link: link})
+	}
+	return nil
+}
+
+// table is what a checkpoint says of which layer is on which device: nothing where devices are
+// alike, since no bit depends on it then and the files are those of any number of devices.
+func (j *job) table() []int {
+	if j.differ || slices.Equal(j.plan.Lane, j.began) {
+		return j.plan.Lane
 	}
 	return nil
 }

@@ -50,11 +50,19 @@ func (j *job) takeProfile(m *rates.Machine) error {
 	c.Device = m.Device.Kind
 	if c.Device == "cuda" {
 		has := config.Bytes(m.Device.Memory * gib)
+		for lane := range max(1, j.lanes) {
+			mem := config.Bytes(m.On(lane).Device.Memory * gib)
+			has = min(has, mem)
+			j.memory = append(j.memory, int64(mem))
+		}
 		if c.DeviceMemory == 0 {
 			c.DeviceMemory = has
 		}
 		if c.DeviceMemory > has {
 			return c.Errorf("device_memory", "device_memory: %s, but %s has %s", c.DeviceMemory, m.Name, has)
+		}
+		if c.DeviceMemory < has || len(m.More) == 0 {
+			j.memory = nil // each gives as much
 		}
 		j.context = cuda.AssumedContext
 	}
@@ -162,7 +170,7 @@ func smallestFor(q plan.Request) (smallest, error) {
 	if s.Host, err = least(q, func(q *plan.Request, bytes int64) { q.HostMemory = bytes }); err != nil || q.Unified {
 		return s, err
 	}
-	q.HostMemory = 1 << 60
+	q.HostMemory, q.LaneMemory = 1<<60, nil
 	if s.Device, err = least(q, func(q *plan.Request, bytes int64) { q.DeviceMemory = bytes }); err != nil {
 		return s, err
 	}

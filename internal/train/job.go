@@ -52,6 +52,10 @@ type job struct {
 	dev      device.Device     // the first of devs; nil: not open yet
 	devs     []device.Device   // by lane
 	lanes    int               // how many devices the run has
+	paces    []plan.Pace       // by lane, what each device reaches; nil: they are alike
+	memory   []int64           // by lane, bytes that may be used; nil: they are alike
+	differ   bool              // the devices differ in what they reach
+	began    []int             // by layer, the lane that it was on in the run that this one goes on; nil: its devices were alike
 	context  int64             // device memory in bytes that is taken before anything is allocated
 	budget   int64             // memory of the open device that may be used, in bytes
 	notes    []string          // for the user, once
@@ -336,7 +340,7 @@ func (j *job) request(evalOnly bool) plan.Request {
 	c := j.c
 	q := plan.Request{Config: j.model, Act: j.act, GradDType: c.GradDType, Recompute: c.Recompute,
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
-		Order: j.order(), Devices: j.lanes,
+		Order: j.order(), Devices: j.lanes, Paces: j.paces, LaneMemory: j.memory, Lane: j.began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead}, HeadShards: c.Pipeline.HeadShards,
 		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly, Planes: j.optimizer().Planes,

@@ -2,10 +2,12 @@ package train
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
 	"mt/cudart/emu"
+	"mt/device"
 	"mt/internal/config"
 	"mt/internal/long"
 )
@@ -21,7 +23,6 @@ func TestDevicesGiveTheSameBits(t *testing.T) {
 	for name, recipe := range map[string]string{"fp32": "", "copied bf16": "compute_dtype: bf16\nbinding: copy\nmax_grad_norm: 0\n", "experts": "experts\nbinding: copy\n"} {
 		t.Run(name, func(t *testing.T) {
 			scene := recipeScene(t, recipe)
-			scene.yaml = strings.ReplaceAll(scene.yaml, "output_router_logits: true", "output_router_logits: false")
 			scene = scene.with(ordered)
 			want := scene.in(t)
 			want.mustTrain(t)
@@ -48,6 +49,68 @@ func TestDevicesGiveTheSameBits(t *testing.T) {
 	}
 }
 
+// TestDevicesThatDiffer: layers are shared out as the rates of the devices say, the bits stay those of one
+// device, and a run keeps its table of layers, whatever the rates are then, unless the number of devices is
+// another.
+func TestDevicesThatDiffer(t *testing.T) {
+	want := newScene(t, ordered)
+	want.mustTrain(t)
+	got := want.in(t)
+	var tables []string
+	for i, keys := range []string{"devices: 2\ndevice_rates: rtx-3090,b200\n", "devices: 2\n", "devices: 3\n", "devices: 2\n"} {
+		out, err := got.with(keys).interrupted(t, func(cancel func()) hooks { return stopsAfter(2*i+1, cancel) })
+		if !errors.Is(err, ErrInterrupted) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		_, table, _ := strings.Cut(out, " devices; on device 0 layers")
+		table, _, _ = strings.Cut(table, "\n")
+		tables = append(tables, table)
+	}
+	if tables[0] == "" || tables[0] != tables[1] || tables[1] == tables[3] || !strings.Contains(tables[2], "on device 2") {
+		t.Errorf("the tables of layers are %q: the first is made by the rates, the second kept, and those after it are of devices that are alike", tables)
+	}
+	got.mustTrain(t)
+	sameRun(t, got, want)
+}
+
+// named is a device of which only the name is known.
+type named struct {
+	device.Device
+	name string
+}
+
+func (n named) Name() string { return n.name }
+
+// TestRatesByName: GPUs that differ are weighed by the profiles of their names; where mt has none of one, or
+// all are alike, they count as equally fast.
+func TestRatesByName(t *testing.T) {
+	for _, tc := range []struct {
+		names []string
+		ratio float64 // of the first to the second; 0: they count as alike
+		notes string
+	}{
+		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3090"}, 149.0 / 64, "the table of layers"},
+		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA Q1"}, 0, "device_rates says"},
+		{[]string{"NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090"}, 0, ""},
+	} {
+		j := &job{c: config.Default(), lanes: 2}
+		j.c.ComputeDType = "bf16"
+		for _, n := range tc.names {
+			j.devs = append(j.devs, named{name: n})
+		}
+		if err := j.weighDevices(nil); err != nil {
+			t.Fatal(err)
+		}
+		ratio := 0.0
+		if len(j.paces) == 2 {
+			ratio = j.paces[0].FLOPs / j.paces[1].FLOPs
+		}
+		if math.Abs(ratio-tc.ratio) > 0.1 || !strings.Contains(strings.Join(j.notes, "\n"), tc.notes) || (len(j.notes) > 0) != j.differ {
+			t.Errorf("%v: the first is %g times as fast as the second, want %g; %v", tc.names, ratio, tc.ratio, j.notes)
+		}
+	}
+}
+
 // TestDevicesThatCannotBe: what several devices cannot do is said before any work.
 func TestDevicesThatCannotBe(t *testing.T) {
 	began := newScene(t, "save_steps: 4\n")
@@ -58,8 +121,9 @@ func TestDevicesThatCannotBe(t *testing.T) {
 	}{
 		"zigzag":    {newScene(t, "devices: 2\nmicro_batch_order: zigzag\n"), "micro_batch_order: zigzag turns"},
 		"many":      {newScene(t, "devices: 9\n"), "9 are more than the model has layers: at most 5"},
-		"balanced":  {recipeScene(t, "experts\ndevices: 2\n"), "output_router_logits"},
 		"gpus":      {newScene(t, "device: cpu\ndevices: [0, 2]\n"), "devices: 2"},
+		"rates":     {newScene(t, "devices: 2\ndevice_rates: rtx-4099\n"), "did you mean"},
+		"fewer":     {newScene(t, "devices: 3\ndevice_rates: rtx-4090,rtx-3090\n"), "rates of 2 devices, and the run has 3"},
 		"none":      {newScene(t, "devices: 0\n"), "0 devices compute nothing"},
 		"nonsense":  {newScene(t, "devices: both\n"), `"both"`},
 		"resumed":   {began.with("devices: 2\nmax_steps: 9\n"), "micro_batch_order"},

@@ -46,6 +46,12 @@ func (o outlook) write(w io.Writer) error {
 	if err := align(w, rows); err != nil {
 		return err
 	}
+	if o.scaling != nil {
+		fmt.Fprintln(w)
+		if err := o.scaling.write(w); err != nil {
+			return err
+		}
+	}
 	if len(o.sweep) == 0 {
 		return nil
 	}

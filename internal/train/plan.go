@@ -75,7 +75,8 @@ type outlook struct {
 	recommended *recommendation
 	smallest    *smallest
 	sweep       []swept
-	source      string // where the rates are from
+	scaling     *scaling // nil: the run has one device
+	source      string   // where the rates are from
 }
 
 // forecast predicts, or measures this machine for a bound.
@@ -98,6 +99,9 @@ func (j *job) forecast(f Forecast) (o outlook, err error) {
 		return o, err
 	}
 	o.smallest = &s
+	if o.scaling, err = scale(j.asked, m); err != nil {
+		return o, err
+	}
 	o.sweep, err = sweep(f.Sweep, j.asked, m)
 	return o, err
 }
@@ -120,7 +124,7 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 		out := map[string]any{"memory": t, "disk": d, "max_steps": known(j.c.MaxSteps), "rows_per_step": j.c.RowsPerStep(), "row_tokens": j.rowTokens(),
 			"rows": nil, "recompute_keeps": j.plan.Spec.Keep.String(), "pipeline": j.plan.Depths,
 			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "lanes": j.plan.Lane, "passing": known(passing), "bound": o.bound,
-			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep,
+			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling,
 			"device": j.c.Device, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType}
 		if j.set != nil {
 			out["rows"] = j.set.Train().Rows()

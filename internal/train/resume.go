@@ -45,7 +45,7 @@ func (j *job) findResume() (r resume, err error) {
 			"train from its weights with model_name_or_path: %s and another output_dir, or set resume_from_checkpoint: false to start afresh", r.dir, r.dir)
 	}
 	if err == nil && r.dir != "" {
-		j.origin = r.state.Origin
+		j.origin, j.began = r.state.Origin, r.state.Lanes
 		if r.other {
 			j.origin, err = filepath.Abs(r.dir)
 		}

@@ -103,7 +103,7 @@ func (s *saver) pruneLast(loss float64) {
 // trainerState is what a run must know to go on after st.Step.
 func (j *job) trainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
 	return checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: j.c.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens,
-		Schedule: checkpoint.Laid(j.c.Laid), Origin: j.origin, Epoch: float64(dataPos) / float64(j.set.Train().Rows()), ConfigDigests: j.digests()}
+		Schedule: checkpoint.Laid(j.c.Laid), Origin: j.origin, Lanes: j.table(), Epoch: float64(dataPos) / float64(j.set.Train().Rows()), ConfigDigests: j.digests()}
 }
 
 // checkpointName is the name of the checkpoint after a step.

@@ -48,6 +48,17 @@ func (m *Machine) Check() error {
 	if !m.Device.Unified {
 		m.Link.check(c)
 	}
+	for i, more := range m.More {
+		sub := &checker{}
+		more.Device.check(sub)
+		more.Link.check(sub)
+		for _, err := range sub.errs {
+			c.fail("more_devices[%d]: %w", i, err)
+		}
+		if more.Device.Kind != m.Device.Kind {
+			c.fail("more_devices[%d]: a %s device beside a %s device", i, more.Device.Kind, m.Device.Kind)
+		}
+	}
 	m.Host.check(c)
 	c.within("disk.write_gb_per_s", "GB/s", m.Disk.Write, diskRate)
 	c.within("disk.read_gb_per_s", "GB/s", m.Disk.Read, diskRate)

@@ -15,8 +15,29 @@ var disk = Disk{Write: 5, Read: 7}
 
 // Find is the machine that name stands for: a file as Save writes it, a GPU that mt knows
 // (rtx-4090, h100), or a GPU and a host (rtx-4090+ddr5-5600x2). A GPU without a host comes with
-// one that it is often in. Errors say which names there are.
+// one that it is often in. Several names with commas between them are devices of one host, that
+// of the first. Errors say which names there are.
 func Find(name string) (*Machine, error) {
+	first, others, several := strings.Cut(name, ",")
+	m, err := find(strings.TrimSpace(first))
+	for several && err == nil {
+		var next *Machine
+		first, others, several = strings.Cut(others, ",")
+		if next, err = find(strings.TrimSpace(first)); err == nil {
+			m.Name += " and " + next.Device.Name
+			m.More = append(m.More, Card{next.Device, next.Link})
+		}
+	}
+	if err == nil && len(m.More) > 0 {
+		if err = m.Check(); err != nil {
+			err = fmt.Errorf("rates: %s: %w", name, err)
+		}
+	}
+	return m, err
+}
+
+// find is Find of one name.
+func find(name string) (*Machine, error) {
 	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() || strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator) {
 		return Load(name)
 	}

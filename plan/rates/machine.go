@@ -9,6 +9,37 @@ type Machine struct {
 	Link   Link   `json:"link"` // not used where the device is unified
 	Host   Host   `json:"host"`
 	Disk   Disk   `json:"disk"`
+	// More are further devices of the host that Device and Link differ from; none: all are as these.
+	More []Card `json:"more_devices,omitempty"`
+}
+
+// Card is a device with its link.
+type Card struct {
+	Device Device `json:"device"`
+	Link   Link   `json:"link"`
+}
+
+// On is m as the host of device i alone, counted from 0. Where m knows of one device only, all
+// are like that one.
+func (m *Machine) On(i int) *Machine {
+	out := *m
+	if i > 0 && len(m.More) > 0 {
+		out.Device, out.Link = m.More[i-1].Device, m.More[i-1].Link
+	}
+	out.More = nil
+	return &out
+}
+
+// Pace is what the device reaches in products of a dtype, in FLOPs a second, and its link, in
+// bytes a second; 0 where there is no rate.
+func (m *Machine) Pace(dtype string) (flops, link float64) {
+	for _, p := range m.Device.Products[dtype] {
+		flops = max(flops, p.Rate*1e12)
+	}
+	if m.Device.Unified {
+		return flops, m.Host.Bandwidth * 1e9
+	}
+	return flops, m.Link.Up * 1e9
 }
 
 // Device is what layers are computed on.

@@ -1,0 +1,77 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"mt/layers"
+)
+
+// This file checks a run against the memory that there is, and says what would need less.
+
+// tooLargeForDevice says whether r takes more than the device's memory; on a unified device
+// that is all memory.
+func (r *Run) tooLargeForDevice(q Request) bool {
+	t := r.Table()
+	return q.DeviceMemory > 0 && t.Device > q.DeviceMemory || q.Unified && q.HostMemory > 0 && t.Host+t.AllDevices > q.HostMemory
+}
+
+// fits checks the run against the budgets of q.
+func (r *Run) fits(q Request) error {
+	t := r.Table()
+	if need, budget := r.mostLacking(q, t); budget > 0 && need > budget {
+		return &NotFitting{"device", need, budget, "", r.waysOut(false) + ", or raise device_memory"}
+	}
+	need := t.Host
+	if q.Unified {
+		need += t.AllDevices
+	}
+	if q.HostMemory > 0 && need > q.HostMemory {
+		last := ", or raise host_memory"
+		if q.HostBy != "" {
+			last = ", or have more host memory"
+		}
+		return &NotFitting{"host", need, q.HostMemory, q.HostBy, r.waysOut(true) + last}
+	}
+	return nil
+}
+
+// mostLacking is what the device that lacks most memory needs, and what it has; 0: there is no
+// limit. What is chosen before layers are on lanes has to fit on each of the devices.
+func (r *Run) mostLacking(q Request, t Table) (need, budget int64) {
+	if r.Lane == nil || len(q.LaneMemory) == 0 {
+		return t.Device, q.DeviceMemory
+	}
+	for lane, has := range q.LaneMemory {
+		if has > 0 && (budget == 0 || t.devices[lane]-has > need-budget) {
+			need, budget = t.devices[lane], has
+		}
+	}
+	return need, budget
+}
+
+// waysOut names the keys that make r need less of the host's memory, where host is set,
+// or of the device's.
+func (r *Run) waysOut(host bool) string {
+	var ways []string
+	add := func(where bool, text string) {
+		if where {
+			ways = append(ways, text)
+		}
+	}
+	train := !r.EvalOnly
+	add(host && train && r.Clip, "set max_grad_norm: 0 with a small pipeline.grad_slabs (gradients then do not wait for the norm)")
+	add(host && train && !r.Clip && r.Depths.GradSlabs > 1, "lower pipeline.grad_slabs")
+	add(train && !r.GradBF16 && (host || !r.GradsInPlace()), "set grad_dtype: bf16")
+	add((!host || r.Unified) && r.Spec.Keep > layers.KeepNothing, "set recompute: full")
+	if r.Spec.Shards() == 1 && (!host || r.Unified) {
+		n := r.leastShards()
+		add(n > 1, fmt.Sprintf("set pipeline.head_shards: %d", n))
+	}
+	add(true, "lower per_device_train_batch_size, pipeline.micro_batch_tokens or max_seq_len")
+	add(!host && r.Depths.WeightSlots > 1, "set pipeline.weight_slots: 1")
+	add(!host && train && r.Depths.GradBuffers > 1, "set pipeline.grad_buffers: 1")
+	add((!host || r.Unified) && r.Depths.ActivationSlots > minActSlots, "set pipeline.activation_slots: 3")
+	add(host, "use a smaller model")
+	return strings.Join(ways, ", ")
+}
