@@ -44,16 +44,18 @@ func Start(f Found, l Launch, o Options) (*World, error) {
 	if o.Largest == 0 {
 		o.Largest = largest
 	}
+	w := &World{largest: o.Largest}
 	started.Lock()
-	defer started.Unlock()
 	if started.world != nil {
+		started.Unlock()
 		return nil, errors.New("MPI was started before")
 	}
-	w := &World{engine: newEngine(f.library), largest: o.Largest}
+	w.engine = newEngine(f.library)
+	started.world = w
+	started.Unlock() // Exit must not wait for the other ranks
 	if err := w.engine.do(w.init); err != nil {
 		return nil, err
 	}
-	started.world = w
 	if w.size != l.Size || w.rank != l.Rank {
 		return nil, fmt.Errorf("%s started rank %d of %d, and %s (%s) is rank %d of %d: it does not go with what started it; %s=FILE names another library",
 			l.By, l.Rank, l.Size, f.Version, f.Path, w.rank, w.size, Variable)

@@ -20,7 +20,7 @@ func conform(w ranks.World, seed uint64) error {
 	for _, check := range []struct {
 		name string
 		run  func(ranks.World, uint64) error
-	}{{"values", values}, {"mixed", mixed}, {"chained", chained}, {"refused", refused}} {
+	}{{"values", values}, {"lengths", lengths}, {"mixed", mixed}, {"chained", chained}, {"refused", refused}} {
 		if err := check.run(w, seed); err != nil {
 			return fmt.Errorf("%s: %w", check.name, err)
 		}
@@ -52,6 +52,24 @@ func values(w ranks.World, _ uint64) error {
 		return fmt.Errorf("nothing at all: %d values, %w", len(got), err)
 	}
 	return ranks.Barrier(c)
+}
+
+// lengths: what ranks tell each other may differ in length, and nothing is a value too.
+func lengths(w ranks.World, _ uint64) error {
+	c, err := w.NewComm("lengths")
+	if err != nil {
+		return err
+	}
+	got, err := ranks.GatherAll(w, c, bytes.Repeat([]byte{byte(w.Rank())}, 3*w.Rank()))
+	if err != nil || len(got) != w.Size() {
+		return fmt.Errorf("%d values, %w", len(got), err)
+	}
+	for r, v := range got {
+		if !bytes.Equal(v, bytes.Repeat([]byte{byte(r)}, 3*r)) {
+			return fmt.Errorf("rank %d told %v", r, v)
+		}
+	}
+	return nil
 }
 
 // operation is one that all ranks begin.

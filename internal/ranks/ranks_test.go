@@ -235,3 +235,21 @@ func TestLocalTellsMisuse(t *testing.T) {
 		t.Errorf("one rank has an operation under way and the other has not: closing says %v and %v", a, b)
 	}
 }
+
+// TestMeasure: all ranks get the same rates, whatever each has seen.
+func TestMeasure(t *testing.T) {
+	const n = 3
+	got := make([]ranks.Rates, n)
+	together(t, n, local.Options{Delay: 50 * time.Microsecond}, func(w ranks.World) error {
+		c, err := w.NewComm("rates")
+		if err == nil {
+			got[w.Rank()], err = ranks.Measure(w, c, 1000)
+		}
+		return errors.Join(err, w.Close())
+	})
+	for rank, r := range got {
+		if r != got[0] || r.AllToAll <= 0 || r.AllGather <= 0 || r.Latency <= 0 {
+			t.Errorf("rank %d: %+v, and rank 0: %+v", rank, r, got[0])
+		}
+	}
+}
