@@ -116,10 +116,8 @@ func (e *engine) runTodo() bool {
 // test asks for every request that is under way whether it is complete, calls the
 // functions of flights that are, and says whether any was.
 func (e *engine) test() (any bool) {
-	flying := e.flying
-	e.flying = nil // functions that are called may begin others
 	var still []*flight
-	for _, f := range flying {
+	for _, f := range e.flying {
 		err := e.testOne(f)
 		if err == nil && len(f.open) > 0 {
 			still = append(still, f)
@@ -128,7 +126,7 @@ func (e *engine) test() (any bool) {
 		any = true
 		e.land(f, err)
 	}
-	e.flying = append(still, e.flying...)
+	e.flying = still // what the functions have begun is in todo
 	return any
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,6 +169,8 @@ func TestLocalConforms(t *testing.T) {
 // the run and why.
 func TestLocalAbort(t *testing.T) {
 	const want = "rank 2 ended the run: the disk is full"
+	var waiting sync.WaitGroup
+	waiting.Add(2)
 	together(t, 3, local.Options{}, func(w ranks.World) error {
 		c, err := w.NewComm("end")
 		if err == nil {
@@ -176,13 +179,26 @@ func TestLocalAbort(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		early := make(chan error, 1)
 		if w.Rank() == 2 {
+			waiting.Wait()
 			w.Abort("the disk is full")
 			w.Abort("something that comes of it")
+			early <- errors.New(want)
+		} else {
+			c.AllGather([]byte{1}, func(_ [][]byte, err error) { early <- err })
+			waiting.Done()
 		}
 		for _, begin := range []func() error{
+			func() error { return <-early },
 			func() error { _, err := ranks.Gather(c, []byte{1}); return err },
-			func() error { _, err := w.NewComm("more"); return err },
+			func() error {
+				if w.Rank() == 0 { // the others do not wait for it
+					return errors.New(want)
+				}
+				_, err := w.NewComm("more")
+				return err
+			},
 			w.Close,
 		} {
 			if err := begin(); err == nil || !strings.Contains(err.Error(), want) {
