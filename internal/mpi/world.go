@@ -39,7 +39,7 @@ var started struct {
 // Start failed ends by Exit as well.
 func Start(f Found, l Launch, o Options) (*World, error) {
 	if f.library == nil {
-		return nil, fmt.Errorf("%w can be used: %s", ErrMissing, f)
+		return nil, fmt.Errorf("%w: %s", ErrMissing, f)
 	}
 	if o.Largest == 0 {
 		o.Largest = largest
