@@ -5,6 +5,7 @@ import (
 	"math/rand"
 	"slices"
 
+	"mt/data"
 	"mt/model"
 	"mt/schedule"
 )

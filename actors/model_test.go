@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"mt/data"
 	"mt/internal/long"
 	"mt/model"
 	"mt/plan"

@@ -17,6 +17,7 @@ import (
 	"mt/internal/checkup"
 	"mt/internal/config"
 	"mt/internal/machine"
+	"mt/internal/mpi"
 )
 
 // health is what mt doctor finds.
@@ -30,6 +31,8 @@ type health struct {
 	Available config.Bytes `json:"available_memory_bytes,omitempty"`
 	Device    string       `json:"device"` // what device: auto takes
 	CUDA      machine.CUDA `json:"cuda"`
+	MPI       mpi.Found    `json:"mpi"`
+	Ranks     *exchange    `json:"ranks,omitempty"` // where there are several
 
 	Checks checkup.Parts `json:"checks"`
 }
@@ -48,6 +51,9 @@ link and the clocks of the GPU, instructions and quota of the CPU, huge pages,
 NUMA, how fast memory is, and how fast a file is written to the folder --dir. The
 exit code is 1 where something is broken.
 
+Started as several ranks by an MPI, it also shows where they are, what is broken on
+the machine of any, and how fast they exchange bytes.
+
 With --selftest it computes the table of operations on the device and on the CPU,
 proves the order of streams, trains ten steps on both, and measures copies,
 matrix products and attention. The exit code is 1 where something does not hold.
@@ -61,11 +67,21 @@ With --save beside it they are written to a file, to be changed by hand.`,
   mt doctor --json --dir /data/runs
   mt doctor --selftest --device cuda
   mt doctor --save rates.json
-  mt doctor --profile rtx-3090 --save other.json`,
+  mt doctor --profile rtx-3090 --save other.json
+  mpirun -n 2 mt doctor`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if test.device != "auto" && test.device != "cpu" && test.device != "cuda" {
 				return config.Usagef("doctor: --device %q: want auto, cpu or cuda", test.device)
+			}
+			l, err := launched("doctor")
+			if err != nil {
+				return err
+			}
+			if test.wanted || save != "" || profile != "" {
+				if err := alone("doctor", "--selftest, --save and --profile are for one: start them by themselves"); err != nil {
+					return err
+				}
 			}
 			switch {
 			case save != "" && test.wanted:
@@ -80,7 +96,10 @@ With --save beside it they are written to a file, to be changed by hand.`,
 			if test.wanted {
 				return a.selfTest(c.Context(), test, asJSON)
 			}
-			h, err := examine(dir)
+			h, err := examine(dir, l)
+			if l.Size > 1 {
+				return a.examineTogether(h, err, l, asJSON)
+			}
 			if err != nil {
 				return err
 			}
@@ -102,15 +121,17 @@ With --save beside it they are written to a file, to be changed by hand.`,
 	return c
 }
 
-// examine looks at the machine, and at the disk that dir is on.
-func examine(dir string) (health, error) {
+// examine looks at the machine, at the disk that dir is on, and for an MPI that goes with what
+// started this process.
+func examine(dir string, l mpi.Launch) (health, error) {
 	dev, err := machine.Open(machine.Options{Device: "cpu", Unified: true})
 	if err != nil {
 		return health{}, err
 	}
 	h := health{OS: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor("/proc/cpuinfo"), Features: features(),
 		Kernels: optim.Level(), Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
-		Available: config.Bytes(host.AvailableMemory().Bytes), Device: dev.Name(), CUDA: machine.FindCUDA()}
+		Available: config.Bytes(host.AvailableMemory().Bytes), Device: dev.Name(), CUDA: machine.FindCUDA(),
+		MPI: mpi.Find(mpi.ThisMachine(), l)}
 	if h.CUDA.Problem == "" && !h.CUDA.Emulated {
 		h.Device = h.CUDA.Device
 	}
@@ -164,6 +185,7 @@ func (h health) WriteTable(w io.Writer) error {
 		{"system", h.OS}, {"processor", h.Processor}, {"cpu features", strings.Join(h.Features, " ")}, {"kernels", h.Kernels},
 		{"cores", fmt.Sprintf("%d, %d threads in use", h.Cores, h.Threads)}, {"host memory", memory},
 		{"device: auto", h.Device}, {"device: cuda", h.CUDA.String()},
+		{"MPI", h.MPI.String()},
 	} {
 		if _, err := fmt.Fprintf(t, "%s\t%s\n", row[0], row[1]); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"mt/internal/config"
+	"mt/internal/mpi"
 	"mt/internal/train"
 )
 
@@ -33,7 +34,7 @@ func main() {
 		colour: term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == ""}
 	code := a.run(ctx, os.Args[1:])
 	stop()
-	os.Exit(code)
+	mpi.Exit(code)
 }
 
 // checkedWriter keeps the first error of w, so that output which did not arrive
@@ -90,9 +91,12 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	if err == nil {
 		err = out.err
 	}
+	var other otherRank
 	switch {
 	case err == nil:
 		return exitDone
+	case errors.As(err, &other):
+		return other.code
 	case out.err != nil && errors.Is(err, syscall.EPIPE):
 		return exitPipe // as `mt ... | head` wants it
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"mt/internal/mpi"
 	"mt/internal/train"
 )
 
@@ -38,7 +39,7 @@ func interruptible(w io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, stopSignals()...)
-	go heed(signals, w, time.Now, cancel, func() { os.Exit(exitInterrupted) })
+	go heed(signals, w, time.Now, cancel, func() { mpi.Exit(exitInterrupted) })
 	return ctx, func() {
 		signal.Stop(signals)
 		close(signals)

@@ -54,6 +54,9 @@ Config keys, with their defaults:
 		a.out.spare = true // what a run makes lies in output_dir
 		return train.Train(c.Context(), cfg, a.options(false))
 	})
+	c.PreRunE = func(*cobra.Command, []string) error {
+		return alone("train", "ranks cannot train together yet: start mt train by itself, once")
+	}
 	config.Switch(c.Flags(), "dry-run", &dry)
 	config.Switch(c.Flags(), "json", &asJSON)
 	return c

@@ -29,13 +29,13 @@ type Rules struct {
 // Arrows are the rules of this module.
 var Arrows = Rules{
 	Arrows: map[string][]string{
-		"cmd":                {"bench", "internal/tune", "internal/selftest", "internal/export", "internal/checkup", "internal/calibrate"},
+		"cmd":                {"bench", "internal/tune", "internal/selftest", "internal/export", "internal/checkup", "internal/calibrate", "internal/ranks", "internal/mpi"},
 		"bench":              {"internal/train"},
 		"internal/tune":      {"internal/train", "internal/calibrate"},
 		"internal/selftest":  {"internal/train", "device/conformance/operations"},
 		"internal/train":     {"internal/machine", "internal/generate", "actors", "checkpoint", "device/wrap/profile", "internal/throttle"},
 		"internal/throttle":  {"host/optim", "plan/rates"},
-		"internal/checkup":   {"internal/machine"},
+		"internal/checkup":   {"internal/machine", "internal/ranks"},
 		"internal/calibrate": {"internal/train", "internal/measure", "plan/rates", "data"},
 		"internal/machine":   {"internal/config", "internal/measure", "device/cpu", "device/cuda"},
 		"internal/measure":   {"host", "device/op"},
@@ -71,20 +71,24 @@ var Arrows = Rules{
 		"checkpoint/gguf/reader": {"checkpoint"},
 		"checkpoint/powercut":    {"checkpoint"},
 		"tools/faultio":          nil,
+		"internal/mpi":           nil,
+		"internal/ranks":         {"internal/mpi"},
+		"internal/ranks/local":   {"internal/ranks"},
 
 		"internal/reference":   {"model"},
 		"internal/synchronous": {"plan", "host", "data"},
 		"internal/lint":        nil,
 		"internal/pytest":      nil,
+		"internal/mpirun":      nil,
 		"internal/long":        nil,
 	},
 	Helpers:  "internal",
-	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/streams", "device/wrap/fault", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/long"},
-	ForTests: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/oracle", "device/conformance/operations", "device/conformance/streams", "device/wrap/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/long"},
+	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/streams", "device/wrap/fault", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long"},
+	ForTests: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/oracle", "device/conformance/operations", "device/conformance/streams", "device/wrap/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long"},
 	Only: map[string][]string{
-		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host"},
+		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host", "internal/mpi"},
 		"github.com/asynkron/protoactor-go": {"actors"},
-		"github.com/ebitengine/purego":      {"cudart", "device/cpu"},
+		"github.com/ebitengine/purego":      {"cudart", "device/cpu", "internal/mpi"},
 	},
 }
 

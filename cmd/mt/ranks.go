@@ -1,0 +1,122 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+
+	"mt/internal/checkup"
+	"mt/internal/config"
+	"mt/internal/mpi"
+	"mt/internal/ranks"
+)
+
+// otherRank is the error of a rank that leaves it to the first one to say what is wrong. It ends
+// with the code.
+type otherRank struct{ code int }
+
+// Error implements error.
+func (o otherRank) Error() string { return "rank 0 says what is wrong" }
+
+// launched says as which rank this process was started. Where something that is no MPI started
+// several processes, the first of them gets the error. The others end as if all were well: a
+// launcher that sees one fail may end the first before it has said why.
+func launched(command string) (mpi.Launch, error) {
+	l, err := mpi.LaunchOf(os.Getenv)
+	switch {
+	case err != nil && l.Rank > 0:
+		return l, otherRank{exitDone}
+	case err != nil:
+		return l, config.Usagef("%s: %w", command, err)
+	}
+	return l, nil
+}
+
+// alone refuses what several ranks were started for and one process does.
+func alone(command, why string) error {
+	l, err := launched(command)
+	switch {
+	case err != nil || l.Size == 1:
+		return err
+	case l.Rank > 0:
+		return otherRank{exitDone}
+	}
+	return config.Usagef("%s: %s has started %d ranks, and %s", command, l.By, l.Size, why)
+}
+
+// exchange is what mt doctor finds of the ranks that it was started as.
+type exchange struct {
+	All   []checkup.Rank `json:"all"`
+	Rates ranks.Rates    `json:"rates"`
+}
+
+// passingExchange is how many bytes ranks exchange in passing: a second's worth on one machine.
+const passingExchange = 32 << 20
+
+// examineTogether adds to h, which this rank has found of its machine, what the ranks have found
+// together. The first one shows it. problem is why this rank could not look at all of its machine.
+// All ranks end with the same code; where one cannot go on, it ends them.
+func (a *app) examineTogether(h health, problem error, l mpi.Launch, asJSON bool) error {
+	w, err := ranks.Start(h.MPI, l, mpi.Options{})
+	if err != nil {
+		return fmt.Errorf("doctor: rank %d: %w", l.Rank, err)
+	}
+	own := checkup.Rank{Rank: w.Rank(), Host: w.Hosts()[w.Rank()], Threads: h.Threads, Cores: runtime.NumCPU(),
+		Online: checkup.Online(os.DirFS("/")), Broken: h.Checks.BrokenNames()}
+	if problem != nil {
+		own.Problem = problem.Error()
+	}
+	x, err := compare(w, own)
+	if err != nil {
+		return fmt.Errorf("doctor: %w", err)
+	}
+	if w.Rank() == 0 {
+		h.Ranks, h.Checks = x, append(h.Checks, checkup.Ranks(x.All, x.Rates)...)
+		if err := a.report(h, asJSON); err != nil {
+			return err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return fmt.Errorf("doctor: %w", err)
+	}
+	broken := 0
+	for _, r := range x.All {
+		if len(r.Broken) > 0 || r.Problem != "" {
+			broken++
+		}
+	}
+	switch {
+	case w.Rank() > 0 && broken > 0:
+		return otherRank{exitFailed}
+	case problem != nil:
+		return problem
+	case broken > 0:
+		return fmt.Errorf("doctor: something is broken on the machines of %d of %d ranks; the report says what to do", broken, w.Size())
+	}
+	return nil
+}
+
+// compare tells all ranks what each has found and measures what their exchanges reach.
+func compare(w ranks.World, own checkup.Rank) (*exchange, error) {
+	c, err := w.NewComm("doctor")
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := ranks.GatherAll(w, c, text)
+	if err != nil {
+		return nil, err
+	}
+	x := &exchange{All: make([]checkup.Rank, len(texts))}
+	for r, text := range texts {
+		if err := json.Unmarshal(text, &x.All[r]); err != nil {
+			return nil, fmt.Errorf("what rank %d tells: %w", r, err)
+		}
+	}
+	x.Rates, err = ranks.Measure(w, c, passingExchange)
+	return x, err
+}

@@ -1,0 +1,12 @@
+//go:build !(darwin || freebsd || linux || netbsd)
+
+package mpi
+
+import "errors"
+
+// open fails: libraries are not opened on this system.
+func open(string) (*library, error) {
+	return nil, errors.New("libraries cannot be opened on this system")
+}
+
+func shut(*library) {}

@@ -1,0 +1,84 @@
+package main
+
+// ofRanks breaks what processes that train together are told apart by, and exchange by.
+// The tests of internal/ranks that run processes are skipped where there is no mpirun; those
+// mutations need one.
+var ofRanks = []broken{
+	{"internal/mpi/abi.go", []way{
+		{from: "filepath.Base(file), \"libmpi_abi.\")", to: "filepath.Base(file), \"libmpiabi.\")", test: "TestABI"},
+		{from: "if *to = symbol(name); *to == 0 {", to: "if *to = symbol(name); false {", test: "TestABI"},
+		{from: "inPlace: 1, shared: 221}, nil", to: "shared: 221}, nil", same: "it needs MPICH 5's library of the standard ABI, which Debian does not have"},
+		{from: "line, _, _ = strings.Cut(line, \",\")\n", to: "", test: "TestVersion"},
+		{from: "words[i] = w[1:]", to: "words[i] = w", test: "TestVersion"},
+		{from: "if strings.HasPrefix(version, \"Open MPI\") {", to: "if strings.HasPrefix(version, \"OpenMPI\") {", test: "TestFind"},
+	}},
+	{"internal/mpi/launch.go", []way{
+		{from: "rank < 0 || rank >= size {", to: "rank < 0 {", test: "TestLaunch"},
+		{from: "case l.wrong != nil && size > 1:", to: "case l.wrong != nil:", test: "TestLaunch"},
+		{from: "\t\t\tcontinue // one process, which needs no MPI\n", to: "", test: "TestLaunch"},
+		{from: "getenv(\"SLURM_STEP_ID\") != \"\" && l.family == OfMPICH:", to: "false:", test: "TestLaunch"},
+	}},
+	{"internal/mpi/search.go", []way{
+		{from: "if name.family != OfAny && l.Family != OfAny && name.family != l.Family {", to: "if false {", test: "TestFind"},
+		{from: "l.Family != OfAny && family != l.Family {\n\t\tf.Failed", to: "l.Family != OfAny && family == l.Family {\n\t\tf.Failed", test: "TestFind"},
+		{from: "\t\te.shut(lib)\n", to: "", test: "TestFind"},
+		{from: "if l.By != \"\" {", to: "if true {", test: "TestFind"},
+		{from: "if isLauncher(program) {", to: "if false {", test: "TestFind"},
+		{from: "\t\tf.try(&e, l, file)\n\t\treturn f\n", to: "\t\tf.try(&e, l, file)\n", test: "TestFind"},
+		{from: "strings.LastIndexByte(string(stat), ')')", to: "strings.IndexByte(string(stat), ')')", test: "TestParents"},
+	}},
+	{"internal/mpi/comm.go", []way{
+		{from: "first, last := max(begin, from), min(begin+n, to)", to: "first, last := begin, min(begin+n, to)", test: "TestWindow"},
+		{from: "int32(first-from))", to: "int32(first))", test: "TestWindow"},
+		{from: "addressOf(data[at:to]),", to: "addressOf(data),", test: "TestMPIConforms", in: "internal/ranks"},
+		{from: "n := min(len(rest), c.w.largest)", to: "n := min(len(rest), c.w.largest+c.w.rank)", test: "TestMPIConforms", in: "internal/ranks"},
+		{from: "\t\tcopy(part(recv, recvCounts, me), part(send, sendCounts, me)) // while the others travel\n", to: "", test: "TestMPIConforms", in: "internal/ranks"},
+		{from: "if len(counts) != size || sum != len(data) {", to: "if len(counts) != size {", test: "TestMPIConforms", in: "internal/ranks"},
+		{from: "err = fmt.Errorf(\"%s of %s: %w\", name, c.name, err)", to: "_ = name", test: "TestMPIConforms", in: "internal/ranks"},
+	}},
+	{"internal/mpi/engine.go", []way{
+		{from: "if err == nil && len(f.open) > 0 {", to: "if err == nil && len(f.open) > 1 {", test: "TestMPIConforms", in: "internal/ranks"},
+		{from: "if e.lib.int(0) == 0 {", to: "if e.lib.int(0) != 0 {", test: "TestMPIConforms", in: "internal/ranks"},
+	}},
+	{"internal/mpi/world.go", []way{
+		{from: "if w.size != l.Size || w.rank != l.Rank {", to: "if false {", test: "TestMPIEnds", in: "internal/ranks"},
+		{from: "if !w.engine.isEnded() {\n\t\tw.Abort(code)\n\t}\n", to: "", same: "the launchers that were tried end the other ranks too when one ends with a code that is not 0"},
+		{from: "if len(firsts[out[i]]) > 1 {", to: "if false {", test: "TestHostNames"},
+	}},
+	{"internal/ranks/mpi.go", []way{
+		{from: "w.Rank(), w.Hosts()[w.Rank()], reason)", to: "w.Rank(), w.Hosts()[w.Rank()], \"\")", test: "TestMPIEnds"},
+	}},
+	{"internal/ranks/rates.go", []way{
+		{from: "took = max(took, math.Float64frombits(binary.LittleEndian.Uint64(v)))", to: "_ = v", test: "TestMeasure"},
+		{from: "values[r], all = all[:n:n], all[n:]", to: "values[r] = all[:n:n]", test: "TestLocalConforms"},
+	}},
+	{"internal/ranks/local/local.go", []way{
+		{from: "e.end(at, w.aborted)", to: "e.end(at, nil)", test: "TestLocalAbort", in: "internal/ranks"},
+		{from: "if r.calls[w.rank] != nil {", to: "if false {", test: "TestLocalTellsMisuse", in: "internal/ranks"},
+	}},
+	{"internal/ranks/local/exchange.go", []way{
+		{from: "case one.name != first.name:", to: "case false:", test: "TestLocalTellsMisuse", in: "internal/ranks"},
+		{from: "!slices.Equal(one.recvCounts, first.recvCounts):", to: "!slices.Equal(one.recvCounts, one.recvCounts):", test: "TestLocalTellsMisuse", in: "internal/ranks"},
+		{from: "n != want {", to: "n > want+1 {", test: "TestLocalTellsMisuse", in: "internal/ranks"},
+		{from: "part(other.send, other.sendCounts, to))", to: "part(other.send, other.sendCounts, from))", test: "TestLocalConforms", in: "internal/ranks"},
+		{from: "side.used && (len(side.counts) != size || sum != len(side.data))", to: "side.used && len(side.counts) != size", test: "TestLocalConforms", in: "internal/ranks"},
+	}},
+	{"internal/checkup/ranks.go", []way{
+		{from: "if len(on[h]) > 1 {", to: "if len(on[h]) > 2 {", test: "TestRanks"},
+		{from: "if r.Cores == 1 && r.Online > 1 {", to: "if r.Cores == 1 {", test: "TestRanks"},
+		{from: "for _, r := range all[1:] {", to: "for _, r := range all {", test: "TestRanks"},
+		{from: "1e6*r.Latency", to: "1e3*r.Latency", test: "TestRanks"},
+	}},
+	{"cmd/mt/ranks.go", []way{
+		{from: "case err != nil && l.Rank > 0:\n\t\treturn l, otherRank{exitDone}\n", to: "", test: "TestRanksAreRefused"},
+		{from: "case l.Rank > 0:\n\t\treturn otherRank{exitDone}\n", to: "", test: "TestRanksAreRefused"},
+		{from: "if w.Rank() == 0 {", to: "if true {", test: "TestDoctorOfRanks"},
+		{from: "return otherRank{exitFailed}", to: "return otherRank{exitDone}", same: "mpirun returns the code of the rank that has failed"},
+	}},
+	{"cmd/mt/train.go", []way{
+		{from: "return alone(\"train\", \"ranks", to: "return nil; return alone(\"train\", \"ranks", test: "TestRanksAreRefused"},
+	}},
+	{"cmd/mt/main.go", []way{
+		{from: "mpi.Exit(code)", to: "os.Exit(code)", same: "no rank of mt doctor leaves without MPI's knowledge unless something fails"},
+	}},
+}

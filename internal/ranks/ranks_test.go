@@ -1,0 +1,271 @@
+package ranks_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mt/internal/mpi"
+	"mt/internal/mpirun"
+	"mt/internal/ranks"
+	"mt/internal/ranks/local"
+)
+
+// asRank is the variable that makes this program a rank: it says what to do as one.
+const asRank = "MT_TEST_RANK"
+
+func TestMain(m *testing.M) {
+	what := os.Getenv(asRank)
+	if what == "" {
+		os.Exit(m.Run())
+	}
+	code, err := beRank(what)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	mpi.Exit(code)
+}
+
+// beRank is what this program does as a rank.
+func beRank(what string) (code int, err error) {
+	l, err := mpi.LaunchOf(os.Getenv)
+	if err != nil {
+		return 1, err
+	}
+	// What a rank says goes to a file of its own: a launcher may lose what was said last.
+	if os.Stderr, err = os.Create(filepath.Join(os.Getenv("MT_TEST_SAYS"), strconv.Itoa(l.Rank))); err != nil {
+		return 1, err
+	}
+	if what == "misfit" {
+		l.Size++
+	}
+	// Messages of 5 bytes are cut into pieces, and so is what is gathered; those of the
+	// usual size are not.
+	largest, _ := strconv.Atoi(os.Getenv("MT_TEST_LARGEST"))
+	w, err := ranks.Start(mpi.Find(mpi.ThisMachine(), l), l, mpi.Options{Largest: largest})
+	if err != nil {
+		return 1, err
+	}
+	switch what {
+	case "conform":
+		if err := conform(w, 7); err != nil {
+			return 1, err
+		}
+		fmt.Printf("rank %d of %d conforms\n", w.Rank(), w.Size())
+	case "leave": // with a code of its own, agreed with the others
+		return 3, w.Close()
+	case "abort", "exit":
+		c, err := w.NewComm("end")
+		if err != nil {
+			return 1, err
+		}
+		if err := ranks.Barrier(c); err != nil || w.Rank() == 0 {
+			_, err = ranks.Gather(c, []byte{1}) // which rank 1 never joins
+			return 1, errors.Join(err, errors.New("the wait has ended"))
+		}
+		if what == "exit" {
+			return 5, nil
+		}
+		w.Abort("the disk is full")
+	}
+	return 0, nil
+}
+
+// as runs this program as n ranks. said is what each wrote to its standard error.
+func as(t *testing.T, n int, what string, env ...string) (r mpirun.Result, said []string) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	r = mpirun.Run(t, n, append(env, asRank+"="+what, "MT_TEST_SAYS="+dir), program)
+	for rank := range n {
+		text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(rank)))
+		if err != nil {
+			t.Errorf("%v\n%s%s", err, r.Stdout, r.Stderr)
+		}
+		said = append(said, string(text))
+	}
+	return r, said
+}
+
+// TestMPIConforms: ranks that are processes do what World promises, also where
+// messages are cut.
+func TestMPIConforms(t *testing.T) {
+	for n, largest := range map[int]string{2: "5000", 3: "113"} {
+		t.Run(fmt.Sprint(n, " ranks"), func(t *testing.T) {
+			r, said := as(t, n, "conform", "MT_TEST_LARGEST="+largest)
+			for rank := range n {
+				if want := fmt.Sprintf("rank %d of %d conforms\n", rank, n); !strings.Contains(r.Stdout, want) {
+					t.Errorf("output lacks %q", want)
+				}
+			}
+			if t.Failed() || r.Code != 0 {
+				t.Errorf("exit code %d, the ranks said %q\n%s%s", r.Code, said, r.Stdout, r.Stderr)
+			}
+		})
+	}
+}
+
+// TestMPIEnds: one rank can end all, each way of leaving has its exit code, and a
+// library that does not go with the launcher is told.
+func TestMPIEnds(t *testing.T) {
+	for what, tt := range map[string]struct {
+		code int // 0: any but 0
+		says string
+	}{
+		"abort":  {0, ": the disk is full\n"},
+		"exit":   {0, ""},
+		"leave":  {3, ""},
+		"misfit": {0, "is rank 1 of 2: it does not go with what started it"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r, said := as(t, 2, what)
+			if r.Code == 0 || tt.code != 0 && r.Code != tt.code || !strings.Contains(said[1], tt.says) ||
+				what != "misfit" && said[0] != "" {
+				t.Errorf("exit code %d, the ranks said %q\n%s%s", r.Code, said, r.Stdout, r.Stderr)
+			}
+		})
+	}
+}
+
+// together runs f on each of n ranks in this process.
+func together(t *testing.T, n int, o local.Options, f func(ranks.World) error) {
+	t.Helper()
+	done := make(chan error, n)
+	for _, w := range local.Worlds(n, o) {
+		go func() { done <- f(w) }()
+	}
+	for range n {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLocalConforms: so do ranks in one process, in whatever order they are told.
+func TestLocalConforms(t *testing.T) {
+	for n := 2; n <= 5; n++ {
+		for seed := range uint64(20) {
+			together(t, n, local.Options{Seed: seed, Delay: time.Duration(seed%2) * 100 * time.Microsecond}, func(w ranks.World) error {
+				if err := conform(w, seed); err != nil {
+					return fmt.Errorf("%d ranks, seed %d: %w", n, seed, err)
+				}
+				return w.Close()
+			})
+		}
+	}
+}
+
+// TestLocalAbort: the ranks that wait, and those that come later, are told who ended
+// the run and why.
+func TestLocalAbort(t *testing.T) {
+	const want = "rank 2 ended the run: the disk is full"
+	var waiting sync.WaitGroup
+	waiting.Add(2)
+	together(t, 3, local.Options{}, func(w ranks.World) error {
+		c, err := w.NewComm("end")
+		if err == nil {
+			err = ranks.Barrier(c)
+		}
+		if err != nil {
+			return err
+		}
+		early := make(chan error, 1)
+		if w.Rank() == 2 {
+			waiting.Wait()
+			w.Abort("the disk is full")
+			w.Abort("something that comes of it")
+			early <- errors.New(want)
+		} else {
+			c.AllGather([]byte{1}, func(_ [][]byte, err error) { early <- err })
+			waiting.Done()
+		}
+		for _, begin := range []func() error{
+			func() error { return <-early },
+			func() error { _, err := ranks.Gather(c, []byte{1}); return err },
+			func() error {
+				if w.Rank() == 0 { // the others do not wait for it
+					return errors.New(want)
+				}
+				_, err := w.NewComm("more")
+				return err
+			},
+			w.Close,
+		} {
+			if err := begin(); err == nil || !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("rank %d: %v, want %s", w.Rank(), err, want)
+			}
+		}
+		return nil
+	})
+}
+
+// TestLocalTellsMisuse: ranks that do not begin the same are told what differs, and a
+// rank that leaves too early too.
+func TestLocalTellsMisuse(t *testing.T) {
+	for want, begin := range map[string]func(w ranks.World, c ranks.Comm, done func(error)){
+		"rank 0 began AllGatherV and rank 1 AllToAllV": func(w ranks.World, c ranks.Comm, done func(error)) {
+			if w.Rank() == 0 {
+				c.AllGatherV(nil, []int{0, 0}, done)
+				return
+			}
+			c.AllToAllV(nil, []int{0, 0}, nil, []int{0, 0}, done)
+		},
+		"counts are [1 0] on rank 0 and [0 1] on rank 1": func(w ranks.World, c ranks.Comm, done func(error)) {
+			c.AllGatherV(make([]byte, 1), []int{1 - w.Rank(), w.Rank()}, done)
+		},
+		"rank 1 sends 1 bytes to rank 0, which expects 0": func(w ranks.World, c ranks.Comm, done func(error)) {
+			c.AllToAllV(make([]byte, w.Rank()), []int{w.Rank(), 0}, nil, []int{0, 0}, done)
+		},
+	} {
+		together(t, 2, local.Options{}, func(w ranks.World) error {
+			c, err := w.NewComm("misuse")
+			if err != nil {
+				return err
+			}
+			err = ranks.Wait(func(done func(error)) { begin(w, c, done) })
+			if err == nil || !strings.Contains(err.Error(), want) {
+				return fmt.Errorf("rank %d: %v, want %s", w.Rank(), err, want)
+			}
+			return w.Close()
+		})
+	}
+	first := local.Worlds(2, local.Options{})
+	made := make(chan ranks.Comm)
+	for _, w := range first {
+		go func() { c, _ := w.NewComm("early"); made <- c }()
+	}
+	c := <-made
+	<-made
+	c.AllGather(nil, func([][]byte, error) {})
+	if a, b := first[0].Close(), first[1].Close(); (a == nil) == (b == nil) {
+		t.Errorf("one rank has an operation under way and the other has not: closing says %v and %v", a, b)
+	}
+}
+
+// TestMeasure: all ranks get the same rates, whatever each has seen.
+func TestMeasure(t *testing.T) {
+	const n = 3
+	got := make([]ranks.Rates, n)
+	together(t, n, local.Options{Delay: 50 * time.Microsecond}, func(w ranks.World) error {
+		c, err := w.NewComm("rates")
+		if err == nil {
+			got[w.Rank()], err = ranks.Measure(w, c, 1000)
+		}
+		return errors.Join(err, w.Close())
+	})
+	for rank, r := range got {
+		if r != got[0] || r.AllToAll <= 0 || r.AllGather <= 0 || r.Latency <= 0 {
+			t.Errorf("rank %d: %+v, and rank 0: %+v", rank, r, got[0])
+		}
+	}
+}

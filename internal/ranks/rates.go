@@ -1,0 +1,111 @@
+package ranks
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Rates are what exchanges between ranks reach, the best of a few tries.
+type Rates struct {
+	// AllToAll is how many bytes a second leave each rank, and as many come to it, while
+	// each sends a part of its memory to each other.
+	AllToAll float64 `json:"all_to_all_bytes_per_s"`
+	// AllGather is how many bytes a second come to each rank while all get what each has.
+	AllGather float64 `json:"all_gather_bytes_per_s"`
+	// Latency is how long it takes until each rank has a few bytes of every other, in seconds.
+	Latency float64 `json:"small_all_gather_s"`
+}
+
+// How often is measured: large exchanges, and small ones in a row.
+const (
+	largeTries = 3
+	smallTries = 50
+)
+
+// Measure exchanges the bytes through a communicator on which nothing is under way. All
+// ranks call it at once, and get the same.
+func Measure(w World, c Comm, bytes int) (Rates, error) {
+	n := w.Size()
+	part := max(bytes/n, 1)
+	counts := make([]int, n)
+	for i := range counts {
+		counts[i] = part
+	}
+	send, recv := make([]byte, n*part), make([]byte, n*part)
+	moved := float64((n - 1) * part)
+	toAll, err := slowest(c, largeTries, func() error {
+		return Wait(func(done func(error)) { c.AllToAllV(send, counts, recv, counts, done) })
+	})
+	if err != nil {
+		return Rates{}, err
+	}
+	gather, err := slowest(c, largeTries, func() error {
+		return Wait(func(done func(error)) { c.AllGatherV(recv, counts, done) })
+	})
+	if err != nil {
+		return Rates{}, err
+	}
+	small, err := slowest(c, 1, func() error {
+		for range smallTries {
+			if err := Barrier(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return Rates{AllToAll: moved / toAll, AllGather: moved / gather, Latency: small / smallTries}, err
+}
+
+// slowest is how many seconds f takes on the rank on which it takes longest, in the
+// best of some tries. The first, in which connections are made, is not one of them.
+func slowest(c Comm, tries int, f func() error) (float64, error) {
+	best := math.Inf(1)
+	for i := range tries + 1 {
+		if err := Barrier(c); err != nil {
+			return 0, err
+		}
+		began := time.Now()
+		if err := f(); err != nil {
+			return 0, err
+		}
+		took := time.Since(began).Seconds()
+		all, err := Gather(c, binary.LittleEndian.AppendUint64(nil, math.Float64bits(took)))
+		if err != nil {
+			return 0, fmt.Errorf("telling times: %w", err)
+		}
+		for _, v := range all {
+			took = max(took, math.Float64frombits(binary.LittleEndian.Uint64(v)))
+		}
+		if i > 0 {
+			best = min(best, max(took, 1e-9))
+		}
+	}
+	return best, nil
+}
+
+// GatherAll is Gather for values whose lengths differ.
+func GatherAll(w World, c Comm, value []byte) ([][]byte, error) {
+	lengths, err := Gather(c, binary.LittleEndian.AppendUint64(nil, uint64(len(value))))
+	if err != nil {
+		return nil, err
+	}
+	counts, all := make([]int, w.Size()), []byte(nil)
+	for r, v := range lengths {
+		counts[r] = int(binary.LittleEndian.Uint64(v))
+		if r == w.Rank() {
+			all = append(all, value...)
+		} else {
+			all = append(all, make([]byte, counts[r])...)
+		}
+	}
+	if err := Wait(func(done func(error)) { c.AllGatherV(all, counts, done) }); err != nil {
+		return nil, err
+	}
+	values := make([][]byte, w.Size())
+	for r, n := range counts {
+		values[r], all = all[:n:n], all[n:]
+	}
+	return values, nil
+}
