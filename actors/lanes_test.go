@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math/rand"
 	"testing"
+	"time"
 
 	"mt/cudart/emu"
 	"mt/device"
+	"mt/device/cpu"
 	"mt/device/wrap/fault"
 	"mt/internal/accounts"
 	"mt/plan"
@@ -81,6 +83,29 @@ func TestLanesEqualTheSynchronousStep(t *testing.T) {
 	}
 	if across == 0 {
 		t.Error("nothing went from device to device")
+	}
+}
+
+// TestReaderThatIsLate: what is passed on does not overwrite what the lane that takes it has still to
+// read, though its slot was returned when the reader was enqueued, as those of evaluations are.
+func TestReaderThatIsLate(t *testing.T) {
+	tr := base()
+	tr.order, tr.micro, tr.steps, tr.evalSteps, tr.depths.ActivationSlots = schedule.Lanes, 1, 1, 1, 10
+	want := mustRun(t, tr)
+	tr.lane = []int{0, 1, 0, 1, 0}
+	opened := 0
+	tr.open = func() (device.Device, error) {
+		opened++
+		late := time.Duration(opened) // the second device computes later after it was told to
+		return cpu.New(cpu.Options{Threads: 1, Unified: true, Delay: func(stream string, _ int64) time.Duration {
+			if stream == "compute" {
+				return late * late * 50 * time.Microsecond
+			}
+			return 0
+		}})
+	}
+	if got := mustRun(t, tr); got.digest() != want.digest() || fmt.Sprint(got.evals) != fmt.Sprint(want.evals) || got.peer == 0 {
+		t.Errorf("steps %v and evaluations %v, one lane gives %v and %v; %d bytes went from device to device", got.steps, got.evals, want.steps, want.evals, got.peer)
 	}
 }
 

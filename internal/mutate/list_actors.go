@@ -112,10 +112,10 @@ var ofActors = []broken{
 		{from: "c.reachedBy[from]", to: "true", test: "TestRandomInterleavings"},
 		{from: "if m.Direct {", to: "if false {", test: "TestRandomInterleavings"},
 		{from: "if r.o.ThroughHost {", to: "if false {", test: "TestLanesEqualTheSynchronousStep"},
-		{from: "out[i] = other.reaches[r.index]", to: "out[i] = r.reaches[i] && false", test: "TestLanesEqualTheSynchronousStep"},
+		{from: "out[i] = other.reaches[r.index]", to: "out[i] = other.reaches[r.index] && false", test: "TestLanesEqualTheSynchronousStep"},
 		{from: "s.Wait(slot.ready)\n\ts.CopyD2H", to: "s.CopyD2H", test: "TestLanesEqualTheSynchronousStep"},
 		{from: "s.Wait(slot.ready)\n\ts.Wait(into.idle)", to: "s.Wait(into.idle)", test: "TestLanesOnGPUs"},
-		{from: "\ts.Wait(into.idle)\n", to: "", test: "TestLanesOnGPUs"},
+		{from: "\ts.Wait(into.idle)\n", to: "", test: "TestReaderThatIsLate"},
 	}},
 	{"schedule/residency.go", []way{
 		{from: "if n > far || n == far && o < victim {", to: "if n < far || far < 0 {", test: "TestResidencyIsOptimal"},
