@@ -57,19 +57,22 @@ func TestDevicesThatDiffer(t *testing.T) {
 	want.mustTrain(t)
 	got := want.in(t)
 	var tables []string
-	for i, keys := range []string{"devices: 2\ndevice_rates: rtx-3090,b200\n", "devices: 2\n", "devices: 3\n", "devices: 2\n"} {
-		out, err := got.with(keys).interrupted(t, func(cancel func()) hooks { return stopsAfter(2*i+1, cancel) })
-		if !errors.Is(err, ErrInterrupted) {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	saw := func(out string) {
 		_, table, _ := strings.Cut(out, " devices; on device 0 layers")
 		table, _, _ = strings.Cut(table, "\n")
 		tables = append(tables, table)
 	}
+	for i, keys := range []string{"devices: 2\ndevice_rates: rtx-3090,b200\n", "devices: 2\n", "devices: 3\n"} {
+		out, err := got.with(keys).interrupted(t, func(cancel func()) hooks { return stopsAfter(2*i+1, cancel) })
+		if !errors.Is(err, ErrInterrupted) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		saw(out)
+	}
+	saw(got.with("devices: 2\n").mustTrain(t))
 	if tables[0] == "" || tables[0] != tables[1] || tables[1] == tables[3] || !strings.Contains(tables[2], "on device 2") {
 		t.Errorf("the tables of layers are %q: the first is made by the rates, the second kept, and those after it are of devices that are alike", tables)
 	}
-	got.mustTrain(t)
 	sameRun(t, got, want)
 }
 
