@@ -160,7 +160,9 @@ func (r *lane) auxLoss(p *Pass, load float64) float64 {
 func (r *lane) loadCounts(counts []int32) {
 	x := &r.experts
 	for e, n := range counts {
-		binary.LittleEndian.PutUint32(x.counts[4*e:], uint32(n))
+		if r.o.predicted == nil { // else there is no memory to write to
+			binary.LittleEndian.PutUint32(x.counts[4*e:], uint32(n))
+		}
 	}
 	r.compute.CopyH2D(x.state.Counts.Mem(), x.counts)
 }

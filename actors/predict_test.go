@@ -89,9 +89,16 @@ func TestPredictionOfExperts(t *testing.T) {
 	for _, onDemand := range []bool{false, true} {
 		tr := base()
 		tr.copyTiles, tr.experts, tr.chosen, tr.onDemand, tr.aux = true, 4, 2, onDemand, true
-		steps := tr.predict(t, machine())
-		if s := steps[1]; s.Experts == 0 || s.ExpertBytes == 0 || s.Elapsed <= 0 {
-			t.Errorf("on demand %t: %+v", onDemand, s)
+		for _, lanes := range []int{1, 2} {
+			for l := range tr.config().Layouts(false) {
+				if lanes > 1 {
+					tr.order, tr.lane = schedule.Lanes, append(tr.lane, l%lanes)
+				}
+			}
+			steps := tr.predict(t, machine())
+			if s := steps[1]; s.Experts == 0 || s.ExpertBytes == 0 || s.Elapsed <= 0 {
+				t.Errorf("on demand %t, %d lanes: %+v", onDemand, lanes, s)
+			}
 		}
 	}
 }
@@ -165,7 +172,9 @@ func TestPredictedTimeline(t *testing.T) {
 		tr.timeline = timeline.New(timeline.Options{KeepStep: true})
 		run(tr)
 		for _, track := range tr.timeline.Last().Tracks {
-			names = append(names, track.Name)
+			if n := strings.TrimPrefix(track.Name, "batch "); tr.lane == nil || n == track.Name || strings.HasPrefix(n, "slot") { // how many batches there are at a time, lanes decide
+				names = append(names, track.Name)
+			}
 			if track.Name == "compute" {
 				for _, s := range track.Spans {
 					if s.Cause == "" {
@@ -176,10 +185,28 @@ func TestPredictedTimeline(t *testing.T) {
 		}
 		return names, spans
 	}
-	real, launches := tracks(func(tr trial) { mustRun(t, tr) })
-	predicted, same := tracks(func(tr trial) { tr.predict(t, machine()) })
-	if strings.Join(real, " ") != strings.Join(predicted, " ") || launches != same {
-		t.Errorf("tracks %v with %d launches, predicted %v with %d", real, launches, predicted, same)
+	for _, lane := range [][]int{nil, {0, 1, 0, 1, 0}} {
+		if tr.lane = lane; lane != nil {
+			tr.order, tr.micro = schedule.Lanes, 8
+		}
+		real, launches := tracks(func(tr trial) { mustRun(t, tr) })
+		m := machine()
+		m.Link.Peer = 1e4
+		predicted, same := tracks(func(tr trial) { tr.predict(t, m) })
+		if strings.Join(real, " ") != strings.Join(predicted, " ") || launches != same && lane == nil { // of several lanes, steps end apart
+			t.Errorf("lanes %v: tracks %v with %d launches, predicted %v with %d", lane, real, launches, predicted, same)
+		}
+	}
+}
+
+// TestCausesHaveWords: every cause of a stall has a name, and words for people, of its own.
+func TestCausesHaveWords(t *testing.T) {
+	seen := map[string]bool{}
+	for c := range NumCauses {
+		if seen[c.String()] || seen[c.words()] {
+			t.Errorf("cause %d is called %q and %q, as another one is", c, c, c.words())
+		}
+		seen[c.String()], seen[c.words()] = true, true
 	}
 }
 

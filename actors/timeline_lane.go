@@ -341,7 +341,7 @@ func (l *laneTracer) setClocks() {
 
 // words is what the compute stream waited for, for people.
 func (c Cause) words() string {
-	return [...]string{"", "weights", "an update", "an activation", "a gradient buffer", "data", "a checkpoint", "the routing"}[c]
+	return [...]string{"", "weights", "an update", "an activation", "a gradient buffer", "data", "a checkpoint", "the routing", "another device"}[c]
 }
 
 // part is what a visit's layer is called, with the part of it that is visited.

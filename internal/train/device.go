@@ -122,7 +122,7 @@ func (j *job) planOnPaper(why string) {
 
 // keep makes devs the devices of the job, and plans with the memory that each of them has.
 func (j *job) keep(devs []device.Device) {
-	j.dev, j.devs, j.lanes = devs[0], devs, len(devs)
+	j.dev, j.devs, j.lanes, j.told = devs[0], devs, len(devs), make([]int, len(devs))
 	j.closers = append(j.closers, func() { j.closing = machine.CloseAll(devs) })
 	for i, dev := range devs {
 		use := dev.Usage()
@@ -162,18 +162,18 @@ func (j *job) openDevice() (device.Device, *parallel.Pool, error) {
 	return j.dev, pool, nil
 }
 
-// deviceNotes returns the notes of the device that were not shown yet; from then on
+// deviceNotes returns the notes of the devices that were not shown yet; from then on
 // they count as shown.
 func (j *job) deviceNotes() []string {
-	var all []string
-	for _, dev := range j.devs {
+	var fresh []string
+	for i, dev := range j.devs {
 		if d, ok := dev.(interface{ Notes() []string }); ok {
-			all = append(all, d.Notes()...)
+			notes := d.Notes()
+			fresh = append(fresh, notes[min(j.told[i], len(notes)):]...)
+			j.told[i] = len(notes)
 		}
 	}
-	notes := all[min(j.told, len(all)):]
-	j.told += len(notes)
-	return notes
+	return fresh
 }
 
 // rateSize is the largest number of rows and columns of the matrices that the matrix

@@ -166,12 +166,17 @@ func (s smallest) String() string {
 // smallestFor finds what q needs at least.
 func smallestFor(q plan.Request) (smallest, error) {
 	var s smallest
-	var err error
-	if s.Host, err = least(q, func(q *plan.Request, bytes int64) { q.HostMemory = bytes }); err != nil || q.Unified {
+	roomy := q
+	roomy.HostMemory = 1 << 60
+	_, err := plan.Resolve(roomy)
+	if lack := (*plan.NotFitting)(nil); errors.As(err, &lack) && lack.Where == "device" { // whatever the host has
+		q.DeviceMemory, q.LaneMemory = 1<<60, nil
+	}
+	if s.Host, err = least(q, "host", func(q *plan.Request, bytes int64) { q.HostMemory = bytes }); err != nil || q.Unified {
 		return s, err
 	}
 	q.HostMemory, q.LaneMemory = 1<<60, nil
-	if s.Device, err = least(q, func(q *plan.Request, bytes int64) { q.DeviceMemory = bytes }); err != nil {
+	if s.Device, err = least(q, "device", func(q *plan.Request, bytes int64) { q.DeviceMemory = bytes }); err != nil {
 		return s, err
 	}
 	var has float64
@@ -187,9 +192,9 @@ func smallestFor(q plan.Request) (smallest, error) {
 	return s, nil
 }
 
-// least is the smallest budget with which q can be resolved: what the error of a plan without
-// any says that it needs.
-func least(q plan.Request, set func(*plan.Request, int64)) (int64, error) {
+// least is the smallest budget on that side, "host" or "device", with which q can be resolved:
+// what the error of a plan without any says that it needs. The other side must have enough.
+func least(q plan.Request, where string, set func(*plan.Request, int64)) (int64, error) {
 	for budget := int64(1); ; {
 		set(&q, budget)
 		_, err := plan.Resolve(q)
@@ -197,7 +202,7 @@ func least(q plan.Request, set func(*plan.Request, int64)) (int64, error) {
 		switch {
 		case err == nil:
 			return budget, nil
-		case !errors.As(err, &lack):
+		case !errors.As(err, &lack) || lack.Where != where:
 			return 0, err
 		}
 		budget = max(lack.Need, budget+budget/1000)

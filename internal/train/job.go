@@ -61,7 +61,7 @@ type job struct {
 	notes    []string          // for the user, once
 	late     lateNotes         // notes that come up while the run is under way
 	unusable map[string]string // checkpoints that cannot be gone on from, with the reason
-	told     int               // how many of the device's notes were shown
+	told     []int             // by device: how many of its notes were shown
 	closing  error             // the error of closing the device
 	beside   map[string][]byte // what companions has read
 	hooks    hooks

@@ -57,12 +57,20 @@ func printPlan(c *config.Config, o Options, open func(o Options) (*job, resume, 
 	if err != nil {
 		return err
 	}
-	return j.show(from, o.Stdout, o.JSON, f)
+	if err := j.show(from, o.Stdout, o.JSON, f); err != nil {
+		return err
+	}
+	showAll(o.Stderr, j.deviceNotes()) // devices are asked then whether they copy to each other
+	return nil
 }
 
 // showNotes prints what the user should know, once.
 func (j *job) showNotes(w io.Writer) {
-	for _, s := range slices.Concat(j.c.Warnings, j.notes, j.deviceNotes()) {
+	showAll(w, slices.Concat(j.c.Warnings, j.notes, j.deviceNotes()))
+}
+
+func showAll(w io.Writer, notes []string) {
+	for _, s := range notes {
 		fmt.Fprintln(w, "note:", s)
 	}
 }

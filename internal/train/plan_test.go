@@ -188,3 +188,28 @@ func TestPlannedAndNotTrained(t *testing.T) {
 		t.Errorf("a synthetic run: %v", err)
 	}
 }
+
+// The smallest machine is found on which a run fits that lacks memory on the device, whatever the
+// host has, as well as one that lacks it on the host.
+func TestSmallestMachine(t *testing.T) {
+	c, err := model.FromInline(map[string]any{"model_type": "llama", "hidden_size": int64(64), "intermediate_size": int64(128), "num_hidden_layers": int64(2), "num_attention_heads": int64(2),
+		"num_key_value_heads": int64(2), "vocab_size": int64(64), "max_position_embeddings": int64(32), "tie_word_embeddings": false}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := SyntheticOptions{Model: c, Rows: 2, SeqLen: 32, Recompute: "auto"}.request()
+	var found []smallest
+	for _, room := range [][2]int64{{1 << 40, 1 << 40}, {1 << 40, 1}, {1, 1 << 40}, {1, 1}} {
+		q.DeviceMemory, q.HostMemory = room[0], room[1]
+		s, err := smallestFor(q)
+		if err != nil {
+			t.Fatalf("with %d and %d bytes: %v", room[0], room[1], err)
+		}
+		found = append(found, s)
+	}
+	for _, s := range found {
+		if s.Device != found[0].Device || s.Host < 1<<20 || s.Device < 1<<16 {
+			t.Errorf("the smallest machines are %+v", found)
+		}
+	}
+}
