@@ -172,7 +172,7 @@ func TestPredictedTimeline(t *testing.T) {
 		tr.timeline = timeline.New(timeline.Options{KeepStep: true})
 		run(tr)
 		for _, track := range tr.timeline.Last().Tracks {
-			if n := strings.TrimPrefix(track.Name, "batch "); tr.lane == nil || n == track.Name || strings.HasPrefix(n, "slot") { // how many batches there are at a time, lanes decide
+			if n, isBatch := strings.CutPrefix(track.Name, "batch "); !isBatch || strings.HasPrefix(n, "slot") { // how many batches there are at a time depends on the clock
 				names = append(names, track.Name)
 			}
 			if track.Name == "compute" {
