@@ -66,7 +66,10 @@ func Start(f Found, l Launch, o Options) (*World, error) {
 // init runs on the owner of MPI.
 func (w *World) init() error {
 	e, k := w.engine, &w.engine.lib.constants
-	if err := e.call(&e.lib.initThread, 0, 0, k.serialized, e.lib.out(0)); err != nil {
+	restore := keepSignals()
+	err := e.call(&e.lib.initThread, 0, 0, k.serialized, e.lib.out(0))
+	restore()
+	if err != nil {
 		return err
 	}
 	if got := e.lib.int(0); got < int(k.funneled) {
