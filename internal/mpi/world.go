@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -211,11 +212,15 @@ func (w *World) Abort(code int) {
 // Exit ends this process. Where MPI was started, leaving without its knowledge would
 // let the launcher, and the other ranks, wait or complain: so with code 0 MPI is
 // finalized if it was not before, and with another code all ranks are ended unless it
-// was.
+// was. Where MPI was not started, a code other than 0 ends all ranks as well: the others
+// may wait in Start for this one.
 func Exit(code int) {
 	started.Lock() // it stays locked: the process ends
 	w := started.world
 	if w == nil {
+		if l, err := LaunchOf(os.Getenv); err == nil && code != 0 {
+			tellLauncher(l, code)
+		}
 		os.Exit(code)
 	}
 	if code == 0 && !w.engine.isEnded() {
@@ -230,4 +235,21 @@ func Exit(code int) {
 	// What C runs at its exit must run: MPICH 5 takes its leave of mpirun there, which
 	// kills all ranks when one is gone without.
 	w.engine.lib.exit.status(uintptr(code))
+}
+
+// tellLauncher lets MPICH's mpirun, which waits for ever for a rank that ended before MPI
+// was started, end all ranks: it writes what MPI_Abort writes to it. Other launchers see it
+// by themselves. The number that the variable has may be another file's here, where
+// something between the launcher and this program has closed its own.
+func tellLauncher(l Launch, code int) {
+	fd, err := strconv.Atoi(os.Getenv("PMI_FD"))
+	if err != nil || l.Size == 1 || l.Family != OfMPICH {
+		return
+	}
+	launcher := os.NewFile(uintptr(fd), "PMI_FD")
+	if info, err := launcher.Stat(); err != nil || info.Mode()&os.ModeSocket == 0 {
+		return
+	}
+	time.Sleep(abortAfter)
+	_, _ = fmt.Fprintf(launcher, "cmd=abort exitcode=%d\n", code) // it may be gone
 }

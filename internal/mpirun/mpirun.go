@@ -25,9 +25,15 @@ type Result struct {
 // where the program hangs.
 func Run(t *testing.T, n int, env []string, program string, args ...string) Result {
 	t.Helper()
-	launcher, err := exec.LookPath("mpirun")
+	return RunBy(t, "mpirun", n, env, program, args...)
+}
+
+// RunBy is Run with a launcher of another name, such as mpirun.mpich.
+func RunBy(t *testing.T, launcher string, n int, env []string, program string, args ...string) Result {
+	t.Helper()
+	launcher, err := exec.LookPath(launcher)
 	if err != nil {
-		t.Skip("no mpirun: apt install mpich, or pip install mpich")
+		t.Skipf("%v: apt install mpich, or pip install mpich", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), hung)
 	defer cancel()
@@ -40,7 +46,7 @@ func Run(t *testing.T, n int, env []string, program string, args ...string) Resu
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		t.Fatalf("mpirun -n %d %s %v has hung\n%s%s", n, program, args, &stdout, &stderr)
+		t.Fatalf("%s -n %d %s %v has hung\n%s%s", launcher, n, program, args, &stdout, &stderr)
 	case err != nil && !errors.As(err, &exit):
 		t.Fatalf("%s: %v", launcher, err)
 	}
