@@ -77,10 +77,10 @@ var ofRanks = []broken{
 		{from: "1e6*r.Latency", to: "1e3*r.Latency", test: "TestRanks"},
 	}},
 	{"cmd/mt/ranks.go", []way{
-		{from: "case err != nil && l.Rank > 0:\n\t\treturn l, otherRank{exitDone}\n", to: "", test: "TestRanksAreRefused"},
-		{from: "case l.Rank > 0:\n\t\treturn otherRank{exitDone}\n", to: "", test: "TestRanksAreRefused"},
+		{from: "case err != nil && l.Rank > 0:\n\t\treturn l, otherRank{}\n", to: "", test: "TestRanksAreRefused"},
+		{from: "case l.Rank > 0:\n\t\treturn otherRank{}\n", to: "", test: "TestRanksAreRefused"},
 		{from: "if w.Rank() == 0 {", to: "if true {", test: "TestDoctorOfRanks"},
-		{from: "return otherRank{exitFailed}", to: "return otherRank{exitDone}", same: "mpirun returns the code of the rank that has failed"},
+		{from: "\tcase w.Rank() > 0:\n\t\treturn nil // as otherRank\n", to: "\tcase w.Rank() >= 0:\n\t\treturn nil\n", test: "TestDoctorOfRanks"},
 	}},
 	{"cmd/mt/train.go", []way{
 		{from: "return alone(\"train\", \"ranks", to: "return nil; return alone(\"train\", \"ranks", test: "TestRanksAreRefused"},
