@@ -99,6 +99,23 @@ func TestStartWithoutALibrary(t *testing.T) {
 	}
 }
 
+// TestPostedWhileEnding: what is posted while MPI is being finalized is not begun after it.
+func TestPostedWhileEnding(t *testing.T) {
+	e := newEngine(&library{})
+	c := &Comm{w: &World{engine: e, size: 1, largest: 1}, name: "late"}
+	ends := make(chan error, 1)
+	if err := e.do(func() error {
+		c.AllGatherV(nil, []int{0}, func(err error) { ends <- err })
+		e.end()
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ends; !errors.Is(err, errEnded) {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
 // TestParents: the programs above a process are found, whatever they are called.
 func TestParents(t *testing.T) {
 	proc := t.TempDir()

@@ -182,9 +182,7 @@ func (w *World) Finalize() error {
 		if err := e.call(&e.lib.finalize); err != nil {
 			return err
 		}
-		e.mu.Lock()
-		e.ended = true
-		e.mu.Unlock()
+		e.end()
 		return nil
 	})
 }
@@ -203,7 +201,13 @@ const (
 func (w *World) Abort(code int) {
 	time.Sleep(abortAfter)
 	e := w.engine
-	if e.post(func() { e.lib.abort.status(e.lib.constants.world, uintptr(code)); os.Exit(code) }) {
+	posted := e.post(func(err error) {
+		if err == nil {
+			e.lib.abort.status(e.lib.constants.world, uintptr(code))
+		}
+		os.Exit(code)
+	})
+	if posted {
 		time.Sleep(abortWithin)
 	}
 	os.Exit(code)
