@@ -139,7 +139,7 @@ func Find(e Env, l Launch) Found {
 func (f *Found) try(e *Env, l Launch, file string) bool {
 	lib, err := e.open(file)
 	switch {
-	case err != nil && !strings.Contains(file, "/") && strings.Contains(err.Error(), file+": cannot open"):
+	case err != nil && !strings.Contains(file, "/") && absent(file, err.Error()):
 		return false
 	case err != nil:
 		f.Failed = append(f.Failed, file+": "+strings.TrimPrefix(err.Error(), file+": "))
@@ -152,6 +152,19 @@ func (f *Found) try(e *Env, l Launch, file string) bool {
 	}
 	f.Path, f.Version, f.ABI, f.library = lib.path, lib.version, lib.abi, lib
 	return true
+}
+
+// absent tells from what a loader says whether there is no library of a name. Where it is one
+// that the library needs that is missing, loaders name that one first.
+//
+//	glibc         NAME: cannot open shared object file: No such file or directory
+//	musl          Error loading shared library NAME: No such file or directory
+//	macOS         dlopen(NAME, 0x000A): tried: 'NAME' (no such file), …
+//	FreeBSD       Shared object "NAME" not found, required by "mt"
+func absent(name, says string) bool {
+	_, rest, _ := strings.Cut(says, name)
+	return !strings.Contains(says, "Library not loaded") && // macOS, of one that is needed
+		slices.ContainsFunc([]string{"No such file", "no such file", "not found"}, func(s string) bool { return strings.Contains(rest, s) })
 }
 
 // folders are where libraries may be, in order; "" is the loader's path.

@@ -91,6 +91,26 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestAbsent: a library that is not there is told from one that cannot be used, on each system.
+func TestAbsent(t *testing.T) {
+	for says, want := range map[string]bool{
+		"libmpi.so.12: cannot open shared object file: No such file or directory":                                       true,
+		"Error loading shared library libmpi.so.12: No such file or directory":                                          true,
+		"dlopen(libmpi.so.12, 0x000A): tried: 'libmpi.so.12' (no such file), '/usr/lib/libmpi.so.12' (no such file)":    true,
+		`Shared object "libmpi.so.12" not found, required by "mt"`:                                                      true,
+		"libucp.so.0: cannot open shared object file: No such file or directory":                                        false,
+		"libmpi.so.12: cannot open shared object file: Permission denied":                                               false,
+		"libmpi.so.12: invalid ELF header":                                                                              false,
+		"Error loading shared library libucp.so.0: No such file or directory (needed by /usr/lib/libmpi.so.12)":         false,
+		"dlopen(libmpi.so.12, 0x000A): Library not loaded: libucp.dylib\n  Reason: tried: '/lib/libucp' (no such file)": false,
+		`Shared object "libucp.so.0" not found, required by "libmpi.so.12"`:                                             false,
+	} {
+		if got := absent("libmpi.so.12", says); got != want {
+			t.Errorf("%s: %v", says, got)
+		}
+	}
+}
+
 // TestStartWithoutALibrary: the error says how to get one.
 func TestStartWithoutALibrary(t *testing.T) {
 	_, err := Start(Found{}, Launch{Size: 2}, Options{})

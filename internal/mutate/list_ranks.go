@@ -28,6 +28,8 @@ var ofRanks = []broken{
 		{from: "if name.family != OfAny && l.Family != OfAny && name.family != l.Family {", to: "if false {", test: "TestFind"},
 		{from: "l.Family != OfAny && family != l.Family {\n\t\tf.Failed", to: "l.Family != OfAny && family == l.Family {\n\t\tf.Failed", test: "TestFind"},
 		{from: "\t\te.shut(lib)\n", to: "", test: "TestFind"},
+		{from: "[]string{\"No such file\", \"no such file\", \"not found\"}", to: "[]string{\"No such file\"}", test: "TestAbsent"},
+		{from: "_, rest, _ := strings.Cut(says, name)", to: "rest := says; _ = name", test: "TestAbsent"},
 		{from: "if l.By != \"\" {", to: "if true {", test: "TestFind"},
 		{from: "if isLauncher(program) {", to: "if false {", test: "TestFind"},
 		{from: "\t\tf.try(&e, l, file)\n\t\treturn f\n", to: "\t\tf.try(&e, l, file)\n", test: "TestFind"},
