@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 )
@@ -22,7 +23,7 @@ type Result struct {
 
 // Run runs a program as n ranks on this machine and waits until all have ended. env is
 // added to the environment. The test is skipped where there is no mpirun, and fails
-// where the program hangs.
+// where the program hangs or has a data race.
 func Run(t *testing.T, n int, env []string, program string, args ...string) Result {
 	t.Helper()
 	return RunBy(t, "mpirun", n, env, program, args...)
@@ -49,6 +50,10 @@ func RunBy(t *testing.T, launcher string, n int, env []string, program string, a
 		t.Fatalf("%s -n %d %s %v has hung\n%s%s", launcher, n, program, args, &stdout, &stderr)
 	case err != nil && !errors.As(err, &exit):
 		t.Fatalf("%s: %v", launcher, err)
+	}
+	// A rank ends by C's exit, at which the race detector does not make the exit code 66.
+	if text := stdout.String() + stderr.String(); strings.Contains(text, "WARNING: DATA RACE") {
+		t.Errorf("a rank has a data race\n%s", text)
 	}
 	return Result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
