@@ -87,9 +87,10 @@ func versionOf(said string) string {
 	return strings.Join(words, " ")
 }
 
-// familyOf is whose launcher a library needs, by its version.
-func familyOf(version string) Family {
-	if strings.HasPrefix(version, "Open MPI") {
+// familyOf is whose launcher a library needs. What has Open MPI's ABI descends from it and
+// may have another name, as Spectrum MPI does; of the standard ABI the name tells.
+func familyOf(abi ABI, version string) Family {
+	if abi == OpenMPI || strings.HasPrefix(version, "Open MPI") {
 		return OfOpenMPI
 	}
 	return OfMPICH

@@ -158,7 +158,7 @@ func (f *Found) try(e *Env, l Launch, file string) bool {
 		f.Failed = append(f.Failed, file+": "+strings.TrimPrefix(err.Error(), file+": "))
 		return false
 	}
-	if family := familyOf(lib.version); l.Family != OfAny && family != l.Family {
+	if family := familyOf(lib.abi, lib.version); l.Family != OfAny && family != l.Family {
 		f.Failed = append(f.Failed, fmt.Sprintf("%s: it is %s, and %s started this process", file, lib.version, l.By))
 		e.shut(lib)
 		return false

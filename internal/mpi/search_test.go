@@ -29,11 +29,14 @@ func machine(t *testing.T, files []string, vars map[string]string) (e Env, root 
 			case !strings.Contains(file, "/") && file != vars["loader"]:
 				return nil, errors.New(file + ": cannot open shared object file: No such file or directory")
 			}
-			version := "MPICH 5.0"
-			if strings.Contains(file, "ompi") || strings.HasSuffix(file, ".40") {
-				version = "Open MPI 5.0"
+			l := &library{path: file, version: "MPICH 5.0", abi: MPICH}
+			switch {
+			case strings.Contains(file, "spectrum"):
+				l.version, l.abi = "IBM Spectrum MPI 10.4", OpenMPI
+			case strings.Contains(file, "ompi"), strings.HasSuffix(file, ".40"):
+				l.version, l.abi = "Open MPI 5.0", Standard
 			}
-			return &library{path: file, version: version, abi: MPICH}, nil
+			return l, nil
 		},
 		shut: func(*library) { *shuts++ },
 	}, root, shuts
@@ -68,6 +71,8 @@ func TestFind(t *testing.T) {
 		"of the other family":      {files: []string{system + "libmpi.so.12", system + "libmpi.so.40"}, launch: ofMPICH, want: system + "libmpi.so.12"},
 		"the standard ABI of another family": {files: []string{"ompi/bin/mpirun", "ompi/lib/libmpi_abi.so.1", system + "libmpich.so.12"}, launch: ofMPICH,
 			vars: map[string]string{"PATH": "/ompi/bin"}, want: system + "libmpich.so.12", failed: "it is Open MPI 5.0, and MPICH's mpirun started", shuts: 1},
+		"of the launcher's family by another name": {files: []string{"spectrum/bin/mpirun", "spectrum/lib/libmpi.so.40"}, launch: ofOpenMPI,
+			vars: map[string]string{"PATH": "/spectrum/bin"}, want: "spectrum/lib/libmpi.so.40"},
 		"one that does not load": {files: []string{"broken/bin/mpirun", "broken/lib/libmpi.so.12", system + "libmpi.so.12"},
 			vars: map[string]string{"PATH": "/broken/bin"}, want: system + "libmpi.so.12", failed: "libmpi.so.12: it is broken"},
 		"the one that is named": {files: []string{system + "libmpi.so.12", "my.so"}, vars: map[string]string{Variable: "ROOT/my.so"}, want: "my.so"},

@@ -11,7 +11,8 @@ var ofRanks = []broken{
 		{from: "inPlace: 1, shared: 221}, nil", to: "shared: 221}, nil", same: "it needs MPICH 5's library of the standard ABI, which Debian does not have"},
 		{from: "line, _, _ = strings.Cut(line, \",\")\n", to: "", test: "TestVersion"},
 		{from: "words[i] = w[1:]", to: "words[i] = w", test: "TestVersion"},
-		{from: "if strings.HasPrefix(version, \"Open MPI\") {", to: "if strings.HasPrefix(version, \"OpenMPI\") {", test: "TestFind"},
+		{from: "strings.HasPrefix(version, \"Open MPI\") {", to: "strings.HasPrefix(version, \"OpenMPI\") {", test: "TestFind"},
+		{from: "if abi == OpenMPI || ", to: "if ", test: "TestFind"},
 	}},
 	{"internal/mpi/open_dl.go", []way{
 		{from: "\tdefer keepSignals()()\n", to: "", test: "TestSignalsStay"}, // where a library catches signals, as Debian's MPICH does
