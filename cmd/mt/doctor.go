@@ -122,16 +122,18 @@ With --save beside it they are written to a file, to be changed by hand.`,
 }
 
 // examine looks at the machine, at the disk that dir is on, and for an MPI that goes with what
-// started this process.
+// started this process. The MPI is in what it returns with an error too: the other ranks wait to
+// be told of it.
 func examine(dir string, l mpi.Launch) (health, error) {
+	found := mpi.Find(mpi.ThisMachine(), l)
 	dev, err := machine.Open(machine.Options{Device: "cpu", Unified: true})
 	if err != nil {
-		return health{}, err
+		return health{MPI: found}, err
 	}
 	h := health{OS: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor("/proc/cpuinfo"), Features: features(),
 		Kernels: optim.Level(), Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
 		Available: config.Bytes(host.AvailableMemory().Bytes), Device: dev.Name(), CUDA: machine.FindCUDA(),
-		MPI: mpi.Find(mpi.ThisMachine(), l)}
+		MPI: found}
 	if h.CUDA.Problem == "" && !h.CUDA.Emulated {
 		h.Device = h.CUDA.Device
 	}

@@ -93,10 +93,8 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	}
 	var other otherRank
 	switch {
-	case err == nil:
+	case err == nil, errors.As(err, &other):
 		return exitDone
-	case errors.As(err, &other):
-		return other.code
 	case out.err != nil && errors.Is(err, syscall.EPIPE):
 		return exitPipe // as `mt ... | head` wants it
 	}

@@ -13,20 +13,19 @@ import (
 )
 
 // otherRank is the error of a rank that leaves it to the first one to say what is wrong. It ends
-// with the code.
-type otherRank struct{ code int }
+// as if all were well: a launcher that sees one fail may end the first before it has said why.
+type otherRank struct{}
 
 // Error implements error.
-func (o otherRank) Error() string { return "rank 0 says what is wrong" }
+func (otherRank) Error() string { return "rank 0 says what is wrong" }
 
 // launched says as which rank this process was started. Where something that is no MPI started
-// several processes, the first of them gets the error. The others end as if all were well: a
-// launcher that sees one fail may end the first before it has said why.
+// several processes, the first of them gets the error.
 func launched(command string) (mpi.Launch, error) {
 	l, err := mpi.LaunchOf(os.Getenv)
 	switch {
 	case err != nil && l.Rank > 0:
-		return l, otherRank{exitDone}
+		return l, otherRank{}
 	case err != nil:
 		return l, config.Usagef("%s: %w", command, err)
 	}
@@ -40,7 +39,7 @@ func alone(command, why string) error {
 	case err != nil || l.Size == 1:
 		return err
 	case l.Rank > 0:
-		return otherRank{exitDone}
+		return otherRank{}
 	}
 	return config.Usagef("%s: %s has started %d ranks, and %s", command, l.By, l.Size, why)
 }
@@ -56,7 +55,7 @@ const passingExchange = 32 << 20
 
 // examineTogether adds to h, which this rank has found of its machine, what the ranks have found
 // together. The first one shows it. problem is why this rank could not look at all of its machine.
-// All ranks end with the same code; where one cannot go on, it ends them.
+// Where one cannot go on, it ends all.
 func (a *app) examineTogether(h health, problem error, l mpi.Launch, asJSON bool) error {
 	w, err := ranks.Start(h.MPI, l, mpi.Options{})
 	if err != nil {
@@ -87,8 +86,8 @@ func (a *app) examineTogether(h health, problem error, l mpi.Launch, asJSON bool
 		}
 	}
 	switch {
-	case w.Rank() > 0 && broken > 0:
-		return otherRank{exitFailed}
+	case w.Rank() > 0:
+		return nil // as otherRank
 	case problem != nil:
 		return problem
 	case broken > 0:

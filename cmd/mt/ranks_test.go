@@ -45,8 +45,8 @@ func TestRanksAreRefused(t *testing.T) {
 	}
 }
 
-// TestDoctorOfRanks: the ranks of a machine are examined together and one of them tells. Their exit
-// codes agree.
+// TestDoctorOfRanks: the ranks of a machine are examined together and one of them tells, also
+// what was wrong last. So does mpirun's exit code.
 func TestDoctorOfRanks(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -65,6 +65,9 @@ func TestDoctorOfRanks(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(r.Stdout), &got); err != nil || r.Code != code {
 			t.Fatalf("exit code %d, want %d; %v\n%s%s", r.Code, code, err, r.Stdout, r.Stderr)
+		}
+		if says := "mt: doctor: something is broken on the machines of 2 of 2 ranks"; strings.Contains(r.Stderr, says) != (code == exitFailed) {
+			t.Errorf("exit code %d, %s", r.Code, r.Stderr)
 		}
 		found := map[string]string{}
 		for _, c := range got.Checks {

@@ -53,16 +53,20 @@ func constantsOf(abi ABI, symbol func(name string) uintptr) (constants, error) {
 }
 
 // abiOf is the ABI of the library in a file. The file's name counts first, because an
-// implementation may have the objects of its own ABI below the standard one.
+// implementation may have the objects of its own ABI below the standard one. Drafts of the
+// standard, which had other constants (MPICH 4.3 has one), had that name too.
 func abiOf(file string, symbol func(name string) uintptr) (ABI, error) {
+	standard := symbol("MPI_Abi_get_version") != 0
 	switch {
+	case strings.HasPrefix(filepath.Base(file), "libmpi_abi.") && !standard:
+		return "", fmt.Errorf("its ABI is a draft of MPI-5's: it lacks MPI_Abi_get_version")
 	case strings.HasPrefix(filepath.Base(file), "libmpi_abi."):
 		return Standard, nil
 	case symbol("ompi_mpi_comm_world") != 0:
 		return OpenMPI, nil
 	case symbol("MPIR_Dup_fn") != 0: // MPI_DUP_FN of MPICH's mpi.h
 		return MPICH, nil
-	case symbol("MPI_Abi_get_version") != 0:
+	case standard:
 		return Standard, nil
 	}
 	return "", fmt.Errorf("it has none of the ABIs that mt knows (MPI-5, MPICH, Open MPI)")
@@ -83,9 +87,10 @@ func versionOf(said string) string {
 	return strings.Join(words, " ")
 }
 
-// familyOf is whose launcher a library needs, by its version.
-func familyOf(version string) Family {
-	if strings.HasPrefix(version, "Open MPI") {
+// familyOf is whose launcher a library needs. What has Open MPI's ABI descends from it and
+// may have another name, as Spectrum MPI does; of the standard ABI the name tells.
+func familyOf(abi ABI, version string) Family {
+	if abi == OpenMPI || strings.HasPrefix(version, "Open MPI") {
 		return OfOpenMPI
 	}
 	return OfMPICH

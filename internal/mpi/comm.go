@@ -180,7 +180,14 @@ func (c *Comm) post(name string, done func(error), begin func(done func(error)))
 		}
 		done(err)
 	}
-	if !c.w.engine.post(func() { begin(named) }) {
+	posted := c.w.engine.post(func(err error) {
+		if err != nil {
+			named(err)
+			return
+		}
+		begin(named)
+	})
+	if !posted {
 		named(errEnded)
 	}
 }

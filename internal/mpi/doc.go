@@ -19,7 +19,7 @@
 //
 // A process that has started MPI ends by Exit.
 //
-// It imports purego, and nothing of this module.
+// It imports purego and golang.org/x/sys/unix, and nothing of this module.
 //
 // Invariant: between MPI_Init_thread and MPI_Finalize no other thread calls MPI, and
 // the collector keeps what was given to MPI until it is done with it.

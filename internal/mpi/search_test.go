@@ -29,11 +29,14 @@ func machine(t *testing.T, files []string, vars map[string]string) (e Env, root 
 			case !strings.Contains(file, "/") && file != vars["loader"]:
 				return nil, errors.New(file + ": cannot open shared object file: No such file or directory")
 			}
-			version := "MPICH 5.0"
-			if strings.Contains(file, "ompi") || strings.HasSuffix(file, ".40") {
-				version = "Open MPI 5.0"
+			l := &library{path: file, version: "MPICH 5.0", abi: MPICH}
+			switch {
+			case strings.Contains(file, "spectrum"):
+				l.version, l.abi = "IBM Spectrum MPI 10.4", OpenMPI
+			case strings.Contains(file, "ompi"), strings.HasSuffix(file, ".40"):
+				l.version, l.abi = "Open MPI 5.0", Standard
 			}
-			return &library{path: file, version: version, abi: MPICH}, nil
+			return l, nil
 		},
 		shut: func(*library) { *shuts++ },
 	}, root, shuts
@@ -68,6 +71,8 @@ func TestFind(t *testing.T) {
 		"of the other family":      {files: []string{system + "libmpi.so.12", system + "libmpi.so.40"}, launch: ofMPICH, want: system + "libmpi.so.12"},
 		"the standard ABI of another family": {files: []string{"ompi/bin/mpirun", "ompi/lib/libmpi_abi.so.1", system + "libmpich.so.12"}, launch: ofMPICH,
 			vars: map[string]string{"PATH": "/ompi/bin"}, want: system + "libmpich.so.12", failed: "it is Open MPI 5.0, and MPICH's mpirun started", shuts: 1},
+		"of the launcher's family by another name": {files: []string{"spectrum/bin/mpirun", "spectrum/lib/libmpi.so.40"}, launch: ofOpenMPI,
+			vars: map[string]string{"PATH": "/spectrum/bin"}, want: "spectrum/lib/libmpi.so.40"},
 		"one that does not load": {files: []string{"broken/bin/mpirun", "broken/lib/libmpi.so.12", system + "libmpi.so.12"},
 			vars: map[string]string{"PATH": "/broken/bin"}, want: system + "libmpi.so.12", failed: "libmpi.so.12: it is broken"},
 		"the one that is named": {files: []string{system + "libmpi.so.12", "my.so"}, vars: map[string]string{Variable: "ROOT/my.so"}, want: "my.so"},
@@ -91,11 +96,56 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestStartWithoutALibrary: the error says how to get one.
+// TestAbsent: a library that is not there is told from one that cannot be used, on each system.
+func TestAbsent(t *testing.T) {
+	for says, want := range map[string]bool{
+		"libmpi.so.12: cannot open shared object file: No such file or directory":                                       true,
+		"Error loading shared library libmpi.so.12: No such file or directory":                                          true,
+		"dlopen(libmpi.so.12, 0x000A): tried: 'libmpi.so.12' (no such file), '/usr/lib/libmpi.so.12' (no such file)":    true,
+		`Shared object "libmpi.so.12" not found, required by "mt"`:                                                      true,
+		"libucp.so.0: cannot open shared object file: No such file or directory":                                        false,
+		"libmpi.so.12: cannot open shared object file: Permission denied":                                               false,
+		"libmpi.so.12: invalid ELF header":                                                                              false,
+		"Error loading shared library libucp.so.0: No such file or directory (needed by /usr/lib/libmpi.so.12)":         false,
+		"dlopen(libmpi.so.12, 0x000A): Library not loaded: libucp.dylib\n  Reason: tried: '/lib/libucp' (no such file)": false,
+		`Shared object "libucp.so.0" not found, required by "libmpi.so.12"`:                                             false,
+	} {
+		if got := absent("libmpi.so.12", says); got != want {
+			t.Errorf("%s: %v", says, got)
+		}
+	}
+}
+
+// TestStartWithoutALibrary: the error says how to get one that goes with the launcher.
 func TestStartWithoutALibrary(t *testing.T) {
-	_, err := Start(Found{}, Launch{Size: 2}, Options{})
-	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "apt install mpich") {
-		t.Error(err)
+	for family, want := range map[Family]string{
+		OfAny:     "no MPI library: apt install mpich,",
+		OfMPICH:   "no MPI library: apt install mpich,",
+		OfOpenMPI: "no MPI library: apt install openmpi-bin,",
+	} {
+		l := Launch{Size: 2, Family: family}
+		e, _, _ := machine(t, nil, nil)
+		_, err := Start(Find(e, l), l, Options{})
+		if !errors.Is(err, ErrMissing) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestPostedWhileEnding: what is posted while MPI is being finalized is not begun after it.
+func TestPostedWhileEnding(t *testing.T) {
+	e := newEngine(&library{})
+	c := &Comm{w: &World{engine: e, size: 1, largest: 1}, name: "late"}
+	ends := make(chan error, 1)
+	if err := e.do(func() error {
+		c.AllGatherV(nil, []int{0}, func(err error) { ends <- err })
+		e.end()
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ends; !errors.Is(err, errEnded) {
+		t.Errorf("it ends with %v", err)
 	}
 }
 
@@ -161,8 +211,9 @@ func TestABI(t *testing.T) {
 		want    ABI
 		world   uintptr
 	}{
-		{"/a/libmpi_abi.so.1", nil, Standard, 0x101},
-		{"/a/libmpi_abi.so.0", open, Standard, 0x101},
+		{"/a/libmpi_abi.so.1", []string{"MPI_Abi_get_version"}, Standard, 0x101},
+		{"/a/libmpi_abi.so.0", append([]string{"MPI_Abi_get_version"}, open...), Standard, 0x101},
+		{"/a/libmpi_abi.so.0", open, "", 0}, // a draft
 		{"/a/libmpi.so.12", []string{"MPIR_Dup_fn", "MPI_Abi_get_version"}, MPICH, 0x44000000},
 		{"/a/other.so", []string{"MPI_Abi_get_version"}, Standard, 0x101},
 		{"/a/libmpi.so.40", open, OpenMPI, 1},

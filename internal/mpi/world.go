@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -39,7 +40,7 @@ var started struct {
 // Start failed ends by Exit as well.
 func Start(f Found, l Launch, o Options) (*World, error) {
 	if f.library == nil {
-		return nil, fmt.Errorf("%w: %s", ErrMissing, f)
+		return nil, fmt.Errorf("%w: %s", ErrMissing, f.why())
 	}
 	if o.Largest == 0 {
 		o.Largest = largest
@@ -66,7 +67,10 @@ func Start(f Found, l Launch, o Options) (*World, error) {
 // init runs on the owner of MPI.
 func (w *World) init() error {
 	e, k := w.engine, &w.engine.lib.constants
-	if err := e.call(&e.lib.initThread, 0, 0, k.serialized, e.lib.out(0)); err != nil {
+	restore := keepSignals()
+	err := e.call(&e.lib.initThread, 0, 0, k.serialized, e.lib.out(0))
+	restore()
+	if err != nil {
 		return err
 	}
 	if got := e.lib.int(0); got < int(k.funneled) {
@@ -178,9 +182,7 @@ func (w *World) Finalize() error {
 		if err := e.call(&e.lib.finalize); err != nil {
 			return err
 		}
-		e.mu.Lock()
-		e.ended = true
-		e.mu.Unlock()
+		e.end()
 		return nil
 	})
 }
@@ -199,7 +201,13 @@ const (
 func (w *World) Abort(code int) {
 	time.Sleep(abortAfter)
 	e := w.engine
-	if e.post(func() { e.lib.abort.status(e.lib.constants.world, uintptr(code)); os.Exit(code) }) {
+	posted := e.post(func(err error) {
+		if err == nil {
+			e.lib.abort.status(e.lib.constants.world, uintptr(code))
+		}
+		os.Exit(code)
+	})
+	if posted {
 		time.Sleep(abortWithin)
 	}
 	os.Exit(code)
@@ -208,11 +216,15 @@ func (w *World) Abort(code int) {
 // Exit ends this process. Where MPI was started, leaving without its knowledge would
 // let the launcher, and the other ranks, wait or complain: so with code 0 MPI is
 // finalized if it was not before, and with another code all ranks are ended unless it
-// was.
+// was. Where MPI was not started, a code other than 0 ends all ranks as well: the others
+// may wait in Start for this one.
 func Exit(code int) {
 	started.Lock() // it stays locked: the process ends
 	w := started.world
 	if w == nil {
+		if l, err := LaunchOf(os.Getenv); err == nil && code != 0 {
+			tellLauncher(l, code)
+		}
 		os.Exit(code)
 	}
 	if code == 0 && !w.engine.isEnded() {
@@ -227,4 +239,21 @@ func Exit(code int) {
 	// What C runs at its exit must run: MPICH 5 takes its leave of mpirun there, which
 	// kills all ranks when one is gone without.
 	w.engine.lib.exit.status(uintptr(code))
+}
+
+// tellLauncher lets MPICH's mpirun, which waits for ever for a rank that ended before MPI
+// was started, end all ranks: it writes what MPI_Abort writes to it. Other launchers see it
+// by themselves. The number that the variable has may be another file's here, where
+// something between the launcher and this program has closed its own.
+func tellLauncher(l Launch, code int) {
+	fd, err := strconv.Atoi(os.Getenv("PMI_FD"))
+	if err != nil || l.Size == 1 || l.Family != OfMPICH {
+		return
+	}
+	launcher := os.NewFile(uintptr(fd), "PMI_FD")
+	if info, err := launcher.Stat(); err != nil || info.Mode()&os.ModeSocket == 0 {
+		return
+	}
+	time.Sleep(abortAfter)
+	_, _ = fmt.Fprintf(launcher, "cmd=abort exitcode=%d\n", code) // it may be gone
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 )
@@ -22,12 +23,18 @@ type Result struct {
 
 // Run runs a program as n ranks on this machine and waits until all have ended. env is
 // added to the environment. The test is skipped where there is no mpirun, and fails
-// where the program hangs.
+// where the program hangs or has a data race.
 func Run(t *testing.T, n int, env []string, program string, args ...string) Result {
 	t.Helper()
-	launcher, err := exec.LookPath("mpirun")
+	return RunBy(t, "mpirun", n, env, program, args...)
+}
+
+// RunBy is Run with a launcher of another name, such as mpirun.mpich.
+func RunBy(t *testing.T, launcher string, n int, env []string, program string, args ...string) Result {
+	t.Helper()
+	launcher, err := exec.LookPath(launcher)
 	if err != nil {
-		t.Skip("no mpirun: apt install mpich, or pip install mpich")
+		t.Skipf("%v: apt install mpich, or pip install mpich", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), hung)
 	defer cancel()
@@ -40,9 +47,13 @@ func Run(t *testing.T, n int, env []string, program string, args ...string) Resu
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		t.Fatalf("mpirun -n %d %s %v has hung\n%s%s", n, program, args, &stdout, &stderr)
+		t.Fatalf("%s -n %d %s %v has hung\n%s%s", launcher, n, program, args, &stdout, &stderr)
 	case err != nil && !errors.As(err, &exit):
 		t.Fatalf("%s: %v", launcher, err)
+	}
+	// A rank ends by C's exit, at which the race detector does not make the exit code 66.
+	if text := stdout.String() + stderr.String(); strings.Contains(text, "WARNING: DATA RACE") {
+		t.Errorf("a rank has a data race\n%s", text)
 	}
 	return Result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }

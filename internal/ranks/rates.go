@@ -26,6 +26,9 @@ const (
 
 // Measure exchanges the bytes through a communicator on which nothing is under way. All
 // ranks call it at once, and get the same.
+//
+// It is for a process that ends soon: what it exchanges lies on Go's heap, and a fast network
+// may keep memory registered that the collector gives back later.
 func Measure(w World, c Comm, bytes int) (Rates, error) {
 	n := w.Size()
 	part := max(bytes/n, 1)

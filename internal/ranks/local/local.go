@@ -27,8 +27,7 @@ type job struct {
 	comms   map[string]*exchange
 	made    []map[string]int // for each rank: how many communicators of a name it made
 	joined  map[string]int   // how many ranks made a communicator
-	closed  int
-	changed sync.Cond // joined or closed changed, or the run was aborted
+	changed sync.Cond        // joined changed, or the run was aborted
 	aborted error
 	inboxes []*inbox
 }
@@ -113,7 +112,6 @@ func (w *world) Close() error {
 			}
 		}
 	}
-	w.closed++
 	w.inboxes[w.rank].close()
 	return w.aborted
 }

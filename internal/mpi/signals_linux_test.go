@@ -1,0 +1,52 @@
+package mpi
+
+import (
+	"runtime/debug"
+	"testing"
+)
+
+// TestSignalsStay: a library that is loaded changes nothing of what this process does at
+// signals, and Go makes a panic of a nil dereference as before.
+func TestSignalsStay(t *testing.T) {
+	t.Setenv(Variable, "")
+	before := signalActions()
+	none := true
+	for _, family := range []Family{OfMPICH, OfOpenMPI} {
+		f := Find(ThisMachine(), Launch{Size: 1, Family: family})
+		none = none && f.Path == ""
+		for i, now := range signalActions() {
+			if now != before[i] {
+				t.Errorf("signal %d: %x before %s was loaded, %x after", i, before[i], f, now)
+			}
+		}
+	}
+	if none {
+		t.Skip("no MPI library: apt install mpich, or pip install mpich")
+	}
+	if t.Failed() {
+		return // what follows would end the process
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() == nil {
+			t.Error("a nil dereference does not panic")
+		}
+	}()
+	var nowhere *[1 << 20]int
+	_ = nowhere[1<<19]
+}
+
+// TestKeepSignals: actions that were changed are those of before again.
+func TestKeepSignals(t *testing.T) {
+	const signal = 64 // Go and libc leave it alone
+	before := signalActions()
+	restore := keepSignals()
+	setAction(signal, &sigaction{1}) // ignored
+	if signalActions() == before {
+		t.Error("the action was not changed")
+	}
+	restore()
+	if signalActions() != before {
+		t.Error("the action is not what it was")
+	}
+}
