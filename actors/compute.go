@@ -212,7 +212,7 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 		return c.after(p, v, l, e) // an idle expert has no forward
 	}
 	switch {
-	case c.needsSlot(p, v) && !c.idle(v):
+	case c.needsSlot(p, v): // that of an idle expert too: its update must not begin before the copy has ended
 		w := c.weights[v.Tile]
 		e.Weights, e.WaitWeights, e.Fetched = w.slot, w.filled, w.cause
 		w.filled = false // the stream waits once

@@ -250,7 +250,7 @@ func (w *world) launch(d enqueue, on *laneWorld) {
 	l := d.p.Launches[d.Index]
 	v := d.p.Visits[l.Visit]
 	idle := v.Stage == schedule.Expert && w.pairs(d.p.Seq, v.Layer, v.Part) == 0
-	if (d.Weights >= 0) != (v.Weighs() && !idle) {
+	if (d.Weights >= 0) != (v.Weighs() && !(idle && d.p.OnDemand)) {
 		w.failf("%v: layer %d part %d %s has weights in slot %d", d.p, v.Layer, v.Part, v.Phase, d.Weights)
 	}
 	if v.Stage == schedule.Expert && (int32(d.From) != w.offsets(d.p.Seq, v.Layer)[v.Part-1] || d.Pairs != w.pairs(d.p.Seq, v.Layer, v.Part)) {

@@ -9,8 +9,8 @@ import (
 // This file enqueues what a launch computes: the template of its visit's stage, bound to
 // the weights, gradients and activations of the launch.
 
-// weightsOf views the weights of a visit in their slot; slot is −1 where none are read,
-// as for the gradient of an idle expert.
+// weightsOf views the weights of a visit in their slot; slot is −1 where there are none,
+// as for the gradient of an idle expert on demand.
 func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
 	if slot < 0 {
 		return nil

@@ -74,6 +74,7 @@ var ofActors = []broken{
 		{from: "defer r.o.Home.Release(layer)", to: "r.o.Home.Release(layer)", test: "TestLayersAreAcquiredAndReleased"},
 	}},
 	{"actors/compute.go", []way{
+		{from: "case c.needsSlot(p, v): //", to: "case c.needsSlot(p, v) && !c.idle(v): //", test: "TestIdleExperts"},
 		{from: "wait{r.weights[e.Weights].ready, StallWeights}", to: "wait{r.weights[e.Weights].ready, e.Fetched}", test: "TestPredictedStall"},
 		{from: " && len(c.routed) < c.balance.layers {", to: " && len(c.routed) == 0 {", test: "TestRandomInterleavings"},
 		{from: "(v.Loss || v.Phase == schedule.Backward) && len", to: "v.Phase == schedule.Backward && len", test: "TestRandomInterleavings"},

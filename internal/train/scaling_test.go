@@ -34,7 +34,8 @@ func TestScaling(t *testing.T) {
 			m.Device.Products = map[string][]rates.Product{"bf16": {{Rate: 1}}}
 		}, "devices", 0, ""},
 		"host memory": {func(_ *plan.Request, m *rates.Machine) {
-			m.Host.Bandwidth, m.Host.Update.Rate, m.Host.Norm.Rate, m.Host.Gather.Rate = 4, 3.9, 3.9, 3.9
+			slow := rates.Op{Rate: 3.9, Cores: 1}
+			m.Host.Bandwidth, m.Host.Update, m.Host.Norm, m.Host.Gather = 4, slow, slow, slow
 		}, "host memory", 1, "twice the memory channels"},
 		"host cores": {func(_ *plan.Request, m *rates.Machine) {
 			m.Host.Bandwidth, m.Host.Update, m.Host.Norm.Rate = 1000, rates.Op{Rate: 4}, 4
