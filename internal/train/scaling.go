@@ -115,16 +115,9 @@ func fasterHost(m *rates.Machine) *rates.Machine {
 
 // fasterLinks is m with links that are twice as fast.
 func fasterLinks(m *rates.Machine) *rates.Machine {
-	f := *m
-	f.More = slices.Clone(f.More)
-	links := []*rates.Link{&f.Link}
-	for i := range f.More {
-		links = append(links, &f.More[i].Link)
-	}
-	for _, l := range links {
+	return m.Changed(func(_ *rates.Device, l *rates.Link) {
 		l.Up, l.Down, l.Both = 2*l.Up, 2*l.Down, 2*l.Both
-	}
-	return &f
+	})
 }
 
 // judge says what is busiest and what limits a line that has a prediction.

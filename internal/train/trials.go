@@ -103,9 +103,9 @@ func (t *Trials) Machine(m *rates.Machine) (*rates.Machine, error) {
 		return nil, config.Usagef("the rates of %s are those of device %s, and the run is on %s: measure this machine with mt doctor --save FILE --device %s",
 			m.Name, m.Device.Kind, want, want)
 	}
-	out := t.job.slow.Machine(*m)
+	out := t.job.slow.Machine(m)
 	if !t.job.c.PeerCopies {
-		out.Link.Peer = 0
+		out = out.WithoutPeers()
 	}
 	return out, nil
 }

@@ -67,3 +67,31 @@ func numbers(out map[string]float64, at string, v any) {
 		}
 	}
 }
+
+// TestDevicesThatDiffer: a change is made to each device, and not to the machine that it began with; a
+// host's switches are those of all its devices.
+func TestDevicesThatDiffer(t *testing.T) {
+	m, err := Find("rtx4090,h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Link.Peer, m.More[0].Link.Peer, m.Link.PerSwitch = 20, 30, 2
+	before, _ := json.Marshal(m)
+	apart, slow := m.WithoutPeers(), m.Slower(2)
+	for i, name := range []string{"rtx4090", "h100"} {
+		alone, err := Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		card, half := slow.On(i), alone.Slower(2)
+		if !reflect.DeepEqual(card.Device, half.Device) || card.Link.Up != half.Link.Up {
+			t.Errorf("device %d of a slower machine: %+v, want %+v", i, card, half)
+		}
+		if peer, per := apart.On(i).Link.Peer, apart.On(i).Link.PerSwitch; peer != 0 || per != 2 {
+			t.Errorf("device %d copies to others at %g GB/s, %d share a switch", i, peer, per)
+		}
+	}
+	if after, _ := json.Marshal(m); string(after) != string(before) {
+		t.Errorf("a change made of it\n%s\nthis\n%s", before, after)
+	}
+}
