@@ -43,9 +43,11 @@ var ofRuns = []broken{
 	{"internal/train/devices.go", []way{
 		{from: "if j.differ || slices.Equal(j.plan.Lane, j.began) {", to: "if true {", test: "TestDevicesGiveTheSameBits"},
 		{from: "case distinct > 1:", to: "case false:", test: "TestRatesByName"},
+		{from: "if m.On(lane).Link.Peer > 0 {", to: "if m.Link.Peer > 0 {", test: "TestPassingBetweenDevicesThatDiffer"},
 		{from: "n > 1 && n != j.lanes {", to: "n > 9 {", test: "TestDevicesThatCannotBe"},
 	}},
 	{"internal/train/scaling.go", []way{
+		{from: "if !l.Wires {", to: "if false {", test: "TestFasterLinks"},
 		{from: "\t\to.Rate *= 2\n", to: "\t\to.Rate *= 1\n", test: "TestScaling"},
 		{from: "2*l.Up, 2*l.Down, 2*l.Both", to: "l.Up, l.Down, l.Both", test: "TestScaling"},
 		{from: "s.Links >= limiting", to: "s.Links >= 10*limiting", test: "TestScaling"},

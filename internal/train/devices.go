@@ -154,14 +154,24 @@ func (j *job) passing() (string, error) {
 	switch {
 	case j.lanes <= 1:
 		return "", nil
-	case !j.c.PeerCopies || m != nil && m.Link.Peer == 0:
+	case !j.c.PeerCopies:
 		return throughHost, nil
-	case m != nil || j.c.Device == "cpu":
+	case m == nil && j.c.Device == "cpu":
 		return directly, nil
 	}
-	ways, pairs := 0, 0
-	for _, from := range j.devs {
-		for _, to := range j.devs {
+	ways, pairs, here := 0, 0, j.devs
+	if m != nil { // its rates say it, and no device is asked
+		here = nil
+		copying := 0 // devices that copy to others
+		for lane := range j.lanes {
+			if m.On(lane).Link.Peer > 0 {
+				copying++
+			}
+		}
+		ways, pairs = copying*(copying-1), j.lanes*(j.lanes-1)
+	}
+	for _, from := range here {
+		for _, to := range here {
 			if from == to {
 				continue
 			}

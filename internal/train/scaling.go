@@ -117,6 +117,9 @@ func fasterHost(m *rates.Machine) *rates.Machine {
 func fasterLinks(m *rates.Machine) *rates.Machine {
 	return m.Changed(func(_ *rates.Device, l *rates.Link) {
 		l.Up, l.Down, l.Both = 2*l.Up, 2*l.Down, 2*l.Both
+		if !l.Wires { // copies between devices go over the same links
+			l.Peer *= 2
+		}
 	})
 }
 
