@@ -47,6 +47,7 @@ var ofRuns = []broken{
 		{from: "n > 1 && n != j.lanes {", to: "n > 9 {", test: "TestDevicesThatCannotBe"},
 	}},
 	{"internal/train/scaling.go", []way{
+		{from: "if c.Speedup > 0 {", to: "if true {", test: "TestScalingInWords"},
 		{from: "if !l.Wires {", to: "if false {", test: "TestFasterLinks"},
 		{from: "\t\to.Rate *= 2\n", to: "\t\to.Rate *= 1\n", test: "TestScaling"},
 		{from: "2*l.Up, 2*l.Down, 2*l.Both", to: "l.Up, l.Down, l.Both", test: "TestScaling"},
@@ -99,6 +100,7 @@ var ofRuns = []broken{
 		{from: "r.recent = append(r.recent[:0], r.recent[maxRecent/2:]...)", to: "r.recent = append(r.recent[:0:0], r.recent...)", test: "TestSteps"},
 	}},
 	{"internal/train/trials.go", []way{
+		{from: "n > 1 && n < t.job.lanes {", to: "n < t.job.lanes {", test: "TestTrialsNameEachDevice"},
 		{from: "machine.CloseAll(devs)) }()\n\t}\n", to: "machine.CloseAll(devs)) }()\n\t}\n\tdevs = devs[:1]\n", test: "TestTrialsOnDevices"},
 	}},
 	{"internal/train/trace.go", []way{

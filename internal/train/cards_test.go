@@ -1,9 +1,12 @@
 package train
 
 import (
+	"strings"
 	"testing"
 
+	"mt/actors"
 	"mt/internal/config"
+	"mt/plan"
 	"mt/plan/rates"
 )
 
@@ -27,5 +30,43 @@ func TestFasterLinks(t *testing.T) {
 	f := fasterLinks(m)
 	if a, b := f.Link, f.More[0].Link; a.Up != 20 || a.Peer != 16 || b.Up != 40 || b.Peer != 100 {
 		t.Errorf("links that are twice as fast: %+v and %+v", a, b)
+	}
+}
+
+// TestTrialsNameEachDevice: rates of fewer devices than the run has are refused, unless they are of one.
+func TestTrialsNameEachDevice(t *testing.T) {
+	for lanes, says := range map[int]string{2: "", 3: "the rates are those of 2 devices, and the run has 3"} {
+		j := &job{c: config.Default(), lanes: lanes}
+		j.c.Device = "cpu"
+		m := &rates.Machine{Device: rates.Device{Kind: "cpu"}, More: make([]rates.Card, 1)}
+		if _, err := (&Trials{job: j}).Machine(m); says == "" && err != nil || says != "" && (!config.IsUsage(err) || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%d devices: %v", lanes, err)
+		}
+		m.More = nil
+		if _, err := (&Trials{job: j}).Machine(m); err != nil {
+			t.Errorf("%d devices that are alike: %v", lanes, err)
+		}
+	}
+}
+
+// TestScalingInWords: a speedup that is not known is not shown, and no more is said of the host than is
+// known.
+func TestScalingInWords(t *testing.T) {
+	p := &Predicted{Step: 1, TokensPerSecond: 2}
+	s := &scaling{Counts: []scaled{{Devices: 1, swept: swept{What: "1", Problem: "too little memory"}}, {Devices: 2, swept: swept{What: "2", Predicted: p}, Limit: "links"}}}
+	var text strings.Builder
+	if err := s.write(&text); err != nil {
+		t.Fatal(err)
+	}
+	if got := text.String(); strings.Contains(got, "0.00") || !strings.Contains(got, "with 2 devices the host is not the limit") || !strings.HasSuffix(got, ": nothing that mt tried\n") {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestDepthsAgainstPassage: more activation slots are tried where devices wait for each other.
+func TestDepthsAgainstPassage(t *testing.T) {
+	tried := depths(plan.Request{}, actors.StallPassage)
+	if len(tried) == 0 || !strings.HasPrefix(tried[0].what, "activation_slots: ") {
+		t.Errorf("tried against waits for what other devices pass on: %v", tried)
 	}
 }

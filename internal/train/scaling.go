@@ -185,7 +185,11 @@ func (s *scaling) write(w io.Writer) error {
 		if p := c.Predicted; p == nil {
 			cells = append(cells, []string{c.What, "", "", "", "", "", "", "", "", c.Problem})
 		} else {
-			cells = append(cells, []string{c.What, fmt.Sprintf("%.4g", p.Step), humanize.Comma(int64(p.TokensPerSecond)), fmt.Sprintf("%.2f", c.Speedup), percent(p.StallShare), percent(c.Turns),
+			speedup := ""
+			if c.Speedup > 0 {
+				speedup = fmt.Sprintf("%.2f", c.Speedup)
+			}
+			cells = append(cells, []string{c.What, fmt.Sprintf("%.4g", p.Step), humanize.Comma(int64(p.TokensPerSecond)), speedup, percent(p.StallShare), percent(c.Turns),
 				fmt.Sprintf("%s %s", c.Busiest, percent(p.Busy[c.Busiest])), fmt.Sprintf("%+.0f %%", 100*c.Host), fmt.Sprintf("%+.0f %%", 100*c.Links), c.Limit})
 		}
 	}
@@ -196,7 +200,7 @@ func (s *scaling) write(w io.Writer) error {
 	if last.Predicted == nil {
 		return nil
 	}
-	from := fmt.Sprintf("up to %d devices the host is not the limit", last.Devices)
+	from := fmt.Sprintf("with %d devices the host is not the limit", last.Devices)
 	if s.HostFrom > 0 {
 		from = fmt.Sprintf("from %s on the host is the limit (%s)", english.Plural(s.HostFrom, "device", ""), last.Limit)
 	}
@@ -207,7 +211,7 @@ func (s *scaling) write(w io.Writer) error {
 		}
 	}
 	if help == nil {
-		help = []string{"nothing that mt tried; each device is as busy as it can be"}
+		help = []string{"nothing that mt tried"}
 	}
 	_, err := fmt.Fprintf(w, "%s; with %d devices tokens a second would rise by: %s\n", from, last.Devices, strings.Join(help, ", "))
 	return err
