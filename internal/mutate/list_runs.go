@@ -37,6 +37,13 @@ var ofRuns = []broken{
 		{from: "\t\tout.Link.PerSwitch = m.Link.PerSwitch ", to: "\t\t", test: "TestDevicesThatDiffer"},
 		{from: "change(&out.More[i].Device, &out.More[i].Link)", to: "_ = i", test: "TestDevicesThatDiffer"},
 	}},
+	{"plan/rates/find.go", []way{
+		{from: "if len(next.More) > 0 {", to: "if false {", test: "TestSeveralNames"},
+		{from: "with && !isFile(strings.TrimSpace(first))", to: "with && false", test: "TestSeveralNames"},
+	}},
+	{"plan/rates/check.go", []way{
+		{from: "if !more.Device.Unified {", to: "if true {", test: "TestSeveralNames"},
+	}},
 	{"internal/train/state.go", []way{
 		{from: "Lanes: j.table(), ", to: "", test: "TestDevicesThatDiffer"},
 	}},

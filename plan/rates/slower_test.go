@@ -3,6 +3,7 @@ package rates
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -64,6 +65,28 @@ func numbers(out map[string]float64, at string, v any) {
 	case []any:
 		for i, x := range v {
 			numbers(out, fmt.Sprintf("%s[%d]", at, i), x)
+		}
+	}
+}
+
+// TestSeveralNames: further names are those of one device each, and of no host; links of devices that copy
+// nothing are not looked at.
+func TestSeveralNames(t *testing.T) {
+	two, err := Find("rtx4090,h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two.More[0].Device.Unified, two.More[0].Link = true, Link{}
+	file := filepath.Join(t.TempDir(), "two.json")
+	if err := two.Save(file); err != nil {
+		t.Errorf("a second device that is unified: %v", err)
+	}
+	if m, err := Find(file + ",rtx3090"); err != nil || len(m.More) != 2 {
+		t.Errorf("a device beside those of a file: %v", err)
+	}
+	for name, want := range map[string]string{"h100," + file: "has several devices: name it first", "h100,rtx4090+ddr5-4800x8": "ddr5-4800x8 is a second one"} {
+		if _, err := Find(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}
 }
