@@ -49,6 +49,8 @@ var ofRuns = []broken{
 	}},
 	{"internal/train/devices.go", []way{
 		{from: "if j.differ || slices.Equal(j.plan.Lane, j.began) {", to: "if true {", test: "TestDevicesGiveTheSameBits"},
+		{from: "said = \"--gpu\"", to: "said = \"device_rates\"", test: "TestRatesOfGivenCards"},
+		{from: "case m != nil && j.c.DeviceRates != \"auto\":", to: "case false:", test: "TestRatesOfGivenCards"},
 		{from: "case distinct > 1:", to: "case false:", test: "TestRatesByName"},
 		{from: "if m.On(lane).Link.Peer > 0 {", to: "if m.Link.Peer > 0 {", test: "TestPassingBetweenDevicesThatDiffer"},
 		{from: "n > 1 && n != j.lanes {", to: "n > 9 {", test: "TestDevicesThatCannotBe"},

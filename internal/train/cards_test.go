@@ -70,3 +70,16 @@ func TestDepthsAgainstPassage(t *testing.T) {
 		t.Errorf("tried against waits for what other devices pass on: %v", tried)
 	}
 }
+
+// TestRatesOfGivenCards: rates that lack a dtype are named by the flag that gave them, which does not go
+// together with the key.
+func TestRatesOfGivenCards(t *testing.T) {
+	m := &rates.Machine{More: make([]rates.Card, 1)}
+	for key, says := range map[string]string{"auto": "--gpu: no rate of products in bf16", "h100": "leave out one of the two"} {
+		j := &job{c: config.Default(), lanes: 2}
+		j.c.ComputeDType, j.c.DeviceRates = "bf16", key
+		if err := j.weighDevices(m); !config.IsUsage(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("device_rates: %s: %v, want %s", key, err, says)
+		}
+	}
+}

@@ -52,7 +52,13 @@ func (j *job) weighDevices(m *rates.Machine) (err error) {
 	if j.differ = distinct > 1; j.differ {
 		j.note("the devices differ (%s): results are, to the bit, those of the table of layers, which the run keeps as long as it has as many devices", strings.Join(names, ", "))
 	}
+	said := "device_rates"
+	if m != nil {
+		said = "--gpu"
+	}
 	switch {
+	case m != nil && j.c.DeviceRates != "auto":
+		return j.c.Errorf("device_rates", "device_rates: --gpu names the rates to predict with: leave out one of the two")
 	case j.lanes <= 1:
 		return nil
 	case m != nil:
@@ -77,7 +83,7 @@ func (j *job) weighDevices(m *rates.Machine) (err error) {
 		card := m.On(lane)
 		flops, link := card.Pace(j.c.ComputeDType)
 		if flops <= 0 || link <= 0 {
-			return j.c.Errorf("device_rates", "device_rates: no rate of products in %s, or of the link, for %s", j.c.ComputeDType, card.Device.Name)
+			return j.c.Errorf("device_rates", "%s: no rate of products in %s, or of the link, for %s", said, j.c.ComputeDType, card.Device.Name)
 		}
 		j.paces = append(j.paces, plan.Pace{FLOPs: flops, Link: link})
 	}
