@@ -208,7 +208,7 @@ func (c *configuration) note(r actors.StepReport) {
 
 // predict predicts c on m as slow as c is to be.
 func (c *configuration) predict(m *rates.Machine) (actors.StepReport, error) {
-	p, err := train.Predict(c.plan, c.o.Throttle.Machine(*m))
+	p, err := train.Predict(c.plan, c.o.Throttle.Machine(m))
 	if err != nil {
 		return actors.StepReport{}, err
 	}

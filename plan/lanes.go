@@ -122,7 +122,7 @@ func (r *Run) placeLayers(q Request) error {
 	r.Lane = shareOut(times)
 	for lane := range q.Devices {
 		if !slices.Contains(r.Lane, lane) {
-			return &BadDepth{"devices", fmt.Sprintf("devices: device %d is so much slower than the others that no layer is left for it: leave it out, as in devices: [0]", lane)}
+			return &BadDepth{"devices", fmt.Sprintf("devices: device %d is so much slower than the others that no layer is left for it: give the run the other devices only", lane)}
 		}
 	}
 	return nil

@@ -94,7 +94,7 @@ func TestDevicesThatDiffer(t *testing.T) {
 	if need[0] == need[1] || !fits(need[0], need[1]) || !fits(need[0], 0) || fits(need[0]-1, need[1]) || fits(need[0], need[1]-1) {
 		t.Errorf("devices that need %v of memory each", need)
 	}
-	if _, err := resolve(with(Pace{1e12, 1e9}, Pace{1, 1})); err == nil || !strings.Contains(err.Error(), "no layer is left for it") {
+	if _, err := resolve(with(Pace{1e12, 1e9}, Pace{1, 1})); err == nil || !strings.Contains(err.Error(), "device 1 is so much slower than the others that no layer is left for it: give the run the other devices only") {
 		t.Errorf("a device that is much too slow: %v", err)
 	}
 }

@@ -30,7 +30,7 @@ type Take struct {
 type Release struct {
 	Object int
 	Spill  bool // copy it to the host first
-	Pass   bool // copy it to where another lane takes it from
+	Pass   bool // another lane takes it: copy it to that one's slot, or to the host for it
 }
 
 // residency is the outcome: takes in the order they must be served, releases by

@@ -73,10 +73,11 @@ func (d *Device) BindHost(b []byte) device.Mem { return d.place(int64(len(b))) }
 // Usage implements device.Device.
 func (d *Device) Usage() device.Usage { return device.Usage{} }
 
-// Reach implements device.Device: the machine says whether its GPUs copy to each other.
+// Reach implements device.Device: the machine says of each device whether it copies to others,
+// and both must.
 func (d *Device) Reach(to device.Device) (bool, error) {
 	other, ok := device.Inner(to).(*Device)
-	return ok && other.index != d.index && d.machine.Link.Peer > 0, nil
+	return ok && other.index != d.index && min(d.machine.Link.Peer, other.machine.Link.Peer) > 0, nil
 }
 
 // NewEvent implements device.Device.

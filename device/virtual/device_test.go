@@ -161,6 +161,46 @@ func TestPeers(t *testing.T) {
 	}
 }
 
+// TestPeersThatDiffer: devices copy to each other if both do so, at the rate of the slower one, and over
+// wires if both have them.
+func TestPeersThatDiffer(t *testing.T) {
+	for _, tc := range []struct {
+		first, second rates.Link
+		reach         bool
+		ms            float64 // from one to the other, either way, beside a copy from the host
+	}{
+		{rates.Link{Peer: 10}, rates.Link{}, false, 0},
+		{rates.Link{Peer: 10, Wires: true}, rates.Link{Peer: 0.5, Wires: true}, true, 2},
+		{rates.Link{Peer: 0.5, Wires: true}, rates.Link{Peer: 0.25}, true, 4.25}, // at 4/5 of its speed while the link is shared
+	} {
+		for from := range 2 {
+			clock := &virtual.Clock{Devices: 2}
+			var devs []*Device
+			for i, l := range []rates.Link{tc.first, tc.second} {
+				m := machine()
+				m.Link.Both, m.Link.Peer, m.Link.Wires = 2, l.Peer, l.Wires
+				devs = append(devs, New(clock, m, i, false, nil))
+			}
+			if ok, _ := devs[from].Reach(devs[1-from]); ok != tc.reach {
+				t.Errorf("%+v and %+v reach each other: %v", tc.first, tc.second, ok)
+			}
+			if !tc.reach {
+				continue
+			}
+			got, mem := 0.0, device.Mem{Addr: device.Align, Bytes: 1e6}
+			s, _ := devs[from].NewStream("s")
+			beside, _ := devs[1-from].NewStream("beside")
+			beside.CopyH2D(mem, make([]byte, 1e6))
+			s.CopyPeer(devs[1-from], mem, mem)
+			s.Notify(func(error) { got = 1e3 * clock.Time() })
+			clock.Run(func() bool { return false })
+			if math.Abs(got-tc.ms) > 1e-6 {
+				t.Errorf("a copy between %+v and %+v takes %g ms, want %g", tc.first, tc.second, got, tc.ms)
+			}
+		}
+	}
+}
+
 // TestPeersInTurn: copies that follow each other go to the devices that they are for.
 func TestPeersInTurn(t *testing.T) {
 	m := machine()

@@ -133,24 +133,25 @@ func crossing(share *[virtual.NumResources]float64, direction virtual.Resource, 
 }
 
 // CopyPeer implements device.Stream: over wires between the devices, or over the links of both,
-// which meet at their switch or else at the host.
+// which meet at their switch or else at the host. Of devices that differ the slower one's rate holds.
 func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
-	m, other := s.d.machine, device.Inner(to).(*Device).index
-	moving := float64(dst.Bytes) / (m.Link.Peer * 1e9)
-	w := virtual.Work{Seconds: m.Link.Latency/1e6 + moving, Peer: other}
+	m, other := s.d.machine, device.Inner(to).(*Device)
+	theirs := other.machine.Link
+	rate := min(m.Link.Peer, theirs.Peer)
+	moving := float64(dst.Bytes) / (rate * 1e9)
+	w := virtual.Work{Seconds: m.Link.Latency/1e6 + moving, Peer: other.index}
 	part := moving / w.Seconds
 	switch {
-	case m.Link.Wires:
+	case m.Link.Wires && theirs.Wires:
 		w.Share[virtual.WiresOut], w.PeerShare[virtual.WiresIn] = 1, 1
 	default:
 		per := max(1, m.Link.PerSwitch)
-		apart := per > 1 && s.d.index/per != other/per
-		both := min(1, m.Link.Peer/m.Link.Both) * part
-		crossing(&w.Share, virtual.LinkDown, min(1, m.Link.Peer/m.Link.Down), both, apart)
-		crossing(&w.PeerShare, virtual.LinkUp, min(1, m.Link.Peer/m.Link.Up), both, apart)
+		apart := per > 1 && s.d.index/per != other.index/per
+		crossing(&w.Share, virtual.LinkDown, min(1, rate/m.Link.Down), min(1, rate/m.Link.Both)*part, apart)
+		crossing(&w.PeerShare, virtual.LinkUp, min(1, rate/theirs.Up), min(1, rate/theirs.Both)*part, apart)
 	}
 	if m.Device.Kind == "cpu" { // a copy within the host's memory
-		w.Share[virtual.HostMemory] = min(1, 2*m.Link.Peer/m.Host.Bandwidth) * part
+		w.Share[virtual.HostMemory] = min(1, 2*rate/m.Host.Bandwidth) * part
 		w.Share[virtual.Cores] = min(1, m.Link.Cores/float64(m.Host.Cores))
 	}
 	s.work(w)

@@ -27,8 +27,10 @@ var ofModel = []broken{
 		{from: "return (n + per - 1) / per", to: "return n + 0*per", test: "TestSwitches"},
 	}},
 	{"device/virtual/stream.go", []way{
-		{from: "apart := per > 1 && s.d.index/per != other/per", to: "apart := per > 1", test: "TestPeers"},
-		{from: "apart := per > 1 && s.d.index/per != other/per", to: "apart := per > 1 && s.d.index/per != other/per && false", test: "TestPeers"},
+		{from: "apart := per > 1 && s.d.index/per != other.index/per", to: "apart := per > 1", test: "TestPeers"},
+		{from: "apart := per > 1 && s.d.index/per != other.index/per", to: "apart := per > 1 && s.d.index/per != other.index/per && false", test: "TestPeers"},
+		{from: "rate := min(m.Link.Peer, theirs.Peer)", to: "rate := m.Link.Peer", test: "TestPeersThatDiffer"},
+		{from: "m.Link.Wires && theirs.Wires", to: "m.Link.Wires", test: "TestPeersThatDiffer"},
 		{from: "s.items[n-1].work.Peer == w.Peer && ", to: "", test: "TestPeersInTurn"},
 	}},
 	{"plan/rates/hosts.go", []way{

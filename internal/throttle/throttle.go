@@ -90,21 +90,23 @@ func (u *update) Step(unit optim.Unit, w optim.Weight, planes []optim.State, g o
 }
 
 // Machine is m as it is with these limits.
-func (l Limits) Machine(m rates.Machine) *rates.Machine {
+func (l Limits) Machine(m *rates.Machine) *rates.Machine {
 	slower := func(rate *float64, cores *float64, limit float64) {
 		if limit = limit / 1e9; limit > 0 && limit < *rate {
 			*cores *= limit / *rate
 			*rate = limit
 		}
 	}
-	upCores, downCores, peerCores := m.Link.Cores, m.Link.Cores, m.Link.Cores
-	slower(&m.Link.Up, &upCores, l.Link)
-	slower(&m.Link.Down, &downCores, l.Link)
-	slower(&m.Link.Peer, &peerCores, l.Link)
-	m.Link.Cores = max(upCores, downCores) // a copy to another device is as one of those
-	if m.Host.Update.Cores == 0 {
-		m.Host.Update.Cores = float64(m.Host.Cores)
+	out := m.Changed(func(_ *rates.Device, link *rates.Link) {
+		upCores, downCores, peerCores := link.Cores, link.Cores, link.Cores
+		slower(&link.Up, &upCores, l.Link)
+		slower(&link.Down, &downCores, l.Link)
+		slower(&link.Peer, &peerCores, l.Link)
+		link.Cores = max(upCores, downCores) // a copy to another device is as one of those
+	})
+	if out.Host.Update.Cores == 0 {
+		out.Host.Update.Cores = float64(out.Host.Cores)
 	}
-	slower(&m.Host.Update.Rate, &m.Host.Update.Cores, l.Updates)
-	return &m
+	slower(&out.Host.Update.Rate, &out.Host.Update.Cores, l.Updates)
+	return out
 }

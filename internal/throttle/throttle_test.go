@@ -63,10 +63,14 @@ func TestOptimizer(t *testing.T) {
 
 // TestMachine: rates are those of the limits where these are lower, and keep as many cores busy as fits.
 func TestMachine(t *testing.T) {
-	m := rates.Machine{Link: rates.Link{Up: 10, Down: 5, Peer: 8, Cores: 1}, Host: rates.Host{Cores: 4, Update: rates.Op{Rate: 20}}}
+	link := rates.Link{Up: 10, Down: 5, Peer: 8, Cores: 1}
+	m := &rates.Machine{Link: link, More: []rates.Card{{Link: link}}, Host: rates.Host{Cores: 4, Update: rates.Op{Rate: 20}}}
 	got := Limits{Link: 5e9, Updates: 5e9}.Machine(m)
 	if got.Link.Up != 5 || got.Link.Down != 5 || got.Link.Peer != 5 || got.Link.Cores != 1 || got.Host.Update.Rate != 5 || got.Host.Update.Cores != 1 {
 		t.Errorf("%+v", got)
+	}
+	if l := got.On(1).Link; l.Up != 5 || l.Down != 5 || l.Peer != 5 || l.Cores != 1 || m.More[0].Link.Up != 10 {
+		t.Errorf("the second device: %+v", l)
 	}
 	if got := (Limits{}).Machine(m); got.Link.Up != 10 || got.Host.Update.Rate != 20 || m.Host.Update.Cores != 0 {
 		t.Errorf("without limits: %+v", got)

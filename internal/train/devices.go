@@ -52,7 +52,13 @@ func (j *job) weighDevices(m *rates.Machine) (err error) {
 	if j.differ = distinct > 1; j.differ {
 		j.note("the devices differ (%s): results are, to the bit, those of the table of layers, which the run keeps as long as it has as many devices", strings.Join(names, ", "))
 	}
+	said := "device_rates"
+	if m != nil {
+		said = "--gpu"
+	}
 	switch {
+	case m != nil && j.c.DeviceRates != "auto":
+		return j.c.Errorf("device_rates", "device_rates: --gpu names the rates to predict with: leave out one of the two")
 	case j.lanes <= 1:
 		return nil
 	case m != nil:
@@ -77,7 +83,7 @@ func (j *job) weighDevices(m *rates.Machine) (err error) {
 		card := m.On(lane)
 		flops, link := card.Pace(j.c.ComputeDType)
 		if flops <= 0 || link <= 0 {
-			return j.c.Errorf("device_rates", "device_rates: no rate of products in %s, or of the link, for %s", j.c.ComputeDType, card.Device.Name)
+			return j.c.Errorf("device_rates", "%s: no rate of products in %s, or of the link, for %s", said, j.c.ComputeDType, card.Device.Name)
 		}
 		j.paces = append(j.paces, plan.Pace{FLOPs: flops, Link: link})
 	}
@@ -154,14 +160,24 @@ func (j *job) passing() (string, error) {
 	switch {
 	case j.lanes <= 1:
 		return "", nil
-	case !j.c.PeerCopies || m != nil && m.Link.Peer == 0:
+	case !j.c.PeerCopies:
 		return throughHost, nil
-	case m != nil || j.c.Device == "cpu":
+	case m == nil && j.c.Device == "cpu":
 		return directly, nil
 	}
-	ways, pairs := 0, 0
-	for _, from := range j.devs {
-		for _, to := range j.devs {
+	ways, pairs, here := 0, 0, j.devs
+	if m != nil { // its rates say it, and no device is asked
+		here = nil
+		copying := 0 // devices that copy to others
+		for lane := range j.lanes {
+			if m.On(lane).Link.Peer > 0 {
+				copying++
+			}
+		}
+		ways, pairs = copying*(copying-1), j.lanes*(j.lanes-1)
+	}
+	for _, from := range here {
+		for _, to := range here {
 			if from == to {
 				continue
 			}

@@ -18,9 +18,7 @@ import (
 func Plan(c *config.Config, o Options) error {
 	o.sketch = true
 	if m := o.Forecast.Machine; m != nil && !c.PeerCopies {
-		apart := *m
-		apart.Link.Peer = 0
-		o.Forecast.Machine = &apart
+		o.Forecast.Machine = m.WithoutPeers()
 	}
 	return printPlan(c, o, func(o Options) (*job, resume, error) {
 		j, err := openJob(nil, c, o)

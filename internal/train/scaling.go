@@ -115,16 +115,12 @@ func fasterHost(m *rates.Machine) *rates.Machine {
 
 // fasterLinks is m with links that are twice as fast.
 func fasterLinks(m *rates.Machine) *rates.Machine {
-	f := *m
-	f.More = slices.Clone(f.More)
-	links := []*rates.Link{&f.Link}
-	for i := range f.More {
-		links = append(links, &f.More[i].Link)
-	}
-	for _, l := range links {
+	return m.Changed(func(_ *rates.Device, l *rates.Link) {
 		l.Up, l.Down, l.Both = 2*l.Up, 2*l.Down, 2*l.Both
-	}
-	return &f
+		if !l.Wires { // copies between devices go over the same links
+			l.Peer *= 2
+		}
+	})
 }
 
 // judge says what is busiest and what limits a line that has a prediction.
@@ -189,7 +185,11 @@ func (s *scaling) write(w io.Writer) error {
 		if p := c.Predicted; p == nil {
 			cells = append(cells, []string{c.What, "", "", "", "", "", "", "", "", c.Problem})
 		} else {
-			cells = append(cells, []string{c.What, fmt.Sprintf("%.4g", p.Step), humanize.Comma(int64(p.TokensPerSecond)), fmt.Sprintf("%.2f", c.Speedup), percent(p.StallShare), percent(c.Turns),
+			speedup := ""
+			if c.Speedup > 0 {
+				speedup = fmt.Sprintf("%.2f", c.Speedup)
+			}
+			cells = append(cells, []string{c.What, fmt.Sprintf("%.4g", p.Step), humanize.Comma(int64(p.TokensPerSecond)), speedup, percent(p.StallShare), percent(c.Turns),
 				fmt.Sprintf("%s %s", c.Busiest, percent(p.Busy[c.Busiest])), fmt.Sprintf("%+.0f %%", 100*c.Host), fmt.Sprintf("%+.0f %%", 100*c.Links), c.Limit})
 		}
 	}
@@ -200,7 +200,7 @@ func (s *scaling) write(w io.Writer) error {
 	if last.Predicted == nil {
 		return nil
 	}
-	from := fmt.Sprintf("up to %d devices the host is not the limit", last.Devices)
+	from := fmt.Sprintf("with %d devices the host is not the limit", last.Devices)
 	if s.HostFrom > 0 {
 		from = fmt.Sprintf("from %s on the host is the limit (%s)", english.Plural(s.HostFrom, "device", ""), last.Limit)
 	}
@@ -211,7 +211,7 @@ func (s *scaling) write(w io.Writer) error {
 		}
 	}
 	if help == nil {
-		help = []string{"nothing that mt tried; each device is as busy as it can be"}
+		help = []string{"nothing that mt tried"}
 	}
 	_, err := fmt.Fprintf(w, "%s; with %d devices tokens a second would rise by: %s\n", from, last.Devices, strings.Join(help, ", "))
 	return err

@@ -112,14 +112,14 @@ func depths(q plan.Request, causes ...actors.Cause) (out []variant) {
 		name   string
 		at     func(*plan.Depths) *int
 		values []int
-		cause  actors.Cause
+		causes []actors.Cause
 	}{
-		{"weight_slots", func(d *plan.Depths) *int { return &d.WeightSlots }, []int{1, 2, 3, 4, 6, 8}, actors.StallWeights},
-		{"grad_buffers", func(d *plan.Depths) *int { return &d.GradBuffers }, []int{1, 2, 3, 4}, actors.StallGradBuffer},
-		{"grad_slabs", func(d *plan.Depths) *int { return &d.GradSlabs }, []int{1, 2, 3, 4, 6}, actors.StallGradBuffer},
-		{"activation_slots", func(d *plan.Depths) *int { return &d.ActivationSlots }, []int{3, 4, 6, 8, 16, 32}, actors.StallActivation},
+		{"weight_slots", func(d *plan.Depths) *int { return &d.WeightSlots }, []int{1, 2, 3, 4, 6, 8}, []actors.Cause{actors.StallWeights}},
+		{"grad_buffers", func(d *plan.Depths) *int { return &d.GradBuffers }, []int{1, 2, 3, 4}, []actors.Cause{actors.StallGradBuffer}},
+		{"grad_slabs", func(d *plan.Depths) *int { return &d.GradSlabs }, []int{1, 2, 3, 4, 6}, []actors.Cause{actors.StallGradBuffer}},
+		{"activation_slots", func(d *plan.Depths) *int { return &d.ActivationSlots }, []int{3, 4, 6, 8, 16, 32}, []actors.Cause{actors.StallActivation, actors.StallPassage}},
 	} {
-		if key.name == "grad_slabs" && q.Clip || !slices.Contains(causes, key.cause) {
+		if key.name == "grad_slabs" && q.Clip || !slices.ContainsFunc(causes, func(c actors.Cause) bool { return slices.Contains(key.causes, c) }) {
 			continue // with clipping every layer has one
 		}
 		for _, n := range key.values {

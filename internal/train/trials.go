@@ -103,9 +103,12 @@ func (t *Trials) Machine(m *rates.Machine) (*rates.Machine, error) {
 		return nil, config.Usagef("the rates of %s are those of device %s, and the run is on %s: measure this machine with mt doctor --save FILE --device %s",
 			m.Name, m.Device.Kind, want, want)
 	}
-	out := t.job.slow.Machine(*m)
+	if n := 1 + len(m.More); n > 1 && n < t.job.lanes {
+		return nil, config.Usagef("the rates are those of %d devices, and the run has %d: give those of each, or of one for all", n, t.job.lanes)
+	}
+	out := t.job.slow.Machine(m)
 	if !t.job.c.PeerCopies {
-		out.Link.Peer = 0
+		out = out.WithoutPeers()
 	}
 	return out, nil
 }

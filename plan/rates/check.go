@@ -51,7 +51,9 @@ func (m *Machine) Check() error {
 	for i, more := range m.More {
 		sub := &checker{}
 		more.Device.check(sub)
-		more.Link.check(sub)
+		if !more.Device.Unified {
+			more.Link.check(sub)
+		}
 		for _, err := range sub.errs {
 			c.fail("more_devices[%d]: %w", i, err)
 		}

@@ -23,7 +23,13 @@ func Find(name string) (*Machine, error) {
 	for several && err == nil {
 		var next *Machine
 		first, others, several = strings.Cut(others, ",")
+		if _, host, with := strings.Cut(first, "+"); with && !isFile(strings.TrimSpace(first)) {
+			return nil, fmt.Errorf("rates: %s: devices of one host, and %s is a second one: name it behind the first device only", name, host)
+		}
 		if next, err = find(strings.TrimSpace(first)); err == nil {
+			if len(next.More) > 0 {
+				return nil, fmt.Errorf("rates: %s: %s has several devices: name it first", name, strings.TrimSpace(first))
+			}
 			m.Name += " and " + next.Device.Name
 			m.More = append(m.More, Card{next.Device, next.Link})
 		}
@@ -36,9 +42,15 @@ func Find(name string) (*Machine, error) {
 	return m, err
 }
 
+// isFile says that name is meant as a file.
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular() || strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
+}
+
 // find is Find of one name.
 func find(name string) (*Machine, error) {
-	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() || strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator) {
+	if isFile(name) {
 		return Load(name)
 	}
 	gpuName, hostName, with := strings.Cut(name, "+")

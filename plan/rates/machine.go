@@ -1,5 +1,7 @@
 package rates
 
+import "slices"
+
 // Machine is a device, the host that it belongs to, and the link between the two.
 // The names of the fields in a file carry their units.
 type Machine struct {
@@ -25,9 +27,27 @@ func (m *Machine) On(i int) *Machine {
 	out := *m
 	if i > 0 && len(m.More) > 0 {
 		out.Device, out.Link = m.More[i-1].Device, m.More[i-1].Link
+		out.Link.PerSwitch = m.Link.PerSwitch // the host's switches are those of all its devices
 	}
 	out.More = nil
 	return &out
+}
+
+// Changed is m after change has been made to each of its devices with its link. What change
+// reaches through a map or a slice it must copy first: m keeps what it has.
+func (m *Machine) Changed(change func(d *Device, l *Link)) *Machine {
+	out := *m
+	out.More = slices.Clone(out.More)
+	change(&out.Device, &out.Link)
+	for i := range out.More {
+		change(&out.More[i].Device, &out.More[i].Link)
+	}
+	return &out
+}
+
+// WithoutPeers is m with devices that do not copy to each other.
+func (m *Machine) WithoutPeers() *Machine {
+	return m.Changed(func(_ *Device, l *Link) { l.Peer = 0 })
 }
 
 // Pace is what the device reaches in products of a dtype, in FLOPs a second, and its link, in

@@ -5,11 +5,27 @@ import (
 	"slices"
 )
 
-// Slower is m when its device, its link and its host take so many times as long for
+// Slower is m when its devices, their links and its host take so many times as long for
 // everything; a number under 1 makes them faster. The disk stays as it is.
 func (m *Machine) Slower(times float64) *Machine {
-	out := *m
-	d := &out.Device
+	out := m.Changed(func(d *Device, l *Link) {
+		d.slow(times)
+		l.Up /= times
+		l.Down /= times
+		l.Both /= times
+		l.Peer /= times
+		l.Latency *= times
+	})
+	h := &out.Host
+	h.Bandwidth /= times
+	h.Update, h.Norm, h.Gather = h.Update.slower(times), h.Norm.slower(times), h.Gather.slower(times)
+	h.Pack *= times
+	h.Message *= times
+	return out
+}
+
+// slow makes d slower, in maps and slices of its own.
+func (d *Device) slow(times float64) {
 	d.Products, d.Attention, d.Ops = maps.Clone(d.Products), maps.Clone(d.Attention), maps.Clone(d.Ops)
 	for dtype, all := range d.Products {
 		all = slices.Clone(all)
@@ -32,17 +48,6 @@ func (m *Machine) Slower(times float64) *Machine {
 	d.Bandwidth /= times
 	d.Launch *= times
 	d.Enqueue *= times
-	out.Link.Up /= times
-	out.Link.Down /= times
-	out.Link.Both /= times
-	out.Link.Peer /= times
-	out.Link.Latency *= times
-	h := &out.Host
-	h.Bandwidth /= times
-	h.Update, h.Norm, h.Gather = h.Update.slower(times), h.Norm.slower(times), h.Gather.slower(times)
-	h.Pack *= times
-	h.Message *= times
-	return &out
 }
 
 func (o Op) slower(times float64) Op {

@@ -3,6 +3,7 @@ package rates
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -65,5 +66,55 @@ func numbers(out map[string]float64, at string, v any) {
 		for i, x := range v {
 			numbers(out, fmt.Sprintf("%s[%d]", at, i), x)
 		}
+	}
+}
+
+// TestSeveralNames: further names are those of one device each, and of no host; links of devices that copy
+// nothing are not looked at.
+func TestSeveralNames(t *testing.T) {
+	two, err := Find("rtx4090,h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two.More[0].Device.Unified, two.More[0].Link = true, Link{}
+	file := filepath.Join(t.TempDir(), "two.json")
+	if err := two.Save(file); err != nil {
+		t.Errorf("a second device that is unified: %v", err)
+	}
+	if m, err := Find(file + ",rtx3090"); err != nil || len(m.More) != 2 {
+		t.Errorf("a device beside those of a file: %v", err)
+	}
+	for name, want := range map[string]string{"h100," + file: "has several devices: name it first", "h100,rtx4090+ddr5-4800x8": "ddr5-4800x8 is a second one"} {
+		if _, err := Find(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+}
+
+// TestDevicesThatDiffer: a change is made to each device, and not to the machine that it began with; a
+// host's switches are those of all its devices.
+func TestDevicesThatDiffer(t *testing.T) {
+	m, err := Find("rtx4090,h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Link.Peer, m.More[0].Link.Peer, m.Link.PerSwitch = 20, 30, 2
+	before, _ := json.Marshal(m)
+	apart, slow := m.WithoutPeers(), m.Slower(2)
+	for i, name := range []string{"rtx4090", "h100"} {
+		alone, err := Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		card, half := slow.On(i), alone.Slower(2)
+		if !reflect.DeepEqual(card.Device, half.Device) || card.Link.Up != half.Link.Up {
+			t.Errorf("device %d of a slower machine: %+v, want %+v", i, card, half)
+		}
+		if peer, per := apart.On(i).Link.Peer, apart.On(i).Link.PerSwitch; peer != 0 || per != 2 {
+			t.Errorf("device %d copies to others at %g GB/s, %d share a switch", i, peer, per)
+		}
+	}
+	if after, _ := json.Marshal(m); string(after) != string(before) {
+		t.Errorf("a change made of it\n%s\nthis\n%s", before, after)
 	}
 }
