@@ -58,7 +58,7 @@ func (j *job) weighDevices(m *rates.Machine) (err error) {
 	}
 	switch {
 	case m != nil && j.c.DeviceRates != "auto":
-		return j.c.Errorf("device_rates", "device_rates: --gpu names the rates to predict with: leave out one of the two")
+		return j.c.Errorf("device_rates", "device_rates: --gpu names the rates to predict with: leave out one of the two, or give --device-rates auto")
 	case j.lanes <= 1:
 		return nil
 	case m != nil:
