@@ -56,7 +56,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestPredict: every configuration runs in every round, with rates of its own.
+// TestPredict: every configuration runs in every round, with rates of its own. They are asked for
+// twice where the machine changed its speed meanwhile.
 func TestPredict(t *testing.T) {
 	asked := 0
 	o := PredictOptions{Configurations: 2, Rounds: 2, Steps: 1, Only: -1, Rates: func(context.Context) (*rates.Machine, error) {
@@ -67,7 +68,7 @@ func TestPredict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if asked != 2 || len(p.Rows) != 2 || p.Rows[0].Throttled || !p.Rows[1].Throttled || p.Machine != "two cores" {
+	if asked < 2 || asked > 4 || len(p.Rows) != 2 || p.Rows[0].Throttled || !p.Rows[1].Throttled || p.Machine != "two cores" {
 		t.Errorf("rates asked for %d times, %+v", asked, p)
 	}
 	for _, r := range p.Rows {
