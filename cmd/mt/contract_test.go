@@ -386,7 +386,7 @@ func TestPlanPredicts(t *testing.T) {
 		{"--gpus-per-switch 2", "needs --gpu"},
 		{"--gpu h100 --gpus-per-switch -1", "at least one GPU"},
 		{"--gpu h100 --sweep all", "want batch, seq or depth"},
-		{"--gpu h100,a100 --gpus 3", "3 of 2 that are named"},
+		{"--gpu h100,a100 --gpus 3", "3 devices, and --gpu names 2"},
 		{"--gpu h100 --device cpu", "the rates are those of a cuda device"},
 		{"--gpu rtx3080 --device-memory 40GiB", "has 10 GiB"},
 		{"--gpu rtx3080 --host-memory 10MiB", "as it is, the run needs at least"},

@@ -36,7 +36,7 @@ func (j *job) countCards(list config.DeviceList, cards int) error {
 		j.lanes = cards
 	}
 	if cards > 1 && j.lanes > cards {
-		return j.c.Errorf("devices", "devices: %d of %d that are named: name each, or one for all", j.lanes, cards)
+		return j.c.Errorf("devices", "devices: %d devices, and --gpu names %d: name each of them, or one for all", j.lanes, cards)
 	}
 	return nil
 }
@@ -156,38 +156,34 @@ const (
 // passing says which way what passes from one device to another goes; empty where there is one, or
 // where no device is here to ask.
 func (j *job) passing() (string, error) {
-	m := j.profile
 	switch {
 	case j.lanes <= 1:
 		return "", nil
 	case !j.c.PeerCopies:
 		return throughHost, nil
-	case m == nil && j.c.Device == "cpu":
+	case j.profile == nil && j.c.Device == "cpu":
 		return directly, nil
 	}
-	ways, pairs, here := 0, 0, j.devs
-	if m != nil { // its rates say it, and no device is asked
-		here = nil
-		copying := 0 // devices that copy to others
-		for lane := range j.lanes {
-			if m.On(lane).Link.Peer > 0 {
-				copying++
-			}
-		}
-		ways, pairs = copying*(copying-1), j.lanes*(j.lanes-1)
+	reaches := func(from, to int) (bool, error) { // as the rates say, and no device is asked
+		return j.profile.On(from).Link.Peer > 0 && j.profile.On(to).Link.Peer > 0, nil
 	}
-	for _, from := range here {
-		for _, to := range here {
-			if from == to {
-				continue
-			}
-			ok, err := from.Reach(to)
-			if err != nil {
-				return "", err
-			}
-			if pairs++; ok {
-				ways++
-			}
+	n := j.lanes
+	if j.profile == nil {
+		n = len(j.devs)
+		reaches = func(from, to int) (bool, error) { return j.devs[from].Reach(j.devs[to]) }
+	}
+	ways, pairs := 0, n*(n-1)
+	for k := range n * n {
+		from, to := k/n, k%n
+		if from == to {
+			continue
+		}
+		ok, err := reaches(from, to)
+		if err != nil {
+			return "", err
+		}
+		if ok {
+			ways++
 		}
 	}
 	switch {
