@@ -52,7 +52,7 @@ var ofRuns = []broken{
 		{from: "said = \"--gpu\"", to: "said = \"device_rates\"", test: "TestRatesOfGivenCards"},
 		{from: "case m != nil && j.c.DeviceRates != \"auto\":", to: "case false:", test: "TestRatesOfGivenCards"},
 		{from: "case distinct > 1:", to: "case false:", test: "TestRatesByName"},
-		{from: "if m.On(lane).Link.Peer > 0 {", to: "if m.On(0*lane).Link.Peer > 0 {", test: "TestPassingBetweenDevicesThatDiffer"},
+		{from: "Link.Peer > 0 && j.profile", to: "Link.Peer > 0 || j.profile", test: "TestPassingBetweenDevicesThatDiffer"},
 		{from: "n > 1 && n != j.lanes {", to: "n > 9 {", test: "TestDevicesThatCannotBe"},
 	}},
 	{"internal/train/scaling.go", []way{
