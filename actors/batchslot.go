@@ -149,5 +149,5 @@ func putFloats(dst []byte, v []float32) {
 }
 
 // supervisedScale is the factor of every token's gradient: one over the number
-// of supervised tokens in the whole batch.
-func supervisedScale(b *data.Batch) float32 { return float32(1 / float64(max(b.Supervised, 1))) }
+// of supervised tokens in the global batch.
+func supervisedScale(b *data.Batch) float32 { return float32(1 / float64(max(b.AllSupervised(), 1))) }

@@ -311,9 +311,9 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	evalDue := c.plan.EvalPasses > 0 && (c.plan.due(m.Step, c.plan.EvalSteps, c.plan.EvalEpochs) || c.plan.EvalAtEnd && m.Step == c.plan.LastStep)
 	save := c.plan.saves(m.Step) && (c.plan.due(m.Step, c.plan.SaveSteps, c.plan.SaveEpochs) || c.plan.SaveEvals && evalDue || c.closing)
 	lr := c.plan.LR(m.Step)
-	c.tokens += p.Batch.Tokens
+	c.tokens += p.Batch.AllTokens()
 	c.open[m.Step] = &stepInProgress{batch: p.Batch, report: StepReport{Step: m.Step, Prog: p.Seq, LR: lr, Saved: save,
-		Loss: m.Sum/float64(max(p.Batch.Supervised, 1)) + m.Aux, Tokens: p.Batch.Tokens, TotalTokens: c.tokens, Supervised: p.Batch.Supervised, AttendedPairs: c.attendedPairs(p.Batch)}}
+		Loss: m.Sum/float64(max(p.Batch.AllSupervised(), 1)) + m.Aux, Tokens: p.Batch.AllTokens(), TotalTokens: c.tokens, Supervised: p.Batch.AllSupervised(), AttendedPairs: c.attendedPairs(p.Batch)}}
 	out := []effect{send{optimizerID, StepClosed{Step: m.Step, LR: lr, Skip: math.IsNaN(m.Sum+m.Aux) || math.IsInf(m.Sum+m.Aux, 0), Save: save}}}
 	if save {
 		out = append(out, send{checkpointerID, c.save(m.Step)})
@@ -329,17 +329,15 @@ func (c *conductorCore) attendedPairs(b *data.Batch) int64 {
 		return 0
 	}
 	var n int64
-	for _, m := range b.MicroBatches {
-		for i, first := range m.CuSeqlens[:len(m.CuSeqlens)-1] {
-			n += c.pairs(int(m.CuSeqlens[i+1] - first))
-		}
+	for _, length := range b.AllDocs() {
+		n += c.pairs(int(length))
 	}
 	return n
 }
 
 func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []effect {
 	c.eval.sum += m.Sum
-	c.eval.supervised += p.Batch.Supervised
+	c.eval.supervised += p.Batch.AllSupervised()
 	if c.eval.pass < c.plan.EvalPasses {
 		return nil
 	}

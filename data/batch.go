@@ -42,13 +42,16 @@ type MicroBatch struct {
 	Supervised int64
 }
 
-// Batch is one optimizer step's (or evaluation pass's) global batch.
+// Batch is one optimizer step's (or evaluation pass's) global batch, or the part of it that one
+// of several ranks takes. What it says of tokens, ids and micro-batches is of that part.
 type Batch struct {
 	Step         int // 1-based number of the step, or of the evaluation pass
 	MicroBatches []MicroBatch
 	UniqueIDs    []int32 // all ids of the batch, each once, in rising order
 	Tokens       int64
-	Supervised   int64 // over all micro-batches; the loss is divided by it
+	Supervised   int64 // over all micro-batches; the loss is divided by AllSupervised
+	// Ranks is what all ranks have of the step; nil: this batch is all of it.
+	Ranks *AllRanks
 	// Pos is the data position after this batch: how many rows were consumed since
 	// the start of training, over all epochs.
 	Pos int64

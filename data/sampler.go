@@ -76,12 +76,16 @@ func (s *Sampler) Pos(n int) int64 {
 
 // Batch is step n in micro-batches, as NewBatch makes them, with its data position. The
 // error is that of Dataset.Read.
-func (s *Sampler) Batch(n, maxTokens int) (*Batch, error) {
+func (s *Sampler) Batch(n, maxTokens int) (*Batch, error) { return s.RankBatch(n, maxTokens, 0, 1) }
+
+// RankBatch is the part of step n that one of several ranks takes, as NewRankBatch makes it.
+// Its data position is that after the whole step. The error is that of Dataset.Read.
+func (s *Sampler) RankBatch(n, maxTokens, rank, ranks int) (*Batch, error) {
 	var rows []Row
 	if err := s.view.d.Read(func() { rows = s.Step(n) }); err != nil {
 		return nil, err
 	}
-	b := NewBatch(n, rows, maxTokens)
+	b := NewRankBatch(n, rows, maxTokens, rank, ranks)
 	b.Pos = s.Pos(n)
 	return b, nil
 }

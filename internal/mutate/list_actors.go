@@ -31,8 +31,8 @@ var ofActors = []broken{
 		{from: "DataPos: c.plan.DataPos(step)", to: "DataPos: c.plan.DataPos(step + 1)", test: "TestTranscripts|TestSaves"},
 		{from: "Skip: math.IsNaN(m.Sum+m.Aux) || math.IsInf(m.Sum+m.Aux, 0)", to: "Skip: math.IsNaN(m.Sum + m.Aux)", test: "TestLossesThatSkipAStep"},
 		{from: "math.IsNaN(m.Sum+m.Aux) || ", to: "", test: "TestLossesThatSkipAStep"},
-		{from: "m.Sum/float64(max(p.Batch.Supervised, 1)) + m.Aux", to: "m.Sum/float64(max(p.Batch.Tokens, 1)) + m.Aux", test: "TestRecordings", in: "internal/train"},
-		{from: "c.eval.supervised += p.Batch.Supervised", to: "c.eval.supervised = p.Batch.Supervised", test: "TestTranscripts|TestSaves"},
+		{from: "m.Sum/float64(max(p.Batch.AllSupervised(), 1)) + m.Aux", to: "m.Sum/float64(max(p.Batch.AllTokens(), 1)) + m.Aux", test: "TestRecordings", in: "internal/train"},
+		{from: "c.eval.supervised += p.Batch.AllSupervised()", to: "c.eval.supervised = p.Batch.AllSupervised()", test: "TestTranscripts|TestSaves"},
 		{from: "c.eval.sum += m.Sum", to: "c.eval.sum = m.Sum", test: "TestTranscripts"},
 		{from: "m.NonFinite >= c.plan.MaxNonFinite", to: "m.NonFinite > c.plan.MaxNonFinite", test: "TestTranscripts|TestNonFiniteRunsNameTheLayer"},
 		{from: "if c.updated < c.version {\n\t\tc.evaluated = &r\n\t\treturn nil\n\t}\n", to: "", test: "TestEvaluationIsReportedAfterItsStep"},
@@ -41,7 +41,7 @@ var ofActors = []broken{
 		{from: "c.stop, c.enough = true, true", to: "c.stop = true", test: "TestEarlyStopping", in: "internal/train"},
 		{from: "return min(c.plan.PauseAfter, c.plan.LastStep)", to: "return c.plan.LastStep", test: "TestTranscripts|TestRandomInterleavings"},
 		{from: "c.plan.SaveEvals && evalDue || ", to: "", test: "TestSaveBest", in: "internal/train"},
-		{from: "c.tokens += p.Batch.Tokens", to: "c.tokens = p.Batch.Tokens", test: "TestReportedTokens"},
+		{from: "c.tokens += p.Batch.AllTokens()", to: "c.tokens = p.Batch.Tokens", test: "TestReportedTokens"},
 	}},
 	{"actors/prefetcher.go", []way{
 		{from: "case v.version != p.Version:", to: "case v.version > p.Version:", test: "TestTranscripts"},
@@ -132,7 +132,7 @@ var ofActors = []broken{
 		{from: "phase == Backward && i == len(visits)-1", to: "phase == Backward && i == 0", test: "TestTranscripts", in: "actors"},
 	}},
 	{"actors/batchslot.go", []way{
-		{from: "1 / float64(max(b.Supervised, 1))", to: "1 / float64(max(b.Tokens, 1))", test: "TestRecordings", in: "internal/train"},
+		{from: "1 / float64(max(b.AllSupervised(), 1))", to: "1 / float64(max(b.AllTokens(), 1))", test: "TestRecordings", in: "internal/train"},
 		{from: "tokens += m.Tokens", to: "tokens = m.Tokens", test: "TestMicroBatchesDoNotChangeTheLoss"},
 		{from: "\tdefer r.o.Home.Release(0)\n", to: "", test: "TestLayersAreAcquiredAndReleased"},
 	}},

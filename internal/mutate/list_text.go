@@ -11,6 +11,12 @@ var ofText = []broken{
 		{from: "mb.MaxSeqlen = max(mb.MaxSeqlen, n)", to: "mb.MaxSeqlen = n", test: "TestLongestDocument"},
 		{from: "next[u]++", to: "", test: "TestNewBatchIndexes"},
 	}},
+	{"data/ranks.go", []way{
+		{from: "(rank+1)*len(rows)/ranks", to: "rank*len(rows)/ranks+len(rows)/ranks", test: "TestRankBatches"},
+		{from: "all.Supervised += r.Supervised()", to: "all.Supervised += int64(len(r.IDs))", test: "TestRankBatches"},
+		{from: "unlabelled.Labels = slices.Repeat([]int32{IgnoreIndex}, len(unlabelled.IDs))", to: "", test: "TestRankBatches"},
+		{from: "used[id] = false", to: "_ = id", test: "TestRankBatches"},
+	}},
 	{"data/order.go", []way{
 		{from: "l, r = r, l^scramble(r^k)&mask", to: "l, r = r, l^scramble(k)&mask", test: "TestPermutationSpreads|TestPermutationDependsOnSeedAndStream"},
 		{from: "scramble(scramble(uint64(seed)) ^ stream)", to: "scramble(scramble(uint64(seed)))", test: "TestPermutationDependsOnSeedAndStream"},
