@@ -39,6 +39,7 @@ type trial struct {
 	order                        schedule.Order
 	lane                         []int // by layer: its lane; nil: there is one
 	throughHost                  bool
+	faultyLane                   int // whose device fails a call, where one is to
 	delay                        func(string, int64) time.Duration
 	evalSteps                    int
 	open                         func() (device.Device, error) // instead of a CPU device

@@ -95,10 +95,10 @@ func (b *books) Unregister(mem []byte) {
 func (tr trial) faulty(t *testing.T, call int64, late bool) (out outcome, saves *keeper, dev *fault.Device, err error) {
 	t.Helper()
 	goroutines, arenas := runtime.NumGoroutine(), host.Usage().Now
-	var all []*books // by lane; a call of the first lane's device fails
+	var all []*books // by lane
 	tr.wrap = func(d device.Device) device.Device {
 		b := &books{Device: d}
-		if all = append(all, b); len(all) > 1 {
+		if all = append(all, b); len(all) != 1+tr.faultyLane {
 			return b
 		}
 		wrap := fault.Wrap
@@ -154,6 +154,9 @@ func TestEveryLateFault(t *testing.T) {
 		"clip":    func(*trial) {},
 		"no-clip": func(tr *trial) { tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true },
 		"experts": func(tr *trial) { tr.noClip, tr.experts, tr.chosen, tr.onDemand = true, 2, 1, true },
+		"2-lanes": onLanes(2),
+		"3-lanes": onLanes(3),
+		"4-lanes": onLanes(4),
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := small()
@@ -179,6 +182,15 @@ func TestEveryLateFault(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// onLanes changes a trial into one with n lanes, of which the last one's device fails.
+func onLanes(n int) func(*trial) {
+	return func(tr *trial) {
+		tr.blocks = 2
+		*tr = tr.withLanes(n, int64(n))
+		tr.faultyLane, tr.throughHost = n-1, n == 3
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"mt/bench"
 	"mt/internal/calibrate"
 	"mt/internal/config"
+	"mt/internal/machine"
 	"mt/plan/rates"
 )
 
@@ -64,15 +65,15 @@ brought to that speed, and what ran while it changed runs again.`,
 
 // measuredRates are those of the CPU, measured now.
 func (a *app) measuredRates(ctx context.Context) (*rates.Machine, error) {
-	dev, err := calibrated("cpu")
+	devs, err := calibrated("cpu", "1")
 	if err != nil {
 		return nil, err
 	}
-	m, err := calibrate.Measure(ctx, calibrate.Options{Device: dev, Host: processor("/proc/cpuinfo"), Dir: os.TempDir(),
+	m, err := calibrate.Measure(ctx, calibrate.Options{Device: devs[0], Host: processor("/proc/cpuinfo"), Dir: os.TempDir(),
 		Progress: func(what string, part, parts int) {
 			if a.interactive {
 				fmt.Fprintf(a.stderr, "\rmeasuring %s (%d of %d)\x1b[K", what, part, parts)
 			}
 		}})
-	return m, errors.Join(err, dev.Close())
+	return m, errors.Join(err, machine.CloseAll(devs))
 }

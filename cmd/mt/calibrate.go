@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 
 	"mt/device"
@@ -19,22 +20,23 @@ import (
 )
 
 // saveRates measures the machine and writes its rates to file; dir is on the disk that is measured.
-func (a *app) saveRates(ctx context.Context, file, dir, kind string, asJSON bool) error {
+// devices is how many GPUs, or auto for all that there are.
+func (a *app) saveRates(ctx context.Context, file, dir, kind, devices string, asJSON bool) error {
 	if err := checkTarget(file); err != nil {
 		return err
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return config.Usagef("doctor: --dir %s: not a folder to write to", dir)
 	}
-	dev, err := calibrated(kind)
+	devs, err := calibrated(kind, devices)
 	if err != nil {
 		return err
 	}
-	m, err := calibrate.Measure(ctx, calibrate.Options{Device: dev, Host: processor("/proc/cpuinfo"), Dir: dir,
+	m, err := calibrate.Measure(ctx, calibrate.Options{Device: devs[0], More: devs[1:], Host: processor("/proc/cpuinfo"), Dir: dir,
 		Progress: func(what string, part, parts int) {
 			fmt.Fprintf(a.stderr, "measuring %s (%d of %d)\n", what, part, parts)
 		}})
-	if err = errors.Join(err, dev.Close()); err != nil {
+	if err = errors.Join(err, machine.CloseAll(devs)); err != nil {
 		return fmt.Errorf("doctor: %w", err)
 	}
 	if err := m.Save(file); err != nil {
@@ -61,18 +63,25 @@ func checkTarget(file string) error {
 	return nil
 }
 
-// calibrated opens the device whose rates are wanted: auto takes a GPU that can be used.
-func calibrated(kind string) (device.Device, error) {
+// calibrated opens the devices whose rates are wanted: auto takes GPUs that can be used.
+func calibrated(kind, devices string) ([]device.Device, error) {
+	n := 0 // all
+	if devices != "auto" {
+		var err error
+		if n, err = strconv.Atoi(devices); err != nil || n < 1 {
+			return nil, config.Usagef("doctor: --devices %q: want auto or a number of devices, such as 2", devices)
+		}
+	}
 	if kind != "cpu" && !machine.Emulated() {
-		dev, err := machine.Open(machine.Options{Device: "cuda"})
+		devs, err := machine.OpenAll(machine.Options{Device: "cuda"}, n)
 		if err == nil || kind == "cuda" {
-			return dev, err
+			return devs, err
 		}
 	}
 	if kind == "cuda" {
 		return nil, config.Usagef("doctor: --save: in this build device: cuda is an emulator, whose rates mean nothing; take --device cpu")
 	}
-	return machine.Open(machine.Options{Device: "cpu", Unified: true})
+	return machine.OpenAll(machine.Options{Device: "cpu", Unified: true}, n)
 }
 
 // showProfile prints the rates that name stands for, or writes them to file.
@@ -111,7 +120,20 @@ func (a *app) showProfile(name, file string, asJSON bool) error {
 // writeRates prints the best of m, and the file that has it all, if there is one.
 func writeRates(w io.Writer, m *rates.Machine, file string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "device\t%s\n", m.Device.Name)
+	for i := range 1 + len(m.More) {
+		writeCard(t, m.On(i))
+	}
+	fmt.Fprintf(t, "host\t%d cores, a copy %.4g GB/s, updates %.4g, norms %.4g, rows %.4g\n", m.Host.Cores, m.Host.Bandwidth, m.Host.Update.Rate, m.Host.Norm.Rate, m.Host.Gather.Rate)
+	fmt.Fprintf(t, "disk\t%.4g GB/s written, %.4g read\n", m.Disk.Write, m.Disk.Read)
+	if file != "" {
+		fmt.Fprintf(t, "saved\t%s\n", file)
+	}
+	return t.Flush()
+}
+
+// writeCard prints the best of the device of m and of its link.
+func writeCard(w io.Writer, m *rates.Machine) {
+	fmt.Fprintf(w, "device\t%s\n", m.Device.Name)
 	for _, dtype := range []string{"bf16", "fp32"} {
 		var product, forward, backward float64
 		for _, p := range m.Device.Products[dtype] {
@@ -120,14 +142,15 @@ func writeRates(w io.Writer, m *rates.Machine, file string) error {
 		for _, r := range m.Device.Attention[dtype] {
 			forward, backward = max(forward, r.Forward), max(backward, r.Backward)
 		}
-		fmt.Fprintf(t, "%s\tproducts up to %.4g TFLOP/s, attention up to %.4g and backward %.4g\n", dtype, product, forward, backward)
+		fmt.Fprintf(w, "%s\tproducts up to %.4g TFLOP/s, attention up to %.4g and backward %.4g\n", dtype, product, forward, backward)
 	}
-	fmt.Fprintf(t, "device memory\t%.4g GB/s; an operation takes %.3g µs, and %.3g µs to enqueue\n", m.Device.Bandwidth, m.Device.Launch, m.Device.Enqueue)
-	fmt.Fprintf(t, "link\t%.4g GB/s up, %.4g down, %.4g both at once\n", m.Link.Up, m.Link.Down, m.Link.Both)
-	fmt.Fprintf(t, "host\t%d cores, a copy %.4g GB/s, updates %.4g, norms %.4g, rows %.4g\n", m.Host.Cores, m.Host.Bandwidth, m.Host.Update.Rate, m.Host.Norm.Rate, m.Host.Gather.Rate)
-	fmt.Fprintf(t, "disk\t%.4g GB/s written, %.4g read\n", m.Disk.Write, m.Disk.Read)
-	if file != "" {
-		fmt.Fprintf(t, "saved\t%s\n", file)
+	fmt.Fprintf(w, "device memory\t%.4g GB/s; an operation takes %.3g µs, and %.3g µs to enqueue\n", m.Device.Bandwidth, m.Device.Launch, m.Device.Enqueue)
+	fmt.Fprintf(w, "link\t%.4g GB/s up, %.4g down, %.4g both at once\n", m.Link.Up, m.Link.Down, m.Link.Both)
+	if m.Link.Peer > 0 {
+		how := "over the link"
+		if m.Link.Wires {
+			how = "over wires of its own"
+		}
+		fmt.Fprintf(w, "to other devices\t%.4g GB/s, %s\n", m.Link.Peer, how)
 	}
-	return t.Flush()
 }

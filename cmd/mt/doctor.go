@@ -39,7 +39,7 @@ type health struct {
 
 func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
-	var dir, save, profile string
+	var dir, save, profile, devices string
 	var test selfTest
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -59,7 +59,8 @@ proves the order of streams, trains ten steps on both, and measures copies,
 matrix products and attention. The exit code is 1 where something does not hold.
 
 With --save it measures, in about a minute, what the device, the link, the host's
-memory and the disk reach, and writes it to a file of rates. With --profile it
+memory and the disk reach, and writes it to a file of rates. Of several GPUs it
+measures each that differs, and what they copy to each other at. With --profile it
 shows the rates of a machine that mt knows, or of such a file, with where each
 figure is from: a GPU (rtx-4090), or a GPU and a host (h100+ddr5-4800x8-64c-1024g).
 With --save beside it they are written to a file, to be changed by hand.`,
@@ -91,7 +92,7 @@ With --save beside it they are written to a file, to be changed by hand.`,
 			case profile != "":
 				return a.showProfile(profile, save, asJSON)
 			case save != "":
-				return a.saveRates(c.Context(), save, dir, test.device, asJSON)
+				return a.saveRates(c.Context(), save, dir, test.device, devices, asJSON)
 			}
 			if test.wanted {
 				return a.selfTest(c.Context(), test, asJSON)
@@ -115,6 +116,7 @@ With --save beside it they are written to a file, to be changed by hand.`,
 	c.Flags().StringVar(&dir, "dir", ".", "folder whose disk is tried: where runs would write")
 	c.Flags().BoolVar(&test.wanted, "selftest", false, "test the device")
 	c.Flags().StringVar(&save, "save", "", "measure the machine and write its rates to this file")
+	c.Flags().StringVar(&devices, "devices", "auto", "of how many devices to save the rates, and what they copy to each other at: auto (all GPUs) or a number")
 	c.Flags().StringVar(&profile, "profile", "", "show the rates of a GPU, of GPU+HOST, or of a file")
 	c.Flags().StringVar(&test.device, "device", "auto", "what to test or measure: auto, cpu or cuda")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

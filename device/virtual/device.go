@@ -90,7 +90,7 @@ func (d *Device) NewStream(string) (device.Stream, error) {
 
 // Do implements device.Device.
 func (d *Device) Do(s device.Stream, o device.Op) {
-	s.(*stream).work(d.work(d.costs.Op(o)))
+	s.(*stream).work(d.work(d.costs.Op(o)), true)
 }
 
 // work is what an operation of that cost needs. On a CPU it takes cores and the bandwidth of

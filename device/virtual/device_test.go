@@ -253,3 +253,34 @@ func TestCPU(t *testing.T) {
 	compute.Notify(r.at("the zeroes", 2e-3))
 	r.rest()
 }
+
+// TestRestart: what begins after the stream stood still takes up to twice as long, until as much is
+// lost as a restart costs or, where that is less, as the stream stood still. Copies lose nothing.
+func TestRestart(t *testing.T) {
+	m := machine()
+	m.Device.Restart = 1500
+	r := newRig(t, m)
+	up, compute := r.stream("h2d"), r.stream("compute")
+	ready := r.event()
+	op := func(ms int64) { compute.Zero(r.mem.Slice(0, ms*1e5)); compute.Zero(r.mem.Slice(0, ms*9e5)) } // one after the other
+	fetch := func() {
+		up.CopyH2D(r.mem, r.host) // 1 ms
+		up.Record(ready)
+		compute.Wait(ready)
+	}
+	fetch()
+	op(1)
+	compute.Notify(r.at("an operation of 1 ms after 1 ms", 0.003))
+	op(1)
+	compute.Notify(r.at("one right behind it", 0.004))
+	r.rest()
+	fetch() // the stream has nothing to do from the end of the last operation on
+	fetch()
+	op(1)
+	compute.Notify(r.at("an operation of 1 ms after 2 ms", 0.004+0.002+0.002))
+	op(1)
+	compute.Notify(r.at("one that loses the rest", 0.008+0.0015))
+	up.CopyH2D(r.mem, r.host)
+	up.Notify(r.at("a copy", 0.007))
+	r.rest()
+}

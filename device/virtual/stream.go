@@ -9,13 +9,16 @@ import (
 type stream struct {
 	d     *Device
 	items []item
-	busy  bool // a work is going on, or the head waits for its time
+	busy  bool    // a work is going on, or the head waits for its time
+	ended float64 // when the last operation ended, in the clock's seconds
+	slow  float64 // how many seconds operations are still to lose, since the stream stood still
 }
 
 // item is one thing that was enqueued: exactly one of the four.
 type item struct {
 	after  float64 // the clock's seconds before which it had not been enqueued
 	work   virtual.Work
+	op     bool // work is that of operations, not of a copy
 	wait   *mark
 	record *mark
 	notify func(error)
@@ -31,17 +34,17 @@ func (s *stream) put(x item) {
 
 // work enqueues w. Works that follow each other with nothing between them become one, so
 // that there are few events however many operations a launch has.
-func (s *stream) work(w virtual.Work) {
+func (s *stream) work(w virtual.Work, op bool) {
 	w.Device = s.d.index
 	if w.PeerShare == [virtual.NumResources]float64{} {
 		w.Peer = w.Device
 	}
-	if n := len(s.items); n > 0 && s.items[n-1].work.Seconds > 0 && s.items[n-1].work.Peer == w.Peer && (n > 1 || !s.busy) {
+	if n := len(s.items); n > 0 && s.items[n-1].work.Seconds > 0 && s.items[n-1].work.Peer == w.Peer && s.items[n-1].op == op && (n > 1 || !s.busy) {
 		s.d.clock.Spend(s.d.enqueue)
 		s.items[n-1].work = s.items[n-1].work.Then(w)
 		return
 	}
-	s.put(item{work: w})
+	s.put(item{work: w, op: op})
 }
 
 // advance does what can be done now.
@@ -66,7 +69,10 @@ func (s *stream) advance() {
 			s.d.clock.After(0, func() { x.notify(nil) })
 		default:
 			s.busy = true
-			s.d.clock.Start(x.work, s.completed)
+			if x.op {
+				x.work = s.restarted(x.work)
+			}
+			s.d.clock.Start(x.work, func() { s.completed(x.op) })
 			return
 		}
 		s.items = s.items[1:]
@@ -79,8 +85,31 @@ func (s *stream) resume() {
 	s.advance()
 }
 
+// restarted is the work w of operations that begin now. Where the stream has stood still, they take
+// up to twice as long, until the device has lost rates.Device.Restart, or as long as it stood still,
+// if that was less. Meanwhile they need as much less of what others use.
+func (s *stream) restarted(w virtual.Work) virtual.Work {
+	if still := s.d.clock.Time() - s.ended; still > 1e-9 {
+		s.slow = min(s.d.machine.Device.Restart/1e6, still)
+	}
+	if w.Seconds <= 0 {
+		return w
+	}
+	lost := min(s.slow, w.Seconds)
+	s.slow -= lost
+	part := w.Seconds / (w.Seconds + lost)
+	w.Seconds += lost
+	for _, resource := range []virtual.Resource{virtual.Cores, virtual.HostMemory} {
+		w.Share[resource] *= part
+	}
+	return w
+}
+
 // completed goes on behind the work at the head.
-func (s *stream) completed() {
+func (s *stream) completed(op bool) {
+	if op {
+		s.ended = s.d.clock.Time()
+	}
 	s.items = s.items[1:]
 	s.resume()
 }
@@ -120,7 +149,7 @@ func (s *stream) copyLink(direction virtual.Resource, rate float64, bytes int64)
 	crossing(&w.Share, direction, 1, min(1, rate/m.Link.Both)*part, m.Link.PerSwitch > 1)
 	w.Share[virtual.HostMemory] = min(1, touched*rate/m.Host.Bandwidth) * part
 	w.Share[virtual.Cores] = min(1, m.Link.Cores/float64(m.Host.Cores))
-	s.work(w)
+	s.work(w, false)
 }
 
 // crossing says what a copy in one direction needs of its device's link, and whether it needs as
@@ -154,16 +183,16 @@ func (s *stream) CopyPeer(to device.Device, dst, src device.Mem) {
 		w.Share[virtual.HostMemory] = min(1, 2*rate/m.Host.Bandwidth) * part
 		w.Share[virtual.Cores] = min(1, m.Link.Cores/float64(m.Host.Cores))
 	}
-	s.work(w)
+	s.work(w, false)
 }
 
 // CopyD2D implements device.Stream.
 func (s *stream) CopyD2D(dst, src device.Mem) {
-	s.work(s.d.work(s.d.costs.Moved("CopyD2D", 2*dst.Bytes)))
+	s.work(s.d.work(s.d.costs.Moved("CopyD2D", 2*dst.Bytes)), true)
 }
 
 // Zero implements device.Stream.
-func (s *stream) Zero(dst device.Mem) { s.work(s.d.work(s.d.costs.Moved("Zero", dst.Bytes))) }
+func (s *stream) Zero(dst device.Mem) { s.work(s.d.work(s.d.costs.Moved("Zero", dst.Bytes)), true) }
 
 // Record implements device.Stream.
 func (s *stream) Record(e device.Event) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"mt/device"
@@ -16,9 +17,10 @@ import (
 // Options say what to measure.
 type Options struct {
 	Device device.Device
-	Host   string // the processor, for people
-	Dir    string // a folder on the disk where checkpoints go
-	Small  bool   // shapes as for a test: nothing is measured well
+	More   []device.Device // further devices of the host; those that differ are measured too
+	Host   string          // the processor, for people
+	Dir    string          // a folder on the disk where checkpoints go
+	Small  bool            // shapes as for a test: nothing is measured well
 	// Progress, unless nil, is called with the name of each part as it begins, and how many parts
 	// there are.
 	Progress func(what string, part, parts int)
@@ -34,7 +36,7 @@ type run struct {
 	out    *rates.Machine
 }
 
-// Measure measures o.Device and the host. On two cores it takes about half a minute. When ctx is
+// Measure measures o.Device, the host, and what its devices copy to each other at. On two cores it takes about half a minute. When ctx is
 // cancelled it ends between two measurements.
 func Measure(ctx context.Context, o Options) (*rates.Machine, error) {
 	m, err := measured(ctx, o)
@@ -47,31 +49,34 @@ func Measure(ctx context.Context, o Options) (*rates.Machine, error) {
 	return m, nil
 }
 
+// part is one part of a calibration.
+type part struct {
+	what string
+	do   func(ctx context.Context) error
+}
+
 // measured is what Measure returns, unchecked.
 func measured(ctx context.Context, o Options) (_ *rates.Machine, err error) {
-	dev := o.Device
-	r := &run{o: o, shapes: shapesFor(dev.Kind(), o.Small), timing: measure.Options{Runs: 3, Least: time.Millisecond, Most: 500 * time.Millisecond}}
-	if o.Small {
-		r.timing = measure.Options{Runs: 1, Least: 1}
-	}
-	r.out = &rates.Machine{Name: dev.Name(), Source: "measured by mt doctor --save on " + time.Now().Format(time.DateOnly)}
-	r.out.Device = rates.Device{Name: dev.Name(), Kind: dev.Kind(), Unified: dev.Unified(), Products: map[string][]rates.Product{},
-		Attention: map[string][]rates.Attention{}, Ops: map[string]rates.Op{}, Sources: map[string]string{}}
-	if dev.Kind() == "cuda" {
-		r.out.Device.Memory = float64(dev.Usage().Limit) / (1 << 30)
-	}
-	if r.m, err = measure.New(dev, r.timing); err != nil {
+	pool := parallel.New(0)
+	defer pool.Close()
+	runs, err := newRuns(o, pool)
+	defer func() {
+		for _, r := range runs {
+			err = errors.Join(err, r.m.Close())
+		}
+	}()
+	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.m.Close()) }()
-	r.pool = parallel.New(0)
-	defer r.pool.Close()
-	parts := []struct {
-		what string
-		do   func(ctx context.Context) error
-	}{
-		{"launches", r.launches}, {"matrix products", r.products}, {"attention", r.attention}, {"other operations", r.operations},
-		{"copies", r.copies}, {"updates in host memory", r.host}, {"operations in a run", r.inRun}, {"disk", r.disk},
+	first := runs[0]
+	parts := append(first.ofDevice(), part{"updates in host memory", first.host}, part{"operations in a run", first.inRun}, part{"disk", first.disk})
+	for i, r := range runs[1:] {
+		for _, p := range append(r.ofDevice(), part{"operations in a run", func(ctx context.Context) error { r.out.Host = first.out.Host; return r.inRun(ctx) }}) {
+			parts = append(parts, part{fmt.Sprintf("%s of device %d", p.what, i+1), p.do})
+		}
+	}
+	if len(o.More) > 0 {
+		parts = append(parts, part{"copies between devices", func(ctx context.Context) error { return peers(ctx, runs) }})
 	}
 	for i, part := range parts {
 		if o.Progress != nil {
@@ -81,7 +86,42 @@ func measured(ctx context.Context, o Options) (_ *rates.Machine, err error) {
 			return nil, fmt.Errorf("%s: %w", part.what, err)
 		}
 	}
-	return r.out, nil
+	for _, r := range runs[1:] {
+		first.out.More = append(first.out.More, rates.Card{Device: r.out.Device, Link: r.out.Link})
+	}
+	return first.out, nil
+}
+
+// newRuns makes a run for the first device and, where the others differ from it, one for each of
+// those. Runs are returned with an error too, to be closed.
+func newRuns(o Options, pool *parallel.Pool) (runs []*run, err error) {
+	devs := []device.Device{o.Device}
+	if slices.ContainsFunc(o.More, func(d device.Device) bool { return d.Name() != o.Device.Name() }) {
+		devs = append(devs, o.More...)
+	}
+	for _, dev := range devs {
+		r := &run{o: o, pool: pool, shapes: shapesFor(dev.Kind(), o.Small), timing: measure.Options{Runs: 3, Least: time.Millisecond, Most: 500 * time.Millisecond}}
+		r.o.Device = dev
+		if o.Small {
+			r.timing = measure.Options{Runs: 1, Least: 1}
+		}
+		r.out = &rates.Machine{Name: dev.Name(), Source: "measured by mt doctor --save on " + time.Now().Format(time.DateOnly)}
+		r.out.Device = rates.Device{Name: dev.Name(), Kind: dev.Kind(), Unified: dev.Unified(), Products: map[string][]rates.Product{},
+			Attention: map[string][]rates.Attention{}, Ops: map[string]rates.Op{}, Sources: map[string]string{}}
+		if dev.Kind() == "cuda" {
+			r.out.Device.Memory = float64(dev.Usage().Limit) / (1 << 30)
+		}
+		if r.m, err = measure.New(dev, r.timing); err != nil {
+			return runs, err
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
+// ofDevice are the parts that are measured on the device without a training run.
+func (r *run) ofDevice() []part {
+	return []part{{"launches", r.launches}, {"matrix products", r.products}, {"attention", r.attention}, {"other operations", r.operations}, {"copies", r.copies}}
 }
 
 // fits says whether a measurement was made. One for which the device has no memory is left out.
@@ -220,6 +260,47 @@ func (r *run) copies(ctx context.Context) error {
 		l.Cores, l.Peer = 1, l.Up // a copy to another such device is one within the host's memory
 	}
 	return ctx.Err()
+}
+
+// peers measures what each device copies to the next one at, where it can. Devices that are alike
+// have one rate, that of the slowest.
+func peers(ctx context.Context, runs []*run) error {
+	first := runs[0]
+	devs := append([]device.Device{first.o.Device}, first.o.More...)
+	for i, from := range devs {
+		r, to := runs[min(i, len(runs)-1)], devs[(i+1)%len(devs)]
+		rate, err := r.peer(from, to)
+		if err != nil {
+			return err
+		}
+		if l := &r.out.Link; i < len(runs) || rate < l.Peer {
+			l.Peer = rate
+			l.Wires = rate > max(l.Up, l.Down) // what is faster than the link does not go over it
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// peer is what from copies to another device at, in GB/s; 0 where it cannot.
+func (r *run) peer(from, to device.Device) (rate float64, err error) {
+	if can, err := from.Reach(to); !can || err != nil {
+		return 0, err
+	}
+	m := r.m
+	if from != r.o.Device {
+		if m, err = measure.New(from, r.timing); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, m.Close()) }()
+	}
+	took, err := m.Peer(to, r.shapes.copies)
+	if err != nil {
+		return 0, err
+	}
+	return rates.Round(float64(r.shapes.copies) / took.Median / 1e9), nil
 }
 
 // available is the host memory that a run could take, in GiB.

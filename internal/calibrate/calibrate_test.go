@@ -58,6 +58,45 @@ func lift(m *rates.Machine) {
 	up(&m.Device.Bandwidth, &h.Bandwidth, &h.Update.Rate, &h.Norm.Rate, &h.Gather.Rate, &m.Link.Up, &m.Link.Down, &m.Link.Both, &m.Disk.Write, &m.Disk.Read)
 }
 
+// named is a device under another name.
+type named struct {
+	device.Device
+	name string
+}
+
+func (d named) Name() string { return d.name }
+
+func (d named) Unwrap() device.Device { return d.Device }
+
+// TestSeveralDevices: of devices that are alike one is measured, of others each, and in both cases
+// what they copy to each other at.
+func TestSeveralDevices(t *testing.T) {
+	for name, want := range map[string]struct{ parts, more int }{"alike": {9, 0}, "other": {15, 1}} {
+		var parts []string
+		first, second := open(t, cpu.Options{Threads: 1}), open(t, cpu.Options{Threads: 1})
+		if name == "other" {
+			second = named{second, "another processor"}
+		}
+		m, err := measured(t.Context(), Options{Device: first, More: []device.Device{second}, Dir: t.TempDir(), Small: true,
+			Progress: func(what string, _, _ int) { parts = append(parts, what) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(parts) != want.parts || len(m.More) != want.more || parts[len(parts)-1] != "copies between devices" {
+			t.Errorf("%s: parts %q, further devices %v", name, parts, m.More)
+		}
+		for i := range 1 + want.more {
+			card := m.On(i)
+			if l := card.Link; l.Peer <= 0 || l.Up <= 0 || l.Wires != (l.Peer > max(l.Up, l.Down)) {
+				t.Errorf("%s: device %d (%s): link %+v", name, i, card.Device.Name, l)
+			}
+		}
+		if want.more > 0 && (m.More[0].Device.Name != "another processor" || len(m.More[0].Device.Products["fp32"]) == 0 || m.More[0].Device.Launch <= 0) {
+			t.Errorf("the other device is %+v", m.More[0].Device)
+		}
+	}
+}
+
 // TestMeasure: what is measured can be saved and loaded, and has every rate that a plan asks for.
 func TestMeasure(t *testing.T) {
 	var parts []string

@@ -40,7 +40,7 @@ func trainedFor(kind string, small bool) trained {
 // corrections are how often rates are corrected: what runs beside an operation changes with them.
 const corrections = 2
 
-// inRun corrects the rates of operations, and then measures messages. Where such a run is not possible, for want of memory,
+// inRun corrects the rates of operations, and then measures messages and restarts. Where such a run is not possible, for want of memory,
 // they stay as they are, and Sources says so.
 func (r *run) inRun(ctx context.Context) error {
 	for _, dt := range dtypes {
@@ -60,7 +60,7 @@ func (r *run) inRun(ctx context.Context) error {
 			r.out.Device.Sources["ops"] = said
 		}
 	}
-	return r.messages(ctx)
+	return errors.Join(r.messages(ctx), r.restart(ctx))
 }
 
 // correct corrects the rates of one dtype.

@@ -67,7 +67,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestMessageFor: what a message takes is found again from the stalls that it makes.
+// TestMessageFor: what a message takes is found again from the stalls that it makes, and what a restart
+// costs from what is computed longer.
 func TestMessageFor(t *testing.T) {
 	cfg, err := handing.model()
 	if err != nil {
@@ -90,6 +91,17 @@ func TestMessageFor(t *testing.T) {
 		}
 		if got, err := messageFor(p, m, stalled(r.Report).Seconds()); err != nil || math.Abs(got/us-1) > 0.02 {
 			t.Errorf("a message of %v µs is taken for one of %v: %v", us, got, err)
+		}
+	}
+	m.Link.Up, m.Link.Down = 0.01, 0.01
+	for _, us := range []float64{50, 400} {
+		m.Device.Restart = us
+		r, err := train.Predict(p, &m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := restartFor(p, m, computing(r.Report).Seconds()); err != nil || math.Abs(got/us-1) > 0.02 {
+			t.Errorf("a restart of %v µs is taken for one of %v: %v", us, got, err)
 		}
 	}
 	if got, err := messageFor(p, m, 0); err != nil || got > 0.01 {

@@ -78,17 +78,23 @@ func stalled(r actors.StepReport) (sum time.Duration) {
 // messageFor is what a message must take, in µs, for a step of p to stand still for so many
 // seconds on m.
 func messageFor(p *plan.Run, m rates.Machine, seconds float64) (float64, error) {
-	least, most := 0.0, mostMessage
+	return fitting(p, &m, &m.Host.Message, mostMessage, stalled, seconds)
+}
+
+// fitting is the value, from 0 to most, of a field of m for which a step of p is predicted with what
+// of says of its report nearest to so many seconds; they grow with the field.
+func fitting(p *plan.Run, m *rates.Machine, field *float64, most float64, of func(actors.StepReport) time.Duration, seconds float64) (float64, error) {
+	least := 0.0
 	for range 20 {
-		m.Host.Message = (least + most) / 2
-		predicted, err := train.Predict(p, &m)
+		*field = (least + most) / 2
+		predicted, err := train.Predict(p, m)
 		if err != nil {
 			return 0, fmt.Errorf("predict what was measured: %w", err)
 		}
-		if stalled(predicted.Report).Seconds() < seconds {
-			least = m.Host.Message
+		if of(predicted.Report).Seconds() < seconds {
+			least = *field
 		} else {
-			most = m.Host.Message
+			most = *field
 		}
 	}
 	return rates.Round((least + most) / 2), nil

@@ -135,16 +135,28 @@ func Open(o Options) (device.Device, error) {
 	return cpu.New(cpu.Options{Threads: o.Threads, MemoryLimit: int64(o.MemoryLimit), Unified: o.Unified, LinkLimit: o.LinkLimit})
 }
 
-// OpenAll opens n devices as Open does: the first n GPUs, or as many devices of the CPU, which
-// share its cores.
+// OpenAll opens n devices as Open does: the first n GPUs (0: all), or as many devices of the CPU
+// (0: one), which share its cores.
 func OpenAll(o Options, n int) (out []device.Device, err error) {
 	if o.Device == "cuda" {
-		g, ordinals := FindGPU(nil), []int{}
+		g := FindGPU(nil)
+		has, err := g.Count()
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			n = max(1, has)
+		}
+		var ordinals []int
 		for i := range n {
 			ordinals = append(ordinals, o.Ordinal+i)
 		}
+		if has > 0 && o.Ordinal+n > has {
+			return nil, fmt.Errorf("cuda: %d GPUs are asked for, and there are %d; CUDA_VISIBLE_DEVICES hides others", o.Ordinal+n, has)
+		}
 		return g.OpenAll(ordinals, o.MemoryLimit)
 	}
+	n = max(1, n)
 	if o.Threads == 0 && n > 1 {
 		o.Threads = max(1, runtime.GOMAXPROCS(0)/n)
 	}

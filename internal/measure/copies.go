@@ -39,6 +39,25 @@ func (m *Meter) D2D(bytes int64) (Seconds, error) {
 	return m.copies(bytes, Pinned, func(c *ends) { m.s.CopyD2D(c.down, c.up) })
 }
 
+// Peer measures copies of so many bytes to another device, which this one must reach
+// (device.Device.Reach).
+func (m *Meter) Peer(to device.Device, bytes int64) (took Seconds, err error) {
+	c, err := m.ends(bytes, Pinned)
+	if err != nil {
+		return Seconds{}, err
+	}
+	defer c.free()
+	into, err := to.Alloc(accounts.Workspace, bytes)
+	if err != nil {
+		return Seconds{}, fmt.Errorf("measure: copy %d bytes to another device: %w", bytes, err)
+	}
+	defer to.Free(into)
+	if took, err = m.enqueued(func() { m.s.CopyPeer(to, into, c.up) }); err != nil {
+		return Seconds{}, fmt.Errorf("measure: copy %d bytes to another device: %w", bytes, err)
+	}
+	return took, nil
+}
+
 func (m *Meter) copies(bytes int64, kind Memory, call func(*ends)) (Seconds, error) {
 	c, err := m.ends(bytes, kind)
 	if err != nil {

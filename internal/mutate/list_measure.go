@@ -34,8 +34,11 @@ var ofMeasure = []broken{
 		{from: "all = slices.Clone(all)\n\t\tfor i := range all {\n\t\t\tall[i].Rate /= times", to: "for i := range all {\n\t\t\tall[i].Rate /= times", test: "TestSlower"},
 		{from: "Fixed: o.Fixed * times, Rate: o.Rate / times", to: "Fixed: o.Fixed, Rate: o.Rate / times", test: "TestSlower"},
 	}},
+	{"internal/calibrate/calibrate.go", []way{
+		{from: "l.Wires = rate > max(l.Up, l.Down)", to: "l.Wires = rate < max(l.Up, l.Down)", test: "TestSeveralDevices"},
+	}},
 	{"internal/calibrate/messages.go", []way{
-		{from: "if stalled(predicted.Report).Seconds() < seconds {", to: "if stalled(predicted.Report).Seconds() > seconds {", test: "TestMessageFor"},
+		{from: "if of(predicted.Report).Seconds() < seconds {", to: "if of(predicted.Report).Seconds() > seconds {", test: "TestMessageFor"},
 	}},
 	{"bench/matmul.go", []way{
 		{from: "seen := map[model.Role]bool{model.RoleEmbed: true}", to: "seen := map[model.Role]bool{}", test: "TestMatMulReport"},

@@ -27,6 +27,8 @@ var ofModel = []broken{
 		{from: "return (n + per - 1) / per", to: "return n + 0*per", test: "TestSwitches"},
 	}},
 	{"device/virtual/stream.go", []way{
+		{from: "s.slow -= lost", to: "s.slow -= 0", test: "TestRestart"},
+		{from: "s.slow = min(s.d.machine.Device.Restart/1e6, still)", to: "s.slow = s.d.machine.Device.Restart / 1e6", test: "TestRestart"},
 		{from: "apart := per > 1 && s.d.index/per != other.index/per", to: "apart := per > 1", test: "TestPeers"},
 		{from: "apart := per > 1 && s.d.index/per != other.index/per", to: "apart := per > 1 && s.d.index/per != other.index/per && false", test: "TestPeers"},
 		{from: "rate := min(m.Link.Peer, theirs.Peer)", to: "rate := m.Link.Peer", test: "TestPeersThatDiffer"},

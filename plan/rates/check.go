@@ -77,6 +77,7 @@ func (d *Device) check(c *checker) {
 	c.within("device.memory_gb_per_s", "GB/s", d.Bandwidth, bandwidth)
 	c.within("device.launch_us", "µs", d.Launch, micros)
 	c.within("device.enqueue_us", "µs", d.Enqueue, micros)
+	c.within("device.restart_us", "µs", d.Restart, micros)
 	dtypes := slices.Sorted(maps.Keys(d.Products))
 	if len(dtypes) == 0 {
 		c.fail("device.products is missing: want the rate of products for bf16, fp32 or both")

@@ -75,6 +75,9 @@ type Device struct {
 	// takes to enqueue it.
 	Launch  float64 `json:"launch_us"`
 	Enqueue float64 `json:"enqueue_us"`
+	// Restart is what operations lose in all after the device stood still for as long or longer: a
+	// CPU's cores take a while until all of them are at work again.
+	Restart float64 `json:"restart_us,omitempty"`
 	// Products and Attention are by the dtype of the operands: bf16 or fp32. There is at least
 	// one of each for a dtype that the device computes in.
 	Products  map[string][]Product   `json:"products"`

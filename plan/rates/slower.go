@@ -48,6 +48,7 @@ func (d *Device) slow(times float64) {
 	d.Bandwidth /= times
 	d.Launch *= times
 	d.Enqueue *= times
+	d.Restart *= times
 }
 
 func (o Op) slower(times float64) Op {
