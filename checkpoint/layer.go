@@ -14,15 +14,32 @@ import (
 type Layer struct {
 	Layout model.Layout
 	Tile   []byte   // (Layout.TileBytes) hi planes and fp32 tensors
-	Lo     []uint16 // (Layout.Elems) lower halves of tensors with BF16 set; may be nil where there are none
+	Lo     []uint16 // lower halves of tensors with BF16 set; may be nil where there are none
 	Planes []optim.State
+	// Share is the part of the layer that Lo and Planes are of; nil: they are of all of it. What is
+	// read into a layer is kept in so far as it has a place. Only a layer of which all is there can
+	// be written.
+	Share *optim.Share
 }
 
-// state is the bytes of n elements of t, from elem on, in a plane beside the weight.
-func (l Layer) state(t model.TensorLayout, p plane, elem, n int64) []byte {
+// kept is what of the n elements from element e of the flat element space on is kept of lower halves
+// and planes: from element from of those on, so many, at place at of the memory.
+func (l Layer) kept(e, n int64) (from, count, at int64) {
+	if l.Share == nil {
+		return 0, n, e
+	}
+	first, end := max(e, l.Share.From), min(e+n, l.Share.To)
+	if first >= end {
+		return 0, 0, 0
+	}
+	return first - e, end - first, first - l.Share.From
+}
+
+// state is n values of a plane beside the weight, from place at of its memory on.
+func (l Layer) state(p plane, at, n int64) []byte {
 	for i := range l.Planes {
 		if l.Planes[i].Name == p.state {
-			return l.Planes[i].Data[(t.Elem+elem)*p.size():][:n*p.size()]
+			return l.Planes[i].Data[at*p.size():][:n*p.size()]
 		}
 	}
 	panic(fmt.Sprintf("checkpoint: layer %d is without the plane %q", l.Layout.Index, p.state))
@@ -116,7 +133,7 @@ func (l Layer) tile(t model.TensorLayout, elem, n int64) []byte {
 func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
 	switch {
 	case p.state != "":
-		return l.state(t, p, elem, n)
+		return l.state(p, t.Elem+elem, n)
 	case p == planeF32 && !t.BF16, p == planeBF16 && t.BF16:
 		return l.tile(t, elem, n)
 	}
@@ -152,7 +169,8 @@ func (l Layer) decode(t model.TensorLayout, p plane, elem int64, raw []byte) {
 	n := int64(len(raw)) / p.size()
 	switch {
 	case p.state != "":
-		copy(l.state(t, p, elem, n), raw)
+		from, count, at := l.kept(t.Elem+elem, n)
+		copy(l.state(p, at, count), raw[from*p.size():])
 	case p == planeLo:
 		l.addLo(t, elem, raw)
 	default:
@@ -205,10 +223,13 @@ func (l Layer) setWeights(t model.TensorLayout, elem int64, bits []uint32) {
 		}
 		return
 	}
-	lo := l.Lo[t.Elem+elem:][:len(bits)]
 	for i, b := range bits {
 		binary.LittleEndian.PutUint16(tile[2*i:], uint16((b+0x8000)>>16))
-		lo[i] = uint16(b)
+	}
+	from, count, at := l.kept(t.Elem+elem, int64(len(bits)))
+	lo := l.Lo[at:][:count]
+	for i := range lo {
+		lo[i] = uint16(bits[from:][i])
 	}
 }
 
@@ -216,9 +237,10 @@ func (l Layer) setWeights(t model.TensorLayout, elem int64, bits []uint32) {
 func (l Layer) addLo(t model.TensorLayout, elem int64, raw []byte) {
 	n := len(raw) / 2
 	if t.BF16 {
-		lo := l.Lo[t.Elem+elem:][:n]
+		from, count, at := l.kept(t.Elem+elem, int64(n))
+		lo := l.Lo[at:][:count]
 		for i := range lo {
-			lo[i] = binary.LittleEndian.Uint16(raw[2*i:])
+			lo[i] = binary.LittleEndian.Uint16(raw[2*(int(from)+i):])
 		}
 		return
 	}

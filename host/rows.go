@@ -7,7 +7,7 @@ import (
 )
 
 // ReadRows copies the rows [row, row+n) of tensor t to dst (n, cols), in exact
-// fp32.
+// fp32. The store's share must have all of the tensor.
 func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 	at, end := l.rows(t, row, n, len(dst))
 	if l.Layout.Tensors[t].BF16 {
@@ -17,11 +17,22 @@ func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 	copy(dst, l.F32Plane(t)[at:end])
 }
 
-// WriteRows sets the rows [row, row+n) of tensor t to src (n, cols), in exact fp32.
+// WriteRows sets the rows [row, row+n) of tensor t to src (n, cols), in exact fp32. Of lower
+// halves only those of the store's share are kept.
 func (l *LayerState) WriteRows(t, row, n int, src []float32) {
 	at, end := l.rows(t, row, n, len(src))
-	if l.Layout.Tensors[t].BF16 {
-		optim.SplitRow(l.HiPlane(t)[at:end], l.LoPlane(t)[at:end], src)
+	if tl := l.Layout.Tensors[t]; tl.BF16 {
+		hi, first := l.HiPlane(t)[at:end], tl.Elem+int64(at)
+		from, to := max(first, l.Share.From), min(first+int64(len(src)), l.Share.To)
+		if to-from == int64(len(src)) {
+			optim.SplitRow(hi, l.Lo[from-l.Share.From:][:len(src)], src)
+			return
+		}
+		lo := make([]uint16, len(src))
+		optim.SplitRow(hi, lo, src)
+		if from < to {
+			copy(l.Lo[from-l.Share.From:], lo[from-first:to-first])
+		}
 		return
 	}
 	copy(l.F32Plane(t)[at:end], src)

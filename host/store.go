@@ -28,10 +28,13 @@ type LayerState struct {
 	// Tile (Layout.TileBytes) is what streams to the device, aligned to 4 KiB: bf16
 	// hi planes and plain fp32 planes.
 	Tile []byte
-	// Lo (Layout.Elems) has the signed lower halves of split weights, in the
-	// layer's flat element space. It is nil where the layer has no bf16 tensor.
+	// Share is the part of the layer that Lo and Planes are of: all of it, unless there are
+	// several ranks.
+	Share optim.Share
+	// Lo has the signed lower halves of split weights, in the layer's flat element space,
+	// from Share.From on. It is nil where the layer has no bf16 tensor.
 	Lo []uint16
-	// Planes are the planes beside the weights, in the flat element space.
+	// Planes are the planes beside the weights, as Lo.
 	Planes []optim.State
 
 	pool  *parallel.Pool
@@ -45,24 +48,39 @@ type LayerState struct {
 // caller's thread alone) until Close. The error is an *OutOfMemory where there is
 // not enough memory.
 func NewStore(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool) (*Store, error) {
+	return NewShareStore(layouts, planes, nil, pool)
+}
+
+// NewShareStore is NewStore for one of several ranks: what streams is there whole, and all else
+// of its share of each layer; nil: of all.
+func NewShareStore(layouts []model.Layout, planes optim.Planes, shares []optim.Share, pool *parallel.Pool) (*Store, error) {
 	s := &Store{}
-	need := StoreBytes(layouts, planes)
+	need := ShareBytes(layouts, planes, shares)
 	if err := checkAvailable("the model ("+needs(need)+")", need[accounts.Weights]+need[accounts.LoPlanes]+need[accounts.Planes]); err != nil {
 		return nil, err
 	}
-	arenas, err := s.newArenas(layouts, planes, pool)
+	arenas, err := s.newArenas(layouts, planes, shares, pool)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	for _, l := range layouts {
-		tile, lo := weightBytes(l)
-		state := &LayerState{Layout: l, Tile: arenas.take(tileArena, tile), Lo: optim.View[uint16](arenas.take(loArena, lo)), pool: pool}
+	for i, l := range layouts {
+		share := shareOf(layouts, shares, i)
+		tile, lo := weightBytes(l, share)
+		state := &LayerState{Layout: l, Share: share, Tile: arenas.take(tileArena, tile), Lo: optim.View[uint16](arenas.take(loArena, lo)), pool: pool}
 		for _, p := range planes.Of(l) {
-			state.Planes = append(state.Planes, optim.State{Plane: p, Data: arenas.take(p.Name, p.Bytes(l))})
+			state.Planes = append(state.Planes, optim.State{Plane: p, Data: arenas.take(p.Name, p.DType.Bytes()*share.Elems())})
 		}
 		s.Layers = append(s.Layers, state)
 	}
 	return s, nil
+}
+
+// shareOf is the share of layer i; where there are no shares it is the whole layer.
+func shareOf(layouts []model.Layout, shares []optim.Share, i int) optim.Share {
+	if shares == nil {
+		return optim.Whole(layouts[i])
+	}
+	return shares[i]
 }
 
 // Use makes pool the cores that updates run on from now on, while none is under way.
@@ -91,17 +109,18 @@ func (f free) take(arena string, bytes int64) []byte {
 
 // newArenas makes one arena for the tiles, one for the lo planes and one for every
 // plane.
-func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool) (free, error) {
+func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, shares []optim.Share, pool *parallel.Pool) (free, error) {
 	names, need := []string{tileArena, loArena}, map[string]int64{}
-	for _, l := range layouts {
-		tile, lo := weightBytes(l)
+	for i, l := range layouts {
+		share := shareOf(layouts, shares, i)
+		tile, lo := weightBytes(l, share)
 		need[tileArena] += optim.Pages(tile)
 		need[loArena] += optim.Pages(lo)
 		for _, p := range planes.Of(l) {
 			if !slices.Contains(names, p.Name) {
 				names = append(names, p.Name)
 			}
-			need[p.Name] += optim.Pages(p.Bytes(l))
+			need[p.Name] += optim.Pages(p.DType.Bytes() * share.Elems())
 		}
 	}
 	purposes, arenas := map[string]accounts.Purpose{tileArena: accounts.Weights, loArena: accounts.LoPlanes}, free{}
@@ -129,11 +148,11 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// weightBytes are the sizes in bytes of a layer's tile and of its lo plane.
-func weightBytes(l model.Layout) (tile, lo int64) {
+// weightBytes are the sizes in bytes of a layer's tile and of the lo plane of a share of it.
+func weightBytes(l model.Layout, share optim.Share) (tile, lo int64) {
 	for _, t := range l.Tensors {
 		if t.BF16 && !t.Ref {
-			lo = 2 * l.Elems
+			lo = 2 * share.Elems()
 		}
 	}
 	return l.TileBytes, lo
@@ -141,12 +160,18 @@ func weightBytes(l model.Layout) (tile, lo int64) {
 
 // StoreBytes is what NewStore takes for these layouts and planes, by purpose.
 func StoreBytes(layouts []model.Layout, planes optim.Planes) (bytes [accounts.NumPurposes]int64) {
-	for _, l := range layouts {
-		tile, lo := weightBytes(l)
+	return ShareBytes(layouts, planes, nil)
+}
+
+// ShareBytes is what NewShareStore takes, by purpose.
+func ShareBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share) (bytes [accounts.NumPurposes]int64) {
+	for i, l := range layouts {
+		share := shareOf(layouts, shares, i)
+		tile, lo := weightBytes(l, share)
 		bytes[accounts.Weights] += optim.Pages(tile)
 		bytes[accounts.LoPlanes] += optim.Pages(lo)
 		for _, p := range planes.Of(l) {
-			bytes[accounts.Planes] += optim.Pages(p.Bytes(l))
+			bytes[accounts.Planes] += optim.Pages(p.DType.Bytes() * share.Elems())
 		}
 	}
 	return bytes
@@ -185,10 +210,10 @@ func (l *LayerState) HiPlane(t int) []uint16 {
 }
 
 // LoPlane has the signed lower halves of tensor t (rows, cols), which must be
-// split.
+// split, and the store's share must have all of it.
 func (l *LayerState) LoPlane(t int) []uint16 {
 	tl := l.tensor(t, true)
-	return l.Lo[tl.Elem : tl.Elem+tl.Elems()]
+	return l.Lo[tl.Elem-l.Share.From:][:tl.Elems()]
 }
 
 // F32Plane is tensor t (rows, cols), as a view into the tile. The tensor must be
@@ -198,8 +223,8 @@ func (l *LayerState) F32Plane(t int) []float32 {
 	return optim.View[float32](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
 }
 
-// Plane is the memory of the plane of that name, in the layer's flat element space;
-// nil where there is none.
+// Plane is the memory of the plane of that name, in the layer's flat element space, from
+// Share.From on; nil where there is none.
 func (l *LayerState) Plane(name string) []byte {
 	for _, p := range l.Planes {
 		if p.Name == name {

@@ -2,19 +2,20 @@ package host
 
 import (
 	"fmt"
+	"slices"
 
 	"mt/host/optim"
 )
 
-// Update moves all tensors that the layer owns, given their gradients, which lie in
-// g as in the layer's flat element space; references are skipped. It returns when
+// Update moves all tensors that the layer owns, given the gradient of the store's share of
+// it, whose first element is Share.From; references are skipped. It returns when
 // everything is done. Updates of different layers may run at the same time.
 func (l *LayerState) Update(g optim.Grad, o optim.Optimizer, r optim.Rate) {
-	g.Check(fmt.Sprintf("update layer %d", l.Layout.Index), l.Layout.Elems)
+	g.Check(fmt.Sprintf("update layer %d", l.Layout.Index), l.Share.Elems())
 	units, step := l.cut(o), o.At(r)
 	l.pool.Run(len(units), func(i int) {
-		tl := &l.Layout.Tensors[units[i].Tensor]
-		step.Step(units[i], l.weight(), l.Planes, g.Part(tl.Elem, tl.Elems()))
+		u := units[i]
+		step.Step(u, l.weight(), l.Planes, g.Part(l.Layout.Tensors[u.Tensor].Elem+u.At-l.Share.From, u.N))
 	})
 }
 
@@ -31,7 +32,8 @@ func (l *LayerState) UpdateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 
 // UpdateRows moves the layer's first tensor, which is the embedding's table (V, h).
 // rows (len(ids), h) is the gradient of the rows ids; the gradient of all other
-// rows is zero, and they move by it as in a dense update. ids must rise strictly.
+// rows is zero, and they move by it as in a dense update. ids must rise strictly. Of rows
+// that the store's share cuts, only the share's elements are read and moved.
 func (l *LayerState) UpdateRows(ids []int32, rows optim.Grad, o optim.Optimizer, r optim.Rate) {
 	tl := l.owned(0)
 	what := fmt.Sprintf("update layer %d %s", l.Layout.Index, tl.Role)
@@ -50,19 +52,26 @@ func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 	for n < len(units) && units[n].Tensor == tensor {
 		n++
 	}
-	l.pool.Run(n, func(i int) { step.Step(units[i], l.weight(), l.Planes, g) })
+	l.pool.Run(n, func(i int) {
+		of := g
+		if !g.Sparse {
+			of = g.Part(units[i].At, units[i].N)
+		}
+		step.Step(units[i], l.weight(), l.Planes, of)
+	})
 }
 
 // weight is the memory of the layer's weights.
 func (l *LayerState) weight() optim.Weight {
-	return optim.Weight{Layout: &l.Layout, Tile: l.Tile, Lo: l.Lo}
+	return optim.Weight{Layout: &l.Layout, Tile: l.Tile, Lo: l.Lo, From: l.Share.From}
 }
 
-// cut is the units into which o cuts the layer. They are kept, since all updates of
-// a run are by the same optimizer.
+// cut is the units of the store's share into which o cuts the layer. They are kept, since
+// all updates of a run are by the same optimizer.
 func (l *LayerState) cut(o optim.Optimizer) []optim.Unit {
 	if l.by != o {
-		l.units, l.by = o.Units(l.Layout), o
+		all := o.Units(l.Layout)
+		l.units, l.by = slices.DeleteFunc(all, func(u optim.Unit) bool { return !l.Share.Has(l.Layout.Tensors[u.Tensor].Elem + u.At) }), o
 	}
 	return l.units
 }

@@ -85,7 +85,7 @@ func (both *adamUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	tl := &w.Layout.Tensors[u.Tensor]
 	s := adamStep{weight: w, tensor: tl, m: floats(planes, firstMoment.Name), v: floats(planes, secondMoment.Name), c: both.of(&tl.Param)}
 	if !grad.Sparse {
-		s.move(u.At, u.N, grad.kind(), grad.at(u.At))
+		s.move(u.At, u.N, grad.kind(), grad.at(0))
 		return
 	}
 	cols, end := int64(tl.Cols), u.At+u.N
@@ -104,7 +104,7 @@ func (both *adamUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 type adamStep struct {
 	weight Weight
 	tensor *model.TensorLayout
-	m, v   []float32 // the moments of the layer
+	m, v   []float32 // the moments of the layer, or of the rank's share of it
 	c      *coefs
 }
 
@@ -112,14 +112,15 @@ type adamStep struct {
 // the first.
 func (s *adamStep) move(at, n int64, kind gradKind, grad *byte) {
 	tl := s.tensor
-	m, v := &s.m[tl.Elem+at], &s.v[tl.Elem+at]
+	own := tl.Elem + at - s.weight.From
+	m, v := &s.m[own], &s.v[own]
 	k, count := active, int(n)
 	announceWrite(m, count)
 	announceWrite(v, count)
 	announceGrad(kind, grad, count)
 	if tl.BF16 {
 		hi := (*uint16)(unsafe.Pointer(&s.weight.Tile[tl.TileOff+2*at]))
-		lo := &s.weight.Lo[tl.Elem+at]
+		lo := &s.weight.Lo[own]
 		announceWrite(hi, count)
 		announceWrite(lo, count)
 		k.adamSplit(kind, hi, lo, m, v, grad, count, s.c)

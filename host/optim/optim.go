@@ -77,7 +77,7 @@ func (f Planes) UpdateBytes(l model.Layout) int64 { return 2 * (4*l.Elems + f.By
 // State is the memory of a plane of one layer.
 type State struct {
 	Plane
-	Data []byte // (Layout.Elems) aligned to its elements
+	Data []byte // of the rank's share, or the whole layer, aligned to its elements
 }
 
 // floats are the elements of the plane of that name, which must be there and be
@@ -95,7 +95,10 @@ func floats(planes []State, name string) []float32 {
 type Weight struct {
 	Layout *model.Layout
 	Tile   []byte   // (Layout.TileBytes) bf16 hi planes and plain fp32 planes
-	Lo     []uint16 // (Layout.Elems) the signed lower halves of split weights; nil where the layer has none
+	Lo     []uint16 // the signed lower halves of split weights, from element From on; nil where the layer has none
+	// From is the element of the flat element space with which Lo, and the planes beside the
+	// weight, begin: the first of the rank's share.
+	From int64
 }
 
 // Unit is the smallest piece of a layer that is updated at a time: elements of one
@@ -127,7 +130,8 @@ type Optimizer interface {
 // Update moves units as an optimizer says, at one rate. Several goroutines may call
 // its methods at the same time, for different units.
 type Update interface {
-	// Step moves unit u of a layer, given the gradient of the unit's tensor. The
-	// planes that the optimizer asked for must be among planes.
+	// Step moves unit u of a layer, given the gradient of the unit's elements or, where it is
+	// sparse, of rows of the unit's tensor. The planes that the optimizer asked for must be
+	// among planes.
 	Step(u Unit, w Weight, planes []State, grad Grad)
 }

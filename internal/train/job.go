@@ -436,7 +436,7 @@ func checkpointLayers(s *host.Store) []checkpoint.Layer {
 }
 
 func checkpointLayer(l *host.LayerState) checkpoint.Layer {
-	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes}
+	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes, Share: &l.Share}
 }
 
 // optimizer is how weights are updated.
