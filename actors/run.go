@@ -137,7 +137,7 @@ func (r *run) spawn() error {
 		prefetcher := newPrefetcherCore(l.index, r.schedule.On(0) == int(l.index), n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths)
 		prefetcher.reachedBy = l.reachedBy()
 		processes = append(processes,
-			&process{id: l.index.offloader(), core: newOffloaderCore(l.index, o.MaxGradNorm > 0, o.Plan.Depths, balance), exec: l.execOffloader},
+			&process{id: l.index.offloader(), core: newOffloaderCore(l.index, !o.Plan.SlabsAreCredits(), o.Plan.Depths, balance), exec: l.execOffloader},
 			&process{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths, balance), exec: l.execCompute},
 			&process{id: l.index.prefetcher(), core: prefetcher, exec: l.execPrefetcher})
 	}

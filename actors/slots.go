@@ -222,7 +222,7 @@ func (r *lane) allocGrads() (err error) {
 		}
 	}
 	for i, slab := range r.slabs {
-		if p.Clip && r.schedule.On(i) != int(r.index) || !p.Clip && i/p.Depths.GradSlabs != int(r.index) {
+		if !p.SlabsAreCredits() && r.schedule.On(i) != int(r.index) || p.SlabsAreCredits() && i/p.Depths.GradSlabs != int(r.index) {
 			continue // another lane's
 		}
 		if err := r.dev.Register(slab); err != nil {

@@ -46,6 +46,10 @@ type Request struct {
 	DeviceMemory int64  // budget in bytes
 	HostMemory   int64  // budget in bytes; with Unified it covers both sides
 	HostBy       string // for the error: what limits HostMemory; empty: the user's key
+	// Ranks is how many processes divide Rows among them, and Rank which of them is planned, from 0 on;
+	// Ranks 0 and 1: alone. Units is how the optimizer cuts a layer.
+	Ranks, Rank int
+	Units       func(model.Layout) []optim.Unit
 }
 
 // maxMicroBatchTokens is the largest automatic micro-batch.
@@ -58,6 +62,7 @@ const (
 	autoGradBuffers  = 2
 	autoGradSlabs    = 3
 	autoBatchesAhead = 2
+	autoExchanges    = 2 // of either kind
 	minActSlots      = 3
 )
 
@@ -130,6 +135,7 @@ func choose(q Request) (*Run, error) {
 	if !q.EvalOnly {
 		r.Planes = q.Planes
 	}
+	r.divide(&q)
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Positions: max(q.RowTokens, q.Positions, 1)}
 	if q.Recompute == "none" {
 		r.Spec.Keep = layers.KeepAll
@@ -168,9 +174,11 @@ func (q Request) check() error {
 		{"grad_slabs", q.Depths.GradSlabs, least.GradSlabs, "a gradient has to land somewhere, and with tied embeddings the head's waits in its slab for the embedding's"},
 		{"activation_slots", q.Depths.ActivationSlots, least.ActivationSlots, "one is read, one written, one arriving"},
 		{"batches_ahead", q.Depths.BatchesAhead, least.BatchesAhead, "a step needs a batch"},
+		{"exchange_buffers", q.Depths.ExchangeBuffers, 1, "gradients of other ranks come in somewhere"},
+		{"gathers_ahead", q.Depths.GathersAhead, 1, "weights are put together layer by layer"},
 		{"micro_batch_tokens", q.MicroBatchTokens, 1, "a micro-batch has at least one row"},
 	} {
-		if d.asked != 0 && d.asked < d.least && !(d.key == "grad_slabs" && q.Clip) {
+		if d.asked != 0 && d.asked < d.least && !(d.key == "grad_slabs" && q.Clip && q.Ranks <= 1) {
 			key := "pipeline." + d.key
 			return &BadDepth{key, fmt.Sprintf("%s: %d is too few: it is at least %d (%s)", key, d.asked, d.least, d.why)}
 		}
@@ -194,6 +202,9 @@ func leastDepths(q Request) Depths {
 	if q.Config.TieEmbeddings {
 		d.GradSlabs = 2
 	}
+	if q.Ranks > 1 {
+		d.ExchangeBuffers, d.GathersAhead = 1, 1
+	}
 	return d
 }
 
@@ -210,6 +221,9 @@ func (r *Run) askedDepths(q Request) {
 		*v.to = max(*v.to, v.asked)
 	}
 	d.BatchesAhead = pick(q.Depths.BatchesAhead, autoBatchesAhead)
+	if r.Ranks > 1 {
+		d.ExchangeBuffers, d.GathersAhead = max(1, q.Depths.ExchangeBuffers), pick(q.Depths.GathersAhead, autoExchanges)
+	}
 	if q.Depths.ActivationSlots == 0 && r.fits(q) != nil {
 		d.ActivationSlots = r.allActivations()
 		if r.fits(q) != nil {
@@ -285,7 +299,7 @@ func (r *Run) resolveHead(q Request) {
 	least := r.Depths
 	r.Depths.WeightSlots = r.autoWeightSlots()
 	r.Depths.GradBuffers = autoGradBuffers
-	if !r.Clip {
+	if r.SlabsAreCredits() {
 		r.Depths.GradSlabs = max(least.GradSlabs, autoGradSlabs)
 	}
 	r.GradBF16 = q.GradDType == "bf16"
@@ -345,8 +359,11 @@ func (r *Run) raiseBuffers(q Request) {
 	if q.Depths.WeightSlots == 0 {
 		r.raise(q, &d.WeightSlots, r.autoWeightSlots())
 	}
-	if q.Depths.GradSlabs == 0 && !r.Clip {
+	if q.Depths.GradSlabs == 0 && r.SlabsAreCredits() {
 		r.raise(q, &d.GradSlabs, autoGradSlabs)
+	}
+	if q.Depths.ExchangeBuffers == 0 && r.Ranks > 1 {
+		r.raise(q, &d.ExchangeBuffers, autoExchanges)
 	}
 }
 

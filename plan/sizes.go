@@ -17,6 +17,9 @@ type Depths struct {
 	GradSlabs       int `json:"grad_slabs"`       // landed gradients, without clipping; at least 1, with tied embeddings 2
 	ActivationSlots int `json:"activation_slots"` // layer inputs of one micro-batch on the device; at least 3
 	BatchesAhead    int `json:"batches_ahead"`    // batches packed ahead; at least 1
+	// Of several ranks; alone both are 0.
+	ExchangeBuffers int `json:"exchange_buffers,omitempty"` // layers whose gradients come in from all ranks at once; at least 1
+	GathersAhead    int `json:"gathers_ahead,omitempty"`    // layers whose tiles are put together from all ranks at once; at least 1
 }
 
 // Limits bound every batch of a run; buffers are sized by them.
@@ -62,7 +65,15 @@ type Run struct {
 	Experts  int
 	OnDemand bool
 	// Lane is, by layer, the lane that it is on; nil: there is one lane.
-	Lane  []int
+	Lane []int
+	// Ranks is how many processes divide the rows of a step among them, each normally on a host of
+	// its own, and Rank which of them this one is; Ranks 0 and 1: alone. Shares are, by layer and
+	// rank, what each keeps of a layer beside its tile; nil: all. AllIDs bounds the unique ids of
+	// the batches of all ranks together, as Limits.UniqueIDs those of this one's.
+	Ranks, Rank int
+	Shares      [][]optim.Share
+	AllIDs      int
+
 	paces []Pace // by lane; nil: alike
 	view  int    // 0: all lanes; else those sizes that differ are of lane view−1
 }
@@ -115,10 +126,14 @@ func (r *Run) SlabElems() int64 {
 	return n
 }
 
+// SlabsAreCredits says whether layers take turns in the slabs. Else every layer has its own, in which
+// its gradient waits for the norm; of several ranks, each has that of its share elsewhere.
+func (r *Run) SlabsAreCredits() bool { return !r.Clip || r.Ranks > 1 }
+
 // GradsInPlace says whether gradients are summed where they would land otherwise: in the
 // layer's slab, which a unified device can bind. Then no gradient is copied, and gradient
 // buffers have no memory.
-func (r *Run) GradsInPlace() bool { return r.Unified && r.Clip && !r.GradBF16 }
+func (r *Run) GradsInPlace() bool { return r.Unified && !r.SlabsAreCredits() && !r.GradBF16 }
 
 // Binding says where the device reads what lies on the host, and where it writes what is
 // to lie there.
@@ -211,13 +226,13 @@ func (r *Run) largest(size func(layers.Tile) int64, classes ...schedule.Class) (
 	return n
 }
 
-// SlabBytes are the sizes of the slabs: with clipping one for every layer, else for every
+// SlabBytes are the sizes of the slabs: one for every layer or, where they are credits, for every
 // lane GradSlabs of the largest size.
 func (r *Run) SlabBytes() []int64 {
 	var out []int64
 	switch {
 	case r.EvalOnly:
-	case r.Clip:
+	case !r.SlabsAreCredits():
 		for l := range r.Layouts {
 			out = append(out, r.GradElems(l)*r.GradBytes())
 		}

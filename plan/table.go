@@ -44,16 +44,14 @@ func (r *Run) Table() Table {
 		t.Host += bytes
 	}
 	var tiles, lo int64
-	for _, l := range r.Layouts {
+	for i, l := range r.Layouts {
 		t.Params += l.Layer.Elems()
 		tiles += optim.Pages(l.TileBytes)
-		if slices.ContainsFunc(l.Tensors, func(t model.TensorLayout) bool { return t.BF16 && !t.Ref }) {
-			lo += optim.Pages(2 * l.Elems)
-		}
+		lo += optim.Pages(loBytes(l, r.Share(i).Elems()))
 	}
 	host("weights", tiles, "what streams to the device")
 	if lo > 0 {
-		host("lo planes", lo, "lower halves of fp32 master weights")
+		host("lo planes", lo, "lower halves of fp32 master weights%s", r.ofAll())
 	}
 	r.planeRows(host)
 	if !r.EvalOnly {
@@ -87,7 +85,7 @@ func (r *Run) planeRows(host addRow) {
 	}
 	var order []optim.Plane // without names
 	groups := map[optim.Plane]*group{}
-	for _, l := range r.Layouts {
+	for i, l := range r.Layouts {
 		for _, p := range r.Planes.Of(l) {
 			key := p
 			key.Name = ""
@@ -99,7 +97,7 @@ func (r *Run) planeRows(host addRow) {
 			if !slices.Contains(g.names, p.Name) {
 				g.names = append(g.names, p.Name)
 			}
-			g.bytes += optim.Pages(p.Bytes(l))
+			g.bytes += optim.Pages(p.DType.Bytes() * r.Share(i).Elems())
 		}
 	}
 	for _, key := range order {
@@ -109,7 +107,7 @@ func (r *Run) planeRows(host addRow) {
 		if last > 0 {
 			names = strings.Join(g.names[:last], ", ") + " and " + names
 		}
-		host(key.Kind, g.bytes, "%s of %s, %s", names, key.Of, key.DType)
+		host(key.Kind, g.bytes, "%s of %s, %s%s", names, key.Of, key.DType, r.ofAll())
 	}
 }
 
@@ -128,11 +126,43 @@ func (r *Run) slabRow(host addRow) {
 	if r.GradBF16 {
 		kind = "bf16"
 	}
-	if r.Clip {
+	if !r.SlabsAreCredits() {
 		host("gradient slabs", slabs, "%s, all layers wait for the norm", kind)
-	} else {
-		host("gradient slabs", slabs, "%s × %d", kind, r.Depths.GradSlabs*r.Lanes())
+		return
 	}
+	host("gradient slabs", slabs, "%s × %d", kind, r.Depths.GradSlabs*r.Lanes())
+	if r.Ranks <= 1 {
+		return
+	}
+	host("exchange buffers", int64(r.Depths.ExchangeBuffers)*r.ExchangeBytes(), "%s × %d, what other ranks send", kind, r.Depths.ExchangeBuffers)
+	slabs = 0
+	for _, n := range r.ShareSlabBytes() {
+		slabs += n
+	}
+	if waits := "sums over all ranks"; r.Clip {
+		host("gradient shares", slabs, "%s, %s, which wait for the norm", kind, waits)
+	} else {
+		host("gradient shares", slabs, "%s, %s", kind, waits)
+	}
+	if n := r.CollectBytes(); n > 0 {
+		host("collected layer", n, "put together from all ranks for a checkpoint")
+	}
+}
+
+// loBytes is the size of the lower halves of so many elements of a layer: 0 where it has none.
+func loBytes(l model.Layout, elems int64) int64 {
+	if slices.ContainsFunc(l.Tensors, func(t model.TensorLayout) bool { return t.BF16 && !t.Ref }) {
+		return 2 * elems
+	}
+	return 0
+}
+
+// ofAll says which part of a model's planes are a rank's, where it is not alone.
+func (r *Run) ofAll() string {
+	if r.Ranks <= 1 {
+		return ""
+	}
+	return fmt.Sprintf(", of 1 in %d ranks", r.Ranks)
 }
 
 // stagingRows lists the host memory that copies to and from the devices go through.

@@ -117,13 +117,18 @@ func (r *Run) expected(f fetch) float64 {
 }
 
 // UpdateBytes is how many bytes the update of layer l reads and writes: weights and what
-// is kept beside them count twice, the gradient once.
+// is kept beside them count twice, the gradient once. Of several ranks it is that of this
+// one's share.
 func (r *Run) UpdateBytes(l int, g Gradient) float64 {
 	grads := r.Layouts[l].Elems
 	if g.OfRows(l) {
 		grads = r.GradElems(l)
 	}
-	return float64(r.Planes.UpdateBytes(r.Layouts[l]) + grads*r.GradBytes())
+	bytes := float64(r.Planes.UpdateBytes(r.Layouts[l]) + grads*r.GradBytes())
+	if r.Shares != nil && r.Layouts[l].Elems > 0 {
+		bytes *= float64(r.Share(l).Elems()) / float64(r.Layouts[l].Elems)
+	}
+	return bytes
 }
 
 // Write prints the bound for people.

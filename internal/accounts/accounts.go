@@ -25,12 +25,14 @@ const (
 	Planes        // what an optimizer keeps beside the weights
 	GradientSlabs // where gradients land
 	Passage       // activations on their way from one device to another
+	Exchange      // gradients that other ranks have sent
+	Collected     // what other ranks keep of a layer, on its way into a checkpoint
 
 	NumPurposes
 )
 
 var names = [NumPurposes]string{"weight slots", "gradient buffers", "activations", "saved for backward", "workspace", "batch", "tables",
-	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "gradient slabs", "passed activations"}
+	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "gradient slabs", "passed activations", "exchange buffers", "collected for checkpoints"}
 
 func (p Purpose) String() string {
 	if p < NumPurposes {

@@ -62,6 +62,8 @@ type Pipeline struct {
 	GradSlabs        int // host buffers that gradients land in, at least 1
 	ActivationSlots  int // device buffers of one micro-batch's hidden states, at least 3
 	BatchesAhead     int // batches packed before they are asked for, at least 1
+	ExchangeBuffers  int // of several ranks: host buffers that other ranks' gradients come in, at least 1
+	GathersAhead     int // of several ranks: layers whose weights are exchanged at once, at least 1
 	MicroBatchTokens int // tokens of a micro-batch, which goes through a layer in one launch, at least 1
 	ChunkTokens      int // tokens that everything but attention works on at a time, at least 1
 	HeadShards       int // ranges of the vocabulary that the head is cut into, at least 1

@@ -342,7 +342,7 @@ func (j *job) request(evalOnly bool) plan.Request {
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Order: j.order(), Devices: j.lanes, Paces: j.paces, LaneMemory: j.memory, Lane: j.began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
-			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead}, HeadShards: c.Pipeline.HeadShards,
+			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead}, HeadShards: c.Pipeline.HeadShards,
 		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly, Planes: j.optimizer().Planes,
 		Context: j.context, DeviceMemory: j.deviceBudget(), HostMemory: int64(c.HostMemory)}
 	if q.HostMemory == 0 {
@@ -416,9 +416,9 @@ func (j *job) recordResolved() {
 	}
 	d := p.Depths
 	c.Pipeline = config.Pipeline{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, ActivationSlots: d.ActivationSlots,
-		BatchesAhead: d.BatchesAhead, GradSlabs: c.Pipeline.GradSlabs, MicroBatchTokens: c.Pipeline.MicroBatchTokens,
+		BatchesAhead: d.BatchesAhead, GradSlabs: c.Pipeline.GradSlabs, ExchangeBuffers: d.ExchangeBuffers, GathersAhead: d.GathersAhead, MicroBatchTokens: c.Pipeline.MicroBatchTokens,
 		ChunkTokens: p.Spec.ChunkTokens, HeadShards: p.Spec.Shards()}
-	if !p.Clip {
+	if p.SlabsAreCredits() {
 		c.Pipeline.GradSlabs = d.GradSlabs
 	}
 	if c.Pipeline.MicroBatchTokens == 0 {

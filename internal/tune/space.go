@@ -50,7 +50,7 @@ func ladder(least, most int) []int {
 func knobs(r *plan.Run, asked train.Knobs) train.Knobs {
 	d := r.Depths
 	asked.WeightSlots, asked.GradBuffers, asked.ActivationSlots, asked.GradSlabs = d.WeightSlots, d.GradBuffers, d.ActivationSlots, 0
-	if !r.Clip {
+	if r.SlabsAreCredits() {
 		asked.GradSlabs = d.GradSlabs
 	}
 	return asked
@@ -70,7 +70,7 @@ func spaceOf(start *plan.Run, newBits bool) []dimension {
 	if start.GradBinding() != plan.InPlace {
 		dims = append(dims, dimension{"pipeline.grad_buffers", func(k *train.Knobs) *int { return &k.GradBuffers }, ladder(1, min(tiles, 16))})
 	}
-	if !start.Clip {
+	if start.SlabsAreCredits() {
 		dims = append(dims, dimension{"pipeline.grad_slabs", func(k *train.Knobs) *int { return &k.GradSlabs }, ladder(1, layers)})
 	}
 	if newBits {
