@@ -36,9 +36,9 @@ var ofFiles = []broken{
 	}},
 	{"checkpoint/layer.go", []way{
 		{from: "prefix: p.Name + \".\", state", to: "prefix: p.Name + \"-\", state", test: "TestNamesOfState"},
-		{from: "l.Planes[i].Data[(t.Elem+elem)*p.size():]", to: "l.Planes[i].Data[t.Elem*p.size():]", test: "TestResumeIsExact|TestPieces|TestSmallestPieces"},
+		{from: "return l.state(p, t.Elem+elem, n)", to: "return l.state(p, t.Elem, n)", test: "TestResumeIsExact|TestPieces|TestSmallestPieces"},
 		{from: "if l.Planes[i].Name == p.state {", to: "if l.Planes[i].Name <= p.state {", test: "TestResumeIsExact|TestPlanesByName"},
-		{from: "copy(l.state(t, p, elem, n), raw)", to: "_ = raw", test: "TestResumeIsExact|TestPlanesByName"},
+		{from: "copy(l.state(p, at, count), raw[from*p.size():])", to: "_, _, _ = from, count, at", test: "TestResumeIsExact|TestPlanesByName"},
 	}},
 	{"checkpoint/resume.go", []way{
 		{from: "return b.step - a.step", to: "return a.step - b.step", test: "TestLatest"},
