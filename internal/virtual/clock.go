@@ -13,7 +13,7 @@ type Resource int
 // String is what the resource is called.
 func (r Resource) String() string {
 	return [...]string{"host cores", "host memory", "link to the device", "link to the host", "link both ways", "device", "wires to other devices",
-		"wires from other devices", "switch to the devices", "switch to the host", "switch both ways", "disk"}[r]
+		"wires from other devices", "switch to the devices", "switch to the host", "switch both ways", "disk", "network"}[r]
 }
 
 // perDevice says whether every device has the resource to itself, perSwitch whether those behind
@@ -36,6 +36,7 @@ const (
 	SwitchDown
 	SwitchBoth
 	Disk
+	Network // to the other hosts, each way
 	NumResources
 )
 

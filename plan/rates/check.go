@@ -21,8 +21,10 @@ var (
 	bandwidth = span{1e-3, 1e5} // GB/s, of memory
 	linkRate  = span{1e-2, 4e4} // GB/s: PCIe 3.0 of one lane has 1, NVLink-C2C 375
 	diskRate  = span{5e-4, 3e3} // GB/s: a disk that turns has 0.1, four of PCIe 5.0 27
-	micros    = span{0, 1e5}    // µs
-	gibs      = span{0.01, 1e6} // GiB
+	// GB/s: Ethernet of 1 Gbit/s has 0.125, eight cards of 400 Gbit/s 400
+	networkRate = span{1e-3, 4e4}
+	micros      = span{0, 1e5}    // µs
+	gibs        = span{0.01, 1e6} // GiB
 )
 
 // checker collects all that is wrong, by the names of the fields in a file.
@@ -62,6 +64,9 @@ func (m *Machine) Check() error {
 		}
 	}
 	m.Host.check(c)
+	if n := m.Network; n != nil {
+		n.check(c)
+	}
 	c.within("disk.write_gb_per_s", "GB/s", m.Disk.Write, diskRate)
 	c.within("disk.read_gb_per_s", "GB/s", m.Disk.Read, diskRate)
 	return errors.Join(c.errs...)

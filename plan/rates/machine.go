@@ -11,6 +11,8 @@ type Machine struct {
 	Link   Link   `json:"link"` // not used where the device is unified
 	Host   Host   `json:"host"`
 	Disk   Disk   `json:"disk"`
+	// Network is to the other hosts of a run of several ranks; nil: nothing is known of it.
+	Network *Network `json:"network,omitempty"`
 	// More are further devices of the host that Device and Link differ from; none: all are as these.
 	More []Card `json:"more_devices,omitempty"`
 }
@@ -154,6 +156,12 @@ type Host struct {
 	// Message is what a message between two actors takes.
 	Message float64           `json:"message_us"`
 	Sources map[string]string `json:"sources,omitempty"`
+}
+
+// Network is what a host sends to others at, and at the same time receives from them at.
+type Network struct {
+	Rate    float64 `json:"gb_per_s"`
+	Latency float64 `json:"latency_us"` // of an exchange, however small
 }
 
 // Disk is where checkpoints go.
