@@ -6,8 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"mt/host/optim"
 )
 
 // TestResumeIsExact saves from either kind of memory in either type, compressed
@@ -45,12 +48,37 @@ func TestResumeIsExact(t *testing.T) {
 								t.Errorf("state %+v", state)
 							}
 							sameValues(t, values(to), want)
+							shared := newLayers(c, toBF16)
+							for rank := range 3 {
+								if _, err := Load(dir, partOf(shared, rank, 3), nil); err != nil {
+									t.Fatal(err)
+								}
+							}
+							sameValues(t, values(shared), want)
 						})
 					}
 				}
 			}
 		}
 	}
+}
+
+// partOf are layers as one of several ranks has them: their memory is that of layers, of lower halves
+// and planes only the rank's part.
+func partOf(layers []Layer, rank, ranks int) []Layer {
+	out := slices.Clone(layers)
+	for i, l := range layers {
+		own := optim.Share{From: l.Layout.Elems * int64(rank) / int64(ranks), To: l.Layout.Elems * int64(rank+1) / int64(ranks)}
+		out[i].Share, out[i].Planes = &own, nil
+		if l.Lo != nil {
+			out[i].Lo = l.Lo[own.From:own.To:own.To]
+		}
+		for _, p := range l.Planes {
+			p.Data = p.Data[4*own.From : 4*own.To : 4*own.To]
+			out[i].Planes = append(out[i].Planes, p)
+		}
+	}
+	return out
 }
 
 // TestPieces: a tensor of more bytes than are converted at a time.

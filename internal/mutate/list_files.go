@@ -36,6 +36,8 @@ var ofFiles = []broken{
 	}},
 	{"checkpoint/layer.go", []way{
 		{from: "prefix: p.Name + \".\", state", to: "prefix: p.Name + \"-\", state", test: "TestNamesOfState"},
+		{from: "first, end := max(e, l.Share.From), min(e+n, l.Share.To)", to: "first, end := max(e, l.Share.From), min(e+n, l.Share.To-1)", test: "TestResumeIsExact"},
+		{from: "return first - e, end - first, first - l.Share.From", to: "return 0, end - first, first - l.Share.From", test: "TestResumeIsExact"},
 		{from: "return l.state(p, t.Elem+elem, n)", to: "return l.state(p, t.Elem, n)", test: "TestResumeIsExact|TestPieces|TestSmallestPieces"},
 		{from: "if l.Planes[i].Name == p.state {", to: "if l.Planes[i].Name <= p.state {", test: "TestResumeIsExact|TestPlanesByName"},
 		{from: "copy(l.state(p, at, count), raw[from*p.size():])", to: "_, _, _ = from, count, at", test: "TestResumeIsExact|TestPlanesByName"},
