@@ -6,6 +6,7 @@ import (
 	"mt/host"
 	"mt/host/optim"
 	"mt/internal/parallel"
+	"mt/internal/ranks"
 	"mt/internal/timeline"
 	"mt/plan"
 )
@@ -52,7 +53,12 @@ type Options struct {
 	// Batch packs the batch of a training step (1-based) or, with eval, of an
 	// evaluation pass (1-based).
 	Batch func(step int, eval bool) (*data.Batch, error)
-	Saver Saver // nil with Schedule.NoSave
+	// World is the ranks that train together, of which this is one; nil: it trains alone. They
+	// make the same calls of Run.
+	World ranks.World
+	// Stopping, which may be nil, is called once when the ranks have agreed to stop.
+	Stopping func()
+	Saver    Saver // nil with Schedule.NoSave
 	// OnStep and OnEval, which may be nil, get the measurements in order, never two
 	// calls at once. OnStep has returned for a step before its checkpoint is committed.
 	OnStep func(StepReport)

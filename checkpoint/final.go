@@ -22,7 +22,7 @@ func WriteModel(dir string, layers []Layer, opts WriterOptions, extra map[string
 	for _, l := range layers {
 		opts.Layouts = append(opts.Layouts, l.Layout)
 	}
-	m := &modelWriter{dir: dir, disk: &disk{fs: opts.FS}, layers: layers}
+	m := &modelWriter{dir: dir, disk: &disk{fs: opts.FS}, layers: layers, whole: opts.Whole, at: -1}
 	m.add(opts.files())
 	var err error
 	if m.small, err = opts.extras(extra); err == nil {
@@ -39,6 +39,9 @@ type modelWriter struct {
 	dir    string
 	disk   *disk // of the temporary directory
 	layers []Layer
+	whole  func(i int) (Layer, error) // see WriterOptions
+	at     int                        // the layer that whole gave last, and it; −1: none
+	last   Layer
 	shards []*outFile
 	small  map[string][]byte // everything else
 	buf    []byte
@@ -161,6 +164,22 @@ func (m *modelWriter) write() (err error) {
 	return m.show()
 }
 
+// layer is layer i, or none where an entry comes from a file.
+func (m *modelWriter) layer(i int) (l Layer, err error) {
+	switch {
+	case i == fromFile:
+		return l, nil
+	case m.whole == nil:
+		return m.layers[i], nil
+	case m.at != i:
+		if m.last, err = m.whole(i); err != nil {
+			return l, err
+		}
+		m.at = i
+	}
+	return m.last, nil
+}
+
 // file writes f into the temporary directory and puts it on disk.
 func (m *modelWriter) file(f *outFile) (err error) {
 	if f.out, err = m.disk.fs.Create(m.disk.path(f.name)); err != nil {
@@ -179,9 +198,9 @@ func (m *modelWriter) file(f *outFile) (err error) {
 		return err
 	}
 	for _, e := range f.entries {
-		var l Layer
-		if e.layer != fromFile {
-			l = m.layers[e.layer]
+		l, err := m.layer(e.layer)
+		if err != nil {
+			return err
 		}
 		if err := f.writeEntry(m.disk, e, l, m.buf); err != nil {
 			return err

@@ -37,6 +37,9 @@ type TrainerState struct {
 	Origin string `json:"origin,omitempty"`
 	// Lanes is, by layer, the device that it was on; absent where devices are alike.
 	Lanes []int `json:"lanes,omitempty"`
+	// Ranks is how many ranks trained together up to there; absent where one process trained
+	// alone.
+	Ranks int `json:"ranks,omitempty"`
 	// ModelOnly says that the optimizer's state was not saved.
 	ModelOnly bool `json:"model_only,omitempty"`
 	// ConfigDigests identify what a resume must share with this run, by name:

@@ -35,6 +35,9 @@ type WriterOptions struct {
 	ModelOnly     bool           // leave the optimizer's state out; the state that Commit gets says so too
 	Extra         int64          // bytes of the files that Commit is given, for the check of free space
 	FS            FS             // the operating system's unless given
+	// Whole, which may be nil, gives WriteModel layer i, which is good until the next call, in place
+	// of the one in its list, which then may be without its lower halves.
+	Whole func(i int) (Layer, error)
 	// Source is the model directory that the weights were loaded from: what it
 	// holds beside the parameters is copied. nil for a model made from scratch.
 	Source *Source

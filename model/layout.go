@@ -49,6 +49,16 @@ type Layout struct {
 	GradElems int64 // flat element space with references
 }
 
+// Split says whether some of the layer's own weights are in two planes, and so have lower halves.
+func (l Layout) Split() bool {
+	for _, t := range l.Tensors {
+		if t.BF16 && !t.Ref {
+			return true
+		}
+	}
+	return false
+}
+
 // NewLayout lays out l. With bf16, tensors of two dimensions are split into
 // planes unless their F32 is set; all others stay fp32. embed is the embedding's
 // table parameter, which a tied head refers to; it is ignored for other layers.

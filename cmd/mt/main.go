@@ -14,6 +14,7 @@ import (
 
 	"mt/internal/config"
 	"mt/internal/mpi"
+	"mt/internal/ranks"
 	"mt/internal/train"
 )
 
@@ -28,7 +29,7 @@ const (
 
 func main() {
 	survivePipes()
-	ctx, stop := interruptible(os.Stderr)
+	ctx, stop := interruptible(ofFirst(os.Stderr))
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interactive: term.IsTerminal(int(os.Stderr.Fd())),
 		asks:   term.IsTerminal(int(os.Stdin.Fd())),
 		colour: term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("NO_COLOR") == ""}
@@ -70,6 +71,8 @@ type app struct {
 	colour         bool                            // stdout is a terminal, and colours are not switched off
 	keys           map[*cobra.Command]*config.Args // the config keys given to each command that takes them
 	args           []string                        // the command line, without the program's name
+	world          ranks.World                     // the ranks that train together; nil: there is one
+	together       bool                            // they have ended together
 }
 
 // run executes a command line and returns the exit code. An error is printed
@@ -91,10 +94,14 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	if err == nil {
 		err = out.err
 	}
+	defer a.leave() // when this rank has said what there is to say
 	var other otherRank
+	var elsewhere *train.Elsewhere
 	switch {
 	case err == nil, errors.As(err, &other):
 		return exitDone
+	case errors.As(err, &elsewhere):
+		return exitCode(ctx, err)
 	case out.err != nil && errors.Is(err, syscall.EPIPE):
 		return exitPipe // as `mt ... | head` wants it
 	}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 
@@ -10,6 +12,7 @@ import (
 	"mt/internal/config"
 	"mt/internal/mpi"
 	"mt/internal/ranks"
+	"mt/internal/train"
 )
 
 // otherRank is the error of a rank that leaves it to the first one to say what is wrong. It ends
@@ -42,6 +45,49 @@ func alone(command, why string) error {
 		return otherRank{}
 	}
 	return config.Usagef("%s: %s has started %d ranks, and %s", command, l.By, l.Size, why)
+}
+
+// ofFirst is w on the first rank, and nothing on the others, which all hear the same signals.
+func ofFirst(w io.Writer) io.Writer {
+	if l, _ := mpi.LaunchOf(os.Getenv); l.Rank > 0 {
+		return io.Discard
+	}
+	return w
+}
+
+// asRank runs a command that several ranks do together: f, with a.world set where there are several.
+func (a *app) asRank(ctx context.Context, command string, f func() error) error {
+	l, err := launched(command)
+	if err != nil {
+		return err
+	}
+	if l.Size == 1 {
+		return f()
+	}
+	if a.world, err = ranks.Start(mpi.Find(mpi.ThisMachine(), l), l, mpi.Options{}); err != nil {
+		return fmt.Errorf("%s: rank %d: %w", command, l.Rank, err)
+	}
+	err = f()
+	if !a.together && err != nil { // it has not come to train.Train
+		err = train.Refuse(ctx, err, a.options(false))
+		a.together = true
+	}
+	return err
+}
+
+// leave ends this rank's part where all ranks have ended together. It waits for the others, so
+// that none is gone before the first one has said how the run ended: some launchers then end it.
+func (a *app) leave() {
+	if !a.together || a.world == nil {
+		return
+	}
+	_, err := a.world.NewComm("the end")
+	if err == nil {
+		err = a.world.Close()
+	}
+	if err != nil {
+		fmt.Fprintf(a.stderr, "mt: %v\n", err)
+	}
 }
 
 // exchange is what mt doctor finds of the ranks that it was started as.

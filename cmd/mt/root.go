@@ -43,6 +43,13 @@ Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted
 		Args:          cobra.ArbitraryArgs,
 		RunE:          group,
 	}
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		switch c.Name() {
+		case "train", "doctor": // they look by themselves
+			return nil
+		}
+		return alone(strings.TrimPrefix(c.CommandPath(), "mt "), "it is for one process: start it by itself, once")
+	}
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
@@ -82,7 +89,7 @@ func noArgs(c *cobra.Command, args []string) error {
 
 // options are what every call of package train gets from the command line.
 func (a *app) options(asJSON bool) train.Options {
-	return train.Options{Stdout: a.stdout, Stderr: a.stderr, JSON: asJSON, Interactive: a.interactive}
+	return train.Options{Stdout: a.stdout, Stderr: a.stderr, JSON: asJSON, Interactive: a.interactive, World: a.world, Version: thisVersion().String()}
 }
 
 // keyed makes every config key a flag of c, and makes c call run with the configuration

@@ -46,16 +46,24 @@ Config keys, with their defaults:
 			return err
 		}
 		switch {
+		case dry && a.world != nil:
+			return config.Usagef("train: --dry-run is for one process: start it by itself, once")
 		case dry:
 			return train.DryRun(cfg, a.options(asJSON))
 		case asJSON:
 			return config.Usagef("--json goes with --dry-run; a run writes its numbers to metrics.jsonl in output_dir")
 		}
 		a.out.spare = true // what a run makes lies in output_dir
-		return train.Train(c.Context(), cfg, a.options(false))
+		err := train.Train(c.Context(), cfg, a.options(false))
+		a.together = true
+		return err
 	})
 	c.PreRunE = func(*cobra.Command, []string) error {
 		return alone("train", "ranks cannot train together yet: start mt train by itself, once")
+	}
+	one := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return a.asRank(c.Context(), "train", func() error { return one(c, args) })
 	}
 	config.Switch(c.Flags(), "dry-run", &dry)
 	config.Switch(c.Flags(), "json", &asJSON)

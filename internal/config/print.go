@@ -51,6 +51,18 @@ func (c *Config) Values() map[string]string {
 	return out
 }
 
+// Deciding are the keys with a part, which decide what a run does, with their values as YAML
+// has them.
+func (c *Config) Deciding() map[string]string {
+	out := map[string]string{}
+	eachKey(func(k *key) {
+		if k.part != "" {
+			out[k.name] = k.print(c)
+		}
+	})
+	return out
+}
+
 // print is the value of k as YAML on one line; "" where no model is given.
 func (k *key) print(c *Config) string {
 	switch p := k.field(c).(type) {

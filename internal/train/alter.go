@@ -53,14 +53,22 @@ func (a *alteration) apply() error {
 	if err := a.checkDigests(); err != nil {
 		return err
 	}
+	if a.ranksDiffer() && c.MaxSteps > from.state.Step {
+		a.note("%s goes on with ranks: %d (was %d): gradients are summed in another order, so results differ in their last bits",
+			from.dir, a.team.size(), max(1, from.state.Ranks))
+	}
 	return a.schedule()
 }
 
-// stepsDiffer tells whether a step has another number of rows than before, or whether
-// clipping was switched on or off. Both change how much memory a step takes.
+// stepsDiffer tells whether a step has another number of rows than before or shares them among
+// another number of ranks, or whether clipping was switched on or off. All change how much
+// memory a step takes.
 func (a *alteration) stepsDiffer() bool {
-	return a.c.RowsPerStep() != a.saved.RowsPerStep() || (a.c.MaxGradNorm > 0) != (a.saved.MaxGradNorm > 0)
+	return a.ranksDiffer() || a.c.RowsPerStep() != a.saved.RowsPerStep() || (a.c.MaxGradNorm > 0) != (a.saved.MaxGradNorm > 0)
 }
+
+// ranksDiffer tells whether another number of ranks trained up to the checkpoint.
+func (a *alteration) ranksDiffer() bool { return max(1, a.from.state.Ranks) != a.team.size() }
 
 // otherData tells whether the rows or their order differ from those of the checkpoint's
 // run.

@@ -10,6 +10,7 @@ import (
 	"mt/cudart"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/ranks"
 )
 
 // Options say where a command writes and how.
@@ -26,6 +27,13 @@ type Options struct {
 	// run holds and moves.
 	Watch func(optim.Optimizer) optim.Optimizer
 
+	// World is the ranks that train together; nil, or of one: this process trains alone. All of them
+	// call Train, which returns on all of them together, with the same error, or one ends the
+	// run for all. The caller closes it.
+	World   ranks.World
+	Version string // of the program, which all ranks must have alike
+
+	team     *team             // of World
 	paper    bool              // only a plan is wanted, which may be for a GPU that is not here
 	sketch   bool              // the plan is made from the configuration alone, without data and output_dir
 	trials   bool              // runs over random tokens are wanted, without data and output_dir
@@ -51,6 +59,7 @@ type hooks struct {
 	packing    func(step int, eval bool) // a batch is about to be packed
 	symbols    cudart.Symbols            // CUDA, in place of what is found
 	room       func() host.Room          // host memory, in place of what is available
+	beat       *beat                     // of the ranks' pulse
 
 	serving func(url string, l net.Listener) // the dashboard is being served
 }

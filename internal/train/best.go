@@ -42,7 +42,6 @@ func (j *job) weighs() bool { return j.c.SaveBest || j.c.EarlyStoppingPatience >
 // any more, as in another output directory, the account begins anew.
 func (s *session) beginBests(from resume) {
 	c, at := s.c, from.state.Best
-	s.bests.patience, s.bests.threshold = c.EarlyStoppingPatience, c.EarlyStoppingThreshold
 	if !s.weighs() {
 		return
 	}

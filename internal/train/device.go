@@ -151,13 +151,13 @@ func (j *job) deviceBudget() int64 {
 // pool. It returns the first of the devices.
 func (j *job) openDevice() (device.Device, *parallel.Pool, error) {
 	if j.dev == nil {
-		devs, err := j.openCPUs(j.c.Threads)
+		devs, err := j.openCPUs(j.threads())
 		if err != nil {
 			return nil, nil, err
 		}
 		j.keep(devs)
 	}
-	pool := parallel.New(j.c.Threads)
+	pool := parallel.New(j.threads())
 	j.closers = append(j.closers, pool.Close)
 	return j.dev, pool, nil
 }

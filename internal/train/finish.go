@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"mt/checkpoint"
 	"mt/data"
 	"mt/internal/generate"
 )
@@ -15,8 +14,11 @@ func (s *session) finish(ctx context.Context, extra map[string][]byte) error {
 	if err := s.takeBest(); err != nil {
 		return err
 	}
-	if err := checkpoint.WriteModel(c.OutputDir, checkpointLayers(s.store), s.writerOptions(s.lastStep), extra); err != nil {
-		return fmt.Errorf("write the model: %w", err)
+	if !s.team.first() {
+		return s.serveModel()
+	}
+	if err := s.writeModel(extra); err != nil {
+		return err
 	}
 	end, stopped := s.saver.last, ErrResumable
 	if !s.resumable(end) {

@@ -221,7 +221,7 @@ func (s scene) left(t *testing.T) map[string]string {
 			return err
 		case d.IsDir() && path != s.out && path != last && !strings.HasPrefix(path, last):
 			return fs.SkipDir
-		case d.IsDir() || name == configFile || name == metricsFile || name == "manifest.json":
+		case d.IsDir() || name == configFile || name == metricsFile || name == "manifest.json" || strings.HasPrefix(name, "rank-"):
 			return nil
 		}
 		raw, err := os.ReadFile(path)

@@ -76,6 +76,7 @@ type job struct {
 	prompts      []samplePrompt // sample_prompts, with sample_steps
 	orCheckpoint bool           // as in Options
 	oneDevice    bool           // it computes on one device, whatever devices says
+	team         *team          // nil: it trains alone
 }
 
 // close runs the closers, the last one first, and returns the error of closing the
@@ -134,7 +135,7 @@ func (l *lateNotes) take() []string {
 // replaced by its value. The checks in first run before the data is read; a sketch
 // reads no data, and neither do trials. Closing stop ends the reading with ErrResumable.
 func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*job) error) (_ *job, err error) {
-	j := &job{c: c, hooks: o.hooks, stop: stop, unusable: o.unusable, orCheckpoint: o.orCheckpoint}
+	j := &job{c: c, hooks: o.hooks, stop: stop, unusable: o.unusable, orCheckpoint: o.orCheckpoint, team: o.team}
 	defer func() {
 		if err != nil {
 			j.closeAfter(&err)
@@ -160,6 +161,9 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 		return nil, err
 	}
 	if err := c.CheckGradSlabs(len(j.model.Layers())); err != nil {
+		return nil, err
+	}
+	if err := j.checkRanks(); err != nil {
 		return nil, err
 	}
 	if err := j.resolveDevice(o); err != nil {
@@ -344,7 +348,8 @@ func (j *job) request(evalOnly bool) plan.Request {
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead}, HeadShards: c.Pipeline.HeadShards,
 		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly, Planes: j.optimizer().Planes,
-		Context: j.context, DeviceMemory: j.deviceBudget(), HostMemory: int64(c.HostMemory)}
+		Ranks: j.team.size(), Rank: j.team.number(), Units: j.optimizer().Units,
+		Context: j.context, DeviceMemory: j.deviceBudget(), HostMemory: j.share(int64(c.HostMemory))}
 	if q.HostMemory == 0 {
 		room := j.room()
 		q.HostMemory, q.HostBy = room.Budget(), room.By
@@ -362,10 +367,14 @@ func (j *job) order() schedule.Order {
 
 // room is how much host memory is available.
 func (j *job) room() host.Room {
+	room := host.AvailableMemory()
 	if f := j.hooks.room; f != nil {
-		return f()
+		room = f()
 	}
-	return host.AvailableMemory()
+	if _, n := j.team.neighbours(); n > 1 {
+		room.Bytes, room.By = room.Bytes/int64(n), fmt.Sprintf("%s, shared by %d ranks", room.By, n)
+	}
+	return room
 }
 
 // checkRoom refuses a run that needs more host memory than there is. It does so before

@@ -104,6 +104,9 @@ func (j *job) sweep() {
 // prune removes surplus checkpoints, as checkpoint.Prune says. A failure does not end
 // the run: what it saves is safe, and only takes more room.
 func (j *job) prune(keep, finite, current, best int) {
+	if !j.team.first() {
+		return
+	}
 	if err := checkpoint.Prune(j.fs(), j.c.OutputDir, keep, finite, current, best); err != nil {
 		j.late.add(fmt.Sprintf("%v; the run goes on, and what could not be removed takes room", err))
 	}

@@ -160,6 +160,35 @@ func (s *session) pauseAfter() int {
 	return 0
 }
 
+// sampleTogether makes samples. Of several ranks the first one makes them, and the others wait for
+// it. They are cut off, and owed still, where the run is asked to stop meanwhile.
+func (s *session) sampleTogether(ctx context.Context) (cut bool, err error) {
+	if s.team.first() {
+		err = s.sample(ctx)
+	}
+	if cut = err != nil && ctx.Err() != nil; cut {
+		err = nil
+	}
+	if s.team == nil || err != nil {
+		return cut, err
+	}
+	text, err := json.Marshal(cut)
+	if err != nil {
+		return cut, err
+	}
+	all, err := s.team.meet("the samples", said{Stop: cut, Value: text})
+	if err != nil {
+		return cut, err
+	}
+	if err := json.Unmarshal(all[0].Value, &cut); err != nil {
+		return cut, err
+	}
+	if !cut {
+		s.samples.last = s.lastStep
+	}
+	return cut, nil
+}
+
 // sample continues every prompt, with the pipeline at rest. It reads weights, and nothing
 // that training goes by changes.
 func (s *session) sample(ctx context.Context) error {

@@ -15,15 +15,17 @@ import (
 // checkpoint.
 const configFile = "config.yaml"
 
-// saver writes checkpoints for the pipeline.
+// saver writes checkpoints for the pipeline. Of several ranks the first one writes, and the others
+// send it what they keep.
 type saver struct {
-	j     *job
-	log   *metricsLog
-	kept  *windows
-	extra map[string][]byte
-	w     *checkpoint.Writer
-	last  checkpoint.TrainerState // of the checkpoint committed last
-	bests awaited[checkpoint.Best]
+	j       *job
+	log     *metricsLog
+	kept    *windows
+	extra   map[string][]byte
+	w       *checkpoint.Writer      // nil on other ranks than the first
+	staging *staging                // nil: this process trains alone
+	last    checkpoint.TrainerState // of the checkpoint committed last
+	bests   awaited[checkpoint.Best]
 
 	mu      sync.Mutex // guards what follows
 	finite  int        // the last step whose loss and gradients were finite
@@ -37,28 +39,50 @@ func (s *saver) Open(step int) (err error) {
 	s.mu.Lock()
 	s.writing = true
 	s.mu.Unlock()
+	if !s.j.team.first() {
+		return nil
+	}
 	s.w, err = checkpoint.NewWriter(s.j.c.OutputDir, s.j.writerOptions(step))
 	return err
 }
 
 // Layer implements actors.Saver.
 func (s *saver) Layer(i int, l *host.LayerState) error {
-	return s.w.WriteLayer(i, checkpointLayer(l))
+	whole, err := s.whole(i, l)
+	if err != nil || !s.j.team.first() {
+		return err
+	}
+	return s.w.WriteLayer(i, whole)
+}
+
+// whole is layer i with all that is saved of it, on rank 0.
+func (s *saver) whole(i int, l *host.LayerState) (checkpoint.Layer, error) {
+	switch {
+	case !s.j.c.SaveOnlyModel:
+		return s.staging.bring(i, l, everything)
+	case s.j.needsLower(l.Layout):
+		return s.staging.bring(i, l, lowerHalves)
+	}
+	return checkpointLayer(l), nil
 }
 
 // Commit implements actors.Saver.
 func (s *saver) Commit(st actors.State, dataPos int64) error {
 	c := s.j.c
-	if err := s.log.sync(); err != nil {
-		return err // a checkpoint must not be ahead of the metrics
+	if s.log != nil {
+		if err := s.log.sync(); err != nil {
+			return err // a checkpoint must not be ahead of the metrics
+		}
 	}
 	state := s.j.trainerState(st, dataPos)
 	state.ModelOnly, state.Log = c.SaveOnlyModel, s.kept.take(st.Step)
 	if best := s.bests.take(st.Step); s.j.weighs() {
 		state.Best = best
 	}
-	if err := s.w.Commit(state, s.extra); err != nil {
-		return err
+	if s.w != nil {
+		if err := s.w.Commit(state, s.extra); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +126,11 @@ func (s *saver) pruneLast(loss float64) {
 
 // trainerState is what a run must know to go on after st.Step.
 func (j *job) trainerState(st actors.State, dataPos int64) checkpoint.TrainerState {
-	return checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: j.c.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens,
+	ranks := 0
+	if j.team != nil {
+		ranks = j.team.Size()
+	}
+	return checkpoint.TrainerState{Step: st.Step, AdamStep: st.AdamStep, DataPos: dataPos, Seed: j.c.Seed, NonFinite: st.NonFinite, Tokens: st.Tokens, Ranks: ranks,
 		Schedule: checkpoint.Laid(j.c.Laid), Origin: j.origin, Lanes: j.table(), Epoch: float64(dataPos) / float64(j.set.Train().Rows()), ConfigDigests: j.digests()}
 }
 

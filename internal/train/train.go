@@ -23,8 +23,17 @@ import (
 // Train runs c to its end, from the newest checkpoint if there is one. Where that does
 // not load, it tries again from the one before. A cancelled ctx ends the run after the
 // step in progress: it is saved, and the error is ErrResumable, or ErrInterrupted where
-// the keys say that nothing to resume from is saved.
+// the keys say that nothing to resume from is saved. With a World all of its ranks train
+// together.
 func Train(ctx context.Context, c *config.Config, o Options) error {
+	if o.World != nil && o.World.Size() > 1 {
+		return together(ctx, c.OutputDir, o, func(o Options) error { return trainUntilLoaded(ctx, c, o) })
+	}
+	return trainUntilLoaded(ctx, c, o)
+}
+
+// trainUntilLoaded is train, and again where a checkpoint does not load.
+func trainUntilLoaded(ctx context.Context, c *config.Config, o Options) error {
 	for {
 		again := c.Clone()
 		err := train(ctx, c, o)
@@ -46,6 +55,9 @@ func train(ctx context.Context, c *config.Config, o Options) (err error) {
 		return err
 	}
 	defer j.closeAfter(&err)
+	if err := j.agreeOnRun(o.Version, from); err != nil {
+		return err
+	}
 	if f := o.hooks.planned; f != nil {
 		f(j)
 	}
@@ -57,15 +69,17 @@ func train(ctx context.Context, c *config.Config, o Options) (err error) {
 		}
 		fmt.Fprintf(o.Stdout, "%s is at step %d of %d: training is done%s\n", from.dir, from.state.Step, c.MaxSteps, why)
 		if from.ended || j.finished(from) {
-			j.dropCheckpoints()
-			j.drawCurve() // the run itself may have failed to
+			if j.team.first() {
+				j.dropCheckpoints()
+				j.drawCurve() // the run itself may have failed to
+			}
 			for _, note := range j.late.take() {
 				fmt.Fprintln(o.Stderr, "note:", note)
 			}
 			return nil
 		}
 	}
-	if ctx.Err() != nil {
+	if j.stopped(ctx) {
 		return ErrResumable
 	}
 	if err := j.show(from, o.Stderr, false, outlook{}); err != nil {
@@ -77,7 +91,11 @@ func train(ctx context.Context, c *config.Config, o Options) (err error) {
 // openRun opens what a training run of c needs, finds where it goes on from and
 // plans it. Nothing is allocated or written yet.
 func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from resume, err error) {
-	j, err := openJob(stop, c, o, (*job).checkOutput, (*job).checkCopied, (*job).checkTrace, (*job).checkBoards, func(j *job) error { return j.listen(!o.paper) })
+	checks := []func(*job) error{(*job).checkOutput, (*job).checkCopied, (*job).checkTrace, (*job).checkBoards, func(j *job) error { return j.listen(!o.paper) }}
+	if !o.team.first() {
+		checks = nil // it writes nothing there
+	}
+	j, err := openJob(stop, c, o, checks...)
 	if err != nil {
 		return nil, from, err
 	}
@@ -90,7 +108,7 @@ func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from re
 	if err == nil {
 		err = j.checkRoom()
 	}
-	if err == nil && !from.ended {
+	if err == nil && !from.ended && o.team.first() {
 		err = j.checkDisk(from)
 	}
 	if err != nil {
@@ -102,20 +120,22 @@ func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from re
 // session is a run with its memory allocated.
 type session struct {
 	*job
-	o      Options
-	dev    device.Device
-	pool   *parallel.Pool
-	store  *host.Store
-	line   *line
-	log    *metricsLog
-	kept   windows
-	boards boards
-	meter  *meter
-	trail  trail
-	trace  trace
-	stop   context.CancelCauseFunc // ends the run with an error after the step in progress
-	saver  *saver
-	bests  bests
+	o       Options
+	dev     device.Device
+	pool    *parallel.Pool
+	store   *host.Store
+	line    *line
+	log     *metricsLog
+	kept    windows
+	boards  boards
+	meter   *meter
+	trail   trail
+	trace   trace
+	stop    context.CancelCauseFunc // ends the run with an error after the step in progress
+	halted  context.Context         // done when the run is to end before its last step
+	saver   *saver
+	staging *staging // nil: this process trains alone
+	bests   bests
 
 	samples samples
 
@@ -132,48 +152,34 @@ func (j *job) run(ctx context.Context, from resume, o Options) (err error) {
 	o.Timeline = o.Timeline || c.Dashboard != ""
 	s := &session{job: j, o: o, line: &line{w: o.Stderr, interactive: o.Interactive}}
 	s.saver = &saver{j: j, kept: &s.kept, last: from.state, finite: from.state.Step - from.state.NonFinite}
-	if err := checkpoint.MakeDirs(j.fs(), c.OutputDir); err != nil {
-		return c.Errorf("output_dir", "output_dir: %w", err)
-	}
-	if err := j.lockOutput(); err != nil {
-		return err
-	}
-	if err := s.openTrace(); err != nil {
-		return err
-	}
 	defer func() { s.closeBoards(err) }()
-	if err := s.open(from); err != nil {
+	if err := s.prepare(from); err != nil {
 		return err
 	}
-	if err := j.markUnfinished(); err != nil {
-		return err
-	}
-	j.sweep()
 	c.Resume = "auto" // a run of the config.yaml below goes on from where this one stops
 	yaml := c.YAML(configHeader)
-	if err := j.writeWhole(configFile, yaml); err != nil {
-		return err
-	}
-	s.serve()
-	extra, err := j.companions()
+	extra, err := s.begin(yaml)
 	if err != nil {
 		return err
 	}
-	withConfig := map[string][]byte{configFile: yaml}
-	for k, v := range extra {
-		withConfig[k] = v
+	if err := s.agreeOnOutput(yaml); err != nil {
+		return err
 	}
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	s.stop = stop
-	sv := s.saver
-	sv.log, sv.extra = s.log, withConfig
-	err = s.steps(running)
-	if recording := s.recordAlgorithms(); err == nil {
-		err = recording
+	s.stop, s.halted = stop, running
+	if s.team != nil {
+		s.halted = s.team.halted
 	}
-	s.endTrace()
-	s.drawCurve()
+	sv := s.saver
+	err = s.steps(running)
+	if s.team.first() {
+		if recording := s.recordAlgorithms(); err == nil {
+			err = recording
+		}
+		s.endTrace()
+		s.drawCurve()
+	}
 	s.tellNotes()
 	s.line.end()
 	var gave *actors.NonFiniteError
@@ -181,14 +187,68 @@ func (j *job) run(ctx context.Context, from resume, o Options) (err error) {
 		err = cause
 	}
 	switch {
-	case errors.As(err, &gave):
+	case errors.As(err, &gave) && s.team.first():
 		return s.nonFinite(gave, err, sv.last.Step)
 	case err != nil:
 		return err
-	case ctx.Err() != nil && (s.lastStep < c.MaxSteps && !s.endsEarly() || (s.evalOwed() || s.samplesOwed()) && s.resumable(sv.last)):
+	case s.stopped(ctx) && (s.lastStep < c.MaxSteps && !s.endsEarly() || (s.evalOwed() || s.samplesOwed()) && s.resumable(sv.last)):
 		return s.interrupted(from, sv.last)
 	}
 	return s.finish(ctx, extra)
+}
+
+// stopped says whether the run is to end before its last step: ctx is done where it trains alone,
+// and several ranks have agreed to.
+func (j *job) stopped(ctx context.Context) bool {
+	if j.team != nil {
+		ctx = j.team.halted
+	}
+	return ctx.Err() != nil
+}
+
+// prepare opens what the run needs, and the output directory where this process writes there.
+func (s *session) prepare(from resume) error {
+	if !s.team.first() {
+		return s.open(from)
+	}
+	if err := checkpoint.MakeDirs(s.fs(), s.c.OutputDir); err != nil {
+		return s.c.Errorf("output_dir", "output_dir: %w", err)
+	}
+	if err := s.lockOutput(); err != nil {
+		return err
+	}
+	if err := s.openTrace(); err != nil {
+		return err
+	}
+	if err := s.open(from); err != nil {
+		return err
+	}
+	return s.openOutput(from)
+}
+
+// begin writes what a run leaves at its start, yaml as config.yaml, and returns what is saved
+// beside weights.
+func (s *session) begin(yaml []byte) (extra map[string][]byte, err error) {
+	if !s.team.first() {
+		return nil, nil
+	}
+	if err := s.markUnfinished(); err != nil {
+		return nil, err
+	}
+	s.sweep()
+	if err := s.writeWhole(configFile, yaml); err != nil {
+		return nil, err
+	}
+	s.serve()
+	if extra, err = s.companions(); err != nil {
+		return nil, err
+	}
+	withConfig := map[string][]byte{configFile: yaml}
+	for k, v := range extra {
+		withConfig[k] = v
+	}
+	s.saver.log, s.saver.extra = s.log, withConfig
+	return extra, nil
 }
 
 // open allocates memory and fills it: from the checkpoint, from the model's
@@ -200,13 +260,28 @@ func (s *session) open(from resume) (err error) {
 	if s.dev, s.pool, err = s.openDevice(); err != nil {
 		return err
 	}
-	if s.store, err = host.NewStore(s.plan.Layouts, s.plan.Planes, s.pool); err != nil {
+	if err = s.openStore(); err != nil {
 		return err
 	}
-	s.closers = append(s.closers, func() { _ = s.store.Close() })
+	if err = s.agreeOnTiles(s.fill(from)); err != nil {
+		return err
+	}
+	s.from, s.resumed, s.lastStep, s.reached = from.dir, from.state.Step, from.state.Step, from.reached()
+	s.bests.patience, s.bests.threshold = s.c.EarlyStoppingPatience, s.c.EarlyStoppingThreshold
+	if err := s.readAlgorithms(); err != nil {
+		return err
+	}
+	s.meter = s.newMeter(from.state)
+	s.meter.peakFLOPS, err = machine.MatMulRate(s.dev, s.act, s.rateSize())
+	s.meter.peakFLOPS *= float64(len(s.devs) * s.team.size())
+	return err
+}
+
+// fill fills the store with the weights that the run begins with.
+func (s *session) fill(from resume) error {
 	switch {
 	case from.dir != "":
-		if err = s.load(from.dir); err != nil {
+		if err := s.load(from.dir); err != nil {
 			return err
 		}
 		if from.reset {
@@ -224,7 +299,11 @@ func (s *session) open(from resume) (err error) {
 	default:
 		initialise(s.store, s.model, s.c.Seed, s.pool)
 	}
-	s.from, s.resumed, s.lastStep, s.reached = from.dir, from.state.Step, from.state.Step, from.reached()
+	return nil
+}
+
+// openOutput opens what the run goes on with in its output directory.
+func (s *session) openOutput(from resume) (err error) {
 	if s.log, s.lastEval, err = openMetrics(s.fs(), s.c.OutputDir, from.state.Step, s.hooks.metrics); err != nil {
 		return err
 	}
@@ -233,16 +312,7 @@ func (s *session) open(from resume) (err error) {
 		return err
 	}
 	s.beginBests(from)
-	if err := s.openBoards(from); err != nil {
-		return err
-	}
-	if err := s.readAlgorithms(); err != nil {
-		return err
-	}
-	s.meter = s.newMeter(from.state)
-	s.meter.peakFLOPS, err = machine.MatMulRate(s.dev, s.act, s.rateSize())
-	s.meter.peakFLOPS *= float64(len(s.devs))
-	return err
+	return s.openBoards(from)
 }
 
 // loadModel reads the weights of modelDir, and gives tokens that are new their rows.
@@ -251,7 +321,7 @@ func (j *job) loadModel(store *host.Store, pool *parallel.Pool, l *line) error {
 	if err != nil {
 		return err
 	}
-	startRows(store, j.opened.newRows(), j.opened.known, pool)
+	startRows(store, j.opened.newRows(), j.opened.known, j.team != nil, pool)
 	if len(unexpected) > 0 {
 		l.above(fmt.Sprintf("note: %s has %d tensors that are not trained, such as %s: they are saved as they are", j.modelDir, len(unexpected), unexpected[0]))
 	}
@@ -263,10 +333,10 @@ func (j *job) loadModel(store *host.Store, pool *parallel.Pool, l *line) error {
 func (s *session) steps(ctx context.Context) error {
 	for ran := false; ; ran = true {
 		if s.samplesOwed() {
-			if err := s.sample(ctx); err != nil && ctx.Err() != nil {
-				return s.saveAsItIs()
-			} else if err != nil {
+			if cut, err := s.sampleTogether(ctx); err != nil {
 				return err
+			} else if cut {
+				return s.saveAsItIs()
 			}
 		}
 		if ran && (s.lastStep >= s.c.MaxSteps || s.endsEarly()) {
@@ -274,7 +344,7 @@ func (s *session) steps(ctx context.Context) error {
 		}
 		opts := s.options()
 		opts.Stop = ctx.Done()
-		if err := actors.Run(opts); err != nil || ctx.Err() != nil {
+		if err := actors.Run(opts); err != nil || s.halted.Err() != nil {
 			return err
 		}
 	}
@@ -305,14 +375,16 @@ func (s *session) options() actors.Options {
 		Optimizer:   optimizer,
 		MaxGradNorm: c.MaxGradNorm,
 		ThroughHost: !c.PeerCopies,
+		World:       s.world(), Stopping: s.agreedToStop,
 		Batch: func(step int, eval bool) (*data.Batch, error) {
 			if f := s.hooks.packing; f != nil {
 				f(step, eval)
 			}
+			sampler := s.train
 			if eval {
-				return s.eval.Batch(step, c.Pipeline.MicroBatchTokens)
+				sampler = s.eval
 			}
-			return s.train.Batch(step, c.Pipeline.MicroBatchTokens)
+			return sampler.RankBatch(step, c.Pipeline.MicroBatchTokens, s.team.number(), s.team.size())
 		},
 		Saver: s.saver, OnStep: s.onStep, OnEval: s.onEval, Timeline: s.trace.recorder,
 	}
@@ -365,6 +437,9 @@ func (s *session) onEval(r actors.EvalReport) {
 
 // record writes v to metrics.jsonl. Where that fails the run ends.
 func (s *session) record(v any) {
+	if s.log == nil { // another rank writes it
+		return
+	}
 	if err := s.log.write(v); err != nil {
 		s.stop(err)
 	}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/parallel"
 	"mt/model"
 )
@@ -15,13 +16,15 @@ const meanRows = 1024
 // probabilities of the others. Transformers' resize_token_embeddings does the same, but
 // adds noise of 1e-9 times the covariance (mean_resizing; Hewitt, "Initializing New
 // Word Embeddings for Pretrained Language Models", 2021).
-func startRows(s *host.Store, rows []int, n int, pool *parallel.Pool) {
+//
+// Of several ranks, none of which has all lower halves, each takes the mean of the upper ones.
+func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Pool) {
 	for _, l := range s.Layers {
 		for t, tl := range l.Layout.Tensors {
 			if tl.Ref || tl.Role != model.RoleEmbed && tl.Role != model.RoleLMHead || len(rows) == 0 {
 				continue
 			}
-			mean := meanRow(l, t, n, pool)
+			mean := meanRow(l, t, n, several, pool)
 			for _, row := range rows {
 				l.WriteRows(t, row, 1, mean)
 			}
@@ -29,14 +32,19 @@ func startRows(s *host.Store, rows []int, n int, pool *parallel.Pool) {
 	}
 }
 
-// meanRow is the mean of the first n rows of tensor t, summed in float64.
-func meanRow(l *host.LayerState, t, n int, pool *parallel.Pool) []float32 {
+// meanRow is the mean of the first n rows of tensor t, summed in float64; with upper, that of their
+// upper halves where weights are split.
+func meanRow(l *host.LayerState, t, n int, upper bool, pool *parallel.Pool) []float32 {
 	cols := l.Layout.Tensors[t].Cols
 	sums := make([][]float64, (n+meanRows-1)/meanRows)
 	pool.Run(len(sums), func(i int) {
-		sum, row := make([]float64, cols), make([]float32, cols)
+		sum, row, none := make([]float64, cols), make([]float32, cols), make([]uint16, cols)
 		for r := i * meanRows; r < min(n, (i+1)*meanRows); r++ {
-			l.ReadRows(t, r, 1, row)
+			if upper && l.Layout.Tensors[t].BF16 {
+				optim.JoinRow(row, l.HiPlane(t)[r*cols:(r+1)*cols], none)
+			} else {
+				l.ReadRows(t, r, 1, row)
+			}
 			for c, x := range row {
 				sum[c] += float64(x)
 			}

@@ -1,0 +1,151 @@
+package train
+
+import (
+	"fmt"
+
+	"mt/checkpoint"
+	"mt/host"
+	"mt/host/optim"
+	"mt/internal/accounts"
+	"mt/internal/ranks"
+	"mt/model"
+)
+
+// staging brings what ranks keep of a layer beside its tile, the lower halves and the optimizer's
+// planes, to rank 0, one layer at a time: so one process writes files, as on one host. Shares are
+// contiguous and in rank order, so together they are the planes of the whole layer.
+type staging struct {
+	team   *team
+	comm   ranks.Comm
+	shares [][]optim.Share // by layer and rank
+	arena  *host.Arena     // of rank 0: the lower halves and planes of the largest layer
+}
+
+// openStaging takes the memory for a layer on rank 0; alone there is nothing to bring.
+func (s *session) openStaging() error {
+	if s.team == nil {
+		return nil
+	}
+	c, err := s.team.NewComm(checkpointComm)
+	if err != nil {
+		return err
+	}
+	g := &staging{team: s.team, comm: c, shares: s.plan.Shares}
+	if s.team.first() {
+		if g.arena, err = host.NewArena(accounts.Collected, s.plan.CollectBytes(), s.pool); err != nil {
+			return err
+		}
+		s.closers = append(s.closers, func() { _ = g.arena.Close() })
+	}
+	s.staging = g
+	return nil
+}
+
+// parts is what a layer has beside its tile.
+type parts int
+
+const (
+	lowerHalves parts = iota // of the weights
+	everything               // those, and the optimizer's planes
+)
+
+// bring is layer i for a checkpoint, with the parts beside its tile whole. Alone they are where they are. Of
+// several ranks all call it for the same layers in the same order, and rank 0 gets the layer, which is good
+// until the next call.
+func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer, error) {
+	whole := checkpointLayer(l)
+	if g == nil {
+		return whole, nil
+	}
+	var free []byte // of the arena
+	if g.arena != nil {
+		free = g.arena.Bytes()
+	}
+	if l.Layout.Split() {
+		lo, err := g.move(i, l, l.LoBytes(), 2, &free)
+		if err != nil {
+			return whole, fmt.Errorf("lower halves: %w", err)
+		}
+		whole.Lo = optim.View[uint16](lo)
+	}
+	whole.Planes, whole.Share = nil, nil
+	for _, p := range l.Planes {
+		if what != everything {
+			break
+		}
+		data, err := g.move(i, l, p.Data, p.DType.Bytes(), &free)
+		if err != nil {
+			return whole, fmt.Errorf("%s %s: %w", p.Kind, p.Name, err)
+		}
+		whole.Planes = append(whole.Planes, optim.State{Plane: p.Plane, Data: data})
+	}
+	return whole, nil
+}
+
+// move sends this rank's part of a plane of layer i, whose elements have so many bytes, to rank 0. There
+// it is put together at the start of what is free.
+func (g *staging) move(i int, l *host.LayerState, own []byte, size int64, free *[]byte) ([]byte, error) {
+	n := g.team.Size()
+	sends, receives := make([]int, n), make([]int, n)
+	sends[0] = len(own)
+	var whole []byte
+	if g.team.first() {
+		for r, s := range g.shares[i] {
+			receives[r] = int(size * (s.To - s.From))
+		}
+		bytes := size * l.Layout.Elems
+		whole = (*free)[:bytes:bytes]
+		*free = (*free)[optim.Pages(bytes):]
+	}
+	err := ranks.Wait(func(done func(error)) { g.comm.AllToAllV(own, sends, whole, receives, done) })
+	return whole, err
+}
+
+// needsLower says whether a layer's lower halves are needed to write the model.
+func (j *job) needsLower(l model.Layout) bool {
+	return checkpoint.DType(j.c.SaveDType) == checkpoint.F32 && l.Split()
+}
+
+// serveModel does the part of a rank that does not write the model: it sends rank 0 the lower halves that
+// it asks for.
+func (s *session) serveModel() error {
+	for {
+		asked, err := tell(s.team, modelAsked, 0)
+		if err != nil || asked[0] < 0 {
+			return err
+		}
+		if _, err := s.staging.bring(asked[0], s.store.Layers[asked[0]], lowerHalves); err != nil {
+			return err
+		}
+	}
+}
+
+// modelAsked is where ranks meet while the model is written: rank 0 tells which layer it needs, and
+// −1 when it is done.
+const modelAsked = "the model"
+
+// writeModel writes the model into the output directory. With several ranks it is for rank 0, while
+// the others serve.
+func (s *session) writeModel(extra map[string][]byte) error {
+	opts := s.writerOptions(s.lastStep)
+	if s.team != nil {
+		opts.Whole = func(i int) (checkpoint.Layer, error) {
+			l := s.store.Layers[i]
+			if !s.needsLower(l.Layout) {
+				return checkpointLayer(l), nil
+			}
+			if _, err := tell(s.team, modelAsked, i); err != nil {
+				return checkpoint.Layer{}, err
+			}
+			return s.staging.bring(i, l, lowerHalves)
+		}
+	}
+	if err := checkpoint.WriteModel(s.c.OutputDir, checkpointLayers(s.store), opts, extra); err != nil {
+		return fmt.Errorf("write the model: %w", err)
+	}
+	if s.team != nil {
+		_, err := tell(s.team, modelAsked, -1)
+		return err
+	}
+	return nil
+}

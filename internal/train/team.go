@@ -1,0 +1,356 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mt/internal/config"
+	"mt/internal/ranks"
+)
+
+// team is the ranks that train together, as one of them sees it. A nil team is a process that
+// trains alone. It is the World that the pipeline gets: its communicators are made at the start,
+// since later something is always under way.
+type team struct {
+	ranks.World
+	comms map[string]ranks.Comm
+	meets ranks.Comm // where ranks meet between the parts of a run
+	pulse *pulse
+	log   io.Writer // of this rank; nil: it has none
+
+	// asked is done when this rank was asked to stop, halted when the ranks have agreed to.
+	asked, halted context.Context
+	halt          context.CancelCauseFunc
+
+	mu   sync.Mutex
+	over error // how the ranks have ended together; nil: they have not, see left
+	left bool  // the ranks have ended together
+}
+
+// The names of the communicators: those of the pipeline, and those of this package.
+var commNames = []string{"gradients", "weights", "agreement", "norm", checkpointComm, pulseComm, runComm}
+
+const (
+	checkpointComm = "checkpoint"
+	pulseComm      = "pulse"
+	runComm        = "run"
+)
+
+// newTeam makes the communicators; each rank waits for the others. ctx is done when this rank is
+// asked to stop.
+func newTeam(ctx context.Context, w ranks.World, beat beat) (*team, error) {
+	t := &team{World: w, comms: map[string]ranks.Comm{}, asked: ctx}
+	for _, name := range commNames {
+		c, err := w.NewComm(name)
+		if err != nil {
+			return nil, fmt.Errorf("rank %d of %d: %w", w.Rank(), w.Size(), err)
+		}
+		t.comms[name] = c
+	}
+	t.meets = t.comms[runComm]
+	t.halted, t.halt = context.WithCancelCause(context.Background())
+	t.pulse = startPulse(w, t.comms[pulseComm], beat, t.abort)
+	return t, nil
+}
+
+// NewComm implements ranks.World with the communicators that were made at the start. The same
+// one may be asked for again when nothing is under way on it any more.
+func (t *team) NewComm(name string) (ranks.Comm, error) {
+	c := t.comms[name]
+	if c == nil {
+		return nil, fmt.Errorf("there is no communicator %q", name)
+	}
+	return c, nil
+}
+
+// first says whether this rank is the one that prints and writes, which it is alone too.
+func (t *team) first() bool { return t == nil || t.Rank() == 0 }
+
+// size is how many ranks train together.
+func (t *team) size() int {
+	if t == nil {
+		return 1
+	}
+	return t.Size()
+}
+
+// number is this one's among the ranks.
+func (t *team) number() int {
+	if t == nil {
+		return 0
+	}
+	return t.Rank()
+}
+
+// neighbours are how many ranks there are on this rank's host, and which of them it is.
+func (t *team) neighbours() (index, count int) {
+	if t == nil {
+		return 0, 1
+	}
+	hosts := t.Hosts()
+	for r, host := range hosts {
+		if host == hosts[t.Rank()] {
+			if r < t.Rank() {
+				index++
+			}
+			count++
+		}
+	}
+	return index, count
+}
+
+// named is a rank for messages.
+func (t *team) named(rank int) string { return fmt.Sprintf("rank %d on %s", rank, t.Hosts()[rank]) }
+
+// fact is something that all ranks must have alike.
+type fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Way   string `json:"way"` // what to do where they differ
+}
+
+// said is what a rank tells the others where they meet.
+type said struct {
+	At    string          `json:"at"`              // where this rank is
+	Stop  bool            `json:"stop"`            // it was asked to stop
+	Facts []fact          `json:"facts,omitempty"` // what must be alike
+	Value json.RawMessage `json:"value,omitempty"` // what else it has to tell
+
+	Ends  bool   `json:"ends"`            // it cannot go on, or is done
+	Error string `json:"error,omitempty"` // why it cannot go on
+	Kind  kind   `json:"kind"`
+}
+
+// kind is what sort of error ends a rank's part.
+type kind int
+
+// The kinds. The greatest of all ranks is what the run ends with.
+const (
+	ofNothing      kind = iota
+	ofResuming          // ErrResumable
+	ofInterrupting      // ErrInterrupted
+	ofUsage             // config.UsageError
+	ofFailing           // anything else
+)
+
+// kindOf sorts an error.
+func kindOf(err error) kind {
+	switch {
+	case err == nil:
+		return ofNothing
+	case errors.Is(err, ErrResumable):
+		return ofResuming
+	case errors.Is(err, ErrInterrupted):
+		return ofInterrupting
+	case config.IsUsage(err):
+		return ofUsage
+	}
+	return ofFailing
+}
+
+// told is an error that ranks have told each other.
+type told struct {
+	text string
+	is   error
+}
+
+// Error implements error.
+func (e *told) Error() string { return e.text }
+
+// Unwrap is what kind of error it is.
+func (e *told) Unwrap() error { return e.is }
+
+// meet waits until all ranks are where this one is, and tells them what it has to say. Its result
+// is what each has said, in rank order. The error, which is the same on all ranks, is of a rank that
+// cannot go on, or of facts that differ; the run is over then.
+func (t *team) meet(at string, mine said) ([]said, error) {
+	if err, left := t.ended(); left {
+		return nil, err
+	}
+	mine.At, mine.Stop = at, mine.Stop || t.asked.Err() != nil
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := ranks.GatherAll(t.World, t.meets, text)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]said, len(texts))
+	ends, stop := 0, false
+	for r, text := range texts {
+		if err := json.Unmarshal(text, &all[r]); err != nil {
+			return nil, fmt.Errorf("what %s tells: %w", t.named(r), err)
+		}
+		if all[r].Ends {
+			ends++
+		}
+		stop = stop || all[r].Stop
+	}
+	err = t.worst(all)
+	switch {
+	case err != nil:
+	case ends > 0 && ends < len(all):
+		err = t.apart(all)
+	case ends == 0:
+		for r := range all {
+			if all[r].At != at {
+				err = t.apart(all)
+			}
+		}
+		if err == nil {
+			err = t.alike(all)
+		}
+	}
+	if err != nil || ends > 0 {
+		t.leave(err)
+		return all, err
+	}
+	if stop {
+		t.halt(ErrInterrupted)
+	}
+	return all, nil
+}
+
+// tell is meet for a value of some type: its result is that of each rank.
+func tell[T any](t *team, at string, mine T, facts ...fact) ([]T, error) {
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	all, err := t.meet(at, said{Facts: facts, Value: text})
+	if err != nil {
+		return nil, err
+	}
+	values := make([]T, len(all))
+	for r, s := range all {
+		if err := json.Unmarshal(s.Value, &values[r]); err != nil {
+			return nil, fmt.Errorf("what %s tells: %w", t.named(r), err)
+		}
+	}
+	return values, nil
+}
+
+// apart is the error of ranks that are not where the others are, which is a defect.
+func (t *team) apart(all []said) error {
+	var where []string
+	for r, s := range all {
+		where = append(where, fmt.Sprintf("rank %d: %s", r, s.At))
+	}
+	return fmt.Errorf("the ranks are not at the same point of the run, which is a defect of mt: %s", strings.Join(where, ", "))
+}
+
+// worst is the error with which the run ends where ranks cannot go on, and nil where all can.
+// What all of them say is said once, and what one says with its name.
+func (t *team) worst(all []said) error {
+	most := ofNothing
+	for _, s := range all {
+		most = max(most, s.Kind)
+	}
+	if most == ofNothing {
+		return nil
+	}
+	var texts []string
+	var of []int
+	for r, s := range all {
+		if s.Kind != most {
+			continue
+		}
+		of = append(of, r)
+		if !slices.Contains(texts, s.Error) {
+			texts = append(texts, s.Error)
+		}
+	}
+	text := texts[0]
+	if len(of) < len(all) && (len(texts) > 1 || of[0] > 0) || len(texts) > 1 {
+		text = ""
+		for i, r := range of {
+			if i > 0 {
+				text += "; "
+			}
+			text += t.named(r) + ": " + all[r].Error
+		}
+	}
+	switch most {
+	case ofResuming:
+		return &told{text, ErrResumable}
+	case ofInterrupting:
+		return &told{text, ErrInterrupted}
+	case ofUsage:
+		return config.Usagef("%s", text)
+	}
+	return errors.New(text)
+}
+
+// alike says what a rank has otherwise than rank 0, if anything.
+func (t *team) alike(all []said) error {
+	for r, s := range all {
+		for i, f := range all[0].Facts {
+			switch {
+			case i >= len(s.Facts):
+				return t.apart(all)
+			case s.Facts[i].Value == f.Value:
+				continue
+			}
+			return config.Usagef("%s is %s on %s and %s on %s: %s", f.Name, f.Value, t.named(0), s.Facts[i].Value, t.named(r), f.Way)
+		}
+	}
+	return nil
+}
+
+// ended is how the ranks have ended together, if they have.
+func (t *team) ended() (err error, left bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.over, t.left
+}
+
+// leave notes that the ranks have ended together, and lets the pulse stop.
+func (t *team) leave(err error) {
+	t.mu.Lock()
+	t.over, t.left = err, true
+	t.mu.Unlock()
+	t.pulse.stop()
+}
+
+// end ends this rank's part with err, nil where all went well, and returns how the run has ended. A rank
+// that cannot go on tells the others where they meet; where they do not come it ends the run for
+// all, and with MPI does not return.
+func (t *team) end(err error) error {
+	if over, left := t.ended(); left {
+		return over
+	}
+	s := said{Ends: true, Kind: kindOf(err)}
+	if err != nil {
+		s.Error = err.Error()
+	}
+	met := make(chan error, 1)
+	go func() {
+		_, e := t.meet("the end", s)
+		met <- e
+	}()
+	var late <-chan time.Time
+	if err != nil {
+		late = t.pulse.after(t.pulse.ending)
+	}
+	select {
+	case e := <-met:
+		if _, left := t.ended(); left {
+			return e
+		}
+		if err == nil { // what carries the ranks' words is broken
+			err = e
+		}
+	case <-late:
+	}
+	t.pulse.quit()
+	t.abort(err.Error())
+	return err
+}

@@ -1,0 +1,151 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mt/internal/config"
+	"mt/internal/ranks"
+	"mt/internal/ranks/local"
+)
+
+// asTeam has f play each of n ranks, whose errors it returns.
+func asTeam(t *testing.T, n int, b beat, f func(*team) error) []error {
+	t.Helper()
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for r, w := range local.Worlds(n, local.Options{Seed: uint64(n)}) {
+		all.Go(func() {
+			team, err := newTeam(t.Context(), w, b)
+			if err != nil { // another has ended the run already
+				errs[r] = err
+				return
+			}
+			errs[r] = team.end(f(team))
+			if _, left := team.ended(); left {
+				if err := w.Close(); err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// TestTeamEnds: whatever becomes of each rank, all end, with one error that names whom it is of.
+func TestTeamEnds(t *testing.T) {
+	usage, broken := config.Usagef("run.yaml:3:1: what is this"), errors.New("the disk is full")
+	resumable := fmt.Errorf("%w (so)", ErrResumable)
+	for name, tt := range map[string]struct {
+		of    func(rank int) error
+		want  string // empty: none
+		kind  error
+		usage bool
+	}{
+		"well":            {func(int) error { return nil }, "", nil, false},
+		"all wrong alike": {func(int) error { return usage }, "run.yaml:3:1: what is this", nil, true},
+		"one wrong":       {only(1, usage), "rank 1 on host 1: run.yaml:3:1: what is this", nil, true},
+		"the first wrong": {only(0, broken), "the disk is full", nil, false},
+		"two wrong":       {func(r int) error { return fmt.Errorf("disk %d is full", r) }, "rank 0 on host 0: disk 0 is full; rank 1 on host 1: disk 1 is full; rank 2 on host 2: disk 2 is full", nil, false},
+		"stopped":         {func(int) error { return resumable }, resumable.Error(), ErrResumable, false},
+		"one stopped": {func(r int) error {
+			if r == 0 {
+				return resumable
+			}
+			return nil
+		}, resumable.Error(), ErrResumable, false},
+		"stopped, and a defect": {func(r int) error {
+			if r == 1 {
+				return broken
+			}
+			return resumable
+		}, "rank 1 on host 1: the disk is full", nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for rank, err := range asTeam(t, 3, inTime(nil), func(team *team) error { return tt.of(team.Rank()) }) {
+				switch {
+				case tt.want == "":
+					if err != nil {
+						t.Errorf("rank %d: %v", rank, err)
+					}
+				case err == nil || err.Error() != tt.want || config.IsUsage(err) != tt.usage || tt.kind != nil && !errors.Is(err, tt.kind) ||
+					tt.kind == nil && errors.Is(err, ErrInterrupted):
+					t.Errorf("rank %d: %v (usage: %t), want %s", rank, err, config.IsUsage(err), tt.want)
+				}
+			}
+		})
+	}
+}
+
+// only is err on one rank.
+func only(rank int, err error) func(int) error {
+	return func(r int) error {
+		if r == rank {
+			return err
+		}
+		return nil
+	}
+}
+
+// TestTeamAborts: a rank that cannot go on while the others wait for something else ends the run for all.
+func TestTeamAborts(t *testing.T) {
+	late := make(chan time.Time)
+	close(late)
+	b := inTime(nil)
+	usual := b.after
+	b.ending = 5
+	b.after = func(d time.Duration) <-chan time.Time {
+		if d == b.ending {
+			return late
+		}
+		return usual(d)
+	}
+	for rank, err := range asTeam(t, 3, b, func(team *team) error {
+		if team.Rank() == 1 {
+			return errors.New("the disk is full")
+		}
+		c, err := team.NewComm("gradients")
+		if err == nil {
+			_, err = ranks.Gather(c, []byte{1}) // which rank 1 never joins
+		}
+		return err
+	}) {
+		if err == nil || !strings.Contains(err.Error(), "the disk is full") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// TestTeamMeets: ranks tell each other values in rank order, stop together, and say what one of them has otherwise.
+func TestTeamMeets(t *testing.T) {
+	for rank, err := range asTeam(t, 3, inTime(nil), func(team *team) error {
+		values, err := tell(team, "here", 10*team.Rank(), fact{"a", "x", "mend it"})
+		if err != nil || fmt.Sprint(values) != "[0 10 20]" {
+			return fmt.Errorf("values %v, %w", values, err)
+		}
+		if _, err := team.meet("there", said{Stop: team.Rank() == 2}); err != nil || team.halted.Err() == nil || !errors.Is(context.Cause(team.halted), ErrInterrupted) {
+			return fmt.Errorf("halted: %v, %w", team.halted.Err(), err)
+		}
+		same := fact{"a", "x", "mend it"}
+		_, err = team.meet("everywhere", said{Facts: []fact{same, {"b", fmt.Sprint(team.Rank() / 2), "bring b up to date"}}})
+		return err
+	}) {
+		if want := "b is 0 on rank 0 on host 0 and 1 on rank 2 on host 2: bring b up to date"; err == nil || err.Error() != want || !config.IsUsage(err) {
+			t.Errorf("rank %d: %v, want %s", rank, err, want)
+		}
+	}
+	for rank, err := range asTeam(t, 2, inTime(nil), func(team *team) error {
+		_, err := team.meet(fmt.Sprint("place ", team.Rank()), said{})
+		return err
+	}) {
+		if want := "rank 0: place 0, rank 1: place 1"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("rank %d: %v, want %s", rank, err, want)
+		}
+	}
+}

@@ -1,0 +1,322 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"mt/actors"
+	"mt/checkpoint"
+	"mt/host"
+	"mt/internal/ranks"
+)
+
+// This file is what ranks do round their steps: they agree on what the run is before anything
+// takes long, on what they have loaded before the first step, and on how the run has ended.
+
+// Elsewhere is the error of a rank that rank 0 tells too: with the same Err all ranks have ended.
+type Elsewhere struct{ Err error }
+
+// Error implements error.
+func (e *Elsewhere) Error() string { return e.Err.Error() }
+
+// Unwrap is the error that rank 0 tells.
+func (e *Elsewhere) Unwrap() error { return e.Err }
+
+// together has f do this rank's part of a run whose ranks are those of o.World. What the others
+// print goes to rank-N.log in dir, if that is known. All ranks return together and with the same error, or one
+// of them has ended the run for all.
+func together(ctx context.Context, dir string, o Options, f func(Options) error) error {
+	t, err := newTeam(ctx, o.World, *cmp.Or(o.hooks.beat, &usualBeat))
+	if err != nil {
+		o.World.Abort(err.Error())
+		return err
+	}
+	o.team = t
+	if !t.first() {
+		o.Stdout, o.Stderr, o.Interactive, o.Timeline = io.Discard, io.Discard, false, false
+		if dir != "" {
+			var log *os.File
+			if log, err = t.openLog(dir); err == nil {
+				defer log.Close()
+				o.Stdout, o.Stderr, t.log = log, log, log
+			}
+		}
+	}
+	if err == nil {
+		err = f(o)
+	}
+	err = t.end(err)
+	if _, left := t.ended(); left && err != nil && !t.first() {
+		fmt.Fprintf(o.Stderr, "mt: %v\n", err)
+		err = &Elsewhere{err}
+	}
+	return err
+}
+
+// openLog opens the file for what this rank would print.
+func (t *team) openLog(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("output_dir: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf(logFile, t.Rank())), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("output_dir: %w", err)
+	}
+	fmt.Fprintf(f, "%s, of %d\n", t.named(t.Rank()), t.Size())
+	return f, nil
+}
+
+// logFile is the name of the file in output_dir, on its host, that a rank but the first writes
+// its notes and errors to.
+const logFile = "rank-%d.log"
+
+// Refuse ends a run of several ranks of which this one cannot even begin, because of err. The others
+// are told.
+func Refuse(ctx context.Context, err error, o Options) error {
+	return together(ctx, "", o, func(Options) error { return err })
+}
+
+// abort ends the run for all ranks, from any goroutine.
+func (t *team) abort(reason string) {
+	if t.log != nil {
+		fmt.Fprintf(t.log, "mt: %s\n", reason)
+	}
+	t.Abort(reason)
+}
+
+// The ways out of ranks that differ.
+const (
+	sameProgram = "all hosts need the same mt"
+	sameConfig  = "give all ranks the same command line and file"
+	giveIt      = "what is left to mt comes out differently on the two hosts, so give it in the configuration"
+	alikeFiles  = "all ranks must read the same files: give directories that all hosts see, or bring the copies up to date"
+	seenByAll   = "all ranks must see the checkpoints: give an output_dir that all hosts see"
+)
+
+// agreeOnRun has all ranks compare what their runs are made of and where they go on from, before
+// anything takes long.
+func (j *job) agreeOnRun(version string, from resume) error {
+	if j.team == nil {
+		return nil
+	}
+	state, err := json.Marshal(from.state)
+	if err != nil {
+		return err
+	}
+	facts := []fact{{"mt", version, sameProgram}}
+	values := j.c.Deciding()
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		way := sameConfig
+		if !j.c.Given(key) {
+			way = giveIt
+		}
+		facts = append(facts, fact{key, values[key], way})
+	}
+	digests := j.digests()
+	if j.evalSet != nil {
+		digests["eval_dataset"] = j.evalSet.ID()
+	}
+	for _, name := range slices.Sorted(maps.Keys(digests)) {
+		facts = append(facts, fact{"the digest of " + name, digests[name], alikeFiles})
+	}
+	where := "the start"
+	if from.dir != "" {
+		where = fmt.Sprintf("step %d of %s", from.state.Step, from.dir)
+	}
+	done := "not done"
+	if from.over || from.ended || j.finished(from) {
+		done = "done"
+	}
+	sum := sha256.Sum256(state)
+	facts = append(facts, fact{"the point to go on from", where, seenByAll}, fact{"the run there", done, seenByAll},
+		fact{"the digest of the state there", hex.EncodeToString(sum[:8]), seenByAll},
+		fact{"max_steps", fmt.Sprint(j.c.MaxSteps), sameConfig})
+	_, err = j.team.meet("the start", said{Facts: facts})
+	return err
+}
+
+// filled is what a rank has after its store was filled.
+type filled struct {
+	Unloadable string   `json:"unloadable,omitempty"` // the checkpoint that did not load, and Why
+	Why        string   `json:"why,omitempty"`
+	Tiles      []uint32 `json:"tiles,omitempty"` // by layer, the CRC32C of its tile
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// agreeOnTiles has all ranks compare the weights that they have loaded; err is that of loading. Where a checkpoint does not load
+// on one rank, all take the one before.
+func (s *session) agreeOnTiles(err error) error {
+	t := s.team
+	if t == nil {
+		return err
+	}
+	var mine filled
+	var bad *doesNotLoad
+	switch {
+	case errors.As(err, &bad):
+		mine.Unloadable, mine.Why = bad.dir, bad.err.Error()
+	case err != nil:
+		return err
+	default:
+		mine.Tiles = make([]uint32, len(s.store.Layers))
+		s.pool.Run(len(mine.Tiles), func(i int) { mine.Tiles[i] = crc32.Checksum(s.store.Layers[i].Tile, castagnoli) })
+	}
+	all, err := tell(t, "the loaded weights", mine)
+	if err != nil {
+		return err
+	}
+	for r, f := range all {
+		if f.Unloadable != "" {
+			return &doesNotLoad{f.Unloadable, fmt.Errorf("%s: %s", t.named(r), f.Why)}
+		}
+	}
+	for r, f := range all {
+		for i := range f.Tiles {
+			if f.Tiles[i] != all[0].Tiles[i] {
+				// All ranks find this, and say it in one way.
+				return fmt.Errorf("the weights of layer %d are not the same on %s and %s after they were loaded: %s", i, t.named(0), t.named(r), alikeFiles)
+			}
+		}
+	}
+	return nil
+}
+
+// begun is what rank 0 has found in output_dir, which the others need to know.
+type begun struct {
+	EvalStep   int             `json:"eval_step"`   // of the last evaluation
+	EvalLoss   uint64          `json:"eval_loss"`   // the bits of its loss, which may not be finite
+	EvalTokens int64           `json:"eval_tokens"` // that it is of
+	Sampled    int             `json:"sampled"`     // the step of the last samples
+	Bests      checkpoint.Best `json:"bests"`
+	Mark       string          `json:"mark"`   // the digest of config.yaml in output_dir
+	Shared     bool            `json:"shared"` // this rank sees the file of that digest
+}
+
+// agreeOnOutput tells all ranks what rank 0 has found in output_dir, and finds out which of them
+// see that directory. yaml is config.yaml there.
+func (s *session) agreeOnOutput(yaml []byte) error {
+	t := s.team
+	if t == nil {
+		return nil
+	}
+	sum := sha256.Sum256(yaml)
+	all, err := tell(t, "the output directory", begun{EvalStep: s.lastEval.Step, EvalLoss: math.Float64bits(s.lastEval.Loss), EvalTokens: s.lastEval.Tokens,
+		Sampled: s.samples.last, Bests: s.bests.reported, Mark: hex.EncodeToString(sum[:])})
+	if err != nil {
+		return err
+	}
+	first, mine := all[0], begun{}
+	if !t.first() {
+		s.lastEval = actors.EvalReport{Step: first.EvalStep, Loss: math.Float64frombits(first.EvalLoss), Tokens: first.EvalTokens}
+		if len(s.prompts) > 0 {
+			s.samples = samples{every: s.c.SampleSteps.Of(s.c.MaxSteps), prompts: s.prompts, last: first.Sampled}
+		}
+		s.bests.begin(first.Bests)
+	}
+	if raw, err := os.ReadFile(filepath.Join(s.c.OutputDir, configFile)); err == nil {
+		sum := sha256.Sum256(raw)
+		mine.Shared = hex.EncodeToString(sum[:]) == first.Mark
+	}
+	if all, err = tell(t, "the sight of the output directory", mine); err != nil {
+		return err
+	}
+	for r, b := range all {
+		switch {
+		case b.Shared:
+		case s.c.SaveBest:
+			return s.c.Errorf("save_best", "save_best: %s does not see output_dir %s of rank 0, and all ranks load the best checkpoint at the end: give a directory that all hosts see", t.named(r), s.c.OutputDir)
+		case t.first():
+			s.line.above(fmt.Sprintf("note: %s does not see output_dir %s of rank 0: to go on from a checkpoint there, all hosts must see it at that path", t.named(r), s.c.OutputDir))
+		}
+	}
+	return nil
+}
+
+// agreeToGoOn merges what the ranks were asked: they stop all or none. Alone there is nothing to
+// agree on.
+func (j *job) agreeToGoOn(at string) error {
+	if j.team == nil {
+		return nil
+	}
+	_, err := j.team.meet(at, said{})
+	return err
+}
+
+// openStore takes the memory for the weights and what is kept beside them.
+func (s *session) openStore() (err error) {
+	if s.team == nil {
+		s.store, err = host.NewStore(s.plan.Layouts, s.plan.Planes, s.pool)
+	} else {
+		s.store, err = host.NewShareStore(s.plan.Layouts, s.plan.Planes, s.plan.OwnShares(), s.pool)
+	}
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func() { _ = s.store.Close() })
+	return s.openStaging()
+}
+
+// world is what the pipeline exchanges through; nil: it trains alone.
+func (s *session) world() ranks.World {
+	if s.team == nil {
+		return nil // and not an interface that holds a nil
+	}
+	return s.team
+}
+
+// agreedToStop notes that the ranks have agreed to stop.
+func (s *session) agreedToStop() {
+	if s.team != nil {
+		s.team.halt(ErrInterrupted)
+	}
+}
+
+// checkRanks refuses what several ranks cannot do.
+func (j *job) checkRanks() error {
+	t := j.team
+	if t == nil {
+		return nil
+	}
+	if j.model.OutputRouterLogits && j.model.NumExperts > 0 {
+		return j.c.Errorf("model", "output_router_logits: the loss that balances the load of experts is not computed over several ranks: set output_router_logits to false in config.json, or train on one host")
+	}
+	if _, n := t.neighbours(); n > 1 {
+		j.note("%d ranks are on this host: each takes 1/%d of its memory budget and of its CPU threads", n, n)
+	}
+	if rows := j.c.RowsPerStep(); rows < t.Size() {
+		j.note("a step has %d rows and there are %d ranks: some have nothing to compute", rows, t.Size())
+	}
+	return nil
+}
+
+// threads is how many threads of the host this rank may use; 0: all.
+func (j *job) threads() int {
+	_, n := j.team.neighbours()
+	switch {
+	case n == 1:
+		return j.c.Threads
+	case j.c.Threads > 0:
+		return max(1, j.c.Threads/n)
+	}
+	return max(1, runtime.GOMAXPROCS(0)/n)
+}
+
+// share is this rank's part of bytes that the ranks of its host have together.
+func (j *job) share(bytes int64) int64 {
+	_, n := j.team.neighbours()
+	return bytes / int64(n)
+}
