@@ -42,6 +42,12 @@ func Predict(o Options, m *rates.Machine, each func(StepReport, virtual.Use)) er
 	}
 	o.OnStep = func(r StepReport) { each(r, p.clock.Used()) }
 	o.predicted, o.Home = p, blankHome{o.Plan, tile}
+	if o.Plan.Ranks > 1 {
+		if m.Network == nil {
+			return fmt.Errorf("predict: the rates of %s have no network between %d ranks (network)", m.Name, o.Plan.Ranks)
+		}
+		o.World = predictedWorld{p}
+	}
 	o.Devices = nil
 	p.clock.Devices, p.clock.PerSwitch = o.Plan.Lanes(), m.Link.PerSwitch
 	for lane := range o.Plan.Lanes() {

@@ -110,3 +110,23 @@ func (r *Run) CollectBytes() (most int64) {
 	}
 	return most
 }
+
+// WireBytes is how many bytes this rank sends in a step at most, and about as many are those that it
+// receives: of gradients the shares of the others, of weights its own share to each of them. Alone
+// it is 0.
+func (r *Run) WireBytes() (sent int64) {
+	if r.Ranks <= 1 {
+		return 0
+	}
+	for l, g := range r.Gradients() {
+		own := r.Share(l)
+		from, to := own.Tile(r.Layouts[l])
+		sent += int64(r.Ranks-1) * (to - from)
+		grads := r.Layouts[l].Elems - own.Elems()
+		if g.OfRows(l) {
+			grads = min(grads, r.GradElems(l))
+		}
+		sent += grads * r.GradBytes()
+	}
+	return sent
+}

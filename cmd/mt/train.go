@@ -72,8 +72,8 @@ Config keys, with their defaults:
 
 func (a *app) planCommand() *cobra.Command {
 	var asJSON bool
-	var gpu, host, sweep string
-	var perSwitch int
+	var gpu, host, sweep, network string
+	var perSwitch, hosts int
 	c := a.keyed(&cobra.Command{
 		Use:   "plan CONFIG.yaml [--any-config-key value]",
 		Short: "Show what a run would need, by purpose, and whether it fits",
@@ -99,13 +99,17 @@ data, the free disk space and the checkpoint that it would go on from.
   --gpus-per-switch N
                 how many GPUs share one link to the host, behind a switch
                 (default: each has its own)
+  --hosts N     how many hosts, such as this one is, divide the rows of a step
+  --network RATE
+                what each of them sends and receives at, such as 100Gb/s
   --sweep WHAT  a table over batch, seq or depth
   --json        all of it as JSON`,
 		Example: `  mt plan examples/quickstart.yaml
   mt plan --model qwen2.5-7b --device-memory 24GiB --host-memory 128GiB
   mt plan --model qwen2.5-14b --gpu rtx3090 --host-memory 128GiB --sweep batch
+  mt plan --model qwen2.5-7b --gpu h100 --hosts 4 --network 100Gb/s
   mt plan run.yaml --device-memory 10GiB --json`,
-	}, func(_ *cobra.Command, cfg *config.Config) error {
+	}, func(c *cobra.Command, cfg *config.Config) error {
 		o := a.options(asJSON)
 		if err := forecast(&o.Forecast, gpu, host, sweep); err != nil {
 			return err
@@ -113,11 +117,16 @@ data, the free disk space and the checkpoint that it would go on from.
 		if err := behindSwitches(&o.Forecast, perSwitch); err != nil {
 			return err
 		}
+		if err := onHosts(&o.Forecast, c.Flags().Changed("hosts"), hosts, network); err != nil {
+			return err
+		}
 		return train.Plan(cfg, o)
 	})
 	c.Flags().StringVar(&gpu, "gpu", "", "")
 	c.Flags().StringVar(&host, "host", "", "")
 	c.Flags().IntVar(&perSwitch, "gpus-per-switch", 0, "")
+	c.Flags().IntVar(&hosts, "hosts", 0, "")
+	c.Flags().StringVar(&network, "network", "", "")
 	c.Flags().StringVar(&sweep, "sweep", "", "")
 	config.Switch(c.Flags(), "json", &asJSON)
 	return c
@@ -151,6 +160,37 @@ func forecast(f *train.Forecast, gpu, host, sweep string) (err error) {
 	f.Sweep = sweep
 	return nil
 }
+
+// onHosts plans for so many hosts, where they are given, with a network between them.
+func onHosts(f *train.Forecast, given bool, n int, network string) (err error) {
+	switch {
+	case !given && network == "":
+		return nil
+	case !given:
+		return config.Usagef("plan: --network %s goes with --hosts, which says how many hosts it is between, such as --hosts 4", network)
+	case n < 1 || n > mostHosts:
+		return config.Usagef("plan: --hosts %d: want a number of hosts from 1 to %d, such as 4", n, mostHosts)
+	}
+	f.Hosts = n
+	if f.Machine == nil && network != "" {
+		return config.Usagef("plan: --network needs --gpu, which says whose rates to predict with")
+	}
+	if f.Machine == nil || n == 1 {
+		return nil
+	}
+	if network != "" {
+		if f.Machine.Network, err = rates.ParseNetwork(network); err != nil {
+			return config.Usagef("plan: --network %w", err)
+		}
+	}
+	if f.Machine.Network == nil {
+		return config.Usagef("plan: --hosts %d with --gpu needs the network between them, such as --network 100Gb/s (or network in a file of rates)", n)
+	}
+	return nil
+}
+
+// mostHosts is more hosts than anybody has a plan for.
+const mostHosts = 4096
 
 // behindSwitches has so many of the machine's GPUs share a link; 0: as many as its rates say.
 func behindSwitches(f *train.Forecast, n int) error {

@@ -20,6 +20,7 @@ import (
 type Forecast struct {
 	Machine *rates.Machine // where the run is to be; nil: here, and nothing is predicted
 	Sweep   string         // what to vary in a table: batch, seq or depth; empty: nothing
+	Hosts   int            // how many, each with a rank; 0: one
 }
 
 // Predicted is a prediction for people and programs. Times are in seconds.

@@ -52,6 +52,12 @@ func (o outlook) write(w io.Writer) error {
 			return err
 		}
 	}
+	if o.hosting != nil {
+		fmt.Fprintln(w)
+		if err := o.hosting.write(w); err != nil {
+			return err
+		}
+	}
 	if len(o.sweep) == 0 {
 		return nil
 	}

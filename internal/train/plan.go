@@ -82,6 +82,7 @@ type outlook struct {
 	smallest    *smallest
 	sweep       []swept
 	scaling     *scaling // nil: the run has one device
+	hosting     *hosting // nil: it has one host
 	source      string   // where the rates are from
 }
 
@@ -108,6 +109,9 @@ func (j *job) forecast(f Forecast) (o outlook, err error) {
 	if o.scaling, err = scale(j.asked, m); err != nil {
 		return o, err
 	}
+	if o.hosting, err = hosts(j.asked, m); err != nil {
+		return o, err
+	}
 	o.sweep, err = sweep(f.Sweep, j.asked, m)
 	return o, err
 }
@@ -130,7 +134,7 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 		out := map[string]any{"memory": t, "disk": d, "max_steps": known(j.c.MaxSteps), "rows_per_step": j.c.RowsPerStep(), "row_tokens": j.rowTokens(),
 			"rows": nil, "recompute_keeps": j.plan.Spec.Keep.String(), "pipeline": j.plan.Depths,
 			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "lanes": j.plan.Lane, "passing": known(passing), "bound": o.bound,
-			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling,
+			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(j.plan.Ranks),
 			"device": j.c.Device, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType}
 		if j.set != nil {
 			out["rows"] = j.set.Train().Rows()
@@ -150,6 +154,9 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 	fmt.Fprintf(w, "micro-batches of %s tokens, kept for the backward: %s\n", count(j.c.Pipeline.MicroBatchTokens), j.plan.Spec.Keep)
 	if n := j.plan.Spec.Shards(); n > 1 {
 		fmt.Fprintf(w, "the head in %d shards of the vocabulary, in two sweeps\n", n)
+	}
+	if n := j.plan.Ranks; n > 1 {
+		fmt.Fprintf(w, "%d ranks, each with a host of its own: this is the first, which computes %s of the rows and keeps all that streams and its share of the rest\n", n, count((j.c.RowsPerStep()+n-1)/n))
 	}
 	if words := j.plan.LaneWords(); words != "" {
 		fmt.Fprintln(w, words)

@@ -86,12 +86,15 @@ func (how predicting) predict(r *plan.Run, m *rates.Machine) (*Prediction, error
 // fullBatch is a batch of random tokens as large as r allows.
 func fullBatch(r *plan.Run) *data.Batch {
 	random := rand.New(rand.NewPCG(1, 1))
-	rows := make([]data.Row, r.Limits.Tokens/r.RowTokens)
+	rows := make([]data.Row, max(1, r.Ranks)*r.Limits.Tokens/r.RowTokens)
 	for i := range rows {
 		rows[i].IDs = make([]int32, r.RowTokens)
 		for k := range rows[i].IDs {
 			rows[i].IDs[k] = int32(random.IntN(r.Spec.Config.VocabSize))
 		}
+	}
+	if r.Ranks > 1 {
+		return data.NewRankBatch(1, rows, r.Limits.MicroBatchTokens, r.Rank, r.Ranks)
 	}
 	return data.NewBatch(1, rows, r.Limits.MicroBatchTokens)
 }

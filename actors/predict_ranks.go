@@ -1,0 +1,81 @@
+package actors
+
+import (
+	"fmt"
+
+	"mt/internal/ranks"
+	"mt/internal/virtual"
+)
+
+// This file has the ranks of a predicted run. All are taken to be alike and to be at the same place
+// at the same time, so one of them is predicted, and what it exchanges takes what the network needs
+// for its bytes: others do not come late.
+
+// predictedWorld is all ranks of a predicted run, as one of them sees it.
+type predictedWorld struct{ p *prediction }
+
+// Rank implements ranks.World.
+func (w predictedWorld) Rank() int { return w.p.plan.Rank }
+
+// Size implements ranks.World.
+func (w predictedWorld) Size() int { return w.p.plan.Ranks }
+
+// Hosts implements ranks.World: each rank has a host of its own.
+func (w predictedWorld) Hosts() (out []string) {
+	for r := range w.Size() {
+		out = append(out, fmt.Sprintf("host %d", r))
+	}
+	return out
+}
+
+// NewComm implements ranks.World.
+func (w predictedWorld) NewComm(string) (ranks.Comm, error) { return predictedComm(w), nil }
+
+// Abort implements ranks.World; a prediction ends by its error.
+func (w predictedWorld) Abort(string) {}
+
+// Close implements ranks.World.
+func (w predictedWorld) Close() error { return nil }
+
+// predictedComm carries exchanges over the predicted network.
+type predictedComm struct{ p *prediction }
+
+// AllGather implements ranks.Comm: the others send what this rank does.
+func (c predictedComm) AllGather(value []byte, done func([][]byte, error)) {
+	values := make([][]byte, c.p.plan.Ranks)
+	for r := range values {
+		values[r] = append([]byte(nil), value...)
+	}
+	c.exchange(int64(len(value)*(len(values)-1)), func() { done(values, nil) })
+}
+
+// AllGatherV implements ranks.Comm.
+func (c predictedComm) AllGatherV(data []byte, counts []int, done func(error)) {
+	c.exchange(int64(len(data)-counts[c.p.plan.Rank]), func() { done(nil) })
+}
+
+// AllToAllV implements ranks.Comm.
+func (c predictedComm) AllToAllV(_ []byte, sendCounts []int, _ []byte, recvCounts []int, done func(error)) {
+	var out, in int64
+	for r := range sendCounts {
+		if r != c.p.plan.Rank {
+			out += int64(sendCounts[r])
+			in += int64(recvCounts[r])
+		}
+	}
+	c.exchange(max(out, in), func() { done(nil) })
+}
+
+// exchange takes what so many bytes need that leave this rank while as many come in. Both pass
+// through the host's memory, and a core works on them.
+func (c predictedComm) exchange(bytes int64, done func()) {
+	m := c.p.machine
+	moving := float64(bytes) / (m.Network.Rate * 1e9)
+	w := virtual.Work{Seconds: m.Network.Latency/1e6 + moving}
+	if w.Seconds > 0 {
+		w.Share[virtual.Network] = moving / w.Seconds
+		w.Share[virtual.HostMemory] = min(1, 2*float64(bytes)/w.Seconds/(m.Host.Bandwidth*1e9))
+	}
+	w.Share[virtual.Cores] = 1 / float64(m.Host.Cores)
+	c.p.clock.Start(w, done)
+}
