@@ -77,6 +77,7 @@ type job struct {
 	orCheckpoint bool           // as in Options
 	oneDevice    bool           // it computes on one device, whatever devices says
 	team         *team          // nil: it trains alone
+	hosts        int            // how many it is only planned for; 0: as many as there are
 }
 
 // close runs the closers, the last one first, and returns the error of closing the
@@ -322,6 +323,9 @@ func (j *job) resolve(evalOnly bool) (err error) {
 	q := j.request(evalOnly)
 	if n := q.RowTokens; n > j.model.MaxPositions && j.model.MaxPositions > 0 {
 		j.note("rows of %d tokens are longer than the model's max_position_embeddings of %d", n, j.model.MaxPositions)
+	}
+	if j.hosts > 1 {
+		q.Ranks = j.hosts
 	}
 	j.asked = q
 	if j.plan, err = plan.Resolve(q); err != nil {

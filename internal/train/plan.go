@@ -25,6 +25,7 @@ func Plan(c *config.Config, o Options) error {
 		if err != nil {
 			return nil, resume{}, err
 		}
+		j.hosts = o.Forecast.Hosts
 		if err = j.resolvePlan(); err != nil {
 			err = j.withSmallest(err, o.Forecast)
 			j.closeAfter(&err)
