@@ -73,8 +73,17 @@ type Options struct {
 	Wrap func(device.Device) device.Device
 	// Timeline is told what happens when; nil: nobody wants to know.
 	Timeline *timeline.Recorder
-	// Stop, when closed, ends the run after the step in progress.
+	// Stop, when closed, ends the run after the step in progress. Of several ranks all end, after
+	// the same step, whichever was asked to.
 	Stop <-chan struct{}
+	// World are the ranks that train together; nil: this process is alone. Home then has whole
+	// tiles and of the rest the shares that Plan names, and batches are those of ranks
+	// (data.NewRankBatch). The run makes the communicators "gradients", "weights", "agreement"
+	// and "norm"; when it ends well, or by a NonFiniteError, nothing is under way on them. After
+	// another error World.Abort is to be called: what is still under way keeps its memory.
+	World ranks.World
+	// Stopping, which may be nil, is called once when several ranks have agreed to stop.
+	Stopping func()
 }
 
 func (o *Options) batchSlots() int { return 1 + o.moreBatches }
