@@ -6,7 +6,7 @@ import "fmt"
 type role uint8
 
 // The roles. Every lane has a Prefetcher, a Compute and an Offloader; the others exist
-// once.
+// once, Exchanger and Gatherer only where several ranks train together.
 const (
 	conductorRole role = iota
 	feederRole
@@ -16,11 +16,13 @@ const (
 	optimizerRole
 	checkpointerRole
 	reporterRole
+	exchangerRole
+	gathererRole
 	numRoles
 )
 
 func (r role) String() string {
-	return [...]string{"conductor", "feeder", "prefetcher", "compute", "offloader", "optimizer", "checkpointer", "reporter"}[r]
+	return [...]string{"conductor", "feeder", "prefetcher", "compute", "offloader", "optimizer", "checkpointer", "reporter", "exchanger", "gatherer"}[r]
 }
 
 // address names one actor of a run.
@@ -44,6 +46,8 @@ var (
 	optimizerID    = address{role: optimizerRole}
 	checkpointerID = address{role: checkpointerRole}
 	reporterID     = address{role: reporterRole}
+	exchangerID    = address{role: exchangerRole}
+	gathererID     = address{role: gathererRole}
 )
 
 // laneID is the number of a lane, from 0 on.

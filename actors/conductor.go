@@ -87,6 +87,13 @@ type conductorCore struct {
 	diagnosis *diagnosis
 	flushed   bool // the Reporter has been asked whether all is reported
 	finished  bool // the run has ended; no message matters any more
+	// several: the rank is not alone, see agreement.go.
+	several  bool
+	landed   *LossLanded // of program, which the ranks have not agreed on; nil: not yet
+	agreeing bool        // they are about to
+	asksStop bool        // this rank was asked to stop
+	due      *diagnosis  // a diagnosis that begins when all ranks know of it
+	failing  error       // how the run ends when no checkpoint is being written any more
 }
 
 // stepInProgress is a step that is closed and whose updates are not all done.
@@ -110,6 +117,7 @@ type diagnosis struct {
 	finite            int // the last step before it that was not
 	batch             *data.Batch
 	layer, microBatch int // where the first output is that is not finite; layer −1: nowhere so far
+	rank              int // of several: whose it is
 }
 
 func newConductorCore(plan Schedule, start State, ahead int, spec schedule.Spec) *conductorCore {
@@ -143,7 +151,13 @@ func (c *conductorCore) step(msg any) []effect {
 	case BatchReady:
 		c.batches[BatchWanted{Step: m.Step, Eval: m.Eval}] = m.Batch
 	case LossLanded:
-		out = c.lossLanded(m)
+		if c.several {
+			c.landed = &m
+		} else {
+			out = c.lossLanded(m)
+		}
+	case passAgreed:
+		out = c.agreed(m)
 	case ActivationChecked:
 		if d := c.diagnosis; d != nil && !m.Finite && (d.layer < 0 || m.Layer < d.layer) {
 			d.layer, d.microBatch = m.Layer, m.MicroBatch
@@ -153,7 +167,11 @@ func (c *conductorCore) step(msg any) []effect {
 	case SaveDone:
 		c.saving--
 	case StopRequested:
-		c.stop = true
+		if c.several {
+			c.asksStop = true
+		} else {
+			c.stop = true
+		}
 	case reported:
 		return c.finish(nil)
 	case Failed:
@@ -185,9 +203,19 @@ func (c *conductorCore) advance() []effect {
 	if c.stop && c.program == nil {
 		c.eval, c.closing = evalState{}, true
 	}
+	if c.failing != nil {
+		if c.saving > 0 {
+			return nil
+		}
+		return c.finish(c.failing)
+	}
+	if !c.passes() {
+		c.takeDue()
+	}
 	out := append(c.saveAtRest(), c.wantBatches()...)
 	switch {
 	case c.program != nil:
+		out = append(out, c.agree()...)
 	case c.diagnosis != nil:
 		out = append(out, c.start(&Pass{Step: c.version, Eval: true, Check: true, Version: c.version, Batch: c.diagnosis.batch}, false)...)
 	case c.eval.running:
@@ -363,8 +391,11 @@ func (c *conductorCore) stepUpdated(m StepUpdated) []effect {
 	delete(c.open, m.Step)
 	s.report.GradNorm, s.report.Skipped = m.GradNorm, m.Skipped
 	c.adam, c.nonFinite = m.AdamStep, m.NonFinite
-	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil {
-		c.diagnosis = &diagnosis{step: m.Step, finite: m.Step - m.NonFinite, layer: -1, batch: s.batch}
+	if m.NonFinite >= c.plan.MaxNonFinite && m.Skipped && c.diagnosis == nil && c.due == nil {
+		c.due = &diagnosis{step: m.Step, finite: m.Step - m.NonFinite, layer: -1, batch: s.batch}
+		if !c.several {
+			c.takeDue()
+		}
 	}
 	out := []effect{send{reporterID, s.report}}
 	if r := c.evaluated; r != nil && r.Step == m.Step {
@@ -383,13 +414,33 @@ func (c *conductorCore) diagnosed() []effect {
 	if d.layer < 0 {
 		err = fmt.Errorf("%w: every layer's output is finite, so it arises in the loss or in the backward; try a lower learning_rate", err)
 	} else {
-		err = fmt.Errorf("%w: the first output that is not finite is that of %s, micro-batch %d; look at the weights and the data", err,
-			c.spec.Layers[d.layer].Name, d.microBatch)
+		of := ""
+		if c.several {
+			of = fmt.Sprintf(" of rank %d", d.rank)
+		}
+		err = fmt.Errorf("%w: the first output that is not finite is that of %s, micro-batch %d%s; look at the weights and the data", err,
+			c.spec.Layers[d.layer].Name, d.microBatch, of)
 	}
-	return c.finish(&NonFiniteError{Step: d.step, Finite: d.finite, err: err})
+	failed := &NonFiniteError{Step: d.step, Finite: d.finite, err: err}
+	if c.several {
+		c.failing = failed
+		return nil
+	}
+	return c.finish(failed)
 }
 
 func (r *run) execConductor(w work) error {
-	r.hub.ended <- w.do.(runEnded).Err
+	switch e := w.do.(type) {
+	case agreePass:
+		r.agreePass(w, e)
+	case stopAgreed:
+		if r.o.Stopping != nil {
+			r.o.Stopping()
+		}
+	case runEnded:
+		r.hub.ended <- e.Err
+	default:
+		panic(fmt.Sprintf("conductor: work %T", w.do))
+	}
 	return nil
 }

@@ -81,6 +81,9 @@ func (r *run) passOnStop() {
 
 // checkBatch refuses a batch that is larger than the buffers were made for.
 func (r *shared) checkBatch(b *data.Batch) error {
+	if r.team != nil && (b.Ranks == nil || len(b.Ranks.IDs) != r.team.size) {
+		return fmt.Errorf("the batch is not one of %d ranks", r.team.size)
+	}
 	l, largest := r.plan.Limits, 0
 	for _, m := range b.MicroBatches {
 		largest = max(largest, m.Tokens)

@@ -130,8 +130,15 @@ func (tr trial) config() *model.Config {
 
 // batches are random rows, the same for every trial of the same shape.
 func (tr trial) makeBatch(step int) *data.Batch {
+	b := data.NewBatch(step, tr.makeRows(step), tr.micro)
+	if tr.batch != nil {
+		tr.batch(step, b)
+	}
+	return b
+}
+
+func (tr trial) makeRows(step int) (rows []data.Row) {
 	r := rand.New(rand.NewSource(int64(step) * 7919))
-	var rows []data.Row
 	for range tr.rows {
 		row := data.Row{IDs: make([]int32, 2+r.Intn(tr.maxLen-1))}
 		for i := range row.IDs {
@@ -139,11 +146,7 @@ func (tr trial) makeBatch(step int) *data.Batch {
 		}
 		rows = append(rows, row)
 	}
-	b := data.NewBatch(step, rows, tr.micro)
-	if tr.batch != nil {
-		tr.batch(step, b)
-	}
-	return b
+	return rows
 }
 
 func (tr trial) plan(c *model.Config) *plan.Run {

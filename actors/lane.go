@@ -26,6 +26,7 @@ type shared struct {
 	slabs     [][]byte        // by layer or, without clipping, by lane and credit
 	passage   []byte          // host memory for activations on their way from lane to lane
 	lanes     []*lane
+	team      *team // nil: the rank is alone
 
 	closers []func()
 	late    error // the first that closing a stream gave
@@ -83,6 +84,10 @@ func newShared(o *Options) (*shared, error) {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
 	}
+	if err := r.joinTeam(); err != nil {
+		_ = r.close() // err came first
+		return nil, fmt.Errorf("prepare the pipeline: %w", err)
+	}
 	return r, nil
 }
 
@@ -94,7 +99,7 @@ func (r *shared) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.onClose(func() { _ = a.Close() })
+	r.onClose(func() { r.team.atRest(func() { _ = a.Close() }) })
 	return a.Bytes(), nil
 }
 

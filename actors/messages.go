@@ -158,7 +158,32 @@ type GradLanded struct {
 	Step, Layer, Slab int
 	Lane              laneID  // whose slab it is
 	IDs               []int32 // of the batch, rising: row i of the embedding's gradient is that of IDs[i]
+	// AllIDs are the IDs of all ranks, by rank; nil: this one is alone.
+	AllIDs [][]int32
 }
+
+// GradExchanged tells that all ranks' gradients of this rank's share of a layer are in exchange
+// buffer Buffer. AllIDs are those of GradLanded.
+type GradExchanged struct {
+	Step, Layer, Buffer int
+	AllIDs              [][]int32
+}
+
+// ExchangeBufferFreed returns an exchange buffer.
+type ExchangeBufferFreed struct{ Buffer int }
+
+// ShareUpdated tells that this rank's share of a layer is at a version; when the tile is
+// complete, Updated is passed on.
+type ShareUpdated struct {
+	Updated LayerUpdated
+	// Unchanged: the step was skipped, and the tile is complete as it is.
+	Unchanged bool
+}
+
+// GradSpoilt tells that a step without clipping has a gradient that is not finite, on all
+// ranks, and that the Optimizer has come to rest. Finite is the last step before it that was
+// not skipped.
+type GradSpoilt struct{ Step, Layer, Finite int }
 
 // SlabFreed returns a slab.
 type SlabFreed struct{ Slab int }
@@ -183,7 +208,8 @@ func (m LossLanded) with(result any) any {
 	return m
 }
 
-// StepUpdated tells that every layer is at version Step.
+// StepUpdated tells that every layer is at version Step. Of several ranks, the Gatherer passes
+// it on when all tiles are complete.
 type StepUpdated struct {
 	Step     int
 	GradNorm float64 // before clipping
@@ -223,8 +249,8 @@ func (m ActivationChecked) with(result any) any {
 	return m
 }
 
-// StopRequested asks the run to end after the step in progress. It may come more than
-// once.
+// StopRequested asks the run to end after the step in progress; of several ranks, after the
+// pass at whose end they agree to. It may come more than once.
 type StopRequested struct{}
 
 // Failed tells the Conductor of the first fault; the run ends.

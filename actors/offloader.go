@@ -23,10 +23,11 @@ type offloaderCore struct {
 	offers   map[transit]int // activation slots of other lanes, for what they wait for
 	landing  int             // slab in which a gradient is landing part by part; −1: none
 	balance  balancing
+	landed   address // who takes gradients that have landed
 }
 
 func newOffloaderCore(lane laneID, clip bool, d plan.Depths, b balancing) *offloaderCore {
-	c := &offloaderCore{lane: lane, programs: map[int]*Pass{}, pool: !clip, offers: map[transit]int{}, landing: -1, balance: b}
+	c := &offloaderCore{lane: lane, programs: map[int]*Pass{}, pool: !clip, offers: map[transit]int{}, landing: -1, balance: b, landed: optimizerID}
 	if c.pool {
 		for _, i := range ids(d.GradSlabs) {
 			c.slabs = append(c.slabs, int(lane)*d.GradSlabs+i)
@@ -122,10 +123,15 @@ func (c *offloaderCore) advance() []effect {
 		if !m.Complete {
 			c.landing = slab
 		}
-		ids := c.programs[m.Prog].Batch.UniqueIDs
+		batch := c.programs[m.Prog].Batch
+		ids := batch.UniqueIDs
 		w := work{do: offloadGrad{Layer: m.Layer, Part: m.Part, Tile: m.Tile, Buf: m.Buf, Slab: slab, IDs: ids}}
 		if m.Complete {
-			w.done = []send{{optimizerID, GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, Lane: c.lane, IDs: ids}}}
+			landed := GradLanded{Step: m.Step, Layer: m.Layer, Slab: slab, Lane: c.lane, IDs: ids}
+			if batch.Ranks != nil {
+				landed.AllIDs = batch.Ranks.IDs
+			}
+			w.done = []send{{c.landed, landed}}
 		}
 		out = append(out, w, send{c.lane.compute(), GradBufferFreed{m.Buf}})
 	}

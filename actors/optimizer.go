@@ -27,6 +27,9 @@ type optimizerCore struct {
 	cur     *stepState
 	// saving says, by layer, that its state is being written, so its next update waits.
 	saving []bool
+	// several: the rank is not alone. Gradients come from the Exchanger, summed over all ranks they
+	// are this rank's shares, all ranks agree on norms, and the Gatherer is told of updates.
+	several bool
 }
 
 // stepState is what is known of the step in progress.
@@ -46,6 +49,13 @@ type stepState struct {
 	order   []int     // layers in the order in which they were measured
 	held    []bool    // by layer: its update had to wait for the Checkpointer
 	finite  int       // the last step before this one that was not skipped
+	// Of several ranks:
+	allIDs [][]int32 // unique ids of each rank's batch
+	buffer []int     // by layer: the exchange buffer that its gradient still needs; −1: none
+	asked  bool      // with clipping: the ranks agree on the norm
+	agreed bool      // they have agreed
+	all    float64   // with clipping: the sum of squares over all ranks
+	spoilt int       // without clipping: the layer whose gradient is not finite; −1: none so far
 }
 
 // newOptimizerCore makes an Optimizer of len(into) layers that are where start says; for
@@ -107,6 +117,15 @@ func (c *optimizerCore) step(msg any) []effect {
 		if len(c.shares(m.Layer)) == 1 || c.into[m.Layer] != m.Layer { // else it is measured once the others' are added to it
 			s.queue = append(s.queue, m.Layer)
 		}
+	case GradExchanged:
+		if s == nil {
+			s = c.open(m.Step)
+		}
+		s.allIDs, s.buffer[m.Layer], s.landed[m.Layer] = m.AllIDs, m.Buffer, m.Layer
+		if c.clip == 0 {
+			s.landed[m.Layer] = m.Buffer
+		}
+		s.queue = append(s.queue, m.Layer)
 	case StepClosed:
 		if s == nil {
 			s = c.open(m.Step)
@@ -121,6 +140,15 @@ func (c *optimizerCore) step(msg any) []effect {
 		c.busy = false
 		s.squares[m.Layer], s.have[m.Layer] = m.Squares, true
 		s.order = append(s.order, m.Layer)
+	case summed:
+		c.busy = false
+		return append(c.summed(m), c.advance()...)
+	case normAgreed:
+		if m.Layer < 0 {
+			s.all, s.agreed = m.Squares, true
+		} else {
+			s.squares[m.Layer], s.have[m.Layer] = m.Squares, true
+		}
 	case updateDone:
 		c.busy = false
 		return append(c.updated(m.Layer), c.advance()...)
@@ -149,6 +177,9 @@ func (c *optimizerCore) open(step int) *stepState {
 	for i := range c.cur.landed {
 		c.cur.landed[i] = -1
 	}
+	if c.cur.spoilt = -1; c.several {
+		c.cur.buffer = slices.Repeat([]int{-1}, c.layers)
+	}
 	return c.cur
 }
 
@@ -164,17 +195,23 @@ func (c *optimizerCore) advance() []effect {
 	if s.closed == nil {
 		return nil
 	}
-	if c.clip == 0 && !s.closed.Skip {
+	if c.clip == 0 && !s.closed.Skip && s.spoilt < 0 {
 		return c.advanceUnclipped(s)
 	}
 	var out []effect
-	if s.closed.Skip {
+	if s.closed.Skip || s.spoilt >= 0 {
 		out = c.dropMeasured(s)
 	}
 	for _, ok := range s.have {
 		if !ok {
 			return out
 		}
+	}
+	switch {
+	case s.spoilt >= 0:
+		return append(out, c.spoil(s)...)
+	case c.several && c.clip > 0 && !s.agreed:
+		return append(out, c.agree(s)...)
 	}
 	norm := s.norm()
 	if s.closed.Skip || math.IsNaN(norm) || math.IsInf(norm, 0) {
@@ -197,6 +234,9 @@ func (c *optimizerCore) startMeasure(s *stepState) []effect {
 		return []effect{work{do: merge{Layer: l, Rows: s.landed[l], Into: s.landed[into], IDs: s.ids}, done: []send{{optimizerID, merged{l}}}}}
 	}
 	s.queue, c.busy = s.queue[1:], true
+	if c.several {
+		return []effect{work{do: sumShare{Layer: l, Buffer: s.buffer[l], Into: s.landed[l], AllIDs: s.allIDs}, done: []send{{optimizerID, summed{Layer: l}}}}}
+	}
 	return []effect{work{do: measure{Layer: l, Slab: s.landed[l], IDs: s.ids}, done: []send{{optimizerID, measured{Layer: l}}}}}
 }
 
@@ -206,7 +246,14 @@ func (c *optimizerCore) advanceUnclipped(s *stepState) []effect {
 		return nil
 	}
 	l := s.order[s.pending]
+	if !s.have[l] {
+		return nil // until the ranks have agreed on it
+	}
 	if !optim.AllFinite(s.squares[c.into[l]]) {
+		if c.several {
+			s.spoilt = l
+			return c.advance()
+		}
 		return []effect{work{do: nonFiniteGradient{Step: s.step, Layer: l, Finite: s.finite}}}
 	}
 	out := c.startUpdate(s, l, 1)
@@ -238,10 +285,10 @@ func (c *optimizerCore) updated(l int) []effect {
 	s.updated[l] = true
 	s.done++
 	s.next++
-	out := c.announce(s, l, c.adam+1)
+	out := c.announce(s, l, c.adam+1, false)
 	if shares := c.shares(l); !slices.ContainsFunc(shares, func(k int) bool { return !s.updated[k] }) {
 		for _, k := range shares {
-			out = append(out, s.free(k))
+			out = append(out, c.free(s, k)...)
 		}
 	}
 	if s.done == c.layers {
@@ -251,9 +298,13 @@ func (c *optimizerCore) updated(l int) []effect {
 	return out
 }
 
-func (c *optimizerCore) announce(s *stepState, l int, adam int64) []effect {
+// announce tells that layer l is at the step's version, unchanged where the step is skipped.
+func (c *optimizerCore) announce(s *stepState, l int, adam int64, unchanged bool) []effect {
 	m := LayerUpdated{Layer: l, Version: s.step, Save: s.closed.Save, Held: s.held[l], AdamStep: adam, NonFinite: c.skipped}
 	c.saving[l] = s.closed.Save
+	if c.several {
+		return []effect{send{gathererID, ShareUpdated{Updated: m, Unchanged: unchanged}}}
+	}
 	var out []effect
 	for lane := range laneID(c.lanes) {
 		out = append(out, send{lane.prefetcher(), m})
@@ -270,7 +321,7 @@ func (c *optimizerCore) dropMeasured(s *stepState) []effect {
 	var out []effect
 	for l := range c.layers {
 		if s.have[l] && s.landed[l] >= 0 && s.have[c.into[l]] {
-			out = append(out, s.free(l))
+			out = append(out, c.free(s, l)...)
 			s.landed[l] = -1
 		}
 	}
@@ -289,7 +340,7 @@ func (c *optimizerCore) skip(s *stepState) []effect {
 	c.skipped++
 	for l := range c.layers {
 		saving := c.saving[l]
-		out = append(out, c.announce(s, l, c.adam)...)
+		out = append(out, c.announce(s, l, c.adam, true)...)
 		c.saving[l] = saving || s.closed.Save
 	}
 	return append(out, c.finish(s, true))
@@ -297,14 +348,32 @@ func (c *optimizerCore) skip(s *stepState) []effect {
 
 func (c *optimizerCore) finish(s *stepState, skipped bool) send {
 	c.cur, c.version = nil, s.step
-	return send{conductorID, StepUpdated{Step: s.step, GradNorm: s.norm(), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped}}
+	to := conductorID
+	if c.several {
+		to = gathererID
+	}
+	return send{to, StepUpdated{Step: s.step, GradNorm: s.norm(), Skipped: skipped, AdamStep: c.adam, NonFinite: c.skipped}}
 }
 
-// free gives back the slab with the gradient of layer l.
-func (s *stepState) free(l int) send { return send{s.lane[l].offloader(), SlabFreed{s.landed[l]}} }
+// free gives back the slab with the gradient of layer l or, of several ranks, the exchange buffer
+// that it needed, if it still does.
+func (c *optimizerCore) free(s *stepState, l int) []effect {
+	if !c.several {
+		return []effect{send{s.lane[l].offloader(), SlabFreed{s.landed[l]}}}
+	}
+	b := s.buffer[l]
+	if s.buffer[l] = -1; b < 0 {
+		return nil
+	}
+	return []effect{send{exchangerID, ExchangeBufferFreed{b}}}
+}
 
-// norm is the L2 norm over all layers, summed in the order of the layers.
+// norm is the L2 norm over all layers, summed in the order of the layers; as the ranks have
+// agreed on it, if they have.
 func (s *stepState) norm() float64 {
+	if s.agreed {
+		return math.Sqrt(s.all)
+	}
 	var sum float64
 	for _, sq := range s.squares {
 		sum += sq
@@ -315,8 +384,7 @@ func (s *stepState) norm() float64 {
 func (r *run) execOptimizer(w work) error {
 	switch e := w.do.(type) {
 	case nonFiniteGradient:
-		return &NonFiniteError{Step: e.Step, Finite: e.Finite, err: fmt.Errorf("step %d: the gradient of %s is not finite; without clipping "+
-			"(max_grad_norm: 0) other layers are updated already, so the run ends: set a lower learning_rate or max_grad_norm > 0", e.Step, r.names[e.Layer])}
+		return r.nonFiniteGradient(e)
 	case merge:
 		r.hub.async(optimizerID, w, func() (any, error) {
 			r.merge(e)
@@ -324,6 +392,10 @@ func (r *run) execOptimizer(w work) error {
 		})
 	case measure:
 		r.hub.async(optimizerID, w, func() (any, error) { return r.squares(e), nil })
+	case sumShare:
+		r.hub.async(optimizerID, w, func() (any, error) { return r.sumShare(e), nil })
+	case agreeNorm:
+		r.agreeNorm(w, e)
 	case update:
 		r.hub.async(optimizerID, w, func() (any, error) { return nil, r.update(e) })
 	default:
@@ -357,6 +429,10 @@ func (r *shared) update(e update) error {
 		return fmt.Errorf("update %s: %w", r.names[e.Layer], err)
 	}
 	defer r.o.Home.Release(e.Layer)
+	if r.team != nil {
+		r.updateShare(l, e, rate)
+		return nil
+	}
 	if g.OfRows(e.Layer) {
 		l.UpdateRows(e.IDs, r.slab(e.Slab, 0, int64(len(e.IDs))*g.Row), o, rate)
 		return nil

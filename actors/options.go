@@ -53,12 +53,7 @@ type Options struct {
 	// Batch packs the batch of a training step (1-based) or, with eval, of an
 	// evaluation pass (1-based).
 	Batch func(step int, eval bool) (*data.Batch, error)
-	// World is the ranks that train together, of which this is one; nil: it trains alone. They
-	// make the same calls of Run.
-	World ranks.World
-	// Stopping, which may be nil, is called once when the ranks have agreed to stop.
-	Stopping func()
-	Saver    Saver // nil with Schedule.NoSave
+	Saver Saver // nil with Schedule.NoSave
 	// OnStep and OnEval, which may be nil, get the measurements in order, never two
 	// calls at once. OnStep has returned for a step before its checkpoint is committed.
 	OnStep func(StepReport)
@@ -73,8 +68,17 @@ type Options struct {
 	Wrap func(device.Device) device.Device
 	// Timeline is told what happens when; nil: nobody wants to know.
 	Timeline *timeline.Recorder
-	// Stop, when closed, ends the run after the step in progress.
+	// Stop, when closed, ends the run after the step in progress. Of several ranks all end, after
+	// the same step, whichever was asked to.
 	Stop <-chan struct{}
+	// World is the ranks that train together, of which this is one; nil: it trains alone. They make
+	// the same calls of Run. Home then has whole tiles and of the rest the shares that Plan names,
+	// and batches are those of ranks (data.NewRankBatch). The run makes the communicators "gradients", "weights", "agreement"
+	// and "norm"; when it ends well, or by a NonFiniteError, nothing is under way on them. After
+	// another error World.Abort is to be called: what is still under way keeps its memory.
+	World ranks.World
+	// Stopping, which may be nil, is called once when several ranks have agreed to stop.
+	Stopping func()
 }
 
 func (o *Options) batchSlots() int { return 1 + o.moreBatches }

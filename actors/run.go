@@ -45,6 +45,9 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	if n := o.Plan.Lanes(); n != len(o.Devices) {
 		return fmt.Errorf("%d devices for a plan with %d lanes", len(o.Devices), n)
 	}
+	if err := o.checkWorld(); err != nil {
+		return err
+	}
 	once, err := newShared(&o)
 	if err != nil {
 		return err
@@ -127,7 +130,17 @@ func (r *run) spawn() error {
 	processes := []*process{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
 		{id: checkpointerID, core: newCheckpointerCore(n, o.Start.Step), exec: r.execCheckpointer},
-		{id: optimizerID, core: newOptimizerCore(into, len(r.lanes), o.Start, o.MaxGradNorm), exec: r.execOptimizer},
+	}
+	if r.team == nil {
+		processes = append(processes, &process{id: optimizerID, core: newOptimizerCore(into, len(r.lanes), o.Start, o.MaxGradNorm), exec: r.execOptimizer})
+	} else {
+		conductor.several = true
+		optimizer := newOptimizerCore(ids(n), len(r.lanes), o.Start, o.MaxGradNorm)
+		optimizer.several = true
+		processes = append(processes,
+			&process{id: optimizerID, core: optimizer, exec: r.execOptimizer},
+			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.Depths), exec: r.execExchanger},
+			&process{id: gathererID, core: newGathererCore(len(r.lanes), o.Plan.Depths), exec: r.execGatherer})
 	}
 	for _, l := range r.lanes {
 		var slots [schedule.NumClasses]int
@@ -136,8 +149,12 @@ func (r *run) spawn() error {
 		}
 		prefetcher := newPrefetcherCore(l.index, r.schedule.On(0) == int(l.index), n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths)
 		prefetcher.reachedBy = l.reachedBy()
+		offloader := newOffloaderCore(l.index, !o.Plan.SlabsAreCredits(), o.Plan.Depths, balance)
+		if r.team != nil {
+			offloader.landed = exchangerID
+		}
 		processes = append(processes,
-			&process{id: l.index.offloader(), core: newOffloaderCore(l.index, !o.Plan.SlabsAreCredits(), o.Plan.Depths, balance), exec: l.execOffloader},
+			&process{id: l.index.offloader(), core: offloader, exec: l.execOffloader},
 			&process{id: l.index.compute(), core: newComputeCore(l.index, o.Plan.Depths, balance), exec: l.execCompute},
 			&process{id: l.index.prefetcher(), core: prefetcher, exec: l.execPrefetcher})
 	}

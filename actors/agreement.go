@@ -1,0 +1,151 @@
+package actors
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// This file is what the Conductor does where several ranks train together. All plan the same
+// passes in the same order. At the end of each pass they tell each other what their losses add
+// up to, whether they were asked to stop, and what a diagnosis has found; what follows from that
+// is the same on all. So nothing that decides what comes next may depend on when a message
+// arrives: a pass is agreed on when the updates of the step before it are known to be done, and a
+// diagnosis that these ask for begins at the end of a pass, or when no pass is left to plan.
+
+// agreePass tells all ranks how a pass has ended here.
+type agreePass struct {
+	p   *Pass
+	Own passEnd
+}
+
+// passEnd is what one rank knows at the end of a pass.
+type passEnd struct {
+	Sum  float64 // of the losses, in nats
+	Stop bool    // the rank was asked to stop
+	// Layer and MicroBatch are where a diagnosis has found the first output that is not finite;
+	// Layer −1: nowhere.
+	Layer, MicroBatch int
+}
+
+// passAgreed tells how a pass has ended on all ranks.
+type passAgreed struct {
+	Landed LossLanded // of this rank
+	All    []passEnd  // by rank
+}
+
+func (m passAgreed) with(result any) any {
+	m.All = result.([]passEnd)
+	return m
+}
+
+// agree has the ranks agree on a pass whose losses have landed.
+func (c *conductorCore) agree() []effect {
+	if c.landed == nil || c.agreeing || c.updated < c.program.Version {
+		return nil
+	}
+	c.agreeing = true
+	own := passEnd{Sum: c.landed.Sum, Stop: c.asksStop, Layer: -1}
+	if c.program.Check {
+		own.Layer, own.MicroBatch = c.diagnosis.layer, c.diagnosis.microBatch
+	}
+	return []effect{work{do: agreePass{p: c.program, Own: own}, done: []send{{conductorID, passAgreed{Landed: *c.landed}}}}}
+}
+
+// agreed is lossLanded for several ranks.
+func (c *conductorCore) agreed(m passAgreed) (out []effect) {
+	c.landed, c.agreeing = nil, false
+	landed := m.Landed
+	landed.Sum = 0
+	if c.program.Check {
+		c.diagnosis.layer = -1
+	}
+	stop := false
+	for rank, end := range m.All {
+		landed.Sum += end.Sum
+		stop = stop || end.Stop
+		if c.program.Check {
+			c.diagnosis.found(rank, end)
+		}
+	}
+	if stop && !c.stop {
+		c.stop = true
+		out = append(out, work{do: stopAgreed{}})
+	}
+	if !c.program.Check {
+		c.takeDue()
+	}
+	return append(out, c.lossLanded(landed)...)
+}
+
+// found notes what rank's part of a diagnosis has found: the first layer counts, and of several
+// ranks the first.
+func (d *diagnosis) found(rank int, end passEnd) {
+	if end.Layer >= 0 && (d.layer < 0 || end.Layer < d.layer) {
+		d.layer, d.microBatch, d.rank = end.Layer, end.MicroBatch, rank
+	}
+}
+
+// stopAgreed tells the caller that all ranks stop.
+type stopAgreed struct{}
+
+// takeDue begins a diagnosis that is due.
+func (c *conductorCore) takeDue() {
+	if c.diagnosis == nil {
+		c.diagnosis, c.due = c.due, nil
+	}
+}
+
+// passes says whether there is a pass to plan, now or when its batch has come, whatever updates
+// turn out to be.
+func (c *conductorCore) passes() bool {
+	return c.program != nil || c.eval.running || !c.closing && c.planned < c.end()
+}
+
+// agreePass begins that agreement.
+func (r *run) agreePass(w work, e agreePass) {
+	own := e.encode()
+	what := fmt.Sprintf("agree on %v", e.p)
+	r.allGather(conductorID, w, r.team.agreement, what, own, func(values [][]byte) (any, error) {
+		var all []passEnd
+		for rank, v := range values {
+			if other, this := describe(v), describe(own); other != this {
+				return nil, fmt.Errorf("rank %d is at the end of %s, and this one, rank %d, of %s", rank, other, r.team.rank, this)
+			}
+			all = append(all, decodeEnd(v[24:]))
+		}
+		return all, nil
+	})
+}
+
+// encode is what is sent: which pass it is, and how it has ended.
+func (e agreePass) encode() (b []byte) {
+	kind, stop := 0, 0
+	switch {
+	case e.p.Check:
+		kind = 2
+	case e.p.Eval:
+		kind = 1
+	}
+	if e.Own.Stop {
+		stop = 1
+	}
+	for _, n := range []int{e.p.Seq, e.p.Step, kind, stop, e.Own.Layer, e.Own.MicroBatch} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(int64(n)))
+	}
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(e.Own.Sum))
+}
+
+// describe says which pass a value is of.
+func describe(v []byte) string {
+	kind := readInt(v[16:])
+	if kind < 0 || kind > 2 {
+		return fmt.Sprintf("pass %d of kind %d", readInt(v), kind)
+	}
+	return fmt.Sprintf("pass %d, %s step %d", readInt(v), [...]string{"of", "an evaluation after", "a diagnosis after"}[kind], readInt(v[8:]))
+}
+
+// decodeEnd reads how a pass has ended.
+func decodeEnd(v []byte) passEnd {
+	return passEnd{Stop: readInt(v) == 1, Layer: readInt(v[8:]), MicroBatch: readInt(v[16:]), Sum: math.Float64frombits(binary.LittleEndian.Uint64(v[24:]))}
+}

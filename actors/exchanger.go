@@ -1,0 +1,250 @@
+package actors
+
+import (
+	"fmt"
+
+	"mt/host/optim"
+	"mt/plan"
+)
+
+// The Exchanger exists where several ranks train together. It sends every rank its share of the
+// gradients that have landed here, and receives this rank's of all others, layer by layer, into
+// exchange buffers, whose credits it owns. The order of the layers is that of the backward,
+// the same on all ranks whatever their timing, as operations of all ranks have to be; a table
+// that two layers share comes last, when both gradients are in one slab.
+
+// exchangerCore is the pure part of the Exchanger.
+type exchangerCore struct {
+	into   []int         // by layer: into whose gradient its own is added; itself, unless both share a table
+	order  []int         // the layers, as their gradients are exchanged in a step
+	landed []*GradLanded // by layer: its gradient, which is in a slab; nil: it is not there, or has been exchanged
+	merged []bool        // by layer: its gradient has been added to that which it shares
+	begun  int           // how many layers of the order have begun
+	buffer []int         // by layer: the exchange buffer
+	done   []bool        // by layer: its exchange is done
+	told   int           // how many layers of the order have been told
+	free   []int         // exchange buffers
+}
+
+// newExchangerCore makes an Exchanger; for into see exchangerCore.
+func newExchangerCore(into []int, d plan.Depths) *exchangerCore {
+	n := len(into)
+	c := &exchangerCore{into: into, landed: make([]*GradLanded, n), merged: make([]bool, n), buffer: make([]int, n), done: make([]bool, n), free: ids(d.ExchangeBuffers)}
+	var last []int
+	for l := n - 1; l >= 0; l-- {
+		if c.shared(l) {
+			last = append(last, l)
+		} else {
+			c.order = append(c.order, l)
+		}
+	}
+	c.order = append(c.order, last...)
+	return c
+}
+
+// shared says whether a layer shares its table with another one.
+func (c *exchangerCore) shared(l int) bool {
+	for k, into := range c.into {
+		if k != l && into == c.into[l] {
+			return true
+		}
+	}
+	return false
+}
+
+// exchange sends the gradient of a layer, which is in a slab, to the ranks whose shares it is
+// of, and receives this rank's share of it from all.
+type exchange struct {
+	Step, Layer, Slab, Buffer int
+	AllIDs                    [][]int32
+}
+
+// exchanged tells that exchange is done.
+type exchanged struct{ Layer int }
+
+func (c *exchangerCore) step(msg any) []effect {
+	var out []effect
+	switch m := msg.(type) {
+	case GradLanded:
+		c.landed[m.Layer] = &m
+		out = c.merge(m.Layer)
+	case merged:
+		c.merged[m.Layer] = true
+		rows := c.landed[m.Layer]
+		out = append(out, send{rows.Lane.offloader(), SlabFreed{rows.Slab}})
+	case exchanged:
+		c.done[m.Layer] = true
+		out = append(c.freed(m.Layer), c.tell()...)
+	case ExchangeBufferFreed:
+		c.free = append(c.free, m.Buffer)
+	default:
+		panic(unexpected(exchangerID, msg))
+	}
+	return append(out, c.advance()...)
+}
+
+// merge has a layer's gradient added to that of the table that it shares, when both have
+// landed.
+func (c *exchangerCore) merge(landed int) []effect {
+	for l, into := range c.into {
+		if l != into && (landed == l || landed == into) && c.landed[l] != nil && c.landed[into] != nil {
+			rows := c.landed[l]
+			return []effect{work{do: merge{Layer: l, Rows: rows.Slab, Into: c.landed[into].Slab, IDs: rows.IDs}, done: []send{{exchangerID, merged{l}}}}}
+		}
+	}
+	return nil
+}
+
+// ready says whether the gradient of a layer can be exchanged: it is in a slab with all that is
+// added to it.
+func (c *exchangerCore) ready(l int) bool {
+	for k, into := range c.into {
+		if into == c.into[l] && (c.landed[k] == nil || k != into && !c.merged[k]) {
+			return false
+		}
+	}
+	return true
+}
+
+// advance begins what can be exchanged.
+func (c *exchangerCore) advance() (out []effect) {
+	for c.begun < len(c.order) && len(c.free) > 0 {
+		l := c.order[c.begun]
+		if !c.ready(l) {
+			break
+		}
+		m := c.landed[l]
+		c.begun++
+		c.buffer[l], c.free = c.free[0], c.free[1:]
+		out = append(out, work{do: exchange{Step: m.Step, Layer: l, Slab: c.landed[c.into[l]].Slab, Buffer: c.buffer[l], AllIDs: m.AllIDs},
+			done: []send{{exchangerID, exchanged{l}}}})
+	}
+	return out
+}
+
+// freed gives back the slab out of which a layer's gradient was sent, unless another's still is.
+func (c *exchangerCore) freed(l int) []effect {
+	for k, into := range c.into {
+		if into == c.into[l] && !c.done[k] {
+			return nil
+		}
+	}
+	slab := c.landed[c.into[l]]
+	return []effect{send{slab.Lane.offloader(), SlabFreed{slab.Slab}}}
+}
+
+// tell tells the Optimizer of exchanges that are done, in their order, in which it adds up,
+// updates, and agrees with others: all ranks do so in the same order.
+func (c *exchangerCore) tell() (out []effect) {
+	for c.told < len(c.order) && c.done[c.order[c.told]] {
+		l := c.order[c.told]
+		m := c.landed[l]
+		out = append(out, send{optimizerID, GradExchanged{Step: m.Step, Layer: l, Buffer: c.buffer[l], AllIDs: m.AllIDs}})
+		c.told++
+	}
+	if c.told == len(c.order) { // gradients of the next step come when this one's are added up
+		c.begun, c.told = 0, 0
+		clear(c.landed)
+		clear(c.merged)
+		clear(c.done)
+	}
+	return out
+}
+
+func (r *run) execExchanger(w work) error {
+	switch e := w.do.(type) {
+	case merge:
+		r.hub.async(exchangerID, w, func() (any, error) {
+			r.merge(e)
+			return nil, nil
+		})
+	case exchange:
+		r.exchange(w, e)
+	default:
+		panic(fmt.Sprintf("exchanger: work %T", w.do))
+	}
+	return nil
+}
+
+// exchange begins the exchange of a layer's gradient. What is sent lies in the slab in rank
+// order.
+func (r *shared) exchange(w work, e exchange) {
+	t, shares := r.team, r.plan.Shares[e.Layer]
+	sent, received := make([]int, t.size), make([]int, t.size)
+	var first, all, own int64 // in elements
+	if g := r.gradients[e.Layer]; !g.OfRows(e.Layer) {
+		first = g.From
+	}
+	for k := range t.size {
+		to, of := r.sharePart(e.Layer, shares[k], e.AllIDs, t.rank), r.sharePart(e.Layer, shares[t.rank], e.AllIDs, k)
+		sent[k], received[k] = int(to*r.plan.GradBytes()), int(of*r.plan.GradBytes())
+		all, own = all+to, own+of
+	}
+	from, to := r.slab(e.Slab, first, all).Data, t.received[e.Buffer][:own*r.plan.GradBytes()]
+	r.collective(exchangerID, w, "exchange the gradient of "+r.names[e.Layer], func(done func(error)) {
+		t.gradients.AllToAllV(from, sent, to, received, done)
+	}, nil)
+}
+
+// sharePart is how many elements of the gradient that rank has of a layer are of a share.
+func (r *shared) sharePart(layer int, s optim.Share, allIDs [][]int32, rank int) int64 {
+	if g := r.gradients[layer]; g.OfRows(layer) {
+		from, to := s.Rows(allIDs[rank], g.Row)
+		return to - from
+	}
+	return s.Elems()
+}
+
+// sumShare adds up what all ranks have sent of a layer's gradient into share slab Into, in rank
+// order, and measures it.
+type sumShare struct {
+	Layer, Buffer, Into int
+	AllIDs              [][]int32
+}
+
+// shareSum is the result of sumShare: Squares and IDs of summed.
+type shareSum struct {
+	squares float64
+	ids     []int32
+}
+
+// summed tells of this rank's share of a layer's gradient that it is added up.
+type summed struct {
+	Layer   int
+	Squares float64
+	IDs     []int32 // where the gradient is of rows: those that the share has anything of
+}
+
+func (m summed) with(result any) any {
+	found := result.(shareSum)
+	m.Squares, m.IDs = found.squares, found.ids
+	return m
+}
+
+// sumShare does that work.
+func (r *shared) sumShare(e sumShare) (out shareSum) {
+	g, own, pool := r.gradients[e.Layer], r.plan.Share(e.Layer), r.o.Pool
+	var parts []optim.Grad
+	var at int64
+	for k := range r.team.size {
+		n := r.sharePart(e.Layer, own, e.AllIDs, k)
+		size := r.plan.GradBytes()
+		parts = append(parts, optim.Grad{Data: r.team.received[e.Buffer][at*size : (at+n)*size], BF16: r.plan.GradBF16, Elems: n})
+		at += n
+	}
+	if g.OfRows(e.Layer) {
+		out.ids = own.Touched(e.AllIDs, g.Row)
+		sum := r.sum(e.Into, int64(len(out.ids))*g.Row)
+		own.SumRows(pool, sum, out.ids, e.AllIDs, parts, g.Row)
+		out.squares = optim.SumSquares(pool, sum)
+		return out
+	}
+	sum := r.sum(e.Into, own.Elems())
+	optim.SumParts(pool, sum, parts)
+	for _, t := range r.plan.Layouts[e.Layer].Tensors {
+		if from, to := max(t.Elem, own.From), min(t.Elem+t.Elems(), own.To); from < to && !t.Ref {
+			out.squares += optim.SumSquares(pool, sum.Part(from-own.From, to-from))
+		}
+	}
+	return out
+}

@@ -1,0 +1,114 @@
+package actors
+
+import (
+	"fmt"
+
+	"mt/plan"
+)
+
+// The Gatherer exists where several ranks train together. When this rank's share of a layer is
+// updated, it has the others' parts of the tile brought in, and tells that the layer is updated
+// when the tile is complete. Layers are gathered in the order in which shares are updated, which
+// is the same on all ranks, and told in that order, whatever order they are complete in.
+
+// gathererCore is the pure part of the Gatherer.
+type gathererCore struct {
+	lanes    int
+	ahead    int         // how many layers are gathered at once, at most
+	queue    []gathering // what is to be told, in order
+	underWay int
+}
+
+// gathering is something that the Gatherer tells when all before it is told.
+type gathering struct {
+	layer       int // that is gathered
+	version     int // that it then is at
+	begun, done bool
+	then        []effect
+}
+
+func newGathererCore(lanes int, d plan.Depths) *gathererCore {
+	return &gathererCore{lanes: lanes, ahead: d.GathersAhead}
+}
+
+// gather completes the tile of a layer: every rank gives its share.
+type gather struct{ Layer, Version int }
+
+// gathered tells that gather is done.
+type gathered struct{ Layer int }
+
+func (c *gathererCore) step(msg any) []effect {
+	switch m := msg.(type) {
+	case ShareUpdated:
+		u := m.Updated
+		var told []effect
+		for lane := range laneID(c.lanes) {
+			told = append(told, send{lane.prefetcher(), u})
+		}
+		if u.Save {
+			told = append(told, send{checkpointerID, u})
+		}
+		c.queue = append(c.queue, gathering{layer: u.Layer, version: u.Version, begun: m.Unchanged, done: m.Unchanged, then: told})
+	case gathered:
+		c.underWay--
+		for i := range c.queue {
+			if g := &c.queue[i]; g.begun && !g.done && g.layer == m.Layer {
+				g.done = true
+				break
+			}
+		}
+	case StepUpdated:
+		c.queue = append(c.queue, gathering{begun: true, done: true, then: []effect{send{conductorID, m}}})
+	case GradSpoilt:
+		c.queue = append(c.queue, gathering{begun: true, done: true, then: []effect{work{do: nonFiniteGradient(m)}}})
+	default:
+		panic(unexpected(gathererID, msg))
+	}
+	return append(c.begin(), c.tell()...)
+}
+
+// begin begins to gather the next layers.
+func (c *gathererCore) begin() (out []effect) {
+	for i := range c.queue {
+		g := &c.queue[i]
+		if g.begun {
+			continue
+		}
+		if c.underWay == c.ahead {
+			break
+		}
+		g.begun = true
+		c.underWay++
+		out = append(out, work{do: gather{Layer: g.layer, Version: g.version}, done: []send{{gathererID, gathered{g.layer}}}})
+	}
+	return out
+}
+
+// tell tells what is done and has nothing before it.
+func (c *gathererCore) tell() (out []effect) {
+	for len(c.queue) > 0 && c.queue[0].done {
+		out = append(out, c.queue[0].then...)
+		c.queue = c.queue[1:]
+	}
+	return out
+}
+
+func (r *run) execGatherer(w work) error {
+	switch e := w.do.(type) {
+	case gather:
+		layout := r.plan.Layouts[e.Layer]
+		var counts []int
+		for _, s := range r.plan.Shares[e.Layer] {
+			from, to := s.Tile(layout)
+			counts = append(counts, int(to-from))
+		}
+		r.collective(gathererID, w, "gather the weights of "+r.names[e.Layer], func(done func(error)) {
+			r.team.weights.AllGatherV(r.o.Home.Tile(e.Layer)[:layout.TileBytes], counts, done)
+		}, nil)
+	case nonFiniteGradient:
+		return r.nonFiniteGradient(e)
+	default:
+		panic(fmt.Sprintf("gatherer: work %T", w.do))
+	}
+	return nil
+}

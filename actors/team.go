@@ -1,0 +1,135 @@
+package actors
+
+import (
+	"fmt"
+	"sync"
+
+	"mt/host/optim"
+	"mt/internal/accounts"
+	"mt/internal/ranks"
+)
+
+// team is what a run has where several ranks train together. A nil team is that of a rank
+// which is alone.
+type team struct {
+	rank, size                          int
+	gradients, weights, agreement, norm ranks.Comm
+	received                            [][]byte // exchange buffers: the parts of all ranks, in rank order
+	sums                                [][]byte // gradients of this rank's shares: by layer or, without clipping, by exchange buffer
+
+	mu       sync.Mutex
+	underWay int      // operations that have begun and are not done
+	closers  []func() // to be called when none is under way any more
+}
+
+// checkWorld refuses options of which a rank of several cannot make a run.
+func (o *Options) checkWorld() error {
+	size, rank := 1, 0
+	if o.World != nil {
+		size, rank = o.World.Size(), o.World.Rank()
+	}
+	switch {
+	case size != max(1, o.Plan.Ranks) || rank != o.Plan.Rank:
+		return fmt.Errorf("rank %d of %d has the plan of rank %d of %d", rank, size, o.Plan.Rank, max(1, o.Plan.Ranks))
+	case size > 1 && o.Plan.Balances():
+		return fmt.Errorf("the loss balances the experts' load (output_router_logits), which %d ranks cannot do together: set it to false, or train on one", size)
+	}
+	return nil
+}
+
+// joinTeam makes the communicators and memory of a run of several ranks. It waits for the
+// others.
+func (r *shared) joinTeam() error {
+	w := r.o.World
+	if w == nil || w.Size() == 1 {
+		return nil
+	}
+	t := &team{rank: w.Rank(), size: w.Size()}
+	r.team = t
+	for range r.plan.Depths.ExchangeBuffers {
+		b, err := r.newArena(accounts.Exchange, r.plan.ExchangeBytes())
+		if err != nil {
+			return err
+		}
+		t.received = append(t.received, b)
+	}
+	for _, bytes := range r.plan.ShareSlabBytes() {
+		b, err := r.newArena(accounts.GradientSlabs, bytes)
+		if err != nil {
+			return err
+		}
+		t.sums = append(t.sums, b)
+	}
+	for _, c := range []struct {
+		name string
+		to   *ranks.Comm
+	}{{"gradients", &t.gradients}, {"weights", &t.weights}, {"agreement", &t.agreement}, {"norm", &t.norm}} {
+		made, err := w.NewComm(c.name)
+		if err != nil {
+			return err
+		}
+		*c.to = made
+	}
+	return nil
+}
+
+// begin notes that an operation begins.
+func (t *team) begin() {
+	t.mu.Lock()
+	t.underWay++
+	t.mu.Unlock()
+}
+
+// end notes that one is done, and gives back what waited for the last one.
+func (t *team) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.underWay--; t.underWay > 0 {
+		return
+	}
+	for _, f := range t.closers {
+		f()
+	}
+	t.closers = nil
+}
+
+// atRest calls f when no operation is under way: at once, unless the run has failed.
+func (t *team) atRest(f func()) {
+	if t != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.underWay > 0 {
+			t.closers = append(t.closers, f)
+			return
+		}
+	}
+	f()
+}
+
+// collective begins an operation of all ranks, which is work w of actor id. What is said when it
+// is done has the result of found.
+func (r *shared) collective(id address, w work, what string, begin func(done func(error)), found func() (any, error)) {
+	span := r.hub.trace.begin(id, w.do)
+	r.team.begin()
+	begin(func(err error) {
+		defer r.team.end()
+		if r.hub.stopped.Load() {
+			return
+		}
+		r.hub.trace.done(span)
+		var result any
+		if err == nil && found != nil {
+			result, err = found()
+		}
+		if err != nil {
+			r.hub.fail(id, fmt.Errorf("%s: %w", what, err))
+			return
+		}
+		r.hub.done(w, result)
+	})
+}
+
+// sum views n elements of the gradient in share slab i, from the first on.
+func (r *shared) sum(i int, n int64) optim.Grad {
+	return optim.Grad{Data: r.team.sums[i][:n*r.plan.GradBytes()], BF16: r.plan.GradBF16, Elems: n}
+}
