@@ -150,6 +150,8 @@ func (p *prediction) result(w work, f func() (any, error)) (any, error) {
 		return f()
 	case measure:
 		return 0.0, nil
+	case sumShare:
+		return shareSum{}, nil
 	}
 	return nil, nil
 }
@@ -177,6 +179,9 @@ func (p *prediction) cost(do any) virtual.Work {
 			bytes += x.Elems * r.GradBytes()
 		}
 		return p.moved(h.Norm, float64(bytes))
+	case sumShare: // the parts of all ranks are read, and their sum is written and read
+		bytes := float64(p.plan.ShareSumBytes(e.Layer))
+		return p.moved(h.Gather, float64(r.Ranks+1)*bytes).Then(p.moved(h.Norm, bytes))
 	case update:
 		return p.moved(h.Update, r.UpdateBytes(e.Layer, p.grads[e.Layer]))
 	case saveLayer:

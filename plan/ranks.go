@@ -57,6 +57,10 @@ func (r *Run) shareElems(l int) int64 {
 	return r.Share(l).Elems()
 }
 
+// ShareSumBytes is the size of the gradient of this rank's share of layer l, summed over all ranks, at
+// most.
+func (r *Run) ShareSumBytes(l int) int64 { return r.shareElems(l) * r.GradBytes() }
+
 // ExchangeBytes is the size of an exchange buffer, for what this rank receives from all ranks of the
 // gradient of its share of a layer, the largest. Alone it is 0.
 func (r *Run) ExchangeBytes() (most int64) {
@@ -82,7 +86,7 @@ func (r *Run) ShareSlabBytes() (out []int64) {
 	}
 	most := int64(0)
 	for l := range r.Layouts {
-		out = append(out, r.shareElems(l)*r.GradBytes())
+		out = append(out, r.ShareSumBytes(l))
 		most = max(most, out[l])
 	}
 	if r.Clip {

@@ -134,9 +134,10 @@ func binds(r actors.StepReport, p *Predicted) string {
 	busiest, advice := "", map[virtual.Resource]string{virtual.HostMemory: "updates end late; larger steps hide them", virtual.Cores: "updates end late; larger steps hide them",
 		virtual.LinkUp: "weights or activations arrive late; larger steps hide weights", virtual.LinkDown: "gradients leave late; larger steps hide them, grad_dtype: bf16 halves them",
 		virtual.LinkBoth: "weights, activations and gradients are late; larger steps hide all but activations", virtual.Disk: "checkpoints are written late",
-		virtual.SwitchUp: shared, virtual.SwitchDown: shared, virtual.SwitchBoth: shared}
+		virtual.SwitchUp: shared, virtual.SwitchDown: shared, virtual.SwitchBoth: shared,
+		virtual.Network: "gradients and weights of other hosts are late; larger steps hide them, grad_dtype: bf16 sends half as much of gradients"}
 	for _, u := range []virtual.Resource{virtual.HostMemory, virtual.Cores, virtual.LinkUp, virtual.LinkDown, virtual.LinkBoth,
-		virtual.SwitchUp, virtual.SwitchDown, virtual.SwitchBoth, virtual.Disk} {
+		virtual.SwitchUp, virtual.SwitchDown, virtual.SwitchBoth, virtual.Disk, virtual.Network} {
 		if share := p.Busy[u.String()]; share > max(0.5, p.Busy[busiest]) {
 			busiest = u.String()
 			waits = fmt.Sprintf("%s, busy for %.0f %% of the step: %s (%s)", u, 100*share, advice[u], waits)
