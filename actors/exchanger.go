@@ -180,6 +180,7 @@ func (r *shared) exchange(w work, e exchange) {
 		sent[k], received[k] = int(to*r.plan.GradBytes()), int(of*r.plan.GradBytes())
 		all, own = all+to, own+of
 	}
+	t.sent.Add(all*r.plan.GradBytes() - int64(sent[t.rank]))
 	from, to := r.slab(e.Slab, first, all).Data, t.received[e.Buffer][:own*r.plan.GradBytes()]
 	r.collective(exchangerID, w, "exchange the gradient of "+r.names[e.Layer], func(done func(error)) {
 		t.gradients.AllToAllV(from, sent, to, received, done)

@@ -102,6 +102,7 @@ func (r *run) execGatherer(w work) error {
 			from, to := s.Tile(layout)
 			counts = append(counts, int(to-from))
 		}
+		r.team.sent.Add(int64((r.team.size - 1) * counts[r.team.rank]))
 		r.collective(gathererID, w, "gather the weights of "+r.names[e.Layer], func(done func(error)) {
 			r.team.weights.AllGatherV(r.o.Home.Tile(e.Layer)[:layout.TileBytes], counts, done)
 		}, nil)

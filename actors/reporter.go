@@ -30,7 +30,7 @@ func (r *run) execReporter(w work) error {
 		m.Elapsed = now - r.lastStep
 		r.lastStep = now
 		moved := r.moved()
-		m.H2D, m.D2H, m.Peer = moved.h2d-r.lastMoved.h2d, moved.d2h-r.lastMoved.d2h, moved.peer-r.lastMoved.peer
+		m.H2D, m.D2H, m.Peer, m.Sent = moved.h2d-r.lastMoved.h2d, moved.d2h-r.lastMoved.d2h, moved.peer-r.lastMoved.peer, moved.sent-r.lastMoved.sent
 		r.lastMoved = moved
 		for _, l := range r.lanes {
 			busy, stall := l.stalls.read(m.Prog)
@@ -57,8 +57,9 @@ func (r *run) execReporter(w work) error {
 	return nil
 }
 
-// linkBytes is how many bytes have been copied to the devices, back, and from one to another.
-type linkBytes struct{ h2d, d2h, peer int64 }
+// linkBytes is how many bytes have been copied to the devices, back, and from one to another, and sent
+// to other ranks.
+type linkBytes struct{ h2d, d2h, peer, sent int64 }
 
 // moved is what all lanes together have copied so far.
 func (r *run) moved() (out linkBytes) {
@@ -68,6 +69,9 @@ func (r *run) moved() (out linkBytes) {
 		if l.peer != nil {
 			out.peer += l.peer.bytes.Load()
 		}
+	}
+	if r.team != nil {
+		out.sent = r.team.sent.Load()
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"mt/host/optim"
 	"mt/internal/accounts"
@@ -17,6 +18,7 @@ type team struct {
 	received                            [][]byte // exchange buffers: the parts of all ranks, in rank order
 	sums                                [][]byte // gradients of this rank's shares: by layer or, without clipping, by exchange buffer
 
+	sent     atomic.Int64 // bytes of gradients and weights that this rank has sent to others
 	mu       sync.Mutex
 	underWay int      // operations that have begun and are not done
 	closers  []func() // to be called when none is under way any more

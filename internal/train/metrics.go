@@ -48,6 +48,7 @@ type stepMetrics struct {
 	H2DGBps       float64            `json:"h2d_gbps"`
 	D2HGBps       float64            `json:"d2h_gbps"`
 	PeerGBps      float64            `json:"peer_gbps,omitempty"`
+	NetworkGBps   float64            `json:"network_gbps,omitempty"`
 	StallS        map[string]float64 `json:"stall_s"`
 	ComputeS      float64            `json:"compute_s"`
 	SkippedUpdate bool               `json:"skipped,omitempty"`
@@ -76,11 +77,11 @@ const etaSteps = 20
 
 // timed sums up what steps took.
 type timed struct {
-	steps            int
-	elapsed, compute time.Duration
-	stall            [actors.NumCauses]time.Duration
-	tokens, pairs    int64
-	h2d, d2h, peer   int64
+	steps                int
+	elapsed, compute     time.Duration
+	stall                [actors.NumCauses]time.Duration
+	tokens, pairs        int64
+	h2d, d2h, peer, sent int64
 }
 
 func (t *timed) add(r actors.StepReport) {
@@ -95,6 +96,7 @@ func (t *timed) add(r actors.StepReport) {
 	t.h2d += r.H2D
 	t.d2h += r.D2H
 	t.peer += r.Peer
+	t.sent += r.Sent
 }
 
 // mean is d divided by the number of steps, in seconds.
@@ -134,7 +136,7 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 	out := stepMetrics{Step: r.Step, MaxSteps: m.maxSteps, Epoch: m.epoch(r.Step), Loss: number(m.window.Mean()), StepLoss: number(r.Loss),
 		WindowSteps: m.window.Steps, GradNorm: number(r.GradNorm), LR: r.LR, Tokens: r.Tokens, TokensTotal: r.TotalTokens, TimedSteps: t.steps,
 		TokPerS: float64(t.tokens) / sec, TFLOPS: flops / sec / 1e12, TFLOPSExec: executed / sec / 1e12, StepS: sec / float64(t.steps),
-		EtaS: m.eta(r.Step), H2DGBps: float64(t.h2d) / sec / 1e9, D2HGBps: float64(t.d2h) / sec / 1e9, PeerGBps: float64(t.peer) / sec / 1e9, StallS: map[string]float64{},
+		EtaS: m.eta(r.Step), H2DGBps: float64(t.h2d) / sec / 1e9, D2HGBps: float64(t.d2h) / sec / 1e9, PeerGBps: float64(t.peer) / sec / 1e9, NetworkGBps: float64(t.sent) / sec / 1e9, StallS: map[string]float64{},
 		ComputeS: t.mean(t.compute), SkippedUpdate: r.Skipped, ExpertsFetched: r.Experts, ExpertBytes: r.ExpertBytes}
 	out.Memory = m.memory()
 	out.HostBytes, out.DeviceBytes = out.Memory.hostTotal, out.Memory.deviceTotal

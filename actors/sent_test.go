@@ -1,0 +1,35 @@
+package actors
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+)
+
+// TestBytesSent: every rank sends what the plan says of its layers, step by step: the gradients of the
+// others' shares, and its part of every tile to each of them. Tied tables have no gradients of rows,
+// of which there may be fewer.
+func TestBytesSent(t *testing.T) {
+	for _, bf16 := range []bool{false, true} {
+		for n := 2; n <= 3; n++ {
+			t.Run(fmt.Sprintf("bf16 %t ranks %d", bf16, n), func(t *testing.T) {
+				tr := together(n)
+				tr.tied, tr.bf16, tr.gradBF16, tr.copyTiles, tr.sync = true, bf16, bf16, true, true
+				var sent [3]atomic.Int64
+				tr.change = func(rank int, o *Options) {
+					report := o.OnStep
+					o.OnStep = func(r StepReport) {
+						sent[rank].Add(r.Sent)
+						report(r)
+					}
+				}
+				tr.mustTrain(t)
+				for rank := range n {
+					if got, want := sent[rank].Load(), int64(tr.steps)*tr.rankPlan(rank).WireBytes(); got != want || got == 0 {
+						t.Errorf("rank %d sent %d bytes in %d steps, and the plan says %d", rank, got, tr.steps, want)
+					}
+				}
+			})
+		}
+	}
+}
