@@ -73,7 +73,15 @@ var ofModel = []broken{
 		{from: "c.NumExpertsPerTok > c.NumExperts {", to: "c.NumExpertsPerTok > c.NumExperts+1 {", test: "TestParseRefuses"},
 		{from: `f.float("router_aux_loss_coef", 0.001, 0, 1e6)`, to: `f.float("router_aux_loss_coef", 0.01, 0, 1e6)`, test: "TestExpertDefaults"},
 	}},
+	{"internal/train/hosts.go", []way{
+		{from: "v.Rows = rows * q.Ranks", to: "v.Rows = rows", test: "TestHosts"},
+		{from: "gainOf(on[1][len(counts)+i], s) >= worthIt", to: "gainOf(on[1][len(counts)+i], s) < worthIt", test: "TestHosts"},
+	}},
+	{"plan/rates/network.go", []way{
+		{from: "\"Gb/s\": 1. / 8", to: "\"Gb/s\": 1.", test: "TestParseNetwork"},
+	}},
 	{"plan/ranks.go", []way{
+		{from: "sent += int64(r.Ranks-1) * (to - from)", to: "sent += to - from", test: "TestBytesSent", in: "actors"},
 		{from: "q.Rows = (q.Rows + q.Ranks - 1) / q.Ranks", to: "q.Rows = q.Rows / q.Ranks", test: "TestBytesOfARank"},
 		{from: "most = max(most, int64(r.Ranks)*each*r.GradBytes())", to: "most = max(most, each*r.GradBytes())", test: "TestExchangeBuffers"},
 		{from: "if r.Ranks <= 1 || r.Rank > 0 || r.EvalOnly {", to: "if r.Ranks <= 1 || r.EvalOnly {", test: "TestBytesOfARank"},

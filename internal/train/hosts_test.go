@@ -60,6 +60,9 @@ func TestHosts(t *testing.T) {
 	if fast.HidesFrom != 256 || !strings.Contains(text, "with 4 hosts, from 256 tokens a step and host on the network hides") {
 		t.Errorf("a fast network hides from %d tokens on:\n%s", fast.HidesFrom, text)
 	}
+	if want := int64(mostSweptTokens / 4); fast.TriedTo != want {
+		t.Errorf("tried up to %d tokens a host, wanted %d", fast.TriedTo, want)
+	}
 	if slow.HidesFrom != 0 && slow.HidesFrom <= fast.HidesFrom {
 		t.Errorf("a slow network hides from %d tokens on:\n%s", slow.HidesFrom, slowText)
 	}
