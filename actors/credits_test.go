@@ -19,5 +19,6 @@ var Credits = []Credit{
 	{"activation slot", "activation_slots", 3, "prefetcher", "ActivationFetched", "ActivationSlotFreed"},
 	{"gradient buffer", "grad_buffers", 1, "compute", "GradComputed", "GradBufferFreed"},
 	{"slab", "grad_slabs", 1, "offloader", "GradLanded", "SlabFreed"},
+	{"exchange buffer", "exchange_buffers", 1, "exchanger", "GradExchanged", "ExchangeBufferFreed"},
 	{"batch", "batches_ahead", 1, "conductor", "BatchWanted", "BatchReady"},
 }

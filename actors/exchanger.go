@@ -199,8 +199,8 @@ func (r *shared) sharePart(layer int, s optim.Share, allIDs [][]int32, rank int)
 // sumShare adds up what all ranks have sent of a layer's gradient into share slab Into, in rank
 // order, and measures it.
 type sumShare struct {
-	Layer, Buffer, Into int
-	AllIDs              [][]int32
+	Step, Layer, Buffer, Into int
+	AllIDs                    [][]int32
 }
 
 // shareSum is the result of sumShare: Squares and IDs of summed.

@@ -41,9 +41,18 @@ func (w *world) do(e work, lane laneID) {
 		l.d2h = append(l.d2h, w.landing(e, l))
 	case saveLayer:
 		w.checkSave(d)
+		if w.team != nil {
+			w.team.begin(w, e)
+			return
+		}
 		w.start(e)
+	case exchange, gather, agreeNorm, agreePass:
+		w.team.begin(w, e)
+	case stopAgreed:
+		w.team.stops++
 	case runEnded:
 		w.ended = true
+		w.team.end(w)
 		if d.Err != nil {
 			w.failf("run ended: %v", d.Err)
 		}
@@ -130,7 +139,7 @@ func (w *world) landing(e work, l *laneWorld) func() {
 			l.passed = e.completed(nil)
 		}
 	case offloadGrad:
-		if w.cfg.clip == 0 && len(l.parts) == 0 && w.full[d.Slab] {
+		if w.cfg.creditSlabs() && len(l.parts) == 0 && w.full[d.Slab] {
 			w.failf("the gradient of layer %d goes into slab %d, which holds another", d.Layer, d.Slab)
 		}
 		return func() {
@@ -141,7 +150,7 @@ func (w *world) landing(e work, l *laneWorld) func() {
 		return func() { l.landed = e.completed(w.routed(d.p, d.Layer)) }
 	case offloadLoss:
 		sum := 1.0
-		if !d.p.Eval && w.cfg.skip[d.p.Step] {
+		if !d.p.Eval && w.cfg.skip[d.p.Step] && w.team.skips() {
 			sum = math.NaN()
 		}
 		if _, want := w.load(d.p); d.Load != want {

@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"mt/internal/long"
-	"mt/model"
-	"mt/plan"
 	"mt/schedule"
 )
 
@@ -52,6 +50,7 @@ type world struct {
 	ended    bool
 	trace    map[address]*strings.Builder // nil: not kept
 	err      error
+	team     *teamWorld // nil: the world is alone
 }
 
 // laneWorld is what the model knows of a lane.
@@ -88,49 +87,6 @@ type content struct {
 	written              bool
 }
 
-type worldConfig struct {
-	layers, micro, steps int
-	experts              int // 0: no layer has any
-	onDemand             bool
-	balanced             bool // the loss balances the experts' load
-	headShards           int
-	lane                 []int // by layer: its lane; nil: there is one
-	reaches              int64 // bit 4a+b: the device of lane a reaches that of lane b
-	depths               plan.Depths
-	clip                 float64
-	tied, sync           bool
-	saveSteps, evalSteps int
-	evalPasses           int
-	batches              int // slots; 0: 1
-	stopAfter            int // messages until StopRequested; −1: never
-	pauseAfter           int // the step after which the run ends unfinished; 0: none
-	enoughAt             int // the step whose evaluation ends the run; 0: none
-	skip                 map[int]bool
-	slow                 int // what is late while something else can happen: 1 + a role, 1 + numRoles: what works say; 0: nothing
-	slowLane             int // of the role that is late
-	seed                 int64
-}
-
-// kinds are the kinds of the configuration's layers: with experts as many blocks
-// with experts, two layers each, as there is room for.
-func (c worldConfig) kinds() []model.LayerKind {
-	kinds := denseKinds(c.layers)
-	for i := c.layers - 2; c.experts > 0 && i > 1; i -= 2 {
-		kinds[i-1], kinds[i] = model.Attention, model.MoE
-	}
-	return kinds
-}
-
-// balance is what lanes, so many of them, know of the load that the loss balances.
-func (c worldConfig) balance(lanes int) (b balancing) {
-	for _, k := range c.kinds() {
-		if c.balanced && k == model.MoE {
-			b.layers, b.lanes = b.layers+1, lanes
-		}
-	}
-	return b
-}
-
 func newWorld(t *testing.T, cfg worldConfig) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg, passage: map[int]content{}, full: map[int]bool{}, version: make([]int, cfg.layers),
 		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1}
@@ -153,13 +109,16 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		}
 		sit(lane.prefetcher(), prefetcher)
 		sit(lane.compute(), newComputeCore(lane, cfg.depths, cfg.balance(n)))
-		sit(lane.offloader(), newOffloaderCore(lane, cfg.clip > 0, cfg.depths, cfg.balance(n)))
+		sit(lane.offloader(), newOffloaderCore(lane, !cfg.creditSlabs(), cfg.depths, cfg.balance(n)))
 	}
 	sit(conductorID, newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec))
 	sit(feederID, &feederCore{})
 	sit(optimizerID, newOptimizerCore(summedIn(cfg.layers, cfg.tied), n, State{}, cfg.clip))
 	sit(checkpointerID, newCheckpointerCore(cfg.layers, 0))
 	sit(reporterID, reporterCore{})
+	if cfg.ranks > 1 {
+		w.join(sit)
+	}
 	return w
 }
 
@@ -167,6 +126,7 @@ func (w *world) send(to address, msg any) {
 	if m, ok := msg.(SlabFreed); ok {
 		w.full[m.Slab] = false
 	}
+	w.team.sends(w, msg)
 	w.count(reflect.TypeOf(msg).Name(), msg)
 	w.boxes[seat(to)] = append(w.boxes[seat(to)], msg)
 }
@@ -211,49 +171,10 @@ func (w *world) run() error {
 	w.send(conductorID, begin{})
 	for n := 0; w.err == nil; n++ {
 		if n == w.cfg.stopAfter && !w.ended {
-			w.send(conductorID, StopRequested{})
-			w.stopped = true
+			w.askToStop()
 		}
-		choices := w.choices[:0]
-		for id := range w.boxes {
-			if len(w.boxes[id]) > 0 || len(w.todo[id]) > 0 {
-				choices = append(choices, id)
-			}
-		}
-		for i := range len(w.async) + len(w.saying) {
-			choices = append(choices, w.works()+i)
-		}
-		for i, l := range w.lanes {
-			if len(l.d2h)+len(l.landed) > 0 {
-				choices = append(choices, len(w.cores)+i)
-			}
-			if len(l.across)+len(l.passed) > 0 {
-				choices = append(choices, len(w.cores)+len(w.lanes)+i)
-			}
-		}
-		w.choices = choices
-		if len(choices) == 0 {
+		if !w.move() {
 			break
-		}
-		c := choices[w.rnd.Intn(len(choices))]
-		for tries := 0; tries < 20 && w.slow(c); tries++ {
-			c = choices[w.rnd.Intn(len(choices))]
-		}
-		switch lane := c - len(w.cores); {
-		case lane < 0:
-			w.turn(c)
-		case lane < len(w.lanes):
-			w.stream(&w.lanes[lane].d2h, &w.lanes[lane].landed)
-		case lane < 2*len(w.lanes):
-			l := w.lanes[lane-len(w.lanes)]
-			w.stream(&l.across, &l.passed)
-		case c < w.works()+len(w.async):
-			w.complete(c - w.works())
-		default:
-			i := c - w.works() - len(w.async)
-			if w.say(&w.saying[i]); len(w.saying[i]) == 0 {
-				w.saying = slices.Delete(w.saying, i, i+1)
-			}
 		}
 		if n > 1_000_000 {
 			return fmt.Errorf("no end after %d deliveries", n)
@@ -263,6 +184,59 @@ func (w *world) run() error {
 		return fmt.Errorf("deadlock: nothing is under way and the run has not ended (steps done: %v)", w.steps)
 	}
 	return w.err
+}
+
+func (w *world) askToStop() {
+	w.send(conductorID, StopRequested{})
+	w.stopped = true
+}
+
+// move has one thing happen, if anything can.
+func (w *world) move() bool {
+	choices := w.choices[:0]
+	for id := range w.boxes {
+		if len(w.boxes[id]) > 0 || len(w.todo[id]) > 0 {
+			choices = append(choices, id)
+		}
+	}
+	for i := range len(w.async) + len(w.saying) + w.team.arrived() {
+		choices = append(choices, w.works()+i)
+	}
+	for i, l := range w.lanes {
+		if len(l.d2h)+len(l.landed) > 0 {
+			choices = append(choices, len(w.cores)+i)
+		}
+		if len(l.across)+len(l.passed) > 0 {
+			choices = append(choices, len(w.cores)+len(w.lanes)+i)
+		}
+	}
+	w.choices = choices
+	if len(choices) == 0 {
+		return false
+	}
+	c := choices[w.rnd.Intn(len(choices))]
+	for tries := 0; tries < 20 && w.slow(c); tries++ {
+		c = choices[w.rnd.Intn(len(choices))]
+	}
+	switch lane := c - len(w.cores); {
+	case lane < 0:
+		w.turn(c)
+	case lane < len(w.lanes):
+		w.stream(&w.lanes[lane].d2h, &w.lanes[lane].landed)
+	case lane < 2*len(w.lanes):
+		l := w.lanes[lane-len(w.lanes)]
+		w.stream(&l.across, &l.passed)
+	case c < w.works()+len(w.async):
+		w.complete(c - w.works())
+	case c >= w.works()+len(w.async)+len(w.saying):
+		w.team.arrive(c - w.works() - len(w.async) - len(w.saying))
+	default:
+		i := c - w.works() - len(w.async)
+		if w.say(&w.saying[i]); len(w.saying[i]) == 0 {
+			w.saying = slices.Delete(w.saying, i, i+1)
+		}
+	}
+	return true
 }
 
 // works is the first choice that is a running work. Behind those come works that have ended and
@@ -341,8 +315,12 @@ func (w *world) complete(i int) {
 		}
 	case measure:
 		result = 1.0
+	case sumShare:
+		result = w.team.sum(w, d)
 	case update:
-		w.version[d.Layer]++
+		if w.team == nil {
+			w.version[d.Layer]++
+		}
 	case commitSave:
 		if n := len(w.steps); n == 0 || w.steps[n-1] < d.Save.Step {
 			w.failf("the checkpoint of step %d stands before the step is reported: %v", d.Save.Step, w.steps)
@@ -375,10 +353,7 @@ func TestRandomInterleavings(t *testing.T) {
 			for seed := k; seed < total && !t.Failed(); seed += workers {
 				cfg := randomConfig(int64(seed))
 				w := newWorld(t, cfg)
-				err := w.run()
-				if err == nil {
-					err = w.verify()
-				}
+				err := w.play()
 				across.Add(int64(w.across))
 				on.Add(int64(w.on))
 				if err != nil {
@@ -391,58 +366,6 @@ func TestRandomInterleavings(t *testing.T) {
 	if a, b := across.Load(), on.Load(); a < b/20 || b < a/20 {
 		t.Errorf("%d activations went from device to device and %d through the host", a, b)
 	}
-}
-
-func randomConfig(seed int64) worldConfig {
-	r := rand.New(rand.NewSource(seed ^ 0x5eed))
-	c := worldConfig{layers: 2 + r.Intn(5), micro: 1 + r.Intn(4), steps: 1 + r.Intn(3), seed: seed, tied: r.Intn(2) == 0,
-		sync: r.Intn(4) == 0, saveSteps: r.Intn(3), evalSteps: r.Intn(3), evalPasses: r.Intn(3), stopAfter: -1, skip: map[int]bool{},
-		depths: plan.Depths{WeightSlots: 1 + r.Intn(4), GradBuffers: 1 + r.Intn(3), GradSlabs: 1 + r.Intn(3), ActivationSlots: 3 + r.Intn(5), BatchesAhead: 1 + r.Intn(2)}}
-	if r.Intn(2) == 0 {
-		c.clip = 1
-	} else if c.tied {
-		c.depths.GradSlabs = max(2, c.depths.GradSlabs)
-	}
-	if r.Intn(4) == 0 {
-		c.stopAfter = r.Intn(400)
-	}
-	if r.Intn(4) == 0 {
-		c.skip[1+r.Intn(3)] = true
-	}
-	c.slow = r.Intn(2 * (2 + int(numRoles)))
-	c.headShards = 1 + r.Intn(4) - r.Intn(2)
-	c.batches = 1 + r.Intn(2)
-	if r.Intn(3) == 0 {
-		c.experts, c.onDemand = 1+r.Intn(4), r.Intn(2) == 0
-		c.layers, c.balanced = max(c.layers, 4), r.Intn(2) == 0
-		if r.Intn(2) == 0 { // slots that idle experts leave free are filled for the pass back
-			c.experts, c.depths.WeightSlots = 5+r.Intn(8), 3+r.Intn(8)
-		}
-	}
-	if n := 1 + r.Intn(4); n > 1 {
-		c.lane, c.slowLane = drawLanes(r, c.layers, min(n, c.layers)), r.Intn(n)
-		c.reaches = []int64{0, 1<<16 - 1, r.Int63n(1 << 16)}[r.Intn(3)]
-	}
-	switch r.Intn(6) {
-	case 0:
-		c.pauseAfter = 1 + r.Intn(3)
-	case 1:
-		c.enoughAt = 1 + r.Intn(3)
-	}
-	return c
-}
-
-// last is the step that a run ends after which nobody asks to stop, and whether it is
-// saved whatever saveSteps is.
-func (c worldConfig) last() (step int, saved bool) {
-	evaluated := c.evalPasses > 0 && c.evalSteps > 0 && c.enoughAt > 0 && c.enoughAt%c.evalSteps == 0
-	switch {
-	case c.pauseAfter > 0 && c.pauseAfter < c.steps:
-		return c.pauseAfter, false
-	case evaluated && c.enoughAt < c.steps:
-		return c.enoughAt, true
-	}
-	return c.steps, true
 }
 
 // verify checks the world after its run.
@@ -459,14 +382,14 @@ func (w *world) verify() error {
 	if n := len(w.saves); !saved && w.cfg.stopAfter < 0 && n > 0 && (w.cfg.saveSteps == 0 || w.saves[n-1]%w.cfg.saveSteps != 0) {
 		return fmt.Errorf("a run that pauses after step %d has saved steps %v", last, w.saves)
 	}
-	if n := len(w.steps); w.atStop >= 0 && n > w.atStop {
+	if n := len(w.steps); w.atStop >= 0 && n > w.atStop+w.team.late() {
 		return fmt.Errorf("%d steps were planned when the run was asked to stop, and %d were made", w.atStop, n)
 	}
 	if n := len(w.steps); n > 0 && (saved || w.cfg.stopAfter >= 0 && n < last) && (len(w.saves) == 0 || w.saves[len(w.saves)-1] != n) {
 		return fmt.Errorf("step %d was the last and the last save is %v", n, w.saves)
 	}
 	for _, c := range Credits {
-		if w.cfg.clip > 0 && c.Name == "slab" {
+		if !w.cfg.creditSlabs() && c.Name == "slab" {
 			continue // every layer has its own slab, which is no credit
 		}
 		if c.Name == "batch" {
@@ -480,7 +403,7 @@ func (w *world) verify() error {
 			for lane := range laneID(len(w.lanes)) {
 				held += len(w.cores[seat(lane.compute())].(*computeCore).weights)
 			}
-			if held > 0 && w.atStop < 0 { // it was kept for the next pass of an evaluation, which was stopped
+			if held > 0 && w.atStop < 0 && w.team.stopped() == 0 { // it was kept for the next pass of an evaluation, which was stopped
 				return fmt.Errorf("%d weight slots are held at the end", held)
 			}
 		}

@@ -235,7 +235,7 @@ func (c *optimizerCore) startMeasure(s *stepState) []effect {
 	}
 	s.queue, c.busy = s.queue[1:], true
 	if c.several {
-		return []effect{work{do: sumShare{Layer: l, Buffer: s.buffer[l], Into: s.landed[l], AllIDs: s.allIDs}, done: []send{{optimizerID, summed{Layer: l}}}}}
+		return []effect{work{do: sumShare{Step: s.step, Layer: l, Buffer: s.buffer[l], Into: s.landed[l], AllIDs: s.allIDs}, done: []send{{optimizerID, summed{Layer: l}}}}}
 	}
 	return []effect{work{do: measure{Layer: l, Slab: s.landed[l], IDs: s.ids}, done: []send{{optimizerID, measured{Layer: l}}}}}
 }

@@ -111,14 +111,12 @@ func (t *team) atRest(f func()) {
 // collective begins an operation of all ranks, which is work w of actor id. What is said when it
 // is done has the result of found.
 func (r *shared) collective(id address, w work, what string, begin func(done func(error)), found func() (any, error)) {
-	span := r.hub.trace.begin(id, w.do)
 	r.team.begin()
 	begin(func(err error) {
 		defer r.team.end()
 		if r.hub.stopped.Load() {
 			return
 		}
-		r.hub.trace.done(span)
 		var result any
 		if err == nil && found != nil {
 			result, err = found()

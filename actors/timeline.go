@@ -25,6 +25,7 @@ type tracer struct {
 	updated map[int]*piece       // by layer: its last update
 	fetched map[int]*piece       // by layer: the last update that was fetched
 	saved   map[int]*piece       // by layer: its last save
+	summed  map[int]*piece       // by layer: the last sum over several ranks
 	saving  int                  // the step whose checkpoint is written
 	placed  map[credit]timeline.Track
 	until   map[timeline.Track]time.Duration // of credits: where the last stay ends that was told of
@@ -99,7 +100,7 @@ func newTracer(rec *timeline.Recorder, now func() time.Duration, names []string)
 		return nil
 	}
 	return &tracer{rec: rec, now: now, names: names, holds: map[credit]*hold{}, ahead: map[packBatch]credit{},
-		updated: map[int]*piece{}, fetched: map[int]*piece{}, saved: map[int]*piece{}, placed: map[credit]timeline.Track{}, until: map[timeline.Track]time.Duration{}}
+		updated: map[int]*piece{}, fetched: map[int]*piece{}, saved: map[int]*piece{}, summed: map[int]*piece{}, placed: map[credit]timeline.Track{}, until: map[timeline.Track]time.Duration{}}
 }
 
 // place is the track of a credit.
@@ -243,9 +244,16 @@ func (t *tracer) begin(id address, do any) *piece {
 	case measure:
 		p.name = "measure " + t.names[e.Layer]
 		t.follows("GradLanded", credit{kind: slabCredit, index: e.Slab}, p)
+	case sumShare:
+		p.name, p.step = "add up the gradient of "+t.names[e.Layer], e.Step
+		t.summed[e.Layer] = p
 	case update:
 		p.name = "update " + t.names[e.Layer]
-		t.follows("GradLanded", credit{kind: slabCredit, index: e.Slab}, p)
+		if sum := t.summed[e.Layer]; sum != nil {
+			p.step = sum.step
+		} else {
+			t.follows("GradLanded", credit{kind: slabCredit, index: e.Slab}, p)
+		}
 		t.link("LayerSaved", t.saved[e.Layer], p)
 		t.updated[e.Layer], t.saved[e.Layer] = p, nil
 	case openSave:

@@ -118,6 +118,38 @@ func afterTheLoss(v any) string {
 		return fmt.Sprintf("the rows of layer %d are merged", m.Layer)
 	case measure:
 		return fmt.Sprintf("measure the gradient of layer %d in slab %d, ids %v", m.Layer, m.Slab, m.IDs)
+	case GradExchanged:
+		return fmt.Sprintf("step %d: the gradients of all ranks for layer %d are in exchange buffer %d", m.Step, m.Layer, m.Buffer)
+	case ExchangeBufferFreed:
+		return fmt.Sprintf("exchange buffer %d is free", m.Buffer)
+	case exchange:
+		return fmt.Sprintf("step %d: exchange the gradient of layer %d out of slab %d, into exchange buffer %d", m.Step, m.Layer, m.Slab, m.Buffer)
+	case exchanged:
+		return fmt.Sprintf("the gradient of layer %d is exchanged", m.Layer)
+	case sumShare:
+		return fmt.Sprintf("step %d: add up the gradient of layer %d from exchange buffer %d into share slab %d", m.Step, m.Layer, m.Buffer, m.Into)
+	case summed:
+		return fmt.Sprintf("the gradient of layer %d is added up, squares %v, ids %v", m.Layer, m.Squares, m.IDs)
+	case agreeNorm:
+		return fmt.Sprintf("step %d: agree on squares of %v of layer %d", m.Step, m.Squares, m.Layer)
+	case normAgreed:
+		return fmt.Sprintf("all ranks have squares of %v of layer %d", m.Squares, m.Layer)
+	case ShareUpdated:
+		return fmt.Sprintf("the share of %s%s", words(m.Updated), also(m.Unchanged, "which changes nothing"))
+	case gather:
+		return fmt.Sprintf("gather layer %d at version %d", m.Layer, m.Version)
+	case gathered:
+		return fmt.Sprintf("layer %d is gathered", m.Layer)
+	case agreePass:
+		return fmt.Sprintf("agree on %v: %s", m.p, endInWords(m.Own))
+	case passAgreed:
+		s := "the ranks have agreed on a pass"
+		for rank, end := range m.All {
+			s += fmt.Sprintf("; rank %d: %s", rank, endInWords(end))
+		}
+		return s
+	case stopAgreed:
+		return "the ranks stop"
 	case measured:
 		return fmt.Sprintf("the gradient of layer %d has squares of %v", m.Layer, m.Squares)
 	case update:
@@ -182,6 +214,10 @@ func launchInWords(m enqueue) string {
 		s += fmt.Sprintf(", pairs %d from %d", m.Pairs, m.From)
 	}
 	return s + fmt.Sprintf("; blocked by %s, fetched after %s", m.Blocked, m.Fetched)
+}
+
+func endInWords(e passEnd) string {
+	return fmt.Sprintf("losses of %v%s", e.Sum, also(e.Stop, "asked to stop"))
 }
 
 func saveInWords(m SaveRequested) string {

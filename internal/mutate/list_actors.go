@@ -58,7 +58,7 @@ var ofActors = []broken{
 	{"actors/offloader.go", []way{
 		{from: "if lane != c.lane && !p.Eval {", to: "if lane != c.lane {", same: "in an evaluation nobody looks at the routing of other lanes"},
 		{from: "if m.Complete {\n\t\t\tw.done", to: "if true {\n\t\t\tw.done", test: "TestTranscripts"},
-		{from: "ids := c.programs[m.Prog].Batch.UniqueIDs", to: "ids := c.programs[m.Prog].Batch.UniqueIDs[:0]", test: "TestTranscripts"},
+		{from: "ids := batch.UniqueIDs", to: "ids := batch.UniqueIDs[:0]", test: "TestTranscripts"},
 		{from: "pool: !clip", to: "pool: clip", test: "TestTranscripts"},
 		{from: "case r.compute.Err() == nil:", to: "default:", test: "TestEveryLateFault"},
 		{from: "sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))", to: "sum = float64(float32(sum) + math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))", test: "TestLossesAreSummedInFloat64"},

@@ -1,0 +1,116 @@
+package actors
+
+import (
+	"math/rand"
+
+	"mt/model"
+	"mt/plan"
+)
+
+// This file draws the configurations of the model test.
+
+type worldConfig struct {
+	layers, micro, steps int
+	experts              int // 0: no layer has any
+	onDemand             bool
+	balanced             bool // the loss balances the experts' load
+	headShards           int
+	lane                 []int // by layer: its lane; nil: there is one
+	reaches              int64 // bit 4a+b: the device of lane a reaches that of lane b
+	depths               plan.Depths
+	clip                 float64
+	tied, sync           bool
+	saveSteps, evalSteps int
+	evalPasses           int
+	batches              int // slots; 0: 1
+	stopAfter            int // messages until StopRequested; −1: never
+	pauseAfter           int // the step after which the run ends unfinished; 0: none
+	enoughAt             int // the step whose evaluation ends the run; 0: none
+	skip                 map[int]bool
+	slow                 int // what is late while something else can happen: 1 + a role, 1 + numRoles: what works say; 0: nothing
+	slowLane             int // of the role that is late
+	seed                 int64
+	ranks                int // that train together; 0: the world is alone
+}
+
+// creditSlabs says whether slabs are a credit; else every layer has its own.
+func (c worldConfig) creditSlabs() bool { return c.clip == 0 || c.ranks > 1 }
+
+// kinds are the kinds of the configuration's layers: with experts as many blocks
+// with experts, two layers each, as there is room for.
+func (c worldConfig) kinds() []model.LayerKind {
+	kinds := denseKinds(c.layers)
+	for i := c.layers - 2; c.experts > 0 && i > 1; i -= 2 {
+		kinds[i-1], kinds[i] = model.Attention, model.MoE
+	}
+	return kinds
+}
+
+// balance is what lanes, so many of them, know of the load that the loss balances.
+func (c worldConfig) balance(lanes int) (b balancing) {
+	for _, k := range c.kinds() {
+		if c.balanced && k == model.MoE {
+			b.layers, b.lanes = b.layers+1, lanes
+		}
+	}
+	return b
+}
+
+func randomConfig(seed int64) worldConfig {
+	r := rand.New(rand.NewSource(seed ^ 0x5eed))
+	c := worldConfig{layers: 2 + r.Intn(5), micro: 1 + r.Intn(4), steps: 1 + r.Intn(3), seed: seed, tied: r.Intn(2) == 0,
+		sync: r.Intn(4) == 0, saveSteps: r.Intn(3), evalSteps: r.Intn(3), evalPasses: r.Intn(3), stopAfter: -1, skip: map[int]bool{},
+		depths: plan.Depths{WeightSlots: 1 + r.Intn(4), GradBuffers: 1 + r.Intn(3), GradSlabs: 1 + r.Intn(3), ActivationSlots: 3 + r.Intn(5), BatchesAhead: 1 + r.Intn(2)}}
+	if r.Intn(2) == 0 {
+		c.clip = 1
+	} else if c.tied {
+		c.depths.GradSlabs = max(2, c.depths.GradSlabs)
+	}
+	if r.Intn(4) == 0 {
+		c.stopAfter = r.Intn(400)
+	}
+	if r.Intn(4) == 0 {
+		c.skip[1+r.Intn(3)] = true
+	}
+	c.slow = r.Intn(2 * (2 + int(numRoles)))
+	c.headShards = 1 + r.Intn(4) - r.Intn(2)
+	c.batches = 1 + r.Intn(2)
+	if r.Intn(3) == 0 {
+		c.experts, c.onDemand = 1+r.Intn(4), r.Intn(2) == 0
+		c.layers, c.balanced = max(c.layers, 4), r.Intn(2) == 0
+		if r.Intn(2) == 0 { // slots that idle experts leave free are filled for the pass back
+			c.experts, c.depths.WeightSlots = 5+r.Intn(8), 3+r.Intn(8)
+		}
+	}
+	if n := 1 + r.Intn(4); n > 1 {
+		c.lane, c.slowLane = drawLanes(r, c.layers, min(n, c.layers)), r.Intn(n)
+		c.reaches = []int64{0, 1<<16 - 1, r.Int63n(1 << 16)}[r.Intn(3)]
+	}
+	if r.Intn(5) == 0 {
+		c.ranks, c.balanced = 2+r.Intn(2), false
+		c.depths.ExchangeBuffers, c.depths.GathersAhead = 1+r.Intn(3), 1+r.Intn(3)
+		if c.tied {
+			c.depths.GradSlabs = max(2, c.depths.GradSlabs)
+		}
+	}
+	switch r.Intn(6) {
+	case 0:
+		c.pauseAfter = 1 + r.Intn(3)
+	case 1:
+		c.enoughAt = 1 + r.Intn(3)
+	}
+	return c
+}
+
+// last is the step that a run ends after which nobody asks to stop, and whether it is
+// saved whatever saveSteps is.
+func (c worldConfig) last() (step int, saved bool) {
+	evaluated := c.evalPasses > 0 && c.evalSteps > 0 && c.enoughAt > 0 && c.enoughAt%c.evalSteps == 0
+	switch {
+	case c.pauseAfter > 0 && c.pauseAfter < c.steps:
+		return c.pauseAfter, false
+	case evaluated && c.enoughAt < c.steps:
+		return c.enoughAt, true
+	}
+	return c.steps, true
+}

@@ -1,0 +1,282 @@
+package actors
+
+import (
+	"fmt"
+	"math/rand"
+	"reflect"
+	"slices"
+)
+
+// This file has the worlds of several ranks, which the model test plays at once. What the ranks do
+// together is begun in the order of each communicator and must be the same on all; it is complete
+// when all have begun it, and each is told when chance wants.
+
+// fabric is what connects the ranks.
+type fabric struct {
+	worlds []*world
+	rounds map[string][]*joint // by communicator
+	begun  map[string][]int    // by communicator and rank: how many operations
+}
+
+// joint is one operation of all ranks.
+type joint struct {
+	works []work // by rank
+	begun int
+}
+
+// teamWorld is what one rank's world knows of the others. A nil one is that of a world that is alone.
+type teamWorld struct {
+	*fabric
+	rank     int
+	ready    []func()    // operations that are complete and that the rank has not been told of
+	sending  map[int]int // by slab: exchanges that send out of it
+	buffers  map[int]int // by exchange buffer that is taken: the layer whose gradients it is for
+	full     map[int]bool
+	shares   []int // by layer: the version of the rank's share
+	stops    int
+	underWay int
+}
+
+// join adds the actors of several ranks.
+func (w *world) join(sit func(address, core)) {
+	w.team = &teamWorld{sending: map[int]int{}, buffers: map[int]int{}, full: map[int]bool{}, shares: make([]int, w.cfg.layers)}
+	into := summedIn(w.cfg.layers, w.cfg.tied)
+	optimizer := newOptimizerCore(ids(w.cfg.layers), len(w.lanes), State{}, w.cfg.clip)
+	optimizer.several = true
+	w.once(conductorRole).(*conductorCore).several = true
+	for lane := range laneID(len(w.lanes)) {
+		w.cores[seat(lane.offloader())].(*offloaderCore).landed = exchangerID
+	}
+	sit(optimizerID, optimizer)
+	sit(exchangerID, newExchangerCore(into, w.cfg.depths))
+	sit(gathererID, newGathererCore(len(w.lanes), w.cfg.depths))
+}
+
+// play plays the world, with as many like it as there are ranks, and checks all.
+func (w *world) play() error {
+	if w.team == nil {
+		if err := w.run(); err != nil {
+			return err
+		}
+		return w.verify()
+	}
+	f := &fabric{rounds: map[string][]*joint{}, begun: map[string][]int{}}
+	for rank := range w.cfg.ranks {
+		one := w
+		if rank > 0 {
+			one = newWorld(w.t, w.cfg)
+			one.rnd = rand.New(rand.NewSource(w.cfg.seed ^ int64(rank)<<40))
+		}
+		one.team.fabric, one.team.rank = f, rank
+		f.worlds = append(f.worlds, one)
+	}
+	if err := f.run(); err != nil {
+		return err
+	}
+	for rank, one := range f.worlds {
+		if err := one.verify(); err != nil {
+			return fmt.Errorf("rank %d: %w", rank, err)
+		}
+		if !slices.Equal(one.steps, w.steps) || !slices.Equal(one.saves, w.saves) || one.evals != w.evals || one.team.stops != w.team.stops || one.team.stops > 1 {
+			return fmt.Errorf("rank %d made steps %v, saves %v, %d evaluations and %d stops; rank 0 %v, %v, %d and %d", rank,
+				one.steps, one.saves, one.evals, one.team.stops, w.steps, w.saves, w.evals, w.team.stops)
+		}
+	}
+	return nil
+}
+
+// run plays all worlds until all have ended. One of them is asked to stop, where one is to be.
+func (f *fabric) run() error {
+	first := f.worlds[0]
+	asked := int(first.cfg.seed) % len(f.worlds)
+	for _, w := range f.worlds {
+		w.send(conductorID, begin{})
+	}
+	for n := 0; ; n++ {
+		if n == first.cfg.stopAfter*len(f.worlds) && !f.worlds[asked].ended {
+			f.worlds[asked].askToStop()
+		}
+		at, moved := first.rnd.Intn(len(f.worlds)), false
+		for i := range f.worlds {
+			w := f.worlds[(at+i)%len(f.worlds)]
+			if moved = w.move(); w.err != nil {
+				return fmt.Errorf("rank %d: %w", w.team.rank, w.err)
+			}
+			if moved {
+				break
+			}
+		}
+		if !moved {
+			break
+		}
+		if n > 3_000_000 {
+			return fmt.Errorf("no end after %d deliveries", n)
+		}
+	}
+	for rank, w := range f.worlds {
+		if !w.ended {
+			return fmt.Errorf("deadlock: nothing is under way and rank %d has not ended (steps done: %v)", rank, w.steps)
+		}
+	}
+	return nil
+}
+
+// begin begins an operation of all ranks.
+func (t *teamWorld) begin(w *world, e work) {
+	var name string
+	switch d := e.do.(type) {
+	case exchange:
+		name = "gradients"
+		if _, taken := t.buffers[d.Buffer]; taken {
+			w.failf("gradients of layer %d go into exchange buffer %d, which is taken", d.Layer, d.Buffer)
+		}
+		if !w.full[d.Slab] {
+			w.failf("the gradient of layer %d is sent from slab %d, which has none", d.Layer, d.Slab)
+		}
+		t.buffers[d.Buffer] = d.Layer
+		t.sending[d.Slab]++
+	case gather:
+		name = "weights"
+		if t.shares[d.Layer] != w.version[d.Layer]+1 {
+			w.failf("layer %d is gathered, its share is at %d and the tile at %d", d.Layer, t.shares[d.Layer], w.version[d.Layer])
+		}
+	case agreeNorm:
+		name = "norm"
+	case agreePass:
+		name = "agreement"
+	case saveLayer:
+		name = "checkpoint"
+	}
+	n := len(t.worlds)
+	if t.fabric.begun[name] == nil {
+		t.fabric.begun[name] = make([]int, n)
+	}
+	at := t.fabric.begun[name][t.rank]
+	t.fabric.begun[name][t.rank]++
+	if at == len(t.rounds[name]) {
+		t.rounds[name] = append(t.rounds[name], &joint{works: make([]work, n)})
+	}
+	o := t.rounds[name][at]
+	o.works[t.rank] = e
+	t.underWay++
+	if o.begun++; o.begun < n {
+		return
+	}
+	for rank, each := range t.worlds {
+		if a, b := sameOnAll(o.works[0].do), sameOnAll(o.works[rank].do); a != b {
+			w.failf("operation %d of %s is %s on rank 0 and %s on rank %d", at, name, a, b, rank)
+		}
+		each.team.ready = append(each.team.ready, func() { each.team.complete(each, o) })
+	}
+}
+
+// sameOnAll says of an operation what has to be the same on all ranks.
+func sameOnAll(do any) string {
+	switch d := do.(type) {
+	case exchange:
+		return fmt.Sprintf("step %d layer %d", d.Step, d.Layer)
+	case gather:
+		return fmt.Sprintf("layer %d version %d", d.Layer, d.Version)
+	case agreeNorm:
+		return fmt.Sprintf("norm of step %d layer %d", d.Step, d.Layer)
+	case agreePass:
+		return d.p.String()
+	}
+	return fmt.Sprintf("%s %+v", reflect.TypeOf(do), do)
+}
+
+// arrived is how many operations are complete that the rank has not been told of.
+func (t *teamWorld) arrived() int {
+	if t == nil {
+		return 0
+	}
+	return len(t.ready)
+}
+
+// arrive tells the rank of one of them.
+func (t *teamWorld) arrive(i int) {
+	f := t.ready[i]
+	t.ready = slices.Delete(t.ready, i, i+1)
+	f()
+}
+
+// complete is what the rank finds when it is told of an operation.
+func (t *teamWorld) complete(w *world, o *joint) {
+	t.underWay--
+	var result any
+	switch d := o.works[t.rank].do.(type) {
+	case exchange:
+		t.sending[d.Slab]--
+		t.full[d.Buffer] = true
+	case gather:
+		w.version[d.Layer]++
+	case agreeNorm:
+		var sum float64
+		for _, e := range o.works {
+			sum += e.do.(agreeNorm).Squares
+		}
+		result = sum
+	case agreePass:
+		var all []passEnd
+		for _, e := range o.works {
+			all = append(all, e.do.(agreePass).Own)
+		}
+		result = all
+	}
+	w.done(o.works[t.rank], result)
+}
+
+// sends checks what a message tells of buffers.
+func (t *teamWorld) sends(w *world, msg any) {
+	if t == nil {
+		return
+	}
+	switch m := msg.(type) {
+	case SlabFreed:
+		if t.sending[m.Slab] > 0 {
+			w.failf("slab %d is freed while it is sent from", m.Slab)
+		}
+	case ExchangeBufferFreed:
+		if !t.full[m.Buffer] {
+			w.failf("exchange buffer %d is freed while it is received into", m.Buffer)
+		}
+		delete(t.buffers, m.Buffer)
+		delete(t.full, m.Buffer)
+	case updateDone:
+		t.shares[m.Layer]++
+	}
+}
+
+// sum checks that what is added up has been received.
+func (t *teamWorld) sum(w *world, d sumShare) shareSum {
+	if layer, taken := t.buffers[d.Buffer]; !taken || layer != d.Layer || !t.full[d.Buffer] {
+		w.failf("gradients of layer %d are added up from exchange buffer %d, which is for layer %d and full %t", d.Layer, d.Buffer, layer, t.full[d.Buffer])
+	}
+	return shareSum{squares: 1}
+}
+
+// skips says whether this rank's losses are those that are not finite in a step that is skipped.
+func (t *teamWorld) skips() bool { return t == nil || t.rank == len(t.worlds)-1 }
+
+// stopped is how often the ranks have agreed to stop.
+func (t *teamWorld) stopped() int {
+	if t == nil {
+		return 0
+	}
+	return t.stops
+}
+
+// late is how many more steps than were planned when a run was asked to stop may be made.
+func (t *teamWorld) late() int {
+	if t == nil {
+		return 0
+	}
+	return 1 // the ranks may have been agreeing on a pass
+}
+
+// end checks that nothing is under way at the end of the run.
+func (t *teamWorld) end(w *world) {
+	if t != nil && t.underWay > 0 {
+		w.failf("the run ends and %d operations are under way", t.underWay)
+	}
+}
