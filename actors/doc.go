@@ -7,8 +7,11 @@
 // a message to send or a work to do; a work names the messages that are sent when it
 // is done.
 //
-// It imports data, device, device/op, host, host/optim, internal/parallel, layers,
-// plan and schedule, and is the only package that imports protoactor. Invariant:
+// Where several ranks train together, an Exchanger and a Gatherer are between the Offloader,
+// the Optimizer and the Prefetcher (ARCHITECTURE.md, Several ranks).
+//
+// It imports data, device, device/op, host, host/optim, internal/parallel, internal/ranks,
+// layers, plan and schedule, and is the only package that imports protoactor. Invariant:
 // every credit has one owner, one message that tells that it is taken and one that
 // returns it (credits_test.go).
 package actors

@@ -31,6 +31,8 @@ type worldConfig struct {
 	slowLane             int // of the role that is late
 	seed                 int64
 	ranks                int // that train together; 0: the world is alone
+	giveUp               int // after so many skipped steps in a row the run fails; 0: it does not
+	spoilt               int // the step in which the last rank has a gradient that is not finite; 0: none
 }
 
 // creditSlabs says whether slabs are a credit; else every layer has its own.

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"fmt"
 	"math"
 	"math/rand"
 	"slices"
@@ -53,7 +54,9 @@ func (w *world) do(e work, lane laneID) {
 	case runEnded:
 		w.ended = true
 		w.team.end(w)
-		if d.Err != nil {
+		if w.cfg.giveUp+w.cfg.spoilt > 0 {
+			w.team.failed = d.Err
+		} else if d.Err != nil {
 			w.failf("run ended: %v", d.Err)
 		}
 	case StepReport:
@@ -66,6 +69,10 @@ func (w *world) do(e work, lane laneID) {
 	case EvalReport:
 		w.evals++
 	case nonFiniteGradient:
+		if w.cfg.spoilt == d.Step {
+			w.send(conductorID, Failed{Err: &NonFiniteError{Step: d.Step, Finite: d.Finite, err: fmt.Errorf("layer %d", d.Layer)}})
+			return
+		}
 		w.failf("non-finite gradient in step %d", d.Step)
 	case update:
 		if w.once(optimizerRole).(*optimizerCore).saving[d.Layer] {

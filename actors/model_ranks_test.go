@@ -1,10 +1,15 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"math/rand"
 	"reflect"
 	"slices"
+	"testing"
+
+	"mt/internal/long"
 )
 
 // This file has the worlds of several ranks, which the model test plays at once. What the ranks do
@@ -34,7 +39,49 @@ type teamWorld struct {
 	full     map[int]bool
 	shares   []int // by layer: the version of the rank's share
 	stops    int
+	failed   error // how the run ended
 	underWay int
+}
+
+// TestRanksFailInAnyOrder: where steps are not finite on one rank, all end with the same error and
+// nothing that they do together is left under way, whatever the order in which things happen.
+func TestRanksFailInAnyOrder(t *testing.T) {
+	evaluated, stopped := 0, 0
+	for seed := range int64(long.Count(t, 10_000, 800)) {
+		cfg := randomConfig(seed)
+		cfg.ranks, cfg.balanced, cfg.steps, cfg.pauseAfter, cfg.enoughAt = 2+int(seed)%2, false, 6, 0, 0
+		cfg.depths.ExchangeBuffers, cfg.depths.GathersAhead, cfg.depths.GradSlabs = 1+int(seed/2)%2, 1+int(seed/4)%2, max(2, cfg.depths.GradSlabs)
+		wantStep, wantFinite := 0, 0
+		if cfg.skip = nil; cfg.clip == 0 && seed%2 == 0 {
+			cfg.spoilt, wantStep, wantFinite = 2, 2, 1
+		} else {
+			cfg.skip, cfg.giveUp = map[int]bool{}, 1+int(seed/8)%2
+			for step := 2; step <= 6; step++ {
+				cfg.skip[step] = true
+			}
+			wantStep, wantFinite = 1+cfg.giveUp, 1
+		}
+		w := newWorld(t, cfg)
+		err := w.play()
+		for rank := range w.team.worlds {
+			one := w.team.worlds[rank]
+			var at *NonFiniteError
+			switch {
+			case err != nil:
+			case one.team.failed == nil && one.team.stops > 0 && cfg.stopAfter >= 0 && w.team.failed == nil:
+				stopped++ // before it was to give up
+			case !errors.As(one.team.failed, &at) || at.Step != wantStep || at.Finite != wantFinite || at.Error() != w.team.failed.Error():
+				err = fmt.Errorf("rank %d ended with %v (%+v), rank 0 with %v", rank, one.team.failed, at, w.team.failed)
+			}
+			evaluated += one.evals
+		}
+		if err != nil {
+			t.Fatalf("seed %d: %v\nconfiguration: %+v", seed, err, cfg)
+		}
+	}
+	if evaluated == 0 || stopped == 0 {
+		t.Errorf("%d evaluations and %d stops", evaluated, stopped)
+	}
 }
 
 // join adds the actors of several ranks.
@@ -72,6 +119,9 @@ func (w *world) play() error {
 	}
 	if err := f.run(); err != nil {
 		return err
+	}
+	if w.cfg.giveUp+w.cfg.spoilt > 0 {
+		return nil
 	}
 	for rank, one := range f.worlds {
 		if err := one.verify(); err != nil {
@@ -251,6 +301,9 @@ func (t *teamWorld) sends(w *world, msg any) {
 func (t *teamWorld) sum(w *world, d sumShare) shareSum {
 	if layer, taken := t.buffers[d.Buffer]; !taken || layer != d.Layer || !t.full[d.Buffer] {
 		w.failf("gradients of layer %d are added up from exchange buffer %d, which is for layer %d and full %t", d.Layer, d.Buffer, layer, t.full[d.Buffer])
+	}
+	if w.cfg.spoilt == d.Step && t.rank == len(t.worlds)-1 && d.Layer == w.cfg.layers/2 {
+		return shareSum{squares: math.NaN()}
 	}
 	return shareSum{squares: 1}
 }

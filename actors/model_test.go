@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand"
 	"reflect"
@@ -92,7 +93,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1}
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
 		PauseAfter: cfg.pauseAfter, Enough: func(r EvalReport) bool { return r.Step == cfg.enoughAt },
-		MaxNonFinite: 100, SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
+		MaxNonFinite: cmp.Or(cfg.giveUp, 100), SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
 	spec := schedule.Spec{Layers: stages(cfg.kinds(), cfg.experts, cfg.headShards), OnDemand: cfg.onDemand, Lane: cfg.lane,
 		WeightSlots: cfg.depths.WeightSlots, ActivationSlots: cfg.depths.ActivationSlots}
 	if cfg.lane != nil {

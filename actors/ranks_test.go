@@ -232,14 +232,14 @@ func (tr rankTrial) weights(t *testing.T, o outcome) (out []float32) {
 	return out
 }
 
-// TestRanks: what several ranks train is what one host trains, up to the order of sums, the same
+// TestRanksTrainAsOneHost: what several ranks train is what one host trains, up to the order of sums, the same
 // on all ranks, and bit for bit the same from run to run. Sums over ranks are made in fp32 in
 // another order than those over rows, so gradients differ by some 1e-7 of what is summed. Adam
 // turns that into as much of the learning rate, 1e-2 here, but a gradient that all but vanishes can
 // have another sign, and move its weight by all of that: hence a bound for the mean square of what
 // all weights differ by. Gradients in bf16 are rounded once more, on each rank, to 2^-9 of their
 // size, and activations in bf16 round what differs anywhere.
-func TestRanks(t *testing.T) {
+func TestRanksTrainAsOneHost(t *testing.T) {
 	for _, v := range rankTrials {
 		for n := 2; n <= 4; n++ {
 			t.Run(fmt.Sprintf("%s on %d", v.name, n), func(t *testing.T) {
