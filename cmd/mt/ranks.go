@@ -55,7 +55,8 @@ func ofFirst(w io.Writer) io.Writer {
 	return w
 }
 
-// asRank runs a command that several ranks do together: f, with a.world set where there are several.
+// asRank runs a command that several ranks do together: f, with a.world set where there are
+// several.
 func (a *app) asRank(ctx context.Context, command string, f func() error) error {
 	l, err := launched(command)
 	if err != nil {

@@ -20,7 +20,6 @@ func TestRanksAreRefused(t *testing.T) {
 		env  map[string]string
 		says string
 	}{
-		{"train no.yaml", hydra, "train: MPICH's mpirun has started 2 ranks, and ranks cannot train together yet"},
 		{"generate --model no", hydra, "generate: MPICH's mpirun has started 2 ranks, and it is for one process: start it by itself, once"},
 		{"bench adamw", hydra, "bench adamw: MPICH's mpirun has started 2 ranks, and it is for one process"},
 		{"train no.yaml", torch, "train: torchrun, or something that sets its variables, has started 2 processes (RANK=0, WORLD_SIZE=2): mt's ranks are started by MPI: mpirun -n 2 mt"},

@@ -26,6 +26,9 @@ output_dir; with more steps or another rate it goes on so and says what that
 means. Ctrl-C finishes the step, saves a checkpoint and exits with 130; so does
 a terminal that closes, unless nohup keeps its signal away.
 
+Started as several ranks by an MPI or by srun, one process a host, they train one
+model together: mpirun -n 4 --hostfile hosts mt train run.yaml (docs/clusters.md).
+
 Presets to train from scratch (model: NAME); tiny and quickstart are made for
 a first try on a CPU:
 ` + presets() + `
@@ -40,6 +43,7 @@ Config keys, with their defaults:
   mt train run.yaml --dry-run
   mt train run.yaml --max-steps 2000
   mt train run.yaml --trace run.json.gz
+  mpirun -n 4 --hostfile hosts mt train run.yaml
   mt train --model quickstart --dataset notes.txt --max-seq-len 256 --output-dir out/notes`,
 	}, func(c *cobra.Command, cfg *config.Config) error {
 		if err := cfg.Require("model", "dataset"); err != nil {
@@ -58,9 +62,6 @@ Config keys, with their defaults:
 		a.together = true
 		return err
 	})
-	c.PreRunE = func(*cobra.Command, []string) error {
-		return alone("train", "ranks cannot train together yet: start mt train by itself, once")
-	}
 	one := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return a.asRank(c.Context(), "train", func() error { return one(c, args) })

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -32,30 +33,83 @@ func Run(t *testing.T, n int, env []string, program string, args ...string) Resu
 // RunBy is Run with a launcher of another name, such as mpirun.mpich.
 func RunBy(t *testing.T, launcher string, n int, env []string, program string, args ...string) Result {
 	t.Helper()
+	return start(t, launcher, "", n, env, program, args).Wait(t)
+}
+
+// Running is a program that runs as several ranks.
+type Running struct {
+	cmd            *exec.Cmd
+	ctx            context.Context
+	stdout, stderr saying
+}
+
+// Start is Run in a folder (empty: the current one), which does not wait for the end.
+func Start(t *testing.T, dir string, n int, env []string, program string, args ...string) *Running {
+	t.Helper()
+	return start(t, "mpirun", dir, n, env, program, args)
+}
+
+func start(t *testing.T, launcher, dir string, n int, env []string, program string, args []string) *Running {
+	t.Helper()
 	launcher, err := exec.LookPath(launcher)
 	if err != nil {
 		t.Skipf("%v: apt install mpich, or pip install mpich", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), hung)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, launcher, append([]string{"-n", fmt.Sprint(n), program}, args...)...)
-	cmd.WaitDelay = 5 * time.Second // ranks that outlive mpirun hold its output open
-	cmd.Env = append(append(os.Environ(), openMPI...), env...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err = cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		t.Fatalf("%s -n %d %s %v has hung\n%s%s", launcher, n, program, args, &stdout, &stderr)
-	case err != nil && !errors.As(err, &exit):
+	t.Cleanup(cancel)
+	r := &Running{ctx: ctx, cmd: exec.CommandContext(ctx, launcher, append([]string{"-n", fmt.Sprint(n), program}, args...)...)}
+	r.cmd.Dir = dir
+	r.cmd.WaitDelay = 5 * time.Second // ranks that outlive mpirun hold its output open
+	r.cmd.Env = append(append(os.Environ(), openMPI...), env...)
+	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
+	if err := r.cmd.Start(); err != nil {
 		t.Fatalf("%s: %v", launcher, err)
 	}
+	return r
+}
+
+// Signal sends a signal to mpirun.
+func (r *Running) Signal(s os.Signal) error { return r.cmd.Process.Signal(s) }
+
+// Said is what all ranks and mpirun have written to their standard error so far.
+func (r *Running) Said() string { return r.stderr.text() }
+
+// Wait waits until all have ended.
+func (r *Running) Wait(t *testing.T) Result {
+	t.Helper()
+	err := r.cmd.Wait()
+	stdout, stderr := r.stdout.text(), r.stderr.text()
+	var exit *exec.ExitError
+	switch {
+	case r.ctx.Err() != nil:
+		t.Fatalf("%v has hung\n%s%s", r.cmd.Args, stdout, stderr)
+	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
+		t.Fatalf("%v: %v", r.cmd.Args, err)
+	}
 	// A rank ends by C's exit, at which the race detector does not make the exit code 66.
-	if text := stdout.String() + stderr.String(); strings.Contains(text, "WARNING: DATA RACE") {
+	if text := stdout + stderr; strings.Contains(text, "WARNING: DATA RACE") {
 		t.Errorf("a rank has a data race\n%s", text)
 	}
-	return Result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	return Result{stdout, stderr, r.cmd.ProcessState.ExitCode()}
+}
+
+// saying is what is being written, which may be read meanwhile.
+type saying struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (s *saying) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *saying) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }
 
 // openMPI lets Open MPI 4 and 5 run as root, run more ranks than there are cores, and

@@ -89,7 +89,28 @@ var ofRanks = []broken{
 		{from: "\tcase w.Rank() > 0:\n\t\treturn nil // as otherRank\n", to: "\tcase w.Rank() >= 0:\n\t\treturn nil\n", test: "TestDoctorOfRanks"},
 	}},
 	{"cmd/mt/train.go", []way{
-		{from: "return alone(\"train\", \"ranks", to: "return nil; return alone(\"train\", \"ranks", test: "TestRanksAreRefused"},
+		{from: "case dry && a.world != nil:", to: "case false:", test: "TestRanksThatFail"},
+	}},
+	{"internal/train/team.go", []way{
+		{from: "stop = stop || all[r].Stop", to: "stop = stop && all[r].Stop", test: "TestTeamMeets"},
+		{from: "most = max(most, s.Kind)", to: "most = s.Kind", test: "TestTeamEnds"},
+		{from: "case s.Facts[i].Value == f.Value:", to: "case s.Facts[i].Name == f.Name:", test: "TestTeamMeets"},
+		{from: "if !slices.Contains(texts, s.Error) {", to: "{", test: "TestTeamEnds"},
+		{from: "case ends > 0 && ends < len(all):", to: "case false:", test: "TestTeamMeets"},
+	}},
+	{"internal/train/pulse.go", []way{
+		{from: "missing[h.rank] = false", to: "", test: "TestPulseNamesTheSilent"},
+		{from: "if s != going {", to: "if s == staying+2 {", test: "TestPulseStops"},
+	}},
+	{"internal/train/staging.go", []way{
+		{from: "*free = (*free)[optim.Pages(bytes):]", to: "", test: "TestTogether"},
+		{from: "if what != everything {", to: "if what == everything {", test: "TestTogether"},
+	}},
+	{"internal/train/together.go", []way{
+		{from: "if f.Tiles[i] != all[0].Tiles[i] {", to: "if false {", test: "TestModelsDiffer"},
+	}},
+	{"internal/train/alter.go", []way{
+		{from: "max(1, a.from.state.Ranks) != a.team.size()", to: "false", test: "TestOtherNumbersOfRanks"},
 	}},
 	{"cmd/mt/main.go", []way{
 		{from: "mpi.Exit(code)", to: "os.Exit(code)", same: "no rank of mt doctor leaves without MPI's knowledge unless something fails"},

@@ -116,7 +116,11 @@ func (j *job) openGPUs(g *machine.GPU) ([]device.Device, error) {
 		return nil, err
 	}
 	ordinals := list.Ordinals
-	if j.oneDevice || j.lanes == 1 && ordinals == nil {
+	if _, ranks := j.team.neighbours(); ranks > 1 && !j.c.Given("devices") {
+		if ordinals, err = j.gpuInTurn(g); err != nil {
+			return nil, err
+		}
+	} else if j.oneDevice || j.lanes == 1 && ordinals == nil {
 		ordinals = []int{machine.First}
 	} else if has, err := g.Count(); err != nil {
 		return nil, err
@@ -138,6 +142,20 @@ func (j *job) openGPUs(g *machine.GPU) ([]device.Device, error) {
 		}
 	}
 	return g.OpenAll(ordinals, j.c.DeviceMemory)
+}
+
+// gpuInTurn is the GPU that this rank takes where several are on its host: the next one of those
+// that are there.
+func (j *job) gpuInTurn(g *machine.GPU) ([]int, error) {
+	has, err := g.Count()
+	if err != nil {
+		return nil, err
+	}
+	index, ranks := j.team.neighbours()
+	if ranks > has && j.c.DeviceMemory == 0 {
+		return nil, j.c.Errorf("device_memory", "device_memory: %d ranks are on this host and share %d GPU(s): give how much of one each may take, or start fewer ranks", ranks, has)
+	}
+	return []int{index % max(has, 1)}, nil
 }
 
 // openCPUs makes the CPU as many devices as the run asks for, with that many threads each (0: a

@@ -12,7 +12,8 @@ import (
 	"mt/internal/ranks/local"
 )
 
-// wires carry bytes between ranks as a network does: what one sends arrives, whatever the others do.
+// wires carry bytes between ranks as a network does: what one sends arrives, whatever the others
+// do.
 type wires struct {
 	carried [][]chan byte // from, to
 	done    atomic.Int64  // operations that are complete
@@ -63,8 +64,8 @@ func (e end) AllToAllV(send []byte, sends []int, recv []byte, receives []int, do
 	}()
 }
 
-// inTime is a beat whose rounds follow each other at once and that nothing is too late for, until late is
-// closed.
+// inTime is a beat whose rounds follow each other at once and that nothing is too late for, until
+// late is closed.
 func inTime(late <-chan time.Time) beat {
 	now := make(chan time.Time)
 	close(now)
@@ -113,8 +114,8 @@ func TestPulseNamesTheSilent(t *testing.T) {
 	w.close()
 }
 
-// TestPulseStops: a pulse goes on until all ranks have stopped it, and then ends on each, with nothing
-// under way.
+// TestPulseStops: a pulse goes on until all ranks have stopped it, and then ends on each, with
+// nothing under way.
 func TestPulseStops(t *testing.T) {
 	const n = 3
 	worlds := local.Worlds(n, local.Options{Seed: 3})

@@ -37,7 +37,7 @@ func (s *session) openStaging() error {
 		}
 		s.closers = append(s.closers, func() { _ = g.arena.Close() })
 	}
-	s.staging = g
+	s.staging, s.saver.staging = g, g
 	return nil
 }
 
@@ -49,9 +49,9 @@ const (
 	everything               // those, and the optimizer's planes
 )
 
-// bring is layer i for a checkpoint, with the parts beside its tile whole. Alone they are where they are. Of
-// several ranks all call it for the same layers in the same order, and rank 0 gets the layer, which is good
-// until the next call.
+// bring is layer i for a checkpoint, with the parts beside its tile whole. Alone they are where
+// they are. Of several ranks all call it for the same layers in the same order, and rank 0 gets the
+// layer, which is good until the next call.
 func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer, error) {
 	whole := checkpointLayer(l)
 	if g == nil {
@@ -82,8 +82,8 @@ func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer
 	return whole, nil
 }
 
-// move sends this rank's part of a plane of layer i, whose elements have so many bytes, to rank 0. There
-// it is put together at the start of what is free.
+// move sends this rank's part of a plane of layer i, whose elements have so many bytes, to rank 0.
+// There it is put together at the start of what is free.
 func (g *staging) move(i int, l *host.LayerState, own []byte, size int64, free *[]byte) ([]byte, error) {
 	n := g.team.Size()
 	sends, receives := make([]int, n), make([]int, n)
@@ -106,8 +106,8 @@ func (j *job) needsLower(l model.Layout) bool {
 	return checkpoint.DType(j.c.SaveDType) == checkpoint.F32 && l.Split()
 }
 
-// serveModel does the part of a rank that does not write the model: it sends rank 0 the lower halves that
-// it asks for.
+// serveModel does the part of a rank that does not write the model: it sends rank 0 the lower
+// halves that it asks for.
 func (s *session) serveModel() error {
 	for {
 		asked, err := tell(s.team, modelAsked, 0)

@@ -168,8 +168,8 @@ func (e *told) Error() string { return e.text }
 func (e *told) Unwrap() error { return e.is }
 
 // meet waits until all ranks are where this one is, and tells them what it has to say. Its result
-// is what each has said, in rank order. The error, which is the same on all ranks, is of a rank that
-// cannot go on, or of facts that differ; the run is over then.
+// is what each has said, in rank order. The error, which is the same on all ranks, is of a rank
+// that cannot go on, or of facts that differ; the run is over then.
 func (t *team) meet(at string, mine said) ([]said, error) {
 	if err, left := t.ended(); left {
 		return nil, err
@@ -320,9 +320,9 @@ func (t *team) leave(err error) {
 	t.pulse.stop()
 }
 
-// end ends this rank's part with err, nil where all went well, and returns how the run has ended. A rank
-// that cannot go on tells the others where they meet; where they do not come it ends the run for
-// all, and with MPI does not return.
+// end ends this rank's part with err, nil where all went well, and returns how the run has ended. A
+// rank that cannot go on tells the others where they meet; where they do not come it ends the run
+// for all, and with MPI does not return.
 func (t *team) end(err error) error {
 	if over, left := t.ended(); left {
 		return over

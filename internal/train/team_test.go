@@ -93,7 +93,8 @@ func only(rank int, err error) func(int) error {
 	}
 }
 
-// TestTeamAborts: a rank that cannot go on while the others wait for something else ends the run for all.
+// TestTeamAborts: a rank that cannot go on while the others wait for something else ends the run
+// for all.
 func TestTeamAborts(t *testing.T) {
 	late := make(chan time.Time)
 	close(late)
@@ -122,7 +123,8 @@ func TestTeamAborts(t *testing.T) {
 	}
 }
 
-// TestTeamMeets: ranks tell each other values in rank order, stop together, and say what one of them has otherwise.
+// TestTeamMeets: ranks tell each other values in rank order, stop together, and say what one of
+// them has otherwise.
 func TestTeamMeets(t *testing.T) {
 	for rank, err := range asTeam(t, 3, inTime(nil), func(team *team) error {
 		values, err := tell(team, "here", 10*team.Rank(), fact{"a", "x", "mend it"})

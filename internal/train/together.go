@@ -36,8 +36,8 @@ func (e *Elsewhere) Error() string { return e.Err.Error() }
 func (e *Elsewhere) Unwrap() error { return e.Err }
 
 // together has f do this rank's part of a run whose ranks are those of o.World. What the others
-// print goes to rank-N.log in dir, if that is known. All ranks return together and with the same error, or one
-// of them has ended the run for all.
+// print goes to rank-N.log in dir, if that is known. All ranks return together and with the same
+// error, or one of them has ended the run for all.
 func together(ctx context.Context, dir string, o Options, f func(Options) error) error {
 	t, err := newTeam(ctx, o.World, *cmp.Or(o.hooks.beat, &usualBeat))
 	if err != nil {
@@ -83,8 +83,8 @@ func (t *team) openLog(dir string) (*os.File, error) {
 // its notes and errors to.
 const logFile = "rank-%d.log"
 
-// Refuse ends a run of several ranks of which this one cannot even begin, because of err. The others
-// are told.
+// Refuse ends a run of several ranks of which this one cannot even begin, because of err. The
+// others are told.
 func Refuse(ctx context.Context, err error, o Options) error {
 	return together(ctx, "", o, func(Options) error { return err })
 }
@@ -157,8 +157,8 @@ type filled struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// agreeOnTiles has all ranks compare the weights that they have loaded; err is that of loading. Where a checkpoint does not load
-// on one rank, all take the one before.
+// agreeOnTiles has all ranks compare the weights that they have loaded; err is that of loading.
+// Where a checkpoint does not load on one rank, all take the one before.
 func (s *session) agreeOnTiles(err error) error {
 	t := s.team
 	if t == nil {
@@ -238,9 +238,11 @@ func (s *session) agreeOnOutput(yaml []byte) error {
 		switch {
 		case b.Shared:
 		case s.c.SaveBest:
-			return s.c.Errorf("save_best", "save_best: %s does not see output_dir %s of rank 0, and all ranks load the best checkpoint at the end: give a directory that all hosts see", t.named(r), s.c.OutputDir)
+			return s.c.Errorf("save_best", "save_best: %s does not see output_dir %s of rank 0, and all ranks load the best checkpoint at the end: "+
+				"give a directory that all hosts see", t.named(r), s.c.OutputDir)
 		case t.first():
-			s.line.above(fmt.Sprintf("note: %s does not see output_dir %s of rank 0: to go on from a checkpoint there, all hosts must see it at that path", t.named(r), s.c.OutputDir))
+			s.line.above(fmt.Sprintf("note: %s does not see output_dir %s of rank 0: to go on from a checkpoint there, all hosts must see it at that path",
+				t.named(r), s.c.OutputDir))
 		}
 	}
 	return nil
@@ -292,7 +294,8 @@ func (j *job) checkRanks() error {
 		return nil
 	}
 	if j.model.OutputRouterLogits && j.model.NumExperts > 0 {
-		return j.c.Errorf("model", "output_router_logits: the loss that balances the load of experts is not computed over several ranks: set output_router_logits to false in config.json, or train on one host")
+		return j.c.Errorf("model", "output_router_logits: the loss that balances the load of experts is not computed over several ranks: "+
+			"set output_router_logits to false in config.json, or train on one host")
 	}
 	if _, n := t.neighbours(); n > 1 {
 		j.note("%d ranks are on this host: each takes 1/%d of its memory budget and of its CPU threads", n, n)

@@ -149,7 +149,7 @@ type session struct {
 
 func (j *job) run(ctx context.Context, from resume, o Options) (err error) {
 	c := j.c
-	o.Timeline = o.Timeline || c.Dashboard != ""
+	o.Timeline = j.team.first() && (o.Timeline || c.Dashboard != "")
 	s := &session{job: j, o: o, line: &line{w: o.Stderr, interactive: o.Interactive}}
 	s.saver = &saver{j: j, kept: &s.kept, last: from.state, finite: from.state.Step - from.state.NonFinite}
 	defer func() { s.closeBoards(err) }()
@@ -341,6 +341,9 @@ func (s *session) steps(ctx context.Context) error {
 		}
 		if ran && (s.lastStep >= s.c.MaxSteps || s.endsEarly()) {
 			return nil
+		}
+		if s.team != nil && s.halted.Err() != nil { // the ranks have agreed to stop outside of steps
+			return s.saveAsItIs()
 		}
 		opts := s.options()
 		opts.Stop = ctx.Done()

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mt/internal/long"
+	"mt/internal/mpirun"
+)
+
+// rankConfig is diskConfig for runs of several ranks: what has to be brought to the first rank is.
+const rankConfig = diskConfig + "compute_dtype: bf16\nsave_dtype: fp32\n"
+
+// rankScene is a folder with a configuration and its data.
+func rankScene(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	var rows strings.Builder
+	for i := range 11 {
+		fmt.Fprintf(&rows, "{\"input_ids\": [%d, %d, %d, 7, %d]}\n", i, i+3, i*4, 48-i*2-1)
+	}
+	for name, text := range map[string]string{"run.yaml": rankConfig, "rows.jsonl": rows.String()} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// startRanks begins `mt train run.yaml` as n ranks in dir. Each writes its process's number to a
+// file there.
+func startRanks(t *testing.T, dir string, n int, more ...string) *mpirun.Running {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"-c", `echo $$ > pid.$$ && exec "$0" "$@"`, program, "train", "run.yaml"}, more...)
+	return mpirun.Start(t, dir, n, []string{asCommand + "=1"}, "sh", args...)
+}
+
+// trained is what a run has left that does not depend on time or on how often it was begun.
+func trained(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := tree(t, filepath.Join(dir, "out"))
+	maps.DeleteFunc(all, func(name, _ string) bool { return strings.HasPrefix(name, "rank-") })
+	return all
+}
+
+// lossesOf are the losses in metrics.jsonl of a run in dir.
+func lossesOf(t *testing.T, dir string) (out []float64) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(dir, "out", "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		var at struct{ Loss *float64 }
+		if err := json.Unmarshal([]byte(line), &at); err != nil {
+			t.Fatal(err)
+		}
+		if at.Loss != nil {
+			out = append(out, *at.Loss)
+		}
+	}
+	return out
+}
+
+// TestTrainOnRanks: two and three processes train as one does, up to the last bits of sums; one of
+// them prints and writes; and the bits of a number of ranks are its own.
+func TestTrainOnRanks(t *testing.T) {
+	alone := rankScene(t)
+	t.Chdir(alone)
+	must(t, "train", "run.yaml")
+	want := lossesOf(t, alone)
+	for n := 2; n <= 3; n++ {
+		var first map[string]string
+		for range 2 {
+			dir := rankScene(t)
+			r := startRanks(t, dir, n).Wait(t)
+			if r.Code != exitDone || strings.Count(r.Stdout, "model written to out") != 1 || strings.Count(r.Stderr, "step 3/3  loss ") != 1 {
+				t.Fatalf("%d ranks: exit code %d\n%s%s", n, r.Code, r.Stdout, r.Stderr)
+			}
+			got := lossesOf(t, dir)
+			if len(got) != len(want) {
+				t.Fatalf("%d ranks: losses %v, want %v", n, got, want)
+			}
+			for i := range got {
+				if d := got[i]/want[i] - 1; d > 1e-3 || d < -1e-3 { // bf16 has 4e-3, and rounds few of the sums otherwise
+					t.Errorf("%d ranks: losses %v, want %v", n, got, want)
+				}
+			}
+			left := trained(t, dir)
+			if first == nil {
+				first = left
+			}
+			for _, problem := range differences(left, first) {
+				t.Errorf("%d ranks again: %s", n, problem)
+			}
+			if _, err := os.Stat(filepath.Join(dir, "out", "rank-1.log")); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestQuickstartOnRanks: the quickstart, shortened, on two and on three ranks.
+func TestQuickstartOnRanks(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 2; n <= 3; n++ {
+		dir := t.TempDir()
+		r := mpirun.Run(t, n, []string{asCommand + "=1"}, program, "train", "../../examples/quickstart.yaml", "--output-dir", dir+"/out", "--cache-dir", dir,
+			"--dataset", "${GOROOT}/src/fmt/*.go", "--max-steps", "6", "--logging-steps", "2", "--sample-steps", "4", "--val-size", "8", "--warmup-steps", "1")
+		for _, want := range []string{"held-out loss ", "--- sample ---", "model written to "} {
+			if r.Code != exitDone || strings.Count(r.Stdout, want) != 1 {
+				t.Fatalf("%d ranks: exit code %d, not once %q\n%s%s", n, r.Code, want, r.Stdout, r.Stderr)
+			}
+		}
+	}
+}
+
+// TestRanksAreStopped: a signal to mpirun ends the run after a save, and it goes on to the same
+// bits.
+func TestRanksAreStopped(t *testing.T) {
+	const n = 2
+	more := []string{"--max-steps", "400", "--save-steps", "0", "--eval-strategy", "no"}
+	whole := rankScene(t)
+	if r := startRanks(t, whole, n, more...).Wait(t); r.Code != exitDone {
+		t.Fatalf("exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		dir := rankScene(t)
+		run := startRanks(t, dir, n, more...)
+		for !strings.Contains(run.Said(), "step 2/400") {
+			time.Sleep(time.Millisecond)
+		}
+		if err := run.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		r := run.Wait(t)
+		if r.Code != exitInterrupted || !strings.Contains(r.Stderr, "of 400 is saved in out/checkpoint-") || strings.Count(r.Stderr, "run the same command again to go on") != 1 {
+			t.Fatalf("%s: exit code %d\n%s%s", s, r.Code, r.Stdout, r.Stderr)
+		}
+		if r := startRanks(t, dir, n, more...).Wait(t); r.Code != exitDone || !strings.Contains(r.Stderr, "resuming from out/checkpoint-") {
+			t.Fatalf("%s, gone on: exit code %d\n%s%s", s, r.Code, r.Stdout, r.Stderr)
+		}
+		got, want := trained(t, dir), trained(t, whole)
+		for name := range got {
+			if strings.HasPrefix(name, "checkpoint-") && !strings.HasPrefix(name, "checkpoint-400") {
+				delete(got, name) // where it was stopped
+			}
+		}
+		for _, problem := range differences(got, want) {
+			t.Errorf("%s: %s", s, problem)
+		}
+	}
+}
+
+// TestRanksThatFail: what all ranks find wrong is said once, what one finds has its name, and none
+// is left waiting.
+func TestRanksThatFail(t *testing.T) {
+	dir := rankScene(t)
+	for wrong, says := range map[string]string{"--learning-rate=fast": "--learning-rate", "--dry-run": "--dry-run is for one process"} {
+		r := startRanks(t, dir, 2, wrong).Wait(t)
+		if r.Code != exitUsage || strings.Count(r.Stderr, says) != 1 {
+			t.Errorf("%s: exit code %d\n%s%s", wrong, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The second rank to come makes its own data of the configuration's.
+	script := `if mkdir first 2>/dev/null; then exec "$0" "$@"; fi; exec "$0" "$@" --learning-rate 0.02`
+	r := mpirun.Start(t, dir, 2, []string{asCommand + "=1"}, "sh", "-c", script, program, "train", "run.yaml").Wait(t)
+	if r.Code != exitUsage || strings.Count(r.Stderr, "learning_rate is ") != 1 || !strings.Contains(r.Stderr, " on rank 1 on ") {
+		t.Errorf("another learning rate: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "out", "metrics.jsonl")); err == nil {
+		t.Error("the run has begun to write")
+	}
+}
+
+var rankKillCount = flag.Int("rank-kills", 0, "how often TestRankKills kills (tools/rankkills.sh); 0 for some")
+
+// TestRankKills kills (−9) one rank at a random moment, again and again, of a run and of those that
+// go on with it: all others end, and the run that is left alone in the end has the bits of one that
+// nobody disturbed.
+func TestRankKills(t *testing.T) {
+	if long.Race {
+		t.Skip("runs are slow under the race detector")
+	}
+	const n = 2
+	more := []string{"--max-steps", "30", "--save-steps", "3"}
+	undisturbed := rankScene(t)
+	began := time.Now()
+	if r := startRanks(t, undisturbed, n, more...).Wait(t); r.Code != exitDone {
+		t.Fatalf("exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	took, want := time.Since(began), trained(t, undisturbed)
+	count := *rankKillCount
+	if count == 0 {
+		count = long.Count(t, 10, 3)
+	}
+	draw := rand.New(rand.NewPCG(*faultSeed, 2))
+	for kills := 0; kills < count; {
+		dir := rankScene(t)
+		story := ""
+		for range 1 + draw.IntN(4) {
+			after := time.Duration(draw.Int64N(int64(took)))
+			killed, r := killOne(t, dir, n, after, draw.IntN(n), more)
+			story += fmt.Sprintf("\nkilled after %v: %t, exit code %d", after, killed, r.Code)
+			if killed {
+				kills++
+			}
+			if r.Code == exitDone {
+				break
+			}
+		}
+		if r := startRanks(t, dir, n, more...).Wait(t); r.Code != exitDone {
+			t.Fatalf("exit code %d after%s\n%s%s", r.Code, story, r.Stdout, r.Stderr)
+		}
+		for _, problem := range differences(trained(t, dir), want) {
+			t.Errorf("%s after%s", problem, story)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// killOne runs the ranks and kills one of them after a while, if it is still there.
+func killOne(t *testing.T, dir string, n int, after time.Duration, which int, more []string) (killed bool, r mpirun.Result) {
+	t.Helper()
+	old, err := filepath.Glob(filepath.Join(dir, "pid.*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range old {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := startRanks(t, dir, n, more...)
+	time.Sleep(after)
+	if names, _ := filepath.Glob(filepath.Join(dir, "pid.*")); which < len(names) {
+		if pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Ext(names[which]), ".")); err == nil {
+			killed = syscall.Kill(pid, syscall.SIGKILL) == nil
+		}
+	}
+	return killed, run.Wait(t)
+}
