@@ -151,7 +151,8 @@ func TestRanksAreStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := run.Wait(t)
-		if r.Code != exitInterrupted || !strings.Contains(r.Stderr, "of 400 is saved in out/checkpoint-") || strings.Count(r.Stderr, "run the same command again to go on") != 1 {
+		// The ranks end with 130; an mpirun of MPICH that was sent SIGTERM itself may say 0 all the same.
+		if r.Code != exitInterrupted && (s != syscall.SIGTERM || r.Code != exitDone) || !strings.Contains(r.Stderr, "of 400 is saved in out/checkpoint-") || strings.Count(r.Stderr, "run the same command again to go on") != 1 {
 			t.Fatalf("%s: exit code %d\n%s%s", s, r.Code, r.Stdout, r.Stderr)
 		}
 		if r := startRanks(t, dir, n, more...).Wait(t); r.Code != exitDone || !strings.Contains(r.Stderr, "resuming from out/checkpoint-") {
