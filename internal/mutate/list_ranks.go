@@ -95,7 +95,7 @@ var ofRanks = []broken{
 		{from: "stop = stop || all[r].Stop", to: "stop = stop && all[r].Stop", test: "TestTeamMeets"},
 		{from: "most = max(most, s.Kind)", to: "most = s.Kind", test: "TestTeamEnds"},
 		{from: "case s.Facts[i].Value == f.Value:", to: "case s.Facts[i].Name == f.Name:", test: "TestTeamMeets"},
-		{from: "if !slices.Contains(texts, s.Error) {", to: "{", test: "TestTeamEnds"},
+		{from: "if !slices.Contains(texts, s.Error) {", to: "if !slices.Contains(texts[:0], s.Error) {", test: "TestTeamEnds"},
 		{from: "case ends > 0 && ends < len(all):", to: "case false:", test: "TestTeamMeets"},
 	}},
 	{"internal/train/pulse.go", []way{

@@ -114,6 +114,18 @@ func TestPulseNamesTheSilent(t *testing.T) {
 	w.close()
 }
 
+// counted counts operations that are begun.
+type counted struct {
+	ranks.Comm
+	begun *atomic.Int64
+}
+
+// AllToAllV implements ranks.Comm.
+func (c counted) AllToAllV(send []byte, sends []int, recv []byte, receives []int, done func(error)) {
+	c.begun.Add(1)
+	c.Comm.AllToAllV(send, sends, recv, receives, done)
+}
+
 // TestPulseStops: a pulse goes on until all ranks have stopped it, and then ends on each, with
 // nothing under way.
 func TestPulseStops(t *testing.T) {
@@ -127,8 +139,12 @@ func TestPulseStops(t *testing.T) {
 	}
 	made.Wait()
 	var pulses []*pulse
+	var signs atomic.Int64
 	for r, world := range worlds {
-		pulses = append(pulses, startPulse(world, comms[r], inTime(nil), func(reason string) { said <- reason }))
+		pulses = append(pulses, startPulse(world, counted{comms[r], &signs}, inTime(nil), func(reason string) { said <- reason }))
+	}
+	for signs.Load() < 5*n*n { // it goes on from round to round
+		time.Sleep(time.Millisecond)
 	}
 	var stopped []int
 	var mu sync.Mutex

@@ -143,6 +143,17 @@ func TestTeamMeets(t *testing.T) {
 		}
 	}
 	for rank, err := range asTeam(t, 2, inTime(nil), func(team *team) error {
+		if team.Rank() == 0 {
+			return nil // it is done, and the other is not
+		}
+		_, err := team.meet("somewhere", said{})
+		return err
+	}) {
+		if want := "rank 0: the end, rank 1: somewhere"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("rank %d: %v, want %s", rank, err, want)
+		}
+	}
+	for rank, err := range asTeam(t, 2, inTime(nil), func(team *team) error {
 		_, err := team.meet(fmt.Sprint("place ", team.Rank()), said{})
 		return err
 	}) {
