@@ -315,6 +315,9 @@ func TestRefusedRanks(t *testing.T) {
 				o.Batch = func(step int, _ bool) (*data.Batch, error) { return tr.makeBatch(step), nil }
 			}
 		},
+		"rank 1 is at the end of pass 0, an evaluation after step 0, and this one, rank 0, of pass 0, of step 1": func(tr *rankTrial) {
+			tr.change = func(rank int, o *Options) { o.Schedule.EvalPasses, o.Schedule.EvalAtStart = 1, rank == 1 }
+		},
 		"has the plan of rank": func(tr *rankTrial) {
 			tr.change = func(_ int, o *Options) { o.Plan.Rank = 1 - o.Plan.Rank }
 		},

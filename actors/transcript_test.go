@@ -18,6 +18,10 @@ var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata ane
 func TestTranscripts(t *testing.T) {
 	least := plan.Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 2, ActivationSlots: 3, BatchesAhead: 1}
 	wide := plan.Depths{WeightSlots: 3, GradBuffers: 2, GradSlabs: 3, ActivationSlots: 12, BatchesAhead: 2}
+	ofRanks := wide
+	ofRanks.ExchangeBuffers, ofRanks.GathersAhead = 2, 2
+	leastOfRanks := least
+	leastOfRanks.ExchangeBuffers, leastOfRanks.GathersAhead = 1, 1
 	for name, cfg := range map[string]worldConfig{
 		"clip":               {layers: 4, micro: 2, steps: 2, depths: wide, clip: 1, stopAfter: -1, seed: 1},
 		"least-depths":       {layers: 4, micro: 3, steps: 1, depths: least, clip: 1, stopAfter: -1, seed: 2},
@@ -30,6 +34,9 @@ func TestTranscripts(t *testing.T) {
 		"lanes-balanced":     {layers: 6, experts: 2, balanced: true, micro: 2, steps: 1, depths: wide, clip: 1, lane: []int{0, 0, 1, 0, 0, 1}, stopAfter: -1, seed: 14},
 		"lanes":              {layers: 4, micro: 2, steps: 1, depths: least, clip: 1, lane: []int{1, 0, 1, 0}, stopAfter: -1, seed: 13},
 		"lanes-across":       {layers: 4, micro: 2, steps: 1, depths: wide, clip: 1, lane: []int{1, 0, 1, 0}, reaches: 1<<16 - 1, stopAfter: -1, seed: 14},
+		"ranks":              {layers: 4, micro: 2, steps: 2, depths: ofRanks, clip: 1, ranks: 2, saveSteps: 1, evalSteps: 2, evalPasses: 1, skip: map[int]bool{1: true}, stopAfter: -1, seed: 15},
+		"ranks-no-clip-tied": {layers: 4, micro: 1, steps: 1, depths: leastOfRanks, tied: true, ranks: 2, stopAfter: -1, seed: 16},
+		"ranks-stop":         {layers: 3, micro: 1, steps: 5, depths: ofRanks, clip: 1, ranks: 2, stopAfter: 60, seed: 17},
 		"stop":               {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, stopAfter: 60, seed: 6},
 		"pause":              {layers: 3, micro: 1, steps: 3, depths: wide, clip: 1, saveSteps: 3, evalSteps: 2, evalPasses: 1, pauseAfter: 2, stopAfter: -1, seed: 11},
 		"enough":             {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, evalSteps: 1, evalPasses: 2, enoughAt: 2, stopAfter: -1, seed: 12},
@@ -38,7 +45,7 @@ func TestTranscripts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, cfg)
 			w.trace = map[address]*strings.Builder{}
-			if err := w.run(); err != nil {
+			if err := w.play(); err != nil {
 				t.Fatal(err)
 			}
 			for id := range w.cores {
