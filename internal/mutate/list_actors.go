@@ -6,7 +6,7 @@ var ofActors = []broken{
 		{from: "for l := n - 1; l >= 0; l-- {", to: "for l := range n {", test: "TestRandomInterleavings"},
 		{from: "k != into && !c.merged[k]", to: "false", test: "TestRandomInterleavings|TestRanksTrainAsOneHost"},
 		{from: "c.told < len(c.order) && c.done[c.order[c.told]]", to: "c.told < c.begun", test: "TestRandomInterleavings"},
-		{from: "if into == c.into[l] && !c.done[k] {\n\t\t\treturn nil", to: "if false {\n\t\t\treturn nil", test: "TestRandomInterleavings"},
+		{from: "into == c.into[l] && !c.done[k] {", to: "into == c.into[l] && !c.done[k] && false {", test: "TestRandomInterleavings"},
 		{from: "first = g.From", to: "first = 0", test: "TestRanksTrainAsOneHost"},
 		{from: "max(t.Elem, own.From), min(", to: "t.Elem, min(", test: "TestRanksTrainAsOneHost"},
 		{from: "out.squares = optim.SumSquares(pool, sum)", to: "_ = sum", test: "TestRanksTrainAsOneHost"},
