@@ -41,6 +41,7 @@ type teamWorld struct {
 	stops    int
 	failed   error // how the run ended
 	underWay int
+	gathers  int // of those, gathers
 }
 
 // TestRanksFailInAnyOrder: where steps are not finite on one rank, all end with the same error and
@@ -187,6 +188,9 @@ func (t *teamWorld) begin(w *world, e work) {
 		t.sending[d.Slab]++
 	case gather:
 		name = "weights"
+		if t.gathers++; t.gathers > w.cfg.depths.GathersAhead {
+			w.failf("%d layers are gathered at once, of %d", t.gathers, w.cfg.depths.GathersAhead)
+		}
 		if t.shares[d.Layer] != w.version[d.Layer]+1 {
 			w.failf("layer %d is gathered, its share is at %d and the tile at %d", d.Layer, t.shares[d.Layer], w.version[d.Layer])
 		}
@@ -259,6 +263,7 @@ func (t *teamWorld) complete(w *world, o *joint) {
 		t.sending[d.Slab]--
 		t.full[d.Buffer] = true
 	case gather:
+		t.gathers--
 		w.version[d.Layer]++
 	case agreeNorm:
 		var sum float64
