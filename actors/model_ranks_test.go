@@ -74,6 +74,9 @@ func TestRanksFailInAnyOrder(t *testing.T) {
 			case !errors.As(one.team.failed, &at) || at.Step != wantStep || at.Finite != wantFinite || at.Error() != w.team.failed.Error():
 				err = fmt.Errorf("rank %d ended with %v (%+v), rank 0 with %v", rank, one.team.failed, at, w.team.failed)
 			}
+			if len(one.steps) > wantStep && err == nil {
+				err = fmt.Errorf("rank %d made steps %v and was to give up after step %d", rank, one.steps, wantStep)
+			}
 			evaluated += one.evals
 		}
 		if err != nil {

@@ -91,18 +91,18 @@ func TestRanksSave(t *testing.T) {
 	}
 }
 
-// rowsWith0 are rows of which one of rank 1's of 2 has token 0 in the given steps.
-func rowsWith0(steps ...int) func(int) []data.Row {
+// rowsWith0 are rows of which one has token 0 in the given steps.
+func rowsWith0(row int, steps ...int) func(int) []data.Row {
 	return func(step int) (out []data.Row) {
 		for r := range 6 {
-			row := data.Row{IDs: make([]int32, 3+(step+r)%5)}
-			for i := range row.IDs {
-				row.IDs[i] = int32(1 + (7*step+3*r+i*i)%36)
+			one := data.Row{IDs: make([]int32, 3+(step+r)%5)}
+			for i := range one.IDs {
+				one.IDs[i] = int32(1 + (7*step+3*r+i*i)%36)
 			}
-			if r == 4 && slices.Contains(steps, step) {
-				row.IDs[1] = 0
+			if r == row && slices.Contains(steps, step) {
+				one.IDs[1] = 0
 			}
-			out = append(out, row)
+			out = append(out, one)
 		}
 		return out
 	}
@@ -113,7 +113,7 @@ func rowsWith0(steps ...int) func(int) []data.Row {
 func TestRanksSkipTogether(t *testing.T) {
 	for _, noClip := range []bool{false, true} {
 		tr := together(2)
-		tr.noClip, tr.steps, tr.maxNonFinite, tr.read = noClip, 5, 3, rowsWith0(2, 3)
+		tr.noClip, tr.steps, tr.maxNonFinite, tr.read = noClip, 5, 3, rowsWith0(4, 2, 3)
 		tr.spoils = func(_ int, s *host.Store) { spoilWeights(0)(s) }
 		got := tr.mustTrain(t)
 		for i, line := range got.steps {
@@ -173,11 +173,11 @@ func TestRanksDiagnoseTogether(t *testing.T) {
 			for seed := range uint64(4) {
 				tr := together(3)
 				tr.seed = seed
-				tr.steps, tr.maxNonFinite, tr.read = 8, 2, rowsWith0(2, 3, 4, 5, 6)
+				tr.steps, tr.maxNonFinite, tr.read = 8, 2, rowsWith0(2, 2, 3, 4, 5, 6)
 				tr.spoils = func(_ int, s *host.Store) { spoilWeights(0)(s) }
 				change(&tr)
 				at := tr.nonFinite(t)
-				if at.Step != 3 || at.Finite != 1 || !strings.Contains(at.Error(), "is that of layer 0, micro-batch 0 of rank 2;") {
+				if at.Step != 3 || at.Finite != 1 || !strings.Contains(at.Error(), "is that of layer 0, micro-batch 0 of rank 1;") {
 					t.Errorf("step %d, finite %d: %v", at.Step, at.Finite, at)
 				}
 			}
