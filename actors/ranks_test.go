@@ -135,10 +135,13 @@ func (tr rankTrial) runRank(t *testing.T, rank int, w ranks.World) (out outcome,
 	var bad *NonFiniteError
 	if err != nil && !errors.As(err, &bad) {
 		w.Abort(err.Error()) // before the store is closed, in which others may still write
-	} else if err := w.Close(); err != nil {
-		t.Errorf("rank %d: %v", rank, err)
+		return out, err
 	}
-	return out, err
+	closing := w.Close() // fails where another rank has failed at its very end, or something is under way
+	if bad != nil && closing != nil {
+		t.Errorf("rank %d: %v", rank, closing)
+	}
+	return out, errors.Join(err, closing)
 }
 
 // mustTrain trains on all ranks, which have to end well, report the same and have the same tiles,
