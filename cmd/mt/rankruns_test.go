@@ -136,6 +136,10 @@ func TestQuickstartOnRanks(t *testing.T) {
 // bits.
 func TestRanksAreStopped(t *testing.T) {
 	const n = 2
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	more := []string{"--max-steps", "400", "--save-steps", "0", "--eval-strategy", "no"}
 	whole := rankScene(t)
 	if r := startRanks(t, whole, n, more...).Wait(t); r.Code != exitDone {
@@ -143,7 +147,10 @@ func TestRanksAreStopped(t *testing.T) {
 	}
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		dir := rankScene(t)
-		run := startRanks(t, dir, n, more...)
+		// The exit code of each rank goes to a file: an mpirun of MPICH that was sent a signal may say 0
+		// whatever it is.
+		script := `trap : INT TERM; "$0" "$@"; code=$?; echo $code > code.$$; exit $code`
+		run := mpirun.Start(t, dir, n, []string{asCommand + "=1"}, "sh", append([]string{"-c", script, program, "train", "run.yaml"}, more...)...)
 		for !strings.Contains(run.Said(), "step 2/400") {
 			time.Sleep(time.Millisecond)
 		}
@@ -151,8 +158,16 @@ func TestRanksAreStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := run.Wait(t)
-		// The ranks end with 130; an mpirun of MPICH that was sent SIGTERM itself may say 0 all the same.
-		if r.Code != exitInterrupted && (s != syscall.SIGTERM || r.Code != exitDone) || !strings.Contains(r.Stderr, "of 400 is saved in out/checkpoint-") || strings.Count(r.Stderr, "run the same command again to go on") != 1 {
+		codes, err := filepath.Glob(filepath.Join(dir, "code.*"))
+		if err != nil || len(codes) != n {
+			t.Errorf("%s: codes %v, %v", s, codes, err)
+		}
+		for _, name := range codes {
+			if code := strings.TrimSpace(readText(t, name)); code != fmt.Sprint(exitInterrupted) {
+				t.Errorf("%s: a rank has ended with %s", s, code)
+			}
+		}
+		if r.Code != exitInterrupted && r.Code != exitDone || !strings.Contains(r.Stderr, "of 400 is saved in out/checkpoint-") || strings.Count(r.Stderr, "run the same command again to go on") != 1 {
 			t.Fatalf("%s: exit code %d\n%s%s", s, r.Code, r.Stdout, r.Stderr)
 		}
 		if r := startRanks(t, dir, n, more...).Wait(t); r.Code != exitDone || !strings.Contains(r.Stderr, "resuming from out/checkpoint-") {
@@ -263,4 +278,13 @@ func killOne(t *testing.T, dir string, n int, after time.Duration, which int, mo
 		}
 	}
 	return killed, run.Wait(t)
+}
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
 }

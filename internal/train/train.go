@@ -173,6 +173,9 @@ func (j *job) run(ctx context.Context, from resume, o Options) (err error) {
 	}
 	sv := s.saver
 	err = s.steps(running)
+	if gave := (*actors.NonFiniteError)(nil); s.team != nil && err != nil && !errors.As(err, &gave) {
+		err = s.team.end(err) // while the memory is there that other ranks may still send to
+	}
 	if s.team.first() {
 		if recording := s.recordAlgorithms(); err == nil {
 			err = recording
