@@ -140,7 +140,7 @@ func landed(u optim.Unit, g optim.Grad) []byte {
 	if g.Sparse {
 		return nil
 	}
-	return bytes.Clone(g.Part(u.At, u.N).Data)
+	return bytes.Clone(g.Part(0, u.N).Data)
 }
 
 // weights is a copy of a unit's weights as fp32, from whichever planes hold them.
@@ -149,7 +149,7 @@ func weights(u optim.Unit, w optim.Weight) []byte {
 	if !t.BF16 {
 		return bytes.Clone(w.Tile[t.TileOff+4*u.At:][:4*u.N])
 	}
-	out, hi, lo := make([]byte, 4*u.N), w.Tile[t.TileOff+2*u.At:], w.Lo[t.Elem+u.At:]
+	out, hi, lo := make([]byte, 4*u.N), w.Tile[t.TileOff+2*u.At:], w.Lo[t.Elem+u.At-w.From:]
 	for i := range int(u.N) {
 		binary.NativeEndian.PutUint32(out[4*i:], optim.Join(binary.NativeEndian.Uint16(hi[2*i:]), lo[i]))
 	}
@@ -160,7 +160,7 @@ func weights(u optim.Unit, w optim.Weight) []byte {
 func moment(u optim.Unit, w optim.Weight, planes []optim.State, name string) []byte {
 	for _, p := range planes {
 		if p.Name == name && p.DType == optim.F32 {
-			at := 4 * (w.Layout.Tensors[u.Tensor].Elem + u.At)
+			at := 4 * (w.Layout.Tensors[u.Tensor].Elem + u.At - w.From)
 			return bytes.Clone(p.Data[at : at+4*u.N])
 		}
 	}
