@@ -248,16 +248,6 @@ func (s *session) agreeOnOutput(yaml []byte) error {
 	return nil
 }
 
-// agreeToGoOn merges what the ranks were asked: they stop all or none. Alone there is nothing to
-// agree on.
-func (j *job) agreeToGoOn(at string) error {
-	if j.team == nil {
-		return nil
-	}
-	_, err := j.team.meet(at, said{})
-	return err
-}
-
 // openStore takes the memory for the weights and what is kept beside them.
 func (s *session) openStore() (err error) {
 	if s.team == nil {
