@@ -131,12 +131,12 @@ func (tr rankTrial) runRank(t *testing.T, rank int, w ranks.World) (out outcome,
 		tr.change(rank, &o)
 	}
 	err = Run(o)
-	out.state = stateOf(store)
 	var bad *NonFiniteError
 	if err != nil && !errors.As(err, &bad) {
 		w.Abort(err.Error()) // before the store is closed, in which others may still write
 		return out, err
 	}
+	out.state = stateOf(store)
 	closing := w.Close() // fails where another rank has failed at its very end, or something is under way
 	if bad != nil && closing != nil {
 		t.Errorf("rank %d: %v", rank, closing)
