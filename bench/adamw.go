@@ -134,7 +134,7 @@ func adamWRow(rounds int, store *host.Store, pool *parallel.Pool, grad optim.Gra
 func keptBytes(planes []optim.State) int {
 	bytes := 4
 	for _, p := range planes {
-		bytes += int(p.DType.Bytes())
+		bytes += int(p.DType.Bytes(1))
 	}
 	return bytes
 }

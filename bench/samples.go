@@ -160,8 +160,7 @@ func weights(u optim.Unit, w optim.Weight) []byte {
 func moment(u optim.Unit, w optim.Weight, planes []optim.State, name string) []byte {
 	for _, p := range planes {
 		if p.Name == name && p.DType == optim.F32 {
-			at := 4 * (w.Layout.Tensors[u.Tensor].Elem + u.At - w.From)
-			return bytes.Clone(p.Data[at : at+4*u.N])
+			return bytes.Clone(p.Of(w.Layout, u))
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ type entry struct {
 	tensor
 	layer  int // whose memory it is in; fromFile: it is copied from a file
 	layout model.TensorLayout
-	elem   int64 // its first element in the parameter
+	elem   int64 // its first element in the parameter, or of a plane beside the weights its first byte there
 	elems  int64
 	plane  plane
 	from   *stored // not nil: the tensor of another file
@@ -35,7 +35,7 @@ type file struct {
 	zstd    bool
 }
 
-// entriesOf lists plane p of every checkpoint tensor that layout owns.
+// entriesOf lists plane p of the weights of every checkpoint tensor that layout owns.
 func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	var out []*entry
 	for _, t := range layout.Tensors {
@@ -48,6 +48,31 @@ func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 				tensor: tensor{name: p.prefix + st.Name, dtype: p.dtype, shape: t.StoredShape(i), bytes: elems * p.size()},
 				layer:  layer, layout: t, elem: int64(st.Row) * int64(t.Cols), elems: elems, plane: p,
 			})
+		}
+	}
+	return out
+}
+
+// stateEntries lists the values of a plane beside the weights of every checkpoint tensor that has some.
+// A tensor with a value for each element has its weight's shape; all others are lists.
+func stateEntries(layer int, layout model.Layout, of optim.Placed) []*entry {
+	p := statePlane(of.Plane)
+	var out []*entry
+	for k, t := range layout.Tensors {
+		if t.Ref {
+			continue
+		}
+		for i, st := range t.Stored {
+			first, n := of.Piece(layout, k, i)
+			if n == 0 {
+				continue
+			}
+			e := &entry{tensor: tensor{name: p.prefix + st.Name, dtype: p.dtype, shape: t.StoredShape(i), bytes: of.DType.Bytes(n)},
+				layer: layer, layout: t, elem: of.DType.Bytes(first), elems: n, plane: p}
+			if listed := e.bytes / p.size(); listed != int64(st.Rows)*int64(t.Cols) {
+				e.shape = []int64{listed}
+			}
+			out = append(out, e)
 		}
 	}
 	return out
@@ -102,10 +127,10 @@ func modelFiles(maxBytes int64, groups ...[]*entry) []*file {
 
 // optimizerFile holds the planes beside the weights of a layer and, where these
 // are saved in bf16, the lower halves that make them exact again.
-func optimizerFile(layer int, layout model.Layout, planes []optim.Plane, d DType, zstd bool) *file {
+func optimizerFile(layer int, layout model.Layout, planes []optim.Placed, d DType, zstd bool) *file {
 	var entries []*entry
 	for _, p := range planes {
-		entries = append(entries, entriesOf(layer, layout, statePlane(p))...)
+		entries = append(entries, stateEntries(layer, layout, p)...)
 	}
 	if d == BF16 {
 		entries = append(entries, entriesOf(layer, layout, planeLo)...)

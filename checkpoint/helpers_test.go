@@ -50,9 +50,14 @@ var planes = optim.Planes(optim.AdamW{}.Planes)
 // newPlanes is memory for what AdamW keeps of a layer, zero.
 func newPlanes(l model.Layout) (out []optim.State) {
 	for _, p := range planes.Of(l) {
-		out = append(out, optim.State{Plane: p, Data: make([]byte, p.Bytes(l))})
+		out = append(out, newState(p, l))
 	}
 	return out
+}
+
+// newState is memory for a plane of a layer, zero.
+func newState(p optim.Placed, l model.Layout) optim.State {
+	return optim.NewState(p, l, optim.Whole(l), func(n int64) []byte { return make([]byte, n) })
 }
 
 // floats are the elements of a plane.
@@ -96,13 +101,19 @@ func fillLayers(layers []Layer, seed uint64) {
 func values(layers []Layer) map[string][]uint32 {
 	out := map[string][]uint32{}
 	for i, l := range layers {
-		for _, p := range []plane{planeF32, statePlane(l.Planes[0].Plane), statePlane(l.Planes[1].Plane)} {
-			for _, e := range entriesOf(i, l.Layout, p) {
-				buf := make([]byte, 4*e.elems)
-				raw := l.encode(e.layout, p, e.elem, e.elems, buf)
+		entries := entriesOf(i, l.Layout, planeF32)
+		for _, s := range l.Planes {
+			entries = append(entries, stateEntries(i, l.Layout, s.Placed)...)
+		}
+		for _, e := range entries {
+			err := e.pieces(l, make([]byte, 4*e.elems), func(raw []byte) error {
 				for j := range e.elems {
 					out[e.name] = append(out[e.name], binary.LittleEndian.Uint32(raw[4*j:]))
 				}
+				return nil
+			})
+			if err != nil {
+				panic(err)
 			}
 		}
 	}

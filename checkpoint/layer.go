@@ -16,14 +16,14 @@ type Layer struct {
 	Tile   []byte   // (Layout.TileBytes) hi planes and fp32 tensors
 	Lo     []uint16 // lower halves of tensors with BF16 set; may be nil where there are none
 	Planes []optim.State
-	// Share is the part of the layer that Lo and Planes are of; nil: they are of all of it. What is
+	// Share is the part of the layer that Lo is of; nil: it is of all of it. What is
 	// read into a layer is kept in so far as it has a place. Only a layer of which all is there can
 	// be written.
 	Share *optim.Share
 }
 
-// kept is what of the n elements from element e of the flat element space on is kept of lower halves
-// and planes: from element from of those on, so many, at place at of the memory.
+// kept is what of the n elements from element e of the flat element space on is kept of lower halves:
+// from element from of those on, so many, at place at of the memory.
 func (l Layer) kept(e, n int64) (from, count, at int64) {
 	if l.Share == nil {
 		return 0, n, e
@@ -35,14 +35,25 @@ func (l Layer) kept(e, n int64) (from, count, at int64) {
 	return first - e, end - first, first - l.Share.From
 }
 
-// state is n values of a plane beside the weight, from place at of its memory on.
-func (l Layer) state(p plane, at, n int64) []byte {
+// state is the plane of that name beside the weights.
+func (l Layer) state(name string) *optim.State {
 	for i := range l.Planes {
-		if l.Planes[i].Name == p.state {
-			return l.Planes[i].Data[at*p.size():][:n*p.size()]
+		if l.Planes[i].Name == name {
+			return &l.Planes[i]
 		}
 	}
-	panic(fmt.Sprintf("checkpoint: layer %d is without the plane %q", l.Layout.Index, p.state))
+	panic(fmt.Sprintf("checkpoint: layer %d is without the plane %q", l.Layout.Index, name))
+}
+
+// setState stores raw, bytes of the plane of that name from byte at of the whole plane on, in so far as
+// they have a place.
+func (l Layer) setState(name string, at int64, raw []byte) {
+	s := l.state(name)
+	first := s.DType.Bytes(s.From)
+	from, to := max(at, first), min(at+int64(len(raw)), first+int64(len(s.Data)))
+	if from < to {
+		copy(s.Data[from-first:to-first], raw[from-at:])
+	}
 }
 
 // DType is how a saved model's weights are written, in the words of the config
@@ -87,8 +98,8 @@ var (
 )
 
 // stateDType are the dtypes of safetensors that planes beside the weight are
-// stored in.
-var stateDType = [...]string{optim.F32: "F32"}
+// stored in: two codes of 4 bits are one element.
+var stateDType = [...]string{optim.F32: "F32", optim.U8: "U8", optim.U4: "U8"}
 
 // statePlane is p on disk.
 func statePlane(p optim.Plane) plane {
@@ -128,12 +139,10 @@ func (l Layer) tile(t model.TensorLayout, elem, n int64) []byte {
 	return l.Tile[off : off+n*size]
 }
 
-// encode gives n elements of plane p of t, from elem on, as they are stored. The result
+// encode gives n elements of plane p of t, a weight's, from elem on, as they are stored. The result
 // is a view of the arena where that has the same bytes, and otherwise in buf.
 func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) []byte {
 	switch {
-	case p.state != "":
-		return l.state(p, t.Elem+elem, n)
 	case p == planeF32 && !t.BF16, p == planeBF16 && t.BF16:
 		return l.tile(t, elem, n)
 	}
@@ -162,24 +171,20 @@ func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) 
 	return buf[:2*n]
 }
 
-// decode stores raw, values of plane p, at the elements of t from elem on. A
+// decode stores raw, values of plane p, a weight's, at the elements of t from elem on. A
 // weight is stored whole, with a lower half of zero where raw has none; planeLo
 // must come after the weight and completes it.
 func (l Layer) decode(t model.TensorLayout, p plane, elem int64, raw []byte) {
 	n := int64(len(raw)) / p.size()
-	switch {
-	case p.state != "":
-		from, count, at := l.kept(t.Elem+elem, n)
-		copy(l.state(p, at, count), raw[from*p.size():])
-	case p == planeLo:
+	if p == planeLo {
 		l.addLo(t, elem, raw)
-	default:
-		var bits [1024]uint32
-		for at := int64(0); at < n; at += int64(len(bits)) {
-			part := bits[:min(int64(len(bits)), n-at)]
-			widen(part, p, raw[at*p.size():])
-			l.setWeights(t, elem+at, part)
-		}
+		return
+	}
+	var bits [1024]uint32
+	for at := int64(0); at < n; at += int64(len(bits)) {
+		part := bits[:min(int64(len(bits)), n-at)]
+		widen(part, p, raw[at*p.size():])
+		l.setWeights(t, elem+at, part)
 	}
 }
 

@@ -11,7 +11,7 @@ func BenchmarkPlanes(b *testing.B) {
 	for _, bf16 := range []bool{false, true} {
 		l := newLayers(c, bf16)[0]
 		t := l.Layout.Tensors[0]
-		for _, p := range []plane{planeF32, planeBF16, planeLo, statePlane(l.Planes[0].Plane)} {
+		for _, p := range []plane{planeF32, planeBF16, planeLo} {
 			raw := make([]byte, t.Elems()*p.size())
 			b.Run(fmt.Sprintf("encode/split=%v/%s", bf16, p.prefix+p.dtype), func(b *testing.B) {
 				b.SetBytes(int64(len(raw)))

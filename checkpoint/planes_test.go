@@ -2,7 +2,9 @@ package checkpoint
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"mt/host/optim"
@@ -32,13 +34,15 @@ func TestNamesOfState(t *testing.T) {
 func TestPlanesByName(t *testing.T) {
 	c := small(t)
 	both := []optim.Plane{{Name: "another", DType: optim.F32}, {Name: "average", DType: optim.F32}}
-	kept := optim.Planes(func(model.Param) []optim.Plane { return both })
+	kept := optim.Planes(func(optim.Piece) []optim.Plane { return both })
 	layersOf := func(fills ...byte) []Layer {
 		layers := newLayers(c, true)
 		for i, l := range layers {
 			layers[i].Planes = nil
-			for k, p := range both {
-				layers[i].Planes = append(layers[i].Planes, optim.State{Plane: p, Data: bytes.Repeat([]byte{fills[k]}, int(p.Bytes(l.Layout)))})
+			for k, p := range kept.Of(l.Layout) {
+				s := newState(p, l.Layout)
+				copy(s.Data, bytes.Repeat([]byte{fills[k]}, len(s.Data)))
+				layers[i].Planes = append(layers[i].Planes, s)
 			}
 		}
 		return layers
@@ -77,4 +81,91 @@ func TestPlanesByName(t *testing.T) {
 	if _, err := Load(out+"/checkpoint-20", newLayers(c, true), nil); err == nil {
 		t.Error("a checkpoint without m and v is resumed from")
 	}
+}
+
+// TestStateOfPieces: planes of codes and of blocks, which only some tensors have, are saved with these
+// shapes and come back as they were, on a share of a rank in so far as it has them.
+func TestStateOfPieces(t *testing.T) {
+	c := config(t, map[string]any{"hidden_size": 64, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16})
+	kept := optim.Planes(func(p optim.Piece) []optim.Plane {
+		switch {
+		case p.Elems() == 64*64: // q_proj and o_proj
+			return []optim.Plane{{Name: "codes", DType: optim.U8}, {Name: "scales", Block: 256}}
+		case p.Elems() == 32*64:
+			return []optim.Plane{{Name: "half", DType: optim.U4}}
+		}
+		return []optim.Plane{{Name: "m"}}
+	})
+	empty := func(ranks, rank int) []Layer {
+		layers := newLayers(c, true)
+		for i := range layers {
+			l := layers[i].Layout
+			own := optim.Shares(l, eachBlock(l), ranks)[rank]
+			layers[i].Share, layers[i].Lo, layers[i].Planes = &own, layers[i].Lo[own.From:own.To], nil
+			for _, p := range kept.Of(l) {
+				layers[i].Planes = append(layers[i].Planes, optim.NewState(p, l, own, func(n int64) []byte { return make([]byte, n) }))
+			}
+		}
+		return layers
+	}
+	layers := empty(1, 0)
+	for i, l := range layers {
+		for k, p := range l.Planes {
+			for j := range p.Data {
+				p.Data[j] = byte(j*7 + j>>8 + 31*i + k)
+			}
+		}
+	}
+	var shapes []string
+	for _, e := range optimizerFile(1, layers[1].Layout, kept.Of(layers[1].Layout), F32, false).entries {
+		if strings.Contains(e.name, "self_attn") && !strings.HasSuffix(e.name, "bias") {
+			shapes = append(shapes, fmt.Sprint(strings.Split(e.name, ".self_attn.")[0][:5], " ", strings.Split(e.name, ".self_attn.")[1], " ", e.dtype, e.shape))
+		}
+	}
+	slices.Sort(shapes)
+	if want := []string{"codes o_proj.weight U8[64 64]", "codes q_proj.weight U8[64 64]", "half. k_proj.weight U8[1024]", "half. v_proj.weight U8[1024]",
+		"scale o_proj.weight F32[16]", "scale q_proj.weight F32[16]"}; !slices.Equal(shapes, want) {
+		t.Errorf("%q, want %q", shapes, want)
+	}
+	for _, packed := range []bool{false, true} {
+		out := t.TempDir()
+		o := options(c, layers, BF16)
+		o.Planes, o.Zstd = kept, packed
+		if err := save(out, layers, o, testState); err != nil {
+			t.Fatal(err)
+		}
+		for _, ranks := range []int{1, 3} {
+			for rank := range ranks {
+				to := empty(ranks, rank)
+				if _, err := Load(out+"/checkpoint-20", to, nil); err != nil {
+					t.Fatal(err)
+				}
+				for i, l := range to {
+					for k, p := range l.Planes {
+						for tensor, tl := range l.Layout.Tensors {
+							for piece := range tl.Stored {
+								first, n := p.Piece(l.Layout, tensor, piece)
+								end := min(first+n, p.From+int64(len(p.Data))*p.Values/p.Bytes())
+								if first = max(first, p.From); first < end && !bytes.Equal(p.Part(first, end-first), layers[i].Planes[k].Part(first, end-first)) {
+									t.Errorf("rank %d of %d, layer %d: %s of %s is not what it was", rank, ranks, i, p.Name, tl.Stored[piece].Name)
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// eachBlock cuts the tensors of a layer into units of 256 elements that are each in one piece.
+func eachBlock(l model.Layout) (out []optim.Unit) {
+	for k, tl := range l.Tensors {
+		for _, p := range optim.Pieces(tl.Param) {
+			for at := int64(0); at < p.Elems() && !tl.Ref; at += 256 {
+				out = append(out, optim.Unit{Tensor: k, At: p.At() + at, N: min(256, p.Elems()-at)})
+			}
+		}
+	}
+	return out
 }

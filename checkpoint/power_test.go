@@ -30,7 +30,9 @@ func filled(t *testing.T, v float32) (*model.Config, []checkpoint.Layer) {
 	for _, l := range c.Layouts(false) {
 		layer := checkpoint.Layer{Layout: l, Tile: make([]byte, l.TileBytes)}
 		for _, p := range optim.Planes(optim.AdamW{}.Planes).Of(l) {
-			layer.Planes = append(layer.Planes, optim.State{Plane: p, Data: bytes.Repeat(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)), int(l.Elems))})
+			layer.Planes = append(layer.Planes, optim.NewState(p, l, optim.Whole(l), func(n int64) []byte {
+				return bytes.Repeat(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)), int(n/4))
+			}))
 		}
 		out = append(out, layer)
 	}

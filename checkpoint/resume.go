@@ -235,9 +235,9 @@ func readStateTensors(r io.Reader, size int64, record fileRecord, layer int, l L
 		return err
 	}
 	want := map[string]*entry{}
-	var planes []optim.Plane
+	var planes []optim.Placed
 	for _, s := range l.Planes {
-		planes = append(planes, s.Plane)
+		planes = append(planes, s.Placed)
 	}
 	for _, e := range optimizerFile(layer, l.Layout, planes, BF16, false).entries {
 		if lo || e.plane != planeLo {
@@ -282,7 +282,11 @@ func (e *entry) read(r io.Reader, l Layer, buf []byte) (sum uint32, err error) {
 			return 0, truncated(err, "the tensor's data")
 		}
 		sum = crc32.Update(sum, castagnoli, p)
-		l.decode(e.layout, e.plane, e.elem+at/e.plane.size(), p)
+		if e.plane.state != "" {
+			l.setState(e.plane.state, e.elem+at, p)
+		} else {
+			l.decode(e.layout, e.plane, e.elem+at/e.plane.size(), p)
+		}
 	}
 	return sum, nil
 }

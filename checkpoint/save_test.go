@@ -74,7 +74,7 @@ func partOf(layers []Layer, rank, ranks int) []Layer {
 			out[i].Lo = l.Lo[own.From:own.To:own.To]
 		}
 		for _, p := range l.Planes {
-			p.Data = p.Data[4*own.From : 4*own.To : 4*own.To]
+			p.From, p.Data = own.From, p.Data[4*own.From:4*own.To:4*own.To]
 			out[i].Planes = append(out[i].Planes, p)
 		}
 	}

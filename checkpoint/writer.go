@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -243,6 +244,15 @@ func (f *outFile) writeEntry(d *disk, e *entry, l Layer, buf []byte) error {
 func (e *entry) pieces(l Layer, buf []byte, put func([]byte) error) error {
 	if e.from != nil {
 		return e.from.pieces(e.plane, buf, put)
+	}
+	if e.plane.state != "" {
+		data := l.state(e.plane.state).Data[e.elem:][:e.bytes]
+		for piece := range slices.Chunk(data, len(buf)) {
+			if err := put(piece); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	step := int64(len(buf)) / e.plane.size()
 	for at := int64(0); at < e.elems; at += step {

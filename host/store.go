@@ -68,7 +68,7 @@ func NewShareStore(layouts []model.Layout, planes optim.Planes, shares []optim.S
 		tile, lo := weightBytes(l, share)
 		state := &LayerState{Layout: l, Share: share, Tile: arenas.take(tileArena, tile), Lo: optim.View[uint16](arenas.take(loArena, lo)), pool: pool}
 		for _, p := range planes.Of(l) {
-			state.Planes = append(state.Planes, optim.State{Plane: p, Data: arenas.take(p.Name, p.DType.Bytes()*share.Elems())})
+			state.Planes = append(state.Planes, optim.NewState(p, l, share, func(bytes int64) []byte { return arenas.take(p.Name, bytes) }))
 		}
 		s.Layers = append(s.Layers, state)
 	}
@@ -120,7 +120,7 @@ func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, shares []
 			if !slices.Contains(names, p.Name) {
 				names = append(names, p.Name)
 			}
-			need[p.Name] += optim.Pages(p.DType.Bytes() * share.Elems())
+			need[p.Name] += optim.Pages(p.ShareBytes(l, share))
 		}
 	}
 	purposes, arenas := map[string]accounts.Purpose{tileArena: accounts.Weights, loArena: accounts.LoPlanes}, free{}
@@ -171,7 +171,7 @@ func ShareBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Shar
 		bytes[accounts.Weights] += optim.Pages(tile)
 		bytes[accounts.LoPlanes] += optim.Pages(lo)
 		for _, p := range planes.Of(l) {
-			bytes[accounts.Planes] += optim.Pages(p.DType.Bytes() * share.Elems())
+			bytes[accounts.Planes] += optim.Pages(p.ShareBytes(l, share))
 		}
 	}
 	return bytes
@@ -223,8 +223,7 @@ func (l *LayerState) F32Plane(t int) []float32 {
 	return optim.View[float32](l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()])
 }
 
-// Plane is the memory of the plane of that name, in the layer's flat element space, from
-// Share.From on; nil where there is none.
+// Plane is the memory of the plane of that name, of the store's share; nil where there is none.
 func (l *LayerState) Plane(name string) []byte {
 	for _, p := range l.Planes {
 		if p.Name == name {

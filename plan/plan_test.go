@@ -470,15 +470,16 @@ func TestPlanesInTheTable(t *testing.T) {
 	for _, l := range resolve(t, request()).Layouts {
 		all += optim.Pages(4 * l.Elems)
 		if l.Kind == model.Block {
-			matrices += optim.Pages(4 * l.Elems)
+			down, _ := l.Tensor(model.RoleDown)
+			matrices += optim.Pages(4 * down.Elems())
 		}
 	}
 	average := func(name string) optim.Plane { return optim.Plane{Name: name, Kind: "averages", Of: "the test"} }
 	none, bare := lines(nil)
 	adam, both := lines(optim.AdamW{}.Planes)
-	more, most := lines(func(p model.Param) []optim.Plane {
+	more, most := lines(func(p optim.Piece) []optim.Plane {
 		out := optim.AdamW{}.Planes(p)
-		if p.Role == model.RoleDown {
+		if p.Param.Role == model.RoleDown {
 			out = append(slices.Clip(out), average("a"), average("b"), average("c"))
 		}
 		return out
@@ -488,7 +489,9 @@ func TestPlanesInTheTable(t *testing.T) {
 		!slices.Equal(more, []string{moments, fmt.Sprintf("averages, a, b and c of the test, fp32: %d", 3*matrices)}) {
 		t.Errorf("%q\n%q\n%q", none, adam, more)
 	}
-	if one := resolve(t, request()).Layouts[1].Elems; both-bare != float64(16*one) || most-bare != float64(40*one) {
+	block := resolve(t, request()).Layouts[1]
+	down, _ := block.Tensor(model.RoleDown)
+	if both-bare != float64(16*block.Elems) || most-both != float64(24*down.Elems()) {
 		t.Errorf("an update reads and writes %g bytes, with AdamW's planes %g, with three more %g", bare, both, most)
 	}
 }

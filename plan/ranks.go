@@ -108,7 +108,7 @@ func (r *Run) CollectBytes() (most int64) {
 	for _, l := range r.Layouts {
 		bytes := optim.Pages(loBytes(l, l.Elems))
 		for _, p := range r.Planes.Of(l) {
-			bytes += optim.Pages(p.Bytes(l))
+			bytes += optim.Pages(p.Bytes())
 		}
 		most = max(most, bytes)
 	}

@@ -87,7 +87,7 @@ func (r *Run) planeRows(host addRow) {
 	groups := map[optim.Plane]*group{}
 	for i, l := range r.Layouts {
 		for _, p := range r.Planes.Of(l) {
-			key := p
+			key := p.Plane
 			key.Name = ""
 			g := groups[key]
 			if g == nil {
@@ -97,7 +97,7 @@ func (r *Run) planeRows(host addRow) {
 			if !slices.Contains(g.names, p.Name) {
 				g.names = append(g.names, p.Name)
 			}
-			g.bytes += optim.Pages(p.DType.Bytes() * r.Share(i).Elems())
+			g.bytes += optim.Pages(p.ShareBytes(l, r.Share(i)))
 		}
 	}
 	for _, key := range order {

@@ -31,7 +31,7 @@ var (
 )
 
 // Planes implements Optimizer.
-func (AdamW) Planes(model.Param) []Plane { return moments }
+func (AdamW) Planes(Piece) []Plane { return moments }
 
 // coefs are the factors of an update, in the order in which kernels read them:
 // clip, decay, 1−β1, β2, 1−β2, lr/bc1, √bc2, eps.
@@ -83,7 +83,7 @@ func (AdamW) Units(l model.Layout) []Unit {
 // Step implements Update.
 func (both *adamUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	tl := &w.Layout.Tensors[u.Tensor]
-	s := adamStep{weight: w, tensor: tl, m: floats(planes, firstMoment.Name), v: floats(planes, secondMoment.Name), c: both.of(&tl.Param)}
+	s := adamStep{weight: w, tensor: u.Tensor, m: find(planes, firstMoment.Name, F32), v: find(planes, secondMoment.Name, F32), c: both.of(&tl.Param)}
 	if !grad.Sparse {
 		s.move(u.At, u.N, grad.kind(), grad.at(0))
 		return
@@ -103,24 +103,23 @@ func (both *adamUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 // adamStep is what an update of elements of one tensor needs.
 type adamStep struct {
 	weight Weight
-	tensor *model.TensorLayout
-	m, v   []float32 // the moments of the layer, or of the rank's share of it
+	tensor int
+	m, v   *State
 	c      *coefs
 }
 
 // move updates n > 0 elements from element at on. grad points to the gradient of
 // the first.
 func (s *adamStep) move(at, n int64, kind gradKind, grad *byte) {
-	tl := s.tensor
-	own := tl.Elem + at - s.weight.From
-	m, v := &s.m[own], &s.v[own]
+	tl := &s.weight.Layout.Tensors[s.tensor]
+	m, v := &s.m.floats(s.tensor, at, n)[0], &s.v.floats(s.tensor, at, n)[0]
 	k, count := active, int(n)
 	announceWrite(m, count)
 	announceWrite(v, count)
 	announceGrad(kind, grad, count)
 	if tl.BF16 {
 		hi := (*uint16)(unsafe.Pointer(&s.weight.Tile[tl.TileOff+2*at]))
-		lo := &s.weight.Lo[own]
+		lo := &s.weight.Lo[tl.Elem+at-s.weight.From]
 		announceWrite(hi, count)
 		announceWrite(lo, count)
 		k.adamSplit(kind, hi, lo, m, v, grad, count, s.c)

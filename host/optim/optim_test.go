@@ -1,7 +1,6 @@
 package optim
 
 import (
-	"slices"
 	"testing"
 
 	"mt/model"
@@ -33,43 +32,12 @@ func TestUnitsCoverALayer(t *testing.T) {
 	}
 }
 
-// TestPlanesOfALayer: each plane is listed once, in order, for all elements.
-// References have none, and neither has a layer none of whose parameters asks for
-// one.
-func TestPlanesOfALayer(t *testing.T) {
-	l := odd(false)
-	other := Plane{Name: "other", DType: F32}
-	planes := Planes(func(p model.Param) []Plane {
-		switch p.Role {
-		case model.RoleDown:
-			return []Plane{secondMoment, other}
-		case model.RoleFinalNorm:
-			return []Plane{firstMoment, secondMoment}
-		}
-		return []Plane{{Name: "of a reference"}}
-	})
-	if got, want := planes.Of(l), []Plane{secondMoment, other, firstMoment}; !slices.Equal(got, want) {
-		t.Errorf("planes %v, want %v", got, want)
-	}
-	// In numbers: 4 bytes an element for each plane; an update reads and writes them and the
-	// weight.
-	if got, want := planes.Bytes(l), 12*l.Elems; got != want {
-		t.Errorf("planes of %d bytes, want %d", got, want)
-	}
-	if got, want := planes.UpdateBytes(l), 32*l.Elems; got != want {
-		t.Errorf("an update of %d bytes, want %d", got, want)
-	}
-	if Planes(nil).Of(l) != nil || Planes(nil).UpdateBytes(l) != 8*l.Elems {
-		t.Error("without planes there are some")
-	}
-}
-
 // TestStepNeedsItsPlanes: an update of weights without their planes panics.
 func TestStepNeedsItsPlanes(t *testing.T) {
 	l := odd(false)
 	w := Weight{Layout: &l, Tile: bytesOf(make([]float32, l.TileBytes/4))}
 	g := gradOf(l.Tensors[0].Elems(), false, 1, mean)
 	u := AdamW{}.Units(l)[0]
-	some := []State{{Plane: firstMoment, Data: bytesOf(make([]float32, l.Elems))}}
+	some := []State{NewState(Planes(AdamW{}.Planes).Of(l)[0], l, Whole(l), func(n int64) []byte { return bytesOf(make([]float32, n/4)) })}
 	mustPanic(t, func() { AdamW{}.At(Rate{Step: 1}).Step(u, w, some, g) })
 }

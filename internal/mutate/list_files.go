@@ -38,9 +38,13 @@ var ofFiles = []broken{
 		{from: "prefix: p.Name + \".\", state", to: "prefix: p.Name + \"-\", state", test: "TestNamesOfState"},
 		{from: "first, end := max(e, l.Share.From), min(e+n, l.Share.To)", to: "first, end := max(e, l.Share.From), min(e+n, l.Share.To-1)", test: "TestResumeIsExact"},
 		{from: "return first - e, end - first, first - l.Share.From", to: "return 0, end - first, first - l.Share.From", test: "TestResumeIsExact"},
-		{from: "return l.state(p, t.Elem+elem, n)", to: "return l.state(p, t.Elem, n)", test: "TestResumeIsExact|TestPieces|TestSmallestPieces"},
-		{from: "if l.Planes[i].Name == p.state {", to: "if l.Planes[i].Name <= p.state {", test: "TestResumeIsExact|TestPlanesByName"},
-		{from: "copy(l.state(p, at, count), raw[from*p.size():])", to: "_, _, _ = from, count, at", test: "TestResumeIsExact|TestPlanesByName"},
+		{from: "if l.Planes[i].Name == name {", to: "if l.Planes[i].Name <= name {", test: "TestResumeIsExact|TestPlanesByName"},
+		{from: "copy(s.Data[from-first:to-first], raw[from-at:])", to: "copy(s.Data[from-first:to-first], raw)", test: "TestStateOfPieces"},
+		{from: "first := s.DType.Bytes(s.From)", to: "first := s.From", test: "TestStateOfPieces"},
+	}},
+	{"checkpoint/files.go", []way{
+		{from: "e.shape = []int64{listed}", to: "_ = listed", test: "TestStateOfPieces"},
+		{from: "elem: of.DType.Bytes(first), elems: n", to: "elem: first, elems: n", test: "TestStateOfPieces"},
 	}},
 	{"checkpoint/resume.go", []way{
 		{from: "return b.step - a.step", to: "return a.step - b.step", test: "TestLatest"},

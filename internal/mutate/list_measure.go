@@ -54,7 +54,7 @@ var ofMeasure = []broken{
 		{from: "if step > s.points[len(s.points)-1] {", to: "if false {", test: "TestSamplerChangesNothing"},
 		{from: "\tw.s.grads[at] = now\n", to: "", test: "TestSamplerChangesNothing"},
 		{from: "step := int(r.Step-s.first) + 1", to: "step := int(r.Step)", test: "TestSamplerChangesNothing"},
-		{from: "at := 4 * (w.Layout.Tensors[u.Tensor].Elem + u.At)", to: "at := 4 * u.At", test: "TestSamplerChangesNothing"},
+		{from: "return bytes.Clone(p.Of(w.Layout, u))", to: "return bytes.Clone(p.Of(w.Layout, optim.Unit{Tensor: u.Tensor, N: u.N}))", test: "TestSamplerChangesNothing"},
 	}},
 	{"bench/compress.go", []way{
 		{from: "defer os.RemoveAll(dir)", to: "", test: "TestCompress"},

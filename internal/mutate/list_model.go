@@ -107,7 +107,7 @@ var ofModel = []broken{
 		{from: "if visit.Loss {", to: "if visit.Loss && false {", test: "TestExpertTraffic|TestBoundOfTheLink"},
 	}},
 	{"plan/table.go", []way{
-		{from: "g.bytes += optim.Pages(p.DType.Bytes() * r.Share(i).Elems())", to: "g.bytes = optim.Pages(p.DType.Bytes() * r.Share(i).Elems())", test: "TestTable|TestPlanesInTheTable"},
+		{from: "g.bytes += optim.Pages(p.ShareBytes(l, r.Share(i)))", to: "g.bytes = optim.Pages(p.ShareBytes(l, r.Share(i)))", test: "TestTable|TestPlanesInTheTable"},
 		{from: "lo += optim.Pages(loBytes(l, r.Share(i).Elems()))", to: "lo += loBytes(l, r.Share(i).Elems())", test: "TestPlanIsWhatIsAllocated", in: "actors"},
 		{from: "held(2 * r.BufferElems())", to: "2 * r.BufferElems()", test: "TestPlanIsWhatIsAllocated", in: "actors"},
 		{from: "losses += held(n)", to: "losses += n", test: "TestPlanIsWhatIsAllocated", in: "actors"},

@@ -103,7 +103,7 @@ var ofRanks = []broken{
 		{from: "if s != going {", to: "if s == staying+2 {", test: "TestPulseStops"},
 	}},
 	{"internal/train/staging.go", []way{
-		{from: "*free = (*free)[optim.Pages(bytes):]", to: "", test: "TestTogether"},
+		{from: "*free = (*free)[optim.Pages(all):]", to: "", test: "TestTogether"},
 		{from: "if what != everything {", to: "if what == everything {", test: "TestTogether"},
 	}},
 	{"internal/train/together.go", []way{

@@ -34,8 +34,8 @@ func TestOptimizer(t *testing.T) {
 	update := func(l Limits) ([]byte, time.Duration) {
 		o := l.Optimizer(optim.AdamW{Beta1: 0.9, Beta2: 0.99, Eps: 1e-8})
 		planes := []optim.State{}
-		for _, p := range o.Planes(layer.Tensors[0].Param) {
-			planes = append(planes, optim.State{Plane: p, Data: make([]byte, 4*layer.Elems)})
+		for _, p := range optim.Planes(o.Planes).Of(layer) {
+			planes = append(planes, optim.State{Placed: p, Data: make([]byte, 4*layer.Elems)})
 		}
 		tile, grad := make([]byte, layer.TileBytes), make([]byte, 4*layer.Elems)
 		for i := range grad {

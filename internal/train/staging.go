@@ -62,7 +62,7 @@ func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer
 		free = g.arena.Bytes()
 	}
 	if l.Layout.Split() {
-		lo, err := g.move(i, l, l.LoBytes(), 2, &free)
+		lo, err := g.move(l.LoBytes(), &free, func(r int) int64 { return 2 * g.shares[i][r].Elems() })
 		if err != nil {
 			return whole, fmt.Errorf("lower halves: %w", err)
 		}
@@ -73,29 +73,30 @@ func (g *staging) bring(i int, l *host.LayerState, what parts) (checkpoint.Layer
 		if what != everything {
 			break
 		}
-		data, err := g.move(i, l, p.Data, p.DType.Bytes(), &free)
+		data, err := g.move(p.Data, &free, func(r int) int64 { return p.ShareBytes(l.Layout, g.shares[i][r]) })
 		if err != nil {
 			return whole, fmt.Errorf("%s %s: %w", p.Kind, p.Name, err)
 		}
-		whole.Planes = append(whole.Planes, optim.State{Plane: p.Plane, Data: data})
+		whole.Planes = append(whole.Planes, optim.State{Placed: p.Placed, Data: data})
 	}
 	return whole, nil
 }
 
-// move sends this rank's part of a plane of layer i, whose elements have so many bytes, to rank 0.
-// There it is put together at the start of what is free.
-func (g *staging) move(i int, l *host.LayerState, own []byte, size int64, free *[]byte) ([]byte, error) {
+// move sends this rank's part of a plane to rank 0, where it is put together at the start of what is
+// free; bytes says how large each rank's part is.
+func (g *staging) move(own []byte, free *[]byte, bytes func(rank int) int64) ([]byte, error) {
 	n := g.team.Size()
 	sends, receives := make([]int, n), make([]int, n)
 	sends[0] = len(own)
 	var whole []byte
 	if g.team.first() {
-		for r, s := range g.shares[i] {
-			receives[r] = int(size * (s.To - s.From))
+		all := int64(0)
+		for r := range n {
+			receives[r] = int(bytes(r))
+			all += bytes(r)
 		}
-		bytes := size * l.Layout.Elems
-		whole = (*free)[:bytes:bytes]
-		*free = (*free)[optim.Pages(bytes):]
+		whole = (*free)[:all:all]
+		*free = (*free)[optim.Pages(all):]
 	}
 	err := ranks.Wait(func(done func(error)) { g.comm.AllToAllV(own, sends, whole, receives, done) })
 	return whole, err
