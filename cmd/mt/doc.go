@@ -1,4 +1,4 @@
-// Command mt trains large language models in full precision on one machine.
+// Command mt trains large language models in full precision.
 //
 // It turns command lines into calls: of internal/machine for what there is to
 // compute on, of internal/train for everything that opens a model, of bench for

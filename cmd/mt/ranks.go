@@ -65,7 +65,7 @@ func (a *app) asRank(ctx context.Context, command string, f func() error) error 
 	if l.Size == 1 {
 		return f()
 	}
-	if a.world, err = ranks.Start(mpi.Find(mpi.ThisMachine(), l), l, mpi.Options{}); err != nil {
+	if a.world, err = meetOthers(ctx, l); err != nil {
 		return fmt.Errorf("%s: rank %d: %w", command, l.Rank, err)
 	}
 	err = f()
@@ -74,6 +74,31 @@ func (a *app) asRank(ctx context.Context, command string, f func() error) error 
 		a.together = true
 	}
 	return err
+}
+
+// meetOthers starts MPI, which waits for all ranks: for ever, where one has ended before. A signal
+// ends the wait.
+func meetOthers(ctx context.Context, l mpi.Launch) (ranks.World, error) {
+	type met struct {
+		ranks.World
+		error
+	}
+	done := make(chan met, 1)
+	go func() {
+		w, err := ranks.Start(mpi.Find(mpi.ThisMachine(), l), l, mpi.Options{})
+		done <- met{w, err}
+	}()
+	select {
+	case m := <-done:
+		return m.World, m.error
+	case <-ctx.Done():
+	}
+	select {
+	case m := <-done: // both at once: the ranks end together
+		return m.World, m.error
+	default:
+		return nil, fmt.Errorf("%w while it waited for the other ranks to start", train.ErrInterrupted)
+	}
 }
 
 // leave ends this rank's part where all ranks have ended together. It waits for the others, so

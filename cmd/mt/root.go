@@ -21,7 +21,7 @@ func (a *app) root() *cobra.Command {
 	a.keys = map[*cobra.Command]*config.Args{}
 	root := &cobra.Command{
 		Use:   "mt",
-		Short: "Train large language models in full precision on one machine",
+		Short: "Train large language models in full precision, on GPUs whose memory they do not fit",
 		Long: `mt trains large language models, all parameters, in full precision, with host
 memory as the home of weights and optimizer state.
 

@@ -119,6 +119,9 @@ func Find(e Env, l Launch) Found {
 			file = abs // without a slash, the loader would search its own path instead
 		}
 		f.try(&e, l, file)
+		for i, why := range f.Failed {
+			f.Failed[i] = Variable + ": " + why
+		}
 		return f
 	}
 	seen := map[string]bool{}

@@ -157,7 +157,11 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 		fmt.Fprintf(w, "the head in %d shards of the vocabulary, in two sweeps\n", n)
 	}
 	if n := j.plan.Ranks; n > 1 {
-		fmt.Fprintf(w, "%d ranks, each with a host of its own: this is the first, which computes %s of the rows and keeps all that streams and its share of the rest\n", n, count((j.c.RowsPerStep()+n-1)/n))
+		own := ", each with a host of its own"
+		if _, beside := j.team.neighbours(); j.team != nil && beside > 1 {
+			own = fmt.Sprintf(", %d of them on this host", beside)
+		}
+		fmt.Fprintf(w, "%d ranks%s: rank %d computes %s of the rows and keeps all that streams and its share of the rest\n", n, own, j.plan.Rank, count((j.c.RowsPerStep()+n-1)/n))
 	}
 	if words := j.plan.LaneWords(); words != "" {
 		fmt.Fprintln(w, words)

@@ -338,7 +338,13 @@ func TestRanksDiffer(t *testing.T) {
 	}{
 		"learning rate": {func(_ *testing.T, s scene) scene { return s.with("learning_rate: 0.02\n") },
 			[]string{"learning_rate is 0.01 on rank 0 on host 0 and 0.02 on rank 1 on host 1", "the same command line"}},
-		"length": {func(_ *testing.T, s scene) scene { return s.with("max_steps: 9\n") }, []string{"max_steps is 8 on rank 0 on host 0 and 9 on rank 1 on host 1"}},
+		"length":     {func(_ *testing.T, s scene) scene { return s.with("max_steps: 9\n") }, []string{"max_steps is 8 on rank 0 on host 0 and 9 on rank 1 on host 1"}},
+		"chosen":     {func(_ *testing.T, s scene) scene { return s.with("adam_beta1: 0.8\n") }, []string{"adam_beta1 is 0.9 on rank 0", "the same command line"}},
+		"begun anew": {func(_ *testing.T, s scene) scene { return s.with("reset_optimizer: true\n") }, []string{"reset_optimizer is false on rank 0", "the same command line"}},
+		"held out": {func(t *testing.T, s scene) scene {
+			return s.with("eval_dataset: " + writeRows(t, t.TempDir(), 12, 12, 48) + "\n")
+		},
+			[]string{"the digest of eval_dataset is that of none on rank 0"}},
 		"data": {func(t *testing.T, s scene) scene {
 			other := writeRows(t, t.TempDir(), 12, 12, 48)
 			return s.with(fmt.Sprintf("dataset: %s\n", other))

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"mt/actors"
 	"mt/internal/config"
 	"mt/internal/ranks"
 )
@@ -123,9 +124,10 @@ type said struct {
 	Facts []fact          `json:"facts,omitempty"` // what must be alike
 	Value json.RawMessage `json:"value,omitempty"` // what else it has to tell
 
-	Ends  bool   `json:"ends"`            // it cannot go on, or is done
-	Error string `json:"error,omitempty"` // why it cannot go on
-	Kind  kind   `json:"kind"`
+	Ends   bool   `json:"ends"`            // it cannot go on, or is done
+	Error  string `json:"error,omitempty"` // why it cannot go on
+	Kind   kind   `json:"kind"`
+	Agreed bool   `json:"agreed"` // all ranks end for the same reason, and know it
 }
 
 // kind is what sort of error ends a rank's part.
@@ -136,6 +138,7 @@ const (
 	ofNothing      kind = iota
 	ofResuming          // ErrResumable
 	ofInterrupting      // ErrInterrupted
+	ofLogging           // a *noLog: another rank may have a better word for it
 	ofUsage             // config.UsageError
 	ofFailing           // anything else
 )
@@ -149,6 +152,8 @@ func kindOf(err error) kind {
 		return ofResuming
 	case errors.Is(err, ErrInterrupted):
 		return ofInterrupting
+	case errors.As(err, new(*noLog)):
+		return ofLogging
 	case config.IsUsage(err):
 		return ofUsage
 	}
@@ -259,7 +264,9 @@ func (t *team) worst(all []said) error {
 	}
 	var texts []string
 	var of []int
+	agreed := true
 	for r, s := range all {
+		agreed = agreed && s.Agreed && s.Kind == most
 		if s.Kind != most {
 			continue
 		}
@@ -269,7 +276,7 @@ func (t *team) worst(all []said) error {
 		}
 	}
 	text := texts[0]
-	if len(of) < len(all) && (len(texts) > 1 || of[0] > 0) || len(texts) > 1 {
+	if !agreed && (len(texts) > 1 || of[0] > 0) { // what all of them end for, rank 0 says best
 		text = ""
 		for i, r := range of {
 			if i > 0 {
@@ -283,7 +290,7 @@ func (t *team) worst(all []said) error {
 		return &told{text, ErrResumable}
 	case ofInterrupting:
 		return &told{text, ErrInterrupted}
-	case ofUsage:
+	case ofLogging, ofUsage:
 		return config.Usagef("%s", text)
 	}
 	return errors.New(text)
@@ -293,13 +300,17 @@ func (t *team) worst(all []said) error {
 func (t *team) alike(all []said) error {
 	for r, s := range all {
 		for i, f := range all[0].Facts {
-			switch {
-			case i >= len(s.Facts):
+			if i >= len(s.Facts) || s.Facts[i].Name != f.Name {
 				return t.apart(all)
-			case s.Facts[i].Value == f.Value:
+			}
+			theirs, way := s.Facts[i], f.Way
+			if theirs.Value == f.Value {
 				continue
 			}
-			return config.Usagef("%s is %s on %s and %s on %s: %s", f.Name, f.Value, t.named(0), s.Facts[i].Value, t.named(r), f.Way)
+			if theirs.Way != way { // one of them was given what the other chose
+				way = sameConfig
+			}
+			return config.Usagef("%s is %s on %s and %s on %s: %s", f.Name, f.Value, t.named(0), theirs.Value, t.named(r), way)
 		}
 	}
 	return nil
@@ -320,14 +331,21 @@ func (t *team) leave(err error) {
 	t.pulse.stop()
 }
 
+// agreed says whether all ranks end their parts for the reason that err is.
+func (t *team) agreed(err error) bool {
+	var gave *actors.NonFiniteError
+	return err == nil || errors.As(err, &gave) || t.halted.Err() != nil && errors.Is(err, ErrInterrupted)
+}
+
 // end ends this rank's part with err, nil where all went well, and returns how the run has ended. A
-// rank that cannot go on tells the others where they meet; where they do not come it ends the run
-// for all, and with MPI does not return.
+// rank that alone cannot go on tells the others where they meet; where they do not come soon it ends
+// the run for all, and with MPI does not return. All others come, however long what they still write
+// takes: the pulse notices one that does not.
 func (t *team) end(err error) error {
 	if over, left := t.ended(); left {
 		return over
 	}
-	s := said{Ends: true, Kind: kindOf(err)}
+	s := said{Ends: true, Kind: kindOf(err), Agreed: t.agreed(err)}
 	if err != nil {
 		s.Error = err.Error()
 	}
@@ -337,7 +355,7 @@ func (t *team) end(err error) error {
 		met <- e
 	}()
 	var late <-chan time.Time
-	if err != nil {
+	if !s.Agreed {
 		late = t.pulse.after(t.pulse.ending)
 	}
 	select {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mt/actors"
 	"mt/internal/config"
 	"mt/internal/ranks"
 	"mt/internal/ranks/local"
@@ -52,8 +53,15 @@ func TestTeamEnds(t *testing.T) {
 		"all wrong alike": {func(int) error { return usage }, "run.yaml:3:1: what is this", nil, true},
 		"one wrong":       {only(1, usage), "rank 1 on host 1: run.yaml:3:1: what is this", nil, true},
 		"the first wrong": {only(0, broken), "the disk is full", nil, false},
-		"two wrong":       {func(r int) error { return fmt.Errorf("disk %d is full", r) }, "rank 0 on host 0: disk 0 is full; rank 1 on host 1: disk 1 is full; rank 2 on host 2: disk 2 is full", nil, false},
-		"stopped":         {func(int) error { return resumable }, resumable.Error(), ErrResumable, false},
+		"no log":          {only(1, &noLog{errors.New("so")}), "rank 1 on host 1: output_dir: so: give a directory that every rank can write its log to", nil, true},
+		"no log, and wrong": {func(r int) error {
+			if r > 0 {
+				return &noLog{errors.New("so")}
+			}
+			return usage
+		}, "run.yaml:3:1: what is this", nil, true},
+		"two wrong": {func(r int) error { return fmt.Errorf("disk %d is full", r) }, "rank 0 on host 0: disk 0 is full; rank 1 on host 1: disk 1 is full; rank 2 on host 2: disk 2 is full", nil, false},
+		"stopped":   {func(int) error { return resumable }, resumable.Error(), ErrResumable, false},
 		"one stopped": {func(r int) error {
 			if r == 0 {
 				return resumable
@@ -120,6 +128,47 @@ func TestTeamAborts(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "the disk is full") {
 			t.Errorf("rank %d: %v", rank, err)
 		}
+	}
+}
+
+// TestTeamWaits: ranks that end together, since they have agreed to, wait for one that still has to
+// write what it saves; all of them say what rank 0 says.
+func TestTeamWaits(t *testing.T) {
+	for name, why := range map[string]error{"stopped": fmt.Errorf("%w, so", ErrResumable), "not finite": &told{"three steps were not finite", &actors.NonFiniteError{Step: 3}}} {
+		t.Run(name, func(t *testing.T) {
+			given := make(chan struct{})
+			var once sync.Once
+			b := inTime(nil)
+			usual := b.after
+			b.ending = 5
+			b.after = func(d time.Duration) <-chan time.Time {
+				if d != b.ending {
+					return usual(d)
+				}
+				once.Do(func() { close(given) }) // the others give up at once
+				late := make(chan time.Time)
+				close(late)
+				return late
+			}
+			errs := asTeam(t, 3, b, func(team *team) error {
+				if _, err := team.meet("there", said{Stop: true}); err != nil {
+					return err
+				}
+				if team.Rank() > 0 {
+					return why
+				}
+				select { // while it writes
+				case <-given:
+				case <-time.After(50 * time.Millisecond):
+				}
+				return fmt.Errorf("%w; and what to do", why)
+			})
+			for rank, err := range errs {
+				if err == nil || err.Error() != why.Error()+"; and what to do" {
+					t.Errorf("rank %d: %v", rank, err)
+				}
+			}
+		})
 	}
 }
 

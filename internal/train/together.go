@@ -69,15 +69,26 @@ func together(ctx context.Context, dir string, o Options, f func(Options) error)
 // openLog opens the file for what this rank would print.
 func (t *team) openLog(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("output_dir: %w", err)
+		return nil, &noLog{err}
 	}
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf(logFile, t.Rank())), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("output_dir: %w", err)
+		return nil, &noLog{err}
 	}
 	fmt.Fprintf(f, "%s, of %d\n", t.named(t.Rank()), t.Size())
 	return f, nil
 }
+
+// noLog is the error of a rank that cannot write its log in output_dir.
+type noLog struct{ err error }
+
+// Error implements error.
+func (e *noLog) Error() string {
+	return fmt.Sprintf("output_dir: %v: give a directory that every rank can write its log to", e.err)
+}
+
+// Unwrap is what is wrong.
+func (e *noLog) Unwrap() error { return e.err }
 
 // logFile is the name of the file in output_dir, on its host, that a rank but the first writes
 // its notes and errors to.
@@ -125,7 +136,9 @@ func (j *job) agreeOnRun(version string, from resume) error {
 		}
 		facts = append(facts, fact{key, values[key], way})
 	}
+	facts = append(facts, fact{"reset_data", fmt.Sprint(j.c.ResetData), sameConfig}, fact{"reset_optimizer", fmt.Sprint(j.c.ResetOptimizer), sameConfig})
 	digests := j.digests()
+	digests["eval_dataset"] = "that of none"
 	if j.evalSet != nil {
 		digests["eval_dataset"] = j.evalSet.ID()
 	}
