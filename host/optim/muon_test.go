@@ -1,0 +1,144 @@
+package optim
+
+import (
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"testing"
+	"unsafe"
+
+	"mt/internal/bfloat"
+	"mt/model"
+)
+
+//go:embed testdata/muon.json
+var muonRecording []byte
+
+// recordedMuon is what testdata/muon.py writes.
+type recordedMuon struct {
+	Cases []struct {
+		Rows, Cols int
+		Options    struct {
+			LR          float64 `json:"lr"`
+			WeightDecay float64 `json:"weight_decay"`
+			Momentum    float64
+			Nesterov    bool
+			Adjust      Adjust `json:"adjust_lr_fn"`
+			NSSteps     int    `json:"ns_steps"`
+		}
+		First, Grads, U, O, Last, Momentum text
+	}
+}
+
+// text is base64.
+type text string
+
+func (x text) bytes(t *testing.T) []byte {
+	t.Helper()
+	b, err := base64.StdEncoding.DecodeString(string(x))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// floats are the fp32 numbers whose bits x has.
+func (x text) floats(t *testing.T) []float32 { return View[float32](x.bytes(t)) }
+
+// TestMuonIsTorchs holds both halves of an update against torch.optim.Muon over 50 steps: u, of
+// gradients that are halved first and doubled by Clip, and the weights that follow from torch's own o.
+// torch may fuse a product with a sum where we round twice, and the other way round: two roundings a
+// step, of numbers no larger than the largest weight, are 50·2·2⁻²⁴ of it. The same is true of the
+// momentum, which forgets old roundings. u is rounded to bf16, where such a difference is a whole
+// unit of the last place when it lies on the border, which few do.
+func TestMuonIsTorchs(t *testing.T) {
+	var rec recordedMuon
+	if err := json.Unmarshal(muonRecording, &rec); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range rec.Cases {
+		for _, bf16 := range []bool{false, true} {
+			p := model.Param{Role: model.RoleO, Rows: c.Rows, Cols: c.Cols, Dims: 2, Stored: []model.Stored{{Rows: c.Rows}}}
+			layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, bf16, model.Param{})
+			steps := c.Options.NSSteps
+			if steps == 0 {
+				steps = 5
+			}
+			o := Muon{Momentum: c.Options.Momentum, Nesterov: c.Options.Nesterov, NSSteps: steps, Adjust: c.Options.Adjust,
+				WeightDecay: c.Options.WeightDecay, Scale: 2, OthersScale: 1}
+			first, grads, us, o16 := c.First.floats(t), c.Grads.floats(t), View[uint16](c.U.bytes(t)), c.O.bytes(t)
+			n := len(first)
+			w := Weight{Layout: &layout, Tile: make([]byte, layout.TileBytes+8), Lo: make([]uint16, layout.Elems)}
+			weights := func(f func(i int, bits uint32) uint32) {
+				for i := range n {
+					if bf16 {
+						hi := (*uint16)(unsafe.Pointer(&w.Tile[2*i]))
+						*hi, w.Lo[i] = Split(f(i, Join(*hi, w.Lo[i])))
+					} else {
+						at := (*uint32)(unsafe.Pointer(&w.Tile[4*i]))
+						*at = f(i, *at)
+					}
+				}
+			}
+			weights(func(i int, _ uint32) uint32 { return math.Float32bits(first[i]) })
+			planes := statesOf(o.Planes, layout)
+			matrices := Matrices(layout)
+			if len(matrices) != 1 {
+				t.Fatalf("%d matrices", len(matrices))
+			}
+			halves, elsewhere := 0, make([]byte, 2*n)
+			for s := range 50 {
+				g := make([]float32, n)
+				for i := range g {
+					g[i] = grads[s*n+i] / 2
+				}
+				by := o.MatricesAt(Rate{LR: c.Options.LR / 2, Step: int64(s + 1), Clip: 2})
+				to := Grad{Data: elsewhere, BF16: true, Elems: int64(n)}
+				for at := int64(0); at < int64(n); at += 7 { // in pieces
+					k := min(7, int64(n)-at)
+					by.Prepare(matrices[0], at, k, w, planes, Grad{Data: bytesOf(g), Elems: int64(n)}.Part(at, k), to.Part(at, k))
+				}
+				for i, u := range View[uint16](elsewhere) {
+					want := us[s*n+i]
+					if u != want {
+						halves++
+					}
+					if d := int(u) - int(want); d < -1 || d > 1 {
+						t.Fatalf("case %d, step %d: u[%d] is %v, want %v", i, s+1, i, bfloat.Widen(u), bfloat.Widen(want))
+					}
+				}
+				by.Apply(matrices[0], 0, int64(n), w, Grad{Data: o16[2*s*n : 2*(s+1)*n], BF16: true, Elems: int64(n)})
+			}
+			if halves > 50*n/100 {
+				t.Errorf("case %d: %d of %d elements of u are not torch's", i, halves, 50*n)
+			}
+			m := planeFrom(planes, "momentum", w, 0)
+			near(t, "momentum", m[:n], c.Momentum.floats(t), 100*math.Pow(2, -24))
+			got := make([]float32, n)
+			weights(func(i int, bits uint32) uint32 { got[i] = math.Float32frombits(bits); return bits })
+			near(t, "weights", got, c.Last.floats(t), 100*math.Pow(2, -24))
+		}
+	}
+}
+
+// near wants got to be want, but for bound times its largest element.
+func near(t *testing.T, what string, got, want []float32, bound float64) {
+	t.Helper()
+	var largest, worst float64
+	for i, w := range want {
+		largest, worst = max(largest, math.Abs(float64(w))), max(worst, math.Abs(float64(got[i])-float64(w)))
+	}
+	t.Logf("%s: %.2g of the largest", what, worst/largest)
+	if !(worst <= bound*largest) {
+		t.Errorf("%s: the error is %.3g of the largest element, allowed %.3g", what, worst/largest, bound)
+	}
+}
+
+// statesOf makes the planes of a layer, all zero.
+func statesOf(f Planes, l model.Layout) (out []State) {
+	for _, p := range f.Of(l) {
+		out = append(out, State{Plane: p, Data: bytesOf(make([]float32, p.Bytes(l)/4))})
+	}
+	return out
+}
