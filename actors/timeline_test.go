@@ -166,7 +166,7 @@ func TestClocksAreKeptTogether(t *testing.T) {
 		l := &laneTracer{tracer: &tracer{now: func() time.Duration { return now }, rec: timeline.New(timeline.Options{})},
 			r: &lane{index: index}, low: math.MinInt64, high: math.MaxInt64}
 		streams := []*streamTracer{{of: l}, {of: l}, {of: l}}
-		l.h2d, l.compute, l.d2h = streams[0], streams[1], streams[2]
+		l.compute, l.streams = streams[1], streams
 		for _, step := range []struct{ device, enqueued, heard, wrong time.Duration }{
 			{100 * us, 90 * us, 130 * us, 0},           // both clocks agree
 			{200 * us, 250 * us, 280 * us, 50 * us},    // the device's is behind

@@ -51,7 +51,7 @@ func (a Adjust) of(rows, cols int) float64 {
 // momentum is the plane of a matrix.
 var momentum = Plane{Name: "momentum", DType: F32, Kind: "momentum", Of: "Muon"}
 
-// Matrix is a matrix that Muon moves whole: one tensor of a checkpoint. What the engine holds as one
+// Matrix is a matrix that Muon moves whole: a tensor as PyTorch has it. What the engine holds as one
 // (q, k and v; gate and up) are several.
 type Matrix struct {
 	Tensor     int   // of the layer
@@ -74,16 +74,16 @@ func Matrices(l model.Layout) (out []Matrix) {
 		if tl.Ref || !OfMatrices(tl.Param) {
 			continue
 		}
-		for _, s := range tl.Stored {
-			out = append(out, Matrix{Tensor: t, At: int64(s.Row) * int64(tl.Cols), Rows: s.Rows, Cols: tl.Cols})
+		for _, p := range Pieces(tl.Param) {
+			out = append(out, Matrix{Tensor: t, At: p.At(), Rows: p.Rows, Cols: tl.Cols})
 		}
 	}
 	return out
 }
 
 // Planes implements Optimizer.
-func (m Muon) Planes(p model.Param) []Plane {
-	if OfMatrices(p) {
+func (m Muon) Planes(p Piece) []Plane {
+	if OfMatrices(p.Param) {
 		return []Plane{momentum}
 	}
 	return m.Others.Planes(p)
@@ -123,7 +123,7 @@ func (m Muon) MatricesAt(r Rate) *MatrixUpdate {
 // and writes u to to.
 func (u *MatrixUpdate) Prepare(x Matrix, at, n int64, w Weight, planes []State, g, to Grad) {
 	first, mu, fresh := x.At+at, float32(u.of.Momentum), float32(1-u.of.Momentum)
-	m := planeFrom(planes, momentum.Name, w, x.Tensor)[first : first+n]
+	m := find(planes, momentum.Name, F32).floats(x.Tensor, first, n)
 	g.Check("prepare a matrix", n)
 	to.Check("prepare a matrix", n)
 	for i := range m {

@@ -113,8 +113,7 @@ func TestMuonIsTorchs(t *testing.T) {
 			if halves > 50*n/100 {
 				t.Errorf("case %d: %d of %d elements of u are not torch's", i, halves, 50*n)
 			}
-			m := planeFrom(planes, "momentum", w, 0)
-			near(t, "momentum", m[:n], c.Momentum.floats(t), 100*math.Pow(2, -24))
+			near(t, "momentum", find(planes, "momentum", F32).floats(0, 0, int64(n)), c.Momentum.floats(t), 100*math.Pow(2, -24))
 			got := make([]float32, n)
 			weights(func(i int, bits uint32) uint32 { got[i] = math.Float32frombits(bits); return bits })
 			near(t, "weights", got, c.Last.floats(t), 100*math.Pow(2, -24))
@@ -138,7 +137,7 @@ func near(t *testing.T, what string, got, want []float32, bound float64) {
 // statesOf makes the planes of a layer, all zero.
 func statesOf(f Planes, l model.Layout) (out []State) {
 	for _, p := range f.Of(l) {
-		out = append(out, State{Plane: p, Data: bytesOf(make([]float32, p.Bytes(l)/4))})
+		out = append(out, NewState(p, l, Whole(l), func(bytes int64) []byte { return bytesOf(make([]float32, bytes/4)) }))
 	}
 	return out
 }

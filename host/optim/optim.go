@@ -47,8 +47,3 @@ type Update interface {
 	// among planes.
 	Step(u Unit, w Weight, planes []State, grad Grad)
 }
-
-// planeFrom are the values of the plane of that name from the first of a tensor on.
-func planeFrom(planes []State, name string, w Weight, tensor int) []float32 {
-	return floats(planes, name)[w.Layout.Tensors[tensor].Elem-w.From:]
-}
