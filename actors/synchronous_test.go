@@ -213,5 +213,6 @@ func randomTrial(r *rand.Rand) trial {
 	if lanes := 1 + r.Intn(4); lanes > 1 && tr.order == schedule.Lanes {
 		tr = tr.withLanes(lanes, r.Int63())
 	}
+	tr.muon, tr.depths.MatrixBuffers = coin(), 1+r.Intn(3)
 	return tr
 }

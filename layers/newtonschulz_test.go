@@ -1,8 +1,12 @@
 package layers
 
 import (
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"unsafe"
 
@@ -48,6 +52,54 @@ func TestNewtonSchulz(t *testing.T) {
 			if dt == device.F32 && !(worst <= 1e-5*largest) || !(off <= 1e-2) {
 				t.Errorf("%v %s: the error is %.3g of the norm, %.3g of the largest element", sh, dt, off, worst/largest)
 			}
+		}
+	}
+}
+
+// TestNewtonSchulzIsTorchs: in bf16 the result is that of torch.optim.Muon, as recorded, but for what
+// another order of sums rounds to the other neighbour.
+func TestNewtonSchulzIsTorchs(t *testing.T) {
+	dev, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	b, err := os.ReadFile("../host/optim/testdata/muon.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rec struct {
+		Cases []struct {
+			Rows, Cols int
+			Options    struct {
+				Steps int `json:"ns_steps"`
+			}
+			U, O []byte
+		}
+	}
+	if err := json.Unmarshal(b, &rec); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range rec.Cases {
+		n := c.Rows * c.Cols
+		var off, all float64
+		for at := 0; at < len(c.U)/2; at += n {
+			number := func(bits []byte, i int) float64 {
+				return float64(bfloat.Widen(binary.LittleEndian.Uint16(bits[2*(at+i):])))
+			}
+			x := make([]float64, n)
+			for i := range x {
+				x[i] = number(c.U, i)
+			}
+			for i, got := range runNewtonSchulz(t, dev, device.BF16, x, c.Rows, c.Cols, cmp.Or(c.Options.Steps, 5)) {
+				want := number(c.O, i)
+				off, all = off+(got-want)*(got-want), all+want*want
+			}
+		}
+		if off = math.Sqrt(off / all); !(off <= 2e-3) {
+			t.Errorf("case %d: the error is %.3g of the norm", i, off)
+		} else {
+			t.Logf("case %d: %.2g of the norm", i, off)
 		}
 	}
 }

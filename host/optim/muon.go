@@ -49,7 +49,7 @@ func (a Adjust) of(rows, cols int) float64 {
 }
 
 // momentum is the plane of a matrix.
-var momentum = Plane{Name: "momentum", DType: F32, Kind: "momentum", Of: "Muon"}
+var momentum = Plane{Name: "momentum", DType: F32, Kind: "moments", Of: "Muon"}
 
 // Matrix is a matrix that Muon moves whole: a tensor as PyTorch has it. What the engine holds as one
 // (q, k and v; gate and up) are several.

@@ -165,7 +165,7 @@ var optimKeys = []key{
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.MuonLR }},
 	{name: "adam_lr", part: PartUpdate, doc: "muon: the highest rate of all else, which AdamW updates; 0: learning_rate",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.AdamLR }},
-	{name: "momentum", aliases: []string{"muon_momentum"}, part: PartUpdate, doc: "muon: what of a matrix's momentum stays in a step",
+	{name: "momentum", part: PartUpdate, doc: "muon: what of a matrix's momentum stays in a step",
 		limit: limit{max: 1, below: true, why: "at 1 it never changes"}, field: func(c *Config) any { return &c.Momentum }},
 	{name: "nesterov", part: PartUpdate, doc: "muon: a step looks ahead by the gradient",
 		field: func(c *Config) any { return &c.Nesterov }},
