@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
-	"unsafe"
 
 	"mt/device"
 	"mt/device/conformance/oracle"
@@ -127,12 +126,11 @@ func runNewtonSchulz(t *testing.T, dev device.Device, dt device.DType, x []float
 		return m
 	}
 	bits := make([]byte, int64(len(x))*dt.Size())
-	halves, floats := unsafe.Slice((*uint16)(unsafe.Pointer(&bits[0])), len(bits)/2), unsafe.Slice((*float32)(unsafe.Pointer(&bits[0])), len(bits)/4)
 	for i, v := range x {
 		if dt == device.BF16 {
-			halves[i] = bfloat.Round(float32(v))
+			binary.LittleEndian.PutUint16(bits[2*i:], bfloat.Round(float32(v)))
 		} else {
-			floats[i] = float32(v)
+			binary.LittleEndian.PutUint32(bits[4*i:], math.Float32bits(float32(v)))
 		}
 	}
 	m := mem(int64(len(bits)))
@@ -145,9 +143,9 @@ func runNewtonSchulz(t *testing.T, dev device.Device, dt device.DType, x []float
 	out := make([]float64, len(x))
 	for i := range out {
 		if dt == device.BF16 {
-			out[i] = float64(bfloat.Widen(halves[i]))
+			out[i] = float64(bfloat.Widen(binary.LittleEndian.Uint16(bits[2*i:])))
 		} else {
-			out[i] = float64(floats[i])
+			out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(bits[4*i:])))
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"math"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -118,6 +119,71 @@ func TestMuonIsTorchs(t *testing.T) {
 			weights(func(i int, bits uint32) uint32 { got[i] = math.Float32frombits(bits); return bits })
 			near(t, "weights", got, c.Last.floats(t), 100*math.Pow(2, -24))
 		}
+	}
+}
+
+// TestMatricesOfALayer: q, k and v are a matrix each, the router is none; together matrices and units
+// have every element once.
+func TestMatricesOfALayer(t *testing.T) {
+	layout := model.NewLayout(model.Layer{Kind: model.MoE, Params: []model.Param{
+		{Role: model.RoleMLPNorm, Rows: 6, Cols: 1, Dims: 1},
+		{Role: model.RoleRouter, Rows: 3, Cols: 6, Dims: 2, F32: true},
+		{Role: model.RoleQKV, Rows: 9, Cols: 6, Dims: 2, Stored: []model.Stored{{Rows: 4}, {Row: 4, Rows: 2}, {Row: 6, Rows: 3}}},
+		{Role: model.RoleLMHead, Rows: 5, Cols: 6, Dims: 2},
+		{Role: model.RoleDown, Rows: 6, Cols: 40, Dims: 2},
+	}}, true, model.Param{})
+	var m Muon
+	seen := map[[2]int64]int{}
+	for _, x := range Matrices(layout) {
+		for i := range x.Elems() {
+			seen[[2]int64{int64(x.Tensor), x.At + i}]++
+		}
+	}
+	if want := []Matrix{{2, 0, 4, 6}, {2, 24, 2, 6}, {2, 36, 3, 6}, {4, 0, 6, 40}}; !slices.Equal(Matrices(layout), want) {
+		t.Errorf("matrices %v, want %v", Matrices(layout), want)
+	}
+	for _, u := range m.Units(layout) {
+		for i := range u.N {
+			seen[[2]int64{int64(u.Tensor), u.At + i}]++
+		}
+	}
+	for x, tl := range layout.Tensors {
+		for i := range tl.Elems() {
+			if n := seen[[2]int64{int64(x), i}]; n != 1 {
+				t.Fatalf("element %d of %s is updated %d times", i, tl.Role, n)
+			}
+		}
+		if planes := m.Planes(Pieces(tl.Param)[0]); OfMatrices(tl.Param) != slices.Equal(planes, []Plane{momentum}) {
+			t.Errorf("%s keeps %v", tl.Role, planes)
+		}
+	}
+}
+
+// TestMuonsOthers: what is no matrix is AdamW's, at a rate of its own.
+func TestMuonsOthers(t *testing.T) {
+	m := Muon{Others: AdamW{Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}, OthersScale: 0.25}
+	got, want := *m.At(Rate{LR: 0.5, Step: 3, Clip: 0.5}).(*adamUpdate), *m.Others.At(Rate{LR: 0.125, Step: 3, Clip: 0.5}).(*adamUpdate)
+	if got != want {
+		t.Errorf("coefficients %v, want %v", got, want)
+	}
+}
+
+// TestMuonForgets: momentum that gets no gradients ends at 0 and not at numbers that are not normal.
+func TestMuonForgets(t *testing.T) {
+	p := model.Param{Role: model.RoleO, Rows: 1, Cols: 1, Dims: 2}
+	layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, false, model.Param{})
+	planes := statesOf(Muon{}.Planes, layout)
+	m := find(planes, "momentum", F32).floats(0, 0, 1)
+	m[0] = 1e-30
+	by, zero, to := Muon{Momentum: 0.5}.MatricesAt(Rate{Clip: 1}), gradFrom([]float32{0}, false), gradFrom([]float32{0}, false)
+	for range 30 {
+		by.Prepare(Matrices(layout)[0], 0, 1, Weight{Layout: &layout}, planes, zero, to)
+		if m[0] != 0 && m[0] < 0x1p-126 {
+			t.Fatalf("the momentum is %v", m[0])
+		}
+	}
+	if m[0] != 0 {
+		t.Errorf("the momentum is %v after all", m[0])
 	}
 }
 

@@ -1,8 +1,6 @@
 package synchronous
 
 import (
-	"unsafe"
-
 	"mt/device"
 	"mt/host/optim"
 	"mt/layers"
@@ -17,7 +15,7 @@ func (t *Trainer) updateMatrices(l int, g optim.Grad, o optim.Optimizer, rate op
 	}
 	act, state, by := t.spec.Act, t.store.Layers[l], m.MatricesAt(rate)
 	for _, x := range t.plan.Matrices(l) {
-		u := optim.Grad{Data: wordsOf(x.Elems() * act.Size()), BF16: act == device.BF16, Elems: x.Elems()}
+		u := optim.Grad{Data: make([]byte, x.Elems()*act.Size()), BF16: act == device.BF16, Elems: x.Elems()}
 		state.PrepareMatrix(x, g, u, by)
 		on := t.matrix.Slice(0, int64(len(u.Data)))
 		t.stream.CopyH2D(on, u.Data)
@@ -29,10 +27,4 @@ func (t *Trainer) updateMatrices(l int, g optim.Grad, o optim.Optimizer, rate op
 		state.ApplyMatrix(x, u, by)
 	}
 	return nil
-}
-
-// wordsOf is memory of that many bytes, aligned for fp32.
-func wordsOf(bytes int64) []byte {
-	words := make([]float32, (bytes+3)/4)
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), bytes)
 }
