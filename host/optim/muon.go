@@ -2,7 +2,6 @@ package optim
 
 import (
 	"math"
-	"unsafe"
 
 	"mt/internal/bfloat"
 	"mt/model"
@@ -119,24 +118,33 @@ func (m Muon) MatricesAt(r Rate) *MatrixUpdate {
 	return &MatrixUpdate{of: m, clip: r.Clip, decay: float32(1 - lr*m.WeightDecay), lr: lr}
 }
 
+// stripElems is how many elements are taken at a time, with those of bf16 widened.
+const stripElems = 512
+
 // Prepare moves the momentum of n elements of matrix x, from element at on, by their gradient g,
 // and writes u to to.
 func (u *MatrixUpdate) Prepare(x Matrix, at, n int64, w Weight, planes []State, g, to Grad) {
-	first, mu, fresh := x.At+at, float32(u.of.Momentum), float32(1-u.of.Momentum)
-	m := find(planes, momentum.Name, F32).floats(x.Tensor, first, n)
 	g.Check("prepare a matrix", n)
 	to.Check("prepare a matrix", n)
-	for i := range m {
-		e := float32(g.value(i) * u.clip)
-		next := lerp(m[i], e, fresh)
-		if math.Float32bits(next)&expMask == 0 {
-			next = 0
+	m := find(planes, momentum.Name, F32).floats(x.Tensor, x.At+at, n)
+	mu, fresh := float32(u.of.Momentum), float32(1-u.of.Momentum)
+	var wide, made [stripElems]float32
+	for from := 0; from < len(m); from += stripElems {
+		m := m[from:min(from+stripElems, len(m))]
+		g, out := g.wide(wide[:], from, len(m)), made[:len(m)]
+		for i := range m {
+			e := float32(g[i] * u.clip)
+			next := lerp(m[i], e, fresh)
+			if math.Float32bits(next)&expMask == 0 {
+				next = 0
+			}
+			m[i] = next
+			if u.of.Nesterov {
+				next = lerp(e, next, mu)
+			}
+			out[i] = next
 		}
-		m[i] = next
-		if u.of.Nesterov {
-			next = lerp(e, next, mu)
-		}
-		to.set(i, next)
+		to.put(from, out)
 	}
 }
 
@@ -151,39 +159,48 @@ func lerp(a, b, t float32) float32 {
 // Apply moves the weights of n elements of matrix x, from element at on, by what the device has made
 // of u.
 func (u *MatrixUpdate) Apply(x Matrix, at, n int64, w Weight, o Grad) {
+	o.Check("apply to a matrix", n)
 	tl, first := &w.Layout.Tensors[x.Tensor], x.At+at
 	rate, decay := float32(u.lr*u.of.Adjust.of(x.Rows, x.Cols)), float32(1)
 	if tl.Decay() {
 		decay = u.decay
 	}
-	o.Check("apply to a matrix", n)
-	move := func(i int, x float32) float32 { return float32(x*decay) - float32(rate*o.value(i)) }
-	if !tl.BF16 {
-		own := unsafe.Slice((*float32)(unsafe.Pointer(&w.Tile[tl.TileOff+4*first])), n)
-		for i, x := range own {
-			own[i] = move(i, x)
+	var wide [stripElems]float32
+	for from := 0; from < int(n); from += stripElems {
+		o, at := o.wide(wide[:], from, min(stripElems, int(n)-from)), first+int64(from)
+		if !tl.BF16 {
+			own := View[float32](w.Tile[tl.TileOff+4*at:][:4*len(o)])
+			for i, y := range o {
+				own[i] = float32(own[i]*decay) - float32(rate*y)
+			}
+			continue
 		}
-		return
-	}
-	hi, lo := unsafe.Slice((*uint16)(unsafe.Pointer(&w.Tile[tl.TileOff+2*first])), n), w.Lo[tl.Elem+first-w.From:][:n]
-	for i := range hi {
-		hi[i], lo[i] = Split(math.Float32bits(move(i, math.Float32frombits(Join(hi[i], lo[i])))))
+		hi, lo := View[uint16](w.Tile[tl.TileOff+2*at:][:2*len(o)]), w.Lo[tl.Elem+at-w.From:][:len(o)]
+		for i, y := range o {
+			x := math.Float32frombits(Join(hi[i], lo[i]))
+			hi[i], lo[i] = Split(math.Float32bits(float32(x*decay) - float32(rate*y)))
+		}
 	}
 }
 
-// value is element i of g.
-func (g Grad) value(i int) float32 {
-	if g.BF16 {
-		return bfloat.Widen(*(*uint16)(unsafe.Pointer(&g.Data[2*i])))
+// wide is n elements of g from element at on, as fp32: g's own memory or a copy in buf.
+func (g Grad) wide(buf []float32, at, n int) []float32 {
+	if !g.BF16 {
+		return View[float32](g.Data[4*at:][:4*n])
 	}
-	return *(*float32)(unsafe.Pointer(&g.Data[4*i]))
+	for i, x := range View[uint16](g.Data[2*at:][:2*n]) {
+		buf[i] = bfloat.Widen(x)
+	}
+	return buf[:n]
 }
 
-// set makes x, rounded to g's type, element i of g.
-func (g Grad) set(i int, x float32) {
-	if g.BF16 {
-		*(*uint16)(unsafe.Pointer(&g.Data[2*i])) = bfloat.Round(x)
+// put makes v, rounded to g's type, the elements of g from element at on.
+func (g Grad) put(at int, v []float32) {
+	if !g.BF16 {
+		copy(View[float32](g.Data[4*at:][:4*len(v)]), v)
 		return
 	}
-	*(*float32)(unsafe.Pointer(&g.Data[4*i])) = x
+	for i, to := 0, View[uint16](g.Data[2*at:][:2*len(v)]); i < len(v); i++ {
+		to[i] = bfloat.Round(v[i])
+	}
 }

@@ -207,3 +207,27 @@ func statesOf(f Planes, l model.Layout) (out []State) {
 	}
 	return out
 }
+
+// BenchmarkMatrix is what moving a matrix takes on one core, in bytes of what it reads and writes.
+func BenchmarkMatrix(b *testing.B) {
+	const rows, cols = 256, 4096
+	p := model.Param{Role: model.RoleO, Rows: rows, Cols: cols, Dims: 2}
+	layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, true, model.Param{})
+	o := Muon{Momentum: 0.95, Nesterov: true, Adjust: Original, Scale: 1}
+	planes, x := statesOf(o.Planes, layout), Matrices(layout)[0]
+	w := Weight{Layout: &layout, Tile: bytesOf(make([]float32, layout.TileBytes/4)), Lo: make([]uint16, layout.Elems)}
+	g, u := gradFrom(make([]float32, rows*cols), false), gradFrom(make([]float32, rows*cols), true)
+	by := o.MatricesAt(Rate{LR: 1e-3, Step: 1, Clip: 0.5})
+	b.Run("prepare", func(b *testing.B) {
+		b.SetBytes(14 * rows * cols)
+		for b.Loop() {
+			by.Prepare(x, 0, x.Elems(), w, planes, g, u)
+		}
+	})
+	b.Run("apply", func(b *testing.B) {
+		b.SetBytes(10 * rows * cols)
+		for b.Loop() {
+			by.Apply(x, 0, x.Elems(), w, u)
+		}
+	})
+}

@@ -36,7 +36,7 @@ var ofHost = []broken{
 	{"host/optim/muon.go", []way{
 		{from: "return 0.2 * math.Sqrt(float64(max(rows, cols)))", to: "return 0.2 * math.Sqrt(float64(min(rows, cols)))", test: "TestMuonIsTorchs"},
 		{from: "math.Sqrt(max(1, float64(rows)/float64(cols)))", to: "math.Sqrt(float64(rows) / float64(cols))", test: "TestMuonIsTorchs"},
-		{from: "float32(g.value(i) * u.clip)", to: "g.value(i)", test: "TestMuonIsTorchs"},
+		{from: "float32(g[i] * u.clip)", to: "g[i]", test: "TestMuonIsTorchs"},
 		{from: "next = lerp(e, next, mu)", to: "next = lerp(next, e, mu)", test: "TestMuonIsTorchs"},
 		{from: "if u.of.Nesterov {", to: "if true {", test: "TestMuonIsTorchs"},
 		{from: "lr := r.LR * m.Scale", to: "lr := r.LR", test: "TestMuonIsTorchs"},
