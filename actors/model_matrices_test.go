@@ -32,7 +32,8 @@ func (w *world) matrix(do any, begins bool) {
 	switch d := do.(type) {
 	case prepareMatrix:
 		at, buffer = matrixAt{d.Of.Layer, d.Matrix, 0, begins}, [2]int{int(d.Lane), d.Buffer}
-		if w.checkUpdate(d.Of.Layer); w.team == nil && !w.full[d.Of.Slab] {
+		// With clipping the slab may have been filled before it was told that the one before is free.
+		if w.checkUpdate(d.Of.Layer); w.cfg.creditSlabs() && !w.full[d.Of.Slab] {
 			w.failf("matrix %d of layer %d is prepared from slab %d, where no gradient is", d.Matrix, d.Of.Layer, d.Of.Slab)
 		}
 	case orthogonalize:
