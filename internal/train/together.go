@@ -277,15 +277,11 @@ func (s *session) agreedToStop() {
 	}
 }
 
-// checkRanks refuses what several ranks cannot do.
-func (j *job) checkRanks() error {
+// noteRanks tells what is worth knowing of the ranks of this run.
+func (j *job) noteRanks() {
 	t := j.team
 	if t == nil {
-		return nil
-	}
-	if j.model.OutputRouterLogits && j.model.NumExperts > 0 {
-		return j.c.Errorf("model", "output_router_logits: the loss that balances the load of experts is not computed over several ranks: "+
-			"set output_router_logits to false in config.json, or train on one host")
+		return
 	}
 	if j.c.Optim == "muon" && t.Size() > 1 {
 		return j.c.Errorf("optim", "optim: muon moves whole matrices, of which %d ranks have parts: train on one host, or with optim: adamw", t.Size())
@@ -296,7 +292,6 @@ func (j *job) checkRanks() error {
 	if rows := j.c.RowsPerStep(); rows < t.Size() {
 		j.note("a step has %d rows and there are %d ranks: some have nothing to compute", rows, t.Size())
 	}
-	return nil
 }
 
 // threads is how many threads of the host this rank may use; 0: all.
