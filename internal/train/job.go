@@ -163,7 +163,9 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 	if err := c.CheckGradSlabs(len(j.model.Layers())); err != nil {
 		return nil, err
 	}
-	j.noteRanks()
+	if err := j.checkRanks(); err != nil {
+		return nil, err
+	}
 	if err := j.resolveDevice(o); err != nil {
 		return nil, err
 	}

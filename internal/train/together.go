@@ -277,11 +277,11 @@ func (s *session) agreedToStop() {
 	}
 }
 
-// noteRanks tells what is worth knowing of the ranks of this run.
-func (j *job) noteRanks() {
+// checkRanks refuses what several ranks cannot do.
+func (j *job) checkRanks() error {
 	t := j.team
 	if t == nil {
-		return
+		return nil
 	}
 	if j.c.Optim == "muon" && t.Size() > 1 {
 		return j.c.Errorf("optim", "optim: muon moves whole matrices, of which %d ranks have parts: train on one host, or with optim: adamw", t.Size())
@@ -292,6 +292,7 @@ func (j *job) noteRanks() {
 	if rows := j.c.RowsPerStep(); rows < t.Size() {
 		j.note("a step has %d rows and there are %d ranks: some have nothing to compute", rows, t.Size())
 	}
+	return nil
 }
 
 // threads is how many threads of the host this rank may use; 0: all.
