@@ -144,6 +144,17 @@ type RoutingLanded struct {
 	Probs []float32
 }
 
+// LoadAgreed brings what the experts of all layers have to bear in a pass, on all ranks together.
+type LoadAgreed struct {
+	Prog int
+	Load expertLoad
+}
+
+func (m LoadAgreed) with(result any) any {
+	m.Load = result.(expertLoad)
+	return m
+}
+
 func (m RoutingLanded) with(result any) any {
 	found := result.(routed)
 	m.Offsets, m.Probs = found.offsets, found.probs
@@ -184,6 +195,17 @@ type ShareUpdated struct {
 // ranks, and that the Optimizer has come to rest. Finite is the last step before it that was
 // not skipped.
 type GradSpoilt struct{ Step, Layer, Finite int }
+
+// MatrixPrepared tells that the momentum of a matrix of a layer is moved, and that what the device is
+// to make of it is in matrix buffer Buffer of the layer's lane.
+type MatrixPrepared struct{ Layer, Matrix, Buffer int }
+
+// MatrixOrthogonalized tells that the device has made of it what the weights are moved by, in the same
+// buffer.
+type MatrixOrthogonalized struct{ Layer, Matrix, Buffer int }
+
+// MatrixApplied returns a matrix buffer: the weights of its matrix are moved.
+type MatrixApplied struct{ Layer, Matrix, Buffer int }
 
 // SlabFreed returns a slab.
 type SlabFreed struct{ Slab int }

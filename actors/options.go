@@ -46,6 +46,9 @@ type Options struct {
 	Start    State
 	// Optimizer makes the updates; nil where there are none.
 	Optimizer optim.Optimizer
+	// Matrices, if the plan has NSSteps, is what moves matrices whole; Optimizer then is the same or made
+	// from it. nil: nothing does.
+	Matrices *optim.Muon
 	// ThroughHost: what passes from lane to lane goes through the host even where devices reach
 	// each other.
 	ThroughHost bool
@@ -73,8 +76,8 @@ type Options struct {
 	Stop <-chan struct{}
 	// World is the ranks that train together, of which this is one; nil: it trains alone. They make
 	// the same calls of Run. Home then has whole tiles and of the rest the shares that Plan names,
-	// and batches are those of ranks (data.NewRankBatch). The run makes the communicators "gradients", "weights", "agreement"
-	// and "norm"; when it ends well, or by a NonFiniteError, nothing is under way on them. After
+	// and batches are those of ranks (data.NewRankBatch). The run makes the communicators "gradients", "weights", "agreement",
+	// "norm" and "balance"; when it ends well, or by a NonFiniteError, nothing is under way on them. After
 	// another error World.Abort is to be called: what is still under way keeps its memory.
 	World ranks.World
 	// Stopping, which may be nil, is called once when several ranks have agreed to stop.

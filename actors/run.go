@@ -125,16 +125,18 @@ func (r *run) spawn() error {
 	conductor.pairs = o.Plan.Spec.Config.AttendedPairs
 	balance := balancing{}
 	if o.Plan.Balances() && !o.Plan.EvalOnly {
-		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes)}
+		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), several: r.team != nil}
 	}
 	processes := []*process{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
 		{id: checkpointerID, core: newCheckpointerCore(n, o.Start.Step), exec: r.execCheckpointer},
 	}
 	if r.team == nil {
-		processes = append(processes, &process{id: optimizerID, core: newOptimizerCore(into, len(r.lanes), o.Start, o.MaxGradNorm), exec: r.execOptimizer})
+		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, o.MaxGradNorm)
+		optimizer.setMatrices(r.plan, r.schedule)
+		processes = append(processes, &process{id: optimizerID, core: optimizer, exec: r.execOptimizer})
 	} else {
-		conductor.several = true
+		conductor.several, conductor.balance = true, balance
 		optimizer := newOptimizerCore(ids(n), len(r.lanes), o.Start, o.MaxGradNorm)
 		optimizer.several = true
 		processes = append(processes,
