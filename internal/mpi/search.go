@@ -119,9 +119,7 @@ func Find(e Env, l Launch) Found {
 			file = abs // without a slash, the loader would search its own path instead
 		}
 		f.try(&e, l, file)
-		for i, why := range f.Failed {
-			f.Failed[i] = Variable + ": " + why
-		}
+		f.blame(Variable)
 		return f
 	}
 	seen := map[string]bool{}
@@ -168,6 +166,13 @@ func (f *Found) try(e *Env, l Launch, file string) bool {
 	}
 	f.Path, f.Version, f.ABI, f.library = lib.path, lib.version, lib.abi, lib
 	return true
+}
+
+// blame says of what failed that it was tried because of an environment variable.
+func (f *Found) blame(variable string) {
+	for i, why := range f.Failed {
+		f.Failed[i] = variable + ": " + why
+	}
 }
 
 // absent tells from what a loader says whether there is no library of a name. Where it is one

@@ -35,7 +35,7 @@ var ofRanks = []broken{
 		{from: "f := Found{family: l.Family}", to: "f := Found{}", test: "TestStartWithoutALibrary"},
 		{from: "if l.By != \"\" {", to: "if true {", test: "TestFind"},
 		{from: "if isLauncher(program) {", to: "if false {", test: "TestFind"},
-		{from: "\t\tf.try(&e, l, file)\n\t\treturn f\n", to: "\t\tf.try(&e, l, file)\n", test: "TestFind"},
+		{from: "\t\tf.blame(Variable)\n\t\treturn f\n", to: "\t\tf.blame(Variable)\n", test: "TestFind"},
 		{from: "strings.LastIndexByte(string(stat), ')')", to: "strings.IndexByte(string(stat), ')')", test: "TestParents"},
 	}},
 	{"internal/mpi/comm.go", []way{
@@ -94,7 +94,11 @@ var ofRanks = []broken{
 	{"internal/train/team.go", []way{
 		{from: "stop = stop || all[r].Stop", to: "stop = stop && all[r].Stop", test: "TestTeamMeets"},
 		{from: "most = max(most, s.Kind)", to: "most = s.Kind", test: "TestTeamEnds"},
-		{from: "case s.Facts[i].Value == f.Value:", to: "case s.Facts[i].Name == f.Name:", test: "TestTeamMeets"},
+		{from: "if theirs.Value == f.Value {", to: "if theirs.Name == f.Name {", test: "TestTeamMeets"},
+		{from: "if theirs.Way != way {", to: "if false {", test: "TestRanksDiffer"},
+		{from: "agreed = agreed && s.Agreed && s.Kind == most", to: "agreed = false", test: "TestTeamWaits"},
+		{from: "if !s.Agreed {", to: "if err != nil {", test: "TestTeamWaits"},
+		{from: "case errors.As(err, new(*noLog)):\n\t\treturn ofLogging\n", to: "", test: "TestTeamEnds"},
 		{from: "if !slices.Contains(texts, s.Error) {", to: "if !slices.Contains(texts[:0], s.Error) {", test: "TestTeamEnds"},
 		{from: "case ends > 0 && ends < len(all):", to: "case false:", test: "TestTeamMeets"},
 	}},
