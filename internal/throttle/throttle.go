@@ -19,7 +19,7 @@ const Variable = "MT_THROTTLE"
 // Limits are bytes a second; 0 is no limit.
 type Limits struct {
 	Link    float64 // of copies between the host and the CPU device, each way
-	Updates float64 // of the optimizer's updates, read and written
+	Updates float64 // of the optimizer's updates of units, read and written: those of whole matrices (Muon) are not slowed down
 }
 
 // FromEnv reads Limits from the environment: such as "link=400MB/s updates=2GB/s".
