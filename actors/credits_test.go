@@ -20,5 +20,6 @@ var Credits = []Credit{
 	{"gradient buffer", "grad_buffers", 1, "compute", "GradComputed", "GradBufferFreed"},
 	{"slab", "grad_slabs", 1, "offloader", "GradLanded", "SlabFreed"},
 	{"exchange buffer", "exchange_buffers", 1, "exchanger", "GradExchanged", "ExchangeBufferFreed"},
+	{"matrix buffer", "", 1, "optimizer", "MatrixPrepared", "MatrixApplied"},
 	{"batch", "batches_ahead", 1, "conductor", "BatchWanted", "BatchReady"},
 }

@@ -78,6 +78,7 @@ func TestCUDAEqualsItself(t *testing.T) {
 		"experts": func(tr *trial) {
 			tr.experts, tr.chosen, tr.onDemand, tr.aux, tr.blocks, tr.rows = 6, 1, true, true, 2, 3
 		},
+		"muon": func(tr *trial) { tr.muon, tr.bf16, tr.blocks, tr.depths.MatrixBuffers = true, true, 1, 2 },
 	}
 	for name, change := range shapes {
 		t.Run(name, func(t *testing.T) {

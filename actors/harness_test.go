@@ -31,6 +31,7 @@ type trial struct {
 	keep                         layers.Keep
 	depths                       plan.Depths
 	noClip, sync                 bool
+	muon                         bool
 	threads                      int
 	moreBatches                  int // see Options
 	shards                       int // parts of the head; 0: whole
@@ -161,6 +162,9 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 		p.Spec.Act = device.BF16
 	}
 	p.Spec.Positions = tr.maxLen
+	if tr.muon {
+		p.NSSteps, p.Depths.MatrixBuffers = muonRecipe.NSSteps, max(1, p.Depths.MatrixBuffers)
+	}
 	return p
 }
 
@@ -202,7 +206,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 		devs = append(devs, dev)
 	}
 	arenas := host.Usage().Now
-	store, err := host.NewStore(p.Layouts, recipe.Planes, pool)
+	store, err := host.NewStore(p.Layouts, tr.recipe().Planes, pool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,6 +243,16 @@ func stateOf(store *host.Store) (out []layerBytes) {
 // recipe is how the trials update.
 var recipe = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
 
+// muonRecipe is that of those with muon.
+var muonRecipe = optim.Muon{Momentum: 0.9, Nesterov: true, NSSteps: 3, Adjust: optim.MatchRMSAdamW, WeightDecay: 0.1, Scale: 1, Others: recipe, OthersScale: 0.5}
+
+func (tr trial) recipe() optim.Optimizer {
+	if tr.muon {
+		return muonRecipe
+	}
+	return recipe
+}
+
 func clone[T any](s []T) []T { return append([]T(nil), s...) }
 
 // fill puts the start into the store: random weights, or an outcome's state.
@@ -267,7 +281,7 @@ func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.
 	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver, Timeline: tr.timeline, ThroughHost: tr.throughHost, moreBatches: tr.moreBatches,
 		Schedule: Schedule{FirstStep: 1, LastStep: tr.steps, EvalSteps: tr.evalSteps, EvalPasses: min(1, tr.evalSteps) * 2, MaxNonFinite: max(1, tr.maxNonFinite),
 			SynchronousUpdates: tr.sync, NoSave: tr.saver == nil, SaveSteps: tr.saveSteps, LR: tr.lr, DataPos: func(s int) int64 { return int64(s * tr.rows) }},
-		Optimizer: recipe, MaxGradNorm: 1,
+		Optimizer: tr.recipe(), MaxGradNorm: 1,
 		Batch: func(step int, eval bool) (*data.Batch, error) {
 			if eval {
 				step = 1000 + step
@@ -295,6 +309,9 @@ func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.
 		}}
 	if tr.noClip {
 		o.MaxGradNorm = 0
+	}
+	if tr.muon {
+		o.Matrices = &muonRecipe
 	}
 	if o.Schedule.LR == nil {
 		o.Schedule.LR = func(step int) float64 { return 1e-2 / float64(step) }

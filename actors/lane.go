@@ -53,6 +53,7 @@ type lane struct {
 	saved     [][]device.Mem // by layer and micro-batch of the pass in progress: cut from savedMem
 	savedMem  []device.Mem   // by layer: what it keeps for its backward; none where it keeps nothing
 	workspace device.Mem
+	matrices  *matrixRoom // nil: no matrix is updated whole
 	batches   []batchSlot
 	experts   experts
 	spills    []byte // host memory for activations that have no slot
@@ -107,7 +108,7 @@ func (r *shared) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 // before an error.
 func newLane(s *shared, index laneID, dev device.Device) (*lane, error) {
 	r := &lane{shared: s, plan: s.plan.On(int(index)), index: index, dev: dev}
-	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocExperts, r.openPassage, r.allocBatches, r.makeTemplates, r.makeStalls} {
+	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocExperts, r.openPassage, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}
@@ -175,12 +176,22 @@ func (r *lane) openStream(name string, to **countedStream) error {
 	return nil
 }
 
-// copies are the streams that copy to and from the lane's device.
-func (r *lane) copies() []*countedStream {
-	if r.peer == nil {
-		return []*countedStream{r.h2d, r.d2h}
+// streams are all streams of the lane's device, each with its name.
+func (r *lane) streams() []namedStream {
+	all := []namedStream{{"h2d", r.h2d}, {"compute", r.compute}, {"d2h", r.d2h}}
+	if r.peer != nil {
+		all = append(all, namedStream{"peer", r.peer})
 	}
-	return []*countedStream{r.h2d, r.d2h, r.peer}
+	if m := r.matrices; m != nil {
+		all = append(all, namedStream{"matrices up", m.up}, namedStream{"matrices", m.compute}, namedStream{"matrices down", m.down})
+	}
+	return all
+}
+
+// namedStream is a stream and what people see it called.
+type namedStream struct {
+	name string
+	*countedStream
 }
 
 func (r *lane) allocActivations() (err error) {
@@ -277,9 +288,8 @@ func (r *lane) makeStalls() error {
 }
 
 // drain waits until the device has done all that was enqueued.
-func (r *lane) drain() error {
-	err := r.compute.Sync()
-	for _, s := range r.copies() {
+func (r *lane) drain() (err error) {
+	for _, s := range r.streams() {
 		err = errors.Join(err, s.Sync())
 	}
 	return err

@@ -53,6 +53,9 @@ func TestLanesEqualTheSynchronousStep(t *testing.T) {
 		"balanced": func(tr *trial) {
 			tr.copyTiles, tr.experts, tr.chosen, tr.aux, tr.bf16, tr.micro = true, 5, 2, true, true, 1
 		},
+		"muon": func(tr *trial) {
+			tr.copyTiles, tr.muon, tr.bf16, tr.micro, tr.depths.MatrixBuffers = true, true, true, 1, 2
+		},
 		"evaluations": func(tr *trial) { tr.evalSteps, tr.micro = 2, 1 },
 		"skipped": func(tr *trial) {
 			tr.maxNonFinite, tr.spoil, tr.batch, tr.micro = 5, spoilWeights(0), withToken0(2, tr.rows, 1), 1

@@ -42,6 +42,10 @@ func randomRequest(r *rand.Rand) plan.Request {
 		q.Act = device.BF16
 	}
 	q.HeadShards = some(1, 8)
+	if r.Intn(3) == 0 {
+		q.Planes, q.NSSteps = muonRecipe.Planes, muonRecipe.NSSteps
+		q.Depths.MatrixBuffers = some(1, 3)
+	}
 	return q
 }
 
@@ -75,7 +79,7 @@ func randomShape(r *rand.Rand) plan.Request {
 // (internal/train's TestMemoryIsAsPlanned measures it); a GPU's context is there
 // before the run.
 func tableOf(p *plan.Run) map[string]int64 {
-	names := map[string]string{"host staging": "device host staging", "host spilled activations": "device host staging"}
+	names := map[string]string{"host staging": "device host staging", "host spilled activations": "device host staging", "host matrix buffers": "device host staging"}
 	planned := map[string]int64{}
 	for _, row := range p.Table().Rows {
 		name := row.Where + " " + row.Purpose
@@ -154,13 +158,14 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 			"tied": q.Config.TieEmbeddings, "copied": !p.Unified, "in place": p.Unified, "gradients in place": p.GradsInPlace(), "slabs": !p.Clip && !p.EvalOnly,
 			"bf16": q.Act == device.BF16, "bf16 gradients": p.GradBF16, "parts of the head": p.Spec.Shards() > 1, "micro-batches": p.Limits.MicroBatches > 1,
 			"experts ahead": p.Experts > 0 && !p.OnDemand && !p.Unified, "experts on demand": p.OnDemand, "experts in place": p.Experts > 0 && p.Unified,
+			"matrices copied": p.MatrixBytes() > 0 && !p.Unified, "matrices in place": p.MatrixBytes() > 0 && p.Unified,
 			"kept: " + p.Spec.Keep.String(): true} {
 			if is {
 				met[what]++
 			}
 		}
 	}
-	if t.Logf("%v", met); len(met) != 15+int(layers.KeepAll)+1 {
+	if t.Logf("%v", met); len(met) != 17+int(layers.KeepAll)+1 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
 	}
 }
@@ -203,7 +208,7 @@ func allocatedOn(t *testing.T, dev device.Device, p *plan.Run, threads int) erro
 func trialOf(q plan.Request, p *plan.Run) trial {
 	tr := trial{tied: q.Config.TieEmbeddings, qkNorm: q.Config.QKNorm, bf16: q.Act == device.BF16, gradBF16: p.GradBF16, copyTiles: !q.Unified,
 		blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keep: p.Spec.Keep,
-		experts: q.Config.NumExperts, chosen: q.Config.NumExpertsPerTok, shards: p.Spec.HeadShards, depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p}
+		experts: q.Config.NumExperts, chosen: q.Config.NumExpertsPerTok, shards: p.Spec.HeadShards, depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p, muon: p.NSSteps > 0}
 	if q.MicroBatchTokens > 0 {
 		tr.micro = q.MicroBatchTokens
 	}

@@ -185,6 +185,17 @@ type ShareUpdated struct {
 // not skipped.
 type GradSpoilt struct{ Step, Layer, Finite int }
 
+// MatrixPrepared tells that the momentum of a matrix of a layer is moved, and that what the device is
+// to make of it is in matrix buffer Buffer of the layer's lane.
+type MatrixPrepared struct{ Layer, Matrix, Buffer int }
+
+// MatrixOrthogonalized tells that the device has made of it what the weights are moved by, in the same
+// buffer.
+type MatrixOrthogonalized struct{ Layer, Matrix, Buffer int }
+
+// MatrixApplied returns a matrix buffer: the weights of its matrix are moved.
+type MatrixApplied struct{ Layer, Matrix, Buffer int }
+
 // SlabFreed returns a slab.
 type SlabFreed struct{ Slab int }
 

@@ -32,6 +32,7 @@ type worldConfig struct {
 	seed                 int64
 	ranks                int // that train together; 0: the world is alone
 	giveUp               int // after so many skipped steps in a row the run fails; 0: it does not
+	matrices             int // of every layer but the first and the last, moved whole; 0: none are
 	spoilt               int // the step in which the last rank has a gradient that is not finite; 0: none
 }
 
@@ -95,6 +96,9 @@ func randomConfig(seed int64) worldConfig {
 			c.depths.GradSlabs = max(2, c.depths.GradSlabs)
 		}
 	}
+	if r.Intn(2) == 0 && c.ranks == 0 {
+		c.matrices, c.depths.MatrixBuffers = 1+r.Intn(4), 1+r.Intn(3)
+	}
 	switch r.Intn(6) {
 	case 0:
 		c.pauseAfter = 1 + r.Intn(3)
@@ -102,6 +106,14 @@ func randomConfig(seed int64) worldConfig {
 		c.enoughAt = 1 + r.Intn(3)
 	}
 	return c
+}
+
+// matricesOf are those of a layer.
+func (c worldConfig) matricesOf(layer int) int {
+	if layer == 0 || layer == c.layers-1 {
+		return 0
+	}
+	return c.matrices
 }
 
 // last is the step that a run ends after which nobody asks to stop, and whether it is

@@ -75,9 +75,10 @@ func (w *world) do(e work, lane laneID) {
 		}
 		w.failf("non-finite gradient in step %d", d.Step)
 	case update:
-		if w.once(optimizerRole).(*optimizerCore).saving[d.Layer] {
-			w.failf("layer %d is updated while it is being saved", d.Layer)
-		}
+		w.checkUpdate(d.Layer)
+		w.start(e)
+	case prepareMatrix, orthogonalize, applyMatrix:
+		w.matrix(e.do, true)
 		w.start(e)
 	default:
 		w.start(e)

@@ -52,6 +52,9 @@ type world struct {
 	trace    map[address]*strings.Builder // nil: not kept
 	err      error
 	team     *teamWorld // nil: the world is alone
+
+	parts    []int               // by layer: how many works of its update are done
+	matrices map[[2]int]matrixAt // by lane and buffer
 }
 
 // laneWorld is what the model knows of a lane.
@@ -90,7 +93,7 @@ type content struct {
 
 func newWorld(t *testing.T, cfg worldConfig) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg, passage: map[int]content{}, full: map[int]bool{}, version: make([]int, cfg.layers),
-		reading: make([]int, cfg.layers), saved: map[int]int{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1}
+		reading: make([]int, cfg.layers), saved: map[int]int{}, parts: make([]int, cfg.layers), matrices: map[[2]int]matrixAt{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1}
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
 		PauseAfter: cfg.pauseAfter, Enough: func(r EvalReport) bool { return r.Step == cfg.enoughAt },
 		MaxNonFinite: cmp.Or(cfg.giveUp, 100), SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
@@ -114,7 +117,16 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	}
 	sit(conductorID, newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec))
 	sit(feederID, &feederCore{})
-	sit(optimizerID, newOptimizerCore(summedIn(cfg.layers, cfg.tied), n, State{}, cfg.clip))
+	optimizer := newOptimizerCore(summedIn(cfg.layers, cfg.tied), n, State{}, cfg.clip)
+	if cfg.matrices > 0 {
+		for l := range cfg.layers {
+			optimizer.matrices, optimizer.laneOf = append(optimizer.matrices, cfg.matricesOf(l)), append(optimizer.laneOf, laneID(spec.On(l)))
+		}
+		for range n {
+			optimizer.matrixBuffers = append(optimizer.matrixBuffers, ids(cfg.depths.MatrixBuffers))
+		}
+	}
+	sit(optimizerID, optimizer)
 	sit(checkpointerID, newCheckpointerCore(cfg.layers, 0))
 	sit(reporterID, reporterCore{})
 	if cfg.ranks > 1 {
@@ -320,8 +332,10 @@ func (w *world) complete(i int) {
 		result = w.team.sum(w, d)
 	case update:
 		if w.team == nil {
-			w.version[d.Layer]++
+			w.moved(d.Layer)
 		}
+	case prepareMatrix, orthogonalize, applyMatrix:
+		w.matrix(e.do, false)
 	case commitSave:
 		if n := len(w.steps); n == 0 || w.steps[n-1] < d.Save.Step {
 			w.failf("the checkpoint of step %d stands before the step is reported: %v", d.Save.Step, w.steps)

@@ -30,6 +30,11 @@ type optimizerCore struct {
 	// several: the rank is not alone. Gradients come from the Exchanger, summed over all ranks they
 	// are this rank's shares, all ranks agree on norms, and the Gatherer is told of updates.
 	several bool
+	// matrices says, by layer, how many matrices are moved whole; nil: none are. laneOf is the lane of a
+	// layer, and matrixBuffers has, by lane, the matrix buffers that are free.
+	matrices      []int
+	laneOf        []laneID
+	matrixBuffers [][]int
 }
 
 // stepState is what is known of the step in progress.
@@ -44,11 +49,13 @@ type stepState struct {
 	queue   []int     // layers whose gradients have landed and are to be measured
 	updated []bool    // by layer
 	done    int       // layers updated
-	next    int       // with clipping: next layer to update
+	next    int       // with clipping: next layer whose update is to begin
 	pending int       // without clipping: index into order of the next layer to update
 	order   []int     // layers in the order in which they were measured
 	held    []bool    // by layer: its update had to wait for the Checkpointer
 	finite  int       // the last step before this one that was not skipped
+
+	matrices matrixStep
 	// Of several ranks:
 	allIDs [][]int32 // unique ids of each rank's batch
 	buffer []int     // by layer: the exchange buffer that its gradient still needs; −1: none
@@ -151,7 +158,13 @@ func (c *optimizerCore) step(msg any) []effect {
 		}
 	case updateDone:
 		c.busy = false
-		return append(c.updated(m.Layer), c.advance()...)
+		return append(c.workDone(m.Layer), c.advance()...)
+	case MatrixPrepared:
+		return c.prepared(m)
+	case MatrixOrthogonalized:
+		s.matrices.returned = append(s.matrices.returned, m)
+	case MatrixApplied:
+		return c.applied(m)
 	case LayerSaved:
 		c.saving[m.Layer] = false
 	default:
@@ -177,6 +190,7 @@ func (c *optimizerCore) open(step int) *stepState {
 	for i := range c.cur.landed {
 		c.cur.landed[i] = -1
 	}
+	c.cur.matrices.layer = -1
 	if c.cur.spoilt = -1; c.several {
 		c.cur.buffer = slices.Repeat([]int{-1}, c.layers)
 	}
@@ -189,10 +203,13 @@ func (c *optimizerCore) advance() []effect {
 	if s == nil || c.busy {
 		return nil
 	}
+	if out := c.advanceMatrices(s); c.busy {
+		return out
+	}
 	if len(s.queue) > 0 {
 		return c.startMeasure(s)
 	}
-	if s.closed == nil {
+	if s.closed == nil || s.matrices.layer >= 0 {
 		return nil
 	}
 	if c.clip == 0 && !s.closed.Skip && s.spoilt < 0 {
@@ -221,7 +238,14 @@ func (c *optimizerCore) advance() []effect {
 	if c.clip > 0 {
 		coef = min(1, c.clip/(norm+1e-6))
 	}
-	return c.startUpdate(s, s.next, float32(coef))
+	if s.next == c.layers {
+		return nil // all have begun
+	}
+	out = c.startUpdate(s, s.next, float32(coef))
+	if out != nil {
+		s.next++
+	}
+	return out
 }
 
 func (c *optimizerCore) startMeasure(s *stepState) []effect {
@@ -272,9 +296,12 @@ func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []effect 
 		s.held[l] = true
 		return nil
 	}
+	u := update{Layer: l, Slab: s.landed[c.into[l]], IDs: s.ids, AdamStep: c.adam + 1, LR: s.closed.LR, Clip: clip}
+	if c.matrices != nil && c.matrices[l] > 0 {
+		return c.beginMatrices(s, u)
+	}
 	c.busy = true
-	return []effect{work{do: update{Layer: l, Slab: s.landed[c.into[l]], IDs: s.ids,
-		AdamStep: c.adam + 1, LR: s.closed.LR, Clip: clip}, done: []send{{optimizerID, updateDone{l}}}}}
+	return []effect{work{do: u, done: []send{{optimizerID, updateDone{l}}}}}
 }
 
 // updated tells that l is at the step's version, gives back slabs that nobody reads any
@@ -284,7 +311,6 @@ func (c *optimizerCore) updated(l int) []effect {
 	c.skipped = 0
 	s.updated[l] = true
 	s.done++
-	s.next++
 	out := c.announce(s, l, c.adam+1, false)
 	if shares := c.shares(l); !slices.ContainsFunc(shares, func(k int) bool { return !s.updated[k] }) {
 		for _, k := range shares {
@@ -399,7 +425,9 @@ func (r *run) execOptimizer(w work) error {
 	case update:
 		r.hub.async(optimizerID, w, func() (any, error) { return nil, r.update(e) })
 	default:
-		panic(fmt.Sprintf("optimizer: work %T", w.do))
+		if !r.execMatrix(w) {
+			panic(fmt.Sprintf("optimizer: work %T", w.do))
+		}
 	}
 	return nil
 }
@@ -423,7 +451,7 @@ func (r *shared) squares(e measure) float64 {
 // update updates one layer.
 func (r *shared) update(e update) error {
 	o, g := r.o.Optimizer, r.gradients[e.Layer]
-	rate := optim.Rate{LR: e.LR, Step: e.AdamStep, Clip: e.Clip}
+	rate := e.rate()
 	l, err := r.o.Home.Acquire(e.Layer)
 	if err != nil {
 		return fmt.Errorf("update %s: %w", r.names[e.Layer], err)

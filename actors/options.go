@@ -46,6 +46,9 @@ type Options struct {
 	Start    State
 	// Optimizer makes the updates; nil where there are none.
 	Optimizer optim.Optimizer
+	// Matrices, if the plan has NSSteps, is what moves matrices whole; Optimizer then is the same or made
+	// from it. nil: nothing does.
+	Matrices *optim.Muon
 	// ThroughHost: what passes from lane to lane goes through the host even where devices reach
 	// each other.
 	ThroughHost bool

@@ -183,7 +183,11 @@ func (p *prediction) cost(do any) virtual.Work {
 		bytes := float64(p.plan.ShareSumBytes(e.Layer))
 		return p.moved(h.Gather, float64(r.Ranks+1)*bytes).Then(p.moved(h.Norm, bytes))
 	case update:
-		return p.moved(h.Update, r.UpdateBytes(e.Layer, p.grads[e.Layer]))
+		return p.moved(h.Update, r.UnitBytes(e.Layer, p.grads[e.Layer]))
+	case prepareMatrix:
+		return p.moved(h.Update, float64(r.PrepareBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
+	case applyMatrix:
+		return p.moved(h.Update, float64(r.ApplyBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
 	case saveLayer:
 		bytes := float64(r.Planes.UpdateBytes(r.Layouts[e.Layer])) / 2 // each plane once
 		w := virtual.Work{Seconds: bytes / (p.machine.Disk.Write * 1e9)}

@@ -66,6 +66,10 @@ func (r *run) moved() (out linkBytes) {
 	for _, l := range r.lanes {
 		out.h2d += l.h2d.bytes.Load()
 		out.d2h += l.d2h.bytes.Load()
+		if m := l.matrices; m != nil {
+			out.h2d += m.up.bytes.Load()
+			out.d2h += m.down.bytes.Load()
+		}
 		if l.peer != nil {
 			out.peer += l.peer.bytes.Load()
 		}

@@ -132,7 +132,9 @@ func (r *run) spawn() error {
 		{id: checkpointerID, core: newCheckpointerCore(n, o.Start.Step), exec: r.execCheckpointer},
 	}
 	if r.team == nil {
-		processes = append(processes, &process{id: optimizerID, core: newOptimizerCore(into, len(r.lanes), o.Start, o.MaxGradNorm), exec: r.execOptimizer})
+		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, o.MaxGradNorm)
+		optimizer.setMatrices(r.plan, r.schedule)
+		processes = append(processes, &process{id: optimizerID, core: optimizer, exec: r.execOptimizer})
 	} else {
 		conductor.several = true
 		optimizer := newOptimizerCore(ids(n), len(r.lanes), o.Start, o.MaxGradNorm)

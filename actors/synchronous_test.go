@@ -39,7 +39,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	}
 	c := tr.config()
 	p := tr.plan(c)
-	store, err := host.NewStore(p.Layouts, recipe.Planes, nil)
+	store, err := host.NewStore(p.Layouts, tr.recipe().Planes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +135,12 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 		"experts-parts-tied-no-clip": func(tr *trial) {
 			tr.experts, tr.chosen, tr.shards, tr.tied, tr.noClip = 6, 2, 3, true, true
 		},
+		"muon":              func(tr *trial) { tr.muon = true },
+		"muon-buffers":      func(tr *trial) { tr.muon, tr.depths.MatrixBuffers = true, 3 },
+		"muon-no-clip-tied": func(tr *trial) { tr.muon, tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true, true },
+		"muon-experts": func(tr *trial) {
+			tr.muon, tr.bf16, tr.experts, tr.chosen, tr.depths.MatrixBuffers = true, true, 5, 3, 2
+		},
 		"loss-not-finite": func(tr *trial) {
 			tr.maxNonFinite, tr.spoil, tr.batch = 5, spoilWeights(0), withToken0(2, tr.rows, tr.micro)
 		},
@@ -207,5 +213,6 @@ func randomTrial(r *rand.Rand) trial {
 	if lanes := 1 + r.Intn(4); lanes > 1 && tr.order == schedule.Lanes {
 		tr = tr.withLanes(lanes, r.Int63())
 	}
+	tr.muon, tr.depths.MatrixBuffers = coin(), 1+r.Intn(3)
 	return tr
 }

@@ -33,6 +33,8 @@ func (o *Options) checkWorld() error {
 	switch {
 	case size != max(1, o.Plan.Ranks) || rank != o.Plan.Rank:
 		return fmt.Errorf("rank %d of %d has the plan of rank %d of %d", rank, size, o.Plan.Rank, max(1, o.Plan.Ranks))
+	case size > 1 && o.Plan.NSSteps > 0:
+		return fmt.Errorf("muon moves whole matrices, of which %d ranks have parts: train on one, or with optim: adamw", size)
 	case size > 1 && o.Plan.Balances():
 		return fmt.Errorf("the loss balances the experts' load (output_router_logits), which %d ranks cannot do together: set it to false, or train on one", size)
 	}

@@ -91,6 +91,7 @@ const (
 	activationCredit = "activation slot"
 	gradBufferCredit = "gradient buffer"
 	slabCredit       = "slab"
+	matrixCredit     = "matrix buffer"
 	batchCredit      = "batch"
 )
 
@@ -256,6 +257,14 @@ func (t *tracer) begin(id address, do any) *piece {
 		}
 		t.link("LayerSaved", t.saved[e.Layer], p)
 		t.updated[e.Layer], t.saved[e.Layer] = p, nil
+	case prepareMatrix:
+		p.name = "prepare a matrix of " + t.names[e.Of.Layer]
+		t.follows("GradLanded", credit{kind: slabCredit, index: e.Of.Slab}, p)
+		t.takes(credit{kind: matrixCredit, index: e.Buffer, lane: e.Lane}, "matrix of "+t.names[e.Of.Layer], p)
+	case applyMatrix:
+		p.name = "apply a matrix to " + t.names[e.Of.Layer]
+		t.follows("MatrixOrthogonalized", credit{kind: matrixCredit, index: e.Buffer, lane: e.Lane}, p)
+		t.updated[e.Of.Layer] = p
 	case openSave:
 		p.name, p.step, t.saving = "open a checkpoint", e.Save.Step, e.Save.Step
 	case saveLayer:

@@ -18,11 +18,11 @@ import (
 // laneTracer is the part of a tracer that follows one lane. A nil one follows nothing.
 type laneTracer struct {
 	*tracer
-	r                 *lane
-	h2d, compute, d2h *streamTracer
-	peer              *streamTracer // nil: there is no such stream
-	all, free         []device.Event
-	closed            bool
+	r         *lane
+	compute   *streamTracer
+	streams   []*streamTracer // all of the lane
+	all, free []device.Event
+	closed    bool
 
 	// shift is what is added to the time of the device to have that which is shown; low and
 	// high are the bounds of it that were seen since the clocks were set: nothing is done
@@ -60,21 +60,15 @@ func (r *lane) startTrace(t *tracer) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		stream *countedStream
-		to     **streamTracer
-		name   string
-	}{{r.h2d, &l.h2d, "h2d"}, {r.compute, &l.compute, "compute"}, {r.d2h, &l.d2h, "d2h"}, {r.peer, &l.peer, "peer"}} {
+	for _, s := range r.streams() {
 		name := s.name
-		if s.stream == nil {
-			continue
-		}
 		if r.index > 0 {
 			name = fmt.Sprintf("%s %d", name, r.index)
 		}
-		*s.to = &streamTracer{of: l, stream: s.stream.Stream, track: t.rec.Track(name, timeline.Stream), last: origin}
-		s.stream.trace = *s.to
+		s.trace = &streamTracer{of: l, stream: s.Stream, track: t.rec.Track(name, timeline.Stream), last: origin}
+		l.streams = append(l.streams, s.trace)
 	}
+	l.compute = r.compute.trace
 	r.trace, r.stalls.trace = l, l
 	return nil
 }
@@ -103,6 +97,9 @@ func (t *tracer) places(lanes []*lane) {
 		several(gradBufferCredit, len(r.gradBufs), r.index)
 	}
 	several(slabCredit, len(lanes[0].slabs), 0)
+	for _, r := range lanes {
+		several(matrixCredit, r.plan.Depths.MatrixBuffers, r.index)
+	}
 	several(batchCredit, lanes[0].plan.Depths.BatchesAhead, 0)
 }
 
@@ -164,8 +161,8 @@ func (l *laneTracer) event() (device.Event, error) {
 
 // close tells of what has been done and not been heard of, and closes the events.
 func (l *laneTracer) close() {
-	for _, s := range []*streamTracer{l.h2d, l.compute, l.d2h, l.peer} {
-		if s == nil || s.stream.Err() != nil {
+	for _, s := range l.streams {
+		if s.stream.Err() != nil {
 			continue
 		}
 		if last := s.newest(); last != nil {
@@ -330,10 +327,7 @@ func (l *laneTracer) setClocks() {
 		l.skew -= wrong
 		return
 	}
-	for _, s := range []*streamTracer{l.h2d, l.compute, l.d2h, l.peer} {
-		if s == nil {
-			continue
-		}
+	for _, s := range l.streams {
 		s.told = max(s.told, s.at+l.shift)
 	}
 	l.shift += wrong

@@ -170,6 +170,18 @@ func (l *laneTracer) copying(s *countedStream, do any) {
 	s.trace.begins(p)
 }
 
+// matrix follows what a stream does with a matrix of a layer, in a buffer of the lane.
+func (l *laneTracer) matrix(s *countedStream, what string, e orthogonalize) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := &piece{track: s.trace.track, name: what + " a matrix of " + l.names[e.Layer], enqueued: l.now()}
+	l.follows("MatrixPrepared", credit{matrixCredit, e.Buffer, e.Lane}, p)
+	s.trace.begins(p)
+}
+
 // fetch notes that p fetches a tile.
 func (l *laneTracer) fetch(e fetchWeights, p *piece) {
 	what := l.tile(e.Layer, e.Part)

@@ -152,6 +152,18 @@ func afterTheLoss(v any) string {
 		return "the ranks stop"
 	case measured:
 		return fmt.Sprintf("the gradient of layer %d has squares of %v", m.Layer, m.Squares)
+	case prepareMatrix:
+		return fmt.Sprintf("prepare matrix %d of layer %d from slab %d, in buffer %d of lane %d: update %d, rate %v, clip %v", m.Matrix, m.Of.Layer, m.Of.Slab, m.Buffer, m.Lane, m.Of.AdamStep, m.Of.LR, m.Of.Clip)
+	case MatrixPrepared:
+		return fmt.Sprintf("matrix %d of layer %d is prepared, in buffer %d", m.Matrix, m.Layer, m.Buffer)
+	case orthogonalize:
+		return fmt.Sprintf("orthogonalize matrix %d of layer %d, in buffer %d of lane %d", m.Matrix, m.Layer, m.Buffer, m.Lane)
+	case MatrixOrthogonalized:
+		return fmt.Sprintf("matrix %d of layer %d is orthogonalized, in buffer %d", m.Matrix, m.Layer, m.Buffer)
+	case applyMatrix:
+		return fmt.Sprintf("apply matrix %d of layer %d, from buffer %d of lane %d: rate %v", m.Matrix, m.Of.Layer, m.Buffer, m.Lane, m.Of.LR)
+	case MatrixApplied:
+		return fmt.Sprintf("matrix %d of layer %d is applied, from buffer %d", m.Matrix, m.Layer, m.Buffer)
 	case update:
 		return fmt.Sprintf("update layer %d from slab %d, ids %v: update %d, rate %v, clip %v", m.Layer, m.Slab, m.IDs, m.AdamStep, m.LR, m.Clip)
 	case updateDone:

@@ -40,6 +40,7 @@ type Request struct {
 	Unified  bool
 	EvalOnly bool
 	Planes   optim.Planes // what is kept beside the weights, unless EvalOnly
+	NSSteps  int          // of optim.Muon; 0: no matrix is updated whole
 	// Context is the device memory in bytes that is taken before anything is
 	// allocated: the driver, kernels, library workspaces. The budget covers it.
 	Context      int64
@@ -133,7 +134,7 @@ func choose(q Request) (*Run, error) {
 	}
 	r := &Run{Order: q.Order, Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
 	if !q.EvalOnly {
-		r.Planes = q.Planes
+		r.Planes, r.NSSteps = q.Planes, q.NSSteps
 	}
 	r.divide(&q)
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Positions: max(q.RowTokens, q.Positions, 1)}
@@ -204,6 +205,9 @@ func leastDepths(q Request) Depths {
 	}
 	if q.Ranks > 1 {
 		d.ExchangeBuffers, d.GathersAhead = 1, 1
+	}
+	if q.NSSteps > 0 && !q.EvalOnly {
+		d.MatrixBuffers = pick(q.Depths.MatrixBuffers, matrixBuffers)
 	}
 	return d
 }

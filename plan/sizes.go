@@ -20,6 +20,8 @@ type Depths struct {
 	// Of several ranks; alone both are 0.
 	ExchangeBuffers int `json:"exchange_buffers,omitempty"` // layers whose gradients come in from all ranks at once; at least 1
 	GathersAhead    int `json:"gathers_ahead,omitempty"`    // layers whose tiles are put together from all ranks at once; at least 1
+	// Where matrices are updated whole; else 0.
+	MatrixBuffers int `json:"matrix_buffers,omitempty"` // of a lane; at least 1
 }
 
 // Limits bound every batch of a run; buffers are sized by them.
@@ -58,6 +60,9 @@ type Run struct {
 	Depths   Depths
 	Limits   Limits
 	Planes   optim.Planes // what is kept beside the weights
+	// NSSteps is how many Newton-Schulz iterations a device makes of a matrix that is updated whole
+	// (optim.Muon); 0: there are none.
+	NSSteps int
 	// RowTokens is the length of the longest row, in tokens.
 	RowTokens int
 	// Experts is how many experts a layer with experts has; 0: no layer has any.

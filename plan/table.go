@@ -167,14 +167,20 @@ func (r *Run) ofAll() string {
 
 // stagingRows lists the host memory that copies to and from the devices go through.
 func (r *Run) stagingRows(host addRow) {
-	var staging, spills int64
+	var staging, spills, matrices int64
 	for _, v := range r.views() {
 		staging += held(v.BatchBytes()) + held(v.LossBytes()) + v.RoutingBytes()
 		if n := v.SpillBytes(); n > 0 {
 			spills += held(n)
 		}
+		if n := v.MatrixBytes(); n > 0 {
+			matrices += int64(r.Depths.MatrixBuffers) * held(n)
+		}
 	}
 	host("staging", staging, "ids, gathered rows and losses of a batch")
+	if matrices > 0 {
+		host("matrix buffers", matrices, "%s × %d, what host and device hand over", r.Spec.Act, r.Depths.MatrixBuffers)
+	}
 	if n := r.PassageBytes(); n > 0 {
 		host("passed activations", n, "on their way between devices")
 	}
@@ -207,6 +213,12 @@ func (r *Run) deviceRows(dev addRow) {
 		dev("saved for backward", n, "%s", r.Spec.Keep)
 	}
 	dev("workspace", held(r.WorkspaceBytes()), "of one launch")
+	if n := r.MatrixBytes(); n > 0 {
+		if !r.Unified {
+			dev("matrix buffers", int64(r.Depths.MatrixBuffers)*held(n), "%s × %d, the largest matrix", r.Spec.Act, r.Depths.MatrixBuffers)
+		}
+		dev("workspace", held(r.MatrixWorkspaceBytes()), "of the iterations on one matrix")
+	}
 	losses := held(r.LossBytes())
 	if n := r.LSEBytes(); n > 0 {
 		losses += held(n)

@@ -29,8 +29,10 @@ type Bound struct {
 	// Optimizer is the time of the updates of all layers. First is what the first layer
 	// takes between the end of the backward and the next forward: store, update, load.
 	Optimizer float64 `json:"optimizer_seconds"`
-	First     float64 `json:"first_layer_seconds"`
-	// Step is Backward + max(Forward, Optimizer without the first layer) + First;
+	// Matrices is what devices take for matrices that are updated whole: products or transfers.
+	Matrices float64 `json:"matrices_seconds,omitempty"`
+	First    float64 `json:"first_layer_seconds"`
+	// Step is Backward + max(Forward + Matrices, Optimizer without the first layer) + First;
 	// without clipping updates run beside the backward too.
 	Step            float64 `json:"step_seconds"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
@@ -70,9 +72,11 @@ func Time(r *Run, rates Rates) (Bound, error) {
 	b.First = first + rows/rates.Link
 	hidden := b.Optimizer - first
 	perToken := forward / float64(b.Tokens)
-	b.Step = b.First + b.Backward + max(b.Forward, hidden)
+	flops, handed := r.matrixTraffic()
+	b.Matrices = max(flops/rates.MatMul, handed/rates.Link)
+	b.Step = b.First + b.Backward + max(b.Forward+b.Matrices, hidden)
 	if !r.Clip {
-		b.Step = b.First + max(b.Backward+b.Forward, hidden)
+		b.Step = b.First + max(b.Backward+b.Forward+b.Matrices, hidden)
 		perToken += backward / float64(b.Tokens)
 	}
 	b.TokensPerSecond = float64(b.Tokens) / b.Step
@@ -125,6 +129,9 @@ func (r *Run) UpdateBytes(l int, g Gradient) float64 {
 		grads = r.GradElems(l)
 	}
 	bytes := float64(r.Planes.UpdateBytes(r.Layouts[l]) + grads*r.GradBytes())
+	for _, m := range r.Matrices(l) { // what is handed to the device, and what comes back
+		bytes += float64(2 * m.Elems() * r.Spec.Act.Size())
+	}
 	if r.Shares != nil && r.Layouts[l].Elems > 0 {
 		bytes *= float64(r.Share(l).Elems()) / float64(r.Layouts[l].Elems)
 	}
@@ -141,6 +148,9 @@ func (b Bound) Write(w io.Writer) {
 	if b.Backward > 0 {
 		line("backward", b.Backward, "with what is computed again")
 		line("optimizer", b.Optimizer, "at %.4g GB/s of host memory", b.Rates.Host/1e9)
+		if b.Matrices > 0 {
+			line("matrices", b.Matrices, "of the optimizer, on the device")
+		}
 		line("first layer", b.First, "store, update, load")
 	}
 	detail := fmt.Sprintf("%s tokens a second", humanize.Comma(int64(b.TokensPerSecond)))

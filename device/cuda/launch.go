@@ -98,6 +98,10 @@ func (l *launcher) free() {
 	}
 }
 
+// StreamBytes is the device memory that a stream takes on which operations run, from its first on that
+// needs it; that of the first stream is part of the context.
+const StreamBytes = kernels.ScratchBytes + biasBytes
+
 // takeScratch returns scratch memory for a stream: some that is free, or else new
 // memory.
 func (d *dev) takeScratch() (device.Mem, error) {
@@ -109,7 +113,7 @@ func (d *dev) takeScratch() (device.Mem, error) {
 		return m, nil
 	}
 	d.mu.Unlock()
-	return d.alloc(accounts.Context, kernels.ScratchBytes+biasBytes)
+	return d.alloc(accounts.Context, StreamBytes)
 }
 
 func (d *dev) giveScratch(m device.Mem) {

@@ -193,7 +193,7 @@ func TestNothingToDo(t *testing.T) {
 		"SortByExpert": (&SortByExpert{Offsets: i32(4), E: 3}).Check(),
 		"GatherRows":   (&GatherRows{C: 4}).Check(), "ScatterAddRows": (&ScatterAddRows{}).Check(),
 		"CrossEntropy": (&CrossEntropy{V: 3}).Check(), "CrossEntropyShard": (&CrossEntropyShard{}).Check(),
-		"Convert": (&Convert{}).Check(),
+		"Convert": (&Convert{}).Check(), "WeightedSum": (&WeightedSum{}).Check(), "DivideByNorm": (&DivideByNorm{}).Check(),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -236,6 +236,9 @@ func TestBad(t *testing.T) {
 		{(&SortByExpert{N: 5, K: 2, E: 3}).Check(), "5 pairs are not 2 for each token"},
 		{(&SortByExpert{N: 5, E: 3}).Check(), "5 pairs are not 0 for each token"},
 		{(&Convert{Dst: w, Src: x, N: 5}).Check(), "Dst holds 4 elements, want 5"},
+		{(&WeightedSum{D: x, X: bf16(8), Y: x, N: 8}).Check(), "X is bf16, want fp32"},
+		{(&WeightedSum{D: bf16(8), X: bf16(8), Y: bf16(8), N: 8}).Check(), "Y is bf16, want fp32"},
+		{(&DivideByNorm{X: x, N: 8}).Check(), "Eps is 0: want a positive number"},
 	} {
 		if c.err == nil || c.err.Error() != c.want {
 			t.Errorf("error %v, want %q", c.err, c.want)

@@ -13,6 +13,7 @@ const (
 	Activations                    // activation slots: layer inputs and their gradients
 	Saved                          // what recompute keeps from the forward for the backward
 	Workspace                      // what one launch needs and forgets
+	MatrixBuffers                  // matrices of the optimizer, on which the device works
 	Batch                          // ids, targets, positions, gathered rows
 	Tables                         // RoPE tables and other constants
 	KVCache                        // keys and values of generation
@@ -31,7 +32,7 @@ const (
 	NumPurposes
 )
 
-var names = [NumPurposes]string{"weight slots", "gradient buffers", "activations", "saved for backward", "workspace", "batch", "tables",
+var names = [NumPurposes]string{"weight slots", "gradient buffers", "activations", "saved for backward", "workspace", "matrix buffers", "batch", "tables",
 	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "gradient slabs", "passed activations", "exchange buffers", "collected for checkpoints"}
 
 func (p Purpose) String() string {

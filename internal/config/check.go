@@ -39,6 +39,9 @@ func (c *Config) check() []error {
 	if c.LRScheduler == "wsd" && c.MaxSteps > 0 && c.NumDecaySteps > c.MaxSteps {
 		fail("num_decay_steps", "num_decay_steps is %d, more than max_steps %d", c.NumDecaySteps, c.MaxSteps)
 	}
+	if c.Optim == "muon" && c.LearningRate == 0 && c.MuonLR+c.AdamLR > 0 {
+		fail("learning_rate", "learning_rate is 0, and muon_lr and adam_lr follow its schedule: give the larger of them as learning_rate")
+	}
 	c.warnings(held)
 	return errs
 }
@@ -100,6 +103,11 @@ func (c *Config) warnings(held bool) {
 		ignored("eval_strategy", "there is neither eval_dataset nor val_size")
 	} else if c.EvalStrategy != "steps" {
 		ignored("eval_steps", "eval_strategy is "+c.EvalStrategy)
+	}
+	if c.Optim != "muon" {
+		for _, key := range []string{"muon_lr", "adam_lr", "momentum", "nesterov", "ns_steps", "adjust_lr_fn"} {
+			ignored(key, "optim is "+c.Optim)
+		}
 	}
 	if c.SaveStrategy != "steps" {
 		ignored("save_steps", "save_strategy is "+c.SaveStrategy)

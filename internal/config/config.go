@@ -117,7 +117,13 @@ type Config struct {
 	MinLRRatio    float64 // the lowest rate divided by LearningRate
 	NumDecaySteps int     // wsd: steps of the decay; 0: DecayRatio decides
 	DecayRatio    float64 // wsd: of all steps, rounded up
-	Optim         string  // adamw
+	Optim         string  // adamw, muon
+	MuonLR        float64 // 0: LearningRate
+	AdamLR        float64 // 0: LearningRate
+	Momentum      float64
+	Nesterov      bool
+	NSSteps       int
+	AdjustLR      string // adjust_lr_fn: original, match_rms_adamw
 	AdamBeta1     float64
 	AdamBeta2     float64
 	AdamEpsilon   float64
@@ -197,7 +203,7 @@ func Default() *Config {
 		ResizeVocabMultiple: 64, DatasetFormat: "auto", MixStrategy: "concat", MaxSeqLen: 2048, Packing: Auto, EnableThinking: Auto, Shuffle: true,
 		PerDeviceTrainBatchSize: 8, GradientAccumulationSteps: 1, NumTrainEpochs: 3,
 		LearningRate: 5e-5, LRScheduler: "linear", DecayRatio: 0.1,
-		Optim: "adamw", AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEpsilon: 1e-8, MaxGradNorm: 1,
+		Optim: "adamw", Momentum: 0.95, Nesterov: true, NSSteps: 5, AdjustLR: "original", AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEpsilon: 1e-8, MaxGradNorm: 1,
 		OutputDir: "trainer_output", SaveStrategy: "steps", SaveSteps: 500, KeepCheckpoints: true, EvalStrategy: "steps", SaveDType: "bf16", Resume: "auto",
 		LoggingSteps: 10, MaxNonfiniteSteps: 3, Seed: 42,
 		Project: "huggingface", SampleMaxNewTokens: 200, SampleTemperature: 0.7, SampleTopP: 0.95,

@@ -44,7 +44,13 @@ batch_size: 3
 gradient_accumulation_steps: 4
 max_steps: 50
 num_train_epochs: 1.5
-optim: adamw
+optim: muon
+muon_lr: 0.02
+adam_lr: 0.001
+momentum: 0.9
+nesterov: false
+ns_steps: 4
+adjust_lr_fn: match_rms_adamw
 adam_beta1: 0.8
 adam_beta2: 0.95
 adam_epsilon: 1e-6
@@ -129,7 +135,7 @@ func TestPrintedConfigsParseToEqual(t *testing.T) {
 // default there, apart from those with one value and those that exclude others.
 func TestEverythingIsCovered(t *testing.T) {
 	c, d := mustParse(t, everything), Default()
-	same := map[string]bool{"optim": true, "mask_history": true, "val_size": true}
+	same := map[string]bool{"mask_history": true, "val_size": true}
 	eachKey(func(k *key) {
 		if k.print(c) == k.print(d) && !same[k.name] {
 			t.Errorf("%s is at its default", k.name)

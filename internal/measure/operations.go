@@ -206,6 +206,18 @@ var builds = map[string]build{
 		a.want(&x.Offsets, device.I32, o.Cols+1)
 		return enqueue(x)
 	},
+	"DivideByNorm": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.DivideByNorm{N: int64(o.Rows) * int64(o.Cols), Eps: 1}
+		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		return enqueue(x)
+	},
+	"WeightedSum": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.WeightedSum{N: int64(o.Rows) * int64(o.Cols), A: 1}
+		a.want(&x.D, o.DType, o.Rows*o.Cols)
+		a.want(&x.X, o.DType, o.Rows*o.Cols)
+		a.want(&x.Y, device.F32, o.Rows*o.Cols)
+		return enqueue(x)
+	},
 }
 
 // experts are the ids of k of e experts for every token, those of a token all different.

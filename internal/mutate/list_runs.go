@@ -239,9 +239,13 @@ var ofRuns = []broken{
 		{from: "for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt); r++ {", to: "for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt)-1; r++ {", test: "TestInitialise"},
 		{from: "Clip: c.MaxGradNorm > 0,", to: "Clip: c.MaxGradNorm > 1,", test: "TestRecordings"},
 		{from: "c.NumTrainEpochs * float64(j.train.StepsPerEpoch())", to: "c.NumTrainEpochs * float64(j.set.Train().Rows())", test: "TestEndedEpochsAreDone"},
+	}},
+	{"internal/train/optimizer.go", []way{
 		{from: "Beta1: c.AdamBeta1, Beta2: c.AdamBeta2", to: "Beta1: c.AdamBeta1, Beta2: c.AdamBeta1", test: "TestRecordings"},
 		{from: "Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay", to: "Eps: 1e-8, WeightDecay: c.WeightDecay", test: "TestRecordings"},
-		{from: "WeightDecay: c.WeightDecay}", to: "}", test: "TestRecordings"},
+		{from: "Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}", to: "Eps: c.AdamEpsilon}", test: "TestRecordings"},
+		{from: "return rate / c.LearningRate", to: "return rate", test: "TestMuonsRates"},
+		{from: "Scale: share(c.MuonLR)", to: "Scale: share(c.AdamLR)", test: "TestMuonsRates"},
 	}},
 	{"internal/train/train.go", []way{
 		{from: "clear(p.Data)", to: "_ = p", test: "TestOtherDataAndMoments"},

@@ -28,11 +28,13 @@ type Trainer struct {
 	x           [][]device.Mem // by layer, from 1 on, by micro-batch: its input
 	dx          []device.Mem   // by micro-batch
 	workspace   device.Mem
-	narrow      device.Mem   // a gradient in bf16, on its way to the host
-	ints        device.Mem   // the ids and places of a batch
-	rowMem      device.Mem   // rows of the embedding that a batch uses
-	losses, lse device.Mem   // (tokens) f32; lse: log-sum-exps, where the head is in parts
-	expertMem   device.Mem   // of experts
+	narrow      device.Mem // a gradient in bf16, on its way to the host
+	ints        device.Mem // the ids and places of a batch
+	rowMem      device.Mem // rows of the embedding that a batch uses
+	losses, lse device.Mem // (tokens) f32; lse: log-sum-exps, where the head is in parts
+	expertMem   device.Mem // of experts
+	matrix      device.Mem // that is updated whole, and what its iterations need beside it
+	matrixWork  device.Mem
 	mems        []device.Mem // all of these, to be given back
 	err         error        // the first error of alloc
 
@@ -105,6 +107,9 @@ func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
 	t.ints, t.rowMem = t.alloc(p.BatchIntBytes()), t.alloc(p.ActivationBytes(p.Limits.UniqueIDs))
 	t.losses, t.lse = t.alloc(p.LossBytes()), t.alloc(p.LossBytes())
 	t.expertMem = t.alloc(p.ExpertStateBytes())
+	if n := p.MatrixBytes(); n > 0 {
+		t.matrix, t.matrixWork = t.alloc(n), t.alloc(p.MatrixWorkspaceBytes())
+	}
 	t.dx = t.states()
 	t.makeLayers()
 	if t.err == nil {

@@ -45,6 +45,9 @@ func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNor
 		switch {
 		case l > 0:
 			t.store.Layers[l].Update(at.grad, o, rate)
+			if err := t.updateMatrices(l, at.grad, o, rate); err != nil {
+				return r, err
+			}
 		case head.Tied:
 			t.store.Layers[0].UpdateTensor(0, head.table, o, rate)
 		default: // rows that the batch does not use have gradient 0

@@ -40,7 +40,7 @@ func (j *job) bound() (*plan.Bound, error) {
 	if rates.MatMul == 0 {
 		return nil, nil // device_memory is too small to measure
 	}
-	if rates.Host, err = updateRate(j.optimizer(), pool, j.act == device.BF16); err != nil {
+	if rates.Host, err = updateRate(j.slow.Optimizer(j.adamW()), pool, j.act == device.BF16); err != nil {
 		return nil, err
 	}
 	if !dev.Unified() {

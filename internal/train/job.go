@@ -14,7 +14,6 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/host"
-	"mt/host/optim"
 	"mt/internal/config"
 	"mt/internal/human"
 	"mt/internal/parallel"
@@ -352,8 +351,8 @@ func (j *job) request(evalOnly bool) plan.Request {
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
 			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead}, HeadShards: c.Pipeline.HeadShards,
 		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly, Planes: j.optimizer().Planes,
-		Ranks: j.team.size(), Rank: j.team.number(), Units: j.optimizer().Units,
-		Context: j.context, DeviceMemory: j.deviceBudget(), HostMemory: j.share(int64(c.HostMemory))}
+		NSSteps: j.nsSteps(), Ranks: j.team.size(), Rank: j.team.number(), Units: j.optimizer().Units,
+		Context: j.contextBytes(), DeviceMemory: j.deviceBudget(), HostMemory: j.share(int64(c.HostMemory))}
 	if q.HostMemory == 0 {
 		room := j.room()
 		q.HostMemory, q.HostBy = room.Budget(), room.By
@@ -450,12 +449,6 @@ func checkpointLayers(s *host.Store) []checkpoint.Layer {
 
 func checkpointLayer(l *host.LayerState) checkpoint.Layer {
 	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes, Share: &l.Share}
-}
-
-// optimizer is how weights are updated.
-func (j *job) optimizer() optim.Optimizer {
-	c := j.c
-	return j.slow.Optimizer(optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay})
 }
 
 // initialise fills the store with the first weights of training from scratch.

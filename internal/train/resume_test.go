@@ -34,6 +34,8 @@ var recipes = map[string]string{
 	"experts":         "experts\nbinding: copy\nsave_dtype: fp32\n", // on demand
 	"experts-ahead":   "experts\nbinding: copy\nper_device_train_batch_size: 24\nval_size: 2\neval_steps: 2\npipeline: {weight_slots: 9}\n",
 	"experts-bf16":    "experts\ncompute_dtype: bf16\nmax_grad_norm: 0\npipeline: {grad_slabs: 2, micro_batch_tokens: 1}\n",
+	"muon":            "optim: muon\nmuon_lr: 0.02\nsave_dtype: fp32\n",
+	"muon-bf16":       "optim: muon\nadjust_lr_fn: match_rms_adamw\ncompute_dtype: bf16\nbinding: copy\nmax_grad_norm: 0\noptimizer_zstd: true\n",
 	"tied-bf16-clip":  "tied\ncompute_dtype: bf16\npipeline: {micro_batch_tokens: 1, activation_slots: 3}\nrecompute: full\n",
 }
 

@@ -379,6 +379,7 @@ func (s *session) options() actors.Options {
 			LR: c.Schedule, DataPos: s.train.Pos},
 		Start:       s.reached,
 		Optimizer:   optimizer,
+		Matrices:    s.muon(),
 		MaxGradNorm: c.MaxGradNorm,
 		ThroughHost: !c.PeerCopies,
 		World:       s.world(), Stopping: s.agreedToStop,

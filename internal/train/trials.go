@@ -166,7 +166,7 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 	err = actors.Run(actors.Options{Devices: devs, Home: t.store, Pool: pool, Plan: r, MaxGradNorm: t.job.c.MaxGradNorm, Stop: ctx.Done(), ThroughHost: !t.job.c.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: steps, MaxNonFinite: 1, NoSave: true, SynchronousUpdates: t.job.c.SynchronousUpdates,
 			LR: func(int) float64 { return 0 }, DataPos: func(int) int64 { return 0 }},
-		Optimizer: t.job.optimizer(),
+		Optimizer: t.job.optimizer(), Matrices: t.job.muon(),
 		Batch: func(step int, _ bool) (*data.Batch, error) {
 			return data.NewBatch(step, rows[step%len(rows)], r.Limits.MicroBatchTokens), nil
 		},

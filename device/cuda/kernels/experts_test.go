@@ -24,6 +24,9 @@ func TestExperts(t *testing.T) {
 			kernels.Scale(e.s, &op.Scale{X: x.t, N: x.t.Len, Factor: -0.75})
 		})
 	}
+	for _, n := range []int{8, 4104, 5000, 1<<20 + 4104} { // the last is more than one block for each sum of squares
+		forms(t, dev, fmt.Sprintf("NewtonSchulz/%d", n), func(e *elements) { e.newtonSchulz(n) })
+	}
 	// T, E, K: T beyond what one token for each warp of all slices takes
 	for _, sh := range [][3]int{{8300, 5, 2}, {30, 32, 32}, {9, 64, 6}, {17, 128, 8}, {9, 200, 8}, {3, 1000, 32}} {
 		forms(t, dev, fmt.Sprintf("Router/%v", sh), func(e *elements) { e.router(sh[0], sh[1], sh[2]) })
@@ -32,7 +35,33 @@ func TestExperts(t *testing.T) {
 	for _, sh := range [][3]int{{131072 + 640, 2, 6}, {700, 7, 1024}} {
 		forms(t, dev, fmt.Sprintf("SortByExpert/%v", sh), func(e *elements) { e.sort(sh[0], sh[1], sh[2]) })
 	}
-	everyKernel(t, dev, "scale", "router", "sort")
+	everyKernel(t, dev, "scale", "router", "sort", "newtonschulz")
+}
+
+// newtonSchulz runs what Newton-Schulz iterations need beside products. Of a million elements only
+// the norm is of interest, since a sum of that many is long in the interpreter.
+func (e *elements) newtonSchulz(n int) {
+	x := e.act(n)
+	want := x.copy()
+	oracle.DivideByNorm(want, 1e-7)
+	x.expect(want, summing(n)+bound16(e.dt))
+	kernels.DivideByNorm(e.s, &op.DivideByNorm{X: x.t, N: x.t.Len, Eps: 1e-7})
+	if n > 1<<20 {
+		return
+	}
+	d, z, y := e.act(n), e.act(n), e.f32(n)
+	sum := make([]float64, n)
+	oracle.WeightedSum(sum, z.v, y.v, -4.775, 2.0315)
+	d.expect(sum, 4*uF32)
+	kernels.WeightedSum(e.s, &op.WeightedSum{D: d.t, X: z.t, Y: y.t, N: d.t.Len, A: -4.775, B: 2.0315})
+}
+
+// bound16 is the error of one more rounding to bf16, of a norm.
+func bound16(dt device.DType) float64 {
+	if dt == device.BF16 {
+		return 1.01 * uBF16
+	}
+	return 0
 }
 
 func (e *elements) scaleRows(T, C int) {

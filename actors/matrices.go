@@ -1,0 +1,282 @@
+package actors
+
+import (
+	"fmt"
+
+	"mt/device"
+	"mt/host/optim"
+	"mt/internal/accounts"
+	"mt/layers"
+	"mt/plan"
+	"mt/schedule"
+)
+
+// This file is what the Optimizer does where matrices are moved whole (optim.Muon). The host moves the
+// momentum of one and puts what follows into a matrix buffer; the device of the layer's lane makes of it,
+// on streams of their own, what the weights are moved by; the host moves them. So three matrices may be
+// under way at once, and the layer that is next need not wait for the one before. A layer is updated when
+// all its matrices are, and its units, which are all else.
+
+// matrixStep is how far a step is with matrices.
+type matrixStep struct {
+	layer    int   // that is being updated; −1: none, the next may begin
+	next     int   // its first matrix that has not been begun
+	units    bool  // its units have still to be updated
+	left     []int // by layer: how many of its works are not done
+	returned []MatrixOrthogonalized
+	by       update // of the layer, or of the last one: its slab, and the rate and factor of all
+}
+
+// prepareMatrix moves the momentum of a matrix of a layer and writes what is to be orthogonalized.
+type prepareMatrix struct {
+	Of             update
+	Matrix, Buffer int
+	Lane           laneID
+}
+
+// orthogonalize has the device of a lane work on a matrix buffer.
+type orthogonalize struct {
+	Layer, Matrix, Buffer int
+	Lane                  laneID
+}
+
+// applyMatrix moves the weights of a matrix.
+type applyMatrix struct {
+	Of             update
+	Matrix, Buffer int
+	Lane           laneID
+}
+
+// setMatrices tells the core of the matrices of a run.
+func (c *optimizerCore) setMatrices(p *plan.Run, s schedule.Spec) {
+	if p.NSSteps == 0 || p.EvalOnly {
+		return
+	}
+	for l := range p.Layouts {
+		c.matrices, c.laneOf = append(c.matrices, len(p.Matrices(l))), append(c.laneOf, laneID(s.On(l)))
+	}
+	for range c.lanes {
+		c.matrixBuffers = append(c.matrixBuffers, ids(p.Depths.MatrixBuffers))
+	}
+}
+
+// beginMatrices begins with the update of a layer that has matrices.
+func (c *optimizerCore) beginMatrices(s *stepState, u update) []effect {
+	m := &s.matrices
+	if m.left == nil {
+		m.left = make([]int, c.layers)
+	}
+	m.layer, m.next, m.units, m.by = u.Layer, 0, true, u
+	m.left[u.Layer] = c.matrices[u.Layer] + 1
+	return c.advanceMatrices(s)
+}
+
+// advanceMatrices begins the next work on matrices: first with what has come back from a device, since
+// that returns a buffer. While no buffer is free, the units of the layer are updated.
+func (c *optimizerCore) advanceMatrices(s *stepState) []effect {
+	m := &s.matrices
+	switch {
+	case len(m.returned) > 0:
+		r := m.returned[0]
+		m.returned, c.busy = m.returned[1:], true
+		of := m.by
+		of.Layer, of.Slab, of.IDs = r.Layer, -1, nil
+		return []effect{work{do: applyMatrix{Of: of, Matrix: r.Matrix, Buffer: r.Buffer, Lane: c.laneOf[r.Layer]},
+			done: []send{{optimizerID, MatrixApplied(r)}}}}
+	case m.layer < 0:
+		return nil
+	}
+	l := m.layer
+	lane := c.laneOf[l]
+	if free := c.matrixBuffers[lane]; m.next < c.matrices[l] && len(free) > 0 {
+		p := MatrixPrepared{Layer: l, Matrix: m.next, Buffer: free[0]}
+		c.matrixBuffers[lane], c.busy = free[1:], true
+		of := m.by
+		m.next++
+		c.preparedAll(m)
+		return []effect{work{do: prepareMatrix{Of: of, Matrix: p.Matrix, Buffer: p.Buffer, Lane: lane}, done: []send{{optimizerID, p}}}}
+	}
+	if !m.units {
+		return nil // until a buffer comes back
+	}
+	of := m.by
+	m.units, c.busy = false, true
+	c.preparedAll(m)
+	return []effect{work{do: of, done: []send{{optimizerID, updateDone{l}}}}}
+}
+
+// preparedAll lets the next layer begin when all works of the one at hand have.
+func (c *optimizerCore) preparedAll(m *matrixStep) {
+	if m.next == c.matrices[m.layer] && !m.units {
+		m.layer = -1
+	}
+}
+
+// prepared has the device work on a matrix.
+func (c *optimizerCore) prepared(m MatrixPrepared) []effect {
+	c.busy = false
+	return append([]effect{work{do: orthogonalize{Layer: m.Layer, Matrix: m.Matrix, Buffer: m.Buffer, Lane: c.laneOf[m.Layer]},
+		done: []send{{optimizerID, MatrixOrthogonalized(m)}}}}, c.advance()...)
+}
+
+// applied returns a buffer.
+func (c *optimizerCore) applied(m MatrixApplied) []effect {
+	c.busy = false
+	lane := c.laneOf[m.Layer]
+	c.matrixBuffers[lane] = append(c.matrixBuffers[lane], m.Buffer)
+	return append(c.workDone(m.Layer), c.advance()...)
+}
+
+// workDone notes that one of the works of a layer's update is done.
+func (c *optimizerCore) workDone(l int) []effect {
+	if c.matrices == nil || c.matrices[l] == 0 {
+		return c.updated(l)
+	}
+	left := c.cur.matrices.left
+	if left[l]--; left[l] > 0 {
+		return nil
+	}
+	return c.updated(l)
+}
+
+// matrixRoom is what a lane has for the matrices of its layers; nil where there are none.
+type matrixRoom struct {
+	up, compute, down *countedStream
+	of                [][]optim.Matrix // by layer
+	host              [][]byte         // by buffer: what host and device hand over
+	buffers           []slot
+	workspace         device.Mem
+}
+
+// allocMatrices makes what matrices need.
+func (r *lane) allocMatrices() error {
+	p := r.plan
+	bytes := p.MatrixBytes()
+	if bytes == 0 {
+		return nil
+	}
+	m := &matrixRoom{}
+	for l := range p.Layouts {
+		m.of = append(m.of, p.Matrices(l))
+	}
+	for _, s := range []struct {
+		name string
+		to   **countedStream
+	}{{"matrices up", &m.up}, {"matrices", &m.compute}, {"matrices down", &m.down}} {
+		if err := r.openStream(s.name, s.to); err != nil {
+			return err
+		}
+	}
+	for range p.Depths.MatrixBuffers {
+		b, err := r.allocHost(bytes)
+		if err != nil {
+			return err
+		}
+		m.host = append(m.host, b)
+	}
+	var err error
+	onDevice := bytes
+	if p.Unified {
+		onDevice = 0
+	}
+	if m.buffers, err = r.makeSlots(accounts.MatrixBuffers, p.Depths.MatrixBuffers, onDevice); err != nil {
+		return err
+	}
+	for i := range m.buffers {
+		if p.Unified {
+			m.buffers[i].mem = r.dev.BindHost(m.host[i])
+		}
+	}
+	m.workspace, err = r.alloc(accounts.Workspace, p.MatrixWorkspaceBytes())
+	r.matrices = m
+	return err
+}
+
+// matrix views a matrix of a layer in the part of a buffer that host and device hand over.
+func (r *lane) matrix(layer, matrix, buffer int) (optim.Matrix, optim.Grad) {
+	m := r.matrices.of[layer][matrix]
+	act := r.plan.Spec.Act
+	return m, optim.Grad{Data: r.matrices.host[buffer][:m.Elems()*act.Size()], BF16: act == device.BF16, Elems: m.Elems()}
+}
+
+// orthogonalize enqueues what the device does with a matrix: a copy to it, unless it computes on host
+// memory, the iterations, and a copy back.
+func (r *lane) orthogonalize(w work, e orthogonalize) {
+	room := r.matrices
+	m, host := r.matrix(e.Layer, e.Matrix, e.Buffer)
+	b, last := room.buffers[e.Buffer], room.compute
+	mem := b.mem.Slice(0, int64(len(host.Data)))
+	if !r.plan.Unified {
+		r.trace.matrix(room.up, "bring up", e)
+		room.up.CopyH2D(mem, host.Data)
+		room.up.Record(b.ready)
+		room.up.end()
+		room.compute.Wait(b.ready)
+	}
+	r.trace.matrix(room.compute, "orthogonalize", e)
+	layers.NewtonSchulz(r.dev, room.compute.Stream, mem.Tensor(r.plan.Spec.Act, 0, m.Elems()), m.Rows, m.Cols, r.plan.NSSteps, room.workspace)
+	room.compute.Record(b.idle)
+	if !r.plan.Unified {
+		room.compute.end()
+		last = room.down
+		last.Wait(b.idle)
+		r.trace.matrix(last, "bring back", e)
+		last.CopyD2H(host.Data, mem)
+	}
+	last.Notify(func(err error) {
+		if r.hub.stopped.Load() {
+			return
+		}
+		for _, s := range []*countedStream{room.up, room.compute} {
+			if err == nil {
+				err = s.Err()
+			}
+		}
+		if err != nil {
+			r.hub.fail(optimizerID, fmt.Errorf("orthogonalize a matrix of %s: %w", r.names[e.Layer], err))
+			return
+		}
+		r.hub.done(w, nil)
+	})
+}
+
+// execMatrix does a work on matrices.
+func (r *run) execMatrix(w work) bool {
+	switch e := w.do.(type) {
+	case prepareMatrix:
+		r.hub.async(optimizerID, w, func() (any, error) { return nil, r.prepareMatrix(e) })
+	case applyMatrix:
+		r.hub.async(optimizerID, w, func() (any, error) { return nil, r.applyMatrix(e) })
+	case orthogonalize:
+		r.lanes[e.Lane].orthogonalize(w, e)
+	default:
+		return false
+	}
+	return true
+}
+
+// rate is at which rate u is made.
+func (u update) rate() optim.Rate { return optim.Rate{LR: u.LR, Step: u.AdamStep, Clip: u.Clip} }
+
+func (r *run) prepareMatrix(e prepareMatrix) error {
+	l, err := r.o.Home.Acquire(e.Of.Layer)
+	if err != nil {
+		return fmt.Errorf("update %s: %w", r.names[e.Of.Layer], err)
+	}
+	defer r.o.Home.Release(e.Of.Layer)
+	m, to := r.lanes[e.Lane].matrix(e.Of.Layer, e.Matrix, e.Buffer)
+	g := r.slab(e.Of.Slab, r.gradients[e.Of.Layer].From, r.plan.Layouts[e.Of.Layer].Elems)
+	l.PrepareMatrix(m, g, to, r.o.Matrices.MatricesAt(e.Of.rate()))
+	return nil
+}
+
+func (r *run) applyMatrix(e applyMatrix) error {
+	l, err := r.o.Home.Acquire(e.Of.Layer)
+	if err != nil {
+		return fmt.Errorf("update %s: %w", r.names[e.Of.Layer], err)
+	}
+	defer r.o.Home.Release(e.Of.Layer)
+	m, from := r.lanes[e.Lane].matrix(e.Of.Layer, e.Matrix, e.Buffer)
+	l.ApplyMatrix(m, from, r.o.Matrices.MatricesAt(e.Of.rate()))
+	return nil
+}

@@ -1,0 +1,69 @@
+package actors
+
+// This file is what the model test knows of matrices that are moved whole.
+
+// matrixAt is where a matrix buffer is: of which matrix, and how far that is.
+type matrixAt struct {
+	layer, matrix int
+	done          int // works that are done: prepared, orthogonalized
+	busy          bool
+}
+
+// checkUpdate: nothing of a layer moves while it is written.
+func (w *world) checkUpdate(layer int) {
+	if w.once(optimizerRole).(*optimizerCore).saving[layer] {
+		w.failf("layer %d is updated while it is being saved", layer)
+	}
+}
+
+// moved notes that a work of a layer's update is done. With the last the layer is at its version.
+func (w *world) moved(layer int) {
+	if w.parts[layer]++; w.parts[layer] == 1+w.cfg.matricesOf(layer) {
+		w.parts[layer] = 0
+		w.version[layer]++
+	}
+}
+
+// matrix checks, when a work on a matrix begins and when it is done, that it is the next of the one
+// which has the buffer, and that all the gradient is there.
+func (w *world) matrix(do any, begins bool) {
+	var at matrixAt
+	var buffer [2]int
+	switch d := do.(type) {
+	case prepareMatrix:
+		at, buffer = matrixAt{d.Of.Layer, d.Matrix, 0, begins}, [2]int{int(d.Lane), d.Buffer}
+		// With clipping the slab may have been filled before it was told that the one before is free.
+		if w.checkUpdate(d.Of.Layer); w.cfg.creditSlabs() && !w.full[d.Of.Slab] {
+			w.failf("matrix %d of layer %d is prepared from slab %d, where no gradient is", d.Matrix, d.Of.Layer, d.Of.Slab)
+		}
+	case orthogonalize:
+		at, buffer = matrixAt{d.Layer, d.Matrix, 1, begins}, [2]int{int(d.Lane), d.Buffer}
+	case applyMatrix:
+		at, buffer = matrixAt{d.Of.Layer, d.Matrix, 2, begins}, [2]int{int(d.Lane), d.Buffer}
+		w.checkUpdate(d.Of.Layer)
+	}
+	if lane := w.cfg.lane; lane != nil && lane[at.layer] != buffer[0] || lane == nil && buffer[0] != 0 {
+		w.failf("a matrix of layer %d is in a buffer of lane %d", at.layer, buffer[0])
+	}
+	was, used := w.matrices[buffer]
+	switch {
+	case begins && at.done == 0:
+		if used {
+			w.failf("matrix buffer %v has %+v when %+v is prepared", buffer, was, at)
+		}
+	case begins:
+		if want := (matrixAt{at.layer, at.matrix, at.done, false}); was != want {
+			w.failf("matrix buffer %v has %+v, want %+v", buffer, was, want)
+		}
+	}
+	w.matrices[buffer] = at
+	if begins {
+		return
+	}
+	at.done++
+	w.matrices[buffer] = at
+	if at.done == 3 {
+		delete(w.matrices, buffer)
+		w.moved(at.layer)
+	}
+}

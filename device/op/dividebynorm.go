@@ -1,0 +1,33 @@
+package op
+
+import (
+	"math"
+
+	"mt/device"
+)
+
+// DivideByNorm divides X (N) act in place by max(‖X‖, Eps). ‖X‖ is the root of the sum of
+// squares of all elements, which is the Frobenius norm of a matrix, rounded to X's type; the
+// quotients are rounded once. The order of the sum depends on N alone. Eps is above 0.
+type DivideByNorm struct {
+	X   device.Tensor
+	N   int64
+	Eps float32
+}
+
+// Name implements device.Op.
+func (a *DivideByNorm) Name() string { return "DivideByNorm" }
+
+// Check implements device.Op.
+func (a *DivideByNorm) Check() error {
+	var c checker
+	c.sizes(int(a.N))
+	c.act("X", a.X, int(a.N))
+	if a.N > 0 && !(a.Eps > 0 && a.Eps <= math.MaxFloat32) {
+		c.fail("Eps is %v: want a positive number", a.Eps)
+	}
+	return c.err
+}
+
+// Bytes implements Mover.
+func (a *DivideByNorm) Bytes() int64 { return 3 * a.N * a.X.DType.Size() }

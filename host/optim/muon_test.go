@@ -1,0 +1,233 @@
+package optim
+
+import (
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"mt/internal/bfloat"
+	"mt/model"
+)
+
+//go:embed testdata/muon.json
+var muonRecording []byte
+
+// recordedMuon is what testdata/muon.py writes.
+type recordedMuon struct {
+	Cases []struct {
+		Rows, Cols int
+		Options    struct {
+			LR          float64 `json:"lr"`
+			WeightDecay float64 `json:"weight_decay"`
+			Momentum    float64
+			Nesterov    bool
+			Adjust      Adjust `json:"adjust_lr_fn"`
+			NSSteps     int    `json:"ns_steps"`
+		}
+		First, Grads, U, O, Last, Momentum text
+	}
+}
+
+// text is base64.
+type text string
+
+func (x text) bytes(t *testing.T) []byte {
+	t.Helper()
+	b, err := base64.StdEncoding.DecodeString(string(x))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// floats are the fp32 numbers whose bits x has.
+func (x text) floats(t *testing.T) []float32 { return View[float32](x.bytes(t)) }
+
+// TestMuonIsTorchs holds both halves of an update against torch.optim.Muon over 50 steps: u, of
+// gradients that are halved first and doubled by Clip, and the weights that follow from torch's own o.
+// torch may fuse a product with a sum where we round twice, and the other way round: two roundings a
+// step, of numbers no larger than the largest weight, are 50·2·2⁻²⁴ of it. The same is true of the
+// momentum, which forgets old roundings. u is rounded to bf16, where such a difference is a whole
+// unit of the last place when it lies on the border, which few do.
+func TestMuonIsTorchs(t *testing.T) {
+	var rec recordedMuon
+	if err := json.Unmarshal(muonRecording, &rec); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range rec.Cases {
+		for _, bf16 := range []bool{false, true} {
+			p := model.Param{Role: model.RoleO, Rows: c.Rows, Cols: c.Cols, Dims: 2, Stored: []model.Stored{{Rows: c.Rows}}}
+			layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, bf16, model.Param{})
+			steps := c.Options.NSSteps
+			if steps == 0 {
+				steps = 5
+			}
+			o := Muon{Momentum: c.Options.Momentum, Nesterov: c.Options.Nesterov, NSSteps: steps, Adjust: c.Options.Adjust,
+				WeightDecay: c.Options.WeightDecay, Scale: 2, OthersScale: 1}
+			first, grads, us, o16 := c.First.floats(t), c.Grads.floats(t), View[uint16](c.U.bytes(t)), c.O.bytes(t)
+			n := len(first)
+			w := Weight{Layout: &layout, Tile: make([]byte, layout.TileBytes+8), Lo: make([]uint16, layout.Elems)}
+			weights := func(f func(i int, bits uint32) uint32) {
+				for i := range n {
+					if bf16 {
+						hi := (*uint16)(unsafe.Pointer(&w.Tile[2*i]))
+						*hi, w.Lo[i] = Split(f(i, Join(*hi, w.Lo[i])))
+					} else {
+						at := (*uint32)(unsafe.Pointer(&w.Tile[4*i]))
+						*at = f(i, *at)
+					}
+				}
+			}
+			weights(func(i int, _ uint32) uint32 { return math.Float32bits(first[i]) })
+			planes := statesOf(o.Planes, layout)
+			matrices := Matrices(layout)
+			if len(matrices) != 1 {
+				t.Fatalf("%d matrices", len(matrices))
+			}
+			halves, elsewhere := 0, make([]byte, 2*n)
+			for s := range 50 {
+				g := make([]float32, n)
+				for i := range g {
+					g[i] = grads[s*n+i] / 2
+				}
+				by := o.MatricesAt(Rate{LR: c.Options.LR / 2, Step: int64(s + 1), Clip: 2})
+				to := Grad{Data: elsewhere, BF16: true, Elems: int64(n)}
+				for at := int64(0); at < int64(n); at += 7 { // in pieces
+					k := min(7, int64(n)-at)
+					by.Prepare(matrices[0], at, k, w, planes, Grad{Data: bytesOf(g), Elems: int64(n)}.Part(at, k), to.Part(at, k))
+				}
+				for i, u := range View[uint16](elsewhere) {
+					want := us[s*n+i]
+					if u != want {
+						halves++
+					}
+					if d := int(u) - int(want); d < -1 || d > 1 {
+						t.Fatalf("case %d, step %d: u[%d] is %v, want %v", i, s+1, i, bfloat.Widen(u), bfloat.Widen(want))
+					}
+				}
+				by.Apply(matrices[0], 0, int64(n), w, Grad{Data: o16[2*s*n : 2*(s+1)*n], BF16: true, Elems: int64(n)})
+			}
+			if halves > 50*n/100 {
+				t.Errorf("case %d: %d of %d elements of u are not torch's", i, halves, 50*n)
+			}
+			near(t, "momentum", find(planes, "momentum", F32).floats(0, 0, int64(n)), c.Momentum.floats(t), 100*math.Pow(2, -24))
+			got := make([]float32, n)
+			weights(func(i int, bits uint32) uint32 { got[i] = math.Float32frombits(bits); return bits })
+			near(t, "weights", got, c.Last.floats(t), 100*math.Pow(2, -24))
+		}
+	}
+}
+
+// TestMatricesOfALayer: q, k and v are a matrix each, the router is none; together matrices and units
+// have every element once.
+func TestMatricesOfALayer(t *testing.T) {
+	layout := model.NewLayout(model.Layer{Kind: model.MoE, Params: []model.Param{
+		{Role: model.RoleMLPNorm, Rows: 6, Cols: 1, Dims: 1},
+		{Role: model.RoleRouter, Rows: 3, Cols: 6, Dims: 2, F32: true},
+		{Role: model.RoleQKV, Rows: 9, Cols: 6, Dims: 2, Stored: []model.Stored{{Rows: 4}, {Row: 4, Rows: 2}, {Row: 6, Rows: 3}}},
+		{Role: model.RoleLMHead, Rows: 5, Cols: 6, Dims: 2},
+		{Role: model.RoleDown, Rows: 6, Cols: 40, Dims: 2},
+	}}, true, model.Param{})
+	var m Muon
+	seen := map[[2]int64]int{}
+	for _, x := range Matrices(layout) {
+		for i := range x.Elems() {
+			seen[[2]int64{int64(x.Tensor), x.At + i}]++
+		}
+	}
+	if want := []Matrix{{2, 0, 4, 6}, {2, 24, 2, 6}, {2, 36, 3, 6}, {4, 0, 6, 40}}; !slices.Equal(Matrices(layout), want) {
+		t.Errorf("matrices %v, want %v", Matrices(layout), want)
+	}
+	for _, u := range m.Units(layout) {
+		for i := range u.N {
+			seen[[2]int64{int64(u.Tensor), u.At + i}]++
+		}
+	}
+	for x, tl := range layout.Tensors {
+		for i := range tl.Elems() {
+			if n := seen[[2]int64{int64(x), i}]; n != 1 {
+				t.Fatalf("element %d of %s is updated %d times", i, tl.Role, n)
+			}
+		}
+		if planes := m.Planes(Pieces(tl.Param)[0]); OfMatrices(tl.Param) != slices.Equal(planes, []Plane{momentum}) {
+			t.Errorf("%s keeps %v", tl.Role, planes)
+		}
+	}
+}
+
+// TestMuonsOthers: what is no matrix is AdamW's, at a rate of its own.
+func TestMuonsOthers(t *testing.T) {
+	m := Muon{Others: AdamW{Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}, OthersScale: 0.25}
+	got, want := *m.At(Rate{LR: 0.5, Step: 3, Clip: 0.5}).(*adamUpdate), *m.Others.At(Rate{LR: 0.125, Step: 3, Clip: 0.5}).(*adamUpdate)
+	if got != want {
+		t.Errorf("coefficients %v, want %v", got, want)
+	}
+}
+
+// TestMuonForgets: momentum that gets no gradients ends at 0 and not at numbers that are not normal.
+func TestMuonForgets(t *testing.T) {
+	p := model.Param{Role: model.RoleO, Rows: 1, Cols: 1, Dims: 2}
+	layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, false, model.Param{})
+	planes := statesOf(Muon{}.Planes, layout)
+	m := find(planes, "momentum", F32).floats(0, 0, 1)
+	m[0] = 1e-30
+	by, zero, to := Muon{Momentum: 0.5}.MatricesAt(Rate{Clip: 1}), gradFrom([]float32{0}, false), gradFrom([]float32{0}, false)
+	for range 30 {
+		by.Prepare(Matrices(layout)[0], 0, 1, Weight{Layout: &layout}, planes, zero, to)
+		if m[0] != 0 && m[0] < 0x1p-126 {
+			t.Fatalf("the momentum is %v", m[0])
+		}
+	}
+	if m[0] != 0 {
+		t.Errorf("the momentum is %v after all", m[0])
+	}
+}
+
+// near wants got to be want, but for bound times its largest element.
+func near(t *testing.T, what string, got, want []float32, bound float64) {
+	t.Helper()
+	var largest, worst float64
+	for i, w := range want {
+		largest, worst = max(largest, math.Abs(float64(w))), max(worst, math.Abs(float64(got[i])-float64(w)))
+	}
+	t.Logf("%s: %.2g of the largest", what, worst/largest)
+	if !(worst <= bound*largest) {
+		t.Errorf("%s: the error is %.3g of the largest element, allowed %.3g", what, worst/largest, bound)
+	}
+}
+
+// statesOf makes the planes of a layer, all zero.
+func statesOf(f Planes, l model.Layout) (out []State) {
+	for _, p := range f.Of(l) {
+		out = append(out, NewState(p, l, Whole(l), func(bytes int64) []byte { return bytesOf(make([]float32, bytes/4)) }))
+	}
+	return out
+}
+
+// BenchmarkMatrix is what moving a matrix takes on one core, in bytes of what it reads and writes.
+func BenchmarkMatrix(b *testing.B) {
+	const rows, cols = 256, 4096
+	p := model.Param{Role: model.RoleO, Rows: rows, Cols: cols, Dims: 2}
+	layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, true, model.Param{})
+	o := Muon{Momentum: 0.95, Nesterov: true, Adjust: Original, Scale: 1}
+	planes, x := statesOf(o.Planes, layout), Matrices(layout)[0]
+	w := Weight{Layout: &layout, Tile: bytesOf(make([]float32, layout.TileBytes/4)), Lo: make([]uint16, layout.Elems)}
+	g, u := gradFrom(make([]float32, rows*cols), false), gradFrom(make([]float32, rows*cols), true)
+	by := o.MatricesAt(Rate{LR: 1e-3, Step: 1, Clip: 0.5})
+	b.Run("prepare", func(b *testing.B) {
+		b.SetBytes(14 * rows * cols)
+		for b.Loop() {
+			by.Prepare(x, 0, x.Elems(), w, planes, g, u)
+		}
+	})
+	b.Run("apply", func(b *testing.B) {
+		b.SetBytes(10 * rows * cols)
+		for b.Loop() {
+			by.Apply(x, 0, x.Elems(), w, u)
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package train
+
+import (
+	"mt/device/cuda"
+	"mt/host/optim"
+)
+
+// optimizer is how weights are updated.
+func (j *job) optimizer() optim.Optimizer {
+	if m := j.muon(); m != nil {
+		return j.slow.Optimizer(*m)
+	}
+	return j.slow.Optimizer(j.adamW())
+}
+
+func (j *job) adamW() optim.AdamW {
+	c := j.c
+	return optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}
+}
+
+// muon is how matrices are moved whole; nil: none are.
+func (j *job) muon() *optim.Muon {
+	c := j.c
+	if c.Optim != "muon" {
+		return nil
+	}
+	share := func(rate float64) float64 { // of the schedule's
+		if rate == 0 {
+			return 1
+		}
+		return rate / c.LearningRate
+	}
+	return &optim.Muon{Momentum: c.Momentum, Nesterov: c.Nesterov, NSSteps: c.NSSteps, Adjust: optim.Adjust(c.AdjustLR), WeightDecay: c.WeightDecay,
+		Scale: share(c.MuonLR), Others: j.adamW(), OthersScale: share(c.AdamLR)}
+}
+
+// nsSteps is how many iterations a matrix takes that is moved whole; 0: none is.
+func (j *job) nsSteps() int {
+	if m := j.muon(); m != nil {
+		return m.NSSteps
+	}
+	return 0
+}
+
+// contextBytes is the device memory that is taken before anything is allocated, and by the streams that
+// compute beside the first: that of the optimizer's matrices.
+func (j *job) contextBytes() int64 {
+	if j.context > 0 && j.nsSteps() > 0 {
+		return j.context + cuda.StreamBytes
+	}
+	return j.context
+}

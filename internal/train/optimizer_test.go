@@ -1,0 +1,35 @@
+package train
+
+import (
+	"math"
+	"testing"
+
+	"mt/internal/config"
+)
+
+// TestMuonsRates: both rates follow the schedule of learning_rate, which they are unless they are given.
+func TestMuonsRates(t *testing.T) {
+	for keys, want := range map[string][2]float64{
+		"":                               {1, 1},
+		"muon_lr: 0.03\n":                {3, 1},
+		"adam_lr: 0.005\n":               {1, 0.5},
+		"muon_lr: 0.02\nadam_lr: 0.02\n": {2, 2},
+	} {
+		c, err := config.Parse("t.yaml", []byte("model: tiny\ndataset: x\noptim: muon\nlearning_rate: 0.01\n"+keys), config.Args{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := (&job{c: c}).muon()
+		if math.Abs(m.Scale-want[0])+math.Abs(m.OthersScale-want[1]) > 1e-12 {
+			t.Errorf("%q: matrices have %v times the schedule's rate, all else %v, want %v", keys, m.Scale, m.OthersScale, want)
+		}
+	}
+}
+
+// TestMuonOnRanks: several ranks are told what they cannot do, and what to do instead.
+func TestMuonOnRanks(t *testing.T) {
+	s := newScene(t, "optim: muon\n")
+	for _, run := range trainTogether(t, 2, t.Context(), func(int) (*config.Config, hooks) { return s.config(t), hooks{} }) {
+		checkError(t, run.err, true, "muon moves whole matrices, of which 2 ranks have parts: train on one host, or with optim: adamw")
+	}
+}
