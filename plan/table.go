@@ -107,7 +107,11 @@ func (r *Run) planeRows(host addRow) {
 		if last > 0 {
 			names = strings.Join(g.names[:last], ", ") + " and " + names
 		}
-		host(key.Kind, g.bytes, "%s of %s, %s%s", names, key.Of, key.DType, r.ofAll())
+		each := ""
+		if key.Block > 1 {
+			each = fmt.Sprintf(" for %d elements", key.Block)
+		}
+		host(key.Kind, g.bytes, "%s of %s, %s%s%s", names, key.Of, key.DType, each, r.ofAll())
 	}
 }
 

@@ -110,13 +110,14 @@ func dynamicTree(signed bool, exps int) []float32 {
 	return values
 }
 
-// tenthToOne is the k-th of n+1 numbers at equal distances from 0.1 to 1, as torch.linspace has it.
+// tenthToOne is the k-th of n+1 numbers at equal distances from 0.1 to 1, as torch.linspace has it,
+// which rounds once.
 func tenthToOne(k, n int) float32 {
 	step := float32(float32(1-float32(0.1)) / float32(n))
 	if k < (n+1)/2 {
-		return float32(0.1) + float32(step*float32(k))
+		return float32(float64(float32(0.1)) + float64(step)*float64(k))
 	}
-	return 1 - float32(step*float32(n-k))
+	return float32(1 - float64(step)*float64(n-k))
 }
 
 // linear is the map of 16 magnitudes at equal distances, without 0.

@@ -93,7 +93,11 @@ const (
 // the way out.
 func (a *alteration) allow(d config.Difference) error {
 	wayOut := ""
-	switch d.Part {
+	part := d.Part
+	if d.Key == "momentum" && a.c.Optim == "sgd" && (a.c.Momentum == 0) != (a.saved.Momentum == 0) {
+		part = config.PartOptimizer // without momentum none is kept
+	}
+	switch part {
 	case config.PartModel:
 		if dir, err := config.ModelDir(a.saved.Model.Path); err == nil && d.Key == modelKey && a.modelDir != "" && sameDir(dir, a.modelDir) {
 			return nil
