@@ -12,7 +12,7 @@ func (j *job) optimizer() optim.Optimizer {
 
 func (j *job) optimizerOf() optim.Optimizer {
 	c := j.c
-	lion := optim.Lion{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, WeightDecay: c.WeightDecay}
+	lion := optim.Lion{Beta1: c.AdamBeta1, WeightDecay: c.WeightDecay, Beta2: c.AdamBeta2}
 	switch c.Optim {
 	case "muon":
 		return *j.muon()
