@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"mt/data"
 )
 
 // This file is what the Conductor does where several ranks train together. All plan the same
@@ -78,6 +80,35 @@ func (c *conductorCore) agreed(m passAgreed) (out []effect) {
 	return append(out, c.lossLanded(landed)...)
 }
 
+// agreeLoad has the ranks add up what the experts of all layers have to bear in a pass, which the
+// loss and the backward need where the loss balances that load.
+type agreeLoad struct {
+	p   *Pass
+	Own expertLoad
+}
+
+// agreeLoad begins that agreement when all layers of this rank are routed. Like that at the end of
+// a pass it waits for the updates of the step before, which may turn out to end the run; the loss
+// waits for them too.
+func (c *conductorCore) agreeLoad() []effect {
+	if c.balance.layers == 0 || c.program.Eval || c.loading || len(c.routed) < c.balance.layers || c.updated < c.program.Version {
+		return nil
+	}
+	c.loading = true
+	own := c.routed.load()
+	if standsIn(c.program.Batch) {
+		own = expertLoad{Counts: make([]int32, len(own.Counts)), Probs: make([]float64, len(own.Probs))}
+	}
+	w := work{do: agreeLoad{p: c.program, Own: own}}
+	for lane := range laneID(c.balance.lanes) {
+		w.done = append(w.done, send{lane.compute(), LoadAgreed{Prog: c.program.Seq}})
+	}
+	return []effect{w}
+}
+
+// standsIn says whether a batch is that of a rank for which no row is left.
+func standsIn(b *data.Batch) bool { return b.Ranks != nil && b.Ranks.StandIn }
+
 // found notes what rank's part of a diagnosis has found: the first layer counts, and of several
 // ranks the first.
 func (d *diagnosis) found(rank int, end passEnd) {
@@ -116,6 +147,40 @@ func (r *run) agreePass(w work, e agreePass) {
 		}
 		return all, nil
 	})
+}
+
+// agreeLoad begins that agreement.
+func (r *run) agreeLoad(w work, e agreeLoad) {
+	what := fmt.Sprintf("agree on the experts' load in %v", e.p)
+	r.allGather(conductorID, w, r.team.balance, what, e.encode(), func(values [][]byte) (any, error) {
+		var sum expertLoad
+		for rank, v := range values {
+			if other := readInt(v); other != e.p.Seq {
+				return nil, fmt.Errorf("rank %d has routed pass %d, and this one, rank %d, pass %d", rank, other, r.team.rank, e.p.Seq)
+			}
+			sum = sum.plus(decodeLoad(v[8:]))
+		}
+		return sum, nil
+	})
+}
+
+// encode is what is sent: which pass it is, and by expert a count and a sum of probabilities.
+func (e agreeLoad) encode() (b []byte) {
+	b = binary.LittleEndian.AppendUint64(b, uint64(int64(e.p.Seq)))
+	for i, n := range e.Own.Counts {
+		b = binary.LittleEndian.AppendUint64(b, uint64(int64(n)))
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(e.Own.Probs[i]))
+	}
+	return b
+}
+
+// decodeLoad reads a load.
+func decodeLoad(v []byte) (l expertLoad) {
+	for at := 0; at < len(v); at += 16 {
+		l.Counts = append(l.Counts, int32(readInt(v[at:])))
+		l.Probs = append(l.Probs, math.Float64frombits(binary.LittleEndian.Uint64(v[at+8:])))
+	}
+	return l
 }
 
 // encode is what is sent: which pass it is, and how it has ended.

@@ -27,8 +27,9 @@ type computeCore struct {
 	// early keeps what is granted to programs that have not begun.
 	early   []any
 	balance balancing
-	counted bool  // the counts of all lanes have gone to the device, for the backward of programs[0]
-	blocked Cause // what the next launch was last found to lack; NoStall: nothing
+	load    *expertLoad // of several ranks: what they have agreed on for programs[0]; nil: not yet
+	counted bool        // the counts of all lanes and ranks have gone to the device, for the backward of programs[0]
+	blocked Cause       // what the next launch was last found to lack; NoStall: nothing
 	started bool
 }
 
@@ -83,7 +84,7 @@ type enqueue struct {
 	WaitWeights, WaitIn, WaitGr bool
 	WaitBatch                   bool    // it is a lane's first, and no embedding, which waits for the batch as others for weights
 	First, Last                 bool    // launch of the visit
-	Counts                      []int32 // by expert, of the layers of all lanes: the backward needs them; nil: the device has them
+	Counts                      []int32 // by expert, of the layers of all lanes and ranks: the backward needs them; nil: the device has them
 	From, Pairs                 int     // of an expert: its first pair in the list by expert, and how many it has
 	Blocked                     Cause   // what it waited for before it could be enqueued
 	Fetched                     Cause   // what the Prefetcher waited for before it fetched its weights or batch
@@ -99,7 +100,7 @@ func (c *computeCore) step(msg any) []effect {
 		c.programs = append(c.programs, m.Pass)
 	case GradBufferFreed:
 		c.gradFree = append(c.gradFree, m.Buf)
-	case LayerFetched, ActivationFetched, BatchFetched, RoutingLanded:
+	case LayerFetched, ActivationFetched, BatchFetched, RoutingLanded, LoadAgreed:
 		c.early = append(c.early, msg)
 	default:
 		panic(unexpected(c.lane.compute(), msg))
@@ -124,7 +125,7 @@ func (c *computeCore) advance() []effect {
 		if c.next < len(p.Launches) {
 			return out
 		}
-		c.programs, c.next, c.started, c.routed, c.counted = c.programs[1:], 0, false, routing{}, false
+		c.programs, c.next, c.started, c.routed, c.load, c.counted = c.programs[1:], 0, false, routing{}, nil, false
 	}
 	return out
 }
@@ -154,6 +155,11 @@ func (c *computeCore) admit(p *Pass) {
 		case RoutingLanded: // where the load is balanced, also of other lanes' layers
 			if m.Prog == p.Seq {
 				c.routed[m.Layer] = m
+				continue
+			}
+		case LoadAgreed:
+			if m.Prog == p.Seq {
+				c.load = &m.Load
 				continue
 			}
 		}
@@ -189,9 +195,9 @@ func (c *computeCore) ready(p *Pass) bool {
 }
 
 // knowsRouting says whether the routing that v needs is known: that of its layer or, for the loss
-// and the backward where the load is balanced, of all layers.
+// and the backward where the load is balanced, of all layers and ranks.
 func (c *computeCore) knowsRouting(p *Pass, v schedule.Visit) bool {
-	if c.balances(p) && (v.Loss || v.Phase == schedule.Backward) && len(c.routed) < c.balance.layers {
+	if c.balances(p) && (v.Loss || v.Phase == schedule.Backward) && !c.knowsLoad() {
 		return false
 	}
 	_, known := c.routed[v.Layer]
@@ -225,9 +231,9 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 		e.From = int(c.routed[v.Layer].Offsets[v.Part-1])
 		_, e.Pairs = c.routed.pairs(v)
 	}
-	if c.balances(p) && c.balance.lanes > 1 && !c.counted && v.Stage == schedule.Route && v.Phase == schedule.Backward {
+	if c.balances(p) && (c.balance.lanes > 1 || c.balance.several) && !c.counted && v.Stage == schedule.Route && v.Phase == schedule.Backward {
 		c.counted = true
-		e.Counts, _ = c.routed.load()
+		e.Counts = c.wholeLoad().Counts
 	}
 	e.In, e.WaitIn = c.use(l.In)
 	e.Out, _ = c.use(l.Out)
@@ -287,7 +293,7 @@ func (c *computeCore) after(p *Pass, v schedule.Visit, l schedule.Launch, e enqu
 	if v.Loss {
 		m := LossComputed{Prog: p.Seq, Slot: c.batch.slot}
 		if c.balances(p) {
-			_, m.Load = c.routed.load()
+			m.Load = c.wholeLoad().product()
 		}
 		out = append(out, send{c.lane.offloader(), m})
 	}

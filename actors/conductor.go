@@ -94,6 +94,9 @@ type conductorCore struct {
 	asksStop bool        // this rank was asked to stop
 	due      *diagnosis  // a diagnosis that begins when all ranks know of it
 	failing  error       // how the run ends when no checkpoint is being written any more
+	balance  balancing   // no layer's, unless several ranks agree on the load of their experts
+	routed   routing     // of program, where the ranks agree on its load
+	loading  bool        // they do so, or have
 }
 
 // stepInProgress is a step that is closed and whose updates are not all done.
@@ -156,6 +159,8 @@ func (c *conductorCore) step(msg any) []effect {
 		} else {
 			out = c.lossLanded(m)
 		}
+	case RoutingLanded:
+		c.routed[m.Layer] = m
 	case passAgreed:
 		out = c.agreed(m)
 	case ActivationChecked:
@@ -215,7 +220,7 @@ func (c *conductorCore) advance() []effect {
 	out := append(c.saveAtRest(), c.wantBatches()...)
 	switch {
 	case c.program != nil:
-		out = append(out, c.agree()...)
+		out = append(append(out, c.agreeLoad()...), c.agree()...)
 	case c.diagnosis != nil:
 		out = append(out, c.start(&Pass{Step: c.version, Eval: true, Check: true, Version: c.version, Batch: c.diagnosis.batch}, false)...)
 	case c.eval.running:
@@ -308,7 +313,7 @@ func (c *conductorCore) start(p *Pass, again bool) []effect {
 		return c.finish(fmt.Errorf("plan %s: %w", p, err))
 	}
 	c.spec.Held = nil
-	c.program = p
+	c.program, c.routed, c.loading = p, routing{}, false
 	var out []effect
 	for lane := range laneID(len(programs)) {
 		its := *p
@@ -433,6 +438,8 @@ func (r *run) execConductor(w work) error {
 	switch e := w.do.(type) {
 	case agreePass:
 		r.agreePass(w, e)
+	case agreeLoad:
+		r.agreeLoad(w, e)
 	case stopAgreed:
 		if r.o.Stopping != nil {
 			r.o.Stopping()

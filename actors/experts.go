@@ -66,20 +66,21 @@ func (r *lane) balances(p *Pass) bool {
 }
 
 // auxWeight is the factor of Σ_e Counts_e·ProbSum_e in the loss that balances the
-// load, over all tokens of a batch and all layers with experts: the coefficient
+// load, over all tokens of a step and all layers with experts: the coefficient
 // times the number of experts, with Counts and ProbSum as means over as many
 // tokens as went through a router. Source: arXiv:2101.03961, as Transformers'
 // load_balancing_loss_func computes it over the layers' concatenated logits.
 func (r *lane) auxWeight(b *data.Batch) float64 {
-	n := float64(r.plan.ExpertLayers()) * float64(b.Tokens)
+	n := float64(r.plan.ExpertLayers()) * float64(b.AllTokens())
 	return r.plan.Spec.Config.RouterAuxLossCoef * float64(r.plan.Experts) / (n * n)
 }
 
 // auxScale, times an expert's count, is the gradient of that loss with respect to every
 // token's probability of the expert; 0 where the model has no such loss. The number of
-// supervised tokens has no part in it: the loss is added once a step.
+// supervised tokens has no part in it: the loss is added once a step. A batch that stands in
+// for rows has no part in the loss.
 func (r *lane) auxScale(b *data.Batch) float32 {
-	if !r.plan.Balances() {
+	if !r.plan.Balances() || standsIn(b) {
 		return 0
 	}
 	return float32(r.auxWeight(b))
@@ -123,28 +124,64 @@ func (r *lane) landedRouting(p *Pass) (out routed) {
 // balancing says whether the loss has a part that balances the experts' load, which needs the
 // routing of all layers before the backward. No layer's: it has none.
 type balancing struct {
-	layers int // with experts, on all lanes
-	lanes  int // each hears of the routing of all these layers
+	layers  int  // with experts, on all lanes
+	lanes   int  // each hears of the routing of all these layers
+	several bool // the load is that of several ranks, which agree on it: see agreeLoad
 }
 
-// load sums up the routing of all layers, in their order: how many pairs each expert has and,
-// over the experts, Σ counts·probabilities.
-func (r routing) load() (counts []int32, product float64) {
-	var probs []float64
+// expertLoad is what the experts have to bear in a pass, by expert, in all layers together.
+type expertLoad struct {
+	Counts []int32   // how many pairs it has
+	Probs  []float64 // the sum of its probabilities
+}
+
+// load sums up the routing of all layers, in their order.
+func (r routing) load() (sum expertLoad) {
 	for _, layer := range slices.Sorted(maps.Keys(r)) {
 		at := r[layer]
-		if counts == nil {
-			counts, probs = make([]int32, len(at.Probs)), make([]float64, len(at.Probs))
-		}
+		one := expertLoad{Counts: make([]int32, len(at.Probs)), Probs: make([]float64, len(at.Probs))}
 		for e, p := range at.Probs {
-			counts[e] += at.Offsets[e+1] - at.Offsets[e]
-			probs[e] += float64(p)
+			one.Counts[e], one.Probs[e] = at.Offsets[e+1]-at.Offsets[e], float64(p)
 		}
+		sum = sum.plus(one)
 	}
-	for e, n := range counts {
-		product += float64(n) * probs[e]
+	return sum
+}
+
+// plus adds two loads; one of the zero value is none.
+func (l expertLoad) plus(other expertLoad) expertLoad {
+	if l.Counts == nil {
+		return other
 	}
-	return counts, product
+	for e := range l.Counts {
+		l.Counts[e] += other.Counts[e]
+		l.Probs[e] += other.Probs[e]
+	}
+	return l
+}
+
+// product is Σ counts·probabilities over the experts.
+func (l expertLoad) product() (sum float64) {
+	for e, n := range l.Counts {
+		sum += float64(n) * l.Probs[e]
+	}
+	return sum
+}
+
+// knowsLoad says whether it is known what the experts of all layers have to bear, on all ranks.
+func (c *computeCore) knowsLoad() bool {
+	if c.balance.several {
+		return c.load != nil
+	}
+	return len(c.routed) == c.balance.layers
+}
+
+// wholeLoad is that load.
+func (c *computeCore) wholeLoad() expertLoad {
+	if c.balance.several {
+		return *c.load
+	}
+	return c.routed.load()
 }
 
 // auxLoss is the balancing loss of p, of a load as LossComputed has it; 0 where p has none.
@@ -155,8 +192,8 @@ func (r *lane) auxLoss(p *Pass, load float64) float64 {
 	return r.auxWeight(p.Batch) * load
 }
 
-// loadCounts enqueues the copy of the experts' counts in all layers to the device, which has
-// counted those of its own lane.
+// loadCounts enqueues the copy of the experts' counts in all layers, on all ranks, to the device,
+// which has counted those of its own lane.
 func (r *lane) loadCounts(counts []int32) {
 	x := &r.experts
 	for e, n := range counts {

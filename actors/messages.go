@@ -144,6 +144,17 @@ type RoutingLanded struct {
 	Probs []float32
 }
 
+// LoadAgreed brings what the experts of all layers have to bear in a pass, on all ranks together.
+type LoadAgreed struct {
+	Prog int
+	Load expertLoad
+}
+
+func (m LoadAgreed) with(result any) any {
+	m.Load = result.(expertLoad)
+	return m
+}
+
 func (m RoutingLanded) with(result any) any {
 	found := result.(routed)
 	m.Offsets, m.Probs = found.offsets, found.probs

@@ -53,7 +53,7 @@ func (c worldConfig) kinds() []model.LayerKind {
 func (c worldConfig) balance(lanes int) (b balancing) {
 	for _, k := range c.kinds() {
 		if c.balanced && k == model.MoE {
-			b.layers, b.lanes = b.layers+1, lanes
+			b.layers, b.lanes, b.several = b.layers+1, lanes, c.ranks > 1
 		}
 	}
 	return b
@@ -90,7 +90,7 @@ func randomConfig(seed int64) worldConfig {
 		c.reaches = []int64{0, 1<<16 - 1, r.Int63n(1 << 16)}[r.Intn(3)]
 	}
 	if r.Intn(5) == 0 {
-		c.ranks, c.balanced = 2+r.Intn(2), false
+		c.ranks = 2 + r.Intn(2)
 		c.depths.ExchangeBuffers, c.depths.GathersAhead = 1+r.Intn(3), 1+r.Intn(3)
 		if c.tied {
 			c.depths.GradSlabs = max(2, c.depths.GradSlabs)

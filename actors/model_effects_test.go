@@ -47,7 +47,7 @@ func (w *world) do(e work, lane laneID) {
 			return
 		}
 		w.start(e)
-	case exchange, gather, agreeNorm, agreePass:
+	case exchange, gather, agreeNorm, agreePass, agreeLoad:
 		w.team.begin(w, e)
 	case stopAgreed:
 		w.team.stops++
@@ -161,7 +161,7 @@ func (w *world) landing(e work, l *laneWorld) func() {
 		if !d.p.Eval && w.cfg.skip[d.p.Step] && w.team.skips() {
 			sum = math.NaN()
 		}
-		if _, want := w.load(d.p); d.Load != want {
+		if want := w.load(d.p).product(); d.Load != want {
 			w.failf("%v: the load of the loss is %g, want %g", d.p, d.Load, want)
 		}
 		return func() { l.landed = e.completed(losses{sum: sum}) }
@@ -189,8 +189,11 @@ func (w *world) land(d offloadGrad, told bool, l *laneWorld) {
 
 // offsets is the routing of a layer in a program: some experts are idle, now and
 // then all but one.
-func (w *world) offsets(prog, layer int) []int32 {
-	r := rand.New(rand.NewSource(w.cfg.seed<<20 ^ int64(prog)<<8 ^ int64(layer)))
+func (w *world) offsets(prog, layer int) []int32 { return w.offsetsOf(w.team.number(), prog, layer) }
+
+// offsetsOf are those of a rank.
+func (w *world) offsetsOf(rank, prog, layer int) []int32 {
+	r := rand.New(rand.NewSource(w.cfg.seed<<20 ^ int64(rank)<<16 ^ int64(prog)<<8 ^ int64(layer)))
 	out := []int32{0}
 	for range w.cfg.experts {
 		out = append(out, out[len(out)-1]+int32(max(0, r.Intn(4)-r.Intn(4))))
@@ -199,8 +202,11 @@ func (w *world) offsets(prog, layer int) []int32 {
 }
 
 // routed is what the host gets of a layer's routing.
-func (w *world) routed(p *Pass, layer int) routed {
-	out := routed{offsets: w.offsets(p.Seq, layer)}
+func (w *world) routed(p *Pass, layer int) routed { return w.routedOn(w.team.number(), p, layer) }
+
+// routedOn is that of a rank.
+func (w *world) routedOn(rank int, p *Pass, layer int) routed {
+	out := routed{offsets: w.offsetsOf(rank, p.Seq, layer)}
 	for e := range out.offsets[1:] {
 		if w.cfg.balanced && !p.Eval {
 			out.probs = append(out.probs, float32(layer+e)/8)
@@ -209,15 +215,18 @@ func (w *world) routed(p *Pass, layer int) routed {
 	return out
 }
 
-// load is what the loss and the backward of p need of the routing of all layers.
-func (w *world) load(p *Pass) (counts []int32, product float64) {
-	all := routing{}
-	for layer, kind := range w.cfg.kinds() {
-		if kind == model.MoE {
-			all[layer] = RoutingLanded{}.with(w.routed(p, layer)).(RoutingLanded)
+// load is what the loss and the backward of p need of the routing of all layers and ranks.
+func (w *world) load(p *Pass) (sum expertLoad) {
+	for rank := range w.team.size() {
+		all := routing{}
+		for layer, kind := range w.cfg.kinds() {
+			if kind == model.MoE {
+				all[layer] = RoutingLanded{}.with(w.routedOn(rank, p, layer)).(RoutingLanded)
+			}
 		}
+		sum = sum.plus(all.load())
 	}
-	return all.load()
+	return sum
 }
 
 // pairs is how many pairs go to expert k of a layer.
@@ -314,7 +323,7 @@ func (w *world) order(p *Pass, v schedule.Visit, on *laneWorld) {
 	case *at != 1:
 		w.failf("%v: layer %d part %d before its tokens are routed", p, v.Layer, v.Part)
 	case v.Stage == schedule.Join:
-		if counts, _ := w.load(p); w.cfg.balanced && len(w.lanes) > 1 && v.Phase == schedule.Backward && !slices.Equal(counts, on.counts[p.Seq]) {
+		if counts := w.load(p).Counts; w.cfg.balanced && len(w.lanes)*w.team.size() > 1 && v.Phase == schedule.Backward && !slices.Equal(counts, on.counts[p.Seq]) {
 			w.failf("%v: layer %d has the counts %v of all lanes, want %v", p, v.Layer, on.counts[p.Seq], counts)
 		}
 		on.joined++

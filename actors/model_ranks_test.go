@@ -50,7 +50,7 @@ func TestRanksFailInAnyOrder(t *testing.T) {
 	evaluated, stopped := 0, 0
 	for seed := range int64(long.Count(t, 10_000, 800)) {
 		cfg := randomConfig(seed)
-		cfg.ranks, cfg.balanced, cfg.steps, cfg.pauseAfter, cfg.enoughAt = 2+int(seed)%2, false, 6, 0, 0
+		cfg.ranks, cfg.steps, cfg.pauseAfter, cfg.enoughAt = 2+int(seed)%2, 6, 0, 0
 		cfg.depths.ExchangeBuffers, cfg.depths.GathersAhead, cfg.depths.GradSlabs = 1+int(seed/2)%2, 1+int(seed/4)%2, max(2, cfg.depths.GradSlabs)
 		wantStep, wantFinite := 0, 0
 		if cfg.skip = nil; cfg.clip == 0 && seed%2 == 0 {
@@ -94,7 +94,8 @@ func (w *world) join(sit func(address, core)) {
 	into := summedIn(w.cfg.layers, w.cfg.tied)
 	optimizer := newOptimizerCore(ids(w.cfg.layers), len(w.lanes), State{}, w.cfg.clip)
 	optimizer.several = true
-	w.once(conductorRole).(*conductorCore).several = true
+	conductor := w.once(conductorRole).(*conductorCore)
+	conductor.several, conductor.balance = true, w.cfg.balance(len(w.lanes))
 	for lane := range laneID(len(w.lanes)) {
 		w.cores[seat(lane.offloader())].(*offloaderCore).landed = exchangerID
 	}
@@ -201,6 +202,8 @@ func (t *teamWorld) begin(w *world, e work) {
 		name = "norm"
 	case agreePass:
 		name = "agreement"
+	case agreeLoad:
+		name = "balance"
 	case saveLayer:
 		name = "checkpoint"
 	}
@@ -238,8 +241,31 @@ func sameOnAll(do any) string {
 		return fmt.Sprintf("norm of step %d layer %d", d.Step, d.Layer)
 	case agreePass:
 		return d.p.String()
+	case agreeLoad:
+		return d.p.String()
 	}
 	return fmt.Sprintf("%s %+v", reflect.TypeOf(do), do)
+}
+
+// clone copies a load.
+func (l expertLoad) clone() expertLoad {
+	return expertLoad{slices.Clone(l.Counts), slices.Clone(l.Probs)}
+}
+
+// number is which rank it is.
+func (t *teamWorld) number() int {
+	if t == nil {
+		return 0
+	}
+	return t.rank
+}
+
+// size is how many ranks there are.
+func (t *teamWorld) size() int {
+	if t == nil {
+		return 1
+	}
+	return len(t.worlds)
 }
 
 // arrived is how many operations are complete that the rank has not been told of.
@@ -280,6 +306,12 @@ func (t *teamWorld) complete(w *world, o *joint) {
 			all = append(all, e.do.(agreePass).Own)
 		}
 		result = all
+	case agreeLoad:
+		var sum expertLoad
+		for _, e := range o.works {
+			sum = sum.plus(e.do.(agreeLoad).Own.clone())
+		}
+		result = sum
 	}
 	w.done(o.works[t.rank], result)
 }

@@ -76,8 +76,8 @@ type Options struct {
 	Stop <-chan struct{}
 	// World is the ranks that train together, of which this is one; nil: it trains alone. They make
 	// the same calls of Run. Home then has whole tiles and of the rest the shares that Plan names,
-	// and batches are those of ranks (data.NewRankBatch). The run makes the communicators "gradients", "weights", "agreement"
-	// and "norm"; when it ends well, or by a NonFiniteError, nothing is under way on them. After
+	// and batches are those of ranks (data.NewRankBatch). The run makes the communicators "gradients", "weights", "agreement",
+	// "norm" and "balance"; when it ends well, or by a NonFiniteError, nothing is under way on them. After
 	// another error World.Abort is to be called: what is still under way keeps its memory.
 	World ranks.World
 	// Stopping, which may be nil, is called once when several ranks have agreed to stop.

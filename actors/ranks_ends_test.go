@@ -309,7 +309,6 @@ func TestAFaultOnOneRankEndsAll(t *testing.T) {
 // others.
 func TestRefusedRanks(t *testing.T) {
 	for want, change := range map[string]func(*rankTrial){
-		"output_router_logits": func(tr *rankTrial) { tr.experts, tr.chosen, tr.aux = 3, 1, true },
 		"the batch is not one of 2 ranks": func(tr *rankTrial) {
 			tr.change = func(_ int, o *Options) {
 				o.Batch = func(step int, _ bool) (*data.Batch, error) { return tr.makeBatch(step), nil }

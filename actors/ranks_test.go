@@ -288,6 +288,12 @@ var rankTrials = []struct {
 	{"experts on demand, no clip", 1e-6, 2e-6, func(tr *rankTrial) {
 		tr.experts, tr.chosen, tr.onDemand, tr.noClip, tr.copyTiles = 6, 1, true, true, true
 	}},
+	{"balanced experts", 1e-6, 2e-6, func(tr *rankTrial) { tr.experts, tr.chosen, tr.aux, tr.evalSteps = 5, 2, true, 2 }},
+	{"balanced experts on two lanes, no clip, least depths", 1e-6, 2e-6, func(tr *rankTrial) {
+		tr.experts, tr.chosen, tr.aux, tr.noClip, tr.depths = 4, 2, true, true, leastOfRanks()
+		tr.lane, tr.order = []int{0, 0, 0, 1, 1, 1, 1}, schedule.Lanes
+	}},
+	{"balanced experts, a rank without rows", 1e-6, 2e-6, func(tr *rankTrial) { tr.experts, tr.chosen, tr.aux, tr.rows = 4, 2, true, 1 }},
 	{"evaluations", 1e-6, 2e-6, func(tr *rankTrial) { tr.evalSteps = 2 }},
 	{"a rank without rows", 1e-6, 2e-6, func(tr *rankTrial) { tr.rows = 1 }},
 	{"three rows, no clip", 1e-6, 2e-6, func(tr *rankTrial) { tr.rows, tr.noClip = 3, true }},

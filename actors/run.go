@@ -125,7 +125,7 @@ func (r *run) spawn() error {
 	conductor.pairs = o.Plan.Spec.Config.AttendedPairs
 	balance := balancing{}
 	if o.Plan.Balances() && !o.Plan.EvalOnly {
-		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes)}
+		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), several: r.team != nil}
 	}
 	processes := []*process{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
@@ -136,7 +136,7 @@ func (r *run) spawn() error {
 		optimizer.setMatrices(r.plan, r.schedule)
 		processes = append(processes, &process{id: optimizerID, core: optimizer, exec: r.execOptimizer})
 	} else {
-		conductor.several = true
+		conductor.several, conductor.balance = true, balance
 		optimizer := newOptimizerCore(ids(n), len(r.lanes), o.Start, o.MaxGradNorm)
 		optimizer.several = true
 		processes = append(processes,

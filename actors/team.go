@@ -15,8 +15,9 @@ import (
 type team struct {
 	rank, size                          int
 	gradients, weights, agreement, norm ranks.Comm
-	received                            [][]byte // exchange buffers: the parts of all ranks, in rank order
-	sums                                [][]byte // gradients of this rank's shares: by layer or, without clipping, by exchange buffer
+	balance                             ranks.Comm // where the experts' load is agreed on
+	received                            [][]byte   // exchange buffers: the parts of all ranks, in rank order
+	sums                                [][]byte   // gradients of this rank's shares: by layer or, without clipping, by exchange buffer
 
 	sent     atomic.Int64 // bytes of gradients and weights that this rank has sent to others
 	mu       sync.Mutex
@@ -35,8 +36,6 @@ func (o *Options) checkWorld() error {
 		return fmt.Errorf("rank %d of %d has the plan of rank %d of %d", rank, size, o.Plan.Rank, max(1, o.Plan.Ranks))
 	case size > 1 && o.Plan.NSSteps > 0:
 		return fmt.Errorf("muon moves whole matrices, of which %d ranks have parts: train on one, or with optim: adamw", size)
-	case size > 1 && o.Plan.Balances():
-		return fmt.Errorf("the loss balances the experts' load (output_router_logits), which %d ranks cannot do together: set it to false, or train on one", size)
 	}
 	return nil
 }
@@ -67,7 +66,7 @@ func (r *shared) joinTeam() error {
 	for _, c := range []struct {
 		name string
 		to   *ranks.Comm
-	}{{"gradients", &t.gradients}, {"weights", &t.weights}, {"agreement", &t.agreement}, {"norm", &t.norm}} {
+	}{{"gradients", &t.gradients}, {"weights", &t.weights}, {"agreement", &t.agreement}, {"norm", &t.norm}, {"balance", &t.balance}} {
 		made, err := w.NewComm(c.name)
 		if err != nil {
 			return err

@@ -37,6 +37,7 @@ func TestTranscripts(t *testing.T) {
 		"lanes":              {layers: 4, micro: 2, steps: 1, depths: least, clip: 1, lane: []int{1, 0, 1, 0}, stopAfter: -1, seed: 13},
 		"lanes-across":       {layers: 4, micro: 2, steps: 1, depths: wide, clip: 1, lane: []int{1, 0, 1, 0}, reaches: 1<<16 - 1, stopAfter: -1, seed: 14},
 		"ranks":              {layers: 4, micro: 2, steps: 2, depths: ofRanks, clip: 1, ranks: 2, saveSteps: 1, evalSteps: 2, evalPasses: 1, skip: map[int]bool{1: true}, stopAfter: -1, seed: 15},
+		"ranks-balanced":     {layers: 4, experts: 2, balanced: true, micro: 1, steps: 2, depths: ofRanks, clip: 1, ranks: 2, evalSteps: 2, evalPasses: 1, stopAfter: -1, seed: 18},
 		"ranks-no-clip-tied": {layers: 4, micro: 1, steps: 1, depths: leastOfRanks, tied: true, ranks: 2, stopAfter: -1, seed: 16},
 		"ranks-stop":         {layers: 3, micro: 1, steps: 5, depths: ofRanks, clip: 1, ranks: 2, stopAfter: 60, seed: 17},
 		"matrices":           {layers: 4, micro: 1, steps: 1, depths: ofMatrices, clip: 1, matrices: 3, lane: []int{0, 0, 1, 1}, stopAfter: -1, seed: 18},

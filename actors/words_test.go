@@ -83,6 +83,10 @@ func words(v any) string {
 			s += fmt.Sprintf(", their probabilities add up to %v", m.Probs)
 		}
 		return s
+	case LoadAgreed:
+		return fmt.Sprintf("pass %d: the experts of all ranks have %v pairs, and probabilities that add up to %v", m.Prog, m.Load.Counts, m.Load.Probs)
+	case agreeLoad:
+		return fmt.Sprintf("agree on the experts' load in %v: %v pairs, probabilities that add up to %v", m.p, m.Own.Counts, m.Own.Probs)
 	}
 	return afterTheLoss(v)
 }

@@ -4,6 +4,8 @@ import "slices"
 
 // AllRanks is what the ranks that train together have of one step between them.
 type AllRanks struct {
+	// StandIn: no row is left for this rank, and its batch is one that nothing may be learnt from.
+	StandIn    bool
 	Tokens     int64 // of the global batch
 	Supervised int64 // of the global batch; the loss is divided by it
 	// Docs are the lengths of the documents of the global batch, in tokens.
@@ -69,6 +71,7 @@ func NewRankBatch(step int, rows []Row, maxTokens, rank, ranks int) *Batch {
 	for r := range all.IDs {
 		all.IDs[r] = uniqueIDs(rankRows(rows, r, ranks), used)
 	}
+	all.StandIn = len(ownRows(rows, rank, ranks)) == 0
 	b.Ranks = all
 	return b
 }
@@ -78,13 +81,18 @@ func rankRows(rows []Row, rank, ranks int) []Row {
 	if ranks <= 1 {
 		return rows
 	}
-	own := rows[rank*len(rows)/ranks : (rank+1)*len(rows)/ranks]
+	own := ownRows(rows, rank, ranks)
 	if len(own) > 0 || len(rows) == 0 {
 		return own
 	}
 	unlabelled := rows[0]
 	unlabelled.Labels = slices.Repeat([]int32{IgnoreIndex}, len(unlabelled.IDs))
 	return []Row{unlabelled}
+}
+
+// ownRows are those of them that are not another rank's; there may be none.
+func ownRows(rows []Row, rank, ranks int) []Row {
+	return rows[rank*len(rows)/ranks : (rank+1)*len(rows)/ranks]
 }
 
 // uniqueIDs lists the ids of rows, each once, in rising order. used has a place for every id,

@@ -54,6 +54,9 @@ func TestRankBatches(t *testing.T) {
 			b := NewRankBatch(5, rows, 25, rank, ranks)
 			all = append(all, b)
 			from, to := rank*len(rows)/ranks, (rank+1)*len(rows)/ranks
+			if b.Ranks.StandIn != (from == to) {
+				t.Fatalf("%s: rank %d has a batch that stands in for rows: %t", name, rank, b.Ranks.StandIn)
+			}
 			if from < to {
 				own = append(own, b)
 				continue

@@ -95,7 +95,7 @@ func TestNewtonSchulzIsTorchs(t *testing.T) {
 				off, all = off+(got-want)*(got-want), all+want*want
 			}
 		}
-		if off = math.Sqrt(off / all); !(off <= 2e-3) {
+		if off = math.Sqrt(off / all); !(off <= 1e-3) {
 			t.Errorf("case %d: the error is %.3g of the norm", i, off)
 		} else {
 			t.Logf("case %d: %.2g of the norm", i, off)

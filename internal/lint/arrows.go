@@ -71,6 +71,7 @@ var Arrows = Rules{
 		"checkpoint/gguf/reader": {"checkpoint"},
 		"checkpoint/powercut":    {"checkpoint"},
 		"tools/faultio":          nil,
+		"tools/curves":           nil,
 		"internal/mpi":           nil,
 		"internal/ranks":         {"internal/mpi"},
 		"internal/ranks/local":   {"internal/ranks"},

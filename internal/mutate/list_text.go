@@ -16,6 +16,7 @@ var ofText = []broken{
 		{from: "all.Supervised += r.Supervised()", to: "all.Supervised += int64(len(r.IDs))", test: "TestRankBatches"},
 		{from: "unlabelled.Labels = slices.Repeat([]int32{IgnoreIndex}, len(unlabelled.IDs))", to: "", test: "TestRankBatches"},
 		{from: "used[id] = false", to: "_ = id", test: "TestRankBatches"},
+		{from: "len(ownRows(rows, rank, ranks)) == 0", to: "false", test: "TestRankBatches"},
 	}},
 	{"data/order.go", []way{
 		{from: "l, r = r, l^scramble(r^k)&mask", to: "l, r = r, l^scramble(k)&mask", test: "TestPermutationSpreads|TestPermutationDependsOnSeedAndStream"},

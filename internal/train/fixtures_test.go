@@ -38,6 +38,7 @@ type recipe struct {
 	Epsilon      float64 `json:"adam_epsilon"`
 	WeightDecay  float64 `json:"weight_decay"`
 	MaxGradNorm  float64 `json:"max_grad_norm"`
+	Muon         map[string]any
 }
 
 type bound struct {
@@ -72,6 +73,12 @@ func fixtureConfig(t *testing.T, dir, out string, extra string) *config.Config {
 	t.Helper()
 	var r recipe
 	readJSON(t, filepath.Join(dir, "recipe.json"), &r)
+	if len(r.Muon) > 0 {
+		extra += "\noptim: muon\n"
+		for _, key := range slices.Sorted(maps.Keys(r.Muon)) {
+			extra += fmt.Sprintf("%s: %v\n", key, r.Muon[key])
+		}
+	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -189,11 +196,11 @@ func TestFixtures(t *testing.T) {
 
 // TestRecordings is TestFixtures for the small recordings in the repository, which
 // testdata/recordings/make.py writes: rates that change from step to step, betas, a
-// decay and an epsilon that are nobody's defaults, clipping in every step and in none,
+// decay and an epsilon that are nobody's defaults, clipping in every step and in none, Muon,
 // a tied table, experts, and experts with the loss that balances their load.
 func TestRecordings(t *testing.T) {
 	const folder = "testdata/recordings"
-	for _, name := range []string{"llama-clipped", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced"} {
+	for _, name := range []string{"llama-clipped", "llama-muon", "qwen3-tied", "qwen3moe-unclipped", "qwen3moe-balanced"} {
 		dir := filepath.Join(folder, name)
 		for variant, extra := range map[string]string{
 			"default": "",

@@ -35,7 +35,7 @@ type team struct {
 }
 
 // The names of the communicators: those of the pipeline, and those of this package.
-var commNames = []string{"gradients", "weights", "agreement", "norm", checkpointComm, pulseComm, runComm}
+var commNames = []string{"gradients", "weights", "agreement", "norm", "balance", checkpointComm, pulseComm, runComm}
 
 const (
 	checkpointComm = "checkpoint"

@@ -283,10 +283,6 @@ func (j *job) checkRanks() error {
 	if t == nil {
 		return nil
 	}
-	if j.model.OutputRouterLogits && j.model.NumExperts > 0 {
-		return j.c.Errorf("model", "output_router_logits: the loss that balances the load of experts is not computed over several ranks: "+
-			"set output_router_logits to false in config.json, or train on one host")
-	}
 	if j.c.Optim == "muon" && t.Size() > 1 {
 		return j.c.Errorf("optim", "optim: muon moves whole matrices, of which %d ranks have parts: train on one host, or with optim: adamw", t.Size())
 	}

@@ -11,6 +11,8 @@ Each case becomes a folder:
   expected.json      per step: loss, grad_norm (before clipping), lr; bounds
   final.safetensors  the weights after the last step, fp32
 
+Muon's Newton-Schulz iterations are made in the type of the run.
+
 The loss of a step is the sum of its tokens' losses over the number of supervised
 tokens in the whole batch. grad_norm is the L2 norm over all trained tensors, a
 tied tensor once. Tensors with two or more dimensions decay.
@@ -24,7 +26,7 @@ may be off: a bound is 8 times the largest deviation, and at least 2e-5 of a los
 2e-4 of a norm, and 2e-3 of the way that a tensor went.
 """
 import json, os, random, shutil, sys, tempfile
-import torch, transformers
+import torch, torch.optim._muon, transformers
 from safetensors.torch import load_file
 from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
 
@@ -40,6 +42,9 @@ RECIPE = dict(rows_per_step=3, max_steps=8, learning_rate=1e-2, lr_scheduler_typ
 CASES = {
     # Clipped in every step.
     "llama-clipped": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), {}),
+    # Matrices of attention and MLP by torch.optim.Muon, all else by AdamW, at rates of their own.
+    "llama-muon": (transformers.LlamaConfig, dict(attention_bias=True, tie_word_embeddings=False), dict(muon=dict(
+        muon_lr=0.03, adam_lr=0.005, momentum=0.8, nesterov=True, ns_steps=4, adjust_lr_fn="match_rms_adamw"))),
     # The table's gradient is that of the embedding and of the head.
     "qwen3-tied": (transformers.Qwen3Config, dict(tie_word_embeddings=True), dict(
         adam_beta1=0.7, adam_beta2=0.99, lr_scheduler_type="linear", weight_decay=0.3, max_grad_norm=1.0)),
@@ -73,22 +78,43 @@ def make_rows(n, vocab, seed):
     return rows
 
 
+def newton_schulz(grad, coefficients, steps, eps):
+    """torch.optim.Muon's iterations in the type of grad; there they are in bf16 alone."""
+    a, b, c = coefficients
+    x = grad.T if grad.size(0) > grad.size(1) else grad
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if grad.size(0) > grad.size(1) else x
+
+
+torch.optim._muon._zeropower_via_newtonschulz = newton_schulz
+
+
 def train(model_dir, rows, rec, dtype):
     """Return figures of every step and the trained model."""
     eager = {"experts_implementation": "eager"} if rec["experts"] else {}
     m = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=dtype, attn_implementation="eager", **eager)
     m.train()
     params = [p for p in m.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(
-        [{"params": [p for p in params if p.ndim >= 2], "weight_decay": rec["weight_decay"]},
-         {"params": [p for p in params if p.ndim < 2], "weight_decay": 0.0}],
-        lr=rec["learning_rate"], betas=(rec["adam_beta1"], rec["adam_beta2"]), eps=rec["adam_epsilon"])
-    schedule = SCHEDULES[rec["lr_scheduler_type"]](optimizer, rec["warmup_steps"], rec["max_steps"])
+    muon = rec.get("muon")
+    matrices = [p for name, p in m.named_parameters() if muon and p.ndim == 2 and "embed" not in name and "lm_head" not in name]
+    others = [p for p in params if not any(p is x for x in matrices)]
+    optimizers = [torch.optim.AdamW(
+        [{"params": [p for p in others if p.ndim >= 2], "weight_decay": rec["weight_decay"]},
+         {"params": [p for p in others if p.ndim < 2], "weight_decay": 0.0}],
+        lr=muon["adam_lr"] if muon else rec["learning_rate"], betas=(rec["adam_beta1"], rec["adam_beta2"]), eps=rec["adam_epsilon"])]
+    if muon:
+        optimizers.append(torch.optim.Muon(matrices, lr=muon["muon_lr"], weight_decay=rec["weight_decay"],
+            **{k: v for k, v in muon.items() if not k.endswith("_lr")}))
+    schedules = [SCHEDULES[rec["lr_scheduler_type"]](o, rec["warmup_steps"], rec["max_steps"]) for o in optimizers]
+    of_rate = rec["learning_rate"] / optimizers[0].defaults["lr"]
     steps = []
     for step in range(rec["max_steps"]):
         batch = rows[step * rec["rows_per_step"]:(step + 1) * rec["rows_per_step"]]
         supervised = sum(label != -100 for row in batch for label in row["labels"][1:])
-        optimizer.zero_grad()
+        m.zero_grad()
         total = 0.0
         for row in batch:
             out = m(input_ids=torch.tensor([row["input_ids"]]))
@@ -101,9 +127,9 @@ def train(model_dir, rows, rec, dtype):
             total += loss.item()
         limit = rec["max_grad_norm"] or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(params, limit).item()
-        steps.append({"step": step + 1, "loss": total, "grad_norm": norm, "lr": schedule.get_last_lr()[0]})
-        optimizer.step()
-        schedule.step()
+        steps.append({"step": step + 1, "loss": total, "grad_norm": norm, "lr": schedules[0].get_last_lr()[0] * of_rate})
+        for o in optimizers + schedules:
+            o.step()
     return steps, m
 
 
