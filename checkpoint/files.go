@@ -23,8 +23,12 @@ type entry struct {
 	from   *stored // not nil: the tensor of another file
 }
 
-// fromFile is the layer of tensors that come from another file.
-const fromFile = -1
+// fromFile is the layer of tensors that come from another file, passedOver of those that are read for
+// their checksum alone.
+const (
+	fromFile   = -1
+	passedOver = -2
+)
 
 // file is one safetensors file to be written.
 type file struct {

@@ -124,7 +124,7 @@ func TestStateFileLacksATensor(t *testing.T) {
 		for _, e := range kept {
 			text = append(text, make([]byte, e.bytes)...)
 		}
-		err := readStateTensors(bytes.NewReader(text), int64(len(text)), fileRecord{}, 1, l, true)
+		err := readStateTensors(bytes.NewReader(text), int64(len(text)), fileRecord{}, 1, l, wanted{lo: true, planes: true})
 		if err == nil || !strings.Contains(err.Error(), all[lacking].name) || !strings.Contains(err.Error(), "missing") {
 			t.Errorf("without %s: %v", all[lacking].name, err)
 		}

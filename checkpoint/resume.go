@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -134,14 +135,24 @@ func After(output string, step int) string {
 // compared with the manifest's checksums. progress may be nil; it is told about
 // the weights.
 func Load(dir string, layers []Layer, progress Progress) (TrainerState, error) {
-	state, err := load(dir, layers, progress)
+	return load(dir, layers, true, progress)
+}
+
+// LoadWeights is Load without the planes beside the weights, which stay as they are: an optimizer
+// that keeps others may have written the checkpoint. Checksums of all that is there are compared.
+func LoadWeights(dir string, layers []Layer, progress Progress) (TrainerState, error) {
+	return load(dir, layers, false, progress)
+}
+
+func load(dir string, layers []Layer, planes bool, progress Progress) (TrainerState, error) {
+	state, err := loadState(dir, layers, planes, progress)
 	if err != nil {
 		return state, fmt.Errorf("resume from %s: %w", dir, err)
 	}
 	return state, nil
 }
 
-func load(dir string, layers []Layer, progress Progress) (TrainerState, error) {
+func loadState(dir string, layers []Layer, planes bool, progress Progress) (TrainerState, error) {
 	records, err := readManifest(dir, openFile)
 	if err != nil {
 		return TrainerState{}, err
@@ -165,23 +176,26 @@ func load(dir string, layers []Layer, progress Progress) (TrainerState, error) {
 	for _, t := range targets {
 		rounded[t.layer] = rounded[t.layer] || t.plane != planeF32
 	}
-	err = each(len(layers), func(i int) error { return loadLayerState(dir, i, layers[i], rounded[i], records) })
+	err = each(len(layers), func(i int) error { return loadLayerState(dir, i, layers[i], wanted{rounded[i], planes}, records) })
 	if err != nil {
 		return TrainerState{}, err
 	}
 	return ReadState(dir)
 }
 
-// loadLayerState reads a layer's optimizer file; with lo, the weights' lower
-// halves must be in it.
-func loadLayerState(dir string, i int, l Layer, lo bool, records map[string]fileRecord) error {
+// wanted is what must be in a layer's optimizer file: the weights' lower halves, the planes beside
+// the weights. Lower halves that are not wanted are not there; planes are passed over.
+type wanted struct{ lo, planes bool }
+
+// loadLayerState reads a layer's optimizer file.
+func loadLayerState(dir string, i int, l Layer, w wanted, records map[string]fileRecord) error {
 	for _, compressed := range []bool{false, true} {
 		name := optimizerName(i, compressed)
 		record, ok := records[name]
 		if !ok {
 			continue
 		}
-		if err := readState(dir, name, record, compressed, i, l, lo); err != nil {
+		if err := readState(dir, name, record, compressed, i, l, w); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		return nil
@@ -190,7 +204,7 @@ func loadLayerState(dir string, i int, l Layer, lo bool, records map[string]file
 }
 
 // readState reads one optimizer file from its start to its end.
-func readState(dir, name string, record fileRecord, compressed bool, layer int, l Layer, lo bool) error {
+func readState(dir, name string, record fileRecord, compressed bool, layer int, l Layer, w wanted) error {
 	f, err := files.Open(filepath.Join(dir, filepath.FromSlash(name)))
 	if err != nil {
 		return err
@@ -204,7 +218,7 @@ func readState(dir, name string, record fileRecord, compressed bool, layer int, 
 		return fmt.Errorf("%d bytes long, not %d", st.Size(), record.Bytes)
 	}
 	if !compressed {
-		return readStateTensors(bufio.NewReaderSize(f, 1<<16), record.Bytes, record, layer, l, lo)
+		return readStateTensors(bufio.NewReaderSize(f, 1<<16), record.Bytes, record, layer, l, w)
 	}
 	sum := crc32.New(castagnoli)
 	all := io.TeeReader(f, sum)
@@ -213,7 +227,7 @@ func readState(dir, name string, record fileRecord, compressed bool, layer int, 
 		return fmt.Errorf("zstd: %w", err)
 	}
 	defer dec.Close()
-	if err := readStateTensors(dec, -1, fileRecord{}, layer, l, lo); err != nil {
+	if err := readStateTensors(dec, -1, fileRecord{}, layer, l, w); err != nil {
 		return err
 	}
 	if n, err := io.Copy(io.Discard, dec); err != nil {
@@ -229,7 +243,7 @@ func readState(dir, name string, record fileRecord, compressed bool, layer int, 
 
 // readStateTensors reads the tensors of an optimizer file in the order they
 // have there. Checksums are compared where the record has regions.
-func readStateTensors(r io.Reader, size int64, record fileRecord, layer int, l Layer, lo bool) error {
+func readStateTensors(r io.Reader, size int64, record fileRecord, layer int, l Layer, w wanted) error {
 	h, err := readHeader(r, size)
 	if err != nil {
 		return err
@@ -237,17 +251,21 @@ func readStateTensors(r io.Reader, size int64, record fileRecord, layer int, l L
 	want := map[string]*entry{}
 	var planes []optim.Placed
 	for _, s := range l.Planes {
-		planes = append(planes, s.Placed)
+		if w.planes {
+			planes = append(planes, s.Placed)
+		}
 	}
 	for _, e := range optimizerFile(layer, l.Layout, planes, BF16, false).entries {
-		if lo || e.plane != planeLo {
+		if w.lo || e.plane != planeLo {
 			want[e.name] = e
 		}
 	}
 	var buf []byte
 	for _, t := range h.tensors {
 		e := want[t.name]
-		if e == nil {
+		if e == nil && !w.planes && !strings.HasPrefix(t.name, planeLo.prefix) {
+			e = &entry{tensor: t, layer: passedOver}
+		} else if e == nil {
 			return fmt.Errorf("tensor %q: belongs to no parameter of the layer", t.name)
 		}
 		if t.dtype != e.dtype || !slices.Equal(t.shape, e.shape) {
@@ -282,9 +300,11 @@ func (e *entry) read(r io.Reader, l Layer, buf []byte) (sum uint32, err error) {
 			return 0, truncated(err, "the tensor's data")
 		}
 		sum = crc32.Update(sum, castagnoli, p)
-		if e.plane.state != "" {
+		switch {
+		case e.layer == passedOver:
+		case e.plane.state != "":
 			l.setState(e.plane.state, e.elem+at, p)
-		} else {
+		default:
 			l.decode(e.layout, e.plane, e.elem+at/e.plane.size(), p)
 		}
 	}

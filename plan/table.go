@@ -29,6 +29,8 @@ type Table struct {
 	// AllDevices is the sum of the rows on all devices.
 	AllDevices int64 `json:"all_devices_bytes"`
 	Params     int64 `json:"parameters"`
+	// PerParam is what a parameter takes of the host: its weight and the planes beside it, in bytes.
+	PerParam float64 `json:"host_bytes_per_parameter"`
 	// devices are the sums by device, where there are several.
 	devices []int64
 }
@@ -54,6 +56,7 @@ func (r *Run) Table() Table {
 		host("lo planes", lo, "lower halves of fp32 master weights%s", r.ofAll())
 	}
 	r.planeRows(host)
+	t.PerParam = float64(t.Host) / float64(t.Params)
 	if !r.EvalOnly {
 		r.slabRow(host)
 	}
@@ -107,7 +110,11 @@ func (r *Run) planeRows(host addRow) {
 		if last > 0 {
 			names = strings.Join(g.names[:last], ", ") + " and " + names
 		}
-		host(key.Kind, g.bytes, "%s of %s, %s%s", names, key.Of, key.DType, r.ofAll())
+		each := ""
+		if key.Block > 1 {
+			each = fmt.Sprintf(" for %d elements", key.Block)
+		}
+		host(key.Kind, g.bytes, "%s of %s, %s%s%s", names, key.Of, key.DType, each, r.ofAll())
 	}
 }
 
@@ -266,7 +273,7 @@ func (t Table) Write(w io.Writer) {
 	for _, r := range t.Rows {
 		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\n", r.Where, r.Purpose, humanize.IBytes(uint64(r.Bytes)), r.Detail)
 	}
-	fmt.Fprintf(tw, "  host\ttotal\t%s\t\n", humanize.IBytes(uint64(t.Host)))
+	fmt.Fprintf(tw, "  host\ttotal\t%s\t%.2f bytes a parameter for weights and moments\n", humanize.IBytes(uint64(t.Host)), t.PerParam)
 	if t.devices == nil {
 		fmt.Fprintf(tw, "  device\ttotal\t%s\t\n", humanize.IBytes(uint64(t.Device)))
 	}

@@ -3,7 +3,6 @@ package optim
 import (
 	"fmt"
 	"math"
-	"unsafe"
 
 	"mt/model"
 )
@@ -27,11 +26,14 @@ type AdamW struct {
 var (
 	firstMoment  = Plane{Name: "m", DType: F32, Kind: "moments", Of: "AdamW"}
 	secondMoment = Plane{Name: "v", DType: F32, Kind: "moments", Of: "AdamW"}
-	moments      = []Plane{firstMoment, secondMoment}
+	adamMoments  = []moment{{firstMoment, true}, {secondMoment, false}}
+	adamPlanes   = []Plane{firstMoment, secondMoment}
 )
 
 // Planes implements Optimizer.
-func (AdamW) Planes(Piece) []Plane { return moments }
+func (AdamW) Planes(Piece) []Plane { return adamPlanes }
+
+func (AdamW) moments() []moment { return adamMoments }
 
 // coefs are the factors of an update, in the order in which kernels read them:
 // clip, decay, 1−β1, β2, 1−β2, lr/bc1, √bc2, eps.
@@ -42,7 +44,9 @@ type coefs [8]float32
 type adamUpdate [2]coefs
 
 // At implements Optimizer.
-func (a AdamW) At(r Rate) Update {
+func (a AdamW) At(r Rate) Update { return elementUpdate{adamMoments, a.arithmetic(r)} }
+
+func (a AdamW) arithmetic(r Rate) arithmetic {
 	if r.Step < 1 {
 		panic(fmt.Sprintf("optim: AdamW step %d: the first is 1", r.Step))
 	}
@@ -55,87 +59,17 @@ func (a AdamW) At(r Rate) Update {
 	return both
 }
 
-// of picks the factors for p.
-func (both *adamUpdate) of(p *model.Param) *coefs {
-	if p.Decay() {
-		return &both[1]
+func (both *adamUpdate) move(x weightAt, m, v *float32, kind gradKind, grad *byte, n int, decays bool) {
+	c := &both[0]
+	if decays {
+		c = &both[1]
 	}
-	return &both[0]
+	if x.hi != nil {
+		active.adamSplit(kind, x.hi, x.lo, m, v, grad, n, c)
+	} else {
+		active.adamPlain(kind, x.w, m, v, grad, n, c)
+	}
 }
-
-// pieceElems is how many elements one unit has at most.
-const pieceElems = 1 << 15
 
 // Units implements Optimizer.
-func (AdamW) Units(l model.Layout) []Unit {
-	var units []Unit
-	for t, tl := range l.Tensors {
-		if tl.Ref {
-			continue
-		}
-		for at := int64(0); at < tl.Elems(); at += pieceElems {
-			units = append(units, Unit{Tensor: t, At: at, N: min(pieceElems, tl.Elems()-at)})
-		}
-	}
-	return units
-}
-
-// Step implements Update.
-func (both *adamUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
-	tl := &w.Layout.Tensors[u.Tensor]
-	s := adamStep{weight: w, tensor: u.Tensor, m: find(planes, firstMoment.Name, F32), v: find(planes, secondMoment.Name, F32), c: both.of(&tl.Param)}
-	if !grad.Sparse {
-		s.move(u.At, u.N, grad.kind(), grad.at(0))
-		return
-	}
-	cols, end := int64(tl.Cols), u.At+u.N
-	for at, r := range runs(grad.IDs, int(u.At/cols), int((end+cols-1)/cols)) {
-		row := int64(r.row) * cols // the unit may begin and end inside a row
-		from, to := max(row, u.At), min(row+int64(r.n)*cols, end)
-		if at < 0 {
-			s.move(from, to-from, gradZero, nil)
-		} else {
-			s.move(from, to-from, grad.kind(), grad.at(int64(at)*cols+from-row))
-		}
-	}
-}
-
-// adamStep is what an update of elements of one tensor needs.
-type adamStep struct {
-	weight Weight
-	tensor int
-	m, v   *State
-	c      *coefs
-}
-
-// move updates n > 0 elements from element at on. grad points to the gradient of
-// the first.
-func (s *adamStep) move(at, n int64, kind gradKind, grad *byte) {
-	tl := &s.weight.Layout.Tensors[s.tensor]
-	m, v := &s.m.floats(s.tensor, at, n)[0], &s.v.floats(s.tensor, at, n)[0]
-	k, count := active, int(n)
-	announceWrite(m, count)
-	announceWrite(v, count)
-	announceGrad(kind, grad, count)
-	if tl.BF16 {
-		hi := (*uint16)(unsafe.Pointer(&s.weight.Tile[tl.TileOff+2*at]))
-		lo := &s.weight.Lo[tl.Elem+at-s.weight.From]
-		announceWrite(hi, count)
-		announceWrite(lo, count)
-		k.adamSplit(kind, hi, lo, m, v, grad, count, s.c)
-		return
-	}
-	w := (*float32)(unsafe.Pointer(&s.weight.Tile[tl.TileOff+4*at]))
-	announceWrite(w, count)
-	k.adamPlain(kind, w, m, v, grad, count, s.c)
-}
-
-// announceGrad tells the race detector that n gradients are read.
-func announceGrad(kind gradKind, grad *byte, n int) {
-	switch kind {
-	case gradF32:
-		announceRead(grad, 4*n)
-	case gradBF16:
-		announceRead(grad, 2*n)
-	}
-}
+func (AdamW) Units(l model.Layout) []Unit { return elementUnits(l) }

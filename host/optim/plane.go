@@ -85,6 +85,7 @@ type Placed struct {
 	Plane
 	Values int64     // how many there are, padding included
 	first  [][]int64 // by tensor and piece the place of its first value; -1 where it has none
+	at     [][]int64 // by tensor and piece its first element in the tensor
 }
 
 // Bytes is the size of the plane.
@@ -147,7 +148,8 @@ func (f Planes) Of(l model.Layout) []Placed {
 			for _, p := range f(piece) {
 				i := slices.IndexFunc(out, func(have Placed) bool { return have.Plane == p })
 				if i < 0 {
-					i, out = len(out), append(out, Placed{Plane: p, first: absent(l)})
+					first, at := absent(l)
+					i, out = len(out), append(out, Placed{Plane: p, first: first, at: at})
 				}
 				out[i].first[t][k] = out[i].Values
 				out[i].Values += p.values(piece.Elems())
@@ -160,15 +162,15 @@ func (f Planes) Of(l model.Layout) []Placed {
 	return out
 }
 
-// absent says for each piece of layer l that it has no values.
-func absent(l model.Layout) [][]int64 {
-	out := make([][]int64, len(l.Tensors))
+// absent says for each piece of layer l that it has no values, and where it begins in its tensor.
+func absent(l model.Layout) (first, at [][]int64) {
+	first, at = make([][]int64, len(l.Tensors)), make([][]int64, len(l.Tensors))
 	for t, tl := range l.Tensors {
-		for range Pieces(tl.Param) {
-			out[t] = append(out[t], -1)
+		for _, p := range Pieces(tl.Param) {
+			first[t], at[t] = append(first[t], -1), append(at[t], p.At())
 		}
 	}
-	return out
+	return first, at
 }
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
@@ -225,8 +227,12 @@ func find(planes []State, name string, d DType) *State {
 	panic(fmt.Sprintf("optim: an update of weights without the plane %q", name))
 }
 
-// floats are n values, fp32, of elements of one tensor from element at on. All of the tensor's pieces
-// must have them.
+// floats are n values, fp32, of elements of one tensor from element at on. All of the pieces that
+// these are in must have them.
 func (s *State) floats(tensor int, at, n int64) []float32 {
-	return View[float32](s.Part(s.first[tensor][0]+at, n))
+	i := len(s.at[tensor]) - 1
+	for i > 0 && s.at[tensor][i] > at {
+		i--
+	}
+	return View[float32](s.Part(s.first[tensor][i]+at-s.at[tensor][i], n))
 }

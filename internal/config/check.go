@@ -42,6 +42,17 @@ func (c *Config) check() []error {
 	if c.Optim == "muon" && c.LearningRate == 0 && c.MuonLR+c.AdamLR > 0 {
 		fail("learning_rate", "learning_rate is 0, and muon_lr and adam_lr follow its schedule: give the larger of them as learning_rate")
 	}
+	if c.Optim == "sgd" { // as torch.optim.SGD has it; the defaults are torch.optim.Muon's
+		if !c.Given("momentum") {
+			c.Momentum = 0
+		}
+		if !c.Given("nesterov") {
+			c.Nesterov = false
+		}
+		if c.Nesterov && c.Momentum == 0 {
+			fail("nesterov", "nesterov looks ahead by the momentum, and momentum is 0: give momentum: 0.9, or leave nesterov out")
+		}
+	}
 	c.warnings(held)
 	return errs
 }
@@ -104,10 +115,8 @@ func (c *Config) warnings(held bool) {
 	} else if c.EvalStrategy != "steps" {
 		ignored("eval_steps", "eval_strategy is "+c.EvalStrategy)
 	}
-	if c.Optim != "muon" {
-		for _, key := range []string{"muon_lr", "adam_lr", "momentum", "nesterov", "ns_steps", "adjust_lr_fn"} {
-			ignored(key, "optim is "+c.Optim)
-		}
+	for _, key := range unused(c.Optim) {
+		ignored(key, "optim is "+c.Optim)
 	}
 	if c.SaveStrategy != "steps" {
 		ignored("save_steps", "save_strategy is "+c.SaveStrategy)
@@ -154,4 +163,18 @@ func (c *Config) CheckGradSlabs(layers int) error {
 	return c.Errorf("pipeline.grad_slabs", "pipeline.grad_slabs is %d, and with clipping every layer of the model keeps "+
 		"its gradient until the norm is known: %d slabs. Leave it out, or need less: `max_grad_norm: 0` updates a "+
 		"layer as its gradient lands, `grad_dtype: bf16` halves the slabs", n, layers)
+}
+
+// unused are the keys of optimizers that this one does not read.
+func unused(optim string) []string {
+	muons, adams := []string{"muon_lr", "adam_lr", "ns_steps", "adjust_lr_fn"}, []string{"adam_beta1", "adam_beta2", "adam_epsilon"}
+	switch optim {
+	case "muon":
+		return nil
+	case "sgd":
+		return append(muons, adams...)
+	case "lion", "lion_8bit":
+		return append(muons, "momentum", "nesterov", "adam_epsilon")
+	}
+	return append(muons, "momentum", "nesterov")
 }

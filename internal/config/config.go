@@ -117,10 +117,10 @@ type Config struct {
 	MinLRRatio    float64 // the lowest rate divided by LearningRate
 	NumDecaySteps int     // wsd: steps of the decay; 0: DecayRatio decides
 	DecayRatio    float64 // wsd: of all steps, rounded up
-	Optim         string  // adamw, muon
+	Optim         string  // adamw, adamw_8bit, adamw_4bit, lion, lion_8bit, muon, sgd
 	MuonLR        float64 // 0: LearningRate
 	AdamLR        float64 // 0: LearningRate
-	Momentum      float64
+	Momentum      float64 // muon, sgd
 	Nesterov      bool
 	NSSteps       int
 	AdjustLR      string // adjust_lr_fn: original, match_rms_adamw

@@ -124,7 +124,7 @@ func (e *setter) choice(p *string) error {
 func (e *setter) why() string {
 	switch {
 	case e.name == "optim":
-		return " (AdamW and Muon, with fp32 state in host memory)"
+		return " (no others keep their state in host memory)"
 	case e.name == "save_strategy" && e.v.text == "best":
 		return " (none is kept for its evaluation: save at eval_steps, and compare the eval_loss of metrics.jsonl)"
 	}

@@ -30,7 +30,7 @@ func (a *alteration) apply() error {
 	a.now = a.digests()
 	// A reset is done once: a checkpoint saved after it is of a run that had the key,
 	// and a run that goes on from it does not reset again.
-	a.resetPlanes = c.ResetOptimizer && (from.other || !a.saved.ResetOptimizer)
+	a.resetPlanes = c.ResetOptimizer && (from.other || !a.saved.ResetOptimizer || a.otherPlanes())
 	a.resetData = c.ResetData && (from.other || !a.saved.ResetData || a.otherData())
 	if !a.resetData {
 		c.KeepResolved(a.saved, !a.stepsDiffer())
@@ -77,6 +77,11 @@ func (a *alteration) otherData() bool {
 		slices.ContainsFunc(a.c.Changes(a.saved), func(d config.Difference) bool { return d.Part == config.PartDataset && !a.moved(d) })
 }
 
+// otherPlanes tells whether the optimizer keeps something else than the checkpoint has.
+func (a *alteration) otherPlanes() bool {
+	return a.c.Optim != a.saved.Optim || a.c.Optim == "sgd" && (a.c.Momentum == 0) != (a.saved.Momentum == 0)
+}
+
 // moved tells whether d only gives the same data another name.
 func (a *alteration) moved(d config.Difference) bool {
 	return (d.Key == "dataset" || d.Key == "dataset_dir") && a.now["dataset"] == a.was["dataset"]
@@ -93,7 +98,11 @@ const (
 // the way out.
 func (a *alteration) allow(d config.Difference) error {
 	wayOut := ""
-	switch d.Part {
+	part := d.Part
+	if d.Key == "momentum" && a.otherPlanes() {
+		part = config.PartOptimizer // where it is 0 nothing is kept
+	}
+	switch part {
 	case config.PartModel:
 		if dir, err := config.ModelDir(a.saved.Model.Path); err == nil && d.Key == modelKey && a.modelDir != "" && sameDir(dir, a.modelDir) {
 			return nil

@@ -43,6 +43,7 @@ var alterations = map[string]struct{ extra, says string }{
 	"moments":   {"reset_optimizer: true\n", "with moments of zero (reset_optimizer): a new schedule begins: cosine over steps 5 to 8 with warm-up until step 6, "},
 	"data":      {"reset_data: true\ndataset: OTHER\n", "with data from its first row (reset_data), dataset ["},
 	"all anew":  {"reset_data: true\nreset_optimizer: true\ndataset: OTHER\nmax_seq_len: 20\nseed: 5\nmax_steps: 10\ncompute_dtype: bf16\n", "data from its first row (reset_data), moments of zero (reset_optimizer), dataset ["},
+	"lion":      {"optim: lion\nreset_optimizer: true\nlearning_rate: 1e-3\n", "with moments of zero (reset_optimizer), optim lion (was adamw), learning_rate 0.001 (was 0.01): a new schedule begins"},
 	"same data": {"reset_data: true\n", "with data from its first row (reset_data): a new schedule begins"},
 }
 

@@ -105,7 +105,7 @@ func (s *session) takeBest() error {
 	if err == nil && s.c.SaveOnlyModel {
 		_, err = checkpoint.LoadModel(dir, checkpointLayers(s.store), s.opened.Stored.VocabSize, nil)
 	} else if err == nil {
-		_, err = checkpoint.Load(dir, checkpointLayers(s.store), nil)
+		_, err = checkpoint.LoadWeights(dir, checkpointLayers(s.store), nil)
 	}
 	if err != nil {
 		return fmt.Errorf("save_best: the weights of the best evaluation: %w; restore them, or take those of the last step with save_best: false", err)

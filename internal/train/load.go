@@ -18,10 +18,14 @@ func (e *doesNotLoad) Error() string { return fmt.Sprintf("resume: %v", e.err) }
 
 func (e *doesNotLoad) Unwrap() error { return e.err }
 
-// load fills the store from the checkpoint dir. Where the user named that checkpoint,
-// none is taken in its place.
-func (s *session) load(dir string) error {
-	_, err := checkpoint.Load(dir, checkpointLayers(s.store), nil)
+// load fills the store from the checkpoint dir; with reset, moments begin at zero. Where the user
+// named that checkpoint, none is taken in its place.
+func (s *session) load(dir string, reset bool) error {
+	load := checkpoint.Load
+	if reset {
+		load = checkpoint.LoadWeights
+	}
+	_, err := load(dir, checkpointLayers(s.store), nil)
 	switch {
 	case err == nil:
 		return nil

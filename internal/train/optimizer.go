@@ -7,10 +7,27 @@ import (
 
 // optimizer is how weights are updated.
 func (j *job) optimizer() optim.Optimizer {
-	if m := j.muon(); m != nil {
-		return j.slow.Optimizer(*m)
+	return j.slow.Optimizer(j.optimizerOf())
+}
+
+func (j *job) optimizerOf() optim.Optimizer {
+	c := j.c
+	lion := optim.Lion{Beta1: c.AdamBeta1, WeightDecay: c.WeightDecay, Beta2: c.AdamBeta2}
+	switch c.Optim {
+	case "muon":
+		return *j.muon()
+	case "adamw_8bit":
+		return optim.Quantised{By: j.adamW(), Bits: 8}
+	case "adamw_4bit":
+		return optim.Quantised{By: j.adamW(), Bits: 4}
+	case "lion":
+		return lion
+	case "lion_8bit":
+		return optim.Quantised{By: lion, Bits: 8}
+	case "sgd":
+		return optim.SGD{Momentum: c.Momentum, Nesterov: c.Nesterov, WeightDecay: c.WeightDecay}
 	}
-	return j.slow.Optimizer(j.adamW())
+	return j.adamW()
 }
 
 func (j *job) adamW() optim.AdamW {

@@ -2,6 +2,7 @@ package train
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"mt/internal/config"
@@ -32,4 +33,17 @@ func TestMuonOnRanks(t *testing.T) {
 	for _, run := range trainTogether(t, 2, t.Context(), func(int) (*config.Config, hooks) { return s.config(t), hooks{} }) {
 		checkError(t, run.err, true, "muon moves whole matrices, of which 2 ranks have parts: train on one host, or with optim: adamw")
 	}
+}
+
+// TestAnotherOptimizer: a run whose optimizer keeps something else than the checkpoint has is told how to
+// start that anew.
+func TestAnotherOptimizer(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	base := newScene(t, "save_steps: 4\noptim: sgd\nmomentum: 0.9\n")
+	base.mustTrain(t)
+	for _, keys := range []string{"optim: adamw_8bit\n", "momentum: 0\n"} {
+		_, err := base.with(keys).startedAt(t, base, 4).train(t, t.Context(), hooks{})
+		checkError(t, err, true, strings.Split(keys, ":")[0], "checkpoint-4", "reset_optimizer: true", "resume_from_checkpoint: false")
+	}
+	base.with("momentum: 0.8\n").startedAt(t, base, 4).mustTrain(t)
 }

@@ -284,7 +284,7 @@ func (s *session) open(from resume) (err error) {
 func (s *session) fill(from resume) error {
 	switch {
 	case from.dir != "":
-		if err := s.load(from.dir); err != nil {
+		if err := s.load(from.dir, from.reset); err != nil {
 			return err
 		}
 		if from.reset {

@@ -1,0 +1,122 @@
+package optim
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"mt/model"
+)
+
+// torchCode is torchao's quantize_8bit_with_qmap and quantize_4bit_with_qmap for one number.
+func torchCode(values []float32, x float32) uint8 {
+	c := 0
+	for half := len(values) / 2; half > 0; half /= 2 {
+		if x >= values[c+half] {
+			c += half
+		}
+	}
+	up := min(c+1, len(values)-1)
+	if float32(x-values[c]) >= float32(float32(values[up]-values[c])*0.5) {
+		c = up
+	}
+	return uint8(c)
+}
+
+// TestCodesAreTheNearest: the code of a number is torchao's; tried are numbers of all magnitudes, values,
+// those halfway between two, and their neighbours.
+func TestCodesAreTheNearest(t *testing.T) {
+	for bits, s := range schemes {
+		for _, signed := range []bool{true, false} {
+			b, n := s.book(signed), 1<<bits
+			values := b.values[:n]
+			var try []float32
+			around := func(x float32) {
+				up, down := float32(2), float32(-2)
+				for _, x := range []float32{x, math.Nextafter32(x, up), math.Nextafter32(x, down), math.Nextafter32(math.Nextafter32(x, down), down)} {
+					try = append(try, x, -x)
+				}
+			}
+			for i, v := range values {
+				around(v)
+				around(b.from[i])
+				around((v + values[max(0, i-1)]) / 2)
+			}
+			for bits := uint32(0); bits <= 0x3f800000; bits += 0x3fff { // crosses the borders of buckets
+				around(math.Float32frombits(bits))
+			}
+			for _, x := range try {
+				if !(x <= 1 && x >= -1) || !signed && x < 0 {
+					continue
+				}
+				if got, want := b.code(x), torchCode(values, x); got != want {
+					t.Fatalf("%d bits, signed %t: %v (%#x) has code %d (%v), want %d (%v)", bits, signed, x, math.Float32bits(x), got, values[got], want, values[want])
+				}
+			}
+			for c, v := range values {
+				if b.code(v) != uint8(c) {
+					t.Errorf("%d bits, signed %t: value %d has code %d", bits, signed, c, b.code(v))
+				}
+			}
+		}
+	}
+}
+
+// TestBlocksOfZeros: memory of zeros stands for moments of zero; a block of zeros has torchao's least scale, so
+// that its numbers are finite.
+func TestBlocksOfZeros(t *testing.T) {
+	for bits, s := range schemes {
+		for _, signed := range []bool{true, false} {
+			x, codes, scales := make([]float32, s.block), make([]byte, s.codes.Bytes(s.block)), make([]float32, 1)
+			x[0] = 1
+			s.decode(s.book(signed), x, codes, scales)
+			if slices.Max(x) != 0 || slices.Min(x) != 0 {
+				t.Errorf("%d bits, signed %t: zeros stand for %v", bits, signed, x[:3])
+			}
+			s.encode(s.book(signed), x, codes, scales)
+			s.decode(s.book(signed), x, codes, scales)
+			if scales[0] != 1e-12 || !(slices.Max(x) <= 1e-13) || slices.Min(x) < 0 {
+				t.Errorf("%d bits, signed %t: zeros have the scale %v and become %v", bits, signed, scales[0], x[:3])
+			}
+		}
+	}
+}
+
+// TestSmallPieces: pieces of fewer than 4,096 elements, or of no whole number of blocks, keep fp32 moments.
+func TestSmallPieces(t *testing.T) {
+	for n, want := range map[int][2]bool{4096: {true, true}, 4096 - 256: {}, 4096 + 128: {false, true}, 4096 + 64: {}, 1 << 20: {true, true}} {
+		p := Pieces(model.Param{Role: model.RoleO, Rows: n, Cols: 1, Dims: 2})[0]
+		for i, bits := range []int{8, 4} {
+			q := Quantised{AdamW{}, bits}
+			planes := []Plane{firstMoment, secondMoment}
+			if want[i] {
+				planes = []Plane{q.codesOf(adamMoments[0]), q.scalesOf(adamMoments[0]), q.codesOf(adamMoments[1]), q.scalesOf(adamMoments[1])}
+			}
+			if got := q.Planes(p); !slices.Equal(got, planes) {
+				t.Errorf("%d elements, %d bits: %v, want %v", n, bits, got, planes)
+			}
+		}
+	}
+}
+
+// TestMomentsEndAtZero: a moment that gets no gradients ends at 0 and not at numbers that are not normal; then
+// weights stay.
+func TestMomentsEndAtZero(t *testing.T) {
+	for _, o := range []Optimizer{Lion{Beta1: 0.5, Beta2: 0.5}, SGD{Momentum: 0.5}} {
+		l := matrix(64, false)
+		w, states := held(&l, o.Planes)
+		m := View[float32](states[0].Data)
+		m[0] = 1e-30
+		for range 40 {
+			update(o, Rate{LR: 0.1, Step: 1, Clip: 1}, w, states, gradFrom(make([]float32, 64), false))
+			if m[0] != 0 && m[0] < 0x1p-126 {
+				t.Fatalf("%T: the moment is %v", o, m[0])
+			}
+		}
+		before := w.get(64)
+		update(o, Rate{LR: 0.1, Step: 1, Clip: 1}, w, states, gradFrom(make([]float32, 64), false))
+		if m[0] != 0 || !slices.Equal(w.get(64), before) || before[1] != 0 {
+			t.Errorf("%T: the moment is %v, weights %v of %v", o, m[0], w.get(2), before[:2])
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package optim
+
+import (
+	"unsafe"
+
+	"mt/model"
+)
+
+// Elementwise is an optimizer that moves every element by itself: by its weight, its gradient and
+// at most two moments of it.
+type Elementwise interface {
+	Optimizer
+	// moments are what is kept of an element, beside a piece that has fp32 moments.
+	moments() []moment
+	// arithmetic is how elements move at one rate.
+	arithmetic(r Rate) arithmetic
+}
+
+// moment is one of the numbers that are kept of an element.
+type moment struct {
+	Plane
+	signed bool // else it is never negative
+}
+
+// arithmetic moves n > 0 elements whose gradients are at grad, moments at m and v (nil: not kept).
+// decays: their parameter does.
+type arithmetic interface {
+	move(x weightAt, m, v *float32, kind gradKind, grad *byte, n int, decays bool)
+}
+
+// weightAt points to weights: hi and lo, or w.
+type weightAt struct {
+	hi, lo *uint16
+	w      *float32
+}
+
+// pieceElems is how many elements one unit has at most.
+const pieceElems = 1 << 15
+
+// elementUnits are the units of what moves element by element.
+func elementUnits(l model.Layout) []Unit {
+	var units []Unit
+	for t, tl := range l.Tensors {
+		if tl.Ref {
+			continue
+		}
+		for at := int64(0); at < tl.Elems(); at += pieceElems {
+			units = append(units, Unit{Tensor: t, At: at, N: min(pieceElems, tl.Elems()-at)})
+		}
+	}
+	return units
+}
+
+// elementUpdate is an Update whose moments are fp32.
+type elementUpdate struct {
+	moments []moment
+	by      arithmetic
+}
+
+// Step implements Update.
+func (e elementUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
+	x := elements{weight: &w, tensor: u.Tensor, from: u.At, by: e.by}
+	for i, m := range e.moments {
+		x.moments[i] = find(planes, m.Name, F32).floats(u.Tensor, u.At, u.N)
+	}
+	x.walk(u.At, u.N, u.At, grad)
+}
+
+// elements is what an update of elements of one tensor needs.
+type elements struct {
+	weight  *Weight
+	tensor  int
+	from    int64        // the element that moments begin with
+	moments [2][]float32 // nil: not kept
+	by      arithmetic
+}
+
+// walk updates n elements from element at on. A dense grad begins with that of element first.
+func (x *elements) walk(at, n, first int64, grad Grad) {
+	if !grad.Sparse {
+		x.move(at, n, grad.kind(), grad.at(at-first))
+		return
+	}
+	cols, end := int64(x.weight.Layout.Tensors[x.tensor].Cols), at+n
+	for i, r := range runs(grad.IDs, int(at/cols), int((end+cols-1)/cols)) {
+		row := int64(r.row) * cols // the elements may begin and end inside a row
+		from, to := max(row, at), min(row+int64(r.n)*cols, end)
+		if i < 0 {
+			x.move(from, to-from, gradZero, nil)
+		} else {
+			x.move(from, to-from, grad.kind(), grad.at(int64(i)*cols+from-row))
+		}
+	}
+}
+
+// move updates n > 0 elements from element at on. grad points to the gradient of
+// the first.
+func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
+	tl, count := &x.weight.Layout.Tensors[x.tensor], int(n)
+	m, v := x.moment(0, at), x.moment(1, at)
+	for _, p := range [...]*float32{m, v} {
+		if p != nil {
+			announceWrite(p, count)
+		}
+	}
+	announceGrad(kind, grad, count)
+	var w weightAt
+	if tl.BF16 {
+		w.hi = (*uint16)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+2*at]))
+		w.lo = &x.weight.Lo[tl.Elem+at-x.weight.From]
+		announceWrite(w.hi, count)
+		announceWrite(w.lo, count)
+	} else {
+		w.w = (*float32)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+4*at]))
+		announceWrite(w.w, count)
+	}
+	x.by.move(w, m, v, kind, grad, count, tl.Decay())
+}
+
+// moment points to the i-th moment of element at; nil: it is not kept.
+func (x *elements) moment(i int, at int64) *float32 {
+	if x.moments[i] == nil {
+		return nil
+	}
+	return &x.moments[i][at-x.from]
+}
+
+// announceGrad tells the race detector that n gradients are read.
+func announceGrad(kind gradKind, grad *byte, n int) {
+	switch kind {
+	case gradF32:
+		announceRead(grad, 4*n)
+	case gradBF16:
+		announceRead(grad, 2*n)
+	}
+}

@@ -1,0 +1,126 @@
+package optim
+
+import (
+	"sync"
+
+	"mt/model"
+)
+
+// Quantised moves weights as By does and keeps its moments in codes, with a scale for each block of
+// elements: 256 with 8 bits, 128 with 4. An update makes moments of the codes, moves them in fp32
+// and rounds them to codes again after the weights have moved. Pieces of fewer than 4,096 elements, or of no whole number
+// of blocks, keep fp32 moments. Codes and scales of zero stand for moments of zero. Sources: torchao's
+// AdamW8bit and AdamW4bit; arXiv:2110.02861, arXiv:2309.01507.
+type Quantised struct {
+	By   Elementwise
+	Bits int // 8 or 4
+}
+
+// leastQuantised is how many elements a piece has at least whose moments are kept in codes.
+const leastQuantised = 4096
+
+// coded says whether the moments of p are kept in codes.
+func (q Quantised) coded(p Piece) bool {
+	n := p.Elems()
+	return n >= leastQuantised && n%schemes[q.Bits].block == 0
+}
+
+// codesOf and scalesOf are the planes of a moment that is kept in codes.
+func (q Quantised) codesOf(m moment) Plane {
+	return Plane{Name: m.Name + "_codes", DType: schemes[q.Bits].codes, Kind: m.Kind, Of: m.Of}
+}
+
+func (q Quantised) scalesOf(m moment) Plane {
+	return Plane{Name: m.Name + "_scales", DType: F32, Block: schemes[q.Bits].block, Kind: m.Kind, Of: m.Of}
+}
+
+// Planes implements Optimizer.
+func (q Quantised) Planes(p Piece) []Plane {
+	if !q.coded(p) {
+		return q.By.Planes(p)
+	}
+	var out []Plane
+	for _, m := range q.By.moments() {
+		out = append(out, q.codesOf(m), q.scalesOf(m))
+	}
+	return out
+}
+
+// Units implements Optimizer. They end with their piece.
+func (q Quantised) Units(l model.Layout) []Unit {
+	var units []Unit
+	for t, tl := range l.Tensors {
+		if tl.Ref {
+			continue
+		}
+		for _, p := range Pieces(tl.Param) {
+			for at := int64(0); at < p.Elems(); at += pieceElems {
+				units = append(units, Unit{Tensor: t, At: p.At() + at, N: min(pieceElems, p.Elems()-at)})
+			}
+		}
+	}
+	return units
+}
+
+// At implements Optimizer.
+func (q Quantised) At(r Rate) Update {
+	return &codedUpdate{q, elementUpdate{q.By.moments(), q.By.arithmetic(r)}}
+}
+
+// codedUpdate is an Update whose moments are codes, where they are.
+type codedUpdate struct {
+	of  Quantised
+	f32 elementUpdate
+}
+
+// stripCoded is how many elements have their moments made of codes at a time: whole blocks.
+const stripCoded = 2048
+
+// strips are memory for the moments of so many elements.
+var strips = sync.Pool{New: func() any { return new([2][stripCoded]float32) }}
+
+// Step implements Update.
+func (c *codedUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
+	if !c.of.coded(pieceOf(w.Layout.Tensors[u.Tensor].Param, u.At)) {
+		c.f32.Step(u, w, planes, grad)
+		return
+	}
+	s, ms := schemes[c.of.Bits], c.f32.moments
+	var codes [2][]byte
+	var scales [2][]float32
+	for i, m := range ms {
+		k, f := c.of.codesOf(m), c.of.scalesOf(m)
+		codes[i] = find(planes, k.Name, k.DType).Of(w.Layout, u)
+		scales[i] = View[float32](find(planes, f.Name, f.DType).Of(w.Layout, u))
+	}
+	strip := strips.Get().(*[2][stripCoded]float32)
+	defer strips.Put(strip)
+	x := elements{weight: &w, tensor: u.Tensor, by: c.f32.by}
+	for at := int64(0); at < u.N; at += stripCoded {
+		n := min(stripCoded, u.N-at)
+		x.from = u.At + at
+		part := func(i int) ([]float32, []byte, []float32) {
+			return strip[i][:n], codes[i][s.codes.Bytes(at):s.codes.Bytes(at+n)], scales[i][at/s.block : (at+n)/s.block]
+		}
+		for i, m := range ms {
+			values, codes, scales := part(i)
+			s.decode(s.book(m.signed), values, codes, scales)
+			x.moments[i] = values
+		}
+		x.walk(x.from, n, u.At, grad)
+		for i, m := range ms {
+			values, codes, scales := part(i)
+			s.encode(s.book(m.signed), values, codes, scales)
+		}
+	}
+}
+
+// pieceOf is the piece of p that has element at.
+func pieceOf(p model.Param, at int64) Piece {
+	pieces := Pieces(p)
+	i := len(pieces) - 1
+	for i > 0 && pieces[i].At() > at {
+		i--
+	}
+	return pieces[i]
+}

@@ -1,0 +1,136 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"mt/host/optim"
+	"mt/model"
+)
+
+// small are optimizers that keep less than AdamW.
+var small = map[string]optim.Optimizer{
+	"adamw 8-bit": optim.Quantised{By: recipe, Bits: 8},
+	"adamw 4-bit": optim.Quantised{By: recipe, Bits: 4},
+	"lion":        optim.Lion{Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.1},
+	"lion 8-bit":  optim.Quantised{By: optim.Lion{Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.1}, Bits: 8},
+	"sgd":         optim.SGD{WeightDecay: 0.1},
+	"momentum":    optim.SGD{Momentum: 0.9, WeightDecay: 0.1, Nesterov: true},
+}
+
+// mixed are an embedding whose rows blocks cut, and a layer with a vector and a parameter of three pieces, of
+// which the second is too small for codes.
+func mixed(hidden int, bf16 bool) []model.Layout {
+	embed := model.Param{Role: model.RoleEmbed, Rows: 160, Cols: hidden, Dims: 2}
+	name := func(row, rows int) model.Stored { return model.Stored{Name: "t", Row: row, Rows: rows} }
+	qkv := model.Param{Role: model.RoleQKV, Rows: 75, Cols: hidden, Dims: 2, Stored: []model.Stored{name(0, 64), name(64, 3), name(67, 8)}}
+	var out []model.Layout
+	for i, l := range []model.Layer{
+		{Kind: model.Embedding, Params: []model.Param{embed}},
+		{Kind: model.Block, Params: []model.Param{{Role: model.RoleAttnNorm, Rows: 1, Cols: hidden, Dims: 1}, qkv}},
+	} {
+		l.Index = i
+		out = append(out, model.NewLayout(l, bf16, embed))
+	}
+	return out
+}
+
+// moved is a store of shares (nil: all) after two updates by o, of rows of the table (dense: of all, with zeros)
+// and of the whole layer.
+func moved(t *testing.T, o optim.Optimizer, l []model.Layout, shares []optim.Share, threads int, dense bool) *Store {
+	t.Helper()
+	s, err := NewShareStore(l, o.Planes, shares, poolOf(t, threads))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	for i, layer := range s.Layers {
+		for n, tl := range layer.Layout.Tensors {
+			layer.WriteRows(n, 0, tl.Rows, values(gradOf(tl.Elems(), false, uint64(10*i+n), mean)))
+		}
+	}
+	bf16 := l[0].Tensors[0].BF16
+	for step := int64(1); step <= 2; step++ {
+		r := optim.Rate{LR: 0.01, Step: step, Clip: 0.5}
+		ids, cols := []int32{0, 3, 4, 56, 57, 58, 59, 155, 156}, l[0].Tensors[0].Cols
+		rows := values(gradOf(int64(len(ids)*cols), bf16, uint64(step), mean))
+		if dense {
+			full := make([]float32, l[0].Elems)
+			for k, id := range ids {
+				copy(full[int(id)*cols:][:cols], rows[k*cols:])
+			}
+			s.Layers[0].Update(gradFrom(full, bf16), o, r)
+		} else {
+			s.Layers[0].UpdateRows(ids, gradFrom(rows, bf16), o, r)
+		}
+		own := s.Layers[1].Share
+		s.Layers[1].Update(gradOf(l[1].Elems, !bf16, uint64(20+step), mean).Part(own.From, own.Elems()), o, r)
+	}
+	return s
+}
+
+// TestSmallStatesHaveTheSameBitsEverywhere: on any number of threads and ranks, with any instruction set, and
+// whether a table's gradient is of some rows or of all.
+func TestSmallStatesHaveTheSameBitsEverywhere(t *testing.T) {
+	for name, o := range small {
+		for i, hidden := range []int{576, 896} {
+			t.Run(fmt.Sprintf("%s, hidden %d", name, hidden), func(t *testing.T) {
+				l := mixed(hidden, i == 0)
+				useLevel(t, "generic")
+				want := moved(t, o, l, nil, 1, false)
+				for _, k := range optim.Levels() {
+					useLevel(t, k)
+					for _, got := range []*Store{moved(t, o, l, nil, 3, false), moved(t, o, l, nil, 2, true)} {
+						for i, layer := range got.Layers {
+							samePart(t, want.Layers[i], layer)
+						}
+					}
+				}
+				shares := make([][]optim.Share, 2+i)
+				for _, layout := range l {
+					for r, s := range optim.Shares(layout, o.Units(layout), 2+i) {
+						shares[r] = append(shares[r], s)
+					}
+				}
+				for _, own := range shares {
+					for i, layer := range moved(t, o, l, own, 2, false).Layers {
+						samePart(t, want.Layers[i], layer)
+					}
+				}
+			})
+		}
+	}
+}
+
+// samePart compares what a share has of a layer with the layer.
+func samePart(t *testing.T, whole, part *LayerState) {
+	t.Helper()
+	own, l := part.Share, whole.Layout
+	from, to := own.Tile(l)
+	if !bytes.Equal(whole.Tile[from:to], part.Tile[from:to]) {
+		t.Fatalf("layer %d: bytes %d to %d of the tile differ", l.Index, from, to)
+	}
+	for i, lo := range part.Lo {
+		if lo != whole.Lo[own.From+int64(i)] {
+			t.Fatalf("layer %d: lower half %d differs", l.Index, i)
+		}
+	}
+	for _, p := range part.Planes {
+		from, to := p.Range(l, own)
+		if !bytes.Equal(p.Data, whole.Plane(p.Name)[p.DType.Bytes(from):p.DType.Bytes(to)]) {
+			t.Fatalf("layer %d: %s differs", l.Index, p.Name)
+		}
+	}
+}
+
+// TestBytesOfSmallStates: what a parameter of a matrix of a model takes beside its weight, whose 4 bytes stay.
+func TestBytesOfSmallStates(t *testing.T) {
+	l := mixed(896, true)[0]
+	for name, want := range map[string]float64{"adamw 8-bit": 2 + 8./256, "adamw 4-bit": 1 + 8./128, "lion": 4, "lion 8-bit": 1 + 4./256, "sgd": 0, "momentum": 4} {
+		// Scales are padded to 128 values.
+		if got := float64(optim.Planes(small[name].Planes).Bytes(l)) / float64(l.Elems); got < want || got > want+0.01 {
+			t.Errorf("%s: %.4f bytes an element, want %.4f", name, got, want)
+		}
+	}
+}
