@@ -108,6 +108,7 @@ var ofRanks = []broken{
 	}},
 	{"internal/train/staging.go", []way{
 		{from: "*free = (*free)[optim.Pages(all):]", to: "", test: "TestTogether"},
+		{from: "host.NewArena(accounts.Collected, s.plan.CollectBytes(), s.pool)", to: "host.NewArena(accounts.Collected, 2*s.plan.CollectBytes(), s.pool)", test: "TestMemoryOfRanks"},
 		{from: "if what != everything {", to: "if what == everything {", test: "TestTogether"},
 	}},
 	{"internal/train/elsewhere.go", []way{
