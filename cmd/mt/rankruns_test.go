@@ -255,6 +255,9 @@ func TestRankKills(t *testing.T) {
 			if killed {
 				kills++
 			}
+			if strings.Contains(r.Stderr, "\ngoroutine ") {
+				t.Errorf("what Go prints hides why the other rank has ended:\n%s", r.Stderr)
+			}
 			if r.Code == exitDone {
 				break
 			}
