@@ -92,7 +92,7 @@ func openSaver(t *testing.T, s scene, step int) *saver {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	log, _, err := openMetrics(j.fs(), t.TempDir(), 0, nil)
+	log, _, err := openMetrics(j.fs(), filepath.Join(t.TempDir(), metricsFile), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,12 +25,11 @@ type metricsLog struct {
 	failed error // the first failure; nothing is written after it
 }
 
-// openMetrics opens metrics.jsonl in dir and removes the lines of the steps after step,
+// openMetrics opens the log called name and removes the lines of the steps after step,
 // which a resumed run writes again. It returns the evaluation of step, or the zero
 // EvalReport where the log has none. A test may put a writer of its own in front of the
 // file with through, which may be nil.
-func openMetrics(disk checkpoint.FS, dir string, step int, through func(io.Writer) io.Writer) (*metricsLog, actors.EvalReport, error) {
-	name := filepath.Join(dir, metricsFile)
+func openMetrics(disk checkpoint.FS, name string, step int, through func(io.Writer) io.Writer) (*metricsLog, actors.EvalReport, error) {
 	kept, eval, err := keepUntil(name, step)
 	if err == nil {
 		err = checkpoint.WriteFile(disk, name, kept)
@@ -47,6 +46,18 @@ func openMetrics(disk checkpoint.FS, dir string, step int, through func(io.Write
 		l.out = through(f)
 	}
 	return l, eval, nil
+}
+
+// openRankMetrics opens the file for what metrics.jsonl has, as a rank but the first sees it: what
+// it waits for, its memory and its copies. Where that fails, the rank has none.
+func (s *session) openRankMetrics(from resume) {
+	log, _, err := openMetrics(s.fs(), filepath.Join(s.c.OutputDir, fmt.Sprintf(rankMetricsFile, s.team.Rank())), from.state.Step, s.hooks.metrics)
+	if err != nil {
+		s.late.add(err.Error())
+		return
+	}
+	s.log = log
+	s.closers = append(s.closers, func() { _ = log.f.Close() })
 }
 
 // keepUntil returns the lines of the log called name up to and including those of step,

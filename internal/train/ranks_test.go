@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -141,6 +142,7 @@ func TestTogether(t *testing.T) {
 					t.Errorf("it does not go on from step 3\n%s", said)
 				}
 				sameRun(t, again, want)
+				sameSteps(t, again.out, n-1)
 				if log, err := os.ReadFile(filepath.Join(again.out, "rank-1.log")); err != nil || !strings.Contains(string(log), fmt.Sprintf("rank 1 on host 1, of %d\n", n)) {
 					t.Errorf("rank 1 has said %q, %v", log, err)
 				}
@@ -415,4 +417,32 @@ func TestRankFails(t *testing.T) {
 	want := newScene(t, "save_steps: 3\n").in(t)
 	want.together(t, 3)
 	sameRun(t, s, want)
+}
+
+// sameSteps: a rank's own metrics are of the same steps and losses as those of the run, once each.
+func sameSteps(t *testing.T, out string, rank int) {
+	t.Helper()
+	of := func(name string) (steps []string) {
+		raw, err := os.ReadFile(filepath.Join(out, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(raw) {
+			var m struct {
+				Step   int                `json:"step"`
+				Loss   *float64           `json:"loss"`
+				StallS map[string]float64 `json:"stall_s"`
+			}
+			if err := json.Unmarshal(line, &m); err != nil {
+				t.Fatal(err)
+			}
+			if m.Loss != nil {
+				steps = append(steps, fmt.Sprint(m.Step, " ", *m.Loss, " ", len(m.StallS)))
+			}
+		}
+		return steps
+	}
+	if all, own := of(metricsFile), of(fmt.Sprintf(rankMetricsFile, rank)); len(all) == 0 || !slices.Equal(all, own) {
+		t.Errorf("rank %d has metrics of %q, the run of %q", rank, own, all)
+	}
 }

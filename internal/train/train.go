@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 
 	"github.com/dustin/go-humanize"
 
@@ -212,7 +213,11 @@ func (j *job) stopped(ctx context.Context) bool {
 // prepare opens what the run needs, and the output directory where this process writes there.
 func (s *session) prepare(from resume) error {
 	if !s.team.first() {
-		return s.open(from)
+		if err := s.open(from); err != nil {
+			return err
+		}
+		s.openRankMetrics(from)
+		return nil
 	}
 	if err := checkpoint.MakeDirs(s.fs(), s.c.OutputDir); err != nil {
 		return s.c.Errorf("output_dir", "output_dir: %w", err)
@@ -307,7 +312,7 @@ func (s *session) fill(from resume) error {
 
 // openOutput opens what the run goes on with in its output directory.
 func (s *session) openOutput(from resume) (err error) {
-	if s.log, s.lastEval, err = openMetrics(s.fs(), s.c.OutputDir, from.state.Step, s.hooks.metrics); err != nil {
+	if s.log, s.lastEval, err = openMetrics(s.fs(), filepath.Join(s.c.OutputDir, metricsFile), from.state.Step, s.hooks.metrics); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func() { _ = s.log.f.Close() })
@@ -442,13 +447,20 @@ func (s *session) onEval(r actors.EvalReport) {
 	s.record(evalMetrics{Step: r.Step, Loss: number(r.Loss), Perplexity: number(math.Exp(r.Loss)), Tokens: r.Tokens})
 }
 
-// record writes v to metrics.jsonl. Where that fails the run ends.
+// record writes v to metrics.jsonl. Where that fails the run ends, unless it is the file of a rank
+// but the first, which is for those who look for what slows a run down.
 func (s *session) record(v any) {
-	if s.log == nil { // another rank writes it
+	if s.log == nil {
 		return
 	}
-	if err := s.log.write(v); err != nil {
+	err := s.log.write(v)
+	switch {
+	case err == nil:
+	case s.team.first():
 		s.stop(err)
+	default:
+		s.late.add(err.Error())
+		s.log = nil
 	}
 }
 
