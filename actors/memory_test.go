@@ -13,8 +13,10 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/accounts"
 	"mt/internal/parallel"
+	"mt/internal/ranks"
 	"mt/layers"
 	"mt/plan"
 )
@@ -79,7 +81,7 @@ func randomShape(r *rand.Rand) plan.Request {
 // (internal/train's TestMemoryIsAsPlanned measures it); a GPU's context is there
 // before the run.
 func tableOf(p *plan.Run) map[string]int64 {
-	names := map[string]string{"host staging": "device host staging", "host spilled activations": "device host staging", "host matrix buffers": "device host staging"}
+	names := map[string]string{"host staging": "device host staging", "host spilled activations": "device host staging", "host matrix buffers": "device host staging", "host gradient shares": "host gradient slabs"}
 	planned := map[string]int64{}
 	for _, row := range p.Table().Rows {
 		name := row.Where + " " + row.Purpose
@@ -188,12 +190,18 @@ func allocatedOn(t *testing.T, dev device.Device, p *plan.Run, threads int) erro
 	pool := parallel.New(threads)
 	defer pool.Close()
 	before := host.Usage().Now
-	store, err := host.NewStore(p.Layouts, p.Planes, pool)
+	o := Options{Pool: pool, Plan: p}
+	var shares []optim.Share
+	if p.Ranks > 1 {
+		o.World, shares = lonelyWorld{p}, p.OwnShares()
+	}
+	store, err := host.NewShareStore(p.Layouts, p.Planes, shares, pool)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	once, err := newShared(&Options{Home: store, Pool: pool, Plan: p})
+	o.Home = store
+	once, err := newShared(&o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,6 +210,66 @@ func allocatedOn(t *testing.T, dev device.Device, p *plan.Run, threads int) erro
 		return err
 	}
 	return unlike(p, dev.Usage().Peak, minus(host.Usage().Now, before))
+}
+
+// lonelyWorld is that of a rank that only takes its memory: nobody else is there.
+type lonelyWorld struct{ p *plan.Run }
+
+func (w lonelyWorld) Rank() int                          { return w.p.Rank }
+func (w lonelyWorld) Size() int                          { return w.p.Ranks }
+func (w lonelyWorld) Hosts() []string                    { return make([]string, w.p.Ranks) }
+func (w lonelyWorld) NewComm(string) (ranks.Comm, error) { return nil, nil }
+func (w lonelyWorld) Abort(string)                       {}
+func (w lonelyWorld) Close() error                       { return nil }
+
+// TestPlanIsWhatARankAllocates: the same for every rank of several, but for the memory in which rank
+// 0 collects a layer for a checkpoint, which internal/train takes.
+func TestPlanIsWhatARankAllocates(t *testing.T) {
+	exchanged := 0
+	for seed := range int64(*memoryRequests / 3) {
+		r := rand.New(rand.NewSource(seed))
+		q := randomShape(r)
+		q.EvalOnly, q.NSSteps, q.Planes, q.Units, q.Depths.MatrixBuffers = false, 0, recipe.Planes, recipe.Units, 0
+		q.DeviceMemory = 0
+		if q.Ranks = 2 + r.Intn(3); q.Depths.GradSlabs == 1 {
+			q.Depths.GradSlabs = 2
+		}
+		for q.Rank = range q.Ranks {
+			p, err := plan.Resolve(q)
+			if err != nil {
+				t.Fatalf("seed %d: %+v: %v", seed, q, err)
+			}
+			err = allocatedBut(t, p, p.CollectBytes())
+			if err != nil {
+				t.Fatalf("seed %d, rank %d of %d: %v\n%+v", seed, q.Rank, q.Ranks, err, q)
+			}
+			if p.ExchangeBytes() > 0 {
+				exchanged++
+			}
+		}
+	}
+	if exchanged == 0 {
+		t.Error("no rank exchanges anything")
+	}
+}
+
+// allocatedBut is allocated of a rank, in whose table so many bytes are for what collects layers.
+func allocatedBut(t *testing.T, p *plan.Run, collected int64) error {
+	t.Helper()
+	dev, err := cpu.New(cpu.Options{Threads: 1, Unified: p.Unified, MemoryLimit: p.Table().Device})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	err = allocatedOn(t, dev, p, 1)
+	want := fmt.Sprintf("host collected layer: nothing is held, %d bytes are planned", collected)
+	if collected == 0 {
+		return err
+	}
+	if err == nil || err.Error() != want {
+		return fmt.Errorf("got %v, want %s", err, want)
+	}
+	return nil
 }
 
 // trialOf is a trial of what Resolve made of a request.

@@ -153,30 +153,15 @@ func load(dir string, layers []Layer, planes bool, progress Progress) (TrainerSt
 }
 
 func loadState(dir string, layers []Layer, planes bool, progress Progress) (TrainerState, error) {
-	records, err := readManifest(dir, openFile)
+	r, err := openReader(dir, layoutsOf(layers))
 	if err != nil {
 		return TrainerState{}, err
 	}
-	if err := records[stateName].verify(dir, openFile); err != nil {
+	defer r.Close()
+	if err := r.src.read(r.targets, layers, r.records, progress); err != nil {
 		return TrainerState{}, err
 	}
-	src, err := openSource(dir)
-	if err != nil {
-		return TrainerState{}, err
-	}
-	defer src.Close()
-	targets, err := src.match(layoutsOf(layers))
-	if err != nil {
-		return TrainerState{}, err
-	}
-	if err := src.read(targets, layers, records, progress); err != nil {
-		return TrainerState{}, err
-	}
-	rounded := make([]bool, len(layers))
-	for _, t := range targets {
-		rounded[t.layer] = rounded[t.layer] || t.plane != planeF32
-	}
-	err = each(len(layers), func(i int) error { return loadLayerState(dir, i, layers[i], wanted{rounded[i], planes}, records) })
+	err = each(len(layers), func(i int) error { return loadLayerState(dir, i, layers[i], wanted{r.rounded[i], planes}, r.records) })
 	if err != nil {
 		return TrainerState{}, err
 	}

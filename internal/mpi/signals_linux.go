@@ -56,3 +56,8 @@ func keepSignals() (restore func()) {
 		}
 	}
 }
+
+// endAtAbort lets SIGABRT end the process at once. Libraries call abort when another rank is gone,
+// after they have said so: Go would print some hundred lines of its own behind that, of goroutines
+// that have nothing to do with it. What Go itself finds broken it prints before it ends.
+func endAtAbort() { setAction(int(unix.SIGABRT), &sigaction{}) }

@@ -3,6 +3,8 @@ package mpi
 import (
 	"runtime/debug"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestSignalsStay: a library that is loaded changes nothing of what this process does at
@@ -34,6 +36,19 @@ func TestSignalsStay(t *testing.T) {
 	}()
 	var nowhere *[1 << 20]int
 	_ = nowhere[1<<19]
+}
+
+// TestAbortEndsAtOnce: SIGABRT has the system's action, which ends the process, and no other signal is
+// touched.
+func TestAbortEndsAtOnce(t *testing.T) {
+	defer keepSignals()()
+	before := signalActions()
+	endAtAbort()
+	for i, now := range signalActions() {
+		if want := before[i]; i == int(unix.SIGABRT) && now[0] != 0 || i != int(unix.SIGABRT) && now != want {
+			t.Errorf("signal %d: %x, before it was %x", i, now, want)
+		}
+	}
 }
 
 // TestKeepSignals: actions that were changed are those of before again.

@@ -70,6 +70,7 @@ func (w *World) init() error {
 	restore := keepSignals()
 	err := e.call(&e.lib.initThread, 0, 0, k.serialized, e.lib.out(0))
 	restore()
+	endAtAbort()
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ var ofActors = []broken{
 	}},
 	{"actors/team.go", []way{
 		{from: "r.hub.done(w, result)", to: "", test: "TestRanksTrainAsOneHost"},
+		{from: "r.newArena(accounts.Exchange, r.plan.ExchangeBytes())", to: "r.newArena(accounts.Exchange, r.plan.ExchangeBytes()+4096)", test: "TestPlanIsWhatARankAllocates"},
 		{from: "if t.underWay--; t.underWay > 0 {", to: "if true {", test: "TestAFaultOnOneRankEndsAll"},
 	}},
 	{"actors/matrices.go", []way{

@@ -51,10 +51,12 @@ var ofFiles = []broken{
 		{from: "if st.Size() != record.Bytes {", to: "if st.Size() < record.Bytes {", test: "TestDamaged"},
 		{from: "case e.layer == passedOver:", to: "case e.layer == passedOver && false:", test: "TestAltered", in: "internal/train"},
 		{from: "if w.lo || e.plane != planeLo {", to: "if e.plane != planeLo {", test: "TestResumeIsExact"},
-		{from: "rounded[t.layer] || t.plane != planeF32", to: "t.plane != planeF32", same: "a checkpoint has all its weights in one type"},
 		{from: "for name := range want {\n\t\treturn fmt.Errorf(\"tensor %q: missing\", name)\n\t}\n", to: "", test: "TestStateFileLacksATensor"},
 		{from: "return record.Regions[0].check(name, sum.Sum32())", to: "return nil", test: "TestManifestThatLies"},
 		{from: "if err := record.region(t.name).check(record.Name, sum); err != nil {\n\t\t\treturn err\n\t\t}", to: "_ = sum", test: "TestDamaged"},
+	}},
+	{"checkpoint/reader.go", []way{
+		{from: "rounded[t.layer] || t.plane != planeF32", to: "t.plane != planeF32", same: "a checkpoint has all its weights in one type"},
 	}},
 	{"checkpoint/manifest.go", []way{
 		{from: "if st.Size() != f.Bytes {", to: "if st.Size() < f.Bytes {", test: "TestDamaged"},

@@ -18,6 +18,7 @@ var ofRanks = []broken{
 		{from: "\tdefer keepSignals()()\n", to: "", test: "TestSignalsStay"}, // where a library catches signals, as Debian's MPICH does
 	}},
 	{"internal/mpi/signals_linux.go", []way{
+		{from: "setAction(int(unix.SIGABRT), &sigaction{})", to: "", test: "TestAbortEndsAtOnce"},
 		{from: "if now[i] != before[i] {", to: "if now[i] == before[i] {", test: "TestKeepSignals"},
 	}},
 	{"internal/mpi/launch.go", []way{
@@ -108,7 +109,20 @@ var ofRanks = []broken{
 	}},
 	{"internal/train/staging.go", []way{
 		{from: "*free = (*free)[optim.Pages(all):]", to: "", test: "TestTogether"},
+		{from: "host.NewArena(accounts.Collected, s.plan.CollectBytes(), s.pool)", to: "host.NewArena(accounts.Collected, 2*s.plan.CollectBytes(), s.pool)", test: "TestMemoryOfRanks"},
 		{from: "if what != everything {", to: "if what == everything {", test: "TestTogether"},
+	}},
+	{"internal/train/elsewhere.go", []way{
+		{from: "tile[0] = int(l.Layout.TileBytes)", to: "tile[0] = int(l.Layout.TileBytes) / 2; tile[1] = int(l.Layout.TileBytes) - tile[0]", test: "TestTogetherApart"},
+		{from: "sends[r] = int(bytes(r))", to: "sends[r] = int(bytes(g.team.Size() - 1 - r))", test: "TestTogetherApart"},
+		{from: "free = free[optim.Pages(bytes):]", to: "", test: "TestTogetherApart"},
+		{from: "checkpoint.Digest(r.local) == first[0].Digest", to: "checkpoint.Digest(r.local) != \"\"", test: "TestTogetherApart"},
+		{from: "r.Layer(i, whole.Layer, beside)", to: "r.Layer(i, whole.Layer, checkpoint.LowerHalves)", test: "TestTogetherApart"},
+		{from: "r.Layer(i, whole.Layer, beside)", to: "r.Layer(i, whole.Layer, checkpoint.Everything)", test: "TestBestApart"},
+		{from: "mine = filled{Unloadable: bad.dir, Why: bad.err.Error()}", to: "return bad", test: "TestDoesNotLoadApart"},
+	}},
+	{"internal/train/output.go", []way{
+		{from: "return j.done", to: "return false", test: "TestTogetherApart"},
 	}},
 	{"internal/train/together.go", []way{
 		{from: "if f.Tiles[i] != all[0].Tiles[i] {", to: "if false {", test: "TestModelsDiffer"},

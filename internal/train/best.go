@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -101,17 +102,43 @@ func (s *session) takeBest() error {
 		return nil
 	}
 	dir := filepath.Join(s.c.OutputDir, checkpointName(step))
-	err := checkpoint.Verify(dir)
-	if err == nil && s.c.SaveOnlyModel {
-		_, err = checkpoint.LoadModel(dir, checkpointLayers(s.store), s.opened.Stored.VocabSize, nil)
-	} else if err == nil {
-		_, err = checkpoint.LoadWeights(dir, checkpointLayers(s.store), nil)
-	}
-	if err != nil {
+	if err := s.loadBest(dir); err != nil {
 		return fmt.Errorf("save_best: the weights of the best evaluation: %w; restore them, or take those of the last step with save_best: false", err)
 	}
 	s.lastEval = actors.EvalReport{Step: step, Loss: s.bests.reported.Loss, Tokens: s.lastEval.Tokens}
 	return nil
+}
+
+// loadBest fills the store with the weights of the checkpoint dir, which rank 0 sends where not all
+// ranks see it.
+func (s *session) loadBest(dir string) (err error) {
+	at := resume{dir: dir, local: dir}
+	if s.team.first() {
+		err = checkpoint.Verify(dir)
+	}
+	if err == nil && s.team != nil {
+		err = s.sight(&at)
+	}
+	if err == nil && !s.team.first() && !at.sent {
+		err = checkpoint.Verify(at.local)
+	}
+	var bad *doesNotLoad
+	switch {
+	case err != nil:
+	case at.sent:
+		beside := checkpoint.LowerHalves
+		if s.c.SaveOnlyModel {
+			beside = checkpoint.Nothing
+		}
+		if err = s.receive(dir, beside); errors.As(err, &bad) {
+			err = bad.err // no other checkpoint can take its place
+		}
+	case s.c.SaveOnlyModel:
+		_, err = checkpoint.LoadModel(at.local, checkpointLayers(s.store), s.opened.Stored.VocabSize, nil)
+	default:
+		_, err = checkpoint.LoadWeights(at.local, checkpointLayers(s.store), nil)
+	}
+	return err
 }
 
 // endState is the state of the run for endFile: at is that after the last step.

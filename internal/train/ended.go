@@ -79,36 +79,54 @@ func (s *session) interrupted(from resume, saved checkpoint.TrainerState) error 
 	return ErrResumable
 }
 
-// findStart finds where the run begins. It is findResume, except that the output
-// directory may also hold the model of a finished run without the checkpoint of its
-// last step.
-func (j *job) findStart() (resume, error) {
+// findStart finds where the run begins, on rank 0 for all.
+func (j *job) findStart() (r resume, err error) {
+	if j.team.first() {
+		if r, err = j.lookForStart(); err == nil {
+			err = r.readConfig()
+		}
+		if err != nil {
+			return resume{}, err
+		}
+		r.local = r.dir
+	}
+	if r, err = j.agreeOnStart(r); err != nil {
+		return resume{}, err
+	}
+	if err := j.settle(&r); err != nil {
+		return resume{}, err
+	}
+	r.over = !r.ended && r.state.Step == r.end.Step && j.endedEarly(r.end)
+	return r, nil
+}
+
+// lookForStart is findResume, except that the output directory may also hold the model of a
+// finished run without the checkpoint of its last step.
+func (j *job) lookForStart() (resume, error) {
 	c := j.c
 	end, ok, damage, err := j.ended()
-	if err != nil {
+	switch {
+	case err != nil:
 		return resume{}, c.Errorf("output_dir", "look for a finished run: %w", err)
-	}
-	if !ok {
-		r, err := j.findResume()
-		r.over = err == nil && r.state.Step == end.Step && j.endedEarly(end)
-		if err == nil && r.dir == "" && damage != nil {
-			err = c.Errorf("output_dir", "output_dir %s holds a finished run that is damaged and no checkpoint: %w; "+
-				"restore what is damaged, choose another output_dir, or set resume_from_checkpoint: false to start afresh", c.OutputDir, damage)
-		}
-		return r, err
-	}
-	if c.MaxSteps <= end.Step || j.endedEarly(end) {
-		r := resume{dir: c.OutputDir, state: end, ended: true}
-		err := j.goOn(&r)
-		return r, err
+	case ok && (c.MaxSteps <= end.Step || j.endedEarly(end)):
+		return resume{dir: c.OutputDir, state: end, ended: true}, nil
 	}
 	r, err := j.findResume()
-	if err == nil && r.dir == "" {
-		err = c.Errorf("output_dir", "output_dir %s holds the model of a run of %d steps and not its optimizer's state, so it cannot be lengthened to %d: "+
+	switch {
+	case err != nil:
+		return resume{}, err
+	case !ok:
+		r.end = end
+		if r.dir == "" && damage != nil {
+			return r, c.Errorf("output_dir", "output_dir %s holds a finished run that is damaged and no checkpoint: %w; "+
+				"restore what is damaged, choose another output_dir, or set resume_from_checkpoint: false to start afresh", c.OutputDir, damage)
+		}
+	case r.dir == "":
+		return r, c.Errorf("output_dir", "output_dir %s holds the model of a run of %d steps and not its optimizer's state, so it cannot be lengthened to %d: "+
 			"train from its weights with model_name_or_path: %s and another output_dir, or set resume_from_checkpoint: false to start afresh",
 			c.OutputDir, end.Step, c.MaxSteps, c.OutputDir)
 	}
-	return r, err
+	return r, nil
 }
 
 // ended is the state of the finished run whose model is in the output directory. ok is

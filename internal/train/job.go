@@ -76,6 +76,7 @@ type job struct {
 	orCheckpoint bool           // as in Options
 	oneDevice    bool           // it computes on one device, whatever devices says
 	team         *team          // nil: it trains alone
+	done         bool           // of several ranks: rank 0 has found the finished model of where they go on from
 	hosts        int            // how many it is only planned for; 0: as many as there are
 }
 

@@ -18,14 +18,23 @@ func (e *doesNotLoad) Error() string { return fmt.Sprintf("resume: %v", e.err) }
 
 func (e *doesNotLoad) Unwrap() error { return e.err }
 
-// load fills the store from the checkpoint dir; with reset, moments begin at zero. Where the user
-// named that checkpoint, none is taken in its place.
-func (s *session) load(dir string, reset bool) error {
-	load := checkpoint.Load
-	if reset {
-		load = checkpoint.LoadWeights
+// load fills the store from the checkpoint that the run goes on from; with reset, moments begin at
+// zero.
+func (s *session) load(from resume) error {
+	beside, load := checkpoint.Everything, checkpoint.Load
+	if from.reset {
+		beside, load = checkpoint.LowerHalves, checkpoint.LoadWeights
 	}
-	_, err := load(dir, checkpointLayers(s.store), nil)
+	if from.sent {
+		return s.receive(from.dir, beside)
+	}
+	_, err := load(from.local, checkpointLayers(s.store), nil)
+	return s.loading(from.dir, err)
+}
+
+// loading is the error of loading the checkpoint dir, of which err came. Where the user named that
+// checkpoint, none is taken in its place.
+func (s *session) loading(dir string, err error) error {
 	switch {
 	case err == nil:
 		return nil

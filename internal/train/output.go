@@ -119,6 +119,9 @@ const endFile = "trainer_state.json"
 // finished tells whether the output directory already holds the model of the checkpoint
 // that the run goes on from.
 func (j *job) finished(from resume) bool {
+	if !j.team.first() {
+		return j.done
+	}
 	raw, err := os.ReadFile(filepath.Join(j.c.OutputDir, endFile))
 	if err != nil {
 		return false

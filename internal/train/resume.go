@@ -23,6 +23,12 @@ type resume struct {
 	reset bool // only the weights of dir are taken; moments begin at zero
 	over  bool // early stopping has ended the run there
 	ended bool // dir holds the finished model and nothing to go on from
+
+	config []byte // of the run that has left dir, in YAML
+	// end is the state of a finished run whose model is in the output directory.
+	end   checkpoint.TrainerState
+	local string // dir as this rank sees it
+	sent  bool   // not all ranks see it: rank 0 reads it and sends the others what they need
 }
 
 // findResume looks for the checkpoint that the configuration says to go on from. It
@@ -44,16 +50,19 @@ func (j *job) findResume() (r resume, err error) {
 		err = c.Errorf("resume_from_checkpoint", "resume_from_checkpoint: %s was saved with save_only_model: without the optimizer's state a run cannot go on from it; "+
 			"train from its weights with model_name_or_path: %s and another output_dir, or set resume_from_checkpoint: false to start afresh", r.dir, r.dir)
 	}
-	if err == nil && r.dir != "" {
-		j.origin, j.began = r.state.Origin, r.state.Lanes
-		if r.other {
-			j.origin, err = filepath.Abs(r.dir)
-		}
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return resume{}, err
-	case r.dir == "":
+	}
+	return r, nil
+}
+
+// settle takes up what the run begins with, from a checkpoint or from the start.
+func (j *job) settle(r *resume) (err error) {
+	c := j.c
+	if r.ended {
+		return j.goOn(r)
+	}
+	if r.dir == "" {
 		for _, reset := range []struct {
 			key   string
 			given bool
@@ -62,9 +71,15 @@ func (j *job) findResume() (r resume, err error) {
 				j.note("%s has no effect: the run begins from the start", reset.key)
 			}
 		}
-		return r, j.placeData(checkpoint.TrainerState{})
+		return j.placeData(checkpoint.TrainerState{})
 	}
-	return r, j.goOn(&r)
+	j.origin, j.began = r.state.Origin, r.state.Lanes
+	if r.other {
+		if j.origin, err = filepath.Abs(r.dir); err != nil {
+			return err
+		}
+	}
+	return j.goOn(r)
 }
 
 // newest is the newest checkpoint of the output directory that can be gone on
@@ -154,16 +169,23 @@ func sameDir(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
+// readConfig reads the configuration of the run that has left r.dir.
+func (r *resume) readConfig() (err error) {
+	if r.dir == "" {
+		return nil
+	}
+	if r.config, err = files.Read(filepath.Join(r.dir, configFile), config.MaxFile); err != nil {
+		return fmt.Errorf("resume from %s: %w", r.dir, err)
+	}
+	return nil
+}
+
 // goOn compares the configuration with that of the checkpoint's run. It keeps what that
 // run resolved, notes what differs and what that means, and refuses what must not
 // differ.
 func (j *job) goOn(r *resume) error {
 	file := filepath.Join(r.dir, configFile)
-	src, err := files.Read(file, config.MaxFile)
-	if err != nil {
-		return fmt.Errorf("resume from %s: %w", r.dir, err)
-	}
-	saved, err := config.Parse(file, src, config.Args{})
+	saved, err := config.Parse(file, r.config, config.Args{})
 	if err != nil {
 		return fmt.Errorf("resume from %s: %w", r.dir, err)
 	}

@@ -114,7 +114,6 @@ const (
 	sameConfig  = "give all ranks the same command line and file"
 	giveIt      = "what is left to mt comes out differently on the two hosts, so give it in the configuration"
 	alikeFiles  = "all ranks must read the same files: give directories that all hosts see, or bring the copies up to date"
-	seenByAll   = "all ranks must see the checkpoints: give an output_dir that all hosts see"
 )
 
 // agreeOnRun has all ranks compare what their runs are made of and where they go on from, before
@@ -149,15 +148,14 @@ func (j *job) agreeOnRun(version string, from resume) error {
 	if from.dir != "" {
 		where = fmt.Sprintf("step %d of %s", from.state.Step, from.dir)
 	}
-	done := "not done"
-	if from.over || from.ended || j.finished(from) {
-		done = "done"
-	}
 	sum := sha256.Sum256(state)
-	facts = append(facts, fact{"the point to go on from", where, seenByAll}, fact{"the run there", done, seenByAll},
-		fact{"the digest of the state there", hex.EncodeToString(sum[:8]), seenByAll},
+	facts = append(facts, fact{"the point to go on from", where, sameConfig},
+		fact{"the digest of the state there", hex.EncodeToString(sum[:8]), sameConfig},
 		fact{"max_steps", fmt.Sprint(j.c.MaxSteps), sameConfig})
-	_, err = j.team.meet("the start", said{Facts: facts})
+	all, err := tell(j.team, "the start", j.team.first() && j.finished(from), facts...)
+	if err == nil {
+		j.done = all[0]
+	}
 	return err
 }
 
@@ -215,48 +213,25 @@ type begun struct {
 	EvalTokens int64           `json:"eval_tokens"` // that it is of
 	Sampled    int             `json:"sampled"`     // the step of the last samples
 	Bests      checkpoint.Best `json:"bests"`
-	Mark       string          `json:"mark"`   // the digest of config.yaml in output_dir
-	Shared     bool            `json:"shared"` // this rank sees the file of that digest
 }
 
-// agreeOnOutput tells all ranks what rank 0 has found in output_dir, and finds out which of them
-// see that directory. yaml is config.yaml there.
-func (s *session) agreeOnOutput(yaml []byte) error {
+// agreeOnOutput tells all ranks what rank 0 has found in output_dir.
+func (s *session) agreeOnOutput() error {
 	t := s.team
 	if t == nil {
 		return nil
 	}
-	sum := sha256.Sum256(yaml)
 	all, err := tell(t, "the output directory", begun{EvalStep: s.lastEval.Step, EvalLoss: math.Float64bits(s.lastEval.Loss), EvalTokens: s.lastEval.Tokens,
-		Sampled: s.samples.last, Bests: s.bests.reported, Mark: hex.EncodeToString(sum[:])})
+		Sampled: s.samples.last, Bests: s.bests.reported})
 	if err != nil {
 		return err
 	}
-	first, mine := all[0], begun{}
-	if !t.first() {
+	if first := all[0]; !t.first() {
 		s.lastEval = actors.EvalReport{Step: first.EvalStep, Loss: math.Float64frombits(first.EvalLoss), Tokens: first.EvalTokens}
 		if len(s.prompts) > 0 {
 			s.samples = samples{every: s.c.SampleSteps.Of(s.c.MaxSteps), prompts: s.prompts, last: first.Sampled}
 		}
 		s.bests.begin(first.Bests)
-	}
-	if raw, err := os.ReadFile(filepath.Join(s.c.OutputDir, configFile)); err == nil {
-		sum := sha256.Sum256(raw)
-		mine.Shared = hex.EncodeToString(sum[:]) == first.Mark
-	}
-	if all, err = tell(t, "the sight of the output directory", mine); err != nil {
-		return err
-	}
-	for r, b := range all {
-		switch {
-		case b.Shared:
-		case s.c.SaveBest:
-			return s.c.Errorf("save_best", "save_best: %s does not see output_dir %s of rank 0, and all ranks load the best checkpoint at the end: "+
-				"give a directory that all hosts see", t.named(r), s.c.OutputDir)
-		case t.first():
-			s.line.above(fmt.Sprintf("note: %s does not see output_dir %s of rank 0: to go on from a checkpoint there, all hosts must see it at that path",
-				t.named(r), s.c.OutputDir))
-		}
 	}
 	return nil
 }

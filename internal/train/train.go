@@ -162,7 +162,7 @@ func (j *job) run(ctx context.Context, from resume, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.agreeOnOutput(yaml); err != nil {
+	if err := s.agreeOnOutput(); err != nil {
 		return err
 	}
 	running, stop := context.WithCancelCause(ctx)
@@ -284,7 +284,7 @@ func (s *session) open(from resume) (err error) {
 func (s *session) fill(from resume) error {
 	switch {
 	case from.dir != "":
-		if err := s.load(from.dir, from.reset); err != nil {
+		if err := s.load(from); err != nil {
 			return err
 		}
 		if from.reset {

@@ -1,0 +1,98 @@
+package checkpoint
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+
+	"mt/internal/files"
+	"mt/model"
+)
+
+// Reader reads a checkpoint layer by layer, for those who have no memory for all of it. What is
+// read is compared with the manifest's checksums, as by Load.
+type Reader struct {
+	dir     string
+	layers  int
+	src     *source
+	targets []target
+	records map[string]fileRecord
+	rounded []bool // by layer: its weights were saved in bf16, and their lower halves beside them
+}
+
+// OpenReader opens the checkpoint dir of a model whose layers have these layouts. Close has to be
+// called.
+func OpenReader(dir string, layouts []model.Layout) (*Reader, error) {
+	r, err := openReader(dir, layouts)
+	if err != nil {
+		return nil, fmt.Errorf("resume from %s: %w", dir, err)
+	}
+	return r, nil
+}
+
+func openReader(dir string, layouts []model.Layout) (*Reader, error) {
+	r := &Reader{dir: dir, layers: len(layouts), rounded: make([]bool, len(layouts))}
+	var err error
+	if r.records, err = readManifest(dir, openFile); err != nil {
+		return nil, err
+	}
+	if err := r.records[stateName].verify(dir, openFile); err != nil {
+		return nil, err
+	}
+	if r.src, err = openSource(dir); err != nil {
+		return nil, err
+	}
+	if r.targets, err = r.src.match(layouts); err != nil {
+		r.src.Close()
+		return nil, err
+	}
+	for _, t := range r.targets {
+		r.rounded[t.layer] = r.rounded[t.layer] || t.plane != planeF32
+	}
+	return r, nil
+}
+
+// Beside says what is read of what a checkpoint has beside its weights.
+type Beside int
+
+// What is read: of a checkpoint that has weights alone Nothing, and else as LoadWeights and Load do.
+const (
+	Nothing Beside = iota
+	LowerHalves
+	Everything
+)
+
+// Layer reads layer i into l: its weights, and what was saved beside them.
+func (r *Reader) Layer(i int, l Layer, beside Beside) error {
+	into := make([]Layer, r.layers)
+	into[i] = l
+	var its []target
+	for _, t := range r.targets {
+		if t.layer == i {
+			its = append(its, t)
+		}
+	}
+	err := r.src.read(its, into, r.records, nil)
+	if err == nil && beside != Nothing {
+		err = loadLayerState(r.dir, i, l, wanted{r.rounded[i], beside == Everything}, r.records)
+	}
+	if err != nil {
+		return fmt.Errorf("resume from %s: %w", r.dir, err)
+	}
+	return nil
+}
+
+// Close closes the files.
+func (r *Reader) Close() { r.src.Close() }
+
+// Digest is that of the manifest of dir, in hexadecimal: two directories that have the same one hold
+// the same checkpoint, or damaged copies of it. It is empty where there is no manifest.
+func Digest(dir string) string {
+	raw, err := files.Read(filepath.Join(dir, manifestName), maxHeader)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
