@@ -13,7 +13,7 @@ import (
 )
 
 // Store holds the weights of a model, layer by layer, and the planes beside them.
-// With AdamW that is 12 bytes for each parameter.
+// With AdamW that is 12 bytes for each parameter, with its moments in 8 bits 6.
 type Store struct {
 	Layers []*LayerState
 

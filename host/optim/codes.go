@@ -1,8 +1,10 @@
 package optim
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
+	"unsafe"
 )
 
 // This file has the codes of 8 and 4 bits in which moments are kept: a number is a value of a
@@ -19,6 +21,7 @@ type codebook struct {
 	// least is a code by the upper bits of a number (see bucket): that of the smallest number
 	// with those bits. None of these numbers has a code above the next.
 	least [buckets]uint8
+	_     [3]uint8 // kernels read least in words of 4 bytes
 }
 
 // The upper bits of a number: sign, exponent and 7 bits of mantissa, for magnitudes from 2⁻²³ to 1.
@@ -34,15 +37,6 @@ const (
 func bucket(bits uint32) uint32 {
 	at := min(max(bits&0x7fffffff>>bucketShift, bucketLow), bucketLow+bucketSpan-1) - bucketLow
 	return at + bits>>31*bucketSpan
-}
-
-// code is the code of x, whose magnitude is at most 1.
-func (b *codebook) code(x float32) uint8 {
-	c := b.least[bucket(math.Float32bits(x))]
-	if x >= b.from[int(c)+1] {
-		c++
-	}
-	return c
 }
 
 // newCodebook makes the codebook of rising values.
@@ -150,19 +144,23 @@ func (s *scheme) book(signed bool) *codebook {
 	return s.other
 }
 
+// room is memory that an update takes for moments that are kept in codes.
+type room struct {
+	moments [2][stripCoded]float32
+	codes   [256]byte // of a block, a byte each
+	lanes   [16]uint32
+}
+
 // decode sets out to the numbers that codes and the scales of their blocks stand for.
-func (s *scheme) decode(b *codebook, out []float32, codes []byte, scales []float32) {
-	for i, scale := range scales {
-		x := out[int64(i)*s.block:][:s.block]
-		if s.codes == U8 {
-			for k, c := range codes[int64(i)*s.block:][:s.block] {
-				x[k] = float32(b.values[c] * scale)
-			}
-			continue
+func (s *scheme) decode(b *codebook, out []float32, codes []byte, scales []float32, r *room) {
+	n := int(s.block)
+	for i := range scales {
+		at := codes[s.codes.Bytes(int64(i)*s.block):][:s.codes.Bytes(s.block)]
+		if s.codes == U4 {
+			spread(r.codes[:n], at)
+			at = r.codes[:n]
 		}
-		for k, c := range codes[int64(i)*s.block/2:][:s.block/2] {
-			x[2*k], x[2*k+1] = float32(b.values[c&15]*scale), float32(b.values[c>>4]*scale)
-		}
+		active.codes.decode(&b.values[0], &at[0], &out[i*n], n, &scales[i])
 	}
 }
 
@@ -170,30 +168,73 @@ func (s *scheme) decode(b *codebook, out []float32, codes []byte, scales []float
 const leastScale = 1e-12
 
 // encode sets codes and scales to what stands for x.
-func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32) {
+func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32, r *room) {
+	n := int(s.block)
 	for i := range scales {
-		x := x[int64(i)*s.block:][:s.block]
-		scale := max(greatest(x), leastScale)
-		scales[i] = scale
-		if s.codes == U8 {
-			codes := codes[int64(i)*s.block:][:s.block]
-			for k, e := range x {
-				codes[k] = b.code(e / scale)
-			}
-			continue
+		x := x[i*n:][:n]
+		scales[i] = max(r.greatest(x), leastScale)
+		to := codes[s.codes.Bytes(int64(i)*s.block):][:s.codes.Bytes(s.block)]
+		at := to
+		if s.codes == U4 {
+			at = r.codes[:n]
 		}
-		codes := codes[int64(i)*s.block/2:][:s.block/2]
-		for k := range codes {
-			codes[k] = b.code(x[2*k]/scale) | b.code(x[2*k+1]/scale)<<4
+		active.codes.encode(&b.least[0], &b.from[1], &x[0], &at[0], n, &scales[i])
+		if s.codes == U4 {
+			join4(to, at)
 		}
 	}
 }
 
-// greatest is the greatest magnitude in x; NaN where one is.
-func greatest(x []float32) float32 {
-	var most uint32
-	for _, e := range x {
-		most = max(most, math.Float32bits(e)&0x7fffffff)
+// greatest is the greatest magnitude in x, of 128 numbers or a multiple; NaN where one is.
+func (r *room) greatest(x []float32) float32 {
+	clear(r.lanes[:])
+	active.codes.greatest(&x[0], len(x), &r.lanes)
+	return math.Float32frombits(slices.Max(r.lanes[:]))
+}
+
+// spread makes each half of a byte of codes a byte, the lower one first; eight at a time.
+func spread(to, codes []byte) {
+	for i := 0; i < len(codes); i += 4 {
+		x := uint64(binary.LittleEndian.Uint32(codes[i:]))
+		x = (x | x<<16) & 0x0000ffff0000ffff
+		x = (x | x<<8) & 0x00ff00ff00ff00ff
+		x = (x | x<<4) & 0x0f0f0f0f0f0f0f0f
+		binary.LittleEndian.PutUint64(to[2*i:], x)
 	}
-	return math.Float32frombits(most)
+}
+
+// join4 is the inverse of spread.
+func join4(codes, from []byte) {
+	for i := 0; i < len(codes); i += 4 {
+		x := binary.LittleEndian.Uint64(from[2*i:])
+		x = (x | x>>4) & 0x00ff00ff00ff00ff
+		x = (x | x>>8) & 0x0000ffff0000ffff
+		binary.LittleEndian.PutUint32(codes[i:], uint32(x|x>>16))
+	}
+}
+
+// decodeGeneric, encodeGeneric and greatestGeneric are the codeKernels in plain Go.
+func decodeGeneric(values *float32, codes *byte, out *float32, n int, scale *float32) {
+	table, to, by := unsafe.Slice(values, 256), unsafe.Slice(out, n), *scale
+	for i, c := range unsafe.Slice(codes, n) {
+		to[i] = float32(table[c] * by)
+	}
+}
+
+func encodeGeneric(least *byte, next, x *float32, codes *byte, n int, scale *float32) {
+	first, from, to, by := unsafe.Slice(least, buckets), unsafe.Slice(next, 256), unsafe.Slice(codes, n), *scale
+	for i, e := range unsafe.Slice(x, n) {
+		e /= by
+		c := first[bucket(math.Float32bits(e))]
+		if e >= from[c] {
+			c++
+		}
+		to[i] = c
+	}
+}
+
+func greatestGeneric(x *float32, n int, lanes *[16]uint32) {
+	for _, e := range unsafe.Slice(x, n) {
+		lanes[0] = max(lanes[0], math.Float32bits(e)&0x7fffffff)
+	}
 }

@@ -23,9 +23,26 @@ func torchCode(values []float32, x float32) uint8 {
 	return uint8(c)
 }
 
+// code is the code of x, whose magnitude is at most 1.
+func (b *codebook) code(x float32) uint8 {
+	var c [128]byte
+	var one float32 = 1
+	xs := make([]float32, 128)
+	xs[77] = x
+	active.codes.encode(&b.least[0], &b.from[1], &xs[0], &c[0], 128, &one)
+	return c[77]
+}
+
 // TestCodesAreTheNearest: the code of a number is torchao's; tried are numbers of all magnitudes, values,
 // those halfway between two, and their neighbours.
 func TestCodesAreTheNearest(t *testing.T) {
+	for _, k := range available() {
+		useKernels(t, k)
+		codesAreTheNearest(t)
+	}
+}
+
+func codesAreTheNearest(t *testing.T) {
 	for bits, s := range schemes {
 		for _, signed := range []bool{true, false} {
 			b, n := s.book(signed), 1<<bits
@@ -69,12 +86,12 @@ func TestBlocksOfZeros(t *testing.T) {
 		for _, signed := range []bool{true, false} {
 			x, codes, scales := make([]float32, s.block), make([]byte, s.codes.Bytes(s.block)), make([]float32, 1)
 			x[0] = 1
-			s.decode(s.book(signed), x, codes, scales)
+			s.decode(s.book(signed), x, codes, scales, new(room))
 			if slices.Max(x) != 0 || slices.Min(x) != 0 {
 				t.Errorf("%d bits, signed %t: zeros stand for %v", bits, signed, x[:3])
 			}
-			s.encode(s.book(signed), x, codes, scales)
-			s.decode(s.book(signed), x, codes, scales)
+			s.encode(s.book(signed), x, codes, scales, new(room))
+			s.decode(s.book(signed), x, codes, scales, new(room))
 			if scales[0] != 1e-12 || !(slices.Max(x) <= 1e-13) || slices.Min(x) < 0 {
 				t.Errorf("%d bits, signed %t: zeros have the scale %v and become %v", bits, signed, scales[0], x[:3])
 			}

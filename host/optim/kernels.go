@@ -24,6 +24,13 @@ type (
 	sumKernel   func(x *byte, n int, lanes *[sumLanes]float64) // n is a multiple of sumLanes
 )
 
+// codeKernels turn n numbers into codes of a byte and back. n is a multiple of 128.
+type codeKernels struct {
+	decode   func(values *float32, codes *byte, out *float32, n int, scale *float32)
+	encode   func(least *byte, next, x *float32, codes *byte, n int, scale *float32) // next: codebook.from behind the first
+	greatest func(x *float32, n int, lanes *[16]uint32)                              // the bits of magnitudes, by lane; some may be 0
+}
+
 // kernels is the implementation for one instruction set.
 type kernels struct {
 	name  string
@@ -31,6 +38,7 @@ type kernels struct {
 	plain [gradKinds]plainKernel
 	split [gradKinds]splitKernel
 	sum   [gradKinds]sumKernel // there is none for gradZero
+	codes codeKernels
 }
 
 // active is the implementation that the functions of this package use.

@@ -34,6 +34,21 @@ func splitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte,
 //go:noescape
 func splitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
+// decodeAVX512 sets out to n numbers with these codes; n is a multiple of the lanes.
+//
+//go:noescape
+func decodeAVX512(values *float32, codes *byte, out *float32, n int, scale *float32)
+
+// encodeAVX512 sets codes to those of n numbers over the scale; n is a multiple of the lanes.
+//
+//go:noescape
+func encodeAVX512(least *byte, next *float32, x *float32, codes *byte, n int, scale *float32)
+
+// greatestAVX512 sets lanes to the bits of the greatest magnitudes of every lane; n is a multiple of the lanes.
+//
+//go:noescape
+func greatestAVX512(x *float32, n int, lanes *[16]uint32)
+
 // sumF32AVX512 sets lanes to the sums of squares of n elements; n is a multiple of 32.
 //
 //go:noescape
@@ -73,6 +88,21 @@ func splitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n
 //
 //go:noescape
 func splitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// decodeAVX2 sets out to n numbers with these codes; n is a multiple of the lanes.
+//
+//go:noescape
+func decodeAVX2(values *float32, codes *byte, out *float32, n int, scale *float32)
+
+// encodeAVX2 sets codes to those of n numbers over the scale; n is a multiple of the lanes.
+//
+//go:noescape
+func encodeAVX2(least *byte, next *float32, x *float32, codes *byte, n int, scale *float32)
+
+// greatestAVX2 sets lanes to the bits of the greatest magnitudes of every lane; n is a multiple of the lanes.
+//
+//go:noescape
+func greatestAVX2(x *float32, n int, lanes *[16]uint32)
 
 // sumF32AVX2 sets lanes to the sums of squares of n elements; n is a multiple of 32.
 //

@@ -738,6 +738,188 @@ done:
 	VZEROUPPER
 	RET
 
+// func decodeAVX512(values *float32, codes *byte, out *float32, n int, scale *float32)
+// Requires: AVX, AVX512F
+TEXT ·decodeAVX512(SB), NOSPLIT, $0-40
+	MOVQ         values+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         out+16(FP), DX
+	MOVQ         scale+32(FP), BX
+	VBROADCASTSS (BX), Z0
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ       BX, $0x00000020
+	JL         one
+	VPMOVZXBD  (CX), Z1
+	VPXORD     Z2, Z2, Z2
+	KXNORW     K1, K1, K1
+	VPGATHERDD (AX)(Z1*4), K1, Z2
+	VMULPS     Z0, Z2, Z2
+	VMOVUPS    Z2, (DX)
+	VPMOVZXBD  16(CX), Z1
+	VPXORD     Z3, Z3, Z3
+	KXNORW     K2, K2, K2
+	VPGATHERDD (AX)(Z1*4), K2, Z3
+	VMULPS     Z0, Z3, Z3
+	VMOVUPS    Z3, 64(DX)
+	ADDQ       $0x00000020, CX
+	ADDQ       $0x00000080, DX
+	SUBQ       $0x00000020, BX
+	JMP        many
+
+one:
+	CMPQ       BX, $0x00000010
+	JL         done
+	VPMOVZXBD  (CX), Z1
+	VPXORD     Z4, Z4, Z4
+	KXNORW     K3, K3, K3
+	VPGATHERDD (AX)(Z1*4), K3, Z4
+	VMULPS     Z0, Z4, Z4
+	VMOVUPS    Z4, (DX)
+	ADDQ       $0x00000010, CX
+	ADDQ       $0x00000040, DX
+	SUBQ       $0x00000010, BX
+	JMP        one
+
+done:
+	VZEROUPPER
+	RET
+
+// func encodeAVX512(least *byte, next *float32, x *float32, codes *byte, n int, scale *float32)
+// Requires: AVX, AVX512F
+TEXT ·encodeAVX512(SB), NOSPLIT, $0-48
+	MOVQ         least+0(FP), AX
+	MOVQ         next+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         codes+24(FP), BX
+	MOVQ         scale+40(FP), SI
+	VBROADCASTSS (SI), Z0
+	MOVL         $0x7fffffff, SI
+	VMOVD        SI, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x00003400, SI
+	VMOVD        SI, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x00003f80, SI
+	VMOVD        SI, X9
+	VPBROADCASTD X9, Z9
+	MOVL         $0x00000b81, SI
+	VMOVD        SI, X10
+	VPBROADCASTD X10, Z10
+	MOVL         $0x000000ff, SI
+	VMOVD        SI, X11
+	VPBROADCASTD X11, Z11
+	MOVL         $0x00000001, SI
+	VMOVD        SI, X12
+	VPBROADCASTD X12, Z12
+	MOVQ         n+32(FP), SI
+
+many:
+	CMPQ       SI, $0x00000020
+	JL         one
+	VMOVUPS    (DX), Z13
+	VDIVPS     Z0, Z13, Z13
+	VPSRAD     $0x1f, Z13, Z15
+	VPANDD     Z10, Z15, Z15
+	VPANDD     Z1, Z13, Z14
+	VPSRLD     $0x10, Z14, Z14
+	VPMAXSD    Z8, Z14, Z14
+	VPMINSD    Z9, Z14, Z14
+	VPSUBD     Z8, Z14, Z14
+	VPADDD     Z15, Z14, Z14
+	VPXORD     Z2, Z2, Z2
+	KXNORW     K1, K1, K1
+	VPGATHERDD (AX)(Z14*1), K1, Z2
+	VPANDD     Z11, Z2, Z2
+	VPXORD     Z3, Z3, Z3
+	KXNORW     K2, K2, K2
+	VPGATHERDD (CX)(Z2*4), K2, Z3
+	VCMPPS     $0x1d, Z3, Z13, K3
+	VPADDD     Z12, Z2, K3, Z2
+	VPMOVDB    Z2, (BX)
+	VMOVUPS    64(DX), Z13
+	VDIVPS     Z0, Z13, Z13
+	VPSRAD     $0x1f, Z13, Z15
+	VPANDD     Z10, Z15, Z15
+	VPANDD     Z1, Z13, Z14
+	VPSRLD     $0x10, Z14, Z14
+	VPMAXSD    Z8, Z14, Z14
+	VPMINSD    Z9, Z14, Z14
+	VPSUBD     Z8, Z14, Z14
+	VPADDD     Z15, Z14, Z14
+	VPXORD     Z4, Z4, Z4
+	KXNORW     K4, K4, K4
+	VPGATHERDD (AX)(Z14*1), K4, Z4
+	VPANDD     Z11, Z4, Z4
+	VPXORD     Z5, Z5, Z5
+	KXNORW     K5, K5, K5
+	VPGATHERDD (CX)(Z4*4), K5, Z5
+	VCMPPS     $0x1d, Z5, Z13, K3
+	VPADDD     Z12, Z4, K3, Z4
+	VPMOVDB    Z4, 16(BX)
+	ADDQ       $0x00000080, DX
+	ADDQ       $0x00000020, BX
+	SUBQ       $0x00000020, SI
+	JMP        many
+
+one:
+	CMPQ       SI, $0x00000010
+	JL         done
+	VMOVUPS    (DX), Z2
+	VDIVPS     Z0, Z2, Z2
+	VPSRAD     $0x1f, Z2, Z4
+	VPANDD     Z10, Z4, Z4
+	VPANDD     Z1, Z2, Z3
+	VPSRLD     $0x10, Z3, Z3
+	VPMAXSD    Z8, Z3, Z3
+	VPMINSD    Z9, Z3, Z3
+	VPSUBD     Z8, Z3, Z3
+	VPADDD     Z4, Z3, Z3
+	VPXORD     Z6, Z6, Z6
+	KXNORW     K6, K6, K6
+	VPGATHERDD (AX)(Z3*1), K6, Z6
+	VPANDD     Z11, Z6, Z6
+	VPXORD     Z7, Z7, Z7
+	KXNORW     K7, K7, K7
+	VPGATHERDD (CX)(Z6*4), K7, Z7
+	VCMPPS     $0x1d, Z7, Z2, K1
+	VPADDD     Z12, Z6, K1, Z6
+	VPMOVDB    Z6, (BX)
+	ADDQ       $0x00000040, DX
+	ADDQ       $0x00000010, BX
+	SUBQ       $0x00000010, SI
+	JMP        one
+
+done:
+	VZEROUPPER
+	RET
+
+// func greatestAVX512(x *float32, n int, lanes *[16]uint32)
+// Requires: AVX, AVX512F
+TEXT ·greatestAVX512(SB), NOSPLIT, $0-24
+	MOVQ         x+0(FP), AX
+	MOVL         $0x7fffffff, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Z0
+	VPXORD       Z1, Z1, Z1
+	MOVQ         n+8(FP), CX
+
+one:
+	CMPQ    CX, $0x00000010
+	JL      done
+	VPANDD  (AX), Z0, Z2
+	VPMAXSD Z2, Z1, Z1
+	ADDQ    $0x00000040, AX
+	SUBQ    $0x00000010, CX
+	JMP     one
+
+done:
+	MOVQ    lanes+16(FP), AX
+	VMOVUPS Z1, (AX)
+	VZEROUPPER
+	RET
+
 // func sumF32AVX512(x *byte, n int, lanes *[32]float64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·sumF32AVX512(SB), NOSPLIT, $0-24
@@ -1593,6 +1775,197 @@ one:
 	JMP          one
 
 done:
+	VZEROUPPER
+	RET
+
+// func decodeAVX2(values *float32, codes *byte, out *float32, n int, scale *float32)
+// Requires: AVX, AVX2
+TEXT ·decodeAVX2(SB), NOSPLIT, $0-40
+	MOVQ         values+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         out+16(FP), DX
+	MOVQ         scale+32(FP), BX
+	VBROADCASTSS (BX), Y0
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ       BX, $0x00000010
+	JL         one
+	VPMOVZXBD  (CX), Y1
+	VPXOR      Y2, Y2, Y2
+	VPCMPEQD   Y3, Y3, Y3
+	VPGATHERDD Y3, (AX)(Y1*4), Y2
+	VMULPS     Y0, Y2, Y2
+	VMOVUPS    Y2, (DX)
+	VPMOVZXBD  8(CX), Y1
+	VPXOR      Y2, Y2, Y2
+	VPCMPEQD   Y3, Y3, Y3
+	VPGATHERDD Y3, (AX)(Y1*4), Y2
+	VMULPS     Y0, Y2, Y2
+	VMOVUPS    Y2, 32(DX)
+	ADDQ       $0x00000010, CX
+	ADDQ       $0x00000040, DX
+	SUBQ       $0x00000010, BX
+	JMP        many
+
+one:
+	CMPQ       BX, $0x00000008
+	JL         done
+	VPMOVZXBD  (CX), Y1
+	VPXOR      Y2, Y2, Y2
+	VPCMPEQD   Y3, Y3, Y3
+	VPGATHERDD Y3, (AX)(Y1*4), Y2
+	VMULPS     Y0, Y2, Y2
+	VMOVUPS    Y2, (DX)
+	ADDQ       $0x00000008, CX
+	ADDQ       $0x00000020, DX
+	SUBQ       $0x00000008, BX
+	JMP        one
+
+done:
+	VZEROUPPER
+	RET
+
+// func encodeAVX2(least *byte, next *float32, x *float32, codes *byte, n int, scale *float32)
+// Requires: AVX, AVX2
+TEXT ·encodeAVX2(SB), NOSPLIT, $0-48
+	MOVQ         least+0(FP), AX
+	MOVQ         next+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         codes+24(FP), BX
+	MOVQ         scale+40(FP), SI
+	VBROADCASTSS (SI), Y0
+	MOVL         $0x7fffffff, SI
+	VMOVD        SI, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x00003400, SI
+	VMOVD        SI, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x00003f80, SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x00000b81, SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Y4
+	MOVL         $0x000000ff, SI
+	VMOVD        SI, X5
+	VPBROADCASTD X5, Y5
+	MOVL         $0x00000001, SI
+	VMOVD        SI, X6
+	VPBROADCASTD X6, Y6
+	MOVQ         n+32(FP), SI
+
+many:
+	CMPQ         SI, $0x00000010
+	JL           one
+	VMOVUPS      (DX), Y6
+	VDIVPS       Y0, Y6, Y6
+	VPSRAD       $0x1f, Y6, Y8
+	VPAND        Y4, Y8, Y8
+	VPAND        Y1, Y6, Y7
+	VPSRLD       $0x10, Y7, Y7
+	VPMAXSD      Y2, Y7, Y7
+	VPMINSD      Y3, Y7, Y7
+	VPSUBD       Y2, Y7, Y7
+	VPADDD       Y8, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPCMPEQD     Y9, Y9, Y9
+	VPGATHERDD   Y9, (AX)(Y7*1), Y8
+	VPAND        Y5, Y8, Y8
+	VPXOR        Y7, Y7, Y7
+	VPCMPEQD     Y9, Y9, Y9
+	VPGATHERDD   Y9, (CX)(Y8*4), Y7
+	VCMPPS       $0x1d, Y7, Y6, Y7
+	VPSUBD       Y7, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X6
+	VPACKUSDW    X6, X8, X6
+	VPACKUSWB    X6, X6, X6
+	VMOVQ        X6, (BX)
+	VMOVUPS      32(DX), Y6
+	VDIVPS       Y0, Y6, Y6
+	VPSRAD       $0x1f, Y6, Y8
+	VPAND        Y4, Y8, Y8
+	VPAND        Y1, Y6, Y7
+	VPSRLD       $0x10, Y7, Y7
+	VPMAXSD      Y2, Y7, Y7
+	VPMINSD      Y3, Y7, Y7
+	VPSUBD       Y2, Y7, Y7
+	VPADDD       Y8, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPCMPEQD     Y9, Y9, Y9
+	VPGATHERDD   Y9, (AX)(Y7*1), Y8
+	VPAND        Y5, Y8, Y8
+	VPXOR        Y7, Y7, Y7
+	VPCMPEQD     Y9, Y9, Y9
+	VPGATHERDD   Y9, (CX)(Y8*4), Y7
+	VCMPPS       $0x1d, Y7, Y6, Y7
+	VPSUBD       Y7, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X6
+	VPACKUSDW    X6, X8, X6
+	VPACKUSWB    X6, X6, X6
+	VMOVQ        X6, 8(BX)
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000010, BX
+	SUBQ         $0x00000010, SI
+	JMP          many
+
+one:
+	CMPQ         SI, $0x00000008
+	JL           done
+	VMOVUPS      (DX), Y6
+	VDIVPS       Y0, Y6, Y6
+	VPSRAD       $0x1f, Y6, Y8
+	VPAND        Y4, Y8, Y8
+	VPAND        Y1, Y6, Y7
+	VPSRLD       $0x10, Y7, Y7
+	VPMAXSD      Y2, Y7, Y7
+	VPMINSD      Y3, Y7, Y7
+	VPSUBD       Y2, Y7, Y7
+	VPADDD       Y8, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPCMPEQD     Y9, Y9, Y9
+	VPGATHERDD   Y9, (AX)(Y7*1), Y8
+	VPAND        Y5, Y8, Y8
+	VPXOR        Y7, Y7, Y7
+	VPCMPEQD     Y9, Y9, Y9
+	VPGATHERDD   Y9, (CX)(Y8*4), Y7
+	VCMPPS       $0x1d, Y7, Y6, Y7
+	VPSUBD       Y7, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X6
+	VPACKUSDW    X6, X8, X6
+	VPACKUSWB    X6, X6, X6
+	VMOVQ        X6, (BX)
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000008, BX
+	SUBQ         $0x00000008, SI
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func greatestAVX2(x *float32, n int, lanes *[16]uint32)
+// Requires: AVX, AVX2
+TEXT ·greatestAVX2(SB), NOSPLIT, $0-24
+	MOVQ         x+0(FP), AX
+	MOVL         $0x7fffffff, CX
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Y0
+	VPXOR        Y1, Y1, Y1
+	MOVQ         n+8(FP), CX
+
+one:
+	CMPQ    CX, $0x00000008
+	JL      done
+	VPAND   (AX), Y0, Y2
+	VPMAXSD Y2, Y1, Y1
+	ADDQ    $0x00000020, AX
+	SUBQ    $0x00000008, CX
+	JMP     one
+
+done:
+	MOVQ    lanes+16(FP), AX
+	VMOVUPS Y1, (AX)
 	VZEROUPPER
 	RET
 

@@ -22,6 +22,7 @@ var avx512 = kernels{
 	plain: [gradKinds]plainKernel{plainF32AVX512, plainBF16AVX512, plainZeroAVX512},
 	split: [gradKinds]splitKernel{splitF32AVX512, splitBF16AVX512, splitZeroAVX512},
 	sum:   [gradKinds]sumKernel{sumF32AVX512, sumBF16AVX512},
+	codes: codeKernels{decodeAVX512, encodeAVX512, greatestAVX512},
 }
 
 var avx2 = kernels{
@@ -30,4 +31,5 @@ var avx2 = kernels{
 	plain: [gradKinds]plainKernel{plainF32AVX2, plainBF16AVX2, plainZeroAVX2},
 	split: [gradKinds]splitKernel{splitF32AVX2, splitBF16AVX2, splitZeroAVX2},
 	sum:   [gradKinds]sumKernel{sumF32AVX2, sumBF16AVX2},
+	codes: codeKernels{decodeAVX2, encodeAVX2, greatestAVX2},
 }

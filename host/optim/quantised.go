@@ -76,8 +76,8 @@ type codedUpdate struct {
 // stripCoded is how many elements have their moments made of codes at a time: whole blocks.
 const stripCoded = 2048
 
-// strips are memory for the moments of so many elements.
-var strips = sync.Pool{New: func() any { return new([2][stripCoded]float32) }}
+// rooms are kept for later updates.
+var rooms = sync.Pool{New: func() any { return new(room) }}
 
 // Step implements Update.
 func (c *codedUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
@@ -93,24 +93,24 @@ func (c *codedUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 		codes[i] = find(planes, k.Name, k.DType).Of(w.Layout, u)
 		scales[i] = View[float32](find(planes, f.Name, f.DType).Of(w.Layout, u))
 	}
-	strip := strips.Get().(*[2][stripCoded]float32)
-	defer strips.Put(strip)
+	r := rooms.Get().(*room)
+	defer rooms.Put(r)
 	x := elements{weight: &w, tensor: u.Tensor, by: c.f32.by}
 	for at := int64(0); at < u.N; at += stripCoded {
 		n := min(stripCoded, u.N-at)
 		x.from = u.At + at
 		part := func(i int) ([]float32, []byte, []float32) {
-			return strip[i][:n], codes[i][s.codes.Bytes(at):s.codes.Bytes(at+n)], scales[i][at/s.block : (at+n)/s.block]
+			return r.moments[i][:n], codes[i][s.codes.Bytes(at):s.codes.Bytes(at+n)], scales[i][at/s.block : (at+n)/s.block]
 		}
 		for i, m := range ms {
 			values, codes, scales := part(i)
-			s.decode(s.book(m.signed), values, codes, scales)
+			s.decode(s.book(m.signed), values, codes, scales, r)
 			x.moments[i] = values
 		}
 		x.walk(x.from, n, u.At, grad)
 		for i, m := range ms {
 			values, codes, scales := part(i)
-			s.encode(s.book(m.signed), values, codes, scales)
+			s.encode(s.book(m.signed), values, codes, scales, r)
 		}
 	}
 }

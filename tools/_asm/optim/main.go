@@ -1,5 +1,5 @@
 // Command optim writes the assembly of package optim: AdamW over plain and split
-// weights and the sum of squares, each for AVX-512 and for AVX2. It is run by
+// weights, codes of moments and the sum of squares, each for AVX-512 and for AVX2. It is run by
 // go generate.
 package main
 
@@ -17,6 +17,9 @@ func main() {
 				adam(v, split, grad)
 			}
 		}
+		decode(v)
+		encode(v)
+		greatest(v)
 		sum(v, "F32")
 		sum(v, "BF16")
 	}
