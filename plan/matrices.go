@@ -11,14 +11,6 @@ import (
 // its way, one that the device works on.
 const matrixBuffers = 3
 
-// Matrices are the matrices of layer l that are updated whole: none unless NSSteps is above 0.
-func (r *Run) Matrices(l int) []optim.Matrix {
-	if r.NSSteps == 0 || r.EvalOnly || !r.has(l) {
-		return nil
-	}
-	return optim.Matrices(r.Layouts[l])
-}
-
 // MatrixBytes is the size of a matrix buffer: that of the largest matrix, in the compute dtype. It is 0
 // where there are none.
 func (r *Run) MatrixBytes() (most int64) {

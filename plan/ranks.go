@@ -105,9 +105,9 @@ func (r *Run) CollectBytes() (most int64) {
 	if r.Ranks <= 1 || r.Rank > 0 || r.EvalOnly {
 		return 0
 	}
-	for _, l := range r.Layouts {
+	for i, l := range r.Layouts {
 		bytes := optim.Pages(loBytes(l, l.Elems))
-		for _, p := range r.Planes.Of(l) {
+		for _, p := range r.placed(i) {
 			bytes += optim.Pages(p.Bytes())
 		}
 		most = max(most, bytes)

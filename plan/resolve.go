@@ -136,6 +136,7 @@ func choose(q Request) (*Run, error) {
 	if !q.EvalOnly {
 		r.Planes, r.NSSteps = q.Planes, q.NSSteps
 	}
+	r.keep()
 	r.divide(&q)
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Positions: max(q.RowTokens, q.Positions, 1)}
 	if q.Recompute == "none" {

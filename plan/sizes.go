@@ -60,6 +60,7 @@ type Run struct {
 	Depths   Depths
 	Limits   Limits
 	Planes   optim.Planes // what is kept beside the weights
+	kept     *kept        // of Layouts; nil: not found yet
 	// NSSteps is how many Newton-Schulz iterations a device makes of a matrix that is updated whole
 	// (optim.Muon); 0: there are none.
 	NSSteps int

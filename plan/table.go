@@ -89,7 +89,7 @@ func (r *Run) planeRows(host addRow) {
 	var order []optim.Plane // without names
 	groups := map[optim.Plane]*group{}
 	for i, l := range r.Layouts {
-		for _, p := range r.Planes.Of(l) {
+		for _, p := range r.placed(i) {
 			key := p.Plane
 			key.Name = ""
 			g := groups[key]

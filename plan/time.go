@@ -128,7 +128,7 @@ func (r *Run) UpdateBytes(l int, g Gradient) float64 {
 	if g.OfRows(l) {
 		grads = r.GradElems(l)
 	}
-	bytes := float64(r.Planes.UpdateBytes(r.Layouts[l]) + grads*r.GradBytes())
+	bytes := float64(2*(4*r.Layouts[l].Elems+r.planeBytes(l)) + grads*r.GradBytes())
 	for _, m := range r.Matrices(l) { // what is handed to the device, and what comes back
 		bytes += float64(2 * m.Elems() * r.Spec.Act.Size())
 	}

@@ -114,8 +114,12 @@ var ofModel = []broken{
 		{from: "key.Name = \"\"\n", to: "", test: "TestPlanesInTheTable"},
 		{from: "if !slices.Contains(g.names, p.Name) {", to: "if true {", test: "TestPlanesInTheTable"},
 	}},
+	{"plan/kept.go", []way{
+		{from: "if i > 0 && sameTensors(l, r.Layouts[i-1]) {", to: "if i > 0 {", test: "TestTable|TestPlanesInTheTable"},
+		{from: "bytes += p.Bytes()", to: "bytes = p.Bytes()", test: "TestPlanesInTheTable"},
+	}},
 	{"plan/time.go", []way{
-		{from: "r.Planes.UpdateBytes(r.Layouts[l])", to: "r.Planes.Bytes(r.Layouts[l])", test: "TestBoundOfSevenB|TestPlanesInTheTable"},
+		{from: "2*(4*r.Layouts[l].Elems+r.planeBytes(l))", to: "r.planeBytes(l)", test: "TestBoundOfSevenB|TestPlanesInTheTable"},
 		{from: "max(b.Forward+b.Matrices, hidden)\n\tif", to: "b.Forward + hidden\n\tif", test: "TestBoundOfSevenB|TestHidingTokens"},
 		{from: "b.Optimizer - first\n", to: "b.Optimizer\n", test: "TestBoundOfSevenB|TestHidingTokens|TestBoundCountsWhatIsUsed"},
 	}},
