@@ -1,0 +1,11 @@
+// Package disk keeps what a host has no memory for: one extent for each layer, in files of one
+// directory or of several, across which extents are striped.
+//
+// An extent is read and written whole. What is written goes past the page cache where the file
+// system can do that (O_DIRECT), because the cache would take the memory that is to be spared. Each
+// chunk of an extent has a checksum, which is compared whenever it is read.
+//
+// The files are good for one process: they are made when it opens them and removed when it closes
+// them. What a killed process leaves is of no use, since runs go on from their checkpoints; the
+// next run with the same output directory takes its place.
+package disk

@@ -1,0 +1,211 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"mt/internal/human"
+)
+
+// BlockBytes is what offsets, sizes and memory of an extent are multiples of: O_DIRECT asks for it
+// on disks with blocks of up to 4 KiB (open(2)).
+const BlockBytes = 4096
+
+// chunkBytes is the most that one call reads or writes. Several are under way at once.
+const chunkBytes = 4 << 20
+
+// workers is how many chunks are read or written at once: enough for an NVMe disk to reach its rate.
+const workers = 8
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Options say which extents there are, and where.
+type Options struct {
+	Dirs  []string // where the files are; chunks go to one after the other
+	Name  string   // of the file in each directory
+	Run   string   // whose extents these are: the run's output directory
+	Names []string // of the extents, for errors
+	Bytes []int64  // of each extent, a multiple of BlockBytes; 0: there is none
+	// open, unless nil, opens files in place of the operating system.
+	open func(path string) (file, error)
+}
+
+// Extents are open files with room for all extents. Different extents may be read and written at
+// the same time.
+type Extents struct {
+	o      Options
+	files  []file
+	paths  []string
+	places [][]place // by extent, its chunks
+	notes  []string
+	jobs   chan func()
+	ended  sync.WaitGroup
+
+	read, written atomic.Int64
+}
+
+// place is where a chunk is.
+type place struct {
+	file  int
+	at    int64
+	bytes int64
+	sum   uint32 // of what was written last
+	full  bool   // something was written
+}
+
+// Open makes the files and takes the room for all extents. It fails where another process has
+// them, where they belong to another run, and where there is no room.
+func Open(o Options) (*Extents, error) {
+	e := &Extents{o: o, jobs: make(chan func())}
+	if o.open == nil {
+		e.o.open = openFile
+	}
+	ends := e.lay()
+	for i, dir := range o.Dirs {
+		path := filepath.Join(dir, o.Name)
+		f, note, err := e.take(path, ends[i])
+		if err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
+		e.files, e.paths = append(e.files, f), append(e.paths, path)
+		if note != "" {
+			e.notes = append(e.notes, note)
+		}
+	}
+	for range workers {
+		e.ended.Go(func() {
+			for job := range e.jobs {
+				job()
+			}
+		})
+	}
+	return e, nil
+}
+
+// lay gives every chunk its place, and returns where each file ends.
+func (e *Extents) lay() (ends []int64) {
+	ends = make([]int64, len(e.o.Dirs))
+	for i := range ends {
+		ends[i] = headerBytes
+	}
+	next := 0
+	for _, bytes := range e.o.Bytes {
+		var chunks []place
+		for at := int64(0); at < bytes; at += chunkBytes {
+			n := min(chunkBytes, bytes-at)
+			chunks = append(chunks, place{file: next, at: ends[next], bytes: n})
+			ends[next] += n
+			next = (next + 1) % len(ends)
+		}
+		e.places = append(e.places, chunks)
+	}
+	return ends
+}
+
+// Bytes is what all extents take on the disks.
+func (o Options) bytes() (sum int64) {
+	for _, n := range o.Bytes {
+		sum += n
+	}
+	return sum
+}
+
+// Notes are what a user should know of the disks.
+func (e *Extents) Notes() []string { return e.notes }
+
+// Moved is how many bytes were read and written so far.
+func (e *Extents) Moved() (read, written int64) { return e.read.Load(), e.written.Load() }
+
+// Read reads extent i, which must have been written, into memory of its size, aligned to
+// BlockBytes. An error names the extent and the file.
+func (e *Extents) Read(i int, into []byte) error {
+	return e.chunks(i, into, func(c *place, b []byte) error {
+		path := e.paths[c.file]
+		if !c.full {
+			return fmt.Errorf("read %s: %s was never written there", path, e.o.Names[i])
+		}
+		if _, err := e.files[c.file].ReadAt(b, c.at); err != nil {
+			return fmt.Errorf("read %s of %s at byte %d of %s: %w", human.Bytes(c.bytes), e.o.Names[i], c.at, path, bare(err))
+		}
+		if sum := crc32.Checksum(b, castagnoli); sum != c.sum {
+			return &Damaged{Name: e.o.Names[i], Path: path, At: c.at, Bytes: c.bytes, Sum: sum, Want: c.sum}
+		}
+		e.read.Add(c.bytes)
+		return nil
+	})
+}
+
+// Write writes extent i from memory as Read wants it.
+func (e *Extents) Write(i int, from []byte) error {
+	return e.chunks(i, from, func(c *place, b []byte) error {
+		c.full = false
+		c.sum = crc32.Checksum(b, castagnoli)
+		if _, err := e.files[c.file].WriteAt(b, c.at); err != nil {
+			return fmt.Errorf("write %s of %s at byte %d of %s: %w", human.Bytes(c.bytes), e.o.Names[i], c.at, e.paths[c.file], bare(err))
+		}
+		c.full = true
+		e.written.Add(c.bytes)
+		return nil
+	})
+}
+
+// chunks has the workers do each chunk of extent i, whose memory is all of mem, and returns the
+// error of the first chunk that failed.
+func (e *Extents) chunks(i int, mem []byte, do func(c *place, b []byte) error) error {
+	if int64(len(mem)) != e.o.Bytes[i] {
+		panic(fmt.Sprintf("disk: %d bytes of memory for extent %d of %d", len(mem), i, e.o.Bytes[i]))
+	}
+	places := e.places[i]
+	errs := make([]error, len(places))
+	var left sync.WaitGroup
+	for k := range places {
+		c, b := &places[k], mem[:places[k].bytes]
+		mem = mem[places[k].bytes:]
+		left.Add(1)
+		e.jobs <- func() {
+			defer left.Done()
+			errs[k] = do(c, b)
+		}
+	}
+	left.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close removes the files. No call may be under way.
+func (e *Extents) Close() error {
+	close(e.jobs)
+	e.ended.Wait()
+	var errs []error
+	for i, f := range e.files {
+		if err := f.Remove(); err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", e.paths[i], bare(err)))
+		}
+		if err := f.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", e.paths[i], bare(err)))
+		}
+	}
+	e.files = nil
+	return errors.Join(errs...)
+}
+
+// Damaged is the error of a chunk that does not come back as it was written.
+type Damaged struct {
+	Name      string // of the extent
+	Path      string // of the file
+	At, Bytes int64
+	Sum, Want uint32
+}
+
+func (d *Damaged) Error() string {
+	return fmt.Sprintf("%s: %s at byte %d of %s does not come back as it was written (CRC32C %08x, not %08x): the disk, or who else writes there, has changed it",
+		d.Name, human.Bytes(d.Bytes), d.At, d.Path, d.Sum, d.Want)
+}

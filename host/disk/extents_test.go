@@ -1,0 +1,331 @@
+package disk
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// memory is aligned memory with random bytes.
+func memory(t *testing.T, bytes int64, r *rand.Rand) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, int(max(bytes, 1)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	b = b[:bytes]
+	for i := 0; r != nil && i < len(b); i += 97 {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// three are options of three extents in so many directories, one of them longer than a chunk.
+func three(t *testing.T, dirs int) Options {
+	o := Options{Name: "mt-state.bin", Run: "/runs/a", Names: []string{"layer 0", "layer 1", "layer 2"}, Bytes: []int64{2 * BlockBytes, 0, 2*chunkBytes + BlockBytes}}
+	for range dirs {
+		o.Dirs = append(o.Dirs, t.TempDir())
+	}
+	return o
+}
+
+// TestExtentsComeBack: what is written is read, whatever the number of directories, and files are
+// removed at the end.
+func TestExtentsComeBack(t *testing.T) {
+	for dirs := 1; dirs <= 3; dirs++ {
+		o := three(t, dirs)
+		e, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(1, uint64(dirs)))
+		for round := range 2 {
+			want := make([][]byte, len(o.Bytes))
+			var all sync.WaitGroup
+			for i, n := range o.Bytes {
+				want[i] = memory(t, n, r)
+				all.Go(func() {
+					if err := e.Write(i, want[i]); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			for i, n := range o.Bytes {
+				got := memory(t, n, nil)
+				if err := e.Read(i, got); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(got, want[i]) {
+					t.Fatalf("%d directories, round %d: extent %d comes back otherwise", dirs, round, i)
+				}
+			}
+		}
+		if read, written := e.Moved(); read != 2*o.bytes() || written != 2*o.bytes() {
+			t.Errorf("%d bytes were read and %d written, want %d of each", read, written, 2*o.bytes())
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range o.Dirs {
+			if left, _ := os.ReadDir(dir); len(left) > 0 {
+				t.Errorf("%v is left", left)
+			}
+		}
+	}
+}
+
+// TestDamageIsSeen: a byte that changes on the disk is an error that names extent, file and place.
+func TestDamageIsSeen(t *testing.T) {
+	o := three(t, 2)
+	e, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	mem := memory(t, o.Bytes[2], rand.New(rand.NewPCG(2, 2)))
+	if err := e.Read(2, mem); err == nil || !strings.Contains(err.Error(), "never written") {
+		t.Errorf("an extent without content: %v", err)
+	}
+	if err := e.Write(2, mem); err != nil {
+		t.Fatal(err)
+	}
+	for k, c := range e.places[2] {
+		one := []byte{0}
+		f, err := os.OpenFile(e.paths[c.file], os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flip := func() {
+			if _, err := f.ReadAt(one, c.at+c.bytes-1); err != nil {
+				t.Fatal(err)
+			}
+			one[0] ^= 1
+			if _, err := f.WriteAt(one, c.at+c.bytes-1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		flip()
+		var bad *Damaged
+		if err := e.Read(2, mem); !errors.As(err, &bad) || bad.At != c.at || bad.Path != e.paths[c.file] || bad.Name != "layer 2" {
+			t.Errorf("chunk %d is damaged: %v", k, err)
+		}
+		flip()
+		if err := e.Read(2, mem); err != nil {
+			t.Errorf("chunk %d is as it was: %v", k, err)
+		}
+		_ = f.Close()
+	}
+}
+
+// TestWhoseFiles: two runs cannot have one file, and only the run that has left a file takes it.
+func TestWhoseFiles(t *testing.T) {
+	o := three(t, 1)
+	first, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(o.Dirs[0], o.Name)
+	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), path+": another run keeps its state there now") {
+		t.Errorf("a second run: %v", err)
+	}
+	left, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	put := func(content []byte) {
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(left)
+	other := o
+	other.Run = "/runs/b"
+	if _, err := Open(other); err == nil || !strings.Contains(err.Error(), "was left by the run in /runs/a") {
+		t.Errorf("the files of another run: %v", err)
+	}
+	put([]byte("my own notes"))
+	if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "mt has not written") {
+		t.Errorf("a file of somebody's: %v", err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "my own notes" {
+		t.Error("a file of somebody's was changed")
+	}
+	for _, content := range [][]byte{left, left[:headerBytes], nil} {
+		put(content)
+		again, err := Open(o)
+		if err != nil {
+			t.Fatalf("%d bytes that the run itself has left: %v", len(content), err)
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// failing is a file whose call number fail, counted over all files, fails.
+type failing struct {
+	file
+	n    *counter
+	name string
+}
+
+type counter struct {
+	sync.Mutex
+	calls, fail int
+	failed      string
+	err         error
+}
+
+func (c *counter) call(what string) error {
+	c.Lock()
+	defer c.Unlock()
+	if c.calls++; c.calls == c.fail {
+		c.failed = what
+		return c.err
+	}
+	return nil
+}
+
+func (f failing) ReadAt(b []byte, at int64) (int, error) {
+	if err := f.n.call("read"); err != nil {
+		return 0, err
+	}
+	return f.file.ReadAt(b, at)
+}
+
+func (f failing) WriteAt(b []byte, at int64) (int, error) {
+	if err := f.n.call("write"); err != nil {
+		return 0, err
+	}
+	return f.file.WriteAt(b, at)
+}
+
+func (f failing) Allocate(n int64) error {
+	if err := f.n.call("take"); err != nil {
+		return err
+	}
+	return f.file.Allocate(n)
+}
+
+func (f failing) Free() (int64, error) {
+	if err := f.n.call("free"); err != nil {
+		return 0, nil
+	}
+	return f.file.Free()
+}
+
+// TestEveryCallFailsOnce: the call that fails is told, with the file, and nothing is left behind.
+func TestEveryCallFailsOnce(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	for fail := 1; ; fail++ {
+		o, n := three(t, 2), &counter{fail: fail, err: syscall.EIO}
+		o.open = func(path string) (file, error) {
+			f, err := openFile(path)
+			return failing{f, n, path}, err
+		}
+		err := func() (err error) {
+			e, err := Open(o)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, e.Close()) }()
+			for _, i := range []int{0, 2} {
+				mem := memory(t, o.Bytes[i], r)
+				if err := e.Write(i, mem); err != nil {
+					return err
+				}
+				if err := e.Read(i, mem); err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
+		if n.failed == "" {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fail < 10 {
+				t.Fatalf("only %d calls", fail)
+			}
+			return
+		}
+		for _, dir := range o.Dirs {
+			if left, _ := os.ReadDir(dir); len(left) > 0 {
+				t.Errorf("call %d, %s failed, and %v is left", fail, n.failed, left)
+			}
+		}
+		want := syscall.EIO.Error()
+		if n.failed == "free" {
+			want = "too little"
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), o.Dirs[0]) && !strings.Contains(err.Error(), o.Dirs[1]) {
+			t.Errorf("call %d, %s: %v", fail, n.failed, err)
+		}
+	}
+}
+
+// TestWithoutDirect: a file system that has no O_DIRECT, or refuses it when something is written,
+// is used without it, and the user is told.
+func TestWithoutDirect(t *testing.T) {
+	for _, when := range []string{"set", "write"} {
+		o := three(t, 1)
+		var f *undirect
+		o.open = func(path string) (file, error) {
+			real, err := openFile(path)
+			f = &undirect{file: real, when: when}
+			return f, err
+		}
+		e, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := fmt.Sprint(e.Notes()); !strings.Contains(notes, "O_DIRECT") {
+			t.Errorf("%s: the notes are %s", when, notes)
+		}
+		mem := memory(t, o.Bytes[0], rand.New(rand.NewPCG(4, 4)))
+		if err := errors.Join(e.Write(0, mem), e.Read(0, mem), e.Close()); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+}
+
+// undirect is a file without O_DIRECT.
+type undirect struct {
+	file
+	when string
+	on   bool
+}
+
+func (f *undirect) Direct() error {
+	if f.when == "set" {
+		return syscall.EINVAL
+	}
+	f.on = true
+	return nil
+}
+
+func (f *undirect) Buffered() error {
+	f.on = false
+	return nil
+}
+
+func (f *undirect) WriteAt(b []byte, at int64) (int, error) {
+	if f.on {
+		return 0, &os.PathError{Op: "write", Path: "x", Err: syscall.EINVAL}
+	}
+	return f.file.WriteAt(b, at)
+}

@@ -1,0 +1,200 @@
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"mt/internal/human"
+)
+
+// headerBytes is the size of the header, with which each file begins.
+const headerBytes = BlockBytes
+
+// header says in JSON whose extents a file has.
+type header struct {
+	Format string `json:"format"`
+	Run    string `json:"run"`
+}
+
+const format = "mt state, version 1"
+
+// file is an open file of extents.
+type file interface {
+	io.ReaderAt
+	io.WriterAt
+	// Lock locks the file for this process; it fails with errLocked where another has it.
+	Lock() error
+	// Size is how large the file is.
+	Size() (int64, error)
+	// Allocate takes the room of so many bytes, and gives back what is behind them.
+	Allocate(bytes int64) error
+	// Free is how much room the file's disk has.
+	Free() (int64, error)
+	// Direct makes reads and writes go past the page cache from now on.
+	Direct() error
+	// Buffered is the opposite of Direct.
+	Buffered() error
+	Remove() error
+	Close() error
+}
+
+var errLocked = errors.New("locked")
+
+// take opens the file at path for this run, with room for bytes. note says what a user should know.
+func (e *Extents) take(path string, bytes int64) (_ file, note string, err error) {
+	f, err := e.o.open(path)
+	if err != nil {
+		return nil, "", fmt.Errorf("open %s: %w", path, bare(err))
+	}
+	mine := false
+	defer func() {
+		if err != nil {
+			if mine {
+				_ = f.Remove() // err says what went wrong
+			}
+			_ = f.Close()
+		}
+	}()
+	if err := f.Lock(); errors.Is(err, errLocked) {
+		return nil, "", fmt.Errorf("%s: another run keeps its state there now; wait for its end, or give this one a directory of its own", path)
+	} else if err != nil {
+		return nil, "", fmt.Errorf("lock %s: %w", path, bare(err))
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, "", fmt.Errorf("size of %s: %w", path, bare(err))
+	}
+	if size > 0 {
+		if err := e.own(f, path); err != nil {
+			return nil, "", err
+		}
+	}
+	mine = true
+	if free, err := f.Free(); err == nil && bytes-size > free {
+		return nil, "", fmt.Errorf("%s: %s of state for %s of room: %s too little; free some, give another directory, or raise host_memory",
+			filepath.Dir(path), human.Bytes(bytes), human.Bytes(free+size), human.Bytes(bytes-size-free))
+	}
+	block, err := e.header()
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = unix.Munmap(block) }()
+	if _, err := f.WriteAt(block, 0); err != nil { // before the file is long: a killed process leaves no file of nobody's
+		return nil, "", fmt.Errorf("write %s: %w", path, bare(err))
+	}
+	if err := f.Allocate(bytes); err != nil {
+		return nil, "", fmt.Errorf("take %s for %s: %w", human.Bytes(bytes), path, bare(err))
+	}
+	if f.Direct() == nil {
+		if _, err := f.WriteAt(block, 0); err == nil {
+			return f, "", nil
+		} else if !errors.Is(err, syscall.EINVAL) {
+			return nil, "", fmt.Errorf("write %s: %w", path, bare(err))
+		}
+		if err := f.Buffered(); err != nil { // there is O_DIRECT, but not for blocks of this size
+			return nil, "", fmt.Errorf("open %s: %w", path, bare(err))
+		}
+	}
+	return f, path + " cannot be written past the page cache (O_DIRECT): what the cache takes of memory beside host_memory the system takes back when it is wanted", nil
+}
+
+// header is the first block of a file, in memory that begins at a multiple of BlockBytes.
+func (e *Extents) header() ([]byte, error) {
+	text, err := json.Marshal(header{format, e.o.Run})
+	if err != nil || len(text) > headerBytes {
+		return nil, fmt.Errorf("the name of the run is too long to be written into a file of %d bytes: %s", headerBytes, e.o.Run)
+	}
+	block, err := unix.Mmap(-1, 0, headerBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, fmt.Errorf("memory for a block: %w", err)
+	}
+	for i := copy(block, text); i < len(block); i++ {
+		block[i] = '\n'
+	}
+	return block, nil
+}
+
+// own checks that a file that is there was left by this run.
+func (e *Extents) own(f file, path string) error {
+	block := make([]byte, headerBytes)
+	n, err := f.ReadAt(block, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read %s: %w", path, bare(err))
+	}
+	var h header
+	switch err := json.Unmarshal(block[:n], &h); {
+	case err != nil || h.Format != format:
+		return fmt.Errorf("%s is a file that mt has not written; move it away, or give another directory", path)
+	case h.Run != e.o.Run:
+		return fmt.Errorf("%s was left by the run in %s, which goes on from its checkpoints and not from it; remove it, or give this run a directory of its own", path, h.Run)
+	}
+	return nil
+}
+
+// bare is err without the path, which the caller has named.
+func bare(err error) error {
+	var on *fs.PathError
+	if errors.As(err, &on) {
+		return on.Err
+	}
+	return err
+}
+
+// osFile is a file of the operating system.
+type osFile struct{ *os.File }
+
+func openFile(path string) (file, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (f osFile) Lock() error {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return errLocked
+	case errors.Is(err, unix.ENOLCK), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS):
+		return nil // a file system without locks keeps nobody out
+	}
+	return err
+}
+
+func (f osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func (f osFile) Allocate(bytes int64) error {
+	if err := f.Truncate(bytes); err != nil {
+		return err
+	}
+	return reserve(f.File, bytes)
+}
+
+func (f osFile) Free() (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
+		return 0, err
+	}
+	return int64(st.Bavail) * int64(st.Bsize), nil
+}
+
+func (f osFile) Direct() error { return direct(f.File, true) }
+
+func (f osFile) Buffered() error { return direct(f.File, false) }
+
+func (f osFile) Remove() error { return os.Remove(f.Name()) }

@@ -1,0 +1,35 @@
+package disk
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// direct sets O_DIRECT (open(2)) or takes it back; EINVAL where the file system has none.
+func direct(f *os.File, on bool) error {
+	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	if err != nil {
+		return err
+	}
+	if flags &^= unix.O_DIRECT; on {
+		flags |= unix.O_DIRECT
+	}
+	_, err = unix.FcntlInt(f.Fd(), unix.F_SETFL, flags)
+	return err
+}
+
+// reserve takes the room of the first so many bytes with fallocate(2), where the file system has it.
+func reserve(f *os.File, bytes int64) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), 0, 0, bytes)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
+			return nil
+		default:
+			return err
+		}
+	}
+}

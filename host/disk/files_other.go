@@ -1,0 +1,14 @@
+//go:build !linux
+
+package disk
+
+import (
+	"errors"
+	"os"
+)
+
+// direct fails: the flag is Linux's.
+func direct(*os.File, bool) error { return errors.ErrUnsupported }
+
+// reserve does nothing: room is taken as the file is written.
+func reserve(*os.File, int64) error { return nil }
