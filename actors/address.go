@@ -6,7 +6,8 @@ import "fmt"
 type role uint8
 
 // The roles. Every lane has a Prefetcher, a Compute and an Offloader; the others exist
-// once, Exchanger and Gatherer only where several ranks train together.
+// once, Exchanger and Gatherer only where several ranks train together, the Stager only where the state of
+// layers is on disks.
 const (
 	conductorRole role = iota
 	feederRole
@@ -18,11 +19,12 @@ const (
 	reporterRole
 	exchangerRole
 	gathererRole
+	stagerRole
 	numRoles
 )
 
 func (r role) String() string {
-	return [...]string{"conductor", "feeder", "prefetcher", "compute", "offloader", "optimizer", "checkpointer", "reporter", "exchanger", "gatherer"}[r]
+	return [...]string{"conductor", "feeder", "prefetcher", "compute", "offloader", "optimizer", "checkpointer", "reporter", "exchanger", "gatherer", "stager"}[r]
 }
 
 // address names one actor of a run.
@@ -48,6 +50,7 @@ var (
 	reporterID     = address{role: reporterRole}
 	exchangerID    = address{role: exchangerRole}
 	gathererID     = address{role: gathererRole}
+	stagerID       = address{role: stagerRole}
 )
 
 // laneID is the number of a lane, from 0 on.

@@ -2,11 +2,11 @@ package actors
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 
 	"mt/data"
 	"mt/device"
+	"mt/host"
 	"mt/internal/accounts"
 	"mt/layers"
 )
@@ -107,21 +107,15 @@ func (r *lane) layOut(e gatherRows) {
 }
 
 // gather fills the staging of a slot as layOut has laid it out.
-func (r *lane) gather(e gatherRows) error {
+func (r *lane) gather(e gatherRows) {
 	b := &r.batches[e.Slot]
 	for _, l := range b.lists {
 		putInts(b.staging[l.at:], l.values)
 	}
 	if b.rows.None() { // another lane's
-		return nil
+		return
 	}
-	table, err := r.o.Home.Acquire(0)
-	if err != nil {
-		return fmt.Errorf("gather the batch's rows: %w", err)
-	}
-	defer r.o.Home.Release(0)
-	table.GatherRows(b.staging[b.ints:b.ints+b.rows.Mem().Bytes], 0, e.p.Batch.UniqueIDs)
-	return nil
+	host.GatherRows(b.staging[b.ints:b.ints+b.rows.Mem().Bytes], r.plan.Layouts[0], r.o.Home.Tile(0), 0, e.p.Batch.UniqueIDs, r.o.Pool)
 }
 
 // upload enqueues the copies of what gather has put into the staging.

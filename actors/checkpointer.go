@@ -17,6 +17,9 @@ type checkpointerCore struct {
 	ready    []LayerUpdated  // layers that can be written
 	last     LayerUpdated    // the last layer of queue[0] that was written
 	busy     bool            // a work is running
+	// away says, by layer, that its state is on a disk, and shown that the Stager has put it where it can be saved;
+	// nil: none is away. A layer that was updated need not be shown.
+	away, shown []bool
 }
 
 // newCheckpointerCore makes a Checkpointer of so many layers for a run that begins after
@@ -51,18 +54,25 @@ func (c *checkpointerCore) step(msg any) []effect {
 	case SaveRequested:
 		c.queue = append(c.queue, m)
 		for l := 0; m.AtRest && l < c.layers; l++ {
-			c.ready = append(c.ready, LayerUpdated{Layer: l, Version: m.Step, Save: true, AdamStep: m.AdamStep, NonFinite: m.NonFinite})
+			c.ready = append(c.ready, LayerUpdated{Layer: l, Version: m.Step, Save: true, Unchanged: true, AdamStep: m.AdamStep, NonFinite: m.NonFinite})
 		}
 	case StepReported:
 		c.reported = m.Step
 	case LayerUpdated:
 		c.ready = append(c.ready, m)
+	case StateFetched:
+		c.shown[m.Layer] = true
 	case saveOpened:
 		c.busy, c.opened, c.left = false, true, c.layers
 	case layerWritten:
 		c.busy = false
 		c.left--
-		out = append(out, send{optimizerID, LayerSaved{Step: m.Step, Layer: m.Layer}})
+		saved := LayerSaved{Step: m.Step, Layer: m.Layer}
+		if c.away != nil && c.away[m.Layer] { // the Stager hears of it before the Optimizer can ask it for states again
+			c.shown[m.Layer] = false
+			out = append(out, send{stagerID, saved})
+		}
+		out = append(out, send{optimizerID, saved})
 	case saveCommitted:
 		c.busy, c.opened = false, false
 		c.queue = c.queue[1:]
@@ -92,6 +102,9 @@ func (c *checkpointerCore) advance() []effect {
 	}
 	for i, m := range c.ready {
 		if m.Version == save.Step {
+			if m.Unchanged && c.away != nil && c.away[m.Layer] && !c.shown[m.Layer] {
+				return nil // several ranks write layers together, so the order may not depend on when they are shown
+			}
 			c.ready = append(c.ready[:i], c.ready[i+1:]...)
 			c.busy, c.last = true, m
 			return []effect{work{do: saveLayer{m.Layer}, done: []send{{checkpointerID, layerWritten{Layer: m.Layer, Step: m.Version}}}}}

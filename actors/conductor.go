@@ -87,6 +87,7 @@ type conductorCore struct {
 	diagnosis *diagnosis
 	flushed   bool // the Reporter has been asked whether all is reported
 	finished  bool // the run has ended; no message matters any more
+	away      bool // the state of some layers is on a disk
 	// several: the rank is not alone, see agreement.go.
 	several  bool
 	landed   *LossLanded // of program, which the ranks have not agreed on; nil: not yet
@@ -242,7 +243,11 @@ func (c *conductorCore) saveAtRest() []effect {
 	}
 	m := c.save(c.version)
 	m.AtRest, m.AdamStep, m.NonFinite = true, c.adam, c.nonFinite
-	return []effect{send{checkpointerID, m}}
+	out := []effect{send{checkpointerID, m}}
+	if c.away {
+		out = append(out, send{optimizerID, StatesWanted{}})
+	}
+	return out
 }
 
 // save makes the request for a checkpoint of the state after a step, and keeps account of

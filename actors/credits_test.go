@@ -21,5 +21,6 @@ var Credits = []Credit{
 	{"slab", "grad_slabs", 1, "offloader", "GradLanded", "SlabFreed"},
 	{"exchange buffer", "exchange_buffers", 1, "exchanger", "GradExchanged", "ExchangeBufferFreed"},
 	{"matrix buffer", "", 1, "optimizer", "MatrixPrepared", "MatrixApplied"},
+	{"state slot", "state_slots", 1, "stager", "StateFetched", "StateUpdated"},
 	{"batch", "batches_ahead", 1, "conductor", "BatchWanted", "BatchReady"},
 }

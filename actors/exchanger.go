@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 
 	"mt/host/optim"
 	"mt/plan"
@@ -30,26 +31,28 @@ type exchangerCore struct {
 func newExchangerCore(into []int, d plan.Depths) *exchangerCore {
 	n := len(into)
 	c := &exchangerCore{into: into, landed: make([]*GradLanded, n), merged: make([]bool, n), buffer: make([]int, n), done: make([]bool, n), free: ids(d.ExchangeBuffers)}
-	var last []int
-	for l := n - 1; l >= 0; l-- {
-		if c.shared(l) {
-			last = append(last, l)
-		} else {
-			c.order = append(c.order, l)
-		}
-	}
-	c.order = append(c.order, last...)
+	c.order = backwardOrder(into)
 	return c
 }
 
-// shared says whether a layer shares its table with another one.
-func (c *exchangerCore) shared(l int) bool {
-	for k, into := range c.into {
-		if k != l && into == c.into[l] {
-			return true
+// backwardOrder is the order in which gradients are complete: from the last layer to the first, and behind
+// them, the embedding first, which the next batch needs first, the layers that share a table: its gradient is
+// complete when all have landed. into has, by layer, into whose gradient its own is added.
+func backwardOrder(into []int) (order []int) {
+	sharing := map[int]int{}
+	for _, k := range into {
+		sharing[k]++
+	}
+	var last []int
+	for l := len(into) - 1; l >= 0; l-- {
+		if sharing[into[l]] > 1 {
+			last = append(last, l)
+		} else {
+			order = append(order, l)
 		}
 	}
-	return false
+	slices.Reverse(last)
+	return append(order, last...)
 }
 
 // exchange sends the gradient of a layer, which is in a slab, to the ranks whose shares it is

@@ -48,7 +48,7 @@ func (c *gathererCore) step(msg any) []effect {
 		if u.Save {
 			told = append(told, send{checkpointerID, u})
 		}
-		c.queue = append(c.queue, gathering{layer: u.Layer, version: u.Version, begun: m.Unchanged, done: m.Unchanged, then: told})
+		c.queue = append(c.queue, gathering{layer: u.Layer, version: u.Version, begun: u.Unchanged, done: u.Unchanged, then: told})
 	case gathered:
 		c.underWay--
 		for i := range c.queue {

@@ -12,6 +12,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/host"
+	"mt/host/disk"
 	"mt/host/optim"
 	"mt/internal/accounts"
 	"mt/internal/parallel"
@@ -54,7 +55,9 @@ type trial struct {
 	saveSteps                    int
 	spoil                        func(s *host.Store)
 	home                         func(s *host.Store) host.Home // in place of the store
-	planned                      *plan.Run                     // instead of what the fields above say
+	away                         []bool                        // by layer: its state is on a disk; nil: none is
+	stateSlots                   int
+	planned                      *plan.Run // instead of what the fields above say
 	timeline                     *timeline.Recorder
 	reported                     func(StepReport)
 }
@@ -157,6 +160,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip, Unified: !tr.copyTiles, Depths: tr.depths, Order: tr.order, Lane: tr.lane,
 		Limits: plan.NewLimits(tr.rows, tr.maxLen, tr.micro, c.VocabSize)}
 	p.Experts, p.OnDemand = tr.experts, tr.onDemand
+	p.Away, p.Depths.StateSlots, p.Planes = tr.away, tr.stateSlots, tr.recipe().Planes
 	p.Spec = layers.Spec{Config: c, Keep: tr.keep, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
 	if tr.bf16 {
 		p.Spec.Act = device.BF16
@@ -206,12 +210,12 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 		devs = append(devs, dev)
 	}
 	arenas := host.Usage().Now
-	store, err := host.NewStore(p.Layouts, tr.recipe().Planes, pool)
+	store, err := host.NewTieredStore(p.Layouts, tr.recipe().Planes, nil, tr.tier(t, p), pool)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	tr.fill(store, c)
+	tr.fill(t, store, c)
 	var out outcome
 	o := tr.options(devs, store, pool, p, &out)
 	if tr.spoil != nil {
@@ -228,16 +232,48 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 	if len(out.steps) > 0 {
 		out.arenas = minus(out.arenas, arenas)
 	}
-	out.state = stateOf(store)
+	if err == nil || tr.away == nil {
+		out.state = stateOf(t, store)
+	}
 	return out, err
 }
 
 // stateOf copies weights and planes.
-func stateOf(store *host.Store) (out []layerBytes) {
-	for _, l := range store.Layers {
-		out = append(out, bytesOf(l))
+func stateOf(t *testing.T, store *host.Store) (out []layerBytes) {
+	for i := range store.Layers {
+		if err := store.Lend(i, false, func(l *host.LayerState) error {
+			out = append(out, bytesOf(l))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return out
+}
+
+// tier has the disk for the states that are away.
+func (tr trial) tier(t *testing.T, p *plan.Run) host.Tier {
+	if tr.away == nil {
+		return host.Tier{}
+	}
+	o := disk.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: "mt-state.bin", Run: t.Name()}
+	for l, away := range tr.away {
+		bytes := int64(0)
+		if away {
+			bytes = p.ExtentBytes(l)
+		}
+		o.Bytes, o.Names = append(o.Bytes, bytes), append(o.Names, fmt.Sprintf("layer %d", l))
+	}
+	e, err := disk.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return host.Tier{Away: tr.away, Slots: tr.stateSlots, Extents: e}
 }
 
 // recipe is how the trials update.
@@ -256,23 +292,32 @@ func (tr trial) recipe() optim.Optimizer {
 func clone[T any](s []T) []T { return append([]T(nil), s...) }
 
 // fill puts the start into the store: random weights, or an outcome's state.
-func (tr trial) fill(store *host.Store, c *model.Config) {
-	for i, l := range store.Layers {
-		if tr.start != nil {
-			s := tr.start.state[i]
-			copy(l.Tile, s.tile)
-			copy(l.Lo, s.lo)
-			for k, p := range s.planes {
-				copy(l.Planes[k].Data, p)
-			}
-			continue
+func (tr trial) fill(t *testing.T, store *host.Store, c *model.Config) {
+	for i := range store.Layers {
+		if err := store.Lend(i, true, func(l *host.LayerState) error {
+			tr.fillLayer(i, l, c)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
 		}
-		for k, tl := range l.Layout.Tensors {
-			for r := 0; r < tl.Rows && !tl.Ref; r++ {
-				row := make([]float32, tl.Cols)
-				model.InitRow(c, tl.Param, r, 1, row)
-				l.WriteRows(k, r, 1, row)
-			}
+	}
+}
+
+func (tr trial) fillLayer(i int, l *host.LayerState, c *model.Config) {
+	if tr.start != nil {
+		s := tr.start.state[i]
+		copy(l.Tile, s.tile)
+		copy(l.Lo, s.lo)
+		for k, p := range s.planes {
+			copy(l.Planes[k].Data, p)
+		}
+		return
+	}
+	for k, tl := range l.Layout.Tensors {
+		for r := 0; r < tl.Rows && !tl.Ref; r++ {
+			row := make([]float32, tl.Cols)
+			model.InitRow(c, tl.Param, r, 1, row)
+			l.WriteRows(k, r, 1, row)
 		}
 	}
 }

@@ -71,9 +71,8 @@ func (h *lender) all() (n int) {
 	return n
 }
 
-// TestLayersAreAcquiredAndReleased: every update and every save acquires its layer,
-// and so does whoever gathers rows; all of it is given back, and a run's bits are
-// those of a run in memory alone.
+// TestLayersAreAcquiredAndReleased: every update and every save acquires its layer; all of it is
+// given back, and a run's bits are those of a run in memory alone.
 func TestLayersAreAcquiredAndReleased(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		tr := base()
@@ -94,9 +93,6 @@ func TestLayersAreAcquiredAndReleased(t *testing.T) {
 		}
 		for l := range len(want.state) {
 			times := 2 * tr.steps // updates and saves
-			if l == 0 {
-				times += tr.steps // batches
-			}
 			if h.taken[l] != times {
 				t.Errorf("tied %t: layer %d is acquired %d times, want %d", tied, l, h.taken[l], times)
 			}
@@ -128,7 +124,7 @@ func TestLayersThatCannotBeHad(t *testing.T) {
 		words := strings.Fields(err.Error())
 		said[words[0]] = true
 	}
-	if got := slices.Sorted(maps.Keys(said)); !slices.Equal(got, []string{"gather", "save", "update"}) {
+	if got := slices.Sorted(maps.Keys(said)); !slices.Equal(got, []string{"save", "update"}) {
 		t.Errorf("the errors begin with %v", got)
 	}
 }

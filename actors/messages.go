@@ -20,11 +20,12 @@ const (
 	StallCheckpoint       // an update that had to wait until the layer was written to disk
 	StallRouting          // the numbers of the experts' tokens, on the host
 	StallPassage          // a hidden state, or its gradient, that another lane has to make and pass on
+	StallDisk             // an update that had to wait until the layer's state was read from a disk
 	NumCauses
 )
 
 func (c Cause) String() string {
-	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint", "routing", "passage"}[c]
+	return [...]string{"none", "weights", "update", "activation", "gradient_buffer", "data", "checkpoint", "routing", "passage", "disk"}[c]
 }
 
 // The messages follow. All but those that ask (…Wanted, …Requested) tell what has
@@ -63,8 +64,10 @@ type LayerUpdated struct {
 	Layer, Version int
 	// Save: the Checkpointer writes the layer at this version.
 	Save bool
-	// Held: the update had to wait for the Checkpointer.
-	Held bool
+	// Waited is what the update had to wait for: the Checkpointer or a disk.
+	Waited Cause
+	// Unchanged: the step was skipped, and the layer is what it was.
+	Unchanged bool
 	// AdamStep counts the updates made, NonFinite the steps skipped in a row.
 	AdamStep  int64
 	NonFinite int
@@ -187,8 +190,6 @@ type ExchangeBufferFreed struct{ Buffer int }
 // complete, Updated is passed on.
 type ShareUpdated struct {
 	Updated LayerUpdated
-	// Unchanged: the step was skipped, and the tile is complete as it is.
-	Unchanged bool
 }
 
 // GradSpoilt tells that a step without clipping has a gradient that is not finite, on all
@@ -252,6 +253,22 @@ type SaveRequested struct {
 	AdamStep        int64
 	NonFinite       int
 }
+
+// StateFetched tells that the state of a layer is in a state slot: the Optimizer, that it can update the
+// layer; the Checkpointer, that it can save it as it is. Round counts how often all layers were to be
+// shown to the Checkpointer: what was told in an earlier round holds no more.
+type StateFetched struct{ Layer, Round int }
+
+// StateUpdated returns a state slot whose layer is updated: it is to be written to the disk. Save: the
+// Checkpointer writes it as well.
+type StateUpdated struct {
+	Layer int
+	Save  bool
+}
+
+// StatesWanted asks for the states of all layers that are away, for the Checkpointer. The Conductor
+// asks the Optimizer, who asks the Stager behind all its updates.
+type StatesWanted struct{}
 
 // LayerSaved tells that a layer of a checkpoint is written, though not yet safe on disk.
 type LayerSaved struct{ Step, Layer int }

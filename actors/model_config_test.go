@@ -30,10 +30,11 @@ type worldConfig struct {
 	slow                 int // what is late while something else can happen: 1 + a role, 1 + numRoles: what works say; 0: nothing
 	slowLane             int // of the role that is late
 	seed                 int64
-	ranks                int // that train together; 0: the world is alone
-	giveUp               int // after so many skipped steps in a row the run fails; 0: it does not
-	matrices             int // of every layer but the first and the last, moved whole; 0: none are
-	spoilt               int // the step in which the last rank has a gradient that is not finite; 0: none
+	ranks                int    // that train together; 0: the world is alone
+	giveUp               int    // after so many skipped steps in a row the run fails; 0: it does not
+	matrices             int    // of every layer but the first and the last, moved whole; 0: none are
+	away                 []bool // by layer: its state is on a disk; nil: none is
+	spoilt               int    // the step in which the last rank has a gradient that is not finite; 0: none
 }
 
 // creditSlabs says whether slabs are a credit; else every layer has its own.
@@ -98,6 +99,13 @@ func randomConfig(seed int64) worldConfig {
 	}
 	if r.Intn(2) == 0 && c.ranks == 0 {
 		c.matrices, c.depths.MatrixBuffers = 1+r.Intn(4), 1+r.Intn(3)
+	}
+	if r.Intn(3) == 0 {
+		c.away, c.depths.StateSlots = make([]bool, c.layers), 1+r.Intn(4)
+		for l := range c.away {
+			c.away[l] = r.Intn(3) > 0
+		}
+		c.away[r.Intn(c.layers)] = true
 	}
 	switch r.Intn(6) {
 	case 0:

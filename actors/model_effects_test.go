@@ -40,7 +40,17 @@ func (w *world) do(e work, lane laneID) {
 		l.across = append(l.across, w.landing(e, l))
 	case spill, passOn, offloadGrad, offloadRouting, offloadLoss:
 		l.d2h = append(l.d2h, w.landing(e, l))
+	case fetchState:
+		w.fetchState(d)
+		w.start(e)
+	case flushState:
+		w.needState(d.Layer, "written back")
+		w.tier.states[d.Layer].flushes++
+		w.start(e)
+	case dropState:
+		w.dropState(d)
 	case saveLayer:
+		w.needState(d.Layer, "saved")
 		w.checkSave(d)
 		if w.team != nil {
 			w.team.begin(w, e)
@@ -75,9 +85,18 @@ func (w *world) do(e work, lane laneID) {
 		}
 		w.failf("non-finite gradient in step %d", d.Step)
 	case update:
+		w.needState(d.Layer, "updated")
 		w.checkUpdate(d.Layer)
 		w.start(e)
-	case prepareMatrix, orthogonalize, applyMatrix:
+	case prepareMatrix:
+		w.needState(d.Of.Layer, "updated")
+		w.matrix(e.do, true)
+		w.start(e)
+	case applyMatrix:
+		w.needState(d.Of.Layer, "updated")
+		w.matrix(e.do, true)
+		w.start(e)
+	case orthogonalize:
 		w.matrix(e.do, true)
 		w.start(e)
 	default:

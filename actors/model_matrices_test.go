@@ -21,6 +21,7 @@ func (w *world) moved(layer int) {
 	if w.parts[layer]++; w.parts[layer] == 1+w.cfg.matricesOf(layer) {
 		w.parts[layer] = 0
 		w.version[layer]++
+		w.tier.version[layer]++
 	}
 }
 

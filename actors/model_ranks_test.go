@@ -93,7 +93,8 @@ func (w *world) join(sit func(address, core)) {
 	w.team = &teamWorld{sending: map[int]int{}, buffers: map[int]int{}, full: map[int]bool{}, shares: make([]int, w.cfg.layers)}
 	into := summedIn(w.cfg.layers, w.cfg.tied)
 	optimizer := newOptimizerCore(ids(w.cfg.layers), len(w.lanes), State{}, w.cfg.clip)
-	optimizer.several = true
+	optimizer.several, optimizer.order = true, backwardOrder(summedIn(w.cfg.layers, w.cfg.tied))
+	optimizer.away, optimizer.staged = w.cfg.away, make([]bool, len(w.cfg.away))
 	conductor := w.once(conductorRole).(*conductorCore)
 	conductor.several, conductor.balance = true, w.cfg.balance(len(w.lanes))
 	for lane := range laneID(len(w.lanes)) {
@@ -145,7 +146,7 @@ func (f *fabric) run() error {
 	first := f.worlds[0]
 	asked := int(first.cfg.seed) % len(f.worlds)
 	for _, w := range f.worlds {
-		w.send(conductorID, begin{})
+		w.begin()
 	}
 	for n := 0; ; n++ {
 		if n == first.cfg.stopAfter*len(f.worlds) && !f.worlds[asked].ended {

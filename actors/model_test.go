@@ -53,6 +53,7 @@ type world struct {
 	err      error
 	team     *teamWorld // nil: the world is alone
 
+	tier     *tierWorld
 	parts    []int               // by layer: how many works of its update are done
 	matrices map[[2]int]matrixAt // by lane and buffer
 }
@@ -93,7 +94,7 @@ type content struct {
 
 func newWorld(t *testing.T, cfg worldConfig) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewSource(cfg.seed)), cfg: cfg, passage: map[int]content{}, full: map[int]bool{}, version: make([]int, cfg.layers),
-		reading: make([]int, cfg.layers), saved: map[int]int{}, parts: make([]int, cfg.layers), matrices: map[[2]int]matrixAt{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1}
+		reading: make([]int, cfg.layers), saved: map[int]int{}, parts: make([]int, cfg.layers), matrices: map[[2]int]matrixAt{}, taken: map[string]int{}, returned: map[string]int{}, booked: bookedMessages, atStop: -1, tier: newTierWorld(cfg.layers)}
 	sched := Schedule{FirstStep: 1, LastStep: cfg.steps, SaveSteps: cfg.saveSteps, EvalSteps: cfg.evalSteps, EvalPasses: cfg.evalPasses,
 		PauseAfter: cfg.pauseAfter, Enough: func(r EvalReport) bool { return r.Step == cfg.enoughAt },
 		MaxNonFinite: cmp.Or(cfg.giveUp, 100), SynchronousUpdates: cfg.sync, LR: func(int) float64 { return 1 }, DataPos: func(s int) int64 { return int64(s) }}
@@ -115,9 +116,15 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		sit(lane.compute(), newComputeCore(lane, cfg.depths, cfg.balance(n)))
 		sit(lane.offloader(), newOffloaderCore(lane, !cfg.creditSlabs(), cfg.depths, cfg.balance(n)))
 	}
-	sit(conductorID, newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec))
+	conductor, checkpointer := newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec), newCheckpointerCore(cfg.layers, 0)
+	conductor.away, checkpointer.away, checkpointer.shown = cfg.away != nil, cfg.away, make([]bool, len(cfg.away))
+	sit(conductorID, conductor)
+	if cfg.away != nil {
+		sit(stagerID, newStagerCore(awayOrder(cfg.away, summedIn(cfg.layers, cfg.tied), cfg.clip > 0), cfg.depths.StateSlots))
+	}
 	sit(feederID, &feederCore{})
 	optimizer := newOptimizerCore(summedIn(cfg.layers, cfg.tied), n, State{}, cfg.clip)
+	optimizer.away, optimizer.staged = cfg.away, make([]bool, len(cfg.away))
 	if cfg.matrices > 0 {
 		for l := range cfg.layers {
 			optimizer.matrices, optimizer.laneOf = append(optimizer.matrices, cfg.matricesOf(l)), append(optimizer.laneOf, laneID(spec.On(l)))
@@ -127,7 +134,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		}
 	}
 	sit(optimizerID, optimizer)
-	sit(checkpointerID, newCheckpointerCore(cfg.layers, 0))
+	sit(checkpointerID, checkpointer)
 	sit(reporterID, reporterCore{})
 	if cfg.ranks > 1 {
 		w.join(sit)
@@ -178,10 +185,18 @@ func (w *world) count(name string, msg any) {
 	}
 }
 
+// begin starts the run.
+func (w *world) begin() {
+	w.send(conductorID, begin{})
+	if w.cfg.away != nil {
+		w.send(stagerID, begin{})
+	}
+}
+
 // run plays until the run has ended. The error is a deadlock, or what an effect found
 // wrong.
 func (w *world) run() error {
-	w.send(conductorID, begin{})
+	w.begin()
 	for n := 0; w.err == nil; n++ {
 		if n == w.cfg.stopAfter && !w.ended {
 			w.askToStop()
@@ -333,9 +348,15 @@ func (w *world) complete(i int) {
 	case update:
 		if w.team == nil {
 			w.moved(d.Layer)
+		} else {
+			w.tier.version[d.Layer]++ // the tile follows when it is gathered
 		}
 	case prepareMatrix, orthogonalize, applyMatrix:
 		w.matrix(e.do, false)
+	case fetchState:
+		w.tier.states[d.Layer].here = true
+	case flushState:
+		w.flushed(d.Layer)
 	case commitSave:
 		if n := len(w.steps); n == 0 || w.steps[n-1] < d.Save.Step {
 			w.failf("the checkpoint of step %d stands before the step is reported: %v", d.Save.Step, w.steps)
@@ -412,6 +433,12 @@ func (w *world) verify() error {
 				return fmt.Errorf("%d batches came, %d were asked for", w.returned[c.Name], w.taken[c.Name])
 			}
 			continue // a batch that was asked for may be left unused at the end of the run
+		}
+		if c.Name == "state slot" {
+			if s, ok := w.once(stagerRole).(*stagerCore); ok && len(s.free)+len(s.staged) != w.cfg.depths.StateSlots {
+				return fmt.Errorf("%d state slots are free and %d are not, of %d", len(s.free), len(s.staged), w.cfg.depths.StateSlots)
+			}
+			continue // what is read ahead, or shown to the Checkpointer, is not told back
 		}
 		held := 0
 		if c.Name == "weight slot" {

@@ -27,6 +27,12 @@ type optimizerCore struct {
 	cur     *stepState
 	// saving says, by layer, that its state is being written, so its next update waits.
 	saving []bool
+	// order is that in which layers are updated without clipping, whichever gradient is measured first.
+	order []int
+	// away says, by layer, that its state is on a disk, and staged that it is in a state slot; nil: none is
+	// away. round counts how often all were asked for.
+	away, staged []bool
+	round        int
 	// several: the rank is not alone. Gradients come from the Exchanger, summed over all ranks they
 	// are this rank's shares, all ranks agree on norms, and the Gatherer is told of updates.
 	several bool
@@ -50,9 +56,8 @@ type stepState struct {
 	updated []bool    // by layer
 	done    int       // layers updated
 	next    int       // with clipping: next layer whose update is to begin
-	pending int       // without clipping: index into order of the next layer to update
-	order   []int     // layers in the order in which they were measured
-	held    []bool    // by layer: its update had to wait for the Checkpointer
+	pending int       // without clipping: index into the core's order of the next layer to update
+	waited  []Cause   // by layer: what its update had to wait for
 	finite  int       // the last step before this one that was not skipped
 
 	matrices matrixStep
@@ -69,7 +74,7 @@ type stepState struct {
 // into see optimizerCore.
 func newOptimizerCore(into []int, lanes int, start State, clip float64) *optimizerCore {
 	layers := len(into)
-	return &optimizerCore{layers: layers, lanes: lanes, clip: clip, into: into, version: start.Step, adam: start.AdamStep,
+	return &optimizerCore{layers: layers, lanes: lanes, clip: clip, into: into, order: backwardOrder(into), version: start.Step, adam: start.AdamStep,
 		skipped: start.NonFinite, saving: make([]bool, layers)}
 }
 
@@ -141,12 +146,10 @@ func (c *optimizerCore) step(msg any) []effect {
 	case merged:
 		c.busy = false
 		s.squares[m.Layer], s.have[m.Layer] = 0, true // its share is measured with the sum
-		s.order = append(s.order, m.Layer)
 		s.queue = append(s.queue, c.into[m.Layer])
 	case measured:
 		c.busy = false
 		s.squares[m.Layer], s.have[m.Layer] = m.Squares, true
-		s.order = append(s.order, m.Layer)
 	case summed:
 		c.busy = false
 		return append(c.summed(m), c.advance()...)
@@ -167,6 +170,12 @@ func (c *optimizerCore) step(msg any) []effect {
 		return c.applied(m)
 	case LayerSaved:
 		c.saving[m.Layer] = false
+	case StateFetched:
+		if m.Round == c.round {
+			c.staged[m.Layer] = true
+		}
+	case StatesWanted:
+		return c.wantStates()
 	default:
 		panic(unexpected(optimizerID, msg))
 	}
@@ -186,7 +195,7 @@ func (c *optimizerCore) shares(l int) (out []int) {
 
 func (c *optimizerCore) open(step int) *stepState {
 	c.cur = &stepState{step: step, finite: step - 1 - c.skipped, landed: make([]int, c.layers), lane: make([]laneID, c.layers), squares: make([]float64, c.layers),
-		have: make([]bool, c.layers), updated: make([]bool, c.layers), held: make([]bool, c.layers)}
+		have: make([]bool, c.layers), updated: make([]bool, c.layers), waited: make([]Cause, c.layers)}
 	for i := range c.cur.landed {
 		c.cur.landed[i] = -1
 	}
@@ -264,14 +273,14 @@ func (c *optimizerCore) startMeasure(s *stepState) []effect {
 	return []effect{work{do: measure{Layer: l, Slab: s.landed[l], IDs: s.ids}, done: []send{{optimizerID, measured{Layer: l}}}}}
 }
 
-// advanceUnclipped updates layers in the order in which they were measured.
+// advanceUnclipped updates the next layer, if its gradient is measured.
 func (c *optimizerCore) advanceUnclipped(s *stepState) []effect {
-	if s.pending == len(s.order) {
+	if s.pending == len(c.order) {
 		return nil
 	}
-	l := s.order[s.pending]
+	l := c.order[s.pending]
 	if !s.have[l] {
-		return nil // until the ranks have agreed on it
+		return nil // until it is, and ranks have agreed on it
 	}
 	if !optim.AllFinite(s.squares[c.into[l]]) {
 		if c.several {
@@ -292,9 +301,15 @@ func (c *optimizerCore) advanceUnclipped(s *stepState) []effect {
 type nonFiniteGradient struct{ Step, Layer, Finite int }
 
 func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []effect {
-	if c.saving[l] {
-		s.held[l] = true
+	switch {
+	case c.saving[l]:
+		s.waited[l] = StallCheckpoint
 		return nil
+	case c.away != nil && c.away[l] && !c.staged[l]:
+		s.waited[l] = StallDisk
+		return nil
+	case c.away != nil:
+		c.staged[l] = false
 	}
 	u := update{Layer: l, Slab: s.landed[c.into[l]], IDs: s.ids, AdamStep: c.adam + 1, LR: s.closed.LR, Clip: clip}
 	if c.matrices != nil && c.matrices[l] > 0 {
@@ -312,6 +327,9 @@ func (c *optimizerCore) updated(l int) []effect {
 	s.updated[l] = true
 	s.done++
 	out := c.announce(s, l, c.adam+1, false)
+	if c.away != nil && c.away[l] {
+		out = append(out, send{stagerID, StateUpdated{Layer: l, Save: s.closed.Save}})
+	}
 	if shares := c.shares(l); !slices.ContainsFunc(shares, func(k int) bool { return !s.updated[k] }) {
 		for _, k := range shares {
 			out = append(out, c.free(s, k)...)
@@ -326,10 +344,10 @@ func (c *optimizerCore) updated(l int) []effect {
 
 // announce tells that layer l is at the step's version, unchanged where the step is skipped.
 func (c *optimizerCore) announce(s *stepState, l int, adam int64, unchanged bool) []effect {
-	m := LayerUpdated{Layer: l, Version: s.step, Save: s.closed.Save, Held: s.held[l], AdamStep: adam, NonFinite: c.skipped}
+	m := LayerUpdated{Layer: l, Version: s.step, Save: s.closed.Save, Waited: s.waited[l], Unchanged: unchanged, AdamStep: adam, NonFinite: c.skipped}
 	c.saving[l] = s.closed.Save
 	if c.several {
-		return []effect{send{gathererID, ShareUpdated{Updated: m, Unchanged: unchanged}}}
+		return []effect{send{gathererID, ShareUpdated{Updated: m}}}
 	}
 	var out []effect
 	for lane := range laneID(c.lanes) {
@@ -369,7 +387,21 @@ func (c *optimizerCore) skip(s *stepState) []effect {
 		out = append(out, c.announce(s, l, c.adam, true)...)
 		c.saving[l] = saving || s.closed.Save
 	}
+	if s.closed.Save {
+		out = append(out, c.wantStates()...)
+	}
 	return append(out, c.finish(s, true))
+}
+
+// wantStates asks for the states of all layers that are away, which no update brings to the Checkpointer.
+// What was fetched for updates is given up.
+func (c *optimizerCore) wantStates() []effect {
+	if c.away == nil {
+		return nil
+	}
+	c.round++
+	clear(c.staged)
+	return []effect{send{stagerID, StatesWanted{}}}
 }
 
 func (c *optimizerCore) finish(s *stepState, skipped bool) send {

@@ -37,7 +37,6 @@ func (m normAgreed) with(result any) any {
 // exchange buffer is free; else the share slab beside that is still to be read.
 func (c *optimizerCore) summed(m summed) []effect {
 	s, l := c.cur, m.Layer
-	s.order = append(s.order, l)
 	if m.IDs != nil {
 		s.ids = m.IDs
 	}

@@ -91,8 +91,12 @@ type blankHome struct {
 func (h blankHome) Acquire(int) (*host.LayerState, error) {
 	return nil, errors.New("a predicted run has no weights")
 }
-func (h blankHome) Release(int)       {}
-func (h blankHome) Tile(i int) []byte { return h.tile[:h.plan.Layouts[i].TileBytes] }
+func (h blankHome) Release(int)          {}
+func (h blankHome) Fetch(int, int) error { return nil }
+func (h blankHome) Flush(int) error      { return nil }
+func (h blankHome) Drop(int)             {}
+func (h blankHome) Settle() error        { return nil }
+func (h blankHome) Tile(i int) []byte    { return h.tile[:h.plan.Layouts[i].TileBytes] }
 
 // blank gives memory of which nothing is resident, until the prediction is over.
 func (p *prediction) blank(bytes int64) ([]byte, error) {
@@ -188,13 +192,24 @@ func (p *prediction) cost(do any) virtual.Work {
 		return p.moved(h.Update, float64(r.PrepareBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
 	case applyMatrix:
 		return p.moved(h.Update, float64(r.ApplyBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
+	case fetchState:
+		return p.onDisk(float64(r.ExtentBytes(e.Layer)), p.machine.Disk.Read)
+	case flushState:
+		return p.onDisk(float64(r.ExtentBytes(e.Layer)), p.machine.Disk.Write)
 	case saveLayer:
-		bytes := float64(r.Planes.UpdateBytes(r.Layouts[e.Layer])) / 2 // each plane once
-		w := virtual.Work{Seconds: bytes / (p.machine.Disk.Write * 1e9)}
-		w.Share[virtual.Disk], w.Share[virtual.Cores] = 1, 1/float64(h.Cores)
-		return w
+		return p.onDisk(float64(r.Planes.UpdateBytes(r.Layouts[e.Layer]))/2, p.machine.Disk.Write) // each plane once
 	}
 	return virtual.Work{}
+}
+
+// onDisk is a work that moves so many bytes to or from a disk at rate GB/s. Whatever it does at once, a
+// disk does one after the other.
+func (p *prediction) onDisk(bytes, rate float64) (w virtual.Work) {
+	if bytes > 0 {
+		w.Seconds = bytes / (rate * 1e9)
+	}
+	w.Share[virtual.Disk], w.Share[virtual.Cores] = 1, 1/float64(p.machine.Host.Cores)
+	return w
 }
 
 // moved is a work on the host that reads and writes so many bytes.

@@ -35,7 +35,7 @@ type prefetcherCore struct {
 // versionState is what the last LayerUpdated said of a layer.
 type versionState struct {
 	version int
-	held    bool // the update waited for the Checkpointer
+	waited  Cause // what the update waited for: the Checkpointer, a disk, neither
 }
 
 // prefetchState is how far the Prefetcher is with one program.
@@ -114,7 +114,7 @@ func (c *prefetcherCore) step(msg any) []effect {
 	case PassPlanned:
 		c.programs = append(c.programs, &prefetchState{p: m.Pass, spilled: map[int]int{}, routed: routing{}})
 	case LayerUpdated:
-		c.versions[m.Layer] = versionState{version: m.Version, held: m.Held}
+		c.versions[m.Layer] = versionState{version: m.Version, waited: m.Waited}
 	case SlotFreed:
 		class := c.classes[m.Slot]
 		c.slots[class] = append(c.slots[class], m.Slot)
@@ -170,8 +170,8 @@ func (c *prefetcherCore) upToDate(p *Pass, layers ...int) (ok bool, cause Cause)
 		switch v := c.versions[l]; {
 		case v.version != p.Version:
 			return false, StallUpdate
-		case v.held:
-			cause = StallCheckpoint
+		case v.waited != NoStall:
+			cause = v.waited
 		}
 	}
 	return true, cause
@@ -189,7 +189,7 @@ func (c *prefetcherCore) serveBatch(s *prefetchState) []effect {
 	case !ok:
 		s.waitedIn = cause
 		return nil
-	case cause == StallCheckpoint:
+	case cause == StallCheckpoint || cause == StallDisk:
 		s.waitedIn = cause
 	case s.waitedIn == NoStall:
 		s.waitedIn = cmp.Or(s.p.Waited, StallData)
@@ -231,7 +231,7 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []effect {
 			s.waited = StallWeights
 			return out
 		}
-		if s.waited == NoStall || cause == StallCheckpoint {
+		if s.waited == NoStall || cause == StallCheckpoint || cause == StallDisk {
 			s.waited = cause
 		}
 		slot := (*free)[0]
@@ -265,7 +265,10 @@ func (r *lane) execPrefetcher(w work) error {
 	switch e := w.do.(type) {
 	case gatherRows:
 		r.layOut(e)
-		r.hub.async(r.index.prefetcher(), w, func() (any, error) { return nil, r.gather(e) })
+		r.hub.async(r.index.prefetcher(), w, func() (any, error) {
+			r.gather(e)
+			return nil, nil
+		})
 		return nil
 	case fetchBatch:
 		r.upload(&r.batches[e.Slot])

@@ -251,7 +251,7 @@ func TestRanksPause(t *testing.T) {
 	tr.spoils = func(rank int, s *host.Store) {
 		from := tr.trial
 		from.start = &paused[rank]
-		from.fill(s, tr.config())
+		from.fill(t, s, tr.config())
 	}
 	tr.change = func(rank int, o *Options) {
 		o.Start, o.Schedule.FirstStep = paused[rank].end, 3

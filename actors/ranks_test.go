@@ -111,7 +111,7 @@ func (tr rankTrial) runRank(t *testing.T, rank int, w ranks.World) (out outcome,
 		return out, err
 	}
 	defer store.Close()
-	tr.fill(store, tr.config())
+	tr.fill(t, store, tr.config())
 	if tr.spoils != nil {
 		tr.spoils(rank, store)
 	}
@@ -136,7 +136,7 @@ func (tr rankTrial) runRank(t *testing.T, rank int, w ranks.World) (out outcome,
 		w.Abort(err.Error()) // before the store is closed, in which others may still write
 		return out, err
 	}
-	out.state = stateOf(store)
+	out.state = stateOf(t, store)
 	closing := w.Close() // fails where another rank has failed at its very end, or something is under way
 	if bad != nil && closing != nil {
 		t.Errorf("rank %d: %v", rank, closing)
@@ -221,7 +221,7 @@ func (tr rankTrial) weights(t *testing.T, o outcome) (out []float32) {
 	defer store.Close()
 	from := tr.trial
 	from.start = &o
-	from.fill(store, c)
+	from.fill(t, store, c)
 	for _, l := range store.Layers {
 		for k, tl := range l.Layout.Tensors {
 			if tl.Ref {

@@ -81,6 +81,11 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		if r.saving.Load() {
 			o.Saver.Abort()
 		}
+		if o.Plan.Away != nil {
+			if settled := o.Home.Settle(); err == nil {
+				err = settled
+			}
+		}
 	}()
 	if err := r.startTrace(); err != nil {
 		return err
@@ -90,6 +95,9 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 		return err
 	}
 	r.hub.tell(conductorID, begin{})
+	if o.Plan.Away != nil {
+		r.hub.tell(stagerID, begin{})
+	}
 	return wait(r)
 }
 
@@ -127,18 +135,26 @@ func (r *run) spawn() error {
 	if o.Plan.Balances() && !o.Plan.EvalOnly {
 		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), several: r.team != nil}
 	}
+	away := o.Plan.Away
+	checkpointer := newCheckpointerCore(n, o.Start.Step)
+	checkpointer.away, checkpointer.shown, conductor.away = away, make([]bool, len(away)), away != nil
 	processes := []*process{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
-		{id: checkpointerID, core: newCheckpointerCore(n, o.Start.Step), exec: r.execCheckpointer},
+		{id: checkpointerID, core: checkpointer, exec: r.execCheckpointer},
+	}
+	if away != nil {
+		processes = append(processes, &process{id: stagerID, core: newStagerCore(awayOrder(away, into, o.MaxGradNorm > 0), o.Plan.Depths.StateSlots), exec: r.execStager})
 	}
 	if r.team == nil {
 		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, o.MaxGradNorm)
+		optimizer.away, optimizer.staged = away, make([]bool, len(away))
 		optimizer.setMatrices(r.plan, r.schedule)
 		processes = append(processes, &process{id: optimizerID, core: optimizer, exec: r.execOptimizer})
 	} else {
 		conductor.several, conductor.balance = true, balance
 		optimizer := newOptimizerCore(ids(n), len(r.lanes), o.Start, o.MaxGradNorm)
-		optimizer.several = true
+		optimizer.several, optimizer.order = true, backwardOrder(into)
+		optimizer.away, optimizer.staged = away, make([]bool, len(away))
 		processes = append(processes,
 			&process{id: optimizerID, core: optimizer, exec: r.execOptimizer},
 			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.Depths), exec: r.execExchanger},

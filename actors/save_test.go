@@ -212,7 +212,7 @@ func TestHeldUpdatesSaySo(t *testing.T) {
 		}
 		return out
 	}
-	updates := func(effects []effect) (layers []int, held []bool) {
+	updates := func(effects []effect) (layers []int, held []Cause) {
 		for _, e := range effects {
 			switch e := e.(type) {
 			case work:
@@ -221,7 +221,7 @@ func TestHeldUpdatesSaySo(t *testing.T) {
 				}
 			case send:
 				if m, ok := e.msg.(LayerUpdated); ok && e.to == laneID(0).prefetcher() {
-					held = append(held, m.Held)
+					held = append(held, m.Waited)
 				}
 			}
 		}
@@ -243,10 +243,10 @@ func TestHeldUpdatesSaySo(t *testing.T) {
 		t.Fatalf("layers %v are updated, want 0", got)
 	}
 	next, held := updates(c.step(updateDone{0}))
-	if !slices.Equal(next, []int{1}) || !slices.Equal(held, []bool{true}) {
+	if !slices.Equal(next, []int{1}) || !slices.Equal(held, []Cause{StallCheckpoint}) {
 		t.Fatalf("after layer 0: layers %v, held %v", next, held)
 	}
-	if _, held := updates(c.step(updateDone{1})); !slices.Equal(held, []bool{false}) {
+	if _, held := updates(c.step(updateDone{1})); !slices.Equal(held, []Cause{NoStall}) {
 		t.Errorf("layer 1 was saved before its turn and is told as held: %v", held)
 	}
 }

@@ -285,8 +285,8 @@ func TestCauseOfBatch(t *testing.T) {
 		{"ready", NoStall, []any{LayerUpdated{Layer: 0, Version: 1}}, nil, StallData},
 		{"synchronous", StallUpdate, []any{LayerUpdated{Layer: 0, Version: 1}}, nil, StallUpdate},
 		{"update", NoStall, nil, []any{LayerUpdated{Layer: 0, Version: 1}}, StallUpdate},
-		{"checkpoint", NoStall, nil, []any{LayerUpdated{Layer: 0, Version: 1, Held: true}}, StallCheckpoint},
-		{"checkpoint before", StallUpdate, []any{LayerUpdated{Layer: 0, Version: 1, Held: true}}, nil, StallCheckpoint},
+		{"checkpoint", NoStall, nil, []any{LayerUpdated{Layer: 0, Version: 1, Waited: StallCheckpoint}}, StallCheckpoint},
+		{"checkpoint before", StallUpdate, []any{LayerUpdated{Layer: 0, Version: 1, Waited: StallCheckpoint}}, nil, StallCheckpoint},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := schedule.Spec{Layers: dense(3), WeightSlots: 1, ActivationSlots: 3}

@@ -44,12 +44,12 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	tr.fill(store, c)
+	tr.fill(t, store, c)
 	if tr.spoil != nil {
 		tr.spoil(store)
 	}
-	defer func() { out.state = stateOf(store) }()
-	out.versions = append(out.versions, stateOf(store))
+	defer func() { out.state = stateOf(t, store) }()
+	out.versions = append(out.versions, stateOf(t, store))
 	s, err := synchronous.New(dev, store, p)
 	if err != nil {
 		return out, err
@@ -71,7 +71,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 		if r.Skipped {
 			rate.Step--
 		}
-		out.versions = append(out.versions, stateOf(store))
+		out.versions = append(out.versions, stateOf(t, store))
 		out.steps = append(out.steps, fmt.Sprintf("%d %x %x %t", step, math.Float64bits(r.Loss), math.Float64bits(r.GradNorm), r.Skipped))
 	}
 	return out, nil

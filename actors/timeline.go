@@ -26,6 +26,7 @@ type tracer struct {
 	fetched map[int]*piece       // by layer: the last update that was fetched
 	saved   map[int]*piece       // by layer: its last save
 	summed  map[int]*piece       // by layer: the last sum over several ranks
+	states  map[int]credit       // by layer: the state slot that it is or was in last
 	saving  int                  // the step whose checkpoint is written
 	placed  map[credit]timeline.Track
 	until   map[timeline.Track]time.Duration // of credits: where the last stay ends that was told of
@@ -92,6 +93,7 @@ const (
 	gradBufferCredit = "gradient buffer"
 	slabCredit       = "slab"
 	matrixCredit     = "matrix buffer"
+	stateCredit      = "state slot"
 	batchCredit      = "batch"
 )
 
@@ -101,7 +103,7 @@ func newTracer(rec *timeline.Recorder, now func() time.Duration, names []string)
 		return nil
 	}
 	return &tracer{rec: rec, now: now, names: names, holds: map[credit]*hold{}, ahead: map[packBatch]credit{},
-		updated: map[int]*piece{}, fetched: map[int]*piece{}, saved: map[int]*piece{}, summed: map[int]*piece{}, placed: map[credit]timeline.Track{}, until: map[timeline.Track]time.Duration{}}
+		updated: map[int]*piece{}, fetched: map[int]*piece{}, saved: map[int]*piece{}, summed: map[int]*piece{}, states: map[int]credit{}, placed: map[credit]timeline.Track{}, until: map[timeline.Track]time.Duration{}}
 }
 
 // place is the track of a credit.
@@ -255,26 +257,52 @@ func (t *tracer) begin(id address, do any) *piece {
 		} else {
 			t.follows("GradLanded", credit{kind: slabCredit, index: e.Slab}, p)
 		}
+		t.link("StateFetched", t.usesState(e.Layer, p), p)
 		t.link("LayerSaved", t.saved[e.Layer], p)
 		t.updated[e.Layer], t.saved[e.Layer] = p, nil
 	case prepareMatrix:
 		p.name = "prepare a matrix of " + t.names[e.Of.Layer]
 		t.follows("GradLanded", credit{kind: slabCredit, index: e.Of.Slab}, p)
+		t.link("StateFetched", t.usesState(e.Of.Layer, p), p)
 		t.takes(credit{kind: matrixCredit, index: e.Buffer, lane: e.Lane}, "matrix of "+t.names[e.Of.Layer], p)
 	case applyMatrix:
 		p.name = "apply a matrix to " + t.names[e.Of.Layer]
 		t.follows("MatrixOrthogonalized", credit{kind: matrixCredit, index: e.Buffer, lane: e.Lane}, p)
+		t.usesState(e.Of.Layer, p)
 		t.updated[e.Of.Layer] = p
+	case fetchState:
+		p.track, p.name = t.rec.Track(readsTrack, timeline.Actor), "read the state of "+t.names[e.Layer]
+		t.states[e.Layer] = credit{kind: stateCredit, index: e.Slot}
+		t.takes(t.states[e.Layer], "state of "+t.names[e.Layer], p)
+	case flushState:
+		p.track, p.name = t.rec.Track(writesTrack, timeline.Actor), "write the state of "+t.names[e.Layer]
+		t.follows("StateUpdated", t.states[e.Layer], p)
 	case openSave:
 		p.name, p.step, t.saving = "open a checkpoint", e.Save.Step, e.Save.Step
 	case saveLayer:
 		p.name, p.step = "save "+t.names[e.Layer], t.saving
 		t.link("LayerUpdated", t.updated[e.Layer], p)
+		t.usesState(e.Layer, p)
 		t.saved[e.Layer] = p
 	case commitSave:
 		p.name, p.step = "commit the checkpoint", e.Save.Step
 	}
 	return p
+}
+
+// The tracks of the Stager, which reads one state while it writes another.
+const (
+	readsTrack  = "stager, reads"
+	writesTrack = "stager, writes"
+)
+
+// usesState notes that p needs the state of a layer, and returns the piece before it that did; nil where the
+// layer's state is never on a disk.
+func (t *tracer) usesState(layer int, p *piece) (before *piece) {
+	if c, ok := t.states[layer]; ok {
+		return t.uses(c, p)
+	}
+	return nil
 }
 
 // done tells that the work is over for which begin returned p.

@@ -83,6 +83,10 @@ func (t *tracer) places(lanes []*lane) {
 	for _, a := range append(actors, optimizerID, checkpointerID) {
 		t.rec.Track(a.String(), timeline.Actor)
 	}
+	if lanes[0].plan.Away != nil {
+		t.rec.Track(readsTrack, timeline.Actor)
+		t.rec.Track(writesTrack, timeline.Actor)
+	}
 	several := func(kind string, n int, lane laneID) {
 		for i := range n {
 			t.place(credit{kind, i, lane})
@@ -100,6 +104,7 @@ func (t *tracer) places(lanes []*lane) {
 	for _, r := range lanes {
 		several(matrixCredit, r.plan.Depths.MatrixBuffers, r.index)
 	}
+	several(stateCredit, lanes[0].plan.Depths.StateSlots, 0)
 	several(batchCredit, lanes[0].plan.Depths.BatchesAhead, 0)
 }
 
@@ -335,7 +340,7 @@ func (l *laneTracer) setClocks() {
 
 // words is what the compute stream waited for, for people.
 func (c Cause) words() string {
-	return [...]string{"", "weights", "an update", "an activation", "a gradient buffer", "data", "a checkpoint", "the routing", "another device"}[c]
+	return [...]string{"", "weights", "an update", "an activation", "a gradient buffer", "data", "a checkpoint", "the routing", "another device", "a disk"}[c]
 }
 
 // part is what a visit's layer is called, with the part of it that is visited.

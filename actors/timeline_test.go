@@ -128,6 +128,10 @@ func tracedShapes() map[string]trial {
 	add("muon", func(tr *trial) { tr.copyTiles, tr.muon, tr.depths.MatrixBuffers = true, true, 2 })
 	add("muon, in place", func(tr *trial) { tr.muon = true })
 	add("experts", func(tr *trial) { tr.copyTiles, tr.experts, tr.chosen, tr.onDemand = true, 6, 1, true })
+	add("on disks", func(tr *trial) {
+		tr.copyTiles, tr.saver, tr.saveSteps = true, &recorder{}, 2
+		*tr = tr.allAway(2)
+	})
 	add("saved", func(tr *trial) { tr.copyTiles, tr.saver, tr.saveSteps = true, &recorder{}, 1 })
 	return out
 }
@@ -325,7 +329,7 @@ func (g traced) checkSteps(t *testing.T, tr trial) {
 			t.Errorf("step %d stood still for %v, viewers see %v s", r.Step, want, stalls)
 		}
 		for _, c := range Credits { // an evaluation before a step has seen the updates of the one before it
-			if !seen[c.Name] && i > 0 && c.Name != "exchange buffer" && (c.Name != "matrix buffer" || tr.muon && (r.Step-1)%tr.evalSteps != 0) && (c.Name != "head slot" || tr.shards == 0) && (c.Name != "batch" || r.Step < g.reports[len(g.reports)-1].Step) {
+			if !seen[c.Name] && i > 0 && c.Name != "exchange buffer" && (c.Name != "state slot" || tr.away != nil) && (c.Name != "matrix buffer" || tr.muon && (r.Step-1)%tr.evalSteps != 0) && (c.Name != "head slot" || tr.shards == 0) && (c.Name != "batch" || r.Step < g.reports[len(g.reports)-1].Step) {
 				t.Errorf("step %d: nobody holds a %s", r.Step, c.Name)
 			}
 		}

@@ -24,8 +24,7 @@ func words(v any) string {
 	case PassPlanned:
 		return fmt.Sprintf("%v is planned, for weights of version %d%s", m.Pass, m.Pass.Version, waited(m.Pass.Waited))
 	case LayerUpdated:
-		return fmt.Sprintf("layer %d is at version %d%s%s, update %d%s", m.Layer, m.Version, also(m.Save, "and saved"), also(m.Held, "after a save"),
-			m.AdamStep, skipped(m.NonFinite))
+		return fmt.Sprintf("layer %d is at version %d%s%s, update %d%s", m.Layer, m.Version, also(m.Save, "and saved"), after(m.Waited), m.AdamStep, skipped(m.NonFinite))
 	case fetchWeights:
 		return fmt.Sprintf("pass %d: fetch tile %d, layer %d part %d%s, into slot %d", m.Prog, m.Tile, m.Layer, m.Part, also(m.Expert, "an expert"), m.Slot)
 	case LayerFetched:
@@ -139,7 +138,7 @@ func afterTheLoss(v any) string {
 	case normAgreed:
 		return fmt.Sprintf("all ranks have squares of %v of layer %d", m.Squares, m.Layer)
 	case ShareUpdated:
-		return fmt.Sprintf("the share of %s%s", words(m.Updated), also(m.Unchanged, "which changes nothing"))
+		return fmt.Sprintf("the share of %s%s", words(m.Updated), also(m.Updated.Unchanged, "which changes nothing"))
 	case gather:
 		return fmt.Sprintf("gather layer %d at version %d", m.Layer, m.Version)
 	case gathered:
@@ -154,6 +153,22 @@ func afterTheLoss(v any) string {
 		return s
 	case stopAgreed:
 		return "the ranks stop"
+	case StateFetched:
+		return fmt.Sprintf("the state of layer %d is in a slot, round %d", m.Layer, m.Round)
+	case StateUpdated:
+		return fmt.Sprintf("the state of layer %d is updated%s", m.Layer, also(m.Save, "and saved"))
+	case StatesWanted:
+		return "the states of all layers are wanted"
+	case fetchState:
+		return fmt.Sprintf("read the state of layer %d into state slot %d", m.Layer, m.Slot)
+	case stateRead:
+		return fmt.Sprintf("the state of layer %d is read", m.Layer)
+	case flushState:
+		return fmt.Sprintf("write the state of layer %d", m.Layer)
+	case stateWritten:
+		return fmt.Sprintf("the state of layer %d is written", m.Layer)
+	case dropState:
+		return fmt.Sprintf("drop the state of layer %d", m.Layer)
 	case measured:
 		return fmt.Sprintf("the gradient of layer %d has squares of %v", m.Layer, m.Squares)
 	case prepareMatrix:
@@ -271,4 +286,15 @@ func skipped(n int) string {
 		return ""
 	}
 	return fmt.Sprintf(", %d skipped in a row", n)
+}
+
+// after says what an update had to wait for.
+func after(c Cause) string {
+	switch c {
+	case NoStall:
+		return ""
+	case StallCheckpoint:
+		return ", after a save"
+	}
+	return ", after " + c.String()
 }

@@ -1,9 +1,9 @@
 package host
 
-// Home lends layers to those who work on them, such as the optimizer, whoever
-// collects rows, and whoever writes a checkpoint. Between Acquire and Release the
-// layer is in memory. The tiles, which stream to the device, are in memory all the
-// time.
+// Home lends layers to those who work on their state, such as the optimizer and whoever
+// writes a checkpoint. The tiles, which stream to the device, are in memory all the time. The state
+// of a layer that is away is in memory from Fetch to Drop, and only then the layer can be
+// acquired.
 type Home interface {
 	// Acquire lends layer i, which may be lent several times at the same time. The
 	// error says why it cannot be had.
@@ -13,13 +13,13 @@ type Home interface {
 	Release(i int)
 	// Tile is the memory of layer i that streams to the device.
 	Tile(i int) []byte
+	// Fetch reads the state of layer i, which is away, from its disk into a state slot. The layer can be
+	// acquired then.
+	Fetch(i, slot int) error
+	// Flush writes the state of layer i from its state slot to the disk.
+	Flush(i int) error
+	// Drop frees the state slot of layer i, which nobody has acquired; what was not flushed is lost.
+	Drop(i int)
+	// Settle flushes and drops all layers that are in state slots.
+	Settle() error
 }
-
-// Acquire implements Home: all layers are in memory all the time.
-func (s *Store) Acquire(i int) (*LayerState, error) { return s.Layers[i], nil }
-
-// Release implements Home.
-func (s *Store) Release(int) {}
-
-// Tile implements Home.
-func (s *Store) Tile(i int) []byte { return s.Layers[i].Tile }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"mt/host/optim"
+	"mt/internal/parallel"
+	"mt/model"
 )
 
 // ReadRows copies the rows [row, row+n) of tensor t to dst (n, cols), in exact
@@ -57,8 +59,14 @@ const gatherRows = 64
 // threads of the store. Rows are copied in the type in which the tensor streams,
 // bf16 or fp32.
 func (l *LayerState) GatherRows(dst []byte, t int, ids []int32) {
-	tl := l.owned(t)
-	table := l.Tile[tl.TileOff : tl.TileOff+tl.TileBytes()]
+	l.owned(t)
+	GatherRows(dst, l.Layout, l.Tile, t, ids, l.pool)
+}
+
+// GatherRows is LayerState.GatherRows of a layer of which there is nothing but its tile.
+func GatherRows(dst []byte, l model.Layout, tile []byte, t int, ids []int32, pool *parallel.Pool) {
+	tl := l.Tensors[t]
+	table := tile[tl.TileOff : tl.TileOff+tl.TileBytes()]
 	width := 0
 	if tl.Rows > 0 {
 		width = len(table) / tl.Rows
@@ -66,7 +74,7 @@ func (l *LayerState) GatherRows(dst []byte, t int, ids []int32) {
 	if len(dst) != len(ids)*width {
 		panic(fmt.Sprintf("host: gather %d rows of %d bytes into %d bytes", len(ids), width, len(dst)))
 	}
-	l.pool.Run((len(ids)+gatherRows-1)/gatherRows, func(piece int) {
+	pool.Run((len(ids)+gatherRows-1)/gatherRows, func(piece int) {
 		for i := piece * gatherRows; i < min(len(ids), (piece+1)*gatherRows); i++ {
 			id := int(ids[i])
 			if id < 0 || id >= tl.Rows {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"mt/host/optim"
 	"mt/internal/accounts"
@@ -19,6 +20,11 @@ type Store struct {
 
 	arenas  []*Arena
 	aliased bool // see NewAliased
+
+	tier    Tier
+	slots   [][]byte   // state slots
+	slotOf  []int      // by layer, the state slot that it is in
+	lending sync.Mutex // see Lend
 }
 
 // LayerState is the host memory of one layer, all of it zero at first. A tensor
@@ -32,9 +38,9 @@ type LayerState struct {
 	// several ranks.
 	Share optim.Share
 	// Lo has the signed lower halves of split weights, in the layer's flat element space,
-	// from Share.From on. It is nil where the layer has no bf16 tensor.
+	// from Share.From on. It is nil where the layer has no bf16 tensor, and while it is on a disk (Tier).
 	Lo []uint16
-	// Planes are the planes beside the weights, as Lo.
+	// Planes are the planes beside the weights, as Lo. On a disk they have no Data.
 	Planes []optim.State
 
 	pool  *parallel.Pool
@@ -54,9 +60,15 @@ func NewStore(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool) 
 // NewShareStore is NewStore for one of several ranks: what streams is there whole, and all else
 // of its share of each layer; nil: of all.
 func NewShareStore(layouts []model.Layout, planes optim.Planes, shares []optim.Share, pool *parallel.Pool) (*Store, error) {
-	s := &Store{}
-	need := ShareBytes(layouts, planes, shares)
-	if err := checkAvailable("the model ("+needs(need)+")", need[accounts.Weights]+need[accounts.LoPlanes]+need[accounts.Planes]); err != nil {
+	return NewTieredStore(layouts, planes, shares, Tier{}, pool)
+}
+
+// NewTieredStore is NewShareStore with the state of some layers on disks. The extents are the caller's,
+// as large as optim.ExtentBytes says.
+func NewTieredStore(layouts []model.Layout, planes optim.Planes, shares []optim.Share, tier Tier, pool *parallel.Pool) (*Store, error) {
+	s := &Store{tier: tier}
+	need := tieredBytes(layouts, planes, shares, tier)
+	if err := checkAvailable("the model ("+needs(need)+")", sum(need)); err != nil {
 		return nil, err
 	}
 	arenas, err := s.newArenas(layouts, planes, shares, pool)
@@ -65,14 +77,24 @@ func NewShareStore(layouts []model.Layout, planes optim.Planes, shares []optim.S
 	}
 	for i, l := range layouts {
 		share := shareOf(layouts, shares, i)
-		tile, lo := weightBytes(l, share)
-		state := &LayerState{Layout: l, Share: share, Tile: arenas.take(tileArena, tile), Lo: optim.View[uint16](arenas.take(loArena, lo)), pool: pool}
+		take := arenas.take
+		if tier.has(i) {
+			take = func(string, int64) []byte { return nil }
+		}
+		state := &LayerState{Layout: l, Share: share, Tile: arenas.take(tileArena, l.TileBytes), Lo: optim.View[uint16](take(loArena, optim.LoBytes(l, share))), pool: pool}
 		for _, p := range planes.Of(l) {
-			state.Planes = append(state.Planes, optim.NewState(p, l, share, func(bytes int64) []byte { return arenas.take(p.Name, bytes) }))
+			state.Planes = append(state.Planes, optim.NewState(p, l, share, func(bytes int64) []byte { return take(p.Name, bytes) }))
 		}
 		s.Layers = append(s.Layers, state)
 	}
 	return s, nil
+}
+
+func sum(need [accounts.NumPurposes]int64) (all int64) {
+	for _, n := range need {
+		all += n
+	}
+	return all
 }
 
 // shareOf is the share of layer i; where there are no shares it is the whole layer.
@@ -113,9 +135,11 @@ func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, shares []
 	names, need := []string{tileArena, loArena}, map[string]int64{}
 	for i, l := range layouts {
 		share := shareOf(layouts, shares, i)
-		tile, lo := weightBytes(l, share)
-		need[tileArena] += optim.Pages(tile)
-		need[loArena] += optim.Pages(lo)
+		need[tileArena] += optim.Pages(l.TileBytes)
+		if s.tier.has(i) {
+			continue
+		}
+		need[loArena] += optim.Pages(optim.LoBytes(l, share))
 		for _, p := range planes.Of(l) {
 			if !slices.Contains(names, p.Name) {
 				names = append(names, p.Name)
@@ -135,7 +159,10 @@ func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, shares []
 		}
 		s.arenas, arenas[name] = append(s.arenas, a), a.Bytes()
 	}
-	return arenas, nil
+	if s.tier.Away == nil {
+		return arenas, nil
+	}
+	return arenas, s.takeSlots(s.tier.slotBytes(layouts, planes, shares), pool)
 }
 
 // Close gives the memory back. The layers must not be used any more.
@@ -148,16 +175,6 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// weightBytes are the sizes in bytes of a layer's tile and of the lo plane of a share of it.
-func weightBytes(l model.Layout, share optim.Share) (tile, lo int64) {
-	for _, t := range l.Tensors {
-		if t.BF16 && !t.Ref {
-			lo = 2 * share.Elems()
-		}
-	}
-	return l.TileBytes, lo
-}
-
 // StoreBytes is what NewStore takes for these layouts and planes, by purpose.
 func StoreBytes(layouts []model.Layout, planes optim.Planes) (bytes [accounts.NumPurposes]int64) {
 	return ShareBytes(layouts, planes, nil)
@@ -165,15 +182,23 @@ func StoreBytes(layouts []model.Layout, planes optim.Planes) (bytes [accounts.Nu
 
 // ShareBytes is what NewShareStore takes, by purpose.
 func ShareBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share) (bytes [accounts.NumPurposes]int64) {
+	return tieredBytes(layouts, planes, shares, Tier{})
+}
+
+// tieredBytes is what NewTieredStore takes, by purpose.
+func tieredBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share, tier Tier) (bytes [accounts.NumPurposes]int64) {
 	for i, l := range layouts {
+		bytes[accounts.Weights] += optim.Pages(l.TileBytes)
+		if tier.has(i) {
+			continue
+		}
 		share := shareOf(layouts, shares, i)
-		tile, lo := weightBytes(l, share)
-		bytes[accounts.Weights] += optim.Pages(tile)
-		bytes[accounts.LoPlanes] += optim.Pages(lo)
+		bytes[accounts.LoPlanes] += optim.Pages(optim.LoBytes(l, share))
 		for _, p := range planes.Of(l) {
 			bytes[accounts.Planes] += optim.Pages(p.ShareBytes(l, share))
 		}
 	}
+	bytes[accounts.StateSlots] = int64(tier.Slots) * tier.slotBytes(layouts, planes, shares)
 	return bytes
 }
 

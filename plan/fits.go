@@ -12,15 +12,21 @@ import (
 // tooLargeForDevice says whether r takes more than the device's memory; on a unified device
 // that is all memory.
 func (r *Run) tooLargeForDevice(q Request) bool {
+	if !r.tiered {
+		r.tier(q)
+	}
 	t := r.Table()
 	return q.DeviceMemory > 0 && t.Device > q.DeviceMemory || q.Unified && q.HostMemory > 0 && t.Host+t.AllDevices > q.HostMemory
 }
 
-// fits checks the run against the budgets of q.
+// fits checks the run against the budgets of q. States go to disks as it needs, unless that is decided.
 func (r *Run) fits(q Request) error {
+	if !r.tiered {
+		r.tier(q)
+	}
 	t := r.Table()
 	if need, budget := r.mostLacking(q, t); budget > 0 && need > budget {
-		return &NotFitting{"device", need, budget, "", r.waysOut(false) + ", or raise device_memory"}
+		return &NotFitting{"device", need, budget, "", r.waysOut(q, false) + ", or raise device_memory"}
 	}
 	need := t.Host
 	if q.Unified {
@@ -31,7 +37,7 @@ func (r *Run) fits(q Request) error {
 		if q.HostBy != "" {
 			last = ", or have more host memory"
 		}
-		return &NotFitting{"host", need, q.HostMemory, q.HostBy, r.waysOut(true) + last}
+		return &NotFitting{"host", need, q.HostMemory, q.HostBy, r.waysOut(q, true) + last}
 	}
 	return nil
 }
@@ -52,7 +58,7 @@ func (r *Run) mostLacking(q Request, t Table) (need, budget int64) {
 
 // waysOut names the keys that make r need less of the host's memory, where host is set,
 // or of the device's.
-func (r *Run) waysOut(host bool) string {
+func (r *Run) waysOut(q Request, host bool) string {
 	var ways []string
 	add := func(where bool, text string) {
 		if where {
@@ -73,6 +79,7 @@ func (r *Run) waysOut(host bool) string {
 	add(!host && r.Depths.WeightSlots > 1, "set pipeline.weight_slots: 1")
 	add(!host && train && r.Depths.GradBuffers > 1, "set pipeline.grad_buffers: 1")
 	add((!host || r.Unified) && r.Depths.ActivationSlots > minActSlots, "set pipeline.activation_slots: 3")
+	add(host && train && !q.StateDir, "set state_dir to a directory on a fast disk")
 	add(host, "use a smaller model")
 	return strings.Join(ways, ", ")
 }

@@ -10,6 +10,7 @@ type kept struct {
 	planes   [][]optim.Placed // by layer
 	bytes    []int64          // of those planes
 	matrices [][]optim.Matrix // that are updated whole
+	extents  []int64          // by layer, the size of its state on a disk; nil: not found yet
 }
 
 // keep finds what is kept beside the weights of each layer.

@@ -106,7 +106,7 @@ func (r *Run) CollectBytes() (most int64) {
 		return 0
 	}
 	for i, l := range r.Layouts {
-		bytes := optim.Pages(loBytes(l, l.Elems))
+		bytes := optim.Pages(optim.LoBytes(l, optim.Whole(l)))
 		for _, p := range r.placed(i) {
 			bytes += optim.Pages(p.Bytes())
 		}

@@ -47,6 +47,8 @@ type Request struct {
 	DeviceMemory int64  // budget in bytes
 	HostMemory   int64  // budget in bytes; with Unified it covers both sides
 	HostBy       string // for the error: what limits HostMemory; empty: the user's key
+	// StateDir says that states may be on disks, as far as HostMemory asks for it.
+	StateDir bool
 	// Ranks is how many processes divide Rows among them, and Rank which of them is planned, from 0 on;
 	// Ranks 0 and 1: alone. Units is how the optimizer cuts a layer.
 	Ranks, Rank int
@@ -152,6 +154,8 @@ func choose(q Request) (*Run, error) {
 	}
 	r.askedDepths(q)
 	r.raiseBuffers(q)
+	_ = r.fits(q) // the last word on which states are away: more depth is no reason to read from a disk
+	r.tiered = true
 	if auto(q.Recompute) {
 		r.raiseKeep(q)
 	}
@@ -178,6 +182,7 @@ func (q Request) check() error {
 		{"batches_ahead", q.Depths.BatchesAhead, least.BatchesAhead, "a step needs a batch"},
 		{"exchange_buffers", q.Depths.ExchangeBuffers, 1, "gradients of other ranks come in somewhere"},
 		{"gathers_ahead", q.Depths.GathersAhead, 1, "weights are put together layer by layer"},
+		{"state_slots", q.Depths.StateSlots, 1, "a state is updated in one"},
 		{"micro_batch_tokens", q.MicroBatchTokens, 1, "a micro-batch has at least one row"},
 	} {
 		if d.asked != 0 && d.asked < d.least && !(d.key == "grad_slabs" && q.Clip && q.Ranks <= 1) {

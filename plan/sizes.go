@@ -22,6 +22,8 @@ type Depths struct {
 	GathersAhead    int `json:"gathers_ahead,omitempty"`    // layers whose tiles are put together from all ranks at once; at least 1
 	// Where matrices are updated whole; else 0.
 	MatrixBuffers int `json:"matrix_buffers,omitempty"` // of a lane; at least 1
+	// Where states are on disks; else 0.
+	StateSlots int `json:"state_slots,omitempty"` // layers whose state is in memory; at least 1
 }
 
 // Limits bound every batch of a run; buffers are sized by them.
@@ -72,6 +74,8 @@ type Run struct {
 	OnDemand bool
 	// Lane is, by layer, the lane that it is on; nil: there is one lane.
 	Lane []int
+	// Away says, by layer, that its state (lower halves and planes) is on a disk; nil: none is.
+	Away []bool
 	// Ranks is how many processes divide the rows of a step among them, each normally on a host of
 	// its own, and Rank which of them this one is; Ranks 0 and 1: alone. Shares are, by layer and
 	// rank, what each keeps of a layer beside its tile; nil: all. AllIDs bounds the unique ids of
@@ -80,8 +84,9 @@ type Run struct {
 	Shares      [][]optim.Share
 	AllIDs      int
 
-	paces []Pace // by lane; nil: alike
-	view  int    // 0: all lanes; else those sizes that differ are of lane view−1
+	paces  []Pace // by lane; nil: alike
+	tiered bool   // it is decided which states are away
+	view   int    // 0: all lanes; else those sizes that differ are of lane view−1
 }
 
 // GradBytes is the size of one element of a landed gradient.

@@ -10,7 +10,6 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/host/optim"
-	"mt/model"
 )
 
 // Row is one line of the memory table.
@@ -26,6 +25,8 @@ type Table struct {
 	Rows   []Row `json:"rows"`
 	Host   int64 `json:"host_bytes"`   // sum of the rows on the host
 	Device int64 `json:"device_bytes"` // sum of the rows on the device, of several on the one that has most
+	// Disk is what is in the directories of state_dir, in bytes.
+	Disk int64 `json:"disk_bytes,omitempty"`
 	// AllDevices is the sum of the rows on all devices.
 	AllDevices int64 `json:"all_devices_bytes"`
 	Params     int64 `json:"parameters"`
@@ -49,13 +50,22 @@ func (r *Run) Table() Table {
 	for i, l := range r.Layouts {
 		t.Params += l.Layer.Elems()
 		tiles += optim.Pages(l.TileBytes)
-		lo += optim.Pages(loBytes(l, r.Share(i).Elems()))
+		if r.away(i) {
+			continue
+		}
+		lo += optim.Pages(optim.LoBytes(l, r.Share(i)))
 	}
 	host("weights", tiles, "what streams to the device")
 	if lo > 0 {
 		host("lo planes", lo, "lower halves of fp32 master weights%s", r.ofAll())
 	}
 	r.planeRows(host)
+	if r.Away != nil {
+		n := r.Depths.StateSlots
+		host("state slots", int64(n)*r.StateSlotBytes(), "%d layers whose state is read, updated or written", n)
+		t.Disk = r.DiskBytes()
+		t.Rows = append(t.Rows, Row{"disk", "state", t.Disk, fmt.Sprintf("lower halves and moments of %d of %d layers%s", count(r.Away), len(r.Away), r.ofAll())})
+	}
 	t.PerParam = float64(t.Host) / float64(t.Params)
 	if !r.EvalOnly {
 		r.slabRow(host)
@@ -89,6 +99,9 @@ func (r *Run) planeRows(host addRow) {
 	var order []optim.Plane // without names
 	groups := map[optim.Plane]*group{}
 	for i, l := range r.Layouts {
+		if r.away(i) {
+			continue
+		}
 		for _, p := range r.placed(i) {
 			key := p.Plane
 			key.Name = ""
@@ -154,14 +167,6 @@ func (r *Run) slabRow(host addRow) {
 	if n := r.CollectBytes(); n > 0 {
 		host("collected layer", n, "put together from all ranks for a checkpoint")
 	}
-}
-
-// loBytes is the size of the lower halves of so many elements of a layer: 0 where it has none.
-func loBytes(l model.Layout, elems int64) int64 {
-	if slices.ContainsFunc(l.Tensors, func(t model.TensorLayout) bool { return t.BF16 && !t.Ref }) {
-		return 2 * elems
-	}
-	return 0
 }
 
 // ofAll says which part of a model's planes are a rank's, where it is not alone.

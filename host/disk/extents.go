@@ -120,6 +120,16 @@ func (e *Extents) Notes() []string { return e.notes }
 // Moved is how many bytes were read and written so far.
 func (e *Extents) Moved() (read, written int64) { return e.read.Load(), e.written.Load() }
 
+// Written says whether extent i was written.
+func (e *Extents) Written(i int) bool {
+	for _, c := range e.places[i] {
+		if !c.full {
+			return false
+		}
+	}
+	return true
+}
+
 // Read reads extent i, which must have been written, into memory of its size, aligned to
 // BlockBytes. An error names the extent and the file.
 func (e *Extents) Read(i int, into []byte) error {

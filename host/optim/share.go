@@ -21,6 +21,24 @@ func (s Share) Elems() int64 { return s.To - s.From }
 // Has says whether element e of the flat element space is in the share.
 func (s Share) Has(e int64) bool { return e >= s.From && e < s.To }
 
+// LoBytes is the size of the lower halves of a share of layer l: 0 where its weights are not split.
+func LoBytes(l model.Layout, s Share) int64 {
+	if !l.Split() {
+		return 0
+	}
+	return 2 * s.Elems()
+}
+
+// ExtentBytes is the size of what is kept of a share of layer l beside its tile, its lower halves and these
+// planes: that of its extent where it is on a disk.
+func ExtentBytes(l model.Layout, planes []Placed, s Share) int64 {
+	bytes := Pages(LoBytes(l, s))
+	for _, p := range planes {
+		bytes += Pages(p.ShareBytes(l, s))
+	}
+	return bytes
+}
+
 // Shares cuts layer l, whose units these are, for n ranks: in rank order, as equal as units
 // allow. Together the shares have every element once; some may be empty.
 func Shares(l model.Layout, units []Unit, n int) []Share {

@@ -24,6 +24,7 @@ const (
 	Weights       // tiles: what streams to the device
 	LoPlanes      // lower halves of split weights
 	Planes        // what an optimizer keeps beside the weights
+	StateSlots    // lower halves and planes of layers whose state is on a disk, while it is in memory
 	GradientSlabs // where gradients land
 	Passage       // activations on their way from one device to another
 	Exchange      // gradients that other ranks have sent
@@ -33,7 +34,7 @@ const (
 )
 
 var names = [NumPurposes]string{"weight slots", "gradient buffers", "activations", "saved for backward", "workspace", "matrix buffers", "batch", "tables",
-	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "gradient slabs", "passed activations", "exchange buffers", "collected for checkpoints"}
+	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "state slots", "gradient slabs", "passed activations", "exchange buffers", "collected for checkpoints"}
 
 func (p Purpose) String() string {
 	if p < NumPurposes {

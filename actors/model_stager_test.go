@@ -1,0 +1,76 @@
+package actors
+
+// This file is what the model test knows of state slots and of the disk behind them.
+
+// stateAt is the state of a layer in a slot.
+type stateAt struct {
+	slot    int
+	here    bool // it has been read
+	flushes int  // that are under way
+}
+
+// tierWorld is what the model knows of disks.
+type tierWorld struct {
+	version []int            // by layer: how often its state was updated
+	disk    []int            // by layer: the version that is on the disk
+	states  map[int]*stateAt // by layer
+}
+
+func newTierWorld(layers int) *tierWorld {
+	return &tierWorld{version: make([]int, layers), disk: make([]int, layers), states: map[int]*stateAt{}}
+}
+
+// away says whether the state of a layer is on a disk.
+func (c worldConfig) isAway(layer int) bool { return c.away != nil && c.away[layer] }
+
+// fetchState checks, when a state begins to be read, that its slot is free and that the disk has it.
+func (w *world) fetchState(d fetchState) {
+	t := w.tier
+	if t.states[d.Layer] != nil {
+		w.failf("the state of layer %d is read while it is in slot %d", d.Layer, t.states[d.Layer].slot)
+	}
+	for l, s := range t.states {
+		if s.slot == d.Slot {
+			w.failf("the state of layer %d is read into slot %d, where layer %d is", d.Layer, d.Slot, l)
+		}
+	}
+	if d.Slot < 0 || d.Slot >= w.cfg.depths.StateSlots {
+		w.failf("there is no state slot %d", d.Slot)
+	}
+	if t.disk[d.Layer] != w.tier.version[d.Layer] {
+		w.failf("version %d of layer %d is read, which is at version %d", t.disk[d.Layer], d.Layer, w.tier.version[d.Layer])
+	}
+	t.states[d.Layer] = &stateAt{slot: d.Slot}
+}
+
+// needState checks that the state of a layer is in memory for whoever uses it.
+func (w *world) needState(layer int, what string) {
+	if !w.cfg.isAway(layer) {
+		return
+	}
+	if s := w.tier.states[layer]; s == nil || !s.here {
+		w.failf("layer %d is %s while its state is on the disk", layer, what)
+	}
+}
+
+// dropState checks that nothing is lost.
+func (w *world) dropState(d dropState) {
+	t := w.tier
+	s := t.states[d.Layer]
+	if s == nil || !s.here || s.flushes > 0 || t.disk[d.Layer] != w.tier.version[d.Layer] {
+		w.failf("the state of layer %d is dropped as %+v, with version %d of %d on the disk", d.Layer, s, t.disk[d.Layer], w.tier.version[d.Layer])
+	}
+	for _, e := range w.async {
+		if save, ok := e.do.(saveLayer); ok && save.Layer == d.Layer {
+			w.failf("the state of layer %d is dropped while it is being saved", d.Layer)
+		}
+	}
+	delete(t.states, d.Layer)
+}
+
+// flushed notes that a state is on the disk.
+func (w *world) flushed(layer int) {
+	s := w.tier.states[layer]
+	s.flushes--
+	w.tier.disk[layer] = w.tier.version[layer]
+}

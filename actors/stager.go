@@ -1,0 +1,209 @@
+package actors
+
+import (
+	"fmt"
+	"slices"
+)
+
+// The Stager exists where the state of some layers (lower halves and planes) is on disks. It owns the
+// state slots. It reads ahead into them in the order in which layers are updated, which is the same
+// in every step, and so from step to step: when the last layer of a step is updated, the first ones of
+// the next are in memory. An updated layer is written back, and its slot is free when that is done
+// and nobody saves it any more.
+//
+// Layers that are saved although no step updates them are shown to the Checkpointer in a round of their own,
+// in the order of the layers; what had been read ahead is dropped then, and read again.
+
+// stagerCore is the pure part of the Stager.
+type stagerCore struct {
+	order   []int // the layers that are away, in the order of updates
+	updates int   // how many layers are updated so far, in all steps
+	reads   int   // how many are read for updates, or being read
+	free    []int // state slots
+	staged  map[int]*stagedLayer
+	saved   map[int]int // by layer, saves that ended before the Stager heard of the update
+	round   int         // counts the rounds
+	show    []int       // layers that are to be shown
+	showing int         // those of them that are shown and not saved
+	reading bool        // one state is read at a time: a disk reads large pieces fastest
+	writing bool        // and one is written
+	toWrite []int       // layers whose state is to be written, in order
+}
+
+// stagedLayer is a layer in a state slot.
+type stagedLayer struct {
+	slot    int
+	round   int  // in which it was read
+	here    bool // it has been read
+	shown   bool // it is for the Checkpointer alone
+	updated bool
+	flushed bool
+	saving  bool // the Checkpointer has not written it yet
+}
+
+// newStagerCore makes a Stager of these layers and so many slots.
+func newStagerCore(order []int, slots int) *stagerCore {
+	return &stagerCore{order: order, free: ids(slots), staged: map[int]*stagedLayer{}, saved: map[int]int{}}
+}
+
+// awayOrder is the order in which the layers that are away are updated: with clipping that of the forward, else
+// that in which gradients are complete.
+func awayOrder(away []bool, into []int, clip bool) []int {
+	order := ids(len(into))
+	if !clip {
+		order = backwardOrder(into)
+	}
+	return slices.DeleteFunc(order, func(l int) bool { return !away[l] })
+}
+
+// fetchState reads a layer's state into a slot.
+type fetchState struct{ Layer, Slot int }
+
+// stateRead tells that fetchState is done.
+type stateRead struct{ Layer int }
+
+// flushState writes a layer's state from its slot to the disk.
+type flushState struct{ Layer int }
+
+// stateWritten tells that flushState is done.
+type stateWritten struct{ Layer int }
+
+// dropState frees the memory of a layer's state.
+type dropState struct{ Layer int }
+
+func (c *stagerCore) step(msg any) []effect {
+	var out []effect
+	switch m := msg.(type) {
+	case begin:
+	case stateRead:
+		out = c.read(m.Layer)
+	case StateUpdated:
+		s := c.staged[m.Layer]
+		c.updates++
+		s.updated, s.saving = true, m.Save
+		if m.Save && c.saved[m.Layer] > 0 {
+			c.saved[m.Layer]--
+			s.saving = false
+		}
+		c.toWrite = append(c.toWrite, m.Layer)
+	case stateWritten:
+		c.writing = false
+		c.staged[m.Layer].flushed = true
+		out = c.release(m.Layer)
+	case LayerSaved:
+		s := c.staged[m.Layer]
+		if s == nil || !s.saving {
+			c.saved[m.Layer]++
+			return nil
+		}
+		s.saving = false
+		if s.shown {
+			c.showing--
+			s.flushed = true // nothing has changed
+		}
+		out = c.release(m.Layer)
+	case StatesWanted:
+		out = c.begin()
+	default:
+		panic(unexpected(stagerID, msg))
+	}
+	return append(out, c.advance()...)
+}
+
+// begin begins a round: all layers are to be shown, behind those of a round before it, and what was read
+// ahead is dropped.
+func (c *stagerCore) begin() (out []effect) {
+	c.round++
+	c.show = append(c.show, slices.Sorted(slices.Values(c.order))...)
+	c.reads = c.updates
+	for _, l := range c.order {
+		if s := c.staged[l]; s != nil && s.here && !s.updated && !s.shown {
+			out = append(out, c.drop(l)...)
+		}
+	}
+	return out
+}
+
+// read tells of a layer that has been read whoever it was read for.
+func (c *stagerCore) read(l int) []effect {
+	s := c.staged[l]
+	s.here, c.reading = true, false
+	switch {
+	case s.shown:
+		return []effect{send{checkpointerID, StateFetched{Layer: l, Round: c.round}}}
+	case s.round < c.round:
+		return c.drop(l)
+	}
+	return []effect{send{optimizerID, StateFetched{Layer: l, Round: c.round}}}
+}
+
+// release frees the slot of a layer when its state is on the disk and the Checkpointer has what it saves.
+func (c *stagerCore) release(l int) []effect {
+	if s := c.staged[l]; !s.flushed || s.saving {
+		return nil
+	}
+	return c.drop(l)
+}
+
+func (c *stagerCore) drop(l int) []effect {
+	c.free = append(c.free, c.staged[l].slot)
+	delete(c.staged, l)
+	return []effect{work{do: dropState{l}}}
+}
+
+// advance writes what is to be written, and reads what comes next.
+func (c *stagerCore) advance() (out []effect) {
+	if len(c.toWrite) > 0 && !c.writing {
+		l := c.toWrite[0]
+		c.toWrite, c.writing = c.toWrite[1:], true
+		out = append(out, work{do: flushState{l}, done: []send{{stagerID, stateWritten{l}}}})
+	}
+	l, ok := c.next()
+	if !ok || c.reading || len(c.free) == 0 || c.staged[l] != nil { // a layer that is in a slot still is read when it has left that
+		return out
+	}
+	s := &stagedLayer{slot: c.free[0], round: c.round}
+	c.free, c.staged[l], c.reading = c.free[1:], s, true
+	if len(c.show) > 0 {
+		c.show = c.show[1:]
+		c.showing++
+		s.shown, s.saving = true, true
+	} else {
+		c.reads++
+	}
+	return append(out, work{do: fetchState{Layer: l, Slot: s.slot}, done: []send{{stagerID, stateRead{l}}}})
+}
+
+// next is the layer that is read next: in a round one that is to be shown, else one that is updated next.
+func (c *stagerCore) next() (layer int, ok bool) {
+	switch {
+	case len(c.show) > 0:
+		return c.show[0], true
+	case c.showing > 0 || c.reads-c.updates == len(c.order):
+		return 0, false
+	}
+	return c.order[c.reads%len(c.order)], true
+}
+
+func (r *run) execStager(w work) error {
+	home := r.o.Home
+	switch e := w.do.(type) {
+	case fetchState:
+		r.hub.async(stagerID, w, func() (any, error) { return nil, r.named("read the state of", e.Layer, home.Fetch(e.Layer, e.Slot)) })
+	case flushState:
+		r.hub.async(stagerID, w, func() (any, error) { return nil, r.named("write the state of", e.Layer, home.Flush(e.Layer)) })
+	case dropState:
+		home.Drop(e.Layer)
+	default:
+		panic(fmt.Sprintf("stager: work %T", w.do))
+	}
+	return nil
+}
+
+// named is err behind words that say what failed for which layer.
+func (r *run) named(what string, layer int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", what, r.names[layer], err)
+}

@@ -1,0 +1,129 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"mt/host"
+	"mt/internal/long"
+	"mt/schedule"
+)
+
+// This file is about runs whose state is on disks.
+
+// allAway has the state of every layer of a trial away, with so many state slots.
+func (tr trial) allAway(slots int) trial {
+	tr.away, tr.stateSlots = make([]bool, len(tr.config().Layers())), slots
+	for l := range tr.away {
+		tr.away[l] = true
+	}
+	return tr
+}
+
+// TestStatesOnDisksChangeNothing: losses, weights, moments and checkpoints are those of the same run in
+// memory, whatever is away and however many state slots there are.
+func TestStatesOnDisksChangeNothing(t *testing.T) {
+	for name, change := range map[string]func(*trial){
+		"clip":       func(*trial) {},
+		"no clip":    func(tr *trial) { tr.noClip = true },
+		"tied":       func(tr *trial) { tr.noClip, tr.tied, tr.bf16 = true, true, true },
+		"bf16":       func(tr *trial) { tr.bf16, tr.copyTiles = true, true },
+		"muon":       func(tr *trial) { tr.muon = true },
+		"experts":    func(tr *trial) { tr.experts, tr.chosen, tr.noClip = 4, 2, true },
+		"lanes":      func(tr *trial) { tr.order, tr.lane, tr.noClip = schedule.Lanes, []int{0, 1, 0, 1, 0}, true },
+		"evaluation": func(tr *trial) { tr.evalSteps = 2 },
+		"skips": func(tr *trial) {
+			tr.maxNonFinite, tr.spoil = 9, spoilWeights(0)
+			tr.batch = withToken0(2, tr.rows, tr.micro)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := base()
+			tr.evalSteps, tr.saveSteps = 0, 2
+			change(&tr)
+			in, away := &recorder{cuts: map[int][]byte{}}, &recorder{cuts: map[int][]byte{}}
+			tr.saver = in
+			want := mustRun(t, tr)
+			tr.saver = away
+			r := rand.New(rand.NewPCG(14, uint64(len(name))))
+			tr = tr.allAway(1 + r.IntN(4))
+			if r.IntN(2) == 0 {
+				tr.away[r.IntN(len(tr.away))] = false
+			}
+			sameAs(t, want, tr)
+			for step, cut := range in.cuts {
+				if !slices.Equal(sorted(away.cuts[step]), sorted(cut)) {
+					t.Errorf("the checkpoint of step %d differs from one of a run in memory", step)
+				}
+			}
+			if len(in.cuts) == 0 || len(in.cuts) != len(away.cuts) {
+				t.Errorf("%d checkpoints in memory, %d with disks", len(in.cuts), len(away.cuts))
+			}
+		})
+	}
+}
+
+// failingHome is a home whose call number fail, counted over Fetch and Flush, fails.
+type failingHome struct {
+	*host.Store
+	mu          sync.Mutex
+	calls, fail int
+	what        string
+}
+
+var errStateDisk = errors.New("the disk of the states is away")
+
+func (h *failingHome) call(what string, layer int, f func() error) error {
+	h.mu.Lock()
+	h.calls++
+	fails := h.calls == h.fail
+	if fails {
+		h.what = fmt.Sprintf("%s layer %d", what, layer)
+	}
+	h.mu.Unlock()
+	if fails {
+		return errStateDisk
+	}
+	return f()
+}
+
+func (h *failingHome) Fetch(i, slot int) error {
+	return h.call("read", i, func() error { return h.Store.Fetch(i, slot) })
+}
+
+func (h *failingHome) Flush(i int) error {
+	return h.call("write", i, func() error { return h.Store.Flush(i) })
+}
+
+// TestEveryStateCallMayFail: every read and every write of a state fails once; the run ends with that error,
+// which says what failed.
+func TestEveryStateCallMayFail(t *testing.T) {
+	every := int(long.Every(t, 2))
+	for fail := 1; ; fail += every {
+		tr := small().allAway(2)
+		tr.steps, tr.saveSteps, tr.evalSteps, tr.saver = 2, 1, 1, &recorder{}
+		var h *failingHome
+		tr.home = func(s *host.Store) host.Home {
+			h = &failingHome{Store: s, fail: fail}
+			return h
+		}
+		_, err := tr.run(t)
+		if h.what == "" {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fail < 6 {
+				t.Fatalf("only %d calls", h.calls)
+			}
+			return
+		}
+		if !errors.Is(err, errStateDisk) || !strings.HasPrefix(err.Error(), strings.Fields(h.what)[0]+" the state of ") {
+			t.Errorf("call %d, %s, failed and the run ends with %v", fail, h.what, err)
+		}
+	}
+}

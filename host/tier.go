@@ -1,0 +1,156 @@
+package host
+
+import (
+	"fmt"
+
+	"mt/host/disk"
+	"mt/host/optim"
+	"mt/internal/accounts"
+	"mt/internal/parallel"
+	"mt/model"
+)
+
+// Tier says what of a store is on disks. Of a layer that is away the tile is in memory, and its lower
+// halves and planes are an extent; they are in memory only while they are in a state slot. The zero
+// Tier has nothing away.
+type Tier struct {
+	Away    []bool // by layer
+	Slots   int    // state slots, each as large as the largest extent
+	Extents *disk.Extents
+}
+
+// has says whether layer i is away.
+func (t Tier) has(i int) bool { return t.Away != nil && t.Away[i] }
+
+// slotBytes is the size of a state slot.
+func (t Tier) slotBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share) (most int64) {
+	for i, l := range layouts {
+		if t.has(i) {
+			most = max(most, optim.ExtentBytes(l, planes.Of(l), shareOf(layouts, shares, i)))
+		}
+	}
+	return most
+}
+
+// takeSlots takes the memory of the state slots.
+func (s *Store) takeSlots(bytes int64, pool *parallel.Pool) error {
+	a, err := NewArena(accounts.StateSlots, int64(s.tier.Slots)*bytes, pool)
+	if err != nil {
+		return err
+	}
+	s.arenas = append(s.arenas, a)
+	for n := range s.tier.Slots {
+		s.slots = append(s.slots, a.Bytes()[int64(n)*bytes:int64(n+1)*bytes])
+	}
+	s.slotOf = make([]int, len(s.tier.Away))
+	for i := range s.slotOf {
+		s.slotOf[i] = none
+	}
+	return nil
+}
+
+// none is the slot of a layer that is in none.
+const none = -1
+
+// Acquire implements Home.
+func (s *Store) Acquire(i int) (*LayerState, error) {
+	if s.tier.has(i) && s.slotOf[i] == none {
+		return nil, fmt.Errorf("layer %d: its state is on the disk", i)
+	}
+	return s.Layers[i], nil
+}
+
+// Release implements Home.
+func (s *Store) Release(int) {}
+
+// Tile implements Home.
+func (s *Store) Tile(i int) []byte { return s.Layers[i].Tile }
+
+// Fetch implements Home. What was never written is zero.
+func (s *Store) Fetch(i, slot int) error {
+	l, mem := s.Layers[i], s.slots[slot]
+	mem = mem[:l.extentBytes()]
+	if s.tier.Extents.Written(i) {
+		if err := s.tier.Extents.Read(i, mem); err != nil {
+			return err
+		}
+	} else {
+		clear(mem)
+	}
+	s.slotOf[i] = slot
+	l.bind(mem)
+	return nil
+}
+
+// Flush implements Home.
+func (s *Store) Flush(i int) error {
+	return s.tier.Extents.Write(i, s.slots[s.slotOf[i]][:s.Layers[i].extentBytes()])
+}
+
+// Drop implements Home.
+func (s *Store) Drop(i int) {
+	s.slotOf[i] = none
+	s.Layers[i].bind(nil)
+}
+
+// Settle implements Home.
+func (s *Store) Settle() error {
+	for i, slot := range s.slotOf {
+		if slot == none {
+			continue
+		}
+		if err := s.Flush(i); err != nil {
+			return err
+		}
+		s.Drop(i)
+	}
+	return nil
+}
+
+// Lend has use work on layer i with all that is kept of it, while no pipeline is at work on the store:
+// the state of a layer that is away is in memory until use returns. If use changes the layer,
+// change must be set. One layer is lent at a time.
+func (s *Store) Lend(i int, change bool, use func(*LayerState) error) error {
+	if !s.tier.has(i) {
+		return use(s.Layers[i])
+	}
+	s.lending.Lock()
+	defer s.lending.Unlock()
+	if err := s.Fetch(i, 0); err != nil {
+		return err
+	}
+	defer s.Drop(i)
+	if err := use(s.Layers[i]); err != nil || !change {
+		return err
+	}
+	return s.Flush(i)
+}
+
+// Away says whether the state of layer i is on disks.
+func (s *Store) Away(i int) bool { return s.tier.has(i) }
+
+// extentBytes is the size of what is kept of the layer beside its tile.
+func (l *LayerState) extentBytes() int64 {
+	var placed []optim.Placed
+	for _, p := range l.Planes {
+		placed = append(placed, p.Placed)
+	}
+	return optim.ExtentBytes(l.Layout, placed, l.Share)
+}
+
+// bind makes mem the memory of the lower halves and planes; nil: they have none.
+func (l *LayerState) bind(mem []byte) {
+	take := func(bytes int64) []byte {
+		if mem == nil {
+			return nil
+		}
+		b := mem[:bytes:bytes]
+		mem = mem[optim.Pages(bytes):]
+		return b
+	}
+	l.Lo = optim.View[uint16](take(optim.LoBytes(l.Layout, l.Share)))
+	for k := range l.Planes {
+		p := &l.Planes[k]
+		p.Data = take(p.ShareBytes(l.Layout, l.Share))
+	}
+}

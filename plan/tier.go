@@ -1,0 +1,108 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"mt/host/optim"
+)
+
+// This file decides of which layers the state (lower halves and planes) is on disks.
+
+// autoStateSlots lets one layer be updated while the next two are read and the one before is
+// written.
+const autoStateSlots = 4
+
+// ExtentBytes is the size of the state of layer l.
+func (r *Run) ExtentBytes(l int) int64 {
+	return optim.ExtentBytes(r.Layouts[l], r.placed(l), r.Share(l))
+}
+
+// extents are the sizes of the states of all layers.
+func (r *Run) extents() []int64 {
+	if r.kept == nil {
+		r.keep()
+	}
+	if r.kept.extents == nil {
+		for l := range r.Layouts {
+			r.kept.extents = append(r.kept.extents, r.ExtentBytes(l))
+		}
+	}
+	return r.kept.extents
+}
+
+// away says whether the state of layer l is on a disk.
+func (r *Run) away(l int) bool { return r.Away != nil && r.Away[l] }
+
+// StateSlotBytes is the size of a state slot: that of the largest state that is on a disk.
+func (r *Run) StateSlotBytes() (most int64) {
+	for l, away := range r.Away {
+		if away {
+			most = max(most, r.ExtentBytes(l))
+		}
+	}
+	return most
+}
+
+// DiskBytes is the size of all states that are on disks.
+func (r *Run) DiskBytes() (sum int64) {
+	for l, away := range r.Away {
+		if away {
+			sum += r.ExtentBytes(l)
+		}
+	}
+	return sum
+}
+
+// tier decides which states go to disks, where there is a place for them: as few bytes as let the rest of
+// the run fit into the host's memory, but at first none that is larger than others that would do, since
+// every slot has the size of the largest. They are spread evenly over the layers, so that reading and
+// writing go on evenly during the updates. Where nothing fits, all states are away.
+func (r *Run) tier(q Request) {
+	r.Away = nil
+	if !q.StateDir || r.EvalOnly || q.HostMemory <= 0 {
+		return
+	}
+	r.Depths.StateSlots = 0
+	t := r.Table()
+	spare := q.HostMemory - t.Host
+	if q.Unified {
+		spare -= t.AllDevices
+	}
+	if spare >= 0 {
+		return
+	}
+	sizes := r.extents()
+	for _, most := range slices.Compact(slices.Sorted(slices.Values(sizes))) {
+		var able []int
+		for l, size := range sizes {
+			if size > 0 && size <= most {
+				able = append(able, l)
+			}
+		}
+		for n := 1; n <= len(able); n++ {
+			away, saved, largest := make([]bool, len(sizes)), int64(0), int64(0)
+			for k := range n {
+				l := able[k*len(able)/n]
+				away[l] = true
+				saved += sizes[l]
+				largest = max(largest, sizes[l])
+			}
+			slots := min(n, cmp.Or(q.Depths.StateSlots, autoStateSlots))
+			r.Away, r.Depths.StateSlots = away, slots
+			if spare+saved-int64(slots)*largest >= 0 {
+				return
+			}
+		}
+	}
+}
+
+// count is how many are true.
+func count(all []bool) (n int) {
+	for _, x := range all {
+		if x {
+			n++
+		}
+	}
+	return n
+}
