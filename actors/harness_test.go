@@ -12,7 +12,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/host"
-	"mt/host/disk"
+	"mt/host/extents"
 	"mt/host/optim"
 	"mt/internal/accounts"
 	"mt/internal/parallel"
@@ -256,7 +256,7 @@ func (tr trial) tier(t *testing.T, p *plan.Run) host.Tier {
 	if tr.away == nil {
 		return host.Tier{}
 	}
-	o := disk.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: "mt-state.bin", Run: t.Name()}
+	o := extents.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: "mt-state.bin", Run: t.Name()}
 	for l, away := range tr.away {
 		bytes := int64(0)
 		if away {
@@ -264,7 +264,7 @@ func (tr trial) tier(t *testing.T, p *plan.Run) host.Tier {
 		}
 		o.Bytes, o.Names = append(o.Bytes, bytes), append(o.Names, fmt.Sprintf("layer %d", l))
 	}
-	e, err := disk.Open(o)
+	e, err := extents.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -320,6 +320,8 @@ type StepReport struct {
 	H2D, D2H       int64                    // bytes copied between host and devices since the report before
 	Peer           int64                    // bytes copied from one device to another since then
 	Sent           int64                    // bytes of gradients and weights sent to other ranks since then
+	DiskRead       int64                    // bytes of states read from disks since then
+	DiskWritten    int64                    // bytes of states written to disks since then
 	Experts        int64                    // tiles of experts that were copied to the device
 	ExpertBytes    int64                    // the bytes of those tiles, which H2D contains
 }

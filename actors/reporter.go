@@ -31,6 +31,7 @@ func (r *run) execReporter(w work) error {
 		r.lastStep = now
 		moved := r.moved()
 		m.H2D, m.D2H, m.Peer, m.Sent = moved.h2d-r.lastMoved.h2d, moved.d2h-r.lastMoved.d2h, moved.peer-r.lastMoved.peer, moved.sent-r.lastMoved.sent
+		m.DiskRead, m.DiskWritten = moved.read-r.lastMoved.read, moved.written-r.lastMoved.written
 		r.lastMoved = moved
 		for _, l := range r.lanes {
 			busy, stall := l.stalls.read(m.Prog)
@@ -57,9 +58,9 @@ func (r *run) execReporter(w work) error {
 	return nil
 }
 
-// linkBytes is how many bytes have been copied to the devices, back, and from one to another, and sent
-// to other ranks.
-type linkBytes struct{ h2d, d2h, peer, sent int64 }
+// linkBytes is how many bytes have been copied to the devices, back, and from one to another, sent
+// to other ranks, and read from and written to disks.
+type linkBytes struct{ h2d, d2h, peer, sent, read, written int64 }
 
 // moved is what all lanes together have copied so far.
 func (r *run) moved() (out linkBytes) {
@@ -77,5 +78,6 @@ func (r *run) moved() (out linkBytes) {
 	if r.team != nil {
 		out.sent = r.team.sent.Load()
 	}
+	out.read, out.written = r.diskRead.Load(), r.diskWritten.Load()
 	return out
 }

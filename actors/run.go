@@ -13,6 +13,8 @@ import (
 type run struct {
 	*shared
 	saving atomic.Bool // a checkpoint is open
+	// Bytes of states that were read and written so far.
+	diskRead, diskWritten atomic.Int64
 
 	// When and what the Reporter reported last; used by it alone.
 	lastStep  time.Duration // as the hub counts it

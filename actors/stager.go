@@ -189,8 +189,10 @@ func (r *run) execStager(w work) error {
 	home := r.o.Home
 	switch e := w.do.(type) {
 	case fetchState:
+		r.diskRead.Add(r.plan.ExtentBytes(e.Layer))
 		r.hub.async(stagerID, w, func() (any, error) { return nil, r.named("read the state of", e.Layer, home.Fetch(e.Layer, e.Slot)) })
 	case flushState:
+		r.diskWritten.Add(r.plan.ExtentBytes(e.Layer))
 		r.hub.async(stagerID, w, func() (any, error) { return nil, r.named("write the state of", e.Layer, home.Flush(e.Layer)) })
 	case dropState:
 		home.Drop(e.Layer)

@@ -20,6 +20,9 @@ type Layer struct {
 	// read into a layer is kept in so far as it has a place. Only a layer of which all is there can
 	// be written.
 	Share *optim.Share
+	// Lend, unless nil, has use work on the layer with Lo and Planes, which have no memory else; what use
+	// changes is kept. One layer is lent at a time.
+	Lend func(use func(Layer) error) error
 }
 
 // kept is what of the n elements from element e of the flat element space on is kept of lower halves:

@@ -59,7 +59,7 @@ func LoadModel(dir string, layers []Layer, tokens int, progress Progress) (other
 	if err := src.checkTied(rest.tied, layouts[0]); err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
 	}
-	if err := src.read(targets, layers, nil, progress); err != nil {
+	if err := src.readAll(targets, layers, progress); err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
 	}
 	for _, e := range rest.entries {
@@ -137,6 +137,45 @@ func several(what string, names []string) string {
 		shown, rest = names[:3], fmt.Sprintf(" and %d more", len(names)-3)
 	}
 	return fmt.Sprintf("%ss %q%s are", what, shown, rest)
+}
+
+// readAll is read for layers of which some may be lent.
+func (s *source) readAll(targets []target, layers []Layer, progress Progress) error {
+	if err := s.read(here(targets, layers), layers, nil, progress); err != nil {
+		return err
+	}
+	for i, l := range layers {
+		if l.Lend == nil {
+			continue
+		}
+		if err := l.Lend(func(l Layer) error { return s.readLayer(i, l, len(layers), targets, nil) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// here are the targets in layers that are not lent.
+func here(targets []target, layers []Layer) (out []target) {
+	for _, t := range targets {
+		if layers[t.layer].Lend == nil {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// readLayer is read for the targets in layer i of n alone.
+func (s *source) readLayer(i int, l Layer, n int, targets []target, records map[string]fileRecord) error {
+	into := make([]Layer, n)
+	into[i] = l
+	var its []target
+	for _, t := range targets {
+		if t.layer == i {
+			its = append(its, t)
+		}
+	}
+	return s.read(its, into, records, nil)
 }
 
 // read reads the data of all targets, several at a time. With records, what is

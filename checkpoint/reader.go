@@ -65,22 +65,18 @@ const (
 
 // Layer reads layer i into l: its weights, and what was saved beside them.
 func (r *Reader) Layer(i int, l Layer, beside Beside) error {
-	into := make([]Layer, r.layers)
-	into[i] = l
-	var its []target
-	for _, t := range r.targets {
-		if t.layer == i {
-			its = append(its, t)
-		}
-	}
-	err := r.src.read(its, into, r.records, nil)
-	if err == nil && beside != Nothing {
-		err = loadLayerState(r.dir, i, l, wanted{r.rounded[i], beside == Everything}, r.records)
-	}
-	if err != nil {
+	if err := r.layer(i, l, beside); err != nil {
 		return fmt.Errorf("resume from %s: %w", r.dir, err)
 	}
 	return nil
+}
+
+func (r *Reader) layer(i int, l Layer, beside Beside) error {
+	err := r.src.readLayer(i, l, r.layers, r.targets, r.records)
+	if err == nil && beside != Nothing {
+		err = loadLayerState(r.dir, i, l, wanted{r.rounded[i], beside == Everything}, r.records)
+	}
+	return err
 }
 
 // Close closes the files.

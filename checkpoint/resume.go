@@ -158,12 +158,29 @@ func loadState(dir string, layers []Layer, planes bool, progress Progress) (Trai
 		return TrainerState{}, err
 	}
 	defer r.Close()
-	if err := r.src.read(r.targets, layers, r.records, progress); err != nil {
+	if err := r.src.read(here(r.targets, layers), layers, r.records, progress); err != nil {
 		return TrainerState{}, err
 	}
-	err = each(len(layers), func(i int) error { return loadLayerState(dir, i, layers[i], wanted{r.rounded[i], planes}, r.records) })
+	err = each(len(layers), func(i int) error {
+		if layers[i].Lend != nil {
+			return nil
+		}
+		return loadLayerState(dir, i, layers[i], wanted{r.rounded[i], planes}, r.records)
+	})
 	if err != nil {
 		return TrainerState{}, err
+	}
+	beside := LowerHalves
+	if planes {
+		beside = Everything
+	}
+	for i, l := range layers {
+		if l.Lend == nil {
+			continue
+		}
+		if err := l.Lend(func(l Layer) error { return r.layer(i, l, beside) }); err != nil {
+			return TrainerState{}, err
+		}
 	}
 	return ReadState(dir)
 }

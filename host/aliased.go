@@ -32,16 +32,15 @@ func NewAliased(layouts []model.Layout, planes optim.Planes, pool *parallel.Pool
 func (s *Store) Aliased() bool { return s.aliased }
 
 // Distinct are the layers that have a memory of their own, each once.
-func (s *Store) Distinct() []*LayerState {
-	var out []*LayerState
+func (s *Store) Distinct() (layers []int) {
 	seen := map[*byte]bool{}
-	for _, l := range s.Layers {
+	for i, l := range s.Layers {
 		if len(l.Tile) > 0 && !seen[&l.Tile[0]] {
 			seen[&l.Tile[0]] = true
-			out = append(out, l)
+			layers = append(layers, i)
 		}
 	}
-	return out
+	return layers
 }
 
 // AliasedBytes is what NewAliased takes for these layouts and planes, by purpose.

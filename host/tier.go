@@ -3,7 +3,7 @@ package host
 import (
 	"fmt"
 
-	"mt/host/disk"
+	"mt/host/extents"
 	"mt/host/optim"
 	"mt/internal/accounts"
 	"mt/internal/parallel"
@@ -16,7 +16,7 @@ import (
 type Tier struct {
 	Away    []bool // by layer
 	Slots   int    // state slots, each as large as the largest extent
-	Extents *disk.Extents
+	Extents *extents.Files
 }
 
 // has says whether layer i is away.

@@ -63,6 +63,7 @@ type Pipeline struct {
 	ActivationSlots  int // device buffers of one micro-batch's hidden states, at least 3
 	BatchesAhead     int // batches packed before they are asked for, at least 1
 	ExchangeBuffers  int // of several ranks: host buffers that other ranks' gradients come in, at least 1
+	StateSlots       int // host buffers that hold a layer's state while that is on a disk, at least 1
 	GathersAhead     int // of several ranks: layers whose weights are exchanged at once, at least 1
 	MicroBatchTokens int // tokens of a micro-batch, which goes through a layer in one launch, at least 1
 	ChunkTokens      int // tokens that everything but attention works on at a time, at least 1
@@ -170,6 +171,7 @@ type Config struct {
 	GradDType          string // auto, bf16, fp32
 	DeviceMemory       Bytes  // 0: auto
 	HostMemory         Bytes  // 0: auto
+	StateDir           []string
 	Recompute          string // auto, full, none
 	Binding            string // auto, unified, copy
 	SynchronousUpdates bool

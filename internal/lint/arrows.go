@@ -47,8 +47,8 @@ var Arrows = Rules{
 		"plan":               {"layers", "host/optim"},
 		"plan/rates":         {"device/op"},
 		"layers":             {"device/op", "model", "schedule"},
-		"host":               {"host/optim", "host/disk"},
-		"host/disk":          nil,
+		"host":               {"host/optim", "host/extents"},
+		"host/extents":       nil,
 		"host/optim":         {"model"},
 
 		"model":     nil,

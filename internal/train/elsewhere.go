@@ -84,18 +84,27 @@ func (s *session) receive(dir string, beside checkpoint.Beside) (err error) {
 			defer r.Close()
 		}
 	}
-	for i, l := range s.store.Layers {
-		var whole wholeLayer
-		if s.team.first() && err == nil {
-			whole = s.staging.whole(l)
-			err = r.Layer(i, whole.Layer, beside)
+	for i := range s.store.Layers {
+		if lending := s.store.Lend(i, true, func(l *host.LayerState) error { return s.receiveLayer(dir, r, err, i, l, beside) }); lending != nil {
+			return lending
 		}
-		if err = s.agreeOnLayer(dir, err); err != nil {
-			return err
-		}
-		if err := s.staging.spread(i, l, whole, beside); err != nil {
-			return fmt.Errorf("send layer %d: %w", i, err)
-		}
+	}
+	return nil
+}
+
+// receiveLayer fills layer i, which rank 0 reads from r; opening is the error of opening that.
+func (s *session) receiveLayer(dir string, r *checkpoint.Reader, opening error, i int, l *host.LayerState, beside checkpoint.Beside) error {
+	var whole wholeLayer
+	err := opening
+	if s.team.first() && err == nil {
+		whole = s.staging.whole(l)
+		err = r.Layer(i, whole.Layer, beside)
+	}
+	if err = s.agreeOnLayer(dir, err); err != nil {
+		return err
+	}
+	if err := s.staging.spread(i, l, whole, beside); err != nil {
+		return fmt.Errorf("send layer %d: %w", i, err)
 	}
 	return nil
 }

@@ -332,6 +332,9 @@ func (j *job) resolve(evalOnly bool) (err error) {
 		return j.planError(err)
 	}
 	j.recordResolved()
+	if len(j.c.StateDir) > 0 && j.plan.Away == nil && !q.EvalOnly {
+		j.note("state_dir: host memory has room for everything, so nothing is kept there; host_memory says how much mt may take")
+	}
 	if idle := j.plan.Idle(); idle > idleEnough {
 		j.note("%d micro-batches a step keep %d devices at work %.0f %% of the time at most: lower pipeline.micro_batch_tokens, raise the rows of a step, or use fewer devices",
 			j.plan.Limits.MicroBatches, j.lanes, 100*(1-idle))
@@ -350,7 +353,7 @@ func (j *job) request(evalOnly bool) plan.Request {
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Order: j.order(), Devices: j.lanes, Paces: j.paces, LaneMemory: j.memory, Lane: j.began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
-			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead}, HeadShards: c.Pipeline.HeadShards,
+			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead, StateSlots: c.Pipeline.StateSlots}, StateDir: len(c.StateDir) > 0, HeadShards: c.Pipeline.HeadShards,
 		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.MaxGradNorm > 0, Unified: j.unified, EvalOnly: evalOnly, Planes: j.optimizer().Planes,
 		NSSteps: j.nsSteps(), Ranks: j.team.size(), Rank: j.team.number(), Units: j.optimizer().Units,
 		Context: j.contextBytes(), DeviceMemory: j.deviceBudget(), HostMemory: j.share(int64(c.HostMemory))}
@@ -429,7 +432,7 @@ func (j *job) recordResolved() {
 	}
 	d := p.Depths
 	c.Pipeline = config.Pipeline{WeightSlots: d.WeightSlots, GradBuffers: d.GradBuffers, ActivationSlots: d.ActivationSlots,
-		BatchesAhead: d.BatchesAhead, GradSlabs: c.Pipeline.GradSlabs, ExchangeBuffers: d.ExchangeBuffers, GathersAhead: d.GathersAhead, MicroBatchTokens: c.Pipeline.MicroBatchTokens,
+		BatchesAhead: d.BatchesAhead, GradSlabs: c.Pipeline.GradSlabs, ExchangeBuffers: d.ExchangeBuffers, GathersAhead: d.GathersAhead, StateSlots: cmp.Or(d.StateSlots, c.Pipeline.StateSlots), MicroBatchTokens: c.Pipeline.MicroBatchTokens,
 		ChunkTokens: p.Spec.ChunkTokens, HeadShards: p.Spec.Shards()}
 	if p.SlabsAreCredits() {
 		c.Pipeline.GradSlabs = d.GradSlabs
@@ -444,6 +447,11 @@ func checkpointLayers(s *host.Store) []checkpoint.Layer {
 	out := make([]checkpoint.Layer, len(s.Layers))
 	for i, l := range s.Layers {
 		out[i] = checkpointLayer(l)
+		if s.Away(i) {
+			out[i].Lend = func(use func(checkpoint.Layer) error) error {
+				return s.Lend(i, true, func(l *host.LayerState) error { return use(checkpointLayer(l)) })
+			}
+		}
 	}
 	return out
 }
@@ -453,26 +461,36 @@ func checkpointLayer(l *host.LayerState) checkpoint.Layer {
 }
 
 // initialise fills the store with the first weights of training from scratch.
-func initialise(s *host.Store, c *model.Config, seed int64, pool *parallel.Pool) {
-	fillRows(s, pool, func(p model.Param, r int, row []float32) { model.InitRow(c, p, r, seed, row) })
+func initialise(s *host.Store, c *model.Config, seed int64, pool *parallel.Pool) error {
+	return fillRows(s, pool, func(p model.Param, r int, row []float32) { model.InitRow(c, p, r, seed, row) })
 }
 
 // fillRows writes every row of every parameter with what fill stores in row. fill is
-// called from all workers of pool.
-func fillRows(s *host.Store, pool *parallel.Pool, fill func(p model.Param, r int, row []float32)) {
-	for _, l := range s.Distinct() {
-		for t, tl := range l.Layout.Tensors {
-			if tl.Ref {
-				continue
-			}
-			rowsAt := max(1, (1<<16)/tl.Cols)
-			pool.Run((tl.Rows+rowsAt-1)/rowsAt, func(i int) {
-				row := make([]float32, tl.Cols)
-				for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt); r++ {
-					fill(tl.Param, r, row)
-					l.WriteRows(t, r, 1, row)
-				}
-			})
+// called from all workers of pool. Only a disk can fail.
+func fillRows(s *host.Store, pool *parallel.Pool, fill func(p model.Param, r int, row []float32)) error {
+	for _, i := range s.Distinct() {
+		if err := s.Lend(i, true, func(l *host.LayerState) error {
+			fillLayer(l, pool, fill)
+			return nil
+		}); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func fillLayer(l *host.LayerState, pool *parallel.Pool, fill func(p model.Param, r int, row []float32)) {
+	for t, tl := range l.Layout.Tensors {
+		if tl.Ref {
+			continue
+		}
+		rowsAt := max(1, (1<<16)/tl.Cols)
+		pool.Run((tl.Rows+rowsAt-1)/rowsAt, func(i int) {
+			row := make([]float32, tl.Cols)
+			for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt); r++ {
+				fill(tl.Param, r, row)
+				l.WriteRows(t, r, 1, row)
+			}
+		})
 	}
 }

@@ -44,7 +44,9 @@ func TestInitialise(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		initialise(s, j.model, 11, pool)
+		if err := initialise(s, j.model, 11, pool); err != nil {
+			t.Fatal(err)
+		}
 		seen := map[string]bool{}
 		for _, l := range s.Layers {
 			for k, tl := range l.Layout.Tensors {

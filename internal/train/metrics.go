@@ -52,6 +52,8 @@ type stepMetrics struct {
 	D2HGBps       float64            `json:"d2h_gbps"`
 	PeerGBps      float64            `json:"peer_gbps,omitempty"`
 	NetworkGBps   float64            `json:"network_gbps,omitempty"`
+	DiskReadGBps  float64            `json:"disk_read_gbps,omitempty"`
+	DiskWriteGBps float64            `json:"disk_write_gbps,omitempty"`
 	StallS        map[string]float64 `json:"stall_s"`
 	ComputeS      float64            `json:"compute_s"`
 	SkippedUpdate bool               `json:"skipped,omitempty"`
@@ -85,6 +87,7 @@ type timed struct {
 	stall                [actors.NumCauses]time.Duration
 	tokens, pairs        int64
 	h2d, d2h, peer, sent int64
+	read, written        int64
 }
 
 func (t *timed) add(r actors.StepReport) {
@@ -100,6 +103,8 @@ func (t *timed) add(r actors.StepReport) {
 	t.d2h += r.D2H
 	t.peer += r.Peer
 	t.sent += r.Sent
+	t.read += r.DiskRead
+	t.written += r.DiskWritten
 }
 
 // mean is d divided by the number of steps, in seconds.
@@ -139,7 +144,8 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 	out := stepMetrics{Step: r.Step, MaxSteps: m.maxSteps, Epoch: m.epoch(r.Step), Loss: number(m.window.Mean()), StepLoss: number(r.Loss),
 		WindowSteps: m.window.Steps, GradNorm: number(r.GradNorm), LR: r.LR, Tokens: r.Tokens, TokensTotal: r.TotalTokens, TimedSteps: t.steps,
 		TokPerS: float64(t.tokens) / sec, TFLOPS: flops / sec / 1e12, TFLOPSExec: executed / sec / 1e12, StepS: sec / float64(t.steps),
-		EtaS: m.eta(r.Step), H2DGBps: float64(t.h2d) / sec / 1e9, D2HGBps: float64(t.d2h) / sec / 1e9, PeerGBps: float64(t.peer) / sec / 1e9, NetworkGBps: float64(t.sent) / sec / 1e9, StallS: map[string]float64{},
+		EtaS: m.eta(r.Step), H2DGBps: float64(t.h2d) / sec / 1e9, D2HGBps: float64(t.d2h) / sec / 1e9, PeerGBps: float64(t.peer) / sec / 1e9, NetworkGBps: float64(t.sent) / sec / 1e9,
+		DiskReadGBps: float64(t.read) / sec / 1e9, DiskWriteGBps: float64(t.written) / sec / 1e9, StallS: map[string]float64{},
 		ComputeS: t.mean(t.compute), SkippedUpdate: r.Skipped, ExpertsFetched: r.Experts, ExpertBytes: r.ExpertBytes}
 	out.Memory = m.memory()
 	out.HostBytes, out.DeviceBytes = out.Memory.hostTotal, out.Memory.deviceTotal

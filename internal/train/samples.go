@@ -13,6 +13,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/data"
+	"mt/host"
 	"mt/internal/generate"
 )
 
@@ -248,7 +249,7 @@ func (s *session) saveAsItIs() error {
 	}
 	err := sv.Open(s.lastStep)
 	for i := 0; err == nil && i < len(s.store.Layers); i++ {
-		err = sv.Layer(i, s.store.Layers[i])
+		err = s.store.Lend(i, false, func(l *host.LayerState) error { return sv.Layer(i, l) })
 	}
 	if err == nil {
 		err = sv.Commit(s.reached, s.train.Pos(s.lastStep))

@@ -115,7 +115,10 @@ func (s *session) serveModel() error {
 		if err != nil || asked[0] < 0 {
 			return err
 		}
-		if _, err := s.staging.bring(asked[0], s.store.Layers[asked[0]], lowerHalves); err != nil {
+		if err := s.store.Lend(asked[0], false, func(l *host.LayerState) error {
+			_, err := s.staging.bring(asked[0], l, lowerHalves)
+			return err
+		}); err != nil {
 			return err
 		}
 	}
@@ -129,17 +132,34 @@ const modelAsked = "the model"
 // the others serve.
 func (s *session) writeModel(extra map[string][]byte) error {
 	opts := s.writerOptions(s.lastStep)
-	if s.team != nil {
-		opts.Whole = func(i int) (checkpoint.Layer, error) {
-			l := s.store.Layers[i]
-			if !s.needsLower(l.Layout) {
-				return checkpointLayer(l), nil
-			}
-			if _, err := tell(s.team, modelAsked, i); err != nil {
+	home := s.store
+	lent := -1 // a layer whose state is in a state slot until the next one is wanted
+	giveBack := func() {
+		if lent >= 0 {
+			home.Drop(lent)
+			lent = -1
+		}
+	}
+	defer giveBack()
+	opts.Whole = func(i int) (checkpoint.Layer, error) {
+		giveBack()
+		l := home.Layers[i]
+		if !s.needsLower(l.Layout) {
+			return checkpointLayer(l), nil
+		}
+		if home.Away(i) {
+			if err := home.Fetch(i, 0); err != nil {
 				return checkpoint.Layer{}, err
 			}
-			return s.staging.bring(i, l, lowerHalves)
+			lent = i
 		}
+		if s.team == nil {
+			return checkpointLayer(l), nil
+		}
+		if _, err := tell(s.team, modelAsked, i); err != nil {
+			return checkpoint.Layer{}, err
+		}
+		return s.staging.bring(i, l, lowerHalves)
 	}
 	if err := checkpoint.WriteModel(s.c.OutputDir, checkpointLayers(s.store), opts, extra); err != nil {
 		return fmt.Errorf("write the model: %w", err)

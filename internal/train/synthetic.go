@@ -114,9 +114,12 @@ func StartSynthetic(o SyntheticOptions) (_ *Synthetic, err error) {
 	}
 	s.closers = append(s.closers, func() { _ = s.store.Close() })
 	if o.Weights != nil {
-		fillRows(s.store, s.pool, o.Weights)
+		err = fillRows(s.store, s.pool, o.Weights)
 	} else {
-		initialise(s.store, o.Model, 1, s.pool)
+		err = initialise(s.store, o.Model, 1, s.pool)
+	}
+	if err != nil {
+		return nil, err
 	}
 	go func() { s.ended <- actors.Run(s.options(o)) }()
 	return s, nil

@@ -20,6 +20,7 @@ import (
 	"mt/actors"
 	"mt/checkpoint"
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/ranks"
 )
 
@@ -238,12 +239,15 @@ func (s *session) agreeOnOutput() error {
 
 // openStore takes the memory for the weights and what is kept beside them.
 func (s *session) openStore() (err error) {
-	if s.team == nil {
-		s.store, err = host.NewStore(s.plan.Layouts, s.plan.Planes, s.pool)
-	} else {
-		s.store, err = host.NewShareStore(s.plan.Layouts, s.plan.Planes, s.plan.OwnShares(), s.pool)
-	}
+	tier, err := s.openTier(s.plan, func(end func()) { s.closers = append(s.closers, end) })
 	if err != nil {
+		return err
+	}
+	var shares []optim.Share
+	if s.team != nil {
+		shares = s.plan.OwnShares()
+	}
+	if s.store, err = host.NewTieredStore(s.plan.Layouts, s.plan.Planes, shares, tier, s.pool); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func() { _ = s.store.Close() })

@@ -293,9 +293,14 @@ func (s *session) fill(from resume) error {
 			return err
 		}
 		if from.reset {
-			for _, l := range s.store.Layers {
-				for _, p := range l.Planes {
-					clear(p.Data)
+			for i := range s.store.Layers {
+				if err := s.store.Lend(i, true, func(l *host.LayerState) error {
+					for _, p := range l.Planes {
+						clear(p.Data)
+					}
+					return nil
+				}); err != nil {
+					return err
 				}
 			}
 		}
@@ -305,7 +310,7 @@ func (s *session) fill(from resume) error {
 			return err
 		}
 	default:
-		initialise(s.store, s.model, s.c.Seed, s.pool)
+		return initialise(s.store, s.model, s.c.Seed, s.pool)
 	}
 	return nil
 }
@@ -329,7 +334,9 @@ func (j *job) loadModel(store *host.Store, pool *parallel.Pool, l *line) error {
 	if err != nil {
 		return err
 	}
-	startRows(store, j.opened.newRows(), j.opened.known, j.team != nil, pool)
+	if err := startRows(store, j.opened.newRows(), j.opened.known, j.team != nil, pool); err != nil {
+		return err
+	}
 	if len(unexpected) > 0 {
 		l.above(fmt.Sprintf("note: %s has %d tensors that are not trained, such as %s: they are saved as they are", j.modelDir, len(unexpected), unexpected[0]))
 	}
@@ -356,7 +363,7 @@ func (s *session) steps(ctx context.Context) error {
 		opts := s.options()
 		opts.Stop = ctx.Done()
 		if err := actors.Run(opts); err != nil || s.halted.Err() != nil {
-			return err
+			return damagedState(err)
 		}
 	}
 }

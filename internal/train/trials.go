@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"mt/actors"
 	"mt/data"
@@ -41,6 +42,9 @@ type Trials struct {
 	job     *job
 	request plan.Request
 	store   *host.Store // nil until the first run
+	away    []bool      // by layer: its state is on a disk; as the store has it
+	slots   int         // state slots that the store has
+	end     func()      // removes the files of the states
 	batches map[int]*data.Batch
 }
 
@@ -60,11 +64,38 @@ func OpenTrials(c *config.Config, o Options) (_ *Trials, err error) {
 
 // Close gives all memory back.
 func (t *Trials) Close() error {
-	var err error
+	return errors.Join(t.closeStore(), t.job.close())
+}
+
+// open makes the store of r, unless the one that is there has the same states on disks.
+func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
+	if t.store != nil && slices.Equal(t.away, r.Away) && t.slots == r.Depths.StateSlots {
+		return nil
+	}
+	if err := t.closeStore(); err != nil {
+		return err
+	}
+	tier, err := t.job.openTier(r, func(end func()) { t.end = end })
+	if err != nil {
+		return err
+	}
+	if t.store, err = host.NewTieredStore(r.Layouts, r.Planes, nil, tier, pool); err != nil {
+		return err
+	}
+	t.away, t.slots = r.Away, r.Depths.StateSlots
+	return initialise(t.store, t.job.model, 1, pool)
+}
+
+// closeStore gives the store's memory and files back.
+func (t *Trials) closeStore() (err error) {
 	if t.store != nil {
 		err = t.store.Close()
 	}
-	return errors.Join(err, t.job.close())
+	if t.end != nil {
+		t.end()
+	}
+	t.store, t.end = nil, nil
+	return err
 }
 
 // WriteNotes prints what the user should know, once.
@@ -148,11 +179,8 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 	}()
 	pool := parallel.New(threads)
 	defer pool.Close()
-	if t.store == nil {
-		if t.store, err = host.NewStore(r.Layouts, r.Planes, pool); err != nil {
-			return nil, err
-		}
-		initialise(t.store, t.job.model, 1, pool)
+	if err := t.open(r, pool); err != nil {
+		return nil, err
 	}
 	t.store.Use(pool)
 	devs := t.job.devs

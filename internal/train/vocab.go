@@ -18,18 +18,24 @@ const meanRows = 1024
 // Word Embeddings for Pretrained Language Models", 2021).
 //
 // Of several ranks, none of which has all lower halves, each takes the mean of the upper ones.
-func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Pool) {
-	for _, l := range s.Layers {
+func startRows(s *host.Store, rows []int, n int, several bool, pool *parallel.Pool) error {
+	for i, l := range s.Layers {
 		for t, tl := range l.Layout.Tensors {
 			if tl.Ref || tl.Role != model.RoleEmbed && tl.Role != model.RoleLMHead || len(rows) == 0 {
 				continue
 			}
-			mean := meanRow(l, t, n, several, pool)
-			for _, row := range rows {
-				l.WriteRows(t, row, 1, mean)
+			if err := s.Lend(i, true, func(l *host.LayerState) error {
+				mean := meanRow(l, t, n, several, pool)
+				for _, row := range rows {
+					l.WriteRows(t, row, 1, mean)
+				}
+				return nil
+			}); err != nil {
+				return err
 			}
 		}
 	}
+	return nil
 }
 
 // meanRow is the mean of the first n rows of tensor t, summed in float64; with upper, that of their

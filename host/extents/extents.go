@@ -1,4 +1,4 @@
-package disk
+package extents
 
 import (
 	"errors"
@@ -34,9 +34,9 @@ type Options struct {
 	open func(path string) (file, error)
 }
 
-// Extents are open files with room for all extents. Different extents may be read and written at
+// Files are open files with room for all extents. Different extents may be read and written at
 // the same time.
-type Extents struct {
+type Files struct {
 	o      Options
 	files  []file
 	paths  []string
@@ -59,8 +59,8 @@ type place struct {
 
 // Open makes the files and takes the room for all extents. It fails where another process has
 // them, where they belong to another run, and where there is no room.
-func Open(o Options) (*Extents, error) {
-	e := &Extents{o: o, jobs: make(chan func())}
+func Open(o Options) (*Files, error) {
+	e := &Files{o: o, jobs: make(chan func())}
 	if o.open == nil {
 		e.o.open = openFile
 	}
@@ -87,7 +87,7 @@ func Open(o Options) (*Extents, error) {
 }
 
 // lay gives every chunk its place, and returns where each file ends.
-func (e *Extents) lay() (ends []int64) {
+func (e *Files) lay() (ends []int64) {
 	ends = make([]int64, len(e.o.Dirs))
 	for i := range ends {
 		ends[i] = headerBytes
@@ -115,13 +115,13 @@ func (o Options) bytes() (sum int64) {
 }
 
 // Notes are what a user should know of the disks.
-func (e *Extents) Notes() []string { return e.notes }
+func (e *Files) Notes() []string { return e.notes }
 
 // Moved is how many bytes were read and written so far.
-func (e *Extents) Moved() (read, written int64) { return e.read.Load(), e.written.Load() }
+func (e *Files) Moved() (read, written int64) { return e.read.Load(), e.written.Load() }
 
 // Written says whether extent i was written.
-func (e *Extents) Written(i int) bool {
+func (e *Files) Written(i int) bool {
 	for _, c := range e.places[i] {
 		if !c.full {
 			return false
@@ -132,7 +132,7 @@ func (e *Extents) Written(i int) bool {
 
 // Read reads extent i, which must have been written, into memory of its size, aligned to
 // BlockBytes. An error names the extent and the file.
-func (e *Extents) Read(i int, into []byte) error {
+func (e *Files) Read(i int, into []byte) error {
 	return e.chunks(i, into, func(c *place, b []byte) error {
 		path := e.paths[c.file]
 		if !c.full {
@@ -150,7 +150,7 @@ func (e *Extents) Read(i int, into []byte) error {
 }
 
 // Write writes extent i from memory as Read wants it.
-func (e *Extents) Write(i int, from []byte) error {
+func (e *Files) Write(i int, from []byte) error {
 	return e.chunks(i, from, func(c *place, b []byte) error {
 		c.full = false
 		c.sum = crc32.Checksum(b, castagnoli)
@@ -165,9 +165,9 @@ func (e *Extents) Write(i int, from []byte) error {
 
 // chunks has the workers do each chunk of extent i, whose memory is all of mem, and returns the
 // error of the first chunk that failed.
-func (e *Extents) chunks(i int, mem []byte, do func(c *place, b []byte) error) error {
+func (e *Files) chunks(i int, mem []byte, do func(c *place, b []byte) error) error {
 	if int64(len(mem)) != e.o.Bytes[i] {
-		panic(fmt.Sprintf("disk: %d bytes of memory for extent %d of %d", len(mem), i, e.o.Bytes[i]))
+		panic(fmt.Sprintf("extents: %d bytes of memory for extent %d of %d", len(mem), i, e.o.Bytes[i]))
 	}
 	places := e.places[i]
 	errs := make([]error, len(places))
@@ -191,7 +191,7 @@ func (e *Extents) chunks(i int, mem []byte, do func(c *place, b []byte) error) e
 }
 
 // Close removes the files. No call may be under way.
-func (e *Extents) Close() error {
+func (e *Files) Close() error {
 	close(e.jobs)
 	e.ended.Wait()
 	var errs []error

@@ -1,4 +1,4 @@
-// Package disk keeps what a host has no memory for: one extent for each layer, in files of one
+// Package extents keeps what a host has no memory for: one extent for each layer, in files of one
 // directory or of several, across which extents are striped.
 //
 // An extent is read and written whole. What is written goes past the page cache where the file
@@ -8,4 +8,4 @@
 // The files are good for one process: they are made when it opens them and removed when it closes
 // them. What a killed process leaves is of no use, since runs go on from their checkpoints; the
 // next run with the same output directory takes its place.
-package disk
+package extents

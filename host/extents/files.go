@@ -1,4 +1,4 @@
-package disk
+package extents
 
 import (
 	"encoding/json"
@@ -49,7 +49,7 @@ type file interface {
 var errLocked = errors.New("locked")
 
 // take opens the file at path for this run, with room for bytes. note says what a user should know.
-func (e *Extents) take(path string, bytes int64) (_ file, note string, err error) {
+func (e *Files) take(path string, bytes int64) (_ file, note string, err error) {
 	f, err := e.o.open(path)
 	if err != nil {
 		return nil, "", fmt.Errorf("open %s: %w", path, bare(err))
@@ -107,7 +107,7 @@ func (e *Extents) take(path string, bytes int64) (_ file, note string, err error
 }
 
 // header is the first block of a file, in memory that begins at a multiple of BlockBytes.
-func (e *Extents) header() ([]byte, error) {
+func (e *Files) header() ([]byte, error) {
 	text, err := json.Marshal(header{format, e.o.Run})
 	if err != nil || len(text) > headerBytes {
 		return nil, fmt.Errorf("the name of the run is too long to be written into a file of %d bytes: %s", headerBytes, e.o.Run)
@@ -123,7 +123,7 @@ func (e *Extents) header() ([]byte, error) {
 }
 
 // own checks that a file that is there was left by this run.
-func (e *Extents) own(f file, path string) error {
+func (e *Files) own(f file, path string) error {
 	block := make([]byte, headerBytes)
 	n, err := f.ReadAt(block, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
