@@ -210,7 +210,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 		devs = append(devs, dev)
 	}
 	arenas := host.Usage().Now
-	store, err := host.NewTieredStore(p.Layouts, tr.recipe().Planes, nil, tr.tier(t, p), pool)
+	store, err := host.NewTieredStore(p.Layouts, tr.recipe().Planes, nil, openTier(t, p), pool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,13 +251,14 @@ func stateOf(t *testing.T, store *host.Store) (out []layerBytes) {
 	return out
 }
 
-// tier has the disk for the states that are away.
-func (tr trial) tier(t *testing.T, p *plan.Run) host.Tier {
-	if tr.away == nil {
+// openTier makes files for the states of p that are away.
+func openTier(t *testing.T, p *plan.Run) host.Tier {
+	t.Helper()
+	if p.Away == nil {
 		return host.Tier{}
 	}
 	o := extents.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: "mt-state.bin", Run: t.Name()}
-	for l, away := range tr.away {
+	for l, away := range p.Away {
 		bytes := int64(0)
 		if away {
 			bytes = p.ExtentBytes(l)
@@ -273,7 +274,7 @@ func (tr trial) tier(t *testing.T, p *plan.Run) host.Tier {
 			t.Error(err)
 		}
 	})
-	return host.Tier{Away: tr.away, Slots: tr.stateSlots, Extents: e}
+	return host.Tier{Away: p.Away, Slots: p.Depths.StateSlots, Extents: e}
 }
 
 // recipe is how the trials update.

@@ -76,6 +76,23 @@ func randomShape(r *rand.Rand) plan.Request {
 	return q
 }
 
+// lessHost is now and then q with less host memory, and states on disks for that.
+func lessHost(r *rand.Rand, q plan.Request) plan.Request {
+	if p, err := plan.Resolve(q); r.Intn(3) == 0 && err == nil && !q.EvalOnly {
+		small := q
+		t := p.Table()
+		small.StateDir, small.Depths.StateSlots, small.HostMemory = true, r.Intn(4), t.Host
+		if q.Unified {
+			small.HostMemory += t.AllDevices
+		}
+		small.HostMemory -= int64(r.Float64() * t.PerParam * float64(t.Params))
+		if _, err := plan.Resolve(small); err == nil {
+			return small
+		}
+	}
+	return q
+}
+
 // tableOf is p's memory table by what the counters of host and device call the
 // purposes. The program itself takes memory that nobody counts by purpose
 // (internal/train's TestMemoryIsAsPlanned measures it); a GPU's context is there
@@ -88,7 +105,7 @@ func tableOf(p *plan.Run) map[string]int64 {
 		if to, ok := names[name]; ok {
 			name = to
 		}
-		if row.Purpose != "program" && row.Bytes != 0 {
+		if row.Purpose != "program" && row.Where != "disk" && row.Bytes != 0 {
 			planned[name] += row.Bytes
 		}
 	}
@@ -139,7 +156,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 	met := map[string]int{}
 	for seed := range int64(*memoryRequests) {
 		r := rand.New(rand.NewSource(seed))
-		q := randomShape(r)
+		q := lessHost(r, randomShape(r))
 		p, err := plan.Resolve(q)
 		if err != nil {
 			t.Fatalf("seed %d: %+v: %v", seed, q, err)
@@ -156,7 +173,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 		if t.Failed() {
 			t.FailNow()
 		}
-		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "spilled": p.SpillBytes() > 0, "evaluation": p.EvalOnly,
+		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.Away != nil, "spilled": p.SpillBytes() > 0, "evaluation": p.EvalOnly,
 			"tied": q.Config.TieEmbeddings, "copied": !p.Unified, "in place": p.Unified, "gradients in place": p.GradsInPlace(), "slabs": !p.Clip && !p.EvalOnly,
 			"bf16": q.Act == device.BF16, "bf16 gradients": p.GradBF16, "parts of the head": p.Spec.Shards() > 1, "micro-batches": p.Limits.MicroBatches > 1,
 			"experts ahead": p.Experts > 0 && !p.OnDemand && !p.Unified, "experts on demand": p.OnDemand, "experts in place": p.Experts > 0 && p.Unified,
@@ -167,7 +184,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%v", met); len(met) != 17+int(layers.KeepAll)+1 {
+	if t.Logf("%v", met); len(met) != 18+int(layers.KeepAll)+1 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
 	}
 }
@@ -195,7 +212,7 @@ func allocatedOn(t *testing.T, dev device.Device, p *plan.Run, threads int) erro
 	if p.Ranks > 1 {
 		o.World, shares = lonelyWorld{p}, p.OwnShares()
 	}
-	store, err := host.NewShareStore(p.Layouts, p.Planes, shares, pool)
+	store, err := host.NewTieredStore(p.Layouts, p.Planes, shares, openTier(t, p), pool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,6 +252,7 @@ func TestPlanIsWhatARankAllocates(t *testing.T) {
 			q.Depths.GradSlabs = 2
 		}
 		for q.Rank = range q.Ranks {
+			q := lessHost(r, q)
 			p, err := plan.Resolve(q)
 			if err != nil {
 				t.Fatalf("seed %d: %+v: %v", seed, q, err)

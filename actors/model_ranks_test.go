@@ -94,7 +94,7 @@ func (w *world) join(sit func(address, core)) {
 	into := summedIn(w.cfg.layers, w.cfg.tied)
 	optimizer := newOptimizerCore(ids(w.cfg.layers), len(w.lanes), State{}, w.cfg.clip)
 	optimizer.several, optimizer.order = true, backwardOrder(summedIn(w.cfg.layers, w.cfg.tied))
-	optimizer.away, optimizer.staged = w.cfg.away, make([]bool, len(w.cfg.away))
+	optimizer.setAway(w.cfg.away)
 	conductor := w.once(conductorRole).(*conductorCore)
 	conductor.several, conductor.balance = true, w.cfg.balance(len(w.lanes))
 	for lane := range laneID(len(w.lanes)) {

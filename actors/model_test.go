@@ -124,7 +124,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	}
 	sit(feederID, &feederCore{})
 	optimizer := newOptimizerCore(summedIn(cfg.layers, cfg.tied), n, State{}, cfg.clip)
-	optimizer.away, optimizer.staged = cfg.away, make([]bool, len(cfg.away))
+	optimizer.setAway(cfg.away)
 	if cfg.matrices > 0 {
 		for l := range cfg.layers {
 			optimizer.matrices, optimizer.laneOf = append(optimizer.matrices, cfg.matricesOf(l)), append(optimizer.laneOf, laneID(spec.On(l)))

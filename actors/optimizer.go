@@ -393,17 +393,6 @@ func (c *optimizerCore) skip(s *stepState) []effect {
 	return append(out, c.finish(s, true))
 }
 
-// wantStates asks for the states of all layers that are away, which no update brings to the Checkpointer.
-// What was fetched for updates is given up.
-func (c *optimizerCore) wantStates() []effect {
-	if c.away == nil {
-		return nil
-	}
-	c.round++
-	clear(c.staged)
-	return []effect{send{stagerID, StatesWanted{}}}
-}
-
 func (c *optimizerCore) finish(s *stepState, skipped bool) send {
 	c.cur, c.version = nil, s.step
 	to := conductorID

@@ -149,14 +149,14 @@ func (r *run) spawn() error {
 	}
 	if r.team == nil {
 		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, o.MaxGradNorm)
-		optimizer.away, optimizer.staged = away, make([]bool, len(away))
+		optimizer.setAway(away)
 		optimizer.setMatrices(r.plan, r.schedule)
 		processes = append(processes, &process{id: optimizerID, core: optimizer, exec: r.execOptimizer})
 	} else {
 		conductor.several, conductor.balance = true, balance
 		optimizer := newOptimizerCore(ids(n), len(r.lanes), o.Start, o.MaxGradNorm)
 		optimizer.several, optimizer.order = true, backwardOrder(into)
-		optimizer.away, optimizer.staged = away, make([]bool, len(away))
+		optimizer.setAway(away)
 		processes = append(processes,
 			&process{id: optimizerID, core: optimizer, exec: r.execOptimizer},
 			&process{id: exchangerID, core: newExchangerCore(into, o.Plan.Depths), exec: r.execExchanger},

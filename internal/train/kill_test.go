@@ -162,9 +162,9 @@ func (c *child) killed(t *testing.T) bool {
 func TestKilled(t *testing.T) {
 	const steps = 24
 	for name, extra := range map[string]string{"fp32": "save_total_limit: 3\n", "bf16-tied-eval": "tied\ncompute_dtype: bf16\nval_size: 2\neval_steps: 1\n",
-		"fp32-experts": "experts\nbinding: copy\nval_size: 2\neval_steps: 2\n"} {
+		"fp32-experts": "experts\nbinding: copy\nval_size: 2\neval_steps: 2\n", "disks": "compute_dtype: bf16\nrecompute: full\nsave_total_limit: 2\n"} {
 		t.Run(name, func(t *testing.T) {
-			if name != "bf16-tied-eval" {
+			if name != "bf16-tied-eval" && name != "disks" {
 				long.Only(t)
 			}
 			t.Parallel()
@@ -174,6 +174,9 @@ func TestKilled(t *testing.T) {
 			}
 			r := rand.New(rand.NewPCG(11, uint64(len(name))))
 			got := want.in(t)
+			if name == "disks" {
+				got = got.onDisks(t)
+			}
 			got = got.with("cache_dir: " + filepath.Dir(got.out) + "/cache\n")
 			for range long.Count(t, 3, 1) {
 				for _, m := range moments {

@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"mt/device"
+	"mt/host/optim"
+	"mt/model"
+)
+
+// tiered is a run whose states may be on disks, with a budget of the host's memory.
+func tiered(t *testing.T, blocks int, clip bool) Request {
+	t.Helper()
+	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 512, HiddenSize: 128, IntermediateSize: 256, NumLayers: blocks,
+		NumHeads: 4, NumKVHeads: 2, HeadDim: 32, MaxPositions: 64, RMSNormEps: 1e-5, Rope: model.Rope{Type: "default", Theta: 10000}, InitializerRange: 0.1}
+	return Request{Config: c, Act: device.BF16, GradDType: "fp32", Rows: 2, RowTokens: 32, MicroBatchTokens: 64, Clip: clip, Planes: optim.AdamW{}.Planes, StateDir: true,
+		HostMemory: 1 << 40, DeviceMemory: 1 << 30}
+}
+
+// TestStatesGoToDisksAsMemoryAsks: with less and less host memory more and more states are on disks; what
+// is planned fits, no state more than needed is away, and small ones go first.
+func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, clip := range []bool{true, false} {
+		q := tiered(t, 12, clip)
+		all, err := Resolve(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all.Away != nil || all.Table().Disk != 0 {
+			t.Fatalf("with room for everything %d states are away", count(all.Away))
+		}
+		need, before, least := all.Table().Host, 0, int64(0)
+		for budget := need - 1; ; budget -= 1 + r.Int64N(need/40) {
+			q.HostMemory = budget
+			p, err := Resolve(q)
+			if err != nil {
+				least = budget
+				break
+			}
+			table := p.Table()
+			n := count(p.Away)
+			if table.Host > budget || n == 0 || n < before-4 {
+				t.Fatalf("clip %t: %d of %d bytes, %d states away, %d with more memory", clip, table.Host, budget, n, before)
+			}
+			if table.Disk != p.DiskBytes() || table.Disk <= 0 {
+				t.Fatalf("%d bytes on disks in the table, %d of the states", table.Disk, p.DiskBytes())
+			}
+			if one := p.ExtentBytes(1); n > 1 && n <= 12 && (p.StateSlotBytes() != one || budget-table.Host > 2*one) { // other layers than with one state less may be away, and be larger
+				t.Errorf("clip %t: %d states away leave %d bytes of %d unused, a state of a block has %d", clip, n, budget-table.Host, budget, one)
+			}
+			before = n
+		}
+		if before < 12 {
+			t.Errorf("clip %t: only %d states are away where nothing fits any more, with %d bytes of %d", clip, before, least, need)
+		}
+	}
+}
+
+// TestStateSlots: as many state slots as asked for, or as there are states.
+func TestStateSlots(t *testing.T) {
+	q := tiered(t, 12, false)
+	all, err := Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.HostMemory = all.Table().Host - 8*all.ExtentBytes(1)
+	for _, asked := range []int{0, 1, 2, 3} {
+		q.Depths.StateSlots = asked
+		p, err := Resolve(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := asked
+		if asked == 0 {
+			want = autoStateSlots
+		}
+		if p.Depths.StateSlots != want || !slices.Contains(p.Away, true) {
+			t.Errorf("state_slots %d: %d are planned", asked, p.Depths.StateSlots)
+		}
+	}
+	q.Depths.StateSlots = -1
+	if _, err := Resolve(q); err == nil {
+		t.Error("-1 state slots are planned")
+	}
+}
