@@ -55,7 +55,12 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 			if r.IntN(2) == 0 {
 				tr.away[r.IntN(len(tr.away))] = false
 			}
+			var read, written int64
+			tr.reported = func(r StepReport) { read, written = read+r.DiskRead, written+r.DiskWritten }
 			sameAs(t, want, tr)
+			if name != "skips" && (read < 3*tr.stateBytes() || written < 3*tr.stateBytes() || written > 4*tr.stateBytes()) {
+				t.Errorf("%d bytes were read and %d written in 4 steps of %d bytes of state", read, written, tr.stateBytes())
+			}
 			for step, cut := range in.cuts {
 				if !slices.Equal(sorted(away.cuts[step]), sorted(cut)) {
 					t.Errorf("the checkpoint of step %d differs from one of a run in memory", step)
@@ -67,6 +72,9 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 		})
 	}
 }
+
+// stateBytes is the size of the states that are away.
+func (tr trial) stateBytes() int64 { return tr.plan(tr.config()).DiskBytes() }
 
 // failingHome is a home whose call number fail, counted over Fetch and Flush, fails.
 type failingHome struct {
@@ -125,5 +133,37 @@ func TestEveryStateCallMayFail(t *testing.T) {
 		if !errors.Is(err, errStateDisk) || !strings.HasPrefix(err.Error(), strings.Fields(h.what)[0]+" the state of ") {
 			t.Errorf("call %d, %s, failed and the run ends with %v", fail, h.what, err)
 		}
+	}
+}
+
+// TestRoundsFollowEachOther: states that are wanted again while they are still shown are shown once more, behind
+// the others.
+func TestRoundsFollowEachOther(t *testing.T) {
+	c := newStagerCore([]int{0, 1, 2}, 1)
+	var shown []int
+	var take func(effects []effect)
+	take = func(effects []effect) {
+		for _, e := range effects {
+			switch e := e.(type) {
+			case work:
+				if f, ok := e.do.(fetchState); ok {
+					take(c.step(stateRead{f.Layer}))
+				}
+			case send:
+				if m, ok := e.msg.(StateFetched); ok && e.to == checkpointerID {
+					shown = append(shown, m.Layer)
+				}
+			}
+		}
+	}
+	take(c.step(begin{}))
+	take(c.step(StatesWanted{}))
+	take(c.step(LayerSaved{Step: 1, Layer: 0}))
+	take(c.step(StatesWanted{}))
+	for i := 1; i < len(shown) && i < 9; i++ {
+		take(c.step(LayerSaved{Step: 1, Layer: shown[i]}))
+	}
+	if want := []int{0, 1, 2, 0, 1, 2}; !slices.Equal(shown, want) {
+		t.Errorf("layers %v are shown, want %v", shown, want)
 	}
 }

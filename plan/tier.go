@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"slices"
 
 	"mt/host/optim"
@@ -10,8 +9,11 @@ import (
 // This file decides of which layers the state (lower halves and planes) is on disks.
 
 // autoStateSlots lets one layer be updated while the next two are read and the one before is
-// written.
-const autoStateSlots = 4
+// written. Where memory is short, one is updated while one is read or written.
+const (
+	autoStateSlots = 4
+	leastAutoSlots = 2
+)
 
 // ExtentBytes is the size of the state of layer l.
 func (r *Run) ExtentBytes(l int) int64 {
@@ -57,7 +59,7 @@ func (r *Run) DiskBytes() (sum int64) {
 // tier decides which states go to disks, where there is a place for them: as few bytes as let the rest of
 // the run fit into the host's memory, but at first none that is larger than others that would do, since
 // every slot has the size of the largest. They are spread evenly over the layers, so that reading and
-// writing go on evenly during the updates. Where nothing fits, all states are away.
+// writing go on evenly during the updates. Where nothing fits, it is what takes least.
 func (r *Run) tier(q Request) {
 	r.Away = nil
 	if !q.StateDir || r.EvalOnly || q.HostMemory <= 0 {
@@ -72,11 +74,24 @@ func (r *Run) tier(q Request) {
 	if spare >= 0 {
 		return
 	}
+	if n := q.Depths.StateSlots; n > 0 {
+		r.choose(spare, n)
+		return
+	}
+	for n := autoStateSlots; n >= leastAutoSlots && !r.choose(spare, n); n-- {
+	}
+}
+
+// choose decides which states are away, with so many state slots, so that spare, what is left of the
+// host's memory with all of them in it, gets positive. It says whether it does.
+func (r *Run) choose(spare int64, slots int) bool {
 	sizes := r.extents()
-	for _, most := range slices.Compact(slices.Sorted(slices.Values(sizes))) {
+	var best int64 // that is left, or lacks least
+	r.Away = nil
+	for _, limit := range slices.Compact(slices.Sorted(slices.Values(sizes))) {
 		var able []int
 		for l, size := range sizes {
-			if size > 0 && size <= most {
+			if size > 0 && size <= limit {
 				able = append(able, l)
 			}
 		}
@@ -88,13 +103,16 @@ func (r *Run) tier(q Request) {
 				saved += sizes[l]
 				largest = max(largest, sizes[l])
 			}
-			slots := min(n, cmp.Or(q.Depths.StateSlots, autoStateSlots))
-			r.Away, r.Depths.StateSlots = away, slots
-			if spare+saved-int64(slots)*largest >= 0 {
-				return
+			left := spare + saved - int64(slots)*largest
+			if r.Away == nil || left > best {
+				r.Away, r.Depths.StateSlots, best = away, slots, left
+			}
+			if left >= 0 {
+				return true
 			}
 		}
 	}
+	return false
 }
 
 // count is how many are true.

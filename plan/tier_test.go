@@ -59,7 +59,7 @@ func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 	}
 }
 
-// TestStateSlots: as many state slots as asked for, or as there are states.
+// TestStateSlots: as many state slots as asked for.
 func TestStateSlots(t *testing.T) {
 	q := tiered(t, 12, false)
 	all, err := Resolve(q)
@@ -84,5 +84,49 @@ func TestStateSlots(t *testing.T) {
 	q.Depths.StateSlots = -1
 	if _, err := Resolve(q); err == nil {
 		t.Error("-1 state slots are planned")
+	}
+}
+
+// TestStatesAreSpread: where half of the blocks' states are away, every other one is.
+func TestStatesAreSpread(t *testing.T) {
+	q := tiered(t, 16, false)
+	all, err := Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.HostMemory, q.Depths.StateSlots = all.Table().Host-7*all.ExtentBytes(1), 1
+	p, err := Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, longest := 0, 0
+	for _, away := range p.Away {
+		if run++; !away {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	if n := count(p.Away); n < 8 || n > 10 || longest > 2 {
+		t.Errorf("away are %v: %d in all, %d of them in a row", p.Away, n, longest)
+	}
+}
+
+// TestStatesGoToDisksWhereMemoryIsOne: on a unified device what the device takes counts too.
+func TestStatesGoToDisksWhereMemoryIsOne(t *testing.T) {
+	q := tiered(t, 12, false)
+	q.Unified, q.DeviceMemory, q.Depths.StateSlots = true, 0, 1
+	all, err := Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := all.Table()
+	q.HostMemory = table.Host + table.AllDevices - 5*all.ExtentBytes(1)
+	q.Recompute, q.Depths.ActivationSlots = "full", all.Depths.ActivationSlots
+	p, err := Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table := p.Table(); table.Host+table.AllDevices > q.HostMemory || count(p.Away) == 0 {
+		t.Errorf("%d bytes with %d states away, %d there are", table.Host+table.AllDevices, count(p.Away), q.HostMemory)
 	}
 }

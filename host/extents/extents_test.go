@@ -48,6 +48,11 @@ func TestExtentsComeBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for i, path := range e.paths {
+			if info, err := os.Stat(path); err != nil || info.Size() < headerBytes+BlockBytes {
+				t.Errorf("%d directories: number %d has no part of the extents: %v", dirs, i, err)
+			}
+		}
 		r := rand.New(rand.NewPCG(1, uint64(dirs)))
 		for round := range 2 {
 			want := make([][]byte, len(o.Bytes))

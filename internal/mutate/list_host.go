@@ -129,7 +129,6 @@ var ofHost = []broken{
 		{from: "bytes[accounts.Planes] += optim.Pages(p.ShareBytes(l, share))", to: "bytes[accounts.Planes] += p.ShareBytes(l, share)", test: "TestStoreTakesTwelveBytesAParameter"},
 		{from: "need[p.Name] += optim.Pages(p.ShareBytes(l, share))", to: "need[p.Name] = optim.Pages(p.ShareBytes(l, share))", test: "TestStoreTakesTwelveBytesAParameter"},
 		{from: "f[arena] = f[arena][optim.Pages(bytes):]", to: "f[arena] = f[arena][bytes:]", test: "TestLayersArePageAlignedAndApart"},
-		{from: "if t.BF16 && !t.Ref {", to: "if t.BF16 {", test: "TestReferencesOwnNothing|TestStoreTakesTwelveBytesAParameter"},
 	}},
 	{"host/memory.go", []way{
 		{from: "room.atMost(kib<<10,", to: "room.atMost(kib,", test: "TestAvailableMemory"},

@@ -108,7 +108,7 @@ var ofModel = []broken{
 	}},
 	{"plan/table.go", []way{
 		{from: "g.bytes += optim.Pages(p.ShareBytes(l, r.Share(i)))", to: "g.bytes = optim.Pages(p.ShareBytes(l, r.Share(i)))", test: "TestTable|TestPlanesInTheTable"},
-		{from: "lo += optim.Pages(loBytes(l, r.Share(i).Elems()))", to: "lo += loBytes(l, r.Share(i).Elems())", test: "TestPlanIsWhatIsAllocated", in: "actors"},
+		{from: "lo += optim.Pages(optim.LoBytes(l, r.Share(i)))", to: "lo += optim.LoBytes(l, r.Share(i))", test: "TestPlanIsWhatIsAllocated", in: "actors"},
 		{from: "held(2 * r.BufferElems())", to: "2 * r.BufferElems()", test: "TestPlanIsWhatIsAllocated", in: "actors"},
 		{from: "losses += held(n)", to: "losses += n", test: "TestPlanIsWhatIsAllocated", in: "actors"},
 		{from: "key.Name = \"\"\n", to: "", test: "TestPlanesInTheTable"},

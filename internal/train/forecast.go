@@ -39,6 +39,9 @@ type Predicted struct {
 	H2D   int64              `json:"h2d_bytes"`
 	D2H   int64              `json:"d2h_bytes"`
 	Peer  int64              `json:"peer_bytes"` // from device to device
+	// Bytes of state_dir.
+	DiskRead    int64 `json:"disk_read_bytes,omitempty"`
+	DiskWritten int64 `json:"disk_written_bytes,omitempty"`
 }
 
 // takeProfile plans for machine m, which need not be here.
@@ -101,7 +104,7 @@ func (j *job) predictTraced(m *rates.Machine) (*Prediction, error) {
 func describe(m *rates.Machine, p *Prediction) *Predicted {
 	r, step := p.Report, p.Step().Seconds()
 	out := &Predicted{Machine: m.Name, Step: step, Tokens: r.Tokens, TokensPerSecond: float64(r.Tokens) / step, TFLOPS: p.Counted / step / 1e12,
-		TFLOPSExecuted: p.Executed / step / 1e12, Stall: map[string]float64{}, Busy: map[string]float64{}, H2D: r.H2D, D2H: r.D2H, Peer: r.Peer}
+		TFLOPSExecuted: p.Executed / step / 1e12, Stall: map[string]float64{}, Busy: map[string]float64{}, H2D: r.H2D, D2H: r.D2H, Peer: r.Peer, DiskRead: r.DiskRead, DiskWritten: r.DiskWritten}
 	for c := actors.NoStall + 1; c < actors.NumCauses; c++ {
 		if s := r.Stall[c].Seconds(); s > 0 {
 			out.Stall[c.String()] = s
@@ -136,6 +139,9 @@ func binds(r actors.StepReport, p *Predicted) string {
 		virtual.LinkBoth: "weights, activations and gradients are late; larger steps hide all but activations", virtual.Disk: "checkpoints are written late",
 		virtual.SwitchUp: shared, virtual.SwitchDown: shared, virtual.SwitchBoth: shared,
 		virtual.Network: "gradients and weights of other hosts are late; larger steps hide them, grad_dtype: bf16 sends half as much of gradients"}
+	if p.DiskWritten > 0 {
+		advice[virtual.Disk] = "updates wait for their states; larger steps, 8-bit moments or more host_memory hide that"
+	}
 	for _, u := range []virtual.Resource{virtual.HostMemory, virtual.Cores, virtual.LinkUp, virtual.LinkDown, virtual.LinkBoth,
 		virtual.SwitchUp, virtual.SwitchDown, virtual.SwitchBoth, virtual.Disk, virtual.Network} {
 		if share := p.Busy[u.String()]; share > max(0.5, p.Busy[busiest]) {

@@ -24,6 +24,7 @@ func (o outlook) write(w io.Writer) error {
 		{"stalls", fmt.Sprintf("%.1f %%", 100*p.StallShare), shares(p.Stall, func(s float64) string { return fmt.Sprintf("%.3g s", s) })},
 		{"busy", "", shares(p.Busy, func(s float64) string { return fmt.Sprintf("%.0f %%", 100*s) })},
 		{"link", "", linkWords(p)},
+		{"disk", "", diskWords(p)},
 		{"binds", "", p.Binds},
 	}
 	if r := o.recommended; r.Rows > 0 {
@@ -40,6 +41,7 @@ func (o outlook) write(w io.Writer) error {
 		rows = append(rows, []string{"depths", "", text})
 	}
 	rows = append(rows, []string{"smallest", "", o.smallest.String()})
+	rows = slices.DeleteFunc(rows, func(cells []string) bool { return cells[0] == "disk" && cells[2] == "" })
 	for i := range rows {
 		rows[i] = append([]string{""}, rows[i]...)
 	}
@@ -72,6 +74,16 @@ func linkWords(p *Predicted) string {
 		out += fmt.Sprintf(", %s from device to device", human.Bytes(p.Peer))
 	}
 	return out
+}
+
+// diskWords says what is read from and written to state_dir in a step, and how long a disk lasts; empty:
+// nothing is.
+func diskWords(p *Predicted) string {
+	if p.DiskWritten == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s read and %s written a step; a petabyte of rated writes lasts %s steps", human.Bytes(p.DiskRead), human.Bytes(p.DiskWritten),
+		humanize.Comma(1e15/p.DiskWritten))
 }
 
 // shares lists named amounts, the largest first.

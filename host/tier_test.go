@@ -1,0 +1,119 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"mt/host/extents"
+	"mt/host/optim"
+)
+
+// TestTieredStore: states that are away are zero at first, keep what is written into them, and cannot be
+// had while they are on the disk.
+func TestTieredStore(t *testing.T) {
+	layouts := layouts(true)
+	planes := optim.Planes(optim.AdamW{}.Planes)
+	o := extents.Options{Dirs: []string{t.TempDir()}, Name: "states", Run: "r"}
+	away := make([]bool, len(layouts))
+	for i, l := range layouts {
+		away[i] = i != 1
+		bytes := int64(0)
+		if away[i] {
+			bytes = optim.ExtentBytes(l, planes.Of(l), optim.Whole(l))
+		}
+		o.Bytes, o.Names = append(o.Bytes, bytes), append(o.Names, fmt.Sprint(i))
+	}
+	files, err := extents.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	s, err := NewTieredStore(layouts, planes, nil, Tier{Away: away, Slots: 2, Extents: files}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	value := func(i, k, at int) byte { return byte(1 + 7*i + 3*k + at) }
+	each := func(i int, f func(k int, b []byte)) {
+		t.Helper()
+		l, err := s.Acquire(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(0, l.LoBytes())
+		for k, p := range l.Planes {
+			f(1+k, p.Data)
+		}
+	}
+	write := func(l *LayerState) error {
+		each(l.Layout.Index, func(k int, b []byte) {
+			for at := range b {
+				b[at] = value(l.Layout.Index, k, at)
+			}
+		})
+		return nil
+	}
+	isZero := func(l *LayerState) error {
+		each(l.Layout.Index, func(k int, b []byte) {
+			if slices.ContainsFunc(b, func(x byte) bool { return x != 0 }) {
+				t.Errorf("layer %d, plane %d is not zero at first", l.Layout.Index, k)
+			}
+		})
+		return nil
+	}
+	isWritten := func(l *LayerState) error {
+		each(l.Layout.Index, func(k int, b []byte) {
+			for at := range b {
+				if b[at] != value(l.Layout.Index, k, at) {
+					t.Fatalf("layer %d, plane %d, byte %d is not what was written", l.Layout.Index, k, at)
+				}
+			}
+		})
+		return nil
+	}
+	for i := range layouts {
+		if err := s.Lend(i, true, write); err != nil {
+			t.Fatal(err)
+		}
+		if i+1 < len(layouts) {
+			if err := s.Lend(i+1, false, isZero); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range layouts {
+		if _, err := s.Acquire(i); away[i] != (err != nil && strings.Contains(err.Error(), "on the disk")) {
+			t.Errorf("layer %d, away %t, is acquired with %v", i, away[i], err)
+		}
+		if err := s.Lend(i, false, isWritten); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// In slots, settled without being flushed.
+	for slot, i := range []int{0, 2} {
+		if err := s.Fetch(i, slot); err != nil {
+			t.Fatal(err)
+		}
+		each(i, func(k int, b []byte) {
+			for at := range b {
+				b[at]++
+			}
+		})
+	}
+	if err := s.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []int{0, 2} {
+		if err := s.Fetch(i, 0); err != nil {
+			t.Fatal(err)
+		}
+		each(i, func(k int, b []byte) {
+			if len(b) > 0 && b[0] != value(i, k, 0)+1 {
+				t.Errorf("layer %d, plane %d was lost when the store settled", i, k)
+			}
+		})
+		s.Drop(i)
+	}
+}
