@@ -13,7 +13,7 @@ import (
 // tiered is a run whose states may be on disks, with a budget of the host's memory.
 func tiered(t *testing.T, blocks int, clip bool) Request {
 	t.Helper()
-	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 512, HiddenSize: 128, IntermediateSize: 256, NumLayers: blocks,
+	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 4096, HiddenSize: 128, IntermediateSize: 256, NumLayers: blocks,
 		NumHeads: 4, NumKVHeads: 2, HeadDim: 32, MaxPositions: 64, RMSNormEps: 1e-5, Rope: model.Rope{Type: "default", Theta: 10000}, InitializerRange: 0.1}
 	return Request{Config: c, Act: device.BF16, GradDType: "fp32", Rows: 2, RowTokens: 32, MicroBatchTokens: 64, Clip: clip, Planes: optim.AdamW{}.Planes, StateDir: true,
 		HostMemory: 1 << 40, DeviceMemory: 1 << 30}
@@ -114,14 +114,14 @@ func TestStatesAreSpread(t *testing.T) {
 // TestStatesGoToDisksWhereMemoryIsOne: on a unified device what the device takes counts too.
 func TestStatesGoToDisksWhereMemoryIsOne(t *testing.T) {
 	q := tiered(t, 12, false)
-	q.Unified, q.DeviceMemory, q.Depths.StateSlots = true, 0, 1
+	q.Unified, q.DeviceMemory, q.Recompute = true, 0, "full"
+	q.Depths = Depths{StateSlots: 1, GradBuffers: 1, GradSlabs: 1, ActivationSlots: 40, WeightSlots: 1, BatchesAhead: 1}
 	all, err := Resolve(q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	table := all.Table()
 	q.HostMemory = table.Host + table.AllDevices - 5*all.ExtentBytes(1)
-	q.Recompute, q.Depths.ActivationSlots = "full", all.Depths.ActivationSlots
 	p, err := Resolve(q)
 	if err != nil {
 		t.Fatal(err)

@@ -136,6 +136,8 @@ func TestStateDirectories(t *testing.T) {
 	if _, err := other.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "was left by the run in /elsewhere") {
 		t.Errorf("with the state of another run: %v", err)
 	}
+	write(t, filepath.Join(s.root, "a", fmt.Sprintf(stateFile, 0)), fmt.Sprintf("{\"format\":\"mt state, version 1\",\"run\":%q}", other.out))
+	other.mustTrain(t) // it has left it itself
 	blocked := s.in(t)
 	write(t, filepath.Join(s.root, "file"), "")
 	blocked = blocked.with("state_dir: " + s.root + "/file\n")
