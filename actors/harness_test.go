@@ -32,6 +32,7 @@ type trial struct {
 	keep                         layers.Keep
 	depths                       plan.Depths
 	noClip, sync                 bool
+	layerwise                    bool // clipping
 	muon                         bool
 	threads                      int
 	moreBatches                  int // see Options
@@ -157,7 +158,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	if tr.planned != nil {
 		return tr.planned
 	}
-	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip, Unified: !tr.copyTiles, Depths: tr.depths, Order: tr.order, Lane: tr.lane,
+	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip && !tr.layerwise, Unified: !tr.copyTiles, Depths: tr.depths, Order: tr.order, Lane: tr.lane,
 		Limits: plan.NewLimits(tr.rows, tr.maxLen, tr.micro, c.VocabSize)}
 	p.Experts, p.OnDemand = tr.experts, tr.onDemand
 	p.Away, p.Depths.StateSlots, p.Planes = tr.away, tr.stateSlots, tr.recipe().Planes
@@ -327,7 +328,7 @@ func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.
 	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver, Timeline: tr.timeline, ThroughHost: tr.throughHost, moreBatches: tr.moreBatches,
 		Schedule: Schedule{FirstStep: 1, LastStep: tr.steps, EvalSteps: tr.evalSteps, EvalPasses: min(1, tr.evalSteps) * 2, MaxNonFinite: max(1, tr.maxNonFinite),
 			SynchronousUpdates: tr.sync, NoSave: tr.saver == nil, SaveSteps: tr.saveSteps, LR: tr.lr, DataPos: func(s int) int64 { return int64(s * tr.rows) }},
-		Optimizer: tr.recipe(), MaxGradNorm: 1,
+		Optimizer: tr.recipe(), MaxGradNorm: 1, LayerNorms: tr.layerwise,
 		Batch: func(step int, eval bool) (*data.Batch, error) {
 			if eval {
 				step = 1000 + step
@@ -355,6 +356,9 @@ func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.
 		}}
 	if tr.noClip {
 		o.MaxGradNorm = 0
+	}
+	if tr.layerwise {
+		o.MaxGradNorm = 0.3
 	}
 	if tr.muon {
 		o.Matrices = &muonRecipe

@@ -18,7 +18,8 @@ import (
 type optimizerCore struct {
 	layers  int
 	lanes   int
-	clip    float64 // max_grad_norm; 0: no clipping
+	clip    float64 // max_grad_norm of all gradients together; 0: they are not clipped so
+	bound   float64 // without clip, that of each layer's gradient; 0: nothing is clipped
 	into    []int   // by layer: into whose gradient its own is added; itself, unless both share a table
 	version int     // steps taken by all layers
 	adam    int64   // updates made: Adam's step count
@@ -245,7 +246,7 @@ func (c *optimizerCore) advance() []effect {
 	}
 	coef := 1.0
 	if c.clip > 0 {
-		coef = min(1, c.clip/(norm+1e-6))
+		coef = clipping(c.clip, norm)
 	}
 	if s.next == c.layers {
 		return nil // all have begun
@@ -289,7 +290,11 @@ func (c *optimizerCore) advanceUnclipped(s *stepState) []effect {
 		}
 		return []effect{work{do: nonFiniteGradient{Step: s.step, Layer: l, Finite: s.finite}}}
 	}
-	out := c.startUpdate(s, l, 1)
+	coef := 1.0
+	if c.bound > 0 {
+		coef = clipping(c.bound, math.Sqrt(s.squares[c.into[l]]))
+	}
+	out := c.startUpdate(s, l, float32(coef))
 	if out != nil {
 		s.pending++
 	}
@@ -414,6 +419,10 @@ func (c *optimizerCore) free(s *stepState, l int) []effect {
 	}
 	return []effect{send{exchangerID, ExchangeBufferFreed{b}}}
 }
+
+// clipping is by what a gradient of that norm is multiplied so that its norm is at most bound, as in
+// torch.nn.utils.clip_grad_norm_.
+func clipping(bound, norm float64) float64 { return min(1, bound/(norm+1e-6)) }
 
 // norm is the L2 norm over all layers, summed in the order of the layers; as the ranks have
 // agreed on it, if they have.

@@ -73,8 +73,12 @@ func (c *optimizerCore) spoil(s *stepState) []effect {
 
 // nonFiniteGradient is the error that ends a run without clipping.
 func (r *shared) nonFiniteGradient(e nonFiniteGradient) error {
-	return &NonFiniteError{Step: e.Step, Finite: e.Finite, err: fmt.Errorf("step %d: the gradient of %s is not finite; without clipping "+
-		"(max_grad_norm: 0) other layers are updated already, so the run ends: set a lower learning_rate or max_grad_norm > 0", e.Step, r.names[e.Layer])}
+	why, way := "without clipping (max_grad_norm: 0)", "max_grad_norm > 0"
+	if r.o.MaxGradNorm > 0 {
+		why, way = "with clip: layerwise", "clip: global"
+	}
+	return &NonFiniteError{Step: e.Step, Finite: e.Finite, err: fmt.Errorf("step %d: the gradient of %s is not finite; %s "+
+		"other layers are updated already, so the run ends: set a lower learning_rate or %s", e.Step, r.names[e.Layer], why, way)}
 }
 
 // agreeNorm begins an agreement.

@@ -52,7 +52,10 @@ type Options struct {
 	// ThroughHost: what passes from lane to lane goes through the host even where devices reach
 	// each other.
 	ThroughHost bool
-	MaxGradNorm float64 // 0: no clipping; Plan.Clip must say the same
+	// MaxGradNorm bounds the norm of all gradients together or, with LayerNorms, that of each layer's by
+	// itself; 0: nothing is clipped. Plan.Clip says that the former is so.
+	MaxGradNorm float64
+	LayerNorms  bool
 	// Batch packs the batch of a training step (1-based) or, with eval, of an
 	// evaluation pass (1-based).
 	Batch func(step int, eval bool) (*data.Batch, error)

@@ -137,6 +137,10 @@ func (r *run) spawn() error {
 	if o.Plan.Balances() && !o.Plan.EvalOnly {
 		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), several: r.team != nil}
 	}
+	clip, bound := o.MaxGradNorm, 0.0
+	if o.LayerNorms {
+		clip, bound = 0, o.MaxGradNorm
+	}
 	away := o.Plan.Away
 	checkpointer := newCheckpointerCore(n, o.Start.Step)
 	checkpointer.away, checkpointer.shown, conductor.away = away, make([]bool, len(away)), away != nil
@@ -145,16 +149,18 @@ func (r *run) spawn() error {
 		{id: checkpointerID, core: checkpointer, exec: r.execCheckpointer},
 	}
 	if away != nil {
-		processes = append(processes, &process{id: stagerID, core: newStagerCore(awayOrder(away, into, o.MaxGradNorm > 0), o.Plan.Depths.StateSlots), exec: r.execStager})
+		processes = append(processes, &process{id: stagerID, core: newStagerCore(awayOrder(away, into, clip > 0), o.Plan.Depths.StateSlots), exec: r.execStager})
 	}
 	if r.team == nil {
-		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, o.MaxGradNorm)
+		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, clip)
+		optimizer.bound = bound
 		optimizer.setAway(away)
 		optimizer.setMatrices(r.plan, r.schedule)
 		processes = append(processes, &process{id: optimizerID, core: optimizer, exec: r.execOptimizer})
 	} else {
 		conductor.several, conductor.balance = true, balance
-		optimizer := newOptimizerCore(ids(n), len(r.lanes), o.Start, o.MaxGradNorm)
+		optimizer := newOptimizerCore(ids(n), len(r.lanes), o.Start, clip)
+		optimizer.bound = bound
 		optimizer.several, optimizer.order = true, backwardOrder(into)
 		optimizer.setAway(away)
 		processes = append(processes,

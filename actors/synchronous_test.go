@@ -55,6 +55,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	s.LayerNorms = tr.layerwise
 	o := tr.options([]device.Device{dev}, store, nil, p, &out)
 	rate := optim.Rate{}
 	for step := 1; step <= tr.steps; step++ {
@@ -135,6 +136,10 @@ func TestPipelineEqualsTheSynchronousStep(t *testing.T) {
 		"experts-parts-tied-no-clip": func(tr *trial) {
 			tr.experts, tr.chosen, tr.shards, tr.tied, tr.noClip = 6, 2, 3, true, true
 		},
+		"layerwise":         func(tr *trial) { tr.layerwise = true },
+		"layerwise-tied":    func(tr *trial) { tr.layerwise, tr.tied, tr.shards, tr.depths.GradSlabs = true, true, 2, 2 },
+		"layerwise-muon":    func(tr *trial) { tr.layerwise, tr.muon, tr.bf16, tr.gradBF16 = true, true, true, true },
+		"layerwise-experts": func(tr *trial) { tr.layerwise, tr.experts, tr.chosen = true, 5, 3 },
 		"muon":              func(tr *trial) { tr.muon = true },
 		"muon-buffers":      func(tr *trial) { tr.muon, tr.depths.MatrixBuffers = true, 3 },
 		"muon-no-clip-tied": func(tr *trial) { tr.muon, tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = true, true, true, true, true },

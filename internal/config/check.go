@@ -157,11 +157,11 @@ func (c *Config) warnings(held bool) {
 // of its own. A grad_slabs of auto always fits.
 func (c *Config) CheckGradSlabs(layers int) error {
 	n := c.Pipeline.GradSlabs
-	if n == 0 || n >= layers || c.MaxGradNorm == 0 {
+	if n == 0 || n >= layers || !c.WaitsForNorm() {
 		return nil
 	}
 	return c.Errorf("pipeline.grad_slabs", "pipeline.grad_slabs is %d, and with clipping every layer of the model keeps "+
-		"its gradient until the norm is known: %d slabs. Leave it out, or need less: `max_grad_norm: 0` updates a "+
+		"its gradient until the norm is known: %d slabs. Leave it out, or need less: `clip: layerwise`, or `max_grad_norm: 0`, updates a "+
 		"layer as its gradient lands, `grad_dtype: bf16` halves the slabs", n, layers)
 }
 

@@ -130,6 +130,7 @@ type Config struct {
 	AdamEpsilon   float64
 	WeightDecay   float64
 	MaxGradNorm   float64 // 0: no clipping
+	Clip          string  // what MaxGradNorm bounds: global, layerwise
 
 	OutputDir          string
 	OverwriteOutputDir bool
@@ -205,7 +206,7 @@ func Default() *Config {
 		ResizeVocabMultiple: 64, DatasetFormat: "auto", MixStrategy: "concat", MaxSeqLen: 2048, Packing: Auto, EnableThinking: Auto, Shuffle: true,
 		PerDeviceTrainBatchSize: 8, GradientAccumulationSteps: 1, NumTrainEpochs: 3,
 		LearningRate: 5e-5, LRScheduler: "linear", DecayRatio: 0.1,
-		Optim: "adamw", Momentum: 0.95, Nesterov: true, NSSteps: 5, AdjustLR: "original", AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEpsilon: 1e-8, MaxGradNorm: 1,
+		Optim: "adamw", Momentum: 0.95, Nesterov: true, NSSteps: 5, AdjustLR: "original", AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEpsilon: 1e-8, MaxGradNorm: 1, Clip: "global",
 		OutputDir: "trainer_output", SaveStrategy: "steps", SaveSteps: 500, KeepCheckpoints: true, EvalStrategy: "steps", SaveDType: "bf16", Resume: "auto",
 		LoggingSteps: 10, MaxNonfiniteSteps: 3, Seed: 42,
 		Project: "huggingface", SampleMaxNewTokens: 200, SampleTemperature: 0.7, SampleTopP: 0.95,
@@ -217,6 +218,9 @@ func Default() *Config {
 // RowsPerStep is the number of rows of one optimizer update: only the product
 // of per_device_train_batch_size and gradient_accumulation_steps counts.
 func (c *Config) RowsPerStep() int { return c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps }
+
+// WaitsForNorm says whether no layer is updated before the norm of all gradients is known.
+func (c *Config) WaitsForNorm() bool { return c.MaxGradNorm > 0 && c.Clip == "global" }
 
 // Given says whether the user gave the key, by canonical name
 // ("pipeline.weight_slots"), in the file or as a flag.

@@ -56,6 +56,7 @@ adam_beta2: 0.95
 adam_epsilon: 1e-6
 weight_decay: .1
 max_grad_norm: 0
+clip: layerwise
 learning_rate: 3e-3
 lr_scheduler_type: wsd
 warmup_steps: 3

@@ -196,6 +196,8 @@ var optimKeys = []key{
 	{name: "max_grad_norm", aliases: []string{"clip_grad_norm"}, part: PartUpdate,
 		doc:   "largest norm of all gradients; 0: no clipping, and layers update as gradients land",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.MaxGradNorm }},
+	{name: "clip", part: PartUpdate, doc: "what max_grad_norm bounds. global: the norm of all gradients together, for which all of them wait; layerwise: that of each layer by itself, so that layers update as gradients land",
+		choices: []string{"global", "layerwise"}, field: func(c *Config) any { return &c.Clip }},
 	{name: "learning_rate", part: PartSchedule, doc: "the highest rate of the schedule",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.LearningRate }},
 	{name: "lr_scheduler_type", aliases: []string{"lr_scheduler"}, part: PartSchedule,

@@ -17,6 +17,9 @@ import (
 // Trainer is a model with all that its steps need on the device at once: every
 // layer's weights, gradients and inputs.
 type Trainer struct {
+	// LayerNorms: the gradient of each layer is clipped by itself; layers that share a table as one.
+	LayerNorms bool
+
 	dev    device.Device
 	store  *host.Store
 	plan   *plan.Run

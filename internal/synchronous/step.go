@@ -10,7 +10,7 @@ import (
 )
 
 // Step trains the model by one batch. The caller sets LR and Step of rate; with maxNorm 0
-// nothing is clipped. Where the loss or the norm is not finite no weight changes. An error
+// nothing is clipped, and with LayerNorms each layer by itself. Where the loss or the norm is not finite no weight changes. An error
 // is one of the device.
 func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNorm float64) (Result, error) {
 	t.load(b) // the batch and all weights are on the device
@@ -38,10 +38,17 @@ func (t *Trainer) Step(b *data.Batch, o optim.Optimizer, rate optim.Rate, maxNor
 		return r, nil
 	}
 	rate.Clip = 1
-	if maxNorm > 0 {
+	if maxNorm > 0 && !t.LayerNorms {
 		rate.Clip = float32(min(1, maxNorm/(r.GradNorm+1e-6)))
 	}
 	for l, at := range t.layers {
+		if maxNorm > 0 && t.LayerNorms {
+			of := at
+			if l == 0 && head.Tied {
+				of = head
+			}
+			rate.Clip = float32(min(1, maxNorm/(math.Sqrt(of.sumSquares())+1e-6)))
+		}
 		switch {
 		case l > 0:
 			t.store.Layers[l].Update(at.grad, o, rate)

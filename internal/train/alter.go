@@ -61,10 +61,10 @@ func (a *alteration) apply() error {
 }
 
 // stepsDiffer tells whether a step has another number of rows than before or shares them among
-// another number of ranks, or whether clipping was switched on or off. All change how much
+// another number of ranks, or whether gradients begin to wait for the norm or cease to. All change how much
 // memory a step takes.
 func (a *alteration) stepsDiffer() bool {
-	return a.ranksDiffer() || a.c.RowsPerStep() != a.saved.RowsPerStep() || (a.c.MaxGradNorm > 0) != (a.saved.MaxGradNorm > 0)
+	return a.ranksDiffer() || a.c.RowsPerStep() != a.saved.RowsPerStep() || a.c.WaitsForNorm() != a.saved.WaitsForNorm()
 }
 
 // ranksDiffer tells whether another number of ranks trained up to the checkpoint.

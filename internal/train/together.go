@@ -278,6 +278,9 @@ func (j *job) checkRanks() error {
 	if j.c.Optim == "muon" && t.Size() > 1 {
 		return j.c.Errorf("optim", "optim: muon moves whole matrices, of which %d ranks have parts: train on one host, or with optim: adamw", t.Size())
 	}
+	if j.c.Clip == "layerwise" && j.model.TieEmbeddings && t.Size() > 1 {
+		return j.c.Errorf("clip", "clip: layerwise needs the gradient of the embedding and that of the head together where they share a table, and %d ranks exchange them apart: take clip: global", t.Size())
+	}
 	if _, n := t.neighbours(); n > 1 {
 		j.note("%d ranks are on this host: each takes 1/%d of its memory budget and of its CPU threads", n, n)
 	}

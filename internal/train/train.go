@@ -392,7 +392,7 @@ func (s *session) options() actors.Options {
 		Start:       s.reached,
 		Optimizer:   optimizer,
 		Matrices:    s.muon(),
-		MaxGradNorm: c.MaxGradNorm,
+		MaxGradNorm: c.MaxGradNorm, LayerNorms: c.Clip == "layerwise",
 		ThroughHost: !c.PeerCopies,
 		World:       s.world(), Stopping: s.agreedToStop,
 		Batch: func(step int, eval bool) (*data.Batch, error) {

@@ -191,7 +191,7 @@ func (t *Trials) Run(ctx context.Context, r *plan.Run, threads, steps int) (repo
 		defer func() { err = errors.Join(err, machine.CloseAll(devs)) }()
 	}
 	rows := [][]data.Row{randomRows(t.shape(r), 1), randomRows(t.shape(r), 2)}
-	err = actors.Run(actors.Options{Devices: devs, Home: t.store, Pool: pool, Plan: r, MaxGradNorm: t.job.c.MaxGradNorm, Stop: ctx.Done(), ThroughHost: !t.job.c.PeerCopies,
+	err = actors.Run(actors.Options{Devices: devs, Home: t.store, Pool: pool, Plan: r, MaxGradNorm: t.job.c.MaxGradNorm, LayerNorms: t.job.c.Clip == "layerwise", Stop: ctx.Done(), ThroughHost: !t.job.c.PeerCopies,
 		Schedule: actors.Schedule{FirstStep: 1, LastStep: steps, MaxNonFinite: 1, NoSave: true, SynchronousUpdates: t.job.c.SynchronousUpdates,
 			LR: func(int) float64 { return 0 }, DataPos: func(int) int64 { return 0 }},
 		Optimizer: t.job.optimizer(), Matrices: t.job.muon(),
