@@ -27,11 +27,17 @@ func TestMuonsRates(t *testing.T) {
 	}
 }
 
-// TestMuonOnRanks: several ranks are told what they cannot do, and what to do instead.
-func TestMuonOnRanks(t *testing.T) {
-	s := newScene(t, "optim: muon\n")
-	for _, run := range trainTogether(t, 2, t.Context(), func(int) (*config.Config, hooks) { return s.config(t), hooks{} }) {
-		checkError(t, run.err, true, "muon moves whole matrices, of which 2 ranks have parts: train on one host, or with optim: adamw")
+// TestWhatRanksCannotDo: several ranks are told what they cannot do, and what to do instead.
+func TestWhatRanksCannotDo(t *testing.T) {
+	for _, c := range []struct{ keys, want string }{
+		{"optim: muon\n", "muon moves whole matrices, of which 2 ranks have parts: train on one host, or with optim: adamw"},
+		{"clip: layerwise\nmodel: {hidden_size: 16, intermediate_size: 24, num_hidden_layers: 1, num_attention_heads: 2, vocab_size: 48, tie_word_embeddings: true}\n",
+			"where they share a table, and 2 ranks exchange them apart: take clip: global"},
+	} {
+		s := newScene(t, c.keys)
+		for _, run := range trainTogether(t, 2, t.Context(), func(int) (*config.Config, hooks) { return s.config(t), hooks{} }) {
+			checkError(t, run.err, true, c.want)
+		}
 	}
 }
 
