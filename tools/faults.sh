@@ -9,4 +9,4 @@
 # gcc and ptrace.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-exec go test ./cmd/mt -count=1 -timeout 3h -v -run '^TestDiskFaults$' -args -faults "${1:-0}"
+exec go test ./cmd/mt -count=1 -timeout 3h -v -run '^Test(Disk|State)Faults$' -args -faults "${1:-0}"

@@ -224,3 +224,30 @@ func names(message string, c faultio.Call) bool {
 	}
 	return false
 }
+
+// TestStateFaults does the same at the calls on the file with states that are on a disk.
+func TestStateFaults(t *testing.T) {
+	if long.Race {
+		t.Skip("runs are slow under the race detector, and make the same system calls without it")
+	}
+	lab := newLab(t)
+	lab.config += statesOnDisks
+	lab.undisturbed(t, firstRun)
+	var all []diskFault
+	for _, s := range spoils {
+		for _, c := range lab.trace(t, firstRun, s.of) {
+			if strings.HasPrefix(c.Path, "states") {
+				all = append(all, diskFault{firstRun, s.of, s.fault, c})
+			}
+		}
+	}
+	n := *faultCount
+	if n < 0 {
+		n = long.Count(t, 60, 16)
+	}
+	chosen := choose(all, n, *faultSeed)
+	t.Logf("%d of %d faults", len(chosen), len(all))
+	for _, f := range chosen {
+		lab.suffer(t, f)
+	}
+}

@@ -42,7 +42,7 @@ var savedState = regexp.MustCompile(`^out/checkpoint-[123]/trainer_state\.json$`
 // looksOnly are calls that read no content and change nothing. A run may do without
 // them where they fail: whether a file is there shows when it is opened, a file system
 // may have no locks, and what is closed was read or is on disk.
-var looksOnly = map[string]bool{"close": true, "flock": true, "fstat": true, "getdents64": true, "lseek": true, "newfstatat": true,
+var looksOnly = map[string]bool{"close": true, "flock": true, "fstat": true, "getdents64": true, "lseek": true, "newfstatat": true, "fstatfs": true,
 	"fadvise64": true, "sync_file_range": true}
 
 // isHint says whether a call does no more than to ask the kernel to be quick.

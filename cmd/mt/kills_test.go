@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"mt/internal/long"
@@ -21,16 +23,37 @@ func TestRandomKills(t *testing.T) {
 	if long.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
 	}
-	const scene = firstRun
-	lab := newLab(t)
-	lab.undisturbed(t, scene)
-	most := len(lab.trace(t, scene, faultio.Changes))
-	r := rand.New(rand.NewPCG(*faultSeed, 1))
-	kinds := []faultio.Fault{faultio.KillBefore, faultio.KillAmid, faultio.KillAfter}
 	count := *killCount
 	if count == 0 {
 		count = long.Count(t, 50, 20)
 	}
+	t.Run("in memory", func(t *testing.T) { newLab(t).kills(t, count) })
+	t.Run("with states on disks", func(t *testing.T) {
+		lab := newLab(t)
+		lab.config += statesOnDisks
+		lab.kills(t, count)
+	})
+}
+
+// statesOnDisks are keys with which host memory has no room for some layers' states.
+const statesOnDisks = `recompute: full
+pipeline: {state_slots: 1, micro_batch_tokens: 24, activation_slots: 5}
+state_dir: states
+host_memory: 50455000
+`
+
+// kills kills runs so often.
+func (lab *lab) kills(t *testing.T, count int) {
+	const scene = firstRun
+	lab.undisturbed(t, scene)
+	if calls := lab.trace(t, scene, faultio.Writes); strings.Contains(lab.config, "state_dir") != slices.ContainsFunc(calls, func(c faultio.Call) bool {
+		return c.Path == "states/mt-state-0.bin"
+	}) {
+		t.Fatal("states are not where they should be")
+	}
+	most := len(lab.trace(t, scene, faultio.Changes))
+	r := rand.New(rand.NewPCG(*faultSeed, 1))
+	kinds := []faultio.Fault{faultio.KillBefore, faultio.KillAmid, faultio.KillAfter}
 	for kills := 0; kills < count; {
 		dir := lab.prepared(t, scene)
 		var story string

@@ -169,6 +169,15 @@ func TestWhoseFiles(t *testing.T) {
 	if b, _ := os.ReadFile(path); string(b) != "my own notes" {
 		t.Error("a file of somebody's was changed")
 	}
+	for content, stays := range map[string]bool{"my own notes": true, string(left): false} {
+		put([]byte(content))
+		if err := o.Sweep(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); (err == nil) != stays {
+			t.Errorf("%d bytes after a sweep: %v", len(content), err)
+		}
+	}
 	for _, content := range [][]byte{left, left[:headerBytes], nil} {
 		put(content)
 		again, err := Open(o)

@@ -106,6 +106,29 @@ func (e *Files) take(path string, bytes int64) (_ file, note string, err error) 
 	return f, path + " cannot be written past the page cache (O_DIRECT): what the cache takes of memory beside host_memory the system takes back when it is wanted", nil
 }
 
+// Sweep removes files that the run has left, and that no process has open. It leaves alone what is
+// another run's.
+func (o Options) Sweep() error {
+	e := &Files{o: o}
+	for _, dir := range o.Dirs {
+		path := filepath.Join(dir, o.Name)
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		f, err := openFile(path)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", path, bare(err))
+		}
+		if f.Lock() == nil && e.own(f, path) == nil {
+			err = f.Remove()
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("remove %s: %w", path, bare(err))
+		}
+	}
+	return nil
+}
+
 // header is the first block of a file, in memory that begins at a multiple of BlockBytes.
 func (e *Files) header() ([]byte, error) {
 	text, err := json.Marshal(header{format, e.o.Run})

@@ -47,7 +47,7 @@ var ofDisks = []broken{
 		{from: "l := able[k*len(able)/n]", to: "l := able[k]", test: "TestStatesAreSpread"},
 	}},
 	{"internal/train/tier.go", []way{
-		{from: "Run: run}", to: "Run: run[:0]}", test: "TestStateDirectories"},
+		{from: "filepath.Abs(j.c.OutputDir); err", to: "filepath.Abs(j.c.OutputDir[:0]); err", test: "TestStateDirectories"},
 		{from: "return fmt.Errorf(\"%w; run the same command again", to: "return fmt.Errorf(\"%w; go on", test: "TestDamagedState"},
 	}},
 }

@@ -123,7 +123,11 @@ func (j *job) planOnPaper(why string) {
 // keep makes devs the devices of the job, and plans with the memory that each of them has.
 func (j *job) keep(devs []device.Device) {
 	j.dev, j.devs, j.lanes, j.told = devs[0], devs, len(devs), make([]int, len(devs))
-	j.closers = append(j.closers, func() { j.closing = machine.CloseAll(devs) })
+	j.closers = append(j.closers, func() {
+		if err := machine.CloseAll(devs); err != nil {
+			j.closing = errors.Join(j.closing, fmt.Errorf("close the device: %w", err))
+		}
+	})
 	for i, dev := range devs {
 		use := dev.Usage()
 		if i == 0 || use.Limit > 0 && use.Limit < j.budget {

@@ -80,16 +80,13 @@ type job struct {
 	hosts        int            // how many it is only planned for; 0: as many as there are
 }
 
-// close runs the closers, the last one first, and returns the error of closing the
-// device.
+// close runs the closers, the last one first, and returns what went wrong with
+// what matters: devices, and files that are to be removed.
 func (j *job) close() error {
 	for i := len(j.closers) - 1; i >= 0; i-- {
 		j.closers[i]()
 	}
-	if j.closing != nil {
-		return fmt.Errorf("close the device: %w", j.closing)
-	}
-	return nil
+	return j.closing
 }
 
 // closeAfter closes j and, unless *err is set already, sets it to the error of closing.

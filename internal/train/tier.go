@@ -17,15 +17,14 @@ import (
 const stateFile = "mt-state-%d.bin"
 
 // openTier makes the files for the states of r that are away. closing is told how to remove them.
-func (j *job) openTier(r *plan.Run, closing func(end func())) (host.Tier, error) {
+func (j *job) openTier(r *plan.Run, closing func(end func() error)) (host.Tier, error) {
 	if r.Away == nil {
 		return host.Tier{}, nil
 	}
-	run, err := filepath.Abs(j.c.OutputDir)
+	o, err := j.stateFiles()
 	if err != nil {
-		return host.Tier{}, j.c.Errorf("output_dir", "output_dir: %w", err)
+		return host.Tier{}, err
 	}
-	o := extents.Options{Dirs: j.c.StateDir, Name: fmt.Sprintf(stateFile, j.team.number()), Run: run}
 	for _, dir := range o.Dirs {
 		if err := checkpoint.MakeDirs(j.fs(), dir); err != nil {
 			return host.Tier{}, j.c.Errorf("state_dir", "state_dir: %w", err)
@@ -45,12 +44,26 @@ func (j *job) openTier(r *plan.Run, closing func(end func())) (host.Tier, error)
 	for _, note := range e.Notes() {
 		j.late.add(note)
 	}
-	closing(func() {
-		if err := e.Close(); err != nil {
-			j.late.add(err.Error())
-		}
-	})
+	closing(e.Close)
 	return host.Tier{Away: r.Away, Slots: r.Depths.StateSlots, Extents: e}, nil
+}
+
+// stateFiles says which files the run's states are in.
+func (j *job) stateFiles() (o extents.Options, err error) {
+	o = extents.Options{Dirs: j.c.StateDir, Name: fmt.Sprintf(stateFile, j.team.number())}
+	if o.Run, err = filepath.Abs(j.c.OutputDir); err != nil {
+		return o, j.c.Errorf("output_dir", "output_dir: %w", err)
+	}
+	return o, nil
+}
+
+// sweepStates removes the files of states that the run has left when it was killed at its very end.
+func (j *job) sweepStates() error {
+	o, err := j.stateFiles()
+	if err == nil {
+		err = o.Sweep()
+	}
+	return err
 }
 
 // damagedState is what to tell of a run that ends because a state did not come back from its disk.

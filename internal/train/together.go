@@ -239,7 +239,9 @@ func (s *session) agreeOnOutput() error {
 
 // openStore takes the memory for the weights and what is kept beside them.
 func (s *session) openStore() (err error) {
-	tier, err := s.openTier(s.plan, func(end func()) { s.closers = append(s.closers, end) })
+	tier, err := s.openTier(s.plan, func(end func() error) {
+		s.closers = append(s.closers, func() { s.closing = errors.Join(s.closing, end()) })
+	})
 	if err != nil {
 		return err
 	}

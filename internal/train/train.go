@@ -77,7 +77,7 @@ func train(ctx context.Context, c *config.Config, o Options) (err error) {
 			for _, note := range j.late.take() {
 				fmt.Fprintln(o.Stderr, "note:", note)
 			}
-			return nil
+			return j.sweepStates()
 		}
 	}
 	if j.stopped(ctx) {

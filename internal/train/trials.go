@@ -41,10 +41,10 @@ func (k Knobs) List() []int {
 type Trials struct {
 	job     *job
 	request plan.Request
-	store   *host.Store // nil until the first run
-	away    []bool      // by layer: its state is on a disk; as the store has it
-	slots   int         // state slots that the store has
-	end     func()      // removes the files of the states
+	store   *host.Store  // nil until the first run
+	away    []bool       // by layer: its state is on a disk; as the store has it
+	slots   int          // state slots that the store has
+	end     func() error // removes the files of the states
 	batches map[int]*data.Batch
 }
 
@@ -75,7 +75,7 @@ func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
 	if err := t.closeStore(); err != nil {
 		return err
 	}
-	tier, err := t.job.openTier(r, func(end func()) { t.end = end })
+	tier, err := t.job.openTier(r, func(end func() error) { t.end = end })
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (t *Trials) closeStore() (err error) {
 		err = t.store.Close()
 	}
 	if t.end != nil {
-		t.end()
+		err = errors.Join(err, t.end())
 	}
 	t.store, t.end = nil, nil
 	return err
