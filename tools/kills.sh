@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Kills runs (-9) at calls drawn at random, while they train, save and go on, and
 # compares what they come to with a run that nobody disturbed, in memory and with states on
-# disks; see TestRandomKills in
-# cmd/mt. A thousand kills take some minutes.
+# disks; see TestRandomKills in cmd/mt. A thousand kills take some minutes.
 #
 #     tools/kills.sh [COUNT [SEED]]
 #
