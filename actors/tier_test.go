@@ -58,7 +58,9 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 			var read, written int64
 			tr.reported = func(r StepReport) { read, written = read+r.DiskRead, written+r.DiskWritten }
 			sameAs(t, want, tr)
-			if name != "skips" && (read < 3*tr.stateBytes() || written < 3*tr.stateBytes() || written > 4*tr.stateBytes()) {
+			// What is updated has been read, in all steps. Of the last step some may not have been written when it is
+			// reported. Of evaluations nothing is reported.
+			if n := tr.stateBytes(); name != "skips" && name != "evaluation" && (read < 4*n || written < 2*n || written > 4*n) {
 				t.Errorf("%d bytes were read and %d written in 4 steps of %d bytes of state", read, written, tr.stateBytes())
 			}
 			for step, cut := range in.cuts {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every fault of every system call on files of three small runs: fails each with
+# Every fault of every system call on files of three small runs, and on states that are on a disk: fails each with
 # EIO, fills the disk at each write, cuts each short, and kills before, amid and
 # after each change; see TestDiskFaults in cmd/mt. Some minutes to half an hour.
 #
