@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"mt/device"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/accounts"
 	"mt/internal/parallel"
 	"mt/internal/ranks"
 	"mt/internal/ranks/local"
@@ -73,6 +75,7 @@ func (smallUnits) Units(l model.Layout) (out []optim.Unit) {
 // the run of all, unless all do alike.
 func (tr rankTrial) runRanks(t *testing.T) ([]outcome, []error) {
 	t.Helper()
+	before := host.Usage().Now
 	worlds := local.Worlds(tr.ranks, local.Options{Seed: tr.seed, Delay: 200 * time.Microsecond})
 	out, errs := make([]outcome, tr.ranks), make([]error, tr.ranks)
 	var wg sync.WaitGroup
@@ -82,7 +85,19 @@ func (tr rankTrial) runRanks(t *testing.T) ([]outcome, []error) {
 		})
 	}
 	wg.Wait()
+	for leaves(before) { // which a run that failed may do until its last operation has ended
+		if errors.Join(errs...) == nil {
+			t.Fatalf("the run left host memory behind: %v, before it %v", host.Usage().Now, before)
+		}
+		runtime.Gosched()
+	}
 	return out, errs
+}
+
+// leaves says whether more host memory is held for any purpose than before.
+func leaves(before [accounts.NumPurposes]int64) bool {
+	left := minus(host.Usage().Now, before)
+	return slices.Max(left[:]) > 0
 }
 
 func (tr rankTrial) runRank(t *testing.T, rank int, w ranks.World) (out outcome, err error) {

@@ -114,19 +114,21 @@ func (t *team) atRest(f func()) {
 func (r *shared) collective(id address, w work, what string, begin func(done func(error)), found func() (any, error)) {
 	r.team.begin()
 	begin(func(err error) {
-		defer r.team.end()
-		if r.hub.stopped.Load() {
-			return
-		}
+		over := r.hub.stopped.Load()
 		var result any
-		if err == nil && found != nil {
+		if !over && err == nil && found != nil {
 			result, err = found()
 		}
-		if err != nil {
+		// The operation ends before its result is told: what hears of the last one may end the run,
+		// and a run that ends well leaves no memory behind.
+		r.team.end()
+		switch {
+		case over:
+		case err != nil:
 			r.hub.fail(id, fmt.Errorf("%s: %w", what, err))
-			return
+		default:
+			r.hub.done(w, result)
 		}
-		r.hub.done(w, result)
 	})
 }
 
