@@ -167,12 +167,16 @@ func (s *scheme) decode(b *codebook, out []float32, codes []byte, scales []float
 // leastScale is the scale of a block of zeros.
 const leastScale = 1e-12
 
+// greatestScale is that of a block in which a moment has overflowed: the square of a gradient above
+// 1.8e19 may. With an infinite scale all moments of the block would be NaN at the next update.
+const greatestScale = math.MaxFloat32
+
 // encode sets codes and scales to what stands for x.
 func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32, r *room) {
 	n := int(s.block)
 	for i := range scales {
 		x := x[i*n:][:n]
-		scales[i] = max(r.greatest(x), leastScale)
+		scales[i] = min(max(r.greatest(x), leastScale), greatestScale)
 		to := codes[s.codes.Bytes(int64(i)*s.block):][:s.codes.Bytes(s.block)]
 		at := to
 		if s.codes == U4 {

@@ -99,6 +99,43 @@ func TestBlocksOfZeros(t *testing.T) {
 	}
 }
 
+// TestGradientsWithHugeSquares: a gradient that is finite, but whose square is not, does not spoil the others of
+// its block: weights and scales stay finite, and the block learns again when its moment has decayed.
+func TestGradientsWithHugeSquares(t *testing.T) {
+	for _, k := range available() {
+		useKernels(t, k)
+		for _, bits := range []int{8, 4} {
+			o := Quantised{AdamW{Beta1: 0.5, Beta2: 0.5, Eps: 1e-8}, bits}
+			l := matrix(4096, false)
+			w, states := held(&l, o.Planes)
+			g := make([]float32, 4096)
+			for step := 1; step <= 300; step++ {
+				for i := range g {
+					g[i] = 1
+				}
+				if step == 1 {
+					g[5] = 1e25
+				}
+				before := w.get(4096)[6]
+				update(o, Rate{LR: 0.1, Step: int64(step), Clip: 1}, w, states, gradFrom(g, false))
+				for i, x := range w.get(4096) {
+					if x-x != 0 {
+						t.Fatalf("%s, %d bits: after step %d weight %d is %v", k.name, bits, step, i, x)
+					}
+				}
+				for _, s := range states {
+					if s.DType == F32 && slices.Max(View[float32](s.Data)) > math.MaxFloat32 {
+						t.Fatalf("%s, %d bits: after step %d a scale is infinite", k.name, bits, step)
+					}
+				}
+				if after := w.get(4096)[6]; step == 300 && !(after < before-0.05) {
+					t.Errorf("%s, %d bits: step %d moves a weight of the block from %v to %v", k.name, bits, step, before, after)
+				}
+			}
+		}
+	}
+}
+
 // TestSmallPieces: pieces of fewer than 4,096 elements, or of no whole number of blocks, keep fp32 moments.
 func TestSmallPieces(t *testing.T) {
 	for n, want := range map[int][2]bool{4096: {true, true}, 4096 - 256: {}, 4096 + 128: {false, true}, 4096 + 64: {}, 1 << 20: {true, true}} {
