@@ -187,11 +187,15 @@ func (p *prediction) cost(do any) virtual.Work {
 		bytes := float64(p.plan.ShareSumBytes(e.Layer))
 		return p.moved(h.Gather, float64(r.Ranks+1)*bytes).Then(p.moved(h.Norm, bytes))
 	case update:
-		return p.moved(h.Update, r.UnitBytes(e.Layer, p.grads[e.Layer]))
+		by := r.Optim
+		if r.NSSteps > 0 { // what is no matrix
+			by = "adamw"
+		}
+		return p.moved(h.UpdateBy(by), r.UnitBytes(e.Layer, p.grads[e.Layer]))
 	case prepareMatrix:
-		return p.moved(h.Update, float64(r.PrepareBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
+		return p.moved(h.UpdateBy(r.Optim), float64(r.PrepareBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
 	case applyMatrix:
-		return p.moved(h.Update, float64(r.ApplyBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
+		return p.moved(h.UpdateBy(r.Optim), float64(r.ApplyBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
 	case fetchState:
 		return p.onDisk(float64(r.ExtentBytes(e.Layer)), p.machine.Disk.Read)
 	case flushState:

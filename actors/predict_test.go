@@ -125,6 +125,26 @@ func TestPredictedStall(t *testing.T) {
 	if r := slow(func(m *rates.Machine) { m.Host.Update.Fixed = 1e4 }); most(r) != StallUpdate || r.Elapsed < 50*time.Millisecond || r.Elapsed > 51*time.Millisecond {
 		t.Errorf("five updates of 10 ms: %v, most for %s", r.Elapsed, most(r))
 	}
+	lion := tr
+	lion.planned = tr.plan(tr.config())
+	lion.planned.Optim = "lion"
+	m := machine()
+	m.Host.Updates = map[string]rates.Op{"lion": {Fixed: 1e4, Rate: m.Host.Update.Rate}, "sgd": {Fixed: 1e5, Rate: 1}}
+	if r := lion.predict(t, m)[1]; most(r) != StallUpdate || r.Elapsed < 50*time.Millisecond || r.Elapsed > 51*time.Millisecond {
+		t.Errorf("five updates of 10 ms by Lion: %v, most for %s", r.Elapsed, most(r))
+	}
+	muon := tr
+	muon.muon = true
+	muon.planned = muon.plan(tr.config())
+	muon.planned.Optim = "muon"
+	matrices := time.Duration(0)
+	for l := range muon.planned.Layouts {
+		matrices += time.Duration(len(muon.planned.Matrices(l)))
+	}
+	m.Host.Updates = map[string]rates.Op{"muon": {Fixed: 1e3, Rate: m.Host.Update.Rate}}
+	if r, least := muon.predict(t, m)[1], matrices*2*time.Millisecond; matrices == 0 || r.Elapsed < least || r.Elapsed > least+2*time.Millisecond {
+		t.Errorf("%d matrices of 2 ms each: %v", matrices, r.Elapsed)
+	}
 	if r := slow(func(m *rates.Machine) { m.Link.Up = 1e-3 }); r.Stall[StallWeights]+r.Stall[StallData] < r.Elapsed*9/10 || most(r) != StallWeights {
 		t.Errorf("a slow link: %v, stalls %v", r.Elapsed, r.Stall)
 	}

@@ -143,7 +143,7 @@ func (r *CopyReport) host(ctx context.Context, o CopyOptions) error {
 			if u.BF16 {
 				grad = "bf16"
 			}
-			t, norm, err := measure.AdamW(pool, u, o.options())
+			t, norm, err := u.Measure(pool, o.options())
 			if err != nil {
 				return err
 			}

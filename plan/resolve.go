@@ -40,6 +40,7 @@ type Request struct {
 	Unified  bool
 	EvalOnly bool
 	Planes   optim.Planes // what is kept beside the weights, unless EvalOnly
+	Optim    string       // the optimizer, as a machine's rates name it
 	NSSteps  int          // of optim.Muon; 0: no matrix is updated whole
 	// Context is the device memory in bytes that is taken before anything is
 	// allocated: the driver, kernels, library workspaces. The budget covers it.
@@ -136,7 +137,7 @@ func choose(q Request) (*Run, error) {
 	}
 	r := &Run{Order: q.Order, Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
 	if !q.EvalOnly {
-		r.Planes, r.NSSteps = q.Planes, q.NSSteps
+		r.Planes, r.Optim, r.NSSteps = q.Planes, q.Optim, q.NSSteps
 	}
 	r.keep()
 	r.divide(&q)

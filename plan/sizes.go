@@ -62,6 +62,7 @@ type Run struct {
 	Depths   Depths
 	Limits   Limits
 	Planes   optim.Planes // what is kept beside the weights
+	Optim    string       // the optimizer, as a machine's rates name it
 	kept     *kept        // of Layouts; nil: not found yet
 	// NSSteps is how many Newton-Schulz iterations a device makes of a matrix that is updated whole
 	// (optim.Muon); 0: there are none.

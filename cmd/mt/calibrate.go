@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"mt/device"
@@ -124,6 +125,13 @@ func writeRates(w io.Writer, m *rates.Machine, file string) error {
 		writeCard(t, m.On(i))
 	}
 	fmt.Fprintf(t, "host\t%d cores, a copy %.4g GB/s, updates %.4g, norms %.4g, rows %.4g\n", m.Host.Cores, m.Host.Bandwidth, m.Host.Update.Rate, m.Host.Norm.Rate, m.Host.Gather.Rate)
+	if len(m.Host.Updates) > 0 {
+		var all []string
+		for _, name := range slices.Sorted(maps.Keys(m.Host.Updates)) {
+			all = append(all, fmt.Sprintf("%s %.4g", name, m.Host.Updates[name].Rate))
+		}
+		fmt.Fprintf(t, "other updates\t%s GB/s\n", strings.Join(all, ", "))
+	}
 	fmt.Fprintf(t, "disk\t%.4g GB/s written, %.4g read\n", m.Disk.Write, m.Disk.Read)
 	if file != "" {
 		fmt.Fprintf(t, "saved\t%s\n", file)

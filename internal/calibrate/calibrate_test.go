@@ -55,6 +55,10 @@ func lift(m *rates.Machine) {
 		m.Device.Ops[name] = o
 	}
 	h := &m.Host
+	for name, o := range h.Updates {
+		up(&o.Rate)
+		h.Updates[name] = o
+	}
 	up(&m.Device.Bandwidth, &h.Bandwidth, &h.Update.Rate, &h.Norm.Rate, &h.Gather.Rate, &m.Link.Up, &m.Link.Down, &m.Link.Both, &m.Disk.Write, &m.Disk.Read)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"mt/data"
 	"mt/device"
+	"mt/host/optim"
 	"mt/internal/measure"
 	"mt/plan/rates"
 )
@@ -63,6 +64,21 @@ func line(seconds, bytes []float64) rates.Op {
 	return rates.Op{Fixed: rates.Round(max(0, seconds[0]-bytes[0]/rate) * 1e6), Rate: rates.Round(rate / 1e9)}
 }
 
+// optimizers are those whose updates are measured beside AdamW's, by their names in a config.
+var optimizers = map[string]optim.Optimizer{
+	"adamw_8bit": optim.Quantised{By: adamW, Bits: 8},
+	"adamw_4bit": optim.Quantised{By: adamW, Bits: 4},
+	"lion":       lion,
+	"lion_8bit":  optim.Quantised{By: lion, Bits: 8},
+	"sgd":        optim.SGD{Momentum: 0.9},
+	"muon":       optim.Muon{Momentum: 0.95, Nesterov: true, Others: adamW},
+}
+
+var (
+	adamW = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
+	lion  = optim.Lion{Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.01}
+)
+
 // host measures what the host does beside the device.
 func (r *run) host(ctx context.Context) error {
 	h := &r.out.Host
@@ -75,14 +91,26 @@ func (r *run) host(ctx context.Context) error {
 	// On a GPU weights are split into planes, as bf16 is computed there.
 	split := r.o.Device.Kind() == "cuda"
 	var update, norm, gather, updated, read, gathered []float64
+	others := map[string]*[2][]float64{} // seconds and bytes
 	for i := range 2 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		u := measure.Update{Params: r.shapes.params[i], Split: split}
-		up, sum, err := measure.AdamW(r.pool, u, r.timing)
+		up, sum, err := u.Measure(r.pool, r.timing)
 		if err != nil {
 			return err
+		}
+		for name, by := range optimizers {
+			if others[name] == nil {
+				others[name] = new([2][]float64)
+			}
+			u := measure.Update{Params: u.Params, Split: split, By: by}
+			up, _, err := u.Measure(r.pool, r.timing)
+			if err != nil {
+				return err
+			}
+			others[name][0], others[name][1] = append(others[name][0], up.Median), append(others[name][1], float64(u.Bytes()))
 		}
 		update, updated = append(update, up.Median), append(updated, float64(u.Bytes()))
 		norm, read = append(norm, sum.Median), append(read, float64(u.GradBytes()))
@@ -93,6 +121,10 @@ func (r *run) host(ctx context.Context) error {
 		gather, gathered = append(gather, g.Median), append(gathered, 2*float64(bytes))
 	}
 	h.Update, h.Norm, h.Gather = line(update, updated), line(norm, read), line(gather, gathered)
+	h.Updates = map[string]rates.Op{}
+	for name, of := range others {
+		h.Updates[name] = line(of[0], of[1])
+	}
 	h.Pack, h.Message = rates.Round(packed()), messageTime
 	h.Sources = map[string]string{"message_us": "not measured: half a round trip between two actors, of an EPYC (Zen 5)",
 		"memory_gib": "what a run could take when this was measured"}

@@ -14,14 +14,17 @@ import (
 	"mt/model"
 )
 
-// recipe is the optimizer whose updates are measured.
-var recipe optim.Optimizer = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
+// adamW is the optimizer whose updates are measured where no other is asked for.
+var adamW = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 
-// Update is an AdamW update of one layer in host memory.
+// Update is an update of one layer in host memory.
 type Update struct {
 	Params int64 // of the layer; rounded up to rows of 1024
 	Split  bool  // weights in two planes, hi and lo, as with compute_dtype: bf16
 	BF16   bool  // the gradient is bf16, which needs Split
+	// By makes the update; nil: AdamW. With optim.Muon it is what the host does of it: the momentum and the
+	// weights of a matrix, without the iterations between.
+	By optim.Optimizer
 }
 
 // columns is the width of the one matrix of a measured layer.
@@ -29,8 +32,37 @@ const columns = 1024
 
 func (u Update) elems() int64 { return (u.Params + columns - 1) / columns * columns }
 
-// Bytes is what an update reads and writes: weight and moments both ways, and the gradient.
-func (u Update) Bytes() int64 { return (2*12 + u.gradSize()) * u.elems() }
+// Bytes is what an update reads and writes: the weight and what is kept beside it both ways, and the
+// gradient; with optim.Muon also what it hands to the device and gets back.
+func (u Update) Bytes() int64 {
+	bytes := optim.Planes(u.by().Planes).UpdateBytes(u.layout()) + u.GradBytes()
+	if _, matrix := u.by().(optim.Muon); matrix {
+		bytes += 2 * u.handedSize() * u.elems()
+	}
+	return bytes
+}
+
+// by is the optimizer.
+func (u Update) by() optim.Optimizer {
+	if u.By == nil {
+		return adamW
+	}
+	return u.By
+}
+
+// handedSize is the size of an element that goes to the device and back: that of what it computes with.
+func (u Update) handedSize() int64 {
+	if u.Split {
+		return 2
+	}
+	return 4
+}
+
+// layout is that of the layer.
+func (u Update) layout() model.Layout {
+	return model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{
+		{Role: model.RoleDown, Rows: int(u.elems() / columns), Cols: columns, Dims: 2}}}, u.Split, model.Param{})
+}
 
 // GradBytes is the size of the gradient.
 func (u Update) GradBytes() int64 { return u.gradSize() * u.elems() }
@@ -60,9 +92,8 @@ func (u Update) layer(pool *parallel.Pool, use func(*host.LayerState, optim.Grad
 	if u.Params < 1 || u.BF16 && !u.Split {
 		return fmt.Errorf("measure: update of %d parameters: want at least 1, and split weights for a bf16 gradient", u.Params)
 	}
-	layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{
-		{Role: model.RoleDown, Rows: int(u.elems() / columns), Cols: columns, Dims: 2}}}, u.Split, model.Param{})
-	store, err := host.NewStore([]model.Layout{layout}, recipe.Planes, pool)
+	layout := u.layout()
+	store, err := host.NewStore([]model.Layout{layout}, u.by().Planes, pool)
 	if err != nil {
 		return fmt.Errorf("measure: update: %w", err)
 	}
@@ -91,12 +122,26 @@ func fillGradient(g optim.Grad) {
 	}
 }
 
-// AdamW measures an update on the threads of pool, and the sum of squares of its gradient
+// Measure measures an update on the threads of pool, and the sum of squares of its gradient
 // (norm), which reads GradBytes.
-func AdamW(pool *parallel.Pool, u Update, o Options) (update, norm Seconds, err error) {
+func (u Update) Measure(pool *parallel.Pool, o Options) (update, norm Seconds, err error) {
 	err = u.layer(pool, func(l *host.LayerState, g optim.Grad) (err error) {
 		at := optim.Rate{LR: 1e-4, Clip: 0.5}
-		if update, err = hostTimes(o, func() error { at.Step++; l.Update(g, recipe, at); return nil }); err != nil {
+		move := func() { l.Update(g, u.by(), at) }
+		if muon, matrix := u.by().(optim.Muon); matrix {
+			handed, none := host.NewArena(accounts.GradientSlabs, u.handedSize()*l.Layout.Elems, pool)
+			if none != nil {
+				return fmt.Errorf("measure: update: %w", none)
+			}
+			defer func() { err = errors.Join(err, handed.Close()) }()
+			m, via := optim.Matrices(l.Layout)[0], optim.Grad{Data: handed.Bytes(), BF16: u.Split, Elems: l.Layout.Elems}
+			move = func() {
+				by := muon.MatricesAt(at)
+				l.PrepareMatrix(m, g, via, by)
+				l.ApplyMatrix(m, via, by)
+			}
+		}
+		if update, err = hostTimes(o, func() error { at.Step++; move(); return nil }); err != nil {
 			return err
 		}
 		norm, err = hostTimes(o, func() error { optim.SumSquares(pool, g); return nil })

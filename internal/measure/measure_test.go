@@ -15,6 +15,7 @@ import (
 	"mt/device/cpu"
 	"mt/device/cuda"
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/measure"
 	"mt/internal/parallel"
 )
@@ -218,15 +219,26 @@ func TestHost(t *testing.T) {
 	pool := parallel.New(2)
 	defer pool.Close()
 	before := host.Usage()
-	for _, u := range []measure.Update{{Params: 5000}, {Params: 5000, Split: true}, {Params: 1024, Split: true, BF16: true}} {
-		update, norm, err := measure.AdamW(pool, u, once)
+	coded := optim.Quantised{By: optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}, Bits: 8}
+	for _, u := range []struct {
+		measure.Update
+		bytes int64
+	}{
+		{measure.Update{Params: 5000}, 5120 * 28},
+		{measure.Update{Params: 5000, Split: true}, 5120 * 28},
+		{measure.Update{Params: 5000, Split: true, BF16: true}, 5120 * 26},
+		{measure.Update{Params: 5000, Split: true, By: coded}, 5120*16 + 2*2*512}, // each moment has scales, in 512 bytes
+		{measure.Update{Params: 5000, By: optim.Muon{Momentum: 0.95}}, 5120 * 28},
+		{measure.Update{Params: 5000, Split: true, BF16: true, By: optim.Muon{Momentum: 0.95}}, 5120 * 22},
+	} {
+		update, norm, err := u.Measure(pool, once)
 		positive(t, "update", update, err)
 		positive(t, "norm", norm, err)
+		if b := u.Bytes(); b != u.bytes {
+			t.Errorf("%+v moves %d bytes, want %d", u.Update, b, u.bytes)
+		}
 	}
-	if b := (measure.Update{Params: 5000, Split: true, BF16: true}).Bytes(); b != 5120*26 {
-		t.Errorf("an update of 5000 parameters moves %d bytes, want %d", b, 5120*26)
-	}
-	if _, _, err := measure.AdamW(pool, measure.Update{Params: 10, BF16: true}, once); err == nil {
+	if _, _, err := (measure.Update{Params: 10, BF16: true}).Measure(pool, once); err == nil {
 		t.Error("a bf16 gradient of plain weights: no error")
 	}
 	s, bytes, err := measure.Gather(pool, 50, 20, 16, true, once)

@@ -36,6 +36,8 @@ var ofModel = []broken{
 		{from: "s.items[n-1].work.Peer == w.Peer && ", to: "", test: "TestPeersInTurn"},
 	}},
 	{"plan/rates/hosts.go", []way{
+		{from: "min(most, float64(cores)*u.rate*u.bytes)", to: "float64(cores) * u.rate * u.bytes", test: "TestUpdates"},
+		{from: "float64(cores)*u.rate*u.bytes)", to: "float64(cores)*u.rate*24)", test: "TestUpdates"},
 		{from: "width, perChannel = 2, 1", to: "width, perChannel = 8, 1", test: "TestParseHost"},
 		{from: "min(peak, perCore*float64(cores)/updatePart)", to: "peak", test: "TestParseHost"},
 	}},

@@ -32,6 +32,7 @@ var ofRuns = []broken{
 		{from: "if !slices.Contains(r.Lane, lane) {", to: "if false {", test: "TestDevicesThatDiffer"},
 	}},
 	{"plan/rates/machine.go", []way{
+		{from: "if o, ok := h.Updates[optimizer]; ok {", to: "if o, ok := h.Updates[optimizer]; ok && false {", test: "TestUpdates"},
 		{from: "if i > 0 && len(m.More) > 0 {", to: "if false {", test: "TestPlanPredicts", in: "cmd/mt"},
 		{from: "out.More = slices.Clone(out.More)", to: "_ = slices.Clone(out.More)", test: "TestDevicesThatDiffer"},
 		{from: "\t\tout.Link.PerSwitch = m.Link.PerSwitch ", to: "\t\t", test: "TestDevicesThatDiffer"},
@@ -42,6 +43,7 @@ var ofRuns = []broken{
 		{from: "with && !isFile(strings.TrimSpace(first))", to: "with && false", test: "TestSeveralNames"},
 	}},
 	{"plan/rates/check.go", []way{
+		{from: "h.Updates[name].check(c, \"host.updates.\"+name)", to: "_ = name", test: "TestLoadRefuses"},
 		{from: "if !more.Device.Unified {", to: "if true {", test: "TestSeveralNames"},
 	}},
 	{"internal/train/state.go", []way{
@@ -58,7 +60,7 @@ var ofRuns = []broken{
 	{"internal/train/scaling.go", []way{
 		{from: "if c.Speedup > 0 {", to: "if true {", test: "TestScalingInWords"},
 		{from: "if !l.Wires {", to: "if false {", test: "TestFasterLinks"},
-		{from: "\t\to.Rate *= 2\n", to: "\t\to.Rate *= 1\n", test: "TestScaling"},
+		{from: "\t\to.Rate *= 2\n\t}\n\tf.Host.Updates", to: "\t\to.Rate *= 1\n\t}\n\tf.Host.Updates", test: "TestScaling"},
 		{from: "2*l.Up, 2*l.Down, 2*l.Both", to: "l.Up, l.Down, l.Both", test: "TestScaling"},
 		{from: "s.Links >= limiting", to: "s.Links >= 10*limiting", test: "TestScaling"},
 		{from: "s.Turns >= idleEnough", to: "s.Turns >= 1", test: "TestScaling"},

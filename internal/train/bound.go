@@ -40,7 +40,7 @@ func (j *job) bound() (*plan.Bound, error) {
 	if rates.MatMul == 0 {
 		return nil, nil // device_memory is too small to measure
 	}
-	if rates.Host, err = updateRate(j.slow.Optimizer(j.adamW()), pool, j.act == device.BF16); err != nil {
+	if rates.Host, err = updateRate(j.slow.Optimizer(j.elementwise()), pool, j.act == device.BF16); err != nil {
 		return nil, err
 	}
 	if !dev.Unified() {
@@ -60,12 +60,12 @@ func updateRate(o optim.Optimizer, pool *parallel.Pool, split bool) (rate float6
 	layout := model.NewLayout(layer, split, model.Param{})
 	store, err := host.NewStore([]model.Layout{layout}, o.Planes, pool)
 	if err != nil {
-		return 0, fmt.Errorf("measure AdamW: %w", err)
+		return 0, fmt.Errorf("measure updates: %w", err)
 	}
 	defer store.Close()
 	slab, err := host.NewArena(accounts.GradientSlabs, 4*boundParams, pool)
 	if err != nil {
-		return 0, fmt.Errorf("measure AdamW: %w", err)
+		return 0, fmt.Errorf("measure updates: %w", err)
 	}
 	defer slab.Close()
 	grad, at := optim.Grad{Data: slab.Bytes(), Elems: boundParams}, optim.Rate{LR: 1e-4, Clip: 1}

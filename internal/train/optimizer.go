@@ -30,6 +30,14 @@ func (j *job) optimizerOf() optim.Optimizer {
 	return j.adamW()
 }
 
+// elementwise is the optimizer, or what it moves all with that is no matrix.
+func (j *job) elementwise() optim.Optimizer {
+	if j.nsSteps() > 0 {
+		return j.adamW()
+	}
+	return j.optimizerOf()
+}
+
 func (j *job) adamW() optim.AdamW {
 	c := j.c
 	return optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}

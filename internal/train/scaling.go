@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -109,6 +110,11 @@ func fasterHost(m *rates.Machine) *rates.Machine {
 	f.Host.Bandwidth *= 2
 	for _, o := range []*rates.Op{&f.Host.Update, &f.Host.Norm, &f.Host.Gather} {
 		o.Rate *= 2
+	}
+	f.Host.Updates = maps.Clone(f.Host.Updates)
+	for name, o := range f.Host.Updates {
+		o.Rate *= 2
+		f.Host.Updates[name] = o
 	}
 	return &f
 }

@@ -143,6 +143,9 @@ func (h *Host) check(c *checker) {
 	c.within("host.memory_gib", "GiB", h.Memory, gibs)
 	c.within("host.memory_gb_per_s", "GB/s", h.Bandwidth, bandwidth)
 	h.Update.check(c, "host.update")
+	for _, name := range slices.Sorted(maps.Keys(h.Updates)) {
+		h.Updates[name].check(c, "host.updates."+name)
+	}
 	h.Norm.check(c, "host.norm")
 	h.Gather.check(c, "host.gather")
 	c.within("host.pack_s_per_mtoken", "s", h.Pack, span{0, 1e4})

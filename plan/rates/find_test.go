@@ -43,7 +43,7 @@ func TestShippedProfiles(t *testing.T) {
 		}
 		checkSources(t, name, d.Sources, "memory_gib", "memory_gb_per_s", "launch_us", "enqueue_us", "products.bf16", "products.fp32", "attention.bf16", "attention.fp32")
 		checkSources(t, name, m.Link.Sources, "h2d_gb_per_s", "d2h_gb_per_s", "both_gb_per_s", "latency_us", "peer_gb_per_s")
-		checkSources(t, name, m.Host.Sources, "memory_gb_per_s", "update", "norm", "gather", "cores", "memory_gib", "pack_s_per_mtoken", "message_us")
+		checkSources(t, name, m.Host.Sources, "memory_gb_per_s", "update", "updates", "norm", "gather", "cores", "memory_gib", "pack_s_per_mtoken", "message_us")
 		file := filepath.Join(t.TempDir(), "m.json")
 		if err := m.Save(file); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -141,6 +141,29 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
+// TestUpdates: an update that keeps a core busy is as fast as the cores, and never faster than memory; of an
+// optimizer that nobody has measured it is AdamW's.
+func TestUpdates(t *testing.T) {
+	for name, memory := range map[string]bool{"ddr5-4800x8-4c": false, "ddr5-4800x1-64c": true} {
+		h, err := ParseHost(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for optimizer, u := range busyUpdates {
+			got, want := h.UpdateBy(optimizer).Rate, 4*u.rate*u.bytes
+			if memory {
+				want = h.Update.Rate
+			}
+			if math.Abs(got-want) > 1e-3*want {
+				t.Errorf("%s: updates by %s at %g GB/s, want %g", name, optimizer, got, want)
+			}
+		}
+		if h.UpdateBy("adamw") != h.Update || h.UpdateBy("another") != h.Update {
+			t.Errorf("%s: updates %+v and %+v, want %+v", name, h.UpdateBy("adamw"), h.UpdateBy("another"), h.Update)
+		}
+	}
+}
+
 // TestLoadRefuses: a rate that is missing or absurd is named, with the file, the value and what
 // would do.
 func TestLoadRefuses(t *testing.T) {
@@ -155,6 +178,7 @@ func TestLoadRefuses(t *testing.T) {
 	}{
 		{"missing", func(m *Machine) { m.Link.Up = 0 }, "link.h2d_gb_per_s is missing"},
 		{"negative", func(m *Machine) { m.Host.Update.Rate = -1 }, "host.update.gb_per_s is -1 GB/s: want a number between"},
+		{"negative for an optimizer", func(m *Machine) { m.Host.Updates = map[string]Op{"lion": {Rate: -2}} }, "host.updates.lion.gb_per_s is -2 GB/s: want a number between"},
 		{"in FLOP/s", func(m *Machine) { m.Device.Products["bf16"] = []Product{{Rate: 64e12}} }, "device.products.bf16[0].tflops is 6.4e+13 TFLOP/s: want a number between"},
 		{"a disk in MB/s", func(m *Machine) { m.Disk.Write = 5000 }, "disk.write_gb_per_s is 5000 GB/s: want a number between 0.0005 and 3000"},
 		{"a link in Mb/s", func(m *Machine) { m.Link.Down = 200e3 }, "link.d2h_gb_per_s is 200000 GB/s: want a number between 0.01 and 40000"},

@@ -96,9 +96,31 @@ func newHost(name string, cores int, gib, peak, top float64, source string) Host
 	for _, key := range []string{"memory_gb_per_s", "update", "norm", "gather"} {
 		sources[key] = source
 	}
+	sources["updates"] = "that of update, and at most what was measured for one core (AVX-512) times the cores"
 	return Host{Name: fmt.Sprintf("%s, %.4g GB/s at its peak", name, peak), Cores: cores, Memory: gib, Bandwidth: Round(top * copyPart),
-		Update: Op{Fixed: wake, Rate: Round(top * updatePart)}, Norm: Op{Fixed: wake, Rate: Round(top * normPart)}, Gather: Op{Fixed: wake, Rate: Round(top * gatherPart)},
+		Update: Op{Fixed: wake, Rate: Round(top * updatePart)}, Updates: updates(cores, top*updatePart, wake), Norm: Op{Fixed: wake, Rate: Round(top * normPart)}, Gather: Op{Fixed: wake, Rate: Round(top * gatherPart)},
 		Pack: packTime, Message: 1.8, Sources: sources}
+}
+
+// busyUpdates are updates that keep a core busy before memory is: how many 10⁹ parameters a second one
+// core moves with AVX-512, and the bytes that each reads and writes, with an fp32 gradient. Measured on a Xeon of 2 GHz
+// (docs/optimizers.md).
+var busyUpdates = map[string]struct{ rate, bytes float64 }{
+	"adamw_8bit": {0.31, 16.06},
+	"adamw_4bit": {0.22, 14.13},
+	"lion":       {0.25, 20},
+	"lion_8bit":  {0.18, 14.03},
+	"sgd":        {0.27, 20},
+	"muon":       {0.15, 24},
+}
+
+// updates are those rates for so many cores, where memory gives an update no more than most, in GB/s.
+func updates(cores int, most, wake float64) map[string]Op {
+	out := map[string]Op{}
+	for name, u := range busyUpdates {
+		out[name] = Op{Fixed: wake, Rate: Round(min(most, float64(cores)*u.rate*u.bytes))}
+	}
+	return out
 }
 
 // packTime is what packing a million tokens into a batch takes, in seconds.

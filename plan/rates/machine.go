@@ -149,13 +149,24 @@ type Host struct {
 	// Update is what an AdamW update reads and writes; Norm what the sum of squares of a
 	// gradient reads; Gather what collecting the batch's rows reads and writes.
 	Update Op `json:"update"`
-	Norm   Op `json:"norm"`
-	Gather Op `json:"gather"`
+	// Updates is the same of other optimizers, by the name that they have in a config. That of muon is of what the
+	// host does with matrices: their momentum and their weights. An optimizer that is missing is as fast as AdamW.
+	Updates map[string]Op `json:"updates,omitempty"`
+	Norm    Op            `json:"norm"`
+	Gather  Op            `json:"gather"`
 	// Pack is what packing a batch takes for a million tokens.
 	Pack float64 `json:"pack_s_per_mtoken"`
 	// Message is what a message between two actors takes.
 	Message float64           `json:"message_us"`
 	Sources map[string]string `json:"sources,omitempty"`
+}
+
+// UpdateBy is what an update by an optimizer reads and writes.
+func (h *Host) UpdateBy(optimizer string) Op {
+	if o, ok := h.Updates[optimizer]; ok {
+		return o
+	}
+	return h.Update
 }
 
 // Network is what a host sends to others at, and at the same time receives from them at.

@@ -19,6 +19,10 @@ func (m *Machine) Slower(times float64) *Machine {
 	h := &out.Host
 	h.Bandwidth /= times
 	h.Update, h.Norm, h.Gather = h.Update.slower(times), h.Norm.slower(times), h.Gather.slower(times)
+	h.Updates = maps.Clone(h.Updates)
+	for name, op := range h.Updates {
+		h.Updates[name] = op.slower(times)
+	}
 	h.Pack *= times
 	h.Message *= times
 	return out
