@@ -16,7 +16,8 @@ var small = map[string]optim.Optimizer{
 	"lion":        optim.Lion{Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.1},
 	"lion 8-bit":  optim.Quantised{By: optim.Lion{Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.1}, Bits: 8},
 	"sgd":         optim.SGD{WeightDecay: 0.1},
-	"momentum":    optim.SGD{Momentum: 0.9, WeightDecay: 0.1, Nesterov: true},
+	"momentum":    optim.SGD{Momentum: 0.9, WeightDecay: 0.1},
+	"nesterov":    optim.SGD{Momentum: 0.9, WeightDecay: 0.1, Nesterov: true},
 }
 
 // mixed are an embedding whose rows blocks cut, and a layer with a vector and a parameter of three pieces, of

@@ -35,18 +35,11 @@ func (AdamW) Planes(Piece) []Plane { return adamPlanes }
 
 func (AdamW) moments() []moment { return adamMoments }
 
-// coefs are the factors of an update, in the order in which kernels read them:
-// clip, decay, 1−β1, β2, 1−β2, lr/bc1, √bc2, eps.
-type coefs [8]float32
-
-// adamUpdate has the factors for tensors that do not decay in [0], and for those
-// that do in [1].
-type adamUpdate [2]coefs
-
 // At implements Optimizer.
 func (a AdamW) At(r Rate) Update { return elementUpdate{adamMoments, a.arithmetic(r)} }
 
-func (a AdamW) arithmetic(r Rate) arithmetic {
+// arithmetic has the factors clip, decay, 1−β1, β2, 1−β2, lr/bc1, √bc2, eps.
+func (a AdamW) arithmetic(r Rate) *arithmetic {
 	if r.Step < 1 {
 		panic(fmt.Sprintf("optim: AdamW step %d: the first is 1", r.Step))
 	}
@@ -54,21 +47,9 @@ func (a AdamW) arithmetic(r Rate) arithmetic {
 	bc2 := 1 - math.Pow(a.Beta2, float64(r.Step))
 	c := coefs{r.Clip, 1, float32(1 - a.Beta1), float32(a.Beta2), float32(1 - a.Beta2),
 		float32(r.LR / bc1), float32(math.Sqrt(bc2)), float32(a.Eps)}
-	both := &adamUpdate{c, c}
-	both[1][1] = float32(1 - r.LR*a.WeightDecay)
-	return both
-}
-
-func (both *adamUpdate) move(x weightAt, m, v *float32, kind gradKind, grad *byte, n int, decays bool) {
-	c := &both[0]
-	if decays {
-		c = &both[1]
-	}
-	if x.hi != nil {
-		active.adamSplit(kind, x.hi, x.lo, m, v, grad, n, c)
-	} else {
-		active.adamPlain(kind, x.w, m, v, grad, n, c)
-	}
+	by := &arithmetic{adamRule, c, c}
+	by.decays[1] = float32(1 - r.LR*a.WeightDecay)
+	return by
 }
 
 // Units implements Optimizer.

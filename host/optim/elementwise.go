@@ -13,7 +13,7 @@ type Elementwise interface {
 	// moments are what is kept of an element, beside a piece that has fp32 moments.
 	moments() []moment
 	// arithmetic is how elements move at one rate.
-	arithmetic(r Rate) arithmetic
+	arithmetic(r Rate) *arithmetic
 }
 
 // moment is one of the numbers that are kept of an element.
@@ -22,10 +22,10 @@ type moment struct {
 	signed bool // else it is never negative
 }
 
-// arithmetic moves n > 0 elements whose gradients are at grad, moments at m and v (nil: not kept).
-// decays: their parameter does.
-type arithmetic interface {
-	move(x weightAt, m, v *float32, kind gradKind, grad *byte, n int, decays bool)
+// arithmetic is a rule with its factors: for parameters that do not decay, and for those that do.
+type arithmetic struct {
+	rule          rule
+	still, decays coefs
 }
 
 // weightAt points to weights: hi and lo, or w.
@@ -33,6 +33,9 @@ type weightAt struct {
 	hi, lo *uint16
 	w      *float32
 }
+
+// skip points to the weights n elements on.
+func (x weightAt) skip(n int) weightAt { return weightAt{skip(x.hi, n), skip(x.lo, n), skip(x.w, n)} }
 
 // pieceElems is how many elements one unit has at most.
 const pieceElems = 1 << 15
@@ -54,7 +57,7 @@ func elementUnits(l model.Layout) []Unit {
 // elementUpdate is an Update whose moments are fp32.
 type elementUpdate struct {
 	moments []moment
-	by      arithmetic
+	by      *arithmetic
 }
 
 // Step implements Update.
@@ -72,7 +75,7 @@ type elements struct {
 	tensor  int
 	from    int64        // the element that moments begin with
 	moments [2][]float32 // nil: not kept
-	by      arithmetic
+	by      *arithmetic
 }
 
 // walk updates n elements from element at on. A dense grad begins with that of element first.
@@ -114,7 +117,11 @@ func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 		w.w = (*float32)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+4*at]))
 		announceWrite(w.w, count)
 	}
-	x.by.move(w, m, v, kind, grad, count, tl.Decay())
+	c := &x.by.still
+	if tl.Decay() {
+		c = &x.by.decays
+	}
+	active.move(x.by.rule, w, m, v, kind, grad, count, c)
 }
 
 // moment points to the i-th moment of element at; nil: it is not kept.

@@ -16,12 +16,29 @@ const (
 	gradKinds
 )
 
+// rule is how a kernel moves an element.
+type rule uint8
+
+const (
+	adamRule rule = iota
+	lionRule
+	sgdRule
+	momentumRule // of SGD
+	applyRule    // of Muon's matrices; there is none for gradZero
+	rules
+)
+
+// coefs are the factors of an update, in the order in which the kernels of its rule read them.
+type coefs = [8]float32
+
 // plainKernel updates n elements of an fp32 plane, splitKernel n elements of a
-// weight in two planes. n is a multiple of the level's lanes.
+// weight in two planes; moments that the rule does not have are not looked at. prepareKernel moves the momentum of a
+// matrix and writes to. n is a multiple of the level's lanes.
 type (
-	plainKernel func(w, m, v *float32, grad *byte, n int, c *[8]float32)
-	splitKernel func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)
-	sumKernel   func(x *byte, n int, lanes *[sumLanes]float64) // n is a multiple of sumLanes
+	plainKernel   func(w, m, v *float32, grad *byte, n int, c *coefs)
+	splitKernel   func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *coefs)
+	prepareKernel func(m *float32, grad, to *byte, n int, c *coefs)
+	sumKernel     func(x *byte, n int, lanes *[sumLanes]float64) // n is a multiple of sumLanes
 )
 
 // codeKernels turn n numbers into codes of a byte and back. n is a multiple of 128.
@@ -35,10 +52,12 @@ type codeKernels struct {
 type kernels struct {
 	name  string
 	lanes int // how many elements a kernel takes at a time; generic updates those left over
-	plain [gradKinds]plainKernel
-	split [gradKinds]splitKernel
-	sum   [gradKinds]sumKernel // there is none for gradZero
-	codes codeKernels
+	plain [rules][gradKinds]plainKernel
+	split [rules][gradKinds]splitKernel
+	// prepare is by the kinds of what is read and of what is written.
+	prepare [gradZero][gradZero]prepareKernel
+	sum     [gradKinds]sumKernel // there is none for gradZero
+	codes   codeKernels
 }
 
 // active is the implementation that the functions of this package use.
@@ -84,24 +103,34 @@ func choose(limit string, available []*kernels) *kernels {
 	return &generic
 }
 
-func (k *kernels) adamPlain(kind gradKind, w, m, v *float32, grad *byte, n int, c *coefs) {
+// move updates n elements by a rule. m and v are its moments; nil: it does not have them.
+func (k *kernels) move(by rule, x weightAt, m, v *float32, kind gradKind, grad *byte, n int, c *coefs) {
 	whole := n / k.lanes * k.lanes
 	if whole > 0 {
-		k.plain[kind](w, m, v, grad, whole, (*[8]float32)(c))
+		k.moveWhole(by, x, m, v, kind, grad, whole, c)
 	}
 	if n > whole {
-		generic.plain[kind](skip(w, whole), skip(m, whole), skip(v, whole), skipGrad(kind, grad, whole), n-whole, (*[8]float32)(c))
+		generic.moveWhole(by, x.skip(whole), skip(m, whole), skip(v, whole), kind, skipGrad(kind, grad, whole), n-whole, c)
 	}
 }
 
-func (k *kernels) adamSplit(kind gradKind, hi, lo *uint16, m, v *float32, grad *byte, n int, c *coefs) {
+// moveWhole is move for a multiple of the lanes.
+func (k *kernels) moveWhole(by rule, x weightAt, m, v *float32, kind gradKind, grad *byte, n int, c *coefs) {
+	if x.hi != nil {
+		k.split[by][kind](x.hi, x.lo, m, v, grad, n, c)
+	} else {
+		k.plain[by][kind](x.w, m, v, grad, n, c)
+	}
+}
+
+// prepared moves n elements of a matrix's momentum and writes what is handed to the device.
+func (k *kernels) prepared(m *float32, kind gradKind, grad *byte, to gradKind, out *byte, n int, c *coefs) {
 	whole := n / k.lanes * k.lanes
 	if whole > 0 {
-		k.split[kind](hi, lo, m, v, grad, whole, (*[8]float32)(c))
+		k.prepare[kind][to](m, grad, out, whole, c)
 	}
 	if n > whole {
-		generic.split[kind](skip(hi, whole), skip(lo, whole), skip(m, whole), skip(v, whole),
-			skipGrad(kind, grad, whole), n-whole, (*[8]float32)(c))
+		generic.prepare[kind][to](skip(m, whole), skipGrad(kind, grad, whole), skipGrad(to, out, whole), n-whole, c)
 	}
 }
 
@@ -118,8 +147,11 @@ func (k *kernels) sumSquares(kind gradKind, x *byte, n int) float64 {
 	return fold(&lanes)
 }
 
-// skip points to the n-th element after p.
+// skip points to the n-th element after p; nil where p is.
 func skip[E any](p *E, n int) *E {
+	if p == nil {
+		return nil
+	}
 	return (*E)(unsafe.Add(unsafe.Pointer(p), n*int(unsafe.Sizeof(*p))))
 }
 

@@ -4,35 +4,165 @@
 
 package optim
 
-// plainF32AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
+// adamPlainF32AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
 //
 //go:noescape
-func plainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+func adamPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// plainBF16AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
+// lionPlainF32AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
 //
 //go:noescape
-func plainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+func lionPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// plainZeroAVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
+// sgdPlainF32AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
 //
 //go:noescape
-func plainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+func sgdPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// splitF32AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+// momentumPlainF32AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
 //
 //go:noescape
-func splitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+func momentumPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// splitBF16AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+// applyPlainF32AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
 //
 //go:noescape
-func splitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+func applyPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// splitZeroAVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+// adamPlainBF16AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
 //
 //go:noescape
-func splitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+func adamPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// lionPlainBF16AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func lionPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// sgdPlainBF16AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func sgdPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// momentumPlainBF16AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func momentumPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// applyPlainBF16AVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func applyPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// adamPlainZeroAVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func adamPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// lionPlainZeroAVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func lionPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// sgdPlainZeroAVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func sgdPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// momentumPlainZeroAVX512 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func momentumPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// adamSplitF32AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func adamSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// lionSplitF32AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func lionSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// sgdSplitF32AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func sgdSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// momentumSplitF32AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func momentumSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// applySplitF32AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func applySplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// adamSplitBF16AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func adamSplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// lionSplitBF16AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func lionSplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// sgdSplitBF16AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func sgdSplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// momentumSplitBF16AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func momentumSplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// applySplitBF16AVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func applySplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// adamSplitZeroAVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func adamSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// lionSplitZeroAVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func lionSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// sgdSplitZeroAVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func sgdSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// momentumSplitZeroAVX512 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func momentumSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// prepareF32ToF32AVX512 moves n elements of a momentum; n is a multiple of the lanes.
+//
+//go:noescape
+func prepareF32ToF32AVX512(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+
+// prepareF32ToBF16AVX512 moves n elements of a momentum; n is a multiple of the lanes.
+//
+//go:noescape
+func prepareF32ToBF16AVX512(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+
+// prepareBF16ToF32AVX512 moves n elements of a momentum; n is a multiple of the lanes.
+//
+//go:noescape
+func prepareBF16ToF32AVX512(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+
+// prepareBF16ToBF16AVX512 moves n elements of a momentum; n is a multiple of the lanes.
+//
+//go:noescape
+func prepareBF16ToBF16AVX512(m *float32, grad *byte, to *byte, n int, c *[8]float32)
 
 // decodeAVX512 sets out to n numbers with these codes; n is a multiple of the lanes.
 //
@@ -59,35 +189,165 @@ func sumF32AVX512(x *byte, n int, lanes *[32]float64)
 //go:noescape
 func sumBF16AVX512(x *byte, n int, lanes *[32]float64)
 
-// plainF32AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
+// adamPlainF32AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
 //
 //go:noescape
-func plainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+func adamPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// plainBF16AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
+// lionPlainF32AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
 //
 //go:noescape
-func plainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+func lionPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// plainZeroAVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
+// sgdPlainF32AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
 //
 //go:noescape
-func plainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+func sgdPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// splitF32AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+// momentumPlainF32AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
 //
 //go:noescape
-func splitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+func momentumPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// splitBF16AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+// applyPlainF32AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
 //
 //go:noescape
-func splitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+func applyPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 
-// splitZeroAVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+// adamPlainBF16AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
 //
 //go:noescape
-func splitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+func adamPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// lionPlainBF16AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func lionPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// sgdPlainBF16AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func sgdPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// momentumPlainBF16AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func momentumPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// applyPlainBF16AVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func applyPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// adamPlainZeroAVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func adamPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// lionPlainZeroAVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func lionPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// sgdPlainZeroAVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func sgdPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// momentumPlainZeroAVX2 updates n elements of an fp32 plane; n is a multiple of the lanes.
+//
+//go:noescape
+func momentumPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// adamSplitF32AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func adamSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// lionSplitF32AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func lionSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// sgdSplitF32AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func sgdSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// momentumSplitF32AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func momentumSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// applySplitF32AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func applySplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// adamSplitBF16AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func adamSplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// lionSplitBF16AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func lionSplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// sgdSplitBF16AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func sgdSplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// momentumSplitBF16AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func momentumSplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// applySplitBF16AVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func applySplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// adamSplitZeroAVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func adamSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// lionSplitZeroAVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func lionSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// sgdSplitZeroAVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func sgdSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// momentumSplitZeroAVX2 updates n elements of a pair of planes; n is a multiple of the lanes.
+//
+//go:noescape
+func momentumSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+
+// prepareF32ToF32AVX2 moves n elements of a momentum; n is a multiple of the lanes.
+//
+//go:noescape
+func prepareF32ToF32AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+
+// prepareF32ToBF16AVX2 moves n elements of a momentum; n is a multiple of the lanes.
+//
+//go:noescape
+func prepareF32ToBF16AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+
+// prepareBF16ToF32AVX2 moves n elements of a momentum; n is a multiple of the lanes.
+//
+//go:noescape
+func prepareBF16ToF32AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+
+// prepareBF16ToBF16AVX2 moves n elements of a momentum; n is a multiple of the lanes.
+//
+//go:noescape
+func prepareBF16ToBF16AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float32)
 
 // decodeAVX2 sets out to n numbers with these codes; n is a multiple of the lanes.
 //

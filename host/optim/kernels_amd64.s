@@ -4,9 +4,9 @@
 
 #include "textflag.h"
 
-// func plainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// func adamPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX512F
-TEXT ·plainF32AVX512(SB), NOSPLIT, $0-48
+TEXT ·adamPlainF32AVX512(SB), NOSPLIT, $0-48
 	MOVQ         w+0(FP), AX
 	MOVQ         m+8(FP), CX
 	MOVQ         v+16(FP), DX
@@ -24,6 +24,9 @@ TEXT ·plainF32AVX512(SB), NOSPLIT, $0-48
 	MOVL         $0x7f800000, SI
 	VMOVD        SI, X8
 	VPBROADCASTD X8, Z8
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X9
+	VPBROADCASTD X9, Z9
 	MOVQ         n+32(FP), SI
 
 many:
@@ -75,9 +78,9 @@ many:
 	VMULPS    Z1, Z9, Z9
 	VSUBPS    Z10, Z9, Z9
 	VMOVUPS   Z9, 64(AX)
+	ADDQ      $0x00000080, AX
 	ADDQ      $0x00000080, CX
 	ADDQ      $0x00000080, DX
-	ADDQ      $0x00000080, AX
 	ADDQ      $0x00000080, BX
 	SUBQ      $0x00000020, SI
 	JMP       many
@@ -108,9 +111,9 @@ one:
 	VMULPS    Z1, Z9, Z9
 	VSUBPS    Z10, Z9, Z9
 	VMOVUPS   Z9, (AX)
+	ADDQ      $0x00000040, AX
 	ADDQ      $0x00000040, CX
 	ADDQ      $0x00000040, DX
-	ADDQ      $0x00000040, AX
 	ADDQ      $0x00000040, BX
 	SUBQ      $0x00000010, SI
 	JMP       one
@@ -119,9 +122,328 @@ done:
 	VZEROUPPER
 	RET
 
-// func plainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// func lionPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·lionPlainF32AVX512(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         grad+24(FP), DX
+	MOVQ         c+40(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VBROADCASTSS 24(BX), Z6
+	VPXORD       Z7, Z7, Z7
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Z9
+	MOVQ         n+32(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VMOVUPS   (DX), Z10
+	VMULPS    Z0, Z10, Z10
+	VMOVUPS   (CX), Z11
+	VMULPS    Z2, Z11, Z12
+	VMULPS    Z3, Z10, Z13
+	VADDPS    Z13, Z12, Z12
+	VMULPS    Z4, Z11, Z11
+	VMULPS    Z5, Z10, Z13
+	VADDPS    Z13, Z11, Z11
+	VPTESTMD  Z8, Z11, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   Z11, (CX)
+	VANDPS    Z9, Z12, Z13
+	VORPS     Z6, Z13, Z13
+	VCMPPS    $0x04, Z7, Z12, K1
+	VMOVAPS.Z Z13, K1, Z13
+	VMOVUPS   (AX), Z10
+	VMULPS    Z1, Z10, Z10
+	VSUBPS    Z13, Z10, Z10
+	VMOVUPS   Z10, (AX)
+	VMOVUPS   64(DX), Z10
+	VMULPS    Z0, Z10, Z10
+	VMOVUPS   64(CX), Z11
+	VMULPS    Z2, Z11, Z12
+	VMULPS    Z3, Z10, Z13
+	VADDPS    Z13, Z12, Z12
+	VMULPS    Z4, Z11, Z11
+	VMULPS    Z5, Z10, Z13
+	VADDPS    Z13, Z11, Z11
+	VPTESTMD  Z8, Z11, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   Z11, 64(CX)
+	VANDPS    Z9, Z12, Z13
+	VORPS     Z6, Z13, Z13
+	VCMPPS    $0x04, Z7, Z12, K1
+	VMOVAPS.Z Z13, K1, Z13
+	VMOVUPS   64(AX), Z10
+	VMULPS    Z1, Z10, Z10
+	VSUBPS    Z13, Z10, Z10
+	VMOVUPS   Z10, 64(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VMOVUPS   (DX), Z10
+	VMULPS    Z0, Z10, Z10
+	VMOVUPS   (CX), Z11
+	VMULPS    Z2, Z11, Z12
+	VMULPS    Z3, Z10, Z13
+	VADDPS    Z13, Z12, Z12
+	VMULPS    Z4, Z11, Z11
+	VMULPS    Z5, Z10, Z13
+	VADDPS    Z13, Z11, Z11
+	VPTESTMD  Z8, Z11, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   Z11, (CX)
+	VANDPS    Z9, Z12, Z13
+	VORPS     Z6, Z13, Z13
+	VCMPPS    $0x04, Z7, Z12, K1
+	VMOVAPS.Z Z13, K1, Z13
+	VMOVUPS   (AX), Z10
+	VMULPS    Z1, Z10, Z10
+	VSUBPS    Z13, Z10, Z10
+	VMOVUPS   Z10, (AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX512F
-TEXT ·plainBF16AVX512(SB), NOSPLIT, $0-48
+TEXT ·sgdPlainF32AVX512(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS 4(DX), Z1
+	VBROADCASTSS 12(DX), Z2
+	VPXORD       Z3, Z3, Z3
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Z3
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ    DX, $0x00000020
+	JL      one
+	VMOVUPS (AX), Z3
+	VMOVUPS (CX), Z4
+	VMULPS  Z0, Z4, Z4
+	VMULPS  Z1, Z3, Z5
+	VADDPS  Z5, Z4, Z5
+	VMULPS  Z2, Z5, Z5
+	VSUBPS  Z5, Z3, Z3
+	VMOVUPS Z3, (AX)
+	VMOVUPS 64(AX), Z3
+	VMOVUPS 64(CX), Z4
+	VMULPS  Z0, Z4, Z4
+	VMULPS  Z1, Z3, Z5
+	VADDPS  Z5, Z4, Z5
+	VMULPS  Z2, Z5, Z5
+	VSUBPS  Z5, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x00000020, DX
+	JMP     many
+
+one:
+	CMPQ    DX, $0x00000010
+	JL      done
+	VMOVUPS (AX), Z3
+	VMOVUPS (CX), Z4
+	VMULPS  Z0, Z4, Z4
+	VMULPS  Z1, Z3, Z5
+	VADDPS  Z5, Z4, Z5
+	VMULPS  Z2, Z5, Z5
+	VSUBPS  Z5, Z3, Z3
+	VMOVUPS Z3, (AX)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, DX
+	JMP     one
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·momentumPlainF32AVX512(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         grad+24(FP), DX
+	MOVQ         c+40(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VPXORD       Z5, Z5, Z5
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVQ         n+32(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VMOVUPS   (AX), Z6
+	VMOVUPS   (DX), Z7
+	VMULPS    Z0, Z7, Z7
+	VMULPS    Z1, Z6, Z9
+	VADDPS    Z9, Z7, Z9
+	VMULPS    (CX), Z2, Z7
+	VADDPS    Z9, Z7, Z7
+	VPTESTMD  Z5, Z7, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, (CX)
+	VMULPS    Z2, Z7, Z8
+	VADDPS    Z8, Z9, Z8
+	VANDPS    Z4, Z8, Z8
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z8, Z7
+	VMULPS    Z3, Z7, Z7
+	VSUBPS    Z7, Z6, Z6
+	VMOVUPS   Z6, (AX)
+	VMOVUPS   64(AX), Z6
+	VMOVUPS   64(DX), Z7
+	VMULPS    Z0, Z7, Z7
+	VMULPS    Z1, Z6, Z9
+	VADDPS    Z9, Z7, Z9
+	VMULPS    64(CX), Z2, Z7
+	VADDPS    Z9, Z7, Z7
+	VPTESTMD  Z5, Z7, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, 64(CX)
+	VMULPS    Z2, Z7, Z8
+	VADDPS    Z8, Z9, Z8
+	VANDPS    Z4, Z8, Z8
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z8, Z7
+	VMULPS    Z3, Z7, Z7
+	VSUBPS    Z7, Z6, Z6
+	VMOVUPS   Z6, 64(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VMOVUPS   (AX), Z6
+	VMOVUPS   (DX), Z7
+	VMULPS    Z0, Z7, Z7
+	VMULPS    Z1, Z6, Z9
+	VADDPS    Z9, Z7, Z9
+	VMULPS    (CX), Z2, Z7
+	VADDPS    Z9, Z7, Z7
+	VPTESTMD  Z5, Z7, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, (CX)
+	VMULPS    Z2, Z7, Z8
+	VADDPS    Z8, Z9, Z8
+	VANDPS    Z4, Z8, Z8
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z8, Z7
+	VMULPS    Z3, Z7, Z7
+	VSUBPS    Z7, Z6, Z6
+	VMOVUPS   Z6, (AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func applyPlainF32AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512F
+TEXT ·applyPlainF32AVX512(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS 4(DX), Z1
+	VPXORD       Z2, Z2, Z2
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Z2
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ    DX, $0x00000020
+	JL      one
+	VMOVUPS (AX), Z2
+	VMULPS  Z0, Z2, Z2
+	VMOVUPS (CX), Z3
+	VMULPS  Z1, Z3, Z3
+	VSUBPS  Z3, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMOVUPS 64(AX), Z2
+	VMULPS  Z0, Z2, Z2
+	VMOVUPS 64(CX), Z3
+	VMULPS  Z1, Z3, Z3
+	VSUBPS  Z3, Z2, Z2
+	VMOVUPS Z2, 64(AX)
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x00000020, DX
+	JMP     many
+
+one:
+	CMPQ    DX, $0x00000010
+	JL      done
+	VMOVUPS (AX), Z2
+	VMULPS  Z0, Z2, Z2
+	VMOVUPS (CX), Z3
+	VMULPS  Z1, Z3, Z3
+	VSUBPS  Z3, Z2, Z2
+	VMOVUPS Z2, (AX)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, DX
+	JMP     one
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512F
+TEXT ·adamPlainBF16AVX512(SB), NOSPLIT, $0-48
 	MOVQ         w+0(FP), AX
 	MOVQ         m+8(FP), CX
 	MOVQ         v+16(FP), DX
@@ -139,6 +461,9 @@ TEXT ·plainBF16AVX512(SB), NOSPLIT, $0-48
 	MOVL         $0x7f800000, SI
 	VMOVD        SI, X8
 	VPBROADCASTD X8, Z8
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X9
+	VPBROADCASTD X9, Z9
 	MOVQ         n+32(FP), SI
 
 many:
@@ -192,9 +517,9 @@ many:
 	VMULPS    Z1, Z9, Z9
 	VSUBPS    Z10, Z9, Z9
 	VMOVUPS   Z9, 64(AX)
+	ADDQ      $0x00000080, AX
 	ADDQ      $0x00000080, CX
 	ADDQ      $0x00000080, DX
-	ADDQ      $0x00000080, AX
 	ADDQ      $0x00000040, BX
 	SUBQ      $0x00000020, SI
 	JMP       many
@@ -226,9 +551,9 @@ one:
 	VMULPS    Z1, Z9, Z9
 	VSUBPS    Z10, Z9, Z9
 	VMOVUPS   Z9, (AX)
+	ADDQ      $0x00000040, AX
 	ADDQ      $0x00000040, CX
 	ADDQ      $0x00000040, DX
-	ADDQ      $0x00000040, AX
 	ADDQ      $0x00000020, BX
 	SUBQ      $0x00000010, SI
 	JMP       one
@@ -237,9 +562,340 @@ done:
 	VZEROUPPER
 	RET
 
-// func plainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// func lionPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·lionPlainBF16AVX512(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         grad+24(FP), DX
+	MOVQ         c+40(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VBROADCASTSS 24(BX), Z6
+	VPXORD       Z7, Z7, Z7
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Z9
+	MOVQ         n+32(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VPMOVZXWD (DX), Z10
+	VPSLLD    $0x10, Z10, Z10
+	VMULPS    Z0, Z10, Z10
+	VMOVUPS   (CX), Z11
+	VMULPS    Z2, Z11, Z12
+	VMULPS    Z3, Z10, Z13
+	VADDPS    Z13, Z12, Z12
+	VMULPS    Z4, Z11, Z11
+	VMULPS    Z5, Z10, Z13
+	VADDPS    Z13, Z11, Z11
+	VPTESTMD  Z8, Z11, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   Z11, (CX)
+	VANDPS    Z9, Z12, Z13
+	VORPS     Z6, Z13, Z13
+	VCMPPS    $0x04, Z7, Z12, K1
+	VMOVAPS.Z Z13, K1, Z13
+	VMOVUPS   (AX), Z10
+	VMULPS    Z1, Z10, Z10
+	VSUBPS    Z13, Z10, Z10
+	VMOVUPS   Z10, (AX)
+	VPMOVZXWD 32(DX), Z10
+	VPSLLD    $0x10, Z10, Z10
+	VMULPS    Z0, Z10, Z10
+	VMOVUPS   64(CX), Z11
+	VMULPS    Z2, Z11, Z12
+	VMULPS    Z3, Z10, Z13
+	VADDPS    Z13, Z12, Z12
+	VMULPS    Z4, Z11, Z11
+	VMULPS    Z5, Z10, Z13
+	VADDPS    Z13, Z11, Z11
+	VPTESTMD  Z8, Z11, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   Z11, 64(CX)
+	VANDPS    Z9, Z12, Z13
+	VORPS     Z6, Z13, Z13
+	VCMPPS    $0x04, Z7, Z12, K1
+	VMOVAPS.Z Z13, K1, Z13
+	VMOVUPS   64(AX), Z10
+	VMULPS    Z1, Z10, Z10
+	VSUBPS    Z13, Z10, Z10
+	VMOVUPS   Z10, 64(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VPMOVZXWD (DX), Z10
+	VPSLLD    $0x10, Z10, Z10
+	VMULPS    Z0, Z10, Z10
+	VMOVUPS   (CX), Z11
+	VMULPS    Z2, Z11, Z12
+	VMULPS    Z3, Z10, Z13
+	VADDPS    Z13, Z12, Z12
+	VMULPS    Z4, Z11, Z11
+	VMULPS    Z5, Z10, Z13
+	VADDPS    Z13, Z11, Z11
+	VPTESTMD  Z8, Z11, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   Z11, (CX)
+	VANDPS    Z9, Z12, Z13
+	VORPS     Z6, Z13, Z13
+	VCMPPS    $0x04, Z7, Z12, K1
+	VMOVAPS.Z Z13, K1, Z13
+	VMOVUPS   (AX), Z10
+	VMULPS    Z1, Z10, Z10
+	VSUBPS    Z13, Z10, Z10
+	VMOVUPS   Z10, (AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX512F
-TEXT ·plainZeroAVX512(SB), NOSPLIT, $0-48
+TEXT ·sgdPlainBF16AVX512(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS 4(DX), Z1
+	VBROADCASTSS 12(DX), Z2
+	VPXORD       Z3, Z3, Z3
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Z3
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ      DX, $0x00000020
+	JL        one
+	VMOVUPS   (AX), Z3
+	VPMOVZXWD (CX), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VMULPS    Z0, Z4, Z4
+	VMULPS    Z1, Z3, Z5
+	VADDPS    Z5, Z4, Z5
+	VMULPS    Z2, Z5, Z5
+	VSUBPS    Z5, Z3, Z3
+	VMOVUPS   Z3, (AX)
+	VMOVUPS   64(AX), Z3
+	VPMOVZXWD 32(CX), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VMULPS    Z0, Z4, Z4
+	VMULPS    Z1, Z3, Z5
+	VADDPS    Z5, Z4, Z5
+	VMULPS    Z2, Z5, Z5
+	VSUBPS    Z5, Z3, Z3
+	VMOVUPS   Z3, 64(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x00000020, DX
+	JMP       many
+
+one:
+	CMPQ      DX, $0x00000010
+	JL        done
+	VMOVUPS   (AX), Z3
+	VPMOVZXWD (CX), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VMULPS    Z0, Z4, Z4
+	VMULPS    Z1, Z3, Z5
+	VADDPS    Z5, Z4, Z5
+	VMULPS    Z2, Z5, Z5
+	VSUBPS    Z5, Z3, Z3
+	VMOVUPS   Z3, (AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000010, DX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·momentumPlainBF16AVX512(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         grad+24(FP), DX
+	MOVQ         c+40(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VPXORD       Z5, Z5, Z5
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVQ         n+32(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VMOVUPS   (AX), Z6
+	VPMOVZXWD (DX), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VMULPS    Z0, Z7, Z7
+	VMULPS    Z1, Z6, Z9
+	VADDPS    Z9, Z7, Z9
+	VMULPS    (CX), Z2, Z7
+	VADDPS    Z9, Z7, Z7
+	VPTESTMD  Z5, Z7, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, (CX)
+	VMULPS    Z2, Z7, Z8
+	VADDPS    Z8, Z9, Z8
+	VANDPS    Z4, Z8, Z8
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z8, Z7
+	VMULPS    Z3, Z7, Z7
+	VSUBPS    Z7, Z6, Z6
+	VMOVUPS   Z6, (AX)
+	VMOVUPS   64(AX), Z6
+	VPMOVZXWD 32(DX), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VMULPS    Z0, Z7, Z7
+	VMULPS    Z1, Z6, Z9
+	VADDPS    Z9, Z7, Z9
+	VMULPS    64(CX), Z2, Z7
+	VADDPS    Z9, Z7, Z7
+	VPTESTMD  Z5, Z7, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, 64(CX)
+	VMULPS    Z2, Z7, Z8
+	VADDPS    Z8, Z9, Z8
+	VANDPS    Z4, Z8, Z8
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z8, Z7
+	VMULPS    Z3, Z7, Z7
+	VSUBPS    Z7, Z6, Z6
+	VMOVUPS   Z6, 64(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VMOVUPS   (AX), Z6
+	VPMOVZXWD (DX), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VMULPS    Z0, Z7, Z7
+	VMULPS    Z1, Z6, Z9
+	VADDPS    Z9, Z7, Z9
+	VMULPS    (CX), Z2, Z7
+	VADDPS    Z9, Z7, Z7
+	VPTESTMD  Z5, Z7, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, (CX)
+	VMULPS    Z2, Z7, Z8
+	VADDPS    Z8, Z9, Z8
+	VANDPS    Z4, Z8, Z8
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z8, Z7
+	VMULPS    Z3, Z7, Z7
+	VSUBPS    Z7, Z6, Z6
+	VMOVUPS   Z6, (AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func applyPlainBF16AVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512F
+TEXT ·applyPlainBF16AVX512(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS 4(DX), Z1
+	VPXORD       Z2, Z2, Z2
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Z2
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ      DX, $0x00000020
+	JL        one
+	VMOVUPS   (AX), Z2
+	VMULPS    Z0, Z2, Z2
+	VPMOVZXWD (CX), Z3
+	VPSLLD    $0x10, Z3, Z3
+	VMULPS    Z1, Z3, Z3
+	VSUBPS    Z3, Z2, Z2
+	VMOVUPS   Z2, (AX)
+	VMOVUPS   64(AX), Z2
+	VMULPS    Z0, Z2, Z2
+	VPMOVZXWD 32(CX), Z3
+	VPSLLD    $0x10, Z3, Z3
+	VMULPS    Z1, Z3, Z3
+	VSUBPS    Z3, Z2, Z2
+	VMOVUPS   Z2, 64(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x00000020, DX
+	JMP       many
+
+one:
+	CMPQ      DX, $0x00000010
+	JL        done
+	VMOVUPS   (AX), Z2
+	VMULPS    Z0, Z2, Z2
+	VPMOVZXWD (CX), Z3
+	VPSLLD    $0x10, Z3, Z3
+	VMULPS    Z1, Z3, Z3
+	VSUBPS    Z3, Z2, Z2
+	VMOVUPS   Z2, (AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000010, DX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512F
+TEXT ·adamPlainZeroAVX512(SB), NOSPLIT, $0-48
 	MOVQ         w+0(FP), AX
 	MOVQ         m+8(FP), CX
 	MOVQ         v+16(FP), DX
@@ -254,6 +910,9 @@ TEXT ·plainZeroAVX512(SB), NOSPLIT, $0-48
 	MOVL         $0x7f800000, BX
 	VMOVD        BX, X7
 	VPBROADCASTD X7, Z7
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Z8
 	MOVQ         n+32(FP), BX
 
 many:
@@ -297,9 +956,9 @@ many:
 	VMULPS    Z0, Z9, Z9
 	VSUBPS    Z8, Z9, Z9
 	VMOVUPS   Z9, 64(AX)
+	ADDQ      $0x00000080, AX
 	ADDQ      $0x00000080, CX
 	ADDQ      $0x00000080, DX
-	ADDQ      $0x00000080, AX
 	SUBQ      $0x00000020, BX
 	JMP       many
 
@@ -325,9 +984,9 @@ one:
 	VMULPS    Z0, Z9, Z9
 	VSUBPS    Z8, Z9, Z9
 	VMOVUPS   Z9, (AX)
+	ADDQ      $0x00000040, AX
 	ADDQ      $0x00000040, CX
 	ADDQ      $0x00000040, DX
-	ADDQ      $0x00000040, AX
 	SUBQ      $0x00000010, BX
 	JMP       one
 
@@ -335,9 +994,246 @@ done:
 	VZEROUPPER
 	RET
 
-// func splitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// func lionPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·lionPlainZeroAVX512(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS 4(DX), Z0
+	VBROADCASTSS 8(DX), Z2
+	VBROADCASTSS 12(DX), Z3
+	VBROADCASTSS 16(DX), Z4
+	VBROADCASTSS 20(DX), Z5
+	VBROADCASTSS 24(DX), Z6
+	VPXORD       Z1, Z1, Z1
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X7
+	VPBROADCASTD X7, Z7
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X8
+	VPBROADCASTD X8, Z8
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ      DX, $0x00000020
+	JL        one
+	VMOVUPS   (CX), Z9
+	VMULPS    Z2, Z9, Z10
+	VMULPS    Z3, Z1, Z11
+	VADDPS    Z11, Z10, Z10
+	VMULPS    Z4, Z9, Z9
+	VMULPS    Z5, Z1, Z11
+	VADDPS    Z11, Z9, Z9
+	VPTESTMD  Z7, Z9, K1
+	VMOVAPS.Z Z9, K1, Z9
+	VMOVUPS   Z9, (CX)
+	VANDPS    Z8, Z10, Z11
+	VORPS     Z6, Z11, Z11
+	VCMPPS    $0x04, Z1, Z10, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   (AX), Z9
+	VMULPS    Z0, Z9, Z9
+	VSUBPS    Z11, Z9, Z9
+	VMOVUPS   Z9, (AX)
+	VMOVUPS   64(CX), Z9
+	VMULPS    Z2, Z9, Z10
+	VMULPS    Z3, Z1, Z11
+	VADDPS    Z11, Z10, Z10
+	VMULPS    Z4, Z9, Z9
+	VMULPS    Z5, Z1, Z11
+	VADDPS    Z11, Z9, Z9
+	VPTESTMD  Z7, Z9, K1
+	VMOVAPS.Z Z9, K1, Z9
+	VMOVUPS   Z9, 64(CX)
+	VANDPS    Z8, Z10, Z11
+	VORPS     Z6, Z11, Z11
+	VCMPPS    $0x04, Z1, Z10, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   64(AX), Z9
+	VMULPS    Z0, Z9, Z9
+	VSUBPS    Z11, Z9, Z9
+	VMOVUPS   Z9, 64(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000020, DX
+	JMP       many
+
+one:
+	CMPQ      DX, $0x00000010
+	JL        done
+	VMOVUPS   (CX), Z9
+	VMULPS    Z2, Z9, Z10
+	VMULPS    Z3, Z1, Z11
+	VADDPS    Z11, Z10, Z10
+	VMULPS    Z4, Z9, Z9
+	VMULPS    Z5, Z1, Z11
+	VADDPS    Z11, Z9, Z9
+	VPTESTMD  Z7, Z9, K1
+	VMOVAPS.Z Z9, K1, Z9
+	VMOVUPS   Z9, (CX)
+	VANDPS    Z8, Z10, Z11
+	VORPS     Z6, Z11, Z11
+	VCMPPS    $0x04, Z1, Z10, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   (AX), Z9
+	VMULPS    Z0, Z9, Z9
+	VSUBPS    Z11, Z9, Z9
+	VMOVUPS   Z9, (AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x00000010, DX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX512F
-TEXT ·splitF32AVX512(SB), NOSPLIT, $0-56
+TEXT ·sgdPlainZeroAVX512(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         c+40(FP), CX
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z0
+	VBROADCASTSS 12(CX), Z2
+	VPXORD       Z1, Z1, Z1
+	MOVL         $0x7f800000, CX
+	VMOVD        CX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x80000000, CX
+	VMOVD        CX, X3
+	VPBROADCASTD X3, Z3
+	MOVQ         n+32(FP), CX
+
+many:
+	CMPQ    CX, $0x00000020
+	JL      one
+	VMOVUPS (AX), Z3
+	VMULPS  Z0, Z3, Z4
+	VADDPS  Z4, Z1, Z4
+	VMULPS  Z2, Z4, Z4
+	VSUBPS  Z4, Z3, Z3
+	VMOVUPS Z3, (AX)
+	VMOVUPS 64(AX), Z3
+	VMULPS  Z0, Z3, Z4
+	VADDPS  Z4, Z1, Z4
+	VMULPS  Z2, Z4, Z4
+	VSUBPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    $0x00000080, AX
+	SUBQ    $0x00000020, CX
+	JMP     many
+
+one:
+	CMPQ    CX, $0x00000010
+	JL      done
+	VMOVUPS (AX), Z3
+	VMULPS  Z0, Z3, Z4
+	VADDPS  Z4, Z1, Z4
+	VMULPS  Z2, Z4, Z4
+	VSUBPS  Z4, Z3, Z3
+	VMOVUPS Z3, (AX)
+	ADDQ    $0x00000040, AX
+	SUBQ    $0x00000010, CX
+	JMP     one
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumPlainZeroAVX512(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·momentumPlainZeroAVX512(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS 4(DX), Z0
+	VBROADCASTSS 8(DX), Z2
+	VBROADCASTSS 12(DX), Z3
+	VBROADCASTSS 16(DX), Z4
+	VPXORD       Z1, Z1, Z1
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X6
+	VPBROADCASTD X6, Z6
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ      DX, $0x00000020
+	JL        one
+	VMOVUPS   (AX), Z6
+	VMULPS    Z0, Z6, Z9
+	VADDPS    Z9, Z1, Z9
+	VMULPS    (CX), Z2, Z7
+	VADDPS    Z9, Z7, Z7
+	VPTESTMD  Z5, Z7, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, (CX)
+	VMULPS    Z2, Z7, Z8
+	VADDPS    Z8, Z9, Z8
+	VANDPS    Z4, Z8, Z8
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z8, Z7
+	VMULPS    Z3, Z7, Z7
+	VSUBPS    Z7, Z6, Z6
+	VMOVUPS   Z6, (AX)
+	VMOVUPS   64(AX), Z6
+	VMULPS    Z0, Z6, Z9
+	VADDPS    Z9, Z1, Z9
+	VMULPS    64(CX), Z2, Z7
+	VADDPS    Z9, Z7, Z7
+	VPTESTMD  Z5, Z7, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, 64(CX)
+	VMULPS    Z2, Z7, Z8
+	VADDPS    Z8, Z9, Z8
+	VANDPS    Z4, Z8, Z8
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z8, Z7
+	VMULPS    Z3, Z7, Z7
+	VSUBPS    Z7, Z6, Z6
+	VMOVUPS   Z6, 64(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000020, DX
+	JMP       many
+
+one:
+	CMPQ      DX, $0x00000010
+	JL        done
+	VMOVUPS   (AX), Z6
+	VMULPS    Z0, Z6, Z9
+	VADDPS    Z9, Z1, Z9
+	VMULPS    (CX), Z2, Z7
+	VADDPS    Z9, Z7, Z7
+	VPTESTMD  Z5, Z7, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VMOVUPS   Z7, (CX)
+	VMULPS    Z2, Z7, Z8
+	VADDPS    Z8, Z9, Z8
+	VANDPS    Z4, Z8, Z8
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z8, Z7
+	VMULPS    Z3, Z7, Z7
+	VSUBPS    Z7, Z6, Z6
+	VMOVUPS   Z6, (AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x00000010, DX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512F
+TEXT ·adamSplitF32AVX512(SB), NOSPLIT, $0-56
 	MOVQ         hi+0(FP), AX
 	MOVQ         lo+8(FP), CX
 	MOVQ         m+16(FP), DX
@@ -356,6 +1252,9 @@ TEXT ·splitF32AVX512(SB), NOSPLIT, $0-56
 	MOVL         $0x7f800000, DI
 	VMOVD        DI, X8
 	VPBROADCASTD X8, Z8
+	MOVL         $0x80000000, DI
+	VMOVD        DI, X9
+	VPBROADCASTD X9, Z9
 	MOVL         $0x00008000, DI
 	VMOVD        DI, X9
 	VPBROADCASTD X9, Z9
@@ -422,10 +1321,10 @@ many:
 	VPSRLD    $0x10, Z11, Z11
 	VPMOVDW   Z10, 32(CX)
 	VPMOVDW   Z11, 32(AX)
-	ADDQ      $0x00000080, DX
-	ADDQ      $0x00000080, BX
 	ADDQ      $0x00000040, AX
 	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
 	ADDQ      $0x00000080, SI
 	SUBQ      $0x00000020, DI
 	JMP       many
@@ -462,10 +1361,10 @@ one:
 	VPSRLD    $0x10, Z11, Z11
 	VPMOVDW   Z10, (CX)
 	VPMOVDW   Z11, (AX)
-	ADDQ      $0x00000040, DX
-	ADDQ      $0x00000040, BX
 	ADDQ      $0x00000020, AX
 	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	ADDQ      $0x00000040, BX
 	ADDQ      $0x00000040, SI
 	SUBQ      $0x00000010, DI
 	JMP       one
@@ -474,9 +1373,424 @@ done:
 	VZEROUPPER
 	RET
 
-// func splitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// func lionSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·lionSplitF32AVX512(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         grad+32(FP), BX
+	MOVQ         c+48(FP), SI
+	VBROADCASTSS (SI), Z0
+	VBROADCASTSS 4(SI), Z1
+	VBROADCASTSS 8(SI), Z2
+	VBROADCASTSS 12(SI), Z3
+	VBROADCASTSS 16(SI), Z4
+	VBROADCASTSS 20(SI), Z5
+	VBROADCASTSS 24(SI), Z6
+	VPXORD       Z7, Z7, Z7
+	MOVL         $0x7f800000, SI
+	VMOVD        SI, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X9
+	VPBROADCASTD X9, Z9
+	MOVL         $0x00008000, SI
+	VMOVD        SI, X10
+	VPBROADCASTD X10, Z10
+	MOVQ         n+40(FP), SI
+
+many:
+	CMPQ      SI, $0x00000020
+	JL        one
+	VMOVUPS   (BX), Z11
+	VMULPS    Z0, Z11, Z11
+	VMOVUPS   (DX), Z12
+	VMULPS    Z2, Z12, Z13
+	VMULPS    Z3, Z11, Z14
+	VADDPS    Z14, Z13, Z13
+	VMULPS    Z4, Z12, Z12
+	VMULPS    Z5, Z11, Z14
+	VADDPS    Z14, Z12, Z12
+	VPTESTMD  Z8, Z12, K1
+	VMOVAPS.Z Z12, K1, Z12
+	VMOVUPS   Z12, (DX)
+	VANDPS    Z9, Z13, Z14
+	VORPS     Z6, Z14, Z14
+	VCMPPS    $0x04, Z7, Z13, K1
+	VMOVAPS.Z Z14, K1, Z14
+	VPMOVZXWD (AX), Z11
+	VPMOVSXWD (CX), Z12
+	VPSLLD    $0x10, Z11, Z11
+	VPADDD    Z12, Z11, Z11
+	VMULPS    Z1, Z11, Z11
+	VSUBPS    Z14, Z11, Z11
+	VPADDD    Z10, Z11, Z12
+	VPSRLD    $0x10, Z12, Z12
+	VPMOVDW   Z11, (CX)
+	VPMOVDW   Z12, (AX)
+	VMOVUPS   64(BX), Z11
+	VMULPS    Z0, Z11, Z11
+	VMOVUPS   64(DX), Z12
+	VMULPS    Z2, Z12, Z13
+	VMULPS    Z3, Z11, Z14
+	VADDPS    Z14, Z13, Z13
+	VMULPS    Z4, Z12, Z12
+	VMULPS    Z5, Z11, Z14
+	VADDPS    Z14, Z12, Z12
+	VPTESTMD  Z8, Z12, K1
+	VMOVAPS.Z Z12, K1, Z12
+	VMOVUPS   Z12, 64(DX)
+	VANDPS    Z9, Z13, Z14
+	VORPS     Z6, Z14, Z14
+	VCMPPS    $0x04, Z7, Z13, K1
+	VMOVAPS.Z Z14, K1, Z14
+	VPMOVZXWD 32(AX), Z11
+	VPMOVSXWD 32(CX), Z12
+	VPSLLD    $0x10, Z11, Z11
+	VPADDD    Z12, Z11, Z11
+	VMULPS    Z1, Z11, Z11
+	VSUBPS    Z14, Z11, Z11
+	VPADDD    Z10, Z11, Z12
+	VPSRLD    $0x10, Z12, Z12
+	VPMOVDW   Z11, 32(CX)
+	VPMOVDW   Z12, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	SUBQ      $0x00000020, SI
+	JMP       many
+
+one:
+	CMPQ      SI, $0x00000010
+	JL        done
+	VMOVUPS   (BX), Z11
+	VMULPS    Z0, Z11, Z11
+	VMOVUPS   (DX), Z12
+	VMULPS    Z2, Z12, Z13
+	VMULPS    Z3, Z11, Z14
+	VADDPS    Z14, Z13, Z13
+	VMULPS    Z4, Z12, Z12
+	VMULPS    Z5, Z11, Z14
+	VADDPS    Z14, Z12, Z12
+	VPTESTMD  Z8, Z12, K1
+	VMOVAPS.Z Z12, K1, Z12
+	VMOVUPS   Z12, (DX)
+	VANDPS    Z9, Z13, Z14
+	VORPS     Z6, Z14, Z14
+	VCMPPS    $0x04, Z7, Z13, K1
+	VMOVAPS.Z Z14, K1, Z14
+	VPMOVZXWD (AX), Z11
+	VPMOVSXWD (CX), Z12
+	VPSLLD    $0x10, Z11, Z11
+	VPADDD    Z12, Z11, Z11
+	VMULPS    Z1, Z11, Z11
+	VSUBPS    Z14, Z11, Z11
+	VPADDD    Z10, Z11, Z12
+	VPSRLD    $0x10, Z12, Z12
+	VPMOVDW   Z11, (CX)
+	VPMOVDW   Z12, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000010, SI
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX512F
-TEXT ·splitBF16AVX512(SB), NOSPLIT, $0-56
+TEXT ·sgdSplitF32AVX512(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         grad+32(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 12(BX), Z2
+	VPXORD       Z3, Z3, Z3
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VPMOVZXWD (AX), Z4
+	VPMOVSXWD (CX), Z5
+	VPSLLD    $0x10, Z4, Z4
+	VPADDD    Z5, Z4, Z4
+	VMOVUPS   (DX), Z5
+	VMULPS    Z0, Z5, Z5
+	VMULPS    Z1, Z4, Z6
+	VADDPS    Z6, Z5, Z6
+	VMULPS    Z2, Z6, Z6
+	VSUBPS    Z6, Z4, Z4
+	VPADDD    Z3, Z4, Z5
+	VPSRLD    $0x10, Z5, Z5
+	VPMOVDW   Z4, (CX)
+	VPMOVDW   Z5, (AX)
+	VPMOVZXWD 32(AX), Z4
+	VPMOVSXWD 32(CX), Z5
+	VPSLLD    $0x10, Z4, Z4
+	VPADDD    Z5, Z4, Z4
+	VMOVUPS   64(DX), Z5
+	VMULPS    Z0, Z5, Z5
+	VMULPS    Z1, Z4, Z6
+	VADDPS    Z6, Z5, Z6
+	VMULPS    Z2, Z6, Z6
+	VSUBPS    Z6, Z4, Z4
+	VPADDD    Z3, Z4, Z5
+	VPSRLD    $0x10, Z5, Z5
+	VPMOVDW   Z4, 32(CX)
+	VPMOVDW   Z5, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VPMOVZXWD (AX), Z4
+	VPMOVSXWD (CX), Z5
+	VPSLLD    $0x10, Z4, Z4
+	VPADDD    Z5, Z4, Z4
+	VMOVUPS   (DX), Z5
+	VMULPS    Z0, Z5, Z5
+	VMULPS    Z1, Z4, Z6
+	VADDPS    Z6, Z5, Z6
+	VMULPS    Z2, Z6, Z6
+	VSUBPS    Z6, Z4, Z4
+	VPADDD    Z3, Z4, Z5
+	VPSRLD    $0x10, Z5, Z5
+	VPMOVDW   Z4, (CX)
+	VPMOVDW   Z5, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumSplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·momentumSplitF32AVX512(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         grad+32(FP), BX
+	MOVQ         c+48(FP), SI
+	VBROADCASTSS (SI), Z0
+	VBROADCASTSS 4(SI), Z1
+	VBROADCASTSS 8(SI), Z2
+	VBROADCASTSS 12(SI), Z3
+	VBROADCASTSS 16(SI), Z4
+	VPXORD       Z5, Z5, Z5
+	MOVL         $0x7f800000, SI
+	VMOVD        SI, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x00008000, SI
+	VMOVD        SI, X6
+	VPBROADCASTD X6, Z6
+	MOVQ         n+40(FP), SI
+
+many:
+	CMPQ      SI, $0x00000020
+	JL        one
+	VPMOVZXWD (AX), Z7
+	VPMOVSXWD (CX), Z8
+	VPSLLD    $0x10, Z7, Z7
+	VPADDD    Z8, Z7, Z7
+	VMOVUPS   (BX), Z8
+	VMULPS    Z0, Z8, Z8
+	VMULPS    Z1, Z7, Z10
+	VADDPS    Z10, Z8, Z10
+	VMULPS    (DX), Z2, Z8
+	VADDPS    Z10, Z8, Z8
+	VPTESTMD  Z5, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, (DX)
+	VMULPS    Z2, Z8, Z9
+	VADDPS    Z9, Z10, Z9
+	VANDPS    Z4, Z9, Z9
+	VANDNPS   Z8, Z4, Z8
+	VORPS     Z8, Z9, Z8
+	VMULPS    Z3, Z8, Z8
+	VSUBPS    Z8, Z7, Z7
+	VPADDD    Z6, Z7, Z8
+	VPSRLD    $0x10, Z8, Z8
+	VPMOVDW   Z7, (CX)
+	VPMOVDW   Z8, (AX)
+	VPMOVZXWD 32(AX), Z7
+	VPMOVSXWD 32(CX), Z8
+	VPSLLD    $0x10, Z7, Z7
+	VPADDD    Z8, Z7, Z7
+	VMOVUPS   64(BX), Z8
+	VMULPS    Z0, Z8, Z8
+	VMULPS    Z1, Z7, Z10
+	VADDPS    Z10, Z8, Z10
+	VMULPS    64(DX), Z2, Z8
+	VADDPS    Z10, Z8, Z8
+	VPTESTMD  Z5, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, 64(DX)
+	VMULPS    Z2, Z8, Z9
+	VADDPS    Z9, Z10, Z9
+	VANDPS    Z4, Z9, Z9
+	VANDNPS   Z8, Z4, Z8
+	VORPS     Z8, Z9, Z8
+	VMULPS    Z3, Z8, Z8
+	VSUBPS    Z8, Z7, Z7
+	VPADDD    Z6, Z7, Z8
+	VPSRLD    $0x10, Z8, Z8
+	VPMOVDW   Z7, 32(CX)
+	VPMOVDW   Z8, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	SUBQ      $0x00000020, SI
+	JMP       many
+
+one:
+	CMPQ      SI, $0x00000010
+	JL        done
+	VPMOVZXWD (AX), Z7
+	VPMOVSXWD (CX), Z8
+	VPSLLD    $0x10, Z7, Z7
+	VPADDD    Z8, Z7, Z7
+	VMOVUPS   (BX), Z8
+	VMULPS    Z0, Z8, Z8
+	VMULPS    Z1, Z7, Z10
+	VADDPS    Z10, Z8, Z10
+	VMULPS    (DX), Z2, Z8
+	VADDPS    Z10, Z8, Z8
+	VPTESTMD  Z5, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, (DX)
+	VMULPS    Z2, Z8, Z9
+	VADDPS    Z9, Z10, Z9
+	VANDPS    Z4, Z9, Z9
+	VANDNPS   Z8, Z4, Z8
+	VORPS     Z8, Z9, Z8
+	VMULPS    Z3, Z8, Z8
+	VSUBPS    Z8, Z7, Z7
+	VPADDD    Z6, Z7, Z8
+	VPSRLD    $0x10, Z8, Z8
+	VPMOVDW   Z7, (CX)
+	VPMOVDW   Z8, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000010, SI
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func applySplitF32AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512F
+TEXT ·applySplitF32AVX512(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         grad+32(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VPXORD       Z2, Z2, Z2
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VPMOVZXWD (AX), Z3
+	VPMOVSXWD (CX), Z4
+	VPSLLD    $0x10, Z3, Z3
+	VPADDD    Z4, Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VMOVUPS   (DX), Z4
+	VMULPS    Z1, Z4, Z4
+	VSUBPS    Z4, Z3, Z3
+	VPADDD    Z2, Z3, Z4
+	VPSRLD    $0x10, Z4, Z4
+	VPMOVDW   Z3, (CX)
+	VPMOVDW   Z4, (AX)
+	VPMOVZXWD 32(AX), Z3
+	VPMOVSXWD 32(CX), Z4
+	VPSLLD    $0x10, Z3, Z3
+	VPADDD    Z4, Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VMOVUPS   64(DX), Z4
+	VMULPS    Z1, Z4, Z4
+	VSUBPS    Z4, Z3, Z3
+	VPADDD    Z2, Z3, Z4
+	VPSRLD    $0x10, Z4, Z4
+	VPMOVDW   Z3, 32(CX)
+	VPMOVDW   Z4, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VPMOVZXWD (AX), Z3
+	VPMOVSXWD (CX), Z4
+	VPSLLD    $0x10, Z3, Z3
+	VPADDD    Z4, Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VMOVUPS   (DX), Z4
+	VMULPS    Z1, Z4, Z4
+	VSUBPS    Z4, Z3, Z3
+	VPADDD    Z2, Z3, Z4
+	VPSRLD    $0x10, Z4, Z4
+	VPMOVDW   Z3, (CX)
+	VPMOVDW   Z4, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamSplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512F
+TEXT ·adamSplitBF16AVX512(SB), NOSPLIT, $0-56
 	MOVQ         hi+0(FP), AX
 	MOVQ         lo+8(FP), CX
 	MOVQ         m+16(FP), DX
@@ -495,6 +1809,9 @@ TEXT ·splitBF16AVX512(SB), NOSPLIT, $0-56
 	MOVL         $0x7f800000, DI
 	VMOVD        DI, X8
 	VPBROADCASTD X8, Z8
+	MOVL         $0x80000000, DI
+	VMOVD        DI, X9
+	VPBROADCASTD X9, Z9
 	MOVL         $0x00008000, DI
 	VMOVD        DI, X9
 	VPBROADCASTD X9, Z9
@@ -563,10 +1880,10 @@ many:
 	VPSRLD    $0x10, Z11, Z11
 	VPMOVDW   Z10, 32(CX)
 	VPMOVDW   Z11, 32(AX)
-	ADDQ      $0x00000080, DX
-	ADDQ      $0x00000080, BX
 	ADDQ      $0x00000040, AX
 	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
 	ADDQ      $0x00000040, SI
 	SUBQ      $0x00000020, DI
 	JMP       many
@@ -604,10 +1921,10 @@ one:
 	VPSRLD    $0x10, Z11, Z11
 	VPMOVDW   Z10, (CX)
 	VPMOVDW   Z11, (AX)
-	ADDQ      $0x00000040, DX
-	ADDQ      $0x00000040, BX
 	ADDQ      $0x00000020, AX
 	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	ADDQ      $0x00000040, BX
 	ADDQ      $0x00000020, SI
 	SUBQ      $0x00000010, DI
 	JMP       one
@@ -616,9 +1933,436 @@ done:
 	VZEROUPPER
 	RET
 
-// func splitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// func lionSplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·lionSplitBF16AVX512(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         grad+32(FP), BX
+	MOVQ         c+48(FP), SI
+	VBROADCASTSS (SI), Z0
+	VBROADCASTSS 4(SI), Z1
+	VBROADCASTSS 8(SI), Z2
+	VBROADCASTSS 12(SI), Z3
+	VBROADCASTSS 16(SI), Z4
+	VBROADCASTSS 20(SI), Z5
+	VBROADCASTSS 24(SI), Z6
+	VPXORD       Z7, Z7, Z7
+	MOVL         $0x7f800000, SI
+	VMOVD        SI, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X9
+	VPBROADCASTD X9, Z9
+	MOVL         $0x00008000, SI
+	VMOVD        SI, X10
+	VPBROADCASTD X10, Z10
+	MOVQ         n+40(FP), SI
+
+many:
+	CMPQ      SI, $0x00000020
+	JL        one
+	VPMOVZXWD (BX), Z11
+	VPSLLD    $0x10, Z11, Z11
+	VMULPS    Z0, Z11, Z11
+	VMOVUPS   (DX), Z12
+	VMULPS    Z2, Z12, Z13
+	VMULPS    Z3, Z11, Z14
+	VADDPS    Z14, Z13, Z13
+	VMULPS    Z4, Z12, Z12
+	VMULPS    Z5, Z11, Z14
+	VADDPS    Z14, Z12, Z12
+	VPTESTMD  Z8, Z12, K1
+	VMOVAPS.Z Z12, K1, Z12
+	VMOVUPS   Z12, (DX)
+	VANDPS    Z9, Z13, Z14
+	VORPS     Z6, Z14, Z14
+	VCMPPS    $0x04, Z7, Z13, K1
+	VMOVAPS.Z Z14, K1, Z14
+	VPMOVZXWD (AX), Z11
+	VPMOVSXWD (CX), Z12
+	VPSLLD    $0x10, Z11, Z11
+	VPADDD    Z12, Z11, Z11
+	VMULPS    Z1, Z11, Z11
+	VSUBPS    Z14, Z11, Z11
+	VPADDD    Z10, Z11, Z12
+	VPSRLD    $0x10, Z12, Z12
+	VPMOVDW   Z11, (CX)
+	VPMOVDW   Z12, (AX)
+	VPMOVZXWD 32(BX), Z11
+	VPSLLD    $0x10, Z11, Z11
+	VMULPS    Z0, Z11, Z11
+	VMOVUPS   64(DX), Z12
+	VMULPS    Z2, Z12, Z13
+	VMULPS    Z3, Z11, Z14
+	VADDPS    Z14, Z13, Z13
+	VMULPS    Z4, Z12, Z12
+	VMULPS    Z5, Z11, Z14
+	VADDPS    Z14, Z12, Z12
+	VPTESTMD  Z8, Z12, K1
+	VMOVAPS.Z Z12, K1, Z12
+	VMOVUPS   Z12, 64(DX)
+	VANDPS    Z9, Z13, Z14
+	VORPS     Z6, Z14, Z14
+	VCMPPS    $0x04, Z7, Z13, K1
+	VMOVAPS.Z Z14, K1, Z14
+	VPMOVZXWD 32(AX), Z11
+	VPMOVSXWD 32(CX), Z12
+	VPSLLD    $0x10, Z11, Z11
+	VPADDD    Z12, Z11, Z11
+	VMULPS    Z1, Z11, Z11
+	VSUBPS    Z14, Z11, Z11
+	VPADDD    Z10, Z11, Z12
+	VPSRLD    $0x10, Z12, Z12
+	VPMOVDW   Z11, 32(CX)
+	VPMOVDW   Z12, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000020, SI
+	JMP       many
+
+one:
+	CMPQ      SI, $0x00000010
+	JL        done
+	VPMOVZXWD (BX), Z11
+	VPSLLD    $0x10, Z11, Z11
+	VMULPS    Z0, Z11, Z11
+	VMOVUPS   (DX), Z12
+	VMULPS    Z2, Z12, Z13
+	VMULPS    Z3, Z11, Z14
+	VADDPS    Z14, Z13, Z13
+	VMULPS    Z4, Z12, Z12
+	VMULPS    Z5, Z11, Z14
+	VADDPS    Z14, Z12, Z12
+	VPTESTMD  Z8, Z12, K1
+	VMOVAPS.Z Z12, K1, Z12
+	VMOVUPS   Z12, (DX)
+	VANDPS    Z9, Z13, Z14
+	VORPS     Z6, Z14, Z14
+	VCMPPS    $0x04, Z7, Z13, K1
+	VMOVAPS.Z Z14, K1, Z14
+	VPMOVZXWD (AX), Z11
+	VPMOVSXWD (CX), Z12
+	VPSLLD    $0x10, Z11, Z11
+	VPADDD    Z12, Z11, Z11
+	VMULPS    Z1, Z11, Z11
+	VSUBPS    Z14, Z11, Z11
+	VPADDD    Z10, Z11, Z12
+	VPSRLD    $0x10, Z12, Z12
+	VPMOVDW   Z11, (CX)
+	VPMOVDW   Z12, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000010, SI
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdSplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX512F
-TEXT ·splitZeroAVX512(SB), NOSPLIT, $0-56
+TEXT ·sgdSplitBF16AVX512(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         grad+32(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 12(BX), Z2
+	VPXORD       Z3, Z3, Z3
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VPMOVZXWD (AX), Z4
+	VPMOVSXWD (CX), Z5
+	VPSLLD    $0x10, Z4, Z4
+	VPADDD    Z5, Z4, Z4
+	VPMOVZXWD (DX), Z5
+	VPSLLD    $0x10, Z5, Z5
+	VMULPS    Z0, Z5, Z5
+	VMULPS    Z1, Z4, Z6
+	VADDPS    Z6, Z5, Z6
+	VMULPS    Z2, Z6, Z6
+	VSUBPS    Z6, Z4, Z4
+	VPADDD    Z3, Z4, Z5
+	VPSRLD    $0x10, Z5, Z5
+	VPMOVDW   Z4, (CX)
+	VPMOVDW   Z5, (AX)
+	VPMOVZXWD 32(AX), Z4
+	VPMOVSXWD 32(CX), Z5
+	VPSLLD    $0x10, Z4, Z4
+	VPADDD    Z5, Z4, Z4
+	VPMOVZXWD 32(DX), Z5
+	VPSLLD    $0x10, Z5, Z5
+	VMULPS    Z0, Z5, Z5
+	VMULPS    Z1, Z4, Z6
+	VADDPS    Z6, Z5, Z6
+	VMULPS    Z2, Z6, Z6
+	VSUBPS    Z6, Z4, Z4
+	VPADDD    Z3, Z4, Z5
+	VPSRLD    $0x10, Z5, Z5
+	VPMOVDW   Z4, 32(CX)
+	VPMOVDW   Z5, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VPMOVZXWD (AX), Z4
+	VPMOVSXWD (CX), Z5
+	VPSLLD    $0x10, Z4, Z4
+	VPADDD    Z5, Z4, Z4
+	VPMOVZXWD (DX), Z5
+	VPSLLD    $0x10, Z5, Z5
+	VMULPS    Z0, Z5, Z5
+	VMULPS    Z1, Z4, Z6
+	VADDPS    Z6, Z5, Z6
+	VMULPS    Z2, Z6, Z6
+	VSUBPS    Z6, Z4, Z4
+	VPADDD    Z3, Z4, Z5
+	VPSRLD    $0x10, Z5, Z5
+	VPMOVDW   Z4, (CX)
+	VPMOVDW   Z5, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumSplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·momentumSplitBF16AVX512(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         grad+32(FP), BX
+	MOVQ         c+48(FP), SI
+	VBROADCASTSS (SI), Z0
+	VBROADCASTSS 4(SI), Z1
+	VBROADCASTSS 8(SI), Z2
+	VBROADCASTSS 12(SI), Z3
+	VBROADCASTSS 16(SI), Z4
+	VPXORD       Z5, Z5, Z5
+	MOVL         $0x7f800000, SI
+	VMOVD        SI, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x00008000, SI
+	VMOVD        SI, X6
+	VPBROADCASTD X6, Z6
+	MOVQ         n+40(FP), SI
+
+many:
+	CMPQ      SI, $0x00000020
+	JL        one
+	VPMOVZXWD (AX), Z7
+	VPMOVSXWD (CX), Z8
+	VPSLLD    $0x10, Z7, Z7
+	VPADDD    Z8, Z7, Z7
+	VPMOVZXWD (BX), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z0, Z8, Z8
+	VMULPS    Z1, Z7, Z10
+	VADDPS    Z10, Z8, Z10
+	VMULPS    (DX), Z2, Z8
+	VADDPS    Z10, Z8, Z8
+	VPTESTMD  Z5, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, (DX)
+	VMULPS    Z2, Z8, Z9
+	VADDPS    Z9, Z10, Z9
+	VANDPS    Z4, Z9, Z9
+	VANDNPS   Z8, Z4, Z8
+	VORPS     Z8, Z9, Z8
+	VMULPS    Z3, Z8, Z8
+	VSUBPS    Z8, Z7, Z7
+	VPADDD    Z6, Z7, Z8
+	VPSRLD    $0x10, Z8, Z8
+	VPMOVDW   Z7, (CX)
+	VPMOVDW   Z8, (AX)
+	VPMOVZXWD 32(AX), Z7
+	VPMOVSXWD 32(CX), Z8
+	VPSLLD    $0x10, Z7, Z7
+	VPADDD    Z8, Z7, Z7
+	VPMOVZXWD 32(BX), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z0, Z8, Z8
+	VMULPS    Z1, Z7, Z10
+	VADDPS    Z10, Z8, Z10
+	VMULPS    64(DX), Z2, Z8
+	VADDPS    Z10, Z8, Z8
+	VPTESTMD  Z5, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, 64(DX)
+	VMULPS    Z2, Z8, Z9
+	VADDPS    Z9, Z10, Z9
+	VANDPS    Z4, Z9, Z9
+	VANDNPS   Z8, Z4, Z8
+	VORPS     Z8, Z9, Z8
+	VMULPS    Z3, Z8, Z8
+	VSUBPS    Z8, Z7, Z7
+	VPADDD    Z6, Z7, Z8
+	VPSRLD    $0x10, Z8, Z8
+	VPMOVDW   Z7, 32(CX)
+	VPMOVDW   Z8, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000020, SI
+	JMP       many
+
+one:
+	CMPQ      SI, $0x00000010
+	JL        done
+	VPMOVZXWD (AX), Z7
+	VPMOVSXWD (CX), Z8
+	VPSLLD    $0x10, Z7, Z7
+	VPADDD    Z8, Z7, Z7
+	VPMOVZXWD (BX), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z0, Z8, Z8
+	VMULPS    Z1, Z7, Z10
+	VADDPS    Z10, Z8, Z10
+	VMULPS    (DX), Z2, Z8
+	VADDPS    Z10, Z8, Z8
+	VPTESTMD  Z5, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, (DX)
+	VMULPS    Z2, Z8, Z9
+	VADDPS    Z9, Z10, Z9
+	VANDPS    Z4, Z9, Z9
+	VANDNPS   Z8, Z4, Z8
+	VORPS     Z8, Z9, Z8
+	VMULPS    Z3, Z8, Z8
+	VSUBPS    Z8, Z7, Z7
+	VPADDD    Z6, Z7, Z8
+	VPSRLD    $0x10, Z8, Z8
+	VPMOVDW   Z7, (CX)
+	VPMOVDW   Z8, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000010, SI
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func applySplitBF16AVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512F
+TEXT ·applySplitBF16AVX512(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         grad+32(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VPXORD       Z2, Z2, Z2
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VPMOVZXWD (AX), Z3
+	VPMOVSXWD (CX), Z4
+	VPSLLD    $0x10, Z3, Z3
+	VPADDD    Z4, Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VPMOVZXWD (DX), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VSUBPS    Z4, Z3, Z3
+	VPADDD    Z2, Z3, Z4
+	VPSRLD    $0x10, Z4, Z4
+	VPMOVDW   Z3, (CX)
+	VPMOVDW   Z4, (AX)
+	VPMOVZXWD 32(AX), Z3
+	VPMOVSXWD 32(CX), Z4
+	VPSLLD    $0x10, Z3, Z3
+	VPADDD    Z4, Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VPMOVZXWD 32(DX), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VSUBPS    Z4, Z3, Z3
+	VPADDD    Z2, Z3, Z4
+	VPSRLD    $0x10, Z4, Z4
+	VPMOVDW   Z3, 32(CX)
+	VPMOVDW   Z4, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VPMOVZXWD (AX), Z3
+	VPMOVSXWD (CX), Z4
+	VPSLLD    $0x10, Z3, Z3
+	VPADDD    Z4, Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VPMOVZXWD (DX), Z4
+	VPSLLD    $0x10, Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VSUBPS    Z4, Z3, Z3
+	VPADDD    Z2, Z3, Z4
+	VPSRLD    $0x10, Z4, Z4
+	VPMOVDW   Z3, (CX)
+	VPMOVDW   Z4, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512F
+TEXT ·adamSplitZeroAVX512(SB), NOSPLIT, $0-56
 	MOVQ         hi+0(FP), AX
 	MOVQ         lo+8(FP), CX
 	MOVQ         m+16(FP), DX
@@ -634,6 +2378,9 @@ TEXT ·splitZeroAVX512(SB), NOSPLIT, $0-56
 	MOVL         $0x7f800000, SI
 	VMOVD        SI, X7
 	VPBROADCASTD X7, Z7
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X8
+	VPBROADCASTD X8, Z8
 	MOVL         $0x00008000, SI
 	VMOVD        SI, X8
 	VPBROADCASTD X8, Z8
@@ -692,10 +2439,10 @@ many:
 	VPSRLD    $0x10, Z9, Z9
 	VPMOVDW   Z10, 32(CX)
 	VPMOVDW   Z9, 32(AX)
-	ADDQ      $0x00000080, DX
-	ADDQ      $0x00000080, BX
 	ADDQ      $0x00000040, AX
 	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
 	SUBQ      $0x00000020, SI
 	JMP       many
 
@@ -727,11 +2474,874 @@ one:
 	VPSRLD    $0x10, Z9, Z9
 	VPMOVDW   Z10, (CX)
 	VPMOVDW   Z9, (AX)
-	ADDQ      $0x00000040, DX
-	ADDQ      $0x00000040, BX
 	ADDQ      $0x00000020, AX
 	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	ADDQ      $0x00000040, BX
 	SUBQ      $0x00000010, SI
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func lionSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·lionSplitZeroAVX512(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z0
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VBROADCASTSS 24(BX), Z6
+	VPXORD       Z1, Z1, Z1
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Z9
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VMOVUPS   (DX), Z10
+	VMULPS    Z2, Z10, Z11
+	VMULPS    Z3, Z1, Z12
+	VADDPS    Z12, Z11, Z11
+	VMULPS    Z4, Z10, Z10
+	VMULPS    Z5, Z1, Z12
+	VADDPS    Z12, Z10, Z10
+	VPTESTMD  Z7, Z10, K1
+	VMOVAPS.Z Z10, K1, Z10
+	VMOVUPS   Z10, (DX)
+	VANDPS    Z8, Z11, Z12
+	VORPS     Z6, Z12, Z12
+	VCMPPS    $0x04, Z1, Z11, K1
+	VMOVAPS.Z Z12, K1, Z12
+	VPMOVZXWD (AX), Z10
+	VPMOVSXWD (CX), Z11
+	VPSLLD    $0x10, Z10, Z10
+	VPADDD    Z11, Z10, Z10
+	VMULPS    Z0, Z10, Z10
+	VSUBPS    Z12, Z10, Z10
+	VPADDD    Z9, Z10, Z11
+	VPSRLD    $0x10, Z11, Z11
+	VPMOVDW   Z10, (CX)
+	VPMOVDW   Z11, (AX)
+	VMOVUPS   64(DX), Z10
+	VMULPS    Z2, Z10, Z11
+	VMULPS    Z3, Z1, Z12
+	VADDPS    Z12, Z11, Z11
+	VMULPS    Z4, Z10, Z10
+	VMULPS    Z5, Z1, Z12
+	VADDPS    Z12, Z10, Z10
+	VPTESTMD  Z7, Z10, K1
+	VMOVAPS.Z Z10, K1, Z10
+	VMOVUPS   Z10, 64(DX)
+	VANDPS    Z8, Z11, Z12
+	VORPS     Z6, Z12, Z12
+	VCMPPS    $0x04, Z1, Z11, K1
+	VMOVAPS.Z Z12, K1, Z12
+	VPMOVZXWD 32(AX), Z10
+	VPMOVSXWD 32(CX), Z11
+	VPSLLD    $0x10, Z10, Z10
+	VPADDD    Z11, Z10, Z10
+	VMULPS    Z0, Z10, Z10
+	VSUBPS    Z12, Z10, Z10
+	VPADDD    Z9, Z10, Z11
+	VPSRLD    $0x10, Z11, Z11
+	VPMOVDW   Z10, 32(CX)
+	VPMOVDW   Z11, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VMOVUPS   (DX), Z10
+	VMULPS    Z2, Z10, Z11
+	VMULPS    Z3, Z1, Z12
+	VADDPS    Z12, Z11, Z11
+	VMULPS    Z4, Z10, Z10
+	VMULPS    Z5, Z1, Z12
+	VADDPS    Z12, Z10, Z10
+	VPTESTMD  Z7, Z10, K1
+	VMOVAPS.Z Z10, K1, Z10
+	VMOVUPS   Z10, (DX)
+	VANDPS    Z8, Z11, Z12
+	VORPS     Z6, Z12, Z12
+	VCMPPS    $0x04, Z1, Z11, K1
+	VMOVAPS.Z Z12, K1, Z12
+	VPMOVZXWD (AX), Z10
+	VPMOVSXWD (CX), Z11
+	VPSLLD    $0x10, Z10, Z10
+	VPADDD    Z11, Z10, Z10
+	VMULPS    Z0, Z10, Z10
+	VSUBPS    Z12, Z10, Z10
+	VPADDD    Z9, Z10, Z11
+	VPSRLD    $0x10, Z11, Z11
+	VPMOVDW   Z10, (CX)
+	VPMOVDW   Z11, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512F
+TEXT ·sgdSplitZeroAVX512(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         c+48(FP), DX
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS 4(DX), Z0
+	VBROADCASTSS 12(DX), Z2
+	VPXORD       Z1, Z1, Z1
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x00008000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Z3
+	MOVQ         n+40(FP), DX
+
+many:
+	CMPQ      DX, $0x00000020
+	JL        one
+	VPMOVZXWD (AX), Z4
+	VPMOVSXWD (CX), Z5
+	VPSLLD    $0x10, Z4, Z4
+	VPADDD    Z5, Z4, Z4
+	VMULPS    Z0, Z4, Z5
+	VADDPS    Z5, Z1, Z5
+	VMULPS    Z2, Z5, Z5
+	VSUBPS    Z5, Z4, Z4
+	VPADDD    Z3, Z4, Z5
+	VPSRLD    $0x10, Z5, Z5
+	VPMOVDW   Z4, (CX)
+	VPMOVDW   Z5, (AX)
+	VPMOVZXWD 32(AX), Z4
+	VPMOVSXWD 32(CX), Z5
+	VPSLLD    $0x10, Z4, Z4
+	VPADDD    Z5, Z4, Z4
+	VMULPS    Z0, Z4, Z5
+	VADDPS    Z5, Z1, Z5
+	VMULPS    Z2, Z5, Z5
+	VSUBPS    Z5, Z4, Z4
+	VPADDD    Z3, Z4, Z5
+	VPSRLD    $0x10, Z5, Z5
+	VPMOVDW   Z4, 32(CX)
+	VPMOVDW   Z5, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	SUBQ      $0x00000020, DX
+	JMP       many
+
+one:
+	CMPQ      DX, $0x00000010
+	JL        done
+	VPMOVZXWD (AX), Z4
+	VPMOVSXWD (CX), Z5
+	VPSLLD    $0x10, Z4, Z4
+	VPADDD    Z5, Z4, Z4
+	VMULPS    Z0, Z4, Z5
+	VADDPS    Z5, Z1, Z5
+	VMULPS    Z2, Z5, Z5
+	VSUBPS    Z5, Z4, Z4
+	VPADDD    Z3, Z4, Z5
+	VPSRLD    $0x10, Z5, Z5
+	VPMOVDW   Z4, (CX)
+	VPMOVDW   Z5, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000010, DX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumSplitZeroAVX512(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·momentumSplitZeroAVX512(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z0
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VPXORD       Z1, Z1, Z1
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VPMOVZXWD (AX), Z7
+	VPMOVSXWD (CX), Z8
+	VPSLLD    $0x10, Z7, Z7
+	VPADDD    Z8, Z7, Z7
+	VMULPS    Z0, Z7, Z10
+	VADDPS    Z10, Z1, Z10
+	VMULPS    (DX), Z2, Z8
+	VADDPS    Z10, Z8, Z8
+	VPTESTMD  Z5, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, (DX)
+	VMULPS    Z2, Z8, Z9
+	VADDPS    Z9, Z10, Z9
+	VANDPS    Z4, Z9, Z9
+	VANDNPS   Z8, Z4, Z8
+	VORPS     Z8, Z9, Z8
+	VMULPS    Z3, Z8, Z8
+	VSUBPS    Z8, Z7, Z7
+	VPADDD    Z6, Z7, Z8
+	VPSRLD    $0x10, Z8, Z8
+	VPMOVDW   Z7, (CX)
+	VPMOVDW   Z8, (AX)
+	VPMOVZXWD 32(AX), Z7
+	VPMOVSXWD 32(CX), Z8
+	VPSLLD    $0x10, Z7, Z7
+	VPADDD    Z8, Z7, Z7
+	VMULPS    Z0, Z7, Z10
+	VADDPS    Z10, Z1, Z10
+	VMULPS    64(DX), Z2, Z8
+	VADDPS    Z10, Z8, Z8
+	VPTESTMD  Z5, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, 64(DX)
+	VMULPS    Z2, Z8, Z9
+	VADDPS    Z9, Z10, Z9
+	VANDPS    Z4, Z9, Z9
+	VANDNPS   Z8, Z4, Z8
+	VORPS     Z8, Z9, Z8
+	VMULPS    Z3, Z8, Z8
+	VSUBPS    Z8, Z7, Z7
+	VPADDD    Z6, Z7, Z8
+	VPSRLD    $0x10, Z8, Z8
+	VPMOVDW   Z7, 32(CX)
+	VPMOVDW   Z8, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VPMOVZXWD (AX), Z7
+	VPMOVSXWD (CX), Z8
+	VPSLLD    $0x10, Z7, Z7
+	VPADDD    Z8, Z7, Z7
+	VMULPS    Z0, Z7, Z10
+	VADDPS    Z10, Z1, Z10
+	VMULPS    (DX), Z2, Z8
+	VADDPS    Z10, Z8, Z8
+	VPTESTMD  Z5, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, (DX)
+	VMULPS    Z2, Z8, Z9
+	VADDPS    Z9, Z10, Z9
+	VANDPS    Z4, Z9, Z9
+	VANDNPS   Z8, Z4, Z8
+	VORPS     Z8, Z9, Z8
+	VMULPS    Z3, Z8, Z8
+	VSUBPS    Z8, Z7, Z7
+	VPADDD    Z6, Z7, Z8
+	VPSRLD    $0x10, Z8, Z8
+	VPMOVDW   Z7, (CX)
+	VPMOVDW   Z8, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func prepareF32ToF32AVX512(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·prepareF32ToF32AVX512(SB), NOSPLIT, $0-40
+	MOVQ         m+0(FP), AX
+	MOVQ         grad+8(FP), CX
+	MOVQ         to+16(FP), DX
+	MOVQ         c+32(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VPXORD       Z6, Z6, Z6
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VMOVUPS   (CX), Z7
+	VMULPS    Z0, Z7, Z7
+	VMOVUPS   (AX), Z8
+	VSUBPS    Z8, Z7, Z9
+	VMULPS    Z1, Z9, Z9
+	VMOVAPS   Z8, Z8
+	VMOVAPS   Z7, Z10
+	VANDPS    Z2, Z10, Z10
+	VANDNPS   Z8, Z2, Z8
+	VORPS     Z8, Z10, Z8
+	VADDPS    Z9, Z8, Z8
+	VPTESTMD  Z6, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, (AX)
+	VSUBPS    Z7, Z8, Z9
+	VMULPS    Z3, Z9, Z9
+	VMOVAPS   Z7, Z7
+	VMOVAPS   Z8, Z10
+	VANDPS    Z4, Z10, Z10
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z10, Z7
+	VADDPS    Z9, Z7, Z7
+	VANDPS    Z5, Z7, Z7
+	VANDNPS   Z8, Z5, Z8
+	VORPS     Z8, Z7, Z8
+	VMOVUPS   Z8, (DX)
+	VMOVUPS   64(CX), Z7
+	VMULPS    Z0, Z7, Z7
+	VMOVUPS   64(AX), Z8
+	VSUBPS    Z8, Z7, Z9
+	VMULPS    Z1, Z9, Z9
+	VMOVAPS   Z8, Z8
+	VMOVAPS   Z7, Z10
+	VANDPS    Z2, Z10, Z10
+	VANDNPS   Z8, Z2, Z8
+	VORPS     Z8, Z10, Z8
+	VADDPS    Z9, Z8, Z8
+	VPTESTMD  Z6, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, 64(AX)
+	VSUBPS    Z7, Z8, Z9
+	VMULPS    Z3, Z9, Z9
+	VMOVAPS   Z7, Z7
+	VMOVAPS   Z8, Z10
+	VANDPS    Z4, Z10, Z10
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z10, Z7
+	VADDPS    Z9, Z7, Z7
+	VANDPS    Z5, Z7, Z7
+	VANDNPS   Z8, Z5, Z8
+	VORPS     Z8, Z7, Z8
+	VMOVUPS   Z8, 64(DX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VMOVUPS   (CX), Z7
+	VMULPS    Z0, Z7, Z7
+	VMOVUPS   (AX), Z8
+	VSUBPS    Z8, Z7, Z9
+	VMULPS    Z1, Z9, Z9
+	VMOVAPS   Z8, Z8
+	VMOVAPS   Z7, Z10
+	VANDPS    Z2, Z10, Z10
+	VANDNPS   Z8, Z2, Z8
+	VORPS     Z8, Z10, Z8
+	VADDPS    Z9, Z8, Z8
+	VPTESTMD  Z6, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, (AX)
+	VSUBPS    Z7, Z8, Z9
+	VMULPS    Z3, Z9, Z9
+	VMOVAPS   Z7, Z7
+	VMOVAPS   Z8, Z10
+	VANDPS    Z4, Z10, Z10
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z10, Z7
+	VADDPS    Z9, Z7, Z7
+	VANDPS    Z5, Z7, Z7
+	VANDNPS   Z8, Z5, Z8
+	VORPS     Z8, Z7, Z8
+	VMOVUPS   Z8, (DX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func prepareF32ToBF16AVX512(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·prepareF32ToBF16AVX512(SB), NOSPLIT, $0-40
+	MOVQ         m+0(FP), AX
+	MOVQ         grad+8(FP), CX
+	MOVQ         to+16(FP), DX
+	MOVQ         c+32(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VPXORD       Z6, Z6, Z6
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	MOVL         $0x00007fff, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x00400000, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Z9
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VMOVUPS   (CX), Z10
+	VMULPS    Z0, Z10, Z10
+	VMOVUPS   (AX), Z11
+	VSUBPS    Z11, Z10, Z12
+	VMULPS    Z1, Z12, Z12
+	VMOVAPS   Z11, Z11
+	VMOVAPS   Z10, Z13
+	VANDPS    Z2, Z13, Z13
+	VANDNPS   Z11, Z2, Z11
+	VORPS     Z11, Z13, Z11
+	VADDPS    Z12, Z11, Z11
+	VPTESTMD  Z6, Z11, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   Z11, (AX)
+	VSUBPS    Z10, Z11, Z12
+	VMULPS    Z3, Z12, Z12
+	VMOVAPS   Z10, Z10
+	VMOVAPS   Z11, Z13
+	VANDPS    Z4, Z13, Z13
+	VANDNPS   Z10, Z4, Z10
+	VORPS     Z10, Z13, Z10
+	VADDPS    Z12, Z10, Z10
+	VANDPS    Z5, Z10, Z10
+	VANDNPS   Z11, Z5, Z11
+	VORPS     Z11, Z10, Z11
+	VPSRLD    $0x10, Z11, Z10
+	VPANDD    Z7, Z10, Z10
+	VPADDD    Z8, Z10, Z10
+	VPADDD    Z11, Z10, Z10
+	VCMPPS    $0x03, Z11, Z11, K1
+	VPORD     Z9, Z11, K1, Z10
+	VPSRLD    $0x10, Z10, Z10
+	VPMOVDW   Z10, (DX)
+	VMOVUPS   64(CX), Z10
+	VMULPS    Z0, Z10, Z10
+	VMOVUPS   64(AX), Z11
+	VSUBPS    Z11, Z10, Z12
+	VMULPS    Z1, Z12, Z12
+	VMOVAPS   Z11, Z11
+	VMOVAPS   Z10, Z13
+	VANDPS    Z2, Z13, Z13
+	VANDNPS   Z11, Z2, Z11
+	VORPS     Z11, Z13, Z11
+	VADDPS    Z12, Z11, Z11
+	VPTESTMD  Z6, Z11, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   Z11, 64(AX)
+	VSUBPS    Z10, Z11, Z12
+	VMULPS    Z3, Z12, Z12
+	VMOVAPS   Z10, Z10
+	VMOVAPS   Z11, Z13
+	VANDPS    Z4, Z13, Z13
+	VANDNPS   Z10, Z4, Z10
+	VORPS     Z10, Z13, Z10
+	VADDPS    Z12, Z10, Z10
+	VANDPS    Z5, Z10, Z10
+	VANDNPS   Z11, Z5, Z11
+	VORPS     Z11, Z10, Z11
+	VPSRLD    $0x10, Z11, Z10
+	VPANDD    Z7, Z10, Z10
+	VPADDD    Z8, Z10, Z10
+	VPADDD    Z11, Z10, Z10
+	VCMPPS    $0x03, Z11, Z11, K1
+	VPORD     Z9, Z11, K1, Z10
+	VPSRLD    $0x10, Z10, Z10
+	VPMOVDW   Z10, 32(DX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VMOVUPS   (CX), Z10
+	VMULPS    Z0, Z10, Z10
+	VMOVUPS   (AX), Z11
+	VSUBPS    Z11, Z10, Z12
+	VMULPS    Z1, Z12, Z12
+	VMOVAPS   Z11, Z11
+	VMOVAPS   Z10, Z13
+	VANDPS    Z2, Z13, Z13
+	VANDNPS   Z11, Z2, Z11
+	VORPS     Z11, Z13, Z11
+	VADDPS    Z12, Z11, Z11
+	VPTESTMD  Z6, Z11, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   Z11, (AX)
+	VSUBPS    Z10, Z11, Z12
+	VMULPS    Z3, Z12, Z12
+	VMOVAPS   Z10, Z10
+	VMOVAPS   Z11, Z13
+	VANDPS    Z4, Z13, Z13
+	VANDNPS   Z10, Z4, Z10
+	VORPS     Z10, Z13, Z10
+	VADDPS    Z12, Z10, Z10
+	VANDPS    Z5, Z10, Z10
+	VANDNPS   Z11, Z5, Z11
+	VORPS     Z11, Z10, Z11
+	VPSRLD    $0x10, Z11, Z10
+	VPANDD    Z7, Z10, Z10
+	VPADDD    Z8, Z10, Z10
+	VPADDD    Z11, Z10, Z10
+	VCMPPS    $0x03, Z11, Z11, K1
+	VPORD     Z9, Z11, K1, Z10
+	VPSRLD    $0x10, Z10, Z10
+	VPMOVDW   Z10, (DX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func prepareBF16ToF32AVX512(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·prepareBF16ToF32AVX512(SB), NOSPLIT, $0-40
+	MOVQ         m+0(FP), AX
+	MOVQ         grad+8(FP), CX
+	MOVQ         to+16(FP), DX
+	MOVQ         c+32(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VPXORD       Z6, Z6, Z6
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VPMOVZXWD (CX), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VMULPS    Z0, Z7, Z7
+	VMOVUPS   (AX), Z8
+	VSUBPS    Z8, Z7, Z9
+	VMULPS    Z1, Z9, Z9
+	VMOVAPS   Z8, Z8
+	VMOVAPS   Z7, Z10
+	VANDPS    Z2, Z10, Z10
+	VANDNPS   Z8, Z2, Z8
+	VORPS     Z8, Z10, Z8
+	VADDPS    Z9, Z8, Z8
+	VPTESTMD  Z6, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, (AX)
+	VSUBPS    Z7, Z8, Z9
+	VMULPS    Z3, Z9, Z9
+	VMOVAPS   Z7, Z7
+	VMOVAPS   Z8, Z10
+	VANDPS    Z4, Z10, Z10
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z10, Z7
+	VADDPS    Z9, Z7, Z7
+	VANDPS    Z5, Z7, Z7
+	VANDNPS   Z8, Z5, Z8
+	VORPS     Z8, Z7, Z8
+	VMOVUPS   Z8, (DX)
+	VPMOVZXWD 32(CX), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VMULPS    Z0, Z7, Z7
+	VMOVUPS   64(AX), Z8
+	VSUBPS    Z8, Z7, Z9
+	VMULPS    Z1, Z9, Z9
+	VMOVAPS   Z8, Z8
+	VMOVAPS   Z7, Z10
+	VANDPS    Z2, Z10, Z10
+	VANDNPS   Z8, Z2, Z8
+	VORPS     Z8, Z10, Z8
+	VADDPS    Z9, Z8, Z8
+	VPTESTMD  Z6, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, 64(AX)
+	VSUBPS    Z7, Z8, Z9
+	VMULPS    Z3, Z9, Z9
+	VMOVAPS   Z7, Z7
+	VMOVAPS   Z8, Z10
+	VANDPS    Z4, Z10, Z10
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z10, Z7
+	VADDPS    Z9, Z7, Z7
+	VANDPS    Z5, Z7, Z7
+	VANDNPS   Z8, Z5, Z8
+	VORPS     Z8, Z7, Z8
+	VMOVUPS   Z8, 64(DX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VPMOVZXWD (CX), Z7
+	VPSLLD    $0x10, Z7, Z7
+	VMULPS    Z0, Z7, Z7
+	VMOVUPS   (AX), Z8
+	VSUBPS    Z8, Z7, Z9
+	VMULPS    Z1, Z9, Z9
+	VMOVAPS   Z8, Z8
+	VMOVAPS   Z7, Z10
+	VANDPS    Z2, Z10, Z10
+	VANDNPS   Z8, Z2, Z8
+	VORPS     Z8, Z10, Z8
+	VADDPS    Z9, Z8, Z8
+	VPTESTMD  Z6, Z8, K1
+	VMOVAPS.Z Z8, K1, Z8
+	VMOVUPS   Z8, (AX)
+	VSUBPS    Z7, Z8, Z9
+	VMULPS    Z3, Z9, Z9
+	VMOVAPS   Z7, Z7
+	VMOVAPS   Z8, Z10
+	VANDPS    Z4, Z10, Z10
+	VANDNPS   Z7, Z4, Z7
+	VORPS     Z7, Z10, Z7
+	VADDPS    Z9, Z7, Z7
+	VANDPS    Z5, Z7, Z7
+	VANDNPS   Z8, Z5, Z8
+	VORPS     Z8, Z7, Z8
+	VMOVUPS   Z8, (DX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func prepareBF16ToBF16AVX512(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·prepareBF16ToBF16AVX512(SB), NOSPLIT, $0-40
+	MOVQ         m+0(FP), AX
+	MOVQ         grad+8(FP), CX
+	MOVQ         to+16(FP), DX
+	MOVQ         c+32(FP), BX
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VPXORD       Z6, Z6, Z6
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	MOVL         $0x00007fff, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x00400000, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Z9
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ      BX, $0x00000020
+	JL        one
+	VPMOVZXWD (CX), Z10
+	VPSLLD    $0x10, Z10, Z10
+	VMULPS    Z0, Z10, Z10
+	VMOVUPS   (AX), Z11
+	VSUBPS    Z11, Z10, Z12
+	VMULPS    Z1, Z12, Z12
+	VMOVAPS   Z11, Z11
+	VMOVAPS   Z10, Z13
+	VANDPS    Z2, Z13, Z13
+	VANDNPS   Z11, Z2, Z11
+	VORPS     Z11, Z13, Z11
+	VADDPS    Z12, Z11, Z11
+	VPTESTMD  Z6, Z11, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   Z11, (AX)
+	VSUBPS    Z10, Z11, Z12
+	VMULPS    Z3, Z12, Z12
+	VMOVAPS   Z10, Z10
+	VMOVAPS   Z11, Z13
+	VANDPS    Z4, Z13, Z13
+	VANDNPS   Z10, Z4, Z10
+	VORPS     Z10, Z13, Z10
+	VADDPS    Z12, Z10, Z10
+	VANDPS    Z5, Z10, Z10
+	VANDNPS   Z11, Z5, Z11
+	VORPS     Z11, Z10, Z11
+	VPSRLD    $0x10, Z11, Z10
+	VPANDD    Z7, Z10, Z10
+	VPADDD    Z8, Z10, Z10
+	VPADDD    Z11, Z10, Z10
+	VCMPPS    $0x03, Z11, Z11, K1
+	VPORD     Z9, Z11, K1, Z10
+	VPSRLD    $0x10, Z10, Z10
+	VPMOVDW   Z10, (DX)
+	VPMOVZXWD 32(CX), Z10
+	VPSLLD    $0x10, Z10, Z10
+	VMULPS    Z0, Z10, Z10
+	VMOVUPS   64(AX), Z11
+	VSUBPS    Z11, Z10, Z12
+	VMULPS    Z1, Z12, Z12
+	VMOVAPS   Z11, Z11
+	VMOVAPS   Z10, Z13
+	VANDPS    Z2, Z13, Z13
+	VANDNPS   Z11, Z2, Z11
+	VORPS     Z11, Z13, Z11
+	VADDPS    Z12, Z11, Z11
+	VPTESTMD  Z6, Z11, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   Z11, 64(AX)
+	VSUBPS    Z10, Z11, Z12
+	VMULPS    Z3, Z12, Z12
+	VMOVAPS   Z10, Z10
+	VMOVAPS   Z11, Z13
+	VANDPS    Z4, Z13, Z13
+	VANDNPS   Z10, Z4, Z10
+	VORPS     Z10, Z13, Z10
+	VADDPS    Z12, Z10, Z10
+	VANDPS    Z5, Z10, Z10
+	VANDNPS   Z11, Z5, Z11
+	VORPS     Z11, Z10, Z11
+	VPSRLD    $0x10, Z11, Z10
+	VPANDD    Z7, Z10, Z10
+	VPADDD    Z8, Z10, Z10
+	VPADDD    Z11, Z10, Z10
+	VCMPPS    $0x03, Z11, Z11, K1
+	VPORD     Z9, Z11, K1, Z10
+	VPSRLD    $0x10, Z10, Z10
+	VPMOVDW   Z10, 32(DX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000020, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000010
+	JL        done
+	VPMOVZXWD (CX), Z10
+	VPSLLD    $0x10, Z10, Z10
+	VMULPS    Z0, Z10, Z10
+	VMOVUPS   (AX), Z11
+	VSUBPS    Z11, Z10, Z12
+	VMULPS    Z1, Z12, Z12
+	VMOVAPS   Z11, Z11
+	VMOVAPS   Z10, Z13
+	VANDPS    Z2, Z13, Z13
+	VANDNPS   Z11, Z2, Z11
+	VORPS     Z11, Z13, Z11
+	VADDPS    Z12, Z11, Z11
+	VPTESTMD  Z6, Z11, K1
+	VMOVAPS.Z Z11, K1, Z11
+	VMOVUPS   Z11, (AX)
+	VSUBPS    Z10, Z11, Z12
+	VMULPS    Z3, Z12, Z12
+	VMOVAPS   Z10, Z10
+	VMOVAPS   Z11, Z13
+	VANDPS    Z4, Z13, Z13
+	VANDNPS   Z10, Z4, Z10
+	VORPS     Z10, Z13, Z10
+	VADDPS    Z12, Z10, Z10
+	VANDPS    Z5, Z10, Z10
+	VANDNPS   Z11, Z5, Z11
+	VORPS     Z11, Z10, Z11
+	VPSRLD    $0x10, Z11, Z10
+	VPANDD    Z7, Z10, Z10
+	VPADDD    Z8, Z10, Z10
+	VPADDD    Z11, Z10, Z10
+	VCMPPS    $0x03, Z11, Z11, K1
+	VPORD     Z9, Z11, K1, Z10
+	VPSRLD    $0x10, Z10, Z10
+	VPMOVDW   Z10, (DX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
 	JMP       one
 
 done:
@@ -999,9 +3609,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func plainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// func adamPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX2
-TEXT ·plainF32AVX2(SB), NOSPLIT, $0-48
+TEXT ·adamPlainF32AVX2(SB), NOSPLIT, $0-48
 	MOVQ         w+0(FP), AX
 	MOVQ         m+8(FP), CX
 	MOVQ         v+16(FP), DX
@@ -1019,6 +3629,9 @@ TEXT ·plainF32AVX2(SB), NOSPLIT, $0-48
 	MOVL         $0x7f800000, SI
 	VMOVD        SI, X9
 	VPBROADCASTD X9, Y9
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X10
+	VPBROADCASTD X10, Y10
 	MOVQ         n+32(FP), SI
 
 many:
@@ -1072,9 +3685,9 @@ many:
 	VMULPS   Y1, Y10, Y10
 	VSUBPS   Y11, Y10, Y10
 	VMOVUPS  Y10, 32(AX)
+	ADDQ     $0x00000040, AX
 	ADDQ     $0x00000040, CX
 	ADDQ     $0x00000040, DX
-	ADDQ     $0x00000040, AX
 	ADDQ     $0x00000040, BX
 	SUBQ     $0x00000010, SI
 	JMP      many
@@ -1106,9 +3719,9 @@ one:
 	VMULPS   Y1, Y10, Y10
 	VSUBPS   Y11, Y10, Y10
 	VMOVUPS  Y10, (AX)
+	ADDQ     $0x00000020, AX
 	ADDQ     $0x00000020, CX
 	ADDQ     $0x00000020, DX
-	ADDQ     $0x00000020, AX
 	ADDQ     $0x00000020, BX
 	SUBQ     $0x00000008, SI
 	JMP      one
@@ -1117,9 +3730,334 @@ done:
 	VZEROUPPER
 	RET
 
-// func plainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// func lionPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX2
-TEXT ·plainBF16AVX2(SB), NOSPLIT, $0-48
+TEXT ·lionPlainF32AVX2(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         grad+24(FP), DX
+	MOVQ         c+40(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VBROADCASTSS 8(BX), Y2
+	VBROADCASTSS 12(BX), Y3
+	VBROADCASTSS 16(BX), Y4
+	VBROADCASTSS 20(BX), Y5
+	VBROADCASTSS 24(BX), Y6
+	VPXOR        Y7, Y7, Y7
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Y8
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	MOVQ         n+32(FP), BX
+
+many:
+	CMPQ     BX, $0x00000010
+	JL       one
+	VMOVUPS  (DX), Y10
+	VMULPS   Y0, Y10, Y10
+	VMOVUPS  (CX), Y11
+	VMULPS   Y2, Y11, Y12
+	VMULPS   Y3, Y10, Y13
+	VADDPS   Y13, Y12, Y12
+	VMULPS   Y4, Y11, Y11
+	VMULPS   Y5, Y10, Y13
+	VADDPS   Y13, Y11, Y11
+	VPAND    Y8, Y11, Y13
+	VPCMPEQD Y7, Y13, Y13
+	VPANDN   Y11, Y13, Y11
+	VMOVUPS  Y11, (CX)
+	VANDPS   Y9, Y12, Y13
+	VORPS    Y6, Y13, Y13
+	VCMPPS   $0x04, Y7, Y12, Y12
+	VANDPS   Y12, Y13, Y13
+	VMOVUPS  (AX), Y10
+	VMULPS   Y1, Y10, Y10
+	VSUBPS   Y13, Y10, Y10
+	VMOVUPS  Y10, (AX)
+	VMOVUPS  32(DX), Y10
+	VMULPS   Y0, Y10, Y10
+	VMOVUPS  32(CX), Y11
+	VMULPS   Y2, Y11, Y12
+	VMULPS   Y3, Y10, Y13
+	VADDPS   Y13, Y12, Y12
+	VMULPS   Y4, Y11, Y11
+	VMULPS   Y5, Y10, Y13
+	VADDPS   Y13, Y11, Y11
+	VPAND    Y8, Y11, Y13
+	VPCMPEQD Y7, Y13, Y13
+	VPANDN   Y11, Y13, Y11
+	VMOVUPS  Y11, 32(CX)
+	VANDPS   Y9, Y12, Y13
+	VORPS    Y6, Y13, Y13
+	VCMPPS   $0x04, Y7, Y12, Y12
+	VANDPS   Y12, Y13, Y13
+	VMOVUPS  32(AX), Y10
+	VMULPS   Y1, Y10, Y10
+	VSUBPS   Y13, Y10, Y10
+	VMOVUPS  Y10, 32(AX)
+	ADDQ     $0x00000040, AX
+	ADDQ     $0x00000040, CX
+	ADDQ     $0x00000040, DX
+	SUBQ     $0x00000010, BX
+	JMP      many
+
+one:
+	CMPQ     BX, $0x00000008
+	JL       done
+	VMOVUPS  (DX), Y10
+	VMULPS   Y0, Y10, Y10
+	VMOVUPS  (CX), Y11
+	VMULPS   Y2, Y11, Y12
+	VMULPS   Y3, Y10, Y13
+	VADDPS   Y13, Y12, Y12
+	VMULPS   Y4, Y11, Y11
+	VMULPS   Y5, Y10, Y13
+	VADDPS   Y13, Y11, Y11
+	VPAND    Y8, Y11, Y13
+	VPCMPEQD Y7, Y13, Y13
+	VPANDN   Y11, Y13, Y11
+	VMOVUPS  Y11, (CX)
+	VANDPS   Y9, Y12, Y13
+	VORPS    Y6, Y13, Y13
+	VCMPPS   $0x04, Y7, Y12, Y12
+	VANDPS   Y12, Y13, Y13
+	VMOVUPS  (AX), Y10
+	VMULPS   Y1, Y10, Y10
+	VSUBPS   Y13, Y10, Y10
+	VMOVUPS  Y10, (AX)
+	ADDQ     $0x00000020, AX
+	ADDQ     $0x00000020, CX
+	ADDQ     $0x00000020, DX
+	SUBQ     $0x00000008, BX
+	JMP      one
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·sgdPlainF32AVX2(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS 4(DX), Y1
+	VBROADCASTSS 12(DX), Y2
+	VPXOR        Y3, Y3, Y3
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Y3
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ    DX, $0x00000010
+	JL      one
+	VMOVUPS (AX), Y3
+	VMOVUPS (CX), Y4
+	VMULPS  Y0, Y4, Y4
+	VMULPS  Y1, Y3, Y5
+	VADDPS  Y5, Y4, Y5
+	VMULPS  Y2, Y5, Y5
+	VSUBPS  Y5, Y3, Y3
+	VMOVUPS Y3, (AX)
+	VMOVUPS 32(AX), Y3
+	VMOVUPS 32(CX), Y4
+	VMULPS  Y0, Y4, Y4
+	VMULPS  Y1, Y3, Y5
+	VADDPS  Y5, Y4, Y5
+	VMULPS  Y2, Y5, Y5
+	VSUBPS  Y5, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, DX
+	JMP     many
+
+one:
+	CMPQ    DX, $0x00000008
+	JL      done
+	VMOVUPS (AX), Y3
+	VMOVUPS (CX), Y4
+	VMULPS  Y0, Y4, Y4
+	VMULPS  Y1, Y3, Y5
+	VADDPS  Y5, Y4, Y5
+	VMULPS  Y2, Y5, Y5
+	VSUBPS  Y5, Y3, Y3
+	VMOVUPS Y3, (AX)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, DX
+	JMP     one
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·momentumPlainF32AVX2(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         grad+24(FP), DX
+	MOVQ         c+40(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VBROADCASTSS 8(BX), Y2
+	VBROADCASTSS 12(BX), Y3
+	VBROADCASTSS 16(BX), Y4
+	VPXOR        Y5, Y5, Y5
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Y6
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Y7
+	MOVQ         n+32(FP), BX
+
+many:
+	CMPQ     BX, $0x00000010
+	JL       one
+	VMOVUPS  (AX), Y7
+	VMOVUPS  (DX), Y8
+	VMULPS   Y0, Y8, Y8
+	VMULPS   Y1, Y7, Y10
+	VADDPS   Y10, Y8, Y10
+	VMULPS   (CX), Y2, Y8
+	VADDPS   Y10, Y8, Y8
+	VPAND    Y6, Y8, Y9
+	VPCMPEQD Y5, Y9, Y9
+	VPANDN   Y8, Y9, Y8
+	VMOVUPS  Y8, (CX)
+	VMULPS   Y2, Y8, Y9
+	VADDPS   Y9, Y10, Y9
+	VANDPS   Y4, Y9, Y9
+	VANDNPS  Y8, Y4, Y8
+	VORPS    Y8, Y9, Y8
+	VMULPS   Y3, Y8, Y8
+	VSUBPS   Y8, Y7, Y7
+	VMOVUPS  Y7, (AX)
+	VMOVUPS  32(AX), Y7
+	VMOVUPS  32(DX), Y8
+	VMULPS   Y0, Y8, Y8
+	VMULPS   Y1, Y7, Y10
+	VADDPS   Y10, Y8, Y10
+	VMULPS   32(CX), Y2, Y8
+	VADDPS   Y10, Y8, Y8
+	VPAND    Y6, Y8, Y9
+	VPCMPEQD Y5, Y9, Y9
+	VPANDN   Y8, Y9, Y8
+	VMOVUPS  Y8, 32(CX)
+	VMULPS   Y2, Y8, Y9
+	VADDPS   Y9, Y10, Y9
+	VANDPS   Y4, Y9, Y9
+	VANDNPS  Y8, Y4, Y8
+	VORPS    Y8, Y9, Y8
+	VMULPS   Y3, Y8, Y8
+	VSUBPS   Y8, Y7, Y7
+	VMOVUPS  Y7, 32(AX)
+	ADDQ     $0x00000040, AX
+	ADDQ     $0x00000040, CX
+	ADDQ     $0x00000040, DX
+	SUBQ     $0x00000010, BX
+	JMP      many
+
+one:
+	CMPQ     BX, $0x00000008
+	JL       done
+	VMOVUPS  (AX), Y7
+	VMOVUPS  (DX), Y8
+	VMULPS   Y0, Y8, Y8
+	VMULPS   Y1, Y7, Y10
+	VADDPS   Y10, Y8, Y10
+	VMULPS   (CX), Y2, Y8
+	VADDPS   Y10, Y8, Y8
+	VPAND    Y6, Y8, Y9
+	VPCMPEQD Y5, Y9, Y9
+	VPANDN   Y8, Y9, Y8
+	VMOVUPS  Y8, (CX)
+	VMULPS   Y2, Y8, Y9
+	VADDPS   Y9, Y10, Y9
+	VANDPS   Y4, Y9, Y9
+	VANDNPS  Y8, Y4, Y8
+	VORPS    Y8, Y9, Y8
+	VMULPS   Y3, Y8, Y8
+	VSUBPS   Y8, Y7, Y7
+	VMOVUPS  Y7, (AX)
+	ADDQ     $0x00000020, AX
+	ADDQ     $0x00000020, CX
+	ADDQ     $0x00000020, DX
+	SUBQ     $0x00000008, BX
+	JMP      one
+
+done:
+	VZEROUPPER
+	RET
+
+// func applyPlainF32AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·applyPlainF32AVX2(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS 4(DX), Y1
+	VPXOR        Y2, Y2, Y2
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Y2
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ    DX, $0x00000010
+	JL      one
+	VMOVUPS (AX), Y2
+	VMULPS  Y0, Y2, Y2
+	VMOVUPS (CX), Y3
+	VMULPS  Y1, Y3, Y3
+	VSUBPS  Y3, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMOVUPS 32(AX), Y2
+	VMULPS  Y0, Y2, Y2
+	VMOVUPS 32(CX), Y3
+	VMULPS  Y1, Y3, Y3
+	VSUBPS  Y3, Y2, Y2
+	VMOVUPS Y2, 32(AX)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, DX
+	JMP     many
+
+one:
+	CMPQ    DX, $0x00000008
+	JL      done
+	VMOVUPS (AX), Y2
+	VMULPS  Y0, Y2, Y2
+	VMOVUPS (CX), Y3
+	VMULPS  Y1, Y3, Y3
+	VSUBPS  Y3, Y2, Y2
+	VMOVUPS Y2, (AX)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, DX
+	JMP     one
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·adamPlainBF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ         w+0(FP), AX
 	MOVQ         m+8(FP), CX
 	MOVQ         v+16(FP), DX
@@ -1137,6 +4075,9 @@ TEXT ·plainBF16AVX2(SB), NOSPLIT, $0-48
 	MOVL         $0x7f800000, SI
 	VMOVD        SI, X9
 	VPBROADCASTD X9, Y9
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X10
+	VPBROADCASTD X10, Y10
 	MOVQ         n+32(FP), SI
 
 many:
@@ -1192,9 +4133,9 @@ many:
 	VMULPS    Y1, Y10, Y10
 	VSUBPS    Y11, Y10, Y10
 	VMOVUPS   Y10, 32(AX)
+	ADDQ      $0x00000040, AX
 	ADDQ      $0x00000040, CX
 	ADDQ      $0x00000040, DX
-	ADDQ      $0x00000040, AX
 	ADDQ      $0x00000020, BX
 	SUBQ      $0x00000010, SI
 	JMP       many
@@ -1227,9 +4168,9 @@ one:
 	VMULPS    Y1, Y10, Y10
 	VSUBPS    Y11, Y10, Y10
 	VMOVUPS   Y10, (AX)
+	ADDQ      $0x00000020, AX
 	ADDQ      $0x00000020, CX
 	ADDQ      $0x00000020, DX
-	ADDQ      $0x00000020, AX
 	ADDQ      $0x00000010, BX
 	SUBQ      $0x00000008, SI
 	JMP       one
@@ -1238,9 +4179,346 @@ done:
 	VZEROUPPER
 	RET
 
-// func plainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// func lionPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX2
-TEXT ·plainZeroAVX2(SB), NOSPLIT, $0-48
+TEXT ·lionPlainBF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         grad+24(FP), DX
+	MOVQ         c+40(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VBROADCASTSS 8(BX), Y2
+	VBROADCASTSS 12(BX), Y3
+	VBROADCASTSS 16(BX), Y4
+	VBROADCASTSS 20(BX), Y5
+	VBROADCASTSS 24(BX), Y6
+	VPXOR        Y7, Y7, Y7
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Y8
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	MOVQ         n+32(FP), BX
+
+many:
+	CMPQ      BX, $0x00000010
+	JL        one
+	VPMOVZXWD (DX), Y10
+	VPSLLD    $0x10, Y10, Y10
+	VMULPS    Y0, Y10, Y10
+	VMOVUPS   (CX), Y11
+	VMULPS    Y2, Y11, Y12
+	VMULPS    Y3, Y10, Y13
+	VADDPS    Y13, Y12, Y12
+	VMULPS    Y4, Y11, Y11
+	VMULPS    Y5, Y10, Y13
+	VADDPS    Y13, Y11, Y11
+	VPAND     Y8, Y11, Y13
+	VPCMPEQD  Y7, Y13, Y13
+	VPANDN    Y11, Y13, Y11
+	VMOVUPS   Y11, (CX)
+	VANDPS    Y9, Y12, Y13
+	VORPS     Y6, Y13, Y13
+	VCMPPS    $0x04, Y7, Y12, Y12
+	VANDPS    Y12, Y13, Y13
+	VMOVUPS   (AX), Y10
+	VMULPS    Y1, Y10, Y10
+	VSUBPS    Y13, Y10, Y10
+	VMOVUPS   Y10, (AX)
+	VPMOVZXWD 16(DX), Y10
+	VPSLLD    $0x10, Y10, Y10
+	VMULPS    Y0, Y10, Y10
+	VMOVUPS   32(CX), Y11
+	VMULPS    Y2, Y11, Y12
+	VMULPS    Y3, Y10, Y13
+	VADDPS    Y13, Y12, Y12
+	VMULPS    Y4, Y11, Y11
+	VMULPS    Y5, Y10, Y13
+	VADDPS    Y13, Y11, Y11
+	VPAND     Y8, Y11, Y13
+	VPCMPEQD  Y7, Y13, Y13
+	VPANDN    Y11, Y13, Y11
+	VMOVUPS   Y11, 32(CX)
+	VANDPS    Y9, Y12, Y13
+	VORPS     Y6, Y13, Y13
+	VCMPPS    $0x04, Y7, Y12, Y12
+	VANDPS    Y12, Y13, Y13
+	VMOVUPS   32(AX), Y10
+	VMULPS    Y1, Y10, Y10
+	VSUBPS    Y13, Y10, Y10
+	VMOVUPS   Y10, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000008
+	JL        done
+	VPMOVZXWD (DX), Y10
+	VPSLLD    $0x10, Y10, Y10
+	VMULPS    Y0, Y10, Y10
+	VMOVUPS   (CX), Y11
+	VMULPS    Y2, Y11, Y12
+	VMULPS    Y3, Y10, Y13
+	VADDPS    Y13, Y12, Y12
+	VMULPS    Y4, Y11, Y11
+	VMULPS    Y5, Y10, Y13
+	VADDPS    Y13, Y11, Y11
+	VPAND     Y8, Y11, Y13
+	VPCMPEQD  Y7, Y13, Y13
+	VPANDN    Y11, Y13, Y11
+	VMOVUPS   Y11, (CX)
+	VANDPS    Y9, Y12, Y13
+	VORPS     Y6, Y13, Y13
+	VCMPPS    $0x04, Y7, Y12, Y12
+	VANDPS    Y12, Y13, Y13
+	VMOVUPS   (AX), Y10
+	VMULPS    Y1, Y10, Y10
+	VSUBPS    Y13, Y10, Y10
+	VMOVUPS   Y10, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000010, DX
+	SUBQ      $0x00000008, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·sgdPlainBF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS 4(DX), Y1
+	VBROADCASTSS 12(DX), Y2
+	VPXOR        Y3, Y3, Y3
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Y3
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ      DX, $0x00000010
+	JL        one
+	VMOVUPS   (AX), Y3
+	VPMOVZXWD (CX), Y4
+	VPSLLD    $0x10, Y4, Y4
+	VMULPS    Y0, Y4, Y4
+	VMULPS    Y1, Y3, Y5
+	VADDPS    Y5, Y4, Y5
+	VMULPS    Y2, Y5, Y5
+	VSUBPS    Y5, Y3, Y3
+	VMOVUPS   Y3, (AX)
+	VMOVUPS   32(AX), Y3
+	VPMOVZXWD 16(CX), Y4
+	VPSLLD    $0x10, Y4, Y4
+	VMULPS    Y0, Y4, Y4
+	VMULPS    Y1, Y3, Y5
+	VADDPS    Y5, Y4, Y5
+	VMULPS    Y2, Y5, Y5
+	VSUBPS    Y5, Y3, Y3
+	VMOVUPS   Y3, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000010, DX
+	JMP       many
+
+one:
+	CMPQ      DX, $0x00000008
+	JL        done
+	VMOVUPS   (AX), Y3
+	VPMOVZXWD (CX), Y4
+	VPSLLD    $0x10, Y4, Y4
+	VMULPS    Y0, Y4, Y4
+	VMULPS    Y1, Y3, Y5
+	VADDPS    Y5, Y4, Y5
+	VMULPS    Y2, Y5, Y5
+	VSUBPS    Y5, Y3, Y3
+	VMOVUPS   Y3, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000010, CX
+	SUBQ      $0x00000008, DX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·momentumPlainBF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         grad+24(FP), DX
+	MOVQ         c+40(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VBROADCASTSS 8(BX), Y2
+	VBROADCASTSS 12(BX), Y3
+	VBROADCASTSS 16(BX), Y4
+	VPXOR        Y5, Y5, Y5
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Y6
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Y7
+	MOVQ         n+32(FP), BX
+
+many:
+	CMPQ      BX, $0x00000010
+	JL        one
+	VMOVUPS   (AX), Y7
+	VPMOVZXWD (DX), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y0, Y8, Y8
+	VMULPS    Y1, Y7, Y10
+	VADDPS    Y10, Y8, Y10
+	VMULPS    (CX), Y2, Y8
+	VADDPS    Y10, Y8, Y8
+	VPAND     Y6, Y8, Y9
+	VPCMPEQD  Y5, Y9, Y9
+	VPANDN    Y8, Y9, Y8
+	VMOVUPS   Y8, (CX)
+	VMULPS    Y2, Y8, Y9
+	VADDPS    Y9, Y10, Y9
+	VANDPS    Y4, Y9, Y9
+	VANDNPS   Y8, Y4, Y8
+	VORPS     Y8, Y9, Y8
+	VMULPS    Y3, Y8, Y8
+	VSUBPS    Y8, Y7, Y7
+	VMOVUPS   Y7, (AX)
+	VMOVUPS   32(AX), Y7
+	VPMOVZXWD 16(DX), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y0, Y8, Y8
+	VMULPS    Y1, Y7, Y10
+	VADDPS    Y10, Y8, Y10
+	VMULPS    32(CX), Y2, Y8
+	VADDPS    Y10, Y8, Y8
+	VPAND     Y6, Y8, Y9
+	VPCMPEQD  Y5, Y9, Y9
+	VPANDN    Y8, Y9, Y8
+	VMOVUPS   Y8, 32(CX)
+	VMULPS    Y2, Y8, Y9
+	VADDPS    Y9, Y10, Y9
+	VANDPS    Y4, Y9, Y9
+	VANDNPS   Y8, Y4, Y8
+	VORPS     Y8, Y9, Y8
+	VMULPS    Y3, Y8, Y8
+	VSUBPS    Y8, Y7, Y7
+	VMOVUPS   Y7, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000008
+	JL        done
+	VMOVUPS   (AX), Y7
+	VPMOVZXWD (DX), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y0, Y8, Y8
+	VMULPS    Y1, Y7, Y10
+	VADDPS    Y10, Y8, Y10
+	VMULPS    (CX), Y2, Y8
+	VADDPS    Y10, Y8, Y8
+	VPAND     Y6, Y8, Y9
+	VPCMPEQD  Y5, Y9, Y9
+	VPANDN    Y8, Y9, Y8
+	VMOVUPS   Y8, (CX)
+	VMULPS    Y2, Y8, Y9
+	VADDPS    Y9, Y10, Y9
+	VANDPS    Y4, Y9, Y9
+	VANDNPS   Y8, Y4, Y8
+	VORPS     Y8, Y9, Y8
+	VMULPS    Y3, Y8, Y8
+	VSUBPS    Y8, Y7, Y7
+	VMOVUPS   Y7, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000010, DX
+	SUBQ      $0x00000008, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func applyPlainBF16AVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·applyPlainBF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         grad+24(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS 4(DX), Y1
+	VPXOR        Y2, Y2, Y2
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Y2
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ      DX, $0x00000010
+	JL        one
+	VMOVUPS   (AX), Y2
+	VMULPS    Y0, Y2, Y2
+	VPMOVZXWD (CX), Y3
+	VPSLLD    $0x10, Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VSUBPS    Y3, Y2, Y2
+	VMOVUPS   Y2, (AX)
+	VMOVUPS   32(AX), Y2
+	VMULPS    Y0, Y2, Y2
+	VPMOVZXWD 16(CX), Y3
+	VPSLLD    $0x10, Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VSUBPS    Y3, Y2, Y2
+	VMOVUPS   Y2, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000020, CX
+	SUBQ      $0x00000010, DX
+	JMP       many
+
+one:
+	CMPQ      DX, $0x00000008
+	JL        done
+	VMOVUPS   (AX), Y2
+	VMULPS    Y0, Y2, Y2
+	VPMOVZXWD (CX), Y3
+	VPSLLD    $0x10, Y3, Y3
+	VMULPS    Y1, Y3, Y3
+	VSUBPS    Y3, Y2, Y2
+	VMOVUPS   Y2, (AX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000010, CX
+	SUBQ      $0x00000008, DX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·adamPlainZeroAVX2(SB), NOSPLIT, $0-48
 	MOVQ         w+0(FP), AX
 	MOVQ         m+8(FP), CX
 	MOVQ         v+16(FP), DX
@@ -1255,6 +4533,9 @@ TEXT ·plainZeroAVX2(SB), NOSPLIT, $0-48
 	MOVL         $0x7f800000, BX
 	VMOVD        BX, X7
 	VPBROADCASTD X7, Y7
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Y8
 	MOVQ         n+32(FP), BX
 
 many:
@@ -1300,9 +4581,9 @@ many:
 	VMULPS   Y0, Y9, Y9
 	VSUBPS   Y8, Y9, Y9
 	VMOVUPS  Y9, 32(AX)
+	ADDQ     $0x00000040, AX
 	ADDQ     $0x00000040, CX
 	ADDQ     $0x00000040, DX
-	ADDQ     $0x00000040, AX
 	SUBQ     $0x00000010, BX
 	JMP      many
 
@@ -1329,9 +4610,9 @@ one:
 	VMULPS   Y0, Y9, Y9
 	VSUBPS   Y8, Y9, Y9
 	VMOVUPS  Y9, (AX)
+	ADDQ     $0x00000020, AX
 	ADDQ     $0x00000020, CX
 	ADDQ     $0x00000020, DX
-	ADDQ     $0x00000020, AX
 	SUBQ     $0x00000008, BX
 	JMP      one
 
@@ -1339,9 +4620,252 @@ done:
 	VZEROUPPER
 	RET
 
-// func splitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// func lionPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX2
-TEXT ·splitF32AVX2(SB), NOSPLIT, $0-56
+TEXT ·lionPlainZeroAVX2(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS 4(DX), Y0
+	VBROADCASTSS 8(DX), Y1
+	VBROADCASTSS 12(DX), Y2
+	VBROADCASTSS 16(DX), Y3
+	VBROADCASTSS 20(DX), Y4
+	VBROADCASTSS 24(DX), Y5
+	VPXOR        Y6, Y6, Y6
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X7
+	VPBROADCASTD X7, Y7
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X8
+	VPBROADCASTD X8, Y8
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ     DX, $0x00000010
+	JL       one
+	VMOVUPS  (CX), Y9
+	VMULPS   Y1, Y9, Y10
+	VMULPS   Y2, Y6, Y11
+	VADDPS   Y11, Y10, Y10
+	VMULPS   Y3, Y9, Y9
+	VMULPS   Y4, Y6, Y11
+	VADDPS   Y11, Y9, Y9
+	VPAND    Y7, Y9, Y11
+	VPCMPEQD Y6, Y11, Y11
+	VPANDN   Y9, Y11, Y9
+	VMOVUPS  Y9, (CX)
+	VANDPS   Y8, Y10, Y11
+	VORPS    Y5, Y11, Y11
+	VCMPPS   $0x04, Y6, Y10, Y10
+	VANDPS   Y10, Y11, Y11
+	VMOVUPS  (AX), Y9
+	VMULPS   Y0, Y9, Y9
+	VSUBPS   Y11, Y9, Y9
+	VMOVUPS  Y9, (AX)
+	VMOVUPS  32(CX), Y9
+	VMULPS   Y1, Y9, Y10
+	VMULPS   Y2, Y6, Y11
+	VADDPS   Y11, Y10, Y10
+	VMULPS   Y3, Y9, Y9
+	VMULPS   Y4, Y6, Y11
+	VADDPS   Y11, Y9, Y9
+	VPAND    Y7, Y9, Y11
+	VPCMPEQD Y6, Y11, Y11
+	VPANDN   Y9, Y11, Y9
+	VMOVUPS  Y9, 32(CX)
+	VANDPS   Y8, Y10, Y11
+	VORPS    Y5, Y11, Y11
+	VCMPPS   $0x04, Y6, Y10, Y10
+	VANDPS   Y10, Y11, Y11
+	VMOVUPS  32(AX), Y9
+	VMULPS   Y0, Y9, Y9
+	VSUBPS   Y11, Y9, Y9
+	VMOVUPS  Y9, 32(AX)
+	ADDQ     $0x00000040, AX
+	ADDQ     $0x00000040, CX
+	SUBQ     $0x00000010, DX
+	JMP      many
+
+one:
+	CMPQ     DX, $0x00000008
+	JL       done
+	VMOVUPS  (CX), Y9
+	VMULPS   Y1, Y9, Y10
+	VMULPS   Y2, Y6, Y11
+	VADDPS   Y11, Y10, Y10
+	VMULPS   Y3, Y9, Y9
+	VMULPS   Y4, Y6, Y11
+	VADDPS   Y11, Y9, Y9
+	VPAND    Y7, Y9, Y11
+	VPCMPEQD Y6, Y11, Y11
+	VPANDN   Y9, Y11, Y9
+	VMOVUPS  Y9, (CX)
+	VANDPS   Y8, Y10, Y11
+	VORPS    Y5, Y11, Y11
+	VCMPPS   $0x04, Y6, Y10, Y10
+	VANDPS   Y10, Y11, Y11
+	VMOVUPS  (AX), Y9
+	VMULPS   Y0, Y9, Y9
+	VSUBPS   Y11, Y9, Y9
+	VMOVUPS  Y9, (AX)
+	ADDQ     $0x00000020, AX
+	ADDQ     $0x00000020, CX
+	SUBQ     $0x00000008, DX
+	JMP      one
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·sgdPlainZeroAVX2(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         c+40(FP), CX
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y0
+	VBROADCASTSS 12(CX), Y1
+	VPXOR        Y2, Y2, Y2
+	MOVL         $0x7f800000, CX
+	VMOVD        CX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x80000000, CX
+	VMOVD        CX, X3
+	VPBROADCASTD X3, Y3
+	MOVQ         n+32(FP), CX
+
+many:
+	CMPQ    CX, $0x00000010
+	JL      one
+	VMOVUPS (AX), Y3
+	VMULPS  Y0, Y3, Y4
+	VADDPS  Y4, Y2, Y4
+	VMULPS  Y1, Y4, Y4
+	VSUBPS  Y4, Y3, Y3
+	VMOVUPS Y3, (AX)
+	VMOVUPS 32(AX), Y3
+	VMULPS  Y0, Y3, Y4
+	VADDPS  Y4, Y2, Y4
+	VMULPS  Y1, Y4, Y4
+	VSUBPS  Y4, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	ADDQ    $0x00000040, AX
+	SUBQ    $0x00000010, CX
+	JMP     many
+
+one:
+	CMPQ    CX, $0x00000008
+	JL      done
+	VMOVUPS (AX), Y3
+	VMULPS  Y0, Y3, Y4
+	VADDPS  Y4, Y2, Y4
+	VMULPS  Y1, Y4, Y4
+	VSUBPS  Y4, Y3, Y3
+	VMOVUPS Y3, (AX)
+	ADDQ    $0x00000020, AX
+	SUBQ    $0x00000008, CX
+	JMP     one
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumPlainZeroAVX2(w *float32, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·momentumPlainZeroAVX2(SB), NOSPLIT, $0-48
+	MOVQ         w+0(FP), AX
+	MOVQ         m+8(FP), CX
+	MOVQ         c+40(FP), DX
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS 4(DX), Y0
+	VBROADCASTSS 8(DX), Y1
+	VBROADCASTSS 12(DX), Y2
+	VBROADCASTSS 16(DX), Y3
+	VPXOR        Y4, Y4, Y4
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X5
+	VPBROADCASTD X5, Y5
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X6
+	VPBROADCASTD X6, Y6
+	MOVQ         n+32(FP), DX
+
+many:
+	CMPQ     DX, $0x00000010
+	JL       one
+	VMOVUPS  (AX), Y6
+	VMULPS   Y0, Y6, Y9
+	VADDPS   Y9, Y4, Y9
+	VMULPS   (CX), Y1, Y7
+	VADDPS   Y9, Y7, Y7
+	VPAND    Y5, Y7, Y8
+	VPCMPEQD Y4, Y8, Y8
+	VPANDN   Y7, Y8, Y7
+	VMOVUPS  Y7, (CX)
+	VMULPS   Y1, Y7, Y8
+	VADDPS   Y8, Y9, Y8
+	VANDPS   Y3, Y8, Y8
+	VANDNPS  Y7, Y3, Y7
+	VORPS    Y7, Y8, Y7
+	VMULPS   Y2, Y7, Y7
+	VSUBPS   Y7, Y6, Y6
+	VMOVUPS  Y6, (AX)
+	VMOVUPS  32(AX), Y6
+	VMULPS   Y0, Y6, Y9
+	VADDPS   Y9, Y4, Y9
+	VMULPS   32(CX), Y1, Y7
+	VADDPS   Y9, Y7, Y7
+	VPAND    Y5, Y7, Y8
+	VPCMPEQD Y4, Y8, Y8
+	VPANDN   Y7, Y8, Y7
+	VMOVUPS  Y7, 32(CX)
+	VMULPS   Y1, Y7, Y8
+	VADDPS   Y8, Y9, Y8
+	VANDPS   Y3, Y8, Y8
+	VANDNPS  Y7, Y3, Y7
+	VORPS    Y7, Y8, Y7
+	VMULPS   Y2, Y7, Y7
+	VSUBPS   Y7, Y6, Y6
+	VMOVUPS  Y6, 32(AX)
+	ADDQ     $0x00000040, AX
+	ADDQ     $0x00000040, CX
+	SUBQ     $0x00000010, DX
+	JMP      many
+
+one:
+	CMPQ     DX, $0x00000008
+	JL       done
+	VMOVUPS  (AX), Y6
+	VMULPS   Y0, Y6, Y9
+	VADDPS   Y9, Y4, Y9
+	VMULPS   (CX), Y1, Y7
+	VADDPS   Y9, Y7, Y7
+	VPAND    Y5, Y7, Y8
+	VPCMPEQD Y4, Y8, Y8
+	VPANDN   Y7, Y8, Y7
+	VMOVUPS  Y7, (CX)
+	VMULPS   Y1, Y7, Y8
+	VADDPS   Y8, Y9, Y8
+	VANDPS   Y3, Y8, Y8
+	VANDNPS  Y7, Y3, Y7
+	VORPS    Y7, Y8, Y7
+	VMULPS   Y2, Y7, Y7
+	VSUBPS   Y7, Y6, Y6
+	VMOVUPS  Y6, (AX)
+	ADDQ     $0x00000020, AX
+	ADDQ     $0x00000020, CX
+	SUBQ     $0x00000008, DX
+	JMP      one
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·adamSplitF32AVX2(SB), NOSPLIT, $0-56
 	MOVQ         hi+0(FP), AX
 	MOVQ         lo+8(FP), CX
 	MOVQ         m+16(FP), DX
@@ -1360,6 +4884,9 @@ TEXT ·splitF32AVX2(SB), NOSPLIT, $0-56
 	MOVL         $0x7f800000, DI
 	VMOVD        DI, X9
 	VPBROADCASTD X9, Y9
+	MOVL         $0x80000000, DI
+	VMOVD        DI, X10
+	VPBROADCASTD X10, Y10
 	MOVL         $0x00008000, DI
 	VMOVD        DI, X10
 	VPBROADCASTD X10, Y10
@@ -1434,10 +4961,10 @@ many:
 	VPERMQ       $0xd8, Y12, Y12
 	VMOVDQU      X12, 16(AX)
 	VEXTRACTI128 $0x01, Y12, 16(CX)
-	ADDQ         $0x00000040, DX
-	ADDQ         $0x00000040, BX
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000040, BX
 	ADDQ         $0x00000040, SI
 	SUBQ         $0x00000010, DI
 	JMP          many
@@ -1478,10 +5005,10 @@ one:
 	VPERMQ       $0xd8, Y12, Y12
 	VMOVDQU      X12, (AX)
 	VEXTRACTI128 $0x01, Y12, (CX)
-	ADDQ         $0x00000020, DX
-	ADDQ         $0x00000020, BX
 	ADDQ         $0x00000010, AX
 	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000020, BX
 	ADDQ         $0x00000020, SI
 	SUBQ         $0x00000008, DI
 	JMP          one
@@ -1490,9 +5017,466 @@ done:
 	VZEROUPPER
 	RET
 
-// func splitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// func lionSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX2
-TEXT ·splitBF16AVX2(SB), NOSPLIT, $0-56
+TEXT ·lionSplitF32AVX2(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         grad+32(FP), BX
+	MOVQ         c+48(FP), SI
+	VBROADCASTSS (SI), Y0
+	VBROADCASTSS 4(SI), Y1
+	VBROADCASTSS 8(SI), Y2
+	VBROADCASTSS 12(SI), Y3
+	VBROADCASTSS 16(SI), Y4
+	VBROADCASTSS 20(SI), Y5
+	VBROADCASTSS 24(SI), Y6
+	VPXOR        Y7, Y7, Y7
+	MOVL         $0x7f800000, SI
+	VMOVD        SI, X8
+	VPBROADCASTD X8, Y8
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X9
+	VPBROADCASTD X9, Y9
+	MOVL         $0x00008000, SI
+	VMOVD        SI, X10
+	VPBROADCASTD X10, Y10
+	MOVQ         n+40(FP), SI
+
+many:
+	CMPQ         SI, $0x00000010
+	JL           one
+	VMOVUPS      (BX), Y11
+	VMULPS       Y0, Y11, Y11
+	VMOVUPS      (DX), Y12
+	VMULPS       Y2, Y12, Y13
+	VMULPS       Y3, Y11, Y14
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y4, Y12, Y12
+	VMULPS       Y5, Y11, Y14
+	VADDPS       Y14, Y12, Y12
+	VPAND        Y8, Y12, Y14
+	VPCMPEQD     Y7, Y14, Y14
+	VPANDN       Y12, Y14, Y12
+	VMOVUPS      Y12, (DX)
+	VANDPS       Y9, Y13, Y14
+	VORPS        Y6, Y14, Y14
+	VCMPPS       $0x04, Y7, Y13, Y13
+	VANDPS       Y13, Y14, Y14
+	VPMOVZXWD    (AX), Y11
+	VPMOVSXWD    (CX), Y12
+	VPSLLD       $0x10, Y11, Y11
+	VPADDD       Y12, Y11, Y11
+	VMULPS       Y1, Y11, Y11
+	VSUBPS       Y14, Y11, Y11
+	VPADDD       Y10, Y11, Y12
+	VPSRLD       $0x10, Y12, Y12
+	VPBLENDW     $0xaa, Y7, Y11, Y11
+	VPACKUSDW    Y11, Y12, Y12
+	VPERMQ       $0xd8, Y12, Y12
+	VMOVDQU      X12, (AX)
+	VEXTRACTI128 $0x01, Y12, (CX)
+	VMOVUPS      32(BX), Y11
+	VMULPS       Y0, Y11, Y11
+	VMOVUPS      32(DX), Y12
+	VMULPS       Y2, Y12, Y13
+	VMULPS       Y3, Y11, Y14
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y4, Y12, Y12
+	VMULPS       Y5, Y11, Y14
+	VADDPS       Y14, Y12, Y12
+	VPAND        Y8, Y12, Y14
+	VPCMPEQD     Y7, Y14, Y14
+	VPANDN       Y12, Y14, Y12
+	VMOVUPS      Y12, 32(DX)
+	VANDPS       Y9, Y13, Y14
+	VORPS        Y6, Y14, Y14
+	VCMPPS       $0x04, Y7, Y13, Y13
+	VANDPS       Y13, Y14, Y14
+	VPMOVZXWD    16(AX), Y11
+	VPMOVSXWD    16(CX), Y12
+	VPSLLD       $0x10, Y11, Y11
+	VPADDD       Y12, Y11, Y11
+	VMULPS       Y1, Y11, Y11
+	VSUBPS       Y14, Y11, Y11
+	VPADDD       Y10, Y11, Y12
+	VPSRLD       $0x10, Y12, Y12
+	VPBLENDW     $0xaa, Y7, Y11, Y11
+	VPACKUSDW    Y11, Y12, Y12
+	VPERMQ       $0xd8, Y12, Y12
+	VMOVDQU      X12, 16(AX)
+	VEXTRACTI128 $0x01, Y12, 16(CX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000040, BX
+	SUBQ         $0x00000010, SI
+	JMP          many
+
+one:
+	CMPQ         SI, $0x00000008
+	JL           done
+	VMOVUPS      (BX), Y11
+	VMULPS       Y0, Y11, Y11
+	VMOVUPS      (DX), Y12
+	VMULPS       Y2, Y12, Y13
+	VMULPS       Y3, Y11, Y14
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y4, Y12, Y12
+	VMULPS       Y5, Y11, Y14
+	VADDPS       Y14, Y12, Y12
+	VPAND        Y8, Y12, Y14
+	VPCMPEQD     Y7, Y14, Y14
+	VPANDN       Y12, Y14, Y12
+	VMOVUPS      Y12, (DX)
+	VANDPS       Y9, Y13, Y14
+	VORPS        Y6, Y14, Y14
+	VCMPPS       $0x04, Y7, Y13, Y13
+	VANDPS       Y13, Y14, Y14
+	VPMOVZXWD    (AX), Y11
+	VPMOVSXWD    (CX), Y12
+	VPSLLD       $0x10, Y11, Y11
+	VPADDD       Y12, Y11, Y11
+	VMULPS       Y1, Y11, Y11
+	VSUBPS       Y14, Y11, Y11
+	VPADDD       Y10, Y11, Y12
+	VPSRLD       $0x10, Y12, Y12
+	VPBLENDW     $0xaa, Y7, Y11, Y11
+	VPACKUSDW    Y11, Y12, Y12
+	VPERMQ       $0xd8, Y12, Y12
+	VMOVDQU      X12, (AX)
+	VEXTRACTI128 $0x01, Y12, (CX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000020, BX
+	SUBQ         $0x00000008, SI
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·sgdSplitF32AVX2(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         grad+32(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VBROADCASTSS 12(BX), Y2
+	VPXOR        Y3, Y3, Y3
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Y4
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Y4
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Y4
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ         BX, $0x00000010
+	JL           one
+	VPMOVZXWD    (AX), Y5
+	VPMOVSXWD    (CX), Y6
+	VPSLLD       $0x10, Y5, Y5
+	VPADDD       Y6, Y5, Y5
+	VMOVUPS      (DX), Y6
+	VMULPS       Y0, Y6, Y6
+	VMULPS       Y1, Y5, Y7
+	VADDPS       Y7, Y6, Y7
+	VMULPS       Y2, Y7, Y7
+	VSUBPS       Y7, Y5, Y5
+	VPADDD       Y4, Y5, Y6
+	VPSRLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y3, Y5, Y5
+	VPACKUSDW    Y5, Y6, Y6
+	VPERMQ       $0xd8, Y6, Y6
+	VMOVDQU      X6, (AX)
+	VEXTRACTI128 $0x01, Y6, (CX)
+	VPMOVZXWD    16(AX), Y5
+	VPMOVSXWD    16(CX), Y6
+	VPSLLD       $0x10, Y5, Y5
+	VPADDD       Y6, Y5, Y5
+	VMOVUPS      32(DX), Y6
+	VMULPS       Y0, Y6, Y6
+	VMULPS       Y1, Y5, Y7
+	VADDPS       Y7, Y6, Y7
+	VMULPS       Y2, Y7, Y7
+	VSUBPS       Y7, Y5, Y5
+	VPADDD       Y4, Y5, Y6
+	VPSRLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y3, Y5, Y5
+	VPACKUSDW    Y5, Y6, Y6
+	VPERMQ       $0xd8, Y6, Y6
+	VMOVDQU      X6, 16(AX)
+	VEXTRACTI128 $0x01, Y6, 16(CX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000010, BX
+	JMP          many
+
+one:
+	CMPQ         BX, $0x00000008
+	JL           done
+	VPMOVZXWD    (AX), Y5
+	VPMOVSXWD    (CX), Y6
+	VPSLLD       $0x10, Y5, Y5
+	VPADDD       Y6, Y5, Y5
+	VMOVUPS      (DX), Y6
+	VMULPS       Y0, Y6, Y6
+	VMULPS       Y1, Y5, Y7
+	VADDPS       Y7, Y6, Y7
+	VMULPS       Y2, Y7, Y7
+	VSUBPS       Y7, Y5, Y5
+	VPADDD       Y4, Y5, Y6
+	VPSRLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y3, Y5, Y5
+	VPACKUSDW    Y5, Y6, Y6
+	VPERMQ       $0xd8, Y6, Y6
+	VMOVDQU      X6, (AX)
+	VEXTRACTI128 $0x01, Y6, (CX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000008, BX
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumSplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·momentumSplitF32AVX2(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         grad+32(FP), BX
+	MOVQ         c+48(FP), SI
+	VBROADCASTSS (SI), Y0
+	VBROADCASTSS 4(SI), Y1
+	VBROADCASTSS 8(SI), Y2
+	VBROADCASTSS 12(SI), Y3
+	VBROADCASTSS 16(SI), Y4
+	VPXOR        Y5, Y5, Y5
+	MOVL         $0x7f800000, SI
+	VMOVD        SI, X6
+	VPBROADCASTD X6, Y6
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X7
+	VPBROADCASTD X7, Y7
+	MOVL         $0x00008000, SI
+	VMOVD        SI, X7
+	VPBROADCASTD X7, Y7
+	MOVQ         n+40(FP), SI
+
+many:
+	CMPQ         SI, $0x00000010
+	JL           one
+	VPMOVZXWD    (AX), Y8
+	VPMOVSXWD    (CX), Y9
+	VPSLLD       $0x10, Y8, Y8
+	VPADDD       Y9, Y8, Y8
+	VMOVUPS      (BX), Y9
+	VMULPS       Y0, Y9, Y9
+	VMULPS       Y1, Y8, Y11
+	VADDPS       Y11, Y9, Y11
+	VMULPS       (DX), Y2, Y9
+	VADDPS       Y11, Y9, Y9
+	VPAND        Y6, Y9, Y10
+	VPCMPEQD     Y5, Y10, Y10
+	VPANDN       Y9, Y10, Y9
+	VMOVUPS      Y9, (DX)
+	VMULPS       Y2, Y9, Y10
+	VADDPS       Y10, Y11, Y10
+	VANDPS       Y4, Y10, Y10
+	VANDNPS      Y9, Y4, Y9
+	VORPS        Y9, Y10, Y9
+	VMULPS       Y3, Y9, Y9
+	VSUBPS       Y9, Y8, Y8
+	VPADDD       Y7, Y8, Y9
+	VPSRLD       $0x10, Y9, Y9
+	VPBLENDW     $0xaa, Y5, Y8, Y8
+	VPACKUSDW    Y8, Y9, Y9
+	VPERMQ       $0xd8, Y9, Y9
+	VMOVDQU      X9, (AX)
+	VEXTRACTI128 $0x01, Y9, (CX)
+	VPMOVZXWD    16(AX), Y8
+	VPMOVSXWD    16(CX), Y9
+	VPSLLD       $0x10, Y8, Y8
+	VPADDD       Y9, Y8, Y8
+	VMOVUPS      32(BX), Y9
+	VMULPS       Y0, Y9, Y9
+	VMULPS       Y1, Y8, Y11
+	VADDPS       Y11, Y9, Y11
+	VMULPS       32(DX), Y2, Y9
+	VADDPS       Y11, Y9, Y9
+	VPAND        Y6, Y9, Y10
+	VPCMPEQD     Y5, Y10, Y10
+	VPANDN       Y9, Y10, Y9
+	VMOVUPS      Y9, 32(DX)
+	VMULPS       Y2, Y9, Y10
+	VADDPS       Y10, Y11, Y10
+	VANDPS       Y4, Y10, Y10
+	VANDNPS      Y9, Y4, Y9
+	VORPS        Y9, Y10, Y9
+	VMULPS       Y3, Y9, Y9
+	VSUBPS       Y9, Y8, Y8
+	VPADDD       Y7, Y8, Y9
+	VPSRLD       $0x10, Y9, Y9
+	VPBLENDW     $0xaa, Y5, Y8, Y8
+	VPACKUSDW    Y8, Y9, Y9
+	VPERMQ       $0xd8, Y9, Y9
+	VMOVDQU      X9, 16(AX)
+	VEXTRACTI128 $0x01, Y9, 16(CX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000040, BX
+	SUBQ         $0x00000010, SI
+	JMP          many
+
+one:
+	CMPQ         SI, $0x00000008
+	JL           done
+	VPMOVZXWD    (AX), Y8
+	VPMOVSXWD    (CX), Y9
+	VPSLLD       $0x10, Y8, Y8
+	VPADDD       Y9, Y8, Y8
+	VMOVUPS      (BX), Y9
+	VMULPS       Y0, Y9, Y9
+	VMULPS       Y1, Y8, Y11
+	VADDPS       Y11, Y9, Y11
+	VMULPS       (DX), Y2, Y9
+	VADDPS       Y11, Y9, Y9
+	VPAND        Y6, Y9, Y10
+	VPCMPEQD     Y5, Y10, Y10
+	VPANDN       Y9, Y10, Y9
+	VMOVUPS      Y9, (DX)
+	VMULPS       Y2, Y9, Y10
+	VADDPS       Y10, Y11, Y10
+	VANDPS       Y4, Y10, Y10
+	VANDNPS      Y9, Y4, Y9
+	VORPS        Y9, Y10, Y9
+	VMULPS       Y3, Y9, Y9
+	VSUBPS       Y9, Y8, Y8
+	VPADDD       Y7, Y8, Y9
+	VPSRLD       $0x10, Y9, Y9
+	VPBLENDW     $0xaa, Y5, Y8, Y8
+	VPACKUSDW    Y8, Y9, Y9
+	VPERMQ       $0xd8, Y9, Y9
+	VMOVDQU      X9, (AX)
+	VEXTRACTI128 $0x01, Y9, (CX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000020, BX
+	SUBQ         $0x00000008, SI
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func applySplitF32AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·applySplitF32AVX2(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         grad+32(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VPXOR        Y2, Y2, Y2
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ         BX, $0x00000010
+	JL           one
+	VPMOVZXWD    (AX), Y4
+	VPMOVSXWD    (CX), Y5
+	VPSLLD       $0x10, Y4, Y4
+	VPADDD       Y5, Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VMOVUPS      (DX), Y5
+	VMULPS       Y1, Y5, Y5
+	VSUBPS       Y5, Y4, Y4
+	VPADDD       Y3, Y4, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPBLENDW     $0xaa, Y2, Y4, Y4
+	VPACKUSDW    Y4, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VMOVDQU      X5, (AX)
+	VEXTRACTI128 $0x01, Y5, (CX)
+	VPMOVZXWD    16(AX), Y4
+	VPMOVSXWD    16(CX), Y5
+	VPSLLD       $0x10, Y4, Y4
+	VPADDD       Y5, Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VMOVUPS      32(DX), Y5
+	VMULPS       Y1, Y5, Y5
+	VSUBPS       Y5, Y4, Y4
+	VPADDD       Y3, Y4, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPBLENDW     $0xaa, Y2, Y4, Y4
+	VPACKUSDW    Y4, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VMOVDQU      X5, 16(AX)
+	VEXTRACTI128 $0x01, Y5, 16(CX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000010, BX
+	JMP          many
+
+one:
+	CMPQ         BX, $0x00000008
+	JL           done
+	VPMOVZXWD    (AX), Y4
+	VPMOVSXWD    (CX), Y5
+	VPSLLD       $0x10, Y4, Y4
+	VPADDD       Y5, Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VMOVUPS      (DX), Y5
+	VMULPS       Y1, Y5, Y5
+	VSUBPS       Y5, Y4, Y4
+	VPADDD       Y3, Y4, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPBLENDW     $0xaa, Y2, Y4, Y4
+	VPACKUSDW    Y4, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VMOVDQU      X5, (AX)
+	VEXTRACTI128 $0x01, Y5, (CX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000008, BX
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamSplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·adamSplitBF16AVX2(SB), NOSPLIT, $0-56
 	MOVQ         hi+0(FP), AX
 	MOVQ         lo+8(FP), CX
 	MOVQ         m+16(FP), DX
@@ -1511,6 +5495,9 @@ TEXT ·splitBF16AVX2(SB), NOSPLIT, $0-56
 	MOVL         $0x7f800000, DI
 	VMOVD        DI, X9
 	VPBROADCASTD X9, Y9
+	MOVL         $0x80000000, DI
+	VMOVD        DI, X10
+	VPBROADCASTD X10, Y10
 	MOVL         $0x00008000, DI
 	VMOVD        DI, X10
 	VPBROADCASTD X10, Y10
@@ -1587,10 +5574,10 @@ many:
 	VPERMQ       $0xd8, Y12, Y12
 	VMOVDQU      X12, 16(AX)
 	VEXTRACTI128 $0x01, Y12, 16(CX)
-	ADDQ         $0x00000040, DX
-	ADDQ         $0x00000040, BX
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000040, BX
 	ADDQ         $0x00000020, SI
 	SUBQ         $0x00000010, DI
 	JMP          many
@@ -1632,10 +5619,10 @@ one:
 	VPERMQ       $0xd8, Y12, Y12
 	VMOVDQU      X12, (AX)
 	VEXTRACTI128 $0x01, Y12, (CX)
-	ADDQ         $0x00000020, DX
-	ADDQ         $0x00000020, BX
 	ADDQ         $0x00000010, AX
 	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000020, BX
 	ADDQ         $0x00000010, SI
 	SUBQ         $0x00000008, DI
 	JMP          one
@@ -1644,9 +5631,478 @@ done:
 	VZEROUPPER
 	RET
 
-// func splitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// func lionSplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
 // Requires: AVX, AVX2
-TEXT ·splitZeroAVX2(SB), NOSPLIT, $0-56
+TEXT ·lionSplitBF16AVX2(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         grad+32(FP), BX
+	MOVQ         c+48(FP), SI
+	VBROADCASTSS (SI), Y0
+	VBROADCASTSS 4(SI), Y1
+	VBROADCASTSS 8(SI), Y2
+	VBROADCASTSS 12(SI), Y3
+	VBROADCASTSS 16(SI), Y4
+	VBROADCASTSS 20(SI), Y5
+	VBROADCASTSS 24(SI), Y6
+	VPXOR        Y7, Y7, Y7
+	MOVL         $0x7f800000, SI
+	VMOVD        SI, X8
+	VPBROADCASTD X8, Y8
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X9
+	VPBROADCASTD X9, Y9
+	MOVL         $0x00008000, SI
+	VMOVD        SI, X10
+	VPBROADCASTD X10, Y10
+	MOVQ         n+40(FP), SI
+
+many:
+	CMPQ         SI, $0x00000010
+	JL           one
+	VPMOVZXWD    (BX), Y11
+	VPSLLD       $0x10, Y11, Y11
+	VMULPS       Y0, Y11, Y11
+	VMOVUPS      (DX), Y12
+	VMULPS       Y2, Y12, Y13
+	VMULPS       Y3, Y11, Y14
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y4, Y12, Y12
+	VMULPS       Y5, Y11, Y14
+	VADDPS       Y14, Y12, Y12
+	VPAND        Y8, Y12, Y14
+	VPCMPEQD     Y7, Y14, Y14
+	VPANDN       Y12, Y14, Y12
+	VMOVUPS      Y12, (DX)
+	VANDPS       Y9, Y13, Y14
+	VORPS        Y6, Y14, Y14
+	VCMPPS       $0x04, Y7, Y13, Y13
+	VANDPS       Y13, Y14, Y14
+	VPMOVZXWD    (AX), Y11
+	VPMOVSXWD    (CX), Y12
+	VPSLLD       $0x10, Y11, Y11
+	VPADDD       Y12, Y11, Y11
+	VMULPS       Y1, Y11, Y11
+	VSUBPS       Y14, Y11, Y11
+	VPADDD       Y10, Y11, Y12
+	VPSRLD       $0x10, Y12, Y12
+	VPBLENDW     $0xaa, Y7, Y11, Y11
+	VPACKUSDW    Y11, Y12, Y12
+	VPERMQ       $0xd8, Y12, Y12
+	VMOVDQU      X12, (AX)
+	VEXTRACTI128 $0x01, Y12, (CX)
+	VPMOVZXWD    16(BX), Y11
+	VPSLLD       $0x10, Y11, Y11
+	VMULPS       Y0, Y11, Y11
+	VMOVUPS      32(DX), Y12
+	VMULPS       Y2, Y12, Y13
+	VMULPS       Y3, Y11, Y14
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y4, Y12, Y12
+	VMULPS       Y5, Y11, Y14
+	VADDPS       Y14, Y12, Y12
+	VPAND        Y8, Y12, Y14
+	VPCMPEQD     Y7, Y14, Y14
+	VPANDN       Y12, Y14, Y12
+	VMOVUPS      Y12, 32(DX)
+	VANDPS       Y9, Y13, Y14
+	VORPS        Y6, Y14, Y14
+	VCMPPS       $0x04, Y7, Y13, Y13
+	VANDPS       Y13, Y14, Y14
+	VPMOVZXWD    16(AX), Y11
+	VPMOVSXWD    16(CX), Y12
+	VPSLLD       $0x10, Y11, Y11
+	VPADDD       Y12, Y11, Y11
+	VMULPS       Y1, Y11, Y11
+	VSUBPS       Y14, Y11, Y11
+	VPADDD       Y10, Y11, Y12
+	VPSRLD       $0x10, Y12, Y12
+	VPBLENDW     $0xaa, Y7, Y11, Y11
+	VPACKUSDW    Y11, Y12, Y12
+	VPERMQ       $0xd8, Y12, Y12
+	VMOVDQU      X12, 16(AX)
+	VEXTRACTI128 $0x01, Y12, 16(CX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000020, BX
+	SUBQ         $0x00000010, SI
+	JMP          many
+
+one:
+	CMPQ         SI, $0x00000008
+	JL           done
+	VPMOVZXWD    (BX), Y11
+	VPSLLD       $0x10, Y11, Y11
+	VMULPS       Y0, Y11, Y11
+	VMOVUPS      (DX), Y12
+	VMULPS       Y2, Y12, Y13
+	VMULPS       Y3, Y11, Y14
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y4, Y12, Y12
+	VMULPS       Y5, Y11, Y14
+	VADDPS       Y14, Y12, Y12
+	VPAND        Y8, Y12, Y14
+	VPCMPEQD     Y7, Y14, Y14
+	VPANDN       Y12, Y14, Y12
+	VMOVUPS      Y12, (DX)
+	VANDPS       Y9, Y13, Y14
+	VORPS        Y6, Y14, Y14
+	VCMPPS       $0x04, Y7, Y13, Y13
+	VANDPS       Y13, Y14, Y14
+	VPMOVZXWD    (AX), Y11
+	VPMOVSXWD    (CX), Y12
+	VPSLLD       $0x10, Y11, Y11
+	VPADDD       Y12, Y11, Y11
+	VMULPS       Y1, Y11, Y11
+	VSUBPS       Y14, Y11, Y11
+	VPADDD       Y10, Y11, Y12
+	VPSRLD       $0x10, Y12, Y12
+	VPBLENDW     $0xaa, Y7, Y11, Y11
+	VPACKUSDW    Y11, Y12, Y12
+	VPERMQ       $0xd8, Y12, Y12
+	VMOVDQU      X12, (AX)
+	VEXTRACTI128 $0x01, Y12, (CX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000010, BX
+	SUBQ         $0x00000008, SI
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdSplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·sgdSplitBF16AVX2(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         grad+32(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VBROADCASTSS 12(BX), Y2
+	VPXOR        Y3, Y3, Y3
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Y4
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Y4
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Y4
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ         BX, $0x00000010
+	JL           one
+	VPMOVZXWD    (AX), Y5
+	VPMOVSXWD    (CX), Y6
+	VPSLLD       $0x10, Y5, Y5
+	VPADDD       Y6, Y5, Y5
+	VPMOVZXWD    (DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VMULPS       Y0, Y6, Y6
+	VMULPS       Y1, Y5, Y7
+	VADDPS       Y7, Y6, Y7
+	VMULPS       Y2, Y7, Y7
+	VSUBPS       Y7, Y5, Y5
+	VPADDD       Y4, Y5, Y6
+	VPSRLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y3, Y5, Y5
+	VPACKUSDW    Y5, Y6, Y6
+	VPERMQ       $0xd8, Y6, Y6
+	VMOVDQU      X6, (AX)
+	VEXTRACTI128 $0x01, Y6, (CX)
+	VPMOVZXWD    16(AX), Y5
+	VPMOVSXWD    16(CX), Y6
+	VPSLLD       $0x10, Y5, Y5
+	VPADDD       Y6, Y5, Y5
+	VPMOVZXWD    16(DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VMULPS       Y0, Y6, Y6
+	VMULPS       Y1, Y5, Y7
+	VADDPS       Y7, Y6, Y7
+	VMULPS       Y2, Y7, Y7
+	VSUBPS       Y7, Y5, Y5
+	VPADDD       Y4, Y5, Y6
+	VPSRLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y3, Y5, Y5
+	VPACKUSDW    Y5, Y6, Y6
+	VPERMQ       $0xd8, Y6, Y6
+	VMOVDQU      X6, 16(AX)
+	VEXTRACTI128 $0x01, Y6, 16(CX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000010, BX
+	JMP          many
+
+one:
+	CMPQ         BX, $0x00000008
+	JL           done
+	VPMOVZXWD    (AX), Y5
+	VPMOVSXWD    (CX), Y6
+	VPSLLD       $0x10, Y5, Y5
+	VPADDD       Y6, Y5, Y5
+	VPMOVZXWD    (DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VMULPS       Y0, Y6, Y6
+	VMULPS       Y1, Y5, Y7
+	VADDPS       Y7, Y6, Y7
+	VMULPS       Y2, Y7, Y7
+	VSUBPS       Y7, Y5, Y5
+	VPADDD       Y4, Y5, Y6
+	VPSRLD       $0x10, Y6, Y6
+	VPBLENDW     $0xaa, Y3, Y5, Y5
+	VPACKUSDW    Y5, Y6, Y6
+	VPERMQ       $0xd8, Y6, Y6
+	VMOVDQU      X6, (AX)
+	VEXTRACTI128 $0x01, Y6, (CX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000010, DX
+	SUBQ         $0x00000008, BX
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumSplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·momentumSplitBF16AVX2(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         grad+32(FP), BX
+	MOVQ         c+48(FP), SI
+	VBROADCASTSS (SI), Y0
+	VBROADCASTSS 4(SI), Y1
+	VBROADCASTSS 8(SI), Y2
+	VBROADCASTSS 12(SI), Y3
+	VBROADCASTSS 16(SI), Y4
+	VPXOR        Y5, Y5, Y5
+	MOVL         $0x7f800000, SI
+	VMOVD        SI, X6
+	VPBROADCASTD X6, Y6
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X7
+	VPBROADCASTD X7, Y7
+	MOVL         $0x00008000, SI
+	VMOVD        SI, X7
+	VPBROADCASTD X7, Y7
+	MOVQ         n+40(FP), SI
+
+many:
+	CMPQ         SI, $0x00000010
+	JL           one
+	VPMOVZXWD    (AX), Y8
+	VPMOVSXWD    (CX), Y9
+	VPSLLD       $0x10, Y8, Y8
+	VPADDD       Y9, Y8, Y8
+	VPMOVZXWD    (BX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VMULPS       Y0, Y9, Y9
+	VMULPS       Y1, Y8, Y11
+	VADDPS       Y11, Y9, Y11
+	VMULPS       (DX), Y2, Y9
+	VADDPS       Y11, Y9, Y9
+	VPAND        Y6, Y9, Y10
+	VPCMPEQD     Y5, Y10, Y10
+	VPANDN       Y9, Y10, Y9
+	VMOVUPS      Y9, (DX)
+	VMULPS       Y2, Y9, Y10
+	VADDPS       Y10, Y11, Y10
+	VANDPS       Y4, Y10, Y10
+	VANDNPS      Y9, Y4, Y9
+	VORPS        Y9, Y10, Y9
+	VMULPS       Y3, Y9, Y9
+	VSUBPS       Y9, Y8, Y8
+	VPADDD       Y7, Y8, Y9
+	VPSRLD       $0x10, Y9, Y9
+	VPBLENDW     $0xaa, Y5, Y8, Y8
+	VPACKUSDW    Y8, Y9, Y9
+	VPERMQ       $0xd8, Y9, Y9
+	VMOVDQU      X9, (AX)
+	VEXTRACTI128 $0x01, Y9, (CX)
+	VPMOVZXWD    16(AX), Y8
+	VPMOVSXWD    16(CX), Y9
+	VPSLLD       $0x10, Y8, Y8
+	VPADDD       Y9, Y8, Y8
+	VPMOVZXWD    16(BX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VMULPS       Y0, Y9, Y9
+	VMULPS       Y1, Y8, Y11
+	VADDPS       Y11, Y9, Y11
+	VMULPS       32(DX), Y2, Y9
+	VADDPS       Y11, Y9, Y9
+	VPAND        Y6, Y9, Y10
+	VPCMPEQD     Y5, Y10, Y10
+	VPANDN       Y9, Y10, Y9
+	VMOVUPS      Y9, 32(DX)
+	VMULPS       Y2, Y9, Y10
+	VADDPS       Y10, Y11, Y10
+	VANDPS       Y4, Y10, Y10
+	VANDNPS      Y9, Y4, Y9
+	VORPS        Y9, Y10, Y9
+	VMULPS       Y3, Y9, Y9
+	VSUBPS       Y9, Y8, Y8
+	VPADDD       Y7, Y8, Y9
+	VPSRLD       $0x10, Y9, Y9
+	VPBLENDW     $0xaa, Y5, Y8, Y8
+	VPACKUSDW    Y8, Y9, Y9
+	VPERMQ       $0xd8, Y9, Y9
+	VMOVDQU      X9, 16(AX)
+	VEXTRACTI128 $0x01, Y9, 16(CX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000020, BX
+	SUBQ         $0x00000010, SI
+	JMP          many
+
+one:
+	CMPQ         SI, $0x00000008
+	JL           done
+	VPMOVZXWD    (AX), Y8
+	VPMOVSXWD    (CX), Y9
+	VPSLLD       $0x10, Y8, Y8
+	VPADDD       Y9, Y8, Y8
+	VPMOVZXWD    (BX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VMULPS       Y0, Y9, Y9
+	VMULPS       Y1, Y8, Y11
+	VADDPS       Y11, Y9, Y11
+	VMULPS       (DX), Y2, Y9
+	VADDPS       Y11, Y9, Y9
+	VPAND        Y6, Y9, Y10
+	VPCMPEQD     Y5, Y10, Y10
+	VPANDN       Y9, Y10, Y9
+	VMOVUPS      Y9, (DX)
+	VMULPS       Y2, Y9, Y10
+	VADDPS       Y10, Y11, Y10
+	VANDPS       Y4, Y10, Y10
+	VANDNPS      Y9, Y4, Y9
+	VORPS        Y9, Y10, Y9
+	VMULPS       Y3, Y9, Y9
+	VSUBPS       Y9, Y8, Y8
+	VPADDD       Y7, Y8, Y9
+	VPSRLD       $0x10, Y9, Y9
+	VPBLENDW     $0xaa, Y5, Y8, Y8
+	VPACKUSDW    Y8, Y9, Y9
+	VPERMQ       $0xd8, Y9, Y9
+	VMOVDQU      X9, (AX)
+	VEXTRACTI128 $0x01, Y9, (CX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000010, BX
+	SUBQ         $0x00000008, SI
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func applySplitBF16AVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·applySplitBF16AVX2(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         grad+32(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VPXOR        Y2, Y2, Y2
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ         BX, $0x00000010
+	JL           one
+	VPMOVZXWD    (AX), Y4
+	VPMOVSXWD    (CX), Y5
+	VPSLLD       $0x10, Y4, Y4
+	VPADDD       Y5, Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VPMOVZXWD    (DX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VSUBPS       Y5, Y4, Y4
+	VPADDD       Y3, Y4, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPBLENDW     $0xaa, Y2, Y4, Y4
+	VPACKUSDW    Y4, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VMOVDQU      X5, (AX)
+	VEXTRACTI128 $0x01, Y5, (CX)
+	VPMOVZXWD    16(AX), Y4
+	VPMOVSXWD    16(CX), Y5
+	VPSLLD       $0x10, Y4, Y4
+	VPADDD       Y5, Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VPMOVZXWD    16(DX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VSUBPS       Y5, Y4, Y4
+	VPADDD       Y3, Y4, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPBLENDW     $0xaa, Y2, Y4, Y4
+	VPACKUSDW    Y4, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VMOVDQU      X5, 16(AX)
+	VEXTRACTI128 $0x01, Y5, 16(CX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000010, BX
+	JMP          many
+
+one:
+	CMPQ         BX, $0x00000008
+	JL           done
+	VPMOVZXWD    (AX), Y4
+	VPMOVSXWD    (CX), Y5
+	VPSLLD       $0x10, Y4, Y4
+	VPADDD       Y5, Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VPMOVZXWD    (DX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VSUBPS       Y5, Y4, Y4
+	VPADDD       Y3, Y4, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPBLENDW     $0xaa, Y2, Y4, Y4
+	VPACKUSDW    Y4, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VMOVDQU      X5, (AX)
+	VEXTRACTI128 $0x01, Y5, (CX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000010, DX
+	SUBQ         $0x00000008, BX
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func adamSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·adamSplitZeroAVX2(SB), NOSPLIT, $0-56
 	MOVQ         hi+0(FP), AX
 	MOVQ         lo+8(FP), CX
 	MOVQ         m+16(FP), DX
@@ -1662,6 +6118,9 @@ TEXT ·splitZeroAVX2(SB), NOSPLIT, $0-56
 	MOVL         $0x7f800000, SI
 	VMOVD        SI, X7
 	VPBROADCASTD X7, Y7
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X8
+	VPBROADCASTD X8, Y8
 	MOVL         $0x00008000, SI
 	VMOVD        SI, X8
 	VPBROADCASTD X8, Y8
@@ -1728,10 +6187,10 @@ many:
 	VPERMQ       $0xd8, Y9, Y9
 	VMOVDQU      X9, 16(AX)
 	VEXTRACTI128 $0x01, Y9, 16(CX)
-	ADDQ         $0x00000040, DX
-	ADDQ         $0x00000040, BX
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000040, BX
 	SUBQ         $0x00000010, SI
 	JMP          many
 
@@ -1767,12 +6226,938 @@ one:
 	VPERMQ       $0xd8, Y9, Y9
 	VMOVDQU      X9, (AX)
 	VEXTRACTI128 $0x01, Y9, (CX)
-	ADDQ         $0x00000020, DX
-	ADDQ         $0x00000020, BX
 	ADDQ         $0x00000010, AX
 	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000020, DX
+	ADDQ         $0x00000020, BX
 	SUBQ         $0x00000008, SI
 	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func lionSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·lionSplitZeroAVX2(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y0
+	VBROADCASTSS 8(BX), Y1
+	VBROADCASTSS 12(BX), Y2
+	VBROADCASTSS 16(BX), Y3
+	VBROADCASTSS 20(BX), Y4
+	VBROADCASTSS 24(BX), Y5
+	VPXOR        Y6, Y6, Y6
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Y7
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Y8
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ         BX, $0x00000010
+	JL           one
+	VMOVUPS      (DX), Y10
+	VMULPS       Y1, Y10, Y11
+	VMULPS       Y2, Y6, Y12
+	VADDPS       Y12, Y11, Y11
+	VMULPS       Y3, Y10, Y10
+	VMULPS       Y4, Y6, Y12
+	VADDPS       Y12, Y10, Y10
+	VPAND        Y7, Y10, Y12
+	VPCMPEQD     Y6, Y12, Y12
+	VPANDN       Y10, Y12, Y10
+	VMOVUPS      Y10, (DX)
+	VANDPS       Y8, Y11, Y12
+	VORPS        Y5, Y12, Y12
+	VCMPPS       $0x04, Y6, Y11, Y11
+	VANDPS       Y11, Y12, Y12
+	VPMOVZXWD    (AX), Y10
+	VPMOVSXWD    (CX), Y11
+	VPSLLD       $0x10, Y10, Y10
+	VPADDD       Y11, Y10, Y10
+	VMULPS       Y0, Y10, Y10
+	VSUBPS       Y12, Y10, Y10
+	VPADDD       Y9, Y10, Y11
+	VPSRLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y6, Y10, Y10
+	VPACKUSDW    Y10, Y11, Y11
+	VPERMQ       $0xd8, Y11, Y11
+	VMOVDQU      X11, (AX)
+	VEXTRACTI128 $0x01, Y11, (CX)
+	VMOVUPS      32(DX), Y10
+	VMULPS       Y1, Y10, Y11
+	VMULPS       Y2, Y6, Y12
+	VADDPS       Y12, Y11, Y11
+	VMULPS       Y3, Y10, Y10
+	VMULPS       Y4, Y6, Y12
+	VADDPS       Y12, Y10, Y10
+	VPAND        Y7, Y10, Y12
+	VPCMPEQD     Y6, Y12, Y12
+	VPANDN       Y10, Y12, Y10
+	VMOVUPS      Y10, 32(DX)
+	VANDPS       Y8, Y11, Y12
+	VORPS        Y5, Y12, Y12
+	VCMPPS       $0x04, Y6, Y11, Y11
+	VANDPS       Y11, Y12, Y12
+	VPMOVZXWD    16(AX), Y10
+	VPMOVSXWD    16(CX), Y11
+	VPSLLD       $0x10, Y10, Y10
+	VPADDD       Y11, Y10, Y10
+	VMULPS       Y0, Y10, Y10
+	VSUBPS       Y12, Y10, Y10
+	VPADDD       Y9, Y10, Y11
+	VPSRLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y6, Y10, Y10
+	VPACKUSDW    Y10, Y11, Y11
+	VPERMQ       $0xd8, Y11, Y11
+	VMOVDQU      X11, 16(AX)
+	VEXTRACTI128 $0x01, Y11, 16(CX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000010, BX
+	JMP          many
+
+one:
+	CMPQ         BX, $0x00000008
+	JL           done
+	VMOVUPS      (DX), Y10
+	VMULPS       Y1, Y10, Y11
+	VMULPS       Y2, Y6, Y12
+	VADDPS       Y12, Y11, Y11
+	VMULPS       Y3, Y10, Y10
+	VMULPS       Y4, Y6, Y12
+	VADDPS       Y12, Y10, Y10
+	VPAND        Y7, Y10, Y12
+	VPCMPEQD     Y6, Y12, Y12
+	VPANDN       Y10, Y12, Y10
+	VMOVUPS      Y10, (DX)
+	VANDPS       Y8, Y11, Y12
+	VORPS        Y5, Y12, Y12
+	VCMPPS       $0x04, Y6, Y11, Y11
+	VANDPS       Y11, Y12, Y12
+	VPMOVZXWD    (AX), Y10
+	VPMOVSXWD    (CX), Y11
+	VPSLLD       $0x10, Y10, Y10
+	VPADDD       Y11, Y10, Y10
+	VMULPS       Y0, Y10, Y10
+	VSUBPS       Y12, Y10, Y10
+	VPADDD       Y9, Y10, Y11
+	VPSRLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y6, Y10, Y10
+	VPACKUSDW    Y10, Y11, Y11
+	VPERMQ       $0xd8, Y11, Y11
+	VMOVDQU      X11, (AX)
+	VEXTRACTI128 $0x01, Y11, (CX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000008, BX
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·sgdSplitZeroAVX2(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         c+48(FP), DX
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS 4(DX), Y0
+	VBROADCASTSS 12(DX), Y1
+	VPXOR        Y2, Y2, Y2
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x80000000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x00008000, DX
+	VMOVD        DX, X3
+	VPBROADCASTD X3, Y3
+	MOVQ         n+40(FP), DX
+
+many:
+	CMPQ         DX, $0x00000010
+	JL           one
+	VPMOVZXWD    (AX), Y4
+	VPMOVSXWD    (CX), Y5
+	VPSLLD       $0x10, Y4, Y4
+	VPADDD       Y5, Y4, Y4
+	VMULPS       Y0, Y4, Y5
+	VADDPS       Y5, Y2, Y5
+	VMULPS       Y1, Y5, Y5
+	VSUBPS       Y5, Y4, Y4
+	VPADDD       Y3, Y4, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPBLENDW     $0xaa, Y2, Y4, Y4
+	VPACKUSDW    Y4, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VMOVDQU      X5, (AX)
+	VEXTRACTI128 $0x01, Y5, (CX)
+	VPMOVZXWD    16(AX), Y4
+	VPMOVSXWD    16(CX), Y5
+	VPSLLD       $0x10, Y4, Y4
+	VPADDD       Y5, Y4, Y4
+	VMULPS       Y0, Y4, Y5
+	VADDPS       Y5, Y2, Y5
+	VMULPS       Y1, Y5, Y5
+	VSUBPS       Y5, Y4, Y4
+	VPADDD       Y3, Y4, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPBLENDW     $0xaa, Y2, Y4, Y4
+	VPACKUSDW    Y4, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VMOVDQU      X5, 16(AX)
+	VEXTRACTI128 $0x01, Y5, 16(CX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x00000010, DX
+	JMP          many
+
+one:
+	CMPQ         DX, $0x00000008
+	JL           done
+	VPMOVZXWD    (AX), Y4
+	VPMOVSXWD    (CX), Y5
+	VPSLLD       $0x10, Y4, Y4
+	VPADDD       Y5, Y4, Y4
+	VMULPS       Y0, Y4, Y5
+	VADDPS       Y5, Y2, Y5
+	VMULPS       Y1, Y5, Y5
+	VSUBPS       Y5, Y4, Y4
+	VPADDD       Y3, Y4, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPBLENDW     $0xaa, Y2, Y4, Y4
+	VPACKUSDW    Y4, Y5, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VMOVDQU      X5, (AX)
+	VEXTRACTI128 $0x01, Y5, (CX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, CX
+	SUBQ         $0x00000008, DX
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func momentumSplitZeroAVX2(hi *uint16, lo *uint16, m *float32, v *float32, grad *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·momentumSplitZeroAVX2(SB), NOSPLIT, $0-56
+	MOVQ         hi+0(FP), AX
+	MOVQ         lo+8(FP), CX
+	MOVQ         m+16(FP), DX
+	MOVQ         c+48(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y0
+	VBROADCASTSS 8(BX), Y1
+	VBROADCASTSS 12(BX), Y2
+	VBROADCASTSS 16(BX), Y3
+	VPXOR        Y4, Y4, Y4
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Y5
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Y6
+	MOVL         $0x00008000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Y6
+	MOVQ         n+40(FP), BX
+
+many:
+	CMPQ         BX, $0x00000010
+	JL           one
+	VPMOVZXWD    (AX), Y7
+	VPMOVSXWD    (CX), Y8
+	VPSLLD       $0x10, Y7, Y7
+	VPADDD       Y8, Y7, Y7
+	VMULPS       Y0, Y7, Y10
+	VADDPS       Y10, Y4, Y10
+	VMULPS       (DX), Y1, Y8
+	VADDPS       Y10, Y8, Y8
+	VPAND        Y5, Y8, Y9
+	VPCMPEQD     Y4, Y9, Y9
+	VPANDN       Y8, Y9, Y8
+	VMOVUPS      Y8, (DX)
+	VMULPS       Y1, Y8, Y9
+	VADDPS       Y9, Y10, Y9
+	VANDPS       Y3, Y9, Y9
+	VANDNPS      Y8, Y3, Y8
+	VORPS        Y8, Y9, Y8
+	VMULPS       Y2, Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VPADDD       Y6, Y7, Y8
+	VPSRLD       $0x10, Y8, Y8
+	VPBLENDW     $0xaa, Y4, Y7, Y7
+	VPACKUSDW    Y7, Y8, Y8
+	VPERMQ       $0xd8, Y8, Y8
+	VMOVDQU      X8, (AX)
+	VEXTRACTI128 $0x01, Y8, (CX)
+	VPMOVZXWD    16(AX), Y7
+	VPMOVSXWD    16(CX), Y8
+	VPSLLD       $0x10, Y7, Y7
+	VPADDD       Y8, Y7, Y7
+	VMULPS       Y0, Y7, Y10
+	VADDPS       Y10, Y4, Y10
+	VMULPS       32(DX), Y1, Y8
+	VADDPS       Y10, Y8, Y8
+	VPAND        Y5, Y8, Y9
+	VPCMPEQD     Y4, Y9, Y9
+	VPANDN       Y8, Y9, Y8
+	VMOVUPS      Y8, 32(DX)
+	VMULPS       Y1, Y8, Y9
+	VADDPS       Y9, Y10, Y9
+	VANDPS       Y3, Y9, Y9
+	VANDNPS      Y8, Y3, Y8
+	VORPS        Y8, Y9, Y8
+	VMULPS       Y2, Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VPADDD       Y6, Y7, Y8
+	VPSRLD       $0x10, Y8, Y8
+	VPBLENDW     $0xaa, Y4, Y7, Y7
+	VPACKUSDW    Y7, Y8, Y8
+	VPERMQ       $0xd8, Y8, Y8
+	VMOVDQU      X8, 16(AX)
+	VEXTRACTI128 $0x01, Y8, 16(CX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000010, BX
+	JMP          many
+
+one:
+	CMPQ         BX, $0x00000008
+	JL           done
+	VPMOVZXWD    (AX), Y7
+	VPMOVSXWD    (CX), Y8
+	VPSLLD       $0x10, Y7, Y7
+	VPADDD       Y8, Y7, Y7
+	VMULPS       Y0, Y7, Y10
+	VADDPS       Y10, Y4, Y10
+	VMULPS       (DX), Y1, Y8
+	VADDPS       Y10, Y8, Y8
+	VPAND        Y5, Y8, Y9
+	VPCMPEQD     Y4, Y9, Y9
+	VPANDN       Y8, Y9, Y8
+	VMOVUPS      Y8, (DX)
+	VMULPS       Y1, Y8, Y9
+	VADDPS       Y9, Y10, Y9
+	VANDPS       Y3, Y9, Y9
+	VANDNPS      Y8, Y3, Y8
+	VORPS        Y8, Y9, Y8
+	VMULPS       Y2, Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VPADDD       Y6, Y7, Y8
+	VPSRLD       $0x10, Y8, Y8
+	VPBLENDW     $0xaa, Y4, Y7, Y7
+	VPACKUSDW    Y7, Y8, Y8
+	VPERMQ       $0xd8, Y8, Y8
+	VMOVDQU      X8, (AX)
+	VEXTRACTI128 $0x01, Y8, (CX)
+	ADDQ         $0x00000010, AX
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000008, BX
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func prepareF32ToF32AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·prepareF32ToF32AVX2(SB), NOSPLIT, $0-40
+	MOVQ         m+0(FP), AX
+	MOVQ         grad+8(FP), CX
+	MOVQ         to+16(FP), DX
+	MOVQ         c+32(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VBROADCASTSS 8(BX), Y2
+	VBROADCASTSS 12(BX), Y3
+	VBROADCASTSS 16(BX), Y4
+	VBROADCASTSS 20(BX), Y5
+	VPXOR        Y6, Y6, Y6
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Y7
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Y8
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ     BX, $0x00000010
+	JL       one
+	VMOVUPS  (CX), Y8
+	VMULPS   Y0, Y8, Y8
+	VMOVUPS  (AX), Y9
+	VSUBPS   Y9, Y8, Y10
+	VMULPS   Y1, Y10, Y10
+	VMOVAPS  Y9, Y9
+	VMOVAPS  Y8, Y11
+	VANDPS   Y2, Y11, Y11
+	VANDNPS  Y9, Y2, Y9
+	VORPS    Y9, Y11, Y9
+	VADDPS   Y10, Y9, Y9
+	VPAND    Y7, Y9, Y10
+	VPCMPEQD Y6, Y10, Y10
+	VPANDN   Y9, Y10, Y9
+	VMOVUPS  Y9, (AX)
+	VSUBPS   Y8, Y9, Y10
+	VMULPS   Y3, Y10, Y10
+	VMOVAPS  Y8, Y8
+	VMOVAPS  Y9, Y11
+	VANDPS   Y4, Y11, Y11
+	VANDNPS  Y8, Y4, Y8
+	VORPS    Y8, Y11, Y8
+	VADDPS   Y10, Y8, Y8
+	VANDPS   Y5, Y8, Y8
+	VANDNPS  Y9, Y5, Y9
+	VORPS    Y9, Y8, Y9
+	VMOVUPS  Y9, (DX)
+	VMOVUPS  32(CX), Y8
+	VMULPS   Y0, Y8, Y8
+	VMOVUPS  32(AX), Y9
+	VSUBPS   Y9, Y8, Y10
+	VMULPS   Y1, Y10, Y10
+	VMOVAPS  Y9, Y9
+	VMOVAPS  Y8, Y11
+	VANDPS   Y2, Y11, Y11
+	VANDNPS  Y9, Y2, Y9
+	VORPS    Y9, Y11, Y9
+	VADDPS   Y10, Y9, Y9
+	VPAND    Y7, Y9, Y10
+	VPCMPEQD Y6, Y10, Y10
+	VPANDN   Y9, Y10, Y9
+	VMOVUPS  Y9, 32(AX)
+	VSUBPS   Y8, Y9, Y10
+	VMULPS   Y3, Y10, Y10
+	VMOVAPS  Y8, Y8
+	VMOVAPS  Y9, Y11
+	VANDPS   Y4, Y11, Y11
+	VANDNPS  Y8, Y4, Y8
+	VORPS    Y8, Y11, Y8
+	VADDPS   Y10, Y8, Y8
+	VANDPS   Y5, Y8, Y8
+	VANDNPS  Y9, Y5, Y9
+	VORPS    Y9, Y8, Y9
+	VMOVUPS  Y9, 32(DX)
+	ADDQ     $0x00000040, AX
+	ADDQ     $0x00000040, CX
+	ADDQ     $0x00000040, DX
+	SUBQ     $0x00000010, BX
+	JMP      many
+
+one:
+	CMPQ     BX, $0x00000008
+	JL       done
+	VMOVUPS  (CX), Y8
+	VMULPS   Y0, Y8, Y8
+	VMOVUPS  (AX), Y9
+	VSUBPS   Y9, Y8, Y10
+	VMULPS   Y1, Y10, Y10
+	VMOVAPS  Y9, Y9
+	VMOVAPS  Y8, Y11
+	VANDPS   Y2, Y11, Y11
+	VANDNPS  Y9, Y2, Y9
+	VORPS    Y9, Y11, Y9
+	VADDPS   Y10, Y9, Y9
+	VPAND    Y7, Y9, Y10
+	VPCMPEQD Y6, Y10, Y10
+	VPANDN   Y9, Y10, Y9
+	VMOVUPS  Y9, (AX)
+	VSUBPS   Y8, Y9, Y10
+	VMULPS   Y3, Y10, Y10
+	VMOVAPS  Y8, Y8
+	VMOVAPS  Y9, Y11
+	VANDPS   Y4, Y11, Y11
+	VANDNPS  Y8, Y4, Y8
+	VORPS    Y8, Y11, Y8
+	VADDPS   Y10, Y8, Y8
+	VANDPS   Y5, Y8, Y8
+	VANDNPS  Y9, Y5, Y9
+	VORPS    Y9, Y8, Y9
+	VMOVUPS  Y9, (DX)
+	ADDQ     $0x00000020, AX
+	ADDQ     $0x00000020, CX
+	ADDQ     $0x00000020, DX
+	SUBQ     $0x00000008, BX
+	JMP      one
+
+done:
+	VZEROUPPER
+	RET
+
+// func prepareF32ToBF16AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·prepareF32ToBF16AVX2(SB), NOSPLIT, $0-40
+	MOVQ         m+0(FP), AX
+	MOVQ         grad+8(FP), CX
+	MOVQ         to+16(FP), DX
+	MOVQ         c+32(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VBROADCASTSS 8(BX), Y2
+	VBROADCASTSS 12(BX), Y3
+	VBROADCASTSS 16(BX), Y4
+	VBROADCASTSS 20(BX), Y5
+	VPXOR        Y6, Y6, Y6
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Y7
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Y8
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Y8
+	MOVL         $0x00007fff, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	MOVL         $0x00400000, BX
+	VMOVD        BX, X10
+	VPBROADCASTD X10, Y10
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ      BX, $0x00000010
+	JL        one
+	VMOVUPS   (CX), Y11
+	VMULPS    Y0, Y11, Y11
+	VMOVUPS   (AX), Y12
+	VSUBPS    Y12, Y11, Y13
+	VMULPS    Y1, Y13, Y13
+	VMOVAPS   Y12, Y12
+	VMOVAPS   Y11, Y14
+	VANDPS    Y2, Y14, Y14
+	VANDNPS   Y12, Y2, Y12
+	VORPS     Y12, Y14, Y12
+	VADDPS    Y13, Y12, Y12
+	VPAND     Y7, Y12, Y13
+	VPCMPEQD  Y6, Y13, Y13
+	VPANDN    Y12, Y13, Y12
+	VMOVUPS   Y12, (AX)
+	VSUBPS    Y11, Y12, Y13
+	VMULPS    Y3, Y13, Y13
+	VMOVAPS   Y11, Y11
+	VMOVAPS   Y12, Y14
+	VANDPS    Y4, Y14, Y14
+	VANDNPS   Y11, Y4, Y11
+	VORPS     Y11, Y14, Y11
+	VADDPS    Y13, Y11, Y11
+	VANDPS    Y5, Y11, Y11
+	VANDNPS   Y12, Y5, Y12
+	VORPS     Y12, Y11, Y12
+	VCMPPS    $0x03, Y12, Y12, Y11
+	VPSRLD    $0x10, Y12, Y13
+	VPAND     Y8, Y13, Y13
+	VPADDD    Y9, Y13, Y13
+	VPADDD    Y12, Y13, Y13
+	VPOR      Y10, Y12, Y12
+	VBLENDVPS Y11, Y12, Y13, Y13
+	VPSRLD    $0x10, Y13, Y13
+	VPACKUSDW Y13, Y13, Y13
+	VPERMQ    $0xd8, Y13, Y13
+	VMOVDQU   X13, (DX)
+	VMOVUPS   32(CX), Y11
+	VMULPS    Y0, Y11, Y11
+	VMOVUPS   32(AX), Y12
+	VSUBPS    Y12, Y11, Y13
+	VMULPS    Y1, Y13, Y13
+	VMOVAPS   Y12, Y12
+	VMOVAPS   Y11, Y14
+	VANDPS    Y2, Y14, Y14
+	VANDNPS   Y12, Y2, Y12
+	VORPS     Y12, Y14, Y12
+	VADDPS    Y13, Y12, Y12
+	VPAND     Y7, Y12, Y13
+	VPCMPEQD  Y6, Y13, Y13
+	VPANDN    Y12, Y13, Y12
+	VMOVUPS   Y12, 32(AX)
+	VSUBPS    Y11, Y12, Y13
+	VMULPS    Y3, Y13, Y13
+	VMOVAPS   Y11, Y11
+	VMOVAPS   Y12, Y14
+	VANDPS    Y4, Y14, Y14
+	VANDNPS   Y11, Y4, Y11
+	VORPS     Y11, Y14, Y11
+	VADDPS    Y13, Y11, Y11
+	VANDPS    Y5, Y11, Y11
+	VANDNPS   Y12, Y5, Y12
+	VORPS     Y12, Y11, Y12
+	VCMPPS    $0x03, Y12, Y12, Y11
+	VPSRLD    $0x10, Y12, Y13
+	VPAND     Y8, Y13, Y13
+	VPADDD    Y9, Y13, Y13
+	VPADDD    Y12, Y13, Y13
+	VPOR      Y10, Y12, Y12
+	VBLENDVPS Y11, Y12, Y13, Y13
+	VPSRLD    $0x10, Y13, Y13
+	VPACKUSDW Y13, Y13, Y13
+	VPERMQ    $0xd8, Y13, Y13
+	VMOVDQU   X13, 16(DX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000008
+	JL        done
+	VMOVUPS   (CX), Y11
+	VMULPS    Y0, Y11, Y11
+	VMOVUPS   (AX), Y12
+	VSUBPS    Y12, Y11, Y13
+	VMULPS    Y1, Y13, Y13
+	VMOVAPS   Y12, Y12
+	VMOVAPS   Y11, Y14
+	VANDPS    Y2, Y14, Y14
+	VANDNPS   Y12, Y2, Y12
+	VORPS     Y12, Y14, Y12
+	VADDPS    Y13, Y12, Y12
+	VPAND     Y7, Y12, Y13
+	VPCMPEQD  Y6, Y13, Y13
+	VPANDN    Y12, Y13, Y12
+	VMOVUPS   Y12, (AX)
+	VSUBPS    Y11, Y12, Y13
+	VMULPS    Y3, Y13, Y13
+	VMOVAPS   Y11, Y11
+	VMOVAPS   Y12, Y14
+	VANDPS    Y4, Y14, Y14
+	VANDNPS   Y11, Y4, Y11
+	VORPS     Y11, Y14, Y11
+	VADDPS    Y13, Y11, Y11
+	VANDPS    Y5, Y11, Y11
+	VANDNPS   Y12, Y5, Y12
+	VORPS     Y12, Y11, Y12
+	VCMPPS    $0x03, Y12, Y12, Y11
+	VPSRLD    $0x10, Y12, Y13
+	VPAND     Y8, Y13, Y13
+	VPADDD    Y9, Y13, Y13
+	VPADDD    Y12, Y13, Y13
+	VPOR      Y10, Y12, Y12
+	VBLENDVPS Y11, Y12, Y13, Y13
+	VPSRLD    $0x10, Y13, Y13
+	VPACKUSDW Y13, Y13, Y13
+	VPERMQ    $0xd8, Y13, Y13
+	VMOVDQU   X13, (DX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000010, DX
+	SUBQ      $0x00000008, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func prepareBF16ToF32AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·prepareBF16ToF32AVX2(SB), NOSPLIT, $0-40
+	MOVQ         m+0(FP), AX
+	MOVQ         grad+8(FP), CX
+	MOVQ         to+16(FP), DX
+	MOVQ         c+32(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VBROADCASTSS 8(BX), Y2
+	VBROADCASTSS 12(BX), Y3
+	VBROADCASTSS 16(BX), Y4
+	VBROADCASTSS 20(BX), Y5
+	VPXOR        Y6, Y6, Y6
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Y7
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Y8
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ      BX, $0x00000010
+	JL        one
+	VPMOVZXWD (CX), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y0, Y8, Y8
+	VMOVUPS   (AX), Y9
+	VSUBPS    Y9, Y8, Y10
+	VMULPS    Y1, Y10, Y10
+	VMOVAPS   Y9, Y9
+	VMOVAPS   Y8, Y11
+	VANDPS    Y2, Y11, Y11
+	VANDNPS   Y9, Y2, Y9
+	VORPS     Y9, Y11, Y9
+	VADDPS    Y10, Y9, Y9
+	VPAND     Y7, Y9, Y10
+	VPCMPEQD  Y6, Y10, Y10
+	VPANDN    Y9, Y10, Y9
+	VMOVUPS   Y9, (AX)
+	VSUBPS    Y8, Y9, Y10
+	VMULPS    Y3, Y10, Y10
+	VMOVAPS   Y8, Y8
+	VMOVAPS   Y9, Y11
+	VANDPS    Y4, Y11, Y11
+	VANDNPS   Y8, Y4, Y8
+	VORPS     Y8, Y11, Y8
+	VADDPS    Y10, Y8, Y8
+	VANDPS    Y5, Y8, Y8
+	VANDNPS   Y9, Y5, Y9
+	VORPS     Y9, Y8, Y9
+	VMOVUPS   Y9, (DX)
+	VPMOVZXWD 16(CX), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y0, Y8, Y8
+	VMOVUPS   32(AX), Y9
+	VSUBPS    Y9, Y8, Y10
+	VMULPS    Y1, Y10, Y10
+	VMOVAPS   Y9, Y9
+	VMOVAPS   Y8, Y11
+	VANDPS    Y2, Y11, Y11
+	VANDNPS   Y9, Y2, Y9
+	VORPS     Y9, Y11, Y9
+	VADDPS    Y10, Y9, Y9
+	VPAND     Y7, Y9, Y10
+	VPCMPEQD  Y6, Y10, Y10
+	VPANDN    Y9, Y10, Y9
+	VMOVUPS   Y9, 32(AX)
+	VSUBPS    Y8, Y9, Y10
+	VMULPS    Y3, Y10, Y10
+	VMOVAPS   Y8, Y8
+	VMOVAPS   Y9, Y11
+	VANDPS    Y4, Y11, Y11
+	VANDNPS   Y8, Y4, Y8
+	VORPS     Y8, Y11, Y8
+	VADDPS    Y10, Y8, Y8
+	VANDPS    Y5, Y8, Y8
+	VANDNPS   Y9, Y5, Y9
+	VORPS     Y9, Y8, Y9
+	VMOVUPS   Y9, 32(DX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000008
+	JL        done
+	VPMOVZXWD (CX), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y0, Y8, Y8
+	VMOVUPS   (AX), Y9
+	VSUBPS    Y9, Y8, Y10
+	VMULPS    Y1, Y10, Y10
+	VMOVAPS   Y9, Y9
+	VMOVAPS   Y8, Y11
+	VANDPS    Y2, Y11, Y11
+	VANDNPS   Y9, Y2, Y9
+	VORPS     Y9, Y11, Y9
+	VADDPS    Y10, Y9, Y9
+	VPAND     Y7, Y9, Y10
+	VPCMPEQD  Y6, Y10, Y10
+	VPANDN    Y9, Y10, Y9
+	VMOVUPS   Y9, (AX)
+	VSUBPS    Y8, Y9, Y10
+	VMULPS    Y3, Y10, Y10
+	VMOVAPS   Y8, Y8
+	VMOVAPS   Y9, Y11
+	VANDPS    Y4, Y11, Y11
+	VANDNPS   Y8, Y4, Y8
+	VORPS     Y8, Y11, Y8
+	VADDPS    Y10, Y8, Y8
+	VANDPS    Y5, Y8, Y8
+	VANDNPS   Y9, Y5, Y9
+	VORPS     Y9, Y8, Y9
+	VMOVUPS   Y9, (DX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000010, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000008, BX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func prepareBF16ToBF16AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float32)
+// Requires: AVX, AVX2
+TEXT ·prepareBF16ToBF16AVX2(SB), NOSPLIT, $0-40
+	MOVQ         m+0(FP), AX
+	MOVQ         grad+8(FP), CX
+	MOVQ         to+16(FP), DX
+	MOVQ         c+32(FP), BX
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS 4(BX), Y1
+	VBROADCASTSS 8(BX), Y2
+	VBROADCASTSS 12(BX), Y3
+	VBROADCASTSS 16(BX), Y4
+	VBROADCASTSS 20(BX), Y5
+	VPXOR        Y6, Y6, Y6
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Y7
+	MOVL         $0x80000000, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Y8
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Y8
+	MOVL         $0x00007fff, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Y9
+	MOVL         $0x00400000, BX
+	VMOVD        BX, X10
+	VPBROADCASTD X10, Y10
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ      BX, $0x00000010
+	JL        one
+	VPMOVZXWD (CX), Y11
+	VPSLLD    $0x10, Y11, Y11
+	VMULPS    Y0, Y11, Y11
+	VMOVUPS   (AX), Y12
+	VSUBPS    Y12, Y11, Y13
+	VMULPS    Y1, Y13, Y13
+	VMOVAPS   Y12, Y12
+	VMOVAPS   Y11, Y14
+	VANDPS    Y2, Y14, Y14
+	VANDNPS   Y12, Y2, Y12
+	VORPS     Y12, Y14, Y12
+	VADDPS    Y13, Y12, Y12
+	VPAND     Y7, Y12, Y13
+	VPCMPEQD  Y6, Y13, Y13
+	VPANDN    Y12, Y13, Y12
+	VMOVUPS   Y12, (AX)
+	VSUBPS    Y11, Y12, Y13
+	VMULPS    Y3, Y13, Y13
+	VMOVAPS   Y11, Y11
+	VMOVAPS   Y12, Y14
+	VANDPS    Y4, Y14, Y14
+	VANDNPS   Y11, Y4, Y11
+	VORPS     Y11, Y14, Y11
+	VADDPS    Y13, Y11, Y11
+	VANDPS    Y5, Y11, Y11
+	VANDNPS   Y12, Y5, Y12
+	VORPS     Y12, Y11, Y12
+	VCMPPS    $0x03, Y12, Y12, Y11
+	VPSRLD    $0x10, Y12, Y13
+	VPAND     Y8, Y13, Y13
+	VPADDD    Y9, Y13, Y13
+	VPADDD    Y12, Y13, Y13
+	VPOR      Y10, Y12, Y12
+	VBLENDVPS Y11, Y12, Y13, Y13
+	VPSRLD    $0x10, Y13, Y13
+	VPACKUSDW Y13, Y13, Y13
+	VPERMQ    $0xd8, Y13, Y13
+	VMOVDQU   X13, (DX)
+	VPMOVZXWD 16(CX), Y11
+	VPSLLD    $0x10, Y11, Y11
+	VMULPS    Y0, Y11, Y11
+	VMOVUPS   32(AX), Y12
+	VSUBPS    Y12, Y11, Y13
+	VMULPS    Y1, Y13, Y13
+	VMOVAPS   Y12, Y12
+	VMOVAPS   Y11, Y14
+	VANDPS    Y2, Y14, Y14
+	VANDNPS   Y12, Y2, Y12
+	VORPS     Y12, Y14, Y12
+	VADDPS    Y13, Y12, Y12
+	VPAND     Y7, Y12, Y13
+	VPCMPEQD  Y6, Y13, Y13
+	VPANDN    Y12, Y13, Y12
+	VMOVUPS   Y12, 32(AX)
+	VSUBPS    Y11, Y12, Y13
+	VMULPS    Y3, Y13, Y13
+	VMOVAPS   Y11, Y11
+	VMOVAPS   Y12, Y14
+	VANDPS    Y4, Y14, Y14
+	VANDNPS   Y11, Y4, Y11
+	VORPS     Y11, Y14, Y11
+	VADDPS    Y13, Y11, Y11
+	VANDPS    Y5, Y11, Y11
+	VANDNPS   Y12, Y5, Y12
+	VORPS     Y12, Y11, Y12
+	VCMPPS    $0x03, Y12, Y12, Y11
+	VPSRLD    $0x10, Y12, Y13
+	VPAND     Y8, Y13, Y13
+	VPADDD    Y9, Y13, Y13
+	VPADDD    Y12, Y13, Y13
+	VPOR      Y10, Y12, Y12
+	VBLENDVPS Y11, Y12, Y13, Y13
+	VPSRLD    $0x10, Y13, Y13
+	VPACKUSDW Y13, Y13, Y13
+	VPERMQ    $0xd8, Y13, Y13
+	VMOVDQU   X13, 16(DX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, BX
+	JMP       many
+
+one:
+	CMPQ      BX, $0x00000008
+	JL        done
+	VPMOVZXWD (CX), Y11
+	VPSLLD    $0x10, Y11, Y11
+	VMULPS    Y0, Y11, Y11
+	VMOVUPS   (AX), Y12
+	VSUBPS    Y12, Y11, Y13
+	VMULPS    Y1, Y13, Y13
+	VMOVAPS   Y12, Y12
+	VMOVAPS   Y11, Y14
+	VANDPS    Y2, Y14, Y14
+	VANDNPS   Y12, Y2, Y12
+	VORPS     Y12, Y14, Y12
+	VADDPS    Y13, Y12, Y12
+	VPAND     Y7, Y12, Y13
+	VPCMPEQD  Y6, Y13, Y13
+	VPANDN    Y12, Y13, Y12
+	VMOVUPS   Y12, (AX)
+	VSUBPS    Y11, Y12, Y13
+	VMULPS    Y3, Y13, Y13
+	VMOVAPS   Y11, Y11
+	VMOVAPS   Y12, Y14
+	VANDPS    Y4, Y14, Y14
+	VANDNPS   Y11, Y4, Y11
+	VORPS     Y11, Y14, Y11
+	VADDPS    Y13, Y11, Y11
+	VANDPS    Y5, Y11, Y11
+	VANDNPS   Y12, Y5, Y12
+	VORPS     Y12, Y11, Y12
+	VCMPPS    $0x03, Y12, Y12, Y11
+	VPSRLD    $0x10, Y12, Y13
+	VPAND     Y8, Y13, Y13
+	VPADDD    Y9, Y13, Y13
+	VPADDD    Y12, Y13, Y13
+	VPOR      Y10, Y12, Y12
+	VBLENDVPS Y11, Y12, Y13, Y13
+	VPSRLD    $0x10, Y13, Y13
+	VPACKUSDW Y13, Y13, Y13
+	VPERMQ    $0xd8, Y13, Y13
+	VMOVDQU   X13, (DX)
+	ADDQ      $0x00000020, AX
+	ADDQ      $0x00000010, CX
+	ADDQ      $0x00000010, DX
+	SUBQ      $0x00000008, BX
+	JMP       one
 
 done:
 	VZEROUPPER

@@ -19,17 +19,43 @@ func available() []*kernels {
 var avx512 = kernels{
 	name:  "avx512",
 	lanes: 16,
-	plain: [gradKinds]plainKernel{plainF32AVX512, plainBF16AVX512, plainZeroAVX512},
-	split: [gradKinds]splitKernel{splitF32AVX512, splitBF16AVX512, splitZeroAVX512},
-	sum:   [gradKinds]sumKernel{sumF32AVX512, sumBF16AVX512},
-	codes: codeKernels{decodeAVX512, encodeAVX512, greatestAVX512},
+	plain: [rules][gradKinds]plainKernel{
+		{adamPlainF32AVX512, adamPlainBF16AVX512, adamPlainZeroAVX512},
+		{lionPlainF32AVX512, lionPlainBF16AVX512, lionPlainZeroAVX512},
+		{sgdPlainF32AVX512, sgdPlainBF16AVX512, sgdPlainZeroAVX512},
+		{momentumPlainF32AVX512, momentumPlainBF16AVX512, momentumPlainZeroAVX512},
+		{applyPlainF32AVX512, applyPlainBF16AVX512},
+	},
+	split: [rules][gradKinds]splitKernel{
+		{adamSplitF32AVX512, adamSplitBF16AVX512, adamSplitZeroAVX512},
+		{lionSplitF32AVX512, lionSplitBF16AVX512, lionSplitZeroAVX512},
+		{sgdSplitF32AVX512, sgdSplitBF16AVX512, sgdSplitZeroAVX512},
+		{momentumSplitF32AVX512, momentumSplitBF16AVX512, momentumSplitZeroAVX512},
+		{applySplitF32AVX512, applySplitBF16AVX512},
+	},
+	prepare: [gradZero][gradZero]prepareKernel{{prepareF32ToF32AVX512, prepareF32ToBF16AVX512}, {prepareBF16ToF32AVX512, prepareBF16ToBF16AVX512}},
+	sum:     [gradKinds]sumKernel{sumF32AVX512, sumBF16AVX512},
+	codes:   codeKernels{decodeAVX512, encodeAVX512, greatestAVX512},
 }
 
 var avx2 = kernels{
 	name:  "avx2",
 	lanes: 8,
-	plain: [gradKinds]plainKernel{plainF32AVX2, plainBF16AVX2, plainZeroAVX2},
-	split: [gradKinds]splitKernel{splitF32AVX2, splitBF16AVX2, splitZeroAVX2},
-	sum:   [gradKinds]sumKernel{sumF32AVX2, sumBF16AVX2},
-	codes: codeKernels{decodeAVX2, encodeAVX2, greatestAVX2},
+	plain: [rules][gradKinds]plainKernel{
+		{adamPlainF32AVX2, adamPlainBF16AVX2, adamPlainZeroAVX2},
+		{lionPlainF32AVX2, lionPlainBF16AVX2, lionPlainZeroAVX2},
+		{sgdPlainF32AVX2, sgdPlainBF16AVX2, sgdPlainZeroAVX2},
+		{momentumPlainF32AVX2, momentumPlainBF16AVX2, momentumPlainZeroAVX2},
+		{applyPlainF32AVX2, applyPlainBF16AVX2},
+	},
+	split: [rules][gradKinds]splitKernel{
+		{adamSplitF32AVX2, adamSplitBF16AVX2, adamSplitZeroAVX2},
+		{lionSplitF32AVX2, lionSplitBF16AVX2, lionSplitZeroAVX2},
+		{sgdSplitF32AVX2, sgdSplitBF16AVX2, sgdSplitZeroAVX2},
+		{momentumSplitF32AVX2, momentumSplitBF16AVX2, momentumSplitZeroAVX2},
+		{applySplitF32AVX2, applySplitBF16AVX2},
+	},
+	prepare: [gradZero][gradZero]prepareKernel{{prepareF32ToF32AVX2, prepareF32ToBF16AVX2}, {prepareBF16ToF32AVX2, prepareBF16ToBF16AVX2}},
+	sum:     [gradKinds]sumKernel{sumF32AVX2, sumBF16AVX2},
+	codes:   codeKernels{decodeAVX2, encodeAVX2, greatestAVX2},
 }

@@ -34,26 +34,23 @@ func (o Lion) At(r Rate) Update { return elementUpdate{lionMoments, o.arithmetic
 
 func (Lion) moments() []moment { return lionMoments }
 
-func (o Lion) arithmetic(r Rate) arithmetic {
-	return &stripped{clip: r.Clip, by: &lionUpdate{beta1: float32(o.Beta1), beta1c: float32(1 - o.Beta1),
-		beta2: float32(o.Beta2), beta2c: float32(1 - o.Beta2), lr: float32(r.LR), decay: float32(1 - r.LR*o.WeightDecay)}}
+// arithmetic has the factors clip, decay, β1, 1−β1, β2, 1−β2, lr.
+func (o Lion) arithmetic(r Rate) *arithmetic {
+	c := coefs{r.Clip, 1, float32(o.Beta1), float32(1 - o.Beta1), float32(o.Beta2), float32(1 - o.Beta2), float32(r.LR)}
+	by := &arithmetic{lionRule, c, c}
+	by.decays[1] = float32(1 - r.LR*o.WeightDecay)
+	return by
 }
 
-// lionUpdate has the factors of an update.
-type lionUpdate struct{ beta1, beta1c, beta2, beta2c, lr, decay float32 }
-
-func (u *lionUpdate) step(w, m, g []float32, decays bool) {
+func lionStrip(w, m, g []float32, c *coefs) {
+	clip, decay, beta1, beta1c, beta2, beta2c, lr := c[0], c[1], c[2], c[3], c[4], c[5], c[6]
 	m, g = m[:len(w)], g[:len(w)]
-	decay := float32(1)
-	if decays {
-		decay = u.decay
-	}
 	for i, x := range w {
-		x = float32(x * decay)
-		if c := float32(m[i]*u.beta1) + float32(u.beta1c*g[i]); c != 0 {
-			x -= math.Float32frombits(math.Float32bits(u.lr) | math.Float32bits(c)&(1<<31)) // no branch on a sign, which none predicts
+		x, e := float32(x*decay), float32(g[i]*clip)
+		if c := float32(m[i]*beta1) + float32(beta1c*e); c != 0 {
+			x -= math.Float32frombits(math.Float32bits(lr) | math.Float32bits(c)&(1<<31)) // no branch on a sign, which none predicts
 		}
-		w[i], m[i] = x, normal(float32(m[i]*u.beta2)+float32(u.beta2c*g[i]))
+		w[i], m[i] = x, normal(float32(m[i]*beta2)+float32(beta2c*e))
 	}
 }
 

@@ -3,7 +3,6 @@ package optim
 import (
 	"math"
 
-	"mt/internal/bfloat"
 	"mt/model"
 )
 
@@ -118,89 +117,73 @@ func (m Muon) MatricesAt(r Rate) *MatrixUpdate {
 	return &MatrixUpdate{of: m, clip: r.Clip, decay: float32(1 - lr*m.WeightDecay), lr: lr}
 }
 
-// stripElems is how many elements are taken at a time, with those of bf16 widened.
-const stripElems = 512
-
 // Prepare moves the momentum of n elements of matrix x, from element at on, by their gradient g,
 // and writes u to to.
 func (u *MatrixUpdate) Prepare(x Matrix, at, n int64, w Weight, planes []State, g, to Grad) {
 	g.Check("prepare a matrix", n)
 	to.Check("prepare a matrix", n)
 	m := find(planes, momentum.Name, F32).floats(x.Tensor, x.At+at, n)
-	mu, fresh := float32(u.of.Momentum), float32(1-u.of.Momentum)
-	var wide, made [stripElems]float32
-	for from := 0; from < len(m); from += stripElems {
-		m := m[from:min(from+stripElems, len(m))]
-		g, out := g.wide(wide[:], from, len(m)), made[:len(m)]
-		for i := range m {
-			e := float32(g[i] * u.clip)
-			next := lerp(m[i], e, fresh)
-			if math.Float32bits(next)&expMask == 0 {
-				next = 0
-			}
-			m[i] = next
-			if u.of.Nesterov {
-				next = lerp(e, next, mu)
-			}
-			out[i] = next
-		}
-		to.put(from, out)
-	}
+	announceWrite(&m[0], int(n))
+	announceGrad(g.kind(), g.at(0), int(n))
+	announceWrite(to.at(0), int(n*to.size()))
+	active.prepared(&m[0], g.kind(), g.at(0), to.kind(), to.at(0), int(n), u.factors())
 }
 
-// lerp is a + (b − a)·t, as torch.lerp computes it: from the nearer end.
-func lerp(a, b, t float32) float32 {
+// factors are clip, what lerp takes of the difference in the momentum and a mask that is set where it begins at the
+// farther end, the same of what is ahead, and a mask of all bits with Nesterov's momentum.
+func (u *MatrixUpdate) factors() *coefs {
+	part, far := lerpFactors(float32(1 - u.of.Momentum))
+	ahead, farAhead := lerpFactors(float32(u.of.Momentum))
+	return &coefs{u.clip, part, far, ahead, farAhead, mask(u.of.Nesterov)}
+}
+
+// lerpFactors are the factors of a + (b − a)·t, as torch.lerp computes it: from the nearer end, which is b with a mask
+// that is set.
+func lerpFactors(t float32) (part, far float32) {
 	if t < 0.5 {
-		return a + float32(t*float32(b-a))
+		return t, mask(false)
 	}
-	return b - float32(float32(b-a)*float32(1-t))
+	return -(1 - t), mask(true)
+}
+
+// lerp is what these factors make of a and b.
+func lerp(a, b, part float32, far bool) float32 {
+	d := float32(part * float32(b-a))
+	if far {
+		return b + d
+	}
+	return a + d
+}
+
+// prepareStrip moves the momentum m by gradients g and sets out to what is handed over.
+func prepareStrip(m, g, out []float32, c *coefs) {
+	clip, part, far, ahead, farAhead, nesterov := c[0], c[1], masked(c[2]), c[3], masked(c[4]), masked(c[5])
+	m, g = m[:len(out)], g[:len(out)]
+	for i := range out {
+		e := float32(g[i] * clip)
+		next := normal(lerp(m[i], e, part, far))
+		m[i] = next
+		if nesterov {
+			next = lerp(e, next, ahead, farAhead)
+		}
+		out[i] = next
+	}
 }
 
 // Apply moves the weights of n elements of matrix x, from element at on, by what the device has made
 // of u.
 func (u *MatrixUpdate) Apply(x Matrix, at, n int64, w Weight, o Grad) {
 	o.Check("apply to a matrix", n)
-	tl, first := &w.Layout.Tensors[x.Tensor], x.At+at
-	rate, decay := float32(u.lr*u.of.Adjust.of(x.Rows, x.Cols)), float32(1)
-	if tl.Decay() {
-		decay = u.decay
-	}
-	var wide [stripElems]float32
-	for from := 0; from < int(n); from += stripElems {
-		o, at := o.wide(wide[:], from, min(stripElems, int(n)-from)), first+int64(from)
-		if !tl.BF16 {
-			own := View[float32](w.Tile[tl.TileOff+4*at:][:4*len(o)])
-			for i, y := range o {
-				own[i] = float32(own[i]*decay) - float32(rate*y)
-			}
-			continue
-		}
-		hi, lo := View[uint16](w.Tile[tl.TileOff+2*at:][:2*len(o)]), w.Lo[tl.Elem+at-w.From:][:len(o)]
-		for i, y := range o {
-			x := math.Float32frombits(Join(hi[i], lo[i]))
-			hi[i], lo[i] = Split(math.Float32bits(float32(x*decay) - float32(rate*y)))
-		}
-	}
+	c := coefs{1, float32(u.lr * u.of.Adjust.of(x.Rows, x.Cols))}
+	by := &arithmetic{applyRule, c, c}
+	by.decays[0] = u.decay
+	all := elements{weight: &w, tensor: x.Tensor, by: by}
+	all.move(x.At+at, n, o.kind(), o.at(0))
 }
 
-// wide is n elements of g from element at on, as fp32: g's own memory or a copy in buf.
-func (g Grad) wide(buf []float32, at, n int) []float32 {
-	if !g.BF16 {
-		return View[float32](g.Data[4*at:][:4*n])
-	}
-	for i, x := range View[uint16](g.Data[2*at:][:2*n]) {
-		buf[i] = bfloat.Widen(x)
-	}
-	return buf[:n]
-}
-
-// put makes v, rounded to g's type, the elements of g from element at on.
-func (g Grad) put(at int, v []float32) {
-	if !g.BF16 {
-		copy(View[float32](g.Data[4*at:][:4*len(v)]), v)
-		return
-	}
-	for i, to := 0, View[uint16](g.Data[2*at:][:2*len(v)]); i < len(v); i++ {
-		to[i] = bfloat.Round(v[i])
+func applyStrip(w, _, o []float32, c *coefs) {
+	decay, rate := c[0], c[1]
+	for i, x := range w {
+		w[i] = float32(x*decay) - float32(rate*o[i])
 	}
 }

@@ -162,7 +162,7 @@ func TestMatricesOfALayer(t *testing.T) {
 // TestMuonsOthers: what is no matrix is AdamW's, at a rate of its own.
 func TestMuonsOthers(t *testing.T) {
 	m := Muon{Others: AdamW{Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}, OthersScale: 0.25}
-	coefs := func(u Update) adamUpdate { return *u.(elementUpdate).by.(*adamUpdate) }
+	coefs := func(u Update) arithmetic { return *u.(elementUpdate).by }
 	got, want := coefs(m.At(Rate{LR: 0.5, Step: 3, Clip: 0.5})), coefs(m.Others.At(Rate{LR: 0.125, Step: 3, Clip: 0.5}))
 	if got != want {
 		t.Errorf("coefficients %v, want %v", got, want)

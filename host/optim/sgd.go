@@ -1,6 +1,10 @@
 package optim
 
-import "mt/model"
+import (
+	"math"
+
+	"mt/model"
+)
 
 // SGD is stochastic gradient descent with momentum. With g the gradient times Clip, for every element
 //
@@ -41,31 +45,45 @@ func (o SGD) moments() []moment {
 	return sgdMoments
 }
 
-func (o SGD) arithmetic(r Rate) arithmetic {
-	return &stripped{clip: r.Clip, by: &sgdUpdate{float32(o.Momentum), float32(r.LR), float32(o.WeightDecay), o.Nesterov}}
-}
-
-// sgdUpdate has the factors of an update.
-type sgdUpdate struct {
-	momentum, lr, decay float32
-	nesterov            bool
-}
-
-func (u *sgdUpdate) step(w, m, g []float32, decays bool) {
-	decay := float32(0)
-	if decays {
-		decay = u.decay
+// arithmetic has the factors clip, decay, momentum, lr, and a mask of all bits with Nesterov's momentum.
+func (o SGD) arithmetic(r Rate) *arithmetic {
+	c := coefs{r.Clip, 0, float32(o.Momentum), float32(r.LR), mask(o.Nesterov)}
+	by := &arithmetic{momentumRule, c, c}
+	if o.Momentum == 0 {
+		by.rule = sgdRule
 	}
+	by.decays[1] = float32(o.WeightDecay)
+	return by
+}
+
+// mask is a number of which all bits are set, or none.
+func mask(on bool) float32 {
+	if on {
+		return math.Float32frombits(math.MaxUint32)
+	}
+	return 0
+}
+
+// masked says whether the bits of a mask are set.
+func masked(mask float32) bool { return math.Float32bits(mask) != 0 }
+
+func sgdStrip(w, _, g []float32, c *coefs) {
+	clip, decay, lr := c[0], c[1], c[3]
 	for i, x := range w {
-		e := g[i] + float32(x*decay)
-		if m != nil {
-			next := normal(float32(m[i]*u.momentum) + e)
-			m[i] = next
-			if u.nesterov {
-				next = e + float32(next*u.momentum)
-			}
-			e = next
+		w[i] = x - float32(lr*(float32(g[i]*clip)+float32(x*decay)))
+	}
+}
+
+func momentumStrip(w, m, g []float32, c *coefs) {
+	clip, decay, momentum, lr, nesterov := c[0], c[1], c[2], c[3], masked(c[4])
+	m, g = m[:len(w)], g[:len(w)]
+	for i, x := range w {
+		e := float32(g[i]*clip) + float32(x*decay)
+		next := normal(float32(m[i]*momentum) + e)
+		m[i] = next
+		if nesterov {
+			next = e + float32(next*momentum)
 		}
-		w[i] = x - float32(u.lr*e)
+		w[i] = x - float32(lr*next)
 	}
 }

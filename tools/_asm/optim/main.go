@@ -1,5 +1,5 @@
-// Command optim writes the assembly of package optim: AdamW over plain and split
-// weights, codes of moments and the sum of squares, each for AVX-512 and for AVX2. It is run by
+// Command optim writes the assembly of package optim: updates of plain and split
+// weights by each rule, Muon's momentum, codes of moments and the sum of squares, each for AVX-512 and for AVX2. It is run by
 // go generate.
 package main
 
@@ -15,7 +15,17 @@ func main() {
 		for _, split := range []bool{false, true} {
 			for _, grad := range []string{"F32", "BF16", "Zero"} {
 				adam(v, split, grad)
+				lion(v, split, grad)
+				sgd(v, false, split, grad)
+				sgd(v, true, split, grad)
+				if grad != "Zero" {
+					apply(v, split, grad)
+				}
 			}
+		}
+		for _, grad := range []string{"F32", "BF16"} {
+			prepare(v, grad, "F32")
+			prepare(v, grad, "BF16")
 		}
 		decode(v)
 		encode(v)

@@ -1,0 +1,79 @@
+package optim
+
+import (
+	"unsafe"
+
+	"mt/internal/bfloat"
+)
+
+// generic is the implementation in plain Go; every other one gives the same bits.
+// float32(x*y) keeps the compiler from fusing a product with a sum.
+var generic = kernels{
+	name:  "generic",
+	lanes: 1,
+	plain: [rules][gradKinds]plainKernel{
+		adamRule: {
+			func(w, m, v *float32, grad *byte, n int, c *coefs) {
+				adamPlain(w, m, v, grads[float32](grad, n), n, c)
+			},
+			func(w, m, v *float32, grad *byte, n int, c *coefs) {
+				adamPlain(w, m, v, grads[uint16](grad, n), n, c)
+			},
+			func(w, m, v *float32, _ *byte, n int, c *coefs) {
+				adamPlain[float32](w, m, v, nil, n, c)
+			},
+		},
+		lionRule:     plainStrips(lionStrip),
+		sgdRule:      plainStrips(sgdStrip),
+		momentumRule: plainStrips(momentumStrip),
+		applyRule:    plainStrips(applyStrip),
+	},
+	split: [rules][gradKinds]splitKernel{
+		adamRule: {
+			func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *coefs) {
+				adamSplit(hi, lo, m, v, grads[float32](grad, n), n, c)
+			},
+			func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *coefs) {
+				adamSplit(hi, lo, m, v, grads[uint16](grad, n), n, c)
+			},
+			func(hi, lo *uint16, m, v *float32, _ *byte, n int, c *coefs) {
+				adamSplit[float32](hi, lo, m, v, nil, n, c)
+			},
+		},
+		lionRule:     splitStrips(lionStrip),
+		sgdRule:      splitStrips(sgdStrip),
+		momentumRule: splitStrips(momentumStrip),
+		applyRule:    splitStrips(applyStrip),
+	},
+	prepare: [gradZero][gradZero]prepareKernel{{prepareStrips(gradF32, gradF32), prepareStrips(gradF32, gradBF16)},
+		{prepareStrips(gradBF16, gradF32), prepareStrips(gradBF16, gradBF16)}},
+	sum: [gradKinds]sumKernel{
+		func(x *byte, n int, lanes *[sumLanes]float64) { sumGeneric(grads[float32](x, n), lanes) },
+		func(x *byte, n int, lanes *[sumLanes]float64) { sumGeneric(grads[uint16](x, n), lanes) },
+	},
+	codes: codeKernels{decodeGeneric, encodeGeneric, greatestGeneric},
+}
+
+// grads is the n gradients at p.
+func grads[E float32 | uint16](p *byte, n int) []E {
+	return unsafe.Slice((*E)(unsafe.Pointer(p)), n)
+}
+
+// value is a gradient as fp32.
+func value[E float32 | uint16](x E) float32 {
+	switch x := any(x).(type) {
+	case uint16:
+		return bfloat.Widen(x)
+	case float32:
+		return x
+	}
+	panic("optim: not a gradient")
+}
+
+// sumGeneric adds the squares of x to lanes: element i to lane i % sumLanes.
+func sumGeneric[E float32 | uint16](x []E, lanes *[sumLanes]float64) {
+	for i, e := range x {
+		f := float64(value(e))
+		lanes[i%sumLanes] += float64(f * f)
+	}
+}

@@ -1,0 +1,95 @@
+package optim
+
+import (
+	"sync"
+	"unsafe"
+
+	"mt/internal/bfloat"
+)
+
+// This file makes kernels in plain Go of rules over fp32 numbers, by widening a few weights and gradients at a time.
+
+// strip moves the weights w by gradients g of as many elements, and their moment m, which is nil where the rule has none.
+type strip func(w, m, g []float32, c *coefs)
+
+// stripElems is how many elements are made fp32 at a time.
+const stripElems = 512
+
+// wides are memory for the gradients and weights of so many elements.
+var wides = sync.Pool{New: func() any { return new([2][stripElems]float32) }}
+
+// plainStrips makes the kernels of a rule for plain weights.
+func plainStrips(by strip) (out [gradKinds]plainKernel) {
+	for kind := range gradKinds {
+		out[kind] = func(w, m, _ *float32, grad *byte, n int, c *coefs) {
+			for at := 0; at < n; at += stripElems {
+				k := min(stripElems, n-at)
+				wide := wides.Get().(*[2][stripElems]float32)
+				by(unsafe.Slice(skip(w, at), k), momentsAt(m, at, k), widen(wide[0][:k], kind, skipGrad(kind, grad, at)), c)
+				wides.Put(wide)
+			}
+		}
+	}
+	return out
+}
+
+// splitStrips makes those for weights in two planes.
+func splitStrips(by strip) (out [gradKinds]splitKernel) {
+	for kind := range gradKinds {
+		out[kind] = func(hi, lo *uint16, m, _ *float32, grad *byte, n int, c *coefs) {
+			for at := 0; at < n; at += stripElems {
+				k := min(stripElems, n-at)
+				wide := wides.Get().(*[2][stripElems]float32)
+				w, his, los := wide[1][:k], unsafe.Slice(skip(hi, at), k), unsafe.Slice(skip(lo, at), k)
+				JoinRow(w, his, los)
+				by(w, momentsAt(m, at, k), widen(wide[0][:k], kind, skipGrad(kind, grad, at)), c)
+				SplitRow(his, los, w)
+				wides.Put(wide)
+			}
+		}
+	}
+	return out
+}
+
+// momentsAt are n moments from the at-th on, or nil where m is.
+func momentsAt(m *float32, at, n int) []float32 {
+	if m == nil {
+		return nil
+	}
+	return unsafe.Slice(skip(m, at), n)
+}
+
+// widen sets to, which it returns, to the gradients at grad.
+func widen(to []float32, kind gradKind, grad *byte) []float32 {
+	switch kind {
+	case gradF32:
+		copy(to, grads[float32](grad, len(to)))
+	case gradBF16:
+		for i, e := range grads[uint16](grad, len(to)) {
+			to[i] = bfloat.Widen(e)
+		}
+	default:
+		clear(to)
+	}
+	return to
+}
+
+// prepareStrips makes the kernel of Muon's momentum for gradients of one kind that writes another.
+func prepareStrips(kind, to gradKind) prepareKernel {
+	return func(m *float32, grad, out *byte, n int, c *coefs) {
+		for at := 0; at < n; at += stripElems {
+			k := min(stripElems, n-at)
+			wide := wides.Get().(*[2][stripElems]float32)
+			made := wide[1][:k]
+			prepareStrip(unsafe.Slice(skip(m, at), k), widen(wide[0][:k], kind, skipGrad(kind, grad, at)), made, c)
+			if to == gradF32 {
+				copy(grads[float32](skipGrad(to, out, at), k), made)
+			} else {
+				for i, x := range made {
+					grads[uint16](skipGrad(to, out, at), k)[i] = bfloat.Round(x)
+				}
+			}
+			wides.Put(wide)
+		}
+	}
+}
