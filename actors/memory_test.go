@@ -41,7 +41,7 @@ func randomRequest(r *rand.Rand) plan.Request {
 		Depths: plan.Depths{WeightSlots: some(1, 4), GradBuffers: some(1, 3), GradSlabs: some(2, 3), ActivationSlots: some(3, 20), BatchesAhead: some(1, 2)},
 		Clip:   r.Intn(2) == 0, Unified: r.Intn(2) == 0, EvalOnly: r.Intn(4) == 0}
 	if r.Intn(2) == 0 {
-		q.Act = device.BF16
+		q.Act, q.BF16Master = device.BF16, r.Intn(3) == 0
 	}
 	q.HeadShards = some(1, 8)
 	if r.Intn(3) == 0 {

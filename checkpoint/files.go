@@ -39,11 +39,11 @@ type file struct {
 	zstd    bool
 }
 
-// entriesOf lists plane p of the weights of every checkpoint tensor that layout owns.
+// entriesOf lists plane p of the weights of every checkpoint tensor that layout owns and that has it.
 func entriesOf(layer int, layout model.Layout, p plane) []*entry {
 	var out []*entry
 	for _, t := range layout.Tensors {
-		if t.Ref {
+		if t.Ref || p == planeLo && t.BF16 && layout.BF16Master {
 			continue
 		}
 		for i, st := range t.Stored {

@@ -14,7 +14,7 @@ import (
 type Layer struct {
 	Layout model.Layout
 	Tile   []byte   // (Layout.TileBytes) hi planes and fp32 tensors
-	Lo     []uint16 // lower halves of tensors with BF16 set; may be nil where there are none
+	Lo     []uint16 // lower halves of tensors with BF16 set; may be nil where there are none (model.Layout.BF16Master)
 	Planes []optim.State
 	// Share is the part of the layer that Lo is of; nil: it is of all of it. What is
 	// read into a layer is kept in so far as it has a place. Only a layer of which all is there can
@@ -150,6 +150,12 @@ func (l Layer) encode(t model.TensorLayout, p plane, elem, n int64, buf []byte) 
 		return l.tile(t, elem, n)
 	}
 	tile := l.tile(t, elem, n)
+	if t.BF16 && l.Layout.BF16Master {
+		for i := range int(n) {
+			binary.LittleEndian.PutUint32(buf[4*i:], join(binary.LittleEndian.Uint16(tile[2*i:]), 0))
+		}
+		return buf[:4*n]
+	}
 	if t.BF16 {
 		lo := l.Lo[t.Elem+elem:][:n]
 		if p == planeLo {
@@ -228,6 +234,12 @@ func (l Layer) setWeights(t model.TensorLayout, elem int64, bits []uint32) {
 	if !t.BF16 {
 		for i, b := range bits {
 			binary.LittleEndian.PutUint32(tile[4*i:], b)
+		}
+		return
+	}
+	if l.Layout.BF16Master {
+		for i, b := range bits {
+			binary.LittleEndian.PutUint16(tile[2*i:], hiOf(b))
 		}
 		return
 	}

@@ -46,6 +46,7 @@ func moved(t *testing.T, o optim.Optimizer, l []model.Layout, shares []optim.Sha
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
+	s.Draw(7)
 	for i, layer := range s.Layers {
 		for n, tl := range layer.Layout.Tensors {
 			layer.WriteRows(n, 0, tl.Rows, values(gradOf(tl.Elems(), false, uint64(10*i+n), mean)))
@@ -72,12 +73,15 @@ func moved(t *testing.T, o optim.Optimizer, l []model.Layout, shares []optim.Sha
 }
 
 // TestSmallStatesHaveTheSameBitsEverywhere: on any number of threads and ranks, with any instruction set, and
-// whether a table's gradient is of some rows or of all.
+// whether a table's gradient is of some rows or of all; with lower halves, without, and with no bf16.
 func TestSmallStatesHaveTheSameBitsEverywhere(t *testing.T) {
 	for name, o := range small {
-		for i, hidden := range []int{576, 896} {
-			t.Run(fmt.Sprintf("%s, hidden %d", name, hidden), func(t *testing.T) {
-				l := mixed(hidden, i == 0)
+		for i, hidden := range []int{576, 896, 576} {
+			t.Run(fmt.Sprintf("%s, hidden %d, %d", name, hidden, i), func(t *testing.T) {
+				l := mixed(hidden, i != 1)
+				for k := range l {
+					l[k].BF16Master = i == 2
+				}
 				useLevel(t, "generic")
 				want := moved(t, o, l, nil, 1, false)
 				for _, k := range optim.Levels() {
@@ -88,9 +92,9 @@ func TestSmallStatesHaveTheSameBitsEverywhere(t *testing.T) {
 						}
 					}
 				}
-				shares := make([][]optim.Share, 2+i)
+				shares := make([][]optim.Share, 2+i%2)
 				for _, layout := range l {
-					for r, s := range optim.Shares(layout, o.Units(layout), 2+i) {
+					for r, s := range optim.Shares(layout, o.Units(layout), 2+i%2) {
 						shares[r] = append(shares[r], s)
 					}
 				}

@@ -4,15 +4,22 @@ import (
 	"fmt"
 
 	"mt/host/optim"
+	"mt/internal/bfloat"
 	"mt/internal/parallel"
 	"mt/model"
 )
 
 // ReadRows copies the rows [row, row+n) of tensor t to dst (n, cols), in exact
-// fp32. The store's share must have all of the tensor.
+// fp32. The store's share must have all of the tensor's lower halves.
 func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 	at, end := l.rows(t, row, n, len(dst))
 	if l.Layout.Tensors[t].BF16 {
+		if l.Layout.BF16Master {
+			for i, b := range l.HiPlane(t)[at:end] {
+				dst[i] = bfloat.Widen(b)
+			}
+			return
+		}
 		optim.JoinRow(dst, l.HiPlane(t)[at:end], l.LoPlane(t)[at:end])
 		return
 	}
@@ -20,11 +27,17 @@ func (l *LayerState) ReadRows(t, row, n int, dst []float32) {
 }
 
 // WriteRows sets the rows [row, row+n) of tensor t to src (n, cols), in exact fp32. Of lower
-// halves only those of the store's share are kept.
+// halves only those of the store's share are kept, and none where the master weights are bf16.
 func (l *LayerState) WriteRows(t, row, n int, src []float32) {
 	at, end := l.rows(t, row, n, len(src))
 	if tl := l.Layout.Tensors[t]; tl.BF16 {
 		hi, first := l.HiPlane(t)[at:end], tl.Elem+int64(at)
+		if l.Layout.BF16Master {
+			for i, x := range src {
+				hi[i] = bfloat.Round(x)
+			}
+			return
+		}
 		from, to := max(first, l.Share.From), min(first+int64(len(src)), l.Share.To)
 		if to-from == int64(len(src)) {
 			optim.SplitRow(hi, l.Lo[from-l.Share.From:][:len(src)], src)

@@ -38,12 +38,13 @@ type LayerState struct {
 	// several ranks.
 	Share optim.Share
 	// Lo has the signed lower halves of split weights, in the layer's flat element space,
-	// from Share.From on. It is nil where the layer has no bf16 tensor, and while it is on a disk (Tier).
+	// from Share.From on. It is nil where the layer has none, and while it is on a disk (Tier).
 	Lo []uint16
 	// Planes are the planes beside the weights, as Lo. On a disk they have no Data.
 	Planes []optim.State
 
 	pool  *parallel.Pool
+	seed  uint64          // see Store.Draw
 	units []optim.Unit    // the units into which by cuts the layer
 	by    optim.Optimizer // the optimizer of the last update
 }
@@ -109,6 +110,14 @@ func shareOf(layouts []model.Layout, shares []optim.Share, i int) optim.Share {
 func (s *Store) Use(pool *parallel.Pool) {
 	for _, l := range s.Layers {
 		l.pool = pool
+	}
+}
+
+// Draw makes seed what the rounding of weights without lower halves follows from (model.Layout.BF16Master); it is 0
+// at first.
+func (s *Store) Draw(seed uint64) {
+	for _, l := range s.Layers {
+		l.seed = seed
 	}
 }
 
@@ -235,7 +244,7 @@ func (l *LayerState) HiPlane(t int) []uint16 {
 }
 
 // LoPlane has the signed lower halves of tensor t (rows, cols), which must be
-// split, and the store's share must have all of it.
+// split and have some, and the store's share must have all of it.
 func (l *LayerState) LoPlane(t int) []uint16 {
 	tl := l.tensor(t, true)
 	return l.Lo[tl.Elem-l.Share.From:][:tl.Elems()]

@@ -63,7 +63,7 @@ func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 
 // weight is the memory of the layer's weights.
 func (l *LayerState) weight() optim.Weight {
-	return optim.Weight{Layout: &l.Layout, Tile: l.Tile, Lo: l.Lo, From: l.Share.From}
+	return optim.Weight{Layout: &l.Layout, Tile: l.Tile, Lo: l.Lo, Seed: l.seed, From: l.Share.From}
 }
 
 // cut is the units of the store's share into which o cuts the layer. They are kept, since

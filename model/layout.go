@@ -17,7 +17,7 @@ const tileAlign = 256
 type TensorLayout struct {
 	Param
 	// BF16 says that the weight is split into planes: its upper half, hi, is streamed in
-	// the tile, and lo is kept apart. Else the tile has the fp32 weight itself.
+	// the tile, and lo is kept apart (but see Layout.BF16Master). Else the tile has the fp32 weight itself.
 	BF16 bool
 	// TileOff is its first byte in the tile and in the device slot.
 	TileOff int64
@@ -47,12 +47,14 @@ type Layout struct {
 	SlotBytes int64 // device bytes: TileBytes and the references
 	Elems     int64 // flat element space of owned tensors, padding included
 	GradElems int64 // flat element space with references
+	// BF16Master says that tensors with BF16 set have no lower halves: what streams is their master weight.
+	BF16Master bool
 }
 
 // Split says whether some of the layer's own weights are in two planes, and so have lower halves.
 func (l Layout) Split() bool {
 	for _, t := range l.Tensors {
-		if t.BF16 && !t.Ref {
+		if t.BF16 && !t.Ref && !l.BF16Master {
 			return true
 		}
 	}
@@ -135,7 +137,7 @@ func (l Layout) Part(k int) Layout {
 	at := l.PartRange(k)
 	from, to := l.span(k)
 	out := Layout{Layer: l.Layer, Tensors: slices.Clone(l.Tensors[from:to]), TileBytes: at.TileBytes, SlotBytes: at.TileBytes,
-		Elems: at.Elems, GradElems: at.Elems}
+		Elems: at.Elems, GradElems: at.Elems, BF16Master: l.BF16Master}
 	out.Params = nil
 	for i := range out.Tensors {
 		t := &out.Tensors[i]

@@ -18,6 +18,8 @@ type Request struct {
 	Config *model.Config
 	// Act is the compute dtype, resolved already.
 	Act device.DType
+	// BF16Master says that no lower halves of weights are kept (model.Layout.BF16Master).
+	BF16Master bool
 	// GradDType is "auto" (or empty), "fp32" or "bf16".
 	GradDType string
 	// Recompute is "auto" (or empty), "full" or "none".
@@ -136,6 +138,9 @@ func choose(q Request) (*Run, error) {
 		return nil, err
 	}
 	r := &Run{Order: q.Order, Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
+	for i := range r.Layouts {
+		r.Layouts[i].BF16Master = q.BF16Master
+	}
 	if !q.EvalOnly {
 		r.Planes, r.Optim, r.NSSteps = q.Planes, q.Optim, q.NSSteps
 	}

@@ -64,7 +64,7 @@ func (r *Run) Table() Table {
 		n := r.Depths.StateSlots
 		host("state slots", int64(n)*r.StateSlotBytes(), "%d layers whose state is read, updated or written", n)
 		t.Disk = r.DiskBytes()
-		t.Rows = append(t.Rows, Row{"disk", "state", t.Disk, fmt.Sprintf("lower halves and moments of %d of %d layers%s", count(r.Away), len(r.Away), r.ofAll())})
+		t.Rows = append(t.Rows, Row{"disk", "state", t.Disk, fmt.Sprintf("%s of %d of %d layers%s", r.stateWords(), count(r.Away), len(r.Away), r.ofAll())})
 	}
 	t.PerParam = float64(t.Host) / float64(t.Params)
 	if !r.EvalOnly {

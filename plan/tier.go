@@ -56,6 +56,16 @@ func (r *Run) DiskBytes() (sum int64) {
 	return sum
 }
 
+// stateWords is what the states that are on disks are, for people.
+func (r *Run) stateWords() string {
+	for l, layout := range r.Layouts {
+		if r.away(l) && layout.Split() {
+			return "lower halves and moments"
+		}
+	}
+	return "moments"
+}
+
 // tier decides which states go to disks, where there is a place for them: as few bytes as let the rest of
 // the run fit into the host's memory, but at first none that is larger than others that would do, since
 // every slot has the size of the largest. They are spread evenly over the layers, so that reading and

@@ -7,6 +7,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
+
+	"mt/host/optim"
 )
 
 // Rates are what a machine reaches, as measured.
@@ -128,7 +130,7 @@ func (r *Run) UpdateBytes(l int, g Gradient) float64 {
 	if g.OfRows(l) {
 		grads = r.GradElems(l)
 	}
-	bytes := float64(2*(4*r.Layouts[l].Elems+r.planeBytes(l)) + grads*r.GradBytes())
+	bytes := float64(2*(optim.MasterBytes(r.Layouts[l])+r.planeBytes(l)) + grads*r.GradBytes())
 	for _, m := range r.Matrices(l) { // what is handed to the device, and what comes back
 		bytes += float64(2 * m.Elems() * r.Spec.Act.Size())
 	}

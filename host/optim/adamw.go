@@ -36,7 +36,7 @@ func (AdamW) Planes(Piece) []Plane { return adamPlanes }
 func (AdamW) moments() []moment { return adamMoments }
 
 // At implements Optimizer.
-func (a AdamW) At(r Rate) Update { return elementUpdate{adamMoments, a.arithmetic(r)} }
+func (a AdamW) At(r Rate) Update { return elementUpdate{adamMoments, a.arithmetic(r), r.Step} }
 
 // arithmetic has the factors clip, decay, 1−β1, β2, 1−β2, lr/bc1, √bc2, eps.
 func (a AdamW) arithmetic(r Rate) *arithmetic {

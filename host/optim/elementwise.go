@@ -58,11 +58,12 @@ func elementUnits(l model.Layout) []Unit {
 type elementUpdate struct {
 	moments []moment
 	by      *arithmetic
+	step    int64 // see Rate
 }
 
 // Step implements Update.
 func (e elementUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
-	x := elements{weight: &w, tensor: u.Tensor, from: u.At, by: e.by}
+	x := elements{weight: &w, tensor: u.Tensor, from: u.At, by: e.by, step: e.step}
 	for i, m := range e.moments {
 		x.moments[i] = find(planes, m.Name, F32).floats(u.Tensor, u.At, u.N)
 	}
@@ -76,6 +77,7 @@ type elements struct {
 	from    int64        // the element that moments begin with
 	moments [2][]float32 // nil: not kept
 	by      *arithmetic
+	step    int64 // see Rate
 }
 
 // walk updates n elements from element at on. A dense grad begins with that of element first.
@@ -107,19 +109,23 @@ func (x *elements) move(at, n int64, kind gradKind, grad *byte) {
 		}
 	}
 	announceGrad(kind, grad, count)
+	c := &x.by.still
+	if tl.Decay() {
+		c = &x.by.decays
+	}
 	var w weightAt
-	if tl.BF16 {
+	switch {
+	case tl.BF16 && x.weight.Layout.BF16Master:
+		x.moveRounded(tl, at, m, v, kind, grad, count, c)
+		return
+	case tl.BF16:
 		w.hi = (*uint16)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+2*at]))
 		w.lo = &x.weight.Lo[tl.Elem+at-x.weight.From]
 		announceWrite(w.hi, count)
 		announceWrite(w.lo, count)
-	} else {
+	default:
 		w.w = (*float32)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+4*at]))
 		announceWrite(w.w, count)
-	}
-	c := &x.by.still
-	if tl.Decay() {
-		c = &x.by.decays
 	}
 	active.move(x.by.rule, w, m, v, kind, grad, count, c)
 }

@@ -30,7 +30,7 @@ func (Lion) Planes(Piece) []Plane { return lionPlanes }
 func (Lion) Units(l model.Layout) []Unit { return elementUnits(l) }
 
 // At implements Optimizer.
-func (o Lion) At(r Rate) Update { return elementUpdate{lionMoments, o.arithmetic(r)} }
+func (o Lion) At(r Rate) Update { return elementUpdate{lionMoments, o.arithmetic(r), r.Step} }
 
 func (Lion) moments() []moment { return lionMoments }
 

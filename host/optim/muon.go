@@ -109,12 +109,13 @@ type MatrixUpdate struct {
 	of          Muon
 	clip, decay float32
 	lr          float64
+	step        int64 // see Rate
 }
 
 // MatricesAt prepares updates of matrices at one rate.
 func (m Muon) MatricesAt(r Rate) *MatrixUpdate {
 	lr := r.LR * m.Scale
-	return &MatrixUpdate{of: m, clip: r.Clip, decay: float32(1 - lr*m.WeightDecay), lr: lr}
+	return &MatrixUpdate{of: m, clip: r.Clip, decay: float32(1 - lr*m.WeightDecay), lr: lr, step: r.Step}
 }
 
 // Prepare moves the momentum of n elements of matrix x, from element at on, by their gradient g,
@@ -177,7 +178,7 @@ func (u *MatrixUpdate) Apply(x Matrix, at, n int64, w Weight, o Grad) {
 	c := coefs{1, float32(u.lr * u.of.Adjust.of(x.Rows, x.Cols))}
 	by := &arithmetic{applyRule, c, c}
 	by.decays[0] = u.decay
-	all := elements{weight: &w, tensor: x.Tensor, by: by}
+	all := elements{weight: &w, tensor: x.Tensor, by: by, step: u.step}
 	all.move(x.At+at, n, o.kind(), o.at(0))
 }
 

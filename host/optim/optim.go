@@ -7,6 +7,7 @@ type Weight struct {
 	Layout *model.Layout
 	Tile   []byte   // (Layout.TileBytes) bf16 hi planes and plain fp32 planes
 	Lo     []uint16 // the signed lower halves of split weights, from element From on; nil where the layer has none
+	Seed   uint64   // of the rounding of weights without lower halves (Layout.BF16Master)
 	// From is the element of the flat element space with which Lo, and the planes beside the
 	// weight, begin: the first of the rank's share.
 	From int64

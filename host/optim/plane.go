@@ -185,7 +185,15 @@ func (f Planes) Bytes(l model.Layout) (bytes int64) {
 
 // UpdateBytes is how many bytes an update of layer l reads and writes: the weights
 // and all planes beside them.
-func (f Planes) UpdateBytes(l model.Layout) int64 { return 2 * (4*l.Elems + f.Bytes(l)) }
+func (f Planes) UpdateBytes(l model.Layout) int64 { return 2 * (MasterBytes(l) + f.Bytes(l)) }
+
+// MasterBytes is the size of the master weights of layer l: 4 bytes an element, but where they are bf16 as much as streams.
+func MasterBytes(l model.Layout) int64 {
+	if l.BF16Master {
+		return l.TileBytes
+	}
+	return 4 * l.Elems
+}
 
 // State is the memory of a plane of one layer.
 type State struct {

@@ -64,7 +64,7 @@ func (q Quantised) Units(l model.Layout) []Unit {
 
 // At implements Optimizer.
 func (q Quantised) At(r Rate) Update {
-	return &codedUpdate{q, elementUpdate{q.By.moments(), q.By.arithmetic(r)}}
+	return &codedUpdate{q, elementUpdate{q.By.moments(), q.By.arithmetic(r), r.Step}}
 }
 
 // codedUpdate is an Update whose moments are codes, where they are.
@@ -95,7 +95,7 @@ func (c *codedUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	}
 	r := rooms.Get().(*room)
 	defer rooms.Put(r)
-	x := elements{weight: &w, tensor: u.Tensor, by: c.f32.by}
+	x := elements{weight: &w, tensor: u.Tensor, by: c.f32.by, step: c.f32.step}
 	for at := int64(0); at < u.N; at += stripCoded {
 		n := min(stripCoded, u.N-at)
 		x.from = u.At + at

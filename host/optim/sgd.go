@@ -36,7 +36,7 @@ func (o SGD) Planes(Piece) []Plane {
 func (SGD) Units(l model.Layout) []Unit { return elementUnits(l) }
 
 // At implements Optimizer.
-func (o SGD) At(r Rate) Update { return elementUpdate{o.moments(), o.arithmetic(r)} }
+func (o SGD) At(r Rate) Update { return elementUpdate{o.moments(), o.arithmetic(r), r.Step} }
 
 func (o SGD) moments() []moment {
 	if o.Momentum == 0 {

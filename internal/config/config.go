@@ -170,6 +170,7 @@ type Config struct {
 	Device             string // auto, cpu, cuda
 	ComputeDType       string // auto, bf16, fp32
 	GradDType          string // auto, bf16, fp32
+	MasterDType        string // bf16, fp32
 	DeviceMemory       Bytes  // 0: auto
 	HostMemory         Bytes  // 0: auto
 	StateDir           []string
@@ -210,7 +211,7 @@ func Default() *Config {
 		OutputDir: "trainer_output", SaveStrategy: "steps", SaveSteps: 500, KeepCheckpoints: true, EvalStrategy: "steps", SaveDType: "bf16", Resume: "auto",
 		LoggingSteps: 10, MaxNonfiniteSteps: 3, Seed: 42,
 		Project: "huggingface", SampleMaxNewTokens: 200, SampleTemperature: 0.7, SampleTopP: 0.95,
-		Device: "auto", ComputeDType: "auto", GradDType: "auto", Recompute: "auto", Binding: "auto", MicroBatchOrder: "auto", Devices: "1", DeviceRates: "auto", PeerCopies: true,
+		Device: "auto", ComputeDType: "auto", GradDType: "auto", MasterDType: "fp32", Recompute: "auto", Binding: "auto", MicroBatchOrder: "auto", Devices: "1", DeviceRates: "auto", PeerCopies: true,
 		origin: map[string]origin{},
 	}
 }

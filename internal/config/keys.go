@@ -13,7 +13,7 @@ type Part string
 
 // The parts of a run. Keys of no part may differ freely.
 const (
-	PartModel     Part = "model"
+	PartModel     Part = "model"     // what weights there are, and how exact they are
 	PartDataset   Part = "dataset"   // the rows and their order
 	PartRows      Part = "rows"      // how many rows make up a step
 	PartOptimizer Part = "optimizer" // what is kept beside each weight
@@ -296,6 +296,8 @@ var machineKeys = []key{
 		choices: []string{"auto", "bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.ComputeDType }},
 	{name: "grad_dtype", part: PartNumerics, doc: "gradients on the link and on the host; auto: fp32 where that fits",
 		choices: []string{"auto", "bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.GradDType }},
+	{name: "master_dtype", part: PartModel, doc: "the master weights that updates move; bf16: no lower halves are kept, and every update rounds by chance; needs compute_dtype: bf16",
+		choices: []string{"bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.MasterDType }},
 	{name: "recompute", part: PartNumerics, doc: "what the backward computes again; full: all it reads; auto: what there is no memory to keep",
 		choices: []string{"auto", "full", "none"}, field: func(c *Config) any { return &c.Recompute }},
 	{name: "device_memory", doc: "device memory to use at most, such as 10GiB", auto: true,

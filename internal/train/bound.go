@@ -40,7 +40,7 @@ func (j *job) bound() (*plan.Bound, error) {
 	if rates.MatMul == 0 {
 		return nil, nil // device_memory is too small to measure
 	}
-	if rates.Host, err = updateRate(j.slow.Optimizer(j.elementwise()), pool, j.act == device.BF16); err != nil {
+	if rates.Host, err = updateRate(j.slow.Optimizer(j.elementwise()), pool, j.act == device.BF16, j.bf16Master()); err != nil {
 		return nil, err
 	}
 	if !dev.Unified() {
@@ -53,11 +53,13 @@ func (j *job) bound() (*plan.Bound, error) {
 }
 
 // updateRate is how many bytes a second an update by o reads and writes in host memory.
-// split says that matrices are split into planes, as bf16 of model.NewLayout does.
-func updateRate(o optim.Optimizer, pool *parallel.Pool, split bool) (rate float64, err error) {
+// split says that matrices are split into planes, as bf16 of model.NewLayout does, and alone that the upper one is kept
+// alone.
+func updateRate(o optim.Optimizer, pool *parallel.Pool, split, alone bool) (rate float64, err error) {
 	const cols = 1 << 10
 	layer := model.Layer{Kind: model.Block, Params: []model.Param{{Role: model.RoleDown, Rows: boundParams / cols, Cols: cols, Dims: 2}}}
 	layout := model.NewLayout(layer, split, model.Param{})
+	layout.BF16Master = alone
 	store, err := host.NewStore([]model.Layout{layout}, o.Planes, pool)
 	if err != nil {
 		return 0, fmt.Errorf("measure updates: %w", err)

@@ -51,6 +51,7 @@ func TestTogetherApart(t *testing.T) {
 		"save_steps: 3\nmax_grad_norm: 0\nsave_dtype: fp32\noptimizer_zstd: true\n",
 		"save_steps: 3\ncompute_dtype: bf16\n",
 		"save_steps: 3\ncompute_dtype: bf16\nsave_dtype: fp32\n",
+		"save_steps: 3\ncompute_dtype: bf16\nmaster_dtype: bf16\n",
 	} {
 		for n := 2; n <= 3; n++ {
 			t.Run(fmt.Sprint(strings.ReplaceAll(extra, "\n", " "), n, " ranks"), func(t *testing.T) {

@@ -167,6 +167,9 @@ func openJob(stop <-chan struct{}, c *config.Config, o Options, first ...func(*j
 	if err := j.resolveDevice(o); err != nil {
 		return nil, err
 	}
+	if err := j.checkMaster(); err != nil {
+		return nil, err
+	}
 	for _, check := range first {
 		if err := check(j); err != nil {
 			return nil, err
@@ -346,7 +349,7 @@ const idleEnough = 0.25
 // request asks for the plan of what the configuration says.
 func (j *job) request(evalOnly bool) plan.Request {
 	c := j.c
-	q := plan.Request{Config: j.model, Act: j.act, GradDType: c.GradDType, Recompute: c.Recompute,
+	q := plan.Request{Config: j.model, Act: j.act, GradDType: c.GradDType, BF16Master: j.bf16Master(), Recompute: c.Recompute,
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Order: j.order(), Devices: j.lanes, Paces: j.paces, LaneMemory: j.memory, Lane: j.began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"mt/device"
 	"mt/device/cuda"
 	"mt/host/optim"
 )
@@ -41,6 +42,18 @@ func (j *job) elementwise() optim.Optimizer {
 func (j *job) adamW() optim.AdamW {
 	c := j.c
 	return optim.AdamW{Beta1: c.AdamBeta1, Beta2: c.AdamBeta2, Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}
+}
+
+// bf16Master says whether what streams of a matrix is its master weight.
+func (j *job) bf16Master() bool { return j.c.MasterDType == "bf16" && j.act == device.BF16 }
+
+// checkMaster refuses master weights in bf16 where nothing streams in bf16.
+func (j *job) checkMaster() error {
+	if j.c.MasterDType != "bf16" || j.act == device.BF16 {
+		return nil
+	}
+	return j.c.Errorf("master_dtype", "master_dtype: bf16 keeps of weights what streams in bf16, and compute_dtype is %s, in which fp32 weights stream: set compute_dtype: bf16, or leave master_dtype out",
+		j.c.ComputeDType)
 }
 
 // muon is how matrices are moved whole; nil: none are.

@@ -1,10 +1,14 @@
 package train
 
 import (
+	"fmt"
 	"math"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"mt/internal/bfloat"
 	"mt/internal/config"
 )
 
@@ -52,4 +56,55 @@ func TestAnotherOptimizer(t *testing.T) {
 		checkError(t, err, true, strings.Split(keys, ":")[0], "checkpoint-4", "reset_optimizer: true", "resume_from_checkpoint: false")
 	}
 	base.with("momentum: 0.8\n").startedAt(t, base, 4).mustTrain(t)
+}
+
+// TestAnotherMaster: a run does not go on with other master weights than its checkpoint has, and is told what it can do;
+// weights that stream as fp32 cannot be kept as bf16.
+func TestAnotherMaster(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	for was, now := range map[string]string{"fp32": "bf16", "bf16": "fp32"} {
+		base := newScene(t, "save_steps: 4\ncompute_dtype: bf16\nmaster_dtype: "+was+"\n")
+		base.mustTrain(t)
+		for _, more := range []string{"", "reset_optimizer: true\n", "reset_data: true\n"} {
+			_, err := base.with("master_dtype: "+now+"\n"+more).startedAt(t, base, 4).train(t, t.Context(), hooks{})
+			checkError(t, err, true, "master_dtype", "checkpoint-4", "model_name_or_path: ", "another output_dir")
+		}
+	}
+	_, err := newScene(t, "compute_dtype: fp32\nmaster_dtype: bf16\n").train(t, t.Context(), hooks{})
+	checkError(t, err, true, "master_dtype", "compute_dtype is fp32", "set compute_dtype: bf16")
+}
+
+// TestBF16MasterFollowsTheSeed: what a checkpoint has of matrices are bf16 numbers, and two runs that differ in their seeds
+// alone, from the same checkpoint over the same rows, round otherwise.
+func TestBF16MasterFollowsTheSeed(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	base := newScene(t, "save_steps: 4\nsave_dtype: fp32\ncompute_dtype: bf16\nmaster_dtype: bf16\nshuffle: false\n")
+	base.mustTrain(t)
+	weights := func(seed int) (out []float32) {
+		s := base.with(fmt.Sprintf("seed: %d\nreset_data: true\n", seed)).startedAt(t, base, 4)
+		s.mustTrain(t)
+		for _, l := range loadState(t, filepath.Join(s.out, checkpointName(8))).Layers {
+			for k, tl := range l.Layout.Tensors {
+				if tl.Dims < 2 || tl.Ref {
+					continue
+				}
+				x := make([]float32, tl.Elems())
+				l.ReadRows(k, 0, tl.Rows, x)
+				out = append(out, x...)
+			}
+		}
+		return out
+	}
+	one := weights(5)
+	for i, x := range one {
+		if x != bfloat.Widen(bfloat.Round(x)) {
+			t.Fatalf("weight %d is %g, which is no bf16 number", i, x)
+		}
+	}
+	if !slices.Equal(one, weights(5)) {
+		t.Error("the same run has other weights")
+	}
+	if slices.Equal(one, weights(6)) {
+		t.Error("another seed gives the same weights")
+	}
 }

@@ -136,7 +136,7 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 			"rows": nil, "recompute_keeps": j.plan.Spec.Keep.String(), "pipeline": j.plan.Depths,
 			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "lanes": j.plan.Lane, "passing": known(passing), "bound": o.bound,
 			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(j.plan.Ranks),
-			"device": j.c.Device, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType}
+			"device": j.c.Device, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType, "master_dtype": j.c.MasterDType}
 		if j.set != nil {
 			out["rows"] = j.set.Train().Rows()
 		}
@@ -151,7 +151,11 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 		steps = count(n) + " " + steps
 	}
 	fmt.Fprintf(w, "%s parameters, %s\n", humanize.Comma(t.Params), data)
-	fmt.Fprintf(w, "%s of %s rows, compute %s, gradients %s\n", steps, count(j.c.RowsPerStep()), j.c.ComputeDType, j.c.GradDType)
+	master := ""
+	if j.bf16Master() {
+		master = ", master weights bf16"
+	}
+	fmt.Fprintf(w, "%s of %s rows, compute %s%s, gradients %s\n", steps, count(j.c.RowsPerStep()), j.c.ComputeDType, master, j.c.GradDType)
 	fmt.Fprintf(w, "micro-batches of %s tokens, kept for the backward: %s\n", count(j.c.Pipeline.MicroBatchTokens), j.plan.Spec.Keep)
 	if n := j.plan.Spec.Shards(); n > 1 {
 		fmt.Fprintf(w, "the head in %d shards of the vocabulary, in two sweeps\n", n)

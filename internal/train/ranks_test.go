@@ -124,6 +124,7 @@ func TestTogether(t *testing.T) {
 		"clipped":   "save_steps: 3\nval_size: 2\neval_steps: 3\nsave_dtype: fp32\n",
 		"unclipped": "save_steps: 3\nmax_grad_norm: 0\n",
 		"bf16":      "save_steps: 3\ncompute_dtype: bf16\nsave_dtype: fp32\noptimizer_zstd: true\n",
+		"master":    "wide\nsave_steps: 3\noptim: adamw_8bit\ncompute_dtype: bf16\nmaster_dtype: bf16\n",
 		"codes":     "wide\nsave_steps: 3\noptim: adamw_8bit\nsave_dtype: fp32\n",
 	} {
 		for n := 2; n <= 3; n++ {

@@ -40,6 +40,9 @@ var recipes = map[string]string{
 	"adamw-4bit":      "wide\noptim: adamw_torch_4bit\nmax_grad_norm: 0\noptimizer_zstd: true\nbinding: copy\n",
 	"lion-8bit":       "wide\noptim: lion_8bit\nlearning_rate: 1e-3\n",
 	"sgd":             "optim: sgd\n",
+	"sgd-bf16-master": "optim: sgd\ncompute_dtype: bf16\nmaster_dtype: bf16\n",
+	"bf16-master":     "wide\noptim: adamw_8bit\ncompute_dtype: bf16\nmaster_dtype: bf16\nmax_grad_norm: 0\n",
+	"muon-master":     "optim: muon\ncompute_dtype: bf16\nmaster_dtype: bf16\nsave_dtype: fp32\noptimizer_zstd: true\n",
 	"sgd-bf16":        "optim: sgd\nmomentum: 0.9\nnesterov: true\ncompute_dtype: bf16\n",
 	"tied-bf16-clip":  "tied\ncompute_dtype: bf16\npipeline: {micro_batch_tokens: 1, activation_slots: 3}\nrecompute: full\n",
 }

@@ -253,6 +253,7 @@ func (s *session) openStore() (err error) {
 		return err
 	}
 	s.closers = append(s.closers, func() { _ = s.store.Close() })
+	s.store.Draw(uint64(s.c.Seed))
 	return s.openStaging()
 }
 

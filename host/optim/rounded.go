@@ -1,0 +1,88 @@
+package optim
+
+import (
+	"math"
+	"unsafe"
+
+	"mt/internal/bfloat"
+	"mt/model"
+)
+
+// This file is of weights that have no lower halves (model.Layout.BF16Master): bf16 is all that is kept of them. An
+// update makes fp32 numbers of them, moves these as any fp32 weights, and rounds them to one of the two bf16 numbers
+// next to each. Which one is drawn, the nearer one more often, so that the mean of many roundings is the number itself
+// and updates far smaller than the distance of two bf16 numbers are not lost (stochastic rounding; arXiv:2010.06192).
+//
+// What is drawn depends on the run's seed, the step, the layer and the element alone. So there is nothing to save, and
+// the bits are the same in whichever pieces and by however many threads, devices and hosts weights are moved.
+
+// moveRounded is move of elements of a tensor without lower halves.
+func (x *elements) moveRounded(tl *model.TensorLayout, at int64, m, v *float32, kind gradKind, grad *byte, n int, c *coefs) {
+	hi := unsafe.Slice((*uint16)(unsafe.Pointer(&x.weight.Tile[tl.TileOff+2*at])), n)
+	announceWrite(&hi[0], n)
+	d := drawsOf(x.weight.Seed, x.step, x.weight.Layout.Index)
+	wide := wides.Get().(*[2][stripElems]float32)
+	defer wides.Put(wide)
+	for i := 0; i < n; i += stripElems {
+		k := min(stripElems, n-i)
+		w, part := wide[1][:k], hi[i:i+k]
+		for j, b := range part {
+			w[j] = bfloat.Widen(b)
+		}
+		active.move(x.by.rule, weightAt{w: &w[0]}, skip(m, i), skip(v, i), kind, skipGrad(kind, grad, i), k, c)
+		d.round(part, w, uint64(tl.Elem+at)+uint64(i))
+	}
+}
+
+// draws are the random bits of one layer in one step: 16 for each element of its flat element space. Those of elements
+// 4·i to 4·i+3 are number i of the sequence of SplitMix64 that begins at state d (Steele, Lea, Flood: Fast Splittable
+// Pseudorandom Number Generators, 2014), the lowest 16 bits first.
+type draws uint64
+
+// gamma is what the state of SplitMix64 grows by.
+const gamma = 0x9e3779b97f4a7c15
+
+// drawsOf are the draws of a layer in a step.
+func drawsOf(seed uint64, step int64, layer int) draws {
+	return draws(mix(mix(mix(seed+gamma)+uint64(step)+gamma) + uint64(layer) + gamma))
+}
+
+// mix is what SplitMix64 makes of a state.
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// four are the draws of elements 4·i to 4·i+3.
+func (d draws) four(i uint64) uint64 { return mix(uint64(d) + (i+1)*gamma) }
+
+// round sets to to the numbers of from, rounded, which are those of the elements from element at on.
+func (d draws) round(to []uint16, from []float32, at uint64) {
+	to = to[:len(from)]
+	i := 0
+	for ; i < len(from) && (at+uint64(i))%4 != 0; i++ {
+		to[i] = roundBy(from[i], uint32(d.four((at+uint64(i))/4)>>(16*((at+uint64(i))%4)))&0xffff)
+	}
+	for group := (at + uint64(i)) / 4; i+4 <= len(from); group++ {
+		bits, x, y := d.four(group), from[i:i+4:i+4], to[i:i+4:i+4]
+		y[0] = roundBy(x[0], uint32(bits)&0xffff)
+		y[1] = roundBy(x[1], uint32(bits>>16)&0xffff)
+		y[2] = roundBy(x[2], uint32(bits>>32)&0xffff)
+		y[3] = roundBy(x[3], uint32(bits>>48))
+		i += 4
+	}
+	for ; i < len(from); i++ {
+		to[i] = roundBy(from[i], uint32(d.four((at+uint64(i))/4)>>(16*((at+uint64(i))%4)))&0xffff)
+	}
+}
+
+// roundBy is x as bf16, away from zero where what is cut off is more than 2^16 − 1 − draw, so that it is for as many of
+// the 2^16 draws as the cut-off part is large. Numbers above the greatest bf16 may become infinities; NaNs stay NaNs.
+func roundBy(x float32, draw uint32) uint16 {
+	bits := math.Float32bits(x)
+	if bits&expMask == expMask {
+		return bfloat.Round(x)
+	}
+	return uint16((bits + draw) >> 16)
+}
