@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -149,6 +151,14 @@ func (r *CopyReport) host(ctx context.Context, o CopyOptions) error {
 			}
 			r.add(fmt.Sprintf("host AdamW, %s, %s gradient", name, grad), "", bytes, float64(u.Bytes()), t)
 			r.add(fmt.Sprintf("host norm of a %s gradient, %s", grad, name), "", bytes, float64(u.GradBytes()), norm)
+		}
+		for _, name := range slices.Sorted(maps.Keys(measure.Optimizers)) {
+			u := measure.Update{Params: bytes / 12, Split: true, By: measure.Optimizers[name]}
+			t, _, err := u.Measure(pool, o.options())
+			if err != nil {
+				return err
+			}
+			r.add(fmt.Sprintf("host %s, split, fp32 gradient", name), "", bytes, float64(u.Bytes()), t)
 		}
 	}
 	return nil

@@ -34,7 +34,7 @@ func TestCopyReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Rows) != 3*4+1+1+3*2 || r.Device == "" {
+	if len(r.Rows) != 3*4+1+1+3*2+len(measure.Optimizers) || r.Device == "" {
 		t.Errorf("%d rows on %q", len(r.Rows), r.Device)
 	}
 	for _, row := range r.Rows {

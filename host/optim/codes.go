@@ -1,7 +1,6 @@
 package optim
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 	"unsafe"
@@ -15,52 +14,55 @@ import (
 // codebook is the values of a map and how numbers find theirs.
 type codebook struct {
 	values [256]float32 // rising; those that codes of 4 bits have are the first 16
-	// from[c] is the smallest number with code c; from[0] does not count, and where there is no code c
-	// it is NaN, which no number reaches.
-	from [257]float32
-	// least is a code by the upper bits of a number (see bucket): that of the smallest number
-	// with those bits. None of these numbers has a code above the next.
-	least [buckets]uint8
-	_     [3]uint8 // kernels read least in words of 4 bytes
+	// table has a word for each place of a number (see place): a code, and 256 times the least lower bits from which on
+	// a number has the code beside it, on the side of its sign. No number of a place has another code.
+	table [places]uint32
 }
 
-// The upper bits of a number: sign, exponent and 7 bits of mantissa, for magnitudes from 2⁻²³ to 1.
-// Smaller ones are as if they were 0, greater ones as 1.
+// A place is given by the upper bits of a number: sign, exponent and 7 bits of mantissa, for magnitudes from 2⁻²³ to 1.
+// Smaller ones are as if they were 2⁻²³, which has the code of 0, and greater ones as 1.
 const (
-	bucketShift = 16
-	bucketLow   = 0x34000000 >> bucketShift
-	bucketSpan  = 0x3f800000>>bucketShift - bucketLow + 1
-	buckets     = 2 * bucketSpan
+	lowerBits = 16
+	leastMag  = 0x34000000
+	mostMag   = 0x3f800000
+	ofASign   = mostMag>>lowerBits - leastMag>>lowerBits + 1
+	places    = 2 * ofASign
 )
 
-// bucket is the place in least of the number with these bits.
-func bucket(bits uint32) uint32 {
-	at := min(max(bits&0x7fffffff>>bucketShift, bucketLow), bucketLow+bucketSpan-1) - bucketLow
-	return at + bits>>31*bucketSpan
+// place is the place of the number with these bits, and its lower bits there.
+func place(bits uint32) (at, lower uint32) {
+	mag := min(max(bits&0x7fffffff, leastMag), mostMag)
+	return (mag-leastMag)>>lowerBits + bits>>31*ofASign, mag & (1<<lowerBits - 1)
 }
 
 // newCodebook makes the codebook of rising values.
 func newCodebook(values []float32) *codebook {
 	b := &codebook{}
 	copy(b.values[:], values)
-	for c := range b.from {
-		b.from[c] = float32(math.NaN())
-		if c > 0 && c < len(values) {
-			b.from[c] = halfway(values[c-1], values[c])
-		}
+	var from []float32 // the smallest number with a code, by the code before it
+	for c := range len(values) - 1 {
+		from = append(from, halfway(values[c], values[c+1]))
 	}
-	for i := range b.least {
-		bits := uint32(i%bucketSpan+bucketLow) << bucketShift
-		x := math.Float32frombits(bits)
-		switch {
-		case i >= bucketSpan: // the smallest has the greatest magnitude
-			x = -math.Float32frombits(bits + 1<<bucketShift - 1)
-		case i == 0:
-			x = 0
+	for i := range b.table {
+		const never = 1 << lowerBits
+		mag := leastMag + uint32(i%ofASign)<<lowerBits
+		c, next := 0, uint32(never)
+		if i < ofASign {
+			for c < len(from) && math.Float32frombits(mag) >= from[c] {
+				c++
+			}
+			if c < len(from) {
+				next = math.Float32bits(from[c]) - mag
+			}
+		} else { // the code of the number nearest to 0; those before it have greater magnitudes
+			for c < len(from) && -math.Float32frombits(mag) >= from[c] {
+				c++
+			}
+			if c > 0 {
+				next = math.Float32bits(-from[c-1]) - mag + 1
+			}
 		}
-		for c := 1; c < len(values) && x >= b.from[c]; c++ {
-			b.least[i] = uint8(c)
-		}
+		b.table[i] = uint32(c) | min(next, never)<<8
 	}
 	return b
 }
@@ -147,20 +149,17 @@ func (s *scheme) book(signed bool) *codebook {
 // room is memory that an update takes for moments that are kept in codes.
 type room struct {
 	moments [2][stripCoded]float32
-	codes   [256]byte // of a block, a byte each
-	lanes   [16]uint32
 }
 
 // decode sets out to the numbers that codes and the scales of their blocks stand for.
-func (s *scheme) decode(b *codebook, out []float32, codes []byte, scales []float32, r *room) {
-	n := int(s.block)
+func (s *scheme) decode(b *codebook, out []float32, codes []byte, scales []float32) {
+	decode := active.codes.decode
+	if s.codes == U4 {
+		decode = active.codes.decode16
+	}
 	for i := range scales {
-		at := codes[s.codes.Bytes(int64(i)*s.block):][:s.codes.Bytes(s.block)]
-		if s.codes == U4 {
-			spread(r.codes[:n], at)
-			at = r.codes[:n]
-		}
-		active.codes.decode(&b.values[0], &at[0], &out[i*n], n, &scales[i])
+		at := int64(i) * s.block
+		decode(&b.values[0], &codes[s.codes.Bytes(at)], &out[at:][:s.block][0], int(s.block), &scales[i])
 	}
 }
 
@@ -172,52 +171,22 @@ const leastScale = 1e-12
 const greatestScale = math.MaxFloat32
 
 // encode sets codes and scales to what stands for x.
-func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32, r *room) {
-	n := int(s.block)
+func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32) {
+	encode := active.codes.encode
+	if s.codes == U4 {
+		encode = active.codes.encode16
+	}
 	for i := range scales {
-		x := x[i*n:][:n]
-		scales[i] = min(max(r.greatest(x), leastScale), greatestScale)
-		to := codes[s.codes.Bytes(int64(i)*s.block):][:s.codes.Bytes(s.block)]
-		at := to
-		if s.codes == U4 {
-			at = r.codes[:n]
-		}
-		active.codes.encode(&b.least[0], &b.from[1], &x[0], &at[0], n, &scales[i])
-		if s.codes == U4 {
-			join4(to, at)
-		}
+		at := int64(i) * s.block
+		x := x[at:][:s.block]
+		active.codes.greatest(&x[0], len(x), &scales[i])
+		scales[i] = min(max(scales[i], leastScale), greatestScale)
+		encode(&b.table[0], &x[0], &codes[s.codes.Bytes(at)], len(x), &scales[i])
 	}
 }
 
-// greatest is the greatest magnitude in x, of 128 numbers or a multiple; NaN where one is.
-func (r *room) greatest(x []float32) float32 {
-	clear(r.lanes[:])
-	active.codes.greatest(&x[0], len(x), &r.lanes)
-	return math.Float32frombits(slices.Max(r.lanes[:]))
-}
+// What follows are the codeKernels in plain Go.
 
-// spread makes each half of a byte of codes a byte, the lower one first; eight at a time.
-func spread(to, codes []byte) {
-	for i := 0; i < len(codes); i += 4 {
-		x := uint64(binary.LittleEndian.Uint32(codes[i:]))
-		x = (x | x<<16) & 0x0000ffff0000ffff
-		x = (x | x<<8) & 0x00ff00ff00ff00ff
-		x = (x | x<<4) & 0x0f0f0f0f0f0f0f0f
-		binary.LittleEndian.PutUint64(to[2*i:], x)
-	}
-}
-
-// join4 is the inverse of spread.
-func join4(codes, from []byte) {
-	for i := 0; i < len(codes); i += 4 {
-		x := binary.LittleEndian.Uint64(from[2*i:])
-		x = (x | x>>4) & 0x00ff00ff00ff00ff
-		x = (x | x>>8) & 0x0000ffff0000ffff
-		binary.LittleEndian.PutUint32(codes[i:], uint32(x|x>>16))
-	}
-}
-
-// decodeGeneric, encodeGeneric and greatestGeneric are the codeKernels in plain Go.
 func decodeGeneric(values *float32, codes *byte, out *float32, n int, scale *float32) {
 	table, to, by := unsafe.Slice(values, 256), unsafe.Slice(out, n), *scale
 	for i, c := range unsafe.Slice(codes, n) {
@@ -225,20 +194,42 @@ func decodeGeneric(values *float32, codes *byte, out *float32, n int, scale *flo
 	}
 }
 
-func encodeGeneric(least *byte, next, x *float32, codes *byte, n int, scale *float32) {
-	first, from, to, by := unsafe.Slice(least, buckets), unsafe.Slice(next, 256), unsafe.Slice(codes, n), *scale
-	for i, e := range unsafe.Slice(x, n) {
-		e /= by
-		c := first[bucket(math.Float32bits(e))]
-		if e >= from[c] {
-			c++
-		}
-		to[i] = c
+func decode16Generic(values *float32, codes *byte, out *float32, n int, scale *float32) {
+	table, to, by := unsafe.Slice(values, 16), unsafe.Slice(out, n), *scale
+	for i, c := range unsafe.Slice(codes, n/2) {
+		to[2*i], to[2*i+1] = float32(table[c&15]*by), float32(table[c>>4]*by)
 	}
 }
 
-func greatestGeneric(x *float32, n int, lanes *[16]uint32) {
-	for _, e := range unsafe.Slice(x, n) {
-		lanes[0] = max(lanes[0], math.Float32bits(e)&0x7fffffff)
+func encodeGeneric(table *uint32, x *float32, codes *byte, n int, scale *float32) {
+	words, to := unsafe.Slice(table, places), unsafe.Slice(codes, n)
+	for i, e := range unsafe.Slice(x, n) {
+		to[i] = codeOf(words, e / *scale)
 	}
+}
+
+func encode16Generic(table *uint32, x *float32, codes *byte, n int, scale *float32) {
+	words, from := unsafe.Slice(table, places), unsafe.Slice(x, n)
+	for i := range unsafe.Slice(codes, n/2) {
+		unsafe.Slice(codes, n/2)[i] = codeOf(words, from[2*i] / *scale) | codeOf(words, from[2*i+1] / *scale)<<4
+	}
+}
+
+// codeOf is the code of x in a table.
+func codeOf(table []uint32, x float32) uint8 {
+	bits := math.Float32bits(x)
+	at, lower := place(bits)
+	word := table[at]
+	if lower < word>>8 {
+		return uint8(word)
+	}
+	return uint8(word) + 1 - uint8(bits>>31)*2
+}
+
+func greatestGeneric(x *float32, n int, most *float32) {
+	var bits uint32
+	for _, e := range unsafe.Slice(x, n) {
+		bits = max(bits, math.Float32bits(e)&0x7fffffff)
+	}
+	*most = math.Float32frombits(bits)
 }

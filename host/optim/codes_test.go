@@ -23,13 +23,17 @@ func torchCode(values []float32, x float32) uint8 {
 	return uint8(c)
 }
 
-// code is the code of x, whose magnitude is at most 1.
-func (b *codebook) code(x float32) uint8 {
+// code is the code of x, whose magnitude is at most 1, in so many bits.
+func (b *codebook) code(x float32, bits int) uint8 {
 	var c [128]byte
 	var one float32 = 1
 	xs := make([]float32, 128)
 	xs[77] = x
-	active.codes.encode(&b.least[0], &b.from[1], &xs[0], &c[0], 128, &one)
+	if bits == 4 {
+		active.codes.encode16(&b.table[0], &xs[0], &c[0], 128, &one)
+		return c[77/2] >> 4
+	}
+	active.codes.encode(&b.table[0], &xs[0], &c[0], 128, &one)
 	return c[77]
 }
 
@@ -56,7 +60,7 @@ func codesAreTheNearest(t *testing.T) {
 			}
 			for i, v := range values {
 				around(v)
-				around(b.from[i])
+				around(halfway(v, values[min(i+1, n-1)]))
 				around((v + values[max(0, i-1)]) / 2)
 			}
 			for bits := uint32(0); bits <= 0x3f800000; bits += 0x3fff { // crosses the borders of buckets
@@ -66,13 +70,13 @@ func codesAreTheNearest(t *testing.T) {
 				if !(x <= 1 && x >= -1) || !signed && x < 0 {
 					continue
 				}
-				if got, want := b.code(x), torchCode(values, x); got != want {
+				if got, want := b.code(x, bits), torchCode(values, x); got != want {
 					t.Fatalf("%d bits, signed %t: %v (%#x) has code %d (%v), want %d (%v)", bits, signed, x, math.Float32bits(x), got, values[got], want, values[want])
 				}
 			}
 			for c, v := range values {
-				if b.code(v) != uint8(c) {
-					t.Errorf("%d bits, signed %t: value %d has code %d", bits, signed, c, b.code(v))
+				if b.code(v, bits) != uint8(c) {
+					t.Errorf("%d bits, signed %t: value %d has code %d", bits, signed, c, b.code(v, bits))
 				}
 			}
 		}
@@ -86,12 +90,12 @@ func TestBlocksOfZeros(t *testing.T) {
 		for _, signed := range []bool{true, false} {
 			x, codes, scales := make([]float32, s.block), make([]byte, s.codes.Bytes(s.block)), make([]float32, 1)
 			x[0] = 1
-			s.decode(s.book(signed), x, codes, scales, new(room))
+			s.decode(s.book(signed), x, codes, scales)
 			if slices.Max(x) != 0 || slices.Min(x) != 0 {
 				t.Errorf("%d bits, signed %t: zeros stand for %v", bits, signed, x[:3])
 			}
-			s.encode(s.book(signed), x, codes, scales, new(room))
-			s.decode(s.book(signed), x, codes, scales, new(room))
+			s.encode(s.book(signed), x, codes, scales)
+			s.decode(s.book(signed), x, codes, scales)
 			if scales[0] != 1e-12 || !(slices.Max(x) <= 1e-13) || slices.Min(x) < 0 {
 				t.Errorf("%d bits, signed %t: zeros have the scale %v and become %v", bits, signed, scales[0], x[:3])
 			}

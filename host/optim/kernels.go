@@ -41,11 +41,11 @@ type (
 	sumKernel     func(x *byte, n int, lanes *[sumLanes]float64) // n is a multiple of sumLanes
 )
 
-// codeKernels turn n numbers into codes of a byte and back. n is a multiple of 128.
+// codeKernels turn n numbers into codes of a byte, or of half a byte, the lower one first, and back. n is a multiple of 128.
 type codeKernels struct {
-	decode   func(values *float32, codes *byte, out *float32, n int, scale *float32)
-	encode   func(least *byte, next, x *float32, codes *byte, n int, scale *float32) // next: codebook.from behind the first
-	greatest func(x *float32, n int, lanes *[16]uint32)                              // the bits of magnitudes, by lane; some may be 0
+	decode, decode16 func(values *float32, codes *byte, out *float32, n int, scale *float32)
+	encode, encode16 func(table *uint32, x *float32, codes *byte, n int, scale *float32)
+	greatest         func(x *float32, n int, most *float32) // of magnitudes; a NaN is the greatest
 }
 
 // kernels is the implementation for one instruction set.

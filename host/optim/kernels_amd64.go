@@ -169,15 +169,25 @@ func prepareBF16ToBF16AVX512(m *float32, grad *byte, to *byte, n int, c *[8]floa
 //go:noescape
 func decodeAVX512(values *float32, codes *byte, out *float32, n int, scale *float32)
 
-// encodeAVX512 sets codes to those of n numbers over the scale; n is a multiple of the lanes.
+// decode16AVX512 sets out to n numbers with these codes, two a byte; n is a multiple of the lanes.
 //
 //go:noescape
-func encodeAVX512(least *byte, next *float32, x *float32, codes *byte, n int, scale *float32)
+func decode16AVX512(values *float32, codes *byte, out *float32, n int, scale *float32)
 
-// greatestAVX512 sets lanes to the bits of the greatest magnitudes of every lane; n is a multiple of the lanes.
+// encodeAVX512 sets codes to those of n numbers over the scale, a byte each; n is a multiple of the lanes.
 //
 //go:noescape
-func greatestAVX512(x *float32, n int, lanes *[16]uint32)
+func encodeAVX512(table *uint32, x *float32, codes *byte, n int, scale *float32)
+
+// encode16AVX512 sets codes to those of n numbers over the scale, two a byte; n is a multiple of the lanes.
+//
+//go:noescape
+func encode16AVX512(table *uint32, x *float32, codes *byte, n int, scale *float32)
+
+// greatestAVX512 sets most to the greatest magnitude of n numbers, of which a NaN is the greatest; n is a multiple of the lanes.
+//
+//go:noescape
+func greatestAVX512(x *float32, n int, most *float32)
 
 // sumF32AVX512 sets lanes to the sums of squares of n elements; n is a multiple of 32.
 //
@@ -354,15 +364,25 @@ func prepareBF16ToBF16AVX2(m *float32, grad *byte, to *byte, n int, c *[8]float3
 //go:noescape
 func decodeAVX2(values *float32, codes *byte, out *float32, n int, scale *float32)
 
-// encodeAVX2 sets codes to those of n numbers over the scale; n is a multiple of the lanes.
+// decode16AVX2 sets out to n numbers with these codes, two a byte; n is a multiple of the lanes.
 //
 //go:noescape
-func encodeAVX2(least *byte, next *float32, x *float32, codes *byte, n int, scale *float32)
+func decode16AVX2(values *float32, codes *byte, out *float32, n int, scale *float32)
 
-// greatestAVX2 sets lanes to the bits of the greatest magnitudes of every lane; n is a multiple of the lanes.
+// encodeAVX2 sets codes to those of n numbers over the scale, a byte each; n is a multiple of the lanes.
 //
 //go:noescape
-func greatestAVX2(x *float32, n int, lanes *[16]uint32)
+func encodeAVX2(table *uint32, x *float32, codes *byte, n int, scale *float32)
+
+// encode16AVX2 sets codes to those of n numbers over the scale, two a byte; n is a multiple of the lanes.
+//
+//go:noescape
+func encode16AVX2(table *uint32, x *float32, codes *byte, n int, scale *float32)
+
+// greatestAVX2 sets most to the greatest magnitude of n numbers, of which a NaN is the greatest; n is a multiple of the lanes.
+//
+//go:noescape
+func greatestAVX2(x *float32, n int, most *float32)
 
 // sumF32AVX2 sets lanes to the sums of squares of n elements; n is a multiple of 32.
 //

@@ -3396,117 +3396,279 @@ done:
 	VZEROUPPER
 	RET
 
-// func encodeAVX512(least *byte, next *float32, x *float32, codes *byte, n int, scale *float32)
-// Requires: AVX, AVX512F
-TEXT ·encodeAVX512(SB), NOSPLIT, $0-48
-	MOVQ         least+0(FP), AX
-	MOVQ         next+8(FP), CX
-	MOVQ         x+16(FP), DX
-	MOVQ         codes+24(FP), BX
-	MOVQ         scale+40(FP), SI
-	VBROADCASTSS (SI), Z0
-	MOVL         $0x7fffffff, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Z1
-	MOVL         $0x00003400, SI
-	VMOVD        SI, X8
-	VPBROADCASTD X8, Z8
-	MOVL         $0x00003f80, SI
-	VMOVD        SI, X9
-	VPBROADCASTD X9, Z9
-	MOVL         $0x00000b81, SI
-	VMOVD        SI, X10
-	VPBROADCASTD X10, Z10
-	MOVL         $0x000000ff, SI
-	VMOVD        SI, X11
-	VPBROADCASTD X11, Z11
-	MOVL         $0x00000001, SI
-	VMOVD        SI, X12
-	VPBROADCASTD X12, Z12
-	MOVQ         n+32(FP), SI
+// func decode16AVX512(values *float32, codes *byte, out *float32, n int, scale *float32)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·decode16AVX512(SB), NOSPLIT, $0-40
+	MOVQ         values+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         out+16(FP), DX
+	MOVQ         scale+32(FP), BX
+	VBROADCASTSS (BX), Z0
+	MOVL         $0x0f0f0f0f, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, X1
+	VMOVUPS      (AX), Z2
+	MOVQ         n+24(FP), AX
 
 many:
-	CMPQ       SI, $0x00000020
+	CMPQ      AX, $0x00000020
+	JL        one
+	VPMOVZXBW (CX), X3
+	VPSLLW    $0x04, X3, X4
+	VPOR      X4, X3, X3
+	VPAND     X1, X3, X3
+	VPMOVZXBD X3, Z3
+	VPERMPS   Z2, Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VMOVUPS   Z3, (DX)
+	VPMOVZXBW 8(CX), X3
+	VPSLLW    $0x04, X3, X4
+	VPOR      X4, X3, X3
+	VPAND     X1, X3, X3
+	VPMOVZXBD X3, Z3
+	VPERMPS   Z2, Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VMOVUPS   Z3, 64(DX)
+	ADDQ      $0x00000010, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000020, AX
+	JMP       many
+
+one:
+	CMPQ      AX, $0x00000010
+	JL        done
+	VPMOVZXBW (CX), X3
+	VPSLLW    $0x04, X3, X4
+	VPOR      X4, X3, X3
+	VPAND     X1, X3, X3
+	VPMOVZXBD X3, Z3
+	VPERMPS   Z2, Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VMOVUPS   Z3, (DX)
+	ADDQ      $0x00000008, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, AX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func encodeAVX512(table *uint32, x *float32, codes *byte, n int, scale *float32)
+// Requires: AVX, AVX512F
+TEXT ·encodeAVX512(SB), NOSPLIT, $0-40
+	MOVQ         table+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         codes+16(FP), DX
+	MOVQ         scale+32(FP), BX
+	VBROADCASTSS (BX), Z0
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x34000000, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0x3f800000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x00000b81, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	MOVL         $0x0000ffff, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Z9
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ       BX, $0x00000020
 	JL         one
-	VMOVUPS    (DX), Z13
-	VDIVPS     Z0, Z13, Z13
-	VPSRAD     $0x1f, Z13, Z15
-	VPANDD     Z10, Z15, Z15
-	VPANDD     Z1, Z13, Z14
-	VPSRLD     $0x10, Z14, Z14
-	VPMAXSD    Z8, Z14, Z14
-	VPMINSD    Z9, Z14, Z14
-	VPSUBD     Z8, Z14, Z14
-	VPADDD     Z15, Z14, Z14
+	VMOVUPS    (CX), Z10
+	VDIVPS     Z0, Z10, Z10
+	VPSRAD     $0x1f, Z10, Z12
+	VPANDD     Z1, Z10, Z10
+	VPMAXSD    Z5, Z10, Z10
+	VPMINSD    Z6, Z10, Z10
+	VPSRLD     $0x10, Z10, Z11
+	VPANDD     Z8, Z10, Z10
+	VPORD      Z9, Z12, Z13
+	VPANDD     Z7, Z12, Z12
+	VPADDD     Z12, Z11, Z11
 	VPXORD     Z2, Z2, Z2
 	KXNORW     K1, K1, K1
-	VPGATHERDD (AX)(Z14*1), K1, Z2
-	VPANDD     Z11, Z2, Z2
+	VPGATHERDD -53248(AX)(Z11*4), K1, Z2
+	VPSRLD     $0x08, Z2, Z11
+	VPCMPD     $0x05, Z11, Z10, K2
+	VPADDD     Z13, Z2, K2, Z2
+	VPMOVDB    Z2, (DX)
+	VMOVUPS    64(CX), Z10
+	VDIVPS     Z0, Z10, Z10
+	VPSRAD     $0x1f, Z10, Z12
+	VPANDD     Z1, Z10, Z10
+	VPMAXSD    Z5, Z10, Z10
+	VPMINSD    Z6, Z10, Z10
+	VPSRLD     $0x10, Z10, Z11
+	VPANDD     Z8, Z10, Z10
+	VPORD      Z9, Z12, Z13
+	VPANDD     Z7, Z12, Z12
+	VPADDD     Z12, Z11, Z11
 	VPXORD     Z3, Z3, Z3
-	KXNORW     K2, K2, K2
-	VPGATHERDD (CX)(Z2*4), K2, Z3
-	VCMPPS     $0x1d, Z3, Z13, K3
-	VPADDD     Z12, Z2, K3, Z2
-	VPMOVDB    Z2, (BX)
-	VMOVUPS    64(DX), Z13
-	VDIVPS     Z0, Z13, Z13
-	VPSRAD     $0x1f, Z13, Z15
-	VPANDD     Z10, Z15, Z15
-	VPANDD     Z1, Z13, Z14
-	VPSRLD     $0x10, Z14, Z14
-	VPMAXSD    Z8, Z14, Z14
-	VPMINSD    Z9, Z14, Z14
-	VPSUBD     Z8, Z14, Z14
-	VPADDD     Z15, Z14, Z14
-	VPXORD     Z4, Z4, Z4
-	KXNORW     K4, K4, K4
-	VPGATHERDD (AX)(Z14*1), K4, Z4
-	VPANDD     Z11, Z4, Z4
-	VPXORD     Z5, Z5, Z5
-	KXNORW     K5, K5, K5
-	VPGATHERDD (CX)(Z4*4), K5, Z5
-	VCMPPS     $0x1d, Z5, Z13, K3
-	VPADDD     Z12, Z4, K3, Z4
-	VPMOVDB    Z4, 16(BX)
-	ADDQ       $0x00000080, DX
-	ADDQ       $0x00000020, BX
-	SUBQ       $0x00000020, SI
+	KXNORW     K3, K3, K3
+	VPGATHERDD -53248(AX)(Z11*4), K3, Z3
+	VPSRLD     $0x08, Z3, Z11
+	VPCMPD     $0x05, Z11, Z10, K2
+	VPADDD     Z13, Z3, K2, Z3
+	VPMOVDB    Z3, 16(DX)
+	ADDQ       $0x00000080, CX
+	ADDQ       $0x00000020, DX
+	SUBQ       $0x00000020, BX
 	JMP        many
 
 one:
-	CMPQ       SI, $0x00000010
+	CMPQ       BX, $0x00000010
 	JL         done
-	VMOVUPS    (DX), Z2
+	VMOVUPS    (CX), Z2
 	VDIVPS     Z0, Z2, Z2
-	VPSRAD     $0x1f, Z2, Z4
-	VPANDD     Z10, Z4, Z4
-	VPANDD     Z1, Z2, Z3
-	VPSRLD     $0x10, Z3, Z3
-	VPMAXSD    Z8, Z3, Z3
-	VPMINSD    Z9, Z3, Z3
-	VPSUBD     Z8, Z3, Z3
-	VPADDD     Z4, Z3, Z3
-	VPXORD     Z6, Z6, Z6
-	KXNORW     K6, K6, K6
-	VPGATHERDD (AX)(Z3*1), K6, Z6
-	VPANDD     Z11, Z6, Z6
-	VPXORD     Z7, Z7, Z7
-	KXNORW     K7, K7, K7
-	VPGATHERDD (CX)(Z6*4), K7, Z7
-	VCMPPS     $0x1d, Z7, Z2, K1
-	VPADDD     Z12, Z6, K1, Z6
-	VPMOVDB    Z6, (BX)
-	ADDQ       $0x00000040, DX
-	ADDQ       $0x00000010, BX
-	SUBQ       $0x00000010, SI
+	VPSRAD     $0x1f, Z2, Z10
+	VPANDD     Z1, Z2, Z2
+	VPMAXSD    Z5, Z2, Z2
+	VPMINSD    Z6, Z2, Z2
+	VPSRLD     $0x10, Z2, Z3
+	VPANDD     Z8, Z2, Z2
+	VPORD      Z9, Z10, Z11
+	VPANDD     Z7, Z10, Z10
+	VPADDD     Z10, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	KXNORW     K4, K4, K4
+	VPGATHERDD -53248(AX)(Z3*4), K4, Z4
+	VPSRLD     $0x08, Z4, Z3
+	VPCMPD     $0x05, Z3, Z2, K1
+	VPADDD     Z11, Z4, K1, Z4
+	VPMOVDB    Z4, (DX)
+	ADDQ       $0x00000040, CX
+	ADDQ       $0x00000010, DX
+	SUBQ       $0x00000010, BX
 	JMP        one
 
 done:
 	VZEROUPPER
 	RET
 
-// func greatestAVX512(x *float32, n int, lanes *[16]uint32)
-// Requires: AVX, AVX512F
+// func encode16AVX512(table *uint32, x *float32, codes *byte, n int, scale *float32)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+TEXT ·encode16AVX512(SB), NOSPLIT, $0-40
+	MOVQ         table+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         codes+16(FP), DX
+	MOVQ         scale+32(FP), BX
+	VBROADCASTSS (BX), Z0
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x34000000, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0x3f800000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x00000b81, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	MOVL         $0x0000ffff, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, Z8
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Z9
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ       BX, $0x00000020
+	JL         one
+	VMOVUPS    (CX), Z10
+	VDIVPS     Z0, Z10, Z10
+	VPSRAD     $0x1f, Z10, Z12
+	VPANDD     Z1, Z10, Z10
+	VPMAXSD    Z5, Z10, Z10
+	VPMINSD    Z6, Z10, Z10
+	VPSRLD     $0x10, Z10, Z11
+	VPANDD     Z8, Z10, Z10
+	VPORD      Z9, Z12, Z13
+	VPANDD     Z7, Z12, Z12
+	VPADDD     Z12, Z11, Z11
+	VPXORD     Z2, Z2, Z2
+	KXNORW     K1, K1, K1
+	VPGATHERDD -53248(AX)(Z11*4), K1, Z2
+	VPSRLD     $0x08, Z2, Z11
+	VPCMPD     $0x05, Z11, Z10, K2
+	VPADDD     Z13, Z2, K2, Z2
+	VPMOVDB    Z2, X10
+	VPSRLW     $0x04, X10, X11
+	VPOR       X11, X10, X10
+	VPMOVWB    X10, (DX)
+	VMOVUPS    64(CX), Z10
+	VDIVPS     Z0, Z10, Z10
+	VPSRAD     $0x1f, Z10, Z12
+	VPANDD     Z1, Z10, Z10
+	VPMAXSD    Z5, Z10, Z10
+	VPMINSD    Z6, Z10, Z10
+	VPSRLD     $0x10, Z10, Z11
+	VPANDD     Z8, Z10, Z10
+	VPORD      Z9, Z12, Z13
+	VPANDD     Z7, Z12, Z12
+	VPADDD     Z12, Z11, Z11
+	VPXORD     Z3, Z3, Z3
+	KXNORW     K3, K3, K3
+	VPGATHERDD -53248(AX)(Z11*4), K3, Z3
+	VPSRLD     $0x08, Z3, Z11
+	VPCMPD     $0x05, Z11, Z10, K2
+	VPADDD     Z13, Z3, K2, Z3
+	VPMOVDB    Z3, X10
+	VPSRLW     $0x04, X10, X11
+	VPOR       X11, X10, X10
+	VPMOVWB    X10, 8(DX)
+	ADDQ       $0x00000080, CX
+	ADDQ       $0x00000010, DX
+	SUBQ       $0x00000020, BX
+	JMP        many
+
+one:
+	CMPQ       BX, $0x00000010
+	JL         done
+	VMOVUPS    (CX), Z2
+	VDIVPS     Z0, Z2, Z2
+	VPSRAD     $0x1f, Z2, Z10
+	VPANDD     Z1, Z2, Z2
+	VPMAXSD    Z5, Z2, Z2
+	VPMINSD    Z6, Z2, Z2
+	VPSRLD     $0x10, Z2, Z3
+	VPANDD     Z8, Z2, Z2
+	VPORD      Z9, Z10, Z11
+	VPANDD     Z7, Z10, Z10
+	VPADDD     Z10, Z3, Z3
+	VPXORD     Z4, Z4, Z4
+	KXNORW     K4, K4, K4
+	VPGATHERDD -53248(AX)(Z3*4), K4, Z4
+	VPSRLD     $0x08, Z4, Z3
+	VPCMPD     $0x05, Z3, Z2, K1
+	VPADDD     Z11, Z4, K1, Z4
+	VPMOVDB    Z4, X2
+	VPSRLW     $0x04, X2, X3
+	VPOR       X3, X2, X2
+	VPMOVWB    X2, (DX)
+	ADDQ       $0x00000040, CX
+	ADDQ       $0x00000008, DX
+	SUBQ       $0x00000010, BX
+	JMP        one
+
+done:
+	VZEROUPPER
+	RET
+
+// func greatestAVX512(x *float32, n int, most *float32)
+// Requires: AVX, AVX2, AVX512F
 TEXT ·greatestAVX512(SB), NOSPLIT, $0-24
 	MOVQ         x+0(FP), AX
 	MOVL         $0x7fffffff, CX
@@ -3525,8 +3687,16 @@ one:
 	JMP     one
 
 done:
-	MOVQ    lanes+16(FP), AX
-	VMOVUPS Z1, (AX)
+	VEXTRACTI64X4 $0x01, Z1, Y0
+	VPMAXSD       Y1, Y0, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPMAXSD       X0, X1, X1
+	VPSHUFD       $0x4e, X1, X0
+	VPMAXSD       X0, X1, X1
+	VPSHUFD       $0xb1, X1, X0
+	VPMAXSD       X0, X1, X1
+	MOVQ          most+16(FP), AX
+	VMOVD         X1, (AX)
 	VZEROUPPER
 	RET
 
@@ -7211,125 +7381,333 @@ done:
 	VZEROUPPER
 	RET
 
-// func encodeAVX2(least *byte, next *float32, x *float32, codes *byte, n int, scale *float32)
+// func decode16AVX2(values *float32, codes *byte, out *float32, n int, scale *float32)
 // Requires: AVX, AVX2
-TEXT ·encodeAVX2(SB), NOSPLIT, $0-48
-	MOVQ         least+0(FP), AX
-	MOVQ         next+8(FP), CX
-	MOVQ         x+16(FP), DX
-	MOVQ         codes+24(FP), BX
-	MOVQ         scale+40(FP), SI
-	VBROADCASTSS (SI), Y0
-	MOVL         $0x7fffffff, SI
-	VMOVD        SI, X1
-	VPBROADCASTD X1, Y1
-	MOVL         $0x00003400, SI
-	VMOVD        SI, X2
-	VPBROADCASTD X2, Y2
-	MOVL         $0x00003f80, SI
-	VMOVD        SI, X3
-	VPBROADCASTD X3, Y3
-	MOVL         $0x00000b81, SI
-	VMOVD        SI, X4
-	VPBROADCASTD X4, Y4
-	MOVL         $0x000000ff, SI
-	VMOVD        SI, X5
-	VPBROADCASTD X5, Y5
-	MOVL         $0x00000001, SI
-	VMOVD        SI, X6
-	VPBROADCASTD X6, Y6
-	MOVQ         n+32(FP), SI
+TEXT ·decode16AVX2(SB), NOSPLIT, $0-40
+	MOVQ         values+0(FP), AX
+	MOVQ         codes+8(FP), CX
+	MOVQ         out+16(FP), DX
+	MOVQ         scale+32(FP), BX
+	VBROADCASTSS (BX), Y0
+	MOVL         $0x0f0f0f0f, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, X1
+	VMOVUPS      (AX), Y2
+	VMOVUPS      32(AX), Y3
+	MOVQ         n+24(FP), AX
 
 many:
-	CMPQ         SI, $0x00000010
+	CMPQ      AX, $0x00000010
+	JL        one
+	VMOVD     (CX), X4
+	VPMOVZXBW X4, X4
+	VPSLLW    $0x04, X4, X5
+	VPOR      X5, X4, X4
+	VPAND     X1, X4, X4
+	VPMOVZXBD X4, Y4
+	VPERMPS   Y2, Y4, Y5
+	VPERMPS   Y3, Y4, Y6
+	VPSLLD    $0x1c, Y4, Y4
+	VBLENDVPS Y4, Y6, Y5, Y5
+	VMULPS    Y0, Y5, Y5
+	VMOVUPS   Y5, (DX)
+	VMOVD     4(CX), X4
+	VPMOVZXBW X4, X4
+	VPSLLW    $0x04, X4, X5
+	VPOR      X5, X4, X4
+	VPAND     X1, X4, X4
+	VPMOVZXBD X4, Y4
+	VPERMPS   Y2, Y4, Y5
+	VPERMPS   Y3, Y4, Y6
+	VPSLLD    $0x1c, Y4, Y4
+	VBLENDVPS Y4, Y6, Y5, Y5
+	VMULPS    Y0, Y5, Y5
+	VMOVUPS   Y5, 32(DX)
+	ADDQ      $0x00000008, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, AX
+	JMP       many
+
+one:
+	CMPQ      AX, $0x00000008
+	JL        done
+	VMOVD     (CX), X4
+	VPMOVZXBW X4, X4
+	VPSLLW    $0x04, X4, X5
+	VPOR      X5, X4, X4
+	VPAND     X1, X4, X4
+	VPMOVZXBD X4, Y4
+	VPERMPS   Y2, Y4, Y5
+	VPERMPS   Y3, Y4, Y6
+	VPSLLD    $0x1c, Y4, Y4
+	VBLENDVPS Y4, Y6, Y5, Y5
+	VMULPS    Y0, Y5, Y5
+	VMOVUPS   Y5, (DX)
+	ADDQ      $0x00000004, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000008, AX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func encodeAVX2(table *uint32, x *float32, codes *byte, n int, scale *float32)
+// Requires: AVX, AVX2
+TEXT ·encodeAVX2(SB), NOSPLIT, $0-40
+	MOVQ         table+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         codes+16(FP), DX
+	MOVQ         scale+32(FP), BX
+	VBROADCASTSS (BX), Y0
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x34000000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x3f800000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x00000b81, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Y4
+	MOVL         $0x0000ffff, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Y5
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Y6
+	MOVL         $0x000000ff, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Y7
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ         BX, $0x00000010
 	JL           one
-	VMOVUPS      (DX), Y6
-	VDIVPS       Y0, Y6, Y6
-	VPSRAD       $0x1f, Y6, Y8
-	VPAND        Y4, Y8, Y8
-	VPAND        Y1, Y6, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VPMAXSD      Y2, Y7, Y7
-	VPMINSD      Y3, Y7, Y7
-	VPSUBD       Y2, Y7, Y7
-	VPADDD       Y8, Y7, Y7
-	VPXOR        Y8, Y8, Y8
-	VPCMPEQD     Y9, Y9, Y9
-	VPGATHERDD   Y9, (AX)(Y7*1), Y8
+	VMOVUPS      (CX), Y8
+	VDIVPS       Y0, Y8, Y8
+	VPSRAD       $0x1f, Y8, Y10
+	VPAND        Y1, Y8, Y8
+	VPMAXSD      Y2, Y8, Y8
+	VPMINSD      Y3, Y8, Y8
+	VPSRLD       $0x10, Y8, Y9
 	VPAND        Y5, Y8, Y8
-	VPXOR        Y7, Y7, Y7
-	VPCMPEQD     Y9, Y9, Y9
-	VPGATHERDD   Y9, (CX)(Y8*4), Y7
-	VCMPPS       $0x1d, Y7, Y6, Y7
-	VPSUBD       Y7, Y8, Y8
-	VEXTRACTI128 $0x01, Y8, X6
-	VPACKUSDW    X6, X8, X6
-	VPACKUSWB    X6, X6, X6
-	VMOVQ        X6, (BX)
-	VMOVUPS      32(DX), Y6
-	VDIVPS       Y0, Y6, Y6
-	VPSRAD       $0x1f, Y6, Y8
-	VPAND        Y4, Y8, Y8
-	VPAND        Y1, Y6, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VPMAXSD      Y2, Y7, Y7
-	VPMINSD      Y3, Y7, Y7
-	VPSUBD       Y2, Y7, Y7
-	VPADDD       Y8, Y7, Y7
-	VPXOR        Y8, Y8, Y8
-	VPCMPEQD     Y9, Y9, Y9
-	VPGATHERDD   Y9, (AX)(Y7*1), Y8
+	VPOR         Y6, Y10, Y11
+	VPAND        Y4, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPCMPEQD     Y12, Y12, Y12
+	VPGATHERDD   Y12, -53248(AX)(Y9*4), Y10
+	VPSRLD       $0x08, Y10, Y9
+	VPCMPGTD     Y8, Y9, Y9
+	VPANDN       Y11, Y9, Y9
+	VPADDD       Y9, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VEXTRACTI128 $0x01, Y10, X8
+	VPACKUSDW    X8, X10, X8
+	VPACKUSWB    X8, X8, X8
+	VMOVQ        X8, (DX)
+	VMOVUPS      32(CX), Y8
+	VDIVPS       Y0, Y8, Y8
+	VPSRAD       $0x1f, Y8, Y10
+	VPAND        Y1, Y8, Y8
+	VPMAXSD      Y2, Y8, Y8
+	VPMINSD      Y3, Y8, Y8
+	VPSRLD       $0x10, Y8, Y9
 	VPAND        Y5, Y8, Y8
-	VPXOR        Y7, Y7, Y7
-	VPCMPEQD     Y9, Y9, Y9
-	VPGATHERDD   Y9, (CX)(Y8*4), Y7
-	VCMPPS       $0x1d, Y7, Y6, Y7
-	VPSUBD       Y7, Y8, Y8
-	VEXTRACTI128 $0x01, Y8, X6
-	VPACKUSDW    X6, X8, X6
-	VPACKUSWB    X6, X6, X6
-	VMOVQ        X6, 8(BX)
-	ADDQ         $0x00000040, DX
-	ADDQ         $0x00000010, BX
-	SUBQ         $0x00000010, SI
+	VPOR         Y6, Y10, Y11
+	VPAND        Y4, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPCMPEQD     Y12, Y12, Y12
+	VPGATHERDD   Y12, -53248(AX)(Y9*4), Y10
+	VPSRLD       $0x08, Y10, Y9
+	VPCMPGTD     Y8, Y9, Y9
+	VPANDN       Y11, Y9, Y9
+	VPADDD       Y9, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VEXTRACTI128 $0x01, Y10, X8
+	VPACKUSDW    X8, X10, X8
+	VPACKUSWB    X8, X8, X8
+	VMOVQ        X8, 8(DX)
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000010, DX
+	SUBQ         $0x00000010, BX
 	JMP          many
 
 one:
-	CMPQ         SI, $0x00000008
+	CMPQ         BX, $0x00000008
 	JL           done
-	VMOVUPS      (DX), Y6
-	VDIVPS       Y0, Y6, Y6
-	VPSRAD       $0x1f, Y6, Y8
-	VPAND        Y4, Y8, Y8
-	VPAND        Y1, Y6, Y7
-	VPSRLD       $0x10, Y7, Y7
-	VPMAXSD      Y2, Y7, Y7
-	VPMINSD      Y3, Y7, Y7
-	VPSUBD       Y2, Y7, Y7
-	VPADDD       Y8, Y7, Y7
-	VPXOR        Y8, Y8, Y8
-	VPCMPEQD     Y9, Y9, Y9
-	VPGATHERDD   Y9, (AX)(Y7*1), Y8
+	VMOVUPS      (CX), Y8
+	VDIVPS       Y0, Y8, Y8
+	VPSRAD       $0x1f, Y8, Y10
+	VPAND        Y1, Y8, Y8
+	VPMAXSD      Y2, Y8, Y8
+	VPMINSD      Y3, Y8, Y8
+	VPSRLD       $0x10, Y8, Y9
 	VPAND        Y5, Y8, Y8
-	VPXOR        Y7, Y7, Y7
-	VPCMPEQD     Y9, Y9, Y9
-	VPGATHERDD   Y9, (CX)(Y8*4), Y7
-	VCMPPS       $0x1d, Y7, Y6, Y7
-	VPSUBD       Y7, Y8, Y8
-	VEXTRACTI128 $0x01, Y8, X6
-	VPACKUSDW    X6, X8, X6
-	VPACKUSWB    X6, X6, X6
-	VMOVQ        X6, (BX)
-	ADDQ         $0x00000020, DX
-	ADDQ         $0x00000008, BX
-	SUBQ         $0x00000008, SI
+	VPOR         Y6, Y10, Y11
+	VPAND        Y4, Y10, Y10
+	VPADDD       Y10, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPCMPEQD     Y12, Y12, Y12
+	VPGATHERDD   Y12, -53248(AX)(Y9*4), Y10
+	VPSRLD       $0x08, Y10, Y9
+	VPCMPGTD     Y8, Y9, Y9
+	VPANDN       Y11, Y9, Y9
+	VPADDD       Y9, Y10, Y10
+	VPAND        Y7, Y10, Y10
+	VEXTRACTI128 $0x01, Y10, X8
+	VPACKUSDW    X8, X10, X8
+	VPACKUSWB    X8, X8, X8
+	VMOVQ        X8, (DX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000008, DX
+	SUBQ         $0x00000008, BX
 	JMP          one
 
 done:
 	VZEROUPPER
 	RET
 
-// func greatestAVX2(x *float32, n int, lanes *[16]uint32)
+// func encode16AVX2(table *uint32, x *float32, codes *byte, n int, scale *float32)
+// Requires: AVX, AVX2
+TEXT ·encode16AVX2(SB), NOSPLIT, $0-40
+	MOVQ         table+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         codes+16(FP), DX
+	MOVQ         scale+32(FP), BX
+	VBROADCASTSS (BX), Y0
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Y1
+	MOVL         $0x34000000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x3f800000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	MOVL         $0x00000b81, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Y4
+	MOVL         $0x0000ffff, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Y5
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Y6
+	MOVL         $0x000000ff, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Y7
+	MOVL         $0x00ff00ff, BX
+	VMOVD        BX, X8
+	VPBROADCASTD X8, X8
+	MOVQ         n+24(FP), BX
+
+many:
+	CMPQ         BX, $0x00000010
+	JL           one
+	VMOVUPS      (CX), Y9
+	VDIVPS       Y0, Y9, Y9
+	VPSRAD       $0x1f, Y9, Y11
+	VPAND        Y1, Y9, Y9
+	VPMAXSD      Y2, Y9, Y9
+	VPMINSD      Y3, Y9, Y9
+	VPSRLD       $0x10, Y9, Y10
+	VPAND        Y5, Y9, Y9
+	VPOR         Y6, Y11, Y12
+	VPAND        Y4, Y11, Y11
+	VPADDD       Y11, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPCMPEQD     Y13, Y13, Y13
+	VPGATHERDD   Y13, -53248(AX)(Y10*4), Y11
+	VPSRLD       $0x08, Y11, Y10
+	VPCMPGTD     Y9, Y10, Y10
+	VPANDN       Y12, Y10, Y10
+	VPADDD       Y10, Y11, Y11
+	VPAND        Y7, Y11, Y11
+	VEXTRACTI128 $0x01, Y11, X9
+	VPACKUSDW    X9, X11, X9
+	VPACKUSWB    X9, X9, X9
+	VPSRLW       $0x04, X9, X10
+	VPOR         X10, X9, X9
+	VPAND        X8, X9, X9
+	VPACKUSWB    X9, X9, X9
+	VMOVD        X9, (DX)
+	VMOVUPS      32(CX), Y9
+	VDIVPS       Y0, Y9, Y9
+	VPSRAD       $0x1f, Y9, Y11
+	VPAND        Y1, Y9, Y9
+	VPMAXSD      Y2, Y9, Y9
+	VPMINSD      Y3, Y9, Y9
+	VPSRLD       $0x10, Y9, Y10
+	VPAND        Y5, Y9, Y9
+	VPOR         Y6, Y11, Y12
+	VPAND        Y4, Y11, Y11
+	VPADDD       Y11, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPCMPEQD     Y13, Y13, Y13
+	VPGATHERDD   Y13, -53248(AX)(Y10*4), Y11
+	VPSRLD       $0x08, Y11, Y10
+	VPCMPGTD     Y9, Y10, Y10
+	VPANDN       Y12, Y10, Y10
+	VPADDD       Y10, Y11, Y11
+	VPAND        Y7, Y11, Y11
+	VEXTRACTI128 $0x01, Y11, X9
+	VPACKUSDW    X9, X11, X9
+	VPACKUSWB    X9, X9, X9
+	VPSRLW       $0x04, X9, X10
+	VPOR         X10, X9, X9
+	VPAND        X8, X9, X9
+	VPACKUSWB    X9, X9, X9
+	VMOVD        X9, 4(DX)
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000008, DX
+	SUBQ         $0x00000010, BX
+	JMP          many
+
+one:
+	CMPQ         BX, $0x00000008
+	JL           done
+	VMOVUPS      (CX), Y9
+	VDIVPS       Y0, Y9, Y9
+	VPSRAD       $0x1f, Y9, Y11
+	VPAND        Y1, Y9, Y9
+	VPMAXSD      Y2, Y9, Y9
+	VPMINSD      Y3, Y9, Y9
+	VPSRLD       $0x10, Y9, Y10
+	VPAND        Y5, Y9, Y9
+	VPOR         Y6, Y11, Y12
+	VPAND        Y4, Y11, Y11
+	VPADDD       Y11, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPCMPEQD     Y13, Y13, Y13
+	VPGATHERDD   Y13, -53248(AX)(Y10*4), Y11
+	VPSRLD       $0x08, Y11, Y10
+	VPCMPGTD     Y9, Y10, Y10
+	VPANDN       Y12, Y10, Y10
+	VPADDD       Y10, Y11, Y11
+	VPAND        Y7, Y11, Y11
+	VEXTRACTI128 $0x01, Y11, X9
+	VPACKUSDW    X9, X11, X9
+	VPACKUSWB    X9, X9, X9
+	VPSRLW       $0x04, X9, X10
+	VPOR         X10, X9, X9
+	VPAND        X8, X9, X9
+	VPACKUSWB    X9, X9, X9
+	VMOVD        X9, (DX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000004, DX
+	SUBQ         $0x00000008, BX
+	JMP          one
+
+done:
+	VZEROUPPER
+	RET
+
+// func greatestAVX2(x *float32, n int, most *float32)
 // Requires: AVX, AVX2
 TEXT ·greatestAVX2(SB), NOSPLIT, $0-24
 	MOVQ         x+0(FP), AX
@@ -7349,8 +7727,14 @@ one:
 	JMP     one
 
 done:
-	MOVQ    lanes+16(FP), AX
-	VMOVUPS Y1, (AX)
+	VEXTRACTI128 $0x01, Y1, X0
+	VPMAXSD      X1, X0, X0
+	VPSHUFD      $0x4e, X0, X1
+	VPMAXSD      X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VPMAXSD      X1, X0, X0
+	MOVQ         most+16(FP), AX
+	VMOVD        X0, (AX)
 	VZEROUPPER
 	RET
 

@@ -104,13 +104,13 @@ func (c *codedUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 		}
 		for i, m := range ms {
 			values, codes, scales := part(i)
-			s.decode(s.book(m.signed), values, codes, scales, r)
+			s.decode(s.book(m.signed), values, codes, scales)
 			x.moments[i] = values
 		}
 		x.walk(x.from, n, u.At, grad)
 		for i, m := range ms {
 			values, codes, scales := part(i)
-			s.encode(s.book(m.signed), values, codes, scales, r)
+			s.encode(s.book(m.signed), values, codes, scales)
 		}
 	}
 }

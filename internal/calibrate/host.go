@@ -8,7 +8,6 @@ import (
 
 	"mt/data"
 	"mt/device"
-	"mt/host/optim"
 	"mt/internal/measure"
 	"mt/plan/rates"
 )
@@ -64,21 +63,6 @@ func line(seconds, bytes []float64) rates.Op {
 	return rates.Op{Fixed: rates.Round(max(0, seconds[0]-bytes[0]/rate) * 1e6), Rate: rates.Round(rate / 1e9)}
 }
 
-// optimizers are those whose updates are measured beside AdamW's, by their names in a config.
-var optimizers = map[string]optim.Optimizer{
-	"adamw_8bit": optim.Quantised{By: adamW, Bits: 8},
-	"adamw_4bit": optim.Quantised{By: adamW, Bits: 4},
-	"lion":       lion,
-	"lion_8bit":  optim.Quantised{By: lion, Bits: 8},
-	"sgd":        optim.SGD{Momentum: 0.9},
-	"muon":       optim.Muon{Momentum: 0.95, Nesterov: true, Others: adamW},
-}
-
-var (
-	adamW = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
-	lion  = optim.Lion{Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.01}
-)
-
 // host measures what the host does beside the device.
 func (r *run) host(ctx context.Context) error {
 	h := &r.out.Host
@@ -101,7 +85,7 @@ func (r *run) host(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for name, by := range optimizers {
+		for name, by := range measure.Optimizers {
 			if others[name] == nil {
 				others[name] = new([2][]float64)
 			}

@@ -17,6 +17,18 @@ import (
 // adamW is the optimizer whose updates are measured where no other is asked for.
 var adamW = optim.AdamW{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 
+// Optimizers are those that are measured beside AdamW, by their names in a config.
+var Optimizers = map[string]optim.Optimizer{
+	"adamw_8bit": optim.Quantised{By: adamW, Bits: 8},
+	"adamw_4bit": optim.Quantised{By: adamW, Bits: 4},
+	"lion":       lion,
+	"lion_8bit":  optim.Quantised{By: lion, Bits: 8},
+	"sgd":        optim.SGD{Momentum: 0.9},
+	"muon":       optim.Muon{Momentum: 0.95, Nesterov: true, Others: adamW},
+}
+
+var lion = optim.Lion{Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.01}
+
 // Update is an update of one layer in host memory.
 type Update struct {
 	Params int64 // of the layer; rounded up to rows of 1024

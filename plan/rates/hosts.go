@@ -106,12 +106,9 @@ func newHost(name string, cores int, gib, peak, top float64, source string) Host
 // core moves with AVX-512, and the bytes that each reads and writes, with an fp32 gradient. Measured on a Xeon of 2 GHz
 // (docs/optimizers.md).
 var busyUpdates = map[string]struct{ rate, bytes float64 }{
-	"adamw_8bit": {0.31, 16.06},
-	"adamw_4bit": {0.22, 14.13},
-	"lion":       {0.25, 20},
-	"lion_8bit":  {0.18, 14.03},
-	"sgd":        {0.27, 20},
-	"muon":       {0.15, 24},
+	"adamw_8bit": {0.42, 16.06},
+	"adamw_4bit": {0.45, 14.13},
+	"lion_8bit":  {0.83, 14.03},
 }
 
 // updates are those rates for so many cores, where memory gives an update no more than most, in GB/s.

@@ -8,10 +8,10 @@ import (
 	. "mt/tools/asm/isa"
 )
 
-// gather reads the 32-bit words at p, scale times the index of each lane on.
-func (v isa) gather(p reg.Register, index reg.VecVirtual, scale uint8) reg.VecVirtual {
+// gather reads the 32-bit words disp bytes after p, scale times the index of each lane on.
+func (v isa) gather(p reg.Register, index reg.VecVirtual, scale uint8, disp int) reg.VecVirtual {
 	r := v.Zero() // so that it is another register than the index
-	m := Mem{Base: p, Index: index, Scale: scale}
+	m := Mem{Base: p, Index: index, Scale: scale, Disp: disp}
 	if v.Wide() {
 		k := K()
 		KXNORW(k, k, k)
@@ -33,7 +33,7 @@ func decode(v isa) {
 	v.each(unroll, []stream{{codes, 1}, {out, 4}}, func(disp int) {
 		c := v.Reg()
 		VPMOVZXBD(At(codes, disp), c)
-		x := v.gather(values, c, 4)
+		x := v.gather(values, c, 4, 0)
 		VMULPS(scale, x, x)
 		VMOVUPS(x, At(out, 4*disp))
 	})
@@ -41,61 +41,133 @@ func decode(v isa) {
 	RET()
 }
 
-// The places in the table of codes by a number's upper bits: see bucket in host/optim/codes.go.
+// decode16 writes decode for a map of 16 values, which registers hold, and codes of four bits.
+func decode16(v isa) {
+	v.Begin("decode16", "func(values *float32, codes *byte, out *float32, n int, scale *float32)",
+		"sets out to n numbers with these codes, two a byte; n is a multiple of the lanes.")
+	values, codes, out := Arg("values"), Arg("codes"), Arg("out")
+	scale := v.broadcast(At(Arg("scale"), 0))
+	lower := XMM()
+	VMOVD(u32(0x0f0f0f0f), lower)
+	VPBROADCASTD(lower, lower)
+	first, upper := v.Reg(), v.Reg()
+	VMOVUPS(At(values, 0), first)
+	if !v.Wide() {
+		VMOVUPS(At(values, 32), upper)
+	}
+	v.each(unroll, []stream{{codes, half}, {out, 4}}, func(disp int) {
+		pairs, high := XMM(), XMM()
+		if v.Wide() {
+			VPMOVZXBW(At(codes, disp/2), pairs)
+		} else {
+			VMOVD(At(codes, disp/2), pairs)
+			VPMOVZXBW(pairs, pairs)
+		}
+		VPSLLW(Imm(4), pairs, high)
+		VPOR(high, pairs, pairs)
+		VPAND(lower, pairs, pairs)
+		c, x := v.Reg(), v.Reg()
+		VPMOVZXBD(pairs, c)
+		VPERMPS(first, c, x)
+		if !v.Wide() {
+			y := v.Reg()
+			VPERMPS(upper, c, y)
+			VPSLLD(Imm(28), c, c) // the highest bit of a code chooses
+			VBLENDVPS(c, y, x, x)
+		}
+		VMULPS(scale, x, x)
+		VMOVUPS(x, At(out, 4*disp))
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// The places in the table of codes by a number's upper bits: see place in host/optim/codes.go.
 const (
-	bucketLow  = 0x3400
-	bucketHigh = 0x3f80
-	bucketSpan = bucketHigh - bucketLow + 1
+	bucketShift = 16
+	bucketLow   = 0x3400
+	bucketHigh  = 0x3f80
+	bucketSpan  = bucketHigh - bucketLow + 1
 )
 
-// encode writes what finds the codes of numbers: the least that the upper bits allow, or the next where
-// the number is not below the first with that.
-func encode(v isa) {
-	v.Begin("encode", "func(least *byte, next, x *float32, codes *byte, n int, scale *float32)",
-		"sets codes to those of n numbers over the scale; n is a multiple of the lanes.")
-	least, next, x, codes := Arg("least"), Arg("next"), Arg("x"), Arg("codes")
-	scale := v.broadcast(At(Arg("scale"), 0))
-	abs, low, high, span, byteMask := v.Splat(0x7fffffff), v.Splat(bucketLow), v.Splat(bucketHigh), v.Splat(bucketSpan), v.Splat(0xff)
-	one := v.Splat(1)
-	and := func(a Op, r reg.VecVirtual) {
-		if v.Wide() {
-			VPANDD(a, r, r)
-		} else {
-			VPAND(a, r, r)
-		}
+// encode writes what finds the codes of numbers: that which the table has for the upper bits, or the one beside it,
+// by the lower bits.
+func encode(v isa, bits int) {
+	name, how := "encode", "a byte each"
+	if bits == 4 {
+		name, how = "encode16", "two a byte"
 	}
-	v.each(unroll, []stream{{x, 4}, {codes, 1}}, func(disp int) {
+	v.Begin(name, "func(table *uint32, x *float32, codes *byte, n int, scale *float32)",
+		"sets codes to those of n numbers over the scale, "+how+"; n is a multiple of the lanes.")
+	table, x, codes := Arg("table"), Arg("x"), Arg("codes")
+	scale := v.broadcast(At(Arg("scale"), 0))
+	abs, low, high, span, lower := v.Splat(0x7fffffff), v.Splat(bucketLow<<bucketShift), v.Splat(bucketHigh<<bucketShift), v.Splat(bucketSpan), v.Splat(1<<bucketShift-1)
+	one := v.Splat(1)
+	and, or := func(a, b, to Op) { VPAND(a, b, to) }, func(a, b, to Op) { VPOR(a, b, to) }
+	if v.Wide() {
+		and, or = func(a, b, to Op) { VPANDD(a, b, to) }, func(a, b, to Op) { VPORD(a, b, to) }
+	}
+	var byteMask reg.VecVirtual
+	if !v.Wide() {
+		byteMask = v.Splat(0xff)
+	}
+	byteOfPair := XMM()
+	if bits == 4 && !v.Wide() {
+		VMOVD(u32(0x00ff00ff), byteOfPair)
+		VPBROADCASTD(byteOfPair, byteOfPair)
+	}
+	size := 1
+	if bits == 4 {
+		size = half
+	}
+	v.each(unroll, []stream{{x, 4}, {codes, size}}, func(disp int) {
 		y, at, sign := v.Reg(), v.Reg(), v.Reg()
 		VMOVUPS(At(x, 4*disp), y)
 		VDIVPS(scale, y, y)
 		VPSRAD(Imm(31), y, sign)
-		and(span, sign)
-		if v.Wide() {
-			VPANDD(abs, y, at)
-		} else {
-			VPAND(abs, y, at)
-		}
-		VPSRLD(Imm(16), at, at)
-		VPMAXSD(low, at, at)
-		VPMINSD(high, at, at)
-		VPSUBD(low, at, at)
+		and(abs, y, y)
+		VPMAXSD(low, y, y)
+		VPMINSD(high, y, y)
+		VPSRLD(Imm(bucketShift), y, at)
+		and(lower, y, y)
+		side := v.Reg() // 1, or −1 below 0
+		or(one, sign, side)
+		and(span, sign, sign)
 		VPADDD(sign, at, at)
-		c := v.gather(least, at, 1)
-		and(byteMask, c)
-		from := v.gather(next, c, 4)
+		c := v.gather(table, at, 4, -4*bucketLow)
+		VPSRLD(Imm(8), c, at) // where the code beside it begins
 		if v.Wide() {
 			k := K()
-			VCMPPS(Imm(0x1d), from, y, k) // y >= from, false for NaN
-			VPADDD(one, c, k, c)
+			VPCMPD(Imm(5), at, y, k) // y >= at
+			VPADDD(side, c, k, c)
+			if bits == 4 {
+				pairs, high := XMM(), XMM()
+				VPMOVDB(c, pairs)
+				VPSRLW(Imm(4), pairs, high)
+				VPOR(high, pairs, pairs)
+				VPMOVWB(pairs, At(codes, disp/2))
+				return
+			}
 			VPMOVDB(c, At(codes, disp))
 			return
 		}
-		VCMPPS(Imm(0x1d), from, y, from)
-		VPSUBD(from, c, c)
+		VPCMPGTD(y, at, at)
+		VPANDN(side, at, at)
+		VPADDD(at, c, c)
+		VPAND(byteMask, c, c)
 		upper := XMM()
 		VEXTRACTI128(Imm(1), c, upper)
 		VPACKUSDW(upper, c.AsX(), upper)
 		VPACKUSWB(upper, upper, upper)
+		if bits == 4 {
+			high := XMM()
+			VPSRLW(Imm(4), upper, high)
+			VPOR(high, upper, upper)
+			VPAND(byteOfPair, upper, upper)
+			VPACKUSWB(upper, upper, upper)
+			VMOVD(upper, At(codes, disp/2))
+			return
+		}
 		VMOVQ(upper, At(codes, disp))
 	})
 	VZEROUPPER()
@@ -104,8 +176,8 @@ func encode(v isa) {
 
 // greatest writes the search for the greatest magnitude.
 func greatest(v isa) {
-	v.Begin("greatest", "func(x *float32, n int, lanes *[16]uint32)",
-		"sets lanes to the bits of the greatest magnitudes of every lane; n is a multiple of the lanes.")
+	v.Begin("greatest", "func(x *float32, n int, most *float32)",
+		"sets most to the greatest magnitude of n numbers, of which a NaN is the greatest; n is a multiple of the lanes.")
 	x := Arg("x")
 	abs := v.Splat(0x7fffffff)
 	most := v.Zero()
@@ -118,7 +190,27 @@ func greatest(v isa) {
 		}
 		VPMAXSD(r, most, most)
 	})
-	VMOVUPS(most, At(Arg("lanes"), 0))
+	eight := most
+	if v.Wide() {
+		eight = YMM()
+		VEXTRACTI64X4(Imm(1), most, eight)
+		VPMAXSD(most.AsY(), eight, eight)
+	}
+	four, other := XMM(), XMM()
+	VEXTRACTI128(Imm(1), eight.AsY(), four)
+	VPMAXSD(eight.AsX(), four, four)
+	for _, lanes := range []uint8{0x4e, 0xb1} { // the other two, and then the other one
+		VPSHUFD(Imm(uint64(lanes)), four, other)
+		VPMAXSD(other, four, four)
+	}
+	VMOVD(four, At(Arg("most"), 0))
 	VZEROUPPER()
 	RET()
+}
+
+// u32 is a fresh register with a constant.
+func u32(x uint32) reg.GPVirtual {
+	r := GP32()
+	MOVL(U32(x), r)
+	return r
 }

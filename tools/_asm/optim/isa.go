@@ -37,10 +37,21 @@ func (v isa) gradient(kind string, p reg.Register, disp int) reg.VecVirtual {
 	return r
 }
 
-// stream is a pointer that moves with the elements, size bytes each.
+// stream is a pointer that moves with the elements, size bytes each; size half: of two elements a byte.
 type stream struct {
 	p    reg.GPVirtual
 	size int
+}
+
+// half is the size of an element of four bits.
+const half = -1
+
+// bytes is how far it moves in so many elements.
+func (s stream) bytes(elems int) int {
+	if s.size == half {
+		return elems / 2
+	}
+	return elems * s.size
 }
 
 // each runs body over the n elements of the streams: unroll registers at a
@@ -55,7 +66,7 @@ func (v isa) each(unroll int, streams []stream, body func(disp int)) {
 			body(i * v.Lanes)
 		}
 		for _, s := range streams {
-			ADDQ(U32(uint32(count*v.Lanes*s.size)), s.p)
+			ADDQ(U32(uint32(s.bytes(count*v.Lanes))), s.p)
 		}
 		SUBQ(U32(uint32(count*v.Lanes)), n)
 		JMP(LabelRef(label))

@@ -28,7 +28,9 @@ func main() {
 			prepare(v, grad, "BF16")
 		}
 		decode(v)
-		encode(v)
+		decode16(v)
+		encode(v, 8)
+		encode(v, 4)
 		greatest(v)
 		sum(v, "F32")
 		sum(v, "BF16")
