@@ -149,7 +149,10 @@ func weights(u optim.Unit, w optim.Weight) []byte {
 	if !t.BF16 {
 		return bytes.Clone(w.Tile[t.TileOff+4*u.At:][:4*u.N])
 	}
-	out, hi, lo := make([]byte, 4*u.N), w.Tile[t.TileOff+2*u.At:], w.Lo[t.Elem+u.At-w.From:]
+	out, hi, lo := make([]byte, 4*u.N), w.Tile[t.TileOff+2*u.At:], make([]uint16, u.N)
+	if w.Lo != nil {
+		copy(lo, w.Lo[t.Elem+u.At-w.From:])
+	}
 	for i := range int(u.N) {
 		binary.NativeEndian.PutUint32(out[4*i:], optim.Join(binary.NativeEndian.Uint16(hi[2*i:]), lo[i]))
 	}

@@ -102,6 +102,7 @@ device_rates: rates.json
 peer_copies: false
 compute_dtype: bf16
 grad_dtype: bf16
+master_dtype: bf16
 recompute: full
 device_memory: 10GiB
 host_memory: 1234567891

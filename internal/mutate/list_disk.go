@@ -44,6 +44,7 @@ var ofDisks = []broken{
 	{"plan/tier.go", []way{
 		{from: "if q.Unified {\n\t\tspare -= t.AllDevices\n\t}\n", to: "", test: "TestStatesGoToDisksWhereMemoryIsOne"},
 		{from: "if size > 0 && size <= limit {", to: "if size > 0 && size <= limit+1<<40 {", test: "TestStatesGoToDisksAsMemoryAsks"},
+		{from: "if r.away(l) && layout.Split() {", to: "if r.away(l) || layout.Split() {", test: "TestStatesOnDisks", in: "internal/train"},
 		{from: "l := able[k*len(able)/n]", to: "l := able[k]", test: "TestStatesAreSpread"},
 	}},
 	{"internal/train/tier.go", []way{

@@ -40,10 +40,13 @@ var ofFiles = []broken{
 		{from: "return first - e, end - first, first - l.Share.From", to: "return 0, end - first, first - l.Share.From", test: "TestResumeIsExact"},
 		{from: "if l.Planes[i].Name == name {", to: "if l.Planes[i].Name <= name {", test: "TestResumeIsExact|TestPlanesByName"},
 		{from: "copy(s.Data[from-first:to-first], raw[from-at:])", to: "copy(s.Data[from-first:to-first], raw)", test: "TestStateOfPieces"},
+		{from: "PutUint16(tile[2*i:], hiOf(b))", to: "PutUint16(tile[2*i:], hiOf(b&1))", test: "TestResumeAfterEveryStep", in: "internal/train"},
 		{from: "first := s.DType.Bytes(s.From)", to: "first := s.From", test: "TestStateOfPieces"},
 	}},
 	{"checkpoint/files.go", []way{
 		{from: "e.shape = []int64{listed}", to: "_ = listed", test: "TestStateOfPieces"},
+		{from: "p == planeLo && t.BF16 && layout.BF16Master {", to: "p == planeLo && layout.BF16Master {", test: "TestResumeAfterEveryStep", in: "internal/train"},
+		{from: "p == planeLo && t.BF16 && layout.BF16Master {", to: "false {", test: "TestResumeAfterEveryStep", in: "internal/train"},
 		{from: "elem: of.DType.Bytes(first), elems: n", to: "elem: first, elems: n", test: "TestStateOfPieces"},
 	}},
 	{"checkpoint/resume.go", []way{

@@ -74,6 +74,17 @@ var ofHost = []broken{
 		{from: "mask(o.Nesterov)}", to: "mask(!o.Nesterov)}", test: "TestRecordedOptimizers"},
 		{from: "by.decays[1] = float32(o.WeightDecay)", to: "", test: "TestRecordedOptimizers"},
 	}},
+	{"host/optim/rounded.go", []way{
+		{from: "if bits&expMask == expMask {", to: "if false {", test: "TestRoundBy"},
+		{from: "uint16((bits + draw) >> 16)", to: "uint16((bits + draw/2) >> 16)", test: "TestRoundBy|TestDrawsAreFair"},
+		{from: "mix(mix(mix(seed+gamma)+uint64(step)+gamma) + uint64(layer) + gamma)", to: "mix(mix(mix(seed+gamma)+uint64(step)+gamma) + gamma)", test: "TestDrawsDiffer"},
+		{from: "mix(seed+gamma)+uint64(step)+gamma", to: "mix(seed+gamma)+gamma", test: "TestDrawsDiffer|TestDrawsAreFair"},
+		{from: "mix(mix(seed+gamma)+uint64(step)+gamma)", to: "(seed+uint64(step))", test: "TestDrawsDiffer"},
+		{from: "(i+1)*gamma)", to: "(i+1)*16)", same: "mix makes as good numbers of a state that grows by less"},
+		{from: "uint64(tl.Elem+at)+uint64(i))", to: "uint64(tl.Elem+at))", test: "TestBF16MasterIsTheFP32UpdateRounded"},
+		{from: "skip(m, i), skip(v, i)", to: "m, v", test: "TestBF16MasterIsTheFP32UpdateRounded"},
+		{from: "drawsOf(x.weight.Seed, x.step,", to: "drawsOf(x.weight.Seed, 1,", test: "TestBF16MasterIsTheFP32UpdateRounded"},
+	}},
 	{"host/optim/strips.go", []way{
 		{from: "SplitRow(his, los, w)", to: "_ = los", test: "TestKernelsAgree"},
 		{from: "default:\n\t\tclear(to)", to: "default:", test: "TestKernelsAgree"},
@@ -88,7 +99,8 @@ var ofHost = []broken{
 	{"host/optim/plane.go", []way{
 		{from: "if f == nil || tl.Ref {", to: "if f == nil {", test: "TestPlanesOfALayer"},
 		{from: "return have.Plane == p })", to: "return have.Plane == p && have.DType != U8 })", test: "TestPlanesOfALayer"},
-		{from: "return 2 * (4*l.Elems + f.Bytes(l))", to: "return 2 * f.Bytes(l)", test: "TestPlanesOfALayer"},
+		{from: "return 2 * (MasterBytes(l) + f.Bytes(l))", to: "return 2 * f.Bytes(l)", test: "TestPlanesOfALayer"},
+		{from: "if l.BF16Master {", to: "if !l.BF16Master {", test: "TestPlanesOfALayer"},
 		{from: "p.Name == name &&", to: "p.Name != \"\" &&", test: "TestStepNeedsItsPlanes"},
 		{from: "n = (n + 1) / 2 * 2", to: "_ = n", test: "TestPlanesOfALayer"},
 		{from: "return first + p.values(max(at, 0))", to: "return first + max(at, 0)", test: "TestPlanesOfShares"},

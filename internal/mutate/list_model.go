@@ -121,7 +121,7 @@ var ofModel = []broken{
 		{from: "bytes += p.Bytes()", to: "bytes = p.Bytes()", test: "TestPlanesInTheTable"},
 	}},
 	{"plan/time.go", []way{
-		{from: "2*(4*r.Layouts[l].Elems+r.planeBytes(l))", to: "r.planeBytes(l)", test: "TestBoundOfSevenB|TestPlanesInTheTable"},
+		{from: "2*(optim.MasterBytes(r.Layouts[l])+r.planeBytes(l))", to: "r.planeBytes(l)", test: "TestBoundOfSevenB|TestPlanesInTheTable"},
 		{from: "max(b.Forward+b.Matrices, hidden)\n\tif", to: "b.Forward + hidden\n\tif", test: "TestBoundOfSevenB|TestHidingTokens"},
 		{from: "b.Optimizer - first\n", to: "b.Optimizer\n", test: "TestBoundOfSevenB|TestHidingTokens|TestBoundCountsWhatIsUsed"},
 	}},

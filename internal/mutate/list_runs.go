@@ -246,6 +246,7 @@ var ofRuns = []broken{
 		{from: "Beta1: c.AdamBeta1, Beta2: c.AdamBeta2", to: "Beta1: c.AdamBeta1, Beta2: c.AdamBeta1", test: "TestRecordings"},
 		{from: "Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay", to: "Eps: 1e-8, WeightDecay: c.WeightDecay", test: "TestRecordings"},
 		{from: "Eps: c.AdamEpsilon, WeightDecay: c.WeightDecay}", to: "Eps: c.AdamEpsilon}", test: "TestRecordings"},
+		{from: "if j.c.MasterDType != \"bf16\" || ", to: "if j.c.MasterDType == \"bf16\" || ", test: "TestAnotherMaster"},
 		{from: "return rate / c.LearningRate", to: "return rate", test: "TestMuonsRates"},
 		{from: "Scale: share(c.MuonLR)", to: "Scale: share(c.AdamLR)", test: "TestMuonsRates"},
 	}},
