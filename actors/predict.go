@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"mt/device"
@@ -189,11 +190,11 @@ func (p *prediction) cost(do any) virtual.Work {
 	case update:
 		by := r.Optim
 		if r.NSSteps > 0 { // what is no matrix
-			by = "adamw"
+			by = strings.Replace(by, "muon", "adamw", 1)
 		}
 		return p.moved(h.UpdateBy(by), r.UnitBytes(e.Layer, p.grads[e.Layer]))
 	case prepareMatrix:
-		return p.moved(h.UpdateBy(r.Optim), float64(r.PrepareBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
+		return p.moved(h.UpdateBy(r.Optim), float64(r.PrepareBytes(e.Of.Layer, r.Matrices(e.Of.Layer)[e.Matrix])))
 	case applyMatrix:
 		return p.moved(h.UpdateBy(r.Optim), float64(r.ApplyBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
 	case fetchState:

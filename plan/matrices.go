@@ -32,10 +32,18 @@ func (r *Run) MatrixWorkspaceBytes() (most int64) {
 	return most
 }
 
-// PrepareBytes is how many bytes of host memory it takes to move the momentum of a matrix: momentum both
+// PrepareBytes is how many bytes of host memory it takes to move the momentum of a matrix of layer l: momentum both
 // ways, the gradient, and what is to be orthogonalized.
-func (r *Run) PrepareBytes(m optim.Matrix) int64 {
-	return m.Elems() * (2*4 + r.GradBytes() + r.Spec.Act.Size())
+func (r *Run) PrepareBytes(l int, m optim.Matrix) int64 {
+	bytes := m.Elems() * (r.GradBytes() + r.Spec.Act.Size())
+	for i, piece := range optim.Pieces(r.Layouts[l].Tensors[m.Tensor].Param) {
+		for _, p := range r.placed(l) {
+			if _, n := p.Piece(r.Layouts[l], m.Tensor, i); piece.At() == m.At {
+				bytes += 2 * p.DType.Bytes(n)
+			}
+		}
+	}
+	return bytes
 }
 
 // ApplyBytes is the same of moving its weights: these both ways, and what has come back.
@@ -45,7 +53,7 @@ func (r *Run) ApplyBytes(m optim.Matrix) int64 { return m.Elems() * (2*4 + r.Spe
 func (r *Run) UnitBytes(l int, g Gradient) float64 {
 	bytes := r.UpdateBytes(l, g)
 	for _, m := range r.Matrices(l) {
-		bytes -= float64(r.PrepareBytes(m) + r.ApplyBytes(m))
+		bytes -= float64(r.PrepareBytes(l, m) + r.ApplyBytes(m))
 	}
 	return bytes
 }

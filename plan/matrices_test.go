@@ -10,7 +10,7 @@ import (
 	"mt/model"
 )
 
-var muon = optim.Muon{Momentum: 0.95, NSSteps: 5, Adjust: optim.Original, Scale: 1, OthersScale: 1}
+var muon = optim.Muon{Momentum: 0.95, NSSteps: 5, Adjust: optim.Original, Scale: 1, Others: optim.AdamW{}, OthersScale: 1}
 
 // TestMuonsMemory: a matrix has 8 bytes a parameter on the host, 4 of weights and 4 of momentum; all else
 // has 12. What its way through the device takes is in the table, and the updates move no more than they
@@ -48,10 +48,26 @@ func TestMuonsMemory(t *testing.T) {
 	g := r.Gradients()[1]
 	var moved float64
 	for _, m := range r.Matrices(1) {
-		moved += float64(r.PrepareBytes(m) + r.ApplyBytes(m))
+		moved += float64(r.PrepareBytes(1, m) + r.ApplyBytes(m))
 	}
 	if units := r.UnitBytes(1, g); moved != 24*each || units < 0 || units > 28*2*(2*256)+28*2*128 {
 		t.Errorf("matrices move %v bytes, want 24 of each of %d elements; all else %v", moved, each, units)
+	}
+	coded := muon
+	coded.Bits, coded.Others = 8, optim.Quantised{By: optim.AdamW{}, Bits: 8}
+	small, err := Resolve(Request{Config: c, Act: device.BF16, Rows: 4, RowTokens: 32, Clip: true, Planes: coded.Planes, NSSteps: muon.NSSteps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved = 0
+	for _, m := range small.Matrices(1) {
+		moved += float64(small.PrepareBytes(1, m) + small.ApplyBytes(m))
+	}
+	if want := float64(18*each + 2*4*each/256); moved != want { // a scale for 256 elements
+		t.Errorf("with a momentum of 8 bits matrices move %v bytes, want %v", moved, want)
+	}
+	if got := optim.Planes(coded.Planes).Bytes(small.Layouts[1]); got < each+4*each/256 || got > each+4*each/256+8*4*256*4 {
+		t.Errorf("the momentum of 8 bits takes %d bytes of %d elements", got, each)
 	}
 	flops, bytes := r.matrixTraffic()
 	if bytes != 2*2*each || math.Abs(flops/(2*each)/(20*256)-1.2) > 0.3 {

@@ -23,10 +23,10 @@ plan() { # OPTIMIZER MODEL KEY
 readonly models=(qwen2.5-7b qwen2.5-14b qwen2.5-32b qwen2.5-72b gpt-oss-120b)
 echo "| optimizer | resident | host | link | 7B | 14B | 32B | 72B | 120B |"
 echo "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-for optim in adamw adamw_8bit adamw_4bit muon lion lion_8bit sgd "sgd, momentum 0.9"; do
+for optim in adamw adamw_8bit adamw_4bit muon muon_8bit lion lion_8bit sgd "sgd, momentum 0.9"; do
 	each=$(plan "$optim" qwen2.5-7b host_bytes_per_parameter)
 	link=8
-	[ "$optim" != muon ] || link=14
+	[[ $optim != muon* ]] || link=14
 	awk -v o="$optim" -v b="$each" -v l="$link" 'BEGIN { printf "| `%s` | %.2f | %.0f | %s |", o, b, 2 * b + 4, l }'
 	for model in "${models[@]}"; do
 		plan "$optim" "$model" host_bytes | awk '{ printf " %.0f GiB |", $1 / 2^30 }'

@@ -15,17 +15,18 @@ import (
 //	w = w·(1 − LR·WeightDecay) − LR·adjusted·o
 //
 // where LR is Scale times the run's and adjusted depends on the shape (see Adjust). m is the plane
-// "momentum" and fp32; u and o have the type that the device computes in. Embedding, head,
-// routers and vectors are Others', at OthersScale times the run's rate. Sources: torch.optim.Muon;
-// arXiv:2502.16982.
+// "momentum" and fp32, or kept in codes of Bits as Quantised keeps moments; u and o have the type that the device
+// computes in. Embedding, head, routers and vectors are Others', at OthersScale times the run's rate. Sources:
+// torch.optim.Muon; arXiv:2502.16982; for a momentum in dynamic codes arXiv:2509.23106.
 type Muon struct {
 	Momentum    float64
 	Nesterov    bool
 	NSSteps     int
 	Adjust      Adjust
 	WeightDecay float64
+	Bits        int     // of the momentum: 8, or 0 for fp32
 	Scale       float64 // of the rate of matrices
-	Others      AdamW
+	Others      Optimizer
 	OthersScale float64 // of the rate of all else
 }
 
@@ -47,7 +48,7 @@ func (a Adjust) of(rows, cols int) float64 {
 }
 
 // momentum is the plane of a matrix.
-var momentum = Plane{Name: "momentum", DType: F32, Kind: "moments", Of: "Muon"}
+var momentum = moment{Plane{Name: "momentum", DType: F32, Kind: "moments", Of: "Muon"}, true}
 
 // Matrix is a matrix that Muon moves whole: a tensor as PyTorch has it. What the engine holds as one
 // (q, k and v; gate and up) are several.
@@ -81,11 +82,17 @@ func Matrices(l model.Layout) (out []Matrix) {
 
 // Planes implements Optimizer.
 func (m Muon) Planes(p Piece) []Plane {
-	if OfMatrices(p.Param) {
-		return []Plane{momentum}
+	switch q := m.codes(); {
+	case !OfMatrices(p.Param):
+		return m.Others.Planes(p)
+	case m.Bits > 0 && q.coded(p):
+		return []Plane{q.codesOf(momentum), q.scalesOf(momentum)}
 	}
-	return m.Others.Planes(p)
+	return []Plane{momentum.Plane}
 }
+
+// codes is how the momentum is kept, where Bits says that it is kept in codes.
+func (m Muon) codes() Quantised { return Quantised{Bits: m.Bits} }
 
 // Units implements Optimizer: they are those of all that is no matrix. See Matrices for the rest.
 func (m Muon) Units(l model.Layout) (out []Unit) {
@@ -119,15 +126,30 @@ func (m Muon) MatricesAt(r Rate) *MatrixUpdate {
 }
 
 // Prepare moves the momentum of n elements of matrix x, from element at on, by their gradient g,
-// and writes u to to.
+// and writes u to to. Where the momentum is kept in codes, at and n are whole blocks.
 func (u *MatrixUpdate) Prepare(x Matrix, at, n int64, w Weight, planes []State, g, to Grad) {
 	g.Check("prepare a matrix", n)
 	to.Check("prepare a matrix", n)
-	m := find(planes, momentum.Name, F32).floats(x.Tensor, x.At+at, n)
-	announceWrite(&m[0], int(n))
 	announceGrad(g.kind(), g.at(0), int(n))
 	announceWrite(to.at(0), int(n*to.size()))
-	active.prepared(&m[0], g.kind(), g.at(0), to.kind(), to.at(0), int(n), u.factors())
+	c, q := u.factors(), u.of.codes()
+	if u.of.Bits == 0 || !q.coded(pieceOf(w.Layout.Tensors[x.Tensor].Param, x.At)) {
+		m := find(planes, momentum.Name, F32).floats(x.Tensor, x.At+at, n)
+		announceWrite(&m[0], int(n))
+		active.prepared(&m[0], g.kind(), g.at(0), to.kind(), to.at(0), int(n), c)
+		return
+	}
+	s, all := schemes[u.of.Bits], Unit{x.Tensor, x.At + at, n}
+	codes, scales := q.stateOf(momentum, planes, w.Layout, all)
+	r := rooms.Get().(*room)
+	defer rooms.Put(r)
+	for from := int64(0); from < n; from += stripCoded {
+		k := min(stripCoded, n-from)
+		m, codes, scales := r.moments[0][:k], codes[s.codes.Bytes(from):s.codes.Bytes(from+k)], scales[from/s.block:(from+k)/s.block]
+		s.decode(s.book(momentum.signed), m, codes, scales)
+		active.prepared(&m[0], g.kind(), g.at(from), to.kind(), to.at(from), int(k), c)
+		s.encode(s.book(momentum.signed), m, codes, scales)
+	}
 }
 
 // factors are clip, what lerp takes of the difference in the momentum and a mask that is set where it begins at the

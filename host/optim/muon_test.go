@@ -132,7 +132,7 @@ func TestMatricesOfALayer(t *testing.T) {
 		{Role: model.RoleLMHead, Rows: 5, Cols: 6, Dims: 2},
 		{Role: model.RoleDown, Rows: 6, Cols: 40, Dims: 2},
 	}}, true, model.Param{})
-	var m Muon
+	m := Muon{Others: AdamW{}}
 	seen := map[[2]int64]int{}
 	for _, x := range Matrices(layout) {
 		for i := range x.Elems() {
@@ -153,7 +153,7 @@ func TestMatricesOfALayer(t *testing.T) {
 				t.Fatalf("element %d of %s is updated %d times", i, tl.Role, n)
 			}
 		}
-		if planes := m.Planes(Pieces(tl.Param)[0]); OfMatrices(tl.Param) != slices.Equal(planes, []Plane{momentum}) {
+		if planes := m.Planes(Pieces(tl.Param)[0]); OfMatrices(tl.Param) != slices.Equal(planes, []Plane{momentum.Plane}) {
 			t.Errorf("%s keeps %v", tl.Role, planes)
 		}
 	}
@@ -231,4 +231,49 @@ func BenchmarkMatrix(b *testing.B) {
 			by.Apply(x, 0, x.Elems(), w, u)
 		}
 	})
+}
+
+// TestMuonWithCodes: with the momentum in codes an update is that of the numbers that the codes stand for, which then
+// become codes again, found by torchao's search; with every instruction set, and in parts of whole blocks.
+func TestMuonWithCodes(t *testing.T) {
+	const rows, cols = 72, 64 // 18 blocks
+	p := model.Param{Role: model.RoleO, Rows: rows, Cols: cols, Dims: 2, Stored: []model.Stored{{Rows: rows}}}
+	layout := model.NewLayout(model.Layer{Kind: model.Block, Params: []model.Param{p}}, false, model.Param{})
+	o := Muon{Momentum: 0.95, Nesterov: true, Bits: 8, Others: AdamW{}}
+	plain, book := o, schemes[8].book(true)
+	plain.Bits = 0
+	for _, k := range available() {
+		useKernels(t, k)
+		coded, fp32 := statesOf(o.Planes, layout), statesOf(plain.Planes, layout)
+		x, w := Matrices(layout)[0], Weight{Layout: &layout}
+		m := find(fp32, "momentum", F32).floats(0, 0, x.Elems())
+		for step := range 5 {
+			g := gradOf(x.Elems(), step%2 == 1, uint64(step), mean)
+			got, want := gradFrom(make([]float32, x.Elems()), true), gradFrom(make([]float32, x.Elems()), true)
+			for at := int64(0); at < x.Elems(); at += 2560 {
+				n := min(2560, x.Elems()-at)
+				o.MatricesAt(Rate{LR: 0.1, Clip: 0.5}).Prepare(x, at, n, w, coded, g.Part(at, n), got.Part(at, n))
+			}
+			plain.MatricesAt(Rate{LR: 0.1, Clip: 0.5}).Prepare(x, 0, x.Elems(), w, fp32, g, want)
+			if !slices.Equal(got.values(), want.values()) {
+				t.Fatalf("%s, step %d: what is handed over is not that of the numbers", k.name, step)
+			}
+			codes, scales := o.codes().stateOf(momentum, coded, &layout, Unit{0, 0, x.Elems()})
+			for i := range m {
+				if i%256 == 0 {
+					scale := float32(0)
+					for _, v := range m[i : i+256] {
+						scale = max(scale, float32(math.Abs(float64(v))))
+					}
+					if scales[i/256] != scale {
+						t.Fatalf("%s, step %d: block %d has the scale %v, want %v", k.name, step, i/256, scales[i/256], scale)
+					}
+				}
+				if c := torchCode(book.values[:], m[i]/scales[i/256]); codes[i] != c {
+					t.Fatalf("%s, step %d: element %d has the code %d, want %d", k.name, step, i, codes[i], c)
+				}
+				m[i] = book.values[codes[i]] * scales[i/256]
+			}
+		}
+	}
 }

@@ -34,6 +34,12 @@ func (q Quantised) scalesOf(m moment) Plane {
 	return Plane{Name: m.Name + "_scales", DType: F32, Block: schemes[q.Bits].block, Kind: m.Kind, Of: m.Of}
 }
 
+// stateOf is what is kept of a moment for unit u of layer l.
+func (q Quantised) stateOf(m moment, planes []State, l *model.Layout, u Unit) (codes []byte, scales []float32) {
+	k, f := q.codesOf(m), q.scalesOf(m)
+	return find(planes, k.Name, k.DType).Of(l, u), View[float32](find(planes, f.Name, f.DType).Of(l, u))
+}
+
 // Planes implements Optimizer.
 func (q Quantised) Planes(p Piece) []Plane {
 	if !q.coded(p) {
@@ -89,9 +95,7 @@ func (c *codedUpdate) Step(u Unit, w Weight, planes []State, grad Grad) {
 	var codes [2][]byte
 	var scales [2][]float32
 	for i, m := range ms {
-		k, f := c.of.codesOf(m), c.of.scalesOf(m)
-		codes[i] = find(planes, k.Name, k.DType).Of(w.Layout, u)
-		scales[i] = View[float32](find(planes, f.Name, f.DType).Of(w.Layout, u))
+		codes[i], scales[i] = c.of.stateOf(m, planes, w.Layout, u)
 	}
 	r := rooms.Get().(*room)
 	defer rooms.Put(r)

@@ -1,6 +1,9 @@
 package config
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // check looks at keys that depend on each other. It returns mistakes, and adds warnings
 // about keys that have no effect.
@@ -39,7 +42,7 @@ func (c *Config) check() []error {
 	if c.LRScheduler == "wsd" && c.MaxSteps > 0 && c.NumDecaySteps > c.MaxSteps {
 		fail("num_decay_steps", "num_decay_steps is %d, more than max_steps %d", c.NumDecaySteps, c.MaxSteps)
 	}
-	if c.Optim == "muon" && c.LearningRate == 0 && c.MuonLR+c.AdamLR > 0 {
+	if strings.HasPrefix(c.Optim, "muon") && c.LearningRate == 0 && c.MuonLR+c.AdamLR > 0 {
 		fail("learning_rate", "learning_rate is 0, and muon_lr and adam_lr follow its schedule: give the larger of them as learning_rate")
 	}
 	if c.Optim == "sgd" { // as torch.optim.SGD has it; the defaults are torch.optim.Muon's
@@ -169,7 +172,7 @@ func (c *Config) CheckGradSlabs(layers int) error {
 func unused(optim string) []string {
 	muons, adams := []string{"muon_lr", "adam_lr", "ns_steps", "adjust_lr_fn"}, []string{"adam_beta1", "adam_beta2", "adam_epsilon"}
 	switch optim {
-	case "muon":
+	case "muon", "muon_8bit":
 		return nil
 	case "sgd":
 		return append(muons, adams...)

@@ -171,7 +171,7 @@ var optimizers = map[string]string{
 
 var optimKeys = []key{
 	{name: "optim", aliases: []string{"optimizer"}, part: PartOptimizer, doc: "the optimizer",
-		choices: []string{"adamw", "adamw_8bit", "adamw_4bit", "lion", "lion_8bit", "muon", "sgd"}, spellings: optimizers,
+		choices: []string{"adamw", "adamw_8bit", "adamw_4bit", "lion", "lion_8bit", "muon", "muon_8bit", "sgd"}, spellings: optimizers,
 		field: func(c *Config) any { return &c.Optim }},
 	{name: "muon_lr", part: PartUpdate, doc: "muon: the highest rate of matrices; 0: learning_rate",
 		limit: atLeast(0, ""), field: func(c *Config) any { return &c.MuonLR }},

@@ -25,6 +25,7 @@ var Optimizers = map[string]optim.Optimizer{
 	"lion_8bit":  optim.Quantised{By: lion, Bits: 8},
 	"sgd":        optim.SGD{Momentum: 0.9},
 	"muon":       optim.Muon{Momentum: 0.95, Nesterov: true, Others: adamW},
+	"muon_8bit":  optim.Muon{Momentum: 0.95, Nesterov: true, Bits: 8, Others: optim.Quantised{By: adamW, Bits: 8}},
 }
 
 var lion = optim.Lion{Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.01}

@@ -91,6 +91,10 @@ var ofHost = []broken{
 		{from: "k := min(stripElems, n-at)\n\t\t\twide := wides.Get().(*[2][stripElems]float32)\n\t\t\tmade", to: "k := min(stripElems, n)\n\t\t\twide := wides.Get().(*[2][stripElems]float32)\n\t\t\tmade", test: "TestKernelsAgree"},
 	}},
 	{"host/optim/muon.go", []way{
+		{from: "g.kind(), g.at(from), to.kind(), to.at(from)", to: "g.kind(), g.at(0), to.kind(), to.at(from)", test: "TestMuonWithCodes"},
+		{from: "		s.encode(s.book(momentum.signed), m, codes, scales)\n", to: "", test: "TestMuonWithCodes"},
+		{from: "Unit{x.Tensor, x.At + at, n}", to: "Unit{x.Tensor, x.At, n}", test: "TestMuonWithCodes"},
+		{from: "case m.Bits > 0 && q.coded(p):", to: "case false:", test: "TestMuonWithCodes"},
 		{from: "if far {\n\t\treturn b + d", to: "if far && false {\n\t\treturn b + d", test: "TestKernelsAgree"},
 		{from: "next := normal(lerp(m[i], e, part, far))", to: "next := lerp(m[i], e, part, far)", test: "TestKernelsAgree"},
 		{from: "return -(1 - t), mask(true)", to: "return 1 - t, mask(true)", test: "TestMuonIsTorchs"},

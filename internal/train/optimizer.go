@@ -15,7 +15,7 @@ func (j *job) optimizerOf() optim.Optimizer {
 	c := j.c
 	lion := optim.Lion{Beta1: c.AdamBeta1, WeightDecay: c.WeightDecay, Beta2: c.AdamBeta2}
 	switch c.Optim {
-	case "muon":
+	case "muon", "muon_8bit":
 		return *j.muon()
 	case "adamw_8bit":
 		return optim.Quantised{By: j.adamW(), Bits: 8}
@@ -33,8 +33,8 @@ func (j *job) optimizerOf() optim.Optimizer {
 
 // elementwise is the optimizer, or what it moves all with that is no matrix.
 func (j *job) elementwise() optim.Optimizer {
-	if j.nsSteps() > 0 {
-		return j.adamW()
+	if m := j.muon(); m != nil {
+		return m.Others
 	}
 	return j.optimizerOf()
 }
@@ -59,7 +59,12 @@ func (j *job) checkMaster() error {
 // muon is how matrices are moved whole; nil: none are.
 func (j *job) muon() *optim.Muon {
 	c := j.c
-	if c.Optim != "muon" {
+	bits, others := 0, optim.Optimizer(j.adamW())
+	switch c.Optim {
+	case "muon":
+	case "muon_8bit":
+		bits, others = 8, optim.Quantised{By: j.adamW(), Bits: 8}
+	default:
 		return nil
 	}
 	share := func(rate float64) float64 { // of the schedule's
@@ -69,7 +74,7 @@ func (j *job) muon() *optim.Muon {
 		return rate / c.LearningRate
 	}
 	return &optim.Muon{Momentum: c.Momentum, Nesterov: c.Nesterov, NSSteps: c.NSSteps, Adjust: optim.Adjust(c.AdjustLR), WeightDecay: c.WeightDecay,
-		Scale: share(c.MuonLR), Others: j.adamW(), OthersScale: share(c.AdamLR)}
+		Bits: bits, Scale: share(c.MuonLR), Others: others, OthersScale: share(c.AdamLR)}
 }
 
 // nsSteps is how many iterations a matrix takes that is moved whole; 0: none is.

@@ -36,6 +36,7 @@ var recipes = map[string]string{
 	"experts-bf16":    "experts\ncompute_dtype: bf16\nmax_grad_norm: 0\npipeline: {grad_slabs: 2, micro_batch_tokens: 1}\n",
 	"muon":            "optim: muon\nmuon_lr: 0.02\nsave_dtype: fp32\n",
 	"muon-bf16":       "optim: muon\nadjust_lr_fn: match_rms_adamw\ncompute_dtype: bf16\nbinding: copy\nmax_grad_norm: 0\noptimizer_zstd: true\n",
+	"muon-8bit":       "wide\noptim: muon_8bit\nmuon_lr: 0.02\ncompute_dtype: bf16\nsave_dtype: fp32\n",
 	"adamw-8bit":      "wide\noptim: adamw_8bit\ncompute_dtype: bf16\nsave_dtype: fp32\n",
 	"adamw-4bit":      "wide\noptim: adamw_torch_4bit\nmax_grad_norm: 0\noptimizer_zstd: true\nbinding: copy\n",
 	"lion-8bit":       "wide\noptim: lion_8bit\nlearning_rate: 1e-3\n",
