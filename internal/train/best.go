@@ -134,7 +134,7 @@ func (s *session) loadBest(dir string) (err error) {
 			err = bad.err // no other checkpoint can take its place
 		}
 	case s.c.SaveOnlyModel:
-		_, err = checkpoint.LoadModel(at.local, checkpointLayers(s.store), s.opened.Stored.VocabSize, nil)
+		_, err = checkpoint.LoadModel(at.local, checkpointLayers(s.store), s.model.VocabSize, nil)
 	default:
 		_, err = checkpoint.LoadWeights(at.local, checkpointLayers(s.store), nil)
 	}

@@ -97,6 +97,22 @@ func TestSaveBest(t *testing.T) {
 	}
 }
 
+// TestBestOfAddedTokens: the best checkpoint of a run that keeps weights alone has the rows of the tokens that
+// the run has added to the model's.
+func TestBestOfAddedTokens(t *testing.T) {
+	s, _ := tokenScene(t, "")
+	s = s.with("save_best: true\nsave_only_model: true\nsave_steps: 100\nval_size: 1\neval_steps: 1\nlearning_rate: 0.1\nlr_scheduler_type: constant\nwarmup_steps: 0\n")
+	s.mustTrain(t)
+	steps, losses := s.evals(t)
+	best := lowest(steps, losses)
+	if best == 0 || best > 5 {
+		t.Fatalf("the scene does not tell: the best of %v is %d", losses, best)
+	}
+	if readFile(t, s.out, "model.safetensors") != readFile(t, s.out, checkpointName(best), "model.safetensors") {
+		t.Errorf("the model is not that of step %d", best)
+	}
+}
+
 // TestBestIsGone: without the checkpoint of the best evaluation a run begins to look for
 // the best anew, and says so.
 func TestBestIsGone(t *testing.T) {
