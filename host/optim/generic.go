@@ -51,7 +51,8 @@ var generic = kernels{
 		func(x *byte, n int, lanes *[sumLanes]float64) { sumGeneric(grads[float32](x, n), lanes) },
 		func(x *byte, n int, lanes *[sumLanes]float64) { sumGeneric(grads[uint16](x, n), lanes) },
 	},
-	codes: codeKernels{decodeGeneric, decode16Generic, encodeGeneric, encode16Generic, greatestGeneric},
+	codes:  codeKernels{decodeGeneric, decode16Generic, encodeGeneric, encode16Generic, greatestGeneric},
+	rounds: roundKernels{widenGeneric, roundGeneric},
 }
 
 // grads is the n gradients at p.

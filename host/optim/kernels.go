@@ -48,6 +48,13 @@ type codeKernels struct {
 	greatest         func(x *float32, n int, most *float32) // of magnitudes; a NaN is the greatest
 }
 
+// roundKernels turn n bf16 numbers into fp32 and n fp32 numbers, by the draws of n/4 states of SplitMix64, into bf16:
+// eight states are given, those that follow grow by gamma. n is a multiple of roundElems.
+type roundKernels struct {
+	widen func(from *uint16, to *float32, n int)
+	round func(from *float32, to *uint16, n int, states *[roundElems / 4]uint64)
+}
+
 // kernels is the implementation for one instruction set.
 type kernels struct {
 	name  string
@@ -58,6 +65,7 @@ type kernels struct {
 	prepare [gradZero][gradZero]prepareKernel
 	sum     [gradKinds]sumKernel // there is none for gradZero
 	codes   codeKernels
+	rounds  roundKernels
 }
 
 // active is the implementation that the functions of this package use.

@@ -189,6 +189,16 @@ func encode16AVX512(table *uint32, x *float32, codes *byte, n int, scale *float3
 //go:noescape
 func greatestAVX512(x *float32, n int, most *float32)
 
+// widenAVX512 sets to to n numbers; n is a multiple of 32.
+//
+//go:noescape
+func widenAVX512(from *uint16, to *float32, n int)
+
+// roundAVX512 sets to to n numbers, rounded by the draws of these states and of those that follow; n is a multiple of 32.
+//
+//go:noescape
+func roundAVX512(from *float32, to *uint16, n int, states *[8]uint64)
+
 // sumF32AVX512 sets lanes to the sums of squares of n elements; n is a multiple of 32.
 //
 //go:noescape
@@ -383,6 +393,16 @@ func encode16AVX2(table *uint32, x *float32, codes *byte, n int, scale *float32)
 //
 //go:noescape
 func greatestAVX2(x *float32, n int, most *float32)
+
+// widenAVX2 sets to to n numbers; n is a multiple of 32.
+//
+//go:noescape
+func widenAVX2(from *uint16, to *float32, n int)
+
+// roundAVX2 sets to to n numbers, rounded by the draws of these states and of those that follow; n is a multiple of 32.
+//
+//go:noescape
+func roundAVX2(from *float32, to *uint16, n int, states *[8]uint64)
 
 // sumF32AVX2 sets lanes to the sums of squares of n elements; n is a multiple of 32.
 //

@@ -3700,6 +3700,95 @@ done:
 	VZEROUPPER
 	RET
 
+// func widenAVX512(from *uint16, to *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·widenAVX512(SB), NOSPLIT, $0-24
+	MOVQ from+0(FP), AX
+	MOVQ to+8(FP), CX
+	MOVQ n+16(FP), DX
+
+one:
+	CMPQ      DX, $0x00000020
+	JL        done
+	VPMOVZXWD (AX), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, (CX)
+	VPMOVZXWD 32(AX), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, 64(CX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000020, DX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func roundAVX512(from *float32, to *uint16, n int, states *[8]uint64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·roundAVX512(SB), NOSPLIT, $0-32
+	MOVQ         from+0(FP), AX
+	MOVQ         to+8(FP), CX
+	MOVQ         states+24(FP), DX
+	VMOVUPS      (DX), Z0
+	MOVQ         $0xf1bbcdcbfa53e0a8, DX
+	VMOVQ        DX, X1
+	VPBROADCASTQ X1, Z1
+	MOVQ         $0xbf58476d1ce4e5b9, DX
+	VMOVQ        DX, X2
+	VPBROADCASTQ X2, Z2
+	MOVQ         $0x94d049bb133111eb, DX
+	VMOVQ        DX, X3
+	VPBROADCASTQ X3, Z3
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x00400000, DX
+	VMOVD        DX, X5
+	VPBROADCASTD X5, Z5
+	MOVQ         n+16(FP), DX
+
+one:
+	CMPQ          DX, $0x00000020
+	JL            done
+	VPSRLQ        $0x1e, Z0, Z6
+	VPXORQ        Z0, Z6, Z6
+	VPMULLQ       Z2, Z6, Z6
+	VPSRLQ        $0x1b, Z6, Z7
+	VPXORQ        Z6, Z7, Z7
+	VPMULLQ       Z3, Z7, Z7
+	VPSRLQ        $0x1f, Z7, Z6
+	VPXORQ        Z7, Z6, Z6
+	VPADDQ        Z1, Z0, Z0
+	VPMOVZXWD     Y6, Z7
+	VMOVUPS       (AX), Z8
+	VPANDD        Z4, Z8, Z9
+	VPCMPD        $0x04, Z4, Z9, K1
+	VCMPPS        $0x03, Z8, Z8, K2
+	VPORD         Z5, Z8, K2, Z8
+	VPADDD        Z7, Z8, K1, Z8
+	VPSRLD        $0x10, Z8, Z8
+	VPMOVDW       Z8, (CX)
+	VEXTRACTI64X4 $0x01, Z6, Y6
+	VPMOVZXWD     Y6, Z6
+	VMOVUPS       64(AX), Z7
+	VPANDD        Z4, Z7, Z8
+	VPCMPD        $0x04, Z4, Z8, K1
+	VCMPPS        $0x03, Z7, Z7, K2
+	VPORD         Z5, Z7, K2, Z7
+	VPADDD        Z6, Z7, K1, Z7
+	VPSRLD        $0x10, Z7, Z7
+	VPMOVDW       Z7, 32(CX)
+	ADDQ          $0x00000080, AX
+	ADDQ          $0x00000040, CX
+	SUBQ          $0x00000020, DX
+	JMP           one
+
+done:
+	VZEROUPPER
+	RET
+
 // func sumF32AVX512(x *byte, n int, lanes *[32]float64)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·sumF32AVX512(SB), NOSPLIT, $0-24
@@ -7735,6 +7824,170 @@ done:
 	VPMAXSD      X1, X0, X0
 	MOVQ         most+16(FP), AX
 	VMOVD        X0, (AX)
+	VZEROUPPER
+	RET
+
+// func widenAVX2(from *uint16, to *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·widenAVX2(SB), NOSPLIT, $0-24
+	MOVQ from+0(FP), AX
+	MOVQ to+8(FP), CX
+	MOVQ n+16(FP), DX
+
+one:
+	CMPQ      DX, $0x00000020
+	JL        done
+	VPMOVZXWD (AX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (CX)
+	VPMOVZXWD 16(AX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 32(CX)
+	VPMOVZXWD 32(AX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 64(CX)
+	VPMOVZXWD 48(AX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 96(CX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x00000080, CX
+	SUBQ      $0x00000020, DX
+	JMP       one
+
+done:
+	VZEROUPPER
+	RET
+
+// func roundAVX2(from *float32, to *uint16, n int, states *[8]uint64)
+// Requires: AVX, AVX2
+TEXT ·roundAVX2(SB), NOSPLIT, $0-32
+	MOVQ         from+0(FP), AX
+	MOVQ         to+8(FP), CX
+	MOVQ         states+24(FP), DX
+	VMOVUPS      (DX), Y0
+	VMOVUPS      32(DX), Y1
+	MOVQ         $0xf1bbcdcbfa53e0a8, DX
+	VMOVQ        DX, X2
+	VPBROADCASTQ X2, Y2
+	MOVQ         $0xbf58476d1ce4e5b9, DX
+	VMOVQ        DX, X3
+	VPBROADCASTQ X3, Y3
+	MOVQ         $0x00000000bf58476d, DX
+	VMOVQ        DX, X4
+	VPBROADCASTQ X4, Y4
+	MOVQ         $0x94d049bb133111eb, DX
+	VMOVQ        DX, X5
+	VPBROADCASTQ X5, Y5
+	MOVQ         $0x0000000094d049bb, DX
+	VMOVQ        DX, X6
+	VPBROADCASTQ X6, Y6
+	MOVL         $0x7f800000, DX
+	VMOVD        DX, X7
+	VPBROADCASTD X7, Y7
+	MOVL         $0x00400000, DX
+	VMOVD        DX, X8
+	VPBROADCASTD X8, Y8
+	MOVQ         n+16(FP), DX
+
+one:
+	CMPQ         DX, $0x00000020
+	JL           done
+	VPSRLQ       $0x1e, Y0, Y9
+	VPXOR        Y0, Y9, Y9
+	VPSRLQ       $0x20, Y9, Y10
+	VPMULUDQ     Y3, Y10, Y10
+	VPMULUDQ     Y4, Y9, Y11
+	VPADDQ       Y11, Y10, Y10
+	VPSLLQ       $0x20, Y10, Y10
+	VPMULUDQ     Y3, Y9, Y9
+	VPADDQ       Y10, Y9, Y9
+	VPSRLQ       $0x1b, Y9, Y10
+	VPXOR        Y9, Y10, Y10
+	VPSRLQ       $0x20, Y10, Y9
+	VPMULUDQ     Y5, Y9, Y9
+	VPMULUDQ     Y6, Y10, Y11
+	VPADDQ       Y11, Y9, Y9
+	VPSLLQ       $0x20, Y9, Y9
+	VPMULUDQ     Y5, Y10, Y10
+	VPADDQ       Y9, Y10, Y10
+	VPSRLQ       $0x1f, Y10, Y9
+	VPXOR        Y10, Y9, Y9
+	VPADDQ       Y2, Y0, Y0
+	VPMOVZXWD    X9, Y10
+	VMOVUPS      (AX), Y11
+	VPAND        Y7, Y11, Y12
+	VPCMPEQD     Y7, Y12, Y12
+	VPANDN       Y10, Y12, Y10
+	VCMPPS       $0x03, Y11, Y11, Y12
+	VPAND        Y8, Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPADDD       Y10, Y11, Y11
+	VPSRLD       $0x10, Y11, Y11
+	VEXTRACTI128 $0x01, Y9, X9
+	VPMOVZXWD    X9, Y9
+	VMOVUPS      32(AX), Y10
+	VPAND        Y7, Y10, Y12
+	VPCMPEQD     Y7, Y12, Y12
+	VPANDN       Y9, Y12, Y9
+	VCMPPS       $0x03, Y10, Y10, Y12
+	VPAND        Y8, Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPADDD       Y9, Y10, Y10
+	VPSRLD       $0x10, Y10, Y10
+	VPACKUSDW    Y10, Y11, Y9
+	VPERMQ       $0xd8, Y9, Y9
+	VMOVUPS      Y9, (CX)
+	VPSRLQ       $0x1e, Y1, Y9
+	VPXOR        Y1, Y9, Y9
+	VPSRLQ       $0x20, Y9, Y10
+	VPMULUDQ     Y3, Y10, Y10
+	VPMULUDQ     Y4, Y9, Y11
+	VPADDQ       Y11, Y10, Y10
+	VPSLLQ       $0x20, Y10, Y10
+	VPMULUDQ     Y3, Y9, Y9
+	VPADDQ       Y10, Y9, Y9
+	VPSRLQ       $0x1b, Y9, Y10
+	VPXOR        Y9, Y10, Y10
+	VPSRLQ       $0x20, Y10, Y9
+	VPMULUDQ     Y5, Y9, Y9
+	VPMULUDQ     Y6, Y10, Y11
+	VPADDQ       Y11, Y9, Y9
+	VPSLLQ       $0x20, Y9, Y9
+	VPMULUDQ     Y5, Y10, Y10
+	VPADDQ       Y9, Y10, Y10
+	VPSRLQ       $0x1f, Y10, Y9
+	VPXOR        Y10, Y9, Y9
+	VPADDQ       Y2, Y1, Y1
+	VPMOVZXWD    X9, Y10
+	VMOVUPS      64(AX), Y11
+	VPAND        Y7, Y11, Y12
+	VPCMPEQD     Y7, Y12, Y12
+	VPANDN       Y10, Y12, Y10
+	VCMPPS       $0x03, Y11, Y11, Y12
+	VPAND        Y8, Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPADDD       Y10, Y11, Y11
+	VPSRLD       $0x10, Y11, Y11
+	VEXTRACTI128 $0x01, Y9, X9
+	VPMOVZXWD    X9, Y9
+	VMOVUPS      96(AX), Y10
+	VPAND        Y7, Y10, Y12
+	VPCMPEQD     Y7, Y12, Y12
+	VPANDN       Y9, Y12, Y9
+	VCMPPS       $0x03, Y10, Y10, Y12
+	VPAND        Y8, Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VPADDD       Y9, Y10, Y10
+	VPSRLD       $0x10, Y10, Y10
+	VPACKUSDW    Y10, Y11, Y9
+	VPERMQ       $0xd8, Y9, Y9
+	VMOVUPS      Y9, 32(CX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x00000020, DX
+	JMP          one
+
+done:
 	VZEROUPPER
 	RET
 

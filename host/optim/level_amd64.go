@@ -36,6 +36,7 @@ var avx512 = kernels{
 	prepare: [gradZero][gradZero]prepareKernel{{prepareF32ToF32AVX512, prepareF32ToBF16AVX512}, {prepareBF16ToF32AVX512, prepareBF16ToBF16AVX512}},
 	sum:     [gradKinds]sumKernel{sumF32AVX512, sumBF16AVX512},
 	codes:   codeKernels{decodeAVX512, decode16AVX512, encodeAVX512, encode16AVX512, greatestAVX512},
+	rounds:  roundKernels{widenAVX512, roundAVX512},
 }
 
 var avx2 = kernels{
@@ -58,4 +59,5 @@ var avx2 = kernels{
 	prepare: [gradZero][gradZero]prepareKernel{{prepareF32ToF32AVX2, prepareF32ToBF16AVX2}, {prepareBF16ToF32AVX2, prepareBF16ToBF16AVX2}},
 	sum:     [gradKinds]sumKernel{sumF32AVX2, sumBF16AVX2},
 	codes:   codeKernels{decodeAVX2, decode16AVX2, encodeAVX2, encode16AVX2, greatestAVX2},
+	rounds:  roundKernels{widenAVX2, roundAVX2},
 }

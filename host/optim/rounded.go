@@ -26,9 +26,7 @@ func (x *elements) moveRounded(tl *model.TensorLayout, at int64, m, v *float32, 
 	for i := 0; i < n; i += stripElems {
 		k := min(stripElems, n-i)
 		w, part := wide[1][:k], hi[i:i+k]
-		for j, b := range part {
-			w[j] = bfloat.Widen(b)
-		}
+		widenBF16(w, part)
 		active.move(x.by.rule, weightAt{w: &w[0]}, skip(m, i), skip(v, i), kind, skipGrad(kind, grad, i), k, c)
 		d.round(part, w, uint64(tl.Elem+at)+uint64(i))
 	}
@@ -54,26 +52,66 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
+// state is the state of the draws of elements 4·i to 4·i+3.
+func (d draws) state(i uint64) uint64 { return uint64(d) + (i+1)*gamma }
+
 // four are the draws of elements 4·i to 4·i+3.
-func (d draws) four(i uint64) uint64 { return mix(uint64(d) + (i+1)*gamma) }
+func (d draws) four(i uint64) uint64 { return mix(d.state(i)) }
+
+// roundElems is how many elements the kernels of rounding take at a time.
+const roundElems = 32
 
 // round sets to to the numbers of from, rounded, which are those of the elements from element at on.
 func (d draws) round(to []uint16, from []float32, at uint64) {
-	to = to[:len(from)]
-	i := 0
-	for ; i < len(from) && (at+uint64(i))%4 != 0; i++ {
-		to[i] = roundBy(from[i], uint32(d.four((at+uint64(i))/4)>>(16*((at+uint64(i))%4)))&0xffff)
+	alone := min(len(from), int(-at%4)) // these share their draws with elements before
+	d.roundSome(to[:alone], from[:alone], at)
+	to, from, at = to[alone:], from[alone:], at+uint64(alone)
+	whole := len(from) / roundElems * roundElems
+	if whole > 0 {
+		var states [roundElems / 4]uint64
+		for i := range states {
+			states[i] = d.state(at/4 + uint64(i))
+		}
+		active.rounds.round(&from[0], &to[0], whole, &states)
 	}
-	for group := (at + uint64(i)) / 4; i+4 <= len(from); group++ {
-		bits, x, y := d.four(group), from[i:i+4:i+4], to[i:i+4:i+4]
+	d.roundSome(to[whole:], from[whole:], at+uint64(whole))
+}
+
+// roundSome is round, an element at a time.
+func (d draws) roundSome(to []uint16, from []float32, at uint64) {
+	for i, x := range from {
+		e := at + uint64(i)
+		to[i] = roundBy(x, uint32(d.four(e/4)>>(16*(e%4)))&0xffff)
+	}
+}
+
+// widenBF16 sets to to the numbers of from, of which there are as many.
+func widenBF16(to []float32, from []uint16) {
+	whole := len(from) / roundElems * roundElems
+	if whole > 0 {
+		active.rounds.widen(&from[0], &to[0], whole)
+	}
+	for i, b := range from[whole:] {
+		to[whole+i] = bfloat.Widen(b)
+	}
+}
+
+func widenGeneric(from *uint16, to *float32, n int) {
+	out := unsafe.Slice(to, n)
+	for i, b := range unsafe.Slice(from, n) {
+		out[i] = bfloat.Widen(b)
+	}
+}
+
+func roundGeneric(from *float32, to *uint16, n int, states *[roundElems / 4]uint64) {
+	in, out, state := unsafe.Slice(from, n), unsafe.Slice(to, n), states[0]
+	for i := 0; i < n; i += 4 {
+		bits, x, y := mix(state), in[i:i+4:i+4], out[i:i+4:i+4]
 		y[0] = roundBy(x[0], uint32(bits)&0xffff)
 		y[1] = roundBy(x[1], uint32(bits>>16)&0xffff)
 		y[2] = roundBy(x[2], uint32(bits>>32)&0xffff)
 		y[3] = roundBy(x[3], uint32(bits>>48))
-		i += 4
-	}
-	for ; i < len(from); i++ {
-		to[i] = roundBy(from[i], uint32(d.four((at+uint64(i))/4)>>(16*((at+uint64(i))%4)))&0xffff)
+		state += gamma
 	}
 }
 

@@ -114,13 +114,18 @@ func TestDrawsDiffer(t *testing.T) {
 	}
 }
 
-// TestRoundInPieces: in whichever pieces elements are rounded, with any instruction set.
+// TestRoundInPieces: in whichever pieces elements are rounded and widened, with any instruction set.
 func TestRoundInPieces(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const n = 3000
 	from, want := make([]float32, n), make([]uint16, n)
 	for i := range from {
 		from[i] = math.Float32frombits(r.Uint32())
+	}
+	for i, special := range []uint32{0x7f800000, 0xff800000, 0x7f800001, 0xff80ffff, 0x7fffffff, 0xffffffff, 0x7f7fffff, 0, 0x80000000} {
+		for at := 5 + 64*i; at < n; at += n / 4 { // in a register and, in some pieces, outside
+			from[at] = math.Float32frombits(special)
+		}
 	}
 	const first = 1<<32 - 1234 // counters are 64 bits
 	d := drawsOf(5, 6, 7)
@@ -135,6 +140,13 @@ func TestRoundInPieces(t *testing.T) {
 			for at := 0; at < n; {
 				m := min(n-at, 1+r.IntN(1+r.IntN(400)))
 				d.round(got[at:at+m], from[at:at+m], uint64(first+at))
+				wide := make([]float32, m)
+				widenBF16(wide, got[at:at+m])
+				for i, x := range wide {
+					if math.Float32bits(x) != uint32(got[at+i])<<16 {
+						t.Fatalf("%s: %04x is widened to %g", k.name, got[at+i], x)
+					}
+				}
 				at += m
 			}
 			if !slices.Equal(got, want) {

@@ -1,5 +1,5 @@
 // Command optim writes the assembly of package optim: updates of plain and split
-// weights by each rule, Muon's momentum, codes of moments and the sum of squares, each for AVX-512 and for AVX2. It is run by
+// weights by each rule, Muon's momentum, codes of moments, rounding to bf16 and the sum of squares, each for AVX-512 and for AVX2. It is run by
 // go generate.
 package main
 
@@ -32,6 +32,8 @@ func main() {
 		encode(v, 8)
 		encode(v, 4)
 		greatest(v)
+		widen(v)
+		round(v)
 		sum(v, "F32")
 		sum(v, "BF16")
 	}
