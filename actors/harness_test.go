@@ -57,6 +57,7 @@ type trial struct {
 	spoil                        func(s *host.Store)
 	home                         func(s *host.Store) host.Home // in place of the store
 	away                         []bool                        // by layer: its state is on a disk; nil: none is
+	params                       []bool                        // by layer: its tile is on a disk too; nil: none is
 	stateSlots                   int
 	planned                      *plan.Run // instead of what the fields above say
 	timeline                     *timeline.Recorder
@@ -161,7 +162,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip && !tr.layerwise, Unified: !tr.copyTiles, Depths: tr.depths, Order: tr.order, Lane: tr.lane,
 		Limits: plan.NewLimits(tr.rows, tr.maxLen, tr.micro, c.VocabSize)}
 	p.Experts, p.OnDemand = tr.experts, tr.onDemand
-	p.Away, p.Depths.StateSlots, p.Planes = tr.away, tr.stateSlots, tr.recipe().Planes
+	p.Away, p.ParamAway, p.Depths.StateSlots, p.Planes = tr.away, tr.params, tr.stateSlots, tr.recipe().Planes
 	p.Spec = layers.Spec{Config: c, Keep: tr.keep, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
 	if tr.bf16 {
 		p.Spec.Act = device.BF16
@@ -258,24 +259,31 @@ func openTier(t *testing.T, p *plan.Run) host.Tier {
 	if p.Away == nil {
 		return host.Tier{}
 	}
-	o := extents.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: "mt-state.bin", Run: t.Name()}
-	for l, away := range p.Away {
-		bytes := int64(0)
-		if away {
-			bytes = p.ExtentBytes(l)
+	open := func(name string, size func(int) int64) *extents.Files {
+		o := extents.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: name, Run: t.Name()}
+		for l, away := range p.Away {
+			bytes := int64(0)
+			if away {
+				bytes = size(l)
+			}
+			o.Bytes, o.Names = append(o.Bytes, bytes), append(o.Names, fmt.Sprintf("layer %d", l))
 		}
-		o.Bytes, o.Names = append(o.Bytes, bytes), append(o.Names, fmt.Sprintf("layer %d", l))
-	}
-	e, err := extents.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
+		e, err := extents.Open(o)
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	return host.Tier{Away: p.Away, Slots: p.Depths.StateSlots, Extents: e}
+		t.Cleanup(func() {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return e
+	}
+	tier := host.Tier{Away: p.Away, Slots: p.Depths.StateSlots, Extents: open("mt-state.bin", p.ExtentBytes)}
+	if p.ParamAway != nil {
+		tier.Tiles, tier.TileExtents = p.ParamAway, open("mt-params.bin", p.ParamBytes)
+	}
+	return tier
 }
 
 // recipe is how the trials update.

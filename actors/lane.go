@@ -28,6 +28,8 @@ type shared struct {
 	lanes     []*lane
 	team      *team // nil: the rank is alone
 
+	disks disks
+
 	closers []func()
 	late    error // the first that closing a stream gave
 }
@@ -45,7 +47,8 @@ type lane struct {
 	peer              *countedStream // copies into other lanes' slots; nil: it reaches none
 	reaches           []bool         // by lane: whether its device can copy into that one's slots
 
-	weights   []slot // of all classes, one class after the other
+	weights   []slot   // of all classes, one class after the other
+	params    [][]byte // by weight slot, its param buffer; none where all tiles are in memory
 	grads     gradPlace
 	gradBufs  []slot
 	narrow    device.Mem // bf16 image of a gradient on its way to the host
@@ -108,7 +111,7 @@ func (r *shared) newArena(p accounts.Purpose, bytes int64) ([]byte, error) {
 // before an error.
 func newLane(s *shared, index laneID, dev device.Device) (*lane, error) {
 	r := &lane{shared: s, plan: s.plan.On(int(index)), index: index, dev: dev}
-	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocGrads, r.allocActivations, r.allocExperts, r.openPassage, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices} {
+	for _, step := range []func() error{r.openStreams, r.allocWeights, r.allocParams, r.allocGrads, r.allocActivations, r.allocExperts, r.openPassage, r.allocBatches, r.makeTemplates, r.makeStalls, r.allocMatrices} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("prepare the pipeline: %w", err)
 		}

@@ -20,7 +20,7 @@ const (
 	StallCheckpoint       // an update that had to wait until the layer was written to disk
 	StallRouting          // the numbers of the experts' tokens, on the host
 	StallPassage          // a hidden state, or its gradient, that another lane has to make and pass on
-	StallDisk             // an update that had to wait until the layer's state was read from a disk
+	StallDisk             // an update that had to wait until the layer's state was read from a disk, or weights that were read from one
 	NumCauses
 )
 
@@ -71,6 +71,14 @@ type LayerUpdated struct {
 	// AdamStep counts the updates made, NonFinite the steps skipped in a row.
 	AdamStep  int64
 	NonFinite int
+}
+
+// toPrefetchers tells it to the Prefetchers of so many lanes.
+func (m LayerUpdated) toPrefetchers(lanes int) (out []effect) {
+	for lane := range laneID(lanes) {
+		out = append(out, send{lane.prefetcher(), m})
+	}
+	return out
 }
 
 // LayerFetched tells that the tile of a visit is on its way into Slot: the compute
@@ -259,11 +267,10 @@ type SaveRequested struct {
 // shown to the Checkpointer: what was told in an earlier round holds no more.
 type StateFetched struct{ Layer, Round int }
 
-// StateUpdated returns a state slot whose layer is updated: it is to be written to the disk. Save: the
-// Checkpointer writes it as well.
+// StateUpdated returns a state slot whose layer is updated: it is to be written to the disk. Where its
+// tile is written too, Updated is passed on when that is done.
 type StateUpdated struct {
-	Layer int
-	Save  bool
+	Updated LayerUpdated
 }
 
 // StatesWanted asks for the states of all layers that are away, for the Checkpointer. The Conductor
@@ -320,8 +327,9 @@ type StepReport struct {
 	H2D, D2H       int64                    // bytes copied between host and devices since the report before
 	Peer           int64                    // bytes copied from one device to another since then
 	Sent           int64                    // bytes of gradients and weights sent to other ranks since then
-	DiskRead       int64                    // bytes of states read from disks since then
-	DiskWritten    int64                    // bytes of states written to disks since then
+	DiskRead       int64                    // bytes of states and weights read from disks since then
+	DiskWritten    int64                    // bytes of states and weights written to disks since then
+	DiskBusy       time.Duration            // since then, in which something was read from or written to disks; of predictions 0
 	Experts        int64                    // tiles of experts that were copied to the device
 	ExpertBytes    int64                    // the bytes of those tiles, which H2D contains
 }

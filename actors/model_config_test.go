@@ -34,6 +34,7 @@ type worldConfig struct {
 	giveUp               int    // after so many skipped steps in a row the run fails; 0: it does not
 	matrices             int    // of every layer but the first and the last, moved whole; 0: none are
 	away                 []bool // by layer: its state is on a disk; nil: none is
+	params               []bool // by layer: its tile is on a disk too; nil: none is
 	spoilt               int    // the step in which the last rank has a gradient that is not finite; 0: none
 }
 
@@ -106,6 +107,12 @@ func randomConfig(seed int64) worldConfig {
 			c.away[l] = r.Intn(3) > 0
 		}
 		c.away[r.Intn(c.layers)] = true
+		if c.ranks == 0 && r.Intn(2) == 0 {
+			c.params = make([]bool, c.layers)
+			for l, kind := range c.kinds() {
+				c.params[l] = c.away[l] && (kind == model.Block || kind == model.Attention)
+			}
+		}
 	}
 	switch r.Intn(6) {
 	case 0:

@@ -19,6 +19,7 @@ func (w *world) do(e work, lane laneID) {
 	switch d := e.do.(type) {
 	case fetchWeights:
 		w.checkFetch(d, lane)
+		w.needParams(d, lane)
 		l.slots[d.Slot] = content{layer: d.Layer, part: d.Part, version: w.version[d.Layer], written: true}
 	case fetchBatch:
 	case fetchActivation:
@@ -40,6 +41,9 @@ func (w *world) do(e work, lane laneID) {
 		l.across = append(l.across, w.landing(e, l))
 	case spill, passOn, offloadGrad, offloadRouting, offloadLoss:
 		l.d2h = append(l.d2h, w.landing(e, l))
+	case readParams:
+		w.readParams(d, lane)
+		w.start(e)
 	case fetchState:
 		w.fetchState(d)
 		w.start(e)

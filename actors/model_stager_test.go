@@ -14,14 +14,49 @@ type tierWorld struct {
 	version []int            // by layer: how often its state was updated
 	disk    []int            // by layer: the version that is on the disk
 	states  map[int]*stateAt // by layer
+	params  map[[2]int]*paramsAt
+}
+
+// paramsAt is the tile of a layer in a param buffer, by lane and weight slot.
+type paramsAt struct {
+	layer, version int
+	here           bool // it has been read
 }
 
 func newTierWorld(layers int) *tierWorld {
-	return &tierWorld{version: make([]int, layers), disk: make([]int, layers), states: map[int]*stateAt{}}
+	return &tierWorld{version: make([]int, layers), disk: make([]int, layers), states: map[int]*stateAt{}, params: map[[2]int]*paramsAt{}}
 }
 
 // away says whether the state of a layer is on a disk.
 func (c worldConfig) isAway(layer int) bool { return c.away != nil && c.away[layer] }
+
+// paramsAway says whether the tile of a layer is on a disk.
+func (c worldConfig) paramsAway(layer int) bool { return c.params != nil && c.params[layer] }
+
+// readParams checks, when a tile begins to be read, that its buffer is free and that the disk has it.
+func (w *world) readParams(d readParams, lane laneID) {
+	t, at := w.tier, [2]int{int(lane), d.Slot}
+	if p := t.params[at]; p != nil && !p.here {
+		w.failf("the tile of layer %d is read into buffer %d while that of layer %d is", d.Layer, d.Slot, p.layer)
+	}
+	if !w.cfg.paramsAway(d.Layer) || d.Slot >= w.cfg.depths.WeightSlots {
+		w.failf("the tile of layer %d is read into buffer %d", d.Layer, d.Slot)
+	}
+	if s := t.states[d.Layer]; s != nil && s.flushes > 0 || t.disk[d.Layer] != w.version[d.Layer] {
+		w.failf("version %d of layer %d is read, which is at version %d, slot %+v", t.disk[d.Layer], d.Layer, w.version[d.Layer], s)
+	}
+	t.params[at] = &paramsAt{layer: d.Layer, version: t.disk[d.Layer]}
+}
+
+// needParams checks that the tile of a layer is in the buffer that it is copied from.
+func (w *world) needParams(d fetchWeights, lane laneID) {
+	if !w.cfg.paramsAway(d.Layer) {
+		return
+	}
+	if p := w.tier.params[[2]int{int(lane), d.Slot}]; p == nil || !p.here || p.layer != d.Layer || p.version != w.version[d.Layer] {
+		w.failf("layer %d, at version %d, is copied from buffer %d with %+v", d.Layer, w.version[d.Layer], d.Slot, p)
+	}
+}
 
 // fetchState checks, when a state begins to be read, that its slot is free and that the disk has it.
 func (w *world) fetchState(d fetchState) {
@@ -72,5 +107,10 @@ func (w *world) dropState(d dropState) {
 func (w *world) flushed(layer int) {
 	s := w.tier.states[layer]
 	s.flushes--
+	for _, e := range w.async {
+		if r, ok := e.do.(readParams); ok && r.Layer == layer {
+			w.failf("the tile of layer %d is read while it is written", layer)
+		}
+	}
 	w.tier.disk[layer] = w.tier.version[layer]
 }

@@ -109,6 +109,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	for lane := range laneID(n) {
 		w.lanes = append(w.lanes, &laneWorld{index: int(lane), counts: map[int][]int32{}, slots: map[int]content{}, acts: map[int]content{}, spilled: map[int]content{}})
 		prefetcher := newPrefetcherCore(lane, spec.On(0) == int(lane), cfg.layers, 0, ownTiles(spec, cfg.tied), slotsOf(cfg.depths, spec), max(1, cfg.batches), cfg.depths)
+		prefetcher.onDisk = cfg.params
 		for from := range n {
 			prefetcher.reachedBy = append(prefetcher.reachedBy, cfg.reaches>>(4*from+int(lane))&1 == 1)
 		}
@@ -120,11 +121,14 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	conductor.away, checkpointer.away, checkpointer.shown = cfg.away != nil, cfg.away, make([]bool, len(cfg.away))
 	sit(conductorID, conductor)
 	if cfg.away != nil {
-		sit(stagerID, newStagerCore(awayOrder(cfg.away, summedIn(cfg.layers, cfg.tied), cfg.clip > 0), cfg.depths.StateSlots))
+		stager := newStagerCore(awayOrder(cfg.away, summedIn(cfg.layers, cfg.tied), cfg.clip > 0), cfg.depths.StateSlots)
+		stager.lanes, stager.params = n, cfg.params
+		sit(stagerID, stager)
 	}
 	sit(feederID, &feederCore{})
 	optimizer := newOptimizerCore(summedIn(cfg.layers, cfg.tied), n, State{}, cfg.clip)
 	optimizer.setAway(cfg.away)
+	optimizer.params = cfg.params
 	if cfg.matrices > 0 {
 		for l := range cfg.layers {
 			optimizer.matrices, optimizer.laneOf = append(optimizer.matrices, cfg.matricesOf(l)), append(optimizer.laneOf, laneID(spec.On(l)))
@@ -353,6 +357,8 @@ func (w *world) complete(i int) {
 		}
 	case prepareMatrix, orthogonalize, applyMatrix:
 		w.matrix(e.do, false)
+	case readParams:
+		w.tier.params[[2]int{int(e.done[0].to.lane), d.Slot}].here = true
 	case fetchState:
 		w.tier.states[d.Layer].here = true
 	case flushState:

@@ -34,6 +34,8 @@ type optimizerCore struct {
 	// away. round counts how often all were asked for.
 	away, staged []bool
 	round        int
+	// params says, by layer, that its tile is on a disk too: the Stager tells when that is updated; nil: none is.
+	params []bool
 	// several: the rank is not alone. Gradients come from the Exchanger, summed over all ranks they
 	// are this rank's shares, all ranks agree on norms, and the Gatherer is told of updates.
 	several bool
@@ -332,9 +334,6 @@ func (c *optimizerCore) updated(l int) []effect {
 	s.updated[l] = true
 	s.done++
 	out := c.announce(s, l, c.adam+1, false)
-	if c.away != nil && c.away[l] {
-		out = append(out, send{stagerID, StateUpdated{Layer: l, Save: s.closed.Save}})
-	}
 	if shares := c.shares(l); !slices.ContainsFunc(shares, func(k int) bool { return !s.updated[k] }) {
 		for _, k := range shares {
 			out = append(out, c.free(s, k)...)
@@ -343,23 +342,6 @@ func (c *optimizerCore) updated(l int) []effect {
 	if s.done == c.layers {
 		c.adam++
 		out = append(out, c.finish(s, false))
-	}
-	return out
-}
-
-// announce tells that layer l is at the step's version, unchanged where the step is skipped.
-func (c *optimizerCore) announce(s *stepState, l int, adam int64, unchanged bool) []effect {
-	m := LayerUpdated{Layer: l, Version: s.step, Save: s.closed.Save, Waited: s.waited[l], Unchanged: unchanged, AdamStep: adam, NonFinite: c.skipped}
-	c.saving[l] = s.closed.Save
-	if c.several {
-		return []effect{send{gathererID, ShareUpdated{Updated: m}}}
-	}
-	var out []effect
-	for lane := range laneID(c.lanes) {
-		out = append(out, send{lane.prefetcher(), m})
-	}
-	if m.Save {
-		out = append(out, send{checkpointerID, m})
 	}
 	return out
 }

@@ -92,12 +92,13 @@ type blankHome struct {
 func (h blankHome) Acquire(int) (*host.LayerState, error) {
 	return nil, errors.New("a predicted run has no weights")
 }
-func (h blankHome) Release(int)          {}
-func (h blankHome) Fetch(int, int) error { return nil }
-func (h blankHome) Flush(int) error      { return nil }
-func (h blankHome) Drop(int)             {}
-func (h blankHome) Settle() error        { return nil }
-func (h blankHome) Tile(i int) []byte    { return h.tile[:h.plan.Layouts[i].TileBytes] }
+func (h blankHome) Release(int)                {}
+func (h blankHome) ReadTile(int, []byte) error { return nil }
+func (h blankHome) Fetch(int, int) error       { return nil }
+func (h blankHome) Flush(int) error            { return nil }
+func (h blankHome) Drop(int)                   {}
+func (h blankHome) Settle() error              { return nil }
+func (h blankHome) Tile(i int) []byte          { return h.tile[:h.plan.Layouts[i].TileBytes] }
 
 // blank gives memory of which nothing is resident, until the prediction is over.
 func (p *prediction) blank(bytes int64) ([]byte, error) {
@@ -198,9 +199,11 @@ func (p *prediction) cost(do any) virtual.Work {
 	case applyMatrix:
 		return p.moved(h.UpdateBy(r.Optim), float64(r.ApplyBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
 	case fetchState:
-		return p.onDisk(float64(r.ExtentBytes(e.Layer)), p.machine.Disk.Read)
+		return p.onDisk(float64(r.StagedBytes(e.Layer)), p.machine.Disk.Read)
+	case readParams:
+		return p.onDisk(float64(r.ParamBytes(e.Layer)), p.machine.Disk.Read)
 	case flushState:
-		return p.onDisk(float64(r.ExtentBytes(e.Layer)), p.machine.Disk.Write)
+		return p.onDisk(float64(r.StagedBytes(e.Layer)), p.machine.Disk.Write)
 	case saveLayer:
 		return p.onDisk(float64(r.Planes.UpdateBytes(r.Layouts[e.Layer]))/2, p.machine.Disk.Write) // each plane once
 	}

@@ -20,6 +20,7 @@ type prefetcherCore struct {
 	rows      bool                       // its batches have the embedding's rows
 	versions  []versionState             // by layer
 	sources   [][]int                    // by tile, the layers that it is copied from
+	onDisk    []bool                     // by layer: its tile is on a disk; nil: none is
 	classes   []schedule.Class           // of every weight slot
 	slots     [schedule.NumClasses][]int // by class: the weight slots that are free
 	batchFree []int                      // batch slots that are free
@@ -122,6 +123,10 @@ func (c *prefetcherCore) step(msg any) []effect {
 		c.batchFree = append(c.batchFree, m.Slot)
 	case rowsGathered:
 		return []effect{work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{c.lane.compute(), m.sent}}
+	case slotIdle:
+		return m.read(c.lane)
+	case paramsRead:
+		return m.fetch(c.lane)
 	case ActivationSlotFreed:
 		c.actFree = append(c.actFree, m.Slot)
 	case ActivationSpilled:
@@ -236,8 +241,8 @@ func (c *prefetcherCore) serveWeights(s *prefetchState) []effect {
 		}
 		slot := (*free)[0]
 		*free = (*free)[1:]
-		out = append(out, work{do: fetchWeights{Prog: s.p.Seq, Layer: visit.Layer, Part: visit.Part, Tile: visit.Tile, Slot: slot, Expert: expert, Step: s.p.Step}},
-			send{c.lane.compute(), LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})
+		fetch := fetchWeights{Prog: s.p.Seq, Layer: visit.Layer, Part: visit.Part, Tile: visit.Tile, Slot: slot, Expert: expert, Step: s.p.Step}
+		out = append(out, c.fetch(granted{fetch, LayerFetched{Prog: s.p.Seq, Visit: v, Slot: slot, Cause: s.waited}})...)
 		s.waited = NoStall
 		s.weights++
 	}
@@ -260,6 +265,9 @@ func (c *prefetcherCore) serveActivations(s *prefetchState) []effect {
 }
 
 func (r *lane) execPrefetcher(w work) error {
+	if r.execParams(w) {
+		return nil
+	}
 	r.trace.copying(r.h2d, w.do)
 	defer r.h2d.end()
 	switch e := w.do.(type) {

@@ -33,6 +33,8 @@ func (r *run) execReporter(w work) error {
 		m.H2D, m.D2H, m.Peer, m.Sent = moved.h2d-r.lastMoved.h2d, moved.d2h-r.lastMoved.d2h, moved.peer-r.lastMoved.peer, moved.sent-r.lastMoved.sent
 		m.DiskRead, m.DiskWritten = moved.read-r.lastMoved.read, moved.written-r.lastMoved.written
 		r.lastMoved = moved
+		disks := r.disks.busyUntil(now)
+		m.DiskBusy, r.lastBusy = disks-r.lastBusy, disks
 		for _, l := range r.lanes {
 			busy, stall := l.stalls.read(m.Prog)
 			m.Compute = max(m.Compute, busy)
@@ -47,7 +49,7 @@ func (r *run) execReporter(w work) error {
 		}
 	case EvalReport:
 		r.lastStep = r.hub.now()
-		r.lastMoved = r.moved()
+		r.lastMoved, r.lastBusy = r.moved(), r.disks.busyUntil(r.lastStep)
 		if r.o.OnEval != nil {
 			r.o.OnEval(m)
 		}
@@ -78,6 +80,6 @@ func (r *run) moved() (out linkBytes) {
 	if r.team != nil {
 		out.sent = r.team.sent.Load()
 	}
-	out.read, out.written = r.diskRead.Load(), r.diskWritten.Load()
+	out.read, out.written = r.disks.read.Load(), r.disks.written.Load()
 	return out
 }

@@ -13,12 +13,11 @@ import (
 type run struct {
 	*shared
 	saving atomic.Bool // a checkpoint is open
-	// Bytes of states that were read and written so far.
-	diskRead, diskWritten atomic.Int64
 
 	// When and what the Reporter reported last; used by it alone.
 	lastStep  time.Duration // as the hub counts it
 	lastMoved linkBytes
+	lastBusy  time.Duration // of disks
 }
 
 // Run trains (or evaluates) as o says and returns when everything has come to rest: the
@@ -149,12 +148,15 @@ func (r *run) spawn() error {
 		{id: checkpointerID, core: checkpointer, exec: r.execCheckpointer},
 	}
 	if away != nil {
-		processes = append(processes, &process{id: stagerID, core: newStagerCore(awayOrder(away, into, clip > 0), o.Plan.Depths.StateSlots), exec: r.execStager})
+		stager := newStagerCore(awayOrder(away, into, clip > 0), o.Plan.Depths.StateSlots)
+		stager.lanes, stager.params = len(r.lanes), o.Plan.ParamAway
+		processes = append(processes, &process{id: stagerID, core: stager, exec: r.execStager})
 	}
 	if r.team == nil {
 		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, clip)
 		optimizer.bound = bound
 		optimizer.setAway(away)
+		optimizer.params = o.Plan.ParamAway
 		optimizer.setMatrices(r.plan, r.schedule)
 		processes = append(processes, &process{id: optimizerID, core: optimizer, exec: r.execOptimizer})
 	} else {
@@ -174,7 +176,7 @@ func (r *run) spawn() error {
 			slots[class], _ = l.plan.Slots(schedule.Class(class))
 		}
 		prefetcher := newPrefetcherCore(l.index, r.schedule.On(0) == int(l.index), n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths)
-		prefetcher.reachedBy = l.reachedBy()
+		prefetcher.reachedBy, prefetcher.onDisk = l.reachedBy(), o.Plan.ParamAway
 		offloader := newOffloaderCore(l.index, !o.Plan.SlabsAreCredits(), o.Plan.Depths, balance)
 		if r.team != nil {
 			offloader.landed = exchangerID

@@ -18,6 +18,7 @@ type slot struct {
 	mem         device.Mem // none where what it is for lies on the host
 	ready, idle device.Event
 	place       placement // of the tiles of a weight slot
+	index       int       // of a weight slot
 }
 
 // makeSlots allocates n slots of so many bytes; with 0 bytes a slot has no memory, only
@@ -79,7 +80,7 @@ func (c copied) register(tile []byte) error {
 func (c copied) fetch(t layers.Tile, s slot) (moved int64) {
 	c.r.h2d.Wait(s.idle)
 	for _, x := range t.Copies {
-		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.o.Home.Tile(x.Layer)[x.From:x.From+x.Bytes])
+		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.hostTile(x.Layer, s)[x.From:x.From+x.Bytes])
 		moved += x.Bytes
 	}
 	return moved
@@ -103,10 +104,10 @@ func (inPlace) register([]byte) error { return nil }
 
 func (inPlace) fetch(layers.Tile, slot) int64 { return 0 }
 
-func (p inPlace) weights(t layers.Tile, _ slot) layers.Weights {
+func (p inPlace) weights(t layers.Tile, s slot) layers.Weights {
 	return layers.BindInPlace(t.Layout, p.r.dev, func(off, bytes int64) []byte {
 		layer, at := t.Host(off)
-		return p.r.o.Home.Tile(layer)[at : at+bytes]
+		return p.r.hostTile(layer, s)[at : at+bytes]
 	})
 }
 
@@ -146,7 +147,7 @@ func (r *lane) allocWeights() error {
 			return err
 		}
 		for _, s := range slots {
-			s.place = r.placement()
+			s.place, s.index = r.placement(), len(r.weights)
 			r.weights = append(r.weights, s)
 		}
 	}

@@ -11,6 +11,9 @@ import (
 // the next are in memory. An updated layer is written back, and its slot is free when that is done
 // and nobody saves it any more.
 //
+// Where a layer's tile is on a disk too, it is read and written with the state, and the Stager tells the Prefetchers that
+// the layer is updated, when both are written.
+//
 // Layers that are saved although no step updates them are shown to the Checkpointer in a round of their own,
 // in the order of the layers; what had been read ahead is dropped then, and read again.
 
@@ -28,6 +31,8 @@ type stagerCore struct {
 	reading bool        // one state is read at a time: a disk reads large pieces fastest
 	writing bool        // and one is written
 	toWrite []int       // layers whose state is to be written, in order
+	lanes   int
+	params  []bool // by layer: its tile is on a disk too; nil: none is
 }
 
 // stagedLayer is a layer in a state slot.
@@ -39,6 +44,7 @@ type stagedLayer struct {
 	updated bool
 	flushed bool
 	saving  bool // the Checkpointer has not written it yet
+	told    LayerUpdated
 }
 
 // newStagerCore makes a Stager of these layers and so many slots.
@@ -78,18 +84,22 @@ func (c *stagerCore) step(msg any) []effect {
 	case stateRead:
 		out = c.read(m.Layer)
 	case StateUpdated:
-		s := c.staged[m.Layer]
+		s := c.staged[m.Updated.Layer]
 		c.updates++
-		s.updated, s.saving = true, m.Save
-		if m.Save && c.saved[m.Layer] > 0 {
-			c.saved[m.Layer]--
+		s.updated, s.saving, s.told = true, m.Updated.Save, m.Updated
+		if m.Updated.Save && c.saved[m.Updated.Layer] > 0 {
+			c.saved[m.Updated.Layer]--
 			s.saving = false
 		}
-		c.toWrite = append(c.toWrite, m.Layer)
+		c.toWrite = append(c.toWrite, m.Updated.Layer)
 	case stateWritten:
 		c.writing = false
-		c.staged[m.Layer].flushed = true
-		out = c.release(m.Layer)
+		s := c.staged[m.Layer]
+		s.flushed = true
+		if c.params != nil && c.params[m.Layer] {
+			out = s.told.toPrefetchers(c.lanes)
+		}
+		out = append(out, c.release(m.Layer)...)
 	case LayerSaved:
 		s := c.staged[m.Layer]
 		if s == nil || !s.saving {
@@ -189,11 +199,11 @@ func (r *run) execStager(w work) error {
 	home := r.o.Home
 	switch e := w.do.(type) {
 	case fetchState:
-		r.diskRead.Add(r.plan.ExtentBytes(e.Layer))
-		r.hub.async(stagerID, w, func() (any, error) { return nil, r.named("read the state of", e.Layer, home.Fetch(e.Layer, e.Slot)) })
+		r.disks.read.Add(r.plan.StagedBytes(e.Layer))
+		r.onDisk(stagerID, w, func() error { return r.named("read the state of", e.Layer, home.Fetch(e.Layer, e.Slot)) })
 	case flushState:
-		r.diskWritten.Add(r.plan.ExtentBytes(e.Layer))
-		r.hub.async(stagerID, w, func() (any, error) { return nil, r.named("write the state of", e.Layer, home.Flush(e.Layer)) })
+		r.disks.written.Add(r.plan.StagedBytes(e.Layer))
+		r.onDisk(stagerID, w, func() error { return r.named("write the state of", e.Layer, home.Flush(e.Layer)) })
 	case dropState:
 		home.Drop(e.Layer)
 	default:
@@ -203,7 +213,7 @@ func (r *run) execStager(w work) error {
 }
 
 // named is err behind words that say what failed for which layer.
-func (r *run) named(what string, layer int, err error) error {
+func (r *shared) named(what string, layer int, err error) error {
 	if err == nil {
 		return nil
 	}

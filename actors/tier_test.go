@@ -8,9 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"mt/host"
 	"mt/internal/long"
+	"mt/model"
 	"mt/schedule"
 )
 
@@ -21,6 +23,15 @@ func (tr trial) allAway(slots int) trial {
 	tr.away, tr.stateSlots = make([]bool, len(tr.config().Layers())), slots
 	for l := range tr.away {
 		tr.away[l] = true
+	}
+	return tr
+}
+
+// tilesAway has the tiles of those blocks away too whose state is.
+func (tr trial) tilesAway() trial {
+	tr.params = make([]bool, len(tr.away))
+	for l, layer := range tr.config().Layers() {
+		tr.params[l] = tr.away[l] && (layer.Kind == model.Block || layer.Kind == model.Attention)
 	}
 	return tr
 }
@@ -75,10 +86,65 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 	}
 }
 
-// stateBytes is the size of the states that are away.
-func (tr trial) stateBytes() int64 { return tr.plan(tr.config()).DiskBytes() }
+// TestTilesOnDisksChangeNothing: with the tiles of blocks on disks too, losses, weights, moments and checkpoints are those of
+// the same run in memory, on devices that copy and on those that do not; and a tile is read for every fetch.
+func TestTilesOnDisksChangeNothing(t *testing.T) {
+	for name, change := range map[string]func(*trial){
+		"clip":    func(*trial) {},
+		"no clip": func(tr *trial) { tr.noClip = true },
+		"copied":  func(tr *trial) { tr.bf16, tr.copyTiles = true, true },
+		"tied":    func(tr *trial) { tr.noClip, tr.tied, tr.bf16 = true, true, true },
+		"muon":    func(tr *trial) { tr.muon, tr.copyTiles = true, true },
+		"experts": func(tr *trial) { tr.experts, tr.chosen, tr.noClip = 4, 2, true },
+		"lanes": func(tr *trial) {
+			tr.order, tr.lane, tr.noClip, tr.copyTiles = schedule.Lanes, []int{0, 1, 0, 1, 0}, true, true
+		},
+		"one slot":   func(tr *trial) { tr.depths.WeightSlots, tr.noClip = 1, true },
+		"evaluation": func(tr *trial) { tr.evalSteps = 2 },
+		"skips": func(tr *trial) {
+			tr.maxNonFinite, tr.spoil = 9, spoilWeights(0)
+			tr.batch = withToken0(2, tr.rows, tr.micro)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := base()
+			tr.evalSteps, tr.saveSteps = 0, 2
+			change(&tr)
+			in, away := &recorder{cuts: map[int][]byte{}}, &recorder{cuts: map[int][]byte{}}
+			tr.saver = in
+			want := mustRun(t, tr)
+			tr.saver = away
+			tr = tr.allAway(1 + rand.IntN(3)).tilesAway()
+			if !slices.Contains(tr.params, true) {
+				t.Fatal("no tile is away")
+			}
+			var read, steps int64
+			tr.reported = func(r StepReport) { read, steps = read+r.DiskRead, steps+1 }
+			sameAs(t, want, tr)
+			_, tiles := tr.plan(tr.config()).DiskBytes()
+			// Each tile is read for its update, and at least once for the forward and the backward, of every step.
+			if name != "skips" && name != "evaluation" && read < steps*(tr.stateBytes()+tiles) {
+				t.Errorf("%d bytes were read in %d steps of %d bytes of states and tiles, of which %d in tiles", read, steps, tr.stateBytes(), tiles)
+			}
+			for step, cut := range in.cuts {
+				if !slices.Equal(sorted(away.cuts[step]), sorted(cut)) {
+					t.Errorf("the checkpoint of step %d differs from one of a run in memory", step)
+				}
+			}
+			if len(in.cuts) == 0 || len(in.cuts) != len(away.cuts) {
+				t.Errorf("%d checkpoints in memory, %d with disks", len(in.cuts), len(away.cuts))
+			}
+		})
+	}
+}
 
-// failingHome is a home whose call number fail, counted over Fetch and Flush, fails.
+// stateBytes is the size of the states that are away, and of the tiles that are.
+func (tr trial) stateBytes() int64 {
+	states, tiles := tr.plan(tr.config()).DiskBytes()
+	return states + tiles
+}
+
+// failingHome is a home whose call number fail, counted over Fetch, ReadTile and Flush, fails.
 type failingHome struct {
 	*host.Store
 	mu          sync.Mutex
@@ -106,16 +172,20 @@ func (h *failingHome) Fetch(i, slot int) error {
 	return h.call("read", i, func() error { return h.Store.Fetch(i, slot) })
 }
 
+func (h *failingHome) ReadTile(i int, into []byte) error {
+	return h.call("tile", i, func() error { return h.Store.ReadTile(i, into) })
+}
+
 func (h *failingHome) Flush(i int) error {
 	return h.call("write", i, func() error { return h.Store.Flush(i) })
 }
 
-// TestEveryStateCallMayFail: every read and every write of a state fails once; the run ends with that error,
+// TestEveryStateCallMayFail: every read and every write of a state, and every read of a tile, fails once; the run ends with that error,
 // which says what failed.
 func TestEveryStateCallMayFail(t *testing.T) {
 	every := int(long.Every(t, 2))
 	for fail := 1; ; fail += every {
-		tr := small().allAway(2)
+		tr := small().allAway(2).tilesAway()
 		tr.steps, tr.saveSteps, tr.evalSteps, tr.saver = 2, 1, 1, &recorder{}
 		var h *failingHome
 		tr.home = func(s *host.Store) host.Home {
@@ -132,9 +202,25 @@ func TestEveryStateCallMayFail(t *testing.T) {
 			}
 			return
 		}
-		if !errors.Is(err, errStateDisk) || !strings.HasPrefix(err.Error(), strings.Fields(h.what)[0]+" the state of ") {
+		verb, _, _ := strings.Cut(h.what, " ")
+		says := map[string]string{"read": "read the state of ", "tile": "read the weights of ", "write": "write the state of "}[verb]
+		if !errors.Is(err, errStateDisk) || !strings.HasPrefix(err.Error(), says) {
 			t.Errorf("call %d, %s, failed and the run ends with %v", fail, h.what, err)
 		}
+	}
+}
+
+// TestDisksAreBusy: works that go on at the same time count once.
+func TestDisksAreBusy(t *testing.T) {
+	var d disks
+	for _, at := range []struct {
+		n   int
+		now time.Duration
+	}{{1, 1}, {1, 3}, {-1, 4}, {-1, 6}, {1, 10}} {
+		d.begin(at.n, at.now)
+	}
+	if first, second := d.busyUntil(12), d.busyUntil(13); first != 7 || second != 8 {
+		t.Errorf("disks are busy for %d and %d, want 7 and 8", first, second)
 	}
 }
 

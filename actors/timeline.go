@@ -274,6 +274,9 @@ func (t *tracer) begin(id address, do any) *piece {
 		p.track, p.name = t.rec.Track(readsTrack, timeline.Actor), "read the state of "+t.names[e.Layer]
 		t.states[e.Layer] = credit{kind: stateCredit, index: e.Slot}
 		t.takes(t.states[e.Layer], "state of "+t.names[e.Layer], p)
+	case readParams:
+		p.track, p.name, p.step = t.rec.Track(id.String()+", reads", timeline.Actor), "read the weights of "+t.names[e.Layer], e.Step
+		t.fetches(e.Layer, p)
 	case flushState:
 		p.track, p.name = t.rec.Track(writesTrack, timeline.Actor), "write the state of "+t.names[e.Layer]
 		t.follows("StateUpdated", t.states[e.Layer], p)

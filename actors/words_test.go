@@ -156,7 +156,15 @@ func afterTheLoss(v any) string {
 	case StateFetched:
 		return fmt.Sprintf("the state of layer %d is in a slot, round %d", m.Layer, m.Round)
 	case StateUpdated:
-		return fmt.Sprintf("the state of layer %d is updated%s", m.Layer, also(m.Save, "and saved"))
+		return fmt.Sprintf("the state of layer %d is updated%s", m.Updated.Layer, also(m.Updated.Save, "and saved"))
+	case awaitSlot:
+		return fmt.Sprintf("wait until weight slot %d is idle, for layer %d", m.Slot, m.Layer)
+	case slotIdle:
+		return fmt.Sprintf("weight slot %d is idle, for layer %d", m.copy.Slot, m.copy.Layer)
+	case readParams:
+		return fmt.Sprintf("read the tile of layer %d into the buffer of weight slot %d", m.Layer, m.Slot)
+	case paramsRead:
+		return fmt.Sprintf("the tile of layer %d is in the buffer of weight slot %d", m.copy.Layer, m.copy.Slot)
 	case StatesWanted:
 		return "the states of all layers are wanted"
 	case fetchState:

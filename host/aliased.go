@@ -35,7 +35,10 @@ func (s *Store) Aliased() bool { return s.aliased }
 func (s *Store) Distinct() (layers []int) {
 	seen := map[*byte]bool{}
 	for i, l := range s.Layers {
-		if len(l.Tile) > 0 && !seen[&l.Tile[0]] {
+		switch {
+		case s.tier.hasTile(i): // none is shared there
+			layers = append(layers, i)
+		case len(l.Tile) > 0 && !seen[&l.Tile[0]]:
 			seen[&l.Tile[0]] = true
 			layers = append(layers, i)
 		}

@@ -1,9 +1,9 @@
 package host
 
 // Home lends layers to those who work on their state, such as the optimizer and whoever
-// writes a checkpoint. The tiles, which stream to the device, are in memory all the time. The state
-// of a layer that is away is in memory from Fetch to Drop, and only then the layer can be
-// acquired.
+// writes a checkpoint. The tiles, which stream to the device, are in memory all the time, unless
+// they are on disks too (Tier.Tiles). The state of a layer that is away, and its tile where that is, are in memory
+// from Fetch to Drop, and only then the layer can be acquired.
 type Home interface {
 	// Acquire lends layer i, which may be lent several times at the same time. The
 	// error says why it cannot be had.
@@ -11,8 +11,11 @@ type Home interface {
 	// Release ends one Acquire of layer i. Whoever made it must not use the layer
 	// any more.
 	Release(i int)
-	// Tile is the memory of layer i that streams to the device.
+	// Tile is the memory of layer i that streams to the device; of one that is on a disk, nil.
 	Tile(i int) []byte
+	// ReadTile reads the tile of layer i, as it was last flushed, from its disk: optim.Pages(Layout.TileBytes)
+	// bytes, aligned to 4 KiB.
+	ReadTile(i int, into []byte) error
 	// Fetch reads the state of layer i, which is away, from its disk into a state slot. The layer can be
 	// acquired then.
 	Fetch(i, slot int) error

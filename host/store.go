@@ -32,7 +32,7 @@ type Store struct {
 type LayerState struct {
 	Layout model.Layout
 	// Tile (Layout.TileBytes) is what streams to the device, aligned to 4 KiB: bf16
-	// hi planes and plain fp32 planes.
+	// hi planes and plain fp32 planes. It is nil while it is on a disk (Tier).
 	Tile []byte
 	// Share is the part of the layer that Lo and Planes are of: all of it, unless there are
 	// several ranks.
@@ -65,7 +65,7 @@ func NewShareStore(layouts []model.Layout, planes optim.Planes, shares []optim.S
 }
 
 // NewTieredStore is NewShareStore with the state of some layers on disks. The extents are the caller's,
-// as large as optim.ExtentBytes says.
+// as large as optim.ExtentBytes says, and those of tiles as optim.Pages(Layout.TileBytes).
 func NewTieredStore(layouts []model.Layout, planes optim.Planes, shares []optim.Share, tier Tier, pool *parallel.Pool) (*Store, error) {
 	s := &Store{tier: tier}
 	need := tieredBytes(layouts, planes, shares, tier)
@@ -82,7 +82,11 @@ func NewTieredStore(layouts []model.Layout, planes optim.Planes, shares []optim.
 		if tier.has(i) {
 			take = func(string, int64) []byte { return nil }
 		}
-		state := &LayerState{Layout: l, Share: share, Tile: arenas.take(tileArena, l.TileBytes), Lo: optim.View[uint16](take(loArena, optim.LoBytes(l, share))), pool: pool}
+		var tile []byte
+		if !tier.hasTile(i) {
+			tile = arenas.take(tileArena, l.TileBytes)
+		}
+		state := &LayerState{Layout: l, Share: share, Tile: tile, Lo: optim.View[uint16](take(loArena, optim.LoBytes(l, share))), pool: pool}
 		for _, p := range planes.Of(l) {
 			state.Planes = append(state.Planes, optim.NewState(p, l, share, func(bytes int64) []byte { return take(p.Name, bytes) }))
 		}
@@ -144,7 +148,9 @@ func (s *Store) newArenas(layouts []model.Layout, planes optim.Planes, shares []
 	names, need := []string{tileArena, loArena}, map[string]int64{}
 	for i, l := range layouts {
 		share := shareOf(layouts, shares, i)
-		need[tileArena] += optim.Pages(l.TileBytes)
+		if !s.tier.hasTile(i) {
+			need[tileArena] += optim.Pages(l.TileBytes)
+		}
 		if s.tier.has(i) {
 			continue
 		}
@@ -197,7 +203,9 @@ func ShareBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Shar
 // tieredBytes is what NewTieredStore takes, by purpose.
 func tieredBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share, tier Tier) (bytes [accounts.NumPurposes]int64) {
 	for i, l := range layouts {
-		bytes[accounts.Weights] += optim.Pages(l.TileBytes)
+		if !tier.hasTile(i) {
+			bytes[accounts.Weights] += optim.Pages(l.TileBytes)
+		}
 		if tier.has(i) {
 			continue
 		}

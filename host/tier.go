@@ -10,23 +10,37 @@ import (
 	"mt/model"
 )
 
-// Tier says what of a store is on disks. Of a layer that is away the tile is in memory, and its lower
-// halves and planes are an extent; they are in memory only while they are in a state slot. The zero
-// Tier has nothing away.
+// Tier says what of a store is on disks. Of a layer that is away the lower halves and planes are an extent;
+// they are in memory only while they are in a state slot. Its tile is in memory all the time, unless that
+// is away too: then it is an extent of its own, and in memory beside them. The zero Tier has nothing away.
 type Tier struct {
 	Away    []bool // by layer
-	Slots   int    // state slots, each as large as the largest extent
+	Slots   int    // state slots, each as large as the largest layer that is away
 	Extents *extents.Files
+
+	Tiles       []bool // by layer: the tile is away, as its state is; nil: none is
+	TileExtents *extents.Files
 }
 
 // has says whether layer i is away.
 func (t Tier) has(i int) bool { return t.Away != nil && t.Away[i] }
 
+// hasTile says whether the tile of layer i is away.
+func (t Tier) hasTile(i int) bool { return t.Tiles != nil && t.Tiles[i] }
+
+// tileBytes is what the tile of layer i takes of a state slot.
+func (t Tier) tileBytes(i int, l model.Layout) int64 {
+	if !t.hasTile(i) {
+		return 0
+	}
+	return optim.Pages(l.TileBytes)
+}
+
 // slotBytes is the size of a state slot.
 func (t Tier) slotBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share) (most int64) {
 	for i, l := range layouts {
 		if t.has(i) {
-			most = max(most, optim.ExtentBytes(l, planes.Of(l), shareOf(layouts, shares, i)))
+			most = max(most, t.tileBytes(i, l)+optim.ExtentBytes(l, planes.Of(l), shareOf(layouts, shares, i)))
 		}
 	}
 	return most
@@ -66,31 +80,62 @@ func (s *Store) Release(int) {}
 // Tile implements Home.
 func (s *Store) Tile(i int) []byte { return s.Layers[i].Tile }
 
+// ReadTile implements Home.
+func (s *Store) ReadTile(i int, into []byte) error { return s.tier.TileExtents.Read(i, into) }
+
 // Fetch implements Home. What was never written is zero.
 func (s *Store) Fetch(i, slot int) error {
-	l, mem := s.Layers[i], s.slots[slot]
-	mem = mem[:l.extentBytes()]
-	if s.tier.Extents.Written(i) {
-		if err := s.tier.Extents.Read(i, mem); err != nil {
+	l := s.Layers[i]
+	tile, state := s.inSlot(i, slot)
+	if err := fetch(s.tier.Extents, i, state); err != nil {
+		return err
+	}
+	if s.tier.hasTile(i) {
+		if err := fetch(s.tier.TileExtents, i, tile); err != nil {
 			return err
 		}
-	} else {
-		clear(mem)
+		l.Tile = tile[:l.Layout.TileBytes:l.Layout.TileBytes]
 	}
 	s.slotOf[i] = slot
-	l.bind(mem)
+	l.bind(state)
 	return nil
 }
 
-// Flush implements Home.
+// fetch reads extent i of files; one that was never written is zero.
+func fetch(files *extents.Files, i int, into []byte) error {
+	if files.Written(i) {
+		return files.Read(i, into)
+	}
+	clear(into)
+	return nil
+}
+
+// inSlot is the memory of a state slot that layer i takes: for its tile, unless that is not away, and for its state.
+func (s *Store) inSlot(i, slot int) (tile, state []byte) {
+	l, mem := s.Layers[i], s.slots[slot]
+	n := s.tier.tileBytes(i, l.Layout)
+	return mem[:n], mem[n : n+l.extentBytes()]
+}
+
+// Flush implements Home. The state is written first: whoever waits for the tile must not find it before both are safe.
 func (s *Store) Flush(i int) error {
-	return s.tier.Extents.Write(i, s.slots[s.slotOf[i]][:s.Layers[i].extentBytes()])
+	tile, state := s.inSlot(i, s.slotOf[i])
+	if err := s.tier.Extents.Write(i, state); err != nil {
+		return err
+	}
+	if !s.tier.hasTile(i) {
+		return nil
+	}
+	return s.tier.TileExtents.Write(i, tile)
 }
 
 // Drop implements Home.
 func (s *Store) Drop(i int) {
 	s.slotOf[i] = none
 	s.Layers[i].bind(nil)
+	if s.tier.hasTile(i) {
+		s.Layers[i].Tile = nil
+	}
 }
 
 // Settle implements Home.
@@ -128,6 +173,9 @@ func (s *Store) Lend(i int, change bool, use func(*LayerState) error) error {
 
 // Away says whether the state of layer i is on disks.
 func (s *Store) Away(i int) bool { return s.tier.has(i) }
+
+// TileAway says whether its tile is there too.
+func (s *Store) TileAway(i int) bool { return s.tier.hasTile(i) }
 
 // extentBytes is the size of what is kept of the layer beside its tile.
 func (l *LayerState) extentBytes() int64 {

@@ -5,14 +5,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"mt/host/extents"
 	"mt/host/optim"
 )
 
-// TestTieredStore: states that are away are zero at first, keep what is written into them, and cannot be
-// had while they are on the disk.
+// TestTieredStore: states that are away, and tiles that are, are zero at first, keep what is written into them, and cannot
+// be had while they are on the disk.
 func TestTieredStore(t *testing.T) {
+	for _, tiles := range [][]bool{nil, {false, false, true, false}} {
+		testTieredStore(t, tiles)
+	}
+}
+
+func testTieredStore(t *testing.T, tiles []bool) {
 	layouts := layouts(true)
 	planes := optim.Planes(optim.AdamW{}.Planes)
 	o := extents.Options{Dirs: []string{t.TempDir()}, Name: "states", Run: "r"}
@@ -30,7 +37,18 @@ func TestTieredStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer files.Close()
-	s, err := NewTieredStore(layouts, planes, nil, Tier{Away: away, Slots: 2, Extents: files}, nil)
+	tier := Tier{Away: away, Slots: 2, Extents: files}
+	if tiles != nil {
+		o.Name, o.Bytes, tier.Tiles = "tiles", nil, tiles[:len(layouts)]
+		for i, l := range layouts {
+			o.Bytes = append(o.Bytes, tier.tileBytes(i, l))
+		}
+		if tier.TileExtents, err = extents.Open(o); err != nil {
+			t.Fatal(err)
+		}
+		defer tier.TileExtents.Close()
+	}
+	s, err := NewTieredStore(layouts, planes, nil, tier, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +64,7 @@ func TestTieredStore(t *testing.T) {
 		for k, p := range l.Planes {
 			f(1+k, p.Data)
 		}
+		f(1+len(l.Planes), l.Tile)
 	}
 	write := func(l *LayerState) error {
 		each(l.Layout.Index, func(k int, b []byte) {
@@ -83,7 +102,22 @@ func TestTieredStore(t *testing.T) {
 			}
 		}
 	}
-	for i := range layouts {
+	for i, l := range layouts {
+		if got := s.Tile(i); (got == nil) != s.TileAway(i) {
+			t.Errorf("layer %d, tile away %t, has a tile of %d bytes", i, s.TileAway(i), len(got))
+		}
+		if s.TileAway(i) {
+			b := make([]byte, optim.Pages(l.TileBytes)+extents.BlockBytes)
+			b = b[int(-uintptr(unsafe.Pointer(&b[0]))%extents.BlockBytes):][:optim.Pages(l.TileBytes)]
+			if err := s.ReadTile(i, b); err != nil {
+				t.Fatal(err)
+			}
+			for at := range b[:l.TileBytes] {
+				if b[at] != value(i, 1+len(s.Layers[i].Planes), at) {
+					t.Fatalf("byte %d of the tile of layer %d is not what was written", at, i)
+				}
+			}
+		}
 		if _, err := s.Acquire(i); away[i] != (err != nil && strings.Contains(err.Error(), "on the disk")) {
 			t.Errorf("layer %d, away %t, is acquired with %v", i, away[i], err)
 		}

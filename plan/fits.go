@@ -80,6 +80,7 @@ func (r *Run) waysOut(q Request, host bool) string {
 	add(!host && train && r.Depths.GradBuffers > 1, "set pipeline.grad_buffers: 1")
 	add((!host || r.Unified) && r.Depths.ActivationSlots > minActSlots, "set pipeline.activation_slots: 3")
 	add(host && train && !q.StateDir, "set state_dir to a directory on a fast disk")
+	add(host && train && q.StateDir && !q.ParamDir && r.Ranks <= 1, "set param_dir to a directory on a fast disk")
 	add(host, "use a smaller model")
 	return strings.Join(ways, ", ")
 }

@@ -52,6 +52,8 @@ type Request struct {
 	HostBy       string // for the error: what limits HostMemory; empty: the user's key
 	// StateDir says that states may be on disks, as far as HostMemory asks for it.
 	StateDir bool
+	// ParamDir says that the tiles of decoder blocks may be there too, where that does not do.
+	ParamDir bool
 	// Ranks is how many processes divide Rows among them, and Rank which of them is planned, from 0 on;
 	// Ranks 0 and 1: alone. Units is how the optimizer cuts a layer.
 	Ranks, Rank int

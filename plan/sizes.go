@@ -77,6 +77,8 @@ type Run struct {
 	Lane []int
 	// Away says, by layer, that its state (lower halves and planes) is on a disk; nil: none is.
 	Away []bool
+	// ParamAway says, by layer, that its tile is on a disk too, as its state is; nil: none is.
+	ParamAway []bool
 	// Ranks is how many processes divide the rows of a step among them, each normally on a host of
 	// its own, and Rank which of them this one is; Ranks 0 and 1: alone. Shares are, by layer and
 	// rank, what each keeps of a layer beside its tile; nil: all. AllIDs bounds the unique ids of

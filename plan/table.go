@@ -25,7 +25,7 @@ type Table struct {
 	Rows   []Row `json:"rows"`
 	Host   int64 `json:"host_bytes"`   // sum of the rows on the host
 	Device int64 `json:"device_bytes"` // sum of the rows on the device, of several on the one that has most
-	// Disk is what is in the directories of state_dir, in bytes.
+	// Disk is what is in the directories of state_dir and param_dir, in bytes.
 	Disk int64 `json:"disk_bytes,omitempty"`
 	// AllDevices is the sum of the rows on all devices.
 	AllDevices int64 `json:"all_devices_bytes"`
@@ -49,7 +49,9 @@ func (r *Run) Table() Table {
 	var tiles, lo int64
 	for i, l := range r.Layouts {
 		t.Params += l.Layer.Elems()
-		tiles += optim.Pages(l.TileBytes)
+		if !r.paramAway(i) {
+			tiles += optim.Pages(l.TileBytes)
+		}
 		if r.away(i) {
 			continue
 		}
@@ -63,8 +65,13 @@ func (r *Run) Table() Table {
 	if r.Away != nil {
 		n := r.Depths.StateSlots
 		host("state slots", int64(n)*r.StateSlotBytes(), "%d layers whose state is read, updated or written", n)
-		t.Disk = r.DiskBytes()
-		t.Rows = append(t.Rows, Row{"disk", "state", t.Disk, fmt.Sprintf("%s of %d of %d layers%s", r.stateWords(), count(r.Away), len(r.Away), r.ofAll())})
+		states, weights := r.DiskBytes()
+		t.Disk = states + weights
+		t.Rows = append(t.Rows, Row{"disk", "state", states, fmt.Sprintf("%s of %d of %d layers%s", r.stateWords(), count(r.Away), len(r.Away), r.ofAll())})
+		if weights > 0 {
+			host("param buffers", r.paramBuffersBytes(), "of %d weight slots, where weights on disks are read to", r.Depths.WeightSlots)
+			t.Rows = append(t.Rows, Row{"disk", "weights", weights, fmt.Sprintf("what streams to the device, of %d of %d layers", count(r.ParamAway), len(r.Layouts))})
+		}
 	}
 	t.PerParam = float64(t.Host) / float64(t.Params)
 	if !r.EvalOnly {

@@ -36,24 +36,25 @@ func (r *Run) extents() []int64 {
 // away says whether the state of layer l is on a disk.
 func (r *Run) away(l int) bool { return r.Away != nil && r.Away[l] }
 
-// StateSlotBytes is the size of a state slot: that of the largest state that is on a disk.
+// StateSlotBytes is the size of a state slot: that of the largest layer that is on a disk.
 func (r *Run) StateSlotBytes() (most int64) {
 	for l, away := range r.Away {
 		if away {
-			most = max(most, r.ExtentBytes(l))
+			most = max(most, r.StagedBytes(l))
 		}
 	}
 	return most
 }
 
-// DiskBytes is the size of all states that are on disks.
-func (r *Run) DiskBytes() (sum int64) {
+// DiskBytes is the size of all states that are on disks, and of the tiles that are.
+func (r *Run) DiskBytes() (states, tiles int64) {
 	for l, away := range r.Away {
 		if away {
-			sum += r.ExtentBytes(l)
+			states += r.ExtentBytes(l)
+			tiles += r.ParamBytes(l)
 		}
 	}
-	return sum
+	return states, tiles
 }
 
 // stateWords is what the states that are on disks are, for people.
@@ -69,9 +70,10 @@ func (r *Run) stateWords() string {
 // tier decides which states go to disks, where there is a place for them: as few bytes as let the rest of
 // the run fit into the host's memory, but at first none that is larger than others that would do, since
 // every slot has the size of the largest. They are spread evenly over the layers, so that reading and
-// writing go on evenly during the updates. Where nothing fits, it is what takes least.
+// writing go on evenly during the updates. Where nothing fits, it is what takes least. Tiles go there as well where
+// states alone do not do.
 func (r *Run) tier(q Request) {
-	r.Away = nil
+	r.Away, r.ParamAway = nil, nil
 	if !q.StateDir || r.EvalOnly || q.HostMemory <= 0 {
 		return
 	}
@@ -84,11 +86,19 @@ func (r *Run) tier(q Request) {
 	if spare >= 0 {
 		return
 	}
+	most, least := autoStateSlots, leastAutoSlots
 	if n := q.Depths.StateSlots; n > 0 {
-		r.choose(spare, n)
-		return
+		most, least = n, n
 	}
-	for n := autoStateSlots; n >= leastAutoSlots && !r.choose(spare, n); n-- {
+	for n := most; n >= least; n-- {
+		if r.choose(spare, n) {
+			return
+		}
+	}
+	for n := most; q.ParamDir && n >= least; n-- {
+		if r.leave(spare, n) {
+			return
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -45,8 +46,8 @@ func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 			if table.Host > budget || n == 0 || n < before-4 {
 				t.Fatalf("clip %t: %d of %d bytes, %d states away, %d with more memory", clip, table.Host, budget, n, before)
 			}
-			if table.Disk != p.DiskBytes() || table.Disk <= 0 {
-				t.Fatalf("%d bytes on disks in the table, %d of the states", table.Disk, p.DiskBytes())
+			if states, tiles := p.DiskBytes(); table.Disk != states || table.Disk <= 0 || tiles > 0 {
+				t.Fatalf("%d bytes on disks in the table, %d of the states, %d of tiles", table.Disk, states, tiles)
 			}
 			if one := p.ExtentBytes(1); n > 1 && n <= 12 && (p.StateSlotBytes() != one || budget-table.Host > 2*one) { // other layers than with one state less may be away, and be larger
 				t.Errorf("clip %t: %d states away leave %d bytes of %d unused, a state of a block has %d", clip, n, budget-table.Host, budget, one)
@@ -57,6 +58,85 @@ func TestStatesGoToDisksAsMemoryAsks(t *testing.T) {
 			t.Errorf("clip %t: only %d states are away where nothing fits any more, with %d bytes of %d", clip, before, least, need)
 		}
 	}
+}
+
+// TestWeightsGoToDisksAsMemoryAsks: where states on disks do not do, tiles of blocks go there too, spread over the model and as few
+// as do; what is planned fits and counts every buffer.
+func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
+	for _, unified := range []bool{false, true} {
+		q := tiered(t, 64, false)
+		q.Unified, q.Depths.StateSlots, q.Depths.WeightSlots = unified, 2, 3
+		if unified {
+			q.DeviceMemory = 0
+		}
+		q.HostMemory = 1
+		_, err := Resolve(q)
+		states := lacks(t, err) // with all states on disks
+		q.ParamDir = true
+		_, err = Resolve(q)
+		least := lacks(t, err)
+		if least > states-32*optim.Pages(tileOf(t, q)) {
+			t.Fatalf("unified %t: %d bytes with weights on disks, %d without", unified, least, states)
+		}
+		before := 0
+		for k := range int64(10) {
+			q.HostMemory = states - 1 - k*(states-least)/12
+			p, err := Resolve(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			table, n := p.Table(), count(p.ParamAway)
+			need := table.Host
+			if unified {
+				need += table.AllDevices
+			}
+			if need > q.HostMemory || n < before-8 || n == 0 {
+				t.Errorf("unified %t: %d of %d bytes, %d tiles away, %d with more memory", unified, need, q.HostMemory, n, before)
+			}
+			one := p.ParamBytes(slices.Index(p.ParamAway, true))
+			if p.StateSlotBytes() != one+p.ExtentBytes(1) || p.ParamBufferBytes() != one || n > 1 && q.HostMemory-need > 2*one {
+				t.Errorf("unified %t: %d tiles of %d bytes are away, %d bytes are left, slots have %d, buffers %d", unified, n, one, q.HostMemory-need, p.StateSlotBytes(), p.ParamBufferBytes())
+			}
+			if i := slices.IndexFunc(table.Rows, func(r Row) bool { return r.Purpose == "param buffers" }); i < 0 || table.Rows[i].Bytes != 3*one {
+				t.Errorf("unified %t: 3 weight slots have buffers as in row %d of %v", unified, i, table.Rows)
+			}
+			if p.ParamAway[0] || p.ParamAway[p.Head()] {
+				t.Errorf("away are the tiles of %v", p.ParamAway)
+			}
+			for i, away := range p.ParamAway[1:p.Head()] { // spread
+				if first := count(p.ParamAway[1 : 2+i]); away && 2 < n && n < 60 && (first > (i+1)*n/64+2 || first < (i+1)*n/64-2) {
+					t.Errorf("%d of the first %d blocks are away, of %d: %v", first, i+1, n, p.ParamAway)
+					break
+				}
+			}
+			states, tiles := p.DiskBytes()
+			if table.Disk != states+tiles || tiles != int64(n)*one {
+				t.Errorf("%d bytes on disks, %d of states and %d of %d tiles", table.Disk, states, tiles, n)
+			}
+			before = n
+		}
+	}
+}
+
+// lacks is what the error of a plan that does not fit says that it needs.
+func lacks(t *testing.T, err error) int64 {
+	t.Helper()
+	var lack *NotFitting
+	if !errors.As(err, &lack) {
+		t.Fatalf("%v", err)
+	}
+	return lack.Need
+}
+
+// tileOf is the size of a block's tile.
+func tileOf(t *testing.T, q Request) int64 {
+	t.Helper()
+	q.HostMemory = 1 << 40
+	p, err := Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Layouts[1].TileBytes
 }
 
 // TestStateSlots: as many state slots as asked for.

@@ -230,8 +230,14 @@ func TestStateFaults(t *testing.T) {
 	if long.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
 	}
+	for name, change := range onDisks {
+		t.Run(name, func(t *testing.T) { stateFaults(t, change) })
+	}
+}
+
+func stateFaults(t *testing.T, change func(*lab)) {
 	lab := newLab(t)
-	lab.config += statesOnDisks
+	change(lab)
 	lab.undisturbed(t, firstRun)
 	var all []diskFault
 	for _, s := range spoils {

@@ -28,11 +28,13 @@ func TestRandomKills(t *testing.T) {
 		count = long.Count(t, 50, 20)
 	}
 	t.Run("in memory", func(t *testing.T) { newLab(t).kills(t, count) })
-	t.Run("with states on disks", func(t *testing.T) {
-		lab := newLab(t)
-		lab.config += statesOnDisks
-		lab.kills(t, count)
-	})
+	for name, change := range onDisks {
+		t.Run(name, func(t *testing.T) {
+			lab := newLab(t)
+			change(lab)
+			lab.kills(t, count)
+		})
+	}
 }
 
 // statesOnDisks are keys with which host memory has no room for some layers' states.
@@ -42,14 +44,31 @@ state_dir: states
 host_memory: 50455000
 `
 
+// weightsOnDisks are keys with which it has no room for all weights of six blocks either.
+const weightsOnDisks = `recompute: full
+pipeline: {state_slots: 1, micro_batch_tokens: 24, activation_slots: 8, weight_slots: 1}
+state_dir: states
+param_dir: states
+host_memory: 50472000
+`
+
+// onDisks makes of a lab one whose runs have something on disks.
+var onDisks = map[string]func(*lab){
+	"with states on disks": func(lab *lab) { lab.config += statesOnDisks },
+	"with weights on disks": func(lab *lab) {
+		lab.config = strings.Replace(lab.config, "num_hidden_layers: 2", "num_hidden_layers: 6", 1) + weightsOnDisks
+	},
+}
+
 // kills kills runs so often.
 func (lab *lab) kills(t *testing.T, count int) {
 	const scene = firstRun
 	lab.undisturbed(t, scene)
-	if calls := lab.trace(t, scene, faultio.Writes); strings.Contains(lab.config, "state_dir") != slices.ContainsFunc(calls, func(c faultio.Call) bool {
-		return c.Path == "states/mt-state-0.bin"
-	}) {
-		t.Fatal("states are not where they should be")
+	calls := lab.trace(t, scene, faultio.Writes)
+	for key, path := range map[string]string{"state_dir": "states/mt-state-0.bin", "param_dir": "states/mt-params-0.bin"} {
+		if strings.Contains(lab.config, key) != slices.ContainsFunc(calls, func(c faultio.Call) bool { return c.Path == path }) {
+			t.Fatalf("%s is not as %s says", path, key)
+		}
 	}
 	most := len(lab.trace(t, scene, faultio.Changes))
 	r := rand.New(rand.NewPCG(*faultSeed, 1))

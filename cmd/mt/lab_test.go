@@ -200,7 +200,7 @@ func tree(t *testing.T, dir string) map[string]string {
 var cacheName = regexp.MustCompile(`^cache/[0-9a-f]{32}`)
 
 // timed are the keys of a line of metrics.jsonl that no two runs have alike.
-var timed = regexp.MustCompile(`^(timed_steps|tok_per_s|tflops|tflops_executed|mfu|step_s|eta_s|host_bytes|device_bytes|memory|h2d_gbps|d2h_gbps|peer_gbps|network_gbps|disk_read_gbps|disk_write_gbps|stall_s|compute_s)$`)
+var timed = regexp.MustCompile(`^(timed_steps|tok_per_s|tflops|tflops_executed|mfu|step_s|eta_s|host_bytes|device_bytes|memory|h2d_gbps|d2h_gbps|peer_gbps|network_gbps|disk_read_gbps|disk_write_gbps|disk_read_bytes|disk_write_bytes|disk_hidden|disk_steps_per_pb|stall_s|compute_s)$`)
 
 // timeless is metrics.jsonl without the keys of timed; a line that is not JSON stays as
 // it is.

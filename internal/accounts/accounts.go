@@ -25,6 +25,7 @@ const (
 	LoPlanes      // lower halves of split weights
 	Planes        // what an optimizer keeps beside the weights
 	StateSlots    // lower halves and planes of layers whose state is on a disk, while it is in memory
+	ParamBuffers  // tiles that are on a disk, while the device needs them
 	GradientSlabs // where gradients land
 	Passage       // activations on their way from one device to another
 	Exchange      // gradients that other ranks have sent
@@ -34,7 +35,7 @@ const (
 )
 
 var names = [NumPurposes]string{"weight slots", "gradient buffers", "activations", "saved for backward", "workspace", "matrix buffers", "batch", "tables",
-	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "state slots", "gradient slabs", "passed activations", "exchange buffers", "collected for checkpoints"}
+	"kv cache", "context", "host staging", "weights", "lo planes", "moments", "state slots", "param buffers", "gradient slabs", "passed activations", "exchange buffers", "collected for checkpoints"}
 
 func (p Purpose) String() string {
 	if p < NumPurposes {

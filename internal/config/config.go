@@ -174,6 +174,7 @@ type Config struct {
 	DeviceMemory       Bytes  // 0: auto
 	HostMemory         Bytes  // 0: auto
 	StateDir           []string
+	ParamDir           []string
 	Recompute          string // auto, full, none
 	Binding            string // auto, unified, copy
 	SynchronousUpdates bool

@@ -107,6 +107,7 @@ recompute: full
 device_memory: 10GiB
 host_memory: 1234567891
 state_dir: [/disks/a, /disks/b]
+param_dir: [/disks/c]
 threads: 2
 binding: copy
 synchronous_updates: true

@@ -306,6 +306,8 @@ var machineKeys = []key{
 		limit: atLeast(1<<20, "is a unit missing, as in 100GiB?"), field: func(c *Config) any { return &c.HostMemory }},
 	{name: "state_dir", commas: true, doc: "directories on fast disks, for the lower halves and moments of layers that host_memory has no room for; empty: all are in memory",
 		field: func(c *Config) any { return &c.StateDir }},
+	{name: "param_dir", commas: true, doc: "directories on fast disks, for the weights of decoder blocks where host_memory has no room even for them; with state_dir; empty: all are in memory",
+		field: func(c *Config) any { return &c.ParamDir }},
 	{name: "threads", doc: "worker threads; auto: one a core", auto: true,
 		limit: between(1, 4096, "somebody has to work"), field: func(c *Config) any { return &c.Threads }},
 	{name: "binding", doc: "weights used in place or copied to the device; auto: unified on cpu",

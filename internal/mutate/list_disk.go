@@ -3,7 +3,7 @@ package main
 // ofDisks breaks what keeps states on disks.
 var ofDisks = []broken{
 	{"actors/stager.go", []way{
-		{from: "if m.Save && c.saved[m.Layer] > 0 {", to: "if false {", test: "TestRandomInterleavings"},
+		{from: "if m.Updated.Save && c.saved[m.Updated.Layer] > 0 {", to: "if false {", test: "TestRandomInterleavings"},
 		{from: "c.saved[m.Layer]++\n", to: "", test: "TestRandomInterleavings"},
 		{from: "c.reads = c.updates\n", to: "", test: "TestRandomInterleavings|TestStatesOnDisksChangeNothing"},
 		{from: "&& !s.updated && !s.shown {", to: "&& !s.shown {", test: "TestRandomInterleavings"},
@@ -14,14 +14,37 @@ var ofDisks = []broken{
 		{from: "case c.showing > 0 || c.reads-c.updates == len(c.order):", to: "case c.reads-c.updates == len(c.order):", test: "TestTranscripts|TestRandomInterleavings"},
 		{from: "if !clip {\n", to: "if clip {\n", test: "TestRandomInterleavings"},
 		{from: "c.show = append(c.show, slices", to: "c.show = append(c.show[:0], slices", test: "TestRoundsFollowEachOther"},
-		{from: "r.diskWritten.Add(r.plan.ExtentBytes(e.Layer))\n", to: "", test: "TestStatesOnDisksChangeNothing"},
+		{from: "if c.params != nil && c.params[m.Layer] {", to: "if false {", test: "TestRandomInterleavings"},
+		{from: "r.disks.written.Add(r.plan.StagedBytes(e.Layer))\n", to: "", test: "TestStatesOnDisksChangeNothing"},
 	}},
 	{"actors/optimizer_states.go", []way{
 		{from: "c.round++\n", to: "", test: "TestRandomInterleavings"},
 		{from: "clear(c.staged)\n", to: "", test: "TestRandomInterleavings"},
+		{from: "if c.params == nil || !c.params[l] || unchanged {", to: "if true {", test: "TestRandomInterleavings"},
+		{from: "!c.params[l] || unchanged {", to: "!c.params[l] {", test: "TestRandomInterleavings"},
+	}},
+	{"actors/prefetcher_params.go", []way{
+		{from: "if c.onDisk == nil || !c.onDisk[g.copy.Layer] {", to: "if true {", test: "TestTranscripts|TestRandomInterleavings"},
+		{from: "g.sent.Cause = StallDisk", to: "", test: "TestTranscripts"},
+		{from: "r.disks.read.Add(bytes)\n", to: "", test: "TestTilesOnDisksChangeNothing"},
+		{from: "s.Wait(r.weights[e.Slot].idle)\n", to: "", test: "TestTilesOnDisksChangeNothing"},
+	}},
+	{"actors/disks.go", []way{
+		{from: "if d.works > 0 {", to: "if true {", test: "TestDisksAreBusy"},
+		{from: "d.works, d.since = d.works+n, now", to: "d.works = d.works + n", test: "TestDisksAreBusy"},
+	}},
+	{"plan/params.go", []way{
+		{from: "return r.ExtentBytes(l) + r.ParamBytes(l)", to: "return r.ExtentBytes(l)", test: "TestWeightsGoToDisksAsMemoryAsks"},
+		{from: "int64(r.Depths.WeightSlots) * v.ParamBufferBytes()", to: "v.ParamBufferBytes()", test: "TestWeightsGoToDisksAsMemoryAsks"},
+		{from: "l := tiles[k*len(tiles)/n]", to: "l := tiles[k]", test: "TestWeightsGoToDisksAsMemoryAsks"},
+		{from: "(kind == model.Block || kind == model.Attention) &&", to: "kind != model.Embedding &&", test: "TestWeightsGoToDisksAsMemoryAsks"},
 	}},
 	{"host/tier.go", []way{
-		{from: "clear(mem)\n", to: "", test: "TestTieredStore"},
+		{from: "clear(into)\n", to: "", test: "TestTieredStore"},
+		{from: "return s.tier.TileExtents.Write(i, tile)", to: "_ = tile\n\treturn nil", test: "TestTieredStore"},
+		{from: "if err := fetch(s.tier.TileExtents, i, tile); err != nil {", to: "if err := error(nil); err != nil {", test: "TestTieredStore"},
+		{from: "		s.Layers[i].Tile = nil\n", to: "", test: "TestTieredStore"},
+		{from: "return mem[:n], mem[n : n+l.extentBytes()]", to: "return mem[:n], mem[:l.extentBytes()]", test: "TestTieredStore"},
 		{from: "if s.tier.has(i) && s.slotOf[i] == none {", to: "if false {", test: "TestTieredStore"},
 		{from: "if err := use(s.Layers[i]); err != nil || !change {", to: "if err := use(s.Layers[i]); true {", test: "TestTieredStore"},
 		{from: "mem = mem[optim.Pages(bytes):]", to: "mem = mem[0:]", test: "TestTieredStore"},

@@ -39,9 +39,12 @@ type Predicted struct {
 	H2D   int64              `json:"h2d_bytes"`
 	D2H   int64              `json:"d2h_bytes"`
 	Peer  int64              `json:"peer_bytes"` // from device to device
-	// Bytes of state_dir.
-	DiskRead    int64 `json:"disk_read_bytes,omitempty"`
-	DiskWritten int64 `json:"disk_written_bytes,omitempty"`
+	// What is read from and written to state_dir and param_dir, the part of that time in which the device has work, and how
+	// many steps a disk lasts for every petabyte of writes that it is rated for.
+	DiskRead       int64   `json:"disk_read_bytes,omitempty"`
+	DiskWritten    int64   `json:"disk_written_bytes,omitempty"`
+	DiskHidden     float64 `json:"disk_hidden,omitempty"`
+	DiskStepsPerPB int64   `json:"disk_steps_per_pb,omitempty"`
 }
 
 // takeProfile plans for machine m, which need not be here.
@@ -104,7 +107,11 @@ func (j *job) predictTraced(m *rates.Machine) (*Prediction, error) {
 func describe(m *rates.Machine, p *Prediction) *Predicted {
 	r, step := p.Report, p.Step().Seconds()
 	out := &Predicted{Machine: m.Name, Step: step, Tokens: r.Tokens, TokensPerSecond: float64(r.Tokens) / step, TFLOPS: p.Counted / step / 1e12,
-		TFLOPSExecuted: p.Executed / step / 1e12, Stall: map[string]float64{}, Busy: map[string]float64{}, H2D: r.H2D, D2H: r.D2H, Peer: r.Peer, DiskRead: r.DiskRead, DiskWritten: r.DiskWritten}
+		TFLOPSExecuted: p.Executed / step / 1e12, Stall: map[string]float64{}, Busy: map[string]float64{}, H2D: r.H2D, D2H: r.D2H, Peer: r.Peer, DiskRead: r.DiskRead, DiskWritten: r.DiskWritten,
+		DiskStepsPerPB: stepsPerPetabyte(r.DiskWritten)}
+	if disk := p.Use[virtual.Disk]; disk > 0 && r.DiskWritten > 0 {
+		out.DiskHidden = max(0, 1-r.Stall[actors.StallDisk].Seconds()/disk)
+	}
 	for c := actors.NoStall + 1; c < actors.NumCauses; c++ {
 		if s := r.Stall[c].Seconds(); s > 0 {
 			out.Stall[c.String()] = s

@@ -334,12 +334,14 @@ func (j *job) resolve(evalOnly bool) (err error) {
 	j.recordResolved()
 	if len(j.c.StateDir) > 0 && j.plan.Away == nil && !q.EvalOnly {
 		j.note("state_dir: host memory has room for everything, so nothing is kept there; host_memory says how much mt may take")
+	} else if len(j.c.ParamDir) > 0 && j.plan.ParamAway == nil && !q.EvalOnly {
+		j.note("param_dir: host memory has room for the weights, so they are not kept there; host_memory says how much mt may take")
 	}
 	if idle := j.plan.Idle(); idle > idleEnough {
 		j.note("%d micro-batches a step keep %d devices at work %.0f %% of the time at most: lower pipeline.micro_batch_tokens, raise the rows of a step, or use fewer devices",
 			j.plan.Limits.MicroBatches, j.lanes, 100*(1-idle))
 	}
-	return nil
+	return j.checkParams()
 }
 
 // idleEnough is the share of a step in which several devices may stand still, as predicted, before
@@ -353,7 +355,7 @@ func (j *job) request(evalOnly bool) plan.Request {
 		MicroBatchTokens: c.Pipeline.MicroBatchTokens, ChunkTokens: c.Pipeline.ChunkTokens,
 		Order: j.order(), Devices: j.lanes, Paces: j.paces, LaneMemory: j.memory, Lane: j.began,
 		Depths: plan.Depths{WeightSlots: c.Pipeline.WeightSlots, GradBuffers: c.Pipeline.GradBuffers, GradSlabs: c.Pipeline.GradSlabs,
-			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead, StateSlots: c.Pipeline.StateSlots}, StateDir: len(c.StateDir) > 0, HeadShards: c.Pipeline.HeadShards,
+			ActivationSlots: c.Pipeline.ActivationSlots, BatchesAhead: c.Pipeline.BatchesAhead, ExchangeBuffers: c.Pipeline.ExchangeBuffers, GathersAhead: c.Pipeline.GathersAhead, StateSlots: c.Pipeline.StateSlots}, StateDir: len(c.StateDir) > 0, ParamDir: len(c.ParamDir) > 0 && j.team.size() <= 1 && j.hosts <= 1, HeadShards: c.Pipeline.HeadShards,
 		Rows: c.RowsPerStep(), RowTokens: j.rowTokens(), Positions: j.ropePositions(), Clip: c.WaitsForNorm(), Unified: j.unified, EvalOnly: evalOnly, Planes: j.optimizer().Planes, Optim: c.Optim,
 		NSSteps: j.nsSteps(), Ranks: j.team.size(), Rank: j.team.number(), Units: j.optimizer().Units,
 		Context: j.contextBytes(), DeviceMemory: j.deviceBudget(), HostMemory: j.share(int64(c.HostMemory))}

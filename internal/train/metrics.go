@@ -28,35 +28,41 @@ func number(f float64) any {
 // stepMetrics is one object of metrics.jsonl. Units are in the names; stall_s is by
 // cause. Its window is the steps since the object before it.
 type stepMetrics struct {
-	Step          int                `json:"step"`
-	MaxSteps      int                `json:"max_steps"`
-	Epoch         float64            `json:"epoch"`
-	Loss          any                `json:"loss"`
-	StepLoss      any                `json:"step_loss"`
-	WindowSteps   int                `json:"window_steps"`
-	GradNorm      any                `json:"grad_norm"`
-	LR            float64            `json:"lr"`
-	Tokens        int64              `json:"tokens"`
-	TokensTotal   int64              `json:"tokens_total"`
-	TimedSteps    int                `json:"timed_steps"`
-	TokPerS       float64            `json:"tok_per_s"`
-	TFLOPS        float64            `json:"tflops"`
-	TFLOPSExec    float64            `json:"tflops_executed"`
-	MFU           any                `json:"mfu"`
-	StepS         float64            `json:"step_s"`
-	EtaS          float64            `json:"eta_s"`
-	HostBytes     int64              `json:"host_bytes"`
-	DeviceBytes   int64              `json:"device_bytes"`
-	Memory        memoryUse          `json:"memory"`
-	H2DGBps       float64            `json:"h2d_gbps"`
-	D2HGBps       float64            `json:"d2h_gbps"`
-	PeerGBps      float64            `json:"peer_gbps,omitempty"`
-	NetworkGBps   float64            `json:"network_gbps,omitempty"`
-	DiskReadGBps  float64            `json:"disk_read_gbps,omitempty"`
-	DiskWriteGBps float64            `json:"disk_write_gbps,omitempty"`
-	StallS        map[string]float64 `json:"stall_s"`
-	ComputeS      float64            `json:"compute_s"`
-	SkippedUpdate bool               `json:"skipped,omitempty"`
+	Step          int       `json:"step"`
+	MaxSteps      int       `json:"max_steps"`
+	Epoch         float64   `json:"epoch"`
+	Loss          any       `json:"loss"`
+	StepLoss      any       `json:"step_loss"`
+	WindowSteps   int       `json:"window_steps"`
+	GradNorm      any       `json:"grad_norm"`
+	LR            float64   `json:"lr"`
+	Tokens        int64     `json:"tokens"`
+	TokensTotal   int64     `json:"tokens_total"`
+	TimedSteps    int       `json:"timed_steps"`
+	TokPerS       float64   `json:"tok_per_s"`
+	TFLOPS        float64   `json:"tflops"`
+	TFLOPSExec    float64   `json:"tflops_executed"`
+	MFU           any       `json:"mfu"`
+	StepS         float64   `json:"step_s"`
+	EtaS          float64   `json:"eta_s"`
+	HostBytes     int64     `json:"host_bytes"`
+	DeviceBytes   int64     `json:"device_bytes"`
+	Memory        memoryUse `json:"memory"`
+	H2DGBps       float64   `json:"h2d_gbps"`
+	D2HGBps       float64   `json:"d2h_gbps"`
+	PeerGBps      float64   `json:"peer_gbps,omitempty"`
+	NetworkGBps   float64   `json:"network_gbps,omitempty"`
+	DiskReadGBps  float64   `json:"disk_read_gbps,omitempty"`
+	DiskWriteGBps float64   `json:"disk_write_gbps,omitempty"`
+	// What a step reads from disks and writes to them, the part of that time in which the device had work, and how many
+	// steps a disk lasts for every petabyte of writes that it is rated for.
+	DiskReadBytes  int64              `json:"disk_read_bytes,omitempty"`
+	DiskWriteBytes int64              `json:"disk_write_bytes,omitempty"`
+	DiskHidden     *float64           `json:"disk_hidden,omitempty"`
+	DiskStepsPerPB int64              `json:"disk_steps_per_pb,omitempty"`
+	StallS         map[string]float64 `json:"stall_s"`
+	ComputeS       float64            `json:"compute_s"`
+	SkippedUpdate  bool               `json:"skipped,omitempty"`
 	// How many tiles of experts crossed the link, and their bytes.
 	ExpertsFetched int64 `json:"experts_fetched,omitempty"`
 	ExpertBytes    int64 `json:"expert_bytes,omitempty"`
@@ -88,6 +94,7 @@ type timed struct {
 	tokens, pairs        int64
 	h2d, d2h, peer, sent int64
 	read, written        int64
+	disks                time.Duration
 }
 
 func (t *timed) add(r actors.StepReport) {
@@ -105,6 +112,28 @@ func (t *timed) add(r actors.StepReport) {
 	t.sent += r.Sent
 	t.read += r.DiskRead
 	t.written += r.DiskWritten
+	t.disks += r.DiskBusy
+}
+
+// hidden is the part of the time in which something was read from or written to disks that the device did not wait
+// for; nil: nothing was.
+func (t *timed) hidden() *float64 {
+	if t.disks <= 0 {
+		return nil
+	}
+	part := max(0, 1-t.stall[actors.StallDisk].Seconds()/t.disks.Seconds())
+	return &part
+}
+
+// petabyte is what the writes that disks are rated for are counted in.
+const petabyte = 1e15
+
+// stepsPerPetabyte is how many steps that write so many bytes a disk lasts for each petabyte; 0: nothing is written.
+func stepsPerPetabyte(written int64) int64 {
+	if written == 0 {
+		return 0
+	}
+	return petabyte / written
 }
 
 // mean is d divided by the number of steps, in seconds.
@@ -146,6 +175,7 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 		TokPerS: float64(t.tokens) / sec, TFLOPS: flops / sec / 1e12, TFLOPSExec: executed / sec / 1e12, StepS: sec / float64(t.steps),
 		EtaS: m.eta(r.Step), H2DGBps: float64(t.h2d) / sec / 1e9, D2HGBps: float64(t.d2h) / sec / 1e9, PeerGBps: float64(t.peer) / sec / 1e9, NetworkGBps: float64(t.sent) / sec / 1e9,
 		DiskReadGBps: float64(t.read) / sec / 1e9, DiskWriteGBps: float64(t.written) / sec / 1e9, StallS: map[string]float64{},
+		DiskReadBytes: t.read / int64(t.steps), DiskWriteBytes: t.written / int64(t.steps), DiskHidden: t.hidden(), DiskStepsPerPB: stepsPerPetabyte(t.written / int64(t.steps)),
 		ComputeS: t.mean(t.compute), SkippedUpdate: r.Skipped, ExpertsFetched: r.Experts, ExpertBytes: r.ExpertBytes}
 	out.Memory = m.memory()
 	out.HostBytes, out.DeviceBytes = out.Memory.hostTotal, out.Memory.deviceTotal

@@ -100,6 +100,13 @@ func TestMetricsOfMadeUpTimes(t *testing.T) {
 		checkBoard(t, got, raw)
 	}
 	m := madeUpMeter(checkpoint.LogWindow{})
+	m.step(actors.StepReport{Step: 1, Elapsed: time.Second, DiskRead: 3e9, DiskWritten: 2e9, DiskBusy: 600 * time.Millisecond,
+		Stall: [actors.NumCauses]time.Duration{actors.StallDisk: 300 * time.Millisecond}})
+	raw, err := json.Marshal(m.step(actors.StepReport{Step: 2, Elapsed: time.Second, DiskRead: 1e9, DiskWritten: 2e9, DiskBusy: 900 * time.Millisecond}))
+	if want := `"disk_read_gbps":2,"disk_write_gbps":2,"disk_read_bytes":2000000000,"disk_write_bytes":2000000000,"disk_hidden":0.8,"disk_steps_per_pb":500000,`; err != nil || !strings.Contains(string(raw), want) {
+		t.Errorf("of disks: %v\n%s, want\n%s", err, raw, want)
+	}
+	m = madeUpMeter(checkpoint.LogWindow{})
 	m.peakFLOPS = 0
 	if got := m.step(reports[0]); got.MFU != nil {
 		t.Errorf("mfu is %v of a rate that was not measured", got.MFU)

@@ -76,14 +76,14 @@ func linkWords(p *Predicted) string {
 	return out
 }
 
-// diskWords says what is read from and written to state_dir in a step, and how long a disk lasts; empty:
+// diskWords says what is read from and written to state_dir and param_dir in a step, and how long a disk lasts; empty:
 // nothing is.
 func diskWords(p *Predicted) string {
 	if p.DiskWritten == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s read and %s written a step; a petabyte of rated writes lasts %s steps", human.Bytes(p.DiskRead), human.Bytes(p.DiskWritten),
-		humanize.Comma(1e15/p.DiskWritten))
+	return fmt.Sprintf("%s read and %s written a step, %.0f %% of it hidden behind computing; a petabyte of rated writes lasts %s steps", human.Bytes(p.DiskRead), human.Bytes(p.DiskWritten),
+		100*p.DiskHidden, humanize.Comma(p.DiskStepsPerPB))
 }
 
 // shares lists named amounts, the largest first.

@@ -144,7 +144,7 @@ func (s *session) writeModel(extra map[string][]byte) error {
 	opts.Whole = func(i int) (checkpoint.Layer, error) {
 		giveBack()
 		l := home.Layers[i]
-		if !s.needsLower(l.Layout) {
+		if !s.needsLower(l.Layout) && !home.TileAway(i) {
 			return checkpointLayer(l), nil
 		}
 		if home.Away(i) {

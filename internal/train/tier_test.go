@@ -9,8 +9,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"mt/actors"
 	"mt/host/extents"
+	"mt/internal/virtual"
+	"mt/plan/rates"
 )
 
 // onDisks is the scene with its states in two directories, all but a part of which host_memory
@@ -67,6 +71,50 @@ func TestStatesOnDisks(t *testing.T) {
 	}
 }
 
+// TestWeightsOnDisks: with as little host memory as does, weights of blocks are on disks too. The run ends as one in memory, from
+// its checkpoints too, uses as much memory as the plan says, and leaves no file.
+func TestWeightsOnDisks(t *testing.T) {
+	for name, extra := range map[string]string{"in place": "max_grad_norm: 0\n", "copied": "compute_dtype: bf16\nmax_grad_norm: 0\nbinding: copy\n", "clipped": "compute_dtype: bf16\nmaster_dtype: bf16\noptim: adamw_8bit\n"} {
+		t.Run(name, func(t *testing.T) {
+			want := newScene(t, "save_steps: 3\nrecompute: full\nsave_dtype: fp32\n"+extra)
+			want.mustTrain(t)
+			got := want.in(t).onDisks(t)
+			got = got.with(fmt.Sprintf("param_dir: [%s/c]\n", got.root))
+			j, _, err := openRun(nil, got.config(t), Options{Stdout: os.Stdout, Stderr: os.Stderr})
+			if err != nil {
+				t.Fatal(err)
+			}
+			least, err := smallestFor(j.asked)
+			j.closeAfter(&err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = got.with(fmt.Sprintf("host_memory: %d\n", least.Host))
+			out := got.mustTrain(t)
+			if !regexp.MustCompile(`disk +weights +\S+ \S+ +what streams to the device, of [1-9]`).MatchString(out) {
+				t.Errorf("no weights are said to be on disks:\n%s", out)
+			}
+			sameRun(t, got, want)
+			for _, dir := range []string{"a", "b", "c"} {
+				if left, _ := os.ReadDir(filepath.Join(got.root, dir)); len(left) > 0 {
+					t.Errorf("%v is left in directory %s", left, dir)
+				}
+			}
+			for _, step := range []string{"checkpoint-3", "checkpoint-6"} {
+				again := got.in(t)
+				if err := os.CopyFS(filepath.Join(again.out, step), os.DirFS(filepath.Join(got.out, step))); err != nil {
+					t.Fatal(err)
+				}
+				again.mustTrain(t)
+				sameModel(t, again, want)
+			}
+			if _, err := got.in(t).with("sample_prompt: a\n").train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "sample_prompt: the weights of this run are on disks") {
+				t.Errorf("with a prompt for a sample: %v", err)
+			}
+		})
+	}
+}
+
 // sameModel compares the final models of two runs.
 func sameModel(t *testing.T, got, want scene) {
 	t.Helper()
@@ -77,6 +125,23 @@ func sameModel(t *testing.T, got, want scene) {
 	}
 	if string(a) != string(b) {
 		t.Error("the models differ")
+	}
+}
+
+// TestPredictedDisks: what a prediction says of disks, from made-up times.
+func TestPredictedDisks(t *testing.T) {
+	p := &Prediction{Report: actors.StepReport{Elapsed: time.Second, DiskRead: 3e9, DiskWritten: 2e9}}
+	p.Use[virtual.Disk], p.Report.Stall[actors.StallDisk] = 0.8, 200*time.Millisecond
+	got := describe(&rates.Machine{}, p)
+	if got.DiskHidden != 0.75 || got.DiskStepsPerPB != 500_000 {
+		t.Errorf("%g of the disk's time is hidden, want 0.75, and it lasts %d steps", got.DiskHidden, got.DiskStepsPerPB)
+	}
+	if words := diskWords(got); !strings.Contains(words, "75 % of it hidden behind computing; a petabyte of rated writes lasts 500,000 steps") {
+		t.Error(words)
+	}
+	p.Report.DiskWritten = 0 // checkpoints alone
+	if got := describe(&rates.Machine{}, p); got.DiskHidden != 0 || got.DiskStepsPerPB != 0 || diskWords(got) != "" {
+		t.Errorf("without states on disks: %+v", got)
 	}
 }
 

@@ -281,6 +281,9 @@ func (j *job) checkRanks() error {
 	if j.nsSteps() > 0 && t.Size() > 1 {
 		return j.c.Errorf("optim", "optim: %s moves whole matrices, of which %d ranks have parts: train on one host, or with optim: adamw", j.c.Optim, t.Size())
 	}
+	if len(j.c.ParamDir) > 0 && t.Size() > 1 {
+		return j.c.Errorf("param_dir", "param_dir: each of %d ranks has all weights in memory: leave it out, or train on one host", t.Size())
+	}
 	if j.c.Clip == "layerwise" && j.model.TieEmbeddings && t.Size() > 1 {
 		return j.c.Errorf("clip", "clip: layerwise needs the gradient of the embedding and that of the head together where they share a table, and %d ranks exchange them apart: take clip: global", t.Size())
 	}

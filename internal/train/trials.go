@@ -41,10 +41,11 @@ func (k Knobs) List() []int {
 type Trials struct {
 	job     *job
 	request plan.Request
-	store   *host.Store  // nil until the first run
-	away    []bool       // by layer: its state is on a disk; as the store has it
-	slots   int          // state slots that the store has
-	end     func() error // removes the files of the states
+	store   *host.Store    // nil until the first run
+	away    []bool         // by layer: its state is on a disk; as the store has it
+	params  []bool         // by layer: its tile is, too
+	slots   int            // state slots that the store has
+	ends    []func() error // removes the files of the states
 	batches map[int]*data.Batch
 }
 
@@ -69,20 +70,20 @@ func (t *Trials) Close() error {
 
 // open makes the store of r, unless the one that is there has the same states on disks.
 func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
-	if t.store != nil && slices.Equal(t.away, r.Away) && t.slots == r.Depths.StateSlots {
+	if t.store != nil && slices.Equal(t.away, r.Away) && slices.Equal(t.params, r.ParamAway) && t.slots == r.Depths.StateSlots {
 		return nil
 	}
 	if err := t.closeStore(); err != nil {
 		return err
 	}
-	tier, err := t.job.openTier(r, func(end func() error) { t.end = end })
+	tier, err := t.job.openTier(r, func(end func() error) { t.ends = append(t.ends, end) })
 	if err != nil {
 		return err
 	}
 	if t.store, err = host.NewTieredStore(r.Layouts, r.Planes, nil, tier, pool); err != nil {
 		return err
 	}
-	t.away, t.slots = r.Away, r.Depths.StateSlots
+	t.away, t.params, t.slots = r.Away, r.ParamAway, r.Depths.StateSlots
 	return initialise(t.store, t.job.model, 1, pool)
 }
 
@@ -91,10 +92,10 @@ func (t *Trials) closeStore() (err error) {
 	if t.store != nil {
 		err = t.store.Close()
 	}
-	if t.end != nil {
-		err = errors.Join(err, t.end())
+	for _, end := range t.ends {
+		err = errors.Join(err, end())
 	}
-	t.store, t.end = nil, nil
+	t.store, t.ends = nil, nil
 	return err
 }
 

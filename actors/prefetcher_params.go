@@ -1,0 +1,104 @@
+package actors
+
+import (
+	"fmt"
+
+	"mt/internal/accounts"
+)
+
+// This file is what the Prefetcher does where the tiles of some layers are on disks. Each weight slot then has a param
+// buffer on the host, as large as the largest of them. A tile that is granted a slot is read into the slot's buffer when
+// the slot is idle, and copied from there; a unified device computes on it there. So weight slots bound how
+// far reading is ahead. It is known that a tile can be read by LayerUpdated, which the Stager sends for these
+// layers, when they are written.
+
+// granted is a tile that has got a slot, and what Compute is told when it is on its way there.
+type granted struct {
+	copy fetchWeights
+	sent LayerFetched
+}
+
+// awaitSlot waits until a weight slot is idle.
+type awaitSlot struct{ Layer, Slot int }
+
+// slotIdle tells that awaitSlot is done.
+type slotIdle struct{ granted }
+
+// readParams reads a tile from its disk into the param buffer of a weight slot.
+type readParams struct{ Layer, Slot, Step int }
+
+// paramsRead tells that readParams is done.
+type paramsRead struct{ granted }
+
+// fetch brings a tile into its slot and tells Compute; one that is on a disk is read first.
+func (c *prefetcherCore) fetch(g granted) []effect {
+	if c.onDisk == nil || !c.onDisk[g.copy.Layer] {
+		return paramsRead{g}.fetch(c.lane)
+	}
+	if g.sent.Cause == StallWeights { // the disk is slower than a link
+		g.sent.Cause = StallDisk
+	}
+	return []effect{work{do: awaitSlot{Layer: g.copy.Layer, Slot: g.copy.Slot}, done: []send{{c.lane.prefetcher(), slotIdle{g}}}}}
+}
+
+func (m slotIdle) read(lane laneID) []effect {
+	return []effect{work{do: readParams{Layer: m.copy.Layer, Slot: m.copy.Slot, Step: m.copy.Step}, done: []send{{lane.prefetcher(), paramsRead(m)}}}}
+}
+
+func (m paramsRead) fetch(lane laneID) []effect {
+	return []effect{work{do: m.copy}, send{lane.compute(), m.sent}}
+}
+
+// execParams does a work on tiles that are on disks.
+func (r *lane) execParams(w work) bool {
+	switch e := w.do.(type) {
+	case awaitSlot:
+		s := r.h2d.Stream // nothing is copied that a trace could show
+		s.Wait(r.weights[e.Slot].idle)
+		s.Notify(func(err error) {
+			switch {
+			case r.hub.stopped.Load():
+			case err != nil:
+				r.hub.fail(r.index.prefetcher(), fmt.Errorf("prefetch %s: %w", r.names[e.Layer], err))
+			default:
+				r.hub.done(w, nil)
+			}
+		})
+	case readParams:
+		bytes := r.plan.ParamBytes(e.Layer)
+		r.disks.read.Add(bytes)
+		r.onDisk(r.index.prefetcher(), w, func() error {
+			return r.named("read the weights of", e.Layer, r.o.Home.ReadTile(e.Layer, r.params[e.Slot][:bytes]))
+		})
+	default:
+		return false
+	}
+	return true
+}
+
+// allocParams makes the param buffers, and makes copies from them fast.
+func (r *lane) allocParams() error {
+	bytes := r.plan.ParamBufferBytes()
+	if bytes == 0 {
+		return nil
+	}
+	for range r.plan.Depths.WeightSlots {
+		b, err := r.newArena(accounts.ParamBuffers, bytes)
+		if err != nil {
+			return err
+		}
+		r.params = append(r.params, b)
+		if err := r.placement().register(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hostTile is where the tile of a layer lies on the host when it is in a weight slot or on its way there.
+func (r *lane) hostTile(layer int, s slot) []byte {
+	if r.plan.ParamBytes(layer) > 0 {
+		return r.params[s.index]
+	}
+	return r.o.Home.Tile(layer)
+}

@@ -1,0 +1,83 @@
+package plan
+
+import (
+	"mt/host/optim"
+	"mt/model"
+)
+
+// This file decides of which layers the weights are on disks too: where memory is too small even with all states there.
+//
+// Such a layer's tile is read once for every fetch, into the host buffer of the weight slot that it is fetched into
+// (param buffer), and read and written with the state when the layer is updated. So weight slots bound how
+// many are read ahead.
+
+// paramAway says whether the tile of layer l is on a disk.
+func (r *Run) paramAway(l int) bool { return r.ParamAway != nil && r.ParamAway[l] }
+
+// ParamBytes is the size of the tile of layer l on a disk; 0: it is in memory.
+func (r *Run) ParamBytes(l int) int64 {
+	if !r.paramAway(l) {
+		return 0
+	}
+	return optim.Pages(r.Layouts[l].TileBytes)
+}
+
+// StagedBytes is what layer l, which is away, takes of a state slot, and what is read and written for its update.
+func (r *Run) StagedBytes(l int) int64 { return r.ExtentBytes(l) + r.ParamBytes(l) }
+
+// ParamBufferBytes is the size of a param buffer of r's lane; 0: it has none.
+func (r *Run) ParamBufferBytes() (most int64) {
+	for l := range r.ParamAway {
+		if r.has(l) {
+			most = max(most, r.ParamBytes(l))
+		}
+	}
+	return most
+}
+
+// paramBuffersBytes is what the param buffers of all lanes take.
+func (r *Run) paramBuffersBytes() (sum int64) {
+	for _, v := range r.views() {
+		sum += int64(r.Depths.WeightSlots) * v.ParamBufferBytes()
+	}
+	return sum
+}
+
+// ableToLeave says whether the tile of layer l can be on a disk: it is one, no other layer's is copied from it, and it takes
+// turns with others in the weight slots.
+func (r *Run) ableToLeave(l int) bool {
+	kind := r.Layouts[l].Kind
+	return (kind == model.Block || kind == model.Attention) && r.extents()[l] > 0
+}
+
+// leave decides which tiles are on disks, where states alone do not do: with all states away that are not larger than
+// those of the layers that are able to leave, as few tiles as make spare positive, which is what is left of the
+// host's memory with everything in it. It says whether there are such.
+func (r *Run) leave(spare int64, slots int) bool {
+	var most int64
+	var tiles []int
+	for l := range r.Layouts {
+		if r.ableToLeave(l) {
+			most, tiles = max(most, r.extents()[l]), append(tiles, l)
+		}
+	}
+	r.Away, r.Depths.StateSlots = make([]bool, len(r.Layouts)), slots
+	for l, size := range r.extents() {
+		if r.Away[l] = size > 0 && size <= most; r.Away[l] {
+			spare += size
+		}
+	}
+	for n := 1; n <= len(tiles); n++ {
+		r.ParamAway = make([]bool, len(r.Layouts))
+		left := spare
+		for k := range n {
+			l := tiles[k*len(tiles)/n]
+			r.ParamAway[l] = true
+			left += r.ParamBytes(l)
+		}
+		if left >= int64(slots)*r.StateSlotBytes()+r.paramBuffersBytes() {
+			return true
+		}
+	}
+	return false
+}
