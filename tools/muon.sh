@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Trains the quickstart's model for 120 steps with AdamW and with Muon, from scratch: at several rates with
-# one seed, then at the best of them with three others. Draws docs/pictures/muon.svg, and prints the
-# held-out losses that docs/muon.md has:
+# Trains the quickstart's model, and one twice as wide, for 120 steps with AdamW and with Muon, from scratch: at several
+# rates with one seed, then at the best of them with three others. Draws docs/pictures/muon.svg and muon-wide.svg, and
+# prints the held-out losses that docs/muon.md has:
 #
 #     tools/muon.sh [DIR]
+#     ONLY=wide tools/muon.sh [DIR]    # or ONLY=quickstart
 #
 # The runs are left in DIR, by default a temporary folder; those that are there are taken as they are. It
-# takes half an hour on two cores.
+# takes half an hour on two cores for the first, and an hour and a half for the second.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,32 +15,45 @@ dir=$(realpath -m "${1:-$(mktemp -d)}")
 readonly dir
 mkdir -p "$dir"
 go build -o "$dir/mt" ./cmd/mt
+go build -o "$dir/curves" ./tools/curves
 
-train() { # NAME SEED KEYS…
-	local name=$1 seed=$2
-	shift 2
-	[ -d "$dir/$name" ] || "$dir/mt" train examples/quickstart.yaml --max-steps 120 --warmup-steps 10 --seed "$seed" --compare-bigram=false \
-		--save-strategy no --sample-prompt "" --output-dir "$dir/$name" "$@" >"$dir/$name.log" 2>&1
+train() { # CONFIG NAME SEED OPTIMIZER RATE [RATE OF OTHERS]
+	local config=$1 name=$2 seed=$3 keys=(--learning-rate "$5")
+	[ "$4" = adamw ] || keys=(--optim muon --learning-rate "$6" --muon-lr "$5" --adam-lr "$6")
+	[ -f "$dir/$name/model.safetensors" ] || "$dir/mt" train "$config" --max-steps 120 --warmup-steps 10 --seed "$seed" --compare-bigram=false \
+		--save-strategy no --sample-prompt "" --output-dir "$dir/$name" "${keys[@]}" >"$dir/$name.log" 2>&1
 }
-muon() { echo --optim muon --learning-rate 3e-3 --muon-lr "$1" --adam-lr "$2"; }
 
-tuned=()
-for rate in 7.5e-4 1.5e-3 3e-3 6e-3; do
-	train "t-adamw-$rate" 1 --learning-rate "$rate"
-	tuned+=("AdamW,$rate=$dir/t-adamw-$rate")
-done
-for rates in ".01 3e-3" ".02 3e-3" ".05 3e-3" ".1 3e-3" ".02 6e-3"; do
-	read -r matrices others <<<"$rates"
-	# shellcheck disable=SC2046
-	train "t-muon-$matrices-$others" 1 $(muon "$matrices" "$others")
-	tuned+=("Muon,$matrices,$others=$dir/t-muon-$matrices-$others")
-done
-go run ./tools/curves "$dir/tuned.svg" "${tuned[@]}"
-adamw=() muon=()
-for seed in 2 3 4; do
-	train "adamw-$seed" "$seed" --learning-rate 1.5e-3
-	# shellcheck disable=SC2046
-	train "muon-$seed" "$seed" $(muon .05 3e-3)
-	adamw+=("$dir/adamw-$seed") muon+=("$dir/muon-$seed")
-done
-go run ./tools/curves docs/pictures/muon.svg "AdamW=$(IFS=,; echo "${adamw[*]}")" "Muon=$(IFS=,; echo "${muon[*]}")"
+# tune trains at each of the rates and sets best to those with the lowest held-out loss.
+tune() { # CONFIG PREFIX OPTIMIZER RATES…
+	local config=$1 prefix=$2-$3 optim=$3 rates runs=()
+	shift 3
+	for rates in "$@"; do
+		# shellcheck disable=SC2086
+		train "$config" "$prefix-${rates// /-}" 1 "$optim" $rates
+		runs+=("$rates=$dir/$prefix-${rates// /-}")
+	done
+	"$dir/curves" "$dir/$prefix.svg" "${runs[@]}" | tee "$dir/$prefix.tuned"
+	best=$(sort -t $'\t' -k 3 -g "$dir/$prefix.tuned" | head -1 | cut -f 1)
+}
+
+compare() { # CONFIG PREFIX PICTURE
+	local config=$1 prefix=$2 picture=$3 adamw muon seed adamws=() muons=()
+	tune "$config" "$prefix" adamw 7.5e-4 1.5e-3 3e-3 6e-3
+	adamw=$best
+	tune "$config" "$prefix" muon ".01 3e-3" ".02 3e-3" ".05 3e-3" ".1 3e-3" ".02 6e-3"
+	muon=$best
+	for seed in 2 3 4; do
+		train "$config" "$prefix-$seed-adamw" "$seed" adamw "$adamw"
+		# shellcheck disable=SC2086
+		train "$config" "$prefix-$seed-muon" "$seed" muon $muon
+		adamws+=("$dir/$prefix-$seed-adamw") muons+=("$dir/$prefix-$seed-muon")
+	done
+	"$dir/curves" "$picture" "AdamW=$(IFS=,; echo "${adamws[*]}")" "Muon=$(IFS=,; echo "${muons[*]}")"
+}
+
+sed 's/hidden_size: 256/hidden_size: 512/; s/intermediate_size: 704/intermediate_size: 1408/
+	s/num_attention_heads: 8/num_attention_heads: 16/; s/num_key_value_heads: 4/num_key_value_heads: 8/' \
+	examples/quickstart.yaml >"$dir/wide.yaml"
+case ${ONLY:-} in '' | quickstart) compare examples/quickstart.yaml quickstart docs/pictures/muon.svg ;; esac
+case ${ONLY:-} in '' | wide) compare "$dir/wide.yaml" wide docs/pictures/muon-wide.svg ;; esac
