@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/long"
 	"mt/model"
 	"mt/schedule"
@@ -96,6 +97,9 @@ func TestTilesOnDisksChangeNothing(t *testing.T) {
 		"tied":    func(tr *trial) { tr.noClip, tr.tied, tr.bf16 = true, true, true },
 		"muon":    func(tr *trial) { tr.muon, tr.copyTiles = true, true },
 		"experts": func(tr *trial) { tr.experts, tr.chosen, tr.noClip = 4, 2, true },
+		"8-bit": func(tr *trial) {
+			tr.wide, tr.by, tr.bf16, tr.bf16Master = true, optim.Quantised{By: recipe, Bits: 8}, true, true
+		},
 		"lanes": func(tr *trial) {
 			tr.order, tr.lane, tr.noClip, tr.copyTiles = schedule.Lanes, []int{0, 1, 0, 1, 0}, true, true
 		},
