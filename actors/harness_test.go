@@ -167,6 +167,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	}
 	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip && !tr.layerwise, Unified: !tr.copyTiles, Depths: tr.depths, Order: tr.order, Lane: tr.lane,
 		Limits: plan.NewLimits(tr.rows, tr.maxLen, tr.micro, c.VocabSize)}
+	p.ParamChunk = extents.BlockBytes
 	for i := range p.Layouts {
 		p.Layouts[i].BF16Master = tr.bf16Master
 	}
@@ -269,8 +270,8 @@ func openTier(t *testing.T, p *plan.Run) host.Tier {
 	if p.Away == nil {
 		return host.Tier{}
 	}
-	open := func(name string, size func(int) int64) *extents.Files {
-		o := extents.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: name, Run: t.Name()}
+	open := func(name string, chunk int64, size func(int) int64) *extents.Files {
+		o := extents.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: name, Chunk: chunk, Run: t.Name()}
 		for l, away := range p.Away {
 			bytes := int64(0)
 			if away {
@@ -289,9 +290,9 @@ func openTier(t *testing.T, p *plan.Run) host.Tier {
 		})
 		return e
 	}
-	tier := host.Tier{Away: p.Away, Slots: p.Depths.StateSlots, Extents: open("mt-state.bin", p.ExtentBytes)}
+	tier := host.Tier{Away: p.Away, Slots: p.Depths.StateSlots, Extents: open("mt-state.bin", 0, p.ExtentBytes)}
 	if p.ParamAway != nil {
-		tier.Tiles, tier.TileExtents = p.ParamAway, open("mt-params.bin", p.ParamBytes)
+		tier.Tiles, tier.TileExtents = p.ParamAway, open("mt-params.bin", p.ChunkBytes(), p.ParamBytes)
 	}
 	return tier
 }

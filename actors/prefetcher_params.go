@@ -4,10 +4,11 @@ import (
 	"fmt"
 
 	"mt/internal/accounts"
+	"mt/layers"
 )
 
 // This file is what the Prefetcher does where the tiles of some layers are on disks. Each weight slot then has a param
-// buffer on the host, as large as the largest of them. A tile that is granted a slot is read into the slot's buffer when
+// buffer on the host, as large as the largest of them (a layer, or an expert). A tile that is granted a slot is read into the slot's buffer when
 // the slot is idle, and copied from there; a unified device computes on it there. So weight slots bound how
 // far reading is ahead. It is known that a tile can be read by LayerUpdated, which the Stager sends for these
 // layers, when they are written.
@@ -25,7 +26,7 @@ type awaitSlot struct{ Layer, Slot int }
 type slotIdle struct{ granted }
 
 // readParams reads a tile from its disk into the param buffer of a weight slot.
-type readParams struct{ Layer, Slot, Step int }
+type readParams struct{ Layer, Tile, Slot, Step int }
 
 // paramsRead tells that readParams is done.
 type paramsRead struct{ granted }
@@ -42,7 +43,7 @@ func (c *prefetcherCore) fetch(g granted) []effect {
 }
 
 func (m slotIdle) read(lane laneID) []effect {
-	return []effect{work{do: readParams{Layer: m.copy.Layer, Slot: m.copy.Slot, Step: m.copy.Step}, done: []send{{lane.prefetcher(), paramsRead(m)}}}}
+	return []effect{work{do: readParams{Layer: m.copy.Layer, Tile: m.copy.Tile, Slot: m.copy.Slot, Step: m.copy.Step}, done: []send{{lane.prefetcher(), paramsRead(m)}}}}
 }
 
 func (m paramsRead) fetch(lane laneID) []effect {
@@ -65,10 +66,10 @@ func (r *lane) execParams(w work) bool {
 			}
 		})
 	case readParams:
-		bytes := r.plan.ParamBytes(e.Layer)
+		from, bytes := r.plan.ParamSpan(r.tiles[e.Tile])
 		r.disks.read.Add(bytes)
 		r.onDisk(r.index.prefetcher(), w, func() error {
-			return r.named("read the weights of", e.Layer, r.o.Home.ReadTile(e.Layer, r.params[e.Slot][:bytes]))
+			return r.named("read the weights of", e.Layer, r.o.Home.ReadTile(e.Layer, from, r.params[e.Slot][:bytes]))
 		})
 	default:
 		return false
@@ -95,10 +96,13 @@ func (r *lane) allocParams() error {
 	return nil
 }
 
-// hostTile is where the tile of a layer lies on the host when it is in a weight slot or on its way there.
-func (r *lane) hostTile(layer int, s slot) []byte {
+// hostBytes is where so many bytes of a layer's tile lie on the host, from byte from on, which are copied or bound for tile t
+// in slot s.
+func (r *lane) hostBytes(t layers.Tile, s slot, layer int, from, bytes int64) []byte {
+	tile := r.o.Home.Tile(layer)
 	if r.plan.ParamBytes(layer) > 0 {
-		return r.params[s.index]
+		read, _ := r.plan.ParamSpan(t)
+		tile, from = r.params[s.index], from-read
 	}
-	return r.o.Home.Tile(layer)
+	return tile[from : from+bytes]
 }

@@ -32,7 +32,7 @@ func (tr trial) allAway(slots int) trial {
 func (tr trial) tilesAway() trial {
 	tr.params = make([]bool, len(tr.away))
 	for l, layer := range tr.config().Layers() {
-		tr.params[l] = tr.away[l] && (layer.Kind == model.Block || layer.Kind == model.Attention)
+		tr.params[l] = tr.away[l] && layer.Kind != model.Embedding && layer.Kind != model.Head
 	}
 	return tr
 }
@@ -176,8 +176,8 @@ func (h *failingHome) Fetch(i, slot int) error {
 	return h.call("read", i, func() error { return h.Store.Fetch(i, slot) })
 }
 
-func (h *failingHome) ReadTile(i int, into []byte) error {
-	return h.call("tile", i, func() error { return h.Store.ReadTile(i, into) })
+func (h *failingHome) ReadTile(i int, from int64, into []byte) error {
+	return h.call("tile", i, func() error { return h.Store.ReadTile(i, from, into) })
 }
 
 func (h *failingHome) Flush(i int) error {
