@@ -99,10 +99,9 @@ func (r *lane) allocParams() error {
 // hostBytes is where so many bytes of a layer's tile lie on the host, from byte from on, which are copied or bound for tile t
 // in slot s.
 func (r *lane) hostBytes(t layers.Tile, s slot, layer int, from, bytes int64) []byte {
-	tile := r.o.Home.Tile(layer)
-	if r.plan.ParamBytes(layer) > 0 {
-		read, _ := r.plan.ParamSpan(t)
-		tile, from = r.params[s.index], from-read
+	if r.plan.ParamBytes(layer) == 0 {
+		return r.o.Home.Tile(layer)[from : from+bytes]
 	}
-	return tile[from : from+bytes]
+	read, _ := r.plan.ParamSpan(t)
+	return r.params[s.index][from-read:][:bytes]
 }

@@ -27,7 +27,7 @@ var ofDisks = []broken{
 		{from: "if c.onDisk == nil || !c.onDisk[g.copy.Layer] {", to: "if true {", test: "TestTranscripts|TestRandomInterleavings"},
 		{from: "g.sent.Cause = StallDisk", to: "", test: "TestTranscripts"},
 		{from: "r.disks.read.Add(bytes)\n", to: "", test: "TestTilesOnDisksChangeNothing"},
-		{from: "r.params[s.index], from-read", to: "r.params[s.index], from-0*read", test: "TestTilesOnDisksChangeNothing"},
+		{from: "r.params[s.index][from-read:]", to: "r.params[s.index][from-0*read:]", test: "TestTilesOnDisksChangeNothing"},
 		{from: "s.Wait(r.weights[e.Slot].idle)\n", to: "", test: "TestTilesOnDisksChangeNothing"},
 	}},
 	{"actors/disks.go", []way{
