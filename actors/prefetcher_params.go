@@ -34,7 +34,7 @@ type paramsRead struct{ granted }
 // fetch brings a tile into its slot and tells Compute; one that is on a disk is read first.
 func (c *prefetcherCore) fetch(g granted) []effect {
 	if c.onDisk == nil || !c.onDisk[g.copy.Layer] {
-		return paramsRead{g}.fetch(c.lane)
+		return g.fetch(c.lane)
 	}
 	if g.sent.Cause == StallWeights { // the disk is slower than a link
 		g.sent.Cause = StallDisk
@@ -42,12 +42,31 @@ func (c *prefetcherCore) fetch(g granted) []effect {
 	return []effect{work{do: awaitSlot{Layer: g.copy.Layer, Slot: g.copy.Slot}, done: []send{{c.lane.prefetcher(), slotIdle{g}}}}}
 }
 
-func (m slotIdle) read(lane laneID) []effect {
-	return []effect{work{do: readParams{Layer: m.copy.Layer, Tile: m.copy.Tile, Slot: m.copy.Slot, Step: m.copy.Step}, done: []send{{lane.prefetcher(), paramsRead(m)}}}}
+// slotIdle has a tile read when those before it are. One is read at a time, by several calls: a disk reads large
+// pieces fastest.
+func (c *prefetcherCore) slotIdle(g granted) []effect {
+	if c.toRead = append(c.toRead, g); len(c.toRead) > 1 {
+		return nil
+	}
+	return c.readNext()
 }
 
-func (m paramsRead) fetch(lane laneID) []effect {
-	return []effect{work{do: m.copy}, send{lane.compute(), m.sent}}
+func (c *prefetcherCore) readNext() []effect {
+	g := c.toRead[0]
+	return []effect{work{do: readParams{Layer: g.copy.Layer, Tile: g.copy.Tile, Slot: g.copy.Slot, Step: g.copy.Step}, done: []send{{c.lane.prefetcher(), paramsRead{g}}}}}
+}
+
+// paramsRead fetches a tile that has been read, and has the next one read.
+func (c *prefetcherCore) paramsRead(g granted) []effect {
+	out := g.fetch(c.lane)
+	if c.toRead = c.toRead[1:]; len(c.toRead) > 0 {
+		out = append(out, c.readNext()...)
+	}
+	return out
+}
+
+func (g granted) fetch(lane laneID) []effect {
+	return []effect{work{do: g.copy}, send{lane.compute(), g.sent}}
 }
 
 // execParams does a work on tiles that are on disks.

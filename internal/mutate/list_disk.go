@@ -25,6 +25,7 @@ var ofDisks = []broken{
 	}},
 	{"actors/prefetcher_params.go", []way{
 		{from: "if c.onDisk == nil || !c.onDisk[g.copy.Layer] {", to: "if true {", test: "TestTranscripts|TestRandomInterleavings"},
+		{from: "len(c.toRead) > 1 {", to: "false {", test: "TestTraceOfRuns|TestTranscripts"},
 		{from: "g.sent.Cause = StallDisk", to: "", test: "TestTranscripts"},
 		{from: "r.disks.read.Add(bytes)\n", to: "", test: "TestTilesOnDisksChangeNothing"},
 		{from: "r.params[s.index][from-read:]", to: "r.params[s.index][from-0*read:]", test: "TestTilesOnDisksChangeNothing"},
