@@ -59,7 +59,10 @@ type trial struct {
 	away                         []bool                        // by layer: its state is on a disk; nil: none is
 	params                       []bool                        // by layer: its tile is on a disk too; nil: none is
 	stateSlots                   int
-	planned                      *plan.Run // instead of what the fields above say
+	by                           optim.Optimizer // nil: recipe, or with muon muonRecipe
+	bf16Master                   bool            // no lower halves are kept
+	wide                         bool            // most tensors are large enough for moments in codes
+	planned                      *plan.Run       // instead of what the fields above say
 	timeline                     *timeline.Recorder
 	reported                     func(StepReport)
 }
@@ -125,6 +128,9 @@ func (tr trial) config() *model.Config {
 	c := &model.Config{Arch: "LlamaForCausalLM", ModelType: "llama", VocabSize: 37, HiddenSize: 24, IntermediateSize: 40, NumLayers: tr.blocks,
 		NumHeads: 4, NumKVHeads: 2, HeadDim: 6, MaxPositions: 64, RMSNormEps: 1e-5, TieEmbeddings: tr.tied, QKNorm: tr.qkNorm,
 		Rope: model.Rope{Type: "default", Theta: 10000}, InitializerRange: 0.1}
+	if tr.wide {
+		c.VocabSize, c.HiddenSize, c.IntermediateSize, c.HeadDim = 128, 64, 96, 16
+	}
 	if tr.experts > 0 {
 		c.Arch, c.ModelType, c.QKNorm = "Qwen3MoeForCausalLM", "qwen3_moe", true
 		c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.NormTopKProb = tr.experts, tr.chosen, 20, true
@@ -161,6 +167,10 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	}
 	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip && !tr.layerwise, Unified: !tr.copyTiles, Depths: tr.depths, Order: tr.order, Lane: tr.lane,
 		Limits: plan.NewLimits(tr.rows, tr.maxLen, tr.micro, c.VocabSize)}
+	p.ParamChunk = extents.BlockBytes
+	for i := range p.Layouts {
+		p.Layouts[i].BF16Master = tr.bf16Master
+	}
 	p.Experts, p.OnDemand = tr.experts, tr.onDemand
 	p.Away, p.ParamAway, p.Depths.StateSlots, p.Planes = tr.away, tr.params, tr.stateSlots, tr.recipe().Planes
 	p.Spec = layers.Spec{Config: c, Keep: tr.keep, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
@@ -217,6 +227,7 @@ func (tr trial) run(t *testing.T) (_ outcome, err error) {
 		t.Fatal(err)
 	}
 	defer store.Close()
+	store.Draw(14)
 	tr.fill(t, store, c)
 	var out outcome
 	o := tr.options(devs, store, pool, p, &out)
@@ -259,8 +270,8 @@ func openTier(t *testing.T, p *plan.Run) host.Tier {
 	if p.Away == nil {
 		return host.Tier{}
 	}
-	open := func(name string, size func(int) int64) *extents.Files {
-		o := extents.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: name, Run: t.Name()}
+	open := func(name string, chunk int64, size func(int) int64) *extents.Files {
+		o := extents.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: name, Chunk: chunk, Run: t.Name()}
 		for l, away := range p.Away {
 			bytes := int64(0)
 			if away {
@@ -279,9 +290,9 @@ func openTier(t *testing.T, p *plan.Run) host.Tier {
 		})
 		return e
 	}
-	tier := host.Tier{Away: p.Away, Slots: p.Depths.StateSlots, Extents: open("mt-state.bin", p.ExtentBytes)}
+	tier := host.Tier{Away: p.Away, Slots: p.Depths.StateSlots, Extents: open("mt-state.bin", 0, p.ExtentBytes)}
 	if p.ParamAway != nil {
-		tier.Tiles, tier.TileExtents = p.ParamAway, open("mt-params.bin", p.ParamBytes)
+		tier.Tiles, tier.TileExtents = p.ParamAway, open("mt-params.bin", p.ChunkBytes(), p.ParamBytes)
 	}
 	return tier
 }
@@ -293,6 +304,9 @@ var recipe = optim.AdamW{Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1}
 var muonRecipe = optim.Muon{Momentum: 0.9, Nesterov: true, NSSteps: 3, Adjust: optim.MatchRMSAdamW, WeightDecay: 0.1, Scale: 1, Others: recipe, OthersScale: 0.5}
 
 func (tr trial) recipe() optim.Optimizer {
+	if tr.by != nil {
+		return tr.by
+	}
 	if tr.muon {
 		return muonRecipe
 	}
@@ -368,8 +382,8 @@ func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.
 	if tr.layerwise {
 		o.MaxGradNorm = 0.3
 	}
-	if tr.muon {
-		o.Matrices = &muonRecipe
+	if m, ok := tr.recipe().(optim.Muon); ok {
+		o.Matrices = &m
 	}
 	if o.Schedule.LR == nil {
 		o.Schedule.LR = func(step int) float64 { return 1e-2 / float64(step) }

@@ -11,6 +11,7 @@ import (
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/wrap/fault"
+	"mt/host/optim"
 	"mt/internal/accounts"
 	"mt/plan"
 	"mt/schedule"
@@ -55,6 +56,9 @@ func TestLanesEqualTheSynchronousStep(t *testing.T) {
 		},
 		"muon": func(tr *trial) {
 			tr.copyTiles, tr.muon, tr.bf16, tr.micro, tr.depths.MatrixBuffers = true, true, true, 1, 2
+		},
+		"4-bit": func(tr *trial) {
+			tr.wide, tr.by, tr.copyTiles, tr.bf16, tr.bf16Master, tr.micro = true, optim.Quantised{By: recipe, Bits: 4}, true, true, true, 1
 		},
 		"evaluations": func(tr *trial) { tr.evalSteps, tr.micro = 2, 1 },
 		"skipped": func(tr *trial) {

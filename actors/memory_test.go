@@ -18,6 +18,7 @@ import (
 	"mt/internal/parallel"
 	"mt/internal/ranks"
 	"mt/layers"
+	"mt/model"
 	"mt/plan"
 )
 
@@ -161,6 +162,12 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %+v: %v", seed, q, err)
 		}
+		if p.Away != nil && r.Intn(2) == 0 { // models so small gain nothing by it
+			p.ParamAway = make([]bool, len(p.Layouts))
+			for l, away := range p.Away {
+				p.ParamAway[l] = away && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head
+			}
+		}
 		threads := 1 + r.Intn(3)
 		need := p.Table().Device
 		if err := allocated(t, p, threads, need); err != nil {
@@ -173,7 +180,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 		if t.Failed() {
 			t.FailNow()
 		}
-		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.Away != nil, "spilled": p.SpillBytes() > 0, "evaluation": p.EvalOnly,
+		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.Away != nil, "weights on disks": p.ParamBufferBytes() > 0, "spilled": p.SpillBytes() > 0, "evaluation": p.EvalOnly,
 			"tied": q.Config.TieEmbeddings, "copied": !p.Unified, "in place": p.Unified, "gradients in place": p.GradsInPlace(), "slabs": !p.Clip && !p.EvalOnly,
 			"bf16": q.Act == device.BF16, "bf16 gradients": p.GradBF16, "parts of the head": p.Spec.Shards() > 1, "micro-batches": p.Limits.MicroBatches > 1,
 			"experts ahead": p.Experts > 0 && !p.OnDemand && !p.Unified, "experts on demand": p.OnDemand, "experts in place": p.Experts > 0 && p.Unified,
@@ -184,7 +191,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%v", met); len(met) != 18+int(layers.KeepAll)+1 {
+	if t.Logf("%v", met); len(met) != 19+int(layers.KeepAll)+1 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
 	}
 }

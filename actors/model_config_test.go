@@ -110,7 +110,7 @@ func randomConfig(seed int64) worldConfig {
 		if c.ranks == 0 && r.Intn(2) == 0 {
 			c.params = make([]bool, c.layers)
 			for l, kind := range c.kinds() {
-				c.params[l] = c.away[l] && (kind == model.Block || kind == model.Attention)
+				c.params[l] = c.away[l] && kind != model.Embedding && kind != model.Head
 			}
 		}
 	}

@@ -19,8 +19,8 @@ type tierWorld struct {
 
 // paramsAt is the tile of a layer in a param buffer, by lane and weight slot.
 type paramsAt struct {
-	layer, version int
-	here           bool // it has been read
+	layer, tile, version int
+	here                 bool // it has been read
 }
 
 func newTierWorld(layers int) *tierWorld {
@@ -45,7 +45,7 @@ func (w *world) readParams(d readParams, lane laneID) {
 	if s := t.states[d.Layer]; s != nil && s.flushes > 0 || t.disk[d.Layer] != w.version[d.Layer] {
 		w.failf("version %d of layer %d is read, which is at version %d, slot %+v", t.disk[d.Layer], d.Layer, w.version[d.Layer], s)
 	}
-	t.params[at] = &paramsAt{layer: d.Layer, version: t.disk[d.Layer]}
+	t.params[at] = &paramsAt{layer: d.Layer, tile: d.Tile, version: t.disk[d.Layer]}
 }
 
 // needParams checks that the tile of a layer is in the buffer that it is copied from.
@@ -53,7 +53,7 @@ func (w *world) needParams(d fetchWeights, lane laneID) {
 	if !w.cfg.paramsAway(d.Layer) {
 		return
 	}
-	if p := w.tier.params[[2]int{int(lane), d.Slot}]; p == nil || !p.here || p.layer != d.Layer || p.version != w.version[d.Layer] {
+	if p := w.tier.params[[2]int{int(lane), d.Slot}]; p == nil || !p.here || p.tile != d.Tile || p.layer != d.Layer || p.version != w.version[d.Layer] {
 		w.failf("layer %d, at version %d, is copied from buffer %d with %+v", d.Layer, w.version[d.Layer], d.Slot, p)
 	}
 }

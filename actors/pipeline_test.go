@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mt/data"
+	"mt/host/optim"
 	"mt/internal/long"
 	"mt/layers"
 	"mt/plan"
@@ -84,8 +85,12 @@ func TestBitsDoNotDependOnDepths(t *testing.T) {
 		tr.shards, tr.noClip, tr.tied, tr.bf16, tr.gradBF16 = 3, true, true, true, true
 	})
 	addExperts(add)
+	addQuantised(add)
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {
+			if kept := shape.recipe().Planes(optim.Pieces(shape.config().Layouts(shape.bf16)[1].Tensors[1].Param)[0]); shape.wide && !slices.ContainsFunc(kept, func(p optim.Plane) bool { return strings.HasSuffix(p.Name, "_codes") }) {
+				t.Fatalf("of a matrix %v are kept, and no codes", kept)
+			}
 			want := mustRun(t, shape)
 			for vary, f := range variations(shape) {
 				t.Run(vary, func(t *testing.T) {
@@ -107,6 +112,25 @@ func addExperts(add func(string, func(*trial))) {
 	add("experts-aux-bf16", func(tr *trial) { tr.experts, tr.chosen, tr.aux, tr.bf16, tr.gradBF16 = 7, 3, true, true, true })
 	add("experts-no-clip-tied-shards", func(tr *trial) {
 		tr.experts, tr.chosen, tr.noClip, tr.tied, tr.shards, tr.evalSteps = 12, 2, true, true, 3, 3
+	})
+}
+
+// addQuantised adds shapes with moments in codes.
+func addQuantised(add func(string, func(*trial))) {
+	for name, by := range map[string]optim.Optimizer{"8-bit": optim.Quantised{By: recipe, Bits: 8}, "4-bit": optim.Quantised{By: recipe, Bits: 4},
+		"lion-8-bit": optim.Quantised{By: optim.Lion{Beta1: 0.9, Beta2: 0.99}, Bits: 8}} {
+		add(name, func(tr *trial) { tr.wide, tr.by, tr.blocks, tr.steps, tr.tied = true, by, 2, 3, name == "4-bit" })
+		add(name+"-no-clip-bf16-masters", func(tr *trial) {
+			tr.wide, tr.by, tr.blocks, tr.steps, tr.noClip, tr.bf16, tr.bf16Master = true, by, 2, 3, true, true, true
+		})
+	}
+	add("muon-8-bit", func(tr *trial) {
+		m := muonRecipe
+		m.Bits, m.Others = 8, optim.Quantised{By: recipe, Bits: 8}
+		tr.wide, tr.muon, tr.by, tr.blocks, tr.steps, tr.bf16, tr.depths.MatrixBuffers = true, true, m, 2, 3, true, 2
+	})
+	add("8-bit-experts", func(tr *trial) {
+		tr.wide, tr.by, tr.blocks, tr.steps, tr.experts, tr.chosen, tr.noClip = true, optim.Quantised{By: recipe, Bits: 8}, 2, 3, 3, 2, true
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	virtualdevice "mt/device/virtual"
 	"mt/host"
 	"mt/internal/virtual"
+	"mt/layers"
 	"mt/plan"
 	"mt/plan/rates"
 )
@@ -31,7 +32,7 @@ func Predict(o Options, m *rates.Machine, each func(StepReport, virtual.Use)) er
 				m.Name, d.Name, dtype, dtype, dtype)
 		}
 	}
-	p := &prediction{clock: &virtual.Clock{}, machine: m, plan: o.Plan, grads: o.Plan.Gradients(), mail: map[address]*mailbox{}}
+	p := &prediction{clock: &virtual.Clock{}, machine: m, plan: o.Plan, grads: o.Plan.Gradients(), tiles: layers.Tiles(o.Plan.Layouts, o.Plan.Spec), mail: map[address]*mailbox{}}
 	defer p.free()
 	var largest int64
 	for _, l := range o.Plan.Layouts {
@@ -72,6 +73,7 @@ type prediction struct {
 	machine *rates.Machine
 	plan    *plan.Run
 	grads   []plan.Gradient // by layer
+	tiles   []layers.Tile
 	mail    map[address]*mailbox
 	blanks  [][]byte
 }
@@ -92,13 +94,13 @@ type blankHome struct {
 func (h blankHome) Acquire(int) (*host.LayerState, error) {
 	return nil, errors.New("a predicted run has no weights")
 }
-func (h blankHome) Release(int)                {}
-func (h blankHome) ReadTile(int, []byte) error { return nil }
-func (h blankHome) Fetch(int, int) error       { return nil }
-func (h blankHome) Flush(int) error            { return nil }
-func (h blankHome) Drop(int)                   {}
-func (h blankHome) Settle() error              { return nil }
-func (h blankHome) Tile(i int) []byte          { return h.tile[:h.plan.Layouts[i].TileBytes] }
+func (h blankHome) Release(int)                       {}
+func (h blankHome) ReadTile(int, int64, []byte) error { return nil }
+func (h blankHome) Fetch(int, int) error              { return nil }
+func (h blankHome) Flush(int) error                   { return nil }
+func (h blankHome) Drop(int)                          {}
+func (h blankHome) Settle() error                     { return nil }
+func (h blankHome) Tile(i int) []byte                 { return h.tile[:h.plan.Layouts[i].TileBytes] }
 
 // blank gives memory of which nothing is resident, until the prediction is over.
 func (p *prediction) blank(bytes int64) ([]byte, error) {
@@ -201,7 +203,8 @@ func (p *prediction) cost(do any) virtual.Work {
 	case fetchState:
 		return p.onDisk(float64(r.StagedBytes(e.Layer)), p.machine.Disk.Read)
 	case readParams:
-		return p.onDisk(float64(r.ParamBytes(e.Layer)), p.machine.Disk.Read)
+		_, bytes := r.ParamSpan(p.tiles[e.Tile])
+		return p.onDisk(float64(bytes), p.machine.Disk.Read)
 	case flushState:
 		return p.onDisk(float64(r.StagedBytes(e.Layer)), p.machine.Disk.Write)
 	case saveLayer:

@@ -21,6 +21,7 @@ type prefetcherCore struct {
 	versions  []versionState             // by layer
 	sources   [][]int                    // by tile, the layers that it is copied from
 	onDisk    []bool                     // by layer: its tile is on a disk; nil: none is
+	toRead    []granted                  // tiles whose slots are idle, in the order of reading; the first is being read
 	classes   []schedule.Class           // of every weight slot
 	slots     [schedule.NumClasses][]int // by class: the weight slots that are free
 	batchFree []int                      // batch slots that are free
@@ -124,9 +125,9 @@ func (c *prefetcherCore) step(msg any) []effect {
 	case rowsGathered:
 		return []effect{work{do: fetchBatch{p: m.p, Slot: m.sent.Slot}}, send{c.lane.compute(), m.sent}}
 	case slotIdle:
-		return m.read(c.lane)
+		return c.slotIdle(m.granted)
 	case paramsRead:
-		return m.fetch(c.lane)
+		return c.paramsRead(m.granted)
 	case ActivationSlotFreed:
 		c.actFree = append(c.actFree, m.Slot)
 	case ActivationSpilled:

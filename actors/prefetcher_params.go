@@ -4,10 +4,11 @@ import (
 	"fmt"
 
 	"mt/internal/accounts"
+	"mt/layers"
 )
 
 // This file is what the Prefetcher does where the tiles of some layers are on disks. Each weight slot then has a param
-// buffer on the host, as large as the largest of them. A tile that is granted a slot is read into the slot's buffer when
+// buffer on the host, as large as the largest of them (a layer, or an expert). A tile that is granted a slot is read into the slot's buffer when
 // the slot is idle, and copied from there; a unified device computes on it there. So weight slots bound how
 // far reading is ahead. It is known that a tile can be read by LayerUpdated, which the Stager sends for these
 // layers, when they are written.
@@ -25,7 +26,7 @@ type awaitSlot struct{ Layer, Slot int }
 type slotIdle struct{ granted }
 
 // readParams reads a tile from its disk into the param buffer of a weight slot.
-type readParams struct{ Layer, Slot, Step int }
+type readParams struct{ Layer, Tile, Slot, Step int }
 
 // paramsRead tells that readParams is done.
 type paramsRead struct{ granted }
@@ -33,7 +34,7 @@ type paramsRead struct{ granted }
 // fetch brings a tile into its slot and tells Compute; one that is on a disk is read first.
 func (c *prefetcherCore) fetch(g granted) []effect {
 	if c.onDisk == nil || !c.onDisk[g.copy.Layer] {
-		return paramsRead{g}.fetch(c.lane)
+		return g.fetch(c.lane)
 	}
 	if g.sent.Cause == StallWeights { // the disk is slower than a link
 		g.sent.Cause = StallDisk
@@ -41,12 +42,31 @@ func (c *prefetcherCore) fetch(g granted) []effect {
 	return []effect{work{do: awaitSlot{Layer: g.copy.Layer, Slot: g.copy.Slot}, done: []send{{c.lane.prefetcher(), slotIdle{g}}}}}
 }
 
-func (m slotIdle) read(lane laneID) []effect {
-	return []effect{work{do: readParams{Layer: m.copy.Layer, Slot: m.copy.Slot, Step: m.copy.Step}, done: []send{{lane.prefetcher(), paramsRead(m)}}}}
+// slotIdle has a tile read when those before it are. One is read at a time, by several calls: a disk reads large
+// pieces fastest.
+func (c *prefetcherCore) slotIdle(g granted) []effect {
+	if c.toRead = append(c.toRead, g); len(c.toRead) > 1 {
+		return nil
+	}
+	return c.readNext()
 }
 
-func (m paramsRead) fetch(lane laneID) []effect {
-	return []effect{work{do: m.copy}, send{lane.compute(), m.sent}}
+func (c *prefetcherCore) readNext() []effect {
+	g := c.toRead[0]
+	return []effect{work{do: readParams{Layer: g.copy.Layer, Tile: g.copy.Tile, Slot: g.copy.Slot, Step: g.copy.Step}, done: []send{{c.lane.prefetcher(), paramsRead{g}}}}}
+}
+
+// paramsRead fetches a tile that has been read, and has the next one read.
+func (c *prefetcherCore) paramsRead(g granted) []effect {
+	out := g.fetch(c.lane)
+	if c.toRead = c.toRead[1:]; len(c.toRead) > 0 {
+		out = append(out, c.readNext()...)
+	}
+	return out
+}
+
+func (g granted) fetch(lane laneID) []effect {
+	return []effect{work{do: g.copy}, send{lane.compute(), g.sent}}
 }
 
 // execParams does a work on tiles that are on disks.
@@ -65,10 +85,10 @@ func (r *lane) execParams(w work) bool {
 			}
 		})
 	case readParams:
-		bytes := r.plan.ParamBytes(e.Layer)
+		from, bytes := r.plan.ParamSpan(r.tiles[e.Tile])
 		r.disks.read.Add(bytes)
 		r.onDisk(r.index.prefetcher(), w, func() error {
-			return r.named("read the weights of", e.Layer, r.o.Home.ReadTile(e.Layer, r.params[e.Slot][:bytes]))
+			return r.named("read the weights of", e.Layer, r.o.Home.ReadTile(e.Layer, from, r.params[e.Slot][:bytes]))
 		})
 	default:
 		return false
@@ -95,10 +115,12 @@ func (r *lane) allocParams() error {
 	return nil
 }
 
-// hostTile is where the tile of a layer lies on the host when it is in a weight slot or on its way there.
-func (r *lane) hostTile(layer int, s slot) []byte {
-	if r.plan.ParamBytes(layer) > 0 {
-		return r.params[s.index]
+// hostBytes is where so many bytes of a layer's tile lie on the host, from byte from on, which are copied or bound for tile t
+// in slot s.
+func (r *lane) hostBytes(t layers.Tile, s slot, layer int, from, bytes int64) []byte {
+	if r.plan.ParamBytes(layer) == 0 {
+		return r.o.Home.Tile(layer)[from : from+bytes]
 	}
-	return r.o.Home.Tile(layer)
+	read, _ := r.plan.ParamSpan(t)
+	return r.params[s.index][from-read:][:bytes]
 }

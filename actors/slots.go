@@ -80,7 +80,7 @@ func (c copied) register(tile []byte) error {
 func (c copied) fetch(t layers.Tile, s slot) (moved int64) {
 	c.r.h2d.Wait(s.idle)
 	for _, x := range t.Copies {
-		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.hostTile(x.Layer, s)[x.From:x.From+x.Bytes])
+		c.r.h2d.CopyH2D(s.mem.Slice(x.To, x.Bytes), c.r.hostBytes(t, s, x.Layer, x.From, x.Bytes))
 		moved += x.Bytes
 	}
 	return moved
@@ -107,7 +107,7 @@ func (inPlace) fetch(layers.Tile, slot) int64 { return 0 }
 func (p inPlace) weights(t layers.Tile, s slot) layers.Weights {
 	return layers.BindInPlace(t.Layout, p.r.dev, func(off, bytes int64) []byte {
 		layer, at := t.Host(off)
-		return p.r.hostTile(layer, s)[at : at+bytes]
+		return p.r.hostBytes(t, s, layer, at, bytes)
 	})
 }
 

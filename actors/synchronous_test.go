@@ -44,6 +44,7 @@ func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 		t.Fatal(err)
 	}
 	defer store.Close()
+	store.Draw(14)
 	tr.fill(t, store, c)
 	if tr.spoil != nil {
 		tr.spoil(store)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mt/host"
+	"mt/host/optim"
 	"mt/internal/long"
 	"mt/model"
 	"mt/schedule"
@@ -31,7 +32,7 @@ func (tr trial) allAway(slots int) trial {
 func (tr trial) tilesAway() trial {
 	tr.params = make([]bool, len(tr.away))
 	for l, layer := range tr.config().Layers() {
-		tr.params[l] = tr.away[l] && (layer.Kind == model.Block || layer.Kind == model.Attention)
+		tr.params[l] = tr.away[l] && layer.Kind != model.Embedding && layer.Kind != model.Head
 	}
 	return tr
 }
@@ -96,6 +97,9 @@ func TestTilesOnDisksChangeNothing(t *testing.T) {
 		"tied":    func(tr *trial) { tr.noClip, tr.tied, tr.bf16 = true, true, true },
 		"muon":    func(tr *trial) { tr.muon, tr.copyTiles = true, true },
 		"experts": func(tr *trial) { tr.experts, tr.chosen, tr.noClip = 4, 2, true },
+		"8-bit": func(tr *trial) {
+			tr.wide, tr.by, tr.bf16, tr.bf16Master = true, optim.Quantised{By: recipe, Bits: 8}, true, true
+		},
 		"lanes": func(tr *trial) {
 			tr.order, tr.lane, tr.noClip, tr.copyTiles = schedule.Lanes, []int{0, 1, 0, 1, 0}, true, true
 		},
@@ -172,8 +176,8 @@ func (h *failingHome) Fetch(i, slot int) error {
 	return h.call("read", i, func() error { return h.Store.Fetch(i, slot) })
 }
 
-func (h *failingHome) ReadTile(i int, into []byte) error {
-	return h.call("tile", i, func() error { return h.Store.ReadTile(i, into) })
+func (h *failingHome) ReadTile(i int, from int64, into []byte) error {
+	return h.call("tile", i, func() error { return h.Store.ReadTile(i, from, into) })
 }
 
 func (h *failingHome) Flush(i int) error {

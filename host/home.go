@@ -13,9 +13,10 @@ type Home interface {
 	Release(i int)
 	// Tile is the memory of layer i that streams to the device; of one that is on a disk, nil.
 	Tile(i int) []byte
-	// ReadTile reads the tile of layer i, as it was last flushed, from its disk: optim.Pages(Layout.TileBytes)
-	// bytes, aligned to 4 KiB.
-	ReadTile(i int, into []byte) error
+	// ReadTile reads the tile of layer i, as it was last flushed, from its disk: from byte from on as much as into
+	// has, which is aligned to 4 KiB. Both ends are those of a chunk of the extent (extents.Options.Chunk), whose size is
+	// optim.Pages(Layout.TileBytes).
+	ReadTile(i int, from int64, into []byte) error
 	// Fetch reads the state of layer i, which is away, from its disk into a state slot. The layer can be
 	// acquired then.
 	Fetch(i, slot int) error

@@ -81,7 +81,9 @@ func (s *Store) Release(int) {}
 func (s *Store) Tile(i int) []byte { return s.Layers[i].Tile }
 
 // ReadTile implements Home.
-func (s *Store) ReadTile(i int, into []byte) error { return s.tier.TileExtents.Read(i, into) }
+func (s *Store) ReadTile(i int, from int64, into []byte) error {
+	return s.tier.TileExtents.ReadPart(i, from, into)
+}
 
 // Fetch implements Home. What was never written is zero.
 func (s *Store) Fetch(i, slot int) error {

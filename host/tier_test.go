@@ -109,7 +109,7 @@ func testTieredStore(t *testing.T, tiles []bool) {
 		if s.TileAway(i) {
 			b := make([]byte, optim.Pages(l.TileBytes)+extents.BlockBytes)
 			b = b[int(-uintptr(unsafe.Pointer(&b[0]))%extents.BlockBytes):][:optim.Pages(l.TileBytes)]
-			if err := s.ReadTile(i, b); err != nil {
+			if err := s.ReadTile(i, 0, b); err != nil {
 				t.Fatal(err)
 			}
 			for at := range b[:l.TileBytes] {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"mt/host/optim"
+	"mt/layers"
 	"mt/model"
 )
 
@@ -25,11 +26,39 @@ func (r *Run) ParamBytes(l int) int64 {
 // StagedBytes is what layer l, which is away, takes of a state slot, and what is read and written for its update.
 func (r *Run) StagedBytes(l int) int64 { return r.ExtentBytes(l) + r.ParamBytes(l) }
 
-// ParamBufferBytes is the size of a param buffer of r's lane; 0: it has none.
+// paramChunk is small beside an expert and large for a disk.
+const paramChunk = 1 << 20
+
+// ChunkBytes is what weights on disks are read in multiples of, in bytes: each has a checksum.
+func (r *Run) ChunkBytes() int64 {
+	if r.ParamChunk > 0 {
+		return r.ParamChunk
+	}
+	return paramChunk
+}
+
+// ParamSpan says which bytes of its layer's tile are read for tile t, one that is on a disk: whole chunks, from byte from on.
+func (r *Run) ParamSpan(t layers.Tile) (from, bytes int64) {
+	c := t.Copies[0]
+	from = c.From / r.ChunkBytes() * r.ChunkBytes()
+	return from, min(r.inChunks(c.From+c.Bytes), r.ParamBytes(t.Layer)) - from
+}
+
+// inChunks is the next multiple of a chunk.
+func (r *Run) inChunks(bytes int64) int64 {
+	return (bytes + r.ChunkBytes() - 1) / r.ChunkBytes() * r.ChunkBytes()
+}
+
+// ParamBufferBytes is the size of a param buffer of r's lane: what the largest of its tiles takes wherever it begins; 0: it
+// has none.
 func (r *Run) ParamBufferBytes() (most int64) {
 	for l := range r.ParamAway {
-		if r.has(l) {
-			most = max(most, r.ParamBytes(l))
+		if !r.has(l) || !r.paramAway(l) {
+			continue
+		}
+		for _, k := range r.Kind(l).Largest(r.Spec, r.Layouts[l]) {
+			t := r.Kind(l).Part(r.Spec, r.Layouts[l], k)
+			most = max(most, min(r.ParamBytes(l), r.inChunks(t.Bytes())+r.ChunkBytes()))
 		}
 	}
 	return most
@@ -43,11 +72,11 @@ func (r *Run) paramBuffersBytes() (sum int64) {
 	return sum
 }
 
-// ableToLeave says whether the tile of layer l can be on a disk: it is one, no other layer's is copied from it, and it takes
-// turns with others in the weight slots.
+// ableToLeave says whether the tile of layer l can be on a disk: no other layer's is copied from it, and its parts take
+// turns with others in the weight slots. These are the decoder blocks, with all their experts.
 func (r *Run) ableToLeave(l int) bool {
 	kind := r.Layouts[l].Kind
-	return (kind == model.Block || kind == model.Attention) && r.extents()[l] > 0
+	return kind != model.Embedding && kind != model.Head && r.extents()[l] > 0
 }
 
 // leave decides which tiles are on disks, where states alone do not do: with all states away that are not larger than

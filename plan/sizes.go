@@ -79,6 +79,8 @@ type Run struct {
 	Away []bool
 	// ParamAway says, by layer, that its tile is on a disk too, as its state is; nil: none is.
 	ParamAway []bool
+	// ParamChunk is what those are read in multiples of, a multiple of 4 KiB; 0: 1 MiB.
+	ParamChunk int64
 	// Ranks is how many processes divide the rows of a step among them, each normally on a host of
 	// its own, and Rank which of them this one is; Ranks 0 and 1: alone. Shares are, by layer and
 	// rank, what each keeps of a layer beside its tile; nil: all. AllIDs bounds the unique ids of

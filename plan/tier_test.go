@@ -8,6 +8,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
+	"mt/layers"
 	"mt/model"
 )
 
@@ -115,6 +116,50 @@ func TestWeightsGoToDisksAsMemoryAsks(t *testing.T) {
 			}
 			before = n
 		}
+	}
+}
+
+// TestSpansOfExperts: of a layer with experts each is read by itself, in whole chunks that have all of it and little else, and
+// that fit into a param buffer.
+func TestSpansOfExperts(t *testing.T) {
+	q := tiered(t, 8, false)
+	c := *q.Config
+	c.Arch, c.ModelType, c.QKNorm, c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep = "Qwen3MoeForCausalLM", "qwen3_moe", true, 16, 2, 200, 1
+	q.Config = &c
+	p, err := Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ParamChunk, p.ParamAway = 4096, make([]bool, len(p.Layouts))
+	for l := range p.ParamAway {
+		p.ParamAway[l] = p.ableToLeave(l)
+	}
+	experts, inside := 0, 0
+	for _, x := range layers.Tiles(p.Layouts, p.Spec) {
+		if !p.paramAway(x.Layer) {
+			continue
+		}
+		from, bytes := p.ParamSpan(x)
+		at := x.Copies[0]
+		switch {
+		case len(x.Copies) != 1 || at.Layer != x.Layer:
+			t.Fatalf("tile %d of layer %d is copied from %v", x.Part, x.Layer, x.Copies)
+		case from > at.From || from+bytes < at.From+at.Bytes || from%4096 != 0 || (from+bytes)%4096 != 0:
+			t.Errorf("bytes %d to %d are read for bytes %d to %d", from, from+bytes, at.From, at.From+at.Bytes)
+		case at.From-from >= 4096 || from+bytes-at.From-at.Bytes >= 4096:
+			t.Errorf("bytes %d to %d are read for bytes %d to %d, and fewer would do", from, from+bytes, at.From, at.From+at.Bytes)
+		case bytes > p.ParamBufferBytes() || from+bytes > p.ParamBytes(x.Layer):
+			t.Errorf("%d bytes are read from byte %d on, of %d, into a buffer of %d", bytes, from, p.ParamBytes(x.Layer), p.ParamBufferBytes())
+		}
+		if x.Part > 0 {
+			experts++
+		}
+		if from > 0 && bytes == p.ParamBufferBytes() {
+			inside++
+		}
+	}
+	if experts < 16 || inside == 0 {
+		t.Errorf("%d experts are on disks, %d spans take all of a buffer", experts, inside)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // on disks with blocks of up to 4 KiB (open(2)).
 const BlockBytes = 4096
 
-// chunkBytes is the most that one call reads or writes. Several are under way at once.
+// chunkBytes is the most that one call reads or writes, unless Options says otherwise. Several are under way at once.
 const chunkBytes = 4 << 20
 
 // workers is how many chunks are read or written at once: enough for an NVMe disk to reach its rate.
@@ -30,6 +30,7 @@ type Options struct {
 	Run   string   // whose extents these are: the run's output directory
 	Names []string // of the extents, for errors
 	Bytes []int64  // of each extent, a multiple of BlockBytes; 0: there is none
+	Chunk int64    // the most that one call reads or writes, and has a checksum, a multiple of BlockBytes; 0: 4 MiB
 	// open, unless nil, opens files in place of the operating system.
 	open func(path string) (file, error)
 }
@@ -64,6 +65,9 @@ func Open(o Options) (*Files, error) {
 	if o.open == nil {
 		e.o.open = openFile
 	}
+	if o.Chunk == 0 {
+		e.o.Chunk = chunkBytes
+	}
 	ends := e.lay()
 	for i, dir := range o.Dirs {
 		path := filepath.Join(dir, o.Name)
@@ -95,8 +99,8 @@ func (e *Files) lay() (ends []int64) {
 	next := 0
 	for _, bytes := range e.o.Bytes {
 		var chunks []place
-		for at := int64(0); at < bytes; at += chunkBytes {
-			n := min(chunkBytes, bytes-at)
+		for at := int64(0); at < bytes; at += e.o.Chunk {
+			n := min(e.o.Chunk, bytes-at)
 			chunks = append(chunks, place{file: next, at: ends[next], bytes: n})
 			ends[next] += n
 			next = (next + 1) % len(ends)
@@ -133,7 +137,13 @@ func (e *Files) Written(i int) bool {
 // Read reads extent i, which must have been written, into memory of its size, aligned to
 // BlockBytes. An error names the extent and the file.
 func (e *Files) Read(i int, into []byte) error {
-	return e.chunks(i, into, func(c *place, b []byte) error {
+	e.fits(i, into)
+	return e.ReadPart(i, 0, into)
+}
+
+// ReadPart is Read of a part of extent i, from byte from on, as much as into has: whole chunks.
+func (e *Files) ReadPart(i int, from int64, into []byte) error {
+	return e.chunks(i, from, into, func(c *place, b []byte) error {
 		path := e.paths[c.file]
 		if !c.full {
 			return fmt.Errorf("read %s: %s was never written there", path, e.o.Names[i])
@@ -151,7 +161,8 @@ func (e *Files) Read(i int, into []byte) error {
 
 // Write writes extent i from memory as Read wants it.
 func (e *Files) Write(i int, from []byte) error {
-	return e.chunks(i, from, func(c *place, b []byte) error {
+	e.fits(i, from)
+	return e.chunks(i, 0, from, func(c *place, b []byte) error {
 		c.full = false
 		c.sum = crc32.Checksum(b, castagnoli)
 		if _, err := e.files[c.file].WriteAt(b, c.at); err != nil {
@@ -163,13 +174,21 @@ func (e *Files) Write(i int, from []byte) error {
 	})
 }
 
-// chunks has the workers do each chunk of extent i, whose memory is all of mem, and returns the
-// error of the first chunk that failed.
-func (e *Files) chunks(i int, mem []byte, do func(c *place, b []byte) error) error {
+// fits panics where mem is not as large as extent i.
+func (e *Files) fits(i int, mem []byte) {
 	if int64(len(mem)) != e.o.Bytes[i] {
 		panic(fmt.Sprintf("extents: %d bytes of memory for extent %d of %d", len(mem), i, e.o.Bytes[i]))
 	}
-	places := e.places[i]
+}
+
+// chunks has the workers do each chunk of extent i from byte from on, for as much as mem has, and returns the
+// error of the first chunk that failed.
+func (e *Files) chunks(i int, from int64, mem []byte, do func(c *place, b []byte) error) error {
+	end := from + int64(len(mem))
+	if from%e.o.Chunk != 0 || end > e.o.Bytes[i] || end%e.o.Chunk != 0 && end != e.o.Bytes[i] {
+		panic(fmt.Sprintf("extents: bytes %d to %d of extent %d, which has %d in chunks of %d", from, end, i, e.o.Bytes[i], e.o.Chunk))
+	}
+	places := e.places[i][from/e.o.Chunk : (end+e.o.Chunk-1)/e.o.Chunk]
 	errs := make([]error, len(places))
 	var left sync.WaitGroup
 	for k := range places {

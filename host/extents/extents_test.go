@@ -90,6 +90,41 @@ func TestExtentsComeBack(t *testing.T) {
 	}
 }
 
+// TestPartsComeBack: a part of an extent that begins and ends with chunks is read by itself, and no other can be.
+func TestPartsComeBack(t *testing.T) {
+	o := three(t, 2)
+	o.Chunk = 4 * BlockBytes
+	o.Bytes[2] = 3*o.Chunk + BlockBytes
+	e, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	want := memory(t, o.Bytes[2], rand.New(rand.NewPCG(3, 3)))
+	if err := e.Write(2, want); err != nil {
+		t.Fatal(err)
+	}
+	ends := []int64{0, o.Chunk, 2 * o.Chunk, 3 * o.Chunk, o.Bytes[2]}
+	for i, from := range ends {
+		for _, to := range ends[i+1:] {
+			got := memory(t, to-from, nil)
+			if err := e.ReadPart(2, from, got); err != nil || !bytes.Equal(got, want[from:to]) {
+				t.Errorf("bytes %d to %d come back otherwise: %v", from, to, err)
+			}
+		}
+	}
+	for _, part := range [][2]int64{{BlockBytes, o.Chunk}, {0, BlockBytes}, {o.Chunk, o.Bytes[2] + BlockBytes}} {
+		func() {
+			defer func() {
+				if said, ok := recover().(string); !ok || !strings.HasPrefix(said, "extents: bytes ") {
+					t.Errorf("bytes %d to %d are read: %q", part[0], part[1], said)
+				}
+			}()
+			_ = e.ReadPart(2, part[0], memory(t, part[1]-part[0], nil))
+		}()
+	}
+}
+
 // TestDamageIsSeen: a byte that changes on the disk is an error that names extent, file and place.
 func TestDamageIsSeen(t *testing.T) {
 	o := three(t, 2)

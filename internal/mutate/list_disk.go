@@ -25,8 +25,10 @@ var ofDisks = []broken{
 	}},
 	{"actors/prefetcher_params.go", []way{
 		{from: "if c.onDisk == nil || !c.onDisk[g.copy.Layer] {", to: "if true {", test: "TestTranscripts|TestRandomInterleavings"},
+		{from: "len(c.toRead) > 1 {", to: "false {", test: "TestTraceOfRuns|TestTranscripts"},
 		{from: "g.sent.Cause = StallDisk", to: "", test: "TestTranscripts"},
 		{from: "r.disks.read.Add(bytes)\n", to: "", test: "TestTilesOnDisksChangeNothing"},
+		{from: "r.params[s.index][from-read:]", to: "r.params[s.index][from-0*read:]", test: "TestTilesOnDisksChangeNothing"},
 		{from: "s.Wait(r.weights[e.Slot].idle)\n", to: "", test: "TestTilesOnDisksChangeNothing"},
 	}},
 	{"actors/disks.go", []way{
@@ -37,7 +39,9 @@ var ofDisks = []broken{
 		{from: "return r.ExtentBytes(l) + r.ParamBytes(l)", to: "return r.ExtentBytes(l)", test: "TestWeightsGoToDisksAsMemoryAsks"},
 		{from: "int64(r.Depths.WeightSlots) * v.ParamBufferBytes()", to: "v.ParamBufferBytes()", test: "TestWeightsGoToDisksAsMemoryAsks"},
 		{from: "l := tiles[k*len(tiles)/n]", to: "l := tiles[k]", test: "TestWeightsGoToDisksAsMemoryAsks"},
-		{from: "(kind == model.Block || kind == model.Attention) &&", to: "kind != model.Embedding &&", test: "TestWeightsGoToDisksAsMemoryAsks"},
+		{from: "kind != model.Embedding && kind != model.Head &&", to: "kind != model.Embedding &&", test: "TestWeightsGoToDisksAsMemoryAsks"},
+		{from: "from = c.From / r.ChunkBytes() * r.ChunkBytes()", to: "from = 0", test: "TestSpansOfExperts"},
+		{from: "r.inChunks(t.Bytes())+r.ChunkBytes())", to: "r.inChunks(t.Bytes()))", test: "TestSpansOfExperts"},
 	}},
 	{"host/tier.go", []way{
 		{from: "clear(into)\n", to: "", test: "TestTieredStore"},
@@ -53,6 +57,8 @@ var ofDisks = []broken{
 	{"host/extents/extents.go", []way{
 		{from: "if sum := crc32.Checksum(b, castagnoli); sum != c.sum {", to: "if sum := c.sum; sum != c.sum {", test: "TestDamageIsSeen"},
 		{from: "next = (next + 1) % len(ends)", to: "next = next % len(ends)", test: "TestExtentsComeBack"},
+		{from: "places := e.places[i][from/e.o.Chunk :", to: "places := e.places[i][0:", test: "TestPartsComeBack"},
+		{from: "if from%e.o.Chunk != 0 || end > e.o.Bytes[i] || ", to: "if ", test: "TestPartsComeBack"},
 		{from: "ends[next] += n", to: "ends[next] += n / 2", test: "TestExtentsComeBack"},
 		{from: "c.full = true\n", to: "", test: "TestExtentsComeBack"},
 		{from: "e.written.Add(c.bytes)", to: "e.written.Add(1)", test: "TestExtentsComeBack"},

@@ -66,7 +66,7 @@ func (j *job) openExtents(key, what string, r *plan.Run, size func(layer int) in
 func (j *job) extents(key string) (o extents.Options, err error) {
 	o = extents.Options{Dirs: j.c.StateDir, Name: fmt.Sprintf(stateFile, j.team.number())}
 	if key == "param_dir" {
-		o.Dirs, o.Name = j.c.ParamDir, fmt.Sprintf(paramFile, j.team.number())
+		o.Dirs, o.Name, o.Chunk = j.c.ParamDir, fmt.Sprintf(paramFile, j.team.number()), j.plan.ChunkBytes()
 	}
 	if o.Run, err = filepath.Abs(j.c.OutputDir); err != nil {
 		return o, j.c.Errorf("output_dir", "output_dir: %w", err)

@@ -74,9 +74,9 @@ func TestStatesOnDisks(t *testing.T) {
 // TestWeightsOnDisks: with as little host memory as does, weights of blocks are on disks too. The run ends as one in memory, from
 // its checkpoints too, uses as much memory as the plan says, and leaves no file.
 func TestWeightsOnDisks(t *testing.T) {
-	for name, extra := range map[string]string{"in place": "max_grad_norm: 0\n", "copied": "compute_dtype: bf16\nmax_grad_norm: 0\nbinding: copy\n", "clipped": "compute_dtype: bf16\nmaster_dtype: bf16\noptim: adamw_8bit\n"} {
+	for name, extra := range map[string]string{"in place": "max_grad_norm: 0\n", "copied": "compute_dtype: bf16\nmax_grad_norm: 0\nbinding: copy\n", "experts": "experts\nmax_grad_norm: 0\nbinding: copy\n", "clipped": "compute_dtype: bf16\nmaster_dtype: bf16\noptim: adamw_8bit\n"} {
 		t.Run(name, func(t *testing.T) {
-			want := newScene(t, "save_steps: 3\nrecompute: full\nsave_dtype: fp32\n"+extra)
+			want := recipeScene(t, extra+"save_steps: 3\nrecompute: full\nsave_dtype: fp32\n")
 			want.mustTrain(t)
 			got := want.in(t).onDisks(t)
 			got = got.with(fmt.Sprintf("param_dir: [%s/c]\n", got.root))
