@@ -194,6 +194,7 @@ func (q Request) check() error {
 		{"batches_ahead", q.Depths.BatchesAhead, least.BatchesAhead, "a step needs a batch"},
 		{"exchange_buffers", q.Depths.ExchangeBuffers, 1, "gradients of other ranks come in somewhere"},
 		{"gathers_ahead", q.Depths.GathersAhead, 1, "weights are put together layer by layer"},
+		{"matrix_buffers", q.Depths.MatrixBuffers, 1, "a matrix is handed over in one"},
 		{"state_slots", q.Depths.StateSlots, 1, "a state is updated in one"},
 		{"micro_batch_tokens", q.MicroBatchTokens, 1, "a micro-batch has at least one row"},
 	} {

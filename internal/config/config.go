@@ -63,6 +63,7 @@ type Pipeline struct {
 	ActivationSlots  int // device buffers of one micro-batch's hidden states, at least 3
 	BatchesAhead     int // batches packed before they are asked for, at least 1
 	ExchangeBuffers  int // of several ranks: host buffers that other ranks' gradients come in, at least 1
+	MatrixBuffers    int // of muon: buffers that a matrix is in between host and device, of each device, at least 1
 	StateSlots       int // host buffers that hold a layer's state while that is on a disk, at least 1
 	GathersAhead     int // of several ranks: layers whose weights are exchanged at once, at least 1
 	MicroBatchTokens int // tokens of a micro-batch, which goes through a layer in one launch, at least 1

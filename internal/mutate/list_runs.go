@@ -239,6 +239,8 @@ var ofRuns = []broken{
 		{from: "fill(tl.Param, r, row)", to: "fill(tl.Param, i*rowsAt, row)", test: "TestInitialise"},
 		{from: "model.InitRow(c, p, r, seed, row)", to: "model.InitRow(c, p, r, 0, row)", test: "TestInitialise"},
 		{from: "for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt); r++ {", to: "for r := i * rowsAt; r < min(tl.Rows, (i+1)*rowsAt)-1; r++ {", test: "TestInitialise"},
+		{from: "MatrixBuffers: c.Pipeline.MatrixBuffers}", to: "}", test: "TestMatrixBuffers"},
+		{from: "cmp.Or(d.MatrixBuffers, c.Pipeline.MatrixBuffers)", to: "c.Pipeline.MatrixBuffers + 1", test: "TestMatrixBuffers"},
 		{from: "Clip: c.WaitsForNorm(),", to: "Clip: c.MaxGradNorm > 1,", test: "TestRecordings"},
 		{from: "c.NumTrainEpochs * float64(j.train.StepsPerEpoch())", to: "c.NumTrainEpochs * float64(j.set.Train().Rows())", test: "TestEndedEpochsAreDone"},
 	}},

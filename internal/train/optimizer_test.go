@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,10 +38,32 @@ func TestWhatRanksCannotDo(t *testing.T) {
 		{"optim: muon\n", "muon moves whole matrices, of which 2 ranks have parts: train on one host, or with optim: adamw"},
 		{"clip: layerwise\nmodel: {hidden_size: 16, intermediate_size: 24, num_hidden_layers: 1, num_attention_heads: 2, vocab_size: 48, tie_word_embeddings: true}\n",
 			"where they share a table, and 2 ranks exchange them apart: take clip: global"},
+		{"param_dir: .\nstate_dir: .\n", "param_dir: each of 2 ranks has all weights in memory"},
 	} {
 		s := newScene(t, c.keys)
 		for _, run := range trainTogether(t, 2, t.Context(), func(int) (*config.Config, hooks) { return s.config(t), hooks{} }) {
 			checkError(t, run.err, true, c.want)
+		}
+	}
+}
+
+// TestMatrixBuffers: a run has as many matrix buffers as its configuration says, its config.yaml has how many those were,
+// and they change no bit.
+func TestMatrixBuffers(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	base := newScene(t, "optim: muon\n")
+	auto := openScene(t, base).plan.Depths.MatrixBuffers
+	base.mustTrain(t)
+	for _, n := range []int{1, auto + 4} {
+		s := base.with(fmt.Sprintf("pipeline: {matrix_buffers: %d}\n", n)).in(t)
+		if got := openScene(t, s).plan.Depths.MatrixBuffers; got != n {
+			t.Errorf("matrix_buffers %d: %d are planned", n, got)
+		}
+		s.mustTrain(t)
+		sameModel(t, s, base)
+		raw, err := os.ReadFile(filepath.Join(s.out, configFile))
+		if want := fmt.Sprintf("matrix_buffers: %d\n", n); err != nil || !strings.Contains(string(raw), want) {
+			t.Errorf("%q is not in config.yaml (%v):\n%s", want, err, raw)
 		}
 	}
 }
