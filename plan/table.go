@@ -138,9 +138,9 @@ func (r *Run) planeRows(host addRow) {
 	}
 }
 
-// programBytes is what a process takes beside its buffers, as measured: 10 MiB
-// of code, the Go heap, and up to 32 MiB of panels that matrix products pack.
-const programBytes = 48 << 20
+// programBytes is what a process takes beside its buffers, as measured: 33 MiB of code, up to 30 of
+// Go heap, and up to 32 of panels that matrix products pack.
+const programBytes = 96 << 20
 
 type addRow func(purpose string, bytes int64, detail string, args ...any)
 

@@ -41,7 +41,7 @@ func TestRandomKills(t *testing.T) {
 const statesOnDisks = `recompute: full
 pipeline: {state_slots: 1, micro_batch_tokens: 24, activation_slots: 5}
 state_dir: states
-host_memory: 50455000
+host_memory: 100786648
 `
 
 // weightsOnDisks are keys with which it has no room for all weights of six blocks either.
@@ -49,7 +49,7 @@ const weightsOnDisks = `recompute: full
 pipeline: {state_slots: 1, micro_batch_tokens: 24, activation_slots: 8, weight_slots: 1}
 state_dir: states
 param_dir: states
-host_memory: 50472000
+host_memory: 100803648
 `
 
 // onDisks makes of a lab one whose runs have something on disks.
