@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -31,8 +32,14 @@ type Options struct {
 	Names []string // of the extents, for errors
 	Bytes []int64  // of each extent, a multiple of BlockBytes; 0: there is none
 	Chunk int64    // the most that one call reads or writes, and has a checksum, a multiple of BlockBytes; 0: 4 MiB
-	// open, unless nil, opens files in place of the operating system.
-	open func(path string) (file, error)
+	// Heads, unless nil, are by extent what its file begins with, a multiple of BlockBytes: every extent is then a file of
+	// its own, which others may link (apart.go). There is one directory then.
+	Heads [][]byte
+	// Apart is asked once, with the path of a file of this process, whether files can be linked to where they are to be. Where
+	// it says why they cannot, Heads are dropped.
+	Apart func(path string) (why string, err error)
+	// open, unless nil, opens files in place of the operating system; fresh: one that must not be there yet.
+	open func(path string, fresh bool) (file, error)
 }
 
 // Files are open files with room for all extents. Different extents may be read and written at
@@ -42,6 +49,8 @@ type Files struct {
 	files  []file
 	paths  []string
 	places [][]place // by extent, its chunks
+	pinned []bool    // by extent: its file is another's too (apart.go); nil: extents are not apart
+	why    string    // they are not, though there were Heads
 	notes  []string
 	jobs   chan func()
 	ended  sync.WaitGroup
@@ -71,14 +80,14 @@ func Open(o Options) (*Files, error) {
 	ends := e.lay()
 	for i, dir := range o.Dirs {
 		path := filepath.Join(dir, o.Name)
-		f, note, err := e.take(path, ends[i])
+		f, err := e.claim(path, ends[i]+e.apartBytes())
 		if err != nil {
 			return nil, errors.Join(err, e.Close())
 		}
 		e.files, e.paths = append(e.files, f), append(e.paths, path)
-		if note != "" {
-			e.notes = append(e.notes, note)
-		}
+	}
+	if err := e.settle(); err != nil {
+		return nil, errors.Join(err, e.Close())
 	}
 	for range workers {
 		e.ended.Go(func() {
@@ -90,6 +99,28 @@ func Open(o Options) (*Files, error) {
 	return e, nil
 }
 
+// settle takes the room for all extents in the files that this process has now.
+func (e *Files) settle() (err error) {
+	if e.o.Heads != nil {
+		if e.why, err = e.o.Apart(e.paths[0]); err != nil {
+			return err
+		}
+		if e.why != "" {
+			e.o.Heads = nil
+		}
+	}
+	for i, end := range e.lay() {
+		note, err := e.room(e.files[i], e.paths[i], end)
+		if err != nil {
+			return err
+		}
+		if note != "" {
+			e.notes = append(e.notes, note)
+		}
+	}
+	return e.makeApart()
+}
+
 // lay gives every chunk its place, and returns where each file ends.
 func (e *Files) lay() (ends []int64) {
 	ends = make([]int64, len(e.o.Dirs))
@@ -97,7 +128,12 @@ func (e *Files) lay() (ends []int64) {
 		ends[i] = headerBytes
 	}
 	next := 0
-	for _, bytes := range e.o.Bytes {
+	e.places = nil
+	for i, bytes := range e.o.Bytes {
+		if e.o.Heads != nil {
+			e.places = append(e.places, e.layApart(i))
+			continue
+		}
 		var chunks []place
 		for at := int64(0); at < bytes; at += e.o.Chunk {
 			n := min(e.o.Chunk, bytes-at)
@@ -162,6 +198,9 @@ func (e *Files) ReadPart(i int, from int64, into []byte) error {
 // Write writes extent i from memory as Read wants it.
 func (e *Files) Write(i int, from []byte) error {
 	e.fits(i, from)
+	if err := e.renew(i); err != nil {
+		return err
+	}
 	return e.chunks(i, 0, from, func(c *place, b []byte) error {
 		c.full = false
 		c.sum = crc32.Checksum(b, castagnoli)
@@ -214,7 +253,10 @@ func (e *Files) Close() error {
 	close(e.jobs)
 	e.ended.Wait()
 	var errs []error
-	for i, f := range e.files {
+	for i, f := range slices.Backward(e.files) { // those of extents before the file that says whose they are
+		if f == nil {
+			continue
+		}
 		if err := f.Remove(); err != nil {
 			errs = append(errs, fmt.Errorf("remove %s: %w", e.paths[i], bare(err)))
 		}

@@ -282,8 +282,8 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	for fail := 1; ; fail++ {
 		o, n := three(t, 2), &counter{fail: fail, err: syscall.EIO}
-		o.open = func(path string) (file, error) {
-			f, err := openFile(path)
+		o.open = func(path string, fresh bool) (file, error) {
+			f, err := openFile(path, fresh)
 			return failing{f, n, path}, err
 		}
 		err := func() (err error) {
@@ -333,8 +333,8 @@ func TestWithoutDirect(t *testing.T) {
 	for _, when := range []string{"set", "write"} {
 		o := three(t, 1)
 		var f *undirect
-		o.open = func(path string) (file, error) {
-			real, err := openFile(path)
+		o.open = func(path string, fresh bool) (file, error) {
+			real, err := openFile(path, fresh)
 			f = &undirect{file: real, when: when}
 			return f, err
 		}

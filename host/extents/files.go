@@ -48,11 +48,11 @@ type file interface {
 
 var errLocked = errors.New("locked")
 
-// take opens the file at path for this run, with room for bytes. note says what a user should know.
-func (e *Files) take(path string, bytes int64) (_ file, note string, err error) {
-	f, err := e.o.open(path)
+// claim opens the file at path for this run, which is to have room for bytes.
+func (e *Files) claim(path string, bytes int64) (_ file, err error) {
+	f, err := e.o.open(path, false)
 	if err != nil {
-		return nil, "", fmt.Errorf("open %s: %w", path, bare(err))
+		return nil, fmt.Errorf("open %s: %w", path, bare(err))
 	}
 	mine := false
 	defer func() {
@@ -64,46 +64,59 @@ func (e *Files) take(path string, bytes int64) (_ file, note string, err error) 
 		}
 	}()
 	if err := f.Lock(); errors.Is(err, errLocked) {
-		return nil, "", fmt.Errorf("%s: another run keeps its state there now; wait for its end, or give this one a directory of its own", path)
+		return nil, fmt.Errorf("%s: another run keeps its state there now; wait for its end, or give this one a directory of its own", path)
 	} else if err != nil {
-		return nil, "", fmt.Errorf("lock %s: %w", path, bare(err))
+		return nil, fmt.Errorf("lock %s: %w", path, bare(err))
 	}
 	size, err := f.Size()
 	if err != nil {
-		return nil, "", fmt.Errorf("size of %s: %w", path, bare(err))
+		return nil, fmt.Errorf("size of %s: %w", path, bare(err))
 	}
 	if size > 0 {
 		if err := e.own(f, path); err != nil {
-			return nil, "", err
+			return nil, err
+		}
+		if err := removeApart(path); err != nil {
+			return nil, err
 		}
 	}
 	mine = true
 	if free, err := f.Free(); err == nil && bytes-size > free {
-		return nil, "", fmt.Errorf("%s: %s of state for %s of room: %s too little; free some, give another directory, or raise host_memory",
+		return nil, fmt.Errorf("%s: %s of state for %s of room: %s too little; free some, give another directory, or raise host_memory",
 			filepath.Dir(path), human.Bytes(bytes), human.Bytes(free+size), human.Bytes(bytes-size-free))
 	}
 	block, err := e.header()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	defer func() { _ = unix.Munmap(block) }()
 	if _, err := f.WriteAt(block, 0); err != nil { // before the file is long: a killed process leaves no file of nobody's
-		return nil, "", fmt.Errorf("write %s: %w", path, bare(err))
+		return nil, fmt.Errorf("write %s: %w", path, bare(err))
 	}
+	return f, nil
+}
+
+// room takes the room of bytes for f, which is called path and has its header. note says what a user should know.
+func (e *Files) room(f file, path string, bytes int64) (note string, err error) {
 	if err := f.Allocate(bytes); err != nil {
-		return nil, "", fmt.Errorf("take %s for %s: %w", human.Bytes(bytes), path, bare(err))
+		return "", fmt.Errorf("take %s for %s: %w", human.Bytes(bytes), path, bare(err))
 	}
+	block, err := e.header()
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = unix.Munmap(block) }()
 	if f.Direct() == nil {
 		if _, err := f.WriteAt(block, 0); err == nil {
-			return f, "", nil
+			return "", nil
 		} else if !errors.Is(err, syscall.EINVAL) {
-			return nil, "", fmt.Errorf("write %s: %w", path, bare(err))
+			return "", fmt.Errorf("write %s: %w", path, bare(err))
 		}
 		if err := f.Buffered(); err != nil { // there is O_DIRECT, but not for blocks of this size
-			return nil, "", fmt.Errorf("open %s: %w", path, bare(err))
+			return "", fmt.Errorf("open %s: %w", path, bare(err))
 		}
 	}
-	return f, path + " cannot be written past the page cache (O_DIRECT): what the cache takes of memory beside host_memory the system takes back when it is wanted", nil
+	return path + " cannot be written past the page cache (O_DIRECT): what the cache takes of memory beside host_memory the system takes back when it is wanted", nil
 }
 
 // Sweep removes files that the run has left, and that no process has open. It leaves alone what is
@@ -115,12 +128,14 @@ func (o Options) Sweep() error {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		f, err := openFile(path)
+		f, err := openFile(path, false)
 		if err != nil {
 			return fmt.Errorf("open %s: %w", path, bare(err))
 		}
 		if f.Lock() == nil && e.own(f, path) == nil {
-			err = f.Remove()
+			if err = removeApart(path); err == nil {
+				err = f.Remove()
+			}
 		}
 		if err = errors.Join(err, f.Close()); err != nil {
 			return fmt.Errorf("remove %s: %w", path, bare(err))
@@ -155,7 +170,7 @@ func (e *Files) own(f file, path string) error {
 	var h header
 	switch err := json.Unmarshal(block[:n], &h); {
 	case err != nil || h.Format != format:
-		return fmt.Errorf("%s is a file that mt has not written; move it away, or give another directory", path)
+		return foreign(path)
 	case h.Run != e.o.Run:
 		return fmt.Errorf("%s was left by the run in %s, which goes on from its checkpoints and not from it; remove it, or give this run a directory of its own", path, h.Run)
 	}
@@ -174,8 +189,12 @@ func bare(err error) error {
 // osFile is a file of the operating system.
 type osFile struct{ *os.File }
 
-func openFile(path string) (file, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+func openFile(path string, fresh bool) (file, error) {
+	flags := os.O_RDWR | os.O_CREATE
+	if fresh {
+		flags |= os.O_EXCL
+	}
+	f, err := os.OpenFile(path, flags, 0o644)
 	if err != nil {
 		return nil, err
 	}
