@@ -37,6 +37,7 @@ type file struct {
 	entries []*entry
 	bytes   int64 // before compression
 	zstd    bool
+	linked  bool // it is there already, and gets a second name (linked.go)
 }
 
 // entriesOf lists plane p of the weights of every checkpoint tensor that layout owns and that has it.
@@ -144,13 +145,17 @@ func optimizerFile(layer int, layout model.Layout, planes []optim.Placed, d DTyp
 	return f
 }
 
-// stateFiles plans the optimizer's files, one for each layer.
+// stateFiles plans the optimizer's files, one for each layer, in order.
 func (o WriterOptions) stateFiles() []*file {
 	if o.ModelOnly {
 		return nil
 	}
 	var out []*file
 	for i, l := range o.Layouts {
+		if o.linked(i) {
+			out = append(out, linkedFile(i, l, o.Planes.Of(l)))
+			continue
+		}
 		out = append(out, optimizerFile(i, l, o.Planes.Of(l), o.SaveDType, o.Zstd))
 	}
 	return out

@@ -24,6 +24,10 @@ type FS interface {
 	// Append opens a file, which exists, to write behind what it holds.
 	Append(path string) (Log, error)
 	Rename(from, to string) error
+	// Link gives the file at from a second name.
+	Link(from, to string) error
+	// SyncFile puts the content of the file at path, which somebody else has written, on disk.
+	SyncFile(path string) error
 	// Exchange swaps two directories in one step, or fails with
 	// errors.ErrUnsupported.
 	Exchange(a, b string) error
@@ -68,6 +72,7 @@ type osFS struct{}
 func (osFS) MkdirAll(path string) error   { return os.MkdirAll(path, 0o755) }
 func (osFS) Mkdir(path string) error      { return os.Mkdir(path, 0o755) }
 func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+func (osFS) Link(from, to string) error   { return os.Link(from, to) }
 func (osFS) RemoveAll(path string) error  { return os.RemoveAll(path) }
 
 func (osFS) Create(path string) (File, error) {
@@ -88,6 +93,14 @@ func (osFS) SyncDir(path string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+func (osFS) SyncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(syncData(f), f.Close())
 }
 
 // osFile is an open file and the range last given to Flush.

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"errors"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +45,15 @@ func (f *osFile) Flush(off, n int64) {
 		_ = unix.Fadvise(fd, f.off, f.n, unix.FADV_DONTNEED)
 	}
 	f.off, f.n = off, n
+}
+
+// syncData is fdatasync(2): what is needed to read the file, and no times.
+func syncData(f *os.File) error {
+	for {
+		if err := unix.Fdatasync(int(f.Fd())); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // Sync puts the file on disk and drops it from the page cache.

@@ -56,6 +56,14 @@ var errLFS = errors.New("this is a Git LFS pointer, not the weights; fetch them 
 // errTruncated is part of every error about a file that is shorter than it says.
 var errTruncated = errors.New("truncated")
 
+// fits says what of t is not as e wants it.
+func (t tensor) fits(e *entry) error {
+	if t.dtype != e.dtype || !slices.Equal(t.shape, e.shape) {
+		return fmt.Errorf("tensor %q: %s %v, not %s %v", t.name, t.dtype, t.shape, e.dtype, e.shape)
+	}
+	return nil
+}
+
 // readHeader reads the header of a safetensors file from r, a file of the given
 // size or, with size < 0, a stream of unknown length. It checks everything that
 // can be checked without the data: the tensors fill the file without gaps or
@@ -202,7 +210,10 @@ func (h *header) order() error {
 
 // headerBytes is the header of a file that holds ts in this order, with off set
 // in each: padded so that the data begin at a multiple of 8 bytes.
-func headerBytes(ts []*entry) []byte {
+func headerBytes(ts []*entry) []byte { return paddedHeader(ts, 8) }
+
+// paddedHeader is headerBytes with data that begin at a multiple of align bytes, itself one of 8.
+func paddedHeader(ts []*entry, align int) []byte {
 	text := []byte(`{"__metadata__":{"format":"pt"}`)
 	var off int64
 	for _, t := range ts {
@@ -213,7 +224,7 @@ func headerBytes(ts []*entry) []byte {
 		off += t.bytes
 	}
 	text = append(text, '}')
-	for len(text)%8 != 0 {
+	for (8+len(text))%align != 0 {
 		text = append(text, ' ')
 	}
 	start := 8 + int64(len(text))

@@ -23,6 +23,8 @@ type Layer struct {
 	// Lend, unless nil, has use work on the layer with Lo and Planes, which have no memory else; what use
 	// changes is kept. One layer is lent at a time.
 	Lend func(use func(Layer) error) error
+	// Extent is where Lo and Planes are on a disk, in a layer whose optimizer's file is linked (WriterOptions.Linked).
+	Extent *Extent
 }
 
 // kept is what of the n elements from element e of the flat element space on is kept of lower halves:

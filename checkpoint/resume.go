@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -197,27 +198,35 @@ func loadLayerState(dir string, i int, l Layer, w wanted, records map[string]fil
 		if !ok {
 			continue
 		}
-		if err := readState(dir, name, record, compressed, i, l, w); err != nil {
+		lacks, err := readState(dir, name, record, compressed, i, l, w)
+		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
+		}
+		left, err := readLower(dir, lacks, l, records)
+		if err != nil {
+			return err
+		}
+		for _, tensor := range slices.Sorted(maps.Keys(left)) {
+			return fmt.Errorf("%s: tensor %q: missing", name, tensor)
 		}
 		return nil
 	}
 	return fmt.Errorf("%s: missing", optimizerName(i, false))
 }
 
-// readState reads one optimizer file from its start to its end.
-func readState(dir, name string, record fileRecord, compressed bool, layer int, l Layer, w wanted) error {
+// readState reads one optimizer file from its start to its end, and returns what it lacks of what is wanted.
+func readState(dir, name string, record fileRecord, compressed bool, layer int, l Layer, w wanted) (lacks map[string]*entry, err error) {
 	f, err := files.Open(filepath.Join(dir, filepath.FromSlash(name)))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if st.Size() != record.Bytes {
-		return fmt.Errorf("%d bytes long, not %d", st.Size(), record.Bytes)
+		return nil, fmt.Errorf("%d bytes long, not %d", st.Size(), record.Bytes)
 	}
 	if !compressed {
 		return readStateTensors(bufio.NewReaderSize(f, 1<<16), record.Bytes, record, layer, l, w)
@@ -226,29 +235,29 @@ func readState(dir, name string, record fileRecord, compressed bool, layer int, 
 	all := io.TeeReader(f, sum)
 	dec, err := zstd.NewReader(all, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
-		return fmt.Errorf("zstd: %w", err)
+		return nil, fmt.Errorf("zstd: %w", err)
 	}
 	defer dec.Close()
-	if err := readStateTensors(dec, -1, fileRecord{}, layer, l, w); err != nil {
-		return err
+	if lacks, err = readStateTensors(dec, -1, fileRecord{}, layer, l, w); err != nil {
+		return nil, err
 	}
 	if n, err := io.Copy(io.Discard, dec); err != nil {
-		return fmt.Errorf("zstd: %w", err)
+		return nil, fmt.Errorf("zstd: %w", err)
 	} else if n > 0 {
-		return fmt.Errorf("%d bytes after the last tensor", n)
+		return nil, fmt.Errorf("%d bytes after the last tensor", n)
 	}
 	if _, err := io.Copy(io.Discard, all); err != nil {
-		return err
+		return nil, err
 	}
-	return record.Regions[0].check(name, sum.Sum32())
+	return lacks, record.Regions[0].check(name, sum.Sum32())
 }
 
 // readStateTensors reads the tensors of an optimizer file in the order they
-// have there. Checksums are compared where the record has regions.
-func readStateTensors(r io.Reader, size int64, record fileRecord, layer int, l Layer, w wanted) error {
+// have there, and returns what it lacks of what is wanted. Checksums are compared where the record has regions.
+func readStateTensors(r io.Reader, size int64, record fileRecord, layer int, l Layer, w wanted) (lacks map[string]*entry, err error) {
 	h, err := readHeader(r, size)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	want := map[string]*entry{}
 	var planes []optim.Placed
@@ -265,13 +274,13 @@ func readStateTensors(r io.Reader, size int64, record fileRecord, layer int, l L
 	var buf []byte
 	for _, t := range h.tensors {
 		e := want[t.name]
-		if e == nil && !w.planes && !strings.HasPrefix(t.name, planeLo.prefix) {
+		if isPadding(t.name) || e == nil && !w.planes && !strings.HasPrefix(t.name, planeLo.prefix) {
 			e = &entry{tensor: t, layer: passedOver}
 		} else if e == nil {
-			return fmt.Errorf("tensor %q: belongs to no parameter of the layer", t.name)
+			return nil, fmt.Errorf("tensor %q: belongs to no parameter of the layer", t.name)
 		}
-		if t.dtype != e.dtype || !slices.Equal(t.shape, e.shape) {
-			return fmt.Errorf("tensor %q: %s %v, not %s %v", t.name, t.dtype, t.shape, e.dtype, e.shape)
+		if err := t.fits(e); err != nil {
+			return nil, err
 		}
 		delete(want, t.name)
 		if n := min(pieceBytes, e.bytes); int64(len(buf)) < n {
@@ -279,19 +288,16 @@ func readStateTensors(r io.Reader, size int64, record fileRecord, layer int, l L
 		}
 		sum, err := e.read(r, l, buf)
 		if err != nil {
-			return fmt.Errorf("tensor %q: %w", t.name, err)
+			return nil, fmt.Errorf("tensor %q: %w", t.name, err)
 		}
 		if record.Regions == nil {
 			continue
 		}
 		if err := record.region(t.name).check(record.Name, sum); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	for name := range want {
-		return fmt.Errorf("tensor %q: missing", name)
-	}
-	return nil
+	return want, nil
 }
 
 // read reads e from the stream r into l.

@@ -15,10 +15,15 @@ const (
 	fewInBlocks = 16       // such files, each in a block
 )
 
-// CheckpointBytes is how many bytes a checkpoint takes on disk at most.
+// CheckpointBytes is how many bytes a checkpoint takes on disk at most. A file that is linked counts: it is the
+// checkpoint's alone as soon as the run writes that state again.
 func (o WriterOptions) CheckpointBytes() int64 {
 	o = o.defaults()
-	return o.room(append(o.files(), o.stateFiles()...))
+	files := append(o.files(), o.stateFiles()...)
+	if f := o.lowerFile(); f != nil {
+		files = append(files, f)
+	}
+	return o.room(files)
 }
 
 // ModelBytes is how many bytes WriteModel writes at most.

@@ -34,6 +34,7 @@ type WriterOptions struct {
 	MaxShardBytes int64          // the most bytes of weights in a file; 5 GB unless given
 	Zstd          bool           // compress the optimizer's state
 	ModelOnly     bool           // leave the optimizer's state out; the state that Commit gets says so too
+	Linked        []bool         // by layer: the optimizer's file is linked, and Layer.Extent says what to; nil: none is (linked.go)
 	Extra         int64          // bytes of the files that Commit is given, for the check of free space
 	FS            FS             // the operating system's unless given
 	// Whole, which may be nil, gives WriteModel layer i, which is good until the next call, in place
@@ -70,6 +71,7 @@ type Writer struct {
 	open    []*outFile   // everything that is not closed yet
 	shards  []*outFile   // the weights
 	state   []*outFile   // the optimizer, by layer
+	lower   *outFile     // lower halves besides (linked.go); nil: there are none
 	written []bool       // by layer
 	record  []fileRecord // of finished files
 	buf     []byte
@@ -95,9 +97,15 @@ func NewWriter(output string, opts WriterOptions) (*Writer, error) {
 	}
 	for _, f := range w.opts.stateFiles() {
 		w.state = append(w.state, &outFile{file: f, sums: map[*entry]uint32{}})
+		if !f.linked {
+			w.disk.left += f.bytes
+		}
+	}
+	if f := w.opts.lowerFile(); f != nil {
+		w.lower = &outFile{file: f, sums: map[*entry]uint32{}}
 		w.disk.left += f.bytes
 	}
-	w.buf = make([]byte, pieceFor(w.shards, w.state))
+	w.buf = make([]byte, pieceFor(w.made()))
 	if err := w.begin(output); err != nil {
 		return nil, w.fail(err)
 	}
@@ -106,16 +114,28 @@ func NewWriter(output string, opts WriterOptions) (*Writer, error) {
 
 // pieceFor is the size of a piece: pieceBytes, or less where no tensor has as
 // much.
-func pieceFor(groups ...[]*outFile) int64 {
+func pieceFor(files []*outFile) int64 {
 	var most int64
-	for _, g := range groups {
-		for _, f := range g {
-			for _, e := range f.entries {
-				most = max(most, e.bytes)
-			}
+	for _, f := range files {
+		for _, e := range f.entries {
+			most = max(most, e.bytes)
 		}
 	}
 	return min(max(most, leastPiece), pieceBytes)
+}
+
+// made are the files of tensors that are written, and not linked.
+func (w *Writer) made() []*outFile {
+	out := slices.Clone(w.shards)
+	for _, f := range w.state {
+		if !f.linked {
+			out = append(out, f)
+		}
+	}
+	if w.lower != nil {
+		out = append(out, w.lower)
+	}
+	return out
 }
 
 // begin makes the temporary directory and all files in it.
@@ -136,7 +156,7 @@ func (w *Writer) begin(output string) error {
 			return err
 		}
 	}
-	for _, f := range append(append([]*outFile(nil), w.shards...), w.state...) {
+	for _, f := range w.made() {
 		if err := w.create(f); err != nil {
 			return err
 		}
@@ -201,6 +221,11 @@ func (w *Writer) WriteLayer(i int, l Layer) error {
 			return w.failLocked(err)
 		}
 	}
+	if w.lower != nil {
+		if err := w.lower.writeLayer(w.disk, i, l, w.buf); err != nil {
+			return w.failLocked(err)
+		}
+	}
 	w.written[i] = true
 	return nil
 }
@@ -208,13 +233,21 @@ func (w *Writer) WriteLayer(i int, l Layer) error {
 // writeWeights writes the weights of layer i, or those that come fromFile.
 func (w *Writer) writeWeights(i int, l Layer) error {
 	for _, f := range w.shards {
-		for _, e := range f.entries {
-			if e.layer != i {
-				continue
-			}
-			if err := f.writeEntry(w.disk, e, l, w.buf); err != nil {
-				return err
-			}
+		if err := f.writeLayer(w.disk, i, l, w.buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeLayer writes what the file has of layer i.
+func (f *outFile) writeLayer(d *disk, i int, l Layer, buf []byte) error {
+	for _, e := range f.entries {
+		if e.layer != i {
+			continue
+		}
+		if err := f.writeEntry(d, e, l, buf); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -264,9 +297,12 @@ func (e *entry) pieces(l Layer, buf []byte, put func([]byte) error) error {
 	return nil
 }
 
-// writeState writes a layer's optimizer file.
+// writeState writes a layer's optimizer file, or links it.
 func (w *Writer) writeState(f *outFile, l Layer) error {
-	if f.zstd {
+	switch {
+	case f.linked:
+		return w.linkState(f, l.Extent)
+	case f.zstd:
 		return w.compressState(f, l)
 	}
 	for _, e := range f.entries {

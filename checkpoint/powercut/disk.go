@@ -43,6 +43,7 @@ type node struct {
 	synced  map[string]*node // those that are on disk
 	last    map[string]*node // the last change to names that is not on disk; nil: removed
 	content []byte           // of a file, as it is on disk
+	other   *os.File         // a file that was made by another than the Disk
 }
 
 // change gives names in a directory to other nodes, nil to none, at once.
@@ -180,6 +181,57 @@ func (d *Disk) Rename(from, to string) error {
 	})
 }
 
+// Link implements checkpoint.FS. What made the file need not have gone through d: of one that d has synced all survives that is
+// written into it.
+func (d *Disk) Link(from, to string) error {
+	d.mu.Lock()
+	n, err := d.made(from)
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return d.note("link", to, d.FS.Link(from, to), func() {
+		in, name := d.place(to)
+		in.change(map[string]*node{name: n})
+	})
+}
+
+// made is the file at path, which another may have made, and made anew since.
+func (d *Disk) made(path string) (*node, error) {
+	in, name := d.place(path)
+	n := in.names[name]
+	if n != nil && n.other == nil {
+		return n, nil // made through d
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if n != nil && sameFile(n.other, f) {
+		return n, f.Close()
+	}
+	n = &node{other: f} // left open: what is in it later shows whether somebody wrote into it
+	in.change(map[string]*node{name: n})
+	return n, nil
+}
+
+func sameFile(a, b *os.File) bool {
+	infoA, errA := a.Stat()
+	infoB, errB := b.Stat()
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
+// SyncFile implements checkpoint.FS.
+func (d *Disk) SyncFile(path string) error {
+	d.mu.Lock()
+	n, err := d.made(path)
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return d.sync(path, n)
+}
+
 // Exchange implements checkpoint.FS.
 func (d *Disk) Exchange(a, b string) error {
 	return d.note("exchange", a, d.FS.Exchange(a, b), func() {
@@ -218,7 +270,14 @@ func (d *Disk) Cut(loss Loss, to string) error {
 
 func (n *node) write(loss Loss, to string) error {
 	if n.names == nil {
-		return os.WriteFile(to, n.content, 0o600)
+		content := n.content
+		if n.other != nil && content != nil {
+			content = make([]byte, len(content))
+			if _, err := n.other.ReadAt(content, 0); err != nil {
+				return err
+			}
+		}
+		return os.WriteFile(to, content, 0o600)
 	}
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
