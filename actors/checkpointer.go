@@ -18,8 +18,9 @@ type checkpointerCore struct {
 	last     LayerUpdated    // the last layer of queue[0] that was written
 	busy     bool            // a work is running
 	// away says, by layer, that its state is on a disk, and shown that the Stager has put it where it can be saved;
-	// nil: none is away. A layer that was updated need not be shown.
+	// nil: none is away. A layer that was updated need not be shown, unless saving it links the file that it is written to.
 	away, shown []bool
+	links       bool
 }
 
 // newCheckpointerCore makes a Checkpointer of so many layers for a run that begins after
@@ -62,6 +63,8 @@ func (c *checkpointerCore) step(msg any) []effect {
 		c.ready = append(c.ready, m)
 	case StateFetched:
 		c.shown[m.Layer] = true
+	case StateFlushed:
+		c.shown[m.Layer] = true
 	case saveOpened:
 		c.busy, c.opened, c.left = false, true, c.layers
 	case layerWritten:
@@ -102,7 +105,10 @@ func (c *checkpointerCore) advance() []effect {
 	}
 	for i, m := range c.ready {
 		if m.Version == save.Step {
-			if m.Unchanged && c.away != nil && c.away[m.Layer] && !c.shown[m.Layer] {
+			if c.away != nil && c.away[m.Layer] && !c.shown[m.Layer] && (m.Unchanged || c.links) {
+				if c.links {
+					continue
+				}
 				return nil // several ranks write layers together, so the order may not depend on when they are shown
 			}
 			c.ready = append(c.ready[:i], c.ready[i+1:]...)

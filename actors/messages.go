@@ -273,6 +273,10 @@ type StateUpdated struct {
 	Updated LayerUpdated
 }
 
+// StateFlushed tells, where checkpoints link the files that states are written to, that the state of a layer that is to be
+// saved is written, and still in its state slot.
+type StateFlushed struct{ Layer int }
+
 // StatesWanted asks for the states of all layers that are away, for the Checkpointer. The Conductor
 // asks the Optimizer, who asks the Stager behind all its updates.
 type StatesWanted struct{}

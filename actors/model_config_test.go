@@ -34,6 +34,7 @@ type worldConfig struct {
 	giveUp               int    // after so many skipped steps in a row the run fails; 0: it does not
 	matrices             int    // of every layer but the first and the last, moved whole; 0: none are
 	away                 []bool // by layer: its state is on a disk; nil: none is
+	links                bool   // checkpoints link the files that states are written to
 	params               []bool // by layer: its tile is on a disk too; nil: none is
 	spoilt               int    // the step in which the last rank has a gradient that is not finite; 0: none
 }
@@ -113,6 +114,7 @@ func randomConfig(seed int64) worldConfig {
 				c.params[l] = c.away[l] && kind != model.Embedding && kind != model.Head
 			}
 		}
+		c.links = c.ranks == 0 && r.Intn(2) == 0
 	}
 	switch r.Intn(6) {
 	case 0:

@@ -49,12 +49,14 @@ func (w *world) do(e work, lane laneID) {
 		w.start(e)
 	case flushState:
 		w.needState(d.Layer, "written back")
+		w.mayWrite(d.Layer)
 		w.tier.states[d.Layer].flushes++
 		w.start(e)
 	case dropState:
 		w.dropState(d)
 	case saveLayer:
 		w.needState(d.Layer, "saved")
+		w.mayLink(d.Layer)
 		w.checkSave(d)
 		if w.team != nil {
 			w.team.begin(w, e)

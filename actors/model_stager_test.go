@@ -88,6 +88,25 @@ func (w *world) needState(layer int, what string) {
 	}
 }
 
+// mayLink checks, when a layer begins to be saved, that what is linked is written and is what is saved.
+func (w *world) mayLink(layer int) {
+	if !w.cfg.links || !w.cfg.isAway(layer) {
+		return
+	}
+	if t := w.tier; t.states[layer].flushes > 0 || t.disk[layer] != t.version[layer] {
+		w.failf("layer %d is linked while the disk has version %d of %d, and %d writes are under way", layer, t.disk[layer], t.version[layer], t.states[layer].flushes)
+	}
+}
+
+// mayWrite checks that no state is written while it is linked.
+func (w *world) mayWrite(layer int) {
+	for _, e := range w.async {
+		if save, ok := e.do.(saveLayer); ok && w.cfg.links && save.Layer == layer {
+			w.failf("the state of layer %d is written while it is linked", layer)
+		}
+	}
+}
+
 // dropState checks that nothing is lost.
 func (w *world) dropState(d dropState) {
 	t := w.tier

@@ -119,10 +119,11 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	}
 	conductor, checkpointer := newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec), newCheckpointerCore(cfg.layers, 0)
 	conductor.away, checkpointer.away, checkpointer.shown = cfg.away != nil, cfg.away, make([]bool, len(cfg.away))
+	checkpointer.links = cfg.links
 	sit(conductorID, conductor)
 	if cfg.away != nil {
 		stager := newStagerCore(awayOrder(cfg.away, summedIn(cfg.layers, cfg.tied), cfg.clip > 0), cfg.depths.StateSlots)
-		stager.lanes, stager.params = n, cfg.params
+		stager.lanes, stager.params, stager.links = n, cfg.params, cfg.links
 		sit(stagerID, stager)
 	}
 	sit(feederID, &feederCore{})

@@ -60,6 +60,9 @@ type Options struct {
 	// evaluation pass (1-based).
 	Batch func(step int, eval bool) (*data.Batch, error)
 	Saver Saver // nil with Schedule.NoSave
+	// LinkStates: of a layer whose state is on a disk the Saver links the file that it is written to. So it is saved only when
+	// that is done, and is not written again before Saver.Layer has returned. There is one rank then.
+	LinkStates bool
 	// OnStep and OnEval, which may be nil, get the measurements in order, never two
 	// calls at once. OnStep has returned for a step before its checkpoint is committed.
 	OnStep func(StepReport)

@@ -143,13 +143,14 @@ func (r *run) spawn() error {
 	away := o.Plan.Away
 	checkpointer := newCheckpointerCore(n, o.Start.Step)
 	checkpointer.away, checkpointer.shown, conductor.away = away, make([]bool, len(away)), away != nil
+	checkpointer.links = o.LinkStates
 	processes := []*process{
 		{id: reporterID, core: reporterCore{}, exec: r.execReporter},
 		{id: checkpointerID, core: checkpointer, exec: r.execCheckpointer},
 	}
 	if away != nil {
 		stager := newStagerCore(awayOrder(away, into, clip > 0), o.Plan.Depths.StateSlots)
-		stager.lanes, stager.params = len(r.lanes), o.Plan.ParamAway
+		stager.lanes, stager.params, stager.links = len(r.lanes), o.Plan.ParamAway, o.LinkStates
 		processes = append(processes, &process{id: stagerID, core: stager, exec: r.execStager})
 	}
 	if r.team == nil {

@@ -14,6 +14,10 @@ import (
 // Where a layer's tile is on a disk too, it is read and written with the state, and the Stager tells the Prefetchers that
 // the layer is updated, when both are written.
 //
+// Where a checkpoint links the files that states are written to (Options.LinkStates), the Stager tells the Checkpointer when a layer that
+// is to be saved is written. As always its slot is free when it is saved, and it is written again only out of a slot: so the
+// file is linked between the one write and the next.
+//
 // Layers that are saved although no step updates them are shown to the Checkpointer in a round of their own,
 // in the order of the layers; what had been read ahead is dropped then, and read again.
 
@@ -33,6 +37,7 @@ type stagerCore struct {
 	toWrite []int       // layers whose state is to be written, in order
 	lanes   int
 	params  []bool // by layer: its tile is on a disk too; nil: none is
+	links   bool   // checkpoints link the files that states are written to
 }
 
 // stagedLayer is a layer in a state slot.
@@ -98,6 +103,9 @@ func (c *stagerCore) step(msg any) []effect {
 		s.flushed = true
 		if c.params != nil && c.params[m.Layer] {
 			out = s.told.toPrefetchers(c.lanes)
+		}
+		if c.links && s.saving {
+			out = append(out, send{checkpointerID, StateFlushed{m.Layer}})
 		}
 		out = append(out, c.release(m.Layer)...)
 	case LayerSaved:

@@ -44,6 +44,7 @@ func TestTranscripts(t *testing.T) {
 		"ranks-stop":         {layers: 3, micro: 1, steps: 5, depths: ofRanks, clip: 1, ranks: 2, stopAfter: 60, seed: 17},
 		"matrices":           {layers: 4, micro: 1, steps: 1, depths: ofMatrices, clip: 1, matrices: 3, lane: []int{0, 0, 1, 1}, stopAfter: -1, seed: 18},
 		"away":               {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, away: []bool{false, true, true, true}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
+		"linked":             {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, away: []bool{false, true, true, true}, links: true, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
 		"tiles":              {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, away: []bool{false, true, true, true}, params: []bool{false, true, true, false}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
 		"stop":               {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, stopAfter: 60, seed: 6},
 		"pause":              {layers: 3, micro: 1, steps: 3, depths: wide, clip: 1, saveSteps: 3, evalSteps: 2, evalPasses: 1, pauseAfter: 2, stopAfter: -1, seed: 11},

@@ -157,6 +157,8 @@ func afterTheLoss(v any) string {
 		return fmt.Sprintf("the state of layer %d is in a slot, round %d", m.Layer, m.Round)
 	case StateUpdated:
 		return fmt.Sprintf("the state of layer %d is updated%s", m.Updated.Layer, also(m.Updated.Save, "and saved"))
+	case StateFlushed:
+		return fmt.Sprintf("the state of layer %d, which is to be saved, is written", m.Layer)
 	case awaitSlot:
 		return fmt.Sprintf("wait until weight slot %d is idle, for layer %d", m.Slot, m.Layer)
 	case slotIdle:
