@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"mt/host/optim"
 	"mt/internal/files"
@@ -188,4 +189,29 @@ func openLower(dir string, record fileRecord) (*shard, error) {
 		sh.tensors[t.name] = t
 	}
 	return sh, nil
+}
+
+// TryLink says why the file at path, which the run has made, cannot be linked by checkpoints in the directory output; empty: it
+// can. The error is one of the disk.
+func TryLink(f FS, output, path string) (why string, err error) {
+	tmp, err := makeTemp(f, filepath.Join(output, "checkpoint-0"))
+	if err != nil {
+		return "", opError("make directory", tmp, err)
+	}
+	err = f.Link(path, filepath.Join(tmp, "state"))
+	if rerr := f.RemoveAll(tmp); rerr != nil {
+		return "", opError("remove", tmp, rerr)
+	}
+	switch {
+	case err == nil:
+		return "", nil
+	case errors.Is(err, syscall.EXDEV):
+		return "output_dir is on another file system", nil
+	}
+	for _, cannot := range []error{syscall.EPERM, syscall.EMLINK, syscall.ENOTSUP, syscall.EOPNOTSUPP, syscall.ENOSYS} {
+		if errors.Is(err, cannot) {
+			return fmt.Sprintf("a file there can have no second name (%v)", cannot), nil
+		}
+	}
+	return "", opError("link "+path+" into", tmp, err)
 }

@@ -42,6 +42,8 @@ type LayerState struct {
 	Lo []uint16
 	// Planes are the planes beside the weights, as Lo. On a disk they have no Data.
 	Planes []optim.State
+	// State is, of a layer whose state is on a disk while that is in memory, Lo and Planes as they are in its extent.
+	State []byte
 
 	pool  *parallel.Pool
 	seed  uint64          // see Store.Draw

@@ -190,6 +190,7 @@ func (l *LayerState) extentBytes() int64 {
 
 // bind makes mem the memory of the lower halves and planes; nil: they have none.
 func (l *LayerState) bind(mem []byte) {
+	l.State = mem
 	take := func(bytes int64) []byte {
 		if mem == nil {
 			return nil

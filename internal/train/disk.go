@@ -48,6 +48,9 @@ func (j *job) writes(from resume) (plan.Writes, error) {
 	}
 	c, every, done := j.c, j.cadence(), from.state.Step
 	o := j.writerOptions(0)
+	if o.Linked == nil && j.plan.Away != nil && j.whyCopied() == "" { // whether they can be is known when they are there
+		o.Linked = j.plan.Away
+	}
 	w := plan.Writes{Limit: j.staying(c.SaveTotalLimit), Model: o.ModelBytes(), Log: onceBytes}
 	if c.SaveStrategy != "no" {
 		w.Checkpoint, w.Saves = o.CheckpointBytes(), j.saves(done)

@@ -14,6 +14,7 @@ import (
 	"mt/data"
 	"mt/device"
 	"mt/host"
+	"mt/host/extents"
 	"mt/internal/config"
 	"mt/internal/human"
 	"mt/internal/parallel"
@@ -51,6 +52,7 @@ type job struct {
 	dev      device.Device     // the first of devs; nil: not open yet
 	devs     []device.Device   // by lane
 	lanes    int               // how many devices the run has
+	links    *extents.Files    // with states that checkpoints link; nil: they do not
 	paces    []plan.Pace       // by lane, what each device reaches; nil: they are alike
 	memory   []int64           // by lane, bytes that may be used; nil: they are alike
 	differ   bool              // the devices differ in what they reach
@@ -444,24 +446,6 @@ func (j *job) recordResolved() {
 	if c.Pipeline.MicroBatchTokens == 0 {
 		c.Pipeline.MicroBatchTokens = p.Limits.MicroBatchTokens
 	}
-}
-
-// checkpointLayers views the store as package checkpoint wants it.
-func checkpointLayers(s *host.Store) []checkpoint.Layer {
-	out := make([]checkpoint.Layer, len(s.Layers))
-	for i, l := range s.Layers {
-		out[i] = checkpointLayer(l)
-		if s.Away(i) {
-			out[i].Lend = func(use func(checkpoint.Layer) error) error {
-				return s.Lend(i, true, func(l *host.LayerState) error { return use(checkpointLayer(l)) })
-			}
-		}
-	}
-	return out
-}
-
-func checkpointLayer(l *host.LayerState) checkpoint.Layer {
-	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes, Share: &l.Share}
 }
 
 // initialise fills the store with the first weights of training from scratch.

@@ -52,6 +52,9 @@ func (s *saver) Layer(i int, l *host.LayerState) error {
 	if err != nil || !s.j.team.first() {
 		return err
 	}
+	if o := s.j.linked(); o != nil && o[i] {
+		whole.Extent = &checkpoint.Extent{Memory: l.State, Pin: func() string { return s.j.links.Pin(i) }}
+	}
 	return s.w.WriteLayer(i, whole)
 }
 
@@ -150,8 +153,26 @@ func (j *job) writerOptions(step int) checkpoint.WriterOptions {
 		extra += int64(len(data))
 	}
 	return checkpoint.WriterOptions{Step: step, Extra: extra, Config: j.model, Layouts: j.plan.Layouts, Planes: j.plan.Planes, SaveDType: checkpoint.DType(j.c.SaveDType), Zstd: j.c.OptimizerZstd,
-		ModelOnly: j.c.SaveOnlyModel,
-		FS:        j.fs(), Source: j.source}
+		ModelOnly: j.c.SaveOnlyModel, Linked: j.linked(),
+		FS: j.fs(), Source: j.source}
+}
+
+// checkpointLayers views the store as package checkpoint wants it.
+func checkpointLayers(s *host.Store) []checkpoint.Layer {
+	out := make([]checkpoint.Layer, len(s.Layers))
+	for i, l := range s.Layers {
+		out[i] = checkpointLayer(l)
+		if s.Away(i) {
+			out[i].Lend = func(use func(checkpoint.Layer) error) error {
+				return s.Lend(i, true, func(l *host.LayerState) error { return use(checkpointLayer(l)) })
+			}
+		}
+	}
+	return out
+}
+
+func checkpointLayer(l *host.LayerState) checkpoint.Layer {
+	return checkpoint.Layer{Layout: l.Layout, Tile: l.Tile, Lo: l.Lo, Planes: l.Planes, Share: &l.Share}
 }
 
 // companions are the files that are saved beside weights: those of the tokenizer and of

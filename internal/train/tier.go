@@ -19,30 +19,45 @@ const (
 	paramFile = "mt-params-%d.bin"
 )
 
-// openTier makes the files for what r has on disks. closing is told how to remove them.
-func (j *job) openTier(r *plan.Run, closing func(end func() error)) (host.Tier, error) {
+// openTier makes the files for what r has on disks; with saves in such a way that checkpoints can link states, where that can be. closing is told how
+// to remove them.
+func (j *job) openTier(r *plan.Run, saves bool, closing func(end func() error)) (host.Tier, error) {
 	if r.Away == nil {
 		return host.Tier{}, nil
 	}
 	tier := host.Tier{Away: r.Away, Slots: r.Depths.StateSlots, Tiles: r.ParamAway}
-	var err error
-	if tier.Extents, err = j.openExtents("state_dir", "the state of layer ", r, func(l int) int64 {
+	o, err := j.extents("state_dir")
+	if err != nil {
+		return tier, err
+	}
+	saves = saves && j.c.SaveStrategy != "no" && !j.c.SaveOnlyModel
+	why := j.whyCopied()
+	if saves && why == "" {
+		j.linkable(&o, r)
+	}
+	tier.Extents, err = j.openExtents("state_dir", "the state of layer ", o, r, func(l int) int64 {
 		if !r.Away[l] {
 			return 0
 		}
 		return r.ExtentBytes(l)
-	}, closing); err == nil && r.ParamAway != nil {
-		tier.TileExtents, err = j.openExtents("param_dir", "the weights of layer ", r, r.ParamBytes, closing)
+	}, closing)
+	if err != nil {
+		return tier, err
+	}
+	if saves {
+		j.useLinks(tier.Extents, why)
+	}
+	if r.ParamAway == nil {
+		return tier, nil
+	}
+	if o, err = j.extents("param_dir"); err == nil {
+		tier.TileExtents, err = j.openExtents("param_dir", "the weights of layer ", o, r, r.ParamBytes, closing)
 	}
 	return tier, err
 }
 
-// openExtents makes the files of a key, for an extent of each layer of r, what and its number by name.
-func (j *job) openExtents(key, what string, r *plan.Run, size func(layer int) int64, closing func(end func() error)) (*extents.Files, error) {
-	o, err := j.extents(key)
-	if err != nil {
-		return nil, err
-	}
+// openExtents makes the files of a key, as o says, for an extent of each layer of r, what and its number by name.
+func (j *job) openExtents(key, what string, o extents.Options, r *plan.Run, size func(layer int) int64, closing func(end func() error)) (*extents.Files, error) {
 	for _, dir := range o.Dirs {
 		if err := checkpoint.MakeDirs(j.fs(), dir); err != nil {
 			return nil, j.c.Errorf(key, "%s: %w", key, err)

@@ -238,12 +238,17 @@ func (s *session) agreeOnOutput() error {
 }
 
 // openStore takes the memory for the weights and what is kept beside them.
-func (s *session) openStore() (err error) {
-	tier, err := s.openTier(s.plan, func(end func() error) {
+func (s *session) openStore(from resume) (err error) {
+	tier, err := s.openTier(s.plan, true, func(end func() error) {
 		s.closers = append(s.closers, func() { s.closing = errors.Join(s.closing, end()) })
 	})
 	if err != nil {
 		return err
+	}
+	if tier.Away != nil && s.team.first() {
+		if err := s.checkDisk(from); err != nil { // once more: states may be on the disk of output_dir
+			return err
+		}
 	}
 	var shares []optim.Share
 	if s.team != nil {

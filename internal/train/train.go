@@ -268,7 +268,7 @@ func (s *session) open(from resume) (err error) {
 	if s.dev, s.pool, err = s.openDevice(); err != nil {
 		return err
 	}
-	if err = s.openStore(); err != nil {
+	if err = s.openStore(from); err != nil {
 		return err
 	}
 	if err = s.agreeOnTiles(s.fill(from)); err != nil {
@@ -405,7 +405,7 @@ func (s *session) options() actors.Options {
 			}
 			return sampler.RankBatch(step, c.Pipeline.MicroBatchTokens, s.team.number(), s.team.size())
 		},
-		Saver: s.saver, OnStep: s.onStep, OnEval: s.onEval, Timeline: s.trace.recorder,
+		Saver: s.saver, LinkStates: s.links != nil, OnStep: s.onStep, OnEval: s.onEval, Timeline: s.trace.recorder,
 	}
 }
 

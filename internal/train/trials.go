@@ -76,7 +76,7 @@ func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
 	if err := t.closeStore(); err != nil {
 		return err
 	}
-	tier, err := t.job.openTier(r, func(end func() error) { t.ends = append(t.ends, end) })
+	tier, err := t.job.openTier(r, false, func(end func() error) { t.ends = append(t.ends, end) })
 	if err != nil {
 		return err
 	}
