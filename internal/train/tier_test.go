@@ -19,7 +19,10 @@ import (
 
 // onDisks is the scene with its states in two directories, all but a part of which host_memory
 // has no room for.
-func (s scene) onDisks(t *testing.T) scene {
+func (s scene) onDisks(t *testing.T) scene { return s.partOnDisks(t, 2) }
+
+// partOnDisks is onDisks with room in host memory for all but one n-th of the states.
+func (s scene) partOnDisks(t *testing.T, n int64) scene {
 	t.Helper()
 	j, _, err := openRun(nil, s.config(t), Options{Stdout: os.Stdout, Stderr: os.Stderr})
 	if err != nil {
@@ -32,7 +35,7 @@ func (s scene) onDisks(t *testing.T) scene {
 		state += j.plan.ExtentBytes(l)
 	}
 	return s.with(fmt.Sprintf("state_dir: [%s/a, %s/b]\nhost_memory: %d\npipeline: {state_slots: 1, micro_batch_tokens: %d, head_shards: %d, activation_slots: %d}\ngrad_dtype: fp32\nrecompute: full\n",
-		s.root, s.root, table.Host+table.AllDevices-state/2, j.plan.Limits.MicroBatchTokens, j.plan.Spec.Shards(), j.plan.Depths.ActivationSlots))
+		s.root, s.root, table.Host+table.AllDevices-state/n, j.plan.Limits.MicroBatchTokens, j.plan.Spec.Shards(), j.plan.Depths.ActivationSlots))
 }
 
 // TestStatesOnDisks: a run whose states are on disks ends as one in memory, with its checkpoints and an exact
