@@ -37,7 +37,7 @@ func TestRandomKills(t *testing.T) {
 	}
 }
 
-// statesOnDisks are keys with which host memory has no room for some layers' states.
+// statesOnDisks are keys with which host memory has no room for some layers' states, which checkpoints link.
 const statesOnDisks = `recompute: full
 pipeline: {state_slots: 1, micro_batch_tokens: 24, activation_slots: 5}
 state_dir: states
@@ -54,10 +54,16 @@ host_memory: 100803648
 
 // onDisks makes of a lab one whose runs have something on disks.
 var onDisks = map[string]func(*lab){
-	"with states on disks": func(lab *lab) { lab.config += statesOnDisks },
+	"with states on disks":                 func(lab *lab) { lab.config += statesOnDisks },
+	"with states on disks that are copied": func(lab *lab) { lab.config += statesOnDisks + "optimizer_zstd: true\n" },
 	"with weights on disks": func(lab *lab) {
 		lab.config = strings.Replace(lab.config, "num_hidden_layers: 2", "num_hidden_layers: 6", 1) + weightsOnDisks
 	},
+}
+
+// isLink says whether a call makes a state a file of a checkpoint.
+func isLink(c faultio.Call) bool {
+	return c.Name == "linkat" && strings.HasPrefix(c.Path, "states/") && strings.Contains(c.Path2, "/optimizer/layer-")
 }
 
 // kills kills runs so often.
@@ -70,7 +76,12 @@ func (lab *lab) kills(t *testing.T, count int) {
 			t.Fatalf("%s is not as %s says", path, key)
 		}
 	}
-	most := len(lab.trace(t, scene, faultio.Changes))
+	changes := lab.trace(t, scene, faultio.Changes)
+	links := strings.Contains(lab.config, "state_dir") && !strings.Contains(lab.config, "optimizer_zstd")
+	if links != slices.ContainsFunc(changes, isLink) {
+		t.Fatalf("checkpoints should link states: %t", links)
+	}
+	most := len(changes)
 	r := rand.New(rand.NewPCG(*faultSeed, 1))
 	kinds := []faultio.Fault{faultio.KillBefore, faultio.KillAmid, faultio.KillAfter}
 	for kills := 0; kills < count; {

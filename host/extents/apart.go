@@ -114,23 +114,23 @@ func (e *Files) make(i int) (err error) {
 	return nil
 }
 
-// renew makes the file of extent i anew if it is pinned. Who has linked the old one keeps it.
+// renew makes the file of extent i anew if it is pinned. Who has linked the old one keeps it; without that it is gone, and
+// what was in it can be read until there is a new one.
 func (e *Files) renew(i int) error {
 	if e.pinned == nil || !e.pinned[i] {
 		return nil
 	}
-	f, path := e.files[e.apart(i)], e.paths[e.apart(i)]
-	if err := f.Remove(); err != nil {
+	old, path := e.files[e.apart(i)], e.paths[e.apart(i)]
+	if err := old.Remove(); err != nil {
 		return fmt.Errorf("remove %s: %w", path, bare(err))
-	}
-	e.files[e.apart(i)] = nil
-	if err := f.Close(); err != nil {
-		return fmt.Errorf("close %s: %w", path, bare(err))
 	}
 	if err := e.make(i); err != nil {
 		return err
 	}
 	e.pinned[i] = false
+	if err := old.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", path, bare(err))
+	}
 	return nil
 }
 

@@ -42,6 +42,7 @@ type file interface {
 	Direct() error
 	// Buffered is the opposite of Direct.
 	Buffered() error
+	// Remove takes the file's name, if it still has it.
 	Remove() error
 	Close() error
 }
@@ -239,4 +240,9 @@ func (f osFile) Direct() error { return direct(f.File, true) }
 
 func (f osFile) Buffered() error { return direct(f.File, false) }
 
-func (f osFile) Remove() error { return os.Remove(f.Name()) }
+func (f osFile) Remove() error {
+	if err := os.Remove(f.Name()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
