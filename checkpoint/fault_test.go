@@ -81,6 +81,15 @@ func (f *faultyFS) Exchange(a, b string) error {
 	return f.osFS.Exchange(a, b)
 }
 
+func (f *faultyFS) Link(from, to string) error {
+	if err := f.next("link", to); err != nil {
+		return &os.LinkError{Op: "link", Old: from, New: to, Err: f.err}
+	}
+	return f.osFS.Link(from, to)
+}
+
+func (f *faultyFS) SyncFile(p string) error { return f.next("sync", p) }
+
 func (f *faultyFS) RemoveAll(p string) error {
 	if err := f.next("remove", p); err != nil {
 		return err
@@ -137,6 +146,11 @@ func saves(t *testing.T) map[string]func(output string, disk *faultyFS) error {
 	return map[string]func(string, *faultyFS) error{
 		"checkpoint": func(out string, d *faultyFS) error { return save(out, layers, with(d, false), testState) },
 		"compressed": func(out string, d *faultyFS) error { return save(out, layers, with(d, true), testState) },
+		"linked": func(out string, d *faultyFS) error {
+			o := with(d, false)
+			o.Linked = []bool{true, false, true}
+			return save(out, inExtents(t, layers, o, fastDir(t)), o, testState)
+		},
 		"replacing": func(out string, d *faultyFS) error {
 			if err := save(out, layers, with(&faultyFS{}, false), testState); err != nil {
 				return err
@@ -295,11 +309,14 @@ func TestDamaged(t *testing.T) {
 		{"first byte changed", func(p string, d []byte) error { return os.WriteFile(p, flip(d, 0), 0o644) }},
 		{"last byte changed", func(p string, d []byte) error { return os.WriteFile(p, flip(d, len(d)-2), 0o644) }},
 	}
-	for _, zstd := range []bool{false, true} {
+	for _, how := range []string{"written", "compressed", "linked"} {
 		pristine := fastDir(t)
 		o := options(c, layers, BF16)
-		o.FS, o.Zstd, o.MaxShardBytes = &faultyFS{}, zstd, 2500
-		if err := save(pristine, layers, o, state); err != nil {
+		o.FS, o.Zstd, o.MaxShardBytes = &faultyFS{}, how == "compressed", 2500
+		if how == "linked" {
+			o.Linked = []bool{true, true, true}
+		}
+		if err := save(pristine, inExtents(t, layers, o, fastDir(t)), o, state); err != nil {
 			t.Fatal(err)
 		}
 		records, err := readManifest(filepath.Join(pristine, "checkpoint-20"), openFile)

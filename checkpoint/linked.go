@@ -181,6 +181,13 @@ func openLower(dir string, record fileRecord) (*shard, error) {
 		return nil, err
 	}
 	sh := &shard{file: f, tensors: map[string]tensor{}}
+	st, err := f.Stat()
+	if err == nil && st.Size() != record.Bytes {
+		err = fmt.Errorf("%d bytes long, not %d", st.Size(), record.Bytes)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	sh.header, err = readHeader(bufio.NewReader(io.NewSectionReader(f, 0, record.Bytes)), record.Bytes)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

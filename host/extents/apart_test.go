@@ -266,3 +266,36 @@ func TestEveryCallApartFailsOnce(t *testing.T) {
 		}
 	}
 }
+
+// unremovable is a file that cannot be removed.
+type unremovable struct{ file }
+
+func (unremovable) Remove() error { return syscall.EIO }
+
+// TestAnExtentThatStays: where the file of an extent cannot be removed at the end, that is told, and a sweep can make up for it.
+func TestAnExtentThatStays(t *testing.T) {
+	o := apart(t)
+	o.open = func(path string, fresh bool) (file, error) {
+		f, err := openFile(path, fresh)
+		if err == nil && strings.HasSuffix(path, "-00002.bin") {
+			f = unremovable{f}
+		}
+		return f, err
+	}
+	e, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "mt-state-00002.bin") {
+		t.Errorf("it ends with %v", err)
+	}
+	if left, _ := os.ReadDir(o.Dirs[0]); len(left) != 2 {
+		t.Errorf("%v are left", left)
+	}
+	if err := o.Sweep(); err != nil {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(o.Dirs[0]); len(left) > 0 {
+		t.Errorf("%v is left by a sweep", left)
+	}
+}

@@ -248,13 +248,18 @@ func (e *Files) chunks(i int, from int64, mem []byte, do func(c *place, b []byte
 	return nil
 }
 
-// Close removes the files. No call may be under way.
+// Close removes the files. No call may be under way. Where the file of an extent cannot be removed, the one that says whose it
+// is stays, so that the next run can.
 func (e *Files) Close() error {
 	close(e.jobs)
 	e.ended.Wait()
 	var errs []error
 	for i, f := range slices.Backward(e.files) { // those of extents before the file that says whose they are
 		if f == nil {
+			continue
+		}
+		if i == 0 && e.pinned != nil && errs != nil {
+			errs = append(errs, f.Close())
 			continue
 		}
 		if err := f.Remove(); err != nil {

@@ -48,7 +48,7 @@ func (j *job) writes(from resume) (plan.Writes, error) {
 	}
 	c, every, done := j.c, j.cadence(), from.state.Step
 	o := j.writerOptions(0)
-	if o.Linked == nil && j.plan.Away != nil && j.whyCopied() == "" { // whether they can be is known when they are there
+	if o.Linked == nil && j.mayLink() {
 		o.Linked = j.plan.Away
 	}
 	w := plan.Writes{Limit: j.staying(c.SaveTotalLimit), Model: o.ModelBytes(), Log: onceBytes}
@@ -154,8 +154,11 @@ func (j *job) disk(from resume) (disk, error) {
 	}
 	c := j.c
 	d := disk{Dir: c.OutputDir, Checkpoint: w.Checkpoint, Limit: c.SaveTotalLimit, Model: w.Model, Log: w.Log, what: "weights " + c.SaveDType + " and the optimizer's state"}
-	if c.SaveOnlyModel {
+	switch {
+	case c.SaveOnlyModel:
 		d.what = "weights " + c.SaveDType
+	case j.links != nil || j.mayLink():
+		d.what += ", states on disks not written again but linked"
 	}
 	if j.set != nil {
 		if w.Kept, d.Free, err = j.held(); err != nil {

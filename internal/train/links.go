@@ -25,6 +25,11 @@ func (j *job) whyCopied() string {
 	return ""
 }
 
+// mayLink says whether checkpoints link states unless files say otherwise, which is known when they are there.
+func (j *job) mayLink() bool {
+	return j.plan.Away != nil && j.c.SaveStrategy != "no" && !j.c.SaveOnlyModel && j.whyCopied() == ""
+}
+
 // linkable has each state of r in a file that can be linked.
 func (j *job) linkable(o *extents.Options, r *plan.Run) {
 	w := j.writerOptions(0)
