@@ -56,6 +56,7 @@ type trial struct {
 	saveSteps                    int
 	spoil                        func(s *host.Store)
 	home                         func(s *host.Store) host.Home // in place of the store
+	links                        bool                          // saving a layer that is away links the file that it is written to
 	away                         []bool                        // by layer: its state is on a disk; nil: none is
 	params                       []bool                        // by layer: its tile is on a disk too; nil: none is
 	stateSlots                   int
@@ -347,7 +348,7 @@ func (tr trial) fillLayer(i int, l *host.LayerState, c *model.Config) {
 }
 
 func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.Pool, p *plan.Run, out *outcome) Options {
-	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver, Timeline: tr.timeline, ThroughHost: tr.throughHost, moreBatches: tr.moreBatches,
+	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver, LinkStates: tr.links, Timeline: tr.timeline, ThroughHost: tr.throughHost, moreBatches: tr.moreBatches,
 		Schedule: Schedule{FirstStep: 1, LastStep: tr.steps, EvalSteps: tr.evalSteps, EvalPasses: min(1, tr.evalSteps) * 2, MaxNonFinite: max(1, tr.maxNonFinite),
 			SynchronousUpdates: tr.sync, NoSave: tr.saver == nil, SaveSteps: tr.saveSteps, LR: tr.lr, DataPos: func(s int) int64 { return int64(s * tr.rows) }},
 		Optimizer: tr.recipe(), MaxGradNorm: 1, LayerNorms: tr.layerwise,

@@ -64,6 +64,7 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 			tr.saver = away
 			r := rand.New(rand.NewPCG(14, uint64(len(name))))
 			tr = tr.allAway(1 + r.IntN(4))
+			tr.links = r.IntN(2) == 0
 			if r.IntN(2) == 0 {
 				tr.away[r.IntN(len(tr.away))] = false
 			}
@@ -119,6 +120,7 @@ func TestTilesOnDisksChangeNothing(t *testing.T) {
 			want := mustRun(t, tr)
 			tr.saver = away
 			tr = tr.allAway(1 + rand.IntN(3)).tilesAway()
+			tr.links = rand.IntN(2) == 0
 			if !slices.Contains(tr.params, true) {
 				t.Fatal("no tile is away")
 			}

@@ -8,7 +8,8 @@
 // written in pieces, so there is never a second copy of the model in memory.
 //
 // Invariant: a directory called checkpoint-N is complete. It is written under
-// another name, its manifest last, and renamed once everything is on disk; what
+// another name, its manifest last, and renamed once everything is on disk, also what
+// was linked into it and not written; what
 // Load reads back is bit for bit what was saved. A model that takes the place of
 // another is shown in one step.
 package checkpoint

@@ -8,7 +8,7 @@ import (
 // Writes is what a run writes into its output directory from here on; sizes are
 // in bytes.
 type Writes struct {
-	Checkpoint int64   // the size of one; 0: there are none
+	Checkpoint int64   // the size of one, with states that it links and the run then writes elsewhere; 0: there are none
 	Saves      int     // how many there will be; Unknown where the run's length is not known
 	Limit      int     // how many checkpoints stay; 0: all
 	Kept       []int64 // the sizes of those that are there already, the oldest first

@@ -5,7 +5,10 @@
 // system can do that (O_DIRECT), because the cache would take the memory that is to be spared. Each
 // chunk of an extent has a checksum, which is compared whenever it is read.
 //
+// Extents may be files of their own instead, in one directory (Options.Heads). Others may link these,
+// as checkpoints do, and have then what was written last: what is pinned is never written to again.
+//
 // The files are good for one process: they are made when it opens them and removed when it closes
 // them. What a killed process leaves is of no use, since runs go on from their checkpoints; the
-// next run with the same output directory takes its place.
+// next run with the same output directory takes its place. What others have linked stays.
 package extents

@@ -13,7 +13,7 @@ import (
 // whyCopied says why checkpoints copy states, if that follows from the configuration; empty: it does not.
 func (j *job) whyCopied() string {
 	switch o := j.writerOptions(0); {
-	case j.team != nil:
+	case j.team != nil || j.hosts > 1:
 		return "several ranks have parts of each"
 	case len(j.c.StateDir) > 1:
 		return "they are striped over several directories"
