@@ -105,7 +105,7 @@ func (c *stagerCore) step(msg any) []effect {
 			out = s.told.toPrefetchers(c.lanes)
 		}
 		if c.links && s.saving {
-			out = append(out, send{checkpointerID, StateFlushed{m.Layer}})
+			out = append(out, send{checkpointerID, StateFlushed(m)})
 		}
 		out = append(out, c.release(m.Layer)...)
 	case LayerSaved:

@@ -85,11 +85,11 @@ var ofDisks = []broken{
 	{"host/extents/apart.go", []way{
 		{from: "e.pinned[i] = true\n", to: "", test: "TestPinnedFilesStay"},
 		{from: "e.pinned[i] = false\n", to: "", test: "TestPinnedFilesStay"},
-		{from: "at: head + at,", to: "at: at,", test: "TestPinnedFilesStay"},
+		{from: "at: head + at,", to: "at: 0*head + at,", test: "TestPinnedFilesStay"},
 		{from: "f.WriteAt(head, 0)", to: "f.WriteAt(head[:0], 0)", test: "TestPinnedFilesStay"},
 		{from: "if err := old.Remove(); err != nil {", to: "if err := error(nil); err != nil {", test: "TestPinnedFilesStay"},
-		{from: "if errors.Is(err, fs.ErrExist) {", to: "if false {", test: "TestLeftApart"},
-		{from: "!apartName.MatchString(number) {", to: "false {", test: "TestLeftApart"},
+		{from: "if errors.Is(err, fs.ErrExist) {", to: "if errors.Is(err, fs.ErrClosed) {", test: "TestLeftApart"},
+		{from: "!apartName.MatchString(number) {", to: "number == \"\" {", test: "TestLeftApart"},
 		{from: "if errors.Is(err, syscall.ENOSPC) ||", to: "if", test: "TestEveryCallApartFailsOnce"},
 	}},
 	{"checkpoint/linked.go", []way{
@@ -100,7 +100,7 @@ var ofDisks = []broken{
 		{from: "return layout.Split() && e.layout.BF16", to: "return layout.Split()", test: "TestLinked"},
 		{from: "w.record = append(w.record, f.recordOf())\n", to: "", test: "TestLinked"},
 		{from: "e.Memory[t.off-int64(len(f.header)):]", to: "e.Memory[0:]", test: "TestLinked"},
-		{from: "if o.SaveDType != BF16 && l.Split() {", to: "if false {", test: "TestCanLink"},
+		{from: "if o.SaveDType != BF16 && l.Split() {", to: "if o.SaveDType != BF16 && l.Split() && false {", test: "TestCanLink"},
 		{from: "return !o.Zstd && !o.ModelOnly", to: "return !o.ModelOnly", test: "TestCanLink"},
 		{from: "st.Size() != record.Bytes {", to: "false {", test: "TestDamaged"},
 		{from: "if err := record.region(name).check(lowerName, sum); err", to: "if err := record.region(name).check(lowerName, uint32(record.region(name).CRC32C)+0*sum); err", test: "TestDamaged"},
