@@ -114,6 +114,15 @@ func TestLinked(t *testing.T) {
 					t.Fatal(err)
 				}
 				sameValues(t, values(to), values(from))
+				if !tc.noPlanes {
+					shared := newLayers(c, bf16)
+					for rank := range 3 {
+						if _, err := Load(saved, partOf(shared, rank, 3), nil); err != nil {
+							t.Fatal(err)
+						}
+					}
+					sameValues(t, values(shared), values(from))
+				}
 				alone := newLayers(c, bf16)
 				if _, err := LoadWeights(saved, alone, nil); err != nil {
 					t.Error(err)

@@ -116,6 +116,9 @@ var ofDisks = []broken{
 		{from: "if isPadding(t.name) || e == nil &&", to: "if e == nil &&", test: "TestLinked"},
 		{from: "for _, tensor := range slices.Sorted(maps.Keys(left)) {", to: "for _, tensor := range slices.Sorted(maps.Keys(left))[:0] {", test: "TestLowerHalvesBesides"},
 	}},
+	{"internal/train/together.go", []way{
+		{from: "if tier.Away != nil && s.team.first() {", to: "if tier.Away != nil && !s.team.first() {", test: "TestRoomBesideStates"},
+	}},
 	{"internal/train/links.go", []way{
 		{from: "case len(j.c.StateDir) > 1:", to: "case false:", test: "TestStatesAreCopied"},
 		{from: "why = not\n", to: "", test: "TestStatesAreCopied"},

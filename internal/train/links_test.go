@@ -184,6 +184,33 @@ func TestStatesAreCopied(t *testing.T) {
 	}
 }
 
+// shared is a file system on which states take the room that checkpoints are to have.
+type shared struct {
+	lazyFS
+	state string // the file of states; while it is there, there is hardly any room
+}
+
+func (f shared) Free(path string) (int64, error) {
+	if _, err := os.Stat(f.state); err == nil {
+		return 100 << 10, nil
+	}
+	return f.FS.Free(path)
+}
+
+// TestRoomBesideStates: where the states of a run leave too little room for its checkpoints, it is refused before its first step, and
+// leaves nothing.
+func TestRoomBesideStates(t *testing.T) {
+	s := newScene(t, "save_steps: 3\nrecompute: full\n").linkable(t)
+	states := filepath.Join(filepath.Dir(s.out), "states")
+	out, err := s.train(t, t.Context(), hooks{fs: shared{lazyFS{checkpoint.OS()}, filepath.Join(states, fmt.Sprintf(stateFile, 0))}})
+	if err == nil || !strings.Contains(err.Error(), "output_dir "+s.out+" has 100 KiB free and the run takes") || strings.Contains(out, "step 1/") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if left, _ := os.ReadDir(states); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
 // TestLinkedFilesStay: a checkpoint's files are not changed by the steps after it, each has one name when its states were written again,
 // and the room of a checkpoint that is removed is free.
 func TestLinkedFilesStay(t *testing.T) {
