@@ -13,9 +13,10 @@ import (
 
 // This file opens the files of state_dir and param_dir.
 
-// The names of the files in each directory of state_dir and of param_dir, for each rank its own.
+// The names of the files in each directory of state_dir, the first two, and of param_dir, for each rank its own.
 const (
 	stateFile = "mt-state-%d.bin"
+	gradFile  = "mt-grads-%d.bin"
 	paramFile = "mt-params-%d.bin"
 )
 
@@ -26,20 +27,27 @@ func (j *job) openTier(r *plan.Run, closing func(end func() error)) (host.Tier, 
 	}
 	tier := host.Tier{Away: r.Away, Slots: r.Depths.StateSlots, Tiles: r.ParamAway}
 	var err error
-	if tier.Extents, err = j.openExtents("state_dir", "the state of layer ", r, func(l int) int64 {
+	if tier.Extents, err = j.openExtents(stateFile, "the state of layer ", r, func(l int) int64 {
 		if !r.Away[l] {
 			return 0
 		}
 		return r.ExtentBytes(l)
-	}, closing); err == nil && r.ParamAway != nil {
-		tier.TileExtents, err = j.openExtents("param_dir", "the weights of layer ", r, r.ParamBytes, closing)
+	}, closing); err == nil && r.GradAway != nil {
+		for l := range r.Layouts {
+			tier.Grads = append(tier.Grads, r.GradExtentBytes(l))
+		}
+		tier.GradExtents, err = j.openExtents(gradFile, "the gradient of layer ", r, r.GradExtentBytes, closing)
+	}
+	if err == nil && r.ParamAway != nil {
+		tier.TileExtents, err = j.openExtents(paramFile, "the weights of layer ", r, r.ParamBytes, closing)
 	}
 	return tier, err
 }
 
-// openExtents makes the files of a key, for an extent of each layer of r, what and its number by name.
-func (j *job) openExtents(key, what string, r *plan.Run, size func(layer int) int64, closing func(end func() error)) (*extents.Files, error) {
-	o, err := j.extents(key)
+// openExtents makes the files of a name, for an extent of each layer of r, what and its number by name.
+func (j *job) openExtents(file, what string, r *plan.Run, size func(layer int) int64, closing func(end func() error)) (*extents.Files, error) {
+	key := keyOf(file)
+	o, err := j.extents(file)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +70,19 @@ func (j *job) openExtents(key, what string, r *plan.Run, size func(layer int) in
 	return e, nil
 }
 
-// extents says which files those of a key are.
-func (j *job) extents(key string) (o extents.Options, err error) {
-	o = extents.Options{Dirs: j.c.StateDir, Name: fmt.Sprintf(stateFile, j.team.number())}
-	if key == "param_dir" {
-		o.Dirs, o.Name, o.Chunk = j.c.ParamDir, fmt.Sprintf(paramFile, j.team.number()), j.plan.ChunkBytes()
+// keyOf is the key that says where the files of a name are.
+func keyOf(file string) string {
+	if file == paramFile {
+		return "param_dir"
+	}
+	return "state_dir"
+}
+
+// extents says which files those of a name are.
+func (j *job) extents(file string) (o extents.Options, err error) {
+	o = extents.Options{Dirs: j.c.StateDir, Name: fmt.Sprintf(file, j.team.number())}
+	if file == paramFile {
+		o.Dirs, o.Chunk = j.c.ParamDir, j.plan.ChunkBytes()
 	}
 	if o.Run, err = filepath.Abs(j.c.OutputDir); err != nil {
 		return o, j.c.Errorf("output_dir", "output_dir: %w", err)
@@ -76,8 +92,8 @@ func (j *job) extents(key string) (o extents.Options, err error) {
 
 // sweepStates removes the files that the run has left when it was killed at its very end.
 func (j *job) sweepStates() error {
-	for _, key := range []string{"state_dir", "param_dir"} {
-		o, err := j.extents(key)
+	for _, file := range []string{stateFile, gradFile, paramFile} {
+		o, err := j.extents(file)
 		if err == nil {
 			err = o.Sweep()
 		}
@@ -104,7 +120,7 @@ func (j *job) checkParams() error {
 	return nil
 }
 
-// damagedState is what to tell of a run that ends because a state, or weights, did not come back from their disk.
+// damagedState is what to tell of a run that ends because a state, a gradient or weights did not come back from their disk.
 func damagedState(err error) error {
 	var bad *extents.Damaged
 	if !errors.As(err, &bad) {
