@@ -36,7 +36,9 @@ func TestGradientsOfATier(t *testing.T) {
 		tier.Away[i], tier.Tiles[i] = true, i == 2
 		tier.Grads = append(tier.Grads, int64(i)*2*extents.BlockBytes) // the first has none
 	}
-	tier.Extents = open("state", func(i int) int64 { return optim.ExtentBytes(layouts[i], planes.Of(layouts[i]), optim.Whole(layouts[i])) })
+	tier.Extents = open("state", func(i int) int64 {
+		return optim.ExtentBytes(layouts[i], planes.Of(layouts[i]), optim.Whole(layouts[i]))
+	})
 	tier.TileExtents = open("tile", func(i int) int64 { return tier.tileBytes(i, layouts[i]) })
 	tier.GradExtents = open("gradient", tier.gradBytes)
 	s, err := NewTieredStore(layouts, planes, nil, tier, nil)
