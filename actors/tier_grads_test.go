@@ -98,3 +98,33 @@ func TestGradientsOnDisksChangeNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestPredictionOfGradientsOnDisks: a prediction moves the bytes of gradients that wait on disks, and each takes its time once a step each way.
+func TestPredictionOfGradientsOnDisks(t *testing.T) {
+	tr := base()
+	tr.copyTiles, tr.steps, tr.evalSteps = true, 3, 0
+	with, without := tr.allAway(2).gradsAway(2), tr.allAway(2)
+	const slow = 1e-4 // GB/s
+	sum := func(tr trial, read, write float64) (all StepReport) {
+		m := machine()
+		m.Disk.Read, m.Disk.Write = read, write
+		for _, s := range tr.predict(t, m) {
+			all.DiskRead, all.DiskWritten, all.Elapsed = all.DiskRead+s.DiskRead, all.DiskWritten+s.DiskWritten, all.Elapsed+s.Elapsed
+		}
+		return all
+	}
+	bytes := 3 * with.gradBytes()
+	for _, at := range [][2]float64{{slow, 1e4}, {1e4, slow}} {
+		got, want := sum(with, at[0], at[1]), sum(without, at[0], at[1])
+		if more := (got.Elapsed - want.Elapsed).Seconds(); more < 0.9*float64(bytes)/slow/1e9 || more > 1.1*float64(bytes)/slow/1e9 {
+			t.Errorf("at %v GB/s: three steps take %v longer with %d bytes of gradients", at, more, bytes)
+		}
+		if read := got.DiskRead - want.DiskRead; read < bytes || read > bytes+with.stateBytes() {
+			t.Errorf("%d bytes more are read with %d of gradients", read, bytes)
+		}
+	}
+	got := sum(with, 1e4, 1e4)
+	if got.DiskWritten < bytes+2*with.stateBytes() || got.DiskWritten > bytes+3*with.stateBytes() {
+		t.Errorf("%d bytes are written, %d of gradients and 3 times %d of states", got.DiskWritten, bytes, with.stateBytes())
+	}
+}

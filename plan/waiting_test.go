@@ -178,3 +178,25 @@ func TestLeastSlabs(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSlabsOfGradientsOnDisks: as many slabs to take turns in as without clipping, where memory has room for them, and as asked.
+func TestSlabsOfGradientsOnDisks(t *testing.T) {
+	q := tiered(t, 32, true)
+	for _, asked := range []int{0, 1, 2} {
+		q.Depths.GradSlabs, q.HostMemory = asked, 1
+		_, err := Resolve(q)
+		q.HostMemory = lacks(t, err)
+		all, err := Resolve(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.HostMemory += 4 * all.GradElems(1) * 4
+		want := asked
+		if asked == 0 {
+			want = autoGradSlabs
+		}
+		if p, err := Resolve(q); err != nil || p.GradAway == nil || p.Depths.GradSlabs != want {
+			t.Errorf("asked for %d: %+v, %v", asked, p.Depths, err)
+		}
+	}
+}
