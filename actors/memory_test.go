@@ -168,6 +168,12 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 				p.ParamAway[l] = away && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head
 			}
 		}
+		if p.Away != nil && p.Clip && r.Intn(2) == 0 {
+			p.GradAway = make([]bool, len(p.Layouts))
+			for l, away := range p.Away {
+				p.GradAway[l] = away && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head && r.Intn(4) > 0
+			}
+		}
 		threads := 1 + r.Intn(3)
 		need := p.Table().Device
 		if err := allocated(t, p, threads, need); err != nil {
@@ -180,7 +186,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 		if t.Failed() {
 			t.FailNow()
 		}
-		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.Away != nil, "weights on disks": p.ParamBufferBytes() > 0, "spilled": p.SpillBytes() > 0, "evaluation": p.EvalOnly,
+		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.Away != nil, "weights on disks": p.ParamBufferBytes() > 0, "gradients on disks": p.GradDiskBytes() > 0, "spilled": p.SpillBytes() > 0, "evaluation": p.EvalOnly,
 			"tied": q.Config.TieEmbeddings, "copied": !p.Unified, "in place": p.Unified, "gradients in place": p.GradsInPlace(), "slabs": !p.Clip && !p.EvalOnly,
 			"bf16": q.Act == device.BF16, "bf16 gradients": p.GradBF16, "parts of the head": p.Spec.Shards() > 1, "micro-batches": p.Limits.MicroBatches > 1,
 			"experts ahead": p.Experts > 0 && !p.OnDemand && !p.Unified, "experts on demand": p.OnDemand, "experts in place": p.Experts > 0 && p.Unified,
@@ -191,7 +197,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%v", met); len(met) != 19+int(layers.KeepAll)+1 {
+	if t.Logf("%v", met); len(met) != 20+int(layers.KeepAll)+1 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
 	}
 }

@@ -198,7 +198,7 @@ func (q Request) check() error {
 		{"state_slots", q.Depths.StateSlots, 1, "a state is updated in one"},
 		{"micro_batch_tokens", q.MicroBatchTokens, 1, "a micro-batch has at least one row"},
 	} {
-		if d.asked != 0 && d.asked < d.least && !(d.key == "grad_slabs" && q.Clip && q.Ranks <= 1) {
+		if d.asked != 0 && d.asked < d.least {
 			key := "pipeline." + d.key
 			return &BadDepth{key, fmt.Sprintf("%s: %d is too few: it is at least %d (%s)", key, d.asked, d.least, d.why)}
 		}
@@ -219,7 +219,7 @@ func (q Request) check() error {
 // leastDepths are the smallest depths that work.
 func leastDepths(q Request) Depths {
 	d := Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1, ActivationSlots: minActSlots, BatchesAhead: 1}
-	if q.Config.TieEmbeddings {
+	if q.Config.TieEmbeddings && (!q.Clip || q.Ranks > 1) {
 		d.GradSlabs = 2
 	}
 	if q.Ranks > 1 {
@@ -365,10 +365,12 @@ func (r *Run) resolveMicroBatch(q Request) {
 	}
 }
 
-// resolveGradDType takes fp32 where that fits with the smallest micro-batch, and where the
-// run computes in fp32; else bf16.
+// resolveGradDType takes fp32 where that fits with the smallest micro-batch, without gradients on disks, and where the
+// run computes in fp32; else bf16, of which half as many bytes would have to go there.
 func (r *Run) resolveGradDType(q Request) {
 	r.setMicroBatch(q, pick(q.MicroBatchTokens, leastMicroBatch(q)))
+	r.gradsStay = true
+	defer func() { r.gradsStay = false }()
 	r.GradBF16 = q.GradDType == "bf16" || auto(q.GradDType) && q.Act == device.BF16 && r.fits(q) != nil
 }
 
@@ -382,7 +384,7 @@ func (r *Run) raiseBuffers(q Request) {
 	if q.Depths.WeightSlots == 0 {
 		r.raise(q, &d.WeightSlots, r.autoWeightSlots())
 	}
-	if q.Depths.GradSlabs == 0 && r.SlabsAreCredits() {
+	if q.Depths.GradSlabs == 0 && r.PoolsSlabs() {
 		r.raise(q, &d.GradSlabs, autoGradSlabs)
 	}
 	if q.Depths.ExchangeBuffers == 0 && r.Ranks > 1 {
