@@ -168,6 +168,10 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 				p.ParamAway[l] = away && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head
 			}
 		}
+		drawn := !p.EvalOnly && r.Intn(4) == 0 // of models so small some choices are never made
+		if drawn {
+			p.Spec.Keep = randomKeeps(r, q.Config.NumLayers)
+		}
 		threads := 1 + r.Intn(3)
 		need := p.Table().Device
 		if err := allocated(t, p, threads, need); err != nil {
@@ -185,15 +189,20 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 			"bf16": q.Act == device.BF16, "bf16 gradients": p.GradBF16, "parts of the head": p.Spec.Shards() > 1, "micro-batches": p.Limits.MicroBatches > 1,
 			"experts ahead": p.Experts > 0 && !p.OnDemand && !p.Unified, "experts on demand": p.OnDemand, "experts in place": p.Experts > 0 && p.Unified,
 			"matrices copied": p.MatrixBytes() > 0 && !p.Unified, "matrices in place": p.MatrixBytes() > 0 && p.Unified,
-			"kept: " + p.Spec.Keep.String(): true} {
+			"chosen by block": !drawn && differ(p.Spec.Keep), "drawn by block": drawn && differ(p.Spec.Keep), "kept: " + p.Spec.Keep.Of(0).String(): true} {
 			if is {
 				met[what]++
 			}
 		}
 	}
-	if t.Logf("%v", met); len(met) != 19+int(layers.KeepAll)+1 {
+	if t.Logf("%v", met); len(met) != 21+int(layers.KeepAll)+1 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
 	}
+}
+
+// differ says whether blocks keep different things.
+func differ(keeps layers.Keeps) bool {
+	return len(keeps) > 0 && slices.Min(keeps) != slices.Max(keeps)
 }
 
 // allocated allocates what p says, with a device of limit bytes, and compares it with

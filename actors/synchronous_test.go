@@ -247,6 +247,15 @@ func TestWhatBlocksKeepChangesNothing(t *testing.T) {
 				r := rand.New(rand.NewSource(seed))
 				tr := draw(r)
 				tr.copyTiles = r.Intn(2) == 0
+				tr.reported = func(s StepReport) {
+					want := int64(0)
+					for _, length := range tr.makeBatch(s.Step).AllDocs() {
+						want += layers.Spec{Config: tr.config(), Keep: tr.keeps}.PairsAgain(int(length))
+					}
+					if s.AttendedAgain != want {
+						t.Errorf("%v: step %d reports %d pairs attended again, want %d", tr.keeps, s.Step, s.AttendedAgain, want)
+					}
+				}
 				if got := mustRun(t, tr); got.digest() != want.digest() {
 					t.Errorf("%v: other bits than the synchronous step", tr.keeps)
 				}
