@@ -91,9 +91,7 @@ func (r *Run) chooseSaved(q Request) {
 			best, bestTime = *r, t
 		}
 	}
-	if *r = best; math.IsInf(bestTime, 1) { // with the least slots that work
-		r.fillSaved(q)
-	}
+	*r = best
 }
 
 // slotChoices are the numbers of activation slots to choose from, the largest first: from as many as
@@ -181,27 +179,29 @@ func (r *Run) saveOptions() (out []saveOption) {
 	return out
 }
 
-// upgrade raises levels while there is room, always the one that saves most for a byte and fits; of
-// equals the first block's.
+// upgrade raises levels while there is room, always by the step of one block that saves most for a byte
+// and fits; of equals the first block's.
 func (r *Run) upgrade(options []saveOption, room room) {
 	for {
-		var to layers.Keep
-		var of saveOption
+		var best *saveOption
 		most := -1.0
-		for _, o := range options {
-			now := r.Spec.Keep[o.block]
-			for level := now + 1; level <= layers.KeepAll; level++ {
-				bytes, saves := o.bytes[level]-o.bytes[now], o.saves[level]-o.saves[now]
-				if worth := saves / float64(max(bytes, 1)); worth > most && room.has(o.lane, bytes) {
-					most, to, of = worth, level, o
-				}
+		for i := range options {
+			o := &options[i]
+			level := r.Spec.Keep[o.block]
+			if level == layers.KeepAll {
+				continue
+			}
+			bytes, saves := o.bytes[level+1]-o.bytes[level], o.saves[level+1]-o.saves[level]
+			if worth := saves / float64(max(bytes, 1)); worth > most && room.has(o.lane, bytes) {
+				most, best = worth, o
 			}
 		}
-		if most < 0 {
+		if best == nil {
 			return
 		}
-		room.take(of.lane, of.bytes[to]-of.bytes[r.Spec.Keep[of.block]])
-		r.Spec.Keep[of.block] = to
+		level := r.Spec.Keep[best.block]
+		room.take(best.lane, best.bytes[level+1]-best.bytes[level])
+		r.Spec.Keep[best.block]++
 	}
 }
 
