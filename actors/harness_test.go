@@ -30,6 +30,7 @@ type trial struct {
 	blocks, rows, micro, steps   int
 	maxLen                       int
 	keep                         layers.Keep
+	keeps                        layers.Keeps // by block; nil: keep in all
 	depths                       plan.Depths
 	noClip, sync                 bool
 	layerwise                    bool // clipping
@@ -175,7 +176,10 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	}
 	p.Experts, p.OnDemand = tr.experts, tr.onDemand
 	p.Away, p.GradAway, p.ParamAway, p.Depths.StateSlots, p.Planes = tr.away, tr.gradAway, tr.params, tr.stateSlots, tr.recipe().Planes
-	p.Spec = layers.Spec{Config: c, Keep: tr.keep, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
+	p.Spec = layers.Spec{Config: c, Keep: tr.keeps, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
+	if tr.keeps == nil {
+		p.Spec.Keep = layers.KeepIn(tr.blocks, tr.keep)
+	}
 	if tr.bf16 {
 		p.Spec.Act = device.BF16
 	}

@@ -268,7 +268,7 @@ func (r *lane) bindSaved(b *data.Batch) {
 		var off int64
 		cut := make([]device.Mem, len(b.MicroBatches))
 		for i, mb := range b.MicroBatches {
-			n := r.plan.Kind(l).SavedBytes(r.plan.Spec, mb.Tokens)
+			n := r.plan.SavedBytesOf(l, mb.Tokens)
 			cut[i] = m.Slice(off, n)
 			off += (n + device.Align - 1) / device.Align * device.Align
 		}

@@ -334,6 +334,7 @@ type StepReport struct {
 	TotalTokens    int64 // since the start of training
 	Supervised     int64
 	AttendedPairs  int64                    // (query, key) pairs, in all blocks together
+	AttendedAgain  int64                    // those of them in blocks whose attention the backward computes again
 	Elapsed        time.Duration            // since the report before, of a step or an evaluation
 	Compute        time.Duration            // of the compute stream, from the end of the step before to the end of this one
 	Stall          [NumCauses]time.Duration // how much of Compute went by waiting, by cause; the mean of all lanes

@@ -131,7 +131,9 @@ func (r *run) spawn() error {
 		into = append(into, g.In)
 	}
 	conductor := newConductorCore(o.Schedule, o.Start, o.Plan.Depths.BatchesAhead, r.schedule)
-	conductor.pairs = o.Plan.Spec.Config.AttendedPairs
+	conductor.pairs = func(length int) (all, again int64) {
+		return o.Plan.Spec.Config.AttendedPairs(length), o.Plan.Spec.PairsAgain(length)
+	}
 	balance := balancing{}
 	if o.Plan.Balances() && !o.Plan.EvalOnly {
 		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), several: r.team != nil}

@@ -150,7 +150,7 @@ func choose(q Request) (*Run, error) {
 	r.divide(&q)
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Positions: max(q.RowTokens, q.Positions, 1)}
 	if q.Recompute == "none" {
-		r.Spec.Keep = layers.KeepAll
+		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)
 	}
 	r.Depths = leastDepths(q)
 	r.resolveExperts(q)
@@ -165,7 +165,7 @@ func choose(q Request) (*Run, error) {
 	_ = r.fits(q) // the last word on which states are away: more depth is no reason to read from a disk
 	r.tiered = true
 	if auto(q.Recompute) {
-		r.raiseKeep(q)
+		r.chooseSaved(q)
 	}
 	if q.Depths.ActivationSlots == 0 {
 		r.raise(q, &r.Depths.ActivationSlots, r.allActivations())
@@ -401,20 +401,6 @@ func (r *Run) autoWeightSlots() int {
 		most = max(most, v.streamedTiles())
 	}
 	return min(autoWeightSlots+r.Experts/4, most)
-}
-
-// raiseKeep lets the forward keep as much as fits while every activation has a slot.
-func (r *Run) raiseKeep(q Request) {
-	slots := r.Depths.ActivationSlots
-	if q.Depths.ActivationSlots == 0 {
-		r.Depths.ActivationSlots = r.allActivations()
-	}
-	for r.Spec.Keep = layers.KeepAll; r.Spec.Keep > layers.KeepNothing; r.Spec.Keep-- {
-		if r.fits(q) == nil {
-			return
-		}
-	}
-	r.Depths.ActivationSlots = slots
 }
 
 // allActivations is with how many activation slots nothing ever spills. An evaluation needs

@@ -38,12 +38,14 @@ type Limits struct {
 // NewLimits bounds batches of so many rows of at most rowTokens, cut into
 // micro-batches of at most microBatchTokens (at least one row each). Any two
 // neighbouring micro-batches hold more than microBatchTokens together, and each
-// but the last leaves less free than the longest row takes.
+// but the last leaves less free than the longest row takes, and has at least as many
+// rows as there are longest rows in a micro-batch.
 func NewLimits(rows, rowTokens, microBatchTokens, vocab int) Limits {
 	tokens := rows * rowTokens
 	n := min(rows, 2*(tokens/(microBatchTokens+1))+1)
 	if microBatchTokens >= rowTokens {
-		n = min(n, (tokens-1)/(microBatchTokens-rowTokens+1)+1)
+		full := microBatchTokens / rowTokens
+		n = min(n, (tokens-1)/(microBatchTokens-rowTokens+1)+1, (rows+full-1)/full)
 	}
 	return Limits{Tokens: tokens, MicroBatchTokens: min(tokens, max(microBatchTokens, rowTokens)),
 		MicroBatches: n, Sequences: tokens, UniqueIDs: min(vocab, tokens)}
@@ -265,29 +267,6 @@ func (r *Run) SlabBytes() []int64 {
 // ActivationBytes is the size of a hidden state of so many tokens.
 func (r *Run) ActivationBytes(tokens int) int64 {
 	return int64(tokens) * int64(r.Spec.Config.HiddenSize) * r.Spec.Act.Size()
-}
-
-// savedTensors bounds how many tensors a block keeps for a micro-batch.
-const savedTensors = 16
-
-// SavedBytes is what layer l keeps for its backward of all micro-batches together. Aligning
-// a tensor may cost up to device.Align bytes, for each tensor of each micro-batch.
-func (r *Run) SavedBytes(l int) int64 {
-	n := r.Kind(l).SavedBytes(r.Spec, r.Limits.Tokens)
-	if n == 0 || r.EvalOnly || !r.has(l) {
-		return 0
-	}
-	return n + int64(r.Limits.MicroBatches)*savedTensors*device.Align
-}
-
-// savedBytes is what all layers keep.
-func (r *Run) savedBytes() (n int64) {
-	for l := range r.Layouts {
-		if bytes := r.SavedBytes(l); bytes > 0 {
-			n += held(bytes)
-		}
-	}
-	return n
 }
 
 // WorkspaceBytes is the workspace of one launch, the largest of all layers'.

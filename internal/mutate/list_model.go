@@ -11,7 +11,7 @@ var ofModel = []broken{
 		{from: "i, row = i+p.Cols, row+1", to: "i = i+p.Cols", test: "TestInitRow"},
 	}},
 	{"model/sizes.go", []way{
-		{from: "n*(n+1)/2) + windowed*(w*(w+1)/2+(n-w)*w)", to: "n*(n+1)/2) + windowed*(w*(w+1)/2+(n-w)*(w-1))", test: "TestAttendedPairs"},
+		{from: "return w*(w+1)/2 + (n-w)*w", to: "return w*(w+1)/2 + (n-w)*(w-1)", test: "TestAttendedPairs"},
 		{from: "6*float64(c.MatrixParams())", to: "6*float64(c.Params())", test: "TestFLOPs"},
 		{from: "int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix", to: "int64(c.NumExperts)*count(n.expert(0)).matrix", test: "TestActiveParams"},
 		{from: "12*float64(c.NumHeads)", to: "12*float64(c.NumKVHeads)", test: "TestFLOPs"},
