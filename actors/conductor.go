@@ -75,7 +75,7 @@ type conductorCore struct {
 	waited    Cause // what the planning of the next step has waited for
 	// pairs gives how many (query, key) pairs a document of so many tokens has in all
 	// blocks together; nil: they are not counted.
-	pairs     func(length int) int64
+	pairs     func(length int) (all, again int64)
 	adam      int64 // updates made
 	nonFinite int
 	tokens    int64 // consumed by closed steps
@@ -350,8 +350,9 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	save := c.plan.saves(m.Step) && (c.plan.due(m.Step, c.plan.SaveSteps, c.plan.SaveEpochs) || c.plan.SaveEvals && evalDue || c.closing)
 	lr := c.plan.LR(m.Step)
 	c.tokens += p.Batch.AllTokens()
+	pairs, again := c.attendedPairs(p.Batch)
 	c.open[m.Step] = &stepInProgress{batch: p.Batch, report: StepReport{Step: m.Step, Prog: p.Seq, LR: lr, Saved: save,
-		Loss: m.Sum/float64(max(p.Batch.AllSupervised(), 1)) + m.Aux, Tokens: p.Batch.AllTokens(), TotalTokens: c.tokens, Supervised: p.Batch.AllSupervised(), AttendedPairs: c.attendedPairs(p.Batch)}}
+		Loss: m.Sum/float64(max(p.Batch.AllSupervised(), 1)) + m.Aux, Tokens: p.Batch.AllTokens(), TotalTokens: c.tokens, Supervised: p.Batch.AllSupervised(), AttendedPairs: pairs, AttendedAgain: again}}
 	out := []effect{send{optimizerID, StepClosed{Step: m.Step, LR: lr, Skip: math.IsNaN(m.Sum+m.Aux) || math.IsInf(m.Sum+m.Aux, 0), Save: save}}}
 	if save {
 		out = append(out, send{checkpointerID, c.save(m.Step)})
@@ -362,15 +363,16 @@ func (c *conductorCore) lossLanded(m LossLanded) []effect {
 	return out
 }
 
-func (c *conductorCore) attendedPairs(b *data.Batch) int64 {
+// attendedPairs counts the (query, key) pairs of b, and those that are attended again.
+func (c *conductorCore) attendedPairs(b *data.Batch) (pairs, again int64) {
 	if c.pairs == nil {
-		return 0
+		return 0, 0
 	}
-	var n int64
 	for _, length := range b.AllDocs() {
-		n += c.pairs(int(length))
+		all, twice := c.pairs(int(length))
+		pairs, again = pairs+all, again+twice
 	}
-	return n
+	return pairs, again
 }
 
 func (c *conductorCore) evalLanded(p *Pass, m LossLanded) []effect {

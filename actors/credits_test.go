@@ -20,7 +20,7 @@ var Credits = []Credit{
 	{"gradient buffer", "grad_buffers", 1, "compute", "GradComputed", "GradBufferFreed"},
 	{"slab", "grad_slabs", 1, "offloader", "GradLanded", "SlabFreed"},
 	{"exchange buffer", "exchange_buffers", 1, "exchanger", "GradExchanged", "ExchangeBufferFreed"},
-	{"matrix buffer", "", 1, "optimizer", "MatrixPrepared", "MatrixApplied"},
+	{"matrix buffer", "matrix_buffers", 1, "optimizer", "MatrixPrepared", "MatrixApplied"},
 	{"state slot", "state_slots", 1, "stager", "StateFetched", "StateUpdated"},
 	{"batch", "batches_ahead", 1, "conductor", "BatchWanted", "BatchReady"},
 }

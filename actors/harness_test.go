@@ -30,6 +30,7 @@ type trial struct {
 	blocks, rows, micro, steps   int
 	maxLen                       int
 	keep                         layers.Keep
+	keeps                        layers.Keeps // by block; nil: keep in all
 	depths                       plan.Depths
 	noClip, sync                 bool
 	layerwise                    bool // clipping
@@ -59,6 +60,7 @@ type trial struct {
 	links                        bool                          // saving a layer that is away links the file that it is written to
 	away                         []bool                        // by layer: its state is on a disk; nil: none is
 	params                       []bool                        // by layer: its tile is on a disk too; nil: none is
+	gradAway                     []bool                        // by layer: its gradient waits on a disk too; nil: none does
 	stateSlots                   int
 	by                           optim.Optimizer // nil: recipe, or with muon muonRecipe
 	bf16Master                   bool            // no lower halves are kept
@@ -173,8 +175,11 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 		p.Layouts[i].BF16Master = tr.bf16Master
 	}
 	p.Experts, p.OnDemand = tr.experts, tr.onDemand
-	p.Away, p.ParamAway, p.Depths.StateSlots, p.Planes = tr.away, tr.params, tr.stateSlots, tr.recipe().Planes
-	p.Spec = layers.Spec{Config: c, Keep: tr.keep, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
+	p.Away, p.GradAway, p.ParamAway, p.Depths.StateSlots, p.Planes = tr.away, tr.gradAway, tr.params, tr.stateSlots, tr.recipe().Planes
+	p.Spec = layers.Spec{Config: c, Keep: tr.keeps, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
+	if tr.keeps == nil {
+		p.Spec.Keep = layers.KeepIn(tr.blocks, tr.keep)
+	}
 	if tr.bf16 {
 		p.Spec.Act = device.BF16
 	}
@@ -292,6 +297,12 @@ func openTier(t *testing.T, p *plan.Run) host.Tier {
 		return e
 	}
 	tier := host.Tier{Away: p.Away, Slots: p.Depths.StateSlots, Extents: open("mt-state.bin", 0, p.ExtentBytes)}
+	for l := range p.GradAway {
+		tier.Grads = append(tier.Grads, p.GradExtentBytes(l))
+	}
+	if p.GradAway != nil {
+		tier.GradExtents = open("mt-grads.bin", 0, p.GradExtentBytes)
+	}
 	if p.ParamAway != nil {
 		tier.Tiles, tier.TileExtents = p.ParamAway, open("mt-params.bin", p.ChunkBytes(), p.ParamBytes)
 	}

@@ -23,7 +23,7 @@ type shared struct {
 	names     []string        // of the layers, for people
 	tiles     []layers.Tile   // as schedule.Visit.Tile numbers them
 	gradients []plan.Gradient // by layer
-	slabs     [][]byte        // by layer or, without clipping, by lane and credit
+	slabs     [][]byte        // as plan.Run.SlabBytes has them
 	passage   []byte          // host memory for activations on their way from lane to lane
 	lanes     []*lane
 	team      *team // nil: the rank is alone
@@ -49,7 +49,6 @@ type lane struct {
 
 	weights   []slot   // of all classes, one class after the other
 	params    [][]byte // by weight slot, its param buffer; none where all tiles are in memory
-	grads     gradPlace
 	gradBufs  []slot
 	narrow    device.Mem // bf16 image of a gradient on its way to the host
 	acts      []slot
@@ -132,9 +131,12 @@ func (r *shared) close() error {
 func (r *shared) onClose(f func()) { r.closers = append(r.closers, f) }
 
 // slab views n elements of slab i, from element off on.
-func (r *shared) slab(i int, off, n int64) optim.Grad {
+func (r *shared) slab(i int, off, n int64) optim.Grad { return r.gradIn(r.slabs[i], off, n) }
+
+// gradIn views n elements of a landed gradient in mem, from element off on.
+func (r *shared) gradIn(mem []byte, off, n int64) optim.Grad {
 	w := r.plan.GradBytes()
-	return optim.Grad{Data: r.slabs[i][off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
+	return optim.Grad{Data: mem[off*w : (off+n)*w], BF16: r.plan.GradBF16, Elems: n}
 }
 
 func (r *lane) alloc(p accounts.Purpose, bytes int64) (device.Mem, error) {
@@ -266,7 +268,7 @@ func (r *lane) bindSaved(b *data.Batch) {
 		var off int64
 		cut := make([]device.Mem, len(b.MicroBatches))
 		for i, mb := range b.MicroBatches {
-			n := r.plan.Kind(l).SavedBytes(r.plan.Spec, mb.Tokens)
+			n := r.plan.SavedBytesOf(l, mb.Tokens)
 			cut[i] = m.Slice(off, n)
 			off += (n + device.Align - 1) / device.Align * device.Align
 		}

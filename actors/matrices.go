@@ -265,8 +265,7 @@ func (r *run) prepareMatrix(e prepareMatrix) error {
 	}
 	defer r.o.Home.Release(e.Of.Layer)
 	m, to := r.lanes[e.Lane].matrix(e.Of.Layer, e.Matrix, e.Buffer)
-	g := r.slab(e.Of.Slab, r.gradients[e.Of.Layer].From, r.plan.Layouts[e.Of.Layer].Elems)
-	l.PrepareMatrix(m, g, to, r.o.Matrices.MatricesAt(e.Of.rate()))
+	l.PrepareMatrix(m, r.landedGrad(e.Of), to, r.o.Matrices.MatricesAt(e.Of.rate()))
 	return nil
 }
 

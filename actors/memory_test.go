@@ -168,6 +168,16 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 				p.ParamAway[l] = away && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head
 			}
 		}
+		if p.Away != nil && p.Clip && r.Intn(2) == 0 {
+			p.GradAway = make([]bool, len(p.Layouts))
+			for l, away := range p.Away {
+				p.GradAway[l] = away && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head && r.Intn(4) > 0
+			}
+		}
+		drawn := !p.EvalOnly && r.Intn(4) == 0 // of models so small some choices are never made
+		if drawn {
+			p.Spec.Keep = randomKeeps(r, q.Config.NumLayers)
+		}
 		threads := 1 + r.Intn(3)
 		need := p.Table().Device
 		if err := allocated(t, p, threads, need); err != nil {
@@ -180,20 +190,25 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 		if t.Failed() {
 			t.FailNow()
 		}
-		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.Away != nil, "weights on disks": p.ParamBufferBytes() > 0, "spilled": p.SpillBytes() > 0, "evaluation": p.EvalOnly,
+		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.Away != nil, "weights on disks": p.ParamBufferBytes() > 0, "gradients on disks": p.GradDiskBytes() > 0, "spilled": p.SpillBytes() > 0, "evaluation": p.EvalOnly,
 			"tied": q.Config.TieEmbeddings, "copied": !p.Unified, "in place": p.Unified, "gradients in place": p.GradsInPlace(), "slabs": !p.Clip && !p.EvalOnly,
 			"bf16": q.Act == device.BF16, "bf16 gradients": p.GradBF16, "parts of the head": p.Spec.Shards() > 1, "micro-batches": p.Limits.MicroBatches > 1,
 			"experts ahead": p.Experts > 0 && !p.OnDemand && !p.Unified, "experts on demand": p.OnDemand, "experts in place": p.Experts > 0 && p.Unified,
 			"matrices copied": p.MatrixBytes() > 0 && !p.Unified, "matrices in place": p.MatrixBytes() > 0 && p.Unified,
-			"kept: " + p.Spec.Keep.String(): true} {
+			"chosen by block": !drawn && differ(p.Spec.Keep), "drawn by block": drawn && differ(p.Spec.Keep), "kept: " + p.Spec.Keep.Of(0).String(): true} {
 			if is {
 				met[what]++
 			}
 		}
 	}
-	if t.Logf("%v", met); len(met) != 19+int(layers.KeepAll)+1 {
+	if t.Logf("%v", met); len(met) != 22+int(layers.KeepAll)+1 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
 	}
+}
+
+// differ says whether blocks keep different things.
+func differ(keeps layers.Keeps) bool {
+	return len(keeps) > 0 && slices.Min(keeps) != slices.Max(keeps)
 }
 
 // allocated allocates what p says, with a device of limit bytes, and compares it with
@@ -300,7 +315,7 @@ func allocatedBut(t *testing.T, p *plan.Run, collected int64) error {
 // trialOf is a trial of what Resolve made of a request.
 func trialOf(q plan.Request, p *plan.Run) trial {
 	tr := trial{tied: q.Config.TieEmbeddings, qkNorm: q.Config.QKNorm, bf16: q.Act == device.BF16, gradBF16: p.GradBF16, copyTiles: !q.Unified,
-		blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keep: p.Spec.Keep,
+		blocks: q.Config.NumLayers, rows: q.Rows, micro: p.Limits.MicroBatchTokens, steps: 2, maxLen: q.RowTokens, keeps: p.Spec.Keep,
 		experts: q.Config.NumExperts, chosen: q.Config.NumExpertsPerTok, shards: p.Spec.HeadShards, depths: p.Depths, noClip: !q.Clip, threads: 1, evalSteps: 1, planned: p, muon: p.NSSteps > 0}
 	if q.MicroBatchTokens > 0 {
 		tr.micro = q.MicroBatchTokens

@@ -20,7 +20,7 @@ const (
 	StallCheckpoint       // an update that had to wait until the layer was written to disk
 	StallRouting          // the numbers of the experts' tokens, on the host
 	StallPassage          // a hidden state, or its gradient, that another lane has to make and pass on
-	StallDisk             // an update that had to wait until the layer's state was read from a disk, or weights that were read from one
+	StallDisk             // an update that had to wait until the layer's state or gradient was read from a disk, or weights that were read from one
 	NumCauses
 )
 
@@ -262,8 +262,17 @@ type SaveRequested struct {
 	NonFinite       int
 }
 
+// GradMeasured hands to the Stager a slab with a gradient that has been measured and that waits for the norm on a disk.
+type GradMeasured struct {
+	Layer, Slab int
+	Lane        laneID // whose slab it is
+}
+
+// GradsWanted asks the Stager for all gradients of the step that wait on disks: the norm is known.
+type GradsWanted struct{}
+
 // StateFetched tells that the state of a layer is in a state slot: the Optimizer, that it can update the
-// layer; the Checkpointer, that it can save it as it is. Round counts how often all layers were to be
+// layer, whose gradient is there too if it has waited on a disk; the Checkpointer, that it can save it as it is. Round counts how often all layers were to be
 // shown to the Checkpointer: what was told in an earlier round holds no more.
 type StateFetched struct{ Layer, Round int }
 
@@ -325,14 +334,15 @@ type StepReport struct {
 	TotalTokens    int64 // since the start of training
 	Supervised     int64
 	AttendedPairs  int64                    // (query, key) pairs, in all blocks together
+	AttendedAgain  int64                    // those of them in blocks whose attention the backward computes again
 	Elapsed        time.Duration            // since the report before, of a step or an evaluation
 	Compute        time.Duration            // of the compute stream, from the end of the step before to the end of this one
 	Stall          [NumCauses]time.Duration // how much of Compute went by waiting, by cause; the mean of all lanes
 	H2D, D2H       int64                    // bytes copied between host and devices since the report before
 	Peer           int64                    // bytes copied from one device to another since then
 	Sent           int64                    // bytes of gradients and weights sent to other ranks since then
-	DiskRead       int64                    // bytes of states and weights read from disks since then
-	DiskWritten    int64                    // bytes of states and weights written to disks since then
+	DiskRead       int64                    // bytes of states, gradients and weights read from disks since then
+	DiskWritten    int64                    // bytes of states, gradients and weights written to disks since then
 	DiskBusy       time.Duration            // since then, in which something was read from or written to disks; of predictions 0
 	Experts        int64                    // tiles of experts that were copied to the device
 	ExpertBytes    int64                    // the bytes of those tiles, which H2D contains

@@ -36,11 +36,29 @@ type worldConfig struct {
 	away                 []bool // by layer: its state is on a disk; nil: none is
 	links                bool   // checkpoints link the files that states are written to
 	params               []bool // by layer: its tile is on a disk too; nil: none is
+	gradAway             []bool // by layer: its gradient waits on a disk too; nil: none does
 	spoilt               int    // the step in which the last rank has a gradient that is not finite; 0: none
 }
 
 // creditSlabs says whether slabs are a credit; else every layer has its own.
 func (c worldConfig) creditSlabs() bool { return c.clip == 0 || c.ranks > 1 }
+
+// ownSlabs is how many slabs belong to one layer each.
+func (c worldConfig) ownSlabs() int {
+	if c.creditSlabs() {
+		return 0
+	}
+	return c.layers
+}
+
+// blocks are the layers of those that are decoder blocks, or halves of one.
+func (c worldConfig) blocks(those []bool) []bool {
+	out := make([]bool, c.layers)
+	for l, kind := range c.kinds() {
+		out[l] = those[l] && kind != model.Embedding && kind != model.Head
+	}
+	return out
+}
 
 // kinds are the kinds of the configuration's layers: with experts as many blocks
 // with experts, two layers each, as there is room for.
@@ -109,9 +127,11 @@ func randomConfig(seed int64) worldConfig {
 		}
 		c.away[r.Intn(c.layers)] = true
 		if c.ranks == 0 && r.Intn(2) == 0 {
-			c.params = make([]bool, c.layers)
-			for l, kind := range c.kinds() {
-				c.params[l] = c.away[l] && kind != model.Embedding && kind != model.Head
+			c.params = c.blocks(c.away)
+		}
+		if c.clip > 0 && c.ranks == 0 && r.Intn(3) > 0 {
+			if c.gradAway = c.blocks(c.away); r.Intn(2) == 0 {
+				c.gradAway[r.Intn(c.layers)] = false
 			}
 		}
 		c.links = c.ranks == 0 && r.Intn(2) == 0

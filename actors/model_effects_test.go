@@ -54,6 +54,12 @@ func (w *world) do(e work, lane laneID) {
 		w.start(e)
 	case dropState:
 		w.dropState(d)
+	case putGrad:
+		w.putGrad(d)
+		w.start(e)
+	case fetchGrad:
+		w.fetchGrad(d)
+		w.start(e)
 	case saveLayer:
 		w.needState(d.Layer, "saved")
 		w.mayLink(d.Layer)
@@ -92,10 +98,12 @@ func (w *world) do(e work, lane laneID) {
 		w.failf("non-finite gradient in step %d", d.Step)
 	case update:
 		w.needState(d.Layer, "updated")
+		w.needGrad(d)
 		w.checkUpdate(d.Layer)
 		w.start(e)
 	case prepareMatrix:
 		w.needState(d.Of.Layer, "updated")
+		w.needGrad(d.Of)
 		w.matrix(e.do, true)
 		w.start(e)
 	case applyMatrix:
@@ -172,7 +180,7 @@ func (w *world) landing(e work, l *laneWorld) func() {
 			l.passed = e.completed(nil)
 		}
 	case offloadGrad:
-		if w.cfg.creditSlabs() && len(l.parts) == 0 && w.full[d.Slab] {
+		if d.Slab >= w.cfg.ownSlabs() && len(l.parts) == 0 && w.full[d.Slab] {
 			w.failf("the gradient of layer %d goes into slab %d, which holds another", d.Layer, d.Slab)
 		}
 		return func() {
@@ -208,6 +216,7 @@ func (w *world) land(d offloadGrad, told bool, l *laneWorld) {
 	}
 	if told {
 		w.full[d.Slab] = true
+		w.gradLanded(d)
 		l.parts = nil
 	}
 }

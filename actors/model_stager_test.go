@@ -15,6 +15,15 @@ type tierWorld struct {
 	disk    []int            // by layer: the version that is on the disk
 	states  map[int]*stateAt // by layer
 	params  map[[2]int]*paramsAt
+	grads   []gradAt    // by layer
+	slabs   map[int]int // by slab, the layer whose gradient landed there last
+}
+
+// gradAt is where the gradients of a layer are: which of them landed last, is on the disk, and in the layer's state slot, counted
+// from 1; 0: none.
+type gradAt struct {
+	landed, disk, slot int
+	writes             int // that are under way
 }
 
 // paramsAt is the tile of a layer in a param buffer, by lane and weight slot.
@@ -24,7 +33,7 @@ type paramsAt struct {
 }
 
 func newTierWorld(layers int) *tierWorld {
-	return &tierWorld{version: make([]int, layers), disk: make([]int, layers), states: map[int]*stateAt{}, params: map[[2]int]*paramsAt{}}
+	return &tierWorld{version: make([]int, layers), disk: make([]int, layers), states: map[int]*stateAt{}, params: map[[2]int]*paramsAt{}, grads: make([]gradAt, layers), slabs: map[int]int{}}
 }
 
 // away says whether the state of a layer is on a disk.
@@ -76,6 +85,49 @@ func (w *world) fetchState(d fetchState) {
 		w.failf("version %d of layer %d is read, which is at version %d", t.disk[d.Layer], d.Layer, w.tier.version[d.Layer])
 	}
 	t.states[d.Layer] = &stateAt{slot: d.Slot}
+	t.grads[d.Layer].slot = 0
+}
+
+// gradLanded notes that a gradient is in a slab.
+func (w *world) gradLanded(d offloadGrad) {
+	if turns := w.cfg.gradAway != nil && w.cfg.gradAway[d.Layer]; !w.cfg.creditSlabs() && (turns != (d.Slab >= w.cfg.layers) || !turns && d.Slab != d.Layer) {
+		w.failf("the gradient of layer %d has landed in slab %d", d.Layer, d.Slab)
+	}
+	w.tier.grads[d.Layer].landed++
+	w.tier.slabs[d.Slab] = d.Layer
+}
+
+// putGrad checks, when a gradient begins to be written, that it is the one in the slab.
+func (w *world) putGrad(d putGrad) {
+	g := &w.tier.grads[d.Layer]
+	if g.writes++; !w.full[d.Slab] || w.tier.slabs[d.Slab] != d.Layer || !w.cfg.gradAway[d.Layer] {
+		w.failf("the gradient of layer %d is written from slab %d, full %t, with that of layer %d", d.Layer, d.Slab, w.full[d.Slab], w.tier.slabs[d.Slab])
+	}
+}
+
+// gradPut notes that a gradient is on the disk.
+func (w *world) gradPut(d putGrad) {
+	g := &w.tier.grads[d.Layer]
+	if g.writes--; !w.full[d.Slab] || w.tier.slabs[d.Slab] != d.Layer {
+		w.failf("slab %d was given away while the gradient of layer %d was written", d.Slab, d.Layer)
+	}
+	g.disk++
+}
+
+// fetchGrad checks that the disk has the gradient of the step that is read, and that there is room for it.
+func (w *world) fetchGrad(d fetchGrad) {
+	w.needState(d.Layer, "given its gradient")
+	if g := w.tier.grads[d.Layer]; g.writes > 0 || g.disk != g.landed || g.slot == g.disk {
+		w.failf("the gradient of layer %d is read: %+v", d.Layer, g)
+	}
+}
+
+// needGrad checks that a layer is updated by the gradient that landed last.
+func (w *world) needGrad(e update) {
+	g, away := w.tier.grads[e.Layer], w.cfg.gradAway != nil && w.cfg.gradAway[e.Layer]
+	if away != (e.Slab == noSlab) || away && g.slot != g.landed {
+		w.failf("layer %d is updated from slab %d, its gradients are %+v", e.Layer, e.Slab, g)
+	}
 }
 
 // needState checks that the state of a layer is in memory for whoever uses it.
@@ -117,6 +169,9 @@ func (w *world) dropState(d dropState) {
 	for _, e := range w.async {
 		if save, ok := e.do.(saveLayer); ok && save.Layer == d.Layer {
 			w.failf("the state of layer %d is dropped while it is being saved", d.Layer)
+		}
+		if read, ok := e.do.(fetchGrad); ok && read.Layer == d.Layer {
+			w.failf("the state of layer %d is dropped while its gradient is read", d.Layer)
 		}
 	}
 	delete(t.states, d.Layer)

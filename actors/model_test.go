@@ -115,7 +115,7 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 		}
 		sit(lane.prefetcher(), prefetcher)
 		sit(lane.compute(), newComputeCore(lane, cfg.depths, cfg.balance(n)))
-		sit(lane.offloader(), newOffloaderCore(lane, !cfg.creditSlabs(), cfg.depths, cfg.balance(n)))
+		sit(lane.offloader(), newOffloaderCore(lane, cfg.ownSlabs(), cfg.gradAway, cfg.depths, cfg.balance(n)))
 	}
 	conductor, checkpointer := newConductorCore(sched, State{}, cfg.depths.BatchesAhead, spec), newCheckpointerCore(cfg.layers, 0)
 	conductor.away, checkpointer.away, checkpointer.shown = cfg.away != nil, cfg.away, make([]bool, len(cfg.away))
@@ -124,12 +124,13 @@ func newWorld(t *testing.T, cfg worldConfig) *world {
 	if cfg.away != nil {
 		stager := newStagerCore(awayOrder(cfg.away, summedIn(cfg.layers, cfg.tied), cfg.clip > 0), cfg.depths.StateSlots)
 		stager.lanes, stager.params, stager.links = n, cfg.params, cfg.links
+		stager.setGradsAway(cfg.gradAway)
 		sit(stagerID, stager)
 	}
 	sit(feederID, &feederCore{})
 	optimizer := newOptimizerCore(summedIn(cfg.layers, cfg.tied), n, State{}, cfg.clip)
 	optimizer.setAway(cfg.away)
-	optimizer.params = cfg.params
+	optimizer.params, optimizer.gradAway = cfg.params, cfg.gradAway
 	if cfg.matrices > 0 {
 		for l := range cfg.layers {
 			optimizer.matrices, optimizer.laneOf = append(optimizer.matrices, cfg.matricesOf(l)), append(optimizer.laneOf, laneID(spec.On(l)))
@@ -364,6 +365,10 @@ func (w *world) complete(i int) {
 		w.tier.states[d.Layer].here = true
 	case flushState:
 		w.flushed(d.Layer)
+	case putGrad:
+		w.gradPut(d)
+	case fetchGrad:
+		w.tier.grads[d.Layer].slot = w.tier.grads[d.Layer].disk
 	case commitSave:
 		if n := len(w.steps); n == 0 || w.steps[n-1] < d.Save.Step {
 			w.failf("the checkpoint of step %d stands before the step is reported: %v", d.Save.Step, w.steps)
@@ -432,7 +437,7 @@ func (w *world) verify() error {
 		return fmt.Errorf("step %d was the last and the last save is %v", n, w.saves)
 	}
 	for _, c := range Credits {
-		if !w.cfg.creditSlabs() && c.Name == "slab" {
+		if !w.cfg.creditSlabs() && w.cfg.gradAway == nil && c.Name == "slab" {
 			continue // every layer has its own slab, which is no credit
 		}
 		if c.Name == "batch" {

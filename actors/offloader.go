@@ -17,8 +17,10 @@ import (
 type offloaderCore struct {
 	lane     laneID
 	programs map[int]*Pass // by Seq, as long as messages of theirs may come
-	pool     bool          // slabs are a credit; else every layer has its own, which is always free
-	slabs    []int         // those that are free, where they are a credit
+	pool     bool          // all layers take turns in slabs, which are a credit; else slab l is layer l's own, and always free
+	gradAway []bool        // without pool, by layer: its gradient waits on a disk, and it takes turns with others of that kind; nil: none
+	own      int           // slabs that are layers' own, before those that layers take turns in
+	slabs    []int         // those of the latter that are free
 	waiting  []GradComputed
 	offers   map[transit]int // activation slots of other lanes, for what they wait for
 	landing  int             // slab in which a gradient is landing part by part; −1: none
@@ -26,15 +28,20 @@ type offloaderCore struct {
 	landed   address // who takes gradients that have landed
 }
 
-func newOffloaderCore(lane laneID, clip bool, d plan.Depths, b balancing) *offloaderCore {
-	c := &offloaderCore{lane: lane, programs: map[int]*Pass{}, pool: !clip, offers: map[transit]int{}, landing: -1, balance: b, landed: optimizerID}
-	if c.pool {
+// newOffloaderCore makes the Offloader of a lane. own and gradAway are those of offloaderCore; with own 0 all layers take
+// turns in slabs.
+func newOffloaderCore(lane laneID, own int, gradAway []bool, d plan.Depths, b balancing) *offloaderCore {
+	c := &offloaderCore{lane: lane, programs: map[int]*Pass{}, pool: own == 0, own: own, gradAway: gradAway, offers: map[transit]int{}, landing: -1, balance: b, landed: optimizerID}
+	if c.pool || gradAway != nil {
 		for _, i := range ids(d.GradSlabs) {
-			c.slabs = append(c.slabs, int(lane)*d.GradSlabs+i)
+			c.slabs = append(c.slabs, own+int(lane)*d.GradSlabs+i)
 		}
 	}
 	return c
 }
+
+// takesTurns says whether the gradient of layer l lands in a slab that layers take turns in.
+func (c *offloaderCore) takesTurns(l int) bool { return c.pool || c.gradAway != nil && c.gradAway[l] }
 
 // spill copies an activation of so many tokens to the host; Host is where to, as in
 // schedule.Object.
@@ -98,7 +105,7 @@ func (c *offloaderCore) step(msg any) []effect {
 	case GradComputed:
 		c.waiting = append(c.waiting, m)
 	case SlabFreed:
-		if c.pool {
+		if m.Slab >= c.own {
 			c.slabs = append(c.slabs, m.Slab)
 		}
 	default:
@@ -113,13 +120,13 @@ const programsKept = 4
 
 func (c *offloaderCore) advance() []effect {
 	var out []effect
-	for len(c.waiting) > 0 && (!c.pool || c.landing >= 0 || len(c.slabs) > 0) {
+	for len(c.waiting) > 0 && (!c.takesTurns(c.waiting[0].Layer) || c.landing >= 0 || len(c.slabs) > 0) {
 		m := c.waiting[0]
 		c.waiting = c.waiting[1:]
 		slab := m.Layer
 		if c.landing >= 0 {
 			slab = c.landing // the parts of a layer come one after the other
-		} else if c.pool {
+		} else if c.takesTurns(m.Layer) {
 			slab, c.slabs = c.slabs[0], c.slabs[1:]
 		}
 		c.landing = -1
@@ -205,7 +212,7 @@ func (r *lane) landed(w work, what string, found func() any) func(error) {
 
 func (r *lane) offloadGrad(e offloadGrad) {
 	r.d2h.Wait(r.gradBufs[e.Buf].ready)
-	r.grads.offload(r.tiles[e.Tile], e.Buf, e.Slab, len(e.IDs))
+	r.gradPlace(e.Layer).offload(r.tiles[e.Tile], e.Buf, e.Slab, len(e.IDs))
 	r.d2h.Record(r.gradBufs[e.Buf].idle)
 }
 

@@ -34,6 +34,8 @@ type optimizerCore struct {
 	// away. round counts how often all were asked for.
 	away, staged []bool
 	round        int
+	// gradAway says, by layer, that its gradient waits for the norm on a disk; nil: none does.
+	gradAway []bool
 	// params says, by layer, that its tile is on a disk too: the Stager tells when that is updated; nil: none is.
 	params []bool
 	// several: the rank is not alone. Gradients come from the Exchanger, summed over all ranks they
@@ -51,7 +53,7 @@ type stepState struct {
 	step    int
 	ids     []int32 // unique ids of the batch
 	closed  *StepClosed
-	landed  []int     // by layer: the slab with its gradient; −1: it has not landed
+	landed  []int     // by layer: the slab with its gradient; noSlab: it has not landed, or was handed to the Stager
 	lane    []laneID  // by layer: whose slab that is
 	squares []float64 // by layer: the sum of squares of its gradient
 	have    []bool    // by layer: squares is known
@@ -62,6 +64,7 @@ type stepState struct {
 	pending int       // without clipping: index into the core's order of the next layer to update
 	waited  []Cause   // by layer: what its update had to wait for
 	finite  int       // the last step before this one that was not skipped
+	wanted  bool      // the gradients that wait on disks have been asked for
 
 	matrices matrixStep
 	// Of several ranks:
@@ -153,6 +156,7 @@ func (c *optimizerCore) step(msg any) []effect {
 	case measured:
 		c.busy = false
 		s.squares[m.Layer], s.have[m.Layer] = m.Squares, true
+		return append(c.putAway(s, m.Layer), c.advance()...)
 	case summed:
 		c.busy = false
 		return append(c.summed(m), c.advance()...)
@@ -200,7 +204,7 @@ func (c *optimizerCore) open(step int) *stepState {
 	c.cur = &stepState{step: step, finite: step - 1 - c.skipped, landed: make([]int, c.layers), lane: make([]laneID, c.layers), squares: make([]float64, c.layers),
 		have: make([]bool, c.layers), updated: make([]bool, c.layers), waited: make([]Cause, c.layers)}
 	for i := range c.cur.landed {
-		c.cur.landed[i] = -1
+		c.cur.landed[i] = noSlab
 	}
 	c.cur.matrices.layer = -1
 	if c.cur.spoilt = -1; c.several {
@@ -253,11 +257,12 @@ func (c *optimizerCore) advance() []effect {
 	if s.next == c.layers {
 		return nil // all have begun
 	}
-	out = c.startUpdate(s, s.next, float32(coef))
-	if out != nil {
+	out = c.wantGrads(s)
+	begun := c.startUpdate(s, s.next, float32(coef))
+	if begun != nil {
 		s.next++
 	}
-	return out
+	return append(out, begun...)
 }
 
 func (c *optimizerCore) startMeasure(s *stepState) []effect {
@@ -336,7 +341,9 @@ func (c *optimizerCore) updated(l int) []effect {
 	out := c.announce(s, l, c.adam+1, false)
 	if shares := c.shares(l); !slices.ContainsFunc(shares, func(k int) bool { return !s.updated[k] }) {
 		for _, k := range shares {
-			out = append(out, c.free(s, k)...)
+			if c.several || s.landed[k] != noSlab {
+				out = append(out, c.free(s, k)...)
+			}
 		}
 	}
 	if s.done == c.layers {
@@ -477,6 +484,15 @@ func (r *shared) update(e update) error {
 		l.UpdateRows(e.IDs, r.slab(e.Slab, 0, int64(len(e.IDs))*g.Row), o, rate)
 		return nil
 	}
-	l.Update(r.slab(e.Slab, g.From, r.plan.Layouts[e.Layer].Elems), o, rate)
+	l.Update(r.landedGrad(e), o, rate)
 	return nil
+}
+
+// landedGrad views the gradient by which e updates a layer: in its slab or, if it has waited on a disk, in the layer's state slot.
+func (r *shared) landedGrad(e update) optim.Grad {
+	from, n := r.gradients[e.Layer].From, r.plan.Layouts[e.Layer].Elems
+	if e.Slab == noSlab {
+		return r.gradIn(r.o.Home.Grad(e.Layer), from, n)
+	}
+	return r.slab(e.Slab, from, n)
 }

@@ -1,11 +1,35 @@
 package actors
 
 // This file is what the Optimizer does where the state of some layers is on disks: it updates such a layer
-// when the Stager has told that its state is in a state slot, and tells the Stager when it has.
+// when the Stager has told that its state is in a state slot, and tells the Stager when it has. A gradient that waits for the
+// norm on a disk it hands to the Stager as soon as it is measured; when the norm is known, it asks for all of them.
 
 // setAway tells the core, by layer, whose state is on a disk; nil: none is.
 func (c *optimizerCore) setAway(away []bool) {
 	c.away, c.staged = away, make([]bool, len(away))
+}
+
+// noSlab is the slab of a gradient that has not landed, or that is in its layer's state slot or on its way there.
+const noSlab = -1
+
+// putAway hands the gradient of layer l, which is measured, to the Stager, if it waits on a disk. The Stager gives the slab back. In
+// a step that is skipped too: that is rare, and the gradient is asked for in no step.
+func (c *optimizerCore) putAway(s *stepState, l int) []effect {
+	if c.gradAway == nil || !c.gradAway[l] {
+		return nil
+	}
+	slab := s.landed[l]
+	s.landed[l] = noSlab
+	return []effect{send{stagerID, GradMeasured{Layer: l, Slab: slab, Lane: s.lane[l]}}}
+}
+
+// wantGrads asks for the gradients that wait on disks, once in a step.
+func (c *optimizerCore) wantGrads(s *stepState) []effect {
+	if c.gradAway == nil || s.wanted {
+		return nil
+	}
+	s.wanted = true
+	return []effect{send{stagerID, GradsWanted{}}}
 }
 
 // wantStates asks for the states of all layers that are away, which no update brings to the Checkpointer.

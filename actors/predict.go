@@ -98,6 +98,9 @@ func (h blankHome) Release(int)                       {}
 func (h blankHome) ReadTile(int, int64, []byte) error { return nil }
 func (h blankHome) Fetch(int, int) error              { return nil }
 func (h blankHome) Flush(int) error                   { return nil }
+func (h blankHome) PutGrad(int, []byte) error         { return nil }
+func (h blankHome) FetchGrad(int) error               { return nil }
+func (h blankHome) Grad(int) []byte                   { return nil }
 func (h blankHome) Drop(int)                          {}
 func (h blankHome) Settle() error                     { return nil }
 func (h blankHome) Tile(i int) []byte                 { return h.tile[:h.plan.Layouts[i].TileBytes] }
@@ -207,6 +210,10 @@ func (p *prediction) cost(do any) virtual.Work {
 		return p.onDisk(float64(bytes), p.machine.Disk.Read)
 	case flushState:
 		return p.onDisk(float64(r.StagedBytes(e.Layer)), p.machine.Disk.Write)
+	case putGrad:
+		return p.onDisk(float64(r.GradExtentBytes(e.Layer)), p.machine.Disk.Write)
+	case fetchGrad:
+		return p.onDisk(float64(r.GradExtentBytes(e.Layer)), p.machine.Disk.Read)
 	case saveLayer:
 		return p.onDisk(float64(r.Planes.UpdateBytes(r.Layouts[e.Layer]))/2, p.machine.Disk.Write) // each plane once
 	}

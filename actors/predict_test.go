@@ -10,7 +10,6 @@ import (
 	"mt/internal/long"
 	"mt/internal/timeline"
 	"mt/internal/virtual"
-	"mt/layers"
 	"mt/plan/rates"
 	"mt/schedule"
 )
@@ -46,7 +45,7 @@ func TestPredictionMovesTheSameBytes(t *testing.T) {
 		tr.copyTiles, tr.tied, tr.gradBF16, tr.noClip, tr.steps = true, r.Intn(2) == 0, r.Intn(3) == 0, r.Intn(2) == 0, 3
 		tr.depths.WeightSlots, tr.depths.GradBuffers, tr.depths.ActivationSlots = 1+r.Intn(3), 1+r.Intn(2), 3+r.Intn(4)
 		tr.depths.GradSlabs = 2 + r.Intn(2)
-		tr.keep = []layers.Keep{layers.KeepNothing, layers.KeepAll}[r.Intn(2)]
+		tr.keeps = randomKeeps(r, tr.blocks)
 		if r.Intn(3) == 0 {
 			tr.shards = 3
 		}

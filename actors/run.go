@@ -131,7 +131,9 @@ func (r *run) spawn() error {
 		into = append(into, g.In)
 	}
 	conductor := newConductorCore(o.Schedule, o.Start, o.Plan.Depths.BatchesAhead, r.schedule)
-	conductor.pairs = o.Plan.Spec.Config.AttendedPairs
+	conductor.pairs = func(length int) (all, again int64) {
+		return o.Plan.Spec.Config.AttendedPairs(length), o.Plan.Spec.PairsAgain(length)
+	}
 	balance := balancing{}
 	if o.Plan.Balances() && !o.Plan.EvalOnly {
 		balance = balancing{layers: o.Plan.ExpertLayers(), lanes: len(r.lanes), several: r.team != nil}
@@ -151,13 +153,14 @@ func (r *run) spawn() error {
 	if away != nil {
 		stager := newStagerCore(awayOrder(away, into, clip > 0), o.Plan.Depths.StateSlots)
 		stager.lanes, stager.params, stager.links = len(r.lanes), o.Plan.ParamAway, o.LinkStates
+		stager.setGradsAway(o.Plan.GradAway)
 		processes = append(processes, &process{id: stagerID, core: stager, exec: r.execStager})
 	}
 	if r.team == nil {
 		optimizer := newOptimizerCore(into, len(r.lanes), o.Start, clip)
 		optimizer.bound = bound
 		optimizer.setAway(away)
-		optimizer.params = o.Plan.ParamAway
+		optimizer.params, optimizer.gradAway = o.Plan.ParamAway, o.Plan.GradAway
 		optimizer.setMatrices(r.plan, r.schedule)
 		processes = append(processes, &process{id: optimizerID, core: optimizer, exec: r.execOptimizer})
 	} else {
@@ -178,7 +181,7 @@ func (r *run) spawn() error {
 		}
 		prefetcher := newPrefetcherCore(l.index, r.schedule.On(0) == int(l.index), n, o.Start.Step, sources, slots, o.batchSlots(), o.Plan.Depths)
 		prefetcher.reachedBy, prefetcher.onDisk = l.reachedBy(), o.Plan.ParamAway
-		offloader := newOffloaderCore(l.index, !o.Plan.SlabsAreCredits(), o.Plan.Depths, balance)
+		offloader := newOffloaderCore(l.index, o.Plan.OwnSlabs(), o.Plan.GradAway, o.Plan.Depths, balance)
 		if r.team != nil {
 			offloader.landed = exchangerID
 		}

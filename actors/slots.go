@@ -154,6 +154,11 @@ func (r *lane) allocWeights() error {
 	return nil
 }
 
+// gradPlace returns where the gradient of a layer is summed.
+func (r *lane) gradPlace(layer int) gradPlace {
+	return [...]gradPlace{plan.Copied: buffered{r}, plan.InPlace: inSlab{r}}[r.plan.GradBinding(layer)]
+}
+
 // gradPlace is where a gradient is summed over the micro-batches: in a gradient buffer
 // that is copied to the host (buffered), or in the layer's slab (inSlab).
 type gradPlace interface {
@@ -187,7 +192,7 @@ func (b buffered) offload(t layers.Tile, buf, slab, ids int) {
 	}
 }
 
-// inSlab sums gradients in the slabs, of which every layer has one. The layer's update
+// inSlab sums gradients in slabs, of which each of these layers has one. The layer's update
 // has read its slab before it is written again, because the layer's next backward comes
 // after that update.
 type inSlab struct{ r *lane }
@@ -213,7 +218,6 @@ func (r *lane) allocGrads() (err error) {
 	if p.EvalOnly {
 		return nil
 	}
-	r.grads = [...]gradPlace{plan.Copied: buffered{r}, plan.InPlace: inSlab{r}}[p.GradBinding()]
 	if r.gradBufs, err = r.makeSlots(accounts.GradientBuffers, p.Depths.GradBuffers, p.BufferBytes()); err != nil {
 		return err
 	}
@@ -223,8 +227,8 @@ func (r *lane) allocGrads() (err error) {
 		}
 	}
 	for i, slab := range r.slabs {
-		if !p.SlabsAreCredits() && r.schedule.On(i) != int(r.index) || p.SlabsAreCredits() && i/p.Depths.GradSlabs != int(r.index) {
-			continue // another lane's
+		if len(slab) == 0 || p.SlabLane(i) != int(r.index) {
+			continue // it is no layer's, or another lane's
 		}
 		if err := r.dev.Register(slab); err != nil {
 			return err

@@ -18,6 +18,9 @@ import (
 // is to be saved is written. As always its slot is free when it is saved, and it is written again only out of a slot: so the
 // file is linked between the one write and the next.
 //
+// A gradient that waits for the norm on a disk is written when it has been measured, which returns its slab, and is read
+// into the state slot of its layer when the norm is known (stager_grads.go).
+//
 // Layers that are saved although no step updates them are shown to the Checkpointer in a round of their own,
 // in the order of the layers; what had been read ahead is dropped then, and read again.
 
@@ -34,7 +37,8 @@ type stagerCore struct {
 	showing int         // those of them that are shown and not saved
 	reading bool        // one state is read at a time: a disk reads large pieces fastest
 	writing bool        // and one is written
-	toWrite []int       // layers whose state is to be written, in order
+	toWrite []work      // what is to be written, in order
+	grads   stagedGrads
 	lanes   int
 	params  []bool // by layer: its tile is on a disk too; nil: none is
 	links   bool   // checkpoints link the files that states are written to
@@ -96,7 +100,7 @@ func (c *stagerCore) step(msg any) []effect {
 			c.saved[m.Updated.Layer]--
 			s.saving = false
 		}
-		c.toWrite = append(c.toWrite, m.Updated.Layer)
+		c.toWrite = append(c.toWrite, work{do: flushState{m.Updated.Layer}, done: []send{{stagerID, stateWritten{m.Updated.Layer}}}})
 	case stateWritten:
 		c.writing = false
 		s := c.staged[m.Layer]
@@ -122,6 +126,14 @@ func (c *stagerCore) step(msg any) []effect {
 		out = c.release(m.Layer)
 	case StatesWanted:
 		out = c.begin()
+	case GradMeasured:
+		c.putGrad(m)
+	case gradWritten:
+		out = c.gradWritten(m)
+	case GradsWanted:
+		c.grads.want()
+	case gradRead:
+		out = c.gradRead(m.Layer)
 	default:
 		panic(unexpected(stagerID, msg))
 	}
@@ -151,6 +163,8 @@ func (c *stagerCore) read(l int) []effect {
 		return []effect{send{checkpointerID, StateFetched{Layer: l, Round: c.round}}}
 	case s.round < c.round:
 		return c.drop(l)
+	case c.grads.has(l):
+		return nil // until its gradient is there too
 	}
 	return []effect{send{optimizerID, StateFetched{Layer: l, Round: c.round}}}
 }
@@ -172,9 +186,12 @@ func (c *stagerCore) drop(l int) []effect {
 // advance writes what is to be written, and reads what comes next.
 func (c *stagerCore) advance() (out []effect) {
 	if len(c.toWrite) > 0 && !c.writing {
-		l := c.toWrite[0]
+		out = append(out, c.toWrite[0])
 		c.toWrite, c.writing = c.toWrite[1:], true
-		out = append(out, work{do: flushState{l}, done: []send{{stagerID, stateWritten{l}}}})
+	}
+	if w, ok := c.readGrad(); ok {
+		c.reading = true
+		return append(out, w)
 	}
 	l, ok := c.next()
 	if !ok || c.reading || len(c.free) == 0 || c.staged[l] != nil { // a layer that is in a slot still is read when it has left that
@@ -214,6 +231,15 @@ func (r *run) execStager(w work) error {
 		r.onDisk(stagerID, w, func() error { return r.named("write the state of", e.Layer, home.Flush(e.Layer)) })
 	case dropState:
 		home.Drop(e.Layer)
+	case putGrad:
+		bytes := r.plan.GradExtentBytes(e.Layer)
+		r.disks.written.Add(bytes)
+		r.onDisk(stagerID, w, func() error {
+			return r.named("write the gradient of", e.Layer, home.PutGrad(e.Layer, r.slabs[e.Slab][:bytes]))
+		})
+	case fetchGrad:
+		r.disks.read.Add(r.plan.GradExtentBytes(e.Layer))
+		r.onDisk(stagerID, w, func() error { return r.named("read the gradient of", e.Layer, home.FetchGrad(e.Layer)) })
 	default:
 		panic(fmt.Sprintf("stager: work %T", w.do))
 	}

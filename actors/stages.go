@@ -21,7 +21,7 @@ func (r *lane) weightsOf(v schedule.Visit, slot int) layers.Weights {
 
 // gradsOf views the gradient of a visit's tile, which is summed in gradient buffer buf.
 func (r *lane) gradsOf(v schedule.Visit, buf int) layers.Grads {
-	return r.grads.grads(r.tiles[v.Tile], buf)
+	return r.gradPlace(v.Layer).grads(r.tiles[v.Tile], buf)
 }
 
 func (r *lane) shard(v schedule.Visit) layers.Shard { return r.plan.Spec.Shard(v.Part) }
@@ -76,7 +76,7 @@ func (r *lane) stageEmbedding(e enqueue, v schedule.Visit, out, gr device.Tensor
 		return
 	}
 	rows := int64(mb.UniqueRows) * int64(r.plan.Spec.Config.HiddenSize)
-	r.ops.EmbedBackward(s, r.grads.mem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, e.First)
+	r.ops.EmbedBackward(s, r.gradPlace(v.Layer).mem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, e.First)
 }
 
 // stageBlock enqueues the template of a block, or of the attention of a block with

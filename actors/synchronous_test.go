@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"math"
 	"math/rand"
+	"slices"
 	"testing"
 
+	"mt/cudart/emu"
 	"mt/data"
 	"mt/device"
 	"mt/device/cpu"
 	"mt/device/wrap/fault"
 	"mt/host"
 	"mt/host/optim"
+	"mt/internal/accounts"
+	"mt/internal/long"
 	"mt/internal/synchronous"
 	"mt/layers"
 	"mt/plan"
@@ -20,16 +24,21 @@ import (
 )
 
 // synchronous trains as tr says without the pipeline: all on the device at once,
-// one step after the other.
+// one step after the other. It does so on the CPU, unless tr opens a device.
 func (tr trial) synchronous(t *testing.T) (out outcome, err error) {
 	t.Helper()
-	real, err := cpu.New(cpu.Options{Threads: 1})
+	open := tr.open
+	if open == nil {
+		open = func() (device.Device, error) { return cpu.New(cpu.Options{Threads: 1}) }
+	}
+	real, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if total := real.Usage().Total; total != 0 {
-			t.Errorf("the steps left %d bytes of device memory behind", total)
+		use := real.Usage()
+		if left := use.Total - use.Now[accounts.Context]; left != 0 {
+			t.Errorf("the steps left %d bytes of device memory behind", left)
 		}
 		err = errors.Join(err, real.Close())
 	}()
@@ -200,6 +209,72 @@ func TestRandomRunsEqualTheSynchronousStep(t *testing.T) {
 	}
 }
 
+// randomKeeps draws what every block keeps.
+func randomKeeps(r *rand.Rand, blocks int) layers.Keeps {
+	out := make(layers.Keeps, blocks)
+	for i := range out {
+		out[i] = layers.Keep(r.Intn(int(layers.KeepAll) + 1))
+	}
+	return out
+}
+
+// TestWhatBlocksKeepChangesNothing: whatever each block keeps for its backward, also where its input
+// spills, the bits are those of the synchronous step, which keeps nothing; on the CPU and on an emulated GPU.
+func TestWhatBlocksKeepChangesNothing(t *testing.T) {
+	for name, shape := range map[string]func(*trial){
+		"fp32":    func(tr *trial) { tr.blocks = 6 },
+		"bf16":    func(tr *trial) { tr.blocks, tr.bf16, tr.tied, tr.qkNorm, tr.noClip = 5, true, true, true, true },
+		"shards":  func(tr *trial) { tr.bf16, tr.shards = true, 3 },
+		"experts": func(tr *trial) { tr.blocks, tr.experts, tr.chosen, tr.onDemand = 4, 6, 2, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := base()
+			shape(&tr)
+			tr.steps, tr.rows, tr.maxLen = 2, 4, 11
+			draw := func(r *rand.Rand) trial {
+				tr := tr
+				tr.keeps = randomKeeps(r, tr.blocks)
+				tr.depths.ActivationSlots, tr.depths.WeightSlots = 3+r.Intn(9), 1+r.Intn(3)
+				tr.evalSteps = r.Intn(2) // which keep nothing
+				return tr
+			}
+			want, err := tr.synchronous(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seed := range int64(long.Count(t, 30, 6)) {
+				r := rand.New(rand.NewSource(seed))
+				tr := draw(r)
+				tr.copyTiles = r.Intn(2) == 0
+				tr.reported = func(s StepReport) {
+					want := int64(0)
+					for _, length := range tr.makeBatch(s.Step).AllDocs() {
+						want += layers.Spec{Config: tr.config(), Keep: tr.keeps}.PairsAgain(int(length))
+					}
+					if s.AttendedAgain != want {
+						t.Errorf("%v: step %d reports %d pairs attended again, want %d", tr.keeps, s.Step, s.AttendedAgain, want)
+					}
+				}
+				if got := mustRun(t, tr); got.digest() != want.digest() {
+					t.Errorf("%v: other bits than the synchronous step", tr.keeps)
+				}
+			}
+			onGPU, _, end := onCUDA(t, tr, emu.Options{})
+			want, err = onGPU.synchronous(t)
+			if end(); err != nil {
+				t.Fatal(err)
+			}
+			for seed := range int64(long.Count(t, 12, 2)) {
+				tr := draw(rand.New(rand.NewSource(seed)))
+				if got := runOnCUDA(t, tr, emu.Options{Mode: emu.Random, Seed: uint64(seed)}); !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
+					t.Errorf("%v: other bits than the synchronous step on an emulated GPU", tr.keeps)
+				}
+			}
+		})
+	}
+}
+
 // randomTrial is a run of any shape.
 func randomTrial(r *rand.Rand) trial {
 	coin := func() bool { return r.Intn(2) == 0 }
@@ -208,7 +283,7 @@ func randomTrial(r *rand.Rand) trial {
 	tr.micro, tr.maxLen = 1+r.Intn(40), 2+r.Intn(20)
 	tr.tied, tr.qkNorm, tr.bf16, tr.noClip, tr.sync, tr.copyTiles = coin(), coin(), coin(), coin(), coin(), coin()
 	tr.gradBF16 = tr.bf16 && coin()
-	tr.keep = []layers.Keep{layers.KeepNothing, layers.KeepAttention, layers.KeepQKV, layers.KeepAll}[r.Intn(4)]
+	tr.keeps = randomKeeps(r, tr.blocks)
 	tr.order = schedule.Order(r.Intn(2))
 	tr.shards, tr.moreBatches = r.Intn(5), r.Intn(2)
 	if coin() {

@@ -150,7 +150,7 @@ func (tr trial) stateBytes() int64 {
 	return states + tiles
 }
 
-// failingHome is a home whose call number fail, counted over Fetch, ReadTile and Flush, fails.
+// failingHome is a home whose call number fail, counted over all that reads from or writes to disks, fails.
 type failingHome struct {
 	*host.Store
 	mu          sync.Mutex
@@ -186,12 +186,20 @@ func (h *failingHome) Flush(i int) error {
 	return h.call("write", i, func() error { return h.Store.Flush(i) })
 }
 
-// TestEveryStateCallMayFail: every read and every write of a state, and every read of a tile, fails once; the run ends with that error,
+func (h *failingHome) PutGrad(i int, from []byte) error {
+	return h.call("put", i, func() error { return h.Store.PutGrad(i, from) })
+}
+
+func (h *failingHome) FetchGrad(i int) error {
+	return h.call("gradient", i, func() error { return h.Store.FetchGrad(i) })
+}
+
+// TestEveryStateCallMayFail: every read and every write of a state and of a gradient, and every read of a tile, fails once; the run ends with that error,
 // which says what failed.
 func TestEveryStateCallMayFail(t *testing.T) {
 	every := int(long.Every(t, 2))
 	for fail := 1; ; fail += every {
-		tr := small().allAway(2).tilesAway()
+		tr := small().allAway(2).tilesAway().gradsAway(1)
 		tr.steps, tr.saveSteps, tr.evalSteps, tr.saver = 2, 1, 1, &recorder{}
 		var h *failingHome
 		tr.home = func(s *host.Store) host.Home {
@@ -209,7 +217,7 @@ func TestEveryStateCallMayFail(t *testing.T) {
 			return
 		}
 		verb, _, _ := strings.Cut(h.what, " ")
-		says := map[string]string{"read": "read the state of ", "tile": "read the weights of ", "write": "write the state of "}[verb]
+		says := map[string]string{"read": "read the state of ", "tile": "read the weights of ", "write": "write the state of ", "put": "write the gradient of ", "gradient": "read the gradient of "}[verb]
 		if !errors.Is(err, errStateDisk) || !strings.HasPrefix(err.Error(), says) {
 			t.Errorf("call %d, %s, failed and the run ends with %v", fail, h.what, err)
 		}

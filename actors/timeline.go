@@ -26,6 +26,7 @@ type tracer struct {
 	fetched map[int]*piece       // by layer: the last update that was fetched
 	saved   map[int]*piece       // by layer: its last save
 	summed  map[int]*piece       // by layer: the last sum over several ranks
+	grads   map[int]*piece       // by layer: the last write to a disk of its gradient, or read
 	states  map[int]credit       // by layer: the state slot that it is or was in last
 	saving  int                  // the step whose checkpoint is written
 	placed  map[credit]timeline.Track
@@ -103,7 +104,7 @@ func newTracer(rec *timeline.Recorder, now func() time.Duration, names []string)
 		return nil
 	}
 	return &tracer{rec: rec, now: now, names: names, holds: map[credit]*hold{}, ahead: map[packBatch]credit{},
-		updated: map[int]*piece{}, fetched: map[int]*piece{}, saved: map[int]*piece{}, summed: map[int]*piece{}, states: map[int]credit{}, placed: map[credit]timeline.Track{}, until: map[timeline.Track]time.Duration{}}
+		updated: map[int]*piece{}, fetched: map[int]*piece{}, saved: map[int]*piece{}, summed: map[int]*piece{}, grads: map[int]*piece{}, states: map[int]credit{}, placed: map[credit]timeline.Track{}, until: map[timeline.Track]time.Duration{}}
 }
 
 // place is the track of a credit.
@@ -255,14 +256,14 @@ func (t *tracer) begin(id address, do any) *piece {
 		if sum := t.summed[e.Layer]; sum != nil {
 			p.step = sum.step
 		} else {
-			t.follows("GradLanded", credit{kind: slabCredit, index: e.Slab}, p)
+			t.movesBy(e, p)
 		}
 		t.link("StateFetched", t.usesState(e.Layer, p), p)
 		t.link("LayerSaved", t.saved[e.Layer], p)
 		t.updated[e.Layer], t.saved[e.Layer] = p, nil
 	case prepareMatrix:
 		p.name = "prepare a matrix of " + t.names[e.Of.Layer]
-		t.follows("GradLanded", credit{kind: slabCredit, index: e.Of.Slab}, p)
+		t.movesBy(e.Of, p)
 		t.link("StateFetched", t.usesState(e.Of.Layer, p), p)
 		t.takes(credit{kind: matrixCredit, index: e.Buffer, lane: e.Lane}, "matrix of "+t.names[e.Of.Layer], p)
 	case applyMatrix:
@@ -280,6 +281,17 @@ func (t *tracer) begin(id address, do any) *piece {
 	case flushState:
 		p.track, p.name = t.rec.Track(writesTrack, timeline.Actor), "write the state of "+t.names[e.Layer]
 		t.follows("StateUpdated", t.states[e.Layer], p)
+	case putGrad:
+		p.track, p.name = t.rec.Track(writesTrack, timeline.Actor), "write the gradient of "+t.names[e.Layer]
+		t.follows("GradMeasured", credit{kind: slabCredit, index: e.Slab}, p)
+		t.grads[e.Layer] = p
+	case fetchGrad:
+		p.track, p.name = t.rec.Track(readsTrack, timeline.Actor), "read the gradient of "+t.names[e.Layer]
+		t.usesState(e.Layer, p)
+		if put := t.grads[e.Layer]; put != nil {
+			p.step = put.step
+		}
+		t.grads[e.Layer] = p
 	case openSave:
 		p.name, p.step, t.saving = "open a checkpoint", e.Save.Step, e.Save.Step
 	case saveLayer:
@@ -293,7 +305,16 @@ func (t *tracer) begin(id address, do any) *piece {
 	return p
 }
 
-// The tracks of the Stager, which reads one state while it writes another.
+// movesBy notes that p uses the gradient that an update is made by, in a slab or in the layer's state slot.
+func (t *tracer) movesBy(e update, p *piece) {
+	if e.Slab != noSlab {
+		t.follows("GradLanded", credit{kind: slabCredit, index: e.Slab}, p)
+	} else if read := t.grads[e.Layer]; read != nil {
+		p.step = read.step
+	}
+}
+
+// The tracks of the Stager, which reads while it writes.
 const (
 	readsTrack  = "stager, reads"
 	writesTrack = "stager, writes"

@@ -100,7 +100,11 @@ func (t *tracer) places(lanes []*lane) {
 		several(activationCredit, len(r.acts), r.index)
 		several(gradBufferCredit, len(r.gradBufs), r.index)
 	}
-	several(slabCredit, len(lanes[0].slabs), 0)
+	for i, slab := range lanes[0].slabs {
+		if len(slab) > 0 {
+			t.place(credit{kind: slabCredit, index: i})
+		}
+	}
 	for _, r := range lanes {
 		several(matrixCredit, r.plan.Depths.MatrixBuffers, r.index)
 	}

@@ -132,6 +132,11 @@ func tracedShapes() map[string]trial {
 		tr.copyTiles, tr.saver, tr.saveSteps = true, &recorder{}, 2
 		*tr = tr.allAway(2)
 	})
+	add("gradients on disks", func(tr *trial) {
+		tr.copyTiles, tr.muon, tr.saver, tr.saveSteps = true, true, &recorder{}, 2
+		*tr = tr.allAway(2).gradsAway(1)
+	})
+	add("gradients on disks, in place", func(tr *trial) { *tr = tr.allAway(2).gradsAway(2) })
 	add("weights on disks", func(tr *trial) {
 		tr.copyTiles, tr.depths.WeightSlots = true, 3
 		*tr = tr.allAway(2).tilesAway()

@@ -26,6 +26,8 @@ func TestTranscripts(t *testing.T) {
 	ofMatrices.MatrixBuffers = 2
 	ofDisk := wide
 	ofDisk.StateSlots = 2
+	ofGradients := ofDisk
+	ofGradients.GradSlabs = 1
 	for name, cfg := range map[string]worldConfig{
 		"clip":               {layers: 4, micro: 2, steps: 2, depths: wide, clip: 1, stopAfter: -1, seed: 1},
 		"least-depths":       {layers: 4, micro: 3, steps: 1, depths: least, clip: 1, stopAfter: -1, seed: 2},
@@ -45,6 +47,7 @@ func TestTranscripts(t *testing.T) {
 		"matrices":           {layers: 4, micro: 1, steps: 1, depths: ofMatrices, clip: 1, matrices: 3, lane: []int{0, 0, 1, 1}, stopAfter: -1, seed: 18},
 		"away":               {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, away: []bool{false, true, true, true}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
 		"linked":             {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, away: []bool{false, true, true, true}, links: true, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
+		"gradients":          {layers: 5, micro: 1, steps: 2, depths: ofGradients, clip: 1, away: []bool{false, true, true, true, true}, gradAway: []bool{false, true, true, true, false}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 20},
 		"tiles":              {layers: 4, micro: 1, steps: 2, depths: ofDisk, clip: 1, away: []bool{false, true, true, true}, params: []bool{false, true, true, false}, saveSteps: 1, skip: map[int]bool{2: true}, stopAfter: -1, seed: 19},
 		"stop":               {layers: 3, micro: 1, steps: 5, depths: wide, clip: 1, stopAfter: 60, seed: 6},
 		"pause":              {layers: 3, micro: 1, steps: 3, depths: wide, clip: 1, saveSteps: 3, evalSteps: 2, evalPasses: 1, pauseAfter: 2, stopAfter: -1, seed: 11},

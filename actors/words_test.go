@@ -177,6 +177,18 @@ func afterTheLoss(v any) string {
 		return fmt.Sprintf("write the state of layer %d", m.Layer)
 	case stateWritten:
 		return fmt.Sprintf("the state of layer %d is written", m.Layer)
+	case GradMeasured:
+		return fmt.Sprintf("the gradient of layer %d is measured, in slab %d of lane %d, and is to wait on a disk", m.Layer, m.Slab, m.Lane)
+	case putGrad:
+		return fmt.Sprintf("write the gradient of layer %d from slab %d", m.Layer, m.Slab)
+	case gradWritten:
+		return fmt.Sprintf("the gradient of layer %d is written", m.Layer)
+	case GradsWanted:
+		return "the gradients of all layers are wanted"
+	case fetchGrad:
+		return fmt.Sprintf("read the gradient of layer %d", m.Layer)
+	case gradRead:
+		return fmt.Sprintf("the gradient of layer %d is read", m.Layer)
 	case dropState:
 		return fmt.Sprintf("drop the state of layer %d", m.Layer)
 	case measured:

@@ -22,6 +22,13 @@ type Home interface {
 	Fetch(i, slot int) error
 	// Flush writes the state of layer i from its state slot to the disk.
 	Flush(i int) error
+	// PutGrad writes the gradient of layer i, which is one that waits on a disk, to that disk. It is in from, aligned to 4 KiB and as
+	// large as Tier.Grads says.
+	PutGrad(i int, from []byte) error
+	// FetchGrad reads the gradient of layer i, as it was put last, into the state slot that the layer is in.
+	FetchGrad(i int) error
+	// Grad is the gradient of layer i in its state slot.
+	Grad(i int) []byte
 	// Drop frees the state slot of layer i, which nobody has acquired; what was not flushed is lost.
 	Drop(i int)
 	// Settle flushes and drops all layers that are in state slots.

@@ -12,7 +12,8 @@ import (
 
 // Tier says what of a store is on disks. Of a layer that is away the lower halves and planes are an extent;
 // they are in memory only while they are in a state slot. Its tile is in memory all the time, unless that
-// is away too: then it is an extent of its own, and in memory beside them. The zero Tier has nothing away.
+// is away too: then it is an extent of its own, and in memory beside them. So is its gradient, where that
+// waits on a disk until it is used. The zero Tier has nothing away.
 type Tier struct {
 	Away    []bool // by layer
 	Slots   int    // state slots, each as large as the largest layer that is away
@@ -20,6 +21,11 @@ type Tier struct {
 
 	Tiles       []bool // by layer: the tile is away, as its state is; nil: none is
 	TileExtents *extents.Files
+
+	// Grads says, by layer, how large its gradient is on a disk, in whole pages, where that waits there as the state does; 0: it does
+	// not; nil: none does.
+	Grads       []int64
+	GradExtents *extents.Files
 }
 
 // has says whether layer i is away.
@@ -40,7 +46,7 @@ func (t Tier) tileBytes(i int, l model.Layout) int64 {
 func (t Tier) slotBytes(layouts []model.Layout, planes optim.Planes, shares []optim.Share) (most int64) {
 	for i, l := range layouts {
 		if t.has(i) {
-			most = max(most, t.tileBytes(i, l)+optim.ExtentBytes(l, planes.Of(l), shareOf(layouts, shares, i)))
+			most = max(most, t.tileBytes(i, l)+optim.ExtentBytes(l, planes.Of(l), shareOf(layouts, shares, i))+t.gradBytes(i))
 		}
 	}
 	return most

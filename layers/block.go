@@ -43,7 +43,7 @@ type launch struct {
 }
 
 func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, mb MicroBatch, saved, ws device.Mem, backward bool) *launch {
-	keep := t.spec.Keep
+	keep := t.spec.Keep.Of(block)
 	if saved.Bytes == 0 {
 		keep = KeepNothing
 	}

@@ -3,35 +3,66 @@ package layers
 // RecomputedFLOPs is what the backward of all blocks computes a second time with
 // Keep, in floating point operations (a multiply-add is two).
 //
-//	tokens: of the micro-batch or batch; attendedPairs: its (query, key) pairs
-//	in all blocks together
+//	tokens: of the micro-batch or batch; pairs: its (query, key) pairs in those blocks
+//	whose attention is computed again, together (see PairsAgain)
 //
 // Matrix products and attention's forward count; norms and rotations do not, as
 // they do not in model FLOPs. Nor do the scores that AttentionBackward forms
 // again inside, on every level alike: they are how that operation works.
-func (s Spec) RecomputedFLOPs(tokens, attendedPairs int64) int64 {
+func (s Spec) RecomputedFLOPs(tokens, pairs int64) int64 {
+	n := s.attentionFLOPs(pairs)
+	for block := range s.Config.NumLayers {
+		n += tokens * s.productsAgain(block, s.Keep.Of(block))
+	}
+	return n
+}
+
+// PairsAgain is how many (query, key) pairs a document of so many tokens has in the blocks
+// whose attention the backward computes again, together.
+func (s Spec) PairsAgain(length int) (n int64) {
+	for block := range s.Config.NumLayers {
+		if s.Keep.Of(block) < KeepAttention {
+			n += s.Config.BlockPairs(block, length)
+		}
+	}
+	return n
+}
+
+// BlockRecomputes is what the backward of one block computes a second time at a level, in
+// FLOPs: products of so many tokens, and attention to so many pairs of that block.
+func (s Spec) BlockRecomputes(block int, keep Keep, tokens, pairs int64) (products, attention int64) {
+	if keep < KeepAttention {
+		attention = s.attentionFLOPs(pairs)
+	}
+	return tokens * s.productsAgain(block, keep), attention
+}
+
+// attentionFLOPs is attention's forward: QKᵀ and PV.
+func (s Spec) attentionFLOPs(pairs int64) int64 { return 4 * pairs * int64(newDims(s).q) }
+
+// productsAgain is the products of a token that the backward of a block computes again at a
+// level, in FLOPs.
+func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	d, c := newDims(s), s.Config
-	product := func(in, out int) int64 { return 2 * tokens * int64(in) * int64(out) }
-	all, moe := int64(c.NumLayers), int64(c.ExpertBlocks())
-	dense := all - moe
-	var n int64
-	if s.Keep < KeepAttention {
-		n += 4 * attendedPairs * int64(d.q) // QKᵀ and PV
+	product := func(in, out int) int64 { return 2 * int64(in) * int64(out) }
+	moe := c.HasExperts(block)
+	if keep < KeepQKV {
+		n += 2 * c.QKVProducts()
 	}
-	if s.Keep < KeepQKV {
-		n += all * 2 * tokens * c.QKVProducts()
+	if d.sandwich || !moe && keep < KeepAll { // before the norm of attention's output, or for x2
+		n += product(c.OutputCols(), d.hidden)
 	}
-	if s.Keep < KeepAll {
-		n += dense * (product(c.OutputCols(), d.hidden) + product(d.hidden, 2*d.ffn))
-	} else if d.sandwich {
-		n += dense * product(c.OutputCols(), d.hidden)
+	if moe { // its second half keeps nothing: the router and every expert's gate and up again
+		experts := int64(c.NumExpertsPerTok + c.SharedExperts)
+		return n + product(d.hidden, c.NumExperts) + experts*product(d.hidden, 2*c.MoEIntermediateSize)
 	}
-	if d.sandwich { // products before norms
-		n += dense*product(d.ffn, d.hidden) + moe*product(c.OutputCols(), d.hidden)
+	if keep < KeepAll {
+		n += product(d.hidden, 2*d.ffn)
 	}
-	// A MoE layer keeps nothing: its router and every expert's gate and up again.
-	experts := c.NumExpertsPerTok + c.SharedExperts
-	return n + moe*(product(d.hidden, c.NumExperts)+int64(experts)*product(d.hidden, 2*c.MoEIntermediateSize))
+	if d.sandwich { // before the norm of the MLP's output
+		n += product(d.ffn, d.hidden)
+	}
+	return n
 }
 
 // HeadRecomputedFLOPs is the work, in FLOPs, of computing the logits again, as the second

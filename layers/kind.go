@@ -27,8 +27,8 @@ type Kind interface {
 	// where a gradient is made beside it, the gradient.
 	Activations(s Spec) int
 	// SavedBytes is what the forward of a micro-batch of so many tokens keeps for its
-	// backward; Spec.Keep says what. 0: nothing but its input.
-	SavedBytes(s Spec, tokens int) int64
+	// backward at a level. 0: nothing but its input.
+	SavedBytes(s Spec, keep Keep, tokens int) int64
 	// WorkspaceBytes is what one launch needs, of at most Spec.MaxTokens tokens; 0 where
 	// it needs none or the model has no such layer. Without backward it is that of a
 	// forward which keeps nothing.
@@ -54,7 +54,7 @@ func (plainKind) Parts(Spec, model.Layout) int     { return 1 }
 func (plainKind) Largest(Spec, model.Layout) []int { return []int{0} }
 func (plainKind) RowElems(model.Layout) int64      { return 0 }
 func (plainKind) Activations(Spec) int             { return 1 }
-func (plainKind) SavedBytes(Spec, int) int64       { return 0 }
+func (plainKind) SavedBytes(Spec, Keep, int) int64 { return 0 }
 func (plainKind) WorkspaceBytes(Spec, bool) int64  { return 0 }
 func (plainKind) CacheBytes(Spec, int) int64       { return 0 }
 

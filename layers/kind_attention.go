@@ -11,7 +11,9 @@ type attentionKind struct{ plainKind }
 
 func (attentionKind) Stages(Spec, model.Layout) schedule.Layer { return once(schedule.Attention) }
 
-func (attentionKind) SavedBytes(s Spec, tokens int) int64 { return s.savedBytes(withoutMLP, tokens) }
+func (attentionKind) SavedBytes(s Spec, keep Keep, tokens int) int64 {
+	return s.savedBytes(withoutMLP, keep, tokens)
+}
 
 func (attentionKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	if s.Config.ExpertBlocks() == 0 {

@@ -10,7 +10,9 @@ type blockKind struct{ plainKind }
 
 func (blockKind) Stages(Spec, model.Layout) schedule.Layer { return once(schedule.Block) }
 
-func (blockKind) SavedBytes(s Spec, tokens int) int64 { return s.savedBytes(withMLP, tokens) }
+func (blockKind) SavedBytes(s Spec, keep Keep, tokens int) int64 {
+	return s.savedBytes(withMLP, keep, tokens)
+}
 
 func (blockKind) WorkspaceBytes(s Spec, backward bool) int64 {
 	if s.Config.ExpertBlocks() == s.Config.NumLayers {

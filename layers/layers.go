@@ -5,23 +5,11 @@ import (
 	"mt/model"
 )
 
-// Keep says what a block's forward keeps on the device for its backward. What the backward
-// reads and was not kept it computes again, and nothing else.
-type Keep uint8
-
-// The levels, each with everything of those before it.
-const (
-	KeepNothing   Keep = iota // from the layer's input alone ("recompute: full")
-	KeepAttention             // attention's output and log-sum-exp
-	KeepQKV                   // rotated q and k, v; with q/k norm as they were before norm and rotation, which are repeated
-	KeepAll                   // gate/up and the MLP's residual input: no product is computed twice ("recompute: none")
-)
-
 // Spec is what a run fixes about all its layers.
 type Spec struct {
 	Config *model.Config
 	Act    device.DType // compute dtype of activations and matrices
-	Keep   Keep
+	Keep   Keeps        // no result depends on it
 	// MaxTokens is the largest micro-batch, MaxSeqs its largest number of
 	// sequences.
 	MaxTokens int

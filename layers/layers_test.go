@@ -103,7 +103,7 @@ func sequences(vocab int, seed uint64, lengths ...int) []reference.Sequence {
 
 // spec is what most tests run: chunks that divide no micro-batch.
 func spec(cfg *model.Config, keep Keep, act device.DType) Spec {
-	return Spec{Config: cfg, Act: act, Keep: keep, MaxTokens: 13, ChunkTokens: 4, HeadChunk: 3, Positions: 13}
+	return Spec{Config: cfg, Act: act, Keep: KeepIn(cfg.NumLayers, keep), MaxTokens: 13, ChunkTokens: 4, HeadChunk: 3, Positions: 13}
 }
 
 // micro is two micro-batches of ragged sequences, 13 and 7 tokens.
@@ -207,8 +207,12 @@ func TestKeepChangesNothing(t *testing.T) {
 		for _, act := range []device.DType{device.F32, device.BF16} {
 			var want result
 			var bytes int64 = -1
-			for keep := KeepNothing; keep <= KeepAll; keep++ {
-				r := newRig(t, dev, spec(cfg, keep, act), nil)
+			for keep := KeepNothing; keep <= KeepAll+2; keep++ {
+				sp := spec(cfg, keep, act)
+				if keep > KeepAll { // blocks differ
+					sp.Keep = []Keeps{{KeepAll, KeepNothing}, {KeepAttention, KeepQKV}}[keep-KeepAll-1]
+				}
+				r := newRig(t, dev, sp, nil)
 				b := r.batch(micro(cfg)...)
 				got := r.step(b)
 				if losses := r.evaluate(b); !reflect.DeepEqual(losses, got.losses) {
@@ -217,7 +221,7 @@ func TestKeepChangesNothing(t *testing.T) {
 				if keep == KeepNothing {
 					want = got
 				}
-				if saved := KindOf(model.Block).SavedBytes(r.spec, 13); saved <= bytes {
+				if saved := KindOf(model.Block).SavedBytes(r.spec, keep, 13); keep <= KeepAll && saved <= bytes {
 					t.Errorf("%s keep %d: %d bytes, the level before %d", act, keep, saved, bytes)
 				} else {
 					bytes = saved

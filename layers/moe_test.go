@@ -165,7 +165,7 @@ func TestMoEChunks(t *testing.T) {
 					y, got := newMoERig(t, d.open(t), c, sp).run()
 					if chunk == 4 {
 						wantY, want = y, got
-						sp.Keep = KeepAll
+						sp.Keep = KeepIn(c.cfg.NumLayers, KeepAll)
 						keptY, kept := newMoERig(t, d.open(t), c, sp).run()
 						compareBits(t, "keep all", result{keptY, kept}, result{y, got})
 					}

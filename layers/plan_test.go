@@ -18,28 +18,32 @@ import (
 // RecomputedFLOPs and HeadRecomputedFLOPs are what a device that counts finds beyond the
 // least: a step that keeps everything, without normed outputs and with a whole head.
 func TestRecomputedFLOPsAreCounted(t *testing.T) {
-	cfg := config(func(c *model.Config) { c.NumHeads, c.NumKVHeads = 4, 2 })
+	cfg := config(func(c *model.Config) {
+		c.NumHeads, c.NumKVHeads = 4, 2
+		c.SlidingWindow, c.Sliding = 3, []bool{false, true}
+	})
 	seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
 	const tokens = 13
 	var least int64
 	for _, sandwich := range []bool{false, true} {
 		cfg.SandwichNorms = sandwich
-		pairs := cfg.AttendedPairs(5) + cfg.AttendedPairs(1) + cfg.AttendedPairs(7)
-		run := func(keep Keep) (matmuls, attended int64) {
-			toy := newToy()
-			r := newRig(t, toy, spec(cfg, keep, device.F32), nil)
+		run := func(keep Keeps) (matmuls, attended int64) {
+			toy, sp := newToy(), spec(cfg, KeepNothing, device.F32)
+			sp.Keep = keep
+			r := newRig(t, toy, sp, nil)
 			r.step(r.batch(seqs))
 			return toy.matmuls, toy.attended
 		}
-		kept, once := run(KeepAll)
+		kept, once := run(KeepIn(2, KeepAll))
 		if !sandwich {
 			least = kept
 		}
-		for keep := KeepNothing; keep <= KeepAll; keep++ {
+		for i := range 16 { // all pairs of levels
+			keep := Keeps{Keep(i % 4), Keep(i / 4)}
 			matmuls, attended := run(keep)
-			want := matmuls - least + attended - once
-			if got := (Spec{Config: cfg, Keep: keep}).RecomputedFLOPs(tokens, pairs); got != want {
-				t.Errorf("keep %d, norms of outputs %t: %d, the operations do %d", keep, sandwich, got, want)
+			want, sp := matmuls-least+attended-once, Spec{Config: cfg, Keep: keep}
+			if got := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)); got != want {
+				t.Errorf("keep %v, norms of outputs %t: %d, the operations do %d", keep, sandwich, got, want)
 			}
 		}
 	}
@@ -60,7 +64,7 @@ func TestRecomputedFLOPsOfSharedExperts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := (Spec{Config: c, Keep: KeepAll}).RecomputedFLOPs(1, 0), int64(58*(2*7168*256+9*2*7168*2*2048)); got != want {
+	if got, want := (Spec{Config: c, Keep: KeepIn(c.NumLayers, KeepAll)}).RecomputedFLOPs(1, 0), int64(58*(2*7168*256+9*2*7168*2*2048)); got != want {
 		t.Errorf("%d FLOPs, want %d", got, want)
 	}
 }
@@ -75,14 +79,28 @@ func TestRecomputedFLOPsOfExperts(t *testing.T) {
 	const tokens, pairs = 13, 50
 	const experts = 2 * (12*8 + 3*12*2*7)
 	const attention, qkv, mlp = 4 * pairs * 24, 3 * 12 * 48, 24*12 + 12*20
-	for keep, want := range map[Keep]int64{
-		KeepAll:       2 * tokens * experts,
-		KeepQKV:       2 * tokens * (experts + mlp),
-		KeepAttention: 2 * tokens * (experts + mlp + qkv),
-		KeepNothing:   2*tokens*(experts+mlp+qkv) + attention,
+	for _, c := range []struct {
+		keep  Keeps
+		pairs int64 // of blocks whose attention is computed again
+		want  int64
+	}{
+		{KeepIn(3, KeepAll), 0, 2 * tokens * experts},
+		{KeepIn(3, KeepQKV), 0, 2 * tokens * (experts + mlp)},
+		{KeepIn(3, KeepAttention), 0, 2 * tokens * (experts + mlp + qkv)},
+		{nil, pairs, 2*tokens*(experts+mlp+qkv) + attention},
+		{Keeps{KeepNothing, KeepAll, KeepQKV}, pairs, 2*tokens*(experts+qkv/3) + attention},
+		{Keeps{KeepAll, KeepQKV}, pairs, 2*tokens*(experts+mlp+qkv/3) + attention},
 	} {
-		if got := (Spec{Config: cfg, Keep: keep}).RecomputedFLOPs(tokens, pairs); got != want {
-			t.Errorf("keep %s: %d, want %d", keep, got, want)
+		if got := (Spec{Config: cfg, Keep: c.keep}).RecomputedFLOPs(tokens, c.pairs); got != c.want {
+			t.Errorf("keep %s: %d, want %d", c.keep, got, c.want)
+		}
+		var products, attention int64
+		for block := range 3 {
+			p, a := (Spec{Config: cfg}).BlockRecomputes(block, c.keep.Of(block), tokens, pairs)
+			products, attention = products+p, attention+a
+		}
+		if n := attention / (4 * pairs * 24); products+c.pairs*4*24 != c.want || (n > 0) != (c.pairs > 0) {
+			t.Errorf("keep %s: products of %d by block, attention in %d blocks", c.keep, products, n)
 		}
 	}
 }
@@ -97,7 +115,7 @@ func TestSavedAndCacheBytes(t *testing.T) {
 			if keep > KeepNothing {
 				want += 4 * tokens * lse
 			}
-			if got := KindOf(model.Block).SavedBytes(Spec{Config: cfg, Act: act, Keep: keep}, tokens); got != want {
+			if got := KindOf(model.Block).SavedBytes(Spec{Config: cfg, Act: act}, keep, tokens); got != want {
 				t.Errorf("keep %d %s: %d bytes, want %d", keep, act, got, want)
 			}
 		}
@@ -207,7 +225,7 @@ func TestThreadsChangeNothing(t *testing.T) {
 	for _, act := range []device.DType{device.F32, device.BF16} {
 		var want result
 		for _, threads := range []int{1, 2, 3, 5} {
-			sp := Spec{Config: cfg, Act: act, Keep: Keep(threads % 4), MaxTokens: 194, ChunkTokens: 64, HeadChunk: 48, Positions: 90}
+			sp := Spec{Config: cfg, Act: act, Keep: KeepIn(cfg.NumLayers, Keep(threads%4)), MaxTokens: 194, ChunkTokens: 64, HeadChunk: 48, Positions: 90}
 			r := newRig(t, openCPU(t, threads), sp, nil)
 			got := r.step(r.batch(seqs))
 			if threads == 1 {
@@ -294,13 +312,40 @@ func TestWorkspaceServesEveryLaunch(t *testing.T) {
 	wide := config(func(c *model.Config) { c.VocabSize = 500 })
 	deep := config(func(c *model.Config) { c.IntermediateSize = 100 })
 	for _, cfg := range []*model.Config{deep, wide} {
-		for keep := KeepNothing; keep <= KeepAll; keep++ {
-			r := newRig(t, newToy(), spec(cfg, keep, device.F32), nil)
+		for i := range 16 { // all pairs of levels
+			sp := spec(cfg, KeepNothing, device.F32)
+			keep := Keeps{Keep(i % 4), Keep(i / 4)}
+			sp.Keep = keep
+			r := newRig(t, newToy(), sp, nil)
+			lower := sp
+			lower.Keep = KeepIn(2, slices.Min(keep))
+			if got, want := sp.WorkspaceBytes(), lower.WorkspaceBytes(); got != want {
+				t.Errorf("keep %v: a workspace of %d bytes, that of the lower level everywhere has %d", keep, got, want)
+			}
+			r.step(r.batch(micro(cfg)...)) // panics where its workspace is too small
 			all, forward := r.spec.WorkspaceBytes(), r.spec.ForwardWorkspaceBytes()
 			if forward > all {
-				t.Errorf("vocabulary %d, ffn %d, keep %d: evaluation takes %d bytes, everything %d", cfg.VocabSize, cfg.IntermediateSize, keep, forward, all)
+				t.Errorf("vocabulary %d, ffn %d, keep %v: evaluation takes %d bytes, everything %d", cfg.VocabSize, cfg.IntermediateSize, keep, forward, all)
 			}
 			r.evaluate(r.batch(micro(cfg)...)) // panics where its workspace is too small
 		}
+	}
+}
+
+// TestKeepsInWords: what blocks keep, most first.
+func TestKeepsInWords(t *testing.T) {
+	for want, keep := range map[string]Keeps{
+		"nothing":                            nil,
+		"all":                                KeepIn(3, KeepAll),
+		"all in 2 of 3 blocks, nothing in 1": {KeepAll, KeepNothing, KeepAll},
+		"all in 1 of 6 blocks, qkv in 2, attention in 3": {KeepAttention, KeepQKV, KeepAll, KeepAttention, KeepAttention, KeepQKV},
+		"attention in 1 of 2 blocks, nothing in 1":       {KeepNothing, KeepAttention},
+	} {
+		if got := keep.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if k := (Keeps{KeepAll}); k.Of(0) != KeepAll || k.Of(1) != KeepNothing || !k.Anything() || KeepIn(4, KeepNothing).Anything() {
+		t.Errorf("%v: block 0 keeps %s, block 1 %s", k, k.Of(0), k.Of(1))
 	}
 }

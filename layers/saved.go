@@ -6,11 +6,11 @@ import "mt/device"
 // attention of one.
 const withMLP, withoutMLP = true, false
 
-// savedBytes is the device memory that Keep takes for one layer and one micro-batch of
+// savedBytes is the device memory that keep takes for one layer and one micro-batch of
 // so many tokens; 0 for KeepNothing. Needs no device.
-func (s Spec) savedBytes(mlp bool, tokens int) int64 {
+func (s Spec) savedBytes(mlp bool, keep Keep, tokens int) int64 {
 	a := allotter{dry: true}
-	s.savedBuffers(newDims(s), mlp, s.Keep, tokens, &a)
+	s.savedBuffers(newDims(s), mlp, keep, tokens, &a)
 	return a.used
 }
 

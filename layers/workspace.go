@@ -127,13 +127,25 @@ func (s Spec) BlockForwardBytes() int64 {
 
 // blockBytes is the workspace of a decoder block, or of the attention of one.
 func (s Spec) blockBytes(mlp, backward bool) int64 {
-	keep := s.Keep
-	if !backward {
-		keep = KeepNothing // an evaluation keeps nothing, so it needs most
+	keep := KeepNothing // an evaluation keeps nothing, so it needs most
+	if backward {
+		keep = s.leastKept(mlp)
 	}
 	ws, saved := allotter{dry: true}, allotter{dry: true}
 	s.blockBuffers(newDims(s), mlp, keep, s.MaxTokens, backward, &saved, &ws)
 	return ws.used
+}
+
+// leastKept is the lowest level of all blocks with such an MLP: what is not kept lies in the
+// workspace.
+func (s Spec) leastKept(mlp bool) Keep {
+	least := KeepAll
+	for block := range s.Config.NumLayers {
+		if s.Config.HasExperts(block) != mlp {
+			least = min(least, s.Keep.Of(block))
+		}
+	}
+	return least
 }
 
 // HeadBytes is the workspace of the head, or of its largest part, for MaxTokens

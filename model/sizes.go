@@ -43,19 +43,22 @@ func (c *Config) MatrixParams() int64 {
 }
 
 // AttendedPairs is how many (query, key) pairs a document of so many tokens has
-// in all blocks together: n(n+1)/2 in each, less where a window cuts them off.
-func (c *Config) AttendedPairs(length int) int64 {
-	var windowed int64
-	if c.SlidingWindow > 0 {
-		windowed = int64(c.NumLayers)
-		for _, s := range c.Sliding {
-			if !s {
-				windowed--
-			}
-		}
+// in all blocks together.
+func (c *Config) AttendedPairs(length int) (n int64) {
+	for block := range c.NumLayers {
+		n += c.BlockPairs(block, length)
 	}
-	n, w := int64(length), int64(min(length, c.SlidingWindow))
-	return (int64(c.NumLayers)-windowed)*(n*(n+1)/2) + windowed*(w*(w+1)/2+(n-w)*w)
+	return n
+}
+
+// BlockPairs is how many (query, key) pairs a document of so many tokens has in one block:
+// n(n+1)/2, less where a window cuts them off.
+func (c *Config) BlockPairs(block, length int) int64 {
+	n, w := int64(length), int64(length)
+	if window := c.Window(block); window > 0 {
+		w = min(n, int64(window))
+	}
+	return w*(w+1)/2 + (n-w)*w
 }
 
 // FLOPs is the work of training on so many tokens, forward and backward, where pairs (query,

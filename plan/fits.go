@@ -3,8 +3,6 @@ package plan
 import (
 	"fmt"
 	"strings"
-
-	"mt/layers"
 )
 
 // This file checks a run against the memory that there is, and says what would need less.
@@ -70,7 +68,7 @@ func (r *Run) waysOut(q Request, host bool) string {
 	add(host && train && r.SlabsAreCredits() && r.Depths.GradSlabs > 1, "lower pipeline.grad_slabs")
 	add(host && train && r.Depths.ExchangeBuffers > 1, "set pipeline.exchange_buffers: 1")
 	add(train && !r.GradBF16 && (host || !r.GradsInPlace()), "set grad_dtype: bf16")
-	add((!host || r.Unified) && r.Spec.Keep > layers.KeepNothing, "set recompute: full")
+	add((!host || r.Unified) && r.Spec.Keep.Anything(), "set recompute: full")
 	if r.Spec.Shards() == 1 && (!host || r.Unified) {
 		n := r.leastShards()
 		add(n > 1, fmt.Sprintf("set pipeline.head_shards: %d", n))

@@ -23,7 +23,7 @@ func (r *Run) ParamBytes(l int) int64 {
 	return optim.Pages(r.Layouts[l].TileBytes)
 }
 
-// StagedBytes is what layer l, which is away, takes of a state slot, and what is read and written for its update.
+// StagedBytes is what layer l, which is away, takes of a state slot beside its gradient, and what is read and written for its update.
 func (r *Run) StagedBytes(l int) int64 { return r.ExtentBytes(l) + r.ParamBytes(l) }
 
 // paramChunk is small beside an expert and large for a disk.
@@ -79,34 +79,37 @@ func (r *Run) ableToLeave(l int) bool {
 	return kind != model.Embedding && kind != model.Head && r.extents()[l] > 0
 }
 
-// leave decides which tiles are on disks, where states alone do not do: with all states away that are not larger than
-// those of the layers that are able to leave, as few tiles as make spare positive, which is what is left of the
-// host's memory with everything in it. It says whether there are such.
-func (r *Run) leave(spare int64, slots int) bool {
-	var most int64
-	var tiles []int
+// blocks are the layers of which all can be on a disk.
+func (r *Run) blocks() (out []int) {
 	for l := range r.Layouts {
 		if r.ableToLeave(l) {
-			most, tiles = max(most, r.extents()[l]), append(tiles, l)
+			out = append(out, l)
 		}
 	}
-	r.Away, r.Depths.StateSlots = make([]bool, len(r.Layouts)), slots
-	for l, size := range r.extents() {
-		if r.Away[l] = size > 0 && size <= most; r.Away[l] {
-			spare += size
-		}
-	}
-	for n := 1; n <= len(tiles); n++ {
+	return out
+}
+
+// leaveAll is leave with all gradients of blocks waiting on disks.
+func (r *Run) leaveAll(spare int64, slots int) onDisks {
+	return r.leave(spare+r.sendAway(r.blocks()), slots)
+}
+
+// leave decides which tiles are on disks, where states alone do not do: with all states away that allStates sends, as few tiles as
+// make spare positive.
+func (r *Run) leave(spare int64, slots int) (d onDisks) {
+	spare = r.allStates(spare, slots)
+	blocks := r.blocks()
+	for n := 1; n <= len(blocks); n++ {
 		r.ParamAway = make([]bool, len(r.Layouts))
 		left := spare
 		for k := range n {
-			l := tiles[k*len(tiles)/n]
+			l := blocks[k*len(blocks)/n]
 			r.ParamAway[l] = true
 			left += r.ParamBytes(l)
 		}
-		if left >= int64(slots)*r.StateSlotBytes()+r.paramBuffersBytes() {
-			return true
+		if d = r.onDisks(left - int64(slots)*r.StateSlotBytes() - r.paramBuffersBytes()); d.left >= 0 {
+			break
 		}
 	}
-	return false
+	return d
 }

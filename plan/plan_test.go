@@ -12,7 +12,6 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
-	"mt/layers"
 	"mt/model"
 )
 
@@ -37,14 +36,14 @@ func resolve(t *testing.T, q Request) *Run {
 
 // TestAutomaticWithoutBudget: without a budget everything that helps is taken, and no more.
 func TestAutomaticWithoutBudget(t *testing.T) {
-	// 64 rows of at most 512 tokens in micro-batches of 16384: all but the last hold
-	// 15873 at least, so there are at most three.
+	// 64 rows of at most 512 tokens in micro-batches of 16384: all but the last have
+	// 32 rows at least, so there are at most two.
 	r := resolve(t, request())
-	if r.Spec.Keep != layers.KeepAll || r.GradBF16 || r.Limits.MicroBatchTokens != 16384 || r.Limits.MicroBatches != 3 {
+	if r.Spec.Keep.String() != "all" || r.GradBF16 || r.Limits.MicroBatchTokens != 16384 || r.Limits.MicroBatches != 2 {
 		t.Errorf("keep %s, bf16 gradients %t, micro-batches of %d", r.Spec.Keep, r.GradBF16, r.Limits.MicroBatchTokens)
 	}
-	// A slot for the inputs of six blocks and the head, of three micro-batches.
-	want := Depths{WeightSlots: 3, GradBuffers: 2, GradSlabs: 1, ActivationSlots: 21, BatchesAhead: 2}
+	// A slot for the inputs of six blocks and the head, of two micro-batches.
+	want := Depths{WeightSlots: 3, GradBuffers: 2, GradSlabs: 1, ActivationSlots: 14, BatchesAhead: 2}
 	if r.Depths != want {
 		t.Errorf("depths %+v, want %+v", r.Depths, want)
 	}
@@ -228,7 +227,7 @@ func TestAskedIsKept(t *testing.T) {
 				t.Errorf("micro-batches of %d: limits %+v", q.MicroBatchTokens, got.Limits)
 			}
 		}
-		if got.GradBF16 != (q.GradDType == "bf16") || (got.Spec.Keep == layers.KeepAll) != (q.Recompute == "none") || got.Spec.Keep != layers.KeepNothing && q.Recompute == "full" {
+		if got.GradBF16 != (q.GradDType == "bf16") || got.Spec.Keep.String() != map[string]string{"none": "all", "full": "nothing"}[q.Recompute] {
 			t.Errorf("asked for %s and recompute %s: bf16 %t, keep %s", q.GradDType, q.Recompute, got.GradBF16, got.Spec.Keep)
 		}
 	}
@@ -422,7 +421,7 @@ func TestSavedBytesHoldEveryCut(t *testing.T) {
 			if rest := r.Limits.MicroBatches - n - 1; left-tokens > rest*r.Limits.MicroBatchTokens { // what is left has to go into the others
 				tokens = left - rest*r.Limits.MicroBatchTokens
 			}
-			need += up(r.Kind(1).SavedBytes(r.Spec, tokens))
+			need += up(r.SavedBytesOf(1, tokens))
 			left -= tokens
 		}
 		if got := r.SavedBytes(1); need == 0 || got < need {
@@ -432,7 +431,7 @@ func TestSavedBytesHoldEveryCut(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	if got, want := NewLimits(6, 100, 250, 5000), (Limits{Tokens: 600, MicroBatches: 4, MicroBatchTokens: 250, Sequences: 600, UniqueIDs: 600}); got != want {
+	if got, want := NewLimits(6, 100, 250, 5000), (Limits{Tokens: 600, MicroBatches: 3, MicroBatchTokens: 250, Sequences: 600, UniqueIDs: 600}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got := NewLimits(6, 100, 250, 50).UniqueIDs; got != 50 {

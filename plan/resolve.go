@@ -150,7 +150,7 @@ func choose(q Request) (*Run, error) {
 	r.divide(&q)
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Positions: max(q.RowTokens, q.Positions, 1)}
 	if q.Recompute == "none" {
-		r.Spec.Keep = layers.KeepAll
+		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)
 	}
 	r.Depths = leastDepths(q)
 	r.resolveExperts(q)
@@ -165,7 +165,7 @@ func choose(q Request) (*Run, error) {
 	_ = r.fits(q) // the last word on which states are away: more depth is no reason to read from a disk
 	r.tiered = true
 	if auto(q.Recompute) {
-		r.raiseKeep(q)
+		r.chooseSaved(q)
 	}
 	if q.Depths.ActivationSlots == 0 {
 		r.raise(q, &r.Depths.ActivationSlots, r.allActivations())
@@ -198,7 +198,7 @@ func (q Request) check() error {
 		{"state_slots", q.Depths.StateSlots, 1, "a state is updated in one"},
 		{"micro_batch_tokens", q.MicroBatchTokens, 1, "a micro-batch has at least one row"},
 	} {
-		if d.asked != 0 && d.asked < d.least && !(d.key == "grad_slabs" && q.Clip && q.Ranks <= 1) {
+		if d.asked != 0 && d.asked < d.least {
 			key := "pipeline." + d.key
 			return &BadDepth{key, fmt.Sprintf("%s: %d is too few: it is at least %d (%s)", key, d.asked, d.least, d.why)}
 		}
@@ -219,7 +219,7 @@ func (q Request) check() error {
 // leastDepths are the smallest depths that work.
 func leastDepths(q Request) Depths {
 	d := Depths{WeightSlots: 1, GradBuffers: 1, GradSlabs: 1, ActivationSlots: minActSlots, BatchesAhead: 1}
-	if q.Config.TieEmbeddings {
+	if q.Config.TieEmbeddings && (!q.Clip || q.Ranks > 1) {
 		d.GradSlabs = 2
 	}
 	if q.Ranks > 1 {
@@ -365,10 +365,12 @@ func (r *Run) resolveMicroBatch(q Request) {
 	}
 }
 
-// resolveGradDType takes fp32 where that fits with the smallest micro-batch, and where the
-// run computes in fp32; else bf16.
+// resolveGradDType takes fp32 where that fits with the smallest micro-batch, without gradients on disks, and where the
+// run computes in fp32; else bf16, of which half as many bytes would have to go there.
 func (r *Run) resolveGradDType(q Request) {
 	r.setMicroBatch(q, pick(q.MicroBatchTokens, leastMicroBatch(q)))
+	r.gradsStay = true
+	defer func() { r.gradsStay = false }()
 	r.GradBF16 = q.GradDType == "bf16" || auto(q.GradDType) && q.Act == device.BF16 && r.fits(q) != nil
 }
 
@@ -382,7 +384,7 @@ func (r *Run) raiseBuffers(q Request) {
 	if q.Depths.WeightSlots == 0 {
 		r.raise(q, &d.WeightSlots, r.autoWeightSlots())
 	}
-	if q.Depths.GradSlabs == 0 && r.SlabsAreCredits() {
+	if q.Depths.GradSlabs == 0 && r.PoolsSlabs() {
 		r.raise(q, &d.GradSlabs, autoGradSlabs)
 	}
 	if q.Depths.ExchangeBuffers == 0 && r.Ranks > 1 {
@@ -399,20 +401,6 @@ func (r *Run) autoWeightSlots() int {
 		most = max(most, v.streamedTiles())
 	}
 	return min(autoWeightSlots+r.Experts/4, most)
-}
-
-// raiseKeep lets the forward keep as much as fits while every activation has a slot.
-func (r *Run) raiseKeep(q Request) {
-	slots := r.Depths.ActivationSlots
-	if q.Depths.ActivationSlots == 0 {
-		r.Depths.ActivationSlots = r.allActivations()
-	}
-	for r.Spec.Keep = layers.KeepAll; r.Spec.Keep > layers.KeepNothing; r.Spec.Keep-- {
-		if r.fits(q) == nil {
-			return
-		}
-	}
-	r.Depths.ActivationSlots = slots
 }
 
 // allActivations is with how many activation slots nothing ever spills. An evaluation needs

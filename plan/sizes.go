@@ -14,7 +14,7 @@ import (
 type Depths struct {
 	WeightSlots     int `json:"weight_slots"`     // blocks, or experts, on the device; at least 1
 	GradBuffers     int `json:"grad_buffers"`     // layers, or experts, whose gradient is on the device; at least 1
-	GradSlabs       int `json:"grad_slabs"`       // landed gradients, without clipping; at least 1, with tied embeddings 2
+	GradSlabs       int `json:"grad_slabs"`       // landed gradients, without clipping or on their way to a disk; at least 1, with tied embeddings and without clipping 2
 	ActivationSlots int `json:"activation_slots"` // layer inputs of one micro-batch on the device; at least 3
 	BatchesAhead    int `json:"batches_ahead"`    // batches packed ahead; at least 1
 	// Of several ranks; alone both are 0.
@@ -38,12 +38,14 @@ type Limits struct {
 // NewLimits bounds batches of so many rows of at most rowTokens, cut into
 // micro-batches of at most microBatchTokens (at least one row each). Any two
 // neighbouring micro-batches hold more than microBatchTokens together, and each
-// but the last leaves less free than the longest row takes.
+// but the last leaves less free than the longest row takes, and has at least as many
+// rows as there are longest rows in a micro-batch.
 func NewLimits(rows, rowTokens, microBatchTokens, vocab int) Limits {
 	tokens := rows * rowTokens
 	n := min(rows, 2*(tokens/(microBatchTokens+1))+1)
 	if microBatchTokens >= rowTokens {
-		n = min(n, (tokens-1)/(microBatchTokens-rowTokens+1)+1)
+		full := microBatchTokens / rowTokens
+		n = min(n, (tokens-1)/(microBatchTokens-rowTokens+1)+1, (rows+full-1)/full)
 	}
 	return Limits{Tokens: tokens, MicroBatchTokens: min(tokens, max(microBatchTokens, rowTokens)),
 		MicroBatches: n, Sequences: tokens, UniqueIDs: min(vocab, tokens)}
@@ -77,6 +79,8 @@ type Run struct {
 	Lane []int
 	// Away says, by layer, that its state (lower halves and planes) is on a disk; nil: none is.
 	Away []bool
+	// GradAway says, by layer, that its gradient waits for the norm on a disk too, as its state is there; nil: none does.
+	GradAway []bool
 	// ParamAway says, by layer, that its tile is on a disk too, as its state is; nil: none is.
 	ParamAway []bool
 	// ParamChunk is what those are read in multiples of, a multiple of 4 KiB; 0: 1 MiB.
@@ -89,9 +93,10 @@ type Run struct {
 	Shares      [][]optim.Share
 	AllIDs      int
 
-	paces  []Pace // by lane; nil: alike
-	tiered bool   // it is decided which states are away
-	view   int    // 0: all lanes; else those sizes that differ are of lane view−1
+	paces     []Pace // by lane; nil: alike
+	tiered    bool   // it is decided what is away
+	gradsStay bool   // gradients are not to wait on a disk, whatever that needs
+	view      int    // 0: all lanes; else those sizes that differ are of lane view−1
 }
 
 // GradBytes is the size of one element of a landed gradient.
@@ -119,19 +124,15 @@ func (r *Run) GradElems(l int) int64 {
 }
 
 // BufferElems is the size of a gradient buffer in elements: the largest gradient of a
-// tile, which is a whole layer, or a part of the head or of a layer with experts.
+// tile, which is a whole layer, or a part of the head or of a layer with experts. It is 0 where all gradients
+// are summed in slabs.
 func (r *Run) BufferElems() int64 {
-	return r.largest(func(t layers.Tile) int64 { return t.GradElems(r.Limits.UniqueIDs) }, schedule.Streamed, schedule.Whole, schedule.NoSlot)
+	return r.largestOf(func(l int) bool { return r.has(l) && r.GradBinding(l) == Copied },
+		func(t layers.Tile) int64 { return t.GradElems(r.Limits.UniqueIDs) }, schedule.Streamed, schedule.Whole, schedule.NoSlot)
 }
 
-// BufferBytes is the size of a gradient buffer on the device; 0 where gradients are summed
-// in slabs.
-func (r *Run) BufferBytes() int64 {
-	if r.GradBinding() == InPlace {
-		return 0
-	}
-	return 4 * r.BufferElems()
-}
+// BufferBytes is the size of a gradient buffer on the device.
+func (r *Run) BufferBytes() int64 { return 4 * r.BufferElems() }
 
 // SlabElems is the size of the largest layer's gradient in elements.
 func (r *Run) SlabElems() int64 {
@@ -142,13 +143,13 @@ func (r *Run) SlabElems() int64 {
 	return n
 }
 
-// SlabsAreCredits says whether layers take turns in the slabs. Else every layer has its own, in which
-// its gradient waits for the norm; of several ranks, each has that of its share elsewhere.
+// SlabsAreCredits says whether all layers take turns in the slabs. Else every layer has its own, in which
+// its gradient waits for the norm, unless that waits on a disk; of several ranks, each has that of its share elsewhere.
 func (r *Run) SlabsAreCredits() bool { return !r.Clip || r.Ranks > 1 }
 
 // GradsInPlace says whether gradients are summed where they would land otherwise: in the
 // layer's slab, which a unified device can bind. Then no gradient is copied, and gradient
-// buffers have no memory.
+// buffers have no memory. Those that wait on a disk have no slab of their own, and are excepted.
 func (r *Run) GradsInPlace() bool { return r.Unified && !r.SlabsAreCredits() && !r.GradBF16 }
 
 // Binding says where the device reads what lies on the host, and where it writes what is
@@ -169,9 +170,9 @@ func (r *Run) Binding() Binding {
 	return Copied
 }
 
-// GradBinding says where gradients are summed.
-func (r *Run) GradBinding() Binding {
-	if r.GradsInPlace() {
+// GradBinding says where the gradient of layer l is summed.
+func (r *Run) GradBinding(l int) Binding {
+	if r.GradsInPlace() && !r.gradAway(l) {
 		return InPlace
 	}
 	return Copied
@@ -229,10 +230,15 @@ func (r *Run) Schedule() schedule.Spec {
 }
 
 // largest is the largest size of a tile of the classes.
-func (r *Run) largest(size func(layers.Tile) int64, classes ...schedule.Class) (n int64) {
+func (r *Run) largest(size func(layers.Tile) int64, classes ...schedule.Class) int64 {
+	return r.largestOf(r.has, size, classes...)
+}
+
+// largestOf is the largest size of a tile of the classes and of those layers.
+func (r *Run) largestOf(counts func(layer int) bool, size func(layers.Tile) int64, classes ...schedule.Class) (n int64) {
 	for i, l := range r.Layouts {
 		kind := r.Kind(i)
-		if !r.has(i) || !slices.Contains(classes, kind.Class(r.Spec)) {
+		if !counts(i) || !slices.Contains(classes, kind.Class(r.Spec)) {
 			continue
 		}
 		for _, k := range kind.Largest(r.Spec, l) {
@@ -242,20 +248,18 @@ func (r *Run) largest(size func(layers.Tile) int64, classes ...schedule.Class) (
 	return n
 }
 
-// SlabBytes are the sizes of the slabs: one for every layer or, where they are credits, for every
-// lane GradSlabs of the largest size.
+// SlabBytes are the sizes of the slabs: first those that layers have of their own, by layer, and then, for every
+// lane, GradSlabs that layers take turns in.
 func (r *Run) SlabBytes() []int64 {
+	if r.EvalOnly {
+		return nil
+	}
 	var out []int64
-	switch {
-	case r.EvalOnly:
-	case !r.SlabsAreCredits():
-		for l := range r.Layouts {
-			out = append(out, r.GradElems(l)*r.GradBytes())
-		}
-	default:
-		for range r.Depths.GradSlabs * r.Lanes() {
-			out = append(out, r.SlabElems()*r.GradBytes())
-		}
+	for l := range r.OwnSlabs() {
+		out = append(out, r.ownSlabBytes(l))
+	}
+	if r.PoolsSlabs() {
+		out = append(out, slices.Repeat([]int64{r.poolSlabBytes()}, r.Depths.GradSlabs*r.Lanes())...)
 	}
 	return out
 }
@@ -263,29 +267,6 @@ func (r *Run) SlabBytes() []int64 {
 // ActivationBytes is the size of a hidden state of so many tokens.
 func (r *Run) ActivationBytes(tokens int) int64 {
 	return int64(tokens) * int64(r.Spec.Config.HiddenSize) * r.Spec.Act.Size()
-}
-
-// savedTensors bounds how many tensors a block keeps for a micro-batch.
-const savedTensors = 16
-
-// SavedBytes is what layer l keeps for its backward of all micro-batches together. Aligning
-// a tensor may cost up to device.Align bytes, for each tensor of each micro-batch.
-func (r *Run) SavedBytes(l int) int64 {
-	n := r.Kind(l).SavedBytes(r.Spec, r.Limits.Tokens)
-	if n == 0 || r.EvalOnly || !r.has(l) {
-		return 0
-	}
-	return n + int64(r.Limits.MicroBatches)*savedTensors*device.Align
-}
-
-// savedBytes is what all layers keep.
-func (r *Run) savedBytes() (n int64) {
-	for l := range r.Layouts {
-		if bytes := r.SavedBytes(l); bytes > 0 {
-			n += held(bytes)
-		}
-	}
-	return n
 }
 
 // WorkspaceBytes is the workspace of one launch, the largest of all layers'.

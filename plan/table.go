@@ -64,10 +64,13 @@ func (r *Run) Table() Table {
 	r.planeRows(host)
 	if r.Away != nil {
 		n := r.Depths.StateSlots
-		host("state slots", int64(n)*r.StateSlotBytes(), "%d layers whose state is read, updated or written", n)
+		host("state slots", int64(n)*r.StateSlotBytes(), "%d layers whose state is read, updated or written%s", n, also(r.GradAway != nil, ", with their gradients"))
 		states, weights := r.DiskBytes()
-		t.Disk = states + weights
+		t.Disk = states + weights + r.GradDiskBytes()
 		t.Rows = append(t.Rows, Row{"disk", "state", states, fmt.Sprintf("%s of %d of %d layers%s", r.stateWords(), count(r.Away), len(r.Away), r.ofAll())})
+		if n := r.GradDiskBytes(); n > 0 {
+			t.Rows = append(t.Rows, Row{"disk", "gradients", n, fmt.Sprintf("%s of %d of %d layers, which wait for the norm", r.gradType(), count(r.GradAway), len(r.GradAway))})
+		}
 		if weights > 0 {
 			host("param buffers", r.paramBuffersBytes(), "of %d weight slots, where weights on disks are read to", r.Depths.WeightSlots)
 			t.Rows = append(t.Rows, Row{"disk", "weights", weights, fmt.Sprintf("what streams to the device, of %d of %d layers", count(r.ParamAway), len(r.Layouts))})
@@ -145,19 +148,22 @@ const programBytes = 96 << 20
 type addRow func(purpose string, bytes int64, detail string, args ...any)
 
 func (r *Run) slabRow(host addRow) {
-	var slabs int64
-	for _, n := range r.SlabBytes() {
-		slabs += n
+	var slabs, pool int64
+	for i, n := range r.SlabBytes() {
+		if slabs += n; i >= r.OwnSlabs() {
+			pool += n
+		}
 	}
-	kind := "fp32"
-	if r.GradBF16 {
-		kind = "bf16"
-	}
-	if !r.SlabsAreCredits() {
+	kind := r.gradType()
+	switch {
+	case r.SlabsAreCredits():
+		host("gradient slabs", slabs, "%s × %d", kind, r.Depths.GradSlabs*r.Lanes())
+	case r.GradAway == nil:
 		host("gradient slabs", slabs, "%s, all layers wait for the norm", kind)
-		return
+	default:
+		host("gradient slabs", slabs-pool, "%s, %d layers wait for the norm in memory", kind, len(r.GradAway)-count(r.GradAway))
+		host("gradient slabs", pool, "%s × %d, for layers that wait on disks", kind, r.Depths.GradSlabs*r.Lanes())
 	}
-	host("gradient slabs", slabs, "%s × %d", kind, r.Depths.GradSlabs*r.Lanes())
 	if r.Ranks <= 1 {
 		return
 	}
@@ -174,6 +180,14 @@ func (r *Run) slabRow(host addRow) {
 	if n := r.CollectBytes(); n > 0 {
 		host("collected layer", n, "put together from all ranks for a checkpoint")
 	}
+}
+
+// gradType is the type of a landed gradient, for people.
+func (r *Run) gradType() string {
+	if r.GradBF16 {
+		return "bf16"
+	}
+	return "fp32"
 }
 
 // ofAll says which part of a model's planes are a rank's, where it is not alone.
@@ -293,4 +307,12 @@ func (t Table) Write(w io.Writer) {
 		fmt.Fprintf(tw, "  device %d\ttotal\t%s\t\n", i, humanize.IBytes(uint64(n)))
 	}
 	tw.Flush()
+}
+
+// also is text where it holds.
+func also(holds bool, text string) string {
+	if !holds {
+		return ""
+	}
+	return text
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"math"
 	"slices"
 
 	"mt/host/optim"
@@ -36,11 +37,11 @@ func (r *Run) extents() []int64 {
 // away says whether the state of layer l is on a disk.
 func (r *Run) away(l int) bool { return r.Away != nil && r.Away[l] }
 
-// StateSlotBytes is the size of a state slot: that of the largest layer that is on a disk.
+// StateSlotBytes is the size of a state slot: that of the largest layer that is on a disk, with its gradient where that is.
 func (r *Run) StateSlotBytes() (most int64) {
 	for l, away := range r.Away {
 		if away {
-			most = max(most, r.StagedBytes(l))
+			most = max(most, r.StagedBytes(l)+r.GradExtentBytes(l))
 		}
 	}
 	return most
@@ -67,13 +68,28 @@ func (r *Run) stateWords() string {
 	return "moments"
 }
 
-// tier decides which states go to disks, where there is a place for them: as few bytes as let the rest of
-// the run fit into the host's memory, but at first none that is larger than others that would do, since
-// every slot has the size of the largest. They are spread evenly over the layers, so that reading and
-// writing go on evenly during the updates. Where nothing fits, it is what takes least. Tiles go there as well where
-// states alone do not do.
+// onDisks is a decision on what is on disks, and what it leaves of the host's memory; less than 0: so much is lacking.
+type onDisks struct {
+	states, grads, tiles []bool
+	slots                int
+	left                 int64
+}
+
+// onDisks is the decision that r has now.
+func (r *Run) onDisks(left int64) onDisks {
+	return onDisks{states: r.Away, grads: r.GradAway, tiles: r.ParamAway, slots: r.Depths.StateSlots, left: left}
+}
+
+// put makes d the decision of r.
+func (r *Run) put(d onDisks) {
+	r.Away, r.GradAway, r.ParamAway, r.Depths.StateSlots = d.states, d.grads, d.tiles, d.slots
+}
+
+// tier decides what goes to disks, where there is a place for it: first states, then gradients that wait for the
+// norm, then tiles; as little as lets the rest of the run fit into the host's memory. Where nothing fits, it is what takes
+// least.
 func (r *Run) tier(q Request) {
-	r.Away, r.ParamAway = nil, nil
+	r.Away, r.GradAway, r.ParamAway = nil, nil, nil
 	if !q.StateDir || r.EvalOnly || q.HostMemory <= 0 {
 		return
 	}
@@ -90,24 +106,48 @@ func (r *Run) tier(q Request) {
 	if n := q.Depths.StateSlots; n > 0 {
 		most, least = n, n
 	}
-	for n := most; n >= least; n-- {
-		if r.choose(spare, n) {
-			return
+	best := onDisks{left: math.MinInt64}
+	for _, way := range r.waysToDisks(q) {
+		for n := most; n >= least; n-- {
+			r.GradAway, r.ParamAway = nil, nil
+			d := way(spare, n)
+			if d.left > best.left {
+				best = d
+			}
+			if best.left >= 0 {
+				r.put(best)
+				return
+			}
 		}
 	}
-	for n := most; q.ParamDir && n >= least; n-- {
-		if r.leave(spare, n) {
-			return
-		}
-	}
+	r.put(best)
 }
 
-// choose decides which states are away, with so many state slots, so that spare, what is left of the
-// host's memory with all of them in it, gets positive. It says whether it does.
-func (r *Run) choose(spare int64, slots int) bool {
+// waysToDisks are the ways of putting things on disks, the next for where those before do not do. Each decides for so many state slots,
+// and for what is left of the host's memory with everything in it.
+func (r *Run) waysToDisks(q Request) []func(spare int64, slots int) onDisks {
+	ways := []func(int64, int) onDisks{r.choose}
+	if len(r.blocks()) == 0 {
+		return ways
+	}
+	if r.mayWaitOnDisks() {
+		ways = append(ways, r.waitOnDisks)
+		if q.ParamDir {
+			ways = append(ways, r.leaveAll)
+		}
+	}
+	if q.ParamDir { // gradients stay: of a small model, slabs to take turns in take more than they save
+		ways = append(ways, r.leave)
+	}
+	return ways
+}
+
+// choose decides which states are away: as few bytes as make spare positive, but at first none that is larger than
+// others that would do, since every slot has the size of the largest. They are spread evenly over the layers, so that
+// reading and writing go on evenly during the updates.
+func (r *Run) choose(spare int64, slots int) onDisks {
 	sizes := r.extents()
-	var best int64 // that is left, or lacks least
-	r.Away = nil
+	best := onDisks{left: math.MinInt64}
 	for _, limit := range slices.Compact(slices.Sorted(slices.Values(sizes))) {
 		var able []int
 		for l, size := range sizes {
@@ -124,15 +164,31 @@ func (r *Run) choose(spare int64, slots int) bool {
 				largest = max(largest, sizes[l])
 			}
 			left := spare + saved - int64(slots)*largest
-			if r.Away == nil || left > best {
-				r.Away, r.Depths.StateSlots, best = away, slots, left
+			if left > best.left {
+				best = onDisks{states: away, slots: slots, left: left}
 			}
 			if left >= 0 {
-				return true
+				return best
 			}
 		}
 	}
-	return false
+	return best
+}
+
+// allStates has so many state slots, and all states away that are not larger than those of decoder blocks. It says what that leaves
+// of spare without the slots.
+func (r *Run) allStates(spare int64, slots int) int64 {
+	var most int64
+	for _, l := range r.blocks() {
+		most = max(most, r.extents()[l])
+	}
+	r.Away, r.Depths.StateSlots = make([]bool, len(r.Layouts)), slots
+	for l, size := range r.extents() {
+		if r.Away[l] = size > 0 && size <= most; r.Away[l] {
+			spare += size
+		}
+	}
+	return spare
 }
 
 // count is how many are true.

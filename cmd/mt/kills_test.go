@@ -44,7 +44,14 @@ state_dir: states
 host_memory: 100786648
 `
 
-// weightsOnDisks are keys with which it has no room for all weights of six blocks either.
+// gradientsOnDisks are keys with which it has no room for all states and gradients of six blocks.
+const gradientsOnDisks = `recompute: full
+pipeline: {state_slots: 1, micro_batch_tokens: 24, activation_slots: 8, weight_slots: 1, grad_slabs: 1, grad_buffers: 1}
+state_dir: states
+host_memory: 100815000
+`
+
+// weightsOnDisks are keys with which it has no room for all their weights either.
 const weightsOnDisks = `recompute: full
 pipeline: {state_slots: 1, micro_batch_tokens: 24, activation_slots: 8, weight_slots: 1}
 state_dir: states
@@ -54,11 +61,16 @@ host_memory: 100803648
 
 // onDisks makes of a lab one whose runs have something on disks.
 var onDisks = map[string]func(*lab){
-	"with states on disks":                 func(lab *lab) { lab.config += statesOnDisks },
-	"with states on disks that are copied": func(lab *lab) { lab.config += statesOnDisks + "optimizer_zstd: true\n" },
-	"with weights on disks": func(lab *lab) {
-		lab.config = strings.Replace(lab.config, "num_hidden_layers: 2", "num_hidden_layers: 6", 1) + weightsOnDisks
-	},
+	"with states on disks":                 func(lab *lab) { lab.keepOnDisks(2, statesOnDisks, "state") },
+	"with states on disks that are copied": func(lab *lab) { lab.keepOnDisks(2, statesOnDisks+"optimizer_zstd: true\n", "state") },
+	"with gradients on disks":              func(lab *lab) { lab.keepOnDisks(6, gradientsOnDisks, "state", "grads") },
+	"with weights on disks":                func(lab *lab) { lab.keepOnDisks(6, weightsOnDisks, "state", "grads", "params") },
+}
+
+// keepOnDisks gives the model so many blocks, and the runs keys with which they have such files.
+func (lab *lab) keepOnDisks(blocks int, keys string, files ...string) {
+	lab.config = strings.Replace(lab.config, "num_hidden_layers: 2", fmt.Sprintf("num_hidden_layers: %d", blocks), 1) + keys
+	lab.onDisks = files
 }
 
 // isLink says whether a call makes a state a file of a checkpoint.
@@ -71,9 +83,10 @@ func (lab *lab) kills(t *testing.T, count int) {
 	const scene = firstRun
 	lab.undisturbed(t, scene)
 	calls := lab.trace(t, scene, faultio.Writes)
-	for key, path := range map[string]string{"state_dir": "states/mt-state-0.bin", "param_dir": "states/mt-params-0.bin"} {
-		if strings.Contains(lab.config, key) != slices.ContainsFunc(calls, func(c faultio.Call) bool { return c.Path == path }) {
-			t.Fatalf("%s is not as %s says", path, key)
+	for _, file := range []string{"state", "grads", "params"} {
+		path := "states/mt-" + file + "-0.bin"
+		if written := slices.ContainsFunc(calls, func(c faultio.Call) bool { return c.Path == path }); written != slices.Contains(lab.onDisks, file) {
+			t.Fatalf("%s is written: %t; wanted are %v", path, written, lab.onDisks)
 		}
 	}
 	changes := lab.trace(t, scene, faultio.Changes)

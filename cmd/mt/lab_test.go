@@ -65,6 +65,8 @@ type lab struct {
 	old    map[string]map[string]string // by scene, what was there before
 	config string
 	args   []string
+	// onDisks are the kinds of files that runs have in states.
+	onDisks []string
 }
 
 func newLab(t *testing.T) *lab {

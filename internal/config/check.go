@@ -160,15 +160,15 @@ func (c *Config) warnings(held bool) {
 
 // CheckGradSlabs returns a UsageError where pipeline.grad_slabs is too small for
 // clipping: the norm needs every gradient of a step, so each of the layers needs a slab
-// of its own. A grad_slabs of auto always fits.
+// of its own, unless its gradient can wait on a disk. A grad_slabs of auto always fits.
 func (c *Config) CheckGradSlabs(layers int) error {
 	n := c.Pipeline.GradSlabs
-	if n == 0 || n >= layers || !c.WaitsForNorm() {
+	if n == 0 || n >= layers || !c.WaitsForNorm() || len(c.StateDir) > 0 {
 		return nil
 	}
 	return c.Errorf("pipeline.grad_slabs", "pipeline.grad_slabs is %d, and with clipping every layer of the model keeps "+
 		"its gradient until the norm is known: %d slabs. Leave it out, or need less: `clip: layerwise`, or `max_grad_norm: 0`, updates a "+
-		"layer as its gradient lands, `grad_dtype: bf16` halves the slabs", n, layers)
+		"layer as its gradient lands, `grad_dtype: bf16` halves the slabs, and with `state_dir` gradients can wait on a disk", n, layers)
 }
 
 // unused are the keys of optimizers that this one does not read.

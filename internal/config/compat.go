@@ -50,10 +50,11 @@ func (c *Config) Changes(saved *Config) []Difference {
 // KeepResolved gives every key that c leaves to mt ("auto") the value it was resolved
 // to in saved: a resumed run keeps them. Where pipeline is false the keys of the
 // pipeline stay auto for the plan to resolve, since steps are not what they were.
-// enable_thinking is left to the chat template, and devices to the machine, not to mt.
+// What is chosen anew by every start stays auto too. enable_thinking is left to the chat
+// template, and devices to the machine, not to mt.
 func (c *Config) KeepResolved(saved *Config, pipeline bool) {
 	eachKey(func(k *key) {
-		if k.print(c) != "auto" || k.name == "resume_from_checkpoint" || k.name == thinkingKey || k.name == devicesKey || k.isPipeline() && !pipeline {
+		if k.print(c) != "auto" || k.name == "resume_from_checkpoint" || k.name == thinkingKey || k.name == devicesKey || k.anew || k.isPipeline() && !pipeline {
 			return
 		}
 		switch p := k.field(c).(type) {

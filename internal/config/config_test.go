@@ -283,6 +283,7 @@ func TestChanges(t *testing.T) {
 		{"max_seq_len: 64", "max_seq_len", PartDataset},
 		{"seed: 1", "seed", PartDataset},
 		{"compute_dtype: bf16", "compute_dtype", PartNumerics},
+		{"recompute: full", "", ""},
 		{"pipeline: {micro_batch_tokens: 64}", "pipeline.micro_batch_tokens", PartNumerics},
 	} {
 		text := base + tc.change
@@ -302,13 +303,14 @@ func TestChanges(t *testing.T) {
 }
 
 func TestKeepResolved(t *testing.T) {
-	saved := mustParse(t, "device: cpu\ncompute_dtype: fp32\npacking: true\npipeline: {micro_batch_tokens: 512, weight_slots: 4}\nthreads: 7\nhost_memory: 3GiB")
+	saved := mustParse(t, "device: cpu\ncompute_dtype: fp32\npacking: true\npipeline: {micro_batch_tokens: 512, weight_slots: 4, activation_slots: 9}\nrecompute: full\nthreads: 7\nhost_memory: 3GiB")
 	for _, pipeline := range []bool{true, false} {
 		c := mustParse(t, "pipeline: {weight_slots: 2}")
 		c.KeepResolved(saved, pipeline)
 		micro := map[bool]int{true: 512}[pipeline]
 		if c.Device != "cpu" || c.ComputeDType != "fp32" || c.Packing != On || c.Pipeline.MicroBatchTokens != micro ||
-			c.Pipeline.WeightSlots != 2 || c.Threads != 7 || c.HostMemory != 3<<30 || c.Resume != "auto" || c.GradDType != "auto" {
+			c.Pipeline.WeightSlots != 2 || c.Threads != 7 || c.HostMemory != 3<<30 || c.Resume != "auto" || c.GradDType != "auto" ||
+			c.Recompute != "auto" || c.Pipeline.ActivationSlots != 0 {
 			t.Errorf("pipeline %t: got %+v", pipeline, c)
 		}
 		d := c.Clone()

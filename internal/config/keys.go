@@ -37,6 +37,7 @@ type key struct {
 	limit     limit             // of numbers
 	commas    bool              // a text is cut into a list at all its commas; otherwise not at those in the braces of a glob
 	whole     bool              // a text is a list of one, whatever commas it has
+	anew      bool              // left to mt, it is chosen anew by every start, and shows in no result
 }
 
 // limit is the range of a number, and the reason for it.
@@ -298,13 +299,13 @@ var machineKeys = []key{
 		choices: []string{"auto", "bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.GradDType }},
 	{name: "master_dtype", part: PartModel, doc: "the master weights that updates move; bf16: no lower halves are kept, and every update rounds by chance; needs compute_dtype: bf16",
 		choices: []string{"bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.MasterDType }},
-	{name: "recompute", part: PartNumerics, doc: "what the backward computes again; full: all it reads; auto: what there is no memory to keep",
+	{name: "recompute", doc: "what the backward computes again; full: all it reads; none: no product; auto: chosen block by block, by the memory that there is", anew: true,
 		choices: []string{"auto", "full", "none"}, field: func(c *Config) any { return &c.Recompute }},
 	{name: "device_memory", doc: "device memory to use at most, such as 10GiB", auto: true,
 		limit: atLeast(1<<20, "is a unit missing, as in 10GiB?"), field: func(c *Config) any { return &c.DeviceMemory }},
 	{name: "host_memory", doc: "host memory to use at most", auto: true,
 		limit: atLeast(1<<20, "is a unit missing, as in 100GiB?"), field: func(c *Config) any { return &c.HostMemory }},
-	{name: "state_dir", commas: true, doc: "directories on fast disks, for the lower halves and moments of layers that host_memory has no room for; empty: all are in memory",
+	{name: "state_dir", commas: true, doc: "directories on fast disks, for the lower halves and moments of layers that host_memory has no room for, and with clipping for gradients that wait for the norm; empty: all are in memory",
 		field: func(c *Config) any { return &c.StateDir }},
 	{name: "param_dir", commas: true, doc: "directories on fast disks, for the weights of decoder blocks where host_memory has no room even for them; with state_dir; empty: all are in memory",
 		field: func(c *Config) any { return &c.ParamDir }},
@@ -322,10 +323,10 @@ var machineKeys = []key{
 	{name: "pipeline.grad_buffers", doc: "device buffers that gradients are summed in", auto: true,
 		limit: between(1, maxDepthValue, "a layer's gradient is summed on the device"),
 		field: func(c *Config) any { return &c.Pipeline.GradBuffers }},
-	{name: "pipeline.grad_slabs", doc: "host buffers that gradients land in; with clipping one a layer", auto: true,
+	{name: "pipeline.grad_slabs", doc: "host buffers that gradients land in; with clipping one a layer, but for those that wait in state_dir, which share as many", auto: true,
 		limit: between(1, maxDepthValue, "a gradient has to land somewhere"),
 		field: func(c *Config) any { return &c.Pipeline.GradSlabs }},
-	{name: "pipeline.activation_slots", doc: "device buffers of one micro-batch's hidden states", auto: true,
+	{name: "pipeline.activation_slots", doc: "device buffers of one micro-batch's hidden states", auto: true, anew: true,
 		limit: between(3, maxDepthValue, "one is read, one is written, one is arriving"),
 		field: func(c *Config) any { return &c.Pipeline.ActivationSlots }},
 	{name: "pipeline.exchange_buffers", doc: "host buffers that gradients of other ranks come in; of several ranks", auto: true,

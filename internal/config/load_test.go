@@ -428,7 +428,7 @@ func TestCheckGradSlabs(t *testing.T) {
 			t.Errorf("%q is not in %v", want, err)
 		}
 	}
-	for _, text := range []string{"pipeline: {grad_slabs: 8}", "pipeline: {grad_slabs: 1}\nmax_grad_norm: 0", ""} {
+	for _, text := range []string{"pipeline: {grad_slabs: 8}", "pipeline: {grad_slabs: 1}\nmax_grad_norm: 0", "pipeline: {grad_slabs: 2}\nstate_dir: states", ""} {
 		if err := mustParse(t, text).CheckGradSlabs(8); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}

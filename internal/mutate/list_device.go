@@ -74,8 +74,8 @@ var ofDevice = []broken{
 		{from: "Largest(Spec, model.Layout) []int { return []int{0, 1} }", to: "Largest(Spec, model.Layout) []int { return []int{0} }", test: "TestSizesWithExperts|TestPublishedModelsWithExperts", in: "plan"},
 	}},
 	{"layers/flops.go", []way{
-		{from: "n += 4 * attendedPairs", to: "n += 2 * attendedPairs", test: "TestRecomputedFLOPsAreCounted"},
-		{from: "n += all * 2 * tokens", to: "n += dense * 2 * tokens", test: "TestRecomputedFLOPsOfExperts"},
+		{from: "return 4 * pairs", to: "return 2 * pairs", test: "TestRecomputedFLOPsAreCounted"},
+		{from: "keep < KeepQKV {", to: "keep < KeepQKV && !moe {", test: "TestRecomputedFLOPsOfExperts"},
 		{from: "c.NumExpertsPerTok + c.SharedExperts", to: "c.NumExpertsPerTok", test: "TestRecomputedFLOPsOfSharedExperts"},
 	}},
 	{"layers/cached.go", []way{

@@ -25,7 +25,45 @@ var ofDisks = []broken{
 	{"actors/run.go", []way{
 		{from: "checkpointer.links = o.LinkStates\n", to: "", test: "TestLinkedStates", in: "internal/train"},
 	}},
+	{"actors/stager.go", []way{
+		{from: "case c.grads.has(l):\n", to: "case false:\n", test: "TestRandomInterleavings"},
+		{from: "r.disks.written.Add(bytes)\n", to: "", test: "TestGradientsOnDisksChangeNothing"},
+		{from: "r.disks.read.Add(r.plan.GradExtentBytes(e.Layer))\n", to: "", test: "TestGradientsOnDisksChangeNothing|TestPredictionOfGradientsOnDisks"},
+	}},
+	{"actors/stager_grads.go", []way{
+		{from: "c.grads.writing[l] == 0 && ", to: "", test: "TestRandomInterleavings"},
+		{from: "c.grads.due[l] && ", to: "", test: "TestRandomInterleavings"},
+		{from: "c.grads.due[l] = false\n", to: "", test: "TestRandomInterleavings"},
+		{from: " && c.staged[l].here {", to: " {", test: "TestRandomInterleavings"},
+		{from: "if c.reading || c.grads.away == nil {", to: "if c.grads.away == nil {", test: "TestTranscripts"},
+		{from: "i := c.updates; i < c.reads", to: "i := c.updates; i < min(c.reads, c.updates+1)", test: "TestTranscripts"},
+		{from: "c.writing = false\n", to: "", test: "TestRandomInterleavings"},
+		{from: "c.reading = false\n", to: "", test: "TestRandomInterleavings"},
+		{from: "copy(g.due, g.away)", to: "", test: "TestRandomInterleavings"},
+		{from: "c.grads.writing[m.Layer]--\n", to: "", test: "TestRandomInterleavings"},
+	}},
+	{"actors/predict.go", []way{
+		{from: "float64(r.GradExtentBytes(e.Layer)), p.machine.Disk.Write)", to: "0, p.machine.Disk.Write)", test: "TestPredictionOfGradientsOnDisks"},
+		{from: "float64(r.GradExtentBytes(e.Layer)), p.machine.Disk.Read)", to: "0, p.machine.Disk.Read)", test: "TestPredictionOfGradientsOnDisks"},
+	}},
+	{"plan/waiting.go", []way{
+		{from: "return optim.Pages(r.GradElems(l) * r.GradBytes())", to: "return r.GradElems(l) * r.GradBytes()", test: "TestGradientsGoToDisksAsMemoryAsks"},
+		{from: "saved -= int64(r.Depths.GradSlabs*r.Lanes()) * r.poolSlabBytes()\n", to: "", test: "TestGradientsGoToDisksAsMemoryAsks"},
+		{from: "if r.GradsInPlace() {", to: "if false {", test: "TestGradientsGoToDisksAsMemoryAsks"},
+		{from: "blocks[len(blocks)-1-k*len(blocks)/n]", to: "blocks[k*len(blocks)/n]", test: "TestGradientsGoToDisksAsMemoryAsks"},
+		{from: "blocks[len(blocks)-1-k*len(blocks)/n]", to: "blocks[len(blocks)-1-k]", test: "TestGradientsGoToDisksAsMemoryAsks"},
+		{from: "return !r.SlabsAreCredits() && !r.gradsStay", to: "return !r.gradsStay", test: "TestGradientsStayInMemory"},
+		{from: "return (i - own) / r.Depths.GradSlabs", to: "return i - own", test: "TestGradientsOnDisksChangeNothing", in: "actors"},
+	}},
+	{"host/tier_grads.go", []way{
+		{from: "at := int64(len(tile) + len(state))", to: "at := int64(len(state))", test: "TestGradientsOfATier"},
+	}},
+	{"internal/config/check.go", []way{
+		{from: " || len(c.StateDir) > 0 {", to: " {", test: "TestCheckGradSlabs"},
+	}},
 	{"actors/optimizer_states.go", []way{
+		{from: "s.landed[l] = noSlab\n", to: "", test: "TestRandomInterleavings"},
+		{from: "if c.gradAway == nil || s.wanted {", to: "if c.gradAway == nil {", test: "TestRandomInterleavings"},
 		{from: "c.round++\n", to: "", test: "TestRandomInterleavings"},
 		{from: "clear(c.staged)\n", to: "", test: "TestRandomInterleavings"},
 		{from: "if c.params == nil || !c.params[l] || unchanged {", to: "if true {", test: "TestRandomInterleavings"},
@@ -46,12 +84,13 @@ var ofDisks = []broken{
 	{"plan/params.go", []way{
 		{from: "return r.ExtentBytes(l) + r.ParamBytes(l)", to: "return r.ExtentBytes(l)", test: "TestWeightsGoToDisksAsMemoryAsks"},
 		{from: "int64(r.Depths.WeightSlots) * v.ParamBufferBytes()", to: "v.ParamBufferBytes()", test: "TestWeightsGoToDisksAsMemoryAsks"},
-		{from: "l := tiles[k*len(tiles)/n]", to: "l := tiles[k]", test: "TestWeightsGoToDisksAsMemoryAsks"},
+		{from: "l := blocks[k*len(blocks)/n]", to: "l := blocks[k]", test: "TestWeightsGoToDisksAsMemoryAsks"},
 		{from: "kind != model.Embedding && kind != model.Head &&", to: "kind != model.Embedding &&", test: "TestWeightsGoToDisksAsMemoryAsks"},
 		{from: "from = c.From / r.ChunkBytes() * r.ChunkBytes()", to: "from = 0", test: "TestSpansOfExperts"},
 		{from: "r.inChunks(t.Bytes())+r.ChunkBytes())", to: "r.inChunks(t.Bytes()))", test: "TestSpansOfExperts"},
 	}},
 	{"host/tier.go", []way{
+		{from: "+t.gradBytes(i))", to: ")", test: "TestGradientsOfATier"},
 		{from: "clear(into)\n", to: "", test: "TestTieredStore"},
 		{from: "return s.tier.TileExtents.Write(i, tile)", to: "_ = tile\n\treturn nil", test: "TestTieredStore"},
 		{from: "if err := fetch(s.tier.TileExtents, i, tile); err != nil {", to: "if err := error(nil); err != nil {", test: "TestTieredStore"},
@@ -107,6 +146,10 @@ var ofDisks = []broken{
 		{from: "delete(wanted, name)\n", to: "", test: "TestLowerHalvesBesides"},
 	}},
 	{"plan/tier.go", []way{
+		{from: "most = max(most, r.StagedBytes(l)+r.GradExtentBytes(l))", to: "most = max(most, r.StagedBytes(l))", test: "TestGradientsGoToDisksAsMemoryAsks"},
+		{from: "if d.left > best.left {", to: "if true {", test: "TestSmallModelsKeepTheirGradients|TestGradientsGoToDisksAsMemoryAsks"},
+		{from: "ways = append(ways, r.leaveAll)\n", to: "", test: "TestGradientsGoToDisksAsMemoryAsks"},
+		{from: "ways = append(ways, r.leave)\n", to: "", test: "TestSmallModelsKeepTheirGradients"},
 		{from: "if q.Unified {\n\t\tspare -= t.AllDevices\n\t}\n", to: "", test: "TestStatesGoToDisksWhereMemoryIsOne"},
 		{from: "if size > 0 && size <= limit {", to: "if size > 0 && size <= limit+1<<40 {", test: "TestStatesGoToDisksAsMemoryAsks"},
 		{from: "if r.away(l) && layout.Split() {", to: "if r.away(l) || layout.Split() {", test: "TestStatesOnDisks", in: "internal/train"},

@@ -11,7 +11,7 @@ var ofModel = []broken{
 		{from: "i, row = i+p.Cols, row+1", to: "i = i+p.Cols", test: "TestInitRow"},
 	}},
 	{"model/sizes.go", []way{
-		{from: "n*(n+1)/2) + windowed*(w*(w+1)/2+(n-w)*w)", to: "n*(n+1)/2) + windowed*(w*(w+1)/2+(n-w)*(w-1))", test: "TestAttendedPairs"},
+		{from: "return w*(w+1)/2 + (n-w)*w", to: "return w*(w+1)/2 + (n-w)*(w-1)", test: "TestAttendedPairs"},
 		{from: "6*float64(c.MatrixParams())", to: "6*float64(c.Params())", test: "TestFLOPs"},
 		{from: "int64(c.NumExpertsPerTok)*count(n.expert(0)).matrix", to: "int64(c.NumExperts)*count(n.expert(0)).matrix", test: "TestActiveParams"},
 		{from: "12*float64(c.NumHeads)", to: "12*float64(c.NumKVHeads)", test: "TestFLOPs"},
@@ -94,6 +94,7 @@ var ofModel = []broken{
 		{from: "2*(tokens/(microBatchTokens+1))+1)", to: "tokens/(microBatchTokens+1)+1)", test: "TestLimitsBoundEveryBatch", in: "actors"},
 		{from: "UniqueIDs: min(vocab, tokens)", to: "UniqueIDs: tokens", test: "TestLimits"},
 		{from: "return alignUp(4*n + 6*int64(l.MicroBatches)*device.Align)", to: "return alignUp(4 * n)", test: "TestPlannedRunsWork|TestPlanIsWhatIsAllocated|TestMicroBatchesDoNotChangeTheLoss", in: "actors"},
+		{from: "r.has(l) && r.GradBinding(l) == Copied", to: "r.has(l)", test: "TestGradientsGoToDisksAsMemoryAsks"},
 		{from: "return r.Unified && !r.SlabsAreCredits() && !r.GradBF16", to: "return r.Unified && !r.SlabsAreCredits()", test: "TestGradsInPlace"},
 	}},
 	{"plan/gradients.go", []way{
@@ -127,7 +128,10 @@ var ofModel = []broken{
 	}},
 	{"plan/resolve.go", []way{
 		{from: "if !q.EvalOnly {\n\t\tr.Planes", to: "if true {\n\t\tr.Planes", test: "TestEvaluationsKeepWeightsAlone"},
-		{from: "d.asked < d.least && !(d.key", to: "d.asked <= d.least && !(d.key", test: "TestAskedIsKept|TestImpossibleRequests"},
-		{from: "if q.Config.TieEmbeddings {\n\t\td.GradSlabs = 2", to: "if !q.Config.TieEmbeddings {\n\t\td.GradSlabs = 2", test: "TestImpossibleRequests|TestAskedIsKept"},
+		{from: "d.asked < d.least {", to: "d.asked <= d.least {", test: "TestAskedIsKept|TestImpossibleRequests"},
+		{from: "if q.Config.TieEmbeddings && (", to: "if !q.Config.TieEmbeddings && (", test: "TestImpossibleRequests|TestAskedIsKept"},
+		{from: "q.Config.TieEmbeddings && (!q.Clip || q.Ranks > 1) {", to: "q.Config.TieEmbeddings {", test: "TestLeastSlabs"},
+		{from: "if q.Depths.GradSlabs == 0 && r.PoolsSlabs() {", to: "if q.Depths.GradSlabs == 0 && r.SlabsAreCredits() {", test: "TestSlabsOfGradientsOnDisks"},
+		{from: "r.gradsStay = true\n", to: "", test: "TestGradientsStayInMemory"},
 	}},
 }

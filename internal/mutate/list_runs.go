@@ -88,6 +88,7 @@ var ofRuns = []broken{
 		{from: "d.Part != PartRows && d.Now != \"auto\"", to: "d.Part != PartRows", test: "TestChanges"},
 		{from: "*p = *k.field(saved).(*Bytes)", to: "", test: "TestKeepResolved"},
 		{from: " || k.isPipeline() && !pipeline {", to: " {", test: "TestKeepResolved"},
+		{from: " || k.anew", to: "", test: "TestKeepResolved"},
 	}},
 	{"internal/config/flags.go", []way{
 		{from: "return isTruth || arg == \"auto\"", to: "return isTruth", test: "TestSwitches"},

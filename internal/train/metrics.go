@@ -74,7 +74,7 @@ type meter struct {
 	maxSteps  int
 	peakFLOPS float64 // matrix product rate of this device; 0: not measured
 	epoch     func(step int) float64
-	flops     func(tokens, pairs int64) (model, executed float64)
+	flops     func(tokens, pairs, again int64) (model, executed float64)
 	memory    func() memoryUse // taken now
 
 	window checkpoint.LogWindow // the steps since the last logged one
@@ -91,7 +91,7 @@ type timed struct {
 	steps                int
 	elapsed, compute     time.Duration
 	stall                [actors.NumCauses]time.Duration
-	tokens, pairs        int64
+	tokens, pairs, again int64
 	h2d, d2h, peer, sent int64
 	read, written        int64
 	disks                time.Duration
@@ -106,6 +106,7 @@ func (t *timed) add(r actors.StepReport) {
 	}
 	t.tokens += r.Tokens
 	t.pairs += r.AttendedPairs
+	t.again += r.AttendedAgain
 	t.h2d += r.H2D
 	t.d2h += r.D2H
 	t.peer += r.Peer
@@ -144,7 +145,7 @@ func (t *timed) mean(d time.Duration) float64 { return d.Seconds() / float64(t.s
 func (j *job) newMeter(from checkpoint.TrainerState) *meter {
 	system := &glance{look: host.MachineMemory, clock: time.Now}
 	return &meter{maxSteps: j.c.MaxSteps, window: from.Log,
-		flops: func(tokens, pairs int64) (float64, float64) { return flops(j.plan, tokens, pairs) },
+		flops: func(tokens, pairs, again int64) (float64, float64) { return flops(j.plan, tokens, pairs, again) },
 		epoch: func(step int) float64 { return float64(j.train.Pos(step)) / float64(j.set.Train().Rows()) },
 		memory: func() memoryUse {
 			return takenMemory(j.usage(), host.Usage(), int64(j.c.HostMemory), system.now())
@@ -152,11 +153,11 @@ func (j *job) newMeter(from checkpoint.TrainerState) *meter {
 }
 
 // flops is how many floating point operations p takes for so many tokens and attended
-// (query, key) pairs: those of the model, and those executed, with what is computed a
-// second time.
-func flops(p *plan.Run, tokens, pairs int64) (model, executed float64) {
+// (query, key) pairs, some of which are attended again: those of the model, and those
+// executed, with what is computed a second time.
+func flops(p *plan.Run, tokens, pairs, again int64) (model, executed float64) {
 	model = p.Spec.Config.FLOPs(tokens, pairs)
-	return model, model + float64(p.Spec.RecomputedFLOPs(tokens, pairs)+p.Spec.HeadRecomputedFLOPs(tokens))
+	return model, model + float64(p.Spec.RecomputedFLOPs(tokens, again)+p.Spec.HeadRecomputedFLOPs(tokens))
 }
 
 // step adds a step to the window and returns the metrics after it.
@@ -169,7 +170,7 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 	}
 	t := &m.timed
 	sec := max(t.elapsed, 1).Seconds()
-	flops, executed := m.flops(t.tokens, t.pairs)
+	flops, executed := m.flops(t.tokens, t.pairs, t.again)
 	out := stepMetrics{Step: r.Step, MaxSteps: m.maxSteps, Epoch: m.epoch(r.Step), Loss: number(m.window.Mean()), StepLoss: number(r.Loss),
 		WindowSteps: m.window.Steps, GradNorm: number(r.GradNorm), LR: r.LR, Tokens: r.Tokens, TokensTotal: r.TotalTokens, TimedSteps: t.steps,
 		TokPerS: float64(t.tokens) / sec, TFLOPS: flops / sec / 1e12, TFLOPSExec: executed / sec / 1e12, StepS: sec / float64(t.steps),

@@ -22,13 +22,13 @@ import (
 )
 
 // madeUpMeter is a meter of 10 steps on a machine of 8 TFLOP/s, with 1 GFLOP a
-// token, 1 MFLOP a pair and a quarter of all that computed again.
+// token, a quarter of them computed again, and 1 MFLOP a pair.
 func madeUpMeter(from checkpoint.LogWindow) *meter {
 	return &meter{maxSteps: 10, peakFLOPS: 8e12, window: from,
 		epoch: func(step int) float64 { return float64(step) / 4 },
-		flops: func(tokens, pairs int64) (float64, float64) {
+		flops: func(tokens, pairs, again int64) (float64, float64) {
 			f := 1e9*float64(tokens) + 1e6*float64(pairs)
-			return f, 1.25 * f
+			return f, 1.25*1e9*float64(tokens) + 1e6*float64(pairs+again)
 		},
 		memory: func() memoryUse {
 			dev := device.Usage{Limit: 50, Capacity: 60}
@@ -48,9 +48,9 @@ func madeUpMeter(from checkpoint.LogWindow) *meter {
 func TestMetricsOfMadeUpTimes(t *testing.T) {
 	nan := math.NaN()
 	reports := []actors.StepReport{
-		{Step: 1, Loss: 4, GradNorm: 2, LR: 0.5, Supervised: 100, Tokens: 1000, TotalTokens: 1000, AttendedPairs: 2000, Elapsed: 1500 * time.Millisecond,
+		{Step: 1, Loss: 4, GradNorm: 2, LR: 0.5, Supervised: 100, Tokens: 1000, TotalTokens: 1000, AttendedPairs: 2000, AttendedAgain: 500, Elapsed: 1500 * time.Millisecond,
 			Compute: time.Second, Stall: [actors.NumCauses]time.Duration{actors.StallWeights: 500 * time.Millisecond}, H2D: 3e9, D2H: 1e9, Experts: 7, ExpertBytes: 70},
-		{Step: 2, Loss: 2, GradNorm: 3, LR: 0.25, Supervised: 300, Tokens: 2000, TotalTokens: 3000, AttendedPairs: 6000, Elapsed: 500 * time.Millisecond,
+		{Step: 2, Loss: 2, GradNorm: 3, LR: 0.25, Supervised: 300, Tokens: 2000, TotalTokens: 3000, AttendedPairs: 6000, AttendedAgain: 1500, Elapsed: 500 * time.Millisecond,
 			Compute: 500 * time.Millisecond, Stall: [actors.NumCauses]time.Duration{actors.StallData: 125 * time.Millisecond}, H2D: 1e9, D2H: 1e9, Experts: 9, ExpertBytes: 90},
 		{Step: 3, Loss: nan, GradNorm: nan, LR: 0.125, Supervised: 50, Tokens: 500, TotalTokens: 3500, Elapsed: 2 * time.Second, Skipped: true},
 		{Step: 4, Loss: 1, GradNorm: math.Inf(1), Supervised: 0, Tokens: 500, TotalTokens: 4000, Elapsed: time.Second, Skipped: true},

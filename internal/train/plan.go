@@ -133,7 +133,7 @@ func (j *job) show(from resume, w io.Writer, asJSON bool, o outlook) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		out := map[string]any{"memory": t, "disk": d, "max_steps": known(j.c.MaxSteps), "rows_per_step": j.c.RowsPerStep(), "row_tokens": j.rowTokens(),
-			"rows": nil, "recompute_keeps": j.plan.Spec.Keep.String(), "pipeline": j.plan.Depths,
+			"rows": nil, "recompute_keeps": j.plan.Spec.Keep.String(), "kept_by_layer": j.plan.KeptByLayer(), "pipeline": j.plan.Depths,
 			"micro_batch_tokens": j.c.Pipeline.MicroBatchTokens, "head_shards": j.plan.Spec.Shards(), "experts": j.plan.ExpertTraffic(), "lanes": j.plan.Lane, "passing": known(passing), "bound": o.bound,
 			"prediction": o.prediction, "recommended": o.recommended, "smallest": o.smallest, "sweep": o.sweep, "scaling": o.scaling, "hosting": o.hosting, "ranks": known(j.plan.Ranks),
 			"device": j.c.Device, "compute_dtype": j.c.ComputeDType, "grad_dtype": j.c.GradDType, "master_dtype": j.c.MasterDType}

@@ -119,8 +119,8 @@ func depths(q plan.Request, causes ...actors.Cause) (out []variant) {
 		{"grad_slabs", func(d *plan.Depths) *int { return &d.GradSlabs }, []int{1, 2, 3, 4, 6}, []actors.Cause{actors.StallGradBuffer}},
 		{"activation_slots", func(d *plan.Depths) *int { return &d.ActivationSlots }, []int{3, 4, 6, 8, 16, 32}, []actors.Cause{actors.StallActivation, actors.StallPassage}},
 	} {
-		if key.name == "grad_slabs" && q.Clip || !slices.ContainsFunc(causes, func(c actors.Cause) bool { return slices.Contains(key.causes, c) }) {
-			continue // with clipping every layer has one
+		if key.name == "grad_slabs" && q.Clip && !q.StateDir || !slices.ContainsFunc(causes, func(c actors.Cause) bool { return slices.Contains(key.causes, c) }) {
+			continue // with clipping every layer has one, unless gradients wait on disks
 		}
 		for _, n := range key.values {
 			v := q

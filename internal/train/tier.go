@@ -13,9 +13,10 @@ import (
 
 // This file opens the files of state_dir and param_dir.
 
-// The names of the files in each directory of state_dir and of param_dir, for each rank its own.
+// The names of the files in each directory of state_dir, the first two, and of param_dir, for each rank its own.
 const (
 	stateFile = "mt-state-%d.bin"
+	gradFile  = "mt-grads-%d.bin"
 	paramFile = "mt-params-%d.bin"
 )
 
@@ -26,38 +27,51 @@ func (j *job) openTier(r *plan.Run, saves bool, closing func(end func() error)) 
 		return host.Tier{}, nil
 	}
 	tier := host.Tier{Away: r.Away, Slots: r.Depths.StateSlots, Tiles: r.ParamAway}
-	o, err := j.extents("state_dir")
-	if err != nil {
-		return tier, err
-	}
 	saves = saves && j.c.SaveStrategy != "no" && !j.c.SaveOnlyModel
-	why := j.whyCopied()
-	if saves && why == "" {
-		j.linkable(&o, r)
-	}
-	tier.Extents, err = j.openExtents("state_dir", "the state of layer ", o, r, func(l int) int64 {
-		if !r.Away[l] {
-			return 0
+	var err error
+	if tier.Extents, err = j.openStates(r, saves, closing); err == nil && r.GradAway != nil {
+		for l := range r.Layouts {
+			tier.Grads = append(tier.Grads, r.GradExtentBytes(l))
 		}
-		return r.ExtentBytes(l)
-	}, closing)
-	if err != nil {
-		return tier, err
+		tier.GradExtents, err = j.openExtents(gradFile, "the gradient of layer ", r, r.GradExtentBytes, nothingMore, closing)
 	}
-	if saves {
-		j.useLinks(tier.Extents, why)
-	}
-	if r.ParamAway == nil {
-		return tier, nil
-	}
-	if o, err = j.extents("param_dir"); err == nil {
-		tier.TileExtents, err = j.openExtents("param_dir", "the weights of layer ", o, r, r.ParamBytes, closing)
+	if err == nil && r.ParamAway != nil {
+		tier.TileExtents, err = j.openExtents(paramFile, "the weights of layer ", r, r.ParamBytes, nothingMore, closing)
 	}
 	return tier, err
 }
 
-// openExtents makes the files of a key, as o says, for an extent of each layer of r, what and its number by name.
-func (j *job) openExtents(key, what string, o extents.Options, r *plan.Run, size func(layer int) int64, closing func(end func() error)) (*extents.Files, error) {
+// openStates makes the files of states; saves as for openTier.
+func (j *job) openStates(r *plan.Run, saves bool, closing func(end func() error)) (*extents.Files, error) {
+	why, size := j.whyCopied(), func(l int) int64 {
+		if !r.Away[l] {
+			return 0
+		}
+		return r.ExtentBytes(l)
+	}
+	e, err := j.openExtents(stateFile, "the state of layer ", r, size, func(o *extents.Options) {
+		if saves && why == "" {
+			j.linkable(o, r)
+		}
+	}, closing)
+	if err == nil && saves {
+		j.useLinks(e, why)
+	}
+	return e, err
+}
+
+// nothingMore is for files that nothing else is asked of.
+func nothingMore(*extents.Options) {}
+
+// openExtents makes the files of a name, for an extent of each layer of r, what and its number by name; asks adds what else
+// is asked of them.
+func (j *job) openExtents(file, what string, r *plan.Run, size func(layer int) int64, asks func(*extents.Options), closing func(end func() error)) (*extents.Files, error) {
+	key := keyOf(file)
+	o, err := j.extents(file)
+	if err != nil {
+		return nil, err
+	}
+	asks(&o)
 	for _, dir := range o.Dirs {
 		if err := checkpoint.MakeDirs(j.fs(), dir); err != nil {
 			return nil, j.c.Errorf(key, "%s: %w", key, err)
@@ -77,11 +91,19 @@ func (j *job) openExtents(key, what string, o extents.Options, r *plan.Run, size
 	return e, nil
 }
 
-// extents says which files those of a key are.
-func (j *job) extents(key string) (o extents.Options, err error) {
-	o = extents.Options{Dirs: j.c.StateDir, Name: fmt.Sprintf(stateFile, j.team.number())}
-	if key == "param_dir" {
-		o.Dirs, o.Name, o.Chunk = j.c.ParamDir, fmt.Sprintf(paramFile, j.team.number()), j.plan.ChunkBytes()
+// keyOf is the key that says where the files of a name are.
+func keyOf(file string) string {
+	if file == paramFile {
+		return "param_dir"
+	}
+	return "state_dir"
+}
+
+// extents says which files those of a name are.
+func (j *job) extents(file string) (o extents.Options, err error) {
+	o = extents.Options{Dirs: j.c.StateDir, Name: fmt.Sprintf(file, j.team.number())}
+	if file == paramFile {
+		o.Dirs, o.Chunk = j.c.ParamDir, j.plan.ChunkBytes()
 	}
 	if o.Run, err = filepath.Abs(j.c.OutputDir); err != nil {
 		return o, j.c.Errorf("output_dir", "output_dir: %w", err)
@@ -91,8 +113,8 @@ func (j *job) extents(key string) (o extents.Options, err error) {
 
 // sweepStates removes the files that the run has left when it was killed at its very end.
 func (j *job) sweepStates() error {
-	for _, key := range []string{"state_dir", "param_dir"} {
-		o, err := j.extents(key)
+	for _, file := range []string{stateFile, gradFile, paramFile} {
+		o, err := j.extents(file)
 		if err == nil {
 			err = o.Sweep()
 		}
@@ -119,7 +141,7 @@ func (j *job) checkParams() error {
 	return nil
 }
 
-// damagedState is what to tell of a run that ends because a state, or weights, did not come back from their disk.
+// damagedState is what to tell of a run that ends because a state, a gradient or weights did not come back from their disk.
 func damagedState(err error) error {
 	var bad *extents.Damaged
 	if !errors.As(err, &bad) {

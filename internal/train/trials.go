@@ -23,7 +23,7 @@ import (
 type Knobs struct {
 	WeightSlots      int `json:"weight_slots"`
 	GradBuffers      int `json:"grad_buffers"`
-	GradSlabs        int `json:"grad_slabs,omitempty"` // 0 with clipping: every layer has one
+	GradSlabs        int `json:"grad_slabs,omitempty"` // 0 where every layer has one
 	ActivationSlots  int `json:"activation_slots"`
 	Threads          int `json:"threads,omitempty"` // of the CPU device and of updates
 	MicroBatchTokens int `json:"micro_batch_tokens"`
@@ -43,6 +43,7 @@ type Trials struct {
 	request plan.Request
 	store   *host.Store    // nil until the first run
 	away    []bool         // by layer: its state is on a disk; as the store has it
+	grads   []bool         // by layer: its gradient is, too
 	params  []bool         // by layer: its tile is, too
 	slots   int            // state slots that the store has
 	ends    []func() error // removes the files of the states
@@ -70,7 +71,7 @@ func (t *Trials) Close() error {
 
 // open makes the store of r, unless the one that is there has the same states on disks.
 func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
-	if t.store != nil && slices.Equal(t.away, r.Away) && slices.Equal(t.params, r.ParamAway) && t.slots == r.Depths.StateSlots {
+	if t.store != nil && slices.Equal(t.away, r.Away) && slices.Equal(t.grads, r.GradAway) && slices.Equal(t.params, r.ParamAway) && t.slots == r.Depths.StateSlots {
 		return nil
 	}
 	if err := t.closeStore(); err != nil {
@@ -83,7 +84,7 @@ func (t *Trials) open(r *plan.Run, pool *parallel.Pool) error {
 	if t.store, err = host.NewTieredStore(r.Layouts, r.Planes, nil, tier, pool); err != nil {
 		return err
 	}
-	t.away, t.params, t.slots = r.Away, r.ParamAway, r.Depths.StateSlots
+	t.away, t.grads, t.params, t.slots = r.Away, r.GradAway, r.ParamAway, r.Depths.StateSlots
 	return initialise(t.store, t.job.model, 1, pool)
 }
 

@@ -221,7 +221,7 @@ func (r *Result) verdict() string {
 		return fmt.Sprintf("not faster than the start for certain: %s %s; keep what you have\n", percent(f.Ratio), spread)
 	}
 	text := fmt.Sprintf("faster than the start by %s %s, with %s\n", percent(f.Ratio), spread, config.Settings(r.Settings))
-	if r.clip && slices.Contains(r.dims, "pipeline.grad_buffers") {
+	if r.clip && slices.Contains(r.dims, "pipeline.grad_buffers") && !slices.Contains(r.dims, "pipeline.grad_slabs") {
 		text += "with clipping every layer has a slab of its own, so there is no grad_slabs to tune\n"
 	}
 	return text

@@ -50,7 +50,7 @@ func ladder(least, most int) []int {
 func knobs(r *plan.Run, asked train.Knobs) train.Knobs {
 	d := r.Depths
 	asked.WeightSlots, asked.GradBuffers, asked.ActivationSlots, asked.GradSlabs = d.WeightSlots, d.GradBuffers, d.ActivationSlots, 0
-	if r.SlabsAreCredits() {
+	if r.PoolsSlabs() {
 		asked.GradSlabs = d.GradSlabs
 	}
 	return asked
@@ -67,10 +67,10 @@ func spaceOf(start *plan.Run, newBits bool) []dimension {
 	if !start.Unified {
 		dims = append(dims, dimension{"pipeline.weight_slots", func(k *train.Knobs) *int { return &k.WeightSlots }, ladder(1, tiles)})
 	}
-	if start.GradBinding() != plan.InPlace {
+	if start.BufferBytes() > 0 {
 		dims = append(dims, dimension{"pipeline.grad_buffers", func(k *train.Knobs) *int { return &k.GradBuffers }, ladder(1, min(tiles, 16))})
 	}
-	if start.SlabsAreCredits() {
+	if start.PoolsSlabs() {
 		dims = append(dims, dimension{"pipeline.grad_slabs", func(k *train.Knobs) *int { return &k.GradSlabs }, ladder(1, layers)})
 	}
 	if newBits {

@@ -1,0 +1,25 @@
+package host
+
+// This file is about gradients that wait on disks. In a state slot such a gradient lies behind what Flush writes.
+
+// gradBytes is what the gradient of layer i takes of a state slot and of a disk.
+func (t Tier) gradBytes(i int) int64 {
+	if t.Grads == nil {
+		return 0
+	}
+	return t.Grads[i]
+}
+
+// PutGrad implements Home.
+func (s *Store) PutGrad(i int, from []byte) error { return s.tier.GradExtents.Write(i, from) }
+
+// FetchGrad implements Home.
+func (s *Store) FetchGrad(i int) error { return s.tier.GradExtents.Read(i, s.Grad(i)) }
+
+// Grad implements Home.
+func (s *Store) Grad(i int) []byte {
+	slot := s.slotOf[i]
+	tile, state := s.inSlot(i, slot)
+	at := int64(len(tile) + len(state))
+	return s.slots[slot][at : at+s.tier.gradBytes(i)]
+}

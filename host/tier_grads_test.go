@@ -1,0 +1,112 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"mt/host/extents"
+	"mt/host/optim"
+	"mt/internal/accounts"
+)
+
+// TestGradientsOfATier: a gradient that waits on a disk comes back into its layer's state slot, behind the state and the tile, which it
+// leaves alone, as they leave it; one that has changed on its disk is an error that names it.
+func TestGradientsOfATier(t *testing.T) {
+	layouts := layouts(true)
+	planes := optim.Planes(optim.AdamW{}.Planes)
+	dir := t.TempDir()
+	tier := Tier{Away: make([]bool, len(layouts)), Tiles: make([]bool, len(layouts)), Slots: 1}
+	open := func(name string, size func(i int) int64) *extents.Files {
+		o := extents.Options{Dirs: []string{dir}, Name: name, Run: "r"}
+		for i := range layouts {
+			o.Bytes, o.Names = append(o.Bytes, size(i)), append(o.Names, fmt.Sprintf("%s of layer %d", name, i))
+		}
+		files, err := extents.Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = files.Close() })
+		return files
+	}
+	for i := range layouts {
+		tier.Away[i], tier.Tiles[i] = true, i == 2
+		tier.Grads = append(tier.Grads, int64(i)*2*extents.BlockBytes) // the first has none
+	}
+	tier.Extents = open("state", func(i int) int64 {
+		return optim.ExtentBytes(layouts[i], planes.Of(layouts[i]), optim.Whole(layouts[i]))
+	})
+	tier.TileExtents = open("tile", func(i int) int64 { return tier.tileBytes(i, layouts[i]) })
+	tier.GradExtents = open("gradient", tier.gradBytes)
+	s, err := NewTieredStore(layouts, planes, nil, tier, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	slab, err := NewArena(accounts.GradientSlabs, 2*extents.BlockBytes*int64(len(layouts)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slab.Close()
+	put := func(i int) {
+		t.Helper()
+		b := slab.Bytes()[:tier.Grads[i]]
+		for k := range b {
+			b[k] = byte(1 + i + k%5)
+		}
+		if err := s.PutGrad(i, b); err != nil {
+			t.Fatal(err)
+		}
+		clear(b)
+	}
+	for i := 1; i < len(layouts); i++ {
+		put(i)
+	}
+	for i := 1; i < len(layouts); i++ {
+		if err := s.Lend(i, true, func(l *LayerState) error {
+			for _, p := range l.Planes {
+				for k := range p.Data {
+					p.Data[k] = 7
+				}
+			}
+			if err := s.FetchGrad(i); err != nil {
+				return err
+			}
+			g := s.Grad(i)
+			for k := range g {
+				if g[k] != byte(1+i+k%5) {
+					t.Fatalf("byte %d of the gradient of layer %d is not what was put", k, i)
+				}
+			}
+			if int64(len(g)) != tier.Grads[i] {
+				t.Errorf("%d bytes of gradient of layer %d", len(g), i)
+			}
+			for _, p := range l.Planes {
+				if slices.ContainsFunc(p.Data, func(b byte) bool { return b != 7 }) {
+					t.Errorf("the gradient of layer %d lies where its state is", i)
+				}
+			}
+			clear(g)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(1)
+	f, err := os.OpenFile(filepath.Join(dir, "gradient"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte{99}, extents.BlockBytes+3) // extents follow the header
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	err = s.Lend(1, false, func(*LayerState) error { return s.FetchGrad(1) })
+	var bad *extents.Damaged
+	if !errors.As(err, &bad) || bad.Name != "gradient of layer 1" {
+		t.Errorf("with a gradient that has changed: %v", err)
+	}
+}
