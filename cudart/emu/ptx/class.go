@@ -13,12 +13,12 @@ const (
 	ClassMultiply64              // mul.lo and mad.lo of 64 bits
 	ClassBits                    // popc, clz, brev, bfind
 	ClassDivide                  // what ptxas expands: integer div and rem, div.rn, rcp.rn, sqrt.rn
-	ClassFloat                   // fp32 add, mul, fma, min, max
+	ClassFloat                   // fp32 add, mul, fma
 	ClassDouble                  // fp64
 	ClassSpecial                 // ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh, approximately
 	ClassConvert                 // between integers and floats, and to narrower floats one by one
 	ClassPack                    // cvt of two floats to a pair
-	ClassPredicate               // setp, selp, logic of predicates
+	ClassCompare                 // setp, selp, logic of predicates, min and max of floats
 	ClassMove                    // mov, cvta, neg and abs of floats, cvt between integers: mostly no instruction of the GPU
 	ClassParameter               // ld.param: an operand in the constant bank
 	ClassBranch                  // bra, brx, exit
@@ -43,14 +43,14 @@ const (
 )
 
 var classNames = [Classes]string{"integer", "integer64", "multiply", "multiply64", "bits", "divide", "float", "double", "special", "convert", "pack",
-	"predicate", "move", "parameter", "branch", "shuffle", "vote", "mma_m16n8k16", "mma_m16n8k8", "ldmatrix", "load_global", "store_global",
+	"compare", "move", "parameter", "branch", "shuffle", "vote", "mma_m16n8k16", "mma_m16n8k8", "ldmatrix", "load_global", "store_global",
 	"load_shared", "store_shared", "load_local", "store_local", "atomic", "copy", "copy_wait", "barrier", "warp_sync", "fence"}
 
 func (c Class) String() string { return classNames[c] }
 
 // fixedClass are the classes that the mnemonic alone decides.
 var fixedClass = map[string]Class{
-	"selp": ClassPredicate, "setp": ClassPredicate, "set": ClassPredicate, "slct": ClassPredicate, "isspacep": ClassPredicate,
+	"selp": ClassCompare, "setp": ClassCompare, "set": ClassCompare, "slct": ClassCompare, "isspacep": ClassCompare,
 	"cvta": ClassMove, "bra": ClassBranch, "brx": ClassBranch, "ret": ClassBranch, "exit": ClassBranch, "trap": ClassBranch,
 	"shfl": ClassShuffle, "vote": ClassVote, "activemask": ClassVote, "match": ClassVote, "redux": ClassVote,
 	"ldmatrix": ClassLdmatrix, "atom": ClassAtomic, "red": ClassAtomic,
@@ -66,7 +66,7 @@ func classOf(words []string) Class {
 	name, last := words[0], words[len(words)-1]
 	has := func(word string) bool { return wordIn(words, word) }
 	if last == "pred" && name != "vote" {
-		return ClassPredicate
+		return ClassCompare
 	}
 	if c, ok := fixedClass[name]; ok {
 		return c
@@ -135,7 +135,7 @@ func arithmeticClass(name, t string, wide bool) Class {
 	case strings.Contains(t, "f") && (name == "neg" || name == "abs" || name == "copysign"):
 		return ClassMove
 	case strings.Contains(t, "f"):
-		return ClassFloat
+		return pick(name == "min" || name == "max", ClassCompare, ClassFloat)
 	case multiplies && wide:
 		return ClassMultiply
 	case multiplies:

@@ -15,6 +15,9 @@ type Counts struct {
 	Lanes  int64          // instructions of threads
 	// Divergent are branches at which threads of one warp went different ways.
 	Divergent int64
+	// Fresh are the sectors that a block reads, each counted once for a block: what a first-level cache
+	// without bounds would ask for.
+	Fresh int64
 	// Products are the multiplications of mma, each with its addition.
 	Products int64
 
@@ -60,6 +63,7 @@ func (c *Counts) Add(o *Counts) {
 	c.Off += o.Off
 	c.Lanes += o.Lanes
 	c.Divergent += o.Divergent
+	c.Fresh += o.Fresh
 	c.Products += o.Products
 	c.Load.add(o.Load)
 	c.Store.add(o.Store)
@@ -112,6 +116,7 @@ type Step struct {
 	At         int32  // its place in Kernel.Meanings
 	Wavefronts uint16 // of shared memory
 	Sectors    uint16 // of global memory
+	Fresh      uint16 // those of them that the block reads for the first time
 	Off        bool   // no thread executed it
 }
 
@@ -122,19 +127,22 @@ type counter struct {
 	blocks   map[uint32]*Counts
 	traces   map[uint32]*Trace
 
-	now   *Counts // of the block that runs
-	trace *Trace  // of the same, or nil
+	now   *Counts             // of the block that runs
+	trace *Trace              // of the same, or nil
+	read  map[uint64]struct{} // the sectors that it has read
 	banks banks
 }
 
 func newCounter(l *Launch) *counter {
-	return &counter{meanings: l.Kernel.Meanings(), traced: l.Count.Traced, blocks: map[uint32]*Counts{}, traces: map[uint32]*Trace{}}
+	return &counter{meanings: l.Kernel.Meanings(), traced: l.Count.Traced, blocks: map[uint32]*Counts{}, traces: map[uint32]*Trace{},
+		read: map[uint64]struct{}{}}
 }
 
 // begin starts to count a block.
 func (c *counter) begin(at uint32, warps int) {
 	c.now, c.trace = &Counts{Blocks: 1, Warps: int64(warps)}, nil
 	c.blocks[at] = c.now
+	clear(c.read)
 	if slices.Contains(c.traced, at) {
 		c.trace = &Trace{make([][]Step, warps)}
 		c.traces[at] = c.trace

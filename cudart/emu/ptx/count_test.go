@@ -160,6 +160,7 @@ func TestCountedProduct(t *testing.T) {
 		{"bytes copied", got.Copied.Bytes, blocks * steps * 2 * 64 * 32 * 2},
 		{"sectors copied", got.Copied.Sectors, blocks * steps * 2 * 64 * 32 * 2 / 32},
 		{"bytes stored", got.Store.Bytes, m * n * 4},
+		{"sectors read, once a block", got.Fresh, blocks * 2 * 64 * k * 2 / 32},
 		{"sectors stored", got.Store.Sectors, m * n * 4 / 32},
 		{"barriers", got.By[ClassBarrier], blocks * 4 * 2 * steps},
 		// Rows of 80 and of 144 bytes: eight rows of a matrix lie in different banks.
@@ -240,13 +241,13 @@ func TestMeanings(t *testing.T) {
 		{"rcp.approx.ftz.f32 %b, %c;", ClassSpecial, 1, 1},
 		{"ex2.approx.ftz.f32 %b, %c;", ClassSpecial, 1, 1},
 		{"fma.rn.f32 %b, %c, %d, %b;", ClassFloat, 3, 1},
-		{"max.f32 %b, %c, %d;", ClassFloat, 2, 1},
+		{"max.f32 %b, %c, %d;", ClassCompare, 2, 1},
 		{"neg.f32 %b, %c;", ClassMove, 1, 1},
 		{"cvt.rn.bf16x2.f32 %b, %c, %d;", ClassPack, 2, 1},
 		{"cvt.rn.f32.s32 %b, %c;", ClassConvert, 1, 1},
 		{"cvt.u64.u32 %x, %c;", ClassMove, 1, 1},
-		{"@%p1 setp.lt.and.s32 %p2|%p3, %b, %c, %p4;", ClassPredicate, 4, 2},
-		{"and.pred %p1, %p2, %p3;", ClassPredicate, 2, 1},
+		{"@%p1 setp.lt.and.s32 %p2|%p3, %b, %c, %p4;", ClassCompare, 4, 2},
+		{"and.pred %p1, %p2, %p3;", ClassCompare, 2, 1},
 		{"mov.b64 %x, {%b, %c};", ClassMove, 2, 1},
 		{"mov.b64 {%b, %c}, %x;", ClassMove, 1, 2},
 		{"ld.global.v2.u32 {%b, %c}, [%x+8];", ClassLoadGlobal, 1, 2},
@@ -262,6 +263,7 @@ func TestMeanings(t *testing.T) {
 		{"ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%b, %c}, [%a];", ClassLdmatrix, 1, 2},
 		{"mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%a, %b, %c, %d}, {%t, %l}, {%l}, {%a, %b, %c, %d};", ClassMMA8, 7, 4},
 		{"membar.gl;", ClassFence, 0, 0},
+		{"cp.async.wait_group 2;", ClassCopyWait, 0, 0},
 	} {
 		m := parse(t, `.version 8.0
 .target sm_80
@@ -273,5 +275,42 @@ func TestMeanings(t *testing.T) {
 		if len(m) != 2 || m[0].Class != c.class || len(m[0].Reads) != c.reads || len(m[0].Writes) != c.writes {
 			t.Errorf("%s is %s and reads %d, writes %d registers, want %s, %d and %d", c.text, m[0].Class, len(m[0].Reads), len(m[0].Writes), c.class, c.reads, c.writes)
 		}
+		want := 0
+		switch {
+		case strings.Contains(c.text, "commit"):
+			want = -1
+		case strings.Contains(c.text, "wait_group"):
+			want = 2
+		}
+		if m[0].Groups != want {
+			t.Errorf("%s leaves %d groups under way, want %d", c.text, m[0].Groups, want)
+		}
+	}
+}
+
+// TestFresh: a block that reads the same again reads sectors that it has read, and what an earlier
+// block has read is not known to it.
+func TestFresh(t *testing.T) {
+	load := at("%t", 4) + "ld.global.u32 %b, [%x];\n"
+	got := counted(t, 64, load+load+at("%t", 8)+"ld.global.u32 %b, [%x];").Sum
+	if got.Load.Sectors != 2*2*4+2*8 || got.Fresh != 16 { // 512 bytes in all
+		t.Errorf("%d sectors in requests, %d once, want 32 and 16", got.Load.Sectors, got.Fresh)
+	}
+	l, _ := gemmRun(t, 128, 64, 32, 1)
+	l.Threads, l.Count = 1, &Count{Traced: []uint32{0}}
+	if _, err := l.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := l.Count.Blocks[0].Fresh, l.Count.Blocks[1].Fresh; a != 256 || b != 256 {
+		t.Errorf("blocks read %d and %d sectors, want 256 each", a, b)
+	}
+	sectors, fresh := 0, 0
+	for _, w := range l.Count.Traces[0].Warps {
+		for _, s := range w {
+			sectors, fresh = sectors+int(s.Sectors), fresh+int(s.Fresh)
+		}
+	}
+	if sectors != 256+64*64*4/32 || fresh != 256 {
+		t.Errorf("the trace has %d sectors, %d of them fresh", sectors, fresh)
 	}
 }

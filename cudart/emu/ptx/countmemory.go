@@ -66,6 +66,7 @@ const sectorBytes = 32
 // globalTraffic counts a request of the threads of mask for so many bytes each. An access lies
 // within one sector, as it is aligned and not longer than half of one.
 func (c *counter) globalTraffic(to *Traffic, addr *lanes64, mask uint32, bytes uint64, s *Step) {
+	reads := to == &c.now.Load || to == &c.now.Copied
 	var known [32]uint64
 	n := 0
 next:
@@ -78,6 +79,11 @@ next:
 		}
 		known[n] = sector
 		n++
+		if _, seen := c.read[sector]; !seen && reads {
+			c.read[sector] = struct{}{}
+			c.now.Fresh++
+			s.Fresh++
+		}
 	}
 	to.Requests++
 	to.Bytes += int64(bits.OnesCount32(mask)) * int64(bytes)

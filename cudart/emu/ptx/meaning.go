@@ -7,7 +7,10 @@ type Meaning struct {
 	Class Class
 	// Reads and Writes are the registers, predicates among them, each a number of its own.
 	Reads, Writes []int32
-	Line          int // of the PTX file
+	// Groups, of ClassCopyWait, is how many groups of copies may be under way after it, -1 where it
+	// closes a group.
+	Groups int
+	Line   int // of the PTX file
 }
 
 // Meanings has the meaning of every instruction of the kernel; Step.At is an index into it.
@@ -27,6 +30,14 @@ func (k *Kernel) Meanings() []Meaning {
 // written, unless the instruction has no result.
 func (st *statement) meaning() Meaning {
 	m := Meaning{Class: classOf(st.words), Line: st.line}
+	switch {
+	case m.Class != ClassCopyWait:
+	case wordIn(st.words, "commit_group"):
+		m.Groups = -1
+	case wordIn(st.words, "wait_group"):
+		n, _ := parseInteger(st.args[0].name) // decoding has seen that it is a number
+		m.Groups = int(n)
+	}
 	m.Reads = st.registers(m.Reads, operand{name: st.guard})
 	for i, o := range st.args {
 		if i == 0 && !o.mem && !slices.Contains(withoutResult, st.words[0]) {
