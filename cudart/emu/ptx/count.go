@@ -41,36 +41,34 @@ type Banks struct {
 	Conflicts int64
 }
 
-func (t *Traffic) add(o Traffic) {
-	t.Requests += o.Requests
-	t.Bytes += o.Bytes
-	t.Sectors += o.Sectors
-}
-
-func (b *Banks) add(o Banks) {
-	b.Requests += o.Requests
-	b.Wavefronts += o.Wavefronts
-	b.Conflicts += o.Conflicts
-}
-
-// Add adds what other blocks did.
-func (c *Counts) Add(o *Counts) {
-	c.Blocks += o.Blocks
-	c.Warps += o.Warps
+// fields are all the numbers of c.
+func (c *Counts) fields() []*int64 {
+	out := []*int64{&c.Blocks, &c.Warps, &c.Off, &c.Lanes, &c.Divergent, &c.Fresh, &c.Products}
 	for i := range c.By {
-		c.By[i] += o.By[i]
+		out = append(out, &c.By[i])
 	}
-	c.Off += o.Off
-	c.Lanes += o.Lanes
-	c.Divergent += o.Divergent
-	c.Fresh += o.Fresh
-	c.Products += o.Products
-	c.Load.add(o.Load)
-	c.Store.add(o.Store)
-	c.Copied.add(o.Copied)
-	c.Atomic.add(o.Atomic)
-	c.SharedLoad.add(o.SharedLoad)
-	c.SharedStore.add(o.SharedStore)
+	for _, t := range []*Traffic{&c.Load, &c.Store, &c.Copied, &c.Atomic} {
+		out = append(out, &t.Requests, &t.Bytes, &t.Sectors)
+	}
+	for _, b := range []*Banks{&c.SharedLoad, &c.SharedStore} {
+		out = append(out, &b.Requests, &b.Wavefronts, &b.Conflicts)
+	}
+	return out
+}
+
+// Add adds what other blocks did, so many times.
+func (c *Counts) Add(o *Counts, times int64) {
+	of := o.fields()
+	for i, f := range c.fields() {
+		*f += times * *of[i]
+	}
+}
+
+// Halve makes every number half of what it was, rounded down.
+func (c *Counts) Halve() {
+	for _, f := range c.fields() {
+		*f /= 2
+	}
 }
 
 // Issued is how many instructions warps issued.
@@ -84,18 +82,19 @@ func (c *Counts) Issued() int64 {
 
 // Global is all traffic with global memory.
 func (c *Counts) Global() Traffic {
-	t := c.Load
-	t.add(c.Store)
-	t.add(c.Copied)
-	t.add(c.Atomic)
+	var t Traffic
+	for _, o := range []Traffic{c.Load, c.Store, c.Copied, c.Atomic} {
+		t.Requests += o.Requests
+		t.Bytes += o.Bytes
+		t.Sectors += o.Sectors
+	}
 	return t
 }
 
 // Shared is all that was asked of shared memory.
 func (c *Counts) Shared() Banks {
-	b := c.SharedLoad
-	b.add(c.SharedStore)
-	return b
+	l, s := c.SharedLoad, c.SharedStore
+	return Banks{l.Requests + s.Requests, l.Wavefronts + s.Wavefronts, l.Conflicts + s.Conflicts}
 }
 
 // Count asks a launch to count, and holds what it counted.
@@ -155,7 +154,7 @@ func (c *counter) into(to *Count) {
 		to.Blocks, to.Traces = map[uint32]*Counts{}, map[uint32]*Trace{}
 	}
 	for at, n := range c.blocks {
-		to.Sum.Add(n)
+		to.Sum.Add(n, 1)
 		to.Blocks[at] = n
 	}
 	for at, t := range c.traces {

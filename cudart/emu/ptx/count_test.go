@@ -314,3 +314,37 @@ func TestFresh(t *testing.T) {
 		t.Errorf("the trace has %d sectors, %d of them fresh", sectors, fresh)
 	}
 }
+
+// TestCountsAdd: every number is added and halved; a field that fields does not name would stay.
+func TestCountsAdd(t *testing.T) {
+	var one, sum Counts
+	v := reflect.ValueOf(&one).Elem()
+	n := 0
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				fill(v.Field(i))
+			}
+		case reflect.Array:
+			for i := range v.Len() {
+				fill(v.Index(i))
+			}
+		default:
+			n++
+			v.SetInt(int64(2 * n))
+		}
+	}
+	fill(v)
+	sum.Add(&one, 3)
+	sum.Add(&one, -2)
+	if sum != one {
+		t.Errorf("three times less twice is %+v, want %+v", sum, one)
+	}
+	sum.Add(&one, 1)
+	sum.Halve()
+	if sum != one || len(one.fields()) != n {
+		t.Errorf("half of twice is %+v, want %+v; %d fields of %d", sum, one, len(one.fields()), n)
+	}
+}
