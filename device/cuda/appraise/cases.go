@@ -18,8 +18,8 @@ type Case struct {
 	// often all of that comes again for different sequences; nil: neither. It is only where to look: Count
 	// checks what it says.
 	alike func(kernel string) (heads, repeats int)
-	// whole: all blocks run, because kernels read what earlier ones wrote.
-	whole bool
+	// once: every block runs, and once, because kernels depend on what earlier ones wrote.
+	once bool
 }
 
 // Size is how large the operations are.

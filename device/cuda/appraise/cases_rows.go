@@ -103,7 +103,7 @@ func (z Size) experts() []Case {
 		{Name: "RouterBackward", Shape: shape, DType: device.F32, make: func(r *rig) device.Op {
 			return &op.RouterBackward{DLogits: r.random(device.F32, T*E), Logits: r.random(device.F32, T*E), IDs: ids(r), DWeights: r.random(device.F32, T*chosen), T: T, E: E, K: chosen, Normalize: true}
 		}},
-		{Name: "SortByExpert", Shape: shape, DType: device.F32, whole: true, make: func(r *rig) device.Op {
+		{Name: "SortByExpert", Shape: shape, DType: device.F32, once: true, make: func(r *rig) device.Op {
 			n := T * chosen
 			return &op.SortByExpert{IDs: ids(r), Order: r.integers(n, func(int) int { return 0 }), Rows: r.integers(n, func(int) int { return 0 }),
 				Offsets: r.integers(E+1, func(int) int { return 0 }), N: n, K: chosen, E: E}

@@ -69,8 +69,8 @@ func (c *Case) count(r *rig, l *launch, g *silicon.GPU) (*Launch, error) {
 	if c.alike != nil {
 		heads, repeats = c.alike(l.kernel.Name)
 	}
-	s := &sample{rig: r, launch: l, heads: heads, repeats: repeats}
-	if err := s.take(c.whole); err != nil {
+	s := &sample{rig: r, launch: l, heads: heads, repeats: repeats, once: c.once}
+	if err := s.take(); err != nil {
 		return nil, err
 	}
 	use, err := kernels.UseOn(l.kernel.Name, g.Arch.Name)

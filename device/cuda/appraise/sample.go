@@ -18,13 +18,17 @@ type sample struct {
 	// repeats is how many times all groups come again, as sequences of one length do; 1: they do not.
 	repeats int
 
+	// once: blocks may not run twice, so all run, in order, and each is traced as it does.
+	once bool
+
 	known   map[int]*ptx.Counts // by group
 	ran     map[int]uint32      // the block that was run for the group
 	reach   map[*ptx.Buffer]ptx.Access
 	lines   []line  // groups between which counts lie on a line
 	worst   float64 // the largest deviation from such a line that was accepted
 	groups  int
-	average float64 // instructions of a group's block, on average
+	traces  map[uint32]*ptx.Trace // of the blocks, where they run once
+	average float64               // instructions of a group's block, on average
 }
 
 // line is a run of groups with known counts at its ends.
@@ -37,7 +41,7 @@ const deviation = 0.01
 // take runs blocks until the rest is known: all of them where few are enough, else some. Groups between
 // two that ran count as lying on a line between these if two more, which run as well, do; what
 // comes again is run once, and elsewhere again to see that it does.
-func (s *sample) take(all bool) error {
+func (s *sample) take() error {
 	s.known, s.ran, s.reach = map[int]*ptx.Counts{}, map[int]uint32{}, map[*ptx.Buffer]ptx.Access{}
 	blocks := s.launch.blocks()
 	if s.heads < 1 || blocks%s.heads != 0 {
@@ -49,7 +53,7 @@ func (s *sample) take(all bool) error {
 	s.groups = blocks / s.heads / s.repeats
 	knots := []int{0, 1, s.groups / 2, s.groups - 2, s.groups - 1}
 	const few = 9 // groups that are not worth a search
-	if all || s.groups <= few {
+	if s.once || s.groups <= few {
 		knots = knots[:0]
 		for i := range s.groups {
 			knots = append(knots, i)
@@ -70,12 +74,12 @@ func (s *sample) take(all bool) error {
 	}
 	slices.SortFunc(s.lines, func(a, b line) int { return a.from - b.from })
 	s.mean()
-	return s.again(all)
+	return s.again()
 }
 
 // again runs two groups where they come again. Where they then do other work, nothing is known of what comes again
 // and the search begins anew without it.
-func (s *sample) again(all bool) error {
+func (s *sample) again() error {
 	if s.repeats == 1 {
 		return nil
 	}
@@ -89,7 +93,7 @@ func (s *sample) again(all bool) error {
 		delete(s.known, at)
 		if off > deviation {
 			s.repeats, s.lines = 1, nil
-			return s.take(all)
+			return s.take()
 		}
 		s.worst = max(s.worst, off)
 	}
@@ -162,6 +166,9 @@ func (s *sample) run(groups []int) error {
 		return nil
 	}
 	c := &ptx.Count{}
+	if s.once {
+		c.Traced = only
+	}
 	touched, err := s.launch.run(s.rig, only, c)
 	if err != nil {
 		return fmt.Errorf("appraise: %w", err)
@@ -171,6 +178,7 @@ func (s *sample) run(groups []int) error {
 			s.known[g] = n
 		}
 	}
+	s.traces = c.Traces
 	for _, a := range touched {
 		if old, ok := s.reach[a.Buffer]; ok {
 			a.ReadFrom, a.ReadTo = hull(a.ReadFrom, a.ReadTo, old.ReadFrom, old.ReadTo)
@@ -258,9 +266,12 @@ func (s *sample) memory(c *ptx.Counts) int64 {
 	return min(n, 32*(c.Fresh+c.Store.Sectors+c.Atomic.Sectors))
 }
 
-// trace runs the block of a group once more and keeps what its warps did.
+// trace is what the warps of a group's block did. It runs the block once more, unless all were traced.
 func (s *sample) trace(group int) (*ptx.Trace, error) {
 	block := s.ran[group]
+	if s.once {
+		return s.traces[block], nil
+	}
 	c := &ptx.Count{Traced: []uint32{block}}
 	if _, err := s.launch.run(s.rig, []uint32{block}, c); err != nil {
 		return nil, fmt.Errorf("appraise: %w", err)
