@@ -37,7 +37,7 @@ func (g *GPU) Cycles(r Replay) float64 {
 	for m.left > 0 {
 		m.now = m.step()
 	}
-	return m.end / float64(r.Rounds)
+	return max(m.end, m.memory) / float64(r.Rounds) // what was stored is on its way when blocks end
 }
 
 // machine is one multiprocessor while it replays.

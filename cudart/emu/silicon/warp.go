@@ -171,7 +171,7 @@ func (m *machine) access(w *replayed, c *candidate, s ptx.Step, class ptx.Class,
 	m.path = max(m.path, m.now) + path(wavefronts, int64(s.Sectors), 1)
 	done := m.path + latency
 	moved := int64(s.Fresh)
-	if class == ptx.ClassStoreGlobal || class == ptx.ClassAtomic || class == ptx.ClassCopy { // pass the first-level cache
+	if class == ptx.ClassStoreGlobal || class == ptx.ClassAtomic { // they pass the first-level cache
 		moved = int64(s.Sectors)
 	}
 	if moved > 0 {

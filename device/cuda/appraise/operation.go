@@ -90,9 +90,8 @@ func (c *Case) count(r *rig, l *launch, g *silicon.GPU) (*Launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	moved := 32 * float64(out.Counts.Copied.Sectors+out.Counts.Load.Sectors+out.Counts.Store.Sectors+out.Counts.Atomic.Sectors)
-	out.Expected = g.Expected(silicon.Replay{Kernel: l.kernel, Trace: trace, Resident: out.Occupancy.Blocks, Miss: float64(out.Memory) / max(moved, 1)},
-		s.weights(traced))
+	out.Expected = g.Expected(silicon.Replay{Kernel: l.kernel, Trace: trace, Resident: out.Occupancy.Blocks,
+		Miss: float64(out.Memory) / max(float64(moved(&out.Counts)), 1)}, s.weights(traced))
 	return out, nil
 }
 

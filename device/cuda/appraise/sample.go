@@ -263,8 +263,11 @@ func (s *sample) memory(c *ptx.Counts) int64 {
 	for _, a := range s.reach {
 		n += max(0, a.ReadTo-a.ReadFrom) + max(0, a.WriteTo-a.WriteFrom)
 	}
-	return min(n, 32*(c.Fresh+c.Store.Sectors+c.Atomic.Sectors))
+	return min(n, moved(c))
 }
+
+// moved is how many bytes blocks exchange with the L2 cache, if a block reads nothing twice.
+func moved(c *ptx.Counts) int64 { return 32 * (c.Fresh + c.Store.Sectors + c.Atomic.Sectors) }
 
 // trace is what the warps of a group's block did. It runs the block once more, unless all were traced.
 func (s *sample) trace(group int) (*ptx.Trace, error) {
