@@ -63,7 +63,7 @@ var Arrows = Rules{
 		"device/cpu":                    {"device/op"},
 		"device/virtual":                {"plan/rates"},
 		"device/cuda":                   {"device/op", "cudart"},
-		"device/cuda/appraise":           {"device/cuda", "cudart/emu/silicon"},
+		"device/cuda/appraise":          {"device/cuda", "cudart/emu/silicon"},
 		"cudart/emu/silicon":            {"cudart", "plan/rates"},
 		"device/conformance/oracle":     nil,
 		"device/conformance/operations": {"device/op", "device/conformance/oracle"},

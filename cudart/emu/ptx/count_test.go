@@ -75,6 +75,7 @@ func TestBanks(t *testing.T) {
 		{132, "st.shared.u32 [%a], %t;", 1, 0},
 		{0, "st.shared.u32 [%a], %t;", 1, 0}, // all ask for one word
 		{2, "{ .reg .b16 %h; cvt.u16.u32 %h, %t; st.shared.u16 [%a], %h; }", 1, 0},
+		{8, "cvt.u64.u32 %y, %a; cvta.shared.u64 %x, %y;\nst.u32 [%x], %t;", 2, 1}, // a generic address
 		{8, "st.shared.v2.u32 [%a], {%t, %l};", 2, 0},
 		{256, "st.shared.v2.u32 [%a], {%t, %l};", 32, 30},
 		{16, "st.shared.v4.u32 [%a], {%t, %l, %t, %l};", 4, 0},
