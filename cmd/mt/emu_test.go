@@ -30,8 +30,18 @@ func TestEmulatorBuild(t *testing.T) {
 		{"version", "device: cuda is an emulator"},
 		{"doctor", "Emulated GPU"},
 		{"train --model tiny --dataset " + rows + " --cache-dir " + dir + " --max-steps 2 --logging-steps 1 --device cuda --output-dir " + dir + "/out", "step 2/2"},
+		{"bench kernels --device emu --gpu a100 --only Scale", "scale16_bf16"},
+		{"bench kernels --gpu rtx-4090 --only Scale --json", `"bound_by": "memory"`},
 	} {
 		if out, err := exec.Command(bin, strings.Fields(tc.args)...).CombinedOutput(); err != nil || !strings.Contains(string(out), tc.want) {
+			t.Errorf("mt %s: %v, %q is not in\n%s", tc.args, err, tc.want, out)
+		}
+	}
+	for _, tc := range []struct{ args, want string }{
+		{"bench kernels --gpu voodoo2", "no GPU is called"},
+		{"bench kernels --only Scale,Scael", `no operation "Scael" is counted (known: Attention, `},
+	} {
+		if out, err := exec.Command(bin, strings.Fields(tc.args)...).CombinedOutput(); err == nil || !strings.Contains(string(out), tc.want) {
 			t.Errorf("mt %s: %v, %q is not in\n%s", tc.args, err, tc.want, out)
 		}
 	}

@@ -88,6 +88,7 @@ func TestBadUsage(t *testing.T) {
 		{"bench sgem", `mt: unknown command "sgem"; did you mean "sgemm"? (see mt bench --help)`},
 		{"bench adamw --params 5", "mt: bench adamw: --params 5, --rounds 9: want at least 1024 and 1"},
 		{"bench sgemm --rounds 0", "mt: bench sgemm: --threads 0, --rounds 0"},
+		{"bench kernels --device cuda", "mt: bench kernels: --device cuda: kernels are counted in the emulator alone, --device emu"},
 		{"bench train --peer nobody", `mt: bench train: --peer "nobody": want fsdp2, megatrain, torch, torch-compile, zero3`},
 		{"bench train --peer megatrain", "mt: bench train: --peer megatrain runs with --device cuda, not with cpu"},
 		{"bench sgemm 7", `mt: sgemm: takes no arguments, got ["7"]`},

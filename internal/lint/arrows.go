@@ -63,6 +63,8 @@ var Arrows = Rules{
 		"device/cpu":                    {"device/op"},
 		"device/virtual":                {"plan/rates"},
 		"device/cuda":                   {"device/op", "cudart"},
+		"device/cuda/appraise":          {"device/cuda", "cudart/emu/silicon"},
+		"cudart/emu/silicon":            {"cudart", "plan/rates"},
 		"device/conformance/oracle":     nil,
 		"device/conformance/operations": {"device/op", "device/conformance/oracle"},
 		"device/conformance/streams":    {"device/op"},
@@ -85,7 +87,7 @@ var Arrows = Rules{
 		"internal/long":        nil,
 	},
 	Helpers:  "internal",
-	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/streams", "device/wrap/fault", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long"},
+	TestOnly: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/streams", "device/wrap/fault", "cudart/emu", "device/cuda/appraise", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long"},
 	ForTests: []string{"checkpoint/gguf/reader", "checkpoint/powercut", "tools/faultio", "device/conformance/oracle", "device/conformance/operations", "device/conformance/streams", "device/wrap/fault", "device/cpu", "device/cuda", "cudart", "cudart/emu", "internal/reference", "internal/synchronous", "internal/pytest", "internal/mpirun", "internal/ranks/local", "internal/long"},
 	Only: map[string][]string{
 		"unsafe":                            {"cudart", "device/cpu", "device/cuda", "host", "internal/mpi"},

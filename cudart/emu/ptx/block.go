@@ -23,6 +23,7 @@ type block struct {
 	touched []Access
 	consts  Buffer
 	global  *globalCheck
+	count   *counter // of a launch that is counted, else nil
 
 	pages      map[pageOf]*page // what warps have done to global memory, where that is checked; nil elsewhere
 	sparePages []*page
@@ -108,6 +109,9 @@ func (b *block) newWarp(index int) *warp {
 func (b *block) run(at uint32, seed uint64) {
 	g := b.launch.Grid
 	b.ctaid = [3]uint32{at % g[0], at / g[0] % g[1], at / g[0] / g[1]}
+	if b.count != nil {
+		b.count.begin(at, len(b.warps))
+	}
 	b.tick++
 	b.began, b.full = b.tick, b.tick
 	for i := range b.bars {

@@ -61,6 +61,7 @@ func (b *builder) finish() {
 		k.code[len(k.code)-1].line = int32(b.tokens[b.at-1].line)
 	}
 	reconverge(k.code)
+	k.statements = b.statements
 }
 
 // layout gives offsets to the shared variables that the kernel uses.

@@ -43,6 +43,10 @@ type Kernel struct {
 	specials []special
 	dynamic  int // offset of the dynamic shared memory
 	pool     sync.Pool
+
+	statements []statement // as they are written, for meanings
+	understand sync.Once
+	meanings   []Meaning
 }
 
 // constant32 is a register that holds a constant.

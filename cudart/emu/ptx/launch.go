@@ -40,6 +40,10 @@ type Launch struct {
 	// atomic instructions, at least one of them writing, and warps of one block
 	// that touch the same bytes in this way without a barrier between them.
 	CheckGlobal bool
+	// Only are the numbers x + X·(y + Y·z) of the blocks that run, without repeats; none: all run.
+	Only []uint32
+	// Count, where it is not nil, asks for counts, and has them after Run.
+	Count *Count
 
 	steps int64 // instructions of warps that the last Run executed
 }

@@ -15,6 +15,9 @@ func (l *Launch) Run() ([]Access, error) {
 		return nil, err
 	}
 	blocks := uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2])
+	if len(l.Only) > 0 {
+		blocks = uint64(len(l.Only))
+	}
 	threads := l.Threads
 	if threads == 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -52,6 +55,12 @@ func (l *Launch) check() error {
 	if k.MaxThreads > 0 {
 		limit = k.MaxThreads
 	}
+	last := uint64(l.Grid[0])*uint64(l.Grid[1])*uint64(l.Grid[2]) - 1
+	for _, b := range l.Only {
+		if uint64(b) > last {
+			return fmt.Errorf("%s: block %d of %d is to run", k.Name, b, last+1)
+		}
+	}
 	switch {
 	case n > limit:
 		return fmt.Errorf("%s: %d threads in a block, at most %d", k.Name, n, limit)
@@ -88,7 +97,10 @@ func (j *job) work() {
 	if b == nil {
 		b = &block{}
 	}
-	b.global = j.global
+	b.global, b.count = j.global, nil
+	if l.Count != nil {
+		b.count = newCounter(l)
+	}
 	b.prepare(l)
 	err := j.blocksOn(b)
 	for i := range b.slots {
@@ -103,7 +115,10 @@ func (j *job) work() {
 	for _, a := range b.touched {
 		j.touched = merge(j.touched, a)
 	}
-	b.launch, b.params, b.touched = nil, nil, nil
+	if b.count != nil {
+		b.count.into(l.Count)
+	}
+	b.launch, b.params, b.touched, b.count = nil, nil, nil, nil
 	b.forgetPages()
 	if err != nil {
 		if j.err == nil {
@@ -130,7 +145,11 @@ func (j *job) blocksOn(b *block) (err error) {
 		if i >= j.blocks {
 			return nil
 		}
-		b.run(uint32((j.from+i*j.step)%j.blocks), j.launch.Seed+i)
+		at := uint32((j.from + i*j.step) % j.blocks)
+		if len(j.launch.Only) > 0 {
+			at = j.launch.Only[at]
+		}
+		b.run(at, j.launch.Seed+i)
 	}
 }
 

@@ -74,10 +74,13 @@ func (w *warp) run() state {
 					p = ^p
 				}
 				mask &= p
-				if mask == 0 && in.fam != famControl {
-					pc++
-					continue
-				}
+			}
+			if w.block.count != nil {
+				w.block.count.note(w, pc, in, mask, all)
+			}
+			if mask == 0 && in.fam != famControl {
+				pc++
+				continue
 			}
 			switch in.fam {
 			case fam32:

@@ -2,9 +2,12 @@
 # Assembles every .ptx for every kind of GPU that mt runs on and prints, for each
 # kernel, its static shared memory in bytes and its registers a thread; fails
 # when a file does not assemble or a kernel keeps anything in local memory, be it
-# an array or registers that are spilled:
+# an array or registers that are spilled. registers.txt has what is printed for all
+# files, and differing from it is a failure too:
 #
-#     check.sh [FILE.ptx …]    all without arguments
+#     check.sh                 all files
+#     check.sh -rewrite        all files; writes registers.txt
+#     check.sh FILE.ptx …      some files, which are not compared with registers.txt
 #
 # MT_PTXAS is the path of NVIDIA's ptxas (PyPI: nvidia-cuda-nvcc), where it is
 # not in PATH.
@@ -12,7 +15,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export ptxas=${MT_PTXAS:-ptxas}
 command -v "$ptxas" >/dev/null || { echo "$ptxas is not installed (MT_PTXAS names it; PyPI: nvidia-cuda-nvcc)" >&2; exit 1; }
-[ $# -gt 0 ] || set -- *.ptx
+rewrite=no
+[ "${1-}" != -rewrite ] || { rewrite=yes; shift; }
+whole=no
+[ $# -gt 0 ] || { whole=yes; set -- *.ptx; }
 architectures="80 86 89 90a 100 120"
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -53,5 +59,8 @@ END {
 		print ""
 	}
 	if (spills) { print "those marked ! use local memory" > "/dev/stderr"; exit 1 }
-}' || failed=1
-exit $failed
+}' >"$out/table" || failed=1
+cat "$out/table"
+[ "$whole" = yes ] && [ $failed -eq 0 ] || exit $failed
+[ "$rewrite" = no ] || cp "$out/table" registers.txt
+diff -u registers.txt "$out/table" >&2 || { echo "registers.txt has other numbers: check.sh -rewrite writes it anew, with the ptxas that cudart/testdata/toolkit.sh fetches" >&2; exit 1; }

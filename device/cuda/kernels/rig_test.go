@@ -2,8 +2,10 @@ package kernels_test
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +23,9 @@ import (
 func TestOp(t *testing.T) {
 	dev := newRig()
 	operations.Run(t, dev)
+	if only := flag.Lookup("test.run").Value.String(); !t.Failed() && !strings.Contains(only, "/") {
+		dev.compareCounts(t)
+	}
 }
 
 // TestEveryOperation: the table of operations has cases of exactly the operations
@@ -39,10 +44,12 @@ type rig struct {
 	next    uint64
 	kernels map[kernels.Kernel]*ptx.Kernel
 	modules map[string]*ptx.Module
+	counts  map[string]*ptx.Counts // by kernel, of all its launches
 }
 
 func newRig() *rig {
-	return &rig{buffers: map[uint64]*ptx.Buffer{}, next: 1, kernels: map[kernels.Kernel]*ptx.Kernel{}, modules: map[string]*ptx.Module{}}
+	return &rig{buffers: map[uint64]*ptx.Buffer{}, next: 1, kernels: map[kernels.Kernel]*ptx.Kernel{}, modules: map[string]*ptx.Module{},
+		counts: map[string]*ptx.Counts{}}
 }
 
 const rigShift = 36 // bits of an offset in a buffer
@@ -167,10 +174,11 @@ func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared i
 	}
 	s.seed++
 	l := ptx.Launch{Kernel: found, Grid: [3]uint32(dims(grid)), Block: [3]uint32(dims(block)), Shared: shared, Params: params.Bytes,
-		Memory: s.rig, Seed: s.seed, CheckGlobal: true}
+		Memory: s.rig, Seed: s.seed, CheckGlobal: true, Count: &ptx.Count{}}
 	if _, err := l.Run(); err != nil {
 		s.err = err
 	}
+	s.rig.counted(found.Name, &l.Count.Sum)
 }
 
 func dims(d kernels.Dim3) []uint32 { return []uint32{d.X, d.Y, d.Z} }

@@ -1,0 +1,141 @@
+package silicon
+
+import (
+	"fmt"
+	"strings"
+
+	"mt/plan/rates"
+)
+
+// GPU is what the times of kernels depend on.
+type GPU struct {
+	Name string // as in plan/rates
+	Arch *Architecture
+	SMs  int
+	// Clock is in GHz: the one at which the datasheet's peaks are counted.
+	Clock float64
+	// MMA is how many cycles a quarter of a multiprocessor takes for one mma.sync m16n8k16 of bf16 with
+	// fp32 sums: 2048 multiplications with additions.
+	MMA float64
+	// L2 is in bytes a cycle, for the whole GPU.
+	L2 float64
+	// Peak is the datasheet's rate of device memory in GB/s; Reached what copies reach, from
+	// plan/rates.
+	Peak, Reached float64
+	// Launch is in microseconds, from plan/rates: the gap between two kernels of a stream.
+	Launch float64
+}
+
+// Architecture is what GPUs of one compute capability have in each multiprocessor. It has four
+// parts, each of which issues one instruction of a warp a cycle. Sources: CUDA C++ Programming
+// Guide, "Technical Specifications per Compute Capability" for what is resident, "Throughput of
+// Native Arithmetic Instructions" for lanes.
+type Architecture struct {
+	Name          string
+	Warps, Blocks int // resident at a time
+	Shared        int // bytes of shared memory for all resident blocks
+	// Lanes a cycle: fp32 multiply-add, and 32-bit integer add, compare and logic.
+	Float, Integer float64
+}
+
+// What all architectures from 8.0 on have in common. Sources: as for Architecture; CUDA's occupancy
+// calculator for the units in which registers and shared memory are given out.
+const (
+	registersOfSM   = 64 << 10
+	registerUnit    = 256 // registers are given to a warp in such units
+	warpUnit        = 4   // and to so many warps at a time
+	sharedUnit      = 128 // bytes
+	sharedReserved  = 1 << 10
+	specialLanes    = 16 // exponentials, reciprocals, conversions of integers and floats
+	packLanes       = 64 // conversions of two floats to a pair, integer products
+	sectorsOfL1     = 4  // that the first-level cache moves a cycle
+	bytesToL2       = 64 // that a multiprocessor exchanges with the L2 cache a cycle
+	quarters        = 4
+	lanesOfQuarters = 32 * quarters
+)
+
+var (
+	sm80  = &Architecture{"sm_80", 64, 32, 164 << 10, 64, 64}
+	sm86  = &Architecture{"sm_86", 48, 16, 100 << 10, 128, 64}
+	sm89  = &Architecture{"sm_89", 48, 24, 100 << 10, 128, 64}
+	sm90  = &Architecture{"sm_90", 64, 32, 228 << 10, 128, 64}
+	sm100 = &Architecture{"sm_100", 64, 32, 228 << 10, 128, 64}
+	sm120 = &Architecture{"sm_120", 48, 24, 100 << 10, 128, 128}
+)
+
+// Architectures are those that registers are known of.
+func Architectures() []*Architecture { return []*Architecture{sm80, sm86, sm89, sm90, sm100, sm120} }
+
+// Cycles of one mma.sync. Peaks of datasheets (plan/rates lists them) are these multiplications at
+// the clocks below; GeForce cards have half or a quarter of the rate with fp32 sums. On Hopper
+// mma.sync reaches 62.9 % of the peak, which only wgmma reaches (arXiv:2402.13499); nothing is
+// published of Blackwell, where it is taken to be as on Hopper.
+const (
+	mmaA100    = 8.0       // 312 TFLOP/s
+	mmaGeForce = 32.0      // 71.2 (RTX 3090), 165.2 (RTX 4090), 209.5 (RTX 5090)
+	mmaL40S    = 16.0      // 362
+	mmaHopper  = 4 / 0.629 // 989 by wgmma
+)
+
+// L2 caches in bytes a cycle: NVIDIA's A100 white paper says 5120. Of the others no figure is published, and
+// 64 bytes for each of their slices is an estimate: GA102 and AD102 have 48, GB202 64.
+const (
+	l2Data  = 5120
+	l2GA102 = 3072
+	l2AD102 = 3072
+	l2GB202 = 4096
+	l2GB10  = 1536
+)
+
+// table has the GPUs of plan/rates. Multiprocessors are those of NVIDIA's architecture white papers;
+// clocks are such that multiprocessors, cycles and the datasheet's peak agree.
+var table = []GPU{
+	{Name: "rtx-3080", Arch: sm86, SMs: 68, Clock: 1.71, MMA: mmaGeForce, L2: l2GA102, Peak: 760},
+	{Name: "rtx-3090", Arch: sm86, SMs: 82, Clock: 1.695, MMA: mmaGeForce, L2: l2GA102, Peak: 936},
+	{Name: "rtx-4090", Arch: sm89, SMs: 128, Clock: 2.52, MMA: mmaGeForce, L2: l2AD102, Peak: 1008},
+	{Name: "rtx-5090", Arch: sm120, SMs: 170, Clock: 2.407, MMA: mmaGeForce, L2: l2GB202, Peak: 1792},
+	{Name: "a100-pcie-40gb", Arch: sm80, SMs: 108, Clock: 1.41, MMA: mmaA100, L2: l2Data, Peak: 1555},
+	{Name: "a100-pcie-80gb", Arch: sm80, SMs: 108, Clock: 1.41, MMA: mmaA100, L2: l2Data, Peak: 1935},
+	{Name: "a100-sxm-40gb", Arch: sm80, SMs: 108, Clock: 1.41, MMA: mmaA100, L2: l2Data, Peak: 1555},
+	{Name: "a100-sxm-80gb", Arch: sm80, SMs: 108, Clock: 1.41, MMA: mmaA100, L2: l2Data, Peak: 2039},
+	{Name: "l40s", Arch: sm89, SMs: 142, Clock: 2.49, MMA: mmaL40S, L2: l2AD102, Peak: 864},
+	{Name: "h100-pcie", Arch: sm90, SMs: 114, Clock: 1.62, MMA: mmaHopper, L2: l2Data, Peak: 2000},
+	{Name: "h100-sxm", Arch: sm90, SMs: 132, Clock: 1.83, MMA: mmaHopper, L2: l2Data, Peak: 3350},
+	{Name: "h200", Arch: sm90, SMs: 132, Clock: 1.83, MMA: mmaHopper, L2: l2Data, Peak: 4800},
+	{Name: "gh200", Arch: sm90, SMs: 132, Clock: 1.83, MMA: mmaHopper, L2: l2Data, Peak: 4000},
+	{Name: "b200", Arch: sm100, SMs: 148, Clock: 1.86, MMA: mmaHopper, L2: l2Data, Peak: 8000},
+	{Name: "gb10", Arch: sm120, SMs: 48, Clock: 2.52, MMA: mmaL40S, L2: l2GB10, Peak: 273},
+}
+
+// Find is the GPU that plan/rates finds by a name, such as h100 or rtx-4090.
+func Find(name string) (*GPU, error) {
+	m, err := rates.Find(name)
+	if err != nil {
+		return nil, fmt.Errorf("silicon: %w", err)
+	}
+	plain, _, _ := strings.Cut(m.Name, "+")
+	for _, g := range table {
+		if g.Name == plain {
+			g.Reached, g.Launch = m.Device.Bandwidth, m.Device.Launch
+			return &g, nil
+		}
+	}
+	return nil, fmt.Errorf("silicon: nothing is known of the multiprocessors of %s (known: %s)", name, strings.Join(rates.GPUs(), ", "))
+}
+
+// Arithmetic is the datasheet's peak in FLOP/s: dense, with fp32 sums, of bf16 on tensor cores by the
+// fastest instruction that the GPU has, or of fp32 without them.
+func (g *GPU) Arithmetic(bf16 bool) float64 {
+	mma := g.MMA
+	switch g.Arch {
+	case sm90:
+		mma = 4 // by wgmma
+	case sm100:
+		mma = 2 // by tcgen05
+	}
+	each := 2 * g.Arch.Float
+	if bf16 {
+		each = 2 * 2048 * quarters / mma
+	}
+	return each * float64(g.SMs) * g.Clock * 1e9
+}

@@ -1,0 +1,38 @@
+package silicon
+
+// Block is what one block of a launch takes of a multiprocessor.
+type Block struct {
+	Threads   int
+	Registers int // of a thread
+	Shared    int // bytes, static and dynamic
+}
+
+// Occupancy is how much of a launch a multiprocessor holds at a time.
+type Occupancy struct {
+	Blocks int    `json:"blocks"`
+	Warps  int    `json:"warps"`
+	Limit  string `json:"limit"` // what there is no more of: registers, shared memory, warps or blocks
+}
+
+// Occupancy computes what the architecture has room for. Blocks is 0 where there is no room for one.
+func (a *Architecture) Occupancy(b Block) Occupancy {
+	warps := (b.Threads + 31) / 32
+	each := roundUp(32*roundUp(b.Registers, 8), registerUnit)
+	out := Occupancy{Blocks: a.Blocks, Limit: "blocks"}
+	for _, l := range []struct {
+		blocks int
+		limit  string
+	}{
+		{a.Warps / warps, "warps"},
+		{registersOfSM / max(each, 1) / warpUnit * warpUnit / warps, "registers"},
+		{a.Shared / roundUp(b.Shared+sharedReserved, sharedUnit), "shared memory"},
+	} {
+		if l.blocks < out.Blocks {
+			out.Blocks, out.Limit = l.blocks, l.limit
+		}
+	}
+	out.Warps = out.Blocks * warps
+	return out
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }

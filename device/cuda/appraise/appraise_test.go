@@ -1,0 +1,140 @@
+package appraise
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"mt/cudart/emu/ptx"
+	"mt/cudart/emu/silicon"
+	"mt/device"
+	"mt/device/op"
+)
+
+// tiny is small enough to run every block.
+var tiny = Size{512, 256, 2, 1, 512, 2048, 16, []int{128, 512}}
+
+// TestSample: what is said of all blocks from some of them is what all of them count.
+func TestSample(t *testing.T) {
+	checked := map[string]bool{}
+	for _, c := range Cases(tiny) {
+		if c.once || c.DType == device.F32 && strings.HasPrefix(c.Name, "Attention") {
+			continue // all blocks run; the same search, slowly
+		}
+		r := newRig()
+		if err := r.take(c.make(r)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range r.launches {
+			l := &r.launches[i]
+			heads, repeats := 1, 1
+			if c.alike != nil {
+				heads, repeats = c.alike(l.kernel.Name)
+			}
+			s := &sample{rig: r, launch: l, heads: heads, repeats: repeats}
+			if err := s.take(); err != nil {
+				t.Fatal(err)
+			}
+			all := &ptx.Count{}
+			if _, err := l.run(r, nil, all); err != nil {
+				t.Fatal(err)
+			}
+			checked[l.kernel.Name] = true
+			got, want := s.counts(), all.Sum
+			if got.Blocks != want.Blocks || apart(&got, &want, &want, 0) > deviation {
+				t.Errorf("%s, %s: %d of %d blocks ran; %d instructions, %d sectors, %d wavefronts, and all count %d, %d, %d", l.kernel.Name, c.Shape, len(s.ran), l.blocks(),
+					got.Issued(), got.Global().Sectors, got.Shared().Wavefronts, want.Issued(), want.Global().Sectors, want.Shared().Wavefronts)
+			}
+			sum := 0.0
+			traced := s.typical()
+			for _, w := range s.weights(traced) {
+				sum += w
+			}
+			if of := float64(want.Issued()) / float64(s.known[traced].Issued()); math.Abs(sum-of) > 2*deviation*of || len(s.weights(traced)) != l.blocks() {
+				t.Errorf("%s, %s: the blocks weigh %v together, want %v", l.kernel.Name, c.Shape, sum, of)
+			}
+		}
+	}
+	if len(checked) < 40 {
+		t.Errorf("only %d kernels ran", len(checked))
+	}
+}
+
+// TestSequencesThatDiffer: where blocks are said to repeat and do not, that is noticed.
+func TestSequencesThatDiffer(t *testing.T) {
+	c := tiny.attend(device.BF16, 64, 128, false)
+	r := newRig()
+	o := c.make(r).(*op.Attention)
+	for i, at := range []int{0, 16, 32, 48, 512} {
+		r.buffers[0].Data[4*i], r.buffers[0].Data[4*i+1] = byte(at), byte(at>>8)
+	}
+	o.MaxQ, o.MaxK = 464, 464
+	if err := r.take(o); err != nil {
+		t.Fatal(err)
+	}
+	s := &sample{rig: r, launch: &r.launches[0], heads: 4, repeats: 4}
+	if err := s.take(); err != nil {
+		t.Fatal(err)
+	}
+	all := &ptx.Count{}
+	if _, err := r.launches[0].run(r, nil, all); err != nil {
+		t.Fatal(err)
+	}
+	got := s.counts()
+	if s.repeats != 1 || apart(&got, &all.Sum, &all.Sum, 0) > deviation {
+		t.Errorf("%d repeats; %d instructions, want %d", s.repeats, got.Issued(), all.Sum.Issued())
+	}
+}
+
+// TestCount: an operation with its launches, on a GPU.
+func TestCount(t *testing.T) {
+	g, err := silicon.Find("a100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 1 << 18
+	scale := Case{Name: "Scale", Shape: "n", DType: device.BF16, make: func(r *rig) device.Op { return &op.Scale{X: r.random(device.BF16, n), N: n, Factor: 2} }}
+	o, err := Count(&scale, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &o.Launches[0]
+	if o.Bytes != 4*n || l.Memory != 4*n || l.Counts.Global() != (ptx.Traffic{Requests: 2 * n / 256, Bytes: 4 * n, Sectors: 4 * n / 32}) {
+		t.Errorf("%d bytes, %d of memory, traffic %+v; want %d, and sectors without waste", o.Bytes, l.Memory, l.Counts.Global(), 4*n)
+	}
+	if bound := silicon.Longest(l.Bound).Seconds; l.Expected < bound || l.Expected > 20*bound {
+		t.Errorf("expected %v s, bound %v s", l.Expected, bound)
+	}
+	if want := 4 * n / 2039e9; math.Abs(o.Roofline(g)-want) > 1e-9*want {
+		t.Errorf("roofline %v s, want %v", o.Roofline(g), want)
+	}
+	for _, c := range Cases(tiny) {
+		if !c.once {
+			continue
+		}
+		if o, err := Count(&c, g); err != nil || o.Launches[0].Ran != o.Launches[0].Blocks {
+			t.Errorf("%s: %+v, %v", c.Name, o, err)
+		}
+	}
+	scale.Name = "Convert"
+	if _, err := Count(&scale, g); err == nil || !strings.Contains(err.Error(), "a case of Convert makes Scale") {
+		t.Errorf("another operation: error %v", err)
+	}
+}
+
+// TestFullShapes: every case of the shapes that are printed makes launches that are accepted. They do not run here.
+func TestFullShapes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves it out: it allocates what a GPU would have")
+	}
+	for _, c := range Cases(Full) {
+		if c.DType == device.F32 {
+			continue // the same code, and more memory
+		}
+		r := newRig()
+		o := c.make(r)
+		if err := r.take(o); err != nil || o.Name() != c.Name || len(r.launches) == 0 {
+			t.Errorf("%s, %s: %d launches, of %s, error %v", c.Name, c.Shape, len(r.launches), o.Name(), err)
+		}
+	}
+}

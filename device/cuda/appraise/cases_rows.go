@@ -1,0 +1,112 @@
+package appraise
+
+import (
+	"fmt"
+
+	"mt/device"
+	"mt/device/op"
+)
+
+// elements are the operations that move elements by themselves.
+func (z Size) elements(dt device.DType) []Case {
+	T, C, F := z.Tokens, z.Width, z.MLP
+	table := func(rows, columns int) string { return fmt.Sprintf("%d × %d, %s", rows, columns, dt) }
+	rope := func(r *rig) device.Op {
+		dim := C / z.Heads
+		return &op.RoPE{X: r.random(dt, T*C), Cos: r.random(device.F32, T*dim/2), Sin: r.random(device.F32, T*dim/2),
+			Pos: r.integers(T, func(i int) int { return i }), T: T, Heads: z.Heads, Dim: dim, Rotary: dim, Stride: C}
+	}
+	glu := func(r *rig) device.Op {
+		return &op.GLU{Y: r.random(dt, T*F), GU: r.random(dt, 2*T*F), T: T, F: F}
+	}
+	gluBackward := func(r *rig) device.Op {
+		gu := r.random(dt, 2*T*F)
+		return &op.GLUBackward{DGU: gu, Y: r.random(dt, T*F), DY: r.random(dt, T*F), GU: gu, T: T, F: F}
+	}
+	other := device.F32 + device.BF16 - dt
+	return []Case{
+		{Name: "RoPE", Shape: table(T, C), DType: dt, make: rope},
+		{Name: "GLU", Shape: table(T, F), DType: dt, make: glu},
+		{Name: "GLUBackward", Shape: table(T, F), DType: dt, make: gluBackward},
+		{Name: "AddBiasGrad", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op {
+			return &op.AddBiasGrad{DB: r.random(device.F32, C), DY: r.random(dt, T*C), T: T, N: C}
+		}},
+		{Name: "Convert", Shape: table(T, C) + " to " + other.String(), DType: dt, make: func(r *rig) device.Op {
+			return &op.Convert{Dst: r.random(other, T*C), Src: r.random(dt, T*C), N: int64(T * C)}
+		}},
+		{Name: "Scale", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op { return &op.Scale{X: r.random(dt, T*C), N: int64(T * C), Factor: 0.5} }},
+		{Name: "DivideByNorm", Shape: table(C, C), DType: dt, make: func(r *rig) device.Op { return &op.DivideByNorm{X: r.random(dt, C*C), N: int64(C * C), Eps: 1e-7} }},
+		{Name: "WeightedSum", Shape: table(C, C), DType: dt, make: func(r *rig) device.Op {
+			x := r.random(dt, C*C)
+			return &op.WeightedSum{D: x, X: x, Y: r.random(device.F32, C*C), N: int64(C * C), A: 1, B: 2}
+		}},
+	}
+}
+
+func (z Size) losses(dt device.DType) []Case {
+	T, V := z.Tokens/8, z.Vocabulary
+	shape := fmt.Sprintf("%d × %d, %s", T, V, dt)
+	targets := func(r *rig) device.Tensor { return r.integers(T, func(i int) int { return i * 7919 % V }) }
+	shard := func(gradient bool) Case {
+		of := shape + ", a shard"
+		if gradient {
+			of += "'s gradient"
+		}
+		return Case{Name: "CrossEntropyShard", Shape: of, DType: dt, make: func(r *rig) device.Op {
+			return &op.CrossEntropyShard{Logits: r.random(dt, T*V), Targets: targets(r), LSE: r.random(device.F32, T), Losses: r.random(device.F32, T), T: T, V: V,
+				Scale: 0.1, First: !gradient, Gradient: gradient}
+		}}
+	}
+	return []Case{{Name: "CrossEntropy", Shape: shape, DType: dt, make: func(r *rig) device.Op {
+		return &op.CrossEntropy{Logits: r.random(dt, T*V), Targets: targets(r), Losses: r.random(device.F32, T), T: T, V: V, Scale: 0.1}
+	}}, shard(false), shard(true)}
+}
+
+// rows are the operations that find rows by an index.
+func (z Size) rows(dt device.DType) []Case {
+	T, C, U := z.Tokens, z.Width, z.Vocabulary/8
+	shape := fmt.Sprintf("%d × %d, %s", T, C, dt)
+	permuted := func(r *rig, n int) device.Tensor { return r.integers(n, func(i int) int { return (i*7919 + 3) % n }) }
+	return []Case{
+		{Name: "GatherRows", Shape: shape, DType: dt, make: func(r *rig) device.Op {
+			return &op.GatherRows{Dst: r.random(dt, T*C), Src: r.random(dt, U*C), Index: r.integers(T, func(i int) int { return i * 7919 % U }), T: T, C: C}
+		}},
+		{Name: "ScatterAddRows", Shape: shape, DType: dt, make: func(r *rig) device.Op {
+			return &op.ScatterAddRows{DRows: r.random(device.F32, U*C), DY: r.random(dt, T*C), Start: r.integers(U+1, func(i int) int { return i * T / U }),
+				Pos: permuted(r, T), U: U, T: T, C: C}
+		}},
+		{Name: "AddRows", Shape: shape, DType: dt, make: func(r *rig) device.Op {
+			return &op.AddRows{Dst: r.random(device.F32, T*C), Src: r.random(dt, T*C), Index: permuted(r, T), U: T, T: T, C: C}
+		}},
+		{Name: "ScaleRows", Shape: shape, DType: dt, make: func(r *rig) device.Op {
+			return &op.ScaleRows{X: r.random(dt, T*C), W: r.random(device.F32, T), Index: permuted(r, T), T: T, C: C, P: T}
+		}},
+		{Name: "ScaleRowsBackward", Shape: shape, DType: dt, make: func(r *rig) device.Op {
+			return &op.ScaleRowsBackward{DY: r.random(dt, T*C), Y: r.random(dt, T*C), W: r.random(device.F32, T), DW: r.random(device.F32, T),
+				Index: permuted(r, T), T: T, C: C, P: T}
+		}},
+	}
+}
+
+// experts are the operations that choose experts, and list what is theirs.
+func (z Size) experts() []Case {
+	const chosen = 8
+	T, E := z.Tokens, z.Experts
+	shape := fmt.Sprintf("%d tokens, %d of %d experts", T, chosen, E)
+	ids := func(r *rig) device.Tensor {
+		return r.integers(T*chosen, func(i int) int { return (i/chosen*5 + i%chosen*(E/chosen)) % E })
+	}
+	return []Case{
+		{Name: "Router", Shape: shape, DType: device.F32, make: func(r *rig) device.Op {
+			return &op.Router{Logits: r.random(device.F32, T*E), IDs: ids(r), Weights: r.random(device.F32, T*chosen), ProbSum: r.random(device.F32, E), T: T, E: E, K: chosen, Normalize: true}
+		}},
+		{Name: "RouterBackward", Shape: shape, DType: device.F32, make: func(r *rig) device.Op {
+			return &op.RouterBackward{DLogits: r.random(device.F32, T*E), Logits: r.random(device.F32, T*E), IDs: ids(r), DWeights: r.random(device.F32, T*chosen), T: T, E: E, K: chosen, Normalize: true}
+		}},
+		{Name: "SortByExpert", Shape: shape, DType: device.F32, once: true, make: func(r *rig) device.Op {
+			n := T * chosen
+			return &op.SortByExpert{IDs: ids(r), Order: r.integers(n, func(int) int { return 0 }), Rows: r.integers(n, func(int) int { return 0 }),
+				Offsets: r.integers(E+1, func(int) int { return 0 }), N: n, K: chosen, E: E}
+		}},
+	}
+}

@@ -1,0 +1,102 @@
+package appraise
+
+import (
+	"fmt"
+
+	"mt/cudart/emu/ptx"
+	"mt/cudart/emu/silicon"
+	"mt/device"
+	"mt/device/cuda/kernels"
+	"mt/device/op"
+)
+
+// Launch is what is known of one launch on one GPU.
+type Launch struct {
+	Kernel    string
+	Blocks    int
+	Threads   int // of a block
+	Shared    int // bytes of a block, static and dynamic
+	Registers int // of a thread
+	Occupancy silicon.Occupancy
+	Counts    ptx.Counts // of all blocks
+	Memory    int64      // bytes of device memory that must move
+	// Ran is how many blocks were run to know this, Deviation the largest one from the line on which the rest
+	// is taken to lie, relative.
+	Ran       int
+	Deviation float64
+	Bound     []silicon.Busy
+	Expected  float64 // seconds
+}
+
+// Operation is an operation with its launches.
+type Operation struct {
+	Name, Shape string
+	DType       device.DType
+	FLOPs       float64
+	Bytes       int64 // that it must move, as device/op counts them
+	Launches    []Launch
+}
+
+// Count counts an operation of Cases for a GPU.
+func Count(c *Case, g *silicon.GPU) (*Operation, error) {
+	r := newRig()
+	o := c.make(r)
+	out := &Operation{Name: c.Name, Shape: c.Shape, DType: c.DType}
+	if w, ok := o.(op.Worker); ok {
+		_, out.FLOPs = w.Work()
+	}
+	if m, ok := o.(op.Mover); ok {
+		out.Bytes = m.Bytes()
+	}
+	if o.Name() != c.Name {
+		return nil, fmt.Errorf("appraise: a case of %s makes %s", c.Name, o.Name())
+	}
+	if err := r.take(o); err != nil {
+		return nil, fmt.Errorf("appraise: %w", err)
+	}
+	for i := range r.launches {
+		l, err := c.count(r, &r.launches[i], g)
+		if err != nil {
+			return nil, err
+		}
+		out.Launches = append(out.Launches, *l)
+	}
+	return out, nil
+}
+
+func (c *Case) count(r *rig, l *launch, g *silicon.GPU) (*Launch, error) {
+	heads, repeats := 1, 1
+	if c.alike != nil {
+		heads, repeats = c.alike(l.kernel.Name)
+	}
+	s := &sample{rig: r, launch: l, heads: heads, repeats: repeats, once: c.once}
+	if err := s.take(); err != nil {
+		return nil, err
+	}
+	use, err := kernels.UseOn(l.kernel.Name, g.Arch.Name)
+	if err != nil {
+		return nil, fmt.Errorf("appraise: %w", err)
+	}
+	out := &Launch{Kernel: l.kernel.Name, Blocks: l.blocks(), Threads: l.threads(), Shared: use.Static + l.shared, Registers: use.Registers,
+		Counts: s.counts(), Ran: len(s.ran), Deviation: s.worst}
+	out.Memory = s.memory(&out.Counts)
+	out.Occupancy = g.Arch.Occupancy(silicon.Block{Threads: out.Threads, Registers: out.Registers, Shared: out.Shared})
+	if out.Occupancy.Blocks == 0 {
+		return nil, fmt.Errorf("appraise: %s: %s has no room for a block of %d threads, %d registers and %d bytes", out.Kernel, g.Name, out.Threads, out.Registers, out.Shared)
+	}
+	out.Bound = g.Bound(silicon.Work{Counts: out.Counts, Memory: out.Memory})
+	traced := s.typical()
+	trace, err := s.trace(traced)
+	if err != nil {
+		return nil, err
+	}
+	out.Expected = g.Expected(silicon.Replay{Kernel: l.kernel, Trace: trace, Resident: out.Occupancy.Blocks,
+		Miss: float64(out.Memory) / max(float64(moved(&out.Counts)), 1)}, s.weights(traced))
+	return out, nil
+}
+
+// Roofline is how long g takes at least for the operation itself, whatever computes it: its FLOPs at the
+// datasheet's peak, or its bytes at the memory's.
+func (o *Operation) Roofline(g *silicon.GPU) float64 {
+	return max(o.FLOPs/g.Arithmetic(o.DType == device.BF16), float64(o.Bytes)/(g.Peak*1e9))
+}

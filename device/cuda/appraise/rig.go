@@ -1,0 +1,142 @@
+package appraise
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"mt/cudart/emu/ptx"
+	"mt/device"
+	"mt/device/cuda/kernels"
+	"mt/device/op"
+)
+
+// rig has the memory of one operation. It implements ptx.Memory and kernels.Launcher, which it
+// does by keeping the launches.
+type rig struct {
+	buffers  []*ptx.Buffer
+	modules  map[string]*ptx.Module
+	params   kernels.Params
+	rng      *rand.Rand
+	launches []launch
+	err      error
+}
+
+// launch is a kernel that is to run.
+type launch struct {
+	kernel      *ptx.Kernel
+	grid, block [3]uint32
+	shared      int
+	params      []byte
+}
+
+func newRig() *rig {
+	return &rig{modules: map[string]*ptx.Module{}, rng: rand.New(rand.NewPCG(5, 6))}
+}
+
+// shift is where the number of a buffer begins in an address.
+const shift = 36
+
+// Find implements ptx.Memory.
+func (r *rig) Find(addr uint64) *ptx.Buffer {
+	if i := int(addr>>shift) - 1; i >= 0 && i < len(r.buffers) {
+		return r.buffers[i]
+	}
+	return nil
+}
+
+// alloc is a buffer of its own.
+func (r *rig) alloc(bytes int64) device.Mem {
+	n := uint64(len(r.buffers) + 1)
+	b := &ptx.Buffer{Base: n << shift, Data: make([]byte, bytes), Name: fmt.Sprintf("buffer %d", n)}
+	r.buffers = append(r.buffers, b)
+	return device.Mem{Addr: uintptr(b.Base), Bytes: bytes}
+}
+
+// random is a tensor of numbers around zero. They repeat after a while, which no kernel sees.
+func (r *rig) random(dt device.DType, n int) device.Tensor {
+	m := r.alloc(int64(n) * dt.Size())
+	data := r.buffers[len(r.buffers)-1].Data
+	const period = 1 << 16
+	for i := range min(period, len(data)/4) {
+		x := math.Float32bits(float32(r.rng.NormFloat64()))
+		if dt == device.BF16 {
+			x = x&0xffff0000 | math.Float32bits(float32(r.rng.NormFloat64()))>>16
+		}
+		binary.LittleEndian.PutUint32(data[4*i:], x)
+	}
+	for at := 4 * period; at < len(data); at += copy(data[at:], data[:at]) {
+	}
+	return m.Tensor(dt, 0, int64(n))
+}
+
+// integers is a tensor of n numbers.
+func (r *rig) integers(n int, at func(i int) int) device.Tensor {
+	m := r.alloc(int64(n) * 4)
+	data := r.buffers[len(r.buffers)-1].Data
+	for i := range n {
+		binary.LittleEndian.PutUint32(data[4*i:], uint32(int32(at(i))))
+	}
+	return m.Tensor(device.I32, 0, int64(n))
+}
+
+// take has the launches of an operation made. They do not run yet.
+func (r *rig) take(o device.Op) error {
+	if err := o.Check(); err != nil {
+		return fmt.Errorf("%s: %w", o.Name(), err)
+	}
+	var call op.Call[kernels.Launcher]
+	call, err := kernels.Operations.Take(o)
+	if err == nil {
+		err = call.Run(r)
+	}
+	if err == nil {
+		err = r.err
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.Name(), err)
+	}
+	return nil
+}
+
+// Params implements kernels.Launcher.
+func (r *rig) Params() *kernels.Params { return r.params.Reset() }
+
+// Launch implements kernels.Launcher.
+func (r *rig) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int, params *kernels.Params) {
+	m := r.modules[k.Module]
+	if m == nil {
+		var err error
+		if m, err = ptx.Parse(k.Module+".ptx", string(kernels.PTX(k.Module))); err != nil {
+			r.err = err
+			return
+		}
+		r.modules[k.Module] = m
+	}
+	found := m.Kernel(k.Name)
+	if found == nil {
+		r.err = fmt.Errorf("module %s has no kernel %s", k.Module, k.Name)
+		return
+	}
+	r.launches = append(r.launches, launch{found, [3]uint32{grid.X, grid.Y, grid.Z}, [3]uint32{block.X, block.Y, block.Z}, shared,
+		append([]byte(nil), params.Bytes...)})
+}
+
+// Scratch implements kernels.Launcher.
+func (r *rig) Scratch(n int64) device.Mem {
+	t := r.random(device.F32, int(n+3)/4)
+	return device.Mem{Addr: t.Addr, Bytes: n}
+}
+
+// blocks is how many blocks a launch has, in the order of their numbers.
+func (l *launch) blocks() int { return int(l.grid[0]) * int(l.grid[1]) * int(l.grid[2]) }
+
+// threads is how many threads a block has.
+func (l *launch) threads() int { return int(l.block[0]) * int(l.block[1]) * int(l.block[2]) }
+
+// run runs some blocks, or all where only is nil.
+func (l *launch) run(r *rig, only []uint32, c *ptx.Count) ([]ptx.Access, error) {
+	x := ptx.Launch{Kernel: l.kernel, Grid: l.grid, Block: l.block, Shared: l.shared, Params: l.params, Memory: r, Only: only, Count: c}
+	return x.Run()
+}

@@ -1,0 +1,48 @@
+package kernels_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"mt/cudart/emu/ptx"
+	"mt/device/cuda/kernels"
+)
+
+// TestRegisters: registers.txt has every kernel that there is, and no other, with the static shared
+// memory that its PTX declares. What ptxas says of registers is compared by check.sh.
+func TestRegisters(t *testing.T) {
+	text, err := os.ReadFile("registers.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := strings.Count(string(text), "\n") - 1
+	for _, module := range kernels.Modules() {
+		m, err := ptx.Parse(module, string(kernels.PTX(module)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range m.Kernels() {
+			listed--
+			for _, a := range []string{"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"} {
+				u, err := kernels.UseOn(name, a)
+				if err != nil {
+					t.Error(err, "- check.sh -rewrite adds it")
+				} else if u.Registers < 8 || u.Registers > 255 || u.Static != m.Kernel(name).StaticShared {
+					t.Errorf("%s on %s: %+v, and its PTX declares %d bytes of shared memory", name, a, u, m.Kernel(name).StaticShared)
+				}
+			}
+		}
+	}
+	if listed != 0 {
+		t.Errorf("registers.txt has %d kernels more than there are", listed)
+	}
+	for _, c := range []struct{ kernel, architecture, want string }{
+		{"no_such", "sm_80", "no kernel no_such"},
+		{"scale_f32", "sm_70", "on sm_70 (known: sm_100, sm_120, sm_80, sm_86, sm_89, sm_90)"},
+	} {
+		if _, err := kernels.UseOn(c.kernel, c.architecture); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s on %s: error %v, want one with %q", c.kernel, c.architecture, err, c.want)
+		}
+	}
+}
