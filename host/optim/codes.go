@@ -183,12 +183,14 @@ func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32
 	if s.codes == U4 {
 		encode = active.codes.encode16
 	}
-	for i := range scales {
-		at := int64(i) * s.block
-		x := x[at:][:s.block]
+	for i := range scales { // all before codes: a processor finds several at a time
+		x := x[int64(i)*s.block:][:s.block]
 		active.codes.greatest(&x[0], len(x), &scales[i])
+	}
+	for i := range scales {
 		scales[i] = min(max(scales[i], leastScale), greatestScale)
-		encode(b, &x[0], &codes[s.codes.Bytes(at)], len(x), &scales[i])
+		at := int64(i) * s.block
+		encode(b, &x[at:][:s.block][0], &codes[s.codes.Bytes(at)], int(s.block), &scales[i])
 	}
 }
 
