@@ -17,6 +17,7 @@ type codebook struct {
 	// table has a word for each place of a number (see place): a code, and 256 times the least lower bits from which on
 	// a number has the code beside it, on the side of its sign. No number of a place has another code.
 	table [places]uint32
+	registers
 }
 
 // A place is given by the upper bits of a number: sign, exponent and 7 bits of mantissa, for magnitudes from 2⁻²³ to 1.
@@ -44,27 +45,33 @@ func newCodebook(values []float32) *codebook {
 		from = append(from, halfway(values[c], values[c+1]))
 	}
 	for i := range b.table {
-		const never = 1 << lowerBits
-		mag := leastMag + uint32(i%ofASign)<<lowerBits
-		c, next := 0, uint32(never)
-		if i < ofASign {
-			for c < len(from) && math.Float32frombits(mag) >= from[c] {
-				c++
-			}
-			if c < len(from) {
-				next = math.Float32bits(from[c]) - mag
-			}
-		} else { // the code of the number nearest to 0; those before it have greater magnitudes
-			for c < len(from) && -math.Float32frombits(mag) >= from[c] {
-				c++
-			}
-			if c > 0 {
-				next = math.Float32bits(-from[c-1]) - mag + 1
-			}
-		}
-		b.table[i] = uint32(c) | min(next, never)<<8
+		b.table[i] = wordOf(from, leastMag+uint32(i%ofASign)<<lowerBits, i >= ofASign, lowerBits)
 	}
+	b.registers = newRegisters(values, from)
 	return b
+}
+
+// wordOf is the word of the place of so many lower bits that begins with a magnitude's bits, of numbers with a sign.
+// from has the smallest number with a code, by the code before it.
+func wordOf(from []float32, mag uint32, negative bool, lowerBits int) uint32 {
+	never := uint32(1) << lowerBits
+	c, next := 0, never
+	if !negative {
+		for c < len(from) && math.Float32frombits(mag) >= from[c] {
+			c++
+		}
+		if c < len(from) {
+			next = math.Float32bits(from[c]) - mag
+		}
+	} else { // the code of the number nearest to 0; those before it have greater magnitudes
+		for c < len(from) && -math.Float32frombits(mag) >= from[c] {
+			c++
+		}
+		if c > 0 {
+			next = math.Float32bits(-from[c-1]) - mag + 1
+		}
+	}
+	return uint32(c) | min(next, never)<<8
 }
 
 // halfway is the smallest number that is not nearer to low than to high, in fp32 arithmetic.
@@ -159,7 +166,7 @@ func (s *scheme) decode(b *codebook, out []float32, codes []byte, scales []float
 	}
 	for i := range scales {
 		at := int64(i) * s.block
-		decode(&b.values[0], &codes[s.codes.Bytes(at)], &out[at:][:s.block][0], int(s.block), &scales[i])
+		decode(b, &codes[s.codes.Bytes(at)], &out[at:][:s.block][0], int(s.block), &scales[i])
 	}
 }
 
@@ -176,50 +183,52 @@ func (s *scheme) encode(b *codebook, x []float32, codes []byte, scales []float32
 	if s.codes == U4 {
 		encode = active.codes.encode16
 	}
-	for i := range scales {
-		at := int64(i) * s.block
-		x := x[at:][:s.block]
+	for i := range scales { // all before codes: a processor finds several at a time
+		x := x[int64(i)*s.block:][:s.block]
 		active.codes.greatest(&x[0], len(x), &scales[i])
+	}
+	for i := range scales {
 		scales[i] = min(max(scales[i], leastScale), greatestScale)
-		encode(&b.table[0], &x[0], &codes[s.codes.Bytes(at)], len(x), &scales[i])
+		at := int64(i) * s.block
+		encode(b, &x[at:][:s.block][0], &codes[s.codes.Bytes(at)], int(s.block), &scales[i])
 	}
 }
 
 // What follows are the codeKernels in plain Go.
 
-func decodeGeneric(values *float32, codes *byte, out *float32, n int, scale *float32) {
-	table, to, by := unsafe.Slice(values, 256), unsafe.Slice(out, n), *scale
+func decodeGeneric(b *codebook, codes *byte, out *float32, n int, scale *float32) {
+	to, by := unsafe.Slice(out, n), *scale
 	for i, c := range unsafe.Slice(codes, n) {
-		to[i] = float32(table[c] * by)
+		to[i] = float32(b.values[c] * by)
 	}
 }
 
-func decode16Generic(values *float32, codes *byte, out *float32, n int, scale *float32) {
-	table, to, by := unsafe.Slice(values, 16), unsafe.Slice(out, n), *scale
+func decode16Generic(b *codebook, codes *byte, out *float32, n int, scale *float32) {
+	to, by := unsafe.Slice(out, n), *scale
 	for i, c := range unsafe.Slice(codes, n/2) {
-		to[2*i], to[2*i+1] = float32(table[c&15]*by), float32(table[c>>4]*by)
+		to[2*i], to[2*i+1] = float32(b.values[c&15]*by), float32(b.values[c>>4]*by)
 	}
 }
 
-func encodeGeneric(table *uint32, x *float32, codes *byte, n int, scale *float32) {
-	words, to := unsafe.Slice(table, places), unsafe.Slice(codes, n)
+func encodeGeneric(b *codebook, x *float32, codes *byte, n int, scale *float32) {
+	to := unsafe.Slice(codes, n)
 	for i, e := range unsafe.Slice(x, n) {
-		to[i] = codeOf(words, e / *scale)
+		to[i] = b.codeOf(e / *scale)
 	}
 }
 
-func encode16Generic(table *uint32, x *float32, codes *byte, n int, scale *float32) {
-	words, from := unsafe.Slice(table, places), unsafe.Slice(x, n)
+func encode16Generic(b *codebook, x *float32, codes *byte, n int, scale *float32) {
+	from := unsafe.Slice(x, n)
 	for i := range unsafe.Slice(codes, n/2) {
-		unsafe.Slice(codes, n/2)[i] = codeOf(words, from[2*i] / *scale) | codeOf(words, from[2*i+1] / *scale)<<4
+		unsafe.Slice(codes, n/2)[i] = b.codeOf(from[2*i] / *scale) | b.codeOf(from[2*i+1] / *scale)<<4
 	}
 }
 
-// codeOf is the code of x in a table.
-func codeOf(table []uint32, x float32) uint8 {
+// codeOf is the code of x.
+func (b *codebook) codeOf(x float32) uint8 {
 	bits := math.Float32bits(x)
 	at, lower := place(bits)
-	word := table[at]
+	word := b.table[at]
 	if lower < word>>8 {
 		return uint8(word)
 	}

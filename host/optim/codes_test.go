@@ -30,10 +30,10 @@ func (b *codebook) code(x float32, bits int) uint8 {
 	xs := make([]float32, 128)
 	xs[77] = x
 	if bits == 4 {
-		active.codes.encode16(&b.table[0], &xs[0], &c[0], 128, &one)
+		active.codes.encode16(b, &xs[0], &c[0], 128, &one)
 		return c[77/2] >> 4
 	}
-	active.codes.encode(&b.table[0], &xs[0], &c[0], 128, &one)
+	active.codes.encode(b, &xs[0], &c[0], 128, &one)
 	return c[77]
 }
 

@@ -43,10 +43,15 @@ type (
 
 // codeKernels turn n numbers into codes of a byte, or of half a byte, the lower one first, and back. n is a multiple of 128.
 type codeKernels struct {
-	decode, decode16 func(values *float32, codes *byte, out *float32, n int, scale *float32)
-	encode, encode16 func(table *uint32, x *float32, codes *byte, n int, scale *float32)
+	decode, decode16 decoder
+	encode, encode16 encoder
 	greatest         func(x *float32, n int, most *float32) // of magnitudes; a NaN is the greatest
 }
+
+type (
+	decoder func(b *codebook, codes *byte, out *float32, n int, scale *float32)
+	encoder func(b *codebook, x *float32, codes *byte, n int, scale *float32)
+)
 
 // roundKernels turn n bf16 numbers into fp32 and n fp32 numbers, by the draws of n/4 states of SplitMix64, into bf16:
 // eight states are given, those that follow grow by gamma. n is a multiple of roundElems.
@@ -71,7 +76,7 @@ type kernels struct {
 // active is the implementation that the functions of this package use.
 var active = choose(os.Getenv("MT_CPU"), available())
 
-// Level names the instruction set in use: "avx512", "avx2" or "generic". The
+// Level names the instruction set in use: "avx512vbmi", "avx512", "avx2" or "generic". The
 // environment variable MT_CPU, read at start, limits the choice to that name
 // and slower ones; any other value leaves it free.
 func Level() string { return active.name }
@@ -101,7 +106,7 @@ func Use(level string) (before string) {
 // choose takes the first of the available kernels, fastest first and generic
 // last, that limit allows.
 func choose(limit string, available []*kernels) *kernels {
-	rank := map[string]int{"generic": 0, "avx2": 1, "avx512": 2}
+	rank := map[string]int{"generic": 0, "avx2": 1, "avx512": 2, "avx512vbmi": 3}
 	most, limited := rank[limit]
 	for _, k := range available {
 		if !limited || rank[k.name] <= most {

@@ -182,7 +182,7 @@ func encodeAVX512(table *uint32, x *float32, codes *byte, n int, scale *float32)
 // encode16AVX512 sets codes to those of n numbers over the scale, two a byte; n is a multiple of the lanes.
 //
 //go:noescape
-func encode16AVX512(table *uint32, x *float32, codes *byte, n int, scale *float32)
+func encode16AVX512(words *[2][32]uint32, least uint32, offset uint32, lowerBits uint32, x *float32, codes *byte, n int, scale *float32)
 
 // greatestAVX512 sets most to the greatest magnitude of n numbers, of which a NaN is the greatest; n is a multiple of the lanes.
 //
@@ -413,3 +413,13 @@ func sumF32AVX2(x *byte, n int, lanes *[32]float64)
 //
 //go:noescape
 func sumBF16AVX2(x *byte, n int, lanes *[32]float64)
+
+// decodeVBMI sets out to n numbers with these codes; n is a multiple of 64.
+//
+//go:noescape
+func decodeVBMI(values *[4][256]byte, codes *byte, out *float32, n int, scale *float32)
+
+// encodeVBMI sets codes to those of n numbers over the scale, a byte each; n is a multiple of 64.
+//
+//go:noescape
+func encodeVBMI(borders *[4][256]byte, lines *[3][32]float32, zero uint64, x *float32, codes *byte, n int, scale *float32)

@@ -9,13 +9,13 @@ import (
 )
 
 func TestChooseHonoursTheLimit(t *testing.T) {
-	all := []*kernels{{name: "avx512"}, {name: "avx2"}, &generic}
-	for limit, want := range map[string]string{"": "avx512", "avx512": "avx512", "avx2": "avx2", "generic": "generic", "other": "avx512"} {
+	all := []*kernels{{name: "avx512vbmi"}, {name: "avx512"}, {name: "avx2"}, &generic}
+	for limit, want := range map[string]string{"": "avx512vbmi", "avx512vbmi": "avx512vbmi", "avx512": "avx512", "avx2": "avx2", "generic": "generic", "other": "avx512vbmi"} {
 		if got := choose(limit, all).name; got != want {
 			t.Errorf("limit %q: %s, want %s", limit, got, want)
 		}
 	}
-	if got := choose("avx512", all[1:]).name; got != "avx2" {
+	if got := choose("avx512", all[2:]).name; got != "avx2" {
 		t.Errorf("without avx512: %s", got)
 	}
 }

@@ -8,6 +8,9 @@ import "golang.org/x/sys/cpu"
 func available() []*kernels {
 	var found []*kernels
 	if x := &cpu.X86; x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL {
+		if x.HasAVX512VBMI {
+			found = append(found, &avx512vbmi)
+		}
 		found = append(found, &avx512)
 	}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
@@ -15,6 +18,19 @@ func available() []*kernels {
 	}
 	return append(found, &generic)
 }
+
+// avx512vbmi is avx512 with the codes of 8 bits in registers.
+var avx512vbmi = func() kernels {
+	k := avx512
+	k.name = "avx512vbmi"
+	k.codes.decode = func(b *codebook, codes *byte, out *float32, n int, scale *float32) {
+		decodeVBMI(&b.registers.values, codes, out, n, scale)
+	}
+	k.codes.encode = func(b *codebook, x *float32, codes *byte, n int, scale *float32) {
+		encodeVBMI(&b.borders, &b.lines, b.zero, x, codes, n, scale)
+	}
+	return k
+}()
 
 var avx512 = kernels{
 	name:  "avx512",
@@ -35,7 +51,7 @@ var avx512 = kernels{
 	},
 	prepare: [gradZero][gradZero]prepareKernel{{prepareF32ToF32AVX512, prepareF32ToBF16AVX512}, {prepareBF16ToF32AVX512, prepareBF16ToBF16AVX512}},
 	sum:     [gradKinds]sumKernel{sumF32AVX512, sumBF16AVX512},
-	codes:   codeKernels{decodeAVX512, decode16AVX512, encodeAVX512, encode16AVX512, greatestAVX512},
+	codes:   codeKernels{ofValues(decodeAVX512), ofValues(decode16AVX512), ofTable(encodeAVX512), encodeSixteen, greatestAVX512},
 	rounds:  roundKernels{widenAVX512, roundAVX512},
 }
 
@@ -58,6 +74,24 @@ var avx2 = kernels{
 	},
 	prepare: [gradZero][gradZero]prepareKernel{{prepareF32ToF32AVX2, prepareF32ToBF16AVX2}, {prepareBF16ToF32AVX2, prepareBF16ToBF16AVX2}},
 	sum:     [gradKinds]sumKernel{sumF32AVX2, sumBF16AVX2},
-	codes:   codeKernels{decodeAVX2, decode16AVX2, encodeAVX2, encode16AVX2, greatestAVX2},
+	codes:   codeKernels{ofValues(decodeAVX2), ofValues(decode16AVX2), ofTable(encodeAVX2), ofTable(encode16AVX2), greatestAVX2},
 	rounds:  roundKernels{widenAVX2, roundAVX2},
+}
+
+// ofValues and ofTable make kernels of those that read parts of a codebook, and encodeSixteen is one.
+func ofValues(k func(values *float32, codes *byte, out *float32, n int, scale *float32)) decoder {
+	return func(b *codebook, codes *byte, out *float32, n int, scale *float32) {
+		k(&b.values[0], codes, out, n, scale)
+	}
+}
+
+func ofTable(k func(table *uint32, x *float32, codes *byte, n int, scale *float32)) encoder {
+	return func(b *codebook, x *float32, codes *byte, n int, scale *float32) {
+		k(&b.table[0], x, codes, n, scale)
+	}
+}
+
+func encodeSixteen(b *codebook, x *float32, codes *byte, n int, scale *float32) {
+	s := &b.sixteen
+	encode16AVX512(&s.words, s.least, s.offset, s.lowerBits, x, codes, n, scale)
 }

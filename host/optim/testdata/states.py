@@ -5,7 +5,8 @@ recorded_test.go.
 
 PYTHON has the torch of tools/requirements.txt, torchao 0.18 and bitsandbytes 0.50; no GPU is needed. A
 case is an optimizer and its options; what it left of the weights; and its moments: fp32, or codes and
-scales of blocks. Weights at the start and gradients are made of a hash that the test makes as well, so they
+scales of blocks. A case with "cols" is a table of so many columns, whose blocks span rows, and a step has gradients
+of some rows alone. Weights at the start and gradients are made of a hash that the test makes as well, so they
 are not in the recording. Numbers are the bits of fp32 in base64, little-endian; so are codes, a byte
 each. The values of the maps come last.
 """
@@ -26,6 +27,7 @@ from torchao.optim import subclass_4bit, subclass_8bit
 
 STEPS = 50
 CODED, PLAIN = 4096, 256  # elements of a tensor that is kept in codes, and of one that is not
+ROWS = 8  # of a table
 
 
 def numbers(step, n):
@@ -47,7 +49,7 @@ def bits(x):
 def moment(x):
     if hasattr(x, "codes"):
         codes = x.codes
-        if codes.numel() * 2 == CODED:
+        if codes.numel() * 2 == x.numel():
             codes = torch.stack([codes >> 4, codes & 15], dim=-1).flatten()
         return {"codes": bits(codes), "scales": bits(x.scale)}
     return {"values": bits(x)}
@@ -55,7 +57,8 @@ def moment(x):
 
 def nearest(x, values, absmax, codes, block):
     """What bitsandbytes does to numbers of a type that its C++ does not take. That C++ gives some numbers near
-    halfway between two values the one that is farther: 6 of 4,096 normally distributed ones."""
+    halfway between two values the one that is farther: 6 of 4,096 normally distributed ones. A block of zeros has the
+    code of 0 and the scale 0."""
     absmax.copy_(x.view(-1, block).abs().max(-1)[0])
     scaled = (x.view(-1, block) * (1 / absmax.view(-1, 1))).clamp(-1, 1)
     codes.copy_((scaled.unsqueeze(-1) - values).abs().argmin(-1).to(torch.uint8).view(codes.shape))
@@ -64,23 +67,25 @@ def nearest(x, values, absmax, codes, block):
 bitsandbytes.backends.cpu.ops._quant_blockwise_fp32_direct = nearest
 
 
-def record(name, make, **options):
-    n = CODED if "bit" in name else PLAIN
-    w = torch.nn.Parameter(numbers(0, n).clone().view(-1, 64))
+def record(name, make, cols=0, **options):
+    n = ROWS * cols if cols else CODED if "bit" in name else PLAIN
+    w = torch.nn.Parameter(numbers(0, n).clone().view(-1, cols or 64))
     opt = make([w], **options)
     for step in range(1, STEPS + 1):
-        w.grad = numbers(step, n).view(-1, 64)
+        w.grad = numbers(step, n).view(w.shape)
+        if cols:
+            w.grad[step % 3::3] = 0
         opt.step()
     s = opt.state[w]
     if "absmax1" in s:
-        moments = [{"codes": bits(s["state1"]), "scales": bits(s["absmax1"])}]
+        moments = [{"codes": bits(s[f"state{i}"]), "scales": bits(s[f"absmax{i}"])} for i in (1, 2) if f"absmax{i}" in s]
     elif "state1" in s:
         moments = [moment(s["state1"])]
     elif "exp_avg" in s:
         moments = [moment(s["exp_avg"]), moment(s["exp_avg_sq"])]
     else:
         moments = [moment(s["momentum_buffer"])] if options.get("momentum") else []
-    return {"name": name, "options": options, "last": bits(w), "moments": moments}
+    return {"name": name, "cols": cols, "options": options, "last": bits(w), "moments": moments}
 
 
 adam = dict(lr=0.01, betas=(0.9, 0.99), eps=1e-6, weight_decay=0.1)
@@ -88,16 +93,22 @@ cases = [
     record("adamw", torch.optim.AdamW, **adam),
     record("adamw_8bit", AdamW8bit, **adam),
     record("adamw_4bit", AdamW4bit, **adam),
+    record("adamw_bnb_8bit", bitsandbytes.optim.AdamW8bit, **adam),
     record("lion", bitsandbytes.optim.Lion32bit, lr=0.001, betas=(0.9, 0.99), weight_decay=0.1),
     record("lion_8bit", bitsandbytes.optim.Lion8bit, lr=0.001, betas=(0.9, 0.99), weight_decay=0.1),
     record("sgd", torch.optim.SGD, lr=0.05, weight_decay=0.1),
     record("sgd", torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=0.1),
     record("sgd", torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=0.1, nesterov=True),
+] + [
+    record(name, make, cols, **adam)
+    for cols in (576, 896)
+    for name, make in (("adamw_8bit", AdamW8bit), ("adamw_4bit", AdamW4bit), ("adamw_bnb_8bit", bitsandbytes.optim.AdamW8bit))
 ]
 maps = {
     "signed8": subclass_8bit.get_qmap_signed(), "other8": subclass_8bit.get_qmap_unsigned(),
     "signed4": subclass_4bit.get_qmap_signed(), "other4": subclass_4bit.get_qmap_unsigned(),
     "bitsandbytes": bitsandbytes.functional.create_dynamic_map(signed=True).tolist(),
+    "bitsandbytes' other": bitsandbytes.functional.create_dynamic_map(signed=False).tolist(),
 }
 print(json.dumps({
     "programs": {"torch": torch.__version__, "torchao": torchao.__version__, "bitsandbytes": bitsandbytes.__version__},

@@ -90,6 +90,64 @@ const (
 	bucketSpan  = bucketHigh - bucketLow + 1
 )
 
+// encode16Wide writes what finds codes of four bits with AVX-512: as encode, with few places, whose words registers hold.
+func encode16Wide(v isa) {
+	v.Begin("encode16", "func(words *[2][32]uint32, least, offset, lowerBits uint32, x *float32, codes *byte, n int, scale *float32)",
+		"sets codes to those of n numbers over the scale, two a byte; n is a multiple of the lanes.")
+	words := Arg("words")
+	var word [4]reg.VecVirtual
+	for i := range word {
+		word[i] = v.Reg()
+		VMOVUPS(At(words, 64*i), word[i])
+	}
+	every := func(name string) reg.VecVirtual {
+		r := v.Reg()
+		VPBROADCASTD(Load(Param(name), GP32()), r)
+		return r
+	}
+	least, offset, lowerBits := every("least"), every("offset"), every("lowerBits")
+	x, codes := Arg("x"), Arg("codes")
+	scale := v.broadcast(At(Arg("scale"), 0))
+	abs, most, one := v.Splat(0x7fffffff), v.Splat(bucketHigh<<bucketShift-1), v.Splat(1)
+	lower := v.Reg()
+	VPSLLVD(lowerBits, one, lower)
+	VPSUBD(one, lower, lower)
+	v.each(unroll, []stream{{x, 4}, {codes, half}}, func(disp int) {
+		y, c, side := v.Reg(), v.Reg(), v.Reg()
+		above, below, beyond := K(), K(), K()
+		VMOVUPS(At(x, 4*disp), y)
+		VDIVPS(scale, y, y)
+		VPMOVD2M(y, below)
+		KNOTW(below, above)
+		VPSRAD(Imm(31), y, side)
+		VPORD(one, side, side)
+		VPANDD(abs, y, y)
+		VPMAXSD(least, y, y)
+		VPMINSD(most, y, y)
+		VPADDD(offset, y, y)
+		VPSRLVD(lowerBits, y, c)
+		VPERMI2D(word[1], word[0], above, c)
+		VPERMI2D(word[3], word[2], below, c)
+		VPANDD(lower, y, y)
+		next := v.Reg()
+		VPSRLD(Imm(8), c, next)
+		VPCMPD(Imm(5), next, y, beyond) // y >= next
+		VPADDD(side, c, beyond, c)
+		v.storePairs(c, codes, disp)
+	})
+	VZEROUPPER()
+	RET()
+}
+
+// storePairs writes codes of four bits in the lower bytes of words, with AVX-512.
+func (v isa) storePairs(c reg.VecVirtual, codes reg.Register, disp int) {
+	pairs, high := XMM(), XMM()
+	VPMOVDB(c, pairs)
+	VPSRLW(Imm(4), pairs, high)
+	VPOR(high, pairs, pairs)
+	VPMOVWB(pairs, At(codes, disp/2))
+}
+
 // encode writes what finds the codes of numbers: that which the table has for the upper bits, or the one beside it,
 // by the lower bits.
 func encode(v isa, bits int) {
@@ -140,14 +198,6 @@ func encode(v isa, bits int) {
 			k := K()
 			VPCMPD(Imm(5), at, y, k) // y >= at
 			VPADDD(side, c, k, c)
-			if bits == 4 {
-				pairs, high := XMM(), XMM()
-				VPMOVDB(c, pairs)
-				VPSRLW(Imm(4), pairs, high)
-				VPOR(high, pairs, pairs)
-				VPMOVWB(pairs, At(codes, disp/2))
-				return
-			}
 			VPMOVDB(c, At(codes, disp))
 			return
 		}

@@ -30,12 +30,18 @@ func main() {
 		decode(v)
 		decode16(v)
 		encode(v, 8)
-		encode(v, 4)
+		if v.Wide() {
+			encode16Wide(v)
+		} else {
+			encode(v, 4)
+		}
 		greatest(v)
 		widen(v)
 		round(v)
 		sum(v, "F32")
 		sum(v, "BF16")
 	}
+	decodeVBMI()
+	encodeVBMI()
 	Generate()
 }
