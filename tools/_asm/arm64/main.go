@@ -5,7 +5,7 @@ package main
 import "mt/tools/asm/neon"
 
 func main() {
-	neon.Generate(map[string]func(){"optim": optim})
+	neon.Generate(map[string]func(){"optim": optim, "gemm": gemm})
 }
 
 // stream is a pointer that moves with the elements, size bytes each.

@@ -101,3 +101,10 @@ func (f *Func) shift(code uint32, name string, imm, s int, d, n V) {
 func (f *Func) DUP(d, n V, i int) {
 	f.word(0x4e000400|uint32(i<<3|4)<<16|uint32(n)<<5|uint32(d), "dup v%d.4s, v%d.s[%d]", d, n, i)
 }
+
+// ZIP1 takes the first two lanes of n and of m in turns, ZIP2 the last two.
+func (f *Func) ZIP1(d, n, m V) { f.same(0x4e803800, "zip1", "4s", d, n, m) }
+func (f *Func) ZIP2(d, n, m V) { f.same(0x4e807800, "zip2", "4s", d, n, m) }
+
+// FMAXNMP takes the greater of each two lanes that lie beside each other, first of n and then of m.
+func (f *Func) FMAXNMP(d, n, m V) { f.same(0x6e20c400, "fmaxnmp", "4s", d, n, m) }
