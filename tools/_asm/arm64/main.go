@@ -5,7 +5,7 @@ package main
 import "mt/tools/asm/neon"
 
 func main() {
-	neon.Generate(map[string]func(){"optim": optim, "gemm": gemm})
+	neon.Generate(map[string]func(){"optim": optim, "gemm": gemm, "vec": vec})
 }
 
 // stream is a pointer that moves with the elements, size bytes each.

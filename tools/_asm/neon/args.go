@@ -9,8 +9,8 @@ import (
 // arg is where an argument or a result lies, from the first argument on, and its size in bytes.
 type arg struct{ at, size int }
 
-// layout says where the arguments and results of a signature lie, and how much each of both take.
-func layout(signature string) (args map[string]arg, size, results int) {
+// layout says where the arguments and results of a signature lie, and how much all of them take.
+func layout(signature string) (args map[string]arg, size int) {
 	expr, err := parser.ParseExpr(signature)
 	if err != nil {
 		panic(fmt.Sprintf("%s: %v", signature, err))
@@ -25,12 +25,13 @@ func layout(signature string) (args map[string]arg, size, results int) {
 			size += n
 		}
 	}
-	size = (size + 7) / 8 * 8
 	if fn.Results != nil {
-		results = sizeOf(fn.Results.List[0].Type)
-		args["ret"] = arg{size, results}
+		n := sizeOf(fn.Results.List[0].Type)
+		size = (size + 7) / 8 * 8
+		args["ret"] = arg{size, n}
+		size += n
 	}
-	return args, size, results
+	return args, size
 }
 
 // sizeOf is the size of an argument of a type.

@@ -57,9 +57,9 @@ var generals = [...]R{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 
 
 // Begin starts a function. doc goes on from its name.
 func Begin(name, signature, doc string) *Func {
-	args, size, results := layout(signature)
+	args, size := layout(signature)
 	fmt.Fprintf(&file.stubs, "\n// %s %s\n//\n//go:noescape\nfunc %s%s\n", name, doc, name, signature[len("func"):])
-	fmt.Fprintf(&file.text, "\n// func %s%s\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", name, signature[len("func"):], name, size+results)
+	fmt.Fprintf(&file.text, "\n// func %s%s\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", name, signature[len("func"):], name, size)
 	return &Func{name: name, args: args}
 }
 
@@ -154,6 +154,9 @@ func (f *Func) Add(n int, a R) {
 // AddReg adds b to a.
 func (f *Func) AddReg(b, a R) { f.line("ADD R%d, R%d", b, a) }
 
+// SubFrom is a = b − a.
+func (f *Func) SubFrom(b, a R) { f.line("SUB R%d, R%d, R%d", a, b, a) }
+
 // Shift multiplies a by 2 to the n.
 func (f *Func) Shift(n int, a R) { f.line("LSL $%d, R%d", n, a) }
 
@@ -208,9 +211,12 @@ func (f *Func) LoadGeneral(p R, disp int, to R) { f.line("MOVD %d(R%d), R%d", di
 // Constant is a register with a 64-bit constant.
 func (f *Func) Constant(x uint64) R {
 	to := f.General()
-	f.line("MOVD $0x%016x, R%d", x, to)
+	f.SetConstant(x, to)
 	return to
 }
+
+// SetConstant sets a register to a 64-bit constant.
+func (f *Func) SetConstant(x uint64, to R) { f.line("MOVD $0x%016x, R%d", x, to) }
 
 // XorShifted is a = a ^ a>>n.
 func (f *Func) XorShifted(a R, n int) { f.line("EOR R%d>>%d, R%d", a, n, a) }
