@@ -85,7 +85,7 @@ func TestOpsAtEveryLevel(t *testing.T) {
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestNewAndClose$")
 	cmd.Env = append(os.Environ(), vec.LevelEnv+"=sse9")
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), `MT_CPU="sse9": want avx512, avx2 or generic`) {
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), `MT_CPU="sse9": want avx512, avx2, neon or generic`) {
 		t.Errorf("a level that does not exist: %v\n%s", err, out)
 	}
 }

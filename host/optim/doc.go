@@ -21,3 +21,4 @@
 package optim
 
 //go:generate go run -C ../../tools/_asm ./optim -out ../../host/optim/kernels_amd64.s -stubs ../../host/optim/kernels_amd64.go -pkg optim
+//go:generate go run -C ../../tools/_asm ./arm64 -pkg optim -out ../../host/optim/kernels_arm64.s -stubs ../../host/optim/kernels_arm64.go

@@ -76,7 +76,7 @@ type kernels struct {
 // active is the implementation that the functions of this package use.
 var active = choose(os.Getenv("MT_CPU"), available())
 
-// Level names the instruction set in use: "avx512vbmi", "avx512", "avx2" or "generic". The
+// Level names the instruction set in use: "avx512vbmi", "avx512", "avx2", "neon" or "generic". The
 // environment variable MT_CPU, read at start, limits the choice to that name
 // and slower ones; any other value leaves it free.
 func Level() string { return active.name }
@@ -106,7 +106,7 @@ func Use(level string) (before string) {
 // choose takes the first of the available kernels, fastest first and generic
 // last, that limit allows.
 func choose(limit string, available []*kernels) *kernels {
-	rank := map[string]int{"generic": 0, "avx2": 1, "avx512": 2, "avx512vbmi": 3}
+	rank := map[string]int{"generic": 0, "avx2": 1, "neon": 1, "avx512": 2, "avx512vbmi": 3}
 	most, limited := rank[limit]
 	for _, k := range available {
 		if !limited || rank[k.name] <= most {

@@ -18,6 +18,12 @@ func TestChooseHonoursTheLimit(t *testing.T) {
 	if got := choose("avx512", all[2:]).name; got != "avx2" {
 		t.Errorf("without avx512: %s", got)
 	}
+	arm := []*kernels{{name: "neon"}, &generic}
+	for limit, want := range map[string]string{"": "neon", "neon": "neon", "generic": "generic"} {
+		if got := choose(limit, arm).name; got != want {
+			t.Errorf("on arm64, limit %q: %s, want %s", limit, got, want)
+		}
+	}
 }
 
 // TestUse: every level of this machine can be chosen, and no other.

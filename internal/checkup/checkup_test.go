@@ -129,7 +129,9 @@ func TestParts(t *testing.T) {
 		{tree{}, nil, "processor", OK, "avx512 of avx512, avx2, generic", ""},
 		{tree{}, func(s *Sources) { s.Level = "avx2" }, "processor", Slow, "MT_CPU holds it down", "$ unset MT_CPU"},
 		{tree{"proc/cpuinfo": "flags\t\t: fpu hypervisor\n"}, func(s *Sources) { s.Levels, s.Level = []string{"generic"}, "generic" }, "processor", Slow, "the virtual machine shows neither", "give it the host's own processor: qemu -cpu host, or in libvirt <cpu mode='host-passthrough'/>"},
-		{tree{}, func(s *Sources) { s.Arch, s.Levels, s.Level = "arm64", []string{"generic"}, "generic" }, "processor", Slow, "no assembly for arm64", "an x86 machine updates weights several times as fast"},
+		{tree{}, func(s *Sources) { s.Arch, s.Levels, s.Level = "riscv64", []string{"generic"}, "generic" }, "processor", Slow, "no assembly for riscv64", "an x86 or arm64 machine updates weights several times as fast"},
+		{tree{}, func(s *Sources) { s.Arch, s.Levels, s.Level = "arm64", []string{"generic"}, "generic" }, "processor", Slow, "built with the tag noasm", "$ go build ./cmd/mt"},
+		{tree{}, func(s *Sources) { s.Arch, s.Levels, s.Level = "arm64", []string{"neon", "generic"}, "neon" }, "processor", OK, "neon of neon, generic", ""},
 
 		{tree{"sys/devices/system/cpu/online": "0-63"}, nil, "CPU quota", OK, "this process may run on 8 of 64 cores", ""},
 		{tree{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/cpu.max": "400000 100000\n", "sys/fs/cgroup/a/b/cpu.max": "max 100000\n"}, nil, "CPU quota", Slow, "may use 4 of 8 cores", "$ docker update --cpus 8 CONTAINER"},

@@ -22,8 +22,10 @@ func processor(s Sources) []Part {
 			"give it the host's own processor: qemu -cpu host, or in libvirt <cpu mode='host-passthrough'/>")
 	case s.Arch == "amd64":
 		return one(name, Slow, "neither AVX2 nor AVX-512: updates run in plain Go", "another machine: processors since 2013 (Intel) and 2015 (AMD) have AVX2")
+	case s.Arch == "arm64":
+		return one(name, Slow, "mt was built with the tag noasm: updates run in plain Go", "build it without that tag:", "$ go build ./cmd/mt")
 	}
-	return one(name, Slow, "mt has no assembly for "+s.Arch+": updates run in plain Go", "an x86 machine updates weights several times as fast")
+	return one(name, Slow, "mt has no assembly for "+s.Arch+": updates run in plain Go", "an x86 or arm64 machine updates weights several times as fast")
 }
 
 // quota tells whether the container may use the machine's cores. Source:

@@ -16,3 +16,4 @@
 package gemm
 
 //go:generate go run -C ../../../tools/_asm ./gemm -out ../../device/cpu/gemm/kernels_amd64.s -stubs ../../device/cpu/gemm/kernels_amd64.go -pkg gemm
+//go:generate go run -C ../../../tools/_asm ./arm64 -pkg gemm -out ../../device/cpu/gemm/kernels_arm64.s -stubs ../../device/cpu/gemm/kernels_arm64.go

@@ -1,9 +1,6 @@
 package gemm
 
-import (
-	"os"
-	"slices"
-)
+import "os"
 
 // maxKC is the most of K that is packed at once. Panels and tiles of that length
 // come from the second-level cache, which is fast enough for the kernels; the
@@ -60,17 +57,17 @@ type rowOffsets [16]int
 // best is the level that Run uses.
 var best = choose(os.Getenv("MT_CPU"))
 
-// Level names the instruction set in use: "avx512", "avx2" or "generic". The
+// Level names the instruction set in use: "avx512", "avx2", "neon" or "generic". The
 // environment variable MT_CPU, read at start, limits the choice to that name
 // and slower ones; any other value leaves it free.
 func Level() string { return best.name }
 
 // choose returns the fastest level of this machine that limit allows.
 func choose(limit string) *level {
-	names := []string{"avx512", "avx2", "generic"}
-	from := max(slices.Index(names, limit), 0)
+	rank := map[string]int{"generic": 0, "avx2": 1, "neon": 1, "avx512": 2}
+	most, limited := rank[limit]
 	for _, l := range levels() {
-		if slices.Index(names, l.name) >= from {
+		if !limited || rank[l.name] <= most {
 			return l
 		}
 	}

@@ -6,6 +6,7 @@ import "golang.org/x/sys/cpu"
 
 var avx2 = kernels{
 	level:        AVX2,
+	eights:       true,
 	widen:        widenAVX2,
 	narrow:       narrowAVX2,
 	add:          addAVX2,

@@ -13,7 +13,7 @@ var generic = kernels{
 	level: Generic, widen: genericWiden, narrow: genericNarrow, add: genericAdd,
 	scale: genericScale, scaleMul: genericScaleMul, dot: genericDot, dot3: genericDot3,
 	normGrad: genericNormGrad, normGradAdd: genericNormGradAdd, rotate: genericRotate, max: genericMax,
-	expSum: genericExpSum, sumExp: genericSumExp, softmaxStrip: genericSoftmaxStrip, gradStrip: genericGradStrip,
+	expSum: genericExpSum, sumExp: genericSumExp, softmaxStrip: softmaxRows(genericMax, genericExpSum), gradStrip: gradRows(genericGradRow),
 	swiglu:   unit{genericGLU(false), genericGLUGrad(false), genericGLUGradY(false)},
 	geglu:    unit{genericGLU(true), genericGLUGrad(true), genericGLUGradY(true)},
 	tileRows: genericTiles(false), tileCols: genericTiles(true),
@@ -157,28 +157,39 @@ func genericSumExp(x *float32, n int, scale, shift float32) float32 {
 	return (acc[0] + acc[1]) + (acc[2] + acc[3])
 }
 
-func genericSoftmaxStrip(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32) {
-	tops, sums := span(top, rows), span(sum, rows)
-	all := span(x, (rows-1)*stride/4+width)
-	for r := range rows {
-		row, seen := all[r*stride/4:][:width], min(max(0, n+r), most)
-		tops[r] = max(tops[r], genericMax(first(row), seen)*scale)
-		sums[r] = genericExpSum(first(row), first(row), seen, scale, tops[r])
-		clear(row[seen:])
+// softmaxRows makes softmaxStrip of what works on a row.
+func softmaxRows(most func(x *float32, n int) float32, expSum func(dst, x *float32, n int, scale, shift float32) float32) func(x *float32, stride, rows, n, most, width int, scale float32, top, sum *float32) {
+	return func(x *float32, stride, rows, n, limit, width int, scale float32, top, sum *float32) {
+		tops, sums := span(top, rows), span(sum, rows)
+		all := span(x, (rows-1)*stride/4+width)
+		for r := range rows {
+			row, seen := all[r*stride/4:][:width], min(max(0, n+r), limit)
+			tops[r] = max(tops[r], most(first(row), seen)*scale)
+			sums[r] = expSum(first(row), first(row), seen, scale, tops[r])
+			clear(row[seen:])
+		}
 	}
 }
 
-func genericGradStrip(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32) {
-	lses, deltas := span(lse, rows), span(delta, rows)
-	p, g := span(x, (rows-1)*stride/4+width), span(dx, (rows-1)*stride/4+width)
-	for r := range rows {
-		row, grad, seen := p[r*stride/4:][:width], g[r*stride/4:][:width], min(max(0, n+r), most)
-		for i, v := range row[:seen] {
-			row[i] = exp(scale*v - lses[r])
-			grad[i] = row[i] * scale * (grad[i] - deltas[r])
+// gradRows makes gradStrip of what works on a row.
+func gradRows(grad func(x, dx *float32, n int, scale, lse, delta float32)) func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32) {
+	return func(x, dx *float32, stride, rows, n, most, width int, scale float32, lse, delta *float32) {
+		lses, deltas := span(lse, rows), span(delta, rows)
+		all, grads := span(x, (rows-1)*stride/4+width), span(dx, (rows-1)*stride/4+width)
+		for r := range rows {
+			p, g, seen := all[r*stride/4:][:width], grads[r*stride/4:][:width], min(max(0, n+r), most)
+			grad(first(p), first(g), seen, scale, lses[r], deltas[r])
+			clear(p[seen:])
+			clear(g[seen:])
 		}
-		clear(row[seen:])
-		clear(grad[seen:])
+	}
+}
+
+func genericGradRow(x, dx *float32, n int, scale, lse, delta float32) {
+	p, g := span(x, n), span(dx, n)
+	for i, v := range p {
+		p[i] = exp(scale*v - lse)
+		g[i] = p[i] * scale * (g[i] - delta)
 	}
 }
 

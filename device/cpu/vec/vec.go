@@ -9,7 +9,8 @@ import (
 // The levels, from the slowest to the fastest.
 const (
 	Generic = "generic"
-	AVX2    = "avx2"
+	AVX2    = "avx2" // and on arm64, as fast,
+	NEON    = "neon"
 	AVX512  = "avx512"
 )
 
@@ -20,6 +21,7 @@ const LevelEnv = "MT_CPU"
 // elements.
 type kernels struct {
 	level        string
+	eights       bool // widen and narrow take a multiple of 8 elements
 	widen        func(dst *float32, src *uint16, n int)
 	narrow       func(dst *uint16, src *float32, n int)
 	add          func(y, x *float32, n int)
@@ -53,10 +55,10 @@ var chosen, chosenErr = choose(os.Getenv(LevelEnv), available())
 // choose takes the fastest of the available kernels that limit allows. available
 // begins with the fastest and ends with generic.
 func choose(limit string, available []*kernels) (*kernels, error) {
-	rank := map[string]int{Generic: 0, AVX2: 1, AVX512: 2}
+	rank := map[string]int{Generic: 0, AVX2: 1, NEON: 1, AVX512: 2}
 	most, ok := rank[limit]
 	if limit != "" && !ok {
-		return &generic, fmt.Errorf("vec: %s=%q: want %s, %s or %s", LevelEnv, limit, AVX512, AVX2, Generic)
+		return &generic, fmt.Errorf("vec: %s=%q: want %s, %s, %s or %s", LevelEnv, limit, AVX512, AVX2, NEON, Generic)
 	}
 	for _, k := range available {
 		if limit == "" || rank[k.level] <= most {
@@ -86,7 +88,7 @@ func same(n int, lengths ...int) {
 func Widen(dst []float32, src []uint16) {
 	same(len(dst), len(src))
 	n := len(dst)
-	if chosen.level == AVX2 {
+	if chosen.eights {
 		n &^= 7
 		genericWiden(first(dst[n:]), first(src[n:]), len(dst)-n)
 	}
@@ -98,7 +100,7 @@ func Widen(dst []float32, src []uint16) {
 func Narrow(dst []uint16, src []float32) {
 	same(len(dst), len(src))
 	n := len(dst)
-	if chosen.level == AVX2 {
+	if chosen.eights {
 		n &^= 7
 		genericNarrow(first(dst[n:]), first(src[n:]), len(dst)-n)
 	}

@@ -348,6 +348,67 @@ func TestStrips(t *testing.T) {
 	})
 }
 
+// TestPlaces: what is made of an element has the same bits wherever in a row of any length it lies.
+func TestPlaces(t *testing.T) {
+	minus := float32(math.Inf(-1))
+	eachLevel(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(13, 14))
+		for n := 1; n < 40; n++ {
+			x, y, u := newRow(rng, n), newRow(rng, n), newRow(rng, n)
+			Scale(x.v(), x.v(), 20) // so that all of an exponential counts
+			for _, f := range []struct {
+				what string
+				of   func(from, to int) [][]float32
+			}{
+				{"ExpSum", func(from, to int) [][]float32 {
+					out := make([]float32, to-from)
+					ExpSum(out, x.v()[from:to], 0.9, 0.3)
+					return [][]float32{out}
+				}},
+				{"GradStrip", func(from, to int) [][]float32 {
+					p, dx := make([]float32, 64), make([]float32, 64)
+					copy(p, x.v()[from:to])
+					copy(dx, y.v()[from:to])
+					GradStrip(p, dx, Strip{Stride: 64, Rows: 1, N: to - from, Most: to - from, Width: to - from, Scale: 0.9}, []float32{0.3}, []float32{0.2})
+					return [][]float32{p[:to-from], dx[:to-from]}
+				}},
+				{"SwiGLU", func(from, to int) [][]float32 { return unitAt(SwiGLU, SwiGLUGrad, x, y, u, from, to) }},
+				{"GeGLU", func(from, to int) [][]float32 { return unitAt(GeGLU, GeGLUGrad, x, y, u, from, to) }},
+			} {
+				whole := f.of(0, n)
+				for i := range n {
+					for k, alone := range f.of(i, i+1) {
+						if math.Float32bits(alone[0]) != math.Float32bits(whole[k][i]) {
+							t.Fatalf("%s: element %d of %d, result %d, is %v, and %v alone", f.what, i, n, k, whole[k][i], alone[0])
+						}
+					}
+				}
+			}
+			for i := range n { // a sum with zeros is exact
+				one, rest := make([]float32, 1), make([]float32, n)
+				for k := range rest {
+					rest[k] = minus
+				}
+				rest[i] = x.v()[i]
+				ExpSum(one, rest[i:i+1], 0.9, 0.3)
+				if sum, stored := SumExp(rest, 0.9, 0.3), ExpSum(make([]float32, n), rest, 0.9, 0.3); sum != one[0] || stored != one[0] {
+					t.Fatalf("the sum of e^%v and zeros, %d of %d, is %v and %v, want %v", rest[i], i, n, sum, stored, one[0])
+				}
+			}
+		}
+	})
+}
+
+// unitAt is what a gated unit and its gradients make of some elements.
+func unitAt(forward func(y, gate, up []float32), grad func(dgate, dup, y, dy, gate, up []float32), x, y, u row, from, to int) [][]float32 {
+	n, gate, dy, up := to-from, x.v()[from:to], y.v()[from:to], u.v()[from:to]
+	out := [][]float32{make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)}
+	forward(out[0], gate, up)
+	grad(out[1], out[2], nil, dy, gate, up)
+	grad(out[3], out[4], out[5], dy, gate, up)
+	return out
+}
+
 // at is element i of x times the scale.
 func (s Strip) at(x row, i int) float64 { return float64(s.Scale) * x.at(i) }
 

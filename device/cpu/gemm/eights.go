@@ -1,0 +1,55 @@
+//go:build !noasm && (amd64 || arm64)
+
+package gemm
+
+import "unsafe"
+
+// This file makes, of kernels that take a multiple of 8 elements, what takes any number.
+
+// widenOf makes a conversion of bf16 to fp32.
+func widenOf(eights func(dst *float32, src *uint16, n int)) func(dst *float32, src *uint16, n int) {
+	return func(dst *float32, src *uint16, n int) {
+		whole := n &^ 7
+		eights(dst, src, whole)
+		if n > whole {
+			widenGeneric(at(dst, whole), (*uint16)(unsafe.Add(unsafe.Pointer(src), 2*whole)), n-whole)
+		}
+	}
+}
+
+// narrowOf makes a conversion back.
+func narrowOf(eights func(dst *uint16, src *float32, n int)) func(dst *uint16, src *float32, n int) {
+	return func(dst *uint16, src *float32, n int) {
+		whole := n &^ 7
+		eights(dst, src, whole)
+		if n > whole {
+			narrowGeneric((*uint16)(unsafe.Add(unsafe.Pointer(dst), 2*whole)), at(src, whole), n-whole)
+		}
+	}
+}
+
+// packRowsOf makes a level's packRows of its conversion to fp32.
+func packRowsOf(widen func(dst *float32, src *uint16, n int)) func(dst *float32, a operand, rows, k int) {
+	return func(dst *float32, a operand, rows, k int) {
+		for r := range rows {
+			src := a.at(r, 0)
+			if a.bf16 {
+				widen(at(dst, r*rowStride), (*uint16)(src.p), k)
+			} else {
+				copy(unsafe.Slice(at(dst, r*rowStride), k), src.f32(k))
+			}
+		}
+	}
+}
+
+// addDots adds to d the products of the elements of x and of four rows of b from element from on.
+func addDots(d *[4]float32, x *float32, b operand, offsets *[4]int, from, k int) {
+	in := unsafe.Slice(x, k)
+	for r, off := range offsets {
+		row := b
+		row.p = unsafe.Add(b.p, off)
+		for i := from; i < k; i++ {
+			d[r] += in[i] * row.value(i)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+//go:build !noasm
+
+package gemm
+
+// levels lists what this machine can run, the fastest first. Every arm64 processor that Go supports has NEON.
+func levels() []*level { return []*level{neon, generic} }
+
+const (
+	mrNEON = 6
+	nrNEON = 16
+)
+
+// neon packs in plain Go, as avx2 does.
+var neon = &level{
+	name:      "neon",
+	mr:        mrNEON,
+	nr:        nrNEON,
+	kernels:   neonKernels(),
+	packRows:  packRowsOf(widenOf(widenNEON)),
+	packRowsT: packRowsTGeneric,
+	packB: func(dst *float32, stride int, b operand, n, k int) {
+		packPanels(dst, stride, nrNEON, b, n, k)
+	},
+	packBT: func(dst *float32, stride int, b operand, n, k int, _ *rowOffsets) {
+		packPanelsT(dst, stride, nrNEON, b, n, k)
+	},
+	widen:  widenOf(widenNEON),
+	narrow: narrowOf(narrowNEON),
+	dot:    dotNEON,
+}
+
+// neonKernels are the kernels of all heights.
+func neonKernels() []kernelFunc {
+	kernels := make([]kernelFunc, mrNEON+1)
+	for h := 1; h <= mrNEON; h++ {
+		kernels[h] = func(k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, mask uint32, panel, block, across, down uintptr) {
+			if mask == 1<<nrNEON-1 {
+				kernelNEON(h, k, a, lda, b, c, ldc, d, ldd, panel, block, across, down)
+				return
+			}
+			// The assembly writes whole panels, so a part of one goes by way of memory of our own.
+			var whole [mrNEON * nrNEON]float32
+			kernelNEON(h, k, a, lda, b, nil, 0, &whole[0], nrNEON, panel, block, across, down)
+			for r := range h {
+				for j, sum := range whole[r*nrNEON:][:nrNEON] {
+					if mask>>j&1 == 0 {
+						continue
+					}
+					if c != nil {
+						sum += *at(c, r*ldc+j)
+					}
+					*at(d, r*ldd+j) = sum
+				}
+			}
+		}
+	}
+	return kernels
+}
+
+// kernelNEON runs the kernel of height h. It names each, so that the compiler sees that none keeps a pointer.
+func kernelNEON(h, k int, a *float32, lda int, b, c *float32, ldc int, d *float32, ldd int, panel, block, across, down uintptr) {
+	switch h {
+	case 1:
+		kernelNEONx1(k, a, lda, b, c, ldc, d, ldd, panel, block, across, down)
+	case 2:
+		kernelNEONx2(k, a, lda, b, c, ldc, d, ldd, panel, block, across, down)
+	case 3:
+		kernelNEONx3(k, a, lda, b, c, ldc, d, ldd, panel, block, across, down)
+	case 4:
+		kernelNEONx4(k, a, lda, b, c, ldc, d, ldd, panel, block, across, down)
+	case 5:
+		kernelNEONx5(k, a, lda, b, c, ldc, d, ldd, panel, block, across, down)
+	case 6:
+		kernelNEONx6(k, a, lda, b, c, ldc, d, ldd, panel, block, across, down)
+	}
+}
+
+func dotNEON(d *[4]float32, x *float32, b operand, offsets *[4]int, k int) {
+	if b.bf16 {
+		dotNEONBF16(&d[0], x, (*uint16)(b.p), offsets, k)
+	} else {
+		dotNEONF32(&d[0], x, (*float32)(b.p), offsets, k)
+	}
+	addDots(d, x, b, offsets, k&^7, k)
+}

@@ -1,0 +1,31 @@
+//go:build !noasm
+
+package vec
+
+var neon = kernels{
+	level:        NEON,
+	eights:       true,
+	widen:        widenNEON,
+	narrow:       narrowNEON,
+	add:          addNEON,
+	scale:        scaleNEON,
+	scaleMul:     scaleMulNEON,
+	dot:          dotNEON,
+	dot3:         dot3NEON,
+	normGrad:     normGradNEON,
+	normGradAdd:  normGradAddNEON,
+	rotate:       rotateNEON,
+	max:          maxNEON,
+	expSum:       expSumNEON,
+	sumExp:       sumExpNEON,
+	softmaxStrip: softmaxRows(maxNEON, expSumNEON),
+	gradStrip:    gradRows(gradRowNEON),
+	swiglu:       unit{swigluNEON, swigluGradNEON, swigluGradYNEON},
+	geglu:        unit{gegluNEON, gegluGradNEON, gegluGradYNEON},
+	tileRows:     []tileFunc{tileRows1NEON, tileRows2NEON, tileRows3NEON, tileRows4NEON, tileRows5NEON, tileRows6NEON},
+	tileCols:     []tileFunc{tileCols1NEON, tileCols2NEON, tileCols3NEON, tileCols4NEON, tileCols5NEON, tileCols6NEON},
+	transpose:    transposeNEON,
+}
+
+// available lists what this machine runs, fastest first. Every arm64 processor that Go supports has NEON.
+func available() []*kernels { return []*kernels{&neon, &generic} }

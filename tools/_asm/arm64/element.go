@@ -1,0 +1,141 @@
+package main
+
+import "mt/tools/asm/neon"
+
+// lanes is how many elements an update of package optim takes at a time.
+const lanes = 8
+
+// element is what the loop of an update that moves every element by itself keeps in registers.
+type element struct {
+	*neon.Func
+	split bool
+	grad  string
+
+	zero, exponent, sign, half neon.V
+
+	n, w, lo, m, v, g neon.R
+	streams           []stream
+}
+
+// sizeOf is the size of a gradient of a kind.
+var sizeOf = map[string]int{"F32": 4, "BF16": 2}
+
+// newElement begins the update of fp32 weights, plain or split, by a rule with so many moments and a gradient.
+func newElement(rule string, moments int, split bool, grad string) *element {
+	s := &element{split: split, grad: grad}
+	if split {
+		s.Func = neon.Begin(rule+"Split"+grad+"NEON", "func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)",
+			"updates n elements of a pair of planes; n is a multiple of 8.")
+		s.w, s.lo = s.Arg("hi"), s.Arg("lo")
+		s.streams = append(s.streams, stream{s.w, 2}, stream{s.lo, 2})
+	} else {
+		s.Func = neon.Begin(rule+"Plain"+grad+"NEON", "func(w, m, v *float32, grad *byte, n int, c *[8]float32)",
+			"updates n elements of an fp32 plane; n is a multiple of 8.")
+		s.w = s.Arg("w")
+		s.streams = append(s.streams, stream{s.w, 4})
+	}
+	if moments > 0 {
+		s.m = s.Arg("m")
+		s.streams = append(s.streams, stream{s.m, 4})
+	}
+	if moments > 1 {
+		s.v = s.Arg("v")
+		s.streams = append(s.streams, stream{s.v, 4})
+	}
+	if grad != "Zero" {
+		s.g = s.Arg("grad")
+		s.streams = append(s.streams, stream{s.g, sizeOf[grad]})
+	}
+	s.n = s.Arg("n")
+	return s
+}
+
+// factors fills registers with the factors in the order of c; nil: one that is not needed.
+func (s *element) factors(to ...*neon.V) {
+	c := s.Arg("c")
+	for i, r := range to {
+		if r != nil {
+			*r = s.Spread(c, 4*i)
+		}
+	}
+	s.zero, s.exponent, s.sign = s.Zeros(), s.Splat(0x7f800000), s.Splat(0x80000000)
+	if s.split {
+		s.half = s.Splat(0x8000)
+	}
+}
+
+// run makes the loop and ends the function.
+func (s *element) run(body func()) {
+	each(s.Func, s.n, lanes, s.streams, body)
+	s.Ret()
+}
+
+// gradient reads gradients as fp32.
+func (s *element) gradient() pair {
+	if s.grad == "BF16" {
+		return widened(s.Func, s.g, 0)
+	}
+	return s.load(s.g)
+}
+
+// load reads eight fp32.
+func (s *element) load(p neon.R) pair {
+	x := newPair(s.Func)
+	s.Load2(p, 0, x[0], x[1])
+	return x
+}
+
+// store writes eight fp32.
+func (s *element) store(x pair, p neon.R) { s.Store2(x[0], x[1], p, 0) }
+
+// clipped reads gradients and multiplies them by clip. Where there are none they are zero.
+func (s *element) clipped(clip neon.V) pair {
+	if s.grad == "Zero" {
+		return pair{s.zero, s.zero}
+	}
+	g := s.gradient()
+	for _, g := range g {
+		s.FMUL(g, g, clip)
+	}
+	return g
+}
+
+// normal makes x zero where it is below the smallest normal number.
+func (s *element) normal(x neon.V) {
+	s.Scope(func() {
+		mask := s.Reg()
+		s.CMTST(mask, x, s.exponent)
+		s.AND(x, x, mask)
+	})
+}
+
+// weight reads weights as fp32: hi·2^16 plus the signed lo, as integers.
+func (s *element) weight() pair {
+	if !s.split {
+		return s.load(s.w)
+	}
+	w := widened(s.Func, s.w, 0)
+	s.Scope(func() {
+		lo := s.Reg()
+		s.Load(s.lo, 0, lo)
+		s.SADDW(w[0], w[0], lo)
+		s.SADDW2(w[1], w[1], lo)
+	})
+	return w
+}
+
+// storeWeight writes weights back. It overwrites them.
+func (s *element) storeWeight(w pair) {
+	if !s.split {
+		s.store(w, s.w)
+		return
+	}
+	s.Scope(func() {
+		hi, lo := s.Reg(), s.Reg()
+		s.ADDHN(hi, w[0], s.half)
+		s.ADDHN2(hi, w[1], s.half)
+		s.UZP1(lo, w[0], w[1])
+		s.Store(hi, s.w, 0)
+		s.Store(lo, s.lo, 0)
+	})
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"math"
+
+	"mt/tools/asm/neon"
+)
+
+// exponential computes e^x as the assembly for x86 does: see exp.go in the folder vec.
+type exponential struct {
+	*row
+	low, high, log2e, magic, ln2hi, ln2lo, one, bias neon.V
+	q                                                [5]neon.V
+}
+
+func (f *row) newExp() exponential {
+	e := exponential{row: f,
+		low:   f.constant(-104), // e^-104 rounds to 0
+		high:  f.constant(89),   // e^89 is over the largest fp32
+		log2e: f.constant(math.Log2E),
+		magic: f.constant(3 << 22), // adding it rounds to an integer
+		ln2hi: f.constant(0.693145751953125),
+		ln2lo: f.constant(1.428606765330187e-06),
+		one:   f.constant(1),
+		bias:  f.Splat(127),
+	}
+	for i, c := range []float32{0.4999999403953552, 0.1666652113199234, 0.04166838899254799,
+		0.00836874544620514, 0.0013814540579915047} {
+		e.q[i] = f.constant(c)
+	}
+	return e
+}
+
+// apply sets x to e^x. NaN stays NaN.
+func (e exponential) apply(x neon.V) {
+	f := e.Func
+	f.Scope(func() {
+		f.FMAX(x, x, e.low)
+		f.FMIN(x, x, e.high)
+		z, n, sum, half := f.Reg(), f.Reg(), f.Reg(), f.Reg()
+		f.MOV(z, e.magic)
+		f.FMLA(z, x, e.log2e)
+		f.FSUB(n, z, e.magic)
+		f.FMLS(x, n, e.ln2hi)
+		f.FMLS(x, n, e.ln2lo)
+		r := e.q[4]
+		for i, c := range []neon.V{e.q[3], e.q[2], e.q[1], e.q[0], e.one, e.one} {
+			to := [2]neon.V{sum, n}[i%2]
+			f.MOV(to, c)
+			f.FMLA(to, r, x)
+			r = to
+		}
+		f.SUB(z, z, e.magic) // n as an integer
+		f.SSHR(half, z, 1)   // 2^n in two factors, each of them a normal number
+		f.SUB(z, z, half)
+		for _, k := range []neon.V{z, half} {
+			f.ADD(k, k, e.bias)
+			f.SHL(k, k, 23)
+		}
+		f.FMUL(r, r, z)
+		f.FMUL(x, r, half)
+	})
+}
+
+func expSum(stores bool) {
+	name, signature, doc := "sumExp", "func(x *float32, n int, scale, shift float32) float32", "is Σ exp(scale·x − shift)."
+	args := []string{"x"}
+	if stores {
+		name, signature = "expSum", "func(dst, x *float32, n int, scale, shift float32) float32"
+		doc, args = "is dst = exp(scale·x − shift) and returns the sum; dst may be x.", []string{"x", "dst"}
+	}
+	f := newRow(name, signature, doc)
+	p, n, scale, shift := f.Args(args...), f.Arg("n"), f.SpreadArg("scale"), f.SpreadArg("shift")
+	f.FNEG(shift, shift)
+	f.clears()
+	e, acc := f.newExp(), f.accumulators(2)
+	f.each(n, 2, p, func(at place) {
+		x, y := at.load(p[0]), f.Reg()
+		f.MOV(y, shift)
+		f.FMLA(y, scale, x)
+		e.apply(y)
+		if stores {
+			at.store(y, p[1])
+		}
+		at.clear(y)
+		f.FADD(acc[at.i], acc[at.i], y)
+	})
+	f.total(acc)
+}
+
+// gradRow writes a row of gradStrip.
+func gradRow() {
+	f := newRow("gradRow", "func(x, dx *float32, n int, scale, lse, delta float32)",
+		"is x = exp(scale·x − lse) and dx = scale·x·(dx − delta).")
+	p, n := f.Args("x", "dx"), f.Arg("n")
+	scale, lse, delta, e := f.SpreadArg("scale"), f.SpreadArg("lse"), f.SpreadArg("delta"), f.newExp()
+	f.FNEG(lse, lse)
+	f.each(n, 2, p, func(at place) {
+		x, dx, y := at.load(p[0]), at.load(p[1]), f.Reg()
+		f.MOV(y, lse)
+		f.FMLA(y, scale, x)
+		e.apply(y)
+		at.store(y, p[0])
+		f.FSUB(dx, dx, delta)
+		f.FMUL(y, scale, y)
+		f.FMUL(dx, dx, y)
+		at.store(dx, p[1])
+	})
+	f.Ret()
+}
