@@ -360,7 +360,7 @@ func TestPlaces(t *testing.T) {
 			x, y, u := newRow(rng, n), newRow(rng, n), newRow(rng, n)
 			Scale(x.v(), x.v(), 20)         // so that all of an exponential counts
 			for i := n % 3; i < n; i += 3 { // and what is beyond its range
-				x.v()[i] = float32(math.Copysign(1e4, x.at(i)))
+				x.v()[i] = float32(math.Copysign(float64(90+77*i*i), x.at(i)))
 			}
 			for _, f := range []struct {
 				what string
