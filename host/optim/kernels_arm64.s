@@ -28,55 +28,52 @@ TEXT ·adamPlainF32NEON(SB), NOSPLIT, $0-48
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
 	FMOVS 28(R5), F7
 	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
-	WORD $0x6e281d08 // eor v8.16b, v8.16b, v8.16b
 	MOVW $0x7f800000, R6
-	VDUP R6, V9.S4
-	MOVW $0x80000000, R6
-	VDUP R6, V10.S4
+	VDUP R6, V8.S4
 	CMP $8, R4
 	BLT done2
 loop1:
-	FLDPQ 0(R3), (F11, F12)
-	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
-	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
-	FLDPQ 0(R1), (F13, F14)
-	FLDPQ 0(R2), (F15, F16)
-	FLDPQ 0(R0), (F17, F18)
-	WORD $0x4eadd573 // fsub v19.4s, v11.4s, v13.4s
-	WORD $0x6e22de73 // fmul v19.4s, v19.4s, v2.4s
-	WORD $0x4e33d5ad // fadd v13.4s, v13.4s, v19.4s
-	WORD $0x4ea98db4 // cmtst v20.4s, v13.4s, v9.4s
-	WORD $0x4e341dad // and v13.16b, v13.16b, v20.16b
-	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
-	WORD $0x6e24dd73 // fmul v19.4s, v11.4s, v4.4s
-	WORD $0x6e2bde73 // fmul v19.4s, v19.4s, v11.4s
-	WORD $0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
-	WORD $0x4eaed593 // fsub v19.4s, v12.4s, v14.4s
-	WORD $0x6e22de73 // fmul v19.4s, v19.4s, v2.4s
-	WORD $0x4e33d5ce // fadd v14.4s, v14.4s, v19.4s
-	WORD $0x4ea98dd4 // cmtst v20.4s, v14.4s, v9.4s
-	WORD $0x4e341dce // and v14.16b, v14.16b, v20.16b
-	WORD $0x6e23de10 // fmul v16.4s, v16.4s, v3.4s
-	WORD $0x6e24dd93 // fmul v19.4s, v12.4s, v4.4s
-	WORD $0x6e2cde73 // fmul v19.4s, v19.4s, v12.4s
-	WORD $0x4e33d610 // fadd v16.4s, v16.4s, v19.4s
-	FSTPQ (F13, F14), 0(R1)
-	FSTPQ (F15, F16), 0(R2)
-	WORD $0x6ea1f9ef // fsqrt v15.4s, v15.4s
-	WORD $0x6e26fdef // fdiv v15.4s, v15.4s, v6.4s
-	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
-	WORD $0x6e25ddb3 // fmul v19.4s, v13.4s, v5.4s
-	WORD $0x6e2ffe73 // fdiv v19.4s, v19.4s, v15.4s
-	WORD $0x6e21de31 // fmul v17.4s, v17.4s, v1.4s
-	WORD $0x4eb3d631 // fsub v17.4s, v17.4s, v19.4s
-	WORD $0x6ea1fa10 // fsqrt v16.4s, v16.4s
-	WORD $0x6e26fe10 // fdiv v16.4s, v16.4s, v6.4s
-	WORD $0x4e27d610 // fadd v16.4s, v16.4s, v7.4s
-	WORD $0x6e25ddd3 // fmul v19.4s, v14.4s, v5.4s
-	WORD $0x6e30fe73 // fdiv v19.4s, v19.4s, v16.4s
-	WORD $0x6e21de52 // fmul v18.4s, v18.4s, v1.4s
-	WORD $0x4eb3d652 // fsub v18.4s, v18.4s, v19.4s
-	FSTPQ (F17, F18), 0(R0)
+	FLDPQ 0(R3), (F9, F10)
+	WORD $0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	FLDPQ 0(R1), (F11, F12)
+	FLDPQ 0(R2), (F13, F14)
+	FLDPQ 0(R0), (F15, F16)
+	WORD $0x4eabd531 // fsub v17.4s, v9.4s, v11.4s
+	WORD $0x6e22de31 // fmul v17.4s, v17.4s, v2.4s
+	WORD $0x4e31d56b // fadd v11.4s, v11.4s, v17.4s
+	WORD $0x4ea88d72 // cmtst v18.4s, v11.4s, v8.4s
+	WORD $0x4e321d6b // and v11.16b, v11.16b, v18.16b
+	WORD $0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
+	WORD $0x6e24dd31 // fmul v17.4s, v9.4s, v4.4s
+	WORD $0x6e29de31 // fmul v17.4s, v17.4s, v9.4s
+	WORD $0x4e31d5ad // fadd v13.4s, v13.4s, v17.4s
+	WORD $0x4eacd551 // fsub v17.4s, v10.4s, v12.4s
+	WORD $0x6e22de31 // fmul v17.4s, v17.4s, v2.4s
+	WORD $0x4e31d58c // fadd v12.4s, v12.4s, v17.4s
+	WORD $0x4ea88d92 // cmtst v18.4s, v12.4s, v8.4s
+	WORD $0x4e321d8c // and v12.16b, v12.16b, v18.16b
+	WORD $0x6e23ddce // fmul v14.4s, v14.4s, v3.4s
+	WORD $0x6e24dd51 // fmul v17.4s, v10.4s, v4.4s
+	WORD $0x6e2ade31 // fmul v17.4s, v17.4s, v10.4s
+	WORD $0x4e31d5ce // fadd v14.4s, v14.4s, v17.4s
+	FSTPQ (F11, F12), 0(R1)
+	FSTPQ (F13, F14), 0(R2)
+	WORD $0x6ea1f9ad // fsqrt v13.4s, v13.4s
+	WORD $0x6e26fdad // fdiv v13.4s, v13.4s, v6.4s
+	WORD $0x4e27d5ad // fadd v13.4s, v13.4s, v7.4s
+	WORD $0x6e25dd71 // fmul v17.4s, v11.4s, v5.4s
+	WORD $0x6e2dfe31 // fdiv v17.4s, v17.4s, v13.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4eb1d5ef // fsub v15.4s, v15.4s, v17.4s
+	WORD $0x6ea1f9ce // fsqrt v14.4s, v14.4s
+	WORD $0x6e26fdce // fdiv v14.4s, v14.4s, v6.4s
+	WORD $0x4e27d5ce // fadd v14.4s, v14.4s, v7.4s
+	WORD $0x6e25dd91 // fmul v17.4s, v12.4s, v5.4s
+	WORD $0x6e2efe31 // fdiv v17.4s, v17.4s, v14.4s
+	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
+	WORD $0x4eb1d610 // fsub v16.4s, v16.4s, v17.4s
+	FSTPQ (F15, F16), 0(R0)
 	ADD $32, R0
 	ADD $32, R1
 	ADD $32, R2
@@ -108,49 +105,48 @@ TEXT ·lionPlainF32NEON(SB), NOSPLIT, $0-48
 	WORD $0x4e0404a5 // dup v5.4s, v5.s[0]
 	FMOVS 24(R4), F6
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
-	WORD $0x6e271ce7 // eor v7.16b, v7.16b, v7.16b
 	MOVW $0x7f800000, R5
-	VDUP R5, V8.S4
+	VDUP R5, V7.S4
 	MOVW $0x80000000, R5
-	VDUP R5, V9.S4
+	VDUP R5, V8.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FLDPQ 0(R2), (F10, F11)
+	FLDPQ 0(R2), (F9, F10)
+	WORD $0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
 	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
-	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
-	FLDPQ 0(R1), (F12, F13)
-	FLDPQ 0(R0), (F14, F15)
-	WORD $0x6e22dd90 // fmul v16.4s, v12.4s, v2.4s
-	WORD $0x6e23dd51 // fmul v17.4s, v10.4s, v3.4s
-	WORD $0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	FLDPQ 0(R1), (F11, F12)
+	FLDPQ 0(R0), (F13, F14)
+	WORD $0x6e22dd6f // fmul v15.4s, v11.4s, v2.4s
+	WORD $0x6e23dd30 // fmul v16.4s, v9.4s, v3.4s
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+	WORD $0x6e24dd6b // fmul v11.4s, v11.4s, v4.4s
+	WORD $0x6e25dd30 // fmul v16.4s, v9.4s, v5.4s
+	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
+	WORD $0x4ea78d71 // cmtst v17.4s, v11.4s, v7.4s
+	WORD $0x4e311d6b // and v11.16b, v11.16b, v17.16b
+	WORD $0x4e281df0 // and v16.16b, v15.16b, v8.16b
+	WORD $0x4ea61e10 // orr v16.16b, v16.16b, v6.16b
+	WORD $0x4ea0d9ef // fcmeq v15.4s, v15.4s, #0.0
+	WORD $0x4e6f1e10 // bic v16.16b, v16.16b, v15.16b
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD $0x6e22dd8f // fmul v15.4s, v12.4s, v2.4s
+	WORD $0x6e23dd50 // fmul v16.4s, v10.4s, v3.4s
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
 	WORD $0x6e24dd8c // fmul v12.4s, v12.4s, v4.4s
-	WORD $0x6e25dd51 // fmul v17.4s, v10.4s, v5.4s
-	WORD $0x4e31d58c // fadd v12.4s, v12.4s, v17.4s
-	WORD $0x4ea88d92 // cmtst v18.4s, v12.4s, v8.4s
-	WORD $0x4e321d8c // and v12.16b, v12.16b, v18.16b
-	WORD $0x4e291e11 // and v17.16b, v16.16b, v9.16b
-	WORD $0x4ea61e31 // orr v17.16b, v17.16b, v6.16b
-	WORD $0x4ea0da10 // fcmeq v16.4s, v16.4s, #0.0
-	WORD $0x4e701e31 // bic v17.16b, v17.16b, v16.16b
+	WORD $0x6e25dd50 // fmul v16.4s, v10.4s, v5.4s
+	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
+	WORD $0x4ea78d91 // cmtst v17.4s, v12.4s, v7.4s
+	WORD $0x4e311d8c // and v12.16b, v12.16b, v17.16b
+	WORD $0x4e281df0 // and v16.16b, v15.16b, v8.16b
+	WORD $0x4ea61e10 // orr v16.16b, v16.16b, v6.16b
+	WORD $0x4ea0d9ef // fcmeq v15.4s, v15.4s, #0.0
+	WORD $0x4e6f1e10 // bic v16.16b, v16.16b, v15.16b
 	WORD $0x6e21ddce // fmul v14.4s, v14.4s, v1.4s
-	WORD $0x4eb1d5ce // fsub v14.4s, v14.4s, v17.4s
-	WORD $0x6e22ddb0 // fmul v16.4s, v13.4s, v2.4s
-	WORD $0x6e23dd71 // fmul v17.4s, v11.4s, v3.4s
-	WORD $0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
-	WORD $0x6e24ddad // fmul v13.4s, v13.4s, v4.4s
-	WORD $0x6e25dd71 // fmul v17.4s, v11.4s, v5.4s
-	WORD $0x4e31d5ad // fadd v13.4s, v13.4s, v17.4s
-	WORD $0x4ea88db2 // cmtst v18.4s, v13.4s, v8.4s
-	WORD $0x4e321dad // and v13.16b, v13.16b, v18.16b
-	WORD $0x4e291e11 // and v17.16b, v16.16b, v9.16b
-	WORD $0x4ea61e31 // orr v17.16b, v17.16b, v6.16b
-	WORD $0x4ea0da10 // fcmeq v16.4s, v16.4s, #0.0
-	WORD $0x4e701e31 // bic v17.16b, v17.16b, v16.16b
-	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
-	WORD $0x4eb1d5ef // fsub v15.4s, v15.4s, v17.4s
-	FSTPQ (F12, F13), 0(R1)
-	FSTPQ (F14, F15), 0(R0)
+	WORD $0x4eb0d5ce // fsub v14.4s, v14.4s, v16.4s
+	FSTPQ (F11, F12), 0(R1)
+	FSTPQ (F13, F14), 0(R0)
 	ADD $32, R0
 	ADD $32, R1
 	ADD $32, R2
@@ -172,27 +168,22 @@ TEXT ·sgdPlainF32NEON(SB), NOSPLIT, $0-48
 	WORD $0x4e040421 // dup v1.4s, v1.s[0]
 	FMOVS 12(R3), F2
 	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0x6e231c63 // eor v3.16b, v3.16b, v3.16b
-	MOVW $0x7f800000, R4
-	VDUP R4, V4.S4
-	MOVW $0x80000000, R4
-	VDUP R4, V5.S4
 	CMP $8, R2
 	BLT done2
 loop1:
-	FLDPQ 0(R1), (F6, F7)
-	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
-	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
-	FLDPQ 0(R0), (F8, F9)
-	WORD $0x6e21dd0a // fmul v10.4s, v8.4s, v1.4s
-	WORD $0x4e2ad4ca // fadd v10.4s, v6.4s, v10.4s
-	WORD $0x6e21dd2b // fmul v11.4s, v9.4s, v1.4s
-	WORD $0x4e2bd4eb // fadd v11.4s, v7.4s, v11.4s
-	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
-	WORD $0x4eaad508 // fsub v8.4s, v8.4s, v10.4s
-	WORD $0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
-	WORD $0x4eabd529 // fsub v9.4s, v9.4s, v11.4s
-	FSTPQ (F8, F9), 0(R0)
+	FLDPQ 0(R1), (F3, F4)
+	WORD $0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	WORD $0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	FLDPQ 0(R0), (F5, F6)
+	WORD $0x6e21dca7 // fmul v7.4s, v5.4s, v1.4s
+	WORD $0x4e27d467 // fadd v7.4s, v3.4s, v7.4s
+	WORD $0x6e21dcc8 // fmul v8.4s, v6.4s, v1.4s
+	WORD $0x4e28d488 // fadd v8.4s, v4.4s, v8.4s
+	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
+	WORD $0x4ea7d4a5 // fsub v5.4s, v5.4s, v7.4s
+	WORD $0x6e22dd08 // fmul v8.4s, v8.4s, v2.4s
+	WORD $0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
+	FSTPQ (F5, F6), 0(R0)
 	ADD $32, R0
 	ADD $32, R1
 	SUB $8, R2
@@ -218,43 +209,40 @@ TEXT ·momentumPlainF32NEON(SB), NOSPLIT, $0-48
 	WORD $0x4e040463 // dup v3.4s, v3.s[0]
 	FMOVS 16(R4), F4
 	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6e251ca5 // eor v5.16b, v5.16b, v5.16b
 	MOVW $0x7f800000, R5
-	VDUP R5, V6.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V7.S4
+	VDUP R5, V5.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FLDPQ 0(R2), (F8, F9)
-	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
-	WORD $0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
-	FLDPQ 0(R0), (F10, F11)
-	FLDPQ 0(R1), (F12, F13)
-	WORD $0x6e21dd4e // fmul v14.4s, v10.4s, v1.4s
-	WORD $0x4e2ed50e // fadd v14.4s, v8.4s, v14.4s
-	WORD $0x6e22dd8c // fmul v12.4s, v12.4s, v2.4s
-	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
-	WORD $0x4ea68d90 // cmtst v16.4s, v12.4s, v6.4s
-	WORD $0x4e301d8c // and v12.16b, v12.16b, v16.16b
-	WORD $0x6e21dd6f // fmul v15.4s, v11.4s, v1.4s
-	WORD $0x4e2fd52f // fadd v15.4s, v9.4s, v15.4s
-	WORD $0x6e22ddad // fmul v13.4s, v13.4s, v2.4s
-	WORD $0x4e2fd5ad // fadd v13.4s, v13.4s, v15.4s
-	WORD $0x4ea68db0 // cmtst v16.4s, v13.4s, v6.4s
-	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
-	FSTPQ (F12, F13), 0(R1)
-	WORD $0x6e22dd90 // fmul v16.4s, v12.4s, v2.4s
-	WORD $0x4e30d5d0 // fadd v16.4s, v14.4s, v16.4s
-	WORD $0x6ea41e0c // bit v12.16b, v16.16b, v4.16b
-	WORD $0x6e22ddb0 // fmul v16.4s, v13.4s, v2.4s
-	WORD $0x4e30d5f0 // fadd v16.4s, v15.4s, v16.4s
-	WORD $0x6ea41e0d // bit v13.16b, v16.16b, v4.16b
-	WORD $0x6e23dd8c // fmul v12.4s, v12.4s, v3.4s
-	WORD $0x4eacd54a // fsub v10.4s, v10.4s, v12.4s
-	WORD $0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD $0x4eadd56b // fsub v11.4s, v11.4s, v13.4s
-	FSTPQ (F10, F11), 0(R0)
+	FLDPQ 0(R2), (F6, F7)
+	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	FLDPQ 0(R0), (F8, F9)
+	FLDPQ 0(R1), (F10, F11)
+	WORD $0x6e21dd0c // fmul v12.4s, v8.4s, v1.4s
+	WORD $0x4e2cd4cc // fadd v12.4s, v6.4s, v12.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e2cd54a // fadd v10.4s, v10.4s, v12.4s
+	WORD $0x4ea58d4e // cmtst v14.4s, v10.4s, v5.4s
+	WORD $0x4e2e1d4a // and v10.16b, v10.16b, v14.16b
+	WORD $0x6e21dd2d // fmul v13.4s, v9.4s, v1.4s
+	WORD $0x4e2dd4ed // fadd v13.4s, v7.4s, v13.4s
+	WORD $0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
+	WORD $0x4e2dd56b // fadd v11.4s, v11.4s, v13.4s
+	WORD $0x4ea58d6e // cmtst v14.4s, v11.4s, v5.4s
+	WORD $0x4e2e1d6b // and v11.16b, v11.16b, v14.16b
+	FSTPQ (F10, F11), 0(R1)
+	WORD $0x6e22dd4e // fmul v14.4s, v10.4s, v2.4s
+	WORD $0x4e2ed58e // fadd v14.4s, v12.4s, v14.4s
+	WORD $0x6ea41dca // bit v10.16b, v14.16b, v4.16b
+	WORD $0x6e22dd6e // fmul v14.4s, v11.4s, v2.4s
+	WORD $0x4e2ed5ae // fadd v14.4s, v13.4s, v14.4s
+	WORD $0x6ea41dcb // bit v11.16b, v14.16b, v4.16b
+	WORD $0x6e23dd4a // fmul v10.4s, v10.4s, v3.4s
+	WORD $0x4eaad508 // fsub v8.4s, v8.4s, v10.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x4eabd529 // fsub v9.4s, v9.4s, v11.4s
+	FSTPQ (F8, F9), 0(R0)
 	ADD $32, R0
 	ADD $32, R1
 	ADD $32, R2
@@ -274,23 +262,18 @@ TEXT ·applyPlainF32NEON(SB), NOSPLIT, $0-48
 	WORD $0x4e040400 // dup v0.4s, v0.s[0]
 	FMOVS 4(R3), F1
 	WORD $0x4e040421 // dup v1.4s, v1.s[0]
-	WORD $0x6e221c42 // eor v2.16b, v2.16b, v2.16b
-	MOVW $0x7f800000, R4
-	VDUP R4, V3.S4
-	MOVW $0x80000000, R4
-	VDUP R4, V4.S4
 	CMP $8, R2
 	BLT done2
 loop1:
-	FLDPQ 0(R0), (F5, F6)
-	WORD $0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
-	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
-	FLDPQ 0(R1), (F7, F8)
-	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea7d4a5 // fsub v5.4s, v5.4s, v7.4s
-	WORD $0x6e21dd08 // fmul v8.4s, v8.4s, v1.4s
-	WORD $0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
-	FSTPQ (F5, F6), 0(R0)
+	FLDPQ 0(R0), (F2, F3)
+	WORD $0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD $0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FLDPQ 0(R1), (F4, F5)
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	FSTPQ (F2, F3), 0(R0)
 	ADD $32, R0
 	ADD $32, R1
 	SUB $8, R2
@@ -323,57 +306,54 @@ TEXT ·adamPlainBF16NEON(SB), NOSPLIT, $0-48
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
 	FMOVS 28(R5), F7
 	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
-	WORD $0x6e281d08 // eor v8.16b, v8.16b, v8.16b
 	MOVW $0x7f800000, R6
-	VDUP R6, V9.S4
-	MOVW $0x80000000, R6
-	VDUP R6, V10.S4
+	VDUP R6, V8.S4
 	CMP $8, R4
 	BLT done2
 loop1:
-	FMOVQ 0(R3), F12
-	WORD $0x2e61398b // shll v11.4s, v12.4h, #16
-	WORD $0x6e61398c // shll2 v12.4s, v12.8h, #16
-	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
-	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
-	FLDPQ 0(R1), (F13, F14)
-	FLDPQ 0(R2), (F15, F16)
-	FLDPQ 0(R0), (F17, F18)
-	WORD $0x4eadd573 // fsub v19.4s, v11.4s, v13.4s
-	WORD $0x6e22de73 // fmul v19.4s, v19.4s, v2.4s
-	WORD $0x4e33d5ad // fadd v13.4s, v13.4s, v19.4s
-	WORD $0x4ea98db4 // cmtst v20.4s, v13.4s, v9.4s
-	WORD $0x4e341dad // and v13.16b, v13.16b, v20.16b
-	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
-	WORD $0x6e24dd73 // fmul v19.4s, v11.4s, v4.4s
-	WORD $0x6e2bde73 // fmul v19.4s, v19.4s, v11.4s
-	WORD $0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
-	WORD $0x4eaed593 // fsub v19.4s, v12.4s, v14.4s
-	WORD $0x6e22de73 // fmul v19.4s, v19.4s, v2.4s
-	WORD $0x4e33d5ce // fadd v14.4s, v14.4s, v19.4s
-	WORD $0x4ea98dd4 // cmtst v20.4s, v14.4s, v9.4s
-	WORD $0x4e341dce // and v14.16b, v14.16b, v20.16b
-	WORD $0x6e23de10 // fmul v16.4s, v16.4s, v3.4s
-	WORD $0x6e24dd93 // fmul v19.4s, v12.4s, v4.4s
-	WORD $0x6e2cde73 // fmul v19.4s, v19.4s, v12.4s
-	WORD $0x4e33d610 // fadd v16.4s, v16.4s, v19.4s
-	FSTPQ (F13, F14), 0(R1)
-	FSTPQ (F15, F16), 0(R2)
-	WORD $0x6ea1f9ef // fsqrt v15.4s, v15.4s
-	WORD $0x6e26fdef // fdiv v15.4s, v15.4s, v6.4s
-	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
-	WORD $0x6e25ddb3 // fmul v19.4s, v13.4s, v5.4s
-	WORD $0x6e2ffe73 // fdiv v19.4s, v19.4s, v15.4s
-	WORD $0x6e21de31 // fmul v17.4s, v17.4s, v1.4s
-	WORD $0x4eb3d631 // fsub v17.4s, v17.4s, v19.4s
-	WORD $0x6ea1fa10 // fsqrt v16.4s, v16.4s
-	WORD $0x6e26fe10 // fdiv v16.4s, v16.4s, v6.4s
-	WORD $0x4e27d610 // fadd v16.4s, v16.4s, v7.4s
-	WORD $0x6e25ddd3 // fmul v19.4s, v14.4s, v5.4s
-	WORD $0x6e30fe73 // fdiv v19.4s, v19.4s, v16.4s
-	WORD $0x6e21de52 // fmul v18.4s, v18.4s, v1.4s
-	WORD $0x4eb3d652 // fsub v18.4s, v18.4s, v19.4s
-	FSTPQ (F17, F18), 0(R0)
+	FMOVQ 0(R3), F10
+	WORD $0x2e613949 // shll v9.4s, v10.4h, #16
+	WORD $0x6e61394a // shll2 v10.4s, v10.8h, #16
+	WORD $0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	FLDPQ 0(R1), (F11, F12)
+	FLDPQ 0(R2), (F13, F14)
+	FLDPQ 0(R0), (F15, F16)
+	WORD $0x4eabd531 // fsub v17.4s, v9.4s, v11.4s
+	WORD $0x6e22de31 // fmul v17.4s, v17.4s, v2.4s
+	WORD $0x4e31d56b // fadd v11.4s, v11.4s, v17.4s
+	WORD $0x4ea88d72 // cmtst v18.4s, v11.4s, v8.4s
+	WORD $0x4e321d6b // and v11.16b, v11.16b, v18.16b
+	WORD $0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
+	WORD $0x6e24dd31 // fmul v17.4s, v9.4s, v4.4s
+	WORD $0x6e29de31 // fmul v17.4s, v17.4s, v9.4s
+	WORD $0x4e31d5ad // fadd v13.4s, v13.4s, v17.4s
+	WORD $0x4eacd551 // fsub v17.4s, v10.4s, v12.4s
+	WORD $0x6e22de31 // fmul v17.4s, v17.4s, v2.4s
+	WORD $0x4e31d58c // fadd v12.4s, v12.4s, v17.4s
+	WORD $0x4ea88d92 // cmtst v18.4s, v12.4s, v8.4s
+	WORD $0x4e321d8c // and v12.16b, v12.16b, v18.16b
+	WORD $0x6e23ddce // fmul v14.4s, v14.4s, v3.4s
+	WORD $0x6e24dd51 // fmul v17.4s, v10.4s, v4.4s
+	WORD $0x6e2ade31 // fmul v17.4s, v17.4s, v10.4s
+	WORD $0x4e31d5ce // fadd v14.4s, v14.4s, v17.4s
+	FSTPQ (F11, F12), 0(R1)
+	FSTPQ (F13, F14), 0(R2)
+	WORD $0x6ea1f9ad // fsqrt v13.4s, v13.4s
+	WORD $0x6e26fdad // fdiv v13.4s, v13.4s, v6.4s
+	WORD $0x4e27d5ad // fadd v13.4s, v13.4s, v7.4s
+	WORD $0x6e25dd71 // fmul v17.4s, v11.4s, v5.4s
+	WORD $0x6e2dfe31 // fdiv v17.4s, v17.4s, v13.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4eb1d5ef // fsub v15.4s, v15.4s, v17.4s
+	WORD $0x6ea1f9ce // fsqrt v14.4s, v14.4s
+	WORD $0x6e26fdce // fdiv v14.4s, v14.4s, v6.4s
+	WORD $0x4e27d5ce // fadd v14.4s, v14.4s, v7.4s
+	WORD $0x6e25dd91 // fmul v17.4s, v12.4s, v5.4s
+	WORD $0x6e2efe31 // fdiv v17.4s, v17.4s, v14.4s
+	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
+	WORD $0x4eb1d610 // fsub v16.4s, v16.4s, v17.4s
+	FSTPQ (F15, F16), 0(R0)
 	ADD $32, R0
 	ADD $32, R1
 	ADD $32, R2
@@ -405,51 +385,50 @@ TEXT ·lionPlainBF16NEON(SB), NOSPLIT, $0-48
 	WORD $0x4e0404a5 // dup v5.4s, v5.s[0]
 	FMOVS 24(R4), F6
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
-	WORD $0x6e271ce7 // eor v7.16b, v7.16b, v7.16b
 	MOVW $0x7f800000, R5
-	VDUP R5, V8.S4
+	VDUP R5, V7.S4
 	MOVW $0x80000000, R5
-	VDUP R5, V9.S4
+	VDUP R5, V8.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FMOVQ 0(R2), F11
-	WORD $0x2e61396a // shll v10.4s, v11.4h, #16
-	WORD $0x6e61396b // shll2 v11.4s, v11.8h, #16
+	FMOVQ 0(R2), F10
+	WORD $0x2e613949 // shll v9.4s, v10.4h, #16
+	WORD $0x6e61394a // shll2 v10.4s, v10.8h, #16
+	WORD $0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
 	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
-	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
-	FLDPQ 0(R1), (F12, F13)
-	FLDPQ 0(R0), (F14, F15)
-	WORD $0x6e22dd90 // fmul v16.4s, v12.4s, v2.4s
-	WORD $0x6e23dd51 // fmul v17.4s, v10.4s, v3.4s
-	WORD $0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	FLDPQ 0(R1), (F11, F12)
+	FLDPQ 0(R0), (F13, F14)
+	WORD $0x6e22dd6f // fmul v15.4s, v11.4s, v2.4s
+	WORD $0x6e23dd30 // fmul v16.4s, v9.4s, v3.4s
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+	WORD $0x6e24dd6b // fmul v11.4s, v11.4s, v4.4s
+	WORD $0x6e25dd30 // fmul v16.4s, v9.4s, v5.4s
+	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
+	WORD $0x4ea78d71 // cmtst v17.4s, v11.4s, v7.4s
+	WORD $0x4e311d6b // and v11.16b, v11.16b, v17.16b
+	WORD $0x4e281df0 // and v16.16b, v15.16b, v8.16b
+	WORD $0x4ea61e10 // orr v16.16b, v16.16b, v6.16b
+	WORD $0x4ea0d9ef // fcmeq v15.4s, v15.4s, #0.0
+	WORD $0x4e6f1e10 // bic v16.16b, v16.16b, v15.16b
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD $0x6e22dd8f // fmul v15.4s, v12.4s, v2.4s
+	WORD $0x6e23dd50 // fmul v16.4s, v10.4s, v3.4s
+	WORD $0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
 	WORD $0x6e24dd8c // fmul v12.4s, v12.4s, v4.4s
-	WORD $0x6e25dd51 // fmul v17.4s, v10.4s, v5.4s
-	WORD $0x4e31d58c // fadd v12.4s, v12.4s, v17.4s
-	WORD $0x4ea88d92 // cmtst v18.4s, v12.4s, v8.4s
-	WORD $0x4e321d8c // and v12.16b, v12.16b, v18.16b
-	WORD $0x4e291e11 // and v17.16b, v16.16b, v9.16b
-	WORD $0x4ea61e31 // orr v17.16b, v17.16b, v6.16b
-	WORD $0x4ea0da10 // fcmeq v16.4s, v16.4s, #0.0
-	WORD $0x4e701e31 // bic v17.16b, v17.16b, v16.16b
+	WORD $0x6e25dd50 // fmul v16.4s, v10.4s, v5.4s
+	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
+	WORD $0x4ea78d91 // cmtst v17.4s, v12.4s, v7.4s
+	WORD $0x4e311d8c // and v12.16b, v12.16b, v17.16b
+	WORD $0x4e281df0 // and v16.16b, v15.16b, v8.16b
+	WORD $0x4ea61e10 // orr v16.16b, v16.16b, v6.16b
+	WORD $0x4ea0d9ef // fcmeq v15.4s, v15.4s, #0.0
+	WORD $0x4e6f1e10 // bic v16.16b, v16.16b, v15.16b
 	WORD $0x6e21ddce // fmul v14.4s, v14.4s, v1.4s
-	WORD $0x4eb1d5ce // fsub v14.4s, v14.4s, v17.4s
-	WORD $0x6e22ddb0 // fmul v16.4s, v13.4s, v2.4s
-	WORD $0x6e23dd71 // fmul v17.4s, v11.4s, v3.4s
-	WORD $0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
-	WORD $0x6e24ddad // fmul v13.4s, v13.4s, v4.4s
-	WORD $0x6e25dd71 // fmul v17.4s, v11.4s, v5.4s
-	WORD $0x4e31d5ad // fadd v13.4s, v13.4s, v17.4s
-	WORD $0x4ea88db2 // cmtst v18.4s, v13.4s, v8.4s
-	WORD $0x4e321dad // and v13.16b, v13.16b, v18.16b
-	WORD $0x4e291e11 // and v17.16b, v16.16b, v9.16b
-	WORD $0x4ea61e31 // orr v17.16b, v17.16b, v6.16b
-	WORD $0x4ea0da10 // fcmeq v16.4s, v16.4s, #0.0
-	WORD $0x4e701e31 // bic v17.16b, v17.16b, v16.16b
-	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
-	WORD $0x4eb1d5ef // fsub v15.4s, v15.4s, v17.4s
-	FSTPQ (F12, F13), 0(R1)
-	FSTPQ (F14, F15), 0(R0)
+	WORD $0x4eb0d5ce // fsub v14.4s, v14.4s, v16.4s
+	FSTPQ (F11, F12), 0(R1)
+	FSTPQ (F13, F14), 0(R0)
 	ADD $32, R0
 	ADD $32, R1
 	ADD $16, R2
@@ -471,29 +450,24 @@ TEXT ·sgdPlainBF16NEON(SB), NOSPLIT, $0-48
 	WORD $0x4e040421 // dup v1.4s, v1.s[0]
 	FMOVS 12(R3), F2
 	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0x6e231c63 // eor v3.16b, v3.16b, v3.16b
-	MOVW $0x7f800000, R4
-	VDUP R4, V4.S4
-	MOVW $0x80000000, R4
-	VDUP R4, V5.S4
 	CMP $8, R2
 	BLT done2
 loop1:
-	FMOVQ 0(R1), F7
-	WORD $0x2e6138e6 // shll v6.4s, v7.4h, #16
-	WORD $0x6e6138e7 // shll2 v7.4s, v7.8h, #16
-	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
-	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
-	FLDPQ 0(R0), (F8, F9)
-	WORD $0x6e21dd0a // fmul v10.4s, v8.4s, v1.4s
-	WORD $0x4e2ad4ca // fadd v10.4s, v6.4s, v10.4s
-	WORD $0x6e21dd2b // fmul v11.4s, v9.4s, v1.4s
-	WORD $0x4e2bd4eb // fadd v11.4s, v7.4s, v11.4s
-	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
-	WORD $0x4eaad508 // fsub v8.4s, v8.4s, v10.4s
-	WORD $0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
-	WORD $0x4eabd529 // fsub v9.4s, v9.4s, v11.4s
-	FSTPQ (F8, F9), 0(R0)
+	FMOVQ 0(R1), F4
+	WORD $0x2e613883 // shll v3.4s, v4.4h, #16
+	WORD $0x6e613884 // shll2 v4.4s, v4.8h, #16
+	WORD $0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	WORD $0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	FLDPQ 0(R0), (F5, F6)
+	WORD $0x6e21dca7 // fmul v7.4s, v5.4s, v1.4s
+	WORD $0x4e27d467 // fadd v7.4s, v3.4s, v7.4s
+	WORD $0x6e21dcc8 // fmul v8.4s, v6.4s, v1.4s
+	WORD $0x4e28d488 // fadd v8.4s, v4.4s, v8.4s
+	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
+	WORD $0x4ea7d4a5 // fsub v5.4s, v5.4s, v7.4s
+	WORD $0x6e22dd08 // fmul v8.4s, v8.4s, v2.4s
+	WORD $0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
+	FSTPQ (F5, F6), 0(R0)
 	ADD $32, R0
 	ADD $16, R1
 	SUB $8, R2
@@ -519,45 +493,42 @@ TEXT ·momentumPlainBF16NEON(SB), NOSPLIT, $0-48
 	WORD $0x4e040463 // dup v3.4s, v3.s[0]
 	FMOVS 16(R4), F4
 	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6e251ca5 // eor v5.16b, v5.16b, v5.16b
 	MOVW $0x7f800000, R5
-	VDUP R5, V6.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V7.S4
+	VDUP R5, V5.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FMOVQ 0(R2), F9
-	WORD $0x2e613928 // shll v8.4s, v9.4h, #16
-	WORD $0x6e613929 // shll2 v9.4s, v9.8h, #16
-	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
-	WORD $0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
-	FLDPQ 0(R0), (F10, F11)
-	FLDPQ 0(R1), (F12, F13)
-	WORD $0x6e21dd4e // fmul v14.4s, v10.4s, v1.4s
-	WORD $0x4e2ed50e // fadd v14.4s, v8.4s, v14.4s
-	WORD $0x6e22dd8c // fmul v12.4s, v12.4s, v2.4s
-	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
-	WORD $0x4ea68d90 // cmtst v16.4s, v12.4s, v6.4s
-	WORD $0x4e301d8c // and v12.16b, v12.16b, v16.16b
-	WORD $0x6e21dd6f // fmul v15.4s, v11.4s, v1.4s
-	WORD $0x4e2fd52f // fadd v15.4s, v9.4s, v15.4s
-	WORD $0x6e22ddad // fmul v13.4s, v13.4s, v2.4s
-	WORD $0x4e2fd5ad // fadd v13.4s, v13.4s, v15.4s
-	WORD $0x4ea68db0 // cmtst v16.4s, v13.4s, v6.4s
-	WORD $0x4e301dad // and v13.16b, v13.16b, v16.16b
-	FSTPQ (F12, F13), 0(R1)
-	WORD $0x6e22dd90 // fmul v16.4s, v12.4s, v2.4s
-	WORD $0x4e30d5d0 // fadd v16.4s, v14.4s, v16.4s
-	WORD $0x6ea41e0c // bit v12.16b, v16.16b, v4.16b
-	WORD $0x6e22ddb0 // fmul v16.4s, v13.4s, v2.4s
-	WORD $0x4e30d5f0 // fadd v16.4s, v15.4s, v16.4s
-	WORD $0x6ea41e0d // bit v13.16b, v16.16b, v4.16b
-	WORD $0x6e23dd8c // fmul v12.4s, v12.4s, v3.4s
-	WORD $0x4eacd54a // fsub v10.4s, v10.4s, v12.4s
-	WORD $0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD $0x4eadd56b // fsub v11.4s, v11.4s, v13.4s
-	FSTPQ (F10, F11), 0(R0)
+	FMOVQ 0(R2), F7
+	WORD $0x2e6138e6 // shll v6.4s, v7.4h, #16
+	WORD $0x6e6138e7 // shll2 v7.4s, v7.8h, #16
+	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	FLDPQ 0(R0), (F8, F9)
+	FLDPQ 0(R1), (F10, F11)
+	WORD $0x6e21dd0c // fmul v12.4s, v8.4s, v1.4s
+	WORD $0x4e2cd4cc // fadd v12.4s, v6.4s, v12.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e2cd54a // fadd v10.4s, v10.4s, v12.4s
+	WORD $0x4ea58d4e // cmtst v14.4s, v10.4s, v5.4s
+	WORD $0x4e2e1d4a // and v10.16b, v10.16b, v14.16b
+	WORD $0x6e21dd2d // fmul v13.4s, v9.4s, v1.4s
+	WORD $0x4e2dd4ed // fadd v13.4s, v7.4s, v13.4s
+	WORD $0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
+	WORD $0x4e2dd56b // fadd v11.4s, v11.4s, v13.4s
+	WORD $0x4ea58d6e // cmtst v14.4s, v11.4s, v5.4s
+	WORD $0x4e2e1d6b // and v11.16b, v11.16b, v14.16b
+	FSTPQ (F10, F11), 0(R1)
+	WORD $0x6e22dd4e // fmul v14.4s, v10.4s, v2.4s
+	WORD $0x4e2ed58e // fadd v14.4s, v12.4s, v14.4s
+	WORD $0x6ea41dca // bit v10.16b, v14.16b, v4.16b
+	WORD $0x6e22dd6e // fmul v14.4s, v11.4s, v2.4s
+	WORD $0x4e2ed5ae // fadd v14.4s, v13.4s, v14.4s
+	WORD $0x6ea41dcb // bit v11.16b, v14.16b, v4.16b
+	WORD $0x6e23dd4a // fmul v10.4s, v10.4s, v3.4s
+	WORD $0x4eaad508 // fsub v8.4s, v8.4s, v10.4s
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x4eabd529 // fsub v9.4s, v9.4s, v11.4s
+	FSTPQ (F8, F9), 0(R0)
 	ADD $32, R0
 	ADD $32, R1
 	ADD $16, R2
@@ -577,25 +548,20 @@ TEXT ·applyPlainBF16NEON(SB), NOSPLIT, $0-48
 	WORD $0x4e040400 // dup v0.4s, v0.s[0]
 	FMOVS 4(R3), F1
 	WORD $0x4e040421 // dup v1.4s, v1.s[0]
-	WORD $0x6e221c42 // eor v2.16b, v2.16b, v2.16b
-	MOVW $0x7f800000, R4
-	VDUP R4, V3.S4
-	MOVW $0x80000000, R4
-	VDUP R4, V4.S4
 	CMP $8, R2
 	BLT done2
 loop1:
-	FLDPQ 0(R0), (F5, F6)
-	WORD $0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
-	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
-	FMOVQ 0(R1), F8
-	WORD $0x2e613907 // shll v7.4s, v8.4h, #16
-	WORD $0x6e613908 // shll2 v8.4s, v8.8h, #16
-	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
-	WORD $0x4ea7d4a5 // fsub v5.4s, v5.4s, v7.4s
-	WORD $0x6e21dd08 // fmul v8.4s, v8.4s, v1.4s
-	WORD $0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
-	FSTPQ (F5, F6), 0(R0)
+	FLDPQ 0(R0), (F2, F3)
+	WORD $0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD $0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FMOVQ 0(R1), F5
+	WORD $0x2e6138a4 // shll v4.4s, v5.4h, #16
+	WORD $0x6e6138a5 // shll2 v5.4s, v5.8h, #16
+	WORD $0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD $0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	FSTPQ (F2, F3), 0(R0)
 	ADD $32, R0
 	ADD $16, R1
 	SUB $8, R2
@@ -630,49 +596,47 @@ TEXT ·adamPlainZeroNEON(SB), NOSPLIT, $0-48
 	WORD $0x6e281d08 // eor v8.16b, v8.16b, v8.16b
 	MOVW $0x7f800000, R5
 	VDUP R5, V9.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V10.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FLDPQ 0(R1), (F11, F12)
-	FLDPQ 0(R2), (F13, F14)
-	FLDPQ 0(R0), (F15, F16)
-	WORD $0x4eabd511 // fsub v17.4s, v8.4s, v11.4s
-	WORD $0x6e22de31 // fmul v17.4s, v17.4s, v2.4s
-	WORD $0x4e31d56b // fadd v11.4s, v11.4s, v17.4s
-	WORD $0x4ea98d72 // cmtst v18.4s, v11.4s, v9.4s
-	WORD $0x4e321d6b // and v11.16b, v11.16b, v18.16b
+	FLDPQ 0(R1), (F10, F11)
+	FLDPQ 0(R2), (F12, F13)
+	FLDPQ 0(R0), (F14, F15)
+	WORD $0x4eaad510 // fsub v16.4s, v8.4s, v10.4s
+	WORD $0x6e22de10 // fmul v16.4s, v16.4s, v2.4s
+	WORD $0x4e30d54a // fadd v10.4s, v10.4s, v16.4s
+	WORD $0x4ea98d51 // cmtst v17.4s, v10.4s, v9.4s
+	WORD $0x4e311d4a // and v10.16b, v10.16b, v17.16b
+	WORD $0x6e23dd8c // fmul v12.4s, v12.4s, v3.4s
+	WORD $0x6e24dd10 // fmul v16.4s, v8.4s, v4.4s
+	WORD $0x6e28de10 // fmul v16.4s, v16.4s, v8.4s
+	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
+	WORD $0x4eabd510 // fsub v16.4s, v8.4s, v11.4s
+	WORD $0x6e22de10 // fmul v16.4s, v16.4s, v2.4s
+	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
+	WORD $0x4ea98d71 // cmtst v17.4s, v11.4s, v9.4s
+	WORD $0x4e311d6b // and v11.16b, v11.16b, v17.16b
 	WORD $0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD $0x6e24dd11 // fmul v17.4s, v8.4s, v4.4s
-	WORD $0x6e28de31 // fmul v17.4s, v17.4s, v8.4s
-	WORD $0x4e31d5ad // fadd v13.4s, v13.4s, v17.4s
-	WORD $0x4eacd511 // fsub v17.4s, v8.4s, v12.4s
-	WORD $0x6e22de31 // fmul v17.4s, v17.4s, v2.4s
-	WORD $0x4e31d58c // fadd v12.4s, v12.4s, v17.4s
-	WORD $0x4ea98d92 // cmtst v18.4s, v12.4s, v9.4s
-	WORD $0x4e321d8c // and v12.16b, v12.16b, v18.16b
-	WORD $0x6e23ddce // fmul v14.4s, v14.4s, v3.4s
-	WORD $0x6e24dd11 // fmul v17.4s, v8.4s, v4.4s
-	WORD $0x6e28de31 // fmul v17.4s, v17.4s, v8.4s
-	WORD $0x4e31d5ce // fadd v14.4s, v14.4s, v17.4s
-	FSTPQ (F11, F12), 0(R1)
-	FSTPQ (F13, F14), 0(R2)
+	WORD $0x6e24dd10 // fmul v16.4s, v8.4s, v4.4s
+	WORD $0x6e28de10 // fmul v16.4s, v16.4s, v8.4s
+	WORD $0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	FSTPQ (F10, F11), 0(R1)
+	FSTPQ (F12, F13), 0(R2)
+	WORD $0x6ea1f98c // fsqrt v12.4s, v12.4s
+	WORD $0x6e26fd8c // fdiv v12.4s, v12.4s, v6.4s
+	WORD $0x4e27d58c // fadd v12.4s, v12.4s, v7.4s
+	WORD $0x6e25dd50 // fmul v16.4s, v10.4s, v5.4s
+	WORD $0x6e2cfe10 // fdiv v16.4s, v16.4s, v12.4s
+	WORD $0x6e21ddce // fmul v14.4s, v14.4s, v1.4s
+	WORD $0x4eb0d5ce // fsub v14.4s, v14.4s, v16.4s
 	WORD $0x6ea1f9ad // fsqrt v13.4s, v13.4s
 	WORD $0x6e26fdad // fdiv v13.4s, v13.4s, v6.4s
 	WORD $0x4e27d5ad // fadd v13.4s, v13.4s, v7.4s
-	WORD $0x6e25dd71 // fmul v17.4s, v11.4s, v5.4s
-	WORD $0x6e2dfe31 // fdiv v17.4s, v17.4s, v13.4s
+	WORD $0x6e25dd70 // fmul v16.4s, v11.4s, v5.4s
+	WORD $0x6e2dfe10 // fdiv v16.4s, v16.4s, v13.4s
 	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
-	WORD $0x4eb1d5ef // fsub v15.4s, v15.4s, v17.4s
-	WORD $0x6ea1f9ce // fsqrt v14.4s, v14.4s
-	WORD $0x6e26fdce // fdiv v14.4s, v14.4s, v6.4s
-	WORD $0x4e27d5ce // fadd v14.4s, v14.4s, v7.4s
-	WORD $0x6e25dd91 // fmul v17.4s, v12.4s, v5.4s
-	WORD $0x6e2efe31 // fdiv v17.4s, v17.4s, v14.4s
-	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
-	WORD $0x4eb1d610 // fsub v16.4s, v16.4s, v17.4s
-	FSTPQ (F15, F16), 0(R0)
+	WORD $0x4eb0d5ef // fsub v15.4s, v15.4s, v16.4s
+	FSTPQ (F14, F15), 0(R0)
 	ADD $32, R0
 	ADD $32, R1
 	ADD $32, R2
@@ -762,23 +726,19 @@ TEXT ·sgdPlainZeroNEON(SB), NOSPLIT, $0-48
 	FMOVS 12(R2), F2
 	WORD $0x4e040442 // dup v2.4s, v2.s[0]
 	WORD $0x6e231c63 // eor v3.16b, v3.16b, v3.16b
-	MOVW $0x7f800000, R3
-	VDUP R3, V4.S4
-	MOVW $0x80000000, R3
-	VDUP R3, V5.S4
 	CMP $8, R1
 	BLT done2
 loop1:
-	FLDPQ 0(R0), (F6, F7)
-	WORD $0x6e21dcc8 // fmul v8.4s, v6.4s, v1.4s
-	WORD $0x4e28d468 // fadd v8.4s, v3.4s, v8.4s
-	WORD $0x6e21dce9 // fmul v9.4s, v7.4s, v1.4s
-	WORD $0x4e29d469 // fadd v9.4s, v3.4s, v9.4s
-	WORD $0x6e22dd08 // fmul v8.4s, v8.4s, v2.4s
-	WORD $0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
-	WORD $0x6e22dd29 // fmul v9.4s, v9.4s, v2.4s
-	WORD $0x4ea9d4e7 // fsub v7.4s, v7.4s, v9.4s
-	FSTPQ (F6, F7), 0(R0)
+	FLDPQ 0(R0), (F4, F5)
+	WORD $0x6e21dc86 // fmul v6.4s, v4.4s, v1.4s
+	WORD $0x4e26d466 // fadd v6.4s, v3.4s, v6.4s
+	WORD $0x6e21dca7 // fmul v7.4s, v5.4s, v1.4s
+	WORD $0x4e27d467 // fadd v7.4s, v3.4s, v7.4s
+	WORD $0x6e22dcc6 // fmul v6.4s, v6.4s, v2.4s
+	WORD $0x4ea6d484 // fsub v4.4s, v4.4s, v6.4s
+	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
+	WORD $0x4ea7d4a5 // fsub v5.4s, v5.4s, v7.4s
+	FSTPQ (F4, F5), 0(R0)
 	ADD $32, R0
 	SUB $8, R1
 	CMP $8, R1
@@ -805,37 +765,35 @@ TEXT ·momentumPlainZeroNEON(SB), NOSPLIT, $0-48
 	WORD $0x6e251ca5 // eor v5.16b, v5.16b, v5.16b
 	MOVW $0x7f800000, R4
 	VDUP R4, V6.S4
-	MOVW $0x80000000, R4
-	VDUP R4, V7.S4
 	CMP $8, R2
 	BLT done2
 loop1:
-	FLDPQ 0(R0), (F8, F9)
-	FLDPQ 0(R1), (F10, F11)
+	FLDPQ 0(R0), (F7, F8)
+	FLDPQ 0(R1), (F9, F10)
+	WORD $0x6e21dceb // fmul v11.4s, v7.4s, v1.4s
+	WORD $0x4e2bd4ab // fadd v11.4s, v5.4s, v11.4s
+	WORD $0x6e22dd29 // fmul v9.4s, v9.4s, v2.4s
+	WORD $0x4e2bd529 // fadd v9.4s, v9.4s, v11.4s
+	WORD $0x4ea68d2d // cmtst v13.4s, v9.4s, v6.4s
+	WORD $0x4e2d1d29 // and v9.16b, v9.16b, v13.16b
 	WORD $0x6e21dd0c // fmul v12.4s, v8.4s, v1.4s
 	WORD $0x4e2cd4ac // fadd v12.4s, v5.4s, v12.4s
 	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
 	WORD $0x4e2cd54a // fadd v10.4s, v10.4s, v12.4s
-	WORD $0x4ea68d4e // cmtst v14.4s, v10.4s, v6.4s
-	WORD $0x4e2e1d4a // and v10.16b, v10.16b, v14.16b
-	WORD $0x6e21dd2d // fmul v13.4s, v9.4s, v1.4s
-	WORD $0x4e2dd4ad // fadd v13.4s, v5.4s, v13.4s
-	WORD $0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
-	WORD $0x4e2dd56b // fadd v11.4s, v11.4s, v13.4s
-	WORD $0x4ea68d6e // cmtst v14.4s, v11.4s, v6.4s
-	WORD $0x4e2e1d6b // and v11.16b, v11.16b, v14.16b
-	FSTPQ (F10, F11), 0(R1)
-	WORD $0x6e22dd4e // fmul v14.4s, v10.4s, v2.4s
-	WORD $0x4e2ed58e // fadd v14.4s, v12.4s, v14.4s
-	WORD $0x6ea41dca // bit v10.16b, v14.16b, v4.16b
-	WORD $0x6e22dd6e // fmul v14.4s, v11.4s, v2.4s
-	WORD $0x4e2ed5ae // fadd v14.4s, v13.4s, v14.4s
-	WORD $0x6ea41dcb // bit v11.16b, v14.16b, v4.16b
+	WORD $0x4ea68d4d // cmtst v13.4s, v10.4s, v6.4s
+	WORD $0x4e2d1d4a // and v10.16b, v10.16b, v13.16b
+	FSTPQ (F9, F10), 0(R1)
+	WORD $0x6e22dd2d // fmul v13.4s, v9.4s, v2.4s
+	WORD $0x4e2dd56d // fadd v13.4s, v11.4s, v13.4s
+	WORD $0x6ea41da9 // bit v9.16b, v13.16b, v4.16b
+	WORD $0x6e22dd4d // fmul v13.4s, v10.4s, v2.4s
+	WORD $0x4e2dd58d // fadd v13.4s, v12.4s, v13.4s
+	WORD $0x6ea41daa // bit v10.16b, v13.16b, v4.16b
+	WORD $0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD $0x4ea9d4e7 // fsub v7.4s, v7.4s, v9.4s
 	WORD $0x6e23dd4a // fmul v10.4s, v10.4s, v3.4s
 	WORD $0x4eaad508 // fsub v8.4s, v8.4s, v10.4s
-	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
-	WORD $0x4eabd529 // fsub v9.4s, v9.4s, v11.4s
-	FSTPQ (F8, F9), 0(R0)
+	FSTPQ (F7, F8), 0(R0)
 	ADD $32, R0
 	ADD $32, R1
 	SUB $8, R2
@@ -869,66 +827,63 @@ TEXT ·adamSplitF32NEON(SB), NOSPLIT, $0-56
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
 	FMOVS 28(R6), F7
 	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
-	WORD $0x6e281d08 // eor v8.16b, v8.16b, v8.16b
 	MOVW $0x7f800000, R7
-	VDUP R7, V9.S4
-	MOVW $0x80000000, R7
-	VDUP R7, V10.S4
+	VDUP R7, V8.S4
 	MOVW $0x00008000, R7
-	VDUP R7, V11.S4
+	VDUP R7, V9.S4
 	CMP $8, R5
 	BLT done2
 loop1:
-	FLDPQ 0(R4), (F12, F13)
-	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
-	WORD $0x6e20ddad // fmul v13.4s, v13.4s, v0.4s
-	FLDPQ 0(R2), (F14, F15)
-	FLDPQ 0(R3), (F16, F17)
-	FMOVQ 0(R0), F19
-	WORD $0x2e613a72 // shll v18.4s, v19.4h, #16
-	WORD $0x6e613a73 // shll2 v19.4s, v19.8h, #16
-	FMOVQ 0(R1), F20
-	WORD $0x0e741252 // saddw v18.4s, v18.4s, v20.4h
-	WORD $0x4e741273 // saddw2 v19.4s, v19.4s, v20.8h
-	WORD $0x4eaed594 // fsub v20.4s, v12.4s, v14.4s
-	WORD $0x6e22de94 // fmul v20.4s, v20.4s, v2.4s
-	WORD $0x4e34d5ce // fadd v14.4s, v14.4s, v20.4s
-	WORD $0x4ea98dd5 // cmtst v21.4s, v14.4s, v9.4s
-	WORD $0x4e351dce // and v14.16b, v14.16b, v21.16b
-	WORD $0x6e23de10 // fmul v16.4s, v16.4s, v3.4s
-	WORD $0x6e24dd94 // fmul v20.4s, v12.4s, v4.4s
-	WORD $0x6e2cde94 // fmul v20.4s, v20.4s, v12.4s
-	WORD $0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
-	WORD $0x4eafd5b4 // fsub v20.4s, v13.4s, v15.4s
-	WORD $0x6e22de94 // fmul v20.4s, v20.4s, v2.4s
-	WORD $0x4e34d5ef // fadd v15.4s, v15.4s, v20.4s
-	WORD $0x4ea98df5 // cmtst v21.4s, v15.4s, v9.4s
-	WORD $0x4e351def // and v15.16b, v15.16b, v21.16b
-	WORD $0x6e23de31 // fmul v17.4s, v17.4s, v3.4s
-	WORD $0x6e24ddb4 // fmul v20.4s, v13.4s, v4.4s
-	WORD $0x6e2dde94 // fmul v20.4s, v20.4s, v13.4s
-	WORD $0x4e34d631 // fadd v17.4s, v17.4s, v20.4s
-	FSTPQ (F14, F15), 0(R2)
-	FSTPQ (F16, F17), 0(R3)
-	WORD $0x6ea1fa10 // fsqrt v16.4s, v16.4s
-	WORD $0x6e26fe10 // fdiv v16.4s, v16.4s, v6.4s
-	WORD $0x4e27d610 // fadd v16.4s, v16.4s, v7.4s
-	WORD $0x6e25ddd4 // fmul v20.4s, v14.4s, v5.4s
-	WORD $0x6e30fe94 // fdiv v20.4s, v20.4s, v16.4s
-	WORD $0x6e21de52 // fmul v18.4s, v18.4s, v1.4s
-	WORD $0x4eb4d652 // fsub v18.4s, v18.4s, v20.4s
-	WORD $0x6ea1fa31 // fsqrt v17.4s, v17.4s
-	WORD $0x6e26fe31 // fdiv v17.4s, v17.4s, v6.4s
-	WORD $0x4e27d631 // fadd v17.4s, v17.4s, v7.4s
-	WORD $0x6e25ddf4 // fmul v20.4s, v15.4s, v5.4s
-	WORD $0x6e31fe94 // fdiv v20.4s, v20.4s, v17.4s
-	WORD $0x6e21de73 // fmul v19.4s, v19.4s, v1.4s
-	WORD $0x4eb4d673 // fsub v19.4s, v19.4s, v20.4s
-	WORD $0x0e6b4255 // addhn v21.4h, v18.4s, v11.4s
-	WORD $0x4e6b4275 // addhn2 v21.8h, v19.4s, v11.4s
-	WORD $0x4e531a56 // uzp1 v22.8h, v18.8h, v19.8h
-	FMOVQ F21, 0(R0)
-	FMOVQ F22, 0(R1)
+	FLDPQ 0(R4), (F10, F11)
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	FLDPQ 0(R2), (F12, F13)
+	FLDPQ 0(R3), (F14, F15)
+	FMOVQ 0(R0), F17
+	WORD $0x2e613a30 // shll v16.4s, v17.4h, #16
+	WORD $0x6e613a31 // shll2 v17.4s, v17.8h, #16
+	FMOVQ 0(R1), F18
+	WORD $0x0e721210 // saddw v16.4s, v16.4s, v18.4h
+	WORD $0x4e721231 // saddw2 v17.4s, v17.4s, v18.8h
+	WORD $0x4eacd552 // fsub v18.4s, v10.4s, v12.4s
+	WORD $0x6e22de52 // fmul v18.4s, v18.4s, v2.4s
+	WORD $0x4e32d58c // fadd v12.4s, v12.4s, v18.4s
+	WORD $0x4ea88d93 // cmtst v19.4s, v12.4s, v8.4s
+	WORD $0x4e331d8c // and v12.16b, v12.16b, v19.16b
+	WORD $0x6e23ddce // fmul v14.4s, v14.4s, v3.4s
+	WORD $0x6e24dd52 // fmul v18.4s, v10.4s, v4.4s
+	WORD $0x6e2ade52 // fmul v18.4s, v18.4s, v10.4s
+	WORD $0x4e32d5ce // fadd v14.4s, v14.4s, v18.4s
+	WORD $0x4eadd572 // fsub v18.4s, v11.4s, v13.4s
+	WORD $0x6e22de52 // fmul v18.4s, v18.4s, v2.4s
+	WORD $0x4e32d5ad // fadd v13.4s, v13.4s, v18.4s
+	WORD $0x4ea88db3 // cmtst v19.4s, v13.4s, v8.4s
+	WORD $0x4e331dad // and v13.16b, v13.16b, v19.16b
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0x6e24dd72 // fmul v18.4s, v11.4s, v4.4s
+	WORD $0x6e2bde52 // fmul v18.4s, v18.4s, v11.4s
+	WORD $0x4e32d5ef // fadd v15.4s, v15.4s, v18.4s
+	FSTPQ (F12, F13), 0(R2)
+	FSTPQ (F14, F15), 0(R3)
+	WORD $0x6ea1f9ce // fsqrt v14.4s, v14.4s
+	WORD $0x6e26fdce // fdiv v14.4s, v14.4s, v6.4s
+	WORD $0x4e27d5ce // fadd v14.4s, v14.4s, v7.4s
+	WORD $0x6e25dd92 // fmul v18.4s, v12.4s, v5.4s
+	WORD $0x6e2efe52 // fdiv v18.4s, v18.4s, v14.4s
+	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
+	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
+	WORD $0x6ea1f9ef // fsqrt v15.4s, v15.4s
+	WORD $0x6e26fdef // fdiv v15.4s, v15.4s, v6.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	WORD $0x6e25ddb2 // fmul v18.4s, v13.4s, v5.4s
+	WORD $0x6e2ffe52 // fdiv v18.4s, v18.4s, v15.4s
+	WORD $0x6e21de31 // fmul v17.4s, v17.4s, v1.4s
+	WORD $0x4eb2d631 // fsub v17.4s, v17.4s, v18.4s
+	WORD $0x0e694213 // addhn v19.4h, v16.4s, v9.4s
+	WORD $0x4e694233 // addhn2 v19.8h, v17.4s, v9.4s
+	WORD $0x4e511a14 // uzp1 v20.8h, v16.8h, v17.8h
+	FMOVQ F19, 0(R0)
+	FMOVQ F20, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $32, R2
@@ -962,60 +917,59 @@ TEXT ·lionSplitF32NEON(SB), NOSPLIT, $0-56
 	WORD $0x4e0404a5 // dup v5.4s, v5.s[0]
 	FMOVS 24(R5), F6
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
-	WORD $0x6e271ce7 // eor v7.16b, v7.16b, v7.16b
 	MOVW $0x7f800000, R6
+	VDUP R6, V7.S4
+	MOVW $0x00008000, R6
 	VDUP R6, V8.S4
 	MOVW $0x80000000, R6
 	VDUP R6, V9.S4
-	MOVW $0x00008000, R6
-	VDUP R6, V10.S4
 	CMP $8, R4
 	BLT done2
 loop1:
-	FLDPQ 0(R3), (F11, F12)
+	FLDPQ 0(R3), (F10, F11)
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
 	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
-	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
-	FLDPQ 0(R2), (F13, F14)
-	FMOVQ 0(R0), F16
-	WORD $0x2e613a0f // shll v15.4s, v16.4h, #16
-	WORD $0x6e613a10 // shll2 v16.4s, v16.8h, #16
-	FMOVQ 0(R1), F17
-	WORD $0x0e7111ef // saddw v15.4s, v15.4s, v17.4h
-	WORD $0x4e711210 // saddw2 v16.4s, v16.4s, v17.8h
-	WORD $0x6e22ddb1 // fmul v17.4s, v13.4s, v2.4s
-	WORD $0x6e23dd72 // fmul v18.4s, v11.4s, v3.4s
-	WORD $0x4e32d631 // fadd v17.4s, v17.4s, v18.4s
+	FLDPQ 0(R2), (F12, F13)
+	FMOVQ 0(R0), F15
+	WORD $0x2e6139ee // shll v14.4s, v15.4h, #16
+	WORD $0x6e6139ef // shll2 v15.4s, v15.8h, #16
+	FMOVQ 0(R1), F16
+	WORD $0x0e7011ce // saddw v14.4s, v14.4s, v16.4h
+	WORD $0x4e7011ef // saddw2 v15.4s, v15.4s, v16.8h
+	WORD $0x6e22dd90 // fmul v16.4s, v12.4s, v2.4s
+	WORD $0x6e23dd51 // fmul v17.4s, v10.4s, v3.4s
+	WORD $0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	WORD $0x6e24dd8c // fmul v12.4s, v12.4s, v4.4s
+	WORD $0x6e25dd51 // fmul v17.4s, v10.4s, v5.4s
+	WORD $0x4e31d58c // fadd v12.4s, v12.4s, v17.4s
+	WORD $0x4ea78d92 // cmtst v18.4s, v12.4s, v7.4s
+	WORD $0x4e321d8c // and v12.16b, v12.16b, v18.16b
+	WORD $0x4e291e11 // and v17.16b, v16.16b, v9.16b
+	WORD $0x4ea61e31 // orr v17.16b, v17.16b, v6.16b
+	WORD $0x4ea0da10 // fcmeq v16.4s, v16.4s, #0.0
+	WORD $0x4e701e31 // bic v17.16b, v17.16b, v16.16b
+	WORD $0x6e21ddce // fmul v14.4s, v14.4s, v1.4s
+	WORD $0x4eb1d5ce // fsub v14.4s, v14.4s, v17.4s
+	WORD $0x6e22ddb0 // fmul v16.4s, v13.4s, v2.4s
+	WORD $0x6e23dd71 // fmul v17.4s, v11.4s, v3.4s
+	WORD $0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
 	WORD $0x6e24ddad // fmul v13.4s, v13.4s, v4.4s
-	WORD $0x6e25dd72 // fmul v18.4s, v11.4s, v5.4s
-	WORD $0x4e32d5ad // fadd v13.4s, v13.4s, v18.4s
-	WORD $0x4ea88db3 // cmtst v19.4s, v13.4s, v8.4s
-	WORD $0x4e331dad // and v13.16b, v13.16b, v19.16b
-	WORD $0x4e291e32 // and v18.16b, v17.16b, v9.16b
-	WORD $0x4ea61e52 // orr v18.16b, v18.16b, v6.16b
-	WORD $0x4ea0da31 // fcmeq v17.4s, v17.4s, #0.0
-	WORD $0x4e711e52 // bic v18.16b, v18.16b, v17.16b
+	WORD $0x6e25dd71 // fmul v17.4s, v11.4s, v5.4s
+	WORD $0x4e31d5ad // fadd v13.4s, v13.4s, v17.4s
+	WORD $0x4ea78db2 // cmtst v18.4s, v13.4s, v7.4s
+	WORD $0x4e321dad // and v13.16b, v13.16b, v18.16b
+	WORD $0x4e291e11 // and v17.16b, v16.16b, v9.16b
+	WORD $0x4ea61e31 // orr v17.16b, v17.16b, v6.16b
+	WORD $0x4ea0da10 // fcmeq v16.4s, v16.4s, #0.0
+	WORD $0x4e701e31 // bic v17.16b, v17.16b, v16.16b
 	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
-	WORD $0x4eb2d5ef // fsub v15.4s, v15.4s, v18.4s
-	WORD $0x6e22ddd1 // fmul v17.4s, v14.4s, v2.4s
-	WORD $0x6e23dd92 // fmul v18.4s, v12.4s, v3.4s
-	WORD $0x4e32d631 // fadd v17.4s, v17.4s, v18.4s
-	WORD $0x6e24ddce // fmul v14.4s, v14.4s, v4.4s
-	WORD $0x6e25dd92 // fmul v18.4s, v12.4s, v5.4s
-	WORD $0x4e32d5ce // fadd v14.4s, v14.4s, v18.4s
-	WORD $0x4ea88dd3 // cmtst v19.4s, v14.4s, v8.4s
-	WORD $0x4e331dce // and v14.16b, v14.16b, v19.16b
-	WORD $0x4e291e32 // and v18.16b, v17.16b, v9.16b
-	WORD $0x4ea61e52 // orr v18.16b, v18.16b, v6.16b
-	WORD $0x4ea0da31 // fcmeq v17.4s, v17.4s, #0.0
-	WORD $0x4e711e52 // bic v18.16b, v18.16b, v17.16b
-	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
-	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
-	FSTPQ (F13, F14), 0(R2)
-	WORD $0x0e6a41f3 // addhn v19.4h, v15.4s, v10.4s
-	WORD $0x4e6a4213 // addhn2 v19.8h, v16.4s, v10.4s
-	WORD $0x4e5019f4 // uzp1 v20.8h, v15.8h, v16.8h
-	FMOVQ F19, 0(R0)
-	FMOVQ F20, 0(R1)
+	WORD $0x4eb1d5ef // fsub v15.4s, v15.4s, v17.4s
+	FSTPQ (F12, F13), 0(R2)
+	WORD $0x0e6841d2 // addhn v18.4h, v14.4s, v8.4s
+	WORD $0x4e6841f2 // addhn2 v18.8h, v15.4s, v8.4s
+	WORD $0x4e4f19d3 // uzp1 v19.8h, v14.8h, v15.8h
+	FMOVQ F18, 0(R0)
+	FMOVQ F19, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $32, R2
@@ -1039,38 +993,33 @@ TEXT ·sgdSplitF32NEON(SB), NOSPLIT, $0-56
 	WORD $0x4e040421 // dup v1.4s, v1.s[0]
 	FMOVS 12(R4), F2
 	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0x6e231c63 // eor v3.16b, v3.16b, v3.16b
-	MOVW $0x7f800000, R5
-	VDUP R5, V4.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V5.S4
 	MOVW $0x00008000, R5
-	VDUP R5, V6.S4
+	VDUP R5, V3.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FLDPQ 0(R2), (F7, F8)
-	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
-	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
-	FMOVQ 0(R0), F10
-	WORD $0x2e613949 // shll v9.4s, v10.4h, #16
-	WORD $0x6e61394a // shll2 v10.4s, v10.8h, #16
-	FMOVQ 0(R1), F11
-	WORD $0x0e6b1129 // saddw v9.4s, v9.4s, v11.4h
-	WORD $0x4e6b114a // saddw2 v10.4s, v10.4s, v11.8h
-	WORD $0x6e21dd2b // fmul v11.4s, v9.4s, v1.4s
-	WORD $0x4e2bd4eb // fadd v11.4s, v7.4s, v11.4s
-	WORD $0x6e21dd4c // fmul v12.4s, v10.4s, v1.4s
-	WORD $0x4e2cd50c // fadd v12.4s, v8.4s, v12.4s
-	WORD $0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
-	WORD $0x4eabd529 // fsub v9.4s, v9.4s, v11.4s
-	WORD $0x6e22dd8c // fmul v12.4s, v12.4s, v2.4s
-	WORD $0x4eacd54a // fsub v10.4s, v10.4s, v12.4s
-	WORD $0x0e66412d // addhn v13.4h, v9.4s, v6.4s
-	WORD $0x4e66414d // addhn2 v13.8h, v10.4s, v6.4s
-	WORD $0x4e4a192e // uzp1 v14.8h, v9.8h, v10.8h
-	FMOVQ F13, 0(R0)
-	FMOVQ F14, 0(R1)
+	FLDPQ 0(R2), (F4, F5)
+	WORD $0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD $0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
+	FMOVQ 0(R0), F7
+	WORD $0x2e6138e6 // shll v6.4s, v7.4h, #16
+	WORD $0x6e6138e7 // shll2 v7.4s, v7.8h, #16
+	FMOVQ 0(R1), F8
+	WORD $0x0e6810c6 // saddw v6.4s, v6.4s, v8.4h
+	WORD $0x4e6810e7 // saddw2 v7.4s, v7.4s, v8.8h
+	WORD $0x6e21dcc8 // fmul v8.4s, v6.4s, v1.4s
+	WORD $0x4e28d488 // fadd v8.4s, v4.4s, v8.4s
+	WORD $0x6e21dce9 // fmul v9.4s, v7.4s, v1.4s
+	WORD $0x4e29d4a9 // fadd v9.4s, v5.4s, v9.4s
+	WORD $0x6e22dd08 // fmul v8.4s, v8.4s, v2.4s
+	WORD $0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
+	WORD $0x6e22dd29 // fmul v9.4s, v9.4s, v2.4s
+	WORD $0x4ea9d4e7 // fsub v7.4s, v7.4s, v9.4s
+	WORD $0x0e6340ca // addhn v10.4h, v6.4s, v3.4s
+	WORD $0x4e6340ea // addhn2 v10.8h, v7.4s, v3.4s
+	WORD $0x4e4718cb // uzp1 v11.8h, v6.8h, v7.8h
+	FMOVQ F10, 0(R0)
+	FMOVQ F11, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $32, R2
@@ -1098,54 +1047,51 @@ TEXT ·momentumSplitF32NEON(SB), NOSPLIT, $0-56
 	WORD $0x4e040463 // dup v3.4s, v3.s[0]
 	FMOVS 16(R5), F4
 	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6e251ca5 // eor v5.16b, v5.16b, v5.16b
 	MOVW $0x7f800000, R6
-	VDUP R6, V6.S4
-	MOVW $0x80000000, R6
-	VDUP R6, V7.S4
+	VDUP R6, V5.S4
 	MOVW $0x00008000, R6
-	VDUP R6, V8.S4
+	VDUP R6, V6.S4
 	CMP $8, R4
 	BLT done2
 loop1:
-	FLDPQ 0(R3), (F9, F10)
-	WORD $0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
-	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
-	FMOVQ 0(R0), F12
-	WORD $0x2e61398b // shll v11.4s, v12.4h, #16
-	WORD $0x6e61398c // shll2 v12.4s, v12.8h, #16
-	FMOVQ 0(R1), F13
-	WORD $0x0e6d116b // saddw v11.4s, v11.4s, v13.4h
-	WORD $0x4e6d118c // saddw2 v12.4s, v12.4s, v13.8h
-	FLDPQ 0(R2), (F13, F14)
-	WORD $0x6e21dd6f // fmul v15.4s, v11.4s, v1.4s
-	WORD $0x4e2fd52f // fadd v15.4s, v9.4s, v15.4s
-	WORD $0x6e22ddad // fmul v13.4s, v13.4s, v2.4s
-	WORD $0x4e2fd5ad // fadd v13.4s, v13.4s, v15.4s
-	WORD $0x4ea68db1 // cmtst v17.4s, v13.4s, v6.4s
-	WORD $0x4e311dad // and v13.16b, v13.16b, v17.16b
-	WORD $0x6e21dd90 // fmul v16.4s, v12.4s, v1.4s
-	WORD $0x4e30d550 // fadd v16.4s, v10.4s, v16.4s
-	WORD $0x6e22ddce // fmul v14.4s, v14.4s, v2.4s
-	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	WORD $0x4ea68dd1 // cmtst v17.4s, v14.4s, v6.4s
-	WORD $0x4e311dce // and v14.16b, v14.16b, v17.16b
-	FSTPQ (F13, F14), 0(R2)
-	WORD $0x6e22ddb1 // fmul v17.4s, v13.4s, v2.4s
-	WORD $0x4e31d5f1 // fadd v17.4s, v15.4s, v17.4s
-	WORD $0x6ea41e2d // bit v13.16b, v17.16b, v4.16b
-	WORD $0x6e22ddd1 // fmul v17.4s, v14.4s, v2.4s
-	WORD $0x4e31d611 // fadd v17.4s, v16.4s, v17.4s
-	WORD $0x6ea41e2e // bit v14.16b, v17.16b, v4.16b
-	WORD $0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD $0x4eadd56b // fsub v11.4s, v11.4s, v13.4s
-	WORD $0x6e23ddce // fmul v14.4s, v14.4s, v3.4s
-	WORD $0x4eaed58c // fsub v12.4s, v12.4s, v14.4s
-	WORD $0x0e684172 // addhn v18.4h, v11.4s, v8.4s
-	WORD $0x4e684192 // addhn2 v18.8h, v12.4s, v8.4s
-	WORD $0x4e4c1973 // uzp1 v19.8h, v11.8h, v12.8h
-	FMOVQ F18, 0(R0)
-	FMOVQ F19, 0(R1)
+	FLDPQ 0(R3), (F7, F8)
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ 0(R0), F10
+	WORD $0x2e613949 // shll v9.4s, v10.4h, #16
+	WORD $0x6e61394a // shll2 v10.4s, v10.8h, #16
+	FMOVQ 0(R1), F11
+	WORD $0x0e6b1129 // saddw v9.4s, v9.4s, v11.4h
+	WORD $0x4e6b114a // saddw2 v10.4s, v10.4s, v11.8h
+	FLDPQ 0(R2), (F11, F12)
+	WORD $0x6e21dd2d // fmul v13.4s, v9.4s, v1.4s
+	WORD $0x4e2dd4ed // fadd v13.4s, v7.4s, v13.4s
+	WORD $0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
+	WORD $0x4e2dd56b // fadd v11.4s, v11.4s, v13.4s
+	WORD $0x4ea58d6f // cmtst v15.4s, v11.4s, v5.4s
+	WORD $0x4e2f1d6b // and v11.16b, v11.16b, v15.16b
+	WORD $0x6e21dd4e // fmul v14.4s, v10.4s, v1.4s
+	WORD $0x4e2ed50e // fadd v14.4s, v8.4s, v14.4s
+	WORD $0x6e22dd8c // fmul v12.4s, v12.4s, v2.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4ea58d8f // cmtst v15.4s, v12.4s, v5.4s
+	WORD $0x4e2f1d8c // and v12.16b, v12.16b, v15.16b
+	FSTPQ (F11, F12), 0(R2)
+	WORD $0x6e22dd6f // fmul v15.4s, v11.4s, v2.4s
+	WORD $0x4e2fd5af // fadd v15.4s, v13.4s, v15.4s
+	WORD $0x6ea41deb // bit v11.16b, v15.16b, v4.16b
+	WORD $0x6e22dd8f // fmul v15.4s, v12.4s, v2.4s
+	WORD $0x4e2fd5cf // fadd v15.4s, v14.4s, v15.4s
+	WORD $0x6ea41dec // bit v12.16b, v15.16b, v4.16b
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x4eabd529 // fsub v9.4s, v9.4s, v11.4s
+	WORD $0x6e23dd8c // fmul v12.4s, v12.4s, v3.4s
+	WORD $0x4eacd54a // fsub v10.4s, v10.4s, v12.4s
+	WORD $0x0e664130 // addhn v16.4h, v9.4s, v6.4s
+	WORD $0x4e664150 // addhn2 v16.8h, v10.4s, v6.4s
+	WORD $0x4e4a1931 // uzp1 v17.8h, v9.8h, v10.8h
+	FMOVQ F16, 0(R0)
+	FMOVQ F17, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $32, R2
@@ -1167,34 +1113,29 @@ TEXT ·applySplitF32NEON(SB), NOSPLIT, $0-56
 	WORD $0x4e040400 // dup v0.4s, v0.s[0]
 	FMOVS 4(R4), F1
 	WORD $0x4e040421 // dup v1.4s, v1.s[0]
-	WORD $0x6e221c42 // eor v2.16b, v2.16b, v2.16b
-	MOVW $0x7f800000, R5
-	VDUP R5, V3.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V4.S4
 	MOVW $0x00008000, R5
-	VDUP R5, V5.S4
+	VDUP R5, V2.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FMOVQ 0(R0), F7
-	WORD $0x2e6138e6 // shll v6.4s, v7.4h, #16
-	WORD $0x6e6138e7 // shll2 v7.4s, v7.8h, #16
-	FMOVQ 0(R1), F8
-	WORD $0x0e6810c6 // saddw v6.4s, v6.4s, v8.4h
-	WORD $0x4e6810e7 // saddw2 v7.4s, v7.4s, v8.8h
-	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
-	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
-	FLDPQ 0(R2), (F8, F9)
-	WORD $0x6e21dd08 // fmul v8.4s, v8.4s, v1.4s
-	WORD $0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
-	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
-	WORD $0x4ea9d4e7 // fsub v7.4s, v7.4s, v9.4s
-	WORD $0x0e6540ca // addhn v10.4h, v6.4s, v5.4s
-	WORD $0x4e6540ea // addhn2 v10.8h, v7.4s, v5.4s
-	WORD $0x4e4718cb // uzp1 v11.8h, v6.8h, v7.8h
-	FMOVQ F10, 0(R0)
-	FMOVQ F11, 0(R1)
+	FMOVQ 0(R0), F4
+	WORD $0x2e613883 // shll v3.4s, v4.4h, #16
+	WORD $0x6e613884 // shll2 v4.4s, v4.8h, #16
+	FMOVQ 0(R1), F5
+	WORD $0x0e651063 // saddw v3.4s, v3.4s, v5.4h
+	WORD $0x4e651084 // saddw2 v4.4s, v4.4s, v5.8h
+	WORD $0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	WORD $0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	FLDPQ 0(R2), (F5, F6)
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	WORD $0x6e21dcc6 // fmul v6.4s, v6.4s, v1.4s
+	WORD $0x4ea6d484 // fsub v4.4s, v4.4s, v6.4s
+	WORD $0x0e624067 // addhn v7.4h, v3.4s, v2.4s
+	WORD $0x4e624087 // addhn2 v7.8h, v4.4s, v2.4s
+	WORD $0x4e441868 // uzp1 v8.8h, v3.8h, v4.8h
+	FMOVQ F7, 0(R0)
+	FMOVQ F8, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $32, R2
@@ -1229,68 +1170,65 @@ TEXT ·adamSplitBF16NEON(SB), NOSPLIT, $0-56
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
 	FMOVS 28(R6), F7
 	WORD $0x4e0404e7 // dup v7.4s, v7.s[0]
-	WORD $0x6e281d08 // eor v8.16b, v8.16b, v8.16b
 	MOVW $0x7f800000, R7
-	VDUP R7, V9.S4
-	MOVW $0x80000000, R7
-	VDUP R7, V10.S4
+	VDUP R7, V8.S4
 	MOVW $0x00008000, R7
-	VDUP R7, V11.S4
+	VDUP R7, V9.S4
 	CMP $8, R5
 	BLT done2
 loop1:
-	FMOVQ 0(R4), F13
-	WORD $0x2e6139ac // shll v12.4s, v13.4h, #16
-	WORD $0x6e6139ad // shll2 v13.4s, v13.8h, #16
-	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
-	WORD $0x6e20ddad // fmul v13.4s, v13.4s, v0.4s
-	FLDPQ 0(R2), (F14, F15)
-	FLDPQ 0(R3), (F16, F17)
-	FMOVQ 0(R0), F19
-	WORD $0x2e613a72 // shll v18.4s, v19.4h, #16
-	WORD $0x6e613a73 // shll2 v19.4s, v19.8h, #16
-	FMOVQ 0(R1), F20
-	WORD $0x0e741252 // saddw v18.4s, v18.4s, v20.4h
-	WORD $0x4e741273 // saddw2 v19.4s, v19.4s, v20.8h
-	WORD $0x4eaed594 // fsub v20.4s, v12.4s, v14.4s
-	WORD $0x6e22de94 // fmul v20.4s, v20.4s, v2.4s
-	WORD $0x4e34d5ce // fadd v14.4s, v14.4s, v20.4s
-	WORD $0x4ea98dd5 // cmtst v21.4s, v14.4s, v9.4s
-	WORD $0x4e351dce // and v14.16b, v14.16b, v21.16b
-	WORD $0x6e23de10 // fmul v16.4s, v16.4s, v3.4s
-	WORD $0x6e24dd94 // fmul v20.4s, v12.4s, v4.4s
-	WORD $0x6e2cde94 // fmul v20.4s, v20.4s, v12.4s
-	WORD $0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
-	WORD $0x4eafd5b4 // fsub v20.4s, v13.4s, v15.4s
-	WORD $0x6e22de94 // fmul v20.4s, v20.4s, v2.4s
-	WORD $0x4e34d5ef // fadd v15.4s, v15.4s, v20.4s
-	WORD $0x4ea98df5 // cmtst v21.4s, v15.4s, v9.4s
-	WORD $0x4e351def // and v15.16b, v15.16b, v21.16b
-	WORD $0x6e23de31 // fmul v17.4s, v17.4s, v3.4s
-	WORD $0x6e24ddb4 // fmul v20.4s, v13.4s, v4.4s
-	WORD $0x6e2dde94 // fmul v20.4s, v20.4s, v13.4s
-	WORD $0x4e34d631 // fadd v17.4s, v17.4s, v20.4s
-	FSTPQ (F14, F15), 0(R2)
-	FSTPQ (F16, F17), 0(R3)
-	WORD $0x6ea1fa10 // fsqrt v16.4s, v16.4s
-	WORD $0x6e26fe10 // fdiv v16.4s, v16.4s, v6.4s
-	WORD $0x4e27d610 // fadd v16.4s, v16.4s, v7.4s
-	WORD $0x6e25ddd4 // fmul v20.4s, v14.4s, v5.4s
-	WORD $0x6e30fe94 // fdiv v20.4s, v20.4s, v16.4s
-	WORD $0x6e21de52 // fmul v18.4s, v18.4s, v1.4s
-	WORD $0x4eb4d652 // fsub v18.4s, v18.4s, v20.4s
-	WORD $0x6ea1fa31 // fsqrt v17.4s, v17.4s
-	WORD $0x6e26fe31 // fdiv v17.4s, v17.4s, v6.4s
-	WORD $0x4e27d631 // fadd v17.4s, v17.4s, v7.4s
-	WORD $0x6e25ddf4 // fmul v20.4s, v15.4s, v5.4s
-	WORD $0x6e31fe94 // fdiv v20.4s, v20.4s, v17.4s
-	WORD $0x6e21de73 // fmul v19.4s, v19.4s, v1.4s
-	WORD $0x4eb4d673 // fsub v19.4s, v19.4s, v20.4s
-	WORD $0x0e6b4255 // addhn v21.4h, v18.4s, v11.4s
-	WORD $0x4e6b4275 // addhn2 v21.8h, v19.4s, v11.4s
-	WORD $0x4e531a56 // uzp1 v22.8h, v18.8h, v19.8h
-	FMOVQ F21, 0(R0)
-	FMOVQ F22, 0(R1)
+	FMOVQ 0(R4), F11
+	WORD $0x2e61396a // shll v10.4s, v11.4h, #16
+	WORD $0x6e61396b // shll2 v11.4s, v11.8h, #16
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	FLDPQ 0(R2), (F12, F13)
+	FLDPQ 0(R3), (F14, F15)
+	FMOVQ 0(R0), F17
+	WORD $0x2e613a30 // shll v16.4s, v17.4h, #16
+	WORD $0x6e613a31 // shll2 v17.4s, v17.8h, #16
+	FMOVQ 0(R1), F18
+	WORD $0x0e721210 // saddw v16.4s, v16.4s, v18.4h
+	WORD $0x4e721231 // saddw2 v17.4s, v17.4s, v18.8h
+	WORD $0x4eacd552 // fsub v18.4s, v10.4s, v12.4s
+	WORD $0x6e22de52 // fmul v18.4s, v18.4s, v2.4s
+	WORD $0x4e32d58c // fadd v12.4s, v12.4s, v18.4s
+	WORD $0x4ea88d93 // cmtst v19.4s, v12.4s, v8.4s
+	WORD $0x4e331d8c // and v12.16b, v12.16b, v19.16b
+	WORD $0x6e23ddce // fmul v14.4s, v14.4s, v3.4s
+	WORD $0x6e24dd52 // fmul v18.4s, v10.4s, v4.4s
+	WORD $0x6e2ade52 // fmul v18.4s, v18.4s, v10.4s
+	WORD $0x4e32d5ce // fadd v14.4s, v14.4s, v18.4s
+	WORD $0x4eadd572 // fsub v18.4s, v11.4s, v13.4s
+	WORD $0x6e22de52 // fmul v18.4s, v18.4s, v2.4s
+	WORD $0x4e32d5ad // fadd v13.4s, v13.4s, v18.4s
+	WORD $0x4ea88db3 // cmtst v19.4s, v13.4s, v8.4s
+	WORD $0x4e331dad // and v13.16b, v13.16b, v19.16b
+	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD $0x6e24dd72 // fmul v18.4s, v11.4s, v4.4s
+	WORD $0x6e2bde52 // fmul v18.4s, v18.4s, v11.4s
+	WORD $0x4e32d5ef // fadd v15.4s, v15.4s, v18.4s
+	FSTPQ (F12, F13), 0(R2)
+	FSTPQ (F14, F15), 0(R3)
+	WORD $0x6ea1f9ce // fsqrt v14.4s, v14.4s
+	WORD $0x6e26fdce // fdiv v14.4s, v14.4s, v6.4s
+	WORD $0x4e27d5ce // fadd v14.4s, v14.4s, v7.4s
+	WORD $0x6e25dd92 // fmul v18.4s, v12.4s, v5.4s
+	WORD $0x6e2efe52 // fdiv v18.4s, v18.4s, v14.4s
+	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
+	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
+	WORD $0x6ea1f9ef // fsqrt v15.4s, v15.4s
+	WORD $0x6e26fdef // fdiv v15.4s, v15.4s, v6.4s
+	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
+	WORD $0x6e25ddb2 // fmul v18.4s, v13.4s, v5.4s
+	WORD $0x6e2ffe52 // fdiv v18.4s, v18.4s, v15.4s
+	WORD $0x6e21de31 // fmul v17.4s, v17.4s, v1.4s
+	WORD $0x4eb2d631 // fsub v17.4s, v17.4s, v18.4s
+	WORD $0x0e694213 // addhn v19.4h, v16.4s, v9.4s
+	WORD $0x4e694233 // addhn2 v19.8h, v17.4s, v9.4s
+	WORD $0x4e511a14 // uzp1 v20.8h, v16.8h, v17.8h
+	FMOVQ F19, 0(R0)
+	FMOVQ F20, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $32, R2
@@ -1324,62 +1262,61 @@ TEXT ·lionSplitBF16NEON(SB), NOSPLIT, $0-56
 	WORD $0x4e0404a5 // dup v5.4s, v5.s[0]
 	FMOVS 24(R5), F6
 	WORD $0x4e0404c6 // dup v6.4s, v6.s[0]
-	WORD $0x6e271ce7 // eor v7.16b, v7.16b, v7.16b
 	MOVW $0x7f800000, R6
+	VDUP R6, V7.S4
+	MOVW $0x00008000, R6
 	VDUP R6, V8.S4
 	MOVW $0x80000000, R6
 	VDUP R6, V9.S4
-	MOVW $0x00008000, R6
-	VDUP R6, V10.S4
 	CMP $8, R4
 	BLT done2
 loop1:
-	FMOVQ 0(R3), F12
-	WORD $0x2e61398b // shll v11.4s, v12.4h, #16
-	WORD $0x6e61398c // shll2 v12.4s, v12.8h, #16
+	FMOVQ 0(R3), F11
+	WORD $0x2e61396a // shll v10.4s, v11.4h, #16
+	WORD $0x6e61396b // shll2 v11.4s, v11.8h, #16
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
 	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
-	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
-	FLDPQ 0(R2), (F13, F14)
-	FMOVQ 0(R0), F16
-	WORD $0x2e613a0f // shll v15.4s, v16.4h, #16
-	WORD $0x6e613a10 // shll2 v16.4s, v16.8h, #16
-	FMOVQ 0(R1), F17
-	WORD $0x0e7111ef // saddw v15.4s, v15.4s, v17.4h
-	WORD $0x4e711210 // saddw2 v16.4s, v16.4s, v17.8h
-	WORD $0x6e22ddb1 // fmul v17.4s, v13.4s, v2.4s
-	WORD $0x6e23dd72 // fmul v18.4s, v11.4s, v3.4s
-	WORD $0x4e32d631 // fadd v17.4s, v17.4s, v18.4s
+	FLDPQ 0(R2), (F12, F13)
+	FMOVQ 0(R0), F15
+	WORD $0x2e6139ee // shll v14.4s, v15.4h, #16
+	WORD $0x6e6139ef // shll2 v15.4s, v15.8h, #16
+	FMOVQ 0(R1), F16
+	WORD $0x0e7011ce // saddw v14.4s, v14.4s, v16.4h
+	WORD $0x4e7011ef // saddw2 v15.4s, v15.4s, v16.8h
+	WORD $0x6e22dd90 // fmul v16.4s, v12.4s, v2.4s
+	WORD $0x6e23dd51 // fmul v17.4s, v10.4s, v3.4s
+	WORD $0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	WORD $0x6e24dd8c // fmul v12.4s, v12.4s, v4.4s
+	WORD $0x6e25dd51 // fmul v17.4s, v10.4s, v5.4s
+	WORD $0x4e31d58c // fadd v12.4s, v12.4s, v17.4s
+	WORD $0x4ea78d92 // cmtst v18.4s, v12.4s, v7.4s
+	WORD $0x4e321d8c // and v12.16b, v12.16b, v18.16b
+	WORD $0x4e291e11 // and v17.16b, v16.16b, v9.16b
+	WORD $0x4ea61e31 // orr v17.16b, v17.16b, v6.16b
+	WORD $0x4ea0da10 // fcmeq v16.4s, v16.4s, #0.0
+	WORD $0x4e701e31 // bic v17.16b, v17.16b, v16.16b
+	WORD $0x6e21ddce // fmul v14.4s, v14.4s, v1.4s
+	WORD $0x4eb1d5ce // fsub v14.4s, v14.4s, v17.4s
+	WORD $0x6e22ddb0 // fmul v16.4s, v13.4s, v2.4s
+	WORD $0x6e23dd71 // fmul v17.4s, v11.4s, v3.4s
+	WORD $0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
 	WORD $0x6e24ddad // fmul v13.4s, v13.4s, v4.4s
-	WORD $0x6e25dd72 // fmul v18.4s, v11.4s, v5.4s
-	WORD $0x4e32d5ad // fadd v13.4s, v13.4s, v18.4s
-	WORD $0x4ea88db3 // cmtst v19.4s, v13.4s, v8.4s
-	WORD $0x4e331dad // and v13.16b, v13.16b, v19.16b
-	WORD $0x4e291e32 // and v18.16b, v17.16b, v9.16b
-	WORD $0x4ea61e52 // orr v18.16b, v18.16b, v6.16b
-	WORD $0x4ea0da31 // fcmeq v17.4s, v17.4s, #0.0
-	WORD $0x4e711e52 // bic v18.16b, v18.16b, v17.16b
+	WORD $0x6e25dd71 // fmul v17.4s, v11.4s, v5.4s
+	WORD $0x4e31d5ad // fadd v13.4s, v13.4s, v17.4s
+	WORD $0x4ea78db2 // cmtst v18.4s, v13.4s, v7.4s
+	WORD $0x4e321dad // and v13.16b, v13.16b, v18.16b
+	WORD $0x4e291e11 // and v17.16b, v16.16b, v9.16b
+	WORD $0x4ea61e31 // orr v17.16b, v17.16b, v6.16b
+	WORD $0x4ea0da10 // fcmeq v16.4s, v16.4s, #0.0
+	WORD $0x4e701e31 // bic v17.16b, v17.16b, v16.16b
 	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
-	WORD $0x4eb2d5ef // fsub v15.4s, v15.4s, v18.4s
-	WORD $0x6e22ddd1 // fmul v17.4s, v14.4s, v2.4s
-	WORD $0x6e23dd92 // fmul v18.4s, v12.4s, v3.4s
-	WORD $0x4e32d631 // fadd v17.4s, v17.4s, v18.4s
-	WORD $0x6e24ddce // fmul v14.4s, v14.4s, v4.4s
-	WORD $0x6e25dd92 // fmul v18.4s, v12.4s, v5.4s
-	WORD $0x4e32d5ce // fadd v14.4s, v14.4s, v18.4s
-	WORD $0x4ea88dd3 // cmtst v19.4s, v14.4s, v8.4s
-	WORD $0x4e331dce // and v14.16b, v14.16b, v19.16b
-	WORD $0x4e291e32 // and v18.16b, v17.16b, v9.16b
-	WORD $0x4ea61e52 // orr v18.16b, v18.16b, v6.16b
-	WORD $0x4ea0da31 // fcmeq v17.4s, v17.4s, #0.0
-	WORD $0x4e711e52 // bic v18.16b, v18.16b, v17.16b
-	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
-	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
-	FSTPQ (F13, F14), 0(R2)
-	WORD $0x0e6a41f3 // addhn v19.4h, v15.4s, v10.4s
-	WORD $0x4e6a4213 // addhn2 v19.8h, v16.4s, v10.4s
-	WORD $0x4e5019f4 // uzp1 v20.8h, v15.8h, v16.8h
-	FMOVQ F19, 0(R0)
-	FMOVQ F20, 0(R1)
+	WORD $0x4eb1d5ef // fsub v15.4s, v15.4s, v17.4s
+	FSTPQ (F12, F13), 0(R2)
+	WORD $0x0e6841d2 // addhn v18.4h, v14.4s, v8.4s
+	WORD $0x4e6841f2 // addhn2 v18.8h, v15.4s, v8.4s
+	WORD $0x4e4f19d3 // uzp1 v19.8h, v14.8h, v15.8h
+	FMOVQ F18, 0(R0)
+	FMOVQ F19, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $32, R2
@@ -1403,40 +1340,35 @@ TEXT ·sgdSplitBF16NEON(SB), NOSPLIT, $0-56
 	WORD $0x4e040421 // dup v1.4s, v1.s[0]
 	FMOVS 12(R4), F2
 	WORD $0x4e040442 // dup v2.4s, v2.s[0]
-	WORD $0x6e231c63 // eor v3.16b, v3.16b, v3.16b
-	MOVW $0x7f800000, R5
-	VDUP R5, V4.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V5.S4
 	MOVW $0x00008000, R5
-	VDUP R5, V6.S4
+	VDUP R5, V3.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FMOVQ 0(R2), F8
-	WORD $0x2e613907 // shll v7.4s, v8.4h, #16
-	WORD $0x6e613908 // shll2 v8.4s, v8.8h, #16
-	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
-	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
-	FMOVQ 0(R0), F10
-	WORD $0x2e613949 // shll v9.4s, v10.4h, #16
-	WORD $0x6e61394a // shll2 v10.4s, v10.8h, #16
-	FMOVQ 0(R1), F11
-	WORD $0x0e6b1129 // saddw v9.4s, v9.4s, v11.4h
-	WORD $0x4e6b114a // saddw2 v10.4s, v10.4s, v11.8h
-	WORD $0x6e21dd2b // fmul v11.4s, v9.4s, v1.4s
-	WORD $0x4e2bd4eb // fadd v11.4s, v7.4s, v11.4s
-	WORD $0x6e21dd4c // fmul v12.4s, v10.4s, v1.4s
-	WORD $0x4e2cd50c // fadd v12.4s, v8.4s, v12.4s
-	WORD $0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
-	WORD $0x4eabd529 // fsub v9.4s, v9.4s, v11.4s
-	WORD $0x6e22dd8c // fmul v12.4s, v12.4s, v2.4s
-	WORD $0x4eacd54a // fsub v10.4s, v10.4s, v12.4s
-	WORD $0x0e66412d // addhn v13.4h, v9.4s, v6.4s
-	WORD $0x4e66414d // addhn2 v13.8h, v10.4s, v6.4s
-	WORD $0x4e4a192e // uzp1 v14.8h, v9.8h, v10.8h
-	FMOVQ F13, 0(R0)
-	FMOVQ F14, 0(R1)
+	FMOVQ 0(R2), F5
+	WORD $0x2e6138a4 // shll v4.4s, v5.4h, #16
+	WORD $0x6e6138a5 // shll2 v5.4s, v5.8h, #16
+	WORD $0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD $0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
+	FMOVQ 0(R0), F7
+	WORD $0x2e6138e6 // shll v6.4s, v7.4h, #16
+	WORD $0x6e6138e7 // shll2 v7.4s, v7.8h, #16
+	FMOVQ 0(R1), F8
+	WORD $0x0e6810c6 // saddw v6.4s, v6.4s, v8.4h
+	WORD $0x4e6810e7 // saddw2 v7.4s, v7.4s, v8.8h
+	WORD $0x6e21dcc8 // fmul v8.4s, v6.4s, v1.4s
+	WORD $0x4e28d488 // fadd v8.4s, v4.4s, v8.4s
+	WORD $0x6e21dce9 // fmul v9.4s, v7.4s, v1.4s
+	WORD $0x4e29d4a9 // fadd v9.4s, v5.4s, v9.4s
+	WORD $0x6e22dd08 // fmul v8.4s, v8.4s, v2.4s
+	WORD $0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
+	WORD $0x6e22dd29 // fmul v9.4s, v9.4s, v2.4s
+	WORD $0x4ea9d4e7 // fsub v7.4s, v7.4s, v9.4s
+	WORD $0x0e6340ca // addhn v10.4h, v6.4s, v3.4s
+	WORD $0x4e6340ea // addhn2 v10.8h, v7.4s, v3.4s
+	WORD $0x4e4718cb // uzp1 v11.8h, v6.8h, v7.8h
+	FMOVQ F10, 0(R0)
+	FMOVQ F11, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $16, R2
@@ -1464,56 +1396,53 @@ TEXT ·momentumSplitBF16NEON(SB), NOSPLIT, $0-56
 	WORD $0x4e040463 // dup v3.4s, v3.s[0]
 	FMOVS 16(R5), F4
 	WORD $0x4e040484 // dup v4.4s, v4.s[0]
-	WORD $0x6e251ca5 // eor v5.16b, v5.16b, v5.16b
 	MOVW $0x7f800000, R6
-	VDUP R6, V6.S4
-	MOVW $0x80000000, R6
-	VDUP R6, V7.S4
+	VDUP R6, V5.S4
 	MOVW $0x00008000, R6
-	VDUP R6, V8.S4
+	VDUP R6, V6.S4
 	CMP $8, R4
 	BLT done2
 loop1:
-	FMOVQ 0(R3), F10
+	FMOVQ 0(R3), F8
+	WORD $0x2e613907 // shll v7.4s, v8.4h, #16
+	WORD $0x6e613908 // shll2 v8.4s, v8.8h, #16
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ 0(R0), F10
 	WORD $0x2e613949 // shll v9.4s, v10.4h, #16
 	WORD $0x6e61394a // shll2 v10.4s, v10.8h, #16
-	WORD $0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
-	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
-	FMOVQ 0(R0), F12
-	WORD $0x2e61398b // shll v11.4s, v12.4h, #16
-	WORD $0x6e61398c // shll2 v12.4s, v12.8h, #16
-	FMOVQ 0(R1), F13
-	WORD $0x0e6d116b // saddw v11.4s, v11.4s, v13.4h
-	WORD $0x4e6d118c // saddw2 v12.4s, v12.4s, v13.8h
-	FLDPQ 0(R2), (F13, F14)
-	WORD $0x6e21dd6f // fmul v15.4s, v11.4s, v1.4s
-	WORD $0x4e2fd52f // fadd v15.4s, v9.4s, v15.4s
-	WORD $0x6e22ddad // fmul v13.4s, v13.4s, v2.4s
-	WORD $0x4e2fd5ad // fadd v13.4s, v13.4s, v15.4s
-	WORD $0x4ea68db1 // cmtst v17.4s, v13.4s, v6.4s
-	WORD $0x4e311dad // and v13.16b, v13.16b, v17.16b
-	WORD $0x6e21dd90 // fmul v16.4s, v12.4s, v1.4s
-	WORD $0x4e30d550 // fadd v16.4s, v10.4s, v16.4s
-	WORD $0x6e22ddce // fmul v14.4s, v14.4s, v2.4s
-	WORD $0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
-	WORD $0x4ea68dd1 // cmtst v17.4s, v14.4s, v6.4s
-	WORD $0x4e311dce // and v14.16b, v14.16b, v17.16b
-	FSTPQ (F13, F14), 0(R2)
-	WORD $0x6e22ddb1 // fmul v17.4s, v13.4s, v2.4s
-	WORD $0x4e31d5f1 // fadd v17.4s, v15.4s, v17.4s
-	WORD $0x6ea41e2d // bit v13.16b, v17.16b, v4.16b
-	WORD $0x6e22ddd1 // fmul v17.4s, v14.4s, v2.4s
-	WORD $0x4e31d611 // fadd v17.4s, v16.4s, v17.4s
-	WORD $0x6ea41e2e // bit v14.16b, v17.16b, v4.16b
-	WORD $0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD $0x4eadd56b // fsub v11.4s, v11.4s, v13.4s
-	WORD $0x6e23ddce // fmul v14.4s, v14.4s, v3.4s
-	WORD $0x4eaed58c // fsub v12.4s, v12.4s, v14.4s
-	WORD $0x0e684172 // addhn v18.4h, v11.4s, v8.4s
-	WORD $0x4e684192 // addhn2 v18.8h, v12.4s, v8.4s
-	WORD $0x4e4c1973 // uzp1 v19.8h, v11.8h, v12.8h
-	FMOVQ F18, 0(R0)
-	FMOVQ F19, 0(R1)
+	FMOVQ 0(R1), F11
+	WORD $0x0e6b1129 // saddw v9.4s, v9.4s, v11.4h
+	WORD $0x4e6b114a // saddw2 v10.4s, v10.4s, v11.8h
+	FLDPQ 0(R2), (F11, F12)
+	WORD $0x6e21dd2d // fmul v13.4s, v9.4s, v1.4s
+	WORD $0x4e2dd4ed // fadd v13.4s, v7.4s, v13.4s
+	WORD $0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
+	WORD $0x4e2dd56b // fadd v11.4s, v11.4s, v13.4s
+	WORD $0x4ea58d6f // cmtst v15.4s, v11.4s, v5.4s
+	WORD $0x4e2f1d6b // and v11.16b, v11.16b, v15.16b
+	WORD $0x6e21dd4e // fmul v14.4s, v10.4s, v1.4s
+	WORD $0x4e2ed50e // fadd v14.4s, v8.4s, v14.4s
+	WORD $0x6e22dd8c // fmul v12.4s, v12.4s, v2.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4ea58d8f // cmtst v15.4s, v12.4s, v5.4s
+	WORD $0x4e2f1d8c // and v12.16b, v12.16b, v15.16b
+	FSTPQ (F11, F12), 0(R2)
+	WORD $0x6e22dd6f // fmul v15.4s, v11.4s, v2.4s
+	WORD $0x4e2fd5af // fadd v15.4s, v13.4s, v15.4s
+	WORD $0x6ea41deb // bit v11.16b, v15.16b, v4.16b
+	WORD $0x6e22dd8f // fmul v15.4s, v12.4s, v2.4s
+	WORD $0x4e2fd5cf // fadd v15.4s, v14.4s, v15.4s
+	WORD $0x6ea41dec // bit v12.16b, v15.16b, v4.16b
+	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
+	WORD $0x4eabd529 // fsub v9.4s, v9.4s, v11.4s
+	WORD $0x6e23dd8c // fmul v12.4s, v12.4s, v3.4s
+	WORD $0x4eacd54a // fsub v10.4s, v10.4s, v12.4s
+	WORD $0x0e664130 // addhn v16.4h, v9.4s, v6.4s
+	WORD $0x4e664150 // addhn2 v16.8h, v10.4s, v6.4s
+	WORD $0x4e4a1931 // uzp1 v17.8h, v9.8h, v10.8h
+	FMOVQ F16, 0(R0)
+	FMOVQ F17, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $32, R2
@@ -1535,36 +1464,31 @@ TEXT ·applySplitBF16NEON(SB), NOSPLIT, $0-56
 	WORD $0x4e040400 // dup v0.4s, v0.s[0]
 	FMOVS 4(R4), F1
 	WORD $0x4e040421 // dup v1.4s, v1.s[0]
-	WORD $0x6e221c42 // eor v2.16b, v2.16b, v2.16b
-	MOVW $0x7f800000, R5
-	VDUP R5, V3.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V4.S4
 	MOVW $0x00008000, R5
-	VDUP R5, V5.S4
+	VDUP R5, V2.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FMOVQ 0(R0), F7
-	WORD $0x2e6138e6 // shll v6.4s, v7.4h, #16
-	WORD $0x6e6138e7 // shll2 v7.4s, v7.8h, #16
-	FMOVQ 0(R1), F8
-	WORD $0x0e6810c6 // saddw v6.4s, v6.4s, v8.4h
-	WORD $0x4e6810e7 // saddw2 v7.4s, v7.4s, v8.8h
-	WORD $0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
-	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
-	FMOVQ 0(R2), F9
-	WORD $0x2e613928 // shll v8.4s, v9.4h, #16
-	WORD $0x6e613929 // shll2 v9.4s, v9.8h, #16
-	WORD $0x6e21dd08 // fmul v8.4s, v8.4s, v1.4s
-	WORD $0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
-	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
-	WORD $0x4ea9d4e7 // fsub v7.4s, v7.4s, v9.4s
-	WORD $0x0e6540ca // addhn v10.4h, v6.4s, v5.4s
-	WORD $0x4e6540ea // addhn2 v10.8h, v7.4s, v5.4s
-	WORD $0x4e4718cb // uzp1 v11.8h, v6.8h, v7.8h
-	FMOVQ F10, 0(R0)
-	FMOVQ F11, 0(R1)
+	FMOVQ 0(R0), F4
+	WORD $0x2e613883 // shll v3.4s, v4.4h, #16
+	WORD $0x6e613884 // shll2 v4.4s, v4.8h, #16
+	FMOVQ 0(R1), F5
+	WORD $0x0e651063 // saddw v3.4s, v3.4s, v5.4h
+	WORD $0x4e651084 // saddw2 v4.4s, v4.4s, v5.8h
+	WORD $0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	WORD $0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	FMOVQ 0(R2), F6
+	WORD $0x2e6138c5 // shll v5.4s, v6.4h, #16
+	WORD $0x6e6138c6 // shll2 v6.4s, v6.8h, #16
+	WORD $0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD $0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	WORD $0x6e21dcc6 // fmul v6.4s, v6.4s, v1.4s
+	WORD $0x4ea6d484 // fsub v4.4s, v4.4s, v6.4s
+	WORD $0x0e624067 // addhn v7.4h, v3.4s, v2.4s
+	WORD $0x4e624087 // addhn2 v7.8h, v4.4s, v2.4s
+	WORD $0x4e441868 // uzp1 v8.8h, v3.8h, v4.8h
+	FMOVQ F7, 0(R0)
+	FMOVQ F8, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $16, R2
@@ -1601,60 +1525,58 @@ TEXT ·adamSplitZeroNEON(SB), NOSPLIT, $0-56
 	WORD $0x6e281d08 // eor v8.16b, v8.16b, v8.16b
 	MOVW $0x7f800000, R6
 	VDUP R6, V9.S4
-	MOVW $0x80000000, R6
-	VDUP R6, V10.S4
 	MOVW $0x00008000, R6
-	VDUP R6, V11.S4
+	VDUP R6, V10.S4
 	CMP $8, R4
 	BLT done2
 loop1:
-	FLDPQ 0(R2), (F12, F13)
-	FLDPQ 0(R3), (F14, F15)
-	FMOVQ 0(R0), F17
-	WORD $0x2e613a30 // shll v16.4s, v17.4h, #16
-	WORD $0x6e613a31 // shll2 v17.4s, v17.8h, #16
-	FMOVQ 0(R1), F18
-	WORD $0x0e721210 // saddw v16.4s, v16.4s, v18.4h
-	WORD $0x4e721231 // saddw2 v17.4s, v17.4s, v18.8h
-	WORD $0x4eacd512 // fsub v18.4s, v8.4s, v12.4s
-	WORD $0x6e22de52 // fmul v18.4s, v18.4s, v2.4s
-	WORD $0x4e32d58c // fadd v12.4s, v12.4s, v18.4s
-	WORD $0x4ea98d93 // cmtst v19.4s, v12.4s, v9.4s
-	WORD $0x4e331d8c // and v12.16b, v12.16b, v19.16b
+	FLDPQ 0(R2), (F11, F12)
+	FLDPQ 0(R3), (F13, F14)
+	FMOVQ 0(R0), F16
+	WORD $0x2e613a0f // shll v15.4s, v16.4h, #16
+	WORD $0x6e613a10 // shll2 v16.4s, v16.8h, #16
+	FMOVQ 0(R1), F17
+	WORD $0x0e7111ef // saddw v15.4s, v15.4s, v17.4h
+	WORD $0x4e711210 // saddw2 v16.4s, v16.4s, v17.8h
+	WORD $0x4eabd511 // fsub v17.4s, v8.4s, v11.4s
+	WORD $0x6e22de31 // fmul v17.4s, v17.4s, v2.4s
+	WORD $0x4e31d56b // fadd v11.4s, v11.4s, v17.4s
+	WORD $0x4ea98d72 // cmtst v18.4s, v11.4s, v9.4s
+	WORD $0x4e321d6b // and v11.16b, v11.16b, v18.16b
+	WORD $0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
+	WORD $0x6e24dd11 // fmul v17.4s, v8.4s, v4.4s
+	WORD $0x6e28de31 // fmul v17.4s, v17.4s, v8.4s
+	WORD $0x4e31d5ad // fadd v13.4s, v13.4s, v17.4s
+	WORD $0x4eacd511 // fsub v17.4s, v8.4s, v12.4s
+	WORD $0x6e22de31 // fmul v17.4s, v17.4s, v2.4s
+	WORD $0x4e31d58c // fadd v12.4s, v12.4s, v17.4s
+	WORD $0x4ea98d92 // cmtst v18.4s, v12.4s, v9.4s
+	WORD $0x4e321d8c // and v12.16b, v12.16b, v18.16b
 	WORD $0x6e23ddce // fmul v14.4s, v14.4s, v3.4s
-	WORD $0x6e24dd12 // fmul v18.4s, v8.4s, v4.4s
-	WORD $0x6e28de52 // fmul v18.4s, v18.4s, v8.4s
-	WORD $0x4e32d5ce // fadd v14.4s, v14.4s, v18.4s
-	WORD $0x4eadd512 // fsub v18.4s, v8.4s, v13.4s
-	WORD $0x6e22de52 // fmul v18.4s, v18.4s, v2.4s
-	WORD $0x4e32d5ad // fadd v13.4s, v13.4s, v18.4s
-	WORD $0x4ea98db3 // cmtst v19.4s, v13.4s, v9.4s
-	WORD $0x4e331dad // and v13.16b, v13.16b, v19.16b
-	WORD $0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
-	WORD $0x6e24dd12 // fmul v18.4s, v8.4s, v4.4s
-	WORD $0x6e28de52 // fmul v18.4s, v18.4s, v8.4s
-	WORD $0x4e32d5ef // fadd v15.4s, v15.4s, v18.4s
-	FSTPQ (F12, F13), 0(R2)
-	FSTPQ (F14, F15), 0(R3)
+	WORD $0x6e24dd11 // fmul v17.4s, v8.4s, v4.4s
+	WORD $0x6e28de31 // fmul v17.4s, v17.4s, v8.4s
+	WORD $0x4e31d5ce // fadd v14.4s, v14.4s, v17.4s
+	FSTPQ (F11, F12), 0(R2)
+	FSTPQ (F13, F14), 0(R3)
+	WORD $0x6ea1f9ad // fsqrt v13.4s, v13.4s
+	WORD $0x6e26fdad // fdiv v13.4s, v13.4s, v6.4s
+	WORD $0x4e27d5ad // fadd v13.4s, v13.4s, v7.4s
+	WORD $0x6e25dd71 // fmul v17.4s, v11.4s, v5.4s
+	WORD $0x6e2dfe31 // fdiv v17.4s, v17.4s, v13.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4eb1d5ef // fsub v15.4s, v15.4s, v17.4s
 	WORD $0x6ea1f9ce // fsqrt v14.4s, v14.4s
 	WORD $0x6e26fdce // fdiv v14.4s, v14.4s, v6.4s
 	WORD $0x4e27d5ce // fadd v14.4s, v14.4s, v7.4s
-	WORD $0x6e25dd92 // fmul v18.4s, v12.4s, v5.4s
-	WORD $0x6e2efe52 // fdiv v18.4s, v18.4s, v14.4s
+	WORD $0x6e25dd91 // fmul v17.4s, v12.4s, v5.4s
+	WORD $0x6e2efe31 // fdiv v17.4s, v17.4s, v14.4s
 	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
-	WORD $0x4eb2d610 // fsub v16.4s, v16.4s, v18.4s
-	WORD $0x6ea1f9ef // fsqrt v15.4s, v15.4s
-	WORD $0x6e26fdef // fdiv v15.4s, v15.4s, v6.4s
-	WORD $0x4e27d5ef // fadd v15.4s, v15.4s, v7.4s
-	WORD $0x6e25ddb2 // fmul v18.4s, v13.4s, v5.4s
-	WORD $0x6e2ffe52 // fdiv v18.4s, v18.4s, v15.4s
-	WORD $0x6e21de31 // fmul v17.4s, v17.4s, v1.4s
-	WORD $0x4eb2d631 // fsub v17.4s, v17.4s, v18.4s
-	WORD $0x0e6b4213 // addhn v19.4h, v16.4s, v11.4s
-	WORD $0x4e6b4233 // addhn2 v19.8h, v17.4s, v11.4s
-	WORD $0x4e511a14 // uzp1 v20.8h, v16.8h, v17.8h
-	FMOVQ F19, 0(R0)
-	FMOVQ F20, 0(R1)
+	WORD $0x4eb1d610 // fsub v16.4s, v16.4s, v17.4s
+	WORD $0x0e6a41f2 // addhn v18.4h, v15.4s, v10.4s
+	WORD $0x4e6a4212 // addhn2 v18.8h, v16.4s, v10.4s
+	WORD $0x4e5019f3 // uzp1 v19.8h, v15.8h, v16.8h
+	FMOVQ F18, 0(R0)
+	FMOVQ F19, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $32, R2
@@ -1689,9 +1611,9 @@ TEXT ·lionSplitZeroNEON(SB), NOSPLIT, $0-56
 	WORD $0x6e271ce7 // eor v7.16b, v7.16b, v7.16b
 	MOVW $0x7f800000, R5
 	VDUP R5, V8.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V9.S4
 	MOVW $0x00008000, R5
+	VDUP R5, V9.S4
+	MOVW $0x80000000, R5
 	VDUP R5, V10.S4
 	CMP $8, R3
 	BLT done2
@@ -1711,7 +1633,7 @@ loop1:
 	WORD $0x4e30d56b // fadd v11.4s, v11.4s, v16.4s
 	WORD $0x4ea88d71 // cmtst v17.4s, v11.4s, v8.4s
 	WORD $0x4e311d6b // and v11.16b, v11.16b, v17.16b
-	WORD $0x4e291df0 // and v16.16b, v15.16b, v9.16b
+	WORD $0x4e2a1df0 // and v16.16b, v15.16b, v10.16b
 	WORD $0x4ea61e10 // orr v16.16b, v16.16b, v6.16b
 	WORD $0x4ea0d9ef // fcmeq v15.4s, v15.4s, #0.0
 	WORD $0x4e6f1e10 // bic v16.16b, v16.16b, v15.16b
@@ -1725,15 +1647,15 @@ loop1:
 	WORD $0x4e30d58c // fadd v12.4s, v12.4s, v16.4s
 	WORD $0x4ea88d91 // cmtst v17.4s, v12.4s, v8.4s
 	WORD $0x4e311d8c // and v12.16b, v12.16b, v17.16b
-	WORD $0x4e291df0 // and v16.16b, v15.16b, v9.16b
+	WORD $0x4e2a1df0 // and v16.16b, v15.16b, v10.16b
 	WORD $0x4ea61e10 // orr v16.16b, v16.16b, v6.16b
 	WORD $0x4ea0d9ef // fcmeq v15.4s, v15.4s, #0.0
 	WORD $0x4e6f1e10 // bic v16.16b, v16.16b, v15.16b
 	WORD $0x6e21ddce // fmul v14.4s, v14.4s, v1.4s
 	WORD $0x4eb0d5ce // fsub v14.4s, v14.4s, v16.4s
 	FSTPQ (F11, F12), 0(R2)
-	WORD $0x0e6a41b1 // addhn v17.4h, v13.4s, v10.4s
-	WORD $0x4e6a41d1 // addhn2 v17.8h, v14.4s, v10.4s
+	WORD $0x0e6941b1 // addhn v17.4h, v13.4s, v9.4s
+	WORD $0x4e6941d1 // addhn2 v17.8h, v14.4s, v9.4s
 	WORD $0x4e4e19b2 // uzp1 v18.8h, v13.8h, v14.8h
 	FMOVQ F17, 0(R0)
 	FMOVQ F18, 0(R1)
@@ -1759,34 +1681,30 @@ TEXT ·sgdSplitZeroNEON(SB), NOSPLIT, $0-56
 	FMOVS 12(R3), F2
 	WORD $0x4e040442 // dup v2.4s, v2.s[0]
 	WORD $0x6e231c63 // eor v3.16b, v3.16b, v3.16b
-	MOVW $0x7f800000, R4
-	VDUP R4, V4.S4
-	MOVW $0x80000000, R4
-	VDUP R4, V5.S4
 	MOVW $0x00008000, R4
-	VDUP R4, V6.S4
+	VDUP R4, V4.S4
 	CMP $8, R2
 	BLT done2
 loop1:
-	FMOVQ 0(R0), F8
-	WORD $0x2e613907 // shll v7.4s, v8.4h, #16
-	WORD $0x6e613908 // shll2 v8.4s, v8.8h, #16
-	FMOVQ 0(R1), F9
-	WORD $0x0e6910e7 // saddw v7.4s, v7.4s, v9.4h
-	WORD $0x4e691108 // saddw2 v8.4s, v8.4s, v9.8h
-	WORD $0x6e21dce9 // fmul v9.4s, v7.4s, v1.4s
-	WORD $0x4e29d469 // fadd v9.4s, v3.4s, v9.4s
-	WORD $0x6e21dd0a // fmul v10.4s, v8.4s, v1.4s
-	WORD $0x4e2ad46a // fadd v10.4s, v3.4s, v10.4s
-	WORD $0x6e22dd29 // fmul v9.4s, v9.4s, v2.4s
-	WORD $0x4ea9d4e7 // fsub v7.4s, v7.4s, v9.4s
-	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
-	WORD $0x4eaad508 // fsub v8.4s, v8.4s, v10.4s
-	WORD $0x0e6640eb // addhn v11.4h, v7.4s, v6.4s
-	WORD $0x4e66410b // addhn2 v11.8h, v8.4s, v6.4s
-	WORD $0x4e4818ec // uzp1 v12.8h, v7.8h, v8.8h
-	FMOVQ F11, 0(R0)
-	FMOVQ F12, 0(R1)
+	FMOVQ 0(R0), F6
+	WORD $0x2e6138c5 // shll v5.4s, v6.4h, #16
+	WORD $0x6e6138c6 // shll2 v6.4s, v6.8h, #16
+	FMOVQ 0(R1), F7
+	WORD $0x0e6710a5 // saddw v5.4s, v5.4s, v7.4h
+	WORD $0x4e6710c6 // saddw2 v6.4s, v6.4s, v7.8h
+	WORD $0x6e21dca7 // fmul v7.4s, v5.4s, v1.4s
+	WORD $0x4e27d467 // fadd v7.4s, v3.4s, v7.4s
+	WORD $0x6e21dcc8 // fmul v8.4s, v6.4s, v1.4s
+	WORD $0x4e28d468 // fadd v8.4s, v3.4s, v8.4s
+	WORD $0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
+	WORD $0x4ea7d4a5 // fsub v5.4s, v5.4s, v7.4s
+	WORD $0x6e22dd08 // fmul v8.4s, v8.4s, v2.4s
+	WORD $0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
+	WORD $0x0e6440a9 // addhn v9.4h, v5.4s, v4.4s
+	WORD $0x4e6440c9 // addhn2 v9.8h, v6.4s, v4.4s
+	WORD $0x4e4618aa // uzp1 v10.8h, v5.8h, v6.8h
+	FMOVQ F9, 0(R0)
+	FMOVQ F10, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	SUB $8, R2
@@ -1815,48 +1733,46 @@ TEXT ·momentumSplitZeroNEON(SB), NOSPLIT, $0-56
 	WORD $0x6e251ca5 // eor v5.16b, v5.16b, v5.16b
 	MOVW $0x7f800000, R5
 	VDUP R5, V6.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V7.S4
 	MOVW $0x00008000, R5
-	VDUP R5, V8.S4
+	VDUP R5, V7.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FMOVQ 0(R0), F10
-	WORD $0x2e613949 // shll v9.4s, v10.4h, #16
-	WORD $0x6e61394a // shll2 v10.4s, v10.8h, #16
-	FMOVQ 0(R1), F11
-	WORD $0x0e6b1129 // saddw v9.4s, v9.4s, v11.4h
-	WORD $0x4e6b114a // saddw2 v10.4s, v10.4s, v11.8h
-	FLDPQ 0(R2), (F11, F12)
+	FMOVQ 0(R0), F9
+	WORD $0x2e613928 // shll v8.4s, v9.4h, #16
+	WORD $0x6e613929 // shll2 v9.4s, v9.8h, #16
+	FMOVQ 0(R1), F10
+	WORD $0x0e6a1108 // saddw v8.4s, v8.4s, v10.4h
+	WORD $0x4e6a1129 // saddw2 v9.4s, v9.4s, v10.8h
+	FLDPQ 0(R2), (F10, F11)
+	WORD $0x6e21dd0c // fmul v12.4s, v8.4s, v1.4s
+	WORD $0x4e2cd4ac // fadd v12.4s, v5.4s, v12.4s
+	WORD $0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	WORD $0x4e2cd54a // fadd v10.4s, v10.4s, v12.4s
+	WORD $0x4ea68d4e // cmtst v14.4s, v10.4s, v6.4s
+	WORD $0x4e2e1d4a // and v10.16b, v10.16b, v14.16b
 	WORD $0x6e21dd2d // fmul v13.4s, v9.4s, v1.4s
 	WORD $0x4e2dd4ad // fadd v13.4s, v5.4s, v13.4s
 	WORD $0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
 	WORD $0x4e2dd56b // fadd v11.4s, v11.4s, v13.4s
-	WORD $0x4ea68d6f // cmtst v15.4s, v11.4s, v6.4s
-	WORD $0x4e2f1d6b // and v11.16b, v11.16b, v15.16b
-	WORD $0x6e21dd4e // fmul v14.4s, v10.4s, v1.4s
-	WORD $0x4e2ed4ae // fadd v14.4s, v5.4s, v14.4s
-	WORD $0x6e22dd8c // fmul v12.4s, v12.4s, v2.4s
-	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
-	WORD $0x4ea68d8f // cmtst v15.4s, v12.4s, v6.4s
-	WORD $0x4e2f1d8c // and v12.16b, v12.16b, v15.16b
-	FSTPQ (F11, F12), 0(R2)
-	WORD $0x6e22dd6f // fmul v15.4s, v11.4s, v2.4s
-	WORD $0x4e2fd5af // fadd v15.4s, v13.4s, v15.4s
-	WORD $0x6ea41deb // bit v11.16b, v15.16b, v4.16b
-	WORD $0x6e22dd8f // fmul v15.4s, v12.4s, v2.4s
-	WORD $0x4e2fd5cf // fadd v15.4s, v14.4s, v15.4s
-	WORD $0x6ea41dec // bit v12.16b, v15.16b, v4.16b
+	WORD $0x4ea68d6e // cmtst v14.4s, v11.4s, v6.4s
+	WORD $0x4e2e1d6b // and v11.16b, v11.16b, v14.16b
+	FSTPQ (F10, F11), 0(R2)
+	WORD $0x6e22dd4e // fmul v14.4s, v10.4s, v2.4s
+	WORD $0x4e2ed58e // fadd v14.4s, v12.4s, v14.4s
+	WORD $0x6ea41dca // bit v10.16b, v14.16b, v4.16b
+	WORD $0x6e22dd6e // fmul v14.4s, v11.4s, v2.4s
+	WORD $0x4e2ed5ae // fadd v14.4s, v13.4s, v14.4s
+	WORD $0x6ea41dcb // bit v11.16b, v14.16b, v4.16b
+	WORD $0x6e23dd4a // fmul v10.4s, v10.4s, v3.4s
+	WORD $0x4eaad508 // fsub v8.4s, v8.4s, v10.4s
 	WORD $0x6e23dd6b // fmul v11.4s, v11.4s, v3.4s
 	WORD $0x4eabd529 // fsub v9.4s, v9.4s, v11.4s
-	WORD $0x6e23dd8c // fmul v12.4s, v12.4s, v3.4s
-	WORD $0x4eacd54a // fsub v10.4s, v10.4s, v12.4s
-	WORD $0x0e684130 // addhn v16.4h, v9.4s, v8.4s
-	WORD $0x4e684150 // addhn2 v16.8h, v10.4s, v8.4s
-	WORD $0x4e4a1931 // uzp1 v17.8h, v9.8h, v10.8h
-	FMOVQ F16, 0(R0)
-	FMOVQ F17, 0(R1)
+	WORD $0x0e67410f // addhn v15.4h, v8.4s, v7.4s
+	WORD $0x4e67412f // addhn2 v15.8h, v9.4s, v7.4s
+	WORD $0x4e491910 // uzp1 v16.8h, v8.8h, v9.8h
+	FMOVQ F15, 0(R0)
+	FMOVQ F16, 0(R1)
 	ADD $16, R0
 	ADD $16, R1
 	ADD $32, R2
@@ -1885,52 +1801,49 @@ TEXT ·prepareF32ToF32NEON(SB), NOSPLIT, $0-40
 	WORD $0x4e040484 // dup v4.4s, v4.s[0]
 	FMOVS 20(R4), F5
 	WORD $0x4e0404a5 // dup v5.4s, v5.s[0]
-	WORD $0x6e261cc6 // eor v6.16b, v6.16b, v6.16b
 	MOVW $0x7f800000, R5
-	VDUP R5, V7.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V8.S4
+	VDUP R5, V6.S4
 	MOVW $0x00000001, R5
-	VDUP R5, V9.S4
+	VDUP R5, V7.S4
 	MOVW $0x00007fff, R5
-	VDUP R5, V10.S4
+	VDUP R5, V8.S4
 	MOVW $0x00400000, R5
-	VDUP R5, V11.S4
+	VDUP R5, V9.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FLDPQ 0(R2), (F12, F13)
-	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
-	WORD $0x6e20ddad // fmul v13.4s, v13.4s, v0.4s
-	FLDPQ 0(R1), (F14, F15)
-	WORD $0x4eaed592 // fsub v18.4s, v12.4s, v14.4s
-	WORD $0x6e21de52 // fmul v18.4s, v18.4s, v1.4s
-	WORD $0x4eae1dd3 // mov v19.16b, v14.16b
-	WORD $0x6ea21d93 // bit v19.16b, v12.16b, v2.16b
-	WORD $0x4e32d670 // fadd v16.4s, v19.4s, v18.4s
-	WORD $0x4ea78e12 // cmtst v18.4s, v16.4s, v7.4s
-	WORD $0x4e321e10 // and v16.16b, v16.16b, v18.16b
-	WORD $0x4eafd5b2 // fsub v18.4s, v13.4s, v15.4s
-	WORD $0x6e21de52 // fmul v18.4s, v18.4s, v1.4s
-	WORD $0x4eaf1df3 // mov v19.16b, v15.16b
-	WORD $0x6ea21db3 // bit v19.16b, v13.16b, v2.16b
-	WORD $0x4e32d671 // fadd v17.4s, v19.4s, v18.4s
-	WORD $0x4ea78e32 // cmtst v18.4s, v17.4s, v7.4s
-	WORD $0x4e321e31 // and v17.16b, v17.16b, v18.16b
-	FSTPQ (F16, F17), 0(R1)
-	WORD $0x4eacd612 // fsub v18.4s, v16.4s, v12.4s
-	WORD $0x6e23de52 // fmul v18.4s, v18.4s, v3.4s
-	WORD $0x4eac1d93 // mov v19.16b, v12.16b
-	WORD $0x6ea41e13 // bit v19.16b, v16.16b, v4.16b
-	WORD $0x4e32d66e // fadd v14.4s, v19.4s, v18.4s
-	WORD $0x6ea51dd0 // bit v16.16b, v14.16b, v5.16b
-	WORD $0x4eadd632 // fsub v18.4s, v17.4s, v13.4s
-	WORD $0x6e23de52 // fmul v18.4s, v18.4s, v3.4s
-	WORD $0x4ead1db3 // mov v19.16b, v13.16b
-	WORD $0x6ea41e33 // bit v19.16b, v17.16b, v4.16b
-	WORD $0x4e32d66f // fadd v15.4s, v19.4s, v18.4s
-	WORD $0x6ea51df1 // bit v17.16b, v15.16b, v5.16b
-	FSTPQ (F16, F17), 0(R0)
+	FLDPQ 0(R2), (F10, F11)
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	FLDPQ 0(R1), (F12, F13)
+	WORD $0x4eacd550 // fsub v16.4s, v10.4s, v12.4s
+	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
+	WORD $0x4eac1d91 // mov v17.16b, v12.16b
+	WORD $0x6ea21d51 // bit v17.16b, v10.16b, v2.16b
+	WORD $0x4e30d62e // fadd v14.4s, v17.4s, v16.4s
+	WORD $0x4ea68dd0 // cmtst v16.4s, v14.4s, v6.4s
+	WORD $0x4e301dce // and v14.16b, v14.16b, v16.16b
+	WORD $0x4eadd570 // fsub v16.4s, v11.4s, v13.4s
+	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
+	WORD $0x4ead1db1 // mov v17.16b, v13.16b
+	WORD $0x6ea21d71 // bit v17.16b, v11.16b, v2.16b
+	WORD $0x4e30d62f // fadd v15.4s, v17.4s, v16.4s
+	WORD $0x4ea68df0 // cmtst v16.4s, v15.4s, v6.4s
+	WORD $0x4e301def // and v15.16b, v15.16b, v16.16b
+	FSTPQ (F14, F15), 0(R1)
+	WORD $0x4eaad5d0 // fsub v16.4s, v14.4s, v10.4s
+	WORD $0x6e23de10 // fmul v16.4s, v16.4s, v3.4s
+	WORD $0x4eaa1d51 // mov v17.16b, v10.16b
+	WORD $0x6ea41dd1 // bit v17.16b, v14.16b, v4.16b
+	WORD $0x4e30d62c // fadd v12.4s, v17.4s, v16.4s
+	WORD $0x6ea51d8e // bit v14.16b, v12.16b, v5.16b
+	WORD $0x4eabd5f0 // fsub v16.4s, v15.4s, v11.4s
+	WORD $0x6e23de10 // fmul v16.4s, v16.4s, v3.4s
+	WORD $0x4eab1d71 // mov v17.16b, v11.16b
+	WORD $0x6ea41df1 // bit v17.16b, v15.16b, v4.16b
+	WORD $0x4e30d62d // fadd v13.4s, v17.4s, v16.4s
+	WORD $0x6ea51daf // bit v15.16b, v13.16b, v5.16b
+	FSTPQ (F14, F15), 0(R0)
 	ADD $32, R1
 	ADD $32, R2
 	ADD $32, R0
@@ -1959,67 +1872,64 @@ TEXT ·prepareF32ToBF16NEON(SB), NOSPLIT, $0-40
 	WORD $0x4e040484 // dup v4.4s, v4.s[0]
 	FMOVS 20(R4), F5
 	WORD $0x4e0404a5 // dup v5.4s, v5.s[0]
-	WORD $0x6e261cc6 // eor v6.16b, v6.16b, v6.16b
 	MOVW $0x7f800000, R5
-	VDUP R5, V7.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V8.S4
+	VDUP R5, V6.S4
 	MOVW $0x00000001, R5
-	VDUP R5, V9.S4
+	VDUP R5, V7.S4
 	MOVW $0x00007fff, R5
-	VDUP R5, V10.S4
+	VDUP R5, V8.S4
 	MOVW $0x00400000, R5
-	VDUP R5, V11.S4
+	VDUP R5, V9.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FLDPQ 0(R2), (F12, F13)
-	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
-	WORD $0x6e20ddad // fmul v13.4s, v13.4s, v0.4s
-	FLDPQ 0(R1), (F14, F15)
-	WORD $0x4eaed592 // fsub v18.4s, v12.4s, v14.4s
-	WORD $0x6e21de52 // fmul v18.4s, v18.4s, v1.4s
-	WORD $0x4eae1dd3 // mov v19.16b, v14.16b
-	WORD $0x6ea21d93 // bit v19.16b, v12.16b, v2.16b
-	WORD $0x4e32d670 // fadd v16.4s, v19.4s, v18.4s
-	WORD $0x4ea78e12 // cmtst v18.4s, v16.4s, v7.4s
-	WORD $0x4e321e10 // and v16.16b, v16.16b, v18.16b
-	WORD $0x4eafd5b2 // fsub v18.4s, v13.4s, v15.4s
-	WORD $0x6e21de52 // fmul v18.4s, v18.4s, v1.4s
-	WORD $0x4eaf1df3 // mov v19.16b, v15.16b
-	WORD $0x6ea21db3 // bit v19.16b, v13.16b, v2.16b
-	WORD $0x4e32d671 // fadd v17.4s, v19.4s, v18.4s
-	WORD $0x4ea78e32 // cmtst v18.4s, v17.4s, v7.4s
-	WORD $0x4e321e31 // and v17.16b, v17.16b, v18.16b
-	FSTPQ (F16, F17), 0(R1)
-	WORD $0x4eacd612 // fsub v18.4s, v16.4s, v12.4s
-	WORD $0x6e23de52 // fmul v18.4s, v18.4s, v3.4s
-	WORD $0x4eac1d93 // mov v19.16b, v12.16b
-	WORD $0x6ea41e13 // bit v19.16b, v16.16b, v4.16b
-	WORD $0x4e32d66e // fadd v14.4s, v19.4s, v18.4s
-	WORD $0x6ea51dd0 // bit v16.16b, v14.16b, v5.16b
-	WORD $0x4eadd632 // fsub v18.4s, v17.4s, v13.4s
-	WORD $0x6e23de52 // fmul v18.4s, v18.4s, v3.4s
-	WORD $0x4ead1db3 // mov v19.16b, v13.16b
-	WORD $0x6ea41e33 // bit v19.16b, v17.16b, v4.16b
-	WORD $0x4e32d66f // fadd v15.4s, v19.4s, v18.4s
-	WORD $0x6ea51df1 // bit v17.16b, v15.16b, v5.16b
-	WORD $0x6f300612 // ushr v18.4s, v16.4s, #16
-	WORD $0x4e291e52 // and v18.16b, v18.16b, v9.16b
-	WORD $0x4eaa8652 // add v18.4s, v18.4s, v10.4s
-	WORD $0x4eb08652 // add v18.4s, v18.4s, v16.4s
-	WORD $0x4e30e613 // fcmeq v19.4s, v16.4s, v16.4s
-	WORD $0x4eab1e10 // orr v16.16b, v16.16b, v11.16b
-	WORD $0x6eb31e50 // bit v16.16b, v18.16b, v19.16b
-	WORD $0x6f300632 // ushr v18.4s, v17.4s, #16
-	WORD $0x4e291e52 // and v18.16b, v18.16b, v9.16b
-	WORD $0x4eaa8652 // add v18.4s, v18.4s, v10.4s
-	WORD $0x4eb18652 // add v18.4s, v18.4s, v17.4s
-	WORD $0x4e31e633 // fcmeq v19.4s, v17.4s, v17.4s
-	WORD $0x4eab1e31 // orr v17.16b, v17.16b, v11.16b
-	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
-	WORD $0x4e515a10 // uzp2 v16.8h, v16.8h, v17.8h
-	FMOVQ F16, 0(R0)
+	FLDPQ 0(R2), (F10, F11)
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	FLDPQ 0(R1), (F12, F13)
+	WORD $0x4eacd550 // fsub v16.4s, v10.4s, v12.4s
+	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
+	WORD $0x4eac1d91 // mov v17.16b, v12.16b
+	WORD $0x6ea21d51 // bit v17.16b, v10.16b, v2.16b
+	WORD $0x4e30d62e // fadd v14.4s, v17.4s, v16.4s
+	WORD $0x4ea68dd0 // cmtst v16.4s, v14.4s, v6.4s
+	WORD $0x4e301dce // and v14.16b, v14.16b, v16.16b
+	WORD $0x4eadd570 // fsub v16.4s, v11.4s, v13.4s
+	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
+	WORD $0x4ead1db1 // mov v17.16b, v13.16b
+	WORD $0x6ea21d71 // bit v17.16b, v11.16b, v2.16b
+	WORD $0x4e30d62f // fadd v15.4s, v17.4s, v16.4s
+	WORD $0x4ea68df0 // cmtst v16.4s, v15.4s, v6.4s
+	WORD $0x4e301def // and v15.16b, v15.16b, v16.16b
+	FSTPQ (F14, F15), 0(R1)
+	WORD $0x4eaad5d0 // fsub v16.4s, v14.4s, v10.4s
+	WORD $0x6e23de10 // fmul v16.4s, v16.4s, v3.4s
+	WORD $0x4eaa1d51 // mov v17.16b, v10.16b
+	WORD $0x6ea41dd1 // bit v17.16b, v14.16b, v4.16b
+	WORD $0x4e30d62c // fadd v12.4s, v17.4s, v16.4s
+	WORD $0x6ea51d8e // bit v14.16b, v12.16b, v5.16b
+	WORD $0x4eabd5f0 // fsub v16.4s, v15.4s, v11.4s
+	WORD $0x6e23de10 // fmul v16.4s, v16.4s, v3.4s
+	WORD $0x4eab1d71 // mov v17.16b, v11.16b
+	WORD $0x6ea41df1 // bit v17.16b, v15.16b, v4.16b
+	WORD $0x4e30d62d // fadd v13.4s, v17.4s, v16.4s
+	WORD $0x6ea51daf // bit v15.16b, v13.16b, v5.16b
+	WORD $0x6f3005d0 // ushr v16.4s, v14.4s, #16
+	WORD $0x4e271e10 // and v16.16b, v16.16b, v7.16b
+	WORD $0x4ea88610 // add v16.4s, v16.4s, v8.4s
+	WORD $0x4eae8610 // add v16.4s, v16.4s, v14.4s
+	WORD $0x4e2ee5d1 // fcmeq v17.4s, v14.4s, v14.4s
+	WORD $0x4ea91dce // orr v14.16b, v14.16b, v9.16b
+	WORD $0x6eb11e0e // bit v14.16b, v16.16b, v17.16b
+	WORD $0x6f3005f0 // ushr v16.4s, v15.4s, #16
+	WORD $0x4e271e10 // and v16.16b, v16.16b, v7.16b
+	WORD $0x4ea88610 // add v16.4s, v16.4s, v8.4s
+	WORD $0x4eaf8610 // add v16.4s, v16.4s, v15.4s
+	WORD $0x4e2fe5f1 // fcmeq v17.4s, v15.4s, v15.4s
+	WORD $0x4ea91def // orr v15.16b, v15.16b, v9.16b
+	WORD $0x6eb11e0f // bit v15.16b, v16.16b, v17.16b
+	WORD $0x4e4f59ce // uzp2 v14.8h, v14.8h, v15.8h
+	FMOVQ F14, 0(R0)
 	ADD $32, R1
 	ADD $32, R2
 	ADD $16, R0
@@ -2123,54 +2033,51 @@ TEXT ·prepareBF16ToF32NEON(SB), NOSPLIT, $0-40
 	WORD $0x4e040484 // dup v4.4s, v4.s[0]
 	FMOVS 20(R4), F5
 	WORD $0x4e0404a5 // dup v5.4s, v5.s[0]
-	WORD $0x6e261cc6 // eor v6.16b, v6.16b, v6.16b
 	MOVW $0x7f800000, R5
-	VDUP R5, V7.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V8.S4
+	VDUP R5, V6.S4
 	MOVW $0x00000001, R5
-	VDUP R5, V9.S4
+	VDUP R5, V7.S4
 	MOVW $0x00007fff, R5
-	VDUP R5, V10.S4
+	VDUP R5, V8.S4
 	MOVW $0x00400000, R5
-	VDUP R5, V11.S4
+	VDUP R5, V9.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FMOVQ 0(R2), F13
-	WORD $0x2e6139ac // shll v12.4s, v13.4h, #16
-	WORD $0x6e6139ad // shll2 v13.4s, v13.8h, #16
-	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
-	WORD $0x6e20ddad // fmul v13.4s, v13.4s, v0.4s
-	FLDPQ 0(R1), (F14, F15)
-	WORD $0x4eaed592 // fsub v18.4s, v12.4s, v14.4s
-	WORD $0x6e21de52 // fmul v18.4s, v18.4s, v1.4s
-	WORD $0x4eae1dd3 // mov v19.16b, v14.16b
-	WORD $0x6ea21d93 // bit v19.16b, v12.16b, v2.16b
-	WORD $0x4e32d670 // fadd v16.4s, v19.4s, v18.4s
-	WORD $0x4ea78e12 // cmtst v18.4s, v16.4s, v7.4s
-	WORD $0x4e321e10 // and v16.16b, v16.16b, v18.16b
-	WORD $0x4eafd5b2 // fsub v18.4s, v13.4s, v15.4s
-	WORD $0x6e21de52 // fmul v18.4s, v18.4s, v1.4s
-	WORD $0x4eaf1df3 // mov v19.16b, v15.16b
-	WORD $0x6ea21db3 // bit v19.16b, v13.16b, v2.16b
-	WORD $0x4e32d671 // fadd v17.4s, v19.4s, v18.4s
-	WORD $0x4ea78e32 // cmtst v18.4s, v17.4s, v7.4s
-	WORD $0x4e321e31 // and v17.16b, v17.16b, v18.16b
-	FSTPQ (F16, F17), 0(R1)
-	WORD $0x4eacd612 // fsub v18.4s, v16.4s, v12.4s
-	WORD $0x6e23de52 // fmul v18.4s, v18.4s, v3.4s
-	WORD $0x4eac1d93 // mov v19.16b, v12.16b
-	WORD $0x6ea41e13 // bit v19.16b, v16.16b, v4.16b
-	WORD $0x4e32d66e // fadd v14.4s, v19.4s, v18.4s
-	WORD $0x6ea51dd0 // bit v16.16b, v14.16b, v5.16b
-	WORD $0x4eadd632 // fsub v18.4s, v17.4s, v13.4s
-	WORD $0x6e23de52 // fmul v18.4s, v18.4s, v3.4s
-	WORD $0x4ead1db3 // mov v19.16b, v13.16b
-	WORD $0x6ea41e33 // bit v19.16b, v17.16b, v4.16b
-	WORD $0x4e32d66f // fadd v15.4s, v19.4s, v18.4s
-	WORD $0x6ea51df1 // bit v17.16b, v15.16b, v5.16b
-	FSTPQ (F16, F17), 0(R0)
+	FMOVQ 0(R2), F11
+	WORD $0x2e61396a // shll v10.4s, v11.4h, #16
+	WORD $0x6e61396b // shll2 v11.4s, v11.8h, #16
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	FLDPQ 0(R1), (F12, F13)
+	WORD $0x4eacd550 // fsub v16.4s, v10.4s, v12.4s
+	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
+	WORD $0x4eac1d91 // mov v17.16b, v12.16b
+	WORD $0x6ea21d51 // bit v17.16b, v10.16b, v2.16b
+	WORD $0x4e30d62e // fadd v14.4s, v17.4s, v16.4s
+	WORD $0x4ea68dd0 // cmtst v16.4s, v14.4s, v6.4s
+	WORD $0x4e301dce // and v14.16b, v14.16b, v16.16b
+	WORD $0x4eadd570 // fsub v16.4s, v11.4s, v13.4s
+	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
+	WORD $0x4ead1db1 // mov v17.16b, v13.16b
+	WORD $0x6ea21d71 // bit v17.16b, v11.16b, v2.16b
+	WORD $0x4e30d62f // fadd v15.4s, v17.4s, v16.4s
+	WORD $0x4ea68df0 // cmtst v16.4s, v15.4s, v6.4s
+	WORD $0x4e301def // and v15.16b, v15.16b, v16.16b
+	FSTPQ (F14, F15), 0(R1)
+	WORD $0x4eaad5d0 // fsub v16.4s, v14.4s, v10.4s
+	WORD $0x6e23de10 // fmul v16.4s, v16.4s, v3.4s
+	WORD $0x4eaa1d51 // mov v17.16b, v10.16b
+	WORD $0x6ea41dd1 // bit v17.16b, v14.16b, v4.16b
+	WORD $0x4e30d62c // fadd v12.4s, v17.4s, v16.4s
+	WORD $0x6ea51d8e // bit v14.16b, v12.16b, v5.16b
+	WORD $0x4eabd5f0 // fsub v16.4s, v15.4s, v11.4s
+	WORD $0x6e23de10 // fmul v16.4s, v16.4s, v3.4s
+	WORD $0x4eab1d71 // mov v17.16b, v11.16b
+	WORD $0x6ea41df1 // bit v17.16b, v15.16b, v4.16b
+	WORD $0x4e30d62d // fadd v13.4s, v17.4s, v16.4s
+	WORD $0x6ea51daf // bit v15.16b, v13.16b, v5.16b
+	FSTPQ (F14, F15), 0(R0)
 	ADD $32, R1
 	ADD $16, R2
 	ADD $32, R0
@@ -2199,69 +2106,66 @@ TEXT ·prepareBF16ToBF16NEON(SB), NOSPLIT, $0-40
 	WORD $0x4e040484 // dup v4.4s, v4.s[0]
 	FMOVS 20(R4), F5
 	WORD $0x4e0404a5 // dup v5.4s, v5.s[0]
-	WORD $0x6e261cc6 // eor v6.16b, v6.16b, v6.16b
 	MOVW $0x7f800000, R5
-	VDUP R5, V7.S4
-	MOVW $0x80000000, R5
-	VDUP R5, V8.S4
+	VDUP R5, V6.S4
 	MOVW $0x00000001, R5
-	VDUP R5, V9.S4
+	VDUP R5, V7.S4
 	MOVW $0x00007fff, R5
-	VDUP R5, V10.S4
+	VDUP R5, V8.S4
 	MOVW $0x00400000, R5
-	VDUP R5, V11.S4
+	VDUP R5, V9.S4
 	CMP $8, R3
 	BLT done2
 loop1:
-	FMOVQ 0(R2), F13
-	WORD $0x2e6139ac // shll v12.4s, v13.4h, #16
-	WORD $0x6e6139ad // shll2 v13.4s, v13.8h, #16
-	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
-	WORD $0x6e20ddad // fmul v13.4s, v13.4s, v0.4s
-	FLDPQ 0(R1), (F14, F15)
-	WORD $0x4eaed592 // fsub v18.4s, v12.4s, v14.4s
-	WORD $0x6e21de52 // fmul v18.4s, v18.4s, v1.4s
-	WORD $0x4eae1dd3 // mov v19.16b, v14.16b
-	WORD $0x6ea21d93 // bit v19.16b, v12.16b, v2.16b
-	WORD $0x4e32d670 // fadd v16.4s, v19.4s, v18.4s
-	WORD $0x4ea78e12 // cmtst v18.4s, v16.4s, v7.4s
-	WORD $0x4e321e10 // and v16.16b, v16.16b, v18.16b
-	WORD $0x4eafd5b2 // fsub v18.4s, v13.4s, v15.4s
-	WORD $0x6e21de52 // fmul v18.4s, v18.4s, v1.4s
-	WORD $0x4eaf1df3 // mov v19.16b, v15.16b
-	WORD $0x6ea21db3 // bit v19.16b, v13.16b, v2.16b
-	WORD $0x4e32d671 // fadd v17.4s, v19.4s, v18.4s
-	WORD $0x4ea78e32 // cmtst v18.4s, v17.4s, v7.4s
-	WORD $0x4e321e31 // and v17.16b, v17.16b, v18.16b
-	FSTPQ (F16, F17), 0(R1)
-	WORD $0x4eacd612 // fsub v18.4s, v16.4s, v12.4s
-	WORD $0x6e23de52 // fmul v18.4s, v18.4s, v3.4s
-	WORD $0x4eac1d93 // mov v19.16b, v12.16b
-	WORD $0x6ea41e13 // bit v19.16b, v16.16b, v4.16b
-	WORD $0x4e32d66e // fadd v14.4s, v19.4s, v18.4s
-	WORD $0x6ea51dd0 // bit v16.16b, v14.16b, v5.16b
-	WORD $0x4eadd632 // fsub v18.4s, v17.4s, v13.4s
-	WORD $0x6e23de52 // fmul v18.4s, v18.4s, v3.4s
-	WORD $0x4ead1db3 // mov v19.16b, v13.16b
-	WORD $0x6ea41e33 // bit v19.16b, v17.16b, v4.16b
-	WORD $0x4e32d66f // fadd v15.4s, v19.4s, v18.4s
-	WORD $0x6ea51df1 // bit v17.16b, v15.16b, v5.16b
-	WORD $0x6f300612 // ushr v18.4s, v16.4s, #16
-	WORD $0x4e291e52 // and v18.16b, v18.16b, v9.16b
-	WORD $0x4eaa8652 // add v18.4s, v18.4s, v10.4s
-	WORD $0x4eb08652 // add v18.4s, v18.4s, v16.4s
-	WORD $0x4e30e613 // fcmeq v19.4s, v16.4s, v16.4s
-	WORD $0x4eab1e10 // orr v16.16b, v16.16b, v11.16b
-	WORD $0x6eb31e50 // bit v16.16b, v18.16b, v19.16b
-	WORD $0x6f300632 // ushr v18.4s, v17.4s, #16
-	WORD $0x4e291e52 // and v18.16b, v18.16b, v9.16b
-	WORD $0x4eaa8652 // add v18.4s, v18.4s, v10.4s
-	WORD $0x4eb18652 // add v18.4s, v18.4s, v17.4s
-	WORD $0x4e31e633 // fcmeq v19.4s, v17.4s, v17.4s
-	WORD $0x4eab1e31 // orr v17.16b, v17.16b, v11.16b
-	WORD $0x6eb31e51 // bit v17.16b, v18.16b, v19.16b
-	WORD $0x4e515a10 // uzp2 v16.8h, v16.8h, v17.8h
-	FMOVQ F16, 0(R0)
+	FMOVQ 0(R2), F11
+	WORD $0x2e61396a // shll v10.4s, v11.4h, #16
+	WORD $0x6e61396b // shll2 v11.4s, v11.8h, #16
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	FLDPQ 0(R1), (F12, F13)
+	WORD $0x4eacd550 // fsub v16.4s, v10.4s, v12.4s
+	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
+	WORD $0x4eac1d91 // mov v17.16b, v12.16b
+	WORD $0x6ea21d51 // bit v17.16b, v10.16b, v2.16b
+	WORD $0x4e30d62e // fadd v14.4s, v17.4s, v16.4s
+	WORD $0x4ea68dd0 // cmtst v16.4s, v14.4s, v6.4s
+	WORD $0x4e301dce // and v14.16b, v14.16b, v16.16b
+	WORD $0x4eadd570 // fsub v16.4s, v11.4s, v13.4s
+	WORD $0x6e21de10 // fmul v16.4s, v16.4s, v1.4s
+	WORD $0x4ead1db1 // mov v17.16b, v13.16b
+	WORD $0x6ea21d71 // bit v17.16b, v11.16b, v2.16b
+	WORD $0x4e30d62f // fadd v15.4s, v17.4s, v16.4s
+	WORD $0x4ea68df0 // cmtst v16.4s, v15.4s, v6.4s
+	WORD $0x4e301def // and v15.16b, v15.16b, v16.16b
+	FSTPQ (F14, F15), 0(R1)
+	WORD $0x4eaad5d0 // fsub v16.4s, v14.4s, v10.4s
+	WORD $0x6e23de10 // fmul v16.4s, v16.4s, v3.4s
+	WORD $0x4eaa1d51 // mov v17.16b, v10.16b
+	WORD $0x6ea41dd1 // bit v17.16b, v14.16b, v4.16b
+	WORD $0x4e30d62c // fadd v12.4s, v17.4s, v16.4s
+	WORD $0x6ea51d8e // bit v14.16b, v12.16b, v5.16b
+	WORD $0x4eabd5f0 // fsub v16.4s, v15.4s, v11.4s
+	WORD $0x6e23de10 // fmul v16.4s, v16.4s, v3.4s
+	WORD $0x4eab1d71 // mov v17.16b, v11.16b
+	WORD $0x6ea41df1 // bit v17.16b, v15.16b, v4.16b
+	WORD $0x4e30d62d // fadd v13.4s, v17.4s, v16.4s
+	WORD $0x6ea51daf // bit v15.16b, v13.16b, v5.16b
+	WORD $0x6f3005d0 // ushr v16.4s, v14.4s, #16
+	WORD $0x4e271e10 // and v16.16b, v16.16b, v7.16b
+	WORD $0x4ea88610 // add v16.4s, v16.4s, v8.4s
+	WORD $0x4eae8610 // add v16.4s, v16.4s, v14.4s
+	WORD $0x4e2ee5d1 // fcmeq v17.4s, v14.4s, v14.4s
+	WORD $0x4ea91dce // orr v14.16b, v14.16b, v9.16b
+	WORD $0x6eb11e0e // bit v14.16b, v16.16b, v17.16b
+	WORD $0x6f3005f0 // ushr v16.4s, v15.4s, #16
+	WORD $0x4e271e10 // and v16.16b, v16.16b, v7.16b
+	WORD $0x4ea88610 // add v16.4s, v16.4s, v8.4s
+	WORD $0x4eaf8610 // add v16.4s, v16.4s, v15.4s
+	WORD $0x4e2fe5f1 // fcmeq v17.4s, v15.4s, v15.4s
+	WORD $0x4ea91def // orr v15.16b, v15.16b, v9.16b
+	WORD $0x6eb11e0f // bit v15.16b, v16.16b, v17.16b
+	WORD $0x4e4f59ce // uzp2 v14.8h, v14.8h, v15.8h
+	FMOVQ F14, 0(R0)
 	ADD $32, R1
 	ADD $16, R2
 	ADD $16, R0

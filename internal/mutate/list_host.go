@@ -156,6 +156,7 @@ var ofHost = []broken{
 		{from: "i > 0 && id <= ids[i-1]", to: "i > 0 && id < ids[i-1]", test: "TestMisuseOfUpdatePanics", in: "host"},
 	}},
 	{"host/optim/kernels.go", []way{
+		{from: "\"neon\": 1, ", to: "", test: "TestChooseHonoursTheLimit"},
 		{from: "if !limited || rank[k.name] <= most {", to: "if !limited || rank[k.name] >= most {", test: "TestChooseHonoursTheLimit"},
 		{from: "skipGrad(kind, x, whole), n-whole", to: "x, n-whole", test: "TestSumSquaresHasTheSameBitsEverywhere|TestSumSquaresIsRight"},
 		{from: "before, active = active.name, k", to: "before = active.name", test: "TestUse"},

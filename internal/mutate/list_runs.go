@@ -9,6 +9,7 @@ var ofRuns = []broken{
 		{from: "!s.exists(\"dev/nvidiactl\") && s.inContainer()", to: "s.inContainer() && false", test: "TestParts"},
 	}},
 	{"internal/checkup/processor.go", []way{
+		{from: "case s.Arch == \"arm64\":", to: "case s.Arch == \"riscv64\":", test: "TestParts"},
 		{from: "got < float64(s.CPUs)", to: "got <= float64(s.CPUs) / 2", test: "TestParts"},
 		{from: "driver != \"intel_pstate\" && ", to: "", test: "TestParts"},
 		{from: "if dir == \"/\" {", to: "if dir != \"\" {", test: "TestParts"},
@@ -378,6 +379,17 @@ var ofRuns = []broken{
 	{"device/op/do.go", []way{
 		{from: "\t*p = o\n\td.Do(s, P(p))\n\tpool", to: "\td.Do(s, P(p))\n\tpool", test: "TestCallsAreCopies"},
 		{from: "\td.Do(s, P(p))\n\tpool.(*sync.Pool).Put(p)\n", to: "\tpool.(*sync.Pool).Put(p)\n\td.Do(s, P(p))\n", test: "TestArgumentsAreHeld"},
+	}},
+	{"device/cpu/gemm/eights.go", []way{
+		{from: "i := from; i < k; i++", to: "i := from + 1; i < k; i++", test: "TestExactProducts"},
+		{from: "narrowGeneric((*uint16)(unsafe.Add(unsafe.Pointer(dst), 2*whole))", to: "narrowGeneric((*uint16)(unsafe.Add(unsafe.Pointer(dst), whole))", test: "TestExactProducts"},
+	}},
+	{"device/cpu/vec/generic.go", []way{
+		{from: "clear(g[seen:])", to: "", test: "TestStrips"},
+		{from: "tops[r] = max(tops[r], most(first(row), seen)*scale)", to: "tops[r] = most(first(row), seen) * scale", test: "TestStrips"},
+	}},
+	{"device/cpu/vec/vec.go", []way{
+		{from: "NEON: 1, ", to: "", test: "TestChoose"},
 	}},
 	{"device/cpu/gemm/plan.go", []way{
 		{from: "return from, min(p.kc, k-from)", to: "return from, p.kc", test: "TestExactProducts"},

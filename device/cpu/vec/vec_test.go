@@ -31,6 +31,9 @@ func TestChoose(t *testing.T) {
 			t.Errorf("choose(%q) = %s, %v", c.limit, k.level, err)
 		}
 	}
+	if k, err := choose(NEON, []*kernels{{level: NEON}, &generic}); k.level != NEON || err != nil {
+		t.Errorf("choose(%q) on arm64 = %s, %v", NEON, k.level, err)
+	}
 }
 
 // row is n values with a sentinel after them.
@@ -234,7 +237,7 @@ func TestRotate(t *testing.T) {
 func TestTile(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(7, 8))
-		for _, m := range []int{1, 2, 5, 13, 14, 15, 29} {
+		for _, m := range []int{1, 2, 3, 4, 5, 6, 13, 14, 15, 29} {
 			for _, k := range []int{0, 1, 3, 4, 33} {
 				for _, cols := range []bool{false, true} {
 					testTile(t, rng, m, k, 1+m%3, cols)
@@ -355,7 +358,10 @@ func TestPlaces(t *testing.T) {
 		rng := rand.New(rand.NewPCG(13, 14))
 		for n := 1; n < 40; n++ {
 			x, y, u := newRow(rng, n), newRow(rng, n), newRow(rng, n)
-			Scale(x.v(), x.v(), 20) // so that all of an exponential counts
+			Scale(x.v(), x.v(), 20)         // so that all of an exponential counts
+			for i := n % 3; i < n; i += 3 { // and what is beyond its range
+				x.v()[i] = float32(math.Copysign(float64(90+77*i*i), x.at(i)))
+			}
 			for _, f := range []struct {
 				what string
 				of   func(from, to int) [][]float32

@@ -8,10 +8,12 @@ const lanes = 8
 // element is what the loop of an update that moves every element by itself keeps in registers.
 type element struct {
 	*neon.Func
-	split bool
-	grad  string
+	split   bool
+	grad    string
+	moments int
 
-	zero, exponent, sign, half neon.V
+	// zero is there where there are no gradients, exponent where there are moments, half where weights are split.
+	zero, exponent, half neon.V
 
 	n, w, lo, m, v, g neon.R
 	streams           []stream
@@ -22,7 +24,7 @@ var sizeOf = map[string]int{"F32": 4, "BF16": 2}
 
 // newElement begins the update of fp32 weights, plain or split, by a rule with so many moments and a gradient.
 func newElement(rule string, moments int, split bool, grad string) *element {
-	s := &element{split: split, grad: grad}
+	s := &element{split: split, grad: grad, moments: moments}
 	if split {
 		s.Func = neon.Begin(rule+"Split"+grad+"NEON", "func(hi, lo *uint16, m, v *float32, grad *byte, n int, c *[8]float32)",
 			"updates n elements of a pair of planes; n is a multiple of 8.")
@@ -58,7 +60,12 @@ func (s *element) factors(to ...*neon.V) {
 			*r = s.Spread(c, 4*i)
 		}
 	}
-	s.zero, s.exponent, s.sign = s.Zeros(), s.Splat(0x7f800000), s.Splat(0x80000000)
+	if s.grad == "Zero" {
+		s.zero = s.Zeros()
+	}
+	if s.moments > 0 {
+		s.exponent = s.Splat(0x7f800000)
+	}
 	if s.split {
 		s.half = s.Splat(0x8000)
 	}

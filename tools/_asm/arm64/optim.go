@@ -63,6 +63,7 @@ func lion(split bool, grad string) {
 	s := newElement("lion", 1, split, grad)
 	var clip, decay, beta1, beta1c, beta2, beta2c, rate neon.V
 	s.factors(&clip, &decay, &beta1, &beta1c, &beta2, &beta2c, &rate)
+	sign := s.Splat(0x80000000)
 	s.run(func() {
 		g, m, w := s.clipped(clip), s.load(s.m), s.weight()
 		c, d := s.Reg(), s.Reg()
@@ -75,7 +76,7 @@ func lion(split bool, grad string) {
 			s.FADD(m[i], m[i], d)
 			s.normal(m[i])
 			// The rate with the sign of c, or 0 where c is.
-			s.AND(d, c, s.sign)
+			s.AND(d, c, sign)
 			s.ORR(d, d, rate)
 			s.FCMEQ0(c, c)
 			s.BIC(d, d, c)
@@ -157,7 +158,7 @@ func apply(split bool, grad string) {
 // prepare writes the update of a matrix's momentum by a gradient of one type, and what it hands over in another. Its
 // factors: clip, then twice a factor and a mask (see lerp), and a mask of all bits with Nesterov's momentum.
 func prepare(grad, handed string) {
-	s := &element{grad: grad}
+	s := &element{grad: grad, moments: 1}
 	s.Func = neon.Begin("prepare"+grad+"To"+handed+"NEON", "func(m *float32, grad, to *byte, n int, c *[8]float32)",
 		"moves n elements of a momentum; n is a multiple of 8.")
 	to := s.Arg("to")

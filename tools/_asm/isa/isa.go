@@ -1,4 +1,4 @@
-// Package isa is what the generators of assembly share: a description of the two
+// Package isa is what the generators of assembly for x86 share: a description of the two
 // instruction sets that kernels are written for, and the few instructions that all
 // kernels need in both.
 //
