@@ -168,7 +168,7 @@ func features() []string {
 	}{
 		{"avx2", cpu.X86.HasAVX2}, {"fma", cpu.X86.HasFMA}, {"avx512f", cpu.X86.HasAVX512F},
 		{"avx512bw", cpu.X86.HasAVX512BW}, {"avx512dq", cpu.X86.HasAVX512DQ}, {"avx512vl", cpu.X86.HasAVX512VL},
-		{"avx512_bf16", cpu.X86.HasAVX512BF16}, {"amx_tile", cpu.X86.HasAMXTile}, {"amx_bf16", cpu.X86.HasAMXBF16},
+		{"avx512_vbmi", cpu.X86.HasAVX512VBMI}, {"avx512_bf16", cpu.X86.HasAVX512BF16}, {"amx_tile", cpu.X86.HasAMXTile}, {"amx_bf16", cpu.X86.HasAMXBF16},
 		{"asimd", cpu.ARM64.HasASIMD}, {"sve", cpu.ARM64.HasSVE},
 	} {
 		if f.has {
