@@ -349,3 +349,27 @@ func TestKeepsInWords(t *testing.T) {
 		t.Errorf("%v: block 0 keeps %s, block 1 %s", k, k.Of(0), k.Of(1))
 	}
 }
+
+// TestWorkspaceOfExpertsBlocks: the workspace of a block has room for what the least level of the blocks of
+// its kind does not keep, whatever the others keep.
+func TestWorkspaceOfExpertsBlocks(t *testing.T) {
+	cfg := config(func(c *model.Config) {
+		c.NumLayers, c.NumExperts, c.NumExpertsPerTok, c.MoEIntermediateSize, c.DecoderSparseStep, c.MLPOnlyLayers = 3, 8, 3, 7, 1, []int{1}
+	})
+	at := func(kind model.LayerKind, keep Keeps) int64 {
+		sp := spec(cfg, KeepNothing, device.F32)
+		sp.Keep = keep
+		return KindOf(kind).WorkspaceBytes(sp, true)
+	}
+	for _, kind := range []model.LayerKind{model.Block, model.Attention} {
+		none, all := at(kind, nil), at(kind, KeepIn(3, KeepAll))
+		dense, experts := at(kind, Keeps{KeepNothing, KeepAll, KeepNothing}), at(kind, Keeps{KeepAll, KeepNothing, KeepAll})
+		if kind == model.Attention {
+			dense, experts = experts, dense
+		}
+		if all >= none || dense != all || experts != none {
+			t.Errorf("%s: %d bytes where its blocks keep all and %d where they keep nothing, whatever others keep; where all blocks do, %d and %d",
+				kind, dense, experts, all, none)
+		}
+	}
+}

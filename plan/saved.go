@@ -56,6 +56,17 @@ func (r *Run) KeptByLayer() []string {
 	return out
 }
 
+// keptHere is what the blocks keep whose layers r has, in words.
+func (r *Run) keptHere() string {
+	var here layers.Keeps
+	for l, layout := range r.Layouts {
+		if r.has(l) && r.keeps(l) {
+			here = append(here, r.Spec.Keep.Of(layout.Block))
+		}
+	}
+	return here.String()
+}
+
 // keeps says whether layer l is of a kind that can keep something.
 func (r *Run) keeps(l int) bool {
 	return r.Layouts[l].Kind == model.Block || r.Layouts[l].Kind == model.Attention

@@ -202,6 +202,11 @@ func TestEveryDeviceKeepsForItself(t *testing.T) {
 			}
 		}
 	}
+	for _, row := range r.Table().Rows {
+		if row.Where == "device 1" && row.Purpose == "saved for backward" && row.Detail != "all" {
+			t.Errorf("on device 1 is kept: %s", row.Detail)
+		}
+	}
 	if on1 == 0 || kept[0] == 0 || kept[0] >= kept[1] {
 		t.Errorf("kept are %d bytes", kept)
 	}
@@ -220,5 +225,26 @@ func TestKeptByLayer(t *testing.T) {
 	r.Spec.Keep = layers.Keeps{layers.KeepQKV, layers.KeepNothing, layers.KeepAttention}
 	if got, want := fmt.Sprint(r.KeptByLayer()), "[nothing qkv nothing nothing attention nothing nothing]"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestBoundCountsWhatIsComputedAgain: the backward's FLOPs are the model's and those that each block, at its
+// own level and with its own window, computes again.
+func TestBoundCountsWhatIsComputedAgain(t *testing.T) {
+	q := request()
+	q.Config = config(4, false)
+	q.Config.SlidingWindow, q.Config.Sliding = 128, []bool{true, true, false, false}
+	r := resolve(t, q)
+	tokens := int64(r.Limits.Tokens)
+	for _, keep := range []layers.Keeps{nil, {0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}} {
+		r.Spec.Keep = keep
+		want := int64(0)
+		for block := range 4 {
+			products, attention := r.Spec.BlockRecomputes(block, keep.Of(block), tokens, int64(q.Rows)*q.Config.BlockPairs(block, q.RowTokens))
+			want += products + attention
+		}
+		if forward, backward := r.flops(); !near(backward-2*forward, float64(want), 1e-9) {
+			t.Errorf("%v: %g FLOPs are computed again, want %d", keep, backward-2*forward, want)
+		}
 	}
 }

@@ -243,7 +243,7 @@ func (r *Run) deviceRows(dev addRow) {
 		dev("activations", held(n), "%s tokens at the experts of a layer", humanize.Comma(int64(r.Limits.Tokens)))
 	}
 	if n := r.savedBytes(); n > 0 {
-		dev("saved for backward", n, "%s", r.Spec.Keep)
+		dev("saved for backward", n, "%s", r.keptHere())
 	}
 	dev("workspace", held(r.WorkspaceBytes()), "of one launch")
 	if n := r.MatrixBytes(); n > 0 {

@@ -14,6 +14,7 @@ var ofDevice = []broken{
 		{from: "norm = bfloat.Widen(bfloat.Round(norm))", to: "_ = bfloat.Round(norm)", test: "TestNewtonSchulzIsTorchs", in: "layers"},
 	}},
 	{"layers/block.go", []way{
+		{from: "t.spec.Keep.Of(block)", to: "t.spec.Keep.Of(0)", test: "TestKeepChangesNothing"},
 		{from: "x2 = l.x2\n", to: "x2 = l.x\n", test: "TestGradientsEqualFiniteDifferences|TestKeepChangesNothing"},
 		{from: "YStride: h,\n\t\tEps: t.spec.Config.RMSNormEps, Offset: t.spec.Config.NormOffset}", to: "YStride: h,\n\t\tEps: t.spec.Config.RMSNormEps}", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "if t.spec.Config.Activation == model.GELUTanh {", to: "if t.spec.Config.Activation != model.GELUTanh {", test: "TestRecordings", in: "internal/train"},
@@ -35,6 +36,10 @@ var ofDevice = []broken{
 		{from: "a.Y, a.X, a.RStd, a.W, a.Groups = from(y, d.q), from(x, d.q), rstdK, w[model.RoleKNorm]", to: "a.Y, a.X, a.RStd, a.W, a.Groups = from(y, d.q), from(x, d.q), rstdK, w[model.RoleQNorm]", test: "TestRecordings", in: "internal/train"},
 		{from: "pos := l.mb.Pos.Slice(int64(c.at), int64(c.n))", to: "pos := l.mb.Pos.Slice(0, int64(c.n))", test: "TestChunkSizes|TestGradientsEqualFiniteDifferences"},
 		{from: "Scale: float32(c.ScoreScale()),", to: "Scale: float32(c.ScoreScale() * c.ScoreScale()),", test: "TestRecordings", in: "internal/train"},
+	}},
+	{"layers/workspace.go", []way{
+		{from: "least = min(least, s.Keep.Of(block))", to: "least = s.Keep.Of(block)", test: "TestWorkspaceServesEveryLaunch"},
+		{from: "s.Config.HasExperts(block) != mlp", to: "true", test: "TestWorkspaceOfExpertsBlocks"},
 	}},
 	{"layers/attention_backward.go", []way{
 		{from: "l.rope(dqkv, c, true)", to: "l.rope(dqkv, c, false)", test: "TestGradientsEqualFiniteDifferences"},
@@ -74,6 +79,7 @@ var ofDevice = []broken{
 		{from: "Largest(Spec, model.Layout) []int { return []int{0, 1} }", to: "Largest(Spec, model.Layout) []int { return []int{0} }", test: "TestSizesWithExperts|TestPublishedModelsWithExperts", in: "plan"},
 	}},
 	{"layers/flops.go", []way{
+		{from: "if s.Keep.Of(block) < KeepAttention {", to: "if s.Keep.Of(block) < KeepQKV {", test: "TestRecomputedFLOPsAreCounted"},
 		{from: "return 4 * pairs", to: "return 2 * pairs", test: "TestRecomputedFLOPsAreCounted"},
 		{from: "keep < KeepQKV {", to: "keep < KeepQKV && !moe {", test: "TestRecomputedFLOPsOfExperts"},
 		{from: "c.NumExpertsPerTok + c.SharedExperts", to: "c.NumExpertsPerTok", test: "TestRecomputedFLOPsOfSharedExperts"},

@@ -12,6 +12,7 @@ import (
 	"mt/host"
 	"mt/internal/config"
 	"mt/model"
+	"mt/plan/rates"
 )
 
 // sketch is what mt plan prints of a configuration.
@@ -186,6 +187,57 @@ func TestPlannedAndNotTrained(t *testing.T) {
 	}
 	if _, err := StartSynthetic(SyntheticOptions{Model: shape, Rows: 1, SeqLen: 8}); err == nil || !strings.Contains(err.Error(), "cannot be trained") {
 		t.Errorf("a synthetic run: %v", err)
+	}
+}
+
+// TestPlanSaysWhatIsKept: in words, by block, and in JSON by layer; in what is predicted of a step, too.
+func TestPlanSaysWhatIsKept(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	const card = "model: {preset: qwen2.5-7b, num_hidden_layers: 12}\nmax_seq_len: 1024\nper_device_train_batch_size: 128\nhost_memory: 400GiB\ndevice_memory: 79GiB\n"
+	for keys, want := range map[string]string{
+		"":                  "kept for the backward: all in 5 of 12 blocks, qkv in 2, attention in 2, nothing in 3\n",
+		"recompute: full\n": "kept for the backward: nothing\n",
+	} {
+		if out, err := sketch(t, card+keys, Options{}); err != nil || !strings.Contains(out, want) {
+			t.Errorf("%q: %v: %q is not in\n%s", keys, err, want, out)
+		}
+	}
+	var shown struct {
+		Keeps      string   `json:"recompute_keeps"`
+		ByLayer    []string `json:"kept_by_layer"`
+		Prediction struct {
+			TFLOPS   float64 `json:"tflops"`
+			Executed float64 `json:"tflops_executed"`
+		}
+	}
+	h100, err := rates.Find("h100+ddr5-4800x8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := map[string]float64{}
+	for _, keys := range []string{"", "recompute: full\n"} {
+		raw, err := sketch(t, card+keys, Options{JSON: true, Forecast: Forecast{Machine: h100}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(raw[strings.Index(raw, "{"):strings.LastIndex(raw, "}")+1]), &shown); err != nil {
+			t.Fatalf("%v in %s", err, raw)
+		}
+		again[keys] = shown.Prediction.Executed / shown.Prediction.TFLOPS
+		if keys != "" {
+			continue
+		}
+		counts := map[string]int{}
+		for _, level := range shown.ByLayer {
+			counts[level]++
+		}
+		if len(shown.ByLayer) != 14 || shown.Keeps != "all in 5 of 12 blocks, qkv in 2, attention in 2, nothing in 3" || counts["all"] != 5 || counts["qkv"] != 2 || counts["attention"] != 2 || counts["nothing"] != 3+2 {
+			t.Errorf("%+v", shown)
+		}
+	}
+	// 3 of 12 blocks compute all of it again, and 4 most of it.
+	if part := (again[""] - 1) / (again["recompute: full\n"] - 1); part < 3./12 || part > 7./12 {
+		t.Errorf("%.3f times the model's FLOPs are executed, %.3f where nothing is kept", again[""], again["recompute: full\n"])
 	}
 }
 

@@ -213,7 +213,7 @@ func TestResumeWithOtherDepths(t *testing.T) {
 	want := newScene(t, "save_steps: 2\n")
 	want.mustTrain(t)
 	got := want.in(t)
-	for i, extra := range []string{"threads: 1\n", "binding: copy\npipeline: {weight_slots: 1, grad_buffers: 1, activation_slots: 3, batches_ahead: 1}\n",
+	for i, extra := range []string{"threads: 1\nrecompute: none\n", "binding: copy\nrecompute: full\npipeline: {weight_slots: 1, grad_buffers: 1, activation_slots: 3, batches_ahead: 1}\n",
 		"threads: 3\nsynchronous_updates: true\n", ""} {
 		if i == 3 {
 			got.with(extra).mustTrain(t)
