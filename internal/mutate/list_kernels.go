@@ -12,7 +12,6 @@ var ofKernels = []broken{
 	}},
 	{"cudart/emu/ptx/countmemory.go", []way{
 		{from: "width = int(128 / bytes)", to: "width = 32", test: "TestBanks"},
-		{from: "max(bytes/4, 1))", to: "1)", test: "TestBanks"},
 		{from: "to.Conflicts += int64(n - 1)", to: "to.Conflicts += int64(n)", test: "TestBanks"},
 		{from: "if b.words[bank][i] == word {", to: "if b.words[bank][i] == word && false {", test: "TestBanks"},
 		{from: "if known[i] == sector {", to: "if known[i] == sector && i == n-1 && false {", test: "TestSectors"},
@@ -20,7 +19,7 @@ var ofKernels = []broken{
 		{from: "case sharedWindow:\n\t\t\t\tglobal, shared", to: "case localWindow + 1:\n\t\t\t\tglobal, shared", test: "TestBanks"},
 	}},
 	{"cudart/emu/ptx/meaning.go", []way{
-		{from: "if i == 0 && !o.mem &&", to: "if i == 0 &&", test: "TestMeanings"},
+		{from: "if i == 0 && !slices", to: "if i == 1 && !slices", test: "TestMeanings"},
 		{from: "m.Groups = -1", to: "m.Groups = 0", test: "TestMeanings"},
 	}},
 	{"cudart/emu/ptx/launchrun.go", []way{
@@ -30,7 +29,7 @@ var ofKernels = []broken{
 	{"cudart/emu/silicon/occupancy.go", []way{
 		{from: "registersOfSM / max(each, 1) / warpUnit * warpUnit / warps", to: "registersOfSM / max(each, 1) / warps", test: "TestOccupancy"},
 		{from: "roundUp(b.Shared+sharedReserved, sharedUnit)", to: "roundUp(b.Shared+1, sharedUnit)", test: "TestOccupancy"},
-		{from: "32*roundUp(b.Registers, 8)", to: "32*b.Registers", test: "TestOccupancy"},
+		{from: "roundUp(32*b.Registers, registerUnit)", to: "32*b.Registers", test: "TestOccupancy"},
 	}},
 	{"cudart/emu/silicon/bound.go", []way{
 		{from: "issue += float64(n.Off)", to: "_ = n.Off", test: "TestBound"},

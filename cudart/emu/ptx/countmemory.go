@@ -113,22 +113,20 @@ func (c *counter) sharedBanks(to *Banks, addr *lanes64, mask uint32, bytes uint6
 		if part == 0 {
 			continue
 		}
-		n := c.banks.turns(addr, part, max(bytes/4, 1))
+		n := c.banks.turns(addr, part)
 		to.Wavefronts += int64(n)
 		to.Conflicts += int64(n - 1)
 		s.Wavefronts += uint16(n)
 	}
 }
 
-// turns is how often the bank that is asked for most words must answer.
-func (b *banks) turns(addr *lanes64, mask uint32, words uint64) int {
+// turns is how often the bank that is asked for most words must answer. Only first words are looked at: as accesses
+// are aligned and equally long, the others meet where these do.
+func (b *banks) turns(addr *lanes64, mask uint32) int {
 	most := 0
 	b.n = [32]int{}
 	for m := mask; m != 0; m &= m - 1 {
-		first := addr[bits.TrailingZeros32(m)&31] / 4
-		for word := first; word < first+words; word++ {
-			most = max(most, b.ask(word))
-		}
+		most = max(most, b.ask(addr[bits.TrailingZeros32(m)&31]/4))
 	}
 	return most
 }

@@ -17,7 +17,7 @@ type Occupancy struct {
 // Occupancy computes what the architecture has room for. Blocks is 0 where there is no room for one.
 func (a *Architecture) Occupancy(b Block) Occupancy {
 	warps := (b.Threads + 31) / 32
-	each := roundUp(32*roundUp(b.Registers, 8), registerUnit)
+	each := roundUp(32*b.Registers, registerUnit)
 	out := Occupancy{Blocks: a.Blocks, Limit: "blocks"}
 	for _, l := range []struct {
 		blocks int

@@ -53,7 +53,6 @@ type machine struct {
 	memory float64 // when the way to the L2 cache is free
 	sector float64 // cycles that a sector takes on that way
 	far    float64 // cycles until a sector is there
-	rounds int
 }
 
 // part is a quarter of the multiprocessor.

@@ -49,6 +49,8 @@ func TestOccupancy(t *testing.T) {
 		want Occupancy
 	}{
 		{sm90, Block{128, 255, 64 << 10}, Occupancy{2, 8, "registers"}},
+		{sm80, Block{64, 40, 0}, Occupancy{24, 48, "registers"}},          // 51 warps would have registers, given to four at a time
+		{sm90, Block{32, 16, 45 << 10}, Occupancy{4, 4, "shared memory"}}, // five without what is reserved
 		{sm80, Block{256, 64, 0}, Occupancy{4, 32, "registers"}},
 		{sm80, Block{256, 32, 0}, Occupancy{8, 64, "warps"}},
 		{sm80, Block{256, 33, 0}, Occupancy{6, 48, "registers"}}, // 40 registers: 51 warps, in fours 48
@@ -256,7 +258,11 @@ func TestExpected(t *testing.T) {
 	if one != full {
 		t.Errorf("a block alone takes %v s, as many as there are multiprocessors %v", one, full)
 	}
-	if waves := expected(4 * g.SMs); twice < 1.6*waves || twice > 2.4*waves {
+	waves := expected(4 * g.SMs)
+	if one > 0.9*waves {
+		t.Errorf("a block that has a multiprocessor to itself takes %v s, four that share one %v", one, waves)
+	}
+	if twice < 1.6*waves || twice > 2.4*waves {
 		t.Errorf("what fills the GPU takes %v s, twice as much %v", waves, twice)
 	}
 }
