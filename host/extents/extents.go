@@ -18,9 +18,6 @@ const BlockBytes = 4096
 // chunkBytes is the most that one call reads or writes, unless Options says otherwise. Several are under way at once.
 const chunkBytes = 4 << 20
 
-// workers is how many chunks are read or written at once: enough for an NVMe disk to reach its rate.
-const workers = 8
-
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Options say which extents there are, and where.
@@ -33,6 +30,8 @@ type Options struct {
 	Chunk int64    // the most that one call reads or writes, and has a checksum, a multiple of BlockBytes; 0: 4 MiB
 	// open, unless nil, opens files in place of the operating system.
 	open func(path string) (file, error)
+	// ring, unless nil, makes the ring in place of the operating system.
+	ring func(depth int) (mover, error)
 }
 
 // Files are open files with room for all extents. Different extents may be read and written at
@@ -45,6 +44,8 @@ type Files struct {
 	notes  []string
 	jobs   chan func()
 	ended  sync.WaitGroup
+	ring   mover // nil: there is none, and why says why not
+	why    error
 
 	read, written atomic.Int64
 }
@@ -65,27 +66,27 @@ func Open(o Options) (*Files, error) {
 	if o.open == nil {
 		e.o.open = openFile
 	}
+	if o.ring == nil {
+		e.o.ring = newRing
+	}
 	if o.Chunk == 0 {
 		e.o.Chunk = chunkBytes
 	}
 	ends := e.lay()
+	var direct []bool
 	for i, dir := range o.Dirs {
 		path := filepath.Join(dir, o.Name)
 		f, note, err := e.take(path, ends[i])
 		if err != nil {
 			return nil, errors.Join(err, e.Close())
 		}
-		e.files, e.paths = append(e.files, f), append(e.paths, path)
+		e.files, e.paths, direct = append(e.files, f), append(e.paths, path), append(direct, note == "")
 		if note != "" {
 			e.notes = append(e.notes, note)
 		}
 	}
-	for range workers {
-		e.ended.Go(func() {
-			for job := range e.jobs {
-				job()
-			}
-		})
+	if err := e.start(direct); err != nil {
+		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
 }
@@ -214,6 +215,9 @@ func (e *Files) Close() error {
 	close(e.jobs)
 	e.ended.Wait()
 	var errs []error
+	if e.ring != nil {
+		errs = append(errs, e.ring.Close())
+	}
 	for i, f := range e.files {
 		if err := f.Remove(); err != nil {
 			errs = append(errs, fmt.Errorf("remove %s: %w", e.paths[i], bare(err)))

@@ -16,7 +16,7 @@ import (
 )
 
 // memory is aligned memory with random bytes.
-func memory(t *testing.T, bytes int64, r *rand.Rand) []byte {
+func memory(t testing.TB, bytes int64, r *rand.Rand) []byte {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, int(max(bytes, 1)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -30,6 +30,20 @@ func memory(t *testing.T, bytes int64, r *rand.Rand) []byte {
 	return b
 }
 
+// engineTable has what moves chunks, by name: how options ask for it. A test is skipped where there is none.
+var engineTable = map[string]func(t *testing.T, o *Options){
+	"pool": func(_ *testing.T, o *Options) {
+		o.ring = func(int) (mover, error) { return nil, errors.ErrUnsupported }
+	},
+}
+
+// byEngine runs a test with each engine.
+func byEngine(t *testing.T, test func(t *testing.T, ask func(*Options))) {
+	for name, ask := range engineTable {
+		t.Run(name, func(t *testing.T) { test(t, func(o *Options) { ask(t, o) }) })
+	}
+}
+
 // three are options of three extents in so many directories, one of them longer than a chunk.
 func three(t *testing.T, dirs int) Options {
 	o := Options{Name: "mt-state.bin", Run: "/runs/a", Names: []string{"layer 0", "layer 1", "layer 2"}, Bytes: []int64{2 * BlockBytes, 0, 2*chunkBytes + BlockBytes}}
@@ -41,9 +55,12 @@ func three(t *testing.T, dirs int) Options {
 
 // TestExtentsComeBack: what is written is read, whatever the number of directories, and files are
 // removed at the end.
-func TestExtentsComeBack(t *testing.T) {
+func TestExtentsComeBack(t *testing.T) { byEngine(t, comeBack) }
+
+func comeBack(t *testing.T, ask func(*Options)) {
 	for dirs := 1; dirs <= 3; dirs++ {
 		o := three(t, dirs)
+		ask(&o)
 		e, err := Open(o)
 		if err != nil {
 			t.Fatal(err)
@@ -91,8 +108,11 @@ func TestExtentsComeBack(t *testing.T) {
 }
 
 // TestPartsComeBack: a part of an extent that begins and ends with chunks is read by itself, and no other can be.
-func TestPartsComeBack(t *testing.T) {
+func TestPartsComeBack(t *testing.T) { byEngine(t, partsComeBack) }
+
+func partsComeBack(t *testing.T, ask func(*Options)) {
 	o := three(t, 2)
+	ask(&o)
 	o.Chunk = 4 * BlockBytes
 	o.Bytes[2] = 3*o.Chunk + BlockBytes
 	e, err := Open(o)
@@ -126,8 +146,11 @@ func TestPartsComeBack(t *testing.T) {
 }
 
 // TestDamageIsSeen: a byte that changes on the disk is an error that names extent, file and place.
-func TestDamageIsSeen(t *testing.T) {
+func TestDamageIsSeen(t *testing.T) { byEngine(t, damage) }
+
+func damage(t *testing.T, ask func(*Options)) {
 	o := three(t, 2)
+	ask(&o)
 	e, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
