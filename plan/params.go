@@ -90,6 +90,7 @@ func (r *Run) leave(spare int64, slots int) bool {
 			most, tiles = max(most, r.extents()[l]), append(tiles, l)
 		}
 	}
+	spare -= r.packMemory(true)
 	r.Away, r.Depths.StateSlots = make([]bool, len(r.Layouts)), slots
 	for l, size := range r.extents() {
 		if r.Away[l] = size > 0 && size <= most; r.Away[l] {

@@ -106,6 +106,7 @@ func (r *Run) tier(q Request) {
 // host's memory with all of them in it, gets positive. It says whether it does.
 func (r *Run) choose(spare int64, slots int) bool {
 	sizes := r.extents()
+	spare -= r.packMemory(false)
 	var best int64 // that is left, or lacks least
 	r.Away = nil
 	for _, limit := range slices.Compact(slices.Sorted(slices.Values(sizes))) {

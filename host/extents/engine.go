@@ -47,10 +47,14 @@ func (e *Files) start(direct []bool) error {
 	if e.ring != nil {
 		depth = ringDepth
 	}
-	for range depth {
+	workers := make([]worker, depth)
+	if err := e.takeScratch(workers); err != nil {
+		return err
+	}
+	for i := range workers {
 		e.ended.Go(func() {
 			for job := range e.jobs {
-				job()
+				job(&workers[i])
 			}
 		})
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"mt/internal/human"
 )
 
@@ -28,6 +30,8 @@ type Options struct {
 	Names []string // of the extents, for errors
 	Bytes []int64  // of each extent, a multiple of BlockBytes; 0: there is none
 	Chunk int64    // the most that one call reads or writes, and has a checksum, a multiple of BlockBytes; 0: 4 MiB
+	// Compress has each chunk written in fewer bytes, at its place, if that spares a sixteenth of them. It takes ScratchBytes of memory.
+	Compress bool
 	// open, unless nil, opens files in place of the operating system.
 	open func(path string) (file, error)
 	// ring, unless nil, makes the ring in place of the operating system.
@@ -37,32 +41,35 @@ type Options struct {
 // Files are open files with room for all extents. Different extents may be read and written at
 // the same time.
 type Files struct {
-	o      Options
-	files  []file
-	paths  []string
-	places [][]place // by extent, its chunks
-	notes  []string
-	jobs   chan func()
-	ended  sync.WaitGroup
-	ring   mover // nil: there is none, and why says why not
-	why    error
+	o       Options
+	files   []file
+	paths   []string
+	places  [][]place // by extent, its chunks
+	notes   []string
+	jobs    chan func(*worker)
+	scratch []byte // of all workers, with Compress
+	ended   sync.WaitGroup
+	ring    mover // nil: there is none, and why says why not
+	why     error
 
-	read, written atomic.Int64
+	read, written             atomic.Int64
+	sparedRead, sparedWritten atomic.Int64
 }
 
 // place is where a chunk is.
 type place struct {
-	file  int
-	at    int64
-	bytes int64
-	sum   uint32 // of what was written last
-	full  bool   // something was written
+	file   int
+	at     int64
+	bytes  int64
+	packed int64  // in how many bytes it was written last
+	sum    uint32 // of what was written last
+	full   bool   // something was written
 }
 
 // Open makes the files and takes the room for all extents. It fails where another process has
 // them, where they belong to another run, and where there is no room.
 func Open(o Options) (*Files, error) {
-	e := &Files{o: o, jobs: make(chan func())}
+	e := &Files{o: o, jobs: make(chan func(*worker))}
 	if o.open == nil {
 		e.o.open = openFile
 	}
@@ -125,6 +132,11 @@ func (e *Files) Notes() []string { return e.notes }
 // Moved is how many bytes were read and written so far.
 func (e *Files) Moved() (read, written int64) { return e.read.Load(), e.written.Load() }
 
+// Spared is how many more there would have been without Compress.
+func (e *Files) Spared() (read, written int64) {
+	return e.sparedRead.Load(), e.sparedWritten.Load()
+}
+
 // Written says whether extent i was written.
 func (e *Files) Written(i int) bool {
 	for _, c := range e.places[i] {
@@ -144,18 +156,29 @@ func (e *Files) Read(i int, into []byte) error {
 
 // ReadPart is Read of a part of extent i, from byte from on, as much as into has: whole chunks.
 func (e *Files) ReadPart(i int, from int64, into []byte) error {
-	return e.chunks(i, from, into, func(c *place, b []byte) error {
+	return e.chunks(i, from, into, func(w *worker, c *place, b []byte) error {
 		path := e.paths[c.file]
 		if !c.full {
 			return fmt.Errorf("read %s: %s was never written there", path, e.o.Names[i])
 		}
-		if _, err := e.files[c.file].ReadAt(b, c.at); err != nil {
+		packed := b
+		if c.packed < c.bytes {
+			packed = w.scratch[:c.packed]
+		}
+		if _, err := e.files[c.file].ReadAt(packed, c.at); err != nil {
 			return fmt.Errorf("read %s of %s at byte %d of %s: %w", human.Bytes(c.bytes), e.o.Names[i], c.at, path, bare(err))
 		}
-		if sum := crc32.Checksum(b, castagnoli); sum != c.sum {
+		if sum := crc32.Checksum(packed, castagnoli); sum != c.sum {
 			return &Damaged{Name: e.o.Names[i], Path: path, At: c.at, Bytes: c.bytes, Sum: sum, Want: c.sum}
 		}
-		e.read.Add(c.bytes)
+		e.read.Add(c.packed)
+		if c.packed == c.bytes {
+			return nil
+		}
+		e.sparedRead.Add(c.bytes - c.packed)
+		if err := w.coder.Decode(b, packed); err != nil {
+			return fmt.Errorf("read %s of %s at byte %d of %s: %w", human.Bytes(c.bytes), e.o.Names[i], c.at, path, err)
+		}
 		return nil
 	})
 }
@@ -163,14 +186,16 @@ func (e *Files) ReadPart(i int, from int64, into []byte) error {
 // Write writes extent i from memory as Read wants it.
 func (e *Files) Write(i int, from []byte) error {
 	e.fits(i, from)
-	return e.chunks(i, 0, from, func(c *place, b []byte) error {
+	return e.chunks(i, 0, from, func(w *worker, c *place, b []byte) error {
 		c.full = false
-		c.sum = crc32.Checksum(b, castagnoli)
-		if _, err := e.files[c.file].WriteAt(b, c.at); err != nil {
+		packed := w.pack(b)
+		c.sum = crc32.Checksum(packed, castagnoli)
+		if _, err := e.files[c.file].WriteAt(packed, c.at); err != nil {
 			return fmt.Errorf("write %s of %s at byte %d of %s: %w", human.Bytes(c.bytes), e.o.Names[i], c.at, e.paths[c.file], bare(err))
 		}
-		c.full = true
-		e.written.Add(c.bytes)
+		c.full, c.packed = true, int64(len(packed))
+		e.written.Add(c.packed)
+		e.sparedWritten.Add(c.bytes - c.packed)
 		return nil
 	})
 }
@@ -184,7 +209,7 @@ func (e *Files) fits(i int, mem []byte) {
 
 // chunks has the workers do each chunk of extent i from byte from on, for as much as mem has, and returns the
 // error of the first chunk that failed.
-func (e *Files) chunks(i int, from int64, mem []byte, do func(c *place, b []byte) error) error {
+func (e *Files) chunks(i int, from int64, mem []byte, do func(w *worker, c *place, b []byte) error) error {
 	end := from + int64(len(mem))
 	if from%e.o.Chunk != 0 || end > e.o.Bytes[i] || end%e.o.Chunk != 0 && end != e.o.Bytes[i] {
 		panic(fmt.Sprintf("extents: bytes %d to %d of extent %d, which has %d in chunks of %d", from, end, i, e.o.Bytes[i], e.o.Chunk))
@@ -196,9 +221,9 @@ func (e *Files) chunks(i int, from int64, mem []byte, do func(c *place, b []byte
 		c, b := &places[k], mem[:places[k].bytes]
 		mem = mem[places[k].bytes:]
 		left.Add(1)
-		e.jobs <- func() {
+		e.jobs <- func(w *worker) {
 			defer left.Done()
-			errs[k] = do(c, b)
+			errs[k] = do(w, c, b)
 		}
 	}
 	left.Wait()
@@ -217,6 +242,9 @@ func (e *Files) Close() error {
 	var errs []error
 	if e.ring != nil {
 		errs = append(errs, e.ring.Close())
+	}
+	if e.scratch != nil {
+		errs = append(errs, unix.Munmap(e.scratch))
 	}
 	for i, f := range e.files {
 		if err := f.Remove(); err != nil {

@@ -2,8 +2,11 @@ package extents
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -189,6 +192,92 @@ func damage(t *testing.T, ask func(*Options)) {
 		}
 		_ = f.Close()
 	}
+}
+
+// numbers fills memory with fp32 numbers, as moments are.
+func numbers(b []byte, r *rand.Rand) {
+	for i := 0; i+4 <= len(b); i += 4 {
+		binary.LittleEndian.PutUint32(b[i:], math.Float32bits(float32(r.NormFloat64())))
+	}
+}
+
+// TestCompressed: with Compress the same bytes come back of fewer on the disk, at the same places; what does not shrink is
+// stored as it is, and damage is seen.
+func TestCompressed(t *testing.T) {
+	byEngine(t, func(t *testing.T, ask func(*Options)) {
+		o := three(t, 2)
+		ask(&o)
+		o.Compress, o.Chunk = true, 1<<20
+		o.Bytes = []int64{3<<20 + 5*BlockBytes, 1 << 20, BlockBytes}
+		e, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		var bytesRead, bytesWritten int64
+		r := rand.New(rand.NewPCG(5, 5))
+		for round := range 3 {
+			for i, n := range o.Bytes {
+				mem, back := memory(t, n, nil), memory(t, n, nil)
+				shrinks := (i+round)%2 == 0 && n > BlockBytes
+				if shrinks {
+					numbers(mem, r)
+				} else {
+					for k := range mem {
+						mem[k] = byte(r.Uint32())
+					}
+				}
+				was, _ := e.Spared()
+				if err := errors.Join(e.Write(i, mem), e.Read(i, back)); err != nil || !bytes.Equal(mem, back) {
+					t.Fatalf("round %d: extent %d comes back otherwise: %v", round, i, err)
+				}
+				spared, _ := e.Spared()
+				if spared -= was; shrinks && (spared < n/10 || spared > n/5) || !shrinks && spared != 0 {
+					t.Errorf("round %d: %d of %d bytes are spared", round, spared, n)
+				}
+				bytesRead, bytesWritten = bytesRead+n, bytesWritten+n
+			}
+		}
+		read, written := e.Moved()
+		if notRead, notWritten := e.Spared(); read+notRead != bytesRead || written+notWritten != bytesWritten {
+			t.Errorf("%d and %d bytes were read and written, %d and %d spared: want %d and %d together", read, written, notRead, notWritten, bytesRead, bytesWritten)
+		}
+		c := &e.places[0][1]
+		if c.packed%BlockBytes != 0 || c.packed >= c.bytes {
+			t.Fatalf("a chunk of %d bytes is in %d", c.bytes, c.packed)
+		}
+		f, err := os.OpenFile(e.paths[c.file], os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for at, seen := range map[int64]bool{0: true, c.packed - 1: true, c.packed: false} { // behind what is stored is what was there before
+			one := []byte{0}
+			flip := func() {
+				if _, err := f.ReadAt(one, c.at+at); err != nil {
+					t.Fatal(err)
+				}
+				one[0] ^= 1
+				if _, err := f.WriteAt(one, c.at+at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			flip()
+			var bad *Damaged
+			if err := e.Read(0, memory(t, o.Bytes[0], nil)); errors.As(err, &bad) != seen || seen && (bad.At != c.at || bad.Path != e.paths[c.file]) {
+				t.Errorf("byte %d of the chunk is damaged: %v", at, err)
+			}
+			flip()
+		}
+		// A checksum that fits what was never packed is the disk's last chance to lie.
+		c.sum = crc32.Checksum(make([]byte, c.packed), castagnoli)
+		if _, err := f.WriteAt(make([]byte, c.packed), c.at); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Read(0, memory(t, o.Bytes[0], nil)); err == nil || !strings.Contains(err.Error(), "of layer 0 at byte ") || !strings.Contains(err.Error(), e.paths[c.file]+": byteplane: ") {
+			t.Errorf("what was never packed: %v", err)
+		}
+	})
 }
 
 // TestWhoseFiles: two runs cannot have one file, and only the run that has left a file takes it.

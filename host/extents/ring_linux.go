@@ -178,9 +178,6 @@ func (r *ring) submit(s submission) error {
 	r.submissions[tail%uint32(len(r.submissions))] = s
 	atomic.StoreUint32(r.sqTail, tail+1)
 	n, err := r.enter(1, 0)
-	for err == unix.EINTR {
-		n, err = r.enter(1, 0)
-	}
 	if n == 1 {
 		return nil
 	}

@@ -26,7 +26,8 @@ type kernel struct {
 	latest  bool         // the latest is completed first
 	done    []int        // the numbers of those that are completed, in their order
 
-	waits  int // calls that waited
+	ahead  bool // there were more submissions than were told of
+	waits  int  // calls that waited
 	spoil  spoil
 	at     int // which submission, or wait, is spoiled
 	met    bool
@@ -60,6 +61,7 @@ func (k *kernel) enter(submit, wait uint32) (int, error) {
 	defer k.changed.L.Unlock()
 	if submit > 0 {
 		n := int(k.taken - (^uint32(0) - 2) + 1)
+		k.ahead = k.ahead || *k.r.sqTail != k.taken+1
 		if n == k.at && k.spoil.submit != 0 {
 			if k.spoil.submit != syscall.EINTR || !k.met {
 				k.met = true
@@ -164,10 +166,13 @@ func TestRingFaults(t *testing.T) {
 						t.Fatalf("%d calls: %v", at-1, err)
 					}
 					return
-				case tc.says == "" && err != nil:
-					t.Errorf("call %d: %v", at, err)
+				case tc.says == "" && (err != nil || k.r.broken.Load() != nil):
+					t.Errorf("call %d: %v; the ring is broken: %v", at, err, k.r.broken.Load() != nil)
 				case tc.says != "" && (err == nil || !tells(err.Error(), tc.says, o)):
 					t.Errorf("call %d: the error is %v", at, err)
+				}
+				if k.ahead {
+					t.Errorf("call %d: a submission that was refused stays in the queue", at)
 				}
 				if k.closed != 1 {
 					t.Errorf("call %d: the ring is closed %d times", at, k.closed)
@@ -219,6 +224,31 @@ func tells(text, end string, o Options) bool {
 		}
 	}
 	return false
+}
+
+// TestBrokenRing: where the kernel does not let a ring wait, nothing more is asked of it.
+func TestBrokenRing(t *testing.T) {
+	k := &kernel{spoil: spoil{wait: syscall.EBADF}, at: 3, order: rand.New(rand.NewPCG(5, 5))}
+	o := three(t, 2)
+	o.ring = func(depth int) (mover, error) { return played(depth, k), nil }
+	e, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if e.ring == nil {
+		t.Skip("moved by ", e.Engine())
+	}
+	mem := memory(t, o.Bytes[0], nil)
+	for try := range 2 * ringDepth {
+		taken := k.taken
+		if err := e.Write(0, mem); err == nil || !strings.Contains(err.Error(), "io_uring_enter: bad file descriptor") {
+			t.Errorf("write %d: %v", try, err)
+		}
+		if try > 0 && k.taken != taken {
+			t.Errorf("write %d is asked of it", try)
+		}
+	}
 }
 
 // TestRingInAnyOrder: transfers that complete in another order than they were asked for in go to whom they are for.
@@ -286,6 +316,9 @@ func TestWithoutRing(t *testing.T) {
 		}
 		if got := e.Engine(); e.ring != nil || !strings.HasPrefix(got, "pread and pwrite (no io_uring: ") || !strings.Contains(got, tc.says) {
 			t.Errorf("%s: moved by %s", name, got)
+		}
+		if why := e.tryRing(make([]bool, len(e.files))); why == nil || !strings.Contains(why.Error(), "page cache") {
+			t.Errorf("%s: a ring for files in the page cache: %v", name, why)
 		}
 		mem := memory(t, o.Bytes[2], rand.New(rand.NewPCG(4, 4)))
 		if err := errors.Join(e.Write(2, mem), e.Read(2, mem), e.Close()); err != nil {

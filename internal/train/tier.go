@@ -68,6 +68,9 @@ func (j *job) extents(key string) (o extents.Options, err error) {
 	if key == "param_dir" {
 		o.Dirs, o.Name, o.Chunk = j.c.ParamDir, fmt.Sprintf(paramFile, j.team.number()), j.plan.ChunkBytes()
 	}
+	if o.Compress = j.c.Compress == "byteplane"; o.Compress {
+		o.Chunk = j.plan.ChunkBytes() // there is memory for some chunks
+	}
 	if o.Run, err = filepath.Abs(j.c.OutputDir); err != nil {
 		return o, j.c.Errorf("output_dir", "output_dir: %w", err)
 	}
