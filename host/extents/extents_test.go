@@ -391,9 +391,15 @@ func (f failing) Free() (int64, error) {
 
 // TestEveryCallFailsOnce: the call that fails is told, with the file, and nothing is left behind.
 func TestEveryCallFailsOnce(t *testing.T) {
+	t.Run("as it is", func(t *testing.T) { everyCallFails(t, false) })
+	t.Run("compressed", func(t *testing.T) { everyCallFails(t, true) })
+}
+
+func everyCallFails(t *testing.T, compress bool) {
 	r := rand.New(rand.NewPCG(3, 3))
 	for fail := 1; ; fail++ {
 		o, n := three(t, 2), &counter{fail: fail, err: syscall.EIO}
+		o.Compress = compress
 		o.open = func(path string) (file, error) {
 			f, err := openFile(path)
 			return failing{f, n, path}, err
