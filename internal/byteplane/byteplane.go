@@ -176,13 +176,13 @@ func (c *Coder) decodeBlock(block, src []byte) (n int, err error) {
 	size := len(block) / planes
 	var from [planes][]byte
 	for k := range from {
-		bytes := int(binary.LittleEndian.Uint32(src[4*k:]))
-		if bytes < 1 || bytes > size || len(src)-n < bytes {
+		bytes := int64(binary.LittleEndian.Uint32(src[4*k:]))
+		if int64(len(src)-n) < bytes {
 			return 0, errBroken
 		}
-		in := src[n : n+bytes]
-		n += bytes
-		switch from[k] = c.apart[k][:size]; bytes {
+		in := src[n : n+int(bytes)]
+		n += len(in)
+		switch from[k] = c.apart[k][:size]; len(in) {
 		case size:
 			from[k] = in
 		case 1:
@@ -192,11 +192,7 @@ func (c *Coder) decodeBlock(block, src []byte) (n int, err error) {
 		default:
 			s, rest, err := huff0.ReadTable(in, &c.decoding)
 			if err == nil {
-				var out []byte
-				out, err = s.Decoder().Decompress4X(from[k][:0:size], rest)
-				if err == nil && len(out) != size {
-					err = errBroken
-				}
+				_, err = s.Decoder().Decompress4X(from[k][:0:size], rest)
 			}
 			if err != nil {
 				return 0, fmt.Errorf("byteplane: %w", err)

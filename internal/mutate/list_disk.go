@@ -105,9 +105,8 @@ var ofDisks = []broken{
 		{from: "return plane[:1]", to: "return plane", test: "TestComesBack"},
 		{from: "if len(dst)-n < len(out) {", to: "if len(dst)-n < len(out)-1 {", test: "TestComesBack"},
 		{from: "for i := n &^ 7; i < n; i++ {", to: "for i := n &^ 7; i < n-1; i++ {", test: "TestPlanesArePutApart"},
-		{from: "bytes < 1 || bytes > size || len(src)-n < bytes {", to: "bytes < 1 || bytes > size {", test: "TestDamage"},
-		{from: "bytes < 1 || bytes > size || ", to: "bytes > size || ", test: "TestDamage"},
-		{from: "if err == nil && len(out) != size {", to: "if false {", test: "TestDamage"},
+		{from: "if int64(len(src)-n) < bytes {", to: "if int64(len(src)-n) < bytes && false {", test: "TestDamage"},
+		{from: "if err != nil {\n\t\t\t\treturn 0, fmt.Errorf(\"byteplane: %w\", err)", to: "if false {\n\t\t\t\treturn 0, fmt.Errorf(\"byteplane: %w\", err)", test: "TestDamage"},
 		{from: "if len(src)-n < len(block) {", to: "if false {", test: "TestDamage"},
 	}},
 	{"plan/packed.go", []way{
