@@ -8,7 +8,7 @@ import (
 
 // disks counts what a run reads from and writes to disks, but for checkpoints.
 type disks struct {
-	read, written atomic.Int64 // bytes
+	read, written atomic.Int64 // bytes, as they are in memory
 
 	mu    sync.Mutex
 	works int           // that are under way

@@ -62,6 +62,7 @@ type trial struct {
 	params                       []bool                        // by layer: its tile is on a disk too; nil: none is
 	gradAway                     []bool                        // by layer: its gradient waits on a disk too; nil: none does
 	stateSlots                   int
+	packed                       bool            // what is away is in fewer bytes
 	by                           optim.Optimizer // nil: recipe, or with muon muonRecipe
 	bf16Master                   bool            // no lower halves are kept
 	wide                         bool            // most tensors are large enough for moments in codes
@@ -170,7 +171,7 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	}
 	p := &plan.Run{Layouts: c.Layouts(tr.bf16), GradBF16: tr.gradBF16, Clip: !tr.noClip && !tr.layerwise, Unified: !tr.copyTiles, Depths: tr.depths, Order: tr.order, Lane: tr.lane,
 		Limits: plan.NewLimits(tr.rows, tr.maxLen, tr.micro, c.VocabSize)}
-	p.ParamChunk = extents.BlockBytes
+	p.ParamChunk, p.Compress = extents.BlockBytes, tr.packed
 	for i := range p.Layouts {
 		p.Layouts[i].BF16Master = tr.bf16Master
 	}
@@ -277,7 +278,7 @@ func openTier(t *testing.T, p *plan.Run) host.Tier {
 		return host.Tier{}
 	}
 	open := func(name string, chunk int64, size func(int) int64) *extents.Files {
-		o := extents.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: name, Chunk: chunk, Run: t.Name()}
+		o := extents.Options{Dirs: []string{t.TempDir(), t.TempDir()}, Name: name, Chunk: chunk, Run: t.Name(), Compress: p.Compress}
 		for l, away := range p.Away {
 			bytes := int64(0)
 			if away {

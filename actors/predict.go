@@ -43,7 +43,7 @@ func Predict(o Options, m *rates.Machine, each func(StepReport, virtual.Use)) er
 		return fmt.Errorf("predict: %w", err)
 	}
 	o.OnStep = func(r StepReport) { each(r, p.clock.Used()) }
-	o.predicted, o.Home = p, blankHome{o.Plan, tile}
+	o.predicted, o.Home = p, blankHome{o.Plan, tile, p}
 	if o.Plan.Ranks > 1 {
 		if m.Network == nil {
 			return fmt.Errorf("predict: the rates of %s have no network between %d ranks (network)", m.Name, o.Plan.Ranks)
@@ -76,6 +76,8 @@ type prediction struct {
 	tiles   []layers.Tile
 	mail    map[address]*mailbox
 	blanks  [][]byte
+
+	sparedRead, sparedWritten int64 // bytes on disks, by compression
 }
 
 // mailbox is an actor with the messages that have arrived and that it has not handled.
@@ -89,6 +91,7 @@ type mailbox struct {
 type blankHome struct {
 	plan *plan.Run
 	tile []byte
+	p    *prediction
 }
 
 func (h blankHome) Acquire(int) (*host.LayerState, error) {
@@ -103,6 +106,7 @@ func (h blankHome) FetchGrad(int) error               { return nil }
 func (h blankHome) Grad(int) []byte                   { return nil }
 func (h blankHome) Drop(int)                          {}
 func (h blankHome) Settle() error                     { return nil }
+func (h blankHome) Spared() (read, written int64)     { return h.p.sparedRead, h.p.sparedWritten }
 func (h blankHome) Tile(i int) []byte                 { return h.tile[:h.plan.Layouts[i].TileBytes] }
 
 // blank gives memory of which nothing is resident, until the prediction is over.
@@ -204,12 +208,18 @@ func (p *prediction) cost(do any) virtual.Work {
 	case applyMatrix:
 		return p.moved(h.UpdateBy(r.Optim), float64(r.ApplyBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
 	case fetchState:
-		return p.onDisk(float64(r.StagedBytes(e.Layer)), p.machine.Disk.Read)
+		packed := r.PackedStaged(e.Layer)
+		p.sparedRead += r.StagedBytes(e.Layer) - packed.Bytes
+		return p.packed(packed.Bytes, packed.Unpack, p.machine.Disk.Read)
 	case readParams:
 		_, bytes := r.ParamSpan(p.tiles[e.Tile])
-		return p.onDisk(float64(bytes), p.machine.Disk.Read)
+		packed := r.PackedTile(e.Layer, bytes)
+		p.sparedRead += bytes - packed.Bytes
+		return p.packed(packed.Bytes, packed.Unpack, p.machine.Disk.Read)
 	case flushState:
-		return p.onDisk(float64(r.StagedBytes(e.Layer)), p.machine.Disk.Write)
+		packed := r.PackedStaged(e.Layer)
+		p.sparedWritten += r.StagedBytes(e.Layer) - packed.Bytes
+		return p.packed(packed.Bytes, packed.Pack, p.machine.Disk.Write)
 	case putGrad:
 		return p.onDisk(float64(r.GradExtentBytes(e.Layer)), p.machine.Disk.Write)
 	case fetchGrad:
@@ -227,6 +237,16 @@ func (p *prediction) onDisk(bytes, rate float64) (w virtual.Work) {
 		w.Seconds = bytes / (rate * 1e9)
 	}
 	w.Share[virtual.Disk], w.Share[virtual.Cores] = 1, 1/float64(p.machine.Host.Cores)
+	return w
+}
+
+// packed is onDisk where cores are at work on the bytes for some seconds, all cores at once.
+func (p *prediction) packed(bytes int64, seconds, rate float64) virtual.Work {
+	w, cores := p.onDisk(float64(bytes), rate), float64(p.machine.Host.Cores)
+	if seconds > 0 {
+		w.Seconds = max(w.Seconds, seconds/cores)
+		w.Share[virtual.Cores] = min(1, w.Share[virtual.Cores]+seconds/w.Seconds/cores)
+	}
 	return w
 }
 

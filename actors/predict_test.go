@@ -246,3 +246,27 @@ func TestPredictedLanes(t *testing.T) {
 		t.Errorf("two devices take %.3f of what one takes: %v and %v", share, two.Elapsed, one.Elapsed)
 	}
 }
+
+// TestPredictedPacking: fewer bytes take a slow disk less time, and cores that have to pack them take a fast disk more.
+func TestPredictedPacking(t *testing.T) {
+	tr := base()
+	tr.steps, tr.noClip, tr.saveSteps = 3, true, 0
+	tr = tr.allAway(2).tilesAway()
+	packed := tr
+	packed.packed = true
+	slow, fast := machine(), machine()
+	slow.Disk.Read, slow.Disk.Write = 1e-3, 1e-3
+	fast.Disk.Read, fast.Disk.Write, fast.Host.Cores = 1e3, 1e3, 1
+	was, is := tr.predict(t, slow)[1], packed.predict(t, slow)[1]
+	if x := float64(is.Elapsed) / float64(was.Elapsed); x > 0.9 || x < 0.8 {
+		t.Errorf("on a slow disk a step takes %v in place of %v", is.Elapsed, was.Elapsed)
+	}
+	for _, x := range [][2]int64{{is.DiskRead, was.DiskRead}, {is.DiskWritten, was.DiskWritten}} {
+		if ratio := float64(x[0]) / float64(x[1]); ratio > 0.9 || ratio < 0.8 {
+			t.Errorf("%d bytes are moved in place of %d", x[0], x[1])
+		}
+	}
+	if was, is := tr.predict(t, fast)[1], packed.predict(t, fast)[1]; is.Elapsed <= was.Elapsed {
+		t.Errorf("packing on one core takes no time: %v, %v", is.Elapsed, was.Elapsed)
+	}
+}

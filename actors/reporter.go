@@ -80,6 +80,7 @@ func (r *run) moved() (out linkBytes) {
 	if r.team != nil {
 		out.sent = r.team.sent.Load()
 	}
-	out.read, out.written = r.disks.read.Load(), r.disks.written.Load()
+	read, written := r.o.Home.Spared()
+	out.read, out.written = r.disks.read.Load()-read, r.disks.written.Load()-written
 	return out
 }

@@ -91,7 +91,7 @@ func execute(o Options, c carrier, wait func(*run) error) (err error) {
 	if err := r.startTrace(); err != nil {
 		return err
 	}
-	r.lastStep = r.hub.now()
+	r.lastStep, r.lastMoved = r.hub.now(), r.moved()
 	if err := r.spawn(); err != nil {
 		return err
 	}

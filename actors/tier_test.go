@@ -46,6 +46,7 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 		"tied":       func(tr *trial) { tr.noClip, tr.tied, tr.bf16 = true, true, true },
 		"bf16":       func(tr *trial) { tr.bf16, tr.copyTiles = true, true },
 		"muon":       func(tr *trial) { tr.muon = true },
+		"packed":     func(tr *trial) { tr.packed, tr.noClip = true, true },
 		"experts":    func(tr *trial) { tr.experts, tr.chosen, tr.noClip = 4, 2, true },
 		"lanes":      func(tr *trial) { tr.order, tr.lane, tr.noClip = schedule.Lanes, []int{0, 1, 0, 1, 0}, true },
 		"evaluation": func(tr *trial) { tr.evalSteps = 2 },
@@ -73,7 +74,11 @@ func TestStatesOnDisksChangeNothing(t *testing.T) {
 			sameAs(t, want, tr)
 			// What is updated has been read, in all steps. Of the last step some may not have been written when it is
 			// reported. Of evaluations nothing is reported.
-			if n := tr.stateBytes(); name != "skips" && name != "evaluation" && (read < 4*n || written < 2*n || written > 4*n) {
+			if n := tr.stateBytes(); name == "packed" {
+				if read < 2*n || read >= 4*n || written < n || written >= 4*n {
+					t.Errorf("%d bytes were read and %d written in 4 steps of %d bytes of state that are in fewer on disks", read, written, n)
+				}
+			} else if name != "skips" && name != "evaluation" && (read < 4*n || written < 2*n || written > 4*n) {
 				t.Errorf("%d bytes were read and %d written in 4 steps of %d bytes of state", read, written, tr.stateBytes())
 			}
 			for step, cut := range in.cuts {
@@ -104,6 +109,7 @@ func TestTilesOnDisksChangeNothing(t *testing.T) {
 		"lanes": func(tr *trial) {
 			tr.order, tr.lane, tr.noClip, tr.copyTiles = schedule.Lanes, []int{0, 1, 0, 1, 0}, true, true
 		},
+		"packed":     func(tr *trial) { tr.bf16, tr.copyTiles, tr.packed = true, true, true },
 		"one slot":   func(tr *trial) { tr.depths.WeightSlots, tr.noClip = 1, true },
 		"evaluation": func(tr *trial) { tr.evalSteps = 2 },
 		"skips": func(tr *trial) {
@@ -129,7 +135,7 @@ func TestTilesOnDisksChangeNothing(t *testing.T) {
 			sameAs(t, want, tr)
 			_, tiles := tr.plan(tr.config()).DiskBytes()
 			// Each tile is read for its update, and at least once for the forward and the backward, of every step.
-			if name != "skips" && name != "evaluation" && read < steps*(tr.stateBytes()+tiles) {
+			if name != "skips" && name != "evaluation" && name != "packed" && read < steps*(tr.stateBytes()+tiles) {
 				t.Errorf("%d bytes were read in %d steps of %d bytes of states and tiles, of which %d in tiles", read, steps, tr.stateBytes(), tiles)
 			}
 			for step, cut := range in.cuts {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
+
+	"mt/internal/byteplane"
 )
 
 // transform turns elements into bytes that compress better, and back. prev is the same
@@ -111,7 +113,7 @@ type codec struct {
 	decompress func(dst, src []byte) ([]byte, error)
 }
 
-// newCodecs makes zstd at three levels (what they are like in the reference
+// newCodecs makes what `compress: byteplane` does on disks, which needs no preparation, zstd at three levels (what they are like in the reference
 // implementation stands in the names) and S2, a faster Snappy.
 func newCodecs() ([]codec, error) {
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
@@ -130,7 +132,11 @@ func newCodecs() ([]codec, error) {
 		}
 		all = append(all, codec{l.name, func(dst, src []byte) []byte { return encoder.EncodeAll(src, dst[:0]) }, unzstd})
 	}
-	return all, nil
+	var coder byteplane.Coder
+	return append(all, codec{"byteplane", func(dst, src []byte) []byte {
+		n, _ := coder.Encode(dst[:cap(dst)], src)
+		return dst[:n]
+	}, func(dst, src []byte) ([]byte, error) { return dst, coder.Decode(dst, src) }}), nil
 }
 
 // squeezed is how one way did on one kind of bytes.

@@ -157,12 +157,12 @@ func TestCompress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range kinds {
+	for _, kind := range kinds[:len(kinds)-1] { // moments are fp32, and no codes
 		if !slices.ContainsFunc(r.Sums, func(x CompressRow) bool { return x.Kind == kind && x.Ratio > 0.9 && x.Compress > 0 && x.Decompress > 0 }) {
 			t.Errorf("nothing of %s", kind)
 		}
 	}
-	if len(r.Sums) != 8*4*4-2*4 || !slices.Equal(r.Points, []int{2, 5}) {
+	if len(r.Sums) != (8*4-2)*5 || !slices.Equal(r.Points, []int{2, 5}) {
 		t.Errorf("%d sums at steps %v", len(r.Sums), r.Points)
 	}
 	if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {

@@ -51,6 +51,7 @@ type sampleUnit struct {
 	grad, before   []byte // gradient of this step and of the one before; nil: not of all elements
 	w0, w1         []byte // fp32 weights before and after
 	m0, m1, v0, v1 []byte // fp32 moments before and after
+	codes          []byte // of moments in 8 bits, after
 }
 
 func newSampler(o optim.Optimizer, points []int, each int, stop func()) *sampler {
@@ -123,6 +124,7 @@ func (w *watched) Step(u optim.Unit, weight optim.Weight, planes []optim.State, 
 	x.w0, x.m0, x.v0 = weights(u, weight), moment(u, weight, planes, "m"), moment(u, weight, planes, "v")
 	w.Update.Step(u, weight, planes, grad)
 	x.w1, x.m1, x.v1 = weights(u, weight), moment(u, weight, planes, "m"), moment(u, weight, planes, "v")
+	x.codes = codes(u, weight, planes)
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	w.s.grads[at] = now
@@ -169,6 +171,16 @@ func moment(u optim.Unit, w optim.Weight, planes []optim.State, name string) []b
 	return nil
 }
 
+// codes is a copy of a unit's part of the planes that have moments in 8 bits.
+func codes(u optim.Unit, w optim.Weight, planes []optim.State) (all []byte) {
+	for _, p := range planes {
+		if p.DType == optim.U8 {
+			all = append(all, p.Of(w.Layout, u)...)
+		}
+	}
+	return all
+}
+
 // material is the bytes of one kind, and the same of the step before.
 type material struct {
 	kind       string
@@ -208,13 +220,14 @@ func (s *sampler) materials(most int) []*material {
 		add("update fp32", x.kind, 4, minus(x.w1, x.w0), nil)
 		add("m", x.kind, 4, x.m1, x.m0)
 		add("v", x.kind, 4, x.v1, x.v0)
+		add("8-bit codes", x.kind, 1, x.codes, nil)
 	}
 	slices.SortStableFunc(all, func(a, b *material) int { return slices.Index(kinds, a.kind) - slices.Index(kinds, b.kind) })
 	return all
 }
 
 // kinds are the kinds of bytes, in the order of the table.
-var kinds = []string{"gradient fp32", "gradient bf16", "weight hi", "weight lo", "weight fp32", "update fp32", "m", "v"}
+var kinds = []string{"gradient fp32", "gradient bf16", "weight hi", "weight lo", "weight fp32", "update fp32", "m", "v", "8-bit codes"}
 
 // spread picks units of every kind of layer, evenly over points and layers, until one more
 // would pass most bytes of fp32.

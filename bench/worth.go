@@ -48,6 +48,7 @@ var journeys = []journey{
 	{"weight fp32", "to disk", true, true},
 	{"m", "to disk", true, true},
 	{"v", "to disk", true, true},
+	{"8-bit codes", "to disk", true, true},
 }
 
 // The speeds of reference, in GB/s: what links reach with pinned memory, and disks.

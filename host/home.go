@@ -31,6 +31,9 @@ type Home interface {
 	Grad(i int) []byte
 	// Drop frees the state slot of layer i, which nobody has acquired; what was not flushed is lost.
 	Drop(i int)
+	// Spared is how many bytes fewer than those in memory were read from disks and written to them so far, because
+	// they are compressed there.
+	Spared() (read, written int64)
 	// Settle flushes and drops all layers that are in state slots.
 	Settle() error
 }

@@ -146,6 +146,17 @@ func (s *Store) Drop(i int) {
 	}
 }
 
+// Spared implements Home.
+func (s *Store) Spared() (read, written int64) {
+	for _, files := range []*extents.Files{s.tier.Extents, s.tier.TileExtents} {
+		if files != nil {
+			r, w := files.Spared()
+			read, written = read+r, written+w
+		}
+	}
+	return read, written
+}
+
 // Settle implements Home.
 func (s *Store) Settle() error {
 	for i, slot := range s.slotOf {

@@ -97,7 +97,7 @@ func (r *Run) leaveAll(spare int64, slots int) onDisks {
 // leave decides which tiles are on disks, where states alone do not do: with all states away that allStates sends, as few tiles as
 // make spare positive.
 func (r *Run) leave(spare int64, slots int) (d onDisks) {
-	spare = r.allStates(spare, slots)
+	spare = r.allStates(spare-r.packMemory(true), slots)
 	blocks := r.blocks()
 	for n := 1; n <= len(blocks); n++ {
 		r.ParamAway = make([]bool, len(r.Layouts))

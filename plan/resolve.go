@@ -54,6 +54,8 @@ type Request struct {
 	StateDir bool
 	// ParamDir says that the tiles of decoder blocks may be there too, where that does not do.
 	ParamDir bool
+	// Compress says that what is on disks is written in fewer bytes.
+	Compress bool
 	// Ranks is how many processes divide Rows among them, and Rank which of them is planned, from 0 on;
 	// Ranks 0 and 1: alone. Units is how the optimizer cuts a layer.
 	Ranks, Rank int
@@ -139,7 +141,7 @@ func choose(q Request) (*Run, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	r := &Run{Order: q.Order, Clip: q.Clip, Unified: q.Unified, EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
+	r := &Run{Order: q.Order, Clip: q.Clip, Compress: q.Compress, Unified: q.Unified, EvalOnly: q.EvalOnly, Context: q.Context, RowTokens: q.RowTokens, Layouts: q.Config.Layouts(q.Act == device.BF16)}
 	for i := range r.Layouts {
 		r.Layouts[i].BF16Master = q.BF16Master
 	}

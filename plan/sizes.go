@@ -85,6 +85,8 @@ type Run struct {
 	ParamAway []bool
 	// ParamChunk is what those are read in multiples of, a multiple of 4 KiB; 0: 1 MiB.
 	ParamChunk int64
+	// Compress says that what is on disks is written in fewer bytes.
+	Compress bool
 	// Ranks is how many processes divide the rows of a step among them, each normally on a host of
 	// its own, and Rank which of them this one is; Ranks 0 and 1: alone. Shares are, by layer and
 	// rank, what each keeps of a layer beside its tile; nil: all. AllIDs bounds the unique ids of

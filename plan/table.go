@@ -65,6 +65,9 @@ func (r *Run) Table() Table {
 	if r.Away != nil {
 		n := r.Depths.StateSlots
 		host("state slots", int64(n)*r.StateSlotBytes(), "%d layers whose state is read, updated or written%s", n, also(r.GradAway != nil, ", with their gradients"))
+		if n := r.packMemory(r.ParamAway != nil); n > 0 {
+			host("compression", n, "of what is written to disks, in chunks")
+		}
 		states, weights := r.DiskBytes()
 		t.Disk = states + weights + r.GradDiskBytes()
 		t.Rows = append(t.Rows, Row{"disk", "state", states, fmt.Sprintf("%s of %d of %d layers%s", r.stateWords(), count(r.Away), len(r.Away), r.ofAll())})

@@ -147,6 +147,7 @@ func (r *Run) waysToDisks(q Request) []func(spare int64, slots int) onDisks {
 // reading and writing go on evenly during the updates.
 func (r *Run) choose(spare int64, slots int) onDisks {
 	sizes := r.extents()
+	spare -= r.packMemory(false)
 	best := onDisks{left: math.MinInt64}
 	for _, limit := range slices.Compact(slices.Sorted(slices.Values(sizes))) {
 		var able []int

@@ -98,7 +98,7 @@ func (r *Run) sendAway(layers []int) (saved int64) {
 // few as make spare positive. They are spread evenly over the decoder blocks, of which the last come first: their
 // gradients land first and are wanted last.
 func (r *Run) waitOnDisks(spare int64, slots int) (d onDisks) {
-	spare = r.allStates(spare, slots)
+	spare = r.allStates(spare-r.packMemory(false), slots)
 	blocks := r.blocks()
 	for n := 1; n <= len(blocks); n++ {
 		r.GradAway = nil

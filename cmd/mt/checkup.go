@@ -6,6 +6,7 @@ import (
 
 	"mt/checkpoint"
 	"mt/host"
+	"mt/host/extents"
 	"mt/host/optim"
 	"mt/internal/checkup"
 	"mt/internal/machine"
@@ -50,5 +51,19 @@ func tryDisk(dir string) (d checkup.DiskTrial) {
 		return d
 	}
 	d.Rate = float64(bytes) / t.Least
+	d.By = movesStates(dir)
 	return d
+}
+
+// movesStates says what would move states that are on disks to and from dir, "" where none can be there.
+func movesStates(dir string) string {
+	e, err := extents.Open(extents.Options{Dirs: []string{dir}, Name: "mt-doctor.bin", Run: "mt doctor", Names: []string{"nothing"}, Bytes: []int64{extents.BlockBytes}})
+	if err != nil {
+		return ""
+	}
+	by := e.Engine()
+	if e.Close() != nil {
+		return ""
+	}
+	return by
 }

@@ -225,7 +225,8 @@ func names(message string, c faultio.Call) bool {
 	return false
 }
 
-// TestStateFaults does the same at the calls on the file with states that are on a disk.
+// TestStateFaults does the same at the calls on the file with states that are on a disk. The pool makes them, since a tracer does not see
+// what a ring moves; the faults of a ring are tested in host/extents.
 func TestStateFaults(t *testing.T) {
 	if long.Race {
 		t.Skip("runs are slow under the race detector, and make the same system calls without it")
@@ -238,6 +239,7 @@ func TestStateFaults(t *testing.T) {
 func stateFaults(t *testing.T, change func(*lab)) {
 	lab := newLab(t)
 	change(lab)
+	lab.env = []string{"MT_IO=pool"}
 	lab.undisturbed(t, firstRun)
 	var all []diskFault
 	for _, s := range spoils {
@@ -245,6 +247,11 @@ func stateFaults(t *testing.T, change func(*lab)) {
 			if strings.HasPrefix(c.Path, "states") {
 				all = append(all, diskFault{firstRun, s.of, s.fault, c})
 			}
+		}
+	}
+	for _, name := range []string{"pread64", "pwrite64"} {
+		if !slices.ContainsFunc(all, func(f diskFault) bool { return f.call.Name == name && f.fault == faultio.EIO }) {
+			t.Errorf("no %s of states is traced", name)
 		}
 	}
 	n := *faultCount

@@ -65,6 +65,7 @@ type lab struct {
 	old    map[string]map[string]string // by scene, what was there before
 	config string
 	args   []string
+	env    []string
 	// onDisks are the kinds of files that runs have in states.
 	onDisks []string
 }
@@ -79,7 +80,7 @@ func newLab(t *testing.T) *lab {
 func (lab *lab) run(t *testing.T, dir string, of faultio.Of, f faultio.Fault, n int, more ...string) *faultio.Result {
 	t.Helper()
 	// One thread at a time makes the calls of two runs nearly the same.
-	return lab.Do(t, faultio.Run{Dir: dir, Args: slices.Concat(lab.args, more), Env: []string{asCommand + "=1", "GOMAXPROCS=1"}, Of: of, Fault: f, N: n})
+	return lab.Do(t, faultio.Run{Dir: dir, Args: slices.Concat(lab.args, more), Env: slices.Concat(lab.env, []string{asCommand + "=1", "GOMAXPROCS=1"}), Of: of, Fault: f, N: n})
 }
 
 // undisturbed makes the state that a scene begins with and learns how it ends.

@@ -105,12 +105,12 @@ func (e *Files) make(i int) (err error) {
 	if _, err := f.WriteAt(head, 0); err != nil {
 		return fmt.Errorf("write %s: %w", path, bare(err))
 	}
-	if len(e.notes) == 0 { // as the file beside it
+	if e.cached == nil { // as the file beside it
 		if err := f.Direct(); err != nil {
 			return fmt.Errorf("open %s: %w", path, bare(err))
 		}
 	}
-	e.files[e.apart(i)] = f
+	e.files[e.apart(i)] = e.byRing(f)
 	return nil
 }
 

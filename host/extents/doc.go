@@ -2,7 +2,8 @@
 // directory or of several, across which extents are striped.
 //
 // An extent is read and written whole. What is written goes past the page cache where the file
-// system can do that (O_DIRECT), because the cache would take the memory that is to be spared. Each
+// system can do that (O_DIRECT), because the cache would take the memory that is to be spared. Chunks are
+// moved by io_uring where there is one, and else by goroutines that call pread and pwrite. Each
 // chunk of an extent has a checksum, which is compared whenever it is read.
 //
 // Extents may be files of their own instead, in one directory (Options.Heads). Others may link these,

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"mt/internal/human"
 )
 
@@ -18,9 +20,6 @@ const BlockBytes = 4096
 
 // chunkBytes is the most that one call reads or writes, unless Options says otherwise. Several are under way at once.
 const chunkBytes = 4 << 20
-
-// workers is how many chunks are read or written at once: enough for an NVMe disk to reach its rate.
-const workers = 8
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -38,41 +37,54 @@ type Options struct {
 	// Apart is asked once, with the path of a file of this process, whether files can be linked to where they are to be. Where
 	// it says why they cannot, Heads are dropped.
 	Apart func(path string) (why string, err error)
+	// Compress has each chunk written in fewer bytes, at its place, if that spares a sixteenth of them. It takes ScratchBytes of memory.
+	Compress bool
 	// open, unless nil, opens files in place of the operating system; fresh: one that must not be there yet.
 	open func(path string, fresh bool) (file, error)
+	// ring, unless nil, makes the ring in place of the operating system.
+	ring func(depth int) (mover, error)
 }
 
 // Files are open files with room for all extents. Different extents may be read and written at
 // the same time.
 type Files struct {
-	o      Options
-	files  []file
-	paths  []string
-	places [][]place // by extent, its chunks
-	pinned []bool    // by extent: its file is another's too (apart.go); nil: extents are not apart
-	why    string    // they are not, though there were Heads
-	notes  []string
-	jobs   chan func()
-	ended  sync.WaitGroup
+	o       Options
+	files   []file
+	paths   []string
+	places  [][]place // by extent, its chunks
+	pinned  []bool    // by extent: its file is another's too (apart.go); nil: extents are not apart
+	why     string    // they are not, though there were Heads
+	cached  []string  // paths of files that go through the page cache
+	notes   []string
+	jobs    chan func(*worker)
+	scratch []byte // of all workers, with Compress
+	ended   sync.WaitGroup
+	ring    mover // nil: there is none, and noRing says why not
+	noRing  error
 
-	read, written atomic.Int64
+	read, written             atomic.Int64
+	sparedRead, sparedWritten atomic.Int64
 }
 
 // place is where a chunk is.
 type place struct {
-	file  int
-	at    int64
-	bytes int64
-	sum   uint32 // of what was written last
-	full  bool   // something was written
+	file   int
+	at     int64
+	bytes  int64
+	packed int64  // in how many bytes it was written last
+	sum    uint32 // of what was written last
+	full   bool   // something was written
 }
 
 // Open makes the files and takes the room for all extents. It fails where another process has
 // them, where they belong to another run, and where there is no room.
 func Open(o Options) (*Files, error) {
-	e := &Files{o: o, jobs: make(chan func())}
+	e := &Files{o: o, jobs: make(chan func(*worker))}
 	if o.open == nil {
 		e.o.open = openFile
+	}
+	if o.ring == nil {
+		e.o.ring = newRing
 	}
 	if o.Chunk == 0 {
 		e.o.Chunk = chunkBytes
@@ -86,15 +98,12 @@ func Open(o Options) (*Files, error) {
 		}
 		e.files, e.paths = append(e.files, f), append(e.paths, path)
 	}
-	if err := e.settle(); err != nil {
-		return nil, errors.Join(err, e.Close())
+	err := e.settle()
+	if err == nil {
+		err = e.start()
 	}
-	for range workers {
-		e.ended.Go(func() {
-			for job := range e.jobs {
-				job()
-			}
-		})
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
 }
@@ -115,7 +124,7 @@ func (e *Files) settle() (err error) {
 			return err
 		}
 		if note != "" {
-			e.notes = append(e.notes, note)
+			e.cached, e.notes = append(e.cached, e.paths[i]), append(e.notes, note)
 		}
 	}
 	return e.makeApart()
@@ -160,6 +169,11 @@ func (e *Files) Notes() []string { return e.notes }
 // Moved is how many bytes were read and written so far.
 func (e *Files) Moved() (read, written int64) { return e.read.Load(), e.written.Load() }
 
+// Spared is how many more there would have been without Compress.
+func (e *Files) Spared() (read, written int64) {
+	return e.sparedRead.Load(), e.sparedWritten.Load()
+}
+
 // Written says whether extent i was written.
 func (e *Files) Written(i int) bool {
 	for _, c := range e.places[i] {
@@ -179,18 +193,29 @@ func (e *Files) Read(i int, into []byte) error {
 
 // ReadPart is Read of a part of extent i, from byte from on, as much as into has: whole chunks.
 func (e *Files) ReadPart(i int, from int64, into []byte) error {
-	return e.chunks(i, from, into, func(c *place, b []byte) error {
+	return e.chunks(i, from, into, func(w *worker, c *place, b []byte) error {
 		path := e.paths[c.file]
 		if !c.full {
 			return fmt.Errorf("read %s: %s was never written there", path, e.o.Names[i])
 		}
-		if _, err := e.files[c.file].ReadAt(b, c.at); err != nil {
+		packed := b
+		if c.packed < c.bytes {
+			packed = w.scratch[:c.packed]
+		}
+		if _, err := e.files[c.file].ReadAt(packed, c.at); err != nil {
 			return fmt.Errorf("read %s of %s at byte %d of %s: %w", human.Bytes(c.bytes), e.o.Names[i], c.at, path, bare(err))
 		}
-		if sum := crc32.Checksum(b, castagnoli); sum != c.sum {
+		if sum := crc32.Checksum(packed, castagnoli); sum != c.sum {
 			return &Damaged{Name: e.o.Names[i], Path: path, At: c.at, Bytes: c.bytes, Sum: sum, Want: c.sum}
 		}
-		e.read.Add(c.bytes)
+		e.read.Add(c.packed)
+		if c.packed == c.bytes {
+			return nil
+		}
+		e.sparedRead.Add(c.bytes - c.packed)
+		if err := w.coder.Decode(b, packed); err != nil {
+			return fmt.Errorf("read %s of %s at byte %d of %s: %w", human.Bytes(c.bytes), e.o.Names[i], c.at, path, err)
+		}
 		return nil
 	})
 }
@@ -201,14 +226,16 @@ func (e *Files) Write(i int, from []byte) error {
 	if err := e.renew(i); err != nil {
 		return err
 	}
-	return e.chunks(i, 0, from, func(c *place, b []byte) error {
+	return e.chunks(i, 0, from, func(w *worker, c *place, b []byte) error {
 		c.full = false
-		c.sum = crc32.Checksum(b, castagnoli)
-		if _, err := e.files[c.file].WriteAt(b, c.at); err != nil {
+		packed := w.pack(b)
+		c.sum = crc32.Checksum(packed, castagnoli)
+		if _, err := e.files[c.file].WriteAt(packed, c.at); err != nil {
 			return fmt.Errorf("write %s of %s at byte %d of %s: %w", human.Bytes(c.bytes), e.o.Names[i], c.at, e.paths[c.file], bare(err))
 		}
-		c.full = true
-		e.written.Add(c.bytes)
+		c.full, c.packed = true, int64(len(packed))
+		e.written.Add(c.packed)
+		e.sparedWritten.Add(c.bytes - c.packed)
 		return nil
 	})
 }
@@ -222,7 +249,7 @@ func (e *Files) fits(i int, mem []byte) {
 
 // chunks has the workers do each chunk of extent i from byte from on, for as much as mem has, and returns the
 // error of the first chunk that failed.
-func (e *Files) chunks(i int, from int64, mem []byte, do func(c *place, b []byte) error) error {
+func (e *Files) chunks(i int, from int64, mem []byte, do func(w *worker, c *place, b []byte) error) error {
 	end := from + int64(len(mem))
 	if from%e.o.Chunk != 0 || end > e.o.Bytes[i] || end%e.o.Chunk != 0 && end != e.o.Bytes[i] {
 		panic(fmt.Sprintf("extents: bytes %d to %d of extent %d, which has %d in chunks of %d", from, end, i, e.o.Bytes[i], e.o.Chunk))
@@ -234,9 +261,9 @@ func (e *Files) chunks(i int, from int64, mem []byte, do func(c *place, b []byte
 		c, b := &places[k], mem[:places[k].bytes]
 		mem = mem[places[k].bytes:]
 		left.Add(1)
-		e.jobs <- func() {
+		e.jobs <- func(w *worker) {
 			defer left.Done()
-			errs[k] = do(c, b)
+			errs[k] = do(w, c, b)
 		}
 	}
 	left.Wait()
@@ -254,11 +281,17 @@ func (e *Files) Close() error {
 	close(e.jobs)
 	e.ended.Wait()
 	var errs []error
+	if e.ring != nil {
+		errs = append(errs, e.ring.Close())
+	}
+	if e.scratch != nil {
+		errs = append(errs, unix.Munmap(e.scratch))
+	}
 	for i, f := range slices.Backward(e.files) { // those of extents before the file that says whose they are
 		if f == nil {
 			continue
 		}
-		if i == 0 && e.pinned != nil && errs != nil {
+		if i == 0 && e.pinned != nil && errors.Join(errs...) != nil {
 			errs = append(errs, f.Close())
 			continue
 		}

@@ -2,8 +2,11 @@ package extents
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,7 +19,7 @@ import (
 )
 
 // memory is aligned memory with random bytes.
-func memory(t *testing.T, bytes int64, r *rand.Rand) []byte {
+func memory(t testing.TB, bytes int64, r *rand.Rand) []byte {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, int(max(bytes, 1)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -30,6 +33,20 @@ func memory(t *testing.T, bytes int64, r *rand.Rand) []byte {
 	return b
 }
 
+// engineTable has what moves chunks, by name: how options ask for it. A test is skipped where there is none.
+var engineTable = map[string]func(t *testing.T, o *Options){
+	"pool": func(_ *testing.T, o *Options) {
+		o.ring = func(int) (mover, error) { return nil, errors.ErrUnsupported }
+	},
+}
+
+// byEngine runs a test with each engine.
+func byEngine(t *testing.T, test func(t *testing.T, ask func(*Options))) {
+	for name, ask := range engineTable {
+		t.Run(name, func(t *testing.T) { test(t, func(o *Options) { ask(t, o) }) })
+	}
+}
+
 // three are options of three extents in so many directories, one of them longer than a chunk.
 func three(t *testing.T, dirs int) Options {
 	o := Options{Name: "mt-state.bin", Run: "/runs/a", Names: []string{"layer 0", "layer 1", "layer 2"}, Bytes: []int64{2 * BlockBytes, 0, 2*chunkBytes + BlockBytes}}
@@ -41,9 +58,12 @@ func three(t *testing.T, dirs int) Options {
 
 // TestExtentsComeBack: what is written is read, whatever the number of directories, and files are
 // removed at the end.
-func TestExtentsComeBack(t *testing.T) {
+func TestExtentsComeBack(t *testing.T) { byEngine(t, comeBack) }
+
+func comeBack(t *testing.T, ask func(*Options)) {
 	for dirs := 1; dirs <= 3; dirs++ {
 		o := three(t, dirs)
+		ask(&o)
 		e, err := Open(o)
 		if err != nil {
 			t.Fatal(err)
@@ -91,8 +111,11 @@ func TestExtentsComeBack(t *testing.T) {
 }
 
 // TestPartsComeBack: a part of an extent that begins and ends with chunks is read by itself, and no other can be.
-func TestPartsComeBack(t *testing.T) {
+func TestPartsComeBack(t *testing.T) { byEngine(t, partsComeBack) }
+
+func partsComeBack(t *testing.T, ask func(*Options)) {
 	o := three(t, 2)
+	ask(&o)
 	o.Chunk = 4 * BlockBytes
 	o.Bytes[2] = 3*o.Chunk + BlockBytes
 	e, err := Open(o)
@@ -126,8 +149,11 @@ func TestPartsComeBack(t *testing.T) {
 }
 
 // TestDamageIsSeen: a byte that changes on the disk is an error that names extent, file and place.
-func TestDamageIsSeen(t *testing.T) {
+func TestDamageIsSeen(t *testing.T) { byEngine(t, damage) }
+
+func damage(t *testing.T, ask func(*Options)) {
 	o := three(t, 2)
+	ask(&o)
 	e, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -166,6 +192,92 @@ func TestDamageIsSeen(t *testing.T) {
 		}
 		_ = f.Close()
 	}
+}
+
+// numbers fills memory with fp32 numbers, as moments are.
+func numbers(b []byte, r *rand.Rand) {
+	for i := 0; i+4 <= len(b); i += 4 {
+		binary.LittleEndian.PutUint32(b[i:], math.Float32bits(float32(r.NormFloat64())))
+	}
+}
+
+// TestCompressed: with Compress the same bytes come back of fewer on the disk, at the same places; what does not shrink is
+// stored as it is, and damage is seen.
+func TestCompressed(t *testing.T) {
+	byEngine(t, func(t *testing.T, ask func(*Options)) {
+		o := three(t, 2)
+		ask(&o)
+		o.Compress, o.Chunk = true, 1<<20
+		o.Bytes = []int64{3<<20 + 5*BlockBytes, 1 << 20, BlockBytes}
+		e, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		var bytesRead, bytesWritten int64
+		r := rand.New(rand.NewPCG(5, 5))
+		for round := range 3 {
+			for i, n := range o.Bytes {
+				mem, back := memory(t, n, nil), memory(t, n, nil)
+				shrinks := (i+round)%2 == 0 && n > BlockBytes
+				if shrinks {
+					numbers(mem, r)
+				} else {
+					for k := range mem {
+						mem[k] = byte(r.Uint32())
+					}
+				}
+				was, _ := e.Spared()
+				if err := errors.Join(e.Write(i, mem), e.Read(i, back)); err != nil || !bytes.Equal(mem, back) {
+					t.Fatalf("round %d: extent %d comes back otherwise: %v", round, i, err)
+				}
+				spared, _ := e.Spared()
+				if spared -= was; shrinks && (spared < n/10 || spared > n/5) || !shrinks && spared != 0 {
+					t.Errorf("round %d: %d of %d bytes are spared", round, spared, n)
+				}
+				bytesRead, bytesWritten = bytesRead+n, bytesWritten+n
+			}
+		}
+		read, written := e.Moved()
+		if notRead, notWritten := e.Spared(); read+notRead != bytesRead || written+notWritten != bytesWritten {
+			t.Errorf("%d and %d bytes were read and written, %d and %d spared: want %d and %d together", read, written, notRead, notWritten, bytesRead, bytesWritten)
+		}
+		c := &e.places[0][1]
+		if c.packed%BlockBytes != 0 || c.packed >= c.bytes {
+			t.Fatalf("a chunk of %d bytes is in %d", c.bytes, c.packed)
+		}
+		f, err := os.OpenFile(e.paths[c.file], os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for at, seen := range map[int64]bool{0: true, c.packed - 1: true, c.packed: false} { // behind what is stored is what was there before
+			one := []byte{0}
+			flip := func() {
+				if _, err := f.ReadAt(one, c.at+at); err != nil {
+					t.Fatal(err)
+				}
+				one[0] ^= 1
+				if _, err := f.WriteAt(one, c.at+at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			flip()
+			var bad *Damaged
+			if err := e.Read(0, memory(t, o.Bytes[0], nil)); errors.As(err, &bad) != seen || seen && (bad.At != c.at || bad.Path != e.paths[c.file]) {
+				t.Errorf("byte %d of the chunk is damaged: %v", at, err)
+			}
+			flip()
+		}
+		// A checksum that fits what was never packed is the disk's last chance to lie.
+		c.sum = crc32.Checksum(make([]byte, c.packed), castagnoli)
+		if _, err := f.WriteAt(make([]byte, c.packed), c.at); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Read(0, memory(t, o.Bytes[0], nil)); err == nil || !strings.Contains(err.Error(), "of layer 0 at byte ") || !strings.Contains(err.Error(), e.paths[c.file]+": byteplane: ") {
+			t.Errorf("what was never packed: %v", err)
+		}
+	})
 }
 
 // TestWhoseFiles: two runs cannot have one file, and only the run that has left a file takes it.
@@ -279,9 +391,15 @@ func (f failing) Free() (int64, error) {
 
 // TestEveryCallFailsOnce: the call that fails is told, with the file, and nothing is left behind.
 func TestEveryCallFailsOnce(t *testing.T) {
+	t.Run("as it is", func(t *testing.T) { everyCallFails(t, false) })
+	t.Run("compressed", func(t *testing.T) { everyCallFails(t, true) })
+}
+
+func everyCallFails(t *testing.T, compress bool) {
 	r := rand.New(rand.NewPCG(3, 3))
 	for fail := 1; ; fail++ {
 		o, n := three(t, 2), &counter{fail: fail, err: syscall.EIO}
+		o.Compress = compress
 		o.open = func(path string, fresh bool) (file, error) {
 			f, err := openFile(path, fresh)
 			return failing{f, n, path}, err

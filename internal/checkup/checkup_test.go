@@ -165,6 +165,9 @@ func TestParts(t *testing.T) {
 		{tree{}, func(s *Sources) { s.MemoryRate = func() (float64, error) { return 0, errors.New("no memory") } }, "memory rate", Slow, "not measured: no memory", "$ ps aux --sort=-rss | head"},
 		{tree{}, nil, "disk", OK, "/runs: 2 GB/s written, 1.0 TiB free", ""},
 		{tree{}, func(s *Sources) {
+			s.Disk = func() DiskTrial { return DiskTrial{Dir: "/runs", Free: 1 << 40, Rate: 2e9, By: "io_uring"} }
+		}, "disk", OK, "/runs: 2 GB/s written, 1.0 TiB free, states by io_uring", ""},
+		{tree{}, func(s *Sources) {
 			s.Disk = func() DiskTrial { return DiskTrial{Dir: "/runs", Free: math.MaxInt64, Rate: 0.1e9} }
 		}, "disk", Slow, "/runs: 0.1 GB/s written", "$ mt doctor --dir FOLDER"},
 		{tree{}, func(s *Sources) {

@@ -15,6 +15,7 @@ type DiskTrial struct {
 	Dir  string
 	Free int64   // bytes; math.MaxInt64 where the disk does not say
 	Rate float64 // bytes written a second, until they were on the disk
+	By   string  // what would move states there (state_dir); "" where that was not tried
 	Err  error
 }
 
@@ -47,6 +48,9 @@ func disk(s Sources) []Part {
 	found := fmt.Sprintf("%s: %.3g GB/s written", d.Dir, d.Rate/1e9)
 	if d.Free < math.MaxInt64 {
 		found += ", " + human.Bytes(d.Free) + " free"
+	}
+	if d.By != "" {
+		found += ", states by " + d.By
 	}
 	if d.Rate < slowDisk || d.Free < lowDisk {
 		return one(name, Slow, found, elsewhere...)

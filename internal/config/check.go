@@ -48,6 +48,9 @@ func (c *Config) check() []error {
 	if len(c.ParamDir) > 0 && len(c.StateDir) == 0 {
 		fail("param_dir", "param_dir keeps weights on disks where state_dir is not enough: give state_dir too (it may be the same directory)")
 	}
+	if c.Compress == "byteplane" && len(c.StateDir) == 0 {
+		fail("compress", "compress: byteplane is for what is on disks, and nothing is without state_dir: give that, or compress: none")
+	}
 	if c.Optim == "sgd" { // as torch.optim.SGD has it; the defaults are torch.optim.Muon's
 		if !c.Given("momentum") {
 			c.Momentum = 0

@@ -108,12 +108,23 @@ device_memory: 10GiB
 host_memory: 1234567891
 state_dir: [/disks/a, /disks/b]
 param_dir: [/disks/c]
+compress: byteplane
 threads: 2
 binding: copy
 synchronous_updates: true
 micro_batch_order: lanes
 pipeline: {weight_slots: 2, grad_buffers: 3, grad_slabs: 4, exchange_buffers: 10, gathers_ahead: 11, state_slots: 12, matrix_buffers: 13, activation_slots: 5, batches_ahead: 6, micro_batch_tokens: 7, chunk_tokens: 8, head_shards: 9}
 `
+
+// TestCompressIsForDisks: there has to be something on disks that could be compressed, and none is a way to say no.
+func TestCompressIsForDisks(t *testing.T) {
+	for text, says := range map[string]string{"compress: byteplane\n": "give that, or compress: none", "compress: zip\n": "byteplane", "compress: none\n": "", "compress: byteplane\nstate_dir: /nvme\n": ""} {
+		_, err := Parse("run.yaml", []byte("model: tiny\ndataset: x\n"+text), Args{})
+		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "compress")) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
 
 func TestPrintedConfigsParseToEqual(t *testing.T) {
 	for _, text := range []string{"", everything, "model: tiny", "model: ./tiny", "base_model: tiny", "base_model: '12'",

@@ -17,6 +17,8 @@ func (j *job) whyCopied() string {
 		return "several ranks have parts of each"
 	case len(j.c.StateDir) > 1:
 		return "they are striped over several directories"
+	case j.c.Compress != "none":
+		return "compress has them in fewer bytes on the disk"
 	case j.c.OptimizerZstd:
 		return "optimizer_zstd compresses what is saved"
 	case !o.CanLink():

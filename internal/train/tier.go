@@ -105,6 +105,9 @@ func (j *job) extents(file string) (o extents.Options, err error) {
 	if file == paramFile {
 		o.Dirs, o.Chunk = j.c.ParamDir, j.plan.ChunkBytes()
 	}
+	if o.Compress = file != gradFile && j.c.Compress == "byteplane"; o.Compress {
+		o.Chunk = j.plan.ChunkBytes() // there is memory for some chunks
+	}
 	if o.Run, err = filepath.Abs(j.c.OutputDir); err != nil {
 		return o, j.c.Errorf("output_dir", "output_dir: %w", err)
 	}

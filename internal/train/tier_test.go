@@ -1,6 +1,7 @@
 package train
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -115,6 +116,46 @@ func TestWeightsOnDisks(t *testing.T) {
 				t.Errorf("with a prompt for a sample: %v", err)
 			}
 		})
+	}
+}
+
+// TestCompressedStates: with compress: byteplane a run ends as one in memory, moves fewer bytes than its states have, and says what
+// compression takes.
+func TestCompressedStates(t *testing.T) {
+	want := newScene(t, "max_steps: 3\nsave_strategy: no\nrecompute: full\nsave_dtype: fp32\n")
+	want.yaml = strings.NewReplacer("hidden_size: 16", "hidden_size: 256", "intermediate_size: 24", "intermediate_size: 1536", "num_hidden_layers: 3", "num_hidden_layers: 8").Replace(want.yaml)
+	want.mustTrain(t)
+	got := want.in(t).onDisks(t).with("compress: byteplane\n")
+	out := got.mustTrain(t)
+	if !regexp.MustCompile(`host +compression +24 MiB`).MatchString(out) {
+		t.Errorf("nothing is said of compression:\n%s", out)
+	}
+	sameModel(t, got, want)
+	var last struct {
+		Read    int64 `json:"disk_read_bytes"`
+		Written int64 `json:"disk_write_bytes"`
+	}
+	raw, err := os.ReadFile(filepath.Join(got.out, "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if strings.Contains(line, `"disk_read_bytes"`) {
+			if err := json.Unmarshal([]byte(line), &last); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	j, _, err := openRun(nil, got.config(t), Options{Stdout: os.Stdout, Stderr: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.closeAfter(&err)
+	if n, _ := j.plan.DiskBytes(); n == 0 || last.Read == 0 || last.Read > n*9/10 || last.Written > n*9/10 {
+		t.Errorf("%d bytes are read and %d written of states of %d", last.Read, last.Written, n)
+	}
+	if takes := extents.ScratchBytes(j.plan.ChunkBytes()); takes > 24<<20 {
+		t.Errorf("%d bytes are taken, more than planned", takes)
 	}
 }
 

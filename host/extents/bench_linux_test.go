@@ -1,0 +1,124 @@
+package extents
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// BenchmarkEngines has the pool and the ring take turns at writing and reading an extent of 256 MiB, and logs
+// what each reaches with its spread: medians of 24 rounds, and between which values half of them are.
+//
+//	go test ./host/extents -run - -bench Engines -benchtime 1x -v
+//
+// MT_BENCH_DIRS names folders on the disks to measure, with a comma between them; without it they are temporary ones.
+func BenchmarkEngines(b *testing.B) {
+	for _, chunk := range []int64{4 << 20, 1 << 20} {
+		for dirs := 1; dirs <= 2; dirs++ {
+			b.Run(fmt.Sprintf("chunk=%dMiB/dirs=%d", chunk>>20, dirs), func(b *testing.B) {
+				for b.Loop() {
+					takeTurns(b, chunk, dirs)
+				}
+			})
+		}
+	}
+}
+
+// The engines in the order of what takeTurns measures, and what it does with each.
+const (
+	byPool = iota
+	byRing
+	engines
+)
+
+func takeTurns(b *testing.B, chunk int64, dirs int) {
+	const size, warm, rounds = 256 << 20, 2, 24
+	var files [engines]*Files
+	for k := range files {
+		o := Options{Name: fmt.Sprintf("bench-%d.bin", k), Run: "bench", Names: []string{"bench"}, Bytes: []int64{size}, Chunk: chunk, Dirs: benchDirs(b, dirs)}
+		if k == byPool {
+			o.ring = func(int) (mover, error) { return nil, errors.ErrUnsupported }
+		}
+		e, err := Open(o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer e.Close()
+		if k == byRing && e.ring == nil {
+			b.Skip("moved by ", e.Engine())
+		}
+		files[k] = e
+	}
+	mem := memory(b, size, nil)
+	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // as arenas
+	for i := range mem {
+		mem[i] = byte(i * i >> 7)
+	}
+	var rates, times [2][engines][]float64
+	for round := range warm + rounds {
+		for turn := range engines {
+			k := (round + turn) % engines
+			for way, move := range []func(int, []byte) error{files[k].Write, files[k].Read} {
+				began, cpu := time.Now(), processor(b)
+				if err := move(0, mem); err != nil {
+					b.Fatal(err)
+				}
+				if round >= warm {
+					rates[way][k] = append(rates[way][k], size/1e9/time.Since(began).Seconds())
+					times[way][k] = append(times[way][k], 1e3*(processor(b)-cpu).Seconds()/(size/1e9))
+				}
+			}
+		}
+	}
+	for way, name := range []string{"write", "read"} {
+		for _, of := range []struct {
+			unit string
+			x    [engines][]float64
+		}{{"GB/s", rates[way]}, {"ms of CPU a GB", times[way]}} {
+			ratios := make([]float64, rounds)
+			for i := range ratios {
+				ratios[i] = of.x[byRing][i] / of.x[byPool][i]
+			}
+			b.Logf("%-5s %-14s pool %s  ring %s  ring/pool %s", name, of.unit, spread(of.x[byPool]), spread(of.x[byRing]), spread(ratios))
+		}
+	}
+}
+
+// spread is the median of numbers, and between which of them half are.
+func spread(x []float64) string {
+	x = slices.Sorted(slices.Values(x))
+	return fmt.Sprintf("%.3g (%.3g to %.3g)", x[len(x)/2], x[len(x)/4], x[len(x)*3/4])
+}
+
+// benchDirs are so many folders to measure.
+func benchDirs(b *testing.B, n int) (dirs []string) {
+	given := os.Getenv("MT_BENCH_DIRS")
+	for i := range n {
+		if all := strings.Split(given, ","); given != "" {
+			dir, err := os.MkdirTemp(all[i%len(all)], "mt-bench-")
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = os.RemoveAll(dir) })
+			dirs = append(dirs, dir)
+		} else {
+			dirs = append(dirs, b.TempDir())
+		}
+	}
+	return dirs
+}
+
+// processor is the time of all cores that the process has had, with what the kernel did for it on its threads.
+func processor(b *testing.B) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,227 @@
+package extents
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What include/uapi/linux/io_uring.h calls the numbers below; io_uring(7) says what they do.
+const (
+	opRead  = 22 // IORING_OP_READ
+	opWrite = 23 // IORING_OP_WRITE
+
+	enterGetEvents = 1 << 0 // IORING_ENTER_GETEVENTS
+
+	// One mapping has both queues, no completion is lost, and the operations above are known (Linux 5.6).
+	features = 1<<0 | 1<<1 | 1<<3 // IORING_FEAT_SINGLE_MMAP, _NODROP, _RW_CUR_POS
+
+	mapQueues      = 0          // IORING_OFF_SQ_RING
+	mapSubmissions = 0x10000000 // IORING_OFF_SQES
+)
+
+// ringParams is struct io_uring_params: what the kernel says of a ring that it has made. Offsets are from the beginning of the mapping with both queues.
+type ringParams struct {
+	submissions, completions, flags, threadCPU, threadIdle, features, threads uint32
+	_                                                                         [3]uint32
+	sq                                                                        struct {
+		head, tail, mask, entries, flags, dropped, array, _ uint32
+		_                                                   uint64
+	}
+	cq struct {
+		head, tail, mask, entries, overflow, entry, flags, _ uint32
+		_                                                    uint64
+	}
+}
+
+// submission is struct io_uring_sqe.
+type submission struct {
+	op    uint8
+	_     [3]uint8
+	fd    int32
+	at    uint64
+	addr  uint64
+	bytes uint32
+	_     uint32
+	user  uint64 // comes back in the completion
+	_     [3]uint64
+}
+
+// completion is struct io_uring_cqe.
+type completion struct {
+	user uint64
+	res  int32 // bytes, or the number of an error, negative
+	_    uint32
+}
+
+// ring is an io_uring: a queue of transfers for the kernel, and one of those that it has made. Each goroutine that
+// asks for a transfer submits it; then one of them waits in the kernel, for all.
+//
+// Invariant: what is submitted and not completed has a number of its own, and no more is submitted than the queues have room for.
+type ring struct {
+	// enter has the kernel take so many submissions, and waits for so many completions: io_uring_enter(2).
+	enter func(submit, wait uint32) (int, error)
+	unmap func() error
+
+	submitting  sync.Mutex   // has whoever writes a submission
+	submissions []submission // a power of two, as are completions
+	sqTail      *uint32      // the program's; the kernel reads it in enter
+
+	reaping     chan struct{} // has an element while a goroutine reads completions
+	completions []completion
+	cqHead      *uint32 // the program's
+	cqTail      *uint32 // the kernel's
+
+	free   chan uint64           // the numbers of transfers that are not under way
+	done   []chan int32          // by number, the result of its transfer
+	broken atomic.Pointer[error] // why the kernel does not let the program wait: what is under way then stays so
+}
+
+// newRing makes a ring that has so many transfers under way at most, a power of two. It fails where the kernel has none, or forbids it.
+func newRing(depth int) (mover, error) {
+	var p ringParams
+	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(depth), uintptr(unsafe.Pointer(&p)), 0)
+	if errno != 0 {
+		return nil, fmt.Errorf("io_uring_setup: %w", errno)
+	}
+	r := &ring{enter: func(submit, wait uint32) (int, error) {
+		n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, fd, uintptr(submit), uintptr(wait), enterGetEvents, 0, 0)
+		if errno != 0 {
+			return 0, errno
+		}
+		return int(n), nil
+	}}
+	if p.features&features != features {
+		return nil, errors.Join(errors.New("the kernel's io_uring is older than Linux 5.6"), unix.Close(int(fd)))
+	}
+	if err := r.mapQueues(int(fd), &p); err != nil {
+		return nil, fmt.Errorf("io_uring: map its queues: %w", errors.Join(err, unix.Close(int(fd))))
+	}
+	r.number(depth)
+	return r, nil
+}
+
+// mapQueues maps what the program and the kernel both write.
+func (r *ring) mapQueues(fd int, p *ringParams) error {
+	shared := func(at int64, bytes uint32) ([]byte, error) {
+		return unix.Mmap(fd, at, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	}
+	queues, err := shared(mapQueues, max(p.sq.array+4*p.submissions, p.cq.entry+uint32(unsafe.Sizeof(completion{}))*p.completions))
+	if err != nil {
+		return err
+	}
+	entries, err := shared(mapSubmissions, uint32(unsafe.Sizeof(submission{}))*p.submissions)
+	if err != nil {
+		return errors.Join(err, unix.Munmap(queues))
+	}
+	r.unmap = func() error { return errors.Join(unix.Munmap(entries), unix.Munmap(queues), unix.Close(fd)) }
+
+	word := func(at uint32) *uint32 { return (*uint32)(unsafe.Pointer(&queues[at])) }
+	r.sqTail, r.cqHead, r.cqTail = word(p.sq.tail), word(p.cq.head), word(p.cq.tail)
+	r.submissions = unsafe.Slice((*submission)(unsafe.Pointer(&entries[0])), p.submissions)
+	r.completions = unsafe.Slice((*completion)(unsafe.Pointer(&queues[p.cq.entry])), p.completions)
+	order := unsafe.Slice(word(p.sq.array), p.submissions)
+	for i := range order {
+		order[i] = uint32(i) // the place in the queue is that of the submission
+	}
+	return nil
+}
+
+// number makes the numbers of so many transfers.
+func (r *ring) number(depth int) {
+	r.reaping, r.free = make(chan struct{}, 1), make(chan uint64, depth)
+	for i := range depth {
+		r.free <- uint64(i)
+		r.done = append(r.done, make(chan int32, 1))
+	}
+}
+
+// move implements mover.
+func (r *ring) move(write bool, fd uintptr, b []byte, at int64) (int, error) {
+	if err := r.broken.Load(); err != nil {
+		return 0, *err
+	}
+	number := <-r.free
+	var pin runtime.Pinner // where b is Go memory
+	pin.Pin(unsafe.SliceData(b))
+	defer pin.Unpin()
+	s := submission{op: opRead, fd: int32(fd), at: uint64(at), addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), bytes: uint32(len(b)), user: number}
+	if write {
+		s.op = opWrite
+	}
+	if err := r.submit(s); err != nil {
+		r.free <- number
+		return 0, err
+	}
+	res, err := r.wait(number)
+	if err != nil {
+		return 0, err // and the number stays the transfer's
+	}
+	r.free <- number
+	if res < 0 {
+		return 0, unix.Errno(-res)
+	}
+	raceMoved(write, b[:res])
+	return int(res), nil
+}
+
+// submit has the kernel take one submission, or returns why it does not.
+func (r *ring) submit(s submission) error {
+	r.submitting.Lock()
+	defer r.submitting.Unlock()
+	tail := *r.sqTail
+	r.submissions[tail%uint32(len(r.submissions))] = s
+	atomic.StoreUint32(r.sqTail, tail+1)
+	n, err := r.enter(1, 0)
+	if n == 1 {
+		return nil
+	}
+	atomic.StoreUint32(r.sqTail, tail) // nobody but the kernel reads it, and only in enter
+	if err == nil {
+		err = unix.EAGAIN
+	}
+	return err
+}
+
+// wait returns the result of a transfer. Of all goroutines that wait, one reads the completions.
+func (r *ring) wait(number uint64) (int32, error) {
+	for {
+		select {
+		case res := <-r.done[number]:
+			return res, nil
+		case r.reaping <- struct{}{}:
+			err := r.reap(number)
+			<-r.reaping
+			if err != nil {
+				err = fmt.Errorf("io_uring_enter: %w", err)
+				r.broken.Store(&err)
+				return 0, err
+			}
+		}
+	}
+}
+
+// reap gives every completion to whom it is for, until that of a transfer has come.
+func (r *ring) reap(number uint64) error {
+	for {
+		for head := *r.cqHead; head != atomic.LoadUint32(r.cqTail); head++ {
+			c := r.completions[head%uint32(len(r.completions))]
+			atomic.StoreUint32(r.cqHead, head+1)
+			r.done[c.user] <- c.res
+		}
+		if len(r.done[number]) > 0 {
+			return nil
+		}
+		if _, err := r.enter(0, 1); err != nil && !later(err) {
+			return err
+		}
+	}
+}
+
+// Close implements mover.
+func (r *ring) Close() error { return r.unmap() }

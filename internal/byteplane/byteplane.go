@@ -1,0 +1,204 @@
+package byteplane
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/klauspost/compress/huff0"
+)
+
+// blockBytes is how many bytes have codes of their own: four planes of 32 KiB, which stay in a core's second cache.
+const blockBytes = 128 << 10
+
+const planes = 4
+
+// Each block begins with the number of bytes in which each plane is written: all of its bytes where it is copied, 1 where all are the
+// same. The first is whole where the block itself is copied.
+const (
+	headBytes = 4 * planes
+	whole     = math.MaxUint32
+)
+
+// Coder has the memory for one block. It serves one goroutine at a time.
+type Coder struct {
+	encoding, decoding huff0.Scratch
+	apart              [planes][blockBytes / planes]byte
+}
+
+// Encode writes src into dst and returns how much of dst it took. It returns false where that
+// is more than dst has room for: give dst as much room as is worth it.
+func (c *Coder) Encode(dst, src []byte) (n int, ok bool) {
+	for len(src) > 0 {
+		block := src[:min(blockBytes, len(src))]
+		src = src[len(block):]
+		took, ok := c.encodeBlock(dst[n:], block)
+		if !ok {
+			return 0, false
+		}
+		n += took
+	}
+	return n, true
+}
+
+func (c *Coder) encodeBlock(dst, block []byte) (n int, ok bool) {
+	if len(dst) < headBytes {
+		return 0, false
+	}
+	var low [planes]bool
+	any := false
+	for k := range low {
+		low[k] = len(block)%planes == 0 && saysLittle(block[k:])
+		any = any || low[k]
+	}
+	n = headBytes
+	if !any {
+		binary.LittleEndian.PutUint32(dst, whole)
+		return n + copy(dst[n:], block), len(dst)-n >= len(block)
+	}
+	size := len(block) / planes
+	split(&c.apart, block)
+	for k := range low {
+		out := c.apart[k][:size]
+		if low[k] {
+			out = c.code(out)
+		}
+		if len(dst)-n < len(out) {
+			return 0, false
+		}
+		binary.LittleEndian.PutUint32(dst[4*k:], uint32(len(out)))
+		n += copy(dst[n:], out)
+	}
+	return n, true
+}
+
+// code is a plane in a Huffman code, or as it is where that is no longer.
+func (c *Coder) code(plane []byte) []byte {
+	c.encoding.Reuse = huff0.ReusePolicyNone
+	out, _, err := huff0.Compress4X(plane, &c.encoding)
+	switch {
+	case errors.Is(err, huff0.ErrUseRLE):
+		return plane[:1]
+	case err != nil || len(out) >= len(plane):
+		return plane
+	}
+	return out
+}
+
+// saysLittle estimates from a part of them whether the first, fifth, ninth, … bytes have less than 7 bits of information each.
+// A sample of n bytes looks poorer than they are, by 255/(2n ln 2) bits at most (Miller 1955): by a tenth.
+func saysLittle(b []byte) bool {
+	const run, samples = 64, 2048
+	var count [256]uint16
+	n := 0
+	step := max(run*planes, len(b)*run/samples/planes*planes)
+	for at := 0; at < len(b); at += step {
+		for i := at; i < min(at+run*planes, len(b)); i += planes {
+			count[b[i]]++
+			n++
+		}
+	}
+	var bits float64
+	for _, c := range count {
+		if c > 0 {
+			bits += float64(c) * (math.Log2(float64(n)) - logs[min(int(c), len(logs)-1)])
+		}
+	}
+	return bits < 7*float64(n)
+}
+
+// logs are the binary logarithms of what is counted.
+var logs = func() (l [4096]float64) {
+	for i := range l {
+		l[i] = math.Log2(float64(i))
+	}
+	return l
+}()
+
+// split puts first bytes first, then second ones, and so on.
+func split(to *[planes][blockBytes / planes]byte, b []byte) {
+	n := len(b) / planes
+	p0, p1, p2, p3 := to[0][:n], to[1][:n], to[2][:n], to[3][:n]
+	b = b[:planes*n]
+	for i := 0; i+8 <= n; i += 8 {
+		x := b[planes*i : planes*i+32 : planes*i+32]
+		x0, x1, x2, x3 := binary.LittleEndian.Uint64(x), binary.LittleEndian.Uint64(x[8:]), binary.LittleEndian.Uint64(x[16:]), binary.LittleEndian.Uint64(x[24:])
+		binary.LittleEndian.PutUint64(p0[i:i+8], pair(x0)|pair(x1)<<16|pair(x2)<<32|pair(x3)<<48)
+		binary.LittleEndian.PutUint64(p1[i:i+8], pair(x0>>8)|pair(x1>>8)<<16|pair(x2>>8)<<32|pair(x3>>8)<<48)
+		binary.LittleEndian.PutUint64(p2[i:i+8], pair(x0>>16)|pair(x1>>16)<<16|pair(x2>>16)<<32|pair(x3>>16)<<48)
+		binary.LittleEndian.PutUint64(p3[i:i+8], pair(x0>>24)|pair(x1>>24)<<16|pair(x2>>24)<<32|pair(x3>>24)<<48)
+	}
+	for i := n &^ 7; i < n; i++ {
+		p0[i], p1[i], p2[i], p3[i] = b[planes*i], b[planes*i+1], b[planes*i+2], b[planes*i+3]
+	}
+}
+
+// pair puts bytes 0 and 4 of x side by side.
+func pair(x uint64) uint64 { return x&0xFF | x>>24&0xFF00 }
+
+// merge is the opposite of split.
+func merge(b []byte, from *[planes][]byte) {
+	n := len(b) / planes
+	p0, p1, p2, p3 := from[0][:n], from[1][:n], from[2][:n], from[3][:n]
+	for i := range n {
+		binary.LittleEndian.PutUint32(b[planes*i:planes*i+planes], uint32(p0[i])|uint32(p1[i])<<8|uint32(p2[i])<<16|uint32(p3[i])<<24)
+	}
+}
+
+var errBroken = errors.New("byteplane: these bytes are not what was encoded")
+
+// Decode fills dst, whose size is that of what was encoded, from src, which may have more at its end.
+func (c *Coder) Decode(dst, src []byte) error {
+	for len(dst) > 0 {
+		block := dst[:min(blockBytes, len(dst))]
+		dst = dst[len(block):]
+		n, err := c.decodeBlock(block, src)
+		if err != nil {
+			return err
+		}
+		src = src[n:]
+	}
+	return nil
+}
+
+func (c *Coder) decodeBlock(block, src []byte) (n int, err error) {
+	if len(src) < headBytes {
+		return 0, errBroken
+	}
+	n = headBytes
+	if binary.LittleEndian.Uint32(src) == whole {
+		if len(src)-n < len(block) {
+			return 0, errBroken
+		}
+		return n + copy(block, src[n:]), nil
+	}
+	size := len(block) / planes
+	var from [planes][]byte
+	for k := range from {
+		bytes := int64(binary.LittleEndian.Uint32(src[4*k:]))
+		if int64(len(src)-n) < bytes {
+			return 0, errBroken
+		}
+		in := src[n : n+int(bytes)]
+		n += len(in)
+		switch from[k] = c.apart[k][:size]; len(in) {
+		case size:
+			from[k] = in
+		case 1:
+			for i := range from[k] {
+				from[k][i] = in[0]
+			}
+		default:
+			s, rest, err := huff0.ReadTable(in, &c.decoding)
+			if err == nil {
+				_, err = s.Decoder().Decompress4X(from[k][:0:size], rest)
+			}
+			if err != nil {
+				return 0, fmt.Errorf("byteplane: %w", err)
+			}
+		}
+	}
+	merge(block, &from)
+	return n, nil
+}

@@ -1,0 +1,89 @@
+package plan
+
+import (
+	"mt/host/optim"
+	"mt/model"
+)
+
+// This file says what compress: byteplane makes of what is on disks.
+
+// packing is what is left of bytes of one type, and how many of them a core packs and unpacks in a second. These are
+// measured (docs/decisions/2026-11-byteplane.md); other cores differ by a factor of two.
+type packing struct{ left, pack, unpack float64 }
+
+var (
+	packedF32   = packing{0.83, 1.5e9, 2.9e9}
+	packedBF16  = packing{0.67, 1.1e9, 2.1e9}
+	packedNoise = packing{1, 8e9, 30e9} // lower halves and codes: looked at, and left
+)
+
+// Packed is what of some bytes is read from a disk or written there, and how many seconds a core packs or unpacks them.
+type Packed struct {
+	Bytes        int64
+	Pack, Unpack float64
+}
+
+// add adds so many bytes of a type.
+func (p *Packed) add(bytes int64, by packing) {
+	p.Bytes += int64(by.left * float64(bytes))
+	p.Pack += float64(bytes) / by.pack
+	p.Unpack += float64(bytes) / by.unpack
+}
+
+// PackedStaged is what moves of StagedBytes.
+func (r *Run) PackedStaged(l int) Packed {
+	if !r.Compress {
+		return Packed{Bytes: r.StagedBytes(l)}
+	}
+	p := r.PackedTile(l, r.ParamBytes(l))
+	p.add(optim.Pages(optim.LoBytes(r.Layouts[l], r.Share(l))), packedNoise)
+	for _, plane := range r.placed(l) {
+		by := packedNoise
+		if plane.DType == optim.F32 {
+			by = packedF32
+		}
+		p.add(optim.Pages(plane.ShareBytes(r.Layouts[l], r.Share(l))), by)
+	}
+	return p
+}
+
+// PackedTile is what moves of so many bytes of the tile of layer l.
+func (r *Run) PackedTile(l int, bytes int64) (p Packed) {
+	switch {
+	case !r.Compress:
+		p.Bytes = bytes
+	case bf16Tile(r.Layouts[l]):
+		p.add(bytes, packedBF16)
+	default:
+		p.add(bytes, packedF32)
+	}
+	return p
+}
+
+// bf16Tile says whether the matrices of a layer stream as bf16.
+func bf16Tile(l model.Layout) bool {
+	for _, t := range l.Tensors {
+		if t.BF16 {
+			return true
+		}
+	}
+	return false
+}
+
+// packers is how many chunks are packed or unpacked at once (host/extents), each with a coder of so many bytes.
+const (
+	packers    = 16
+	coderBytes = 512 << 10
+)
+
+// packMemory is what packing takes of the host's memory, where states are on disks and, with tiles, these too.
+func (r *Run) packMemory(tiles bool) int64 {
+	switch each := packers * (r.ChunkBytes() + coderBytes); {
+	case !r.Compress:
+		return 0
+	case tiles:
+		return 2 * each
+	default:
+		return each
+	}
+}
