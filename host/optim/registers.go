@@ -47,7 +47,7 @@ func newRegisters(values, from []float32) (r registers) {
 //
 // Between two powers of ten the magnitudes are at equal distances: the line is i where the i-th begins to be the nearest, and i + 1
 // where it ends. Just above a power of ten the magnitude below it is still the nearest, until the next line is 0.2 past its
-// integer; and 1 is the nearest from where its line is a quarter short of it. So a line may be off by a fifth, and fp32 is off by far less.
+// integer; and 1 is the nearest from where its line is a quarter short of it. So a line may be off by a quarter, and fp32 is off by far less.
 //
 // The tables are by the lower five bits of the exponents of numbers from 2⁻³¹ to 1: the number from which on the line of the next
 // exponent holds (infinite where this one does throughout); base; slope.
