@@ -51,7 +51,7 @@ func TestPackedBytes(t *testing.T) {
 
 // TestPackingTakesMemory: what compression takes is planned, for states and, where weights are on disks, for these too.
 func TestPackingTakesMemory(t *testing.T) {
-	q := tiered(t, 64, false)
+	q := tiered(t, 192, false) // whose tiles are larger than what packing them takes
 	q.Depths.StateSlots, q.Depths.WeightSlots, q.ParamDir = 2, 3, true
 	q.HostMemory = 1
 	_, err := Resolve(q)

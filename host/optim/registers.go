@@ -8,7 +8,7 @@ import (
 // This file has codebooks as kernels hold them in registers, where reading a table in memory for each number
 // takes longer. What they find is the code that the table has.
 
-// registers are a codebook for such kernels: of codes of 8 bits all but sixteen, of codes of 4 bits that.
+// registers are a codebook for such kernels. Those of codes of 8 bits have all but sixteen, those of codes of 4 bits have that.
 type registers struct {
 	zero    uint64         // the code of 0
 	values  [4][256]byte   // the bytes of values by code, the lowest byte first
@@ -42,15 +42,15 @@ func newRegisters(values, from []float32) (r registers) {
 	return r
 }
 
-// linesOf says which of these magnitudes of a dynamic tree a number is near: where the i-th is nearest, base + slope·number
-// rounds to i or to i + 1. Kernels round that and compare with one border.
+// linesOf says which of these magnitudes of a dynamic tree a number is near: where the i-th is the nearest, base + slope·number
+// rounds to i or to i + 1. Kernels round it and compare with one border.
 //
-// Between two powers of ten magnitudes are at equal distances, and the i-th is nearest between i and i + 1 of a line. Where
-// two lines meet, numbers up to 1.2 may have the magnitude before, and to 1 belong those from a quarter of a distance
-// below the line's number on. So a line may be off by a quarter, far more than fp32 rounds away.
+// Between two powers of ten the magnitudes are at equal distances: the line is i where the i-th begins to be the nearest, and i + 1
+// where it ends. Just above a power of ten the magnitude below it is still the nearest, until the next line is 0.2 past its
+// integer; and 1 is the nearest from where its line is a quarter short of it. So a line may be off by a quarter, and fp32 is off by far less.
 //
-// The tables are by the lower five bits of the exponents of numbers from 2⁻³¹ to 1: at which number another line begins, which
-// is that of the next exponent (else infinite); base; slope.
+// The tables are by the lower five bits of the exponents of numbers from 2⁻³¹ to 1: the number from which on the line of the next
+// exponent holds (infinite where this one does throughout); base; slope.
 func linesOf(magnitudes []float32) (lines [3][32]float32) {
 	below := func(x float64) (n int) {
 		for n < len(magnitudes) && float64(magnitudes[n]) < x {

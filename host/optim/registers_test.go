@@ -75,6 +75,9 @@ func sameCodes(t *testing.T, bits []uint32) {
 			}
 			encode(&generic, want)
 			for _, k := range available() {
+				if k == &generic {
+					continue
+				}
 				encode(k, got)
 				if !bytes.Equal(got, want) {
 					i := 0

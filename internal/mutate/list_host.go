@@ -50,6 +50,7 @@ var ofHost = []broken{
 		{from: "float32(b.values[c&15]*by), float32(b.values[c>>4]*by)", to: "float32(b.values[c>>4]*by), float32(b.values[c&15]*by)", test: "TestSmallStatesHaveTheSameBitsEverywhere", in: "host"},
 		{from: "b.codeOf(from[2*i+1] / *scale)<<4", to: "b.codeOf(from[2*i] / *scale)<<4", test: "TestSmallStatesHaveTheSameBitsEverywhere", in: "host"},
 		{from: "values = append(values, float32(c+1)/16)", to: "values = append(values, float32(c)/16)", test: "TestRecordedOptimizers"},
+		{from: "x := x[int64(i)*s.block:][:s.block]", to: "x := x[:s.block]", test: "TestRecordedOptimizers"},
 		{from: "if k < (n+1)/2 {", to: "if k < n {", test: "TestRecordedOptimizers"},
 	}},
 	{"host/optim/registers.go", []way{
@@ -160,6 +161,7 @@ var ofHost = []broken{
 		{from: "if !limited || rank[k.name] <= most {", to: "if !limited || rank[k.name] >= most {", test: "TestChooseHonoursTheLimit"},
 		{from: "skipGrad(kind, x, whole), n-whole", to: "x, n-whole", test: "TestSumSquaresHasTheSameBitsEverywhere|TestSumSquaresIsRight"},
 		{from: "before, active = active.name, k", to: "before = active.name", test: "TestUse"},
+		{from: `"avx512vbmi": 3`, to: `"avx512vbmi": 2`, test: "TestChooseHonoursTheLimit"},
 	}},
 	{"host/rows.go", []way{
 		{from: "lo[from-first:to-first]", to: "lo[:to-from]", test: "TestShares"},
