@@ -49,9 +49,9 @@ var ofKernels = []broken{
 	}},
 	{"device/cuda/appraise/sample.go", []way{
 		{from: "if off > deviation {\n\t\t\ts.repeats", to: "if false {\n\t\t\ts.repeats", test: "TestSequencesThatDiffer"},
-		{from: "if off <= deviation {", to: "if true {", test: "TestSample"},
-		{from: "if i == len(s.lines)-1 {", to: "if false {", test: "TestSample"},
-		{from: "between := heads * int64(l.to-l.from-1)", to: "between := heads * int64(l.to-l.from)", test: "TestSample"},
-		{from: "if s.once || s.groups <= few {", to: "if s.groups <= few {", test: "TestCount"},
+		{from: "if off <= deviation {", to: "if true {", test: "TestKink"},
+		{from: "if i == len(s.lines)-1 {", to: "if i == len(s.lines) {", test: "TestKink"},
+		{from: "between := heads * int64(l.to-l.from-1)", to: "between := heads * int64(l.to-l.from)", test: "TestKink"},
+		{from: "if s.once || s.groups <= few {", to: "if s.groups <= few {", test: "TestKink"},
 	}},
 }

@@ -203,8 +203,8 @@ func TestCountsOrder(t *testing.T) {
 	if _, err := l.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if len(l.Count.Blocks) != 2 || l.Count.Sum.Blocks != 2 {
-		t.Fatalf("%d blocks ran, 2 were to", len(l.Count.Blocks))
+	if len(l.Count.Blocks) != 2 || l.Count.Sum.Blocks != 2 || l.Count.Blocks[5] == nil || l.Count.Blocks[2] == nil {
+		t.Fatalf("%d blocks ran, 5 and 2 were to", len(l.Count.Blocks))
 	}
 	for at, n := range l.Count.Blocks {
 		if *n != *all.Blocks[at] {

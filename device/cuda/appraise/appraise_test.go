@@ -138,3 +138,41 @@ func TestFullShapes(t *testing.T) {
 		}
 	}
 }
+
+// TestKink: blocks whose work lies on two lines, which meet where no block runs at first.
+func TestKink(t *testing.T) {
+	m, err := ptx.Parse("kink.ptx", `.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry kink()
+{
+.reg .pred %p; .reg .b32 %n, %i;
+mov.u32 %n, %ctaid.x;
+sub.s32 %n, %n, 37;
+abs.s32 %n, %n;
+mul.lo.s32 %n, %n, 20;
+NEXT: sub.s32 %n, %n, 1;
+setp.gt.s32 %p, %n, 0;
+@%p bra NEXT;
+ret;
+}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sample{rig: newRig(), launch: &launch{kernel: m.Kernel("kink"), grid: [3]uint32{64, 1, 1}, block: [3]uint32{32, 1, 1}}}
+	if err := s.take(); err != nil {
+		t.Fatal(err)
+	}
+	all := &ptx.Count{}
+	if _, err := s.launch.run(s.rig, nil, all); err != nil {
+		t.Fatal(err)
+	}
+	got := s.counts()
+	if apart(&got, &all.Sum, &all.Sum, 0) > deviation || len(s.ran) > 40 {
+		t.Errorf("%d blocks ran; %d instructions, want %d", len(s.ran), got.Issued(), all.Sum.Issued())
+	}
+	s = &sample{rig: s.rig, launch: s.launch, once: true}
+	if err := s.take(); err != nil || len(s.ran) != 64 || len(s.traces) != 64 {
+		t.Errorf("%d blocks of 64 ran where all must, %d were traced, error %v", len(s.ran), len(s.traces), err)
+	}
+}
