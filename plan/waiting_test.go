@@ -7,6 +7,7 @@ import (
 
 	"mt/device"
 	"mt/host/optim"
+	"mt/schedule"
 )
 
 // rowsOf are the rows of a table for a purpose.
@@ -198,5 +199,24 @@ func TestSlabsOfGradientsOnDisks(t *testing.T) {
 		if p, err := Resolve(q); err != nil || p.GradAway == nil || p.Depths.GradSlabs != want {
 			t.Errorf("asked for %d: %+v, %v", asked, p.Depths, err)
 		}
+	}
+}
+
+// TestSlabsOfLanes: a slab of a layer's own is its lane's, and every lane has slabs that its layers take turns in.
+func TestSlabsOfLanes(t *testing.T) {
+	q := tiered(t, 32, true)
+	q.Devices, q.Order, q.Depths.GradSlabs, q.HostMemory = 2, schedule.Lanes, 2, 1
+	_, err := Resolve(q)
+	q.HostMemory = lacks(t, err)
+	p, err := Resolve(q)
+	if err != nil || p.GradAway == nil {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	var lanes []int
+	for i := range p.SlabBytes() {
+		lanes = append(lanes, p.SlabLane(i))
+	}
+	if want := slices.Concat(p.Lane, []int{0, 0, 1, 1}); !slices.Equal(lanes, want) {
+		t.Errorf("slabs are of lanes %v, want %v", lanes, want)
 	}
 }

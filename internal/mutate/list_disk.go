@@ -47,13 +47,13 @@ var ofDisks = []broken{
 		{from: "float64(r.GradExtentBytes(e.Layer)), p.machine.Disk.Read)", to: "0, p.machine.Disk.Read)", test: "TestPredictionOfGradientsOnDisks"},
 	}},
 	{"plan/waiting.go", []way{
-		{from: "return optim.Pages(r.GradElems(l) * r.GradBytes())", to: "return r.GradElems(l) * r.GradBytes()", test: "TestGradientsGoToDisksAsMemoryAsks"},
+		{from: "return optim.Pages(r.GradElems(l) * r.GradBytes())", to: "return optim.Pages(0) + r.GradElems(l)*r.GradBytes()", test: "TestGradientsGoToDisksAsMemoryAsks"},
 		{from: "saved -= int64(r.Depths.GradSlabs*r.Lanes()) * r.poolSlabBytes()\n", to: "", test: "TestGradientsGoToDisksAsMemoryAsks"},
 		{from: "if r.GradsInPlace() {", to: "if false {", test: "TestGradientsGoToDisksAsMemoryAsks"},
 		{from: "blocks[len(blocks)-1-k*len(blocks)/n]", to: "blocks[k*len(blocks)/n]", test: "TestGradientsGoToDisksAsMemoryAsks"},
 		{from: "blocks[len(blocks)-1-k*len(blocks)/n]", to: "blocks[len(blocks)-1-k]", test: "TestGradientsGoToDisksAsMemoryAsks"},
 		{from: "return !r.SlabsAreCredits() && !r.gradsStay", to: "return !r.gradsStay", test: "TestGradientsStayInMemory"},
-		{from: "return (i - own) / r.Depths.GradSlabs", to: "return i - own", test: "TestGradientsOnDisksChangeNothing", in: "actors"},
+		{from: "return (i - own) / r.Depths.GradSlabs", to: "return i - own", test: "TestSlabsOfLanes"},
 	}},
 	{"host/tier_grads.go", []way{
 		{from: "at := int64(len(tile) + len(state))", to: "at := int64(len(state))", test: "TestGradientsOfATier"},
