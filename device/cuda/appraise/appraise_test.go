@@ -122,6 +122,26 @@ func TestCount(t *testing.T) {
 	}
 }
 
+// TestNotBelowTheBound: no launch is expected to take less than what it cannot beat.
+func TestNotBelowTheBound(t *testing.T) {
+	g, err := silicon.Find("rtx-3090")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := append(Full.norms(device.BF16), Full.rows(device.BF16)...)
+	for _, c := range append(cases, tiny.attention()[:2]...) {
+		o, err := Count(&c, g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range o.Launches {
+			if b := silicon.Longest(l.Bound); l.Expected < b.Seconds {
+				t.Errorf("%s, %s: expected %v s, bound by %s %v s", l.Kernel, c.Shape, l.Expected, b.Resource, b.Seconds)
+			}
+		}
+	}
+}
+
 // TestFullShapes: every case of the shapes that are printed makes launches that are accepted. They do not run here.
 func TestFullShapes(t *testing.T) {
 	if testing.Short() {
