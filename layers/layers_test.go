@@ -210,7 +210,7 @@ func TestKeepChangesNothing(t *testing.T) {
 			for keep := KeepNothing; keep <= KeepAll+2; keep++ {
 				sp := spec(cfg, keep, act)
 				if keep > KeepAll { // blocks differ
-					sp.Keep = []Keeps{{KeepAll, KeepNothing}, {KeepAttention, KeepQKV}}[keep-KeepAll-1]
+					sp.Keep = []Keeps{{KeepNothing, KeepAll}, {KeepQKV, KeepAttention}}[keep-KeepAll-1]
 				}
 				r := newRig(t, dev, sp, nil)
 				b := r.batch(micro(cfg)...)

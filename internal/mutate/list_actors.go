@@ -78,7 +78,7 @@ var ofActors = []broken{
 		{from: "\tdefer r.o.Home.Release(e.Layer)\n", to: "", test: "TestLayersAreAcquiredAndReleased"},
 	}},
 	{"actors/conductor.go", []way{
-		{from: "again+twice", to: "again+all", test: "TestStepsReportWhatIsAttendedAgain"},
+		{from: "again+twice", to: "again+all-twice", test: "TestStepsReportWhatIsAttendedAgain"},
 		{from: "c.asksStop = true", to: "c.stop = true", test: "TestRandomInterleavings|TestOneRankIsAskedToStop"},
 		{from: "if !c.passes() {", to: "if true {", test: "TestRanksFailInAnyOrder"},
 		{from: "if c.saving > 0 {", to: "if false {", test: "TestRanksFailInAnyOrder"},
