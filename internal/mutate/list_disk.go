@@ -23,7 +23,7 @@ var ofDisks = []broken{
 		{from: "r.disks.read.Add(r.plan.GradExtentBytes(e.Layer))\n", to: "", test: "TestGradientsOnDisksChangeNothing|TestPredictionOfGradientsOnDisks"},
 	}},
 	{"actors/stager_grads.go", []way{
-		{from: "c.grads.writing[l] == 0 && ", to: "", test: "TestRandomInterleavings"},
+		{from: " && c.grads.writing[l] == 0 {", to: " {", test: "TestRandomInterleavings"},
 		{from: "c.grads.due[l] && ", to: "", test: "TestRandomInterleavings"},
 		{from: "c.grads.due[l] = false\n", to: "", test: "TestRandomInterleavings"},
 		{from: "if c.reading || c.grads.away == nil {", to: "if c.grads.away == nil {", test: "TestTranscripts"},
