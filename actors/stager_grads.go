@@ -50,14 +50,14 @@ func (c *stagerCore) gradWritten(m gradWritten) []effect {
 }
 
 // readGrad reads the next gradient that is wanted: of the layers in state slots that of the one which is updated first, if
-// it has been written.
+// it has been written. Their states are all there, since nothing is being read.
 func (c *stagerCore) readGrad() (work, bool) {
 	if c.reading || c.grads.away == nil {
 		return work{}, false
 	}
 	for i := c.updates; i < c.reads; i++ {
 		l := c.order[i%len(c.order)]
-		if c.grads.due[l] && c.grads.writing[l] == 0 && c.staged[l].here {
+		if c.grads.due[l] && c.grads.writing[l] == 0 {
 			c.grads.due[l] = false
 			return work{do: fetchGrad{l}, done: []send{{stagerID, gradRead{l}}}}, true
 		}

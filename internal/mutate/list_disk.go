@@ -31,10 +31,9 @@ var ofDisks = []broken{
 		{from: "r.disks.read.Add(r.plan.GradExtentBytes(e.Layer))\n", to: "", test: "TestGradientsOnDisksChangeNothing|TestPredictionOfGradientsOnDisks"},
 	}},
 	{"actors/stager_grads.go", []way{
-		{from: "c.grads.writing[l] == 0 && ", to: "", test: "TestRandomInterleavings"},
+		{from: " && c.grads.writing[l] == 0 {", to: " {", test: "TestRandomInterleavings"},
 		{from: "c.grads.due[l] && ", to: "", test: "TestRandomInterleavings"},
 		{from: "c.grads.due[l] = false\n", to: "", test: "TestRandomInterleavings"},
-		{from: " && c.staged[l].here {", to: " {", test: "TestRandomInterleavings"},
 		{from: "if c.reading || c.grads.away == nil {", to: "if c.grads.away == nil {", test: "TestTranscripts"},
 		{from: "i := c.updates; i < c.reads", to: "i := c.updates; i < min(c.reads, c.updates+1)", test: "TestTranscripts"},
 		{from: "c.writing = false\n", to: "", test: "TestRandomInterleavings"},
@@ -56,7 +55,7 @@ var ofDisks = []broken{
 		{from: "return (i - own) / r.Depths.GradSlabs", to: "return i - own", test: "TestSlabsOfLanes"},
 	}},
 	{"host/tier_grads.go", []way{
-		{from: "at := int64(len(tile) + len(state))", to: "at := int64(len(state))", test: "TestGradientsOfATier"},
+		{from: "at := int64(len(tile) + len(state))", to: "at := int64(len(tile) - len(tile) + len(state))", test: "TestGradientsOfATier"},
 	}},
 	{"internal/config/check.go", []way{
 		{from: " || len(c.StateDir) > 0 {", to: " {", test: "TestCheckGradSlabs"},
