@@ -33,6 +33,7 @@ type GPU struct {
 	err     error
 	found   cudart.Found  // empty with an emulator
 	cuda    *cudart.CUDA  // one for all devices that are opened, so that they share pinned host memory
+	choices *cuda.Choices // of all devices that are opened; nil: cuBLASLt's first proposals
 	end     func() error  // of an emulator, else nil
 	open    *atomic.Int32 // emulated devices: the last one that is closed ends the emulator
 }
@@ -53,6 +54,17 @@ func FindGPU(symbols cudart.Symbols) GPU {
 		g.err = fmt.Errorf("cuda: %w", g.err)
 	}
 	return g
+}
+
+// TimeProducts has the devices that are opened from then on compute matrix products by the algorithm of
+// cuBLASLt that is the fastest when a shape is first used. What was timed is kept in the folder dir;
+// where that is empty, for this process only.
+func (g *GPU) TimeProducts(dir string) {
+	var store cuda.Store
+	if dir != "" {
+		store = timedFiles{dir}
+	}
+	g.choices = cuda.NewChoices(true, store)
 }
 
 // First is the ordinal of the first GPU, which a run on one GPU takes. There is no key for
@@ -100,7 +112,7 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if err := g.bind(); err != nil {
 		return nil, err
 	}
-	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit)})
+	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit), Choices: g.choices})
 	switch {
 	case g.end == nil:
 		return dev, err
@@ -184,7 +196,10 @@ type gpuDevice interface {
 	device.Device
 	Notes() []string
 	Fallbacks() []string
+	OwnProducts() int64
+	CuBLASLt() int
 	Algorithms() []cuda.Algorithm
+	ResumeAlgorithms(recorded map[string][8]uint64)
 }
 
 // emulated is a device whose Close ends its emulator too.

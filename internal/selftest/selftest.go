@@ -53,11 +53,18 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // products fails where the device's library did not compute a product that it should: the device
 // then is right and slow, which no other check sees. It comes last, after all products of the others.
 func (r *Report) products(dev device.Device) {
-	d, ok := dev.(interface{ Fallbacks() []string })
+	d, ok := dev.(interface {
+		Fallbacks() []string
+		OwnProducts() int64
+		CuBLASLt() int
+	})
 	if !ok {
 		return
 	}
-	c := Check{Name: "cuBLASLt", OK: true, Detail: "takes every aligned product"}
+	c := Check{Name: "cuBLASLt", OK: true, Detail: fmt.Sprintf("takes every aligned product; mt's own kernels computed %d others", d.OwnProducts())}
+	if d.CuBLASLt() == 0 {
+		c.Detail = fmt.Sprintf("is not used: mt's own kernels computed all %d products, slower", d.OwnProducts())
+	}
 	if shapes := d.Fallbacks(); len(shapes) > 0 {
 		c.Detail = fmt.Sprintf("refused %d aligned shapes, which mt's own kernels computed", len(shapes))
 		for _, s := range shapes {
