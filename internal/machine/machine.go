@@ -34,6 +34,7 @@ type GPU struct {
 	found   cudart.Found  // empty with an emulator
 	cuda    *cudart.CUDA  // one for all devices that are opened, so that they share pinned host memory
 	choices *cuda.Choices // of all devices that are opened; nil: cuBLASLt's first proposals
+	own     bool          // matrix products by mt's own kernels
 	end     func() error  // of an emulator, else nil
 	open    *atomic.Int32 // emulated devices: the last one that is closed ends the emulator
 }
@@ -112,7 +113,7 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if err := g.bind(); err != nil {
 		return nil, err
 	}
-	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit), Choices: g.choices})
+	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit), Choices: g.choices, OwnMatMul: g.own})
 	switch {
 	case g.end == nil:
 		return dev, err
@@ -130,6 +131,8 @@ type Options struct {
 	Device      string       // cuda or cpu
 	Ordinal     int          // of cuda: which GPU, counted from First
 	MemoryLimit config.Bytes // the device's budget; 0 is all that is free
+	// OwnMatMul has a GPU compute matrix products by mt's own kernels, also where there is cuBLASLt.
+	OwnMatMul bool
 	// Of the CPU.
 	Threads int  // goroutines that compute; 0 is one for each core
 	Unified bool // computes on host memory in place
@@ -142,6 +145,7 @@ type Options struct {
 func Open(o Options) (device.Device, error) {
 	if o.Device == "cuda" {
 		g := FindGPU(nil)
+		g.own = o.OwnMatMul
 		return g.Open(o.Ordinal, o.MemoryLimit)
 	}
 	return cpu.New(cpu.Options{Threads: o.Threads, MemoryLimit: int64(o.MemoryLimit), Unified: o.Unified, LinkLimit: o.LinkLimit})

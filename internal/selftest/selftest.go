@@ -12,6 +12,10 @@ import (
 type Options struct {
 	Device device.Device // the one in question
 	CPU    device.Device // what it is compared with
+	// Own is the same GPU with matrix products by mt's own kernels alone; nil where Device has no others.
+	Own device.Device
+	// Small has the checks at the sizes of training done at small ones: on an emulator, or a CPU.
+	Small bool
 	// Train runs a few steps on each of the two devices and returns the losses:
 	// the same model, rows and seed, computed in dtype.
 	Train func(kind string, dtype device.DType) ([]float64, error)
@@ -29,7 +33,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		what string
 		run  func() error
 	}{
-		{"operations", func() error { r.operations(o.Device, o.CPU); return nil }},
+		{"operations", func() error { r.operations(o.Device, o.CPU, ""); return nil }},
+		{"mt's own matrix products", func() error { r.ownProducts(o); return nil }},
+		{"sizes of training", func() error { return r.atSize(o) }},
 		{"order of streams", func() error { return r.order(o.Device) }},
 		{"copies", func() error { return r.copies(o.Device) }},
 		{"training", func() error { return r.training(o) }},
@@ -48,6 +54,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	r.products(o.Device)
 	r.Seconds = time.Since(begin).Seconds()
 	return r, nil
+}
+
+// ownProducts runs the products of the table by mt's own kernels, where a library has run them before.
+func (r *Report) ownProducts(o Options) {
+	if o.Own != nil {
+		r.operations(o.Own, o.CPU, "MatMul")
+	}
 }
 
 // products fails where the device's library did not compute a product that it should: the device

@@ -45,7 +45,7 @@ func TestOperations(t *testing.T) {
 		ok  bool
 	}{{dev, true}, {wrong{dev}, false}} {
 		r := &Report{OK: true}
-		r.operations(c.dev, dev)
+		r.operations(c.dev, dev, "")
 		for _, check := range r.Checks {
 			if want := c.ok || !strings.HasPrefix(check.Name, "AddBiasGrad"); check.OK != want {
 				t.Errorf("%s: ok %t, want %t: %v", check.Name, check.OK, want, check.Errors)
