@@ -46,6 +46,9 @@ type Options struct {
 	WithoutBlasLt bool // libcublasLt is not installed
 	WithoutML     bool // libnvidia-ml is not installed
 
+	// Watchdog has the devices say that kernels which take long are ended; none is.
+	Watchdog bool
+
 	// RefuseRegister is the code that cudaHostRegister returns; with 0 it
 	// registers.
 	RefuseRegister int

@@ -25,6 +25,8 @@ type Options struct {
 	MemoryLimit int64
 	// Choices say by which algorithms cuBLASLt computes; nil is its first proposals.
 	Choices *Choices
+	// Watchdog says that launches which take long are ended, also where the driver does not say so.
+	Watchdog bool
 	// OwnMatMul has our own kernels compute matrix products even where there is
 	// cuBLASLt.
 	OwnMatMul bool
@@ -45,6 +47,8 @@ type dev struct {
 	context cudart.Context
 	blas    blas
 	own     atomic.Int64 // see OwnProducts
+	// mostWork is how many FLOPs a launch should have at most, by the type of its operands; 0: any number.
+	mostWork [2]float64
 
 	modulesMu sync.Mutex // held while a module is being loaded
 	modules   map[string]cudart.Module
@@ -192,6 +196,9 @@ func (d *dev) open() (err error) {
 	// whole card.
 	if before == 0 || visible-total > total/8 {
 		before = min(total, free+AssumedContext)
+	}
+	if err := d.watch(); err != nil {
+		return err
 	}
 	if _, err := d.module(firstModule); err != nil {
 		return err

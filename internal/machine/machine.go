@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync/atomic"
 
@@ -55,6 +56,15 @@ func FindGPU(symbols cudart.Symbols) GPU {
 		g.err = fmt.Errorf("cuda: %w", g.err)
 	}
 	return g
+}
+
+// wslDevice is the GPU of Windows' driver as Linux sees it under WSL.
+const wslDevice = "/dev/dxg"
+
+// underWSL says whether there is such a GPU. Windows ends what takes long on it, whatever CUDA says.
+func underWSL(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // TimeProducts has the devices that are opened from then on compute matrix products by the algorithm of
@@ -113,7 +123,7 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if err := g.bind(); err != nil {
 		return nil, err
 	}
-	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit), Choices: g.choices, OwnMatMul: g.own})
+	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit), Choices: g.choices, OwnMatMul: g.own, Watchdog: underWSL(wslDevice)})
 	switch {
 	case g.end == nil:
 		return dev, err

@@ -210,6 +210,15 @@ var ofDevice = []broken{
 		{from: "for j := n; j+1", to: "for j := n + 1; j+1", same: "one timing fewer, of the first proposal"},
 		{from: "times[j%n] = min(times[j%n], ms)", to: "times[(j+1)%n] = min(times[(j+1)%n], ms)", test: "TestTimedChoice"},
 	}},
+	{"device/cuda/watchdog.go", []way{
+		{from: "of[0] == 0 && !d.opts.Watchdog", to: "of[0] == 0", test: "TestWatchdog"},
+	}},
+	{"device/cuda/kernels/attention.go", []way{
+		{from: "from < heads; from += some {", to: "from < heads-1; from += some {", in: "device/cuda", test: "TestCutAttention"},
+		{from: "min(some, heads-from)", to: "some", in: "device/cuda", test: "TestCutAttention"},
+		{from: "if most == 0 || each == 0 {", to: "if true {", in: "device/cuda", test: "TestCutAttention"},
+		{from: "4*a.Heads/max(a.KVHeads, 1)", to: "4", in: "device/cuda", test: "TestCutAttention"},
+	}},
 	{"device/cuda/choices.go", []way{
 		{from: "if a, ok := c.recorded[shape]; ok && slices.Contains(proposed, a) {", to: "if a, ok := c.recorded[shape]; ok {", test: "TestResumedChoices"},
 		{from: "return a, ok && slices.Contains(proposed, a)", to: "return a, ok", test: "TestKeptChoices"},
