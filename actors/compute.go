@@ -91,14 +91,6 @@ type enqueue struct {
 	Fetched                     Cause   // what the Prefetcher waited for before it fetched its weights or batch
 }
 
-// runAhead is how many visits are enqueued at most before the device has done the first of them. One
-// is at work and the next one waits, so the device never does. More would fill the driver's queue of launches
-// (1,024 of a stream), and a thread that enqueues one more is then held inside the driver.
-const runAhead = 2
-
-// passVisit is the work of waiting until the device is done with a visit.
-type passVisit struct{}
-
 // passBatch is the work of waiting until the device is done with the batch. Only then may
 // the next batch take its place in the slot and in the staging on the host.
 type passBatch struct{}
