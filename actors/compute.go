@@ -29,7 +29,6 @@ type computeCore struct {
 	balance balancing
 	load    *expertLoad // of several ranks: what they have agreed on for programs[0]; nil: not yet
 	counted bool        // the counts of all lanes and ranks have gone to the device, for the backward of programs[0]
-	ahead   int         // visits that are enqueued and that the device has not done yet
 	blocked Cause       // what the next launch was last found to lack; NoStall: nothing
 	started bool
 }
@@ -101,8 +100,6 @@ func (c *computeCore) step(msg any) []effect {
 		c.programs = append(c.programs, m.Pass)
 	case GradBufferFreed:
 		c.gradFree = append(c.gradFree, m.Buf)
-	case VisitPassed:
-		c.ahead--
 	case LayerFetched, ActivationFetched, BatchFetched, RoutingLanded, LoadAgreed:
 		c.early = append(c.early, msg)
 	default:
@@ -177,8 +174,6 @@ func (c *computeCore) ready(p *Pass) bool {
 	l := p.Launches[c.next]
 	v := p.Visits[l.Visit]
 	switch {
-	case c.next == v.First && c.ahead >= runAhead:
-		c.blocked = NoStall // the device is at work
 	case !c.batch.ok:
 		c.blocked = StallData
 	case !c.knowsRouting(p, v):
@@ -257,12 +252,7 @@ func (c *computeCore) enqueueNext(p *Pass) []effect {
 	if p.Check && e.Out >= 0 { // the head has no output: its losses tell
 		w.done = []send{{conductorID, ActivationChecked{Prog: p.Seq, Layer: v.Layer, MicroBatch: l.MicroBatch}}}
 	}
-	out := append([]effect{w}, c.after(p, v, l, e)...)
-	if e.Last {
-		c.ahead++
-		out = append(out, work{do: passVisit{}, done: []send{{c.lane.compute(), VisitPassed{}}}})
-	}
-	return out
+	return append([]effect{w}, c.after(p, v, l, e)...)
 }
 
 // use returns the slot of an object, −1 for none, and whether the launch must wait for a
@@ -331,7 +321,7 @@ func (c *computeCore) release(v schedule.Visit) []effect {
 
 func (r *lane) execCompute(w work) error {
 	e, ok := w.do.(enqueue)
-	if !ok { // passVisit, passBatch
+	if !ok { // passBatch
 		r.compute.Notify(func(err error) {
 			switch {
 			case r.hub.stopped.Load():

@@ -99,9 +99,6 @@ type BatchFetched struct {
 // SlotFreed returns a weight slot; its idle event is recorded.
 type SlotFreed struct{ Slot int }
 
-// VisitPassed tells Compute that the device has done a visit.
-type VisitPassed struct{}
-
 // BatchSlotFreed returns a batch slot.
 type BatchSlotFreed struct{ Slot int }
 

@@ -70,10 +70,6 @@ func words(v any) string {
 		return fmt.Sprintf("activation slot %d is free", m.Slot)
 	case enqueue:
 		return launchInWords(m)
-	case passVisit:
-		return "tell when the device has done the visit"
-	case VisitPassed:
-		return "the device has done a visit"
 	case passBatch:
 		return "tell when the device has done with the batch"
 	case RoutingComputed:

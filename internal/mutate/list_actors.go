@@ -129,8 +129,6 @@ var ofActors = []broken{
 		{from: "defer r.o.Home.Release(layer)", to: "r.o.Home.Release(layer)", test: "TestLayersAreAcquiredAndReleased"},
 	}},
 	{"actors/compute.go", []way{
-		{from: "c.next == v.First && c.ahead >= runAhead", to: "c.next == v.First && c.ahead > runAhead", test: "TestTranscripts"},
-		{from: "\t\tc.ahead--\n", to: "", test: "TestTranscripts"},
 		{from: "case c.needsSlot(p, v): //", to: "case c.needsSlot(p, v) && !c.idle(v): //", test: "TestIdleExperts"},
 		{from: "wait{r.weights[e.Weights].ready, StallWeights}", to: "wait{r.weights[e.Weights].ready, e.Fetched}", test: "TestPredictedStall"},
 		{from: "(c.balance.lanes > 1 || c.balance.several)", to: "c.balance.lanes > 1", test: "TestRanksTrainAsOneHost/balanced_experts_on_2"},
