@@ -3,7 +3,7 @@
 # ZeRO-3, MegaTrain and plain PyTorch. The machine needs the mt binary, bash,
 # coreutils and a python3 with what the peers need (mt bench train --help); no Go.
 #
-#     bench/gpu.sh --mt ./mt --out DIR [--minutes 9] [--only PART,PART] [--blocks N] [--gpus N]
+#     bench/gpu.sh --mt ./mt --out DIR [--minutes 9] [--only PART,PART] [--blocks N] [--gpus N] [--sanitize]
 #
 # Parts run in order of value. Before each the time left is looked at; what was
 # left out is named in the report. A part that fails does not stop the others.
@@ -29,6 +29,10 @@
 #   batches         smaller batches: 16, 32, 64 rows of 1024
 #   depths          weight slots 2 and 4, one gradient buffer
 #   full-7b         all 28 blocks, where 110 GiB of host memory are free
+#   sanitize-memcheck, sanitize-racecheck, sanitize-synccheck
+#                   with --sanitize, before all else: the self test at small sizes under
+#                   compute-sanitizer, which comes with the CUDA toolkit; each for
+#                   --sanitize-seconds (300) at most. What it finds is in the report
 #
 # DIR receives PART.json and PART.log, machine.json, and report.md.
 set -uo pipefail
@@ -37,6 +41,7 @@ shopt -s inherit_errexit
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mt=./mt out='' minutes=9 only='' blocks='' gpus=1 python=${MT_PYTHON:-python3}
 rows=128 rows_long=16 steps=4 budget=10GiB shape=qwen2.5-7b shape_budget=qwen2.5-14b scale=1
+sanitize='' sanitize_seconds=300
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; }
 
@@ -49,6 +54,12 @@ while [ $# -gt 0 ]; do
 		printf -v "${1#--}" %s "$2"
 		shift 2
 		;;
+	--sanitize) sanitize=yes; shift ;;
+	--sanitize-seconds)
+		[ $# -ge 2 ] || fail "$1 needs a value"
+		sanitize_seconds=$2
+		shift 2
+		;;
 	--help | -h) usage; exit 0 ;;
 	*) fail "unknown argument $1 (see --help)" ;;
 	esac
@@ -56,6 +67,7 @@ done
 [ -n "$out" ] || fail "--out DIR says where results go"
 case $minutes in '' | *[!0-9]*) fail "--minutes $minutes is no whole number" ;; esac
 case $gpus in '' | *[!0-9]* | 0) fail "--gpus $gpus is no number of GPUs" ;; esac
+case $sanitize_seconds in '' | *[!0-9]*) fail "--sanitize-seconds $sanitize_seconds is no whole number" ;; esac
 mt=$(command -v -- "$mt") || fail "--mt: there is no such program"
 mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd)
@@ -64,7 +76,7 @@ out=$(cd "$out" && pwd)
 if [ "$scale" = small ]; then
 	rows=4 rows_long=2 shape=tiny shape_budget=tiny blocks=${blocks:-2} budget=1GiB steps=2
 fi
-readonly here mt out minutes only gpus python rows rows_long steps budget shape shape_budget scale
+readonly sanitize sanitize_seconds here mt out minutes only gpus python rows rows_long steps budget shape shape_budget scale
 
 free_bytes() { awk '/^MemAvailable:/ {printf "%d", $2 * 1024}' /proc/meminfo; }
 
@@ -83,14 +95,15 @@ left() { echo $((minutes * 60 - (SECONDS - began))); }
 
 results=()
 
+# chosen NAME says whether --only leaves that part in.
+chosen() { [ -z "$only" ] || [[ ",$only," == *",$1,"* ]]; }
+
 # part NAME SECONDS COMMAND… runs a part that needs about that many seconds; its
 # JSON goes to NAME.json.
 part() {
 	local name=$1 needs=$2 code=0
 	shift 2
-	if [ -n "$only" ] && [[ ",$only," != *",$name,"* ]]; then
-		return
-	fi
+	chosen "$name" || return 0
 	if [ "$(left)" -lt "$needs" ]; then
 		echo "== $name: left out, $(left) s are left and it needs about $needs"
 		results+=("$name=left out: $(left) s were left, it needs about $needs")
@@ -124,7 +137,7 @@ train() { # SHAPE BLOCKS ROWS SEQ FLAGS…
 beside() {
 	local name=$1 needs=$2 peer=$3 modules=$4
 	if ! "$python" -c "import ${modules}" 2>/dev/null; then
-		if [ -z "$only" ] || [[ ",$only," == *",$name,"* ]]; then
+		if chosen "$name"; then
 			results+=("$name=left out: $python has not all of $modules (mt bench train --peer $peer says how to install it)")
 		fi
 		return
@@ -144,6 +157,36 @@ if [ "$scale" = small ]; then short=64 long=128 longest=256; fi
 		"$(awk -F': *' '/^model name/ {print $2; exit}' /proc/cpuinfo)" "$("$mt" version | head -n 1)" \
 		"$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
 } >"$out/machine.json"
+
+# sanitized TOOL is the self test under a tool of compute-sanitizer, whose findings go to
+# sanitize-TOOL.txt. One that is stopped by its limit is no failure.
+sanitized() {
+	local name=sanitize-$1 code=0 limit=$sanitize_seconds start=$SECONDS
+	chosen "$name" || return 0
+	if [ -z "$sanitizer" ]; then
+		results+=("$name=left out: compute-sanitizer is not installed, neither in PATH nor in /usr/local/cuda/bin; it comes with the CUDA toolkit")
+		return
+	fi
+	[ "$(left)" -ge "$limit" ] || limit=$(left)
+	if [ "$limit" -le 0 ]; then
+		results+=("$name=left out: no time is left")
+		return
+	fi
+	echo "== $name"
+	timeout --kill-after=15 "$limit" "$sanitizer" --tool "$1" --error-exitcode 9 --log-file "$out/$name.txt" \
+		"$mt" doctor --selftest --small --device cuda --json >"$out/$name.json" 2>"$out/$name.log" || code=$?
+	case $code in
+	0) results+=("$name=done in $((SECONDS - start)) s, nothing found") ;;
+	9) results+=("$name=failed: compute-sanitizer has findings, see $name.txt") ;;
+	124 | 137) results+=("$name=stopped after its $limit s") ;;
+	*) results+=("$name=failed with exit code $code: $(tail -n 1 "$out/$name.log")") ;;
+	esac
+	echo "== ${results[-1]}"
+}
+sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
+if [ -n "$sanitize" ]; then
+	for tool in memcheck racecheck synccheck; do sanitized $tool; done
+fi
 
 # Words are split on purpose: commands are made of words without spaces.
 # shellcheck disable=SC2046

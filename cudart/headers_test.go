@@ -42,6 +42,8 @@ var constants = map[string][]constant{
 		{"cudaErrorPeerAccessUnsupported", errorPeerAccessUnsupported}, {"cudaErrorPeerAccessAlreadyEnabled", errorPeerAccessAlreadyEnabled},
 		{"cudaErrorTooManyPeers", errorTooManyPeers}, {"cudaErrorMapBufferObjectFailed", errorMapBufferObjectFailed},
 
+		{"cudaDevAttrClockRate", uint64(AttrClockRate)}, {"cudaDevAttrMultiProcessorCount", uint64(AttrProcessors)},
+		{"cudaDevAttrKernelExecTimeout", uint64(AttrExecTimeout)},
 		{"cudaDevAttrPciBusId", uint64(AttrPCIBus)}, {"cudaDevAttrPciDeviceId", uint64(AttrPCIDevice)},
 		{"cudaDevAttrPciDomainId", uint64(AttrPCIDomain)},
 		{"cudaDevAttrComputeCapabilityMajor", uint64(AttrComputeMajor)}, {"cudaDevAttrComputeCapabilityMinor", uint64(AttrComputeMinor)},

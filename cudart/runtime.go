@@ -12,6 +12,9 @@ type DeviceAttr int
 
 // The attributes of a device.
 const (
+	AttrClockRate    DeviceAttr = 13 // in kHz, at most
+	AttrProcessors   DeviceAttr = 16
+	AttrExecTimeout  DeviceAttr = 17 // 1: a watchdog ends kernels that take long
 	AttrPCIBus       DeviceAttr = 33
 	AttrPCIDevice    DeviceAttr = 34
 	AttrPCIDomain    DeviceAttr = 50

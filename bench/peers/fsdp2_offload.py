@@ -6,8 +6,8 @@ What it does is what PyTorch's documentation recommends for a model that the GPU
 fully_shard on every block and on the whole, CPUOffloadPolicy with pinned memory, parameters and
 moments in fp32 on the host, bf16 for computation, gradients reduced in fp32, every block
 checkpointed, scaled_dot_product_attention, clip_grad_norm_, fused AdamW on the host. Gradients stay
-on the GPU's side until the last micro-batch (set_requires_gradient_sync). The head stays on the GPU
-from its forward to its backward. Two settings are tried: blocks that are uploaded for each pass
+on the GPU's side until the last micro-batch (set_requires_gradient_sync). The embedding and the head,
+the two largest tensors, stay on the GPU from the first micro-batch to the last. Two settings are tried: blocks that are uploaded for each pass
 over a micro-batch, and blocks that stay on the GPU for the whole step where it holds them; and for
 each the most rows at once that fit. The fastest runs.
 
@@ -46,9 +46,10 @@ class FSDP2(common.Trainer):
             "mp_policy": MixedPrecisionPolicy(param_dtype=self.given.compute(), reduce_dtype=self.torch.float32),
             "offload_policy": CPUOffloadPolicy(pin_memory=True) if self.given.device == "cuda" else OffloadPolicy(),
         }
-        for part in (self.model.embedding, *self.model.blocks):
+        for part in self.model.blocks:
             fully_shard(part, reshard_after_forward=not stay, **how)
-        fully_shard(self.model.head, reshard_after_forward=False, **how)
+        for part in (self.model.embedding, self.model.head):
+            fully_shard(part, reshard_after_forward=False, **how)
         fully_shard(self.model, reshard_after_forward=not stay, **how)
         self.stay = stay
 
@@ -59,7 +60,8 @@ class FSDP2(common.Trainer):
             last = i + 1 == len(pieces)
             self.model.set_requires_gradient_sync(last)
             self.model.set_reshard_after_backward(last or not self.stay)
-            self.model.head.set_reshard_after_backward(last)
+            for part in (self.model.embedding, self.model.head):
+                part.set_reshard_after_backward(last, recurse=False)
             loss = self.model(piece, self.cos, self.sin) / (g.rows * (g.seq_len - 1))
             loss.backward()
             total = total + loss.detach()

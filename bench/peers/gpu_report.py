@@ -128,6 +128,21 @@ def profile(run):
           "of the compute stream; with events around each, so slower than the runs above.\n")
 
 
+def sanitized(folder):
+    """What compute-sanitizer found, tool by tool."""
+    logs = sorted(folder.glob("sanitize-*.txt"))
+    if not logs:
+        return
+    print("## compute-sanitizer\n")
+    for log in logs:
+        lines = [line.rstrip() for line in log.read_text(errors="replace").splitlines()]
+        summary = [line.strip("= ") for line in lines if "SUMMARY" in line] or ["it was stopped before its summary"]
+        print(f"{log.stem.removeprefix('sanitize-')}: {summary[-1]}\n")
+        found = [line for line in lines if line.startswith("=========") and line.strip("= ") and "SUMMARY" not in line and "COMPUTE-SANITIZER" not in line]
+        if found:
+            print("\n".join(["```", *found[:40], *(["…"] if len(found) > 40 else []), "```\n"]))
+
+
 def main():
     folder, outcomes = pathlib.Path(sys.argv[1]), [a.split("=", 1) for a in sys.argv[2:]]
     machine = load(folder, "machine") or {}
@@ -137,6 +152,7 @@ def main():
     print(f"{machine.get('date')}, {machine.get('mt')}, {machine.get('cores')} cores of {machine.get('processor')}, "
           f"{machine.get('host_memory_available', 0) / 2**30:.0f} GiB of host memory free; {machine.get('blocks')} blocks where not said otherwise.\n")
     selftest(load(folder, "selftest"))
+    sanitized(folder)
     print("## Training steps\n")
     gpus = sorted((f.stem for f in folder.glob("gpus-*.json")), key=lambda n: int(n.split("-")[1]))
     names = ["seq1024", *gpus, "seq8192", "batch-16", "batch-32", "batch-64", "depth-slots2", "depth-slots4", "depth-grad1",

@@ -54,9 +54,11 @@ exit code is 1 where something is broken.
 Started as several ranks by an MPI, it also shows where they are, what is broken on
 the machine of any, and how fast they exchange bytes.
 
-With --selftest it computes the table of operations on the device and on the CPU,
-proves the order of streams, trains ten steps on both, and measures copies,
-matrix products and attention. The exit code is 1 where something does not hold.
+With --selftest it computes the table of operations on the device and on the CPU, and
+attention, matrix products and a tensor of more than 2^31 elements at the sizes of
+training in two ways; it proves the order of streams, trains ten steps on both, and
+measures copies, matrix products and attention. The exit code is 1 where something
+does not hold.
 
 With --save it measures, in about a minute, what the device, the link, the host's
 memory and the disk reach, and writes it to a file of rates. Of several GPUs it
@@ -115,6 +117,7 @@ With --save beside it they are written to a file, to be changed by hand.`,
 	}
 	c.Flags().StringVar(&dir, "dir", ".", "folder whose disk is tried: where runs would write")
 	c.Flags().BoolVar(&test.wanted, "selftest", false, "test the device")
+	c.Flags().BoolVar(&test.small, "small", false, "with --selftest: all sizes small, for tools under which a GPU is slow")
 	c.Flags().StringVar(&save, "save", "", "measure the machine and write its rates to this file")
 	c.Flags().StringVar(&devices, "devices", "auto", "of how many devices to save the rates, and what they copy to each other at: auto (all GPUs) or a number")
 	c.Flags().StringVar(&profile, "profile", "", "show the rates of a GPU, of GPU+HOST, or of a file")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"mt/device"
 	"mt/internal/machine"
 	"mt/internal/selftest"
 )
@@ -12,6 +13,7 @@ import (
 // selfTest is what the flags of mt doctor --selftest say.
 type selfTest struct {
 	wanted bool
+	small  bool // the sizes of training are small on a GPU too
 	device string
 }
 
@@ -34,7 +36,14 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) (err error)
 			return fmt.Errorf("doctor: %w", none)
 		}
 	}
-	o := selftest.Options{Device: dev, CPU: cpu, Train: selftest.TrainSteps(ctx),
+	own, err := ownProducts(dev)
+	if err != nil {
+		return fmt.Errorf("doctor: %w", err)
+	}
+	if own != nil {
+		defer func() { err = errors.Join(err, own.Close()) }()
+	}
+	o := selftest.Options{Device: dev, CPU: cpu, Own: own, Small: t.small || dev.Kind() == "cpu" || machine.Emulated(), Train: selftest.TrainSteps(ctx),
 		Progress: func(what string) { fmt.Fprintln(a.stderr, "self test:", what) }}
 	r, err := selftest.Run(ctx, o)
 	if err != nil {
@@ -50,4 +59,13 @@ func (a *app) selfTest(ctx context.Context, t selfTest, asJSON bool) (err error)
 		return fmt.Errorf("doctor: %d of %d checks of %s failed", r.Failed(), len(r.Checks), dev.Name())
 	}
 	return nil
+}
+
+// ownProducts opens the GPU dev once more, with matrix products by mt's own kernels. It is nil where there
+// is no library that dev uses in their place.
+func ownProducts(dev device.Device) (device.Device, error) {
+	if d, ok := dev.(interface{ CuBLASLt() int }); !ok || d.CuBLASLt() == 0 {
+		return nil, nil
+	}
+	return machine.Open(machine.Options{Device: "cuda", OwnMatMul: true})
 }

@@ -147,7 +147,7 @@ func blasObjects() []symbol {
 		{name: "cublasLtMatmulPreferenceCreate", bind: func(c caller) any {
 			return func(out *uint64) int32 {
 				return c.do(func(d *Driver) int32 {
-					return create(d, out, kindPreference, &preference{align: [4]uint32{256, 256, 256, 256}, impl: 1<<64 - 1})
+					return create(d, out, kindPreference, &preference{reduction: reductionAll, align: [4]uint32{256, 256, 256, 256}, impl: 1<<64 - 1})
 				})
 			}
 		}},

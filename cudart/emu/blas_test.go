@@ -373,3 +373,42 @@ func TestML(t *testing.T) {
 	r.must(n.Shutdown())
 	r.close()
 }
+
+// TestSumsInPlace: unless they are ruled out, the first proposal is an algorithm that sums in place, and
+// gives other bits the second time.
+func TestSumsInPlace(t *testing.T) {
+	r := openBlas(t, emu.Options{}, &product{m: 1, n: 1, k: 3, in: cudart.Float32, out: cudart.Float32})
+	row, ones := make([]byte, 12), make([]byte, 12)
+	for i, v := range []float32{1, 1 << 25, -1 << 25} { // 0 from the first on, 1 from the last on
+		binary.LittleEndian.PutUint32(row[4*i:], math.Float32bits(v))
+		binary.LittleEndian.PutUint32(ones[4*i:], math.Float32bits(1))
+	}
+	a, b, w, d := r.upload(row), r.upload(ones), r.malloc(1<<16), r.malloc(4)
+	bits := func(algorithm cudart.Algorithm) (out [2]string) {
+		for i := range out {
+			x := cudart.MatmulArgs{Alpha: 1, A: a, B: b, C: d, D: d, Algorithm: &algorithm, Workspace: w, WorkspaceBytes: 1 << 16}
+			r.must(r.BlasLt().Matmul(r.ctx, r.h, &r.shape, &x, r.s))
+			sum := make([]byte, 4)
+			r.d2h(sum, d, r.s)
+			out[i] = fmt.Sprintf("%x", sum)
+		}
+		return out
+	}
+	for _, mask := range []uint64{7, cudart.ReductionFloat32} {
+		r.must(r.BlasLt().PreferenceSet(r.prefs, cudart.PreferReductions, mask))
+		found, err := r.BlasLt().AlgoGetHeuristic(r.ctx, r.h, &r.shape, r.prefs, 8)
+		r.must(err)
+		for i, f := range found {
+			if got := bits(f.Algorithm); (got[0] != got[1]) != (mask == 7 && i == 0) {
+				t.Errorf("reductions %d: proposal %d of %d gives %v", mask, i+1, len(found), got)
+			}
+		}
+		if want := 3 + int(mask&1); len(found) != want {
+			t.Errorf("reductions %d: %d proposals, want %d", mask, len(found), want)
+		}
+	}
+	for _, p := range []cudart.DevicePtr{a, b, w, d} {
+		r.must(r.Free(p))
+	}
+	r.release()
+}

@@ -49,6 +49,7 @@ type Driver struct {
 	locked    int64 // bytes registered
 	pinnedID  int
 	pageables int
+	inPlace   int // products so far by an algorithm that sums in place
 
 	// Work.
 	streams []*stream // that have work or can still get some

@@ -47,9 +47,12 @@ func (m matrix) set(i, j int, v float32) {
 
 // gemm is D (m, n) = alpha·A (m, k)·B (k, n) + beta·C (m, n) + bias (m), the bias
 // added to each column. It is computed in fp32 and rounded once. D may be C. Each
-// sum runs over k in order, so the bits do not depend on the number of threads.
+// sum runs over k in order, in so many parts that are added up in order (backwards:
+// the last one first), so the bits do not depend on the number of threads.
 type gemm struct {
 	m, n, k     int
+	parts       int
+	backwards   bool
 	alpha, beta float32
 	a, b, c, d  matrix
 	bias        matrix
@@ -77,12 +80,34 @@ func (g *gemm) run(pool *parallel.Pool) {
 		for row := i * rowStrip; row < min((i+1)*rowStrip, g.m); row += tile {
 			pack(left, g.a, row, g.m)
 			for s := range strips {
-				var sums [tile][tile]float32
-				multiply(&sums, left, packed[s*g.k:(s+1)*g.k])
+				sums := g.sum(left, packed[s*g.k:(s+1)*g.k])
 				g.store(&sums, row, s*tile)
 			}
 		}
 	})
+}
+
+// sum is the product of two strips.
+func (g *gemm) sum(a, b [][tile]float32) (sums [tile][tile]float32) {
+	for i := range g.parts {
+		at := i
+		if g.backwards {
+			at = g.parts - 1 - i
+		}
+		from, to := at*g.k/g.parts, (at+1)*g.k/g.parts
+		if i == 0 {
+			multiply(&sums, a[from:to], b[from:to])
+			continue
+		}
+		var part [tile][tile]float32
+		multiply(&part, a[from:to], b[from:to])
+		for r := range tile {
+			for c := range tile {
+				sums[r][c] += part[r][c]
+			}
+		}
+	}
+	return sums
 }
 
 // pack copies tile rows of x, from row on, into a strip. x has rows rows; the rows

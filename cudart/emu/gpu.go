@@ -1,6 +1,9 @@
 package emu
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // gpu is one device of a driver.
 type gpu struct {
@@ -11,6 +14,7 @@ type gpu struct {
 	used        int64         // bytes of its memory
 	null        *stream       // its default stream, made when used
 	peers       map[*gpu]bool // the devices whose memory its context may reach
+	extra       time.Duration // the sum of that of all operations so far
 }
 
 func (g *gpu) String() string { return fmt.Sprintf("device %d", g.ordinal) }

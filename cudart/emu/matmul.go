@@ -14,7 +14,9 @@ type algorithm struct {
 	align     [4]uint32
 	workspace uint64    // bytes it needs
 	extents   [3]uint32 // m, n, k
-	_         [3]uint32
+	parts     uint32    // into how many parts it cuts each sum
+	inPlace   uint32    // 1: the parts are added up in whatever order they are done
+	_         uint32
 }
 
 // fits says whether the algorithm may be used for a product. Its extents must be those that the
@@ -143,8 +145,19 @@ func (p *problem) hash() uint64 {
 	return h
 }
 
-// heuristic is cublasLtMatmulAlgoGetHeuristic. There is one algorithm for all that
-// the library can compute. It uses the whole workspace, up to 64 KiB.
+// inPlaceParts is into how many parts an algorithm that sums in place cuts each sum.
+const inPlaceParts = 3
+
+// Reduction schemes (cublasLtReductionScheme_t).
+const (
+	reductionInPlace = 1
+	reductionAll     = 7
+)
+
+// heuristic is cublasLtMatmulAlgoGetHeuristic. It proposes as many algorithms as Options.ProductTimes
+// has times: the first sums over k in one part, the second in two, and so on, so that their results
+// differ in bits. Where the preference allows sums in place, one of those comes first; its result may
+// be another one at each call. All use the whole workspace, up to 64 KiB.
 func (d *Driver) heuristic(handle, op uint64, layouts [4]uint64, pref uint64, requested int32, out *heuristic, returned *int32) int32 {
 	if requested <= 0 || out == nil || returned == nil {
 		return blasInvalidValue
@@ -164,9 +177,22 @@ func (d *Driver) heuristic(handle, op uint64, layouts [4]uint64, pref uint64, re
 		}
 	}
 	need := min(prefs.maxWorkspace, smallWorkspace)
-	*out = heuristic{algo: algorithm{magic: algorithmMagic, problem: p.hash(), align: prefs.align, workspace: need,
-		extents: [3]uint32{uint32(p.m), uint32(p.n), uint32(p.k)}}, workspace: need, waves: 1}
-	*returned = 1
+	algo := algorithm{magic: algorithmMagic, problem: p.hash(), align: prefs.align, workspace: need,
+		extents: [3]uint32{uint32(p.m), uint32(p.n), uint32(p.k)}}
+	var found []algorithm
+	if prefs.reduction&reductionInPlace != 0 {
+		algo.parts, algo.inPlace = inPlaceParts, 1
+		found = append(found, algo)
+	}
+	for i := range d.opt.ProductTimes {
+		algo.parts, algo.inPlace = uint32(i+1), 0
+		found = append(found, algo)
+	}
+	found = found[:min(len(found), int(requested))]
+	for i, algo := range found {
+		unsafe.Slice(out, requested)[i] = heuristic{algo: algo, workspace: need, waves: 1}
+	}
+	*returned = int32(len(found))
 	return 0
 }
 
@@ -196,7 +222,16 @@ func (d *Driver) matmul(c matmulCall) int32 {
 	if code != 0 {
 		return code
 	}
-	g := gemm{m: p.m, n: p.n, k: p.k, alpha: *c.alpha, beta: *c.beta}
+	g := gemm{m: p.m, n: p.n, k: p.k, parts: 1, alpha: *c.alpha, beta: *c.beta}
+	if c.algo != nil {
+		g.parts = int(c.algo.parts)
+		if c.algo.inPlace != 0 {
+			d.inPlace++
+			g.backwards = d.inPlace%2 == 0
+		} else {
+			o.extra = d.opt.ProductTimes[g.parts-1]
+		}
+	}
 	var operands [4]matrix
 	for i, l := range p.layouts {
 		if i == 2 && g.beta == 0 {
@@ -233,7 +268,7 @@ func (d *Driver) matmul(c matmulCall) int32 {
 func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32) {
 	need := uint64(0)
 	if c.algo != nil {
-		if !c.algo.fits(p) {
+		if !c.algo.fits(p) || int(c.algo.parts) > max(inPlaceParts, len(d.opt.ProductTimes)) {
 			d.fault(Argument, "cublasLtMatmul %d×%d×%d with an algorithm for another problem", p.m, p.n, p.k)
 			return nil, blasNotSupported
 		}

@@ -1,6 +1,9 @@
 package emu
 
-import "runtime"
+import (
+	"runtime"
+	"time"
+)
 
 // Mode says when enqueued work runs.
 type Mode int
@@ -43,12 +46,19 @@ type Options struct {
 	WithoutBlasLt bool // libcublasLt is not installed
 	WithoutML     bool // libnvidia-ml is not installed
 
+	// Watchdog has the devices say that kernels which take long are ended; none is.
+	Watchdog bool
+
 	// RefuseRegister is the code that cudaHostRegister returns; with 0 it
 	// registers.
 	RefuseRegister int
 	// RefuseProducts is the code that cublasLtMatmul returns, even for algorithms
 	// that were proposed; with 0 it computes.
 	RefuseProducts int
+	// ProductTimes are the device times that the algorithms of libcublasLt for matrix
+	// products take beside the emulator's own, which events show and nobody waits for,
+	// in the order in which they are proposed. Nil is three that take none.
+	ProductTimes []time.Duration
 	// RegisterLimit is how many bytes may be registered at the same time, as where
 	// locked memory is limited. Beyond it cudaHostRegister returns 2. 0 is no
 	// limit.
@@ -96,6 +106,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.BoardMemory == 0 {
 		o.BoardMemory = o.DeviceMemory
+	}
+	if o.ProductTimes == nil {
+		o.ProductTimes = make([]time.Duration, 3)
 	}
 	def(&o.Devices, 1)
 	def(&o.ComputeCapability, 90)

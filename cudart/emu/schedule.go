@@ -123,8 +123,9 @@ func (d *Driver) finish(o *op) {
 		}
 	}
 	o.run, o.spans, o.watches = nil, nil, nil
+	o.stream.gpu.extra += o.extra
 	if o.record != nil {
-		o.record.complete, o.record.at = true, time.Now()
+		o.record.complete, o.record.at = true, time.Now().Add(o.stream.gpu.extra)
 	}
 	o.wait = nil
 }

@@ -33,6 +33,7 @@ type op struct {
 	watches []watch                // what the host must leave alone
 	record  *record                // the record that is complete when it is done
 	wait    *record                // the record that must be complete before it starts
+	extra   time.Duration          // how much longer events say that it took
 
 	done    bool
 	needed  bool // for Lazy: somebody waits for it

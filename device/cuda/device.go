@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"mt/cudart"
 	"mt/device"
@@ -22,6 +23,10 @@ type Options struct {
 	// MemoryLimit is the budget in bytes, of which the context is a part. 0 is all
 	// that is free on the card, less a reserve.
 	MemoryLimit int64
+	// Choices say by which algorithms cuBLASLt computes; nil is its first proposals.
+	Choices *Choices
+	// Watchdog says that launches which take long are ended, also where the driver does not say so.
+	Watchdog bool
 	// OwnMatMul has our own kernels compute matrix products even where there is
 	// cuBLASLt.
 	OwnMatMul bool
@@ -41,6 +46,9 @@ type dev struct {
 	name    string
 	context cudart.Context
 	blas    blas
+	own     atomic.Int64 // see OwnProducts
+	// mostWork is how many FLOPs a launch should have at most, by the type of its operands; 0: any number.
+	mostWork [2]float64
 
 	modulesMu sync.Mutex // held while a module is being loaded
 	modules   map[string]cudart.Module
@@ -71,7 +79,10 @@ type dev struct {
 
 // blas is cuBLASLt and the products it has been asked for.
 type blas struct {
+	dev      *dev
 	lib      *cudart.Blas // nil where our own kernels compute all products
+	platform Platform     // of lib
+	choices  *Choices
 	context  cudart.Context
 	handle   cudart.BlasHandle
 	mu       sync.Mutex
@@ -88,6 +99,10 @@ func New(o Options) (_ device.Device, err error) {
 	}
 	d := &dev{opts: o, cuda: o.CUDA, modules: map[string]cudart.Module{}, functions: map[functionName]cudart.Function{},
 		blocks: map[uintptr]*block{}, registered: map[uintptr][]byte{}, noted: map[string]bool{}, peers: map[int]bool{}, blas: blas{products: map[productKey]*product{}}}
+	d.blas.dev, d.blas.choices = d, o.Choices
+	if o.Choices == nil {
+		d.blas.choices = NewChoices(false, nil)
+	}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cuda: %w", err)
@@ -182,6 +197,9 @@ func (d *dev) open() (err error) {
 	if before == 0 || visible-total > total/8 {
 		before = min(total, free+AssumedContext)
 	}
+	if err := d.watch(); err != nil {
+		return err
+	}
 	if _, err := d.module(firstModule); err != nil {
 		return err
 	}
@@ -204,10 +222,15 @@ func (d *dev) openBlas() error {
 		d.note("no cuBLASLt: matrix products run on mt's own kernels, which are slower (pip install nvidia-cublas brings it; MT_CUDA_LIBS names its folder)")
 		return nil
 	}
+	driver, err := d.cuda.DriverVersion()
+	if err != nil {
+		return err
+	}
 	handle, err := lib.Create(d.context)
 	if err != nil {
 		return err
 	}
+	d.blas.platform = Platform{Device: d.name, Driver: driver, CuBLASLt: lib.Version()}
 	d.blas.lib, d.blas.context, d.blas.handle = lib, d.context, handle
 	return nil
 }
@@ -316,6 +339,13 @@ func (d *dev) Fallbacks() []string {
 	defer d.mu.Unlock()
 	return slices.Clone(d.fallbacks)
 }
+
+// OwnProducts is how many matrix products mt's own kernels have computed so far because there is no
+// cuBLASLt or it refused them.
+func (d *dev) OwnProducts() int64 { return d.own.Load() }
+
+// CuBLASLt is the version of the library that computes products, 120402 for 12.4.2; 0: there is none.
+func (d *dev) CuBLASLt() int { return d.blas.platform.CuBLASLt }
 
 // refuse notes that host memory cannot be pinned, once for each reason.
 func (d *dev) refuse(err error) {

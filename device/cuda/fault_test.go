@@ -22,7 +22,7 @@ func scenario(c *cudart.CUDA) (err error) {
 			err = e
 		}
 	}
-	d, e := New(Options{CUDA: c})
+	d, e := New(Options{CUDA: c, Choices: NewChoices(true, nil)})
 	if e != nil {
 		return e
 	}
@@ -64,6 +64,7 @@ func scenario(c *cudart.CUDA) (err error) {
 	s.Wait(there)
 	s.Zero(m.Slice(1<<15, 1<<15))
 	op.Do(d, s, op.MatMul{M: 4, N: 4, K: 4, A: f(0), B: f(1), D: f(2)})
+	op.Do(d, s, op.MatMul{M: 4, N: 4, K: 4, A: f(0), B: f(1), C: f(2), D: f(2)})
 	op.Do(d, s, op.MatMul{M: 3, N: 4, K: 4, A: f(0), B: f(1), D: f(2), Ragged: true})
 	op.Do(d, s, op.Convert{Dst: m.Tensor(device.BF16, 3<<14, 16), Src: f(2), N: 16})
 	s.CopyD2D(f(3).Mem(), f(2).Mem())

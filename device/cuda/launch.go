@@ -76,6 +76,9 @@ func (l *launcher) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared in
 // allocated the operation fails, and what it launches is dropped.
 func (l *launcher) Scratch(n int64) device.Mem { return l.memory(0, n, kernels.ScratchBytes) }
 
+// MostWork is what a launch should have at most where a watchdog ends those that take long.
+func (l *launcher) MostWork(dt device.DType) float64 { return l.stream.dev.mostWork[dt] }
+
 // memory is n bytes of the stream's scratch memory, from off on.
 func (l *launcher) memory(off, n, most int64) device.Mem {
 	if l.err == nil && n > most {

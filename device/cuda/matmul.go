@@ -25,6 +25,9 @@ func matMul(on kernels.Launcher, m *op.MatMul) error {
 		return nil
 	}
 	biased := !m.Bias.None() && (m.D.DType == device.BF16 || m.Bias.Addr%biasAlign != 0)
+	if d.blas.lib == nil && !d.opts.OwnMatMul {
+		d.own.Add(1)
+	}
 	if d.blas.lib == nil || m.K == 0 || biased && m.D.DType.Size()*int64(m.N) > biasBytes {
 		kernels.MatMul(l, m)
 		return nil
@@ -41,6 +44,7 @@ func matMul(on kernels.Launcher, m *op.MatMul) error {
 	err := d.blas.run(&p, workspace, l.stream.cuda)
 	switch {
 	case errors.Is(err, errRefused):
+		d.own.Add(1)
 		d.noteOnce("products", fmt.Sprintf("%v: mt's own kernels compute such products", err))
 		if takeable(&p) {
 			d.fallBack(keyOf(&p).String())
@@ -133,6 +137,16 @@ func keyOf(m *op.MatMul) productKey {
 	return k
 }
 
+// shared is the key of all products that are chosen for together where choosing takes time: of those
+// whose rows, or with transA sums, are as many up to the same power of two, which itself is apart. A
+// last chunk of tokens, or a row of any length, is so not one more shape.
+func (k productKey) shared(m *op.MatMul) productKey {
+	of := *m
+	n := *pick(m.TransA, &m.K, &m.M)
+	of.Ragged = m.Ragged || n&(n-1) != 0
+	return keyOf(&of)
+}
+
 // takeable says whether all addresses and all rows of m begin at multiples of 16 bytes, which is
 // all that cuBLASLt asks for.
 func takeable(m *op.MatMul) bool {
@@ -159,7 +173,8 @@ func pick[T any](ok bool, yes, no T) T {
 type product struct {
 	cudart.MatmulShape
 	algorithm cudart.Algorithm
-	refused   error // errRefused with the reason, nil where cuBLASLt computes the product
+	proposed  []cudart.Algorithm // those that are to be timed first, nil where algorithm is chosen
+	refused   error              // errRefused with the reason, nil where cuBLASLt computes the product
 }
 
 // mostProducts is how many shapes are remembered. Batches of many lengths make many
@@ -172,6 +187,9 @@ func (b *blas) run(m *op.MatMul, workspace device.Mem, s cudart.Stream) (err err
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := keyOf(m)
+	if b.choices.timed {
+		key = key.shared(m)
+	}
 	p, err := b.product(key, m)
 	if err != nil {
 		return err
@@ -199,6 +217,11 @@ func (b *blas) run(m *op.MatMul, workspace device.Mem, s cudart.Stream) (err err
 		D: cudart.DevicePtr(m.D.Addr), Algorithm: &p.algorithm, Workspace: cudart.DevicePtr(workspace.Addr), WorkspaceBytes: workspace.Bytes}
 	if !m.C.None() {
 		a.Beta, a.C = 1, cudart.DevicePtr(m.C.Addr)
+	}
+	if len(p.proposed) > 0 {
+		if err := b.settle(p, key, &shape, a, m, s); err != nil {
+			return err
+		}
 	}
 	err = b.lib.Matmul(b.context, b.handle, &shape, &a, s)
 	switch {
@@ -324,36 +347,6 @@ func dataType(dt device.DType) cudart.DataType {
 		return cudart.BFloat16
 	}
 	return cudart.Float32
-}
-
-// choose takes the first algorithm that cuBLASLt proposes.
-func (b *blas) choose(p *product, k productKey) (err error) {
-	prefer, err := b.lib.PreferenceCreate()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.lib.PreferenceDestroy(prefer)) }()
-	alignC := k.align[2]
-	if alignC == 0 {
-		alignC = k.align[3]
-	}
-	for _, set := range []struct {
-		attr  cudart.PreferenceAttr
-		value uint64
-	}{
-		{cudart.PreferMaxWorkspaceBytes, kernels.ScratchBytes}, {cudart.PreferReductions, cudart.ReductionFloat32},
-		{cudart.PreferMinAlignmentA, uint64(k.align[1])}, {cudart.PreferMinAlignmentB, uint64(k.align[0])},
-		{cudart.PreferMinAlignmentC, uint64(alignC)}, {cudart.PreferMinAlignmentD, uint64(k.align[3])},
-	} {
-		if err := b.lib.PreferenceSet(prefer, set.attr, set.value); err != nil {
-			return err
-		}
-	}
-	found, err := b.lib.AlgoGetHeuristic(b.context, b.handle, &p.MatmulShape, prefer, 1)
-	if err == nil {
-		p.algorithm = found[0].Algorithm
-	}
-	return err
 }
 
 // forget destroys all products. b.mu is held.

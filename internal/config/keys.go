@@ -299,6 +299,8 @@ var machineKeys = []key{
 		choices: []string{"auto", "bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.GradDType }},
 	{name: "master_dtype", part: PartModel, doc: "the master weights that updates move; bf16: no lower halves are kept, and every update rounds by chance; needs compute_dtype: bf16",
 		choices: []string{"bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.MasterDType }},
+	{name: "matmul", part: PartNumerics, doc: "by which algorithm cuBLASLt computes a matrix product; heuristic: its first proposal; timed: of up to eight, the fastest when the shape is first used",
+		choices: []string{"heuristic", "timed"}, field: func(c *Config) any { return &c.MatMul }},
 	{name: "recompute", doc: "what the backward computes again; full: all it reads; none: no product; auto: chosen block by block, by the memory that there is", anew: true,
 		choices: []string{"auto", "full", "none"}, field: func(c *Config) any { return &c.Recompute }},
 	{name: "device_memory", doc: "device memory to use at most, such as 10GiB", auto: true,

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mt/cudart"
+	"mt/device"
 	"mt/internal/config"
 )
 
@@ -22,7 +23,10 @@ type CUDA struct {
 	found cudart.Found
 }
 
-// FindCUDA opens the first GPU, looks at it and closes it.
+// triedProduct is the size of the matrix products that FindCUDA tries.
+const triedProduct = 64
+
+// FindCUDA opens the first GPU, looks at it, tries matrix products on it and closes it.
 func FindCUDA() CUDA {
 	g := FindGPU(nil)
 	out := CUDA{Emulated: Emulated(), Libraries: g.found.Libraries, found: g.found}
@@ -34,6 +38,9 @@ func FindCUDA() CUDA {
 	out.Device, out.Memory = dev.Name(), config.Bytes(dev.Usage().Limit)
 	if c, err := cudart.New(g.symbols); err == nil {
 		out.State = gpuState(c, First)
+	}
+	if _, err := MatMulRate(dev, device.BF16, triedProduct); err != nil { // what cuBLASLt refuses is noted
+		out.Problem = err.Error()
 	}
 	if d, ok := dev.(interface{ Notes() []string }); ok {
 		out.Notes = d.Notes()

@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync/atomic"
 
@@ -33,6 +34,8 @@ type GPU struct {
 	err     error
 	found   cudart.Found  // empty with an emulator
 	cuda    *cudart.CUDA  // one for all devices that are opened, so that they share pinned host memory
+	choices *cuda.Choices // of all devices that are opened; nil: cuBLASLt's first proposals
+	own     bool          // matrix products by mt's own kernels
 	end     func() error  // of an emulator, else nil
 	open    *atomic.Int32 // emulated devices: the last one that is closed ends the emulator
 }
@@ -53,6 +56,26 @@ func FindGPU(symbols cudart.Symbols) GPU {
 		g.err = fmt.Errorf("cuda: %w", g.err)
 	}
 	return g
+}
+
+// wslDevice is the GPU of Windows' driver as Linux sees it under WSL.
+const wslDevice = "/dev/dxg"
+
+// underWSL says whether there is such a GPU. Windows ends what takes long on it, whatever CUDA says.
+func underWSL(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// TimeProducts has the devices that are opened from then on compute matrix products by the algorithm of
+// cuBLASLt that is the fastest when a shape is first used. What was timed is kept in the folder dir;
+// where that is empty, for this process only.
+func (g *GPU) TimeProducts(dir string) {
+	var store cuda.Store
+	if dir != "" {
+		store = timedFiles{dir}
+	}
+	g.choices = cuda.NewChoices(true, store)
 }
 
 // First is the ordinal of the first GPU, which a run on one GPU takes. There is no key for
@@ -100,7 +123,7 @@ func (g *GPU) Open(ordinal int, limit config.Bytes) (device.Device, error) {
 	if err := g.bind(); err != nil {
 		return nil, err
 	}
-	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit)})
+	dev, err := cuda.New(cuda.Options{CUDA: g.cuda, Ordinal: ordinal, MemoryLimit: int64(limit), Choices: g.choices, OwnMatMul: g.own, Watchdog: underWSL(wslDevice)})
 	switch {
 	case g.end == nil:
 		return dev, err
@@ -118,6 +141,8 @@ type Options struct {
 	Device      string       // cuda or cpu
 	Ordinal     int          // of cuda: which GPU, counted from First
 	MemoryLimit config.Bytes // the device's budget; 0 is all that is free
+	// OwnMatMul has a GPU compute matrix products by mt's own kernels, also where there is cuBLASLt.
+	OwnMatMul bool
 	// Of the CPU.
 	Threads int  // goroutines that compute; 0 is one for each core
 	Unified bool // computes on host memory in place
@@ -130,6 +155,7 @@ type Options struct {
 func Open(o Options) (device.Device, error) {
 	if o.Device == "cuda" {
 		g := FindGPU(nil)
+		g.own = o.OwnMatMul
 		return g.Open(o.Ordinal, o.MemoryLimit)
 	}
 	return cpu.New(cpu.Options{Threads: o.Threads, MemoryLimit: int64(o.MemoryLimit), Unified: o.Unified, LinkLimit: o.LinkLimit})
@@ -184,7 +210,10 @@ type gpuDevice interface {
 	device.Device
 	Notes() []string
 	Fallbacks() []string
+	OwnProducts() int64
+	CuBLASLt() int
 	Algorithms() []cuda.Algorithm
+	ResumeAlgorithms(recorded map[string][8]uint64)
 }
 
 // emulated is a device whose Close ends its emulator too.

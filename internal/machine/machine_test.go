@@ -3,6 +3,8 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -121,5 +123,16 @@ func TestWithoutCUDA(t *testing.T) {
 	}
 	if err := cpu.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUnderWSL: WSL is known by the device of its GPU.
+func TestUnderWSL(t *testing.T) {
+	there := filepath.Join(t.TempDir(), "dxg")
+	if err := os.WriteFile(there, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !underWSL(there) || underWSL(there+"-not") {
+		t.Errorf("%v, %v", underWSL(there), underWSL(there+"-not"))
 	}
 }

@@ -208,6 +208,39 @@ var ofDevice = []broken{
 		{from: "shape = cudart.MatmulShape{Desc: p.Desc}\n", to: "", test: "TestEveryCallFailsOnce|TestRaggedProducts"},
 		{from: "for _, l := range [...]cudart.MatrixLayout{s.D, s.B, s.A} {", to: "for _, l := range [...]cudart.MatrixLayout{s.D, s.B} {", test: "TestEveryCallFailsOnce|TestRaggedProducts"},
 	}},
+	{"device/cuda/choose.go", []way{
+		{from: "cudart.PreferReductions, cudart.ReductionFloat32", to: "cudart.PreferReductions, 7", test: "TestTimedChoice"},
+		{from: "defer func() { err = errors.Join(err, restore()) }()", to: "defer restore()", test: "TestEveryCallFailsOnce"},
+		{from: "if !m.C.None() {\n\t\trestore", to: "if false {\n\t\trestore", test: "TestTimedChoice"},
+		{from: "slices.Index(times, slices.Min(times))", to: "slices.Index(times, slices.Max(times))", test: "TestTimedChoice"},
+		{from: "for j := n; j+1", to: "for j := n + 1; j+1", same: "one timing fewer, of the first proposal"},
+		{from: "times[j%n] = min(times[j%n], ms)", to: "times[(j+1)%n] = min(times[(j+1)%n], ms)", test: "TestTimedChoice"},
+	}},
+	{"device/cuda/watchdog.go", []way{
+		{from: "of[0] == 0 && !d.opts.Watchdog", to: "of[0] == 0", test: "TestWatchdog"},
+	}},
+	{"device/cuda/kernels/attention.go", []way{
+		{from: "from < heads; from += some {", to: "from < heads-1; from += some {", in: "device/cuda", test: "TestCutAttention"},
+		{from: "min(some, heads-from)", to: "some", in: "device/cuda", test: "TestCutAttention"},
+		{from: "if most == 0 || each == 0 {", to: "if true {", in: "device/cuda", test: "TestCutAttention"},
+		{from: "4*a.Heads/max(a.KVHeads, 1)", to: "4", in: "device/cuda", test: "TestCutAttention"},
+	}},
+	{"device/cuda/choices.go", []way{
+		{from: "if a, ok := c.recorded[shape]; ok && slices.Contains(proposed, a) {", to: "if a, ok := c.recorded[shape]; ok {", test: "TestResumedChoices"},
+		{from: "return a, ok && slices.Contains(proposed, a)", to: "return a, ok", test: "TestKeptChoices"},
+		{from: "if !c.timed || len(proposed) == 1 {", to: "if !c.timed {", test: "TestTimedChoice"},
+	}},
+	{"internal/machine/choices.go", []way{
+		{from: "if f.Platform != p {", to: "if false {", in: "internal/train", test: "TestTimedFiles"},
+		{from: "maps.Copy(f.Shapes, before)", to: "maps.Copy(f.Shapes, before); clear(f.Shapes)", in: "internal/train", test: "TestTimedProducts"},
+	}},
+	{"internal/train/algorithms.go", []way{
+		{from: "d.ResumeAlgorithms(s.before)", to: "d.ResumeAlgorithms(nil)", test: "TestTimedResume"},
+		{from: "ok && dev.Name() == s.dev.Name()", to: "ok", same: "what devices that differ record, none of which is used on others"},
+	}},
+	{"internal/train/state.go", []way{
+		{from: "if s.record != nil {", to: "if false {", test: "TestTimedRecordWithCheckpoint"},
+	}},
 	{"device/wrap/fault/fault.go", []way{
 		{from: "d.Device.Do(on.Stream, o)", to: "d.Device.Do(on.Stream, o); d.Device.Do(on.Stream, o)", test: "TestTransparent"},
 	}},

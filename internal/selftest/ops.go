@@ -14,6 +14,7 @@ import (
 type tester struct {
 	name   string
 	found  []string // what this case found
+	only   string   // the operation that is run; empty: all
 	report func(name string, errors []string)
 }
 
@@ -37,6 +38,9 @@ func (t *tester) Fatal(args ...any) {
 // Run implements operations.T. A panic of the device becomes a finding like any
 // other.
 func (t *tester) Run(name string, f func(*tester)) bool {
+	if t.only != "" && !strings.HasPrefix(name, t.only+"/") {
+		return true
+	}
 	sub := &tester{name: name, report: t.report}
 	func() {
 		defer func() {
@@ -59,8 +63,8 @@ type opCheck struct {
 	errors        []string
 }
 
-// table runs the table of operations on dev and sums it up by operation and dtype.
-func table(dev device.Device) map[string]*opCheck {
+// table runs the table of operations on dev, or only one operation, and sums it up by operation and dtype.
+func table(dev device.Device, only string) map[string]*opCheck {
 	sums := map[string]*opCheck{}
 	of := func(name string) *opCheck {
 		parts := strings.SplitN(name, "/", 3)
@@ -70,7 +74,7 @@ func table(dev device.Device) map[string]*opCheck {
 		}
 		return sums[op]
 	}
-	t := &tester{report: func(name string, errors []string) {
+	t := &tester{only: only, report: func(name string, errors []string) {
 		c := of(name)
 		c.cases++
 		if len(errors) > 0 {
@@ -86,12 +90,16 @@ func table(dev device.Device) map[string]*opCheck {
 }
 
 // operations runs the table on dev and on the CPU device, whose errors show what is
-// usual.
-func (r *Report) operations(dev, cpu device.Device) {
-	got, beside := table(dev), table(cpu)
+// usual. With only, it runs that operation alone, by mt's own kernels.
+func (r *Report) operations(dev, cpu device.Device, only string) {
+	got, beside := table(dev, only), table(cpu, only)
+	of := ""
+	if only != "" {
+		of = " by mt's own kernels"
+	}
 	for _, op := range slices.Sorted(maps.Keys(got)) {
 		g, b := got[op], beside[op]
-		c := Check{Name: op, OK: true, Detail: fmt.Sprintf("%d cases, worst error %.2f of what is allowed; %s %.2f", g.cases, g.worst, cpu.Kind(), b.worst)}
+		c := Check{Name: op + of, OK: true, Detail: fmt.Sprintf("%d cases, worst error %.2f of what is allowed; %s %.2f", g.cases, g.worst, cpu.Kind(), b.worst)}
 		for _, e := range g.errors {
 			c.errorf("%s", e)
 		}

@@ -12,6 +12,10 @@ import (
 type Options struct {
 	Device device.Device // the one in question
 	CPU    device.Device // what it is compared with
+	// Own is the same GPU with matrix products by mt's own kernels alone; nil where Device has no others.
+	Own device.Device
+	// Small has the checks at the sizes of training done at small ones: on an emulator, or a CPU.
+	Small bool
 	// Train runs a few steps on each of the two devices and returns the losses:
 	// the same model, rows and seed, computed in dtype.
 	Train func(kind string, dtype device.DType) ([]float64, error)
@@ -29,7 +33,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		what string
 		run  func() error
 	}{
-		{"operations", func() error { r.operations(o.Device, o.CPU); return nil }},
+		{"operations", func() error { r.operations(o.Device, o.CPU, ""); return nil }},
+		{"mt's own matrix products", func() error { r.ownProducts(o); return nil }},
+		{"sizes of training", func() error { return r.atSize(o) }},
 		{"order of streams", func() error { return r.order(o.Device) }},
 		{"copies", func() error { return r.copies(o.Device) }},
 		{"training", func() error { return r.training(o) }},
@@ -50,14 +56,28 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r, nil
 }
 
+// ownProducts runs the products of the table by mt's own kernels, where a library has run them before.
+func (r *Report) ownProducts(o Options) {
+	if o.Own != nil {
+		r.operations(o.Own, o.CPU, "MatMul")
+	}
+}
+
 // products fails where the device's library did not compute a product that it should: the device
 // then is right and slow, which no other check sees. It comes last, after all products of the others.
 func (r *Report) products(dev device.Device) {
-	d, ok := dev.(interface{ Fallbacks() []string })
+	d, ok := dev.(interface {
+		Fallbacks() []string
+		OwnProducts() int64
+		CuBLASLt() int
+	})
 	if !ok {
 		return
 	}
-	c := Check{Name: "cuBLASLt", OK: true, Detail: "takes every aligned product"}
+	c := Check{Name: "cuBLASLt", OK: true, Detail: fmt.Sprintf("takes every aligned product; mt's own kernels computed %d others", d.OwnProducts())}
+	if d.CuBLASLt() == 0 {
+		c.Detail = fmt.Sprintf("is not used: mt's own kernels computed all %d products, slower", d.OwnProducts())
+	}
 	if shapes := d.Fallbacks(); len(shapes) > 0 {
 		c.Detail = fmt.Sprintf("refused %d aligned shapes, which mt's own kernels computed", len(shapes))
 		for _, s := range shapes {

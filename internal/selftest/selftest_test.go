@@ -45,7 +45,7 @@ func TestOperations(t *testing.T) {
 		ok  bool
 	}{{dev, true}, {wrong{dev}, false}} {
 		r := &Report{OK: true}
-		r.operations(c.dev, dev)
+		r.operations(c.dev, dev, "")
 		for _, check := range r.Checks {
 			if want := c.ok || !strings.HasPrefix(check.Name, "AddBiasGrad"); check.OK != want {
 				t.Errorf("%s: ok %t, want %t: %v", check.Name, check.OK, want, check.Errors)
@@ -60,19 +60,28 @@ func TestOperations(t *testing.T) {
 // refusing is a device whose library refused products.
 type refusing struct {
 	device.Device
-	shapes []string
+	shapes  []string
+	version int
 }
 
 func (d refusing) Fallbacks() []string { return d.shapes }
+func (d refusing) OwnProducts() int64  { return 7 }
+func (d refusing) CuBLASLt() int       { return d.version }
 
 // TestProductsThatFellBack: a device that fell back on aligned products fails, one that did not
 // passes, and one without such a library has no check.
 func TestProductsThatFellBack(t *testing.T) {
 	for n, want := range []string{"", "64x64x64 NN"} {
 		r := &Report{OK: true}
-		r.products(refusing{nil, strings.Fields(want)[:n]})
+		r.products(refusing{nil, strings.Fields(want)[:n], 1})
 		if len(r.Checks) != 1 || r.OK != (n == 0) || n == 1 && r.Checks[0].Errors[0] != "64x64x64" {
 			t.Errorf("%d shapes: ok %v, %+v", n, r.OK, r.Checks)
+		}
+	}
+	for version, want := range []string{"is not used: mt's own kernels computed all 7 products, slower", "takes every aligned product; mt's own kernels computed 7 others"} {
+		r := &Report{OK: true}
+		if r.products(refusing{nil, nil, version}); len(r.Checks) != 1 || r.Checks[0].Detail != want {
+			t.Errorf("version %d: %+v", version, r.Checks)
 		}
 	}
 	r := &Report{OK: true}

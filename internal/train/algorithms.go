@@ -11,17 +11,22 @@ import (
 	"slices"
 
 	"mt/device/cuda"
+	"mt/internal/machine"
 )
 
 // algorithmsFile is where a run on a GPU records how its matrix products were
 // computed: the same bits come from the same algorithms.
 const algorithmsFile = "matmul_algorithms.json"
 
-// recorder is a device that can tell how it computed matrix products.
-type recorder interface{ Algorithms() []cuda.Algorithm }
+// recorder is a device that can tell how it computed matrix products, and compute them as recorded.
+type recorder interface {
+	Algorithms() []cuda.Algorithm
+	ResumeAlgorithms(recorded map[string][8]uint64)
+}
 
-// readAlgorithms reads what a run that is resumed has recorded so far.
-func (s *session) readAlgorithms() error {
+// resumeAlgorithms reads what a run that is resumed has recorded so far, and has its devices compute
+// as before.
+func (s *session) resumeAlgorithms() error {
 	s.products = map[string][8]uint64{}
 	if _, ok := s.dev.(recorder); !ok || s.resumed == 0 {
 		return nil
@@ -34,29 +39,82 @@ func (s *session) readAlgorithms() error {
 	if err != nil {
 		return err
 	}
-	var before map[string][8]uint64
-	if err := json.Unmarshal(raw, &before); err != nil {
+	if err := json.Unmarshal(raw, &s.before); err != nil {
 		return fmt.Errorf("%s: %w; remove it", name, err)
 	}
-	maps.Copy(s.products, before)
+	maps.Copy(s.products, s.before)
+	for _, d := range s.recorders() {
+		d.ResumeAlgorithms(s.before)
+	}
 	return nil
+}
+
+// recorders are the run's devices whose algorithms are recorded: those of the first one's kind.
+func (s *session) recorders() (out []recorder) {
+	for _, dev := range s.devs {
+		if d, ok := dev.(recorder); ok && dev.Name() == s.dev.Name() {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // recordAlgorithms adds the matrix products of this process to algorithmsFile, if the
 // device records them. It says which products a resumed run computes in another way
-// than before, since its bits may then differ.
+// than before, since its bits may then differ. A checkpoint comes after it, so that what goes on from
+// there computes alike, however this process ends.
 func (s *session) recordAlgorithms() error {
-	d, ok := s.dev.(recorder)
-	if !ok {
+	devs := s.recorders()
+	if len(devs) == 0 {
 		return nil
 	}
-	for _, a := range d.Algorithms() {
-		if before, ok := s.products[a.Shape]; ok && before != a.Words {
-			s.line.above(fmt.Sprintf("note: the matrix product %s is computed in another way than before this run was resumed: results may differ in the last bits", a.Shape))
+	for _, d := range devs {
+		for _, a := range d.Algorithms() {
+			if before, ok := s.before[a.Shape]; ok && before != a.Words {
+				s.late.add(fmt.Sprintf("the matrix product %s is computed in another way than before this run was resumed: results may differ in the last bits", a.Shape))
+			}
+			s.products[a.Shape] = a.Words
 		}
-		s.products[a.Shape] = a.Words
 	}
 	return s.writeWhole(algorithmsFile, algorithmsJSON(s.products))
+}
+
+// timeProducts has the GPUs choose algorithms by their times, where the configuration says so.
+func (j *job) timeProducts(g *machine.GPU) error {
+	if j.c.MatMul != timedProducts {
+		return nil
+	}
+	if n := j.team.size(); n > 1 {
+		return j.c.Errorf("matmul", "matmul: timed: each of %d ranks would choose by its own times, and no record of a run has them all; leave matmul out", n)
+	}
+	dir := machine.TimedDir(j.c.CacheDir)
+	g.TimeProducts(dir)
+	kept := "kept in " + dir
+	if dir == "" {
+		kept = "not kept for the next run, as there is no cache folder: set cache_dir"
+	}
+	j.note("matmul: timed: when a shape of matrix products first comes up it is computed some thirty times, by up to eight algorithms of cuBLASLt; the fastest is %s", kept)
+	return nil
+}
+
+// timedProducts is the value of matmul with which algorithms are chosen by their times.
+const timedProducts = "timed"
+
+// checkTimed refuses to choose by times on devices that differ: one record cannot have the choices of
+// several. It notes where the key has no effect.
+func (j *job) checkTimed() error {
+	names := map[string]bool{}
+	for _, d := range j.devs {
+		names[d.Name()] = true
+	}
+	switch {
+	case j.c.MatMul != timedProducts:
+	case j.c.Device == "cpu":
+		j.note("matmul: timed has no effect: it chooses among cuBLASLt's algorithms, and the CPU computes")
+	case len(names) > 1:
+		return j.c.Errorf("matmul", "matmul: timed: the devices differ, and the run's record of algorithms is of one kind of device; leave matmul out")
+	}
+	return nil
 }
 
 // algorithmsJSON writes words as a JSON object with one line for each shape, sorted by

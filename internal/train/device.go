@@ -50,6 +50,9 @@ func (j *job) resolveDevice(o Options) error {
 		return c.Errorf("binding", "binding: unified: a GPU does not compute on host memory; leave binding out or set copy")
 	}
 	j.unified = c.Binding == "unified"
+	if err := j.checkTimed(); err != nil {
+		return err
+	}
 	return j.weighDevices(o.Forecast.Machine)
 }
 

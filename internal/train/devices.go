@@ -115,6 +115,9 @@ func (j *job) openGPUs(g *machine.GPU) ([]device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := j.timeProducts(g); err != nil {
+		return nil, err
+	}
 	ordinals := list.Ordinals
 	if _, ranks := j.team.neighbours(); ranks > 1 && !j.c.Given("devices") {
 		if ordinals, err = j.gpuInTurn(g); err != nil {

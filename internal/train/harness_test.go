@@ -180,7 +180,7 @@ func (lazyFile) Flush(_, _ int64) {}
 // process does; trafficKeys on the depths and the binding.
 var (
 	timedKeys = []string{"timed_steps", "tok_per_s", "tflops", "tflops_executed", "mfu", "step_s", "eta_s", "host_bytes", "device_bytes", "memory", "h2d_gbps", "peer_gbps", "network_gbps", "disk_read_gbps", "disk_write_gbps", "disk_read_bytes", "disk_write_bytes", "disk_hidden", "disk_steps_per_pb", "d2h_gbps",
-		"stall_s", "compute_s"}
+		"stall_s", "compute_s", "own_products"}
 	trafficKeys = []string{"experts_fetched", "expert_bytes"}
 )
 

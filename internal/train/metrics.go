@@ -66,6 +66,8 @@ type stepMetrics struct {
 	// How many tiles of experts crossed the link, and their bytes.
 	ExpertsFetched int64 `json:"experts_fetched,omitempty"`
 	ExpertBytes    int64 `json:"expert_bytes,omitempty"`
+	// How many matrix products mt's own kernels have computed so far in cuBLASLt's place.
+	OwnProducts int64 `json:"own_products,omitempty"`
 }
 
 // meter turns the pipeline's reports into metrics, which depend on the reports and on
@@ -76,6 +78,7 @@ type meter struct {
 	epoch     func(step int) float64
 	flops     func(tokens, pairs, again int64) (model, executed float64)
 	memory    func() memoryUse // taken now
+	products  func() int64     // see OwnProducts
 
 	window checkpoint.LogWindow // the steps since the last logged one
 	timed  timed                // those of them that this process made
@@ -149,7 +152,18 @@ func (j *job) newMeter(from checkpoint.TrainerState) *meter {
 		epoch: func(step int) float64 { return float64(j.train.Pos(step)) / float64(j.set.Train().Rows()) },
 		memory: func() memoryUse {
 			return takenMemory(j.usage(), host.Usage(), int64(j.c.HostMemory), system.now())
-		}}
+		}, products: j.ownProducts}
+}
+
+// ownProducts is how many matrix products mt's own kernels have computed so far on all devices because
+// there is no cuBLASLt or it refused them.
+func (j *job) ownProducts() (n int64) {
+	for _, d := range j.devs {
+		if d, ok := d.(interface{ OwnProducts() int64 }); ok {
+			n += d.OwnProducts()
+		}
+	}
+	return n
 }
 
 // flops is how many floating point operations p takes for so many tokens and attended
@@ -178,7 +192,7 @@ func (m *meter) step(r actors.StepReport) stepMetrics {
 		DiskReadGBps: float64(t.read) / sec / 1e9, DiskWriteGBps: float64(t.written) / sec / 1e9, StallS: map[string]float64{},
 		DiskReadBytes: t.read / int64(t.steps), DiskWriteBytes: t.written / int64(t.steps), DiskHidden: t.hidden(), DiskStepsPerPB: stepsPerPetabyte(t.written / int64(t.steps)),
 		ComputeS: t.mean(t.compute), SkippedUpdate: r.Skipped, ExpertsFetched: r.Experts, ExpertBytes: r.ExpertBytes}
-	out.Memory = m.memory()
+	out.Memory, out.OwnProducts = m.memory(), m.products()
 	out.HostBytes, out.DeviceBytes = out.Memory.hostTotal, out.Memory.deviceTotal
 	if m.peakFLOPS > 0 {
 		out.MFU = flops / sec / m.peakFLOPS

@@ -24,7 +24,7 @@ import (
 // madeUpMeter is a meter of 10 steps on a machine of 8 TFLOP/s, with 1 GFLOP a
 // token, a quarter of them computed again, and 1 MFLOP a pair.
 func madeUpMeter(from checkpoint.LogWindow) *meter {
-	return &meter{maxSteps: 10, peakFLOPS: 8e12, window: from,
+	return &meter{maxSteps: 10, peakFLOPS: 8e12, window: from, products: func() int64 { return 0 },
 		epoch: func(step int) float64 { return float64(step) / 4 },
 		flops: func(tokens, pairs, again int64) (float64, float64) {
 			f := 1e9*float64(tokens) + 1e6*float64(pairs)

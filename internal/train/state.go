@@ -26,6 +26,7 @@ type saver struct {
 	staging *staging                // nil: this process trains alone
 	last    checkpoint.TrainerState // of the checkpoint committed last
 	bests   awaited[checkpoint.Best]
+	record  func() error // records how the device computes
 
 	mu      sync.Mutex // guards what follows
 	finite  int        // the last step whose loss and gradients were finite
@@ -75,6 +76,11 @@ func (s *saver) Commit(st actors.State, dataPos int64) error {
 	if s.log != nil {
 		if err := s.log.sync(); err != nil {
 			return err // a checkpoint must not be ahead of the metrics
+		}
+	}
+	if s.record != nil {
+		if err := s.record(); err != nil {
+			return err
 		}
 	}
 	state := s.j.trainerState(st, dataPos)

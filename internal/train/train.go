@@ -143,6 +143,7 @@ type session struct {
 	from     string               // the checkpoint it goes on from
 	resumed  int                  // the step of that checkpoint; 0: none
 	products map[string][8]uint64 // how matrix products were computed, by shape
+	before   map[string][8]uint64 // the same, before this process
 	lastStep int
 	reached  actors.State // after lastStep
 	lastEval actors.EvalReport
@@ -255,7 +256,7 @@ func (s *session) begin(yaml []byte) (extra map[string][]byte, err error) {
 	for k, v := range extra {
 		withConfig[k] = v
 	}
-	s.saver.log, s.saver.extra = s.log, withConfig
+	s.saver.log, s.saver.extra, s.saver.record = s.log, withConfig, s.recordAlgorithms
 	return extra, nil
 }
 
@@ -276,7 +277,7 @@ func (s *session) open(from resume) (err error) {
 	}
 	s.from, s.resumed, s.lastStep, s.reached = from.dir, from.state.Step, from.state.Step, from.reached()
 	s.bests.patience, s.bests.threshold = s.c.EarlyStoppingPatience, s.c.EarlyStoppingThreshold
-	if err := s.readAlgorithms(); err != nil {
+	if err := s.resumeAlgorithms(); err != nil {
 		return err
 	}
 	s.meter = s.newMeter(from.state)

@@ -16,6 +16,7 @@
 struct Shape {
   const int *cu_q, *cu_k;
   int seqs, heads, kv_heads, dim, window;
+  int first_head, some_heads; // of the launch: those of queries, or of keys where a block has a tile of keys
   i64 tq, q_stride, k_stride; // in elements
   float scale;                // > 0
   int vector;                 // bit 0: inputs can be read, bit 1: outputs written in 16 bytes
@@ -26,8 +27,8 @@ struct Shape {
 // The parameters of every kernel after its tensors, the Shape that is made of them, and the name of
 // a kernel.
 #define SHAPE_OF_ALL                                                                                                        \
-  const int *cu_q, const int *cu_k, int seqs, int heads, int kv_heads, int dim, int window, i64 tq, i64 q_stride,           \
-      i64 k_stride, float scale, int vector
+  const int *cu_q, const int *cu_k, int seqs, int heads, int kv_heads, int dim, int window, int first_head, int some_heads, \
+      i64 tq, i64 q_stride, i64 k_stride, float scale, int vector
 #ifdef SOFTCAP
 static constexpr bool CAPPED = true;
 #define SHAPE_PARAMS SHAPE_OF_ALL, float cap, float ratio
@@ -39,7 +40,7 @@ static constexpr float cap = 0.0f, ratio = 0.0f;
 #define ATTENTION(NAME) attention_##NAME
 #endif
 #define SHAPE                                                                                                               \
-  (Shape{cu_q, cu_k, seqs, heads, kv_heads, dim, window, tq, q_stride, k_stride, scale, vector, cap, ratio})
+  (Shape{cu_q, cu_k, seqs, heads, kv_heads, dim, window, first_head, some_heads, tq, q_stride, k_stride, scale, vector, cap, ratio})
 
 METHOD float Shape::unit() const { return CAPPED ? cap : scale; }
 
@@ -62,14 +63,14 @@ struct Place {
 
 // find_place distributes the blocks. Heads vary fastest. The tiles of sequence i,
 // whose length cu_q or cu_k gives, begin at number cu[i]/TILE + i, which leaves at
-// least as many numbers as the sequence has tiles. A grid of heads · (T/TILE +
+// least as many numbers as the sequence has tiles. A grid of some_heads · (T/TILE +
 // seqs) blocks therefore covers all tiles. The result is false for a number that
 // has no tile. from_end numbers tiles from the last on, so that the long rows of
 // causal attention start first.
-template <int TILE> DEV bool find_place(Place &p, const Shape &s, const int *cu, int heads, bool from_end) {
-  int tile = blockIdx_x / heads;
-  p.head = blockIdx_x % heads;
-  if (from_end) tile = gridDim_x / heads - 1 - tile;
+template <int TILE> DEV bool find_place(Place &p, const Shape &s, const int *cu, bool from_end) {
+  int tile = blockIdx_x / s.some_heads;
+  p.head = s.first_head + blockIdx_x % s.some_heads;
+  if (from_end) tile = gridDim_x / s.some_heads - 1 - tile;
   int low = 0, high = s.seqs, begin = cu[0];
   while (high - low > 1) {
     int middle = (low + high) >> 1;

@@ -137,19 +137,43 @@ func attentionFlags(reads, writes bool) (flags int) {
 	return flags
 }
 
-// launchAttention enqueues k over the tiles of total queries or keys, and over
-// heads. params has the parameters that come before those of the shape.
-func launchAttention(l Launcher, k *attentionKernel, total, heads int, params *Params, s op.AttentionShape, qStride, kStride, flags int) {
+// launchAttention enqueues k over the tiles of total queries or keys, and over heads: in several
+// launches where one would have more work than the launcher wants. products is how many products of a
+// head's queries and keys one of these heads takes. first fills in the parameters that come before those
+// of the shape. No bit depends on how heads are shared out, as no block has more than one.
+func launchAttention(l Launcher, k *attentionKernel, total, heads, products int, first func(p *Params) *Params, s op.AttentionShape, dt device.DType, qStride, kStride, flags int) {
+	some := headsAtOnce(l.MostWork(dt), heads, products, s)
+	for from := 0; from < heads; from += some {
+		launchHeads(l, k, total, from, min(some, heads-from), first(l.Params()), s, qStride, kStride, flags)
+	}
+}
+
+// headsAtOnce is how many of heads a launch may have, whose work in FLOPs is to be at most most; 0: all.
+// Where each query sees each key a product takes 2·queries·keys·Dim; how many it sees is not known here.
+func headsAtOnce(most float64, heads, products int, s op.AttentionShape) int {
+	seen := s.MaxK
+	if s.Window > 0 {
+		seen = min(seen, s.Window)
+	}
+	each := 2 * float64(products) * float64(s.TQ) * float64(seen) * float64(s.Dim)
+	if most == 0 || each == 0 {
+		return heads
+	}
+	return int(min(max(most/each, 1), float64(heads)))
+}
+
+// launchHeads enqueues k for some heads.
+func launchHeads(l Launcher, k *attentionKernel, total, from, some int, params *Params, s op.AttentionShape, qStride, kStride, flags int) {
 	window := s.Window
 	if window >= s.TK {
 		window = 0 // no limit: a place minus a window still fits in 32 bits
 	}
-	params.Tensor(s.CuQ).Tensor(s.CuK).I32(s.Seqs).I32(s.Heads).I32(s.KVHeads).I32(s.Dim).I32(window).I64(int64(s.TQ))
+	params.Tensor(s.CuQ).Tensor(s.CuK).I32(s.Seqs).I32(s.Heads).I32(s.KVHeads).I32(s.Dim).I32(window).I32(from).I32(some).I64(int64(s.TQ))
 	params.I64(int64(qStride)).I64(int64(kStride)).F32(s.Scale).I32(flags)
 	if s.Softcap > 0 {
 		params.F32(s.Softcap).F32(s.Scale / s.Softcap)
 	}
-	blocks := (int64(total)/k.tile + int64(s.Seqs)) * int64(heads)
+	blocks := (int64(total)/k.tile + int64(s.Seqs)) * int64(some)
 	l.Launch(&k.Kernel, Dim3{uint32(blocks), 1, 1}, Dim3{k.threads, 1, 1}, k.Shared, params)
 }
 
@@ -160,10 +184,9 @@ func Attention(l Launcher, a *op.Attention) {
 		return
 	}
 	k := attentionPick(a.AttentionShape, a.Q.DType)
-	p := l.Params()
-	p.Tensor(a.O).Tensor(a.LSE).Tensor(a.Q).Tensor(a.K).Tensor(a.V)
+	tensors := func(p *Params) *Params { return p.Tensor(a.O).Tensor(a.LSE).Tensor(a.Q).Tensor(a.K).Tensor(a.V) }
 	flags := attentionFlags(chunked(a.Dim, []int{a.QStride, a.KStride}, a.Q, a.K, a.V), chunked(a.Dim, nil, a.O))
-	launchAttention(l, &k.forward, a.TQ, a.Heads, p, a.AttentionShape, a.QStride, a.KStride, flags)
+	launchAttention(l, &k.forward, a.TQ, a.Heads, 2, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, flags)
 }
 
 // AttentionBackward overwrites DQ, DK, DV and Delta; see op.AttentionBackward. The
@@ -181,16 +204,14 @@ func AttentionBackward(l Launcher, a *op.AttentionBackward) {
 	}
 	reads := chunked(a.Dim, []int{a.QStride, a.KStride}, a.Q, a.K, a.V, a.DO)
 	if a.TK > 0 {
-		p := l.Params()
-		inputs(p.Tensor(a.DK).Tensor(a.DV)).I64(int64(a.DKStride))
+		tensors := func(p *Params) *Params { return inputs(p.Tensor(a.DK).Tensor(a.DV)).I64(int64(a.DKStride)) }
 		flags := attentionFlags(reads, chunked(a.Dim, []int{a.DKStride}, a.DK, a.DV))
-		launchAttention(l, &k.keys, a.TK, a.KVHeads, p, a.AttentionShape, a.QStride, a.KStride, flags)
+		launchAttention(l, &k.keys, a.TK, a.KVHeads, 4*a.Heads/max(a.KVHeads, 1), tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, flags)
 	}
 	if a.TQ > 0 {
-		p := l.Params()
-		inputs(p.Tensor(a.DQ)).I64(int64(a.DQStride))
+		tensors := func(p *Params) *Params { return inputs(p.Tensor(a.DQ)).I64(int64(a.DQStride)) }
 		flags := attentionFlags(reads, chunked(a.Dim, []int{a.DQStride}, a.DQ))
-		launchAttention(l, &k.qs, a.TQ, a.Heads, p, a.AttentionShape, a.QStride, a.KStride, flags)
+		launchAttention(l, &k.qs, a.TQ, a.Heads, 3, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, flags)
 	}
 }
 

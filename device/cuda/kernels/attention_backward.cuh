@@ -185,7 +185,7 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
   METHOD void run(bf16 *dk_out, bf16 *dv_out, const bf16 *q, const bf16 *k, const bf16 *v, const bf16 *dout, const float *lse,
                   const float *delta, i64 out_stride, const Shape &a, u32 shared) {
     Place w;
-    if (!find_place<BN>(w, a, a.cu_k, a.kv_heads, false)) return;
+    if (!find_place<BN>(w, a, a.cu_k, false)) return;
     i64 kv = (w.k0 + w.first) * a.k_stride + (i64)w.head * a.dim;
     load_tile<BN, D, THREADS>(shared, v + kv, a.k_stride, w.nk - w.first, a.dim, a.vector & 1);
     load_tile<BN, D, THREADS>(KEEP ? shared + STAGE_AT + STAGE : shared + K_AT, k + kv, a.k_stride, w.nk - w.first, a.dim, a.vector & 1);
@@ -221,7 +221,7 @@ template <int D, int KW, int HALVES, int BM, int STAGES, bool KEEP> struct KeyGr
     }
     copy_async_wait<0>();
     sync_threads(); // every warp stores through a part of V's tile
-    find_place<BN>(w, a, a.cu_k, a.kv_heads, false); // anew: kept, it would cost registers
+    find_place<BN>(w, a, a.cu_k, false); // anew: kept, it would cost registers
     int warp = threadIdx_x >> 5, first = w.first + warp % KW * 16, half = warp / KW * W;
     u32 part = shared + warp * 16 * W * 2;
     i64 to = (w.k0 + first) * out_stride + (i64)w.head * a.dim + half;
@@ -285,7 +285,7 @@ template <int D, int WARPS, int BN, int STAGES, bool KEEP> struct QueryGradients
   METHOD void run(bf16 *dq_out, const bf16 *q, const bf16 *k, const bf16 *v, const bf16 *dout, const float *lse_in,
                   const float *delta_in, i64 out_stride, const Shape &a, u32 shared) {
     Place w;
-    if (!find_place<BM>(w, a, a.cu_q, a.heads, true)) return;
+    if (!find_place<BM>(w, a, a.cu_q, true)) return;
     i64 stride = (i64)a.heads * a.dim;
     load_tile<BM, D, THREADS>(shared, q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first, a.dim,
                               a.vector & 1);

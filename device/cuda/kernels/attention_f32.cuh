@@ -113,7 +113,7 @@ template <int C> struct Sums {
 
 template <int C> DEV void forward(float *o, float *lse, const float *q, const float *k, const float *v, const Shape &a, float *space) {
   Place w;
-  if (!find_place<TILE>(w, a, a.cu_q, a.heads, true)) return;
+  if (!find_place<TILE>(w, a, a.cu_q, true)) return;
   int thread = thread_now(), x = thread % 16, y = thread / 16;
   Sums<C> sums;
   sums.clear();
@@ -180,7 +180,7 @@ template <int C>
 DEV void key_gradients(float *dk, float *dv, const float *q, const float *k, const float *v, const float *dout, const float *lse,
                        const float *delta, i64 out_stride, const Shape &a, float *space) {
   Place w;
-  if (!find_place<TILE>(w, a, a.cu_k, a.kv_heads, false)) return;
+  if (!find_place<TILE>(w, a, a.cu_k, false)) return;
   int thread = thread_now(), x = thread % 16, y = thread / 16;
   Sums<C> sum_k, sum_v;
   sum_k.clear();
@@ -220,7 +220,7 @@ template <int C>
 DEV void query_gradients(float *dq, const float *q, const float *k, const float *v, const float *dout, const float *lse,
                          const float *delta, i64 out_stride, const Shape &a, float *space) {
   Place w;
-  if (!find_place<TILE>(w, a, a.cu_q, a.heads, true)) return;
+  if (!find_place<TILE>(w, a, a.cu_q, true)) return;
   int thread = thread_now(), x = thread % 16, y = thread / 16;
   Sums<C> sums;
   sums.clear();

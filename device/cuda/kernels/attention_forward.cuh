@@ -148,7 +148,7 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
   // reads its part of it.
   METHOD void finish(bf16 *out, float *lse, const Shape &a, u32 shared) {
     Place p;
-    find_place<BM>(p, a, a.cu_q, a.heads, true); // anew: kept, it would cost registers
+    find_place<BM>(p, a, a.cu_q, true); // anew: kept, it would cost registers
     int thread = thread_now(), lane = thread & 31, own = (thread >> 5) * MT * 16;
 #pragma unroll
     for (int i = 0; i < MT; i++) {
@@ -172,7 +172,7 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
 
   METHOD void run(bf16 *out, float *lse, const bf16 *q, const bf16 *k, const bf16 *v, const Shape &a, u32 shared) {
     Place w;
-    if (!find_place<BM>(w, a, a.cu_q, a.heads, true)) return;
+    if (!find_place<BM>(w, a, a.cu_q, true)) return;
     bool vector = a.vector & 1;
     load_tile<BM, D, THREADS>(shared, q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first, a.dim, vector);
     Range keys = keys_seen(w, w.first, BM, a.window);

@@ -55,6 +55,9 @@ type Launcher interface {
 	// operation may pass data to each other. Its content is undefined before and
 	// after; n is at most ScratchBytes.
 	Scratch(n int64) device.Mem
+	// MostWork is how many FLOPs on operands of a type a launch should have at most, as far as that can be
+	// had without changing a bit; 0: any number.
+	MostWork(dt device.DType) float64
 }
 
 // ScratchBytes is the size of a stream's scratch memory.

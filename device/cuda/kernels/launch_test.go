@@ -29,6 +29,8 @@ func (l *limits) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int,
 
 func (l *limits) Params() *kernels.Params { return new(kernels.Params) }
 
+func (l *limits) MostWork(device.DType) float64 { return 0 }
+
 func (l *limits) Scratch(n int64) device.Mem {
 	if n > kernels.ScratchBytes {
 		l.t.Errorf("%d bytes of scratch", n)

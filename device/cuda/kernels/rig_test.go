@@ -181,6 +181,8 @@ func (s *rigStream) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared i
 	s.rig.counted(found.Name, &l.Count.Sum)
 }
 
+func (s *rigStream) MostWork(device.DType) float64 { return 0 }
+
 func dims(d kernels.Dim3) []uint32 { return []uint32{d.X, d.Y, d.Z} }
 
 // Scratch gives fresh memory each time, so that a kernel that forgot to write some

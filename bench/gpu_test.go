@@ -1,0 +1,99 @@
+package bench
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// script is bench/gpu.sh with a folder of programs that stand in for mt and compute-sanitizer.
+type script struct {
+	t        *testing.T
+	bin, out string
+}
+
+func newScript(t *testing.T) script {
+	t.Helper()
+	for _, name := range []string{"bash", "python3", "timeout", "awk"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip(name + " is not in the path")
+		}
+	}
+	s := script{t, t.TempDir(), t.TempDir()}
+	s.program("mt", `case $1 in version) echo "mt of a test" ;; doctor) echo "$@" >>"$(dirname "$0")/asked"; echo '{"device": "a GPU", "ok": true, "seconds": 1, "checks": [], "rates": []}' ;; esac`)
+	return s
+}
+
+// program writes a shell script.
+func (s script) program(name, text string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.bin, name), []byte("#!/usr/bin/env bash\n"+text+"\n"), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// run runs the script and returns what it printed, and its report.
+func (s script) run(args ...string) (out, report string, err error) {
+	s.t.Helper()
+	c := exec.Command("bash", append([]string{"gpu.sh", "--mt", filepath.Join(s.bin, "mt"), "--out", s.out, "--scale", "small"}, args...)...)
+	c.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"))
+	raw, err := c.CombinedOutput()
+	text, reading := os.ReadFile(filepath.Join(s.out, "report.md"))
+	if reading != nil {
+		s.t.Fatalf("%v\n%s", reading, raw)
+	}
+	return string(raw), string(text), err
+}
+
+const sanitizeParts = "sanitize-memcheck,sanitize-racecheck,sanitize-synccheck"
+
+// TestSanitize: the self test runs under each tool of compute-sanitizer, what that finds is in the report and
+// fails the script, a tool that takes too long is stopped, and one that is not installed is named.
+func TestSanitize(t *testing.T) {
+	s := newScript(t)
+	s.program("compute-sanitizer", `
+tool=$2 log=$6; shift 6
+echo "========= COMPUTE-SANITIZER" >"$log"
+case $tool in
+racecheck) echo "========= Error: Potential WAW hazard detected at __shared__ 0x0 in matmul" >>"$log"
+	"$@"; echo "========= RACECHECK SUMMARY: 1 hazard displayed" >>"$log"; exit 9 ;;
+synccheck) exit 124 ;; # as timeout ends that stops it
+esac
+"$@"; echo "========= ERROR SUMMARY: 0 errors" >>"$log"`)
+	out, report, err := s.run("--sanitize", "--only", sanitizeParts)
+	if err == nil {
+		t.Errorf("findings do not fail the script:\n%s", out)
+	}
+	for _, want := range []string{"## compute-sanitizer", "memcheck: ERROR SUMMARY: 0 errors", "racecheck: RACECHECK SUMMARY: 1 hazard displayed",
+		"========= Error: Potential WAW hazard detected at __shared__ 0x0 in matmul", "synccheck: it was stopped before its summary",
+		"- sanitize-memcheck: done in ", ", nothing found", "- sanitize-racecheck: failed: compute-sanitizer has findings, see sanitize-racecheck.txt",
+		"- sanitize-synccheck: stopped after its 300 s"} {
+		if !strings.Contains(report, want) {
+			t.Errorf("%q is not in the report:\n%s\n%s", want, report, out)
+		}
+	}
+	asked, err := os.ReadFile(filepath.Join(s.bin, "asked"))
+	if want := strings.Repeat("doctor --selftest --small --device cuda --json\n", 2); err != nil || string(asked) != want {
+		t.Errorf("mt was asked for\n%s%v", asked, err)
+	}
+}
+
+// TestSanitizeMissing: where compute-sanitizer is not installed the report says so, and the script goes on.
+func TestSanitizeMissing(t *testing.T) {
+	if _, err := exec.LookPath("compute-sanitizer"); err == nil {
+		t.Skip("compute-sanitizer is installed here")
+	}
+	if _, err := os.Stat("/usr/local/cuda/bin/compute-sanitizer"); err == nil {
+		t.Skip("compute-sanitizer is installed here")
+	}
+	s := newScript(t)
+	out, report, err := s.run("--sanitize", "--only", sanitizeParts+",selftest")
+	if err != nil || strings.Count(report, "compute-sanitizer is not installed") != 3 || !strings.Contains(report, "- selftest: done in ") {
+		t.Errorf("%v\n%s\n%s", err, out, report)
+	}
+	if _, report, err = s.run("--only", "selftest"); err != nil || strings.Contains(report, "sanitize") {
+		t.Errorf("without --sanitize: %v\n%s", err, report)
+	}
+}

@@ -1,0 +1,175 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"mt/cudart"
+	"mt/device"
+	"mt/device/cuda/kernels"
+	"mt/device/op"
+)
+
+// mostProposals is how many algorithms are chosen among.
+const mostProposals = 8
+
+// propose asks cuBLASLt for algorithms, the one that should be the fastest first. It asks for such as
+// give the same bits at every call: a sum over K that several blocks share is added up from the
+// workspace in order, and never in place by whichever block is done first.
+func (b *blas) propose(p *product, k productKey) (proposed []cudart.Algorithm, err error) {
+	prefer, err := b.lib.PreferenceCreate()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.lib.PreferenceDestroy(prefer)) }()
+	alignC := k.align[2]
+	if alignC == 0 {
+		alignC = k.align[3]
+	}
+	for _, set := range []struct {
+		attr  cudart.PreferenceAttr
+		value uint64
+	}{
+		{cudart.PreferMaxWorkspaceBytes, kernels.ScratchBytes}, {cudart.PreferReductions, cudart.ReductionFloat32},
+		{cudart.PreferMinAlignmentA, uint64(k.align[1])}, {cudart.PreferMinAlignmentB, uint64(k.align[0])},
+		{cudart.PreferMinAlignmentC, uint64(alignC)}, {cudart.PreferMinAlignmentD, uint64(k.align[3])},
+	} {
+		if err := b.lib.PreferenceSet(prefer, set.attr, set.value); err != nil {
+			return nil, err
+		}
+	}
+	found, err := b.lib.AlgoGetHeuristic(b.context, b.handle, &p.MatmulShape, prefer, mostProposals)
+	for _, h := range found {
+		proposed = append(proposed, h.Algorithm)
+	}
+	return proposed, err
+}
+
+// choose settles the algorithm of p, or leaves in p the proposals that are to be timed.
+func (b *blas) choose(p *product, k productKey) error {
+	proposed, err := b.propose(p, k)
+	if err != nil {
+		return err
+	}
+	b.choices.mu.Lock()
+	defer b.choices.mu.Unlock()
+	made := false
+	if p.algorithm, made = b.choices.made(b.platform, k.String(), proposed, b.dev.note); !made {
+		p.algorithm, p.proposed = proposed[0], proposed
+	}
+	return nil
+}
+
+// settle chooses among the proposals for p by timing them on the product m, whose arguments are a.
+// It waits for the device, once for each shape. What it computes is computed again after it, and where
+// the product adds to its result, that is put back as it was.
+func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cudart.MatmulArgs, m *op.MatMul, s cudart.Stream) (err error) {
+	c := b.choices
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if algorithm, made := c.made(b.platform, k.String(), p.proposed, b.dev.note); made { // by another device, meanwhile
+		p.algorithm, p.proposed = algorithm, nil
+		return nil
+	}
+	if !m.C.None() {
+		restore, saving := b.save(m.D.Mem(), s)
+		if saving != nil {
+			return saving
+		}
+		defer func() { err = errors.Join(err, restore()) }()
+	}
+	times, err := b.time(p.proposed, shape, a, s)
+	if err != nil {
+		return err
+	}
+	p.algorithm, p.proposed = p.proposed[slices.Index(times, slices.Min(times))], nil
+	if err := c.keep(b.platform, k.String(), p.algorithm); err != nil {
+		b.dev.noteOnce("choices", fmt.Sprintf("%v: the next run times its matrix products again", err))
+	}
+	return nil
+}
+
+// save copies device memory to the host, and returns what copies it back and waits until that is done.
+func (b *blas) save(mem device.Mem, s cudart.Stream) (restore func() error, err error) {
+	d := b.dev
+	host, err := d.AllocHost(mem.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.cuda.MemcpyAsync(d.context, address(host), mem.Addr, mem.Bytes, cudart.DeviceToHost, s); err != nil {
+		err = errors.Join(err, d.cuda.StreamSynchronize(d.context, s))
+		d.FreeHost(host)
+		return nil, err
+	}
+	return func() error {
+		err := d.cuda.MemcpyAsync(d.context, mem.Addr, address(host), mem.Bytes, cudart.HostToDevice, s)
+		err = errors.Join(err, d.cuda.StreamSynchronize(d.context, s))
+		d.FreeHost(host)
+		return err
+	}, nil
+}
+
+// timings is how often each proposal is timed, after once in which its kernel is loaded.
+const timings = 3
+
+// time returns the least device time in ms of each algorithm: +Inf where cuBLASLt refuses it after all.
+// The algorithms take turns, so that the clocks are the same for all.
+func (b *blas) time(algorithms []cudart.Algorithm, shape *cudart.MatmulShape, a cudart.MatmulArgs, s cudart.Stream) (times []float32, err error) {
+	d := b.dev
+	var marks []cudart.Event
+	defer func() {
+		for _, e := range marks {
+			d.giveEvent(e)
+		}
+	}()
+	mark := func() error {
+		e, err := d.takeEvent()
+		if err != nil {
+			return err
+		}
+		marks = append(marks, e)
+		return d.cuda.EventRecord(d.context, e, s)
+	}
+	if err := mark(); err != nil {
+		return nil, err
+	}
+	refused := make([]bool, len(algorithms))
+	for range 1 + timings {
+		for i := range algorithms {
+			a.Algorithm = &algorithms[i]
+			err := b.lib.Matmul(b.context, b.handle, shape, &a, s)
+			if refused[i] = refusal(err); err != nil && !refused[i] {
+				return nil, errors.Join(err, d.cuda.StreamSynchronize(d.context, s))
+			}
+			if err := mark(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := d.cuda.EventSynchronize(d.context, marks[len(marks)-1]); err != nil {
+		return nil, err
+	}
+	return b.least(marks, refused)
+}
+
+// least is the least time of each algorithm between marks that were made in turns; the first turn does
+// not count.
+func (b *blas) least(marks []cudart.Event, refused []bool) ([]float32, error) {
+	n := len(refused)
+	times := make([]float32, n)
+	for i := range times {
+		times[i] = float32(math.Inf(1))
+	}
+	for j := n; j+1 < len(marks); j++ {
+		ms, err := b.dev.cuda.EventElapsed(b.context, marks[j], marks[j+1])
+		if err != nil {
+			return nil, err
+		}
+		if !refused[j%n] {
+			times[j%n] = min(times[j%n], ms)
+		}
+	}
+	return times, nil
+}

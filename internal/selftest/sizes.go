@@ -1,0 +1,253 @@
+package selftest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"mt/device"
+	"mt/device/op"
+	"mt/internal/human"
+)
+
+// sizes are how large the work is that is checked at the sizes of a training run. The table of operations
+// is as small as a float64 oracle needs it; here a device is compared with itself, computing in another way.
+type sizes struct {
+	attention []sequences
+	product   int   // rows, columns and terms of a matrix product
+	elements  int64 // of a tensor; of a GPU more than an int32 counts
+	said      string
+}
+
+// sequences are so many of the same length.
+type sequences struct{ n, tokens int }
+
+var (
+	largeSizes = sizes{attention: []sequences{{16, 1024}, {1, 8192}}, product: 4096, elements: 1<<31 + 1<<20}
+	smallSizes = sizes{attention: []sequences{{3, 40}, {1, 150}}, product: 136, elements: 1<<16 + 8, said: "; at small sizes"}
+)
+
+// Heads of the attention whose sizes are checked: as wide as those of large models, and few, so that the
+// comparison on the host is soon done.
+const sizedHeads, sizedKVHeads, sizedDim = 4, 2, 128
+
+// Bounds of these comparisons.
+const (
+	// A row of attention's results, or of its gradients, in bf16 beside fp32: the norm of the difference
+	// over that of the row and the mean of all rows. Inputs are the same. Results are rounded to
+	// bf16, and so are probabilities and their gradients within: each by 2^-9 at most, and few of them
+	// at once weigh on one row. A row that is left out, or taken twice, makes at least 1/4.
+	attentionBound = 1.0 / (1 << 5)
+	// The log-sum-exp is fp32 in both: only the order of the sums differs, and how exp is rounded.
+	lseBound = 1.0 / (1 << 10)
+)
+
+// productBound bounds the elements of products of n terms in [-1, 1), in two orders: fp32 sums of random
+// signs stay below √n·4, and each of n additions rounds by 2^-24 of that, at random too. One missing term
+// makes 1/4 on average.
+func productBound(n int) float64 { return 64 * float64(n) / (1 << 24) }
+
+// atSize runs the checks at the sizes of training.
+func (r *Report) atSize(o Options) error {
+	size := largeSizes
+	if o.Small {
+		size = smallSizes
+	}
+	l, err := newLab(o.Device)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	for _, of := range size.attention {
+		if err := r.attentionAt(l, of, size.said); err != nil {
+			return fmt.Errorf("attention of %d × %d tokens: %w", of.n, of.tokens, err)
+		}
+	}
+	if err := r.productsAt(l, o.Own, size); err != nil {
+		return fmt.Errorf("matrix products of %d: %w", size.product, err)
+	}
+	return r.longTensor(l, size)
+}
+
+// attended is what one run of attention gives, forward and backward.
+type attended struct {
+	o, dq, dk, dv, lse []float32
+	forward, backward  time.Duration
+}
+
+// attentionAt compares the bf16 kernels with the fp32 one, on the same bf16 inputs.
+func (r *Report) attentionAt(l *lab, of sequences, said string) error {
+	rng := rand.New(rand.NewPCG(7, uint64(of.tokens)))
+	t := of.n * of.tokens
+	wide, narrow := t*sizedHeads*sizedDim, t*sizedKVHeads*sizedDim
+	in := [4][]float32{uniform(rng, wide, 3), uniform(rng, narrow, 3), uniform(rng, narrow, 1), uniform(rng, wide, 1)} // Q, K, V, DO
+	got, err := l.attend(device.BF16, of, in)
+	if err != nil {
+		return err
+	}
+	want, err := l.attend(device.F32, of, in)
+	if err != nil {
+		return err
+	}
+	c := Check{Name: fmt.Sprintf("attention of %d × %d tokens", of.n, of.tokens), OK: true}
+	worst := 0.0
+	for _, x := range []struct {
+		name      string
+		got, want []float32
+	}{{"O", got.o, want.o}, {"DQ", got.dq, want.dq}, {"DK", got.dk, want.dk}, {"DV", got.dv, want.dv}} {
+		at, off := rowsDiffer(x.got, x.want, sizedDim)
+		worst = max(worst, off)
+		if !(off <= attentionBound) {
+			c.errorf("%s: row %d, of %d elements, is off by %.2g, at most %.2g is allowed", x.name, at, sizedDim, off, attentionBound)
+		}
+	}
+	at, off := elementsDiffer(got.lse, want.lse)
+	if !(off <= lseBound) {
+		c.errorf("LSE: element %d is off by %.2g, at most %.2g is allowed", at, off, lseBound)
+	}
+	c.Detail = fmt.Sprintf("%d heads of %d, bf16 beside fp32, forward and backward: worst row %.2f of what is allowed%s", sizedHeads, sizedDim, worst/attentionBound, said)
+	r.add(c)
+	pairs := float64(of.n) * float64(of.tokens) * float64(of.tokens+1) * sizedHeads * sizedDim
+	for _, x := range []struct {
+		name string
+		took time.Duration
+		each float64
+	}{{"forward bf16", got.forward, 2}, {"backward bf16", got.backward, 5}, {"forward fp32", want.forward, 2}, {"backward fp32", want.backward, 5}} {
+		r.rate("attention "+x.name, x.each*pairs/x.took.Seconds()/1e12, "TFLOP/s", "%d × %d tokens, %d heads of %d, in %s%s", of.n, of.tokens, sizedHeads, sizedDim, took(x.took), said)
+	}
+	return nil
+}
+
+// attend computes attention and its gradients in act, and gives back the device's memory.
+func (l *lab) attend(act device.DType, of sequences, in [4][]float32) (out attended, err error) {
+	defer l.free()
+	t := of.n * of.tokens
+	wide, narrow := sizedHeads*sizedDim, sizedKVHeads*sizedDim
+	bounds := make([]int32, of.n+1)
+	for i := range bounds {
+		bounds[i] = int32(i * of.tokens)
+	}
+	cu := l.indices(bounds)
+	q, k, v, do := l.of(act, in[0]), l.of(act, in[1]), l.of(act, in[2]), l.of(act, in[3])
+	o, dq, dk, dv := l.tensor(act, t*wide), l.tensor(act, t*wide), l.tensor(act, t*narrow), l.tensor(act, t*narrow)
+	lse, delta := l.tensor(device.F32, t*sizedHeads), l.tensor(device.F32, t*sizedHeads)
+	if l.err != nil {
+		return out, l.err
+	}
+	shape := op.AttentionShape{CuQ: cu, CuK: cu, Seqs: of.n, TQ: t, TK: t, MaxQ: of.tokens, MaxK: of.tokens, Heads: sizedHeads,
+		KVHeads: sizedKVHeads, Dim: sizedDim, Scale: float32(1 / math.Sqrt(sizedDim))}
+	forward := op.Attention{AttentionShape: shape, O: o, LSE: lse, Q: q, K: k, V: v, QStride: wide, KStride: narrow}
+	backward := op.AttentionBackward{AttentionShape: shape, DQ: dq, DK: dk, DV: dv, DO: do, O: o, LSE: lse, Q: q, K: k, V: v,
+		QStride: wide, KStride: narrow, DQStride: wide, DKStride: narrow, Delta: delta}
+	out.forward, out.backward = l.timed(func() { op.Do(l.m.dev, l.m.s, forward) }), l.timed(func() { op.Do(l.m.dev, l.m.s, backward) })
+	out.o, out.dq, out.dk, out.dv, out.lse = l.read(o), l.read(dq), l.read(dk), l.read(dv), l.read(lse)
+	return out, l.err
+}
+
+// productsAt compares large products of bf16 with those of fp32: by the device's library and by mt's own
+// kernels, which are those of the device own, and nil where it has no others.
+func (r *Report) productsAt(l *lab, own device.Device, size sizes) error {
+	n := size.product
+	rng := rand.New(rand.NewPCG(11, uint64(n)))
+	a, b := uniform(rng, n*n, 1), uniform(rng, n*n, 1)
+	by := []maker{{"", l}}
+	if own != nil {
+		mine, err := newLab(own)
+		if err != nil {
+			return err
+		}
+		defer mine.close()
+		by = append(by, maker{" by mt's own kernels", mine})
+	}
+	for _, m := range []op.MatMul{{M: n, N: n, K: n}, {M: n, N: n, K: n, TransB: true}, {M: n, N: n, K: n, TransA: true}} {
+		shape, flops := m.Work()
+		want, _ := by[len(by)-1].lab.multiply(device.F32, m, a, b)
+		c := Check{Name: "matrix product " + shape, OK: true}
+		worst := 0.0
+		for _, x := range by {
+			got, took1 := x.lab.multiply(device.BF16, m, a, b)
+			if x.lab.err != nil {
+				return x.lab.err
+			}
+			at, off := elementsDiffer(got, want)
+			worst = max(worst, off)
+			if !(off <= productBound(n)) {
+				c.errorf("bf16%s: element %d is off by %.2g, at most %.2g is allowed", x.name, at, off, productBound(n))
+			}
+			r.rate("matrix product bf16"+x.name, flops/took1.Seconds()/1e12, "TFLOP/s", "%s, in %s%s", shape, took(took1), size.said)
+		}
+		c.Detail = fmt.Sprintf("bf16 beside fp32: worst element %.2f of what is allowed%s", worst/productBound(n), size.said)
+		r.add(c)
+	}
+	return nil
+}
+
+// maker is a way to compute products, with what its figures say of it.
+type maker struct {
+	name string
+	lab  *lab
+}
+
+// multiply computes m with operands of type in, and its time. The result is fp32.
+func (l *lab) multiply(in device.DType, m op.MatMul, a, b []float32) ([]float32, time.Duration) {
+	defer l.free()
+	m.A, m.B, m.D = l.of(in, a), l.of(in, b), l.tensor(device.F32, m.M*m.N)
+	if l.err != nil {
+		return nil, 0
+	}
+	t := l.timed(func() { op.Do(l.m.dev, l.m.s, m) })
+	return l.read(m.D), t
+}
+
+// longTensor scales and copies a tensor whose elements an int32 does not count, and looks at its ends and
+// at where an int32 ends. Where memory lacks, that is said.
+func (r *Report) longTensor(l *lab, size sizes) error {
+	defer l.free()
+	const part = 4096
+	c := Check{Name: fmt.Sprintf("tensor of %d elements", size.elements), OK: true}
+	x, y := l.tensor(device.BF16, int(size.elements)), l.tensor(device.BF16, int(size.elements))
+	if lacking := (*device.OutOfMemory)(nil); errors.As(l.err, &lacking) {
+		c.Detail, l.err = fmt.Sprintf("skipped: two of them take %s: %v", human.Bytes(4*size.elements), lacking), nil
+		r.add(c)
+		return nil
+	}
+	if l.err != nil {
+		return l.err
+	}
+	l.m.s.Zero(x.Mem())
+	l.m.s.Zero(y.Mem())
+	places := []int64{0, min(1<<31, size.elements/2) - part/2, size.elements - part}
+	given := make([]float32, part) // with zeros on both sides
+	for i := part / 4; i < part*3/4; i++ {
+		given[i] = float32(i%97 + 1)
+	}
+	given[0], given[part-1] = 1, 1 // the tensor's own ends
+	for _, at := range places {
+		l.write(x.Slice(at, part), given)
+	}
+	scaled := l.timed(func() { op.Do(l.m.dev, l.m.s, op.Scale{X: x, N: size.elements, Factor: 2}) })
+	op.Do(l.m.dev, l.m.s, op.Convert{Dst: y, Src: x, N: size.elements})
+	l.m.s.Zero(x.Mem())
+	copied := l.timed(func() { l.m.s.CopyD2D(x.Mem(), y.Mem()) })
+	for _, at := range places {
+		for i, v := range l.read(x.Slice(at, part)) {
+			if v != 4*given[i] {
+				c.errorf("element %d is %v, want %v", at+int64(i), v, 4*given[i])
+			}
+		}
+	}
+	if l.err != nil {
+		return l.err
+	}
+	c.Detail = fmt.Sprintf("%s: scaled, converted and copied%s", human.Bytes(2*size.elements), size.said)
+	r.add(c)
+	for _, x := range []struct {
+		name string
+		took time.Duration
+	}{{"scale bf16 in place", scaled}, {"copy on the device", copied}} {
+		r.rate(x.name, 4*float64(size.elements)/x.took.Seconds()/1e9, "GB/s", "read and written, %d elements, in %s%s", size.elements, took(x.took), size.said)
+	}
+	return nil
+}
