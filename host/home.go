@@ -34,6 +34,6 @@ type Home interface {
 	// Spared is how many bytes fewer than those in memory were read from disks and written to them so far, because
 	// they are compressed there.
 	Spared() (read, written int64)
-	// Settle flushes and drops all layers that are in state slots.
+	// Settle drops all layers that are in state slots, and flushes those that were updated and not flushed since.
 	Settle() error
 }

@@ -27,6 +27,7 @@ func (l *LayerState) ApplyMatrix(m optim.Matrix, o optim.Grad, by *optim.MatrixU
 
 // pieces calls f on all cores for pieces of a matrix, of which it has every element once.
 func (l *LayerState) pieces(m optim.Matrix, f func(at, n int64)) {
+	l.changed = true
 	elems := m.Elems()
 	l.pool.Run(int((elems+matrixPiece-1)/matrixPiece), func(i int) {
 		at := int64(i) * matrixPiece

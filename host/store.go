@@ -49,6 +49,8 @@ type LayerState struct {
 	seed  uint64          // see Store.Draw
 	units []optim.Unit    // the units into which by cuts the layer
 	by    optim.Optimizer // the optimizer of the last update
+
+	changed bool // by an update, since it was read from its disk or written there
 }
 
 // NewStore takes the memory for layers with the given layouts and for the planes

@@ -104,7 +104,7 @@ func (s *Store) Fetch(i, slot int) error {
 		}
 		l.Tile = tile[:l.Layout.TileBytes:l.Layout.TileBytes]
 	}
-	s.slotOf[i] = slot
+	s.slotOf[i], l.changed = slot, false
 	l.bind(state)
 	return nil
 }
@@ -131,10 +131,13 @@ func (s *Store) Flush(i int) error {
 	if err := s.tier.Extents.Write(i, state); err != nil {
 		return err
 	}
-	if !s.tier.hasTile(i) {
-		return nil
+	if s.tier.hasTile(i) {
+		if err := s.tier.TileExtents.Write(i, tile); err != nil {
+			return err
+		}
 	}
-	return s.tier.TileExtents.Write(i, tile)
+	s.Layers[i].changed = false
+	return nil
 }
 
 // Drop implements Home.
@@ -157,14 +160,16 @@ func (s *Store) Spared() (read, written int64) {
 	return read, written
 }
 
-// Settle implements Home.
+// Settle implements Home. What was read ahead and not updated is on its disk already.
 func (s *Store) Settle() error {
 	for i, slot := range s.slotOf {
 		if slot == none {
 			continue
 		}
-		if err := s.Flush(i); err != nil {
-			return err
+		if s.Layers[i].changed {
+			if err := s.Flush(i); err != nil {
+				return err
+			}
 		}
 		s.Drop(i)
 	}

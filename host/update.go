@@ -13,6 +13,7 @@ import (
 func (l *LayerState) Update(g optim.Grad, o optim.Optimizer, r optim.Rate) {
 	g.Check(fmt.Sprintf("update layer %d", l.Layout.Index), l.Share.Elems())
 	units, step := l.cut(o), o.At(r)
+	l.changed = true
 	l.pool.Run(len(units), func(i int) {
 		u := units[i]
 		step.Step(u, l.weight(), l.Planes, g.Part(l.Layout.Tensors[u.Tensor].Elem+u.At-l.Share.From, u.N))
@@ -52,6 +53,7 @@ func (l *LayerState) updateTensor(tensor int, g optim.Grad, o optim.Optimizer, r
 	for n < len(units) && units[n].Tensor == tensor {
 		n++
 	}
+	l.changed = true
 	l.pool.Run(n, func(i int) {
 		of := g
 		if !g.Sparse {

@@ -149,6 +149,24 @@ func TestUpdateRowsWithoutIDs(t *testing.T) {
 	}
 }
 
+// TestUpdatesChange: a layer knows that an update has changed it, whichever way it was updated.
+func TestUpdatesChange(t *testing.T) {
+	l := layouts(true)[:1]
+	for name, update := range map[string]func(l *LayerState){
+		"all":      func(s *LayerState) { s.Update(gradFrom(make([]float32, l[0].Elems), true), recipe, rate) },
+		"rows":     func(s *LayerState) { s.UpdateRows(nil, optim.Grad{}, recipe, rate) },
+		"a matrix": func(s *LayerState) { s.pieces(optim.Matrix{Rows: 1, Cols: 1}, func(int64, int64) {}) },
+	} {
+		s := newStore(t, l, nil).Layers[0]
+		if s.changed {
+			t.Errorf("%s: changed before", name)
+		}
+		if update(s); !s.changed {
+			t.Errorf("%s: not changed", name)
+		}
+	}
+}
+
 // A gradient that is not finite must show in weights and moments: nothing may turn
 // it into a number.
 func TestUpdateKeepsNonFinite(t *testing.T) {

@@ -65,7 +65,7 @@ func (r *Run) waysOut(q Request, host bool) string {
 	}
 	train := !r.EvalOnly
 	add(host && train && r.Clip, "set clip: layerwise or max_grad_norm: 0 with a small pipeline.grad_slabs (gradients then do not wait for the norm)")
-	add(host && train && r.SlabsAreCredits() && r.Depths.GradSlabs > 1, "lower pipeline.grad_slabs")
+	add(host && train && r.PoolsSlabs() && r.Depths.GradSlabs > 1, "lower pipeline.grad_slabs")
 	add(host && train && r.Depths.ExchangeBuffers > 1, "set pipeline.exchange_buffers: 1")
 	add(train && !r.GradBF16 && (host || !r.GradsInPlace()), "set grad_dtype: bf16")
 	add((!host || r.Unified) && r.Spec.Keep.Anything(), "set recompute: full")

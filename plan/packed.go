@@ -14,7 +14,8 @@ type packing struct{ left, pack, unpack float64 }
 var (
 	packedF32   = packing{0.83, 1.5e9, 2.9e9}
 	packedBF16  = packing{0.67, 1.1e9, 2.1e9}
-	packedNoise = packing{1, 8e9, 30e9} // lower halves and codes: looked at, and left
+	packedNoise = packing{1, 8e9, 30e9} // lower halves: looked at, and left
+	packedCodes = packing{1, 2e9, 30e9} // codes of moments: packed, and left since that spares too little
 )
 
 // Packed is what of some bytes is read from a disk or written there, and how many seconds a core packs or unpacks them.
@@ -38,7 +39,7 @@ func (r *Run) PackedStaged(l int) Packed {
 	p := r.PackedTile(l, r.ParamBytes(l))
 	p.add(optim.Pages(optim.LoBytes(r.Layouts[l], r.Share(l))), packedNoise)
 	for _, plane := range r.placed(l) {
-		by := packedNoise
+		by := packedCodes
 		if plane.DType == optim.F32 {
 			by = packedF32
 		}

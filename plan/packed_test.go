@@ -44,8 +44,12 @@ func TestPackedBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	coded.Away, coded.Compress = r.Away, true
-	if got := coded.PackedStaged(2); float64(got.Bytes) < 0.95*float64(coded.StagedBytes(2)) {
-		t.Errorf("codes: %d bytes of %d", got.Bytes, coded.StagedBytes(2))
+	packed := coded.PackedStaged(2)
+	if float64(packed.Bytes) < 0.95*float64(coded.StagedBytes(2)) {
+		t.Errorf("codes: %d bytes of %d", packed.Bytes, coded.StagedBytes(2))
+	}
+	if codes := float64(coded.StagedBytes(2)) - lo; packed.Pack < 0.9*codes/packedCodes.pack {
+		t.Errorf("codes are packed in %g s", packed.Pack)
 	}
 }
 

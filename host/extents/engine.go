@@ -148,7 +148,8 @@ func (f ringFile) WriteAt(b []byte, at int64) (int, error) {
 	return n + m, err
 }
 
-// later says whether an error is of this moment: a signal, or no room in the kernel for one more transfer.
+// later says whether an error is of this moment: a signal, no room in the kernel for one more transfer, or the end of the thread
+// that had asked for it.
 func later(err error) bool {
-	return errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY)
+	return errors.Is(err, syscall.ECANCELED) || errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EBUSY)
 }

@@ -83,7 +83,7 @@ func (e *Files) claim(path string, bytes int64) (_ file, err error) {
 	}
 	mine = true
 	if free, err := f.Free(); err == nil && bytes-size > free {
-		return nil, fmt.Errorf("%s: %s of state for %s of room: %s too little; free some, give another directory, or raise host_memory",
+		return nil, fmt.Errorf("%s: %s to be kept there for %s of room: %s too little; free some, give another directory, or raise host_memory",
 			filepath.Dir(path), human.Bytes(bytes), human.Bytes(free+size), human.Bytes(bytes-size-free))
 	}
 	block, err := e.header()
@@ -126,7 +126,7 @@ func (o Options) Sweep() error {
 	e := &Files{o: o}
 	for _, dir := range o.Dirs {
 		path := filepath.Join(dir, o.Name)
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			continue
 		}
 		f, err := openFile(path, false)

@@ -144,6 +144,7 @@ func TestRingFaults(t *testing.T) {
 		"the disk is full":                {spoil{result: syscall.ENOSPC}, "no space left on device"},
 		"a transfer is interrupted":       {spoil{result: syscall.EINTR}, ""},
 		"a transfer has to be made again": {spoil{result: syscall.EAGAIN}, ""},
+		"who asked for it is gone":        {spoil{result: syscall.ECANCELED}, ""},
 		"half is moved":                   {spoil{half: true}, ""},
 		"nothing is moved":                {spoil{none: true}, ""},
 		"submitting is interrupted":       {spoil{submit: syscall.EINTR}, ""},

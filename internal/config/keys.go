@@ -311,7 +311,7 @@ var machineKeys = []key{
 		field: func(c *Config) any { return &c.StateDir }},
 	{name: "param_dir", commas: true, doc: "directories on fast disks, for the weights of decoder blocks where host_memory has no room even for them; with state_dir; empty: all are in memory",
 		field: func(c *Config) any { return &c.ParamDir }},
-	{name: "compress", doc: "byteplane: what is in state_dir and param_dir is written in fewer bytes, for some of the host's cores; no bit is lost",
+	{name: "compress", doc: "byteplane: states and weights in state_dir and param_dir are written in fewer bytes, for some of the host's cores; no bit is lost",
 		choices: []string{"none", "byteplane"}, field: func(c *Config) any { return &c.Compress }},
 	{name: "threads", doc: "worker threads; auto: one a core", auto: true,
 		limit: between(1, 4096, "somebody has to work"), field: func(c *Config) any { return &c.Threads }},

@@ -89,9 +89,11 @@ var ofDisks = []broken{
 		{from: "r.inChunks(t.Bytes())+r.ChunkBytes())", to: "r.inChunks(t.Bytes()))", test: "TestSpansOfExperts"},
 	}},
 	{"host/tier.go", []way{
+		{from: "if s.Layers[i].changed {", to: "if true {", test: "TestTieredStore"},
+		{from: "if s.Layers[i].changed {", to: "if false {", test: "TestTieredStore"},
 		{from: "+t.gradBytes(i))", to: ")", test: "TestGradientsOfATier"},
 		{from: "clear(into)\n", to: "", test: "TestTieredStore"},
-		{from: "return s.tier.TileExtents.Write(i, tile)", to: "_ = tile\n\treturn nil", test: "TestTieredStore"},
+		{from: "if err := s.tier.TileExtents.Write(i, tile); err != nil {", to: "_ = tile\n\t\tif err := error(nil); err != nil {", test: "TestTieredStore"},
 		{from: "if err := fetch(s.tier.TileExtents, i, tile); err != nil {", to: "if err := error(nil); err != nil {", test: "TestTieredStore"},
 		{from: "		s.Layers[i].Tile = nil\n", to: "", test: "TestTieredStore"},
 		{from: "return mem[:n], mem[n : n+l.extentBytes()]", to: "return mem[:n], mem[:l.extentBytes()]", test: "TestTieredStore"},
@@ -99,7 +101,6 @@ var ofDisks = []broken{
 		{from: "if err := use(s.Layers[i]); err != nil || !change {", to: "if err := use(s.Layers[i]); true {", test: "TestTieredStore"},
 		{from: "l.State = mem\n", to: "", test: "TestLinkedStates/bf16", in: "internal/train"},
 		{from: "mem = mem[optim.Pages(bytes):]", to: "mem = mem[0:]", test: "TestTieredStore"},
-		{from: "if err := s.Flush(i); err != nil {\n\t\t\treturn err\n\t\t}\n\t\ts.Drop(i)", to: "s.Drop(i)", test: "TestTieredStore"},
 	}},
 	{"host/extents/extents.go", []way{
 		{from: "if sum := crc32.Checksum(packed, castagnoli); sum != c.sum {", to: "if sum := c.sum; sum != c.sum {", test: "TestDamageIsSeen"},
@@ -155,6 +156,7 @@ var ofDisks = []broken{
 		{from: "m, err := f.osFile.WriteAt(b[n:], at+int64(n))", to: "m, err := len(b)-n, error(nil)", test: "TestRingFaults"},
 		{from: "n, err := f.ring.move(true, f.Fd(), b, at)\n\tif n == len(b) || err != nil && !later(err) {", to: "n, err := f.ring.move(true, f.Fd(), b, at)\n\tif n == len(b) || !later(err) {", test: "TestRingFaults"},
 		{from: "errors.Is(err, syscall.EAGAIN) || ", to: "", test: "TestRingFaults"},
+		{from: "errors.Is(err, syscall.ECANCELED) || ", to: "", test: "TestRingFaults"},
 		{from: "errors.Is(err, syscall.EINTR) || ", to: "", test: "TestRingFaults"},
 	}},
 	{"host/extents/ring_linux.go", []way{
@@ -184,6 +186,7 @@ var ofDisks = []broken{
 		{from: "if len(src)-n < len(block) {", to: "if false {", test: "TestDamage"},
 	}},
 	{"plan/packed.go", []way{
+		{from: "by := packedCodes", to: "by := packedNoise", test: "TestPackedBytes"},
 		{from: "if plane.DType == optim.F32 {", to: "if true {", test: "TestPackedBytes"},
 		{from: "p := r.PackedTile(l, r.ParamBytes(l))", to: "p := r.PackedTile(l, 0)", test: "TestPackedBytes"},
 		{from: "return 2 * each", to: "return each", test: "TestPackingTakesMemory"},
@@ -219,6 +222,7 @@ var ofDisks = []broken{
 		{from: "why = not\n", to: "why = not[:0]\n", test: "TestStatesAreCopied"},
 	}},
 	{"internal/train/tier.go", []way{
+		{from: "}{{stateFile, r.Away == nil},", to: "}{{stateFile, false},", test: "TestFilesOfNoUseGo"},
 		{from: "filepath.Abs(j.c.OutputDir); err", to: "filepath.Abs(j.c.OutputDir[:0]); err", test: "TestStateDirectories"},
 		{from: "return fmt.Errorf(\"%w; run the same command again", to: "return fmt.Errorf(\"%w; go on", test: "TestDamagedState"},
 	}},

@@ -168,7 +168,12 @@ var ofHost = []broken{
 		{from: "table[id*width:(id+1)*width]", to: "table[i*width:(i+1)*width]", test: "TestGatherRows"},
 		{from: "elems != n*tl.Cols", to: "elems < n*tl.Cols", test: "TestMisuseOfRowsPanics"},
 	}},
+	{"host/matrix.go", []way{
+		{from: "l.changed = true\n", to: "", test: "TestUpdatesChange"},
+	}},
 	{"host/update.go", []way{
+		{from: "l.changed = true\n\tl.pool.Run(len(units)", to: "l.pool.Run(len(units)", test: "TestUpdatesChange"},
+		{from: "l.changed = true\n\tl.pool.Run(n,", to: "l.pool.Run(n,", test: "TestUpdatesChange"},
 		{from: "l.Layout.Tensors[u.Tensor].Elem+u.At-l.Share.From, u.N", to: "l.Layout.Tensors[u.Tensor].Elem+u.At, u.N", test: "TestShares"},
 		{from: "return !l.Share.Has(l.Layout.Tensors[u.Tensor].Elem + u.At)", to: "return !l.Share.Has(u.At)", test: "TestShares"},
 		{from: "if l.by != o {", to: "if l.by == nil {", test: "TestUnitsAreAsTheirOptimizerCuts"},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
@@ -184,12 +185,7 @@ func (j *job) held() (kept []int64, free *int64, err error) {
 	if err != nil {
 		return nil, nil, j.c.Errorf("output_dir", "output_dir: %w", err)
 	}
-	at := dir
-	_, err = os.Stat(at)
-	for errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
-		at = filepath.Dir(at)
-		_, err = os.Stat(at)
-	}
+	at, _, err := nearest(dir)
 	var n int64
 	if err == nil {
 		n, err = j.fs().Free(at)
@@ -204,22 +200,45 @@ func (j *job) held() (kept []int64, free *int64, err error) {
 	return kept, free, nil
 }
 
+// nearest is dir, or the nearest directory above it that is there.
+func nearest(dir string) (at string, info fs.FileInfo, err error) {
+	at = dir
+	info, err = os.Stat(at)
+	for errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
+		at = filepath.Dir(at)
+		info, err = os.Stat(at)
+	}
+	return at, info, err
+}
+
+// sameDisk says whether two directories are, or will be, on the same file system, as far as the system says.
+func sameDisk(a, b string) bool {
+	_, of, err := nearest(a)
+	_, with, other := nearest(b)
+	if err != nil || other != nil {
+		return false
+	}
+	x, ok := of.Sys().(*syscall.Stat_t)
+	y, both := with.Sys().(*syscall.Stat_t)
+	return ok && both && x.Dev == y.Dev
+}
+
 // checkDisk refuses a run whose checkpoints and model have no room. Where all
-// checkpoints stay and there is room for the first, it notes instead when the disk will
+// checkpoints stay and there is room for the first, note says instead when the disk will
 // be full.
-func (j *job) checkDisk(from resume) error {
+func (j *job) checkDisk(from resume) (note string, err error) {
 	w, err := j.writes(from)
 	if err != nil {
-		return err
+		return "", err
 	}
 	kept, free, err := j.held()
 	if err != nil || free == nil {
-		return err
+		return "", err
 	}
 	w.Kept = kept
 	need := w.AtMost()
 	if need <= *free {
-		return nil
+		return "", nil
 	}
 	first := w
 	first.Saves = min(w.Saves, 1)
@@ -229,11 +248,10 @@ func (j *job) checkDisk(from resume) error {
 		if fit < w.Saves {
 			fails = fmt.Sprintf("saves from step %d on may fail", j.saveAfter(from.state.Step, fit))
 		}
-		j.note("output_dir %s has %s free and the run writes %s: there is room for %d of the %d checkpoints of %s, and %s; %s",
-			j.c.OutputDir, human.Bytes(*free), human.Bytes(need), min(fit, w.Saves), w.Saves, human.Bytes(w.Checkpoint), fails, j.lessDisk(w, *free))
-		return nil
+		return fmt.Sprintf("output_dir %s has %s free and the run writes %s: there is room for %d of the %d checkpoints of %s, and %s; %s",
+			j.c.OutputDir, human.Bytes(*free), human.Bytes(need), min(fit, w.Saves), w.Saves, human.Bytes(w.Checkpoint), fails, j.lessDisk(w, *free)), nil
 	}
-	return j.c.Errorf("output_dir", "output_dir %s has %s free and the run takes %s there (%s): %s",
+	return "", j.c.Errorf("output_dir", "output_dir %s has %s free and the run takes %s there (%s): %s",
 		j.c.OutputDir, human.Bytes(*free), human.Bytes(need), breakdown(w), j.lessDisk(w, *free))
 }
 

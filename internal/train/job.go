@@ -440,7 +440,7 @@ func (j *job) recordResolved() {
 		BatchesAhead: d.BatchesAhead, GradSlabs: c.Pipeline.GradSlabs, ExchangeBuffers: d.ExchangeBuffers, GathersAhead: d.GathersAhead, StateSlots: cmp.Or(d.StateSlots, c.Pipeline.StateSlots),
 		MatrixBuffers: cmp.Or(d.MatrixBuffers, c.Pipeline.MatrixBuffers), MicroBatchTokens: c.Pipeline.MicroBatchTokens,
 		ChunkTokens: p.Spec.ChunkTokens, HeadShards: p.Spec.Shards()}
-	if p.PoolsSlabs() {
+	if p.SlabsAreCredits() {
 		c.Pipeline.GradSlabs = d.GradSlabs
 	}
 	if c.Pipeline.MicroBatchTokens == 0 {

@@ -29,7 +29,7 @@ func (j *job) whyCopied() string {
 
 // mayLink says whether checkpoints link states unless files say otherwise, which is known when they are there.
 func (j *job) mayLink() bool {
-	return j.plan.Away != nil && j.c.SaveStrategy != "no" && !j.c.SaveOnlyModel && j.whyCopied() == ""
+	return j.plan.Away != nil && sameDisk(j.c.StateDir[0], j.c.OutputDir) && j.c.SaveStrategy != "no" && !j.c.SaveOnlyModel && j.whyCopied() == ""
 }
 
 // linkable has each state of r in a file that can be linked.

@@ -358,3 +358,29 @@ func TestPowerCutWithLinks(t *testing.T) {
 		t.Fatalf("linked %t, %v\n%s", linked, err, out)
 	}
 }
+
+// TestFilesOfNoUseGo: what a killed run has left in state_dir goes also where the next one, with more memory, puts nothing there. What
+// is another run's stays.
+func TestFilesOfNoUseGo(t *testing.T) {
+	s := newScene(t, "recompute: full\n")
+	states := filepath.Join(filepath.Dir(s.out), "states")
+	s = s.with("state_dir: " + states + "\nhost_memory: 1GiB\n")
+	if err := os.MkdirAll(states, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put := func(name, run string) {
+		t.Helper()
+		head := fmt.Appendf(nil, `{"format":"mt state, version 1","run":%q}`, run)
+		if err := os.WriteFile(filepath.Join(states, name), append(head, strings.Repeat("\n", 4096-len(head))...), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("mt-state-0.bin", s.out)
+	put("mt-state-0-00001.bin", s.out)
+	put("mt-grads-0.bin", "/runs/other")
+	s.mustTrain(t)
+	left, err := os.ReadDir(states)
+	if err != nil || len(left) != 1 || left[0].Name() != "mt-grads-0.bin" {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}

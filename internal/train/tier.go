@@ -23,6 +23,11 @@ const (
 // openTier makes the files for what r has on disks; with saves in such a way that checkpoints can link states, where that can be. closing is told how
 // to remove them.
 func (j *job) openTier(r *plan.Run, saves bool, closing func(end func() error)) (host.Tier, error) {
+	if saves { // else it is a trial, which has nothing of the run's
+		if err := j.sweepUnused(r); err != nil {
+			return host.Tier{}, err
+		}
+	}
 	if r.Away == nil {
 		return host.Tier{}, nil
 	}
@@ -117,13 +122,38 @@ func (j *job) extents(file string) (o extents.Options, err error) {
 // sweepStates removes the files that the run has left when it was killed at its very end.
 func (j *job) sweepStates() error {
 	for _, file := range []string{stateFile, gradFile, paramFile} {
-		o, err := j.extents(file)
-		if err == nil {
-			err = o.Sweep()
-		}
-		if err != nil {
+		if err := j.sweepFiles(file); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// sweepUnused removes the files that the run has left when it was killed, and that it has no use for as r plans it.
+func (j *job) sweepUnused(r *plan.Run) error {
+	for _, left := range []struct {
+		file   string
+		unused bool
+	}{{stateFile, r.Away == nil}, {gradFile, r.GradAway == nil}, {paramFile, r.ParamAway == nil}} {
+		if !left.unused {
+			continue
+		}
+		if err := j.sweepFiles(left.file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepFiles removes the files of a name that the run has left.
+func (j *job) sweepFiles(file string) error {
+	o, err := j.extents(file)
+	if err != nil {
+		return err
+	}
+	if err := o.Sweep(); err != nil {
+		key := keyOf(file)
+		return j.c.Errorf(key, "%s: %w", key, err)
 	}
 	return nil
 }

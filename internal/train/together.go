@@ -246,8 +246,12 @@ func (s *session) openStore(from resume) (err error) {
 		return err
 	}
 	if tier.Away != nil && s.team.first() {
-		if err := s.checkDisk(from); err != nil { // once more: states may be on the disk of output_dir
+		note, err := s.checkDisk(from) // once more: states may be on the disk of output_dir
+		if err != nil {
 			return err
+		}
+		if note != "" {
+			s.late.add(note)
 		}
 	}
 	var shares []optim.Share

@@ -110,7 +110,10 @@ func openRun(stop <-chan struct{}, c *config.Config, o Options) (_ *job, from re
 		err = j.checkRoom()
 	}
 	if err == nil && !from.ended && o.team.first() {
-		err = j.checkDisk(from)
+		var note string
+		if note, err = j.checkDisk(from); note != "" && j.plan.Away == nil { // else it is asked again when the states have their room
+			j.note("%s", note)
+		}
 	}
 	if err != nil {
 		j.closeAfter(&err)
