@@ -268,7 +268,11 @@ func (d *Driver) matmul(c matmulCall) int32 {
 func (d *Driver) checkAlgorithm(o *op, p *problem, c *matmulCall) ([]byte, int32) {
 	need := uint64(0)
 	if c.algo != nil {
-		if !c.algo.fits(p) || int(c.algo.parts) > max(inPlaceParts, len(d.opt.ProductTimes)) {
+		most := inPlaceParts
+		if c.algo.inPlace == 0 {
+			most = max(1, len(d.opt.ProductTimes))
+		}
+		if !c.algo.fits(p) || int(c.algo.parts) > most {
 			d.fault(Argument, "cublasLtMatmul %d×%d×%d with an algorithm for another problem", p.m, p.n, p.k)
 			return nil, blasNotSupported
 		}

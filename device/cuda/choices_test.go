@@ -162,6 +162,16 @@ func TestKeptChoices(t *testing.T) {
 	}
 }
 
+// TestRefusedWhileTimed: where the library refuses all that it has proposed, nothing is kept for the next run, and our own kernels compute.
+func TestRefusedWhileTimed(t *testing.T) {
+	kept, o := &shelf{}, hours(2, 1)
+	o.RefuseProducts = 15
+	d, _ := newDevice(t, o, Options{Choices: NewChoices(true, kept)})
+	if got := float64(dot(t, d, false, 0)); math.Abs(got-float64(sumIn(1))) > 1 || len(kept.kept) > 0 {
+		t.Errorf("%v, and %v is kept", got, kept.kept)
+	}
+}
+
 // TestNotesOfTheStore: what the store passes over, and what it cannot keep, is noted, and both change
 // nothing else.
 func TestNotesOfTheStore(t *testing.T) {

@@ -73,7 +73,7 @@ func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cud
 		p.algorithm, p.proposed = algorithm, nil
 		return nil
 	}
-	if !m.C.None() {
+	if !m.C.None() && m.C.Addr == m.D.Addr {
 		restore, saving := b.save(m.D.Mem(), s)
 		if saving != nil {
 			return saving
@@ -83,6 +83,9 @@ func (b *blas) settle(p *product, k productKey, shape *cudart.MatmulShape, a cud
 	times, err := b.time(p.proposed, shape, a, s)
 	if err != nil {
 		return err
+	}
+	if math.IsInf(float64(slices.Min(times)), 1) {
+		return nil // the call that follows is refused too, and says so
 	}
 	p.algorithm, p.proposed = p.proposed[slices.Index(times, slices.Min(times))], nil
 	if err := c.keep(b.platform, k.String(), p.algorithm); err != nil {

@@ -301,7 +301,7 @@ var machineKeys = []key{
 		choices: []string{"bf16", "fp32"}, spellings: dtypes, field: func(c *Config) any { return &c.MasterDType }},
 	{name: "matmul", part: PartNumerics, doc: "by which algorithm cuBLASLt computes a matrix product; heuristic: its first proposal; timed: of up to eight, the fastest when the shape is first used",
 		choices: []string{"heuristic", "timed"}, field: func(c *Config) any { return &c.MatMul }},
-	{name: "recompute", doc: "what the backward computes again; full: all it reads; none: no product; auto: chosen block by block, by the memory that there is", anew: true,
+	{name: "recompute", doc: "what the backward computes again; full: all it reads; none: as little as can be; auto: chosen block by block, by the memory that there is", anew: true,
 		choices: []string{"auto", "full", "none"}, field: func(c *Config) any { return &c.Recompute }},
 	{name: "device_memory", doc: "device memory to use at most, such as 10GiB", auto: true,
 		limit: atLeast(1<<20, "is a unit missing, as in 10GiB?"), field: func(c *Config) any { return &c.DeviceMemory }},

@@ -211,13 +211,14 @@ var ofDevice = []broken{
 	{"device/cuda/choose.go", []way{
 		{from: "cudart.PreferReductions, cudart.ReductionFloat32", to: "cudart.PreferReductions, 7", test: "TestTimedChoice"},
 		{from: "defer func() { err = errors.Join(err, restore()) }()", to: "defer restore()", test: "TestEveryCallFailsOnce"},
-		{from: "if !m.C.None() {\n\t\trestore", to: "if false {\n\t\trestore", test: "TestTimedChoice"},
+		{from: "if !m.C.None() && m.C.Addr == m.D.Addr {\n\t\trestore", to: "if false {\n\t\trestore", test: "TestTimedChoice"},
+		{from: "if math.IsInf(float64(slices.Min(times)), 1) {", to: "if false {", test: "TestRefusedWhileTimed"},
 		{from: "slices.Index(times, slices.Min(times))", to: "slices.Index(times, slices.Max(times))", test: "TestTimedChoice"},
 		{from: "for j := n; j+1", to: "for j := n + 1; j+1", same: "one timing fewer, of the first proposal"},
 		{from: "times[j%n] = min(times[j%n], ms)", to: "times[(j+1)%n] = min(times[(j+1)%n], ms)", test: "TestTimedChoice"},
 	}},
 	{"device/cuda/watchdog.go", []way{
-		{from: "of[0] == 0 && !d.opts.Watchdog", to: "of[0] == 0", test: "TestWatchdog"},
+		{from: "watched == 0 && !d.opts.Watchdog", to: "watched == 0", test: "TestWatchdog"},
 	}},
 	{"device/cuda/kernels/attention.go", []way{
 		{from: "from < heads; from += some {", to: "from < heads-1; from += some {", in: "device/cuda", test: "TestCutAttention"},
@@ -235,6 +236,8 @@ var ofDevice = []broken{
 		{from: "maps.Copy(f.Shapes, before)", to: "maps.Copy(f.Shapes, before); clear(f.Shapes)", in: "internal/train", test: "TestTimedProducts"},
 	}},
 	{"internal/train/algorithms.go", []way{
+		{from: "s.resumed == 0 || from.products {", to: "s.resumed == 0 {", test: "TestTimedBranch"},
+		{from: "name = filepath.Join(filepath.Dir(s.from), algorithmsFile)", to: "", test: "TestTimedBranch"},
 		{from: "d.ResumeAlgorithms(s.before)", to: "d.ResumeAlgorithms(nil)", test: "TestTimedResume"},
 		{from: "ok && dev.Name() == s.dev.Name()", to: "ok", same: "what devices that differ record, none of which is used on others"},
 	}},

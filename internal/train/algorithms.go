@@ -25,14 +25,18 @@ type recorder interface {
 }
 
 // resumeAlgorithms reads what a run that is resumed has recorded so far, and has its devices compute
-// as before.
-func (s *session) resumeAlgorithms() error {
+// as before. The first run after one in another output directory reads the record there.
+func (s *session) resumeAlgorithms(from resume) error {
 	s.products = map[string][8]uint64{}
-	if _, ok := s.dev.(recorder); !ok || s.resumed == 0 {
+	if _, ok := s.dev.(recorder); !ok || s.resumed == 0 || from.products {
 		return nil
 	}
 	name := filepath.Join(s.c.OutputDir, algorithmsFile)
 	raw, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		name = filepath.Join(filepath.Dir(s.from), algorithmsFile)
+		raw, err = os.ReadFile(name)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

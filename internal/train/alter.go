@@ -44,6 +44,7 @@ func (a *alteration) apply() error {
 	if err := a.placeData(from.state); err != nil {
 		return err
 	}
+	from.products = c.MatMul != a.saved.MatMul
 	a.changes = c.Changes(a.saved)
 	for _, d := range a.changes {
 		if err := a.allow(d); err != nil {

@@ -17,12 +17,13 @@ import (
 
 // resume is where a run goes on from.
 type resume struct {
-	dir   string // empty: from the start
-	state checkpoint.TrainerState
-	other bool // dir is of another output directory, and this one has no checkpoint that began from it
-	reset bool // only the weights of dir are taken; moments begin at zero
-	over  bool // early stopping has ended the run there
-	ended bool // dir holds the finished model and nothing to go on from
+	dir      string // empty: from the start
+	state    checkpoint.TrainerState
+	other    bool // dir is of another output directory, and this one has no checkpoint that began from it
+	reset    bool // only the weights of dir are taken; moments begin at zero
+	products bool // matrix products are chosen by another rule than there (matmul), so its record does not count
+	over     bool // early stopping has ended the run there
+	ended    bool // dir holds the finished model and nothing to go on from
 
 	config []byte // of the run that has left dir, in YAML
 	// end is the state of a finished run whose model is in the output directory.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +108,45 @@ func TestTimedResume(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	sameRun(t, got, want)
+}
+
+// TestTimedBranch: the first run in another output directory computes as the one that it goes on from has recorded, unless it
+// chooses by another rule.
+func TestTimedBranch(t *testing.T) {
+	s := newScene(t, "device: cuda\ncompute_dtype: fp32\nmatmul: timed\nsave_steps: 2\n")
+	if out, err := s.train(t, t.Context(), hooks{symbols: emulate(t, proposals(3, 2, 1))}); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.Remove(timedFile(t, s)); err != nil {
+		t.Fatal(err)
+	}
+	choices := func(s scene) (words map[string][8]uint64) {
+		if err := json.Unmarshal(recordOf(t, s), &words); err != nil {
+			t.Fatal(err)
+		}
+		return words
+	}
+	first := choices(s)
+	for name, tc := range map[string]struct {
+		keys string
+		same bool
+	}{"branch": {"", true}, "another rule": {"matmul: heuristic\n", false}} {
+		b := s
+		b.out = filepath.Join(s.root, strings.ReplaceAll(name, " ", "-"))
+		b = b.with(fmt.Sprintf("resume_from_checkpoint: %s/checkpoint-4\n%s", s.out, tc.keys))
+		if out, err := b.train(t, t.Context(), hooks{symbols: emulate(t, proposals(1, 2, 3))}); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+		alike := 0
+		for shape, words := range choices(b) {
+			if first[shape] == words {
+				alike++
+			}
+		}
+		if want := map[bool]int{true: len(first), false: 0}[tc.same]; alike != want {
+			t.Errorf("%s: %d choices are those of the record, want %d", name, alike, want)
+		}
+	}
 }
 
 // TestTimedRecordWithCheckpoint: what a checkpoint needs to go on to the same bits is on disk when it is,

@@ -280,7 +280,7 @@ func (s *session) open(from resume) (err error) {
 	}
 	s.from, s.resumed, s.lastStep, s.reached = from.dir, from.state.Step, from.state.Step, from.reached()
 	s.bests.patience, s.bests.threshold = s.c.EarlyStoppingPatience, s.c.EarlyStoppingThreshold
-	if err := s.resumeAlgorithms(); err != nil {
+	if err := s.resumeAlgorithms(from); err != nil {
 		return err
 	}
 	s.meter = s.newMeter(from.state)

@@ -2,7 +2,7 @@ package silicon
 
 import "container/heap"
 
-// Times are those of blocks on places, in cycles: blocks are given, in their order, to the place that
+// spread is how long blocks take on places, in cycles: they are given, in their order, to the place that
 // is free first. cycles is what a block of weight 1 takes in its place.
 func spread(places int, weights []float64, cycles float64) float64 {
 	if places >= len(weights) {

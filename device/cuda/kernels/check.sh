@@ -17,6 +17,7 @@ export ptxas=${MT_PTXAS:-ptxas}
 command -v "$ptxas" >/dev/null || { echo "$ptxas is not installed (MT_PTXAS names it; PyPI: nvidia-cuda-nvcc)" >&2; exit 1; }
 rewrite=no
 [ "${1-}" != -rewrite ] || { rewrite=yes; shift; }
+[ "$rewrite" = no ] || [ $# -eq 0 ] || { echo "check.sh -rewrite takes no files: registers.txt has them all" >&2; exit 2; }
 whole=no
 [ $# -gt 0 ] || { whole=yes; set -- *.ptx; }
 architectures="80 86 89 90a 100 120"
