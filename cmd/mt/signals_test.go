@@ -126,6 +126,14 @@ func (c *command) signal(t *testing.T, s ...os.Signal) int {
 	return c.ProcessState.ExitCode()
 }
 
+// needHangup skips a test that closes a terminal where nothing would come of it.
+func needHangup(t *testing.T) {
+	t.Helper()
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("these tests run under nohup, and what they start ignores a closed terminal too")
+	}
+}
+
 // TestNobodyReads: a run whose output goes to a pipe that is closed, as tee's is
 // when Ctrl-C ends it first, goes on, and saves when it is asked to stop.
 func TestNobodyReads(t *testing.T) {
@@ -140,8 +148,8 @@ func TestNobodyReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tc.front == nil && tc.signals[0] == syscall.SIGHUP && signal.Ignored(syscall.SIGHUP) {
-				t.Skip("these tests run under nohup, and what they start ignores a closed terminal too")
+			if tc.front == nil && tc.signals[0] == syscall.SIGHUP {
+				needHangup(t)
 			}
 			if tc.front != nil {
 				if _, err := exec.LookPath(tc.front[0]); err != nil {

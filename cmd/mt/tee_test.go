@@ -76,6 +76,9 @@ func TestTee(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if tc.front == nil && len(tc.signals) == 1 && tc.signals[0] == syscall.SIGHUP {
+				needHangup(t)
+			}
 			out, args := smallRun(t, "--max-steps", "1000000", "--logging-steps", "1", "--save-steps", "1000000", "--eval-steps", "0")
 			log := filepath.Join(filepath.Dir(out), "log")
 			p := pipeTo(t, tc.front, []string{"tee", log}, args)
