@@ -50,7 +50,7 @@ func TestRanksFailInAnyOrder(t *testing.T) {
 	evaluated, stopped := 0, 0
 	for seed := range int64(long.Count(t, 10_000, 800)) {
 		cfg := randomConfig(seed)
-		cfg.ranks, cfg.params, cfg.steps, cfg.pauseAfter, cfg.enoughAt = 2+int(seed)%2, nil, 6, 0, 0
+		cfg.ranks, cfg.params, cfg.gradAway, cfg.links, cfg.steps, cfg.pauseAfter, cfg.enoughAt = 2+int(seed)%2, nil, nil, false, 6, 0, 0
 		cfg.depths.ExchangeBuffers, cfg.depths.GathersAhead, cfg.depths.GradSlabs = 1+int(seed/2)%2, 1+int(seed/4)%2, max(2, cfg.depths.GradSlabs)
 		wantStep, wantFinite := 0, 0
 		if cfg.skip = nil; cfg.clip == 0 && seed%2 == 0 {

@@ -3,6 +3,7 @@ package cuda
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -151,7 +152,8 @@ func TestKeptChoices(t *testing.T) {
 		parts int
 	}{"same": {hours(1, 2, 3), 3}, "other driver": {func() emu.Options { o := hours(1, 2, 3); o.DriverVersion = 12040; return o }(), 1},
 		"other device": {func() emu.Options { o := hours(1, 2, 3); o.Name = "Another"; return o }(), 1}, "not proposed": {hours(2, 1), 2}} {
-		next, _ := newDevice(t, tc.o, Options{Choices: NewChoices(true, kept)})
+		had := &shelf{kept: map[Platform]map[string][8]uint64{on: maps.Clone(kept.kept[on])}} // what is timed again is kept too
+		next, _ := newDevice(t, tc.o, Options{Choices: NewChoices(true, had)})
 		if got, want := dot(t, next, false, 0), sumIn(tc.parts); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
