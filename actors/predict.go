@@ -97,17 +97,27 @@ type blankHome struct {
 func (h blankHome) Acquire(int) (*host.LayerState, error) {
 	return nil, errors.New("a predicted run has no weights")
 }
-func (h blankHome) Release(int)                       {}
-func (h blankHome) ReadTile(int, int64, []byte) error { return nil }
-func (h blankHome) Fetch(int, int) error              { return nil }
-func (h blankHome) Flush(int) error                   { return nil }
-func (h blankHome) PutGrad(int, []byte) error         { return nil }
-func (h blankHome) FetchGrad(int) error               { return nil }
-func (h blankHome) Grad(int) []byte                   { return nil }
-func (h blankHome) Drop(int)                          {}
-func (h blankHome) Settle() error                     { return nil }
-func (h blankHome) Spared() (read, written int64)     { return h.p.sparedRead, h.p.sparedWritten }
-func (h blankHome) Tile(i int) []byte                 { return h.tile[:h.plan.Layouts[i].TileBytes] }
+func (h blankHome) Release(int) {}
+func (h blankHome) ReadTile(l int, _ int64, into []byte) error {
+	bytes := int64(len(into))
+	h.p.sparedRead += bytes - h.plan.PackedTile(l, bytes).Bytes
+	return nil
+}
+func (h blankHome) Fetch(l, _ int) error {
+	h.p.sparedRead += h.plan.StagedBytes(l) - h.plan.PackedStaged(l).Bytes
+	return nil
+}
+func (h blankHome) Flush(l int) error {
+	h.p.sparedWritten += h.plan.StagedBytes(l) - h.plan.PackedStaged(l).Bytes
+	return nil
+}
+func (h blankHome) PutGrad(int, []byte) error     { return nil }
+func (h blankHome) FetchGrad(int) error           { return nil }
+func (h blankHome) Grad(int) []byte               { return nil }
+func (h blankHome) Drop(int)                      {}
+func (h blankHome) Settle() error                 { return nil }
+func (h blankHome) Spared() (read, written int64) { return h.p.sparedRead, h.p.sparedWritten }
+func (h blankHome) Tile(i int) []byte             { return h.tile[:h.plan.Layouts[i].TileBytes] }
 
 // blank gives memory of which nothing is resident, until the prediction is over.
 func (p *prediction) blank(bytes int64) ([]byte, error) {
@@ -161,7 +171,7 @@ func (p *prediction) begin(w work, started, f func()) {
 // result finds out what others need: batches are packed, sums of squares are 0.
 func (p *prediction) result(w work, f func() (any, error)) (any, error) {
 	switch w.do.(type) {
-	case packBatch:
+	case packBatch, fetchState, flushState, putGrad, fetchGrad, readParams: // bytes on disks are counted when they have moved
 		return f()
 	case measure:
 		return 0.0, nil
@@ -209,16 +219,13 @@ func (p *prediction) cost(do any) virtual.Work {
 		return p.moved(h.UpdateBy(r.Optim), float64(r.ApplyBytes(r.Matrices(e.Of.Layer)[e.Matrix])))
 	case fetchState:
 		packed := r.PackedStaged(e.Layer)
-		p.sparedRead += r.StagedBytes(e.Layer) - packed.Bytes
 		return p.packed(packed.Bytes, packed.Unpack, p.machine.Disk.Read)
 	case readParams:
 		_, bytes := r.ParamSpan(p.tiles[e.Tile])
 		packed := r.PackedTile(e.Layer, bytes)
-		p.sparedRead += bytes - packed.Bytes
 		return p.packed(packed.Bytes, packed.Unpack, p.machine.Disk.Read)
 	case flushState:
 		packed := r.PackedStaged(e.Layer)
-		p.sparedWritten += r.StagedBytes(e.Layer) - packed.Bytes
 		return p.packed(packed.Bytes, packed.Pack, p.machine.Disk.Write)
 	case putGrad:
 		return p.onDisk(float64(r.GradExtentBytes(e.Layer)), p.machine.Disk.Write)

@@ -86,8 +86,7 @@ func (r *lane) execParams(w work) bool {
 		})
 	case readParams:
 		from, bytes := r.plan.ParamSpan(r.tiles[e.Tile])
-		r.disks.read.Add(bytes)
-		r.onDisk(r.index.prefetcher(), w, func() error {
+		r.onDisk(r.index.prefetcher(), w, &r.disks.read, bytes, func() error {
 			return r.named("read the weights of", e.Layer, r.o.Home.ReadTile(e.Layer, from, r.params[e.Slot][:bytes]))
 		})
 	default:

@@ -224,22 +224,18 @@ func (r *run) execStager(w work) error {
 	home := r.o.Home
 	switch e := w.do.(type) {
 	case fetchState:
-		r.disks.read.Add(r.plan.StagedBytes(e.Layer))
-		r.onDisk(stagerID, w, func() error { return r.named("read the state of", e.Layer, home.Fetch(e.Layer, e.Slot)) })
+		r.onDisk(stagerID, w, &r.disks.read, r.plan.StagedBytes(e.Layer), func() error { return r.named("read the state of", e.Layer, home.Fetch(e.Layer, e.Slot)) })
 	case flushState:
-		r.disks.written.Add(r.plan.StagedBytes(e.Layer))
-		r.onDisk(stagerID, w, func() error { return r.named("write the state of", e.Layer, home.Flush(e.Layer)) })
+		r.onDisk(stagerID, w, &r.disks.written, r.plan.StagedBytes(e.Layer), func() error { return r.named("write the state of", e.Layer, home.Flush(e.Layer)) })
 	case dropState:
 		home.Drop(e.Layer)
 	case putGrad:
 		bytes := r.plan.GradExtentBytes(e.Layer)
-		r.disks.written.Add(bytes)
-		r.onDisk(stagerID, w, func() error {
+		r.onDisk(stagerID, w, &r.disks.written, bytes, func() error {
 			return r.named("write the gradient of", e.Layer, home.PutGrad(e.Layer, r.slabs[e.Slab][:bytes]))
 		})
 	case fetchGrad:
-		r.disks.read.Add(r.plan.GradExtentBytes(e.Layer))
-		r.onDisk(stagerID, w, func() error { return r.named("read the gradient of", e.Layer, home.FetchGrad(e.Layer)) })
+		r.onDisk(stagerID, w, &r.disks.read, r.plan.GradExtentBytes(e.Layer), func() error { return r.named("read the gradient of", e.Layer, home.FetchGrad(e.Layer)) })
 	default:
 		panic(fmt.Sprintf("stager: work %T", w.do))
 	}

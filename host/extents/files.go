@@ -128,6 +128,8 @@ func (o Options) Sweep() error {
 		path := filepath.Join(dir, o.Name)
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			continue
+		} else if err != nil {
+			return fmt.Errorf("look for %s: %w", path, bare(err))
 		}
 		f, err := openFile(path, false)
 		if err != nil {

@@ -194,8 +194,8 @@ var ofDisks = []broken{
 	}},
 	{"actors/predict.go", []way{
 		{from: "w.Seconds = max(w.Seconds, seconds/cores)", to: "", test: "TestPredictedPacking"},
-		{from: "p.sparedRead += r.StagedBytes(e.Layer) - packed.Bytes", to: "", test: "TestPredictedPacking"},
-		{from: "p.sparedWritten += r.StagedBytes(e.Layer) - packed.Bytes", to: "", test: "TestPredictedPacking"},
+		{from: "h.p.sparedRead += h.plan.StagedBytes(l) - h.plan.PackedStaged(l).Bytes", to: "", test: "TestPredictedPacking"},
+		{from: "h.p.sparedWritten += h.plan.StagedBytes(l) - h.plan.PackedStaged(l).Bytes", to: "", test: "TestPredictedPacking"},
 	}},
 	{"actors/reporter.go", []way{
 		{from: "r.disks.read.Load()-read, r.disks.written.Load()-written", to: "r.disks.read.Load(), r.disks.written.Load()+0*(read+written)", test: "TestStatesOnDisksChangeNothing"},

@@ -224,7 +224,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.OK || len(heard) != 5 || len(r.Rates) != 9 {
+	if !r.OK || len(heard) != 7 || len(r.Rates) != 22 {
 		t.Errorf("%+v after %v", r, heard)
 	}
 	last := r.Checks[len(r.Checks)-1]
