@@ -126,8 +126,10 @@ func missing(dir string) []string {
 
 // write writes the model, while the lock is held.
 func (m *modelWriter) write() (err error) {
-	if entries, _ := os.ReadDir(m.dir); len(entries) > 0 {
-		m.made = nil // another process has written here, and ended before the lock was taken
+	if len(m.made) > 0 {
+		if entries, err := os.ReadDir(m.dir); err != nil || len(entries) > 0 {
+			m.made = nil // another process has written here, and ended before the lock was taken
+		}
 	}
 	var files []*file
 	for _, f := range m.shards {
