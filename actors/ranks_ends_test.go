@@ -311,7 +311,9 @@ func TestRefusedRanks(t *testing.T) {
 				o.Batch = func(step int, _ bool) (*data.Batch, error) { return tr.makeBatch(step), nil }
 			}
 		},
-		"rank 1 is at the end of pass 0, an evaluation after step 0, and this one, rank 0, of pass 0, of step 1": func(tr *rankTrial) {
+		// Either rank may be the one that notices it.
+		"rank 1 is at the end of pass 0, an evaluation after step 0, and this one, rank 0, of pass 0, of step 1" +
+			" or rank 0 is at the end of pass 0, of step 1, and this one, rank 1, of pass 0, an evaluation after step 0": func(tr *rankTrial) {
 			tr.change = func(rank int, o *Options) { o.Schedule.EvalPasses, o.Schedule.EvalAtStart = 1, rank == 1 }
 		},
 		"has the plan of rank": func(tr *rankTrial) {
@@ -324,7 +326,8 @@ func TestRefusedRanks(t *testing.T) {
 		tr := together(2)
 		change(&tr)
 		_, errs := tr.runRanks(t)
-		if err := errors.Join(errs...); err == nil || !strings.Contains(err.Error(), want) {
+		err := errors.Join(errs...)
+		if err == nil || !slices.ContainsFunc(strings.Split(want, " or "), func(w string) bool { return strings.Contains(err.Error(), w) }) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
