@@ -8,6 +8,7 @@ import (
 	"mt/cudart/emu/ptx"
 	"mt/cudart/emu/silicon"
 	"mt/device"
+	"mt/device/cuda/kernels"
 	"mt/device/op"
 )
 
@@ -137,6 +138,37 @@ func TestNotBelowTheBound(t *testing.T) {
 		for _, l := range o.Launches {
 			if b := silicon.Longest(l.Bound); l.Expected < b.Seconds {
 				t.Errorf("%s, %s: expected %v s, bound by %s %v s", l.Kernel, c.Shape, l.Expected, b.Resource, b.Seconds)
+			}
+		}
+	}
+}
+
+// TestTwoForwards: of every forward attention in bf16 two blocks share a multiprocessor, so that one computes
+// while the other waits. GPUs for games have the least shared memory.
+func TestTwoForwards(t *testing.T) {
+	for _, name := range []string{"rtx-3080", "rtx-4090", "rtx-5090", "a100-sxm-80gb", "h100-sxm"} {
+		g, err := silicon.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dim := range []int{64, 96, 128, 256} {
+			for _, softcap := range []float32{0, 30} {
+				r := newRig()
+				c := tiny.attend(device.BF16, dim, tiny.Lengths[0], false)
+				o := c.make(r).(*op.Attention)
+				o.Softcap = softcap
+				if err := r.take(o); err != nil || len(r.launches) != 1 {
+					t.Fatalf("heads of %d: %d launches, error %v", dim, len(r.launches), err)
+				}
+				l := &r.launches[0]
+				use, err := kernels.UseOn(l.kernel.Name, g.Arch.Name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fits := g.Arch.Occupancy(silicon.Block{Threads: l.threads(), Registers: use.Registers, Shared: use.Static + l.shared})
+				if fits.Blocks < 2 {
+					t.Errorf("%s has room for %d blocks of %s: no more %s", name, fits.Blocks, l.kernel.Name, fits.Limit)
+				}
 			}
 		}
 	}

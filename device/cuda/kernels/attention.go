@@ -46,13 +46,14 @@ type attentionKernel struct {
 }
 
 // attentionBF16 names the kernels; their names start with name, which is attention
-// or attention_cap.
-func attentionBF16(name string, dim, queries, keys, dkdvKeys, dkdvShared, dqQueries, dqThreads, dqShared int) attentionKernels {
+// or attention_cap. The forward has room for its queries and for two parts of K or V, of which
+// a tile of keys has parts each.
+func attentionBF16(name string, dim, queries, keys, parts, dkdvKeys, dkdvShared, dqQueries, dqThreads, dqShared int) attentionKernels {
 	module := fmt.Sprintf("%s_%d", name, dim)
 	kernel := func(op string, tile, threads, shared int) attentionKernel {
 		return attentionKernel{Kernel{Module: module, Name: fmt.Sprintf("%s_%s_d%d", name, op, dim), Shared: shared}, int64(tile), uint32(threads)}
 	}
-	return attentionKernels{dim, kernel("forward", queries, 128, (queries+2*keys)*dim*2), kernel("dkdv", dkdvKeys, 256, dkdvShared),
+	return attentionKernels{dim, kernel("forward", queries, 128, (queries+2*keys/parts)*dim*2), kernel("dkdv", dkdvKeys, 256, dkdvShared),
 		kernel("dq", dqQueries, dqThreads, dqShared)}
 }
 
@@ -74,8 +75,8 @@ var (
 	attentionFor = [2][]attentionKernels{
 		device.F32: {attentionF32("attention", 32), attentionF32("attention", 64), attentionF32("attention", 128), attentionF32("attention", 256)},
 		device.BF16: {
-			attentionBF16("attention", 64, 128, 64, 128, 128*64*2+2*(128*64*2+512)+32, 128, 256, 2*128*64*2),
-			attentionBF16("attention", 96, 128, 64, 128, 128*96*2+2*(128*96*2+512)+32, 128, 256, 2*128*96*2),
+			attentionBF16("attention", 64, 128, 64, 1, 128, 128*64*2+2*(128*64*2+512)+32, 128, 256, 2*128*64*2),
+			attentionBF16("attention", 96, 128, 64, 1, 128, 128*96*2+2*(128*96*2+512)+32, 128, 256, 2*128*96*2),
 			attentionTo128("attention"), attentionTo256("attention"),
 		},
 	}
@@ -86,11 +87,11 @@ var (
 )
 
 func attentionTo128(name string) attentionKernels {
-	return attentionBF16(name, 128, 128, 64, 128, 128*128*2+2*(128*128*2+512)+32, 128, 256, 2*128*128*2)
+	return attentionBF16(name, 128, 128, 64, 2, 128, 128*128*2+2*(128*128*2+512)+32, 128, 256, 2*128*128*2)
 }
 
 func attentionTo256(name string) attentionKernels {
-	return attentionBF16(name, 256, 64, 64, 64, 2*64*256*2+64*256*2+256+32, 64, 128, 2*64*256*2+64*256*2)
+	return attentionBF16(name, 256, 64, 64, 4, 64, 2*64*256*2+64*256*2+256+32, 64, 128, 2*64*256*2+64*256*2)
 }
 
 var attentionDelta = forTypes("attention_delta", "attention_delta", 0)

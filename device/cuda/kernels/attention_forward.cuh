@@ -5,41 +5,53 @@
 // queries of a head and goes over the keys in tiles of BN from the last to the
 // first, so that the diagonal comes first. A warp owns 16·MT queries: their
 // maxima, sums and outputs stay in its registers, and P, rounded, is the A operand
-// of P·V as it lies. While scores are computed the tile's V arrives, and during
-// P·V the next K: one buffer each is enough.
+// of P·V as it lies.
+//
+// A tile comes in PARTS parts of K, which are columns, and PARTS of V, which are rows,
+// one after the other into two buffers: while one part is worked on the next arrives.
+// With 48 KiB of Q and buffers two blocks share a multiprocessor of sm_86, sm_89 or
+// sm_120, and the order of sums does not depend on PARTS.
 #pragma once
 
 #include "attention.cuh"
 
-template <int D, int MT, int WARPS, int BN> struct Forward {
+template <int D, int MT, int WARPS, int BN, int PARTS> struct Forward {
   static constexpr int THREADS = WARPS * 32, BM = WARPS * MT * 16;
+  static constexpr int COLUMNS = D / PARTS, ROWS = BN / PARTS; // of a part of K, and of V
   using Tile = SharedTile<D>;
-  static constexpr int K_AT = BM * Tile::PITCH, V_AT = K_AT + BN * Tile::PITCH;
+  using KeyTile = SharedTile<COLUMNS>;
+  static constexpr int BUFFERS_AT = BM * Tile::PITCH, BUFFER = ROWS * Tile::PITCH;
+  static_assert(BN * KeyTile::PITCH == BUFFER && ROWS % 16 == 0);
+
+  // buffer is where part number part of a tile lies: those of K are 0 … PARTS-1, then come those of V.
+  static constexpr int buffer(int part) { return BUFFERS_AT + part % 2 * BUFFER; }
 
   static constexpr float SLACK = 8.0f;
 
   float m[MT][2], l[MT][2]; // of rows g and g+8: about the maximum (unscaled), this lane's part of the sum
   float o[MT][D / 8][4];
 
-  // scores is s = Q·Kᵀ of this warp's rows.
-  DEV void scores(float (&s)[MT][BN / 8][4], u32 shared) {
+  // scores is s = Q·Kᵀ of this warp's rows for the columns of part 0, and s += Q·Kᵀ for those of the others.
+  template <int PART> DEV void scores(float (&s)[MT][BN / 8][4], u32 shared) {
     int thread = thread_now();
-    u32 q = Tile::lane_a(shared + (thread >> 5) * MT * 16 * Tile::PITCH, thread & 31), k = Tile::lane_b(shared + K_AT, thread & 31);
+    u32 q = Tile::lane_a(shared + (thread >> 5) * MT * 16 * Tile::PITCH, thread & 31), k = KeyTile::lane_b(shared + buffer(PART), thread & 31);
+    if constexpr (PART == 0) {
 #pragma unroll
-    for (int i = 0; i < MT; i++)
+      for (int i = 0; i < MT; i++)
 #pragma unroll
-      for (int n = 0; n < BN / 8; n++)
+        for (int n = 0; n < BN / 8; n++)
 #pragma unroll
-        for (int e = 0; e < 4; e++) s[i][n][e] = 0.0f;
+          for (int e = 0; e < 4; e++) s[i][n][e] = 0.0f;
+    }
 #pragma unroll
-    for (int c = 0; c < D; c += 16) {
+    for (int c = 0; c < COLUMNS; c += 16) {
       u32 a[MT][4];
 #pragma unroll
-      for (int i = 0; i < MT; i++) ldmatrix_x4(a[i], Tile::step(q, i * 16, c));
+      for (int i = 0; i < MT; i++) ldmatrix_x4(a[i], Tile::step(q, i * 16, PART * COLUMNS + c));
 #pragma unroll
       for (int n = 0; n < BN / 16; n++) {
         u32 b[4];
-        ldmatrix_x4(b, Tile::step(k, n * 16, c));
+        ldmatrix_x4(b, KeyTile::step(k, n * 16, c));
 #pragma unroll
         for (int i = 0; i < MT; i++) {
           mma_bf16(s[i][2 * n], a[i], b[0], b[1]);
@@ -126,19 +138,19 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
         for (int e = 0; e < 4; e++) o[i][n][e] *= down[i][e >> 1];
   }
 
-  // values is o += P·V.
-  METHOD void values(const u32 (&p)[MT][BN / 16][4], u32 v_tile) {
-    u32 v = Tile::lane_a(v_tile, thread_now() & 31);
+  // values is o += P·V for the rows of a part.
+  template <int PART> METHOD void values(const u32 (&p)[MT][BN / 16][4], u32 shared) {
+    u32 v = Tile::lane_a(shared + buffer(PARTS + PART), thread_now() & 31);
 #pragma unroll
-    for (int k = 0; k < BN / 16; k++) {
+    for (int k = 0; k < ROWS / 16; k++) {
 #pragma unroll
       for (int n = 0; n < D / 16; n++) {
         u32 b[4];
         ldmatrix_x4_trans(b, Tile::step(v, k * 16, n * 16));
 #pragma unroll
         for (int i = 0; i < MT; i++) {
-          mma_bf16(o[i][2 * n], p[i][k], b[0], b[1]);
-          mma_bf16(o[i][2 * n + 1], p[i][k], b[2], b[3]);
+          mma_bf16(o[i][2 * n], p[i][PART * (ROWS / 16) + k], b[0], b[1]);
+          mma_bf16(o[i][2 * n + 1], p[i][PART * (ROWS / 16) + k], b[2], b[3]);
         }
       }
     }
@@ -170,18 +182,77 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
     }
   }
 
+  // Source is where a tile's keys and values are.
+  struct Source {
+    const bf16 *k, *v;
+    i64 at;   // of the tile in both, in elements
+    int rows; // keys from the tile's first on
+  };
+
+  // fetch starts to fetch a part.
+  template <int PART> DEV void fetch(const Source &from, const Shape &a, u32 shared) {
+    if constexpr (PART < PARTS) {
+      constexpr int FIRST = PART * COLUMNS;
+      load_tile<BN, COLUMNS, THREADS>(shared + buffer(PART), from.k + from.at + FIRST, a.k_stride, from.rows, min_i(a.dim - FIRST, COLUMNS), a.vector & 1);
+    } else {
+      constexpr int FIRST = (PART - PARTS) * ROWS;
+      load_tile<ROWS, D, THREADS>(shared + buffer(PART), from.v + from.at + FIRST * a.k_stride, a.k_stride, from.rows - FIRST, a.dim, a.vector & 1);
+    }
+    copy_async_commit();
+  }
+
+  // arrived waits for the part that is under way. Everyone is then done with the part before it.
+  DEV void arrived() {
+    copy_async_wait<0>();
+    sync_threads();
+  }
+
+  // all_scores works on the parts of K from PART on. A warp that is IDLE only fetches.
+  template <bool IDLE, int PART> METHOD void all_scores(float (&s)[MT][BN / 8][4], const Source &from, const Shape &a, u32 shared) {
+    arrived();
+    fetch<PART + 1>(from, a, shared);
+    if constexpr (!IDLE) scores<PART>(s, shared);
+    if constexpr (PART + 1 < PARTS) all_scores<IDLE, PART + 1>(s, from, a, shared);
+  }
+
+  // all_values works on the parts of V from PART on, and moves to the next tile, whose first part it has
+  // fetched, where any is left.
+  template <bool IDLE, int PART> METHOD void all_values(const u32 (&p)[MT][BN / 16][4], Source &from, int &left, const Shape &a, u32 shared) {
+    arrived();
+    if constexpr (PART + 1 < PARTS) {
+      fetch<PARTS + PART + 1>(from, a, shared);
+    } else {
+      left--, from.at -= BN * a.k_stride, from.rows += BN;
+      if (left > 0) fetch<0>(from, a, shared);
+    }
+    if constexpr (!IDLE) values<PART>(p, shared);
+    if constexpr (PART + 1 < PARTS) all_values<IDLE, PART + 1>(p, from, left, a, shared);
+  }
+
+  // add takes in a tile. Warps that see something of it and IDLE ones meet at the same number of barriers.
+  template <bool IDLE> METHOD void add(Source &from, int &left, int gap, const Shape &a, u32 shared) {
+    float s[MT][BN / 8][4];
+    u32 p[MT][BN / 16][4];
+    all_scores<IDLE, 0>(s, from, a, shared);
+    if constexpr (!IDLE) {
+      if constexpr (CAPPED) limit(s, a);
+      if (crosses(gap, gap + BM - 1, 0, BN - 1, a.window)) mask(s, gap, a.window);
+      softmax(p, s, a.unit() * LOG2E);
+    }
+    all_values<IDLE, 0>(p, from, left, a, shared);
+  }
+
   METHOD void run(bf16 *out, float *lse, const bf16 *q, const bf16 *k, const bf16 *v, const Shape &a, u32 shared) {
     Place w;
     if (!find_place<BM>(w, a, a.cu_q, true)) return;
-    bool vector = a.vector & 1;
-    load_tile<BM, D, THREADS>(shared, q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first, a.dim, vector);
+    load_tile<BM, D, THREADS>(shared, q + (w.q0 + w.first) * a.q_stride + (i64)w.head * a.dim, a.q_stride, w.nq - w.first, a.dim, a.vector & 1);
     Range keys = keys_seen(w, w.first, BM, a.window);
     int key = keys.high > 0 ? (keys.high - 1) / BN * BN : 0; // the tile's first
     int left = keys.high > keys.low ? key / BN - keys.low / BN + 1 : 0;
-    i64 at = (w.k0 + key) * a.k_stride + (i64)(w.head / (a.heads / a.kv_heads)) * a.dim; // of the tile in K and V
-    int rows = w.nk - key, gap = w.first + w.shift() - key; // gap: from the first key to the first query's place
-    if (left > 0) load_tile<BN, D, THREADS>(shared + K_AT, k + at, a.k_stride, rows, a.dim, vector);
-    copy_async_commit();
+    Source from{k, v, (w.k0 + key) * a.k_stride + (i64)(w.head / (a.heads / a.kv_heads)) * a.dim, w.nk - key};
+    int gap = w.first + w.shift() - key; // from the tile's first key to the first query's place
+    if (left > 0) fetch<0>(from, a, shared);
+    else copy_async_commit();
 #pragma unroll
     for (int i = 0; i < MT; i++) {
       m[i][0] = m[i][1] = -INFINITY_F;
@@ -191,37 +262,19 @@ template <int D, int MT, int WARPS, int BN> struct Forward {
 #pragma unroll
         for (int e = 0; e < 4; e++) o[i][n][e] = 0.0f;
     }
-    while (left > 0) {
-      float s[MT][BN / 8][4];
-      u32 p[MT][BN / 16][4];
-      keep_here(at);
-      copy_async_wait<0>();
-      sync_threads(); // K is there, everyone is done with V
-      load_tile<BN, D, THREADS>(shared + V_AT, v + at, a.k_stride, rows, a.dim, vector);
-      copy_async_commit();
-      bool idle = nothing_seen(gap, rows, a.window);
-      if (!idle) {
-        scores(s, shared);
-        if constexpr (CAPPED) limit(s, a);
-        if (crosses(gap, gap + BM - 1, 0, BN - 1, a.window)) mask(s, gap, a.window);
-        softmax(p, s, a.unit() * LOG2E);
-      }
-      copy_async_wait<0>();
-      sync_threads(); // V is there, everyone is done with K
-      left--, at -= BN * a.k_stride, gap += BN, rows += BN;
-      if (left > 0) load_tile<BN, D, THREADS>(shared + K_AT, k + at, a.k_stride, rows, a.dim, vector);
-      copy_async_commit();
-      if (!idle) values(p, shared + V_AT);
+    for (; left > 0; gap += BN) {
+      keep_here(from.at);
+      if (nothing_seen(gap, from.rows, a.window)) add<true>(from, left, gap, a, shared);
+      else add<false>(from, left, gap, a, shared);
     }
-    copy_async_wait<0>();
-    sync_threads();
+    arrived();
     finish(out, lse, a, shared);
   }
 };
 
-#define ATTENTION_FORWARD(D, MT, WARPS, BN)                                                                                   \
+#define ATTENTION_FORWARD(D, MT, WARPS, BN, PARTS)                                                                            \
   __global__ __launch_bounds__(WARPS * 32, 2) void ATTENTION(forward_d##D)(bf16 *o, float *lse, const bf16 *q, const bf16 *k, \
                                                                          const bf16 *v, SHAPE_PARAMS) {                       \
-    Forward<D, MT, WARPS, BN> f;                                                                                              \
+    Forward<D, MT, WARPS, BN, PARTS> f;                                                                                       \
     f.run(o, lse, q, k, v, SHAPE, shared_address(shared));                                                                    \
   }
