@@ -151,10 +151,10 @@ func TestBrokenPlansPanic(t *testing.T) {
 		f          func()
 	}{
 		{"too many tokens", "14 tokens where 1 to 13", func() {
-			r.tpl.BlockForward(r.s, 0, r.weights[1], y, x, b.mbs[0], device.Mem{}, ws)
+			r.tpl.BlockForward(r.s, 0, r.weights[1], OnDevice(y), OnDevice(x), b.mbs[0], device.Mem{}, ws)
 		}},
 		{"small workspace", "slice", func() {
-			r.tpl.BlockForward(r.s, 0, r.weights[1], y, x, small.mbs[0], device.Mem{}, ws.Slice(0, 512))
+			r.tpl.BlockForward(r.s, 0, r.weights[1], OnDevice(y), OnDevice(x), small.mbs[0], device.Mem{}, ws.Slice(0, 512))
 		}},
 		{"full cache", "tokens 2 to 6 in a cache of 5", func() {
 			r.tpl.BlockForwardCached(r.s, 0, r.weights[1], y, x, CacheStep{Tokens: 4, Start: 2}, ws.Slice(0, 5*36*4), ws)
@@ -252,9 +252,9 @@ func TestLaunchGarbage(t *testing.T) {
 	ws := r.alloc(r.spec.WorkspaceBytes())
 	tpl := New(r.spec, idle{})
 	got := testing.AllocsPerRun(10, func() {
-		tpl.BlockForward(r.s, 0, r.weights[1], dx, x, mb, device.Mem{}, ws)
-		tpl.BlockBackward(r.s, 0, r.weights[1], g, dx, x, mb, device.Mem{}, ws, true)
-		tpl.HeadForwardBackward(r.s, r.weights[3], gh, dx, x, losses, mb, ws, 1, true)
+		tpl.BlockForward(r.s, 0, r.weights[1], OnDevice(dx), OnDevice(x), mb, device.Mem{}, ws)
+		tpl.BlockBackward(r.s, 0, r.weights[1], g, OnDevice(dx), OnDevice(x), mb, device.Mem{}, ws, true)
+		tpl.HeadForwardBackward(r.s, r.weights[3], gh, OnDevice(dx), OnDevice(x), losses, mb, ws, 1, true)
 	})
 	// What is allocated: a launch, two allotters, and the loops over chunks.
 	if got > 24 {

@@ -154,6 +154,8 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.glu(a)
 	case *op.GLUBackward:
 		d.gluBackward(a)
+	case *op.CopyColumns:
+		d.copyColumns(a)
 	case *op.GatherRows:
 		d.gatherRows(a)
 	case *op.MatMul:

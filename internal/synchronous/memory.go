@@ -72,8 +72,8 @@ type layer struct {
 	grads          []layers.Grads
 
 	// The templates of a block, or of the half before its experts.
-	forward  func(s device.Stream, block int, w layers.Weights, y, x device.Tensor, mb layers.MicroBatch, saved, ws device.Mem)
-	backward func(s device.Stream, block int, w layers.Weights, g layers.Grads, dxdy, x device.Tensor, mb layers.MicroBatch, saved, ws device.Mem, first bool)
+	forward  func(s device.Stream, block int, w layers.Weights, y, x layers.Hidden, mb layers.MicroBatch, saved, ws device.Mem)
+	backward func(s device.Stream, block int, w layers.Weights, g layers.Grads, dxdy, x layers.Hidden, mb layers.MicroBatch, saved, ws device.Mem, first bool)
 
 	rowGrads    device.Tensor // (unique ids, hidden) f32: the embedding's
 	slab        optim.Grad    // room for the gradient on the host
