@@ -25,15 +25,17 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
 	const tokens = 13
 	var least int64
+	far := false // whether hidden states lie on the host
 	for _, sandwich := range []bool{false, true} {
 		cfg.SandwichNorms = sandwich
 		run := func(keep Keeps) (matmuls, attended int64) {
 			toy, sp := newToy(), spec(cfg, KeepNothing, device.F32)
-			sp.Keep = keep
+			sp.Keep, sp.OnHost = keep, far
 			r := newRig(t, toy, sp, nil)
 			r.step(r.batch(seqs))
 			return toy.matmuls, toy.attended
 		}
+		far = false
 		kept, once := run(KeepIn(2, KeepAll))
 		if !sandwich {
 			least = kept
@@ -44,6 +46,19 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 			want, sp := matmuls-least+attended-once, Spec{Config: cfg, Keep: keep}
 			if got := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)); got != want {
 				t.Errorf("keep %v, norms of outputs %t: %d, the operations do %d", keep, sandwich, got, want)
+			}
+		}
+		for _, cfg.QKNorm = range []bool{true, false} {
+			far = false
+			kept, once := run(KeepIn(2, KeepAll))
+			far = true
+			matmuls, attended := run(nil)
+			want, sp := matmuls-kept+attended-once, Spec{Config: cfg, OnHost: true}
+			if sandwich {
+				want = matmuls - least + attended - once
+			}
+			if got := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)); got != want {
+				t.Errorf("on the host, q/k norm %t, norms of outputs %t: %d, the operations do %d", cfg.QKNorm, sandwich, got, want)
 			}
 		}
 	}

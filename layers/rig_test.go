@@ -25,6 +25,7 @@ type rig struct {
 	layouts    []model.Layout
 	weights    []Weights         // per layer, on the device
 	ref        reference.Weights // the same values
+	filled     int64             // bytes that write has copied
 	guards     []device.Mem
 	hostGuards [][]byte
 	slots      map[int]device.Tensor // weights of the head's parts, once they are used
@@ -86,6 +87,7 @@ func (r *rig) allocHost(n int64) []byte {
 
 func (r *rig) write(m device.Mem, b []byte) {
 	r.t.Helper()
+	r.filled += int64(len(b))
 	r.s.CopyH2D(m, b)
 	if err := r.s.Sync(); err != nil {
 		r.t.Fatal(err)

@@ -98,7 +98,7 @@ var nothing device.Mem
 // An error is one of the device; after it nothing stays allocated.
 func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
 	t := &Trainer{dev: dev, store: store, plan: p, spec: p.Spec}
-	t.spec.Keep = nil
+	t.spec.Keep, t.spec.OnHost = nil, false
 	if t.stream, t.err = dev.NewStream("synchronous"); t.err != nil {
 		return nil, fmt.Errorf("prepare a synchronous step: %w", t.err)
 	}
