@@ -31,6 +31,7 @@ type trial struct {
 	maxLen                       int
 	keep                         layers.Keep
 	keeps                        layers.Keeps // by block; nil: keep in all
+	onHost                       bool         // hidden states are, and nothing is kept
 	depths                       plan.Depths
 	noClip, sync                 bool
 	layerwise                    bool // clipping
@@ -180,6 +181,9 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	p.Spec = layers.Spec{Config: c, Keep: tr.keeps, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
 	if tr.keeps == nil {
 		p.Spec.Keep = layers.KeepIn(tr.blocks, tr.keep)
+	}
+	if p.Spec.OnHost = tr.onHost; tr.onHost {
+		p.Spec.Keep, p.Depths.ActivationSlots = nil, (tr.blocks+3)*p.Limits.MicroBatches
 	}
 	if tr.bf16 {
 		p.Spec.Act = device.BF16
