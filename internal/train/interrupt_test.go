@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"mt/checkpoint"
 )
@@ -85,6 +87,33 @@ func TestInterrupted(t *testing.T) {
 			got.mustTrain(t)
 			sameRun(t, got, want)
 		})
+	}
+}
+
+// TestGivenUpSteps: a run that is asked to stop, and is not to go on with its step for any time, gives the step up where none
+// of it has become part of the weights yet, says so, and saves the state before it. Either way the same command goes on to the
+// same end.
+func TestGivenUpSteps(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	want := newScene(t, "save_steps: 100\n")
+	want.mustTrain(t)
+	for step := 1; step <= 8; step++ {
+		got := want.in(t)
+		out, err := got.interrupted(t, func(cancel func()) hooks {
+			return hooks{patience: time.Nanosecond, packing: at(step, false, cancel)}
+		})
+		if err != nil && !errors.Is(err, ErrResumable) {
+			t.Fatalf("the error is %v\n%s", err, out)
+		}
+		saved := 0
+		if m := regexp.MustCompile(`step (\d+) of 8 is saved`).FindStringSubmatch(out); m != nil {
+			saved, _ = strconv.Atoi(m[1])
+		}
+		if m := regexp.MustCompile(`step (\d+) was given up, since`).FindStringSubmatch(out); m != nil && m[1] != strconv.Itoa(saved+1) {
+			t.Errorf("step %d is saved\n%s", saved, out)
+		}
+		got.mustTrain(t)
+		sameRun(t, got, want)
 	}
 }
 
