@@ -23,15 +23,6 @@ func (s Spec) headBuffers(d dims, vocab, tokens int, ws *allotter) headSpace {
 	return b
 }
 
-// headRows are the head's input and its gradient, which may be the same.
-func (t *Templates) headRows(dx, x Hidden, b headSpace) (out, in rows) {
-	in = t.hidden(x, b.in)
-	if dx.is(x) {
-		return in, in
-	}
-	return t.hidden(dx, b.out), in
-}
-
 // HeadForwardBackward computes the losses of a micro-batch and their gradients:
 // final norm, lm_head and cross-entropy, HeadChunk tokens at a time, so that the
 // logits of a whole micro-batch never exist.
@@ -46,7 +37,7 @@ func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx,
 	t.spec.fits(mb.Tokens)
 	d := t.dims
 	b := t.spec.headBuffers(d, d.vocab, mb.Tokens, &allotter{mem: ws})
-	out, in := t.headRows(dx, x, b)
+	out, in := t.hidden(dx, b.out), t.hidden(x, b.in)
 	if first {
 		zeroVectors(s, g)
 	}

@@ -107,7 +107,7 @@ func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x
 	t.spec.fits(mb.Tokens)
 	d := t.dims
 	b := t.spec.headBuffers(d, p.Rows, mb.Tokens, &allotter{mem: ws})
-	out, in := t.headRows(dx, x, b)
+	out, in := t.hidden(dx, b.out), t.hidden(x, b.in)
 	if firstBatch && last {
 		zeroVectors(s, g)
 	}

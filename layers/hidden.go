@@ -12,14 +12,6 @@ type Hidden struct {
 // OnDevice is the hidden state t.
 func OnDevice(t device.Tensor) Hidden { return Hidden{Dev: t} }
 
-// is says whether h and o are the same memory.
-func (h Hidden) is(o Hidden) bool {
-	if h.Host == nil {
-		return h.Dev.Addr == o.Dev.Addr
-	}
-	return &h.Host[0] == &o.Host[0]
-}
-
 // hidden is h as rows. Where it lies on the host, chunk is where one chunk of it is on the
 // device.
 func (t *Templates) hidden(h Hidden, chunk rows) rows {
