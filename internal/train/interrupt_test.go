@@ -170,3 +170,22 @@ func at(step int, eval bool, cancel func()) func(int, bool) {
 		}
 	}
 }
+
+// TestHiddenStatesMayMove: a run that began with hidden states on the device goes on with them on the host, in its steps and
+// evaluations, and ends as one that kept them on the device.
+func TestHiddenStatesMayMove(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	want := newScene(t, "save_steps: 3\nval_size: 2\neval_steps: 3\n")
+	want.mustTrain(t)
+	for _, binding := range []string{"unified", "copy"} {
+		got := want.in(t).with("binding: " + binding + "\n")
+		if out, err := got.interrupted(t, func(cancel func()) hooks { return hooks{packing: at(5, false, cancel)} }); !errors.Is(err, ErrResumable) {
+			t.Fatalf("the error is %v\n%s", err, out)
+		}
+		out := got.with("hidden_states: host\n").mustTrain(t)
+		if !strings.Contains(out, "hidden states") || !strings.Contains(out, "waiting heads") {
+			t.Errorf("hidden states are not on the host\n%s", out)
+		}
+		sameRun(t, got, want)
+	}
+}
