@@ -159,3 +159,20 @@ func TestLossesOfAStepThatIsGivenUp(t *testing.T) {
 		t.Errorf("when the checkpoint is there it does %v", got)
 	}
 }
+
+// TestEvaluationsAreGivenUp: a run in an evaluation gives that up, and says so.
+func TestEvaluationsAreGivenUp(t *testing.T) {
+	c := closing(State{})
+	c.program.Eval = true
+	c.step(GiveUpRequested{})
+	for step, want := range map[bool]string{true: "the evaluation of step 0 was given up", false: "step 1 was given up"} {
+		if c.leaving.Eval = step; c.leaving.Error() != want {
+			t.Errorf("%v, want %s", c.leaving, want)
+		}
+	}
+	c = closing(State{})
+	c.program.Eval = true
+	if c.step(GiveUpRequested{}); !c.leaving.Eval {
+		t.Error("a step is given up")
+	}
+}

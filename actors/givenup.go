@@ -7,11 +7,17 @@ import "fmt"
 // of the step before, and so they stay: nothing but the step is lost. Once one is updated, the step goes on to its end. What the
 // device has begun, and what it was given ahead, it still does before Run returns.
 
-// GivenUpError is the error of a run that has given up its step in progress: the home of the layers has them as they are after
-// Reached.
-type GivenUpError struct{ Reached State }
+// GivenUpError is the error of a run that has given up its step or, with Eval, its evaluation in progress: the home of the layers has
+// them as they are after Reached.
+type GivenUpError struct {
+	Reached State
+	Eval    bool
+}
 
 func (e *GivenUpError) Error() string {
+	if e.Eval {
+		return fmt.Sprintf("the evaluation of step %d was given up", e.Reached.Step)
+	}
 	return fmt.Sprintf("step %d was given up", e.Reached.Step+1)
 }
 
@@ -44,7 +50,7 @@ func (c *conductorCore) leave() []effect {
 	if !c.givesUp || c.updated < c.version || c.saving > 0 || !c.dropped && c.program == nil {
 		return nil
 	}
-	c.leaving = &GivenUpError{State{Step: c.version, AdamStep: c.adam, NonFinite: c.nonFinite, Tokens: c.tokens}}
+	c.leaving = &GivenUpError{Reached: State{Step: c.version, AdamStep: c.adam, NonFinite: c.nonFinite, Tokens: c.tokens}, Eval: c.program != nil && c.program.Eval}
 	return []effect{send{reporterID, flushReports{}}}
 }
 

@@ -12,6 +12,7 @@ var ofLong = []broken{
 		{from: "if s.report.Saved {", to: "if false {", test: "TestRandomInterleavings"},
 		{from: "c.version, c.dropped = c.updated, true", to: "c.dropped = true", test: "TestRandomInterleavings"},
 		{from: "c.updated < c.version || c.saving > 0", to: "c.updated < c.version", test: "TestLossesOfAStepThatIsGivenUp"},
+		{from: "c.program != nil && c.program.Eval}", to: "false}", test: "TestEvaluationsAreGivenUp"},
 		{from: "if c.several || c.diagnosis != nil {", to: "if c.several {", test: "TestGivingUpWhileARunFails"},
 		{from: "!c.givesUp || c.updated < c.version ||", to: "!c.givesUp ||", test: "TestRandomInterleavings"},
 	}},

@@ -67,6 +67,6 @@ func (s *session) gaveUp(err error) error {
 	if !errors.As(err, &up) {
 		return damagedState(err)
 	}
-	s.line.above(fmt.Sprintf("%v, since a step takes long; nothing before it is lost", up))
+	s.line.above(fmt.Sprintf("%v, since it takes long; nothing before it is lost", up))
 	return s.saveAsItIs()
 }
