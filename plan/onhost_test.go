@@ -93,8 +93,8 @@ func TestHiddenStatesStayWhereTheyFit(t *testing.T) {
 
 // TestHiddenStatesOnTheHostChangeNoSums: where hidden states lie changes nothing that the order of sums depends on.
 func TestHiddenStatesOnTheHostChangeNoSums(t *testing.T) {
-	q := long(32768, 0)
-	q.HeadShards = 3
+	q := long(65536, 39) // of a whole head, whose chunks are as large as a block's workspace allows
+	q.HeadShards = 1
 	near := resolve(t, q)
 	q.HiddenStates = "host"
 	far := resolve(t, q)
@@ -108,6 +108,20 @@ func TestWhatALongRowNeedsAtLeast(t *testing.T) {
 	var lack *NotFitting
 	if _, err := Resolve(long(524288, 1)); !errors.As(err, &lack) || lack.Need > 11<<30 {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestHeadsThatWait: what waits on the host are q, k and v and attention's output of every token, in training also that one's gradient.
+func TestHeadsThatWait(t *testing.T) {
+	q := long(32768, 0)
+	q.HiddenStates = "host"
+	const token = 2 * (4608 + 3584)
+	if got := resolve(t, q).ScratchBytes(); got != 32768*(token+2*3584) {
+		t.Errorf("in training %d bytes", got)
+	}
+	q.EvalOnly = true
+	if got := resolve(t, q).ScratchBytes(); got != 32768*token {
+		t.Errorf("in an evaluation %d bytes", got)
 	}
 }
 

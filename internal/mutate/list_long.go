@@ -68,7 +68,7 @@ var ofLong = []broken{
 		{from: "q.RowTokens > maxMicroBatchTokens", to: "q.RowTokens >= maxMicroBatchTokens", test: "TestHiddenStatesStayWhereTheyFit"},
 		{from: "!r.Unified && ", to: "", test: "TestHiddenStatesStayWhereTheyFit"},
 		{from: " && r.Limits.MicroBatchTokens <= q.RowTokens", to: "", test: "TestHiddenStatesStayWhereTheyFit"},
-		{from: "r.Spec.ScratchBytes(!r.EvalOnly)", to: "r.Spec.ScratchBytes(true)", test: "TestPlanIsWhatIsAllocated", in: "actors"},
+		{from: "r.Spec.ScratchBytes(!r.EvalOnly)", to: "r.Spec.ScratchBytes(true)", test: "TestHeadsThatWait"},
 	}},
 	{"plan/resolve.go", []way{
 		{from: "s.OnHost = false //", to: "//", test: "TestHiddenStatesOnTheHostChangeNoSums"},
