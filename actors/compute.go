@@ -383,6 +383,11 @@ func (r *lane) enqueue(e enqueue, l schedule.Launch, v schedule.Visit) (marks in
 		r.loadCounts(e.Counts)
 	}
 	r.stage(e, l, v)
+	if l.MicroBatch >= 0 {
+		up, down := r.plan.Spec.Crosses(v, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
+		r.h2d.bytes.Add(up)
+		r.d2h.bytes.Add(down)
+	}
 	t.worked()
 	if e.p.Eval && e.Index+1 == len(e.p.Launches) {
 		return 0, r.stalls.skip(r.compute)
@@ -458,13 +463,16 @@ func (r *lane) record(e enqueue, l schedule.Launch, v schedule.Visit) {
 // output is finite. It holds up Compute, which in a diagnosis does no harm.
 func (r *lane) check(w work, e enqueue, v schedule.Visit) error {
 	l := e.p.Launches[e.Index]
-	n := r.activation(e.Out, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
-	buf, err := r.dev.AllocHost(n.Mem().Bytes)
-	if err != nil {
-		return r.launchError(e, v, err)
+	n := r.hidden(e.Out, e.p.Batch.MicroBatches[l.MicroBatch].Tokens)
+	buf := n.Host
+	if buf == nil {
+		var err error
+		if buf, err = r.dev.AllocHost(n.Dev.Mem().Bytes); err != nil {
+			return r.launchError(e, v, err)
+		}
+		defer r.dev.FreeHost(buf)
+		r.compute.CopyD2H(buf, n.Dev.Mem())
 	}
-	defer r.dev.FreeHost(buf)
-	r.compute.CopyD2H(buf, n.Mem())
 	if err := r.compute.Sync(); err != nil {
 		return r.launchError(e, v, err)
 	}

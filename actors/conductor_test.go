@@ -118,3 +118,61 @@ func TestStopSavesTheStepInProgress(t *testing.T) {
 		t.Errorf("saves: %v, want one", saves)
 	}
 }
+
+// TestTokensOfAStepThatIsDropped: the state that a run ends in does not count the tokens of a step that was closed and then
+// dropped, nor its checkpoint.
+func TestTokensOfAStepThatIsDropped(t *testing.T) {
+	c := closing(State{Tokens: 100})
+	c.plan.NoSave, c.plan.SaveSteps = false, 1
+	c.step(LossLanded{Step: 1, Sum: 3})
+	var end effect
+	for _, m := range []any{GiveUpRequested{}, StepDropped{Step: 1}, reported{}} {
+		for _, end = range c.step(m) {
+			continue
+		}
+	}
+	up, ok := end.(work).do.(runEnded).Err.(*GivenUpError)
+	if !ok || up.Reached != (State{Tokens: 100}) {
+		t.Errorf("the run ends with %+v", end)
+	}
+}
+
+// TestGivingUpWhileARunFails: a run that is looking for the first output that is not finite goes on with that.
+func TestGivingUpWhileARunFails(t *testing.T) {
+	c := closing(State{})
+	c.diagnosis = &diagnosis{}
+	if c.step(GiveUpRequested{}); c.stop || c.givesUp {
+		t.Error("it is asked to stop")
+	}
+}
+
+// TestLossesOfAStepThatIsGivenUp: a step whose losses land while a checkpoint holds up the end of the run is not closed.
+func TestLossesOfAStepThatIsGivenUp(t *testing.T) {
+	c := closing(State{})
+	c.saving = 1
+	for _, m := range []any{GiveUpRequested{}, LossLanded{Step: 1, Sum: 1}} {
+		if got := c.step(m); len(got) != 0 {
+			t.Errorf("it does %v", got)
+		}
+	}
+	if got := c.step(SaveDone{}); len(got) != 1 || got[0] != (effect(send{reporterID, flushReports{}})) {
+		t.Errorf("when the checkpoint is there it does %v", got)
+	}
+}
+
+// TestEvaluationsAreGivenUp: a run in an evaluation gives that up, and says so.
+func TestEvaluationsAreGivenUp(t *testing.T) {
+	c := closing(State{})
+	c.program.Eval = true
+	c.step(GiveUpRequested{})
+	for step, want := range map[bool]string{true: "the evaluation of step 0 was given up", false: "step 1 was given up"} {
+		if c.leaving.Eval = step; c.leaving.Error() != want {
+			t.Errorf("%v, want %s", c.leaving, want)
+		}
+	}
+	c = closing(State{})
+	c.program.Eval = true
+	if c.step(GiveUpRequested{}); !c.leaving.Eval {
+		t.Error("a step is given up")
+	}
+}

@@ -35,6 +35,7 @@ func TestEveryDeviceCallMayFail(t *testing.T) {
 		"unified": func(tr *trial) { tr.copyTiles = false },
 		"shards":  func(tr *trial) { tr.shards, tr.gradBF16 = 2, true },
 		"experts": func(tr *trial) { tr.experts, tr.chosen, tr.onDemand, tr.aux = 3, 1, true, true },
+		"host":    func(tr *trial) { tr.onHost = true },
 		"muon":    func(tr *trial) { tr.muon, tr.evalSteps, tr.depths.MatrixBuffers = true, 0, 2 },
 		"experts-unified": func(tr *trial) {
 			tr.copyTiles, tr.noClip, tr.experts, tr.chosen = false, true, 2, 1

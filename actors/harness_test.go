@@ -31,6 +31,7 @@ type trial struct {
 	maxLen                       int
 	keep                         layers.Keep
 	keeps                        layers.Keeps // by block; nil: keep in all
+	onHost                       bool         // hidden states are, and nothing is kept
 	depths                       plan.Depths
 	noClip, sync                 bool
 	layerwise                    bool // clipping
@@ -53,6 +54,7 @@ type trial struct {
 	lr                           func(step int) float64
 	maxNonFinite                 int
 	stop                         <-chan struct{}
+	giveUp                       <-chan struct{}
 	saver                        Saver
 	saveSteps                    int
 	spoil                        func(s *host.Store)
@@ -180,6 +182,9 @@ func (tr trial) plan(c *model.Config) *plan.Run {
 	p.Spec = layers.Spec{Config: c, Keep: tr.keeps, MaxTokens: p.Limits.MicroBatchTokens, ChunkTokens: 16, HeadChunk: 8, HeadShards: tr.shards}
 	if tr.keeps == nil {
 		p.Spec.Keep = layers.KeepIn(tr.blocks, tr.keep)
+	}
+	if p.Spec.OnHost = tr.onHost; tr.onHost {
+		p.Spec.Keep, p.Depths.ActivationSlots = nil, (tr.blocks+3)*p.Limits.MicroBatches
 	}
 	if tr.bf16 {
 		p.Spec.Act = device.BF16
@@ -360,7 +365,7 @@ func (tr trial) fillLayer(i int, l *host.LayerState, c *model.Config) {
 }
 
 func (tr trial) options(devs []device.Device, store *host.Store, pool *parallel.Pool, p *plan.Run, out *outcome) Options {
-	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, Saver: tr.saver, LinkStates: tr.links, Timeline: tr.timeline, ThroughHost: tr.throughHost, moreBatches: tr.moreBatches,
+	o := Options{Devices: devs, Home: store, Pool: pool, Plan: p, Stop: tr.stop, GiveUp: tr.giveUp, Saver: tr.saver, LinkStates: tr.links, Timeline: tr.timeline, ThroughHost: tr.throughHost, moreBatches: tr.moreBatches,
 		Schedule: Schedule{FirstStep: 1, LastStep: tr.steps, EvalSteps: tr.evalSteps, EvalPasses: min(1, tr.evalSteps) * 2, MaxNonFinite: max(1, tr.maxNonFinite),
 			SynchronousUpdates: tr.sync, NoSave: tr.saver == nil, SaveSteps: tr.saveSteps, LR: tr.lr, DataPos: func(s int) int64 { return int64(s * tr.rows) }},
 		Optimizer: tr.recipe(), MaxGradNorm: 1, LayerNorms: tr.layerwise,

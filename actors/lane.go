@@ -59,6 +59,7 @@ type lane struct {
 	batches   []batchSlot
 	experts   experts
 	spills    []byte // host memory for activations that have no slot
+	scratch   []byte // host memory that launches work with where hidden states lie there
 	lossHost  []byte // host memory that the losses of a batch are copied to
 
 	travelled expertTraffic
@@ -201,9 +202,21 @@ type namedStream struct {
 
 func (r *lane) allocActivations() (err error) {
 	p := r.plan
-	slot := p.ActivationBytes(p.Limits.MicroBatchTokens)
-	if r.acts, err = r.makeSlots(accounts.Activations, p.Depths.ActivationSlots, slot); err != nil {
+	onDevice, onHost := p.ActivationSlotBytes()
+	if r.acts, err = r.makeSlots(accounts.Activations, p.Depths.ActivationSlots, onDevice); err != nil {
 		return err
+	}
+	for i := range r.acts {
+		if onHost > 0 {
+			if r.acts[i].host, err = r.allocHost(onHost); err != nil {
+				return err
+			}
+		}
+	}
+	if bytes := p.ScratchBytes(); bytes > 0 {
+		if r.scratch, err = r.allocHost(bytes); err != nil {
+			return err
+		}
 	}
 	if r.workspace, err = r.alloc(accounts.Workspace, p.WorkspaceBytes()); err != nil {
 		return err
@@ -227,6 +240,7 @@ func (r *lane) allocActivations() (err error) {
 // that the copy takes no memory beyond what the run holds anyway.
 func (r *lane) makeTemplates() error {
 	spec := r.plan.Spec
+	spec.Scratch = r.scratch
 	if r.o.predicted != nil { // nobody reads the tables
 		r.ops = layers.New(spec, r.dev)
 		return nil

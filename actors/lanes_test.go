@@ -123,7 +123,7 @@ func TestLanesTakeWhatIsPlanned(t *testing.T) {
 	met := map[string]int{}
 	for range 25 {
 		q := randomRequest(r)
-		q.EvalOnly, q.RowTokens, q.Order = false, max(q.RowTokens, 3), schedule.Lanes
+		q.EvalOnly, q.RowTokens, q.Order, q.HiddenStates = false, max(q.RowTokens, 3), schedule.Lanes, ""
 		q.Devices = min(2+r.Intn(3), len(q.Config.Layouts(false)))
 		p, err := plan.Resolve(q)
 		if err != nil {

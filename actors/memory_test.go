@@ -45,6 +45,9 @@ func randomRequest(r *rand.Rand) plan.Request {
 		q.Act, q.BF16Master = device.BF16, r.Intn(3) == 0
 	}
 	q.HeadShards = some(1, 8)
+	if tr.experts == 0 && q.Recompute != "none" {
+		q.HiddenStates = one("auto", "device", "host")
+	}
 	if r.Intn(3) == 0 {
 		q.Planes, q.NSSteps = muonRecipe.Planes, muonRecipe.NSSteps
 		q.Depths.MatrixBuffers = some(1, 3)
@@ -99,7 +102,7 @@ func lessHost(r *rand.Rand, q plan.Request) plan.Request {
 // (internal/train's TestMemoryIsAsPlanned measures it); a GPU's context is there
 // before the run.
 func tableOf(p *plan.Run) map[string]int64 {
-	names := map[string]string{"host staging": "device host staging", "host spilled activations": "device host staging", "host matrix buffers": "device host staging", "host gradient shares": "host gradient slabs"}
+	names := map[string]string{"host staging": "device host staging", "host spilled activations": "device host staging", "host matrix buffers": "device host staging", "host hidden states": "device host staging", "host waiting heads": "device host staging", "host gradient shares": "host gradient slabs"}
 	planned := map[string]int64{}
 	for _, row := range p.Table().Rows {
 		name := row.Where + " " + row.Purpose
@@ -174,7 +177,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 				p.GradAway[l] = away && p.Layouts[l].Kind != model.Embedding && p.Layouts[l].Kind != model.Head && r.Intn(4) > 0
 			}
 		}
-		drawn := !p.EvalOnly && r.Intn(4) == 0 // of models so small some choices are never made
+		drawn := !p.EvalOnly && !p.Spec.OnHost && r.Intn(4) == 0 // of models so small some choices are never made
 		if drawn {
 			p.Spec.Keep = randomKeeps(r, q.Config.NumLayers)
 		}
@@ -190,7 +193,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 		if t.Failed() {
 			t.FailNow()
 		}
-		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.Away != nil, "weights on disks": p.ParamBufferBytes() > 0, "gradients on disks": p.GradDiskBytes() > 0, "spilled": p.SpillBytes() > 0, "evaluation": p.EvalOnly,
+		for what, is := range map[string]bool{"small device": q.DeviceMemory > 0, "states on disks": p.Away != nil, "weights on disks": p.ParamBufferBytes() > 0, "gradients on disks": p.GradDiskBytes() > 0, "spilled": p.SpillBytes() > 0, "hidden states on the host": p.Spec.OnHost, "evaluation": p.EvalOnly,
 			"tied": q.Config.TieEmbeddings, "copied": !p.Unified, "in place": p.Unified, "gradients in place": p.GradsInPlace(), "slabs": !p.Clip && !p.EvalOnly,
 			"bf16": q.Act == device.BF16, "bf16 gradients": p.GradBF16, "parts of the head": p.Spec.Shards() > 1, "micro-batches": p.Limits.MicroBatches > 1,
 			"experts ahead": p.Experts > 0 && !p.OnDemand && !p.Unified, "experts on demand": p.OnDemand, "experts in place": p.Experts > 0 && p.Unified,
@@ -201,7 +204,7 @@ func TestPlanIsWhatIsAllocated(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%v", met); len(met) != 22+int(layers.KeepAll)+1 {
+	if t.Logf("%v", met); len(met) != 23+int(layers.KeepAll)+1 {
 		t.Errorf("not all kinds of runs were drawn: %v", met)
 	}
 }

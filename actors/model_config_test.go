@@ -24,6 +24,7 @@ type worldConfig struct {
 	evalPasses           int
 	batches              int // slots; 0: 1
 	stopAfter            int // messages until StopRequested; −1: never
+	giveUpAfter          int // messages until GiveUpRequested, counted from 1; 0: never
 	pauseAfter           int // the step after which the run ends unfinished; 0: none
 	enoughAt             int // the step whose evaluation ends the run; 0: none
 	skip                 map[int]bool
@@ -142,8 +143,14 @@ func randomConfig(seed int64) worldConfig {
 	case 1:
 		c.enoughAt = 1 + r.Intn(3)
 	}
+	if c.ranks == 0 && r.Intn(4) == 0 {
+		c.giveUpAfter = 1 + r.Intn(500)
+	}
 	return c
 }
+
+// isAsked says whether the run is asked to end early, if it lasts that long.
+func (c worldConfig) isAsked() bool { return c.stopAfter >= 0 || c.giveUpAfter > 0 }
 
 // matricesOf are those of a layer.
 func (c worldConfig) matricesOf(layer int) int {

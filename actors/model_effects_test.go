@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand"
@@ -76,6 +77,9 @@ func (w *world) do(e work, lane laneID) {
 	case runEnded:
 		w.ended = true
 		w.team.end(w)
+		if errors.As(d.Err, &w.givenUp) {
+			return
+		}
 		if w.cfg.giveUp+w.cfg.spoilt > 0 {
 			w.team.failed = d.Err
 		} else if d.Err != nil {

@@ -49,6 +49,7 @@ type world struct {
 	saves    []int
 	booked   map[string]bool // the messages that the table of credits names
 	ended    bool
+	givenUp  *GivenUpError                // how it ended; nil: otherwise
 	trace    map[address]*strings.Builder // nil: not kept
 	err      error
 	team     *teamWorld // nil: the world is alone
@@ -207,6 +208,9 @@ func (w *world) run() error {
 		if n == w.cfg.stopAfter && !w.ended {
 			w.askToStop()
 		}
+		if n+1 == w.cfg.giveUpAfter && !w.ended {
+			w.send(conductorID, GiveUpRequested{})
+		}
 		if !w.move() {
 			break
 		}
@@ -304,7 +308,8 @@ func (w *world) turn(id int) {
 		msg := w.boxes[id][0]
 		w.boxes[id] = w.boxes[id][1:]
 		w.todo[id] = w.cores[id].step(msg)
-		if _, ok := msg.(StopRequested); ok {
+		switch msg.(type) {
+		case StopRequested, GiveUpRequested:
 			if w.atStop < 0 {
 				w.atStop = w.once(conductorRole).(*conductorCore).planned
 			}
@@ -416,6 +421,29 @@ func TestRandomInterleavings(t *testing.T) {
 	}
 }
 
+// verifyGivenUp checks the world after a run that gave up the step after reached: every layer is as it is
+// after that one, and all up to there is reported.
+func (w *world) verifyGivenUp(reached int) error {
+	if len(w.steps) != reached || w.team != nil {
+		return fmt.Errorf("given up after step %d, and %d were reported", reached, len(w.steps))
+	}
+	updates := reached
+	for step := range w.cfg.skip {
+		if step <= reached {
+			updates--
+		}
+	}
+	for l, v := range w.version {
+		if v != updates || w.parts[l] != 0 {
+			return fmt.Errorf("given up after step %d, and layer %d is at %d with %d parts of an update", reached, l, v, w.parts[l])
+		}
+	}
+	if n := len(w.saves); n > 0 && w.saves[n-1] > reached {
+		return fmt.Errorf("given up after step %d, and %d is saved", reached, w.saves[n-1])
+	}
+	return nil
+}
+
 // verify checks the world after its run.
 func (w *world) verify() error {
 	for i, s := range w.steps {
@@ -423,17 +451,20 @@ func (w *world) verify() error {
 			return fmt.Errorf("steps were reported in the order %v", w.steps)
 		}
 	}
+	if e := w.givenUp; e != nil {
+		return w.verifyGivenUp(e.Reached.Step)
+	}
 	last, saved := w.cfg.last()
-	if w.cfg.stopAfter < 0 && len(w.steps) != last || len(w.steps) > last {
+	if !w.cfg.isAsked() && len(w.steps) != last || len(w.steps) > last {
 		return fmt.Errorf("%d of %d steps were made", len(w.steps), last)
 	}
-	if n := len(w.saves); !saved && w.cfg.stopAfter < 0 && n > 0 && (w.cfg.saveSteps == 0 || w.saves[n-1]%w.cfg.saveSteps != 0) {
+	if n := len(w.saves); !saved && !w.cfg.isAsked() && n > 0 && (w.cfg.saveSteps == 0 || w.saves[n-1]%w.cfg.saveSteps != 0) {
 		return fmt.Errorf("a run that pauses after step %d has saved steps %v", last, w.saves)
 	}
 	if n := len(w.steps); w.atStop >= 0 && n > w.atStop+w.team.late() {
 		return fmt.Errorf("%d steps were planned when the run was asked to stop, and %d were made", w.atStop, n)
 	}
-	if n := len(w.steps); n > 0 && (saved || w.cfg.stopAfter >= 0 && n < last) && (len(w.saves) == 0 || w.saves[len(w.saves)-1] != n) {
+	if n := len(w.steps); n > 0 && (saved || w.cfg.isAsked() && n < last) && (len(w.saves) == 0 || w.saves[len(w.saves)-1] != n) {
 		return fmt.Errorf("step %d was the last and the last save is %v", n, w.saves)
 	}
 	for _, c := range Credits {

@@ -26,6 +26,7 @@ type optimizerCore struct {
 	skipped int     // steps skipped in a row
 	busy    bool
 	cur     *stepState
+	dropped bool // the step in progress was given up, and the run is about to end
 	// saving says, by layer, that its state is being written, so its next update waits.
 	saving []bool
 	// order is that in which layers are updated without clipping, whichever gradient is measured first.
@@ -63,6 +64,7 @@ type stepState struct {
 	next    int       // with clipping: next layer whose update is to begin
 	pending int       // without clipping: index into the core's order of the next layer to update
 	waited  []Cause   // by layer: what its update had to wait for
+	begun   bool      // a layer is being updated, or has been
 	finite  int       // the last step before this one that was not skipped
 	wanted  bool      // the gradients that wait on disks have been asked for
 
@@ -125,6 +127,9 @@ type update struct {
 type updateDone struct{ Layer int }
 
 func (c *optimizerCore) step(msg any) []effect {
+	if c.dropped {
+		return nil
+	}
 	s := c.cur
 	switch m := msg.(type) {
 	case GradLanded:
@@ -183,6 +188,8 @@ func (c *optimizerCore) step(msg any) []effect {
 		}
 	case StatesWanted:
 		return c.wantStates()
+	case StepGivenUp:
+		return c.giveUp(m)
 	default:
 		panic(unexpected(optimizerID, msg))
 	}
@@ -323,6 +330,7 @@ func (c *optimizerCore) startUpdate(s *stepState, l int, clip float32) []effect 
 	case c.away != nil:
 		c.staged[l] = false
 	}
+	s.begun = true
 	u := update{Layer: l, Slab: s.landed[c.into[l]], IDs: s.ids, AdamStep: c.adam + 1, LR: s.closed.LR, Clip: clip}
 	if c.matrices != nil && c.matrices[l] > 0 {
 		return c.beginMatrices(s, u)
@@ -407,23 +415,6 @@ func (c *optimizerCore) free(s *stepState, l int) []effect {
 		return nil
 	}
 	return []effect{send{exchangerID, ExchangeBufferFreed{b}}}
-}
-
-// clipping is by what a gradient of that norm is multiplied so that its norm is at most bound, as in
-// torch.nn.utils.clip_grad_norm_.
-func clipping(bound, norm float64) float64 { return min(1, bound/(norm+1e-6)) }
-
-// norm is the L2 norm over all layers, summed in the order of the layers; as the ranks have
-// agreed on it, if they have.
-func (s *stepState) norm() float64 {
-	if s.agreed {
-		return math.Sqrt(s.all)
-	}
-	var sum float64
-	for _, sq := range s.squares {
-		sum += sq
-	}
-	return math.Sqrt(sum)
 }
 
 func (r *run) execOptimizer(w work) error {

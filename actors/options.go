@@ -80,6 +80,9 @@ type Options struct {
 	// Stop, when closed, ends the run after the step in progress. Of several ranks all end, after
 	// the same step, whichever was asked to.
 	Stop <-chan struct{}
+	// GiveUp, when closed, ends the run without the step in progress, if none of its layers is updated yet: the error
+	// is a *GivenUpError. Several ranks do not heed it.
+	GiveUp <-chan struct{}
 	// World is the ranks that train together, of which this is one; nil: it trains alone. They make
 	// the same calls of Run. Home then has whole tiles and of the rest the shares that Plan names,
 	// and batches are those of ranks (data.NewRankBatch). The run makes the communicators "gradients", "weights", "agreement",

@@ -50,6 +50,7 @@ func TestPredictionMovesTheSameBytes(t *testing.T) {
 			tr.shards = 3
 		}
 		tr.muon, tr.depths.MatrixBuffers = r.Intn(3) == 0, 1+r.Intn(3)
+		tr.onHost = r.Intn(3) == 0
 		tr.wrap = func(d device.Device) device.Device { return d }
 		real := mustRun(t, tr)
 		var h2d, d2h int64

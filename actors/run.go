@@ -25,13 +25,16 @@ type run struct {
 // ends the run and is its error; checkpoints that were complete by then remain.
 func Run(o Options) (err error) {
 	return execute(o, newProtoCarrier(), func(r *run) error {
-		for stop := o.Stop; ; {
+		for stop, giveUp := o.Stop, o.GiveUp; ; {
 			select {
 			case err := <-r.hub.ended:
 				return err
 			case <-stop:
 				r.hub.tell(conductorID, StopRequested{})
 				stop = nil
+			case <-giveUp:
+				r.hub.tell(conductorID, GiveUpRequested{})
+				giveUp = nil
 			}
 		}
 	})

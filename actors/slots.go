@@ -16,6 +16,7 @@ import (
 // stream that reads it records idle when it has been read.
 type slot struct {
 	mem         device.Mem // none where what it is for lies on the host
+	host        []byte     // of an activation slot, where hidden states lie on the host
 	ready, idle device.Event
 	place       placement // of the tiles of a weight slot
 	index       int       // of a weight slot

@@ -26,8 +26,15 @@ func (r *lane) gradsOf(v schedule.Visit, buf int) layers.Grads {
 
 func (r *lane) shard(v schedule.Visit) layers.Shard { return r.plan.Spec.Shard(v.Part) }
 
-func (r *lane) activation(slot, tokens int) device.Tensor {
-	return r.acts[slot].mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize))
+// hidden is the hidden state of so many tokens in a slot; slot is −1 where there is none.
+func (r *lane) hidden(slot, tokens int) layers.Hidden {
+	switch {
+	case slot < 0:
+		return layers.Hidden{}
+	case r.plan.Spec.OnHost:
+		return layers.Hidden{Host: r.acts[slot].host[:r.plan.ActivationBytes(tokens)]}
+	}
+	return layers.OnDevice(r.acts[slot].mem.Tensor(r.plan.Spec.Act, 0, int64(tokens)*int64(r.plan.Spec.Config.HiddenSize)))
 }
 
 // savedFor is the memory in which a layer keeps what its backward of micro-batch mb
@@ -46,42 +53,33 @@ func (r *lane) stage(e enqueue, l schedule.Launch, v schedule.Visit) {
 		return
 	}
 	mb := r.batches[e.Batch].micro[l.MicroBatch]
-	var in, out, gr device.Tensor
-	if e.In >= 0 {
-		in = r.activation(e.In, mb.Tokens)
-	}
-	if e.Out >= 0 {
-		out = r.activation(e.Out, mb.Tokens)
-	}
-	if e.Gr >= 0 {
-		gr = r.activation(e.Gr, mb.Tokens)
-	}
+	in, out, gr := r.hidden(e.In, mb.Tokens), r.hidden(e.Out, mb.Tokens), r.hidden(e.Gr, mb.Tokens)
 	switch v.Stage {
 	case schedule.Embed:
 		r.stageEmbedding(e, v, out, gr, mb)
 	case schedule.Head, schedule.HeadPart:
 		r.stageHead(e, l, v, in, out, gr)
 	case schedule.Route, schedule.Join:
-		r.stageRouter(e, l, v, in, out, gr)
+		r.stageRouter(e, l, v, in.Dev, out.Dev, gr.Dev)
 	default:
 		r.stageBlock(e, l, v, in, out, gr)
 	}
 }
 
 // stageEmbedding enqueues the embedding's template.
-func (r *lane) stageEmbedding(e enqueue, v schedule.Visit, out, gr device.Tensor, mb layers.MicroBatch) {
+func (r *lane) stageEmbedding(e enqueue, v schedule.Visit, out, gr layers.Hidden, mb layers.MicroBatch) {
 	s := r.compute.Stream
 	if v.Phase != schedule.Backward {
-		r.ops.EmbedForward(s, out, r.batches[e.Batch].rows, mb)
+		r.ops.EmbedForward(s, out, r.batches[e.Batch].rows, mb, r.workspace)
 		return
 	}
 	rows := int64(mb.UniqueRows) * int64(r.plan.Spec.Config.HiddenSize)
-	r.ops.EmbedBackward(s, r.gradPlace(v.Layer).mem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, e.First)
+	r.ops.EmbedBackward(s, r.gradPlace(v.Layer).mem(v.Layer, e.Grad).Tensor(device.F32, 0, rows), gr, mb, r.workspace, e.First)
 }
 
 // stageBlock enqueues the template of a block, or of the attention of a block with
 // experts.
-func (r *lane) stageBlock(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+func (r *lane) stageBlock(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr layers.Hidden) {
 	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
 	saved := device.Mem{}
 	if v.Phase != schedule.Evaluate {
@@ -103,7 +101,7 @@ func (r *lane) stageBlock(e enqueue, l schedule.Launch, v schedule.Visit, in, ou
 // stageHead enqueues the template of a whole head or of one of its parts. In the backward
 // of a head in parts the first part writes the gradient of the head's input to out; the
 // parts after it add to the same gradient, which is then gr.
-func (r *lane) stageHead(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr device.Tensor) {
+func (r *lane) stageHead(e enqueue, l schedule.Launch, v schedule.Visit, in, out, gr layers.Hidden) {
 	s, mb, w := r.compute.Stream, r.batches[e.Batch].micro[l.MicroBatch], r.weightsOf(v, e.Weights)
 	at, n := int64(r.batches[e.Batch].offset[l.MicroBatch]), int64(mb.Tokens)
 	losses, scale := r.batches[e.Batch].losses.Slice(at, n), supervisedScale(e.p.Batch)

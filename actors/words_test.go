@@ -242,6 +242,12 @@ func afterTheLoss(v any) string {
 		return "all is reported"
 	case StopRequested:
 		return "stop"
+	case GiveUpRequested:
+		return "give up the step"
+	case StepGivenUp:
+		return fmt.Sprintf("step %d is given up", m.Step)
+	case StepDropped:
+		return fmt.Sprintf("step %d is dropped", m.Step)
 	case runEnded:
 		return fmt.Sprintf("the run ends, error %v", m.Err)
 	}

@@ -12,21 +12,26 @@ import (
 //	x, y (T, h) act, not overlapping
 //	saved: the Attention kind's SavedBytes of T bytes that AttentionBackward reads; the
 //	zero Mem keeps nothing
-func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x device.Tensor, mb MicroBatch, saved, ws device.Mem) {
+func (t *Templates) AttentionForward(s device.Stream, block int, w Weights, y, x Hidden, mb MicroBatch, saved, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withoutMLP, block, w, mb, saved, ws, false)
-	l.x, l.y = whole(x, t.dims.hidden), whole(y, t.dims.hidden)
+	l.between(x, y)
 	l.attention()
 	for c := range l.chunks() {
+		fetch(s, c, l.x)
+		l.getO(c)
 		l.residual(l.y, l.n, c)
+		store(s, c, l.y)
 	}
 }
 
 // attention writes o, the output of attention, of the whole micro-batch.
 func (l *launch) attention() {
 	for c := range l.chunks() {
+		fetch(l.s, c, l.x)
 		l.project(c)
 		l.rotate(c)
+		l.putQKV(c)
 	}
 	l.attend()
 }
@@ -97,6 +102,10 @@ func (l *launch) attentionShape() op.AttentionShape {
 
 // attend writes o, and lse where something reads it later.
 func (l *launch) attend() {
+	if l.spec.OnHost {
+		l.attendGroups()
+		return
+	}
 	q, k, v := l.heads()
 	op.Do(l.dev, l.s, op.Attention{AttentionShape: l.shape(), O: l.o.t, LSE: l.lse, Q: q, K: k, V: v,
 		QStride: l.dims.qkv, KStride: l.dims.qkv})

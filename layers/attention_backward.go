@@ -11,24 +11,28 @@ import (
 //	dxdy (T, h) act: dy before, dx after; x (T, h) act: the layer's input
 //	g: overwritten where first is set, else accumulated
 //	saved: as AttentionForward of the same micro-batch left it; used up
-func (t *Templates) AttentionBackward(s device.Stream, block int, w Weights, g Grads, dxdy, x device.Tensor, mb MicroBatch, saved, ws device.Mem, first bool) {
+func (t *Templates) AttentionBackward(s device.Stream, block int, w Weights, g Grads, dxdy, x Hidden, mb MicroBatch, saved, ws device.Mem, first bool) {
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withoutMLP, block, w, mb, saved, ws, true)
 	l.startBackward(g, dxdy, x, first)
 	for c := range l.chunks() {
+		fetch(s, c, l.x, l.y)
+		l.getO(c)
 		if l.dims.sandwich {
 			l.attentionOut(l.a, c)
 		}
 		l.outBackward(c)
+		l.putDO(c)
+		store(s, c, l.y)
 	}
 	l.attentionBackward()
 }
 
 // startBackward sets what a backward works on and computes again what it reads
 // and was not kept.
-func (l *launch) startBackward(g Grads, dxdy, x device.Tensor, first bool) {
+func (l *launch) startBackward(g Grads, dxdy, x Hidden, first bool) {
 	l.g, l.first = g, first
-	l.x, l.y = whole(x, l.dims.hidden), whole(dxdy, l.dims.hidden)
+	l.between(x, dxdy)
 	if first {
 		zeroVectors(l.s, g)
 	}
@@ -41,10 +45,12 @@ func (l *launch) recompute() {
 	project := l.keep < KeepQKV
 	if project || l.dims.qkNorm {
 		for c := range l.chunks() {
+			fetch(l.s, c, l.x)
 			if project {
 				l.project(c)
 			}
 			l.rotate(c)
+			l.putQKV(c)
 		}
 	}
 	if l.keep < KeepAttention {
@@ -69,13 +75,20 @@ func (l *launch) outBackward(c span) {
 func (l *launch) attentionBackward() {
 	l.attendBackward()
 	for c := range l.chunks() {
+		fetch(l.s, c, l.x, l.y)
+		l.getDQKV(c)
 		l.projectBackward(c)
+		store(l.s, c, l.y)
 	}
 }
 
 // attendBackward writes dqkv, the gradient of v and of q and k as attention read them:
 // normed and rotated.
 func (l *launch) attendBackward() {
+	if l.spec.OnHost {
+		l.attendGroupsBackward()
+		return
+	}
 	d := l.dims
 	q, k, v := l.heads()
 	dq := l.dqkv.t

@@ -16,13 +16,16 @@ import (
 // Config.SandwichNorms, x2 = x + norm(attention(norm(x))) and y = x2 +
 // norm(mlp(norm(x2))). Source: arXiv:2302.13971 (Llama); with q/k norm
 // arXiv:2505.09388 (Qwen3); with four norms arXiv:2503.19786 (Gemma 3).
-func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x device.Tensor, mb MicroBatch, saved, ws device.Mem) {
+func (t *Templates) BlockForward(s device.Stream, block int, w Weights, y, x Hidden, mb MicroBatch, saved, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, false)
-	l.x, l.y = whole(x, t.dims.hidden), whole(y, t.dims.hidden)
+	l.between(x, y)
 	l.attention()
 	for c := range l.chunks() {
+		fetch(s, c, l.x)
+		l.getO(c)
 		l.mlp(c)
+		store(s, c, l.y)
 	}
 }
 
@@ -37,7 +40,8 @@ type launch struct {
 	g     Grads // backward only
 	mb    MicroBatch
 	keep  Keep
-	x, y  rows // input; output, or in the backward the gradient in place
+	far   scratch // what waits on the host, with Spec.OnHost
+	x, y  rows    // input; output, or in the backward the gradient in place
 	// first: the gradients of the parameters are overwritten, not added to.
 	first bool
 }
@@ -49,7 +53,15 @@ func (t *Templates) newLaunch(s device.Stream, mlp bool, block int, w Weights, m
 	}
 	l := &launch{Templates: t, s: s, block: block, w: w, mb: mb, keep: keep}
 	l.buffers = t.spec.blockBuffers(t.dims, mlp, keep, mb.Tokens, backward, &allotter{mem: saved}, &allotter{mem: ws})
+	if t.spec.OnHost {
+		l.far = t.spec.scratch(t.dims, mb.Tokens, backward, t.spec.Scratch)
+	}
 	return l
+}
+
+// between sets the input, and the output or the gradient.
+func (l *launch) between(x, y Hidden) {
+	l.x, l.y = l.hidden(x, l.group.in), l.hidden(y, l.group.io)
 }
 
 func (l *launch) chunks() func(func(span) bool) {

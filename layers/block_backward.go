@@ -18,16 +18,20 @@ import (
 // same chunks: the bits do not depend on Keep. Where outputs are normed, the
 // products before those norms, of attention and of the MLP, are computed again
 // on every level: a norm's backward reads its input.
-func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads, dxdy, x device.Tensor, mb MicroBatch, saved, ws device.Mem, first bool) {
+func (t *Templates) BlockBackward(s device.Stream, block int, w Weights, g Grads, dxdy, x Hidden, mb MicroBatch, saved, ws device.Mem, first bool) {
 	t.spec.fits(mb.Tokens)
 	l := t.newLaunch(s, withMLP, block, w, mb, saved, ws, true)
 	l.startBackward(g, dxdy, x, first)
 	for c := range l.chunks() {
+		fetch(s, c, l.x, l.y)
+		l.getO(c)
 		l.mlpBackward(c)
 		if l.dims.sandwich && l.keep == KeepAll {
 			l.attentionOut(l.a, c)
 		}
 		l.outBackward(c)
+		l.putDO(c)
+		store(s, c, l.y)
 	}
 	l.attentionBackward()
 }

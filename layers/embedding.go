@@ -10,17 +10,58 @@ import (
 // tokens, scaled where the model does.
 //
 //	table (U, h) act: the embedding rows of the batch's unique ids, in id order
-//
-// Enqueues on s; needs no workspace.
-func (t *Templates) EmbedForward(s device.Stream, x, table device.Tensor, mb MicroBatch) {
+//	ws: needed where x is on the host
+func (t *Templates) EmbedForward(s device.Stream, x Hidden, table device.Tensor, mb MicroBatch, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
-	op.Do(t.dev, s, op.GatherRows{Dst: x, Src: table, Index: mb.Index, T: mb.Tokens, C: t.dims.hidden})
-	t.scaleEmbedding(s, x, mb)
+	y := t.hidden(x, t.spec.embedSpace(t.dims, mb.Tokens, false, &allotter{mem: ws}).x)
+	for c := range t.embedChunks(mb.Tokens) {
+		op.Do(t.dev, s, op.GatherRows{Dst: y.of(c), Src: table, Index: whole(mb.Index, 1).of(c), T: c.n, C: t.dims.hidden})
+		t.scaleEmbedding(s, y.of(c), c.n)
+		store(s, c, y)
+	}
 }
 
-// scaleEmbedding multiplies x (T, h) by Config.EmbedScale, rounded to the type of
+// embedSpace is the embedding's workspace where hidden states lie on the host.
+//
+//	x (C, h) act: a chunk at work
+//	dy (T, P) act, rows (V, P) f32: a part of the columns of the gradient, and of that of
+//	  the rows; in the backward only
+type embedSpace struct {
+	x, dy rows
+	rows  device.Tensor
+}
+
+func (s Spec) embedSpace(d dims, tokens int, backward bool, ws *allotter) (b embedSpace) {
+	if !s.OnHost {
+		return b
+	}
+	b.x = ws.chunkRows(d.act, chunkOf(s.ChunkTokens, tokens), d.hidden)
+	if backward {
+		b.dy = ws.wholeRows(d.act, tokens, d.embedPart())
+		b.rows = ws.take(device.F32, d.vocab*d.embedPart())
+	}
+	return b
+}
+
+// embedPart is how many columns of the embedding's gradient are summed at a time where
+// hidden states lie on the host: of as many parts as there are groups of heads, so that a part
+// takes no more than a group does in a block. It is a multiple of 8, as whole rows mostly are.
+func (d dims) embedPart() int {
+	n := (d.hidden + d.kvHeads - 1) / d.kvHeads
+	return min(d.hidden, (n+7)/8*8)
+}
+
+// embedChunks are the tokens that are at work together: all, where x lies on the device.
+func (t *Templates) embedChunks(tokens int) func(func(span) bool) {
+	if !t.spec.OnHost {
+		return spans(tokens, tokens)
+	}
+	return spans(tokens, chunkOf(t.spec.ChunkTokens, tokens))
+}
+
+// scaleEmbedding multiplies x (n, h) by Config.EmbedScale, rounded to the type of
 // the weights as Transformers rounds it.
-func (t *Templates) scaleEmbedding(s device.Stream, x device.Tensor, mb MicroBatch) {
+func (t *Templates) scaleEmbedding(s device.Stream, x device.Tensor, n int) {
 	scale := float32(t.spec.Config.EmbedScale)
 	if scale == 0 {
 		return
@@ -28,20 +69,47 @@ func (t *Templates) scaleEmbedding(s device.Stream, x device.Tensor, mb MicroBat
 	if t.dims.act == device.BF16 {
 		scale = bfloat.Widen(bfloat.Round(scale))
 	}
-	op.Do(t.dev, s, op.Scale{X: x, N: int64(mb.Tokens) * int64(t.dims.hidden), Factor: scale})
+	op.Do(t.dev, s, op.Scale{X: x, N: int64(n) * int64(t.dims.hidden), Factor: scale})
 }
 
 // EmbedBackward accumulates the gradient of the batch's embedding rows: each
 // row adds dx of its places in rising order.
 //
 //	dtable (U, h) f32, overwritten where first is set; dx (T, h) act, used up
-//
-// Enqueues on s; needs no workspace.
-func (t *Templates) EmbedBackward(s device.Stream, dtable, dx device.Tensor, mb MicroBatch, first bool) {
+//	ws: needed where dx is on the host
+func (t *Templates) EmbedBackward(s device.Stream, dtable device.Tensor, dx Hidden, mb MicroBatch, ws device.Mem, first bool) {
 	t.spec.fits(mb.Tokens)
-	t.scaleEmbedding(s, dx, mb)
+	if t.spec.OnHost {
+		t.embedBackwardInParts(s, dtable, dx, mb, ws, first)
+		return
+	}
+	t.scaleEmbedding(s, dx.Dev, mb.Tokens)
 	if first {
 		s.Zero(dtable.Slice(0, int64(mb.UniqueRows)*int64(t.dims.hidden)).Mem())
 	}
-	op.Do(t.dev, s, op.ScatterAddRows{DRows: dtable, DY: dx, Start: mb.RowStart, Pos: mb.RowPos, U: mb.UniqueRows, T: mb.Tokens, C: t.dims.hidden})
+	op.Do(t.dev, s, op.ScatterAddRows{DRows: dtable, DY: dx.Dev, Start: mb.RowStart, Pos: mb.RowPos, U: mb.UniqueRows, T: mb.Tokens, C: t.dims.hidden})
+}
+
+// embedBackwardInParts is EmbedBackward of a dx on the host, one part of the columns after the other:
+// a row adds up places that lie anywhere in the micro-batch, and columns do not meet.
+func (t *Templates) embedBackwardInParts(s device.Stream, dtable device.Tensor, dx Hidden, mb MicroBatch, ws device.Mem, first bool) {
+	b, h, U := t.spec.embedSpace(t.dims, mb.Tokens, true, &allotter{mem: ws}), t.dims.hidden, mb.UniqueRows
+	x := t.hidden(dx, b.x)
+	copyColumns := func(dst, src device.Tensor, rows, n, dstStride, srcStride int) {
+		op.Do(t.dev, s, op.CopyColumns{Dst: dst, Src: src, T: rows, C: n, DstStride: dstStride, SrcStride: srcStride})
+	}
+	for part := range spans(h, b.dy.width) {
+		for c := range t.embedChunks(mb.Tokens) {
+			fetch(s, c, x)
+			t.scaleEmbedding(s, x.of(c), c.n)
+			copyColumns(whole(b.dy.t, part.n).of(c), from(x.of(c), part.at), c.n, part.n, part.n, h)
+		}
+		if sum := b.rows.Slice(0, int64(U)*int64(part.n)); first {
+			s.Zero(sum.Mem())
+		} else {
+			copyColumns(sum, from(dtable, part.at), U, part.n, part.n, h)
+		}
+		op.Do(t.dev, s, op.ScatterAddRows{DRows: b.rows, DY: b.dy.t, Start: mb.RowStart, Pos: mb.RowPos, U: U, T: mb.Tokens, C: part.n})
+		copyColumns(from(dtable, part.at), b.rows, U, part.n, h, part.n)
+	}
 }

@@ -29,9 +29,9 @@ func TestEmbedScaleIsRounded(t *testing.T) {
 			mb := MicroBatch{Tokens: n, UniqueRows: n, Index: r.ints(rows...), RowStart: r.ints(starts...), RowPos: r.ints(rows...)}
 			table, x := r.tensor(act, len(values)), r.tensor(act, len(values))
 			r.put(table, values)
-			r.tpl.EmbedForward(r.s, x, table, mb)
+			r.tpl.EmbedForward(r.s, OnDevice(x), table, mb, device.Mem{})
 			grad := r.tensor(device.F32, len(values))
-			r.tpl.EmbedBackward(r.s, grad, table, mb, true)
+			r.tpl.EmbedBackward(r.s, grad, OnDevice(table), mb, device.Mem{}, true)
 			for what, got := range map[string][]float64{"row": r.get(x), "gradient": r.get(grad)} {
 				for i, v := range values {
 					want := float32(v) * scale

@@ -49,6 +49,9 @@ func (s Spec) productsAgain(block int, keep Keep) (n int64) {
 	if keep < KeepQKV {
 		n += 2 * c.QKVProducts()
 	}
+	if s.OnHost && d.qkNorm { // what q/k norm's backward reads waits nowhere
+		n += 2 * c.QKVProducts()
+	}
 	if d.sandwich || !moe && keep < KeepAll { // before the norm of attention's output, or for x2
 		n += product(c.OutputCols(), d.hidden)
 	}

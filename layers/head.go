@@ -10,12 +10,17 @@ import (
 //
 //	n (C, h) act: the normed input, then its gradient; rstd (C) f32
 //	logits (C, V) act: the logits, then their gradient; V of the part at work
-type headSpace struct{ n, rstd, logits rows }
+//	in, out (C, h) act: the input and its gradient, where these lie on the host
+type headSpace struct{ n, rstd, logits, in, out rows }
 
 func (s Spec) headBuffers(d dims, vocab, tokens int, ws *allotter) headSpace {
 	chunk := chunkOf(s.HeadChunk, tokens)
-	return headSpace{n: ws.chunkRows(d.act, chunk, d.hidden), rstd: ws.chunkRows(device.F32, chunk, 1),
+	b := headSpace{n: ws.chunkRows(d.act, chunk, d.hidden), rstd: ws.chunkRows(device.F32, chunk, 1),
 		logits: ws.chunkRows(d.act, chunk, vocab)}
+	if s.OnHost {
+		b.in, b.out = ws.chunkRows(d.act, chunk, d.hidden), ws.chunkRows(d.act, chunk, d.hidden)
+	}
+	return b
 }
 
 // HeadForwardBackward computes the losses of a micro-batch and their gradients:
@@ -28,21 +33,24 @@ func (s Spec) headBuffers(d dims, vocab, tokens int, ws *allotter) headSpace {
 //	the batch)
 //	g: overwritten where first is set, else accumulated. RoleLMHead is there for
 //	a tied head too: its own share of the embedding's gradient
-func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx, x, losses device.Tensor, mb MicroBatch, ws device.Mem, scale float32, first bool) {
+func (t *Templates) HeadForwardBackward(s device.Stream, w Weights, g Grads, dx, x Hidden, losses device.Tensor, mb MicroBatch, ws device.Mem, scale float32, first bool) {
 	t.spec.fits(mb.Tokens)
 	d := t.dims
 	b := t.spec.headBuffers(d, d.vocab, mb.Tokens, &allotter{mem: ws})
+	out, in := t.hidden(dx, b.out), t.hidden(x, b.in)
 	if first {
 		zeroVectors(s, g)
 	}
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
-		xc, n, logits := whole(x, d.hidden).of(c), b.n.of(c), b.logits.of(c)
+		fetch(s, c, in)
+		xc, n, logits := in.of(c), b.n.of(c), b.logits.of(c)
 		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, d.vocab)
 		op.Do(t.dev, s, op.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
 			Losses: whole(losses, 1).of(c), T: c.n, V: d.vocab, Scale: scale, Softcap: t.logitCap()})
 		t.weightGrad(s, g[model.RoleLMHead], logits, n, c.n, d.vocab, d.hidden, first && c.at == 0)
 		t.inputGrad(s, n, logits, w[model.RoleLMHead], c.n, d.vocab, d.hidden)
-		t.finalNormBackward(s, w, g, whole(dx, d.hidden).of(c), xc, n, b.rstd.of(c), c.n)
+		t.finalNormBackward(s, w, g, out.of(c), xc, n, b.rstd.of(c), c.n)
+		store(s, c, out)
 	}
 }
 
@@ -70,12 +78,14 @@ func (t *Templates) logits(s device.Stream, w Weights, logits, y, rstd, x device
 // HeadForward computes the losses of HeadForwardBackward alone, with the same bits.
 //
 //	x (T, h) act; losses (T) f32 overwritten
-func (t *Templates) HeadForward(s device.Stream, w Weights, x, losses device.Tensor, mb MicroBatch, ws device.Mem) {
+func (t *Templates) HeadForward(s device.Stream, w Weights, x Hidden, losses device.Tensor, mb MicroBatch, ws device.Mem) {
 	t.spec.fits(mb.Tokens)
 	b := t.spec.headBuffers(t.dims, t.dims.vocab, mb.Tokens, &allotter{mem: ws})
+	in := t.hidden(x, b.in)
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
+		fetch(s, c, in)
 		logits := b.logits.of(c)
-		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n, t.dims.vocab)
+		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, in.of(c), c.n, t.dims.vocab)
 		op.Do(t.dev, s, op.CrossEntropy{Logits: logits, Targets: whole(mb.Targets, 1).of(c),
 			Losses: whole(losses, 1).of(c), T: c.n, V: t.dims.vocab, ForwardOnly: true, Softcap: t.logitCap()})
 	}

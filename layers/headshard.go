@@ -81,12 +81,14 @@ func (s Spec) ShardLayout(head model.Layout, k int) model.Layout {
 //	w: as Spec.ShardLayout has it; x (T, h) act
 //	losses, lse (T) f32: the losses are there when the last part has passed, lse
 //	is the log-sum-exp of the logits of all parts so far
-func (t *Templates) HeadShardForward(s device.Stream, w Weights, x, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, p Shard, first, last bool) {
+func (t *Templates) HeadShardForward(s device.Stream, w Weights, x Hidden, losses, lse device.Tensor, mb MicroBatch, ws device.Mem, p Shard, first, last bool) {
 	t.spec.fits(mb.Tokens)
 	b := t.spec.headBuffers(t.dims, p.Rows, mb.Tokens, &allotter{mem: ws})
+	in := t.hidden(x, b.in)
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
+		fetch(s, c, in)
 		logits := b.logits.of(c)
-		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, whole(x, t.dims.hidden).of(c), c.n, p.Rows)
+		t.logits(s, w, logits, b.n.of(c), device.Tensor{}, in.of(c), c.n, p.Rows)
 		op.Do(t.dev, s, op.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
 			Losses: whole(losses, 1).of(c), T: c.n, V: p.Rows, From: p.From, First: first, Last: last, Softcap: t.logitCap()})
 	}
@@ -101,15 +103,20 @@ func (t *Templates) HeadShardForward(s device.Stream, w Weights, x, losses, lse 
 //	is the gradient of norm(x), rounded to act once a part
 //	x (T, h) act; lse (T) f32 of all parts, as HeadShardForward left it
 //	scale: as for HeadForwardBackward
-func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x, lse device.Tensor, mb MicroBatch, ws device.Mem, scale float32, p Shard, firstBatch, first, last bool) {
+func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x Hidden, lse device.Tensor, mb MicroBatch, ws device.Mem, scale float32, p Shard, firstBatch, first, last bool) {
 	t.spec.fits(mb.Tokens)
 	d := t.dims
 	b := t.spec.headBuffers(d, p.Rows, mb.Tokens, &allotter{mem: ws})
+	out, in := t.hidden(dx, b.out), t.hidden(x, b.in)
 	if firstBatch && last {
 		zeroVectors(s, g)
 	}
 	for c := range spans(mb.Tokens, chunkOf(t.spec.HeadChunk, mb.Tokens)) {
-		xc, n, logits, dxc := whole(x, d.hidden).of(c), b.n.of(c), b.logits.of(c), whole(dx, d.hidden).of(c)
+		fetch(s, c, in)
+		if !first {
+			fetch(s, c, out)
+		}
+		xc, n, logits, dxc := in.of(c), b.n.of(c), b.logits.of(c), out.of(c)
 		t.logits(s, w, logits, n, b.rstd.of(c), xc, c.n, p.Rows)
 		op.Do(t.dev, s, op.CrossEntropyShard{Logits: logits, Targets: whole(mb.Targets, 1).of(c), LSE: whole(lse, 1).of(c),
 			T: c.n, V: p.Rows, From: p.From, Scale: scale, First: first, Last: last, Gradient: true,
@@ -123,5 +130,6 @@ func (t *Templates) HeadShardBackward(s device.Stream, w Weights, g Grads, dx, x
 		if last {
 			t.finalNormBackward(s, w, g, dxc, xc, dxc, b.rstd.of(c), c.n)
 		}
+		store(s, c, out)
 	}
 }

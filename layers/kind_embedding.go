@@ -26,3 +26,10 @@ func (embeddingKind) RowElems(l model.Layout) int64 { return int64(l.Tensors[0].
 
 // Activations is 0: the input is ids, no hidden state.
 func (embeddingKind) Activations(Spec) int { return 0 }
+
+// WorkspaceBytes is 0 where hidden states lie on the device.
+func (embeddingKind) WorkspaceBytes(s Spec, backward bool) int64 {
+	ws := allotter{dry: true}
+	s.embedSpace(newDims(s), s.MaxTokens, backward, &ws)
+	return ws.used
+}

@@ -23,6 +23,13 @@ type Spec struct {
 	// each with a visit of its own in either sweep; 0 and 1 leave it whole. The order
 	// of sums depends on it too.
 	HeadShards int
+	// OnHost says that hidden states lie on the host, that a launch has chunks of them on the
+	// device, and that attention goes one group of key/value heads at a time (groups.go). No
+	// result depends on it. Nothing is kept for the backward then (Keep), and there are no experts.
+	OnHost bool
+	// Scratch is the host memory of ScratchBytes that launches work with where OnHost is set. One
+	// serves all launches of a stream.
+	Scratch []byte
 	// Positions is the length of the longest document that the RoPE tables serve.
 	Positions int
 	// Cos and Sin f32 are those tables on the device: Config.RopeTables(Positions).

@@ -317,13 +317,13 @@ func TestHeadInPlace(t *testing.T) {
 		mb, last := b.mbs[0], len(r.layouts)-1
 		run := func(inPlace bool) []float64 {
 			x := r.tensor(device.F32, mb.Tokens*cfg.HiddenSize)
-			r.tpl.EmbedForward(r.s, x, b.table, mb)
+			r.tpl.EmbedForward(r.s, OnDevice(x), b.table, mb, device.Mem{})
 			dx := x
 			if !inPlace {
 				dx = r.tensor(device.F32, mb.Tokens*cfg.HiddenSize)
 			}
 			g := BindGrads(r.layouts[last], r.alloc(4*r.layouts[last].GradElems))
-			r.tpl.HeadForwardBackward(r.s, r.weights[last], g, dx, x, r.tensor(device.F32, mb.Tokens), mb,
+			r.tpl.HeadForwardBackward(r.s, r.weights[last], g, OnDevice(dx), OnDevice(x), r.tensor(device.F32, mb.Tokens), mb,
 				r.alloc(r.spec.WorkspaceBytes()), 1, true)
 			return r.get(dx)
 		}
@@ -369,7 +369,7 @@ func (r *rig) generate(ids []int32, start, n int, caches []device.Mem, ws device
 	}
 	step.Pos = r.ints(pos...)
 	x, y := r.tensor(device.F32, n*cfg.HiddenSize), r.tensor(device.F32, n*cfg.HiddenSize)
-	r.tpl.EmbedForward(r.s, x, b.table, b.mbs[0])
+	r.tpl.EmbedForward(r.s, OnDevice(x), b.table, b.mbs[0], device.Mem{})
 	for i, cache := range caches {
 		r.tpl.BlockForwardCached(r.s, i, r.weights[i+1], y, x, step, cache, ws)
 		x, y = y, x

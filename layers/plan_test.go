@@ -25,15 +25,17 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 	seqs := sequences(cfg.VocabSize, 1, 5, 1, 7)
 	const tokens = 13
 	var least int64
+	far := false // whether hidden states lie on the host
 	for _, sandwich := range []bool{false, true} {
 		cfg.SandwichNorms = sandwich
 		run := func(keep Keeps) (matmuls, attended int64) {
 			toy, sp := newToy(), spec(cfg, KeepNothing, device.F32)
-			sp.Keep = keep
+			sp.Keep, sp.OnHost = keep, far
 			r := newRig(t, toy, sp, nil)
 			r.step(r.batch(seqs))
 			return toy.matmuls, toy.attended
 		}
+		far = false
 		kept, once := run(KeepIn(2, KeepAll))
 		if !sandwich {
 			least = kept
@@ -44,6 +46,19 @@ func TestRecomputedFLOPsAreCounted(t *testing.T) {
 			want, sp := matmuls-least+attended-once, Spec{Config: cfg, Keep: keep}
 			if got := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)); got != want {
 				t.Errorf("keep %v, norms of outputs %t: %d, the operations do %d", keep, sandwich, got, want)
+			}
+		}
+		for _, cfg.QKNorm = range []bool{true, false} {
+			far = false
+			kept, once := run(KeepIn(2, KeepAll))
+			far = true
+			matmuls, attended := run(nil)
+			want, sp := matmuls-kept+attended-once, Spec{Config: cfg, OnHost: true}
+			if sandwich {
+				want = matmuls - least + attended - once
+			}
+			if got := sp.RecomputedFLOPs(tokens, sp.PairsAgain(5)+sp.PairsAgain(1)+sp.PairsAgain(7)); got != want {
+				t.Errorf("on the host, q/k norm %t, norms of outputs %t: %d, the operations do %d", cfg.QKNorm, sandwich, got, want)
 			}
 		}
 	}
@@ -151,10 +166,10 @@ func TestBrokenPlansPanic(t *testing.T) {
 		f          func()
 	}{
 		{"too many tokens", "14 tokens where 1 to 13", func() {
-			r.tpl.BlockForward(r.s, 0, r.weights[1], y, x, b.mbs[0], device.Mem{}, ws)
+			r.tpl.BlockForward(r.s, 0, r.weights[1], OnDevice(y), OnDevice(x), b.mbs[0], device.Mem{}, ws)
 		}},
 		{"small workspace", "slice", func() {
-			r.tpl.BlockForward(r.s, 0, r.weights[1], y, x, small.mbs[0], device.Mem{}, ws.Slice(0, 512))
+			r.tpl.BlockForward(r.s, 0, r.weights[1], OnDevice(y), OnDevice(x), small.mbs[0], device.Mem{}, ws.Slice(0, 512))
 		}},
 		{"full cache", "tokens 2 to 6 in a cache of 5", func() {
 			r.tpl.BlockForwardCached(r.s, 0, r.weights[1], y, x, CacheStep{Tokens: 4, Start: 2}, ws.Slice(0, 5*36*4), ws)
@@ -252,9 +267,9 @@ func TestLaunchGarbage(t *testing.T) {
 	ws := r.alloc(r.spec.WorkspaceBytes())
 	tpl := New(r.spec, idle{})
 	got := testing.AllocsPerRun(10, func() {
-		tpl.BlockForward(r.s, 0, r.weights[1], dx, x, mb, device.Mem{}, ws)
-		tpl.BlockBackward(r.s, 0, r.weights[1], g, dx, x, mb, device.Mem{}, ws, true)
-		tpl.HeadForwardBackward(r.s, r.weights[3], gh, dx, x, losses, mb, ws, 1, true)
+		tpl.BlockForward(r.s, 0, r.weights[1], OnDevice(dx), OnDevice(x), mb, device.Mem{}, ws)
+		tpl.BlockBackward(r.s, 0, r.weights[1], g, OnDevice(dx), OnDevice(x), mb, device.Mem{}, ws, true)
+		tpl.HeadForwardBackward(r.s, r.weights[3], gh, OnDevice(dx), OnDevice(x), losses, mb, ws, 1, true)
 	})
 	// What is allocated: a launch, two allotters, and the loops over chunks.
 	if got > 24 {

@@ -17,16 +17,18 @@ import (
 
 // rig is a small model on a device: weights bound, memory guarded.
 type rig struct {
-	t       *testing.T
-	dev     device.Device
-	s       device.Stream
-	spec    Spec
-	tpl     *Templates
-	layouts []model.Layout
-	weights []Weights         // per layer, on the device
-	ref     reference.Weights // the same values
-	guards  []device.Mem
-	slots   map[int]device.Tensor // weights of the head's parts, once they are used
+	t          *testing.T
+	dev        device.Device
+	s          device.Stream
+	spec       Spec
+	tpl        *Templates
+	layouts    []model.Layout
+	weights    []Weights         // per layer, on the device
+	ref        reference.Weights // the same values
+	filled     int64             // bytes that write has copied
+	guards     []device.Mem
+	hostGuards [][]byte
+	slots      map[int]device.Tensor // weights of the head's parts, once they are used
 }
 
 const guardBytes = 2 * device.Align
@@ -55,8 +57,37 @@ func (r *rig) tensor(dt device.DType, n int) device.Tensor {
 	return r.alloc(int64(n)*dt.Size()).Tensor(dt, 0, int64(n))
 }
 
+// hidden is a hidden state of n elements, where the spec has it, full of NaN.
+func (r *rig) hidden(n int) Hidden {
+	if !r.spec.OnHost {
+		return OnDevice(r.tensor(r.spec.Act, n))
+	}
+	return Hidden{Host: r.allocHost(int64(n) * r.spec.Act.Size())}
+}
+
+// allocHost is n bytes of NaN on the host between two guards.
+func (r *rig) allocHost(n int64) []byte {
+	r.t.Helper()
+	b, err := r.dev.AllocHost(n + 2*guardBytes)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { r.dev.FreeHost(b) })
+	for i := range b {
+		b[i] = 0xFF
+	}
+	for _, g := range [][]byte{b[:guardBytes], b[len(b)-guardBytes:]} {
+		for i := range g {
+			g[i] = guardFill
+		}
+		r.hostGuards = append(r.hostGuards, g)
+	}
+	return b[guardBytes : guardBytes+n : guardBytes+n]
+}
+
 func (r *rig) write(m device.Mem, b []byte) {
 	r.t.Helper()
+	r.filled += int64(len(b))
 	r.s.CopyH2D(m, b)
 	if err := r.s.Sync(); err != nil {
 		r.t.Fatal(err)
@@ -76,10 +107,14 @@ func (r *rig) read(m device.Mem) []byte {
 // checkGuards fails the test where something was written outside its memory.
 func (r *rig) checkGuards() {
 	r.t.Helper()
-	for i, g := range r.guards {
-		for _, b := range r.read(g) {
+	all := slices.Clone(r.hostGuards)
+	for _, g := range r.guards {
+		all = append(all, r.read(g))
+	}
+	for i, g := range all {
+		for _, b := range g {
 			if b != guardFill {
-				r.t.Fatalf("guard %d of %d is overwritten", i, len(r.guards))
+				r.t.Fatalf("guard %d of %d is overwritten", i, len(all))
 			}
 		}
 	}
@@ -143,6 +178,9 @@ func newRig(t *testing.T, dev device.Device, spec Spec, weights reference.Weight
 	r.spec.Cos, r.spec.Sin = r.tensor(device.F32, len(cos)), r.tensor(device.F32, len(sin))
 	r.put(r.spec.Cos, widen(cos))
 	r.put(r.spec.Sin, widen(sin))
+	if spec.OnHost {
+		r.spec.Scratch = r.allocHost(spec.ScratchBytes(true))
+	}
 	r.tpl = New(r.spec, dev)
 	r.layouts = spec.Config.Layouts(spec.Act == device.BF16)
 	rng := rand.New(rand.NewPCG(7, 11))
@@ -316,12 +354,12 @@ func (r *rig) addEmbedding(grads map[string][]float64, ids []int32, rows []float
 
 func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses device.Tensor, ws device.Mem, first bool) {
 	n := mb.Tokens * r.spec.Config.HiddenSize
-	xs := []device.Tensor{r.tensor(r.spec.Act, n)}
+	xs := []Hidden{r.hidden(n)}
 	saved := []device.Mem{{}}
-	r.tpl.EmbedForward(r.s, xs[0], b.table, mb)
+	r.tpl.EmbedForward(r.s, xs[0], b.table, mb, ws)
 	last := len(r.layouts) - 1
 	for i := 1; i < last; i++ {
-		xs = append(xs, r.tensor(r.spec.Act, n))
+		xs = append(xs, r.hidden(n))
 		var keep device.Mem
 		if k := KindOf(r.layouts[i].Kind).SavedBytes(r.spec, r.spec.Keep.Of(r.layouts[i].Block), mb.Tokens); k > 0 {
 			keep = r.alloc(k)
@@ -329,7 +367,7 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 		saved = append(saved, keep)
 		r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], xs[i], xs[i-1], mb, saved[i], ws)
 	}
-	dx := r.tensor(r.spec.Act, n)
+	dx := r.hidden(n)
 	if r.spec.Shards() > 1 {
 		r.headShards(b, mb, grads[last], dx, xs[last-1], losses, ws, first)
 	} else {
@@ -338,7 +376,7 @@ func (r *rig) stepOne(b batch, mb MicroBatch, grads []Grads, embed, losses devic
 	for i := last - 1; i > 0; i-- {
 		r.tpl.BlockBackward(r.s, r.layouts[i].Block, r.weights[i], grads[i], dx, xs[i-1], mb, saved[i], ws, first)
 	}
-	r.tpl.EmbedBackward(r.s, embed, dx, mb, first)
+	r.tpl.EmbedBackward(r.s, embed, dx, mb, ws, first)
 }
 
 // shard is part k of the head with its weights in a slot of its own.
@@ -370,7 +408,7 @@ func shardOf[M ~map[model.Role]device.Tensor](whole M, p Shard, width int) M {
 }
 
 // headForward is sweep one of a micro-batch.
-func (r *rig) headForward(mb MicroBatch, x, losses, lse device.Tensor, ws device.Mem) {
+func (r *rig) headForward(mb MicroBatch, x Hidden, losses, lse device.Tensor, ws device.Mem) {
 	for k := range r.spec.Shards() {
 		p, w := r.shard(k)
 		r.tpl.HeadShardForward(r.s, w, x, losses, lse, mb, ws, p, k == 0, k == r.spec.Shards()-1)
@@ -378,7 +416,7 @@ func (r *rig) headForward(mb MicroBatch, x, losses, lse device.Tensor, ws device
 }
 
 // headShards is both sweeps, the second in reverse.
-func (r *rig) headShards(b batch, mb MicroBatch, g Grads, dx, x, losses device.Tensor, ws device.Mem, first bool) {
+func (r *rig) headShards(b batch, mb MicroBatch, g Grads, dx, x Hidden, losses device.Tensor, ws device.Mem, first bool) {
 	lse := r.tensor(device.F32, mb.Tokens)
 	r.headForward(mb, x, losses, lse, ws)
 	n := r.spec.Shards()
@@ -396,8 +434,8 @@ func (r *rig) evaluate(b batch) []float64 {
 	var out []float64
 	for _, mb := range b.mbs {
 		n := mb.Tokens * r.spec.Config.HiddenSize
-		x, y, losses := r.tensor(r.spec.Act, n), r.tensor(r.spec.Act, n), r.tensor(device.F32, mb.Tokens)
-		r.tpl.EmbedForward(r.s, x, b.table, mb)
+		x, y, losses := r.hidden(n), r.hidden(n), r.tensor(device.F32, mb.Tokens)
+		r.tpl.EmbedForward(r.s, x, b.table, mb, ws)
 		last := len(r.layouts) - 1
 		for i := 1; i < last; i++ {
 			r.tpl.BlockForward(r.s, r.layouts[i].Block, r.weights[i], y, x, mb, device.Mem{}, ws)

@@ -39,11 +39,15 @@ func (s Spec) savedBytes(mlp bool, keep Keep, tokens int) int64 {
 //	a (C, h) act: attention's output before its norm
 //	out, dout (C, h) act, rstdOut (C) f32: the output at work before its norm, its
 //	  gradient, its norm's scale
+//
+// With Spec.OnHost all that is said to have rows of all tokens has those of a chunk, but for lse
+// (H, T) and delta (G, T); group has what attention reads and writes, see groups.go.
 type buffers struct {
 	o, qkv, rot, rstdQ, rstdK, do, dqkv rows
 	lse, delta                          device.Tensor
 	n, rstd, x2, gu, act                rows
 	a, out, dout, rstdOut               rows
+	group                               groupBuffers
 }
 
 // savedBuffers takes the buffers that keep keeps from mem; the others stay none.
@@ -69,16 +73,19 @@ func (s Spec) blockBuffers(d dims, mlp bool, keep Keep, tokens int, backward boo
 	b := s.savedBuffers(d, mlp, keep, tokens, saved)
 	chunk := chunkOf(s.ChunkTokens, tokens)
 	if keep < KeepAttention {
-		b.o = ws.wholeRows(d.act, tokens, d.q)
+		b.o = s.tallRows(ws, d.act, tokens, d.q)
 		if backward {
 			b.lse = ws.take(device.F32, tokens*d.heads)
 		}
 	}
 	if keep < KeepQKV {
-		b.qkv = ws.wholeRows(d.act, tokens, d.qkv)
+		b.qkv = s.tallRows(ws, d.act, tokens, d.qkv)
 	}
 	if d.qkNorm {
-		b.rot = ws.wholeRows(d.act, tokens, d.qkv)
+		b.rot = s.tallRows(ws, d.act, tokens, d.qkv)
+	}
+	if s.OnHost {
+		b.group = s.takeGroup(d, tokens, backward, ws)
 	}
 	b.n = ws.chunkRows(d.act, chunk, d.hidden)
 	if mlp {
@@ -104,11 +111,15 @@ func (s Spec) backwardBuffers(b *buffers, d dims, mlp bool, keep Keep, tokens in
 		b.rstdOut = ws.chunkRows(device.F32, chunk, 1)
 	}
 	if d.qkNorm {
-		b.rstdQ = ws.wholeRows(device.F32, tokens, d.heads)
-		b.rstdK = ws.wholeRows(device.F32, tokens, d.kvHeads)
+		b.rstdQ = s.tallRows(ws, device.F32, tokens, d.heads)
+		b.rstdK = s.tallRows(ws, device.F32, tokens, d.kvHeads)
 	}
 	b.rstd = ws.chunkRows(device.F32, chunk, 1)
-	b.do = ws.wholeRows(d.act, tokens, d.q)
-	b.dqkv = ws.wholeRows(d.act, tokens, d.qkv)
-	b.delta = ws.take(device.F32, tokens*d.heads)
+	b.do = s.tallRows(ws, d.act, tokens, d.q)
+	b.dqkv = s.tallRows(ws, d.act, tokens, d.qkv)
+	heads := d.heads
+	if s.OnHost {
+		heads /= d.kvHeads
+	}
+	b.delta = ws.take(device.F32, tokens*heads)
 }

@@ -23,6 +23,8 @@ type toy struct {
 	// matmuls and attended count floating point operations of MatMul and of
 	// Attention's forward.
 	matmuls, attended int64
+	// up and down count bytes that streams copied to it and from it.
+	up, down int64
 }
 
 func newToy() *toy { return &toy{} }
@@ -154,6 +156,8 @@ func (d *toy) Do(_ device.Stream, o device.Op) {
 		d.glu(a)
 	case *op.GLUBackward:
 		d.gluBackward(a)
+	case *op.CopyColumns:
+		d.copyColumns(a)
 	case *op.GatherRows:
 		d.gatherRows(a)
 	case *op.MatMul:
@@ -190,8 +194,8 @@ func (toyEvent) Close()                             {}
 
 type toyStream struct{ d *toy }
 
-func (s toyStream) CopyH2D(dst device.Mem, src []byte) { copy(s.d.bytes(dst), src) }
-func (s toyStream) CopyD2H(dst []byte, src device.Mem) { copy(dst, s.d.bytes(src)) }
+func (s toyStream) CopyH2D(dst device.Mem, src []byte) { s.d.up += int64(copy(s.d.bytes(dst), src)) }
+func (s toyStream) CopyD2H(dst []byte, src device.Mem) { s.d.down += int64(copy(dst, s.d.bytes(src))) }
 func (s toyStream) CopyD2D(dst, src device.Mem)        { copy(s.d.bytes(dst), s.d.bytes(src)) }
 func (s toyStream) CopyPeer(device.Device, device.Mem, device.Mem) {
 	panic("toy: it reaches no other device")

@@ -266,6 +266,13 @@ func activation(f op.Activation) oracle.Activation {
 	return oracle.SiLU
 }
 
+func (d *toy) copyColumns(a *op.CopyColumns) {
+	x := d.load(a.Src, int(a.Src.Len))
+	for i := range a.T * a.C {
+		d.store(a.Dst, i/a.C*a.DstStride+i%a.C, x[i/a.C*a.SrcStride+i%a.C])
+	}
+}
+
 func (d *toy) gatherRows(a *op.GatherRows) {
 	x := d.load(a.Src, int(a.Src.Len))
 	for t, u := range d.loadInt(a.Index, a.T) {

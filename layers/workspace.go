@@ -73,11 +73,12 @@ func chunkOf(chunk, tokens int) int {
 }
 
 // rows is a matrix with one row per token: of the whole micro-batch or, where
-// chunk is set, of the chunk at work only.
+// chunk is set, of the chunk at work only. The others of a chunk's may be on the host.
 type rows struct {
 	t     device.Tensor
 	width int
 	chunk bool
+	host  []byte // of the whole micro-batch; nil: there are none
 }
 
 // whole views t as the rows of a micro-batch.
@@ -102,6 +103,14 @@ func (a *allotter) wholeRows(dt device.DType, tokens, width int) rows {
 
 func (a *allotter) chunkRows(dt device.DType, chunk, width int) rows {
 	return rows{t: a.take(dt, chunk*width), width: width, chunk: true}
+}
+
+// tallRows takes rows of a micro-batch or, where these wait on the host, of a chunk.
+func (s Spec) tallRows(a *allotter, dt device.DType, tokens, width int) rows {
+	if s.OnHost {
+		return a.chunkRows(dt, chunkOf(s.ChunkTokens, tokens), width)
+	}
+	return a.wholeRows(dt, tokens, width)
 }
 
 // WorkspaceBytes is the device memory that one launch needs, whichever layer it

@@ -76,7 +76,7 @@ func (r *Run) waysOut(q Request, host bool) string {
 	add(true, "lower per_device_train_batch_size, pipeline.micro_batch_tokens or max_seq_len")
 	add(!host && r.Depths.WeightSlots > 1, "set pipeline.weight_slots: 1")
 	add(!host && train && r.Depths.GradBuffers > 1, "set pipeline.grad_buffers: 1")
-	add((!host || r.Unified) && r.Depths.ActivationSlots > minActSlots, "set pipeline.activation_slots: 3")
+	add((!host || r.Unified) && !r.Spec.OnHost && r.Depths.ActivationSlots > minActSlots, "set pipeline.activation_slots: 3")
 	add(host && train && !q.StateDir, "set state_dir to a directory on a fast disk")
 	add(host && train && q.StateDir && !q.ParamDir && r.Ranks <= 1, "set param_dir to a directory on a fast disk")
 	add(host, "use a smaller model")

@@ -23,7 +23,9 @@ type Request struct {
 	// GradDType is "auto" (or empty), "fp32" or "bf16".
 	GradDType string
 	// Recompute is "auto" (or empty), "full" or "none".
-	Recompute        string
+	Recompute string
+	// HiddenStates is where they lie: "auto" (or empty), "device" or "host".
+	HiddenStates     string
 	MicroBatchTokens int
 	ChunkTokens      int
 	HeadShards       int
@@ -112,6 +114,14 @@ func (e *NotFitting) Error() string {
 func Resolve(q Request) (*Run, error) {
 	r, err := choose(q)
 	var lack *NotFitting
+	if errors.As(err, &lack) && lack.Where == "device" && r.maySendHidden(q) {
+		far := q
+		far.HiddenStates = "host"
+		need, other := lack.Need, (*NotFitting)(nil)
+		if on, err := choose(far); err == nil || errors.As(err, &other) && (other.Where == "host" || other.Need < need) {
+			return on, err
+		}
+	}
 	if errors.As(err, &lack) && (lack.Where == "device" || r.Unified) && r.Experts > 0 {
 		if rows := rowsThatFit(q); rows > 0 {
 			lack.Keys = fmt.Sprintf("set per_device_train_batch_size and gradient_accumulation_steps to at most %d rows per step "+
@@ -151,6 +161,7 @@ func choose(q Request) (*Run, error) {
 	r.keep()
 	r.divide(&q)
 	r.Spec = layers.Spec{Config: q.Config, Act: q.Act, Positions: max(q.RowTokens, q.Positions, 1)}
+	r.Spec.OnHost = q.HiddenStates == "host"
 	if q.Recompute == "none" {
 		r.Spec.Keep = layers.KeepIn(q.Config.NumLayers, layers.KeepAll)
 	}
@@ -166,10 +177,10 @@ func choose(q Request) (*Run, error) {
 	r.raiseBuffers(q)
 	_ = r.fits(q) // the last word on which states are away: more depth is no reason to read from a disk
 	r.tiered = true
-	if auto(q.Recompute) {
+	if auto(q.Recompute) && !r.Spec.OnHost {
 		r.chooseSaved(q)
 	}
-	if q.Depths.ActivationSlots == 0 {
+	if q.Depths.ActivationSlots == 0 && !r.Spec.OnHost {
 		r.raise(q, &r.Depths.ActivationSlots, r.allActivations())
 	}
 	if r.Away != nil { // activations that have got slots need no memory of the host any more
@@ -212,6 +223,9 @@ func (q Request) check() error {
 	if err := q.checkLanes(); err != nil {
 		return err
 	}
+	if why := q.keepsHidden(); q.HiddenStates == "host" && why != "" {
+		return &BadDepth{"hidden_states", "hidden_states: host is not possible " + why}
+	}
 	if q.Rows < 1 || q.RowTokens < 1 {
 		return fmt.Errorf("a step of %d rows of at most %d tokens: both are at least 1", q.Rows, q.RowTokens)
 	}
@@ -249,7 +263,7 @@ func (r *Run) askedDepths(q Request) {
 	if r.Ranks > 1 {
 		d.ExchangeBuffers, d.GathersAhead = max(1, q.Depths.ExchangeBuffers), pick(q.Depths.GathersAhead, autoExchanges)
 	}
-	if q.Depths.ActivationSlots == 0 && r.fits(q) != nil {
+	if q.Depths.ActivationSlots == 0 && !r.Spec.OnHost && r.fits(q) != nil {
 		d.ActivationSlots = r.allActivations()
 		if r.fits(q) != nil {
 			d.ActivationSlots = minActSlots
@@ -261,6 +275,9 @@ func (r *Run) askedDepths(q Request) {
 func (r *Run) setMicroBatch(q Request, tokens int) {
 	r.Limits = NewLimits(q.Rows, q.RowTokens, tokens, q.Config.VocabSize)
 	r.Spec.MaxTokens = r.Limits.MicroBatchTokens
+	if r.Spec.OnHost { // every one has a place of its own there
+		r.Depths.ActivationSlots = r.allActivations()
+	}
 	r.Spec.ChunkTokens = q.ChunkTokens
 	if r.Spec.ChunkTokens == 0 {
 		r.Spec.ChunkTokens = min(r.Limits.MicroBatchTokens, autoChunkTokens)
@@ -299,6 +316,7 @@ func (q Request) roomy() bool {
 // workspace no larger than a block's. Every chunk reads and writes the gradient of lm_head,
 // so the fewer chunks the better.
 func headChunk(s layers.Spec, most int) int {
+	s.OnHost = false // it changes no order of sums
 	s.HeadChunk = min(most, max(64, (128<<20)/(int(s.Act.Size())*s.ShardRows())/64*64))
 	for next := s; next.HeadChunk < most; s = next {
 		if next.HeadChunk += 64; next.HeadBytes() > s.BlockForwardBytes() {

@@ -220,6 +220,11 @@ func (r *Run) stagingRows(host addRow) {
 	if n := r.PassageBytes(); n > 0 {
 		host("passed activations", n, "on their way between devices")
 	}
+	if _, slot := r.ActivationSlotBytes(); slot > 0 {
+		host("hidden states", int64(r.Depths.ActivationSlots)*held(slot), "%d of %s tokens: the device has chunks of them",
+			r.Depths.ActivationSlots, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
+		host("waiting heads", held(r.ScratchBytes()), "what attention reads and writes of the groups of heads that are not at work")
+	}
 	if spills > 0 {
 		host("spilled activations", spills, "layer inputs that do not fit in the slots")
 	}
@@ -240,8 +245,10 @@ func (r *Run) deviceRows(dev addRow) {
 	if n := r.slotBytes(); n > 0 {
 		dev("weight slots", n, "%s", r.slots())
 	}
-	dev("activations", int64(r.Depths.ActivationSlots)*held(r.ActivationBytes(r.Limits.MicroBatchTokens)),
-		"%d slots of %s tokens", r.Depths.ActivationSlots, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
+	if !r.Spec.OnHost {
+		dev("activations", int64(r.Depths.ActivationSlots)*held(r.ActivationBytes(r.Limits.MicroBatchTokens)),
+			"%d slots of %s tokens", r.Depths.ActivationSlots, humanize.Comma(int64(r.Limits.MicroBatchTokens)))
+	}
 	if n := r.ExpertStateBytes(); n > 0 {
 		dev("activations", held(n), "%s tokens at the experts of a layer", humanize.Comma(int64(r.Limits.Tokens)))
 	}

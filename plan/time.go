@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"mt/host/optim"
+	"mt/schedule"
 )
 
 // Rates are what a machine reaches, as measured.
@@ -52,19 +53,20 @@ func Time(r *Run, rates Rates) (Bound, error) {
 	b := Bound{Rates: rates, Tokens: r.Limits.Tokens}
 	forward, backward := r.flops()
 	up, again, down := r.transfers()
+	crossing, crossingAgain := r.crossings()
 	if n := float64(r.Lanes()); n > 1 { // each has a link of its own, and a share of the work
 		rates.MatMul, rates.Link = n*rates.MatMul, n*rates.Link
 	}
 	if r.Unified {
 		rates.Link = math.Inf(1)
 	}
-	b.Forward = max(forward/rates.MatMul, up/rates.Link)
+	b.Forward = max(forward/rates.MatMul, (up+crossing[0])/rates.Link, crossing[1]/rates.Link)
 	if r.EvalOnly {
 		b.Step = b.Forward
 		b.TokensPerSecond = float64(b.Tokens) / b.Step
 		return b, nil
 	}
-	b.Backward = max(backward/rates.MatMul, again/rates.Link, down/rates.Link)
+	b.Backward = max(backward/rates.MatMul, (again+crossingAgain[0])/rates.Link, (down+crossingAgain[1])/rates.Link)
 	gradients := r.Gradients()
 	for l := range r.Layouts {
 		b.Optimizer += r.UpdateBytes(l, gradients[l]) / rates.Host
@@ -112,6 +114,27 @@ func (r *Run) transfers() (up, again, down float64) {
 		down += float64(r.GradElems(l) * r.GradBytes())
 	}
 	return up + float64(r.ActivationBytes(r.Limits.UniqueIDs)), again, down
+}
+
+// crossings is how many bytes of hidden states that lie on the host launches copy to the device and back in the
+// forward and in the backward.
+func (r *Run) crossings() (forward, backward [2]float64) {
+	add := func(to *[2]float64, visits []schedule.Visit, phase schedule.Phase) {
+		for _, v := range visits {
+			v.Phase = phase
+			up, down := r.Spec.Crosses(v, r.Limits.Tokens)
+			to[0], to[1] = to[0]+float64(up), to[1]+float64(down)
+		}
+	}
+	for _, l := range r.Schedule().Layers {
+		if r.EvalOnly {
+			add(&forward, l.Evaluate, schedule.Evaluate)
+			continue
+		}
+		add(&forward, l.Forward, schedule.Forward)
+		add(&backward, l.Backward, schedule.Backward)
+	}
+	return forward, backward
 }
 
 // expected is how many bytes of f are expected to cross the link: of an expert that is

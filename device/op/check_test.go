@@ -57,6 +57,7 @@ func TestEveryField(t *testing.T) {
 	every(t, RouterBackward{DLogits: f32(10), Logits: f32(10), IDs: i32(6), DWeights: f32(6), Counts: i32(5),
 		T: 2, E: 5, K: 3}, "Counts")
 	every(t, SortByExpert{IDs: i32(6), Order: i32(6), Rows: i32(6), Offsets: i32(6), Counts: i32(5), N: 6, K: 2, E: 5}, "Counts")
+	every(t, CopyColumns{Dst: bf16(9), Src: bf16(7), T: 2, C: 3, DstStride: 6, SrcStride: 4})
 	every(t, GatherRows{Dst: bf16(6), Src: bf16(3), Index: i32(2), T: 2, C: 3})
 	every(t, ScatterAddRows{DRows: f32(6), DY: bf16(15), Start: i32(3), Pos: i32(5), U: 2, T: 5, C: 3})
 	every(t, CrossEntropy{Logits: bf16(6), Targets: i32(2), Losses: f32(2), T: 2, V: 3})
@@ -191,7 +192,7 @@ func TestNothingToDo(t *testing.T) {
 		"Scale": (&Scale{}).Check(), "ScaleRows": (&ScaleRows{C: 3}).Check(), "ScaleRowsBackward": (&ScaleRowsBackward{C: 3}).Check(),
 		"AddRows": (&AddRows{C: 3}).Check(), "Router": (&Router{}).Check(), "RouterBackward": (&RouterBackward{}).Check(),
 		"SortByExpert": (&SortByExpert{Offsets: i32(4), E: 3}).Check(),
-		"GatherRows":   (&GatherRows{C: 4}).Check(), "ScatterAddRows": (&ScatterAddRows{}).Check(),
+		"CopyColumns":  (&CopyColumns{C: 4}).Check(), "GatherRows": (&GatherRows{C: 4}).Check(), "ScatterAddRows": (&ScatterAddRows{}).Check(),
 		"CrossEntropy": (&CrossEntropy{V: 3}).Check(), "CrossEntropyShard": (&CrossEntropyShard{}).Check(),
 		"Convert": (&Convert{}).Check(), "WeightedSum": (&WeightedSum{}).Check(), "DivideByNorm": (&DivideByNorm{}).Check(),
 	} {

@@ -177,6 +177,7 @@ type Config struct {
 	StateDir           []string
 	ParamDir           []string
 	Recompute          string // auto, full, none
+	HiddenStates       string // auto, device, host
 	Binding            string // auto, unified, copy
 	SynchronousUpdates bool
 	PeerCopies         bool
@@ -215,7 +216,7 @@ func Default() *Config {
 		OutputDir: "trainer_output", SaveStrategy: "steps", SaveSteps: 500, KeepCheckpoints: true, EvalStrategy: "steps", SaveDType: "bf16", Resume: "auto",
 		LoggingSteps: 10, MaxNonfiniteSteps: 3, Seed: 42,
 		Project: "huggingface", SampleMaxNewTokens: 200, SampleTemperature: 0.7, SampleTopP: 0.95,
-		Device: "auto", ComputeDType: "auto", GradDType: "auto", MasterDType: "fp32", Recompute: "auto", Binding: "auto", MicroBatchOrder: "auto", MatMul: "heuristic", Compress: "none", Devices: "1", DeviceRates: "auto", PeerCopies: true,
+		Device: "auto", ComputeDType: "auto", GradDType: "auto", MasterDType: "fp32", Recompute: "auto", HiddenStates: "auto", Binding: "auto", MicroBatchOrder: "auto", MatMul: "heuristic", Compress: "none", Devices: "1", DeviceRates: "auto", PeerCopies: true,
 		origin: map[string]origin{},
 	}
 }

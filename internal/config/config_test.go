@@ -104,6 +104,7 @@ compute_dtype: bf16
 grad_dtype: bf16
 master_dtype: bf16
 recompute: full
+hidden_states: host
 device_memory: 10GiB
 host_memory: 1234567891
 state_dir: [/disks/a, /disks/b]

@@ -303,6 +303,8 @@ var machineKeys = []key{
 		choices: []string{"heuristic", "timed"}, field: func(c *Config) any { return &c.MatMul }},
 	{name: "recompute", doc: "what the backward computes again; full: all it reads; none: as little as can be; auto: chosen block by block, by the memory that there is", anew: true,
 		choices: []string{"auto", "full", "none"}, field: func(c *Config) any { return &c.Recompute }},
+	{name: "hidden_states", doc: "where the inputs of layers lie; host: the device has chunks of tokens and one group of key/value heads at a time, so that a row may be longer than fits on it; auto: on the device, unless a row of more than 16,384 tokens does not fit there", anew: true,
+		choices: []string{"auto", "device", "host"}, field: func(c *Config) any { return &c.HiddenStates }},
 	{name: "device_memory", doc: "device memory to use at most, such as 10GiB", auto: true,
 		limit: atLeast(1<<20, "is a unit missing, as in 10GiB?"), field: func(c *Config) any { return &c.DeviceMemory }},
 	{name: "host_memory", doc: "host memory to use at most", auto: true,

@@ -103,6 +103,12 @@ var builds = map[string]build{
 		a.want(&x.Losses, device.F32, o.Rows)
 		return enqueue(x)
 	},
+	"CopyColumns": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
+		x := &op.CopyColumns{T: o.Rows, C: o.Cols, DstStride: o.Cols, SrcStride: 2 * o.Cols}
+		a.want(&x.Dst, o.DType, o.Rows*o.Cols)
+		a.want(&x.Src, o.DType, 2*o.Rows*o.Cols)
+		return enqueue(x)
+	},
 	"GatherRows": func(o Operation, a *memory) func(device.Device, device.Stream) op.Mover {
 		x := &op.GatherRows{T: o.Rows, C: o.Cols}
 		a.want(&x.Dst, o.DType, o.Rows*o.Cols)

@@ -59,7 +59,7 @@ var ofDevice = []broken{
 	}},
 	{"layers/embedding.go", []way{
 		{from: "scale = bfloat.Widen(bfloat.Round(scale))", to: "", test: "TestEmbedScaleIsRounded"},
-		{from: "t.scaleEmbedding(s, dx, mb)\n", to: "", test: "TestGradientsEqualFiniteDifferences"},
+		{from: "t.scaleEmbedding(s, dx.Dev, mb.Tokens)\n", to: "", test: "TestGradientsEqualFiniteDifferences"},
 		{from: "if first {\n\t\ts.Zero(dtable", to: "if !first {\n\t\ts.Zero(dtable", test: "TestGradientsEqualFiniteDifferences"},
 	}},
 	{"layers/saved.go", []way{

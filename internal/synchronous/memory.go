@@ -72,8 +72,8 @@ type layer struct {
 	grads          []layers.Grads
 
 	// The templates of a block, or of the half before its experts.
-	forward  func(s device.Stream, block int, w layers.Weights, y, x device.Tensor, mb layers.MicroBatch, saved, ws device.Mem)
-	backward func(s device.Stream, block int, w layers.Weights, g layers.Grads, dxdy, x device.Tensor, mb layers.MicroBatch, saved, ws device.Mem, first bool)
+	forward  func(s device.Stream, block int, w layers.Weights, y, x layers.Hidden, mb layers.MicroBatch, saved, ws device.Mem)
+	backward func(s device.Stream, block int, w layers.Weights, g layers.Grads, dxdy, x layers.Hidden, mb layers.MicroBatch, saved, ws device.Mem, first bool)
 
 	rowGrads    device.Tensor // (unique ids, hidden) f32: the embedding's
 	slab        optim.Grad    // room for the gradient on the host
@@ -98,7 +98,7 @@ var nothing device.Mem
 // An error is one of the device; after it nothing stays allocated.
 func New(dev device.Device, store *host.Store, p *plan.Run) (*Trainer, error) {
 	t := &Trainer{dev: dev, store: store, plan: p, spec: p.Spec}
-	t.spec.Keep = nil
+	t.spec.Keep, t.spec.OnHost = nil, false
 	if t.stream, t.err = dev.NewStream("synchronous"); t.err != nil {
 		return nil, fmt.Errorf("prepare a synchronous step: %w", t.err)
 	}

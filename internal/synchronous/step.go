@@ -6,6 +6,7 @@ import (
 
 	"mt/data"
 	"mt/host/optim"
+	"mt/layers"
 	"mt/model"
 )
 
@@ -80,12 +81,12 @@ func (t *Trainer) sweep(turn int, f func(m micro)) {
 // forward computes from x[l], the input of layer l, that of the next layer, x[l+1]. Nothing
 // else is kept for the backward.
 func (t *Trainer) forward(l int, at layer) {
-	ops, s, w, ws := t.ops, t.stream, at.weights, t.workspace
+	ops, s, w, ws, on := t.ops, t.stream, at.weights, t.workspace, layers.OnDevice
 	switch at.Kind {
 	case model.Embedding:
-		t.sweep(at.turn, func(m micro) { ops.EmbedForward(s, m.x[l+1], t.rows, m.MicroBatch) })
+		t.sweep(at.turn, func(m micro) { ops.EmbedForward(s, on(m.x[l+1]), t.rows, m.MicroBatch, ws) })
 	case model.Block, model.Attention:
-		t.sweep(at.turn, func(m micro) { at.forward(s, at.Block, w[0], m.x[l+1], m.x[l], m.MicroBatch, nothing, ws) })
+		t.sweep(at.turn, func(m micro) { at.forward(s, at.Block, w[0], on(m.x[l+1]), on(m.x[l]), m.MicroBatch, nothing, ws) })
 	case model.MoE: // the router, its experts for all micro-batches at once, their sum
 		s.Zero(t.experts.ProbSum.Mem())
 		t.sweep(at.turn, func(m micro) { ops.MoERoute(s, w[0], m.x[l], m.at, m.MicroBatch, t.experts, ws, !t.balances) })
@@ -96,7 +97,7 @@ func (t *Trainer) forward(l int, at layer) {
 	case model.Head: // part by part; a whole head computes its losses in the backward
 		for k := 0; k < len(w) && len(w) > 1; k++ {
 			t.sweep(at.turn+k, func(m micro) {
-				ops.HeadShardForward(s, w[k], m.x[l], m.losses, m.lse, m.MicroBatch, ws, t.spec.Shard(k), k == 0, k == len(w)-1)
+				ops.HeadShardForward(s, w[k], on(m.x[l]), m.losses, m.lse, m.MicroBatch, ws, t.spec.Shard(k), k == 0, k == len(w)-1)
 			})
 		}
 	}
@@ -105,16 +106,16 @@ func (t *Trainer) forward(l int, at layer) {
 // backward turns dx, which is the gradient of x[l+1], into that of x[l], and sums
 // up the gradients of the layer's weights.
 func (t *Trainer) backward(l int, at layer) {
-	ops, s, w, g, ws := t.ops, t.stream, at.weights, at.grads, t.workspace
+	ops, s, w, g, ws, on := t.ops, t.stream, at.weights, at.grads, t.workspace, layers.OnDevice
 	switch {
 	case at.Kind == model.Head && len(w) == 1:
 		t.sweep(at.turn, func(m micro) {
-			ops.HeadForwardBackward(s, w[0], g[0], m.dx, m.x[l], m.losses, m.MicroBatch, ws, t.scale, m.first)
+			ops.HeadForwardBackward(s, w[0], g[0], on(m.dx), on(m.x[l]), m.losses, m.MicroBatch, ws, t.scale, m.first)
 		})
 	case at.Kind == model.Head:
 		for k := len(w) - 1; k >= 0; k-- {
 			t.sweep(at.turn+k, func(m micro) {
-				ops.HeadShardBackward(s, w[k], g[k], m.dx, m.x[l], m.lse, m.MicroBatch, ws, t.scale, t.spec.Shard(k), m.first, k == len(w)-1, k == 0)
+				ops.HeadShardBackward(s, w[k], g[k], on(m.dx), on(m.x[l]), m.lse, m.MicroBatch, ws, t.scale, t.spec.Shard(k), m.first, k == len(w)-1, k == 0)
 			})
 		}
 	case at.Kind == model.MoE: // the same routing again, then the experts from the last to the first
@@ -126,8 +127,10 @@ func (t *Trainer) backward(l int, at layer) {
 			ops.MoERouteBackward(s, w[0], g[0], m.dx, m.x[l], m.at, m.MicroBatch, t.experts, ws, m.first, t.auxScale)
 		})
 	case at.Kind == model.Embedding:
-		t.sweep(at.turn, func(m micro) { ops.EmbedBackward(s, at.rowGrads, m.dx, m.MicroBatch, m.first) })
+		t.sweep(at.turn, func(m micro) { ops.EmbedBackward(s, at.rowGrads, on(m.dx), m.MicroBatch, ws, m.first) })
 	default:
-		t.sweep(at.turn, func(m micro) { at.backward(s, at.Block, w[0], g[0], m.dx, m.x[l], m.MicroBatch, nothing, ws, m.first) })
+		t.sweep(at.turn, func(m micro) {
+			at.backward(s, at.Block, w[0], g[0], on(m.dx), on(m.x[l]), m.MicroBatch, nothing, ws, m.first)
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"mt/checkpoint"
 	"mt/cudart"
@@ -58,6 +59,7 @@ type hooks struct {
 	sampling   func(step int)            // samples are about to be made
 	packing    func(step int, eval bool) // a batch is about to be packed
 	symbols    cudart.Symbols            // CUDA, in place of what is found
+	patience   time.Duration             // in place of the time for which a run that is to stop goes on with its step; 0: it is not replaced
 	room       func() host.Room          // host memory, in place of what is available
 	beat       *beat                     // of the ranks' pulse
 

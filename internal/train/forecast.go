@@ -208,7 +208,8 @@ func smallestFor(q plan.Request) (smallest, error) {
 }
 
 // least is the smallest budget on that side, "host" or "device", with which q can be resolved:
-// what the error of a plan without any says that it needs. The other side must have enough.
+// what the error of a plan without any says that it needs. The other side must have enough. Where it has enough only for
+// what is chosen with room on this side, the budget is what that takes.
 func least(q plan.Request, where string, set func(*plan.Request, int64)) (int64, error) {
 	for budget := int64(1); ; {
 		set(&q, budget)
@@ -217,8 +218,19 @@ func least(q plan.Request, where string, set func(*plan.Request, int64)) (int64,
 		switch {
 		case err == nil:
 			return budget, nil
-		case !errors.As(err, &lack) || lack.Where != where:
+		case !errors.As(err, &lack):
 			return 0, err
+		case lack.Where != where:
+			set(&q, 1<<60)
+			r, err := plan.Resolve(q)
+			if err != nil {
+				return 0, err
+			}
+			if t := r.Table(); where == "host" {
+				return t.Host, nil
+			} else {
+				return t.Device, nil
+			}
 		}
 		budget = max(lack.Need, budget+budget/1000)
 	}

@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"mt/checkpoint"
 )
@@ -88,6 +90,33 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestGivenUpSteps: a run that is asked to stop, and is not to go on with its step for any time, gives the step up where none
+// of it has become part of the weights yet, says so, and saves the state before it. Either way the same command goes on to the
+// same end.
+func TestGivenUpSteps(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	want := newScene(t, "save_steps: 100\n")
+	want.mustTrain(t)
+	for step := 1; step <= 8; step++ {
+		got := want.in(t)
+		out, err := got.interrupted(t, func(cancel func()) hooks {
+			return hooks{patience: time.Nanosecond, packing: at(step, false, cancel)}
+		})
+		if err != nil && !errors.Is(err, ErrResumable) {
+			t.Fatalf("the error is %v\n%s", err, out)
+		}
+		saved := 0
+		if m := regexp.MustCompile(`step (\d+) of 8 is saved`).FindStringSubmatch(out); m != nil {
+			saved, _ = strconv.Atoi(m[1])
+		}
+		if m := regexp.MustCompile(`step (\d+) was given up, since`).FindStringSubmatch(out); m != nil && m[1] != strconv.Itoa(saved+1) {
+			t.Errorf("step %d is saved\n%s", saved, out)
+		}
+		got.mustTrain(t)
+		sameRun(t, got, want)
+	}
+}
+
 // TestInterruptedEvaluations: a run that is stopped in every evaluation it makes,
 // none of whose steps is one to be saved, is saved as it stands and evaluates after
 // it was resumed: in the end nothing is missing and nothing there twice.
@@ -139,5 +168,24 @@ func at(step int, eval bool, cancel func()) func(int, bool) {
 		if s == step && e == eval {
 			cancel()
 		}
+	}
+}
+
+// TestHiddenStatesMayMove: a run that began with hidden states on the device goes on with them on the host, in its steps and
+// evaluations, and ends as one that kept them on the device.
+func TestHiddenStatesMayMove(t *testing.T) {
+	t.Cleanup(func() { checkClean(t) })
+	want := newScene(t, "save_steps: 3\nval_size: 2\neval_steps: 3\n")
+	want.mustTrain(t)
+	for _, binding := range []string{"unified", "copy"} {
+		got := want.in(t).with("binding: " + binding + "\n")
+		if out, err := got.interrupted(t, func(cancel func()) hooks { return hooks{packing: at(5, false, cancel)} }); !errors.Is(err, ErrResumable) {
+			t.Fatalf("the error is %v\n%s", err, out)
+		}
+		out := got.with("hidden_states: host\n").mustTrain(t)
+		if !strings.Contains(out, "hidden states") || !strings.Contains(out, "waiting heads") {
+			t.Errorf("hidden states are not on the host\n%s", out)
+		}
+		sameRun(t, got, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mt/cudart/emu"
+	"mt/device"
 	"mt/host"
 	"mt/internal/config"
 	"mt/model"
@@ -263,5 +264,19 @@ func TestSmallestMachine(t *testing.T) {
 		if s.Device != found[0].Device || s.Host < 1<<20 || s.Device < 1<<16 {
 			t.Errorf("the smallest machines are %+v", found)
 		}
+	}
+}
+
+// The smallest machine is found of a row that fits on its device only with fp32 gradients, which a host without room would not have.
+func TestSmallestMachineOfALongRow(t *testing.T) {
+	c, err := model.Preset("qwen2.5-7b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := SyntheticOptions{Model: c, Rows: 1, SeqLen: 524288, Act: device.BF16, Recompute: "auto"}.request()
+	q.DeviceMemory, q.HostMemory, q.Context = 10<<30, 1<<40, 512<<20
+	s, err := smallestFor(q)
+	if err != nil || s.Host > 250<<30 || s.Device > 11<<30 {
+		t.Errorf("%+v, %v", s, err)
 	}
 }

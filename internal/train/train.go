@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/dustin/go-humanize"
 
@@ -147,6 +148,7 @@ type session struct {
 	resumed  int                  // the step of that checkpoint; 0: none
 	products map[string][8]uint64 // how matrix products were computed, by shape
 	before   map[string][8]uint64 // the same, before this process
+	took     atomic.Int64         // nanoseconds, by the last step; 0: there was none yet
 	lastStep int
 	reached  actors.State // after lastStep
 	lastEval actors.EvalReport
@@ -366,8 +368,11 @@ func (s *session) steps(ctx context.Context) error {
 		}
 		opts := s.options()
 		opts.Stop = ctx.Done()
-		if err := actors.Run(opts); err != nil || s.halted.Err() != nil {
-			return damagedState(err)
+		giveUp, end := s.impatient(ctx)
+		opts.GiveUp = giveUp
+		err := actors.Run(opts)
+		if end(); err != nil || s.halted.Err() != nil {
+			return s.gaveUp(err)
 		}
 	}
 }
@@ -424,6 +429,7 @@ func (s *session) tellNotes() {
 func (s *session) onStep(r actors.StepReport) {
 	s.tellNotes()
 	m := s.meter.step(r)
+	s.took.Store(int64(r.Elapsed))
 	s.lastStep, s.reached = r.Step, after(s.reached, r)
 	s.trail.add(r.Loss)
 	logged := r.Step%max(1, s.cadence().log) == 0 || r.Step == s.c.MaxSteps || r.Skipped

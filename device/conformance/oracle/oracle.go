@@ -118,6 +118,13 @@ func GatherRows(dst, src []float64, index []int32, C int) {
 	}
 }
 
+// CopyColumns copies C elements from each of T rows of src to the same row of dst.
+func CopyColumns(dst, src []float64, T, C, dstStride, srcStride int) {
+	for t := range T {
+		copy(dst[t*dstStride:t*dstStride+C], src[t*srcStride:t*srcStride+C])
+	}
+}
+
 // ScatterAddRows adds to row u of drows the rows pos[start[u]:start[u+1]] of dy.
 func ScatterAddRows(drows, dy []float64, start, pos []int32, C int) {
 	for u := range len(start) - 1 {

@@ -36,6 +36,9 @@ func (z Size) elements(dt device.DType) []Case {
 		}},
 		{Name: "Scale", Shape: table(T, C), DType: dt, make: func(r *rig) device.Op { return &op.Scale{X: r.random(dt, T*C), N: int64(T * C), Factor: 0.5} }},
 		{Name: "DivideByNorm", Shape: table(C, C), DType: dt, make: func(r *rig) device.Op { return &op.DivideByNorm{X: r.random(dt, C*C), N: int64(C * C), Eps: 1e-7} }},
+		{Name: "CopyColumns", Shape: table(T, C/8) + " of longer rows", DType: dt, make: func(r *rig) device.Op {
+			return &op.CopyColumns{Dst: r.random(dt, T*C/8), Src: r.random(dt, T*C), T: T, C: C / 8, DstStride: C / 8, SrcStride: C}
+		}},
 		{Name: "WeightedSum", Shape: table(C, C), DType: dt, make: func(r *rig) device.Op {
 			x := r.random(dt, C*C)
 			return &op.WeightedSum{D: x, X: x, Y: r.random(device.F32, C*C), N: int64(C * C), A: 1, B: 2}

@@ -1,0 +1,72 @@
+package actors
+
+import (
+	"slices"
+	"testing"
+
+	"mt/cudart/emu"
+	"mt/internal/long"
+)
+
+// TestHiddenStatesOnTheHost: with hidden states on the host, of which the device has chunks, and attention that
+// goes one group of heads at a time, the pipeline gives the bits of the synchronous step, which has all on the
+// device: on the CPU and on an emulated GPU, with least depths too.
+func TestHiddenStatesOnTheHost(t *testing.T) {
+	for name, shape := range map[string]func(*trial){
+		"fp32":    func(*trial) {},
+		"bf16":    func(tr *trial) { tr.bf16, tr.tied, tr.qkNorm, tr.noClip = true, true, true, true },
+		"shards":  func(tr *trial) { tr.bf16, tr.shards, tr.gradBF16 = true, 3, true },
+		"one row": func(tr *trial) { tr.rows, tr.maxLen, tr.muon = 1, 60, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := base()
+			tr.steps, tr.rows = 2, 4
+			shape(&tr)
+			want, err := tr.synchronous(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			small := tr
+			small.depths = testDepths(1)
+			small.depths.GradSlabs = 2
+			for _, tr := range []trial{tr, small} {
+				tr.onHost, tr.evalSteps = true, 1
+				for _, tr.copyTiles = range []bool{false, true} {
+					if got := mustRun(t, tr); got.digest() != want.digest() {
+						t.Errorf("copied %t: other bits than the synchronous step", tr.copyTiles)
+					}
+				}
+			}
+			onGPU, _, end := onCUDA(t, tr, emu.Options{})
+			want, err = onGPU.synchronous(t)
+			if end(); err != nil {
+				t.Fatal(err)
+			}
+			small.onHost = true
+			for seed := range uint64(long.Count(t, 6, 1)) {
+				if got := runOnCUDA(t, small, emu.Options{Mode: emu.Random, Seed: seed}); !slices.Equal(got.steps, want.steps) || got.digest() != want.digest() {
+					t.Error("other bits than the synchronous step on an emulated GPU")
+				}
+			}
+		})
+	}
+}
+
+// TestHiddenStatesOnTheHostAreCounted: what launches copy between host and device is in the reports.
+func TestHiddenStatesOnTheHostAreCounted(t *testing.T) {
+	tr := base()
+	tr.copyTiles, tr.steps = true, 1
+	near := mustRun(t, tr)
+	tr.onHost = true
+	far := mustRun(t, tr)
+	// Three blocks of hidden 24 with 4 and 2 heads of 6, embedding and a whole head, in fp32: by crossing.go 276 and
+	// 144 elements a token cross for the forward and backward of a block up and down; for the ends 24·(2+1) and 24·2.
+	tokens := int64(0)
+	for _, row := range tr.makeRows(1) {
+		tokens += int64(len(row.IDs))
+	}
+	if up, down := far.h2d-near.h2d, far.d2h-near.d2h; up != 4*tokens*(3*(7*24+4*48+4*24)+24*3) || down != 4*tokens*(3*(3*24+3*48+3*24)+24*2) {
+		t.Errorf("%d bytes more up and %d down, of %d tokens", up, down, tokens)
+	}
+}

@@ -1,0 +1,34 @@
+package layers
+
+import "mt/schedule"
+
+// Crosses is how many bytes a launch of so many tokens copies to the device and to the host where hidden states
+// lie on the host; else it is 0. Launches copy them on the stream on which they compute.
+func (s Spec) Crosses(v schedule.Visit, tokens int) (up, down int64) {
+	if !s.OnHost {
+		return 0, 0
+	}
+	d := newDims(s)
+	x, qkv, o := int64(d.hidden), int64(d.qkv), int64(d.q)
+	backward := v.Phase == schedule.Backward
+	switch {
+	case v.Stage == schedule.Embed && backward:
+		up = x * int64((d.hidden+d.embedPart()-1)/d.embedPart())
+	case v.Stage == schedule.Embed:
+		down = x
+	case v.Stage == schedule.Block && backward:
+		up = x + qkv + (2*x + o) + (qkv + 2*o) + (2*x + qkv) // projecting, attending again, the MLP, attention backward, projecting backward
+		down = qkv + o + (o + x) + qkv + x
+	case v.Stage == schedule.Block:
+		up, down = x+qkv+(x+o), qkv+o+x
+	default: // the head, or a part of it
+		if up = x; backward {
+			down = x
+		}
+		if backward && v.Parts > 1 && !v.FirstPart() {
+			up += x
+		}
+	}
+	n := int64(tokens) * d.act.Size()
+	return n * up, n * down
+}
