@@ -10,6 +10,7 @@ import (
 
 	"mt/actors"
 	"mt/checkpoint"
+	"mt/device/cuda"
 	"mt/internal/config"
 	"mt/internal/files"
 	"mt/schedule"
@@ -192,6 +193,9 @@ func (j *job) goOn(r *resume) error {
 	}
 	if saved.MicroBatchOrder == "auto" { // of an mt that knew only one order
 		saved.MicroBatchOrder = schedule.Zigzag.String()
+	}
+	if saved.AttentionKernels == "auto" { // of an mt that knew only these
+		saved.AttentionKernels = cuda.Portable
 	}
 	saved.Laid = config.Laid(r.state.Schedule)
 	return (&alteration{job: j, from: r, saved: saved, was: r.state.ConfigDigests}).apply()

@@ -183,6 +183,9 @@ func Attention(l Launcher, a *op.Attention) {
 	if a.TQ == 0 || a.Seqs == 0 {
 		return
 	}
+	if hopperAttention(l, a) {
+		return
+	}
 	k := attentionPick(a.AttentionShape, a.Q.DType)
 	tensors := func(p *Params) *Params { return p.Tensor(a.O).Tensor(a.LSE).Tensor(a.Q).Tensor(a.K).Tensor(a.V) }
 	flags := attentionFlags(chunked(a.Dim, []int{a.QStride, a.KStride}, a.Q, a.K, a.V), chunked(a.Dim, nil, a.O))
