@@ -42,6 +42,10 @@ func (b *builder) cp(in *inst) {
 	if !m.has("async") {
 		b.unknown()
 	}
+	if m.has("bulk") {
+		b.bulk(in, m)
+		return
+	}
 	switch m.take("commit_group", "wait_group", "wait_all") {
 	case "commit_group":
 		in.op = opCopyCommit

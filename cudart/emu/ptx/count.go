@@ -214,3 +214,9 @@ func (c *counter) matrix(w *warp, in *inst, s *Step) {
 		c.sharedBanks(&c.now.SharedLoad, &w.addr, rows, 16, s)
 	}
 }
+
+// bulk counts a bulk copy.
+func (c *counter) bulk(w *warp, bytes int, load bool) {}
+
+// expectCopy notes that a phase of an mbarrier ends after a copy.
+func (c *counter) expectCopy(w *warp, mbar int, phase uint32) {}

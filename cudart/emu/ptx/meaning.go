@@ -40,7 +40,7 @@ func (st *statement) meaning() Meaning {
 	}
 	m.Reads = st.registers(m.Reads, operand{name: st.guard})
 	for i, o := range st.args {
-		if i == 0 && !slices.Contains(withoutResult, st.words[0]) {
+		if i == 0 && !o.mem && !slices.Contains(withoutResult, st.words[0]) {
 			m.Writes = st.registers(m.Writes, o)
 		} else {
 			m.Reads = st.registers(m.Reads, o)
