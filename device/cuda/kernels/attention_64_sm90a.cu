@@ -1,5 +1,5 @@
 // Attention in bf16 for heads of 64 elements on sm_90a.
-#include "attention_hopper.cuh"
+#include "attention_hopper_forward.cuh"
 
 SHARED_TILES(shared);
 

@@ -29,6 +29,14 @@ func (l *limits) Launch(k *kernels.Kernel, grid, block kernels.Dim3, shared int,
 
 func (l *limits) Params() *kernels.Params { return new(kernels.Params) }
 
+func (l *limits) SM90a() bool { return false }
+
+func (l *limits) TensorMap(device.Tensor, int, int, int, int) kernels.TensorMap {
+	return kernels.TensorMap{}
+}
+
+func (l *limits) Slower(string) {}
+
 func (l *limits) MostWork(device.DType) float64 { return 0 }
 
 func (l *limits) Scratch(n int64) device.Mem {
