@@ -29,9 +29,10 @@ template <int D> struct HopperForward {
     u32 parity = 1;
     bool ragged = w.rows() < BN;
     if (lane == 0) {
+      arrive_and_expect(shared + Q_FILLED, BM * D * 2);
       copy_tile<BM, D>(shared, q, w.place.head * D, (int)w.place.q0 + w.place.first, shared + Q_FILLED);
-      copy_tile<BN, D>(shared + K_AT, k, column, row, shared + K_FILLED);
-      copy_tile<BN, D>(shared + V_AT, v, column, row, shared + (ragged ? V_RAW : V_FILLED));
+      fill(shared + K_AT, k, column, row, shared + K_FILLED);
+      fill(shared + V_AT, v, column, row, shared + (ragged ? V_RAW : V_FILLED));
     }
     if (ragged) {
       wait_for(shared + V_RAW, 0);
@@ -44,10 +45,15 @@ template <int D> struct HopperForward {
       if (++stage == STAGES) stage = 0, parity ^= 1;
       u32 buffer = stage * TILE_BYTES, barrier = shared + 8 * stage;
       wait_for(barrier + K_FREE, parity);
-      copy_tile<BN, D>(shared + K_AT + buffer, k, column, row, barrier + K_FILLED);
+      fill(shared + K_AT + buffer, k, column, row, barrier + K_FILLED);
       wait_for(barrier + V_FREE, parity);
-      copy_tile<BN, D>(shared + V_AT + buffer, v, column, row, barrier + V_FILLED);
+      fill(shared + V_AT + buffer, v, column, row, barrier + V_FILLED);
     }
+  }
+  // fill starts to copy a tile of keys or values.
+  DEV void fill(u32 to, const TensorMap *map, int column, int row, u32 filled) {
+    arrive_and_expect(filled, TILE_BYTES);
+    copy_tile<BN, D>(to, map, column, row, filled);
   }
 
   // mask hides keys; gap is from the tile's first key to the place of this thread's first query.

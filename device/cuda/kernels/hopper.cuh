@@ -73,9 +73,8 @@ DEV void copy_panel(u32 to, const TensorMap *map, int column, int row, u32 barri
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
                "l"(map), "r"(column), "r"(row), "r"(barrier) : "memory");
 }
-// copy_tile copies ROWS rows of D columns, as many as the map's box has rows.
+// copy_tile copies ROWS rows of D columns, as many rows as the map's box has.
 template <int ROWS, int D> DEV void copy_tile(u32 to, const TensorMap *map, int column, int row, u32 barrier) {
-  arrive_and_expect(barrier, ROWS * D * 2);
 #pragma unroll
   for (int panel = 0; panel < D / PANEL; panel++) copy_panel(to + panel * ROWS * PANEL_PITCH, map, column + panel * PANEL, row, barrier);
 }
