@@ -171,15 +171,15 @@ func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 	if r.owner != 0 && !p.over(r, w.index) {
 		w.fail(in, lane, "shared memory at offset %d is read while %s", off, p.copyOf(r))
 	}
+	if r.barrier != 0 {
+		w.fail(in, lane, "shared memory at offset %d is read, which is an mbarrier", off)
+	}
 	for i := range uint32(4) {
 		c := &b.cells[off>>2+i]
 		if c.write < b.began || c.info&15 != 15 {
 			w.fail(in, lane, "shared memory at offset %d is read and nothing wrote it", off+4*i)
 		}
 		p.stored(w, in, lane, c, off+4*i, "read")
-	}
-	if r.barrier != 0 {
-		w.fail(in, lane, "shared memory at offset %d is read, which is an mbarrier", off)
 	}
 	r.flights++
 }
