@@ -183,7 +183,7 @@ func Attention(l Launcher, a *op.Attention) {
 	if a.TQ == 0 || a.Seqs == 0 {
 		return
 	}
-	if hopperAttention(l, a) {
+	if hopperForward(l, a) {
 		return
 	}
 	k := attentionPick(a.AttentionShape, a.Q.DType)
@@ -198,10 +198,13 @@ func AttentionBackward(l Launcher, a *op.AttentionBackward) {
 	if a.Seqs == 0 {
 		return
 	}
-	k := attentionPick(a.AttentionShape, a.Q.DType)
 	if a.TQ > 0 {
 		attentionDeltas(l, a)
 	}
+	if hopperBackward(l, a) {
+		return
+	}
+	k := attentionPick(a.AttentionShape, a.Q.DType)
 	inputs := func(p *Params) *Params {
 		return p.Tensor(a.Q).Tensor(a.K).Tensor(a.V).Tensor(a.DO).Tensor(a.LSE).Tensor(a.Delta)
 	}

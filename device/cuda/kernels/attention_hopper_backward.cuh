@@ -291,7 +291,7 @@ template <int D> struct HopperQueryGradients {
     if (!w.find(a)) return;
     int group = warpgroup(), consumers = w.consumers();
     if (threadIdx_x == 0) {
-      barrier_init(shared + QUERIES_FILLED, 2);
+      barrier_init(shared + QUERIES_FILLED, 1);
       barrier_init(shared + RAW, 1);
 #pragma unroll
       for (int i = 0; i < STAGES; i++) {
