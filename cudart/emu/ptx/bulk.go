@@ -300,6 +300,7 @@ func (c *bulkCopy) land(p *proxy) {
 	}
 	m := p.mbars[c.mbar]
 	m.bytes -= c.bytes
+	m.last, m.lastOf = c, m.phase
 	p.news++
 	p.settle(c.mbar, func(format string, args ...any) { c.warp.fail(c.in, c.lane, format, args...) })
 }

@@ -38,6 +38,9 @@ type mbarrier struct {
 	shown   uint32 // tick of the fence that lets copies see it, 0: none yet
 	line    int32
 
+	last   *bulkCopy // that has landed
+	lastOf uint32    // its phase
+
 	arrived []uint32 // what the arrivals of this phase know
 	ended   []uint32 // what those of all phases that are over knew
 }
@@ -358,7 +361,7 @@ func (w *warp) waitsFor() string {
 	p := w.block.proxy
 	lane := bits.TrailingZeros32(w.polled) & 31
 	if w.poll.op == opRegisters {
-		return fmt.Sprintf("warp %d at line %d waits for %d registers a thread", w.index, w.poll.line, w.poll.imm)
+		return fmt.Sprintf("warp %d at line %d waits for %d registers a thread, of which the block has %d for all", w.index, w.poll.line, w.poll.imm, p.pool)
 	}
 	m, _ := p.mbarAt(w, w.poll, lane, w.mbarOffset(w.poll, lane))
 	return fmt.Sprintf("warp %d at line %d waits for the mbarrier at offset %d (phase %d lacks %d of %d arrivals and %d bytes)", w.index, w.poll.line, m.offset,

@@ -322,8 +322,23 @@ func (p *proxy) end() {
 		}
 		w.bulk.pending = w.bulk.pending[:0]
 	}
-	for _, c := range p.loads {
-		c.warp.fail(c.in, c.lane, "the block ends while this copy writes its shared memory: nothing waited for its mbarrier")
+	for len(p.loads) > 0 {
+		p.landOne()
+	}
+	for i, m := range p.mbars {
+		if c := m.last; c != nil && !p.waitedFor(i, m.lastOf) {
+			c.warp.fail(c.in, c.lane, "the block ends and nothing waited for this copy")
+		}
 	}
 	p.endGroups()
+}
+
+// waitedFor says whether a warp knows that a phase of an mbarrier is over.
+func (p *proxy) waitedFor(mbar int, phase uint32) bool {
+	for v := range p.block.warps {
+		if p.block.seen[v][clockMbars+mbar] > phase {
+			return true
+		}
+	}
+	return false
 }
