@@ -50,8 +50,20 @@ func (l *launcher) TensorMap(t device.Tensor, columns, rows, stride, boxRows int
 	return kernels.TensorMap(m)
 }
 
-// Slower notes, once, that the device could compute something faster if there were a kernel.
-func (l *launcher) Slower(what string) {
+// slower is what was told to be slower than it could be.
+type slower struct {
+	what kernels.Lacking
+	dim  int
+}
+
+// Slower notes, once, that the device could compute attention faster if there were a kernel.
+func (l *launcher) Slower(what kernels.Lacking, dim int) {
 	d := l.stream.dev
-	d.noteOnce("sm90a "+what, fmt.Sprintf("%s runs on the kernels for all GPUs, slower: there is none for sm_90a that takes it", what))
+	d.mu.Lock()
+	told := d.slower[slower{what, dim}]
+	d.slower[slower{what, dim}] = true
+	d.mu.Unlock()
+	if !told {
+		d.note(what.Of(dim))
+	}
 }

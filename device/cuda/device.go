@@ -76,8 +76,9 @@ type dev struct {
 	closed     bool
 	notes      []string
 	noted      map[string]bool // the subjects that noteOnce has noted
-	fallbacks  []string        // see Fallbacks
-	late       []error         // the errors that Close returns
+	slower     map[slower]bool
+	fallbacks  []string // see Fallbacks
+	late       []error  // the errors that Close returns
 }
 
 // blas is cuBLASLt and the products it has been asked for.
@@ -101,7 +102,7 @@ func New(o Options) (_ device.Device, err error) {
 		return nil, fmt.Errorf("cuda: memory limit %d: it may not be negative", o.MemoryLimit)
 	}
 	d := &dev{opts: o, cuda: o.CUDA, modules: map[string]cudart.Module{}, functions: map[functionName]cudart.Function{},
-		blocks: map[uintptr]*block{}, registered: map[uintptr][]byte{}, noted: map[string]bool{}, peers: map[int]bool{}, blas: blas{products: map[productKey]*product{}}}
+		blocks: map[uintptr]*block{}, registered: map[uintptr][]byte{}, noted: map[string]bool{}, slower: map[slower]bool{}, peers: map[int]bool{}, blas: blas{products: map[productKey]*product{}}}
 	d.blas.dev, d.blas.choices = d, o.Choices
 	if o.Choices == nil {
 		d.blas.choices = NewChoices(false, nil)

@@ -1,8 +1,6 @@
 package train
 
 import (
-	"strings"
-
 	"mt/device/cuda"
 	"mt/device/cuda/kernels"
 )
@@ -61,8 +59,8 @@ func (j *job) attentionWords() string {
 	case c.AttentionKernels == cuda.Portable || c.AttentionKernels == "auto" && !j.runsSM90a():
 		return "attention by the kernels for all GPUs"
 	}
-	if lacking := kernels.LackingForSM90a(j.model.HeadDim, j.act, j.model.AttnSoftcap > 0); lacking != "" {
-		return "attention by the kernels for all GPUs, slower: there is none for sm_90a that takes " + strings.TrimPrefix(lacking, "attention ")
+	if lacking := kernels.LackingForSM90a(j.model.HeadDim, j.act, j.model.AttnSoftcap > 0); lacking != kernels.LackingNothing {
+		return lacking.Of(j.model.HeadDim)
 	}
-	return "attention by the kernels for sm_90a, its gradients by those for all GPUs"
+	return "attention by the kernels for sm_90a"
 }

@@ -139,7 +139,7 @@ func (r *rig) TensorMap(t device.Tensor, columns, rows, stride, boxRows int) ker
 }
 
 // Slower implements kernels.Launcher: which kernels run shows in what is printed.
-func (r *rig) Slower(string) {}
+func (r *rig) Slower(kernels.Lacking, int) {}
 
 // MostWork implements kernels.Launcher: launches may have as much as they like.
 func (r *rig) MostWork(device.DType) float64 { return 0 }

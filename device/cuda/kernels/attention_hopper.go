@@ -41,18 +41,35 @@ func hopperFor(dim int) *attentionKernels {
 		kernel("attention_backward", "dq", 6*tile)}
 }
 
-// LackingForSM90a names attention that no kernel for sm_90a takes, by the elements of a head, its type and
-// whether scores have a cap; it is empty where there is one.
-func LackingForSM90a(dim int, dt device.DType, capped bool) string {
+// Lacking is why no kernel for sm_90a takes some attention.
+type Lacking string
+
+// What no kernel for sm_90a takes.
+const (
+	LackingNothing Lacking = ""
+	LackingF32     Lacking = "fp32"
+	LackingCap     Lacking = "a cap on scores"
+	LackingDim     Lacking = "heads of that size"
+	LackingRows    Lacking = "rows that do not begin at multiples of 16 bytes"
+)
+
+// Of says it of heads of dim elements.
+func (l Lacking) Of(dim int) string {
+	return fmt.Sprintf("attention with heads of %d elements runs on the kernels for all GPUs, slower: those for sm_90a do not take %s", dim, string(l))
+}
+
+// LackingForSM90a is why no kernel for sm_90a takes attention with heads of dim elements, as far as these, their
+// type and a cap on scores tell.
+func LackingForSM90a(dim int, dt device.DType, capped bool) Lacking {
 	switch {
 	case dt != device.BF16:
-		return "attention in fp32"
+		return LackingF32
 	case capped:
-		return "attention with a cap on scores"
+		return LackingCap
 	case hopper[dim] == nil:
-		return fmt.Sprintf("attention with heads of %d elements", dim)
+		return LackingDim
 	}
-	return ""
+	return LackingNothing
 }
 
 // hopperKernels are the kernels for sm_90a that take s, whose tensors have rows that are strides elements apart.
@@ -63,11 +80,11 @@ func hopperKernels(l Launcher, s op.AttentionShape, strides []int, tensors ...de
 		return nil
 	}
 	lacking := LackingForSM90a(s.Dim, tensors[0].DType, s.Softcap > 0)
-	if lacking == "" && !chunked(s.Dim, strides, tensors...) {
-		lacking = "attention on rows that do not begin at multiples of 16 bytes"
+	if lacking == LackingNothing && !chunked(s.Dim, strides, tensors...) {
+		lacking = LackingRows
 	}
-	if lacking != "" {
-		l.Slower(lacking)
+	if lacking != LackingNothing {
+		l.Slower(lacking, s.Dim)
 		return nil
 	}
 	return hopper[s.Dim]

@@ -59,12 +59,10 @@ func TestLackingForSM90a(t *testing.T) {
 		dim    int
 		dt     device.DType
 		capped bool
-		want   string
+		want   kernels.Lacking
 	}{
-		{64, device.BF16, false, ""}, {128, device.BF16, false, ""},
-		{96, device.BF16, false, "attention with heads of 96 elements"},
-		{128, device.BF16, true, "attention with a cap on scores"},
-		{128, device.F32, false, "attention in fp32"},
+		{64, device.BF16, false, ""}, {128, device.BF16, false, ""}, {96, device.BF16, false, kernels.LackingDim}, {256, device.BF16, false, kernels.LackingDim},
+		{128, device.BF16, true, kernels.LackingCap}, {128, device.F32, false, kernels.LackingF32},
 	} {
 		if got := kernels.LackingForSM90a(c.dim, c.dt, c.capped); got != c.want {
 			t.Errorf("%d, %v, capped %v: %q, want %q", c.dim, c.dt, c.capped, got, c.want)

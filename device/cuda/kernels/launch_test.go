@@ -35,7 +35,7 @@ func (l *limits) TensorMap(device.Tensor, int, int, int, int) kernels.TensorMap 
 	return kernels.TensorMap{}
 }
 
-func (l *limits) Slower(string) {}
+func (l *limits) Slower(kernels.Lacking, int) {}
 
 func (l *limits) MostWork(device.DType) float64 { return 0 }
 

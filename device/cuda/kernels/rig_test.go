@@ -46,7 +46,7 @@ type rig struct {
 	modules map[string]*ptx.Module
 	counts  map[string]*ptx.Counts // by kernel, of all its launches
 	sm90a   bool                   // kernels for sm_90a are taken
-	slower  []string               // what was told to be slower than it could be
+	slower  []kernels.Lacking      // why what was computed is slower than it could be
 }
 
 func newRig() *rig {
@@ -198,7 +198,7 @@ func (s *rigStream) TensorMap(t device.Tensor, columns, rows, stride, boxRows in
 	return m.Encode()
 }
 
-func (s *rigStream) Slower(what string) { s.rig.slower = append(s.rig.slower, what) }
+func (s *rigStream) Slower(what kernels.Lacking, _ int) { s.rig.slower = append(s.rig.slower, what) }
 
 func (s *rigStream) MostWork(device.DType) float64 { return 0 }
 
