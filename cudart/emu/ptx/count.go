@@ -90,6 +90,11 @@ func (c *Counts) Global() Traffic {
 // Cached is the part of it that goes by way of the first-level cache.
 func (c *Counts) Cached() Traffic { return total(c.Load, c.Store, c.Copied, c.Atomic) }
 
+// Moved is how many sectors blocks exchange with the L2 cache, if a block reads nothing twice but by bulk copies.
+func (c *Counts) Moved() int64 {
+	return c.Fresh + c.Store.Sectors + c.Atomic.Sectors + c.BulkLoad.Sectors + c.BulkStore.Sectors
+}
+
 func total(all ...Traffic) (t Traffic) {
 	for _, o := range all {
 		t.Requests += o.Requests

@@ -32,7 +32,7 @@ func (g *GPU) Bound(w Work) []Busy {
 	busy[unitTensor] += float64(n.Grouped) / groupedRate
 	global, shared := n.Cached(), n.Shared()
 	memory := path(shared.Wavefronts+n.By[ptx.ClassShuffle], global.Sectors, 0)
-	l2 := 32 * float64(n.Fresh+n.Store.Sectors+n.Atomic.Sectors+n.BulkLoad.Sectors+n.BulkStore.Sectors)
+	l2 := 32 * float64(n.Moved())
 	sm := float64(g.SMs) * g.Clock * 1e9
 	each := func(resource string, cycles float64) Busy { return Busy{resource, cycles / quarters / sm} }
 	return []Busy{
