@@ -84,6 +84,9 @@ func (w *warp) arrive(in *inst, mask uint32) bool {
 		w.fail(in, lane, "the warp arrives twice at barrier %d", id)
 	}
 	bar.joined |= 1 << w.index
+	if b.count != nil {
+		b.count.needed(w, event{-1 - int(id), b.count.bars[id]})
+	}
 	bar.arrived += bits.OnesCount32(mask)
 	if in.b >= 0 {
 		bar.arrived += 32 - bits.OnesCount32(mask) // threads are counted in whole warps
@@ -93,6 +96,9 @@ func (w *warp) arrive(in *inst, mask uint32) bool {
 		w.wait = bar
 	}
 	if bar.arrived >= bar.want {
+		if b.count != nil {
+			b.count.bars[id]++
+		}
 		b.release(bar)
 		return false
 	}

@@ -167,9 +167,7 @@ func (w *warp) startBulk(in *inst, lane int) {
 	}
 	c.bytes = 16 * len(c.pieces)
 	p.news++
-	if w.block.count != nil {
-		w.block.count.bulk(w, c.bytes, in.op == opBulkLoad)
-	}
+	w.block.count.bulk(w, c)
 	w.checkBulk(c)
 	if in.op == opBulkStore {
 		for i := range c.pieces {
@@ -190,9 +188,7 @@ func (w *warp) startBulk(in *inst, lane int) {
 	for j := range c.pieces {
 		p.claim(w, in, lane, c.pieces[j].shared, i, m.phase)
 	}
-	if w.block.count != nil {
-		w.block.count.expectCopy(w, i, m.phase)
-	}
+	w.block.count.needed(w, event{i, m.phase})
 	p.loads = append(p.loads, c)
 }
 

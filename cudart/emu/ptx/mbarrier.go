@@ -270,6 +270,7 @@ func (w *warp) mbarArrive(in *inst, lane int, m *mbarrier, i int) {
 	}
 	m.pending -= count
 	b := w.block
+	b.count.needed(w, event{i, m.phase})
 	b.proxy.news++
 	join(m.arrived, b.seen[w.index])
 	b.tick++
@@ -332,9 +333,9 @@ func (w *warp) mbarWait(in *inst, mask uint32) bool {
 	}
 	w.poll, w.giveUp = nil, false
 	for m := done; m != 0; m &= m - 1 {
-		p := w.block.proxy
-		b, _ := p.mbarAt(w, in, 0, w.mbarOffset(in, bits.TrailingZeros32(m)&31))
+		b, i := w.block.proxy.mbarAt(w, in, 0, w.mbarOffset(in, bits.TrailingZeros32(m)&31))
 		join(w.block.seen[w.index], b.ended)
+		w.block.count.awaited(w, event{i, b.phase - 1})
 	}
 	w.preds[in.d] = w.preds[in.d]&^mask | done
 	return false
