@@ -110,6 +110,11 @@ template <int D> struct HopperForward {
     softmax(s, down, a.scale * LOG2E);
   }
 
+  // The two warpgroups take turns with tensor cores, so that one multiplies while the other does not: barrier
+  // TURN + number is that of a warpgroup's turn, which the other one gives it.
+  static constexpr int TURN = 3;
+  DEV void give_turn(int number) { arrive_some<256>(TURN + 1 - number); }
+
   // consume is the part of one of the other two warpgroups, number 0 or 1.
   METHOD void consume(Work w, int number, bf16 *out, float *lse, const Shape &a, u32 shared) {
     int own = number * ROWS;
@@ -122,6 +127,8 @@ template <int D> struct HopperForward {
       Operand q = operand(shared + own * PANEL_PITCH, 0), k = operand(shared + K_AT, 0), v = operand(shared + V_AT, BN * PANEL_PITCH);
       int stage = 0;
       u32 parity = 0;
+      bool turns = w.consumers() == 2;
+      if (turns && number == 1 && w.left > 1) give_turn(number);
       wait_for(shared + Q_FILLED, 0);
       wait_for(shared + K_FILLED, 0);
       tile_product<D, BM, BN>(s, q, k);
@@ -135,9 +142,11 @@ template <int D> struct HopperForward {
         u32 before_parity = parity;
         if (++stage == STAGES) stage = 0, parity ^= 1;
         wait_for(shared + K_FILLED + 8 * stage, parity);
+        if (turns) sync_some<256>(TURN + number);
         tile_product<D, BM, BN>(s, q, beyond(k, stage * TILE_BYTES));
         wait_for(shared + V_FILLED + 8 * before, before_parity);
         add_tile_product(o, p, beyond(v, before * TILE_BYTES));
+        if (turns && (number == 0 || w.left > 1)) give_turn(number);
         wait_products<1>();
         settled(s);
         release(shared + K_FREE + 8 * stage);

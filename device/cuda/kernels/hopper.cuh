@@ -47,6 +47,9 @@ DEV void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memo
 // sync_some is a barrier of its own for the COUNT threads that use number.
 template <int COUNT> DEV void sync_some(int number) { asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(COUNT) : "memory"); }
 
+// arrive_some arrives there without waiting.
+template <int COUNT> DEV void arrive_some(int number) { asm volatile("bar.arrive %0, %1;" ::"r"(number), "n"(COUNT) : "memory"); }
+
 // A barrier in shared memory (8 bytes) goes through phases: one ends when it has got
 // as many arrivals as it wants and all bytes that it was told to expect. wait_for
 // waits until the phase of that parity has ended; before the first has ended, that of
