@@ -226,6 +226,31 @@ var ofDevice = []broken{
 		{from: "if most == 0 || each == 0 {", to: "if true {", in: "device/cuda", test: "TestCutAttention"},
 		{from: "4*a.Heads/max(a.KVHeads, 1)", to: "4", in: "device/cuda", test: "TestCutAttention"},
 	}},
+	{"device/cuda/kernels/attention_hopper.go", []way{
+		{from: "if !l.SM90a() || s.TQ == 0 || s.TK == 0 {", to: "if s.TQ == 0 || s.TK == 0 {", in: "device/cuda", test: "TestAttentionKernels"},
+		{from: "lacking == LackingNothing && !chunked(s.Dim, strides, tensors...)", to: "false", test: "TestAttentionHopper"},
+		{from: "case dt != device.BF16:", to: "case false:", test: "TestLackingForSM90a"},
+		{from: "case capped:", to: "case false:", test: "TestLackingForSM90a|TestAttentionHopper"},
+		{from: "values := l.TensorMap(a.K, narrow, a.TK, a.KStride, hopperTile), l.TensorMap(a.V, narrow, a.TK, a.KStride, hopperTile)\n\ttensors", to: "values := l.TensorMap(a.K, narrow, a.TK, a.KStride, hopperTile), l.TensorMap(a.V, narrow, a.TK-1, a.KStride, hopperTile)\n\ttensors", test: "TestAttentionHopper"},
+		{from: "l.TensorMap(a.DO, wide, a.TQ, wide, rows)", to: "l.TensorMap(a.DO, wide, a.TQ, a.QStride, rows)", test: "TestAttentionHopper"},
+		{from: "p.align(64)", to: "p.align(128)", test: "TestAttentionHopper"},
+	}},
+	{"device/cuda/attention.go", []way{
+		{from: "d.capability == capabilitySM90a && d.cuda.HasTensorMaps()", to: "d.capability >= capabilitySM90a && d.cuda.HasTensorMaps()", test: "TestUseAttention"},
+		{from: "d.sm90a = kernels == SM90a", to: "_ = kernels", test: "TestAttentionKernels"},
+		{from: "if !told {", to: "if true {", test: "TestAttentionKernels"},
+		{from: "int64(stride) * device.BF16.Size()", to: "int64(stride)", in: "device/cuda", test: "TestOps"},
+	}},
+	{"cudart/tensormap.go", []way{
+		{from: "uint64(r.BoxColumns) | uint64(r.BoxRows)<<32", to: "uint64(r.BoxRows) | uint64(r.BoxColumns)<<32", test: "TestTensorMap"},
+		{from: "&^ (tensorMapAlign - 1)", to: "+ 0*tensorMapAlign", test: "TestTensorMap"},
+		{from: "copy(out[:], m.bytes[at-uintptr(unsafe.Pointer(&m.bytes[0])):])", to: "copy(out[:], m.bytes[at-uintptr(unsafe.Pointer(&m.bytes[0]))+1:])", test: "TestTensorMap"},
+	}},
+	{"internal/train/attention.go", []way{
+		{from: "if !j.runsSM90a() {\n\t\t\tc", to: "if false {\n\t\t\tc", test: "TestAttentionKernelsAreKept|TestAttentionWords"},
+		{from: "if err := d.UseAttention(c.AttentionKernels); err != nil {", to: "if err := error(nil); err != nil {", test: "TestAttentionKernelsAreKept"},
+		{from: "return len(j.devs) > 0", to: "return true", test: "TestAttentionKernelsOnTheCPU"},
+	}},
 	{"device/cuda/choices.go", []way{
 		{from: "if a, ok := c.recorded[shape]; ok && slices.Contains(proposed, a) {", to: "if a, ok := c.recorded[shape]; ok {", test: "TestResumedChoices"},
 		{from: "return a, ok && slices.Contains(proposed, a)", to: "return a, ok", test: "TestKeptChoices"},
