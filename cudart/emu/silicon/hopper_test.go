@@ -118,6 +118,22 @@ func TestHopperCounts(t *testing.T) {
 	}
 }
 
+// TestSlowed: products of warpgroups take what products of large matrices are known to reach.
+func TestSlowed(t *testing.T) {
+	g, err := Find("h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := "OPEN;" + strings.Repeat("MUL256;", 100) + "COMMIT; WAIT;"
+	k, _, trace := tracedHopper(t, 4, body)
+	known := g.Cycles(Replay{Kernel: k, Trace: trace, Resident: 1, Rounds: 1, Active: 1})
+	g.Multiplied = 0
+	peak := g.Cycles(Replay{Kernel: k, Trace: trace, Resident: 1, Rounds: 1, Active: 1})
+	if more, want := known-peak, 100*128*(989.4/794.5-1); math.Abs(more-want) > 0.01*want {
+		t.Errorf("%.0f cycles more, want %.0f", more, want)
+	}
+}
+
 // TestHopperReplay: what takes a known number of cycles beyond the kernel's beginning.
 func TestHopperReplay(t *testing.T) {
 	g, err := Find("h100")
@@ -133,6 +149,7 @@ func TestHopperReplay(t *testing.T) {
 		kernel, _, _ := tracedHopper(t, warps, "")
 		return one(k, trace) - one(kernel, begin)
 	}
+	g.Multiplied = 0
 	const n = 20
 	products := func(text string) string { return "OPEN;\n" + strings.Repeat(text, n) + "COMMIT;\n" }
 	exponentials := times(99, "ex2.approx.f32 %f1, %f30;\n")
