@@ -1,6 +1,7 @@
 package ptx
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -115,6 +116,7 @@ var hopperMistakes = []struct{ name, body, want string }{
 	{"copied and overwritten", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192; ONLY LOAD(0,ONE) bar.sync 0;\n ONLY st.shared.b32 [space], %z; //!\n WAIT(ONE,0)",
 		"is written while a bulk copy writes it"},
 	{"copied twice", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 16384; ONLY LOAD(0,ONE)\n ONLY LOAD(0,ONE) //!\n WAIT(ONE,0)", "is written while a bulk copy writes it"},
+	{"stored after an arrival", "ONLY mbarrier.arrive.shared::cta.b64 _, [ONE]; ONLY st.shared.b32 [space], %z; WAIT(ONE,0) @%zero bra E;\n ld.shared.b32 %x, [space]; //!", "shared memory at offset 0 is read"},
 	{"never waited for", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192;\n ONLY LOAD(0,ONE) //!", "the block ends and nothing waited for this copy"},
 
 	// Registers of products.
@@ -238,6 +240,10 @@ func TestHopperAllowed(t *testing.T) {
 		{"one thread elected", "setp.ge.u32 %q, %t, 64; @%q bra E; elect.sync _|%p, -1; @%p mbarrier.arrive.shared::cta.b64 _, [TWO], 1; WAIT(TWO,0)"},
 		{"a wait that is given up", "setp.ge.u32 %p, %t, 32; @%p bra M; mbarrier.try_wait.parity.shared::cta.b64 %q, [ONE], 0; ONLY mbarrier.arrive.shared::cta.b64 _, [ALSO]; bra E; M: WAIT(ALSO,0)"},
 		{"copied out and overwritten", ready + "ONLY cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {0, 0}], [space]; cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; bar.sync 0; st.shared.b32 [%s], %z;"},
+		{"stored by all, then by one", ready + "ONLY st.shared.v4.b32 [space], {%z,%z,%z,%z}; ONLY fence.proxy.async; ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 16; ONLY cp.async.bulk.commit_group; ONLY cp.async.bulk.wait_group 0;"},
+		{"stored before an arrival", "ONLY st.shared.b32 [space], %z; ONLY mbarrier.arrive.shared::cta.b64 _, [ONE]; WAIT(ONE,0) ld.shared.b32 %x, [space];"},
+		{"a state whose phase another warp ends", "setp.eq.u32 %p, %t, 32; @%p st.shared.b32 [space], %z; @%p mbarrier.arrive.shared::cta.b64 _, [TWO]; @!%zero bra E; mbarrier.arrive.shared::cta.b64 %state, [TWO]; V: mbarrier.test_wait.shared::cta.b64 %q, [TWO], %state; @!%q bra V; ld.shared.b32 %x, [space];"},
+		{"copied out and read back", ready + "ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 64; ONLY cp.async.bulk.commit_group; ONLY cp.async.bulk.wait_group 0; ONLY ld.global.b32 %x, [%p0]; setp.ne.u32 %p, %x, 0; @!%zero bra E; @%p trap;"},
 		{"registers given and taken", "@%first bra M; setmaxnreg.dec.sync.aligned.u32 96; bra E; M: setmaxnreg.inc.sync.aligned.u32 240;"},
 		{"an older group waited for", ready + "GROUP; OPEN; MUL; wgmma.commit_group.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%d8,%d9,%d10,%d11}, %da, %db, %q, 1, 1, 0, 0; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 1; mov.f32 %f, %d0; wgmma.wait_group.sync.aligned 0; mov.f32 %f, %d8;"},
 		{"other things that order little", "fence.proxy.async.global; prefetch.tensormap [%map]; griddepcontrol.wait; fence.acq_rel.cta;"},
@@ -258,6 +264,85 @@ func TestPartialWarpgroup(t *testing.T) {
 	}
 	err := runHopperSmall(t, body+"OPEN; MUL; CLOSE;", 160, 0)
 	if err == nil || !strings.Contains(err.Error(), "wgmma by a warpgroup that has only 32 threads") {
+		t.Error(err)
+	}
+}
+
+// TestBulkStoresEnd: what is copied out is there when the block has ended, though it was waited for only until it was read.
+func TestBulkStoresEnd(t *testing.T) {
+	var h heap
+	buf := h.add("ones", bytes.Repeat([]byte{1}, 8192))
+	m := tile{0, 64, 128, false}.tensor(buf.Base).Encode()
+	text := hopperSmall(ready + "ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 64; cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;")
+	l := Launch{Kernel: parse(t, text).Kernel("k"), Grid: dim(1), Block: dim(256), Memory: h, Params: append(m[:], params(buf.Base)...)}
+	touched, err := l.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(buf.Data[:65], append(make([]byte, 64), 1)) {
+		t.Errorf("%v", buf.Data[:65])
+	}
+	if len(touched) != 1 || touched[0].WriteFrom != 0 || touched[0].WriteTo != 64 {
+		t.Errorf("touched %+v", touched)
+	}
+}
+
+// TestBulkRaces: two blocks that copy out to the same place.
+func TestBulkRaces(t *testing.T) {
+	var h heap
+	buf := h.add("ones", make([]byte, 8192))
+	m := tile{0, 64, 128, false}.tensor(buf.Base).Encode()
+	text := hopperSmall(ready + "ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 64; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;")
+	l := Launch{Kernel: parse(t, text).Kernel("k"), Grid: dim(2), Block: dim(256), Memory: h, CheckGlobal: true, Params: append(m[:], params(buf.Base)...)}
+	if _, err := l.Run(); err == nil || !strings.Contains(err.Error(), "of the same launch writes it too") {
+		t.Error(err)
+	}
+}
+
+// TestRegistersAtStart: as ptxas gives them out.
+func TestRegistersAtStart(t *testing.T) {
+	for text, want := range map[string]int{
+		"": 0, ".maxntid 384, 1, 1": 168, ".maxntid 128, 2": 256, ".maxntid 160": 256, ".maxntid 128, 1, 1\n.minnctapersm 3": 168, ".maxntid 1024\n.maxnreg 56": 56, ".reqntid 512, 1, 1": 128,
+	} {
+		k := parse(t, hopperHeader+".visible .entry k()\n"+text+"\n{\nret;\n}").Kernel("k")
+		if got := k.registersAtStart(); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+	k := parse(t, hopperHeader+".visible .entry k()\n{\nsetmaxnreg.dec.sync.aligned.u32 24;\nret;\n}").Kernel("k")
+	l := Launch{Kernel: k, Grid: dim(1), Block: dim(128)}
+	if _, err := l.Run(); err == nil || !strings.Contains(err.Error(), "setmaxnreg in a kernel without .maxnreg or .maxntid") {
+		t.Error(err)
+	}
+}
+
+// TestDescriptors: what is wrong with a descriptor by itself, and where rows lie of a matrix that begins within the swizzle's pattern.
+func TestDescriptors(t *testing.T) {
+	const swizzled = 1 << 62
+	for d, want := range map[uint64]string{
+		swizzled | 3<<49 | 64<<32 | 3*8: "",
+		swizzled | 2<<49 | 64<<32 | 3*8: "has base offset 2 and begins at offset 384, where it is 3",
+		1<<49 | 64<<32:                  "has a base offset and no swizzle",
+		1 << 14:                         "has bits that mean nothing",
+		1 << 46:                         "has bits that mean nothing",
+		3<<62 | 2:                       "begins at offset 32, which is in row 1 of the swizzle's pattern of 256 bytes",
+		2<<62 | 4:                       "begins at offset 64, which is in row 1 of the swizzle's pattern of 512 bytes",
+	} {
+		if _, err := tileOf(d); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%#x: %v, want %q", d, err, want)
+		}
+	}
+	o, _ := tileOf(swizzled | 3<<49 | 64<<32 | 3*8)
+	for row := range uint32(5) { // those before the pattern's end
+		if got, want := o.along(row, 1), 384+row*128+16^row<<4; got != want {
+			t.Errorf("row %d lies at %d, want %d", row, got, want)
+		}
+	}
+	across, _ := tileOf(swizzled | 64<<32 | 8<<16)
+	if err := across.fits(64, true); err != nil {
+		t.Error(err)
+	}
+	if err := across.fits(72, true); err == nil || !strings.Contains(err.Error(), "the leading byte offset of 128") {
 		t.Error(err)
 	}
 }

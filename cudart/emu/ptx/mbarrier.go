@@ -41,8 +41,8 @@ type mbarrier struct {
 	last   *bulkCopy // that has landed
 	lastOf uint32    // its phase
 
-	arrived []uint32 // what the arrivals of this phase know
-	ended   []uint32 // what those of all phases that are over knew
+	arrived []uint32 // what all arrivals know
+	ended   []uint32 // what those of the phases that are over knew
 }
 
 // The most that an mbarrier can count. Source: PTX ISA, "mbarrier contents".
@@ -294,8 +294,7 @@ func (p *proxy) settle(i int, fail func(format string, args ...any)) {
 	}
 	m.phase++
 	m.pending = m.count
-	join(m.ended, m.arrived)
-	clear(m.arrived)
+	copy(m.ended, m.arrived)
 	m.ended[clockMbars+i] = m.phase
 	p.news++
 }

@@ -99,10 +99,19 @@ func (g *GPU) costs() (out [ptx.Classes]cost) {
 // eighth of the 4,096 dense operations of a multiprocessor, which H100's datasheet has (989.4 TFLOP/s of 132 at 1.83 GHz).
 const groupedRate = 512
 
+// slowed is how much longer wgmma takes than the datasheet's peak has it, where products of large matrices are known to: a GPU
+// whose tensor cores are all busy lowers its clock to keep within its power.
+func (g *GPU) slowed() float64 {
+	if g.Multiplied == 0 {
+		return 1
+	}
+	return max(1, g.Arithmetic(true)/g.Multiplied)
+}
+
 // product is how many cycles a quarter is busy with its part of a wgmma of so many columns: it multiplies 16 rows by 16 columns of
 // A, and does not go on faster than shared memory, which all quarters share, brings the operands.
-func product(columns int, wavefronts uint16) float64 {
-	return max(float64(16*16*columns)/groupedRate, float64(wavefronts))
+func (m *machine) product(columns int, wavefronts uint16) float64 {
+	return max(float64(16*16*columns)/groupedRate*m.slowed, float64(wavefronts))
 }
 
 // path is how many cycles the path to shared memory and the caches is busy with requests.

@@ -118,6 +118,22 @@ func TestHopperCounts(t *testing.T) {
 	}
 }
 
+// TestSlowed: products of warpgroups take what products of large matrices are known to reach.
+func TestSlowed(t *testing.T) {
+	g, err := Find("h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := "OPEN;" + strings.Repeat("MUL256;", 100) + "COMMIT; WAIT;"
+	k, _, trace := tracedHopper(t, 4, body)
+	known := g.Cycles(Replay{Kernel: k, Trace: trace, Resident: 1, Rounds: 1, Active: 1})
+	g.Multiplied = 0
+	peak := g.Cycles(Replay{Kernel: k, Trace: trace, Resident: 1, Rounds: 1, Active: 1})
+	if more, want := known-peak, 100*128*(989.4/794.5-1); math.Abs(more-want) > 0.01*want {
+		t.Errorf("%.0f cycles more, want %.0f", more, want)
+	}
+}
+
 // TestHopperReplay: what takes a known number of cycles beyond the kernel's beginning.
 func TestHopperReplay(t *testing.T) {
 	g, err := Find("h100")
@@ -133,6 +149,7 @@ func TestHopperReplay(t *testing.T) {
 		kernel, _, _ := tracedHopper(t, warps, "")
 		return one(k, trace) - one(kernel, begin)
 	}
+	g.Multiplied = 0
 	const n = 20
 	products := func(text string) string { return "OPEN;\n" + strings.Repeat(text, n) + "COMMIT;\n" }
 	exponentials := times(99, "ex2.approx.f32 %f1, %f30;\n")
@@ -153,6 +170,8 @@ func TestHopperReplay(t *testing.T) {
 		{"exponentials alone", 4, exponentials, 99 * 8, 20},
 		{"exponentials while products go on", 4, products("MUL256;") + exponentials + "WAIT;", n*128 + latencyProduct, 20},
 		{"exponentials after products", 4, products("MUL256;") + "WAIT;\n" + exponentials, n*128 + latencyProduct + 99*8, 20},
+		{"stores while products take the path", 4, products("MUL64;") + "mov.u32 %a, space; mad.lo.u32 %a, %t, 4, %a;\n" + strings.Repeat("st.shared.u32 [%a+40960], %t;\n", 20) +
+			"bar.sync 1, 128;\n" + times(60, "add.f32 %f1, %f1, %f1;\n") + "WAIT;", n*32 - queued + latencyBarrier + 60*latencyALU, 60},
 		{"a copy that all wait for", 4, copied + waitFor(65536, 0, "W"), 6*8192/64 + arrival, 20},
 		{"products while a copy comes", 4, copyIn(1, 65544) + waitFor(65544, 0, "V") + "bar.sync 0;\n" +
 			strings.ReplaceAll(copyIn(1, 65536), "space+8192", "space+57344") + products("MUL64;") + "WAIT;\n" + waitFor(65536, 0, "W"),

@@ -53,6 +53,7 @@ type machine struct {
 	parts  [quarters]part
 	path   float64 // when the path to shared memory and caches is free
 	memory float64 // when the way to the L2 cache is free
+	slowed float64 // see GPU.slowed
 	taken  float64 // part of the path to shared memory that the last wgmma takes
 	until  float64 // when tensor cores are done with that
 	sector float64 // cycles that a sector takes on that way
@@ -82,7 +83,7 @@ type happening struct {
 }
 
 func newMachine(g *GPU, r Replay) *machine {
-	m := &machine{costs: g.costs(), meanings: r.Kernel.Meanings(), trace: r.Trace, left: r.Resident * r.Rounds}
+	m := &machine{costs: g.costs(), meanings: r.Kernel.Meanings(), trace: r.Trace, slowed: g.slowed(), left: r.Resident * r.Rounds}
 	share := min(g.L2/float64(r.Active), bytesToL2)
 	if r.Miss > 0 {
 		reached := g.Reached / g.Clock / float64(r.Active) // bytes a cycle

@@ -260,15 +260,15 @@ func (m *machine) pass(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
 	case ptx.ClassMbarWait:
 		m.await(w, s.Event)
 	case ptx.ClassWGMMA:
-		m.product(q, w, x, s)
+		m.multiply(q, w, x, s)
 	case ptx.ClassBulk:
 		m.bulk(w, s)
 	}
 }
 
-// product gives the tensor core of the warp's quarter its part of a wgmma.
-func (m *machine) product(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
-	cycles := product(x.Columns, s.Wavefronts)
+// multiply gives the tensor core of the warp's quarter its part of a wgmma.
+func (m *machine) multiply(q *part, w *replayed, x *ptx.Meaning, s ptx.Step) {
+	cycles := m.product(x.Columns, s.Wavefronts)
 	q.units[unitTensor] = max(q.units[unitTensor], m.now) + cycles
 	w.products.add(q.units[unitTensor] + latencyProduct)
 	m.until, m.taken = q.units[unitTensor], min(float64(s.Wavefronts)/cycles, mostTaken)
