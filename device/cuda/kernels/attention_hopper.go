@@ -23,22 +23,30 @@ func (p *Params) TensorMap(m TensorMap) *Params {
 }
 
 // hopper has the kernels for sm_90a, by the elements of a head.
-var hopper = map[int]*attentionKernels{64: hopperFor(64), 128: hopperFor(128)}
+var hopper = map[int]*hopperKernels{64: hopperFor(64, 128, 128, 128), 128: hopperFor(128, 128, 128, 128), 256: hopperFor(256, 64, 64, 32)}
 
-// The rows of their tiles: of a block, and of the queries that go through the kernel of keys' gradients.
-const hopperTile, hopperQueries = 128, 64
+// hopperKernels are attentionKernels, of which each goes over tiles of another side than its blocks'.
+type hopperKernels struct {
+	forward, keys, qs hopperKernel
+}
 
-// hopperFor names the kernels. The forward has a tile of Q and two of K and of V in shared memory; dkdv one of
-// K and of V and two of Q and of DO, with LSE and Delta; dq one of Q and DO and two of K and V; and
-// each up to ten barriers of 8 bytes.
-func hopperFor(dim int) *attentionKernels {
-	tile, queries := hopperTile*dim*2, hopperQueries*(dim*2+4)
-	kernel := func(module, op string, shared int) attentionKernel {
-		return attentionKernel{Kernel{Module: fmt.Sprintf("%s_%d_sm90a", module, dim), Name: fmt.Sprintf("attention_sm90a_%s_d%d", op, dim), Shared: shared + 10*8},
-			hopperTile, 384}
+type hopperKernel struct {
+	attentionKernel
+	across int // keys of such a tile, or queries where a block has keys
+}
+
+// hopperFor names the kernels for heads of dim elements. The forward has a tile of Q and two of K and of V in shared
+// memory; dkdv one of K and of V and two of Q and of DO, with LSE and Delta; dq one of Q and DO and two of
+// K and V; and each up to ten barriers of 8 bytes.
+func hopperFor(dim, keys, dkdvKeys, dqKeys int) *hopperKernels {
+	const queries, dkdvQueries = 128, 64
+	kernel := func(module, op string, tile, across, rows, floats int) hopperKernel {
+		k := Kernel{Module: fmt.Sprintf("%s_%d_sm90a", module, dim), Name: fmt.Sprintf("attention_sm90a_%s_d%d", op, dim), Shared: rows*dim*2 + floats*4 + 10*8}
+		return hopperKernel{attentionKernel{k, int64(tile), 384}, across}
 	}
-	return &attentionKernels{dim, kernel("attention", "forward", 5*tile), kernel("attention_backward", "dkdv", 2*tile+4*queries),
-		kernel("attention_backward", "dq", 6*tile)}
+	return &hopperKernels{kernel("attention", "forward", queries, keys, queries+4*keys, 0),
+		kernel("attention_backward", "dkdv", dkdvKeys, dkdvQueries, 2*dkdvKeys+4*dkdvQueries, 4*dkdvQueries),
+		kernel("attention_backward", "dq", queries, dqKeys, 2*queries+4*dqKeys, 0)}
 }
 
 // Lacking is why no kernel for sm_90a takes some attention.
@@ -72,10 +80,10 @@ func LackingForSM90a(dim int, dt device.DType, capped bool) Lacking {
 	return LackingNothing
 }
 
-// hopperKernels are the kernels for sm_90a that take s, whose tensors have rows that are strides elements apart.
+// hopperTakes are the kernels for sm_90a that take s, whose tensors have rows that are strides elements apart.
 // It is nil where the device has none, or none for s; what is then slower than it could be it tells the
 // launcher.
-func hopperKernels(l Launcher, s op.AttentionShape, strides []int, tensors ...device.Tensor) *attentionKernels {
+func hopperTakes(l Launcher, s op.AttentionShape, strides []int, tensors ...device.Tensor) *hopperKernels {
 	if !l.SM90a() || s.TQ == 0 || s.TK == 0 {
 		return nil
 	}
@@ -92,32 +100,32 @@ func hopperKernels(l Launcher, s op.AttentionShape, strides []int, tensors ...de
 
 // hopperForward computes a by a kernel for sm_90a, or returns false.
 func hopperForward(l Launcher, a *op.Attention) bool {
-	k := hopperKernels(l, a.AttentionShape, []int{a.QStride, a.KStride}, a.Q, a.K, a.V, a.O)
+	k := hopperTakes(l, a.AttentionShape, []int{a.QStride, a.KStride}, a.Q, a.K, a.V, a.O)
 	if k == nil {
 		return false
 	}
-	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
-	q := l.TensorMap(a.Q, wide, a.TQ, a.QStride, hopperTile)
-	keys, values := l.TensorMap(a.K, narrow, a.TK, a.KStride, hopperTile), l.TensorMap(a.V, narrow, a.TK, a.KStride, hopperTile)
+	wide, narrow, f := a.Heads*a.Dim, a.KVHeads*a.Dim, &k.forward
+	q := l.TensorMap(a.Q, wide, a.TQ, a.QStride, int(f.tile))
+	keys, values := l.TensorMap(a.K, narrow, a.TK, a.KStride, f.across), l.TensorMap(a.V, narrow, a.TK, a.KStride, f.across)
 	tensors := func(p *Params) *Params {
 		return p.TensorMap(q).TensorMap(keys).TensorMap(values).Tensor(a.O).Tensor(a.LSE)
 	}
-	launchAttention(l, &k.forward, a.TQ, a.Heads, 2, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, attentionReads|attentionWrites)
+	launchAttention(l, &f.attentionKernel, a.TQ, a.Heads, 2, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, attentionReads|attentionWrites)
 	return true
 }
 
 // hopperBackward computes a by kernels for sm_90a, all but Delta, or returns false.
 func hopperBackward(l Launcher, a *op.AttentionBackward) bool {
-	k := hopperKernels(l, a.AttentionShape, []int{a.QStride, a.KStride, a.DQStride, a.DKStride}, a.Q, a.K, a.V, a.DO, a.DQ, a.DK, a.DV)
+	k := hopperTakes(l, a.AttentionShape, []int{a.QStride, a.KStride, a.DQStride, a.DKStride}, a.Q, a.K, a.V, a.DO, a.DQ, a.DK, a.DV)
 	if k == nil {
 		return false
 	}
 	wide, narrow := a.Heads*a.Dim, a.KVHeads*a.Dim
-	keys, values := l.TensorMap(a.K, narrow, a.TK, a.KStride, hopperTile), l.TensorMap(a.V, narrow, a.TK, a.KStride, hopperTile)
-	launch := func(k *attentionKernel, total, heads, products, rows, stride int, out ...device.Tensor) {
-		q, do := l.TensorMap(a.Q, wide, a.TQ, a.QStride, rows), l.TensorMap(a.DO, wide, a.TQ, wide, rows)
+	launch := func(k *attentionKernel, queries, keys, total, heads, products, stride int, out ...device.Tensor) {
+		q, do := l.TensorMap(a.Q, wide, a.TQ, a.QStride, queries), l.TensorMap(a.DO, wide, a.TQ, wide, queries)
+		ks, vs := l.TensorMap(a.K, narrow, a.TK, a.KStride, keys), l.TensorMap(a.V, narrow, a.TK, a.KStride, keys)
 		tensors := func(p *Params) *Params {
-			p.TensorMap(q).TensorMap(keys).TensorMap(values).TensorMap(do)
+			p.TensorMap(q).TensorMap(ks).TensorMap(vs).TensorMap(do)
 			for _, t := range out {
 				p.Tensor(t)
 			}
@@ -125,7 +133,7 @@ func hopperBackward(l Launcher, a *op.AttentionBackward) bool {
 		}
 		launchAttention(l, k, total, heads, products, tensors, a.AttentionShape, a.Q.DType, a.QStride, a.KStride, attentionReads|attentionWrites)
 	}
-	launch(&k.keys, a.TK, a.KVHeads, 4*a.Heads/max(a.KVHeads, 1), hopperQueries, a.DKStride, a.DK, a.DV)
-	launch(&k.qs, a.TQ, a.Heads, 3, hopperTile, a.DQStride, a.DQ)
+	launch(&k.keys.attentionKernel, k.keys.across, int(k.keys.tile), a.TK, a.KVHeads, 4*a.Heads/max(a.KVHeads, 1), a.DKStride, a.DK, a.DV)
+	launch(&k.qs.attentionKernel, int(k.qs.tile), k.qs.across, a.TQ, a.Heads, 3, a.DQStride, a.DQ)
 	return true
 }

@@ -11,10 +11,19 @@
 
 DEV void store_float(u32 to, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory"); }
 
+// anew is a with numbers that the compiler does not know to be the same, so that what it has found before is found
+// once more.
+DEV Shape anew(Shape a) {
+  asm volatile("" : "+r"(a.some_heads));
+  return a;
+}
+
 // HopperKeyGradients has each block compute the gradients of BN keys of one key head. A tile is BM queries
-// of a head: Q, DO, LSE and Delta, in one of STAGES buffers.
-template <int D> struct HopperKeyGradients {
-  static constexpr int BN = 128, BM = 64, STAGES = 2;
+// of a head: Q, DO, LSE and Delta, in one of STAGES buffers. Wide heads have no room for the sums of both gradients in
+// registers: where BN is ROWS, the first warpgroup that computes has those of V, the second those of K.
+template <int D, int BN> struct HopperKeyGradients {
+  static constexpr int BM = 64, STAGES = 2;
+  static constexpr bool APART = BN == ROWS;
   static constexpr int KEYS_BYTES = BN * D * 2, TILE_BYTES = BM * D * 2, STAGE = 2 * TILE_BYTES;
   static constexpr int V_AT = KEYS_BYTES, STAGES_AT = 2 * KEYS_BYTES, FLOATS_AT = STAGES_AT + STAGES * STAGE;
   static constexpr int FLOATS = 2 * BM * 4; // bytes of LSE and Delta of a stage
@@ -80,16 +89,16 @@ template <int D> struct HopperKeyGradients {
     }
   }
 
-  // add takes in the queries of a tile; gap is from this warpgroup's first key to the place of the tile's
-  // first query.
-  METHOD void add(Operand k, Operand q, u32 floats, int gap, const Shape &a) {
+  // add takes in the queries of a tile, for the gradients that are asked for; gap is from this warpgroup's first
+  // key to the place of the tile's first query.
+  template <bool VALUES, bool KEYS> METHOD void add(Operand k, Operand q, u32 floats, int gap, const Shape &a) {
     float s[BM / 8][4], ds[BM / 8][4];
     u32 p[BM / 16][4], packed[BM / 16][4];
     Operand dout = beyond(q, TILE_BYTES);
     tile_product<D, BN, BM>(s, k, q);
-    tile_product<D, BN, BM>(ds, beyond(k, V_AT), dout);
+    if constexpr (KEYS) tile_product<D, BN, BM>(ds, beyond(k, V_AT), dout);
     floats += (threadIdx_x & 3) * 8;
-    wait_products<1>();
+    wait_products<KEYS ? 1 : 0>();
     settled(s);
     float factor = a.scale * LOG2E;
 #pragma unroll
@@ -107,29 +116,31 @@ template <int D> struct HopperKeyGradients {
 #pragma unroll
         for (int e = 0; e < 4; e++) s[n][e] = seen.at(away + n * 8 + (e & 1) - (e >> 1) * 8) ? s[n][e] : 0.0f;
     }
-    pack(p, s);
-    add_tile_product(dv, p, dout);
-    wait_products<1>();
-    settled(ds);
-#pragma unroll
-    for (int n = 0; n < BM / 8; n++) {
-      float delta[2];
-      load_shared(delta, floats + n * 32 + BM * 4);
-#pragma unroll
-      for (int e = 0; e < 4; e++) ds[n][e] = s[n][e] * (ds[n][e] - delta[e & 1]);
+    if constexpr (VALUES) {
+      pack(p, s);
+      add_tile_product(dv, p, dout);
     }
-    pack(packed, ds);
-    add_tile_product(dk, packed, q);
+    if constexpr (KEYS) {
+      wait_products<VALUES ? 1 : 0>();
+      settled(ds);
+#pragma unroll
+      for (int n = 0; n < BM / 8; n++) {
+        float delta[2];
+        load_shared(delta, floats + n * 32 + BM * 4);
+#pragma unroll
+        for (int e = 0; e < 4; e++) ds[n][e] = s[n][e] * (ds[n][e] - delta[e & 1]);
+      }
+      pack(packed, ds);
+      add_tile_product(dk, packed, q);
+    }
     wait_products<0>();
-    settled(p);
-    settled(packed);
-    settled(dv);
-    settled(dk);
+    if constexpr (VALUES) settled(p), settled(dv);
+    if constexpr (KEYS) settled(packed), settled(dk);
   }
 
   // consume is the part of one of the other two warpgroups, number 0 or 1.
-  METHOD void consume(Work w, int number, bf16 *dk_out, bf16 *dv_out, i64 out_stride, const Shape &a, u32 shared) {
-    int own = number * ROWS, gap = w.low + w.place.shift() - w.place.first - own; // own: the warpgroup's first key
+  template <bool VALUES, bool KEYS> METHOD void consume(Work w, int number, bf16 *dk_out, bf16 *dv_out, i64 out_stride, const Shape &a, u32 shared) {
+    int own = APART ? 0 : number * ROWS, gap = w.low + w.place.shift() - w.place.first - own; // own: the warpgroup's first key
     clear(dk);
     clear(dv);
     if (w.tiles > 0) {
@@ -140,23 +151,27 @@ template <int D> struct HopperKeyGradients {
       for (int left = w.tiles * w.group, end = gap + w.tiles * BM; left > 0; left--) {
         wait_for(shared + FILLED + 8 * stage, parity);
         if (!blind(from, from + BM - 1, 0, ROWS - 1, a.window))
-          add(k, beyond(q, stage * STAGE), shared + FLOATS_AT + stage * FLOATS, from, a);
+          add<VALUES, KEYS>(k, beyond(q, stage * STAGE), shared + FLOATS_AT + stage * FLOATS, from, a);
         release(shared + FREE + 8 * stage);
         if (++stage == STAGES) stage = 0, parity ^= 1;
         if ((from += BM) == end) from = gap; // the next head
       }
     }
-    sync_some<128>(1 + number); // every warp's products have read K and V
-    find_work(w, a);            // anew: kept, it would cost registers
-    store_rows<D, BN>(dv_out, out_stride, dv, {1.0f, 1.0f}, own, w.place.k0, w.place.first, w.place.nk, w.place.head, shared + V_AT);
-    store_rows<D, BN>(dk_out, out_stride, dk, {a.scale, a.scale}, own, w.place.k0, w.place.first, w.place.nk, w.place.head, shared);
+    if (APART) sync_some<256>(1); // every warp's products have read K and V
+    else sync_some<128>(1 + number);
+    find_work(w, anew(a)); // kept, it would cost registers
+    if constexpr (VALUES) store(dv_out, out_stride, dv, 1.0f, own, w.place, shared + V_AT);
+    if constexpr (KEYS) store(dk_out, out_stride, dk, a.scale, own, w.place, shared);
+  }
+  DEV void store(bf16 *out, i64 stride, const float (&c)[D / 8][4], float factor, int own, const Place &w, u32 tile) {
+    store_rows<D, BN>(out, stride, c, {factor, factor}, own, w.k0, w.first, w.nk, w.head, tile);
   }
 
   METHOD void run(bf16 *dk_out, bf16 *dv_out, const TensorMap *q, const TensorMap *k, const TensorMap *v, const TensorMap *dout, const float *lse,
                   const float *delta, i64 out_stride, const Shape &a, u32 shared) {
     Work w;
     if (!find_work(w, a)) return;
-    int group = warpgroup(), consumers = w.place.nk - w.place.first > ROWS ? 2 : 1; // those that have keys
+    int group = warpgroup(), consumers = APART || w.place.nk - w.place.first > ROWS ? 2 : 1; // those that have keys
     if (threadIdx_x == 0) {
       barrier_init(shared + KEYS_FILLED, 1);
       barrier_init(shared + RAW, 1);
@@ -169,19 +184,24 @@ template <int D> struct HopperKeyGradients {
     }
     sync_threads();
     if (group == 0) {
-      give_registers<PRODUCER_REGISTERS>();
+      give_registers<APART ? 56 : PRODUCER_REGISTERS>();
       if (threadIdx_x < 32) produce(w, q, k, v, dout, lse, delta, a, shared);
     } else {
-      take_registers<CONSUMER_REGISTERS>();
-      if (group <= consumers) consume(w, group - 1, dk_out, dv_out, out_stride, a, shared);
+      take_registers<APART ? 224 : CONSUMER_REGISTERS>();
+      if constexpr (APART) {
+        if (group == 1) consume<true, false>(w, 0, dk_out, dv_out, out_stride, a, shared);
+        else consume<false, true>(w, 1, dk_out, dv_out, out_stride, a, shared);
+      } else if (group <= consumers) {
+        consume<true, true>(w, group - 1, dk_out, dv_out, out_stride, a, shared);
+      }
     }
   }
 };
 
 // HopperQueryGradients has each block compute the gradients of BM queries of one head. A tile is BN keys, K
 // and V, in one of STAGES buffers, from the last to the first.
-template <int D> struct HopperQueryGradients {
-  static constexpr int BM = 128, BN = 128, STAGES = 2;
+template <int D, int BN> struct HopperQueryGradients {
+  static constexpr int BM = 128, STAGES = 2;
   static constexpr int QUERIES_BYTES = BM * D * 2, TILE_BYTES = BN * D * 2, STAGE = 2 * TILE_BYTES;
   static constexpr int DO_AT = QUERIES_BYTES, STAGES_AT = 2 * QUERIES_BYTES;
   static constexpr int QUERIES_FILLED = STAGES_AT + STAGES * STAGE, FILLED = QUERIES_FILLED + 8, FREE = FILLED + 8 * STAGES, RAW = FREE + 8 * STAGES;
@@ -311,22 +331,22 @@ template <int D> struct HopperQueryGradients {
   }
 };
 
-#define ATTENTION_HOPPER_KEY_GRADIENTS(D)                                                                                  \
+#define ATTENTION_HOPPER_KEY_GRADIENTS(D, BN)                                                                                \
   __global__ __launch_bounds__(GROUPS_THREADS, 1) void attention_sm90a_dkdv_d##D(                                          \
       TensorMap q_map, TensorMap k_map, TensorMap v_map, TensorMap do_map, bf16 *dk, bf16 *dv, const float *lse,           \
       const float *delta, i64 out_stride, SHAPE_PARAMS) {                                                                  \
-    HopperKeyGradients<D> g;                                                                                               \
+    HopperKeyGradients<D, BN> g;                                                                                            \
     MAP(q, attention_sm90a_dkdv_d##D, 0);                                                                                  \
     MAP(k, attention_sm90a_dkdv_d##D, 1);                                                                                  \
     MAP(v, attention_sm90a_dkdv_d##D, 2);                                                                                  \
     MAP(dout, attention_sm90a_dkdv_d##D, 3);                                                                               \
     g.run(dk, dv, q, k, v, dout, lse, delta, out_stride, SHAPE, shared_address(shared));                                   \
   }
-#define ATTENTION_HOPPER_QUERY_GRADIENTS(D)                                                                                \
+#define ATTENTION_HOPPER_QUERY_GRADIENTS(D, BN)                                                                              \
   __global__ __launch_bounds__(GROUPS_THREADS, 1) void attention_sm90a_dq_d##D(                                            \
       TensorMap q_map, TensorMap k_map, TensorMap v_map, TensorMap do_map, bf16 *dq, const float *lse, const float *delta, \
       i64 out_stride, SHAPE_PARAMS) {                                                                                      \
-    HopperQueryGradients<D> g;                                                                                             \
+    HopperQueryGradients<D, BN> g;                                                                                          \
     MAP(q, attention_sm90a_dq_d##D, 0);                                                                                    \
     MAP(k, attention_sm90a_dq_d##D, 1);                                                                                    \
     MAP(v, attention_sm90a_dq_d##D, 2);                                                                                    \

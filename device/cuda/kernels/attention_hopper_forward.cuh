@@ -9,8 +9,8 @@
 
 #include "attention_hopper.cuh"
 
-template <int D> struct HopperForward {
-  static constexpr int BM = 128, BN = 128, STAGES = 2;
+template <int D, int BN> struct HopperForward {
+  static constexpr int BM = 128, STAGES = 2;
   static constexpr int TILE_BYTES = BN * D * 2;
   static constexpr int K_AT = BM * D * 2, V_AT = K_AT + STAGES * TILE_BYTES;
   // Barriers of 8 bytes: Q, V before its rows are cleared, then those of the buffers of K and of V.
@@ -209,10 +209,10 @@ template <int D> struct HopperForward {
   }
 };
 
-#define ATTENTION_HOPPER_FORWARD(D)                                                                                      \
+#define ATTENTION_HOPPER_FORWARD(D, BN)                                                                                    \
   __global__ __launch_bounds__(GROUPS_THREADS, 1) void attention_sm90a_forward_d##D(                          \
       TensorMap q_map, TensorMap k_map, TensorMap v_map, bf16 *o, float *lse, SHAPE_PARAMS) {                            \
-    HopperForward<D> f;                                                                                                  \
+    HopperForward<D, BN> f;                                                                                               \
     MAP(q, attention_sm90a_forward_d##D, 0);                                                                             \
     MAP(k, attention_sm90a_forward_d##D, 1);                                                                             \
     MAP(v, attention_sm90a_forward_d##D, 2);                                                                             \

@@ -84,7 +84,7 @@ func TestLargest(t *testing.T) {
 				l.attention(dim, 0)
 				l.sm90a = false
 			}
-			if want := 6 * int(dt) * (1 - int(off)/4); l.hopper != want {
+			if want := 9 * int(dt) * (1 - int(off)/4); l.hopper != want {
 				t.Errorf("%s at %d: %d launches of kernels for sm_90a, want %d", dt, off, l.hopper, want)
 			}
 			if l.launches < 100 {
