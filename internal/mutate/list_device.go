@@ -231,8 +231,9 @@ var ofDevice = []broken{
 		{from: "lacking == LackingNothing && !chunked(s.Dim, strides, tensors...)", to: "false", test: "TestAttentionHopper"},
 		{from: "case dt != device.BF16:", to: "case false:", test: "TestLackingForSM90a"},
 		{from: "case capped:", to: "case false:", test: "TestLackingForSM90a|TestAttentionHopper"},
-		{from: "values := l.TensorMap(a.K, narrow, a.TK, a.KStride, hopperTile), l.TensorMap(a.V, narrow, a.TK, a.KStride, hopperTile)\n\ttensors", to: "values := l.TensorMap(a.K, narrow, a.TK, a.KStride, hopperTile), l.TensorMap(a.V, narrow, a.TK-1, a.KStride, hopperTile)\n\ttensors", test: "TestAttentionHopper"},
-		{from: "l.TensorMap(a.DO, wide, a.TQ, wide, rows)", to: "l.TensorMap(a.DO, wide, a.TQ, a.QStride, rows)", test: "TestAttentionHopper"},
+		{from: "l.TensorMap(a.V, narrow, a.TK, a.KStride, f.across)", to: "l.TensorMap(a.V, narrow, a.TK-1, a.KStride, f.across)", test: "TestAttentionHopper"},
+		{from: "launch(&k.keys.attentionKernel, k.keys.across, int(k.keys.tile)", to: "launch(&k.keys.attentionKernel, int(k.keys.tile), k.keys.across", test: "TestAttentionHopper"},
+		{from: "l.TensorMap(a.DO, wide, a.TQ, wide, queries)", to: "l.TensorMap(a.DO, wide, a.TQ, a.QStride, queries)", test: "TestAttentionHopper"},
 		{from: "p.align(64)", to: "p.align(128)", test: "TestAttentionHopper"},
 	}},
 	{"device/cuda/attention.go", []way{
