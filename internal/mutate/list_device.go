@@ -239,7 +239,7 @@ var ofDevice = []broken{
 	{"device/cuda/attention.go", []way{
 		{from: "d.capability == capabilitySM90a && d.cuda.HasTensorMaps()", to: "d.capability >= capabilitySM90a && d.cuda.HasTensorMaps()", test: "TestUseAttention"},
 		{from: "d.sm90a = kernels == SM90a", to: "_ = kernels", test: "TestAttentionKernels"},
-		{from: "if !told {", to: "if true {", test: "TestAttentionKernels"},
+		{from: "if !told {", to: "if told || true {", test: "TestAttentionKernels"},
 		{from: "int64(stride) * device.BF16.Size()", to: "int64(stride)", in: "device/cuda", test: "TestOps"},
 	}},
 	{"cudart/tensormap.go", []way{
@@ -249,7 +249,7 @@ var ofDevice = []broken{
 	}},
 	{"internal/train/attention.go", []way{
 		{from: "if !j.runsSM90a() {\n\t\t\tc", to: "if false {\n\t\t\tc", test: "TestAttentionKernelsAreKept|TestAttentionWords"},
-		{from: "if err := d.UseAttention(c.AttentionKernels); err != nil {", to: "if err := error(nil); err != nil {", test: "TestAttentionKernelsAreKept"},
+		{from: "if err := d.UseAttention(c.AttentionKernels); err != nil {", to: "if err := error(nil); d != nil && err != nil {", test: "TestAttentionKernelsAreKept"},
 		{from: "return len(j.devs) > 0", to: "return true", test: "TestAttentionKernelsOnTheCPU"},
 	}},
 	{"device/cuda/choices.go", []way{

@@ -119,7 +119,7 @@ func TestAttentionKernelsOnTheCPU(t *testing.T) {
 	if _, err := s.train(t, t.Context(), hooks{}); err == nil || !strings.Contains(err.Error(), "attention_kernels: sm90a: the CPU computes") {
 		t.Errorf("sm90a: %v", err)
 	}
-	s.with("attention_kernels: portable\n").mustTrain(t)
+	s.with("attention_kernels: auto\n").mustTrain(t)
 }
 
 // TestAttentionWords: a plan says by which kernels attention is computed.
