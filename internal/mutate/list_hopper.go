@@ -6,8 +6,7 @@ var ofHopper = []broken{
 		{from: "if w.stored&^mask != 0 {", to: "if false {", test: "TestHopperCatches"},
 		{from: "\tw.stored = 0\n", to: "", test: "TestHopperAllowed"},
 		{from: "return tick < p.block.seen[to][clockFences+from]", to: "return true", test: "TestHopperCatches"},
-		{from: "return !r.pending && (r.owner == 0 ||", to: "return (r.owner == 0 ||", test: "TestTensorCopies|TestHopperCatches|TestHopperAllowed"},
-		{from: "+int(r.owner)-1] > r.phase)", to: "+int(r.owner)-1] >= r.phase)", test: "TestHopperCatches"},
+		{from: "+int(r.owner)-1] > r.phase", to: "+int(r.owner)-1] >= r.phase", test: "TestHopperCatches"},
 		{from: "if r.barrier>>(off>>3&1)&1 != 0 {", to: "if false {", test: "TestHopperCatches"},
 		{from: "case r.barrier != 0 && (r.barrier>>(off>>3&1)&1 != 0 || bytes == 16):", to: "case false:", test: "TestHopperCatches"},
 		{from: "case r.flights != 0:\n\t\t\tw.fail(in, lane, \"shared memory at offset %d is written while %s\", off, p.reader(uint32(off)))", to: "case false:", test: "TestHopperCatches"},
@@ -19,7 +18,7 @@ var ofHopper = []broken{
 		{from: "p.stored(w, in, lane, c, off+4*i, \"written\")", to: "", test: "TestHopperCatches"},
 		{from: "p.stored(w, in, lane, c, off+4*i, \"read\")", to: "", test: "TestHopperCatches"},
 		{from: "is written without a barrier after warp %d read it\", off, v)", to: "\", off, v)", test: "TestHopperCatches"},
-		{from: "*r = asyncRow{owner: uint8(owner + 1), phase: phase, pending: true}", to: "*r = asyncRow{owner: uint8(owner + 1), phase: phase}", test: "TestHopperCatches"},
+		{from: "*r = asyncRow{owner: uint8(owner + 1), phase: phase}", to: "r.flights = 0", test: "TestHopperCatches"},
 		{from: "\tp.expired = p.news\n", to: "", test: "TestHopperCatches|TestHopperAllowed"},
 		{from: "w.poll != nil && w.poll.op == opMbarWait", to: "false", test: "TestHopperAllowed"},
 		{from: "\t\tc.write(w)\n\t\t}\n\t\tw.bulk", to: "\t\t}\n\t\tw.bulk", test: "TestBulkStoresEnd"},
@@ -29,6 +28,7 @@ var ofHopper = []broken{
 	{"cudart/emu/ptx/mbarrier.go", []way{
 		{from: "if at&7 != 0 {", to: "if false {", test: "TestHopperCatches"},
 		{from: "if m.maker != w.index && !p.block.ordered(m.maker, m.made, w.index) {", to: "if false {", test: "TestHopperCatches"},
+		{from: "\t\t\tp.idle(w, in, lane, i)\n", to: "", test: "TestHopperCatches"},
 		{from: "b.live = false\n", to: "", test: "TestHopperAllowed"},
 		{from: "p.rows[off>>4].barrier &^= 1 << (off >> 3 & 1)\n", to: "", test: "TestHopperAllowed"},
 		{from: "if known && p.mbars[i].live {", to: "if false {", test: "TestHopperCatches"},
@@ -49,6 +49,9 @@ var ofHopper = []broken{
 		{from: "if parity > 1 {", to: "if false {", test: "TestHopperCatches"},
 		{from: "return uint64(m.phase) > w.r64[in.c][lane]", to: "return uint64(m.phase) >= w.r64[in.c][lane]", test: "TestHopperAllowed"},
 		{from: "\t\tjoin(w.block.seen[w.index], b.ended)\n", to: "", test: "TestHopperAllowed"},
+	}},
+	{"cudart/emu/ptx/async.go", []way{
+		{from: "\tw.stored |= p.mask\n", to: "", test: "TestHopperCatches"},
 	}},
 	{"cudart/emu/ptx/wgmma.go", []way{
 		{from: "if mask != full {", to: "if false {", test: "TestHopperCatches"},

@@ -38,7 +38,6 @@ type proxy struct {
 type asyncRow struct {
 	phase   uint32 // with it ends the copy that wrote the row
 	owner   uint8  // the place in proxy.mbars of the copy's mbarrier plus one; 0: no copy wrote it
-	pending bool   // the copy has not landed
 	barrier uint8  // bits of the two halves that are an mbarrier
 	flights uint16 // asynchronous reads under way
 }
@@ -85,7 +84,7 @@ func join(clock, other []uint32) {
 	}
 }
 
-// fence executes fence.proxy.async. It counts for what the threads of mask have stored, and so for the warp if
+// fenceProxy executes fence.proxy.async. It counts for what the threads of mask have stored, and so for the warp if
 // no other thread has stored something since the last one.
 func (w *warp) fenceProxy(mask uint32) {
 	b := w.block
@@ -109,10 +108,10 @@ func (p *proxy) visible(from int, tick uint32, to int) bool {
 
 // over says whether warp w knows that the copy which wrote r has ended.
 func (p *proxy) over(r *asyncRow, w int) bool {
-	return !r.pending && (r.owner == 0 || p.block.seen[w][clockMbars+int(r.owner)-1] > r.phase)
+	return r.owner == 0 || p.block.seen[w][clockMbars+int(r.owner)-1] > r.phase
 }
 
-// unknown describes a copy that wrote a row.
+// copyOf describes the copy that wrote a row.
 func (p *proxy) copyOf(r *asyncRow) string {
 	m := p.mbars[r.owner-1]
 	return fmt.Sprintf("a bulk copy writes it, and phase %d of the mbarrier at offset %d was not waited for", r.phase, m.offset)
@@ -125,7 +124,7 @@ func (p *proxy) readRows(w *warp, in *inst, mask uint32) {
 		lane := bits.TrailingZeros32(m) & 31
 		off := w.addr[lane]
 		r := &p.rows[off>>4]
-		if r.owner != 0 && !p.over(r, w.index) {
+		if !p.over(r, w.index) {
 			w.fail(in, lane, "shared memory at offset %d is read while %s", off, p.copyOf(r))
 		}
 		if r.barrier>>(off>>3&1)&1 != 0 {
@@ -143,7 +142,7 @@ func (p *proxy) writeRows(w *warp, in *inst, mask, bytes uint32) {
 		off := w.addr[lane]
 		r := &p.rows[off>>4]
 		switch {
-		case r.owner != 0 && !p.over(r, w.index):
+		case !p.over(r, w.index):
 			w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.copyOf(r))
 		case r.barrier != 0 && (r.barrier>>(off>>3&1)&1 != 0 || bytes == 16):
 			w.fail(in, lane, "shared memory at offset %d is written, which is an mbarrier: mbarrier.inval is missing", off)
@@ -168,7 +167,7 @@ func (p *proxy) fetchedBefore(w *warp, in *inst, lane int, off uint32) {
 // fetch checks an asynchronous read of a row that is about to begin, and marks the row.
 func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 	b, r := p.block, &p.rows[off>>4]
-	if r.owner != 0 && !p.over(r, w.index) {
+	if !p.over(r, w.index) {
 		w.fail(in, lane, "shared memory at offset %d is read while %s", off, p.copyOf(r))
 	}
 	if r.barrier != 0 {
@@ -203,7 +202,7 @@ func (p *proxy) stored(w *warp, in *inst, lane int, c *cell, off uint32, done st
 	}
 }
 
-// fetched ends an asynchronous read of a row, which the warp has waited for.
+// fetchEnd ends an asynchronous read of a row, which the warp has waited for.
 func (p *proxy) fetchEnd(w *warp, off uint32) {
 	at := int(off>>4)*len(p.block.warps) + w.index
 	p.rows[off>>4].flights--
@@ -215,7 +214,7 @@ func (p *proxy) claim(w *warp, in *inst, lane int, off uint32, owner int, phase 
 	b, r := p.block, &p.rows[off>>4]
 	n := len(b.warps)
 	switch {
-	case r.owner != 0 && !p.over(r, w.index):
+	case !p.over(r, w.index):
 		w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.copyOf(r))
 	case r.flights != 0:
 		w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.reader(off))
@@ -233,13 +232,12 @@ func (p *proxy) claim(w *warp, in *inst, lane int, off uint32, owner int, phase 
 			p.stored(w, in, lane, c, off+4*i, "written")
 		}
 	}
-	*r = asyncRow{owner: uint8(owner + 1), phase: phase, pending: true}
+	*r = asyncRow{owner: uint8(owner + 1), phase: phase}
 }
 
 // landed marks a row that a copy has written.
 func (p *proxy) landed(off uint32) {
 	b := p.block
-	p.rows[off>>4].pending = false
 	for i := range uint32(4) {
 		b.cells[off>>2+i] = cell{write: b.began, info: 15}
 	}
