@@ -95,8 +95,8 @@ var hopperMistakes = []struct{ name, body, want string }{
 	// Between the proxies.
 	{"stored, no fence.proxy.async", "FILL; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;", "is read asynchronously without a fence.proxy.async after warp"},
 	{"fence.proxy.async before the store", "fence.proxy.async; FILL; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;", "is read asynchronously without a fence.proxy.async after warp"},
-	{"fence.proxy.async of one thread", "FILL; ONLY fence.proxy.async; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;", "without a fence.proxy.async"},
-	{"fence.proxy.async of one thread after cp.async", "FILL; fence.proxy.async; and.b32 %x, %t, 127; shl.b32 %x, %x, 4; cvt.u64.u32 %r, %x; add.u64 %r, %p0, %r; cp.async.ca.shared.global [%s], [%r], 16; cp.async.wait_all; ONLY fence.proxy.async; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;",
+	{"fence.proxy.async of one thread of each warp", "FILL; and.b32 %x, %t, 31; setp.eq.u32 %p, %x, 0; @%p fence.proxy.async; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;", "without a fence.proxy.async"},
+	{"fence.proxy.async of one thread after cp.async", "FILL; fence.proxy.async; and.b32 %x, %t, 127; shl.b32 %x, %x, 4; cvt.u64.u32 %r, %x; add.u64 %r, %p0, %r; cp.async.ca.shared.global [%s], [%r], 16; cp.async.wait_all; and.b32 %x, %t, 31; setp.eq.u32 %p, %x, 0; @%p fence.proxy.async; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;",
 		"without a fence.proxy.async"},
 	{"fence.proxy.async behind the barrier", "FILL; bar.sync 0; fence.proxy.async; GROUP; OPEN;\n MUL; //!\n CLOSE;", "is read asynchronously without a"},
 	{"fenced, no barrier", "FILL; fence.proxy.async; GROUP; OPEN;\n MUL; //!\n CLOSE;", "shared memory at offset"},
