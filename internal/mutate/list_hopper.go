@@ -3,12 +3,13 @@ package main
 // ofHopper breaks what the emulator knows of GPUs of sm_90a.
 var ofHopper = []broken{
 	{"cudart/emu/ptx/proxy.go", []way{
-		{from: "if w.stored&^mask != 0 {", to: "if false {", test: "TestHopperCatches"},
-		{from: "\tw.stored = 0\n", to: "", test: "TestHopperAllowed"},
+		{from: "if w.stored &^= mask; w.stored != 0 {", to: "if w.stored &^= mask; b == nil {", test: "TestHopperCatches"},
+		{from: "if w.stored &^= mask; w.stored != 0 {", to: "if w.stored&^mask != 0 {", test: "TestHopperAllowed"},
 		{from: "return tick < p.block.seen[to][clockFences+from]", to: "return true", test: "TestHopperCatches"},
 		{from: "+int(r.owner)-1] > r.phase", to: "+int(r.owner)-1] >= r.phase", test: "TestHopperCatches"},
-		{from: "if r.barrier>>(off>>3&1)&1 != 0 {", to: "if false {", test: "TestHopperCatches"},
-		{from: "case r.barrier != 0 && (r.barrier>>(off>>3&1)&1 != 0 || bytes == 16):", to: "case false:", test: "TestHopperCatches"},
+		{from: "if r.barrier != 0 && r.barrier&halves(off, bytes) != 0 {", to: "if false {", test: "TestHopperCatches"},
+		{from: "if bytes == 16 {", to: "if bytes == 32 {", test: "TestHopperCatches"},
+		{from: "case r.barrier != 0 && r.barrier&halves(off, bytes) != 0:", to: "case false:", test: "TestHopperCatches"},
 		{from: "case r.flights != 0:\n\t\t\tw.fail(in, lane, \"shared memory at offset %d is written while %s\", off, p.reader(uint32(off)))", to: "case false:", test: "TestHopperCatches"},
 		{from: "case r.flights != 0:\n\t\tw.fail(in, lane, \"shared memory at offset %d is written while %s\", off, p.reader(off))", to: "case false:", test: "TestHopperCatches"},
 		{from: "\t\tp.fetchedBefore(w, in, lane, uint32(off))\n", to: "", test: "TestHopperCatches"},
@@ -29,6 +30,7 @@ var ofHopper = []broken{
 		{from: "if at&7 != 0 {", to: "if false {", test: "TestHopperCatches"},
 		{from: "if m.maker != w.index && !p.block.ordered(m.maker, m.made, w.index) {", to: "if false {", test: "TestHopperCatches"},
 		{from: "\t\t\tp.idle(w, in, lane, i)\n", to: "", test: "TestHopperCatches"},
+		{from: "\tw.stored = stored\n", to: "_ = stored\n", test: "TestHopperAllowed"},
 		{from: "b.live = false\n", to: "", test: "TestHopperAllowed"},
 		{from: "p.rows[off>>4].barrier &^= 1 << (off >> 3 & 1)\n", to: "", test: "TestHopperAllowed"},
 		{from: "if known && p.mbars[i].live {", to: "if false {", test: "TestHopperCatches"},

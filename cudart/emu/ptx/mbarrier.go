@@ -208,7 +208,9 @@ func (p *proxy) make(w *warp, in *inst, lane int, off uint32) {
 	if known && p.mbars[i].live {
 		w.fail(in, lane, "the mbarrier at offset %d is made again, and is still there since line %d: mbarrier.inval is missing", off, p.mbars[i].line)
 	}
+	stored := w.stored
 	p.block.writeShared(w, in, 1<<lane, 8) // as for a store: nothing else may be under way here
+	w.stored = stored
 	if !known {
 		if i = len(p.mbars); i == maxMbars {
 			w.fail(in, lane, "more than %d mbarriers, which the emulator does not follow", maxMbars)

@@ -62,7 +62,9 @@ func (p *proxy) begin(seed uint64) {
 	n := (len(b.shared) + 15) / 16
 	if len(p.rows) < n {
 		p.rows = make([]asyncRow, n)
-		p.read, p.fetched = make([]uint32, n*len(b.warps)), make([]uint32, n*len(b.warps))
+	}
+	if all := n * len(b.warps); len(p.read) < all {
+		p.read, p.fetched = make([]uint32, all), make([]uint32, all)
 	}
 	clear(p.rows)
 	clear(p.read)
@@ -84,20 +86,19 @@ func join(clock, other []uint32) {
 	}
 }
 
-// fenceProxy executes fence.proxy.async. It counts for what the threads of mask have stored, and so for the warp if
-// no other thread has stored something since the last one.
+// fenceProxy executes fence.proxy.async. It counts for what the threads of mask have stored, and so for the warp when
+// no other thread has stored something since its last one.
 func (w *warp) fenceProxy(mask uint32) {
 	b := w.block
 	if b.proxy == nil || mask == 0 {
 		return
 	}
 	b.proxy.publish(w, mask)
-	if w.stored&^mask != 0 {
+	if w.stored &^= mask; w.stored != 0 {
 		return
 	}
 	b.tick++
 	b.seen[w.index][clockFences+w.index] = b.tick
-	w.stored = 0
 }
 
 // visible says whether what warp from stored at a tick has passed a fence.proxy.async that is ordered before
@@ -118,7 +119,7 @@ func (p *proxy) copyOf(r *asyncRow) string {
 }
 
 // readRows checks loads of the generic proxy and notes them.
-func (p *proxy) readRows(w *warp, in *inst, mask uint32) {
+func (p *proxy) readRows(w *warp, in *inst, mask, bytes uint32) {
 	warps := len(p.block.warps)
 	for m := mask; m != 0; m &= m - 1 {
 		lane := bits.TrailingZeros32(m) & 31
@@ -127,11 +128,19 @@ func (p *proxy) readRows(w *warp, in *inst, mask uint32) {
 		if !p.over(r, w.index) {
 			w.fail(in, lane, "shared memory at offset %d is read while %s", off, p.copyOf(r))
 		}
-		if r.barrier>>(off>>3&1)&1 != 0 {
+		if r.barrier != 0 && r.barrier&halves(off, bytes) != 0 {
 			w.fail(in, lane, "shared memory at offset %d is read, which is an mbarrier", off)
 		}
 		p.read[int(off>>4)*warps+w.index] = p.block.tick
 	}
+}
+
+// halves are the halves of a row that an access touches.
+func halves(off uint64, bytes uint32) uint8 {
+	if bytes == 16 {
+		return 3
+	}
+	return 1 << (off >> 3 & 1)
 }
 
 // writeRows checks stores of the generic proxy and notes them.
@@ -144,7 +153,7 @@ func (p *proxy) writeRows(w *warp, in *inst, mask, bytes uint32) {
 		switch {
 		case !p.over(r, w.index):
 			w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.copyOf(r))
-		case r.barrier != 0 && (r.barrier>>(off>>3&1)&1 != 0 || bytes == 16):
+		case r.barrier != 0 && r.barrier&halves(off, bytes) != 0:
 			w.fail(in, lane, "shared memory at offset %d is written, which is an mbarrier: mbarrier.inval is missing", off)
 		case r.flights != 0:
 			w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.reader(uint32(off)))
