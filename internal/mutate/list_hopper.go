@@ -23,7 +23,7 @@ var ofHopper = []broken{
 		{from: "\tp.expired = p.news\n", to: "", test: "TestHopperCatches|TestHopperAllowed"},
 		{from: "w.poll != nil && w.poll.op == opMbarWait", to: "false", test: "TestHopperAllowed"},
 		{from: "\t\tc.write(w)\n\t\t}\n\t\tw.bulk", to: "\t\t}\n\t\tw.bulk", test: "TestBulkStoresEnd"},
-		{from: "if c := m.last; c != nil && !p.waitedFor(i, m.lastOf) {", to: "if c := m.last; c != nil && p == nil {", test: "TestHopperCatches"},
+		{from: "if c := m.last; c != nil && !p.waitedFor(i, m.lastOf) {", to: "if c := m.last; c != nil && i < 0 {", test: "TestHopperCatches"},
 		{from: "\tp.endGroups()\n", to: "", test: "TestHopperCatches"},
 	}},
 	{"cudart/emu/ptx/mbarrier.go", []way{
