@@ -190,6 +190,7 @@ func (w *warp) land(before int64) {
 
 func (w *warp) landOne(p *pendingCopy) {
 	b := w.block
+	w.stored |= p.mask
 	size := uint32(p.size)
 	for m := p.mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31

@@ -146,7 +146,7 @@ func (w *warp) atomic(in *inst, mask uint32) {
 func (w *warp) atomicShared(in *inst, lane int) {
 	b := w.block
 	if b.proxy != nil {
-		b.proxy.readRows(w, in, 1<<lane)
+		b.proxy.readRows(w, in, 1<<lane, uint32(in.size))
 		b.proxy.writeRows(w, in, 1<<lane, uint32(in.size))
 	}
 	for j := range uint64(in.size / 4) {

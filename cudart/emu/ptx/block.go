@@ -32,7 +32,7 @@ type block struct {
 	began uint32     // tick at which the block started
 	full  uint32     // tick after the last barrier of the whole block
 	tick  uint32     // now
-	seen  [][]uint32 // [warp][other]: what other did before that tick is ordered before what warp does now
+	seen  [][]uint32 // [warp][other]: what other did before that tick is ordered before what warp does now; more with a proxy
 	bars  [16]barrier
 }
 

@@ -173,7 +173,7 @@ func TestTensorProducts(t *testing.T) {
 			}
 		}
 	}
-	all = append(all, tensorProduct{n: 32, width: 128, negateA: true, twice: true}, tensorProduct{n: 32, width: 128, negateB: true},
+	all = append(all, tensorProduct{n: 32, width: 128, negateA: true, twice: true}, tensorProduct{n: 32, width: 128, negateB: true}, tensorProduct{n: 32, width: 128, negateA: true, negateB: true},
 		tensorProduct{n: 64, width: 128, registers: true, acrossB: true, twice: true}, tensorProduct{n: 96, width: 64, registers: true, negateA: true})
 	for i, p := range all {
 		rng := rand.New(rand.NewPCG(uint64(i), 1))

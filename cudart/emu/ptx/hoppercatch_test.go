@@ -95,7 +95,9 @@ var hopperMistakes = []struct{ name, body, want string }{
 	// Between the proxies.
 	{"stored, no fence.proxy.async", "FILL; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;", "is read asynchronously without a fence.proxy.async after warp"},
 	{"fence.proxy.async before the store", "fence.proxy.async; FILL; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;", "is read asynchronously without a fence.proxy.async after warp"},
-	{"fence.proxy.async of one thread", "FILL; ONLY fence.proxy.async; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;", "without a fence.proxy.async"},
+	{"fence.proxy.async of one thread of each warp", "FILL; and.b32 %x, %t, 31; setp.eq.u32 %p, %x, 0; @%p fence.proxy.async; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;", "without a fence.proxy.async"},
+	{"fence.proxy.async of one thread after cp.async", "FILL; fence.proxy.async; and.b32 %x, %t, 127; shl.b32 %x, %x, 4; cvt.u64.u32 %r, %x; add.u64 %r, %p0, %r; cp.async.ca.shared.global [%s], [%r], 16; fence.proxy.async; cp.async.wait_all; and.b32 %x, %t, 31; setp.eq.u32 %p, %x, 0; @%p fence.proxy.async; bar.sync 0; GROUP; OPEN;\n MUL; //!\n CLOSE;",
+		"without a fence.proxy.async"},
 	{"fence.proxy.async behind the barrier", "FILL; bar.sync 0; fence.proxy.async; GROUP; OPEN;\n MUL; //!\n CLOSE;", "is read asynchronously without a"},
 	{"fenced, no barrier", "FILL; fence.proxy.async; GROUP; OPEN;\n MUL; //!\n CLOSE;", "shared memory at offset"},
 	{"nothing stored", "GROUP; OPEN;\n MUL; //!\n CLOSE;", "nothing wrote it"},
@@ -159,11 +161,14 @@ var hopperMistakes = []struct{ name, body, want string }{
 	{"no such parity", "\n WAIT(ONE,2) //!", "parity 2"},
 	{"made twice", "\n ONLY mbarrier.init.shared::cta.b64 [ONE], 1; //!", "is made again, and is still there since line"},
 	{"made for nobody", "\n ONLY mbarrier.init.shared::cta.b64 [space+16408], 0; //!", "an mbarrier for 0 arrivals"},
+	{"ended while a copy comes", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192;\n ONLY LOAD(0,ONE) //!\n ONLY mbarrier.inval.shared::cta.b64 [ONE]; //!", "copy"},
 	{"not made", "\n ONLY mbarrier.arrive.shared::cta.b64 _, [space+16408]; //!", "there is no mbarrier at offset 16408"},
-	{"made, no barrier", "ONLY mbarrier.init.shared::cta.b64 [space+16408], 1; setp.eq.u32 %p, %t, 32; @!%p bra E;\n mbarrier.arrive.shared::cta.b64 _, [space+16408]; //!", "offset 16408"},
+	{"made, no barrier", "setp.ge.u32 %p, %t, 32; @%p bra M; ONLY mbarrier.init.shared::cta.b64 [space+16408], 1; ONLY st.volatile.global.u32 [%p0], 5; bra E; M: setp.eq.u32 %p, %t, 32; @!%p bra E; V: ld.volatile.global.u32 %x, [%p0]; setp.ne.u32 %p, %x, 5; @%p bra V;\n mbarrier.arrive.shared::cta.b64 _, [space+16408]; //!",
+		"the mbarrier at offset 16408 is used without a barrier after warp 0 made it"},
 	{"made, not shown to copies", "ONLY mbarrier.init.shared::cta.b64 [space+16408], 1; ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [space+16408], 8192;\n ONLY LOAD(0,space+16408) //!",
 		"no fence.mbarrier_init or fence.proxy.async after warp 0 made it"},
 	{"read as memory", "\n ONLY ld.shared.b64 %r, [ONE]; //!", "which is an mbarrier"},
+	{"read as a part of more", "ONLY st.shared.v2.b32 [space+16416], {%z,%z}; ONLY mbarrier.init.shared::cta.b64 [space+16424], 1;\n ONLY ld.shared.v4.b32 {%a0,%a1,%a2,%a3}, [space+16416]; //!", "which is an mbarrier"},
 	{"written as memory", "\n ONLY st.shared.b64 [ONE], %r; //!", "which is an mbarrier: mbarrier.inval is missing"},
 	{"in part outside", "\n ONLY mbarrier.arrive.shared::cta.b64 _, [space+16896]; //!", "an mbarrier at offset 16896 of the block's 16896 bytes"},
 	{"misaligned", "\n ONLY mbarrier.arrive.shared::cta.b64 _, [space+16388]; //!", "offset 16388, which is not a multiple of 8"},
@@ -226,6 +231,7 @@ func TestHopperAllowed(t *testing.T) {
 	for _, c := range []struct{ name, body string }{
 		{"stored, fenced and multiplied", ready + "GROUP; OPEN; MUL; MUL; CLOSE; mov.f32 %f, %d0;"},
 		{"stored and fenced by one thread", "ONLY st.shared.v4.b32 [space], {%z,%z,%z,%z}; ONLY fence.proxy.async.shared::cta; ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 16; ONLY cp.async.bulk.commit_group; ONLY cp.async.bulk.wait_group.read 0;"},
+		{"copied by cp.async, fenced and multiplied", "FILL; and.b32 %x, %t, 127; shl.b32 %x, %x, 4; cvt.u64.u32 %r, %x; add.u64 %r, %p0, %r; cp.async.ca.shared.global [%s], [%r], 16; cp.async.wait_all; fence.proxy.async; bar.sync 0; GROUP; OPEN; MUL; CLOSE;"},
 		{"copied, waited for and multiplied", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 16384; ONLY LOAD(0,ONE) ONLY LOAD(8192,ONE) WAIT(ONE,0) GROUP; OPEN; MUL; CLOSE;"},
 		{"one warp has waited for all", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192; ONLY LOAD(0,ONE) setp.lt.u32 %p, %t, 32; @!%p bra M; WAIT(ONE,0) M: bar.sync 0; ld.shared.b32 %x, [%s];"},
 		{"one warp has waited for one that arrives elsewhere", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192; ONLY LOAD(0,ONE) setp.lt.u32 %p, %t, 32; @!%p bra M; WAIT(ONE,0) ONLY mbarrier.arrive.shared::cta.b64 _, [ALSO]; M: WAIT(ALSO,0) ld.shared.b32 %x, [%s];"},
@@ -240,6 +246,8 @@ func TestHopperAllowed(t *testing.T) {
 		{"one thread elected", "setp.ge.u32 %q, %t, 64; @%q bra E; elect.sync _|%p, -1; @%p mbarrier.arrive.shared::cta.b64 _, [TWO], 1; WAIT(TWO,0)"},
 		{"a wait that is given up", "setp.ge.u32 %p, %t, 32; @%p bra M; mbarrier.try_wait.parity.shared::cta.b64 %q, [ONE], 0; ONLY mbarrier.arrive.shared::cta.b64 _, [ALSO]; bra E; M: WAIT(ALSO,0)"},
 		{"copied out and overwritten", ready + "ONLY cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {0, 0}], [space]; cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; bar.sync 0; st.shared.b32 [%s], %z;"},
+		{"fenced by one half of the warp, then by the other", "FILL; and.b32 %x, %t, 16; setp.eq.u32 %p, %x, 0; @%p fence.proxy.async; @!%p fence.proxy.async; bar.sync 0; GROUP; OPEN; MUL; CLOSE;"},
+		{"made by one thread, stored by another", "bar.sync 0; @!%first bra E; ONLY mbarrier.init.shared::cta.b64 [space+16408], 1; setp.eq.u32 %p, %t, 5; @%p st.shared.v4.b32 [space], {%z,%z,%z,%z}; @%p fence.proxy.async; @%p cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 16; @%p cp.async.bulk.commit_group; @%p cp.async.bulk.wait_group 0;"},
 		{"stored by all, then by one", ready + "ONLY st.shared.v4.b32 [space], {%z,%z,%z,%z}; ONLY fence.proxy.async; ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 16; ONLY cp.async.bulk.commit_group; ONLY cp.async.bulk.wait_group 0;"},
 		{"stored before an arrival", "ONLY st.shared.b32 [space], %z; ONLY mbarrier.arrive.shared::cta.b64 _, [ONE]; WAIT(ONE,0) ld.shared.b32 %x, [space];"},
 		{"a state whose phase another warp ends", "setp.eq.u32 %p, %t, 32; @%p st.shared.b32 [space], %z; @%p mbarrier.arrive.shared::cta.b64 _, [TWO]; @!%zero bra E; mbarrier.arrive.shared::cta.b64 %state, [TWO]; V: mbarrier.test_wait.shared::cta.b64 %q, [TWO], %state; @!%q bra V; ld.shared.b32 %x, [space];"},
@@ -344,5 +352,19 @@ func TestDescriptors(t *testing.T) {
 	}
 	if err := across.fits(72, true); err == nil || !strings.Contains(err.Error(), "the leading byte offset of 128") {
 		t.Error(err)
+	}
+}
+
+// TestLargerBlocks: what a block has of its shared memory is made anew for one with more warps.
+func TestLargerBlocks(t *testing.T) {
+	k := parse(t, hopperSmall("st.shared.b32 [%s+8192], %z; ld.shared.b32 %x, [%s+8192];")).Kernel("k")
+	var h heap
+	buf := h.add("ones", make([]byte, 8192))
+	m := tile{0, 64, 128, false}.tensor(buf.Base).Encode()
+	for _, threads := range []uint32{32, 384, 64} {
+		l := Launch{Kernel: k, Grid: dim(1), Block: dim(threads), Memory: h, Threads: 1, Params: append(m[:], params(buf.Base)...)}
+		if _, err := l.Run(); err != nil {
+			t.Errorf("%d threads: %v", threads, err)
+		}
 	}
 }

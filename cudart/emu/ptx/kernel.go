@@ -29,24 +29,27 @@ type Kernel struct {
 	// none.
 	MaxThreads int
 
-	module                  *Module
-	file                    string
-	code                    []inst
-	regs32                  int // including those for constants and special registers
-	regs64                  int
-	preds                   int
-	slots                   int // the number of memory instructions
-	local                   int // bytes of local memory for each thread
-	consts32                []constant32
-	consts64                []constant64
-	always                  []int32 // predicates that are true for all threads
-	specials                []special
-	dynamic                 int       // offset of the dynamic shared memory
-	async                   bool      // it has mbarriers, bulk copies or wgmma
-	touches                 [][]int32 // for each instruction, the guarded registers that it reads or writes; nil: the kernel has none
-	guardNames              []string
-	maxRegisters, minBlocks int // of .maxnreg and .minnctapersm, 0: not said
-	pool                    sync.Pool
+	module   *Module
+	file     string
+	code     []inst
+	regs32   int // including those for constants and special registers
+	regs64   int
+	preds    int
+	slots    int // the number of memory instructions
+	local    int // bytes of local memory for each thread
+	consts32 []constant32
+	consts64 []constant64
+	always   []int32 // predicates that are true for all threads
+	specials []special
+	dynamic  int // offset of the dynamic shared memory
+	pool     sync.Pool
+
+	// Of kernels for sm_90a.
+	async        bool      // it has mbarriers, bulk copies or wgmma
+	maxRegisters int       // of .maxnreg, 0: not said
+	minBlocks    int       // of .minnctapersm, 0: not said
+	touches      [][]int32 // for each instruction, the guarded registers that it reads or writes; nil: the kernel has none
+	guardNames   []string  // of the guarded registers
 
 	statements []statement // as they are written, for meanings
 	understand sync.Once

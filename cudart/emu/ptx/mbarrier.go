@@ -184,6 +184,7 @@ func (w *warp) mbarrier(in *inst, mask uint32) bool {
 		b, i := p.mbarAt(w, in, lane, off)
 		switch in.op {
 		case opMbarInval:
+			p.idle(w, in, lane, i)
 			b.live = false
 			p.rows[off>>4].barrier &^= 1 << (off >> 3 & 1)
 			p.forget(off)
@@ -207,7 +208,9 @@ func (p *proxy) make(w *warp, in *inst, lane int, off uint32) {
 	if known && p.mbars[i].live {
 		w.fail(in, lane, "the mbarrier at offset %d is made again, and is still there since line %d: mbarrier.inval is missing", off, p.mbars[i].line)
 	}
+	stored := w.stored
 	p.block.writeShared(w, in, 1<<lane, 8) // as for a store: nothing else may be under way here
+	w.stored = stored
 	if !known {
 		if i = len(p.mbars); i == maxMbars {
 			w.fail(in, lane, "more than %d mbarriers, which the emulator does not follow", maxMbars)
@@ -227,6 +230,15 @@ func (p *proxy) make(w *warp, in *inst, lane int, off uint32) {
 	clear(m.arrived)
 	clear(m.ended)
 	p.rows[off>>4].barrier |= 1 << (off >> 3 & 1)
+}
+
+// idle fails where a copy to an mbarrier is under way.
+func (p *proxy) idle(w *warp, in *inst, lane, mbar int) {
+	for _, c := range p.loads {
+		if c.mbar == mbar {
+			w.fail(in, lane, "the bulk copy of line %d to the mbarrier at offset %d is under way", c.in.line, p.mbars[mbar].offset)
+		}
+	}
 }
 
 // forget makes the bytes of an mbarrier ordinary memory that nothing has written.

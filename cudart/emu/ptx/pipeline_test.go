@@ -85,8 +85,8 @@ func pipeline(mistake string) string {
 	return l.String()
 }
 
-// runPipeline runs it and says whether the sums are right.
-func runPipeline(t *testing.T, text string, seed uint64) (right bool, err error) {
+// runPipeline runs it, and says whether the sums are right and what was counted.
+func runPipeline(t *testing.T, text string, seed uint64) (right bool, counts Counts, err error) {
 	t.Helper()
 	const columns = 64 * pipelineTiles
 	rng := rand.New(rand.NewPCG(seed, 3))
@@ -100,9 +100,9 @@ func runPipeline(t *testing.T, text string, seed uint64) (right bool, err error)
 		encoded := m.Encode()
 		all = append(all, encoded[:]...)
 	}
-	l := Launch{Kernel: parse(t, text).Kernel("k"), Grid: dim(1), Block: dim(160), Memory: h, Seed: seed, CheckGlobal: true, Params: append(all, params(out.Base)...)}
+	l := Launch{Kernel: parse(t, text).Kernel("k"), Grid: dim(1), Block: dim(160), Memory: h, Seed: seed, CheckGlobal: true, Params: append(all, params(out.Base)...), Count: &Count{}}
 	if _, err := l.Run(); err != nil {
-		return false, err
+		return false, counts, err
 	}
 	for row := range 64 {
 		for col := range 64 {
@@ -112,19 +112,27 @@ func runPipeline(t *testing.T, text string, seed uint64) (right bool, err error)
 			}
 			thread, reg := row/16*32+row%8*4+col%8/2, col/8*4+row%16/8*2+col%2
 			if f32(binary.LittleEndian.Uint32(out.Data[4*(thread*32+reg):])) != want {
-				return false, nil
+				return false, counts, nil
 			}
 		}
 	}
-	return true, nil
+	return true, l.Count.Sum, nil
 }
 
-// TestPipeline: a producer and its consumers, in many orders.
+// TestPipeline: a producer and its consumers, in many orders, all with the same counts.
 func TestPipeline(t *testing.T) {
 	text := pipeline("")
+	_, first, _ := runPipeline(t, text, 0)
+	if want := int64(64 * 64 * 64 * pipelineTiles); first.Grouped != want {
+		t.Errorf("%d products, want %d", first.Grouped, want)
+	}
 	for seed := range uint64(20) {
-		if right, err := runPipeline(t, text, seed); err != nil || !right {
+		right, counts, err := runPipeline(t, text, seed)
+		if err != nil || !right {
 			t.Errorf("seed %d: right %v, error %v", seed, right, err)
+		}
+		if counts != first {
+			t.Errorf("seed %d: counts %+v, and %+v with seed 0", seed, counts, first)
 		}
 	}
 }
@@ -140,7 +148,7 @@ func TestPipelineMistakes(t *testing.T) {
 	} {
 		text := pipeline(mistake)
 		for seed := range uint64(20) {
-			if _, err := runPipeline(t, text, seed); err == nil || !strings.Contains(err.Error(), want) {
+			if _, _, err := runPipeline(t, text, seed); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s, seed %d: error %v, want one with %q", mistake, seed, err, want)
 			}
 		}

@@ -38,7 +38,6 @@ type proxy struct {
 type asyncRow struct {
 	phase   uint32 // with it ends the copy that wrote the row
 	owner   uint8  // the place in proxy.mbars of the copy's mbarrier plus one; 0: no copy wrote it
-	pending bool   // the copy has not landed
 	barrier uint8  // bits of the two halves that are an mbarrier
 	flights uint16 // asynchronous reads under way
 }
@@ -63,7 +62,9 @@ func (p *proxy) begin(seed uint64) {
 	n := (len(b.shared) + 15) / 16
 	if len(p.rows) < n {
 		p.rows = make([]asyncRow, n)
-		p.read, p.fetched = make([]uint32, n*len(b.warps)), make([]uint32, n*len(b.warps))
+	}
+	if all := n * len(b.warps); len(p.read) < all {
+		p.read, p.fetched = make([]uint32, all), make([]uint32, all)
 	}
 	clear(p.rows)
 	clear(p.read)
@@ -85,20 +86,19 @@ func join(clock, other []uint32) {
 	}
 }
 
-// fence executes fence.proxy.async. It counts for what the threads of mask have stored, and so for the warp if
-// no other thread has stored something since the last one.
+// fenceProxy executes fence.proxy.async. It counts for what the threads of mask have stored, and so for the warp when
+// no other thread has stored something since its last one.
 func (w *warp) fenceProxy(mask uint32) {
 	b := w.block
 	if b.proxy == nil || mask == 0 {
 		return
 	}
 	b.proxy.publish(w, mask)
-	if w.stored&^mask != 0 {
+	if w.stored &^= mask; w.stored != 0 {
 		return
 	}
 	b.tick++
 	b.seen[w.index][clockFences+w.index] = b.tick
-	w.stored = 0
 }
 
 // visible says whether what warp from stored at a tick has passed a fence.proxy.async that is ordered before
@@ -109,30 +109,38 @@ func (p *proxy) visible(from int, tick uint32, to int) bool {
 
 // over says whether warp w knows that the copy which wrote r has ended.
 func (p *proxy) over(r *asyncRow, w int) bool {
-	return !r.pending && (r.owner == 0 || p.block.seen[w][clockMbars+int(r.owner)-1] > r.phase)
+	return r.owner == 0 || p.block.seen[w][clockMbars+int(r.owner)-1] > r.phase
 }
 
-// unknown describes a copy that wrote a row.
+// copyOf describes the copy that wrote a row.
 func (p *proxy) copyOf(r *asyncRow) string {
 	m := p.mbars[r.owner-1]
 	return fmt.Sprintf("a bulk copy writes it, and phase %d of the mbarrier at offset %d was not waited for", r.phase, m.offset)
 }
 
 // readRows checks loads of the generic proxy and notes them.
-func (p *proxy) readRows(w *warp, in *inst, mask uint32) {
+func (p *proxy) readRows(w *warp, in *inst, mask, bytes uint32) {
 	warps := len(p.block.warps)
 	for m := mask; m != 0; m &= m - 1 {
 		lane := bits.TrailingZeros32(m) & 31
 		off := w.addr[lane]
 		r := &p.rows[off>>4]
-		if r.owner != 0 && !p.over(r, w.index) {
+		if !p.over(r, w.index) {
 			w.fail(in, lane, "shared memory at offset %d is read while %s", off, p.copyOf(r))
 		}
-		if r.barrier>>(off>>3&1)&1 != 0 {
+		if r.barrier != 0 && r.barrier&halves(off, bytes) != 0 {
 			w.fail(in, lane, "shared memory at offset %d is read, which is an mbarrier", off)
 		}
 		p.read[int(off>>4)*warps+w.index] = p.block.tick
 	}
+}
+
+// halves are the halves of a row that an access touches.
+func halves(off uint64, bytes uint32) uint8 {
+	if bytes == 16 {
+		return 3
+	}
+	return 1 << (off >> 3 & 1)
 }
 
 // writeRows checks stores of the generic proxy and notes them.
@@ -143,9 +151,9 @@ func (p *proxy) writeRows(w *warp, in *inst, mask, bytes uint32) {
 		off := w.addr[lane]
 		r := &p.rows[off>>4]
 		switch {
-		case r.owner != 0 && !p.over(r, w.index):
+		case !p.over(r, w.index):
 			w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.copyOf(r))
-		case r.barrier != 0 && (r.barrier>>(off>>3&1)&1 != 0 || bytes == 16):
+		case r.barrier != 0 && r.barrier&halves(off, bytes) != 0:
 			w.fail(in, lane, "shared memory at offset %d is written, which is an mbarrier: mbarrier.inval is missing", off)
 		case r.flights != 0:
 			w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.reader(uint32(off)))
@@ -168,7 +176,7 @@ func (p *proxy) fetchedBefore(w *warp, in *inst, lane int, off uint32) {
 // fetch checks an asynchronous read of a row that is about to begin, and marks the row.
 func (p *proxy) fetch(w *warp, in *inst, lane int, off uint32) {
 	b, r := p.block, &p.rows[off>>4]
-	if r.owner != 0 && !p.over(r, w.index) {
+	if !p.over(r, w.index) {
 		w.fail(in, lane, "shared memory at offset %d is read while %s", off, p.copyOf(r))
 	}
 	if r.barrier != 0 {
@@ -203,7 +211,7 @@ func (p *proxy) stored(w *warp, in *inst, lane int, c *cell, off uint32, done st
 	}
 }
 
-// fetched ends an asynchronous read of a row, which the warp has waited for.
+// fetchEnd ends an asynchronous read of a row, which the warp has waited for.
 func (p *proxy) fetchEnd(w *warp, off uint32) {
 	at := int(off>>4)*len(p.block.warps) + w.index
 	p.rows[off>>4].flights--
@@ -215,7 +223,7 @@ func (p *proxy) claim(w *warp, in *inst, lane int, off uint32, owner int, phase 
 	b, r := p.block, &p.rows[off>>4]
 	n := len(b.warps)
 	switch {
-	case r.owner != 0 && !p.over(r, w.index):
+	case !p.over(r, w.index):
 		w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.copyOf(r))
 	case r.flights != 0:
 		w.fail(in, lane, "shared memory at offset %d is written while %s", off, p.reader(off))
@@ -233,13 +241,12 @@ func (p *proxy) claim(w *warp, in *inst, lane int, off uint32, owner int, phase 
 			p.stored(w, in, lane, c, off+4*i, "written")
 		}
 	}
-	*r = asyncRow{owner: uint8(owner + 1), phase: phase, pending: true}
+	*r = asyncRow{owner: uint8(owner + 1), phase: phase}
 }
 
 // landed marks a row that a copy has written.
 func (p *proxy) landed(off uint32) {
 	b := p.block
-	p.rows[off>>4].pending = false
 	for i := range uint32(4) {
 		b.cells[off>>2+i] = cell{write: b.began, info: 15}
 	}

@@ -48,7 +48,7 @@ func (b *block) readShared(w *warp, in *inst, mask, bytes uint32) {
 	tick, began, age, index := b.tick, b.began, b.full-b.began, uint32(w.index)
 	last := ^uint64(0)
 	if b.proxy != nil {
-		b.proxy.readRows(w, in, mask)
+		b.proxy.readRows(w, in, mask, bytes)
 	}
 	for m := mask; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros32(m) & 31
