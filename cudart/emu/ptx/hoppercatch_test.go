@@ -148,6 +148,8 @@ var hopperMistakes = []struct{ name, body, want string }{
 		"shared memory at offset 0 is written without a barrier after asynchronous work of warp 0 read it"},
 	{"what is copied out overwritten", ready + "ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 8192;\n cp.async.bulk.commit_group; bar.sync 0;\n st.shared.b32 [%s], %z; //!\n cp.async.bulk.wait_group 0;",
 		"cp.async.bulk.wait_group is missing"},
+	{"an older copy out waited for", ready + "ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 64; ONLY cp.async.bulk.commit_group; ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0+64], [space+64], 64; ONLY cp.async.bulk.commit_group; ONLY cp.async.bulk.wait_group.read 1; bar.sync 0;\n ONLY st.shared.b32 [space+64], %z; //!\n ONLY cp.async.bulk.wait_group 0;",
+		"cp.async.bulk.wait_group is missing"},
 	{"copying out when the block ends", ready + "\n ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 8192; //!\n cp.async.bulk.commit_group;", "the block ends while this copy reads its shared memory"},
 
 	// mbarriers.
