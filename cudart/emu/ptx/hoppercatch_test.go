@@ -163,7 +163,7 @@ var hopperMistakes = []struct{ name, body, want string }{
 	{"no such parity", "\n WAIT(ONE,2) //!", "parity 2"},
 	{"made twice", "\n ONLY mbarrier.init.shared::cta.b64 [ONE], 1; //!", "is made again, and is still there since line"},
 	{"made for nobody", "\n ONLY mbarrier.init.shared::cta.b64 [space+16408], 0; //!", "an mbarrier for 0 arrivals"},
-	{"ended while a copy comes", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192;\n ONLY LOAD(0,ONE) //!\n ONLY mbarrier.inval.shared::cta.b64 [ONE]; //!", "copy"},
+	{"ended while a copy comes", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192; ONLY LOAD(0,ONE)\n ONLY mbarrier.inval.shared::cta.b64 [ONE]; //!", "to the mbarrier at offset 16384 is under way"},
 	{"not made", "\n ONLY mbarrier.arrive.shared::cta.b64 _, [space+16408]; //!", "there is no mbarrier at offset 16408"},
 	{"made, no barrier", "setp.ge.u32 %p, %t, 32; @%p bra M; ONLY mbarrier.init.shared::cta.b64 [space+16408], 1; ONLY st.volatile.global.u32 [%p0], 5; bra E; M: setp.eq.u32 %p, %t, 32; @!%p bra E; V: ld.volatile.global.u32 %x, [%p0]; setp.ne.u32 %p, %x, 5; @%p bra V;\n mbarrier.arrive.shared::cta.b64 _, [space+16408]; //!",
 		"the mbarrier at offset 16408 is used without a barrier after warp 0 made it"},
