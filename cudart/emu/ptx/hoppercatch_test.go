@@ -148,6 +148,8 @@ var hopperMistakes = []struct{ name, body, want string }{
 		"shared memory at offset 0 is written without a barrier after asynchronous work of warp 0 read it"},
 	{"what is copied out overwritten", ready + "ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 8192;\n cp.async.bulk.commit_group; bar.sync 0;\n st.shared.b32 [%s], %z; //!\n cp.async.bulk.wait_group 0;",
 		"cp.async.bulk.wait_group is missing"},
+	{"an older copy out waited for", ready + "ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 64; ONLY cp.async.bulk.commit_group; ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0+64], [space+64], 64; ONLY cp.async.bulk.commit_group; ONLY cp.async.bulk.wait_group.read 1; bar.sync 0;\n ONLY st.shared.b32 [space+64], %z; //!\n ONLY cp.async.bulk.wait_group 0;",
+		"cp.async.bulk.wait_group is missing"},
 	{"copying out when the block ends", ready + "\n ONLY cp.async.bulk.global.shared::cta.bulk_group [%p0], [space], 8192; //!\n cp.async.bulk.commit_group;", "the block ends while this copy reads its shared memory"},
 
 	// mbarriers.
@@ -161,7 +163,7 @@ var hopperMistakes = []struct{ name, body, want string }{
 	{"no such parity", "\n WAIT(ONE,2) //!", "parity 2"},
 	{"made twice", "\n ONLY mbarrier.init.shared::cta.b64 [ONE], 1; //!", "is made again, and is still there since line"},
 	{"made for nobody", "\n ONLY mbarrier.init.shared::cta.b64 [space+16408], 0; //!", "an mbarrier for 0 arrivals"},
-	{"ended while a copy comes", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192;\n ONLY LOAD(0,ONE) //!\n ONLY mbarrier.inval.shared::cta.b64 [ONE]; //!", "copy"},
+	{"ended while a copy comes", "ONLY mbarrier.arrive.expect_tx.shared::cta.b64 _, [ONE], 8192; ONLY LOAD(0,ONE)\n ONLY mbarrier.inval.shared::cta.b64 [ONE]; //!", "to the mbarrier at offset 16384 is under way"},
 	{"not made", "\n ONLY mbarrier.arrive.shared::cta.b64 _, [space+16408]; //!", "there is no mbarrier at offset 16408"},
 	{"made, no barrier", "setp.ge.u32 %p, %t, 32; @%p bra M; ONLY mbarrier.init.shared::cta.b64 [space+16408], 1; ONLY st.volatile.global.u32 [%p0], 5; bra E; M: setp.eq.u32 %p, %t, 32; @!%p bra E; V: ld.volatile.global.u32 %x, [%p0]; setp.ne.u32 %p, %x, 5; @%p bra V;\n mbarrier.arrive.shared::cta.b64 _, [space+16408]; //!",
 		"the mbarrier at offset 16408 is used without a barrier after warp 0 made it"},

@@ -21,11 +21,14 @@ func tensorCopy(rank, bytes int, at []int, store bool) string {
 	return hopperHeader + fmt.Sprintf(`.visible .entry k(.param .align 64 .b8 m[128], .param .u64 p)
 {
 	.reg .pred %%q;
+	.reg .b32 %%a, %%z;
 	.reg .b64 %%map, %%p;
 	.shared .align 1024 .b8 space[65544];
 	mov.b64 %%map, m; cvta.param.u64 %%map, %%map;
 	ld.param.u64 %%p, [p];
 	mbarrier.init.shared::cta.b64 [space+65536], 1;
+	mov.u32 %%a, space; mov.u32 %%z, -1;
+	FILL: st.shared.v4.b32 [%%a], {%%z, %%z, %%z, %%z}; add.u32 %%a, %%a, 16; setp.lt.u32 %%q, %%a, %d; @%%q bra FILL;
 	fence.proxy.async;
 	mbarrier.arrive.expect_tx.shared::cta.b64 _, [space+65536], %d;
 	%s
@@ -33,7 +36,7 @@ func tensorCopy(rank, bytes int, at []int, store bool) string {
 	%s
 	cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
 	ret;
-}`, bytes, first, then)
+}`, bytes, bytes, first, then)
 }
 
 // TestTensorCopies copies boxes that lie in part outside of tensors of one to five dimensions, and compares with a walk over their

@@ -178,10 +178,11 @@ func TestHopperReplay(t *testing.T) {
 			8192/64 + arrival + latencyBarrier + n*32 + latencyProduct, 20},
 		{"copied out", 4, "@%p6 cp.async.bulk.global.shared::cta.bulk_group [%g], [space], 65536;\ncp.async.bulk.commit_group; cp.async.bulk.wait_group 0;", 65536/64 + latencyL2 + latencyBulk, 20},
 		{"copied out, until it is read", 4, "@%p6 cp.async.bulk.global.shared::cta.bulk_group [%g], [space], 32768;\ncp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;", 32768 / 64, 100},
-		{"an mbarrier for a late warp", 8, "setp.lt.u32 %p1, %t, 128;\n@%p1 bra M;\n" + times(50, "add.f32 %f1, %f1, %f1;\n") + "and.b32 %r1, %t, 31;\nsetp.eq.u32 %p2, %r1, 0;\n@%p2 mbarrier.arrive.shared::cta.b64 _, [space+65552];\nbra END;\nM:\n" +
-			waitFor(65552, 0, "W"), 50*latencyALU + latencyMbar, 2*latencyBranch + 20},
-		{"a barrier for some warps", 8, "setp.lt.u32 %p1, %t, 128;\n@%p1 bra M;\n" + times(50, "add.f32 %f1, %f1, %f1;\n") + "bar.arrive 1, 256;\nbra END;\nM: bar.sync 1, 256;\n" + times(50, "add.f32 %f1, %f1, %f1;\n"),
-			100*latencyALU + latencyBarrier, 2*latencyBranch + 20},
+		{"an mbarrier for a late warp", 8, "setp.lt.u32 %p1, %t, 128;\n@%p1 bra M;\n" + times(50, "add.f32 %f1, %f1, %f1;\n") + "setp.eq.u32 %p2, %t, 128;\n@%p2 mbarrier.arrive.shared::cta.b64 _, [space+65536];\nbra END;\nM:\n" +
+			waitFor(65536, 0, "W") + times(50, "add.f32 %f1, %f1, %f1;\n"), 100*latencyALU + latencyMbar, 2*latencyBranch + 20},
+		{"an mbarrier for four threads of a warp", 8, "setp.lt.u32 %p1, %t, 4;\n@%p1 mbarrier.arrive.shared::cta.b64 _, [space+65552];\n" + waitFor(65552, 0, "W"), latencyMbar, 2*latencyBranch + 20},
+		{"a barrier at which some warps only arrive", 8, "setp.lt.u32 %p1, %t, 128;\n@%p1 bra M;\nbar.arrive 1, 256;\n" + times(50, "add.f32 %f1, %f1, %f1;\n") + "bra END;\nM:\n" + times(50, "add.f32 %f1, %f1, %f1;\n") + "bar.sync 1, 256;",
+			50*latencyALU + latencyBarrier, 2*latencyBranch + 20},
 	} {
 		if got := cycles(c.warps, c.body); got < c.want-20 || got > c.want+c.more {
 			t.Errorf("%s: %.0f cycles, want %.0f, at most 20 fewer and %.0f more", c.what, got, c.want, c.more)
