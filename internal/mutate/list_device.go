@@ -240,6 +240,7 @@ var ofDevice = []broken{
 		{from: "d.capability == capabilitySM90a && d.cuda.HasTensorMaps()", to: "d.capability >= capabilitySM90a && d.cuda.HasTensorMaps()", test: "TestUseAttention"},
 		{from: "d.sm90a = kernels == SM90a", to: "_ = kernels", test: "TestAttentionKernels"},
 		{from: "if !told {", to: "if told || true {", test: "TestAttentionKernels"},
+		{from: "if l.err == nil {\n\t\tl.err = err\n\t}", to: "_ = err", test: "TestEveryCallFailsOnce"},
 		{from: "int64(stride) * device.BF16.Size()", to: "int64(stride)", in: "device/cuda", test: "TestOps"},
 	}},
 	{"cudart/tensormap.go", []way{
