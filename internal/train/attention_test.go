@@ -54,9 +54,10 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 	portable := newest.in(t).with("attention_kernels: portable\n")
 	for _, c := range []struct {
 		scene
+		gpu      emu.Options
 		recorded string
-	}{{newest, "sm90a"}, {portable, "portable"}} {
-		if out, err := c.train(t, t.Context(), hooks{symbols: emulate(t, hopper)}); err != nil {
+	}{{newest, hopper, "sm90a"}, {portable, hopper, "portable"}, {newest.in(t), ada, "portable"}} {
+		if out, err := c.train(t, t.Context(), hooks{symbols: emulate(t, c.gpu)}); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		raw, err := os.ReadFile(filepath.Join(c.out, configFile))
@@ -93,23 +94,18 @@ func TestAttentionKernelsAreKept(t *testing.T) {
 	sameRun(t, got, portable)
 }
 
-// TestAttentionKernelsOfAnOlderRun: a run whose configuration does not say them was computed by the portable
-// ones.
-func TestAttentionKernelsOfAnOlderRun(t *testing.T) {
-	o := emu.Options{Threads: 1}
-	s := newWideScene(t, "attention_kernels: portable\n")
-	s.stopAfter(t, 2, o)
-	name := filepath.Join(s.out, "checkpoint-2", configFile)
-	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, name, strings.Replace(string(raw), "attention_kernels: portable\n", "", 1))
-	if out, err := s.with("attention_kernels: auto\n").train(t, t.Context(), hooks{symbols: emulate(t, o)}); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if raw, err := os.ReadFile(filepath.Join(s.out, configFile)); err != nil || !strings.Contains(string(raw), "attention_kernels: portable\n") {
-		t.Errorf("config.yaml, %v:\n%s", err, raw)
+// TestOlderRun: a run whose configuration does not say them was computed by the portable kernels, in the order that
+// turns around.
+func TestOlderRun(t *testing.T) {
+	older := newScene(t, "").config(t)
+	fillOlder(older)
+	newer := newScene(t, "attention_kernels: sm90a\nmicro_batch_order: lanes\n").config(t)
+	fillOlder(newer)
+	for _, c := range []struct{ got, want string }{{older.AttentionKernels, "portable"}, {older.MicroBatchOrder, "zigzag"},
+		{newer.AttentionKernels, "sm90a"}, {newer.MicroBatchOrder, "lanes"}} {
+		if c.got != c.want {
+			t.Errorf("%s, want %s", c.got, c.want)
+		}
 	}
 }
 
